@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import "strings"
+
+// Derive fills in what follows from the facts: roles, expected rates, rate mismatches and the GID that NCCL
+// would choose. The observer calls it once on a node that nobody else has seen yet.
+func (n *Node) Derive() {
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		for k := range h.Ports {
+			p := &h.Ports[k]
+			p.Role = n.roleOf(h, p)
+			p.RateMismatch = n.rateMismatch(p)
+			p.GIDChoice = n.gidChoice(h, p)
+		}
+	}
+	for i := range n.HCAs {
+		for k := range n.HCAs[i].Ports {
+			n.HCAs[i].Ports[k].ExpectedRate = n.expectedRate(&n.HCAs[i], &n.HCAs[i].Ports[k])
+		}
+	}
+}
+
+// bluefield are the hca_type values of BlueField-1, 2 and 3 (PCI device ids 0xa2d2, 0xa2d6, 0xa2dc). Beside
+// training nodes they carry management or storage.
+var bluefield = map[string]bool{"MT41682": true, "MT41686": true, "MT41692": true}
+
+// roleOf applies the site's rule, else what the port itself shows. It knows nothing of GPUs yet.
+func (n *Node) roleOf(h *HCA, p *Port) Fact[Role] {
+	is := func(r Role, source string) Fact[Role] { return Known(r, source, n.At) }
+	if r, ok := n.Policy.RoleOf(h.Name); ok {
+		return is(r, "config roles")
+	}
+	if h.Restricted.Or(false) {
+		return is(RoleManagement, h.Restricted.Source)
+	}
+	if f, ok := h.Function.Get(); ok && f == FunctionVF {
+		return is(RoleUnused, h.Function.Source)
+	}
+	if t, ok := h.Type.Get(); ok && bluefield[t] {
+		return is(RoleManagement, h.Type.Source)
+	}
+	layer, known := p.LinkLayer.Get()
+	if !known {
+		return NotKnown[Role](p.LinkLayer.Meta().Reason, p.LinkLayer.Source, n.At)
+	}
+	if layer == LinkInfiniBand {
+		return is(RoleCompute, p.LinkLayer.Source)
+	}
+	if d := n.NetDev(p.NetDev.Or("")); d != nil && d.DefaultRoute.Or(false) {
+		return is(RoleManagement, d.DefaultRoute.Source)
+	}
+	return is(RoleCompute, p.LinkLayer.Source)
+}
+
+// rateMismatch compares the rate of an active Ethernet port with the speed of its network interface. The
+// kernel prints rates it does not know as SDR or QDR, and NCCL tunes for what is printed.
+func (n *Node) rateMismatch(p *Port) Fact[bool] {
+	const source = "ports/rate against net/speed"
+	if p.LinkLayer.Or("") != LinkEthernet || p.State.Or("") != PortActive {
+		return None[bool](source, n.At)
+	}
+	d := n.NetDev(p.NetDev.Or(""))
+	rate, ok := p.Rate.Get()
+	if d == nil || !ok {
+		return NotKnown[bool](p.Rate.Meta().Reason, source, n.At)
+	}
+	speed, ok := d.Speed.Get()
+	if !ok {
+		return NotKnown[bool](d.Speed.Meta().Reason, d.Speed.Source, n.At)
+	}
+	return Known(speed != rate.BytesPerSecond, source, n.At)
+}
+
+// expectedRate is the site's word, else what most ports of the same role and board have; a lone port has no
+// peers to be compared with.
+func (n *Node) expectedRate(h *HCA, p *Port) Fact[float64] {
+	role, ok := p.Role.Get()
+	if !ok {
+		return NotKnown[float64](p.Role.Meta().Reason, p.Role.Source, n.At)
+	}
+	if r, ok := n.Policy.PortRates[role]; ok {
+		return Known(r, "config expected.port_rate", n.At)
+	}
+	votes := map[float64]int{}
+	peers := 0
+	for i := range n.HCAs {
+		o := &n.HCAs[i]
+		for k := range o.Ports {
+			q := &o.Ports[k]
+			if q.Role.Or("") != role || !sameBoard(h, o) {
+				continue
+			}
+			if r, ok := q.Rate.Get(); ok {
+				peers++
+				votes[r.BytesPerSecond]++
+			}
+		}
+	}
+	const source = "mode of the ports of the same role and board"
+	best, count, tie := 0.0, 0, false
+	for r, c := range votes {
+		switch {
+		case c > count:
+			best, count, tie = r, c, false
+		case c == count:
+			tie = true
+		}
+	}
+	if peers < 2 || tie {
+		return None[float64](source, n.At)
+	}
+	return Known(best, source, n.At)
+}
+
+func sameBoard(a, b *HCA) bool {
+	return a.BoardID.Or("") == b.BoardID.Or("") && a.Type.Or("") == b.Type.Or("")
+}
+
+func (n *Node) gidChoice(h *HCA, p *Port) Fact[GIDChoice] {
+	entries, ok := p.GIDs.Entries.Get()
+	if !ok {
+		return Fact[GIDChoice]{State: p.GIDs.Entries.State, Reason: p.GIDs.Entries.Reason, Source: p.GIDs.Entries.Source, At: n.At}
+	}
+	size, ok := p.GIDs.Size.Get()
+	layer, known := p.LinkLayer.Get()
+	node, typed := h.NodeType.Get()
+	if !ok || !known || !typed {
+		return NotKnown[GIDChoice](ReasonNotRead, p.GIDs.Entries.Source, n.At)
+	}
+	c, ok := SelectGID(node, layer, size, entries, &n.NCCL)
+	if !ok {
+		return None[GIDChoice](p.LinkLayer.Source, n.At)
+	}
+	return Known(c, strings.Join([]string{p.GIDs.Entries.Source, "NCCL configuration"}, " and "), n.At)
+}

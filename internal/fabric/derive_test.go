@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+var at = time.Unix(1_700_000_000, 0)
+
+func ok[T any](v T) Fact[T] { return Known(v, "test", at) }
+
+// roce returns a healthy 400 Gb/s RoCE device on network interface eth<i>.
+func roce(i int) HCA {
+	return HCA{
+		Name: fmt.Sprintf("mlx5_%d", i), NodeType: ok(NodeCA), BoardID: ok("MT_0838"), Type: ok("MT4129"),
+		Function: ok(FunctionPF), Restricted: ok(false),
+		Ports: []Port{{
+			Number: 1, State: ok(PortActive), PhysState: ok(PhysLinkUp), LinkLayer: ok(LinkEthernet),
+			Rate: ok(Rate{50e9, 4, "NDR"}), NetDev: ok(fmt.Sprintf("eth%d", i)),
+			GIDs: GIDTable{Size: ok(256), Entries: ok([]GID{})},
+		}},
+	}
+}
+
+func node(n int) *Node {
+	node := &Node{At: at, Policy: &Policy{}}
+	for i := range n {
+		node.HCAs = append(node.HCAs, roce(i))
+		node.NetDevs = append(node.NetDevs, NetDev{Name: fmt.Sprintf("eth%d", i), Speed: ok(50e9), DefaultRoute: ok(false)})
+	}
+	return node
+}
+
+func TestRole(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(n *Node)
+		want   Role
+	}{
+		{"a RoCE port", func(*Node) {}, RoleCompute},
+		{"InfiniBand", func(n *Node) { n.HCAs[0].Ports[0].LinkLayer = ok(LinkInfiniBand) }, RoleCompute},
+		{"default route", func(n *Node) { n.NetDevs[0].DefaultRoute = ok(true) }, RoleManagement},
+		{"BlueField-3", func(n *Node) { n.HCAs[0].Type = ok("MT41692") }, RoleManagement},
+		{"VF", func(n *Node) { n.HCAs[0].Function = ok(FunctionVF) }, RoleUnused},
+		{"restricted", func(n *Node) { n.HCAs[0].Restricted = ok(true) }, RoleManagement},
+		{"the site's word wins", func(n *Node) {
+			n.HCAs[0].Restricted = ok(true)
+			n.Policy.Roles = []RoleRule{{regexp.MustCompile("^mlx5_0$"), RoleStorage}}
+		}, RoleStorage},
+		{"unknown link layer", func(n *Node) { n.HCAs[0].Ports[0].LinkLayer = Fact[LinkLayer]{} }, ""},
+	} {
+		n := node(1)
+		c.change(n)
+		n.Derive()
+		if got := n.HCAs[0].Ports[0].Role.Or(""); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestRateMismatch(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(p *Port, d *NetDev)
+		want   Fact[bool]
+	}{
+		{"equal", func(*Port, *NetDev) {}, ok(false)},
+		{"the kernel does not know the speed", func(p *Port, _ *NetDev) { p.Rate = ok(Rate{1.25e9, 4, "SDR"}) }, ok(true)},
+		{"down: nothing to compare", func(p *Port, _ *NetDev) { p.State = ok(PortDown) }, None[bool]("", at)},
+		{"InfiniBand: nothing to compare", func(p *Port, _ *NetDev) { p.LinkLayer = ok(LinkInfiniBand) }, None[bool]("", at)},
+		{"speed unknown", func(_ *Port, d *NetDev) { d.Speed = NotKnown[float64](ReasonUnsupported, "", at) }, NotKnown[bool](ReasonUnsupported, "", at)},
+		{"rate unknown", func(p *Port, _ *NetDev) { p.Rate = NotKnown[Rate](ReasonMalformed, "", at) }, NotKnown[bool](ReasonMalformed, "", at)},
+	} {
+		n := node(1)
+		c.change(&n.HCAs[0].Ports[0], &n.NetDevs[0])
+		n.Derive()
+		got := n.HCAs[0].Ports[0].RateMismatch
+		if got.State != c.want.State || got.Value != c.want.Value || got.Reason != c.want.Reason {
+			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+func TestExpectedRate(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(n *Node)
+		want   float64 // of mlx5_0; 0: absent
+	}{
+		{"what most have", func(n *Node) { n.HCAs[0].Ports[0].Rate = ok(Rate{25e9, 2, "NDR"}) }, 50e9},
+		{"a down port still has an expectation", func(n *Node) { n.HCAs[0].Ports[0].Rate = None[Rate]("", at) }, 50e9},
+		{"another board is no peer", func(n *Node) {
+			n.HCAs[0].BoardID, n.HCAs[0].Ports[0].Rate = ok("other"), ok(Rate{25e9, 2, "NDR"})
+		}, 0},
+		{"nor is another role", func(n *Node) {
+			n.Policy.Roles = []RoleRule{{regexp.MustCompile("^mlx5_0$"), RoleStorage}}
+		}, 0},
+		{"the site's word wins", func(n *Node) { n.Policy.PortRates = map[Role]float64{RoleCompute: 100e9} }, 100e9},
+		{"a tie says nothing", func(n *Node) {
+			n.HCAs[0].Ports[0].Rate, n.HCAs[1].Ports[0].Rate = ok(Rate{25e9, 2, "NDR"}), ok(Rate{25e9, 2, "NDR"})
+		}, 0},
+	} {
+		n := node(4)
+		c.change(n)
+		n.Derive()
+		got := n.HCAs[0].Ports[0].ExpectedRate
+		if got.Or(0) != c.want || (c.want == 0) != (got.State == Absent) {
+			t.Errorf("%s: got %+v, want %v", c.name, got, c.want)
+		}
+	}
+	lone := node(1)
+	lone.Derive()
+	if e := lone.HCAs[0].Ports[0].ExpectedRate; e.State != Absent {
+		t.Errorf("a lone port has no peers, got %+v", e)
+	}
+}
+
+func TestDeriveOfNothingKnown(t *testing.T) {
+	n := node(2)
+	for i := range n.HCAs {
+		n.HCAs[i] = n.HCAs[i].WithoutFacts(ReasonStuck, at)
+	}
+	n.NetDevs = nil
+	n.Derive()
+	p := n.HCAs[0].Ports[0]
+	for name, m := range map[string]Meta{"role": p.Role.Meta(), "expected rate": p.ExpectedRate.Meta(), "gid choice": p.GIDChoice.Meta()} {
+		if m.State != Unknown || m.Reason != ReasonStuck {
+			t.Errorf("%s of a stuck device is %s (%s), want unknown (stuck)", name, m.State, m.Reason)
+		}
+	}
+}
+
+// A fact that is added to HCA or Port and forgotten in Metas or WithoutFacts would be silent about being unknown.
+func TestEveryFactIsVisited(t *testing.T) {
+	h := roce(0)
+	u := h.WithoutFacts(ReasonStuck, at)
+	visited := 0
+	for name, m := range u.Metas() {
+		visited++
+		if m.Reason != ReasonStuck {
+			t.Errorf("%s: reason %q, want stuck", name, m.Reason)
+		}
+	}
+	want := countFacts(reflect.TypeFor[HCA]()) + countFacts(reflect.TypeFor[Port]()) + countFacts(reflect.TypeFor[GIDTable]()) - 4
+	if visited != want {
+		t.Errorf("Metas visits %d facts, HCA, Port and GIDTable have %d that are read", visited, want)
+	}
+}
+
+func countFacts(t reflect.Type) int {
+	n := 0
+	for i := range t.NumField() {
+		if strings.HasPrefix(t.Field(i).Type.Name(), "Fact[") {
+			n++
+		}
+	}
+	return n
+}
+
+func TestFact(t *testing.T) {
+	var zero Fact[int]
+	if _, known := zero.Get(); known || zero.Meta().Reason != ReasonNotRead {
+		t.Errorf("a zero fact is %+v, want unknown (not_read)", zero.Meta())
+	}
+	if m := ok(1).Meta(); m.State.String() != "ok" || m.Reason != "" {
+		t.Errorf("a known fact is %+v", m)
+	}
+	if m := None[int]("x", at).Meta(); m.State.String() != "absent" || m.Reason != "" {
+		t.Errorf("an absent fact is %+v", m)
+	}
+}

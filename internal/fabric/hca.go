@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import "net/netip"
+
+// HCA is one RDMA device of /sys/class/infiniband: an InfiniBand HCA, a RoCE NIC, EFA, or a software device.
+type HCA struct {
+	Name string
+
+	NodeType  Fact[NodeType]
+	Driver    Fact[string] // kernel driver bound to the parent PCI device; absent for software devices
+	Firmware  Fact[string]
+	BoardID   Fact[string] // PSID
+	Type      Fact[string] // hca_type, "MT4129"
+	Revision  Fact[string] // hw_rev
+	NodeGUID  Fact[string]
+	ImageGUID Fact[string] // equal on all functions of one physical card
+	PCI       Fact[string] // "0000:1a:00.0"; absent for software devices
+	NUMANode  Fact[int]    // unknown when the firmware does not say (-1)
+	Function  Fact[Function]
+
+	// Restricted devices belong to the platform (NVSwitch management bridges of HGX boards). Reading their
+	// counters makes the driver log errors without end, so nothing but their identity is read.
+	Restricted Fact[bool]
+
+	Ports []Port // sorted by number
+}
+
+// NodeType is node_type of the ABI: what kind of RDMA device this is.
+type NodeType string
+
+// Node types, Documentation/ABI/stable/sysfs-class-infiniband.
+const (
+	NodeCA          NodeType = "ca"
+	NodeSwitch      NodeType = "switch"
+	NodeRouter      NodeType = "router"
+	NodeRNIC        NodeType = "rnic" // iWARP
+	NodeUSNIC       NodeType = "usnic"
+	NodeUSNICUDP    NodeType = "usnic_udp"
+	NodeUnspecified NodeType = "unspecified" // EFA
+)
+
+// Function is what kind of PCI function a device is.
+type Function string
+
+// A VF in a guest looks like a physical function without SR-IOV: that is unknown, not FunctionPF.
+const (
+	FunctionPF Function = "pf"
+	FunctionVF Function = "vf"
+)
+
+// Port is one port of an HCA.
+type Port struct {
+	Number int
+
+	State     Fact[PortState]
+	PhysState Fact[PhysState]
+	LinkLayer Fact[LinkLayer]
+	Rate      Fact[Rate] // absent unless the physical link is up: drivers invent one otherwise
+	LID       Fact[int]  // InfiniBand only, absent elsewhere
+	SMLID     Fact[int]  // InfiniBand only, absent elsewhere
+	PKeys     Fact[int]  // entries of the P_Key table, InfiniBand only; reading one costs a firmware command
+	NetDev    Fact[string]
+	GIDs      GIDTable
+
+	// Derived by Node.Derive.
+	Role         Fact[Role]
+	ExpectedRate Fact[float64] // bytes per second
+	RateMismatch Fact[bool]
+	GIDChoice    Fact[GIDChoice]
+}
+
+// PortState is the logical state of a port.
+type PortState string
+
+// Port states, IB_PORT_* of rdma/ib_verbs.h.
+const (
+	PortNop         PortState = "nop"
+	PortDown        PortState = "down"
+	PortInit        PortState = "init"
+	PortArmed       PortState = "armed"
+	PortActive      PortState = "active"
+	PortActiveDefer PortState = "active_defer"
+)
+
+// PortStates returns the full state set, in the kernel's numbering from 0.
+func PortStates() []PortState {
+	return []PortState{PortNop, PortDown, PortInit, PortArmed, PortActive, PortActiveDefer}
+}
+
+// PhysState is the state of the physical link.
+type PhysState string
+
+// Physical states, IB_PORT_PHYS_STATE_* of rdma/ib_verbs.h.
+const (
+	PhysSleep    PhysState = "sleep"
+	PhysPolling  PhysState = "polling"
+	PhysDisabled PhysState = "disabled"
+	PhysTraining PhysState = "port_configuration_training"
+	PhysLinkUp   PhysState = "link_up"
+	PhysRecovery PhysState = "link_error_recovery"
+	PhysPhyTest  PhysState = "phy_test"
+)
+
+// PhysStates returns the full state set, in the kernel's numbering from 1.
+func PhysStates() []PhysState {
+	return []PhysState{PhysSleep, PhysPolling, PhysDisabled, PhysTraining, PhysLinkUp, PhysRecovery, PhysPhyTest}
+}
+
+// LinkLayer is the link layer of a port.
+type LinkLayer string
+
+// Link layers. EFA has none of the first two.
+const (
+	LinkInfiniBand  LinkLayer = "infiniband"
+	LinkEthernet    LinkLayer = "ethernet"
+	LinkUnspecified LinkLayer = "unspecified"
+)
+
+// Rate is the signalling rate of a port as the kernel prints it ("400 Gb/sec (4X NDR)").
+type Rate struct {
+	BytesPerSecond float64
+	Lanes          int
+	Generation     string // SDR ... XDR; empty when the kernel prints none
+}
+
+// GIDTable is the GID table of a port.
+type GIDTable struct {
+	Size    Fact[int]   // entries, occupied or not
+	Entries Fact[[]GID] // the occupied ones, sorted by index
+	// Changes counts entries that appeared, vanished or changed since the exporter first read the table.
+	// The first reading is not a change.
+	Changes uint64
+}
+
+// GID is one occupied entry of a GID table.
+type GID struct {
+	Index  int
+	Addr   netip.Addr
+	Type   GIDType
+	Family GIDFamily
+	NetDev string // empty when the kernel names none (InfiniBand)
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"slices"
+	"strings"
+)
+
+// NCCLConfig is the NCCL configuration that a process started on this host would read: /etc/nccl.conf below
+// the environment the site configured. What one job sets for itself is not part of it.
+type NCCLConfig struct {
+	Files     []NCCLFile
+	Variables []NCCLVariable // the effective ones, sorted by name
+	Findings  []NCCLFinding  // what NCCL will silently ignore or misread, in order of occurrence
+}
+
+// NCCLFile is one file that was looked for.
+type NCCLFile struct {
+	Path   string
+	Exists Fact[bool]
+}
+
+// NCCLVariable is an effective variable.
+type NCCLVariable struct {
+	Name   string
+	Value  string
+	Source string // file:line
+	// Number is the value as NCCL's own number parser sees it; IsNumber is false for variables NCCL reads as
+	// text, and where that parser falls back to the default.
+	Number   int64
+	IsNumber bool
+}
+
+// NCCLFinding is something in the configuration that does not do what it says.
+type NCCLFinding struct {
+	Rule   string // stable id, used as a label value
+	Name   string // variable
+	Source string // file:line
+	Text   string
+}
+
+// Lookup returns the effective variable of that name.
+func (c *NCCLConfig) Lookup(name string) (NCCLVariable, bool) {
+	i, ok := slices.BinarySearchFunc(c.Variables, name, func(v NCCLVariable, s string) int { return strings.Compare(v.Name, s) })
+	if !ok {
+		return NCCLVariable{}, false
+	}
+	return c.Variables[i], true
+}
+
+// Number returns the number that NCCL would use for a variable with that default.
+func (c *NCCLConfig) Number(name string, def int64) int64 {
+	if v, ok := c.Lookup(name); ok && v.IsNumber {
+		return v.Number
+	}
+	return def
+}
+
+// Text returns the value of a variable that NCCL reads as text; set is false when it is unset or empty.
+func (c *NCCLConfig) Text(name string) (value string, set bool) {
+	v, ok := c.Lookup(name)
+	return v.Value, ok && v.Value != ""
+}

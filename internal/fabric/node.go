@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package fabric is the domain: what one node's training fabric is, as plain data, and the pure functions
+// over it (which GID NCCL chooses, what role a NIC has, which rate a port should have).
+//
+// It imports the standard library only and does no I/O. A *Node that the observer hands out is immutable
+// and may be read by any number of goroutines; nothing here locks. Functions do not return errors: what is
+// not known is a Fact that says so.
+package fabric
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Node is one observation of a node. It is immutable once published.
+type Node struct {
+	At      time.Time // when the observation was put together
+	Host    Host
+	HCAs    []HCA // sorted by name; excluded devices are not among them
+	NetDevs []NetDev
+	GPUs    Fact[int] // NVIDIA display and 3D controllers on the PCI bus; nothing more is known before NVML
+	NCCL    NCCLConfig
+	Policy  *Policy // what the site expects; never nil
+	Sources []Source
+
+	// ClassPresent says whether the kernel has an RDMA class at all (/sys/class/infiniband).
+	ClassPresent Fact[bool]
+	// Excluded names the devices that the user told the exporter not to touch.
+	Excluded []string
+}
+
+// Want selects what an observation reads beside the node itself.
+type Want uint8
+
+// What can be wanted. Devices are read for all of them.
+const (
+	WantHCA  Want = 1 << iota // devices, their ports and network interfaces
+	WantGID                   // GID tables
+	WantNCCL                  // NCCL configuration of the host
+)
+
+// Host is the node itself.
+type Host struct {
+	BootTime Fact[time.Time] // /proc/stat btime
+	Kernel   Fact[string]    // /proc/sys/kernel/osrelease
+}
+
+// Source tells how one read of one interface went.
+type Source struct {
+	Name     string // Source*
+	Device   string // RDMA device, or empty for a source of the whole node
+	Up       bool
+	Reason   Reason        // why it is not up
+	Err      error         // for humans; nil when up
+	Duration time.Duration // of the last read that ended
+	Since    time.Time     // when a read that has not returned yet began; zero otherwise
+}
+
+// Stuck tells whether the source has a read outstanding that missed its deadline.
+func (s Source) Stuck() bool { return s.Reason == ReasonStuck || s.Reason == ReasonRTNLStuck }
+
+// HCA returns the device of that name, or nil.
+func (n *Node) HCA(name string) *HCA {
+	i, ok := slices.BinarySearchFunc(n.HCAs, name, func(h HCA, s string) int { return strings.Compare(h.Name, s) })
+	if !ok {
+		return nil
+	}
+	return &n.HCAs[i]
+}
+
+// NetDev returns the network interface of that name, or nil.
+func (n *Node) NetDev(name string) *NetDev {
+	i := slices.IndexFunc(n.NetDevs, func(d NetDev) bool { return d.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &n.NetDevs[i]
+}
+
+// NetDev is a network interface that belongs to an RDMA port, or that one of its GIDs belongs to.
+type NetDev struct {
+	Name         string
+	Speed        Fact[float64] // bytes per second; class/net/<if>/speed is in Mb/s
+	MTU          Fact[int]     // bytes
+	OperState    Fact[string]  // RFC 2863 words: up, down, dormant, ...
+	Upper        Fact[string]  // the bond or bridge it is enslaved to
+	DefaultRoute Fact[bool]    // a default route leaves through it or through its upper device
+}
+
+// The names of Source.
+const (
+	SourceClass  = "rdma_class" // the list of RDMA devices
+	SourceHCA    = "hca"        // states and attributes of one device and its ports
+	SourceGID    = "gid"        // GID tables of one device
+	SourceNetDev = "netdev"     // network interfaces and default routes; takes the kernel's rtnl lock
+	SourceHost   = "host"       // boot time, kernel, GPUs on the PCI bus
+	SourceNCCL   = "nccl"       // NCCL configuration files
+)

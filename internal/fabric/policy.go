@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import "regexp"
+
+// Role is what a port is for.
+type Role string
+
+// Roles.
+const (
+	RoleCompute    Role = "compute" // training traffic
+	RoleStorage    Role = "storage"
+	RoleManagement Role = "management"
+	RoleUnused     Role = "unused"
+)
+
+// Roles returns every role.
+func Roles() []Role { return []Role{RoleCompute, RoleStorage, RoleManagement, RoleUnused} }
+
+// Policy is what the site says about its nodes. The zero Policy expects nothing. Its patterns match whole
+// device names.
+type Policy struct {
+	Roles      []RoleRule
+	Restricted *regexp.Regexp // devices not to be touched beyond their identity; nil: none
+	// ComputePorts is how many ports of role compute the node should have; nil: not said.
+	ComputePorts *int
+	// PortRates is the rate in bytes per second that a port of that role should have.
+	PortRates map[Role]float64
+}
+
+// RoleRule gives the devices that match a role.
+type RoleRule struct {
+	Device *regexp.Regexp
+	Role   Role
+}
+
+// RoleOf returns the role the site gave to a device, if any.
+func (p *Policy) RoleOf(device string) (Role, bool) {
+	for _, r := range p.Roles {
+		if r.Device.MatchString(device) {
+			return r.Role, true
+		}
+	}
+	return "", false
+}
+
+// IsRestricted tells whether the site restricted the device.
+func (p *Policy) IsRestricted(device string) bool {
+	return p.Restricted != nil && p.Restricted.MatchString(device)
+}
+
+// Filter says which devices may be touched. At most one of its patterns is set; they match whole names.
+type Filter struct {
+	Include, Exclude *regexp.Regexp
+}
+
+// Allows tells whether the device may be touched.
+func (f Filter) Allows(device string) bool {
+	switch {
+	case f.Include != nil:
+		return f.Include.MatchString(device)
+	case f.Exclude != nil:
+		return !f.Exclude.MatchString(device)
+	default:
+		return true
+	}
+}
