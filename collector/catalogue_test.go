@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
+
+// golden compares got with a file, or writes the file under -update.
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(got, want) {
+		return
+	}
+	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
+	for i := range max(len(g), len(w)) {
+		if i >= len(g) || i >= len(w) || g[i] != w[i] {
+			t.Fatalf("%s differs from line %d on (refresh with: go test %s -update)\n got: %s\nwant: %s", path, i+1, "./collector", at(g, i), at(w, i))
+		}
+	}
+}
+
+func at(lines []string, i int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return "(end)"
+}
+
+func TestMetricsDocument(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteDocument(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "../docs/METRICS.md", b.Bytes())
+}
+
+func TestCatalogue(t *testing.T) {
+	name := regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+	names := map[string]bool{}
+	known := []string{""}
+	for _, c := range Collectors() {
+		known = append(known, c.Name)
+	}
+	for _, f := range Catalogue() {
+		switch {
+		case !name.MatchString(f.Name) || names[f.Name]:
+			t.Errorf("%s: not a snake_case name, or there twice", f.Name)
+		case strings.HasPrefix(f.Name, Prefix):
+			t.Errorf("%s: the prefix is added by FullName", f.Name)
+		case (f.Type == Counter) != strings.HasSuffix(f.Name, "_total"):
+			t.Errorf("%s: counters end in _total, nothing else does", f.Name)
+		case (f.Type == Info) != strings.HasSuffix(f.Name, "_info"):
+			t.Errorf("%s: infos end in _info, nothing else does", f.Name)
+		case f.Unit != "" && !strings.HasSuffix(strings.TrimSuffix(f.Name, "_total"), "_"+f.Unit):
+			t.Errorf("%s: does not end in its unit %s", f.Name, f.Unit)
+		case f.Type == StateSet && (len(f.Labels) == 0 || f.Labels[len(f.Labels)-1] != "state"):
+			t.Errorf("%s: the last label of a state set is state", f.Name)
+		case len(f.Help) < 20 || !strings.HasSuffix(f.Help, "."):
+			t.Errorf("%s: the help must be a sentence: %q", f.Name, f.Help)
+		case f.Source == "" || f.Cadence == "" || f.Stability == "":
+			t.Errorf("%s: source, cadence and stability must be stated", f.Name)
+		case !slices.Contains(known, f.Collector):
+			t.Errorf("%s: no collector %q", f.Name, f.Collector)
+		}
+		names[f.Name] = true
+	}
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package collector turns a *fabric.Node into metrics.
+//
+// A collector is a pure function of the node: no I/O, no clock, no goroutine. What it may emit is a row of
+// the catalogue (catalogue.go), which is also the source of docs/METRICS.md. To add a metric, add its row
+// and emit it from the file of its subject.
+//
+// A Set is immutable and may gather for any number of goroutines. There are no errors: facts that are not
+// known emit nothing, and a collector that panics loses its own series and reports success 0.
+package collector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// About describes a collector to users.
+type About struct {
+	Name    string
+	Help    string
+	Default bool
+}
+
+// emit gives one series to the scrape; labels are the values of f.Labels.
+type emit func(f *Family, value float64, labels ...string)
+
+// collector is a subject: what it needs and how it turns that to metrics.
+type collector struct {
+	About
+	want    fabric.Want
+	sources []string // names of the sources it lives on
+	collect func(n *fabric.Node, emit emit)
+	// supported tells whether the node has what the collector is for, and if not, why.
+	supported func(n *fabric.Node) (bool, string)
+}
+
+// collectors returns all of them, in the order of documentation.
+func collectors() []collector {
+	return []collector{
+		{
+			About:   About{Name: "hca", Help: "RDMA devices and ports: identity, states, rate, role.", Default: true},
+			want:    fabric.WantHCA,
+			sources: []string{fabric.SourceClass, fabric.SourceHCA, fabric.SourceNetDev},
+			collect: collectHCA, supported: hasRDMA,
+		},
+		{
+			About:   About{Name: "gid", Help: "GID tables, and the GID that NCCL would choose.", Default: true},
+			want:    fabric.WantHCA | fabric.WantGID | fabric.WantNCCL,
+			sources: []string{fabric.SourceClass, fabric.SourceGID},
+			collect: collectGID, supported: hasRDMA,
+		},
+		{
+			About:   About{Name: "nccl", Help: "NCCL configuration files of the host.", Default: true},
+			want:    fabric.WantNCCL,
+			sources: []string{fabric.SourceNCCL},
+			collect: collectNCCL, supported: hasNCCLFile,
+		},
+	}
+}
+
+func hasRDMA(n *fabric.Node) (bool, string) {
+	switch present, known := n.ClassPresent.Get(); {
+	case !known:
+		return false, "the list of RDMA devices cannot be read: " + string(n.ClassPresent.Meta().Reason)
+	case !present:
+		return false, "this kernel has no RDMA devices (no " + n.ClassPresent.Source + ")"
+	case len(n.HCAs) == 0 && len(n.Excluded) > 0:
+		return false, fmt.Sprintf("all %d RDMA devices are excluded by flags", len(n.Excluded))
+	case len(n.HCAs) == 0:
+		return false, "no RDMA device is registered (" + n.ClassPresent.Source + " is empty)"
+	}
+	return true, ""
+}
+
+func hasNCCLFile(n *fabric.Node) (bool, string) {
+	for _, f := range n.NCCL.Files {
+		if f.Exists.State != fabric.Absent {
+			return true, ""
+		}
+	}
+	return false, "the host has no NCCL configuration file"
+}
+
+// Collectors describes all collectors.
+func Collectors() []About {
+	var list []About
+	for _, c := range collectors() {
+		list = append(list, c.About)
+	}
+	return list
+}
+
+// Set is a selection of collectors.
+type Set struct{ collectors []collector }
+
+// NewSet returns the collectors of these names. An unknown name is an error that lists the valid ones.
+func NewSet(names []string) (*Set, error) {
+	return (&Set{collectors: collectors()}).Select(names)
+}
+
+// Select returns the part of the set with these names. A name that is not in the set is an error that lists
+// those that are.
+func (s *Set) Select(names []string) (*Set, error) {
+	var unknown []string
+	for _, n := range names {
+		if !slices.Contains(s.Names(), n) {
+			unknown = append(unknown, fmt.Sprintf("%q", n))
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("unknown or disabled collector %s, expected one of: %s", strings.Join(unknown, ", "), strings.Join(s.Names(), ", "))
+	}
+	sub := &Set{}
+	for _, c := range s.collectors {
+		if slices.Contains(names, c.Name) {
+			sub.collectors = append(sub.collectors, c)
+		}
+	}
+	return sub, nil
+}
+
+// Names returns the names of the set.
+func (s *Set) Names() []string {
+	var names []string
+	for _, c := range s.collectors {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// Want tells what the set needs to be observed.
+func (s *Set) Want() fabric.Want {
+	var w fabric.Want
+	for _, c := range s.collectors {
+		w |= c.want
+	}
+	return w
+}
+
+// Gather returns the families of the set for a node, sorted by name. Families without series are left out.
+func (s *Set) Gather(n *fabric.Node, c ConfigState) []*dto.MetricFamily {
+	out := sink{}
+	for _, c := range s.collectors {
+		health := c.health(n)
+		part := sink{}
+		if err := part.run(c.collect, n); err != nil {
+			health.Success, part = false, sink{}
+		}
+		out.merge(part)
+		emitHealth(health, out.emit)
+	}
+	collectNode(n, out.emit)
+	collectSources(n, out.emit)
+	collectConfig(c, out.emit)
+	return out.families()
+}
+
+// sink keeps what is emitted in one Gather.
+type sink map[*Family]*metrics
+
+func (s sink) emit(f *Family, v float64, labels ...string) {
+	m := s[f]
+	if m == nil {
+		m = newMetrics(f)
+		s[f] = m
+	}
+	m.add(v, labels)
+}
+
+func (s sink) run(collect func(*fabric.Node, emit), n *fabric.Node) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("collector panicked: %v", p)
+		}
+	}()
+	collect(n, s.emit)
+	return nil
+}
+
+func (s sink) merge(o sink) {
+	for f, m := range o {
+		s[f] = m
+	}
+}
+
+func (s sink) families() []*dto.MetricFamily {
+	list := make([]*dto.MetricFamily, 0, len(s))
+	for _, m := range s {
+		list = append(list, m.proto)
+	}
+	slices.SortFunc(list, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return list
+}
+
+// state emits a state set.
+func state[S ~string](emit emit, f *Family, current S, all []S, labels ...string) {
+	for _, s := range all {
+		emit(f, bit(s == current), append(slices.Clip(labels), string(s))...)
+	}
+}
+
+// number emits a fact that is a number, if it is known.
+func number[N int | float64](emit emit, f *Family, fact fabric.Fact[N], labels ...string) {
+	if v, ok := fact.Get(); ok {
+		emit(f, float64(v), labels...)
+	}
+}
+
+func bit(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"bytes"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+var now = time.Unix(1_700_000_000, 0)
+
+func known[T any](v T) fabric.Fact[T] { return fabric.Known(v, "test", now) }
+
+// device is an HCA all of whose facts are unknown, with one port.
+func device(name string) fabric.HCA {
+	h := fabric.HCA{Name: name, Ports: []fabric.Port{{Number: 1}}}
+	return h.WithoutFacts(fabric.ReasonIO, now)
+}
+
+func nodeOf(devices ...fabric.HCA) *fabric.Node {
+	n := &fabric.Node{At: now, HCAs: devices, Policy: &fabric.Policy{}, ClassPresent: known(true)}
+	for _, d := range devices {
+		n.Sources = append(n.Sources, fabric.Source{Name: fabric.SourceHCA, Device: d.Name, Up: true}, fabric.Source{Name: fabric.SourceGID, Device: d.Name, Up: true})
+	}
+	return n
+}
+
+func everything(t *testing.T) *Set {
+	t.Helper()
+	var names []string
+	for _, c := range Collectors() {
+		names = append(names, c.Name)
+	}
+	s, err := NewSet(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// text is what a scrape of the node looks like.
+func text(t *testing.T, families []*dto.MetricFamily) string {
+	t.Helper()
+	var b bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.String()
+}
+
+func scrape(t *testing.T, n *fabric.Node) string {
+	t.Helper()
+	families := everything(t).Gather(n, ConfigState{LoadedAt: now, LastOK: true})
+	problems, err := testutil.GatherAndLint(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, nil }))
+	if err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+	return text(t, families)
+}
+
+func TestUnknownFactsHaveNoSeries(t *testing.T) {
+	out := scrape(t, nodeOf(device("mlx5_0")))
+	for _, name := range []string{"hca_port_state", "hca_port_rate", "hca_port_lid", "hca_numa_node", "hca_restricted", "gid_", "rate_mismatch"} {
+		if strings.Contains(out, "\n"+Prefix+name) {
+			t.Errorf("a series of %s though nothing is known:\n%s", name, out)
+		}
+	}
+	for _, line := range []string{
+		`gpufabric_facts_unknown{device="mlx5_0",reason="io_error"} 22`,
+		`gpufabric_hca_port_info{device="mlx5_0",link_layer="",netdev="",port="1",role=""} 1`,
+	} {
+		if !strings.Contains(out, line) {
+			t.Errorf("missing %s in:\n%s", line, out)
+		}
+	}
+}
+
+func TestStateSetsAreComplete(t *testing.T) {
+	h := device("mlx5_0")
+	h.Ports[0].State, h.Ports[0].PhysState = known(fabric.PortActive), known(fabric.PhysLinkUp)
+	out := scrape(t, nodeOf(h))
+	if got := strings.Count(out, Prefix+"hca_port_state{"); got != 6 {
+		t.Errorf("%d port states, want 6", got)
+	}
+	for _, line := range []string{`state="active"} 1`, `state="down"} 0`, `state="link_up"} 1`, `state="sleep"} 0`} {
+		if !strings.Contains(out, line) {
+			t.Errorf("missing %s in:\n%s", line, out)
+		}
+	}
+}
+
+// A hostile device name must cost nothing but its own looks.
+func TestHostileLabelValues(t *testing.T) {
+	out := scrape(t, nodeOf(device("a\"b\\c\nd"), device("bad\xffutf8")))
+	for _, want := range []string{`device="a\"b\\c\nd"`, "device=\"bad\uFFFDutf8\""} {
+		if !strings.Contains(out, want) {
+			t.Errorf("missing %s in:\n%s", want, out)
+		}
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	if _, err := parser.TextToMetricFamilies(strings.NewReader(out)); err != nil {
+		t.Errorf("the scrape does not parse: %v", err)
+	}
+}
+
+func TestGIDEntriesArePresentAsZero(t *testing.T) {
+	h := device("mlx5_0")
+	h.Ports[0].LinkLayer = known(fabric.LinkEthernet)
+	h.Ports[0].GIDs = fabric.GIDTable{Size: known(256), Entries: known([]fabric.GID{})}
+	if out := scrape(t, nodeOf(h)); !strings.Contains(out, `gpufabric_gid_entries{device="mlx5_0",family="ipv4",port="1",type="roce_v2"} 0`) {
+		t.Errorf("a port without RoCE v2 GIDs has no series that says so:\n%s", out)
+	}
+	h.Ports[0].GIDs.Entries = known([]fabric.GID{{Index: 0, Addr: netip.MustParseAddr("da15:83a8:6f99::"), Type: fabric.GIDiWARP, Family: fabric.FamilyOther}})
+	if out := scrape(t, nodeOf(h)); strings.Contains(out, "roce_v2") {
+		t.Errorf("an iWARP device is asked for RoCE v2 GIDs:\n%s", out)
+	}
+}
+
+func TestPanicCostsOneCollector(t *testing.T) {
+	s := everything(t)
+	s.collectors = slices.Clone(s.collectors)
+	for i := range s.collectors {
+		if s.collectors[i].Name == "hca" {
+			s.collectors[i].collect = func(_ *fabric.Node, emit emit) {
+				emit(hcaNUMANode, 1, "mlx5_0")
+				panic("boom")
+			}
+		}
+	}
+	out := text(t, s.Gather(nodeOf(device("mlx5_0")), ConfigState{}))
+	for _, line := range []string{`scrape_collector_success{collector="hca"} 0`, `scrape_collector_success{collector="gid"} 1`, `source_up{`} {
+		if !strings.Contains(out, line) {
+			t.Errorf("missing %s in:\n%s", line, out)
+		}
+	}
+	if strings.Contains(out, "hca_numa_node") {
+		t.Error("half of a failed collector is exposed")
+	}
+}
+
+func TestHealth(t *testing.T) {
+	stuck := nodeOf(device("mlx5_0"))
+	stuck.Sources[0] = fabric.Source{Name: fabric.SourceHCA, Device: "mlx5_0", Reason: fabric.ReasonStuck, Since: now}
+	bare := nodeOf()
+	bare.ClassPresent = known(false)
+	excluded := nodeOf()
+	excluded.Excluded = []string{"mlx5_0"}
+	unlisted := nodeOf()
+	unlisted.ClassPresent = fabric.NotKnown[bool](fabric.ReasonPrivilege, "class/infiniband", now)
+	for _, c := range []struct {
+		name                        string
+		node                        *fabric.Node
+		supported, success, timeout bool
+		why                         string
+	}{
+		{"well", nodeOf(device("mlx5_0")), true, true, false, ""},
+		{"stuck", stuck, true, false, true, "hca mlx5_0: stuck"},
+		{"no RDMA is no failure", bare, false, true, false, "no RDMA devices"},
+		{"nothing registered", nodeOf(), false, true, false, "no RDMA device is registered"},
+		{"all excluded", excluded, false, true, false, "excluded by flags"},
+		{"unreadable", unlisted, false, true, false, "privilege"},
+	} {
+		for _, h := range everything(t).Health(c.node) {
+			if h.Name == "hca" && (h.Supported != c.supported || h.Success != c.success || h.Timeout != c.timeout || !strings.Contains(h.Why, c.why)) {
+				t.Errorf("%s: %+v", c.name, h)
+			}
+		}
+	}
+	if out := scrape(t, stuck); !strings.Contains(out, `gpufabric_device_stuck{device="mlx5_0"} 1`) {
+		t.Errorf("the stuck device is not named:\n%s", out)
+	}
+}
+
+func TestSelect(t *testing.T) {
+	if _, err := NewSet([]string{"hca", "gdi"}); err == nil || !strings.Contains(err.Error(), `"gdi"`) || !strings.Contains(err.Error(), "hca, gid, nccl") {
+		t.Errorf("an unknown collector: %v", err)
+	}
+	s, err := NewSet([]string{"gid", "hca"})
+	if err != nil || !slices.Equal(s.Names(), []string{"hca", "gid"}) || s.Want()&fabric.WantGID == 0 {
+		t.Errorf("got %v %v", s, err)
+	}
+	s, err = s.Select([]string{"hca"})
+	if err != nil || s.Want() != fabric.WantHCA {
+		t.Errorf("got %v %v", s, err)
+	}
+	if _, err = s.Select([]string{"gid"}); err == nil {
+		t.Error("a disabled collector can be selected")
+	}
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// WriteDocument writes the catalogue as the Markdown page docs/METRICS.md.
+func WriteDocument(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("# Metrics\n\nGenerated from the metric catalogue (`make docs`); do not edit.\n\n")
+	b.WriteString("Unknown facts have no series; what that hides shows in `" + Prefix + "facts_unknown` and `" + Prefix + "source_up`.\n")
+	b.WriteString("Cadence: **fast** is read for the scrape and shared for 5 s, **slow** at most once a minute, **config** and **self** are the exporter's own.\n")
+	b.WriteString("Units are base units; `stateset` has a series for each state, 1 for the current one; `info` is constant 1.\n")
+	group := "-"
+	for _, f := range Catalogue() {
+		if f.Collector != group {
+			group = f.Collector
+			title := "Always on"
+			if group != "" {
+				title = "Collector `" + group + "`"
+			}
+			fmt.Fprintf(&b, "\n## %s\n", title)
+			for _, c := range collectors() {
+				if c.Name == group {
+					fmt.Fprintf(&b, "\n%s Switch off with `--no-collector.%s`.\n", c.Help, c.Name)
+				}
+			}
+		}
+		fmt.Fprintf(&b, "\n### `%s`\n\n%s\n\n", f.FullName(), f.Help)
+		privilege := f.Privilege
+		if privilege == "" {
+			privilege = "none"
+		}
+		labels := "none"
+		if len(f.Labels) > 0 {
+			labels = "`" + strings.Join(f.Labels, "`, `") + "`"
+		}
+		fmt.Fprintf(&b, "| type | labels | source | cadence | privilege | stability |\n|---|---|---|---|---|---|\n")
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", f.Type, labels, strings.ReplaceAll(f.Source, "|", "\\|"), f.Cadence, privilege, f.Stability)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

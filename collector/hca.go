@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"strconv"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+func collectHCA(n *fabric.Node, emit emit) {
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		collectDevice(h, emit)
+		for k := range h.Ports {
+			collectPort(h, &h.Ports[k], emit)
+		}
+	}
+}
+
+func collectDevice(h *fabric.HCA, emit emit) {
+	emit(hcaInfo, 1, h.Name, h.Driver.Or(""), string(h.NodeType.Or("")), h.Firmware.Or(""), h.BoardID.Or(""),
+		h.Type.Or(""), h.Revision.Or(""), h.PCI.Or(""), string(h.Function.Or("")), h.NodeGUID.Or(""), h.ImageGUID.Or(""))
+	number(emit, hcaNUMANode, h.NUMANode, h.Name)
+	if r, ok := h.Restricted.Get(); ok {
+		emit(hcaRestricted, bit(r), h.Name)
+	}
+}
+
+func collectPort(h *fabric.HCA, p *fabric.Port, emit emit) {
+	dev, port := h.Name, strconv.Itoa(p.Number)
+	emit(hcaPortInfo, 1, dev, port, string(p.LinkLayer.Or("")), p.NetDev.Or(""), string(p.Role.Or("")))
+	if s, ok := p.State.Get(); ok {
+		state(emit, hcaPortState, s, fabric.PortStates(), dev, port)
+	}
+	if s, ok := p.PhysState.Get(); ok {
+		state(emit, hcaPortPhysState, s, fabric.PhysStates(), dev, port)
+	}
+	if r, ok := p.Rate.Get(); ok {
+		emit(hcaPortRate, r.BytesPerSecond, dev, port)
+	}
+	number(emit, hcaPortExpectedRate, p.ExpectedRate, dev, port)
+	if m, ok := p.RateMismatch.Get(); ok {
+		emit(hcaPortRateMismatch, bit(m), dev, port)
+	}
+	number(emit, hcaPortLID, p.LID, dev, port)
+	number(emit, hcaPortSMLID, p.SMLID, dev, port)
+	number(emit, hcaPortPKeys, p.PKeys, dev, port)
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"slices"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Health is how one collector does.
+type Health struct {
+	Name      string
+	Supported bool   // the node has what it is for
+	Success   bool   // everything it needs was read; also when there is nothing to read
+	Timeout   bool   // something it needs did not answer in time
+	Why       string // it is not supported or failed
+	Duration  time.Duration
+}
+
+// Health tells how each collector of the set does on a node.
+func (s *Set) Health(n *fabric.Node) []Health {
+	var list []Health
+	for _, c := range s.collectors {
+		list = append(list, c.health(n))
+	}
+	return list
+}
+
+func (c collector) health(n *fabric.Node) Health {
+	h := Health{Name: c.Name, Success: true}
+	h.Supported, h.Why = c.supported(n)
+	for _, s := range n.Sources {
+		if !slices.Contains(c.sources, s.Name) {
+			continue
+		}
+		h.Duration += s.Duration
+		if !s.Up {
+			h.Success, h.Why = false, s.Name+" "+s.Device+": "+string(s.Reason)
+		}
+		h.Timeout = h.Timeout || !s.Since.IsZero()
+	}
+	return h
+}
+
+func emitHealth(h Health, emit emit) {
+	emit(scrapeCollectorSuccess, bit(h.Success), h.Name)
+	emit(scrapeCollectorSupported, bit(h.Supported), h.Name)
+	emit(scrapeCollectorTimeout, bit(h.Timeout), h.Name)
+	emit(scrapeCollectorDuration, h.Duration.Seconds(), h.Name)
+}
+
+func collectSources(n *fabric.Node, emit emit) {
+	for _, s := range n.Sources {
+		emit(sourceUp, bit(s.Up), s.Name, s.Device)
+		if s.Name == fabric.SourceHCA {
+			emit(deviceStuck, bit(s.Stuck()), s.Device)
+		}
+	}
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		count := map[fabric.Reason]int{}
+		for _, m := range h.Metas() {
+			if m.State == fabric.Unknown {
+				count[m.Reason]++
+			}
+		}
+		for _, r := range fabric.Reasons() {
+			if count[r] > 0 {
+				emit(factsUnknown, float64(count[r]), h.Name, string(r))
+			}
+		}
+	}
+}
+
+// ConfigState is how the exporter's configuration file does.
+type ConfigState struct {
+	LoadedAt time.Time // when the configuration in force was loaded
+	LastOK   bool      // the last attempt to load one succeeded
+}
+
+func collectConfig(c ConfigState, emit emit) {
+	emit(configReloadSuccessful, bit(c.LastOK))
+	if !c.LoadedAt.IsZero() {
+		emit(configReloadTimestamp, float64(c.LoadedAt.UnixNano())/1e9)
+	}
+}
