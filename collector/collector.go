@@ -12,6 +12,7 @@ package collector
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -184,9 +185,7 @@ func (s sink) run(collect func(*fabric.Node, emit), n *fabric.Node) (err error) 
 }
 
 func (s sink) merge(o sink) {
-	for f, m := range o {
-		s[f] = m
-	}
+	maps.Copy(s, o)
 }
 
 func (s sink) families() []*dto.MetricFamily {

@@ -155,8 +155,8 @@ func TestEveryFactIsVisited(t *testing.T) {
 
 func countFacts(t reflect.Type) int {
 	n := 0
-	for i := range t.NumField() {
-		if strings.HasPrefix(t.Field(i).Type.Name(), "Fact[") {
+	for f := range t.Fields() {
+		if strings.HasPrefix(f.Type.Name(), "Fact[") {
 			n++
 		}
 	}

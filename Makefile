@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+GO       ?= go
+BIN      := bin/gpufabric_exporter
+SCENARIO ?= healthy
+FUZZTIME ?= 60s
+VERSION  := $(shell cat VERSION)
+REVISION := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
+LDFLAGS  := -X github.com/prometheus/common/version.Version=$(VERSION) -X github.com/prometheus/common/version.Revision=$(REVISION)
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo run test lint fmt docs lab-test fuzz bench verify clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/gpufabric_exporter
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) .
+
+demo: build ## serve a simulated node on 127.0.0.1 (SCENARIO=healthy; $(BIN) demo --list)
+	./$(BIN) demo --scenario=$(SCENARIO)
+
+run: build ## serve this host on port 10791
+	./$(BIN)
+
+test: ## all tests that need no virtual machine, with the race detector
+	$(GO) test -race ./...
+
+lint: ## formatting, vet, golangci-lint with the import directions
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'not formatted: make fmt'; exit 1; }
+	$(GO) vet ./... && $(GO) vet -tags lab ./test/lab
+	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...
+
+fmt: ## format the code
+	gofmt -w $$(git ls-files '*.go')
+
+docs: ## write docs/METRICS.md from the metric catalogue
+	$(GO) test ./collector -run TestMetricsDocument -update
+
+lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, no /dev/kvm)
+	./test/lab/test.sh
+
+fuzz: ## each fuzz target for FUZZTIME (60s)
+	@set -e; for p in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+	    echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p; done; done
+
+bench: ## benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+verify: fuzz bench lab-test ## the slow proofs
+
+clean: ## remove what was built
+	rm -rf bin
