@@ -157,7 +157,7 @@ func (s *Set) Gather(n *fabric.Node, c ConfigState) []*dto.MetricFamily {
 		emitHealth(health, out.emit)
 	}
 	collectNode(n, out.emit)
-	collectSources(n, out.emit)
+	s.collectSources(n, out.emit)
 	collectConfig(c, out.emit)
 	return out.families()
 }

@@ -51,12 +51,25 @@ func emitHealth(h Health, emit emit) {
 	emit(scrapeCollectorDuration, h.Duration.Seconds(), h.Name)
 }
 
-func collectSources(n *fabric.Node, emit emit) {
-	for _, s := range n.Sources {
-		emit(sourceUp, bit(s.Up), s.Name, s.Device)
-		if s.Name == fabric.SourceHCA {
-			emit(deviceStuck, bit(s.Stuck()), s.Device)
+// collectSources tells how what the set lives on does; a node may know of more.
+func (s *Set) collectSources(n *fabric.Node, emit emit) {
+	used := map[string]bool{fabric.SourceHost: true}
+	for _, c := range s.collectors {
+		for _, name := range c.sources {
+			used[name] = true
 		}
+	}
+	for _, src := range n.Sources {
+		if !used[src.Name] {
+			continue
+		}
+		emit(sourceUp, bit(src.Up), src.Name, src.Device)
+		if src.Name == fabric.SourceHCA {
+			emit(deviceStuck, bit(src.Stuck()), src.Device)
+		}
+	}
+	if !used[fabric.SourceHCA] {
+		return
 	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]

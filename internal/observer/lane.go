@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observer
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// lane is where reads that must never overlap run: those of one device, or those under the kernel's rtnl
+// lock. It holds at most one goroutine. A read that does not return keeps its lane busy; nobody starts a
+// second one, and nobody waits for it once it is known to be stuck.
+type lane struct {
+	stuckAfter time.Duration
+
+	mu    sync.Mutex
+	done  chan struct{} // closed when the read in flight ends; nil while idle
+	since time.Time     // when it began
+	err   error         // of the last read that ended: a recovered panic
+}
+
+// start begins read unless one is in flight, and returns what is closed when the one in flight ends.
+func (l *lane) start(read func()) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.done != nil {
+		return l.done
+	}
+	done := make(chan struct{})
+	l.done, l.since = done, time.Now()
+	go func() {
+		var err error
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("reader panicked: %v\n%s", p, debug.Stack())
+			}
+			l.mu.Lock()
+			l.done, l.err = nil, err
+			l.mu.Unlock()
+			close(done)
+		}()
+		read()
+	}()
+	return done
+}
+
+// wait waits for done until ctx ends. It does not wait for a read that is stuck already.
+func (l *lane) wait(ctx context.Context, done <-chan struct{}) bool {
+	if reason, _ := l.busy(); reason == fabric.ReasonStuck {
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// busy tells why the lane has no answer now, and since when; the reason is empty when it is idle.
+func (l *lane) busy() (fabric.Reason, time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.done == nil:
+		return "", time.Time{}
+	case time.Since(l.since) >= l.stuckAfter:
+		return fabric.ReasonStuck, l.since
+	default:
+		return fabric.ReasonTimeout, l.since
+	}
+}
+
+// failure returns the panic of the last read, if it panicked.
+func (l *lane) failure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}

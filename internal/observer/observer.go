@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package observer owns every reader and decides when what is read. Observe puts the answers together to an
+// immutable *fabric.Node.
+//
+// It may be used by any number of goroutines. Each RDMA device is read by at most one goroutine at a time,
+// so are all network interfaces together (they share the kernel's rtnl lock), and callers share one reading
+// for FastInterval: what the node is asked does not grow with the number of scrapers. Nothing is read on a
+// timer of its own; facts that change slowly are read again by the first Observe after SlowInterval.
+//
+// There are no errors: a source that fails, hangs or panics is a fabric.Source that is not up, and its facts
+// are unknown with the reason. Observe returns by the deadline of its context whatever hangs.
+package observer
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/host/proc"
+	"gpufabric_exporter/internal/host/sysfs"
+)
+
+// Cadences and limits of the design; Options can change the first two for tests.
+const (
+	DefaultFastInterval = 5 * time.Second
+	DefaultSlowInterval = time.Minute
+	stuckAfter          = 5 * time.Second
+	maxDevices          = 256
+)
+
+// NCCLFiles says where the site keeps NCCL configuration beside /etc/nccl.conf.
+type NCCLFiles struct {
+	Environment string // KEY=value file that jobs get as environment; empty: none
+	Home        string // folder whose .nccl.conf counts; empty: none
+}
+
+// Options configures an Observer.
+type Options struct {
+	Sysfs, Procfs, Rootfs string // mount points
+	Devices               fabric.Filter
+	Policy                *fabric.Policy // nil: no expectations
+	NCCL                  NCCLFiles
+	FastInterval          time.Duration // how long callers share a reading; 0: DefaultFastInterval
+	SlowInterval          time.Duration // age at which slow facts are read again; 0: DefaultSlowInterval
+	Log                   *slog.Logger
+}
+
+// RDMA lists and opens RDMA devices.
+type RDMA interface {
+	// Devices returns the names of all devices; errors.Is(err, fs.ErrNotExist) where the kernel has no RDMA.
+	Devices() ([]string, error)
+	Open(name string) (Device, error)
+}
+
+// Device reads one RDMA device. Its methods fill facts into h, are called by one goroutine at a time and may
+// block for ever. An error means that nothing could be read; single facts fail for themselves.
+type Device interface {
+	Identify(h *fabric.HCA, restricted bool, now time.Time) error
+	ReadPorts(h *fabric.HCA, now time.Time) error
+	ReadPortDetails(h *fabric.HCA, now time.Time) error
+	ScanGIDs(h *fabric.HCA, now time.Time) error
+	ReadGIDs(h *fabric.HCA, now time.Time) error
+	Close()
+}
+
+// Host reads what belongs to the node and not to one device.
+type Host interface {
+	Host(now time.Time) fabric.Host
+	GPUs(now time.Time) fabric.Fact[int]
+	NetDevs(names []string, now time.Time) ([]fabric.NetDev, error)
+}
+
+// NCCL reads the NCCL configuration of the host.
+type NCCL interface {
+	Read(now time.Time) (fabric.NCCLConfig, error)
+}
+
+// Observer is described in the package comment.
+type Observer struct {
+	o    Options
+	rdma RDMA
+	host Host
+	log  *slog.Logger
+
+	class   *reading[classList]
+	node    *reading[hostFacts]
+	nccl    *reading[fabric.NCCLConfig]
+	netdevs *reading[netDevs]
+
+	mu       sync.Mutex
+	policy   *fabric.Policy
+	conf     NCCL
+	devices  map[string]*device
+	last     *fabric.Node // the last complete observation
+	lastWant fabric.Want
+	troubled map[string]bool // sources that were logged as failing
+	close    []func() error
+	closed   bool
+}
+
+// classList is what the kernel lists below class/infiniband.
+type classList struct {
+	present bool
+	names   []string
+}
+
+type hostFacts struct {
+	host fabric.Host
+	gpus fabric.Fact[int]
+}
+
+type netDevs struct {
+	names []string
+	facts []fabric.NetDev
+}
+
+// New opens the mounts of o. A mount that is missing altogether is an error; what is missing below it is not.
+func New(o Options) (*Observer, error) {
+	sys, err := sysfs.Open(o.Sysfs)
+	if err != nil {
+		return nil, err
+	}
+	prc, err := proc.Open(o.Procfs)
+	if err != nil {
+		return nil, errors.Join(err, sys.Close())
+	}
+	ob := newObserver(o, classReader{sys}, hostReader{sys, prc})
+	ob.close = append(ob.close, sys.Close, prc.Close)
+	return ob, nil
+}
+
+func newObserver(o Options, r RDMA, h Host) *Observer {
+	if o.FastInterval == 0 {
+		o.FastInterval = DefaultFastInterval
+	}
+	if o.SlowInterval == 0 {
+		o.SlowInterval = DefaultSlowInterval
+	}
+	ob := &Observer{
+		o: o, rdma: r, host: h, log: o.Log,
+		class:   newReading[classList](stuckAfter),
+		node:    newReading[hostFacts](stuckAfter),
+		nccl:    newReading[fabric.NCCLConfig](stuckAfter),
+		netdevs: newReading[netDevs](stuckAfter),
+		devices: map[string]*device{}, troubled: map[string]bool{},
+	}
+	ob.SetPolicy(o.Policy, o.NCCL)
+	return ob
+}
+
+// SetPolicy replaces what the site expects, from the next Observe on.
+func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
+	if p == nil {
+		p = &fabric.Policy{}
+	}
+	ob.mu.Lock()
+	defer ob.mu.Unlock()
+	ob.policy, ob.last = p, nil
+	ob.conf = ncclconf.New(ob.o.Rootfs, files.Environment, files.Home)
+	ob.nccl = newReading[fabric.NCCLConfig](stuckAfter)
+}
+
+// Close lets go of all files. It does not wait for reads that hang; they let go when they return.
+func (ob *Observer) Close() {
+	ob.mu.Lock()
+	defer ob.mu.Unlock()
+	for name, d := range ob.devices {
+		d.retire()
+		delete(ob.devices, name)
+	}
+	for _, c := range ob.close {
+		if err := c(); err != nil {
+			ob.log.Debug("closing a mount failed", "err", err)
+		}
+	}
+	ob.close, ob.closed = nil, true
+}
+
+// Observe returns the node as it is now, at most FastInterval old. Half of the time until ctx's deadline is
+// for the devices, the rest for what depends on their answers.
+func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node {
+	if want&fabric.WantGID != 0 {
+		want |= fabric.WantHCA | fabric.WantNCCL // NCCL's choice among the GIDs needs both
+	}
+	now := time.Now()
+	ob.mu.Lock()
+	if n := ob.last; n != nil && now.Sub(n.At) < ob.o.FastInterval && ob.lastWant&want == want {
+		ob.mu.Unlock()
+		return n
+	}
+	policy, conf, nccl := ob.policy, ob.conf, ob.nccl
+	ob.mu.Unlock()
+
+	first, cancel := halfOf(ctx, now)
+	defer cancel()
+	hostDone := ob.node.kick(since[hostFacts](now, ob.o.SlowInterval), ob.readHost)
+	var ncclDone <-chan struct{}
+	if want&fabric.WantNCCL != 0 {
+		ncclDone = nccl.kick(since[fabric.NCCLConfig](now, ob.o.SlowInterval), func(_ fabric.NCCLConfig, at time.Time) (fabric.NCCLConfig, error) {
+			return conf.Read(at)
+		})
+	}
+	if want&fabric.WantHCA != 0 {
+		ob.class.refresh(first, since[classList](now, ob.o.FastInterval), ob.readClass)
+		ob.observeDevices(first, now, want, policy)
+	}
+	n := ob.assembleDevices(now, want, policy)
+	if want&fabric.WantHCA != 0 {
+		ob.observeNetDevs(ctx, n, now)
+	}
+	if hostDone != nil {
+		ob.node.lane.wait(ctx, hostDone)
+	}
+	if ncclDone != nil {
+		nccl.lane.wait(ctx, ncclDone)
+	}
+	ob.assembleHost(n, want, nccl)
+	n.Derive()
+
+	ob.mu.Lock()
+	defer ob.mu.Unlock()
+	ob.logSources(n)
+	if complete(n) && ob.policy == policy {
+		ob.last, ob.lastWant = n, want
+	}
+	return n
+}
+
+// halfOf returns a context that ends half way to ctx's deadline.
+func halfOf(ctx context.Context, now time.Time) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, now.Add(end.Sub(now)/2))
+}
+
+// since tells that values of reads that began within age of now are fresh.
+func since[T any](now time.Time, age time.Duration) func(T, time.Time) bool {
+	return func(_ T, began time.Time) bool { return now.Sub(began) < age }
+}
+
+func complete(n *fabric.Node) bool {
+	return !slices.ContainsFunc(n.Sources, func(s fabric.Source) bool { return !s.Since.IsZero() })
+}
+
+// readClass lists the devices. A kernel without RDMA is an answer, not an error.
+func (ob *Observer) readClass(classList, time.Time) (classList, error) {
+	names, err := ob.rdma.Devices()
+	if errors.Is(err, fs.ErrNotExist) {
+		return classList{}, nil
+	}
+	return classList{present: true, names: names}, err
+}
+
+func (ob *Observer) readHost(_ hostFacts, now time.Time) (hostFacts, error) {
+	return hostFacts{host: ob.host.Host(now), gpus: ob.host.GPUs(now)}, nil
+}
+
+// observeNetDevs reads the network interfaces that the ports and GIDs of n name. They are read again with
+// every rate, so that the two that are compared are of one age.
+func (ob *Observer) observeNetDevs(ctx context.Context, n *fabric.Node, now time.Time) {
+	names, newest := netDevNames(n)
+	fresh := func(v netDevs, began time.Time) bool {
+		return now.Sub(began) < ob.o.SlowInterval && !began.Before(newest) && slices.Equal(v.names, names)
+	}
+	ob.netdevs.refresh(ctx, fresh, func(_ netDevs, at time.Time) (netDevs, error) {
+		facts, err := ob.host.NetDevs(names, at)
+		return netDevs{names: names, facts: facts}, err
+	})
+	v, src := ob.netdevs.get(fabric.SourceNetDev, "", fresh)
+	if src.Reason == fabric.ReasonStuck {
+		src.Reason = fabric.ReasonRTNLStuck
+	}
+	n.Sources = append(n.Sources, src)
+	if src.Since.IsZero() && src.Reason != fabric.ReasonPanic {
+		n.NetDevs = v.facts
+		return
+	}
+	for _, name := range names {
+		n.NetDevs = append(n.NetDevs, fabric.NetDev{
+			Name: name, Speed: fabric.NotKnown[float64](src.Reason, "", now), MTU: fabric.NotKnown[int](src.Reason, "", now),
+			OperState: fabric.NotKnown[string](src.Reason, "", now), Upper: fabric.NotKnown[string](src.Reason, "", now),
+			DefaultRoute: fabric.NotKnown[bool](src.Reason, "", now),
+		})
+	}
+}
+
+func netDevNames(n *fabric.Node) (names []string, newestRate time.Time) {
+	for i := range n.HCAs {
+		for k := range n.HCAs[i].Ports {
+			p := &n.HCAs[i].Ports[k]
+			if name, ok := p.NetDev.Get(); ok {
+				names = append(names, name)
+			}
+			for _, g := range p.GIDs.Entries.Or(nil) {
+				if g.NetDev != "" {
+					names = append(names, g.NetDev)
+				}
+			}
+			if p.Rate.At.After(newestRate) {
+				newestRate = p.Rate.At
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), newestRate
+}
+
+func (ob *Observer) assembleHost(n *fabric.Node, want fabric.Want, nccl *reading[fabric.NCCLConfig]) {
+	h, src := ob.node.get(fabric.SourceHost, "", since[hostFacts](n.At, ob.o.SlowInterval))
+	n.Sources = append(n.Sources, src)
+	n.Host, n.GPUs = h.host, h.gpus
+	if want&fabric.WantNCCL == 0 {
+		return
+	}
+	c, src := nccl.get(fabric.SourceNCCL, "", since[fabric.NCCLConfig](n.At, ob.o.SlowInterval))
+	n.Sources = append(n.Sources, src)
+	n.NCCL = c
+}
+
+// logSources logs each source once when it begins to fail and once when it is well again.
+func (ob *Observer) logSources(n *fabric.Node) {
+	troubled := map[string]bool{}
+	for _, s := range n.Sources {
+		key := s.Name + " " + s.Device
+		switch {
+		case !s.Up && !ob.troubled[key]:
+			ob.log.Warn("source failed", "source", s.Name, "device", s.Device, "reason", string(s.Reason), "err", s.Err)
+		case s.Up && ob.troubled[key]:
+			ob.log.Info("source is well again", "source", s.Name, "device", s.Device)
+		}
+		if !s.Up {
+			troubled[key] = true
+		}
+	}
+	ob.troubled = troubled
+}
+
+// classReader and hostReader fit the readers of host/ to the interfaces above.
+type classReader struct{ fs *sysfs.FS }
+
+func (r classReader) Devices() ([]string, error)       { return r.fs.Devices() }
+func (r classReader) Open(name string) (Device, error) { return r.fs.Device(name) }
+
+type hostReader struct {
+	sys *sysfs.FS
+	prc *proc.FS
+}
+
+func (r hostReader) Host(now time.Time) fabric.Host      { return r.prc.Host(now) }
+func (r hostReader) GPUs(now time.Time) fabric.Fact[int] { return r.sys.GPUs(now) }
+func (r hostReader) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error) {
+	routes, err := r.prc.DefaultRoutes()
+	if err != nil {
+		return r.sys.NetDevs(names, nil, now), err
+	}
+	return r.sys.NetDevs(names, routes, now), nil
+}

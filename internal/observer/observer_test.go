@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"regexp"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/sysfs"
+)
+
+// kernel is a fake kernel: devices that can hang, fail, panic, leave and come back.
+type kernel struct {
+	mu      sync.Mutex
+	devices map[string]*fakeDevice
+	absent  bool // no RDMA class
+	calls   map[string]int
+	rtnl    chan struct{} // network interfaces block until it is closed; nil: they answer
+	speed   float64
+	opened  map[string]int
+	closed  map[string]int
+}
+
+type fakeDevice struct {
+	k     *kernel
+	name  string
+	hang  chan struct{} // reads block until it is closed
+	err   error
+	panic bool
+	gids  []fabric.GID
+	busy  atomic.Int32
+}
+
+func newKernel(n int) *kernel {
+	k := &kernel{devices: map[string]*fakeDevice{}, calls: map[string]int{}, opened: map[string]int{}, closed: map[string]int{}, speed: 50e9}
+	for i := range n {
+		k.add(fmt.Sprintf("mlx5_%d", i))
+	}
+	return k
+}
+
+func (k *kernel) add(name string) *fakeDevice {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := &fakeDevice{k: k, name: name, gids: []fabric.GID{{Index: 3, Addr: netip.MustParseAddr("::ffff:10.0.0.1"), Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv4, NetDev: "eth-" + name}}}
+	k.devices[name] = d
+	return d
+}
+
+func (k *kernel) remove(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.devices, name)
+}
+
+func (k *kernel) count(what string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.calls[what]
+}
+
+func (k *kernel) called(what string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.calls[what]++
+}
+
+func (k *kernel) Devices() ([]string, error) {
+	k.called("class")
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.absent {
+		return nil, fmt.Errorf("list: %w", fs.ErrNotExist)
+	}
+	var names []string
+	for n := range k.devices {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (k *kernel) Open(name string) (Device, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.opened[name]++
+	d := k.devices[name]
+	if d == nil {
+		return nil, fmt.Errorf("open: %w", fs.ErrNotExist)
+	}
+	return d, nil
+}
+
+func (k *kernel) Host(now time.Time) fabric.Host {
+	return fabric.Host{Kernel: fabric.Known("6.1", "", now), BootTime: fabric.Known(now.Add(-time.Hour), "", now)}
+}
+func (k *kernel) GPUs(now time.Time) fabric.Fact[int] { return fabric.Known(8, "", now) }
+func (k *kernel) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error) {
+	k.called("netdev")
+	k.mu.Lock()
+	rtnl := k.rtnl
+	k.mu.Unlock()
+	if rtnl != nil {
+		<-rtnl
+	}
+	var devs []fabric.NetDev
+	for _, n := range names {
+		devs = append(devs, fabric.NetDev{Name: n, Speed: fabric.Known(k.speed, "", now), DefaultRoute: fabric.Known(false, "", now)})
+	}
+	return devs, nil
+}
+
+// enter is the begin of every read: it proves that reads of one device never overlap.
+func (d *fakeDevice) enter(what string) error {
+	d.k.called(what + " " + d.name)
+	if d.busy.Add(1) != 1 {
+		panic("two reads of " + d.name + " at once")
+	}
+	defer d.busy.Add(-1)
+	d.k.mu.Lock()
+	hang, err, boom, here := d.hang, d.err, d.panic, d.k.devices[d.name] == d
+	d.k.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	if boom {
+		panic("boom")
+	}
+	if !here {
+		return fmt.Errorf("%w: %s", sysfs.ErrGone, what)
+	}
+	return err
+}
+
+func (d *fakeDevice) Identify(h *fabric.HCA, restricted bool, now time.Time) error {
+	if err := d.enter("identify"); err != nil {
+		return err
+	}
+	h.NodeType, h.Restricted = fabric.Known(fabric.NodeCA, "", now), fabric.Known(restricted, "", now)
+	h.Function, h.Type = fabric.Known(fabric.FunctionPF, "", now), fabric.Known("MT4129", "", now)
+	if len(h.Ports) == 0 {
+		h.Ports = []fabric.Port{{Number: 1}}
+	}
+	h.Ports[0].LinkLayer = fabric.Known(fabric.LinkEthernet, "", now)
+	return nil
+}
+
+func (d *fakeDevice) ReadPorts(h *fabric.HCA, now time.Time) error {
+	if err := d.enter("ports"); err != nil {
+		return err
+	}
+	h.Ports[0].State, h.Ports[0].PhysState = fabric.Known(fabric.PortActive, "", now), fabric.Known(fabric.PhysLinkUp, "", now)
+	return nil
+}
+
+func (d *fakeDevice) ReadPortDetails(h *fabric.HCA, now time.Time) error {
+	if err := d.enter("details"); err != nil {
+		return err
+	}
+	h.Ports[0].Rate = fabric.Known(fabric.Rate{BytesPerSecond: 50e9, Lanes: 4, Generation: "NDR"}, "", now)
+	h.Ports[0].NetDev = fabric.Known("eth-"+d.name, "", now)
+	return nil
+}
+
+func (d *fakeDevice) ScanGIDs(h *fabric.HCA, now time.Time) error {
+	if err := d.enter("scan"); err != nil {
+		return err
+	}
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	h.Ports[0].GIDs.Size = fabric.Known(256, "", now)
+	h.Ports[0].GIDs.Entries = fabric.Known(slices.Clone(d.gids), "", now)
+	return nil
+}
+func (d *fakeDevice) ReadGIDs(h *fabric.HCA, now time.Time) error { return d.ScanGIDs(h, now) }
+func (d *fakeDevice) Close() {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	d.k.closed[d.name]++
+}
+
+func (d *fakeDevice) set(change func(d *fakeDevice)) {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	change(d)
+}
+
+const all = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL
+
+func start(t *testing.T, k *kernel, change func(o *Options)) *Observer {
+	t.Helper()
+	o := Options{Rootfs: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	if change != nil {
+		change(&o)
+	}
+	ob := newObserver(o, k, k)
+	t.Cleanup(ob.Close)
+	return ob
+}
+
+// observe is a scrape with a deadline of ten seconds that proves it is kept.
+func observe(t *testing.T, ob *Observer, want fabric.Want) *fabric.Node {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	begin := time.Now()
+	n := ob.Observe(ctx, want)
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Fatalf("Observe took %s with a deadline of 10s", took)
+	}
+	return n
+}
+
+func source(n *fabric.Node, name, device string) fabric.Source {
+	for _, s := range n.Sources {
+		if s.Name == name && s.Device == device {
+			return s
+		}
+	}
+	return fabric.Source{}
+}
+
+func TestScrapersShareReadings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(8)
+		ob := start(t, k, nil)
+		scrape := func(scrapers int) {
+			var wg sync.WaitGroup
+			for range scrapers {
+				wg.Go(func() {
+					if n := observe(t, ob, all); len(n.HCAs) != 8 {
+						t.Errorf("got %d devices, want 8", len(n.HCAs))
+					}
+				})
+			}
+			wg.Wait()
+		}
+		// Two minutes of scrapes every 15 s.
+		for range 8 {
+			scrape(50)
+			time.Sleep(15 * time.Second)
+		}
+		for what, want := range map[string]int{"ports mlx5_3": 8, "scan mlx5_3": 8, "identify mlx5_3": 2, "details mlx5_3": 2, "netdev": 2, "class": 8} {
+			if got := k.count(what); got != want {
+				t.Errorf("50 scrapers: %q was called %d times, want %d", what, got, want)
+			}
+		}
+		before := k.count("ports mlx5_3")
+		for range 4 { // within five seconds
+			scrape(1)
+			time.Sleep(time.Second)
+		}
+		if got := k.count("ports mlx5_3") - before; got != 1 {
+			t.Errorf("4 scrapes within 5s read the ports %d times, want once", got)
+		}
+	})
+}
+
+func TestHungDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(8)
+		ob := start(t, k, nil)
+		observe(t, ob, all)
+		time.Sleep(10 * time.Second)
+		hang := make(chan struct{})
+		k.devices["mlx5_2"].set(func(d *fakeDevice) { d.hang = hang })
+
+		n := observe(t, ob, all)
+		if s := source(n, "hca", "mlx5_2"); s.Up || s.Since.IsZero() {
+			t.Errorf("first scrape: source of the device that hangs: %+v", s)
+		}
+		synctest.Wait()
+		base := runtime.NumGoroutine()
+		for i := range 1000 {
+			time.Sleep(15 * time.Second)
+			begin := time.Now()
+			n = observe(t, ob, all)
+			if took := time.Since(begin); took != 0 {
+				t.Fatalf("scrape %d waited %s for a device known to be stuck", i, took)
+			}
+			synctest.Wait()
+			if g := runtime.NumGoroutine(); g > base+3 { // the runtime has some of its own
+				t.Fatalf("scrape %d: %d goroutines, %d before", i, g, base)
+			}
+		}
+		if got := k.count("ports mlx5_2"); got != 2 {
+			t.Errorf("the stuck device was entered %d times, want twice: once well, once for ever", got)
+		}
+		for i := range n.HCAs {
+			h := &n.HCAs[i]
+			if m := h.Ports[0].State.Meta(); h.Name == "mlx5_2" && m.Reason != fabric.ReasonStuck || h.Name != "mlx5_2" && m.State != fabric.OK {
+				t.Errorf("%s: port state is %s (%s)", h.Name, m.State, m.Reason)
+			}
+		}
+		if s := source(n, "hca", "mlx5_2"); !s.Stuck() || s.Since.IsZero() {
+			t.Errorf("source of the stuck device: %+v", s)
+		}
+		k.devices["mlx5_2"].set(func(d *fakeDevice) { d.hang = nil })
+		close(hang)
+		synctest.Wait()
+		n = observe(t, ob, all)
+		if _, ok := n.HCA("mlx5_2").Ports[0].State.Get(); !ok {
+			t.Error("the device did not recover")
+		}
+	})
+}
+
+func TestHungDeviceThatIsReplacedIsNotEnteredAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(2)
+		ob := start(t, k, nil)
+		hang := make(chan struct{})
+		k.devices["mlx5_0"].set(func(d *fakeDevice) { d.hang = hang })
+		observe(t, ob, all)
+		for range 10 {
+			k.remove("mlx5_0")
+			time.Sleep(10 * time.Second)
+			observe(t, ob, all)
+			k.add("mlx5_0")
+			time.Sleep(10 * time.Second)
+			n := observe(t, ob, all)
+			if got := n.HCA("mlx5_0").Ports; len(got) != 0 {
+				t.Errorf("ports of a device that was never read: %v", got)
+			}
+		}
+		if k.opened["mlx5_0"] != 1 {
+			t.Errorf("opened %d times while the first read hangs", k.opened["mlx5_0"])
+		}
+		close(hang)
+		synctest.Wait()
+		time.Sleep(10 * time.Second)
+		if n := observe(t, ob, all); n.HCA("mlx5_0").Ports[0].State.State != fabric.OK {
+			t.Error("the new device is not read after the old one let go")
+		}
+		if k.closed["mlx5_0"] != 1 {
+			t.Errorf("the reader of the device that left was closed %d times, want once", k.closed["mlx5_0"])
+		}
+	})
+}
+
+func TestStuckRTNL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(2)
+		k.rtnl = make(chan struct{})
+		ob := start(t, k, nil)
+		observe(t, ob, all)
+		time.Sleep(time.Minute)
+		begin := time.Now()
+		n := observe(t, ob, all)
+		if time.Since(begin) != 0 {
+			t.Errorf("waited %s for a lock known to be stuck", time.Since(begin))
+		}
+		if m := n.NetDevs[0].Speed.Meta(); m.Reason != fabric.ReasonRTNLStuck {
+			t.Errorf("speed is unknown because of %q, want rtnl_stuck", m.Reason)
+		}
+		if m := n.HCAs[0].Ports[0].RateMismatch.Meta(); m.Reason != fabric.ReasonRTNLStuck {
+			t.Errorf("rate mismatch is unknown because of %q, want rtnl_stuck", m.Reason)
+		}
+		if n.HCAs[0].Ports[0].State.State != fabric.OK {
+			t.Error("a stuck rtnl lock hides the state of a port")
+		}
+		if k.count("netdev") != 1 {
+			t.Errorf("entered rtnl %d times", k.count("netdev"))
+		}
+		close(k.rtnl)
+	})
+}
+
+func TestFailingDevicesHurtNobodyElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(3)
+		ob := start(t, k, nil)
+		observe(t, ob, all)
+		k.devices["mlx5_0"].set(func(d *fakeDevice) { d.panic = true })
+		k.devices["mlx5_1"].set(func(d *fakeDevice) { d.err = errors.New("input/output error") })
+		time.Sleep(10 * time.Second)
+		n := observe(t, ob, all)
+		for name, want := range map[string]fabric.Reason{"mlx5_0": fabric.ReasonPanic, "mlx5_1": fabric.ReasonIO, "mlx5_2": ""} {
+			if m := n.HCA(name).Ports[0].State.Meta(); m.Reason != want {
+				t.Errorf("%s: port state is %s (%s), want reason %q: old values must not be served as new", name, m.State, m.Reason, want)
+			}
+			if s := source(n, "hca", name); s.Up != (want == "") || s.Reason != want {
+				t.Errorf("%s: source %+v", name, s)
+			}
+		}
+		k.devices["mlx5_0"].set(func(d *fakeDevice) { d.panic = false })
+		time.Sleep(10 * time.Second)
+		if n = observe(t, ob, all); n.HCA("mlx5_0").Ports[0].State.State != fabric.OK {
+			t.Error("no recovery after a panic")
+		}
+	})
+}
+
+func TestDeviceLeavesAndReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(2)
+		ob := start(t, k, nil)
+		observe(t, ob, all)
+		k.remove("mlx5_1")
+		time.Sleep(10 * time.Second)
+		if n := observe(t, ob, all); n.HCA("mlx5_1") != nil || n.HCA("mlx5_0") == nil {
+			t.Errorf("devices after one left: %v", n.HCAs)
+		}
+		synctest.Wait()
+		if k.closed["mlx5_1"] != 1 {
+			t.Error("the reader of the device that left is not closed")
+		}
+		k.add("mlx5_1")
+		time.Sleep(10 * time.Second)
+		if n := observe(t, ob, all); n.HCA("mlx5_1") == nil || n.HCA("mlx5_1").Ports[0].State.State != fabric.OK {
+			t.Error("the device that returned is not read")
+		}
+	})
+}
+
+func TestGIDChangesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(1)
+		ob := start(t, k, nil)
+		for i, step := range []struct {
+			gids []fabric.GID
+			want uint64
+		}{{k.devices["mlx5_0"].gids, 0}, {nil, 1}, {nil, 1}, {k.devices["mlx5_0"].gids, 2}} {
+			k.devices["mlx5_0"].set(func(d *fakeDevice) { d.gids = step.gids })
+			n := observe(t, ob, all)
+			if got := n.HCAs[0].Ports[0].GIDs.Changes; got != step.want {
+				t.Errorf("step %d: %d changes, want %d", i, got, step.want)
+			}
+			time.Sleep(10 * time.Second)
+		}
+	})
+}
+
+func TestOnlyWhatIsWantedIsTouched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(3)
+		ob := start(t, k, func(o *Options) { o.Devices = fabric.Filter{Exclude: regexp.MustCompile("^mlx5_2$")} })
+		n := observe(t, ob, fabric.WantHCA)
+		if k.count("scan mlx5_0") != 0 {
+			t.Error("GIDs were read though nobody wants them")
+		}
+		if k.opened["mlx5_2"] != 0 || n.HCA("mlx5_2") != nil || !slices.Equal(n.Excluded, []string{"mlx5_2"}) {
+			t.Errorf("excluded device: opened %d times, excluded list %v", k.opened["mlx5_2"], n.Excluded)
+		}
+		n = observe(t, ob, all)
+		if k.count("scan mlx5_0") != 1 || n.HCAs[0].Ports[0].GIDChoice.Or(fabric.GIDChoice{}).Index != 3 {
+			t.Error("the GIDs are wanted at once and were not read")
+		}
+		time.Sleep(time.Minute)
+		reads := k.count("ports mlx5_0")
+		if n := observe(t, ob, 0); len(n.HCAs) != 0 || n.Host.Kernel.State != fabric.OK || k.count("ports mlx5_0") != reads {
+			t.Error("an observation of the node alone reads devices")
+		}
+	})
+}
+
+func TestNoRDMAIsAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(0)
+		k.absent = true
+		n := observe(t, start(t, k, nil), all)
+		if present, known := n.ClassPresent.Get(); !known || present {
+			t.Errorf("class: %+v", n.ClassPresent)
+		}
+		if s := source(n, "rdma_class", ""); !s.Up {
+			t.Errorf("a kernel without RDMA is reported as a failure: %+v", s)
+		}
+	})
+}
+
+func TestPolicyAppliesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ob := start(t, newKernel(1), nil)
+		if r := observe(t, ob, all).HCAs[0].Ports[0].Role.Or(""); r != fabric.RoleCompute {
+			t.Fatalf("role %q", r)
+		}
+		ob.SetPolicy(&fabric.Policy{Roles: []fabric.RoleRule{{Device: regexp.MustCompile("^mlx5_0$"), Role: fabric.RoleStorage}}}, NCCLFiles{})
+		if r := observe(t, ob, all).HCAs[0].Ports[0].Role.Or(""); r != fabric.RoleStorage {
+			t.Errorf("role %q after the policy changed", r)
+		}
+	})
+}
+
+func TestObserveAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ob := start(t, newKernel(1), nil)
+		ob.Close()
+		if n := observe(t, ob, all); len(n.HCAs) != 0 {
+			t.Errorf("devices after Close: %v", n.HCAs)
+		}
+	})
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observer
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/sysfs"
+)
+
+// errPending is the state of a reading before the first read ended.
+var errPending = errors.New("not read yet")
+
+// reading is a value that is read in a lane of its own and shared by everybody who is content with its age.
+type reading[T any] struct {
+	lane lane
+
+	mu    sync.Mutex
+	value T
+	began time.Time // when the read that gave value began; zero before the first
+	took  time.Duration
+	err   error
+}
+
+func newReading[T any](stuckAfter time.Duration) *reading[T] {
+	return &reading[T]{lane: lane{stuckAfter: stuckAfter}, err: errPending}
+}
+
+// kick starts a read unless the value is fresh, and returns what to wait for; nil when there is nothing to
+// wait for. The read gets the last value.
+func (r *reading[T]) kick(fresh func(value T, began time.Time) bool, read func(last T, now time.Time) (T, error)) <-chan struct{} {
+	if _, ok := r.peek(fresh); ok {
+		return nil
+	}
+	return r.lane.start(func() {
+		last, ok := r.peek(fresh)
+		if ok {
+			return // somebody else's read ended between the look and the start
+		}
+		now := time.Now()
+		v, err := last, error(errPanic)
+		defer func() { // also when read panics: then the last value stands, with errPanic
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.value, r.began, r.took, r.err = v, now, time.Since(now), err
+		}()
+		v, err = read(last, now)
+	})
+}
+
+func (r *reading[T]) peek(fresh func(value T, began time.Time) bool) (value T, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.value, !r.began.IsZero() && fresh(r.value, r.began)
+}
+
+// errPanic stands for a read that panicked; the lane has the details.
+var errPanic = errors.New("reader panicked")
+
+// refresh brings the value up to date or gives up when ctx ends.
+func (r *reading[T]) refresh(ctx context.Context, fresh func(T, time.Time) bool, read func(T, time.Time) (T, error)) {
+	for range 2 { // the read in flight may have begun for somebody content with less
+		done := r.kick(fresh, read)
+		if done == nil || !r.lane.wait(ctx, done) {
+			return
+		}
+	}
+}
+
+// get returns the last value with how its source does: it is up when the value is fresh and was read without
+// error, whatever is in flight.
+func (r *reading[T]) get(name, device string, fresh func(T, time.Time) bool) (T, fabric.Source) {
+	reason, since := r.lane.busy()
+	if _, ok := r.peek(fresh); ok {
+		reason = ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := fabric.Source{Name: name, Device: device, Up: true, Duration: r.took}
+	switch {
+	case reason != "":
+		s.Up, s.Reason, s.Since = false, reason, since
+		s.Err = errors.New("a read that began " + since.UTC().Format(time.RFC3339) + " has not returned")
+	case errors.Is(r.err, errPanic):
+		s.Up, s.Reason, s.Err = false, fabric.ReasonPanic, r.lane.failure()
+	case errors.Is(r.err, errPending):
+		s.Up, s.Reason, s.Err = false, fabric.ReasonNotRead, r.err
+	case r.err != nil:
+		s.Up, s.Reason, s.Err = false, sysfs.ReasonOf(r.err), r.err
+	}
+	return r.value, s
+}
