@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/simulator"
+)
+
+// maxSeries is the budget of a healthy node with 8 HCAs and 8 GPUs without jobs.
+const maxSeries = 2000
+
+// observeScenario runs a simulated node through the real readers.
+func observeScenario(t *testing.T, s simulator.Scenario) *fabric.Node {
+	t.Helper()
+	tree, err := s.Build().Materialise(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ob, err := observer.New(observer.Options{
+		Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(ob.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return ob.Observe(ctx, fabric.WantHCA|fabric.WantGID|fabric.WantNCCL)
+}
+
+// Every scenario of the simulator through the real readers: the healthy nodes byte for byte, what breaks them
+// as the lines that differ.
+func TestScenarios(t *testing.T) {
+	base := map[string]string{}  // by platform
+	emitted := map[string]bool{} // family names
+	healthy := func(s simulator.Scenario) bool { return s.Name == "healthy" || s.Name == "healthy-ib" }
+	run := func(s simulator.Scenario) {
+		t.Run(s.Name, func(t *testing.T) {
+			n := observeScenario(t, s)
+			for i := range n.Sources {
+				n.Sources[i].Duration = 0
+			}
+			families := everything(t).Gather(n, ConfigState{LoadedAt: now, LastOK: true})
+			checkCatalogue(t, families, emitted)
+			out := scrape(t, n)
+			if healthy(s) {
+				checkBudget(t, families)
+				base[s.Platform] = out
+				golden(t, filepath.Join("testdata", s.Name+".metrics"), []byte(out))
+				return
+			}
+			golden(t, filepath.Join("testdata", s.Name+".diff"), []byte(diff(base[s.Platform], out)))
+		})
+	}
+	all := simulator.Scenarios()
+	slices.SortStableFunc(all, func(a, b simulator.Scenario) int { return int(bit(healthy(b)) - bit(healthy(a))) })
+	for _, s := range all {
+		run(s)
+	}
+	conditional := []*Family{computePortsExpected, ncclConfigFindings, factsUnknown} // configuration, findings and failures
+	for _, f := range Catalogue() {
+		if !emitted[f.FullName()] && !slices.Contains(conditional, f) {
+			t.Errorf("%s appears on no simulated node", f.FullName())
+		}
+	}
+}
+
+// diff lists the lines that only a or only b has.
+func diff(a, b string) string {
+	var out strings.Builder
+	only := func(mark, x, y string) {
+		in := map[string]bool{}
+		for line := range strings.Lines(y) {
+			in[line] = true
+		}
+		for line := range strings.Lines(x) {
+			if !in[line] {
+				out.WriteString(mark + line)
+			}
+		}
+	}
+	only("- ", a, b)
+	only("+ ", b, a)
+	return out.String()
+}
+
+// checkBudget prints the series of each family and holds their sum against the budget.
+func checkBudget(t *testing.T, families []*dto.MetricFamily) {
+	t.Helper()
+	total := 0
+	var table strings.Builder
+	for _, f := range families {
+		total += len(f.GetMetric())
+		fmt.Fprintf(&table, "%6d %s\n", len(f.GetMetric()), f.GetName())
+	}
+	t.Logf("%d series of %d\n%s", total, maxSeries, table.String())
+	if total > maxSeries {
+		t.Errorf("%d series, the budget is %d", total, maxSeries)
+	}
+}
+
+// checkCatalogue: whatever is emitted is a row of the catalogue, and no series is there twice.
+func checkCatalogue(t *testing.T, families []*dto.MetricFamily, emitted map[string]bool) {
+	t.Helper()
+	for _, f := range families {
+		emitted[f.GetName()] = true
+		if !slices.ContainsFunc(Catalogue(), func(row *Family) bool { return row.FullName() == f.GetName() }) {
+			t.Errorf("%s is not in the catalogue", f.GetName())
+		}
+		seen := map[string]bool{}
+		for _, m := range f.GetMetric() {
+			key := labelKey(m)
+			if seen[key] {
+				t.Errorf("%s{%s} is there twice: Prometheus refuses the whole scrape", f.GetName(), key)
+			}
+			seen[key] = true
+		}
+	}
+}
+
+func labelKey(m *dto.Metric) string {
+	var b strings.Builder
+	for _, l := range m.GetLabel() {
+		fmt.Fprintf(&b, "%s=%q,", l.GetName(), l.GetValue())
+	}
+	return b.String()
+}
