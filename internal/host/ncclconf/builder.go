@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ncclconf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"syscall"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+const (
+	prefix     = "NCCL_"
+	confFile   = "NCCL_CONF_FILE"
+	systemFile = "/etc/nccl.conf"
+	userFile   = ".nccl.conf"
+)
+
+// maxUnknown bounds how many variables are kept that are not in the table.
+const maxUnknown = 256
+
+// opener returns what is read of a file; whole is false if there is more.
+type opener func(name string) (data []byte, whole bool, err error)
+
+// builder puts a configuration together, from the file that takes precedence to the one that does not.
+type builder struct {
+	now  time.Time
+	open opener
+
+	config  fabric.NCCLConfig
+	index   map[string]int // of config.Variables, by name
+	unknown int            // variables that are not in the table
+	read    int            // files
+	errs    []error        // of files that exist
+}
+
+// environment reads the file that stands for the process environment.
+func (b *builder) environment(name string) {
+	b.file(name, func(data []byte, r *report) {
+		last := map[string]statement{} // the settings that count
+		for st := range parseEnvironment(data) {
+			if ours(st.name) && usable(st) {
+				last[st.name] = st
+			}
+		}
+		for st := range parseEnvironment(data) {
+			winner, ok := last[st.name]
+			switch {
+			case !ok || !usable(st) || winner.line == st.line:
+				b.take(st, r, true)
+			case winner.value != st.value:
+				r.overridden(st, source(r.file, winner.line), winner.value)
+			}
+		}
+	})
+}
+
+// userConf reads the file that NCCL_CONF_FILE names in the environment or else that of the home directory.
+func (b *builder) userConf(home string) {
+	var v fabric.NCCLVariable
+	if i, ok := b.index[confFile]; ok {
+		v = b.config.Variables[i]
+	}
+	name := clip(v.Value, maxConfPath)
+	switch {
+	case name == "" && home != "":
+		b.conf(path.Join("/", home, userFile))
+	case name == "":
+	case !path.IsAbs(name):
+		b.config.Files = append(b.config.Files, fabric.NCCLFile{
+			Path: displayPath(name), Exists: fabric.NotKnown[bool](fabric.ReasonNotRead, displayPath(name), b.now),
+		})
+		b.confFileFinding(v, RuleConfFileRelative, "is relative to the directory of the job: not read here")
+	case name == systemFile: // is read anyway, and a second reading changes nothing
+	case b.conf(name) == fabric.Absent:
+		b.confFileFinding(v, RuleConfFileMissing, "does not exist")
+	}
+}
+
+func (b *builder) confFileFinding(v fabric.NCCLVariable, rule, what string) {
+	b.config.Findings = append(b.config.Findings, fabric.NCCLFinding{
+		Rule: rule, Name: v.Name, Source: v.Source, Text: fmt.Sprintf("%s=%s %s", v.Name, quote(v.Value), what),
+	})
+}
+
+// conf reads a file that NCCL itself would read.
+func (b *builder) conf(name string) fabric.State {
+	return b.file(name, func(data []byte, r *report) {
+		for st := range parseConf(data) {
+			b.take(st, r, false)
+		}
+	})
+}
+
+// file reads one file, has it parsed, and notes how that went.
+func (b *builder) file(name string, parse func([]byte, *report)) fabric.State {
+	shown := displayPath(name)
+	data, whole, err := b.open(name)
+	exists := existence(err, strings.TrimPrefix(shown, "/"), b.now)
+	b.config.Files = append(b.config.Files, fabric.NCCLFile{Path: shown, Exists: exists})
+	switch exists.State {
+	case fabric.Unknown:
+		if e, ok := errors.AsType[*fs.PathError](err); ok {
+			err = e.Err // the path may be one that a user's link leads to
+		}
+		b.errs = append(b.errs, fmt.Errorf("read NCCL configuration %s: %w", shown, err))
+		return exists.State
+	case fabric.Absent:
+		return exists.State
+	}
+	b.read++
+	r := report{file: shown}
+	if !whole {
+		data = data[:bytes.LastIndexByte(data, '\n')+1] // the last line is not complete
+		r.add(1, RuleFileTooLarge, "", "only the first %d bytes of the file have been read", maxFile)
+	}
+	parse(data, &r)
+	b.config.Findings = append(b.config.Findings, r.close()...)
+	return exists.State
+}
+
+// existence turns the outcome of a read into a fact. For NCCL, whose fopen fails, a file below something
+// that is no directory is as good as none.
+func existence(err error, source string, now time.Time) fabric.Fact[bool] {
+	missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+	switch {
+	case err == nil:
+		return fabric.Known(true, source, now)
+	case missing && !errors.Is(err, errNoRoot):
+		return fabric.None[bool](source, now)
+	case errors.Is(err, fs.ErrPermission):
+		return fabric.NotKnown[bool](fabric.ReasonPrivilege, source, now)
+	case errors.Is(err, errNotRegular):
+		return fabric.NotKnown[bool](fabric.ReasonMalformed, source, now)
+	}
+	return fabric.NotKnown[bool](fabric.ReasonIO, source, now)
+}
+
+// take deals with one statement: it reports what is wrong with it, and sets the variable unless a file
+// before this one, or a line before this one, has.
+func (b *builder) take(st statement, r *report, inEnvironment bool) {
+	switch st.flaw {
+	case RuleNotASetting:
+		r.add(st.line, st.flaw, "", "the line is not NAME=value and is skipped")
+	case RuleLineTooLong:
+		r.add(st.line, st.flaw, "", "the line is longer than %d bytes; NCCL from 2.30.3 on takes the rest for another line", maxConfLine)
+	case RuleUnclosedQuote:
+		r.add(st.line, st.flaw, "", "a quote that begins here is not closed on its line")
+	}
+	bare, exported := cutExport(strings.Trim(st.name, blanks+"\ufeff")) // an editor may put a byte order mark first
+	bare = strings.TrimRight(bare, blanks)
+	if !ours(bare) || !usable(st) {
+		return
+	}
+	switch shown := quote(st.name); {
+	case st.flaw == RuleValueTooLong && inEnvironment:
+		r.add(st.line, st.flaw, bare, "%s is longer than an environment can hold: left out", clip(bare, maxQuoted))
+		return
+	case exported:
+		r.add(st.line, RuleExportKeyword, identifierIn(bare), "the name is %s to NCCL: %s is not set", shown, quote(bare))
+		return
+	case bare != st.name:
+		r.add(st.line, RuleBlankInName, identifierIn(bare), "the name is %s to NCCL: %s is not set", shown, quote(bare))
+		return
+	case !identifier(bare):
+		r.add(st.line, RuleUnknownVariable, identifierIn(bare), "%s is not the name of a variable", shown)
+		return
+	}
+	b.set(st, r, inEnvironment)
+}
+
+func (b *builder) set(st statement, r *report, inEnvironment bool) {
+	if i, ok := b.index[st.name]; ok {
+		if v := b.config.Variables[i]; v.Value != st.value {
+			r.overridden(st, v.Source, v.Value)
+		}
+		return
+	}
+	v, known := Describe(st.name)
+	r.checkVariable(st, v, known, inEnvironment)
+	if !strings.HasPrefix(st.name, prefix) {
+		return // nccl_debug: reported, but no variable of NCCL's
+	}
+	if !known {
+		if b.unknown++; b.unknown > maxUnknown {
+			return
+		}
+	}
+	number, ok := v.Number(st.value)
+	b.index[st.name] = len(b.config.Variables)
+	b.config.Variables = append(b.config.Variables, fabric.NCCLVariable{
+		Name: st.name, Value: st.value, Source: source(r.file, st.line), Number: number, IsNumber: ok,
+	})
+}
+
+// ours tells whether a name is meant for NCCL. Environment names are case sensitive, people are not.
+func ours(name string) bool {
+	return len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
+}
+
+// usable tells whether a statement sets what it seems to set.
+func usable(st statement) bool { return st.name != "" && st.flaw != RuleUnclosedQuote }
+
+// identifierIn returns the part of a name up to the first character that does not belong in one.
+func identifierIn(s string) string {
+	for i := range len(s) {
+		if !identifier(s[i:i+1]) && (s[i] < '0' || s[i] > '9') {
+			return s[:i]
+		}
+	}
+	return s
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ncclconf
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// checkConfig tests what holds for every configuration, whatever is in the files.
+func checkConfig(t *testing.T, c fabric.NCCLConfig) {
+	t.Helper()
+	if !slices.IsSortedFunc(c.Variables, func(a, b fabric.NCCLVariable) int {
+		if a.Name >= b.Name {
+			return 1 // also where they are equal
+		}
+		return -1
+	}) {
+		t.Error("variables are not sorted or not unique")
+	}
+	if n := len(c.Variables); n > maxUnknown+len(Variables()) {
+		t.Errorf("%d variables", n)
+	}
+	for _, v := range c.Variables {
+		if !strings.HasPrefix(v.Name, prefix) || !identifier(v.Name) || strings.ContainsAny(v.Value, "\x00\n") || len(v.Value) > maxEnvironmentString {
+			t.Errorf("variable %.200q", fmt.Sprintf("%+v", v))
+		}
+	}
+	rules := map[string]bool{}
+	for _, r := range Rules() {
+		rules[r.ID] = true
+	}
+	if n := len(c.Findings); n > 64 {
+		t.Errorf("%d findings", n)
+	}
+	for _, f := range c.Findings {
+		unprintable := strings.ContainsFunc(f.Text+f.Source+f.Name, func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) })
+		if !rules[f.Rule] || unprintable || f.Source == "" || f.Text == "" || len(f.Text) > 1024 || len(f.Name) > maxQuoted {
+			t.Errorf("finding %+q", fmt.Sprintf("%+v", f))
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		"", "NCCL_DEBUG=WARN\nNCCL_IB_HCA==mlx5_0:1\n", "#NCCL_DEBUG=INFO\n # x=y\n", "export NCCL_IB_TC=106\n", "NCCL_IB_TC = 5 # x\r\n",
+		"NCCL_NET='I'\"B\"C\\ D\\\nE\n", "NCCL_NET=\"IB\nNCCL_DEBUG=\"INFO\"\n", "NCCL_CONF_FILE=/etc/nccl.conf\n", "NCCL_CONF_FILE=/root/../etc/./x\n",
+		"NCCL_BUFFSIZE=8M\nNCCL_BUFFSIZE=9\nNCCL_IB_TIMEOUT=022\n", "\xef\xbb\xbfNCCL_A=1\nNCCL_\xff=\x00\n=\n", "nccl_debug=info\nNCCL_DEBGU=DEBUG\n",
+		"#" + strings.Repeat("x", maxConfLine) + "NCCL_A=1\n", "NCCL_A=" + strings.Repeat("y", maxConfValue+1), "\x00\n\x00=", "; c\\\nA=1",
+	} {
+		f.Add([]byte(seed), []byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, environment, conf []byte) {
+		for st := range parseConf(conf) {
+			if st.line < 1 || len(st.name) > maxConfName || len(st.value) > maxConfValue || strings.ContainsAny(st.name, "=\x00\n") || strings.ContainsAny(st.value, "\x00\n") {
+				t.Fatalf("statement of an nccl.conf %+q", fmt.Sprintf("%+v", st))
+			}
+		}
+		for st := range parseEnvironment(environment) {
+			if st.line < 1 || st.name != "" && !identifier(st.name) || strings.Contains(st.value, "\x00") || strings.Contains(st.value, "\n") && ours(st.name) && st.flaw != RuleUnclosedQuote {
+				t.Fatalf("statement of an environment file %+q", fmt.Sprintf("%+v", st))
+			}
+		}
+
+		c, err := New("", "/environment", "/root").assemble(time.Unix(1, 0), func(name string) ([]byte, bool, error) {
+			if name == "/environment" {
+				return environment, true, nil
+			}
+			return conf, true, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkConfig(t, c)
+	})
+}
+
+func FuzzParseNumber(f *testing.F) {
+	for _, seed := range []string{"", "0", "106", "-1", "0x10", "-0X1f", "010", "08", "0x", "1M", "true", " \t+5", "9223372036854775807", "-9223372036854775808", "9223372036854775808", "07777777777777777777777", "\xff"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		n := scanNumber(s)
+		number, ok := ParseNumber(s)
+		if ok != (s != "" && !n.overflow) || ok && number != n.value || !ok && number != 0 {
+			t.Fatalf("ParseNumber(%q) = %d, %v of %+v", s, number, ok, n)
+		}
+		if !strings.HasSuffix(s, n.rest) || !n.digits && (n.value != 0 || n.rest != s || n.overflow) {
+			t.Fatalf("scanNumber(%q) = %+v", s, n)
+		}
+		// What is read can be written and read again, whatever the base; what follows the digits changes nothing.
+		for _, again := range []string{fmt.Sprintf("%d", n.value), fmt.Sprintf("%#x", n.value), fmt.Sprintf("%#o", n.value), fmt.Sprintf("%d ", n.value), fmt.Sprintf("\v%dM", n.value)} {
+			if m, ok := ParseNumber(again); m != n.value || !ok {
+				t.Fatalf("ParseNumber(%q) = %d, %v, want %d as of %q", again, m, ok, n.value, s)
+			}
+		}
+	})
+}

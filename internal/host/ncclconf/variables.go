@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ncclconf
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// NewestNCCL is the newest release that the table of variables knows.
+const NewestNCCL = "2.30.7"
+
+// Status says whose variable it is.
+type Status string
+
+// Statuses.
+const (
+	StatusCurrent   Status = "current"   // NCCL reads it
+	StatusRemoved   Status = "removed"   // NCCL read it once
+	StatusPlugin    Status = "plugin"    // a plugin or an extension of NCCL reads it
+	StatusTool      Status = "tool"      // a program around NCCL reads it
+	StatusFramework Status = "framework" // a training framework reads or read it
+	StatusMistaken  Status = "mistaken"  // people set it, nothing reads it
+)
+
+// Parser says how NCCL reads a value.
+type Parser string
+
+// Parsers.
+const (
+	ParserNone        Parser = "none"         // NCCL does not read it
+	ParserNumber      Parser = "number"       // NCCL_PARAM, see ParseNumber
+	ParserBoolean     Parser = "boolean"      // 0, F, FALSE, 1, T or TRUE in any case, else the default; before 2.30.5 a number
+	ParserOne         Parser = "one"          // strtol, and only 1 acts
+	ParserKeyword     Parser = "keyword"      // one of Valid exactly, else ignored
+	ParserKeywordFold Parser = "keyword_fold" // one of Valid in any case, else ignored
+	ParserLevel       Parser = "level"        // one of Valid exactly or, from the days before 2.5, a number; else ignored
+	ParserText        Parser = "text"
+)
+
+// Variable is what is known about a variable.
+type Variable struct {
+	Name       string // one that ends in * stands for every name that begins so and has no entry of its own
+	Status     Status
+	Parser     Parser
+	Type       string // int, bool, enum, list, path, ...
+	Default    string // for people
+	Valid      string // for people; for keywords and levels exactly the words, separated by |
+	Since      string // the first release that has it; with <= that one or an earlier one
+	Deprecated string // the release that deprecated it
+	Removed    string // the last release that has it; with < the last one before
+	Instead    string // what to use in its place
+	Documented bool   // in NCCL's user guide
+	Note       string
+}
+
+// Variables returns every variable in the table, sorted by name. The caller may change the slice.
+func Variables() []Variable { return slices.Clone(variables()) }
+
+// Describe returns what is known about the variable of that name, or else about its family.
+func Describe(name string) (Variable, bool) {
+	v, ok := find(name)
+	for end := len(name); !ok && end > len(prefix); {
+		if end = strings.LastIndexByte(name[:end], '_'); end >= 0 {
+			v, ok = find(name[:end+1] + "*")
+		}
+	}
+	return v, ok
+}
+
+func find(name string) (Variable, bool) {
+	table := variables()
+	i, ok := slices.BinarySearchFunc(table, name, func(v Variable, name string) int { return strings.Compare(v.Name, name) })
+	if !ok {
+		return Variable{}, false
+	}
+	return table[i], true
+}
+
+//go:embed variables.tsv
+var variablesTSV string
+
+// variables parses the table when it is needed first: most processes of this binary never do.
+var variables = sync.OnceValue(func() []Variable {
+	table, err := parseVariables(variablesTSV)
+	if err != nil {
+		panic(err) // the table is part of the program, and a test reads it
+	}
+	return table
+})
+
+const variableColumns = "name\tstatus\tparser\ttype\tdefault\tvalid\tsince\tdeprecated\tremoved\tinstead\tdocumented\tnote"
+
+func parseVariables(tsv string) ([]Variable, error) {
+	header, rows, _ := strings.Cut(tsv, "\n")
+	if header != variableColumns {
+		return nil, fmt.Errorf("variables.tsv: columns are %q, expected %q", header, variableColumns)
+	}
+	var table []Variable
+	for row := range strings.Lines(rows) {
+		c := strings.Split(strings.TrimSuffix(row, "\n"), "\t")
+		if len(c) != strings.Count(variableColumns, "\t")+1 {
+			return nil, fmt.Errorf("variables.tsv: %s: %d columns, expected those of the header", c[0], len(c))
+		}
+		table = append(table, Variable{
+			Name: c[0], Status: Status(c[1]), Parser: Parser(c[2]), Type: c[3], Default: c[4], Valid: c[5],
+			Since: c[6], Deprecated: c[7], Removed: c[8], Instead: c[9], Documented: c[10] == "yes", Note: c[11],
+		})
+	}
+	return table, nil
+}
