@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+)
+
+// check tells what of the node refers to something that it does not have.
+func (n *Node) check() error {
+	var errs []error
+	need := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	for _, h := range n.HCAs {
+		need(n.Function(h.PCI) != nil, "hca %s: no PCI function %q", h.Name, h.PCI)
+		for _, p := range h.Ports {
+			need(p.NetDev == "" || n.NetDev(p.NetDev) != nil, "hca %s port %d: no interface %q", h.Name, p.Number, p.NetDev)
+			for _, g := range p.GIDs {
+				need(g.Index >= 0 && g.Index < p.GIDSlots, "hca %s port %d: no GID slot %d", h.Name, p.Number, g.Index)
+			}
+		}
+	}
+	for _, d := range n.NetDevs {
+		need(d.PCI == "" || n.Function(d.PCI) != nil, "interface %s: no PCI function %q", d.Name, d.PCI)
+		need(d.Master == "" || n.NetDev(d.Master) != nil, "interface %s: no master %q", d.Name, d.Master)
+	}
+	for _, f := range n.Flaps {
+		need(n.HCA(f.Device) != nil, "flap: no hca %q", f.Device)
+		need(f.Period > 0 && f.Down >= 0 && f.Down <= f.Period, "flap of %s: down for %d of %d steps", f.Device, f.Down, f.Period)
+	}
+	for name := range n.Files {
+		need(filepath.IsLocal(name), "file %q: not a path below the root", name)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// eachPlatform runs a test on every healthy node.
+func eachPlatform(t *testing.T, test func(t *testing.T, n *Node)) {
+	for _, p := range platforms() {
+		t.Run(p.name, func(t *testing.T) { test(t, p.build()) })
+	}
+}
+
+func TestPlatformsAreConsistent(t *testing.T) {
+	eachPlatform(t, func(t *testing.T, n *Node) {
+		if err := n.check(); err != nil {
+			t.Fatal(err)
+		}
+		unique(t, "PCI path", n.Functions, func(f Function) string { return f.Path })
+		unique(t, "PCI address", n.Functions, Function.Address)
+		unique(t, "HCA", n.HCAs, func(h HCA) string { return h.Name })
+		unique(t, "GUID", n.HCAs, func(h HCA) string { return h.GUID.String() })
+		unique(t, "GPU", n.GPUs, func(g GPU) string { return g.PCI })
+		unique(t, "interface", n.NetDevs, func(d NetDev) string { return d.Name })
+		unique(t, "interface index", n.NetDevs, func(d NetDev) string { return fmt.Sprint(d.Index) })
+		for _, h := range n.HCAs {
+			var card []GUID // of all functions in the slot
+			for _, o := range n.HCAs {
+				if slot(o) == slot(h) {
+					card = append(card, o.GUID)
+				}
+			}
+			if h.ImageGUID != slices.Min(card) {
+				t.Errorf("%s: image GUID %s is not the first of its card %v", h.Name, h.ImageGUID, card)
+			}
+		}
+	})
+}
+
+func slot(h HCA) string { return strings.TrimRight(h.PCI, "0123456789") }
+
+func unique[T any](t *testing.T, what string, all []T, key func(T) string) {
+	t.Helper()
+	seen := map[string]bool{}
+	for _, v := range all {
+		if k := key(v); seen[k] {
+			t.Errorf("%s %s is there twice", what, k)
+		} else {
+			seen[k] = true
+		}
+	}
+}
+
+func TestEightRails(t *testing.T) {
+	eachPlatform(t, func(t *testing.T, n *Node) {
+		switches := map[string]int{} // compute NICs by the switch they share with a GPU
+		for _, g := range n.GPUs {
+			gpu := n.Function(g.PCI)
+			for _, h := range n.HCAs {
+				nic := n.Function(h.PCI)
+				if root(nic.Path) == root(gpu.Path) {
+					switches[h.Name]++
+					if nic.NUMA != gpu.NUMA {
+						t.Errorf("%s and GPU %s share a switch, but not the NUMA node", h.Name, g.PCI)
+					}
+				}
+			}
+		}
+		if len(n.GPUs) != 8 || len(switches) != 8 {
+			t.Errorf("%d GPUs, %d HCAs beside one: %v", len(n.GPUs), len(switches), switches)
+		}
+	})
+}
+
+// root returns the path as far as the root port.
+func root(path string) string { return strings.Join(strings.SplitN(path, "/", 3)[:2], "/") }
+
+func TestGIDTables(t *testing.T) {
+	eachPlatform(t, func(t *testing.T, n *Node) {
+		for _, h := range n.HCAs {
+			p := h.Ports[0]
+			if p.LinkLayer == InfiniBand {
+				want := GID{0, netip.MustParseAddr("fe80::" + h.GUID.String()), RoCEv1, ""}
+				if !slices.Equal(p.GIDs, []GID{want}) {
+					t.Errorf("%s: GIDs %v, want %v", h.Name, p.GIDs, want)
+				}
+				continue
+			}
+			if len(p.GIDs) != 4 || !p.GIDs[0].Addr.IsLinkLocalUnicast() || !p.GIDs[3].Addr.Is4In6() {
+				t.Fatalf("%s: GIDs %v", h.Name, p.GIDs)
+			}
+			for i, g := range p.GIDs {
+				want := GID{i, p.GIDs[i/2*2].Addr, []string{RoCEv1, RoCEv2}[i%2], p.NetDev}
+				if g != want {
+					t.Errorf("%s: GID %v, want %v", h.Name, g, want)
+				}
+			}
+		}
+	})
+}
+
+func TestTextsOfTheKernel(t *testing.T) {
+	if got := guidOf(macOf("a0:88:c2:4e:10:18")).String(); got != "a088:c203:004e:1018" {
+		t.Errorf("GUID %s", got)
+	}
+	if got := gidText(netip.MustParseAddr("::ffff:192.168.7.1")); got != "0000:0000:0000:0000:0000:ffff:c0a8:0701" {
+		t.Errorf("GID %s", got)
+	}
+	d := NetDev{Name: "hca0", Address: "36:4f:2f:b7:27:f8"}
+	if got := gidText(roceGIDs(&d)[0].Addr); got != "fe80:0000:0000:0000:344f:2fff:feb7:27f8" {
+		t.Errorf("link-local GID %s", got)
+	}
+	if got := ipoibAddress(0x0c42a103005562a2); got != "00:00:10:29:fe:80:00:00:00:00:00:00:0c:42:a1:03:00:55:62:a2" {
+		t.Errorf("IPoIB address %s", got)
+	}
+	for route, want := range map[Route]string{
+		{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("192.0.2.1"), "eth0"}: "eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0",
+		{netip.MustParsePrefix("192.0.2.0/24"), netip.Addr{}, "eth0"}:                  "eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0",
+	} {
+		if got := route.v4(); got != want {
+			t.Errorf("route %q, want %q", got, want)
+		}
+	}
+	const v6 = "00000000000000000000000000000000 00 00000000000000000000000000000000 00 fd000000000000000000000000000001 00000400 00000001 00000000 00000003     eth0"
+	if got := (Route{netip.MustParsePrefix("::/0"), netip.MustParseAddr("fd00::1"), "eth0"}).v6(); got != v6 {
+		t.Errorf("route %q, want %q", got, v6)
+	}
+}
+
+func TestCloneSharesNothing(t *testing.T) {
+	eachPlatform(t, func(t *testing.T, n *Node) {
+		before := n.layout()
+		c := n.Clone()
+		for i := range c.HCAs {
+			c.LinkDown(c.HCAs[i].Name)
+			c.HCAs[i].Ports[0].GIDs[0].Type = "other"
+		}
+		for _, d := range n.NetDevs {
+			c.SetAddrs(d.Name)
+		}
+		c.Files[ncclConf] = ""
+		c.Routes[0].NetDev = "lo"
+		c.Functions[0].Link.Width = 1
+		if ch := before.to(n.layout()); len(ch.added)+len(ch.removed)+len(ch.changed) > 0 {
+			t.Errorf("changing the copy changed the original: %v", ch)
+		}
+	})
+}
+
+func TestMistakesInANode(t *testing.T) {
+	for want, edit := range map[string]func(*Node){
+		`hca mlx5_0: no PCI function "0000:ff:00.0"`:   func(n *Node) { n.HCAs[0].PCI = "0000:ff:00.0" },
+		`hca mlx5_0 port 1: no interface "eth9"`:       func(n *Node) { n.HCAs[0].Ports[0].NetDev = "eth9" },
+		`hca mlx5_0 port 1: no GID slot 256`:           func(n *Node) { n.HCAs[0].Ports[0].GIDs[0].Index = 256 },
+		`interface lo: no PCI function "0000:ff:00.0"`: func(n *Node) { n.NetDevs[0].PCI = "0000:ff:00.0" },
+		`interface enp41s0f0np0: no master "bond1"`:    func(n *Node) { n.NetDev("enp41s0f0np0").Master = "bond1" },
+		`flap: no hca "mlx5_x"`:                        func(n *Node) { n.Flaps = []Flap{{"mlx5_x", 2, 1}} },
+		`flap of mlx5_0: down for 1 of 0 steps`:        func(n *Node) { n.Flaps = []Flap{{"mlx5_0", 0, 1}} },
+		`file "../escape": not a path below the root`:  func(n *Node) { n.Files["../escape"] = "" },
+	} {
+		n := buildDGXH100()
+		edit(n)
+		if _, err := n.Materialise(t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}

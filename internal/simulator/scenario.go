@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Scenario is a node in some condition, labelled with what is true of it. The labels were written from the
+// condition, not from what any check says: they are what checks are measured by. Scenarios come from Scenarios
+// and Find; the zero Scenario is not one.
+type Scenario struct {
+	Name     string
+	Summary  string // one line
+	Platform string
+	Truth    string    // what a user should see, and why
+	Expect   []Finding // empty: nothing is wrong
+
+	platform platform
+	edit     func(*Node) // what the scenario does to a healthy node; nil: nothing
+}
+
+// Finding is one thing that is wrong.
+type Finding struct {
+	Device string // RDMA device; empty: the whole node
+	Port   int    // 0: the whole device
+	What   string // stable identifier
+}
+
+// Scenarios returns every scenario, sorted by name.
+func Scenarios() []Scenario {
+	all := scenarios()
+	for i := range all {
+		s := &all[i]
+		k := slices.IndexFunc(platforms(), func(p platform) bool { return p.name == s.Platform })
+		s.platform = platforms()[k]
+	}
+	slices.SortFunc(all, func(a, b Scenario) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// Find returns the scenario of that name. Its error helps whoever mistyped.
+func Find(name string) (Scenario, error) {
+	all := Scenarios()
+	names := make([]string, len(all))
+	for i, s := range all {
+		if s.Name == name {
+			return s, nil
+		}
+		names[i] = s.Name
+	}
+	hint := ""
+	if n, ok := nearest(name, names); ok {
+		hint = fmt.Sprintf(", did you mean %q?", n)
+	}
+	return Scenario{}, fmt.Errorf("unknown scenario %q%s (valid: %s)", name, hint, strings.Join(names, ", "))
+}
+
+// Build returns the node of the scenario, for the caller to keep.
+func (s Scenario) Build() *Node {
+	n := s.platform.build()
+	if s.edit != nil {
+		s.edit(n)
+	}
+	return n
+}
+
+// Config returns the configuration file that the site would write for its nodes, as YAML.
+func (s Scenario) Config() string { return s.platform.config }
+
+// nearest returns the candidate that was probably meant: one that contains the word, else the closest one
+// within a third of its length.
+func nearest(word string, candidates []string) (string, bool) {
+	best, distance := "", len(word)/3+1
+	for _, c := range candidates {
+		if word != "" && strings.Contains(c, strings.ToLower(word)) {
+			return c, true
+		}
+		if d := edits(strings.ToLower(word), c); d < distance {
+			best, distance = c, d
+		}
+	}
+	return best, best != ""
+}
+
+// edits is the Levenshtein distance.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for k := range row {
+		row[k] = k
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for k := range len(b) {
+			cost := 1
+			if a[i] == b[k] {
+				cost = 0
+			}
+			diagonal, row[k+1] = row[k+1], min(diagonal+cost, row[k]+1, row[k+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Tree is a node laid out below a directory.
+type Tree struct {
+	dir string
+
+	mu      sync.Mutex
+	node    *Node // at step 0, with everything plugged in
+	step    int
+	removed map[string]bool
+	current files // as laid out last; what Set wrote on top is not in it
+}
+
+// Materialise lays the node out below dir, which must be empty or not exist yet. What it wrote before an
+// error stays.
+func (n *Node) Materialise(dir string) (*Tree, error) {
+	if err := n.check(); err != nil {
+		return nil, fmt.Errorf("simulated node: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("simulated node: %w", err)
+	}
+	switch found, err := os.ReadDir(dir); {
+	case err != nil:
+		return nil, fmt.Errorf("simulated node: %w", err)
+	case len(found) > 0:
+		return nil, fmt.Errorf("simulated node: %s is not empty", dir)
+	}
+	t := &Tree{dir: dir, node: n.Clone(), removed: map[string]bool{}, current: files{}}
+	if err := t.update(); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+// Sysfs is the directory that stands for /sys.
+func (t *Tree) Sysfs() string { return filepath.Join(t.dir, sysfs) }
+
+// Procfs is the directory that stands for /proc.
+func (t *Tree) Procfs() string { return filepath.Join(t.dir, procfs) }
+
+// Rootfs is the directory that stands for /.
+func (t *Tree) Rootfs() string { return filepath.Join(t.dir, rootfs) }
+
+// Set replaces the text of a file in place, so that descriptors that are open see it. The path starts with
+// sys, proc or root and may go through links. The text stays until the node itself changes that file.
+func (t *Tree) Set(path, text string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	root, err := os.OpenRoot(t.dir)
+	if err != nil {
+		return fmt.Errorf("set %s: %w", path, err)
+	}
+	defer root.Close()
+	f, err := root.OpenFile(filepath.FromSlash(path), os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("set %s: %w", path, err)
+	}
+	if err := errors.Join(overwrite(f, text), f.Close()); err != nil {
+		return fmt.Errorf("set %s: %w", path, err)
+	}
+	return nil
+}
+
+// Remove unplugs an HCA, its PCI function and its interfaces. A descriptor that is open on one of their files
+// reads end of file from then on; the kernel says ENODEV, which a plain file cannot.
+func (t *Tree) Remove(device string) error { return t.plug(device, true) }
+
+// Add plugs an HCA in that Remove unplugged.
+func (t *Tree) Add(device string) error { return t.plug(device, false) }
+
+func (t *Tree) plug(device string, out bool) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.node.HCA(device) == nil:
+		return fmt.Errorf("no hca %q", device)
+	case out && t.removed[device]:
+		return fmt.Errorf("hca %q is removed already", device)
+	case !out && !t.removed[device]:
+		return fmt.Errorf("hca %q is not removed", device)
+	}
+	t.removed[device] = out
+	return t.update()
+}
+
+// Edit changes the node and lays out what is different. An edit after which the node contradicts itself is
+// undone.
+func (t *Tree) Edit(edit func(*Node)) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := t.node.Clone()
+	edit(n)
+	if err := n.check(); err != nil {
+		return fmt.Errorf("simulated node: %w", err)
+	}
+	t.node = n
+	return t.update()
+}
+
+// Step brings the tree to a step, forwards or backwards. What it holds then depends on the node and the step
+// alone. A freshly laid out tree is at step 0, and a step stands for a second.
+func (t *Tree) Step(step int) error {
+	if step < 0 {
+		return fmt.Errorf("step %d is negative", step)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.step = step
+	return t.update()
+}
+
+// Run takes a step each interval, or each second if that is not positive, until ctx ends or a step fails.
+func (t *Tree) Run(ctx context.Context, interval time.Duration) error {
+	if interval <= 0 {
+		interval = time.Second
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		t.mu.Lock()
+		t.step++
+		err := t.update()
+		t.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// update lays out what has changed since the last time.
+func (t *Tree) update() error {
+	n := t.node.at(t.step)
+	for device, out := range t.removed {
+		if out {
+			n.Unplug(device)
+		}
+	}
+	next := n.layout()
+	if err := t.apply(next); err != nil {
+		return fmt.Errorf("simulated node at step %d: %w", t.step, err)
+	}
+	t.current = next
+	return nil
+}
+
+// apply turns the tree from current into next. What leads to a device disappears first and appears last.
+func (t *Tree) apply(next files) error {
+	changes := t.current.to(next)
+	for _, name := range changes.removed {
+		if err := t.remove(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range changes.added {
+		if err := t.create(name, next[name]); err != nil {
+			return err
+		}
+	}
+	for _, name := range changes.changed {
+		f, err := os.OpenFile(t.path(name), os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(overwrite(f, next[name].text), f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *Tree) path(name string) string { return filepath.Join(t.dir, filepath.FromSlash(name)) }
+
+func (t *Tree) create(name string, e entry) error {
+	switch e.kind {
+	case directory:
+		return os.Mkdir(t.path(name), 0o755)
+	case link:
+		return os.Symlink(filepath.FromSlash(e.text), t.path(name))
+	default:
+		return os.WriteFile(t.path(name), []byte(e.text), 0o644)
+	}
+}
+
+func (t *Tree) remove(name string) error {
+	if t.current[name].kind == regular {
+		if err := os.Truncate(t.path(name), 0); err != nil {
+			return err
+		}
+	}
+	return os.Remove(t.path(name))
+}
+
+// overwrite replaces the text of a file at no moment of which the file is empty, cut short or gone. The file
+// never shrinks: what the new text does not fill are newlines, to which readers of the kernel's texts are
+// indifferent. The last write is a single one. Neither ext4 nor tmpfs make that atomic to a read that overlaps
+// it, but the kernel copies words: a text of up to eight bytes is never seen in parts, and a longer one only
+// by a read in those very nanoseconds.
+func overwrite(f *os.File, text string) error {
+	const word = 8
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	old := int(info.Size())
+	size := max(old, (len(text)+word)/word*word)
+	if size > old {
+		if _, err := f.WriteAt([]byte(strings.Repeat("\n", size-old)), int64(old)); err != nil {
+			return err
+		}
+	}
+	_, err = f.WriteAt([]byte(text+strings.Repeat("\n", size-len(text))), 0)
+	return err
+}

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func materialise(t testing.TB, n *Node) *Tree {
+	t.Helper()
+	tree, err := n.Materialise(filepath.Join(scratch(t), "node"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// scratch is a directory in memory where there is one: a tree is thousands of small files, and some file
+// systems are slow to create many of them.
+func scratch(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "simulator")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func read(t testing.TB, elem ...string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(elem...))
+	if err != nil {
+		t.Error(err)
+	}
+	return strings.TrimRight(string(b), "\n")
+}
+
+// onDisk reads a tree back.
+func onDisk(t *testing.T, tree *Tree) files {
+	t.Helper()
+	f := files{}
+	err := filepath.WalkDir(tree.dir, func(file string, d fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(tree.dir, file)
+		switch {
+		case err != nil || name == ".":
+			return err
+		case d.IsDir():
+			f.dir(name)
+		case d.Type() == fs.ModeSymlink:
+			to, err := os.Readlink(file)
+			f[name] = entry{kind: link, text: to}
+			return err
+		default:
+			f.text(name, read(t, file))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// trimmed forgets by how many newlines a text ends, as a reader does.
+func (f files) trimmed() files {
+	for name, e := range f {
+		if e.kind == regular {
+			f.text(name, strings.TrimRight(e.text, "\n"))
+		}
+	}
+	return f
+}
+
+// sameAs fails the test unless the tree holds what the node says.
+func sameAs(t *testing.T, tree *Tree, n *Node) {
+	t.Helper()
+	if ch := onDisk(t, tree).to(n.layout().trimmed()); len(ch.removed)+len(ch.added)+len(ch.changed) > 0 {
+		t.Errorf("what is on disk is not the node: %s", summary(ch))
+	}
+}
+
+// small is a node with a quarter of the files, for tests that need a tree, but not a whole one.
+func small() *Node {
+	n := buildDGXH100()
+	for _, name := range []string{"mlx5_1", "mlx5_2", "mlx5_3", "mlx5_6", "mlx5_7", "mlx5_8", "mlx5_9"} {
+		n.Unplug(name)
+	}
+	for i := range n.HCAs {
+		n.HCAs[i].Ports[0].GIDSlots = 8
+	}
+	return n
+}
+
+func TestTreesAreComplete(t *testing.T) {
+	eachPlatform(t, func(t *testing.T, n *Node) {
+		tree := materialise(t, n)
+		sameAs(t, tree, n)
+		for _, h := range n.HCAs {
+			dev := filepath.Join(tree.Sysfs(), "class/infiniband", h.Name)
+			for _, name := range []string{
+				"node_guid", "fw_ver", "board_id", "device/numa_node", "device/driver/" + h.PCI, "device/infiniband/" + h.Name,
+				"device/net", "ports/1/state", "ports/1/gids/0", "ports/1/gid_attrs/ndevs", "ports/1/pkeys/0",
+			} {
+				if _, err := os.Stat(filepath.Join(dev, name)); err != nil {
+					t.Error(err)
+				}
+			}
+			if gids, _ := os.ReadDir(filepath.Join(dev, "ports/1/gids")); len(gids) != h.Ports[0].GIDSlots {
+				t.Errorf("%s: %d GID files", h.Name, len(gids))
+			}
+			if types, err := os.ReadDir(filepath.Join(dev, "ports/1/gid_attrs/types")); err != nil || len(types) != len(h.Ports[0].GIDs) {
+				t.Errorf("%s: %d GID types: %v", h.Name, len(types), err)
+			}
+		}
+	})
+}
+
+func TestLinksStayInSys(t *testing.T) {
+	for _, s := range Scenarios() {
+		f := s.Build().layout()
+		for name, e := range f {
+			if e.kind != link {
+				continue
+			}
+			to := path.Join(path.Dir(name), e.text)
+			if target, ok := f[to]; !ok || target.kind != directory || !strings.HasPrefix(to, "sys/") {
+				t.Errorf("%s: %s leads to %s", s.Name, name, to)
+			}
+		}
+		if _, ok := f["sys/class/infiniband"]; ok == (s.Name == "no-rdma") {
+			t.Errorf("%s: the RDMA class is there: %t", s.Name, ok)
+		}
+	}
+}
+
+func TestTextsOnDisk(t *testing.T) {
+	tree := materialise(t, buildDGXH100())
+	for name, want := range map[string]string{
+		"class/infiniband/mlx5_0/ports/1/rate":                   "400 Gb/sec (4X NDR)",
+		"class/infiniband/mlx5_0/ports/1/gids/3":                 "0000:0000:0000:0000:0000:ffff:0a64:0011",
+		"class/infiniband/mlx5_0/ports/1/gid_attrs/types/3":      "RoCE v2",
+		"class/infiniband/mlx5_bond_0/ports/1/gid_attrs/ndevs/3": "bond0",
+		"class/infiniband/mlx5_9/sys_image_guid":                 "a088:c203:0071:06ac",
+		"class/infiniband/mlx5_9/device/sriov_totalvfs":          "16",
+		"bus/pci/devices/0000:1b:00.0/class":                     "0x030200",
+		"bus/pci/devices/0000:16:00.0/class":                     "0x060400",
+		"class/net/enp24s0np0/device/vendor":                     "0x15b3",
+		"class/net/enp41s0f1np1/master/speed":                    "400000",
+		"class/net/bond0/lower_enp41s0f0np0/flags":               "0x1803",
+		"class/net/lo/type":                                      "772",
+	} {
+		if got := read(t, tree.Sysfs(), name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if got := read(t, tree.Procfs(), "sys/kernel/osrelease"); got != "6.8.0-1030-nvidia" {
+		t.Errorf("osrelease %q", got)
+	}
+	if got := read(t, tree.Procfs(), "1/net/route"); !strings.Contains(got, "bond0\t00000000\t0100000A\t0003") {
+		t.Errorf("route %q", got)
+	}
+	if got := read(t, tree.Rootfs(), ncclConf); !strings.Contains(got, "NCCL_IB_TC=106\n") {
+		t.Errorf("nccl.conf %q", got)
+	}
+	ib := materialise(t, buildDGXA100())
+	for name, want := range map[string]string{
+		"class/infiniband/mlx5_0/ports/1/lid":    "0x45",
+		"class/infiniband/mlx5_0/ports/1/gids/0": "fe80:0000:0000:0000:0c42:a103:0055:62a2",
+		"class/net/ibp12s0/type":                 "32",
+	} {
+		if got := read(t, ib.Sysfs(), name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestMaterialiseRefusesWhatIsNotEmpty(t *testing.T) {
+	dir := t.TempDir()
+	precious := filepath.Join(dir, "precious")
+	if err := os.WriteFile(precious, []byte("data"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := buildDGXH100().Materialise(dir); err == nil || !strings.HasSuffix(err.Error(), "is not empty") {
+		t.Errorf("a directory with a file: %v", err)
+	}
+	if _, err := buildDGXH100().Materialise(precious); err == nil {
+		t.Error("a file: no error")
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 1 || read(t, precious) != "data" {
+		t.Errorf("it left %v", left)
+	}
+}
+
+func TestSet(t *testing.T) {
+	tree := materialise(t, small())
+	const file = "sys/class/infiniband/mlx5_0/ports/1/state"
+	open, err := os.Open(filepath.Join(tree.dir, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	for _, want := range []string{"1: DOWN", "5: ACTIVE_DEFER", "x", "", "4: ACTIVE\n"} {
+		if err := tree.Set(file, want); err != nil {
+			t.Fatal(err)
+		}
+		buf := make([]byte, 64)
+		n, _ := open.ReadAt(buf, 0)
+		if got := string(buf[:n]); strings.TrimSpace(got) != strings.TrimSpace(want) || !strings.HasSuffix(got, "\n") {
+			t.Errorf("the open file reads %q, want %q", got, want)
+		}
+	}
+	if err := tree.Set("sys/class/infiniband/mlx5_0/ports/1/stat", "x"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no such file: %v", err)
+	}
+	for _, outside := range []string{"../victim", tree.dir + "/" + file, "sys/class", "sys/class/infiniband/../../../../victim"} {
+		if err := tree.Set(outside, "x"); err == nil {
+			t.Errorf("Set(%q) worked", outside)
+		}
+	}
+	// A text that was set stays until the node moves that very file.
+	if err := errors.Join(tree.Set(file, "2: INIT"), tree.Step(3)); err != nil || read(t, tree.dir, file) != "2: INIT" {
+		t.Errorf("after a step: %q, %v", read(t, tree.dir, file), err)
+	}
+}
+
+// TestReadersWhileTheTreeMoves reads through a descriptor kept open while another goroutine writes. A read in
+// the very nanoseconds of a write may see parts of two texts (see overwrite); the next one must not.
+func TestReadersWhileTheTreeMoves(t *testing.T) {
+	tree := materialise(t, small())
+	for file, texts := range map[string][]string{
+		"sys/class/infiniband/mlx5_0/ports/1/state": {"4: ACTIVE", "1: DOWN"},
+		"sys/class/infiniband/mlx5_0/ports/1/rate":  {"400 Gb/sec (4X NDR)", "40 Gb/sec (4X QDR)", "10 Gb/sec (4X SDR)"},
+		"sys/class/net/enp24s0np0/speed":            {"400000", "-1"},
+	} {
+		open, err := os.Open(filepath.Join(tree.dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer open.Close()
+		written := make(chan error, 1)
+		go func() {
+			var err error
+			for i := range 500 {
+				err = errors.Join(err, tree.Set(file, texts[i%len(texts)]))
+			}
+			written <- err
+		}()
+		buf := make([]byte, 4096)
+		reads, torn, again := 0, 0, false
+		for done := false; !done; reads++ {
+			select {
+			case err := <-written:
+				if err != nil {
+					t.Error(err)
+				}
+				done = true
+			default:
+			}
+			n, _ := open.ReadAt(buf, 0)
+			switch got := strings.TrimRight(string(buf[:n]), "\n"); {
+			case got == "":
+				t.Fatalf("%s: empty", file)
+			case slices.Contains(texts, got):
+				again = false
+			case again:
+				t.Fatalf("%s reads %q twice", file, got)
+			default:
+				again, torn = true, torn+1
+			}
+		}
+		t.Logf("%s: %d reads, %d overlapped a write", file, reads, torn)
+	}
+}
+
+func TestRemoveAndAdd(t *testing.T) {
+	n := small()
+	tree := materialise(t, n)
+	state := filepath.Join(tree.Sysfs(), "class/infiniband/mlx5_5/ports/1/state")
+	open, err := os.Open(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	if err := tree.Remove("mlx5_5"); err != nil {
+		t.Fatal(err)
+	}
+	gone := n.Clone()
+	gone.Unplug("mlx5_5")
+	sameAs(t, tree, gone)
+	if n, err := open.Read(make([]byte, 8)); n != 0 || err == nil {
+		t.Errorf("the open file of a removed device reads %d bytes, %v", n, err)
+	}
+	if err := tree.Add("mlx5_5"); err != nil {
+		t.Fatal(err)
+	}
+	sameAs(t, tree, n)
+	for want, err := range map[string]error{
+		`no hca "mlx5_x"`:             tree.Remove("mlx5_x"),
+		`hca "mlx5_5" is not removed`: tree.Add("mlx5_5"),
+	} {
+		if err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
+func TestEdit(t *testing.T) {
+	n := small()
+	tree := materialise(t, n)
+	move := func(n *Node) { n.SetAddrs("enp24s0np0") }
+	if err := tree.Edit(move); err != nil {
+		t.Fatal(err)
+	}
+	move(n)
+	sameAs(t, tree, n)
+	if err := tree.Edit(func(n *Node) { n.HCAs[0].PCI = "" }); err == nil {
+		t.Error("a contradiction was accepted")
+	}
+	sameAs(t, tree, n)
+}
+
+func BenchmarkMaterialise(b *testing.B) {
+	for _, p := range platforms() {
+		b.Run(p.name, func(b *testing.B) {
+			n := p.build()
+			for b.Loop() {
+				tree := materialise(b, n)
+				b.ReportMetric(float64(len(tree.current)), "files")
+			}
+		})
+	}
+}
