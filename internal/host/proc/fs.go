@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package proc reads from procfs when the node booted, which kernel it runs, and which network interfaces its
+// default routes leave through. It never writes and never leaves its root directory.
+//
+// An FS may be used by any number of goroutines. A file that cannot be read costs one fact, which is then
+// unknown with a reason; only the routes, which are no fact of their own, come with an error.
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// maxSize bounds what is read of one file. The longest, stat and the routing tables, grow with the CPUs and
+// the routes of a node and stay below a tenth of it.
+const maxSize = 4 << 20
+
+var errMalformed = errors.New("not what procfs promises")
+
+// FS is a mounted procfs.
+type FS struct {
+	root *os.Root
+}
+
+// Open opens the procfs mounted at root.
+func Open(root string) (*FS, error) {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, fmt.Errorf("procfs: %w", err)
+	}
+	return &FS{root: r}, nil
+}
+
+// Close closes the root; nothing can be read after it.
+func (f *FS) Close() error { return f.root.Close() }
+
+// Host reads what the node itself is.
+func (f *FS) Host(now time.Time) fabric.Host {
+	return fabric.Host{
+		BootTime: readFact(f, "stat", now, parseBootTime),
+		Kernel:   readFact(f, "sys/kernel/osrelease", now, parseRelease),
+	}
+}
+
+func readFact[T any](f *FS, name string, now time.Time, parse func([]byte) (T, bool)) fabric.Fact[T] {
+	b, err := f.read(name)
+	if err != nil {
+		return fabric.NotKnown[T](reasonOf(err), name, now)
+	}
+	v, ok := parse(b)
+	if !ok {
+		return fabric.NotKnown[T](fabric.ReasonMalformed, name, now)
+	}
+	return fabric.Known(v, name, now)
+}
+
+// read reads a whole file. It does not wait for a writer of a FIFO, and refuses what is not a regular file.
+func (f *FS) read(name string) ([]byte, error) {
+	file, err := f.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // nothing was written that could be lost
+	switch info, err := file.Stat(); {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, fmt.Errorf("%s: %w", name, unix.EISDIR)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: %w: expected a regular file", name, errMalformed)
+	}
+	b, err := io.ReadAll(io.LimitReader(file, maxSize+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
+	case len(b) > maxSize:
+		return nil, fmt.Errorf("%s: %w: longer than %d bytes", name, errMalformed, maxSize)
+	}
+	return b, nil
+}
+
+func reasonOf(err error) fabric.Reason {
+	switch {
+	case errors.Is(err, errMalformed):
+		return fabric.ReasonMalformed
+	case errors.Is(err, unix.ENOENT):
+		return fabric.ReasonMissing
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
+		return fabric.ReasonPrivilege
+	default:
+		return fabric.ReasonIO
+	}
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package proc
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// DefaultRoutes returns the network interfaces that a default route leaves through. The map is nil
+// when there is an error, and only then: routes that were read in part would say that an interface has none.
+//
+// The tables are those of the network namespace of process 1, the host's where the host's procfs is mounted;
+// else those of the reader. IPv6 counts only on nodes without an IPv4 default route: net/ipv6_route lists the
+// main table together with all others, and router advertisements give every interface a default route, so that
+// on a fabric of routed rails each compute NIC would seem to have one.
+func (f *FS) DefaultRoutes() (map[string]bool, error) {
+	var failed error
+	for _, net := range []string{"1/net/", "net/"} {
+		v4, err := f.routes(net+"route", parseRoutes)
+		if err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		if len(v4) > 0 {
+			return v4, nil
+		}
+		v6, err := f.routes(net+"ipv6_route", parseRoutes6)
+		if errors.Is(err, fs.ErrNotExist) { // a kernel without IPv6
+			return v4, nil
+		}
+		return v6, err
+	}
+	return nil, failed
+}
+
+func (f *FS) routes(name string, parse func([]byte) ([]string, bool)) (map[string]bool, error) {
+	b, err := f.read(name)
+	if err != nil {
+		return nil, fmt.Errorf("default routes: %w", err)
+	}
+	names, ok := parse(b)
+	if !ok {
+		return nil, fmt.Errorf("default routes: %s: %w: expected a routing table", name, errMalformed)
+	}
+	interfaces := make(map[string]bool, len(names))
+	for _, n := range names {
+		interfaces[n] = true
+	}
+	return interfaces, nil
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sysfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// pageSize bounds what an attribute may hold: sysfs gives a driver one page to fill (fs/sysfs/file.c), and
+// nothing that is read here fills more than the smallest page.
+const pageSize = 4096
+
+// attr is one attribute file. It is opened when it is first read, and stays open until close.
+type attr struct {
+	dir    *dir
+	name   string
+	source string // path relative to the root, made once: every fact carries it
+	fd     int    // -1 while closed
+	head   bool   // one page of it is wanted, however long it is
+}
+
+func newAttr(d *dir, name string) attr {
+	return attr{dir: d, name: name, source: d.path + "/" + name, fd: -1}
+}
+
+// open follows no link, does not wait for a writer of a FIFO, and refuses what is not a regular file.
+func (a *attr) open() error {
+	at, err := a.dir.fd()
+	if err != nil {
+		return err
+	}
+	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	fd, err := retry(func() (int, error) { return unix.Openat(at, a.name, flags, 0) })
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(fd, &st)
+	if err == nil {
+		switch st.Mode & unix.S_IFMT {
+		case unix.S_IFREG:
+			a.fd = fd
+			return nil
+		case unix.S_IFDIR:
+			err = unix.EISDIR
+		default:
+			err = fmt.Errorf("%s: %w: expected a regular file", a.source, errMalformed)
+		}
+	}
+	_ = unix.Close(fd)
+	return err
+}
+
+func (a *attr) close() {
+	if a.fd >= 0 {
+		_ = unix.Close(a.fd) // nothing was written that could be lost
+		a.fd = -1
+	}
+}
+
+// reading is what one read of an attribute gave.
+type reading struct {
+	source string
+	data   []byte // valid until the reader reads again
+	err    error
+}
+
+// reader reads attributes, one at a time, into one buffer.
+type reader struct {
+	pread  func(fd int, p []byte, offset int64) (int, error)
+	buf    [pageSize + 1]byte
+	preads int  // made so far
+	lost   bool // something was not there, or not any more: perhaps the whole device is gone
+}
+
+// read reads an attribute and leaves it open.
+func (r *reader) read(a *attr) reading {
+	if a.fd < 0 {
+		if err := a.open(); err != nil {
+			return r.failed(a, err)
+		}
+	}
+	p := r.buf[:]
+	if a.head {
+		p = p[:pageSize]
+	}
+	n, err := retry(func() (int, error) {
+		r.preads++
+		return r.pread(a.fd, p, 0)
+	})
+	switch {
+	case err != nil:
+		return r.failed(a, err)
+	case n > pageSize:
+		return r.failed(a, fmt.Errorf("%s: %w: longer than %d bytes", a.source, errMalformed, pageSize))
+	}
+	return reading{source: a.source, data: r.buf[:n]}
+}
+
+// readOnce opens, reads and closes an attribute.
+func (r *reader) readOnce(d *dir, name string) reading {
+	a := newAttr(d, name)
+	defer a.close()
+	return r.read(&a)
+}
+
+func (r *reader) failed(a *attr, err error) reading {
+	switch ReasonOf(err) {
+	case fabric.ReasonGone, fabric.ReasonMissing:
+		r.lost = true
+		a.close() // an attribute that was removed and made again needs a new descriptor
+	}
+	return reading{source: a.source, err: err}
+}
+
+// factOf makes a fact of a reading.
+func factOf[T any](got reading, now time.Time, parse func([]byte) (T, bool)) fabric.Fact[T] {
+	if got.err != nil {
+		return fabric.NotKnown[T](ReasonOf(got.err), got.source, now)
+	}
+	v, ok := parse(got.data)
+	if !ok {
+		return fabric.NotKnown[T](fabric.ReasonMalformed, got.source, now)
+	}
+	return fabric.Known(v, got.source, now)
+}
+
+// textFact makes a fact of a line of text; an empty line says that the device has no such thing.
+func textFact(got reading, now time.Time) fabric.Fact[string] {
+	if got.err == nil && len(bytes.TrimSpace(got.data)) == 0 {
+		return fabric.None[string](got.source, now)
+	}
+	return factOf(got, now, parseText)
+}
+
+// optional turns a missing attribute into an absent fact: not every driver has one to offer.
+func optional[T any](f fabric.Fact[T]) fabric.Fact[T] {
+	if f.State == fabric.Unknown && f.Reason == fabric.ReasonMissing {
+		return fabric.None[T](f.Source, f.At)
+	}
+	return f
+}
+
+// retry repeats a system call that a signal interrupted: the Go runtime sends signals to its own threads.
+func retry(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sysfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// maxPorts is more than any device has; an IB switch has 64, a switchdev port per representor comes close.
+const maxPorts = 256
+
+// Device is one open RDMA device. It is used by one goroutine at a time.
+//
+// Its methods fill a fabric.HCA in place. What they put behind a pointer or a slice is never written again, so
+// a copy of the HCA with a copy of its Ports can be published. When they return ErrGone, what they read is not
+// to be used.
+type Device struct {
+	reader
+	fs    *FS
+	name  string
+	dir   *dir
+	ports map[int]*port
+
+	// restricted is what the VPD said. It is read once: it cannot change and takes milliseconds.
+	restricted *fabric.Fact[bool]
+	entries    []fabric.GID // scratch
+}
+
+// Device opens the RDMA device of that name. The error wraps ErrGone when there is none.
+func (f *FS) Device(name string) (*Device, error) {
+	if !validDeviceName(name) {
+		return nil, fmt.Errorf("%s: %w: device name %q", infinibandClass, errMalformed, name)
+	}
+	d := &Device{
+		reader: reader{pread: f.pread},
+		fs:     f,
+		name:   name,
+		dir:    &dir{fs: f, path: infinibandClass + "/" + name},
+		ports:  map[int]*port{},
+	}
+	if _, err := d.dir.fd(); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errors.Join(ErrGone, err)
+		}
+		return nil, fmt.Errorf("rdma device %q: %w", name, err)
+	}
+	return d, nil
+}
+
+// Close releases every descriptor.
+func (d *Device) Close() {
+	for n, p := range d.ports {
+		p.close()
+		delete(d.ports, n)
+	}
+	d.dir.close()
+}
+
+// port returns the reader of a port.
+func (d *Device) port(n int) *port {
+	p, ok := d.ports[n]
+	if !ok {
+		p = newPort(d.dir, n)
+		d.ports[n] = p
+	}
+	return p
+}
+
+// check returns ErrGone when the device, or one of its ports, is not what was opened any more.
+func (d *Device) check() error {
+	d.lost = false
+	if err := d.dir.check(); err != nil {
+		return err
+	}
+	for _, p := range d.ports {
+		if err := p.dir.check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verdict ends a method: when something was not there, it tells whether that is the device itself.
+func (d *Device) verdict() error {
+	if !d.lost {
+		return nil
+	}
+	return d.check()
+}
+
+// listPorts returns the ports that the device has now, with what is already known of them.
+func (d *Device) listPorts(known []fabric.Port) []fabric.Port {
+	numbers, err := d.fs.listNumbers(d.dir.path + "/ports")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return known
+	}
+	if len(numbers) > maxPorts {
+		numbers = numbers[:maxPorts]
+	}
+	d.keepPorts(numbers)
+	ports := make([]fabric.Port, len(numbers))
+	for i, n := range numbers {
+		ports[i].Number = n
+		if k := slices.IndexFunc(known, func(p fabric.Port) bool { return p.Number == n }); k >= 0 {
+			ports[i] = known[k]
+		}
+	}
+	return ports
+}
+
+// keepPorts closes all ports but these.
+func (d *Device) keepPorts(numbers []int) {
+	for n, p := range d.ports {
+		if !slices.Contains(numbers, n) {
+			p.close()
+			delete(d.ports, n)
+		}
+	}
+}
+
+// driverConstants tells whether the driver prints port states and a rate that no hardware was asked for: EFA is
+// always "4: ACTIVE", "5: LinkUp" and 100 Gb/sec (efa_query_port of drivers/infiniband/hw/efa/efa_verbs.c).
+func driverConstants(h *fabric.HCA) bool { return h.Driver.Or("") == "efa" }
+
+func driverConstant[T any](a *attr, now time.Time) fabric.Fact[T] {
+	return fabric.NotKnown[T](fabric.ReasonDriverConstant, a.source, now)
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sysfs
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// maxOpenSlots bounds the descriptors that a port's GID table keeps: three for each slot. The slots above it
+// are opened for each read.
+const maxOpenSlots = 128
+
+// gidTable is what is kept open of a port's GID table.
+type gidTable struct {
+	gids, types, netdevs *dir
+	scanned              bool
+	size                 fabric.Fact[int]
+	slots                []slot // occupied or unreadable ones, by index
+}
+
+// slot is one entry of a GID table.
+type slot struct {
+	index             int
+	gid, kind, netdev attr
+	name              string // of the interface as last read, so that an unchanged name costs no memory
+}
+
+func newGIDTable(port *dir) gidTable {
+	sub := func(name string) *dir { return &dir{fs: port.fs, path: port.path + "/" + name} }
+	return gidTable{gids: sub("gids"), types: sub("gid_attrs/types"), netdevs: sub("gid_attrs/ndevs")}
+}
+
+func (t *gidTable) slot(i int) slot {
+	name := strconv.Itoa(i)
+	return slot{
+		index:  i,
+		gid:    attr{dir: t.gids, name: name, fd: -1},
+		kind:   attr{dir: t.types, name: name, fd: -1},
+		netdev: attr{dir: t.netdevs, name: name, fd: -1},
+	}
+}
+
+func (s *slot) close() {
+	s.gid.close()
+	s.kind.close()
+	s.netdev.close()
+}
+
+func (t *gidTable) close() {
+	for i := range t.slots {
+		t.slots[i].close()
+	}
+	t.slots, t.scanned = nil, false
+	t.gids.close()
+	t.types.close()
+	t.netdevs.close()
+}
+
+// ScanGIDs reads the whole GID table of every port and remembers which entries are occupied. It costs no
+// firmware command (the table is a cache of ib_core) but as many system calls as the table has entries.
+func (d *Device) ScanGIDs(h *fabric.HCA, now time.Time) error {
+	if err := d.check(); err != nil {
+		return err
+	}
+	for i := range h.Ports {
+		p := d.port(h.Ports[i].Number)
+		d.findSlots(&p.gids, now)
+		d.readSlots(h, &h.Ports[i], &p.gids, now)
+	}
+	return d.verdict()
+}
+
+// ReadGIDs reads the entries that were occupied when the table was last scanned; new ones are found by the
+// next scan. A port that was never scanned is scanned. Counting changes is left to the caller.
+func (d *Device) ReadGIDs(h *fabric.HCA, now time.Time) error {
+	for i := range h.Ports {
+		p := d.port(h.Ports[i].Number)
+		if !p.gids.scanned {
+			d.findSlots(&p.gids, now)
+		}
+		d.readSlots(h, &h.Ports[i], &p.gids, now)
+	}
+	return d.verdict()
+}
+
+// findSlots looks for the slots that are worth reading.
+func (d *Device) findSlots(t *gidTable, now time.Time) {
+	known := t.slots
+	t.slots, t.scanned = nil, true
+	indexes, err := d.fs.listNumbers(t.gids.path)
+	if err != nil {
+		t.size = fabric.NotKnown[int](ReasonOf(err), t.gids.path, now)
+	} else {
+		t.size = fabric.Known(len(indexes), t.gids.path, now)
+	}
+	for _, i := range indexes {
+		for len(known) > 0 && known[0].index < i {
+			known[0].close()
+			known = known[1:]
+		}
+		s := t.slot(i)
+		if len(known) > 0 && known[0].index == i {
+			s, known = known[0], known[1:]
+		}
+		if g, reason := d.readGID(&s); reason == "" && g.IsUnspecified() {
+			s.close()
+			continue
+		}
+		if len(t.slots) >= maxOpenSlots {
+			s.close()
+		}
+		t.slots = append(t.slots, s)
+	}
+	for i := range known {
+		known[i].close()
+	}
+}
+
+// readSlots reads the remembered slots into q. The list is complete or unknown: an entry that cannot be read
+// must not look as if it were empty.
+func (d *Device) readSlots(h *fabric.HCA, q *fabric.Port, t *gidTable, now time.Time) {
+	q.GIDs.Size = t.size
+	if t.size.State != fabric.OK {
+		q.GIDs.Entries = fabric.NotKnown[[]fabric.GID](t.size.Reason, t.size.Source, now)
+		return
+	}
+	node, layer := h.NodeType.Or(""), q.LinkLayer.Or("")
+	before := q.GIDs.Entries
+	q.GIDs.Entries = fabric.Known[[]fabric.GID](nil, t.gids.path, now)
+	d.entries = d.entries[:0]
+	kept := t.slots[:0]
+	for i := range t.slots {
+		s := &t.slots[i]
+		addr, reason := d.readGID(s)
+		switch {
+		case reason != "":
+			q.GIDs.Entries = fabric.NotKnown[[]fabric.GID](reason, t.gids.path+"/"+s.gid.name, now)
+		case addr.IsUnspecified():
+			s.close()
+			continue
+		default:
+			d.entries = append(d.entries, d.readEntry(s, addr, node, layer))
+		}
+		if len(kept) >= maxOpenSlots {
+			s.close()
+		}
+		kept = append(kept, *s)
+	}
+	t.slots = kept
+	if q.GIDs.Entries.State != fabric.OK {
+		return
+	}
+	// Entries that were handed out are never written again, but may be handed out again.
+	if before.State == fabric.OK && slices.Equal(before.Value, d.entries) {
+		q.GIDs.Entries.Value = before.Value
+	} else {
+		q.GIDs.Entries.Value = slices.Clone(d.entries)
+	}
+}
+
+// readGID reads the address of an entry. Empty ones are all zero; kernels before 4.1 answered EINVAL, see the
+// comment in show_port_gid of drivers/infiniband/core/sysfs.c.
+func (d *Device) readGID(s *slot) (netip.Addr, fabric.Reason) {
+	got := d.read(&s.gid)
+	switch {
+	case errors.Is(got.err, unix.EINVAL):
+		return netip.IPv6Unspecified(), ""
+	case got.err != nil:
+		return netip.Addr{}, ReasonOf(got.err)
+	}
+	a, ok := parseGID(got.data)
+	if !ok {
+		return netip.Addr{}, fabric.ReasonMalformed
+	}
+	return a, ""
+}
+
+// readEntry reads what belongs to an occupied entry. Neither a type nor an interface is promised.
+func (d *Device) readEntry(s *slot, addr netip.Addr, node fabric.NodeType, layer fabric.LinkLayer) fabric.GID {
+	g := fabric.GID{Index: s.index, Addr: addr}
+	word := line(d.read(&s.kind).data) // "RoCE v2"; nothing when unreadable
+	g.Type, g.Family = fabric.ClassifyGID(node, layer, string(word), addr)
+	if name := line(d.read(&s.netdev).data); string(name) != s.name {
+		s.name, _ = parseNetDev(name)
+	}
+	g.NetDev = s.name
+	return g
+}

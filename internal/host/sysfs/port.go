@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sysfs
+
+import (
+	"errors"
+	"io/fs"
+	"strconv"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// port is what is kept open of a port.
+type port struct {
+	number      int
+	dir         *dir
+	state, phys attr
+	gids        gidTable
+}
+
+func newPort(device *dir, n int) *port {
+	d := &dir{fs: device.fs, path: device.path + "/ports/" + strconv.Itoa(n)}
+	return &port{number: n, dir: d, state: newAttr(d, "state"), phys: newAttr(d, "phys_state"), gids: newGIDTable(d)}
+}
+
+func (p *port) close() {
+	p.state.close()
+	p.phys.close()
+	p.gids.close()
+	p.dir.close()
+}
+
+// ReadPorts reads the logical and the physical state of every port of h, and the rate of those whose physical
+// state is not the one in h. On mlx5 each attribute costs two firmware commands on Ethernet, five on InfiniBand.
+func (d *Device) ReadPorts(h *fabric.HCA, now time.Time) error {
+	for i := range h.Ports {
+		q := &h.Ports[i]
+		p := d.port(q.Number)
+		if driverConstants(h) {
+			q.State = driverConstant[fabric.PortState](&p.state, now)
+			q.PhysState = driverConstant[fabric.PhysState](&p.phys, now)
+			continue
+		}
+		q.State = factOf(d.read(&p.state), now, parsePortState)
+		before := q.PhysState
+		q.PhysState = factOf(d.read(&p.phys), now, parsePhysState)
+		if q.PhysState.State != before.State || q.PhysState.Value != before.Value {
+			q.Rate = d.rate(h, q, p, now)
+		}
+	}
+	return d.verdict()
+}
+
+// ReadPortDetails reads what changes rarely. It needs what Identify and ReadPorts found out: the link layer, and
+// whether the link is up.
+func (d *Device) ReadPortDetails(h *fabric.HCA, now time.Time) error {
+	if err := d.check(); err != nil {
+		return err
+	}
+	for i := range h.Ports {
+		q := &h.Ports[i]
+		p := d.port(q.Number)
+		q.Rate = d.rate(h, q, p, now)
+		q.LID = d.lid(q, p, "lid", now)
+		q.SMLID = d.lid(q, p, "sm_lid", now)
+		q.PKeys = d.pkeys(q, p, now)
+		q.NetDev = d.netDev(p, now)
+	}
+	return d.verdict()
+}
+
+func (d *Device) readLinkLayers(ports []fabric.Port, now time.Time) {
+	for i := range ports {
+		p := d.port(ports[i].Number)
+		ports[i].LinkLayer = factOf(d.readOnce(p.dir, "link_layer"), now, parseLinkLayer)
+	}
+}
+
+// rate is only meaningful while the link is up: mlx5 prints "40 Gb/sec (4X QDR)" for a port without one
+// (mlx5_query_port_roce of drivers/infiniband/hw/mlx5/main.c).
+func (d *Device) rate(h *fabric.HCA, q *fabric.Port, p *port, now time.Time) fabric.Fact[fabric.Rate] {
+	const name = "rate"
+	if driverConstants(h) {
+		return fabric.NotKnown[fabric.Rate](fabric.ReasonDriverConstant, p.dir.path+"/"+name, now)
+	}
+	switch s, ok := q.PhysState.Get(); {
+	case !ok:
+		return fabric.NotKnown[fabric.Rate](q.PhysState.Meta().Reason, p.phys.source, now)
+	case s != fabric.PhysLinkUp:
+		return fabric.None[fabric.Rate](p.phys.source, now)
+	}
+	return factOf(d.readOnce(p.dir, name), now, parseRate)
+}
+
+// lid reads lid or sm_lid. Other link layers than InfiniBand print a constant.
+func (d *Device) lid(q *fabric.Port, p *port, name string, now time.Time) fabric.Fact[int] {
+	if fact, ok := infiniBandOnly[int](q, now); !ok {
+		return fact
+	}
+	const widest = 1<<32 - 1 // more than 16 bits on Omni-Path
+	return factOf(d.readOnce(p.dir, name), now, parseInt(0, widest))
+}
+
+// pkeys counts the table. Its entries are not read: each costs a firmware command on mlx5.
+func (d *Device) pkeys(q *fabric.Port, p *port, now time.Time) fabric.Fact[int] {
+	if fact, ok := infiniBandOnly[int](q, now); !ok {
+		return fact
+	}
+	source := p.dir.path + "/pkeys"
+	numbers, err := d.fs.listNumbers(source)
+	if err != nil {
+		return fabric.NotKnown[int](ReasonOf(err), source, now)
+	}
+	return fabric.Known(len(numbers), source, now)
+}
+
+// infiniBandOnly returns false and the fact to use on a port that is not an InfiniBand port.
+func infiniBandOnly[T any](q *fabric.Port, now time.Time) (fabric.Fact[T], bool) {
+	layer, ok := q.LinkLayer.Get()
+	switch {
+	case !ok:
+		return fabric.NotKnown[T](q.LinkLayer.Meta().Reason, q.LinkLayer.Source, now), false
+	case layer != fabric.LinkInfiniBand:
+		return fabric.None[T](q.LinkLayer.Source, now), false
+	}
+	return fabric.Fact[T]{}, true
+}
+
+// netDev finds the network interface of a port. No single place names it on every kernel and driver: it is the
+// parent of rxe, which has no parent device (parent_show of rxe_verbs.c); the interface of GID 0, on a RoCE bond
+// the bond master; or one that shares the parent device. The first two answer ENOENT or EINVAL where they do
+// not apply; any other error may have hidden the answer.
+func (d *Device) netDev(p *port, now time.Time) fabric.Fact[string] {
+	parent := factOf(d.readOnce(d.dir, "parent"), now, parseNetDev)
+	if parent.State == fabric.OK {
+		return parent
+	}
+	first := factOf(d.readOnce(p.gids.netdevs, "0"), now, parseNetDev)
+	if first.State == fabric.OK {
+		return first
+	}
+	sibling := d.sibling(p, now)
+	if sibling.State == fabric.OK {
+		return sibling
+	}
+	for _, f := range []fabric.Fact[string]{parent, first} {
+		if f.Reason != fabric.ReasonMissing && f.Reason != fabric.ReasonUnsupported {
+			return f
+		}
+	}
+	return sibling
+}
+
+// sibling looks through the interfaces that share the parent device with the HCA. They tell their port by
+// dev_port; before Linux 3.15 by dev_id, as IPoIB does to this day. A device without a parent, as those of siw,
+// may have an interface that sysfs does not name.
+func (d *Device) sibling(p *port, now time.Time) fabric.Fact[string] {
+	parent := d.dir.path + "/device"
+	if _, err := d.fs.root.Lstat(parent); err != nil {
+		return fabric.NotKnown[string](ReasonOf(err), parent, now)
+	}
+	siblings := parent + "/net"
+	names, err := d.fs.list(siblings)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fabric.None[string](siblings, now)
+	}
+	if err != nil {
+		return fabric.NotKnown[string](ReasonOf(err), siblings, now)
+	}
+	failed := fabric.None[string](siblings, now)
+	for _, mark := range []string{"dev_port", "dev_id"} {
+		for _, name := range names {
+			at := &dir{fs: d.fs, path: siblings + "/" + name}
+			index := factOf(d.readOnce(at, mark), now, parseInt(0, 1<<16-1))
+			at.close()
+			switch n, ok := index.Get(); {
+			case ok && n == p.number-1 && validNetDevName(name):
+				return fabric.Known(name, index.Source, now)
+			case !ok && index.Reason != fabric.ReasonMissing:
+				failed = fabric.NotKnown[string](index.Reason, index.Source, now)
+			}
+		}
+	}
+	return failed
+}
