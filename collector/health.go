@@ -75,7 +75,7 @@ func (s *Set) collectSources(n *fabric.Node, emit emit) {
 		h := &n.HCAs[i]
 		count := map[fabric.Reason]int{}
 		for _, m := range h.Metas() {
-			if m.State == fabric.Unknown {
+			if m.State == fabric.Unknown && m.Reason != fabric.ReasonNotRead { // nobody asked for it
 				count[m.Reason]++
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,6 +26,9 @@ const maxSeries = 2000
 // observeScenario runs a simulated node through the real readers.
 func observeScenario(t *testing.T, s simulator.Scenario) *fabric.Node {
 	t.Helper()
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
+	}
 	tree, err := s.Build().Materialise(t.TempDir())
 	if err != nil {
 		t.Fatal(err)

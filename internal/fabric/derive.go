@@ -67,6 +67,9 @@ func (n *Node) rateMismatch(p *Port) Fact[bool] {
 	if d == nil || !ok {
 		return NotKnown[bool](p.Rate.Meta().Reason, source, n.At)
 	}
+	if d.Bond.Or(false) { // the rate is that of one member
+		return None[bool](d.Bond.Source, n.At)
+	}
 	speed, ok := d.Speed.Get()
 	if !ok {
 		return NotKnown[bool](d.Speed.Meta().Reason, d.Speed.Source, n.At)

@@ -74,6 +74,7 @@ func TestRateMismatch(t *testing.T) {
 		{"the kernel does not know the speed", func(p *Port, _ *NetDev) { p.Rate = ok(Rate{1.25e9, 4, "SDR"}) }, ok(true)},
 		{"down: nothing to compare", func(p *Port, _ *NetDev) { p.State = ok(PortDown) }, None[bool]("", at)},
 		{"InfiniBand: nothing to compare", func(p *Port, _ *NetDev) { p.LinkLayer = ok(LinkInfiniBand) }, None[bool]("", at)},
+		{"a bond: the sum is not the rate of a member", func(_ *Port, d *NetDev) { d.Bond, d.Speed = ok(true), ok(100e9) }, None[bool]("", at)},
 		{"speed unknown", func(_ *Port, d *NetDev) { d.Speed = NotKnown[float64](ReasonUnsupported, "", at) }, NotKnown[bool](ReasonUnsupported, "", at)},
 		{"rate unknown", func(p *Port, _ *NetDev) { p.Rate = NotKnown[Rate](ReasonMalformed, "", at) }, NotKnown[bool](ReasonMalformed, "", at)},
 	} {
@@ -147,7 +148,8 @@ func TestEveryFactIsVisited(t *testing.T) {
 			t.Errorf("%s: reason %q, want stuck", name, m.Reason)
 		}
 	}
-	want := countFacts(reflect.TypeFor[HCA]()) + countFacts(reflect.TypeFor[Port]()) + countFacts(reflect.TypeFor[GIDTable]()) - 4
+	want := countFacts(reflect.TypeFor[HCA]()) + countFacts(reflect.TypeFor[Port]()) + countFacts(reflect.TypeFor[GIDTable]()) +
+		countFacts(reflect.TypeFor[PortCounters]()) - 4 // the derived ones
 	if visited != want {
 		t.Errorf("Metas visits %d facts, HCA, Port and GIDTable have %d that are read", visited, want)
 	}

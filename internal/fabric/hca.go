@@ -24,6 +24,8 @@ type HCA struct {
 	// counters makes the driver log errors without end, so nothing but their identity is read.
 	Restricted Fact[bool]
 
+	HWCounters Fact[[]Counter] // of the device as a whole: efa, mana, mlx5 in switchdev mode
+
 	Ports []Port // sorted by number
 }
 
@@ -63,6 +65,7 @@ type Port struct {
 	PKeys     Fact[int]  // entries of the P_Key table, InfiniBand only; reading one costs a firmware command
 	NetDev    Fact[string]
 	GIDs      GIDTable
+	Counters  PortCounters
 
 	// Derived by Node.Derive.
 	Role         Fact[Role]

@@ -36,9 +36,11 @@ type Want uint8
 
 // What can be wanted. Devices are read for all of them.
 const (
-	WantHCA  Want = 1 << iota // devices, their ports and network interfaces
-	WantGID                   // GID tables
-	WantNCCL                  // NCCL configuration of the host
+	WantHCA      Want = 1 << iota // devices, their ports and network interfaces
+	WantGID                       // GID tables
+	WantNCCL                      // NCCL configuration of the host
+	WantCounters                  // counters of ports and devices
+	WantCM                        // connection manager messages
 )
 
 // Host is the node itself.
@@ -86,6 +88,7 @@ type NetDev struct {
 	MTU          Fact[int]     // bytes
 	OperState    Fact[string]  // RFC 2863 words: up, down, dormant, ...
 	Upper        Fact[string]  // the bond or bridge it is enslaved to
+	Bond         Fact[bool]    // it is a bond: its speed is the sum of its members
 	DefaultRoute Fact[bool]    // a default route leaves through it or through its upper device
 }
 

@@ -14,13 +14,15 @@ func (h *HCA) Metas() iter.Seq2[string, Meta] {
 		ok := yield("node_type", h.NodeType.Meta()) && yield("driver", h.Driver.Meta()) && yield("fw_ver", h.Firmware.Meta()) &&
 			yield("board_id", h.BoardID.Meta()) && yield("hca_type", h.Type.Meta()) && yield("hw_rev", h.Revision.Meta()) &&
 			yield("node_guid", h.NodeGUID.Meta()) && yield("sys_image_guid", h.ImageGUID.Meta()) && yield("pci", h.PCI.Meta()) &&
-			yield("numa_node", h.NUMANode.Meta()) && yield("function", h.Function.Meta()) && yield("restricted", h.Restricted.Meta())
+			yield("numa_node", h.NUMANode.Meta()) && yield("function", h.Function.Meta()) && yield("restricted", h.Restricted.Meta()) && yield("hw_counters", h.HWCounters.Meta())
 		for i := range h.Ports {
 			p := &h.Ports[i]
 			ok = ok && yield("state", p.State.Meta()) && yield("phys_state", p.PhysState.Meta()) &&
 				yield("link_layer", p.LinkLayer.Meta()) && yield("rate", p.Rate.Meta()) && yield("lid", p.LID.Meta()) &&
 				yield("sm_lid", p.SMLID.Meta()) && yield("pkeys", p.PKeys.Meta()) && yield("netdev", p.NetDev.Meta()) &&
-				yield("gid_table_size", p.GIDs.Size.Meta()) && yield("gids", p.GIDs.Entries.Meta())
+				yield("gid_table_size", p.GIDs.Size.Meta()) && yield("gids", p.GIDs.Entries.Meta()) &&
+				yield("counters", p.Counters.PMA.Meta()) && yield("port_hw_counters", p.Counters.HW.Meta()) &&
+				yield("cm", p.Counters.CM.Meta()) && yield("lifespan", p.Counters.Lifespan.Meta())
 		}
 	}
 }
@@ -35,6 +37,7 @@ func (h *HCA) WithoutFacts(r Reason, at time.Time) HCA {
 		BoardID: NotKnown[string](r, src, at), Type: NotKnown[string](r, src, at), Revision: NotKnown[string](r, src, at),
 		NodeGUID: NotKnown[string](r, src, at), ImageGUID: NotKnown[string](r, src, at), PCI: NotKnown[string](r, src, at),
 		NUMANode: NotKnown[int](r, src, at), Function: NotKnown[Function](r, src, at), Restricted: NotKnown[bool](r, src, at),
+		HWCounters: NotKnown[[]Counter](r, src, at),
 	}
 	for _, p := range h.Ports {
 		u.Ports = append(u.Ports, Port{
@@ -43,6 +46,10 @@ func (h *HCA) WithoutFacts(r Reason, at time.Time) HCA {
 			LinkLayer: NotKnown[LinkLayer](r, src, at), Rate: NotKnown[Rate](r, src, at), LID: NotKnown[int](r, src, at),
 			SMLID: NotKnown[int](r, src, at), PKeys: NotKnown[int](r, src, at), NetDev: NotKnown[string](r, src, at),
 			GIDs: GIDTable{Size: NotKnown[int](r, src, at), Entries: NotKnown[[]GID](r, src, at)},
+			Counters: PortCounters{
+				PMA: NotKnown[[]Counter](r, src, at), HW: NotKnown[[]Counter](r, src, at), CM: NotKnown[[]Counter](r, src, at),
+				Lifespan: NotKnown[time.Duration](r, src, at),
+			},
 		})
 	}
 	return u

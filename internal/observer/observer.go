@@ -287,7 +287,7 @@ func (ob *Observer) observeNetDevs(ctx context.Context, n *fabric.Node, now time
 	for _, name := range names {
 		n.NetDevs = append(n.NetDevs, fabric.NetDev{
 			Name: name, Speed: fabric.NotKnown[float64](src.Reason, "", now), MTU: fabric.NotKnown[int](src.Reason, "", now),
-			OperState: fabric.NotKnown[string](src.Reason, "", now), Upper: fabric.NotKnown[string](src.Reason, "", now),
+			OperState: fabric.NotKnown[string](src.Reason, "", now), Upper: fabric.NotKnown[string](src.Reason, "", now), Bond: fabric.NotKnown[bool](src.Reason, "", now),
 			DefaultRoute: fabric.NotKnown[bool](src.Reason, "", now),
 		})
 	}

@@ -3,6 +3,8 @@
 package sysfs
 
 import (
+	"errors"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -40,6 +42,7 @@ func (f *FS) netDev(r *reader, name string, now time.Time) fabric.NetDev {
 		MTU:       factOf(r.readOnce(at, "mtu"), now, parseInt(0, 1<<31-1)),
 		OperState: factOf(r.readOnce(at, "operstate"), now, parseOperState),
 		Upper:     f.upper(at, now),
+		Bond:      f.bond(at, now),
 	}
 }
 
@@ -71,6 +74,22 @@ func (f *FS) upper(at *dir, now time.Time) fabric.Fact[string] {
 	source := at.path + "/master"
 	name, err := f.linkBase(source)
 	return optional(factOf(reading{source: source, data: []byte(name), err: err}, now, parseNetDev))
+}
+
+// bond tells whether the interface is a bond: then it has a directory of that name (drivers/net/bonding/bond_sysfs.c).
+func (f *FS) bond(at *dir, now time.Time) fabric.Fact[bool] {
+	if _, err := at.fd(); err != nil {
+		return fabric.NotKnown[bool](ReasonOf(err), at.path, now)
+	}
+	source := at.path + "/bonding"
+	switch _, err := f.root.Lstat(source); {
+	case err == nil:
+		return fabric.Known(true, source, now)
+	case errors.Is(err, fs.ErrNotExist):
+		return fabric.Known(false, source, now)
+	default:
+		return fabric.NotKnown[bool](ReasonOf(err), source, now)
+	}
 }
 
 // belowRoutes returns the interfaces that traffic of the default routes leaves through: those of the routes

@@ -22,7 +22,7 @@ func TestNetDevs(t *testing.T) {
 	f, _ := netdev("eth0", "400000\n", tree{"master": "-> ../bond0", "upper_bond0": "-> ../bond0"}).with(
 		netdev("eth1", "!EINVAL", nil), netdev("eth2", "-1\n", nil), netdev("eth3", "4294967295\n", nil), netdev("eth4", "!EIO", nil),
 		netdev("eth5", "fast\n", tree{"mtu": "-1\n", "operstate": "sideways\n"}), netdev("eth6", "100000001\n", nil),
-		netdev("bond0", "800000\n", tree{"lower_eth0": "-> ../eth0"})).open(t)
+		netdev("bond0", "800000\n", tree{"lower_eth0": "-> ../eth0", "bonding/mode": "802.3ad 4\n"})).open(t)
 	got := f.NetDevs([]string{"eth0", "eth1", "eth2", "eth3", "eth4", "eth5", "eth6", "bond0", "none"}, map[string]bool{}, now)
 	if len(got) != 9 || got[0].Name != "eth0" || got[8].Name != "none" {
 		t.Fatalf("NetDevs() = %+v", got)
@@ -31,6 +31,8 @@ func TestNetDevs(t *testing.T) {
 	known(t, "MTU", got[0].MTU, 9000)
 	known(t, "operstate", got[0].OperState, "up")
 	known(t, "upper", got[0].Upper, "bond0")
+	known(t, "bond", got[7].Bond, true)
+	known(t, "no bond", got[0].Bond, false)
 	absent(t, "upper", got[7].Upper)
 	known(t, "default route", got[0].DefaultRoute, false)
 	for i, want := range map[int]fabric.Reason{
