@@ -170,7 +170,14 @@ func leadingInt(s string) int {
 	return n
 }
 
-func isV6(a netip.Addr) bool { return !a.Is4In6() }
+// isV6 is the family as NCCL sees it: v4-mapped addresses, multicast ones too, are IPv4.
+func isV6(a netip.Addr) bool {
+	b := a.As16()
+	if b[0] == 0xff && b[1] == 0x0e {
+		b[0], b[1] = 0, 0
+	}
+	return !netip.AddrFrom16(b).Is4In6()
+}
 
 // usable is NCCL's validGid: neither empty nor link-local.
 func usable(a netip.Addr) bool {

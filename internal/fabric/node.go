@@ -24,6 +24,8 @@ type Node struct {
 	NCCL    NCCLConfig
 	Policy  *Policy // what the site expects; never nil
 	Sources []Source
+	// Commands is what drivers were asked so far, for all devices together.
+	Commands Commands
 
 	// ClassPresent says whether the kernel has an RDMA class at all (/sys/class/infiniband).
 	ClassPresent Fact[bool]
