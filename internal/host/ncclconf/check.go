@@ -135,7 +135,7 @@ func (r *report) checkNumber(st statement, v Variable) {
 		r.add(st.line, RuleNotANumber, st.name, "%s=%s is not a number: NCCL reads 0", st.name, quote(st.value))
 	case n.overflow:
 		r.add(st.line, RuleOverflow, st.name, "%s=%s does not fit in 64 bits: NCCL uses the default", st.name, quote(st.value))
-	case rest != "" && !(spaced && rest[0] == '#'): // a comment behind a number does no harm
+	case rest != "" && (!spaced || rest[0] != '#'): // a comment behind a number does no harm
 		r.add(st.line, RuleTrailingGarbage, st.name, "%s=%s: NCCL reads %d and ignores the rest", st.name, quote(st.value), n.value)
 	case n.base == 8 && (n.value > 7 || n.value < -7):
 		r.add(st.line, RuleOctalNumber, st.name, "%s=%s is octal: NCCL reads %d", st.name, quote(st.value), n.value)

@@ -3,9 +3,9 @@
 package ncclconf
 
 import (
-	"fmt"
 	"iter"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -14,7 +14,7 @@ import (
 func render(statements iter.Seq[statement]) []string {
 	var out []string
 	for st := range statements {
-		s := fmt.Sprint(st.line)
+		s := strconv.Itoa(st.line)
 		if st.name != "" {
 			s += " " + st.name + "=" + st.value
 		}
@@ -51,13 +51,19 @@ func TestParseConf(t *testing.T) {
 		"one carriage return only": {"A=1\r\r\nB=\r2\n", []string{"1 A=1\r !carriage_return", "2 B=\r2"}},
 		"NUL ends the line":        {"A=1\x00B=2\nC\x00=1\nD=3\n\x00E=1\n", []string{"1 A=1", "2 !not_a_setting", "3 D=3"}},
 		"not UTF-8":                {"A=\xff\n", []string{"1 A=\xff"}},
-		"longest name": {long[:1023] + "=1\n" + long[:1024] + "=2\n",
-			[]string{"1 " + long[:1023] + "=1", "2 " + long[:1023] + "=2"}},
-		"longest value": {"A=" + long[:1023] + "\nB=" + long[:1024] + "\n",
-			[]string{"1 A=" + long[:1023], "2 B=" + long[:1023] + " !value_too_long"}},
+		"longest name": {
+			long[:1023] + "=1\n" + long[:1024] + "=2\n",
+			[]string{"1 " + long[:1023] + "=1", "2 " + long[:1023] + "=2"},
+		},
+		"longest value": {
+			"A=" + long[:1023] + "\nB=" + long[:1024] + "\n",
+			[]string{"1 A=" + long[:1023], "2 B=" + long[:1023] + " !value_too_long"},
+		},
 		"longest line": {"A=1\x00" + long[:4091] + "\nB=2\n", []string{"1 A=1", "2 B=2"}},
-		"long line goes on as another": {"A=1\x00" + long[:4091] + "B=2\nC=3\n",
-			[]string{"1 A=1 !line_too_long", "1 B=2", "2 C=3"}},
+		"long line goes on as another": {
+			"A=1\x00" + long[:4091] + "B=2\nC=3\n",
+			[]string{"1 A=1 !line_too_long", "1 B=2", "2 C=3"},
+		},
 		"long comment too":         {"#" + long[:4094] + "B=2\n", []string{"1 !line_too_long", "1 B=2"}},
 		"reported once":            {long + long + long + "\nA=1\n", []string{"1 !line_too_long", "2 A=1"}},
 		"cut before =":             {long + "=1\n", []string{"1 !line_too_long"}},

@@ -78,7 +78,7 @@ func (s *environmentScanner) value(st *statement) {
 		if spaced {
 			st.flaw = RuleShellSyntax
 		}
-		closed := true
+		var closed bool
 		switch {
 		case s.accept("'"):
 			b.WriteString(s.until("'"))

@@ -5,6 +5,7 @@ package ncclconf
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -95,7 +96,7 @@ func FuzzParseNumber(f *testing.F) {
 			t.Fatalf("scanNumber(%q) = %+v", s, n)
 		}
 		// What is read can be written and read again, whatever the base; what follows the digits changes nothing.
-		for _, again := range []string{fmt.Sprintf("%d", n.value), fmt.Sprintf("%#x", n.value), fmt.Sprintf("%#o", n.value), fmt.Sprintf("%d ", n.value), fmt.Sprintf("\v%dM", n.value)} {
+		for _, again := range []string{strconv.FormatInt(n.value, 10), fmt.Sprintf("%#x", n.value), fmt.Sprintf("%#o", n.value), fmt.Sprintf("%d ", n.value), fmt.Sprintf("\v%dM", n.value)} {
 			if m, ok := ParseNumber(again); m != n.value || !ok {
 				t.Fatalf("ParseNumber(%q) = %d, %v, want %d as of %q", again, m, ok, n.value, s)
 			}
