@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"errors"
+	"io"
+	"math"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/observer"
+)
+
+// maxConfig bounds the configuration file. What a site has to say fits in a few KiB.
+const maxConfig = 1 << 20
+
+// config is what --config.file says. The zero value's policy is nil; parseConfig always sets one.
+type config struct {
+	policy *fabric.Policy
+	nccl   observer.NCCLFiles
+}
+
+// readConfig reads the file; without one it returns the defaults.
+func readConfig(file string) (config, error) {
+	if file == "" {
+		return parseConfig("", nil)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return config{}, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	if err != nil {
+		return config{}, err
+	}
+	return parseConfig(file, data)
+}
+
+// parseConfig parses the YAML of a file. It returns all errors at once, joined, each with file and line.
+//
+// It walks the document by hand instead of decoding into structs: so every value that makes no sense has a
+// line, unknown and duplicate keys are seen, and aliases, which nobody needs here, are never followed.
+func parseConfig(file string, data []byte) (config, error) {
+	p := &configParser{file: file}
+	c := config{policy: &fabric.Policy{}}
+	if root := p.document(data); root != nil {
+		p.mapping(root, "the file", map[string]func(*yaml.Node){
+			"roles":      func(n *yaml.Node) { p.roles(n, c.policy) },
+			"restricted": func(n *yaml.Node) { p.restricted(n, c.policy) },
+			"expected":   func(n *yaml.Node) { p.expected(n, c.policy) },
+			"nccl":       func(n *yaml.Node) { p.nccl(n, &c.nccl) },
+		})
+	}
+	if err := errors.Join(p.errs...); err != nil {
+		return config{}, err
+	}
+	return c, nil
+}
+
+func (p *configParser) roles(n *yaml.Node, policy *fabric.Policy) {
+	p.sequence(n, "roles", func(n *yaml.Node) {
+		var rule fabric.RoleRule
+		p.mapping(n, "an entry of roles", map[string]func(*yaml.Node){
+			"device": func(n *yaml.Node) { rule.Device = p.pattern(n, "device") },
+			"role":   func(n *yaml.Node) { rule.Role = p.role(n) },
+		}, "device", "role")
+		policy.Roles = append(policy.Roles, rule)
+	})
+}
+
+func (p *configParser) restricted(n *yaml.Node, policy *fabric.Policy) {
+	var patterns []string
+	p.sequence(n, "restricted", func(n *yaml.Node) {
+		if p.pattern(n, "restricted") != nil {
+			patterns = append(patterns, "(?:"+n.Value+")")
+		}
+	})
+	if len(patterns) == 0 {
+		return
+	}
+	all, err := parsePattern(strings.Join(patterns, "|"))
+	if err != nil {
+		p.errorf(n.Line, "restricted: all patterns together: %w", err)
+	}
+	policy.Restricted = all
+}
+
+func (p *configParser) expected(n *yaml.Node, policy *fabric.Policy) {
+	p.mapping(n, "expected", map[string]func(*yaml.Node){
+		"compute_ports": func(n *yaml.Node) {
+			const expected = "a whole number"
+			v, ok := p.number(n, "compute_ports", expected, 0, 1024)
+			if ok && v != math.Trunc(v) {
+				p.errorf(n.Line, "compute_ports: %q: expected %s", n.Value, expected)
+			}
+			policy.ComputePorts = new(int(v))
+		},
+		"port_rate_gigabits_per_second": func(n *yaml.Node) {
+			policy.PortRates = map[fabric.Role]float64{}
+			rates := map[string]func(*yaml.Node){}
+			for _, r := range fabric.Roles() {
+				rates[string(r)] = func(n *yaml.Node) {
+					gigabits, _ := p.number(n, string(r), "a rate in Gb/s", 0.1, 100_000)
+					policy.PortRates[r] = gigabits * 1e9 / 8
+				}
+			}
+			p.mapping(n, "port_rate_gigabits_per_second", rates)
+		},
+	})
+}
+
+func (p *configParser) nccl(n *yaml.Node, files *observer.NCCLFiles) {
+	p.mapping(n, "nccl", map[string]func(*yaml.Node){
+		"environment_file": func(n *yaml.Node) { files.Environment = p.path(n, "environment_file") },
+		"home":             func(n *yaml.Node) { files.Home = p.path(n, "home") },
+	})
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// configParser walks the YAML of one file and collects everything that is wrong with it.
+type configParser struct {
+	file string
+	errs []error
+}
+
+func (p *configParser) errorf(line int, format string, args ...any) {
+	where := p.file
+	if line > 0 {
+		where += ":" + strconv.Itoa(line)
+	}
+	p.errs = append(p.errs, fmt.Errorf("%s: %w", where, fmt.Errorf(format, args...)))
+}
+
+// yamlError is how the YAML parser words a syntax error.
+var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+
+// document returns the top node, or nil if there is nothing to walk.
+func (p *configParser) document(data []byte) *yaml.Node {
+	if len(data) > maxConfig {
+		p.errorf(0, "is larger than %d bytes", maxConfig)
+		return nil
+	}
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	switch err := d.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil:
+		p.syntaxError(err)
+		return nil
+	}
+	switch err := d.Decode(&second); {
+	case err == nil:
+		p.errorf(second.Line, "a second YAML document: expected one")
+	case !errors.Is(err, io.EOF):
+		p.syntaxError(err)
+	}
+	if len(doc.Content) != 1 || isNull(doc.Content[0]) {
+		return nil
+	}
+	return doc.Content[0]
+}
+
+func (p *configParser) syntaxError(err error) {
+	m := yamlError.FindStringSubmatch(err.Error())
+	line := 0
+	if m != nil {
+		line, _ = strconv.Atoi(m[1])
+	}
+	p.errorf(line, "not YAML: %s", yamlError.ReplaceAllString(err.Error(), ""))
+}
+
+// mapping calls the function of each key. A key without a value counts as not given.
+func (p *configParser) mapping(n *yaml.Node, what string, keys map[string]func(*yaml.Node), required ...string) {
+	if !p.is(n, yaml.MappingNode, what, "keys with values") {
+		return
+	}
+	lines := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		known := keys[key.Value]
+		switch {
+		case key.Kind != yaml.ScalarNode || known == nil:
+			p.errorf(key.Line, "unknown key %q (%s takes: %s)", key.Value, what, strings.Join(slices.Sorted(maps.Keys(keys)), ", "))
+		case lines[key.Value] != 0:
+			p.errorf(key.Line, "%s: the key is already in line %d", key.Value, lines[key.Value])
+		default:
+			lines[key.Value] = key.Line
+			if !isNull(value) {
+				known(value)
+			} else if slices.Contains(required, key.Value) {
+				p.errorf(key.Line, "%s: expected a value", key.Value)
+			}
+		}
+	}
+	for _, r := range required {
+		if lines[r] == 0 {
+			p.errorf(n.Line, "%s lacks the key %s", what, r)
+		}
+	}
+}
+
+// sequence calls each for each item.
+func (p *configParser) sequence(n *yaml.Node, what string, each func(*yaml.Node)) {
+	if !p.is(n, yaml.SequenceNode, what, "a list") {
+		return
+	}
+	for _, item := range n.Content {
+		each(item)
+	}
+}
+
+// is tells whether n is of that kind, and complains otherwise.
+func (p *configParser) is(n *yaml.Node, kind yaml.Kind, what, expected string) bool {
+	switch {
+	case n.Kind == yaml.AliasNode:
+		p.errorf(n.Line, "%s: *%s is a YAML alias: expected %s (put patterns that begin with * in quotes)", what, n.Value, expected)
+	case n.Kind != kind:
+		p.errorf(n.Line, "%s: expected %s", what, expected)
+	default:
+		return true
+	}
+	return false
+}
+
+// text returns a string, or "" after a complaint.
+func (p *configParser) text(n *yaml.Node, what, expected string) string {
+	if !p.is(n, yaml.ScalarNode, what, expected) {
+		return ""
+	}
+	if n.ShortTag() != "!!str" || n.Value == "" {
+		p.errorf(n.Line, "%s: %q: expected %s", what, n.Value, expected)
+		return ""
+	}
+	return n.Value
+}
+
+// pattern returns a compiled pattern for whole names, or nil after a complaint.
+func (p *configParser) pattern(n *yaml.Node, what string) *regexp.Regexp {
+	s := p.text(n, what, "a regular expression that matches device names")
+	if s == "" {
+		return nil
+	}
+	re, err := parsePattern(s)
+	if err != nil {
+		p.errorf(n.Line, "%s: %q: %w", what, s, err)
+	}
+	return re
+}
+
+func (p *configParser) role(n *yaml.Node) fabric.Role {
+	var words []string
+	for _, r := range fabric.Roles() {
+		words = append(words, string(r))
+	}
+	s := p.text(n, "role", list(words))
+	if s != "" && !slices.Contains(words, s) {
+		p.errorf(n.Line, "role: %q: expected %s", s, list(words))
+	}
+	return fabric.Role(s)
+}
+
+func (p *configParser) path(n *yaml.Node, what string) string {
+	s := p.text(n, what, "an absolute path")
+	if s != "" && !path.IsAbs(s) {
+		p.errorf(n.Line, "%s: %q: expected an absolute path", what, s)
+	}
+	return s
+}
+
+// number returns a number as it is written, in decimal: YAML's own reading would take 0400 for octal.
+func (p *configParser) number(n *yaml.Node, what, expected string, low, high float64) (float64, bool) {
+	if !p.is(n, yaml.ScalarNode, what, expected) {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(n.Value, 64)
+	if err != nil || n.ShortTag() == "!!str" || !(v >= low && v <= high) {
+		p.errorf(n.Line, "%s: %q: expected %s from %v to %v", what, n.Value, expected, low, high)
+		return 0, false
+	}
+	return v, true
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// list joins words for a sentence: "a, b or c".
+func list(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}

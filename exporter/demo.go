@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"gpufabric_exporter/internal/simulator"
+)
+
+func listScenarios(w io.Writer) int {
+	for _, s := range simulator.Scenarios() {
+		fmt.Fprintf(w, "%-24s %s\n", s.Name, s.Summary)
+	}
+	return exitOK
+}
+
+// demo serves a simulated node: the files of its scenario in a temporary folder, and the very pipeline that
+// serves a real one on top. Nothing of this host is read.
+func demo(ctx context.Context, f *flags, o Options) int {
+	log := f.logger(o.Stderr)
+	fail := func(err error) int {
+		log.Error("giving up", "err", err)
+		return exitFailure
+	}
+	scenario := f.demoScenario
+	dir, err := os.MkdirTemp("", name+"_demo_")
+	if err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(dir)
+	tree, err := scenario.Build().Materialise(dir)
+	if err != nil {
+		return fail(err)
+	}
+
+	ctx, cancel := context.WithCancel(ctx)
+	var life sync.WaitGroup
+	defer life.Wait() // before the folder goes
+	defer cancel()
+	life.Go(func() {
+		if err := tree.Run(ctx, time.Second); err != nil && ctx.Err() == nil {
+			log.Warn("the simulated node stands still", "err", err)
+		}
+	})
+
+	configName := "scenario " + scenario.Name
+	onListen := o.OnListen
+	o.OnListen = func(addrs []net.Addr) {
+		introduce(o.Stdout, scenario, f, addrs)
+		onListen(addrs)
+	}
+	return runSite(ctx, f, o, site{
+		sysfs: tree.Sysfs(), procfs: tree.Procfs(), rootfs: tree.Rootfs(),
+		configName: configName,
+		config:     func() (config, error) { return parseConfig(configName, []byte(scenario.Config())) },
+		title:      "simulated node: " + scenario.Name,
+		note:       "This node is made up: " + scenario.Summary + ". " + scenario.Truth,
+		simulated:  true,
+	}, log)
+}
+
+// introduce says what is simulated, where to look and what to look for.
+func introduce(w io.Writer, s simulator.Scenario, f *flags, addrs []net.Addr) {
+	fmt.Fprintf(w, "Simulated node, scenario %s: %s.\nWhat to look for: %s\n", s.Name, s.Summary, s.Truth)
+	for _, a := range addrs {
+		base := "http://" + a.String() + f.routePrefix
+		fmt.Fprintf(w, "  %s/  the node at a glance\n  %s%s  what Prometheus reads\n", base, base, f.telemetryPath)
+	}
+	fmt.Fprintf(w, "Ctrl-C ends it.\n")
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"cmp"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/simulator"
+)
+
+func TestDemoList(t *testing.T) {
+	var stdout output
+	if code := Run(t.Context(), []string{"demo", "--list"}, Options{Stdout: &stdout}); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	for _, s := range simulator.Scenarios() {
+		contains(t, stdout.String(), s.Name, s.Summary)
+	}
+}
+
+// TestDemo runs every scenario through the real pipeline.
+func TestDemo(t *testing.T) {
+	for _, s := range simulator.Scenarios() {
+		t.Run(s.Name, func(t *testing.T) {
+			temp := t.TempDir()
+			t.Setenv("TMPDIR", temp)
+			p := start(t, nil, "demo", "--scenario="+s.Name)
+			p.ready()
+			contains(t, p.stdout.String(), s.Name, s.Summary, s.Truth, p.url+"/metrics")
+			lacks(t, p.stderr.String(), "level=warn", "level=error")
+
+			_, body, _ := p.get("/metrics")
+			contains(t, body, "gpufabric_compute_ports_expected 8", "go_goroutines")
+			lacks(t, body, "process_") // those are of this host
+			status, page, _ := p.get("/")
+			if status != http.StatusOK {
+				t.Errorf("page: %d", status)
+			}
+			contains(t, page, "This node is made up")
+			quiet := len(s.Expect) == 0 || s.Expect[0].What == "link_flapping" // which one look does not see
+			if quiet != strings.Contains(page, "Nothing looks wrong") {
+				t.Errorf("expected %v:\n%.4000s", s.Expect, page)
+			}
+			where := strings.Join(regexp.MustCompile(`<strong>[^<]*`).FindAllString(page, -1), " ")
+			for _, e := range s.Expect {
+				if !quiet {
+					contains(t, where, cmp.Or(e.Device, "node"))
+				}
+			}
+			p.stop()
+			if left, _ := filepath.Glob(temp + "/*"); len(left) > 0 {
+				t.Errorf("leaves %v", left)
+			}
+		})
+	}
+}
+
+func TestDemoNeedsRoom(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nosuch"))
+	var stderr output
+	if code := Run(t.Context(), []string{"demo", "--web.listen-address=127.0.0.1:0"}, Options{Stderr: &stderr}); code != exitFailure {
+		t.Errorf("exit code %d", code)
+	}
+	contains(t, stderr.String(), "giving up")
+	if _, err := os.Stat(os.Getenv("TMPDIR")); err == nil {
+		t.Error("made the folder")
+	}
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/collector"
+)
+
+func TestFlagErrors(t *testing.T) {
+	tests := []struct {
+		args string
+		want []string // flag, value, what was expected
+	}{
+		{"--nosuch", []string{"--nosuch"}},
+		{"nosuch", []string{"nosuch"}},
+		{"@/etc/hostname", []string{`"@/etc/hostname"`, "expected a command or a flag"}},
+		{"--config.file @/etc/hostname", []string{`"@/etc/hostname"`}},
+		{"serve extra", []string{"extra"}},
+		{"--web.listen-address", []string{"--web.listen-address", "expected"}},
+		{"--web.listen-address=10791", []string{`--web.listen-address="10791"`, "expected HOST:PORT"}},
+		{"--web.listen-address=:http", []string{`--web.listen-address=":http"`, "expected HOST:PORT"}},
+		{"--web.listen-address=:65536", []string{`":65536"`, "expected HOST:PORT"}},
+		{"--web.systemd-socket --web.listen-address=:1", []string{"--web.systemd-socket", "--web.listen-address", "at most one"}},
+		{"--web.telemetry-path=metrics", []string{`--web.telemetry-path="metrics"`, "expected a path"}},
+		{"--web.telemetry-path=/{metrics}", []string{`"/{metrics}"`, "expected a path"}},
+		{"--web.telemetry-path=/a//b", []string{`"/a//b"`, "expected a path"}},
+		{"--web.telemetry-path=/-/ready", []string{`"/-/ready"`, "outside of"}},
+		{"--web.telemetry-path=/debug/pprof", []string{`"/debug/pprof"`, "outside of"}},
+		{"--web.route-prefix=a", []string{`--web.route-prefix="a"`, "expected a path"}},
+		{"--web.external-url=proxy", []string{`--web.external-url="proxy"`, "expected a URL"}},
+		{"--web.external-url=http://p/a%20b", []string{"--web.external-url", "the path of the URL", "expected"}},
+		{"--web.max-requests=-1", []string{`--web.max-requests="-1"`, "expected a whole number"}},
+		{"--web.max-requests=x", []string{`--web.max-requests="x"`, "expected a whole number"}},
+		{"--web.max-requests=1 --web.max-requests=2", []string{"web.max-requests", "cannot be repeated"}},
+		{"--web.enable-pprof=yes", []string{`--web.enable-pprof="yes"`, "expected no value"}},
+		{"--no-collector.hca=1", []string{`--collector.hca="1"`, "expected no value: --collector.hca or --no-collector.hca"}},
+		{"--web.config.file=", []string{"--web.config.file", "expected a path"}},
+		{"--log.level=loud", []string{`--log.level="loud"`, "expected debug, info, warn or error"}},
+		{"--log.format=xml", []string{`--log.format="xml"`, "expected logfmt or json"}},
+		{"--timeout-offset=-1", []string{`--timeout-offset="-1"`, "expected a number of seconds"}},
+		{"--timeout-offset=NaN", []string{`--timeout-offset="NaN"`, "expected a number of seconds"}},
+		{"--timeout-offset=1s", []string{`--timeout-offset="1s"`, "expected a number of seconds"}},
+		{"--observer.fast-interval=5", []string{`--observer.fast-interval="5"`, "expected a duration"}},
+		{"--observer.slow-interval=0s", []string{`--observer.slow-interval="0s"`, "expected a duration above 0"}},
+		{"--observer.slow-interval=1s", []string{`--observer.slow-interval="1s"`, "at least --observer.fast-interval (5s)"}},
+		{"--collector.nosuch", []string{"--collector.nosuch"}},
+		{"--collector.disable-defaults", []string{"collectors are disabled", "expected at least one --collector.NAME"}},
+		{"--collector.device-include=( --collector.device-exclude=x", []string{`--collector.device-include="("`, "expected a regular expression", "missing closing )"}},
+		{"--collector.device-exclude=a)(b", []string{`--collector.device-exclude="a)(b"`, "expected a regular expression"}},
+		{"--collector.device-include=", []string{"--collector.device-include", "expected a regular expression"}},
+		{"--collector.device-include=a --collector.device-exclude=b", []string{"--collector.device-include", "--collector.device-exclude", "at most one"}},
+		{"--config.check", []string{"--config.check", "--config.file"}},
+		{"demo --scenario=nosuch", []string{`--scenario="nosuch"`, "healthy"}},
+		{"demo --path.sysfs=/sys", []string{"--path.sysfs", "demo"}},
+		{"demo --config.file=/x", []string{"--config.file", "demo"}},
+		{"demo --web.listen-address=0.0.0.0:0", []string{`--web.listen-address="0.0.0.0:0"`, "expected a loopback address"}},
+		{"demo --web.listen-address=:0", []string{`--web.listen-address=":0"`, "expected a loopback address"}},
+		{"demo --web.listen-address=[::]:0", []string{`"[::]:0"`, "expected a loopback address"}},
+		{"demo --web.listen-address=example.com:0", []string{"example.com", "expected a loopback address"}},
+	}
+	for _, test := range tests {
+		t.Run(test.args, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel() // what is not refused ends at once
+			var stdout, stderr output
+			if code := Run(ctx, strings.Fields(test.args), Options{Stdout: &stdout, Stderr: &stderr}); code != exitUsage {
+				t.Errorf("exit code %d", code)
+			}
+			contains(t, stderr.String(), append(test.want, "gpufabric_exporter: error: ", "(try --help)")...)
+			if n := strings.Count(stderr.String(), "\n"); n != 1 || stdout.String() != "" {
+				t.Errorf("expected one line, got %q and %q", stderr.String(), stdout.String())
+			}
+		})
+	}
+}
+
+func TestFlags(t *testing.T) {
+	parse := func(args ...string) *flags {
+		t.Helper()
+		var stderr output
+		f, _ := parseFlags(args, io.Discard, &stderr)
+		if f == nil {
+			t.Fatalf("%v: %s", args, stderr.String())
+		}
+		return f
+	}
+	f := parse()
+	if f.command != commandServe || !slices.Equal(f.listen, []string{":10791"}) || f.telemetryPath != "/metrics" || f.routePrefix != "" ||
+		f.maxRequests != 40 || f.timeoutOffset != 500*time.Millisecond || f.fastInterval != 5*time.Second || f.slowInterval != time.Minute ||
+		f.sysfs != "/sys" || f.procfs != "/proc" || f.rootfs != "/" || f.enablePprof || f.logFormat != "logfmt" {
+		t.Errorf("defaults: %+v", f)
+	}
+	var all []string
+	for _, a := range collector.Collectors() {
+		if a.Default {
+			all = append(all, a.Name)
+		}
+	}
+	if !slices.Equal(f.collectors, all) {
+		t.Errorf("collectors: %v", f.collectors)
+	}
+	if f := parse("demo"); f.command != commandDemo || !slices.Equal(f.listen, []string{"127.0.0.1:10791"}) || f.demoScenario.Name != "healthy" {
+		t.Errorf("demo: %+v", f)
+	}
+	if f := parse("--collector.disable-defaults", "--collector.gid"); !slices.Equal(f.collectors, []string{"gid"}) {
+		t.Errorf("disable-defaults: %v", f.collectors)
+	}
+	if f := parse("--no-collector.gid"); slices.Contains(f.collectors, "gid") || len(f.collectors) != len(all)-1 {
+		t.Errorf("no-collector.gid: %v", f.collectors)
+	}
+	f = parse("--collector.device-exclude=mlx5_1|mlx5_2")
+	if f.devices.Allows("mlx5_1") || f.devices.Allows("mlx5_2") || !f.devices.Allows("mlx5_10") || !f.devices.Allows("xmlx5_2") {
+		t.Error("patterns are not matched against whole names")
+	}
+	if f := parse("--web.external-url=https://proxy.example.com/fabric/"); f.routePrefix != "/fabric" {
+		t.Errorf("route prefix %q", f.routePrefix)
+	}
+	if f := parse("--web.external-url=https://proxy.example.com/fabric", "--web.route-prefix=/"); f.routePrefix != "" {
+		t.Errorf("route prefix %q", f.routePrefix)
+	}
+	if f := parse("--web.listen-address=:1", "--web.listen-address=[::1]:2"); len(f.listen) != 2 {
+		t.Errorf("addresses %v", f.listen)
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	for args, want := range map[string][]string{
+		"--help":      {"usage: gpufabric_exporter", "--web.listen-address", "--[no-]collector.hca", "--path.sysfs", "demo"},
+		"-h":          {"usage: gpufabric_exporter"},
+		"demo --help": {"--scenario", "--[no-]list"},
+		"help demo":   {"--scenario"},
+		"--version":   {"gpufabric_exporter, version"},
+	} {
+		var stdout, stderr output
+		if code := Run(t.Context(), strings.Fields(args), Options{Stdout: &stdout, Stderr: &stderr}); code != exitOK {
+			t.Errorf("%s: exit code %d", args, code)
+		}
+		contains(t, stdout.String(), want...)
+		if stderr.String() != "" {
+			t.Errorf("%s: %s", args, stderr.String())
+		}
+	}
+}

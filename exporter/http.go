@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"html/template"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"gpufabric_exporter/collector"
+)
+
+// handler answers all requests. It may be used by any number of servers at once.
+type handler struct {
+	http.Handler // the routes
+
+	flags    *flags
+	site     site
+	set      *collector.Set
+	observer nodeObserver
+	config   *reloader
+	own      *prometheus.Registry // metrics about the exporter itself
+	page     *template.Template
+	log      *slog.Logger
+	ready    atomic.Bool // the first observation is done
+}
+
+func newHandler(f *flags, s site, set *collector.Set, ob nodeObserver, config *reloader, log *slog.Logger) *handler {
+	h := &handler{flags: f, site: s, set: set, observer: ob, config: config, own: newRegistry(!s.simulated), log: log}
+	h.page = template.Must(template.New("landing").Parse(landingHTML))
+	h.Handler = secured(new(http.CrossOriginProtection).Handler(h.routes()))
+	return h
+}
+
+// routes lays everything out below the route prefix.
+func (h *handler) routes() http.Handler {
+	limit := limiter(h.flags.maxRequests)
+	metrics := http.Handler(http.HandlerFunc(h.metrics))
+	if !h.flags.disableExporterMetrics {
+		metrics = promhttp.InstrumentMetricHandler(h.own, metrics)
+	}
+
+	mux := http.NewServeMux()
+	mux.Handle("GET "+h.flags.telemetryPath, limit(metrics))
+	if h.flags.telemetryPath != "/" {
+		mux.Handle("GET /{$}", limit(http.HandlerFunc(h.landing)))
+	}
+	mux.HandleFunc("GET /-/healthy", h.healthy)
+	mux.HandleFunc("GET /-/ready", h.readiness)
+	mux.Handle("POST /-/reload", h.config)
+	if h.flags.enablePprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	prefix := h.flags.routePrefix
+	if prefix == "" {
+		return mux
+	}
+	outer := http.NewServeMux()
+	outer.Handle(prefix+"/", http.StripPrefix(prefix, mux))
+	outer.Handle("GET /{$}", http.RedirectHandler(prefix+"/", http.StatusFound))
+	return outer
+}
+
+func (h *handler) healthy(w http.ResponseWriter, _ *http.Request) {
+	_, _ = io.WriteString(w, "healthy\n")
+}
+
+func (h *handler) readiness(w http.ResponseWriter, _ *http.Request) {
+	if !h.ready.Load() {
+		http.Error(w, "not ready: the first observation of the node is not done yet", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "ready\n")
+}
+
+// slowClient is how long a client may take to read an answer before it loses its place.
+const slowClient = time.Minute
+
+// limiter returns a wrapper; all that it wraps share n places. 0 means no limit.
+func limiter(n int) func(http.Handler) http.Handler {
+	if n == 0 {
+		return func(h http.Handler) http.Handler { return h }
+	}
+	places := make(chan struct{}, n)
+	return func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case places <- struct{}{}:
+				defer func() { <-places }()
+				h.ServeHTTP(w, r)
+			default:
+				http.Error(w, "too many requests at once (--web.max-requests), try again later", http.StatusServiceUnavailable)
+			}
+		})
+	}
+}
+
+// writeBy gives the client until shortly after the deadline of its scrape to read the answer.
+func writeBy(w http.ResponseWriter, deadline time.Time) {
+	_ = http.NewResponseController(w).SetWriteDeadline(deadline.Add(slowClient)) // recorders in tests have none
+}
+
+// secured sets headers that keep a browser from doing anything with our answers but show them. What
+// --web.config.file says of the same headers wins.
+func secured(next http.Handler) http.Handler {
+	sum := sha256.Sum256([]byte(landingCSS))
+	headers := map[string]string{
+		"Content-Security-Policy": "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+			"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+		"X-Content-Type-Options": "nosniff",
+		"Referrer-Policy":        "no-referrer",
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for k, v := range headers {
+			if w.Header().Get(k) == "" {
+				w.Header().Set(k, v)
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"github.com/prometheus/exporter-toolkit/web"
+)
+
+// Limits of the HTTP servers.
+const (
+	readHeaderTimeout = 10 * time.Second
+	idleTimeout       = 5 * time.Minute
+	maxHeaderBytes    = 64 << 10
+	shutdownGrace     = time.Second // for requests in flight when the process is told to stop
+)
+
+// listen opens all addresses, or takes the sockets that systemd passed on.
+func listen(addresses []string, fromSystemd bool) ([]net.Listener, error) {
+	if fromSystemd {
+		ls, err := activation.Listeners()
+		if err == nil && len(ls) == 0 {
+			err = errors.New("systemd passed no socket on (is there a .socket unit?)")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--web.systemd-socket: %w", err)
+		}
+		return ls, nil
+	}
+	var ls []net.Listener
+	for _, a := range addresses {
+		l, err := net.Listen("tcp", a)
+		if err != nil {
+			closeAll(ls)
+			return nil, fmt.Errorf("--web.listen-address=%q: %w", a, err)
+		}
+		ls = append(ls, l)
+	}
+	return ls, nil
+}
+
+func closeAll(ls []net.Listener) {
+	for _, l := range ls {
+		l.Close()
+	}
+}
+
+// serveListeners serves h on all listeners until ctx ends or one of them fails. Each has a server of its own:
+// the toolkit's ServeMultiple changes one shared server from several goroutines.
+func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webConfigFile string, log *slog.Logger) error {
+	// Requests in flight outlive ctx by the grace.
+	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	quiet := slog.New(demoted{log.Handler()})
+	flags := &web.FlagConfig{WebConfigFile: &webConfigFile}
+
+	var running sync.WaitGroup
+	failed := make(chan error, len(ls))
+	servers := make([]*http.Server, len(ls))
+	for i, l := range ls {
+		s := &http.Server{
+			Handler:           h,
+			ReadHeaderTimeout: readHeaderTimeout,
+			IdleTimeout:       idleTimeout,
+			MaxHeaderBytes:    maxHeaderBytes,
+			BaseContext:       func(net.Listener) context.Context { return requests },
+			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		}
+		servers[i] = s
+		running.Go(func() {
+			if err := web.Serve(l, s, flags, quiet); !errors.Is(err, http.ErrServerClosed) {
+				failed <- fmt.Errorf("serving %s: %w", l.Addr(), err)
+			}
+		})
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+		log.Info("stopping")
+	case err = <-failed:
+	}
+	shutdown(servers)
+	running.Wait()
+	return err
+}
+
+// shutdown stops all servers within the grace, whatever their handlers do.
+func shutdown(servers []*http.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+	defer cancel()
+	var done sync.WaitGroup
+	for _, s := range servers {
+		done.Go(func() {
+			if s.Shutdown(ctx) != nil {
+				s.Close()
+			}
+		})
+	}
+	done.Wait()
+}

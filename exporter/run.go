@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package exporter is the process shell: command line, configuration, logging, HTTP. It turns the node that
+// the observer sees into what Prometheus scrapes and what a human reads, and holds no knowledge of the
+// fabric itself beyond putting its troubles into words.
+//
+// Run may be called any number of times at once in one process: there are no globals, no default mux and no
+// default registry. Inside, one goroutine per listener serves, one makes the first observation, and one
+// reloads on SIGHUP; the observer is what they share.
+//
+// Errors of the command line end in exit code 2 and a message that names the flag, its value and what was
+// expected; all other failures to start end in exit code 1. Once the process serves, nothing but its
+// context or a listener that fails ends it.
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/common/version"
+	"github.com/prometheus/exporter-toolkit/web"
+
+	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/observer"
+)
+
+// name is the program in usage texts, and the prefix of its build information.
+const name = "gpufabric_exporter"
+
+// The exit codes of Run.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// Options is what the process around Run provides. The zero value is ready to use.
+type Options struct {
+	Stdout, Stderr io.Writer // nil: those of the process
+	// OnListen is called once with the bound addresses, before the first request is served.
+	OnListen func([]net.Addr)
+
+	newObserver func(observer.Options) (nodeObserver, error) // for tests
+}
+
+// nodeObserver is what this package needs of an observer.Observer.
+type nodeObserver interface {
+	Observe(ctx context.Context, want fabric.Want) *fabric.Node
+	SetPolicy(p *fabric.Policy, files observer.NCCLFiles)
+	Close()
+}
+
+var _ nodeObserver = (*observer.Observer)(nil)
+
+// Run runs the program with the given arguments until it is done or ctx ends, and returns its exit code. It
+// returns within two seconds of the end of ctx, whatever hangs.
+func Run(ctx context.Context, args []string, o Options) int {
+	if o.Stdout == nil {
+		o.Stdout = os.Stdout
+	}
+	if o.Stderr == nil {
+		o.Stderr = os.Stderr
+	}
+	if o.OnListen == nil {
+		o.OnListen = func([]net.Addr) {}
+	}
+	if o.newObserver == nil {
+		o.newObserver = func(o observer.Options) (nodeObserver, error) { return observer.New(o) }
+	}
+	f, code := parseFlags(args, o.Stdout, o.Stderr)
+	switch {
+	case f == nil:
+		return code
+	case f.configCheck:
+		return checkFiles(f, o)
+	case f.demoList:
+		return listScenarios(o.Stdout)
+	case f.command == commandDemo:
+		return demo(ctx, f, o)
+	default:
+		return serve(ctx, f, o)
+	}
+}
+
+// checkFiles is --config.check.
+func checkFiles(f *flags, o Options) int {
+	_, err := readConfig(f.configFile)
+	if err != nil {
+		fmt.Fprintln(o.Stderr, err)
+		return exitFailure
+	}
+	fmt.Fprintf(o.Stdout, "%s: ok\n", f.configFile)
+	if f.webConfigFile == "" {
+		return exitOK
+	}
+	if err := web.Validate(f.webConfigFile); err != nil {
+		fmt.Fprintf(o.Stderr, "%s: %v\n", f.webConfigFile, err)
+		return exitFailure
+	}
+	fmt.Fprintf(o.Stdout, "%s: ok\n", f.webConfigFile)
+	return exitOK
+}
+
+// site is the node that is looked at and what is expected of it: this host, or a simulated one.
+type site struct {
+	sysfs, procfs, rootfs string
+	configName            string // empty: no configuration
+	config                func() (config, error)
+	title                 string // how the node is called on the landing page
+	note                  string // a sentence about it, for simulated nodes
+	simulated             bool
+}
+
+func serve(ctx context.Context, f *flags, o Options) int {
+	s := site{
+		sysfs: f.sysfs, procfs: f.procfs, rootfs: f.rootfs, configName: f.configFile,
+		config: func() (config, error) { return readConfig(f.configFile) },
+	}
+	s.title, _ = os.Hostname() // an empty title is no reason not to serve
+	log := f.logger(o.Stderr)
+	if os.Geteuid() == 0 {
+		log.Info("running as root is not needed")
+	}
+	return runSite(ctx, f, o, s, log)
+}
+
+// runSite observes and serves one node until ctx ends. It is all there is to serve and to demo.
+func runSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logger) int {
+	log.Info("starting", "program", name, "version", version.Version, "revision", version.GetRevision(), "go", version.GoVersion)
+	if err := serveSite(ctx, f, o, s, log); err != nil {
+		for _, e := range split(err) {
+			log.Error("giving up", "err", e)
+		}
+		return exitFailure
+	}
+	log.Info("stopped")
+	return exitOK
+}
+
+func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logger) error {
+	hangup := make(chan os.Signal, 1) // first of all: SIGHUP kills a process that does not expect it
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+
+	initial, err := s.config()
+	if err != nil {
+		return err
+	}
+	if err := web.Validate(f.webConfigFile); err != nil {
+		return fmt.Errorf("--web.config.file=%s: %w", f.webConfigFile, err)
+	}
+	set, err := collector.NewSet(f.collectors)
+	if err != nil {
+		return err
+	}
+	ob, err := o.newObserver(observer.Options{
+		Sysfs: s.sysfs, Procfs: s.procfs, Rootfs: s.rootfs, Devices: f.devices,
+		Policy: initial.policy, NCCL: initial.nccl,
+		FastInterval: f.fastInterval, SlowInterval: f.slowInterval, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer ob.Close()
+	listeners, err := listen(f.listen, f.systemdSocket)
+	if err != nil {
+		return err
+	}
+	defer closeAll(listeners)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	reload := newReloader(s, initial, ob, log)
+	go reload.onSignal(ctx, hangup)
+	h := newHandler(f, s, set, ob, reload, log)
+	go h.observeFirst(ctx)
+
+	addrs := make([]net.Addr, len(listeners))
+	for i, l := range listeners {
+		addrs[i] = l.Addr()
+		log.Info("listening", "address", l.Addr().String())
+	}
+	o.OnListen(addrs)
+	return serveListeners(ctx, listeners, h, f.webConfigFile, log)
+}
+
+// firstObservation bounds how long the process may be not ready because of a device that hangs.
+const firstObservation = 10 * time.Second
+
+// observeFirst makes the first observation, says what was found and lets the process be ready.
+func (h *handler) observeFirst(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, firstObservation)
+	defer cancel()
+	n := h.observer.Observe(ctx, h.set.Want())
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	h.ready.Store(true)
+	if text, none := noDevice(n, h.site); none {
+		h.log.Info(text)
+		return
+	}
+	var ports int
+	for i := range n.HCAs {
+		ports += len(n.HCAs[i].Ports)
+	}
+	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(troubles(n)))
+}
+
+// noDevice tells that the kernel conclusively shows no RDMA device, in words.
+func noDevice(n *fabric.Node, s site) (text string, none bool) {
+	if n.ClassPresent.State != fabric.OK || len(n.HCAs) > 0 {
+		return "", false
+	}
+	const only = "serving node facts only"
+	where := s.sysfs + "/class/infiniband"
+	switch {
+	case len(n.Excluded) > 0:
+		return fmt.Sprintf("all %d RDMA devices under %s are excluded by flags; %s", len(n.Excluded), where, only), true
+	case s.simulated:
+		return fmt.Sprintf("no RDMA device found under %s; %s", where, only), true
+	default:
+		return fmt.Sprintf("no RDMA device found under %s; %s (try: make demo)", where, only), true
+	}
+}
+
+// split returns the errors that were joined to err, else err itself.
+func split(err error) []error {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		return j.Unwrap()
+	}
+	return []error{err}
+}

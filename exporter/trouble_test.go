@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// tell renders troubles one a line.
+func tell(list []trouble) string {
+	var b strings.Builder
+	for _, t := range list {
+		fmt.Fprintf(&b, "%s: %s. %s %s\n", strings.Join(t.Where, ", "), t.What, t.Why, t.Remedy)
+	}
+	return b.String()
+}
+
+func TestTroubles(t *testing.T) {
+	entry := func(p *fabric.Port, gids ...fabric.GID) { p.GIDs.Entries.Value = gids }
+	linkLocal := fabric.GID{Addr: netip.MustParseAddr("fe80::1"), Type: fabric.GIDRoCEv1, Family: fabric.FamilyLinkLocal}
+	v6 := fabric.GID{Index: 1, Addr: netip.MustParseAddr("fd00::1"), Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv6}
+	variable := func(n *fabric.Node, name, value string, number int64, isNumber bool) {
+		n.NCCL.Variables = append(n.NCCL.Variables, fabric.NCCLVariable{Name: name, Value: value, Source: "/etc/nccl.conf:1", Number: number, IsNumber: isNumber})
+	}
+	tests := []struct {
+		name string
+		edit func(n *fabric.Node, p *fabric.Port)
+		want []string // none: nothing
+	}{
+		{"healthy", func(*fabric.Node, *fabric.Port) {}, nil},
+		{"down", func(_ *fabric.Node, p *fabric.Port) {
+			p.State.Value, p.PhysState.Value, p.Rate.State = fabric.PortDown, fabric.PhysDisabled, fabric.Absent
+		}, []string{"mlx5_1: The port is not active. Its state is down, the physical link is disabled.", "no carrier"}},
+		{"subnet manager", func(n *fabric.Node, p *fabric.Port) {
+			p.State.Value, p.LinkLayer.Value = fabric.PortInit, fabric.LinkInfiniBand
+		}, []string{"mlx5_1: ", "the physical link is link up", "no subnet manager"}},
+		{"slow by configuration", func(n *fabric.Node, p *fabric.Port) {
+			n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 50e9}
+			p.Rate.Value.BytesPerSecond, n.NetDevs[1].Speed.Value = 25e9, 25e9
+		}, []string{"mlx5_1: The port runs at 200 Gb/s where 400 Gb/s is expected.", "configuration expects"}},
+		{"all slow", func(n *fabric.Node, _ *fabric.Port) {
+			n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 100e9}
+		}, []string{"mlx5_0, mlx5_1: The port runs at 400 Gb/s where 800 Gb/s is expected."}},
+		{"mismatch", func(_ *fabric.Node, p *fabric.Port) { p.Rate.Value.BytesPerSecond = 5e9 }, []string{"mlx5_1: RDMA reports 40 Gb/s, the network interface 400 Gb/s."}},
+		{"no address", func(_ *fabric.Node, p *fabric.Port) { entry(p, linkLocal) }, []string{
+			"mlx5_1: NCCL would not use a RoCE v2 address.", "No RoCE v2 GID with an IPv4 address: entry 0 is what is left.", "Entry 0 is RoCE v1 with a link-local address.", "Give the network interface an IPv4 address.",
+		}},
+		{"IPv6 only", func(_ *fabric.Node, p *fabric.Port) { entry(p, linkLocal, v6) }, []string{"set NCCL_IB_ADDR_FAMILY=AF_INET6"}},
+		{"no entry", func(_ *fabric.Node, p *fabric.Port) { entry(p) }, []string{"that entry is empty"}},
+		{"range", func(n *fabric.Node, p *fabric.Port) { variable(n, "NCCL_IB_ADDR_RANGE", "192.168.0.0/16", 0, false) }, []string{"mlx5_0, mlx5_1: ", "Correct NCCL_IB_ADDR_RANGE"}},
+		{"pinned", func(n *fabric.Node, p *fabric.Port) { variable(n, "NCCL_IB_GID_INDEX", "2", 2, true) }, []string{"NCCL_IB_GID_INDEX=2 (/etc/nccl.conf:1) is used unchecked.", "Remove NCCL_IB_GID_INDEX"}},
+		{"pinned well", func(n *fabric.Node, p *fabric.Port) { variable(n, "NCCL_IB_GID_INDEX", "3", 3, true) }, nil},
+		{"pinned to nothing", func(n *fabric.Node, p *fabric.Port) { variable(n, "NCCL_IB_GID_INDEX", "9", 9, true) }, []string{"that entry is empty"}},
+		{"missing port", func(n *fabric.Node, _ *fabric.Port) { n.Policy.ComputePorts = new(3) }, []string{"node: 2 compute ports where 3 are expected"}},
+		{"stuck", func(n *fabric.Node, _ *fabric.Port) {
+			for _, s := range []string{fabric.SourceHCA, fabric.SourceGID} {
+				n.Sources = append(n.Sources, fabric.Source{Name: s, Device: "mlx5_1", Reason: fabric.ReasonStuck, Since: n.At})
+			}
+			n.Policy.ComputePorts = new(2)
+			n.HCAs[1] = n.HCAs[1].WithoutFacts(fabric.ReasonStuck, n.At)
+		}, []string{"mlx5_1: Reads do not return.", "since 22:13:20 UTC"}},
+		{"finding", func(n *fabric.Node, _ *fabric.Port) {
+			n.NCCL.Findings = []fabric.NCCLFinding{{Rule: "r", Name: "NCCL_IB_HAC", Source: "/etc/nccl.conf:3", Text: "no such variable"}}
+		}, []string{"/etc/nccl.conf:3: NCCL_IB_HAC does not do what it says. no such variable"}},
+		{"not our ports", func(n *fabric.Node, p *fabric.Port) {
+			n.NetDevs[1].DefaultRoute.Value = true
+			p.State.Value, p.Rate.Value.BytesPerSecond = fabric.PortDown, 1e9
+			entry(p, linkLocal)
+		}, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			n := healthy()
+			test.edit(n, &n.HCAs[1].Ports[0])
+			n.Derive()
+			got := tell(troubles(n))
+			contains(t, got, test.want...)
+			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1 {
+				t.Errorf("got %q", got)
+			}
+			if u := tell(unchecked(n)); u != "" {
+				t.Errorf("not checked: %q", u)
+			}
+		})
+	}
+}
+
+func TestUnchecked(t *testing.T) {
+	tests := []struct {
+		name string
+		edit func(n *fabric.Node, h *fabric.HCA)
+		want string
+	}{
+		{"source", func(n *fabric.Node, h *fabric.HCA) {
+			n.Sources = []fabric.Source{{Name: fabric.SourceHCA, Device: h.Name, Reason: fabric.ReasonPrivilege, Err: fs.ErrPermission}}
+			*h = h.WithoutFacts(fabric.ReasonPrivilege, n.At)
+		}, "mlx5_1: Could not be read. Not permitted for this user. (permission denied) \n"},
+		{"class", func(n *fabric.Node, _ *fabric.HCA) {
+			n.Sources = []fabric.Source{{Name: fabric.SourceClass, Reason: fabric.ReasonIO, Err: errors.New("no luck")}}
+		}, "list of RDMA devices: Could not be read. The read fails. (no luck) \n"},
+		{"state", func(n *fabric.Node, h *fabric.HCA) {
+			h.Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonMalformed, "state", n.At)
+		}, "mlx5_1: The state of the port is not known. Not in the format that the kernel promises. \n"},
+		{"GIDs", func(n *fabric.Node, h *fabric.HCA) {
+			h.Ports[0].GIDs.Entries = fabric.NotKnown[[]fabric.GID](fabric.ReasonIO, "gids", n.At)
+		}, "mlx5_1: The GID of the port is not known. The read fails. \n"},
+		{"collector off", func(n *fabric.Node, h *fabric.HCA) { h.Ports[0].GIDs = fabric.GIDTable{} }, ""},
+		{"restricted", func(n *fabric.Node, h *fabric.HCA) {
+			*h = h.WithoutFacts(fabric.ReasonRestricted, n.At)
+			h.Restricted = fabric.Known(true, "config", n.At)
+		}, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			n := healthy()
+			test.edit(n, &n.HCAs[1])
+			n.Derive()
+			if got := tell(unchecked(n)); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+			if got := tell(troubles(n)); got != "" {
+				t.Errorf("troubles: %q", got)
+			}
+		})
+	}
+}
+
+func TestReasonTexts(t *testing.T) {
+	seen := map[string]fabric.Reason{}
+	for _, r := range fabric.Reasons() {
+		text := reasonText(r)
+		if text == string(r) || seen[text] != "" {
+			t.Errorf("%s: %q, as %s", r, text, seen[text])
+		}
+		seen[text] = r
+	}
+}

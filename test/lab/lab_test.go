@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build lab
+
+// Package lab tests the exporter on a real kernel: as root in the guest that run.sh starts, over Soft-RoCE,
+// software iWARP and fakehca devices. Every expectation is what the kernel itself says at that moment, through
+// rdma, ip, ethtool's speed and sysfs.
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// suite is run in this order over one guest and, where they do not start their own, one exporter.
+var suite = []struct {
+	name string
+	run  func(*testing.T, *exporter)
+}{
+	{"health", testHealth},
+	{"identity", testIdentity},
+	{"ports", testPorts},
+	{"rates", testRates},
+	{"gids", testGIDs},
+	{"addresses", testAddresses},
+	{"duplicate_gids", testDuplicateGIDs},
+	{"selected_gid", testSelectedGID},
+	{"iwarp", testIWARP},
+	{"pages", testPages},
+	{"link_down", testLinkDown},
+	{"port_down", testPortDown},
+	{"degraded_rate", testDegradedRate},
+	{"address_changes", testAddressChanges},
+	{"many_addresses", testManyAddresses},
+	{"vlan_changes", testVLANChanges},
+	{"new_device", testNewDevice},
+	{"unplug", testUnplug},
+	{"unprivileged", testUnprivileged},
+	{"read_only", testReadOnly},
+	{"terminate", testTerminate},
+}
+
+func TestLab(t *testing.T) {
+	x := start(t, 0)
+	t.Cleanup(func() { write(t, "exporter.log", strings.Join(x.lines(), "\n")) })
+	found := guestState(t)
+	for _, test := range suite {
+		t.Run(test.name, func(t *testing.T) {
+			t.Cleanup(func() { // after the test's own: it must leave the guest as it found it
+				var now []string
+				defer func() { found = now }() // what one test leaves does not fail the next
+				eventually(t, "the guest is as before the test", func() error {
+					now = guestState(t)
+					return diff("guest", found, now)
+				})
+			})
+			test.run(t, x)
+		})
+	}
+}
+
+// eventually calls f until it returns nil. The guest is emulated and the host may be busy: the deadline is long.
+func eventually(t *testing.T, what string, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not so: %s\n%v", what, err)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// command runs a program in the guest.
+func command(t *testing.T, line string) {
+	t.Helper()
+	words := strings.Fields(line)
+	if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+}
+
+// undone runs a command now and another one when the test ends.
+func undone(t *testing.T, do, undo string) {
+	t.Helper()
+	t.Cleanup(func() { command(t, undo) })
+	command(t, do)
+}
+
+// set writes a file now and its old content when the test ends.
+func set(t *testing.T, path, value string) {
+	t.Helper()
+	old := read(path)
+	t.Cleanup(func() { write(t, path, old) })
+	write(t, path, value)
+}
+
+func write(t *testing.T, path, value string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(value), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// diff tells what is missing in got and what should not be there; nil if they hold the same in any order.
+func diff(what string, want, got []string) error {
+	var errs []error
+	seen := make(map[string]int)
+	for _, line := range got {
+		seen[line]++
+	}
+	for _, line := range want {
+		if seen[line]--; seen[line] < 0 {
+			errs = append(errs, fmt.Errorf("%s: missing %s", what, line))
+		}
+	}
+	slices.Sort(got)
+	for _, line := range slices.Compact(got) {
+		if n := seen[line]; n > 0 {
+			errs = append(errs, fmt.Errorf("%s: unexpected %s (%d)", what, line, n))
+		}
+	}
+	return errors.Join(errs...)
+}

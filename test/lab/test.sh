@@ -1,0 +1,21 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs the test suite of this folder against the exporter on a real kernel with RDMA devices, in an emulated
+# guest: no root, no KVM, no RDMA hardware. The first run builds the lab (about two minutes).
+#   test.sh [-test.FLAG...]      for instance -test.run TestLab/gids
+# What the guest leaves is in $LAB/last: output, dmesg, console, a scrape and the landing page.
+set -euo pipefail
+export LAB=${LAB:-${XDG_CACHE_HOME:-$HOME/.cache}/gpufabric-lab}
+here=$(dirname "$(readlink -f "$0")")
+mkdir -p "$LAB"
+exec 9>"$LAB/lock"
+if command -v flock >/dev/null; then flock 9; fi   # one at a time
+
+"$here/setup.sh" || { status=$?; [ $status = 77 ] && exit 0; exit $status; }
+job=$LAB/last
+rm -rf "$job"; mkdir "$job"
+cd "$here/../.."
+go build -o "$job/gpufabric_exporter" .
+go test -c -tags lab -o "$job/lab.test" ./test/lab
+"$here/run.sh" "$job" ./lab.test -test.v -test.timeout 10m "$@"
