@@ -118,8 +118,10 @@ func (n *Node) expectedRate(h *HCA, p *Port) Fact[float64] {
 	return Known(best, source, n.At)
 }
 
+// sameBoard tells whether two devices are of one kind. Software devices, which have no board, are of none.
 func sameBoard(a, b *HCA) bool {
-	return a.BoardID.Or("") == b.BoardID.Or("") && a.Type.Or("") == b.Type.Or("")
+	board, kind := a.BoardID.Or(""), a.Type.Or("")
+	return board+kind != "" && board == b.BoardID.Or("") && kind == b.Type.Or("")
 }
 
 func (n *Node) gidChoice(h *HCA, p *Port) Fact[GIDChoice] {

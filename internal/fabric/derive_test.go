@@ -103,6 +103,11 @@ func TestExpectedRate(t *testing.T) {
 			n.Policy.Roles = []RoleRule{{regexp.MustCompile("^mlx5_0$"), RoleStorage}}
 		}, 0},
 		{"the site's word wins", func(n *Node) { n.Policy.PortRates = map[Role]float64{RoleCompute: 100e9} }, 100e9},
+		{"devices without a board are no peers", func(n *Node) {
+			for i := range n.HCAs {
+				n.HCAs[i].BoardID, n.HCAs[i].Type = None[string]("", at), None[string]("", at)
+			}
+		}, 0},
 		{"a tie says nothing", func(n *Node) {
 			n.HCAs[0].Ports[0].Rate, n.HCAs[1].Ports[0].Rate = ok(Rate{25e9, 2, "NDR"}), ok(Rate{25e9, 2, "NDR"})
 		}, 0},
