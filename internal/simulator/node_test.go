@@ -3,9 +3,9 @@
 package simulator
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -28,7 +28,7 @@ func TestPlatformsAreConsistent(t *testing.T) {
 		unique(t, "GUID", n.HCAs, func(h HCA) string { return h.GUID.String() })
 		unique(t, "GPU", n.GPUs, func(g GPU) string { return g.PCI })
 		unique(t, "interface", n.NetDevs, func(d NetDev) string { return d.Name })
-		unique(t, "interface index", n.NetDevs, func(d NetDev) string { return fmt.Sprint(d.Index) })
+		unique(t, "interface index", n.NetDevs, func(d NetDev) string { return strconv.Itoa(d.Index) })
 		for _, h := range n.HCAs {
 			var card []GUID // of all functions in the slot
 			for _, o := range n.HCAs {
