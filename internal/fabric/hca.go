@@ -24,6 +24,10 @@ type HCA struct {
 	// counters makes the driver log errors without end, so nothing but their identity is read.
 	Restricted Fact[bool]
 
+	// Netlink tells whether NETLINK_RDMA shows the device. Where it does not (a container with a network
+	// namespace of its own, an old kernel) everything is read from sysfs, at a higher price for the driver.
+	Netlink Fact[bool]
+
 	HWCounters Fact[[]Counter] // of the device as a whole: efa, mana, mlx5 in switchdev mode
 
 	Ports []Port // sorted by number

@@ -49,7 +49,22 @@ const (
 type Host struct {
 	BootTime Fact[time.Time] // /proc/stat btime
 	Kernel   Fact[string]    // /proc/sys/kernel/osrelease
+	// RDMANetNS is NetNSShared or NetNSExclusive: whether every network namespace sees every RDMA device, or
+	// each only its own (RDMA_NLDEV_SYS_ATTR_NETNS_MODE).
+	RDMANetNS Fact[NetNSMode]
 }
+
+// NetNSMode is how RDMA devices and network namespaces belong together.
+type NetNSMode string
+
+// Modes of network namespaces ("rdma system").
+const (
+	NetNSShared    NetNSMode = "shared"
+	NetNSExclusive NetNSMode = "exclusive"
+)
+
+// NetNSModes returns both.
+func NetNSModes() []NetNSMode { return []NetNSMode{NetNSShared, NetNSExclusive} }
 
 // Source tells how one read of one interface went.
 type Source struct {
@@ -96,10 +111,12 @@ type NetDev struct {
 
 // The names of Source.
 const (
-	SourceClass  = "rdma_class" // the list of RDMA devices
-	SourceHCA    = "hca"        // states and attributes of one device and its ports
-	SourceGID    = "gid"        // GID tables of one device
-	SourceNetDev = "netdev"     // network interfaces and default routes; takes the kernel's rtnl lock
-	SourceHost   = "host"       // boot time, kernel, GPUs on the PCI bus
-	SourceNCCL   = "nccl"       // NCCL configuration files
+	SourceClass    = "rdma_class" // the list of RDMA devices
+	SourceHCA      = "hca"        // states and attributes of one device and its ports
+	SourceGID      = "gid"        // GID tables of one device
+	SourceCounters = "counters"   // counters of one device and its ports
+	SourceCM       = "cm"         // connection manager counters of one device
+	SourceNetDev   = "netdev"     // network interfaces and default routes; takes the kernel's rtnl lock
+	SourceHost     = "host"       // boot time, kernel, GPUs on the PCI bus
+	SourceNCCL     = "nccl"       // NCCL configuration files
 )

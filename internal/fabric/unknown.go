@@ -14,7 +14,8 @@ func (h *HCA) Metas() iter.Seq2[string, Meta] {
 		ok := yield("node_type", h.NodeType.Meta()) && yield("driver", h.Driver.Meta()) && yield("fw_ver", h.Firmware.Meta()) &&
 			yield("board_id", h.BoardID.Meta()) && yield("hca_type", h.Type.Meta()) && yield("hw_rev", h.Revision.Meta()) &&
 			yield("node_guid", h.NodeGUID.Meta()) && yield("sys_image_guid", h.ImageGUID.Meta()) && yield("pci", h.PCI.Meta()) &&
-			yield("numa_node", h.NUMANode.Meta()) && yield("function", h.Function.Meta()) && yield("restricted", h.Restricted.Meta()) && yield("hw_counters", h.HWCounters.Meta())
+			yield("numa_node", h.NUMANode.Meta()) && yield("function", h.Function.Meta()) && yield("restricted", h.Restricted.Meta()) && yield("hw_counters", h.HWCounters.Meta()) &&
+			yield("netlink", h.Netlink.Meta())
 		for i := range h.Ports {
 			p := &h.Ports[i]
 			ok = ok && yield("state", p.State.Meta()) && yield("phys_state", p.PhysState.Meta()) &&
@@ -37,7 +38,7 @@ func (h *HCA) WithoutFacts(r Reason, at time.Time) HCA {
 		BoardID: NotKnown[string](r, src, at), Type: NotKnown[string](r, src, at), Revision: NotKnown[string](r, src, at),
 		NodeGUID: NotKnown[string](r, src, at), ImageGUID: NotKnown[string](r, src, at), PCI: NotKnown[string](r, src, at),
 		NUMANode: NotKnown[int](r, src, at), Function: NotKnown[Function](r, src, at), Restricted: NotKnown[bool](r, src, at),
-		HWCounters: NotKnown[[]Counter](r, src, at),
+		HWCounters: NotKnown[[]Counter](r, src, at), Netlink: NotKnown[bool](r, src, at),
 	}
 	for _, p := range h.Ports {
 		u.Ports = append(u.Ports, Port{

@@ -17,6 +17,10 @@ import (
 // nothing that is read here fills more than the smallest page.
 const pageSize = 4096
 
+// noPMA is how kernels before 4.5 said that a driver does not support something (show_pma_counter of
+// drivers/infiniband/core/sysfs.c).
+const noPMA = "N/A (no PMA)"
+
 // attr is one attribute file. It is opened when it is first read, and stays open until close.
 type attr struct {
 	dir    *dir
@@ -100,6 +104,8 @@ func (r *reader) read(a *attr) reading {
 		return r.failed(a, err)
 	case n > pageSize:
 		return r.failed(a, fmt.Errorf("%s: %w: longer than %d bytes", a.source, errMalformed, pageSize))
+	case string(line(p[:n])) == noPMA:
+		return r.failed(a, unix.EOPNOTSUPP)
 	}
 	return reading{source: a.source, data: r.buf[:n]}
 }

@@ -44,13 +44,47 @@ func TestCostOfWarmRead(t *testing.T) {
 	}
 }
 
-// hcas opens eight HCAs as an HGX node has them.
-func hcas(b *testing.B) ([]*Device, []fabric.HCA) {
+// TestCostOfWarmCounters: five preads for each of eight ports, and one allocation: what is published.
+func TestCostOfWarmCounters(t *testing.T) {
+	devices, states := hcas(t, 12)
+	preads := func() (n int) {
+		for _, d := range devices {
+			n += d.preads
+		}
+		return n
+	}
+	read := func() {
+		for i, d := range devices {
+			must(t, d.ReadPMA(&states[i], false, now))
+		}
+	}
+	before, opened := preads(), len(openFiles(t))
+	read()
+	if got := preads() - before; got != 40 {
+		t.Errorf("ReadPMA costs %d preads, want 40", got)
+	}
+	if got := len(openFiles(t)); got != opened {
+		t.Errorf("%d open files, %d before", got, opened)
+	}
+	for _, d := range devices {
+		if d.lost {
+			t.Error("ReadPMA looks whether the device is gone")
+		}
+	}
+	if got := testing.AllocsPerRun(100, read); got != 8 {
+		t.Errorf("a warm read allocates %v times, want 8", got)
+	}
+}
+
+// hcas opens eight HCAs as an HGX node has them, with GID tables of so many slots.
+func hcas(b testing.TB, slots int) ([]*Device, []fabric.HCA) {
 	b.Helper()
 	all := tree{}
 	for i := range 8 {
 		name, parents, netdev := fmt.Sprintf("mlx5_%d", i), fmt.Sprintf("pci0000:%02x/0000:%02x:00.0", i, i), fmt.Sprintf("eth%d", i)
-		all = all.with(mlx5(name, parents, netdev), mlx5GIDs(255, netdev).under("devices/"+parents+"/infiniband/"+name+"/ports/1"))
+		all = all.with(mlx5(name, parents, netdev), mlx5GIDs(slots, netdev).
+			with(counters("counters", pmaNames...), counters("hw_counters", mlx5Names...)).
+			under("devices/"+parents+"/infiniband/"+name+"/ports/1"))
 	}
 	f, _ := all.open(b)
 	f.pread = unix.Pread
@@ -63,13 +97,15 @@ func hcas(b *testing.B) ([]*Device, []fabric.HCA) {
 		must(b, d.ReadPorts(&states[i], now))
 		must(b, d.ReadPortDetails(&states[i], now))
 		must(b, d.ScanGIDs(&states[i], now))
+		must(b, d.ReadPMA(&states[i], true, now))
+		must(b, d.ReadHWCounters(&states[i], now))
 		devices[i] = d
 	}
 	return devices, states
 }
 
 func benchmark(b *testing.B, read func(*Device, *fabric.HCA) error) {
-	devices, states := hcas(b)
+	devices, states := hcas(b, 255)
 	before := devices[0].preads
 	b.ReportAllocs()
 	for b.Loop() {
@@ -100,6 +136,19 @@ func BenchmarkReadPortDetails(b *testing.B) {
 
 func BenchmarkScanGIDs(b *testing.B) {
 	benchmark(b, func(d *Device, h *fabric.HCA) error { return d.ScanGIDs(h, now) })
+}
+
+// BenchmarkReadPMA is what a scrape costs of the counters of eight HCAs.
+func BenchmarkReadPMA(b *testing.B) {
+	benchmark(b, func(d *Device, h *fabric.HCA) error { return d.ReadPMA(h, false, now) })
+}
+
+func BenchmarkReadPMAAll(b *testing.B) {
+	benchmark(b, func(d *Device, h *fabric.HCA) error { return d.ReadPMA(h, true, now) })
+}
+
+func BenchmarkReadHWCounters(b *testing.B) {
+	benchmark(b, func(d *Device, h *fabric.HCA) error { return d.ReadHWCounters(h, now) })
 }
 
 func BenchmarkGPUs(b *testing.B) {

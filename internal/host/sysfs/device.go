@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
@@ -26,6 +27,8 @@ type Device struct {
 	name  string
 	dir   *dir
 	ports map[int]*port
+	hw    hwCounters
+	asked fabric.Commands
 
 	// restricted is what the VPD said. It is read once: it cannot change and takes milliseconds.
 	restricted *fabric.Fact[bool]
@@ -43,7 +46,9 @@ func (f *FS) Device(name string) (*Device, error) {
 		name:   name,
 		dir:    &dir{fs: f, path: infinibandClass + "/" + name},
 		ports:  map[int]*port{},
+		asked:  fabric.Commands{},
 	}
+	d.hw = newHWCounters(d.dir)
 	if _, err := d.dir.fd(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = errors.Join(ErrGone, err)
@@ -59,8 +64,12 @@ func (d *Device) Close() {
 		p.close()
 		delete(d.ports, n)
 	}
+	d.hw.close()
 	d.dir.close()
 }
+
+// Commands returns what the driver was asked since the device was opened.
+func (d *Device) Commands() fabric.Commands { return maps.Clone(d.asked) }
 
 // port returns the reader of a port.
 func (d *Device) port(n int) *port {
@@ -128,6 +137,6 @@ func (d *Device) keepPorts(numbers []int) {
 // always "4: ACTIVE", "5: LinkUp" and 100 Gb/sec (efa_query_port of drivers/infiniband/hw/efa/efa_verbs.c).
 func driverConstants(h *fabric.HCA) bool { return h.Driver.Or("") == "efa" }
 
-func driverConstant[T any](a *attr, now time.Time) fabric.Fact[T] {
-	return fabric.NotKnown[T](fabric.ReasonDriverConstant, a.source, now)
+func driverConstant[T any](q *question, now time.Time) fabric.Fact[T] {
+	return fabric.NotKnown[T](fabric.ReasonDriverConstant, q.source, now)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sysfs reads what the kernel tells in sysfs about RDMA devices, their ports and GID tables, about
-// their network interfaces and about GPUs. It never writes and never leaves its root directory.
+// Package sysfs reads what the kernel tells in sysfs about RDMA devices, their ports, counters and GID tables,
+// about their network interfaces and about GPUs. It never writes and never leaves its root directory.
 //
 // Reading and parsing are apart: attribute.go reads, parse.go holds pure functions over bytes. Attributes that
 // are read on every scrape are kept open and cost one pread(2) each, which is twenty times cheaper than
@@ -11,7 +11,8 @@
 // as long as a driver does (mlx5 waits up to 60 s for its firmware); nothing here sets deadlines, and Close
 // must wait for a read that is under way.
 //
-// Errors: one unreadable attribute costs one fact, which is then unknown with a reason, and nothing else.
+// Errors: one unreadable attribute costs one fact, which is then unknown with a reason, and nothing else. What a
+// driver refuses to answer is left alone for a while: see backoff.go.
 // Methods of Device return an error only when the device as a whole cannot be read: ErrGone.
 package sysfs
 

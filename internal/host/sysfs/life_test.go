@@ -124,7 +124,8 @@ func TestConcurrent(t *testing.T) {
 		wg.Go(func() {
 			defer d.Close()
 			for range 50 {
-				if err := errors.Join(d.ReadPorts(&h, now), d.ReadGIDs(&h, now), d.ScanGIDs(&h, now)); err != nil {
+				if err := errors.Join(d.ReadPorts(&h, now), d.ReadGIDs(&h, now), d.ScanGIDs(&h, now),
+					d.ReadPMA(&h, true, now), d.ReadHWCounters(&h, now), d.ReadCM(&h, now)); err != nil {
 					t.Error(err)
 				}
 			}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -208,6 +209,27 @@ func parseInt(lo, hi int) func([]byte) (int, bool) {
 	}
 }
 
+// parseCounter reads a counter (show_pma_counter, print_hw_stat; cm_show_counter of drivers/infiniband/core/cm.c).
+func parseCounter(b []byte) (uint64, bool) {
+	const digits = len("18446744073709551615")
+	b = line(b)
+	if len(b) > digits {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(b), 10, 64)
+	if err != nil {
+		return 0, false // n is the greatest number when there are greater ones
+	}
+	return n, true
+}
+
+// parseLifespan reads hw_counters/lifespan (show_stats_lifespan): at most 10 s in milliseconds, but rounded up to
+// jiffies.
+func parseLifespan(b []byte) (time.Duration, bool) {
+	ms, ok := parseInt(0, 11_000)(b)
+	return time.Duration(ms) * time.Millisecond, ok
+}
+
 // parseText reads a line that ends up in a label: printable UTF-8 of a length that a driver may print.
 func parseText(b []byte) (string, bool) {
 	b = bytes.TrimSpace(b)
@@ -229,6 +251,11 @@ func parseNetDev(b []byte) (string, bool) {
 func validNetDevName(s string) bool {
 	const maxLen = 15 // IFNAMSIZ, less the NUL
 	return s != "" && s != "." && s != ".." && len(s) <= maxLen && !strings.ContainsAny(s, "/: ") && printable([]byte(s))
+}
+
+// validCounterName accepts what a label can carry, except for the file that is no counter.
+func validCounterName(s string) bool {
+	return s != lifespanName && s != "" && len(s) <= maxCounterName && printable([]byte(s))
 }
 
 const maxDeviceName = 64 // IB_DEVICE_NAME_MAX

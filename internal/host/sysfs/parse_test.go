@@ -9,8 +9,10 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +51,12 @@ func TestParseRate(t *testing.T) {
 	}, "N/A (no PMA)", "400 Gb/sec", "400 Gb/sec (4X NDR", "400 Gb/sec 4X NDR)", "-400 Gb/sec (4X NDR)", "0 Gb/sec (4X NDR)", "400.55 Gb/sec (4X NDR)",
 		"400. Gb/sec (4X NDR)", " Gb/sec (4X NDR)", "400 Gb/sec (0X NDR)", "400 Gb/sec (4XNDR)", "400 Gb/sec (4X ndr)", "400 Gb/sec (4X )",
 		"400 Gb/sec (X)", "4000000 Gb/sec (4X NDR)", "400 Gb/sec (4X NDR) ", "400 Mb/sec (4X NDR)", "1e3 Gb/sec (4X NDR)", "400 Gb/sec (4X N\nR)")
+}
+
+func TestParseCounter(t *testing.T) {
+	check(t, parseCounter, map[string]uint64{"0": 0, "15": 15, "4294967296": 1 << 32, "18446744073709551615": 1<<64 - 1},
+		"18446744073709551616", "-1", "+1", "1_000", "0x10", "1.0", "1e3", " 1", "1 ", "1\n\n", "N/A (no PMA)", strings.Repeat("0", 21))
+	check(t, parseLifespan, map[string]time.Duration{"0": 0, "12": 12 * time.Millisecond, "10000": 10 * time.Second}, "-1", "11001", "1.5", "soon")
 }
 
 func TestParseStates(t *testing.T) {
@@ -229,6 +237,22 @@ func FuzzParseInt(f *testing.F) {
 	})
 }
 
+func FuzzParseCounter(f *testing.F) {
+	for _, s := range []string{"0\n", "18446744073709551615", "18446744073709551616", "-1", "+1", "1_000", "0x1", "007", "N/A (no PMA)\n", "1\n\n", " 1", ""} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, ok := parseCounter(b)
+		s := strings.TrimLeft(string(line(b)), "0")
+		if ok && s != strings.TrimLeft(strconv.FormatUint(n, 10), "0") || !ok && n != 0 {
+			t.Errorf("parseCounter(%q) = %d, %v", b, n, ok)
+		}
+		if d, ok := parseLifespan(b); ok && (d < 0 || d > 11*time.Second) {
+			t.Errorf("parseLifespan(%q) = %v", b, d)
+		}
+	})
+}
+
 func FuzzParseNames(f *testing.F) {
 	for _, s := range []string{"eth0\n", "bond0.100", "28.39.1002\n", "a b", "µ", "\xff", "a\x00", "..", ""} {
 		f.Add([]byte(s))
@@ -239,6 +263,9 @@ func FuzzParseNames(f *testing.F) {
 			if ok == (s == "") || !utf8.ValidString(s) || len(s) > 128 || strings.ContainsAny(s, "\n\x00") {
 				t.Errorf("%s(%q) = %q, %v", what, b, s, ok)
 			}
+		}
+		if s := string(b); validCounterName(s) && (s == lifespanName || len(s) > maxCounterName || strings.ContainsAny(s, "\n\x00\x7f")) {
+			t.Errorf("validCounterName(%q)", s)
 		}
 		if s := string(b); validDeviceName(s) && (strings.Contains(s, "/") || len(s) > maxDeviceName || !utf8.ValidString(s)) {
 			t.Errorf("validDeviceName(%q)", s)

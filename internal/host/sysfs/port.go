@@ -13,21 +13,45 @@ import (
 
 // port is what is kept open of a port.
 type port struct {
-	number      int
-	dir         *dir
-	state, phys attr
-	gids        gidTable
+	number int
+	dir    *dir
+	gids   gidTable
+
+	state, phys, rate, lid, smLID question
+
+	pma counterDir
+	hw  hwCounters
+	cm  []*counterDir
 }
 
 func newPort(device *dir, n int) *port {
 	d := &dir{fs: device.fs, path: device.path + "/ports/" + strconv.Itoa(n)}
-	return &port{number: n, dir: d, state: newAttr(d, "state"), phys: newAttr(d, "phys_state"), gids: newGIDTable(d)}
+	queryPort := func(name string) question { return newQuestion(d, name, fabric.CommandQueryPort) }
+	return &port{
+		number: n,
+		dir:    d,
+		gids:   newGIDTable(d),
+		state:  queryPort("state"),
+		phys:   queryPort("phys_state"),
+		rate:   queryPort("rate"),
+		lid:    queryPort("lid"),
+		smLID:  queryPort("sm_lid"),
+		pma:    newCounterDir(d, "counters", "", fabric.CommandProcessMAD),
+		hw:     newHWCounters(d),
+		cm:     newCMDirs(d),
+	}
 }
 
 func (p *port) close() {
-	p.state.close()
-	p.phys.close()
+	for _, q := range []*question{&p.state, &p.phys, &p.rate, &p.lid, &p.smLID} {
+		q.close()
+	}
 	p.gids.close()
+	p.pma.close()
+	p.hw.close()
+	for _, c := range p.cm {
+		c.close()
+	}
 	p.dir.close()
 }
 
@@ -42,9 +66,9 @@ func (d *Device) ReadPorts(h *fabric.HCA, now time.Time) error {
 			q.PhysState = driverConstant[fabric.PhysState](&p.phys, now)
 			continue
 		}
-		q.State = factOf(d.read(&p.state), now, parsePortState)
+		q.State = ask(d, &p.state, now, parsePortState)
 		before := q.PhysState
-		q.PhysState = factOf(d.read(&p.phys), now, parsePhysState)
+		q.PhysState = ask(d, &p.phys, now, parsePhysState)
 		if q.PhysState.State != before.State || q.PhysState.Value != before.Value {
 			q.Rate = d.rate(h, q, p, now)
 		}
@@ -62,8 +86,8 @@ func (d *Device) ReadPortDetails(h *fabric.HCA, now time.Time) error {
 		q := &h.Ports[i]
 		p := d.port(q.Number)
 		q.Rate = d.rate(h, q, p, now)
-		q.LID = d.lid(q, p, "lid", now)
-		q.SMLID = d.lid(q, p, "sm_lid", now)
+		q.LID = d.lid(q, &p.lid, now)
+		q.SMLID = d.lid(q, &p.smLID, now)
 		q.PKeys = d.pkeys(q, p, now)
 		q.NetDev = d.netDev(p, now)
 	}
@@ -80,9 +104,8 @@ func (d *Device) readLinkLayers(ports []fabric.Port, now time.Time) {
 // rate is only meaningful while the link is up: mlx5 prints "40 Gb/sec (4X QDR)" for a port without one
 // (mlx5_query_port_roce of drivers/infiniband/hw/mlx5/main.c).
 func (d *Device) rate(h *fabric.HCA, q *fabric.Port, p *port, now time.Time) fabric.Fact[fabric.Rate] {
-	const name = "rate"
 	if driverConstants(h) {
-		return fabric.NotKnown[fabric.Rate](fabric.ReasonDriverConstant, p.dir.path+"/"+name, now)
+		return driverConstant[fabric.Rate](&p.rate, now)
 	}
 	switch s, ok := q.PhysState.Get(); {
 	case !ok:
@@ -90,16 +113,16 @@ func (d *Device) rate(h *fabric.HCA, q *fabric.Port, p *port, now time.Time) fab
 	case s != fabric.PhysLinkUp:
 		return fabric.None[fabric.Rate](p.phys.source, now)
 	}
-	return factOf(d.readOnce(p.dir, name), now, parseRate)
+	return askOnce(d, &p.rate, now, parseRate)
 }
 
 // lid reads lid or sm_lid. Other link layers than InfiniBand print a constant.
-func (d *Device) lid(q *fabric.Port, p *port, name string, now time.Time) fabric.Fact[int] {
+func (d *Device) lid(q *fabric.Port, lid *question, now time.Time) fabric.Fact[int] {
 	if fact, ok := infiniBandOnly[int](q, now); !ok {
 		return fact
 	}
 	const widest = 1<<32 - 1 // more than 16 bits on Omni-Path
-	return factOf(d.readOnce(p.dir, name), now, parseInt(0, widest))
+	return askOnce(d, lid, now, parseInt(0, widest))
 }
 
 // pkeys counts the table. Its entries are not read: each costs a firmware command on mlx5.

@@ -34,7 +34,7 @@ func ReasonOf(err error) fabric.Reason {
 		return fabric.ReasonGone
 	case is(unix.EACCES, unix.EPERM):
 		return fabric.ReasonPrivilege
-	case is(unix.EINVAL, unix.EOPNOTSUPP):
+	case is(unix.EINVAL, unix.EOPNOTSUPP, unix.ENOSYS):
 		return fabric.ReasonUnsupported
 	case is(unix.ENOENT):
 		return fabric.ReasonMissing

@@ -114,6 +114,8 @@ func kernfs(fd int, p []byte, offset int64) (int, error) {
 			return 0, unix.ENXIO
 		case "EOPNOTSUPP":
 			return 0, unix.EOPNOTSUPP
+		case "ENOSYS":
+			return 0, unix.ENOSYS
 		}
 	}
 	return n, err

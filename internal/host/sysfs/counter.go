@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sysfs
+
+import (
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+const (
+	maxCounters    = 256 // of a directory; bnxt_re has 92
+	maxCounterName = 64  // bytes; those of Linux stay below 40
+	listEvery      = time.Minute
+)
+
+// counter is one counter: a file that holds a number.
+type counter struct {
+	question
+	published string // the name it is published under
+	fact      fabric.Fact[uint64]
+}
+
+// counterDir is a directory of counters.
+type counterDir struct {
+	dir    *dir
+	prefix string         // of the published names
+	asks   fabric.Command // what one read of a file asks of the driver
+	listed time.Time      // zero: never
+	err    error          // of listing
+	files  []counter
+}
+
+func newCounterDir(parent *dir, name, prefix string, asks fabric.Command) counterDir {
+	return counterDir{dir: &dir{fs: parent.fs, path: parent.path + "/" + name}, prefix: prefix, asks: asks}
+}
+
+func (c *counterDir) close() {
+	for i := range c.files {
+		c.files[i].close()
+	}
+	c.files, c.listed = nil, time.Time{}
+	c.dir.close()
+}
+
+// due tells whether the directory was not listed for a while.
+func (c *counterDir) due(now time.Time) bool {
+	return c.listed.IsZero() || now.Sub(c.listed) >= listEvery
+}
+
+// list finds out which counters there are now, and keeps what is known of them. Names are chosen by drivers,
+// those of ionic by its firmware: what no kernel would show is left out.
+func (d *Device) list(c *counterDir, now time.Time) {
+	d.lost = true // another device may have taken this path: let verdict look
+	c.dir.close()
+	names, err := d.fs.list(c.dir.path)
+	c.listed, c.err = now, err
+	known := c.files
+	c.files = nil
+	for _, name := range names {
+		if !validCounterName(name) || len(c.files) == maxCounters {
+			continue
+		}
+		k := slices.IndexFunc(known, func(f counter) bool { return f.name == name })
+		if k >= 0 {
+			c.files = append(c.files, known[k])
+			known = slices.Delete(known, k, k+1)
+			continue
+		}
+		f := counter{question: newQuestion(c.dir, name, c.asks), published: c.prefix + name}
+		f.fact = fabric.NotKnown[uint64](fabric.ReasonNotRead, f.source, now)
+		c.files = append(c.files, f)
+	}
+	for i := range known {
+		known[i].close()
+	}
+}
+
+// publish makes a fact of what was read of some directories that belong together. Without any of them the
+// driver has no such counters; one that cannot be listed may hide some.
+func publish(source string, now time.Time, dirs ...*counterDir) fabric.Fact[[]fabric.Counter] {
+	size, exists := 0, false
+	for _, c := range dirs {
+		switch {
+		case c.err == nil:
+			size, exists = size+len(c.files), true
+		case !errors.Is(c.err, fs.ErrNotExist):
+			return fabric.NotKnown[[]fabric.Counter](ReasonOf(c.err), c.dir.path, c.listed)
+		}
+	}
+	if !exists {
+		return fabric.None[[]fabric.Counter](source, dirs[0].listed)
+	}
+	all := make([]fabric.Counter, 0, size)
+	for _, c := range dirs {
+		for i := range c.files {
+			all = append(all, fabric.Counter{Name: c.files[i].published, Value: c.files[i].fact})
+		}
+	}
+	return fabric.Known(all, source, now)
+}
+
+// ReadPMA reads counters/ of every port of h. Counters that show traffic are read each time. When all is true, the
+// directory is listed and everything in it is read; else the other counters stay as they were last read. On mlx5
+// each file costs one firmware command (process_pma_cmd of drivers/infiniband/hw/mlx5/mad.c).
+func (d *Device) ReadPMA(h *fabric.HCA, all bool, now time.Time) error {
+	for i := range h.Ports {
+		q := &h.Ports[i]
+		c := &d.port(q.Number).pma
+		if all || c.listed.IsZero() {
+			d.list(c, now)
+		}
+		for k := range c.files {
+			f := &c.files[k]
+			switch {
+			case showsTraffic(f.name):
+				f.fact = ask(d, &f.question, now, parseCounter)
+			case all:
+				f.fact = askOnce(d, &f.question, now, parseCounter)
+			}
+		}
+		q.Counters.PMA = publish(c.dir.path, now, c)
+	}
+	return d.verdict()
+}
+
+func showsTraffic(name string) bool {
+	switch name {
+	case "port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "port_xmit_wait":
+		return true
+	}
+	return false
+}
+
+// ReadCM reads what the connection manager counts of every port of h, if it runs: it makes these directories when
+// it takes a device (cm_add_one of drivers/infiniband/core/cm.c). No driver is asked.
+func (d *Device) ReadCM(h *fabric.HCA, now time.Time) error {
+	for i := range h.Ports {
+		q := &h.Ports[i]
+		p := d.port(q.Number)
+		for _, c := range p.cm {
+			if c.due(now) {
+				d.list(c, now)
+			}
+			for k := range c.files {
+				f := &c.files[k]
+				f.fact = askOnce(d, &f.question, now, parseCounter)
+			}
+		}
+		q.Counters.CM = publish(p.dir.path, now, p.cm...)
+	}
+	return d.verdict()
+}
+
+// newCMDirs returns the directories of cm_counter_groups of drivers/infiniband/core/cm.c.
+func newCMDirs(port *dir) []*counterDir {
+	var dirs []*counterDir
+	for _, name := range []string{"cm_rx_msgs", "cm_tx_msgs", "cm_tx_retries", "cm_rx_duplicates"} {
+		c := newCounterDir(port, name, name+"/", "")
+		dirs = append(dirs, &c)
+	}
+	return dirs
+}
