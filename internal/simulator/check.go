@@ -16,6 +16,10 @@ func (n *Node) check() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
+	need(n.Host.HZ > 0, "host: %d ticks per second", n.Host.HZ)
+	for _, f := range n.Functions {
+		need(f.PF == "" || n.Function(f.PF) != nil, "PCI function %s: no physical function %q", f.Address(), f.PF)
+	}
 	for _, h := range n.HCAs {
 		need(n.Function(h.PCI) != nil, "hca %s: no PCI function %q", h.Name, h.PCI)
 		for _, p := range h.Ports {

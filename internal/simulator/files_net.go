@@ -78,7 +78,7 @@ func (f files) netdev(dir string, d *NetDev) {
 		"address":             d.Address,
 		"carrier":             carrier,
 		"dev_id":              "0x0",
-		"dev_port":            "0",
+		"dev_port":            strconv.Itoa(d.DevPort),
 		"ifindex":             strconv.Itoa(d.Index),
 		"mtu":                 strconv.Itoa(d.MTU),
 		"operstate":           operstate,

@@ -27,7 +27,12 @@ func (f files) pci(n *Node) {
 			"max_link_width":     strconv.Itoa(fn.Chip.Link.Width),
 		})
 		if fn.VFs > 0 {
-			f.attrs(dir, map[string]string{"sriov_totalvfs": strconv.Itoa(fn.VFs), "sriov_numvfs": "0"})
+			vfs := n.virtualFunctions(fn.Address())
+			f.attrs(dir, map[string]string{"sriov_totalvfs": strconv.Itoa(fn.VFs), "sriov_numvfs": strconv.Itoa(len(vfs))})
+			for i, vf := range vfs {
+				f.link(dir+"/virtfn"+strconv.Itoa(i), devices+"/"+vf.Path)
+				f.link(devices+"/"+vf.Path+"/physfn", dir)
+			}
 		}
 		driver := busPCI + "/drivers/" + fn.Chip.Driver
 		f.link(busPCI+"/devices/"+fn.Address(), dir)
@@ -35,4 +40,15 @@ func (f files) pci(n *Node) {
 		f.link(dir+"/driver", driver)
 		f.link(dir+"/subsystem", busPCI)
 	}
+}
+
+// virtualFunctions returns the virtual functions of the physical one at that address.
+func (n *Node) virtualFunctions(address string) []Function {
+	var vfs []Function
+	for _, f := range n.Functions {
+		if f.PF == address {
+			vfs = append(vfs, f)
+		}
+	}
+	return vfs
 }

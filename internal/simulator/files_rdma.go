@@ -3,6 +3,7 @@
 package simulator
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 )
@@ -12,6 +13,7 @@ const classInfiniBand = sysfs + "/class/infiniband"
 // rdma lays out the RDMA devices (Documentation/ABI/stable/sysfs-class-infiniband in the kernel). Without a
 // device there is no class directory, as on a host whose RDMA modules are not loaded.
 func (f files) rdma(n *Node) {
+	lifespan := n.Host.lifespan()
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		parent := devices + "/" + n.Function(h.PCI).Path
@@ -20,23 +22,40 @@ func (f files) rdma(n *Node) {
 		f.link(dir+"/device", parent)
 		f.link(dir+"/subsystem", classInfiniBand)
 		f.attrs(dir, map[string]string{
-			"node_type":      "1: CA",
+			"node_type":      h.NodeType,
 			"node_guid":      h.GUID.String(),
 			"sys_image_guid": h.ImageGUID.String(),
-			"node_desc":      n.Host.Name + " " + h.Name,
+			"node_desc":      cmp.Or(h.Description, n.Host.Name+" "+h.Name),
 			"fw_ver":         h.Firmware,
-			"hca_type":       h.Type,
-			"hw_rev":         h.Revision,
-			"board_id":       h.Board,
 		})
+		for name, text := range map[string]string{"hca_type": h.Type, "hw_rev": h.Revision, "board_id": h.Board} {
+			if text != "" {
+				f.text(dir+"/"+name, text)
+			}
+		}
+		f.hardware(dir, h.HW, lifespan)
+		f.aux(parent, h.Aux)
 		for k := range h.Ports {
 			p := &h.Ports[k]
-			f.port(dir+"/ports/"+strconv.Itoa(p.Number), p)
+			f.port(dir+"/ports/"+strconv.Itoa(p.Number), p, lifespan)
 		}
 	}
 }
 
-func (f files) port(dir string, p *Port) {
+// aux lays out the device on the auxiliary bus that the driver is bound to.
+func (f files) aux(parent string, a Aux) {
+	if a.Name == "" {
+		return
+	}
+	const bus = sysfs + "/bus/auxiliary"
+	dir, driver := parent+"/"+a.Name, bus+"/drivers/"+a.Driver
+	f.link(bus+"/devices/"+a.Name, dir)
+	f.link(driver+"/"+a.Name, dir)
+	f.link(dir+"/driver", driver)
+	f.link(dir+"/subsystem", bus)
+}
+
+func (f files) port(dir string, p *Port, lifespan string) {
 	f.attrs(dir, map[string]string{
 		"link_layer":     p.LinkLayer,
 		"state":          p.State,
@@ -44,7 +63,7 @@ func (f files) port(dir string, p *Port) {
 		"rate":           p.Rate,
 		"cap_mask":       fmt.Sprintf("0x%08x", p.CapMask),
 		"lid":            fmt.Sprintf("%#x", p.LID),
-		"lid_mask_count": "0",
+		"lid_mask_count": strconv.Itoa(p.LMC),
 		"sm_lid":         fmt.Sprintf("%#x", p.SMLID),
 		"sm_sl":          "0",
 	})
@@ -53,6 +72,35 @@ func (f files) port(dir string, p *Port) {
 	}
 	f.text(dir+"/pkeys/0", "0xffff")
 	f.gids(dir, p)
+	f.counters(dir+"/counters", p.PMA)
+	f.hardware(dir, p.HW, lifespan)
+	f.counters(dir, p.CM)
+	for name, text := range p.Texts {
+		f[dir+"/"+name] = entry{kind: regular, text: text} // to the letter
+	}
+	for _, name := range p.Dirs {
+		f.dir(dir + "/" + name)
+	}
+}
+
+func (f files) counters(dir string, all []Statistic) {
+	for _, s := range all {
+		f.text(dir+"/"+s.Name, strconv.FormatUint(s.value(), 10))
+	}
+}
+
+// hardware lays out the directory of the counters that a driver has of its own, if it has any.
+func (f files) hardware(dir string, all []Statistic, lifespan string) {
+	if len(all) > 0 {
+		f.counters(dir+"/hw_counters", all)
+		f.text(dir+"/hw_counters/lifespan", lifespan)
+	}
+}
+
+// lifespan is how long the kernel serves hardware counters from its cache: 10 ms, in whole ticks.
+func (h Host) lifespan() string {
+	ticks := (10*h.HZ + 999) / 1000
+	return strconv.Itoa(ticks * 1000 / h.HZ)
 }
 
 // gids lays out a GID table. An empty slot reads as zero; its attributes exist, but reading them is EINVAL,

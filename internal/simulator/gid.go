@@ -22,6 +22,12 @@ func guidOf(mac net.HardwareAddr) GUID {
 	return GUID(binary.BigEndian.Uint64([]byte{mac[0], mac[1], mac[2], 3, 0, mac[3], mac[4], mac[5]}))
 }
 
+// eui48 returns the GUID that other drivers make of the MAC address, as IPv6 does: with ff:fe in the middle and
+// the bit of universal addresses turned over.
+func eui48(mac net.HardwareAddr) GUID {
+	return GUID(binary.BigEndian.Uint64([]byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]}))
+}
+
 // gidText returns the GID as sysfs prints it: always eight groups of four digits.
 func gidText(a netip.Addr) string {
 	b := a.As16()
@@ -37,30 +43,26 @@ func gidText(a netip.Addr) string {
 }
 
 // linkLocal returns fe80::/64 with that interface identifier.
-func linkLocal(id [8]byte) netip.Addr {
+func linkLocal(id GUID) netip.Addr {
 	b := [16]byte{0: 0xfe, 1: 0x80}
-	copy(b[8:], id[:])
+	binary.BigEndian.PutUint64(b[8:], uint64(id))
 	return netip.AddrFrom16(b)
 }
 
-// infiniBandGIDs is the GID table of an InfiniBand port: the default prefix with the GUID of the port.
-func infiniBandGIDs(g GUID) []GID {
-	var id [8]byte
-	binary.BigEndian.PutUint64(id[:], uint64(g))
-	return []GID{{Addr: linkLocal(id), Type: RoCEv1}}
-}
+// subnetGIDs is the GID table of a port that has nothing to do with Ethernet: the default prefix with the GUID
+// of the port.
+func subnetGIDs(g GUID) []GID { return []GID{{Addr: linkLocal(g), Type: RoCEv1}} }
 
-// roceGIDs is the GID table that mlx5 fills for an interface: the link-local default, then its addresses,
-// each as RoCE v1 and as RoCE v2.
-func roceGIDs(d *NetDev) []GID {
-	m := macOf(d.Address)
-	addrs := []netip.Addr{linkLocal([8]byte{m[0] ^ 2, m[1], m[2], 0xff, 0xfe, m[3], m[4], m[5]})}
+// roceGIDs is the GID table that the kernel fills for an interface: the link-local default, then its addresses,
+// each as every type that the driver supports.
+func roceGIDs(d *NetDev, types []string) []GID {
+	addrs := []netip.Addr{linkLocal(eui48(macOf(d.Address)))}
 	for _, p := range d.Addrs {
 		addrs = append(addrs, p.Addr())
 	}
 	var gids []GID
 	for _, a := range addrs {
-		for _, t := range []string{RoCEv1, RoCEv2} {
+		for _, t := range types {
 			gids = append(gids, GID{Index: len(gids), Addr: netip.AddrFrom16(a.As16()), Type: t, NetDev: d.Name})
 		}
 	}

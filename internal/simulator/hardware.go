@@ -5,6 +5,7 @@ package simulator
 // PCI Express links of the generations in use.
 const (
 	gen1 = "2.5 GT/s PCIe"
+	gen3 = "8.0 GT/s PCIe"
 	gen4 = "16.0 GT/s PCIe"
 	gen5 = "32.0 GT/s PCIe"
 )
@@ -15,15 +16,21 @@ const (
 	classInfiniband = 0x020700
 	class3D         = 0x030200
 	classBridge     = 0x060400
+	classProcessing = 0x120000
 )
 
 // PCI vendors.
 const (
-	amd      = 0x1022
-	broadcom = 0x1000
-	intel    = 0x8086
-	mellanox = 0x15b3
-	nvidia   = 0x10de
+	amazon    = 0x1d0f
+	amd       = 0x1022
+	ati       = 0x1002 // AMD's GPUs
+	broadcom  = 0x1000 // switches
+	intel     = 0x8086
+	mellanox  = 0x15b3
+	microsoft = 0x1414
+	netXtreme = 0x14e4 // Broadcom's NICs
+	nvidia    = 0x10de
+	pensando  = 0x1dd8
 )
 
 // The chips that the platforms are made of. Nothing writes to them.
@@ -33,12 +40,27 @@ var (
 	pex89144       = Chip{broadcom, 0xc030, classBridge, "pcieport", Link{gen5, 16}}
 	pex88096       = Chip{broadcom, 0xc010, classBridge, "pcieport", Link{gen4, 16}}
 
-	h100SXM = Chip{nvidia, 0x2330, class3D, "nvidia", Link{gen5, 16}}
-	a100SXM = Chip{nvidia, 0x20b0, class3D, "nvidia", Link{gen4, 16}}
+	h200SXM  = Chip{nvidia, 0x2335, class3D, "nvidia", Link{gen5, 16}}
+	h100SXM  = Chip{nvidia, 0x2330, class3D, "nvidia", Link{gen5, 16}}
+	h100PCIe = Chip{nvidia, 0x2331, class3D, "nvidia", Link{gen5, 16}}
+	h100NVL  = Chip{nvidia, 0x2321, class3D, "nvidia", Link{gen5, 16}}
+	l40s     = Chip{nvidia, 0x26b9, class3D, "nvidia", Link{gen4, 16}}
+	a100SXM  = Chip{nvidia, 0x20b0, class3D, "nvidia", Link{gen4, 16}}
+	a100PCIe = Chip{nvidia, 0x20b5, class3D, "nvidia", Link{gen4, 16}}
+	mi300X   = Chip{ati, 0x74a1, classProcessing, "amdgpu", Link{gen5, 16}}
 
 	connectX7   = Chip{mellanox, 0x1021, classEthernet, "mlx5_core", Link{gen5, 16}}
+	connectX7VF = Chip{mellanox, 0x101e, classEthernet, "mlx5_core", Link{gen5, 16}}
 	connectX6   = Chip{mellanox, 0x101b, classEthernet, "mlx5_core", Link{gen4, 16}}
 	connectX6IB = Chip{mellanox, 0x101b, classInfiniband, "mlx5_core", Link{gen4, 16}}
+	connectX6Dx = Chip{mellanox, 0x101d, classEthernet, "mlx5_core", Link{gen4, 16}}
+	connectX3   = Chip{mellanox, 0x1007, classEthernet, "mlx4_core", Link{gen3, 8}}
 	bluefield3  = Chip{mellanox, 0xa2dc, classEthernet, "mlx5_core", Link{gen5, 16}}
+	thor2       = Chip{netXtreme, 0x1760, classEthernet, "bnxt_en", Link{gen5, 16}}
+	e810        = Chip{intel, 0x1592, classEthernet, "ice", Link{gen4, 16}}
+	pollara     = Chip{pensando, 0x1002, classEthernet, "ionic", Link{gen5, 16}}
+	efaNIC      = Chip{amazon, 0xefa2, classEthernet, "efa", Link{gen4, 8}}
+	ena         = Chip{amazon, 0xec20, classEthernet, "ena", Link{gen4, 8}}
+	manaNIC     = Chip{microsoft, 0x00ba, classEthernet, "mana", Link{gen4, 8}}
 	i210        = Chip{intel, 0x1533, classEthernet, "igb", Link{gen1, 1}}
 )

@@ -38,6 +38,7 @@ type Host struct {
 	Version string // first line of /proc/version
 	Cmdline string
 	Boot    time.Time
+	HZ      int // ticks per second, CONFIG_HZ
 }
 
 // Chip is what a PCI function is.
@@ -59,37 +60,49 @@ type Function struct {
 	Path string // below /sys/devices: host bridge, root port, switch ports, endpoint
 	Chip Chip
 	NUMA int
-	Link Link // as trained
-	VFs  int  // sriov_totalvfs; 0: no SR-IOV capability
+	Link Link   // as trained
+	VFs  int    // sriov_totalvfs; 0: no SR-IOV capability
+	PF   string // address of the physical function; empty: it is one, or that one is outside of this guest
 }
 
 // Address returns the PCI address.
 func (f Function) Address() string { return path.Base(f.Path) }
 
-// GPU is an NVIDIA GPU, in the order of the driver's indices.
+// GPU is a GPU, in the order of the driver's indices. NVML knows those of NVIDIA.
 type GPU struct {
 	PCI  string // address
 	Name string // product name, as the driver gives it
 }
 
-// HCA is an RDMA device.
+// HCA is an RDMA device. Attributes that its driver does not have are empty.
 type HCA struct {
-	Name      string
-	PCI       string // address
-	Type      string // hca_type
-	Board     string // PSID
-	Firmware  string
-	Revision  string
-	GUID      GUID
-	ImageGUID GUID // the GUID of the first function of the card
-	Ports     []Port
+	Name        string
+	NodeType    string
+	PCI         string // address
+	Aux         Aux
+	Type        string // hca_type
+	Board       string // PSID
+	Firmware    string
+	Revision    string
+	Description string // node_desc; empty: what rdma-ndd writes, the names of the host and the device
+	GUID        GUID
+	ImageGUID   GUID // with mlx5 and mlx4 the GUID of the first function of the card
+	HW          []Statistic
+	Ports       []Port
 }
+
+// Aux is the device on the auxiliary bus, below the PCI function, that an RDMA driver binds to. The RDMA device
+// itself is a child of the PCI function nevertheless, whose driver is that of the interface.
+type Aux struct{ Name, Driver string }
 
 // Link layers.
 const (
-	Ethernet   = "Ethernet"
-	InfiniBand = "InfiniBand"
+	Ethernet    = "Ethernet"
+	InfiniBand  = "InfiniBand"
+	Unspecified = "Unknown" // EFA
 )
+
+const active = "4: ACTIVE" // the state of a port with a link
 
 // Port is one port of an HCA.
 type Port struct {
@@ -98,13 +111,24 @@ type Port struct {
 	State     string
 	PhysState string
 	Rate      string
+	NoLink    string // the rate that the driver makes up for a port without a link
 	CapMask   uint32
-	LID       int // InfiniBand
+	LID       int // InfiniBand; elsewhere a constant of the driver
+	LMC       int
 	SMLID     int // InfiniBand
 	PKeySlots int // the first slot holds the default key, the others none
 	GIDSlots  int
-	GIDs      []GID  // the occupied slots
-	NetDev    string // the interface that shares the port
+	GIDTypes  []string // of the entries that an address on Ethernet gets
+	GIDs      []GID    // the occupied slots
+	NetDev    string   // the interface that shares the port
+
+	PMA        []Statistic // counters; empty: the driver has no process_mad, and there is no such directory
+	ClearEvery int         // steps after which somebody sets the PMA counters to zero; 0: nobody does
+	HW         []Statistic // hw_counters, in the driver's order
+	CM         []Statistic // cm_*, named as in "cm_rx_msgs/req"
+
+	Texts map[string]string // what files read instead of what they should, by path below the port
+	Dirs  []string          // files that are directories, whose reading is an error (EISDIR)
 }
 
 // GID types, as gid_attrs/types prints them. The first is also that of InfiniBand GIDs.
@@ -134,6 +158,7 @@ type NetDev struct {
 	Index    int
 	Type     int
 	PCI      string // address; empty: virtual
+	DevPort  int    // of a function with several ports, from 0
 	Address  string // link-layer address
 	MTU      int
 	Speed    int  // Mb/s as negotiated; 0: the interface has none
@@ -150,9 +175,6 @@ type Route struct {
 	Gateway netip.Addr
 	NetDev  string
 }
-
-// Counter grows by PerStep with each step of a tree, while the link it counts on is up.
-type Counter struct{ Start, PerStep uint64 }
 
 // Flap takes the link of an HCA down for the last Down of every Period steps.
 type Flap struct {
@@ -175,6 +197,11 @@ func (n *Node) Function(address string) *Function {
 	return lookup(n.Functions, func(f Function) bool { return f.Address() == address })
 }
 
+// Port returns the port of that number, or nil.
+func (h *HCA) Port(number int) *Port {
+	return lookup(h.Ports, func(p Port) bool { return p.Number == number })
+}
+
 func lookup[T any](all []T, is func(T) bool) *T {
 	i := slices.IndexFunc(all, is)
 	if i < 0 {
@@ -194,9 +221,10 @@ func (n *Node) Clone() *Node {
 	c.HCAs = slices.Clone(n.HCAs)
 	for i := range c.HCAs {
 		h := &c.HCAs[i]
+		h.HW = slices.Clone(h.HW)
 		h.Ports = slices.Clone(h.Ports)
 		for k := range h.Ports {
-			h.Ports[k].GIDs = slices.Clone(h.Ports[k].GIDs)
+			h.Ports[k] = h.Ports[k].clone()
 		}
 	}
 	c.NetDevs = slices.Clone(n.NetDevs)
@@ -204,4 +232,15 @@ func (n *Node) Clone() *Node {
 		c.NetDevs[i].Addrs = slices.Clone(c.NetDevs[i].Addrs)
 	}
 	return &c
+}
+
+func (p Port) clone() Port {
+	p.GIDTypes = slices.Clone(p.GIDTypes)
+	p.GIDs = slices.Clone(p.GIDs)
+	p.PMA = slices.Clone(p.PMA)
+	p.HW = slices.Clone(p.HW)
+	p.CM = slices.Clone(p.CM)
+	p.Texts = maps.Clone(p.Texts)
+	p.Dirs = slices.Clone(p.Dirs)
+	return p
 }

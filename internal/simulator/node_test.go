@@ -3,6 +3,8 @@
 package simulator
 
 import (
+	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -25,25 +27,48 @@ func TestPlatformsAreConsistent(t *testing.T) {
 		unique(t, "PCI path", n.Functions, func(f Function) string { return f.Path })
 		unique(t, "PCI address", n.Functions, Function.Address)
 		unique(t, "HCA", n.HCAs, func(h HCA) string { return h.Name })
-		unique(t, "GUID", n.HCAs, func(h HCA) string { return h.GUID.String() })
+		unique(t, "auxiliary device", n.HCAs, func(h HCA) string { return cmp.Or(h.Aux.Name, h.Name) })
 		unique(t, "GPU", n.GPUs, func(g GPU) string { return g.PCI })
 		unique(t, "interface", n.NetDevs, func(d NetDev) string { return d.Name })
 		unique(t, "interface index", n.NetDevs, func(d NetDev) string { return strconv.Itoa(d.Index) })
+		if !slices.IsSortedFunc(n.GPUs, func(a, b GPU) int { return strings.Compare(a.PCI, b.PCI) }) {
+			t.Error("GPUs are not in the order of their PCI addresses")
+		}
+	})
+}
+
+func TestGUIDs(t *testing.T) {
+	eachPlatform(t, func(t *testing.T, n *Node) {
 		for _, h := range n.HCAs {
 			var card []GUID // of all functions in the slot
 			for _, o := range n.HCAs {
-				if slot(o) == slot(h) {
+				if function := n.Function(o.PCI); inSlot(o) == inSlot(h) && function.PF == "" {
 					card = append(card, o.GUID)
 				}
+				if o.Name != h.Name && o.GUID == h.GUID && h.GUID != 0 {
+					t.Errorf("%s and %s have the same GUID", h.Name, o.Name)
+				}
 			}
-			if h.ImageGUID != slices.Min(card) {
-				t.Errorf("%s: image GUID %s is not the first of its card %v", h.Name, h.ImageGUID, card)
+			function := n.Function(h.PCI)
+			switch driver := function.Chip.Driver; {
+			case driver == "efa":
+				if h.GUID != 0 || h.ImageGUID != 0 {
+					t.Errorf("%s has GUIDs %s and %s", h.Name, h.GUID, h.ImageGUID)
+				}
+			case strings.HasPrefix(driver, "mlx") && function.PF == "":
+				if h.ImageGUID != slices.Min(card) {
+					t.Errorf("%s: image GUID %s is not the first of its card %v", h.Name, h.ImageGUID, card)
+				}
+			default:
+				if h.ImageGUID != h.GUID {
+					t.Errorf("%s: image GUID %s is not its own, %s", h.Name, h.ImageGUID, h.GUID)
+				}
 			}
 		}
 	})
 }
 
-func slot(h HCA) string { return strings.TrimRight(h.PCI, "0123456789") }
+func inSlot(h HCA) string { return strings.TrimRight(h.PCI, "0123456789") }
 
 func unique[T any](t *testing.T, what string, all []T, key func(T) string) {
 	t.Helper()
@@ -57,25 +82,29 @@ func unique[T any](t *testing.T, what string, all []T, key func(T) string) {
 	}
 }
 
-func TestEightRails(t *testing.T) {
-	eachPlatform(t, func(t *testing.T, n *Node) {
-		switches := map[string]int{} // compute NICs by the switch they share with a GPU
+// TestRails counts the GPUs and the HCAs that share a PCIe switch with one.
+func TestRails(t *testing.T) {
+	want := map[string][2]int{
+		"dgx-a100-ib": {8, 8}, "dgx-h100-roce": {8, 8}, "bnxt-roce": {8, 8}, "ionic-roce": {8, 8}, "efa": {8, 32},
+		"sriov-vf": {2, 4}, "irdma-roce": {4, 0}, "mana": {2, 0}, "two-port": {2, 0},
+	}
+	for _, p := range platforms() {
+		n, beside := p.build(), map[string]bool{}
 		for _, g := range n.GPUs {
 			gpu := n.Function(g.PCI)
 			for _, h := range n.HCAs {
-				nic := n.Function(h.PCI)
-				if root(nic.Path) == root(gpu.Path) {
-					switches[h.Name]++
+				if nic := n.Function(h.PCI); root(nic.Path) == root(gpu.Path) {
+					beside[h.Name] = true
 					if nic.NUMA != gpu.NUMA {
-						t.Errorf("%s and GPU %s share a switch, but not the NUMA node", h.Name, g.PCI)
+						t.Errorf("%s: %s and GPU %s share a switch, but not the NUMA node", p.name, h.Name, g.PCI)
 					}
 				}
 			}
 		}
-		if len(n.GPUs) != 8 || len(switches) != 8 {
-			t.Errorf("%d GPUs, %d HCAs beside one: %v", len(n.GPUs), len(switches), switches)
+		if got := [2]int{len(n.GPUs), len(beside)}; got != want[p.name] {
+			t.Errorf("%s: %d GPUs and HCAs beside one, want %d: %v", p.name, got, want[p.name], beside)
 		}
-	})
+	}
 }
 
 // root returns the path as far as the root port.
@@ -84,21 +113,27 @@ func root(path string) string { return strings.Join(strings.SplitN(path, "/", 3)
 func TestGIDTables(t *testing.T) {
 	eachPlatform(t, func(t *testing.T, n *Node) {
 		for _, h := range n.HCAs {
-			p := h.Ports[0]
-			if p.LinkLayer == InfiniBand {
-				want := GID{0, netip.MustParseAddr("fe80::" + h.GUID.String()), RoCEv1, ""}
-				if !slices.Equal(p.GIDs, []GID{want}) {
-					t.Errorf("%s: GIDs %v, want %v", h.Name, p.GIDs, want)
+			for _, p := range h.Ports {
+				id := h.GUID
+				if p.LinkLayer == Unspecified {
+					id = eui48(macOf(fmt.Sprintf("0e:f0:1e:40:%s:01", h.PCI[5:7])))
 				}
-				continue
-			}
-			if len(p.GIDs) != 4 || !p.GIDs[0].Addr.IsLinkLocalUnicast() || !p.GIDs[3].Addr.Is4In6() {
-				t.Fatalf("%s: GIDs %v", h.Name, p.GIDs)
-			}
-			for i, g := range p.GIDs {
-				want := GID{i, p.GIDs[i/2*2].Addr, []string{RoCEv1, RoCEv2}[i%2], p.NetDev}
-				if g != want {
-					t.Errorf("%s: GID %v, want %v", h.Name, g, want)
+				if p.LinkLayer != Ethernet {
+					want := GID{0, netip.MustParseAddr("fe80::" + id.String()), RoCEv1, ""}
+					if !slices.Equal(p.GIDs, []GID{want}) {
+						t.Errorf("%s: GIDs %v, want %v", h.Name, p.GIDs, want)
+					}
+					continue
+				}
+				types := len(p.GIDTypes)
+				if len(p.GIDs) != 2*types || !p.GIDs[0].Addr.IsLinkLocalUnicast() || !p.GIDs[types].Addr.Is4In6() {
+					t.Fatalf("%s: GIDs %v", h.Name, p.GIDs)
+				}
+				for i, g := range p.GIDs {
+					want := GID{i, p.GIDs[i/types*types].Addr, p.GIDTypes[i%types], p.NetDev}
+					if g != want {
+						t.Errorf("%s: GID %v, want %v", h.Name, g, want)
+					}
 				}
 			}
 		}
@@ -113,7 +148,7 @@ func TestTextsOfTheKernel(t *testing.T) {
 		t.Errorf("GID %s", got)
 	}
 	d := NetDev{Name: "hca0", Address: "36:4f:2f:b7:27:f8"}
-	if got := gidText(roceGIDs(&d)[0].Addr); got != "fe80:0000:0000:0000:344f:2fff:feb7:27f8" {
+	if got := gidText(roceGIDs(&d, []string{RoCEv2})[0].Addr); got != "fe80:0000:0000:0000:344f:2fff:feb7:27f8" {
 		t.Errorf("link-local GID %s", got)
 	}
 	if got := ipoibAddress(0x0c42a103005562a2); got != "00:00:10:29:fe:80:00:00:00:00:00:00:0c:42:a1:03:00:55:62:a2" {
@@ -139,7 +174,13 @@ func TestCloneSharesNothing(t *testing.T) {
 		c := n.Clone()
 		for i := range c.HCAs {
 			c.LinkDown(c.HCAs[i].Name)
-			c.HCAs[i].Ports[0].GIDs[0].Type = "other"
+			p := c.HCAs[i].Port(1)
+			p.GIDs[0].Type = "other"
+			for _, all := range [][]Statistic{p.PMA, p.HW, p.CM, c.HCAs[i].HW} {
+				for k := range all {
+					all[k].Start++
+				}
+			}
 		}
 		for _, d := range n.NetDevs {
 			c.SetAddrs(d.Name)
@@ -155,14 +196,16 @@ func TestCloneSharesNothing(t *testing.T) {
 
 func TestMistakesInANode(t *testing.T) {
 	for want, edit := range map[string]func(*Node){
-		`hca mlx5_0: no PCI function "0000:ff:00.0"`:   func(n *Node) { n.HCAs[0].PCI = "0000:ff:00.0" },
-		`hca mlx5_0 port 1: no interface "eth9"`:       func(n *Node) { n.HCAs[0].Ports[0].NetDev = "eth9" },
-		`hca mlx5_0 port 1: no GID slot 256`:           func(n *Node) { n.HCAs[0].Ports[0].GIDs[0].Index = 256 },
-		`interface lo: no PCI function "0000:ff:00.0"`: func(n *Node) { n.NetDevs[0].PCI = "0000:ff:00.0" },
-		`interface enp41s0f0np0: no master "bond1"`:    func(n *Node) { n.NetDev("enp41s0f0np0").Master = "bond1" },
-		`flap: no hca "mlx5_x"`:                        func(n *Node) { n.Flaps = []Flap{{"mlx5_x", 2, 1}} },
-		`flap of mlx5_0: down for 1 of 0 steps`:        func(n *Node) { n.Flaps = []Flap{{"mlx5_0", 0, 1}} },
-		`file "../escape": not a path below the root`:  func(n *Node) { n.Files["../escape"] = "" },
+		`hca mlx5_0: no PCI function "0000:ff:00.0"`:                     func(n *Node) { n.HCAs[0].PCI = "0000:ff:00.0" },
+		`hca mlx5_0 port 1: no interface "eth9"`:                         func(n *Node) { n.HCAs[0].Ports[0].NetDev = "eth9" },
+		`hca mlx5_0 port 1: no GID slot 256`:                             func(n *Node) { n.HCAs[0].Ports[0].GIDs[0].Index = 256 },
+		`interface lo: no PCI function "0000:ff:00.0"`:                   func(n *Node) { n.NetDevs[0].PCI = "0000:ff:00.0" },
+		`interface enp41s0f0np0: no master "bond1"`:                      func(n *Node) { n.NetDev("enp41s0f0np0").Master = "bond1" },
+		`flap: no hca "mlx5_x"`:                                          func(n *Node) { n.Flaps = []Flap{{"mlx5_x", 2, 1}} },
+		`flap of mlx5_0: down for 1 of 0 steps`:                          func(n *Node) { n.Flaps = []Flap{{"mlx5_0", 0, 1}} },
+		`host: 0 ticks per second`:                                       func(n *Node) { n.Host.HZ = 0 },
+		`PCI function 0000:18:00.0: no physical function "0000:ff:00.0"`: func(n *Node) { n.Function("0000:18:00.0").PF = "0000:ff:00.0" },
+		`file "../escape": not a path below the root`:                    func(n *Node) { n.Files["../escape"] = "" },
 	} {
 		n := buildDGXH100()
 		edit(n)

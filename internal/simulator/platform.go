@@ -5,6 +5,8 @@ package simulator
 import (
 	"encoding/hex"
 	"net/netip"
+	"path"
+	"strconv"
 	"strings"
 )
 
@@ -16,32 +18,41 @@ type platform struct {
 }
 
 // platforms returns all of them; a new one is a file with its tables and a word here.
-func platforms() []platform { return []platform{dgxA100(), dgxH100()} }
+func platforms() []platform {
+	return []platform{
+		dgxA100(), dgxH100(), // NVIDIA
+		bnxtRoCE(), irdmaRoCE(), ionicRoCE(), // other vendors
+		efaP5(), manaVM(), // clouds
+		sriovVF(), twoPort(), // shapes
+	}
+}
 
 // adapter is a NIC product, as a site bought, cabled and uses it.
 type adapter struct {
-	chip      Chip
-	hca       string // hca_type
-	board     string // PSID
-	firmware  string
-	revision  string
-	vfs       int
-	linkLayer string
-	rate      string
-	speed     int // Mb/s
-	mtu       int
-	rx, tx    Counter // of the interface; RDMA traffic bypasses it
+	chip     Chip
+	driver   rdmaDriver
+	hca      string // hca_type
+	board    string // PSID
+	firmware string
+	revision string
+	vfs      int
+	rate     string
+	speed    int // Mb/s
+	mtu      int
+	rx, tx   Counter // of the interface; RDMA traffic bypasses it
+	rdma     traffic
 }
 
 // nic is one function of an adapter.
 type nic struct {
 	device string // RDMA device; empty: none
-	netdev string // on InfiniBand the IPoIB interface
+	netdev string // on InfiniBand the IPoIB interface; empty: none
 	path   string // PCI, from the root port
 	numa   int
 	mac    string // also what the GUID is made of
 	addr   string // empty: none
 	lid    int    // InfiniBand
+	pf     string // of a virtual function the path of the physical one; empty: none that this host knows
 }
 
 // rail is a compute NIC and the GPU below the same PCIe switch. The paths of both go on where uplink, the
@@ -54,6 +65,15 @@ type rail struct {
 	lid              int
 }
 
+// slot is where a card is plugged in.
+type slot struct {
+	path string // PCI, from the root port
+	numa int
+}
+
+// noNUMA is the NUMA node of a function of which the firmware does not say.
+const noNUMA = -1
+
 // assembly is a node being put together.
 type assembly struct {
 	*Node
@@ -63,20 +83,37 @@ type assembly struct {
 // addRails adds rails that all have the same adapter and the same kind of GPU.
 func (n assembly) addRails(a adapter, gpu Chip, product string, rails []rail) {
 	for _, r := range rails {
-		n.addCard(a, nic{r.device, r.netdev, r.uplink + "/" + r.nic, r.numa, r.mac, r.addr, r.lid})
-		n.GPUs = append(n.GPUs, GPU{PCI: n.addFunction(gpu, r.uplink+"/"+r.gpu, r.numa, 0), Name: product})
+		n.addCard(a, nic{
+			device: r.device, netdev: r.netdev, path: r.uplink + "/" + r.nic, numa: r.numa, mac: r.mac, addr: r.addr, lid: r.lid,
+		})
+		n.addGPUs(gpu, product, []slot{{r.uplink + "/" + r.gpu, r.numa}})
 	}
 }
 
-// addCard adds one card with its functions. The first one gives the card its image GUID.
-func (n assembly) addCard(a adapter, functions ...nic) {
-	image := guidOf(macOf(functions[0].mac))
-	for _, c := range functions {
-		address := n.addFunction(a.chip, c.path, c.numa, a.vfs)
-		d := n.addNetDev(a, c)
-		d.PCI = address
-		n.addHCA(a, c, address, image, d)
+// addGPUs adds GPUs of one kind.
+func (n assembly) addGPUs(gpu Chip, product string, slots []slot) {
+	for _, s := range slots {
+		n.GPUs = append(n.GPUs, GPU{PCI: n.addFunction(gpu, s.path, s.numa, 0), Name: product})
 	}
+}
+
+// addCard adds one card with its functions, each with an RDMA device of its own.
+func (n assembly) addCard(a adapter, functions ...nic) {
+	for _, c := range functions {
+		address := n.addFunctionOf(a, c)
+		n.addNetDev(a, c, address, 0)
+		n.addHCA(a, functions[0].mac, address, c)
+	}
+}
+
+// addMultiPort adds one card that shows its ports in a single function and a single RDMA device, which the first
+// of them names.
+func (n assembly) addMultiPort(a adapter, ports ...nic) {
+	address := n.addFunctionOf(a, ports[0])
+	for i, p := range ports {
+		n.addNetDev(a, p, address, i)
+	}
+	n.addHCA(a, ports[0].mac, address, ports...)
 }
 
 // addBond adds one card whose functions form a bond, which mlx5 turns into a single RDMA device below the
@@ -87,28 +124,38 @@ func (n assembly) addBond(a adapter, bond nic, members ...nic) {
 	sum.speed, sum.rx, sum.tx = 0, Counter{}, Counter{}
 	for i, m := range members {
 		m.mac = bond.mac
-		address := n.addFunction(a.chip, m.path, m.numa, a.vfs)
-		d := n.addNetDev(a, m)
-		d.PCI, d.Master = address, bond.netdev
+		address := n.addFunctionOf(a, m)
+		n.addNetDev(a, m, address, 0).Master = bond.netdev
 		sum.speed += a.speed
 		sum.rx, sum.tx = sum.rx.plus(a.rx), sum.tx.plus(a.tx)
 		if i == 0 {
 			parent = address
 		}
 	}
-	n.addHCA(a, bond, parent, guidOf(macOf(bond.mac)), n.addNetDev(sum, bond))
+	n.addNetDev(sum, bond, "", 0)
+	n.addHCA(a, bond.mac, parent, bond)
+}
+
+// addFunctionOf adds the PCI function of a NIC.
+func (n assembly) addFunctionOf(a adapter, c nic) (address string) {
+	address = n.addFunction(a.chip, c.path, c.numa, a.vfs)
+	if c.pf != "" {
+		n.Function(address).PF = fullAddress(path.Base(c.pf))
+	}
+	return address
 }
 
 // addFunction adds a PCI function and the bridges that lead to it. The path is written as lspci does, without
-// the domain.
-func (n assembly) addFunction(c Chip, path string, numa, vfs int) (address string) {
-	ports := strings.Split(path, "/")
-	bus, _, _ := strings.Cut(path, ":")
-	path = "pci0000:" + bus
+// the domain if that is zero.
+func (n assembly) addFunction(c Chip, lspci string, numa, vfs int) (address string) {
+	ports := strings.Split(lspci, "/")
+	for i := range ports {
+		ports[i] = fullAddress(ports[i])
+	}
+	bus := "pci" + ports[0][:len("0000:00")]
 	for i, p := range ports {
-		address = "0000:" + p
-		path += "/" + address
-		f := Function{Path: path, NUMA: numa}
+		address = p
+		f := Function{Path: path.Join(bus, path.Join(ports[:i+1]...)), NUMA: numa}
 		switch {
 		case i == len(ports)-1:
 			f.Chip, f.VFs = c, vfs
@@ -125,12 +172,24 @@ func (n assembly) addFunction(c Chip, path string, numa, vfs int) (address strin
 	return address
 }
 
-func (n assembly) addNetDev(a adapter, c nic) *NetDev {
-	d := NetDev{
-		Name: c.netdev, Index: len(n.NetDevs) + 1, Type: TypeEthernet, Address: c.mac, MTU: a.mtu, Speed: a.speed,
-		Carrier: true, Received: a.rx, Sent: a.tx,
+// fullAddress returns the PCI address with its domain.
+func fullAddress(lspci string) string {
+	if strings.Count(lspci, ":") == 1 {
+		return "0000:" + lspci
 	}
-	if a.linkLayer == InfiniBand {
+	return lspci
+}
+
+// addNetDev adds the interface of a NIC, if it has one. It is on that port of the function.
+func (n assembly) addNetDev(a adapter, c nic, address string, port int) *NetDev {
+	if c.netdev == "" {
+		return nil
+	}
+	d := NetDev{
+		Name: c.netdev, Index: len(n.NetDevs) + 1, Type: TypeEthernet, PCI: address, DevPort: port, Address: c.mac,
+		MTU: a.mtu, Speed: a.speed, Carrier: true, Received: a.rx, Sent: a.tx,
+	}
+	if a.driver.linkLayer == InfiniBand {
 		d.Type, d.Address = TypeInfiniBand, ipoibAddress(guidOf(macOf(c.mac)))
 	}
 	if c.addr != "" {
@@ -140,24 +199,42 @@ func (n assembly) addNetDev(a adapter, c nic) *NetDev {
 	return &n.NetDevs[len(n.NetDevs)-1]
 }
 
-// addHCA adds the RDMA device of a function, if it has one; d is the interface on its port.
-func (n assembly) addHCA(a adapter, c nic, address string, image GUID, d *NetDev) {
-	if c.device == "" {
+// addHCA adds the RDMA device of a function, if it has one, on a card with that MAC address. The first port
+// names it.
+func (n assembly) addHCA(a adapter, card, address string, ports ...nic) {
+	first, t := ports[0], a.rdma.of(len(n.HCAs))
+	if first.device == "" {
 		return
 	}
-	guid := guidOf(macOf(c.mac))
-	p := Port{Number: 1, LinkLayer: a.linkLayer, State: "4: ACTIVE", PhysState: "5: LinkUp", Rate: a.rate, NetDev: d.Name}
-	if a.linkLayer == InfiniBand {
-		p.CapMask, p.LID, p.SMLID, p.PKeySlots = 0xa651e848, c.lid, 1, 128
-		p.GIDSlots, p.GIDs = 8, infiniBandGIDs(guid)
-	} else {
-		p.CapMask, p.PKeySlots = 0x04010000, 1
-		p.GIDSlots, p.GIDs = 256, roceGIDs(d)
+	h := HCA{
+		Name: first.device, NodeType: a.driver.nodeType, PCI: address, Aux: n.nextAux(a.driver.aux), Type: a.hca,
+		Board: a.board, Firmware: a.firmware, Revision: a.revision, Description: a.driver.description,
+		HW: t.statistics(false, a.driver.device),
 	}
-	n.HCAs = append(n.HCAs, HCA{
-		Name: c.device, PCI: address, Type: a.hca, Board: a.board, Firmware: a.firmware, Revision: a.revision,
-		GUID: guid, ImageGUID: image, Ports: []Port{p},
-	})
+	h.GUID, h.ImageGUID = a.driver.guids(first.mac, card)
+	for i, c := range ports {
+		p := a.driver.port(c.mac, n.NetDev(c.netdev), t)
+		p.Number, p.Rate = i+1, a.rate
+		if p.LinkLayer == InfiniBand {
+			p.LID, p.SMLID = c.lid, 1
+		}
+		h.Ports = append(h.Ports, p)
+	}
+	n.HCAs = append(n.HCAs, h)
+}
+
+// nextAux numbers devices on the auxiliary bus as they come.
+func (n assembly) nextAux(a Aux) Aux {
+	k := 0
+	for _, h := range n.HCAs {
+		if h.Aux.Driver == a.Driver {
+			k++
+		}
+	}
+	if a.Name != "" {
+		a.Name += "." + strconv.Itoa(k)
+	}
+	return a
 }
 
 // loopback is the first interface of every node.
@@ -167,7 +244,7 @@ func loopback() NetDev {
 
 // ipoibAddress is a queue pair number and the GID of the port.
 func ipoibAddress(g GUID) string {
-	gid := infiniBandGIDs(g)[0].Addr.As16()
+	gid := subnetGIDs(g)[0].Addr.As16()
 	raw := append([]byte{0, 0, 0x10, 0x29}, gid[:]...)
 	groups := make([]string, len(raw))
 	for i := range raw {

@@ -28,6 +28,7 @@ func buildDGXA100() *Node {
 			Version: "Linux version 5.15.0-1063-nvidia (buildd@lcy02-amd64-041) (gcc 11.4.0) #64-Ubuntu SMP",
 			Cmdline: "BOOT_IMAGE=/boot/vmlinuz-5.15.0-1063-nvidia root=/dev/md0 ro iommu=pt",
 			Boot:    time.Date(2025, 7, 2, 22, 10, 53, 0, time.UTC),
+			HZ:      250,
 		},
 		NetDevs: []NetDev{loopback()},
 		Routes: []Route{
@@ -41,9 +42,13 @@ NCCL_IB_TIMEOUT=22
 	}}
 
 	compute := adapter{
-		chip: connectX6IB, hca: "MT4123", board: "MT_0000000223", firmware: "20.39.3560", revision: "0", vfs: 16,
-		linkLayer: InfiniBand, rate: "200 Gb/sec (4X HDR)", speed: 200_000, mtu: 4092,
+		chip: connectX6IB, driver: mlx5InfiniBand, hca: "MT4123", board: "MT_0000000223", firmware: "20.39.3560", revision: "0", vfs: 16,
+		rate: "200 Gb/sec (4X HDR)", speed: 200_000, mtu: 4092,
 		rx: Counter{Start: 40_223_716, PerStep: 148}, tx: Counter{Start: 2_004_980, PerStep: 60},
+		rdma: traffic{
+			sent: Counter{Start: 41_000_000_000, PerStep: 2_100_000}, received: Counter{Start: 40_800_000_000, PerStep: 2_090_000},
+			waits: Counter{Start: 1_310_000_000, PerStep: 5_100},
+		},
 	}
 	n.addRails(compute, a100SXM, "NVIDIA A100-SXM4-40GB", []rail{
 		// device, interface; switch, NIC, GPU; NUMA node, MAC address, IP address, LID
@@ -54,8 +59,8 @@ NCCL_IB_TIMEOUT=22
 	})
 	// The storage card sits in between, which is why the numbers of the compute devices have a gap.
 	storage := adapter{
-		chip: connectX6, hca: "MT4123", board: "MT_0000000225", firmware: "20.39.3560", revision: "0", vfs: 16,
-		linkLayer: Ethernet, rate: "100 Gb/sec (4X EDR)", speed: 100_000, mtu: 9000,
+		chip: connectX6, driver: mlx5Ethernet, hca: "MT4123", board: "MT_0000000225", firmware: "20.39.3560", revision: "0", vfs: 16,
+		rate: "100 Gb/sec (4X EDR)", speed: 100_000, mtu: 9000,
 		rx: Counter{Start: 61_900_332_774_912, PerStep: 305_152_000}, tx: Counter{Start: 7_123_664_120_832, PerStep: 22_020_096},
 	}
 	n.addCard(storage,
@@ -70,7 +75,7 @@ NCCL_IB_TIMEOUT=22
 	})
 
 	onboard := adapter{
-		chip: i210, linkLayer: Ethernet, speed: 1000, mtu: 1500,
+		chip: i210, speed: 1000, mtu: 1500,
 		rx: Counter{Start: 122_310_994_004, PerStep: 210_344}, tx: Counter{Start: 40_010_223_986, PerStep: 98_216},
 	}
 	n.addCard(onboard, nic{netdev: "enp226s0", path: "e0:03.6/e2:00.0", numa: 1, mac: "5c:ff:35:e2:19:08", addr: "10.1.0.5/24"})

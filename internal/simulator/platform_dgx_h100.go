@@ -27,6 +27,7 @@ func buildDGXH100() *Node {
 			Version: "Linux version 6.8.0-1030-nvidia (buildd@lcy02-amd64-037) (x86_64-linux-gnu-gcc-13) #33-Ubuntu SMP PREEMPT_DYNAMIC",
 			Cmdline: "BOOT_IMAGE=/boot/vmlinuz-6.8.0-1030-nvidia root=/dev/md0 ro iommu=pt pci=realloc=off",
 			Boot:    time.Date(2025, 9, 14, 5, 41, 7, 0, time.UTC),
+			HZ:      250,
 		},
 		NetDevs: []NetDev{loopback()},
 		Routes: []Route{
@@ -41,9 +42,10 @@ NCCL_IB_TIMEOUT=22
 	}}
 
 	compute := adapter{
-		chip: connectX7, hca: "MT4129", board: "MT_0000000838", firmware: "28.39.3560", revision: "0", vfs: 16,
-		linkLayer: Ethernet, rate: "400 Gb/sec (4X NDR)", speed: 400_000, mtu: 9000,
+		chip: connectX7, driver: mlx5Ethernet, hca: "MT4129", board: "MT_0000000838", firmware: "28.39.3560", revision: "0", vfs: 16,
+		rate: "400 Gb/sec (4X NDR)", speed: 400_000, mtu: 9000,
 		rx: Counter{Start: 182_300_112, PerStep: 240}, tx: Counter{Start: 9_120_774, PerStep: 74},
+		rdma: traffic{sent: Counter{Start: 71_000_000_000, PerStep: 4_150_000}, received: Counter{Start: 70_600_000_000, PerStep: 4_130_000}},
 	}
 	n.addRails(compute, h100SXM, "NVIDIA H100 80GB HBM3", []rail{
 		// device, interface; switch, NIC, GPU; NUMA node, MAC address, IP address, LID
@@ -58,8 +60,8 @@ NCCL_IB_TIMEOUT=22
 	})
 
 	storage := adapter{
-		chip: connectX7, hca: "MT4129", board: "MT_0000000834", firmware: "28.39.3560", revision: "0", vfs: 16,
-		linkLayer: Ethernet, rate: "200 Gb/sec (4X HDR)", speed: 200_000, mtu: 9000,
+		chip: connectX7, driver: mlx5Ethernet, hca: "MT4129", board: "MT_0000000834", firmware: "28.39.3560", revision: "0", vfs: 16,
+		rate: "200 Gb/sec (4X HDR)", speed: 200_000, mtu: 9000,
 		rx: Counter{Start: 81_220_443_009_120, PerStep: 611_304_960}, tx: Counter{Start: 9_981_020_332_416, PerStep: 48_771_072},
 	}
 	n.addCard(storage,
@@ -68,8 +70,8 @@ NCCL_IB_TIMEOUT=22
 	)
 
 	management := adapter{
-		chip: bluefield3, hca: "MT41692", board: "MT_0000000884", firmware: "32.39.3560", revision: "1", vfs: 16,
-		linkLayer: Ethernet, rate: "200 Gb/sec (2X NDR)", speed: 200_000, mtu: 1500,
+		chip: bluefield3, driver: mlx5Ethernet, hca: "MT41692", board: "MT_0000000884", firmware: "32.39.3560", revision: "1", vfs: 16,
+		rate: "200 Gb/sec (2X NDR)", speed: 200_000, mtu: 1500,
 		rx: Counter{Start: 310_554_023_118, PerStep: 1_204_224}, tx: Counter{Start: 122_009_774_120, PerStep: 733_184},
 	}
 	n.addBond(management,

@@ -17,6 +17,7 @@ type Scenario struct {
 	Platform string
 	Truth    string    // what a user should see, and why
 	Expect   []Finding // empty: nothing is wrong
+	OverTime bool      // only who watches for a while can find it: one look sees nothing wrong, or not always
 
 	platform platform
 	edit     func(*Node) // what the scenario does to a healthy node; nil: nothing

@@ -5,13 +5,20 @@ package simulator
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 )
 
 const ncclConf = "etc/nccl.conf"
 
-// scenarios is the table of all scenarios. A new one is an entry here, with an edit below if none fits.
+const h100, a100 = "dgx-h100-roce", "dgx-a100-ib" // platforms
+
+// scenarios returns the tables of all scenarios. A new one is an entry there, with an edit below if none fits.
 func scenarios() []Scenario {
-	const h100, a100 = "dgx-h100-roce", "dgx-a100-ib"
+	return slices.Concat(linkScenarios(), healthyScenarios(), counterScenarios())
+}
+
+// linkScenarios are about links, addresses and GIDs.
+func linkScenarios() []Scenario {
 	return []Scenario{
 		{
 			Name: "healthy", Platform: h100,
@@ -39,8 +46,9 @@ func scenarios() []Scenario {
 			Summary: "the link of one compute port comes and goes",
 			Truth: "mlx5_4 is active for 40 seconds of each minute and down for the other 20. One look sees a healthy " +
 				"port or a dead one; only the history shows a bad cable or transceiver.",
-			Expect: []Finding{{"mlx5_4", 1, "link_flapping"}},
-			edit:   func(n *Node) { n.Flaps = append(n.Flaps, Flap{Device: "mlx5_4", Period: 60, Down: 20}) },
+			Expect:   []Finding{{"mlx5_4", 1, "link_flapping"}},
+			OverTime: true,
+			edit:     func(n *Node) { n.Flaps = append(n.Flaps, Flap{Device: "mlx5_4", Period: 60, Down: 20}) },
 		},
 		{
 			Name: "device-gone", Platform: h100,

@@ -8,7 +8,7 @@ func (n *Node) at(step int) *Node {
 	down := map[string]int{} // steps without a link so far, by interface
 	for _, f := range n.Flaps {
 		for _, p := range n.HCA(f.Device).Ports {
-			down[p.NetDev] = f.downs(step)
+			down[p.NetDev] = n.downs(f.Device, step)
 		}
 		if f.down(step) {
 			c.LinkDown(f.Device)
@@ -21,18 +21,46 @@ func (n *Node) at(step int) *Node {
 			d.Received, d.Sent = d.Received.at(up), d.Sent.at(up)
 		}
 	}
+	for i := range c.HCAs {
+		h := &c.HCAs[i]
+		move(h.HW, step)
+		for k := range h.Ports {
+			if n.HCAs[i].Ports[k].State == active {
+				h.Ports[k].at(step, func(step int) int { return step - n.downs(h.Name, step) })
+			}
+		}
+	}
 	return c
 }
 
-// at returns the counter after that many steps with a link.
-func (c Counter) at(steps int) Counter {
-	c.Start += uint64(steps) * c.PerStep
-	return c
+// downs counts the steps up to this one at which the links of the device were down.
+func (n *Node) downs(device string, step int) int {
+	for _, f := range n.Flaps {
+		if f.Device == device {
+			return f.downs(step)
+		}
+	}
+	return 0
 }
 
-// plus adds counters.
-func (c Counter) plus(o Counter) Counter {
-	return Counter{Start: c.Start + o.Start, PerStep: c.PerStep + o.PerStep}
+// at moves the counters of a port to a step; up counts the steps with a link until then.
+func (p *Port) at(step int, up func(step int) int) {
+	move(p.HW, up(step))
+	move(p.CM, up(step))
+	if p.ClearEvery == 0 || step < p.ClearEvery {
+		move(p.PMA, up(step))
+		return
+	}
+	for i := range p.PMA {
+		p.PMA[i].Start = 0
+	}
+	move(p.PMA, up(step)-up(step-step%p.ClearEvery))
+}
+
+func move(all []Statistic, steps int) {
+	for i := range all {
+		all[i].Counter = all[i].at(steps)
+	}
 }
 
 // down tells whether the link is down at a step.

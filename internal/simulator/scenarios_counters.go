@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+// counterScenarios are about what ports count.
+func counterScenarios() []Scenario {
+	return []Scenario{
+		{
+			Name: "counter-saturated", Platform: a100,
+			Summary: "three counters of two ports are stuck at their greatest value",
+			Truth: "PMA counters stop when they are full: excessive_buffer_overrun_errors of mlx5_2 is at 15, " +
+				"link_downed and port_xmit_wait of mlx5_7 are at 255 and 4294967295. Nobody knows since when, and no " +
+				"further error will show until somebody clears them (perfquery -R). The ports work.",
+			Expect: []Finding{{"mlx5_2", 1, "counter_saturated"}, {"mlx5_7", 1, "counter_saturated"}},
+			edit: func(n *Node) {
+				n.HCA("mlx5_2").Port(1).Statistic("excessive_buffer_overrun_errors").Start = 15
+				n.HCA("mlx5_7").Port(1).Statistic("link_downed").Start = 255
+				n.HCA("mlx5_7").Port(1).Statistic("port_xmit_wait").Start = 1<<32 - 1
+			},
+		},
+		{
+			Name: "counters-garbage", Platform: h100,
+			Summary: "nothing is wrong with a port of which some counters cannot be read",
+			Truth: "mlx5_4 works, but eight of its counters have no value: there is the excuse of an old kernel, a negative " +
+				"number, one of more than 64 bits, words, two numbers, an empty line, nothing at all, and an error. A " +
+				"ninth is 2^64-1, which is what a driver prints that could not ask its device. Each is unknown for " +
+				"itself; all others, of this port too, are what they are. Nothing is reported.",
+			edit: func(n *Node) {
+				p := n.HCA("mlx5_4").Port(1)
+				p.Texts = map[string]string{
+					"counters/symbol_error":              "N/A (no PMA)\n",
+					"counters/link_downed":               "-1\n",
+					"counters/port_rcv_errors":           "18446744073709551616\n",
+					"counters/multicast_rcv_packets":     "18446744073709551615\n",
+					"counters/port_xmit_discards":        "",
+					"hw_counters/out_of_buffer":          "not a number\n",
+					"hw_counters/rnr_nak_retry_err":      "12 34\n",
+					"hw_counters/roce_slow_restart_cnps": "\n",
+				}
+				p.Dirs = []string{"counters/VL15_dropped"} // of ConnectX-7 it answers EINVAL
+			},
+		},
+		{
+			Name: "counter-reset", Platform: a100,
+			Summary: "nothing is wrong with a port whose counters somebody clears each minute",
+			Truth: "A script of the site runs perfquery -R on mlx5_1 each minute: its PMA counters go back to zero, those " +
+				"of the driver go on. The traffic is what it always is. Counters that go backwards are no reason to " +
+				"report anything.",
+			edit: func(n *Node) { n.HCA("mlx5_1").Port(1).ClearEvery = 60 },
+		},
+		{
+			Name: "retransmissions", Platform: h100,
+			Summary: "one rail loses packets and sends them again",
+			Truth: "A bad transceiver on the rail of mlx5_5: packets arrive out of sequence, the peers' NAKs and expired " +
+				"ACK timers make it send again, and its traffic is a third of that of its peers. The link is up, and " +
+				"no counter of it shows an error.",
+			Expect:   []Finding{{"mlx5_5", 1, "retransmissions"}},
+			OverTime: true,
+			edit: func(n *Node) {
+				grow(n, "mlx5_5", map[string]uint64{
+					"out_of_sequence": 184, "packet_seq_err": 161, "local_ack_timeout_err": 3, "roce_adp_retrans": 160,
+					"duplicate_request": 22,
+				})
+				slow(n, "mlx5_5", 3)
+			},
+		},
+		{
+			Name: "congestion", Platform: h100,
+			Summary: "nothing is wrong with a node whose fabric is busy",
+			Truth: "Many senders meet at few receivers, as in every all-to-all: on all rails packets arrive marked, " +
+				"notifications go out and come in, and senders slow down. That is congestion control at work. Nothing " +
+				"is lost and nothing is reported.",
+			edit: func(n *Node) {
+				for _, f := range onCompute("") {
+					grow(n, f.Device, map[string]uint64{
+						"np_ecn_marked_roce_packets": 21_400, "np_cnp_sent": 18_200, "rp_cnp_handled": 17_900,
+					})
+				}
+			},
+		},
+		{
+			Name: "qp-death", Platform: h100,
+			Summary: "queue pairs of one port give up after their last retry",
+			Truth: "Each half minute four queue pairs of mlx5_3 die because their peer does not answer: seven ACK timers " +
+				"expire for each, then req_transport_retries_exceeded jumps, and what was still queued is flushed. The " +
+				"job ends with IBV_WC_RETRY_EXC_ERR and starts again. The link is up.",
+			Expect:   []Finding{{"mlx5_3", 1, "transport_retries_exceeded"}},
+			OverTime: true,
+			edit: func(n *Node) {
+				const every = 30
+				for name, by := range map[string]uint64{
+					"local_ack_timeout_err": 28, "req_transport_retries_exceeded": 4, "req_cqe_error": 516, "req_cqe_flush_error": 512,
+				} {
+					s := n.HCA("mlx5_3").Port(1).Statistic(name)
+					s.PerStep, s.Every = by, every
+				}
+			},
+		},
+	}
+}
+
+// grow lets counters of the first port of a device grow by that much each step.
+func grow(n *Node, device string, by map[string]uint64) {
+	for name, step := range by {
+		s := n.HCA(device).Port(1).Statistic(name)
+		s.PerStep, s.Every = step, 0
+	}
+}
+
+// slow divides the traffic of the first port of a device.
+func slow(n *Node, device string, by uint64) {
+	p := n.HCA(device).Port(1)
+	for _, name := range []string{
+		"port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "unicast_xmit_packets",
+		"unicast_rcv_packets", "rx_write_requests",
+	} {
+		p.Statistic(name).PerStep /= by
+	}
+}
