@@ -7,6 +7,9 @@ VERSION  := $(shell cat VERSION)
 REVISION := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 LDFLAGS  := -X github.com/prometheus/common/version.Version=$(VERSION) -X github.com/prometheus/common/version.Revision=$(REVISION)
 
+# The header of go-nvml marks half of itself deprecated.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
+
 .DEFAULT_GOAL := help
 .PHONY: help build demo run test lint fmt docs lab-test fuzz bench verify clean
 
@@ -33,8 +36,8 @@ lint: ## formatting, vet, golangci-lint with the import directions
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
-docs: ## write docs/METRICS.md from the metric catalogue
-	$(GO) test ./collector -run TestMetricsDocument -update
+docs: ## write docs/METRICS.md and docs/COUNTERS.md from the tables
+	$(GO) test ./collector -run 'TestMetricsDocument|TestCountersDocument' -update
 
 lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, no /dev/kvm)
 	./test/lab/test.sh
@@ -44,7 +47,9 @@ fuzz: ## each fuzz target for FUZZTIME (60s)
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
 	    echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime=10x $$p; done; done
 
-bench: ## benchmarks
+bench: build ## cost of a scrape against node_exporter in the same run, and Go benchmarks
+	cd tools && $(GO) build -o ../bin/node_exporter github.com/prometheus/node_exporter
+	cd tools && $(GO) run ./bench -exporter ../$(BIN) -peer ../bin/node_exporter
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 verify: fuzz bench lab-test ## the slow proofs

@@ -39,6 +39,12 @@ var (
 		Help:   "How many facts of the RDMA device are unknown, by reason. Unknown facts have no other series.",
 		Source: "exporter", Cadence: Self, Stability: Experimental,
 	}
+	driverCommands = &Family{
+		Name: "driver_commands_total", Type: Counter, Labels: []string{"kind"},
+		Help: "Questions the exporter made the kernel pass on to RDMA drivers, most of which ask their firmware: query_port, process_mad (one PMA counter), " +
+			"get_hw_stats (all hardware counters of a port). Does not grow with the number of scrapers.",
+		Source: "exporter", Cadence: Self, Stability: Stable,
+	}
 	configReloadSuccessful = &Family{
 		Name: "config_last_reload_successful", Type: Gauge,
 		Help:   "1 when the last attempt to load the configuration file succeeded; the old configuration stays in force otherwise.",
@@ -59,6 +65,12 @@ var (
 		Name: "node_boot_time_seconds", Type: Gauge, Unit: "seconds",
 		Help:   "When the node booted, in seconds since the epoch. Rules use it to be silent while a node starts.",
 		Source: "/proc/stat btime", Cadence: Slow, Stability: Stable,
+	}
+	nodeNetNSMode = &Family{
+		Name: "node_rdma_netns_mode", Type: StateSet, Labels: []string{"state"},
+		Help: "Whether every network namespace sees every RDMA device (shared) or each only its own (exclusive): 1 for the current mode. " +
+			"In exclusive mode the exporter must run in the host's network namespace to see the host's devices over netlink.",
+		Source: "RDMA_NLDEV_SYS_ATTR_NETNS_MODE", Cadence: Slow, Stability: Experimental,
 	}
 	nodeGPUs = &Family{
 		Name: "node_gpus", Type: Gauge,
@@ -90,6 +102,12 @@ var (
 		Help: "1 for a device that belongs to the platform (NVSwitch management bridge) or that the site restricted: nothing but its identity is read. " +
 			"Absent when it cannot be told without privilege.",
 		Source: "config restricted; /sys/class/infiniband/<device>/device/vpd", Cadence: Slow, Privilege: "root for the automatic part (vpd is 0600)", Stability: Stable, Collector: "hca",
+	}
+	hcaNetlink = &Family{
+		Name: "hca_netlink_visible", Type: Gauge, Labels: []string{"device"},
+		Help: "1 when NETLINK_RDMA shows the device; 0 when only sysfs does (a container with a network namespace of its own, an old kernel): " +
+			"then its counters are read from sysfs, which asks the driver more often.",
+		Source: "RDMA_NLDEV_CMD_GET", Cadence: Fast, Stability: Experimental, Collector: "hca",
 	}
 	hcaPortInfo = &Family{
 		Name: "hca_port_info", Type: Info, Labels: []string{"device", "port", "link_layer", "netdev", "role"},
@@ -180,13 +198,13 @@ var (
 
 // Catalogue returns every row, in the order of documentation.
 func Catalogue() []*Family {
-	return []*Family{
-		scrapeCollectorSuccess, scrapeCollectorSupported, scrapeCollectorTimeout, scrapeCollectorDuration, sourceUp, deviceStuck, factsUnknown,
+	return append([]*Family{
+		scrapeCollectorSuccess, scrapeCollectorSupported, scrapeCollectorTimeout, scrapeCollectorDuration, sourceUp, deviceStuck, factsUnknown, driverCommands,
 		configReloadSuccessful, configReloadTimestamp,
-		nodeInfo, nodeBootTime, nodeGPUs, computePortsExpected,
-		hcaInfo, hcaNUMANode, hcaRestricted, hcaPortInfo, hcaPortState, hcaPortPhysState, hcaPortRate, hcaPortExpectedRate, hcaPortRateMismatch,
+		nodeInfo, nodeBootTime, nodeNetNSMode, nodeGPUs, computePortsExpected,
+		hcaInfo, hcaNUMANode, hcaRestricted, hcaNetlink, hcaPortInfo, hcaPortState, hcaPortPhysState, hcaPortRate, hcaPortExpectedRate, hcaPortRateMismatch,
 		hcaPortLID, hcaPortSMLID, hcaPortPKeys,
 		gidInfo, gidEntries, gidTableEntries, gidSelectedIndex, gidChanges,
 		ncclConfigVariables, ncclConfigFindings,
-	}
+	}, counterFamilies()...)
 }

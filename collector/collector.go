@@ -62,6 +62,18 @@ func collectors() []collector {
 			sources: []string{fabric.SourceNCCL},
 			collect: collectNCCL, supported: hasNCCLFile,
 		},
+		{
+			About:   About{Name: "counters", Help: "Counters of ports and devices: traffic, loss, retries, congestion, link errors.", Default: true},
+			want:    fabric.WantHCA | fabric.WantCounters,
+			sources: []string{fabric.SourceClass, fabric.SourceCounters},
+			collect: collectCounters, supported: hasCounters,
+		},
+		{
+			About:   About{Name: "cm", Help: "Messages of the connection manager."},
+			want:    fabric.WantHCA | fabric.WantCM,
+			sources: []string{fabric.SourceClass, fabric.SourceCM},
+			collect: collectCM, supported: hasCM,
+		},
 	}
 }
 

@@ -80,7 +80,7 @@ func TestUnknownFactsHaveNoSeries(t *testing.T) {
 		}
 	}
 	for _, line := range []string{
-		`gpufabric_facts_unknown{device="mlx5_0",reason="io_error"} 27`,
+		`gpufabric_facts_unknown{device="mlx5_0",reason="io_error"} 28`,
 		`gpufabric_hca_port_info{device="mlx5_0",link_layer="",netdev="",port="1",role=""} 1`,
 	} {
 		if !strings.Contains(out, line) {

@@ -26,7 +26,11 @@ func WriteDocument(w io.Writer) error {
 			fmt.Fprintf(&b, "\n## %s\n", title)
 			for _, c := range collectors() {
 				if c.Name == group {
-					fmt.Fprintf(&b, "\n%s Switch off with `--no-collector.%s`.\n", c.Help, c.Name)
+					how := "Switch off with `--no-collector."
+					if !c.Default {
+						how = "Off by default, switch on with `--collector."
+					}
+					fmt.Fprintf(&b, "\n%s %s%s`.\n", c.Help, how, c.Name)
 				}
 			}
 		}

@@ -25,6 +25,9 @@ func collectDevice(h *fabric.HCA, emit emit) {
 	if r, ok := h.Restricted.Get(); ok {
 		emit(hcaRestricted, bit(r), h.Name)
 	}
+	if v, ok := h.Netlink.Get(); ok {
+		emit(hcaNetlink, bit(v), h.Name)
+	}
 }
 
 func collectPort(h *fabric.HCA, p *fabric.Port, emit emit) {

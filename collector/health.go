@@ -71,6 +71,9 @@ func (s *Set) collectSources(n *fabric.Node, emit emit) {
 	if !used[fabric.SourceHCA] {
 		return
 	}
+	for _, k := range []fabric.Command{fabric.CommandQueryPort, fabric.CommandProcessMAD, fabric.CommandHWStats} {
+		emit(driverCommands, float64(n.Commands[k]), string(k))
+	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		count := map[fabric.Reason]int{}

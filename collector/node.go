@@ -9,6 +9,9 @@ func collectNode(n *fabric.Node, emit emit) {
 	if t, ok := n.Host.BootTime.Get(); ok {
 		emit(nodeBootTime, float64(t.Unix()))
 	}
+	if m, ok := n.Host.RDMANetNS.Get(); ok {
+		state(emit, nodeNetNSMode, m, fabric.NetNSModes())
+	}
 	number(emit, nodeGPUs, n.GPUs)
 	if p := n.Policy.ComputePorts; p != nil {
 		emit(computePortsExpected, float64(*p))

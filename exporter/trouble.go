@@ -38,7 +38,7 @@ func troubles(n *fabric.Node) []trouble {
 		list = append(list, t)
 	}
 	for h, p := range judged(n) {
-		for _, t := range portTroubles(n, p) {
+		for _, t := range portTroubles(n, h, p) {
 			t.Where = []string{portName(h, p)}
 			list = append(list, t)
 		}
@@ -67,7 +67,7 @@ func judged(n *fabric.Node) iter.Seq2[*fabric.HCA, *fabric.Port] {
 	}
 }
 
-func portTroubles(n *fabric.Node, p *fabric.Port) []trouble {
+func portTroubles(n *fabric.Node, h *fabric.HCA, p *fabric.Port) []trouble {
 	state, known := p.State.Get()
 	if known && state != fabric.PortActive {
 		return []trouble{inactive(p, state)} // the rest follows from it
@@ -79,6 +79,7 @@ func portTroubles(n *fabric.Node, p *fabric.Port) []trouble {
 	if p.RateMismatch.Or(false) {
 		list = append(list, rateMismatch(n, p))
 	}
+	list = append(list, saturated(h, p)...)
 	if t, bad := unusableGID(n, p); bad && known && p.Role.Or("") == fabric.RoleCompute {
 		list = append(list, t)
 	}
@@ -130,6 +131,22 @@ func rateMismatch(n *fabric.Node, p *fabric.Port) trouble {
 		Why:    "NCCL tunes itself for the rate that RDMA reports.",
 		Remedy: "Kernels print rates they do not know as another: update driver and firmware.",
 	}
+}
+
+// saturated names the counters that have reached the end of their register.
+func saturated(h *fabric.HCA, p *fabric.Port) []trouble {
+	var list []trouble
+	for _, c := range p.Counters.PMA.Or(nil) {
+		spec, ok := fabric.PMASpecOf(h.Driver.Or(""), c.Name)
+		if v, known := c.Value.Get(); ok && known && spec.Saturates && v >= spec.Max() {
+			list = append(list, trouble{
+				What:   "The counter " + c.Name + " has reached its maximum",
+				Why:    fmt.Sprintf("It stands at %d and counts no more: whatever it is for goes unseen.", v),
+				Remedy: "Clear it (perfquery -R), and see whether it grows again.",
+			})
+		}
+	}
+	return list
 }
 
 // unusableGID tells that NCCL would connect from a GID that does not reach beyond the link.

@@ -18,13 +18,16 @@ import (
 type device struct {
 	name    string
 	reading *reading[deviceFacts]
-	reader  Device // used in the reading's lane only; nil until the first read
+	// Both are used in the reading's lane only.
+	reader Device // nil until the first read
+	turns  odometers
 }
 
 // deviceFacts is one reading of a device. It is replaced, never changed.
 type deviceFacts struct {
-	hca  fabric.HCA
-	read map[fabric.Want]part
+	hca      fabric.HCA
+	parts    [numKinds]part
+	commands fabric.Commands // what the driver was asked since the device was opened
 }
 
 // part is how one kind of facts was read.
@@ -33,6 +36,20 @@ type part struct {
 	slow  time.Time // when the slow facts were read
 	took  time.Duration
 	err   error
+}
+
+const numKinds = 4
+
+// kinds are the kinds of facts of a device, in the order in which they are read: each may need those before.
+var kinds = [numKinds]struct {
+	want   fabric.Want
+	source string
+	read   func(ob *Observer, d *device, h *fabric.HCA, policy *fabric.Policy, slow bool, now time.Time) error
+}{
+	{fabric.WantHCA, fabric.SourceHCA, (*Observer).readHCA},
+	{fabric.WantGID, fabric.SourceGID, (*Observer).readGIDs},
+	{fabric.WantCounters, fabric.SourceCounters, (*Observer).readCounters},
+	{fabric.WantCM, fabric.SourceCM, (*Observer).readCM},
 }
 
 // observeDevices brings all listed devices up to date, each in its own lane.
@@ -65,6 +82,8 @@ func (ob *Observer) listed(now time.Time) []*device {
 		for name, d := range ob.devices {
 			busy, _ := d.reading.lane.busy()
 			if busy == "" && !slices.Contains(class.names, name) {
+				f, _ := d.reading.peek(func(deviceFacts, time.Time) bool { return true })
+				ob.asked.Add(f.commands)
 				d.retire()
 				delete(ob.devices, name)
 			}
@@ -80,6 +99,15 @@ func (ob *Observer) listed(now time.Time) []*device {
 		list = append(list, d)
 	}
 	return list
+}
+
+// askedBefore is what drivers of devices that left were asked.
+func (ob *Observer) askedBefore() fabric.Commands {
+	ob.mu.Lock()
+	defer ob.mu.Unlock()
+	c := fabric.Commands{}
+	c.Add(ob.asked)
+	return c
 }
 
 // retire closes the reader in the device's own lane, as soon as that is idle.
@@ -99,8 +127,8 @@ func (d *device) closeReader() {
 
 func (ob *Observer) fresh(now time.Time, want fabric.Want) func(deviceFacts, time.Time) bool {
 	return func(f deviceFacts, _ time.Time) bool {
-		for _, w := range []fabric.Want{fabric.WantHCA, fabric.WantGID} {
-			if want&w != 0 && (f.read[w].began.IsZero() || now.Sub(f.read[w].began) >= ob.o.FastInterval) {
+		for i, k := range kinds {
+			if want&k.want != 0 && (f.parts[i].began.IsZero() || now.Sub(f.parts[i].began) >= ob.o.FastInterval) {
 				return false
 			}
 		}
@@ -112,28 +140,44 @@ func (ob *Observer) fresh(now time.Time, want fabric.Want) func(deviceFacts, tim
 // is gone is forgotten, so that it is opened anew when it is listed again.
 func (ob *Observer) readDevice(d *device, want fabric.Want, policy *fabric.Policy) func(deviceFacts, time.Time) (deviceFacts, error) {
 	return func(last deviceFacts, now time.Time) (deviceFacts, error) {
-		h := last.hca
-		h.Name = d.name
-		h.Ports = slices.Clone(h.Ports)
-		next := deviceFacts{read: map[fabric.Want]part{fabric.WantHCA: last.read[fabric.WantHCA], fabric.WantGID: last.read[fabric.WantGID]}}
+		next := last
+		next.hca.Name = d.name
+		next.hca.Ports = slices.Clone(last.hca.Ports)
 		err := d.open(ob.rdma)
 		if err == nil {
-			p := next.read[fabric.WantHCA]
-			p.err = ob.readHCA(d, &h, &p, policy, now)
-			next.read[fabric.WantHCA], err = p, p.err
+			err = ob.readParts(d, &next, want, policy, now)
+			d.reader.End()
+			next.commands = d.reader.Commands()
 		}
-		if err == nil && want&fabric.WantGID != 0 {
-			p := next.read[fabric.WantGID]
-			p.err = ob.readGIDs(d, &h, &p, now)
-			next.read[fabric.WantGID] = p
-		}
-		if gone(err) || gone(next.read[fabric.WantGID].err) {
+		if gone(err) {
 			d.closeReader()
 			return deviceFacts{}, errGone
 		}
-		next.hca = h
 		return next, err
 	}
+}
+
+// readParts reads all kinds that are wanted. It returns an error when nothing can be known of the device; a
+// kind that fails keeps its error to itself.
+func (ob *Observer) readParts(d *device, next *deviceFacts, want fabric.Want, policy *fabric.Policy, now time.Time) error {
+	for i, k := range kinds {
+		if want&k.want == 0 {
+			continue
+		}
+		p := &next.parts[i]
+		slow := p.slow.IsZero() || now.Sub(p.slow) >= ob.o.SlowInterval
+		begin := time.Now()
+		p.began = now
+		p.err = k.read(ob, d, &next.hca, policy, slow, now)
+		p.took = time.Since(begin)
+		if gone(p.err) || p.err != nil && k.want == fabric.WantHCA {
+			return p.err
+		}
+		if slow && p.err == nil {
+			p.slow = now
+		}
+	}
+	return nil
 }
 
 // errGone stands for a device that left while it was read.
@@ -149,67 +193,81 @@ func (d *device) open(r RDMA) error {
 	}
 	reader, err := r.Open(d.name)
 	if err == nil {
-		d.reader = reader
+		d.reader, d.turns = reader, odometers{}
 	}
 	return err
 }
 
-func (ob *Observer) readHCA(d *device, h *fabric.HCA, p *part, policy *fabric.Policy, now time.Time) error {
-	slow := p.slow.IsZero() || now.Sub(p.slow) >= ob.o.SlowInterval
-	p.began = now
-	defer func() { p.took = time.Since(now) }()
+func (ob *Observer) readHCA(d *device, h *fabric.HCA, policy *fabric.Policy, slow bool, now time.Time) error {
 	if slow {
 		if err := d.reader.Identify(h, policy.IsRestricted(d.name), now); err != nil {
 			return err
 		}
 	}
+	d.reader.Begin(h, now)
 	if err := d.reader.ReadPorts(h, now); err != nil {
 		return err
 	}
 	if !slow {
 		return nil
 	}
-	p.slow = now
 	return d.reader.ReadPortDetails(h, now)
 }
 
-func (ob *Observer) readGIDs(d *device, h *fabric.HCA, p *part, now time.Time) error {
-	begin := time.Now()
-	p.began = now
-	defer func() { p.took = time.Since(begin) }()
+func (ob *Observer) readGIDs(d *device, h *fabric.HCA, _ *fabric.Policy, slow bool, now time.Time) error {
 	before := make([]fabric.GIDTable, len(h.Ports))
 	for i := range h.Ports {
 		before[i] = h.Ports[i].GIDs
 	}
 	read := d.reader.ReadGIDs
-	if p.slow.IsZero() || now.Sub(p.slow) >= ob.o.SlowInterval {
-		p.slow, read = now, d.reader.ScanGIDs
+	if slow {
+		read = d.reader.ScanGIDs
 	}
 	if err := read(h, now); err != nil {
 		for i := range h.Ports {
-			h.Ports[i].GIDs.Size = fabric.NotKnown[int](fabric.ReasonIO, "", now)
-			h.Ports[i].GIDs.Entries = fabric.NotKnown[[]fabric.GID](fabric.ReasonIO, "", now)
+			t := &h.Ports[i].GIDs
+			t.Size, t.Entries = fabric.NotKnown[int](sysfs.ReasonOf(err), "", now), fabric.NotKnown[[]fabric.GID](sysfs.ReasonOf(err), "", now)
 		}
 		return err
 	}
 	for i := range h.Ports {
 		t := &h.Ports[i].GIDs
-		t.Changes = 0
-		if i < len(before) {
-			was, ok := before[i].Entries.Get()
-			is, now := t.Entries.Get()
-			t.Changes = before[i].Changes
-			if ok && now {
-				t.Changes += fabric.CountChanges(was, is)
-			}
+		t.Changes = before[i].Changes
+		was, known := before[i].Entries.Get()
+		if is, ok := t.Entries.Get(); ok && known {
+			t.Changes += fabric.CountChanges(was, is)
 		}
 	}
 	return nil
 }
 
+func (ob *Observer) readCounters(d *device, h *fabric.HCA, _ *fabric.Policy, slow bool, now time.Time) error {
+	err := errors.Join(d.reader.ReadPMA(h, slow, now), d.reader.ReadHWCounters(h, now))
+	if err != nil {
+		r := sysfs.ReasonOf(err)
+		h.HWCounters = fabric.NotKnown[[]fabric.Counter](r, "", now)
+		for i := range h.Ports {
+			h.Ports[i].Counters.PMA, h.Ports[i].Counters.HW = fabric.NotKnown[[]fabric.Counter](r, "", now), fabric.NotKnown[[]fabric.Counter](r, "", now)
+		}
+		return err
+	}
+	d.turns.advance(h)
+	return nil
+}
+
+func (ob *Observer) readCM(d *device, h *fabric.HCA, _ *fabric.Policy, _ bool, now time.Time) error {
+	err := d.reader.ReadCM(h, now)
+	if err != nil {
+		for i := range h.Ports {
+			h.Ports[i].Counters.CM = fabric.NotKnown[[]fabric.Counter](sysfs.ReasonOf(err), "", now)
+		}
+	}
+	return err
+}
+
 // assembleDevices makes a node of what was read of the devices.
 func (ob *Observer) assembleDevices(now time.Time, want fabric.Want, policy *fabric.Policy) *fabric.Node {
-	n := &fabric.Node{At: now, Policy: policy}
+	n := &fabric.Node{At: now, Policy: policy, Commands: ob.askedBefore()}
 	if want&fabric.WantHCA == 0 {
 		return n
 	}
@@ -247,15 +305,13 @@ func (d *device) assemble(n *fabric.Node, want fabric.Want, fresh func(deviceFac
 		h = h.WithoutFacts(src.Reason, n.At)
 	}
 	n.HCAs = append(n.HCAs, h)
-	for _, w := range []struct {
-		want fabric.Want
-		name string
-	}{{fabric.WantHCA, fabric.SourceHCA}, {fabric.WantGID, fabric.SourceGID}} {
-		if want&w.want == 0 {
+	n.Commands.Add(f.commands)
+	for i, k := range kinds {
+		if want&k.want == 0 {
 			continue
 		}
-		s, p := src, f.read[w.want]
-		s.Name, s.Duration = w.name, p.took
+		s, p := src, f.parts[i]
+		s.Name, s.Duration = k.source, p.took
 		if s.Up && p.err != nil {
 			s.Up, s.Reason, s.Err = false, sysfs.ReasonOf(p.err), p.err
 		}

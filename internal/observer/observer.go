@@ -24,6 +24,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/proc"
+	"gpufabric_exporter/internal/host/rdmanl"
 	"gpufabric_exporter/internal/host/sysfs"
 )
 
@@ -67,6 +68,14 @@ type Device interface {
 	ReadPortDetails(h *fabric.HCA, now time.Time) error
 	ScanGIDs(h *fabric.HCA, now time.Time) error
 	ReadGIDs(h *fabric.HCA, now time.Time) error
+	ReadPMA(h *fabric.HCA, all bool, now time.Time) error
+	ReadHWCounters(h *fabric.HCA, now time.Time) error
+	ReadCM(h *fabric.HCA, now time.Time) error
+	// Begin and End enclose the reads of one round; Begin comes after the first Identify.
+	Begin(h *fabric.HCA, now time.Time)
+	End()
+	// Commands counts what the driver was asked since the device was opened.
+	Commands() fabric.Commands
 	Close()
 }
 
@@ -101,6 +110,7 @@ type Observer struct {
 	last     *fabric.Node // the last complete observation
 	lastWant fabric.Want
 	troubled map[string]bool // sources that were logged as failing
+	asked    fabric.Commands // of devices that left
 	close    []func() error
 	closed   bool
 }
@@ -149,7 +159,7 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 		node:    newReading[hostFacts](stuckAfter),
 		nccl:    newReading[fabric.NCCLConfig](stuckAfter),
 		netdevs: newReading[netDevs](stuckAfter),
-		devices: map[string]*device{}, troubled: map[string]bool{},
+		devices: map[string]*device{}, troubled: map[string]bool{}, asked: fabric.Commands{},
 	}
 	ob.SetPolicy(o.Policy, o.NCCL)
 	return ob
@@ -187,7 +197,10 @@ func (ob *Observer) Close() {
 // for the devices, the rest for what depends on their answers.
 func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node {
 	if want&fabric.WantGID != 0 {
-		want |= fabric.WantHCA | fabric.WantNCCL // NCCL's choice among the GIDs needs both
+		want |= fabric.WantNCCL // which chooses among them
+	}
+	if want&(fabric.WantGID|fabric.WantCounters|fabric.WantCM) != 0 {
+		want |= fabric.WantHCA
 	}
 	now := time.Now()
 	ob.mu.Lock()
@@ -226,7 +239,9 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
-	ob.logSources(n)
+	if !errors.Is(ctx.Err(), context.Canceled) { // a caller who left is no failing source
+		ob.logSources(n)
+	}
 	if complete(n) && ob.policy == policy {
 		ob.last, ob.lastWant = n, want
 	}
@@ -347,15 +362,30 @@ func (ob *Observer) logSources(n *fabric.Node) {
 // classReader and hostReader fit the readers of host/ to the interfaces above.
 type classReader struct{ fs *sysfs.FS }
 
-func (r classReader) Devices() ([]string, error)       { return r.fs.Devices() }
-func (r classReader) Open(name string) (Device, error) { return r.fs.Device(name) }
+func (r classReader) Devices() ([]string, error) { return r.fs.Devices() }
+
+func (r classReader) Open(name string) (Device, error) {
+	dev, err := r.fs.Device(name)
+	if err != nil {
+		return nil, err
+	}
+	d := &rdmaDevice{Device: dev, name: name, asked: fabric.Commands{}}
+	if r.fs.IsKernel() { // a copy of some sysfs has nothing to do with this kernel's netlink
+		d.dial = dialRDMA
+	}
+	return d, nil
+}
 
 type hostReader struct {
 	sys *sysfs.FS
 	prc *proc.FS
 }
 
-func (r hostReader) Host(now time.Time) fabric.Host      { return r.prc.Host(now) }
+func (r hostReader) Host(now time.Time) fabric.Host {
+	h := r.prc.Host(now)
+	h.RDMANetNS = r.netNSMode(now)
+	return h
+}
 func (r hostReader) GPUs(now time.Time) fabric.Fact[int] { return r.sys.GPUs(now) }
 func (r hostReader) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error) {
 	routes, err := r.prc.DefaultRoutes()
@@ -363,4 +393,25 @@ func (r hostReader) NetDevs(names []string, now time.Time) ([]fabric.NetDev, err
 		return r.sys.NetDevs(names, nil, now), err
 	}
 	return r.sys.NetDevs(names, routes, now), nil
+}
+
+// netNSMode asks the RDMA core, where there is one: opening its socket elsewhere would load it.
+func (r hostReader) netNSMode(now time.Time) fabric.Fact[fabric.NetNSMode] {
+	const source = "RDMA_NLDEV_SYS_ATTR_NETNS_MODE"
+	if _, err := r.sys.Devices(); err != nil || !r.sys.IsKernel() {
+		return fabric.NotKnown[fabric.NetNSMode](fabric.ReasonMissing, source, now)
+	}
+	c, err := rdmanl.Dial()
+	if err != nil {
+		return fabric.NotKnown[fabric.NetNSMode](sysfs.ReasonOf(err), source, now)
+	}
+	defer c.Close()
+	switch v, err := c.System(); {
+	case err != nil:
+		return fabric.NotKnown[fabric.NetNSMode](sysfs.ReasonOf(err), source, now)
+	case v.SharedNetNS:
+		return fabric.Known(fabric.NetNSShared, source, now)
+	default:
+		return fabric.Known(fabric.NetNSExclusive, source, now)
+	}
 }

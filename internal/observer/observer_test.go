@@ -185,6 +185,12 @@ func (d *fakeDevice) ScanGIDs(h *fabric.HCA, now time.Time) error {
 	h.Ports[0].GIDs.Entries = fabric.Known(slices.Clone(d.gids), "", now)
 	return nil
 }
+func (d *fakeDevice) ReadPMA(*fabric.HCA, bool, time.Time) error  { return d.enter("pma") }
+func (d *fakeDevice) ReadHWCounters(*fabric.HCA, time.Time) error { return d.enter("hw") }
+func (d *fakeDevice) ReadCM(*fabric.HCA, time.Time) error         { return d.enter("cm") }
+func (d *fakeDevice) Begin(*fabric.HCA, time.Time)                {}
+func (d *fakeDevice) End()                                        {}
+func (d *fakeDevice) Commands() fabric.Commands                   { return fabric.Commands{fabric.CommandQueryPort: 7} }
 func (d *fakeDevice) ReadGIDs(h *fabric.HCA, now time.Time) error { return d.ScanGIDs(h, now) }
 func (d *fakeDevice) Close() {
 	d.k.mu.Lock()

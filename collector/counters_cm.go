@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+func collectCM(n *fabric.Node, emit emit) {
+	families := map[string]*Family{
+		"cm_rx_msgs": cmReceived, "cm_rx_duplicates": cmReceivedDuplicates, "cm_tx_msgs": cmTransmitted, "cm_tx_retries": cmTransmitRetries,
+	}
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		for k := range h.Ports {
+			p := &h.Ports[k]
+			list := distinct(p.Counters.CM.Or(nil)) // the kernel has 44
+			for _, c := range list[:min(len(list), maxRaw)] {
+				group, message, _ := strings.Cut(c.Name, "/")
+				if v, ok := reading(c); ok && families[group] != nil {
+					emit(families[group], float64(v), h.Name, strconv.Itoa(p.Number), label(message))
+				}
+			}
+		}
+	}
+}
+
+// hasCounters tells whether any driver of the node counts anything.
+func hasCounters(n *fabric.Node) (bool, string) {
+	if ok, why := hasRDMA(n); !ok {
+		return false, why
+	}
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		if h.HWCounters.State != fabric.Absent {
+			return true, ""
+		}
+		for k := range h.Ports {
+			if c := &h.Ports[k].Counters; c.PMA.State != fabric.Absent || c.HW.State != fabric.Absent {
+				return true, ""
+			}
+		}
+	}
+	return false, "no driver of this node has counters, or this sysfs is of a network namespace that does not show them"
+}
+
+func hasCM(n *fabric.Node) (bool, string) {
+	if ok, why := hasRDMA(n); !ok {
+		return false, why
+	}
+	for i := range n.HCAs {
+		for k := range n.HCAs[i].Ports {
+			if n.HCAs[i].Ports[k].Counters.CM.State != fabric.Absent {
+				return true, ""
+			}
+		}
+	}
+	return false, "no port of this node has connection manager counters"
+}

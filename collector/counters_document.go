@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// WriteCounters writes the counter tables of all drivers as the Markdown page docs/COUNTERS.md.
+func WriteCounters(w io.Writer) error {
+	var b strings.Builder
+	b.WriteString("# Counters\n\nGenerated from the counter tables (`make docs`); do not edit.\n\n")
+	b.WriteString("Which metric shows which counter of the kernel. A counter that means the same as another driver's shares its metric; every other keeps its name in the label `counter` of `" +
+		hwCountersTotal.FullName() + "`, and so does every name that is not listed.\n\n")
+	b.WriteString("A metric with several names here is their sum, and is there only while all of them are known. Files below `/sys/class/infiniband/<device>`.\n\n")
+	b.WriteString("At the end of its register a counter **wraps** (starts again from 0; the exporter continues it to 64 bits), **sticks** (stays at its maximum until somebody clears it; `" +
+		counterSaturated.FullName() + "` is 1 meanwhile) or never gets there. Bits `?`: only the firmware knows.\n")
+	for _, t := range fabric.CounterTables() {
+		fmt.Fprintf(&b, "\n## %s: `%s`\n\n%s. Names from `%s`.\n\n", t.Name, t.Place, documentDrivers(&t), t.Source)
+		if t.Note != "" {
+			b.WriteString(t.Note + "\n\n")
+		}
+		b.WriteString("| kernel name | metric | unit | bits | at the end |\n|---|---|---|---|---|\n")
+		for name, spec := range t.Counters() {
+			metric, unit := documentMetric(t.Place, spec)
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", name, metric, unit, documentBits(spec), documentEnd(spec))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func documentDrivers(t *fabric.CounterTable) string {
+	switch t.Drivers[0] {
+	case fabric.AnyDriver:
+		return "All drivers without a table of their own here"
+	case "":
+		return "Software devices"
+	default:
+		return "PCI driver `" + strings.Join(t.Drivers, "`, `") + "`"
+	}
+}
+
+func documentMetric(place fabric.CounterPlace, s fabric.CounterSpec) (metric, unit string) {
+	switch {
+	case s.Meaning != "":
+		metric, unit = "`"+countFamilies[s.Meaning].FullName()+"`", string(s.Meaning.Unit())
+	case place == fabric.PlacePMA:
+		return "none", ""
+	case s.Gauge:
+		return "`" + hwCountersValue.FullName() + "`", ""
+	default:
+		return "`" + hwCountersTotal.FullName() + "`", ""
+	}
+	if s.Parts > 1 {
+		metric += fmt.Sprintf(", one of %d", s.Parts)
+	}
+	if s.Scale != 1 {
+		unit = fmt.Sprintf("%g %s", s.Scale, unit)
+	}
+	return metric, unit
+}
+
+func documentBits(s fabric.CounterSpec) string {
+	if s.Bits == 0 {
+		return "?"
+	}
+	return strconv.Itoa(s.Bits)
+}
+
+func documentEnd(s fabric.CounterSpec) string {
+	switch {
+	case s.Wraps:
+		return "wraps"
+	case s.Saturates:
+		return "sticks"
+	case s.Gauge:
+		return "gauge"
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+func TestCountersDocument(t *testing.T) {
+	var b bytes.Buffer
+	if err := WriteCounters(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "../docs/COUNTERS.md", b.Bytes())
+}
+
+func TestEveryMeaningHasItsFamily(t *testing.T) {
+	names := map[string]fabric.Meaning{}
+	rows := map[fabric.Meaning]bool{}
+	for _, row := range countRows() {
+		if m, ok := names[row.name]; ok || rows[row.meaning] {
+			t.Errorf("%s: %s and %s, or a meaning twice", row.name, m, row.meaning)
+		}
+		names[row.name], rows[row.meaning] = row.meaning, true
+		unit := string(row.meaning.Unit())
+		if unit != "events" && unit != "packets" && !strings.HasSuffix(row.name, "_"+unit+"_total") {
+			t.Errorf("%s does not say that it counts %s", row.name, unit)
+		}
+		if strings.Contains(row.name, "_packets_") && unit != "packets" || strings.Contains(row.name, "_bytes_") && unit != "bytes" {
+			t.Errorf("%s counts %s", row.name, unit)
+		}
+	}
+	for _, m := range fabric.Meanings() {
+		if !rows[m] {
+			t.Errorf("%s has no family", m)
+		}
+	}
+}
+
+// Every kernel name of a family is in its help: that is what people search for.
+func TestHelpHasTheKernelNames(t *testing.T) {
+	for _, table := range fabric.CounterTables() {
+		for name, spec := range table.Counters() {
+			if f := countFamilies[spec.Meaning]; f != nil && !strings.Contains(f.Help, name) {
+				t.Errorf("%s: no %s of %s in %q", f.Name, name, table.Name, f.Help)
+			}
+		}
+	}
+}
+
+// table returns a counter for each row of a driver's table, with values 1, 2, 3, ...
+func table(place fabric.CounterPlace, driver string) []fabric.Counter {
+	var list []fabric.Counter
+	for _, t := range fabric.CounterTables() {
+		if t.Place != place || !slices.Contains(t.Drivers, driver) {
+			continue
+		}
+		for name := range t.Counters() {
+			list = append(list, fabric.Counter{Name: name, Value: known(uint64(len(list) + 1))})
+		}
+	}
+	return list
+}
+
+func counters(values ...any) fabric.Fact[[]fabric.Counter] {
+	var list []fabric.Counter
+	for i := 0; i < len(values); i += 2 {
+		c := fabric.Counter{Name: values[i].(string), Value: fabric.NotKnown[uint64](fabric.ReasonIO, "test", now)}
+		if n, ok := values[i+1].(int); ok {
+			c.Value = known(uint64(n))
+		}
+		list = append(list, c)
+	}
+	return known(list)
+}
+
+// port1 is a device of a driver with one port that counts this.
+func port1(driver string, pma, hw fabric.Fact[[]fabric.Counter]) *fabric.Node {
+	h := device("dev0")
+	h.Driver = known(driver)
+	if driver == "" {
+		h.Driver = fabric.None[string]("test", now)
+	}
+	h.HWCounters = fabric.None[[]fabric.Counter]("test", now)
+	h.Ports[0].Counters.PMA, h.Ports[0].Counters.HW = pma, hw
+	return nodeOf(h)
+}
+
+var noCounters = fabric.None[[]fabric.Counter]("test", now)
+
+// series returns what the collectors emit of counters, without what the other collectors emit.
+func series(t *testing.T, n *fabric.Node) []string {
+	t.Helper()
+	s, err := NewSet([]string{"counters", "cm"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	families := s.Gather(n, ConfigState{})
+	checkCatalogue(t, families, map[string]bool{})
+	scrape(t, n) // for its lint
+	var lines []string
+	for line := range strings.Lines(text(t, families)) {
+		f, _, _ := strings.Cut(strings.TrimPrefix(line, Prefix), "{")
+		if slices.ContainsFunc(counterFamilies(), func(row *Family) bool { return row.Name == f }) {
+			lines = append(lines, strings.TrimSuffix(strings.TrimPrefix(line, Prefix), "\n"))
+		}
+	}
+	return lines
+}
+
+func check(t *testing.T, n *fabric.Node, want ...string) {
+	t.Helper()
+	got := series(t, n)
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+}
+
+const of = `{device="dev0",port="1"} `
+
+func TestScale(t *testing.T) {
+	check(t, port1("mlx5_core", counters("port_xmit_data", 1000, "port_xmit_packets", 7), noCounters),
+		"port_transmitted_data_bytes_total"+of+"4000", "port_transmitted_packets_total"+of+"7")
+	check(t, port1("efa", noCounters, counters("tx_bytes", 1000)), "port_transmitted_data_bytes_total"+of+"1000")
+	check(t, port1("hfi1", counters("port_xmit_data", 1000, "port_xmit_packets", 7), noCounters), "port_transmitted_packets_total"+of+"7")
+}
+
+func TestDriversDiffer(t *testing.T) {
+	list := counters("duplicate_request", 1, "dup_req", 2, "tx_cnp_pkts", 3)
+	check(t, port1("mlx5_core", noCounters, list), "duplicate_requests_total"+of+"1",
+		`hw_counters_total{counter="dup_req",device="dev0",port="1"} 2`, `hw_counters_total{counter="tx_cnp_pkts",device="dev0",port="1"} 3`)
+	check(t, port1("bnxt_en", noCounters, list), "duplicate_requests_total"+of+"2", "cnp_sent_total"+of+"3",
+		`hw_counters_total{counter="duplicate_request",device="dev0",port="1"} 1`)
+	check(t, port1("", noCounters, counters("rcvd_pkts", 5)), "port_received_packets_total"+of+"5")
+	unknown := port1("mlx5_core", noCounters, list)
+	unknown.HCAs[0].Driver = fabric.NotKnown[string](fabric.ReasonIO, "test", now)
+	check(t, unknown)
+}
+
+func TestRepresentors(t *testing.T) {
+	check(t, port1("mlx5_core", noCounters, counters("vport_out_of_buffer", 3)), "out_of_buffer_total"+of+"3")
+	check(t, port1("mlx5_core", noCounters, counters("vport_out_of_buffer", 3, "out_of_buffer", 4)), // whatever that is
+		`hw_counters_total{counter="out_of_buffer",device="dev0",port="1"} 4`, `hw_counters_total{counter="vport_out_of_buffer",device="dev0",port="1"} 3`)
+}
+
+func TestSaturation(t *testing.T) {
+	check(t, port1("mlx5_core", counters("symbol_error", 65534, "link_downed", 255, "excessive_buffer_overrun_errors", 15, "port_xmit_wait", math.MaxUint32), noCounters),
+		"port_symbol_errors_total"+of+"65534", "port_link_downed_total"+of+"255", "port_excessive_buffer_overrun_errors_total"+of+"15",
+		"port_transmit_wait_ticks_total"+of+"4.294967295e+09",
+		`counter_saturated{counter="link_downed",device="dev0",port="1"} 1`,
+		`counter_saturated{counter="excessive_buffer_overrun_errors",device="dev0",port="1"} 1`,
+		`counter_saturated{counter="port_xmit_wait",device="dev0",port="1"} 1`)
+	check(t, port1("mlx5_core", noCounters, counters("out_of_buffer", math.MaxUint32)), "out_of_buffer_total"+of+"4.294967295e+09") // wraps
+}
+
+func TestAbsentAndUnknown(t *testing.T) {
+	unknown := fabric.NotKnown[[]fabric.Counter](fabric.ReasonStuck, "test", now)
+	check(t, port1("mlx5_core", noCounters, noCounters))
+	check(t, port1("mlx5_core", unknown, unknown))
+	check(t, port1("mlx5_core", counters("symbol_error", 1, "VL15_dropped", nil), counters("out_of_buffer", nil, "nosuch", nil)), "port_symbol_errors_total"+of+"1")
+	check(t, port1("ionic", noCounters, known([]fabric.Counter{{Name: "resp_rx_outof_buf", Value: known(uint64(math.MaxUint64))}})))
+}
+
+func TestSums(t *testing.T) {
+	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1, "ip6OutOctets", 20)), "port_transmitted_data_bytes_total"+of+"21")
+	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1, "ip6OutOctets", nil))) // half of it would be a lie
+	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1)), `hw_counters_total{counter="ip4OutOctets",device="dev0",port="1"} 1`)
+	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1, "ip6OutOctets", 20, "ip4OutOctets", 300)), "port_transmitted_data_bytes_total"+of+"21")
+}
+
+// No driver has a meaning in both places; if one did, two series of one name would cost the scrape.
+func TestMeaningInTwoPlaces(t *testing.T) {
+	check(t, port1("efa", counters("port_xmit_data", 1), counters("tx_bytes", 9)),
+		"port_transmitted_data_bytes_total"+of+"4", `hw_counters_total{counter="tx_bytes",device="dev0",port="1"} 9`)
+	check(t, port1("efa", counters("port_xmit_data", nil), counters("tx_bytes", 9)), "port_transmitted_data_bytes_total"+of+"9")
+}
+
+func TestGauges(t *testing.T) {
+	check(t, port1("bnxt_en", noCounters, counters("active_qps", 8, "watermark_qps", 9)),
+		`hw_counters_value{counter="active_qps",device="dev0",port="1"} 8`, `hw_counters_value{counter="watermark_qps",device="dev0",port="1"} 9`)
+	check(t, port1("mana", noCounters, counters("current_rate", 8)), `hw_counters_value{counter="current_rate",device="dev0",port="1"} 8`)
+}
+
+func TestDeviceCounters(t *testing.T) {
+	n := port1("mana", noCounters, counters("received_cnps", 1))
+	n.HCAs[0].HWCounters = counters("sent_cnps", 2, "received_cnp_count", 3)
+	check(t, n, "cnp_received_total"+of+"1", `cnp_sent_total{device="dev0",port=""} 2`, `hw_counters_total{counter="received_cnp_count",device="dev0",port=""} 3`)
+}
+
+func TestLifespan(t *testing.T) {
+	n := port1("mlx5_core", noCounters, noCounters)
+	n.HCAs[0].Ports[0].Counters.Lifespan = known(12 * time.Millisecond)
+	check(t, n, "hw_counters_lifespan_seconds"+of+"0.012")
+}
+
+func TestCM(t *testing.T) {
+	n := port1("mlx5_core", noCounters, noCounters)
+	n.HCAs[0].Ports[0].Counters.CM = counters("cm_rx_msgs/req", 1, "cm_tx_msgs/rep", 2, "cm_tx_retries/req", 3, "cm_rx_duplicates/dreq", 4, "cm_rx_msgs/rej", nil, "nosuch/req", 5)
+	check(t, n,
+		`cm_received_messages_total{device="dev0",message="req",port="1"} 1`, `cm_transmitted_messages_total{device="dev0",message="rep",port="1"} 2`,
+		`cm_transmit_retries_total{device="dev0",message="req",port="1"} 3`, `cm_received_duplicates_total{device="dev0",message="dreq",port="1"} 4`)
+}
+
+func TestHostileCounters(t *testing.T) {
+	long := strings.Repeat("ü", 1000)
+	list := counters(`a"b\c`, 1, "x\ny", 2, "bad\xff", 3, "bad\xfe", 4, "", 5, long, 6, long+"2", 7, "out_of\xffbuffer", 8, "out_of_buffer", 9)
+	out := series(t, port1("mlx5_core", list, list))
+	for _, want := range []string{
+		"out_of_buffer_total" + of + "9",
+		`counter="a\"b\\c"`, "counter=\"x\uFFFDy\"", "counter=\"bad\uFFFD\",device=\"dev0\",port=\"1\"} 3", "counter=\"out_of\uFFFDbuffer\"",
+		`counter="` + strings.Repeat("ü", maxRawName/2) + `"`,
+	} {
+		if !slices.ContainsFunc(out, func(line string) bool { return strings.Contains(line, want) }) {
+			t.Errorf("missing %s in\n%s", want, strings.Join(out, "\n"))
+		}
+	}
+	if len(out) != 7 {
+		t.Errorf("%d series:\n%s", len(out), strings.Join(out, "\n"))
+	}
+
+	var many []any
+	for i := range 10_000 {
+		many = append(many, fmt.Sprintf("c%d", i), i)
+	}
+	n := port1("ionic", counters(many...), counters(many...))
+	n.HCAs[0].HWCounters = counters(many...)
+	n.HCAs[0].Ports[0].Counters.CM = counters(many...)
+	out = series(t, n)
+	if len(out) != 2*maxRaw+2 || !slices.Contains(out, "hw_counters_dropped"+of+"9936") {
+		t.Errorf("%d series, the last: %s", len(out), out[len(out)-1])
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	if _, err := parser.TextToMetricFamilies(strings.NewReader(scrape(t, n))); err != nil {
+		t.Errorf("the scrape does not parse: %v", err)
+	}
+}
+
+// How many series the counters of a whole port, or device, are; and that nothing of the tables is lost.
+func TestSeriesOfEachDriver(t *testing.T) {
+	drivers := map[string]int{
+		"mlx5_core": 60, "mlx5_core as shipped": 53, "mlx4_core": 45, "bnxt_en": 93, "ice": 41, "i40e": 41, "efa": 23, "ionic": 43, "mana": 35, "erdma": 12, "hns3": 23, "": 16,
+	}
+	seen := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(drivers)) {
+		driver, shipped := strings.CutSuffix(name, " as shipped")
+		pma, hw := noCounters, known(table(fabric.PlacePort, driver))
+		if strings.HasPrefix(driver, "mlx") {
+			pma = known(table(fabric.PlacePMA, fabric.AnyDriver))
+		}
+		if shipped { // without optional counters
+			hw.Value = slices.DeleteFunc(hw.Value, func(c fabric.Counter) bool {
+				return strings.HasPrefix(c.Name, "cc_") || strings.HasPrefix(c.Name, "rdma_")
+			})
+		}
+		n := port1(driver, pma, hw)
+		n.HCAs[0].Ports[0].Counters.Lifespan = known(10 * time.Millisecond)
+		var out []string
+		for _, line := range series(t, n) {
+			if !strings.HasPrefix(line, counterSaturated.Name) { // the values are made up
+				out = append(out, line)
+			}
+			f, _, _ := strings.Cut(line, "{")
+			seen[f] = true
+		}
+		n.HCAs[0].Ports[0].Counters.HW, n.HCAs[0].Ports[0].Counters.PMA, n.HCAs[0].HWCounters = noCounters, noCounters, known(table(fabric.PlaceDevice, driver))
+		whole := len(series(t, n)) - 1
+		t.Logf("%-20s %3d series a port, %2d a device", name, len(out), whole)
+		if len(out) != drivers[name] {
+			t.Errorf("%s: %d series, want %d:\n%s", name, len(out), drivers[name], strings.Join(out, "\n"))
+		}
+	}
+	for m, f := range countFamilies {
+		if !seen[f.Name] {
+			t.Errorf("%s: no driver emits %s", m, f.Name)
+		}
+	}
+}
+
+func TestCounterHealth(t *testing.T) {
+	why := func(n *fabric.Node) string {
+		_, why := hasCounters(n)
+		return why
+	}
+	if got := why(port1("mlx5_core", noCounters, counters("x", 1))); got != "" {
+		t.Error(got)
+	}
+	if got := why(port1("siw", noCounters, noCounters)); !strings.Contains(got, "no driver") {
+		t.Error(got)
+	}
+	if got := why(nodeOf()); !strings.Contains(got, "no RDMA device") {
+		t.Error(got)
+	}
+	n := port1("siw", noCounters, noCounters)
+	n.HCAs[0].Ports[0].Counters.CM = noCounters
+	if ok, _ := hasCM(n); ok {
+		t.Error("connection manager counters that are absent are supported")
+	}
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observer
+
+import (
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/rdmanl"
+	"gpufabric_exporter/internal/host/sysfs"
+)
+
+// rdmaDevice reads one device: over netlink what costs the driver less there, from sysfs the rest and whatever
+// netlink does not tell. In a container netlink may not show a device that sysfs shows; then all comes from
+// sysfs. Nothing is remembered of netlink but the index: a socket that stays open would keep ib_core loaded, so
+// it lives for one round of reads.
+type rdmaDevice struct {
+	*sysfs.Device
+	name   string
+	dial   func() (rdmaClient, error) // nil: netlink is not for this device
+	client rdmaClient                 // nil between rounds and when netlink is of no use
+	index  uint32                     // RDMA_NLDEV_ATTR_DEV_INDEX
+	asked  fabric.Commands
+}
+
+// rdmaClient is what is used of a rdmanl.Client.
+type rdmaClient interface {
+	Devices() ([]rdmanl.Device, error)
+	Port(device, port uint32) (rdmanl.Port, error)
+	Counters(device, port uint32) ([]rdmanl.Counter, error)
+	Close() error
+}
+
+func dialRDMA() (rdmaClient, error) { return rdmanl.Dial() }
+
+// Begin begins a round of reads. It looks for the device among those that netlink shows: one of the same name
+// and node GUID, because a network namespace may have another device of that name.
+func (d *rdmaDevice) Begin(h *fabric.HCA, now time.Time) {
+	const source = "RDMA_NLDEV_CMD_GET"
+	guid, known := h.NodeGUID.Get()
+	if d.dial == nil || !known || h.Driver.Or("") == "efa" { // EFA's answers are constants, whoever asks
+		h.Netlink = fabric.NotKnown[bool](fabric.ReasonNotRead, source, now)
+		return
+	}
+	client, err := d.dial()
+	if err != nil {
+		h.Netlink = fabric.NotKnown[bool](sysfs.ReasonOf(err), source, now)
+		return
+	}
+	devices, _ := client.Devices() // those that could be decoded
+	for _, v := range devices {
+		if v.Name == d.name && v.NodeGUID == guid {
+			d.client, d.index = client, v.Index
+			h.Netlink = fabric.Known(true, source, now)
+			return
+		}
+	}
+	client.Close()
+	h.Netlink = fabric.Known(false, source, now)
+}
+
+// End ends a round.
+func (d *rdmaDevice) End() {
+	if d.client != nil {
+		d.client.Close()
+		d.client = nil
+	}
+}
+
+// Close lets go of everything.
+func (d *rdmaDevice) Close() {
+	d.End()
+	d.Device.Close()
+}
+
+// Commands counts what the driver was asked over both ways.
+func (d *rdmaDevice) Commands() fabric.Commands {
+	c := d.Device.Commands()
+	if c == nil {
+		c = fabric.Commands{}
+	}
+	c.Add(d.asked)
+	return c
+}
+
+const (
+	sourcePort = "RDMA_NLDEV_CMD_PORT_GET"
+	sourceStat = "RDMA_NLDEV_CMD_STAT_GET"
+)
+
+// ReadPorts asks each port once (RDMA_NLDEV_CMD_PORT_GET), where sysfs asks for each of its files.
+func (d *rdmaDevice) ReadPorts(h *fabric.HCA, now time.Time) error {
+	if d.client == nil {
+		return d.Device.ReadPorts(h, now)
+	}
+	answers := make([]rdmanl.Port, len(h.Ports))
+	for i := range h.Ports {
+		d.asked[fabric.CommandQueryPort]++
+		v, err := d.client.Port(d.index, uint32(h.Ports[i].Number))
+		if err != nil || v.State == "" || v.PhysState == "" {
+			return d.Device.ReadPorts(h, now) // sysfs tells each port for itself, and whether the device is gone
+		}
+		answers[i] = v
+	}
+	for i, v := range answers {
+		p := &h.Ports[i]
+		changed := p.PhysState.State != fabric.OK || p.PhysState.Value != v.PhysState
+		p.State, p.PhysState = fabric.Known(v.State, sourcePort, now), fabric.Known(v.PhysState, sourcePort, now)
+		if changed {
+			d.ReadRate(h, p, now)
+		}
+		if p.NetDev.State == fabric.Unknown && v.NetDev != "" {
+			p.NetDev = fabric.Known(v.NetDev, sourcePort, now)
+		}
+	}
+	return nil
+}
+
+// ReadHWCounters asks each port once for all counters (RDMA_NLDEV_CMD_STAT_GET). A port that netlink cannot
+// tell (too many counters for one message, none at all) is read from sysfs, as are the device's own.
+func (d *rdmaDevice) ReadHWCounters(h *fabric.HCA, now time.Time) error {
+	if d.client == nil {
+		return d.Device.ReadHWCounters(h, now)
+	}
+	if err := d.ReadDeviceHWCounters(h, now); err != nil {
+		return err
+	}
+	for i := range h.Ports {
+		p := &h.Ports[i]
+		if !d.HasHWCounters(p, now) { // sysfs knows without asking the driver
+			continue
+		}
+		d.asked[fabric.CommandHWStats]++
+		list, err := d.client.Counters(d.index, uint32(p.Number))
+		if err != nil {
+			d.ReadPortHWCounters(p, now)
+			continue
+		}
+		counters := make([]fabric.Counter, len(list))
+		for k, c := range list {
+			counters[k] = fabric.Counter{Name: c.Name, Value: fabric.Known(c.Value, sourceStat, now)}
+		}
+		p.Counters.HW = fabric.Known(counters, sourceStat, now)
+	}
+	return nil
+}
