@@ -237,8 +237,15 @@ func start(args []string) (*process, error) {
 	return nil, fmt.Errorf("%s does not answer: %w", args[0], err)
 }
 
+// stop ends the program; a tracer around it ignores signals and ends with it.
 func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	pid := p.cmd.Process.Pid
+	if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid)); err == nil {
+		if child, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil {
+			pid = child
+		}
+	}
+	_ = syscall.Kill(pid, syscall.SIGTERM)
 	_ = p.cmd.Wait() // node_exporter ends by the signal
 }
 
