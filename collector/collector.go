@@ -158,12 +158,13 @@ func (s *Set) Want() fabric.Want {
 
 // Gather returns the families of the set for a node, sorted by name. Families without series are left out.
 func (s *Set) Gather(n *fabric.Node, c ConfigState) []*dto.MetricFamily {
-	out := sink{}
+	mem := &memory{}
+	out := newSink(mem)
 	for _, c := range s.collectors {
 		health := c.health(n)
-		part := sink{}
+		part := newSink(mem)
 		if err := part.run(c.collect, n); err != nil {
-			health.Success, part = false, sink{}
+			health.Success, part = false, newSink(mem)
 		}
 		out.merge(part)
 		emitHealth(health, out.emit)
@@ -175,15 +176,20 @@ func (s *Set) Gather(n *fabric.Node, c ConfigState) []*dto.MetricFamily {
 }
 
 // sink keeps what is emitted in one Gather.
-type sink map[*Family]*metrics
+type sink struct {
+	mem     *memory
+	metrics map[*Family]*metrics
+}
+
+func newSink(mem *memory) sink { return sink{mem: mem, metrics: map[*Family]*metrics{}} }
 
 func (s sink) emit(f *Family, v float64, labels ...string) {
-	m := s[f]
+	m := s.metrics[f]
 	if m == nil {
 		m = newMetrics(f)
-		s[f] = m
+		s.metrics[f] = m
 	}
-	m.add(v, labels)
+	m.add(s.mem, v, labels)
 }
 
 func (s sink) run(collect func(*fabric.Node, emit), n *fabric.Node) (err error) {
@@ -196,13 +202,11 @@ func (s sink) run(collect func(*fabric.Node, emit), n *fabric.Node) (err error) 
 	return nil
 }
 
-func (s sink) merge(o sink) {
-	maps.Copy(s, o)
-}
+func (s sink) merge(o sink) { maps.Copy(s.metrics, o.metrics) }
 
 func (s sink) families() []*dto.MetricFamily {
-	list := make([]*dto.MetricFamily, 0, len(s))
-	for _, m := range s {
+	list := make([]*dto.MetricFamily, 0, len(s.metrics))
+	for _, m := range s.metrics {
 		list = append(list, m.proto)
 	}
 	slices.SortFunc(list, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })

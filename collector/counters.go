@@ -17,25 +17,29 @@ const (
 )
 
 func collectCounters(n *fabric.Node, emit emit) {
+	c := counting{emit: emit, tallies: map[fabric.Meaning]tally{}, seen: map[string]bool{}, meant: map[fabric.Meaning]bool{}}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		if h.Driver.State == fabric.Unknown {
 			continue // a name means one thing to one driver and another to the next
 		}
-		driver := h.Driver.Or("")
+		c.driver, c.device = h.Driver.Or(""), h.Name
 		for k := range h.Ports {
 			p := &h.Ports[k]
-			c := counting{emit: emit, driver: driver, device: h.Name, port: strconv.Itoa(p.Number), meant: map[fabric.Meaning]bool{}}
+			c.begin(strconv.Itoa(p.Number))
 			c.mean(p.Counters.PMA, fabric.PMASpecOf)
-			c.pass(c.mean(p.Counters.HW, fabric.CounterSpecOf), fabric.CounterSpecOf)
+			c.rest = c.rest[:0] // a standard: what it does not have is not worth a name
+			c.mean(p.Counters.HW, fabric.CounterSpecOf)
+			c.pass()
 			if d, ok := p.Counters.Lifespan.Get(); ok {
 				emit(hwCountersLifespan, d.Seconds(), c.device, c.port)
 			}
 		}
 		// The device as a whole is in the families of its ports, with an empty port. What a driver counts for
 		// both, its table passes through for the device, so that sums over ports are right.
-		c := counting{emit: emit, driver: driver, device: h.Name, meant: map[fabric.Meaning]bool{}}
-		c.pass(c.mean(h.HWCounters, fabric.DeviceCounterSpecOf), fabric.DeviceCounterSpecOf)
+		c.begin("")
+		c.mean(h.HWCounters, fabric.DeviceCounterSpecOf)
+		c.pass()
 	}
 }
 
@@ -47,6 +51,19 @@ type counting struct {
 	emit                 emit
 	driver, device, port string
 	meant                map[fabric.Meaning]bool // have their series; a second would cost the whole scrape
+	rest                 []count                 // mean nothing to us, under their own names
+	// Scratch of mean.
+	tallies map[fabric.Meaning]tally
+	seen    map[string]bool
+	counts  []count
+}
+
+// count is a counter with what is known about it.
+type count struct {
+	name  string // as a label
+	spec  fabric.CounterSpec
+	value uint64
+	known bool
 }
 
 // tally is what a list has of one meaning.
@@ -56,58 +73,65 @@ type tally struct {
 	done         bool
 }
 
-// mean emits the counters of a list that have a meaning, and returns the others. Kernel names that mean the
-// same add up if they are exactly those of the driver's table, and to nothing while one of them is unknown.
-func (c *counting) mean(list fabric.Fact[[]fabric.Counter], specOf specOf) (rest []fabric.Counter) {
-	counters := distinct(list.Or(nil))
-	tallies := map[fabric.Meaning]*tally{}
-	for _, v := range counters {
-		spec, _ := specOf(c.driver, v.Name)
-		t := tallies[spec.Meaning]
-		if t == nil {
-			t = &tally{}
-			tallies[spec.Meaning] = t
+// begin begins a port, or the device for an empty one.
+func (c *counting) begin(port string) {
+	c.port, c.rest = port, c.rest[:0]
+	clear(c.meant)
+}
+
+// mean emits the counters of a list that have a meaning, and keeps the others for pass. Kernel names that mean the same add up if they are exactly those of the driver's table, and
+// to nothing while one of them is unknown.
+func (c *counting) mean(list fabric.Fact[[]fabric.Counter], specOf specOf) {
+	c.counts = c.counts[:0]
+	clear(c.tallies)
+	clear(c.seen)
+	for _, v := range list.Or(nil) {
+		n := count{name: label(v.Name)}
+		if c.seen[n.name] {
+			continue
 		}
+		c.seen[n.name] = true
+		n.spec, _ = specOf(c.driver, v.Name)
+		n.value, n.known = reading(v)
+		c.counts = append(c.counts, n)
+		t := c.tallies[n.spec.Meaning]
 		t.names++
-		if n, ok := reading(v); ok {
+		if n.known {
 			t.known++
-			t.sum += float64(n) * spec.Scale
+			t.sum += float64(n.value) * n.spec.Scale
+		}
+		c.tallies[n.spec.Meaning] = t
+	}
+	for _, n := range c.counts {
+		if n.known && n.spec.Saturates && n.value >= n.spec.Max() {
+			c.emit(counterSaturated, 1, c.device, c.port, n.name)
+		}
+		m := n.spec.Meaning
+		t := c.tallies[m]
+		switch {
+		case m == "" || t.names != n.spec.Parts || c.meant[m] && !t.done:
+			c.rest = append(c.rest, n)
+		case t.known == t.names && !t.done:
+			c.emit(countFamilies[m], t.sum, c.device, c.port)
+			t.done, c.meant[m] = true, true
+			c.tallies[m] = t
 		}
 	}
-	for _, v := range counters {
-		spec, _ := specOf(c.driver, v.Name)
-		if n, ok := reading(v); ok && spec.Saturates && n >= spec.Max() {
-			c.emit(counterSaturated, 1, c.device, c.port, label(v.Name))
-		}
-		t := tallies[spec.Meaning]
-		if spec.Meaning == "" || t.names != spec.Parts || c.meant[spec.Meaning] {
-			rest = append(rest, v)
-		} else if t.known == t.names && !t.done {
-			c.emit(countFamilies[spec.Meaning], t.sum, c.device, c.port)
-			t.done = true
-		}
-	}
-	for m, t := range tallies {
-		c.meant[m] = c.meant[m] || t.done
-	}
-	return rest
 }
 
 // pass emits counters under their own names.
-func (c *counting) pass(rest []fabric.Counter, specOf specOf) {
+func (c *counting) pass() {
 	counters, dropped := 0, 0
-	for _, v := range rest {
-		n, ok := reading(v)
-		spec, _ := specOf(c.driver, v.Name)
+	for _, n := range c.rest {
 		switch {
-		case !ok:
-		case spec.Gauge: // known to a table, hence few
-			c.emit(hwCountersValue, float64(n), c.device, c.port, label(v.Name))
+		case !n.known:
+		case n.spec.Gauge: // known to a table, hence few
+			c.emit(hwCountersValue, float64(n.value), c.device, c.port, n.name)
 		case counters == maxRaw:
 			dropped++
 		default:
 			counters++
-			c.emit(hwCountersTotal, float64(n), c.device, c.port, label(v.Name))
+			c.emit(hwCountersTotal, float64(n.value), c.device, c.port, n.name)
 		}
 	}
 	if dropped > 0 {
@@ -121,21 +145,11 @@ func reading(c fabric.Counter) (uint64, bool) {
 	return n, ok && n != math.MaxUint64
 }
 
-// distinct leaves out counters whose labels would be those of an earlier one.
-func distinct(list []fabric.Counter) []fabric.Counter {
-	seen := map[string]bool{}
-	var out []fabric.Counter
-	for _, c := range list {
-		if l := label(c.Name); !seen[l] {
-			seen[l] = true
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
 // label makes a label value of a name that a driver, or firmware, chose. No name of a table changes.
 func label(name string) string {
+	if len(name) <= maxRawName && plain(name) {
+		return name
+	}
 	name = strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
@@ -146,4 +160,13 @@ func label(name string) string {
 		name = strings.ToValidUTF8(name[:maxRawName], "")
 	}
 	return name
+}
+
+func plain(name string) bool {
+	for _, b := range []byte(name) {
+		if b < ' ' || b > '~' {
+			return false
+		}
+	}
+	return true
 }

@@ -60,3 +60,16 @@ func hasCM(n *fabric.Node) (bool, string) {
 	}
 	return false, "no port of this node has connection manager counters"
 }
+
+// distinct leaves out counters whose labels would be those of an earlier one.
+func distinct(list []fabric.Counter) []fabric.Counter {
+	seen := map[string]bool{}
+	var out []fabric.Counter
+	for _, c := range list {
+		if l := label(c.Name); !seen[l] {
+			seen[l] = true
+			out = append(out, c)
+		}
+	}
+	return out
+}

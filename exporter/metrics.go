@@ -3,6 +3,7 @@
 package exporter
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -54,7 +55,26 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 	if !h.flags.disableExporterMetrics {
 		opts.Registry = h.own
 	}
-	promhttp.HandlerFor(gather, opts).ServeHTTP(w, r)
+	answer := &wholeAnswer{ResponseWriter: w, status: http.StatusOK}
+	promhttp.HandlerFor(gather, opts).ServeHTTP(answer, r)
+	answer.send()
+}
+
+// wholeAnswer keeps an answer until it is complete and then sends it with one write: net/http writes to the
+// connection every four kilobytes otherwise.
+type wholeAnswer struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
+}
+
+func (a *wholeAnswer) WriteHeader(status int)      { a.status = status }
+func (a *wholeAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
+
+func (a *wholeAnswer) send() {
+	a.Header().Set("Content-Length", strconv.Itoa(a.body.Len()))
+	a.ResponseWriter.WriteHeader(a.status)
+	_, _ = a.ResponseWriter.Write(a.body.Bytes()) // the scraper may have left
 }
 
 // gather returns the families of the node and of the exporter. Their names never collide: the ones of the

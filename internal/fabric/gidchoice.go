@@ -74,9 +74,16 @@ func selectRoCE(t gidLookup, nccl *NCCLConfig) GIDChoice {
 	text, _ := nccl.Text("NCCL_IB_ADDR_RANGE")
 	want.prefix, want.bits = parseNCCLRange(text, want.v6)
 
-	cur := 0
+	cur, have := 0, t.at(0)
+	rest := t.entries
 	for i := 1; i < t.size; i++ {
-		have, next := t.at(cur), t.at(i)
+		for len(rest) > 0 && rest[0].Index < i {
+			rest = rest[1:]
+		}
+		next := emptyGID(i)
+		if len(rest) > 0 && rest[0].Index == i {
+			next = rest[0]
+		}
 		if isV6(next.Addr) != want.v6 || !want.inRange(next.Addr) {
 			continue
 		}
@@ -84,10 +91,10 @@ func selectRoCE(t gidLookup, nccl *NCCLConfig) GIDChoice {
 		familyWins := isV6(have.Addr) != want.v6
 		versionWins := usable(next.Addr) && (gidVersion(have) != gidVersion(next) || !usable(have.Addr)) && gidVersion(next) == want.version
 		if familyWins || versionWins {
-			cur = i
+			cur, have = i, next
 		}
 	}
-	if g := t.at(cur); want.fits(g) {
+	if want.fits(have) {
 		return t.choice(cur, GIDByMatch, fmt.Sprintf("entry %d is the first RoCE v%d GID with an %s address%s", cur, want.version, want.family(), want.rangeText()))
 	}
 	why := fmt.Sprintf("no RoCE v%d GID with an %s address%s: entry %d is what is left", want.version, want.family(), want.rangeText(), cur)
@@ -217,8 +224,10 @@ func (t gidLookup) at(i int) GID {
 	if g := t.find(i); g != nil {
 		return *g
 	}
-	return GID{Index: i, Addr: netip.IPv6Unspecified()}
+	return emptyGID(i)
 }
+
+func emptyGID(i int) GID { return GID{Index: i, Addr: netip.IPv6Unspecified()} }
 
 func (t gidLookup) choice(i int, r GIDRule, why string) GIDChoice {
 	c := GIDChoice{Index: i, Rule: r, GID: t.find(i), Why: why}
