@@ -265,11 +265,12 @@ func (ob *Observer) readCM(d *device, h *fabric.HCA, _ *fabric.Policy, _ bool, n
 	return err
 }
 
-// assembleDevices makes a node of what was read of the devices.
-func (ob *Observer) assembleDevices(now time.Time, want fabric.Want, policy *fabric.Policy) *fabric.Node {
-	n := &fabric.Node{At: now, Policy: policy, Commands: ob.askedBefore()}
+// assembleDevices makes a node of what was read of the devices, and tells when the oldest read in it began.
+func (ob *Observer) assembleDevices(now time.Time, want fabric.Want, policy *fabric.Policy) (n *fabric.Node, oldest time.Time) {
+	n = &fabric.Node{At: now, Policy: policy, Commands: ob.askedBefore()}
+	oldest = now
 	if want&fabric.WantHCA == 0 {
-		return n
+		return n, oldest
 	}
 	class, src := ob.class.get(fabric.SourceClass, "", since[classList](now, ob.o.FastInterval))
 	const path = "class/infiniband"
@@ -284,19 +285,22 @@ func (ob *Observer) assembleDevices(now time.Time, want fabric.Want, policy *fab
 		}
 	}
 	for _, d := range ob.listed(now) {
-		d.assemble(n, want, ob.fresh(now, want))
+		if began := d.assemble(n, want, ob.fresh(now, want)); began.Before(oldest) {
+			oldest = began
+		}
 	}
 	slices.SortFunc(n.HCAs, func(a, b fabric.HCA) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(n.Sources, func(a, b fabric.Source) int {
 		return strings.Compare(a.Name+"\x00"+a.Device, b.Name+"\x00"+b.Device)
 	})
-	return n
+	return n, oldest
 }
 
-func (d *device) assemble(n *fabric.Node, want fabric.Want, fresh func(deviceFacts, time.Time) bool) {
+// assemble adds the device to n and returns when the oldest read of what is wanted began.
+func (d *device) assemble(n *fabric.Node, want fabric.Want, fresh func(deviceFacts, time.Time) bool) (oldest time.Time) {
 	f, src := d.reading.get(fabric.SourceHCA, d.name, fresh)
 	if errors.Is(src.Err, errGone) {
-		return // it left; the next listing will not have it
+		return n.At // it left; the next listing will not have it
 	}
 	h := f.hca
 	h.Name = d.name
@@ -311,10 +315,14 @@ func (d *device) assemble(n *fabric.Node, want fabric.Want, fresh func(deviceFac
 			continue
 		}
 		s, p := src, f.parts[i]
+		if oldest.IsZero() || p.began.Before(oldest) {
+			oldest = p.began
+		}
 		s.Name, s.Duration = k.source, p.took
 		if s.Up && p.err != nil {
 			s.Up, s.Reason, s.Err = false, sysfs.ReasonOf(p.err), p.err
 		}
 		n.Sources = append(n.Sources, s)
 	}
+	return oldest
 }

@@ -109,6 +109,7 @@ type Observer struct {
 	devices  map[string]*device
 	last     *fabric.Node // the last complete observation
 	lastWant fabric.Want
+	lastAt   time.Time       // when the oldest read in it began
 	troubled map[string]bool // sources that were logged as failing
 	asked    fabric.Commands // of devices that left
 	close    []func() error
@@ -204,7 +205,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	}
 	now := time.Now()
 	ob.mu.Lock()
-	if n := ob.last; n != nil && now.Sub(n.At) < ob.o.FastInterval && ob.lastWant&want == want {
+	if n := ob.last; n != nil && now.Sub(ob.lastAt) < ob.o.FastInterval && ob.lastWant&want == want {
 		ob.mu.Unlock()
 		return n
 	}
@@ -224,7 +225,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 		ob.class.refresh(first, since[classList](now, ob.o.FastInterval), ob.readClass)
 		ob.observeDevices(first, now, want, policy)
 	}
-	n := ob.assembleDevices(now, want, policy)
+	n, oldest := ob.assembleDevices(now, want, policy)
 	if want&fabric.WantHCA != 0 {
 		ob.observeNetDevs(ctx, n, now)
 	}
@@ -243,7 +244,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 		ob.logSources(n)
 	}
 	if complete(n) && ob.policy == policy {
-		ob.last, ob.lastWant = n, want
+		ob.last, ob.lastWant, ob.lastAt = n, want, oldest
 	}
 	return n
 }
@@ -369,7 +370,7 @@ func (r classReader) Open(name string) (Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &rdmaDevice{Device: dev, name: name, asked: fabric.Commands{}}
+	d := &rdmaDevice{Device: dev, name: name, asked: fabric.Commands{}, netdevs: map[int]string{}}
 	if r.fs.IsKernel() { // a copy of some sysfs has nothing to do with this kernel's netlink
 		d.dial = dialRDMA
 	}

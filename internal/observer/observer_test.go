@@ -40,6 +40,7 @@ type fakeDevice struct {
 	hang  chan struct{} // reads block until it is closed
 	err   error
 	panic bool
+	takes time.Duration // of each read
 	gids  []fabric.GID
 	busy  atomic.Int32
 }
@@ -131,8 +132,9 @@ func (d *fakeDevice) enter(what string) error {
 	}
 	defer d.busy.Add(-1)
 	d.k.mu.Lock()
-	hang, err, boom, here := d.hang, d.err, d.panic, d.k.devices[d.name] == d
+	hang, err, boom, here, takes := d.hang, d.err, d.panic, d.k.devices[d.name] == d, d.takes
 	d.k.mu.Unlock()
+	time.Sleep(takes)
 	if hang != nil {
 		<-hang
 	}
@@ -271,6 +273,24 @@ func TestScrapersShareReadings(t *testing.T) {
 		}
 		if got := k.count("ports mlx5_3") - before; got != 1 {
 			t.Errorf("4 scrapes within 5s read the ports %d times, want once", got)
+		}
+	})
+}
+
+// A scrape late in the life of a shared node must not prolong it: what it serves would be two intervals old.
+func TestSharingDoesNotProlongItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(2)
+		ob := start(t, k, nil)
+		k.devices["mlx5_1"].set(func(d *fakeDevice) { d.takes = time.Second }) // and its node is assembled later than read
+		for range 40 {
+			n := observe(t, ob, all)
+			for i := range n.HCAs {
+				if age := time.Since(n.HCAs[i].Ports[0].State.At); age > DefaultFastInterval+time.Second {
+					t.Fatalf("%s: state is %s old", n.HCAs[i].Name, age)
+				}
+			}
+			time.Sleep(700 * time.Millisecond)
 		}
 	})
 }

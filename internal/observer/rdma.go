@@ -20,7 +20,9 @@ type rdmaDevice struct {
 	dial   func() (rdmaClient, error) // nil: netlink is not for this device
 	client rdmaClient                 // nil between rounds and when netlink is of no use
 	index  uint32                     // RDMA_NLDEV_ATTR_DEV_INDEX
-	asked  fabric.Commands
+	// netdevs are the interfaces that netlink named, by port: of siw sysfs names none.
+	netdevs map[int]string
+	asked   fabric.Commands
 }
 
 // rdmaClient is what is used of a rdmanl.Client.
@@ -109,11 +111,28 @@ func (d *rdmaDevice) ReadPorts(h *fabric.HCA, now time.Time) error {
 		if changed {
 			d.ReadRate(h, p, now)
 		}
-		if p.NetDev.State == fabric.Unknown && v.NetDev != "" {
-			p.NetDev = fabric.Known(v.NetDev, sourcePort, now)
-		}
+		d.netdevs[p.Number] = v.NetDev
+		d.nameNetDev(p, now)
 	}
 	return nil
+}
+
+// ReadPortDetails reads the rest from sysfs.
+func (d *rdmaDevice) ReadPortDetails(h *fabric.HCA, now time.Time) error {
+	if err := d.Device.ReadPortDetails(h, now); err != nil {
+		return err
+	}
+	for i := range h.Ports {
+		d.nameNetDev(&h.Ports[i], now)
+	}
+	return nil
+}
+
+// nameNetDev names the interface of a port of which sysfs knows none.
+func (d *rdmaDevice) nameNetDev(p *fabric.Port, now time.Time) {
+	if name := d.netdevs[p.Number]; name != "" && d.client != nil && p.NetDev.State == fabric.Unknown {
+		p.NetDev = fabric.Known(name, sourcePort, now)
+	}
 }
 
 // ReadHWCounters asks each port once for all counters (RDMA_NLDEV_CMD_STAT_GET). A port that netlink cannot

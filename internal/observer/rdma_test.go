@@ -77,7 +77,7 @@ func overWire(t *testing.T) (*rdmaDevice, *wire) {
 		port:     rdmanl.Port{State: fabric.PortDown, PhysState: fabric.PhysPolling},
 		counters: []rdmanl.Counter{{Name: "out_of_sequence", Value: 42}},
 	}
-	return &rdmaDevice{Device: dev, name: "mlx5_0", dial: w.dial, asked: fabric.Commands{}}, w
+	return &rdmaDevice{Device: dev, name: "mlx5_0", dial: w.dial, asked: fabric.Commands{}, netdevs: map[int]string{}}, w
 }
 
 // round is what the observer reads of a device.
@@ -148,5 +148,30 @@ func TestSysfsFillsInForNetlink(t *testing.T) {
 				t.Errorf("%d sockets stay open", w.open)
 			}
 		})
+	}
+}
+
+// Of siw sysfs names no interface: what netlink says must survive the slow read of sysfs.
+func TestNetlinkNamesTheInterface(t *testing.T) {
+	d, w := overWire(t)
+	w.port = rdmanl.Port{State: fabric.PortActive, PhysState: fabric.PhysLinkUp, NetDev: "iw0"}
+	now := time.Now()
+	var h fabric.HCA
+	if err := d.Identify(&h, false, now); err != nil {
+		t.Fatal(err)
+	}
+	d.Begin(&h, now)
+	defer d.End()
+	if err := d.ReadPorts(&h, now); err != nil {
+		t.Fatal(err)
+	}
+	p := &h.Ports[0]
+	p.NetDev = fabric.NotKnown[string](fabric.ReasonMissing, "", now)
+	if d.nameNetDev(p, now); p.NetDev.Value != "iw0" {
+		t.Errorf("interface %+v, want iw0", p.NetDev)
+	}
+	p.NetDev = fabric.Known("enp24s0np0", "", now)
+	if d.nameNetDev(p, now); p.NetDev.Value != "enp24s0np0" {
+		t.Errorf("netlink overrides what sysfs knows: %+v", p.NetDev)
 	}
 }
