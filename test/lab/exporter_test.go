@@ -38,10 +38,24 @@ type exporter struct {
 // start runs an exporter as user uid until the test ends. Its intervals are short: what changes is seen soon.
 func start(t *testing.T, uid uint32) *exporter {
 	t.Helper()
-	x := &exporter{done: make(chan error, 1)}
-	x.cmd = exec.Command("./gpufabric_exporter", "--web.listen-address=127.0.0.1:0",
-		"--observer.fast-interval=100ms", "--observer.slow-interval=1s")
-	x.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	cmd := exporterCommand("./gpufabric_exporter", "--observer.fast-interval=100ms", "--observer.slow-interval=1s")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	return startCommand(t, cmd)
+}
+
+// startWith runs an exporter with other flags.
+func startWith(t *testing.T, flags ...string) *exporter {
+	t.Helper()
+	return startCommand(t, exporterCommand("./gpufabric_exporter", flags...))
+}
+
+func exporterCommand(program string, args ...string) *exec.Cmd {
+	return exec.Command(program, append(args, "--web.listen-address=127.0.0.1:0")...)
+}
+
+func startCommand(t *testing.T, cmd *exec.Cmd) *exporter {
+	t.Helper()
+	x := &exporter{cmd: cmd, done: make(chan error, 1)}
 	stderr, err := x.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -80,9 +94,17 @@ func (x *exporter) lines() []string {
 	return slices.Clone(x.log)
 }
 
-func (x *exporter) get(path string) (string, error) {
-	client := http.Client{Timeout: 30 * time.Second}
-	response, err := client.Get(x.url + path)
+func (x *exporter) get(path string) (string, error) { return x.getWithin(path, 30*time.Second) }
+
+// getWithin asks as a Prometheus does that has a timeout.
+func (x *exporter) getWithin(path string, timeout time.Duration) (string, error) {
+	request, err := http.NewRequest(http.MethodGet, x.url+path, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("X-Prometheus-Scrape-Timeout-Seconds", fmt.Sprint(timeout.Seconds()))
+	client := http.Client{Timeout: timeout}
+	response, err := client.Do(request)
 	if err != nil {
 		return "", err
 	}
@@ -109,8 +131,10 @@ func (s sample) port() string { return s.labels["device"] + "/" + s.labels["port
 type scrape []sample
 
 // scrape gets and parses the metrics of this project, without their prefix.
-func (x *exporter) scrape() (scrape, error) {
-	text, err := x.get("/metrics")
+func (x *exporter) scrape() (scrape, error) { return x.scrapeWithin(30 * time.Second) }
+
+func (x *exporter) scrapeWithin(timeout time.Duration) (scrape, error) {
+	text, err := x.getWithin("/metrics", timeout)
 	if err != nil {
 		return nil, err
 	}

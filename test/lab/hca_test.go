@@ -38,7 +38,7 @@ func testHealth(t *testing.T, x *exporter) {
 	x.agrees(t, func(s scrape) error {
 		var errs []error
 		for metric, want := range map[string]float64{"success": 1, "supported": 1, "timeout": 0} {
-			for _, collector := range []string{"hca", "gid"} {
+			for _, collector := range []string{"hca", "gid", "counters"} {
 				v, err := s.one("scrape_collector_"+metric, "collector", collector)
 				if err == nil && v != want {
 					err = fmt.Errorf("scrape_collector_%s of %s is %v, want %v", metric, collector, v, want)

@@ -32,6 +32,10 @@ var suite = []struct {
 	{"duplicate_gids", testDuplicateGIDs},
 	{"selected_gid", testSelectedGID},
 	{"iwarp", testIWARP},
+	{"counters", testCounters},
+	{"counter_limits", testCounterLimits},
+	{"counters_from_sysfs", testCountersFromSysfs},
+	{"steady", testSteady},
 	{"pages", testPages},
 	{"link_down", testLinkDown},
 	{"port_down", testPortDown},
@@ -41,8 +45,11 @@ var suite = []struct {
 	{"vlan_changes", testVLANChanges},
 	{"new_device", testNewDevice},
 	{"unplug", testUnplug},
+	{"driver_load", testDriverLoad},
+	{"stuck_devices", testStuckDevices},
 	{"unprivileged", testUnprivileged},
 	{"read_only", testReadOnly},
+	{"unload", testUnload},
 	{"terminate", testTerminate},
 }
 

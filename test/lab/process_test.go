@@ -81,6 +81,9 @@ func testReadOnly(t *testing.T, x *exporter) {
 			if err != nil || fd <= 2 || !strings.HasPrefix(target, "/") {
 				continue // closed meanwhile, standard stream, or socket, pipe, anonymous inode
 			}
+			if link(x.proc("fd"), strconv.Itoa(fd)) != filepath.Base(target) {
+				continue // the number is another file's by now: these flags may be a socket's
+			}
 			seen[target] = true
 			if flags&syscall.O_ACCMODE != syscall.O_RDONLY {
 				t.Errorf("%s is open with flags %#o", target, flags)
@@ -158,5 +161,26 @@ func testTerminate(t *testing.T, _ *exporter) {
 	x.agrees(t, everything...)
 	if took := x.stop(t); took > 2*time.Second {
 		t.Errorf("SIGTERM to end: %v, want at most 2s", took)
+	}
+}
+
+// While nothing changes the same series are there with every scrape, whichever facts were just read.
+func testSteady(t *testing.T, x *exporter) {
+	series := func(s scrape) (names []string) {
+		for _, m := range s {
+			names = append(names, m.String())
+		}
+		return names
+	}
+	first := series(x.agrees(t, append(everything, addresses)...))
+	for range 12 { // more than a second: fast and slow readings
+		time.Sleep(150 * time.Millisecond)
+		s, err := x.scrape()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := diff("series", first, series(s)); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

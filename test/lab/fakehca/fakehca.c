@@ -3,11 +3,17 @@
  * fakehca: for tests only. An RDMA device and its Ethernet port that carry no data but answer every
  * question a monitoring program can ask the kernel: port state and rate, GID table with RoCE v1 and
  * v2 entries, counters/ and hw_counters/, DCB (PFC, ETS, buffers), pause, FEC and ethtool statistics.
- * Every number can be set through /sys/kernel/debug/fakehca/N/. The parent can be any PCI device.
+ * Every number can be set through /sys/kernel/debug/fakehca/N/. The parent can be any PCI device; it is
+ * bound to a driver of the name mlx5_core, so that programs take the counters for what they imitate.
  * A device may also have an InfiniBand port; it has no netdev then, but a LID.
  *   modprobe fakehca pci=0000:03:00.0,0000:04:00.0 [infiniband=1]
+ * Beside the numbers, debugfs tells how often a driver would have asked its firmware, and lets it hang:
+ *   calls_query_port calls_process_mad calls_get_hw_stats calls_gstats calls_dcb   calls since the module was loaded
+ *   stall_ms      how long such a call takes, asleep and deaf to signals; 0 lets go of those that hang
+ *   stall_what    which of them: bit 0 is calls_query_port, bit 1 calls_process_mad, ...; at first all
  */
 #include <linux/debugfs.h>
+#include <linux/delay.h>
 #include <linux/etherdevice.h>
 #include <linux/ethtool.h>
 #include <linux/module.h>
@@ -28,6 +34,7 @@ module_param(infiniband, int, 0444);
 MODULE_PARM_DESC(infiniband, "which of them has an InfiniBand port");
 
 static const struct rdma_stat_desc hw_desc[] = {
+	{ .name = "rx_write_requests" },	/* first: see s_get */
 	{ .name = "out_of_sequence" }, { .name = "packet_seq_err" }, { .name = "out_of_buffer" },
 	{ .name = "local_ack_timeout_err" }, { .name = "rnr_nak_retry_err" }, { .name = "implied_nak_seq_err" },
 	{ .name = "duplicate_request" }, { .name = "np_cnp_sent" }, { .name = "np_ecn_marked_roce_packets" },
@@ -56,12 +63,17 @@ static const char *const pma_names[] = {
 };
 enum { P_XDATA, P_RDATA, P_XPKT, P_RPKT, P_XWAIT, P_SYM, P_DOWN, P_RECOV, P_RERR, P_XDISC, NPMA };
 
+static const char *const call_names[] = { "query_port", "process_mad", "get_hw_stats", "gstats", "dcb" };
+enum { C_PORT, C_MAD, C_HW, C_GSTATS, C_DCB, NCALL };
+
 struct hca {
 	struct ib_device ib;		/* first */
 	struct net_device *nd;
 	struct pci_dev *pdev;
 	struct dentry *dir;
 	u64 hw[NHW], stat[NSTAT], pma[NPMA];
+	atomic_t calls[NCALL];
+	u32 stall_ms, stall_what;
 	u32 speed, width, down;		/* ib speed and width codes; 1: port down */
 	u32 lid, sm_lid;
 	bool infiniband;
@@ -76,6 +88,17 @@ struct nd_priv { struct hca *h; };
 static struct hca *hcas[NHCA];
 static struct dentry *root;
 #define H(nd) (((struct nd_priv *)netdev_priv(nd))->h)
+
+/* Where a driver would ask its firmware and wait for the answer. */
+static void asks(struct hca *h, int what)
+{
+	unsigned long begin = jiffies;
+
+	atomic_inc(&h->calls[what]);
+	while (READ_ONCE(h->stall_what) & BIT(what) &&
+	       time_before(jiffies, begin + msecs_to_jiffies(READ_ONCE(h->stall_ms))))
+		msleep(10);
+}
 
 /* ---- Ethernet port ---- */
 static netdev_tx_t nd_xmit(struct sk_buff *skb, struct net_device *nd)
@@ -109,7 +132,11 @@ static void et_strings(struct net_device *nd, u32 set, u8 *to)
 	for (i = 0; i < NSTAT; i++)
 		stat_name(to + i * ETH_GSTRING_LEN, i);
 }
-static void et_stats(struct net_device *nd, struct ethtool_stats *s, u64 *to) { memcpy(to, H(nd)->stat, sizeof(H(nd)->stat)); }
+static void et_stats(struct net_device *nd, struct ethtool_stats *s, u64 *to)
+{
+	asks(H(nd), C_GSTATS);
+	memcpy(to, H(nd)->stat, sizeof(H(nd)->stat));
+}
 static void et_getpause(struct net_device *nd, struct ethtool_pauseparam *p)
 {
 	p->rx_pause = H(nd)->pause.rx_pause;
@@ -146,6 +173,7 @@ static int d_getpfc(struct net_device *nd, struct ieee_pfc *p)
 	struct hca *h = H(nd);
 	int i;
 
+	asks(h, C_DCB);
 	*p = h->pfc;
 	p->pfc_cap = 8;
 	for (i = 0; i < 8; i++) {	/* requests: PFC frames sent; indications: received */
@@ -155,13 +183,13 @@ static int d_getpfc(struct net_device *nd, struct ieee_pfc *p)
 	return 0;
 }
 static int d_setpfc(struct net_device *nd, struct ieee_pfc *p) { H(nd)->pfc = *p; return 0; }
-static int d_getets(struct net_device *nd, struct ieee_ets *e) { *e = H(nd)->ets; e->ets_cap = 8; return 0; }
+static int d_getets(struct net_device *nd, struct ieee_ets *e) { asks(H(nd), C_DCB); *e = H(nd)->ets; e->ets_cap = 8; return 0; }
 static int d_setets(struct net_device *nd, struct ieee_ets *e) { H(nd)->ets = *e; return 0; }
-static int d_getrate(struct net_device *nd, struct ieee_maxrate *r) { *r = H(nd)->rate; return 0; }
+static int d_getrate(struct net_device *nd, struct ieee_maxrate *r) { asks(H(nd), C_DCB); *r = H(nd)->rate; return 0; }
 static int d_setrate(struct net_device *nd, struct ieee_maxrate *r) { H(nd)->rate = *r; return 0; }
-static int d_getbuf(struct net_device *nd, struct dcbnl_buffer *b) { *b = H(nd)->buf; return 0; }
+static int d_getbuf(struct net_device *nd, struct dcbnl_buffer *b) { asks(H(nd), C_DCB); *b = H(nd)->buf; return 0; }
 static int d_setbuf(struct net_device *nd, struct dcbnl_buffer *b) { H(nd)->buf = *b; return 0; }
-static u8 d_getdcbx(struct net_device *nd) { return H(nd)->dcbx; }
+static u8 d_getdcbx(struct net_device *nd) { asks(H(nd), C_DCB); return H(nd)->dcbx; }
 static u8 d_setdcbx(struct net_device *nd, u8 v) { H(nd)->dcbx = v; return 0; }
 static const struct dcbnl_rtnl_ops dcb_ops = {
 	.ieee_getpfc = d_getpfc, .ieee_setpfc = d_setpfc, .ieee_getets = d_getets, .ieee_setets = d_setets,
@@ -185,6 +213,7 @@ static int q_port(struct ib_device *ib, u32 port, struct ib_port_attr *a)
 	struct hca *h = of(ib);
 	bool up = !h->down && (h->infiniband || (netif_running(h->nd) && netif_carrier_ok(h->nd)));
 
+	asks(h, C_PORT);
 	a->state = up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
 	a->phys_state = up ? IB_PORT_PHYS_STATE_LINK_UP : IB_PORT_PHYS_STATE_DISABLED;
 	a->max_mtu = a->active_mtu = IB_MTU_4096;
@@ -224,12 +253,18 @@ static struct rdma_hw_stats *s_alloc(struct ib_device *ib, u32 port)
 {
 	return rdma_alloc_hw_stats_struct(hw_desc, NHW, RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
+/*
+ * The kernel remembers an answer for the lifespan only if it is complete. As with mlx5, which has optional
+ * counters on top, an answer to a file of sysfs is complete only if that is the first counter's. Netlink asks for
+ * the first one, the registration (index NHW) for all.
+ */
 static int s_get(struct ib_device *ib, struct rdma_hw_stats *s, u32 port, int index)
 {
 	if (!port)
 		return -EOPNOTSUPP;
+	asks(of(ib), C_HW);
 	memcpy(s->value, of(ib)->hw, sizeof(of(ib)->hw));
-	return NHW;
+	return index && index < NHW ? NHW - 1 : NHW;
 }
 static int mad(struct ib_device *ib, int flags, u32 port, const struct ib_wc *wc, const struct ib_grh *grh,
 	       const struct ib_mad *in, struct ib_mad *out, size_t *size, u16 *pkey)
@@ -237,6 +272,7 @@ static int mad(struct ib_device *ib, int flags, u32 port, const struct ib_wc *wc
 	u64 *p = of(ib)->pma;
 	void *to = out->data + 40;
 
+	asks(of(ib), C_MAD);
 	if (in->mad_hdr.mgmt_class != IB_MGMT_CLASS_PERF_MGMT)
 		return IB_MAD_RESULT_FAILURE;
 	if (in->mad_hdr.attr_id == IB_PMA_CLASS_PORT_INFO) {
@@ -281,6 +317,13 @@ static const struct ib_device_ops ib_ops = {
 	.alloc_hw_port_stats = s_alloc, .get_hw_stats = s_get, .process_mad = mad,
 };
 
+static const struct pci_device_id pd_ids[] = { { PCI_DEVICE_CLASS(PCI_CLASS_NETWORK_ETHERNET << 8, ~0) }, {} };
+static int pd_probe(struct pci_dev *d, const struct pci_device_id *id)
+{
+	return match_string((const char *const *)pci, npci, pci_name(d)) < 0 ? -ENODEV : 0;
+}
+static struct pci_driver pd = { .name = "mlx5_core", .id_table = pd_ids, .probe = pd_probe };
+
 static void hca_free(struct hca *h)
 {
 	debugfs_remove_recursive(h->dir);
@@ -317,6 +360,7 @@ static int hca_new(int n)
 	SET_NETDEV_DEV(h->nd, &h->pdev->dev);
 	strscpy(h->nd->name, "hca%d", IFNAMSIZ);
 	eth_hw_addr_set(h->nd, mac);
+	h->stall_what = BIT(NCALL) - 1;
 	h->speed = IB_SPEED_NDR;
 	h->width = IB_WIDTH_4X;
 	h->dcbx = DCB_CAP_DCBX_HOST | DCB_CAP_DCBX_VER_IEEE;
@@ -339,8 +383,10 @@ static int hca_new(int n)
 	err = h->infiniband ? 0 : ib_device_set_netdev(&h->ib, h->nd, 1);
 	if (!err)
 		err = ib_register_device(&h->ib, "fakehca_%d", NULL);
-	if (err)
+	if (err) {
+		ib_device_set_netdev(&h->ib, NULL, 1);
 		goto fail;
+	}
 	snprintf(name, sizeof(name), "%d", n);
 	h->dir = debugfs_create_dir(name, root);
 	for (i = 0; i < NHW; i++)
@@ -353,6 +399,12 @@ static int hca_new(int n)
 		snprintf(name, sizeof(name), "port_%s", pma_names[i]);
 		debugfs_create_u64(name, 0600, h->dir, &h->pma[i]);
 	}
+	for (i = 0; i < NCALL; i++) {
+		snprintf(name, sizeof(name), "calls_%s", call_names[i]);
+		debugfs_create_atomic_t(name, 0400, h->dir, &h->calls[i]);
+	}
+	debugfs_create_u32("stall_ms", 0600, h->dir, &h->stall_ms);
+	debugfs_create_u32("stall_what", 0600, h->dir, &h->stall_what);
 	debugfs_create_u32("speed", 0600, h->dir, &h->speed);
 	debugfs_create_u32("width", 0600, h->dir, &h->width);
 	debugfs_create_u32("down", 0600, h->dir, &h->down);
@@ -377,11 +429,14 @@ static void fini(void)
 		ib_dealloc_device(&hcas[i]->ib);
 	}
 	debugfs_remove_recursive(root);
+	pci_unregister_driver(&pd);
 }
 static int __init init(void)
 {
-	int i, err;
+	int i, err = pci_register_driver(&pd);
 
+	if (err)
+		return err;
 	root = debugfs_create_dir("fakehca", NULL);
 	for (i = 0; i < npci; i++) {
 		err = hca_new(i);
