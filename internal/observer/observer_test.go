@@ -30,6 +30,7 @@ type kernel struct {
 	calls   map[string]int
 	rtnl    chan struct{} // network interfaces block until it is closed; nil: they answer
 	speed   float64
+	listing time.Duration // how long the list of devices takes
 	opened  map[string]int
 	closed  map[string]int
 }
@@ -40,7 +41,6 @@ type fakeDevice struct {
 	hang  chan struct{} // reads block until it is closed
 	err   error
 	panic bool
-	takes time.Duration // of each read
 	gids  []fabric.GID
 	busy  atomic.Int32
 }
@@ -81,6 +81,7 @@ func (k *kernel) called(what string) {
 
 func (k *kernel) Devices() ([]string, error) {
 	k.called("class")
+	time.Sleep(k.listing)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.absent {
@@ -132,9 +133,8 @@ func (d *fakeDevice) enter(what string) error {
 	}
 	defer d.busy.Add(-1)
 	d.k.mu.Lock()
-	hang, err, boom, here, takes := d.hang, d.err, d.panic, d.k.devices[d.name] == d, d.takes
+	hang, err, boom, here := d.hang, d.err, d.panic, d.k.devices[d.name] == d
 	d.k.mu.Unlock()
-	time.Sleep(takes)
 	if hang != nil {
 		<-hang
 	}
@@ -281,12 +281,12 @@ func TestScrapersShareReadings(t *testing.T) {
 func TestSharingDoesNotProlongItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel(2)
+		k.listing = time.Second // devices are read that much later than the observation is dated
 		ob := start(t, k, nil)
-		k.devices["mlx5_1"].set(func(d *fakeDevice) { d.takes = time.Second }) // and its node is assembled later than read
 		for range 40 {
 			n := observe(t, ob, all)
 			for i := range n.HCAs {
-				if age := time.Since(n.HCAs[i].Ports[0].State.At); age > DefaultFastInterval+time.Second {
+				if age := time.Since(n.HCAs[i].Ports[0].State.At); age > DefaultFastInterval+2*k.listing {
 					t.Fatalf("%s: state is %s old", n.HCAs[i].Name, age)
 				}
 			}
