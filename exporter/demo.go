@@ -69,6 +69,10 @@ func demo(ctx context.Context, f *flags, o Options) int {
 // introduce says what is simulated, where to look and what to look for.
 func introduce(w io.Writer, s simulator.Scenario, f *flags, addrs []net.Addr) {
 	fmt.Fprintf(w, "Simulated node, scenario %s: %s.\nWhat to look for: %s\n", s.Name, s.Summary, s.Truth)
+	showAddresses(w, f, addrs)
+}
+
+func showAddresses(w io.Writer, f *flags, addrs []net.Addr) {
 	for _, a := range addrs {
 		base := "http://" + a.String() + f.routePrefix
 		fmt.Fprintf(w, "  %s/  the node at a glance\n  %s%s  what Prometheus reads\n", base, base, f.telemetryPath)

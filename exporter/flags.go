@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -24,11 +25,12 @@ import (
 
 // The commands.
 const (
-	commandServe = "serve"
-	commandDemo  = "demo"
+	commandServe   = "serve"
+	commandDemo    = "demo"
+	commandCapture = "capture"
 )
 
-// Where the two commands listen unless told otherwise.
+// Where the commands that serve listen unless told otherwise.
 const (
 	defaultAddress     = ":10791"
 	defaultDemoAddress = "127.0.0.1:10791"
@@ -62,6 +64,9 @@ type flags struct {
 
 	demoList     bool
 	demoScenario simulator.Scenario
+	demoCapture  string
+
+	captureOutput string
 }
 
 // logger returns the logger the flags ask for. Its level can change at run time.
@@ -76,6 +81,8 @@ type commandLine struct {
 	app *kingpin.Application
 	f   *flags
 	set map[string]*bool // which flags the user gave
+
+	scenario bool // the user gave --scenario
 
 	prefix      *string // nil: not given
 	externalURL string  // path of --web.external-url
@@ -136,7 +143,12 @@ func newCommandLine() *commandLine {
 	d := app.Command(commandDemo, "Serve the metrics of a simulated node, on loopback only.")
 	d.Flag("list", "List the scenarios and exit.").BoolVar(&c.f.demoList)
 	d.Flag("scenario", "What the simulated node is like; see --list.").Default("healthy").
-		SetValue(&flagValue{name: "scenario", set: into(&c.f.demoScenario, simulator.Find)})
+		IsSetByUser(&c.scenario).SetValue(&flagValue{name: "scenario", set: into(&c.f.demoScenario, simulator.Find)})
+	d.Flag("capture", "Serve the node of a capture instead of a simulated one.").PlaceHolder("FILE").
+		SetValue(&flagValue{name: "capture", set: into(&c.f.demoCapture, parseFile)})
+	t := app.Command(commandCapture, "Write an archive of what is read of this host, with all identifiers replaced, for a report of a problem.")
+	t.Flag("output", "The file to write, a tar.gz; - is the standard output.").Default(defaultCapture).
+		SetValue(&flagValue{name: "output", set: into(&c.f.captureOutput, parseFile)})
 	c.defineWeb()
 	c.defineLog()
 	c.defineCollectors()
@@ -258,7 +270,7 @@ func (c *commandLine) finish() error {
 			f.listen = []string{defaultDemoAddress}
 		}
 	}
-	return errors.Join(c.checkCombinations(), c.checkDemo())
+	return errors.Join(c.checkCombinations(), c.checkDemo(), c.checkCapture())
 }
 
 func (c *commandLine) checkCombinations() error {
@@ -293,10 +305,27 @@ func (c *commandLine) checkDemo() error {
 			return fmt.Errorf("--%s: demo simulates a node of its own and does not take this flag", n)
 		}
 	}
+	if c.f.demoCapture != "" && c.scenario {
+		return errors.New("--capture and --scenario: expected at most one of them")
+	}
 	for _, a := range c.f.listen {
 		host, _, _ := net.SplitHostPort(a)
 		if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
 			return fmt.Errorf("--web.listen-address=%q: demo serves made-up data: expected a loopback address such as %s", a, defaultDemoAddress)
+		}
+	}
+	return nil
+}
+
+// checkCapture refuses what would have no effect.
+func (c *commandLine) checkCapture() error {
+	if c.f.command != commandCapture {
+		return nil
+	}
+	takes := []string{"path.sysfs", "path.procfs", "path.rootfs", "config.file", "collector.device-include", "collector.device-exclude"}
+	for _, n := range slices.Sorted(maps.Keys(c.set)) {
+		if *c.set[n] && !slices.Contains(takes, n) {
+			return fmt.Errorf("--%s: capture does not take this flag", n)
 		}
 	}
 	return nil

@@ -84,6 +84,10 @@ func Run(ctx context.Context, args []string, o Options) int {
 		return checkFiles(f, o)
 	case f.demoList:
 		return listScenarios(o.Stdout)
+	case f.command == commandCapture:
+		return takeCapture(ctx, f, o)
+	case f.demoCapture != "":
+		return replay(ctx, f, o)
 	case f.command == commandDemo:
 		return demo(ctx, f, o)
 	default:

@@ -93,7 +93,7 @@ func counters(s scrape) error {
 		fromSysfs := p.values("hw_counters")
 		if len(fromSysfs) > 0 { // rdma fails where there are none
 			if fromRDMA, err := p.statistics(); err != nil || !maps.Equal(fromRDMA, fromSysfs) {
-				errs = append(errs, fmt.Errorf("%s: rdma says %v (%v), sysfs %v", p.name(), fromRDMA, err, fromSysfs))
+				errs = append(errs, err, fmt.Errorf("%s: rdma says %v, sysfs %v", p.name(), fromRDMA, fromSysfs))
 			}
 		}
 		for name, v := range fromSysfs {

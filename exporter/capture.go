@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/version"
+
+	"gpufabric_exporter/internal/capture"
+)
+
+// defaultCapture is where a capture goes unless told otherwise.
+const defaultCapture = "gpufabric-capture.tar.gz"
+
+// toStdout is the name of the file that is the standard output.
+const toStdout = "-"
+
+// takeCapture writes an archive of what the exporter reads of this host.
+func takeCapture(ctx context.Context, f *flags, o Options) int {
+	report := o.Stdout
+	if f.captureOutput == toStdout {
+		report = o.Stderr
+	}
+	m, err := writeCapture(ctx, f, o.Stdout)
+	if err != nil {
+		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
+		return exitFailure
+	}
+	reportCapture(report, f.captureOutput, m)
+	return exitOK
+}
+
+// writeCapture makes the file first: that it exists already should not take a minute to find out. What could not
+// be written in full does not stay.
+func writeCapture(ctx context.Context, f *flags, stdout io.Writer) (m capture.Manifest, err error) {
+	conf, err := readConfig(f.configFile)
+	if err != nil {
+		return m, err
+	}
+	to := stdout
+	if f.captureOutput != toStdout {
+		file, e := os.OpenFile(f.captureOutput, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if errors.Is(e, os.ErrExist) {
+			return m, fmt.Errorf("%s exists and is not overwritten: choose another --output", f.captureOutput)
+		}
+		if e != nil {
+			return m, e
+		}
+		to = file
+		defer func() {
+			if err = errors.Join(err, file.Close()); err != nil {
+				err = errors.Join(err, os.Remove(f.captureOutput))
+			}
+		}()
+	}
+	c, err := capture.Take(ctx, capture.Options{
+		Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Devices: f.devices, Policy: conf.policy, Version: version.Version,
+	})
+	if err != nil {
+		return m, err
+	}
+	return c.Manifest, c.Write(to)
+}
+
+// reportCapture says what is in the archive and what is not.
+func reportCapture(w io.Writer, file string, m capture.Manifest) {
+	fmt.Fprintf(w, "%s: %d files of %d bytes, of %d RDMA devices", file, m.Files, m.Bytes, len(m.Devices))
+	if len(m.Devices) > 0 {
+		fmt.Fprintf(w, " (%s)", strings.Join(m.Devices, ", "))
+	}
+	fmt.Fprintf(w, ".\n")
+	for _, p := range m.LeftOut {
+		fmt.Fprintf(w, "Left out: %s: %s.\n", p.Path, p.Reason)
+	}
+	if n := len(m.Errors); n > 0 {
+		fmt.Fprintf(w, "%d files could not be read; MANIFEST.json names them.\n", n)
+	}
+	fmt.Fprintln(w, capture.Note)
+}
+
+// replay serves a capture. Nothing of this host is read.
+func replay(ctx context.Context, f *flags, o Options) int {
+	log := f.logger(o.Stderr)
+	fail := func(err error) int {
+		log.Error("giving up", "err", err)
+		return exitFailure
+	}
+	dir, err := os.MkdirTemp("", name+"_demo_")
+	if err != nil {
+		return fail(err)
+	}
+	defer os.RemoveAll(dir)
+	m, err := unpackCapture(f.demoCapture, dir)
+	if err != nil {
+		return fail(err)
+	}
+	what := fmt.Sprintf("Node as captured at %s by version %q", m.Time.Format(time.RFC3339), m.Version)
+	onListen := o.OnListen
+	o.OnListen = func(addrs []net.Addr) {
+		fmt.Fprintf(o.Stdout, "%s: %d RDMA devices. Nothing of it moves.\n", what, len(m.Devices))
+		showAddresses(o.Stdout, f, addrs)
+		onListen(addrs)
+	}
+	root := func(part string) string { return dir + "/" + part }
+	return runSite(ctx, f, o, site{
+		sysfs: root("sys"), procfs: root("proc"), rootfs: root("root"),
+		config:    func() (config, error) { return parseConfig("", nil) },
+		title:     "captured node",
+		note:      what + ". " + capture.Note,
+		simulated: true,
+	}, log)
+}
+
+func unpackCapture(file, dir string) (capture.Manifest, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return capture.Manifest{}, err
+	}
+	defer f.Close()
+	m, err := capture.Unpack(f, dir)
+	if err != nil {
+		return m, fmt.Errorf("%s: %w", file, err)
+	}
+	return m, nil
+}

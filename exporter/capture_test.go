@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"cmp"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/capture"
+	"gpufabric_exporter/internal/simulator"
+)
+
+// captured captures a simulated node into a file, which is a new one if to is empty.
+func captured(t *testing.T, to string, args ...string) (file string, stdout, stderr *output, code int) {
+	t.Helper()
+	s, err := simulator.Find("healthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := s.Build().Materialise(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = cmp.Or(to, filepath.Join(t.TempDir(), "c.tar.gz"))
+	stdout, stderr = new(output), new(output)
+	args = append([]string{
+		"capture", "--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs(), "--output=" + file,
+	}, args...)
+	code = Run(t.Context(), args, Options{Stdout: stdout, Stderr: stderr})
+	return file, stdout, stderr, code
+}
+
+func TestCapture(t *testing.T) {
+	file, stdout, stderr, code := captured(t, "", "--collector.device-exclude=mlx5_7")
+	if code != exitOK || stderr.String() != "" {
+		t.Fatalf("exit code %d: %s", code, stderr.String())
+	}
+	contains(t, stdout.String(), file, "10 RDMA devices (mlx5_0, ", "Left out: mlx5_7: excluded by flags.", capture.Note)
+
+	before, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again output
+	if code := Run(t.Context(), []string{"capture", "--output=" + file}, Options{Stdout: &again, Stderr: &again}); code != exitFailure {
+		t.Errorf("exit code %d", code)
+	}
+	contains(t, again.String(), "exists and is not overwritten")
+	if after, _ := os.ReadFile(file); string(after) != string(before) {
+		t.Error("overwritten")
+	}
+
+	p := start(t, nil, "demo", "--capture="+file)
+	p.ready()
+	contains(t, p.stdout.String(), "Node as captured at", "10 RDMA devices", p.url+"/metrics")
+	lacks(t, p.stderr.String(), "level=warn", "level=error")
+	_, body, _ := p.get("/metrics")
+	contains(t, body, `gpufabric_hca_info{`, "gpufabric_gid_selected_index{", "go_goroutines")
+	lacks(t, body, `device="mlx5_7"`)
+	lacks(t, body, "\nprocess_")
+	status, page, _ := p.get("/")
+	if status != http.StatusOK {
+		t.Errorf("page: %d", status)
+	}
+	contains(t, page, "captured node", "Node as captured at", capture.Note)
+}
+
+func TestCaptureToStdout(t *testing.T) {
+	_, stdout, stderr, code := captured(t, "-")
+	_, err := capture.Unpack(strings.NewReader(stdout.String()), t.TempDir())
+	if code != exitOK || err != nil {
+		t.Errorf("exit code %d, %v", code, err)
+	}
+	contains(t, stderr.String(), "11 RDMA devices", capture.Note)
+}
+
+func TestCaptureFails(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		says string
+		code int
+		args []string
+	}{
+		{"no such file", exitFailure, []string{"--path.sysfs=/nosuch"}},
+		{"no such file", exitFailure, []string{"--config.file=/nosuch"}},
+		{"no such file", exitFailure, []string{"--output=" + dir + "/nosuch/c"}},
+		{"does not take this flag", exitUsage, []string{"--web.max-requests=3"}},
+		{"expected a path", exitUsage, []string{"--output="}},
+	} {
+		file := filepath.Join(dir, "c.tar.gz")
+		args := c.args
+		if !strings.Contains(args[0], "--output") {
+			args = append(args, "--output="+file)
+		}
+		var out output
+		if code := Run(t.Context(), append([]string{"capture"}, args...), Options{Stdout: &out, Stderr: &out}); code != c.code {
+			t.Errorf("%v: exit code %d, expected %d", args, code, c.code)
+		}
+		contains(t, out.String(), c.says)
+		if _, err := os.Stat(file); err == nil {
+			t.Errorf("%v left a file", args)
+		}
+	}
+}
+
+func TestReplayFails(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", t.TempDir())
+	bad := filepath.Join(dir, "bad")
+	if err := os.WriteFile(bad, []byte("garbage"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for says, args := range map[string][]string{
+		"not a usable capture": {"--capture=" + bad},
+		"no such file":         {"--capture=" + dir + "/nosuch"},
+		"at most one of them":  {"--capture=" + bad, "--scenario=healthy"},
+	} {
+		var out output
+		if code := Run(t.Context(), append([]string{"demo"}, args...), Options{Stdout: &out, Stderr: &out}); code == exitOK {
+			t.Errorf("%v: exit code 0", args)
+		}
+		contains(t, out.String(), says)
+	}
+	if left, _ := os.ReadDir(os.Getenv("TMPDIR")); len(left) > 0 {
+		t.Errorf("leaves %v", left)
+	}
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/simulator"
+)
+
+const (
+	secretHost = "trainer-zurich-0815"
+	secretMAC  = "0c:42:a1:d3:5e:77"
+)
+
+// withSecrets gives a node identifiers in every place that is captured.
+func withSecrets(n *simulator.Node) {
+	n.Host.Name = secretHost
+	n.HCAs[1].Description = "HCA of " + strings.ToUpper(secretHost) + " 10.20.30.40"
+	d := &n.NetDevs[slices.IndexFunc(n.NetDevs, func(d simulator.NetDev) bool { return d.PCI != "" })]
+	d.Addrs = append(d.Addrs, netip.MustParsePrefix("2a02:1234:5678:9abc::77/64"), netip.MustParsePrefix("fd12:3456:789a::5/64"), netip.MustParsePrefix("203.0.113.77/24"))
+	n.Routes = append(n.Routes, simulator.Route{Dst: netip.MustParsePrefix("::/0"), Gateway: netip.MustParseAddr("2a02:1234:5678:9abc::fffe"), NetDev: d.Name})
+	n.Files["etc/nccl.conf"] = `# of alice@` + secretHost + `.example.org
+NCCL_IB_HCA=mlx5
+NCCL_SOCKET_IFNAME==eth0,` + secretHost + `
+NCCL_COMM_ID=` + secretHost + `.example.org:12345
+NCCL_IB_ADDR_RANGE=10.20.0.0/16
+NCCL_SOCKET_FAMILY=AF_INET
+NCCL_DEBUG_FILE=/home/alice/nccl.%h.%p
+NCCL_TOPO_FILE=` + secretMAC + `,` + strings.ReplaceAll(secretMAC, ":", "-") + `,` + strings.ReplaceAll(secretMAC, ":", "") + `
+NCCL_GRAPH_FILE=[2a02:1234:5678:9abc::77]:80,tcp:fe80::e42:a1ff:fed3:5e77%eth0,203.0.113.77:99,0x0c42a10300d35e77
+NCCL_ALGO=Ring,Tree
+API_TOKEN=hunter2-secret
+hunter2-secret
+`
+}
+
+// notations returns how an address may be written.
+func notations(a netip.Addr) []string {
+	if a.Is4() {
+		b := a.As4()
+		h := hex.EncodeToString(b[:])
+		return []string{a.String(), h, h[6:] + h[4:6] + h[2:4] + h[:2], h[:4] + ":" + h[4:]}
+	}
+	b := a.As16()
+	return []string{a.String(), a.StringExpanded(), hex.EncodeToString(b[:])}
+}
+
+// secrets returns every identifier of the node, in the notations that somebody may search for.
+func secrets(n *simulator.Node) []string {
+	list := []string{secretHost, "zurich", "alice", "example", "hunter2"}
+	mac := func(s string) {
+		if s == "" || strings.Trim(s, "0:") == "" {
+			return
+		}
+		bare := strings.ReplaceAll(s, ":", "")
+		list = append(list, s, bare, strings.ReplaceAll(s, ":", "-"), bare[:4]+"."+bare[4:8]+"."+bare[8:12])
+		if len(bare) == 12 { // the digits that number the card, in what is made of it
+			list = append(list, s[9:], bare[6:8]+":"+bare[8:], "fe"+bare[6:], "03:00"+bare[6:], "0300"+bare[6:], "ff:fe:"+s[9:])
+		}
+	}
+	address := func(a netip.Addr) {
+		if !a.IsUnspecified() && !a.IsLoopback() {
+			list = append(list, notations(a)...)
+		}
+	}
+	guid := func(g string) {
+		if bare := strings.ReplaceAll(g, ":", ""); strings.Trim(bare, "0") != "" {
+			list = append(list, g, bare, "0x"+bare, g[10:])
+		}
+	}
+	mac(secretMAC)
+	for _, s := range []string{"10.20.30.40", "203.0.113.77", "fe80::e42:a1ff:fed3:5e77", "2a02:1234:5678:9abc::77"} {
+		address(netip.MustParseAddr(s))
+	}
+	for _, d := range n.NetDevs {
+		mac(d.Address)
+		for _, p := range d.Addrs {
+			address(p.Addr())
+		}
+	}
+	for _, r := range n.Routes {
+		address(r.Gateway)
+	}
+	for _, h := range n.HCAs {
+		guid(h.GUID.String())
+		guid(h.ImageGUID.String())
+		for _, p := range h.Ports {
+			for _, g := range p.GIDs {
+				address(g.Addr.Unmap())
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// TestNoIdentifierSurvives looks for every identifier of nodes of several vendors in the whole of their archives.
+func TestNoIdentifierSurvives(t *testing.T) {
+	for _, s := range simulator.Scenarios() {
+		if !strings.HasPrefix(s.Name, "healthy") {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			var node *simulator.Node
+			tree := materialise(t, s, func(n *simulator.Node) {
+				withSecrets(n)
+				node = n.Clone()
+			})
+			c := take(t, options(tree))
+			all := strings.ToLower(string(decompress(t, archive(t, c))))
+			list := secrets(node)
+			if len(list) < 30 {
+				t.Fatalf("only %d identifiers", len(list))
+			}
+			for _, secret := range list {
+				if i := strings.Index(all, strings.ToLower(secret)); i >= 0 {
+					t.Errorf("%q survives: ...%q...", secret, all[max(0, i-60):min(len(all), i+60)])
+				}
+			}
+			conf := c.entries["root/etc/nccl.conf"].text
+			for _, kept := range []string{"NCCL_IB_HCA=mlx5\n", "NCCL_SOCKET_IFNAME==eth0,x", "NCCL_ALGO=Ring,Tree\n", ":12345\n", "NCCL_SOCKET_FAMILY=AF_INET\n", ".%h.%p\n", "\nREMOVED=\nremoved\n"} {
+				if !strings.Contains(conf, kept) {
+					t.Errorf("%q is not in:\n%s", kept, conf)
+				}
+			}
+		})
+	}
+}
+
+// TestRelations checks that identifiers that belong together still do.
+func TestRelations(t *testing.T) {
+	tree := materialise(t, find(t, "healthy"), withSecrets)
+	c, other := take(t, options(tree)), take(t, options(tree))
+	dirs := map[string]string{} // of an RDMA device, by name
+	for p, e := range c.entries {
+		if path.Dir(p) == "sys/"+rdmaClass && e.kind == link {
+			dirs[path.Base(p)] = path.Join(path.Dir(p), e.text)
+		}
+	}
+	if len(dirs) != 11 {
+		t.Fatalf("%v", dirs)
+	}
+	images, guids := map[string]int{}, map[string]bool{}
+	for name, dir := range dirs {
+		text := func(p string) string { return strings.TrimSpace(c.entries[path.Join(dir, p)].text) }
+		iface := text("ports/1/gid_attrs/ndevs/0")
+		mac := ""
+		for p, e := range c.entries {
+			if strings.HasSuffix(p, "/net/"+iface+"/address") {
+				mac = strings.ReplaceAll(strings.TrimSpace(e.text), ":", "")
+			}
+		}
+		b, err := hex.DecodeString(mac)
+		if err != nil || len(b) != 6 {
+			t.Fatalf("%s: interface %q has address %q", name, iface, mac)
+		}
+		expected := fmt.Sprintf("fe80:0000:0000:0000:%02x%02x:%02xff:fe%02x:%02x%02x", b[0]^2, b[1], b[2], b[3], b[4], b[5])
+		if got := text("ports/1/gids/0"); got != expected {
+			t.Errorf("%s: gid %s, expected %s of address %s", name, got, expected, mac)
+		}
+		if guid := text("node_guid"); name != "mlx5_bond_0" && guid != fmt.Sprintf("%02x%02x:%02x03:00%02x:%02x%02x", b[0], b[1], b[2], b[3], b[4], b[5]) {
+			t.Errorf("%s: guid %s, address %s", name, guid, mac)
+		}
+		images[text("sys_image_guid")]++
+		guids[text("node_guid")] = true
+		if before := strings.TrimSpace(other.entries[path.Join(dir, "node_guid")].text); before == text("node_guid") {
+			t.Errorf("%s: two captures have guid %s", name, before)
+		}
+	}
+	was := map[simulator.GUID]int{}
+	n := find(t, "healthy").Build()
+	for _, h := range n.HCAs {
+		was[h.ImageGUID]++
+	}
+	if len(guids) != len(n.HCAs) || !slices.Equal(slices.Sorted(maps.Values(images)), slices.Sorted(maps.Values(was))) {
+		t.Errorf("%d guids, image guids %v, were %v", len(guids), images, was)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	a := &anonymiser{key: [32]byte{1}}
+	for _, s := range []string{
+		"10.1.2.3", "172.16.5.6", "192.168.1.1", "169.254.7.8", "100.64.1.1", "224.0.1.1", "8.8.8.8", "203.0.113.9", "11.0.0.1", "192.169.0.1",
+		"2a02::1", "2001:db8::5", "fd00:1::2", "fc00:1::2", "fe80::1", "fe80::a288:c2ff:fe12:3456", "ff02::1:ff12:3456", "fec0::1:2", "1234::5:6",
+		"::ffff:10.1.2.3", "::ffff:8.8.8.8",
+	} {
+		was := netip.MustParseAddr(s)
+		is := a.addr(was)
+		same := was.Is4In6() == is.Is4In6() && was.IsPrivate() == is.IsPrivate() && was.IsLinkLocalUnicast() == is.IsLinkLocalUnicast() &&
+			was.IsMulticast() == is.IsMulticast() && was.IsGlobalUnicast() == is.IsGlobalUnicast()
+		if is == was || !same {
+			t.Errorf("%s became %s", was, is)
+		}
+	}
+	for _, s := range []string{"0.0.0.0", "127.0.0.1", "255.255.255.0", "::", "::1", "::ffff:127.0.0.1"} {
+		if ip := netip.MustParseAddr(s); a.addr(ip) != ip {
+			t.Errorf("%s became %s", s, a.addr(ip))
+		}
+	}
+	for _, s := range []string{"10.20.0.0/16", "2a02:1:2::/48", "8.0.0.0/7", "0.0.0.0/0", "::/0"} {
+		p := netip.MustParsePrefix(s)
+		next := p.Addr().Next().Next()
+		if got := a.prefix(p); !got.Contains(a.addr(next)) || got.Bits() != p.Bits() || got != got.Masked() {
+			t.Errorf("%s became %s, and %s in it %s", p, got, next, a.addr(next))
+		}
+	}
+	// One to one.
+	seen := map[uint64]bool{}
+	for i := range uint64(1 << 12) {
+		seen[a.permute("test", 7, i, 12)] = true
+	}
+	if len(seen) != 1<<12 {
+		t.Errorf("%d different of %d", len(seen), 1<<12)
+	}
+}
+
+func TestText(t *testing.T) {
+	a := &anonymiser{key: [32]byte{2}}
+	for _, kept := range []string{
+		"", "4: ACTIVE", "0000:1a:00.0", "400 Gb/sec (4X NDR)", "0x10de", "12:34:56", "32.0 GT/s PCIe", "0x2651e848", "mlx5_0", "fe80", "00:00:00:00:00:00", "enp24s0np0", "1234567890",
+	} {
+		if got := a.text(kept); got != kept {
+			t.Errorf("%q became %q", kept, got)
+		}
+	}
+	for in, notIn := range map[string]string{
+		"enx0c42a1d35e77": "d35e77",
+		"0:c:42:a1:d3:5e": "a1:d3",
+		"00:00:04:9a:fe:80:00:00:00:00:00:00:a0:88:c2:03:00:ab:cd:ef": "ab:cd",
+		"a0:88:c2:ff:fe:ab:cd:ef":                                     "ab:cd",
+		"10.1.2.3/99":                                                 "1.2.3",
+		"fe80::1234/200":                                              "1234",
+		"tcp:fe80::abcd:1":                                            "abcd",
+		"a:b:10.1.2.3":                                                "1.2.3",
+		"999.1.2.3":                                                   "1.2.3",
+		"fe80::abcd:":                                                 "abcd",
+		"FE80::ABCD":                                                  "ABCD",
+		"1::2::00:11:22:33:44:55":                                     "44:55",
+	} {
+		if got := a.text(in); strings.Contains(strings.ToLower(got), strings.ToLower(notIn)) || got == in {
+			t.Errorf("%q became %q", in, got)
+		}
+		if got, again := a.text(in), a.text(in); got != again {
+			t.Errorf("%q became %q and %q", in, got, again)
+		}
+	}
+	if a.name("sys/class/net/enx0c42a1d35e77") != "sys/class/net/"+a.text("enx0c42a1d35e77") {
+		t.Error("a name becomes another in a path than in a text")
+	}
+	if got := a.route("eth0\t0002000A\tzz"); got != removed {
+		t.Error(got)
+	}
+	if got := a.route6("fe80 40"); got != removed {
+		t.Error(got)
+	}
+}
+
+// FuzzAnonymise looks for addresses between blanks, whatever is around them.
+func FuzzAnonymise(f *testing.F) {
+	f.Add("NCCL_X=", uint64(0x0c42a1d35e77), "\n")
+	f.Add("1:2:", uint64(0xffffffffff), "/24:")
+	f.Fuzz(func(t *testing.T, before string, v uint64, after string) {
+		if v&0xffffff == 0 || v&0xffffff == 0xffffff || v>>24 == 0 {
+			return
+		}
+		a := &anonymiser{key: [32]byte{3}, hosts: []string{"host"}, names: []string{"mlx5_0"}}
+		m := [6]byte{byte(v >> 40), byte(v >> 32), byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)}
+		if new := a.mac(m); new == m {
+			return // one in 16 millions
+		}
+		h := hex.EncodeToString(m[:])
+		mac := fmt.Sprintf("%s:%s:%s:%s:%s:%s", h[:2], h[2:4], h[4:6], h[6:8], h[8:10], h[10:])
+		for _, secret := range []string{mac, strings.ReplaceAll(mac, ":", "-"), h} {
+			if strings.Contains(before, secret) || strings.Contains(after, secret) {
+				return
+			}
+			s := before + " " + secret + " " + after
+			for _, e := range []string{"root/etc/nccl.conf", "sys/x/node_desc", "sys/x/other", "proc/net/route", "proc/net/ipv6_route", "sys/x/gids/0"} {
+				if got := a.rewrite(e, entry{kind: regular, text: s}); strings.Contains(got, secret) && !strings.Contains(a.text(before+" "+after), secret) {
+					t.Errorf("%s: %q became %q", e, s, got)
+				}
+			}
+		}
+		_ = a.rewrite(rdmaName, entry{kind: regular, text: before})
+		_ = a.gid([16]byte([]byte(fmt.Sprintf("%016d", v%1e16))))
+	})
+}
+
+func TestNetlink(t *testing.T) {
+	a := &anonymiser{key: [32]byte{4}}
+	const guid = "a088:c203:004e:1018"
+	got := a.netlink(`[{"name":"mlx5_0","firmware":"28.39.1002.1","node_guid":"` + guid + `","sys_image_guid":"` + guid + `","ports":[{"netdev":"enx0c42a1d35e77","counters":[{"Name":"x","Value":123456789012}]}]}]`)
+	if strings.Contains(got, "004e:1018") || strings.Contains(got, "d35e77") || strings.Count(got, a.text(guid)) != 2 ||
+		!strings.Contains(got, "28.39.1002.1") || !strings.Contains(got, "123456789012") {
+		t.Error(got)
+	}
+	if got := a.netlink("{"); got != "" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package capture makes an archive of what the exporter reads of a node, with every identifier replaced, and unpacks
+// such an archive, so that a problem of one machine can be looked at on another. The archive is a tar.gz with sys/,
+// proc/ and root/ laid out as on the node, netlink/rdma.json and MANIFEST.json.
+//
+// Taking it is as harmless as a scrape: nothing is written to the node, each file is read once, and excluded and
+// restricted devices are left alone. All of it is held in memory, which the limits below allow.
+//
+// Concurrency: Take and Unpack may be called by any number of goroutines. Each device is read in a goroutine of its
+// own, one after the other. One that hangs is left behind after a time limit: what it read until then stays, what it
+// reads later is dropped.
+//
+// Errors: what cannot be read is noted in the manifest and left out. Take fails only when a root cannot be opened or
+// its context ends. An archive that Unpack refuses wraps ErrInvalid and says why.
+package capture
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/proc"
+	"gpufabric_exporter/internal/host/sysfs"
+)
+
+// Limits of an archive, when it is made and when it is unpacked.
+const (
+	maxFiles  = 20_000
+	maxBytes  = 64 << 20
+	timeLimit = 10 * time.Second // for one device
+)
+
+// Format is the version of the layout of an archive.
+const Format = 1
+
+// The parts of an archive.
+const (
+	sysPart      = "sys"
+	procPart     = "proc"
+	rootPart     = "root"
+	netlinkPart  = "netlink"
+	manifestName = "MANIFEST.json"
+	rdmaName     = netlinkPart + "/rdma.json"
+)
+
+// Options says what to capture.
+type Options struct {
+	Sysfs, Procfs, Rootfs string // mount points
+	Devices               fabric.Filter
+	Policy                *fabric.Policy // nil: no device is restricted
+	Version               string         // of the program
+
+	limit time.Duration                           // for tests; 0: timeLimit
+	read  func(f *os.File, p []byte) (int, error) // for tests; nil: f.Read
+}
+
+// Capture is what was read of a node, its identifiers replaced.
+type Capture struct {
+	Manifest Manifest
+	entries  map[string]entry // by path in the archive
+}
+
+// Manifest says what is in an archive and what is not.
+type Manifest struct {
+	Format  int       `json:"format"`
+	Version string    `json:"version"` // of the program that made it
+	Time    time.Time `json:"time"`
+	Note    string    `json:"note"`
+	Files   int       `json:"files"`
+	Bytes   int       `json:"bytes"`
+	Devices []string  `json:"devices"`
+	LeftOut []Problem `json:"left_out"`
+	Errors  []Problem `json:"errors"` // files that could not be read
+}
+
+// Problem is something that is not in an archive, or not all of it.
+type Problem struct {
+	Path   string `json:"path"`
+	Reason string `json:"reason"`
+}
+
+// Note is the sentence about identifiers that goes with every archive.
+const Note = "GUIDs, GIDs, MAC and IP addresses and host names were replaced; look at MANIFEST.json and at the files before you publish them."
+
+// session is one capture under way.
+type session struct {
+	o    Options
+	all  *collection
+	sys  *sysfs.FS
+	root map[string]*os.Root // by part
+}
+
+// Take captures a node.
+func Take(ctx context.Context, o Options) (*Capture, error) {
+	o.Policy = cmp.Or(o.Policy, new(fabric.Policy))
+	o.limit = cmp.Or(o.limit, timeLimit)
+	if o.read == nil {
+		o.read = (*os.File).Read
+	}
+	s := &session{o: o, all: newCollection(), root: map[string]*os.Root{}}
+	var err error
+	if s.sys, err = sysfs.Open(o.Sysfs); err != nil {
+		return nil, err
+	}
+	defer s.sys.Close() //nolint:errcheck // nothing was written
+	for part, dir := range map[string]string{sysPart: o.Sysfs, procPart: o.Procfs, rootPart: o.Rootfs} {
+		if s.root[part], err = os.OpenRoot(dir); err != nil {
+			return nil, fmt.Errorf("capture: %w", err)
+		}
+		defer s.root[part].Close()
+	}
+	devices, err := s.everything(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("capture: %w", err)
+	}
+	return s.finish(devices)
+}
+
+// everything reads the whole node and returns the devices that were read.
+func (s *session) everything(ctx context.Context) ([]string, error) {
+	devices, err := s.devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range []struct {
+		name string
+		read func(*unit) error
+	}{
+		{"default routes", s.routes},
+		{"network interfaces", func(u *unit) error { return s.tree(u, sysPart).netDevs(s.all.interfaces()) }},
+		{"gpus", func(u *unit) error { return s.tree(u, sysPart).gpus() }},
+		{"procfs", func(u *unit) error { return s.tree(u, procPart).node() }},
+		{"nccl.conf", func(u *unit) error { return s.tree(u, rootPart).nccl() }},
+		{"netlink", func(u *unit) error { return s.netlink(u, devices) }},
+	} {
+		if _, err := s.run(ctx, part.name, part.read); err != nil {
+			return nil, err
+		}
+	}
+	return devices, nil
+}
+
+// devices reads every RDMA device that may be read.
+func (s *session) devices(ctx context.Context) ([]string, error) {
+	names, err := s.sys.Devices()
+	if err != nil {
+		s.all.leaveOut(rdmaClass, reason(err))
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		s.all.put(sysPart+"/"+rdmaClass, entry{kind: directory}) // present, if empty
+	}
+	captured := []string{}
+	for _, name := range names {
+		switch {
+		case !s.o.Devices.Allows(name):
+			s.all.leaveOut(name, "excluded by flags")
+			continue
+		case s.o.Policy.IsRestricted(name):
+			s.all.leaveOut(name, "restricted by the configuration")
+			continue
+		}
+		ok, err := s.run(ctx, name, func(u *unit) error { return s.tree(u, sysPart).device(s.sys, name) })
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			captured = append(captured, name)
+		}
+	}
+	return captured, nil
+}
+
+// routes adds the interfaces of the default routes: the exporter looks at what is below them.
+func (s *session) routes(u *unit) error {
+	p, err := proc.Open(s.o.Procfs)
+	if err != nil {
+		return err
+	}
+	defer p.Close() //nolint:errcheck // nothing was written
+	names, err := p.DefaultRoutes()
+	for name := range names {
+		u.seeInterface(name)
+	}
+	return err
+}
+
+func (s *session) tree(u *unit, part string) *tree {
+	return &tree{unit: u, root: s.root[part], part: part, readFile: s.o.read}
+}
+
+// finish replaces the identifiers and writes the manifest.
+func (s *session) finish(devices []string) (*Capture, error) {
+	a := &anonymiser{}
+	if _, err := rand.Read(a.key[:]); err != nil {
+		return nil, fmt.Errorf("capture: %w", err)
+	}
+	a.hosts = s.all.hosts
+	a.names = append(s.all.interfaces(), devices...)
+	c := &Capture{entries: map[string]entry{}, Manifest: Manifest{
+		Format: Format, Version: s.o.Version, Time: time.Now().UTC().Truncate(time.Second), Note: Note, Devices: []string{},
+	}}
+	entries, leftOut, failed := s.all.take()
+	for name, e := range entries {
+		e.text = a.rewrite(name, e)
+		c.entries[a.name(name)] = e
+		if e.kind == regular {
+			c.Manifest.Files++
+			c.Manifest.Bytes += len(e.text)
+		}
+	}
+	for _, name := range devices {
+		c.Manifest.Devices = append(c.Manifest.Devices, a.name(name))
+	}
+	c.Manifest.LeftOut, c.Manifest.Errors = a.problems(leftOut), a.problems(failed)
+	return c, nil
+}
+
+func (a *anonymiser) problems(list []Problem) []Problem {
+	for i := range list {
+		list[i].Path = a.name(list[i].Path)
+	}
+	slices.SortFunc(list, func(x, y Problem) int { return cmp.Compare(x.Path, y.Path) })
+	return list
+}

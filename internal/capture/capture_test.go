@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/simulator"
+)
+
+// materialise lays a scenario out.
+func materialise(t *testing.T, s simulator.Scenario, edit func(*simulator.Node)) *simulator.Tree {
+	t.Helper()
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
+	}
+	n := s.Build()
+	if edit != nil {
+		edit(n)
+	}
+	tree, err := n.Materialise(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+func find(t *testing.T, name string) simulator.Scenario {
+	t.Helper()
+	s, err := simulator.Find(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func options(tree *simulator.Tree) Options {
+	return Options{Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Version: "1.2.3"}
+}
+
+func take(t *testing.T, o Options) *Capture {
+	t.Helper()
+	c, err := Take(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// archive returns the archive of a capture.
+func archive(t *testing.T, c *Capture) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	if err := c.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+var identifying = regexp.MustCompile(`(?:[0-9a-f]{4}:){3,7}[0-9a-f]{4}|[0-9a-f]*::[0-9a-f:.]+|\d+\.\d+\.\d+\.\d+`)
+
+// metrics returns what the exporter serves of a node, without identifiers and what depends on the moment.
+func metrics(t *testing.T, sysfs, procfs, rootfs string) []string {
+	t.Helper()
+	ob, err := observer.New(observer.Options{Sysfs: sysfs, Procfs: procfs, Rootfs: rootfs, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ob.Close()
+	var names []string
+	for _, c := range collector.Collectors() {
+		names = append(names, c.Name)
+	}
+	set, err := collector.NewSet(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var lines []string
+	for _, f := range set.Gather(ob.Observe(ctx, set.Want()), collector.ConfigState{}) {
+		if strings.Contains(f.GetName(), "duration") || strings.Contains(f.GetName(), "driver_commands") {
+			continue
+		}
+		for _, m := range f.Metric {
+			labels := []string{f.GetName()}
+			for _, l := range m.Label {
+				v := l.GetValue()
+				switch l.GetName() {
+				case "gid":
+					v = "ID"
+				case "firmware":
+				default:
+					v = identifying.ReplaceAllString(v, "ID")
+				}
+				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), v))
+			}
+			lines = append(lines, fmt.Sprint(labels, " ", m.GetGauge().GetValue(), m.GetCounter().GetValue(), m.GetUntyped().GetValue()))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// TestReplay sees the same in a capture of each simulated platform as in the node itself, and in some that are not
+// well.
+func TestReplay(t *testing.T) {
+	for _, s := range simulator.Scenarios() {
+		if !slices.Contains([]string{"healthy", "healthy-ib", "healthy-efa", "healthy-two-port", "healthy-sriov-vf", "no-rdma"}, s.Name) {
+			continue
+		}
+		t.Run(s.Name, func(t *testing.T) {
+			tree := materialise(t, s, nil)
+			c := take(t, options(tree))
+			dir := t.TempDir()
+			m, err := Unpack(bytes.NewReader(archive(t, c)), dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m.Files != c.Manifest.Files || m.Version != "1.2.3" || !m.Time.Equal(c.Manifest.Time) {
+				t.Errorf("manifest %+v, expected %+v", m, c.Manifest)
+			}
+			was := metrics(t, tree.Sysfs(), tree.Procfs(), tree.Rootfs())
+			is := metrics(t, filepath.Join(dir, "sys"), filepath.Join(dir, "proc"), filepath.Join(dir, "root"))
+			for _, l := range lacking(is, was) {
+				t.Errorf("lost: %s", l)
+			}
+			for _, l := range lacking(was, is) {
+				t.Errorf("new:  %s", l)
+			}
+			if len(was) < 20 || len(was) != len(is) {
+				t.Errorf("%d series, were %d", len(is), len(was))
+			}
+		})
+	}
+}
+
+// lacking returns the lines that are in all but not in some.
+func lacking(some, all []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(l string) bool {
+		_, found := slices.BinarySearch(some, l)
+		return found
+	})
+}
+
+func TestLeavesDevicesAlone(t *testing.T) {
+	tree := materialise(t, find(t, "healthy"), nil)
+	bridge := filepath.Join(tree.Sysfs(), "class/infiniband/mlx5_2/device/vpd")
+	if err := os.WriteFile(bridge, []byte("\x82...SW_MNG..."), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o := options(tree)
+	o.Devices.Exclude = regexp.MustCompile("^mlx5_0$")
+	o.Policy = &fabric.Policy{Restricted: regexp.MustCompile("^mlx5_1$")}
+	var read []string
+	o.read = func(f *os.File, p []byte) (int, error) {
+		read = append(read, f.Name())
+		return f.Read(p)
+	}
+	c := take(t, o)
+	for i, why := range []string{"excluded by flags", "restricted by the configuration", errRestricted.Error()} {
+		name := fmt.Sprintf("mlx5_%d", i)
+		if slices.Contains(c.Manifest.Devices, name) || !slices.Contains(c.Manifest.LeftOut, Problem{name, why}) {
+			t.Errorf("%s: devices %v, left out %v", name, c.Manifest.Devices, c.Manifest.LeftOut)
+		}
+		for p := range c.entries {
+			if strings.Contains(p, "/"+name) {
+				t.Errorf("captured %s", p)
+			}
+		}
+	}
+	for i, name := range read {
+		if strings.HasSuffix(name, "/vpd") || strings.HasSuffix(name, "/config") || slices.Contains(read[:i], name) {
+			t.Errorf("read %s, or read it twice", name)
+		}
+		if strings.Contains(name, "/hw_counters/") && !strings.Contains(read[i-1], "/hw_counters/") && filepath.Base(name) != "rx_write_requests" {
+			t.Errorf("read %s first", name)
+		}
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	tree := materialise(t, find(t, "healthy"), nil)
+	port := filepath.Join(tree.Sysfs(), "class/infiniband/mlx5_0/ports/1")
+	for name, make := range map[string]func(string) error{
+		"rate":       func(p string) error { return os.WriteFile(p, bytes.Repeat([]byte("x"), maxAttribute+1), 0o644) },
+		"phys_state": func(p string) error { return os.Remove(p) }, // nothing to note
+		"sm_sl":      func(p string) error { return syscall.Mkfifo(p, 0o644) },
+	} {
+		if err := os.RemoveAll(filepath.Join(port, name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := make(filepath.Join(port, name)); err != nil && name != "phys_state" {
+			t.Fatal(err)
+		}
+	}
+	o := options(tree)
+	o.read = func(f *os.File, p []byte) (int, error) {
+		if strings.HasSuffix(f.Name(), "mlx5_0/ports/1/hw_counters/rx_write_requests") {
+			return 0, &os.PathError{Op: "read", Path: f.Name(), Err: syscall.EIO}
+		}
+		return f.Read(p)
+	}
+	c := take(t, o)
+	var found []string
+	for _, p := range c.Manifest.Errors {
+		found = append(found, filepath.Base(p.Path)+": "+p.Reason)
+	}
+	expected := []string{"rx_write_requests: input/output error", "rate: too long", "sm_sl: not a regular file"}
+	if !slices.Equal(found, expected) {
+		t.Errorf("errors %q, expected %q", found, expected)
+	}
+	for p := range c.entries {
+		if strings.Contains(p, "mlx5_0/ports/1/hw_counters/") && !strings.HasSuffix(p, "lifespan") {
+			t.Errorf("read %s after a refusal", p)
+		}
+	}
+}
+
+// TestHang lets one device hang: what was read before stays, and so do all other devices.
+func TestHang(t *testing.T) {
+	tree := materialise(t, find(t, "healthy"), nil)
+	o := options(tree)
+	o.limit = 300 * time.Millisecond
+	block := make(chan struct{})
+	defer close(block)
+	o.read = func(f *os.File, p []byte) (int, error) {
+		if strings.HasSuffix(f.Name(), "mlx5_3/ports/1/rate") {
+			<-block
+		}
+		return f.Read(p)
+	}
+	c := take(t, o)
+	if len(c.Manifest.Devices) != 11 || len(c.Manifest.LeftOut) != 1 {
+		t.Fatalf("%+v", c.Manifest)
+	}
+	if p := c.Manifest.LeftOut[0]; p.Path != "mlx5_3" || !strings.Contains(p.Reason, "no answer within 300ms from sys/devices/") || !strings.Contains(p.Reason, "/rate;") {
+		t.Errorf("%+v", p)
+	}
+	has := func(suffix string) bool {
+		for p := range c.entries {
+			if strings.HasSuffix(p, suffix) {
+				return true
+			}
+		}
+		return false
+	}
+	if !has("mlx5_3/ports/1/state") || has("mlx5_3/ports/1/lid") || !has("mlx5_4/ports/1/lid") {
+		t.Error("expected what was read before the hang, and the other devices")
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Take(ctx, o); err == nil {
+		t.Error("took a capture after its context had ended")
+	}
+}
+
+func TestLimits(t *testing.T) {
+	c := newCollection()
+	for i := range maxFiles + 5 {
+		c.put(strconv.Itoa(i), entry{kind: regular})
+	}
+	if len(c.entries) != maxFiles || len(c.leftOut) != 1 {
+		t.Errorf("%d files, left out %v", len(c.entries), c.leftOut)
+	}
+	c = newCollection()
+	for i := range 3 {
+		c.put(strconv.Itoa(i), entry{kind: regular, text: strings.Repeat("x", maxBytes/2)})
+	}
+	if len(c.entries) != 2 || len(c.leftOut) != 1 {
+		t.Errorf("%d files, left out %v", len(c.entries), c.leftOut)
+	}
+	if (&unit{all: c}).begin("x") {
+		t.Error("reads on when it is full")
+	}
+}
+
+func TestNoSuchRoot(t *testing.T) {
+	if _, err := Take(t.Context(), Options{Sysfs: "/nosuch", Procfs: "/nosuch", Rootfs: "/nosuch"}); err == nil {
+		t.Error("no error")
+	}
+}

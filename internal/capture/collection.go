@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+type kind uint8
+
+const (
+	directory kind = iota
+	regular
+	link
+)
+
+// entry is a file, a directory or a symbolic link of an archive.
+type entry struct {
+	kind kind
+	text string // of a file, or the target of a link
+}
+
+// collection is what was read so far. Its methods may be called by any goroutine: those that were left behind still
+// do so.
+type collection struct {
+	mu      sync.Mutex
+	entries map[string]entry
+	bytes   int
+	full    bool
+	leftOut []Problem
+	errors  []Problem
+	netdevs map[string]bool
+	hosts   []string // names of the node itself, never written
+}
+
+func newCollection() *collection {
+	return &collection{entries: map[string]entry{}, netdevs: map[string]bool{}, leftOut: []Problem{}, errors: []Problem{}}
+}
+
+// put adds an entry, unless it is there or the limits are reached.
+func (c *collection) put(name string, e entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.locked(name, e)
+}
+
+func (c *collection) locked(name string, e entry) {
+	if _, ok := c.entries[name]; ok || c.full {
+		return
+	}
+	if len(c.entries) >= maxFiles || c.bytes+len(e.text) > maxBytes {
+		c.full = true
+		c.leftOut = append(c.leftOut, Problem{name, fmt.Sprintf("more than %d files or %d bytes: left out with all that follows", maxFiles, maxBytes)})
+		return
+	}
+	c.entries[name] = e
+	c.bytes += len(e.text)
+}
+
+func (c *collection) leaveOut(name, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leftOut = append(c.leftOut, Problem{name, why})
+}
+
+// interfaces returns the network interfaces that were named so far.
+func (c *collection) interfaces() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.netdevs))
+}
+
+// take returns copies, because a goroutine that was left behind may hold on to the collection.
+func (c *collection) take() (entries map[string]entry, leftOut, failed []Problem) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.entries), slices.Clone(c.leftOut), slices.Clone(c.errors)
+}
+
+// unit is one read that may hang: a device, all network interfaces, and so on.
+type unit struct {
+	all  *collection
+	over bool   // nobody waits for it any more; guarded by all.mu, as is at
+	at   string // what it reads
+}
+
+// run reads a unit and waits for it until the time limit. It returns whether the unit has been read, if only in
+// part, and an error only when ctx ends.
+func (s *session) run(ctx context.Context, name string, read func(*unit) error) (bool, error) {
+	u := &unit{all: s.all}
+	done := make(chan error, 1)
+	go func() { done <- read(u) }()
+	timer := time.NewTimer(s.o.limit)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if err != nil {
+			s.all.leaveOut(name, reason(err))
+		}
+		return err == nil, nil
+	case <-ctx.Done():
+		u.end()
+		return false, ctx.Err()
+	case <-timer.C:
+		at := u.end()
+		s.all.leaveOut(name, fmt.Sprintf("no answer within %v from %s; what was read before is here", s.o.limit, at))
+		return true, nil
+	}
+}
+
+func (u *unit) end() (at string) {
+	u.all.mu.Lock()
+	defer u.all.mu.Unlock()
+	u.over = true
+	return u.at
+}
+
+// begin notes what is read next and tells whether somebody still wants it.
+func (u *unit) begin(name string) bool {
+	u.all.mu.Lock()
+	defer u.all.mu.Unlock()
+	u.at = name
+	return !u.over && !u.all.full
+}
+
+// have returns what is in the archive already.
+func (u *unit) have(name string) (entry, bool) {
+	u.all.mu.Lock()
+	defer u.all.mu.Unlock()
+	e, ok := u.all.entries[name]
+	return e, ok
+}
+
+func (u *unit) put(name string, e entry) { u.change(func(c *collection) { c.locked(name, e) }) }
+
+func (u *unit) fail(name string, err error) {
+	u.change(func(c *collection) {
+		if len(c.errors) < maxFiles {
+			c.errors = append(c.errors, Problem{name, reason(err)})
+		}
+	})
+}
+
+func (u *unit) seeInterface(name string) { u.change(func(c *collection) { c.netdevs[name] = true }) }
+
+func (u *unit) seeHost(name string) {
+	u.change(func(c *collection) { c.hosts = append(c.hosts, name) })
+}
+
+func (u *unit) change(f func(*collection)) {
+	u.all.mu.Lock()
+	defer u.all.mu.Unlock()
+	if !u.over {
+		f(u.all)
+	}
+}
+
+// The reasons of this package for not reading a file.
+var (
+	errTooLong    = errors.New("too long")
+	errNotRegular = errors.New("not a regular file")
+	errOutside    = errors.New("link leads out of the tree")
+	errRestricted = errors.New("belongs to the platform, not to be touched")
+	errUnreadable = errors.New("cannot be read")
+)
+
+// reason says why without any path, which may hold an identifier.
+func reason(err error) string {
+	if no, ok := errors.AsType[syscall.Errno](err); ok {
+		return no.Error()
+	}
+	for _, e := range []error{errTooLong, errNotRegular, errOutside, errRestricted} {
+		if errors.Is(err, e) {
+			return e.Error()
+		}
+	}
+	return errUnreadable.Error()
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// rewrite returns the text of an entry, or the target of a link, without identifiers. Where the text is a number, a
+// version or a board's type, it stays as it is; in all other texts whatever looks like an identifier is replaced.
+func (a *anonymiser) rewrite(name string, e entry) string {
+	dir, base := path.Split(name)
+	switch {
+	case e.kind != regular:
+		return a.name(e.text)
+	case name == rdmaName:
+		return a.netlink(e.text)
+	case strings.HasPrefix(name, rootPart+"/"):
+		return a.conf(e.text)
+	case strings.HasPrefix(name, procPart+"/") && base == "route":
+		return a.lines(e.text, a.route)
+	case strings.HasPrefix(name, procPart+"/") && base == "ipv6_route":
+		return a.lines(e.text, a.route6)
+	case base == "node_desc":
+		return a.words(e.text, false)
+	case path.Base(dir) == "ndevs", base == "parent", base == "slaves", base == "active_slave", base == "primary":
+		return a.name(e.text)
+	case path.Base(dir) == "gids":
+		return a.gidText(e.text)
+	case isPlain(dir, base):
+		return e.text
+	}
+	return a.text(e.text)
+}
+
+// isPlain tells whether a file has nothing in it that identifies anybody, but perhaps something that looks so: a
+// version of four numbers or a counter of twelve digits.
+func isPlain(dir, base string) bool {
+	switch parent := path.Base(dir); {
+	case parent == "counters", parent == "hw_counters", strings.HasPrefix(parent, "cm_"):
+		return true
+	}
+	switch base {
+	case "fw_ver", "hw_rev", "hca_type", "board_id", "osrelease", "stat":
+		return true
+	}
+	return false
+}
+
+// identifiers finds what looks like an identifier, in the order of preference: MAC addresses of IPoIB, of EUI-64 and
+// of Ethernet, GIDs, GUIDs, MAC addresses with dots, IPv6, IPv4, and digits without anything between them. IP
+// addresses may come with the length of a prefix.
+var identifiers = regexp.MustCompile(`(?i)(?:[0-9a-f]{2}[:-]){19}[0-9a-f]{2}` +
+	`|(?:[0-9a-f]{2}[:-]){7}[0-9a-f]{2}` +
+	`|(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}` +
+	`|(?:[0-9a-f]{4}:){7}[0-9a-f]{4}(?:/\d{1,3})?` +
+	`|(?:[0-9a-f]{4}:){3}[0-9a-f]{4}` +
+	`|(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}` +
+	`|[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,}(?:\.\d{1,3}){0,3}(?:/\d{1,3})?` +
+	`|\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?` +
+	`|[0-9a-f]{32}|[0-9a-f]{16}|[0-9a-f]{12}`)
+
+// text replaces every identifier in a text.
+func (a *anonymiser) text(s string) string {
+	return identifiers.ReplaceAllStringFunc(s, a.identifier)
+}
+
+// identifier replaces one match of the expression above. Its digits are told from its separators, so that the result
+// looks as what it replaces.
+func (a *anonymiser) identifier(s string) string {
+	if p, err := netip.ParsePrefix(s); err == nil {
+		return a.prefix(p).String()
+	}
+	digits := strings.Map(func(r rune) rune {
+		if strings.ContainsRune(":-.", r) {
+			return -1
+		}
+		return r
+	}, s)
+	raw, err := hex.DecodeString(digits)
+	pairs := len(s) == len(raw)*3-1
+	ip, ipErr := netip.ParseAddr(s)
+	switch {
+	case ipErr == nil && !pairs && len(s) != len(digits):
+		if ip.Is6() && len(s) == 39 { // as the kernel prints GIDs
+			return a.gidText(s)
+		}
+		return a.addr(ip).String()
+	case err == nil && len(raw) == 20:
+		raw = append(raw[:4:4], a.gidBytes(raw[4:])...)
+	case err == nil && len(raw) == 16:
+		raw = a.gidBytes(raw)
+	case err == nil && len(raw) == 8:
+		raw = binary.BigEndian.AppendUint64(nil, a.eui64(binary.BigEndian.Uint64(raw)))
+	case err == nil && len(raw) == 6:
+		m := a.mac([6]byte(raw))
+		raw = m[:]
+	default:
+		return a.odd(s)
+	}
+	return punctuate(hex.EncodeToString(raw), s)
+}
+
+// odd replaces what has the separators of an address without being one. What has two colons stays: it is a PCI
+// address or a time.
+func (a *anonymiser) odd(s string) string {
+	if before, after, ok := strings.Cut(s, "/"); ok {
+		return a.identifier(before) + "/" + after
+	}
+	if t, ok := strings.CutSuffix(s, ":"); ok {
+		return a.identifier(t) + ":"
+	}
+	if t, ok := strings.CutPrefix(s, ":"); ok {
+		return ":" + a.identifier(t)
+	}
+	switch before, after, _ := strings.Cut(s, ":"); {
+	case strings.Count(s, ":") > 2, !strings.Contains(s, ":") || strings.Contains(s, "::"):
+		return a.word(s)
+	case strings.Contains(after, "."):
+		last := after[strings.LastIndexByte(after, ':')+1:]
+		if ip, err := netip.ParseAddr(last); err == nil {
+			return before + ":" + strings.TrimSuffix(after, last) + a.addr(ip).String()
+		}
+	}
+	return s
+}
+
+// punctuate puts the separators of like between the digits, and nothing else of it.
+func punctuate(digits, like string) string {
+	var b strings.Builder
+	for _, r := range like {
+		switch {
+		case strings.ContainsRune(":-.", r):
+			b.WriteRune(r)
+		case digits != "":
+			b.WriteByte(digits[0])
+			digits = digits[1:]
+		}
+	}
+	return b.String()
+}
+
+func (a *anonymiser) gidBytes(b []byte) []byte {
+	g := a.gid([16]byte(b))
+	return g[:]
+}
+
+// gidText replaces a GID as the kernel prints it.
+func (a *anonymiser) gidText(s string) string {
+	text := strings.TrimSpace(s)
+	raw, err := hex.DecodeString(strings.ReplaceAll(text, ":", ""))
+	if err != nil || len(raw) != 16 {
+		return a.text(s)
+	}
+	return punctuate(hex.EncodeToString(a.gidBytes(raw)), text) + s[len(strings.TrimRight(s, "\n")):]
+}
+
+var named = regexp.MustCompile(`x(?:[0-9a-f]{16}|[0-9a-f]{12})\b`)
+
+// name replaces the address in a name that was made of one, such as enx001b21abcdef, wherever it is in a path.
+func (a *anonymiser) name(s string) string {
+	return named.ReplaceAllStringFunc(s, func(m string) string { return "x" + a.identifier(m[1:]) })
+}
+
+// lines rewrites each line; those that are not what they should be are not kept.
+func (a *anonymiser) lines(s string, rewrite func(string) string) string {
+	var b strings.Builder
+	for line := range strings.Lines(s) {
+		text, end := strings.CutSuffix(line, "\n")
+		b.WriteString(rewrite(text))
+		if end {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+const removed = "removed"
+
+// route rewrites a line of net/route: addresses are numbers of the machine, and the mask is among them.
+func (a *anonymiser) route(line string) string {
+	if strings.HasPrefix(line, "Iface\tDestination\tGateway ") && a.text(line) == line {
+		return line
+	}
+	f := strings.Split(line, "\t")
+	const iface, destination, gateway, mask, columns = 0, 1, 2, 7, 11
+	if len(f) != columns {
+		return removed
+	}
+	dst, ok1 := parseWord(f[destination])
+	gw, ok2 := parseWord(f[gateway])
+	m, ok3 := parseWord(f[mask])
+	if !ok1 || !ok2 || !ok3 {
+		return removed
+	}
+	d := a.addr(netip.AddrFrom4(dst)).As4()
+	if binary.BigEndian.Uint32(dst[:])&^binary.BigEndian.Uint32(m[:]) == 0 { // of a network, not of a host
+		for i := range d {
+			d[i] &= m[i]
+		}
+	}
+	for i := range f {
+		if i != iface && i != destination && i != gateway && i != mask {
+			f[i] = a.text(f[i])
+		}
+	}
+	f[iface], f[destination], f[gateway] = a.name(f[iface]), printWord(d), printWord(a.addr(netip.AddrFrom4(gw)).As4())
+	return strings.Join(f, "\t")
+}
+
+func parseWord(s string) (b [4]byte, ok bool) {
+	v, err := strconv.ParseUint(s, 16, 32)
+	binary.NativeEndian.PutUint32(b[:], uint32(v))
+	return b, err == nil && len(s) == 8
+}
+
+func printWord(b [4]byte) string { return fmt.Sprintf("%08X", binary.NativeEndian.Uint32(b[:])) }
+
+// route6 rewrites a line of net/ipv6_route.
+func (a *anonymiser) route6(line string) string {
+	f := strings.Fields(line)
+	const destination, source, gateway, iface, columns = 0, 2, 4, 9, 10
+	if len(f) != columns {
+		return removed
+	}
+	for _, i := range []int{destination, source, gateway} {
+		raw, err := hex.DecodeString(f[i])
+		if err != nil || len(raw) != 16 {
+			return removed
+		}
+		ip := netip.AddrFrom16([16]byte(raw))
+		bits := uint64(128)
+		if i != gateway {
+			if bits, err = strconv.ParseUint(f[i+1], 16, 8); err != nil || bits > 128 {
+				return removed
+			}
+		}
+		is := a.prefix(netip.PrefixFrom(ip, int(bits))).Addr().As16()
+		f[i] = hex.EncodeToString(is[:])
+	}
+	return fmt.Sprintf("%s %8s", strings.Join(f[:iface], " "), a.name(f[iface]))
+}
