@@ -11,7 +11,7 @@ LDFLAGS  := -X github.com/prometheus/common/version.Version=$(VERSION) -X github
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test lint fmt docs lab-test fuzz bench verify clean
+.PHONY: help build demo run test lint fmt docs lab-test hang-test fuzz bench verify clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,7 +30,7 @@ test: ## all tests that need no virtual machine, with the race detector
 
 lint: ## formatting, vet, golangci-lint with the import directions
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'not formatted: make fmt'; exit 1; }
-	$(GO) vet ./... && $(GO) vet -tags lab ./test/lab
+	$(GO) vet ./... && $(GO) vet -tags lab,hang ./test/...
 	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...
 
 fmt: ## format the code
@@ -42,6 +42,9 @@ docs: ## write docs/METRICS.md and docs/COUNTERS.md from the tables
 lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, no /dev/kvm)
 	./test/lab/test.sh
 
+hang-test: ## the whole product over a file system that hangs (FUSE; needs root)
+	$(GO) test -count=1 -v -tags hang ./test/hang
+
 fuzz: ## each fuzz target for FUZZTIME (60s)
 	@set -e; for p in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
@@ -52,7 +55,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, and Go b
 	cd tools && $(GO) run ./bench -exporter ../$(BIN) -peer ../bin/node_exporter
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: fuzz bench lab-test ## the slow proofs
+verify: fuzz bench hang-test lab-test ## the slow proofs
 
 clean: ## remove what was built
 	rm -rf bin

@@ -14,6 +14,7 @@ const lifespanName = "lifespan"
 
 const (
 	defaultLifespan  = 10 * time.Millisecond // RDMA_HW_STATS_DEFAULT_LIFESPAN of include/rdma/ib_verbs.h
+	maxRefills       = 3                     // of one round: a driver that is slower than its lifespan is not asked for each file
 	shortestLifespan = time.Millisecond      // the kernel serves reads of one jiffy from its cache in any case
 )
 
@@ -73,7 +74,8 @@ func (d *Device) readHW(c *hwCounters, now time.Time) {
 		return
 	}
 	first, others := &c.files[0], c.files[1:]
-	var filled time.Time
+	var filled time.Time // before the driver answers: better one read too many, from the cache, than a cache that ran out
+	refills := 0
 	fill := func() {
 		filled = time.Now()
 		first.fact = ask(d, &first.question, now, parseCounter)
@@ -82,7 +84,8 @@ func (d *Device) readHW(c *hwCounters, now time.Time) {
 	fill()
 	for i := range others {
 		f := &others[i]
-		if time.Since(filled) > lifespan {
+		if time.Since(filled) > lifespan && refills < maxRefills {
+			refills++
 			fill()
 		}
 		if first.backoff.active(now) {

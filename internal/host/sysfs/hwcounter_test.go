@@ -104,6 +104,25 @@ func TestHWCounters(t *testing.T) {
 	})
 }
 
+// A driver that never answers within its lifespan is asked for the whole set a few times a round, not for each file.
+func TestHWRefillsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, h, root := mlx5Counting().with(tree{mlx5Port + "hw_counters/lifespan": "1\n"}).counting(t, "mlx5_0")
+		k := simulate(d, root, true)
+		k.lifespan, k.pace = time.Millisecond, 2*time.Millisecond
+		must(t, d.ReadHWCounters(&h, now))
+		fills := 0
+		for _, name := range k.read {
+			if name == "rx_write_requests" {
+				fills++
+			}
+		}
+		if fills != 1+maxRefills {
+			t.Errorf("the file that fills the cache was read %d times, want %d", fills, 1+maxRefills)
+		}
+	})
+}
+
 // TestHWStatsAsked compares how often the driver was asked with what Commands says.
 func TestHWStatsAsked(t *testing.T) {
 	stall := func(names ...string) func(*hwStats) { return func(k *hwStats) { k.stalls = names } }

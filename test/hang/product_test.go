@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build hang
+
+package hang
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/exporter"
+	"gpufabric_exporter/internal/simulator"
+)
+
+// patience is what a scraper says that it will wait, and generous how long anything may take that has no limit.
+const (
+	patience = 2 * time.Second
+	generous = 30 * time.Second
+)
+
+// product is the whole program in this process, looking at a simulated node.
+type product struct {
+	t       *testing.T
+	url     string
+	logFile string
+	client  http.Client
+	cancel  context.CancelFunc
+	exited  chan int
+
+	scrapes int
+	slowest time.Duration
+}
+
+// layOut makes the files of a healthy node, and a folder to mount on.
+func layOut(t *testing.T) (tree *simulator.Tree, mountPoint string) {
+	t.Helper()
+	parent := "/dev/shm" // thousands of small files
+	if _, err := os.Stat(parent); err != nil {
+		parent = t.TempDir()
+	}
+	dir, err := os.MkdirTemp(parent, "gpufabric_hang_")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	scenario, err := simulator.Find("healthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := scenario.Build()
+	node.HCAs = node.HCAs[:6] // enough: reading all GID tables through FUSE takes its time
+	if tree, err = node.Materialise(filepath.Join(dir, "node")); err != nil {
+		t.Fatal(err)
+	}
+	mountPoint = filepath.Join(dir, "sys")
+	if err := os.Mkdir(mountPoint, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return tree, mountPoint
+}
+
+// start runs the program over a tree whose sysfs may be seen elsewhere, until it is ready.
+func start(t *testing.T, tree *simulator.Tree, sysfs string, args ...string) *product {
+	t.Helper()
+	stderr, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &product{
+		t: t, logFile: stderr.Name(), cancel: cancel, exited: make(chan int, 1),
+		client: http.Client{Timeout: generous, Transport: &http.Transport{DisableKeepAlives: true}},
+	}
+	args = append([]string{
+		"--web.listen-address=127.0.0.1:0", "--path.sysfs=" + sysfs, "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs(),
+		"--web.disable-exporter-metrics", "--observer.fast-interval=250ms", "--observer.slow-interval=1h",
+	}, args...)
+	listening := make(chan []net.Addr, 1)
+	o := exporter.Options{Stderr: stderr, OnListen: func(a []net.Addr) { listening <- a }}
+	go func() {
+		p.exited <- exporter.Run(ctx, args, o)
+		stderr.Close()
+	}()
+	t.Cleanup(func() {
+		p.stop()
+		if t.Failed() {
+			t.Logf("the log ends with:\n%s", p.log())
+		}
+	})
+	select {
+	case a := <-listening:
+		p.url = "http://" + a[0].String()
+	case <-time.After(generous):
+		t.Fatal("does not listen")
+	}
+	p.until("ready", func() bool {
+		status, _ := p.get("/-/ready")
+		return status == http.StatusOK
+	})
+	return p
+}
+
+// stop ends the program and returns how long that took.
+func (p *product) stop() time.Duration {
+	begin := time.Now()
+	p.cancel()
+	select {
+	case code := <-p.exited:
+		p.exited <- code // stop may be called again
+		if code != 0 {
+			p.t.Errorf("exit code %d", code)
+		}
+	case <-time.After(generous):
+		p.t.Error("does not stop")
+	}
+	return time.Since(begin)
+}
+
+func (p *product) log() string {
+	text, _ := os.ReadFile(p.logFile)
+	return string(text[max(0, len(text)-4000):])
+}
+
+func (p *product) get(path string) (int, string) {
+	p.t.Helper()
+	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+path, nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	r.Header.Set("X-Prometheus-Scrape-Timeout-Seconds", fmt.Sprint(patience.Seconds()))
+	answer, err := p.client.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return answer.StatusCode, string(body)
+}
+
+// series are the values of one scrape, by name and labels.
+type series map[string]string
+
+// scrape returns the series that tell something of the node. It must come within the scraper's patience.
+func (p *product) scrape() series {
+	p.t.Helper()
+	begin := time.Now()
+	status, body := p.get("/metrics")
+	took := time.Since(begin)
+	p.scrapes++
+	p.slowest = max(p.slowest, took)
+	if status != http.StatusOK || took > patience {
+		p.t.Fatalf("scrape %d: status %d after %s:\n%.500s", p.scrapes, status, took, body)
+	}
+	all := series{}
+	for line := range strings.Lines(body) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+		if strings.HasPrefix(name, "gpufabric_") && value != "" {
+			all[name+"}"] = value
+		}
+	}
+	return all
+}
+
+// until polls a condition.
+func (p *product) until(what string, is func() bool) {
+	p.t.Helper()
+	for end := time.Now().Add(generous); !is(); {
+		if time.Now().After(end) {
+			p.t.Fatalf("not %s within %s", what, generous)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// lost returns what was in before and is not any more, but for what may match.
+func (s series) lost(before series, may *regexp.Regexp) (names []string) {
+	for name := range before {
+		if _, ok := s[name]; !ok && !may.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// any tells whether one of the series matches.
+func (s series) any(pattern *regexp.Regexp) bool {
+	for name := range s {
+		if pattern.MatchString(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// usage is what a leak would show in.
+type usage struct{ goroutines, threads, fds int }
+
+func used() usage {
+	entries := func(dir string) int {
+		list, _ := os.ReadDir(dir)
+		return len(list)
+	}
+	return usage{runtime.NumGoroutine(), entries("/proc/self/task"), entries("/proc/self/fd")}
+}
+
+// noMoreThan allows for what the Go runtime and connections that are closing need. A leak is one for each scrape.
+func (u usage) noMoreThan(before usage) bool {
+	return u.goroutines <= before.goroutines+5 && u.threads <= before.threads+5 && u.fds <= before.fds+2
+}
