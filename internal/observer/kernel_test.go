@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observer
+
+import (
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/sysfs"
+)
+
+// kernel is a fake kernel: devices that can hang, fail, panic, leave and come back.
+type kernel struct {
+	mu      sync.Mutex
+	devices map[string]*fakeDevice
+	absent  bool // no RDMA class
+	calls   map[string]int
+	rtnl    chan struct{} // network interfaces block until it is closed; nil: they answer
+	speed   float64
+	listing time.Duration // how long the list of devices takes
+	opened  map[string]int
+	closed  map[string]int
+}
+
+type fakeDevice struct {
+	k     *kernel
+	name  string
+	hang  chan struct{} // reads block until it is closed
+	err   error
+	panic bool
+	gids  []fabric.GID
+	busy  atomic.Int32
+}
+
+func newKernel(n int) *kernel {
+	k := &kernel{devices: map[string]*fakeDevice{}, calls: map[string]int{}, opened: map[string]int{}, closed: map[string]int{}, speed: 50e9}
+	for i := range n {
+		k.add(fmt.Sprintf("mlx5_%d", i))
+	}
+	return k
+}
+
+func (k *kernel) add(name string) *fakeDevice {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	d := &fakeDevice{k: k, name: name, gids: []fabric.GID{{Index: 3, Addr: netip.MustParseAddr("::ffff:10.0.0.1"), Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv4, NetDev: "eth-" + name}}}
+	k.devices[name] = d
+	return d
+}
+
+func (k *kernel) remove(name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.devices, name)
+}
+
+func (k *kernel) count(what string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.calls[what]
+}
+
+func (k *kernel) called(what string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.calls[what]++
+}
+
+func (k *kernel) Devices() ([]string, error) {
+	k.called("class")
+	time.Sleep(k.listing)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.absent {
+		return nil, fmt.Errorf("list: %w", fs.ErrNotExist)
+	}
+	var names []string
+	for n := range k.devices {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (k *kernel) Open(name string) (Device, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.opened[name]++
+	d := k.devices[name]
+	if d == nil {
+		return nil, fmt.Errorf("open: %w", fs.ErrNotExist)
+	}
+	return d, nil
+}
+
+func (k *kernel) Host(now time.Time) fabric.Host {
+	return fabric.Host{Kernel: fabric.Known("6.1", "", now), BootTime: fabric.Known(now.Add(-time.Hour), "", now)}
+}
+func (k *kernel) GPUs(now time.Time) fabric.Fact[int] { return fabric.Known(8, "", now) }
+func (k *kernel) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error) {
+	k.called("netdev")
+	k.mu.Lock()
+	rtnl := k.rtnl
+	k.mu.Unlock()
+	if rtnl != nil {
+		<-rtnl
+	}
+	var devs []fabric.NetDev
+	for _, n := range names {
+		devs = append(devs, fabric.NetDev{Name: n, Speed: fabric.Known(k.speed, "", now), DefaultRoute: fabric.Known(false, "", now)})
+	}
+	return devs, nil
+}
+
+// enter is the begin of every read: it proves that reads of one device never overlap.
+func (d *fakeDevice) enter(what string) error {
+	d.k.called(what + " " + d.name)
+	if d.busy.Add(1) != 1 {
+		panic("two reads of " + d.name + " at once")
+	}
+	defer d.busy.Add(-1)
+	d.k.mu.Lock()
+	hang, err, boom, here := d.hang, d.err, d.panic, d.k.devices[d.name] == d
+	d.k.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	if boom {
+		panic("boom")
+	}
+	if !here {
+		return fmt.Errorf("%w: %s", sysfs.ErrGone, what)
+	}
+	return err
+}
+
+func (d *fakeDevice) Identify(h *fabric.HCA, restricted bool, now time.Time) error {
+	if err := d.enter("identify"); err != nil {
+		return err
+	}
+	h.NodeType, h.Restricted = fabric.Known(fabric.NodeCA, "", now), fabric.Known(restricted, "", now)
+	h.Function, h.Type = fabric.Known(fabric.FunctionPF, "", now), fabric.Known("MT4129", "", now)
+	if len(h.Ports) == 0 {
+		h.Ports = []fabric.Port{{Number: 1}}
+	}
+	h.Ports[0].LinkLayer = fabric.Known(fabric.LinkEthernet, "", now)
+	return nil
+}
+
+func (d *fakeDevice) ReadPorts(h *fabric.HCA, now time.Time) error {
+	if err := d.enter("ports"); err != nil {
+		return err
+	}
+	h.Ports[0].State, h.Ports[0].PhysState = fabric.Known(fabric.PortActive, "", now), fabric.Known(fabric.PhysLinkUp, "", now)
+	return nil
+}
+
+func (d *fakeDevice) ReadPortDetails(h *fabric.HCA, now time.Time) error {
+	if err := d.enter("details"); err != nil {
+		return err
+	}
+	h.Ports[0].Rate = fabric.Known(fabric.Rate{BytesPerSecond: 50e9, Lanes: 4, Generation: "NDR"}, "", now)
+	h.Ports[0].NetDev = fabric.Known("eth-"+d.name, "", now)
+	return nil
+}
+
+func (d *fakeDevice) ScanGIDs(h *fabric.HCA, now time.Time) error {
+	if err := d.enter("scan"); err != nil {
+		return err
+	}
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	h.Ports[0].GIDs.Size = fabric.Known(256, "", now)
+	h.Ports[0].GIDs.Entries = fabric.Known(slices.Clone(d.gids), "", now)
+	return nil
+}
+func (d *fakeDevice) ReadPMA(*fabric.HCA, bool, time.Time) error  { return d.enter("pma") }
+func (d *fakeDevice) ReadHWCounters(*fabric.HCA, time.Time) error { return d.enter("hw") }
+func (d *fakeDevice) ReadCM(*fabric.HCA, time.Time) error         { return d.enter("cm") }
+func (d *fakeDevice) Begin(*fabric.HCA, time.Time)                {}
+func (d *fakeDevice) End()                                        {}
+func (d *fakeDevice) Commands() fabric.Commands                   { return fabric.Commands{fabric.CommandQueryPort: 7} }
+func (d *fakeDevice) ReadGIDs(h *fabric.HCA, now time.Time) error { return d.ScanGIDs(h, now) }
+func (d *fakeDevice) Close() {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	d.k.closed[d.name]++
+}
+
+func (d *fakeDevice) set(change func(d *fakeDevice)) {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	change(d)
+}
