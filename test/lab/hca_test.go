@@ -170,9 +170,6 @@ func ports(s scrape) error {
 	}
 	var want []string
 	for _, p := range kernel {
-		if len(s.find("hca_port_info", "device", p.Device, "netdev", "")) == 1 && p.kind("") == "iwarp" {
-			p.Netdev = "" // sysfs does not have it for iWARP
-		}
 		want = append(want, fmt.Sprint(p.name(), " ", strings.ToLower(p.State), " ", strings.ToLower(p.PhysicalState),
 			" ", p.Netdev, " ", strings.ToLower(p.file("link_layer"))))
 	}
