@@ -160,7 +160,7 @@ func TestMaxRequests(t *testing.T) {
 	<-ob.asked
 	done := make(chan int)
 	go func() {
-		r, err := p.client.Get(p.url + "/metrics") //nolint:noctx // the server answers
+		r, err := p.client.Get(p.url + "/metrics")
 		if err != nil {
 			done <- 0
 			return
