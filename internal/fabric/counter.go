@@ -15,6 +15,7 @@ type Counter struct {
 type PortCounters struct {
 	PMA      Fact[[]Counter]     // counters/: the performance management counters of the InfiniBand specification
 	HW       Fact[[]Counter]     // hw_counters/ or RDMA_NLDEV_CMD_STAT_GET, in the driver's order
+	BeforeHW Fact[[]Counter]     // the reading of HW before this one; not read where there was none
 	CM       Fact[[]Counter]     // cm_{rx,tx}_msgs, cm_tx_retries, cm_rx_duplicates; opt-in. Name is "cm_rx_msgs/req"
 	Lifespan Fact[time.Duration] // how long the kernel serves hardware counters from its cache
 }

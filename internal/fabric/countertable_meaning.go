@@ -17,6 +17,8 @@ const (
 	UnitPackets CounterUnit = "packets"
 	UnitTicks   CounterUnit = "ticks" // of a clock that the device does not tell
 	UnitEvents  CounterUnit = "events"
+	UnitSeconds CounterUnit = "seconds"
+	UnitRatio   CounterUnit = "ratio" // 0 to 1
 )
 
 // Traffic of a port, RDMA only unless the port is InfiniBand.
@@ -112,7 +114,7 @@ func (m Meaning) Unit() CounterUnit {
 	case CountTransmitWait:
 		return UnitTicks
 	default:
-		return UnitEvents
+		return m.statUnit()
 	}
 }
 

@@ -4,9 +4,15 @@ package fabric
 
 import "strings"
 
-// Derive fills in what follows from the facts: roles, expected rates, rate mismatches and the GID that NCCL
-// would choose. The observer calls it once on a node that nobody else has seen yet.
+// Derive fills in what follows from the facts: roles, expected rates, rate mismatches, the GID that NCCL
+// would choose, how the network treats what it sends, and which NIC is near which GPU. The observer calls it once on a node that nobody else has seen yet.
 func (n *Node) Derive() {
+	n.DerivePorts()
+	n.DeriveRoCE()
+}
+
+// DerivePorts derives everything but the RoCE chains.
+func (n *Node) DerivePorts() {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		for k := range h.Ports {
@@ -19,6 +25,17 @@ func (n *Node) Derive() {
 	for i := range n.HCAs {
 		for k := range n.HCAs[i].Ports {
 			n.HCAs[i].Ports[k].ExpectedRate = n.expectedRate(&n.HCAs[i], &n.HCAs[i].Ports[k])
+		}
+	}
+	n.PCI.Rails = n.rails()
+}
+
+// DeriveRoCE judges the RoCE chains, after DerivePorts.
+func (n *Node) DeriveRoCE() {
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		for k := range h.Ports {
+			h.Ports[k].RoCE = n.roceChains(h, &h.Ports[k])
 		}
 	}
 }
@@ -121,7 +138,7 @@ func (n *Node) expectedRate(h *HCA, p *Port) Fact[float64] {
 // sameBoard tells whether two devices are of one kind. Software devices, which have no board, are of none.
 func sameBoard(a, b *HCA) bool {
 	board, kind := a.BoardID.Or(""), a.Type.Or("")
-	return board+kind != "" && board == b.BoardID.Or("") && kind == b.Type.Or("")
+	return (board != "" || kind != "") && board == b.BoardID.Or("") && kind == b.Type.Or("")
 }
 
 func (n *Node) gidChoice(h *HCA, p *Port) Fact[GIDChoice] {

@@ -135,7 +135,7 @@ func TestDeriveOfNothingKnown(t *testing.T) {
 	n.NetDevs = nil
 	n.Derive()
 	p := n.HCAs[0].Ports[0]
-	for name, m := range map[string]Meta{"role": p.Role.Meta(), "expected rate": p.ExpectedRate.Meta(), "gid choice": p.GIDChoice.Meta()} {
+	for name, m := range map[string]Meta{"counters before": p.Counters.BeforeHW.Meta(), "role": p.Role.Meta(), "expected rate": p.ExpectedRate.Meta(), "gid choice": p.GIDChoice.Meta(), "RoCE": p.RoCE.Meta()} {
 		if m.State != Unknown || m.Reason != ReasonStuck {
 			t.Errorf("%s of a stuck device is %s (%s), want unknown (stuck)", name, m.State, m.Reason)
 		}
@@ -154,7 +154,7 @@ func TestEveryFactIsVisited(t *testing.T) {
 		}
 	}
 	want := countFacts(reflect.TypeFor[HCA]()) + countFacts(reflect.TypeFor[Port]()) + countFacts(reflect.TypeFor[GIDTable]()) +
-		countFacts(reflect.TypeFor[PortCounters]()) - 4 // the derived ones
+		countFacts(reflect.TypeFor[PortCounters]()) - 6 // the derived ones, and BeforeHW
 	if visited != want {
 		t.Errorf("Metas visits %d facts, HCA, Port and GIDTable have %d that are read", visited, want)
 	}

@@ -46,6 +46,8 @@ const (
 	ReasonPanic          Reason = "panic"           // the reader failed; a bug of this exporter
 	ReasonDriverConstant Reason = "driver_constant" // the driver answers the same whatever the hardware does
 	ReasonRestricted     Reason = "restricted"      // the device is not to be touched beyond its name
+	ReasonSuspended      Reason = "suspended"       // reading would wake a device that sleeps
+	ReasonVirtual        Reason = "virtual"         // a hypervisor shows something else than the hardware
 )
 
 // Reasons returns every reason, for documentation and for tests.
@@ -53,6 +55,7 @@ func Reasons() []Reason {
 	return []Reason{
 		ReasonNotRead, ReasonMissing, ReasonPrivilege, ReasonUnsupported, ReasonIO, ReasonMalformed, ReasonGone,
 		ReasonStuck, ReasonRTNLStuck, ReasonTimeout, ReasonPanic, ReasonDriverConstant, ReasonRestricted,
+		ReasonSuspended, ReasonVirtual,
 	}
 }
 

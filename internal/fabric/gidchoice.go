@@ -76,14 +76,17 @@ func selectRoCE(t gidLookup, nccl *NCCLConfig) GIDChoice {
 
 	cur, have := 0, t.at(0)
 	rest := t.entries
-	for i := 1; i < t.size; i++ {
+	for i, empty := 1, false; i < t.size; i++ {
 		for len(rest) > 0 && rest[0].Index < i {
 			rest = rest[1:]
 		}
-		next := emptyGID(i)
-		if len(rest) > 0 && rest[0].Index == i {
+		next, occupied := emptyGID(i), len(rest) > 0 && rest[0].Index == i
+		if occupied {
 			next = rest[0]
+		} else if empty {
+			continue // whatever came of the empty one before comes of this one
 		}
+		empty = !occupied
 		if isV6(next.Addr) != want.v6 || !want.inRange(next.Addr) {
 			continue
 		}

@@ -147,3 +147,25 @@ func TestCountChanges(t *testing.T) {
 		}
 	}
 }
+
+// Entries that are not listed are empty; that most of them are passed over shows nowhere.
+func TestEmptyEntries(t *testing.T) {
+	addresses := []string{"fe80::1", "::ffff:10.0.0.1", "::ffff:10.9.0.1", "fd00::1", "::"}
+	for seed := range 5 * 5 * 5 * 5 * 5 * 5 {
+		var listed, all []string
+		for i, rest := 0, seed; i < 6; i, rest = i+1, rest/5 {
+			line := strconv.Itoa(2*i) + " v2 " + addresses[rest%5]
+			if rest%5 != 4 {
+				listed = append(listed, line)
+			}
+			all = append(all, line, strconv.Itoa(2*i+1)+" ? ::")
+		}
+		for _, c := range [][]string{nil, {"NCCL_IB_ADDR_FAMILY=AF_INET6"}, {"NCCL_IB_ADDR_RANGE=10.9.0.0/16"}} {
+			got, _ := SelectGID(NodeCA, LinkEthernet, 12, table(t, LinkEthernet, listed...), conf(c...))
+			want, _ := SelectGID(NodeCA, LinkEthernet, 12, table(t, LinkEthernet, all...), conf(c...))
+			if got.Index != want.Index || got.Rule != want.Rule {
+				t.Fatalf("%v, %v: entry %d by %s, want %d by %s", listed, c, got.Index, got.Rule, want.Index, want.Rule)
+			}
+		}
+	}
+}

@@ -70,12 +70,22 @@ type Port struct {
 	NetDev    Fact[string]
 	GIDs      GIDTable
 	Counters  PortCounters
+	// TrafficClass is what MLNX_OFED sets for all queue pairs of the port; absent when unset, unknown(missing)
+	// without MLNX_OFED.
+	TrafficClass Fact[TrafficClass]
+	// DefaultToS is what connections of the connection manager get (configfs rdma_cm, default_roce_tos). NCCL's
+	// queue pairs do not use it. Absent on InfiniBand; unknown(missing) without a folder of the device in configfs,
+	// which does not say that nothing was set: the tool that sets it removes the folder again.
+	DefaultToS Fact[int]
 
 	// Derived by Node.Derive.
 	Role         Fact[Role]
 	ExpectedRate Fact[float64] // bytes per second
 	RateMismatch Fact[bool]
 	GIDChoice    Fact[GIDChoice]
+	// RoCE judges each physical interface below the port, the worst first: its verdict is the port's. Absent without
+	// RoCE.
+	RoCE Fact[[]RoCEChain]
 }
 
 // PortState is the logical state of a port.

@@ -21,6 +21,7 @@ type Node struct {
 	HCAs    []HCA // sorted by name; excluded devices are not among them
 	NetDevs []NetDev
 	GPUs    Fact[int] // NVIDIA display and 3D controllers on the PCI bus; nothing more is known before NVML
+	PCI     PCI
 	NCCL    NCCLConfig
 	Policy  *Policy // what the site expects; never nil
 	Sources []Source
@@ -34,7 +35,7 @@ type Node struct {
 }
 
 // Want selects what an observation reads beside the node itself.
-type Want uint8
+type Want uint16
 
 // What can be wanted. Devices are read for all of them.
 const (
@@ -43,6 +44,10 @@ const (
 	WantNCCL                      // NCCL configuration of the host
 	WantCounters                  // counters of ports and devices
 	WantCM                        // connection manager messages
+	WantQoS                       // how network interfaces treat the classes of their traffic
+	WantNetStats                  // statistics of network interfaces
+	WantDCQCN                     // parameters of congestion control
+	WantPCI                       // GPUs, NICs and bridges on the PCI bus
 )
 
 // Host is the node itself.
@@ -52,6 +57,8 @@ type Host struct {
 	// RDMANetNS is NetNSShared or NetNSExclusive: whether every network namespace sees every RDMA device, or
 	// each only its own (RDMA_NLDEV_SYS_ATTR_NETNS_MODE).
 	RDMANetNS Fact[NetNSMode]
+	// Hypervisor says that this is a virtual machine (flags of /proc/cpuinfo); unknown where processors do not tell.
+	Hypervisor Fact[bool]
 }
 
 // NetNSMode is how RDMA devices and network namespaces belong together.
@@ -107,6 +114,11 @@ type NetDev struct {
 	Upper        Fact[string]  // the bond or bridge it is enslaved to
 	Bond         Fact[bool]    // it is a bond: its speed is the sum of its members
 	DefaultRoute Fact[bool]    // a default route leaves through it or through its upper device
+	// Lower are the interfaces below it: the members of a bond, what a VLAN sits on. Empty for a physical one.
+	Lower Fact[[]string]
+	// Driver is the kernel driver that answers for the interface; absent for virtual ones.
+	Driver Fact[string]
+	QoS    QoS
 }
 
 // The names of Source.
@@ -119,4 +131,8 @@ const (
 	SourceNetDev   = "netdev"     // network interfaces and default routes; takes the kernel's rtnl lock
 	SourceHost     = "host"       // boot time, kernel, GPUs on the PCI bus
 	SourceNCCL     = "nccl"       // NCCL configuration files
+	SourceQoS      = "qos"        // DCB, pause, FEC and ECN of one network interface; takes the rtnl lock
+	SourceNetStats = "netstats"   // ethtool statistics of one network interface; takes the rtnl lock
+	SourceDCQCN    = "dcqcn"      // parameters of congestion control of one network interface
+	SourcePCI      = "pci"        // GPUs, NICs and bridges on the PCI bus
 )

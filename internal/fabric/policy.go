@@ -27,6 +27,16 @@ type Policy struct {
 	ComputePorts *int
 	// PortRates is the rate in bytes per second that a port of that role should have.
 	PortRates map[Role]float64
+	// RoCE is what the site expects of ports of role compute.
+	RoCE RoCEPolicy
+}
+
+// RoCEPolicy is how the fabric was designed to carry RoCE. What is nil the site did not say.
+type RoCEPolicy struct {
+	DSCP     *int  // 0 to 63
+	Priority *int  // 0 to 7
+	Lossless *bool // PFC on that priority; false: the fabric is lossy by design
+	ECN      *bool // congestion control on that priority
 }
 
 // RoleRule gives the devices that match a role.

@@ -8,7 +8,7 @@ import (
 )
 
 // Metas iterates over everything that is read of the device and its ports, by name, without values. Derived
-// facts are not among them.
+// facts are not among them, nor is PortCounters.BeforeHW: it was read when it was HW.
 func (h *HCA) Metas() iter.Seq2[string, Meta] {
 	return func(yield func(string, Meta) bool) {
 		ok := yield("node_type", h.NodeType.Meta()) && yield("driver", h.Driver.Meta()) && yield("fw_ver", h.Firmware.Meta()) &&
@@ -23,7 +23,8 @@ func (h *HCA) Metas() iter.Seq2[string, Meta] {
 				yield("sm_lid", p.SMLID.Meta()) && yield("pkeys", p.PKeys.Meta()) && yield("netdev", p.NetDev.Meta()) &&
 				yield("gid_table_size", p.GIDs.Size.Meta()) && yield("gids", p.GIDs.Entries.Meta()) &&
 				yield("counters", p.Counters.PMA.Meta()) && yield("port_hw_counters", p.Counters.HW.Meta()) &&
-				yield("cm", p.Counters.CM.Meta()) && yield("lifespan", p.Counters.Lifespan.Meta())
+				yield("cm", p.Counters.CM.Meta()) && yield("lifespan", p.Counters.Lifespan.Meta()) &&
+				yield("traffic_class", p.TrafficClass.Meta()) && yield("default_roce_tos", p.DefaultToS.Meta())
 		}
 	}
 }
@@ -48,9 +49,10 @@ func (h *HCA) WithoutFacts(r Reason, at time.Time) HCA {
 			SMLID: NotKnown[int](r, src, at), PKeys: NotKnown[int](r, src, at), NetDev: NotKnown[string](r, src, at),
 			GIDs: GIDTable{Size: NotKnown[int](r, src, at), Entries: NotKnown[[]GID](r, src, at)},
 			Counters: PortCounters{
-				PMA: NotKnown[[]Counter](r, src, at), HW: NotKnown[[]Counter](r, src, at), CM: NotKnown[[]Counter](r, src, at),
-				Lifespan: NotKnown[time.Duration](r, src, at),
+				PMA: NotKnown[[]Counter](r, src, at), HW: NotKnown[[]Counter](r, src, at), BeforeHW: NotKnown[[]Counter](r, src, at),
+				CM: NotKnown[[]Counter](r, src, at), Lifespan: NotKnown[time.Duration](r, src, at),
 			},
+			TrafficClass: NotKnown[TrafficClass](r, src, at), DefaultToS: NotKnown[int](r, src, at),
 		})
 	}
 	return u

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// NoPriority is the priority of statistics that have none.
+const NoPriority = -1
+
+// NetStatSpec is what is known about one statistic of a network interface under its kernel name.
+type NetStatSpec struct {
+	CounterSpec
+	Priority int // NoPriority unless the meaning is per priority
+}
+
+// InUnit returns a value in the unit of the meaning.
+func (s NetStatSpec) InUnit(v uint64) float64 {
+	if s.Scale < 1 { // no power of ten below 1 is exact, and its reciprocal is: 5 µs shall not be 4.9999999999999996e-06
+		return float64(v) / math.Round(1/s.Scale)
+	}
+	return float64(v) * s.Scale
+}
+
+// NetStatTable maps the statistics of one driver ("ethtool -S") that have a meaning. The other names of a driver, by
+// the hundred and some by queue, are nothing to us.
+type NetStatTable struct {
+	Name    string   // of the driver, for humans
+	Drivers []string // NetDev.Driver of its interfaces
+	Source  string   // kernel file that the names come from
+	Note    string   // what one should know before trusting it
+
+	rows []counterRow // eachPriority in a name stands for 0 to 7
+}
+
+// eachPriority in the name of a row is the priority; where the meaning has none, the eight names add up.
+const eachPriority = "%d"
+
+// NetStatTables returns all tables, in the order of documentation. They must not be modified.
+func NetStatTables() []NetStatTable { return slices.Clone(netStatTables) }
+
+var netStatTables = []NetStatTable{
+	mlx5NetStats, mlx4NetStats, bnxtNetStats, iceNetStats, i40eNetStats, ionicNetStats, hns3NetStats, manaNetStats, enaNetStats,
+}
+
+// Rows iterates over the rows of the table as they are written: a name has "<n>" where kernel names have a priority
+// or another number from 0 to 7. The priority of their specs is that of the first.
+func (t *NetStatTable) Rows() iter.Seq2[string, NetStatSpec] {
+	return func(yield func(string, NetStatSpec) bool) {
+		for _, r := range t.rows {
+			_, spec := t.expand(r, 0)
+			if !yield(strings.Replace(r.name, eachPriority, "<n>", 1), spec) {
+				return
+			}
+		}
+	}
+}
+
+// Stats iterates over the kernel names of the table and what is known about them.
+func (t *NetStatTable) Stats() iter.Seq2[string, NetStatSpec] {
+	return func(yield func(string, NetStatSpec) bool) {
+		for _, r := range t.rows {
+			for n := range r.names() {
+				if !yield(t.expand(r, n)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// names is how many kernel names a row of a NetStatTable stands for.
+func (r counterRow) names() int {
+	if strings.Contains(r.name, eachPriority) {
+		return NumPriorities
+	}
+	return 1
+}
+
+// expand returns name n of a row and its spec.
+func (t *NetStatTable) expand(r counterRow, n int) (string, NetStatSpec) {
+	spec := NetStatSpec{CounterSpec: r.spec, Priority: NoPriority}
+	spec.Meaning = r.meaning
+	if spec.Scale == 0 {
+		spec.Scale = 1
+	}
+	for _, other := range t.rows {
+		switch {
+		case other.meaning != r.meaning:
+		case r.meaning.PerPriority():
+			spec.Parts++
+		default:
+			spec.Parts += other.names()
+		}
+	}
+	if r.meaning.PerPriority() {
+		spec.Priority = n
+	}
+	return strings.Replace(r.name, eachPriority, strconv.Itoa(n), 1), spec
+}
+
+// netStatDriver is a table as it is looked up.
+type netStatDriver struct {
+	names    map[string]NetStatSpec
+	meanings map[Meaning]bool
+}
+
+var netStatIndex = indexNetStats()
+
+func indexNetStats() map[string]netStatDriver {
+	index := map[string]netStatDriver{}
+	for _, t := range netStatTables {
+		d := netStatDriver{maps.Collect(t.Stats()), map[Meaning]bool{}}
+		for _, r := range t.rows {
+			d.meanings[r.meaning] = true
+		}
+		for _, driver := range t.Drivers {
+			index[driver] = d
+		}
+	}
+	return index
+}
+
+// NetStatSpecOf tells what is known about a statistic of a network interface. driver is NetDev.Driver.
+func NetStatSpecOf(driver, name string) (NetStatSpec, bool) {
+	spec, ok := netStatIndex[driver].names[name]
+	return spec, ok
+}
+
+// NetStatMeans tells whether a driver has statistics of a meaning, though not every device may show them.
+func NetStatMeans(driver string, m Meaning) bool { return netStatIndex[driver].meanings[m] }
+
+// NetStatWanted tells which statistics of a driver's interfaces are worth reading: those that have a meaning. It is
+// nil for a driver of which none are.
+func NetStatWanted(driver string) func(name string) bool {
+	names := netStatIndex[driver].names
+	if len(names) == 0 {
+		return nil
+	}
+	return func(name string) bool {
+		_, ok := names[name]
+		return ok
+	}
+}

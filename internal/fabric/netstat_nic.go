@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+var bnxtNetStats = NetStatTable{
+	Name: "bnxt", Drivers: []string{"bnxt_en"},
+	Source: "drivers/net/ethernet/broadcom/bnxt/bnxt_ethtool.c",
+	Note: "`*_bytes_pri<n>` and `*_packets_pri<n>` are not mapped: the driver shows the queue that a priority uses, and priorities that share one show the same " +
+		"numbers. `pfc_pri<n>_*_transitions` count both the beginning and the end of a pause, unlike mlx5. The queues of `rx_discard_packets_cos<n>` are no priorities; " +
+		"they add up to the port's discards.",
+	rows: []counterRow{
+		{"pfc_pri%d_rx_duration_us", StatReceivedPauseSeconds, micros64},
+		{"pfc_pri%d_tx_duration_us", StatTransmittedPauseSeconds, micros64},
+		{"rx_pfc_ena_frames_pri%d", StatReceivedPauseFrames, bits64},
+		{"tx_pfc_ena_frames_pri%d", StatTransmittedPauseFrames, bits64},
+
+		{"rx_pause_frames", StatLinkReceivedPauseFrames, bits64},
+		{"tx_pause_frames", StatLinkTransmittedPauseFrames, bits64},
+		{"rx_pfc_frames", StatReceivedPFCFrames, bits64},
+		{"tx_pfc_frames", StatTransmittedPFCFrames, bits64},
+
+		{"rx_discard_packets_cos%d", StatReceivedDiscards, bits64},
+		{"rx_buffer_passed_threshold", StatReceiveBufferAlmostFull, bits64},
+		{"link_down_events", StatLinkDownEvents, bits64},
+		{"rx_pcs_symbol_err", StatSymbolErrors, bits64},
+		{"rx_corrected_bits", StatFECCorrectedBits, bits64},
+		{"rx_fec_corrected_blocks", StatFECCorrectedBlocks, bits64},
+		{"rx_fec_uncorrectable_blocks", StatFECUncorrectableBlocks, bits64},
+	},
+}
+
+// Intel counts the frames that begin a pause (xoff) and those that end it early (xon) apart. Others count frames, which
+// is their sum.
+
+var iceNetStats = NetStatTable{
+	Name: "ice", Drivers: []string{"ice"},
+	Source: "drivers/net/ethernet/intel/ice/ice_ethtool.c",
+	Note:   "The interface of irdma. The driver counts neither the time of pauses nor RDMA traffic here.",
+	rows: []counterRow{
+		{"rx_priority_%d_xon.nic", StatReceivedPauseFrames, bits64},
+		{"rx_priority_%d_xoff.nic", StatReceivedPauseFrames, bits64},
+		{"tx_priority_%d_xon.nic", StatTransmittedPauseFrames, bits64},
+		{"tx_priority_%d_xoff.nic", StatTransmittedPauseFrames, bits64},
+
+		{"link_xon_rx.nic", StatLinkReceivedPauseFrames, bits64},
+		{"link_xoff_rx.nic", StatLinkReceivedPauseFrames, bits64},
+		{"link_xon_tx.nic", StatLinkTransmittedPauseFrames, bits64},
+		{"link_xoff_tx.nic", StatLinkTransmittedPauseFrames, bits64},
+
+		{"rx_dropped.nic", StatReceivedDiscards, bits64},
+	},
+}
+
+var i40eNetStats = NetStatTable{
+	Name: "i40e", Drivers: []string{"i40e"},
+	Source: "drivers/net/ethernet/intel/i40e/i40e_ethtool.c",
+	Note:   "The driver shows the difference of two 32-bit registers, which wraps as they do. `port.rx_priority_<n>_xon_2_xoff` counts pauses that began, mlx5 those that ended; it is not mapped.",
+	rows: []counterRow{
+		{"port.rx_priority_%d_xon_rx", StatReceivedPauseFrames, wraps32},
+		{"port.rx_priority_%d_xoff_rx", StatReceivedPauseFrames, wraps32},
+		{"port.tx_priority_%d_xon_tx", StatTransmittedPauseFrames, wraps32},
+		{"port.tx_priority_%d_xoff_tx", StatTransmittedPauseFrames, wraps32},
+
+		{"port.link_xon_rx", StatLinkReceivedPauseFrames, wraps32},
+		{"port.link_xoff_rx", StatLinkReceivedPauseFrames, wraps32},
+		{"port.link_xon_tx", StatLinkTransmittedPauseFrames, wraps32},
+		{"port.link_xoff_tx", StatLinkTransmittedPauseFrames, wraps32},
+
+		{"port.rx_discards", StatReceivedDiscards, wraps32},
+	},
+}
+
+var ionicNetStats = NetStatTable{
+	Name: "ionic", Drivers: []string{"ionic"},
+	Source: "drivers/net/ethernet/pensando/ionic/ionic_stats.c",
+	Note: "`rx_` of the pause times is taken to be of frames received, as everywhere; the kernel does not say. PFC frames are not counted by priority. " +
+		"`frames_rx_dropped` has more causes than a full buffer and is not mapped.",
+	rows: []counterRow{
+		{"rx_pripause_%d_1us_count", StatReceivedPauseSeconds, micros64},
+		{"tx_pripause_%d_1us_count", StatTransmittedPauseSeconds, micros64},
+		{"frames_tx_pri_%d", StatPriorityTransmittedPackets, bits64},
+		{"frames_rx_pri_%d", StatPriorityReceivedPackets, bits64},
+
+		{"frames_rx_pause", StatLinkReceivedPauseFrames, bits64},
+		{"frames_tx_pause", StatLinkTransmittedPauseFrames, bits64},
+		{"rx_pause_1us_count", StatLinkReceivedPauseSeconds, micros64},
+		{"frames_rx_pripause", StatReceivedPFCFrames, bits64},
+		{"frames_tx_pripause", StatTransmittedPFCFrames, bits64},
+	},
+}
+
+var hns3NetStats = NetStatTable{
+	Name: "hns3", Drivers: []string{"hns3"},
+	Source: "drivers/net/ethernet/hisilicon/hns3/hns3pf/hclge_main.c",
+	Note:   "The unit of `*_xoff_time` is not in the kernel's source; they are not mapped.",
+	rows: []counterRow{
+		{"mac_rx_pfc_pri%d_pkt_num", StatReceivedPauseFrames, bits64},
+		{"mac_tx_pfc_pri%d_pkt_num", StatTransmittedPauseFrames, bits64},
+		{"mac_rx_mac_pause_num", StatLinkReceivedPauseFrames, bits64},
+		{"mac_tx_mac_pause_num", StatLinkTransmittedPauseFrames, bits64},
+		{"mac_rx_pfc_pkt_num", StatReceivedPFCFrames, bits64},
+		{"mac_tx_pfc_pkt_num", StatTransmittedPFCFrames, bits64},
+	},
+}
+
+var manaNetStats = NetStatTable{
+	Name: "mana", Drivers: []string{"mana"},
+	Source: "drivers/net/ethernet/microsoft/mana/mana_ethtool.c",
+	Note:   "Nothing is mapped: pauses are counted by traffic class (`hc_tc<n>_*`), and of drops nobody says why they happened.",
+}
+
+var enaNetStats = NetStatTable{
+	Name: "ena", Drivers: []string{"ena"},
+	Source: "drivers/net/ethernet/amazon/ena/ena_ethtool.c",
+	Note:   "Nothing is mapped: EFA is no Ethernet, and ena counts neither pauses nor RDMA.",
+}

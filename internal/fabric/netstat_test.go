@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// testdata/netstats has the names that the kernel's drivers show, those of queues cut short. No table knows a name that
+// its driver does not.
+func TestNetStatNamesExist(t *testing.T) {
+	for _, table := range NetStatTables() {
+		text, err := os.ReadFile(filepath.Join("testdata/netstats", table.Drivers[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := strings.Split(strings.TrimSpace(string(text)), "\n")
+		for name := range table.Stats() {
+			if !slices.Contains(names, name) {
+				t.Errorf("%s: the kernel has no statistic %s", table.Name, name)
+			}
+		}
+		wanted := NetStatWanted(table.Drivers[0])
+		for _, name := range names {
+			if _, ok := NetStatSpecOf(table.Drivers[0], name); ok != (wanted != nil && wanted(name)) {
+				t.Errorf("%s %s: known %v", table.Name, name, ok)
+			}
+		}
+	}
+}
+
+// A driver whose statistics mean nothing to us is not asked for them.
+func TestNothingIsWantedWithoutATable(t *testing.T) {
+	for _, driver := range []string{"", "veth", "mana", "ena"} {
+		if NetStatWanted(driver) != nil {
+			t.Errorf("statistics of %q are wanted", driver)
+		}
+	}
+}
+
+func TestNetStatTablesAreSound(t *testing.T) {
+	drivers := map[string]bool{}
+	for _, table := range NetStatTables() {
+		for _, d := range table.Drivers {
+			if drivers[d] {
+				t.Errorf("two tables for %s", d)
+			}
+			drivers[d] = true
+		}
+		seen := map[string]bool{}
+		type key struct {
+			meaning  Meaning
+			priority int
+		}
+		parts := map[key]int{}
+		for name, s := range table.Stats() {
+			switch {
+			case seen[name]:
+				t.Errorf("%s: %s is there twice", table.Name, name)
+			case s.Meaning == passed:
+				t.Errorf("%s: %s means nothing", table.Name, name)
+			case len(name) > 31: // ETH_GSTRING_LEN
+				t.Errorf("%s: ethtool has no room for %s", table.Name, name)
+			case s.Wraps && s.Bits != 32, s.Saturates, s.Bits == 0:
+				t.Errorf("%s %s: %+v", table.Name, name, s)
+			case s.Gauge != (s.Meaning.Unit() == UnitRatio), s.Gauge && s.Wraps:
+				t.Errorf("%s %s: a ratio is a gauge, and nothing else is", table.Name, name)
+			case (s.Scale == 1) == (s.Scale == 1e-6 || s.Scale == 0.01):
+				t.Errorf("%s %s: scale %g", table.Name, name, s.Scale)
+			case (s.Scale == 1e-6) != (s.Meaning.Unit() == UnitSeconds && s.Bits == 64):
+				t.Errorf("%s %s: time is in microseconds, but for PCIe", table.Name, name)
+			case s.Meaning.PerPriority() != (s.Priority >= 0 && s.Priority < NumPriorities):
+				t.Errorf("%s %s: priority %d", table.Name, name, s.Priority)
+			}
+			seen[name] = true
+			parts[key{s.Meaning, s.Priority}]++
+			if !NetStatMeans(table.Drivers[0], s.Meaning) || NetStatMeans("nosuch", s.Meaning) {
+				t.Errorf("%s: who has %s?", table.Name, s.Meaning)
+			}
+			for _, d := range table.Drivers {
+				if got, ok := NetStatSpecOf(d, name); !ok || got != s {
+					t.Errorf("%s %s: found %+v, want %+v", d, name, got, s)
+				}
+			}
+		}
+		for name, s := range table.Stats() {
+			n := parts[key{s.Meaning, s.Priority}]
+			if s.Parts != n {
+				t.Errorf("%s %s: %d parts, want %d", table.Name, name, s.Parts, n)
+			}
+			if sum := strings.Contains(name, "xo") || strings.Contains(name, "_cos"); n > 1 && !sum {
+				t.Errorf("%s %s: %d names mean %s", table.Name, name, n, s.Meaning)
+			}
+			for _, tx := range []string{"tx_", "_tx"} {
+				if strings.Contains(name, tx) && strings.Contains(string(s.Meaning), "received") && !strings.Contains(name, "rx") {
+					t.Errorf("%s %s means %s", table.Name, name, s.Meaning)
+				}
+			}
+		}
+	}
+}
+
+// The specs that others depend on, as the kernel source has them.
+func TestNetStatSpecs(t *testing.T) {
+	spec := func(m Meaning, parts, priority int, s CounterSpec) NetStatSpec {
+		s.Meaning, s.Parts = m, parts
+		if s.Scale == 0 {
+			s.Scale = 1
+		}
+		return NetStatSpec{CounterSpec: s, Priority: priority}
+	}
+	for _, c := range []struct {
+		driver, name string
+		want         NetStatSpec
+		ok           bool
+	}{
+		{"mlx5_core", "rx_prio3_pause_duration", spec(StatReceivedPauseSeconds, 1, 3, CounterSpec{Bits: 64, Scale: 1e-6}), true},
+		{"mlx5_core", "tx_prio7_pause", spec(StatTransmittedPauseFrames, 1, 7, bits64), true},
+		{"mlx5_core", "rx_prio8_pause", NetStatSpec{}, false},
+		{"mlx5_core", "rx_prio_pause", NetStatSpec{}, false},
+		{"mlx5_core", "rx_prio%d_pause", NetStatSpec{}, false},
+		{"mlx5_core", "rx_out_of_buffer", spec(StatOutOfBuffer, 1, NoPriority, CounterSpec{Bits: 32, Wraps: true}), true},
+		{"mlx5_core.sf", "rx_out_of_buffer", spec(StatOutOfBuffer, 1, NoPriority, CounterSpec{Bits: 32, Wraps: true}), true},
+		{"mlx5_core", "outbound_pci_stalled_wr", spec(StatPCIeWriteStalledRatio, 1, NoPriority, CounterSpec{Bits: 32, Scale: 0.01, Gauge: true}), true},
+		{"mlx5_core", "outbound_pci_stalled_wr_events", spec(StatPCIeWriteStalledSeconds, 1, NoPriority, CounterSpec{Bits: 32}), true},
+		{"mlx5_core", "rx_ecn_mark", NetStatSpec{}, false},
+		{"mlx5_core", "rx_symbol_err_phy", NetStatSpec{}, false},
+		{"mlx5_core", "rx0_packets", NetStatSpec{}, false},
+		{"bnxt_en", "pfc_pri5_tx_duration_us", spec(StatTransmittedPauseSeconds, 1, 5, micros64), true},
+		{"bnxt_en", "rx_discard_packets_cos7", spec(StatReceivedDiscards, 8, NoPriority, bits64), true},
+		{"bnxt_en", "rx_bytes_pri3", NetStatSpec{}, false},
+		{"bnxt_en", "rx_prio3_pause", NetStatSpec{}, false},
+		{"ice", "rx_priority_3_xoff.nic", spec(StatReceivedPauseFrames, 2, 3, bits64), true},
+		{"ice", "rx_dropped", NetStatSpec{}, false}, // of the function, without .nic
+		{"i40e", "port.tx_priority_0_xon_tx", spec(StatTransmittedPauseFrames, 2, 0, wraps32), true},
+		{"ionic", "rx_pripause_2_1us_count", spec(StatReceivedPauseSeconds, 1, 2, micros64), true},
+		{"hns3", "mac_rx_pfc_pri4_pkt_num", spec(StatReceivedPauseFrames, 1, 4, bits64), true},
+		{"mana", "hc_tc3_rx_pause_phy", NetStatSpec{}, false},
+		{"ena", "wd_expired", NetStatSpec{}, false},
+		{"", "rx_prio3_pause", NetStatSpec{}, false},
+		{"nosuch", "rx_prio3_pause", NetStatSpec{}, false},
+	} {
+		got, ok := NetStatSpecOf(c.driver, c.name)
+		if got != c.want || ok != c.ok {
+			t.Errorf("%s %s: %+v %v, want %+v", c.driver, c.name, got, ok, c.want)
+		}
+	}
+}
+
+func TestNetStatInUnit(t *testing.T) {
+	for _, c := range []struct {
+		driver, name string
+		value        uint64
+		want         float64
+	}{
+		{"mlx5_core", "rx_prio3_pause_duration", 5, 5e-06},
+		{"mlx5_core", "rx_prio3_pause_duration", 1_234_567, 1.234567},
+		{"mlx5_core", "outbound_pci_stalled_rd", 29, 0.29},
+		{"mlx5_core", "rx_prio3_pause", 7, 7},
+	} {
+		spec, _ := NetStatSpecOf(c.driver, c.name)
+		if got := spec.InUnit(c.value); got != c.want {
+			t.Errorf("%s %d: %g, want %g", c.name, c.value, got, c.want)
+		}
+	}
+}
+
+func TestNetStatRows(t *testing.T) {
+	for _, table := range NetStatTables() {
+		var names []string
+		for pattern, s := range table.Rows() {
+			first := strings.Replace(pattern, "<n>", "0", 1)
+			if got, ok := NetStatSpecOf(table.Drivers[0], first); !ok || got != s {
+				t.Errorf("%s %s: %+v, want %+v", table.Name, pattern, s, got)
+			}
+			names = append(names, pattern)
+		}
+		if len(names) != len(table.rows) {
+			t.Errorf("%s: %d rows, want %d", table.Name, len(names), len(table.rows))
+		}
+		for range table.Rows() { // an iterator can be left
+			break
+		}
+		for range table.Stats() {
+			break
+		}
+	}
+}
+
+func TestPhysical(t *testing.T) {
+	dev := func(name string, lower ...string) NetDev {
+		d := NetDev{Name: name, Lower: None[[]string]("test", at)}
+		if len(lower) > 0 {
+			d.Lower = Known(lower, "test", at)
+		}
+		return d
+	}
+	n := &Node{NetDevs: []NetDev{
+		dev("eth0"), dev("eth1"), dev("bond0", "eth0", "eth1"), dev("bond0.100", "bond0"), dev("eth1.7", "eth1"),
+		dev("twice", "eth0", "bond0"), dev("ring", "ring2"), dev("ring2", "ring", "eth0"), dev("self", "self"), dev("left", "gone", "eth1"),
+		{Name: "dark"},
+	}}
+	for name, want := range map[string]string{
+		"eth0": "eth0", "bond0": "eth0 eth1", "bond0.100": "eth0 eth1", "eth1.7": "eth1", "twice": "eth0 eth1",
+		"ring": "eth0", "self": "", "left": "eth1", "dark": "dark", "nosuch": "",
+	} {
+		var got []string
+		for _, d := range n.Physical(name) {
+			got = append(got, d.Name)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", name, got, want)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import "time"
+
+// LinkShortfall is a link that runs below what both of its ends can do.
+type LinkShortfall struct {
+	Upper, Lower    string // addresses of its ends
+	Width, MaxWidth int
+	Speed, MaxSpeed float64 // transfers per second and lane
+	Narrow, Slow    bool
+}
+
+// Shortfalls returns the links between the root complex and a function that run below what both of their ends can
+// do. A card that can do more than its slot is no shortfall. The speed is judged for NICs alone: the links of GPUs
+// slow down while they are idle.
+func (p *PCI) Shortfalls(f *PCIFunction, at time.Time) Fact[[]LinkShortfall] {
+	const source = "current_link_* against max_link_*"
+	var list []LinkShortfall
+	var reason Reason
+	chain := p.chain(f)
+	// Ports and links alternate: root port and upstream port share a link, so do downstream port and endpoint, while
+	// the inside of a switch is none.
+	for i := 0; i < len(chain); i += 2 {
+		if i+1 == len(chain) { // a hypervisor hides the other end
+			reason = ReasonVirtual
+			break
+		}
+		upper, lower := chain[i], chain[i+1]
+		if upper == nil || lower == nil {
+			reason = ReasonNotRead
+			continue
+		}
+		s := LinkShortfall{Upper: upper.Address, Lower: lower.Address}
+		var why Reason
+		s.Width, s.MaxWidth, s.Narrow, why = below(lower.Link.Width, lower.Link.MaxWidth, upper.Link.MaxWidth)
+		reason = either(reason, why)
+		if f.Kind == PCINIC {
+			s.Speed, s.MaxSpeed, s.Slow, why = below(lower.Link.Speed, lower.Link.MaxSpeed, upper.Link.MaxSpeed)
+			reason = either(reason, why)
+		}
+		if s.Narrow || s.Slow {
+			list = append(list, s)
+		}
+	}
+	if len(list) == 0 && reason != "" {
+		return NotKnown[[]LinkShortfall](reason, source, at)
+	}
+	return Known(list, source, at)
+}
+
+// below compares what a link does with what its ends can do. The reason says why that cannot be told.
+func below[T int | float64](now, lower, upper Fact[T]) (does, can T, short bool, why Reason) {
+	if now.State == Absent { // a virtual function uses the link of its physical one
+		return 0, 0, false, ""
+	}
+	does, ok := now.Get()
+	if !ok {
+		return 0, 0, false, now.Meta().Reason
+	}
+	for _, m := range []Fact[T]{lower, upper} {
+		if v, ok := m.Get(); ok && does >= v { // the other end can do no better
+			return does, v, false, ""
+		}
+	}
+	for _, m := range []Fact[T]{lower, upper} {
+		if m.State != OK {
+			return does, 0, false, either(m.Meta().Reason, ReasonMissing)
+		}
+	}
+	return does, min(lower.Value, upper.Value), true, ""
+}
+
+func either(a, b Reason) Reason {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// Errors adds up what was counted at a function and at all bridges above it: errors of a link often show at its
+// other end. What does not count errors at all is left out.
+func (p *PCI) Errors(f *PCIFunction, at time.Time) PCIErrors {
+	chain := p.chain(f)
+	sum := func(of func(*PCIErrors) *Fact[uint64]) Fact[uint64] {
+		total := *of(&f.AER)
+		if total.State != OK {
+			return total
+		}
+		for _, b := range chain[:len(chain)-1] {
+			if b == nil {
+				return NotKnown[uint64](ReasonNotRead, total.Source, at)
+			}
+			c := of(&b.AER)
+			switch {
+			case c.State == OK:
+				total.Value += c.Value
+			case c.Reason != ReasonMissing: // without its share the sum would go backwards
+				return *c
+			}
+		}
+		return total
+	}
+	return PCIErrors{
+		Correctable: sum(func(e *PCIErrors) *Fact[uint64] { return &e.Correctable }),
+		NonFatal:    sum(func(e *PCIErrors) *Fact[uint64] { return &e.NonFatal }),
+		Fatal:       sum(func(e *PCIErrors) *Fact[uint64] { return &e.Fatal }),
+	}
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Rail is a GPU with the compute NICs nearest to it.
+type Rail struct {
+	GPU      string         // address
+	Distance Fact[Distance] // of the nearest NICs; absent without compute NICs
+	Nearest  []string       // RDMA devices at that distance, in their order
+	// NIC is the one among Nearest that this GPU gets when they are dealt out evenly; empty when there is none.
+	NIC    string
+	Number int  // of NIC among the compute NICs
+	Shared bool // another GPU gets the same
+}
+
+// rails deals the nearest compute NICs out to the GPUs. Those that have the least choice come first.
+func (n *Node) rails() []Rail {
+	nics := n.computeNICs()
+	rails := make([]Rail, 0, 8)
+	for _, g := range n.PCI.GPUs() {
+		r := Rail{GPU: g.Address}
+		r.Distance, r.Nearest = n.nearest(g, nics)
+		rails = append(rails, r)
+	}
+	order := make([]*Rail, len(rails))
+	for i := range rails {
+		order[i] = &rails[i]
+	}
+	slices.SortStableFunc(order, func(a, b *Rail) int { return cmp.Compare(len(a.Nearest), len(b.Nearest)) })
+	users := map[string]int{}
+	for _, r := range order {
+		if len(r.Nearest) == 0 {
+			continue
+		}
+		r.NIC = slices.MinFunc(r.Nearest, func(a, b string) int { return cmp.Compare(users[a], users[b]) })
+		r.Number = slices.Index(nics, r.NIC)
+		users[r.NIC]++
+	}
+	for i := range rails {
+		rails[i].Shared = users[rails[i].NIC] > 1
+	}
+	return rails
+}
+
+// nearest returns the NICs at the least distance from a GPU. Below a common switch nothing can be nearer by much;
+// further away, a NIC of which a hypervisor hides the place might be.
+func (n *Node) nearest(gpu *PCIFunction, nics []string) (Fact[Distance], []string) {
+	const source = "bus/pci/devices"
+	best := None[Distance](source, n.At)
+	var names []string
+	var hidden Fact[Distance]
+	for _, name := range nics {
+		d := DistanceOf(gpu, n.PCI.NIC(name), n.Host.Hypervisor, n.At)
+		switch v, known := d.Get(); {
+		case !known:
+			if hidden.Reason != ReasonVirtual {
+				hidden = d
+			}
+		case best.State != OK || v < best.Value:
+			best, names = d, []string{name}
+		case v == best.Value:
+			names = append(names, name)
+		}
+	}
+	if hidden.Reason != "" && (best.State != OK || best.Value > DistancePXB && hidden.Reason == ReasonVirtual) {
+		return hidden, nil
+	}
+	return best, names
+}
+
+// computeNICs returns the RDMA devices with a port of role compute that are PCI functions, mlx5_2 before mlx5_10.
+func (n *Node) computeNICs() []string {
+	var names []string
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		if h.Serves(RoleCompute) && n.PCI.NIC(h.Name) != nil {
+			names = append(names, h.Name)
+		}
+	}
+	slices.SortFunc(names, NaturalOrder)
+	return names
+}
+
+// Serves tells whether a port of the device has that role.
+func (h *HCA) Serves(r Role) bool {
+	return slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Role.Or("") == r })
+}
+
+// NaturalOrder compares names as people count: numbers in them by their value.
+func NaturalOrder(a, b string) int {
+	const digits = "0123456789"
+	for a != "" && b != "" {
+		restA, restB := strings.TrimLeft(a, digits), strings.TrimLeft(b, digits)
+		numberA, numberB := strings.TrimLeft(a[:len(a)-len(restA)], "0"), strings.TrimLeft(b[:len(b)-len(restB)], "0")
+		if c := cmp.Or(cmp.Compare(len(numberA), len(numberB)), strings.Compare(numberA, numberB)); c != 0 {
+			return c
+		}
+		endA, endB := len(restA)-len(strings.TrimLeftFunc(restA, isNoDigit)), len(restB)-len(strings.TrimLeftFunc(restB, isNoDigit))
+		if c := strings.Compare(restA[:endA], restB[:endB]); c != 0 {
+			return c
+		}
+		a, b = restA[endA:], restB[endB:]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+func isNoDigit(r rune) bool { return r < '0' || r > '9' }

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"errors"
+	"io/fs"
+	"syscall"
+)
+
+// Because returns an error for a reader to wrap, where no error of the system says what it knows.
+func Because(r Reason, text string) error { return &reasonError{r, text} }
+
+type reasonError struct {
+	reason Reason
+	text   string
+}
+
+func (e *reasonError) Error() string { return e.text }
+
+// ReasonOf tells why something could not be read, as a fact says it.
+func ReasonOf(err error) Reason {
+	is := func(target error) bool { return errors.Is(err, target) }
+	own, known := errors.AsType[*reasonError](err)
+	switch {
+	case err == nil:
+		return ""
+	case known:
+		return own.reason
+	case is(syscall.ENODEV), is(syscall.ENXIO):
+		return ReasonGone
+	case is(fs.ErrPermission):
+		return ReasonPrivilege
+	case is(errors.ErrUnsupported), is(syscall.EINVAL):
+		return ReasonUnsupported
+	case is(fs.ErrNotExist), is(syscall.EPROTONOSUPPORT), is(syscall.EAFNOSUPPORT): // sockets that the kernel does not know
+		return ReasonMissing
+	default:
+		return ReasonIO
+	}
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// roceNode is a node with one port set up as designed, and the site's policy for it.
+func roceNode() *Node {
+	n := node(1)
+	n.Policy.RoCE = lossless()
+	n.NCCL.Files = []NCCLFile{{Path: "/etc/nccl.conf", Exists: ok(true)}}
+	n.NCCL.Variables = []NCCLVariable{setTo("NCCL_IB_TC", 106).Value}
+	h, d := &n.HCAs[0], &n.NetDevs[0]
+	h.Driver = ok("mlx5_core")
+	h.Ports[0].TrafficClass = None[TrafficClass]("tc", at)
+	h.Ports[0].GIDs.Entries = ok([]GID{{Index: 3, Addr: netip.MustParseAddr("::ffff:10.0.0.1"), Type: GIDRoCEv2, Family: FamilyIPv4, NetDev: "eth0"}})
+	d.Lower, d.Bond, d.Driver, d.QoS = ok([]string{}), ok(false), ok("mlx5_core"), designed().QoS
+	return n
+}
+
+// member adds an interface like eth0, and returns it.
+func member(n *Node, name string, lower ...string) *NetDev {
+	d := n.NetDevs[0]
+	d.Name, d.Lower = name, ok(lower)
+	if len(lower) > 0 {
+		d.QoS, d.Driver = QoS{}, None[string]("net", at)
+	}
+	n.NetDevs = append(n.NetDevs, d)
+	return &n.NetDevs[len(n.NetDevs)-1]
+}
+
+func TestRoCEOfNode(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		edit    func(n *Node, p *Port)
+		verdict RoCEState // empty: there is no RoCE
+		step    RoCEStep
+		through string // interfaces, the worst first
+	}{
+		{"physical", func(*Node, *Port) {}, RoCEConsistent, "", "eth0"},
+		{"policy is for compute ports", func(n *Node, p *Port) {
+			n.NetDevs[0].DefaultRoute, n.NCCL.Variables = ok(true), []NCCLVariable{setTo("NCCL_IB_TC", 96).Value}
+		}, RoCEConsistent, "", "eth0"},
+		{"NCCL has its own way to say unset", func(n *Node, _ *Port) { n.NCCL.Variables[0].Number = -1 }, RoCEUnknown, RoCETrafficClass, "eth0"},
+		{"not a number", func(n *Node, _ *Port) { n.NCCL.Variables[0].IsNumber = false }, RoCEUnknown, RoCETrafficClass, "eth0"},
+		{"a file that may say otherwise", func(n *Node, _ *Port) {
+			n.NCCL.Files = append(n.NCCL.Files, NCCLFile{Path: "/home/train/.nccl.conf", Exists: NotKnown[bool](ReasonPrivilege, "home/train/.nccl.conf", at)})
+		}, RoCEUnknown, RoCETrafficClass, "eth0"},
+		{"no file was looked for", func(n *Node, _ *Port) { n.NCCL = NCCLConfig{} }, RoCEUnknown, RoCETrafficClass, "eth0"},
+		{"bond", func(n *Node, p *Port) {
+			member(n, "eth1").QoS.PFC = ok(PFC{})
+			member(n, "bond0", "eth0", "eth1").Bond = ok(true)
+			p.GIDs.Entries.Value[0].NetDev = "bond0"
+		}, RoCEBroken, RoCEPFC, "eth1 eth0"},
+		{"bond of equals", func(n *Node, p *Port) {
+			member(n, "eth1")
+			member(n, "bond0", "eth0", "eth1").Bond = ok(true)
+			p.NetDev, p.GIDs.Entries.Value[0].NetDev = ok("bond0"), ""
+		}, RoCEConsistent, "", "eth0 eth1"},
+		{"VLAN that trusts DSCP", func(n *Node, p *Port) {
+			member(n, "eth0.7", "eth0")
+			p.GIDs.Entries.Value[0].NetDev = "eth0.7"
+		}, RoCEConsistent, "", "eth0"},
+		{"VLAN of a bond that trusts tags", func(n *Node, p *Port) {
+			n.NetDevs[0].QoS.Trust = ok(TrustPCP)
+			member(n, "eth1")
+			member(n, "bond0", "eth0", "eth1").Bond = ok(true)
+			member(n, "bond0.7", "bond0").Bond = ok(false)
+			p.GIDs.Entries.Value[0].NetDev = "bond0.7"
+			n.NCCL.Variables = []NCCLVariable{setTo("NCCL_IB_SL", 3).Value, setTo("NCCL_IB_TC", 106).Value}
+		}, RoCEConsistent, "", "eth0 eth1"},
+		{"what lies below is not known", func(n *Node, p *Port) {
+			n.NetDevs[0].QoS.Trust, n.NetDevs[0].Lower = ok(TrustPCP), NotKnown[[]string](ReasonIO, "lower", at)
+		}, RoCEUnknown, RoCEPriority, "eth0"},
+		{"a circle", func(n *Node, p *Port) {
+			member(n, "a", "b")
+			member(n, "b", "a")
+			p.GIDs.Entries.Value[0].NetDev = "a"
+		}, RoCEUnknown, RoCEPriority, "b"},
+		{"an interface nobody read", func(n *Node, p *Port) { n.NetDevs = nil; n.HCAs[0].Function = ok(FunctionPF) }, RoCEUnknown, RoCEPriority, "eth0"},
+		{"a GID that is not there", func(_ *Node, p *Port) { p.GIDs.Entries = ok([]GID{}) }, RoCEUnknown, RoCEDSCP, "eth0"},
+		{"no GID table", func(_ *Node, p *Port) { p.GIDs.Entries = NotKnown[[]GID](ReasonIO, "gids", at) }, RoCEUnknown, RoCEDSCP, "eth0"},
+		{"InfiniBand", func(_ *Node, p *Port) { p.LinkLayer = ok(LinkInfiniBand) }, "", "", ""},
+		{"EFA", func(_ *Node, p *Port) { p.LinkLayer = ok(LinkUnspecified) }, "", "", ""},
+		{"iWARP", func(n *Node, _ *Port) { n.HCAs[0].NodeType = ok(NodeRNIC) }, "", "", ""},
+	} {
+		n := roceNode()
+		c.edit(n, &n.HCAs[0].Ports[0])
+		n.Derive()
+		f := n.HCAs[0].Ports[0].RoCE
+		if c.verdict == "" {
+			if f.State != Absent {
+				t.Errorf("%s: %+v, want absent", c.name, f)
+			}
+			continue
+		}
+		var through []string
+		for _, chain := range f.Value {
+			through = append(through, chain.Interface)
+		}
+		if f.State != OK || f.Value[0].Verdict != c.verdict || f.Value[0].Step != c.step || strings.Join(through, " ") != c.through {
+			t.Errorf("%s: %s through %v: %+v", c.name, f.State, through, f.Value)
+		}
+	}
+}
+
+// The readings of statistics, under the driver's names, arrive as traffic.
+func TestRoCETrafficOfNode(t *testing.T) {
+	reading := func(at time.Time, rdma, three, zero, pause, discards uint64) Fact[[]Counter] {
+		list := []Counter{}
+		add := func(name string, v uint64) { list = append(list, Counter{name, Known(v, name, at)}) }
+		for p := range NumPriorities {
+			add("tx_prio"+strconv.Itoa(p)+"_bytes", map[int]uint64{0: zero, 3: three}[p])
+		}
+		add("tx_vport_rdma_unicast_bytes", rdma)
+		add("tx_prio3_pause_duration", pause)
+		add("rx_prio3_pause_duration", pause)
+		add("rx_prio3_discards", discards)
+		add("rx_unheard_of", 1)
+		return Known(list, "statistics", at)
+	}
+	n := roceNode()
+	n.NCCL.Variables = nil // jobs bring their own
+	q := &n.NetDevs[0].QoS
+	q.Before, q.Counters = reading(at, 1e9, 2e9, 5, 100, 7), reading(at.Add(10*time.Second), 2e9, 3e9, 5, 3_000_100, 9)
+	n.Derive()
+	c := n.HCAs[0].Ports[0].RoCE.Value[0]
+	if c.Verdict != RoCEConsistent || c.Priority.Or(none) != 3 || c.TrafficClassFrom != TrafficClassFromJob {
+		t.Errorf("traffic did not settle the traffic class: %s at %s", c.Verdict, c.Step)
+	}
+	for step, says := range map[RoCEStep]string{
+		RoCEObservedPriority: "in the last 10 s RDMA sent 1 GB, at least 100 % of it with priority 3", RoCEObservedLoss: "dropped 2 packets of the lossless priority 3",
+		RoCEObservedPauseReceived: "the network told this host to stop priority 3 for 30.0 % of the time",
+	} {
+		if l := c.Link(step); !strings.Contains(l.Evidence, says) {
+			t.Errorf("%s: %+v", step, l)
+		}
+	}
+	n.NetDevs[0].DefaultRoute = ok(true)
+	n.Derive()
+	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedPriority); l.State != RoCENotApplicable {
+		t.Errorf("of a port that is not for NCCL: %+v", l)
+	}
+	n.NetDevs[0].DefaultRoute = ok(false)
+	q.Counters = reading(at.Add(10*time.Second), 5e8, 1e9, 5, 100, 7) // the counters began anew
+	n.Derive()
+	if c := n.HCAs[0].Ports[0].RoCE.Value[0]; c.Verdict != RoCEUnknown || c.Link(RoCEObservedPriority).State != RoCEUnknown {
+		t.Errorf("%s from counters that went back", c.Verdict)
+	}
+	q.Before, q.Counters = reading(at, 1e9, 2e9, 5, 100, 7), reading(at.Add(time.Hour), 2e9, 3e9, 5, 3_000_100, 9)
+	n.Derive()
+	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedLoss); l.State != RoCEUnknown || l.Reason != ReasonNotRead {
+		t.Errorf("what happened within an hour is said to be now: %+v", l)
+	}
+	q.Before = Fact[[]Counter]{}
+	n.Derive()
+	if c := n.HCAs[0].Ports[0].RoCE.Value[0]; c.Verdict != RoCEUnknown || !strings.Contains(c.Link(RoCEObservedLoss).Evidence, "two readings") {
+		t.Errorf("%s from one reading: %+v", c.Verdict, c.Observed)
+	}
+}
+
+func TestRoCEHash(t *testing.T) {
+	first := EvaluateRoCE(designed()).Hash
+	if first != "3db08cb6" {
+		t.Errorf("hash %s: it changed, and would differ between nodes while an update rolls out", first)
+	}
+	seen := []string{first}
+	for name, edit := range map[string]func(in *RoCEInputs){
+		"trust": func(in *RoCEInputs) { in.QoS.Trust = ok(TrustPCP) }, "tc": func(in *RoCEInputs) { in.TC = setTo("NCCL_IB_TC", 104) },
+		"pfc": func(in *RoCEInputs) { in.QoS.PFC = ok(PFC{}) }, "np": func(in *RoCEInputs) { in.QoS.NP = ok(PriorityMask(0)) },
+		"pause": func(in *RoCEInputs) { in.QoS.Pause = ok(Pause{Receive: true}) }, "ets": func(in *RoCEInputs) { in.QoS.ETS.Value.Bandwidth[2] = 1 },
+		"buffers": func(in *RoCEInputs) { in.QoS.Buffers.Value.Bytes[1]++ }, "unread": func(in *RoCEInputs) { hide(&in.QoS.RP, ReasonIO) },
+	} {
+		in := designed()
+		edit(&in)
+		h := EvaluateRoCE(in).Hash
+		if slices.Contains(seen, h) {
+			t.Errorf("%s does not show in the hash", name)
+		}
+		seen = append(seen, h)
+	}
+	in := designed()
+	in.QoS.PFC.Value.Sent[3], in.Interface = 7, "eth9"
+	if h := EvaluateRoCE(in).Hash; h != first {
+		t.Error("counts or names show in the hash")
+	}
+}
+
+func TestObserveRoCE(t *testing.T) {
+	const mega = 1_000_000
+	type watched struct {
+		RoCETraffic
+		RoCECongestion
+	}
+	for _, c := range []struct {
+		name string
+		edit func(t *watched)
+		step RoCEStep
+		want RoCEState
+		says string
+	}{
+		{"all as expected", func(*watched) {}, RoCEObservedPriority, RoCEConsistent, "in the last 10 s RDMA sent 100 MB, at least 99.0 % of it with priority 3"},
+		{"astray", func(t *watched) { t.SentBytes[3], t.SentBytes[0] = ok(uint64(0)), ok(uint64(100*mega)) }, RoCEObservedPriority, RoCEBroken, "none of it with priority 3; 100 % of all that was sent had priority 0"},
+		{"six in a hundred astray", func(t *watched) { t.SentBytes[3], t.SentBytes[0] = ok(uint64(94*mega)), ok(uint64(6*mega)) }, RoCEObservedPriority, RoCEBroken, "at most 94.0 %"},
+		{"notifications in priority 6", func(t *watched) { t.SentBytes[3], t.SentBytes[6] = ok(uint64(98*mega)), ok(uint64(3*mega)) }, RoCEObservedPriority, RoCEConsistent, "at least 96.0 %"},
+		{"TCP hides it", func(t *watched) { t.SentBytes[3], t.SentBytes[0] = ok(uint64(200*mega)), ok(uint64(200*mega)) }, RoCEObservedPriority, RoCEUnknown, "other traffic hides how much"},
+		{"hardly any", func(t *watched) { t.SentRDMA = ok(uint64(1000)) }, RoCEObservedPriority, RoCEUnknown, "too little"},
+		{"priorities stand at zero", func(t *watched) { t.SentBytes[0], t.SentBytes[3] = ok(uint64(0)), ok(uint64(0)) }, RoCEObservedPriority, RoCEUnknown, "they do not count it"},
+		{"RDMA is not counted", func(t *watched) { hide(&t.SentRDMA, ReasonMissing) }, RoCEObservedPriority, RoCEUnknown, "not counted"},
+		{"priorities are not counted", func(t *watched) { hide(&t.SentBytes[7], ReasonMissing) }, RoCEObservedPriority, RoCEUnknown, "not counted"},
+		{"marks are reported", func(*watched) {}, RoCEObservedCNP, RoCEConsistent, "in the last 5.0 s 1000 packets came with congestion marks, and 50 notifications went out; this host slowed down for 40"},
+		{"marks are not reported", func(t *watched) { t.CNPSent = ok(uint64(0)) }, RoCEObservedCNP, RoCEBroken, "0 notifications"},
+		{"nobody slows down", func(t *watched) { t.CNPHandled, t.CNPIgnored = ok(uint64(0)), ok(uint64(500)) }, RoCEObservedCNP, RoCEBroken, "ignored all 500"},
+		{"some were ignored", func(t *watched) { t.CNPIgnored = ok(uint64(500)) }, RoCEObservedCNP, RoCEConsistent, ""},
+		{"no marks prove nothing", func(t *watched) { t.Marked, t.CNPSent = ok(uint64(0)), ok(uint64(0)) }, RoCEObservedCNP, RoCEUnknown, ""},
+		{"marks are not counted", func(t *watched) { hide(&t.Marked, ReasonMissing) }, RoCEObservedCNP, RoCEUnknown, ""},
+		{"notifications are not counted", func(t *watched) { hide(&t.CNPSent, ReasonMissing) }, RoCEObservedCNP, RoCEUnknown, ""},
+		{"nothing lost", func(*watched) {}, RoCEObservedLoss, RoCEConsistent, "0 packets"},
+		{"loss", func(t *watched) { t.Discards[3] = ok(uint64(5)) }, RoCEObservedLoss, RoCEBroken, "dropped 5 packets of the lossless priority 3"},
+		{"loss of lossy traffic", func(t *watched) { t.Discards[0] = ok(uint64(5)) }, RoCEObservedLoss, RoCEConsistent, ""},
+		{"loss is not counted", func(t *watched) { hide(&t.Discards[3], ReasonMissing) }, RoCEObservedLoss, RoCEUnknown, ""},
+		{"some pause sent", func(*watched) {}, RoCEObservedPauseSent, RoCEConsistent, "this host told the network to stop priority 3 for 0.1 % of the time"},
+		{"some pause received", func(*watched) {}, RoCEObservedPauseReceived, RoCEConsistent, "the network told this host to stop priority 3 for 0.1 % of the time"},
+		{"storm", func(t *watched) { t.Storms = ok(uint64(1)) }, RoCEObservedPauseSent, RoCEBroken, "1 PFC storms"},
+		{"this host stops the network", func(t *watched) { t.PauseSent[3] = ok(6 * time.Second) }, RoCEObservedPauseSent, RoCEBroken, "stop priority 3 for 60.0 %"},
+		{"the network stops this host", func(t *watched) { t.PauseReceived[3] = ok(2 * time.Second) }, RoCEObservedPauseReceived, RoCEBroken, "stop priority 3 for 20.0 %"},
+		{"pause is not counted", func(t *watched) { hide(&t.PauseReceived[3], ReasonMissing) }, RoCEObservedPauseReceived, RoCEUnknown, ""},
+	} {
+		in := watched{
+			traffic(100*mega, map[int]uint64{3: 100 * mega, 0: mega}).Value,
+			RoCECongestion{5 * time.Second, ok(uint64(1000)), ok(uint64(50)), ok(uint64(40)), ok(uint64(0))},
+		}
+		in.RoCETraffic.Window = 10 * time.Second
+		c.edit(&in)
+		links := ObserveRoCE(ok(3), ok(true), nil, ok(in.RoCETraffic), ok(in.RoCECongestion))
+		l := links[slices.IndexFunc(links, func(l RoCELink) bool { return l.Step == c.step })]
+		if l.State != c.want || !strings.Contains(l.Evidence, c.says) || (l.State == RoCEUnknown) != (l.Reason != "") {
+			t.Errorf("%s: %+v", c.name, l)
+		}
+	}
+	for _, l := range ObserveRoCE(NotKnown[int](ReasonIO, "", at), ok(true), nil, ok(RoCETraffic{}), ok(RoCECongestion{})) {
+		if l.State != RoCEUnknown {
+			t.Errorf("judged without a priority: %+v", l)
+		}
+	}
+	for _, l := range ObserveRoCE(ok(3), ok(false), new(false), ok(RoCETraffic{}), ok(RoCECongestion{}))[1:] {
+		if l.State != RoCENotApplicable {
+			t.Errorf("of a lossy priority without congestion control: %+v", l)
+		}
+	}
+}
+
+// The counters of RDMA, under the driver's names, arrive as marks and notifications.
+func TestRoCECongestionOfNode(t *testing.T) {
+	reading := func(at time.Time, marked, sent uint64) Fact[[]Counter] {
+		return Known([]Counter{
+			{"out_of_sequence", Known(uint64(7), "", at)}, {"np_ecn_marked_roce_packets", Known(marked, "", at)}, {"np_cnp_sent", Known(sent, "", at)},
+		}, "hw_counters", at)
+	}
+	n := roceNode()
+	c := &n.HCAs[0].Ports[0].Counters
+	c.BeforeHW, c.HW = reading(at, 100, 9), reading(at.Add(6*time.Second), 5100, 9)
+	n.Derive()
+	l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedCNP)
+	if l.State != RoCEBroken || !strings.Contains(l.Evidence, "in the last 6.0 s 5000 packets came with congestion marks, and 0 notifications went out") {
+		t.Errorf("%+v", l)
+	}
+	c.HW.Value = c.HW.Value[1:] // a counter less, and the others at other places
+	n.Derive()
+	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedCNP); l.State != RoCEBroken {
+		t.Errorf("%+v", l)
+	}
+	n.At = at.Add(time.Hour) // the collector was not asked for since
+	n.Derive()
+	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedCNP); l.State != RoCEUnknown || l.Reason != ReasonNotRead {
+		t.Errorf("what happened an hour ago is said to be now: %+v", l)
+	}
+	c.HW = NotKnown[[]Counter](ReasonIO, "hw_counters", at)
+	n.Derive()
+	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedCNP); l.State != RoCEUnknown || l.Reason != ReasonIO {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestHumanNumbers(t *testing.T) {
+	for got, want := range map[string]string{
+		span(1500 * time.Millisecond): "1.5 s", span(15003 * time.Millisecond): "15 s", span(5 * time.Minute): "5 min",
+		percent(0): "0 %", percent(0.0001): "0.1 %", percent(0.35): "35.0 %", percent(0.9999): "99.9 %", percent(1): "100 %", percent(1.02): "102 %",
+		bytes(0): "0 B", bytes(1_500_000): "1.5 MB", bytes(999_900): "1 MB", bytes(62_677_001_000): "62.7 GB",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
