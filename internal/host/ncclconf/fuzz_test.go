@@ -51,7 +51,7 @@ func checkConfig(t *testing.T, c fabric.NCCLConfig) {
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"", "NCCL_DEBUG=WARN\nNCCL_IB_HCA==mlx5_0:1\n", "#NCCL_DEBUG=INFO\n # x=y\n", "export NCCL_IB_TC=106\n", "NCCL_IB_TC = 5 # x\r\n",
-		"NCCL_NET='I'\"B\"C\\ D\\\nE\n", "NCCL_NET=\"IB\nNCCL_DEBUG=\"INFO\"\n", "NCCL_CONF_FILE=/etc/nccl.conf\n", "NCCL_CONF_FILE=/root/../etc/./x\n",
+		"NCCL_NET='I'\"B\"C\\ D\\\nE\n", "NCCL_NET=\"IB\nNCCL_DEBUG=\"INFO\"\n", "NCCL_CONF_FILE=/etc/nccl.conf\n", "NCCL_CONF_FILE=/srv/../etc/./x\n",
 		"NCCL_BUFFSIZE=8M\nNCCL_BUFFSIZE=9\nNCCL_IB_TIMEOUT=022\n", "\xef\xbb\xbfNCCL_A=1\nNCCL_\xff=\x00\n=\n", "nccl_debug=info\nNCCL_DEBGU=DEBUG\n",
 		"#" + strings.Repeat("x", maxConfLine) + "NCCL_A=1\n", "NCCL_A=" + strings.Repeat("y", maxConfValue+1), "\x00\n\x00=", "; c\\\nA=1",
 	} {
@@ -69,7 +69,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 
-		c, err := New("", "/environment", "/root").assemble(time.Unix(1, 0), func(name string) ([]byte, bool, error) {
+		c, err := New("", "/environment", "/home/train").assemble(time.Unix(1, 0), func(name string) ([]byte, bool, error) {
 			if name == "/environment" {
 				return environment, true, nil
 			}

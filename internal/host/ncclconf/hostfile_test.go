@@ -64,7 +64,7 @@ func TestLinks(t *testing.T) {
 
 // The names in the configuration go through the same lookup as links.
 func TestNamesStayInside(t *testing.T) {
-	root := tree(t, map[string]string{"root/env": "NCCL_CONF_FILE=/../../secret\n", "secret": "NCCL_NET=outside\n", "root/.nccl.conf": "NCCL_DEBUG=INFO\n"})
+	root := tree(t, map[string]string{"root/env": "NCCL_CONF_FILE=/../../secret\n", "secret": "NCCL_NET=outside\n", "home/train/.nccl.conf": "NCCL_DEBUG=INFO\n"})
 	c, err := New(filepath.Join(root, "root"), "../../env", "..").Read(time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -127,8 +127,8 @@ func TestHostileContent(t *testing.T) {
 	}
 	for name, data := range tests {
 		t.Run(name, func(t *testing.T) {
-			root := tree(t, map[string]string{"env": data, "root/.nccl.conf": data, "etc/nccl.conf": data})
-			c, err := New(root, "/env", "/root").Read(time.Now())
+			root := tree(t, map[string]string{"env": data, "home/train/.nccl.conf": data, "etc/nccl.conf": data})
+			c, err := New(root, "/env", "/home/train").Read(time.Now())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -69,49 +69,49 @@ func TestPrecedence(t *testing.T) {
 		want      []string
 		wantFiles []string
 	}{
-		{"nothing", nil, "/etc/env", "/root", nil, []string{"/etc/env absent", "/root/.nccl.conf absent", "/etc/nccl.conf absent"}},
+		{"nothing", nil, "/etc/env", "/home/train", nil, []string{"/etc/env absent", "/home/train/.nccl.conf absent", "/etc/nccl.conf absent"}},
 		{"nothing asked for", map[string]string{"etc/env": "NCCL_NET=IB", ".nccl.conf": "NCCL_NET=IB"}, "", "", nil, []string{"/etc/nccl.conf absent"}},
 		{
 			"environment, home, system",
-			map[string]string{"etc/env": "NCCL_A=env\n", "root/.nccl.conf": "NCCL_A=home\nNCCL_B=home\n", "etc/nccl.conf": "NCCL_A=sys\nNCCL_B=sys\nNCCL_C=sys\n"},
-			"/etc/env", "/root",
-			[]string{"NCCL_A=env /etc/env:1", "NCCL_B=home /root/.nccl.conf:2", "NCCL_C=sys /etc/nccl.conf:3"},
-			[]string{"/etc/env ok", "/root/.nccl.conf ok", "/etc/nccl.conf ok"},
+			map[string]string{"etc/env": "NCCL_A=env\n", "home/train/.nccl.conf": "NCCL_A=home\nNCCL_B=home\n", "etc/nccl.conf": "NCCL_A=sys\nNCCL_B=sys\nNCCL_C=sys\n"},
+			"/etc/env", "/home/train",
+			[]string{"NCCL_A=env /etc/env:1", "NCCL_B=home /home/train/.nccl.conf:2", "NCCL_C=sys /etc/nccl.conf:3"},
+			[]string{"/etc/env ok", "/home/train/.nccl.conf ok", "/etc/nccl.conf ok"},
 		},
 		{
 			"NCCL_CONF_FILE instead of home only",
-			map[string]string{"etc/env": "export NCCL_CONF_FILE=/opt/../opt/n.conf\n", "opt/n.conf": "NCCL_A=conf\n", "root/.nccl.conf": "NCCL_B=home\n", "etc/nccl.conf": "NCCL_A=sys\nNCCL_C=sys\n"},
-			"/etc/env", "/root",
+			map[string]string{"etc/env": "export NCCL_CONF_FILE=/opt/../opt/n.conf\n", "opt/n.conf": "NCCL_A=conf\n", "home/train/.nccl.conf": "NCCL_B=home\n", "etc/nccl.conf": "NCCL_A=sys\nNCCL_C=sys\n"},
+			"/etc/env", "/home/train",
 			[]string{"NCCL_A=conf /opt/../opt/n.conf:1", "NCCL_C=sys /etc/nccl.conf:2", "NCCL_CONF_FILE=/opt/../opt/n.conf /etc/env:1"},
 			[]string{"/etc/env ok", "/opt/../opt/n.conf ok", "/etc/nccl.conf ok"},
 		},
 		{
 			"also where it is missing",
-			map[string]string{"etc/env": "NCCL_CONF_FILE=/n.conf\n", "root/.nccl.conf": "NCCL_B=home\n"},
-			"/etc/env", "/root",
+			map[string]string{"etc/env": "NCCL_CONF_FILE=/n.conf\n", "home/train/.nccl.conf": "NCCL_B=home\n"},
+			"/etc/env", "/home/train",
 			[]string{"NCCL_CONF_FILE=/n.conf /etc/env:1"},
 			[]string{"/etc/env ok", "/n.conf absent", "/etc/nccl.conf absent"},
 		},
 		{
 			"or relative",
-			map[string]string{"etc/env": "NCCL_CONF_FILE=n.conf\n", "n.conf": "NCCL_A=1", "root/.nccl.conf": "NCCL_B=home\n"},
-			"/etc/env", "/root",
+			map[string]string{"etc/env": "NCCL_CONF_FILE=n.conf\n", "n.conf": "NCCL_A=1", "home/train/.nccl.conf": "NCCL_B=home\n"},
+			"/etc/env", "/home/train",
 			[]string{"NCCL_CONF_FILE=n.conf /etc/env:1"},
 			[]string{"/etc/env ok", "n.conf unknown not_read", "/etc/nccl.conf absent"},
 		},
 		{
 			"empty NCCL_CONF_FILE is none",
-			map[string]string{"etc/env": "NCCL_CONF_FILE=\n", "root/.nccl.conf": "NCCL_B=home\n"},
-			"/etc/env", "/root",
-			[]string{"NCCL_B=home /root/.nccl.conf:1", "NCCL_CONF_FILE= /etc/env:1"},
-			[]string{"/etc/env ok", "/root/.nccl.conf ok", "/etc/nccl.conf absent"},
+			map[string]string{"etc/env": "NCCL_CONF_FILE=\n", "home/train/.nccl.conf": "NCCL_B=home\n"},
+			"/etc/env", "/home/train",
+			[]string{"NCCL_B=home /home/train/.nccl.conf:1", "NCCL_CONF_FILE= /etc/env:1"},
+			[]string{"/etc/env ok", "/home/train/.nccl.conf ok", "/etc/nccl.conf absent"},
 		},
 		{
 			"NCCL_CONF_FILE in a file is not followed",
-			map[string]string{"root/.nccl.conf": "NCCL_CONF_FILE=/n.conf\n", "n.conf": "NCCL_A=1\n"},
-			"", "/root",
-			[]string{"NCCL_CONF_FILE=/n.conf /root/.nccl.conf:1"},
-			[]string{"/root/.nccl.conf ok", "/etc/nccl.conf absent"},
+			map[string]string{"home/train/.nccl.conf": "NCCL_CONF_FILE=/n.conf\n", "n.conf": "NCCL_A=1\n"},
+			"", "/home/train",
+			[]string{"NCCL_CONF_FILE=/n.conf /home/train/.nccl.conf:1"},
+			[]string{"/home/train/.nccl.conf ok", "/etc/nccl.conf absent"},
 		},
 		{
 			"NCCL_CONF_FILE is the system's file",
@@ -305,18 +305,18 @@ func TestExistence(t *testing.T) {
 }
 
 func TestNoRoot(t *testing.T) {
-	c, err := New(filepath.Join(t.TempDir(), "missing"), "/env", "/root").Read(time.Now())
+	c, err := New(filepath.Join(t.TempDir(), "missing"), "/env", "/home/train").Read(time.Now())
 	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("error %v", err)
 	}
-	if got := files(c); !slices.Equal(got, []string{"/env unknown io_error", "/root/.nccl.conf unknown io_error", "/etc/nccl.conf unknown io_error"}) {
+	if got := files(c); !slices.Equal(got, []string{"/env unknown io_error", "/home/train/.nccl.conf unknown io_error", "/etc/nccl.conf unknown io_error"}) {
 		t.Errorf("files %q", got)
 	}
 }
 
 // A Reader may be shared.
 func TestConcurrentReads(t *testing.T) {
-	r := New(tree(t, map[string]string{"env": "NCCL_NET=IB\n", "etc/nccl.conf": "NCCL_FOO=1\nNCCL_IB_TC=3\n"}), "/env", "/root")
+	r := New(tree(t, map[string]string{"env": "NCCL_NET=IB\n", "etc/nccl.conf": "NCCL_FOO=1\nNCCL_IB_TC=3\n"}), "/env", "/home/train")
 	want, err := r.Read(time.Unix(1, 0))
 	if err != nil {
 		t.Fatal(err)

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proc reads from procfs when the node booted, which kernel it runs, and which network interfaces its
-// default routes leave through. It never writes and never leaves its root directory.
+// Package proc reads from procfs when the node booted, which kernel it runs, whether a hypervisor is below it, and
+// which network interfaces its default routes leave through. It never writes and never leaves its root directory.
 //
 // An FS may be used by any number of goroutines. A file that cannot be read costs one fact, which is then
 // unknown with a reason; only the routes, which are no fact of their own, come with an error.
 package proc
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,7 +22,7 @@ import (
 // the routes of a node and stay below a tenth of it.
 const maxSize = 4 << 20
 
-var errMalformed = errors.New("not what procfs promises")
+var errMalformed = fabric.Because(fabric.ReasonMalformed, "not what procfs promises")
 
 // FS is a mounted procfs.
 type FS struct {
@@ -45,15 +44,30 @@ func (f *FS) Close() error { return f.root.Close() }
 // Host reads what the node itself is.
 func (f *FS) Host(now time.Time) fabric.Host {
 	return fabric.Host{
-		BootTime: readFact(f, "stat", now, parseBootTime),
-		Kernel:   readFact(f, "sys/kernel/osrelease", now, parseRelease),
+		BootTime:   readFact(f, "stat", now, parseBootTime),
+		Kernel:     readFact(f, "sys/kernel/osrelease", now, parseRelease),
+		Hypervisor: f.hypervisor(now),
 	}
+}
+
+// hypervisor looks at the first processor only: the file grows with their number.
+func (f *FS) hypervisor(now time.Time) fabric.Fact[bool] {
+	const name, enough = "cpuinfo", 16 << 10
+	b, err := f.readStart(name, enough)
+	if err != nil {
+		return fabric.NotKnown[bool](fabric.ReasonOf(err), name, now)
+	}
+	is, ok := parseHypervisor(b)
+	if !ok { // processors of ARM have no such flag
+		return fabric.NotKnown[bool](fabric.ReasonMissing, name, now)
+	}
+	return fabric.Known(is, name, now)
 }
 
 func readFact[T any](f *FS, name string, now time.Time, parse func([]byte) (T, bool)) fabric.Fact[T] {
 	b, err := f.read(name)
 	if err != nil {
-		return fabric.NotKnown[T](reasonOf(err), name, now)
+		return fabric.NotKnown[T](fabric.ReasonOf(err), name, now)
 	}
 	v, ok := parse(b)
 	if !ok {
@@ -62,8 +76,18 @@ func readFact[T any](f *FS, name string, now time.Time, parse func([]byte) (T, b
 	return fabric.Known(v, name, now)
 }
 
-// read reads a whole file. It does not wait for a writer of a FIFO, and refuses what is not a regular file.
+// read reads a whole file.
 func (f *FS) read(name string) ([]byte, error) {
+	b, err := f.readStart(name, maxSize+1)
+	if err == nil && len(b) > maxSize {
+		return nil, fmt.Errorf("%s: %w: longer than %d bytes", name, errMalformed, maxSize)
+	}
+	return b, err
+}
+
+// readStart reads so many bytes of a file. It does not wait for a writer of a FIFO, and refuses what is not a regular
+// file.
+func (f *FS) readStart(name string, limit int64) ([]byte, error) {
 	file, err := f.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -77,25 +101,9 @@ func (f *FS) read(name string) ([]byte, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s: %w: expected a regular file", name, errMalformed)
 	}
-	b, err := io.ReadAll(io.LimitReader(file, maxSize+1))
-	switch {
-	case err != nil:
+	b, err := io.ReadAll(io.LimitReader(file, limit))
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
-	case len(b) > maxSize:
-		return nil, fmt.Errorf("%s: %w: longer than %d bytes", name, errMalformed, maxSize)
 	}
 	return b, nil
-}
-
-func reasonOf(err error) fabric.Reason {
-	switch {
-	case errors.Is(err, errMalformed):
-		return fabric.ReasonMalformed
-	case errors.Is(err, unix.ENOENT):
-		return fabric.ReasonMissing
-	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
-		return fabric.ReasonPrivilege
-	default:
-		return fabric.ReasonIO
-	}
 }

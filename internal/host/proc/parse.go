@@ -4,6 +4,7 @@ package proc
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +35,17 @@ func parseBootTime(b []byte) (time.Time, bool) {
 func parseRelease(b []byte) (string, bool) {
 	s := strings.TrimSuffix(string(b), "\n")
 	return s, s != "" && len(s) <= 64 && printable(s)
+}
+
+// parseHypervisor finds the flags of the first processor of x86 in cpuinfo (show_cpuinfo of arch/x86/kernel/cpu/proc.c).
+func parseHypervisor(b []byte) (bool, bool) {
+	for line := range bytes.Lines(b) {
+		name, flags, ok := strings.Cut(string(line), ":")
+		if ok && strings.TrimSpace(name) == "flags" && strings.HasSuffix(flags, "\n") {
+			return slices.Contains(strings.Fields(flags), "hypervisor"), true
+		}
+	}
+	return false, false
 }
 
 // Flags of a route, include/uapi/linux/route.h.

@@ -65,6 +65,28 @@ func TestHost(t *testing.T) {
 	}
 }
 
+func TestHypervisor(t *testing.T) {
+	guest := "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: fpu vme hypervisor lahf_lm\n"
+	for text, want := range map[string]fabric.Fact[bool]{
+		guest: fabric.Known(true, "cpuinfo", now),
+		strings.Replace(guest, "hypervisor ", "", 1):     fabric.Known(false, "cpuinfo", now),
+		"processor\t: 0\nFeatures\t: fp asimd evtstrm\n": fabric.NotKnown[bool](fabric.ReasonMissing, "cpuinfo", now), // ARM
+		strings.TrimSuffix(guest, "\n"):                  fabric.NotKnown[bool](fabric.ReasonMissing, "cpuinfo", now), // cut short
+		guest + strings.Repeat("x", maxSize):             fabric.Known(true, "cpuinfo", now),
+		strings.Repeat("x", 16<<10) + "\n" + guest:       fabric.NotKnown[bool](fabric.ReasonMissing, "cpuinfo", now),
+	} {
+		f, _ := open(t, map[string]string{"cpuinfo": text})
+		if got := f.Host(now).Hypervisor; got != want {
+			t.Errorf("%.80q: %+v, want %+v", text, got, want)
+		}
+	}
+}
+
+func FuzzParseHypervisor(f *testing.F) {
+	f.Add([]byte("flags\t\t: fpu hypervisor\n"))
+	f.Fuzz(func(_ *testing.T, b []byte) { parseHypervisor(b) })
+}
+
 func TestHostUnreadable(t *testing.T) {
 	for name, c := range map[string]struct {
 		stat, release string
@@ -119,17 +141,6 @@ func TestHostOddFiles(t *testing.T) {
 	}
 	if k := f.Host(now).Kernel; k.State != fabric.Unknown {
 		t.Errorf("link out of the root was followed: %+v", k)
-	}
-}
-
-func TestReasonOf(t *testing.T) {
-	for err, want := range map[error]fabric.Reason{
-		unix.EACCES: fabric.ReasonPrivilege, unix.EPERM: fabric.ReasonPrivilege, unix.ENOENT: fabric.ReasonMissing,
-		unix.EIO: fabric.ReasonIO, errMalformed: fabric.ReasonMalformed,
-	} {
-		if got := reasonOf(&fs.PathError{Op: "read", Path: "stat", Err: err}); got != want {
-			t.Errorf("reasonOf(%v) = %s, want %s", err, got, want)
-		}
 	}
 }
 

@@ -258,7 +258,7 @@ func TestReasonOf(t *testing.T) {
 		{ErrMalformed, fabric.ReasonMalformed},
 		{ErrBroken, fabric.ReasonIO},
 	} {
-		if got := ReasonOf(c.err); got != c.want {
+		if got := fabric.ReasonOf(c.err); got != c.want {
 			t.Errorf("%v: %q, want %q", c.err, got, c.want)
 		}
 	}

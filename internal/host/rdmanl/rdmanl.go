@@ -6,7 +6,7 @@
 // no privilege and sends commands that read, never another.
 //
 // Asking and decoding are apart: rdmanl.go sends requests, the decode functions are pure and take the bytes of one
-// message.
+// message. Answers can be recorded, and replayed where there is no such kernel.
 //
 // A socket keeps the module ib_core loaded, and an operator who restarts the drivers must be able to unload it: dial
 // for one round of questions, and close.
@@ -30,12 +30,14 @@ import (
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // The errors that are not answers of the kernel.
 var (
 	// ErrMalformed means that a reply is not what the kernel's ABI promises.
-	ErrMalformed = errors.New("not what the kernel's ABI promises")
+	ErrMalformed = fabric.Because(fabric.ReasonMalformed, "not what the kernel's ABI promises")
 	// ErrInterrupted means that a list changed while the kernel wrote it. Asking again helps.
 	ErrInterrupted = errors.New("list changed while it was read")
 	// ErrBroken means that an exchange ended half-way. Answers that are still on their way could be taken for those of
@@ -52,6 +54,7 @@ type Client struct {
 	conn   *netlink.Conn
 	broken bool
 	sent   [lastCommand + 1]atomic.Uint64
+	record func(Exchange) // nil: nobody wants to know
 }
 
 // Dial opens a connection. Call it only when /sys/class/infiniband exists: on a host without RDMA, opening the
@@ -137,6 +140,8 @@ func (c *Client) ask(request netlink.Message) ([]netlink.Message, error) {
 		if !answers(err, request) {
 			c.broken = true
 			err = fmt.Errorf("%w: %w", ErrBroken, err)
+		} else if errno, ok := errors.AsType[unix.Errno](err); ok && c.record != nil {
+			c.record(recorded(request, nil, errno))
 		}
 		return nil, err
 	}
@@ -147,6 +152,9 @@ func (c *Client) ask(request netlink.Message) ([]netlink.Message, error) {
 		if !isReply(m, request) {
 			return nil, fmt.Errorf("message of type %d in answer to %d: %w", m.Header.Type, request.Header.Type, ErrMalformed)
 		}
+	}
+	if c.record != nil {
+		c.record(recorded(request, replies, 0))
 	}
 	return replies, nil
 }

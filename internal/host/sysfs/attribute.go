@@ -34,32 +34,30 @@ func newAttr(d *dir, name string) attr {
 	return attr{dir: d, name: name, source: d.path + "/" + name, fd: -1}
 }
 
-// open follows no link, does not wait for a writer of a FIFO, and refuses what is not a regular file.
+// open follows no link, and does not wait for a writer of a FIFO.
 func (a *attr) open() error {
 	at, err := a.dir.fd()
 	if err != nil {
 		return err
 	}
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK
-	fd, err := retry(func() (int, error) { return unix.Openat(at, a.name, flags, 0) })
-	if err != nil {
+	fd, err := retry(func() (int, error) { return a.dir.fs.openat(at, a.name, flags, 0) })
+	if err == nil {
+		a.fd = fd
+	}
+	return err
+}
+
+// check refuses what is not a regular file: a container may hide an attribute behind /dev/null.
+func (a *attr) check() error {
+	var st unix.Stat_t
+	if err := unix.Fstat(a.fd, &st); err != nil {
 		return err
 	}
-	var st unix.Stat_t
-	err = unix.Fstat(fd, &st)
-	if err == nil {
-		switch st.Mode & unix.S_IFMT {
-		case unix.S_IFREG:
-			a.fd = fd
-			return nil
-		case unix.S_IFDIR:
-			err = unix.EISDIR
-		default:
-			err = fmt.Errorf("%s: %w: expected a regular file", a.source, errMalformed)
-		}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return fmt.Errorf("%s: %w: expected a regular file", a.source, errMalformed)
 	}
-	_ = unix.Close(fd)
-	return err
+	return nil
 }
 
 func (a *attr) close() {
@@ -80,9 +78,12 @@ type reading struct {
 type reader struct {
 	pread  func(fd int, p []byte, offset int64) (int, error)
 	buf    [pageSize + 1]byte
-	preads int  // made so far
+	preads int // made so far
+	asked  fabric.Commands
 	lost   bool // something was not there, or not any more: perhaps the whole device is gone
 }
+
+func (f *FS) reader() *reader { return &reader{pread: f.pread, asked: fabric.Commands{}} }
 
 // read reads an attribute and leaves it open.
 func (r *reader) read(a *attr) reading {
@@ -99,6 +100,12 @@ func (r *reader) read(a *attr) reading {
 		r.preads++
 		return r.pread(a.fd, p, 0)
 	})
+	if n <= 0 && !errors.Is(err, unix.EISDIR) { // what is no attribute has no answer either
+		if e := a.check(); e != nil {
+			a.close()
+			return r.failed(a, e)
+		}
+	}
 	switch {
 	case err != nil:
 		return r.failed(a, err)
@@ -118,7 +125,7 @@ func (r *reader) readOnce(d *dir, name string) reading {
 }
 
 func (r *reader) failed(a *attr, err error) reading {
-	switch ReasonOf(err) {
+	switch fabric.ReasonOf(err) {
 	case fabric.ReasonGone, fabric.ReasonMissing:
 		r.lost = true
 		a.close() // an attribute that was removed and made again needs a new descriptor
@@ -129,7 +136,7 @@ func (r *reader) failed(a *attr, err error) reading {
 // factOf makes a fact of a reading.
 func factOf[T any](got reading, now time.Time, parse func([]byte) (T, bool)) fabric.Fact[T] {
 	if got.err != nil {
-		return fabric.NotKnown[T](ReasonOf(got.err), got.source, now)
+		return fabric.NotKnown[T](fabric.ReasonOf(got.err), got.source, now)
 	}
 	v, ok := parse(got.data)
 	if !ok {

@@ -35,7 +35,7 @@ type counterDir struct {
 }
 
 func newCounterDir(parent *dir, name, prefix string, asks fabric.Command) counterDir {
-	return counterDir{dir: &dir{fs: parent.fs, path: parent.path + "/" + name}, prefix: prefix, asks: asks}
+	return counterDir{dir: parent.sub(name), prefix: prefix, asks: asks}
 }
 
 func (c *counterDir) close() {
@@ -54,12 +54,15 @@ func (c *counterDir) due(now time.Time) bool {
 // list finds out which counters there are now, and keeps what is known of them. Names are chosen by drivers,
 // those of ionic by its firmware: what no kernel would show is left out.
 func (d *Device) list(c *counterDir, now time.Time) {
-	d.lost = true // another device may have taken this path: let verdict look
-	c.dir.close()
-	names, err := d.fs.list(c.dir.path)
+	c.dir.close() // a directory is listed once while it is open
+	names, err := c.dir.names()
+	d.lost = d.lost || err != nil // let verdict look
 	c.listed, c.err = now, err
 	known := c.files
-	c.files = nil
+	if slices.EqualFunc(known, names, func(f counter, name string) bool { return f.name == name }) {
+		return
+	}
+	c.files = make([]counter, 0, min(len(names), maxCounters))
 	for _, name := range names {
 		if !validCounterName(name) || len(c.files) == maxCounters {
 			continue
@@ -88,7 +91,7 @@ func publish(source string, now time.Time, dirs ...*counterDir) fabric.Fact[[]fa
 		case c.err == nil:
 			size, exists = size+len(c.files), true
 		case !errors.Is(c.err, fs.ErrNotExist):
-			return fabric.NotKnown[[]fabric.Counter](ReasonOf(c.err), c.dir.path, c.listed)
+			return fabric.NotKnown[[]fabric.Counter](fabric.ReasonOf(c.err), c.dir.path, c.listed)
 		}
 	}
 	if !exists {
@@ -117,9 +120,9 @@ func (d *Device) ReadPMA(h *fabric.HCA, all bool, now time.Time) error {
 			f := &c.files[k]
 			switch {
 			case showsTraffic(f.name):
-				f.fact = ask(d, &f.question, now, parseCounter)
+				f.fact = ask(d.reader, &f.question, now, parseCounter)
 			case all:
-				f.fact = askOnce(d, &f.question, now, parseCounter)
+				f.fact = askOnce(d.reader, &f.question, now, parseCounter)
 			}
 		}
 		q.Counters.PMA = publish(c.dir.path, now, c)
@@ -147,7 +150,7 @@ func (d *Device) ReadCM(h *fabric.HCA, now time.Time) error {
 			}
 			for k := range c.files {
 				f := &c.files[k]
-				f.fact = askOnce(d, &f.question, now, parseCounter)
+				f.fact = askOnce(d.reader, &f.question, now, parseCounter)
 			}
 		}
 		q.Counters.CM = publish(p.dir.path, now, p.cm...)

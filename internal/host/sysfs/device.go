@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -22,14 +23,14 @@ const maxPorts = 256
 // a copy of the HCA with a copy of its Ports can be published. When they return ErrGone, what they read is not
 // to be used.
 type Device struct {
-	reader
+	*reader
 	fs    *FS
 	name  string
 	dir   *dir
 	ports map[int]*port
 	hw    hwCounters
-	asked fabric.Commands
 
+	location *location // never changes while the device exists
 	// restricted is what the VPD said. It is read once: it cannot change and takes milliseconds.
 	restricted *fabric.Fact[bool]
 	entries    []fabric.GID // scratch
@@ -41,12 +42,11 @@ func (f *FS) Device(name string) (*Device, error) {
 		return nil, fmt.Errorf("%s: %w: device name %q", infinibandClass, errMalformed, name)
 	}
 	d := &Device{
-		reader: reader{pread: f.pread},
+		reader: f.reader(),
 		fs:     f,
 		name:   name,
 		dir:    &dir{fs: f, path: infinibandClass + "/" + name},
 		ports:  map[int]*port{},
-		asked:  fabric.Commands{},
 	}
 	d.hw = newHWCounters(d.dir)
 	if _, err := d.dir.fd(); err != nil {
@@ -87,12 +87,25 @@ func (d *Device) check() error {
 	if err := d.dir.check(); err != nil {
 		return err
 	}
-	for _, p := range d.ports {
-		if err := p.dir.check(); err != nil {
+	for n, p := range d.ports {
+		if !p.dir.open {
+			continue
+		}
+		if err := p.dir.compare(inodeBelow(d.dir.at, "ports/"+strconv.Itoa(n))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// readExtra reads an attribute that most devices lack: where it is missing, the device is not.
+func (d *Device) readExtra(at *dir, name string) reading {
+	lost := d.lost
+	got := d.readOnce(at, name)
+	if errors.Is(got.err, fs.ErrNotExist) {
+		d.lost = lost
+	}
+	return got
 }
 
 // verdict ends a method: when something was not there, it tells whether that is the device itself.

@@ -17,17 +17,19 @@
 package sysfs
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // Directories of sysfs, relative to the root.
@@ -45,17 +47,24 @@ const (
 
 // FS is a mounted sysfs.
 type FS struct {
-	root  *os.Root
+	root  *root
 	pread func(fd int, p []byte, offset int64) (int, error) // unix.Pread
+	// openat is unix.Openat. Nothing is opened with it but single names, and no link is followed.
+	openat func(fd int, name string, flags int, mode uint32) (int, error)
+	ledger ledger
+	gpus   gpus
 }
 
 // Open opens the sysfs mounted at root.
 func Open(root string) (*FS, error) {
-	r, err := os.OpenRoot(root)
+	r, err := openRoot(root)
 	if err != nil {
 		return nil, fmt.Errorf("sysfs: %w", err)
 	}
-	return &FS{root: r, pread: unix.Pread}, nil
+	return &FS{
+		root: r, pread: unix.Pread, openat: unix.Openat,
+		ledger: ledger{asked: fabric.Commands{}, refused: map[string]backoff{}},
+	}, nil
 }
 
 // Close closes the root. Devices that are still open can be read on but find nothing new.
@@ -90,15 +99,15 @@ func (f *FS) Devices() ([]string, error) {
 func (f *FS) list(p string) ([]string, error) {
 	d := dir{fs: f, path: p}
 	defer d.close()
-	if _, err := d.fd(); err != nil {
+	return d.names()
+}
+
+// names returns the sorted names in a directory; once, while it is open.
+func (d *dir) names() ([]string, error) {
+	var names []string
+	err := d.each(func(name []byte, _ uint64) { names = append(names, string(name)) })
+	if err != nil {
 		return nil, err
-	}
-	names, err := d.file.Readdirnames(maxEntries + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	if len(names) > maxEntries {
-		return nil, fmt.Errorf("%s: %w: more than %d entries", p, errMalformed, maxEntries)
 	}
 	slices.Sort(names)
 	return names, nil
@@ -106,18 +115,60 @@ func (f *FS) list(p string) ([]string, error) {
 
 // listNumbers returns the numbers among the names in a directory, sorted.
 func (f *FS) listNumbers(p string) ([]int, error) {
-	names, err := f.list(p)
+	d := dir{fs: f, path: p}
+	defer d.close()
+	var numbers []int
+	err := d.each(func(name []byte, _ uint64) {
+		n, ok := parseDigits(string(name))
+		if ok && (name[0] != '0' || len(name) == 1) {
+			numbers = append(numbers, n)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	numbers := make([]int, 0, len(names))
-	for _, s := range names {
-		if n, err := strconv.Atoi(s); err == nil && n >= 0 && strconv.Itoa(n) == s {
-			numbers = append(numbers, n)
-		}
-	}
 	slices.Sort(numbers)
 	return numbers, nil
+}
+
+// scratch is what the kernel writes to. It is kept off the stacks of goroutines, which live for one read and start
+// small.
+var scratch = sync.Pool{New: func() any { return new([8192]byte) }}
+
+// each calls found for each entry of a directory, in no order; once, while it is open. The number tells an entry from
+// any other that has been there. The kernel itself is asked (getdents64(2)), because package os would do so with twice
+// as many system calls, and keep the numbers to itself.
+func (d *dir) each(found func(name []byte, number uint64)) error {
+	at, err := d.fd()
+	if err != nil {
+		return err
+	}
+	buf := scratch.Get().(*[8192]byte)
+	defer scratch.Put(buf)
+	for entries := 0; ; {
+		n, err := retry(func() (int, error) { return unix.Getdents(at, buf[:]) })
+		if err != nil {
+			return &fs.PathError{Op: "getdents", Path: d.path, Err: err}
+		}
+		if n <= 0 {
+			return nil
+		}
+		for rest := buf[:n]; len(rest) > 0; entries++ {
+			const length, start = 16, 19 // of struct linux_dirent64, in bytes; the first is d_ino
+			size := binary.NativeEndian.Uint16(rest[length:])
+			name, number := rest[start:size], binary.NativeEndian.Uint64(rest)
+			rest = rest[size:]
+			if end := bytes.IndexByte(name, 0); end >= 0 {
+				name = name[:end]
+			}
+			if string(name) != "." && string(name) != ".." {
+				found(name, number)
+			}
+		}
+		if entries > maxEntries {
+			return fmt.Errorf("%s: %w: more than %d entries", d.path, errMalformed, maxEntries)
+		}
+	}
 }
 
 // linkBase returns the last component of where a symbolic link points to.
@@ -173,46 +224,88 @@ func (f *FS) outside(link string) error {
 type dir struct {
 	fs   *FS
 	path string // relative to the root
-	file *os.File
+	open bool
+	at   int    // its descriptor while it is open
+	is   *inode // what that is of, once somebody asked
+
+	parent *dir // of a directory that sub made
+	err    error
+}
+
+// sub returns the directory of that name in d. It is opened with one system call, relative to d. Where it does
+// not exist it is looked for once, however much is to be read in it, until it is closed.
+func (d *dir) sub(name string) *dir {
+	return &dir{fs: d.fs, path: d.path + "/" + name, parent: d}
 }
 
 func (d *dir) fd() (int, error) {
-	if d.file == nil {
-		file, err := d.fs.root.OpenFile(d.path, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if d.open {
+		return d.at, nil
+	}
+	if d.err != nil {
+		return -1, d.err
+	}
+	if d.parent != nil {
+		fd, err := d.openSub()
 		if err != nil {
-			if _, ok := errors.AsType[unix.Errno](err); !ok {
-				// os.Root refused to leave, but does not tell at which link.
-				if _, e := d.fs.realPath(d.path); e != nil {
-					err = e
-				}
-			}
+			d.err = err
 			return -1, err
 		}
-		d.file = file
+		d.open, d.at = true, fd
+		return fd, nil
 	}
-	return int(d.file.Fd()), nil
+	fd, err := d.fs.root.openDir(d.path)
+	if err != nil {
+		if _, ok := errors.AsType[unix.Errno](err); !ok {
+			// os.Root refused to leave, but does not tell at which link.
+			if _, e := d.fs.realPath(d.path); e != nil {
+				err = e
+			}
+		}
+		return -1, err
+	}
+	d.open, d.at = true, fd
+	return fd, nil
+}
+
+func (d *dir) openSub() (int, error) {
+	at, err := d.parent.fd()
+	if err != nil {
+		return -1, err
+	}
+	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_DIRECTORY
+	return retry(func() (int, error) { return d.fs.openat(at, path.Base(d.path), flags, 0) })
 }
 
 // check returns ErrGone when the open directory is not what its path leads to any more: it was removed,
 // whether or not another of the same name took its place.
 func (d *dir) check() error {
-	if d.file == nil {
+	if !d.open {
 		return nil
 	}
-	was, err := d.file.Stat()
-	if err != nil {
-		return err
+	there, err := d.fs.root.Stat(d.path)
+	return d.compare(there, err)
+}
+
+// compare is check with what the path leads to.
+func (d *dir) compare(there inode, err error) error {
+	if d.is == nil {
+		is, err := inodeOfFD(d.at)
+		if err != nil {
+			return err
+		}
+		d.is = &is
 	}
-	is, err := d.fs.root.Stat(d.path)
-	if errors.Is(err, fs.ErrNotExist) || (err == nil && !os.SameFile(was, is)) {
+	if errors.Is(err, fs.ErrNotExist) || (err == nil && *d.is != there) {
 		return fmt.Errorf("%s: %w", d.path, ErrGone)
 	}
 	return nil
 }
 
 func (d *dir) close() {
-	if d.file != nil {
-		_ = d.file.Close()
-		d.file = nil
+	if d.open {
+		_ = unix.Close(d.at) // nothing was written that could be lost
+		d.open, d.is = false, nil
 	}
+	d.err = nil
 }

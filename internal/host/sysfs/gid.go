@@ -97,7 +97,7 @@ func (d *Device) findSlots(t *gidTable, now time.Time) {
 	t.slots, t.scanned = nil, true
 	indexes, err := d.fs.listNumbers(t.gids.path)
 	if err != nil {
-		t.size = fabric.NotKnown[int](ReasonOf(err), t.gids.path, now)
+		t.size = fabric.NotKnown[int](fabric.ReasonOf(err), t.gids.path, now)
 	} else {
 		t.size = fabric.Known(len(indexes), t.gids.path, now)
 	}
@@ -174,7 +174,7 @@ func (d *Device) readGID(s *slot) (netip.Addr, fabric.Reason) {
 	case errors.Is(got.err, unix.EINVAL):
 		return netip.IPv6Unspecified(), ""
 	case got.err != nil:
-		return netip.Addr{}, ReasonOf(got.err)
+		return netip.Addr{}, fabric.ReasonOf(got.err)
 	}
 	a, ok := parseGID(got.data)
 	if !ok {

@@ -5,34 +5,60 @@ package sysfs
 import (
 	"errors"
 	"io/fs"
+	"sync"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
 )
 
+// entry is a PCI function as long as it is there: the kernel does not soon give its number to another.
+type entry struct {
+	name   string
+	number uint64
+}
+
+// gpus remembers which PCI functions are GPUs. What a function is does not change while it is there.
+type gpus struct {
+	mu    sync.Mutex
+	known map[entry]bool
+}
+
 // GPUs counts the display and 3D controllers of NVIDIA on the PCI bus, bound to a driver or not. Functions that
 // leave meanwhile are not counted.
 func (f *FS) GPUs(now time.Time) fabric.Fact[int] {
-	names, err := f.list(pciDevices)
+	bus := &dir{fs: f, path: pciDevices}
+	defer bus.close()
+	var functions []entry
+	err := bus.each(func(name []byte, number uint64) { functions = append(functions, entry{string(name), number}) })
 	if err != nil {
-		return fabric.NotKnown[int](ReasonOf(err), pciDevices, now)
+		return fabric.NotKnown[int](fabric.ReasonOf(err), pciDevices, now)
 	}
-	r := &reader{pread: f.pread}
-	count := 0
-	for _, name := range names {
-		at := &dir{fs: f, path: pciDevices + "/" + name}
-		gpu := r.isGPU(at, now)
-		at.close()
-		switch is, ok := gpu.Get(); {
-		case is:
-			count++
-		case !ok:
-			if _, err := f.root.Stat(at.path); errors.Is(err, fs.ErrNotExist) {
-				continue
+	f.gpus.mu.Lock()
+	before := f.gpus.known
+	f.gpus.mu.Unlock()
+	r := f.reader()
+	count, known := 0, make(map[entry]bool, len(functions))
+	for _, e := range functions {
+		is, ok := before[e]
+		if !ok {
+			at := &dir{fs: f, path: pciDevices + "/" + e.name}
+			gpu := r.isGPU(at, now)
+			at.close()
+			if is, ok = gpu.Get(); !ok {
+				if _, err := f.root.Stat(at.path); errors.Is(err, fs.ErrNotExist) {
+					continue
+				}
+				return fabric.NotKnown[int](gpu.Reason, gpu.Source, now)
 			}
-			return fabric.NotKnown[int](gpu.Reason, gpu.Source, now)
+		}
+		known[e] = is
+		if is {
+			count++
 		}
 	}
+	f.gpus.mu.Lock()
+	f.gpus.known = known
+	f.gpus.mu.Unlock()
 	return fabric.Known(count, pciDevices, now)
 }
 

@@ -78,7 +78,7 @@ func (d *Device) readHW(c *hwCounters, now time.Time) {
 	refills := 0
 	fill := func() {
 		filled = time.Now()
-		first.fact = ask(d, &first.question, now, parseCounter)
+		first.fact = ask(d.reader, &first.question, now, parseCounter)
 	}
 	lifespan := max(c.lifespan.Or(defaultLifespan), shortestLifespan)
 	fill()
@@ -91,7 +91,7 @@ func (d *Device) readHW(c *hwCounters, now time.Time) {
 		if first.backoff.active(now) {
 			f.fact = fabric.NotKnown[uint64](first.fact.Reason, f.source, first.fact.At)
 		} else {
-			f.fact = ask(d, &f.question, now, parseCounter)
+			f.fact = ask(d.reader, &f.question, now, parseCounter)
 		}
 	}
 }

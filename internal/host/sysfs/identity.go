@@ -32,7 +32,11 @@ func (d *Device) Identify(h *fabric.HCA, restricted bool, now time.Time) error {
 	next.NodeGUID = factOf(d.readOnce(d.dir, "node_guid"), now, parseGUID)
 	next.ImageGUID = factOf(d.readOnce(d.dir, "sys_image_guid"), now, parseGUID)
 
-	at := d.locate()
+	if d.location == nil || d.location.err != nil {
+		at := d.locate()
+		d.location = &at
+	}
+	at := *d.location
 	next.Driver = d.driver(at, now)
 	next.PCI = at.address(now)
 	next.NUMANode = d.numaNode(at, now)
@@ -92,7 +96,7 @@ func (d *Device) locate() location {
 func (l location) address(now time.Time) fabric.Fact[string] {
 	switch {
 	case l.err != nil:
-		return fabric.NotKnown[string](ReasonOf(l.err), l.link, now)
+		return fabric.NotKnown[string](fabric.ReasonOf(l.err), l.link, now)
 	case l.pci == "":
 		return fabric.None[string](l.link, now)
 	}
@@ -102,7 +106,7 @@ func (l location) address(now time.Time) fabric.Fact[string] {
 func (d *Device) driver(l location, now time.Time) fabric.Fact[string] {
 	switch {
 	case l.err != nil:
-		return fabric.NotKnown[string](ReasonOf(l.err), l.link, now)
+		return fabric.NotKnown[string](fabric.ReasonOf(l.err), l.link, now)
 	case l.parent == "":
 		return fabric.None[string](l.link, now)
 	}
@@ -115,7 +119,7 @@ func (d *Device) driver(l location, now time.Time) fabric.Fact[string] {
 func (d *Device) numaNode(l location, now time.Time) fabric.Fact[int] {
 	switch {
 	case l.err != nil:
-		return fabric.NotKnown[int](ReasonOf(l.err), l.link, now)
+		return fabric.NotKnown[int](fabric.ReasonOf(l.err), l.link, now)
 	case l.pci == "":
 		return fabric.None[int](l.link, now)
 	}
@@ -132,7 +136,7 @@ func (d *Device) numaNode(l location, now time.Time) fabric.Fact[int] {
 func (d *Device) function(l location, now time.Time) fabric.Fact[fabric.Function] {
 	switch {
 	case l.err != nil:
-		return fabric.NotKnown[fabric.Function](ReasonOf(l.err), l.link, now)
+		return fabric.NotKnown[fabric.Function](fabric.ReasonOf(l.err), l.link, now)
 	case l.parent == "":
 		return fabric.None[fabric.Function](l.link, now)
 	}
@@ -147,7 +151,7 @@ func (d *Device) function(l location, now time.Time) fabric.Fact[fabric.Function
 		case err == nil:
 			return fabric.Known(mark.function, source, now)
 		case !errors.Is(err, fs.ErrNotExist):
-			return fabric.NotKnown[fabric.Function](ReasonOf(err), source, now)
+			return fabric.NotKnown[fabric.Function](fabric.ReasonOf(err), source, now)
 		}
 	}
 	return fabric.NotKnown[fabric.Function](fabric.ReasonMissing, source, now)
@@ -161,7 +165,7 @@ func (d *Device) selfRestricted(l location, now time.Time) fabric.Fact[bool] {
 	case d.restricted != nil:
 		return *d.restricted
 	case l.err != nil:
-		return fabric.NotKnown[bool](ReasonOf(l.err), l.link, now)
+		return fabric.NotKnown[bool](fabric.ReasonOf(l.err), l.link, now)
 	case l.pci == "":
 		return fabric.Known(false, l.link, now)
 	}

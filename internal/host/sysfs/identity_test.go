@@ -322,8 +322,8 @@ func TestLinkOutOfRoot(t *testing.T) {
 			if s := err.Error(); !strings.Contains(s, "class/infiniband/evil") || !strings.Contains(s, root) {
 				t.Errorf("error %q does not name link and root", s)
 			}
-			if ReasonOf(err) != fabric.ReasonMalformed {
-				t.Errorf("reason %s", ReasonOf(err))
+			if fabric.ReasonOf(err) != fabric.ReasonMalformed {
+				t.Errorf("reason %s", fabric.ReasonOf(err))
 			}
 		})
 	}

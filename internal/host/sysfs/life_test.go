@@ -125,7 +125,7 @@ func TestConcurrent(t *testing.T) {
 			defer d.Close()
 			for range 50 {
 				if err := errors.Join(d.ReadPorts(&h, now), d.ReadGIDs(&h, now), d.ScanGIDs(&h, now),
-					d.ReadPMA(&h, true, now), d.ReadHWCounters(&h, now), d.ReadCM(&h, now)); err != nil {
+					d.ReadPMA(&h, true, now), d.ReadHWCounters(&h, now), d.ReadCM(&h, now), d.ReadTrafficClass(&h, now)); err != nil {
 					t.Error(err)
 				}
 			}
@@ -134,7 +134,7 @@ func TestConcurrent(t *testing.T) {
 	wg.Go(func() {
 		for range 20 {
 			known(t, "GPUs", f.GPUs(now), 1)
-			known(t, "speed", f.NetDevs([]string{"hca0"}, nil, now)[0].Speed, 50e9)
+			known(t, "speed", f.NetDevs([]string{"hca0"}, nil, nil, now)[0].Speed, 50e9)
 			if names, err := f.Devices(); err != nil || len(names) != 3 {
 				t.Errorf("Devices() = %q, %v", names, err)
 			}
@@ -158,7 +158,7 @@ func TestNoLeak(t *testing.T) {
 	}
 	for range 20 {
 		all(t, d)
-		f.NetDevs([]string{"hca0", "none"}, map[string]bool{"hca0": true}, now)
+		f.NetDevs([]string{"hca0", "none"}, map[string]bool{"hca0": true}, nil, now)
 		f.GPUs(now)
 		if _, err := f.Devices(); err != nil {
 			t.Fatal(err)

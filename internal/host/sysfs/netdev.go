@@ -3,28 +3,40 @@
 package sysfs
 
 import (
-	"errors"
-	"io/fs"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
 )
 
-// NetDevs reads these network interfaces. The default routes are those of proc.FS.DefaultRoutes; nil says that
-// they are not known. Reading a speed takes the kernel's rtnl lock (speed_show of net/core/net-sysfs.c).
-func (f *FS) NetDevs(names []string, defaultRoutes map[string]bool, now time.Time) []fabric.NetDev {
-	r := &reader{pread: f.pread}
-	below, failed := f.belowRoutes(defaultRoutes)
+// Limits on what is looked at below an interface. The kernel stacks eight interfaces (MAX_NEST_DEV of
+// linux/netdevice.h); a bridge may have hundreds of ports, and each one read takes the rtnl lock.
+const (
+	maxNesting  = 8
+	maxBelow    = 128 // interfaces that nobody named
+	lowerPrefix = "lower_"
+)
+
+// NetDevs reads these network interfaces and those below them: the members of a bond, what a VLAN sits on. Each is
+// read once, and they are sorted by name. The default routes are those of proc.FS.DefaultRoutes; nil says that
+// they are not known. A speed comes from speed, or where that is nil from its file, reading which takes the kernel's
+// rtnl lock and a processor while somebody else has it (speed_show of net/core/net-sysfs.c).
+func (f *FS) NetDevs(names []string, defaultRoutes map[string]bool, speed func(netdev string) fabric.Fact[float64], now time.Time) []fabric.NetDev {
+	r := f.reader()
+	t := netTree{fs: f, listed: map[string]netEntries{}}
+	names = t.withBelow(names)
+	below, failed := t.belowRoutes(defaultRoutes)
 	devs := make([]fabric.NetDev, len(names))
 	for i, name := range names {
-		n := f.netDev(r, name, now)
+		n := t.netDev(r, name, speed, now)
 		const source = "net/route and net/ipv6_route"
 		switch carries := below[name] || below[n.Upper.Or("")]; {
 		case defaultRoutes == nil:
 			n.DefaultRoute = fabric.NotKnown[bool](fabric.ReasonNotRead, source, now)
 		case !carries && failed.err != nil:
-			n.DefaultRoute = fabric.NotKnown[bool](ReasonOf(failed.err), failed.source, now)
+			n.DefaultRoute = fabric.NotKnown[bool](fabric.ReasonOf(failed.err), failed.source, now)
 		default:
 			n.DefaultRoute = fabric.Known(carries, source, now)
 		}
@@ -33,17 +45,146 @@ func (f *FS) NetDevs(names []string, defaultRoutes map[string]bool, now time.Tim
 	return devs
 }
 
-func (f *FS) netDev(r *reader, name string, now time.Time) fabric.NetDev {
-	at := &dir{fs: f, path: netClass + "/" + name}
+// netTree is how the network interfaces lie above each other. Each directory is listed once.
+type netTree struct {
+	fs     *FS
+	listed map[string]netEntries
+}
+
+// netEntries are the names in the directory of an interface, as far as they say how it lies among others.
+type netEntries struct {
+	path  string
+	names []string
+	err   error
+}
+
+func (t netTree) of(name string) netEntries {
+	e, ok := t.listed[name]
+	if ok {
+		return e
+	}
+	e.path = netClass + "/" + name
+	if validNetDevName(name) {
+		e.names, e.err = t.fs.relations(e.path)
+	} else {
+		e.err = fmt.Errorf("%s: %w: interface name %q", netClass, errMalformed, name)
+	}
+	t.listed[name] = e
+	return e
+}
+
+// relations lists those names in the directory of an interface, sorted.
+func (f *FS) relations(p string) ([]string, error) {
+	d := dir{fs: f, path: p}
+	defer d.close()
+	var names []string
+	err := d.each(func(name []byte, _ uint64) {
+		switch s := string(name); {
+		case s == "master", s == "bonding", s == "device", strings.HasPrefix(s, lowerPrefix):
+			names = append(names, strings.Clone(s))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+func (e netEntries) has(name string) bool {
+	_, found := slices.BinarySearch(e.names, name)
+	return found
+}
+
+// lower returns the names of the interfaces below, sorted (netdev_adjacent_sysfs_add of net/core/dev.c).
+func (e netEntries) lower() ([]string, error) {
+	names := []string{}
+	for _, s := range e.names {
+		lower, ok := strings.CutPrefix(s, lowerPrefix)
+		switch {
+		case ok && validNetDevName(lower):
+			names = append(names, lower)
+		case ok:
+			return nil, fmt.Errorf("%s: %w: %q names no interface", e.path, errMalformed, s)
+		}
+	}
+	return names, e.err
+}
+
+// withBelow adds the interfaces below to these, as far as the limits allow.
+func (t netTree) withBelow(names []string) []string {
+	all := slices.Clone(names)
+	level := all
+	for depth := 0; depth < maxNesting && len(level) > 0; depth++ {
+		var next []string
+		for _, name := range level {
+			lower, _ := t.of(name).lower()
+			for _, l := range lower {
+				if len(all) < len(names)+maxBelow && !slices.Contains(all, l) {
+					all, next = append(all, l), append(next, l)
+				}
+			}
+		}
+		level = next
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// netDev reads one interface. What its directory does not name is not looked for.
+func (t netTree) netDev(r *reader, name string, speed func(string) fabric.Fact[float64], now time.Time) fabric.NetDev {
+	e := t.of(name)
+	if e.err != nil {
+		return fabric.NetDev{
+			Name:      name,
+			Speed:     notListed[float64](e, "speed", now),
+			MTU:       notListed[int](e, "mtu", now),
+			OperState: notListed[string](e, "operstate", now),
+			Upper:     notListed[string](e, "master", now),
+			Bond:      notListed[bool](e, "bonding", now),
+			Lower:     notListed[[]string](e, lowerPrefix+"*", now),
+			Driver:    notListed[string](e, "device/driver", now),
+		}
+	}
+	at := &dir{fs: t.fs, path: e.path}
 	defer at.close()
+	if speed == nil {
+		speed = func(string) fabric.Fact[float64] { return speedFact(r.readOnce(at, "speed"), now) }
+	}
 	return fabric.NetDev{
 		Name:      name,
-		Speed:     speedFact(r.readOnce(at, "speed"), now),
+		Speed:     speed(name),
 		MTU:       factOf(r.readOnce(at, "mtu"), now, parseInt(0, 1<<31-1)),
 		OperState: factOf(r.readOnce(at, "operstate"), now, parseOperState),
-		Upper:     f.upper(at, now),
-		Bond:      f.bond(at, now),
+		Upper:     t.linked(e, "master", "master", now, parseNetDev),
+		// A bond has a directory of that name (drivers/net/bonding/bond_sysfs.c).
+		Bond:  fabric.Known(e.has("bonding"), e.path+"/bonding", now),
+		Lower: lowerFact(e, now),
+		// The device is a PCI function, a virtio device or one of another bus; virtual interfaces have none.
+		Driver: t.linked(e, "device", "device/driver", now, parseText),
 	}
+}
+
+func notListed[T any](e netEntries, name string, now time.Time) fabric.Fact[T] {
+	return fabric.NotKnown[T](fabric.ReasonOf(e.err), e.path+"/"+name, now)
+}
+
+func lowerFact(e netEntries, now time.Time) fabric.Fact[[]string] {
+	lower, err := e.lower()
+	if err != nil {
+		return fabric.NotKnown[[]string](fabric.ReasonOf(err), e.path, now)
+	}
+	return fabric.Known(lower, e.path, now)
+}
+
+// linked tells what a symbolic link points to, if the interface has the entry that the link is or lies in.
+func (t netTree) linked(e netEntries, entry, link string, now time.Time, parse func([]byte) (string, bool)) fabric.Fact[string] {
+	source := e.path + "/" + link
+	if !e.has(entry) {
+		return fabric.None[string](source, now)
+	}
+	name, err := t.fs.linkBase(source)
+	return optional(factOf(reading{source: source, data: []byte(name), err: err}, now, parse))
 }
 
 // speedFact tells the speed. An interface that is down, or has no speed, answers EINVAL or -1; SPEED_UNKNOWN was
@@ -66,36 +207,9 @@ func speedFact(got reading, now time.Time) fabric.Fact[float64] {
 	return fabric.Known(float64(n)*1e6/8, fact.Source, now)
 }
 
-// upper follows the link to the bond or bridge that the interface is enslaved to.
-func (f *FS) upper(at *dir, now time.Time) fabric.Fact[string] {
-	if _, err := at.fd(); err != nil {
-		return fabric.NotKnown[string](ReasonOf(err), at.path, now)
-	}
-	source := at.path + "/master"
-	name, err := f.linkBase(source)
-	return optional(factOf(reading{source: source, data: []byte(name), err: err}, now, parseNetDev))
-}
-
-// bond tells whether the interface is a bond: then it has a directory of that name (drivers/net/bonding/bond_sysfs.c).
-func (f *FS) bond(at *dir, now time.Time) fabric.Fact[bool] {
-	if _, err := at.fd(); err != nil {
-		return fabric.NotKnown[bool](ReasonOf(err), at.path, now)
-	}
-	source := at.path + "/bonding"
-	switch _, err := f.root.Lstat(source); {
-	case err == nil:
-		return fabric.Known(true, source, now)
-	case errors.Is(err, fs.ErrNotExist):
-		return fabric.Known(false, source, now)
-	default:
-		return fabric.NotKnown[bool](ReasonOf(err), source, now)
-	}
-}
-
 // belowRoutes returns the interfaces that traffic of the default routes leaves through: those of the routes
-// themselves and all below them (the slaves of a bond, what a VLAN sits on). A reading that failed may have
-// named more.
-func (f *FS) belowRoutes(defaultRoutes map[string]bool) (below map[string]bool, failed reading) {
+// themselves and all below them. A reading that failed may have named more.
+func (t netTree) belowRoutes(defaultRoutes map[string]bool) (below map[string]bool, failed reading) {
 	below = map[string]bool{}
 	var todo []string
 	for name, is := range defaultRoutes {
@@ -110,18 +224,14 @@ func (f *FS) belowRoutes(defaultRoutes map[string]bool) (below map[string]bool, 
 			continue
 		}
 		below[name] = true
-		at := netClass + "/" + name
-		entries, err := f.list(at)
+		e := t.of(name)
+		lower, err := e.lower()
 		if err != nil {
 			// Routes and interfaces may be those of different network namespaces.
-			failed = reading{source: at, err: err}
+			failed = reading{source: e.path, err: err}
 			continue
 		}
-		for _, e := range entries {
-			if lower, ok := strings.CutPrefix(e, "lower_"); ok {
-				todo = append(todo, lower)
-			}
-		}
+		todo = append(todo, lower...)
 	}
 	return below, failed
 }

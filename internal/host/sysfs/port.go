@@ -22,10 +22,15 @@ type port struct {
 	pma counterDir
 	hw  hwCounters
 	cm  []*counterDir
+
+	tc           []*dir // from the device down to trafficClass
+	trafficClass question
 }
 
 func newPort(device *dir, n int) *port {
 	d := &dir{fs: device.fs, path: device.path + "/ports/" + strconv.Itoa(n)}
+	tc := device.sub("tc")
+	tcPort := tc.sub(strconv.Itoa(n))
 	queryPort := func(name string) question { return newQuestion(d, name, fabric.CommandQueryPort) }
 	return &port{
 		number: n,
@@ -39,6 +44,9 @@ func newPort(device *dir, n int) *port {
 		pma:    newCounterDir(d, "counters", "", fabric.CommandProcessMAD),
 		hw:     newHWCounters(d),
 		cm:     newCMDirs(d),
+
+		tc:           []*dir{tc, tcPort},
+		trafficClass: newQuestion(tcPort, "traffic_class", ""),
 	}
 }
 
@@ -52,6 +60,7 @@ func (p *port) close() {
 	for _, c := range p.cm {
 		c.close()
 	}
+	p.closeTrafficClass()
 	p.dir.close()
 }
 
@@ -66,9 +75,9 @@ func (d *Device) ReadPorts(h *fabric.HCA, now time.Time) error {
 			q.PhysState = driverConstant[fabric.PhysState](&p.phys, now)
 			continue
 		}
-		q.State = ask(d, &p.state, now, parsePortState)
+		q.State = ask(d.reader, &p.state, now, parsePortState)
 		before := q.PhysState
-		q.PhysState = ask(d, &p.phys, now, parsePhysState)
+		q.PhysState = ask(d.reader, &p.phys, now, parsePhysState)
 		if q.PhysState.State != before.State || q.PhysState.Value != before.Value {
 			q.Rate = d.rate(h, q, p, now)
 		}
@@ -113,7 +122,7 @@ func (d *Device) rate(h *fabric.HCA, q *fabric.Port, p *port, now time.Time) fab
 	case s != fabric.PhysLinkUp:
 		return fabric.None[fabric.Rate](p.phys.source, now)
 	}
-	return askOnce(d, &p.rate, now, parseRate)
+	return askOnce(d.reader, &p.rate, now, parseRate)
 }
 
 // lid reads lid or sm_lid. Other link layers than InfiniBand print a constant.
@@ -122,7 +131,7 @@ func (d *Device) lid(q *fabric.Port, lid *question, now time.Time) fabric.Fact[i
 		return fact
 	}
 	const widest = 1<<32 - 1 // more than 16 bits on Omni-Path
-	return askOnce(d, lid, now, parseInt(0, widest))
+	return askOnce(d.reader, lid, now, parseInt(0, widest))
 }
 
 // pkeys counts the table. Its entries are not read: each costs a firmware command on mlx5.
@@ -133,7 +142,7 @@ func (d *Device) pkeys(q *fabric.Port, p *port, now time.Time) fabric.Fact[int] 
 	source := p.dir.path + "/pkeys"
 	numbers, err := d.fs.listNumbers(source)
 	if err != nil {
-		return fabric.NotKnown[int](ReasonOf(err), source, now)
+		return fabric.NotKnown[int](fabric.ReasonOf(err), source, now)
 	}
 	return fabric.Known(len(numbers), source, now)
 }
@@ -155,7 +164,7 @@ func infiniBandOnly[T any](q *fabric.Port, now time.Time) (fabric.Fact[T], bool)
 // the bond master; or one that shares the parent device. The first two answer ENOENT or EINVAL where they do
 // not apply; any other error may have hidden the answer.
 func (d *Device) netDev(p *port, now time.Time) fabric.Fact[string] {
-	parent := factOf(d.readOnce(d.dir, "parent"), now, parseNetDev)
+	parent := factOf(d.readExtra(d.dir, "parent"), now, parseNetDev)
 	if parent.State == fabric.OK {
 		return parent
 	}
@@ -181,7 +190,7 @@ func (d *Device) netDev(p *port, now time.Time) fabric.Fact[string] {
 func (d *Device) sibling(p *port, now time.Time) fabric.Fact[string] {
 	parent := d.dir.path + "/device"
 	if _, err := d.fs.root.Lstat(parent); err != nil {
-		return fabric.NotKnown[string](ReasonOf(err), parent, now)
+		return fabric.NotKnown[string](fabric.ReasonOf(err), parent, now)
 	}
 	siblings := parent + "/net"
 	names, err := d.fs.list(siblings)
@@ -189,7 +198,7 @@ func (d *Device) sibling(p *port, now time.Time) fabric.Fact[string] {
 		return fabric.None[string](siblings, now)
 	}
 	if err != nil {
-		return fabric.NotKnown[string](ReasonOf(err), siblings, now)
+		return fabric.NotKnown[string](fabric.ReasonOf(err), siblings, now)
 	}
 	failed := fabric.None[string](siblings, now)
 	for _, mark := range []string{"dev_port", "dev_id"} {

@@ -13,12 +13,7 @@ import (
 // IsKernel tells whether the root is a mounted sysfs, and not a copy of one.
 func (f *FS) IsKernel() bool {
 	var st unix.Statfs_t
-	dir, err := f.root.Open(".")
-	if err != nil {
-		return false
-	}
-	defer dir.Close()
-	return unix.Fstatfs(int(dir.Fd()), &st) == nil && st.Type == unix.SYSFS_MAGIC
+	return unix.Fstatfs(int(f.root.dir.Fd()), &st) == nil && st.Type == unix.SYSFS_MAGIC
 }
 
 // The methods below read parts of what the others read together, for a caller who gets the rest from netlink.

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pci
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	gopath "path"
+
+	"golang.org/x/sys/unix"
+)
+
+// pageSize bounds what an attribute may hold, and what configuration space does.
+const pageSize = 4096
+
+// directory is an open directory of sysfs, in which files are read with one path component each.
+type directory struct {
+	file *os.File
+	path string // relative to the root
+	buf  *buffer
+}
+
+// buffer is what files are read into, one after the other.
+type buffer [pageSize]byte
+
+func openDir(root *os.Root, p string, buf *buffer) (directory, error) {
+	f, err := root.OpenFile(p, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	return directory{f, p, buf}, err
+}
+
+func (d directory) close() { d.file.Close() }
+
+// sub opens a directory in d. It follows no link.
+func (d directory) sub(name string) (directory, error) {
+	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_DIRECTORY
+	fd, err := retry(func() (int, error) { return unix.Openat(int(d.file.Fd()), name, flags, 0) })
+	if err != nil {
+		return directory{}, err
+	}
+	return directory{os.NewFile(uintptr(fd), name), d.path + "/" + name, d.buf}, nil
+}
+
+// read reads a regular file with one read(2); what it returns is valid until the next read. It follows no link, and does
+// not wait for a writer of a FIFO.
+func (d directory) read(name string) ([]byte, error) {
+	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	fd, err := retry(func() (int, error) { return unix.Openat(int(d.file.Fd()), name, flags, 0) })
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }() // nothing was written that could be lost
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return nil, fmt.Errorf("%s/%s: %w: expected a regular file", d.path, name, errMalformed)
+	}
+	n, err := retry(func() (int, error) { return unix.Pread(fd, d.buf[:], 0) })
+	if err != nil {
+		return nil, err
+	}
+	return d.buf[:n], nil
+}
+
+// linkBase returns the last component of where a link points to.
+func (d directory) linkBase(name string) ([]byte, error) {
+	var target [unix.PathMax]byte
+	n, err := unix.Readlinkat(int(d.file.Fd()), name, target[:])
+	if err != nil {
+		return nil, err
+	}
+	return []byte(gopath.Base(string(target[:n]))), nil
+}
+
+// number reads a file that holds "0x10de".
+func (d directory) number(name string) (int, error) {
+	b, err := d.read(name)
+	if err != nil {
+		return 0, err
+	}
+	n, ok := parseID(b)
+	if !ok {
+		return 0, fmt.Errorf("%s/%s: %w: %.20q, expected a hexadecimal number", d.path, name, errMalformed, b)
+	}
+	return n, nil
+}
+
+// retry repeats a system call that a signal interrupted: the Go runtime sends signals to its own threads.
+func retry(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pci
+
+import (
+	"os"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// reader reads functions, bridges before what is below them.
+type reader struct {
+	root   *os.Root
+	now    time.Time
+	asleep map[string]fabric.Fact[bool] // bridges that were read, by address
+	buf    buffer
+}
+
+// read fills in a function whose place is known. Unless all is set, what hardly changes comes from was.
+func (r *reader) read(f, was *fabric.PCIFunction, path string, all bool) {
+	d, err := openDir(r.root, path, &r.buf)
+	if err != nil {
+		*f = f.WithoutFacts(fabric.ReasonOf(err), r.now)
+		return
+	}
+	defer d.close()
+	if !all {
+		where := *f
+		*f = *was
+		f.HCAs, f.Root, f.Bridges = where.HCAs, where.Root, where.Bridges
+	}
+	f.Asleep = r.power(d)
+	r.asleep[f.Address] = f.Asleep
+	if all {
+		r.identify(f, d)
+	}
+	f.AER = fabric.PCIErrors{ // the kernel's own counters, no register
+		Correctable: fact(r, d, "aer_dev_correctable", parseErrors("TOTAL_ERR_COR")),
+		NonFatal:    fact(r, d, "aer_dev_nonfatal", parseErrors("TOTAL_ERR_NONFATAL")),
+		Fatal:       fact(r, d, "aer_dev_fatal", parseErrors("TOTAL_ERR_FATAL")),
+	}
+	slept := f.Config.ACS.Meta().Reason == fabric.ReasonSuspended
+	if r.suspended(f) {
+		r.leaveAlone(f, d, all)
+		return
+	}
+	f.Link.Speed = linked(fact(r, d, "current_link_speed", parseSpeed))
+	f.Link.Width = linked(fact(r, d, "current_link_width", parseWidth))
+	if !all && !slept {
+		return
+	}
+	f.Link.MaxSpeed = linked(fact(r, d, "max_link_speed", parseSpeed))
+	f.Link.MaxWidth = linked(fact(r, d, "max_link_width", parseWidth))
+	f.Config = r.config(d)
+}
+
+func (r *reader) power(d directory) fabric.Fact[bool] {
+	power, err := d.sub("power")
+	if err != nil {
+		return fabric.NotKnown[bool](fabric.ReasonOf(err), d.path+"/power", r.now)
+	}
+	defer power.close()
+	return fact(r, power, "runtime_status", parseAsleep)
+}
+
+// suspended tells that the function or a bridge above it sleeps. What is not known to sleep is taken to be awake:
+// kernels without power management have no such file.
+func (r *reader) suspended(f *fabric.PCIFunction) bool {
+	for _, b := range f.Bridges {
+		if r.asleep[b].Or(false) {
+			return true
+		}
+	}
+	return f.Asleep.Or(false)
+}
+
+// leaveAlone is what is known of a function that sleeps, beside its identity. Even the files of its link would wake
+// it: the kernel reads its registers for them (pci_config_pm_runtime_get of drivers/pci/pci-sysfs.c).
+func (r *reader) leaveAlone(f *fabric.PCIFunction, d directory, all bool) {
+	f.Link.Speed = fabric.NotKnown[float64](fabric.ReasonSuspended, d.path+"/current_link_speed", r.now)
+	f.Link.Width = fabric.NotKnown[int](fabric.ReasonSuspended, d.path+"/current_link_width", r.now)
+	if all {
+		f.Link.MaxSpeed = fabric.NotKnown[float64](fabric.ReasonSuspended, d.path+"/max_link_speed", r.now)
+		f.Link.MaxWidth = fabric.NotKnown[int](fabric.ReasonSuspended, d.path+"/max_link_width", r.now)
+		f.Config = fabric.UnknownPCIConfig(fabric.ReasonSuspended, d.path+"/config", r.now)
+	}
+}
+
+// identify reads what the kernel remembers of the function.
+func (r *reader) identify(f *fabric.PCIFunction, d directory) {
+	f.Vendor = fact(r, d, "vendor", parseID)
+	f.Device = fact(r, d, "device", parseID)
+	f.Class = fact(r, d, "class", parseID)
+	f.SubsystemVendor = fact(r, d, "subsystem_vendor", parseID)
+	f.SubsystemDevice = fact(r, d, "subsystem_device", parseID)
+	f.Driver = optional(linkFact(r, d, "driver", parseName))
+	f.PF = optional(linkFact(r, d, "physfn", parseAddress))
+	f.NUMANode = fact(r, d, "numa_node", parseNode)
+	if n, ok := f.NUMANode.Get(); ok && n < 0 { // NUMA_NO_NODE: the firmware did not say
+		f.NUMANode = fabric.NotKnown[int](fabric.ReasonMissing, f.NUMANode.Source, r.now)
+	}
+	f.IOMMUGroup = optional(linkFact(r, d, "iommu_group", parseGroup))
+	f.IOMMUType = fabric.Fact[string]{State: f.IOMMUGroup.State, Reason: f.IOMMUGroup.Reason, Source: f.IOMMUGroup.Source, At: r.now}
+	link, err := d.linkBase("iommu_group")
+	if err != nil || f.IOMMUGroup.State != fabric.OK {
+		return
+	}
+	group, err := openDir(r.root, iommuGroups+"/"+string(link), &r.buf)
+	if err != nil {
+		f.IOMMUType = fabric.NotKnown[string](fabric.ReasonOf(err), iommuGroups+"/"+string(link), r.now)
+		return
+	}
+	defer group.close()
+	f.IOMMUType = fact(r, group, "type", parseName)
+}
+
+func (r *reader) config(d directory) fabric.PCIConfig {
+	b, err := d.read("config")
+	if err != nil {
+		return fabric.UnknownPCIConfig(fabric.ReasonOf(err), d.path+"/config", r.now)
+	}
+	return parseConfig(b, d.path+"/config", r.now)
+}
+
+// fact makes a fact of a file.
+func fact[T any](r *reader, d directory, name string, parse func([]byte) (T, bool)) fabric.Fact[T] {
+	b, err := d.read(name)
+	return factOf(b, err, d.path+"/"+name, r.now, parse)
+}
+
+// linkFact makes a fact of the name of what a link leads to.
+func linkFact[T any](r *reader, d directory, name string, parse func([]byte) (T, bool)) fabric.Fact[T] {
+	b, err := d.linkBase(name)
+	return factOf(b, err, d.path+"/"+name, r.now, parse)
+}
+
+func factOf[T any](b []byte, err error, source string, now time.Time, parse func([]byte) (T, bool)) fabric.Fact[T] {
+	if err != nil {
+		return fabric.NotKnown[T](fabric.ReasonOf(err), source, now)
+	}
+	v, ok := parse(b)
+	if !ok {
+		return fabric.NotKnown[T](fabric.ReasonMalformed, source, now)
+	}
+	return fabric.Known(v, source, now)
+}
+
+// optional turns a missing file into an absent fact: an unbound function has no driver.
+func optional[T any](f fabric.Fact[T]) fabric.Fact[T] {
+	if f.State == fabric.Unknown && f.Reason == fabric.ReasonMissing {
+		return fabric.None[T](f.Source, f.At)
+	}
+	return f
+}
+
+// linked turns what stands for no link into an absent fact. A missing file says less: old kernels have none.
+func linked[T int | float64](f fabric.Fact[T]) fabric.Fact[T] {
+	if v, ok := f.Get(); ok && v == noLink {
+		return fabric.None[T](f.Source, f.At)
+	}
+	return f
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package pci reads from sysfs which GPUs and RDMA NICs are on the PCI bus, the bridges above them, their links,
+// errors and configuration space. It never writes, never leaves its root directory, and never reads what would wake
+// a device that sleeps: what the kernel answers from configuration space is left alone below a suspended bridge.
+//
+// Reading and parsing are apart: parse.go and config.go hold pure functions over bytes. Nothing is kept open, because
+// nothing is read more often than once a minute.
+//
+// Concurrency: a Bus is used by one goroutine at a time. A read can hang as long as a link does that is being reset.
+//
+// Errors: one unreadable attribute costs one fact, which is then unknown with a reason. A function whose place cannot
+// be made out is left out and reported, beside everything else that was read.
+package pci
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Directories of sysfs, relative to the root.
+const (
+	busDevices  = "bus/pci/devices"
+	rdmaClass   = "class/infiniband"
+	iommuGroups = "kernel/iommu_groups"
+)
+
+const maxNames = 1 << 16 // of a directory
+
+var errMalformed = fabric.Because(fabric.ReasonMalformed, "not what sysfs promises")
+
+// Bus is the PCI bus in a mounted sysfs.
+type Bus struct {
+	root *os.Root
+	// What was listed last, and the functions that were found there.
+	listed listing
+	places []place
+	err    error
+}
+
+// listing is what the kernel lists, by which a change is noticed.
+type listing struct{ functions, devices []string }
+
+// place is where a function is, and what it is to the exporter.
+type place struct {
+	path
+	kind fabric.PCIKind
+	hcas []string
+}
+
+// Open opens the sysfs mounted at root.
+func Open(root string) (*Bus, error) {
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, fmt.Errorf("pci: %w", err)
+	}
+	return &Bus{root: r}, nil
+}
+
+// Close closes the root.
+func (b *Bus) Close() error { return b.root.Close() }
+
+// Read reads links, errors and what sleeps. Everything else it takes from last, unless all is set, a function came
+// or went, or one woke up. RDMA devices that are not allowed are not looked at. A kernel without PCI has no
+// functions, which is no error.
+func (b *Bus) Read(last fabric.PCI, all bool, allowed func(device string) bool, now time.Time) (fabric.PCI, error) {
+	is, err := b.list(allowed)
+	if err != nil {
+		return fabric.PCI{}, err
+	}
+	if all || b.places == nil || !slices.Equal(is.functions, b.listed.functions) || !slices.Equal(is.devices, b.listed.devices) {
+		b.places, b.err = b.survey(is)
+		b.listed, all = is, true
+	}
+	r := &reader{root: b.root, now: now, asleep: map[string]fabric.Fact[bool]{}}
+	next := fabric.PCI{}
+	for _, p := range b.places { // bridges come before what is below them
+		f := fabric.PCIFunction{Address: p.address, Kind: p.kind, HCAs: p.hcas, Root: p.root, Bridges: p.bridges}
+		was := last.Function(p.address)
+		r.read(&f, was, p.dir, all || was == nil)
+		next.Functions = append(next.Functions, f)
+	}
+	slices.SortFunc(next.Functions, func(a, b fabric.PCIFunction) int { return strings.Compare(a.Address, b.Address) })
+	return next, b.err
+}
+
+// list lists all functions and the RDMA devices that may be looked at.
+func (b *Bus) list(allowed func(string) bool) (listing, error) {
+	functions, err := b.names(busDevices)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return listing{}, err
+	}
+	devices, err := b.names(rdmaClass)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return listing{}, err
+	}
+	devices = slices.DeleteFunc(devices, func(name string) bool { return !allowed(name) })
+	return listing{functions, devices}, nil
+}
+
+func (b *Bus) names(dir string) ([]string, error) {
+	f, err := b.root.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(maxNames)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// survey finds the GPUs, the functions of RDMA devices, and the bridges above them, outermost first.
+func (b *Bus) survey(l listing) ([]place, error) {
+	var errs []error
+	at := map[string]*place{} // by address
+	add := func(p path, k fabric.PCIKind) *place {
+		if at[p.address] == nil {
+			at[p.address] = &place{path: p, kind: k}
+		}
+		return at[p.address]
+	}
+	var buf buffer
+	for _, name := range l.functions {
+		gpu, err := b.isGPU(name, &buf)
+		if gone := errors.Is(err, fs.ErrNotExist); gone || err == nil && !gpu {
+			continue
+		}
+		p, misled := b.follow(busDevices+"/"+name, name)
+		if err := cmp.Or(misled, err); err != nil { // which link leads out of the root says only the first
+			errs = append(errs, err)
+			continue
+		}
+		add(p, fabric.PCIGPU)
+	}
+	for _, name := range l.devices {
+		p, err := b.follow(rdmaClass+"/"+name, "")
+		switch {
+		case errors.Is(err, errNoFunction) || errors.Is(err, fs.ErrNotExist): // a software device; gone
+		case err != nil:
+			errs = append(errs, err)
+		default:
+			nic := add(p, fabric.PCINIC)
+			nic.hcas = append(nic.hcas, name)
+		}
+	}
+	places := make([]place, 0, 4*len(at))
+	for _, p := range at {
+		places = append(places, *p)
+	}
+	for _, p := range places {
+		for _, above := range p.above() {
+			if at[above.address] == nil {
+				places = append(places, *add(above, fabric.PCIBridge))
+			}
+		}
+	}
+	slices.SortFunc(places, func(a, b place) int { return strings.Compare(a.dir, b.dir) })
+	return places, errors.Join(errs...)
+}
+
+// follow makes out the place that a link of sysfs leads to.
+func (b *Bus) follow(link, address string) (path, error) {
+	target, err := b.root.Readlink(link)
+	if err != nil {
+		return path{}, fmt.Errorf("%s: %w", link, err)
+	}
+	p, err := parseLink(link, target)
+	if err == nil && address != "" && p.address != address {
+		err = fmt.Errorf("%s: %w: leads to %q, expected function %s", link, errMalformed, target, address)
+	}
+	return p, err
+}
+
+// isGPU reads vendor and class: display, 3D and processing accelerators of NVIDIA and AMD.
+func (b *Bus) isGPU(name string, buf *buffer) (bool, error) {
+	const nvidia, ati, display, accelerator = 0x10de, 0x1002, 0x03, 0x12
+	d, err := openDir(b.root, busDevices+"/"+name, buf)
+	if err != nil {
+		return false, err
+	}
+	defer d.close()
+	vendor, err := d.number("vendor")
+	if err != nil || vendor != nvidia && vendor != ati {
+		return false, err
+	}
+	class, err := d.number("class")
+	return class>>16 == display || class>>16 == accelerator, err
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sysfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// What follows reads what MLNX_OFED adds below class/net/<if> (en_sysfs.c and en_ecn.c of its mlx5 driver): ecn/ in
+// all releases, qos/trust and qos/dscp2prio only in some before 4.9; since then DCB tells both, as it always told PFC.
+// Every file of ecn/ costs a firmware command and takes no rtnl lock.
+
+const (
+	debugMLX5     = "kernel/debug/mlx5"
+	maxParameters = 64 // of one directory; Linux 6.12 has 22
+)
+
+// ethernet reads attributes of one network interface, each once.
+type ethernet struct {
+	*reader
+	fs  *FS
+	dir *dir
+	now time.Time
+}
+
+func (f *FS) ethernet(netdev string, now time.Time) (*ethernet, error) {
+	if !validNetDevName(netdev) {
+		return nil, fmt.Errorf("%s: %w: interface name %q", netClass, errMalformed, netdev)
+	}
+	at := &dir{fs: f, path: netClass + "/" + netdev}
+	if _, err := at.fd(); err != nil {
+		return nil, fmt.Errorf("network interface %q: %w", netdev, err)
+	}
+	return &ethernet{reader: f.reader(), fs: f, dir: at, now: now}, nil
+}
+
+// askEthernet reads an attribute, unless its driver refused it lately. Nothing else is remembered between two calls:
+// once a minute a file is not worth a descriptor.
+func askEthernet[T any](e *ethernet, q question, parse func([]byte) (T, bool)) fabric.Fact[T] {
+	q.backoff = e.fs.ledger.recall(q.source)
+	clear(e.asked)
+	fact := askOnce(e.reader, &q, e.now, parse)
+	e.fs.ledger.remember(q.source, q.backoff, e.asked)
+	return fact
+}
+
+// ReadQoS reads what MLNX_OFED tells about a network interface: trust mode, priorities of DSCPs, and for which
+// priorities it notifies of congestion and heeds notifications. Other facts of q are left alone. The error says that
+// the interface as a whole cannot be read; then, as without MLNX_OFED, the facts are unknown.
+func (f *FS) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
+	e, err := f.ethernet(netdev, now)
+	if err != nil {
+		r, source := fabric.ReasonOf(err), netClass+"/"+netdev
+		q.Trust = fabric.NotKnown[fabric.Trust](r, source, now)
+		q.DSCPPriority = fabric.NotKnown[[fabric.NumDSCP]int](r, source, now)
+		q.NP = fabric.NotKnown[fabric.PriorityMask](r, source, now)
+		q.RP = fabric.NotKnown[fabric.PriorityMask](r, source, now)
+		q.CNPDSCP = fabric.NotKnown[int](r, source, now)
+		q.CNPPriority = fabric.NotKnown[int](r, source, now)
+		return err
+	}
+	defer e.dir.close()
+
+	qos := e.dir.sub("qos")
+	defer qos.close()
+	q.Trust = askEthernet(e, newQuestion(qos, "trust", ""), parseTrust)
+	q.DSCPPriority = askEthernet(e, newQuestion(qos, "dscp2prio", ""), parseDSCPPriority)
+
+	ecn := e.dir.sub("ecn")
+	defer ecn.close()
+	np, rp := ecn.sub("roce_np"), ecn.sub("roce_rp")
+	defer np.close()
+	defer rp.close()
+	q.NP = e.enabled(np)
+	q.RP = e.enabled(rp)
+	q.CNPDSCP = askEthernet(e, newQuestion(np, "cnp_dscp", fabric.CommandCongestion), parseInt(0, fabric.NumDSCP-1))
+	q.CNPPriority = askEthernet(e, newQuestion(np, "cnp_802p_prio", fabric.CommandCongestion), parseInt(0, fabric.NumPriorities-1))
+	return nil
+}
+
+// enabled reads for which priorities one side of congestion control is on. The set is whole or unknown. Where the
+// firmware refuses, the files are empty, which is not off (mlx5e_show_ecn_enable of en_ecn.c).
+func (e *ethernet) enabled(side *dir) fabric.Fact[fabric.PriorityMask] {
+	at := side.sub("enable")
+	defer at.close()
+	var set fabric.PriorityMask
+	for p := range fabric.NumPriorities {
+		q := newQuestion(at, strconv.Itoa(p), fabric.CommandCongestion)
+		q.mute = true
+		one := askEthernet(e, q, parseSwitch)
+		switch on, ok := one.Get(); {
+		case !ok:
+			return fabric.NotKnown[fabric.PriorityMask](one.Reason, one.Source, one.At)
+		case on:
+			set |= 1 << p
+		}
+	}
+	return fabric.Known(set, at.path, e.now)
+}
+
+// FunctionOf returns the PCI address of the function that a network interface belongs to; empty where there is
+// none.
+func (f *FS) FunctionOf(netdev string) string {
+	address, err := f.linkBase(netClass + "/" + netdev + "/device")
+	if err != nil || !isPCIAddress(address) {
+		return ""
+	}
+	return address
+}
+
+// ReadCongestionParameters reads the parameters of DCQCN of a network interface: those that MLNX_OFED shows, else
+// those of the PCI function below it in debugfs, which only root may read (cong.c of drivers/infiniband/hw/mlx5).
+// The names are those of debugfs. A parameter that cannot be read is left out, unless that is true of all.
+func (f *FS) ReadCongestionParameters(netdev, pciAddress string, q *fabric.QoS, now time.Time) {
+	e, err := f.ethernet(netdev, now)
+	if err != nil {
+		q.Parameters = fabric.NotKnown[[]fabric.CongestionParameter](fabric.ReasonOf(err), netClass+"/"+netdev, now)
+		return
+	}
+	defer e.dir.close()
+	ecn := e.dir.sub("ecn")
+	defer ecn.close()
+	rp, np := ecn.sub("roce_rp"), ecn.sub("roce_np")
+	defer rp.close()
+	defer np.close()
+	q.Parameters = e.parameters(ecn.path, rp, np)
+	if q.Parameters.Reason != fabric.ReasonMissing || !isPCIAddress(pciAddress) {
+		return
+	}
+	debug := &dir{fs: f, path: debugMLX5 + "/" + pciAddress + "/cc_params"}
+	defer debug.close()
+	q.Parameters = e.parameters(debug.path, debug)
+}
+
+// parameters reads all numbers in some directories.
+func (e *ethernet) parameters(source string, dirs ...*dir) fabric.Fact[[]fabric.CongestionParameter] {
+	all := []fabric.CongestionParameter{}
+	failed := fabric.NotKnown[[]fabric.CongestionParameter](fabric.ReasonMissing, source, e.now)
+	for _, d := range dirs {
+		names, err := d.names()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed.Reason, failed.Source = fabric.ReasonOf(err), d.path
+		}
+		names = names[:min(len(names), maxParameters)]
+		for _, name := range names {
+			if name == "enable" || !validCounterName(name) {
+				continue
+			}
+			one := askEthernet(e, newQuestion(d, name, fabric.CommandCongestion), parseParameter)
+			if v, ok := one.Get(); ok {
+				all = append(all, fabric.CongestionParameter{Name: parameterName(d, name), Value: v})
+				continue
+			}
+			failed.Reason, failed.Source, failed.At = one.Reason, one.Source, one.At
+			if one.Reason == fabric.ReasonPrivilege {
+				break // nor may the others be read
+			}
+		}
+	}
+	if len(all) == 0 {
+		return failed
+	}
+	return fabric.Known(all, source, e.now)
+}
+
+// parameterName returns the name that debugfs has for a parameter, so that hosts with and without MLNX_OFED can be
+// compared. MLNX_OFED has a directory for each side instead of a prefix, and longer names for two.
+func parameterName(d *dir, name string) string {
+	side, ok := strings.CutPrefix(d.path[strings.LastIndexByte(d.path, '/')+1:], "roce_")
+	if !ok {
+		return name
+	}
+	switch name {
+	case "clamp_tgt_rate_after_time_inc":
+		name = "clamp_tgt_rate_ati"
+	case "cnp_802p_prio":
+		name = "cnp_prio"
+	}
+	return side + "_" + strings.TrimPrefix(name, "rpg_")
+}
