@@ -3,6 +3,7 @@
 package observer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -211,7 +212,10 @@ func (ob *Observer) readHCA(d *device, h *fabric.HCA, policy *fabric.Policy, slo
 	if !slow {
 		return nil
 	}
-	return d.reader.ReadPortDetails(h, now)
+	if err := d.reader.ReadPortDetails(h, now); err != nil {
+		return err
+	}
+	return d.reader.ReadTrafficClass(h, now)
 }
 
 func (ob *Observer) readGIDs(d *device, h *fabric.HCA, _ *fabric.Policy, slow bool, now time.Time) error {
@@ -226,7 +230,7 @@ func (ob *Observer) readGIDs(d *device, h *fabric.HCA, _ *fabric.Policy, slow bo
 	if err := read(h, now); err != nil {
 		for i := range h.Ports {
 			t := &h.Ports[i].GIDs
-			t.Size, t.Entries = fabric.NotKnown[int](sysfs.ReasonOf(err), "", now), fabric.NotKnown[[]fabric.GID](sysfs.ReasonOf(err), "", now)
+			t.Size, t.Entries = fabric.NotKnown[int](fabric.ReasonOf(err), "", now), fabric.NotKnown[[]fabric.GID](fabric.ReasonOf(err), "", now)
 		}
 		return err
 	}
@@ -242,9 +246,13 @@ func (ob *Observer) readGIDs(d *device, h *fabric.HCA, _ *fabric.Policy, slow bo
 }
 
 func (ob *Observer) readCounters(d *device, h *fabric.HCA, _ *fabric.Policy, slow bool, now time.Time) error {
+	before := make([]fabric.Fact[[]fabric.Counter], len(h.Ports))
+	for i := range h.Ports {
+		before[i] = h.Ports[i].Counters.HW
+	}
 	err := errors.Join(d.reader.ReadPMA(h, slow, now), d.reader.ReadHWCounters(h, now))
 	if err != nil {
-		r := sysfs.ReasonOf(err)
+		r := fabric.ReasonOf(err)
 		h.HWCounters = fabric.NotKnown[[]fabric.Counter](r, "", now)
 		for i := range h.Ports {
 			h.Ports[i].Counters.PMA, h.Ports[i].Counters.HW = fabric.NotKnown[[]fabric.Counter](r, "", now), fabric.NotKnown[[]fabric.Counter](r, "", now)
@@ -252,6 +260,11 @@ func (ob *Observer) readCounters(d *device, h *fabric.HCA, _ *fabric.Policy, slo
 		return err
 	}
 	d.turns.advance(h)
+	for i := range h.Ports {
+		if before[i].State == fabric.OK {
+			h.Ports[i].Counters.BeforeHW = before[i]
+		}
+	}
 	return nil
 }
 
@@ -259,7 +272,7 @@ func (ob *Observer) readCM(d *device, h *fabric.HCA, _ *fabric.Policy, _ bool, n
 	err := d.reader.ReadCM(h, now)
 	if err != nil {
 		for i := range h.Ports {
-			h.Ports[i].Counters.CM = fabric.NotKnown[[]fabric.Counter](sysfs.ReasonOf(err), "", now)
+			h.Ports[i].Counters.CM = fabric.NotKnown[[]fabric.Counter](fabric.ReasonOf(err), "", now)
 		}
 	}
 	return err
@@ -284,14 +297,17 @@ func (ob *Observer) assembleDevices(now time.Time, want fabric.Want, policy *fab
 			n.Excluded = append(n.Excluded, name)
 		}
 	}
-	for _, d := range ob.listed(now) {
+	devices := ob.listed(now)
+	n.HCAs = make([]fabric.HCA, 0, len(devices))
+	n.Sources = slices.Grow(n.Sources, numKinds*len(devices))
+	for _, d := range devices {
 		if began := d.assemble(n, want, ob.fresh(now, want)); began.Before(oldest) {
 			oldest = began
 		}
 	}
 	slices.SortFunc(n.HCAs, func(a, b fabric.HCA) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(n.Sources, func(a, b fabric.Source) int {
-		return strings.Compare(a.Name+"\x00"+a.Device, b.Name+"\x00"+b.Device)
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Device, b.Device))
 	})
 	return n, oldest
 }
@@ -320,7 +336,7 @@ func (d *device) assemble(n *fabric.Node, want fabric.Want, fresh func(deviceFac
 		}
 		s.Name, s.Duration = k.source, p.took
 		if s.Up && p.err != nil {
-			s.Up, s.Reason, s.Err = false, sysfs.ReasonOf(p.err), p.err
+			s.Up, s.Reason, s.Err = false, fabric.ReasonOf(p.err), p.err
 		}
 		n.Sources = append(n.Sources, s)
 	}

@@ -7,12 +7,14 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/proc"
-	"gpufabric_exporter/internal/host/rdmanl"
 	"gpufabric_exporter/internal/host/sysfs"
 )
 
 // classReader and hostReader fit the readers of host/ to the interfaces above.
-type classReader struct{ fs *sysfs.FS }
+type classReader struct {
+	fs   *sysfs.FS
+	dial dialer
+}
 
 func (r classReader) Devices() ([]string, error) { return r.fs.Devices() }
 
@@ -21,16 +23,15 @@ func (r classReader) Open(name string) (Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &rdmaDevice{Device: dev, name: name, asked: fabric.Commands{}, netdevs: map[int]string{}}
-	if r.fs.IsKernel() { // a copy of some sysfs has nothing to do with this kernel's netlink
-		d.dial = dialRDMA
-	}
-	return d, nil
+	return &rdmaDevice{Device: dev, name: name, dial: r.dial, asked: fabric.Commands{}, netdevs: map[int]string{}}, nil
 }
 
 type hostReader struct {
-	sys *sysfs.FS
-	prc *proc.FS
+	sys  *sysfs.FS
+	prc  *proc.FS
+	dial dialer
+	// drivers answers for the speed of interfaces of a kernel or in a recording; nil for those of a copy.
+	drivers *ethernetReader
 }
 
 func (r hostReader) Host(now time.Time) fabric.Host {
@@ -40,27 +41,41 @@ func (r hostReader) Host(now time.Time) fabric.Host {
 }
 func (r hostReader) GPUs(now time.Time) fabric.Fact[int] { return r.sys.GPUs(now) }
 func (r hostReader) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error) {
+	var speed func(string) fabric.Fact[float64]
+	if r.drivers != nil && r.drivers.answers() {
+		speed = func(netdev string) fabric.Fact[float64] { return r.drivers.tool.Speed(netdev, now) }
+	}
 	routes, err := r.prc.DefaultRoutes()
 	if err != nil {
-		return r.sys.NetDevs(names, nil, now), err
+		return r.sys.NetDevs(names, nil, speed, now), err
 	}
-	return r.sys.NetDevs(names, routes, now), nil
+	return r.sys.NetDevs(names, routes, speed, now), nil
 }
+
+func (r hostReader) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
+	return r.sys.ReadQoS(netdev, q, now)
+}
+
+func (r hostReader) ReadCongestionParameters(netdev string, q *fabric.QoS, now time.Time) {
+	r.sys.ReadCongestionParameters(netdev, r.sys.FunctionOf(netdev), q, now)
+}
+
+func (r hostReader) Commands() fabric.Commands { return r.sys.Commands() }
 
 // netNSMode asks the RDMA core, where there is one: opening its socket elsewhere would load it.
 func (r hostReader) netNSMode(now time.Time) fabric.Fact[fabric.NetNSMode] {
 	const source = "RDMA_NLDEV_SYS_ATTR_NETNS_MODE"
-	if _, err := r.sys.Devices(); err != nil || !r.sys.IsKernel() {
+	if _, err := r.sys.Devices(); err != nil || r.dial == nil {
 		return fabric.NotKnown[fabric.NetNSMode](fabric.ReasonMissing, source, now)
 	}
-	c, err := rdmanl.Dial()
+	c, err := r.dial()
 	if err != nil {
-		return fabric.NotKnown[fabric.NetNSMode](sysfs.ReasonOf(err), source, now)
+		return fabric.NotKnown[fabric.NetNSMode](fabric.ReasonOf(err), source, now)
 	}
 	defer c.Close()
 	switch v, err := c.System(); {
 	case err != nil:
-		return fabric.NotKnown[fabric.NetNSMode](sysfs.ReasonOf(err), source, now)
+		return fabric.NotKnown[fabric.NetNSMode](fabric.ReasonOf(err), source, now)
 	case v.SharedNetNS:
 		return fabric.Known(fabric.NetNSShared, source, now)
 	default:

@@ -26,6 +26,10 @@ type kernel struct {
 	listing time.Duration // how long the list of devices takes
 	opened  map[string]int
 	closed  map[string]int
+
+	lower   map[string][]string // what bonds and VLANs sit on
+	refuse  map[string]error    // interfaces whose driver answers with an error
+	counted uint64              // value of every statistic
 }
 
 type fakeDevice struct {
@@ -105,18 +109,82 @@ func (k *kernel) Host(now time.Time) fabric.Host {
 func (k *kernel) GPUs(now time.Time) fabric.Fact[int] { return fabric.Known(8, "", now) }
 func (k *kernel) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error) {
 	k.called("netdev")
+	k.lockRTNL()
+	all := slices.Clone(names)
+	for _, n := range names {
+		all = append(all, k.lower[n]...)
+	}
+	slices.Sort(all)
+	var devs []fabric.NetDev
+	for _, n := range slices.Compact(all) {
+		devs = append(devs, fabric.NetDev{
+			Name: n, Speed: fabric.Known(k.speed, "", now), DefaultRoute: fabric.Known(false, "", now),
+			Lower: fabric.Known(k.lower[n], "", now), Driver: fabric.Known("mlx5_core", "", now),
+		})
+	}
+	return devs, nil
+}
+
+// lockRTNL waits for whoever holds the lock.
+func (k *kernel) lockRTNL() {
 	k.mu.Lock()
 	rtnl := k.rtnl
 	k.mu.Unlock()
 	if rtnl != nil {
 		<-rtnl
 	}
-	var devs []fabric.NetDev
-	for _, n := range names {
-		devs = append(devs, fabric.NetDev{Name: n, Speed: fabric.Known(k.speed, "", now), DefaultRoute: fabric.Known(false, "", now)})
-	}
-	return devs, nil
 }
+
+func (k *kernel) ReadCongestionParameters(netdev string, _ *fabric.QoS, _ time.Time) {
+	k.called("parameters " + netdev)
+}
+func (k *kernel) Commands() fabric.Commands { return fabric.Commands{fabric.CommandCongestion: 2} }
+
+// files are the QoS files of interfaces, drivers their drivers.
+type (
+	files   struct{ *kernel }
+	drivers struct{ k *kernel }
+)
+
+func (f files) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
+	f.called("files " + netdev)
+	q.Trust = fabric.Known(fabric.TrustDSCP, "qos/trust", now)
+	return nil
+}
+
+func (d drivers) ask(what, netdev string) error {
+	d.k.called(what + " " + netdev)
+	d.k.lockRTNL()
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	return d.k.refuse[netdev]
+}
+
+func (d drivers) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
+	if err := d.ask("qos", netdev); err != nil {
+		return err
+	}
+	q.PFC = fabric.Known(fabric.PFC{Enabled: 1 << 3}, "DCB_ATTR_IEEE_PFC", now)
+	return nil
+}
+
+func (d drivers) Statistics(netdev string, wanted func(string) bool, now time.Time) ([]fabric.Counter, error) {
+	if err := d.ask("statistics", netdev); err != nil {
+		return nil, err
+	}
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	var list []fabric.Counter
+	for _, name := range []string{"rx_packets", "rx_prio3_pause", "rx_out_of_buffer", "ch0_events"} {
+		if wanted(name) {
+			list = append(list, fabric.Counter{Name: name, Value: fabric.Known(d.k.counted, "", now)})
+		}
+	}
+	return list, nil
+}
+
+func (d drivers) Commands() fabric.Commands { return fabric.Commands{fabric.CommandNetStats: 5} }
+func (d drivers) Close()                    { d.k.called("close ethernet") }
 
 // enter is the begin of every read: it proves that reads of one device never overlap.
 func (d *fakeDevice) enter(what string) error {
@@ -180,13 +248,20 @@ func (d *fakeDevice) ScanGIDs(h *fabric.HCA, now time.Time) error {
 	h.Ports[0].GIDs.Entries = fabric.Known(slices.Clone(d.gids), "", now)
 	return nil
 }
-func (d *fakeDevice) ReadPMA(*fabric.HCA, bool, time.Time) error  { return d.enter("pma") }
-func (d *fakeDevice) ReadHWCounters(*fabric.HCA, time.Time) error { return d.enter("hw") }
-func (d *fakeDevice) ReadCM(*fabric.HCA, time.Time) error         { return d.enter("cm") }
-func (d *fakeDevice) Begin(*fabric.HCA, time.Time)                {}
-func (d *fakeDevice) End()                                        {}
-func (d *fakeDevice) Commands() fabric.Commands                   { return fabric.Commands{fabric.CommandQueryPort: 7} }
-func (d *fakeDevice) ReadGIDs(h *fabric.HCA, now time.Time) error { return d.ScanGIDs(h, now) }
+func (d *fakeDevice) ReadPMA(*fabric.HCA, bool, time.Time) error { return d.enter("pma") }
+func (d *fakeDevice) ReadHWCounters(h *fabric.HCA, now time.Time) error {
+	err := d.enter("hw")
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	h.Ports[0].Counters.HW = fabric.Known([]fabric.Counter{{Name: "np_cnp_sent", Value: fabric.Known(d.k.counted, "", now)}}, "", now)
+	return err
+}
+func (d *fakeDevice) ReadTrafficClass(*fabric.HCA, time.Time) error { return d.enter("tc") }
+func (d *fakeDevice) ReadCM(*fabric.HCA, time.Time) error           { return d.enter("cm") }
+func (d *fakeDevice) Begin(*fabric.HCA, time.Time)                  {}
+func (d *fakeDevice) End()                                          {}
+func (d *fakeDevice) Commands() fabric.Commands                     { return fabric.Commands{fabric.CommandQueryPort: 7} }
+func (d *fakeDevice) ReadGIDs(h *fabric.HCA, now time.Time) error   { return d.ScanGIDs(h, now) }
 func (d *fakeDevice) Close() {
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()

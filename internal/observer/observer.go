@@ -17,22 +17,26 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/host/sysfs"
 )
 
-// Cadences and limits of the design; Options can change the first two for tests.
+// Cadences and limits of the design; Options can change the intervals for tests.
 const (
-	DefaultFastInterval = 5 * time.Second
-	DefaultSlowInterval = time.Minute
-	stuckAfter          = 5 * time.Second
-	maxDevices          = 256
+	DefaultFastInterval   = 5 * time.Second
+	DefaultMediumInterval = 10 * time.Second
+	DefaultSlowInterval   = time.Minute
+	DefaultRareInterval   = time.Hour
+	stuckAfter            = 5 * time.Second
+	maxDevices            = 256
 )
 
 // NCCLFiles says where the site keeps NCCL configuration beside /etc/nccl.conf.
@@ -44,11 +48,16 @@ type NCCLFiles struct {
 // Options configures an Observer.
 type Options struct {
 	Sysfs, Procfs, Rootfs string // mount points
+	Netlink               string // folder of recorded answers of a kernel; empty: this kernel's, if Sysfs is
 	Devices               fabric.Filter
 	Policy                *fabric.Policy // nil: no expectations
 	NCCL                  NCCLFiles
-	FastInterval          time.Duration // how long callers share a reading; 0: DefaultFastInterval
-	SlowInterval          time.Duration // age at which slow facts are read again; 0: DefaultSlowInterval
+	Ethernet              Ethernet       // answers for the drivers of network interfaces; nil: those in Netlink or, if Sysfs is its, of this kernel
+	Statistics            *regexp.Regexp // whole names of statistics of network interfaces to read beside those with a meaning; nil: none
+	FastInterval          time.Duration  // how long callers share a reading; 0: DefaultFastInterval
+	MediumInterval        time.Duration  // how long they share statistics of network interfaces; 0: DefaultMediumInterval
+	SlowInterval          time.Duration  // age at which slow facts are read again; 0: DefaultSlowInterval
+	RareInterval          time.Duration  // age at which what only a reboot changes is read again; 0: DefaultRareInterval
 	Log                   *slog.Logger
 }
 
@@ -69,6 +78,7 @@ type Device interface {
 	ReadGIDs(h *fabric.HCA, now time.Time) error
 	ReadPMA(h *fabric.HCA, all bool, now time.Time) error
 	ReadHWCounters(h *fabric.HCA, now time.Time) error
+	ReadTrafficClass(h *fabric.HCA, now time.Time) error
 	ReadCM(h *fabric.HCA, now time.Time) error
 	// Begin and End enclose the reads of one round; Begin comes after the first Identify.
 	Begin(h *fabric.HCA, now time.Time)
@@ -82,7 +92,13 @@ type Device interface {
 type Host interface {
 	Host(now time.Time) fabric.Host
 	GPUs(now time.Time) fabric.Fact[int]
+	// NetDevs reads these interfaces and those below them.
 	NetDevs(names []string, now time.Time) ([]fabric.NetDev, error)
+	// ReadQoS and ReadCongestionParameters fill in what files say of the interface's QoS. They may ask its driver.
+	ReadQoS(netdev string, q *fabric.QoS, now time.Time) error
+	ReadCongestionParameters(netdev string, q *fabric.QoS, now time.Time)
+	// Commands counts what drivers of network interfaces were asked by ReadQoS and ReadCongestionParameters.
+	Commands() fabric.Commands
 }
 
 // NCCL reads the NCCL configuration of the host.
@@ -95,12 +111,15 @@ type Observer struct {
 	o    Options
 	rdma RDMA
 	host Host
+	bus  Bus // nil: nobody reads the PCI bus
 	log  *slog.Logger
 
 	class   *reading[classList]
 	node    *reading[hostFacts]
 	nccl    *reading[fabric.NCCLConfig]
 	netdevs *reading[netDevs]
+	pci     *reading[pciFacts]
+	wires   wires
 
 	mu       sync.Mutex
 	policy   *fabric.Policy
@@ -108,9 +127,9 @@ type Observer struct {
 	devices  map[string]*device
 	last     *fabric.Node // the last complete observation
 	lastWant fabric.Want
-	lastAt   time.Time       // when the oldest read in it began
-	troubled map[string]bool // sources that were logged as failing
-	asked    fabric.Commands // of devices that left
+	lastAt   time.Time                           // when the oldest read in it began
+	troubled map[sourceID]map[fabric.Reason]bool // why sources fail, as far as it was logged
+	asked    fabric.Commands                     // of devices that left
 	close    []func() error
 	closed   bool
 }
@@ -126,11 +145,6 @@ type hostFacts struct {
 	gpus fabric.Fact[int]
 }
 
-type netDevs struct {
-	names []string
-	facts []fabric.NetDev
-}
-
 // New opens the mounts of o. A mount that is missing altogether is an error; what is missing below it is not.
 func New(o Options) (*Observer, error) {
 	sys, err := sysfs.Open(o.Sysfs)
@@ -141,8 +155,26 @@ func New(o Options) (*Observer, error) {
 	if err != nil {
 		return nil, errors.Join(err, sys.Close())
 	}
-	ob := newObserver(o, classReader{sys}, hostReader{sys, prc})
+	dial, err := dialerOf(o.Netlink, sys)
+	var drivers *ethernetReader
+	if err == nil && o.Ethernet == nil {
+		drivers, err = ethernetOf(o.Netlink, sys)
+	}
+	if err != nil {
+		return nil, errors.Join(err, prc.Close(), sys.Close())
+	}
+	if drivers != nil {
+		o.Ethernet = drivers
+	}
+	ob := newObserver(o, classReader{sys, dial}, hostReader{sys, prc, dial, drivers})
 	ob.close = append(ob.close, sys.Close, prc.Close)
+	bus, err := pci.Open(o.Sysfs)
+	if err != nil {
+		ob.Close()
+		return nil, err
+	}
+	ob.bus = bus
+	ob.close = append(ob.close, bus.Close)
 	return ob, nil
 }
 
@@ -150,8 +182,14 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 	if o.FastInterval == 0 {
 		o.FastInterval = DefaultFastInterval
 	}
+	if o.MediumInterval == 0 {
+		o.MediumInterval = DefaultMediumInterval
+	}
 	if o.SlowInterval == 0 {
 		o.SlowInterval = DefaultSlowInterval
+	}
+	if o.RareInterval == 0 {
+		o.RareInterval = DefaultRareInterval
 	}
 	ob := &Observer{
 		o: o, rdma: r, host: h, log: o.Log,
@@ -159,7 +197,9 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 		node:    newReading[hostFacts](stuckAfter),
 		nccl:    newReading[fabric.NCCLConfig](stuckAfter),
 		netdevs: newReading[netDevs](stuckAfter),
-		devices: map[string]*device{}, troubled: map[string]bool{}, asked: fabric.Commands{},
+		pci:     newReading[pciFacts](stuckAfter),
+		wires:   wires{ethernet: o.Ethernet, turns: map[string]odometers{}},
+		devices: map[string]*device{}, troubled: map[sourceID]map[fabric.Reason]bool{}, asked: fabric.Commands{},
 	}
 	ob.SetPolicy(o.Policy, o.NCCL)
 	return ob
@@ -185,6 +225,7 @@ func (ob *Observer) Close() {
 		d.retire()
 		delete(ob.devices, name)
 	}
+	ob.retireNetDevs()
 	for _, c := range ob.close {
 		if err := c(); err != nil {
 			ob.log.Debug("closing a mount failed", "err", err)
@@ -199,7 +240,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if want&fabric.WantGID != 0 {
 		want |= fabric.WantNCCL // which chooses among them
 	}
-	if want&(fabric.WantGID|fabric.WantCounters|fabric.WantCM) != 0 {
+	if want&(fabric.WantGID|fabric.WantCounters|fabric.WantCM|fabric.WantPCI|wantWires) != 0 {
 		want |= fabric.WantHCA
 	}
 	now := time.Now()
@@ -214,6 +255,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	first, cancel := halfOf(ctx, now)
 	defer cancel()
 	hostDone := ob.node.kick(since[hostFacts](now, ob.o.SlowInterval), ob.readHost)
+	pciDone := ob.kickPCI(now, want, policy)
 	var ncclDone <-chan struct{}
 	if want&fabric.WantNCCL != 0 {
 		ncclDone = nccl.kick(since[fabric.NCCLConfig](now, ob.o.SlowInterval), func(_ fabric.NCCLConfig, at time.Time) (fabric.NCCLConfig, error) {
@@ -226,7 +268,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	}
 	n, oldest := ob.assembleDevices(now, want, policy)
 	if want&fabric.WantHCA != 0 {
-		ob.observeNetDevs(ctx, n, now)
+		ob.observeNetDevs(ctx, n, now, want)
 	}
 	if hostDone != nil {
 		ob.node.lane.wait(ctx, hostDone)
@@ -234,8 +276,12 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if ncclDone != nil {
 		nccl.lane.wait(ctx, ncclDone)
 	}
+	ob.assemblePCI(ctx, n, want, pciDone)
 	ob.assembleHost(n, want, nccl)
-	n.Derive()
+	n.DerivePorts()
+	if want&wantWires != 0 { // nobody else looks at the chains
+		n.DeriveRoCE()
+	}
 
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
@@ -279,56 +325,6 @@ func (ob *Observer) readHost(_ hostFacts, now time.Time) (hostFacts, error) {
 	return hostFacts{host: ob.host.Host(now), gpus: ob.host.GPUs(now)}, nil
 }
 
-// observeNetDevs reads the network interfaces that the ports and GIDs of n name. They are read again with
-// every rate, so that the two that are compared are of one age.
-func (ob *Observer) observeNetDevs(ctx context.Context, n *fabric.Node, now time.Time) {
-	names, newest := netDevNames(n)
-	fresh := func(v netDevs, began time.Time) bool {
-		return now.Sub(began) < ob.o.SlowInterval && !began.Before(newest) && slices.Equal(v.names, names)
-	}
-	ob.netdevs.refresh(ctx, fresh, func(_ netDevs, at time.Time) (netDevs, error) {
-		facts, err := ob.host.NetDevs(names, at)
-		return netDevs{names: names, facts: facts}, err
-	})
-	v, src := ob.netdevs.get(fabric.SourceNetDev, "", fresh)
-	if src.Reason == fabric.ReasonStuck {
-		src.Reason = fabric.ReasonRTNLStuck
-	}
-	n.Sources = append(n.Sources, src)
-	if src.Since.IsZero() && src.Reason != fabric.ReasonPanic {
-		n.NetDevs = v.facts
-		return
-	}
-	for _, name := range names {
-		n.NetDevs = append(n.NetDevs, fabric.NetDev{
-			Name: name, Speed: fabric.NotKnown[float64](src.Reason, "", now), MTU: fabric.NotKnown[int](src.Reason, "", now),
-			OperState: fabric.NotKnown[string](src.Reason, "", now), Upper: fabric.NotKnown[string](src.Reason, "", now), Bond: fabric.NotKnown[bool](src.Reason, "", now),
-			DefaultRoute: fabric.NotKnown[bool](src.Reason, "", now),
-		})
-	}
-}
-
-func netDevNames(n *fabric.Node) (names []string, newestRate time.Time) {
-	for i := range n.HCAs {
-		for k := range n.HCAs[i].Ports {
-			p := &n.HCAs[i].Ports[k]
-			if name, ok := p.NetDev.Get(); ok {
-				names = append(names, name)
-			}
-			for _, g := range p.GIDs.Entries.Or(nil) {
-				if g.NetDev != "" {
-					names = append(names, g.NetDev)
-				}
-			}
-			if p.Rate.At.After(newestRate) {
-				newestRate = p.Rate.At
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), newestRate
-}
-
 func (ob *Observer) assembleHost(n *fabric.Node, want fabric.Want, nccl *reading[fabric.NCCLConfig]) {
 	h, src := ob.node.get(fabric.SourceHost, "", since[hostFacts](n.At, ob.o.SlowInterval))
 	n.Sources = append(n.Sources, src)
@@ -339,22 +335,4 @@ func (ob *Observer) assembleHost(n *fabric.Node, want fabric.Want, nccl *reading
 	c, src := nccl.get(fabric.SourceNCCL, "", since[fabric.NCCLConfig](n.At, ob.o.SlowInterval))
 	n.Sources = append(n.Sources, src)
 	n.NCCL = c
-}
-
-// logSources logs each source once when it begins to fail and once when it is well again.
-func (ob *Observer) logSources(n *fabric.Node) {
-	troubled := map[string]bool{}
-	for _, s := range n.Sources {
-		key := s.Name + " " + s.Device
-		switch {
-		case !s.Up && !ob.troubled[key]:
-			ob.log.Warn("source failed", "source", s.Name, "device", s.Device, "reason", string(s.Reason), "err", s.Err)
-		case s.Up && ob.troubled[key]:
-			ob.log.Info("source is well again", "source", s.Name, "device", s.Device)
-		}
-		if !s.Up {
-			troubled[key] = true
-		}
-	}
-	ob.troubled = troubled
 }

@@ -21,11 +21,11 @@ const all = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL
 
 func start(t *testing.T, k *kernel, change func(o *Options)) *Observer {
 	t.Helper()
-	o := Options{Rootfs: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+	o := Options{Rootfs: t.TempDir(), Log: slog.New(slog.DiscardHandler), Ethernet: drivers{k}}
 	if change != nil {
 		change(&o)
 	}
-	ob := newObserver(o, k, k)
+	ob := newObserver(o, k, files{k})
 	t.Cleanup(ob.Close)
 	return ob
 }
@@ -33,12 +33,17 @@ func start(t *testing.T, k *kernel, change func(o *Options)) *Observer {
 // observe is a scrape with a deadline of ten seconds that proves it is kept.
 func observe(t *testing.T, ob *Observer, want fabric.Want) *fabric.Node {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	return observeWithin(t, ob, want, 10*time.Second)
+}
+
+func observeWithin(t *testing.T, ob *Observer, want fabric.Want, limit time.Duration) *fabric.Node {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	begin := time.Now()
 	n := ob.Observe(ctx, want)
-	if took := time.Since(begin); took > 10*time.Second {
-		t.Fatalf("Observe took %s with a deadline of 10s", took)
+	if took := time.Since(begin); took > limit {
+		t.Fatalf("Observe took %s with a deadline of %s", took, limit)
 	}
 	return n
 }

@@ -17,9 +17,9 @@ import (
 type rdmaDevice struct {
 	*sysfs.Device
 	name   string
-	dial   func() (rdmaClient, error) // nil: netlink is not for this device
-	client rdmaClient                 // nil between rounds and when netlink is of no use
-	index  uint32                     // RDMA_NLDEV_ATTR_DEV_INDEX
+	dial   dialer
+	client rdmaClient // nil between rounds and when netlink is of no use
+	index  uint32     // RDMA_NLDEV_ATTR_DEV_INDEX
 	// netdevs are the interfaces that netlink named, by port: of siw sysfs names none.
 	netdevs map[int]string
 	asked   fabric.Commands
@@ -27,13 +27,31 @@ type rdmaDevice struct {
 
 // rdmaClient is what is used of a rdmanl.Client.
 type rdmaClient interface {
+	System() (rdmanl.System, error)
 	Devices() ([]rdmanl.Device, error)
 	Port(device, port uint32) (rdmanl.Port, error)
 	Counters(device, port uint32) ([]rdmanl.Counter, error)
 	Close() error
 }
 
-func dialRDMA() (rdmaClient, error) { return rdmanl.Dial() }
+// dialer opens a connection to netlink; nil where there is none to ask.
+type dialer func() (rdmaClient, error)
+
+// dialerOf returns what answers for a sysfs: its kernel, a recording in a folder, or nobody. A copy of some sysfs has
+// nothing to do with this kernel's netlink.
+func dialerOf(recordings string, sys *sysfs.FS) (dialer, error) {
+	switch {
+	case recordings != "":
+		exchanges, err := recorded(rdmanl.Load, recordings, rdmanl.File)
+		if exchanges == nil {
+			return nil, err
+		}
+		return func() (rdmaClient, error) { return rdmanl.Replay(exchanges), nil }, err
+	case sys.IsKernel():
+		return func() (rdmaClient, error) { return rdmanl.Dial() }, nil
+	}
+	return nil, nil
+}
 
 // Begin begins a round of reads. It looks for the device among those that netlink shows: one of the same name
 // and node GUID, because a network namespace may have another device of that name.
@@ -46,7 +64,7 @@ func (d *rdmaDevice) Begin(h *fabric.HCA, now time.Time) {
 	}
 	client, err := d.dial()
 	if err != nil {
-		h.Netlink = fabric.NotKnown[bool](sysfs.ReasonOf(err), source, now)
+		h.Netlink = fabric.NotKnown[bool](fabric.ReasonOf(err), source, now)
 		return
 	}
 	devices, _ := client.Devices() // those that could be decoded

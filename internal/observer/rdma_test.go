@@ -28,8 +28,9 @@ type wire struct {
 	open     int
 }
 
-func (w *wire) dial() (rdmaClient, error) { w.open++; return w, nil }
-func (w *wire) Close() error              { w.open--; return nil }
+func (w *wire) dial() (rdmaClient, error)      { w.open++; return w, nil }
+func (w *wire) Close() error                   { w.open--; return nil }
+func (w *wire) System() (rdmanl.System, error) { return rdmanl.System{}, nil }
 func (w *wire) Devices() ([]rdmanl.Device, error) {
 	w.asked = append(w.asked, "get")
 	return w.devices, nil

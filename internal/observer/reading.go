@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/sysfs"
 )
 
 // errPending is the state of a reading before the first read ended.
@@ -90,7 +89,7 @@ func (r *reading[T]) get(name, device string, fresh func(T, time.Time) bool) (T,
 	case errors.Is(r.err, errPending):
 		s.Up, s.Reason, s.Err = false, fabric.ReasonNotRead, r.err
 	case r.err != nil:
-		s.Up, s.Reason, s.Err = false, sysfs.ReasonOf(r.err), r.err
+		s.Up, s.Reason, s.Err = false, fabric.ReasonOf(r.err), r.err
 	}
 	return r.value, s
 }

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observer
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// netDevs is one reading of all network interfaces. They are read one after the other in one lane, because they
+// share the kernel's rtnl lock. It is replaced, never changed.
+type netDevs struct {
+	asked    netNames
+	devs     []fabric.NetDev // what was asked for, and what is below it
+	began    time.Time       // when the interfaces themselves were read
+	parts    [numWireKinds]wirePart
+	commands fabric.Commands
+}
+
+// netNames are interfaces that RDMA ports and their GIDs name.
+type netNames struct {
+	all      []string
+	ethernet []string // those of Ethernet ports that may be asked about
+}
+
+func (a netNames) equal(b netNames) bool {
+	return slices.Equal(a.all, b.all) && slices.Equal(a.ethernet, b.ethernet)
+}
+
+// wirePart is how one kind of facts of the wires was read.
+type wirePart struct {
+	began time.Time // zero: not read yet
+	took  map[string]time.Duration
+	errs  map[string]error // by interface
+}
+
+// wires is what the kinds are read with. It is used in the lane of the interfaces only.
+type wires struct {
+	ethernet Ethernet             // nil: nobody answers for the drivers
+	turns    map[string]odometers // by interface
+}
+
+const numWireKinds = 3
+
+// wireKinds are the kinds of facts that the driver of a physical interface is asked for.
+var wireKinds = [numWireKinds]struct {
+	want   fabric.Want
+	source string
+	medium bool // else slow
+	read   func(ob *Observer, d *fabric.NetDev, now time.Time) error
+}{
+	{fabric.WantQoS, fabric.SourceQoS, false, (*Observer).readQoS},
+	{fabric.WantNetStats, fabric.SourceNetStats, true, (*Observer).readStatistics},
+	{fabric.WantDCQCN, fabric.SourceDCQCN, false, (*Observer).readParameters},
+}
+
+const wantWires = fabric.WantQoS | fabric.WantNetStats | fabric.WantDCQCN
+
+// observeNetDevs reads the network interfaces that the ports and GIDs of n name. They are read again with
+// every rate, so that the two that are compared are of one age.
+func (ob *Observer) observeNetDevs(ctx context.Context, n *fabric.Node, now time.Time, want fabric.Want) {
+	asked, newest := netDevNames(n)
+	same := func(v netDevs) bool {
+		return ob.young(v.began, now, false) && !v.began.Before(newest) && v.asked.equal(asked)
+	}
+	fresh := func(v netDevs, _ time.Time) bool {
+		for i, k := range wireKinds {
+			if want&k.want != 0 && !ob.young(v.parts[i].began, now, k.medium) {
+				return false
+			}
+		}
+		return same(v)
+	}
+	ob.netdevs.refresh(ctx, fresh, func(last netDevs, at time.Time) (netDevs, error) {
+		return ob.readNetDevs(last, same(last), asked, want, at)
+	})
+	v, src := ob.netdevs.get(fabric.SourceNetDev, "", fresh)
+	if src.Reason == fabric.ReasonStuck {
+		src.Reason = fabric.ReasonRTNLStuck
+	}
+	n.Sources = append(n.Sources, src)
+	n.Commands.Add(v.commands)
+	failed := !src.Since.IsZero() || src.Reason == fabric.ReasonPanic
+	if failed {
+		for _, name := range asked.all {
+			n.NetDevs = append(n.NetDevs, fabric.UnknownNetDev(name, src.Reason, now))
+		}
+	} else {
+		n.NetDevs = v.devs
+	}
+	below := asked.ethernet
+	if !failed {
+		below = wiresBelow(asked.ethernet, v.devs)
+	}
+	for i, k := range wireKinds {
+		if want&k.want == 0 {
+			continue
+		}
+		for _, name := range below {
+			s := fabric.Source{Name: k.source, Device: name, Up: true, Duration: v.parts[i].took[name]}
+			if failed {
+				s.Up, s.Reason, s.Err, s.Since = false, src.Reason, src.Err, src.Since
+			} else if err := v.parts[i].errs[name]; err != nil {
+				s.Up, s.Reason, s.Err = false, fabric.ReasonOf(err), err
+			}
+			n.Sources = append(n.Sources, s)
+		}
+	}
+}
+
+// young tells that what was read at began need not be read again.
+func (ob *Observer) young(began, now time.Time, medium bool) bool {
+	age := ob.o.SlowInterval
+	if medium {
+		age = ob.o.MediumInterval
+	}
+	return !began.IsZero() && now.Sub(began) < age
+}
+
+// netDevNames names the interfaces of n, and tells when the newest rate was read. Of a restricted device
+// nothing but its identity is read, which goes for its interfaces too.
+func netDevNames(n *fabric.Node) (names netNames, newestRate time.Time) {
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		for k := range h.Ports {
+			p := &h.Ports[k]
+			name, ok := p.NetDev.Get()
+			if ok {
+				names.all = append(names.all, name)
+			}
+			if ok && p.LinkLayer.Or("") == fabric.LinkEthernet && !h.Restricted.Or(false) {
+				names.ethernet = append(names.ethernet, name)
+			}
+			for _, g := range p.GIDs.Entries.Or(nil) {
+				if g.NetDev != "" {
+					names.all = append(names.all, g.NetDev)
+				}
+			}
+			if p.Rate.At.After(newestRate) {
+				newestRate = p.Rate.At
+			}
+		}
+	}
+	slices.Sort(names.all)
+	slices.Sort(names.ethernet)
+	names.all, names.ethernet = slices.Compact(names.all), slices.Compact(names.ethernet)
+	return names, newestRate
+}
+
+// wiresBelow returns the physical interfaces at the bottom of these, sorted. A bond or VLAN has no queues of its
+// own; what its members do counts.
+func wiresBelow(names []string, devs []fabric.NetDev) []string {
+	var wires []string
+	n := fabric.Node{NetDevs: devs}
+	for _, name := range names {
+		for _, d := range n.Physical(name) {
+			wires = append(wires, d.Name)
+		}
+	}
+	slices.Sort(wires)
+	return slices.Compact(wires)
+}
+
+// readNetDevs reads the interfaces, unless their last reading is still good, and those kinds of facts of the wires
+// that are due.
+func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fabric.Want, now time.Time) (netDevs, error) {
+	next := last
+	var err error
+	if good {
+		next.devs = slices.Clone(last.devs)
+	} else {
+		next.asked, next.began = asked, now
+		next.devs, err = ob.host.NetDevs(asked.all, now)
+		if !inherit(next.devs, last.devs) {
+			next.parts = [numWireKinds]wirePart{} // somebody is new
+		}
+	}
+	names := wiresBelow(asked.ethernet, next.devs)
+	for i, k := range wireKinds {
+		if want&k.want == 0 || ob.young(next.parts[i].began, now, k.medium) {
+			continue
+		}
+		p := wirePart{began: now, took: map[string]time.Duration{}, errs: map[string]error{}}
+		for j := range next.devs {
+			d := &next.devs[j]
+			if !slices.Contains(names, d.Name) {
+				continue
+			}
+			begin := time.Now()
+			p.errs[d.Name] = k.read(ob, d, now)
+			p.took[d.Name] = time.Since(begin)
+		}
+		next.parts[i] = p
+	}
+	maps.DeleteFunc(ob.wires.turns, func(name string, _ odometers) bool { return !slices.Contains(names, name) })
+	next.commands = maps.Clone(ob.host.Commands())
+	if ob.wires.ethernet != nil {
+		next.commands.Add(ob.wires.ethernet.Commands())
+	}
+	return next, err
+}
+
+// inherit gives the interfaces what was read of their predecessors, and tells whether all had one.
+func inherit(devs, last []fabric.NetDev) bool {
+	all := true
+	for i := range devs {
+		k := slices.IndexFunc(last, func(d fabric.NetDev) bool { return d.Name == devs[i].Name })
+		if k < 0 {
+			all = false
+			continue
+		}
+		devs[i].QoS = last[k].QoS
+	}
+	return all
+}
+
+// readQoS reads what files and the driver say. Files that only some drivers have are asked for whether or not the
+// driver answers.
+func (ob *Observer) readQoS(d *fabric.NetDev, now time.Time) error {
+	fromFiles := ob.host.ReadQoS(d.Name, &d.QoS, now)
+	if ob.wires.ethernet == nil {
+		d.QoS.ForgetAnswers(fabric.ReasonMissing, now)
+		return fromFiles
+	}
+	d.QoS.ForgetAnswers(fabric.ReasonNotRead, now) // what was true a minute ago must not outlive a driver that fails
+	err := ob.wires.ethernet.ReadQoS(d.Name, &d.QoS, now)
+	if err != nil && d.QoS.PFC.Meta().Reason == fabric.ReasonNotRead {
+		d.QoS.ForgetAnswers(fabric.ReasonOf(err), now)
+	}
+	return errors.Join(fromFiles, err)
+}
+
+const sourceStatistics = "ETHTOOL_GSTATS"
+
+// readStatistics reads the statistics that mean something, and those that the user asked for. Where nothing is
+// wanted the driver is not asked: it would ask its firmware for all there are.
+func (ob *Observer) readStatistics(d *fabric.NetDev, now time.Time) error {
+	before := d.QoS.Counters
+	wanted := fabric.NetStatWanted(d.Driver.Or(""))
+	if ob.wires.ethernet == nil || wanted == nil && ob.o.Statistics == nil {
+		d.QoS.Counters = fabric.NotKnown[[]fabric.Counter](fabric.ReasonMissing, sourceStatistics, now)
+		return nil
+	}
+	list, err := ob.wires.ethernet.Statistics(d.Name, func(name string) bool {
+		return wanted != nil && wanted(name) || ob.o.Statistics != nil && ob.o.Statistics.MatchString(name)
+	}, now)
+	if err != nil {
+		d.QoS.Counters = fabric.NotKnown[[]fabric.Counter](fabric.ReasonOf(err), sourceStatistics, now)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil
+		}
+		return err
+	}
+	if ob.wires.turns[d.Name] == nil {
+		ob.wires.turns[d.Name] = odometers{}
+	}
+	ob.wires.turns[d.Name].list(list, panel{driver: d.Driver.Or("")}, func(name string) (fabric.CounterSpec, bool) {
+		s, ok := fabric.NetStatSpecOf(d.Driver.Or(""), name)
+		return s.CounterSpec, ok
+	})
+	d.QoS.Counters = fabric.Known(list, sourceStatistics, now)
+	if before.State == fabric.OK {
+		d.QoS.Before = before
+	}
+	return nil
+}
+
+func (ob *Observer) readParameters(d *fabric.NetDev, now time.Time) error {
+	ob.host.ReadCongestionParameters(d.Name, &d.QoS, now)
+	return nil
+}
+
+// retireNetDevs lets go of the sockets in the lane that uses them, as soon as that is idle.
+func (ob *Observer) retireNetDevs() {
+	ob.netdevs.kick(func(netDevs, time.Time) bool { return false }, func(last netDevs, _ time.Time) (netDevs, error) {
+		if ob.wires.ethernet != nil {
+			ob.wires.ethernet.Close()
+			ob.wires.ethernet = nil
+		}
+		return last, nil
+	})
+}

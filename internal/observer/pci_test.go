@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observer
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+const wantPCI = fabric.WantHCA | fabric.WantPCI
+
+// bus is a PCI bus with one GPU and the NICs that may be seen.
+type bus struct {
+	mu      sync.Mutex
+	reads   int
+	all     int
+	hang    chan struct{}
+	err     error
+	panics  bool
+	devices []string
+}
+
+func (b *bus) Read(_ fabric.PCI, all bool, allowed func(string) bool, now time.Time) (fabric.PCI, error) {
+	b.mu.Lock()
+	b.reads++
+	if all {
+		b.all++
+	}
+	hang, err, panics := b.hang, b.err, b.panics
+	b.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	if panics {
+		panic("bus")
+	}
+	gpu := fabric.PCIFunction{Address: "0000:1b:00.0", Kind: fabric.PCIGPU, NUMANode: fabric.Known(1, "numa_node", now)}
+	nic := fabric.PCIFunction{Address: "0000:1c:00.0", Kind: fabric.PCINIC}
+	for _, name := range b.devices {
+		if allowed(name) {
+			nic.HCAs = append(nic.HCAs, name)
+		}
+	}
+	return fabric.PCI{Functions: []fabric.PCIFunction{gpu, nic}}, err
+}
+
+func (b *bus) Close() error { return nil }
+
+func (b *bus) set(edit func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	edit()
+}
+
+// counts are the reads so far and those of everything. A read that hangs shares no lock with who asks.
+func (b *bus) counts() (reads, all int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.reads, b.all
+}
+
+func startBus(t *testing.T, change func(o *Options)) (*Observer, *bus, *kernel) {
+	k, b := newKernel(2), &bus{devices: []string{"mlx5_0", "mlx5_1", "mlx5_2"}}
+	ob := start(t, k, change)
+	ob.bus = b
+	return ob, b, k
+}
+
+func TestPCICadence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ob, b, _ := startBus(t, nil)
+		for range 2 * 60 * 4 { // two hours
+			var wg sync.WaitGroup
+			for range 10 {
+				wg.Go(func() {
+					if n := observe(t, ob, wantPCI); len(n.PCI.Functions) != 2 || !source(n, fabric.SourcePCI, "").Up {
+						t.Errorf("%+v", n.PCI)
+					}
+				})
+			}
+			wg.Wait()
+			time.Sleep(15 * time.Second)
+		}
+		if reads, all := b.counts(); reads != 120 || all != 2 {
+			t.Errorf("in two hours %d reads, %d of them of everything; want 120 and 2", reads, all)
+		}
+		if n := observe(t, ob, fabric.WantHCA); len(n.PCI.Functions) > 0 || source(n, fabric.SourcePCI, "").Name != "" {
+			t.Errorf("nobody asked for %+v", n.PCI)
+		}
+	})
+}
+
+// A bus that hangs costs what is known of it and nothing else.
+func TestPCIHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ob, b, _ := startBus(t, nil)
+		observe(t, ob, wantPCI)
+		hang := make(chan struct{})
+		b.set(func() { b.hang = hang })
+		time.Sleep(time.Minute)
+		observe(t, ob, wantPCI)
+		for range 100 {
+			time.Sleep(15 * time.Second)
+			n := observe(t, ob, wantPCI)
+			if s := source(n, fabric.SourcePCI, ""); !s.Stuck() || n.PCI.GPUs()[0].NUMANode.Meta().Reason != fabric.ReasonStuck {
+				t.Fatalf("%+v, %+v", s, n.PCI)
+			}
+			if n.HCAs[0].Ports[0].State.State != fabric.OK {
+				t.Fatalf("the devices are fine: %+v", n.HCAs[0].Ports[0].State)
+			}
+		}
+		if reads, _ := b.counts(); reads != 2 {
+			t.Errorf("entered %d times", reads)
+		}
+		b.set(func() { b.hang = nil })
+		close(hang)
+		time.Sleep(time.Minute)
+		if n := observe(t, ob, wantPCI); n.PCI.GPUs()[0].NUMANode.Or(0) != 1 {
+			t.Errorf("%+v", n.PCI)
+		}
+	})
+}
+
+func TestPCIFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ob, b, _ := startBus(t, nil)
+		b.set(func() { b.err = errors.New("a link leads out") })
+		n := observe(t, ob, wantPCI)
+		if s := source(n, fabric.SourcePCI, ""); s.Up || s.Err == nil || n.PCI.GPUs()[0].NUMANode.Or(0) != 1 {
+			t.Errorf("%+v, %+v", s, n.PCI)
+		}
+		b.set(func() { b.panics = true })
+		time.Sleep(time.Minute)
+		n = observe(t, ob, wantPCI)
+		if s := source(n, fabric.SourcePCI, ""); s.Reason != fabric.ReasonPanic || n.PCI.GPUs()[0].NUMANode.Meta().Reason != fabric.ReasonPanic {
+			t.Errorf("%+v, %+v", s, n.PCI)
+		}
+	})
+}
+
+func TestPCILeavesDevicesAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ob, _, _ := startBus(t, func(o *Options) {
+			o.Devices.Exclude = regexp.MustCompile("^mlx5_0$")
+			o.Policy = &fabric.Policy{Restricted: regexp.MustCompile("^mlx5_2$")}
+		})
+		if n := observe(t, ob, wantPCI); !slices.Equal(n.PCI.Functions[1].HCAs, []string{"mlx5_1"}) {
+			t.Errorf("%v", n.PCI.Functions[1].HCAs)
+		}
+	})
+}

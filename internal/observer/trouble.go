@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observer
+
+import "gpufabric_exporter/internal/fabric"
+
+// sourceID names a source.
+type sourceID struct{ name, device string }
+
+// logSources logs once that a source fails, once more for each other reason that it comes to fail for, and once that
+// it is well again: a source that goes to and fro between two reasons does not fill the log.
+func (ob *Observer) logSources(n *fabric.Node) {
+	for _, s := range n.Sources {
+		id := sourceID{s.Name, s.Device}
+		logged := ob.troubled[id]
+		switch {
+		case s.Up && logged != nil:
+			ob.log.Info("source is well again", "source", s.Name, "device", s.Device)
+			delete(ob.troubled, id)
+		case !s.Up && !logged[s.Reason]:
+			ob.log.Warn("source failed", "source", s.Name, "device", s.Device, "reason", string(s.Reason), "err", s.Err)
+			if logged == nil {
+				logged = map[fabric.Reason]bool{}
+				ob.troubled[id] = logged
+			}
+			logged[s.Reason] = true
+		}
+	}
+	for id := range ob.troubled { // not those that are not in n because nobody wanted them
+		if id.device != "" && ob.devices[id.device] == nil {
+			delete(ob.troubled, id)
+		}
+	}
+}
