@@ -32,6 +32,8 @@ func (n *Node) check() error {
 	for _, d := range n.NetDevs {
 		need(d.PCI == "" || n.Function(d.PCI) != nil, "interface %s: no PCI function %q", d.Name, d.PCI)
 		need(d.Master == "" || n.NetDev(d.Master) != nil, "interface %s: no master %q", d.Name, d.Master)
+		need(d.VLAN.Lower == "" || n.NetDev(d.VLAN.Lower) != nil, "interface %s: no interface %q below", d.Name, d.VLAN.Lower)
+		d.checkQoS(need)
 	}
 	for _, f := range n.Flaps {
 		need(n.HCA(f.Device) != nil, "flap: no hca %q", f.Device)

@@ -46,6 +46,12 @@ func (c Counter) per(parts uint64) Counter {
 	return Counter{Start: c.Start / parts, PerStep: c.PerStep / parts}
 }
 
+// weighing returns a counter of the bytes of what this one counts, at that many each.
+func (c Counter) weighing(bytes uint64) Counter {
+	c.Start, c.PerStep = c.Start*bytes, c.PerStep*bytes
+	return c
+}
+
 // value is what a driver prints.
 func (c Counter) value() uint64 {
 	if c.Bits == 0 {

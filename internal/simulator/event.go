@@ -3,6 +3,7 @@
 package simulator
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 )
@@ -26,7 +27,7 @@ func (n *Node) LinkDown(device string) {
 			p.PhysState, p.LID, p.SMLID = "2: Polling", 0xffff, 0
 		}
 		for k := range n.NetDevs {
-			if d := &n.NetDevs[k]; p.NetDev != "" && (d.Name == p.NetDev || d.Master == p.NetDev) {
+			if d := &n.NetDevs[k]; p.NetDev != "" && (d.Name == p.NetDev || d.Master == p.NetDev || d.VLAN.Lower == p.NetDev) {
 				d.Carrier = false
 			}
 		}
@@ -45,9 +46,38 @@ func (n *Node) Unplug(device string) {
 	}
 	n.Flaps = slices.DeleteFunc(n.Flaps, func(f Flap) bool { return gone[n.HCA(f.Device).PCI] })
 	n.HCAs = slices.DeleteFunc(n.HCAs, func(h HCA) bool { return gone[h.PCI] })
-	n.NetDevs = slices.DeleteFunc(n.NetDevs, func(d NetDev) bool { return gone[d.PCI] })
+	for _, d := range n.NetDevs { // with what is below a VLAN, the VLAN goes
+		if lower := n.NetDev(d.VLAN.Lower); lower != nil && gone[lower.PCI] {
+			gone[d.Name] = true
+		}
+	}
+	n.NetDevs = slices.DeleteFunc(n.NetDevs, func(d NetDev) bool { return gone[d.PCI] || gone[d.Name] })
 	n.Functions = slices.DeleteFunc(n.Functions, func(f Function) bool { return gone[f.Address()] })
 	n.Routes = slices.DeleteFunc(n.Routes, func(r Route) bool { return n.NetDev(r.NetDev) == nil })
+}
+
+// Carry moves the RDMA traffic of a device from the lossless priority to another, on all interfaces that it uses.
+func (n *Node) Carry(device string, priority int) {
+	for _, d := range n.members(device) {
+		for _, name := range []string{"rx_prio%d_bytes", "rx_prio%d_packets", "tx_prio%d_bytes", "tx_prio%d_packets"} {
+			from, to := d.Statistic(fmt.Sprintf(name, losslessPriority)), d.Statistic(fmt.Sprintf(name, priority))
+			to.Counter = to.plus(from.Counter)
+			from.Counter = Counter{}
+		}
+	}
+}
+
+// members returns the physical interfaces of a device: that of each port, or those of its bond.
+func (n *Node) members(device string) []*NetDev {
+	var all []*NetDev
+	for _, p := range n.HCA(device).Ports {
+		for i := range n.NetDevs {
+			if d := &n.NetDevs[i]; d.PCI != "" && (d.Name == p.NetDev || d.Master == p.NetDev) {
+				all = append(all, d)
+			}
+		}
+	}
+	return all
 }
 
 // SetAddrs gives an interface new addresses and the ports it shares their GIDs.
@@ -59,9 +89,24 @@ func (n *Node) SetAddrs(netdev string, addrs ...netip.Prefix) {
 	d.Addrs = addrs
 	for i := range n.HCAs {
 		for k := range n.HCAs[i].Ports {
-			if p := &n.HCAs[i].Ports[k]; p.NetDev == netdev && p.LinkLayer == Ethernet {
-				p.GIDs = roceGIDs(d, p.GIDTypes)
+			if p := &n.HCAs[i].Ports[k]; p.LinkLayer == Ethernet && p.NetDev != "" && (p.NetDev == netdev || p.NetDev == d.VLAN.Lower) {
+				p.GIDs = n.roceGIDs(p)
 			}
 		}
 	}
+}
+
+// roceGIDs is the GID table of a port with the entries of its interface and those of the VLANs on top, which have no
+// default ones.
+func (n *Node) roceGIDs(p *Port) []GID {
+	gids := roceGIDs(n.NetDev(p.NetDev), p.GIDTypes)
+	for i := range n.NetDevs {
+		if d := &n.NetDevs[i]; d.VLAN.Lower == p.NetDev && p.NetDev != "" {
+			for _, g := range roceGIDs(d, p.GIDTypes)[len(p.GIDTypes):] {
+				g.Index = len(gids)
+				gids = append(gids, g)
+			}
+		}
+	}
+	return gids
 }

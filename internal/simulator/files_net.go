@@ -38,6 +38,11 @@ func (f files) net(n *Node) {
 			f.link(dir+"/master", n.netdir(master))
 			f.link(dir+"/upper_"+master.Name, n.netdir(master))
 		}
+		if lower := n.NetDev(d.VLAN.Lower); lower != nil {
+			f.link(dir+"/lower_"+lower.Name, n.netdir(lower))
+			f.link(n.netdir(lower)+"/upper_"+d.Name, dir)
+		}
+		f.ofed(dir, &d.QoS)
 		flags := flagsUp
 		switch slaves := masters[d.Name]; {
 		case d.Type == TypeLoopback:

@@ -17,6 +17,7 @@ func (f files) proc(n *Node) {
 		"cmdline":              n.Host.Cmdline,
 		"version":              n.Host.Version,
 		"sys/kernel/osrelease": n.Host.Kernel,
+		"cpuinfo":              n.cpuinfo(),
 		"stat": fmt.Sprintf("cpu  132210 0 87123 99871234 4312 0 1210 0 0 0\n"+
 			"ctxt 812341123\nbtime %d\nprocesses 512233\nprocs_running 3\nprocs_blocked 0\n", n.Host.Boot.Unix()),
 	})
@@ -24,7 +25,17 @@ func (f files) proc(n *Node) {
 	for _, dir := range []string{procfs + "/1/net", procfs + "/net"} {
 		f.text(dir+"/route", v4)
 		f.text(dir+"/ipv6_route", v6)
+		f.vlans(dir+"/vlan", n)
 	}
+}
+
+// cpuinfo describes the first processor, as far as anybody asks.
+func (n *Node) cpuinfo() string {
+	flags := "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat"
+	if n.Host.Virtual {
+		flags += " hypervisor"
+	}
+	return "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: " + flags + "\nbogomips\t: 4000.00\n\n"
 }
 
 // routes returns the two routing tables: Node.Routes and what follows from the addresses of the interfaces.

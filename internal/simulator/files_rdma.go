@@ -38,6 +38,10 @@ func (f files) rdma(n *Node) {
 		for k := range h.Ports {
 			p := &h.Ports[k]
 			f.port(dir+"/ports/"+strconv.Itoa(p.Number), p, lifespan)
+			if p.OFED {
+				// While nothing is set the file is empty, without even a newline.
+				f[dir+"/tc/"+strconv.Itoa(p.Number)+"/traffic_class"] = entry{kind: regular, text: p.TrafficClass}
+			}
 		}
 	}
 }

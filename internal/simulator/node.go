@@ -17,6 +17,8 @@ import (
 	"path"
 	"slices"
 	"time"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // Node is one node. Texts are written as the kernel prints them.
@@ -38,7 +40,8 @@ type Host struct {
 	Version string // first line of /proc/version
 	Cmdline string
 	Boot    time.Time
-	HZ      int // ticks per second, CONFIG_HZ
+	HZ      int  // ticks per second, CONFIG_HZ
+	Virtual bool // a virtual machine
 }
 
 // Chip is what a PCI function is.
@@ -60,10 +63,25 @@ type Function struct {
 	Path string // below /sys/devices: host bridge, root port, switch ports, endpoint
 	Chip Chip
 	NUMA int
-	Link Link   // as trained
-	VFs  int    // sriov_totalvfs; 0: no SR-IOV capability
-	PF   string // address of the physical function; empty: it is one, or that one is outside of this guest
+	Link Link   // as trained; of root ports and downstream ports that of what is below counts
+	ACS  uint16 // control register of those ports
+	DMA  DMA
+	AER  AER
+	// Asleep says that the function is suspended.
+	Asleep bool
+	Group  int    // IOMMU group, where the IOMMU is on
+	VFs    int    // sriov_totalvfs; 0: no SR-IOV capability
+	PF     string // address of the physical function; empty: it is one, or that one is outside of this guest
 }
+
+// DMA is how a function may read and write memory.
+type DMA struct {
+	MaxPayload, MaxRead int // bytes, powers of two from 128 on
+	Relaxed             bool
+}
+
+// AER are the errors that a function has reported.
+type AER struct{ Correctable, NonFatal, Fatal int }
 
 // Address returns the PCI address.
 func (f Function) Address() string { return path.Base(f.Path) }
@@ -127,6 +145,11 @@ type Port struct {
 	HW         []Statistic // hw_counters, in the driver's order
 	CM         []Statistic // cm_*, named as in "cm_rx_msgs/req"
 
+	// OFED says that MLNX_OFED has the file tc/<port>/traffic_class for the port. It prints lines like "Global
+	// tclass=106" in it, or nothing.
+	OFED         bool
+	TrafficClass string
+
 	Texts map[string]string // what files read instead of what they should, by path below the port
 	Dirs  []string          // files that are directories, whose reading is an error (EISDIR)
 }
@@ -164,9 +187,19 @@ type NetDev struct {
 	Speed    int  // Mb/s as negotiated; 0: the interface has none
 	Carrier  bool // without one the kernel prints speed -1
 	Master   string
+	VLAN     VLAN // zero: it is none
 	Addrs    []netip.Prefix
 	Received Counter
 	Sent     Counter
+	QoS      QoS
+	Stats    []Statistic // ethtool -S, in the driver's order; empty: the driver has none
+}
+
+// VLAN is what makes an interface one.
+type VLAN struct {
+	Lower  string // the interface below
+	ID     int
+	Egress [fabric.NumPriorities]int // the priority in the tag, by that of the packet within the kernel
 }
 
 // Route is an IP route; a zero Gateway means on link.
@@ -229,7 +262,10 @@ func (n *Node) Clone() *Node {
 	}
 	c.NetDevs = slices.Clone(n.NetDevs)
 	for i := range c.NetDevs {
-		c.NetDevs[i].Addrs = slices.Clone(c.NetDevs[i].Addrs)
+		d := &c.NetDevs[i]
+		d.Addrs = slices.Clone(d.Addrs)
+		d.QoS.Apps = slices.Clone(d.QoS.Apps)
+		d.Stats = slices.Clone(d.Stats)
 	}
 	return &c
 }

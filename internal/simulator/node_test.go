@@ -86,7 +86,7 @@ func unique[T any](t *testing.T, what string, all []T, key func(T) string) {
 func TestRails(t *testing.T) {
 	want := map[string][2]int{
 		"dgx-a100-ib": {8, 8}, "dgx-h100-roce": {8, 8}, "bnxt-roce": {8, 8}, "ionic-roce": {8, 8}, "efa": {8, 32},
-		"sriov-vf": {2, 4}, "irdma-roce": {4, 0}, "mana": {2, 0}, "two-port": {2, 0},
+		"sriov-vf": {2, 4}, "irdma-roce": {4, 0}, "mana": {2, 0}, "two-port": {2, 0}, "roce-bond": {8, 4}, "roce-vlan": {2, 0},
 	}
 	for _, p := range platforms() {
 		n, beside := p.build(), map[string]bool{}
@@ -131,6 +131,9 @@ func TestGIDTables(t *testing.T) {
 				}
 				for i, g := range p.GIDs {
 					want := GID{i, p.GIDs[i/types*types].Addr, p.GIDTypes[i%types], p.NetDev}
+					if vlan := lookup(n.NetDevs, func(d NetDev) bool { return d.VLAN.Lower == p.NetDev }); vlan != nil && i >= types {
+						want.NetDev = vlan.Name
+					}
 					if g != want {
 						t.Errorf("%s: GID %v, want %v", h.Name, g, want)
 					}
@@ -170,7 +173,7 @@ func TestTextsOfTheKernel(t *testing.T) {
 
 func TestCloneSharesNothing(t *testing.T) {
 	eachPlatform(t, func(t *testing.T, n *Node) {
-		before := n.layout()
+		before := layoutAndAnswers(n)
 		c := n.Clone()
 		for i := range c.HCAs {
 			c.LinkDown(c.HCAs[i].Name)
@@ -182,13 +185,19 @@ func TestCloneSharesNothing(t *testing.T) {
 				}
 			}
 		}
-		for _, d := range n.NetDevs {
+		for i, d := range n.NetDevs {
 			c.SetAddrs(d.Name)
+			for k := range d.Stats {
+				c.NetDevs[i].Stats[k].Start++
+			}
+			for k := range d.QoS.Apps {
+				c.NetDevs[i].QoS.Apps[k].Priority++
+			}
 		}
 		c.Files[ncclConf] = ""
 		c.Routes[0].NetDev = "lo"
 		c.Functions[0].Link.Width = 1
-		if ch := before.to(n.layout()); len(ch.added)+len(ch.removed)+len(ch.changed) > 0 {
+		if ch := before.to(layoutAndAnswers(n)); len(ch.added)+len(ch.removed)+len(ch.changed) > 0 {
 			t.Errorf("changing the copy changed the original: %v", ch)
 		}
 	})
@@ -201,6 +210,11 @@ func TestMistakesInANode(t *testing.T) {
 		`hca mlx5_0 port 1: no GID slot 256`:                             func(n *Node) { n.HCAs[0].Ports[0].GIDs[0].Index = 256 },
 		`interface lo: no PCI function "0000:ff:00.0"`:                   func(n *Node) { n.NetDevs[0].PCI = "0000:ff:00.0" },
 		`interface enp41s0f0np0: no master "bond1"`:                      func(n *Node) { n.NetDev("enp41s0f0np0").Master = "bond1" },
+		`interface bond0: no interface "eth9" below`:                     func(n *Node) { n.NetDev("bond0").VLAN.Lower = "eth9" },
+		`interface bond0: no DCB, but PFC or applications`:               func(n *Node) { n.NetDev("bond0").QoS.PFC = 1 },
+		`interface enp24s0np0: both PFC and global pause`:                func(n *Node) { n.qos("mlx5_0").Pause.Receive = true },
+		`interface enp24s0np0: priority 8 of an application`:             func(n *Node) { n.qos("mlx5_0").MapDSCP(26, 8) },
+		`interface enp24s0np0: DSCP 64`:                                  func(n *Node) { n.qos("mlx5_0").Apps[0].Protocol = 64 },
 		`flap: no hca "mlx5_x"`:                                          func(n *Node) { n.Flaps = []Flap{{"mlx5_x", 2, 1}} },
 		`flap of mlx5_0: down for 1 of 0 steps`:                          func(n *Node) { n.Flaps = []Flap{{"mlx5_0", 0, 1}} },
 		`host: 0 ticks per second`:                                       func(n *Node) { n.Host.HZ = 0 },

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,7 +24,7 @@ func platforms() []platform {
 		dgxA100(), dgxH100(), // NVIDIA
 		bnxtRoCE(), irdmaRoCE(), ionicRoCE(), // other vendors
 		efaP5(), manaVM(), // clouds
-		sriovVF(), twoPort(), // shapes
+		sriovVF(), twoPort(), roceBond(), roceVLAN(), // shapes
 	}
 }
 
@@ -36,11 +37,13 @@ type adapter struct {
 	firmware string
 	revision string
 	vfs      int
+	virtual  bool // its functions are virtual ones
 	rate     string
 	speed    int // Mb/s
 	mtu      int
 	rx, tx   Counter // of the interface; RDMA traffic bypasses it
 	rdma     traffic
+	qos      QoS // of each port
 }
 
 // nic is one function of an adapter.
@@ -122,10 +125,12 @@ func (n assembly) addBond(a adapter, bond nic, members ...nic) {
 	var parent string
 	sum := a
 	sum.speed, sum.rx, sum.tx = 0, Counter{}, Counter{}
+	part := a
+	part.rdma = a.rdma.per(uint64(len(members)))
 	for i, m := range members {
 		m.mac = bond.mac
 		address := n.addFunctionOf(a, m)
-		n.addNetDev(a, m, address, 0).Master = bond.netdev
+		n.addNetDev(part, m, address, 0).Master = bond.netdev
 		sum.speed += a.speed
 		sum.rx, sum.tx = sum.rx.plus(a.rx), sum.tx.plus(a.tx)
 		if i == 0 {
@@ -166,7 +171,11 @@ func (n assembly) addFunction(c Chip, lspci string, numa, vfs int) (address stri
 		default:
 			f.Chip = n.switchPort
 		}
-		f.Link = f.Chip.Link
+		f.Link, f.Group = f.Chip.Link, len(n.Functions)+1
+		f.DMA = DMA{MaxPayload: 256, MaxRead: 512, Relaxed: true}
+		if class := f.Chip.Class; class == classEthernet || class == classInfiniband {
+			f.DMA.MaxRead = 4096
+		}
 		n.Functions = append(n.Functions, f)
 	}
 	return address
@@ -188,6 +197,11 @@ func (n assembly) addNetDev(a adapter, c nic, address string, port int) *NetDev 
 	d := NetDev{
 		Name: c.netdev, Index: len(n.NetDevs) + 1, Type: TypeEthernet, PCI: address, DevPort: port, Address: c.mac,
 		MTU: a.mtu, Speed: a.speed, Carrier: true, Received: a.rx, Sent: a.tx,
+	}
+	if address != "" && a.driver.linkLayer != InfiniBand { // who asks IPoIB is told of the port, but nobody does
+		d.QoS = a.qos
+		d.QoS.Apps = slices.Clone(a.qos.Apps)
+		d.Stats = flows{a.rx, a.tx, a.rdma.of(len(n.HCAs)), a.virtual}.statistics(a.chip.Driver)
 	}
 	if a.driver.linkLayer == InfiniBand {
 		d.Type, d.Address = TypeInfiniBand, ipoibAddress(guidOf(macOf(c.mac)))
@@ -214,7 +228,7 @@ func (n assembly) addHCA(a adapter, card, address string, ports ...nic) {
 	h.GUID, h.ImageGUID = a.driver.guids(first.mac, card)
 	for i, c := range ports {
 		p := a.driver.port(c.mac, n.NetDev(c.netdev), t)
-		p.Number, p.Rate = i+1, a.rate
+		p.Number, p.Rate, p.OFED = i+1, a.rate, a.qos.OFED.Files != NoOFED
 		if p.LinkLayer == InfiniBand {
 			p.LID, p.SMLID = c.lid, 1
 		}

@@ -42,6 +42,7 @@ NCCL_IB_TC=104
 		rate: "400 Gb/sec (4X NDR)", speed: 400_000, mtu: 9000,
 		rx: Counter{Start: 204_118_220, PerStep: 212}, tx: Counter{Start: 8_810_344, PerStep: 70},
 		rdma: traffic{sent: Counter{Start: 52_000_000_000, PerStep: 3_900_000}, received: Counter{Start: 51_700_000_000, PerStep: 3_880_000}},
+		qos:  lossless(),
 	}
 	n.addRails(compute, h200SXM, "NVIDIA H200", []rail{
 		// device, interface; switch, NIC, GPU; NUMA node, MAC address, IP address, LID
@@ -58,6 +59,7 @@ NCCL_IB_TC=104
 	onboard := adapter{
 		chip: i210, speed: 1000, mtu: 1500,
 		rx: Counter{Start: 64_022_710_448, PerStep: 190_212}, tx: Counter{Start: 21_914_003_120, PerStep: 88_400},
+		qos: QoS{Pause: Pause{Answers: true, Autonegotiated: true, Receive: true}},
 	}
 	n.addCard(onboard, nic{netdev: "eno1", path: "00:1c.0/01:00.0", numa: 0, mac: "7c:c2:55:4a:09:12", addr: "10.2.0.3/24"})
 	return n.Node

@@ -49,6 +49,7 @@ NCCL_IB_TIMEOUT=22
 			sent: Counter{Start: 41_000_000_000, PerStep: 2_100_000}, received: Counter{Start: 40_800_000_000, PerStep: 2_090_000},
 			waits: Counter{Start: 1_310_000_000, PerStep: 5_100},
 		},
+		qos: QoS{OFED: OFED{Files: WithOFED}},
 	}
 	n.addRails(compute, a100SXM, "NVIDIA A100-SXM4-40GB", []rail{
 		// device, interface; switch, NIC, GPU; NUMA node, MAC address, IP address, LID
@@ -62,6 +63,7 @@ NCCL_IB_TIMEOUT=22
 		chip: connectX6, driver: mlx5Ethernet, hca: "MT4123", board: "MT_0000000225", firmware: "20.39.3560", revision: "0", vfs: 16,
 		rate: "100 Gb/sec (4X EDR)", speed: 100_000, mtu: 9000,
 		rx: Counter{Start: 61_900_332_774_912, PerStep: 305_152_000}, tx: Counter{Start: 7_123_664_120_832, PerStep: 22_020_096},
+		qos: mlx5Port(WithOFED),
 	}
 	n.addCard(storage,
 		nic{device: "mlx5_4", netdev: "enp97s0f0np0", path: "60:03.1/61:00.0", numa: 0, mac: "0c:42:a1:8e:20:14", addr: "10.21.0.5/24"},
@@ -77,6 +79,7 @@ NCCL_IB_TIMEOUT=22
 	onboard := adapter{
 		chip: i210, speed: 1000, mtu: 1500,
 		rx: Counter{Start: 122_310_994_004, PerStep: 210_344}, tx: Counter{Start: 40_010_223_986, PerStep: 98_216},
+		qos: QoS{Pause: Pause{Answers: true, Autonegotiated: true, Receive: true}},
 	}
 	n.addCard(onboard, nic{netdev: "enp226s0", path: "e0:03.6/e2:00.0", numa: 1, mac: "5c:ff:35:e2:19:08", addr: "10.1.0.5/24"})
 	return n.Node

@@ -46,6 +46,7 @@ NCCL_IB_TIMEOUT=22
 		rate: "400 Gb/sec (4X NDR)", speed: 400_000, mtu: 9000,
 		rx: Counter{Start: 182_300_112, PerStep: 240}, tx: Counter{Start: 9_120_774, PerStep: 74},
 		rdma: traffic{sent: Counter{Start: 71_000_000_000, PerStep: 4_150_000}, received: Counter{Start: 70_600_000_000, PerStep: 4_130_000}},
+		qos:  mlx5Lossless(WithOFED),
 	}
 	n.addRails(compute, h100SXM, "NVIDIA H100 80GB HBM3", []rail{
 		// device, interface; switch, NIC, GPU; NUMA node, MAC address, IP address, LID
@@ -63,6 +64,7 @@ NCCL_IB_TIMEOUT=22
 		chip: connectX7, driver: mlx5Ethernet, hca: "MT4129", board: "MT_0000000834", firmware: "28.39.3560", revision: "0", vfs: 16,
 		rate: "200 Gb/sec (4X HDR)", speed: 200_000, mtu: 9000,
 		rx: Counter{Start: 81_220_443_009_120, PerStep: 611_304_960}, tx: Counter{Start: 9_981_020_332_416, PerStep: 48_771_072},
+		qos: mlx5Port(WithOFED),
 	}
 	n.addCard(storage,
 		nic{device: "mlx5_8", netdev: "enp231s0f0np0", path: "e6:01.0/e7:00.0", numa: 1, mac: "a0:88:c2:71:06:ac", addr: "10.20.0.17/24"},
@@ -73,6 +75,7 @@ NCCL_IB_TIMEOUT=22
 		chip: bluefield3, driver: mlx5Ethernet, hca: "MT41692", board: "MT_0000000884", firmware: "32.39.3560", revision: "1", vfs: 16,
 		rate: "200 Gb/sec (2X NDR)", speed: 200_000, mtu: 1500,
 		rx: Counter{Start: 310_554_023_118, PerStep: 1_204_224}, tx: Counter{Start: 122_009_774_120, PerStep: 733_184},
+		qos: mlx5Port(WithOFED),
 	}
 	n.addBond(management,
 		nic{device: "mlx5_bond_0", netdev: "bond0", mac: "58:a2:e1:0b:44:d0", addr: "10.0.0.17/24"},

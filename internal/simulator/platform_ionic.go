@@ -43,6 +43,7 @@ NCCL_IB_TC=104
 		rate: "400 Gb/sec (4X NDR)", speed: 400_000, mtu: 9000,
 		rx: Counter{Start: 98_402_118, PerStep: 198}, tx: Counter{Start: 5_104_872, PerStep: 64},
 		rdma: traffic{sent: Counter{Start: 33_000_000_000, PerStep: 3_600_000}, received: Counter{Start: 32_900_000_000, PerStep: 3_590_000}},
+		qos:  QoS{Pause: Pause{Answers: true}, FEC: FEC{Active: "rs"}}, // it has no DCB operations
 	}
 	n.addRails(compute, mi300X, "AMD Instinct MI300X OAM", []rail{
 		// device, interface; switch, NIC, GPU; NUMA node, MAC address, IP address, LID
@@ -59,6 +60,7 @@ NCCL_IB_TC=104
 	onboard := adapter{
 		chip: i210, speed: 1000, mtu: 1500,
 		rx: Counter{Start: 18_220_118_102, PerStep: 160_880}, tx: Counter{Start: 7_019_446_530, PerStep: 71_936},
+		qos: QoS{Pause: Pause{Answers: true, Autonegotiated: true, Receive: true}},
 	}
 	n.addCard(onboard, nic{netdev: "eno1", path: "e0:03.6/e2:00.0", numa: 1, mac: "7c:c2:55:81:3d:06", addr: "10.3.0.11/24"})
 	return n.Node

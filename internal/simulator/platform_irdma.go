@@ -42,6 +42,7 @@ NCCL_IB_TC=104
 	onboard := adapter{
 		chip: i210, speed: 1000, mtu: 1500,
 		rx: Counter{Start: 30_118_402_733, PerStep: 120_404}, tx: Counter{Start: 11_870_219_004, PerStep: 60_212},
+		qos: QoS{Pause: Pause{Answers: true, Autonegotiated: true, Receive: true}},
 	}
 	n.addCard(onboard, nic{netdev: "eno1", path: "00:1c.0/02:00.0", numa: 0, mac: "3c:ec:ef:90:17:2c", addr: "10.4.0.22/24"})
 
@@ -50,6 +51,7 @@ NCCL_IB_TC=104
 		rate: "100 Gb/sec (4X EDR)", speed: 100_000, mtu: 9000,
 		rx: Counter{Start: 77_310_940, PerStep: 180}, tx: Counter{Start: 6_220_118, PerStep: 58},
 		rdma: traffic{sent: Counter{Start: 9_400_000_000, PerStep: 1_050_000}, received: Counter{Start: 9_380_000_000, PerStep: 1_040_000}},
+		qos:  lossless(),
 	}
 	n.addCard(compute,
 		nic{device: "rocep138s0f0", netdev: "enp138s0f0", path: "89:01.0/8a:00.0", numa: 1, mac: "b4:96:91:d2:6e:40", addr: "10.130.0.22/24"},

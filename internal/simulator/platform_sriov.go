@@ -43,6 +43,7 @@ NCCL_IB_TC=106
 		rate: "400 Gb/sec (4X NDR)", speed: 400_000, mtu: 9000,
 		rx: Counter{Start: 92_310_448, PerStep: 210}, tx: Counter{Start: 4_118_920, PerStep: 66},
 		rdma: traffic{sent: Counter{Start: 20_000_000_000, PerStep: 2_400_000}, received: Counter{Start: 19_800_000_000, PerStep: 2_380_000}},
+		qos:  mlx5Lossless(NoOFED),
 	}
 	n.addRails(physical, h100PCIe, "NVIDIA H100 PCIe", []rail{
 		// device, interface; switch, NIC, GPU; NUMA node, MAC address, IP address, LID
@@ -52,16 +53,36 @@ NCCL_IB_TC=106
 
 	virtual := physical
 	virtual.chip, virtual.driver, virtual.hca, virtual.vfs = connectX7VF, mlx5Virtual, "MT4126", 0
+	virtual.virtual, virtual.qos = true, QoS{} // the port belongs to the physical function
 	virtual.rdma = traffic{sent: Counter{Start: 2_000_000_000, PerStep: 310_000}, received: Counter{Start: 1_980_000_000, PerStep: 306_000}}
 	const pf = "15:01.0/16:00.0/17:00.0/18:00.0"
 	n.addCard(virtual, nic{device: "mlx5_2", netdev: "enp24s0v0", path: "15:01.0/16:00.0/17:00.0/18:00.1", numa: 0, mac: "1e:5a:40:77:02:01", addr: "10.150.0.109/24", pf: pf})
 	n.addCard(virtual, nic{device: "mlx5_3", netdev: "enp24s0v1", path: "15:01.0/16:00.0/17:00.0/18:00.2", numa: 0, mac: "1e:5a:40:77:02:02", addr: "10.150.0.110/24", pf: pf})
+	n.countOnPort("enp24s0np0", "enp24s0v0", "enp24s0v1")
 	n.addCard(virtual, nic{device: "mlx5_4", netdev: "ens5", path: "0001:00:05.0", numa: noNUMA, mac: "1e:5a:40:77:02:03", addr: "10.150.0.111/24"})
 
 	onboard := adapter{
 		chip: i210, speed: 1000, mtu: 1500,
 		rx: Counter{Start: 10_118_402_733, PerStep: 140_404}, tx: Counter{Start: 4_870_219_004, PerStep: 70_212},
+		qos: QoS{Pause: Pause{Answers: true, Autonegotiated: true, Receive: true}},
 	}
 	n.addCard(onboard, nic{netdev: "eno1", path: "00:1c.0/02:00.0", numa: 0, mac: "3c:ec:ef:b1:44:08", addr: "10.7.0.9/24"})
 	return n.Node
+}
+
+// countOnPort adds the RDMA traffic of virtual functions to what the port counts, which is not only that of the
+// physical function.
+func (n assembly) countOnPort(physical string, virtual ...string) {
+	for _, name := range virtual {
+		for _, way := range []string{"rx", "tx"} {
+			frames := n.NetDev(name).Statistic(way + "_vport_rdma_unicast_packets").Counter
+			for statistic, more := range map[string]Counter{
+				way + "_prio3_packets": frames, way + "_prio3_bytes": frames.times(bytesOnWire),
+				way + "_packets_phy": frames, way + "_bytes_phy": frames.times(bytesOnWire),
+			} {
+				s := n.NetDev(physical).Statistic(statistic)
+				s.Counter = s.plus(more)
+			}
+		}
+	}
 }

@@ -5,6 +5,8 @@ package simulator
 import (
 	"net/netip"
 	"time"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // twoPort is a node with two A100 PCIe and two NICs of two ports each, which shows both ways in which drivers
@@ -48,6 +50,7 @@ NCCL_IB_TC=106
 		rate: "100 Gb/sec (4X EDR)", speed: 100_000, mtu: 9000,
 		rx: Counter{Start: 60_310_448, PerStep: 170}, tx: Counter{Start: 3_118_920, PerStep: 60},
 		rdma: traffic{sent: Counter{Start: 11_000_000_000, PerStep: 1_020_000}, received: Counter{Start: 10_900_000_000, PerStep: 1_010_000}},
+		qos:  mlx5Lossless(NoOFED),
 	}
 	n.addCard(compute,
 		nic{device: "mlx5_0", netdev: "enp65s0f0np0", path: "40:01.1/41:00.0", numa: 0, mac: "b8:3f:d2:1c:60:a4", addr: "10.160.0.2/24"},
@@ -58,6 +61,7 @@ NCCL_IB_TC=106
 		chip: connectX3, driver: mlx4, hca: "MT4103", board: "MT_1090111023", firmware: "2.42.5000", revision: "0", vfs: 8,
 		rate: "40 Gb/sec (4X QDR)", speed: 40_000, mtu: 9000,
 		rx: Counter{Start: 9_443_009_120, PerStep: 31_304_960}, tx: Counter{Start: 2_020_332_416, PerStep: 9_771_072},
+		qos: QoS{DCB: true, ETS: fabric.ETS{Classes: fabric.NumPriorities}, DCBX: fabric.DCBX{Host: true, IEEE: true}, Pause: Pause{Answers: true, Receive: true, Transmit: true}},
 	}
 	n.addMultiPort(storage,
 		nic{device: "mlx4_0", netdev: "enp97s0", path: "60:03.1/61:00.0", numa: 0, mac: "e4:1d:2d:50:8a:70", addr: "10.28.0.2/24"},
@@ -68,6 +72,7 @@ NCCL_IB_TC=106
 	onboard := adapter{
 		chip: i210, speed: 1000, mtu: 1500,
 		rx: Counter{Start: 12_118_402_733, PerStep: 110_404}, tx: Counter{Start: 5_870_219_004, PerStep: 50_212},
+		qos: QoS{Pause: Pause{Answers: true, Autonegotiated: true, Receive: true}},
 	}
 	n.addCard(onboard, nic{netdev: "eno1", path: "e0:03.6/e2:00.0", numa: 1, mac: "5c:ff:35:77:02:18", addr: "10.8.0.2/24"})
 	return n.Node

@@ -20,6 +20,7 @@ type Scenario struct {
 	OverTime bool      // only who watches for a while can find it: one look sees nothing wrong, or not always
 
 	platform platform
+	policy   string      // what the site says of RoCE, a line of its configuration; empty: nothing
 	edit     func(*Node) // what the scenario does to a healthy node; nil: nothing
 }
 
@@ -69,7 +70,7 @@ func (s Scenario) Build() *Node {
 }
 
 // Config returns the configuration file that the site would write for its nodes, as YAML.
-func (s Scenario) Config() string { return s.platform.config }
+func (s Scenario) Config() string { return s.platform.config + s.policy }
 
 // nearest returns the candidate that was probably meant: one that contains the word, else the closest one
 // within a third of its length.

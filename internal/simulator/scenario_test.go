@@ -17,7 +17,7 @@ func TestFind(t *testing.T) {
 		t.Fatalf("%v, %v", s, err)
 	}
 	for asked, want := range map[string]string{
-		"port-donw":    `unknown scenario "port-donw", did you mean "port-down"? (valid: congestion, counter-reset, `,
+		"port-donw":    `unknown scenario "port-donw", did you mean "port-down"? (valid: bond-member-pfc-off, brief-pauses, `,
 		"flapping":     `unknown scenario "flapping", did you mean "link-flapping"? (valid: `,
 		"Healthy":      `unknown scenario "Healthy", did you mean "healthy"? (valid: `,
 		"":             `unknown scenario "" (valid: `,
@@ -69,11 +69,24 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		v4     = `proc/(1/)?net/route`
 		v6     = `proc/(1/)?net/ipv6_route`
 		moving = `(hw_)?counters/(port_(xmit|rcv)_(data|packets)|unicast_(xmit|rcv)_packets|rx_write_requests|[rn]p_.*)`
+		marks  = `hw_counters/(np_ecn_marked_roce_packets|np_cnp_sent|rp_cnp_handled)`
+		stats  = `ethernet/%s/stats/`
+		rdma   = `[rt]x_(vport_rdma_unicast_(packets|bytes)|prio3_(packets|bytes)|(packets|bytes)_phy)`
+		cnps   = `[rt]x_prio6_(packets|bytes)`
+		// what PFC changes: itself, the buffers and the names of what is counted
+		pfc      = `ethernet/%s/(dcb/(pfc|buffers)|stats/[rt]x_prio3_pause.*)`
+		pfcFiles = `qos/(prio2buffer|buffer_size)`
+		rails    = `en(p24|p64|p79|p94|p154|p192|p206|p220)s0np0`
+		carried  = `stats/[rt]x_prio[03]_(packets|bytes)`
 	)
+	enable := func(name string) []string {
+		return []string{fmt.Sprintf(netdev+pfcFiles, name), fmt.Sprintf(pfc, name)}
+	}
+	ethernet := func(name, what string) string { return fmt.Sprintf(`ethernet/%s/`, name) + what }
 	down := func(device, name string) []string {
 		return []string{
 			fmt.Sprintf(port+`(state|phys_state|rate)`, device), fmt.Sprintf(netdev+`(carrier|operstate|speed)`, name),
-			fmt.Sprintf(port+moving, device),
+			fmt.Sprintf(port+moving, device), ethernet(name, `(carrier|stats/.*|fec)`),
 		}
 	}
 	only := func(device, counters string) []string { return []string{fmt.Sprintf(port+counters, device)} }
@@ -84,8 +97,8 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 			only("mlx5_4", `counters/(symbol_error|link_downed|port_rcv_errors|multicast_rcv_packets|port_xmit_discards|VL15_dropped)`),
 			only("mlx5_4", `hw_counters/(out_of_buffer|rnr_nak_retry_err|roce_slow_restart_cnps)`)...),
 		"counter-reset":   only("mlx5_1", `counters/(port_(xmit|rcv)_(data|packets)|unicast_(xmit|rcv)_packets|port_xmit_wait)`),
-		"retransmissions": append(only("mlx5_5", `hw_counters/(out_of_sequence|packet_seq_err|local_ack_timeout_err|roce_adp_retrans|duplicate_request)`), only("mlx5_5", moving)...),
-		"congestion":      only("mlx5_[0-7]", `hw_counters/(np_ecn_marked_roce_packets|np_cnp_sent|rp_cnp_handled)`),
+		"retransmissions": append(only("mlx5_5", `hw_counters/(out_of_sequence|packet_seq_err|local_ack_timeout_err|roce_adp_retrans|duplicate_request)`), fmt.Sprintf(port+moving, "mlx5_5"), fmt.Sprintf(stats, "enp192s0np0")+rdma),
+		"congestion":      append(only("mlx5_[0-7]", marks), fmt.Sprintf(stats, rails)+cnps),
 		"qp-death":        only("mlx5_3", `hw_counters/(local_ack_timeout_err|req_(transport_retries_exceeded|cqe_error|cqe_flush_error))`),
 
 		"healthy":                nil,
@@ -97,9 +110,37 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"healthy-mana":           nil,
 		"healthy-sriov-vf":       nil,
 		"healthy-two-port":       nil,
+		"healthy-roce-bond":      nil,
+		"healthy-roce-vlan":      nil,
+		"vf-qos-unknown":         nil,
+		"traffic-class-104":      {nccl},
+		"pfc-off":                enable("enp79s0np0"),
+		"pfc-other-priority":     append(enable("enp192s0np0"), ethernet("enp192s0np0", `stats/[rt]x_prio4_pause.*`)),
+		"trust-pcp":              {fmt.Sprintf(netdev+`qos/tc_num`, "enp94s0np0"), ethernet("enp94s0np0", `dcb/apps`), ethernet("enp94s0np0", carried)},
+		"dscp-map-wrong":         {ethernet("enp206s0np0", `dcb/apps`), ethernet("enp206s0np0", `stats/[rt]x_prio[23]_(packets|bytes)`)},
+		"nccl-tc-5":              {nccl, ethernet(rails, carried)},
+		"ofed-traffic-class":     {`sys/devices/.*/infiniband/mlx5_4/tc/1/traffic_class`, ethernet("enp154s0np0", carried)},
+		"ecn-np-off":             {fmt.Sprintf(netdev+`ecn/roce_np/enable/3`, "enp64s0np0"), fmt.Sprintf(port+`hw_counters/np_cnp_sent`, "mlx5_1"), ethernet("enp64s0np0", `stats/tx_prio6_(packets|bytes)`)},
+		"global-pause":           append(enable("enp220s0np0"), ethernet("enp220s0np0", `(pause|stats/[rt]x_global_pause.*)`)),
+		"bond-member-pfc-off":    enable("ens13f1np1"),
+		"vlan-sl-wrong":          {nccl, ethernet(`ens[56]np0`, `stats/[rt]x_prio[23]_(packets|bytes)`)},
+		"marked-no-cnp":          append(only("mlx5_[01]", marks), ethernet(`enp65s0f[01]np[01]`, `stats/`+cnps)),
+		"wrong-priority":         {ethernet(rails, carried)},
+		"pfc-storm":              append(only("mlx5_7", moving), ethernet("enp220s0np0", `stats/(`+rdma+`|tx_prio3_pause(_duration)?|tx_pause_storm_warning_events|outbound_pci_stalled_wr|rx_buffer_passed_thres_phy)`)),
+		"paused-by-network":      append(only("mlx5_0", moving), ethernet("enp24s0np0", `stats/(`+rdma+`|rx_prio3_pause.*)`)),
+		"lossless-drops":         append(only("mlx5_2", `hw_counters/out_of_sequence`), fmt.Sprintf(netdev+`qos/buffer_size`, "enp79s0np0"), ethernet("enp79s0np0", `(dcb/buffers|stats/(rx_prio3_(buf_)?discards?|rx_discards_phy|tx_prio3_pause(_duration)?))`)),
+		"lossy-design":           append(append(enable(rails), only("mlx5_[0-7]", marks)...), ethernet(rails, `stats/`+cnps)),
+		"lossy-unstated":         enable(rails),
+		"brief-pauses":           {ethernet(rails, `stats/[rt]x_prio3_pause.*`)},
 		"port-down":              down("mlx5_3", "enp94s0np0"),
 		"link-flapping":          down("mlx5_4", "enp154s0np0"),
-		"device-gone":            {`sys/devices/pci0000:bd/.*/0000:c0:00.0(/.*)?`, `sys/class/infiniband/mlx5_5`, `sys/class/net/enp192s0np0`, `sys/bus/pci/.*/0000:c0:00\.0`, `sys/bus/auxiliary/.*/mlx5_core\.rdma\.5`, v4},
+		"pcie-nic-x8":            {`sys/devices/.*/0000:4[ef]:00\.0/current_link_width`},
+		"pcie-nic-gen3":          {`sys/devices/.*/0000:(bf|c0):00\.0/current_link_speed`},
+		"pcie-acs-on":            {`sys/devices/.*/config`},
+		"pcie-numa-wrong":        {`sys/devices/.*/0000:9a:00\.0/numa_node`},
+		"pcie-nic-shared":        {`sys/devices/.*/0000:61:00\.0(/.*)?`, `sys/devices/.*/0000:4e:04\.0(/.*)?`, `sys/bus/pci/.*/0000:(61|53|4e):0[04]\.0`, `sys/kernel/iommu_groups/\d+(/.*)?`},
+		"pcie-gpus-idle":         {`sys/devices/.*/current_link_speed`},
+		"device-gone":            {`sys/devices/pci0000:bd/.*/0000:c0:00.0(/.*)?`, `sys/class/infiniband/mlx5_5`, `sys/class/net/enp192s0np0`, `sys/bus/pci/.*/0000:c0:00\.0`, `sys/bus/auxiliary/.*/mlx5_core\.rdma\.5`, `sys/kernel/iommu_groups/\d+(/.*)?`, v4, `ethernet/enp192s0np0(/.*)?`},
 		"no-rdma":                {`sys/class/infiniband(/.*)?`, `sys/devices/.*/infiniband(/.*)?`, `sys/(bus/auxiliary|devices/.*/mlx5_core\.rdma\.\d+)(/.*)?`},
 		"rate-degraded":          {fmt.Sprintf(port+`rate`, "mlx5_6"), fmt.Sprintf(netdev+`speed`, "enp206s0np0")},
 		"rate-mismatch":          {fmt.Sprintf(port+`rate`, "mlx5_1")},
@@ -117,7 +158,7 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 			}
 			const step = 105 // a flapping link is down, and counters that are cleared each minute were
 			base, node := s.platform.build().at(step), s.Build().at(step)
-			ch := base.layout().to(node.layout())
+			ch := layoutAndAnswers(base).to(layoutAndAnswers(node))
 			patterns := make([]*regexp.Regexp, len(want))
 			for i := range want {
 				patterns[i] = regexp.MustCompile("^" + want[i] + "$")

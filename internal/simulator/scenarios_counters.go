@@ -72,9 +72,7 @@ func counterScenarios() []Scenario {
 				"is lost and nothing is reported.",
 			edit: func(n *Node) {
 				for _, f := range onCompute("") {
-					grow(n, f.Device, map[string]uint64{
-						"np_ecn_marked_roce_packets": 21_400, "np_cnp_sent": 18_200, "rp_cnp_handled": 17_900,
-					})
+					marked(n, f.Device)
 				}
 			},
 		},
@@ -107,7 +105,7 @@ func grow(n *Node, device string, by map[string]uint64) {
 	}
 }
 
-// slow divides the traffic of the first port of a device.
+// slow divides the RDMA traffic of a device with one port.
 func slow(n *Node, device string, by uint64) {
 	p := n.HCA(device).Port(1)
 	for _, name := range []string{
@@ -116,4 +114,35 @@ func slow(n *Node, device string, by uint64) {
 	} {
 		p.Statistic(name).PerStep /= by
 	}
+	for _, d := range n.members(device) {
+		for _, name := range []string{
+			"rx_prio3_bytes", "rx_prio3_packets", "tx_prio3_bytes", "tx_prio3_packets", "rx_vport_rdma_unicast_packets",
+			"rx_vport_rdma_unicast_bytes", "tx_vport_rdma_unicast_packets", "tx_vport_rdma_unicast_bytes",
+		} {
+			d.Statistic(name).PerStep /= by
+		}
+		for _, name := range []string{"bytes", "packets"} {
+			d.Statistic("rx_" + name + "_phy").PerStep = d.Statistic("rx_prio0_"+name).PerStep + d.Statistic("rx_prio3_"+name).PerStep
+			d.Statistic("tx_" + name + "_phy").PerStep = d.Statistic("tx_prio0_"+name).PerStep + d.Statistic("tx_prio3_"+name).PerStep
+		}
+	}
+}
+
+// count lets statistics of the interfaces of a device grow by that much each step.
+func count(n *Node, device string, by map[string]uint64) {
+	for _, d := range n.members(device) {
+		for name, step := range by {
+			s := d.Statistic(name)
+			s.PerStep, s.Every = step, 0
+		}
+	}
+}
+
+// marked lets packets arrive at a device with marks of congestion, and lets it notify the senders and be notified.
+func marked(n *Node, device string) {
+	const ecn, sent, handled = 21_400, 18_200, 17_900
+	grow(n, device, map[string]uint64{"np_ecn_marked_roce_packets": ecn, "np_cnp_sent": sent, "rp_cnp_handled": handled})
+	count(n, device, map[string]uint64{
+		"tx_prio6_packets": sent, "tx_prio6_bytes": sent * bytesPerCNP, "rx_prio6_packets": handled, "rx_prio6_bytes": handled * bytesPerCNP,
+	})
 }

@@ -17,8 +17,11 @@ func (n *Node) at(step int) *Node {
 	delete(down, "") // a port without an interface; "" is no master either
 	for i := range c.NetDevs {
 		if d := &c.NetDevs[i]; n.NetDevs[i].Carrier {
-			up := step - down[d.Name] - down[d.Master]
+			up := step - down[d.Name] - down[d.Master] - down[d.VLAN.Lower]
 			d.Received, d.Sent = d.Received.at(up), d.Sent.at(up)
+			move(d.Stats, up)
+			fec := &d.QoS.FEC
+			fec.Corrected, fec.Uncorrectable = fec.Corrected.at(up), fec.Uncorrectable.at(up)
 		}
 	}
 	for i := range c.HCAs {

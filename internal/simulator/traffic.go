@@ -26,6 +26,11 @@ func (t traffic) of(k int) traffic {
 	return traffic{less(t.sent), less(t.received), less(t.waits)}
 }
 
+// per returns the traffic of one of that many equal parts.
+func (t traffic) per(parts uint64) traffic {
+	return traffic{t.sent.per(parts), t.received.per(parts), t.waits.per(parts)}
+}
+
 // congested is how often a healthy fabric asks a port that sends or receives this much to slow down: now and
 // then, when several senders meet at one receiver.
 func congested(c Counter) Counter {

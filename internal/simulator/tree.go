@@ -22,6 +22,7 @@ type Tree struct {
 	step    int
 	removed map[string]bool
 	current files // as laid out last; what Set wrote on top is not in it
+	now     *Node // what was laid out
 }
 
 // Materialise lays the node out below dir, which must be empty or not exist yet. What it wrote before an
@@ -158,7 +159,7 @@ func (t *Tree) update() error {
 	if err := t.apply(next); err != nil {
 		return fmt.Errorf("simulated node at step %d: %w", t.step, err)
 	}
-	t.current = next
+	t.current, t.now = next, n
 	return nil
 }
 
