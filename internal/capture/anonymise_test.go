@@ -3,7 +3,9 @@
 package capture
 
 import (
+	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -12,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/host/rdmanl"
+	"gpufabric_exporter/internal/host/replay"
 	"gpufabric_exporter/internal/simulator"
 )
 
@@ -23,6 +27,7 @@ const (
 // withSecrets gives a node identifiers in every place that is captured.
 func withSecrets(n *simulator.Node) {
 	n.Host.Name = secretHost
+	n.HCAs[1].Ports[0].TrafficClass = "Global tclass=106\nsrc_ip=203.0.113.77,dst_ip=10.20.30.40,tclass=96\ndst_ip=2a02:1234:5678:9abc::77,tclass=8\n"
 	n.HCAs[1].Description = "HCA of " + strings.ToUpper(secretHost) + " 10.20.30.40"
 	d := &n.NetDevs[slices.IndexFunc(n.NetDevs, func(d simulator.NetDev) bool { return d.PCI != "" })]
 	d.Addrs = append(d.Addrs, netip.MustParsePrefix("2a02:1234:5678:9abc::77/64"), netip.MustParsePrefix("fd12:3456:789a::5/64"), netip.MustParsePrefix("203.0.113.77/24"))
@@ -114,7 +119,9 @@ func TestNoIdentifierSurvives(t *testing.T) {
 				withSecrets(n)
 				node = n.Clone()
 			})
-			c := take(t, options(tree))
+			o := options(tree)
+			o.dial = answersOf(t, tree).dial
+			c := take(t, o)
 			all := strings.ToLower(string(decompress(t, archive(t, c))))
 			list := secrets(node)
 			if len(list) < 30 {
@@ -283,26 +290,64 @@ func FuzzAnonymise(f *testing.F) {
 				return
 			}
 			s := before + " " + secret + " " + after
-			for _, e := range []string{"root/etc/nccl.conf", "sys/x/node_desc", "sys/x/other", "proc/net/route", "proc/net/ipv6_route", "sys/x/gids/0"} {
+			for _, e := range []string{"root/etc/nccl.conf", "sys/x/node_desc", "sys/x/other", "proc/net/route", "proc/net/ipv6_route", "sys/x/gids/0", "sys/x/tc/1/traffic_class"} {
 				if got := a.rewrite(e, entry{kind: regular, text: s}); strings.Contains(got, secret) && !strings.Contains(a.text(before+" "+after), secret) {
 					t.Errorf("%s: %q became %q", e, s, got)
 				}
 			}
 		}
-		_ = a.rewrite(rdmaName, entry{kind: regular, text: before})
+		for _, file := range []string{rdmaName, dcbName, ethtoolName} {
+			_ = a.rewrite(file, entry{kind: regular, text: before})
+		}
 		_ = a.gid([16]byte([]byte(fmt.Sprintf("%016d", v%1e16))))
 	})
 }
 
 func TestNetlink(t *testing.T) {
 	a := &anonymiser{key: [32]byte{4}}
-	const guid = "a088:c203:004e:1018"
-	got := a.netlink(`[{"name":"mlx5_0","firmware":"28.39.1002.1","node_guid":"` + guid + `","sys_image_guid":"` + guid + `","ports":[{"netdev":"enx0c42a1d35e77","counters":[{"Name":"x","Value":123456789012}]}]}]`)
-	if strings.Contains(got, "004e:1018") || strings.Contains(got, "d35e77") || strings.Count(got, a.text(guid)) != 2 ||
-		!strings.Contains(got, "28.39.1002.1") || !strings.Contains(got, "123456789012") {
+	attribute := func(kind uint16, data string) []byte {
+		b := binary.NativeEndian.AppendUint16(nil, uint16(4+len(data)))
+		b = append(binary.NativeEndian.AppendUint16(b, kind), data...)
+		return append(b, make([]byte, -len(b)&3)...)
+	}
+	const name, firmware, guid, netdev = 2, 5, 6, 51 // RDMA_NLDEV_ATTR_...
+	was := uint64(0xa088c203004e1018)
+	text, err := json.Marshal([]rdmanl.Exchange{{Command: "get", Messages: []replay.Bytes{slices.Concat(
+		attribute(name, "mlx5_0\x00"), attribute(firmware, "28.39.1002\x00"), attribute(netdev, "enx0c42a1d35e77\x00"),
+		attribute(guid, string(binary.NativeEndian.AppendUint64(nil, was))),
+	)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := a.rewrite(rdmaName, entry{kind: regular, text: string(text)})
+	has := func(s string) bool { return strings.Contains(got, hex.EncodeToString([]byte(s))) }
+	raw := func(v uint64) string { return string(binary.NativeEndian.AppendUint64(nil, v)) }
+	if has("d35e77") || has(raw(was)) || !has(raw(a.eui64(was))) || !has("28.39.1002") || !has(a.name("enx0c42a1d35e77")) || !has("mlx5_0") {
 		t.Error(got)
 	}
-	if got := a.netlink("{"); got != "" {
+	if got := a.rewrite(rdmaName, entry{kind: regular, text: "{"}); got != "" {
 		t.Error(got)
+	}
+}
+
+// The rules of a site name its peers.
+func TestTrafficClass(t *testing.T) {
+	a := &anonymiser{key: [32]byte{5}}
+	address := func(s string) string { return a.addr(netip.MustParseAddr(s)).String() }
+	prefix := func(s string) string { return a.prefix(netip.MustParsePrefix(s)).String() }
+	const full = "2001:0db8:0000:0000:0000:0000:0000:0017"
+	for was, want := range map[string]string{
+		"":                    "",
+		"Global tclass=106\n": "Global tclass=106\n",
+		"Global tclass=106\nsrc_ip=10.20.30.40,dst_ip=10.20.0.0/16,tclass=96\n": "Global tclass=106\nsrc_ip=" + address("10.20.30.40") +
+			",dst_ip=" + prefix("10.20.0.0/16") + ",tclass=96\n",
+		"dst_ip6=2001:db8::17,tclass=0x60\n": "dst_ip6=" + address("2001:db8::17") + ",tclass=0x60\n",
+		"dst_ip=" + full + ",tclass=1\n":     "dst_ip=" + a.gidText(full) + ",tclass=1\n",
+		"dst_ip=trainer,tclass=1\n":          "removed\n",
+		"owner=alice\ntclass=10.20.30.40\n":  "removed\nremoved\n",
+	} {
+		if got := a.rewrite("sys/class/infiniband/mlx5_0/tc/1/traffic_class", entry{kind: regular, text: was}); got != want {
+			t.Errorf("%q became %q, want %q", was, got, want)
+		}
 	}
 }

@@ -2,7 +2,7 @@
 
 // Package capture makes an archive of what the exporter reads of a node, with every identifier replaced, and unpacks
 // such an archive, so that a problem of one machine can be looked at on another. The archive is a tar.gz with sys/,
-// proc/ and root/ laid out as on the node, netlink/rdma.json and MANIFEST.json.
+// proc/ and root/ laid out as on the node, netlink/ with what the kernel was asked and answered, and MANIFEST.json.
 //
 // Taking it is as harmless as a scrape: nothing is written to the node, each file is read once, and excluded and
 // restricted devices are left alone. All of it is held in memory, which the limits below allow.
@@ -27,7 +27,10 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/dcbnl"
+	"gpufabric_exporter/internal/host/ethtool"
 	"gpufabric_exporter/internal/host/proc"
+	"gpufabric_exporter/internal/host/rdmanl"
 	"gpufabric_exporter/internal/host/sysfs"
 )
 
@@ -39,17 +42,22 @@ const (
 )
 
 // Format is the version of the layout of an archive.
-const Format = 1
+const Format = 2
 
 // The parts of an archive.
 const (
 	sysPart      = "sys"
 	procPart     = "proc"
 	rootPart     = "root"
-	netlinkPart  = "netlink"
+	netlinkPart  = NetlinkFolder
 	manifestName = "MANIFEST.json"
-	rdmaName     = netlinkPart + "/rdma.json"
+	rdmaName     = netlinkPart + "/" + rdmanl.File
+	dcbName      = netlinkPart + "/" + dcbnl.File
+	ethtoolName  = netlinkPart + "/" + ethtool.File
 )
+
+// NetlinkFolder holds what the kernel answered to other questions than for files, in an archive that has it.
+const NetlinkFolder = "netlink"
 
 // Options says what to capture.
 type Options struct {
@@ -60,6 +68,7 @@ type Options struct {
 
 	limit time.Duration                           // for tests; 0: timeLimit
 	read  func(f *os.File, p []byte) (int, error) // for tests; nil: f.Read
+	dial  dialer                                  // for tests; nil: this kernel, if Sysfs is its
 }
 
 // Capture is what was read of a node, its identifiers replaced.
@@ -110,7 +119,10 @@ func Take(ctx context.Context, o Options) (*Capture, error) {
 	if s.sys, err = sysfs.Open(o.Sysfs); err != nil {
 		return nil, err
 	}
-	defer s.sys.Close() //nolint:errcheck // nothing was written
+	defer s.sys.Close()
+	if s.o.dial == nil && s.sys.IsKernel() {
+		s.o.dial = dialKernel
+	}
 	for part, dir := range map[string]string{sysPart: o.Sysfs, procPart: o.Procfs, rootPart: o.Rootfs} {
 		if s.root[part], err = os.OpenRoot(dir); err != nil {
 			return nil, fmt.Errorf("capture: %w", err)
@@ -135,11 +147,13 @@ func (s *session) everything(ctx context.Context) ([]string, error) {
 		read func(*unit) error
 	}{
 		{"default routes", s.routes},
-		{"network interfaces", func(u *unit) error { return s.tree(u, sysPart).netDevs(s.all.interfaces()) }},
+		{"netlink", func(u *unit) error { return s.netlink(u, devices) }}, // which may name other interfaces
+		{"network interfaces", func(u *unit) error { return s.tree(u, sysPart).netDevs(s.all.interfaces(), !s.hasNetlink()) }},
 		{"gpus", func(u *unit) error { return s.tree(u, sysPart).gpus() }},
 		{"procfs", func(u *unit) error { return s.tree(u, procPart).node() }},
 		{"nccl.conf", func(u *unit) error { return s.tree(u, rootPart).nccl() }},
-		{"netlink", func(u *unit) error { return s.netlink(u, devices) }},
+		{"congestion control", func(u *unit) error { return s.tree(u, sysPart).congestion(s.all.wires()) }},
+		{"drivers of network interfaces", func(u *unit) error { return s.drivers(u, s.all.wires(), s.all.found()) }},
 	} {
 		if _, err := s.run(ctx, part.name, part.read); err != nil {
 			return nil, err
@@ -184,7 +198,7 @@ func (s *session) routes(u *unit) error {
 	if err != nil {
 		return err
 	}
-	defer p.Close() //nolint:errcheck // nothing was written
+	defer p.Close()
 	names, err := p.DefaultRoutes()
 	for name := range names {
 		u.seeInterface(name)

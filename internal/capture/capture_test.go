@@ -75,9 +75,11 @@ func archive(t *testing.T, c *Capture) []byte {
 var identifying = regexp.MustCompile(`(?:[0-9a-f]{4}:){3,7}[0-9a-f]{4}|[0-9a-f]*::[0-9a-f:.]+|\d+\.\d+\.\d+\.\d+`)
 
 // metrics returns what the exporter serves of a node, without identifiers and what depends on the moment.
-func metrics(t *testing.T, sysfs, procfs, rootfs string) []string {
+func metrics(t *testing.T, sysfs, procfs, rootfs, netlink string) []string {
 	t.Helper()
-	ob, err := observer.New(observer.Options{Sysfs: sysfs, Procfs: procfs, Rootfs: rootfs, Log: slog.New(slog.DiscardHandler)})
+	ob, err := observer.New(observer.Options{
+		Sysfs: sysfs, Procfs: procfs, Rootfs: rootfs, Netlink: netlink, Log: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +95,8 @@ func metrics(t *testing.T, sysfs, procfs, rootfs string) []string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var lines []string
-	for _, f := range set.Gather(ob.Observe(ctx, set.Want()), collector.ConfigState{}) {
+	for _, family := range set.Gather(ob.Observe(ctx, set.Want()), collector.ConfigState{}) {
+		f := family.Proto()
 		if strings.Contains(f.GetName(), "duration") || strings.Contains(f.GetName(), "driver_commands") {
 			continue
 		}
@@ -126,7 +129,11 @@ func TestReplay(t *testing.T) {
 		}
 		t.Run(s.Name, func(t *testing.T) {
 			tree := materialise(t, s, nil)
-			c := take(t, options(tree))
+			hideConfigSpace(t, tree.Sysfs()) // it is not captured
+			answers := answersOf(t, tree)
+			o := options(tree)
+			o.dial = answers.dial
+			c := take(t, o)
 			dir := t.TempDir()
 			m, err := Unpack(bytes.NewReader(archive(t, c)), dir)
 			if err != nil {
@@ -135,8 +142,13 @@ func TestReplay(t *testing.T) {
 			if m.Files != c.Manifest.Files || m.Version != "1.2.3" || !m.Time.Equal(c.Manifest.Time) {
 				t.Errorf("manifest %+v, expected %+v", m, c.Manifest)
 			}
-			was := metrics(t, tree.Sysfs(), tree.Procfs(), tree.Rootfs())
-			is := metrics(t, filepath.Join(dir, "sys"), filepath.Join(dir, "proc"), filepath.Join(dir, "root"))
+			was := metrics(t, tree.Sysfs(), tree.Procfs(), tree.Rootfs(), answers.folder(t))
+			is := metrics(t, filepath.Join(dir, "sys"), filepath.Join(dir, "proc"), filepath.Join(dir, "root"), filepath.Join(dir, NetlinkFolder))
+			for _, prefix := range []string{"[gpufabric_roce_pfc_enabled ", "[gpufabric_ethernet_", "[gpufabric_roce_traffic_class"} {
+				if s.Name == "healthy" && !slices.ContainsFunc(was, func(l string) bool { return strings.HasPrefix(l, prefix) }) {
+					t.Errorf("no series begins with %s", prefix)
+				}
+			}
 			for _, l := range lacking(is, was) {
 				t.Errorf("lost: %s", l)
 			}
@@ -147,6 +159,19 @@ func TestReplay(t *testing.T) {
 				t.Errorf("%d series, were %d", len(is), len(was))
 			}
 		})
+	}
+}
+
+func hideConfigSpace(t *testing.T, sysfs string) {
+	t.Helper()
+	files, err := filepath.Glob(sysfs + "/bus/pci/devices/*/config")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v: no configuration space", err)
+	}
+	for _, f := range files {
+		if err := os.Remove(f); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -37,11 +37,16 @@ type collection struct {
 	leftOut []Problem
 	errors  []Problem
 	netdevs map[string]bool
-	hosts   []string // names of the node itself, never written
+	ports   map[string]string   // interfaces of Ethernet ports that may be asked; empty where sysfs names none
+	lower   map[string][]string // what lies below each interface that was read
+	hosts   []string            // names of the node itself, never written
 }
 
 func newCollection() *collection {
-	return &collection{entries: map[string]entry{}, netdevs: map[string]bool{}, leftOut: []Problem{}, errors: []Problem{}}
+	return &collection{
+		entries: map[string]entry{}, netdevs: map[string]bool{}, ports: map[string]string{}, lower: map[string][]string{},
+		leftOut: []Problem{}, errors: []Problem{},
+	}
 }
 
 // put adds an entry, unless it is there or the limits are reached.
@@ -75,6 +80,37 @@ func (c *collection) interfaces() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Sorted(maps.Keys(c.netdevs))
+}
+
+// found returns the network interfaces that were read.
+func (c *collection) found() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.lower))
+}
+
+// wires returns the physical interfaces below those of Ethernet ports: a bond or VLAN has no queues of its own. Those
+// that were not read are in another network namespace.
+func (c *collection) wires() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var wires []string
+	seen := map[string]bool{}
+	for todo := slices.Collect(maps.Values(c.ports)); len(todo) > 0; {
+		name := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		lower, read := c.lower[name]
+		if seen[name] || !read {
+			continue
+		}
+		seen[name] = true
+		if len(lower) == 0 {
+			wires = append(wires, name)
+		}
+		todo = append(todo, lower...)
+	}
+	slices.Sort(wires)
+	return wires
 }
 
 // take returns copies, because a goroutine that was left behind may hold on to the collection.
@@ -148,7 +184,34 @@ func (u *unit) fail(name string, err error) {
 	})
 }
 
+func (u *unit) leaveOut(name, why string) {
+	u.change(func(c *collection) { c.leftOut = append(c.leftOut, Problem{name, why}) })
+}
+
+// note is fail where err may be nil.
+func (u *unit) note(name string, err error) {
+	if err != nil {
+		u.fail(name, err)
+	}
+}
+
 func (u *unit) seeInterface(name string) { u.change(func(c *collection) { c.netdevs[name] = true }) }
+
+// seePort notes the interface of an Ethernet port.
+func (u *unit) seePort(port, name string) { u.change(func(c *collection) { c.ports[port] = name }) }
+
+// namePort notes the interface of an Ethernet port of which sysfs knows none, as those of siw.
+func (u *unit) namePort(port, name string) {
+	u.change(func(c *collection) {
+		if known, ethernet := c.ports[port]; ethernet && known == "" && name != "" {
+			c.ports[port], c.netdevs[name] = name, true
+		}
+	})
+}
+
+func (u *unit) seeLower(name string, lower []string) {
+	u.change(func(c *collection) { c.lower[name] = lower })
+}
 
 func (u *unit) seeHost(name string) {
 	u.change(func(c *collection) { c.hosts = append(c.hosts, name) })

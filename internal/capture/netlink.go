@@ -7,37 +7,13 @@ import (
 	"fmt"
 	"slices"
 
-	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/rdmanl"
 )
 
-// netlinkDevice is what NETLINK_RDMA says of a device.
-type netlinkDevice struct {
-	Index     uint32          `json:"index"`
-	Name      string          `json:"name"`
-	Firmware  string          `json:"firmware"`
-	NodeGUID  string          `json:"node_guid"`
-	ImageGUID string          `json:"sys_image_guid"`
-	NodeType  fabric.NodeType `json:"node_type"`
-	Protocol  string          `json:"protocol"`
-	Ports     []netlinkPort   `json:"ports"`
-}
-
-// netlinkPort is what it says of a port: PORT_GET and STAT_GET, or why not.
-type netlinkPort struct {
-	Number        uint32           `json:"number"`
-	State         fabric.PortState `json:"state"`
-	PhysState     fabric.PhysState `json:"phys_state"`
-	NetDev        string           `json:"netdev"`
-	Error         string           `json:"error,omitempty"`
-	Counters      []rdmanl.Counter `json:"counters"`
-	CountersError string           `json:"counters_error,omitempty"`
-}
-
-// netlink asks the RDMA core about these devices. A copy of some sysfs has nothing to do with this kernel's netlink,
-// and without the class, opening the socket would load the RDMA core.
+// netlink asks the RDMA core what the exporter asks it, about these devices. A copy of some sysfs has nothing to do
+// with this kernel's netlink, and without the class, opening the socket would load the RDMA core.
 func (s *session) netlink(u *unit, devices []string) error {
-	if len(devices) == 0 || !s.sys.IsKernel() || !u.begin(rdmaName) {
+	if _, present := u.have(sysPart + "/" + rdmaClass); !present || !s.sys.IsKernel() || !u.begin(rdmaName) {
 		return nil
 	}
 	c, err := rdmanl.Dial()
@@ -45,65 +21,61 @@ func (s *session) netlink(u *unit, devices []string) error {
 		return err
 	}
 	defer c.Close()
+	exchanges := []rdmanl.Exchange{}
+	c.Record(func(e rdmanl.Exchange) {
+		exchanges = append(exchanges, e.Rewrite(rdmanl.Rewriting{
+			Keep: func(device string) bool { return slices.Contains(devices, device) },
+			Name: func(s string) string { return s },
+			GUID: func(v uint64) uint64 { return v },
+		}))
+	})
+	_, err = c.System()
+	u.note(rdmaName+" system", err)
 	list, err := c.Devices()
-	if err != nil {
-		u.fail(rdmaName, err) // those that could be decoded are here
-	}
-	answers := []netlinkDevice{}
+	u.note(rdmaName+" devices", err) // those that could be decoded are here
 	for _, d := range list {
 		if slices.Contains(devices, d.Name) {
-			answers = append(answers, askDevice(u, c, d))
+			askDevice(u, c, d)
 		}
 	}
-	b, err := json.Marshal(answers)
-	if err != nil {
-		return err
-	}
-	u.put(rdmaName, entry{kind: regular, text: string(b)})
-	return nil
+	text, err := marshal(exchanges)
+	u.put(rdmaName, entry{kind: regular, text: text})
+	return err
 }
 
-func askDevice(u *unit, c *rdmanl.Client, d rdmanl.Device) netlinkDevice {
+// askDevice asks for the state and the counters of each port.
+func askDevice(u *unit, c *rdmanl.Client, d rdmanl.Device) {
 	const maxPorts = 256
-	answer := netlinkDevice{
-		Index: d.Index, Name: d.Name, Firmware: d.Firmware, NodeGUID: d.NodeGUID, ImageGUID: d.ImageGUID,
-		NodeType: d.NodeType, Protocol: d.Protocol, Ports: []netlinkPort{},
-	}
 	for n := uint32(1); n <= min(d.Ports, maxPorts); n++ {
-		if !u.begin(fmt.Sprintf("netlink %s port %d", d.Name, n)) {
-			break
+		name := fmt.Sprintf("%s %s port %d", rdmaName, d.Name, n)
+		if !u.begin(name) {
+			return
 		}
-		p := netlinkPort{Number: n}
-		if v, err := c.Port(d.Index, n); err != nil {
-			p.Error = reason(err)
-		} else {
-			p.State, p.PhysState, p.NetDev = v.State, v.PhysState, v.NetDev
-		}
-		var err error
-		if p.Counters, err = c.Counters(d.Index, n); err != nil {
-			p.CountersError = reason(err)
-		}
-		answer.Ports = append(answer.Ports, p)
+		port, err := c.Port(d.Index, n)
+		u.note(name, err)
+		u.namePort(fmt.Sprintf("%s/%d", d.Name, n), port.NetDev)
+		_, _ = c.Counters(d.Index, n) // many have none; the recording tells
 	}
-	return answer
 }
 
-// netlink replaces the identifiers in the answers.
-func (a *anonymiser) netlink(text string) string {
-	var devices []netlinkDevice
-	if json.Unmarshal([]byte(text), &devices) != nil {
+// marshal returns the text of a file with exchanges. It is as long as it will be when names in it are replaced.
+func marshal[E any](exchanges []E) (string, error) {
+	b, err := json.MarshalIndent(exchanges, "", " ")
+	return string(b) + "\n", err
+}
+
+// rewriteAll replaces the identifiers in a file with exchanges.
+func rewriteAll[E any](text string, rewrite func(E) E) string {
+	var exchanges []E
+	if json.Unmarshal([]byte(text), &exchanges) != nil {
 		return "" // cannot be: it was marshalled above
 	}
-	for i := range devices {
-		d := &devices[i]
-		d.Name, d.NodeGUID, d.ImageGUID = a.name(d.Name), a.text(d.NodeGUID), a.text(d.ImageGUID)
-		for k := range d.Ports {
-			d.Ports[k].NetDev = a.name(d.Ports[k].NetDev)
-		}
+	for i, e := range exchanges {
+		exchanges[i] = rewrite(e)
 	}
-	b, err := json.MarshalIndent(devices, "", " ")
+	text, err := marshal(exchanges)
 	if err != nil {
 		return ""
 	}
-	return string(b) + "\n"
+	return text
 }

@@ -22,11 +22,15 @@ const (
 	netClass   = "class/net"
 	pciDevices = "bus/pci/devices"
 
+	configRDMACM = "kernel/config/rdma_cm"
+	debugMLX5    = "kernel/debug/mlx5"
+
 	deviceAttrs = "node_type fw_ver board_id hca_type hw_rev node_guid sys_image_guid node_desc"
 	portAttrs   = "state phys_state rate link_layer lid lid_mask_count sm_lid sm_sl cap_mask"
-	pciAttrs    = "vendor device class numa_node current_link_speed current_link_width max_link_speed max_link_width"
+	pciAttrs    = "vendor device class subsystem_vendor subsystem_device numa_node aer_dev_correctable aer_dev_nonfatal aer_dev_fatal"
+	linkAttrs   = "current_link_speed current_link_width max_link_speed max_link_width"
 	sriovAttrs  = "sriov_totalvfs sriov_numvfs"
-	netAttrs    = "address speed mtu operstate carrier dev_port dev_id type flags ifindex"
+	netAttrs    = "address mtu operstate carrier dev_port dev_id type flags ifindex"
 	bondAttrs   = "mode slaves active_slave primary mii_status miimon xmit_hash_policy lacp_rate ad_aggregator ad_num_ports ad_partner_mac"
 	cmDirs      = "cm_rx_msgs cm_tx_msgs cm_tx_retries cm_rx_duplicates"
 )
@@ -46,13 +50,22 @@ func (t *tree) device(sys *sysfs.FS, name string) error {
 		return err
 	}
 	t.attrs(at, strings.Fields(deviceAttrs)...)
-	t.parent(at)
-	if iface, ok := t.attr(at, "parent"); ok { // the interface of rxe
-		t.seeInterface(strings.TrimSpace(iface))
+	siblings := t.parent(at)
+	parent, isRXE := t.attr(at, "parent") // the interface of rxe
+	if isRXE {
+		siblings = map[string]string{"1": strings.TrimSpace(parent)}
+		t.seeInterface(siblings["1"])
 	}
 	t.hwCounters(at + "/hw_counters")
 	for _, n := range t.list(at + "/ports") {
-		t.port(at + "/ports/" + n)
+		iface, ethernet := t.port(at + "/ports/" + n)
+		if iface == "" || isRXE {
+			iface = siblings[n]
+		}
+		if ethernet {
+			t.seePort(name+"/"+n, iface)
+		}
+		t.trafficClass(at, name, n)
 	}
 	return nil
 }
@@ -70,34 +83,69 @@ func isRestricted(sys *sysfs.FS, name string) (bool, error) {
 	return h.Restricted.Or(false), err
 }
 
-// parent reads the device that the RDMA device belongs to and the PCI function at or above it. Software devices
-// have none.
-func (t *tree) parent(at string) {
+// parent reads the device that the RDMA device belongs to and the PCI function at or above it, and returns its network
+// interfaces by the port that they say they belong to. Software devices have no parent.
+func (t *tree) parent(at string) (siblings map[string]string) {
+	siblings = map[string]string{}
 	parent, err := t.resolve(at + "/device")
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !strings.HasPrefix(at, "devices/virtual/"):
 		parent = path.Dir(path.Dir(at)) // PARENT/infiniband/NAME
 	case err != nil:
 		t.note(at+"/device", err)
-		return
+		return siblings
 	}
 	t.links(parent, "driver", "physfn")
 	t.attrs(parent, strings.Fields(sriovAttrs)...)
-	for _, name := range t.list(parent + "/net") {
-		t.attrs(parent+"/net/"+name, "dev_port", "dev_id")
-		t.seeInterface(name)
+	names := t.list(parent + "/net")
+	for _, mark := range []string{"dev_port", "dev_id"} { // IPoIB has the second
+		for _, name := range names {
+			t.seeInterface(name)
+			text, _ := t.attr(parent+"/net/"+name, mark)
+			index, err := strconv.ParseUint(strings.TrimSpace(text), 0, 16)
+			if port := strconv.FormatUint(index+1, 10); err == nil && siblings[port] == "" {
+				siblings[port] = name
+			}
+		}
 	}
-	for p := parent; len(p) > 1; p = path.Dir(p) {
-		if isFunction, _ := path.Match("????*:??:??.?", path.Base(p)); isFunction {
-			t.attrs(p, strings.Fields(pciAttrs)...)
-			return
+	t.functions(parent)
+	return siblings
+}
+
+// functions reads the PCI functions at and above a device. Configuration space is left out, because it holds serial
+// numbers, and so are the links of what sleeps, or is below what does: reading them would wake it.
+func (t *tree) functions(at string) {
+	var list []string // the outermost first
+	for p := at; len(p) > 1; p = path.Dir(p) {
+		if isFunction(path.Base(p)) {
+			list = append([]string{p}, list...)
+		}
+	}
+	awake := true
+	for _, p := range list {
+		t.attrs(p, strings.Fields(pciAttrs)...)
+		t.links(p, "driver", "physfn")
+		if group, err := t.resolve(p + "/iommu_group"); err == nil {
+			t.attr(group, "type")
+		}
+		status, _ := t.attr(p+"/power", "runtime_status")
+		if status = strings.TrimSpace(status); strings.HasPrefix(status, "suspend") || status == "resuming" {
+			awake = false
+		}
+		if awake {
+			t.attrs(p, strings.Fields(linkAttrs)...)
 		}
 	}
 }
 
-func (t *tree) port(at string) {
+// port reads one port, and returns the interface that its first GID names and whether it is one of Ethernet.
+func (t *tree) port(at string) (iface string, ethernet bool) {
 	t.attrs(at, strings.Fields(portAttrs)...)
+	layer, _ := t.have(t.part + "/" + at + "/link_layer")
 	t.gids(at)
+	if e, ok := t.have(t.part + "/" + at + "/gid_attrs/ndevs/0"); ok {
+		iface = strings.TrimSpace(e.text)
+	}
 	t.attrs(at+"/counters", t.list(at+"/counters")...)
 	t.hwCounters(at + "/hw_counters")
 	for dir := range strings.FieldsSeq(cmDirs) {
@@ -106,6 +154,14 @@ func (t *tree) port(at string) {
 	for _, name := range t.list(at + "/pkeys") { // counted, but not read: each costs a firmware command on mlx5
 		t.put(t.part+"/"+at+"/pkeys/"+name, entry{kind: regular})
 	}
+	return iface, strings.TrimSpace(layer.text) == "Ethernet"
+}
+
+// trafficClass reads what is set for the queue pairs of a port: by MLNX_OFED, and by the connection manager for its
+// own. Of configfs only what somebody made is there.
+func (t *tree) trafficClass(at, device, port string) {
+	t.attr(at+"/tc/"+port, "traffic_class")
+	t.attr(configRDMACM+"/"+device+"/ports/"+port, "default_roce_tos")
 }
 
 // gids reads the GID table. Of an empty slot, type and interface are not read: the kernel answers EINVAL.
@@ -142,8 +198,9 @@ func (t *tree) hwCounters(dir string) {
 	t.attr(dir, lifespan) // asks nobody
 }
 
-// netDevs reads these network interfaces and all above and below them.
-func (t *tree) netDevs(todo []string) error {
+// netDevs reads these network interfaces and all above and below them. The files with their speeds are left alone where
+// drivers tells them: to read one takes a processor while somebody else holds the kernel's rtnl lock.
+func (t *tree) netDevs(todo []string, speeds bool) error {
 	t.list(netClass)
 	seen := map[string]bool{}
 	for len(todo) > 0 {
@@ -159,33 +216,51 @@ func (t *tree) netDevs(todo []string) error {
 			t.note(netClass+"/"+name, err)
 			continue
 		}
-		todo = append(todo, t.netDev(at)...)
+		if speeds {
+			t.attr(at, "speed")
+		}
+		lower, others := t.netDev(at)
+		t.seeLower(name, lower)
+		todo = append(append(todo, lower...), others...)
 	}
 	return nil
 }
 
-// netDev reads one interface and returns those that it is linked with.
-func (t *tree) netDev(at string) (linked []string) {
+// netDev reads one interface, and returns those below it and those that it is linked with otherwise.
+func (t *tree) netDev(at string) (lower, others []string) {
 	t.attrs(at, strings.Fields(netAttrs)...)
-	t.links(at, "device")
+	t.driver(at)
 	for _, name := range t.list(at) {
 		switch prefix, other, _ := strings.Cut(name, "_"); {
 		case name == "master":
 			if target, err := t.link(at + "/master"); err == nil {
-				linked = append(linked, path.Base(target))
+				others = append(others, path.Base(target))
 			}
-		case prefix == "lower" || prefix == "upper":
+		case prefix == "lower":
 			t.links(at, name)
-			linked = append(linked, other)
+			lower = append(lower, other)
+		case prefix == "upper":
+			t.links(at, name)
+			others = append(others, other)
 		case name == "bonding":
 			t.list(at + "/bonding")
 			t.attrs(at+"/bonding", strings.Fields(bondAttrs)...)
 		}
 	}
-	return linked
+	return lower, others
 }
 
-// gpus reads the display controllers of NVIDIA.
+// driver reads who drives an interface. Virtual ones have no device.
+func (t *tree) driver(at string) {
+	device, err := t.resolve(at + "/device")
+	if err != nil {
+		t.note(at+"/device", err)
+		return
+	}
+	t.links(device, "driver")
+}
+
+// gpus reads the GPUs of NVIDIA and AMD, as package pci finds them.
 func (t *tree) gpus() error {
 	number := func(p string) uint64 {
 		if !t.begin(t.part + "/" + p) {
@@ -198,10 +273,10 @@ func (t *tree) gpus() error {
 	}
 	for _, name := range t.list(pciDevices) {
 		at := pciDevices + "/" + name
-		if number(at+"/vendor") != 0x10de {
+		if vendor := number(at + "/vendor"); vendor != 0x10de && vendor != 0x1002 {
 			continue
 		}
-		if class := number(at+"/class") >> 8; class != 0x0300 && class != 0x0302 {
+		if class := number(at+"/class") >> 16; class != 0x03 && class != 0x12 {
 			continue
 		}
 		at, err := t.resolve(at)
@@ -209,7 +284,7 @@ func (t *tree) gpus() error {
 			t.note(pciDevices+"/"+name, err)
 			continue
 		}
-		t.attrs(at, strings.Fields(pciAttrs)...)
+		t.functions(at)
 	}
 	return nil
 }
@@ -222,6 +297,7 @@ func (t *tree) node() error {
 	for _, name := range []string{"sys/kernel/osrelease", "1/net/route", "1/net/ipv6_route", "net/route", "net/ipv6_route"} {
 		t.copy(name, name)
 	}
+	t.cpuFlags()
 	b, err := t.text("stat", maxProcStat)
 	t.note("stat", err)
 	for line := range strings.Lines(string(b)) {
@@ -230,6 +306,18 @@ func (t *tree) node() error {
 		}
 	}
 	return nil
+}
+
+// cpuFlags keeps one line of the first processor.
+func (t *tree) cpuFlags() {
+	b, err := t.text("cpuinfo", maxProcStat)
+	t.note("cpuinfo", err)
+	for line := range strings.Lines(string(b)) {
+		if strings.HasPrefix(line, "flags\t") {
+			t.put(t.part+"/cpuinfo", entry{kind: regular, text: line})
+			return
+		}
+	}
 }
 
 // nccl reads the configuration of NCCL for the whole host.

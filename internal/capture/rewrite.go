@@ -11,6 +11,10 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"gpufabric_exporter/internal/host/dcbnl"
+	"gpufabric_exporter/internal/host/ethtool"
+	"gpufabric_exporter/internal/host/rdmanl"
 )
 
 // rewrite returns the text of an entry, or the target of a link, without identifiers. Where the text is a number, a
@@ -21,7 +25,13 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 	case e.kind != regular:
 		return a.name(e.text)
 	case name == rdmaName:
-		return a.netlink(e.text)
+		return rewriteAll(e.text, func(e rdmanl.Exchange) rdmanl.Exchange {
+			return e.Rewrite(rdmanl.Rewriting{Keep: func(string) bool { return true }, Name: a.name, GUID: a.eui64})
+		})
+	case name == dcbName:
+		return rewriteAll(e.text, func(e dcbnl.Exchange) dcbnl.Exchange { return e.Rewrite(a.name) })
+	case name == ethtoolName:
+		return rewriteAll(e.text, func(e ethtool.Exchange) ethtool.Exchange { return e.Rewrite(a.name) })
 	case strings.HasPrefix(name, rootPart+"/"):
 		return a.conf(e.text)
 	case strings.HasPrefix(name, procPart+"/") && base == "route":
@@ -30,6 +40,8 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 		return a.lines(e.text, a.route6)
 	case base == "node_desc":
 		return a.words(e.text, false)
+	case base == "traffic_class":
+		return a.lines(e.text, a.rule)
 	case path.Base(dir) == "ndevs", base == "parent", base == "slaves", base == "active_slave", base == "primary":
 		return a.name(e.text)
 	case path.Base(dir) == "gids":
@@ -48,7 +60,7 @@ func isPlain(dir, base string) bool {
 		return true
 	}
 	switch base {
-	case "fw_ver", "hw_rev", "hca_type", "board_id", "osrelease", "stat":
+	case "fw_ver", "hw_rev", "hca_type", "board_id", "osrelease", "stat", "cpuinfo", "aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal":
 		return true
 	}
 	return false
@@ -88,7 +100,7 @@ func (a *anonymiser) identifier(s string) string {
 	pairs := len(s) == len(raw)*3-1
 	ip, ipErr := netip.ParseAddr(s)
 	switch {
-	case ipErr == nil && !pairs && len(s) != len(digits):
+	case ipErr == nil && (ip.Is4() || !pairs) && len(s) != len(digits):
 		if ip.Is6() && len(s) == 39 { // as the kernel prints GIDs
 			return a.gidText(s)
 		}
@@ -213,6 +225,29 @@ func (a *anonymiser) route(line string) string {
 	}
 	f[iface], f[destination], f[gateway] = a.name(f[iface]), printWord(d), printWord(a.addr(netip.AddrFrom4(gw)).As4())
 	return strings.Join(f, "\t")
+}
+
+// rule rewrites a line of traffic_class: "Global tclass=106" or "src_ip=10.0.0.1,dst_ip=10.0.1.0/24,tclass=96".
+func (a *anonymiser) rule(line string) string {
+	fields := strings.Split(strings.TrimPrefix(line, "Global "), ",")
+	for i, f := range fields {
+		key, value, _ := strings.Cut(f, "=")
+		switch key {
+		case "tclass":
+			if _, err := strconv.ParseUint(value, 0, 8); err != nil {
+				return removed
+			}
+		case "src_ip", "dst_ip", "src_ip6", "dst_ip6":
+			_, noAddress := netip.ParseAddr(value)
+			if _, noPrefix := netip.ParsePrefix(value); noAddress != nil && noPrefix != nil {
+				return removed
+			}
+			fields[i] = key + "=" + a.identifier(value)
+		default:
+			return removed
+		}
+	}
+	return line[:len(line)-len(strings.TrimPrefix(line, "Global "))] + strings.Join(fields, ",")
 }
 
 func parseWord(s string) (b [4]byte, ok bool) {

@@ -78,7 +78,7 @@ func (u *unpacker) unpack(r io.Reader) error {
 	case !u.found:
 		return invalid("it has no %s", manifestName)
 	}
-	for _, part := range []string{sysPart, procPart, rootPart} {
+	for _, part := range []string{sysPart, procPart, rootPart, netlinkPart} {
 		if err := u.root.MkdirAll(part, 0o755); err != nil {
 			return err
 		}
