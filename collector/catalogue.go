@@ -2,6 +2,8 @@
 
 package collector
 
+import "slices"
+
 // The catalogue: every metric of the exporter but those of the Go runtime. A row is never changed at run time.
 var (
 	scrapeCollectorSuccess = &Family{
@@ -26,7 +28,7 @@ var (
 	}
 	sourceUp = &Family{
 		Name: "source_up", Type: Gauge, Labels: []string{"source", "device"},
-		Help:   "1 when the source could be read; device is empty for sources of the whole node.",
+		Help:   "1 when the source could be read. device is the RDMA device, for qos, netstats and dcqcn the network interface, and empty for sources of the whole node.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	deviceStuck = &Family{
@@ -41,8 +43,9 @@ var (
 	}
 	driverCommands = &Family{
 		Name: "driver_commands_total", Type: Counter, Labels: []string{"kind"},
-		Help: "Questions the exporter made the kernel pass on to RDMA drivers, most of which ask their firmware: query_port, process_mad (one PMA counter), " +
-			"get_hw_stats (all hardware counters of a port). Does not grow with the number of scrapers.",
+		Help: "Questions the exporter made the kernel pass on to drivers, most of which ask their firmware: query_port, process_mad (one PMA counter), " +
+			"get_hw_stats (all hardware counters of a port); and to drivers of network interfaces: dcb_get, pause_get, fec_get, link_get (speed), ethtool_stats " +
+			"(all statistics), ethtool_names (which there are), cong_query (one file of congestion control). Does not grow with the number of scrapers.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	configReloadSuccessful = &Family{
@@ -206,5 +209,5 @@ func Catalogue() []*Family {
 		hcaPortLID, hcaPortSMLID, hcaPortPKeys,
 		gidInfo, gidEntries, gidTableEntries, gidSelectedIndex, gidChanges,
 		ncclConfigVariables, ncclConfigFindings,
-	}, counterFamilies()...)
+	}, slices.Concat(counterFamilies(), ethernetCatalogue(), roceFamilies(), pcieCatalogue())...)
 }

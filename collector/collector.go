@@ -12,12 +12,10 @@ package collector
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
-	dto "github.com/prometheus/client_model/go"
-
+	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -28,7 +26,7 @@ type About struct {
 	Default bool
 }
 
-// emit gives one series to the scrape; labels are the values of f.Labels.
+// emit gives one series to the scrape; labels are the values of f.Labels, which it keeps.
 type emit func(f *Family, value float64, labels ...string)
 
 // collector is a subject: what it needs and how it turns that to metrics.
@@ -66,13 +64,37 @@ func collectors() []collector {
 			About:   About{Name: "counters", Help: "Counters of ports and devices: traffic, loss, retries, congestion, link errors.", Default: true},
 			want:    fabric.WantHCA | fabric.WantCounters,
 			sources: []string{fabric.SourceClass, fabric.SourceCounters},
-			collect: collectCounters, supported: hasCounters,
+			collect: collectCounters(), supported: hasCounters,
 		},
 		{
 			About:   About{Name: "cm", Help: "Messages of the connection manager."},
 			want:    fabric.WantHCA | fabric.WantCM,
 			sources: []string{fabric.SourceClass, fabric.SourceCM},
 			collect: collectCM, supported: hasCM,
+		},
+		{
+			About:   About{Name: "ethernet", Help: "Statistics of the Ethernet interfaces of RDMA ports: pauses, discards, priorities, link errors, PCIe.", Default: true},
+			want:    fabric.WantHCA | fabric.WantQoS | fabric.WantNetStats, // QoS: which priorities have PFC, what FEC corrects
+			sources: []string{fabric.SourceClass, fabric.SourceQoS, fabric.SourceNetStats},
+			collect: collectEthernet, supported: hasEthernetPort,
+		},
+		{
+			About:   About{Name: "roce", Help: "How the network treats RoCE: traffic class, DSCP, priority, PFC, ECN, and whether they fit together.", Default: true},
+			want:    fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantQoS,
+			sources: []string{fabric.SourceClass, fabric.SourceQoS},
+			collect: collectRoCE, supported: hasRoCE,
+		},
+		{
+			About:   About{Name: "dcqcn", Help: "Parameters of RoCE congestion control."},
+			want:    fabric.WantHCA | fabric.WantDCQCN,
+			sources: []string{fabric.SourceClass, fabric.SourceQoS},
+			collect: collectDCQCN, supported: hasRoCE,
+		},
+		{
+			About:   About{Name: "pcie", Help: "PCIe links, errors and settings of GPUs and compute NICs, and how far they are from each other.", Default: true},
+			want:    fabric.WantHCA | fabric.WantPCI,
+			sources: []string{fabric.SourceClass, fabric.SourcePCI},
+			collect: collectPCIe, supported: hasPCIe,
 		},
 	}
 }
@@ -157,66 +179,58 @@ func (s *Set) Want() fabric.Want {
 }
 
 // Gather returns the families of the set for a node, sorted by name. Families without series are left out.
-func (s *Set) Gather(n *fabric.Node, c ConfigState) []*dto.MetricFamily {
-	mem := &memory{}
-	out := newSink(mem)
+func (s *Set) Gather(n *fabric.Node, c ConfigState) []exposition.Family {
+	out := sink{families: make([]exposition.Family, rows)}
 	for _, c := range s.collectors {
 		health := c.health(n)
-		part := newSink(mem)
-		if err := part.run(c.collect, n); err != nil {
-			health.Success, part = false, newSink(mem)
+		if err := out.run(c.collect, n); err != nil {
+			health.Success = false
 		}
-		out.merge(part)
 		emitHealth(health, out.emit)
 	}
 	collectNode(n, out.emit)
 	s.collectSources(n, out.emit)
 	collectConfig(c, out.emit)
-	return out.families()
+	return slices.DeleteFunc(out.families, func(f exposition.Family) bool { return len(f.Series) == 0 })
 }
 
 // sink keeps what is emitted in one Gather.
 type sink struct {
-	mem     *memory
-	metrics map[*Family]*metrics
+	families []exposition.Family // each at its place
+	begun    []*Family           // those that the collector in question has series of
 }
 
-func newSink(mem *memory) sink { return sink{mem: mem, metrics: map[*Family]*metrics{}} }
-
-func (s sink) emit(f *Family, v float64, labels ...string) {
-	m := s.metrics[f]
-	if m == nil {
-		m = newMetrics(f)
-		s.metrics[f] = m
+func (s *sink) emit(f *Family, v float64, labels ...string) {
+	m := &s.families[f.place]
+	if m.Series == nil {
+		m.Head, m.Series = f.head, make([]exposition.Series, 0, 8) // a usual number of ports
+		s.begun = append(s.begun, f)
 	}
-	m.add(s.mem, v, labels)
+	m.Series = append(m.Series, f.series(v, labels))
 }
 
-func (s sink) run(collect func(*fabric.Node, emit), n *fabric.Node) (err error) {
+// run runs a collector. One that panics leaves nothing behind.
+func (s *sink) run(collect func(*fabric.Node, emit), n *fabric.Node) (err error) {
+	s.begun = s.begun[:0]
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("collector panicked: %v", p)
+			for _, f := range s.begun {
+				s.families[f.place].Series = nil
+			}
 		}
 	}()
 	collect(n, s.emit)
 	return nil
 }
 
-func (s sink) merge(o sink) { maps.Copy(s.metrics, o.metrics) }
-
-func (s sink) families() []*dto.MetricFamily {
-	list := make([]*dto.MetricFamily, 0, len(s.metrics))
-	for _, m := range s.metrics {
-		list = append(list, m.proto)
-	}
-	slices.SortFunc(list, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
-	return list
-}
-
 // state emits a state set.
 func state[S ~string](emit emit, f *Family, current S, all []S, labels ...string) {
+	values := make([]string, 0, len(all)*(len(labels)+1))
 	for _, s := range all {
-		emit(f, bit(s == current), append(slices.Clip(labels), string(s))...)
+		from := len(values)
+		values = append(append(values, labels...), string(s))
+		emit(f, bit(s == current), values[from:]...)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -51,21 +52,28 @@ func everything(t *testing.T) *Set {
 }
 
 // text is what a scrape of the node looks like.
-func text(t *testing.T, families []*dto.MetricFamily) string {
+func text(t *testing.T, families []exposition.Family) string {
 	t.Helper()
 	var b bytes.Buffer
-	for _, f := range families {
-		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
-			t.Fatal(err)
-		}
+	if err := exposition.Encode(&b, expfmt.FmtText, families, nil); err != nil {
+		t.Fatal(err)
 	}
 	return b.String()
+}
+
+// protos returns the families as the libraries of Prometheus want them.
+func protos(families []exposition.Family) []*dto.MetricFamily {
+	var list []*dto.MetricFamily
+	for i := range families {
+		list = append(list, families[i].Proto())
+	}
+	return list
 }
 
 func scrape(t *testing.T, n *fabric.Node) string {
 	t.Helper()
 	families := everything(t).Gather(n, ConfigState{LoadedAt: now, LastOK: true})
-	problems, err := testutil.GatherAndLint(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return families, nil }))
+	problems, err := testutil.GatherAndLint(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return protos(families), nil }))
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}
@@ -80,7 +88,7 @@ func TestUnknownFactsHaveNoSeries(t *testing.T) {
 		}
 	}
 	for _, line := range []string{
-		`gpufabric_facts_unknown{device="mlx5_0",reason="io_error"} 28`,
+		`gpufabric_facts_unknown{device="mlx5_0",reason="io_error"} 30`,
 		`gpufabric_hca_port_info{device="mlx5_0",link_layer="",netdev="",port="1",role=""} 1`,
 	} {
 		if !strings.Contains(out, line) {

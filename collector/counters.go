@@ -16,46 +16,26 @@ const (
 	maxRawName = 100 // bytes of their names; the longest of the kernel's has 34
 )
 
-func collectCounters(n *fabric.Node, emit emit) {
-	c := counting{emit: emit, tallies: map[fabric.Meaning]tally{}, seen: map[string]bool{}, meant: map[fabric.Meaning]bool{}}
-	for i := range n.HCAs {
-		h := &n.HCAs[i]
-		if h.Driver.State == fabric.Unknown {
-			continue // a name means one thing to one driver and another to the next
+// collectCounters returns the collector, which keeps its plans from scrape to scrape.
+func collectCounters() func(*fabric.Node, emit) {
+	plans := &plans{}
+	return func(n *fabric.Node, emit emit) {
+		c := counting{emit: emit, plans: plans, meant: make([]bool, rows)}
+		for i := range n.HCAs {
+			c.device(&n.HCAs[i])
 		}
-		c.driver, c.device = h.Driver.Or(""), h.Name
-		for k := range h.Ports {
-			p := &h.Ports[k]
-			c.begin(strconv.Itoa(p.Number))
-			c.mean(p.Counters.PMA, fabric.PMASpecOf)
-			c.rest = c.rest[:0] // a standard: what it does not have is not worth a name
-			c.mean(p.Counters.HW, fabric.CounterSpecOf)
-			c.pass()
-			if d, ok := p.Counters.Lifespan.Get(); ok {
-				emit(hwCountersLifespan, d.Seconds(), c.device, c.port)
-			}
-		}
-		// The device as a whole is in the families of its ports, with an empty port. What a driver counts for
-		// both, its table passes through for the device, so that sums over ports are right.
-		c.begin("")
-		c.mean(h.HWCounters, fabric.DeviceCounterSpecOf)
-		c.pass()
 	}
 }
 
-// specOf is one of fabric's counter tables.
-type specOf func(driver, name string) (fabric.CounterSpec, bool)
-
 // counting turns the counters of one port, or of a device, into series.
 type counting struct {
-	emit                 emit
-	driver, device, port string
-	meant                map[fabric.Meaning]bool // have their series; a second would cost the whole scrape
-	rest                 []count                 // mean nothing to us, under their own names
-	// Scratch of mean.
-	tallies map[fabric.Meaning]tally
-	seen    map[string]bool
-	counts  []count
+	emit   emit
+	plans  *plans
+	driver string
+	at     []string // device and port
+	meant  []bool   // families that have their series, by place; a second would cost the whole scrape
+	rest   []count  // mean nothing to us, under their own names
+	sums   []sum    // scratch of mean
 }
 
 // count is a counter with what is known about it.
@@ -66,55 +46,71 @@ type count struct {
 	known bool
 }
 
-// tally is what a list has of one meaning.
-type tally struct {
-	names, known int
-	sum          float64
-	done         bool
+// sum is the value of a family.
+type sum struct {
+	value         float64
+	unknown, done bool
+}
+
+func (c *counting) device(h *fabric.HCA) {
+	if h.Driver.State == fabric.Unknown {
+		return // a name means one thing to one driver and another to the next
+	}
+	c.driver = h.Driver.Or("")
+	for k := range h.Ports {
+		p := &h.Ports[k]
+		c.begin(h.Name, strconv.Itoa(p.Number))
+		c.mean(p.Counters.PMA, fabric.PlacePMA)
+		c.rest = c.rest[:0] // a standard: what it does not have is not worth a name
+		c.mean(p.Counters.HW, fabric.PlacePort)
+		c.pass()
+		if d, ok := p.Counters.Lifespan.Get(); ok {
+			c.emit(hwCountersLifespan, d.Seconds(), c.at...)
+		}
+	}
+	// The device as a whole is in the families of its ports, with an empty port. What a driver counts for
+	// both, its table passes through for the device, so that sums over ports are right.
+	c.begin(h.Name, "")
+	c.mean(h.HWCounters, fabric.PlaceDevice)
+	c.pass()
 }
 
 // begin begins a port, or the device for an empty one.
-func (c *counting) begin(port string) {
-	c.port, c.rest = port, c.rest[:0]
+func (c *counting) begin(device, port string) {
+	c.at, c.rest = []string{device, port}, c.rest[:0]
 	clear(c.meant)
 }
 
-// mean emits the counters of a list that have a meaning, and keeps the others for pass. Kernel names that mean the same add up if they are exactly those of the driver's table, and
-// to nothing while one of them is unknown.
-func (c *counting) mean(list fabric.Fact[[]fabric.Counter], specOf specOf) {
-	c.counts = c.counts[:0]
-	clear(c.tallies)
-	clear(c.seen)
-	for _, v := range list.Or(nil) {
-		n := count{name: label(v.Name)}
-		if c.seen[n.name] {
+// mean emits the counters of a list that have a meaning, and keeps the others for pass. Kernel names that mean the
+// same add up if they are exactly those of the driver's table, and to nothing while one of them is unknown.
+func (c *counting) mean(fact fabric.Fact[[]fabric.Counter], place fabric.CounterPlace) {
+	list := fact.Or(nil)
+	p := c.plans.of(place, c.driver, list)
+	c.sums = append(c.sums[:0], make([]sum, len(p.families))...)
+	for i := range p.counts {
+		n := &p.counts[i]
+		if n.part < 0 {
 			continue
 		}
-		c.seen[n.name] = true
-		n.spec, _ = specOf(c.driver, v.Name)
-		n.value, n.known = reading(v)
-		c.counts = append(c.counts, n)
-		t := c.tallies[n.spec.Meaning]
-		t.names++
-		if n.known {
-			t.known++
-			t.sum += float64(n.value) * n.spec.Scale
+		if v, known := reading(&list[n.at]); known {
+			c.sums[n.part].value += float64(v) * n.spec.Scale
+		} else {
+			c.sums[n.part].unknown = true
 		}
-		c.tallies[n.spec.Meaning] = t
 	}
-	for _, n := range c.counts {
-		if n.known && n.spec.Saturates && n.value >= n.spec.Max() {
-			c.emit(counterSaturated, 1, c.device, c.port, n.name)
+	for i := range p.counts {
+		n := &p.counts[i]
+		v, known := reading(&list[n.at])
+		if known && n.spec.Saturates && v >= n.spec.Max() {
+			c.named(counterSaturated, 1, n.name)
 		}
-		m := n.spec.Meaning
-		t := c.tallies[m]
-		switch {
-		case m == "" || t.names != n.spec.Parts || c.meant[m] && !t.done:
-			c.rest = append(c.rest, n)
-		case t.known == t.names && !t.done:
-			c.emit(countFamilies[m], t.sum, c.device, c.port)
-			t.done, c.meant[m] = true, true
-			c.tallies[m] = t
+		if n.part < 0 || c.meant[p.families[n.part].place] && !c.sums[n.part].done {
+			c.rest = append(c.rest, count{n.name, n.spec, v, known})
+			continue
+		}
+		if s, f := &c.sums[n.part], p.families[n.part]; !s.unknown && !s.done {
+			c.emit(f, s.value, c.at...)
+			s.done, c.meant[f.place] = true, true
 		}
 	}
 }
@@ -126,21 +122,24 @@ func (c *counting) pass() {
 		switch {
 		case !n.known:
 		case n.spec.Gauge: // known to a table, hence few
-			c.emit(hwCountersValue, float64(n.value), c.device, c.port, n.name)
+			c.named(hwCountersValue, float64(n.value), n.name)
 		case counters == maxRaw:
 			dropped++
 		default:
 			counters++
-			c.emit(hwCountersTotal, float64(n.value), c.device, c.port, n.name)
+			c.named(hwCountersTotal, float64(n.value), n.name)
 		}
 	}
 	if dropped > 0 {
-		c.emit(hwCountersDropped, float64(dropped), c.device, c.port)
+		c.emit(hwCountersDropped, float64(dropped), c.at...)
 	}
 }
 
+// named emits a series that a kernel name is a label of.
+func (c *counting) named(f *Family, v float64, name string) { c.emit(f, v, c.at[0], c.at[1], name) }
+
 // reading is the value of a counter. All ones in 64 bits is how drivers say that they cannot tell.
-func reading(c fabric.Counter) (uint64, bool) {
+func reading(c *fabric.Counter) (uint64, bool) {
 	n, ok := c.Value.Get()
 	return n, ok && n != math.MaxUint64
 }

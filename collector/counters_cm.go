@@ -18,7 +18,8 @@ func collectCM(n *fabric.Node, emit emit) {
 		for k := range h.Ports {
 			p := &h.Ports[k]
 			list := distinct(p.Counters.CM.Or(nil)) // the kernel has 44
-			for _, c := range list[:min(len(list), maxRaw)] {
+			for i := range list[:min(len(list), maxRaw)] {
+				c := &list[i]
 				group, message, _ := strings.Cut(c.Name, "/")
 				if v, ok := reading(c); ok && families[group] != nil {
 					emit(families[group], float64(v), h.Name, strconv.Itoa(p.Number), label(message))

@@ -31,6 +31,7 @@ func WriteCounters(w io.Writer) error {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s |\n", name, metric, unit, documentBits(spec), documentEnd(spec))
 		}
 	}
+	writeStats(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -31,22 +31,22 @@ func collectDevice(h *fabric.HCA, emit emit) {
 }
 
 func collectPort(h *fabric.HCA, p *fabric.Port, emit emit) {
-	dev, port := h.Name, strconv.Itoa(p.Number)
-	emit(hcaPortInfo, 1, dev, port, string(p.LinkLayer.Or("")), p.NetDev.Or(""), string(p.Role.Or("")))
+	at := []string{h.Name, strconv.Itoa(p.Number)}
+	emit(hcaPortInfo, 1, at[0], at[1], string(p.LinkLayer.Or("")), p.NetDev.Or(""), string(p.Role.Or("")))
 	if s, ok := p.State.Get(); ok {
-		state(emit, hcaPortState, s, fabric.PortStates(), dev, port)
+		state(emit, hcaPortState, s, fabric.PortStates(), at...)
 	}
 	if s, ok := p.PhysState.Get(); ok {
-		state(emit, hcaPortPhysState, s, fabric.PhysStates(), dev, port)
+		state(emit, hcaPortPhysState, s, fabric.PhysStates(), at...)
 	}
 	if r, ok := p.Rate.Get(); ok {
-		emit(hcaPortRate, r.BytesPerSecond, dev, port)
+		emit(hcaPortRate, r.BytesPerSecond, at...)
 	}
-	number(emit, hcaPortExpectedRate, p.ExpectedRate, dev, port)
+	number(emit, hcaPortExpectedRate, p.ExpectedRate, at...)
 	if m, ok := p.RateMismatch.Get(); ok {
-		emit(hcaPortRateMismatch, bit(m), dev, port)
+		emit(hcaPortRateMismatch, bit(m), at...)
 	}
-	number(emit, hcaPortLID, p.LID, dev, port)
-	number(emit, hcaPortSMLID, p.SMLID, dev, port)
-	number(emit, hcaPortPKeys, p.PKeys, dev, port)
+	number(emit, hcaPortLID, p.LID, at...)
+	number(emit, hcaPortSMLID, p.SMLID, at...)
+	number(emit, hcaPortPKeys, p.PKeys, at...)
 }

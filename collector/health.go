@@ -71,15 +71,23 @@ func (s *Set) collectSources(n *fabric.Node, emit emit) {
 	if !used[fabric.SourceHCA] {
 		return
 	}
-	for _, k := range []fabric.Command{fabric.CommandQueryPort, fabric.CommandProcessMAD, fabric.CommandHWStats} {
+	for _, k := range fabric.CommandKinds() {
 		emit(driverCommands, float64(n.Commands[k]), string(k))
 	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		count := map[fabric.Reason]int{}
-		for _, m := range h.Metas() {
+		note := func(m fabric.Meta) {
 			if m.State == fabric.Unknown && m.Reason != fabric.ReasonNotRead { // nobody asked for it
 				count[m.Reason]++
+			}
+		}
+		for _, m := range h.Metas() {
+			note(m)
+		}
+		if f := n.PCI.NIC(h.Name); f != nil {
+			for _, m := range f.Metas() {
+				note(m)
 			}
 		}
 		for _, r := range fabric.Reasons() {

@@ -3,6 +3,7 @@
 package collector
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -13,8 +14,9 @@ import (
 	"testing"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 
+	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
@@ -34,7 +36,7 @@ func observeScenario(t *testing.T, s simulator.Scenario) *fabric.Node {
 		t.Fatal(err)
 	}
 	ob, err := observer.New(observer.Options{
-		Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Log: slog.New(slog.DiscardHandler),
+		Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -48,6 +50,9 @@ func observeScenario(t *testing.T, s simulator.Scenario) *fabric.Node {
 // Every scenario of the simulator through the real readers: the healthy nodes byte for byte, what breaks them
 // as the lines that differ.
 func TestScenarios(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: too slow under the race detector; make test runs it without")
+	}
 	base := map[string]string{}  // by platform
 	emitted := map[string]bool{} // family names
 	healthy := func(s simulator.Scenario) bool { return strings.HasPrefix(s.Name, "healthy") }
@@ -60,6 +65,7 @@ func TestScenarios(t *testing.T) {
 			n.Commands = nil // how often the kernel's cache ran out depends on how busy the machine is
 			families := everything(t).Gather(n, ConfigState{LoadedAt: now, LastOK: true})
 			checkCatalogue(t, families, emitted)
+			checkFormats(t, families)
 			out := text(t, byDefault(t).Gather(n, ConfigState{LoadedAt: now, LastOK: true}))
 			if healthy(s) {
 				checkBudget(t, byDefault(t).Gather(n, ConfigState{LoadedAt: now, LastOK: true}))
@@ -78,9 +84,13 @@ func TestScenarios(t *testing.T) {
 	conditional := []string{ // configuration, findings, failures, netlink, and drivers the simulator does not have
 		"compute_ports_expected", "nccl_config_findings", "facts_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
 		"retransmissions_total", "retransmitted_packets_total", "retransmitted_bytes_total", "hw_counters_dropped",
+		// what the simulator does not have of RoCE
+		"roce_chain_consistent", "roce_chain_broken", "roce_traffic_class", "roce_dscp", "roce_priority", "roce_trust", "roce_pfc_enabled", "roce_global_pause_enabled",
+		"roce_ecn_enabled", "roce_lossless_buffer_bytes", "roce_cnp_dscp", "roce_congestion_control_parameter",
 	}
 	for _, f := range Catalogue() {
-		if !emitted[f.FullName()] && !slices.Contains(conditional, f.Name) {
+		// No simulated node has statistics of its network interfaces yet.
+		if !emitted[f.FullName()] && !slices.Contains(conditional, f.Name) && f.Collector != "ethernet" {
 			t.Errorf("%s appears on no simulated node", f.FullName())
 		}
 	}
@@ -122,13 +132,13 @@ func byDefault(t *testing.T) *Set {
 }
 
 // checkBudget prints the series of each family and holds their sum against the budget.
-func checkBudget(t *testing.T, families []*dto.MetricFamily) {
+func checkBudget(t *testing.T, families []exposition.Family) {
 	t.Helper()
 	total := 0
 	var table strings.Builder
 	for _, f := range families {
-		total += len(f.GetMetric())
-		fmt.Fprintf(&table, "%6d %s\n", len(f.GetMetric()), f.GetName())
+		total += len(f.Series)
+		fmt.Fprintf(&table, "%6d %s\n", len(f.Series), f.Name)
 	}
 	t.Logf("%d series of %d\n%s", total, maxSeries, table.String())
 	if total > maxSeries {
@@ -137,28 +147,37 @@ func checkBudget(t *testing.T, families []*dto.MetricFamily) {
 }
 
 // checkCatalogue: whatever is emitted is a row of the catalogue, and no series is there twice.
-func checkCatalogue(t *testing.T, families []*dto.MetricFamily, emitted map[string]bool) {
+func checkCatalogue(t *testing.T, families []exposition.Family, emitted map[string]bool) {
 	t.Helper()
 	for _, f := range families {
-		emitted[f.GetName()] = true
-		if !slices.ContainsFunc(Catalogue(), func(row *Family) bool { return row.FullName() == f.GetName() }) {
-			t.Errorf("%s is not in the catalogue", f.GetName())
+		emitted[f.Name] = true
+		if !slices.ContainsFunc(Catalogue(), func(row *Family) bool { return row.FullName() == f.Name }) {
+			t.Errorf("%s is not in the catalogue", f.Name)
 		}
 		seen := map[string]bool{}
-		for _, m := range f.GetMetric() {
-			key := labelKey(m)
+		for _, series := range f.Series {
+			key := fmt.Sprintf("%q", series.Labels)
 			if seen[key] {
-				t.Errorf("%s{%s} is there twice: Prometheus refuses the whole scrape", f.GetName(), key)
+				t.Errorf("%s%q%s is there twice: Prometheus refuses the whole scrape", f.Name, f.Labels, key)
 			}
 			seen[key] = true
 		}
 	}
 }
 
-func labelKey(m *dto.Metric) string {
-	var b strings.Builder
-	for _, l := range m.GetLabel() {
-		fmt.Fprintf(&b, "%s=%q,", l.GetName(), l.GetValue())
+// checkFormats: what is written is what the library of Prometheus would write.
+func checkFormats(t *testing.T, families []exposition.Family) {
+	t.Helper()
+	for _, format := range []expfmt.Format{expfmt.FmtText, expfmt.FmtOpenMetrics_1_0_0} {
+		var got, want bytes.Buffer
+		if err := exposition.Encode(&got, format, families, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := exposition.Encode(&want, format, nil, protos(families)); err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != want.String() {
+			t.Errorf("%s is not what expfmt writes:\n%s", format, diff(want.String(), got.String()))
+		}
 	}
-	return b.String()
 }

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import "gpufabric_exporter/internal/fabric"
+
+// ethernetRow is the family of a meaning. The kernel names are added to the help.
+type ethernetRow struct {
+	meaning fabric.Meaning
+	name    string
+	message string // of ethtool that has it where statistics do not
+	help    string
+}
+
+const allTraffic = " All traffic of the priority, TCP too."
+
+// ethernetRows returns the families of the port and, after them, those of its priorities in the order of interest.
+func ethernetRows() []ethernetRow {
+	return []ethernetRow{
+		{fabric.StatLinkReceivedPauseFrames, "ethernet_received_pause_frames_total", pauseMessage, "Pause frames of IEEE 802.3x received: the switch told this host to stop sending, whatever the priority."},
+		{fabric.StatLinkTransmittedPauseFrames, "ethernet_transmitted_pause_frames_total", pauseMessage, "Pause frames of IEEE 802.3x sent: this host told the switch to stop sending, whatever the priority."},
+		{fabric.StatLinkReceivedPauseSeconds, "ethernet_received_pause_seconds_total", "", "Time during which this port sent nothing at all because of pause frames (IEEE 802.3x). Its rate is the share of time lost."},
+		{fabric.StatLinkTransmittedPauseSecs, "ethernet_transmitted_pause_seconds_total", "", "Time during which this port kept the switch from sending anything at all (IEEE 802.3x)."},
+		{fabric.StatLinkReceivedPauses, "ethernet_received_pauses_total", "", "Times sending went on after a pause of the whole link (IEEE 802.3x)."},
+		{fabric.StatReceivedPFCFrames, "ethernet_received_pfc_frames_total", "", "Frames of priority flow control received, each for one or more priorities."},
+		{fabric.StatTransmittedPFCFrames, "ethernet_transmitted_pfc_frames_total", "", "Frames of priority flow control sent, each for one or more priorities."},
+		{fabric.StatPauseStormWarnings, "ethernet_pause_storm_warnings_total", "", "Times the device kept the switch paused for long: something in this host takes no data (PCIe, memory, the device itself)."},
+		{fabric.StatPauseStormErrors, "ethernet_pause_storm_errors_total", "", "Times the device kept the switch paused for so long that it gave up sending pauses; packets may be lost until it has recovered."},
+
+		{fabric.StatReceivedDiscards, "ethernet_received_discards_total", "", "Packets that arrived and that the port dropped because its buffer was full: this host takes less than it is sent. RDMA and TCP."},
+		{fabric.StatTransmittedDiscards, "ethernet_transmitted_discards_total", "", "Packets that the port dropped instead of sending them: the link was down or paused for too long."},
+		{fabric.StatOutOfBuffer, "ethernet_out_of_buffer_total", "", "Packets for the network stack of the kernel dropped because it had provided no buffer. RDMA has out_of_buffer."},
+		{fabric.StatReceiveBufferAlmostFull, "ethernet_receive_buffer_almost_full_total", "", "Times the receive buffer of the port got more than 85 % full."},
+		{fabric.StatTransmittedRDMABytes, "ethernet_transmitted_rdma_unicast_bytes_total", "", "RDMA bytes that this function of the device sent to one receiver."},
+		{fabric.StatReceivedRDMABytes, "ethernet_received_rdma_unicast_bytes_total", "", "RDMA bytes to one receiver that this function of the device received."},
+		{fabric.StatTransmittedOtherBytes, "ethernet_transmitted_other_unicast_bytes_total", "", "Bytes that this function of the device sent to one receiver and that are not RDMA, most of them TCP."},
+		{fabric.StatReceivedOtherBytes, "ethernet_received_other_unicast_bytes_total", "", "Bytes to one receiver that this function of the device received and that are not RDMA, most of them TCP."},
+
+		{fabric.StatLinkDownEvents, "ethernet_link_down_events_total", "", "Times the link went down."},
+		{fabric.StatSymbolErrors, "ethernet_symbol_errors_total", "", "Symbols that arrived wrong and that forward error correction did not correct, or that none was there to correct: packets are lost. Cable, connector or transceiver."},
+		{fabric.StatFECCorrectedBits, "ethernet_fec_bit_corrections_total", fecMessage, "Bits that forward error correction corrected; normal from 100 Gb/s on, the trend tells of a link that gets worse."},
+		{fabric.StatFECCorrectedBlocks, "ethernet_fec_corrected_blocks_total", fecMessage, "Blocks that forward error correction corrected."},
+		{fabric.StatFECUncorrectableBlocks, "ethernet_fec_uncorrectable_blocks_total", fecMessage, "Blocks with more errors than forward error correction corrects: packets are lost."},
+
+		{fabric.StatPCIeReadStalledSeconds, "ethernet_pcie_read_stalled_seconds_total", "", "Seconds in which the device could not read from the host over PCIe for more than 30 % of the time, for want of credits."},
+		{fabric.StatPCIeWriteStalledSeconds, "ethernet_pcie_write_stalled_seconds_total", "", "Seconds in which the device could not write to the host over PCIe for more than 30 % of the time, for want of credits."},
+		{fabric.StatPCIeReadStalledRatio, "ethernet_pcie_read_stalled_ratio", "", "Share of the last second in which the device could not read from the host over PCIe, for want of credits."},
+		{fabric.StatPCIeWriteStalledRatio, "ethernet_pcie_write_stalled_ratio", "", "Share of the last second in which the device could not write to the host over PCIe, for want of credits."},
+		{fabric.StatPCIeBufferOverflows, "ethernet_pcie_buffer_overflows_total", "", "Packets dropped because PCIe took them more slowly than they came."},
+		{fabric.StatPCIeReceivedIntegrity, "ethernet_pcie_received_integrity_errors_total", "", "Times PCIe had to recover from errors in what the device received: slot, riser or firmware."},
+		{fabric.StatPCIeTransmittedIntegrity, "ethernet_pcie_transmitted_integrity_errors_total", "", "Times the other side made PCIe recover from errors in what the device sent: slot, riser or firmware."},
+
+		{fabric.StatReceivedPauseSeconds, "roce_received_pause_seconds_total", "", "Time during which this port sent nothing of the priority because of PFC: the network is congested. Its rate is the share of time lost."},
+		{fabric.StatTransmittedPauseSeconds, "roce_transmitted_pause_seconds_total", "", "Time during which this port kept the switch from sending the priority (PFC): this host takes less than it is sent."},
+		{fabric.StatPriorityDiscards, "roce_received_discards_total", "", "Packets of the priority that arrived and that the port dropped because its buffer was full; in a lossless priority there are none."},
+		{fabric.StatReceivedPauseFrames, "roce_received_pause_frames_total", "", "PFC frames received that pause the priority or end its pause."},
+		{fabric.StatTransmittedPauseFrames, "roce_transmitted_pause_frames_total", "", "PFC frames sent that pause the priority or end its pause."},
+		{fabric.StatReceivedCongestionDiscards, "roce_received_congestion_discards_total", "", "Packets of the priority that arrived and that the device dropped because this host was congested."},
+		{fabric.StatPriorityTransmittedBytes, "roce_priority_transmitted_bytes_total", "", "Bytes sent with the priority." + allTraffic},
+		{fabric.StatPriorityReceivedBytes, "roce_priority_received_bytes_total", "", "Bytes received with the priority." + allTraffic},
+		{fabric.StatReceivedECNMarks, "roce_received_ecn_marks_total", "", "Packets of the priority that the device itself marked (ECN) because this host was congested; those that switches marked are in ecn_marked."},
+		{fabric.StatReceivedHostDiscards, "roce_received_host_buffer_discards_total", "", "Packets of the priority dropped because the buffer of this host in the device was full, which matters where hosts share one."},
+		{fabric.StatReceivedPauses, "roce_received_pauses_total", "", "Times sending of the priority went on after a pause (PFC)."},
+		{fabric.StatPriorityTransmittedPackets, "roce_priority_transmitted_packets_total", "", "Packets sent with the priority." + allTraffic},
+		{fabric.StatPriorityReceivedPackets, "roce_priority_received_packets_total", "", "Packets received with the priority." + allTraffic},
+	}
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// pcieNode is a GPU and a compute NIC below one switch.
+func pcieNode() *fabric.Node {
+	h := device("mlx5_0")
+	h.Ports[0].Role = known(fabric.RoleCompute)
+	n := nodeOf(h)
+	function := func(address string, kind fabric.PCIKind, bridges ...string) fabric.PCIFunction {
+		f := fabric.PCIFunction{Address: address, Kind: kind, Root: "pci0000:15", Bridges: bridges}
+		f = f.WithoutFacts(fabric.ReasonNotRead, now)
+		f.Link = fabric.PCILink{Speed: known(32e9), MaxSpeed: known(32e9), Width: known(16), MaxWidth: known(16)}
+		f.AER = fabric.PCIErrors{Correctable: known[uint64](2), NonFatal: known[uint64](0), Fatal: known[uint64](0)}
+		f.Config = fabric.PCIConfig{
+			MaxPayload: known(256), MaxReadRequest: known(4096), RelaxedOrdering: known(true), NoSnoop: known(true), ACS: known(fabric.ACS(0)),
+		}
+		return f
+	}
+	nic := function("0000:18:00.0", fabric.PCINIC, "0000:15:01.0", "0000:16:00.0", "0000:17:00.0")
+	nic.HCAs = []string{"mlx5_0"}
+	n.PCI.Functions = []fabric.PCIFunction{
+		function("0000:15:01.0", fabric.PCIBridge), function("0000:16:00.0", fabric.PCIBridge, "0000:15:01.0"),
+		function("0000:17:00.0", fabric.PCIBridge, "0000:15:01.0", "0000:16:00.0"),
+		function("0000:17:03.0", fabric.PCIBridge, "0000:15:01.0", "0000:16:00.0"),
+		nic,
+		function("0000:1b:00.0", fabric.PCIGPU, "0000:15:01.0", "0000:16:00.0", "0000:17:03.0"),
+	}
+	n.Derive()
+	n.HCAs[0].Ports[0].Role = known(fabric.RoleCompute) // nothing says so but this test
+	return n
+}
+
+func TestPCIe(t *testing.T) {
+	n := pcieNode()
+	n.Policy.Roles = nil
+	n.PCI.Rails = []fabric.Rail{{GPU: "0000:1b:00.0", Distance: known(fabric.DistancePIX), Nearest: []string{"mlx5_0"}, NIC: "mlx5_0"}}
+	n.PCI.Function("0000:17:03.0").Config.ACS = known(fabric.ACS(0x1d))
+	n.PCI.Function("0000:18:00.0").Link.Width = known(8)
+	n.PCI.Function("0000:1b:00.0").Link.Speed = known(2.5e9) // idle
+	out := scrape(t, n)
+	for _, line := range []string{
+		`gpufabric_pcie_link_degraded{device="mlx5_0"} 1`, `gpufabric_pcie_link_degraded{device="0000:1b:00.0"} 0`,
+		`gpufabric_pcie_link_transfers_per_second{device="mlx5_0"} 3.2e+10`, `gpufabric_pcie_link_width{device="mlx5_0"} 8`,
+		`gpufabric_pcie_aer_errors_total{device="mlx5_0",severity="correctable"} 8`, `gpufabric_pcie_acs_redirect{device="mlx5_0",gpu="0000:1b:00.0"} 1`,
+		`gpufabric_gpu_nic_distance{class="PIX",device="mlx5_0",gpu="0000:1b:00.0",rail="0"} 1`, `gpufabric_pcie_max_read_request_bytes{device="mlx5_0"} 4096`,
+	} {
+		if !strings.Contains(out, line) {
+			t.Errorf("missing %s in:\n%s", line, out)
+		}
+	}
+}
+
+// What nobody may read is counted and has no series.
+func TestPCIeUnknown(t *testing.T) {
+	n := pcieNode()
+	for i := range n.PCI.Functions {
+		f := &n.PCI.Functions[i]
+		f.Config = fabric.UnknownPCIConfig(fabric.ReasonPrivilege, "config", now)
+		f.Link.Width = fabric.NotKnown[int](fabric.ReasonSuspended, "current_link_width", now)
+	}
+	n.PCI.Rails = []fabric.Rail{{GPU: "0000:1b:00.0", Distance: fabric.NotKnown[fabric.Distance](fabric.ReasonVirtual, "", now)}}
+	out := scrape(t, n)
+	for _, name := range []string{"pcie_acs_redirect", "pcie_max_", "pcie_relaxed_ordering", "pcie_link_width", "pcie_link_degraded", "gpu_nic_distance"} {
+		if strings.Contains(out, "\n"+Prefix+name) {
+			t.Errorf("a series of %s though nothing is known:\n%s", name, out)
+		}
+	}
+	for _, line := range []string{`gpufabric_facts_unknown{device="mlx5_0",reason="privilege"} 5`, `gpufabric_facts_unknown{device="mlx5_0",reason="suspended"} 1`} {
+		if !strings.Contains(out, line) {
+			t.Errorf("missing %s in:\n%s", line, out)
+		}
+	}
+}
