@@ -111,7 +111,7 @@ func replay(ctx context.Context, f *flags, o Options) int {
 	}
 	root := func(part string) string { return dir + "/" + part }
 	return runSite(ctx, f, o, site{
-		sysfs: root("sys"), procfs: root("proc"), rootfs: root("root"),
+		sysfs: root("sys"), procfs: root("proc"), rootfs: root("root"), netlink: root(capture.NetlinkFolder),
 		config:    func() (config, error) { return parseConfig("", nil) },
 		title:     "captured node",
 		note:      what + ". " + capture.Note,

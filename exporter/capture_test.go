@@ -129,3 +129,32 @@ func TestReplayFails(t *testing.T) {
 		t.Errorf("leaves %v", left)
 	}
 }
+
+// TestRecordedAnswers serves a copy of some sysfs with what its kernel answered.
+func TestRecordedAnswers(t *testing.T) {
+	s, err := simulator.Find("healthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := s.Build().Materialise(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	const answers = `[{"command": "ETHTOOL_MSG_LINKMODES_GET", "netdev": "enp24s0np0", "answer": "08000500801a0600"},
+		{"command": "ETHTOOL_GSTATS", "netdev": "enp24s0np0", "statistics": [{"name": "rx_prio3_pause", "value": 77}]}]`
+	if err := os.WriteFile(filepath.Join(dir, "ethtool.json"), []byte(answers), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{"--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs()}
+	p := start(t, nil, append(paths, "--path.netlink="+dir)...)
+	p.ready()
+	_, body, _ := p.get("/metrics")
+	contains(t, body, `netdev="enp24s0np0",port="1",priority="3"} 77`)
+
+	var out output
+	if code := Run(t.Context(), append(paths, "--path.netlink="+dir+"/nosuch"), Options{Stdout: &out, Stderr: &out}); code != exitFailure {
+		t.Errorf("exit code %d", code)
+	}
+	contains(t, out.String(), "no such file")
+}

@@ -93,12 +93,7 @@ func (p *configParser) restricted(n *yaml.Node, policy *fabric.Policy) {
 func (p *configParser) expected(n *yaml.Node, policy *fabric.Policy) {
 	p.mapping(n, "expected", map[string]func(*yaml.Node){
 		"compute_ports": func(n *yaml.Node) {
-			const expected = "a whole number"
-			v, ok := p.number(n, "compute_ports", expected, 0, 1024)
-			if ok && v != math.Trunc(v) {
-				p.errorf(n.Line, "compute_ports: %q: expected %s", n.Value, expected)
-			}
-			policy.ComputePorts = new(int(v))
+			policy.ComputePorts = p.whole(n, "compute_ports", 1024)
 		},
 		"port_rate_gigabits_per_second": func(n *yaml.Node) {
 			policy.PortRates = map[fabric.Role]float64{}
@@ -111,7 +106,31 @@ func (p *configParser) expected(n *yaml.Node, policy *fabric.Policy) {
 			}
 			p.mapping(n, "port_rate_gigabits_per_second", rates)
 		},
+		"roce": func(n *yaml.Node) { p.roce(n, &policy.RoCE) },
 	})
+}
+
+// roce reads how the fabric was designed. The traffic class is another way to say the DSCP: NCCL_IB_TC is what
+// people know by heart.
+func (p *configParser) roce(n *yaml.Node, policy *fabric.RoCEPolicy) {
+	var class *int
+	line := 0
+	p.mapping(n, "roce", map[string]func(*yaml.Node){
+		"dscp":     func(n *yaml.Node) { policy.DSCP = p.whole(n, "dscp", fabric.NumDSCP-1) },
+		"priority": func(n *yaml.Node) { policy.Priority = p.whole(n, "priority", fabric.NumPriorities-1) },
+		"lossless": func(n *yaml.Node) { policy.Lossless = p.boolean(n, "lossless") },
+		"ecn":      func(n *yaml.Node) { policy.ECN = p.boolean(n, "ecn") },
+		"traffic_class": func(n *yaml.Node) {
+			class, line = p.whole(n, "traffic_class", math.MaxUint8), n.Line
+		},
+	})
+	switch {
+	case class == nil:
+	case policy.DSCP != nil && *policy.DSCP != *class>>2:
+		p.errorf(line, "traffic_class: %d is DSCP %d, but dscp says %d: expected one of the two keys", *class, *class>>2, *policy.DSCP)
+	default:
+		policy.DSCP = new(*class >> 2)
+	}
 }
 
 func (p *configParser) nccl(n *yaml.Node, files *observer.NCCLFiles) {

@@ -74,8 +74,22 @@ func TestConfig(t *testing.T) {
 	if want := map[fabric.Role]float64{fabric.RoleCompute: 50e9, fabric.RoleStorage: 25e9}; !reflect.DeepEqual(p.PortRates, want) {
 		t.Errorf("rates: %v, want %v", p.PortRates, want)
 	}
+	if r := p.RoCE; r.DSCP == nil || *r.DSCP != 26 || r.Priority == nil || *r.Priority != 3 || r.Lossless == nil || !*r.Lossless || r.ECN == nil || *r.ECN {
+		t.Errorf("RoCE: %+v", r)
+	}
 	if want := (observer.NCCLFiles{Environment: "/etc/nccl.env", Home: "/root"}); c.nccl != want {
 		t.Errorf("nccl: %+v", c.nccl)
+	}
+}
+
+// The traffic class says the DSCP, whatever its ECN bits; what is not said is not expected.
+func TestConfigTrafficClass(t *testing.T) {
+	c, err := parseConfig("f", []byte("expected: {roce: {traffic_class: 104}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := c.policy.RoCE; r.DSCP == nil || *r.DSCP != 26 || r.Priority != nil || r.Lossless != nil || r.ECN != nil {
+		t.Errorf("%+v", r)
 	}
 }
 

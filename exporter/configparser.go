@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"path"
 	"regexp"
 	"slices"
@@ -181,6 +182,34 @@ func (p *configParser) number(n *yaml.Node, what, expected string, low, high flo
 		return 0, false
 	}
 	return v, true
+}
+
+// whole returns a whole number from 0 to high, or nil after a complaint.
+func (p *configParser) whole(n *yaml.Node, what string, high float64) *int {
+	const expected = "a whole number"
+	v, ok := p.number(n, what, expected, 0, high)
+	switch {
+	case !ok:
+		return nil
+	case v != math.Trunc(v):
+		p.errorf(n.Line, "%s: %q: expected %s", what, n.Value, expected)
+		return nil
+	}
+	return new(int(v))
+}
+
+// boolean returns true or false, or nil after a complaint.
+func (p *configParser) boolean(n *yaml.Node, what string) *bool {
+	const expected = "true or false"
+	if !p.is(n, yaml.ScalarNode, what, expected) {
+		return nil
+	}
+	v := strings.ToLower(n.Value)
+	if n.ShortTag() != "!!bool" || v != "true" && v != "false" {
+		p.errorf(n.Line, "%s: %q: expected %s", what, n.Value, expected)
+		return nil
+	}
+	return new(v == "true")
 }
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }

@@ -28,6 +28,9 @@ func TestDemoList(t *testing.T) {
 func TestDemo(t *testing.T) {
 	for _, s := range simulator.Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {
+			if testing.Short() && s.Name != "healthy" && s.Name != "pfc-storm" {
+				t.Skip("-short: too slow under the race detector; make test runs it without")
+			}
 			if _, err := os.Stat("/dev/shm"); err == nil {
 				t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
 			}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,9 +26,10 @@ import (
 
 // The commands.
 const (
-	commandServe   = "serve"
-	commandDemo    = "demo"
-	commandCapture = "capture"
+	commandServe    = "serve"
+	commandDemo     = "demo"
+	commandCapture  = "capture"
+	commandTopology = "topology"
 )
 
 // Where the commands that serve listen unless told otherwise.
@@ -55,18 +57,23 @@ type flags struct {
 
 	collectors []string // enabled ones
 	devices    fabric.Filter
+	statistics *regexp.Regexp // of network interfaces, beside those with a meaning; nil: none
 
 	sysfs, procfs, rootfs string
+	netlink               string
 	configFile            string
 	configCheck           bool
 
-	fastInterval, slowInterval time.Duration
+	fastInterval, mediumInterval, slowInterval time.Duration
 
 	demoList     bool
 	demoScenario simulator.Scenario
 	demoCapture  string
 
 	captureOutput string
+
+	topologyOutput    string
+	topologySimulated bool // of demoScenario, not of this host
 }
 
 // logger returns the logger the flags ask for. Its level can change at run time.
@@ -149,6 +156,11 @@ func newCommandLine() *commandLine {
 	t := app.Command(commandCapture, "Write an archive of what is read of this host, with all identifiers replaced, for a report of a problem.")
 	t.Flag("output", "The file to write, a tar.gz; - is the standard output.").Default(defaultCapture).
 		SetValue(&flagValue{name: "output", set: into(&c.f.captureOutput, parseFile)})
+	p := app.Command(commandTopology, "Print how far GPUs and RDMA NICs are from each other on the PCI bus, and which NIC is nearest to which GPU.")
+	p.Flag("output", "Format: text, json.").Default(outputText).
+		SetValue(&flagValue{name: "output", set: into(&c.f.topologyOutput, oneOf(outputText, outputJSON))})
+	p.Flag("scenario", "Of a simulated node instead of this host; see demo --list.").PlaceHolder("NAME").
+		IsSetByUser(&c.f.topologySimulated).SetValue(&flagValue{name: "scenario", set: into(&c.f.demoScenario, simulator.Find)})
 	c.defineWeb()
 	c.defineLog()
 	c.defineCollectors()
@@ -197,6 +209,8 @@ func (c *commandLine) defineCollectors() {
 		into(&c.f.devices.Include, parsePattern)).PlaceHolder("REGEXP")
 	define(c, "collector.device-exclude", "Do not touch RDMA devices whose whole name matches.", "",
 		into(&c.f.devices.Exclude, parsePattern)).PlaceHolder("REGEXP")
+	define(c, "collector.netdev.stats-include", "Read statistics of network interfaces whose whole name (ethtool -S) matches, beside those that have a metric of their own.", "",
+		into(&c.f.statistics, parsePattern)).PlaceHolder("REGEXP")
 }
 
 func (c *commandLine) defineNode() {
@@ -204,11 +218,15 @@ func (c *commandLine) defineNode() {
 	define(c, "path.sysfs", "Where sysfs is mounted.", "/sys", into(&f.sysfs, parseFile))
 	define(c, "path.procfs", "Where procfs is mounted.", "/proc", into(&f.procfs, parseFile))
 	define(c, "path.rootfs", "Where the file system of the host is mounted.", "/", into(&f.rootfs, parseFile))
+	define(c, "path.netlink", "Folder of recorded answers of the kernel that belong to --path.sysfs: netlink of a capture.", "",
+		into(&f.netlink, parseFile)).PlaceHolder("DIR")
 	define(c, "config.file", "What the site expects of its nodes (YAML). Read again on SIGHUP and on POST /-/reload.", "",
 		into(&f.configFile, parseFile)).PlaceHolder("FILE")
 	c.bool("config.check", "Check the configuration files and exit.", &f.configCheck)
 	define(c, "observer.fast-interval", "How long scrapes share one reading of the hardware.", observer.DefaultFastInterval.String(),
 		into(&f.fastInterval, parseInterval))
+	define(c, "observer.medium-interval", "How long scrapes share one reading of the statistics of network interfaces, which cost the driver much.", observer.DefaultMediumInterval.String(),
+		into(&f.mediumInterval, parseInterval))
 	define(c, "observer.slow-interval", "How long facts that hardly change are not read again.", observer.DefaultSlowInterval.String(),
 		into(&f.slowInterval, parseInterval))
 }
@@ -270,7 +288,10 @@ func (c *commandLine) finish() error {
 			f.listen = []string{defaultDemoAddress}
 		}
 	}
-	return errors.Join(c.checkCombinations(), c.checkDemo(), c.checkCapture())
+	if !*c.set["observer.medium-interval"] {
+		f.mediumInterval = max(f.mediumInterval, f.fastInterval)
+	}
+	return errors.Join(c.checkCombinations(), c.checkDemo(), c.checkCapture(), c.checkTopology())
 }
 
 func (c *commandLine) checkCombinations() error {
@@ -287,6 +308,8 @@ func (c *commandLine) checkCombinations() error {
 		return fmt.Errorf("--web.telemetry-path=%q: expected a path outside of /-/ and /debug/", f.telemetryPath)
 	case f.slowInterval < f.fastInterval:
 		return fmt.Errorf("--observer.slow-interval=%q: expected at least --observer.fast-interval (%s)", f.slowInterval, f.fastInterval)
+	case f.mediumInterval < f.fastInterval:
+		return fmt.Errorf("--observer.medium-interval=%q: expected at least --observer.fast-interval (%s)", f.mediumInterval, f.fastInterval)
 	case f.configCheck && f.configFile == "":
 		return errors.New("--config.check: expected --config.file beside it")
 	case f.systemdSocket && *c.set["web.listen-address"]:
@@ -300,7 +323,7 @@ func (c *commandLine) checkDemo() error {
 	if c.f.command != commandDemo {
 		return nil
 	}
-	for _, n := range []string{"path.sysfs", "path.procfs", "path.rootfs", "config.file", "config.check", "web.systemd-socket", "web.config.file"} {
+	for _, n := range []string{"path.sysfs", "path.procfs", "path.rootfs", "path.netlink", "config.file", "config.check", "web.systemd-socket", "web.config.file"} {
 		if *c.set[n] {
 			return fmt.Errorf("--%s: demo simulates a node of its own and does not take this flag", n)
 		}
@@ -322,10 +345,24 @@ func (c *commandLine) checkCapture() error {
 	if c.f.command != commandCapture {
 		return nil
 	}
-	takes := []string{"path.sysfs", "path.procfs", "path.rootfs", "config.file", "collector.device-include", "collector.device-exclude"}
+	return c.takesOnly("path.sysfs", "path.procfs", "path.rootfs", "config.file", "collector.device-include", "collector.device-exclude")
+}
+
+// checkTopology refuses what would have no effect.
+func (c *commandLine) checkTopology() error {
+	if c.f.command != commandTopology {
+		return nil
+	}
+	if c.f.topologySimulated {
+		return c.takesOnly("log.level", "log.format", "collector.device-include", "collector.device-exclude")
+	}
+	return c.takesOnly("path.sysfs", "path.procfs", "path.rootfs", "path.netlink", "config.file", "log.level", "log.format", "collector.device-include", "collector.device-exclude")
+}
+
+func (c *commandLine) takesOnly(flags ...string) error {
 	for _, n := range slices.Sorted(maps.Keys(c.set)) {
-		if *c.set[n] && !slices.Contains(takes, n) {
-			return fmt.Errorf("--%s: capture does not take this flag", n)
+		if *c.set[n] && !slices.Contains(flags, n) {
+			return fmt.Errorf("--%s: %s does not take this flag", n, c.f.command)
 		}
 	}
 	return nil

@@ -50,6 +50,8 @@ func TestFlagErrors(t *testing.T) {
 		{"--observer.fast-interval=5", []string{`--observer.fast-interval="5"`, "expected a duration"}},
 		{"--observer.slow-interval=0s", []string{`--observer.slow-interval="0s"`, "expected a duration above 0"}},
 		{"--observer.slow-interval=1s", []string{`--observer.slow-interval="1s"`, "at least --observer.fast-interval (5s)"}},
+		{"--observer.medium-interval=1s", []string{`--observer.medium-interval="1s"`, "at least --observer.fast-interval (5s)"}},
+		{"--collector.netdev.stats-include=(", []string{`--collector.netdev.stats-include="("`, "expected a regular expression"}},
 		{"--collector.nosuch", []string{"--collector.nosuch"}},
 		{"--collector.disable-defaults", []string{"collectors are disabled", "expected at least one --collector.NAME"}},
 		{"--collector.device-include=( --collector.device-exclude=x", []string{`--collector.device-include="("`, "expected a regular expression", "missing closing )"}},

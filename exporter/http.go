@@ -29,13 +29,16 @@ type handler struct {
 	observer nodeObserver
 	config   *reloader
 	own      *prometheus.Registry // metrics about the exporter itself
+	failures *prometheus.CounterVec
+	answers  answers
 	page     *template.Template
 	log      *slog.Logger
 	ready    atomic.Bool // the first observation is done
 }
 
 func newHandler(f *flags, s site, set *collector.Set, ob nodeObserver, config *reloader, log *slog.Logger) *handler {
-	h := &handler{flags: f, site: s, set: set, observer: ob, config: config, own: newRegistry(!s.simulated), log: log}
+	h := &handler{flags: f, site: s, set: set, observer: ob, config: config, own: newRegistry(!s.simulated), failures: newFailures(), log: log}
+	h.own.MustRegister(h.failures)
 	h.page = template.Must(template.New("landing").Parse(landingHTML))
 	h.Handler = secured(new(http.CrossOriginProtection).Handler(h.routes()))
 	return h

@@ -57,8 +57,10 @@ type view struct {
 	Verdict    cell
 	Troubles   []trouble
 	Unchecked  []trouble
+	Wait       int // seconds until the page looks again by itself; 0: never
 	Devices    []deviceRow
 	Excluded   []string
+	RoCE       []roceRow
 	NCCL       fabric.NCCLConfig
 	NCCLFiles  []fileRow
 	Collectors []collectorRow
@@ -99,6 +101,7 @@ type link struct{ Href, Text, Note string }
 func (h *handler) view(n *fabric.Node) view {
 	v := view{
 		CSS: template.CSS(landingCSS), Title: h.site.title, Note: h.site.note,
+		Wait: secondReading(n), RoCE: roceRows(n),
 		Facts: nodeFacts(n), Troubles: troubles(n), Unchecked: unchecked(n), Excluded: n.Excluded,
 		NCCL: n.NCCL, Collectors: h.collectorRows(n), Config: h.configView(),
 		Links: h.links(), Version: version.Version,
@@ -324,6 +327,7 @@ type configView struct {
 	Restricted  string
 	Ports       string
 	Rates       []string
+	RoCE        string
 	Environment string
 	Home        string
 	Devices     string
@@ -350,6 +354,7 @@ func (h *handler) configView() configView {
 			v.Rates = append(v.Rates, string(r)+" "+gigabits(rate))
 		}
 	}
+	v.RoCE = roceWishText(p.RoCE)
 	switch d := h.flags.devices; {
 	case d.Include != nil:
 		v.Devices = "only " + pattern(d.Include)

@@ -3,25 +3,23 @@
 package exporter
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"math"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	versioncollector "github.com/prometheus/client_golang/prometheus/collectors/version"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/exposition"
 )
 
 // newRegistry returns the metrics about the exporter itself. Those of the process come from /proc of this
@@ -35,9 +33,35 @@ func newRegistry(process bool) *prometheus.Registry {
 	return r
 }
 
+// newFailures counts what could not be answered, under the name that it has in all exporters.
+func newFailures() *prometheus.CounterVec {
+	c := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "promhttp_metric_handler_errors_total",
+		Help: "Total number of internal errors encountered by the promhttp metric handler.",
+	}, []string{"cause"})
+	c.WithLabelValues(causeGathering)
+	c.WithLabelValues(causeEncoding)
+	return c
+}
+
+const (
+	causeGathering = "gathering"
+	causeEncoding  = "encoding"
+)
+
+// failed logs and counts an error that costs some metrics of an answer and not all.
+func (h *handler) failed(cause string, err error) {
+	if err == nil {
+		return
+	}
+	h.failures.WithLabelValues(cause).Inc()
+	h.log.Warn("an answer lacks metrics", "cause", cause, "err", err)
+}
+
 // metrics observes the node within the scraper's patience and answers in the format it prefers.
 func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
-	set, err := selectCollectors(h.set, r.URL.Query())
+	query := r.URL.Query()
+	set, err := selectCollectors(h.set, query)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -46,48 +70,22 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithDeadline(r.Context(), deadline)
 	defer cancel()
 	writeBy(w, deadline)
-	gather := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return h.gather(ctx, set) })
-	opts := promhttp.HandlerOpts{
-		ErrorLog:          slog.NewLogLogger(h.log.Handler(), slog.LevelWarn),
-		ErrorHandling:     promhttp.ContinueOnError,
-		EnableOpenMetrics: true,
-	}
-	if !h.flags.disableExporterMetrics {
-		opts.Registry = h.own
-	}
-	answer := &wholeAnswer{ResponseWriter: w, status: http.StatusOK}
-	promhttp.HandlerFor(gather, opts).ServeHTTP(answer, r)
-	answer.send()
-}
 
-// wholeAnswer keeps an answer until it is complete and then sends it with one write: net/http writes to the
-// connection every four kilobytes otherwise.
-type wholeAnswer struct {
-	http.ResponseWriter
-	status int
-	body   bytes.Buffer
-}
-
-func (a *wholeAnswer) WriteHeader(status int)      { a.status = status }
-func (a *wholeAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
-
-func (a *wholeAnswer) send() {
-	a.Header().Set("Content-Length", strconv.Itoa(a.body.Len()))
-	a.ResponseWriter.WriteHeader(a.status)
-	_, _ = a.ResponseWriter.Write(a.body.Bytes()) // the scraper may have left
-}
-
-// gather returns the families of the node and of the exporter. Their names never collide: the ones of the
-// catalogue do not appear in the registry.
-func (h *handler) gather(ctx context.Context, set *collector.Set) ([]*dto.MetricFamily, error) {
 	families := set.Gather(h.observer.Observe(ctx, set.Want()), h.config.current().state())
-	if h.flags.disableExporterMetrics {
-		return families, nil
+	var own []*dto.MetricFamily // no name of the catalogue is among them
+	if !h.flags.disableExporterMetrics {
+		own, err = h.own.Gather()
+		h.failed(causeGathering, err)
 	}
-	own, err := h.own.Gather()
-	families = slices.Concat(families, own)
-	slices.SortFunc(families, func(a, b *dto.MetricFamily) int { return strings.Compare(a.GetName(), b.GetName()) })
-	return families, err
+	if names := query["name[]"]; len(names) > 0 {
+		families = slices.DeleteFunc(families, func(f exposition.Family) bool { return !slices.Contains(names, f.Name) })
+		own = slices.DeleteFunc(own, func(f *dto.MetricFamily) bool { return !slices.Contains(names, f.GetName()) })
+	}
+	format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
+	a := h.answers.get()
+	defer h.answers.put(a)
+	h.failed(causeEncoding, exposition.Encode(&a.text, format, families, own))
+	a.send(w, r, format)
 }
 
 // selectCollectors applies collect[] and exclude[] of a query to the enabled collectors.

@@ -86,6 +86,8 @@ func Run(ctx context.Context, args []string, o Options) int {
 		return listScenarios(o.Stdout)
 	case f.command == commandCapture:
 		return takeCapture(ctx, f, o)
+	case f.command == commandTopology:
+		return topology(ctx, f, o)
 	case f.demoCapture != "":
 		return replay(ctx, f, o)
 	case f.command == commandDemo:
@@ -117,7 +119,9 @@ func checkFiles(f *flags, o Options) int {
 // site is the node that is looked at and what is expected of it: this host, or a simulated one.
 type site struct {
 	sysfs, procfs, rootfs string
-	configName            string // empty: no configuration
+	netlink               string            // folder of recorded answers; empty: this kernel's, if sysfs is
+	ethernet              observer.Ethernet // nil: those in netlink, or this kernel's
+	configName            string            // empty: no configuration
 	config                func() (config, error)
 	title                 string // how the node is called on the landing page
 	note                  string // a sentence about it, for simulated nodes
@@ -126,7 +130,7 @@ type site struct {
 
 func serve(ctx context.Context, f *flags, o Options) int {
 	s := site{
-		sysfs: f.sysfs, procfs: f.procfs, rootfs: f.rootfs, configName: f.configFile,
+		sysfs: f.sysfs, procfs: f.procfs, rootfs: f.rootfs, netlink: f.netlink, configName: f.configFile,
 		config: func() (config, error) { return readConfig(f.configFile) },
 	}
 	s.title, _ = os.Hostname() // an empty title is no reason not to serve
@@ -167,9 +171,10 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 		return err
 	}
 	ob, err := o.newObserver(observer.Options{
-		Sysfs: s.sysfs, Procfs: s.procfs, Rootfs: s.rootfs, Devices: f.devices,
+		Sysfs: s.sysfs, Procfs: s.procfs, Rootfs: s.rootfs, Netlink: s.netlink, Devices: f.devices,
 		Policy: initial.policy, NCCL: initial.nccl,
-		FastInterval: f.fastInterval, SlowInterval: f.slowInterval, Log: log,
+		Ethernet: s.ethernet, Statistics: f.statistics,
+		FastInterval: f.fastInterval, MediumInterval: f.mediumInterval, SlowInterval: f.slowInterval, Log: log,
 	})
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 type trouble struct {
 	Where  []string // devices, ports or files
 	What   string
+	Seen   string // the numbers, where they differ from port to port; else in Why
 	Why    string // what was seen, and what follows from it
 	Remedy string
 }
@@ -43,6 +44,7 @@ func troubles(n *fabric.Node) []trouble {
 			list = append(list, t)
 		}
 	}
+	list = append(list, pcieTroubles(n)...)
 	for _, f := range n.NCCL.Findings {
 		list = append(list, trouble{
 			Where: []string{f.Source}, What: f.Name + " does not do what it says", Why: f.Text,
@@ -83,7 +85,7 @@ func portTroubles(n *fabric.Node, h *fabric.HCA, p *fabric.Port) []trouble {
 	if t, bad := unusableGID(n, p); bad && known && p.Role.Or("") == fabric.RoleCompute {
 		list = append(list, t)
 	}
-	return list
+	return append(list, roceTroubles(n, p)...)
 }
 
 func inactive(p *fabric.Port, state fabric.PortState) trouble {
@@ -221,7 +223,7 @@ func unchecked(n *fabric.Node) []trouble {
 			p := &h.Ports[k]
 			list = append(list, uncheckedFact(h, p, "role", p.Role.Meta()), uncheckedFact(h, p, "state", p.State.Meta()))
 			if p.Role.Or("") == fabric.RoleCompute && p.State.Or("") == fabric.PortActive {
-				list = append(list, uncheckedFact(h, p, "rate", p.Rate.Meta()), uncheckedFact(h, p, "GID", p.GIDChoice.Meta()))
+				list = append(list, uncheckedFact(h, p, "rate", p.Rate.Meta()), uncheckedFact(h, p, "GID", p.GIDChoice.Meta()), roceUnchecked(h, p))
 			}
 		}
 	}
@@ -236,7 +238,8 @@ func uncheckedFact(h *fabric.HCA, p *fabric.Port, what string, m fabric.Meta) tr
 	return trouble{Where: []string{portName(h, p)}, What: "The " + what + " of the port is not known", Why: sentence(reasonText(m.Reason))}
 }
 
-// group makes one trouble of those that differ only in where they are.
+// group makes one trouble of those that differ only in where they are and in numbers: those of the first stand for
+// all.
 func group(list []trouble) []trouble {
 	var grouped []trouble
 	for _, t := range list {
@@ -244,6 +247,9 @@ func group(list []trouble) []trouble {
 		if i < 0 {
 			grouped = append(grouped, t)
 			continue
+		}
+		if g := &grouped[i]; g.Seen != t.Seen && len(g.Where) == 1 {
+			g.Seen = g.Where[0] + ", for one: " + g.Seen
 		}
 		for _, w := range t.Where {
 			if !slices.Contains(grouped[i].Where, w) {
@@ -351,6 +357,10 @@ func reasonText(r fabric.Reason) string {
 		return "the driver always answers the same"
 	case fabric.ReasonRestricted:
 		return "the device is not to be touched"
+	case fabric.ReasonSuspended:
+		return "reading would wake a device that sleeps"
+	case fabric.ReasonVirtual:
+		return "a hypervisor shows something else than the hardware"
 	default:
 		return string(r)
 	}

@@ -17,7 +17,7 @@ import (
 func tell(list []trouble) string {
 	var b strings.Builder
 	for _, t := range list {
-		fmt.Fprintf(&b, "%s: %s. %s %s\n", strings.Join(t.Where, ", "), t.What, t.Why, t.Remedy)
+		fmt.Fprintf(&b, "%s: %s. %s %s\n", strings.Join(t.Where, ", "), t.What, strings.TrimSpace(t.Seen+" "+t.Why), t.Remedy)
 	}
 	return b.String()
 }

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/simulator"
+)
+
+// BenchmarkScrape is what a scrape costs on a simulated H100 node with eight compute ports, two of storage and a bond,
+// its drivers answering in this process: the usual one, which reads fast facts and statistics anew, and the one in a
+// minute that reads slow facts too. cpu-us/scrape counts all threads, garbage collection included.
+func BenchmarkScrape(b *testing.B) {
+	for _, c := range []struct {
+		name, collectors string
+		slow             time.Duration
+	}{
+		{"default/usual", "", time.Hour},
+		{"default/slow", "", time.Nanosecond},
+		{"roce+ethernet/usual", "roce ethernet", time.Hour},
+		{"roce+ethernet/slow", "roce ethernet", time.Nanosecond},
+		{"hca+counters/usual", "hca counters", time.Hour},
+		{"hca+counters/slow", "hca counters", time.Nanosecond},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			names := strings.Fields(c.collectors)
+			if c.collectors == "" {
+				for _, about := range collector.Collectors() {
+					if about.Default {
+						names = append(names, about.Name)
+					}
+				}
+			}
+			h := benchHandler(b, names, c.slow)
+			r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+			scrape := func() int {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				if w.Code != http.StatusOK {
+					b.Fatal(w.Code)
+				}
+				return strings.Count(w.Body.String(), "\ngpufabric_")
+			}
+			series := scrape()
+			scrape()
+			begin := cpuTime(b)
+			n := 0
+			for b.Loop() {
+				scrape()
+				n++
+			}
+			cpu := float64(cpuTime(b)-begin) / float64(n)
+			b.ReportMetric(cpu/1e3, "cpu-us/scrape")
+			b.ReportMetric(cpu/1e3/float64(series), "cpu-us/series")
+			b.ReportMetric(float64(series), "series")
+		})
+	}
+}
+
+func benchHandler(b *testing.B, collectors []string, slow time.Duration) http.Handler {
+	b.Helper()
+	s, err := simulator.Find("healthy")
+	if err != nil {
+		b.Fatal(err)
+	}
+	tree, err := s.Build().Materialise(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	conf, err := parseConfig("", []byte(s.Config()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	set, err := collector.NewSet(collectors)
+	if err != nil {
+		b.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	ob, err := observer.New(observer.Options{
+		Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: keptStatistics{tree.Ethernet(), map[string][]fabric.Counter{}}, Policy: conf.policy,
+		FastInterval: time.Nanosecond, MediumInterval: time.Nanosecond, SlowInterval: slow, Log: log,
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(ob.Close)
+	f := &flags{telemetryPath: "/metrics", disableExporterMetrics: true}
+	return newHandler(f, site{simulated: true}, set, ob, newReloader(site{}, conf, ob, log), log)
+}
+
+// keptStatistics has the statistics of simulated interfaces ready, as a kernel has: making them up would cost more than all
+// that is measured.
+type keptStatistics struct {
+	*simulator.EthernetDrivers
+	known map[string][]fabric.Counter
+}
+
+func (a keptStatistics) Statistics(netdev string, wanted func(string) bool, now time.Time) (_ []fabric.Counter, err error) {
+	if a.known[netdev] == nil {
+		a.known[netdev], err = a.EthernetDrivers.Statistics(netdev, wanted, now)
+	}
+	return slices.Clone(a.known[netdev]), err
+}
+
+// cpuTime is the CPU time of the process in nanoseconds.
+func cpuTime(b *testing.B) int64 {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return u.Utime.Nano() + u.Stime.Nano()
+}

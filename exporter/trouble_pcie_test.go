@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// withBus puts each NIC of a healthy node below a switch of its own, with a GPU beside it.
+func withBus() *fabric.Node {
+	n := healthy()
+	n.Host.Hypervisor = fabric.Known(false, "cpuinfo", n.At)
+	for i, rail := range []struct{ root, port, up, toNIC, toGPU, nic, gpu string }{
+		{"pci0000:15", "0000:15:01.0", "0000:16:00.0", "0000:17:00.0", "0000:17:01.0", "0000:18:00.0", "0000:19:00.0"},
+		{"pci0000:97", "0000:97:01.0", "0000:98:00.0", "0000:99:00.0", "0000:99:01.0", "0000:9a:00.0", "0000:9b:00.0"},
+	} {
+		add := func(address string, kind fabric.PCIKind, bridges ...string) *fabric.PCIFunction {
+			f := fabric.PCIFunction{Address: address, Kind: kind, Root: rail.root, Bridges: bridges}
+			f = f.WithoutFacts(fabric.ReasonNotRead, n.At)
+			f.NUMANode = fabric.Known(i, "numa_node", n.At)
+			f.Link = fabric.PCILink{
+				Speed: fabric.Known(32e9, "", n.At), MaxSpeed: fabric.Known(32e9, "", n.At), Width: fabric.Known(16, "", n.At), MaxWidth: fabric.Known(16, "", n.At),
+			}
+			f.Config.ACS = fabric.Known(fabric.ACS(0), "config", n.At)
+			n.PCI.Functions = append(n.PCI.Functions, f)
+			return &n.PCI.Functions[len(n.PCI.Functions)-1]
+		}
+		add(rail.port, fabric.PCIBridge)
+		add(rail.up, fabric.PCIBridge, rail.port)
+		add(rail.toNIC, fabric.PCIBridge, rail.port, rail.up)
+		add(rail.toGPU, fabric.PCIBridge, rail.port, rail.up)
+		add(rail.nic, fabric.PCINIC, rail.port, rail.up, rail.toNIC).HCAs = []string{n.HCAs[i].Name}
+		add(rail.gpu, fabric.PCIGPU, rail.port, rail.up, rail.toGPU)
+	}
+	return n
+}
+
+func TestPCIeTroubles(t *testing.T) {
+	acs := func(n *fabric.Node) { n.PCI.Function("0000:17:00.0").Config.ACS.Value = 0x1d }
+	sameSwitch := func(n *fabric.Node) { // the second GPU moves to the first switch
+		g := n.PCI.Function("0000:9b:00.0")
+		g.Root, g.Bridges, g.NUMANode = "pci0000:15", []string{"0000:15:01.0", "0000:16:00.0", "0000:17:01.0"}, n.PCI.Function("0000:19:00.0").NUMANode
+	}
+	for _, test := range []struct {
+		name string
+		edit func(n *fabric.Node)
+		want []string // none: nothing
+	}{
+		{"healthy", func(*fabric.Node) {}, nil},
+		{"NIC at x8", func(n *fabric.Node) { n.PCI.NIC("mlx5_1").Link.Width.Value = 8 }, []string{"mlx5_1: A PCIe link runs at x8 instead of x16.", "below 0000:99:00.0"}},
+		{"NIC slow and narrow", func(n *fabric.Node) {
+			n.PCI.NIC("mlx5_1").Link.Width.Value, n.PCI.NIC("mlx5_1").Link.Speed.Value = 4, 16e9
+		}, []string{"x4 instead of x16 and 16 GT/s instead of 32 GT/s"}},
+		{"GPU at x8", func(n *fabric.Node) { n.PCI.Function("0000:19:00.0").Link.Width.Value = 8 }, []string{"GPU 0000:19:00.0: A PCIe link runs at x8"}},
+		{"GPU idle", func(n *fabric.Node) { n.PCI.Function("0000:19:00.0").Link.Speed.Value = 2.5e9 }, nil},
+		{"ACS", acs, []string{"mlx5_0: ACS sends GPUDirect traffic through the root complex."}},
+		{"ACS in a guest", func(n *fabric.Node) { acs(n); n.Host.Hypervisor.Value = true }, nil},
+		{"ACS, and nobody tells", func(n *fabric.Node) { acs(n); n.Host.Hypervisor = fabric.Fact[bool]{} }, nil},
+		{"ACS unreadable", func(n *fabric.Node) {
+			n.PCI.Function("0000:17:00.0").Config = fabric.UnknownPCIConfig(fabric.ReasonPrivilege, "config", n.At)
+		}, nil},
+		{"NUMA", func(n *fabric.Node) { n.PCI.NIC("mlx5_1").NUMANode.Value = 0 }, []string{"mlx5_1: The NUMA node of the NIC is not that of the GPU"}},
+		{"NUMA unknown", func(n *fabric.Node) {
+			n.PCI.NIC("mlx5_1").NUMANode = fabric.NotKnown[int](fabric.ReasonMissing, "numa_node", n.At)
+		}, nil},
+		{"shared", sameSwitch, []string{"mlx5_0: Several GPUs share their nearest NIC", "No GPU is near mlx5_1."}},
+		{"shared by design", func(n *fabric.Node) {
+			sameSwitch(n)
+			n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("^mlx5_1$"), Role: fabric.RoleStorage}}
+		}, nil},
+		{"nothing was read", func(n *fabric.Node) { n.PCI = fabric.PCI{} }, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := withBus()
+			test.edit(n)
+			n.Derive()
+			got := tell(troubles(n))
+			contains(t, got, test.want...)
+			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1 {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// lossless is healthy, set up for lossless RoCE with DSCP 26 and priority 3, and expected to be.
+func lossless() *fabric.Node {
+	n := healthy()
+	for i := range n.HCAs {
+		n.HCAs[i].Driver = fabric.Known("mlx5_core", "driver", n.At)
+		n.HCAs[i].Ports[0].TrafficClass = fabric.None[fabric.TrafficClass]("tc/1/traffic_class", n.At)
+		d := &n.NetDevs[i]
+		d.Lower, d.Bond = fabric.Known([]string{}, "lower_*", n.At), fabric.Known(false, "bonding", n.At)
+		d.QoS = fabric.QoS{
+			PFC: fabric.Known(fabric.PFC{Enabled: 1 << 3}, "DCB PFC", n.At), Pause: fabric.Known(fabric.Pause{}, "pause", n.At), ETS: fabric.Known(fabric.ETS{}, "DCB ETS", n.At),
+			Apps: fabric.Known([]fabric.App{}, "DCB APP", n.At), Trust: fabric.Known(fabric.TrustDSCP, "qos/trust", n.At),
+			DSCPPriority: fabric.Known([fabric.NumDSCP]int{26: 3, 48: 6}, "qos/dscp2prio", n.At), CNPDSCP: fabric.Known(48, "cnp_dscp", n.At),
+			NP: fabric.Known(fabric.PriorityMask(8), "roce_np", n.At), RP: fabric.Known(fabric.PriorityMask(8), "roce_rp", n.At),
+			Buffers: fabric.Known(fabric.Buffers{OfPriority: [8]int{3: 1}, Bytes: [8]int{20_016, 156_096}}, "DCB buffer", n.At),
+		}
+	}
+	n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.Known(true, "etc/nccl.conf", n.At)}}
+	n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_TC", Value: "106", Source: "/etc/nccl.conf:1", Number: 106, IsNumber: true}}
+	n.Policy.RoCE = fabric.RoCEPolicy{DSCP: new(26), Priority: new(3), Lossless: new(true), ECN: new(true)}
+	return n
+}
+
+func TestRoCETroubles(t *testing.T) {
+	tc := func(n *fabric.Node, v int64) { n.NCCL.Variables[0].Value, n.NCCL.Variables[0].Number = "?", v }
+	tests := []struct {
+		name string
+		edit func(n *fabric.Node, q *fabric.QoS)
+		want []string // none: nothing
+	}{
+		{"healthy", func(*fabric.Node, *fabric.QoS) {}, nil},
+		{"jobs may set it", func(n *fabric.Node, _ *fabric.QoS) { n.NCCL.Variables = nil }, nil},
+		{"traffic class", func(n *fabric.Node, _ *fabric.QoS) { tc(n, 5) }, []string{
+			"mlx5_0, mlx5_1: RoCE packets do not carry the DSCP that the site expects. Traffic class 5 is DSCP 1; the site expects DSCP 26.", "Set NCCL_IB_TC=106",
+		}},
+		{"override", func(n *fabric.Node, _ *fabric.QoS) {
+			n.HCAs[1].Ports[0].TrafficClass = fabric.Known(fabric.TrafficClass{Global: 96}, "tc/1/traffic_class", n.At)
+		}, []string{"mlx5_1: RoCE packets", "DSCP 24", "Write 106 to /sys/class/infiniband/<device>/tc/<port>/traffic_class"}},
+		{"trust", func(_ *fabric.Node, q *fabric.QoS) { q.Trust.Value = fabric.TrustPCP }, []string{
+			"mlx5_1: RoCE packets do not get the priority that the site expects.", "trusts the VLAN tag", "--trust dscp",
+		}},
+		{"trust without a policy", func(n *fabric.Node, q *fabric.QoS) {
+			q.Trust.Value, n.Policy.RoCE = fabric.TrustPCP, fabric.RoCEPolicy{}
+		}, []string{
+			"mlx5_1: RoCE and PFC do not fit together. PFC is on for priority 3, but RoCE uses priority 0.", "--trust dscp",
+		}},
+		{"map", func(_ *fabric.Node, q *fabric.QoS) { q.DSCPPriority.Value[26] = 1 }, []string{"DSCP 26 goes to priority 1; the site expects priority 3.", "--dscp2prio set,26,3 or dcb app add dev <interface> dscp-prio 26:3"}},
+		{"PFC off", func(_ *fabric.Node, q *fabric.QoS) { q.PFC.Value.Enabled = 0 }, []string{
+			"mlx5_1: RoCE and PFC do not fit together. PFC is off for all priorities; the site expects RoCE to be lossless.",
+			"mlnx_qos -i <interface> --pfc 0,0,0,1,0,0,0,0 or dcb pfc set dev <interface> prio-pfc all:off 3:on, and the same at the switch port.",
+		}},
+		{"PFC on", func(n *fabric.Node, _ *fabric.QoS) { n.Policy.RoCE.Lossless = new(false) }, []string{"mlx5_0, mlx5_1: ", "lossy by design", "--pfc 0,0,0,0,0,0,0,0"}},
+		{"PFC elsewhere", func(n *fabric.Node, q *fabric.QoS) { q.PFC.Value.Enabled, n.Policy.RoCE = 1<<4, fabric.RoCEPolicy{} }, []string{
+			"PFC is on for priority 4, but RoCE uses priority 3.", "Set the NCCL_IB_TC whose DSCP goes to the lossless priority, or make its priority lossless: mlnx_qos -i <interface> --pfc 0,0,0,1,0,0,0,0",
+		}},
+		{"802.3x", func(_ *fabric.Node, q *fabric.QoS) { q.Pause.Value.Receive = true }, []string{"802.3x flow control is on beside PFC.", "ethtool -A <interface>"}},
+		{"buffer", func(_ *fabric.Node, q *fabric.QoS) { q.Buffers.Value.Bytes[1] = 0 }, []string{"receive buffer 1 has 0 bytes", "--prio2buffer 0,0,0,1,0,0,0,0"}},
+		{"ETS", func(_ *fabric.Node, q *fabric.QoS) { q.ETS.Value.Algorithm[0] = fabric.TSAETS }, []string{"no share of the bandwidth", "--tcbw"}},
+		{"ECN", func(_ *fabric.Node, q *fabric.QoS) { q.RP.Value = 0 }, []string{"do not slow down", "Write 1 to /sys/class/net/<interface>/ecn/roce_np/enable/3"}},
+		{"notifications", func(_ *fabric.Node, q *fabric.QoS) { q.CNPDSCP.Value = 26 }, []string{"Congestion notifications wait behind the data.", "cnp_dscp"}},
+		{"RoCE v1", func(n *fabric.Node, _ *fabric.QoS) {
+			n.Policy.RoCE = fabric.RoCEPolicy{Priority: new(3)}
+			n.HCAs[1].Ports[0].GIDs.Entries.Value = n.HCAs[1].Ports[0].GIDs.Entries.Value[:3]
+		}, []string{"NCCL would not use a RoCE v2 address", "RoCE v1 has no DSCP, and packets are untagged: priority 0; the site expects priority 3", "set NCCL_IB_SL"}},
+		{"RoCE v1 for DSCP", func(n *fabric.Node, _ *fabric.QoS) {
+			n.HCAs[1].Ports[0].GIDs.Entries.Value = n.HCAs[1].Ports[0].GIDs.Entries.Value[:3]
+		}, []string{"whose packets have no DSCP", "See that NCCL finds a RoCE v2 address, and"}},
+		{"two at once", func(_ *fabric.Node, q *fabric.QoS) { q.Pause.Value.Transmit, q.NP.Value = true, 0 }, []string{"802.3x", "do not notify"}},
+		{"bond", func(n *fabric.Node, q *fabric.QoS) {
+			q.PFC.Value.Enabled = 0
+			bond := fabric.NetDev{Name: "bond0", Bond: fabric.Known(true, "bonding", n.At), Lower: fabric.Known([]string{"eth0", "eth1"}, "lower_*", n.At)}
+			n.NetDevs = append(n.NetDevs, bond)
+			n.HCAs[0].Ports[0].NetDev.Value = "bond0"
+			for i := range n.HCAs[0].Ports[0].GIDs.Entries.Value {
+				n.HCAs[0].Ports[0].GIDs.Entries.Value[i].NetDev = "bond0"
+			}
+			n.HCAs = n.HCAs[:1]
+		}, []string{"mlx5_0: RoCE and PFC do not fit together. eth1: PFC is off"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			n := lossless()
+			test.edit(n, &n.NetDevs[1].QoS)
+			n.Derive()
+			got := tell(troubles(n))
+			contains(t, got, test.want...)
+			if (got == "") != (test.want == nil) {
+				t.Errorf("got %q", got)
+			}
+			if u := tell(unchecked(n)); u != "" {
+				t.Errorf("not checked: %q", u)
+			}
+		})
+	}
+}
+
+func TestRoCEUnchecked(t *testing.T) {
+	n := lossless()
+	n.NetDevs[1].QoS.PFC = fabric.NotKnown[fabric.PFC](fabric.ReasonPrivilege, "DCB PFC", n.At)
+	n.Derive()
+	const want = "mlx5_1: How the network treats RoCE could not be checked. For which priorities PFC is on is not known. Not permitted for this user. \n"
+	if got := tell(unchecked(n)); got != want {
+		t.Errorf("got %q", got)
+	}
+	n.NetDevs[1].QoS.PFC.Reason = fabric.ReasonUnsupported
+	n.Derive()
+	if got := tell(unchecked(n)); got != "" {
+		t.Errorf("a driver without DCB: %q", got)
+	}
+}
+
+// Every step that can break has words of its own.
+func TestRoCEWords(t *testing.T) {
+	titles := map[string]bool{}
+	for _, s := range []fabric.RoCEStep{
+		fabric.RoCEDSCP, fabric.RoCEPriority, fabric.RoCEPFC, fabric.RoCEGlobalPause, fabric.RoCEBuffer, fabric.RoCEETS, fabric.RoCENotification, fabric.RoCECNP,
+	} {
+		title := roceTitle(s)
+		if titles[title] || strings.Contains(title, "settings do not fit") {
+			t.Errorf("%s: %q", s, title)
+		}
+		titles[title] = true
+	}
+}

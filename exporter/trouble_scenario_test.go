@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/simulator"
+)
+
+// watch observes a simulated node through the real readers at each of these seconds, on a clock that waits for
+// nobody: the node is a step further for each second.
+func watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.Node) {
+	t.Helper()
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
+	}
+	dir := t.TempDir()
+	c, err := parseConfig(s.Name, []byte(s.Config()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, about := range collector.Collectors() {
+		if about.Default {
+			names = append(names, about.Name)
+		}
+	}
+	set, err := collector.NewSet(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tree, err := s.Build().Materialise(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ob, err := observer.New(observer.Options{
+			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(),
+			Policy: c.policy, NCCL: c.nccl, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ob.Close()
+		begin := time.Now()
+		for _, at := range seconds {
+			time.Sleep(time.Until(begin.Add(time.Duration(at) * time.Second)))
+			if err := tree.Step(at); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			nodes = append(nodes, ob.Observe(ctx, set.Want()))
+			cancel()
+		}
+	})
+	return nodes
+}
+
+// findings maps what the labels of scenarios call a thing to where the chain of RoCE shows it, if it does.
+var findings = map[string]struct {
+	step fabric.RoCEStep
+	says string // of the link or the trouble
+}{
+	"pfc_off_on_used_priority":    {fabric.RoCEPFC, "PFC"},
+	"trust_not_dscp":              {fabric.RoCEPriority, "trusts the VLAN tag"},
+	"dscp_maps_to_other_priority": {fabric.RoCEPriority, "goes to priority 2"},
+	"traffic_class_wrong":         {fabric.RoCEDSCP, "traffic class 5"},
+	"ecn_off_on_used_priority":    {fabric.RoCENotification, "do not notify"},
+	// The site wants PFC; that 802.3x pause is on instead is how it comes to be off.
+	"global_pause_on": {fabric.RoCEPFC, "802.3x flow control is on instead"},
+	// Without a word of the site only the contradiction shows: RoCE is not where PFC is.
+	"traffic_class_overridden": {fabric.RoCEPFC, "PFC is on for priority 3, but RoCE uses priority 0"},
+	"service_level_wrong":      {fabric.RoCEPFC, "PFC is on for priority 3, but RoCE uses priority 2"},
+	// What is left of the GIDs is RoCE v1, whose packets have no DSCP. They are priority 0.
+	"no_routable_gid": {fabric.RoCEPFC, "RoCE uses priority 0"},
+	"gid_index_wrong": {fabric.RoCEPFC, "RoCE uses priority 0"},
+	"gid_not_matched": {fabric.RoCEPFC, "RoCE uses priority 0"},
+
+	"traffic_on_wrong_priority": {fabric.RoCEObservedPriority, "none of it with priority 3"},
+	"marked_without_cnp":        {fabric.RoCEObservedCNP, "and 0 notifications went out"},
+	"pfc_storm":                 {fabric.RoCEObservedPauseSent, "stop priority 3 for 90.0 % of the time"},
+	"paused_by_network":         {fabric.RoCEObservedPauseReceived, "stop priority 3 for 35.0 % of the time"},
+	"lossless_priority_drops":   {fabric.RoCEObservedLoss, "dropped 9300 packets of the lossless priority 3"},
+}
+
+// TestVerdictsMatchLabels holds what the chain of RoCE says of every scenario against what is true of it: the step
+// of the label is broken on the ports of the label, and nothing else is on any other. Settings show at once,
+// traffic after half a minute.
+func TestVerdictsMatchLabels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: too slow under the race detector; make test runs it without")
+	}
+	for _, s := range simulator.Scenarios() {
+		t.Run(s.Name, func(t *testing.T) {
+			nodes := watch(t, s, 0, 30)
+			for i, n := range nodes {
+				later := i > 0
+				want := map[string]string{} // broken step, by device
+				for _, f := range s.Expect {
+					if about, isRoCE := findings[f.What]; isRoCE && (later || !s.OverTime) {
+						want[f.Device] = string(about.step)
+						if told := tell(troubles(n)); !strings.Contains(strings.ToLower(told), strings.ToLower(about.says)) {
+							t.Errorf("no trouble says %q: %s", about.says, told)
+						}
+					}
+				}
+				got := brokenSteps(n)
+				if !maps.Equal(got, want) {
+					t.Errorf("after %d s broken: %v, want %v", 30*i, got, want)
+				}
+				if told := troubles(n); len(s.Expect) == 0 && len(told) > 0 {
+					t.Errorf("nothing is wrong, but %s", tell(told))
+				}
+				for _, trouble := range troubles(n) {
+					for _, where := range trouble.Where {
+						device, _, _ := strings.Cut(where, " port ")
+						if n.HCA(device) == nil { // a file, or the node
+							continue
+						}
+						if !slices.ContainsFunc(s.Expect, func(f simulator.Finding) bool { return device == f.Device }) {
+							t.Errorf("nothing is wrong with %s, but %s", where, trouble.What)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// brokenSteps is the broken step of each device: that of the settings, else those that traffic shows and no setting
+// explains.
+func brokenSteps(n *fabric.Node) map[string]string {
+	broken := map[string]string{}
+	for i := range n.HCAs {
+		for _, p := range n.HCAs[i].Ports {
+			for _, c := range p.RoCE.Or(nil) {
+				for _, l := range append(slices.Clip(c.Links), c.Observed...) {
+					if l.State == fabric.RoCEBroken && !explained(&c, l.Step) && broken[n.HCAs[i].Name] == "" {
+						broken[n.HCAs[i].Name] = string(l.Step)
+					}
+				}
+			}
+		}
+	}
+	return broken
+}
+
+// A demo moves: what is read of it must stay as readable as it was.
+func TestSteppedNodeIsReadable(t *testing.T) {
+	s, err := simulator.Find("healthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range watch(t, s, 0, 1, 7, 100, 1000) {
+		for _, h := range n.HCAs {
+			for _, p := range h.Ports {
+				for _, c := range slices.Concat(p.Counters.HW.Or(nil), p.Counters.PMA.Or(nil)) {
+					if c.Value.Meta().Reason == fabric.ReasonMalformed {
+						t.Errorf("%s: %s is malformed", h.Name, c.Name)
+					}
+				}
+			}
+		}
+	}
+}
