@@ -11,7 +11,7 @@ LDFLAGS  := -X github.com/prometheus/common/version.Version=$(VERSION) -X github
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test lint fmt docs lab-test hang-test fuzz bench verify clean
+.PHONY: help build demo run test lint fmt docs lab-test lab-full hang-test fuzz bench verify clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,8 +25,9 @@ demo: build ## serve a simulated node on 127.0.0.1 (SCENARIO=healthy; $(BIN) dem
 run: build ## serve this host on port 10791
 	./$(BIN)
 
-test: ## all tests that need no virtual machine, with the race detector
-	$(GO) test -race ./...
+test: ## all tests that need no virtual machine, with the race detector; those over whole corpora without it
+	$(GO) test -race -short ./...
+	$(GO) test ./collector ./exporter ./internal/capture
 
 lint: ## formatting, vet, golangci-lint with the import directions
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'not formatted: make fmt'; exit 1; }
@@ -39,11 +40,14 @@ fmt: ## format the code
 docs: ## write docs/METRICS.md and docs/COUNTERS.md from the tables
 	$(GO) test ./collector -run 'TestMetricsDocument|TestCountersDocument' -update
 
+lab-full: ## the same with its long proofs: 1,000 scrapes of what hangs, cost against node_exporter
+	FULL=1 ./test/lab/test.sh
+
 lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, no /dev/kvm)
 	./test/lab/test.sh
 
-hang-test: ## the whole product over a file system that hangs (FUSE; needs root)
-	$(GO) test -count=1 -v -tags hang ./test/hang
+hang-test: ## the whole product over a file system that hangs, with the race detector (FUSE; needs root)
+	$(GO) test -race -count=1 -v -tags hang ./test/hang
 
 fuzz: ## each fuzz target for FUZZTIME (60s)
 	@set -e; for p in $$($(GO) list ./...); do \
@@ -53,9 +57,10 @@ fuzz: ## each fuzz target for FUZZTIME (60s)
 bench: build ## cost of a scrape against node_exporter in the same run, and Go benchmarks
 	cd tools && $(GO) build -o ../bin/node_exporter github.com/prometheus/node_exporter
 	cd tools && $(GO) run ./bench -exporter ../$(BIN) -peer ../bin/node_exporter
+	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: fuzz bench hang-test lab-test ## the slow proofs
+verify: fuzz bench hang-test lab-full ## the slow proofs
 
 clean: ## remove what was built
 	rm -rf bin

@@ -8,7 +8,10 @@ tool (
 	github.com/prometheus/node_exporter
 )
 
-require gpufabric_exporter v0.0.0-00010101000000-000000000000
+require (
+	golang.org/x/sys v0.49.0
+	gpufabric_exporter v0.0.0-00010101000000-000000000000
+)
 
 require (
 	4d63.com/gocheckcompilerdirectives v1.4.0 // indirect
@@ -248,7 +251,6 @@ require (
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
-	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
 	golang.org/x/time v0.15.0 // indirect
 	golang.org/x/tools v0.52.0 // indirect

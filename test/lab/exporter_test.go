@@ -23,7 +23,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-var listening = regexp.MustCompile(`msg="?listening"? .*\baddress="?([^ "]+)`)
+var listening = regexp.MustCompile(`(?i)msg="?listening(?: on)?"? .*\baddress="?([^ "]+)`)
 
 // An exporter is a running gpufabric_exporter.
 type exporter struct {
@@ -138,6 +138,11 @@ func (x *exporter) scrapeWithin(timeout time.Duration) (scrape, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parse(text)
+}
+
+// parse leaves out what is not of this project.
+func parse(text string) (scrape, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
 	if err != nil {

@@ -153,7 +153,13 @@ func strangers(s scrape) error {
 	}
 	var errs []error
 	for _, m := range s {
-		if d := m.labels["device"]; d != "" && !slices.Contains(names, d) {
+		d := m.labels["device"]
+		if source := m.labels["source"]; source == "qos" || source == "netstats" { // of network interfaces
+			if _, err := os.Stat("/sys/class/net/" + d); err == nil {
+				continue
+			}
+		}
+		if d != "" && !slices.Contains(names, d) {
 			errs = append(errs, fmt.Errorf("%v: no such device", m))
 		}
 	}

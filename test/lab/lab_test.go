@@ -4,11 +4,12 @@
 
 // Package lab tests the exporter on a real kernel: as root in the guest that run.sh starts, over Soft-RoCE,
 // software iWARP and fakehca devices. Every expectation is what the kernel itself says at that moment, through
-// rdma, ip, ethtool's speed and sysfs.
+// rdma, ip, dcb, ethtool's speed and sysfs.
 package lab
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,6 +19,9 @@ import (
 	"time"
 )
 
+// full is for proofs that take their time: test.sh sets it with FULL=1.
+var full = flag.Bool("full", false, "scrape what hangs 1,000 times instead of 50")
+
 // suite is run in this order over one guest and, where they do not start their own, one exporter.
 var suite = []struct {
 	name string
@@ -25,6 +29,9 @@ var suite = []struct {
 }{
 	{"health", testHealth},
 	{"identity", testIdentity},
+	{"topology", testTopology},
+	{"pci", testPCI},
+	{"acs", testACS},
 	{"ports", testPorts},
 	{"rates", testRates},
 	{"gids", testGIDs},
@@ -35,6 +42,8 @@ var suite = []struct {
 	{"counters", testCounters},
 	{"counter_limits", testCounterLimits},
 	{"counters_from_sysfs", testCountersFromSysfs},
+	{"dcb", testDCB},
+	{"roce", testRoCE},
 	{"steady", testSteady},
 	{"pages", testPages},
 	{"link_down", testLinkDown},
@@ -46,7 +55,11 @@ var suite = []struct {
 	{"new_device", testNewDevice},
 	{"unplug", testUnplug},
 	{"driver_load", testDriverLoad},
+	{"cost", testCost},
 	{"stuck_devices", testStuckDevices},
+	{"stuck_rtnl", testStuckRTNL},
+	{"capture", testCapture},
+	{"namespaces", testNamespaces},
 	{"unprivileged", testUnprivileged},
 	{"read_only", testReadOnly},
 	{"unload", testUnload},

@@ -7,10 +7,11 @@ package lab
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +22,7 @@ import (
 type callCounts map[string]map[string]int
 
 // callKinds are in the order of the bits of stall_what.
-var callKinds = []string{"query_port", "process_mad", "get_hw_stats", "gstats", "dcb"}
+var callKinds = []string{"query_port", "process_mad", "get_hw_stats", "gstats", "dcb", "gstrings", "pause", "fec"}
 
 func calls(t *testing.T) callCounts {
 	t.Helper()
@@ -61,22 +62,31 @@ func (c callCounts) sum(kind string) (n int) {
 	return n
 }
 
-// load has scrapers scrape for a while, each with a pause after each scrape.
-func (x *exporter) load(scrapers int, pause, window time.Duration) (scrapes int64, err error) {
+// load has scrapers scrape, each with a pause after each scrape, until it is enough.
+func (x *exporter) load(scrapers int, pause time.Duration, enough func() bool) (scrapes int64, err error) {
 	var done atomic.Int64
 	var failed sync.Map
 	var all sync.WaitGroup
-	for end, i := time.Now().Add(window), 0; i < scrapers; i++ {
+	stop := make(chan struct{})
+	for range scrapers {
 		all.Go(func() {
-			for time.Now().Before(end) {
+			for {
 				if _, err := x.get("/metrics"); err != nil {
 					failed.Store(err.Error(), err)
 				}
 				done.Add(1)
-				time.Sleep(min(pause, time.Until(end)))
+				select {
+				case <-stop:
+					return
+				case <-time.After(pause):
+				}
 			}
 		})
 	}
+	for end := time.Now().Add(time.Minute); !enough() && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	close(stop)
 	all.Wait()
 	failed.Range(func(_, e any) bool {
 		err = errors.Join(err, e.(error))
@@ -85,50 +95,66 @@ func (x *exporter) load(scrapers int, pause, window time.Duration) (scrapes int6
 	return done.Load(), err
 }
 
-// Fifty scrapers ask the drivers no more than one does: each port is asked once for its state and once for its
-// counters every five seconds, for its slow facts every ten here, and a device that is left out is never asked.
+// Fifty scrapers ask the drivers no more than one does. What a reading asks is the same, down to the single command,
+// and no reading comes before its time, however many wait for it: each port is asked once for its state and once for
+// its counters with every reading, for its slow facts when they are due, and a device that is left out is never asked.
+// Commands are counted by reading: how many readings fall into a minute depends on when it begins.
 func testDriverLoad(t *testing.T, _ *exporter) {
-	const fast, slow, window = 5 * time.Second, 10 * time.Second, 16 * time.Second
+	const fast, medium, slow, readings = 3 * time.Second, 5 * time.Second, 6 * time.Second, 4
 	begin := calls(t)
-	x := startWith(t, "--observer.fast-interval="+fast.String(), "--observer.slow-interval="+slow.String(), "--web.max-requests=0",
+	x := startWith(t, "--observer.fast-interval="+fast.String(), "--observer.medium-interval="+medium.String(), "--observer.slow-interval="+slow.String(), "--web.max-requests=0",
 		"--collector.device-include=fakehca_[1-5]")
-	reads := make(map[int]int)
+	if _, err := x.scrape(); err != nil { // the first reading is over
+		t.Fatal(err)
+	}
 	for _, load := range []struct {
 		scrapers int
 		pause    time.Duration
 	}{{1, 100 * time.Millisecond}, {50, time.Second}} {
-		before := calls(t)
-		eventually(t, "the window begins with a reading", func() error {
+		var from time.Time // before the first reading of the load
+		var before callCounts
+		eventually(t, "a reading", func() error {
+			from, before = time.Now(), calls(t)
 			if _, err := x.scrape(); err != nil {
 				return err
 			}
-			if now := calls(t); now["fakehca_1"]["get_hw_stats"] == before["fakehca_1"]["get_hw_stats"] {
+			if calls(t)["fakehca_1"]["get_hw_stats"] == before["fakehca_1"]["get_hw_stats"] {
 				return errors.New("no reading")
 			}
 			return nil
 		})
-		before = calls(t)
-		scrapes, err := x.load(load.scrapers, load.pause, window)
+		scrapes, err := x.load(load.scrapers, load.pause, func() bool {
+			did := calls(t).since(before)
+			for device, n := range did {
+				if n["get_hw_stats"] <= readings && device != "fakehca_0" {
+					return false
+				}
+			}
+			return true
+		})
+		took := time.Since(from)
 		if err != nil {
 			t.Error(err)
 		}
 		did := calls(t).since(before)
-		for device, n := range did {
-			if device != "fakehca_0" {
-				if err := asExpected(device, n, window, fast, slow); err != nil {
-					t.Errorf("%d scrapers: %v", load.scrapers, err)
-				}
+		delete(did, "fakehca_0")
+		t.Logf("%d scrapers, %d scrapes in %.1f s:", load.scrapers, scrapes, took.Seconds())
+		for _, device := range slices.Sorted(maps.Keys(did)) {
+			n, slowReadings := did[device], 0
+			if slowReadings, err = asExpected(device, n); err != nil {
+				t.Errorf("%d scrapers: %v", load.scrapers, err)
 			}
+			if most, mostSlow := int(took/fast)+1, int(took/slow)+1; n["get_hw_stats"] > most || slowReadings > mostSlow || slowReadings < 1 {
+				t.Errorf("%d scrapers: %s was read %d times, %d times with slow facts; want at most %d and %d in %v",
+					load.scrapers, device, n["get_hw_stats"], slowReadings, most, mostSlow, took)
+			}
+			if err := ethernetAsExpected(device, n, int(took/medium)+1, int(took/slow)+1); err != nil {
+				t.Errorf("%d scrapers: in %v, %v", load.scrapers, took, err)
+			}
+			t.Logf("  %s: statistics %d, names %d, DCB %d, pause %d, FEC %d", device, n["gstats"], n["gstrings"], n["dcb"], n["pause"], n["fec"])
+			t.Logf("  %s: %d readings, %d with slow facts: query_port %d, process_mad %d, get_hw_stats %d; at this cadence a minute has at most %d and %d",
+				device, n["get_hw_stats"], slowReadings, n["query_port"], n["process_mad"], n["get_hw_stats"], time.Minute/fast, time.Minute/slow)
 		}
-		reads[load.scrapers] = did["fakehca_1"]["get_hw_stats"]
-		perMinute := func(kind string) float64 {
-			return float64(did.sum(kind)) * float64(time.Minute/time.Second) / window.Seconds()
-		}
-		t.Logf("%d scrapers, %d scrapes: calls in %v of 5 devices %v; a minute: query_port %.0f, process_mad %.0f, get_hw_stats %.0f",
-			load.scrapers, scrapes, window, did, perMinute("query_port"), perMinute("process_mad"), perMinute("get_hw_stats"))
-	}
-	if more := reads[50] - reads[1]; more < -1 || more > 1 {
-		t.Errorf("readings of a port by number of scrapers: %v", reads)
 	}
 	s, err := x.scrape()
 	if err != nil {
@@ -145,16 +171,42 @@ func testDriverLoad(t *testing.T, _ *exporter) {
 			t.Errorf("driver_commands_total of %s is %v (%v), the driver counted %d", kind, v, err, did.sum(kind))
 		}
 	}
-	for _, kind := range callKinds[3:] {
-		if n := did.sum(kind); n != 0 {
-			t.Errorf("%d calls of %s", n, kind)
+	for kind, c := range map[string]struct {
+		call string
+		each int // calls for each question
+	}{"ethtool_stats": {"gstats", 1}, "dcb_get": {"dcb", dcbCalls}, "pause_get": {"pause", 1}, "fec_get": {"fec", 1}} {
+		if v, err := s.one("driver_commands_total", "kind", kind); err != nil || c.each*int(v) != did.sum(c.call) {
+			t.Errorf("driver_commands_total of %s is %v (%v), the driver counted %d calls of %s, %d a question", kind, v, err, did.sum(c.call), c.call, c.each)
 		}
 	}
 }
 
-// asExpected: get_hw_stats once for each reading, query_port once as well and for each file among the slow
-// facts, process_mad once for each file in counters/, of which five show traffic and are fast.
-func asExpected(device string, n map[string]int, window, fast, slow time.Duration) error {
+// dcbCalls is how often DCB_CMD_IEEE_GET calls the driver: PFC, ETS, maximum rates, buffers.
+const dcbCalls = 4
+
+// ethernetAsExpected checks what the driver of the device's interface was asked: all statistics and their names as
+// often as the statistics are read, and for the rest once with the slow facts. The interface of an InfiniBand port is
+// asked nothing.
+func ethernetAsExpected(device string, n map[string]int, mostStatistics, mostSlow int) error {
+	if p := (port{Device: device, Number: 1}); p.file("link_layer") == "InfiniBand" {
+		mostStatistics, mostSlow = 0, 0
+	}
+	var errs []error
+	if g := n["gstats"]; g > mostStatistics || g == 0 && mostStatistics > 0 || n["gstrings"] < g || n["gstrings"] > g+1 {
+		errs = append(errs, fmt.Errorf("%s: %d readings of the statistics and %d of their names, expected 1 to %d of each", device, g, n["gstrings"], mostStatistics))
+	}
+	for kind, each := range map[string]int{"dcb": dcbCalls, "pause": 1, "fec": 1} {
+		if c := n[kind]; c%each != 0 || c/each > mostSlow || c == 0 && mostSlow > 0 {
+			errs = append(errs, fmt.Errorf("%s: %d calls of %s, expected %d to %d, %d a reading", device, c, kind, each, each*mostSlow, each))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// asExpected tells how many of the readings had slow facts: get_hw_stats is called once for each reading, query_port
+// once as well and for each file among the slow facts, process_mad once for each file in counters/, of which five
+// show traffic and are fast.
+func asExpected(device string, n map[string]int) (slowReadings int, err error) {
 	p := port{Device: device, Number: 1}
 	slowFiles := 1 // rate
 	if p.file("link_layer") == "InfiniBand" {
@@ -162,130 +214,16 @@ func asExpected(device string, n map[string]int, window, fast, slow time.Duratio
 	}
 	const traffic = 5
 	readings := n["get_hw_stats"]
-	slowReadings := (n["query_port"] - readings) / slowFiles
-	var errs []error
-	if most := int(window/fast) + 1; readings < most-2 || readings > most {
-		errs = append(errs, fmt.Errorf("%d readings", readings))
-	}
-	if most := int(window/slow) + 1; slowReadings < most-2 || slowReadings > most {
-		errs = append(errs, fmt.Errorf("%d slow readings", slowReadings))
-	}
+	slowReadings = (n["query_port"] - readings) / slowFiles
 	for kind, want := range map[string]int{
 		"query_port":  readings + slowFiles*slowReadings,
 		"process_mad": traffic*readings + (p.entries("counters")-traffic)*slowReadings,
 	} {
 		if n[kind] != want {
-			errs = append(errs, fmt.Errorf("%d calls of %s, want %d", n[kind], kind, want))
+			err = errors.Join(err, fmt.Errorf("%s %v: %d calls of %s, want %d", device, n, n[kind], kind, want))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("%s %v: %w", device, n, err)
-	}
-	return nil
-}
-
-// Three devices hang, each in another call: they are named, everything else goes on in time, nothing piles up, and
-// all is as before when they answer again.
-func testStuckDevices(t *testing.T, _ *exporter) {
-	const timeout = 3 * time.Second
-	stuck := []string{"fakehca_1", "fakehca_2", "fakehca_3"} // in query_port, process_mad, get_hw_stats
-	x := startWith(t, "--observer.fast-interval=500ms")
-	others := func(s scrape) (lines []string) {
-		for _, m := range s {
-			if d := m.labels["device"]; d != "" && !strings.Contains(strings.Join(stuck, " "), d) &&
-				m.name != "source_up" && m.name != "scrape_source_duration_seconds" && m.name != "hca_port_expected_rate_bytes_per_second" {
-				lines = append(lines, fmt.Sprint(m, " ", m.value))
-			}
-		}
-		return lines
-	}
-	x.agrees(t, append(everything, counters)...)
-	time.Sleep(time.Second) // the series of the second reading are those of all that follow
-	before := x.agrees(t, everything...)
-	for i, device := range stuck {
-		set(t, debug(device, "stall_what"), strconv.Itoa(1<<i))
-		set(t, debug(device, "stall_ms"), "300000") // longer than the test
-	}
-	begin := time.Now()
-	slowest := time.Duration(0)
-	inTime := func() scrape {
-		t.Helper()
-		begin := time.Now()
-		s, err := x.scrapeWithin(timeout)
-		slowest = max(slowest, time.Since(begin))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := diff("series of the other devices", others(before), others(s)); err != nil {
-			t.Fatal(err)
-		}
-		return s
-	}
-	eventually(t, "the stuck devices are named", func() error {
-		s := inTime()
-		var errs []error
-		for _, device := range stuck {
-			errs = append(errs, is(1, "device_stuck", "device", device)(s))
-		}
-		return errors.Join(errs...)
-	})
-	named := time.Since(begin)
-	asked, threads, files := calls(t), x.entries(t, "task"), x.entries(t, "fd")
-	t.Logf("named after %v, slowest scrape till then %v", named, slowest)
-	slowest = 0
-	for i := range 100 {
-		if i%10 != 0 { // the guest is too slow to look into each
-			begin := time.Now()
-			if _, err := x.getWithin("/metrics", timeout); err != nil {
-				t.Fatal(err)
-			}
-			slowest = max(slowest, time.Since(begin))
-			continue
-		}
-		s := inTime()
-		for _, device := range stuck {
-			if err := errors.Join(is(1, "device_stuck", "device", device)(s), none("hca_port_state", "device", device)(s),
-				none("out_of_sequence_total", "device", device)(s)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	t.Logf("100 scrapes later, slowest %v: %d threads before, %d after; %d descriptors before, %d after", slowest,
-		threads, x.entries(t, "task"), files, x.entries(t, "fd"))
-	if n := x.entries(t, "task"); n > threads+2 {
-		t.Errorf("%d threads, %d before", n, threads)
-	}
-	if n := x.entries(t, "fd"); n > files+2 { // a connection may come and one go
-		t.Errorf("%d descriptors, %d before", n, files)
-	}
-	did := calls(t).since(asked)
-	for _, device := range stuck {
-		for kind, n := range did[device] {
-			if n != 0 {
-				t.Errorf("%s had %d more calls of %s while it hung", device, n, kind)
-			}
-		}
-	}
-	for _, device := range stuck {
-		write(t, debug(device, "stall_ms"), "0")
-	}
-	begin = time.Now()
-	var checks []func(scrape) error
-	for _, device := range stuck {
-		checks = append(checks, is(0, "device_stuck", "device", device))
-	}
-	x.agrees(t, append(append(checks, everything...), counters)...)
-	t.Logf("back %v after they were let go", time.Since(begin))
-}
-
-// entries is the number of entries in a folder of /proc/PID.
-func (x *exporter) entries(t *testing.T, folder string) int {
-	t.Helper()
-	entries, err := os.ReadDir(x.proc(folder))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(entries)
+	return slowReadings, err
 }
 
 // The RDMA drivers and ib_core itself can be unloaded beneath a running exporter, and come back.

@@ -4,6 +4,7 @@
 # Runs the test suite of this folder against the exporter on a real kernel with RDMA devices, in an emulated
 # guest: no root, no KVM, no RDMA hardware. The first run builds the lab (about two minutes).
 #   test.sh [-test.FLAG...]      for instance -test.run TestLab/gids
+# With FULL=1 what hangs is scraped 1,000 times instead of 50, and costs are compared with node_exporter's.
 # What the guest leaves is in $LAB/last: output, dmesg, console, a scrape and the landing page.
 set -euo pipefail
 export LAB=${LAB:-${XDG_CACHE_HOME:-$HOME/.cache}/gpufabric-lab}
@@ -18,4 +19,8 @@ rm -rf "$job"; mkdir "$job"
 cd "$here/../.."
 go build -o "$job/gpufabric_exporter" .
 go test -c -tags lab -o "$job/lab.test" ./test/lab
+if [ -n "${FULL:-}" ]; then
+  (cd tools && CGO_ENABLED=0 go build -o "$job/node_exporter" github.com/prometheus/node_exporter)
+  set -- -full "$@"
+fi
 "$here/run.sh" "$job" ./lab.test -test.v -test.timeout 10m "$@"

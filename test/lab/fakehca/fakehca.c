@@ -8,7 +8,8 @@
  * A device may also have an InfiniBand port; it has no netdev then, but a LID.
  *   modprobe fakehca pci=0000:03:00.0,0000:04:00.0 [infiniband=1]
  * Beside the numbers, debugfs tells how often a driver would have asked its firmware, and lets it hang:
- *   calls_query_port calls_process_mad calls_get_hw_stats calls_gstats calls_dcb   calls since the module was loaded
+ *   calls_query_port calls_process_mad calls_get_hw_stats calls_gstats calls_dcb calls_gstrings calls_pause calls_fec
+ *                 calls since the module was loaded
  *   stall_ms      how long such a call takes, asleep and deaf to signals; 0 lets go of those that hang
  *   stall_what    which of them: bit 0 is calls_query_port, bit 1 calls_process_mad, ...; at first all
  */
@@ -45,11 +46,13 @@ static const char *const phy_names[] = {
 	"rx_discards_phy", "tx_discards_phy", "rx_symbol_err_phy", "rx_pcs_symbol_err_phy",
 	"rx_corrected_bits_phy", "link_down_events_phy", "rx_out_of_buffer", "rx_vport_rdma_unicast_bytes",
 	"tx_vport_rdma_unicast_bytes", "outbound_pci_stalled_wr", "rx_global_pause", "tx_global_pause",
+	"rx_global_pause_duration", "tx_global_pause_duration", "rx_global_pause_transition",
+	"outbound_pci_stalled_rd", "tx_pause_storm_warning_events", "tx_pause_storm_error_events",
 };
 static const char *const prio_names[] = {	/* one set for each priority */
 	"rx_prio%d_bytes", "rx_prio%d_packets", "rx_prio%d_discards", "tx_prio%d_bytes", "tx_prio%d_packets",
 	"rx_prio%d_pause", "rx_prio%d_pause_duration", "tx_prio%d_pause", "tx_prio%d_pause_duration",
-	"rx_prio%d_pause_transition",
+	"rx_prio%d_pause_transition", "rx_prio%d_buf_discard", "rx_prio%d_cong_discard", "rx_prio%d_marked",
 };
 #define NHW ARRAY_SIZE(hw_desc)
 #define NPHY ARRAY_SIZE(phy_names)
@@ -63,8 +66,10 @@ static const char *const pma_names[] = {
 };
 enum { P_XDATA, P_RDATA, P_XPKT, P_RPKT, P_XWAIT, P_SYM, P_DOWN, P_RECOV, P_RERR, P_XDISC, NPMA };
 
-static const char *const call_names[] = { "query_port", "process_mad", "get_hw_stats", "gstats", "dcb" };
-enum { C_PORT, C_MAD, C_HW, C_GSTATS, C_DCB, NCALL };
+static const char *const call_names[] = {
+	"query_port", "process_mad", "get_hw_stats", "gstats", "dcb", "gstrings", "pause", "fec",
+};
+enum { C_PORT, C_MAD, C_HW, C_GSTATS, C_DCB, C_GSTRINGS, C_PAUSE, C_FEC, NCALL };
 
 struct hca {
 	struct ib_device ib;		/* first */
@@ -83,6 +88,8 @@ struct hca {
 	struct dcbnl_buffer buf;
 	u8 dcbx;
 	struct ethtool_pauseparam pause;
+	u32 fec;			/* ETHTOOL_FEC_* */
+	u64 fec_corrected, fec_uncorrectable;
 };
 struct nd_priv { struct hca *h; };
 static struct hca *hcas[NHCA];
@@ -117,7 +124,21 @@ static void et_drvinfo(struct net_device *nd, struct ethtool_drvinfo *i)
 	strscpy(i->fw_version, "28.39.1002 (FAKE0000000001)", sizeof(i->fw_version));
 	strscpy(i->bus_info, pci_name(H(nd)->pdev), sizeof(i->bus_info));
 }
-static int et_count(struct net_device *nd, int set) { return set == ETH_SS_STATS ? NSTAT : -EOPNOTSUPP; }
+/* As with mlx5, pause has statistics only of priorities with PFC, and of the whole link only with global pause. */
+static bool stat_listed(struct hca *h, int i)
+{
+	if (i < NPHY)
+		return !strstr(phy_names[i], "global_pause") || h->pause.rx_pause || h->pause.tx_pause;
+	return !strstr(prio_names[(i - NPHY) % NPRIO], "_pause") || h->pfc.pfc_en & BIT((i - NPHY) / NPRIO);
+}
+static int et_count(struct net_device *nd, int set)
+{
+	int i, n = 0;
+
+	for (i = 0; i < NSTAT; i++)
+		n += stat_listed(H(nd), i);
+	return set == ETH_SS_STATS ? n : -EOPNOTSUPP;
+}
 static void stat_name(char *to, int i)
 {
 	if (i < NPHY)
@@ -129,16 +150,27 @@ static void et_strings(struct net_device *nd, u32 set, u8 *to)
 {
 	int i;
 
-	for (i = 0; i < NSTAT; i++)
-		stat_name(to + i * ETH_GSTRING_LEN, i);
+	asks(H(nd), C_GSTRINGS);
+	for (i = 0; i < NSTAT; i++) {
+		if (!stat_listed(H(nd), i))
+			continue;
+		stat_name(to, i);
+		to += ETH_GSTRING_LEN;
+	}
 }
 static void et_stats(struct net_device *nd, struct ethtool_stats *s, u64 *to)
 {
+	int i;
+
 	asks(H(nd), C_GSTATS);
-	memcpy(to, H(nd)->stat, sizeof(H(nd)->stat));
+	for (i = 0; i < NSTAT; i++)
+		if (stat_listed(H(nd), i))
+			*to++ = H(nd)->stat[i];
 }
 static void et_getpause(struct net_device *nd, struct ethtool_pauseparam *p)
 {
+	asks(H(nd), C_PAUSE);
+	p->autoneg = H(nd)->pause.autoneg;
 	p->rx_pause = H(nd)->pause.rx_pause;
 	p->tx_pause = H(nd)->pause.tx_pause;
 }
@@ -148,10 +180,16 @@ static void et_pausestats(struct net_device *nd, struct ethtool_pause_stats *s)
 	s->rx_pause_frames = H(nd)->stat[10];
 	s->tx_pause_frames = H(nd)->stat[11];
 }
-static void et_fecstats(struct net_device *nd, struct ethtool_fec_stats *s) { s->corrected_bits.total = H(nd)->stat[4]; }
+static void et_fecstats(struct net_device *nd, struct ethtool_fec_stats *s)
+{
+	s->corrected_blocks.total = H(nd)->fec_corrected;
+	s->uncorrectable_blocks.total = H(nd)->fec_uncorrectable;
+	s->corrected_bits.total = H(nd)->stat[4];
+}
 static int et_getfec(struct net_device *nd, struct ethtool_fecparam *p)
 {
-	p->fec = p->active_fec = ETHTOOL_FEC_RS;
+	asks(H(nd), C_FEC);
+	p->fec = p->active_fec = H(nd)->fec;
 	return 0;
 }
 static int et_link(struct net_device *nd, struct ethtool_link_ksettings *k)
@@ -167,12 +205,15 @@ static const struct ethtool_ops et_ops = {
 	.get_link = ethtool_op_get_link, .get_link_ksettings = et_link,
 };
 
-/* ---- DCB ---- */
+/* ---- DCB ---- `dcb dcbx set dev hca0 host cee` makes it a driver of CEE, whose PFC is that of IEEE */
+static bool ieee(struct hca *h) { return h->dcbx & DCB_CAP_DCBX_VER_IEEE; }
 static int d_getpfc(struct net_device *nd, struct ieee_pfc *p)
 {
 	struct hca *h = H(nd);
 	int i;
 
+	if (!ieee(h))
+		return -EOPNOTSUPP;
 	asks(h, C_DCB);
 	*p = h->pfc;
 	p->pfc_cap = 8;
@@ -183,18 +224,28 @@ static int d_getpfc(struct net_device *nd, struct ieee_pfc *p)
 	return 0;
 }
 static int d_setpfc(struct net_device *nd, struct ieee_pfc *p) { H(nd)->pfc = *p; return 0; }
-static int d_getets(struct net_device *nd, struct ieee_ets *e) { asks(H(nd), C_DCB); *e = H(nd)->ets; e->ets_cap = 8; return 0; }
+static int d_getets(struct net_device *nd, struct ieee_ets *e)
+{
+	if (!ieee(H(nd)))
+		return -EOPNOTSUPP;
+	asks(H(nd), C_DCB);
+	*e = H(nd)->ets;
+	e->ets_cap = 8;
+	return 0;
+}
 static int d_setets(struct net_device *nd, struct ieee_ets *e) { H(nd)->ets = *e; return 0; }
 static int d_getrate(struct net_device *nd, struct ieee_maxrate *r) { asks(H(nd), C_DCB); *r = H(nd)->rate; return 0; }
 static int d_setrate(struct net_device *nd, struct ieee_maxrate *r) { H(nd)->rate = *r; return 0; }
 static int d_getbuf(struct net_device *nd, struct dcbnl_buffer *b) { asks(H(nd), C_DCB); *b = H(nd)->buf; return 0; }
 static int d_setbuf(struct net_device *nd, struct dcbnl_buffer *b) { H(nd)->buf = *b; return 0; }
-static u8 d_getdcbx(struct net_device *nd) { asks(H(nd), C_DCB); return H(nd)->dcbx; }
+static void d_getpfccfg(struct net_device *nd, int prio, u8 *setting) { asks(H(nd), C_DCB); *setting = H(nd)->pfc.pfc_en >> prio & 1; }
+static u8 d_getdcbx(struct net_device *nd) { return H(nd)->dcbx; }	/* under a spin lock: no driver may wait here */
 static u8 d_setdcbx(struct net_device *nd, u8 v) { H(nd)->dcbx = v; return 0; }
 static const struct dcbnl_rtnl_ops dcb_ops = {
 	.ieee_getpfc = d_getpfc, .ieee_setpfc = d_setpfc, .ieee_getets = d_getets, .ieee_setets = d_setets,
 	.ieee_getmaxrate = d_getrate, .ieee_setmaxrate = d_setrate,
 	.dcbnl_getbuffer = d_getbuf, .dcbnl_setbuffer = d_setbuf, .getdcbx = d_getdcbx, .setdcbx = d_setdcbx,
+	.getpfccfg = d_getpfccfg,
 };
 
 /* ---- RDMA device ---- */
@@ -363,6 +414,7 @@ static int hca_new(int n)
 	h->stall_what = BIT(NCALL) - 1;
 	h->speed = IB_SPEED_NDR;
 	h->width = IB_WIDTH_4X;
+	h->fec = ETHTOOL_FEC_RS;
 	h->dcbx = DCB_CAP_DCBX_HOST | DCB_CAP_DCBX_VER_IEEE;
 	for (i = 0; i < 8; i++)
 		h->buf.prio2buffer[i] = h->ets.prio_tc[i] = i;
@@ -403,6 +455,9 @@ static int hca_new(int n)
 		snprintf(name, sizeof(name), "calls_%s", call_names[i]);
 		debugfs_create_atomic_t(name, 0400, h->dir, &h->calls[i]);
 	}
+	debugfs_create_u64("fec_corrected_blocks", 0600, h->dir, &h->fec_corrected);
+	debugfs_create_u64("fec_uncorrectable_blocks", 0600, h->dir, &h->fec_uncorrectable);
+	debugfs_create_u32("fec", 0600, h->dir, &h->fec);
 	debugfs_create_u32("stall_ms", 0600, h->dir, &h->stall_ms);
 	debugfs_create_u32("stall_what", 0600, h->dir, &h->stall_what);
 	debugfs_create_u32("speed", 0600, h->dir, &h->speed);
