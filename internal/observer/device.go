@@ -35,17 +35,21 @@ type deviceFacts struct {
 type part struct {
 	began time.Time // zero: not read yet
 	slow  time.Time // when the slow facts were read
+	rare  time.Time // when the rare ones were
 	took  time.Duration
 	err   error
 }
 
 const numKinds = 4
 
+// due says what is to be read beside the fast facts. Rare facts are due with slow ones only.
+type due struct{ slow, rare bool }
+
 // kinds are the kinds of facts of a device, in the order in which they are read: each may need those before.
 var kinds = [numKinds]struct {
 	want   fabric.Want
 	source string
-	read   func(ob *Observer, d *device, h *fabric.HCA, policy *fabric.Policy, slow bool, now time.Time) error
+	read   func(ob *Observer, d *device, h *fabric.HCA, policy *fabric.Policy, due due, now time.Time) error
 }{
 	{fabric.WantHCA, fabric.SourceHCA, (*Observer).readHCA},
 	{fabric.WantGID, fabric.SourceGID, (*Observer).readGIDs},
@@ -166,16 +170,21 @@ func (ob *Observer) readParts(d *device, next *deviceFacts, want fabric.Want, po
 			continue
 		}
 		p := &next.parts[i]
-		slow := p.slow.IsZero() || now.Sub(p.slow) >= ob.o.SlowInterval
+		var due due
+		due.slow = p.slow.IsZero() || now.Sub(p.slow) >= ob.o.SlowInterval
+		due.rare = due.slow && (p.rare.IsZero() || now.Sub(p.rare) >= ob.o.RareInterval)
 		begin := time.Now()
 		p.began = now
-		p.err = k.read(ob, d, &next.hca, policy, slow, now)
+		p.err = k.read(ob, d, &next.hca, policy, due, now)
 		p.took = time.Since(begin)
 		if gone(p.err) || p.err != nil && k.want == fabric.WantHCA {
 			return p.err
 		}
-		if slow && p.err == nil {
+		if p.err == nil && due.slow {
 			p.slow = now
+		}
+		if p.err == nil && due.rare {
+			p.rare = now
 		}
 	}
 	return nil
@@ -199,8 +208,8 @@ func (d *device) open(r RDMA) error {
 	return err
 }
 
-func (ob *Observer) readHCA(d *device, h *fabric.HCA, policy *fabric.Policy, slow bool, now time.Time) error {
-	if slow {
+func (ob *Observer) readHCA(d *device, h *fabric.HCA, policy *fabric.Policy, due due, now time.Time) error {
+	if due.slow {
 		if err := d.reader.Identify(h, policy.IsRestricted(d.name), now); err != nil {
 			return err
 		}
@@ -209,7 +218,7 @@ func (ob *Observer) readHCA(d *device, h *fabric.HCA, policy *fabric.Policy, slo
 	if err := d.reader.ReadPorts(h, now); err != nil {
 		return err
 	}
-	if !slow {
+	if !due.slow {
 		return nil
 	}
 	if err := d.reader.ReadPortDetails(h, now); err != nil {
@@ -218,14 +227,17 @@ func (ob *Observer) readHCA(d *device, h *fabric.HCA, policy *fabric.Policy, slo
 	return d.reader.ReadTrafficClass(h, now)
 }
 
-func (ob *Observer) readGIDs(d *device, h *fabric.HCA, _ *fabric.Policy, slow bool, now time.Time) error {
+func (ob *Observer) readGIDs(d *device, h *fabric.HCA, _ *fabric.Policy, due due, now time.Time) error {
 	before := make([]fabric.GIDTable, len(h.Ports))
 	for i := range h.Ports {
 		before[i] = h.Ports[i].GIDs
 	}
 	read := d.reader.ReadGIDs
-	if slow {
+	switch {
+	case due.rare:
 		read = d.reader.ScanGIDs
+	case due.slow:
+		read = d.reader.FindGIDs
 	}
 	if err := read(h, now); err != nil {
 		for i := range h.Ports {
@@ -245,12 +257,12 @@ func (ob *Observer) readGIDs(d *device, h *fabric.HCA, _ *fabric.Policy, slow bo
 	return nil
 }
 
-func (ob *Observer) readCounters(d *device, h *fabric.HCA, _ *fabric.Policy, slow bool, now time.Time) error {
+func (ob *Observer) readCounters(d *device, h *fabric.HCA, _ *fabric.Policy, due due, now time.Time) error {
 	before := make([]fabric.Fact[[]fabric.Counter], len(h.Ports))
 	for i := range h.Ports {
 		before[i] = h.Ports[i].Counters.HW
 	}
-	err := errors.Join(d.reader.ReadPMA(h, slow, now), d.reader.ReadHWCounters(h, now))
+	err := errors.Join(d.reader.ReadPMA(h, due.slow, now), d.reader.ReadHWCounters(h, now))
 	if err != nil {
 		r := fabric.ReasonOf(err)
 		h.HWCounters = fabric.NotKnown[[]fabric.Counter](r, "", now)
@@ -268,7 +280,7 @@ func (ob *Observer) readCounters(d *device, h *fabric.HCA, _ *fabric.Policy, slo
 	return nil
 }
 
-func (ob *Observer) readCM(d *device, h *fabric.HCA, _ *fabric.Policy, _ bool, now time.Time) error {
+func (ob *Observer) readCM(d *device, h *fabric.HCA, _ *fabric.Policy, _ due, now time.Time) error {
 	err := d.reader.ReadCM(h, now)
 	if err != nil {
 		for i := range h.Ports {

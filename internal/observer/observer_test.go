@@ -77,7 +77,7 @@ func TestScrapersShareReadings(t *testing.T) {
 			scrape(50)
 			time.Sleep(15 * time.Second)
 		}
-		for what, want := range map[string]int{"ports mlx5_3": 8, "scan mlx5_3": 8, "identify mlx5_3": 2, "details mlx5_3": 2, "netdev": 2, "class": 8} {
+		for what, want := range map[string]int{"ports mlx5_3": 8, "scan mlx5_3": 1, "find mlx5_3": 1, "gids mlx5_3": 6, "identify mlx5_3": 2, "details mlx5_3": 2, "netdev": 2, "class": 8} {
 			if got := k.count(what); got != want {
 				t.Errorf("50 scrapers: %q was called %d times, want %d", what, got, want)
 			}

@@ -138,6 +138,11 @@ func BenchmarkScanGIDs(b *testing.B) {
 	benchmark(b, func(d *Device, h *fabric.HCA) error { return d.ScanGIDs(h, now) })
 }
 
+// BenchmarkFindGIDs is what of that a minute costs.
+func BenchmarkFindGIDs(b *testing.B) {
+	benchmark(b, func(d *Device, h *fabric.HCA) error { return d.FindGIDs(h, now) })
+}
+
 // BenchmarkReadPMA is what a scrape costs of the counters of eight HCAs.
 func BenchmarkReadPMA(b *testing.B) {
 	benchmark(b, func(d *Device, h *fabric.HCA) error { return d.ReadPMA(h, false, now) })

@@ -4,6 +4,7 @@ package sysfs
 
 import (
 	"errors"
+	"iter"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -17,6 +18,11 @@ import (
 // maxOpenSlots bounds the descriptors that a port's GID table keeps: three for each slot. The slots above it
 // are opened for each read.
 const maxOpenSlots = 128
+
+// slotsBeyond is how many empty slots behind the last occupied one FindGIDs looks into. The next address of a RoCE
+// port goes into the first free slot (find_gid of drivers/infiniband/core/cache.c); what is further behind came while
+// others that are gone again were before it.
+const slotsBeyond = 16
 
 // gidTable is what is kept open of a port's GID table.
 type gidTable struct {
@@ -54,6 +60,14 @@ func (s *slot) close() {
 	s.netdev.close()
 }
 
+// last returns the index of the last slot, -1 without slots.
+func (t *gidTable) last() int {
+	if n := len(t.slots); n > 0 {
+		return t.slots[n-1].index
+	}
+	return -1
+}
+
 func (t *gidTable) close() {
 	for i := range t.slots {
 		t.slots[i].close()
@@ -72,36 +86,65 @@ func (d *Device) ScanGIDs(h *fabric.HCA, now time.Time) error {
 	}
 	for i := range h.Ports {
 		p := d.port(h.Ports[i].Number)
-		d.findSlots(&p.gids, now)
+		d.scanSlots(&p.gids, now)
 		d.readSlots(h, &h.Ports[i], &p.gids, now)
 	}
 	return d.verdict()
 }
 
-// ReadGIDs reads the entries that were occupied when the table was last scanned; new ones are found by the
-// next scan. A port that was never scanned is scanned. Counting changes is left to the caller.
-func (d *Device) ReadGIDs(h *fabric.HCA, now time.Time) error {
+// FindGIDs reads the entries that were occupied, and the slots that the kernel fills next. On ports that are not RoCE,
+// where the hardware says what is in which slot, it is ScanGIDs.
+func (d *Device) FindGIDs(h *fabric.HCA, now time.Time) error {
+	if err := d.check(); err != nil {
+		return err
+	}
 	for i := range h.Ports {
 		p := d.port(h.Ports[i].Number)
-		if !p.gids.scanned {
-			d.findSlots(&p.gids, now)
+		if size, ok := p.gids.size.Get(); ok && h.Ports[i].LinkLayer.Or("") == fabric.LinkEthernet {
+			p.gids.size.At = now // a table does not grow
+			known := p.gids.last()
+			d.findSlots(&p.gids, func(yield func(int) bool) {
+				for k := 0; k < size && k <= max(known, p.gids.last())+slotsBeyond && yield(k); k++ {
+				}
+			})
+		} else {
+			d.scanSlots(&p.gids, now)
 		}
 		d.readSlots(h, &h.Ports[i], &p.gids, now)
 	}
 	return d.verdict()
 }
 
-// findSlots looks for the slots that are worth reading.
-func (d *Device) findSlots(t *gidTable, now time.Time) {
-	known := t.slots
-	t.slots, t.scanned = nil, true
+// ReadGIDs reads the entries that were occupied when the table was last searched; new ones are found by the
+// next search. A port that was never scanned is scanned. Counting changes is left to the caller.
+func (d *Device) ReadGIDs(h *fabric.HCA, now time.Time) error {
+	for i := range h.Ports {
+		p := d.port(h.Ports[i].Number)
+		if !p.gids.scanned {
+			d.scanSlots(&p.gids, now)
+		}
+		d.readSlots(h, &h.Ports[i], &p.gids, now)
+	}
+	return d.verdict()
+}
+
+// scanSlots looks for occupied slots in all of the table.
+func (d *Device) scanSlots(t *gidTable, now time.Time) {
 	indexes, err := d.fs.listNumbers(t.gids.path)
 	if err != nil {
 		t.size = fabric.NotKnown[int](fabric.ReasonOf(err), t.gids.path, now)
 	} else {
 		t.size = fabric.Known(len(indexes), t.gids.path, now)
 	}
-	for _, i := range indexes {
+	t.scanned = true
+	d.findSlots(t, slices.Values(indexes))
+}
+
+// findSlots looks which of these slots, in ascending order, are worth reading.
+func (d *Device) findSlots(t *gidTable, indexes iter.Seq[int]) {
+	known := t.slots
+	t.slots = nil
+	for i := range indexes {
 		for len(known) > 0 && known[0].index < i {
 			known[0].close()
 			known = known[1:]

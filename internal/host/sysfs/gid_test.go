@@ -117,6 +117,67 @@ func TestGIDsChange(t *testing.T) {
 	}
 }
 
+// A search finds what the kernel may have added since, in a tenth of the table; what cannot come that way is left to
+// the next scan.
+func TestFindGIDs(t *testing.T) {
+	d, root := mlx5("mlx5_0", mlx5PCI, "hca0").with(fullTable()).device(t, "mlx5_0")
+	set := func(i int, gid string) {
+		tree{fmt.Sprintf("gids/%d", i): gid + "\n", fmt.Sprintf("gid_attrs/types/%d", i): "RoCE v2\n", fmt.Sprintf("gid_attrs/ndevs/%d", i): "hca0\n"}.
+			write(t, filepath.Join(root, mlx5Port))
+	}
+	const empty = "0000:0000:0000:0000:0000:0000:0000:0000"
+	h := all(t, d)
+	p := &h.Ports[0].GIDs
+	expect := func(when string, preads int, want ...int) {
+		t.Helper()
+		var got []int
+		for _, g := range p.Entries.Value {
+			got = append(got, g.Index)
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: entries %v, want %v", when, got, want)
+		}
+		known(t, "size", p.Size, 255)
+		if d.preads > preads {
+			t.Errorf("%s: %d preads, want at most %d", when, d.preads, preads)
+		}
+		d.preads = 0
+	}
+	d.preads = 0
+	must(t, d.FindGIDs(&h, now))
+	expect("unchanged", 8+16+8*3, 0, 1, 2, 3, 4, 5, 6, 7)
+	set(8, "fd00:0000:0000:0000:0000:0000:0000:0010")
+	set(9, "fd00:0000:0000:0000:0000:0000:0000:0011")
+	must(t, d.FindGIDs(&h, now))
+	expect("two more", 10+16+10*3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+	set(3, empty)
+	must(t, d.ReadGIDs(&h, now))
+	set(3, "fd00:0000:0000:0000:0000:0000:0000:0012")
+	set(200, "fd00:0000:0000:0000:0000:0000:0000:0013")
+	d.preads = 0
+	must(t, d.FindGIDs(&h, now))
+	expect("a hole is filled", 10+16+10*3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+	must(t, d.ScanGIDs(&h, now))
+	expect("after a scan", 255+11*3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 200)
+	must(t, d.FindGIDs(&h, now))
+	expect("what lies far out stays known", 255+11*3, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 200)
+}
+
+func TestFindGIDsElsewhere(t *testing.T) {
+	d, root := infiniBand("mlx5_0").device(t, "mlx5_0")
+	h := all(t, d)
+	tree{mlx5Port + "gids/7": "fd00:0000:0000:0000:0000:0000:0000:0010\n"}.write(t, root)
+	must(t, d.FindGIDs(&h, now))
+	if g := h.Ports[0].GIDs.Entries.Value; len(g) != 2 || g[1].Index != 7 {
+		t.Errorf("the hardware chooses the slots of InfiniBand: %+v", g)
+	}
+	d, _ = mlx5("mlx5_0", mlx5PCI, "hca0").with(fullTable()).device(t, "mlx5_0")
+	h = fabric.HCA{}
+	must(t, d.Identify(&h, false, now))
+	must(t, d.FindGIDs(&h, now)) // of a port never scanned
+	known(t, "size", h.Ports[0].GIDs.Size, 255)
+}
+
 func TestGIDsUnreadable(t *testing.T) {
 	d, root := mlx5("mlx5_0", mlx5PCI, "hca0").with(tree{
 		mlx5Port + "gid_attrs/types/1": "!EIO", mlx5Port + "gid_attrs/types/3": "RoCE v3\n",
