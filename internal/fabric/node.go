@@ -20,11 +20,16 @@ type Node struct {
 	Host    Host
 	HCAs    []HCA // sorted by name; excluded devices are not among them
 	NetDevs []NetDev
-	GPUs    Fact[int] // NVIDIA display and 3D controllers on the PCI bus; nothing more is known before NVML
+	GPUs    Fact[int] // NVIDIA display and 3D controllers on the PCI bus, bound to a driver or not
 	PCI     PCI
-	NCCL    NCCLConfig
-	Policy  *Policy // what the site expects; never nil
-	Sources []Source
+	// GPUDriver is what NVML says, GPUDirect what the kernel shows of GPUDirect RDMA, GDR what follows for each GPU, in
+	// the order of PCI.Rails.
+	GPUDriver GPUDriver
+	GPUDirect GPUDirect
+	GDR       []GDR
+	NCCL      NCCLConfig
+	Policy    *Policy // what the site expects; never nil
+	Sources   []Source
 	// Commands is what drivers were asked so far, for all devices together.
 	Commands Commands
 
@@ -48,6 +53,7 @@ const (
 	WantNetStats                  // statistics of network interfaces
 	WantDCQCN                     // parameters of congestion control
 	WantPCI                       // GPUs, NICs and bridges on the PCI bus
+	WantGPU                       // what NVML says of GPUs; and all of WantPCI
 )
 
 // Host is the node itself.
@@ -135,4 +141,5 @@ const (
 	SourceNetStats = "netstats"   // ethtool statistics of one network interface; takes the rtnl lock
 	SourceDCQCN    = "dcqcn"      // parameters of congestion control of one network interface
 	SourcePCI      = "pci"        // GPUs, NICs and bridges on the PCI bus
+	SourceGPU      = "gpu"        // NVML, in a worker process
 )

@@ -54,6 +54,7 @@ type Options struct {
 	NCCL                  NCCLFiles
 	Ethernet              Ethernet       // answers for the drivers of network interfaces; nil: those in Netlink or, if Sysfs is its, of this kernel
 	Statistics            *regexp.Regexp // whole names of statistics of network interfaces to read beside those with a meaning; nil: none
+	GPUs                  GPUs           // answers for the driver of the GPUs, closed with the Observer; nil: nobody asks it
 	FastInterval          time.Duration  // how long callers share a reading; 0: DefaultFastInterval
 	MediumInterval        time.Duration  // how long they share statistics of network interfaces; 0: DefaultMediumInterval
 	SlowInterval          time.Duration  // age at which slow facts are read again; 0: DefaultSlowInterval
@@ -74,7 +75,9 @@ type Device interface {
 	Identify(h *fabric.HCA, restricted bool, now time.Time) error
 	ReadPorts(h *fabric.HCA, now time.Time) error
 	ReadPortDetails(h *fabric.HCA, now time.Time) error
+	// ScanGIDs reads GID tables whole, FindGIDs where new entries appear, ReadGIDs the known entries.
 	ScanGIDs(h *fabric.HCA, now time.Time) error
+	FindGIDs(h *fabric.HCA, now time.Time) error
 	ReadGIDs(h *fabric.HCA, now time.Time) error
 	ReadPMA(h *fabric.HCA, all bool, now time.Time) error
 	ReadHWCounters(h *fabric.HCA, now time.Time) error
@@ -86,6 +89,15 @@ type Device interface {
 	// Commands counts what the driver was asked since the device was opened.
 	Commands() fabric.Commands
 	Close()
+}
+
+// GPUs asks NVIDIA's driver, in a process of its own. It is called by one goroutine at a time. A read ends for itself,
+// but later than a scrape wants to wait.
+type GPUs interface {
+	// Read reads what changes; the rest it takes from last, unless slow is set or there is no last. A node without a
+	// driver is an answer, not an error. The pids are those of the reader's namespace.
+	Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPUDriver, error)
+	Close() error
 }
 
 // Host reads what belongs to the node and not to one device.

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"slices"
+	"strings"
+)
+
+// GPUDriver is what NVIDIA's driver says of itself and of its GPUs, by way of NVML.
+type GPUDriver struct {
+	// Loaded says whether there is a driver to ask: known false without one, which is no error.
+	Loaded  Fact[bool]
+	Version Fact[string] // "580.65.06"
+	CUDA    Fact[string] // the newest CUDA that the driver supports, "13.0"
+	// Released says why the exporter let go of all GPUs (a maintenance file, a signal); empty while it may look.
+	Released string
+	GPUs     []GPU // sorted by index
+	// P2P is whether one GPU can write to another over PCIe or NVLink. Pairs are in ascending order of both indices.
+	P2P []GPUPair
+}
+
+// GPU is one GPU as NVML shows it. What is lost or cannot be opened has its index and nothing else.
+type GPU struct {
+	Index   int    // of NVML, and of CUDA with CUDA_DEVICE_ORDER=PCI_BUS_ID
+	UUID    string // empty when NVML cannot open the GPU
+	Address string // of its PCI function, "0000:1b:00.0"; empty likewise
+
+	Lost           Fact[bool]   // the driver lost it: NVML_ERROR_GPU_IS_LOST
+	Name           Fact[string] // "NVIDIA H100 80GB HBM3"
+	NUMANode       Fact[int]    // of its memory, on coherent platforms; absent elsewhere
+	ComputeCap     Fact[int]    // compute capability times ten: 90 is Hopper
+	Processes      Fact[[]GPUProcess]
+	Utilization    Fact[float64] // 0 to 1: part of the last sample period in which a kernel ran
+	Memory         Fact[GPUMemory]
+	BAR1           Fact[GPUMemory] // the window that other devices see; GPUDirect RDMA through it pins
+	ComputeMode    Fact[ComputeMode]
+	MIG            Fact[bool] // absent where the GPU cannot be divided
+	Persistence    Fact[bool]
+	ClockReasons   Fact[ClockReasons] // why clocks are below their maximum
+	PCIeGeneration Fact[int]          // of the link now: idle GPUs slow it down
+	PCIeMaxGen     Fact[int]          // that GPU and slot can do
+	PCIeWidth      Fact[int]
+	PCIeMaxWidth   Fact[int]
+	PCIeReplays    Fact[uint64]
+	NVLinks        Fact[[]NVLink]  // sorted by number; absent where the GPU has none
+	Fabric         Fact[GPUFabric] // absent without NVSwitches that are driven so (before Hopper, and PCIe cards)
+}
+
+// GPUProcess is a process that has a context on a GPU. Its PID is one of the worker's namespace.
+type GPUProcess struct {
+	PID    int
+	Kind   GPUProcessKind
+	Memory Fact[uint64] // bytes; unknown where the driver does not tell
+}
+
+// GPUProcessKind is how a process uses a GPU.
+type GPUProcessKind string
+
+// Kinds of processes.
+const (
+	GPUCompute  GPUProcessKind = "compute"
+	GPUGraphics GPUProcessKind = "graphics"
+	GPUMPS      GPUProcessKind = "mps" // a client of the Multi-Process Service
+)
+
+// GPUMemory is memory in bytes.
+type GPUMemory struct{ Total, Used uint64 }
+
+// ComputeMode is who may use a GPU (nvmlComputeMode_t).
+type ComputeMode string
+
+// Compute modes.
+const (
+	ComputeDefault          ComputeMode = "default"
+	ComputeProhibited       ComputeMode = "prohibited"
+	ComputeExclusiveProcess ComputeMode = "exclusive_process"
+	ComputeExclusiveThread  ComputeMode = "exclusive_thread"
+)
+
+// ClockReasons is the mask of nvmlClocksEventReason*.
+type ClockReasons uint64
+
+// throttles are the bits of ClockReasons that slow a GPU down which has work to do.
+var throttles = []struct {
+	bit  ClockReasons
+	name string
+}{
+	{0x04, "power_cap"}, {0x08, "hardware_slowdown"}, {0x20, "software_thermal"}, {0x40, "hardware_thermal"}, {0x80, "power_brake"},
+}
+
+// Throttles names why the GPU is slower than it could be, in the order of the bits. Idle clocks and what an
+// administrator set are no reasons.
+func (r ClockReasons) Throttles() []string {
+	var names []string
+	for _, t := range throttles {
+		if r&t.bit != 0 {
+			names = append(names, t.name)
+		}
+	}
+	return names
+}
+
+// NVLink is one NVLink of a GPU.
+type NVLink struct {
+	Number int
+	Active Fact[bool]
+	// Remote is the PCI address at the other end: another GPU, or an NVSwitch.
+	Remote     Fact[string]
+	RemoteKind Fact[NVLinkEnd]
+	Speed      Fact[float64] // bytes per second in each direction
+	// Errors by kind; kinds that the generation of NVLink does not count are not there.
+	Errors []NVLinkErrors
+}
+
+// NVLinkErrors counts one kind of error or recovery since the driver was loaded.
+type NVLinkErrors struct {
+	Kind  NVLinkError
+	Count Fact[uint64]
+}
+
+// NVLinkError is a kind of NVLinkErrors.
+type NVLinkError string
+
+// Kinds of errors. The first three are those of NVLink 4 and before, the others those of NVLink 5.
+const (
+	NVLinkReplay           NVLinkError = "replay"            // NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY
+	NVLinkRecovery         NVLinkError = "recovery"          // ..._DL_RECOVERY, on NVLink 5 ..._LINK_RECOVERY_EVENTS
+	NVLinkCRC              NVLinkError = "crc"               // ..._DL_CRC
+	NVLinkRecoveryFailed   NVLinkError = "recovery_failed"   // NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS
+	NVLinkReceive          NVLinkError = "receive"           // ..._COUNT_RCV_ERRORS
+	NVLinkLocalIntegrity   NVLinkError = "local_integrity"   // ..._COUNT_LOCAL_LINK_INTEGRITY_ERRORS
+	NVLinkTransmitDiscards NVLinkError = "transmit_discards" // ..._COUNT_XMIT_DISCARDS
+	NVLinkEffectiveErrors  NVLinkError = "effective"         // ..._COUNT_EFFECTIVE_ERRORS: after error correction
+)
+
+// NVLinkErrorKinds returns all kinds.
+func NVLinkErrorKinds() []NVLinkError {
+	return []NVLinkError{
+		NVLinkReplay, NVLinkRecovery, NVLinkCRC, NVLinkRecoveryFailed, NVLinkReceive, NVLinkLocalIntegrity, NVLinkTransmitDiscards, NVLinkEffectiveErrors,
+	}
+}
+
+// NVLinkEnd is what an NVLink leads to (nvmlIntNvLinkDeviceType_t).
+type NVLinkEnd string
+
+// Ends of an NVLink.
+const (
+	NVLinkToGPU    NVLinkEnd = "gpu"
+	NVLinkToSwitch NVLinkEnd = "switch"
+	NVLinkToCPU    NVLinkEnd = "cpu" // IBM POWER
+)
+
+// GPUFabric is how a GPU stands in the NVLink domain of its NVSwitches (nvmlGpuFabricInfoV_t).
+type GPUFabric struct {
+	State  FabricState
+	Status string // nvmlReturn_t of the registration, "success" or in NVML's words; empty unless State is completed
+	// Clique and Cluster name the partition; on one HGX board the cluster is all zero.
+	Clique  int
+	Cluster string
+	// Unhealthy names what the health mask complains of; what it does not support is not among them.
+	Unhealthy []string
+}
+
+// FabricState is how far the registration of a GPU with fabric manager or IMEX is.
+type FabricState string
+
+// Fabric states. On a GPU in state not_started and in_progress CUDA does not initialise.
+const (
+	FabricNotStarted FabricState = "not_started"
+	FabricInProgress FabricState = "in_progress"
+	FabricCompleted  FabricState = "completed"
+)
+
+// FabricStates returns the full state set.
+func FabricStates() []FabricState {
+	return []FabricState{FabricNotStarted, FabricInProgress, FabricCompleted}
+}
+
+// GPUPair is what NVML says of two GPUs, by index, A below B.
+type GPUPair struct {
+	A, B int
+	// Write says whether peer-to-peer writes work (NVML_P2P_STATUS_OK, which is 0), and if not, why not.
+	Write Fact[P2PStatus]
+	// Ancestor is the class that NVML gives the way over PCIe.
+	Ancestor Fact[Distance]
+}
+
+// P2PStatus is nvmlGpuP2PStatus_t.
+type P2PStatus string
+
+// P2P statuses.
+const (
+	P2POK                  P2PStatus = "ok"
+	P2PChipsetNotSupported P2PStatus = "chipset_not_supported"
+	P2PGPUNotSupported     P2PStatus = "gpu_not_supported"
+	P2PIOHNotSupported     P2PStatus = "ioh_topology_not_supported"
+	P2PDisabledByRegkey    P2PStatus = "disabled_by_regkey"
+	P2PNotSupported        P2PStatus = "not_supported"
+)
+
+// At returns the GPU with the PCI function at that address, or nil.
+func (d *GPUDriver) At(address string) *GPU {
+	i := slices.IndexFunc(d.GPUs, func(g GPU) bool { return g.Address != "" && strings.EqualFold(g.Address, address) })
+	if i < 0 {
+		return nil
+	}
+	return &d.GPUs[i]
+}
+
+// Active counts the active links; it is unknown when the state of one is.
+func (g *GPU) Active() Fact[int] {
+	links, ok := g.NVLinks.Get()
+	if !ok {
+		return Fact[int]{State: g.NVLinks.State, Reason: g.NVLinks.Reason, Source: g.NVLinks.Source, At: g.NVLinks.At}
+	}
+	n := 0
+	for i := range links {
+		active, ok := links[i].Active.Get()
+		if !ok {
+			return NotKnown[int](links[i].Active.Meta().Reason, links[i].Active.Source, links[i].Active.At)
+		}
+		if active {
+			n++
+		}
+	}
+	return Known(n, g.NVLinks.Source, g.NVLinks.At)
+}
