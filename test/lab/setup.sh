@@ -8,6 +8,7 @@ set -eEuo pipefail
 trap 'echo "lab: set-up failed at line $LINENO: $BASH_COMMAND" >&2' ERR
 LAB=${LAB:-${XDG_CACHE_HOME:-$HOME/.cache}/gpufabric-lab}
 here=$(dirname "$(readlink -f "$0")")
+mkdir -p "$LAB"
 exec 3>&1
 skip() { echo "lab: skipped: $*" >&3; exit 77; }
 

@@ -43,9 +43,6 @@ func testStuckDevices(t *testing.T, _ *exporter) {
 // A process holds the kernel's rtnl lock while its driver hangs: network interfaces cannot be read, and neither can
 // the ports of Soft-RoCE and siw, whose drivers take that lock. The others do not suffer.
 func testStuckRTNL(t *testing.T, _ *exporter) {
-	if !*full {
-		t.Skip("only with FULL=1 (make verify): CI has no time for it")
-	}
 	const holder, changed = "fakehca_4", "fakehca_3"
 	software := []string{"rxe0", "rxe1", "siw0", "siw1"}
 	named := []func(scrape) error{is(0, "source_up", "source", "netdev"), is(0, "device_stuck", "device", holder)}
