@@ -22,7 +22,7 @@ const maxOpenSlots = 128
 // slotsBeyond is how many empty slots behind the last occupied one FindGIDs looks into. The next address of a RoCE
 // port goes into the first free slot (find_gid of drivers/infiniband/core/cache.c); what is further behind came while
 // others that are gone again were before it.
-const slotsBeyond = 16
+const slotsBeyond = 8
 
 // gidTable is what is kept open of a port's GID table.
 type gidTable struct {
