@@ -44,7 +44,10 @@ func BenchmarkScrape(b *testing.B) {
 			name  string
 			turns []http.Handler
 		}{{"usual", []http.Handler{usual}}, {"slow", []http.Handler{slow}}, {"minute", []http.Handler{usual, usual, usual, slow}}} {
-			b.Run(c.name+"/"+k.name, func(b *testing.B) { benchScrapes(b, k.turns) })
+			b.Run(c.name+"/"+k.name, func(b *testing.B) { benchScrapes(b, "identity", k.turns) })
+			if c.collectors == "" {
+				b.Run(c.name+", gzip/"+k.name, func(b *testing.B) { benchScrapes(b, "gzip", k.turns) })
+			}
 		}
 	}
 }
@@ -53,22 +56,23 @@ func BenchmarkScrape(b *testing.B) {
 const computePorts = "mlx5_[0-7]"
 
 // benchScrapes scrapes handlers in turn.
-func benchScrapes(b *testing.B, turns []http.Handler) {
+func benchScrapes(b *testing.B, encoding string, turns []http.Handler) {
 	r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 	n := 0
-	scrape := func() int {
+	scrape := func() string {
 		w := httptest.NewRecorder()
 		turns[n%len(turns)].ServeHTTP(w, r)
 		n++
 		if w.Code != http.StatusOK {
 			b.Fatal(w.Code)
 		}
-		return strings.Count(w.Body.String(), "\ngpufabric_")
+		return w.Body.String()
 	}
 	series := 0
 	for range 2 * len(turns) {
-		series = scrape()
+		series = strings.Count(scrape(), "\ngpufabric_")
 	}
+	r.Header.Set("Accept-Encoding", encoding)
 	n = 0
 	begin := cpuTime(b)
 	for b.Loop() {

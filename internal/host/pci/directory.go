@@ -50,18 +50,18 @@ func (d directory) read(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written that could be lost
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, err
+	n, err := retry(func() (int, error) { return unix.Pread(fd, d.buf[:], 0) })
+	if n > 0 {
+		return d.buf[:n], nil
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+	var st unix.Stat_t
+	if e := unix.Fstat(fd, &st); e != nil {
+		return nil, e
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG { // a container may hide a file behind /dev/null
 		return nil, fmt.Errorf("%s/%s: %w: expected a regular file", d.path, name, errMalformed)
 	}
-	n, err := retry(func() (int, error) { return unix.Pread(fd, d.buf[:], 0) })
-	if err != nil {
-		return nil, err
-	}
-	return d.buf[:n], nil
+	return nil, err
 }
 
 // linkBase returns the last component of where a link points to.
