@@ -5,19 +5,21 @@ package fabric
 import "strings"
 
 // Derive fills in what follows from the facts: roles, expected rates, rate mismatches, the GID that NCCL
-// would choose, how the network treats what it sends, and which NIC is near which GPU. The observer calls it once on a node that nobody else has seen yet.
+// would choose, how the network treats what it sends, which NIC is near which GPU, and whether GPUDirect RDMA works
+// between them. The observer calls it once on a node that nobody else has seen yet.
 func (n *Node) Derive() {
 	n.DerivePorts()
 	n.DeriveRoCE()
+	n.DeriveGDR()
 }
 
-// DerivePorts derives everything but the RoCE chains.
+// DerivePorts derives everything but the RoCE chains and GPUDirect RDMA.
 func (n *Node) DerivePorts() {
+	n.deriveRoles()
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		for k := range h.Ports {
 			p := &h.Ports[k]
-			p.Role = n.roleOf(h, p)
 			p.RateMismatch = n.rateMismatch(p)
 			p.GIDChoice = n.gidChoice(h, p)
 		}
@@ -38,38 +40,6 @@ func (n *Node) DeriveRoCE() {
 			h.Ports[k].RoCE = n.roceChains(h, &h.Ports[k])
 		}
 	}
-}
-
-// bluefield are the hca_type values of BlueField-1, 2 and 3 (PCI device ids 0xa2d2, 0xa2d6, 0xa2dc). Beside
-// training nodes they carry management or storage.
-var bluefield = map[string]bool{"MT41682": true, "MT41686": true, "MT41692": true}
-
-// roleOf applies the site's rule, else what the port itself shows. It knows nothing of GPUs yet.
-func (n *Node) roleOf(h *HCA, p *Port) Fact[Role] {
-	is := func(r Role, source string) Fact[Role] { return Known(r, source, n.At) }
-	if r, ok := n.Policy.RoleOf(h.Name); ok {
-		return is(r, "config roles")
-	}
-	if h.Restricted.Or(false) {
-		return is(RoleManagement, h.Restricted.Source)
-	}
-	if f, ok := h.Function.Get(); ok && f == FunctionVF {
-		return is(RoleUnused, h.Function.Source)
-	}
-	if t, ok := h.Type.Get(); ok && bluefield[t] {
-		return is(RoleManagement, h.Type.Source)
-	}
-	layer, known := p.LinkLayer.Get()
-	if !known {
-		return NotKnown[Role](p.LinkLayer.Meta().Reason, p.LinkLayer.Source, n.At)
-	}
-	if layer == LinkInfiniBand {
-		return is(RoleCompute, p.LinkLayer.Source)
-	}
-	if d := n.NetDev(p.NetDev.Or("")); d != nil && d.DefaultRoute.Or(false) {
-		return is(RoleManagement, d.DefaultRoute.Source)
-	}
-	return is(RoleCompute, p.LinkLayer.Source)
 }
 
 // rateMismatch compares the rate of an active Ethernet port with the speed of its network interface. The

@@ -17,9 +17,16 @@ type GPUDirect struct {
 	TopologyOverride Fact[int]
 }
 
+// Names of peer-memory modules.
+const (
+	ModuleNvidiaPeermem = "nvidia_peermem" // comes with the GPU driver
+	ModuleNvPeerMem     = "nv_peer_mem"    // its predecessor, which was built apart
+)
+
 // Peermem is a loaded peer-memory module.
 type Peermem struct {
-	Module  string       // "nvidia_peermem", "nv_peer_mem"
+	// Module is one of Module*, or empty where ib_core shows the client but the kernel no such module.
+	Module  string
 	Version Fact[string] // of the module
 	// Bound says that it has registered with ib_core: a module that was built for another one is loaded and of no use.
 	// Unknown where ib_core does not show its clients (/sys/kernel/mm/memory_peers).
@@ -40,10 +47,12 @@ const (
 // GDRBlock is why NCCL would not use GPUDirect RDMA, or why it would not do any good.
 type GDRBlock string
 
-// Blocks, in the order in which they are told.
+// Blocks, in the order in which they are told. The last two NCCL does not look at.
 const (
-	GDRNoDriver GDRBlock = "driver"   // no GPU driver answers
+	GDRNoDriver GDRBlock = "driver"   // no GPU driver answers, or it lost the GPU
+	GDRNoGPU    GDRBlock = "gpu"      // the product cannot do it
 	GDRModule   GDRBlock = "module"   // neither a peer-memory module nor dma-buf
+	GDROverride GDRBlock = "override" // the GPU driver is told to deny it (GrdmaPciTopoCheckOverride=2)
 	GDRDistance GDRBlock = "distance" // further than NCCL's default level
 	GDRLevel    GDRBlock = "level"    // NCCL_NET_GDR_LEVEL of the host is set lower than the distance
 	GDRACS      GDRBlock = "acs"      // a bridge redirects what they exchange
@@ -52,17 +61,21 @@ const (
 
 // GDRBlocks returns all of them.
 func GDRBlocks() []GDRBlock {
-	return []GDRBlock{GDRNoDriver, GDRModule, GDRDistance, GDRLevel, GDRACS, GDRIOMMU}
+	return []GDRBlock{GDRNoDriver, GDRNoGPU, GDRModule, GDROverride, GDRDistance, GDRLevel, GDRACS, GDRIOMMU}
 }
 
-// GDR is whether NCCL would use GPUDirect RDMA between a GPU and the NIC that it is dealt. Derived by Node.Derive.
+// GDR is whether NCCL would use GPUDirect RDMA between a GPU and the NIC that it is dealt. Derived by Node.DeriveGDR.
 type GDR struct {
 	GPU, NIC string // PCI address, RDMA device
-	// Usable is absent without a NIC.
+	// Usable says that NCCL would use it, and that it does good. Absent without a NIC.
 	Usable Fact[bool]
-	Path   GDRPath  // while usable
-	Block  GDRBlock // while not usable: the first that applies
-	// Send says that NCCL also reads GPU memory so when it sends (NCCL_NET_GDR_READ); absent unless usable.
+	// Chosen is what NCCL itself would do, which knows nothing of ACS and IOMMU: known also where nobody may read them.
+	Chosen Fact[bool]
+	Path   GDRPath  // while chosen
+	Block  GDRBlock // while known not to be usable: the first that applies
+	// Via is the address of the GPU that NCCL goes through by NVLink, because it is near the NIC (PXN); empty otherwise.
+	Via string
+	// Send says that NCCL also reads GPU memory so when it sends (NCCL_NET_GDR_READ); absent unless chosen.
 	Send Fact[bool]
 	// Evidence says in words what the verdict comes from.
 	Evidence string

@@ -5,6 +5,7 @@ package fabric
 import (
 	"slices"
 	"strings"
+	"time"
 )
 
 // NCCLConfig is the NCCL configuration that a process started on this host would read: /etc/nccl.conf below
@@ -38,6 +39,20 @@ type NCCLFinding struct {
 	Name   string // variable
 	Source string // file:line
 	Text   string
+}
+
+// whole is the configuration, if it was read: unknown when a file that may set something could not be.
+func (c *NCCLConfig) whole() Fact[*NCCLConfig] {
+	const source = "NCCL configuration"
+	if len(c.Files) == 0 {
+		return NotKnown[*NCCLConfig](ReasonNotRead, source, time.Time{})
+	}
+	for _, f := range c.Files {
+		if f.Exists.State == Unknown {
+			return notKnownLike[*NCCLConfig](f.Exists.Meta())
+		}
+	}
+	return Known(c, source, c.Files[0].Exists.At)
 }
 
 // Lookup returns the effective variable of that name.

@@ -5,30 +5,48 @@ package fabric
 import "time"
 
 // Distance is how far two PCI functions are from each other, in the classes of NCCL (PATH_* of graph/topo.h) and
-// "nvidia-smi topo -m". The order is that of growing distance.
+// "nvidia-smi topo -m". The order is that of growing distance. Of NCCL's other classes C2C is between a GPU and its own
+// processor, NVB and PXN are ways through another GPU.
 type Distance uint8
 
 // Distances.
 const (
 	DistanceLOC  Distance = iota // the same function
+	DistanceNVL                  // two GPUs: by NVLink, directly or through NVSwitches
 	DistancePIX                  // below one switch or bridge
 	DistancePXB                  // through several switches, but not through the host bridge
+	DistanceP2C                  // NVLink-C2C from the GPU to its processor, and PCIe from there
 	DistancePHB                  // through one host bridge
 	DistanceNODE                 // through host bridges of one NUMA node
 	DistanceSYS                  // through the interconnect of NUMA nodes
 )
 
-// Distances returns all of them.
+// distances has the name of each class, and its number in gpu_nic_distance.
+var distances = [...]struct {
+	name   string
+	number float64
+}{
+	DistanceLOC: {"LOC", 0}, DistanceNVL: {"NVL", 0}, DistancePIX: {"PIX", 1}, DistancePXB: {"PXB", 2}, DistanceP2C: {"P2C", 2},
+	DistancePHB: {"PHB", 3}, DistanceNODE: {"NODE", 4}, DistanceSYS: {"SYS", 5},
+}
+
+// Distances returns all of them, nearest first.
 func Distances() []Distance {
-	return []Distance{DistanceLOC, DistancePIX, DistancePXB, DistancePHB, DistanceNODE, DistanceSYS}
+	list := make([]Distance, len(distances))
+	for i := range list {
+		list[i] = Distance(i)
+	}
+	return list
 }
 
 // String returns the class as NCCL writes it.
-func (d Distance) String() string {
-	return [...]string{"LOC", "PIX", "PXB", "PHB", "NODE", "SYS"}[min(d, DistanceSYS)]
-}
+func (d Distance) String() string { return distances[min(d, DistanceSYS)].name }
 
-// DistanceOf tells how far two functions are from each other. What the firmware does not say (NUMA node -1) is not
+// Number is the class as a number that alert rules compare: 1 PIX, 2 PXB and P2C, up to which NCCL uses GPUDirect RDMA
+// by default, 3 PHB, 4 NODE, 5 SYS; 0 for what is nearer still.
+func (d Distance) Number() float64 { return distances[min(d, DistanceSYS)].number }
+
+// DistanceOf tells how far two functions are from each other on the PCI bus; Node.Distance knows of NVLink too. What the firmware does not say (NUMA node -1) is not
 // known; nor is what a hypervisor shows of functions that it put on a host bridge without any port between: where
 // they really are only the host knows.
 func DistanceOf(a, b *PCIFunction, hypervisor Fact[bool], at time.Time) Fact[Distance] {

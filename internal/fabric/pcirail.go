@@ -21,11 +21,15 @@ type Rail struct {
 
 // rails deals the nearest compute NICs out to the GPUs. Those that have the least choice come first.
 func (n *Node) rails() []Rail {
-	nics := n.computeNICs()
+	return n.deal(n.computeNICs(), n.gpuNICDistance)
+}
+
+// deal is rails for these NICs and these distances.
+func (n *Node) deal(nics []string, distance func(gpu, nic *PCIFunction) Fact[Distance]) []Rail {
 	rails := make([]Rail, 0, 8)
 	for _, g := range n.PCI.GPUs() {
 		r := Rail{GPU: g.Address}
-		r.Distance, r.Nearest = n.nearest(g, nics)
+		r.Distance, r.Nearest = n.nearest(g, nics, distance)
 		rails = append(rails, r)
 	}
 	order := make([]*Rail, len(rails))
@@ -50,13 +54,13 @@ func (n *Node) rails() []Rail {
 
 // nearest returns the NICs at the least distance from a GPU. Below a common switch nothing can be nearer by much;
 // further away, a NIC of which a hypervisor hides the place might be.
-func (n *Node) nearest(gpu *PCIFunction, nics []string) (Fact[Distance], []string) {
+func (n *Node) nearest(gpu *PCIFunction, nics []string, distance func(gpu, nic *PCIFunction) Fact[Distance]) (Fact[Distance], []string) {
 	const source = "bus/pci/devices"
 	best := None[Distance](source, n.At)
 	var names []string
 	var hidden Fact[Distance]
 	for _, name := range nics {
-		d := DistanceOf(gpu, n.PCI.NIC(name), n.Host.Hypervisor, n.At)
+		d := distance(gpu, n.PCI.NIC(name))
 		switch v, known := d.Get(); {
 		case !known:
 			if hidden.Reason != ReasonVirtual {

@@ -73,21 +73,15 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 // setting is a variable that NCCL reads as a number: absent when a process that brings none of its own would find
 // it unset, or set to -1, which says so. Unknown when a file that may set it could not be read.
 func (c *NCCLConfig) setting(name string) Fact[NCCLVariable] {
-	const source = "NCCL configuration"
-	if len(c.Files) == 0 {
-		return Fact[NCCLVariable]{Reason: ReasonNotRead, Source: source}
+	whole := c.whole()
+	if whole.State != OK {
+		return notKnownLike[NCCLVariable](whole.Meta())
 	}
-	for _, f := range c.Files {
-		if f.Exists.State == Unknown {
-			return notKnownLike[NCCLVariable](f.Exists.Meta())
-		}
-	}
-	at := c.Files[0].Exists.At
 	v, set := c.Lookup(name)
 	if !set || !v.IsNumber || v.Number == -1 {
-		return None[NCCLVariable](source, at)
+		return None[NCCLVariable](whole.Source, whole.At)
 	}
-	return Known(v, v.Source, at)
+	return Known(v, v.Source, whole.At)
 }
 
 // roceMembers bounds what is looked at below an interface. Bonds have two or four members; a bridge, which carries no

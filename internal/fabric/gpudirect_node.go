@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+// DeriveGDR judges GPUDirect RDMA for each GPU and the NIC it is dealt, after DerivePorts.
+func (n *Node) DeriveGDR() {
+	n.GDR = make([]GDR, 0, len(n.PCI.Rails))
+	for i := range n.PCI.Rails {
+		r := &n.PCI.Rails[i]
+		if r.Distance.State == Absent {
+			none := None[bool](r.Distance.Source, n.At)
+			n.GDR = append(n.GDR, GDR{GPU: r.GPU, Usable: none, Chosen: none, Send: none, Evidence: "there is no compute NIC on the PCI bus"})
+			continue
+		}
+		n.GDR = append(n.GDR, EvaluateGDR(n.gdrInputs(r)))
+	}
+}
+
+func (n *Node) gdrInputs(r *Rail) GDRInputs {
+	d := &n.GPUDriver
+	nic := n.PCI.NIC(r.NIC) // nil while distances are not known
+	in := GDRInputs{
+		NIC: r.NIC, Way: n.gdrWay(r.GPU, nic, r.Distance), At: n.At,
+		Loaded: d.Loaded, CUDA: d.CUDA, Kernel: n.Host.Kernel, Direct: n.GPUDirect, NCCL: n.NCCL.whole(), Hypervisor: n.Host.Hypervisor,
+	}
+	missing := d.Loaded.Meta() // where the driver does not show this GPU, for what it does not show at all
+	if g := d.At(r.GPU); g != nil {
+		in.Lost, in.Product, in.ComputeCap = g.Lost, g.Name, g.ComputeCap
+	} else {
+		in.Lost, in.Product, in.ComputeCap = notKnownLike[bool](missing), notKnownLike[string](missing), notKnownLike[int](missing)
+	}
+	if h := n.HCA(r.NIC); h != nil {
+		in.NICDriver = h.Driver
+	} else {
+		in.NICDriver = notKnownLike[string](r.Distance.Meta())
+	}
+	if nic != nil {
+		in.NICIOMMU = nic.IOMMUType
+	} else {
+		in.NICIOMMU = notKnownLike[string](r.Distance.Meta())
+	}
+	for _, f := range n.PCI.GPUs() {
+		if f.Address == r.GPU {
+			continue
+		}
+		distance := r.Distance
+		if nic != nil {
+			distance = n.gpuNICDistance(f, nic)
+		}
+		in.Others = append(in.Others, GDROther{n.gdrWay(f.Address, nic, distance), d.Linked(r.GPU, f.Address)})
+	}
+	return in
+}
+
+func (n *Node) gdrWay(gpu string, nic *PCIFunction, distance Fact[Distance]) GDRWay {
+	f := n.PCI.Function(gpu)
+	w := GDRWay{GPU: gpu, Distance: distance, IOMMU: f.IOMMUType}
+	if nic != nil {
+		w.Redirects = n.PCI.ACSRedirects(f, nic, n.At)
+	} else {
+		w.Redirects = notKnownLike[[]string](distance.Meta())
+	}
+	if g := n.GPUDriver.At(gpu); g != nil {
+		w.Coherent = g.Coherent()
+	} else {
+		w.Coherent = notKnownLike[bool](n.GPUDriver.Loaded.Meta())
+	}
+	return w
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import "slices"
+
+// bluefield are the hca_type values of BlueField-1, 2 and 3 (PCI device ids 0xa2d2, 0xa2d6, 0xa2dc). Beside
+// training nodes they carry management or storage.
+var bluefield = map[string]bool{"MT41682": true, "MT41686": true, "MT41692": true}
+
+// deriveRoles gives each port its role. Ports that nothing speaks against are compute; of these, those of NICs that
+// are out of the way of all GPUs are storage (outOfTheWay).
+func (n *Node) deriveRoles() {
+	var candidates []*HCA
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		open := false
+		for k := range h.Ports {
+			p := &h.Ports[k]
+			var settled bool
+			p.Role, settled = n.roleOf(h, p)
+			open = open || !settled
+		}
+		if open {
+			candidates = append(candidates, h)
+		}
+	}
+	for _, h := range n.outOfTheWay(candidates) {
+		for k := range h.Ports {
+			p := &h.Ports[k]
+			if role, settled := n.roleOf(h, p); !settled && role.State == OK {
+				p.Role = Known(RoleStorage, "bus/pci/devices", n.At)
+			}
+		}
+	}
+}
+
+// roleOf applies the site's rule, else what the port itself shows. A role that is not settled is only where nothing
+// else is known: compute.
+func (n *Node) roleOf(h *HCA, p *Port) (role Fact[Role], settled bool) {
+	is := func(r Role, source string) Fact[Role] { return Known(r, source, n.At) }
+	if r, ok := n.Policy.RoleOf(h.Name); ok {
+		return is(r, "config roles"), true
+	}
+	if h.Restricted.Or(false) {
+		return is(RoleManagement, h.Restricted.Source), true
+	}
+	if f, ok := h.Function.Get(); ok && f == FunctionVF {
+		return is(RoleUnused, h.Function.Source), true
+	}
+	if t, ok := h.Type.Get(); ok && bluefield[t] {
+		return is(RoleManagement, h.Type.Source), true
+	}
+	layer, known := p.LinkLayer.Get()
+	if !known {
+		return NotKnown[Role](p.LinkLayer.Meta().Reason, p.LinkLayer.Source, n.At), true
+	}
+	if layer == LinkInfiniBand {
+		return is(RoleCompute, p.LinkLayer.Source), false
+	}
+	if d := n.NetDev(p.NetDev.Or("")); d != nil && d.DefaultRoute.Or(false) {
+		return is(RoleManagement, d.DefaultRoute.Source), true
+	}
+	return is(RoleCompute, p.LinkLayer.Source), false
+}
+
+// outOfTheWay returns those of the candidates that no training traffic has a reason to take:
+//
+//   - other compute NICs are near GPUs, which is to say below a common switch (PIX, PXB), and this one is near none;
+//   - each GPU has one of those near NICs at least as near as this one. Where a GPU's only NIC of its own socket is far
+//     from it, that one stays compute;
+//   - NICs of the same board as the near ones stay compute unless each GPU has a near NIC to itself: one that is missed
+//     by a GPU is plugged in wrong rather than meant for storage.
+//
+// Distances are those of the PCI bus alone, so that roles do not change when the GPU driver comes or goes. One that is
+// not known, and a node without GPUs, speaks for compute.
+func (n *Node) outOfTheWay(candidates []*HCA) []*HCA {
+	gpus := n.PCI.GPUs()
+	var near, far []*HCA
+	distances := map[string][]Distance{} // by device, in the order of gpus
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		f := n.PCI.NIC(h.Name)
+		if f == nil || !h.Serves(RoleCompute) {
+			continue
+		}
+		row := make([]Distance, 0, len(gpus))
+		for _, g := range gpus {
+			if d, ok := DistanceOf(g, f, n.Host.Hypervisor, n.At).Get(); ok {
+				row = append(row, d)
+			}
+		}
+		switch {
+		case len(row) < len(gpus) || len(row) == 0:
+		case slices.Min(row) <= DistancePXB:
+			near = append(near, h)
+		case slices.Contains(candidates, h):
+			far = append(far, h)
+		}
+		distances[h.Name] = row
+	}
+	if len(near) == 0 || len(far) == 0 {
+		return nil
+	}
+	nearest := slices.Repeat([]Distance{DistanceSYS}, len(gpus))
+	for _, h := range near {
+		for g, d := range distances[h.Name] {
+			nearest[g] = min(nearest[g], d)
+		}
+	}
+	enough := n.eachHasItsOwn(near)
+	return slices.DeleteFunc(far, func(h *HCA) bool {
+		for g, d := range distances[h.Name] {
+			if d < nearest[g] {
+				return true
+			}
+		}
+		unlike := h.BoardID.State != Unknown && h.Type.State != Unknown && !slices.ContainsFunc(near, func(o *HCA) bool { return sameBoard(h, o) })
+		return !enough && !unlike
+	})
+}
+
+// eachHasItsOwn tells whether each GPU can have one of these NICs to itself, and a near one.
+func (n *Node) eachHasItsOwn(nics []*HCA) bool {
+	var names []string
+	for _, h := range nics {
+		names = append(names, h.Name)
+	}
+	onBus := func(gpu, nic *PCIFunction) Fact[Distance] { return DistanceOf(gpu, nic, n.Host.Hypervisor, n.At) }
+	return !slices.ContainsFunc(n.deal(names, onBus), func(r Rail) bool { return r.Shared || r.Distance.Or(DistanceSYS) > DistancePXB })
+}
