@@ -61,7 +61,7 @@ var (
 	}
 	gpuNICDistance = &Family{
 		Name: "gpu_nic_distance", Type: Gauge, Labels: []string{"gpu", "device", "rail", "class"},
-		Help: "How far the GPU is from its nearest compute NIC, in NCCL's classes: 1 PIX (one switch), 2 PXB (several switches), 3 PHB (host bridge), " +
+		Help: "How far the GPU is from its nearest compute NIC, in NCCL's classes: 1 PIX (one switch), 2 PXB (several switches) and P2C (NVLink-C2C), 3 PHB (host bridge), " +
 			"4 NODE (host bridges of a NUMA node), 5 SYS (between NUMA nodes). Where several NICs are as near, GPUs get them in turn. rail is the number of " +
 			"the NIC among the compute NICs. gpu is the PCI address. Absent when a virtual machine does not show it.",
 		Source: "/sys/bus/pci/devices", Cadence: Rare, Stability: Experimental, Collector: "pcie",

@@ -56,7 +56,7 @@ func collectRail(n *fabric.Node, r fabric.Rail, emit emit) {
 	if !ok {
 		return
 	}
-	emit(gpuNICDistance, float64(d), r.GPU, r.NIC, strconv.Itoa(r.Number), d.String())
+	emit(gpuNICDistance, d.Number(), r.GPU, r.NIC, strconv.Itoa(r.Number), d.String())
 	if list, ok := n.PCI.ACSRedirects(n.PCI.Function(r.GPU), n.PCI.NIC(r.NIC), n.At).Get(); ok {
 		emit(pcieACSRedirect, bit(len(list) > 0), r.GPU, r.NIC)
 	}
