@@ -39,6 +39,7 @@ func (n *Node) check() error {
 		need(n.HCA(f.Device) != nil, "flap: no hca %q", f.Device)
 		need(f.Period > 0 && f.Down >= 0 && f.Down <= f.Period, "flap of %s: down for %d of %d steps", f.Device, f.Down, f.Period)
 	}
+	n.checkGPUs(need)
 	for name := range n.Files {
 		need(filepath.IsLocal(name), "file %q: not a path below the root", name)
 	}

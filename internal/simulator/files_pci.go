@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"math/bits"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 const (
@@ -38,9 +41,9 @@ func (f files) pci(n *Node) {
 			"power/runtime_status": fn.runtimeStatus(),
 		})
 		f[dir+"/config"] = entry{kind: regular, text: fn.config()}
-		if strings.Contains(n.Host.Cmdline, "iommu=pt") {
+		if kind := n.Host.iommu(); kind != "" {
 			group := sysfs + "/kernel/iommu_groups/" + strconv.Itoa(fn.Group)
-			f.text(group+"/type", "identity")
+			f.text(group+"/type", kind)
 			f.link(dir+"/iommu_group", group)
 		}
 		if fn.VFs > 0 {
@@ -51,11 +54,58 @@ func (f files) pci(n *Node) {
 				f.link(devices+"/"+vf.Path+"/physfn", dir)
 			}
 		}
-		driver := busPCI + "/drivers/" + fn.Chip.Driver
 		f.link(busPCI+"/devices/"+fn.Address(), dir)
-		f.link(driver+"/"+fn.Address(), dir)
-		f.link(dir+"/driver", driver)
 		f.link(dir+"/subsystem", busPCI)
+		if n.bound(fn) {
+			driver := busPCI + "/drivers/" + fn.Chip.Driver
+			f.link(driver+"/"+fn.Address(), dir)
+			f.link(dir+"/driver", driver)
+		}
+	}
+}
+
+// iommu is the type of the groups of the IOMMU; empty where it is off.
+func (h Host) iommu() string {
+	switch on := func(option string) bool { return slices.Contains(strings.Fields(h.Cmdline), option) }; {
+	case on("iommu=pt"), on("iommu.passthrough=1"):
+		return "identity"
+	case on("intel_iommu=on"):
+		return "DMA-FQ"
+	default:
+		return ""
+	}
+}
+
+// bound tells that the driver of a function is loaded.
+func (n *Node) bound(f Function) bool {
+	return n.Driver.Version != "" || f.Chip.Vendor != nvidia || f.Chip.Class == classBridge
+}
+
+// above returns the bridge that leads to a function, or nil.
+func (n *Node) above(f *Function) *Function {
+	return lookup(n.Functions, func(b Function) bool { return b.Path == path.Dir(f.Path) })
+}
+
+// ancestor is how NVML calls the way between two functions (nvmlGpuTopologyLevel_t).
+func (n *Node) ancestor(a, b string) fabric.Distance {
+	f, g := n.Function(a), n.Function(b)
+	left, right := strings.Split(f.Path, "/"), strings.Split(g.Path, "/")
+	shared := 0
+	for shared < min(len(left), len(right)) && left[shared] == right[shared] {
+		shared++
+	}
+	// After the host bridge and the root port, a switch is an upstream and a downstream port.
+	switch bridges := max(len(left), len(right)) - 1 - shared; {
+	case shared >= 2 && bridges <= 1:
+		return fabric.DistancePIX
+	case shared >= 2:
+		return fabric.DistancePXB
+	case shared == 1:
+		return fabric.DistancePHB
+	case f.NUMA == g.NUMA:
+		return fabric.DistanceNODE
+	default:
+		return fabric.DistanceSYS
 	}
 }
 

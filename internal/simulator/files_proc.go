@@ -31,12 +31,18 @@ func (f files) proc(n *Node) {
 
 // cpuinfo describes the first processor, as far as anybody asks.
 func (n *Node) cpuinfo() string {
+	if n.Host.isARM() { // which does not say whether it is virtual
+		return "processor\t: 0\nBogoMIPS\t: 2000.00\nFeatures\t: fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics\nCPU implementer\t: 0x41\n\n"
+	}
 	flags := "fpu vme de pse tsc msr pae mce cx8 apic sep mtrr pge mca cmov pat"
 	if n.Host.Virtual {
 		flags += " hypervisor"
 	}
 	return "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: " + flags + "\nbogomips\t: 4000.00\n\n"
 }
+
+// isARM tells 64-bit ARM by what the kernel calls itself.
+func (h Host) isARM() bool { return strings.Contains(h.Version, "aarch64") }
 
 // routes returns the two routing tables: Node.Routes and what follows from the addresses of the interfaces.
 func (n *Node) routes() (v4, v6 string) {

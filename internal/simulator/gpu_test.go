@@ -5,41 +5,54 @@
 package simulator
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxb200"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxh100"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxh200"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/server"
 )
 
 // TestGPUsAreThoseOfNVML holds the GPUs of platforms against go-nvml's mocks of the same machines, where there
-// are some. The mocks invent UUIDs and put GPU i at bus i, where no machine has it: count, product, PCI device id and the
-// order by PCI address, which is what indices mean to NVML, is what can agree.
+// are some. The mocks invent UUIDs and put GPU i at bus i, where no machine has it: count, compute capability, product,
+// PCI device id and the order by PCI address, which is what indices mean to NVML, is what can agree.
 func TestGPUsAreThoseOfNVML(t *testing.T) {
-	// go-nvml's mock of H200 is not one: its device id is that of another chip.
-	mocks := map[string]*server.Server{
-		"dgx-a100-ib": dgxa100.New(), "dgx-h100-roce": dgxh100.New(), "efa": dgxh100.New(),
-	}
-	for _, p := range platforms() {
-		n, mock := p.build(), mocks[p.name]
-		if mock == nil {
-			continue
+	for name, about := range map[string]struct {
+		mock *server.Server
+		// go-nvml's mocks of H200 and B200 have device ids that are not those of the cards (10de:2333 and 2b00, which is
+		// Jetson AGX Thor, instead of 2335 and 2901), and names that no driver gives.
+		invented bool
+	}{
+		"dgx-a100-ib": {dgxa100.New(), false}, "dgx-h100-roce": {dgxh100.New(), false}, "efa": {dgxh100.New(), false},
+		"roce-bond": {dgxh100.New(), false}, "bnxt-roce": {dgxh200.New(), true}, "dgx-b200-ib": {dgxb200.New(), true},
+	} {
+		k := slices.IndexFunc(platforms(), func(p platform) bool { return p.name == name })
+		n := platforms()[k].build()
+		gpus := n.nvml(then).GPUs
+		if count, ret := about.mock.DeviceGetCount(); ret != nvml.SUCCESS || count != len(gpus) {
+			t.Fatalf("%s: %d GPUs, NVML has %d (%v)", name, len(gpus), count, ret)
 		}
-		if count, ret := mock.DeviceGetCount(); ret != nvml.SUCCESS || count != len(n.GPUs) {
-			t.Fatalf("%s: %d GPUs, NVML has %d (%v)", p.name, len(n.GPUs), count, ret)
-		}
-		for i, g := range n.GPUs {
-			device, _ := mock.DeviceGetHandleByIndex(i)
-			name, _ := device.GetName()
-			if g.Name != strings.TrimPrefix(name, "Mock ") {
-				t.Errorf("%s GPU %d: %q, NVML says %q", p.name, i, g.Name, name)
+		for i, g := range gpus {
+			device, _ := about.mock.DeviceGetHandleByIndex(i)
+			major, minor, _ := device.GetCudaComputeCapability()
+			if capability := 10*major + minor; g.ComputeCap.Value != capability {
+				t.Errorf("%s GPU %d: compute capability %d, NVML says %d", name, i, g.ComputeCap.Value, capability)
 			}
-			chip := n.Function(g.PCI).Chip
+			if about.invented {
+				continue
+			}
+			product, _ := device.GetName()
+			if g.Name.Value != strings.TrimPrefix(product, "Mock ") {
+				t.Errorf("%s GPU %d: %q, NVML says %q", name, i, g.Name.Value, product)
+			}
+			chip := n.Function(g.Address).Chip
 			info, _ := device.GetPciInfo()
 			if id := uint32(chip.Device)<<16 | uint32(chip.Vendor); id != info.PciDeviceId {
-				t.Errorf("%s GPU %d: PCI device %#x, NVML says %#x", p.name, i, id, info.PciDeviceId)
+				t.Errorf("%s GPU %d: PCI device %#x, NVML says %#x", name, i, id, info.PciDeviceId)
 			}
 		}
 	}

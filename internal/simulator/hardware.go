@@ -5,6 +5,7 @@ package simulator
 // PCI Express links of the generations in use.
 const (
 	gen1 = "2.5 GT/s PCIe"
+	gen2 = "5.0 GT/s PCIe"
 	gen3 = "8.0 GT/s PCIe"
 	gen4 = "16.0 GT/s PCIe"
 	gen5 = "32.0 GT/s PCIe"
@@ -16,6 +17,7 @@ const (
 	classInfiniband = 0x020700
 	class3D         = 0x030200
 	classBridge     = 0x060400
+	classOther      = 0x068000 // a bridge of another kind: NVSwitch
 	classProcessing = 0x120000
 )
 
@@ -36,21 +38,15 @@ const (
 // The chips that the platforms are made of. Nothing writes to them.
 var (
 	sapphireRapids = Chip{intel, 0x352a, classBridge, "pcieport", Link{gen5, 16}}
+	grace          = Chip{nvidia, 0x22b2, classBridge, "pcieport", Link{gen5, 16}}
 	rome           = Chip{amd, 0x1483, classBridge, "pcieport", Link{gen4, 16}}
 	pex89144       = Chip{broadcom, 0xc030, classBridge, "pcieport", Link{gen5, 16}}
 	pex88096       = Chip{broadcom, 0xc010, classBridge, "pcieport", Link{gen4, 16}}
 
-	h200SXM  = Chip{nvidia, 0x2335, class3D, "nvidia", Link{gen5, 16}}
-	h100SXM  = Chip{nvidia, 0x2330, class3D, "nvidia", Link{gen5, 16}}
-	h100PCIe = Chip{nvidia, 0x2331, class3D, "nvidia", Link{gen5, 16}}
-	h100NVL  = Chip{nvidia, 0x2321, class3D, "nvidia", Link{gen5, 16}}
-	l40s     = Chip{nvidia, 0x26b9, class3D, "nvidia", Link{gen4, 16}}
-	a100SXM  = Chip{nvidia, 0x20b0, class3D, "nvidia", Link{gen4, 16}}
-	a100PCIe = Chip{nvidia, 0x20b5, class3D, "nvidia", Link{gen4, 16}}
-	mi300X   = Chip{ati, 0x74a1, classProcessing, "amdgpu", Link{gen5, 16}}
-
 	connectX7   = Chip{mellanox, 0x1021, classEthernet, "mlx5_core", Link{gen5, 16}}
 	connectX7VF = Chip{mellanox, 0x101e, classEthernet, "mlx5_core", Link{gen5, 16}}
+	connectX7IB = Chip{mellanox, 0x1021, classInfiniband, "mlx5_core", Link{gen5, 16}}
+	connectX7VI = Chip{mellanox, 0x101e, classInfiniband, "mlx5_core", Link{gen5, 16}} // virtual
 	connectX6   = Chip{mellanox, 0x101b, classEthernet, "mlx5_core", Link{gen4, 16}}
 	connectX6IB = Chip{mellanox, 0x101b, classInfiniband, "mlx5_core", Link{gen4, 16}}
 	connectX6Dx = Chip{mellanox, 0x101d, classEthernet, "mlx5_core", Link{gen4, 16}}

@@ -26,6 +26,7 @@ type Node struct {
 	Host      Host
 	Functions []Function
 	GPUs      []GPU
+	Driver    GPUDriver
 	HCAs      []HCA
 	NetDevs   []NetDev
 	Routes    []Route           // those that do not follow from an address of an interface
@@ -85,12 +86,6 @@ type AER struct{ Correctable, NonFatal, Fatal int }
 
 // Address returns the PCI address.
 func (f Function) Address() string { return path.Base(f.Path) }
-
-// GPU is a GPU, in the order of the driver's indices. NVML knows those of NVIDIA.
-type GPU struct {
-	PCI  string // address
-	Name string // product name, as the driver gives it
-}
 
 // HCA is an RDMA device. Attributes that its driver does not have are empty.
 type HCA struct {
@@ -248,6 +243,9 @@ func (n *Node) Clone() *Node {
 	c := *n
 	c.Functions = slices.Clone(n.Functions)
 	c.GPUs = slices.Clone(n.GPUs)
+	for i := range c.GPUs {
+		c.GPUs[i] = c.GPUs[i].clone()
+	}
 	c.Routes = slices.Clone(n.Routes)
 	c.Files = maps.Clone(n.Files)
 	c.Flaps = slices.Clone(n.Flaps)

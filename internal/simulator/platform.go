@@ -16,6 +16,7 @@ type platform struct {
 	name   string
 	build  func() *Node
 	config string
+	gdr    []GDRLabel // what is true of its GPUs while nothing is wrong
 }
 
 // platforms returns all of them; a new one is a file with its tables and a word here.
@@ -25,6 +26,7 @@ func platforms() []platform {
 		bnxtRoCE(), irdmaRoCE(), ionicRoCE(), // other vendors
 		efaP5(), manaVM(), // clouds
 		sriovVF(), twoPort(), roceBond(), roceVLAN(), // shapes
+		dgxB200(), gb200Tray(), nvlinkPairs(), l40sServer(), flatVM(), cpuNode(), // GPUs
 	}
 }
 
@@ -84,19 +86,19 @@ type assembly struct {
 }
 
 // addRails adds rails that all have the same adapter and the same kind of GPU.
-func (n assembly) addRails(a adapter, gpu Chip, product string, rails []rail) {
+func (n assembly) addRails(a adapter, gpu gpuModel, rails []rail) {
 	for _, r := range rails {
 		n.addCard(a, nic{
 			device: r.device, netdev: r.netdev, path: r.uplink + "/" + r.nic, numa: r.numa, mac: r.mac, addr: r.addr, lid: r.lid,
 		})
-		n.addGPUs(gpu, product, []slot{{r.uplink + "/" + r.gpu, r.numa}})
+		n.addGPUs(gpu, []slot{{r.uplink + "/" + r.gpu, r.numa}})
 	}
 }
 
 // addGPUs adds GPUs of one kind.
-func (n assembly) addGPUs(gpu Chip, product string, slots []slot) {
+func (n assembly) addGPUs(m gpuModel, slots []slot) {
 	for _, s := range slots {
-		n.GPUs = append(n.GPUs, GPU{PCI: n.addFunction(gpu, s.path, s.numa, 0), Name: product})
+		n.GPUs = append(n.GPUs, m.gpu(n.Host.Name, n.addFunction(m.chip, s.path, s.numa, 0), len(n.GPUs)))
 	}
 }
 

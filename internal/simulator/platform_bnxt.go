@@ -10,7 +10,7 @@ import (
 // bnxtRoCE is an eight-GPU H200 node with a 400G Broadcom Thor2 beside each GPU. What bnxt_re prints is real;
 // the shape is that of the DGX H100, and PCI paths, addresses and the firmware version are made up.
 func bnxtRoCE() platform {
-	return platform{name: "bnxt-roce", build: buildBnxt, config: `expected:
+	return platform{name: "bnxt-roce", build: buildBnxt, gdr: []GDRLabel{{Path: viaDMABuf}}, config: `expected:
   compute_ports: 8
   port_rate_gigabits_per_second: {compute: 400}
 `}
@@ -26,6 +26,7 @@ func buildBnxt() *Node {
 			Boot:    time.Date(2025, 10, 3, 11, 20, 31, 0, time.UTC),
 			HZ:      1000,
 		},
+		Driver:  openDriver("575.57.08", "12.9"),
 		NetDevs: []NetDev{loopback()},
 		Routes: []Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.2.0.1"), NetDev: "eno1"},
@@ -44,7 +45,7 @@ NCCL_IB_TC=104
 		rdma: traffic{sent: Counter{Start: 52_000_000_000, PerStep: 3_900_000}, received: Counter{Start: 51_700_000_000, PerStep: 3_880_000}},
 		qos:  lossless(),
 	}
-	n.addRails(compute, h200SXM, "NVIDIA H200", []rail{
+	n.addRails(compute, h200SXM, []rail{
 		// device, interface; switch, NIC, GPU; NUMA node, MAC address, IP address, LID
 		{"bnxt_re0", "ens1np0", "15:01.0/16:00.0", "17:00.0/18:00.0", "17:03.0/1b:00.0", 0, "84:16:0c:2a:10:40", "10.110.0.3/24", 0},
 		{"bnxt_re1", "ens2np0", "3d:01.0/3e:00.0", "3f:00.0/40:00.0", "3f:03.0/43:00.0", 0, "84:16:0c:2a:13:a0", "10.110.1.3/24", 0},
@@ -62,5 +63,7 @@ NCCL_IB_TC=104
 		qos: QoS{Pause: Pause{Answers: true, Autonegotiated: true, Receive: true}},
 	}
 	n.addCard(onboard, nic{netdev: "eno1", path: "00:1c.0/01:00.0", numa: 0, mac: "7c:c2:55:4a:09:12", addr: "10.2.0.3/24"})
+	n.linkToSwitches(nil)
+	n.register(oneBoard, 0)
 	return n.Node
 }

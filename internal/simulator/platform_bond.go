@@ -11,7 +11,7 @@ import (
 // makes one RDMA device, with two GPUs below the same PCIe switch. What treats the traffic are the members; the bond
 // has nothing of its own. PCI paths, addresses, PSID and versions are made up.
 func roceBond() platform {
-	return platform{name: "roce-bond", build: buildRoCEBond, config: `expected:
+	return platform{name: "roce-bond", build: buildRoCEBond, gdr: []GDRLabel{{Path: viaPeermem}}, config: `expected:
   compute_ports: 4
   port_rate_gigabits_per_second: {compute: 200}
 `}
@@ -27,6 +27,7 @@ func buildRoCEBond() *Node {
 			Boot:    time.Date(2025, 8, 19, 4, 2, 36, 0, time.UTC),
 			HZ:      1000,
 		},
+		Driver:  closedDriver("535.183.06", "12.2"),
 		NetDevs: []NetDev{loopback()},
 		Routes: []Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.9.0.1"), NetDev: "eno1"},
@@ -65,7 +66,7 @@ NCCL_IB_QPS_PER_CONNECTION=8
 			nic{netdev: b.members[0], path: b.uplink + "/" + b.bus + ".0", numa: b.numa},
 			nic{netdev: b.members[1], path: b.uplink + "/" + b.bus + ".1", numa: b.numa},
 		)
-		n.addGPUs(h100SXM, "NVIDIA H100 80GB HBM3", []slot{{b.uplink + "/" + b.gpus[0], b.numa}, {b.uplink + "/" + b.gpus[1], b.numa}})
+		n.addGPUs(h100SXM, []slot{{b.uplink + "/" + b.gpus[0], b.numa}, {b.uplink + "/" + b.gpus[1], b.numa}})
 	}
 
 	onboard := adapter{
@@ -74,5 +75,7 @@ NCCL_IB_QPS_PER_CONNECTION=8
 		qos: QoS{Pause: Pause{Answers: true, Autonegotiated: true, Receive: true}},
 	}
 	n.addCard(onboard, nic{netdev: "eno1", path: "00:1c.0/02:00.0", numa: 0, mac: "3c:ec:ef:c7:20:5e", addr: "10.9.0.14/24"})
+	n.linkToSwitches(nil)
+	n.register(oneBoard, 0)
 	return n.Node
 }

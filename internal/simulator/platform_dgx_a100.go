@@ -3,6 +3,7 @@
 package simulator
 
 import (
+	"fmt"
 	"net/netip"
 	"time"
 )
@@ -11,7 +12,7 @@ import (
 // four cascades of PCIe switches, a two-port ConnectX-6 on Ethernet for storage, and an onboard 1G port for
 // management.
 func dgxA100() platform {
-	return platform{name: "dgx-a100-ib", build: buildDGXA100, config: `roles:
+	return platform{name: "dgx-a100-ib", build: buildDGXA100, gdr: []GDRLabel{{Path: viaPeermem}}, config: `roles:
   - device: "mlx5_4|mlx5_5"
     role: storage
 expected:
@@ -30,6 +31,7 @@ func buildDGXA100() *Node {
 			Boot:    time.Date(2025, 7, 2, 22, 10, 53, 0, time.UTC),
 			HZ:      250,
 		},
+		Driver:  closedDriver("535.183.06", "12.2"),
 		NetDevs: []NetDev{loopback()},
 		Routes: []Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.1.0.1"), NetDev: "enp226s0"},
@@ -51,7 +53,7 @@ NCCL_IB_TIMEOUT=22
 		},
 		qos: QoS{OFED: OFED{Files: WithOFED}},
 	}
-	n.addRails(compute, a100SXM, "NVIDIA A100-SXM4-40GB", []rail{
+	n.addRails(compute, a100SXM, []rail{
 		// device, interface; switch, NIC, GPU; NUMA node, MAC address, IP address, LID
 		{"mlx5_0", "ibp12s0", "00:01.1/01:00.0", "02:04.0/0a:00.0/0b:00.0/0c:00.0", "02:00.0/03:00.0/04:00.0/07:00.0", 0, "0c:42:a1:55:62:a2", "10.101.0.5/24", 0x45},
 		{"mlx5_1", "ibp18s0", "00:01.1/01:00.0", "02:08.0/10:00.0/11:00.0/12:00.0", "02:04.0/0a:00.0/0b:04.0/0d:00.0/0e:00.0/0f:00.0", 0, "0c:42:a1:55:61:1e", "10.101.1.5/24", 0x47},
@@ -69,7 +71,7 @@ NCCL_IB_TIMEOUT=22
 		nic{device: "mlx5_4", netdev: "enp97s0f0np0", path: "60:03.1/61:00.0", numa: 0, mac: "0c:42:a1:8e:20:14", addr: "10.21.0.5/24"},
 		nic{device: "mlx5_5", netdev: "enp97s0f1np1", path: "60:03.1/61:00.1", numa: 0, mac: "0c:42:a1:8e:20:15", addr: "10.21.1.5/24"},
 	)
-	n.addRails(compute, a100SXM, "NVIDIA A100-SXM4-40GB", []rail{
+	n.addRails(compute, a100SXM, []rail{
 		{"mlx5_6", "ibp141s0", "80:01.1/81:00.0", "82:04.0/8b:00.0/8c:00.0/8d:00.0", "82:00.0/83:00.0/84:00.0/87:00.0", 1, "0c:42:a1:55:60:52", "10.101.4.5/24", 0x48},
 		{"mlx5_7", "ibp148s0", "80:01.1/81:00.0", "82:08.0/92:00.0/93:00.0/94:00.0", "82:04.0/8b:00.0/8c:04.0/8e:00.0/8f:00.0/90:00.0", 1, "0c:42:a1:55:5d:c6", "10.101.5.5/24", 0x49},
 		{"mlx5_8", "ibp186s0", "b0:01.1/b1:00.0", "b2:04.0/b8:00.0/b9:00.0/ba:00.0", "b2:00.0/b3:00.0/b4:00.0/b7:00.0", 1, "0c:42:a1:55:64:d2", "10.101.6.5/24", 0x4c},
@@ -82,5 +84,10 @@ NCCL_IB_TIMEOUT=22
 		qos: QoS{Pause: Pause{Answers: true, Autonegotiated: true, Receive: true}},
 	}
 	n.addCard(onboard, nic{netdev: "enp226s0", path: "e0:03.6/e2:00.0", numa: 1, mac: "5c:ff:35:e2:19:08", addr: "10.1.0.5/24"})
+	var switches []slot
+	for i := range 6 {
+		switches = append(switches, slot{fmt.Sprintf("c0:01.1/c1:00.0/c2:%02x.0/%02x:00.0", 4*i, 0xc4+i), 1})
+	}
+	n.addSwitches(nvSwitch2, switches, 2, 2, 2, 2, 2, 2)
 	return n.Node
 }

@@ -10,7 +10,7 @@ import (
 // dgxH100 is an eight-GPU H100 node on a RoCE fabric: a 400G ConnectX-7 beside each GPU below a PCIe switch
 // of their own, a two-port 200G ConnectX-7 for storage, and a BlueField-3 whose ports are the management bond.
 func dgxH100() platform {
-	return platform{name: "dgx-h100-roce", build: buildDGXH100, config: `roles:
+	return platform{name: "dgx-h100-roce", build: buildDGXH100, gdr: []GDRLabel{{Path: viaDMABuf}}, config: `roles:
   - device: "mlx5_8|mlx5_9"
     role: storage
 expected:
@@ -29,6 +29,7 @@ func buildDGXH100() *Node {
 			Boot:    time.Date(2025, 9, 14, 5, 41, 7, 0, time.UTC),
 			HZ:      250,
 		},
+		Driver:  openDriver("580.65.06", "13.0"),
 		NetDevs: []NetDev{loopback()},
 		Routes: []Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.0.0.1"), NetDev: "bond0"},
@@ -48,7 +49,7 @@ NCCL_IB_TIMEOUT=22
 		rdma: traffic{sent: Counter{Start: 71_000_000_000, PerStep: 4_150_000}, received: Counter{Start: 70_600_000_000, PerStep: 4_130_000}},
 		qos:  mlx5Lossless(WithOFED),
 	}
-	n.addRails(compute, h100SXM, "NVIDIA H100 80GB HBM3", []rail{
+	n.addRails(compute, h100SXM, []rail{
 		// device, interface; switch, NIC, GPU; NUMA node, MAC address, IP address, LID
 		{"mlx5_0", "enp24s0np0", "15:01.0/16:00.0", "17:00.0/18:00.0", "17:03.0/1b:00.0", 0, "a0:88:c2:4e:10:18", "10.100.0.17/24", 0},
 		{"mlx5_1", "enp64s0np0", "3d:01.0/3e:00.0", "3f:00.0/40:00.0", "3f:03.0/43:00.0", 0, "a0:88:c2:4e:13:5a", "10.100.1.17/24", 0},
@@ -82,5 +83,10 @@ NCCL_IB_TIMEOUT=22
 		nic{netdev: "enp41s0f0np0", path: "28:01.0/29:00.0", numa: 0},
 		nic{netdev: "enp41s0f1np1", path: "28:01.0/29:00.1", numa: 0},
 	)
+	n.Driver.Peermem.Clients = true // ib_core of MLNX_OFED has it, and nobody needs it
+	n.addSwitches(nvSwitch3, []slot{
+		{"01:01.0/02:00.0/03:00.0/04:00.0", 0}, {"01:01.0/02:00.0/03:01.0/05:00.0", 0}, {"01:01.0/02:00.0/03:02.0/06:00.0", 0}, {"01:01.0/02:00.0/03:03.0/07:00.0", 0},
+	}, 5, 4, 4, 5)
+	n.register(oneBoard, 0)
 	return n.Node
 }

@@ -12,7 +12,7 @@ import (
 // link layer, one GID, and a state and a rate that are constants of the driver. Device names follow from bus
 // numbers like those of p5.48xlarge; bridges, addresses and versions are made up.
 func efaP5() platform {
-	return platform{name: "efa", build: buildEFA, config: `expected:
+	return platform{name: "efa", build: buildEFA, gdr: []GDRLabel{{Path: viaDMABuf}}, config: `expected:
   compute_ports: 32
 `}
 }
@@ -28,6 +28,7 @@ func buildEFA() *Node {
 			Virtual: true,
 			HZ:      250,
 		},
+		Driver:  openDriver("570.172.08", "12.8"),
 		NetDevs: []NetDev{loopback()},
 		Routes: []Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.5.0.1"), NetDev: "ens32"},
@@ -73,6 +74,8 @@ NCCL_SOCKET_IFNAME=ens32
 		}
 		gpus = append(gpus, slot{port(4), rail.numa})
 	}
-	n.addGPUs(h100SXM, "NVIDIA H100 80GB HBM3", gpus)
+	n.addGPUs(h100SXM, gpus)
+	n.linkToSwitches(nil)
+	n.register(oneBoard, 0)
 	return n.Node
 }

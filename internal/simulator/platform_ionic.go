@@ -11,7 +11,7 @@ import (
 // it. The counters are those of a real Pollara 400. The size of the GID table, the number of virtual functions, PCI
 // paths, addresses and versions are made up.
 func ionicRoCE() platform {
-	return platform{name: "ionic-roce", build: buildIonic, config: `expected:
+	return platform{name: "ionic-roce", build: buildIonic, gdr: []GDRLabel{{}}, config: `expected:
   compute_ports: 8
   port_rate_gigabits_per_second: {compute: 400}
 `}
@@ -45,7 +45,7 @@ NCCL_IB_TC=104
 		rdma: traffic{sent: Counter{Start: 33_000_000_000, PerStep: 3_600_000}, received: Counter{Start: 32_900_000_000, PerStep: 3_590_000}},
 		qos:  QoS{Pause: Pause{Answers: true}, FEC: FEC{Active: "rs"}}, // it has no DCB operations
 	}
-	n.addRails(compute, mi300X, "AMD Instinct MI300X OAM", []rail{
+	n.addRails(compute, mi300X, []rail{
 		// device, interface; switch, NIC, GPU; NUMA node, MAC address, IP address, LID
 		{"ionic_0", "enp9s0", "00:01.1/01:00.0", "02:00.0/09:00.0", "02:01.0/05:00.0", 0, "04:90:81:4a:10:08", "10.120.0.11/24", 0},
 		{"ionic_1", "enp25s0", "10:01.1/11:00.0", "12:00.0/19:00.0", "12:01.0/15:00.0", 0, "04:90:81:4a:13:38", "10.120.1.11/24", 0},

@@ -5,6 +5,8 @@ package simulator
 import (
 	"net/netip"
 	"time"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // irdmaRoCE is a node with four L40S and a two-port 100G Intel E810. Its RDMA devices are children of PCI
@@ -12,7 +14,7 @@ import (
 // auxiliary bus beside them. They have the names that udev gives, and each port has an image GUID of its own,
 // though it is one card. PCI paths, addresses and versions are made up.
 func irdmaRoCE() platform {
-	return platform{name: "irdma-roce", build: buildIrdma, config: `expected:
+	return platform{name: "irdma-roce", build: buildIrdma, gdr: []GDRLabel{{Block: fabric.GDRDistance}}, config: `expected:
   compute_ports: 2
   port_rate_gigabits_per_second: {compute: 100}
 `}
@@ -28,6 +30,7 @@ func buildIrdma() *Node {
 			Boot:    time.Date(2025, 11, 20, 16, 48, 2, 0, time.UTC),
 			HZ:      250,
 		},
+		Driver:  openDriver("550.163.01", "12.4"),
 		NetDevs: []NetDev{loopback()},
 		Routes: []Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.4.0.1"), NetDev: "eno1"},
@@ -57,7 +60,7 @@ NCCL_IB_TC=104
 		nic{device: "rocep138s0f0", netdev: "enp138s0f0", path: "89:01.0/8a:00.0", numa: 1, mac: "b4:96:91:d2:6e:40", addr: "10.130.0.22/24"},
 		nic{device: "rocep138s0f1", netdev: "enp138s0f1", path: "89:01.0/8a:00.1", numa: 1, mac: "b4:96:91:d2:6e:41", addr: "10.130.1.22/24"},
 	)
-	n.addGPUs(l40s, "NVIDIA L40S", []slot{
+	n.addGPUs(l40s, []slot{
 		{"26:01.0/27:00.0/28:00.0/29:00.0", 0},
 		{"26:01.0/27:00.0/28:04.0/2a:00.0", 0},
 		{"a2:01.0/a3:00.0/a4:00.0/a5:00.0", 1},

@@ -11,7 +11,7 @@ import (
 // do RDMA beside the synthetic interface that carries everything else. Its PCI functions are in domains of their
 // own, without bridges and without a NUMA node. That there are two, their addresses and the kernel are made up.
 func manaVM() platform {
-	return platform{name: "mana", build: buildMANA, config: `expected:
+	return platform{name: "mana", build: buildMANA, gdr: []GDRLabel{{}}, config: `expected:
   compute_ports: 2
   port_rate_gigabits_per_second: {compute: 200}
 `}
@@ -28,6 +28,7 @@ func buildMANA() *Node {
 			Virtual: true,
 			HZ:      1000,
 		},
+		Driver:  openDriver("570.172.08", "12.8"),
 		NetDevs: []NetDev{loopback()},
 		Routes: []Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.6.0.1"), NetDev: "eth0"},
@@ -51,6 +52,6 @@ NCCL_SOCKET_IFNAME=eth0
 	}
 	n.addCard(compute, nic{device: "mana_0", netdev: "enP30832p0s0", path: "7870:00:00.0", numa: noNUMA, mac: "60:45:bd:0a:71:40", addr: "10.140.0.7/24"})
 	n.addCard(compute, nic{device: "mana_1", netdev: "enP30833p0s0", path: "7871:00:00.0", numa: noNUMA, mac: "60:45:bd:0a:71:41", addr: "10.140.1.7/24"})
-	n.addGPUs(h100NVL, "NVIDIA H100 NVL", []slot{{"0001:00:00.0", noNUMA}, {"0002:00:00.0", noNUMA}})
+	n.addGPUs(h100NVL, []slot{{"0001:00:00.0", noNUMA}, {"0002:00:00.0", noNUMA}})
 	return n.Node
 }

@@ -11,7 +11,7 @@ import (
 // containers use. Beside them, which no machine has, is a virtual function as a guest sees it: on a bus of its
 // own, with nothing that names a physical function. PCI paths, addresses, PSID and versions are made up.
 func sriovVF() platform {
-	return platform{name: "sriov-vf", build: buildSRIOV, config: `expected:
+	return platform{name: "sriov-vf", build: buildSRIOV, gdr: []GDRLabel{{Path: viaDMABuf}}, config: `expected:
   compute_ports: 3
   port_rate_gigabits_per_second: {compute: 400}
 `}
@@ -27,6 +27,7 @@ func buildSRIOV() *Node {
 			Boot:    time.Date(2025, 11, 5, 9, 14, 26, 0, time.UTC),
 			HZ:      250,
 		},
+		Driver:  openDriver("580.65.06", "13.0"),
 		NetDevs: []NetDev{loopback()},
 		Routes: []Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.7.0.1"), NetDev: "eno1"},
@@ -45,7 +46,7 @@ NCCL_IB_TC=106
 		rdma: traffic{sent: Counter{Start: 20_000_000_000, PerStep: 2_400_000}, received: Counter{Start: 19_800_000_000, PerStep: 2_380_000}},
 		qos:  mlx5Lossless(NoOFED),
 	}
-	n.addRails(physical, h100PCIe, "NVIDIA H100 PCIe", []rail{
+	n.addRails(physical, h100PCIe, []rail{
 		// device, interface; switch, NIC, GPU; NUMA node, MAC address, IP address, LID
 		{"mlx5_0", "enp24s0np0", "15:01.0/16:00.0", "17:00.0/18:00.0", "17:03.0/1b:00.0", 0, "a0:88:c2:90:1a:10", "10.150.0.9/24", 0},
 		{"mlx5_1", "enp154s0np0", "97:01.0/98:00.0", "99:00.0/9a:00.0", "99:03.0/9d:00.0", 1, "a0:88:c2:90:1d:5c", "10.150.1.9/24", 0},

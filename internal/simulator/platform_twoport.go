@@ -15,7 +15,7 @@ import (
 // function differ in dev_port alone. The size of the GID table of mlx4, PCI paths, addresses, PSIDs and versions
 // are made up.
 func twoPort() platform {
-	return platform{name: "two-port", build: buildTwoPort, config: `roles:
+	return platform{name: "two-port", build: buildTwoPort, gdr: []GDRLabel{{Block: fabric.GDRDistance}}, config: `roles:
   - device: mlx4_0
     role: storage
 expected:
@@ -34,6 +34,7 @@ func buildTwoPort() *Node {
 			Boot:    time.Date(2025, 6, 11, 18, 40, 12, 0, time.UTC),
 			HZ:      250,
 		},
+		Driver:  openDriver("550.163.01", "12.4"),
 		NetDevs: []NetDev{loopback()},
 		Routes: []Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.8.0.1"), NetDev: "eno1"},
@@ -67,7 +68,7 @@ NCCL_IB_TC=106
 		nic{device: "mlx4_0", netdev: "enp97s0", path: "60:03.1/61:00.0", numa: 0, mac: "e4:1d:2d:50:8a:70", addr: "10.28.0.2/24"},
 		nic{netdev: "enp97s0d1", mac: "e4:1d:2d:50:8a:71", addr: "10.28.1.2/24"},
 	)
-	n.addGPUs(a100PCIe, "NVIDIA A100 80GB PCIe", []slot{{"20:01.1/21:00.0", 0}, {"a0:01.1/a1:00.0", 1}})
+	n.addGPUs(a100PCIe, []slot{{"20:01.1/21:00.0", 0}, {"a0:01.1/a1:00.0", 1}})
 
 	onboard := adapter{
 		chip: i210, speed: 1000, mtu: 1500,

@@ -15,7 +15,7 @@ import (
 // service level of the queue pair, which NCCL_IB_SL sets. The driver has the files qos/trust and qos/dscp2prio. PCI
 // paths, addresses, PSID and versions are made up.
 func roceVLAN() platform {
-	return platform{name: "roce-vlan", build: buildRoCEVLAN, config: `expected:
+	return platform{name: "roce-vlan", build: buildRoCEVLAN, gdr: []GDRLabel{{Block: fabric.GDRDistance}}, config: `expected:
   compute_ports: 2
   port_rate_gigabits_per_second: {compute: 100}
 `}
@@ -31,6 +31,7 @@ func buildRoCEVLAN() *Node {
 			Boot:    time.Date(2025, 5, 27, 15, 31, 50, 0, time.UTC),
 			HZ:      1000,
 		},
+		Driver:  GPUDriver{Version: "470.256.02", CUDA: "11.4", Peermem: Peermem{Module: "nv_peer_mem", Version: "1.3-0", Clients: true, Bound: true}},
 		NetDevs: []NetDev{loopback()},
 		Routes: []Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.10.0.1"), NetDev: "eno1"},
@@ -56,7 +57,7 @@ NCCL_IB_SL=3
 	} {
 		n.addCard(compute, nic{device: r.device, netdev: r.netdev, path: r.nic, mac: r.mac})
 		n.addVLAN(r.netdev, 180, r.addr)
-		n.addGPUs(a100PCIe, "NVIDIA A100 80GB PCIe", []slot{{r.gpu, 0}})
+		n.addGPUs(a100PCIe, []slot{{r.gpu, 0}})
 	}
 
 	onboard := adapter{

@@ -31,6 +31,7 @@ func layoutAndAnswers(n *Node) files {
 			f.text(dir+"/stats/"+s.Name, strconv.FormatUint(s.value(), 10))
 		}
 	}
+	f.answersOfNVML(n)
 	return f
 }
 

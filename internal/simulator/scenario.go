@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // Scenario is a node in some condition, labelled with what is true of it. The labels were written from the
@@ -15,9 +17,11 @@ type Scenario struct {
 	Name     string
 	Summary  string // one line
 	Platform string
-	Truth    string    // what a user should see, and why
-	Expect   []Finding // empty: nothing is wrong
-	OverTime bool      // only who watches for a while can find it: one look sees nothing wrong, or not always
+	Truth    string       // what a user should see, and why
+	Expect   []Finding    // empty: nothing is wrong
+	GPUs     []GPUFinding // what is wrong with GPUs, beside what Expect says of devices; empty: nothing
+	GDR      []GDRLabel   // what is true of GPUDirect RDMA; empty: the node has no GPUs
+	OverTime bool         // only who watches for a while can find it: one look sees nothing wrong, or not always
 
 	platform platform
 	policy   string      // what the site says of RoCE, a line of its configuration; empty: nothing
@@ -31,6 +35,43 @@ type Finding struct {
 	What   string // stable identifier
 }
 
+// GPUFinding is one thing that is wrong with a GPU, its NVLinks or its PCIe link.
+type GPUFinding struct {
+	GPU  string // PCI address; empty: the whole node
+	What string // stable identifier
+}
+
+// GDRLabel is what NCCL would make of GPUDirect RDMA between a GPU and the NIC that it is dealt. Without path, block
+// and NoNIC nothing on the node can tell. That it is blocked is no fault where the machine is built so: what is wrong
+// is in Scenario.Expect and Scenario.GPUs.
+type GDRLabel struct {
+	GPU   string          // PCI address; empty: every GPU without a label of its own
+	Path  fabric.GDRPath  // it works so
+	Block fabric.GDRBlock // it does not work, for this reason
+	NoNIC bool            // there is no compute NIC
+	// Hidden says that this is true but need not show: who cannot tell is right too.
+	Hidden bool
+}
+
+// The ways of GPUDirect RDMA, short.
+const (
+	viaDMABuf  = fabric.GDRDMABuf
+	viaPeermem = fabric.GDRPeermem
+)
+
+// GDROf returns what is true of the GPU at that PCI address.
+func (s Scenario) GDROf(gpu string) (label GDRLabel, ok bool) {
+	for _, l := range s.GDR {
+		if l.GPU == gpu {
+			return l, true
+		}
+		if l.GPU == "" {
+			label, ok = l, true
+		}
+	}
+	return label, ok
+}
+
 // Scenarios returns every scenario, sorted by name.
 func Scenarios() []Scenario {
 	all := scenarios()
@@ -38,6 +79,9 @@ func Scenarios() []Scenario {
 		s := &all[i]
 		k := slices.IndexFunc(platforms(), func(p platform) bool { return p.name == s.Platform })
 		s.platform = platforms()[k]
+		if s.GDR == nil {
+			s.GDR = s.platform.gdr
+		}
 	}
 	slices.SortFunc(all, func(a, b Scenario) int { return strings.Compare(a.Name, b.Name) })
 	return all

@@ -4,6 +4,7 @@ package simulator
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -43,7 +44,7 @@ func TestScenariosAreDescribed(t *testing.T) {
 		if !strings.Contains(s.Config(), "compute_ports: ") {
 			t.Errorf("%s: config %q", s.Name, s.Config())
 		}
-		if s.OverTime && len(s.Expect) == 0 {
+		if s.OverTime && len(s.Expect)+len(s.GPUs) == 0 {
 			t.Errorf("%s: nothing to find over time", s.Name)
 		}
 		healthy := s.platform.build()
@@ -53,6 +54,7 @@ func TestScenariosAreDescribed(t *testing.T) {
 			}
 		}
 	}
+	checkGPULabels(t, all, what)
 	all[0].Expect, all[0].Name = append(all[0].Expect[:0], Finding{What: "scribble"}), "scribble"
 	if fresh := Scenarios()[0]; fresh.Name == "scribble" || (len(fresh.Expect) > 0 && fresh.Expect[0].What == "scribble") {
 		t.Error("Scenarios does not return copies")
@@ -138,8 +140,8 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"pcie-nic-gen3":          {`sys/devices/.*/0000:(bf|c0):00\.0/current_link_speed`},
 		"pcie-acs-on":            {`sys/devices/.*/config`},
 		"pcie-numa-wrong":        {`sys/devices/.*/0000:9a:00\.0/numa_node`},
-		"pcie-nic-shared":        {`sys/devices/.*/0000:61:00\.0(/.*)?`, `sys/devices/.*/0000:4e:04\.0(/.*)?`, `sys/bus/pci/.*/0000:(61|53|4e):0[04]\.0`, `sys/kernel/iommu_groups/\d+(/.*)?`},
-		"pcie-gpus-idle":         {`sys/devices/.*/current_link_speed`},
+		"pcie-nic-shared":        {`nvml/(3/.*|pairs/.*)`, `sys/devices/.*/0000:61:00\.0(/.*)?`, `sys/devices/.*/0000:4e:04\.0(/.*)?`, `sys/bus/pci/.*/0000:(61|53|4e):0[04]\.0`, `sys/kernel/iommu_groups/\d+(/.*)?`},
+		"pcie-gpus-idle":         {`nvml/\d/(Processes|Utilization|Memory|BAR1|ClockReasons|PCIeGeneration)`, `sys/devices/.*/current_link_speed`},
 		"device-gone":            {`sys/devices/pci0000:bd/.*/0000:c0:00.0(/.*)?`, `sys/class/infiniband/mlx5_5`, `sys/class/net/enp192s0np0`, `sys/bus/pci/.*/0000:c0:00\.0`, `sys/bus/auxiliary/.*/mlx5_core\.rdma\.5`, `sys/kernel/iommu_groups/\d+(/.*)?`, v4, `ethernet/enp192s0np0(/.*)?`},
 		"no-rdma":                {`sys/class/infiniband(/.*)?`, `sys/devices/.*/infiniband(/.*)?`, `sys/(bus/auxiliary|devices/.*/mlx5_core\.rdma\.\d+)(/.*)?`},
 		"rate-degraded":          {fmt.Sprintf(port+`rate`, "mlx5_6"), fmt.Sprintf(netdev+`speed`, "enp206s0np0")},
@@ -150,6 +152,7 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"ipv6-only":              {fmt.Sprintf(port+`gids/[23]`, `mlx5_(\d|bond_0)`), v4, v6, nccl},
 		"ipv6-only-family-unset": {fmt.Sprintf(port+`gids/[23]`, `mlx5_(\d|bond_0)`), v4, v6},
 	}
+	maps.Copy(differences, differencesOfGPUs())
 	for _, s := range Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {
 			want, ok := differences[s.Name]

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 const ncclConf = "etc/nccl.conf"
@@ -14,7 +16,8 @@ const h100, a100 = "dgx-h100-roce", "dgx-a100-ib" // platforms
 
 // scenarios returns the tables of all scenarios. A new one is an entry there, with an edit below if none fits.
 func scenarios() []Scenario {
-	return slices.Concat(linkScenarios(), healthyScenarios(), counterScenarios(), qosScenarios(), priorityScenarios(), qosHealthyScenarios(), pciScenarios())
+	return slices.Concat(linkScenarios(), healthyScenarios(), counterScenarios(), qosScenarios(), priorityScenarios(), qosHealthyScenarios(), pciScenarios(),
+		gpuHealthyScenarios(), gpuScenarios(), nvlinkScenarios(), gpuDirectScenarios())
 }
 
 // linkScenarios are about links, addresses and GIDs.
@@ -55,8 +58,9 @@ func linkScenarios() []Scenario {
 			Summary: "one compute HCA has fallen off the PCI bus",
 			Truth: "mlx5_5 is not there: no RDMA device, no interface, no PCI function. Seven compute ports are left " +
 				"where the site expects eight. Nothing that is present looks wrong, so without that expectation " +
-				"nothing can be reported.",
+				"nothing can be reported. The GPU beside it is left with NICs behind other host bridges, too far for GPUDirect.",
 			Expect: []Finding{{"", 0, "compute_ports_missing"}},
+			GDR:    []GDRLabel{{Path: viaDMABuf}, {GPU: "0000:c3:00.0", Block: fabric.GDRDistance}},
 			edit:   func(n *Node) { n.Unplug("mlx5_5") },
 		},
 		{
@@ -65,6 +69,7 @@ func linkScenarios() []Scenario {
 			Truth: "The NICs and their interfaces work, but the kernel has no RDMA class. The exporter is fine with " +
 				"that. The site expects eight compute ports and has none, and NCCL would use TCP sockets on bond0.",
 			Expect: []Finding{{"", 0, "compute_ports_missing"}},
+			GDR:    []GDRLabel{{NoNIC: true}},
 			edit:   func(n *Node) { n.HCAs = nil },
 		},
 		{

@@ -6,6 +6,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // acsOfLinux is what Linux sets with the IOMMU on: source validation, request and completion redirect, upstream
@@ -37,6 +39,7 @@ func pciScenarios() []Scenario {
 			Truth: "Every root port and switch port redirects requests. What a GPU and its NIC exchange goes up to the root " +
 				"complex and down again: GPUDirect RDMA works, at a fraction of its bandwidth.",
 			Expect: onCompute("acs_redirect"),
+			GDR:    []GDRLabel{{Block: fabric.GDRACS}},
 			edit: func(n *Node) {
 				for i := range n.Functions {
 					if f := &n.Functions[i]; f.leadsDown() {
@@ -68,7 +71,7 @@ func pciScenarios() []Scenario {
 				"Nothing is reported.",
 			edit: func(n *Node) {
 				for _, g := range n.GPUs {
-					n.Function(g.PCI).Link.Speed = gen1
+					n.Idle(g.PCI)
 				}
 			},
 		},

@@ -33,6 +33,11 @@ func (n *Node) at(step int) *Node {
 			}
 		}
 	}
+	for i := range c.GPUs {
+		c.GPUs[i].at(i, step)
+	}
+	peers := &c.Driver.Peermem.Allocated
+	*peers = peers.at(step)
 	return c
 }
 
