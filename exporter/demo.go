@@ -57,7 +57,7 @@ func demo(ctx context.Context, f *flags, o Options) int {
 		onListen(addrs)
 	}
 	return runSite(ctx, f, o, site{
-		sysfs: tree.Sysfs(), procfs: tree.Procfs(), rootfs: tree.Rootfs(), ethernet: tree.Ethernet(),
+		sysfs: tree.Sysfs(), procfs: tree.Procfs(), rootfs: tree.Rootfs(), ethernet: tree.Ethernet(), gpus: tree.GPUs(),
 		configName: configName,
 		config:     func() (config, error) { return parseConfig(configName, []byte(scenario.Config())) },
 		title:      "simulated node: " + scenario.Name,

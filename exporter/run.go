@@ -121,6 +121,7 @@ type site struct {
 	sysfs, procfs, rootfs string
 	netlink               string            // folder of recorded answers; empty: this kernel's, if sysfs is
 	ethernet              observer.Ethernet // nil: those in netlink, or this kernel's
+	gpus                  observer.GPUs     // nil: nobody asks a GPU driver
 	configName            string            // empty: no configuration
 	config                func() (config, error)
 	title                 string // how the node is called on the landing page
@@ -173,7 +174,7 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 	ob, err := o.newObserver(observer.Options{
 		Sysfs: s.sysfs, Procfs: s.procfs, Rootfs: s.rootfs, Netlink: s.netlink, Devices: f.devices,
 		Policy: initial.policy, NCCL: initial.nccl,
-		Ethernet: s.ethernet, Statistics: f.statistics,
+		Ethernet: s.ethernet, Statistics: f.statistics, GPUs: s.gpus,
 		FastInterval: f.fastInterval, MediumInterval: f.mediumInterval, SlowInterval: f.slowInterval, Log: log,
 	})
 	if err != nil {
