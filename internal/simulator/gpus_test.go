@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/pci"
 )
 
 var then = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -25,7 +26,7 @@ func (f files) answersOfNVML(n *Node) {
 		v := reflect.ValueOf(g)
 		for i := range v.NumField() {
 			name := "nvml/" + strconv.Itoa(g.Index) + "/" + v.Type().Field(i).Name
-			if links, ok := v.Field(i).Interface().(fabric.Fact[[]fabric.NVLink]); ok && links.State == fabric.OK {
+			if links, ok := reflect.TypeAssert[fabric.Fact[[]fabric.NVLink]](v.Field(i)); ok && links.State == fabric.OK {
 				for _, l := range links.Value {
 					f.text(name+"/"+strconv.Itoa(l.Number), fmt.Sprint(l))
 				}
@@ -187,7 +188,7 @@ func TestEveryFactOfNVMLIsFilledIn(t *testing.T) {
 		for _, g := range s.Build().nvml(then).GPUs {
 			v := reflect.ValueOf(g)
 			for i := range v.NumField() {
-				if m, ok := v.Field(i).Interface().(interface{ Meta() fabric.Meta }); ok && (m.Meta().At != then || m.Meta().Source == "") {
+				if m, ok := reflect.TypeAssert[interface{ Meta() fabric.Meta }](v.Field(i)); ok && (m.Meta().At != then || m.Meta().Source == "") {
 					t.Errorf("%s GPU %d: %s is %+v", name, g.Index, v.Type().Field(i).Name, m.Meta())
 				}
 			}
@@ -287,4 +288,35 @@ func TestFilesOfGPUDrivers(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
+}
+
+// TestGPUsStandWhereTheReaderOfPCISeesThem reads each tree as the exporter does: the functions and what NVML says of them
+// are of one machine.
+func TestGPUsStandWhereTheReaderOfPCISeesThem(t *testing.T) {
+	eachPlatform(t, func(t *testing.T, n *Node) {
+		tree := materialise(t, n)
+		bus, err := pci.Open(tree.Sysfs())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer bus.Close()
+		p, err := bus.Read(fabric.PCI{}, true, func(string) bool { return true }, then)
+		if err != nil || len(p.GPUs()) != len(n.GPUs) {
+			t.Fatalf("%d GPUs of %d, %v", len(p.GPUs()), len(n.GPUs), err)
+		}
+		speeds := []float64{0, 2.5e9, 5e9, 8e9, 16e9, 32e9}
+		d := ask(t, tree, fabric.GPUDriver{}, true, then)
+		for i, g := range d.GPUs {
+			f := p.GPUs()[i]
+			if f.Address != g.Address || f.Link.Width != fabric.Known(g.PCIeWidth.Value, f.Link.Width.Source, then) || f.Link.Speed.Value != speeds[g.PCIeGeneration.Value] {
+				t.Errorf("GPU %d: %s x%d generation %d, PCI says %s %+v", i, g.Address, g.PCIeWidth.Value, g.PCIeGeneration.Value, f.Address, f.Link)
+			}
+		}
+		for _, pair := range d.P2P {
+			way := fabric.DistanceOf(p.GPUs()[pair.A], p.GPUs()[pair.B], fabric.Known(false, "", then), then)
+			if known, ok := way.Get(); ok && known != pair.Ancestor.Value {
+				t.Errorf("GPUs %d and %d: NVML says %s, PCI %s", pair.A, pair.B, pair.Ancestor.Value, known)
+			}
+		}
+	})
 }

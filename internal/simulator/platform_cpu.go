@@ -11,7 +11,7 @@ import (
 // addresses, PSID and versions are made up.
 func cpuNode() platform {
 	return platform{name: "cpu-node", build: buildCPUNode, config: `expected:
-  compute_ports: 1
+  compute_ports: 2
   port_rate_gigabits_per_second: {compute: 100}
 `}
 }
@@ -39,6 +39,7 @@ func buildCPUNode() *Node {
 		rdma: traffic{sent: Counter{Start: 2_000_000_000, PerStep: 300_000}, received: Counter{Start: 1_900_000_000, PerStep: 290_000}},
 	}
 	n.addCard(compute, nic{device: "mlx5_0", netdev: "ibp65s0", path: "40:01.1/41:00.0", numa: 0, mac: "0c:42:a1:c0:40:06", addr: "10.116.0.4/24", lid: 0x31})
+	n.addCard(compute, nic{device: "mlx5_1", netdev: "ibp129s0", path: "80:01.1/81:00.0", numa: 1, mac: "0c:42:a1:c0:43:8e", addr: "10.116.1.4/24", lid: 0x32})
 	n.addOnboard("e0:03.6/e2:00.0", 0, "5c:ff:35:c0:00:04", "10.16.0.4/24")
 	return n.Node
 }

@@ -44,7 +44,7 @@ func gpuHealthyScenarios() []Scenario {
 		{
 			Name: "healthy-cpu-node", Platform: "cpu-node",
 			Summary: "nothing is wrong with a node that has neither GPUs nor a driver for them",
-			Truth:   "One compute port at 100 Gb/s. No GPU is on the bus, so that nobody misses the driver. Nothing is reported.",
+			Truth:   "Two compute ports at 100 Gb/s. No GPU is on the bus, so that nobody misses the driver. Nothing is reported.",
 		},
 	}
 }
