@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-
-	"gpufabric_exporter/internal/fabric"
 )
 
 const ncclConf = "etc/nccl.conf"
@@ -58,9 +56,8 @@ func linkScenarios() []Scenario {
 			Summary: "one compute HCA has fallen off the PCI bus",
 			Truth: "mlx5_5 is not there: no RDMA device, no interface, no PCI function. Seven compute ports are left " +
 				"where the site expects eight. Nothing that is present looks wrong, so without that expectation " +
-				"nothing can be reported. The GPU beside it is left with NICs behind other host bridges, too far for GPUDirect.",
+				"nothing can be reported. The GPU beside it has the NIC of a neighbour left: NCCL goes there over NVLink (PXN) and uses GPUDirect RDMA.",
 			Expect: []Finding{{"", 0, "compute_ports_missing"}},
-			GDR:    []GDRLabel{{Path: viaDMABuf}, {GPU: "0000:c3:00.0", Block: fabric.GDRDistance}},
 			edit:   func(n *Node) { n.Unplug("mlx5_5") },
 		},
 		{

@@ -49,6 +49,14 @@ func gpuDirectScenarios() []Scenario {
 			edit: func(n *Node) { n.Host.Cmdline = strings.Replace(n.Host.Cmdline, "iommu=pt", "intel_iommu=on", 1) },
 		},
 		{
+			Name: "gdr-override", Platform: b200,
+			Summary: "the GPU driver is told to deny GPUDirect RDMA",
+			Truth: "GrdmaPciTopoCheckOverride=2 among the options of the module nvidia denies it whatever the topology is. Everything else " +
+				"is as it should be.",
+			GPUs: blocked, GDR: because("override"),
+			edit: func(n *Node) { n.Driver.TopologyOverride = 2 },
+		},
+		{
 			Name: "gdr-level-loc", Platform: b200,
 			Summary: "NCCL is told not to use GPUDirect RDMA",
 			Truth: "NCCL_NET_GDR_LEVEL=LOC in nccl.conf, left over from a search for an error, forbids it at any distance. Hardware and " +
