@@ -40,6 +40,14 @@ func (r hostReader) Host(now time.Time) fabric.Host {
 	return h
 }
 func (r hostReader) GPUs(now time.Time) fabric.Fact[int] { return r.sys.GPUs(now) }
+
+// GPUDirect puts together what the driver of the GPUs shows in /proc, and the RDMA core in /sys.
+func (r hostReader) GPUDirect(now time.Time) fabric.GPUDirect {
+	d := r.prc.GPUDriver(now)
+	d.Peermem = r.sys.Peermem(now)
+	return d
+}
+
 func (r hostReader) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error) {
 	var speed func(string) fabric.Fact[float64]
 	if r.drivers != nil && r.drivers.answers() {

@@ -21,6 +21,7 @@ type kernel struct {
 	devices map[string]*fakeDevice
 	absent  bool // no RDMA class
 	calls   map[string]int
+	node    chan struct{} // files of the node block until it is closed; nil: they answer
 	rtnl    chan struct{} // network interfaces block until it is closed; nil: they answer
 	speed   float64
 	listing time.Duration // how long the list of devices takes
@@ -107,6 +108,17 @@ func (k *kernel) Host(now time.Time) fabric.Host {
 	return fabric.Host{Kernel: fabric.Known("6.1", "", now), BootTime: fabric.Known(now.Add(-time.Hour), "", now)}
 }
 func (k *kernel) GPUs(now time.Time) fabric.Fact[int] { return fabric.Known(8, "", now) }
+func (k *kernel) GPUDirect(now time.Time) fabric.GPUDirect {
+	k.called("gpudirect")
+	k.mu.Lock()
+	hang := k.node
+	k.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	return fabric.GPUDirect{OpenModule: fabric.Known(true, "", now), Peermem: fabric.Known(fabric.Peermem{Module: "nvidia_peermem"}, "", now)}
+}
+
 func (k *kernel) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error) {
 	k.called("netdev")
 	k.lockRTNL()

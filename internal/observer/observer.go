@@ -91,19 +91,12 @@ type Device interface {
 	Close()
 }
 
-// GPUs asks NVIDIA's driver, in a process of its own. It is called by one goroutine at a time. A read ends for itself,
-// but later than a scrape wants to wait.
-type GPUs interface {
-	// Read reads what changes; the rest it takes from last, unless slow is set or there is no last. A node without a
-	// driver is an answer, not an error. The pids are those of the reader's namespace.
-	Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPUDriver, error)
-	Close() error
-}
-
 // Host reads what belongs to the node and not to one device.
 type Host interface {
 	Host(now time.Time) fabric.Host
 	GPUs(now time.Time) fabric.Fact[int]
+	// GPUDirect reads what the kernel shows of it. No driver is asked.
+	GPUDirect(now time.Time) fabric.GPUDirect
 	// NetDevs reads these interfaces and those below them.
 	NetDevs(names []string, now time.Time) ([]fabric.NetDev, error)
 	// ReadQoS and ReadCongestionParameters fill in what files say of the interface's QoS. They may ask its driver.
@@ -131,7 +124,10 @@ type Observer struct {
 	nccl    *reading[fabric.NCCLConfig]
 	netdevs *reading[netDevs]
 	pci     *reading[pciFacts]
+	gpus    *reading[gpuFacts]
 	wires   wires
+	// gpusClosed is used in the lane of gpus only.
+	gpusClosed bool
 
 	mu       sync.Mutex
 	policy   *fabric.Policy
@@ -153,8 +149,9 @@ type classList struct {
 }
 
 type hostFacts struct {
-	host fabric.Host
-	gpus fabric.Fact[int]
+	host   fabric.Host
+	gpus   fabric.Fact[int]
+	direct fabric.GPUDirect
 }
 
 // New opens the mounts of o. A mount that is missing altogether is an error; what is missing below it is not.
@@ -210,6 +207,7 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 		nccl:    newReading[fabric.NCCLConfig](stuckAfter),
 		netdevs: newReading[netDevs](stuckAfter),
 		pci:     newReading[pciFacts](stuckAfter),
+		gpus:    newReading[gpuFacts](stuckAfter),
 		wires:   wires{ethernet: o.Ethernet, turns: map[string]odometers{}},
 		devices: map[string]*device{}, troubled: map[sourceID]map[fabric.Reason]bool{}, asked: fabric.Commands{},
 	}
@@ -229,8 +227,17 @@ func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 	ob.nccl = newReading[fabric.NCCLConfig](stuckAfter)
 }
 
-// Close lets go of all files. It does not wait for reads that hang; they let go when they return.
+// Close lets go of all files and GPUs. It does not wait for reads that hang; they let go when they return.
 func (ob *Observer) Close() {
+	released := ob.retireGPUs()
+	ob.release()
+	select {
+	case <-released:
+	case <-time.After(closingGPUs):
+	}
+}
+
+func (ob *Observer) release() {
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
 	for name, d := range ob.devices {
@@ -252,6 +259,9 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if want&fabric.WantGID != 0 {
 		want |= fabric.WantNCCL // which chooses among them
 	}
+	if want&fabric.WantGPU != 0 {
+		want |= fabric.WantPCI // where they are
+	}
 	if want&(fabric.WantGID|fabric.WantCounters|fabric.WantCM|fabric.WantPCI|wantWires) != 0 {
 		want |= fabric.WantHCA
 	}
@@ -268,6 +278,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	defer cancel()
 	hostDone := ob.node.kick(since[hostFacts](now, ob.o.SlowInterval), ob.readHost)
 	pciDone := ob.kickPCI(now, want, policy)
+	gpuDone := ob.kickGPUs(now, want)
 	var ncclDone <-chan struct{}
 	if want&fabric.WantNCCL != 0 {
 		ncclDone = nccl.kick(since[fabric.NCCLConfig](now, ob.o.SlowInterval), func(_ fabric.NCCLConfig, at time.Time) (fabric.NCCLConfig, error) {
@@ -289,6 +300,9 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 		nccl.lane.wait(ctx, ncclDone)
 	}
 	ob.assemblePCI(ctx, n, want, pciDone)
+	if began := ob.assembleGPUs(ctx, n, want, gpuDone); began.Before(oldest) {
+		oldest = began
+	}
 	ob.assembleHost(n, want, nccl)
 	n.DerivePorts()
 	if want&wantWires != 0 { // nobody else looks at the chains
@@ -334,13 +348,16 @@ func (ob *Observer) readClass(classList, time.Time) (classList, error) {
 }
 
 func (ob *Observer) readHost(_ hostFacts, now time.Time) (hostFacts, error) {
-	return hostFacts{host: ob.host.Host(now), gpus: ob.host.GPUs(now)}, nil
+	return hostFacts{host: ob.host.Host(now), gpus: ob.host.GPUs(now), direct: ob.host.GPUDirect(now)}, nil
 }
 
 func (ob *Observer) assembleHost(n *fabric.Node, want fabric.Want, nccl *reading[fabric.NCCLConfig]) {
 	h, src := ob.node.get(fabric.SourceHost, "", since[hostFacts](n.At, ob.o.SlowInterval))
 	n.Sources = append(n.Sources, src)
-	n.Host, n.GPUs = h.host, h.gpus
+	n.Host, n.GPUs, n.GPUDirect = h.host, h.gpus, h.direct
+	if !src.Up {
+		n.GPUDirect = h.direct.WithoutFacts(src.Reason, n.At)
+	}
 	if want&fabric.WantNCCL == 0 {
 		return
 	}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observer
+
+import (
+	"context"
+	"io/fs"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// GPUs asks NVIDIA's driver, in a process of its own. It is called by one goroutine at a time. A read ends for itself,
+// but later than a scrape wants to wait.
+type GPUs interface {
+	// Read reads what changes; the rest it takes from last, unless slow is set or there is no last. A node without a
+	// driver is an answer, not an error; what comes with an error is not used. The pids are those of the reader's namespace.
+	Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPUDriver, error)
+	Close() error
+}
+
+// gpuFacts is one reading of the GPUs' driver. It is replaced, never changed.
+type gpuFacts struct {
+	driver fabric.GPUDriver // the last that was read without error: who was there is known while it fails
+	began  time.Time
+	slow   time.Time // when slow facts were read; zero after a failure, because another driver may be there then
+}
+
+// closingGPUs bounds how long Close waits for the process that holds the GPUs.
+const closingGPUs = time.Second
+
+// kickGPUs starts a read of the GPUs if one is due, and returns what to wait for.
+func (ob *Observer) kickGPUs(now time.Time, want fabric.Want) <-chan struct{} {
+	if want&fabric.WantGPU == 0 || ob.o.GPUs == nil {
+		return nil
+	}
+	return ob.gpus.kick(since[gpuFacts](now, ob.o.FastInterval), func(last gpuFacts, now time.Time) (gpuFacts, error) {
+		if ob.gpusClosed {
+			return last, fs.ErrClosed
+		}
+		slow := last.slow.IsZero() || now.Sub(last.slow) >= ob.o.SlowInterval
+		driver, err := ob.o.GPUs.Read(last.driver, slow, now)
+		if err != nil {
+			return gpuFacts{driver: last.driver, began: now}, err
+		}
+		next := gpuFacts{driver: driver, began: now, slow: last.slow}
+		if slow {
+			next.slow = now
+		}
+		return next, nil
+	})
+}
+
+// assembleGPUs waits for a read that kickGPUs started, and returns when the read that is shown began. While it hangs
+// or fails, which GPUs there are stays known, and nothing else.
+func (ob *Observer) assembleGPUs(ctx context.Context, n *fabric.Node, want fabric.Want, done <-chan struct{}) (began time.Time) {
+	if want&fabric.WantGPU == 0 || ob.o.GPUs == nil {
+		return n.At
+	}
+	if done != nil {
+		ob.gpus.lane.wait(ctx, done)
+	}
+	v, src := ob.gpus.get(fabric.SourceGPU, "", since[gpuFacts](n.At, ob.o.FastInterval))
+	n.Sources = append(n.Sources, src)
+	if !src.Up {
+		n.GPUDriver = v.driver.WithoutFacts(src.Reason, n.At)
+		return n.At
+	}
+	n.GPUDriver = v.driver
+	return v.began
+}
+
+// retireGPUs closes the reader in the lane that uses it, and returns what is closed when that is done. A read in flight
+// ends for itself.
+func (ob *Observer) retireGPUs() <-chan struct{} {
+	done := make(chan struct{})
+	if ob.o.GPUs == nil {
+		close(done)
+		return done
+	}
+	go func() {
+		defer close(done)
+		for closed := false; !closed; { // the lane may have been busy with a read
+			<-ob.gpus.lane.start(func() {
+				closed = true
+				if ob.gpusClosed {
+					return
+				}
+				ob.gpusClosed = true
+				if err := ob.o.GPUs.Close(); err != nil {
+					ob.log.Debug("closing the reader of GPUs failed", "err", err)
+				}
+			})
+		}
+	}()
+	return done
+}
