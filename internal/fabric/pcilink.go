@@ -2,7 +2,10 @@
 
 package fabric
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // LinkShortfall is a link that runs below what both of its ends can do.
 type LinkShortfall struct {
@@ -14,7 +17,7 @@ type LinkShortfall struct {
 
 // Shortfalls returns the links between the root complex and a function that run below what both of their ends can
 // do. A card that can do more than its slot is no shortfall. The speed is judged for NICs alone: the links of GPUs
-// slow down while they are idle.
+// slow down while they are idle; GPUShortfalls has those that do not.
 func (p *PCI) Shortfalls(f *PCIFunction, at time.Time) Fact[[]LinkShortfall] {
 	const source = "current_link_* against max_link_*"
 	var list []LinkShortfall
@@ -70,6 +73,47 @@ func below[T int | float64](now, lower, upper Fact[T]) (does, can T, short bool,
 		}
 	}
 	return does, min(lower.Value, upper.Value), true, ""
+}
+
+// pcieSpeeds are the transfers per second and lane of the generations of PCIe, from the first on.
+var pcieSpeeds = [...]float64{2.5e9, 5e9, 8e9, 16e9, 32e9, 64e9, 128e9}
+
+// GPUShortfalls adds to Shortfalls the link of a GPU that is slow though the GPU is at work, going by what its driver
+// says of it (g, nil if it says nothing). The driver's generation and utilization must be of one reading: the kernel's
+// speed of the link is up to a minute old, and a GPU may have been idle then.
+func (p *PCI) GPUShortfalls(f *PCIFunction, g *GPU, at time.Time) Fact[[]LinkShortfall] {
+	list := p.Shortfalls(f, at)
+	speed, maximum, slow := g.slowUnderLoad()
+	if !slow {
+		return list
+	}
+	s := LinkShortfall{Lower: f.Address, Speed: speed, MaxSpeed: maximum, Slow: true, Width: f.Link.Width.Or(0), MaxWidth: f.Link.MaxWidth.Or(0)}
+	if len(f.Bridges) > 0 {
+		s.Upper = f.Bridges[len(f.Bridges)-1]
+	}
+	found := slices.Clone(list.Or(nil))
+	if i := slices.IndexFunc(found, func(o LinkShortfall) bool { return o.Lower == f.Address }); i >= 0 {
+		found[i].Speed, found[i].MaxSpeed, found[i].Slow = speed, maximum, true
+	} else {
+		found = append(found, s)
+	}
+	return Known(found, "current_link_* against max_link_*; nvmlDeviceGetCurrPcieLinkGeneration", at)
+}
+
+// slowUnderLoad tells whether the link of a GPU that works is of a lower generation than GPU and slot can do.
+func (g *GPU) slowUnderLoad() (speed, maximum float64, slow bool) {
+	if g == nil {
+		return 0, 0, false
+	}
+	now, ok := g.PCIeGeneration.Get()
+	can, known := g.PCIeMaxGen.Get()
+	if !ok || !known || g.Utilization.Or(0) <= 0 || !g.PCIeGeneration.At.Equal(g.Utilization.At) {
+		return 0, 0, false
+	}
+	if now < 1 || now >= can || can > len(pcieSpeeds) {
+		return 0, 0, false
+	}
+	return pcieSpeeds[now-1], pcieSpeeds[can-1], true
 }
 
 func either(a, b Reason) Reason {
