@@ -38,7 +38,7 @@ var (
 	}
 	factsUnknown = &Family{
 		Name: "facts_unknown", Type: Gauge, Labels: []string{"device", "reason"},
-		Help:   "How many facts of the RDMA device are unknown, by reason. Unknown facts have no other series.",
+		Help:   "How many facts of the RDMA device, or of the GPU (device is its UUID), are unknown, by reason; device is empty for those of the GPU driver. Unknown facts have no other series.",
 		Source: "exporter", Cadence: Self, Stability: Experimental,
 	}
 	driverCommands = &Family{
@@ -209,5 +209,5 @@ func Catalogue() []*Family {
 		hcaPortLID, hcaPortSMLID, hcaPortPKeys,
 		gidInfo, gidEntries, gidTableEntries, gidSelectedIndex, gidChanges,
 		ncclConfigVariables, ncclConfigFindings,
-	}, slices.Concat(counterFamilies(), ethernetCatalogue(), roceFamilies(), pcieCatalogue())...)
+	}, slices.Concat(counterFamilies(), ethernetCatalogue(), roceFamilies(), pcieCatalogue(), gpuCatalogue(), nvlinkCatalogue(), gpudirectCatalogue())...)
 }

@@ -96,6 +96,30 @@ func collectors() []collector {
 			sources: []string{fabric.SourceClass, fabric.SourcePCI},
 			collect: collectPCIe, supported: hasPCIe,
 		},
+		{
+			About:   About{Name: "gpu", Help: "GPUs as NVIDIA's driver shows them: identity, use, memory, throttling, registration with NVSwitches.", Default: true},
+			want:    fabric.WantGPU,
+			sources: []string{fabric.SourceGPU},
+			collect: collectGPU, supported: hasGPUDriver,
+		},
+		{
+			About:   About{Name: "nvlink", Help: "NVLinks of each GPU: how many are up, how fast, errors.", Default: true},
+			want:    fabric.WantGPU,
+			sources: []string{fabric.SourceGPU},
+			collect: collectNVLink, supported: hasNVLink,
+		},
+		{
+			About:   About{Name: "nvlink_links", Help: "Each NVLink: what it leads to, whether it is up, errors."},
+			want:    fabric.WantGPU,
+			sources: []string{fabric.SourceGPU},
+			collect: collectNVLinkLinks, supported: hasNVLink,
+		},
+		{
+			About:   About{Name: "gpudirect", Help: "Whether NCCL would use GPUDirect RDMA between each GPU and its NIC, and if not, why not.", Default: true},
+			want:    fabric.WantHCA | fabric.WantPCI | fabric.WantNCCL | fabric.WantGPU,
+			sources: []string{fabric.SourceClass, fabric.SourceHost, fabric.SourceNCCL, fabric.SourcePCI, fabric.SourceGPU},
+			collect: collectGPUDirect, supported: hasGPUDirect,
+		},
 	}
 }
 
@@ -235,9 +259,16 @@ func state[S ~string](emit emit, f *Family, current S, all []S, labels ...string
 }
 
 // number emits a fact that is a number, if it is known.
-func number[N int | float64](emit emit, f *Family, fact fabric.Fact[N], labels ...string) {
+func number[N int | uint64 | float64](emit emit, f *Family, fact fabric.Fact[N], labels ...string) {
 	if v, ok := fact.Get(); ok {
 		emit(f, float64(v), labels...)
+	}
+}
+
+// boolean emits a fact that is true or false, if it is known.
+func boolean(emit emit, f *Family, fact fabric.Fact[bool], labels ...string) {
+	if v, ok := fact.Get(); ok {
+		emit(f, bit(v), labels...)
 	}
 }
 

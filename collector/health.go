@@ -3,6 +3,7 @@
 package collector
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -68,32 +69,60 @@ func (s *Set) collectSources(n *fabric.Node, emit emit) {
 			emit(deviceStuck, bit(src.Stuck()), src.Device)
 		}
 	}
-	if !used[fabric.SourceHCA] {
-		return
+	if used[fabric.SourceHCA] {
+		for _, k := range fabric.CommandKinds() {
+			emit(driverCommands, float64(n.Commands[k]), string(k))
+		}
+		for i := range n.HCAs {
+			h := &n.HCAs[i]
+			count := unknowns{}
+			count.add(h.Metas())
+			if f := n.PCI.NIC(h.Name); f != nil {
+				count.add(f.Metas())
+			}
+			count.emit(h.Name, emit)
+		}
 	}
-	for _, k := range fabric.CommandKinds() {
-		emit(driverCommands, float64(n.Commands[k]), string(k))
+	if used[fabric.SourceGPU] {
+		collectUnknownGPUs(n, emit)
 	}
-	for i := range n.HCAs {
-		h := &n.HCAs[i]
-		count := map[fabric.Reason]int{}
-		note := func(m fabric.Meta) {
-			if m.State == fabric.Unknown && m.Reason != fabric.ReasonNotRead { // nobody asked for it
-				count[m.Reason]++
-			}
+}
+
+// collectUnknownGPUs counts for the node what nobody is named of.
+func collectUnknownGPUs(n *fabric.Node, emit emit) {
+	node := unknowns{}
+	node.add(n.GPUDriver.Metas())
+	node.add(n.GPUDirect.Metas())
+	named := map[*fabric.GPU]bool{}
+	for g := range gpus(n) {
+		named[g] = true
+		count := unknowns{}
+		count.add(g.Metas())
+		count.emit(label(g.UUID), emit)
+	}
+	for i := range n.GPUDriver.GPUs {
+		if g := &n.GPUDriver.GPUs[i]; !named[g] {
+			node.add(g.Metas())
 		}
-		for _, m := range h.Metas() {
-			note(m)
+	}
+	node.emit("", emit)
+}
+
+// unknowns counts unknown facts.
+type unknowns map[fabric.Reason]int
+
+func (u unknowns) add(facts iter.Seq2[string, fabric.Meta]) {
+	for _, m := range facts {
+		if m.State == fabric.Unknown && m.Reason != fabric.ReasonNotRead { // nobody asked for it
+			u[m.Reason]++
 		}
-		if f := n.PCI.NIC(h.Name); f != nil {
-			for _, m := range f.Metas() {
-				note(m)
-			}
-		}
-		for _, r := range fabric.Reasons() {
-			if count[r] > 0 {
-				emit(factsUnknown, float64(count[r]), h.Name, string(r))
-			}
+	}
+}
+
+func (u unknowns) emit(device string, emit emit) {
+	for _, r := range fabric.Reasons() {
+		if u[r] > 0 {
+			emit(factsUnknown, float64(u[r]), device, string(r))
 		}
 	}
 }

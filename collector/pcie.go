@@ -26,7 +26,8 @@ func collectPCIe(n *fabric.Node, emit emit) {
 
 func collectLink(n *fabric.Node, f *fabric.PCIFunction, device string, emit emit) {
 	number(emit, pcieLinkWidth, f.Link.Width, device)
-	if list, ok := n.PCI.Shortfalls(f, n.At).Get(); ok {
+	list, ok := n.PCI.GPUShortfalls(f, n.GPUDriver.At(f.Address), n.At).Get() // of a NIC the driver of GPUs says nothing
+	if ok {
 		emit(pcieLinkDegraded, bit(len(list) > 0), device)
 	}
 }
@@ -46,9 +47,7 @@ func collectNIC(n *fabric.Node, f *fabric.PCIFunction, device string, emit emit)
 	}
 	number(emit, pcieMaxReadRequest, f.Config.MaxReadRequest, device)
 	number(emit, pcieMaxPayload, f.Config.MaxPayload, device)
-	if v, ok := f.Config.RelaxedOrdering.Get(); ok {
-		emit(pcieRelaxedOrdering, bit(v), device)
-	}
+	boolean(emit, pcieRelaxedOrdering, f.Config.RelaxedOrdering, device)
 }
 
 func collectRail(n *fabric.Node, r fabric.Rail, emit emit) {
