@@ -14,14 +14,16 @@ import (
 // but later than a scrape wants to wait.
 type GPUs interface {
 	// Read reads what changes; the rest it takes from last, unless slow is set or there is no last. A node without a
-	// driver is an answer, not an error; what comes with an error is not used. The pids are those of the reader's namespace.
+	// driver is an answer, not an error; of what comes with an error only Loaded is used. The pids are those of the
+	// reader's namespace.
 	Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPUDriver, error)
 	Close() error
 }
 
 // gpuFacts is one reading of the GPUs' driver. It is replaced, never changed.
 type gpuFacts struct {
-	driver fabric.GPUDriver // the last that was read without error: who was there is known while it fails
+	driver fabric.GPUDriver  // the last that was read without error: who was there is known while it fails
+	loaded fabric.Fact[bool] // a driver may be loaded and answer to nobody
 	began  time.Time
 	slow   time.Time // when slow facts were read; zero after a failure, because another driver may be there then
 }
@@ -41,9 +43,9 @@ func (ob *Observer) kickGPUs(now time.Time, want fabric.Want) <-chan struct{} {
 		slow := last.slow.IsZero() || now.Sub(last.slow) >= ob.o.SlowInterval
 		driver, err := ob.o.GPUs.Read(last.driver, slow, now)
 		if err != nil {
-			return gpuFacts{driver: last.driver, began: now}, err
+			return gpuFacts{driver: last.driver, loaded: driver.Loaded, began: now}, err
 		}
-		next := gpuFacts{driver: driver, began: now, slow: last.slow}
+		next := gpuFacts{driver: driver, loaded: driver.Loaded, began: now, slow: last.slow}
 		if slow {
 			next.slow = now
 		}
@@ -64,6 +66,9 @@ func (ob *Observer) assembleGPUs(ctx context.Context, n *fabric.Node, want fabri
 	n.Sources = append(n.Sources, src)
 	if !src.Up {
 		n.GPUDriver = v.driver.WithoutFacts(src.Reason, n.At)
+		if v.loaded.State == fabric.OK && src.Since.IsZero() && src.Reason != fabric.ReasonPanic {
+			n.GPUDriver.Loaded = v.loaded
+		}
 		return n.At
 	}
 	n.GPUDriver = v.driver

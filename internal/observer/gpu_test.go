@@ -30,7 +30,8 @@ type gpuDriver struct {
 	err    error
 	panics bool
 	absent bool
-	last   fabric.GPUDriver // what the last read was given
+	loaded fabric.Fact[bool] // what comes with err
+	last   fabric.GPUDriver  // what the last read was given
 }
 
 func (d *gpuDriver) enter() {
@@ -57,7 +58,7 @@ func (d *gpuDriver) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabri
 	case panics:
 		panic("gpus")
 	case err != nil:
-		return fabric.GPUDriver{}, err
+		return fabric.GPUDriver{Loaded: d.loaded}, err
 	case absent:
 		return fabric.GPUDriver{Loaded: fabric.Known(false, "nvmlInit_v2", now)}, nil
 	}
@@ -248,6 +249,12 @@ func TestGPUsFail(t *testing.T) {
 			}
 			time.Sleep(10 * time.Second)
 		}
+		// Library and module of different versions: there is a driver, and nobody can ask it.
+		d.set(func() { d.loaded = fabric.Known(true, "nvmlInit_v2", time.Now()) })
+		if n := observe(t, ob, wantGPU); !n.GPUDriver.Loaded.Or(false) || load(n).Meta().Reason != fabric.ReasonIO {
+			t.Errorf("%+v", n.GPUDriver)
+		}
+		time.Sleep(10 * time.Second)
 		reads, slow, _ := d.counts()
 		d.set(func() { d.err = nil })
 		if n := observe(t, ob, wantGPU); n.GPUDriver.Version.Or("") == "" || load(n).Or(0) != 0.5 {
