@@ -308,6 +308,9 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if want&wantWires != 0 { // nobody else looks at the chains
 		n.DeriveRoCE()
 	}
+	if want&fabric.WantGPU != 0 {
+		n.DeriveGDR()
+	}
 
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
@@ -356,7 +359,7 @@ func (ob *Observer) assembleHost(n *fabric.Node, want fabric.Want, nccl *reading
 	n.Sources = append(n.Sources, src)
 	n.Host, n.GPUs, n.GPUDirect = h.host, h.gpus, h.direct
 	if !src.Up {
-		n.GPUDirect = h.direct.WithoutFacts(src.Reason, n.At)
+		n.GPUDirect = fabric.UnknownGPUDirect(src.Reason, n.At)
 	}
 	if want&fabric.WantNCCL == 0 {
 		return
