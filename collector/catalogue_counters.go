@@ -88,6 +88,9 @@ func counterFamilies() []*Family {
 func newCountFamilies() map[fabric.Meaning]*Family {
 	families := map[fabric.Meaning]*Family{}
 	for _, row := range countRows() {
+		if ofInfiniBand(row.meaning) {
+			row.help += ibLink
+		}
 		f := &Family{
 			Name: row.name, Type: Counter, Labels: []string{"device", "port"},
 			Help:   row.help + " Kernel names: " + kernelNames(row.meaning) + ".",

@@ -57,6 +57,9 @@ func newEthernetFamilies() map[fabric.Meaning]*Family {
 			Help:   row.help + " Kernel names: " + statNames(row.meaning) + ".",
 			Source: statsIoctl, Cadence: Medium, Stability: Stable, Collector: "ethernet",
 		}
+		if ofCompute(row.meaning) {
+			f.Help += " Only of compute ports."
+		}
 		if row.message != "" {
 			f.Source += "; " + row.message
 		}

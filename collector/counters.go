@@ -33,9 +33,11 @@ type counting struct {
 	plans  *plans
 	driver string
 	at     []string // device and port
-	meant  []bool   // families that have their series, by place; a second would cost the whole scrape
-	rest   []count  // mean nothing to us, under their own names
-	sums   []sum    // scratch of mean
+	// ethernet says that the port is one.
+	ethernet bool
+	meant    []bool  // families that have their series, by place; a second would cost the whole scrape
+	rest     []count // mean nothing to us, under their own names
+	sums     []sum   // scratch of mean
 }
 
 // count is a counter with what is known about it.
@@ -60,6 +62,7 @@ func (c *counting) device(h *fabric.HCA) {
 	for k := range h.Ports {
 		p := &h.Ports[k]
 		c.begin(h.Name, strconv.Itoa(p.Number))
+		c.ethernet = p.LinkLayer.Or("") == fabric.LinkEthernet
 		c.mean(p.Counters.PMA, fabric.PlacePMA)
 		c.rest = c.rest[:0] // a standard: what it does not have is not worth a name
 		c.mean(p.Counters.HW, fabric.PlacePort)
@@ -109,7 +112,9 @@ func (c *counting) mean(fact fabric.Fact[[]fabric.Counter], place fabric.Counter
 			continue
 		}
 		if s, f := &c.sums[n.part], p.families[n.part]; !s.unknown && !s.done {
-			c.emit(f, s.value, c.at...)
+			if s.value != 0 || !c.ethernet || !ofInfiniBand(n.spec.Meaning) {
+				c.emit(f, s.value, c.at...)
+			}
 			s.done, c.meant[f.place] = true, true
 		}
 	}

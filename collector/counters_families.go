@@ -14,8 +14,21 @@ type countRow struct {
 
 const (
 	rdmaOnly = " With headers, as the hardware counts them. All traffic of an InfiniBand port, IP over InfiniBand included; on Ethernet RDMA only, TCP is not in it."
-	ibLink   = " Of InfiniBand links; for Ethernet look at the network interface."
+	ibLink   = " Of InfiniBand links: an Ethernet port has a series only while it is not 0; look at the network interface."
 )
+
+// ofInfiniBand tells whether it happens on InfiniBand links only. An Ethernet port has the counters of that standard too,
+// and nothing counts in these: a dozen series a port that would never say anything.
+func ofInfiniBand(m fabric.Meaning) bool {
+	switch m {
+	case fabric.CountTransmitWait, fabric.CountSymbolErrors, fabric.CountLinkErrorRecoveries, fabric.CountReceiveErrors, fabric.CountReceiveRemotePhysical,
+		fabric.CountReceiveSwitchRelay, fabric.CountReceiveConstraintErrors, fabric.CountTransmitDiscards, fabric.CountTransmitConstraintErrors,
+		fabric.CountLocalLinkIntegrity, fabric.CountExcessiveBufferOverruns, fabric.CountVL15Dropped:
+		return true
+	default:
+		return false
+	}
+}
 
 func countRows() []countRow {
 	return []countRow{
@@ -29,22 +42,22 @@ func countRows() []countRow {
 		{fabric.CountReceivedMulticastPackets, "port_received_multicast_packets_total", Slow, "Packets to many receivers that the port received; on Ethernet RDMA only."},
 		{
 			fabric.CountTransmitWait, "port_transmit_wait_ticks_total", Fast,
-			"Ticks during which the port had something to send but no credit to send it: congestion beyond it." + ibLink + " The device does not tell how long a tick is.",
+			"Ticks during which the port had something to send but no credit to send it: congestion beyond it. The device does not tell how long a tick is.",
 		},
 
-		{fabric.CountSymbolErrors, "port_symbol_errors_total", Slow, "Minor errors on the physical lanes: cable, connector or transceiver." + ibLink},
-		{fabric.CountLinkErrorRecoveries, "port_link_error_recoveries_total", Slow, "Times the link came back by itself after errors, with traffic stopped meanwhile." + ibLink},
+		{fabric.CountSymbolErrors, "port_symbol_errors_total", Slow, "Minor errors on the physical lanes: cable, connector or transceiver."},
+		{fabric.CountLinkErrorRecoveries, "port_link_error_recoveries_total", Slow, "Times the link came back by itself after errors, with traffic stopped meanwhile."},
 		{fabric.CountLinkDowned, "port_link_downed_total", Slow, "Times the link went down."},
-		{fabric.CountReceiveErrors, "port_receive_errors_total", Slow, "Packets received with an error." + ibLink},
-		{fabric.CountReceiveRemotePhysical, "port_receive_remote_physical_errors_total", Slow, "Packets received that a switch had marked as bad: the error is on a link before the last." + ibLink},
-		{fabric.CountReceiveSwitchRelay, "port_receive_switch_relay_errors_total", Slow, "Packets that a switch could not forward." + ibLink},
-		{fabric.CountReceiveConstraintErrors, "port_receive_constraint_errors_total", Slow, "Packets not received because of the partition or as raw packets are filtered." + ibLink},
+		{fabric.CountReceiveErrors, "port_receive_errors_total", Slow, "Packets received with an error."},
+		{fabric.CountReceiveRemotePhysical, "port_receive_remote_physical_errors_total", Slow, "Packets received that a switch had marked as bad: the error is on a link before the last."},
+		{fabric.CountReceiveSwitchRelay, "port_receive_switch_relay_errors_total", Slow, "Packets that a switch could not forward."},
+		{fabric.CountReceiveConstraintErrors, "port_receive_constraint_errors_total", Slow, "Packets not received because of the partition or as raw packets are filtered."},
 		{fabric.CountReceiveDiscards, "port_receive_discards_total", Fast, "RDMA packets that arrived and that the device dropped."},
-		{fabric.CountTransmitDiscards, "port_transmit_discards_total", Slow, "Packets dropped before they were sent, because the port was down or congested." + ibLink},
-		{fabric.CountTransmitConstraintErrors, "port_transmit_constraint_errors_total", Slow, "Packets not sent because of the partition or as raw packets are filtered." + ibLink},
-		{fabric.CountLocalLinkIntegrity, "port_local_link_integrity_errors_total", Slow, "Times errors on the physical lanes passed the threshold set for them." + ibLink},
-		{fabric.CountExcessiveBufferOverruns, "port_excessive_buffer_overrun_errors_total", Slow, "Times the receive buffers overran for longer than the threshold set for it." + ibLink},
-		{fabric.CountVL15Dropped, "port_vl15_dropped_total", Slow, "Packets of subnet management dropped for want of room." + ibLink},
+		{fabric.CountTransmitDiscards, "port_transmit_discards_total", Slow, "Packets dropped before they were sent, because the port was down or congested."},
+		{fabric.CountTransmitConstraintErrors, "port_transmit_constraint_errors_total", Slow, "Packets not sent because of the partition or as raw packets are filtered."},
+		{fabric.CountLocalLinkIntegrity, "port_local_link_integrity_errors_total", Slow, "Times errors on the physical lanes passed the threshold set for them."},
+		{fabric.CountExcessiveBufferOverruns, "port_excessive_buffer_overrun_errors_total", Slow, "Times the receive buffers overran for longer than the threshold set for it."},
+		{fabric.CountVL15Dropped, "port_vl15_dropped_total", Slow, "Packets of subnet management dropped for want of room."},
 		{fabric.CountICRCErrors, "icrc_errors_total", Fast, "RoCE packets that arrived damaged though the Ethernet checksum was right: memory of a switch or NIC."},
 
 		{fabric.CountOutOfSequence, "out_of_sequence_total", Fast, "Times the receiver of RDMA packets saw a gap in their numbers: packets were lost or overtaken on their way here."},

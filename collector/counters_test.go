@@ -175,6 +175,18 @@ func TestAbsentAndUnknown(t *testing.T) {
 	check(t, port1("ionic", noCounters, known([]fabric.Counter{{Name: "resp_rx_outof_buf", Value: known(uint64(math.MaxUint64))}})))
 }
 
+// What only InfiniBand links have is not shown of an Ethernet port while it is 0.
+func TestCountersOfInfiniBand(t *testing.T) {
+	n := port1("mlx5_core", counters("symbol_error", 0, "VL15_dropped", 7, "link_downed", 0, "port_xmit_wait", nil), noCounters)
+	zero := "port_symbol_errors_total" + of + "0"
+	rest := []string{"port_vl15_dropped_total" + of + "7", "port_link_downed_total" + of + "0"}
+	check(t, n, append(rest, zero)...) // nobody knows what it is
+	n.HCAs[0].Ports[0].LinkLayer = known(fabric.LinkInfiniBand)
+	check(t, n, append(rest, zero)...)
+	n.HCAs[0].Ports[0].LinkLayer = known(fabric.LinkEthernet)
+	check(t, n, rest...)
+}
+
 func TestSums(t *testing.T) {
 	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1, "ip6OutOctets", 20)), "port_transmitted_data_bytes_total"+of+"21")
 	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1, "ip6OutOctets", nil))) // half of it would be a lie

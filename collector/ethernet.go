@@ -45,6 +45,7 @@ func collectEthernet(n *fabric.Node, emit emit) {
 			}
 			for _, d := range n.Physical(name) {
 				s.labels = []string{h.Name, strconv.Itoa(h.Ports[k].Number), d.Name}
+				s.compute = h.Ports[k].Role.Or(fabric.RoleCompute) == fabric.RoleCompute
 				s.collect(d)
 			}
 		}
@@ -56,6 +57,8 @@ type stats struct {
 	emit   emit
 	rows   []ethernetRow
 	labels []string // device, port, netdev
+	// compute says that the port is for training, or may be.
+	compute bool
 
 	tallies map[stat]tally
 	rest    []count             // without a meaning
@@ -173,7 +176,7 @@ func (s *stats) facts(d *fabric.NetDev) {
 // row emits a row of the port, or of one priority of it.
 func (s *stats) row(row ethernetRow, priority int) {
 	t := s.tallies[stat{row.meaning, priority}]
-	if !t.done {
+	if !t.done || !s.compute && ofCompute(row.meaning) {
 		return
 	}
 	if s.series == maxEthernet {

@@ -14,6 +14,18 @@ type ethernetRow struct {
 
 const allTraffic = " All traffic of the priority, TCP too."
 
+// ofCompute tells whether it matters on interfaces that carry training traffic only: how PCIe keeps up with them, and
+// what a priority carries beside its bytes. Others have what tells of loss, pauses, errors and traffic.
+func ofCompute(m fabric.Meaning) bool {
+	switch m {
+	case fabric.StatReceiveBufferAlmostFull, fabric.StatPCIeReadStalledSeconds, fabric.StatPCIeWriteStalledSeconds,
+		fabric.StatPCIeReadStalledRatio, fabric.StatPCIeWriteStalledRatio, fabric.StatPriorityTransmittedPackets, fabric.StatPriorityReceivedPackets:
+		return true
+	default:
+		return false
+	}
+}
+
 // ethernetRows returns the families of the port and, after them, those of its priorities in the order of interest.
 func ethernetRows() []ethernetRow {
 	return []ethernetRow{

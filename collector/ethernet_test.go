@@ -336,6 +336,32 @@ func TestEthernetBudget(t *testing.T) {
 	}
 }
 
+// An interface that carries no training traffic has what tells of its health, and no more.
+func TestInterfacesOfOtherRoles(t *testing.T) {
+	table := fabric.NetStatTables()[0]
+	n := roce(pfcOn(worst(table), 3))
+	all := ethernetSeries(t, n)
+	n.HCAs[0].Ports[0].Role = known(fabric.RoleCompute)
+	if got := ethernetSeries(t, n); !slices.Equal(got, all) {
+		t.Errorf("a compute port has %d series, one of which nobody knows the role %d", len(got), len(all))
+	}
+	n.HCAs[0].Ports[0].Role = known(fabric.RoleStorage)
+	has := map[string]bool{}
+	for _, line := range ethernetSeries(t, n) {
+		name, _, _ := strings.Cut(line, "{")
+		has[name] = true
+	}
+	for _, row := range ethernetRows() {
+		one := strings.Contains(strings.Join(all, "\n"), row.name+"{")
+		if one && has[row.name] == ofCompute(row.meaning) {
+			t.Errorf("%s of a storage port: %t", row.name, has[row.name])
+		}
+	}
+	if len(has) < 20 {
+		t.Errorf("only %d families are left", len(has))
+	}
+}
+
 // A lossless port as they are: RoCE on 3, CNPs on 6, TCP on 0, nothing dropped.
 func TestUsualPortFits(t *testing.T) {
 	table := fabric.NetStatTables()[0]
