@@ -49,6 +49,12 @@ var (
 	}
 )
 
+// ofInfiniBand are counters that an Ethernet port has and does not use: the exporter shows them only if they are not 0.
+var ofInfiniBand = []string{
+	"port_xmit_wait", "symbol_error", "link_error_recovery", "port_rcv_errors", "port_rcv_remote_physical_errors", "port_rcv_switch_relay_errors",
+	"port_rcv_constraint_errors", "port_xmit_discards", "port_xmit_constraint_errors", "local_link_integrity_errors", "excessive_buffer_overrun_errors", "VL15_dropped",
+}
+
 // statistics is what `rdma -j statistic` prints of a port.
 func (p port) statistics() (map[string]uint64, error) {
 	var list []map[string]any
@@ -104,6 +110,9 @@ func counters(s scrape) error {
 			}
 		}
 		for name, v := range p.values("counters") {
+			if v == 0 && p.file("link_layer") == "Ethernet" && slices.Contains(ofInfiniBand, name) {
+				continue
+			}
 			if name == "port_xmit_data" || name == "port_rcv_data" {
 				v *= 4
 			}
