@@ -43,8 +43,8 @@ func (r hostReader) GPUs(now time.Time) fabric.Fact[int] { return r.sys.GPUs(now
 
 // GPUDirect puts together what the driver of the GPUs shows in /proc, and the RDMA core in /sys.
 func (r hostReader) GPUDirect(now time.Time) fabric.GPUDirect {
-	d := r.prc.GPUDriver(now)
-	d.Peermem = r.sys.Peermem(now)
+	d := fabric.GPUDirect{Peermem: r.sys.Peermem(now)}
+	d.Driver, d.OpenModule, d.TopologyOverride = r.prc.GPUDriver(now)
 	return d
 }
 
