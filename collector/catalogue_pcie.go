@@ -13,7 +13,7 @@ var (
 	}
 	pcieLinkMaxSpeed = &Family{
 		Name: "pcie_link_max_transfers_per_second", Type: Gauge, Unit: "transfers_per_second", Labels: []string{"device"},
-		Help:   "The highest speed of each lane that the compute NIC can do; its slot may do less.",
+		Help:   "The highest speed of each lane that the compute NIC can do, where its link is slower; its slot may do less.",
 		Source: "/sys/bus/pci/devices/<address>/max_link_speed", Cadence: Rare, Stability: Experimental, Collector: "pcie",
 	}
 	pcieLinkWidth = &Family{
@@ -23,7 +23,7 @@ var (
 	}
 	pcieLinkMaxWidth = &Family{
 		Name: "pcie_link_max_width", Type: Gauge, Labels: []string{"device"},
-		Help:   "Lanes that the compute NIC can use; its slot may have less.",
+		Help:   "Lanes that the compute NIC can use, where its link has less; its slot may have no more.",
 		Source: "/sys/bus/pci/devices/<address>/max_link_width", Cadence: Rare, Stability: Experimental, Collector: "pcie",
 	}
 	pcieLinkDegraded = &Family{

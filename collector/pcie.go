@@ -34,8 +34,8 @@ func collectLink(n *fabric.Node, f *fabric.PCIFunction, device string, emit emit
 
 func collectNIC(n *fabric.Node, f *fabric.PCIFunction, device string, emit emit) {
 	number(emit, pcieLinkSpeed, f.Link.Speed, device)
-	number(emit, pcieLinkMaxSpeed, f.Link.MaxSpeed, device)
-	number(emit, pcieLinkMaxWidth, f.Link.MaxWidth, device)
+	more(emit, pcieLinkMaxSpeed, f.Link.Speed, f.Link.MaxSpeed, device)
+	more(emit, pcieLinkMaxWidth, f.Link.Width, f.Link.MaxWidth, device)
 	errors := n.PCI.Errors(f, n.At)
 	for _, e := range []struct {
 		severity string
@@ -48,6 +48,13 @@ func collectNIC(n *fabric.Node, f *fabric.PCIFunction, device string, emit emit)
 	number(emit, pcieMaxReadRequest, f.Config.MaxReadRequest, device)
 	number(emit, pcieMaxPayload, f.Config.MaxPayload, device)
 	boolean(emit, pcieRelaxedOrdering, f.Config.RelaxedOrdering, device)
+}
+
+// more emits a maximum that is not reached, or not known to be.
+func more[N int | float64](emit emit, f *Family, now, maximum fabric.Fact[N], device string) {
+	if v, ok := now.Get(); !ok || v < maximum.Or(v) {
+		number(emit, f, maximum, device)
+	}
 }
 
 func collectRail(n *fabric.Node, r fabric.Rail, emit emit) {

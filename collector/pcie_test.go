@@ -49,12 +49,31 @@ func TestPCIe(t *testing.T) {
 	for _, line := range []string{
 		`gpufabric_pcie_link_degraded{device="mlx5_0"} 1`, `gpufabric_pcie_link_degraded{device="0000:1b:00.0"} 0`,
 		`gpufabric_pcie_link_transfers_per_second{device="mlx5_0"} 3.2e+10`, `gpufabric_pcie_link_width{device="mlx5_0"} 8`,
+		`gpufabric_pcie_link_max_width{device="mlx5_0"} 16`,
 		`gpufabric_pcie_aer_errors_total{device="mlx5_0",severity="correctable"} 8`, `gpufabric_pcie_acs_redirect{device="mlx5_0",gpu="0000:1b:00.0"} 1`,
 		`gpufabric_gpu_nic_distance{class="PIX",device="mlx5_0",gpu="0000:1b:00.0",rail="0"} 1`, `gpufabric_pcie_max_read_request_bytes{device="mlx5_0"} 4096`,
 	} {
 		if !strings.Contains(out, line) {
 			t.Errorf("missing %s in:\n%s", line, out)
 		}
+	}
+}
+
+// The maximum of a link that reaches it says nothing more.
+func TestPCIeMaximum(t *testing.T) {
+	n := pcieNode()
+	link := &n.PCI.Function("0000:18:00.0").Link
+	has := func(name string) bool { return strings.Contains(scrape(t, n), "\n"+Prefix+name+"{device=\"mlx5_0\"}") }
+	if has("pcie_link_max_width") || has("pcie_link_max_transfers_per_second") {
+		t.Error("the link does all it can")
+	}
+	link.Speed.Value, link.Width = 16e9, fabric.NotKnown[int](fabric.ReasonIO, "current_link_width", now)
+	if !has("pcie_link_max_width") || !has("pcie_link_max_transfers_per_second") {
+		t.Error("it is slow, and nobody knows how wide")
+	}
+	link.Speed, link.MaxSpeed = fabric.None[float64]("test", now), fabric.None[float64]("test", now)
+	if has("pcie_link_max_transfers_per_second") {
+		t.Error("there is no link")
 	}
 }
 

@@ -36,7 +36,7 @@ func observeScenario(t *testing.T, s simulator.Scenario) *fabric.Node {
 		t.Fatal(err)
 	}
 	ob, err := observer.New(observer.Options{
-		Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), Log: slog.New(slog.DiscardHandler),
+		Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -81,8 +81,9 @@ func TestScenarios(t *testing.T) {
 	for _, s := range all {
 		run(s)
 	}
-	conditional := []string{ // configuration, findings, failures, netlink, and drivers the simulator does not have
+	conditional := []string{ // configuration, findings, failures, netlink, and drivers the simulator does not have, health of NVSwitches
 		"compute_ports_expected", "nccl_config_findings", "facts_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
+		"gpu_fabric_unhealthy",
 		"retransmissions_total", "retransmitted_packets_total", "retransmitted_bytes_total", "hw_counters_dropped",
 		// what the simulator does not have of RoCE
 		"roce_chain_consistent", "roce_chain_broken", "roce_traffic_class", "roce_dscp", "roce_priority", "roce_trust", "roce_pfc_enabled", "roce_global_pause_enabled",
