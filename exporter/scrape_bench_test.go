@@ -19,8 +19,9 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// BenchmarkScrape is what a scrape costs on a simulated H100 node with eight compute ports, two of storage and a bond,
-// its drivers answering in this process: the usual one, which reads fast facts and statistics anew, the one in a
+// BenchmarkScrape is what a scrape costs on a simulated H100 node with eight compute ports, two of storage and a bond, and
+// eight GPUs with 18 NVLinks each, its drivers answering in this process (what the worker that asks for GPUs costs is
+// measured with it): the usual one, which reads fast facts and statistics anew, the one in a
 // minute that reads slow facts too, and the mean of a minute, four scrapes. cpu-us/scrape counts all threads, garbage
 // collection included.
 func BenchmarkScrape(b *testing.B) {
@@ -29,6 +30,8 @@ func BenchmarkScrape(b *testing.B) {
 		{"hca+counters", "hca counters", ".*"},
 		{"roce+ethernet", "roce ethernet", ".*"},
 		{"roce+ethernet, 8 ports", "roce ethernet", computePorts},
+		{"gpus", "gpu nvlink gpudirect", ".*"},
+		{"gpus+links", "gpu nvlink nvlink_links gpudirect", ".*"},
 	} {
 		names := strings.Fields(c.collectors)
 		if c.collectors == "" {
@@ -106,6 +109,7 @@ func benchHandler(b *testing.B, collectors []string, devices string, slow time.D
 	ob, err := observer.New(observer.Options{
 		Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: keptStatistics{tree.Ethernet(), map[string][]fabric.Counter{}}, Policy: conf.policy,
 		Devices:      fabric.Filter{Include: regexp.MustCompile("^(" + devices + ")$")},
+		GPUs:         &keptGPUs{GPUs: tree.GPUs()},
 		FastInterval: time.Nanosecond, MediumInterval: time.Nanosecond, SlowInterval: slow, Log: log,
 	})
 	if err != nil {
@@ -128,6 +132,19 @@ func (a keptStatistics) Statistics(netdev string, wanted func(string) bool, now 
 		a.known[netdev], err = a.EthernetDrivers.Statistics(netdev, wanted, now)
 	}
 	return slices.Clone(a.known[netdev]), err
+}
+
+// keptGPUs has the answers about simulated GPUs ready, as a worker has.
+type keptGPUs struct {
+	observer.GPUs
+	known fabric.GPUDriver
+}
+
+func (g *keptGPUs) Read(_ fabric.GPUDriver, _ bool, now time.Time) (_ fabric.GPUDriver, err error) {
+	if g.known.GPUs == nil {
+		g.known, err = g.GPUs.Read(fabric.GPUDriver{}, true, now)
+	}
+	return g.known, err
 }
 
 // cpuTime is the CPU time of the process in nanoseconds.
