@@ -251,7 +251,9 @@ func (d *fakeDevice) ReadPortDetails(h *fabric.HCA, now time.Time) error {
 }
 
 func (d *fakeDevice) ScanGIDs(h *fabric.HCA, now time.Time) error { return d.readGIDs("scan", h, now) }
+
 func (d *fakeDevice) FindGIDs(h *fabric.HCA, now time.Time) error { return d.readGIDs("find", h, now) }
+
 func (d *fakeDevice) ReadGIDs(h *fabric.HCA, now time.Time) error { return d.readGIDs("gids", h, now) }
 
 func (d *fakeDevice) readGIDs(what string, h *fabric.HCA, now time.Time) error {
@@ -277,6 +279,7 @@ func (d *fakeDevice) ReadCM(*fabric.HCA, time.Time) error           { return d.e
 func (d *fakeDevice) Begin(*fabric.HCA, time.Time)                  {}
 func (d *fakeDevice) End()                                          {}
 func (d *fakeDevice) Commands() fabric.Commands                     { return fabric.Commands{fabric.CommandQueryPort: 7} }
+
 func (d *fakeDevice) Close() {
 	d.k.mu.Lock()
 	defer d.k.mu.Unlock()
