@@ -35,6 +35,15 @@ var configurations = []string{
 	"incompatible_gpu_firmware", "invalid_location", "gpu_state_invalid",
 }
 
+// fabricFact is absent for a GPU that says so by an error, or by its state.
+func (g *gpu) fabricFact() fabric.Fact[fabric.GPUFabric] {
+	i := g.fabricInfo()
+	if i.State == fabric.OK && i.Value.State == nvml.GPU_FABRIC_STATE_NOT_SUPPORTED {
+		return fabric.Fact[fabric.GPUFabric]{State: fabric.Absent}
+	}
+	return to(i, fabricOf)
+}
+
 // fabricInfo asks the newest version that library and driver know. Those before driver 550 have no health mask.
 func (g *gpu) fabricInfo() fabric.Fact[nvml.GpuFabricInfo_v3] {
 	const versioned, first = "nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo"
@@ -55,7 +64,7 @@ func (g *gpu) fabricInfo() fabric.Fact[nvml.GpuFabricInfo_v3] {
 	}, versioned)
 }
 
-// fabricOf decodes nvmlGpuFabricInfo_v3_t. A GPU whose state is "not supported" makes the fact absent.
+// fabricOf decodes nvmlGpuFabricInfo_v3_t.
 func fabricOf(i nvml.GpuFabricInfo_v3) (fabric.GPUFabric, bool) {
 	u := i.ClusterUuid
 	f := fabric.GPUFabric{Clique: int(i.CliqueId), Cluster: fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])}

@@ -47,7 +47,7 @@ func (g *gpu) readModes() {
 		func(m nvml.EnableState) (bool, bool) { return enabled(int(m)) })
 	f.PCIeReplays = to(get(g, unsupported, g.dev.GetPcieReplayCounter, "nvmlDeviceGetPcieReplayCounter"),
 		func(n int) (uint64, bool) { return uint64(n), n >= 0 })
-	f.Fabric = to(g.fabricInfo(), fabricOf)
+	f.Fabric = g.fabricFact()
 }
 
 // enabled decodes nvmlEnableState_t.

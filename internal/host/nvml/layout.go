@@ -57,7 +57,7 @@ func (w *wire) driver(d *fabric.GPUDriver) {
 	if w.tier != all {
 		return
 	}
-	n = w.count(len(d.P2P), maxGPUs*(maxGPUs-1)/2)
+	n = w.count(len(d.P2P), len(d.GPUs)*(len(d.GPUs)-1)/2)
 	if w.decode && w.err == nil {
 		d.P2P = make([]fabric.GPUPair, n)
 	}

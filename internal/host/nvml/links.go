@@ -210,9 +210,10 @@ func (g *gpu) readStates(links []fabric.NVLink) {
 	}
 }
 
-// active decodes NVML_NVLINK_STATE_*. A link that sleeps to save power is up: it wakes with the first packet.
+// active decodes NVML_NVLINK_STATE_*. A link that sleeps to save power is up: it wakes with the first packet. One whose
+// traffic is disabled carries nothing.
 func active(state uint64) (bool, bool) {
-	return state != nvml.NVLINK_STATE_INACTIVE, state <= nvml.NVLINK_STATE_SLEEP
+	return state == nvml.NVLINK_STATE_ACTIVE || state == nvml.NVLINK_STATE_SLEEP, state <= nvml.NVLINK_STATE_ACTIVE_TRAFFIC_DISABLED
 }
 
 // readSpeedsAndErrors asks for all kinds of errors first, and then for those that some link counts.

@@ -13,8 +13,11 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// errNoDriver means that the driver, or the library's hold on it, has gone.
-var errNoDriver = errors.New("nvml: the driver has gone")
+// These errors end the library's hold on the driver.
+var (
+	errNoDriver = errors.New("nvml: the driver has gone")
+	errReleased = answers("NVML", nvml.ERROR_UNINITIALIZED)
+)
 
 // reader reads GPUs through a library that is initialised, and has what it read last. Facts in it have neither source
 // nor time: the client knows both.
@@ -27,8 +30,8 @@ type reader struct {
 
 	d     fabric.GPUDriver
 	gpus  []*gpu
-	again bool // something that is read once failed in a way that may pass
-	gone  bool // the driver is no more
+	again bool  // something that is read once failed in a way that may pass
+	gone  error // errNoDriver or errReleased
 }
 
 // gpu is one GPU and how it is asked.
@@ -75,10 +78,7 @@ func (r *reader) read(ctx context.Context, t tier) (changed bool, err error) {
 	if t == all {
 		r.readPairs()
 	}
-	if r.gone {
-		return false, errNoDriver
-	}
-	return changed, nil
+	return changed, r.gone
 }
 
 // enumerate opens the GPUs. Those that are open stay so.
@@ -88,8 +88,10 @@ func (r *reader) enumerate() (changed bool, err error) {
 	}
 	n, ret := r.lib.DeviceGetCount()
 	switch {
-	case ret == nvml.ERROR_UNINITIALIZED || ret == nvml.ERROR_DRIVER_NOT_LOADED:
+	case ret == nvml.ERROR_DRIVER_NOT_LOADED:
 		return false, errNoDriver
+	case ret == nvml.ERROR_UNINITIALIZED:
+		return false, errReleased
 	case ret != nvml.SUCCESS:
 		return false, answers("nvmlDeviceGetCount", ret)
 	case n < 0 || n > maxGPUs:
@@ -139,7 +141,9 @@ func (g *gpu) identify() {
 
 // addressOf is the address as the kernel writes it. NVML's own text has a domain of eight digits, in capitals; GPUs are
 // function 0.
-func addressOf(p *nvml.PciInfo) string { return fmt.Sprintf("%04x:%02x:%02x.0", p.Domain, p.Bus, p.Device) }
+func addressOf(p *nvml.PciInfo) string {
+	return fmt.Sprintf("%04x:%02x:%02x.0", p.Domain, p.Bus, p.Device)
+}
 
 // What NVML_ERROR_NOT_SUPPORTED means for a fact.
 const (
@@ -174,8 +178,10 @@ func (g *gpu) heard(ret nvml.Return) {
 		g.answered = true
 	case nvml.ERROR_GPU_IS_LOST:
 		g.lost = true
-	case nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED:
-		g.r.gone = true
+	case nvml.ERROR_DRIVER_NOT_LOADED:
+		g.r.gone = errNoDriver
+	case nvml.ERROR_UNINITIALIZED:
+		g.r.gone = errReleased
 	default:
 		if g.trouble == "" {
 			g.trouble = reasonOf(ret)

@@ -96,6 +96,9 @@ func (s *Server) answer(ctx context.Context, q request) (p *reply) {
 		case errors.Is(err, errNoDriver):
 			s.Close()
 			return &reply{status: noDriver}
+		case errors.Is(err, errReleased):
+			s.Close()
+			return failure(err)
 		case err != nil:
 			return failure(err)
 		case changed && t != all:
