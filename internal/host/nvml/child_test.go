@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,7 +32,37 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	os.RemoveAll(standinDir())
+	os.Exit(code)
+}
+
+// standinDir is where the stand-ins of all tests are built: compiling takes longer than any test.
+var standinDir = sync.OnceValue(func() string {
+	dir, err := os.MkdirTemp("", "nvml")
+	if err != nil {
+		panic(err)
+	}
+	return dir
+})
+
+// standin returns the stand-in without some symbols.
+func standin(t testing.TB, without ...string) string {
+	t.Helper()
+	dir := filepath.Join(standinDir(), "lib"+strings.Join(without, ""))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	library := filepath.Join(dir, "libnvidia-ml.so.1")
+	if _, err := os.Stat(library); err == nil {
+		return library
+	}
+	// The object is compiled once.
+	if err := os.Link(filepath.Join(standinDir(), "lib", "libnvidia-ml.o"), filepath.Join(dir, "libnvidia-ml.o")); err != nil && len(without) > 0 {
+		standin(t)
+		return standin(t, without...)
+	}
+	return nvmltest.Build(t, dir, without...)
 }
 
 func serve(s *Server, in *bufio.Reader, out io.Writer) error {
@@ -82,11 +113,11 @@ type child struct {
 	starts int
 }
 
-// newChild builds a stand-in without some symbols, and returns a client whose process will load it.
+// newChild returns a client whose process will load a stand-in without some symbols.
 func newChild(t testing.TB, machine []string, without ...string) (*child, *Client) {
 	t.Helper()
 	dir := t.TempDir()
-	c := &child{t: t, library: nvmltest.Build(t, dir, without...), machine: filepath.Join(dir, "machine"), calls: filepath.Join(dir, "calls")}
+	c := &child{t: t, library: standin(t, without...), machine: filepath.Join(dir, "machine"), calls: filepath.Join(dir, "calls")}
 	c.describe(machine...)
 	client := NewClient(c)
 	t.Cleanup(func() { client.Close() })
