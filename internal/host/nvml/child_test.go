@@ -24,17 +24,18 @@ import (
 // childLibrary is set in the environment of children of the test binary, which serve instead of testing.
 const childLibrary = "GPUFABRIC_NVML_CHILD"
 
-func TestMain(m *testing.M) {
+func TestMain(m *testing.M) { os.Exit(run(m)) } //nolint:forbidigo // the main of tests
+
+func run(m *testing.M) int {
 	if library := os.Getenv(childLibrary); library != "" {
 		if err := serve(NewServer(library), bufio.NewReader(os.Stdin), os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			os.Exit(3)
+			return 3
 		}
-		os.Exit(0)
+		return 0
 	}
-	code := m.Run()
-	os.RemoveAll(standinDir())
-	os.Exit(code)
+	defer os.RemoveAll(standinDir())
+	return m.Run()
 }
 
 // standinDir is where the stand-ins of all tests are built: compiling takes longer than any test.

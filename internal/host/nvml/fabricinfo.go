@@ -25,8 +25,12 @@ var healthFields = []struct {
 	bad   uint32
 	name  string
 }{
-	{0, 1, "degraded_bandwidth"}, {2, 1, "route_recovery"}, {4, 1, "route_unhealthy"}, {6, 1, "access_timeout_recovery"},
-	{12, 2, "partition_not_assigned"}, {14, 2, "fabric_manager_disconnected"},
+	{0, 1, "degraded_bandwidth"},
+	{2, 1, "route_recovery"},
+	{4, 1, "route_unhealthy"},
+	{6, 1, "access_timeout_recovery"},
+	{12, 2, "partition_not_assigned"},
+	{14, 2, "fabric_manager_disconnected"},
 }
 
 // configurations are the values from 2 of the four bits from 8, "incorrect configuration": 1 is a correct one.

@@ -161,10 +161,10 @@ func get[T any](g *gpu, notSupported fabric.State, ask func() (T, nvml.Return), 
 	}
 	v, ret := ask()
 	g.heard(ret)
-	switch {
-	case ret == nvml.SUCCESS:
+	switch ret {
+	case nvml.SUCCESS:
 		return fabric.Fact[T]{State: fabric.OK, Value: v}
-	case ret == nvml.ERROR_NOT_SUPPORTED:
+	case nvml.ERROR_NOT_SUPPORTED:
 		return fabric.Fact[T]{State: notSupported, Reason: fabric.ReasonUnsupported}
 	default:
 		return fabric.Fact[T]{Reason: reasonOf(ret)}

@@ -94,10 +94,10 @@ func (s *Server) answer(ctx context.Context, q request) (p *reply) {
 		changed, err := s.reader.read(ctx, t)
 		switch {
 		case errors.Is(err, errNoDriver):
-			s.Close()
+			_ = s.Close() // there is nothing left to be let go of
 			return &reply{status: noDriver}
 		case errors.Is(err, errReleased):
-			s.Close()
+			_ = s.Close()
 			return failure(err)
 		case err != nil:
 			return failure(err)

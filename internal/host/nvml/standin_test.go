@@ -77,15 +77,19 @@ func TestPeerToPeerIsTheStatusOfWrites(t *testing.T) {
 		write, read int
 		want        string
 	}{
-		{0, 0, "ok"},
-		{0, 5, "ok"},
+		{0, 0, string(fabric.P2POK)},
+		{0, 5, string(fabric.P2POK)},
 		{4, 0, string(fabric.P2PDisabledByRegkey)},
 		{5, 0, string(fabric.P2PNotSupported)},
 		{6, 0, "unknown(malformed)"}, // NVML_P2P_STATUS_UNKNOWN
 	} {
 		d := readMachine(t, []string{"gpus 2", fmt.Sprintf("write %d", c.write), fmt.Sprintf("read %d", c.read)})
-		if flat := flatten(d); flat[".P2P[0].Write"] != c.want && flat[".P2P[0].Write="] != c.want {
-			t.Errorf("write %d and read %d: %+v, expected %s", c.write, c.read, d.P2P[0].Write, c.want)
+		got := string(d.P2P[0].Write.Value)
+		if f := d.P2P[0].Write; f.State != fabric.OK {
+			got = fmt.Sprintf("%s(%s)", f.State, f.Reason)
+		}
+		if got != c.want {
+			t.Errorf("write %d and read %d: %s, expected %s", c.write, c.read, got, c.want)
 		}
 	}
 }
