@@ -65,7 +65,6 @@ func BenchmarkRead(b *testing.B) {
 	for _, kind := range []string{"fast", "slow", "all"} {
 		b.Run(kind, func(b *testing.B) {
 			c, client := newChild(b, []string{"processes 2"})
-			c.calls = "" // counting them takes longer than making them
 			d := mustRead(b, client, fabric.GPUDriver{}, true)
 			d = mustRead(b, client, d, true)
 			pid := c.cmd.Process.Pid
@@ -89,7 +88,6 @@ func BenchmarkRead(b *testing.B) {
 // slow.
 func TestAReadIsCheap(t *testing.T) {
 	c, client := newChild(t, []string{"processes 2"})
-	c.calls = ""
 	d := mustRead(t, client, fabric.GPUDriver{}, true)
 	pid := c.cmd.Process.Pid
 	const reads = 50

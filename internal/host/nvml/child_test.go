@@ -103,8 +103,6 @@ func receive(r *bufio.Reader) ([]byte, error) {
 type child struct {
 	t       testing.TB
 	library string
-	machine string        // what describes the machine
-	calls   string        // what counts calls
 	timeout time.Duration // of a call; 0: that of the client
 
 	cmd    *exec.Cmd
@@ -117,15 +115,17 @@ type child struct {
 // newChild returns a client whose process will load a stand-in without some symbols.
 func newChild(t testing.TB, machine []string, without ...string) (*child, *Client) {
 	t.Helper()
-	dir := t.TempDir()
-	c := &child{t: t, library: standin(t, without...), machine: filepath.Join(dir, "machine"), calls: filepath.Join(dir, "calls")}
+	c := &child{t: t, library: filepath.Join(t.TempDir(), "libnvidia-ml.so.1")}
+	if err := os.Symlink(standin(t, without...), c.library); err != nil {
+		t.Fatal(err)
+	}
 	c.describe(machine...)
 	client := NewClient(c)
 	t.Cleanup(func() { client.Close() })
 	return c, client
 }
 
-func (c *child) describe(lines ...string) { c.t.Helper(); nvmltest.Describe(c.t, c.machine, lines...) }
+func (c *child) describe(lines ...string) { c.t.Helper(); nvmltest.Describe(c.t, c.library, lines...) }
 
 func (c *child) start() error {
 	exe, err := os.Executable()
@@ -133,7 +133,7 @@ func (c *child) start() error {
 		return err
 	}
 	c.cmd = exec.Command(exe)
-	c.cmd.Env = append(os.Environ(), childLibrary+"="+c.library, nvmltest.Machine+"="+c.machine, nvmltest.Calls+"="+c.calls, "GOMAXPROCS=1")
+	c.cmd.Env = append(os.Environ(), childLibrary+"="+c.library, "GOMAXPROCS=1")
 	c.errors = &strings.Builder{}
 	c.cmd.Stderr = c.errors
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
@@ -188,22 +188,11 @@ func (c *child) end() error {
 
 func (c *child) Close() error { return c.end() }
 
+// counting has the next process count its calls, which takes longer than to make them.
+func (c *child) counting() { c.t.Helper(); nvmltest.Count(c.t, c.library) }
+
 // counted returns the calls so far.
-func (c *child) counted() map[string]int {
-	raw, err := os.ReadFile(c.calls)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	calls := map[string]int{}
-	for line := range strings.Lines(string(raw)) {
-		var name string
-		var n int
-		if _, err := fmt.Sscan(line, &name, &n); err == nil {
-			calls[name] = n
-		}
-	}
-	return calls
-}
+func (c *child) counted() map[string]int { c.t.Helper(); return nvmltest.Calls(c.t, c.library) }
 
 var testTime = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 

@@ -68,6 +68,7 @@ func unknownFor(function string, why fabric.Reason) map[string]string {
 
 func TestAnErrorOfOneCallCostsItsFactsOnly(t *testing.T) {
 	c, client := newChild(t, smallMachine)
+	c.counting()
 	healthy := mustRead(t, client, fabric.GPUDriver{}, true)
 	for f := range c.counted() {
 		if _, ok := factsOf[f]; !ok {
@@ -237,6 +238,7 @@ func TestALibraryThatLies(t *testing.T) {
 		},
 	} {
 		c, client := newChild(t, append([]string{"lie " + lie}, smallMachine...))
+		c.counting()
 		got := differences(healthy, mustRead(t, client, fabric.GPUDriver{}, true))
 		if lie == "strings" { // all of a buffer, which is the length that go-nvml gives it
 			want = map[string]string{"Version=": strings.Repeat("A", 80), "GPUs.UUID": "", "GPUs.Name=": strings.Repeat("A", 96)}
@@ -256,6 +258,7 @@ func TestALibraryThatLies(t *testing.T) {
 
 func TestManyProcesses(t *testing.T) {
 	c, client := newChild(t, []string{"gpus 1", "processes 1500"})
+	c.counting()
 	d := mustRead(t, client, fabric.GPUDriver{}, true)
 	if n := len(d.GPUs[0].Processes.Value); n != 1500 {
 		t.Errorf("%d processes", n)

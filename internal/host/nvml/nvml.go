@@ -16,7 +16,8 @@
 // go-nvml leaves the symbols of the library unresolved in the binary. A call to one that the installed library lacks, or
 // to any before the library is loaded, ends the process ("symbol lookup error"). So nothing is called before nvmlInit has
 // succeeded, and each symbol is looked up first: a missing one makes its facts unknown(missing). Nor is go-nvml's text of
-// a Return ever asked for, which calls into the library too.
+// a Return ever asked for, which calls into the library too. For the same reason the binary must be linked lazily: where
+// the compiler has -z now for a default (Ubuntu), -ldflags '-extldflags=-Wl,-z,lazy' takes it back, or it does not start.
 //
 // What NVML answers becomes a fact like this:
 //

@@ -129,6 +129,7 @@ func TestVariantsOfMachines(t *testing.T) {
 // What was read once is kept; times tell how old it is. A fast read asks for nothing else.
 func TestFastReadsAskForWhatChangesOnly(t *testing.T) {
 	c, client := newChild(t, []string{"processes 2"})
+	c.counting()
 	d := mustRead(t, client, fabric.GPUDriver{}, true)
 	before := c.counted()
 	c.describe("processes 2", "util 50", "replays 3", "down 1 0")

@@ -6,18 +6,13 @@
 package nvmltest
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-)
-
-// The environment of the process that loads the stand-in. testdata/libnvidia-ml.c says what the files hold.
-const (
-	Machine = "GPUFABRIC_NVML_STANDIN" // the file that describes the machine and its faults
-	Calls   = "GPUFABRIC_NVML_CALLS"   // a file to be made, which counts calls
 )
 
 // Build compiles the stand-in as libnvidia-ml.so.1 in dir and returns its path. It lacks the symbols in without.
@@ -48,13 +43,41 @@ func compile(t testing.TB, args ...string) {
 	}
 }
 
-// Describe writes the file of Machine, so that no reader sees half of it.
-func Describe(t testing.TB, path string, lines ...string) {
+// Describe says what machine the stand-in at that path answers for, and what is wrong with it; testdata/libnvidia-ml.c has
+// the words. A process that has it loaded sees the change with its next call.
+func Describe(t testing.TB, library string, lines ...string) {
 	t.Helper()
+	path := library + ".machine"
 	if err := os.WriteFile(path+".new", []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := os.Rename(path+".new", path); err != nil { // nobody reads half of it
 		t.Fatal(err)
 	}
+}
+
+// Count has processes that load the stand-in at that path from now on count their calls.
+func Count(t testing.TB, library string) {
+	t.Helper()
+	if err := os.WriteFile(library+".calls", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Calls returns how often each function was called since Count.
+func Calls(t testing.TB, library string) map[string]int {
+	t.Helper()
+	raw, err := os.ReadFile(library + ".calls")
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]int{}
+	for line := range strings.Lines(string(raw)) {
+		var name string
+		var n int
+		if _, err := fmt.Sscan(line, &name, &n); err == nil {
+			calls[name] = n
+		}
+	}
+	return calls
 }

@@ -3,8 +3,9 @@
 // A stand-in for NVIDIA's libnvidia-ml.so.1. It has the symbols that the exporter asks for, with the ABI of the real one,
 // and answers for a machine that a file describes. nvmltest.Build compiles it, without the symbols that are to be missing.
 //
-// GPUFABRIC_NVML_STANDIN names the file; it is read again whenever it changes, so that things can happen to a running
-// process. A line is a word and its arguments; the number after a word below is what holds without the line.
+// The file has the path of the library with ".machine" behind it; a symbolic link to the library has a machine of its own.
+// It is read again whenever it changes, so that things can happen to a running process. A line is a word and its
+// arguments; the number after a word below is what holds without the line, and without the file.
 //
 //   gpus 8  links 18  nvlink 4        how many GPUs and NVLinks for each; 5 has other counters of errors
 //   version 580.65.06  cuda 13000     of the driver
@@ -33,10 +34,11 @@
 //   lie type                          values are of type 77
 //   lie values                        enumerations and numbers are none that exist
 //
-// GPUFABRIC_NVML_CALLS names a file that counts the calls: a line for each function, the name and the number.
+// If there is a file with ".calls" behind the path of the library when that is loaded, it counts calls: a line for each
+// function, the name and the number.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,12 +96,24 @@ static void parse(FILE *f)
 	}
 }
 
+// beside returns the path of a file beside the library.
+static const char *beside(const char *suffix)
+{
+	static char path[4096];
+	Dl_info info;
+	if (!dladdr(gpus, &info))
+		abort();
+	snprintf(path, sizeof path, "%s%s", info.dli_fname, suffix);
+	return path;
+}
+
 static void describe(void)
 {
-	const char *path = getenv("GPUFABRIC_NVML_STANDIN");
+	static char path[4096];
 	struct stat st = {0};
-	if (path && stat(path, &st))
-		return; // it is being replaced
+	if (!*path)
+		strcpy(path, beside(".machine"));
+	stat(path, &st); // a size of 0 without one
 	if (st.st_size == seen_size && st.st_mtim.tv_sec == seen.tv_sec && st.st_mtim.tv_nsec == seen.tv_nsec)
 		return;
 	seen = st.st_mtim, seen_size = st.st_size;
@@ -107,7 +121,7 @@ static void describe(void)
 	strcpy(m.version, "580.65.06");
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
 		*words[i].value = words[i].preset;
-	FILE *f = path ? fopen(path, "r") : NULL;
+	FILE *f = fopen(path, "r");
 	parse(f);
 	if (f)
 		fclose(f);
@@ -118,8 +132,7 @@ static void describe(void)
 static void count(const char *function)
 {
 	if (!calls) {
-		const char *path = getenv("GPUFABRIC_NVML_CALLS");
-		int fd = path ? open(path, O_RDWR | O_CREAT, 0600) : -1;
+		int fd = open(beside(".calls"), O_RDWR);
 		calls = fd < 0 || ftruncate(fd, LINE * LINES) ? MAP_FAILED : mmap(NULL, LINE * LINES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		if (fd >= 0)
 			close(fd);
