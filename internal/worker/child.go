@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// firstForeignFD is the first file descriptor after the standard streams.
+const firstForeignFD = 3
+
+// linger is how long the pipes of a child that ended are read on: something that it started may hold them open.
+const linger = 200 * time.Millisecond
+
+// child is one process, from before it starts until it is reaped. run is called once; the other methods may be
+// called by anybody at any time.
+type child struct {
+	o       Options
+	began   time.Time
+	started chan struct{} // closed when it runs, or never will
+	done    chan struct{} // closed when it is reaped and its pipes are closed
+	end     error         // why it ended; to be read when done is closed
+
+	number uint32 // of the last request; belongs to the one who asks
+
+	mu      sync.Mutex
+	process *os.Process // nil before it was started
+	exited  bool        // its pid may be another's soon
+	why     *cause      // why we end it; nil: we do not
+	requests,
+	replies *os.File // our ends of the pipes; nil if it was not started
+}
+
+// cause is why a child ends. The failure is empty when that was wanted.
+type cause struct {
+	err     error
+	failure Failure
+}
+
+func newChild(o Options) *child {
+	return &child{o: o, began: time.Now(), started: make(chan struct{}), done: make(chan struct{})}
+}
+
+// run starts the process and returns why it ended.
+func (c *child) run() cause {
+	// PDEATHSIG is about the thread that starts the process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	start := sync.OnceFunc(func() { close(c.started) })
+	defer start()
+
+	p, err := openPipes()
+	if err != nil {
+		return cause{fmt.Errorf("%w: not started: %w", ErrCrashed, err), FailureStart}
+	}
+	defer p.close()
+	cmd := &exec.Cmd{
+		Path: c.o.Path, Args: c.o.Args, Env: c.o.Env, Dir: "/",
+		Stdout: p.printsW, Stderr: p.printsW, ExtraFiles: []*os.File{p.requestsR, p.repliesW}, // as requestsFD and repliesFD
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	if cmd.Env == nil {
+		cmd.Env = []string{} // nil would be the environment of the exporter
+	}
+	// What the exporter itself inherited goes no further; what Go opens is so already. Before Linux 5.11 it is left.
+	_ = unix.CloseRange(firstForeignFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+	err = cmd.Start()
+	p.closeTheirs()
+	if err != nil {
+		return cause{fmt.Errorf("%w: not started: %w", ErrCrashed, err), FailureStart}
+	}
+	c.mu.Lock()
+	c.process, c.requests, c.replies = cmd.Process, p.requestsW, p.repliesR
+	if c.why != nil { // in the meantime
+		c.signal(unix.SIGKILL)
+	}
+	c.mu.Unlock()
+	start()
+
+	h := &harvest{log: c.o.Log, now: time.Now}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		h.read(p.printsR)
+	}()
+	awaitExit(cmd.Process.Pid)
+	c.mu.Lock()
+	c.signal(unix.SIGKILL) // what it left of its group; the pid is its own until it is reaped
+	c.exited = true
+	_ = p.repliesR.SetReadDeadline(time.Now().Add(linger))
+	c.mu.Unlock()
+	_ = cmd.Wait() // the state says it
+	_ = p.printsR.SetReadDeadline(time.Now().Add(linger))
+	<-read
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.why != nil {
+		return *c.why
+	}
+	text := cmd.ProcessState.String()
+	if line := h.epitaph(); line != "" {
+		text += ": " + line
+	}
+	return cause{fmt.Errorf("%w: %s", ErrCrashed, text), FailureCrash}
+}
+
+// awaitExit waits until the process has ended, without reaping it.
+func awaitExit(pid int) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return // ECHILD cannot be: nobody else reaps it
+		}
+	}
+}
+
+// signal is called with mu held.
+func (c *child) signal(s syscall.Signal) {
+	if c.process == nil || c.exited {
+		return
+	}
+	_ = unix.Kill(-c.process.Pid, s)
+	_ = unix.Kill(c.process.Pid, s) // it may have left its group
+}
+
+// ask sends a request and waits for the answer.
+func (c *child) ask(request []byte, timeout time.Duration, maxReply int) ([]byte, error) {
+	c.mu.Lock()
+	requests, replies := c.requests, c.replies
+	if requests == nil {
+		c.mu.Unlock()
+		return nil, os.ErrClosed
+	}
+	if !c.exited { // else it is set already
+		end := time.Now().Add(timeout)
+		_, _ = requests.SetWriteDeadline(end), replies.SetReadDeadline(end)
+	}
+	c.mu.Unlock()
+	c.number++
+	if err := writeFrame(requests, frame{kindRequest, c.number, request}); err != nil {
+		return nil, err
+	}
+	f, err := readFrame(replies, maxReply)
+	switch {
+	case err != nil && c.hasExited():
+		return nil, os.ErrClosed // its end says more
+	case err != nil:
+		return nil, err
+	case f.number != c.number || f.kind == kindRequest:
+		return nil, fmt.Errorf("%w: kind %q and number %d, expected an answer to number %d", errFrame, f.kind, f.number, c.number)
+	case f.kind == kindError:
+		return nil, fmt.Errorf("%w: %s", ErrRefused, bounded(string(f.payload)))
+	}
+	return f.payload, nil
+}
+
+func (c *child) hasExited() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.exited
+}
+
+// ending tells whether somebody has begun to end the child, or it ended.
+func (c *child) ending() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.why != nil || c.exited
+}
+
+// because notes why the child is ended. The first one to do so is right.
+func (c *child) because(why cause) {
+	if c.why == nil && !c.exited {
+		c.why = &why
+	}
+}
+
+// kill ends the child at once and does not wait.
+func (c *child) kill(why cause) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.because(why)
+	c.signal(unix.SIGKILL)
+}
+
+// stop ends the child by closing its pipe, then by SIGTERM, then by SIGKILL, each a grace after the other, and tells
+// whether it is gone.
+func (c *child) stop(why cause, grace time.Duration) bool {
+	c.mu.Lock()
+	c.because(why)
+	if c.requests != nil {
+		c.requests.Close() // may be the second time
+	}
+	c.mu.Unlock()
+	for _, s := range []syscall.Signal{unix.SIGTERM, unix.SIGKILL} {
+		if c.gone(grace) {
+			return true
+		}
+		c.mu.Lock()
+		c.signal(s)
+		c.mu.Unlock()
+	}
+	return c.gone(grace)
+}
+
+// gone waits until the child is reaped, for at most d, and tells whether it is.
+func (c *child) gone(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-c.done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// pid is 0 before the child was started.
+func (c *child) pid() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.process == nil {
+		return 0
+	}
+	return c.process.Pid
+}
+
+// pipes are the three pipes between this process and a child: R is the end to read from, W the one to write to.
+type pipes struct {
+	requestsR, requestsW *os.File
+	repliesR, repliesW   *os.File
+	printsR, printsW     *os.File // its standard output and error
+}
+
+func openPipes() (*pipes, error) {
+	p := new(pipes)
+	for _, ends := range [][2]**os.File{{&p.requestsR, &p.requestsW}, {&p.repliesR, &p.repliesW}, {&p.printsR, &p.printsW}} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			p.close()
+			return nil, err
+		}
+		*ends[0], *ends[1] = r, w
+	}
+	return p, nil
+}
+
+// closeTheirs closes what belongs to the child.
+func (p *pipes) closeTheirs() {
+	for _, f := range []*os.File{p.requestsR, p.repliesW, p.printsW} {
+		f.Close()
+	}
+}
+
+// close may be called more than once; a nil *os.File says that it is not valid.
+func (p *pipes) close() {
+	for _, f := range []*os.File{p.requestsR, p.requestsW, p.repliesR, p.repliesW, p.printsR, p.printsW} {
+		f.Close()
+	}
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Handler answers a request. The text of its error goes to the one who asked.
+type Handler func(ctx context.Context, request []byte) ([]byte, error)
+
+// Where a child finds its pipes. They are not the standard streams, because a vendor's library prints there.
+const (
+	requestsFD = 3
+	repliesFD  = 4
+)
+
+// niceness is how far a worker stands back when processors are scarce.
+const niceness = 5
+
+// Child makes this process the worker that a Process has started, and answers requests until the Process closes the
+// pipe. Signals get back their default meaning first, so that SIGTERM ends the process even while handle hangs in
+// foreign code; those that are meant for the exporter are ignored.
+func Child(ctx context.Context, name string, handle Handler) error {
+	for _, fd := range []int{requestsFD, repliesFD} {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+			return fmt.Errorf("%s: file descriptor %d is no pipe: only %s itself can start this", name, fd, os.Args[0])
+		}
+		unix.CloseOnExec(fd) // what the library starts must not keep them open
+	}
+	signal.Reset(syscall.SIGTERM, os.Interrupt)
+	signal.Ignore(syscall.SIGHUP, syscall.SIGUSR1)
+	stepBack(name)
+	in, out := os.NewFile(requestsFD, "requests"), os.NewFile(repliesFD, "replies")
+	defer in.Close()
+	defer out.Close()
+	return Serve(ctx, in, out, handle)
+}
+
+// stepBack makes the process the first one that the kernel kills when memory is short and the last one to get a
+// processor, and keeps it from leaving core files behind. What is refused is left.
+func stepBack(name string) {
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(strconv.Itoa(1000)), 0)
+	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) // it would be "exe"
+	_ = unix.Setpriority(unix.PRIO_PGRP, 0, niceness)    // of the group: PRIO_PROCESS is one thread on Linux
+	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+}
+
+// Serve answers the requests in in on out, one at a time, until in ends, which is no error, or ctx ends between two
+// of them. A handler that panics has its panic for an answer, and ends Serve: nobody knows what state it left.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, handle Handler) error {
+	for ctx.Err() == nil {
+		q, err := readFrame(in, maxRequest)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("reading a request: %w", err)
+		case q.kind != kindRequest:
+			return fmt.Errorf("reading a request: %w: kind %q, expected %q", errFrame, q.kind, kindRequest)
+		}
+		answer, panicked, err := handled(ctx, handle, q.payload)
+		if err == nil && len(answer) > DefaultMaxReply {
+			err = fmt.Errorf("the answer has %d bytes, expected at most %d", len(answer), DefaultMaxReply)
+		}
+		f := frame{kind: kindAnswer, number: q.number, payload: answer}
+		if err != nil {
+			f.kind, f.payload = kindError, []byte(bounded(err.Error()))
+		}
+		if err := writeFrame(out, f); err != nil {
+			return fmt.Errorf("writing an answer: %w", err)
+		}
+		if panicked {
+			return err
+		}
+	}
+	return nil
+}
+
+func handled(ctx context.Context, handle Handler, request []byte) (answer []byte, panicked bool, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			answer, panicked, err = nil, true, fmt.Errorf("the handler panicked: %v", p)
+		}
+	}()
+	answer, err = handle(ctx, request)
+	return answer, false, err
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package worker runs what must not run in the exporter's own process: foreign libraries that crash, hang and
+// print. A Process is a child of this binary that answers one request at a time over a pipe. It starts when it is
+// first asked, starts again with back-off after it failed, is killed when it does not answer, and can be ended within
+// seconds so that it holds nothing open. Child and Serve are the other end.
+//
+// The child is the leader of a process group of its own, which is killed as a whole. It dies with the exporter,
+// however that ends: the kernel kills it when the thread dies that started it (PDEATHSIG), so a goroutine that is
+// locked to its thread starts each child and stays until it is reaped. A killed child that the kernel does not let go,
+// because it hangs in a driver, has no successor until it is gone.
+//
+// All methods may be called from any goroutine. What a child sends and prints is bounded before it is believed.
+// Errors are those below, with what is known of the child's end: its exit status and the line that it died with.
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// What Call ends with when there is no answer. An error can be two of them: ErrBackoff comes with the failure that
+// was the reason.
+var (
+	ErrReleased = errors.New("released")            // Release was called
+	ErrClosed   = errors.New("closed")              // Close was called
+	ErrBackoff  = errors.New("waits for a restart") // the child failed a short while ago
+	ErrCrashed  = errors.New("crashed")             // it could not be started, ended, or sent what is no answer
+	ErrHung     = errors.New("hung")                // it did not answer in time
+	ErrRefused  = errors.New("refused")             // it answered with an error
+)
+
+// Failure is a way in which a child fails.
+type Failure string
+
+// The failures.
+const (
+	FailureStart    Failure = "start"    // the kernel did not start it
+	FailureCrash    Failure = "crash"    // it ended without being asked to
+	FailureHang     Failure = "hang"     // it did not answer in time
+	FailureProtocol Failure = "protocol" // it sent what is no answer
+)
+
+// Failures returns all failures.
+func Failures() []Failure {
+	return []Failure{FailureStart, FailureCrash, FailureHang, FailureProtocol}
+}
+
+// Defaults and limits of Options.
+const (
+	DefaultTimeout    = 30 * time.Second
+	DefaultGrace      = time.Second
+	DefaultMinBackoff = time.Second
+	DefaultMaxBackoff = 5 * time.Minute
+
+	// closeGrace is the grace of Close: the exporter ends within two seconds, whatever hangs.
+	closeGrace = 150 * time.Millisecond
+)
+
+// Options says what a Process runs.
+type Options struct {
+	Name string   // in errors and in the log: "gpu"
+	Path string   // of the program; "/proc/self/exe" is this one, even after its file was replaced
+	Args []string // the first one is the program's name
+	Env  []string // its whole environment, see Environment
+
+	Timeout    time.Duration // how long a request may take before the child counts as hung; 0: DefaultTimeout
+	Grace      time.Duration // how long Release waits after closing the pipe, after SIGTERM and after SIGKILL; 0: DefaultGrace
+	MaxReply   int           // bytes; 0: DefaultMaxReply
+	MinBackoff time.Duration // from a first failure to the next start; 0: DefaultMinBackoff
+	MaxBackoff time.Duration // 0: DefaultMaxBackoff
+	Log        *slog.Logger  // nil: none
+}
+
+// Environment returns those variables of environ, which has the form of os.Environ, that have one of the names.
+func Environment(environ []string, names ...string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return !slices.Contains(names, name)
+	})
+}
+
+// Process is described in the package comment.
+type Process struct {
+	o    Options
+	turn chan struct{} // holds a token of the one who may talk to the child
+
+	mu       sync.Mutex
+	child    *child // nil: none
+	barred   error  // why no child may start; nil: it may
+	backoff  backoff
+	last     error // the last failure
+	starts   uint64
+	failures map[Failure]uint64
+}
+
+// Statistics counts what became of the children of a Process.
+type Statistics struct {
+	PID      int // of the child; 0: none runs
+	Starts   uint64
+	Failures map[Failure]uint64
+}
+
+// New returns a Process that has no child yet.
+func New(o Options) *Process {
+	orDefault(&o.Timeout, DefaultTimeout)
+	orDefault(&o.Grace, DefaultGrace)
+	orDefault(&o.MaxReply, DefaultMaxReply)
+	orDefault(&o.MinBackoff, DefaultMinBackoff)
+	orDefault(&o.MaxBackoff, DefaultMaxBackoff)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Log = o.Log.With("worker", o.Name)
+	return &Process{
+		o: o, turn: make(chan struct{}, 1), failures: map[Failure]uint64{},
+		backoff: backoff{least: o.MinBackoff, most: max(o.MaxBackoff, o.MinBackoff)},
+	}
+}
+
+func orDefault[T comparable](v *T, def T) {
+	if *v == *new(T) {
+		*v = def
+	}
+}
+
+type answer struct {
+	payload []byte
+	err     error
+}
+
+// Call sends a request to the child, which it starts if there is none, and returns the answer. Requests are answered
+// one after the other. When ctx ends before the answer is there, its error is returned; the request goes on, and the
+// next one waits for it.
+func (p *Process) Call(ctx context.Context, request []byte) ([]byte, error) {
+	if len(request) > maxRequest {
+		return nil, fmt.Errorf("%s worker: a request of %d bytes, expected at most %d", p.o.Name, len(request), maxRequest)
+	}
+	select {
+	case p.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%s worker: waiting for the request before: %w", p.o.Name, ctx.Err())
+	}
+	request = slices.Clone(request)
+	answers := make(chan answer, 1)
+	go func() {
+		payload, err := p.exchange(request)
+		if err != nil {
+			err = fmt.Errorf("%s worker: %w", p.o.Name, err)
+		}
+		<-p.turn
+		answers <- answer{payload, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.payload, a.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%s worker: waiting for the answer: %w", p.o.Name, ctx.Err())
+	}
+}
+
+// exchange has the turn.
+func (p *Process) exchange(request []byte) ([]byte, error) {
+	c, err := p.ready()
+	if err != nil {
+		return nil, err
+	}
+	payload, err := c.ask(request, p.o.Timeout, p.o.MaxReply)
+	if err == nil || errors.Is(err, ErrRefused) {
+		p.mu.Lock()
+		p.backoff.answered(time.Since(c.began))
+		p.mu.Unlock()
+		return payload, err
+	}
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.kill(cause{fmt.Errorf("%w: no answer within %s", ErrHung, p.o.Timeout), FailureHang})
+	case errors.Is(err, errFrame):
+		c.kill(cause{fmt.Errorf("%w: it sent what is no answer: %w", ErrCrashed, err), FailureProtocol})
+	case !c.gone(p.o.Grace): // the pipe broke; its end says more
+		c.kill(cause{fmt.Errorf("%w: its pipe broke: %w", ErrCrashed, err), FailureProtocol})
+	}
+	if !c.gone(p.o.Grace) {
+		return nil, fmt.Errorf("%w: killed, but the kernel does not let it go", ErrHung)
+	}
+	return nil, c.end
+}
+
+// ready returns a child that can be asked.
+func (p *Process) ready() (*child, error) {
+	for {
+		p.mu.Lock()
+		c, err := p.child, p.barred
+		var begin *child
+		switch wait := p.backoff.wait(time.Now()); {
+		case err != nil:
+		case c != nil:
+		case wait > 0:
+			err = fmt.Errorf("%w in %s after it %w", ErrBackoff, wait.Round(10*time.Millisecond), p.last)
+		default:
+			begin = newChild(p.o)
+			p.child = begin
+			p.starts++
+		}
+		p.mu.Unlock()
+		switch {
+		case err != nil:
+			return nil, err
+		case begin != nil:
+			go p.keep(begin)
+			<-begin.started
+			return begin, nil
+		case !c.ending():
+			return c, nil
+		case !c.gone(p.o.Grace):
+			return nil, fmt.Errorf("%w: the one before was killed, but the kernel does not let it go", ErrHung)
+		}
+	}
+}
+
+// keep runs c until it is reaped, and counts how it ended.
+func (p *Process) keep(c *child) {
+	why := c.run()
+	p.mu.Lock()
+	p.child = nil
+	if why.failure != "" {
+		p.last = why.err
+		p.failures[why.failure]++
+		p.backoff.failed(time.Now())
+	}
+	delay := p.backoff.delay
+	p.mu.Unlock()
+	if why.failure != "" {
+		p.o.Log.Warn("worker failed", "failure", string(why.failure), "err", why.err, "restart_not_before", delay)
+	} else {
+		p.o.Log.Debug("worker ended", "reason", why.err)
+	}
+	c.end = why.err
+	close(c.done)
+}
+
+// Release ends the child and lets none start before Resume. It takes at most three times the grace, and fails if the
+// kernel has not let go of the child by then. A request that is being answered ends with ErrReleased.
+func (p *Process) Release(reason string) error {
+	return p.bar(fmt.Errorf("%w: %s", ErrReleased, reason), p.o.Grace)
+}
+
+// Resume lets a child start again, with the next Call and without back-off: the world may have changed since.
+func (p *Process) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if errors.Is(p.barred, ErrReleased) {
+		p.barred = nil
+		p.backoff.forget()
+	}
+}
+
+// Close ends the child and lets none start again. It does not wait for one that the kernel does not let go.
+func (p *Process) Close() error { return p.bar(ErrClosed, closeGrace) }
+
+func (p *Process) bar(why error, grace time.Duration) error {
+	p.mu.Lock()
+	if !errors.Is(p.barred, ErrClosed) {
+		p.barred = why
+	}
+	c := p.child
+	p.mu.Unlock()
+	if c == nil || c.stop(cause{err: why}, grace) {
+		return nil
+	}
+	return fmt.Errorf("%s worker: process %d was killed, but the kernel does not let it go", p.o.Name, c.pid())
+}
+
+// Running tells whether there is a child, be it one that is being ended.
+func (p *Process) Running() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.child != nil
+}
+
+// Statistics returns what was counted so far.
+func (p *Process) Statistics() Statistics {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := Statistics{Starts: p.starts, Failures: maps.Clone(p.failures)}
+	if p.child != nil {
+		s.PID = p.child.pid()
+	}
+	return s
+}

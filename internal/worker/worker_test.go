@@ -1,0 +1,603 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package worker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The children of these tests are this very binary: os.Args[1] says what it shall be.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "as-child" {
+		os.Exit(asChild(os.Args[2]))
+	}
+	if len(os.Args) > 2 && os.Args[1] == "as-parent" {
+		os.Exit(asParent(os.Args[2]))
+	}
+	os.Exit(m.Run())
+}
+
+func asChild(kind string) int {
+	replies := os.NewFile(repliesFD, "replies")
+	switch kind {
+	case "crash at start":
+		fmt.Fprintln(os.Stderr, "cannot go on\n\n  ")
+		return 3
+	case "symbol":
+		fmt.Fprintf(os.Stderr, "%s: symbol lookup error: %s: undefined symbol: nvmlDeviceGetGpuFabricInfoV\n", os.Args[0], os.Args[0])
+		return 127
+	case "garbage":
+		fmt.Fprintln(replies, "NVML: something went wrong")
+	case "too long":
+		_, _ = replies.Write([]byte{0x7f, 0xff, 0xff, 0xff, kindAnswer, 0, 0, 0, 1})
+	case "half an answer":
+		_, _ = replies.Write([]byte{0, 0, 0, 100, kindAnswer, 0, 0, 0, 1, 'x'})
+		return 0
+	case "wrong number":
+		_ = writeFrame(replies, frame{kindAnswer, 77, []byte("old")})
+	case "closes its pipe":
+		replies.Close()
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+		if q, err := readFrame(os.NewFile(requestsFD, "requests"), maxRequest); err == nil {
+			_, _ = handleForTest(context.Background(), q.payload)
+		}
+	case "serve":
+		if err := Child(context.Background(), "worker_test", handleForTest); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return 0
+	default:
+		return 99
+	}
+	for {
+		time.Sleep(time.Hour)
+	}
+}
+
+// handleForTest does what the request says.
+func handleForTest(_ context.Context, request []byte) ([]byte, error) {
+	verb, rest, _ := strings.Cut(string(request), " ")
+	switch verb {
+	case "echo":
+		return []byte(rest), nil
+	case "pid":
+		return []byte(strconv.Itoa(os.Getpid())), nil
+	case "refuse":
+		return nil, errors.New("driver not loaded\n\x1b[31m")
+	case "panic":
+		panic("out of luck")
+	case "exit":
+		fmt.Fprintln(os.Stderr, "worker: "+rest)
+		os.Exit(4)
+	case "segv":
+		fmt.Fprintln(os.Stderr, "SIGSEGV: segmentation violation")
+		fmt.Fprintln(os.Stderr, "goroutine 1 [running]:")
+		_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+		time.Sleep(time.Hour)
+	case "hang":
+		_ = os.WriteFile(rest, nil, 0o600)
+		time.Sleep(time.Hour)
+	case "big":
+		return make([]byte, DefaultMaxReply+1), nil
+	case "print":
+		block := bytes.Repeat([]byte("Lorem ipsum "), 8<<10)
+		n, _ := strconv.Atoi(rest) // MiB, on each
+		for _, f := range []*os.File{os.Stdout, os.Stderr} {
+			for sent := 0; sent < n<<20; sent += len(block) {
+				_, _ = f.Write(block)
+			}
+		}
+		return []byte("printed"), nil
+	case "orphan": // something that outlives the child, in a session of its own, with all its pipes
+		cmd := exec.Command("/bin/sleep", "600")
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		cmd.ExtraFiles = []*os.File{os.NewFile(requestsFD, ""), os.NewFile(repliesFD, "")}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			return nil, err
+		}
+		_ = os.WriteFile(rest, []byte(strconv.Itoa(cmd.Process.Pid)), 0o600)
+		os.Exit(5)
+	case "status":
+		var b strings.Builder
+		fds, _ := filepath.Glob("/proc/self/fd/*")
+		for _, fd := range fds {
+			to, _ := os.Readlink(fd)
+			fmt.Fprintf(&b, "fd %s %s\n", filepath.Base(fd), to)
+		}
+		score, _ := os.ReadFile("/proc/self/oom_score_adj")
+		comm, _ := os.ReadFile("/proc/self/comm")
+		nice, _ := unix.Getpriority(unix.PRIO_PROCESS, 0) // 20 less the niceness
+		var core unix.Rlimit
+		_ = unix.Getrlimit(unix.RLIMIT_CORE, &core)
+		dir, _ := os.Getwd()
+		fmt.Fprintf(&b, "score %scomm %snice %d\ncore %d\ndir %s\nleader %v\n", score, comm, 20-nice, core.Max, dir, unix.Getpgrp() == os.Getpid())
+		for _, v := range os.Environ() {
+			fmt.Fprintf(&b, "env %s\n", v)
+		}
+		return []byte(b.String()), nil
+	}
+	return nil, fmt.Errorf("unknown request %q", request)
+}
+
+// asParent has a child that hangs, says its pid and waits for its own end.
+func asParent(kind string) int {
+	p := New(Options{Name: "test", Path: "/proc/self/exe", Args: []string{"test", "as-child", kind}})
+	if kind == "serve" {
+		if _, err := p.Call(context.Background(), []byte("pid")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	go func() { _, _ = p.Call(context.Background(), []byte("hang")) }()
+	for p.Statistics().PID == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	fmt.Println(p.Statistics().PID)
+	time.Sleep(time.Hour)
+	return 0
+}
+
+func newTest(t *testing.T, kind string, change func(*Options)) *Process {
+	t.Helper()
+	o := Options{
+		Name: "test", Path: "/proc/self/exe", Args: []string{"test", "as-child", kind}, Timeout: time.Minute,
+		MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond,
+	}
+	if change != nil {
+		change(&o)
+	}
+	p := New(o)
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if p.Running() {
+			t.Error("a child after Close")
+		}
+	})
+	return p
+}
+
+func call(t *testing.T, p *Process, request, want string) {
+	t.Helper()
+	if got, err := p.Call(t.Context(), []byte(request)); err != nil || string(got) != want {
+		t.Fatalf("%q: got %q, %v, expected %q", request, got, err, want)
+	}
+}
+
+// TestFailures makes children fail in every way. Its log is the table of the outcomes.
+func TestFailures(t *testing.T) {
+	const hang = time.Second // the time limit where it is to be met
+	tests := []struct {
+		what, kind, request string
+		timeout             time.Duration // 0: long
+		is                  error
+		text                string
+		failure             Failure // empty: not counted, and the child lives on
+		again               bool    // the next request is answered
+	}{
+		{"ends at start", "crash at start", "echo", 0, ErrCrashed, "exit status 3: cannot go on", FailureCrash, false},
+		{"lacks a symbol", "symbol", "echo", 0, ErrCrashed, "exit status 127: test: symbol lookup error", FailureCrash, false},
+		{"no such program", "", "echo", 0, ErrCrashed, "not started: ", FailureStart, false},
+		{"ends at a request", "serve", "exit so long", 0, ErrCrashed, "exit status 4: worker: so long", FailureCrash, true},
+		{"is killed", "serve", "segv", 0, ErrCrashed, "signal: killed: SIGSEGV: segmentation violation", FailureCrash, true},
+		{"panics", "serve", "panic", 0, ErrRefused, "the handler panicked: out of luck", FailureCrash, true},
+		{"leaves an orphan with its pipes", "serve", "orphan", 0, ErrCrashed, "exit status 5", FailureCrash, true},
+		{"hangs", "serve", "hang", hang, ErrHung, "no answer within 1s", FailureHang, true},
+		{"hangs and ignores SIGTERM", "stubborn", "hang", hang, ErrHung, "no answer within 1s", FailureHang, false},
+		{"sends garbage", "garbage", "echo", 0, ErrCrashed, `not a frame: length 1314278732 ("NVML")`, FailureProtocol, false},
+		{"announces 2 GiB", "too long", "echo", 0, ErrCrashed, "not a frame: length 2147483647", FailureProtocol, false},
+		{"sends half an answer", "half an answer", "echo", 0, ErrCrashed, "exit status 0", FailureCrash, false},
+		{"answers another request", "wrong number", "echo", 0, ErrCrashed, "number 77, expected an answer to number 1", FailureProtocol, false},
+		{"closes its pipe and stays", "closes its pipe", "echo", 0, ErrCrashed, "its pipe broke: EOF", FailureProtocol, false},
+		{"has too much to say", "serve", "big", 0, ErrRefused, "the answer has 4194305 bytes, expected at most 4194304", "", true},
+		{"says no", "serve", "refuse", 0, ErrRefused, "refused: driver not loaded  [31m", "", true},
+		{"prints 64 MiB", "serve", "print 32", 0, nil, "printed", "", true},
+	}
+	rows := make([]string, len(tests))
+	t.Run("all", func(t *testing.T) {
+		for i, test := range tests {
+			t.Run(test.what, func(t *testing.T) {
+				t.Parallel()
+				p := newTest(t, test.kind, func(o *Options) {
+					if test.timeout != 0 {
+						o.Timeout = test.timeout
+					}
+					if test.kind == "" {
+						o.Path = "/nonexistent"
+					}
+				})
+				request := test.request
+				if request == "orphan" {
+					file := filepath.Join(t.TempDir(), "pid")
+					request += " " + file
+					defer killOrphan(t, file)
+				}
+				begin := time.Now()
+				got, err := p.Call(t.Context(), []byte(request))
+				took := time.Since(begin)
+				if !errors.Is(err, test.is) || !strings.Contains(fmt.Sprint(string(got), err), test.text) {
+					t.Errorf("got %q, %v, expected %v with %q", got, err, test.is, test.text)
+				}
+				if test.failure != "" {
+					waitUntil(t, "the failure is counted", func() bool { return p.Statistics().Failures[test.failure] == 1 })
+				}
+				next := "fails again"
+				if test.again {
+					call(t, p, "echo again", "again")
+					next = "answered"
+				} else if _, err := p.Call(t.Context(), []byte("echo again")); !errors.Is(err, test.is) {
+					t.Errorf("the next request: %v", err)
+				}
+				s := p.Statistics()
+				wantStarts := uint64(2)
+				if test.failure == "" {
+					wantStarts = 1
+				}
+				if s.Starts != wantStarts || test.failure == "" && len(s.Failures) != 0 {
+					t.Errorf("got %d starts and failures %v, expected %d starts", s.Starts, s.Failures, wantStarts)
+				}
+				begin = time.Now()
+				if err := p.Close(); err != nil {
+					t.Error(err)
+				}
+				closing := time.Since(begin)
+				if closing > time.Second {
+					t.Errorf("closing took %s", closing)
+				}
+				text := strings.TrimPrefix(fmt.Sprint(err), "test worker: ")
+				rows[i] = fmt.Sprintf("%s\t%.60s\t%s\t%s\t%s\t%s", test.what, text, test.failure,
+					took.Round(time.Millisecond), next, closing.Round(time.Millisecond))
+			})
+		}
+	})
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "the child ...\tthe caller gets\tcounted as\tafter\tnext request\tclosed in\n%s\n", strings.Join(rows, "\n"))
+	w.Flush()
+	t.Logf("\n%s", table.String())
+}
+
+func killOrphan(t *testing.T, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	pid, _ := strconv.Atoi(string(text))
+	if pid > 1 {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+}
+
+func waitUntil(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for range 2000 {
+		if done() {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	t.Fatal("not within 10 s: " + what)
+}
+
+// TestSurroundings proves what a child inherits: three pipes, /dev/null and the variables that were given to it.
+func TestSurroundings(t *testing.T) {
+	t.Setenv("SECRET", "password")
+	file, err := os.Open("/dev/zero")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETFD, 0); err != nil { // as if inherited
+		t.Fatal(err)
+	}
+	p := newTest(t, "serve", func(o *Options) {
+		o.Env = Environment([]string{"SECRET=password", "LD_LIBRARY_PATH=/opt", "LD_LIBRARY_PATH_OLD=x"}, "LD_LIBRARY_PATH", "NONE")
+	})
+	got, err := p.Call(t.Context(), []byte("status"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", got)
+	for _, want := range []string{
+		"fd 0 /dev/null\n", "fd 1 pipe:", "fd 2 pipe:", "fd 3 pipe:", "fd 4 pipe:", "comm worker_test\n", "score 1000\n",
+		"core 0\n", "dir /\n", "leader true\n", "env LD_LIBRARY_PATH=/opt\n",
+	} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("lacks %q", want)
+		}
+	}
+	for _, not := range []string{"SECRET", "_OLD", "/dev/zero", "socket"} {
+		if strings.Contains(string(got), not) {
+			t.Errorf("has %q", not)
+		}
+	}
+	if n := strings.Count(string(got), " pipe:"); n != 4 {
+		t.Errorf("%d pipes", n)
+	}
+	nice, _ := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if want := fmt.Sprintf("nice %d\n", max(20-nice, niceness)); !strings.Contains(string(got), want) {
+		t.Errorf("lacks %q", want)
+	}
+}
+
+func TestContextEndsFirst(t *testing.T) {
+	p := newTest(t, "serve", func(o *Options) { o.Timeout = 2 * time.Second })
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	if _, err := p.Call(ctx, []byte("hang")); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	short, cancelShort := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancelShort()
+	if _, err := p.Call(short, []byte("echo x")); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the request before") {
+		t.Fatal(err)
+	}
+	call(t, p, "echo waited", "waited") // for the end of the one that hangs
+	if s := p.Statistics(); s.Failures[FailureHang] != 1 || s.Starts != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestLogIsBounded has a child print without end.
+func TestLogIsBounded(t *testing.T) {
+	var out bytes.Buffer
+	p := newTest(t, "serve", func(o *Options) {
+		o.Log = slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	call(t, p, "echo x", "x")
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	call(t, p, "print 512", "printed")
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 4<<20 {
+		t.Errorf("allocated %d bytes", grown)
+	}
+	_ = p.Close()
+	if out.Len() > 64<<10 {
+		t.Errorf("logged %d bytes", out.Len())
+	}
+}
+
+// TestCrashCycles is a child that crashes at each request, 200 times.
+func TestCrashCycles(t *testing.T) {
+	p := newTest(t, "serve", nil)
+	count := func() (fds, threads, goroutines, children int) {
+		list, _ := os.ReadDir("/proc/self/fd")
+		tasks, _ := os.ReadDir("/proc/self/task")
+		stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+		for _, s := range stats {
+			b, _ := os.ReadFile(s)
+			_, rest, _ := strings.Cut(string(b), ") ")
+			if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(os.Getpid()) {
+				children++
+			}
+		}
+		return len(list), len(tasks), runtime.NumGoroutine(), children
+	}
+	cycle := func() {
+		if _, err := p.Call(t.Context(), []byte("exit bye")); !errors.Is(err, ErrCrashed) {
+			t.Fatal(err)
+		}
+		waitUntil(t, "the child is reaped", func() bool { return !p.Running() })
+	}
+	cycle()
+	f0, t0, g0, c0 := count()
+	for range 200 {
+		cycle()
+	}
+	waitUntil(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= g0 })
+	f1, t1, g1, c1 := count()
+	t.Logf("before and after 200 crashes: fds %d %d, threads %d %d, goroutines %d %d, children %d %d", f0, f1, t0, t1, g0, g1, c0, c1)
+	if f1 > f0 || t1 > t0+4 || c1 > c0 {
+		t.Error("something is left of them")
+	}
+	if s := p.Statistics(); s.Starts != 201 || s.Failures[FailureCrash] != 201 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestThreadsComeAndGo ends many threads of this process: the child must not depend on any of them.
+func TestThreadsComeAndGo(t *testing.T) {
+	p := newTest(t, "serve", nil)
+	pid, err := p.Call(t.Context(), []byte("pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				runtime.LockOSThread() // and never unlock: the thread ends with the goroutine
+				time.Sleep(time.Millisecond)
+			})
+		}
+		all.Wait()
+	}
+	call(t, p, "pid", string(pid))
+}
+
+// TestParentIsKilled proves that no child outlives the exporter: neither one that would notice by itself, nor one
+// that hangs and ignores SIGTERM.
+func TestParentIsKilled(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil { // orphans become ours
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+	for _, kind := range []string{"serve", "stubborn"} {
+		parent := exec.Command("/proc/self/exe", "as-parent", kind)
+		parent.Stderr = os.Stderr
+		out, err := parent.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := parent.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var pid int
+		if _, err := fmt.Fscan(out, &pid); err != nil || pid <= 1 {
+			t.Fatal(pid, err)
+		}
+		_ = parent.Process.Kill()
+		_ = parent.Wait()
+		begin := time.Now()
+		var status unix.WaitStatus
+		waitUntil(t, "the child ends", func() bool {
+			got, err := unix.Wait4(pid, &status, unix.WNOHANG, nil)
+			return err == nil && got == pid
+		})
+		if !status.Signaled() || status.Signal() != unix.SIGKILL {
+			t.Errorf("%s: ended with status %#x, expected SIGKILL", kind, status)
+		}
+		t.Logf("%s: gone %s after its parent", kind, time.Since(begin).Round(time.Millisecond))
+	}
+}
+
+func TestRelease(t *testing.T) {
+	for _, test := range []struct {
+		kind, request string
+		least, most   time.Duration
+	}{
+		{"serve", "", 0, time.Second},
+		{"serve", "hang", DefaultGrace, 2*DefaultGrace + time.Second}, // SIGTERM ends it
+		{"stubborn", "hang", 2 * DefaultGrace, 3 * DefaultGrace},      // SIGKILL ends it
+	} {
+		t.Run(test.kind+" "+test.request, func(t *testing.T) {
+			t.Parallel()
+			p := newTest(t, test.kind, nil)
+			failed, file := make(chan error, 1), filepath.Join(t.TempDir(), "hangs")
+			if test.request == "" {
+				call(t, p, "echo x", "x")
+				failed <- ErrReleased
+			} else {
+				go func() {
+					_, err := p.Call(context.Background(), []byte(test.request+" "+file))
+					failed <- err
+				}()
+				waitUntil(t, "the child hangs", func() bool { _, err := os.Stat(file); return err == nil })
+			}
+			begin := time.Now()
+			if err := p.Release("the maintenance file /run/x"); err != nil {
+				t.Error(err)
+			}
+			took := time.Since(begin)
+			t.Logf("gone after %s", took.Round(time.Millisecond))
+			if took < test.least || took > test.most || p.Running() {
+				t.Errorf("took %s, running %v", took, p.Running())
+			}
+			if err := <-failed; !errors.Is(err, ErrReleased) {
+				t.Error(err)
+			}
+			if _, err := p.Call(t.Context(), []byte("echo x")); !errors.Is(err, ErrReleased) || !strings.Contains(err.Error(), "/run/x") {
+				t.Error(err)
+			}
+			if s := p.Statistics(); len(s.Failures) != 0 || s.Starts != 1 {
+				t.Errorf("%+v", s)
+			}
+			p.Resume()
+			if test.kind == "serve" {
+				call(t, p, "echo y", "y")
+			}
+			_ = p.Close()
+			p.Resume()
+			if _, err := p.Call(t.Context(), []byte("echo x")); !errors.Is(err, ErrClosed) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestBackoffIsKept asks a child that cannot start again and again.
+func TestBackoffIsKept(t *testing.T) {
+	p := newTest(t, "symbol", func(o *Options) { o.MinBackoff, o.MaxBackoff = time.Hour, time.Hour })
+	for i := range 1000 {
+		_, err := p.Call(t.Context(), []byte("echo"))
+		if !errors.Is(err, ErrCrashed) || errors.Is(err, ErrBackoff) != (i > 0) || !strings.Contains(err.Error(), "symbol lookup error") {
+			t.Fatal(i, err)
+		}
+	}
+	if s := p.Statistics(); s.Starts != 1 {
+		t.Errorf("%d starts", s.Starts)
+	}
+	p.Resume() // it was not released
+	if _, err := p.Call(t.Context(), []byte("echo")); !errors.Is(err, ErrBackoff) {
+		t.Error(err)
+	}
+	if err := p.Release("for a while"); err != nil {
+		t.Error(err)
+	}
+	p.Resume()
+	if _, err := p.Call(t.Context(), []byte("echo")); errors.Is(err, ErrBackoff) || p.Statistics().Starts != 2 {
+		t.Error(err)
+	}
+}
+
+// TestKernelHoldsChild has a child that was killed and does not go, as one does that hangs in a driver.
+func TestKernelHoldsChild(t *testing.T) {
+	p := New(Options{Name: "test", Path: "/proc/self/exe", Args: []string{"test", "as-child", "serve"}, Grace: 10 * time.Millisecond})
+	held := newChild(p.o)
+	held.kill(cause{ErrHung, FailureHang})
+	p.child = held
+	for range 3 {
+		if _, err := p.Call(t.Context(), []byte("echo x")); !errors.Is(err, ErrHung) || !strings.Contains(err.Error(), "does not let it go") {
+			t.Error(err)
+		}
+	}
+	if err := p.Release("x"); err == nil || !p.Running() || p.Statistics().Starts != 0 {
+		t.Error(err)
+	}
+	begin := time.Now()
+	if err := p.Close(); err == nil || time.Since(begin) > time.Second {
+		t.Errorf("%v after %s", err, time.Since(begin))
+	}
+}
+
+// TestIdleChildDies has nobody ask while the child is killed from outside.
+func TestIdleChildDies(t *testing.T) {
+	p := newTest(t, "serve", nil)
+	call(t, p, "echo x", "x")
+	_ = unix.Kill(p.Statistics().PID, unix.SIGKILL)
+	waitUntil(t, "it is noticed", func() bool { return p.Statistics().Failures[FailureCrash] == 1 && !p.Running() })
+	call(t, p, "echo y", "y")
+}
+
+func TestLongRequest(t *testing.T) {
+	p := newTest(t, "serve", nil)
+	if _, err := p.Call(t.Context(), make([]byte, maxRequest+1)); err == nil || p.Statistics().Starts != 0 {
+		t.Error(err)
+	}
+	word := strings.Repeat("x", maxRequest-len("echo "))
+	call(t, p, "echo "+word, word)
+}
+
+// TestChildByHand is what somebody sees who runs the sub-command of a worker.
+func TestChildByHand(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe", "as-child", "serve")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "file descriptor 3 is no pipe") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
