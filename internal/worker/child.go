@@ -31,7 +31,9 @@ type child struct {
 	done    chan struct{} // closed when it is reaped and its pipes are closed
 	end     error         // why it ended; to be read when done is closed
 
-	number uint32 // of the last request; belongs to the one who asks
+	talk       sync.Mutex // held while a request is out
+	number     uint32     // of the last request
+	unanswered bool       // the last request has no answer
 
 	mu      sync.Mutex
 	process *os.Process // nil before it was started
@@ -97,22 +99,34 @@ func (c *child) run() cause {
 	c.mu.Lock()
 	c.signal(unix.SIGKILL) // what it left of its group; the pid is its own until it is reaped
 	c.exited = true
-	_ = p.repliesR.SetReadDeadline(time.Now().Add(linger))
+	end := time.Now().Add(linger)
+	_, _ = p.requestsW.SetWriteDeadline(end), p.repliesR.SetReadDeadline(end)
 	c.mu.Unlock()
 	_ = cmd.Wait() // the state says it
 	_ = p.printsR.SetReadDeadline(time.Now().Add(linger))
 	<-read
+	return c.conclude(cmd.ProcessState, h.epitaph())
+}
 
+// conclude says why a process ended that is reaped.
+func (c *child) conclude(state *os.ProcessState, epitaph string) cause {
+	c.talk.Lock() // a request that was out ends with the process
+	answered := c.number > 0 && !c.unanswered
+	c.talk.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.why != nil {
 		return *c.why
 	}
-	text := cmd.ProcessState.String()
-	if line := h.epitaph(); line != "" {
-		text += ": " + line
+	text := state.String()
+	if epitaph != "" {
+		text += ": " + epitaph
 	}
-	return cause{fmt.Errorf("%w: %s", ErrCrashed, text), FailureCrash}
+	failure := FailureCrash
+	if state.Success() && answered { // it retired
+		failure = ""
+	}
+	return cause{fmt.Errorf("%w: %s", ErrCrashed, text), failure}
 }
 
 // awaitExit waits until the process has ended, without reaping it.
@@ -135,26 +149,47 @@ func (c *child) signal(s syscall.Signal) {
 }
 
 // ask sends a request and waits for the answer.
-func (c *child) ask(request []byte, timeout time.Duration, maxReply int) ([]byte, error) {
+func (c *child) ask(request []byte) ([]byte, error) {
+	c.talk.Lock()
+	defer c.talk.Unlock()
+	c.unanswered = true
+	payload, err := c.exchange(request)
+	c.unanswered = err != nil && !errors.Is(err, ErrRefused)
+	return payload, err
+}
+
+// timeout is how long the next request may take.
+func (c *child) timeout() time.Duration {
+	if c.number == 0 {
+		return c.o.FirstTimeout
+	}
+	return c.o.Timeout
+}
+
+func (c *child) exchange(request []byte) ([]byte, error) {
 	c.mu.Lock()
 	requests, replies := c.requests, c.replies
 	if requests == nil {
 		c.mu.Unlock()
 		return nil, os.ErrClosed
 	}
+	timeout := c.timeout()
 	if !c.exited { // else it is set already
 		end := time.Now().Add(timeout)
 		_, _ = requests.SetWriteDeadline(end), replies.SetReadDeadline(end)
 	}
 	c.mu.Unlock()
 	c.number++
-	if err := writeFrame(requests, frame{kindRequest, c.number, request}); err != nil {
-		return nil, err
+	err := writeFrame(requests, frame{kindRequest, c.number, request})
+	var f frame
+	if err == nil {
+		f, err = readFrame(replies, c.o.MaxReply)
 	}
-	f, err := readFrame(replies, maxReply)
 	switch {
 	case err != nil && c.hasExited():
 		return nil, os.ErrClosed // its end says more
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, fmt.Errorf("%w: no answer within %s", ErrHung, timeout)
 	case err != nil:
 		return nil, err
 	case f.number != c.number || f.kind == kindRequest:

@@ -7,7 +7,8 @@
 //
 // The child is the leader of a process group of its own, which is killed as a whole. It dies with the exporter,
 // however that ends: the kernel kills it when the thread dies that started it (PDEATHSIG), so a goroutine that is
-// locked to its thread starts each child and stays until it is reaped. A killed child that the kernel does not let go,
+// locked to its thread starts each child and stays until it is reaped. A child may retire: one that ends with status 0
+// after an answer has not failed, and the next request starts another. A killed child that the kernel does not let go,
 // because it hangs in a driver, has no successor until it is gone.
 //
 // All methods may be called from any goroutine. What a child sends and prints is bounded before it is believed.
@@ -20,7 +21,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -72,12 +72,13 @@ type Options struct {
 	Args []string // the first one is the program's name
 	Env  []string // its whole environment, see Environment
 
-	Timeout    time.Duration // how long a request may take before the child counts as hung; 0: DefaultTimeout
-	Grace      time.Duration // how long Release waits after closing the pipe, after SIGTERM and after SIGKILL; 0: DefaultGrace
-	MaxReply   int           // bytes; 0: DefaultMaxReply
-	MinBackoff time.Duration // from a first failure to the next start; 0: DefaultMinBackoff
-	MaxBackoff time.Duration // 0: DefaultMaxBackoff
-	Log        *slog.Logger  // nil: none
+	Timeout      time.Duration // how long a request may take before the child counts as hung; 0: DefaultTimeout
+	FirstTimeout time.Duration // the same for the first request of each child, which comes with its start; 0: Timeout
+	Grace        time.Duration // how long Release waits after closing the pipe, after SIGTERM and after SIGKILL; 0: DefaultGrace
+	MaxReply     int           // bytes; 0: DefaultMaxReply
+	MinBackoff   time.Duration // from a first failure to the next start; 0: DefaultMinBackoff
+	MaxBackoff   time.Duration // 0: DefaultMaxBackoff
+	Log          *slog.Logger  // nil: none
 }
 
 // Environment returns those variables of environ, which has the form of os.Environ, that have one of the names.
@@ -112,6 +113,7 @@ type Statistics struct {
 // New returns a Process that has no child yet.
 func New(o Options) *Process {
 	orDefault(&o.Timeout, DefaultTimeout)
+	orDefault(&o.FirstTimeout, o.Timeout)
 	orDefault(&o.Grace, DefaultGrace)
 	orDefault(&o.MaxReply, DefaultMaxReply)
 	orDefault(&o.MinBackoff, DefaultMinBackoff)
@@ -173,7 +175,7 @@ func (p *Process) exchange(request []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	payload, err := c.ask(request, p.o.Timeout, p.o.MaxReply)
+	payload, err := c.ask(request)
 	if err == nil || errors.Is(err, ErrRefused) {
 		p.mu.Lock()
 		p.backoff.answered(time.Since(c.began))
@@ -181,8 +183,8 @@ func (p *Process) exchange(request []byte) ([]byte, error) {
 		return payload, err
 	}
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.kill(cause{fmt.Errorf("%w: no answer within %s", ErrHung, p.o.Timeout), FailureHang})
+	case errors.Is(err, ErrHung):
+		c.kill(cause{err, FailureHang})
 	case errors.Is(err, errFrame):
 		c.kill(cause{fmt.Errorf("%w: it sent what is no answer: %w", ErrCrashed, err), FailureProtocol})
 	case !c.gone(p.o.Grace): // the pipe broke; its end says more

@@ -61,7 +61,15 @@ func asChild(kind string) int {
 			_, _ = handleForTest(context.Background(), q.payload)
 		}
 	case "serve":
-		if err := Child(context.Background(), "worker_test", handleForTest); err != nil {
+		ctx, stop := context.WithCancel(context.Background())
+		defer stop()
+		if err := Child(ctx, "worker_test", func(ctx context.Context, request []byte) ([]byte, error) {
+			if string(request) == "retire" {
+				stop()
+				return []byte("so long"), nil
+			}
+			return handleForTest(ctx, request)
+		}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
@@ -97,6 +105,9 @@ func handleForTest(_ context.Context, request []byte) ([]byte, error) {
 	case "hang":
 		_ = os.WriteFile(rest, nil, 0o600)
 		time.Sleep(time.Hour)
+	case "slow":
+		time.Sleep(500 * time.Millisecond)
+		return []byte("done"), nil
 	case "big":
 		return make([]byte, DefaultMaxReply+1), nil
 	case "print":
@@ -573,6 +584,28 @@ func TestKernelHoldsChild(t *testing.T) {
 	if err := p.Close(); err == nil || time.Since(begin) > time.Second {
 		t.Errorf("%v after %s", err, time.Since(begin))
 	}
+}
+
+// TestRetirement has children that end in peace after each answer.
+func TestRetirement(t *testing.T) {
+	p := newTest(t, "serve", func(o *Options) { o.MinBackoff, o.MaxBackoff = time.Hour, time.Hour })
+	for range 3 {
+		call(t, p, "retire", "so long")
+		waitUntil(t, "it is gone", func() bool { return !p.Running() })
+	}
+	if s := p.Statistics(); s.Starts != 3 || len(s.Failures) != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestFirstTimeout has a first request that takes longer than the others may.
+func TestFirstTimeout(t *testing.T) {
+	p := newTest(t, "serve", func(o *Options) { o.Timeout, o.FirstTimeout = 200*time.Millisecond, time.Minute })
+	call(t, p, "slow", "done")
+	if _, err := p.Call(t.Context(), []byte("slow")); !errors.Is(err, ErrHung) {
+		t.Error(err)
+	}
+	call(t, p, "slow", "done")
 }
 
 // TestIdleChildDies has nobody ask while the child is killed from outside.
