@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command gpufabric_exporter tells Prometheus what the training fabric of a GPU node is, and whether it is right.
+//
+// It is also the program of its own worker processes. Here they are wired: nothing else knows both what a worker does
+// and how it is run.
 package main
 
 import (
@@ -8,13 +11,57 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"gpufabric_exporter/exporter"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/nvml"
+	"gpufabric_exporter/internal/worker"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := exporter.Run(ctx, os.Args[1:], exporter.Options{Stdout: os.Stdout, Stderr: os.Stderr})
+	code := exporter.Run(ctx, os.Args[1:], exporter.Options{Stdout: os.Stdout, Stderr: os.Stderr, GPUs: askGPUs, ServeGPUs: serveGPUs})
 	stop()
 	os.Exit(code)
+}
+
+// gpus is NVML in a process of its own.
+type gpus struct {
+	*worker.Process
+	client *nvml.Client
+}
+
+func (g gpus) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPUDriver, error) {
+	return g.client.Read(last, slow, now)
+}
+
+func (g gpus) Close() error { return g.client.Close() }
+
+// askGPUs is the exporter's side of the process that loads NVML.
+func askGPUs(o exporter.GPUOptions) exporter.GPUWorker {
+	p := worker.New(worker.Options{
+		Name: "gpu", Path: "/proc/self/exe", Args: []string{os.Args[0], "gpu-worker", "--library=" + o.Library},
+		// It asks one thing at a time; with a processor for each of hundreds, Go's runtime would only cost memory.
+		Env: append(worker.Environment(os.Environ(), "LD_LIBRARY_PATH"), "GOMAXPROCS=2"),
+		// A little less than the client's patience, so that its errors tell of the hang. The first request comes with
+		// the initialisation of all GPUs.
+		Timeout: 9 * time.Second, FirstTimeout: 55 * time.Second, Log: o.Log,
+	})
+	return gpus{p, nvml.NewClient(p)}
+}
+
+// serveGPUs is the other side. It retires when its library is no longer that of the driver.
+func serveGPUs(ctx context.Context, library string) error {
+	ctx, retire := context.WithCancel(ctx)
+	defer retire()
+	s := nvml.NewServer(library)
+	defer s.Close()
+	return worker.Child(ctx, "gpufabric_gpu", func(ctx context.Context, request []byte) ([]byte, error) {
+		answer, err := s.Handle(ctx, request)
+		if s.Stale() {
+			retire()
+		}
+		return answer, err
+	})
 }

@@ -30,6 +30,8 @@ const (
 	commandDemo     = "demo"
 	commandCapture  = "capture"
 	commandTopology = "topology"
+
+	commandGPUWorker = "gpu-worker" // not for users
 )
 
 // Where the commands that serve listen unless told otherwise.
@@ -65,6 +67,10 @@ type flags struct {
 	configCheck           bool
 
 	fastInterval, mediumInterval, slowInterval time.Duration
+
+	gpuLibrary     string
+	gpuMaintenance string // file; empty: none
+	workerLibrary  string // gpuLibrary, as the worker gets it
 
 	demoList     bool
 	demoScenario simulator.Scenario
@@ -161,10 +167,13 @@ func newCommandLine() *commandLine {
 		SetValue(&flagValue{name: "output", set: into(&c.f.topologyOutput, oneOf(outputText, outputJSON))})
 	p.Flag("scenario", "Of a simulated node instead of this host; see demo --list.").PlaceHolder("NAME").
 		IsSetByUser(&c.f.topologySimulated).SetValue(&flagValue{name: "scenario", set: into(&c.f.demoScenario, simulator.Find)})
+	w := app.Command(commandGPUWorker, "Asks NVIDIA's driver for another process of this program, which starts it.").Hidden()
+	w.Flag("library", "The NVML library.").Required().SetValue(&flagValue{name: "library", set: into(&c.f.workerLibrary, parseFile)})
 	c.defineWeb()
 	c.defineLog()
 	c.defineCollectors()
 	c.defineNode()
+	c.defineGPU()
 	return c
 }
 
@@ -231,6 +240,13 @@ func (c *commandLine) defineNode() {
 		into(&f.slowInterval, parseInterval))
 }
 
+func (c *commandLine) defineGPU() {
+	define(c, "gpu.library", "NVIDIA's management library (NVML), by name or path. A process of its own loads it.", "libnvidia-ml.so.1",
+		into(&c.f.gpuLibrary, parseFile))
+	define(c, "gpu.maintenance-file", "While this file exists, no GPU is held open. SIGUSR1 does the same until the next SIGUSR1.", "",
+		into(&c.f.gpuMaintenance, parseFile)).PlaceHolder("FILE")
+}
+
 // define adds a flag whose value goes to set.
 func define(c *commandLine, name, help, def string, set func(string) error) *kingpin.FlagClause {
 	f := c.app.Flag(name, help)
@@ -291,6 +307,9 @@ func (c *commandLine) finish() error {
 	if !*c.set["observer.medium-interval"] {
 		f.mediumInterval = max(f.mediumInterval, f.fastInterval)
 	}
+	if f.command == commandGPUWorker {
+		return c.takesOnly()
+	}
 	return errors.Join(c.checkCombinations(), c.checkDemo(), c.checkCapture(), c.checkTopology())
 }
 
@@ -323,7 +342,8 @@ func (c *commandLine) checkDemo() error {
 	if c.f.command != commandDemo {
 		return nil
 	}
-	for _, n := range []string{"path.sysfs", "path.procfs", "path.rootfs", "path.netlink", "config.file", "config.check", "web.systemd-socket", "web.config.file"} {
+	for _, n := range []string{"path.sysfs", "path.procfs", "path.rootfs", "path.netlink", "config.file", "config.check", "web.systemd-socket", "web.config.file",
+		"gpu.library", "gpu.maintenance-file"} {
 		if *c.set[n] {
 			return fmt.Errorf("--%s: demo simulates a node of its own and does not take this flag", n)
 		}

@@ -48,6 +48,10 @@ type Options struct {
 	Stdout, Stderr io.Writer // nil: those of the process
 	// OnListen is called once with the bound addresses, before the first request is served.
 	OnListen func([]net.Addr)
+	// GPUs returns who asks NVIDIA's driver, without starting anything yet; nil: nobody does.
+	GPUs func(GPUOptions) GPUWorker
+	// ServeGPUs is what the process of a GPUWorker does, as the sub-command gpu-worker, until it is no longer wanted.
+	ServeGPUs func(ctx context.Context, library string) error
 
 	newObserver func(observer.Options) (nodeObserver, error) // for tests
 }
@@ -80,6 +84,8 @@ func Run(ctx context.Context, args []string, o Options) int {
 	switch {
 	case f == nil:
 		return code
+	case f.command == commandGPUWorker:
+		return serveGPUs(ctx, f, o)
 	case f.configCheck:
 		return checkFiles(f, o)
 	case f.demoList:
@@ -116,12 +122,25 @@ func checkFiles(f *flags, o Options) int {
 	return exitOK
 }
 
+// serveGPUs is the process of a GPUWorker.
+func serveGPUs(ctx context.Context, f *flags, o Options) int {
+	err := errors.New(commandGPUWorker + ": this program was built without it")
+	if o.ServeGPUs != nil {
+		err = o.ServeGPUs(ctx, f.workerLibrary)
+	}
+	if err != nil {
+		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
+		return exitFailure
+	}
+	return exitOK
+}
+
 // site is the node that is looked at and what is expected of it: this host, or a simulated one.
 type site struct {
 	sysfs, procfs, rootfs string
 	netlink               string            // folder of recorded answers; empty: this kernel's, if sysfs is
 	ethernet              observer.Ethernet // nil: those in netlink, or this kernel's
-	gpus                  observer.GPUs     // nil: nobody asks a GPU driver
+	gpus                  observer.GPUs     // nil: nobody asks the driver of the GPUs
 	configName            string            // empty: no configuration
 	config                func() (config, error)
 	title                 string // how the node is called on the landing page
@@ -139,6 +158,18 @@ func serve(ctx context.Context, f *flags, o Options) int {
 	if os.Geteuid() == 0 {
 		log.Info("running as root is not needed")
 	}
+	user := make(chan os.Signal, 1) // SIGUSR1 kills a process that does not expect it
+	signal.Notify(user, syscall.SIGUSR1)
+	defer signal.Stop(user)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	gpus := openGPUs(f, o, log)
+	if gpus != nil {
+		s.gpus = gpus // a nil *gpuGate would be no nil interface
+		defer gpus.Close()
+		go gpus.watch(ctx)
+	}
+	go gpus.onSignal(ctx, user)
 	return runSite(ctx, f, o, s, log)
 }
 
