@@ -140,7 +140,7 @@ type site struct {
 	sysfs, procfs, rootfs string
 	netlink               string            // folder of recorded answers; empty: this kernel's, if sysfs is
 	ethernet              observer.Ethernet // nil: those in netlink, or this kernel's
-	gpus                  observer.GPUs     // nil: nobody asks the driver of the GPUs
+	gpus                  observer.GPUs     // nil: nobody asks a GPU driver
 	configName            string            // empty: no configuration
 	config                func() (config, error)
 	title                 string // how the node is called on the landing page
