@@ -35,6 +35,7 @@ type host struct {
 	t                             *testing.T
 	version, machine, maintenance string // files
 	exporter                      *exec.Cmd
+	client                        *http.Client
 	url                           string
 	log                           chan string // what the exporter logs, at its end
 }
@@ -46,6 +47,7 @@ func startHost(t *testing.T) *host {
 	h := &host{
 		t: t, version: filepath.Join(dir, "proc/driver/nvidia/version"), machine: filepath.Join(dir, "machine"),
 		maintenance: filepath.Join(dir, "maintenance"), log: make(chan string, 1),
+		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, // a spare connection would hold up the end
 	}
 	nvmltest.Build(t, dir)
 	h.describe()
@@ -136,7 +138,7 @@ func (h *host) scrape() (string, time.Duration) {
 		h.t.Fatal(err)
 	}
 	r.Header.Set("X-Prometheus-Scrape-Timeout-Seconds", "2")
-	answer, err := http.DefaultClient.Do(r)
+	answer, err := h.client.Do(r)
 	if err != nil {
 		h.t.Fatal(err)
 	}

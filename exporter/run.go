@@ -141,6 +141,7 @@ type site struct {
 	netlink               string            // folder of recorded answers; empty: this kernel's, if sysfs is
 	ethernet              observer.Ethernet // nil: those in netlink, or this kernel's
 	gpus                  observer.GPUs     // nil: nobody asks a GPU driver
+	stopGPUs              func()            // ends a read of gpus that hangs, before the observer is closed; nil: none does
 	configName            string            // empty: no configuration
 	config                func() (config, error)
 	title                 string // how the node is called on the landing page
@@ -166,7 +167,7 @@ func serve(ctx context.Context, f *flags, o Options) int {
 	gpus := openGPUs(f, o, log)
 	if gpus != nil {
 		s.gpus = gpus // a nil *gpuGate would be no nil interface
-		defer gpus.Close()
+		s.stopGPUs = func() { gpus.Close() }
 		go gpus.watch(ctx)
 	}
 	go gpus.onSignal(ctx, user)
@@ -212,6 +213,9 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 		return err
 	}
 	defer ob.Close()
+	if s.stopGPUs != nil {
+		defer s.stopGPUs()
+	}
 	listeners, err := listen(f.listen, f.systemdSocket)
 	if err != nil {
 		return err
