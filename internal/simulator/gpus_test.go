@@ -297,6 +297,9 @@ func TestFilesOfGPUDrivers(t *testing.T) {
 // are of one machine.
 func TestGPUsStandWhereTheReaderOfPCISeesThem(t *testing.T) {
 	eachPlatform(t, func(t *testing.T, n *Node) {
+		for i := range n.HCAs { // ports have thousands of files that nobody reads here
+			n.HCAs[i].Ports = nil
+		}
 		tree := materialise(t, n)
 		bus, err := pci.Open(tree.Sysfs())
 		if err != nil {
