@@ -29,7 +29,7 @@ var (
 	pcieLinkDegraded = &Family{
 		Name: "pcie_link_degraded", Type: Gauge, Labels: []string{"device"},
 		Help: "1 when a PCIe link between the device and the root complex is narrower or slower than both of its ends can do. " + pcieDevice +
-			"For GPUs the speed is judged while they work, by what their driver says of it (collector gpu), because it falls while they are idle. Absent when that cannot be told: no port shows above the device, as in many virtual machines.",
+			"For GPUs the speed is judged while they work (utilization of 0.5 or more), by what their driver says of it (collector gpu), because it falls while they are idle. Absent when that cannot be told: no port shows above the device, as in many virtual machines.",
 		Source:  "/sys/bus/pci/devices/<address>/{current,max}_link_{speed,width} of the device and all bridges above; nvmlDeviceGetCurrPcieLinkGeneration",
 		Cadence: Slow, Stability: Experimental, Collector: "pcie",
 	}

@@ -100,6 +100,10 @@ func (p *PCI) GPUShortfalls(f *PCIFunction, g *GPU, at time.Time) Fact[[]LinkSho
 	return Known(found, "current_link_* against max_link_*; nvmlDeviceGetCurrPcieLinkGeneration", at)
 }
 
+// GPUUnderLoad is the utilization from which on a GPU counts as working. Little of it comes from monitoring too, which
+// does not make the driver raise the speed of the link.
+const GPUUnderLoad = 0.5
+
 // slowUnderLoad tells whether the link of a GPU that works is of a lower generation than GPU and slot can do.
 func (g *GPU) slowUnderLoad() (speed, maximum float64, slow bool) {
 	if g == nil {
@@ -107,7 +111,7 @@ func (g *GPU) slowUnderLoad() (speed, maximum float64, slow bool) {
 	}
 	now, ok := g.PCIeGeneration.Get()
 	can, known := g.PCIeMaxGen.Get()
-	if !ok || !known || g.Utilization.Or(0) <= 0 || !g.PCIeGeneration.At.Equal(g.Utilization.At) {
+	if !ok || !known || g.Utilization.Or(0) < GPUUnderLoad || !g.PCIeGeneration.At.Equal(g.Utilization.At) {
 		return 0, 0, false
 	}
 	if now < 1 || now >= can || can > len(pcieSpeeds) {

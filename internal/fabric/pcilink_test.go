@@ -23,6 +23,7 @@ func TestGPUShortfalls(t *testing.T) {
 		{"busy at generation 1", &busy, true},
 		{"nobody tells", nil, false},
 		{"idle", with(func(g *GPU) { g.Utilization.Value = 0 }), false},
+		{"somebody looked at it", with(func(g *GPU) { g.Utilization.Value = 0.02 }), false},
 		{"busy at full speed", with(func(g *GPU) { g.PCIeGeneration.Value = 5 }), false},
 		{"load unknown", with(func(g *GPU) { g.Utilization = NotKnown[float64](ReasonStuck, "", at) }), false},
 		{"maximum unknown", with(func(g *GPU) { g.PCIeMaxGen = NotKnown[int](ReasonMissing, "", at) }), false},
