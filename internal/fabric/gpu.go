@@ -20,7 +20,8 @@ type GPUDriver struct {
 	P2P []GPUPair
 }
 
-// GPU is one GPU as NVML shows it. What is lost or cannot be opened has its index and nothing else.
+// GPU is one GPU as NVML shows it. What cannot be opened has its index and nothing else; what is lost after it was opened
+// keeps UUID and address.
 type GPU struct {
 	Index   int    // of NVML, and of CUDA with CUDA_DEVICE_ORDER=PCI_BUS_ID
 	UUID    string // empty when NVML cannot open the GPU
