@@ -164,7 +164,7 @@ type GPUFabric struct {
 }
 
 // FabricState is how far the registration of a GPU with fabric manager or IMEX is.
-type FabricState string
+type FabricState string //nolint:revive // of NVLink's fabric, not of this package
 
 // Fabric states. On a GPU in state not_started and in_progress CUDA does not initialise.
 const (
@@ -174,7 +174,7 @@ const (
 )
 
 // FabricStates returns the full state set.
-func FabricStates() []FabricState {
+func FabricStates() []FabricState { //nolint:revive // likewise
 	return []FabricState{FabricNotStarted, FabricInProgress, FabricCompleted}
 }
 

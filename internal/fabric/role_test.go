@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -70,6 +71,16 @@ func (b box) with(c ...nicAt) box {
 // card is a NIC at a root port of its own.
 func card(name, board, lspci string, numa int) nicAt { return nicAt{place{lspci, numa}, name, board} }
 
+// storageOf names the devices that are storage.
+func storageOf(n *Node) (names []string) {
+	for i := range n.HCAs {
+		if n.HCAs[i].Serves(RoleStorage) {
+			names = append(names, n.HCAs[i].Name)
+		}
+	}
+	return names
+}
+
 func TestRolesByDistance(t *testing.T) {
 	storage := []nicAt{card("mlx5_8", "dual", "90:01.0/91:00.0", 1), card("mlx5_9", "dual", "90:01.0/91:00.1", 1)}
 	l40s := box{
@@ -123,16 +134,7 @@ func TestRolesByDistance(t *testing.T) {
 			c.edit(n)
 		}
 		n.DerivePorts()
-		got := ""
-		for i := range n.HCAs {
-			if n.HCAs[i].Serves(RoleStorage) {
-				got += " " + n.HCAs[i].Name
-			}
-		}
-		if got != "" {
-			got = got[1:]
-		}
-		if got != c.want {
+		if got := strings.Join(storageOf(n), " "); got != c.want {
 			t.Errorf("%s: %q are storage, want %q", c.name, got, c.want)
 		}
 	}
@@ -154,14 +156,9 @@ func TestRolesOfMixedPorts(t *testing.T) {
 
 // One GPU to which the distance is not known is enough to leave a NIC what it was.
 func TestRolesWithoutDistance(t *testing.T) {
-	storage := func(n *Node) (names []string) {
+	storage := func(n *Node) []string {
 		n.DerivePorts()
-		for i := range n.HCAs {
-			if n.HCAs[i].Serves(RoleStorage) {
-				names = append(names, n.HCAs[i].Name)
-			}
-		}
-		return names
+		return storageOf(n)
 	}
 	b := switched(8, 1, "one").with(card("mlx5_8", "dual", "90:01.0/91:00.0", 1))
 	want := []string{"mlx5_8"}
