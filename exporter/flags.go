@@ -342,8 +342,10 @@ func (c *commandLine) checkDemo() error {
 	if c.f.command != commandDemo {
 		return nil
 	}
-	for _, n := range []string{"path.sysfs", "path.procfs", "path.rootfs", "path.netlink", "config.file", "config.check", "web.systemd-socket", "web.config.file",
-		"gpu.library", "gpu.maintenance-file"} {
+	for _, n := range []string{
+		"path.sysfs", "path.procfs", "path.rootfs", "path.netlink", "config.file", "config.check", "web.systemd-socket", "web.config.file",
+		"gpu.library", "gpu.maintenance-file",
+	} {
 		if *c.set[n] {
 			return fmt.Errorf("--%s: demo simulates a node of its own and does not take this flag", n)
 		}

@@ -167,7 +167,11 @@ func serve(ctx context.Context, f *flags, o Options) int {
 	gpus := openGPUs(f, o, log)
 	if gpus != nil {
 		s.gpus = gpus // a nil *gpuGate would be no nil interface
-		s.stopGPUs = func() { gpus.Close() }
+		s.stopGPUs = func() {
+			if err := gpus.Close(); err != nil {
+				log.Warn("the process that asks the GPUs is not gone", "err", err)
+			}
+		}
 		go gpus.watch(ctx)
 	}
 	go gpus.onSignal(ctx, user)
