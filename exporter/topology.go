@@ -4,15 +4,11 @@ package exporter
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
@@ -68,33 +64,74 @@ func observeTopology(ctx context.Context, f *flags, o Options) (*fabric.Node, er
 	defer ob.Close()
 	ctx, cancel := context.WithTimeout(ctx, firstObservation)
 	defer cancel()
-	n := ob.Observe(ctx, fabric.WantHCA|fabric.WantPCI)
+	n := ob.Observe(ctx, fabric.WantHCA|fabric.WantPCI|fabric.WantGPU|fabric.WantNCCL)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, ctx.Err()
 	}
 	return n, nil
 }
 
-// topologyReport is what topology prints, and as JSON what it promises.
+// topologyReport is what topology prints, and as JSON what it promises (README.md).
 type topologyReport struct {
 	Virtual   *bool              `json:"virtual_machine"` // null: not known
+	Driver    topologyDriver     `json:"gpu_driver"`
+	Peermem   topologyPeermem    `json:"peer_memory_module"`
 	GPUs      []topologyGPU      `json:"gpus"`
 	NICs      []topologyNIC      `json:"nics"`
 	Distances []topologyDistance `json:"distances"`
 }
 
+type topologyDriver struct {
+	Loaded  *bool   `json:"loaded"` // null: not known
+	Version *string `json:"version"`
+	CUDA    *string `json:"cuda_version"`
+	Open    *bool   `json:"open_kernel_module"`
+	Reason  string  `json:"unknown_reason,omitempty"`
+	Text    string  `json:"text"`
+}
+
+type topologyPeermem struct {
+	Loaded     *bool   `json:"loaded"`
+	Module     string  `json:"module,omitempty"`
+	Bound      *bool   `json:"bound"`
+	Registered *uint64 `json:"registered_regions"`
+	Reason     string  `json:"unknown_reason,omitempty"`
+}
+
 type topologyGPU struct {
-	Name     string   `json:"name"` // GPU and the index by PCI address, as NVML counts
-	PCI      string   `json:"pci_address"`
-	NUMANode *int     `json:"numa_node"`
-	Rail     *int     `json:"rail"` // null without a nearest NIC
-	NIC      string   `json:"nic"`
-	Nearest  []string `json:"nearest_nics"`
-	Class    string   `json:"class"`
-	Shared   bool     `json:"nic_shared"`
-	Reason   string   `json:"unknown_reason,omitempty"`
+	Name     string           `json:"name"`  // GPU and the index by PCI address, as NVML counts
+	Index    *int             `json:"index"` // of NVML; null: NVML does not list it, or was not asked
+	UUID     string           `json:"uuid"`
+	Model    *string          `json:"model"`
+	Lost     *bool            `json:"lost"`
+	PCI      string           `json:"pci_address"`
+	NUMANode *int             `json:"numa_node"`
+	NVLinks  *topologyNVLinks `json:"nvlinks"` // null: not known
+	Rail     *int             `json:"rail"`    // null without a nearest NIC
+	NIC      string           `json:"nic"`
+	Nearest  []string         `json:"nearest_nics"`
+	Class    string           `json:"class"`
+	Shared   bool             `json:"nic_shared"`
+	Reason   string           `json:"unknown_reason,omitempty"`
 	// ACSRedirect names the bridges on the way to NIC that redirect; null: not known.
-	ACSRedirect []string `json:"acs_redirecting_bridges"`
+	ACSRedirect []string          `json:"acs_redirecting_bridges"`
+	ACSReason   string            `json:"acs_unknown_reason,omitempty"`
+	GPUDirect   topologyGPUDirect `json:"gpudirect"`
+}
+
+type topologyNVLinks struct {
+	Active int `json:"active"`
+	Total  int `json:"total"`
+}
+
+// topologyGPUDirect is whether NCCL would use GPUDirect RDMA between a GPU and its NIC.
+type topologyGPUDirect struct {
+	Usable   *bool  `json:"usable"` // null: not known, or without a NIC
+	Path     string `json:"path,omitempty"`
+	Block    string `json:"blocked_by,omitempty"`
+	Send     *bool  `json:"send"` // null: not known, or not usable
+	Evidence string `json:"evidence,omitempty"`
+	Reason   string `json:"unknown_reason,omitempty"`
 }
 
 type topologyNIC struct {
@@ -115,30 +152,33 @@ type topologyLink struct {
 type topologyDistance struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
-	Class  string `json:"class"` // empty: not known
+	Class  string `json:"class"` // over PCIe; empty: not known
 	Reason string `json:"unknown_reason,omitempty"`
+	// NVLinks are the active ones between two GPUs; missing: not known, or not two GPUs.
+	NVLinks *int `json:"nvlinks,omitempty"`
+	// Write says whether one GPU can write to the other's memory, and if not, why not; missing: not known.
+	Write string `json:"p2p_write,omitempty"`
 }
 
 // topologyOf puts what was observed in words. The distances are those of all pairs, row by row.
 func topologyOf(n *fabric.Node) topologyReport {
-	r := topologyReport{Virtual: pointer(n.Host.Hypervisor), GPUs: []topologyGPU{}, NICs: []topologyNIC{}, Distances: []topologyDistance{}}
+	r := topologyReport{
+		Virtual: pointer(n.Host.Hypervisor), Driver: driverOf(n), Peermem: peermemOf(n.GPUDirect.Peermem),
+		GPUs: []topologyGPU{}, NICs: []topologyNIC{}, Distances: []topologyDistance{},
+	}
 	type member struct {
 		name     string
 		function *fabric.PCIFunction
+		driver   *fabric.GPU
 	}
 	var members []member
-	for i, rail := range n.PCI.Rails {
-		f := n.PCI.Function(rail.GPU)
-		g := topologyGPU{Name: "GPU" + strconv.Itoa(i), PCI: f.Address, NUMANode: pointer(f.NUMANode), NIC: rail.NIC, Nearest: rail.Nearest, Shared: rail.Shared}
-		if d, ok := rail.Distance.Get(); ok {
-			g.Class, g.Rail = d.String(), &rail.Number
-			if list, ok := n.PCI.ACSRedirects(f, n.PCI.NIC(rail.NIC), n.At).Get(); ok {
-				g.ACSRedirect = append([]string{}, list...)
-			}
-		}
-		g.Reason = string(rail.Distance.Meta().Reason)
-		r.GPUs = append(r.GPUs, g)
-		members = append(members, member{g.Name, f})
+	gpus := gpusOf(n)
+	if !hasNVIDIA(gpus) {
+		r.Driver.Text = ""
+	}
+	for _, v := range gpus {
+		r.GPUs = append(r.GPUs, topologyOfGPU(n, v))
+		members = append(members, member{v.Name, v.Function, v.Driver})
 	}
 	for _, h := range nicsOf(n) {
 		f := n.PCI.NIC(h.Name)
@@ -150,20 +190,105 @@ func topologyOf(n *fabric.Node) topologyReport {
 			}
 		}
 		r.NICs = append(r.NICs, nic)
-		members = append(members, member{h.Name, f})
+		members = append(members, member{h.Name, f, nil})
 	}
-	for _, a := range members {
-		for _, b := range members {
+	for i, a := range members {
+		for k, b := range members {
 			t := topologyDistance{From: a.name, To: b.name}
-			d := fabric.DistanceOf(a.function, b.function, n.Host.Hypervisor, n.At)
+			d := distanceOf(n, a.function, b.function)
 			if v, ok := d.Get(); ok {
 				t.Class = v.String()
 			}
 			t.Reason = string(d.Meta().Reason)
+			if i != k && a.driver != nil && b.driver != nil {
+				t.NVLinks = pointer(linksBetween(a.driver, b.driver))
+				if links := linksBetween(a.driver, b.driver); links.State == fabric.Absent {
+					t.NVLinks = new(int)
+				}
+				t.Write = writeOf(&n.GPUDriver, a.driver.Index, b.driver.Index)
+			}
 			r.Distances = append(r.Distances, t)
 		}
 	}
 	return r
+}
+
+func driverOf(n *fabric.Node) topologyDriver {
+	d := &n.GPUDriver
+	return topologyDriver{
+		Loaded: pointer(d.Loaded), Version: pointer(d.Version), CUDA: pointer(d.CUDA), Open: pointer(n.GPUDirect.OpenModule),
+		Reason: string(d.Loaded.Meta().Reason), Text: driverText(d),
+	}
+}
+
+func peermemOf(f fabric.Fact[fabric.Peermem]) topologyPeermem {
+	switch p, ok := f.Get(); {
+	case ok:
+		return topologyPeermem{Loaded: &ok, Module: p.Module, Bound: pointer(p.Bound), Registered: pointer(p.Registered)}
+	case f.State == fabric.Absent:
+		return topologyPeermem{Loaded: &ok}
+	default:
+		return topologyPeermem{Reason: string(f.Meta().Reason)}
+	}
+}
+
+func topologyOfGPU(n *fabric.Node, v gpuView) topologyGPU {
+	g := topologyGPU{Name: v.Name, NUMANode: pointer(v.numaNode()), GPUDirect: gpuDirectOf(v.GDR)}
+	if d := v.Driver; d != nil {
+		g.Index, g.UUID, g.Model, g.Lost, g.PCI = &d.Index, d.UUID, pointer(d.Name), pointer(d.Lost), d.Address
+	}
+	switch active, total := v.nvLinks(); {
+	case active.State == fabric.OK:
+		g.NVLinks = &topologyNVLinks{active.Value, total}
+	case active.State == fabric.Absent || v.Driver == nil && !isNVIDIA(v.Function):
+		g.NVLinks = &topologyNVLinks{}
+	}
+	if v.Function == nil {
+		g.Reason = string(fabric.ReasonMissing)
+		return g
+	}
+	g.PCI = v.Function.Address
+	if v.Rail == nil {
+		g.Reason = string(fabric.ReasonNotRead)
+		return g
+	}
+	g.NIC, g.Nearest, g.Shared, g.Reason = v.Rail.NIC, v.Rail.Nearest, v.Rail.Shared, string(v.Rail.Distance.Meta().Reason)
+	if d, ok := v.Rail.Distance.Get(); ok {
+		g.Class, g.Rail = d.String(), &v.Rail.Number
+		redirects := n.PCI.ACSRedirects(v.Function, n.PCI.NIC(v.Rail.NIC), n.At)
+		if list, ok := redirects.Get(); ok {
+			g.ACSRedirect = append([]string{}, list...)
+		}
+		g.ACSReason = string(redirects.Meta().Reason)
+	}
+	return g
+}
+
+func gpuDirectOf(g *fabric.GDR) topologyGPUDirect {
+	if g == nil {
+		return topologyGPUDirect{Reason: string(fabric.ReasonNotRead)}
+	}
+	return topologyGPUDirect{
+		Usable: pointer(g.Usable), Path: string(g.Path), Block: string(g.Block), Send: pointer(g.Send), Evidence: g.Evidence,
+		Reason: string(g.Usable.Meta().Reason),
+	}
+}
+
+// distanceOf is unknown of what is not on the bus that the exporter sees.
+func distanceOf(n *fabric.Node, a, b *fabric.PCIFunction) fabric.Fact[fabric.Distance] {
+	if a == nil || b == nil {
+		return fabric.NotKnown[fabric.Distance](fabric.ReasonMissing, "bus/pci/devices", n.At)
+	}
+	return fabric.DistanceOf(a, b, n.Host.Hypervisor, n.At)
+}
+
+// writeOf is what NVML says of writes from one GPU to another; empty when it does not say.
+func writeOf(d *fabric.GPUDriver, a, b int) string {
+	i := slices.IndexFunc(d.P2P, func(p fabric.GPUPair) bool { return p.A == min(a, b) && p.B == max(a, b) })
+	if i < 0 {
+		return ""
+	}
+	return string(d.P2P[i].Write.Or(""))
 }
 
 // nicsOf returns the RDMA devices that are PCI functions, mlx5_2 before mlx5_10.
@@ -194,134 +319,4 @@ func pointer[T any](f fabric.Fact[T]) *T {
 		return &v
 	}
 	return nil
-}
-
-func writeTopology(w io.Writer, format string, r topologyReport) error {
-	if format == outputJSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
-	}
-	if len(r.GPUs)+len(r.NICs) == 0 {
-		_, err := fmt.Fprintln(w, "No GPU and no RDMA NIC is on the PCI bus.")
-		return err
-	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(first string, cells ...string) {
-		fmt.Fprintln(t, strings.TrimRight(first+"\t"+strings.Join(cells, "\t"), "\t"))
-	}
-	var names []string
-	for _, g := range r.GPUs {
-		names = append(names, g.Name)
-	}
-	for _, nic := range r.NICs {
-		names = append(names, nic.Name)
-	}
-	row("", append(slices.Clone(names), "NUMA", "rail")...)
-	unknown := map[string]bool{}
-	for i, from := range names {
-		var cells []string
-		for k := range names {
-			d := r.Distances[i*len(names)+k]
-			switch {
-			case i == k:
-				cells = append(cells, "X")
-			case d.Class == "":
-				cells = append(cells, "?")
-				unknown[d.Reason] = true
-			default:
-				cells = append(cells, d.Class)
-			}
-		}
-		numa, rail := (*int)(nil), ""
-		if i < len(r.GPUs) {
-			numa, rail = r.GPUs[i].NUMANode, railText(r.GPUs[i])
-		} else {
-			numa, rail = r.NICs[i-len(r.GPUs)].NUMANode, r.NICs[i-len(r.GPUs)].Role
-		}
-		row(from, append(cells, orUnknown(numa), rail)...)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	return writeLegend(w, r, unknown)
-}
-
-// railText is a GPU's nearest NIC, as one looks for it in the matrix.
-func railText(g topologyGPU) string {
-	switch {
-	case g.Rail == nil && g.Reason != "":
-		return "?"
-	case g.Rail == nil || g.NIC == "":
-		return "none"
-	case g.Shared:
-		return fmt.Sprintf("%d %s, shared", *g.Rail, g.NIC)
-	default:
-		return fmt.Sprintf("%d %s", *g.Rail, g.NIC)
-	}
-}
-
-func orUnknown(n *int) string {
-	if n == nil {
-		return "?"
-	}
-	return strconv.Itoa(*n)
-}
-
-func writeLegend(w io.Writer, r topologyReport, unknown map[string]bool) error {
-	var b strings.Builder
-	b.WriteString(`
-X     itself
-PIX   below one PCIe switch
-PXB   through several PCIe switches, not through the host bridge
-PHB   through one PCIe host bridge
-NODE  through PCIe host bridges of one NUMA node
-SYS   through the interconnect of NUMA nodes
-`)
-	for _, reason := range fabric.Reasons() {
-		if unknown[string(reason)] {
-			fmt.Fprintf(&b, "?     not known: %s\n", reasonText(reason))
-		}
-	}
-	b.WriteString("rail  of a GPU: the number of its nearest compute NIC and that NIC; of a NIC: its role\n\n")
-	for _, g := range r.GPUs {
-		fmt.Fprintf(&b, "%s is %s%s\n", g.Name, g.PCI, acsText(g))
-	}
-	for _, nic := range r.NICs {
-		fmt.Fprintf(&b, "%s is %s%s\n", nic.Name, nic.PCI, linksText(nic.Degraded))
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-func acsText(g topologyGPU) string {
-	switch {
-	case g.NIC == "":
-		return ""
-	case g.ACSRedirect == nil:
-		return "; whether ACS redirects on the way to " + g.NIC + " is not known"
-	case len(g.ACSRedirect) > 0:
-		return "; ACS redirects on the way to " + g.NIC + " at " + strings.Join(g.ACSRedirect, ", ")
-	}
-	return ""
-}
-
-func linksText(list []topologyLink) string {
-	var b strings.Builder
-	for _, l := range list {
-		fmt.Fprintf(&b, "; the link below %s runs at %s", l.Bridge, l.Text)
-	}
-	return b.String()
-}
-
-// linkText says what a link does and could do.
-func linkText(s fabric.LinkShortfall) string {
-	var parts []string
-	if s.Narrow {
-		parts = append(parts, fmt.Sprintf("x%d instead of x%d", s.Width, s.MaxWidth))
-	}
-	if s.Slow {
-		parts = append(parts, fmt.Sprintf("%g GT/s instead of %g GT/s", s.Speed/1e9, s.MaxSpeed/1e9))
-	}
-	return strings.Join(parts, " and ")
 }
