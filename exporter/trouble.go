@@ -45,6 +45,7 @@ func troubles(n *fabric.Node) []trouble {
 		}
 	}
 	list = append(list, pcieTroubles(n)...)
+	list = append(list, gpuTroubles(n)...)
 	for _, f := range n.NCCL.Findings {
 		list = append(list, trouble{
 			Where: []string{f.Source}, What: f.Name + " does not do what it says", Why: f.Text,
@@ -227,6 +228,7 @@ func unchecked(n *fabric.Node) []trouble {
 			}
 		}
 	}
+	list = append(list, gpuUnchecked(n)...)
 	return group(slices.DeleteFunc(list, func(t trouble) bool { return t.What == "" }))
 }
 
@@ -279,6 +281,8 @@ func subject(s fabric.Source) string {
 		return "network interfaces"
 	case fabric.SourceNCCL:
 		return "NCCL configuration"
+	case fabric.SourceGPU:
+		return "GPU driver (NVML)"
 	default:
 		return s.Name
 	}

@@ -8,6 +8,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
+const reseat = "Reseat the card or riser, then update its firmware; if it stays, replace it."
+
 // pcieTroubles tells what is wrong on the way between GPUs and the NICs that matter.
 func pcieTroubles(n *fabric.Node) []trouble {
 	var list []trouble
@@ -16,8 +18,10 @@ func pcieTroubles(n *fabric.Node) []trouble {
 			list = append(list, narrowLinks(n, f, h.Name)...)
 		}
 	}
-	for _, g := range n.PCI.GPUs() {
-		list = append(list, narrowLinks(n, g, "GPU "+g.Address)...)
+	for _, g := range gpusOf(n) {
+		if g.Function != nil {
+			list = append(list, narrowLinks(n, g.Function, g.Name)...)
+		}
 	}
 	spare := spareNICs(n)
 	for _, r := range n.PCI.Rails {
@@ -43,8 +47,8 @@ func narrowLinks(n *fabric.Node, f *fabric.PCIFunction, where string) []trouble 
 	for _, s := range n.PCI.Shortfalls(f, n.At).Or(nil) {
 		list = append(list, trouble{
 			Where: []string{where}, What: "A PCIe link runs at " + linkText(s),
-			Why:    "Both ends of the link below " + s.Upper + " can do more. The NIC cannot be faster than its slowest link.",
-			Remedy: "Reseat the card or riser, then update its firmware; if it stays, replace it.",
+			Why:    "Both ends of the link below " + s.Upper + " can do more. A device cannot be faster than its slowest link.",
+			Remedy: reseat,
 		})
 	}
 	return list
@@ -56,11 +60,7 @@ func redirects(n *fabric.Node, r fabric.Rail, gpu, nic *fabric.PCIFunction) []tr
 	if len(list) == 0 || n.Host.Hypervisor.Or(true) || r.Distance.Value > fabric.DistancePXB {
 		return nil
 	}
-	return []trouble{{
-		Where: []string{r.NIC}, What: "ACS sends GPUDirect traffic through the root complex",
-		Why:    "Bridges between the NIC and its GPU redirect what these exchange, at a fraction of the bandwidth; NCCL may hang.",
-		Remedy: "Switch ACS off in the firmware settings, or at each boot: setpci -s BRIDGE ECAP_ACS+0x6.w=0000.",
-	}}
+	return []trouble{acsTrouble(r.NIC)}
 }
 
 // numaDisagrees compares functions below one switch, which can only be on one node.

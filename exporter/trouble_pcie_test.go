@@ -55,7 +55,7 @@ func TestPCIeTroubles(t *testing.T) {
 		{"NIC slow and narrow", func(n *fabric.Node) {
 			n.PCI.NIC("mlx5_1").Link.Width.Value, n.PCI.NIC("mlx5_1").Link.Speed.Value = 4, 16e9
 		}, []string{"x4 instead of x16 and 16 GT/s instead of 32 GT/s"}},
-		{"GPU at x8", func(n *fabric.Node) { n.PCI.Function("0000:19:00.0").Link.Width.Value = 8 }, []string{"GPU 0000:19:00.0: A PCIe link runs at x8"}},
+		{"GPU at x8", func(n *fabric.Node) { n.PCI.Function("0000:19:00.0").Link.Width.Value = 8 }, []string{"GPU0: A PCIe link runs at x8"}},
 		{"GPU idle", func(n *fabric.Node) { n.PCI.Function("0000:19:00.0").Link.Speed.Value = 2.5e9 }, nil},
 		{"ACS", acs, []string{"mlx5_0: ACS sends GPUDirect traffic through the root complex."}},
 		{"ACS in a guest", func(n *fabric.Node) { acs(n); n.Host.Hypervisor.Value = true }, nil},
