@@ -58,6 +58,7 @@ type view struct {
 	Troubles   []trouble
 	Unchecked  []trouble
 	Wait       int // seconds until the page looks again by itself; 0: never
+	GPUs       gpuSection
 	Devices    []deviceRow
 	Excluded   []string
 	RoCE       []roceRow
@@ -101,7 +102,7 @@ type link struct{ Href, Text, Note string }
 func (h *handler) view(n *fabric.Node) view {
 	v := view{
 		CSS: template.CSS(landingCSS), Title: h.site.title, Note: h.site.note,
-		Wait: secondReading(n), RoCE: roceRows(n),
+		Wait: secondReading(n), GPUs: gpuSectionOf(n), RoCE: roceRows(n),
 		Facts: nodeFacts(n), Troubles: troubles(n), Unchecked: unchecked(n), Excluded: n.Excluded,
 		NCCL: n.NCCL, Collectors: h.collectorRows(n), Config: h.configView(),
 		Links: h.links(), Version: version.Version,

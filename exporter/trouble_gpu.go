@@ -93,21 +93,16 @@ func driverless(n *fabric.Node, gpus []gpuView) (trouble, bool) {
 	return t, len(names) > 0
 }
 
-// leftOut tells that NVML lists fewer GPUs than are bound to the driver. Virtual functions, and what was given to virtual
-// machines, are not NVML's to list.
+// leftOut tells that NVML lists fewer GPUs than are bound to the driver.
 func leftOut(n *fabric.Node, gpus []gpuView) (trouble, bool) {
-	if !n.GPUDriver.Loaded.Or(false) || n.GPUDriver.Released != "" || !sourceUp(n, fabric.SourceGPU) {
-		return trouble{}, false
-	}
 	var missing []string
 	bus := 0
 	for _, g := range gpus {
-		if g.Function == nil || !isNVIDIA(g.Function) || g.Function.PF.State == fabric.OK || g.Function.Driver.Or("nvidia") == "vfio-pci" {
-			continue
-		}
-		bus++
-		if g.Driver == nil {
-			missing = append(missing, g.Function.Address)
+		if g.isListable(n) {
+			bus++
+			if g.Driver == nil {
+				missing = append(missing, g.Function.Address)
+			}
 		}
 	}
 	listed := len(n.GPUDriver.GPUs)
@@ -117,6 +112,13 @@ func leftOut(n *fabric.Node, gpus []gpuView) (trouble, bool) {
 		Remedy: "See what the driver says (dmesg | grep -iE 'nvrm|xid'), then restart the node. If this exporter runs in a container, " +
 			"give it all GPUs (NVIDIA_VISIBLE_DEVICES=all).",
 	}, listed < bus && len(missing) > 0
+}
+
+// isListable tells that NVML answers and should list the GPU. Virtual functions, and what was given to virtual machines,
+// are not its to list.
+func (g gpuView) isListable(n *fabric.Node) bool {
+	return n.GPUDriver.Loaded.Or(false) && n.GPUDriver.Released == "" && sourceUp(n, fabric.SourceGPU) &&
+		g.Function != nil && isNVIDIA(g.Function) && g.Function.PF.State != fabric.OK && g.Function.Driver.Or("nvidia") != "vfio-pci"
 }
 
 // sourceUp tells that a source answered, or that there is no word of it.

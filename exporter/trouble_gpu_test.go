@@ -110,6 +110,8 @@ func TestGPUTroubles(t *testing.T) {
 				blocked(fabric.GDRDistance, "SYS")(g)
 			}
 		}, []string{"GPU1: The GPU is too far from its NIC", "Other GPUs of this node are nearer"}},
+		{"GeForce", func(*fabric.Node) {}, blocked(blockProduct, "NVIDIA GeForce RTX 4090"), nil},
+		{"forbidden", func(*fabric.Node) {}, blocked(blockOverride, "GrdmaPciTopoCheckOverride is 2"), []string{"GPU0, GPU1: The GPU driver is told to forbid", "/etc/modprobe.d"}},
 		{"virtual", func(*fabric.Node) {}, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonVirtual, "", g.Usable.At) }, nil},
 		{"peermem unbound", peermem, blocked(fabric.GDRACS, ""), []string{"nvidia_peermem: The module is loaded", "modprobe nvidia-peermem", "mlx5_0, mlx5_1: ACS"}},
 		{"peermem unbound, with dma-buf", peermem, usable, nil},

@@ -14,6 +14,12 @@ import (
 const throughHost = "NCCL copies what crosses the network through the memory of the host, at a fraction of the bandwidth, and says " +
 	"\"GPU Direct RDMA Disabled\" with NCCL_DEBUG=INFO."
 
+// Blocks that only some drivers and products have.
+const (
+	blockProduct  fabric.GDRBlock = "gpu"
+	blockOverride fabric.GDRBlock = "override"
+)
+
 // gpuDirectTroubles tells why NCCL would not use GPUDirect RDMA, and what is loaded for it and of no use.
 func gpuDirectTroubles(n *fabric.Node, gpus []gpuView) []trouble {
 	var list []trouble
@@ -37,10 +43,11 @@ func (g gpuView) isBlocked() (fabric.GDRBlock, bool) {
 	return g.GDR.Block, known && !usable
 }
 
-// blockTrouble is what is in the way of one GPU. That no driver answers is a trouble of its own.
+// blockTrouble is what is in the way of one GPU. That no driver answers is a trouble of its own, and that a product
+// cannot do it is none.
 func blockTrouble(n *fabric.Node, g gpuView, all []gpuView) (trouble, bool) {
 	block, blocked := g.isBlocked()
-	if !blocked || block == fabric.GDRNoDriver || block == fabric.GDRDistance && byDesign(all) {
+	if !blocked || block == fabric.GDRNoDriver || block == blockProduct || block == fabric.GDRDistance && byDesign(all) {
 		return trouble{}, false
 	}
 	t := trouble{Where: []string{g.Name}, Why: throughHost, Seen: sentence(g.GDR.Evidence)}
@@ -49,6 +56,9 @@ func blockTrouble(n *fabric.Node, g gpuView, all []gpuView) (trouble, bool) {
 		t.What = "NCCL cannot use GPUDirect RDMA: nothing lets NICs reach the memory of the GPU"
 		t.Remedy = "modprobe nvidia-peermem, and have it loaded at boot (echo nvidia-peermem > /etc/modules-load.d/nvidia-peermem.conf). " +
 			"Or install the open kernel modules of the GPU driver: with Linux 5.12 or later they need no such module."
+	case blockOverride:
+		t.What = "The GPU driver is told to forbid GPUDirect RDMA"
+		t.Remedy = "Remove GrdmaPciTopoCheckOverride=2 from the options of the module nvidia (grep -r GrdmaPciTopoCheckOverride /etc/modprobe.d), and load it again."
 	case fabric.GDRDistance:
 		t.What = "The GPU is too far from its NIC for GPUDirect RDMA"
 		t.Why = "Other GPUs of this node are nearer to theirs. " + throughHost

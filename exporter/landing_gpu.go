@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"fmt"
+	"strconv"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// gpuSection is what the page shows of GPUs.
+type gpuSection struct {
+	Driver string // whether there is one, and which; empty without GPUs of NVIDIA
+	Rows   []gpuRow
+	Notes  []string
+}
+
+type gpuRow struct {
+	Name                     string
+	Model, Place, Links      cell
+	PCIe, NIC, GPUDirect, In cell
+}
+
+// gpuSectionOf is empty on a node without GPUs, and where nobody looks at them.
+func gpuSectionOf(n *fabric.Node) gpuSection {
+	gpus := gpusOf(n)
+	if len(gpus) == 0 {
+		return gpuSection{}
+	}
+	s := gpuSection{Notes: gpuNotes(n, gpus)}
+	if hasNVIDIA(gpus) {
+		s.Driver = driverText(&n.GPUDriver)
+	}
+	for _, g := range gpus {
+		s.Rows = append(s.Rows, gpuRow{
+			Name: g.Name, Model: modelCell(n, g), Place: placeCell(g), Links: nvLinkCell(g, gpus), PCIe: widthCell(n, g),
+			NIC: nicCell(g), GPUDirect: gpuDirectCell(n, g, gpus), In: useCell(g),
+		})
+	}
+	return s
+}
+
+// ofDriver makes a cell of what NVML says, and without NVML one that says why.
+func ofDriver[T any](g gpuView, fact func(*fabric.GPU) fabric.Fact[T], text func(T) string) cell {
+	if g.Driver == nil {
+		return cell{Text: "unknown", Class: "unsure"}
+	}
+	if f := fact(g.Driver); f.State == fabric.Unknown && g.Driver.Lost.Or(false) {
+		return cell{Text: "unknown", Note: "lost", Class: "unsure"}
+	}
+	return show(fact(g.Driver), text)
+}
+
+func modelCell(n *fabric.Node, g gpuView) cell {
+	if g.Driver == nil {
+		_, bare := driverless(n, []gpuView{g})
+		switch {
+		case bare:
+			return cell{Text: "no driver", Class: "bad"}
+		case g.isListable(n):
+			return cell{Text: "unknown", Note: "its driver does not show it", Class: "bad"}
+		case g.Function.Driver.Or("") == "vfio-pci":
+			return cell{Text: "unknown", Note: "given to a virtual machine", Class: "quiet"}
+		}
+		return cell{Text: "unknown", Class: "unsure"}
+	}
+	if g.Driver.Lost.Or(false) {
+		return cell{Text: "lost", Note: "its driver cannot reach it", Class: "bad"}
+	}
+	c := show(g.Driver.Name, text)
+	c.Title = g.Driver.UUID
+	if _, bad := throttled(g.Driver); bad {
+		c.Note, c.Class = "slowed down by the hardware", "bad"
+	}
+	return c
+}
+
+// placeCell is the PCI address with the NUMA node below.
+func placeCell(g gpuView) cell {
+	if g.Function == nil {
+		return cell{Text: g.Driver.Address, Note: "not on the bus that is seen here", Class: "unsure"}
+	}
+	c := cell{Text: g.Function.Address, Note: "NUMA unknown"}
+	if numa, ok := g.Function.NUMANode.Get(); ok {
+		c.Note = "NUMA " + strconv.Itoa(numa)
+	}
+	return c
+}
+
+// nvLinkCell shows active links of all, and the fabric where it is not in order.
+func nvLinkCell(g gpuView, all []gpuView) cell {
+	if g.Driver == nil && !isNVIDIA(g.Function) {
+		return cell{Text: "none", Class: "quiet"}
+	}
+	total := 0
+	if g.Driver != nil {
+		_, total = g.nvLinks()
+	}
+	c := ofDriver(g, (*fabric.GPU).Active, func(n int) string { return fmt.Sprintf("%d of %d", n, total) })
+	if g.Driver == nil {
+		return c
+	}
+	if _, bad := nvLinksDown(g, all); bad {
+		c.Class = "bad"
+	}
+	if _, bad := fabricTrouble(g.Driver); bad {
+		f := g.Driver.Fabric.Value
+		c.Class, c.Note = "bad", "fabric: "+spaced(string(f.State))
+		switch {
+		case f.State == fabric.FabricCompleted && len(f.Unhealthy) > 0:
+			c.Note = "fabric: not healthy"
+		case f.State == fabric.FabricCompleted:
+			c.Note = "fabric: " + f.Status
+		}
+	}
+	return c
+}
+
+// widthCell shows the width of the link as the bus tells it, else as NVML does, and its generation.
+func widthCell(n *fabric.Node, g gpuView) cell {
+	width := func(w int) string { return "x" + strconv.Itoa(w) }
+	var c cell
+	if g.Function != nil && (g.Function.Link.Width.State == fabric.OK || g.Driver == nil) {
+		c = show(g.Function.Link.Width, width)
+	} else {
+		c = ofDriver(g, func(d *fabric.GPU) fabric.Fact[int] { return d.PCIeWidth }, width)
+	}
+	if g.Function != nil && len(n.PCI.Shortfalls(g.Function, n.At).Or(nil)) > 0 {
+		c.Class = "bad"
+	}
+	if g.Driver == nil {
+		return c
+	}
+	if generation, ok := g.Driver.PCIeGeneration.Get(); ok {
+		c.Note = "generation " + strconv.Itoa(generation)
+		if most, ok := g.Driver.PCIeMaxGen.Get(); ok && most != generation {
+			c.Note += " of " + strconv.Itoa(most)
+		}
+	}
+	_, narrow := narrowGPU(n, g)
+	if _, slow := slowGPU(g.Driver); narrow || slow {
+		c.Class = "bad"
+	}
+	return c
+}
+
+// nicCell is the NIC that the GPU is dealt, how far it is, and its rail.
+func nicCell(g gpuView) cell {
+	if g.Rail == nil {
+		return cell{Text: "unknown", Class: "unsure"}
+	}
+	c := show(g.Rail.Distance, func(d fabric.Distance) string { return g.Rail.NIC })
+	if d, ok := g.Rail.Distance.Get(); ok {
+		c.Note = fmt.Sprintf("%v, rail %d", d, g.Rail.Number)
+		if g.Rail.Shared {
+			c.Note += ", shared"
+		}
+	}
+	return c
+}
+
+func gpuDirectCell(n *fabric.Node, g gpuView, all []gpuView) cell {
+	if g.GDR == nil {
+		return cell{Text: "unknown", Class: "unsure"}
+	}
+	c := show(g.GDR.Usable, func(usable bool) string {
+		switch {
+		case !usable:
+			return "no: " + string(g.GDR.Block)
+		case g.GDR.Path == fabric.GDRDMABuf:
+			return "yes, dma-buf"
+		case g.GDR.Path == fabric.GDRPeermem:
+			return "yes, peer-memory module"
+		default:
+			return "yes"
+		}
+	})
+	_, blocked := g.isBlocked()
+	if g.GDR.Evidence != "" {
+		c.Title = g.GDR.Evidence
+		if blocked || g.GDR.Usable.State == fabric.Unknown {
+			c.Note, c.Title = g.GDR.Evidence, ""
+		}
+	}
+	_, bad := blockTrouble(n, g, all)
+	switch {
+	case bad:
+		c.Class = "bad"
+	case blocked:
+		c.Class = "quiet"
+	case g.GDR.Usable.State == fabric.OK:
+		c.Class = "good"
+	}
+	return c
+}
+
+// useCell counts processes: one may be there as a client of MPS and for itself.
+func useCell(g gpuView) cell {
+	c := ofDriver(g, func(d *fabric.GPU) fabric.Fact[[]fabric.GPUProcess] { return d.Processes }, func(list []fabric.GPUProcess) string {
+		pids := map[int]bool{}
+		for _, p := range list {
+			pids[p.PID] = true
+		}
+		switch len(pids) {
+		case 0:
+			return "nobody"
+		case 1:
+			return "1 process"
+		default:
+			return strconv.Itoa(len(pids)) + " processes"
+		}
+	})
+	if g.Driver == nil {
+		return c
+	}
+	if load, ok := g.Driver.Utilization.Get(); ok {
+		c.Note = fmt.Sprintf("busy %.0f %%", load*100)
+	}
+	if g.Driver.MIG.Or(false) {
+		c.Note = "divided (MIG)"
+	}
+	return c
+}
