@@ -2,7 +2,8 @@
 
 // Package capture makes an archive of what the exporter reads of a node, with every identifier replaced, and unpacks
 // such an archive, so that a problem of one machine can be looked at on another. The archive is a tar.gz with sys/,
-// proc/ and root/ laid out as on the node, netlink/ with what the kernel was asked and answered, and MANIFEST.json.
+// proc/ and root/ laid out as on the node, netlink/ with what the kernel and the GPU driver were asked and answered, and
+// MANIFEST.json.
 //
 // Taking it is as harmless as a scrape: nothing is written to the node, each file is read once, and excluded and
 // restricted devices are left alone. All of it is held in memory, which the limits below allow.
@@ -42,7 +43,7 @@ const (
 )
 
 // Format is the version of the layout of an archive.
-const Format = 2
+const Format = 3
 
 // The parts of an archive.
 const (
@@ -54,9 +55,11 @@ const (
 	rdmaName     = netlinkPart + "/" + rdmanl.File
 	dcbName      = netlinkPart + "/" + dcbnl.File
 	ethtoolName  = netlinkPart + "/" + ethtool.File
+	gpusName     = netlinkPart + "/" + GPUsFile
 )
 
-// NetlinkFolder holds what the kernel answered to other questions than for files, in an archive that has it.
+// NetlinkFolder holds what the kernel and the GPU driver answered to other questions than for files, in an archive that
+// has it.
 const NetlinkFolder = "netlink"
 
 // Options says what to capture.
@@ -65,6 +68,8 @@ type Options struct {
 	Devices               fabric.Filter
 	Policy                *fabric.Policy // nil: no device is restricted
 	Version               string         // of the program
+	// GPUs asks the GPU driver once, and lets go of it; nil: nobody asks.
+	GPUs func(now time.Time) (fabric.GPUDriver, error)
 
 	limit time.Duration                           // for tests; 0: timeLimit
 	read  func(f *os.File, p []byte) (int, error) // for tests; nil: f.Read
@@ -97,7 +102,7 @@ type Problem struct {
 }
 
 // Note is the sentence about identifiers that goes with every archive.
-const Note = "GUIDs, GIDs, MAC and IP addresses and host names were replaced; look at MANIFEST.json and at the files before you publish them."
+const Note = "GUIDs, GIDs, MAC and IP addresses, UUIDs of GPUs and host names were replaced; look at MANIFEST.json and at the files before you publish them."
 
 // session is one capture under way.
 type session struct {
@@ -150,6 +155,8 @@ func (s *session) everything(ctx context.Context) ([]string, error) {
 		{"netlink", func(u *unit) error { return s.netlink(u, devices) }}, // which may name other interfaces
 		{"network interfaces", func(u *unit) error { return s.tree(u, sysPart).netDevs(s.all.interfaces(), !s.hasNetlink()) }},
 		{"gpus", func(u *unit) error { return s.tree(u, sysPart).gpus() }},
+		{"GPU driver's modules", func(u *unit) error { return s.tree(u, sysPart).modules() }},
+		{"GPU driver's procfs", func(u *unit) error { return s.tree(u, procPart).gpuDriver() }},
 		{"procfs", func(u *unit) error { return s.tree(u, procPart).node() }},
 		{"nccl.conf", func(u *unit) error { return s.tree(u, rootPart).nccl() }},
 		{"congestion control", func(u *unit) error { return s.tree(u, sysPart).congestion(s.all.wires()) }},
@@ -159,7 +166,8 @@ func (s *session) everything(ctx context.Context) ([]string, error) {
 			return nil, err
 		}
 	}
-	return devices, nil
+	_, err = s.runFor(ctx, gpuPatience*s.o.limit, "GPU driver", s.gpus)
+	return devices, err
 }
 
 // devices reads every RDMA device that may be read.

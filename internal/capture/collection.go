@@ -130,10 +130,14 @@ type unit struct {
 // run reads a unit and waits for it until the time limit. It returns whether the unit has been read, if only in
 // part, and an error only when ctx ends.
 func (s *session) run(ctx context.Context, name string, read func(*unit) error) (bool, error) {
+	return s.runFor(ctx, s.o.limit, name, read)
+}
+
+func (s *session) runFor(ctx context.Context, limit time.Duration, name string, read func(*unit) error) (bool, error) {
 	u := &unit{all: s.all}
 	done := make(chan error, 1)
 	go func() { done <- read(u) }()
-	timer := time.NewTimer(s.o.limit)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case err := <-done:
@@ -146,7 +150,7 @@ func (s *session) run(ctx context.Context, name string, read func(*unit) error) 
 		return false, ctx.Err()
 	case <-timer.C:
 		at := u.end()
-		s.all.leaveOut(name, fmt.Sprintf("no answer within %v from %s; what was read before is here", s.o.limit, at))
+		s.all.leaveOut(name, fmt.Sprintf("no answer within %v from %s; what was read before is here", limit, at))
 		return true, nil
 	}
 }

@@ -112,8 +112,9 @@ func (t *tree) parent(at string) (siblings map[string]string) {
 	return siblings
 }
 
-// functions reads the PCI functions at and above a device. Configuration space is left out, because it holds serial
-// numbers, and so are the links of what sleeps, or is below what does: reading them would wake it.
+// functions reads the PCI functions at and above a device. Links and configuration space of what sleeps, or is below what
+// does, are left out: reading them would wake it. Of configuration space, which holds serial numbers, what is written is
+// made anew (pci.Redact).
 func (t *tree) functions(at string) {
 	var list []string // the outermost first
 	for p := at; len(p) > 1; p = path.Dir(p) {
@@ -134,6 +135,7 @@ func (t *tree) functions(at string) {
 		}
 		if awake {
 			t.attrs(p, strings.Fields(linkAttrs)...)
+			t.attr(p, "config")
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"gpufabric_exporter/internal/host/dcbnl"
 	"gpufabric_exporter/internal/host/ethtool"
+	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/rdmanl"
 )
 
@@ -32,6 +33,14 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 		return rewriteAll(e.text, func(e dcbnl.Exchange) dcbnl.Exchange { return e.Rewrite(a.name) })
 	case name == ethtoolName:
 		return rewriteAll(e.text, func(e ethtool.Exchange) ethtool.Exchange { return e.Rewrite(a.name) })
+	case name == gpusName:
+		return a.gpuText(e.text)
+	case name == procPart+"/"+nvidiaProc+"/version":
+		return a.lines(e.text, a.moduleLine)
+	case name == procPart+"/"+nvidiaProc+"/params":
+		return a.lines(e.text, a.parameterLine)
+	case isFunction(path.Base(dir)) && base == "config":
+		return string(pci.Redact([]byte(e.text)))
 	case strings.HasPrefix(name, rootPart+"/"):
 		return a.conf(e.text)
 	case strings.HasPrefix(name, procPart+"/") && base == "route":
@@ -57,6 +66,8 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 func isPlain(dir, base string) bool {
 	switch parent := path.Base(dir); {
 	case parent == "counters", parent == "hw_counters", strings.HasPrefix(parent, "cm_"):
+		return true
+	case strings.Contains(dir, "/"+memoryPeers+"/"), strings.HasPrefix(dir, sysPart+"/"+kernelModules+"/"):
 		return true
 	}
 	switch base {

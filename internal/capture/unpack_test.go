@@ -39,7 +39,7 @@ func compress(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-const goodManifest = `{"format": 2}`
+const goodManifest = `{"format": 3}`
 
 // pack makes an archive; a header without a type is a file.
 func pack(t testing.TB, headers ...tar.Header) []byte {

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	kernelModules = "module"
+	memoryPeers   = "kernel/mm/memory_peers"
+	nvidiaProc    = "driver/nvidia"
+
+	gpuModules  = "nvidia nvidia_uvm nvidia_peermem nv_peer_mem gdrdrv"
+	moduleAttrs = "version srcversion initstate refcnt"
+	peerParams  = "peerdirect_support persistent_api_support"
+	peerClients = "nv_mem nv_mem_nc"
+	peerAttrs   = "version num_alloc_mrs num_dealloc_mrs num_reg_pages num_dereg_pages num_reg_bytes num_dereg_bytes num_free_callbacks"
+)
+
+// gpuPatience is how many times the limit the GPU driver has to answer: the first answer comes with the initialisation of
+// all GPUs, which takes seconds for each.
+const gpuPatience = 7
+
+// modules reads what the kernel shows of the GPU driver and of peer memory. What driver/nvidia/gpus of procfs has of each
+// GPU is not read: serial numbers are in it.
+func (t *tree) modules() error {
+	t.list(kernelModules)
+	for name := range strings.FieldsSeq(gpuModules) {
+		at, err := t.resolve(kernelModules + "/" + name)
+		if err != nil {
+			t.note(kernelModules+"/"+name, err)
+			continue
+		}
+		t.list(at)
+		t.attrs(at, strings.Fields(moduleAttrs)...)
+		t.attrs(at+"/parameters", strings.Fields(peerParams)...)
+	}
+	t.list(memoryPeers)
+	for name := range strings.FieldsSeq(peerClients) {
+		t.list(memoryPeers + "/" + name)
+		t.attrs(memoryPeers+"/"+name, strings.Fields(peerAttrs)...)
+	}
+	return nil
+}
+
+// gpuDriver reads what the GPU driver shows of itself in procfs.
+func (t *tree) gpuDriver() error {
+	t.copy(nvidiaProc+"/version", nvidiaProc+"/version")
+	t.copy(nvidiaProc+"/params", nvidiaProc+"/params")
+	return nil
+}
+
+// gpus asks the GPU driver once.
+func (s *session) gpus(u *unit) error {
+	if s.o.GPUs == nil || !u.begin(gpusName) {
+		return nil
+	}
+	driver, err := s.o.GPUs(time.Now())
+	if err != nil {
+		return err
+	}
+	text, err := marshalGPUs(driver)
+	if err == nil {
+		u.put(gpusName, entry{kind: regular, text: text})
+	}
+	return err
+}
+
+var (
+	uuids     = regexp.MustCompile(`(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	uuidLike  = regexp.MustCompile(`(?i)^(?:(?:GPU|MIG)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+	nvrm      = regexp.MustCompile(`^(NVRM version: NVIDIA UNIX [A-Za-z0-9_ ]{1,60}  [0-9.]{1,30}  )(?:\S.*)?$`)
+	parameter = regexp.MustCompile(`^(\w{1,64}): (\d{1,20}|""|"(?:\w{1,64}=(?:0x)?[0-9a-fA-F]{1,16};?)+"|"(?:driver|numa|none)")$`)
+)
+
+// uuid replaces each UUID in a text. One of zeros says nothing of anybody.
+func (a *anonymiser) uuid(s string) string {
+	return uuids.ReplaceAllStringFunc(s, func(m string) string {
+		if strings.Trim(m, "0-") == "" {
+			return m
+		}
+		var digits strings.Builder
+		for i := range uint64(2) {
+			v := strconv.FormatUint(a.random("uuid "+strings.ToLower(m), i), 16)
+			digits.WriteString(strings.Repeat("0", 16-len(v)) + v)
+		}
+		return punctuate(digits.String(), m)
+	})
+}
+
+// identity replaces what must be a UUID, or whatever else it is.
+func (a *anonymiser) identity(s string) string {
+	if s == "" || uuidLike.MatchString(s) {
+		return a.uuid(s)
+	}
+	return a.word(s)
+}
+
+// gpuText rewrites what the GPU driver answered. All that identifies is UUIDs: of GPUs, and of the cluster of a rack. Why
+// the exporter let go of the GPUs may name a file.
+func (a *anonymiser) gpuText(s string) string {
+	driver, err := parseGPUs([]byte(s))
+	if err != nil {
+		return "" // cannot be: it was marshalled here
+	}
+	for i := range driver.GPUs {
+		g := &driver.GPUs[i]
+		g.UUID, g.Fabric.Value.Cluster = a.identity(g.UUID), a.identity(g.Fabric.Value.Cluster)
+	}
+	if driver.Released != "" {
+		driver.Released = "when it was captured, for a reason of its own"
+	}
+	text, err := marshalGPUs(driver)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// moduleLine rewrites a line of driver/nvidia/version: who built the module, where and when is not kept.
+func (a *anonymiser) moduleLine(line string) string {
+	if m := nvrm.FindStringSubmatch(line); m != nil {
+		return m[1] + removed
+	}
+	return removed
+}
+
+// parameterLine rewrites a line of driver/nvidia/params: numbers stay, texts may name anything.
+func (a *anonymiser) parameterLine(line string) string {
+	if parameter.MatchString(line) {
+		return line
+	}
+	name, _, found := strings.Cut(line, ": ")
+	if !found || strings.ContainsFunc(name, func(r rune) bool { return !isWord(r) }) {
+		return removed
+	}
+	return name + ": \"" + removed + "\""
+}
+
+func isWord(r rune) bool {
+	return r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+}
