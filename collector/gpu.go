@@ -91,9 +91,9 @@ func collectOneGPU(g *fabric.GPU, emit emit) {
 }
 
 func collectGPUFabric(f *fabric.GPUFabric, uuid string, emit emit) {
-	state(emit, gpuFabricState, f.State, fabric.FabricStates(), uuid)
+	state(emit, gpuFabricState, f.State, fabric.GPUFabricStates(), uuid)
 	var reasons []string
-	if f.State == fabric.FabricCompleted && f.Status != "" && f.Status != "success" {
+	if f.State == fabric.GPUFabricCompleted && f.Status != "" && f.Status != "success" {
 		reasons = append(reasons, "registration")
 	}
 	for _, r := range f.Unhealthy {

@@ -25,7 +25,7 @@ func gpuNode(count int) *fabric.Node {
 			Utilization: known(0.93), Memory: known(fabric.GPUMemory{Total: 80 << 30, Used: 70 << 30}), BAR1: known(fabric.GPUMemory{Total: 128 << 30, Used: 1 << 20}),
 			ComputeMode: known(fabric.ComputeDefault), MIG: known(false), Persistence: known(true), ClockReasons: known(fabric.ClockReasons(0)),
 			PCIeGeneration: known(5), PCIeMaxGen: known(5), PCIeWidth: known(16), PCIeMaxWidth: known(16), PCIeReplays: known(uint64(3)),
-			Fabric: known(fabric.GPUFabric{State: fabric.FabricCompleted, Status: "success"}),
+			Fabric: known(fabric.GPUFabric{State: fabric.GPUFabricCompleted, Status: "success"}),
 		}
 		var links []fabric.NVLink
 		for k := range 18 {
@@ -127,7 +127,7 @@ func TestGPUFacts(t *testing.T) {
 		{"replays", func(g *fabric.GPU) { g.PCIeReplays = no[uint64]() }, []string{unknown, "-gpu_pcie_replays_total"}},
 		{"fabric", func(g *fabric.GPU) { g.Fabric = no[fabric.GPUFabric]() }, []string{unknown, "-gpu_fabric_state"}},
 		{"no fabric", func(g *fabric.GPU) { g.Fabric = fabric.None[fabric.GPUFabric]("test", now) }, []string{"-gpu_fabric_state"}},
-		{"fabric manager not there", func(g *fabric.GPU) { g.Fabric.Value = fabric.GPUFabric{State: fabric.FabricNotStarted} }, []string{
+		{"fabric manager not there", func(g *fabric.GPU) { g.Fabric.Value = fabric.GPUFabric{State: fabric.GPUFabricNotStarted} }, []string{
 			`+gpu_fabric_state{state="completed",uuid="GPU-0"} 0`, `+gpu_fabric_state{state="not_started",uuid="GPU-0"} 1`, "-gpu_fabric_state",
 		}},
 		{"registration failed", func(g *fabric.GPU) { g.Fabric.Value.Status = "NVML_ERROR_UNKNOWN" }, []string{`+gpu_fabric_unhealthy{reason="registration",uuid="GPU-0"} 1`}},

@@ -108,9 +108,9 @@ func nvLinkCell(g gpuView, all []gpuView) cell {
 		f := g.Driver.Fabric.Value
 		c.Class, c.Note = "bad", "fabric: "+spaced(string(f.State))
 		switch {
-		case f.State == fabric.FabricCompleted && len(f.Unhealthy) > 0:
+		case f.State == fabric.GPUFabricCompleted && len(f.Unhealthy) > 0:
 			c.Note = "fabric: not healthy"
-		case f.State == fabric.FabricCompleted:
+		case f.State == fabric.GPUFabricCompleted:
 			c.Note = "fabric: " + f.Status
 		}
 	}

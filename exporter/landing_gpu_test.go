@@ -48,7 +48,7 @@ func TestLandingOfGPUs(t *testing.T) {
 		{"divided", func(n *fabric.Node) { n.GPUDriver.GPUs[0].MIG.Value = true }, usable, []string{"[nobody / divided (MIG)]"}},
 		{"lost, without a fabric", func(n *fabric.Node) {
 			n.GPUDriver.GPUs[1] = fabric.GPU{Index: 1, Lost: fabric.Known(true, "", n.At)}
-			n.GPUDriver.GPUs[0].Fabric.Value.State = fabric.FabricNotStarted
+			n.GPUDriver.GPUs[0].Fabric.Value.State = fabric.GPUFabricNotStarted
 		}, usable, []string{"bad[lost / its driver cannot reach it]", "bad[18 of 18 / fabric: not started]", "unsure[unknown / lost]"}},
 		{"nobody asked", func(n *fabric.Node) { n.GPUDriver = fabric.GPUDriver{} }, func(g *fabric.GDR) { *g = fabric.GDR{GPU: g.GPU} }, []string{
 			"The GPU driver could not be asked: not read.", "unsure[unknown]", "[0000:9b:00.0 / NUMA 1]", "[x16]", "unsure[unknown / not read]",

@@ -32,7 +32,7 @@ func withGPUs() *fabric.Node {
 			Processes: fabric.Known[[]fabric.GPUProcess](nil, "", n.At), Utilization: fabric.Known(0.0, "", n.At), MIG: fabric.Known(false, "", n.At),
 			ClockReasons: fabric.Known(fabric.ClockReasons(1), "", n.At), PCIeGeneration: fabric.Known(1, "", n.At), PCIeMaxGen: fabric.Known(5, "", n.At),
 			PCIeWidth: fabric.Known(16, "", n.At), PCIeMaxWidth: fabric.Known(16, "", n.At),
-			Fabric: fabric.Known(fabric.GPUFabric{State: fabric.FabricCompleted, Status: "success"}, "nvmlDeviceGetGpuFabricInfoV", n.At),
+			Fabric: fabric.Known(fabric.GPUFabric{State: fabric.GPUFabricCompleted, Status: "success"}, "nvmlDeviceGetGpuFabricInfoV", n.At),
 		}
 		var links []fabric.NVLink
 		for k := range 18 {

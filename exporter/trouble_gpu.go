@@ -137,7 +137,7 @@ func fabricTrouble(g *fabric.GPU) (trouble, bool) {
 	switch {
 	case !ok:
 		return trouble{}, false
-	case f.State != fabric.FabricCompleted:
+	case f.State != fabric.GPUFabricCompleted:
 		return trouble{
 			What:   "The GPU has not joined its NVLink fabric",
 			Seen:   "NVML says " + spaced(string(f.State)) + ".",

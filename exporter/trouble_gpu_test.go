@@ -52,10 +52,10 @@ func TestGPUTroubles(t *testing.T) {
 		{"NVLink errors are of some time", func(n *fabric.Node) {
 			gpu(n, 1).NVLinks.Value[0].Errors = []fabric.NVLinkErrors{{Kind: fabric.NVLinkCRC, Count: fabric.Known(uint64(9), "", n.At)}}
 		}, usable, nil},
-		{"fabric manager not started", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.State = fabric.FabricNotStarted }, usable,
+		{"fabric manager not started", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.State = fabric.GPUFabricNotStarted }, usable,
 			[]string{"GPU0: The GPU has not joined its NVLink fabric", "NVML says not started.", "systemctl start nvidia-fabricmanager"}},
 		{"IMEX", func(n *fabric.Node) {
-			gpu(n, 0).Fabric.Value.State, gpu(n, 0).Name.Value = fabric.FabricInProgress, "NVIDIA GB200"
+			gpu(n, 0).Fabric.Value.State, gpu(n, 0).Name.Value = fabric.GPUFabricInProgress, "NVIDIA GB200"
 		}, usable, []string{"in progress", "systemctl start nvidia-imex", "switch trays"}},
 		{"fabric failed", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.Status = "Insufficient Resources" }, usable, []string{"ended with \"Insufficient Resources\""}},
 		{"fabric unhealthy", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.Unhealthy = []string{"degraded_bandwidth"} }, usable, []string{"health mask says degraded bandwidth"}},

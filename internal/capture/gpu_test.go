@@ -36,7 +36,7 @@ func twoGPUs(at time.Time) fabric.GPUDriver {
 				Number: 3, Active: fabric.Known(true, "", at), Remote: fabric.Known("0000:05:00.0", "", at), RemoteKind: fabric.Known(fabric.NVLinkToSwitch, "", at),
 				Errors: []fabric.NVLinkErrors{{Kind: fabric.NVLinkCRC, Count: fabric.Known(uint64(18446744073709551615), "", at)}},
 			}}, "", at),
-			Fabric: fabric.Known(fabric.GPUFabric{State: fabric.FabricCompleted, Status: "success", Cluster: cluster}, "", at),
+			Fabric: fabric.Known(fabric.GPUFabric{State: fabric.GPUFabricCompleted, Status: "success", Cluster: cluster}, "", at),
 		})
 	}
 	d.P2P = []fabric.GPUPair{{A: 0, B: 1, Write: fabric.Known(fabric.P2POK, "", at), Ancestor: fabric.Known(fabric.DistanceSYS, "", at)}}

@@ -154,7 +154,7 @@ const (
 
 // GPUFabric is how a GPU stands in the NVLink domain of its NVSwitches (nvmlGpuFabricInfoV_t).
 type GPUFabric struct {
-	State  FabricState
+	State  GPUFabricState
 	Status string // nvmlReturn_t of the registration, "success" or in NVML's words; empty unless State is completed
 	// Clique and Cluster name the partition; on one HGX board the cluster is all zero.
 	Clique  int
@@ -163,19 +163,19 @@ type GPUFabric struct {
 	Unhealthy []string
 }
 
-// FabricState is how far the registration of a GPU with fabric manager or IMEX is.
-type FabricState string //nolint:revive // of NVLink's fabric, not of this package
+// GPUFabricState is how far the registration of a GPU with fabric manager or IMEX is.
+type GPUFabricState string
 
 // Fabric states. On a GPU in state not_started and in_progress CUDA does not initialise.
 const (
-	FabricNotStarted FabricState = "not_started"
-	FabricInProgress FabricState = "in_progress"
-	FabricCompleted  FabricState = "completed"
+	GPUFabricNotStarted GPUFabricState = "not_started"
+	GPUFabricInProgress GPUFabricState = "in_progress"
+	GPUFabricCompleted  GPUFabricState = "completed"
 )
 
-// FabricStates returns the full state set.
-func FabricStates() []FabricState { //nolint:revive // likewise
-	return []FabricState{FabricNotStarted, FabricInProgress, FabricCompleted}
+// GPUFabricStates returns the full state set.
+func GPUFabricStates() []GPUFabricState {
+	return []GPUFabricState{GPUFabricNotStarted, GPUFabricInProgress, GPUFabricCompleted}
 }
 
 // GPUPair is what NVML says of two GPUs, by index, A below B.

@@ -17,7 +17,7 @@ func gdrNode() *Node {
 	for i, f := range n.PCI.GPUs() {
 		n.GPUDriver.GPUs = append(n.GPUDriver.GPUs, GPU{
 			Index: i, Address: f.Address, Lost: ok(false), Name: ok("NVIDIA H100 80GB HBM3"), NUMANode: None[int]("", at), ComputeCap: ok(90),
-			NVLinks: ok([]NVLink{link(NVLinkToSwitch, "0000:05:00.0")}), Fabric: ok(GPUFabric{State: FabricCompleted}),
+			NVLinks: ok([]NVLink{link(NVLinkToSwitch, "0000:05:00.0")}), Fabric: ok(GPUFabric{State: GPUFabricCompleted}),
 		})
 		f.IOMMUType = ok("identity")
 	}

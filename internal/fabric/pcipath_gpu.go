@@ -144,7 +144,7 @@ func (d *GPUDriver) joined(a, b *GPU) Fact[bool] {
 		return Known(false, p2p.Source, p2p.At)
 	}
 	for _, f := range []Fact[GPUFabric]{a.Fabric, b.Fabric} {
-		if v, ok := f.Get(); ok && v.State != FabricCompleted {
+		if v, ok := f.Get(); ok && v.State != GPUFabricCompleted {
 			return Known(false, f.Source, f.At)
 		}
 	}

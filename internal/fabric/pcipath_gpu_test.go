@@ -33,7 +33,7 @@ func pairOf(a, b []NVLink) *Node {
 
 func TestGPUDistance(t *testing.T) {
 	toSwitch := []NVLink{link(NVLinkToSwitch, "0000:05:00.0")}
-	registered := ok(GPUFabric{State: FabricCompleted, Clique: 1, Cluster: "c"})
+	registered := ok(GPUFabric{State: GPUFabricCompleted, Clique: 1, Cluster: "c"})
 	fabrics := func(n *Node, a, b Fact[GPUFabric]) { n.GPUDriver.GPUs[0].Fabric, n.GPUDriver.GPUs[1].Fabric = a, b }
 	for _, c := range []struct {
 		name string
@@ -51,10 +51,10 @@ func TestGPUDistance(t *testing.T) {
 		{"switched, A100", toSwitch, toSwitch, nil, "NVL"},
 		{"switched, H100", toSwitch, toSwitch, func(n *Node) { fabrics(n, registered, registered) }, "NVL"},
 		{"fabric manager not started", toSwitch, toSwitch, func(n *Node) {
-			fabrics(n, registered, ok(GPUFabric{State: FabricNotStarted}))
+			fabrics(n, registered, ok(GPUFabric{State: GPUFabricNotStarted}))
 		}, "NODE"},
 		{"two partitions", toSwitch, toSwitch, func(n *Node) {
-			fabrics(n, registered, ok(GPUFabric{State: FabricCompleted, Clique: 2, Cluster: "c"}))
+			fabrics(n, registered, ok(GPUFabric{State: GPUFabricCompleted, Clique: 2, Cluster: "c"}))
 		}, "NODE"},
 		{"switched, but no peer-to-peer", toSwitch, toSwitch, func(n *Node) { n.GPUDriver.P2P[0].Write = ok(P2PNotSupported) }, "NODE"},
 		{"switched, peer-to-peer unknown", toSwitch, toSwitch, func(n *Node) { n.GPUDriver.P2P = nil }, "not_read"},

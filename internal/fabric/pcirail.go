@@ -78,12 +78,13 @@ func (n *Node) nearest(gpu *PCIFunction, nics []string, distance func(gpu, nic *
 	return best, names
 }
 
-// computeNICs returns the RDMA devices with a port of role compute that are PCI functions, mlx5_2 before mlx5_10.
+// computeNICs returns the RDMA devices with a port of role compute that are PCI functions, mlx5_2 before mlx5_10. One near
+// a GPU that cannot be read now keeps its place: its GPU must not look as if it had moved to another.
 func (n *Node) computeNICs() []string {
 	var names []string
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		if h.Serves(RoleCompute) && n.PCI.NIC(h.Name) != nil {
+		if f := n.PCI.NIC(h.Name); f != nil && (h.Serves(RoleCompute) || h.roleHidden() && n.nearGPU(f)) {
 			names = append(names, h.Name)
 		}
 	}
@@ -94,6 +95,22 @@ func (n *Node) computeNICs() []string {
 // Serves tells whether a port of the device has that role.
 func (h *HCA) Serves(r Role) bool {
 	return slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Role.Or("") == r })
+}
+
+// roleHidden tells that the role of a port is not known, or the ports are not.
+func (h *HCA) roleHidden() bool {
+	if len(h.Ports) == 0 {
+		return h.Restricted.State == Unknown
+	}
+	return slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Role.State == Unknown })
+}
+
+// nearGPU tells whether the function shares a switch with a GPU.
+func (n *Node) nearGPU(f *PCIFunction) bool {
+	return slices.ContainsFunc(n.PCI.GPUs(), func(g *PCIFunction) bool {
+		d, known := DistanceOf(g, f, n.Host.Hypervisor, n.At).Get()
+		return known && d <= DistancePXB
+	})
 }
 
 // NaturalOrder compares names as people count: numbers in them by their value.

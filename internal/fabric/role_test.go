@@ -179,3 +179,27 @@ func TestRolesWithoutDistance(t *testing.T) {
 		t.Errorf("a second derivation says %v, the first %v", got, want)
 	}
 }
+
+// A device that hangs must not make it look as if GPUs had other NICs, nor storage be compute.
+func TestRailsOutliveADevice(t *testing.T) {
+	healthy := switched(4, 1, "one").with(card("mlx5_8", "one", "90:01.0/91:00.0", 1)).node()
+	healthy.DerivePorts()
+	for name, hide := range map[string]func(h *HCA){
+		"stuck":      func(h *HCA) { *h = h.WithoutFacts(ReasonStuck, at) },
+		"never read": func(h *HCA) { *h = (&HCA{Name: h.Name}).WithoutFacts(ReasonStuck, at) },
+	} {
+		for _, device := range []string{"mlx5_1", "mlx5_8"} {
+			n := switched(4, 1, "one").with(card("mlx5_8", "one", "90:01.0/91:00.0", 1)).node()
+			hide(n.HCA(device))
+			n.DerivePorts()
+			for i, r := range n.PCI.Rails {
+				if was := healthy.PCI.Rails[i]; r.NIC != was.NIC || r.Number != was.Number || r.Shared || r.Distance.Or(DistanceSYS) != DistancePIX {
+					t.Errorf("%s %s: GPU %s has rail %+v, had %+v", device, name, r.GPU, r, was)
+				}
+			}
+			if got := storageOf(n); device != "mlx5_8" && !slices.Equal(got, []string{"mlx5_8"}) {
+				t.Errorf("%s %s: %v are storage", device, name, got)
+			}
+		}
+	}
+}

@@ -256,14 +256,14 @@ func (ob *Observer) release() {
 // Observe returns the node as it is now, at most FastInterval old. Half of the time until ctx's deadline is
 // for the devices, the rest for what depends on their answers.
 func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node {
-	if want&fabric.WantGID != 0 {
-		want |= fabric.WantNCCL // which chooses among them
+	if want&(fabric.WantGID|fabric.WantGPU) != 0 {
+		want |= fabric.WantNCCL // which chooses among GIDs, and whether to use GPUDirect RDMA
 	}
-	if want&fabric.WantGPU != 0 {
-		want |= fabric.WantPCI // where they are
-	}
-	if want&(fabric.WantGID|fabric.WantCounters|fabric.WantCM|fabric.WantPCI|wantWires) != 0 {
+	if want&(fabric.WantGID|fabric.WantCounters|fabric.WantCM|fabric.WantPCI|fabric.WantGPU|wantWires) != 0 {
 		want |= fabric.WantHCA
+	}
+	if want&fabric.WantHCA != 0 {
+		want |= fabric.WantPCI // which tells what a device is for
 	}
 	now := time.Now()
 	ob.mu.Lock()

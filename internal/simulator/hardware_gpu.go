@@ -108,7 +108,7 @@ func (n assembly) linkToSwitches(remotes []string) {
 // register registers all GPUs with fabric manager or, in a domain of several nodes, with IMEX.
 func (n assembly) register(cluster string, clique int) {
 	for i := range n.GPUs {
-		n.GPUs[i].NVSwitch = fabric.GPUFabric{State: fabric.FabricCompleted, Status: "success", Clique: clique, Cluster: cluster}
+		n.GPUs[i].NVSwitch = fabric.GPUFabric{State: fabric.GPUFabricCompleted, Status: "success", Clique: clique, Cluster: cluster}
 	}
 }
 

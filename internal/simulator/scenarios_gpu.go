@@ -174,7 +174,7 @@ func nvlinkScenarios() []Scenario {
 			edit: func(n *Node) {
 				for i := range n.GPUs {
 					n.Idle(n.GPUs[i].PCI)
-					n.GPUs[i].NVSwitch = fabric.GPUFabric{State: fabric.FabricInProgress}
+					n.GPUs[i].NVSwitch = fabric.GPUFabric{State: fabric.GPUFabricInProgress}
 				}
 			},
 		},

@@ -71,9 +71,11 @@ var stuckCases = []stuckCase{
 func testStuck(t *testing.T, c stuckCase) report {
 	const (
 		device = "mlx5_3"
+		netdev = "enp94s0np0"
 		stuck  = `gpufabric_device_stuck{device="` + device + `"}`
 	)
-	own := regexp.MustCompile(`device="` + device + `"|gpufabric_facts_unknown`)
+	// Which interface is the device's only the device says.
+	own := regexp.MustCompile(`device="(` + device + `|` + netdev + `)"|gpufabric_facts_unknown`)
 	facts := regexp.MustCompile(`gpufabric_(hca_port_state|gid_info|port_received_data_bytes_total){device="` + device + `"`)
 
 	tree, dir := layOut(t)
@@ -161,8 +163,8 @@ func testRTNL(t *testing.T) report {
 	s.drop(link)
 	p.until("down", func() bool { return p.scrape()[netdev] == "0" })
 	before := used()
-	// What a port should do is compared with its interface.
-	needs := regexp.MustCompile(`gpufabric_hca_port_rate_mismatch|gpufabric_facts_unknown`)
+	// What a port should do is compared with its interface, and how RoCE is treated is the interface's.
+	needs := regexp.MustCompile(`gpufabric_hca_port_rate_mismatch|gpufabric_facts_unknown|gpufabric_(roce|ethernet)_|source="(qos|netstats)"`)
 	for range long {
 		now := p.scrape()
 		if lost := now.lost(healthy, needs); len(lost) > 0 || now[netdev] != "0" {

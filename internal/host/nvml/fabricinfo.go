@@ -76,7 +76,7 @@ func fabricOf(i nvml.GpuFabricInfo_v3) (fabric.GPUFabric, bool) {
 	if !ok {
 		return f, false
 	}
-	if f.State = state; state == fabric.FabricCompleted {
+	if f.State = state; state == fabric.GPUFabricCompleted {
 		f.Status = nameOf(nvml.Return(i.Status))
 	}
 	f.Unhealthy = unhealthy(i.HealthMask, i.HealthSummary)

@@ -17,7 +17,7 @@ var (
 	processKinds = []fabric.GPUProcessKind{fabric.GPUCompute, fabric.GPUGraphics, fabric.GPUMPS}
 	linkEnds     = []fabric.NVLinkEnd{fabric.NVLinkToGPU, fabric.NVLinkToCPU, fabric.NVLinkToSwitch}
 	linkErrors   = fabric.NVLinkErrorKinds()
-	fabricStates = fabric.FabricStates()
+	fabricStates = fabric.GPUFabricStates()
 	p2pStatuses  = []fabric.P2PStatus{
 		fabric.P2POK, fabric.P2PChipsetNotSupported, fabric.P2PGPUNotSupported, fabric.P2PIOHNotSupported,
 		fabric.P2PDisabledByRegkey, fabric.P2PNotSupported,
@@ -169,7 +169,7 @@ func fabricInfo(w *wire, v *fabric.GPUFabric) bool {
 	for i := range v.Unhealthy {
 		ok = enum(w, &v.Unhealthy[i], healthNames) && ok
 	}
-	if w.decode && v.State != fabric.FabricCompleted {
+	if w.decode && v.State != fabric.GPUFabricCompleted {
 		v.Status, status = "", true
 	}
 	return ok && clique && status && cluster && (!w.decode || clusters.MatchString(v.Cluster)) && w.err == nil

@@ -40,7 +40,7 @@ func TestReadsAnHGX(t *testing.T) {
 		t.Errorf("processes %+v", g.Processes.Value)
 	}
 	f := g.Fabric.Value
-	if f.State != fabric.FabricCompleted || f.Status != "success" || f.Clique != 7 || f.Cluster != "abababab-abab-abab-abab-abababababab" || f.Unhealthy != nil {
+	if f.State != fabric.GPUFabricCompleted || f.Status != "success" || f.Clique != 7 || f.Cluster != "abababab-abab-abab-abab-abababababab" || f.Unhealthy != nil {
 		t.Errorf("fabric %+v", f)
 	}
 	if n := g.Active(); n.Value != 18 || n.State != fabric.OK || len(g.NVLinks.Value) != 18 {

@@ -32,7 +32,7 @@ func sample() fabric.GPUDriver {
 		Errors: []fabric.NVLinkErrors{{Kind: fabric.NVLinkCRC, Count: ok(1)}},
 	}}}
 	g.Fabric = fabric.Fact[fabric.GPUFabric]{State: fabric.OK, Value: fabric.GPUFabric{
-		State: fabric.FabricCompleted, Status: "success", Clique: 1, Cluster: "00000000-0000-0000-0000-000000000000", Unhealthy: []string{"route_unhealthy"},
+		State: fabric.GPUFabricCompleted, Status: "success", Clique: 1, Cluster: "00000000-0000-0000-0000-000000000000", Unhealthy: []string{"route_unhealthy"},
 	}}
 	return fabric.GPUDriver{
 		Version: fabric.Fact[string]{State: fabric.OK, Value: "580.65.06"},
