@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"github.com/prometheus/common/version"
 
 	"gpufabric_exporter/internal/capture"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/observer"
 )
 
 // defaultCapture is where a capture goes unless told otherwise.
@@ -29,7 +32,7 @@ func takeCapture(ctx context.Context, f *flags, o Options) int {
 	if f.captureOutput == toStdout {
 		report = o.Stderr
 	}
-	m, err := writeCapture(ctx, f, o.Stdout)
+	m, err := writeCapture(ctx, f, o)
 	if err != nil {
 		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
 		return exitFailure
@@ -40,12 +43,12 @@ func takeCapture(ctx context.Context, f *flags, o Options) int {
 
 // writeCapture makes the file first: that it exists already should not take a minute to find out. What could not
 // be written in full does not stay.
-func writeCapture(ctx context.Context, f *flags, stdout io.Writer) (m capture.Manifest, err error) {
+func writeCapture(ctx context.Context, f *flags, o Options) (m capture.Manifest, err error) {
 	conf, err := readConfig(f.configFile)
 	if err != nil {
 		return m, err
 	}
-	to := stdout
+	to := o.Stdout
 	if f.captureOutput != toStdout {
 		file, e := os.OpenFile(f.captureOutput, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if errors.Is(e, os.ErrExist) {
@@ -61,13 +64,52 @@ func writeCapture(ctx context.Context, f *flags, stdout io.Writer) (m capture.Ma
 			}
 		}()
 	}
+	gpus, err := hostGPUs(f, o, f.logger(o.Stderr))
+	if err != nil {
+		return m, err
+	}
 	c, err := capture.Take(ctx, capture.Options{
-		Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Devices: f.devices, Policy: conf.policy, Version: version.Version,
+		Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Devices: f.devices, Policy: conf.policy, Version: version.Version, GPUs: askOnce(gpus),
 	})
 	if err != nil {
 		return m, err
 	}
 	return c.Manifest, c.Write(to)
+}
+
+// hostGPUs returns who answers for the GPUs of what the flags say: this host's driver, or what one answered that was
+// captured. Without either it is nil.
+func hostGPUs(f *flags, o Options, log *slog.Logger) (observer.GPUs, error) {
+	if f.netlink != "" {
+		return replayedGPUs(f.netlink)
+	}
+	if g := openGPUs(f, o, log); g != nil {
+		return g, nil
+	}
+	return nil, nil // a nil *gpuGate would be no nil interface
+}
+
+// replayedGPUs returns what a GPU driver answered, nil where nobody asked one.
+func replayedGPUs(folder string) (observer.GPUs, error) {
+	g, err := capture.ReplayGPUs(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// askOnce asks for everything and lets go of the GPUs.
+func askOnce(gpus observer.GPUs) func(time.Time) (fabric.GPUDriver, error) {
+	if gpus == nil {
+		return nil
+	}
+	return func(now time.Time) (fabric.GPUDriver, error) {
+		driver, err := gpus.Read(fabric.GPUDriver{}, true, now)
+		return driver, errors.Join(err, gpus.Close())
+	}
 }
 
 // reportCapture says what is in the archive and what is not.
@@ -102,6 +144,11 @@ func replay(ctx context.Context, f *flags, o Options) int {
 	if err != nil {
 		return fail(err)
 	}
+	root := func(part string) string { return dir + "/" + part }
+	gpus, err := replayedGPUs(root(capture.NetlinkFolder))
+	if err != nil {
+		return fail(err)
+	}
 	what := fmt.Sprintf("Node as captured at %s by version %q", m.Time.Format(time.RFC3339), m.Version)
 	onListen := o.OnListen
 	o.OnListen = func(addrs []net.Addr) {
@@ -109,9 +156,8 @@ func replay(ctx context.Context, f *flags, o Options) int {
 		showAddresses(o.Stdout, f, addrs)
 		onListen(addrs)
 	}
-	root := func(part string) string { return dir + "/" + part }
 	return runSite(ctx, f, o, site{
-		sysfs: root("sys"), procfs: root("proc"), rootfs: root("root"), netlink: root(capture.NetlinkFolder),
+		sysfs: root("sys"), procfs: root("proc"), rootfs: root("root"), netlink: root(capture.NetlinkFolder), gpus: gpus,
 		config:    func() (config, error) { return parseConfig("", nil) },
 		title:     "captured node",
 		note:      what + ". " + capture.Note,

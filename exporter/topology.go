@@ -47,7 +47,7 @@ func observeTopology(ctx context.Context, f *flags, o Options) (*fabric.Node, er
 		if err != nil {
 			return nil, err
 		}
-		at.Sysfs, at.Procfs, at.Rootfs, at.Ethernet = tree.Sysfs(), tree.Procfs(), tree.Rootfs(), tree.Ethernet()
+		at.Sysfs, at.Procfs, at.Rootfs, at.Ethernet, at.GPUs = tree.Sysfs(), tree.Procfs(), tree.Rootfs(), tree.Ethernet(), tree.GPUs()
 		read = func() (config, error) {
 			return parseConfig("scenario "+f.demoScenario.Name, []byte(f.demoScenario.Config()))
 		}
@@ -57,6 +57,11 @@ func observeTopology(ctx context.Context, f *flags, o Options) (*fabric.Node, er
 		return nil, err
 	}
 	at.Policy, at.NCCL = conf.policy, conf.nccl
+	if !f.topologySimulated {
+		if at.GPUs, err = hostGPUs(f, o, at.Log); err != nil {
+			return nil, err
+		}
+	}
 	ob, err := o.newObserver(at)
 	if err != nil {
 		return nil, err
@@ -106,8 +111,9 @@ type topologyGPU struct {
 	Lost     *bool            `json:"lost"`
 	PCI      string           `json:"pci_address"`
 	NUMANode *int             `json:"numa_node"`
-	NVLinks  *topologyNVLinks `json:"nvlinks"` // null: not known
-	Rail     *int             `json:"rail"`    // null without a nearest NIC
+	NVLinks  *topologyNVLinks `json:"nvlinks"`                 // null: not known
+	Fabric   string           `json:"nvlink_fabric,omitempty"` // state of its registration; missing: not known, or without fabric manager
+	Rail     *int             `json:"rail"`                    // null without a nearest NIC
 	NIC      string           `json:"nic"`
 	Nearest  []string         `json:"nearest_nics"`
 	Class    string           `json:"class"`
@@ -236,6 +242,7 @@ func topologyOfGPU(n *fabric.Node, v gpuView) topologyGPU {
 	g := topologyGPU{Name: v.Name, NUMANode: pointer(v.numaNode()), GPUDirect: gpuDirectOf(v.GDR)}
 	if d := v.Driver; d != nil {
 		g.Index, g.UUID, g.Model, g.Lost, g.PCI = &d.Index, d.UUID, pointer(d.Name), pointer(d.Lost), d.Address
+		g.Fabric = string(d.Fabric.Or(fabric.GPUFabric{}).State)
 	}
 	switch active, total := v.nvLinks(); {
 	case active.State == fabric.OK:
@@ -274,12 +281,16 @@ func gpuDirectOf(g *fabric.GDR) topologyGPUDirect {
 	}
 }
 
-// distanceOf is unknown of what is not on the bus that the exporter sees.
+// distanceOf is the distance over PCIe, or NVLink-C2C on the way to a NIC. It is unknown of what is not on the bus that the
+// exporter sees.
 func distanceOf(n *fabric.Node, a, b *fabric.PCIFunction) fabric.Fact[fabric.Distance] {
 	if a == nil || b == nil {
 		return fabric.NotKnown[fabric.Distance](fabric.ReasonMissing, "bus/pci/devices", n.At)
 	}
-	return fabric.DistanceOf(a, b, n.Host.Hypervisor, n.At)
+	if a.Kind == fabric.PCIGPU && b.Kind == fabric.PCIGPU {
+		return fabric.DistanceOf(a, b, n.Host.Hypervisor, n.At)
+	}
+	return n.Distance(a, b)
 }
 
 // writeOf is what NVML says of writes from one GPU to another; empty when it does not say.

@@ -116,7 +116,7 @@ func TestTopologyOfGPUs(t *testing.T) {
 			n.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", n.At)}
 		}, blocked(fabric.GDRNoDriver, "no GPU driver is loaded"), []string{
 			"GPU0 X SYS PIX SYS 0 0 mlx5_0 no driver\n", "No GPU driver answers.\n", "NVLinks are not known: between GPUs the table shows the way over PCIe.\n",
-			"GPU0 is 0000:19:00.0; no GPUDirect RDMA: no GPU driver is loaded\n",
+			"No GPUDirect RDMA: no GPU driver is loaded.\n", "GPU0 is 0000:19:00.0\n",
 		}, nil},
 		{"not asked", func(n *fabric.Node) { n.GPUDriver = fabric.GPUDriver{} }, func(g *fabric.GDR) {
 			*g = fabric.GDR{GPU: g.GPU, NIC: g.NIC, Usable: fabric.NotKnown[bool](fabric.ReasonNotRead, "", g.Usable.At)}
@@ -133,16 +133,26 @@ func TestTopologyOfGPUs(t *testing.T) {
 			n.GPUDriver.GPUs[1] = fabric.GPU{Index: 1, Lost: fabric.Known(true, "", n.At)}
 		}, usable, []string{"GPU1 is 0000:9b:00.0; its driver has lost it\n", "NVLinks of GPU1 are not known"}, nil},
 		{"one is left out", func(n *fabric.Node) { n.GPUDriver.GPUs = n.GPUDriver.GPUs[:1] }, usable, []string{"0000:9b:00.0 is 0000:9b:00.0\n"}, nil},
-		{"NVML alone knows one", func(n *fabric.Node) { n.GPUDriver.GPUs[1].Address = "0001:00:00.0" }, usable,
-			[]string{"GPU1 is 0001:00:00.0, NVIDIA", "? not known: this kernel or driver does not offer it"}, nil},
+		{
+			"NVML alone knows one", func(n *fabric.Node) { n.GPUDriver.GPUs[1].Address = "0001:00:00.0" }, usable,
+			[]string{"GPU1 is 0001:00:00.0, NVIDIA", "? not known: this kernel or driver does not offer it"},
+			nil,
+		},
 		{"AMD", func(n *fabric.Node) {
 			n.GPUDriver = fabric.GPUDriver{}
 			for _, g := range n.PCI.GPUs() {
 				g.Vendor.Value = 0x1002
 			}
 		}, usable, []string{"GPU0 is 0000:19:00.0\n"}, []string{"GPU driver", "NVLinks are"}},
+		{"one is blocked, and has no fabric", func(n *fabric.Node) {
+			n.GPUDriver.GPUs[1].Fabric.Value.State = fabric.GPUFabricNotStarted
+		}, func(g *fabric.GDR) {
+			if g.GPU == "0000:9b:00.0" {
+				blocked(fabric.GDRACS, "ACS redirects")(g)
+			}
+		}, []string{"GPU1 is 0000:9b:00.0, NVIDIA H100 80GB HBM3; it has not joined its NVLink fabric: not started; no GPUDirect RDMA: ACS redirects\n"}, nil},
 		{"module", func(*fabric.Node) {}, blocked(fabric.GDRModule, "Proprietary kernel module, no peer-memory module."), []string{
-			"mlx5_0 no module\n", "; no GPUDirect RDMA: Proprietary kernel module, no peer-memory module\n",
+			"mlx5_0 no module\n", "No GPUDirect RDMA: Proprietary kernel module, no peer-memory module.\n",
 		}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -177,7 +187,7 @@ func TestTopologyJSONOfGPUs(t *testing.T) {
 	const want = `[{"cuda_version":"13.0","loaded":true,"open_kernel_module":true,"text":"GPU driver 580.65.06, CUDA up to 13.0.","version":"580.65.06"},` +
 		`{"bound":false,"loaded":true,"module":"nvidia_peermem","registered_regions":null},` +
 		`{"acs_redirecting_bridges":[],"class":"PIX","gpudirect":{"blocked_by":"acs","evidence":"0000:17:00.0 redirects","send":null,"usable":false},"index":0,"lost":false,` +
-		`"model":"NVIDIA H100 80GB HBM3","name":"GPU0","nearest_nics":["mlx5_0"],"nic":"mlx5_0","nic_shared":false,"numa_node":0,"nvlinks":{"active":18,"total":18},` +
+		`"model":"NVIDIA H100 80GB HBM3","name":"GPU0","nearest_nics":["mlx5_0"],"nic":"mlx5_0","nic_shared":false,"numa_node":0,"nvlink_fabric":"completed","nvlinks":{"active":18,"total":18},` +
 		`"pci_address":"0000:19:00.0","rail":0,"uuid":"GPU-aaaaaaaa"},` +
 		`{"class":"SYS","from":"GPU0","nvlinks":18,"p2p_write":"ok","to":"GPU1"},{"class":"PIX","from":"GPU0","to":"mlx5_0"}]`
 	if string(g) != want {

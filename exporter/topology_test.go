@@ -39,14 +39,15 @@ func words(text string) string {
 func TestTopology(t *testing.T) {
 	contains(t, words(topologyText(t, "--scenario=healthy")),
 		"GPU0 GPU1 GPU2 GPU3 GPU4 GPU5 GPU6 GPU7 mlx5_0 mlx5_1 mlx5_2 mlx5_3 mlx5_4 mlx5_5 mlx5_6 mlx5_7 mlx5_8 mlx5_9 mlx5_bond_0 NUMA rail GPUDirect\n",
-		"GPU0 X NODE NODE NODE SYS SYS SYS SYS PIX NODE NODE NODE SYS SYS SYS SYS SYS SYS NODE 0 0 mlx5_0 ",
-		"GPU7 SYS SYS SYS SYS NODE NODE NODE X SYS SYS SYS SYS NODE NODE NODE PIX NODE NODE SYS 1 7 mlx5_7 ",
+		"GPU0 X NV18 NV18 NV18 NV18 NV18 NV18 NV18 PIX NODE NODE NODE SYS SYS SYS SYS SYS SYS NODE 0 0 mlx5_0 yes dmabuf\n",
+		"GPU7 NV18 NV18 NV18 NV18 NV18 NV18 NV18 X SYS SYS SYS SYS NODE NODE NODE PIX NODE NODE SYS 1 7 mlx5_7 ",
 		"mlx5_8 SYS SYS SYS SYS NODE NODE NODE NODE SYS SYS SYS SYS NODE NODE NODE NODE X PIX SYS 1 storage\n",
 		"PIX below one PCIe switch\n", "GPU0 is 0000:1b:00.0")
-	contains(t, words(topologyText(t, "--scenario=healthy-ib")), "GPU0 X PXB ", " 0 mlx5_0 ", " 1 mlx5_1 ")
+	contains(t, words(topologyText(t, "--scenario=healthy-ib")), "GPU0 X NV12 ", " 0 mlx5_0 ", " 1 mlx5_1 ")
 	contains(t, words(topologyText(t, "--scenario=healthy-mana")), "GPU0 X ? ? ? ? ? ?\n", "? not known: a hypervisor shows something else than the hardware\n")
 	contains(t, words(topologyText(t, "--scenario=pcie-nic-x8")), "mlx5_2 is 0000:4f:00.0; the link below 0000:4e:00.0 runs at x8 instead of x16\n")
-	contains(t, words(topologyText(t, "--scenario=pcie-acs-on")), "; ACS redirects on the way to mlx5_0 at 0000:17:03.0, 0000:17:00.0\n")
+	contains(t, words(topologyText(t, "--scenario=pcie-acs-on")), "; no GPUDirect RDMA: ACS redirects what they exchange through the root complex, at 0000:17:03.0, 0000:17:00.0;")
+	contains(t, words(topologyText(t, "--scenario=healthy-gb200")), "GPU0 X NV18 NV18 NV18 P2C ", "P2C by NVLink-C2C")
 	contains(t, words(topologyText(t, "--scenario=pcie-nic-shared")), " 2 mlx5_2, shared ")
 }
 
@@ -65,7 +66,7 @@ func TestTopologyJSON(t *testing.T) {
 	if nic := r.NICs[5]; len(nic.Degraded) != 1 || nic.Degraded[0] != (topologyLink{"0000:bf:00.0", "8 GT/s instead of 32 GT/s"}) || nic.Role != "compute" {
 		t.Errorf("%+v", nic)
 	}
-	if d := r.Distances[1]; d != (topologyDistance{From: "GPU0", To: "GPU1", Class: "NODE"}) {
+	if d := r.Distances[1]; d.From != "GPU0" || d.To != "GPU1" || d.Class != "NODE" || d.NVLinks == nil || *d.NVLinks != 18 || d.Write != "ok" {
 		t.Errorf("%+v", d)
 	}
 	if err := json.Unmarshal([]byte(topologyText(t, "--scenario=healthy-mana", "--output=json")), &r); err != nil {

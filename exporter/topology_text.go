@@ -120,6 +120,7 @@ X     itself
 NV#   so many active NVLinks, to each other or both to NVSwitches
 PIX   below one PCIe switch
 PXB   through several PCIe switches, not through the host bridge
+P2C   by NVLink-C2C to the processor, and PCIe from there
 PHB   through one PCIe host bridge
 NODE  through PCIe host bridges of one NUMA node
 SYS   through the interconnect of NUMA nodes
@@ -134,8 +135,8 @@ SYS   through the interconnect of NUMA nodes
 		return
 	}
 	b.WriteString("GPUDirect  whether NCCL would use GPUDirect RDMA with that NIC: yes and by which way (dmabuf, peermem), or no and what is in the way:\n" +
-		"           driver: none answers; module: no dma-buf, no peer-memory module; distance: further than NCCL's default level;\n" +
-		"           level: NCCL_NET_GDR_LEVEL; acs: bridges redirect; iommu: an IOMMU translates\n")
+		"           driver: none answers; gpu: it cannot; module: no dma-buf, no peer-memory module; override: the driver is told to deny it;\n" +
+		"           distance: further than NCCL's default level; level: NCCL_NET_GDR_LEVEL; acs: bridges redirect; iommu: an IOMMU translates\n")
 }
 
 // writeReasons says which is which, why the verdicts are as they are, and what is not known.
@@ -146,25 +147,31 @@ func writeReasons(b *strings.Builder, r topologyReport) {
 			b.WriteString(text + "\n")
 		}
 	}
-	acs, verdict := sameOfAll(r, acsUnknown), sameOfAll(r, verdictUnknown)
+	acs, verdict, block := sameOfAll(r, acsUnknown), sameOfAll(r, verdictUnknown), sameOfAll(r, blockText)
 	if acs != "" {
 		fmt.Fprintf(b, "Whether ACS redirects between GPUs and NICs is not known: %s.\n", acs)
 	}
 	if verdict != "" {
 		fmt.Fprintf(b, "Whether GPUDirect RDMA works is not known: %s.\n", verdict)
 	}
+	if block != "" {
+		fmt.Fprintf(b, "No GPUDirect RDMA: %s.\n", block)
+	}
 	for _, g := range r.GPUs {
 		text := g.Name + " is " + placeText(g)
 		if why := acsUnknown(g); why != "" && acs == "" {
 			text += "; whether ACS redirects on the way to " + g.NIC + " is not known: " + why
 		}
-		if len(g.ACSRedirect) > 0 {
+		if len(g.ACSRedirect) > 0 && g.GPUDirect.Block != string(fabric.GDRACS) { // else that says it
 			text += "; ACS redirects on the way to " + g.NIC + " at " + strings.Join(g.ACSRedirect, ", ")
 		}
 		if why := verdictUnknown(g); why != "" && verdict == "" {
 			text += "; GPUDirect RDMA is not known: " + why
 		}
-		b.WriteString(text + blockText(g) + "\n")
+		if why := blockText(g); why != "" && block == "" {
+			text += "; no GPUDirect RDMA: " + why
+		}
+		b.WriteString(text + "\n")
 	}
 	for _, nic := range r.NICs {
 		fmt.Fprintf(b, "%s is %s%s\n", nic.Name, nic.PCI, linksText(nic.Degraded))
@@ -182,6 +189,9 @@ func placeText(g topologyGPU) string {
 	}
 	if g.Lost != nil && *g.Lost {
 		text += "; its driver has lost it"
+	}
+	if g.Fabric != "" && g.Fabric != string(fabric.GPUFabricCompleted) {
+		text += "; it has not joined its NVLink fabric: " + spaced(g.Fabric)
 	}
 	return text
 }
@@ -243,13 +253,13 @@ func verdictUnknown(g topologyGPU) string {
 	}
 }
 
-// blockText says why GPUDirect RDMA does not work.
+// blockText says why GPUDirect RDMA does not work; empty when it does, or nobody knows.
 func blockText(g topologyGPU) string {
 	d := g.GPUDirect
 	if d.Usable == nil || *d.Usable {
 		return ""
 	}
-	return "; no GPUDirect RDMA: " + cmp.Or(strings.TrimSuffix(d.Evidence, "."), d.Block)
+	return cmp.Or(strings.TrimSuffix(d.Evidence, "."), d.Block)
 }
 
 // writePairs tells which GPUs cannot write to each other, by the reason that NVML gives.

@@ -35,8 +35,10 @@ func TestGPUTroubles(t *testing.T) {
 		{"lost", func(n *fabric.Node) {
 			n.GPUDriver.GPUs[1] = fabric.GPU{Index: 1, Lost: fabric.Known(true, "", n.At)}
 		}, usable, []string{"GPU1: The driver has lost the GPU", "Xid 79"}},
-		{"NVLinks down", func(n *fabric.Node) { links(n, 1, 16, fabric.NVLinkToSwitch) }, usable,
-			[]string{"GPU1: NVLinks are down", "16 are active, of GPU0 there are 18. Down: 16, 17.", "nvidia-smi nvlink -s"}},
+		{
+			"NVLinks down", func(n *fabric.Node) { links(n, 1, 16, fabric.NVLinkToSwitch) }, usable,
+			[]string{"GPU1: NVLinks are down", "16 are active, of GPU0 there are 18. Down: 16, 17.", "nvidia-smi nvlink -s"},
+		},
 		{"all NVLinks of one down", func(n *fabric.Node) { links(n, 1, 0, fabric.NVLinkToSwitch) }, usable, []string{"GPU1: NVLinks are down", "0 are active"}},
 		{"not bridged", func(n *fabric.Node) { links(n, 0, 12, fabric.NVLinkToGPU); links(n, 1, 0, fabric.NVLinkToGPU) }, usable, nil},
 		{"bridge half plugged", func(n *fabric.Node) { links(n, 0, 12, fabric.NVLinkToGPU); links(n, 1, 8, fabric.NVLinkToGPU) }, usable, []string{"8 are active, of GPU0 there are 12"}},
@@ -52,8 +54,10 @@ func TestGPUTroubles(t *testing.T) {
 		{"NVLink errors are of some time", func(n *fabric.Node) {
 			gpu(n, 1).NVLinks.Value[0].Errors = []fabric.NVLinkErrors{{Kind: fabric.NVLinkCRC, Count: fabric.Known(uint64(9), "", n.At)}}
 		}, usable, nil},
-		{"fabric manager not started", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.State = fabric.GPUFabricNotStarted }, usable,
-			[]string{"GPU0: The GPU has not joined its NVLink fabric", "NVML says not started.", "systemctl start nvidia-fabricmanager"}},
+		{
+			"fabric manager not started", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.State = fabric.GPUFabricNotStarted }, usable,
+			[]string{"GPU0: The GPU has not joined its NVLink fabric", "NVML says not started.", "systemctl start nvidia-fabricmanager"},
+		},
 		{"IMEX", func(n *fabric.Node) {
 			gpu(n, 0).Fabric.Value.State, gpu(n, 0).Name.Value = fabric.GPUFabricInProgress, "NVIDIA GB200"
 		}, usable, []string{"in progress", "systemctl start nvidia-imex", "switch trays"}},
@@ -68,8 +72,10 @@ func TestGPUTroubles(t *testing.T) {
 			gpu(n, 0).PCIeWidth.Value = 8
 			n.PCI.Function("0000:19:00.0").Link.Width = fabric.NotKnown[int](fabric.ReasonMissing, "", n.At)
 		}, usable, []string{"GPU0: A PCIe link runs at x8 instead of x16", "NVML says so"}},
-		{"slow under load", func(n *fabric.Node) { gpu(n, 1).Utilization.Value = 0.97 }, usable,
-			[]string{"GPU1: The PCIe link of a working GPU is slow", "generation 1 instead of 5 while the GPU is busy for 97 %"}},
+		{
+			"slow under load", func(n *fabric.Node) { gpu(n, 1).Utilization.Value = 0.97 }, usable,
+			[]string{"GPU1: The PCIe link of a working GPU is slow", "generation 1 instead of 5 while the GPU is busy for 97 %"},
+		},
 		{"fast under load", func(n *fabric.Node) { gpu(n, 1).Utilization.Value, gpu(n, 1).PCIeGeneration.Value = 1, 5 }, usable, nil},
 		{"throttled", func(n *fabric.Node) { gpu(n, 1).ClockReasons.Value = 0x88 }, usable, []string{"GPU1: The hardware slows the GPU down", "hardware slowdown, power brake"}},
 		{"at its power limit", func(n *fabric.Node) { gpu(n, 1).ClockReasons.Value = 0x04 }, usable, nil},
@@ -91,8 +97,10 @@ func TestGPUTroubles(t *testing.T) {
 			n.GPUDriver.GPUs = n.GPUDriver.GPUs[:1]
 			n.PCI.Function("0000:9b:00.0").Driver.Value = "vfio-pci"
 		}, usable, nil},
-		{"one left out", func(n *fabric.Node) { n.GPUDriver.GPUs = n.GPUDriver.GPUs[:1] }, usable,
-			[]string{"0000:9b:00.0: The driver does not show the GPU", "The PCI bus has 2 GPUs, NVML lists 1"}},
+		{
+			"one left out", func(n *fabric.Node) { n.GPUDriver.GPUs = n.GPUDriver.GPUs[:1] }, usable,
+			[]string{"0000:9b:00.0: The driver does not show the GPU", "The PCI bus has 2 GPUs, NVML lists 1"},
+		},
 		{"NVML does not answer", func(n *fabric.Node) {
 			n.GPUDriver.GPUs = nil
 			n.Sources = append(n.Sources, fabric.Source{Name: fabric.SourceGPU, Reason: fabric.ReasonTimeout})
@@ -110,10 +118,11 @@ func TestGPUTroubles(t *testing.T) {
 				blocked(fabric.GDRDistance, "SYS")(g)
 			}
 		}, []string{"GPU1: The GPU is too far from its NIC", "Other GPUs of this node are nearer"}},
-		{"GeForce", func(*fabric.Node) {}, blocked(blockProduct, "NVIDIA GeForce RTX 4090"), nil},
-		{"forbidden", func(*fabric.Node) {}, blocked(blockOverride, "GrdmaPciTopoCheckOverride is 2"), []string{"GPU0, GPU1: The GPU driver is told to forbid", "/etc/modprobe.d"}},
+		{"GeForce", func(*fabric.Node) {}, blocked(fabric.GDRNoGPU, "NVIDIA GeForce RTX 4090"), nil},
+		{"forbidden", func(*fabric.Node) {}, blocked(fabric.GDROverride, "GrdmaPciTopoCheckOverride is 2"), []string{"GPU0, GPU1: The GPU driver is told to forbid", "/etc/modprobe.d"}},
 		{"virtual", func(*fabric.Node) {}, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonVirtual, "", g.Usable.At) }, nil},
 		{"peermem unbound", peermem, blocked(fabric.GDRACS, ""), []string{"nvidia_peermem: The module is loaded", "modprobe nvidia-peermem", "mlx5_0, mlx5_1: ACS"}},
+		{"peermem unbound, no dma-buf", peermem, blocked(fabric.GDRModule, ""), []string{"nvidia_peermem: The module is loaded"}},
 		{"peermem unbound, with dma-buf", peermem, usable, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

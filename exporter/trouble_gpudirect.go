@@ -14,12 +14,6 @@ import (
 const throughHost = "NCCL copies what crosses the network through the memory of the host, at a fraction of the bandwidth, and says " +
 	"\"GPU Direct RDMA Disabled\" with NCCL_DEBUG=INFO."
 
-// Blocks that only some drivers and products have.
-const (
-	blockProduct  fabric.GDRBlock = "gpu"
-	blockOverride fabric.GDRBlock = "override"
-)
-
 // gpuDirectTroubles tells why NCCL would not use GPUDirect RDMA, and what is loaded for it and of no use.
 func gpuDirectTroubles(n *fabric.Node, gpus []gpuView) []trouble {
 	var list []trouble
@@ -47,7 +41,10 @@ func (g gpuView) isBlocked() (fabric.GDRBlock, bool) {
 // cannot do it is none.
 func blockTrouble(n *fabric.Node, g gpuView, all []gpuView) (trouble, bool) {
 	block, blocked := g.isBlocked()
-	if !blocked || block == fabric.GDRNoDriver || block == blockProduct || block == fabric.GDRDistance && byDesign(all) {
+	if !blocked || block == fabric.GDRNoDriver || block == fabric.GDRNoGPU || block == fabric.GDRDistance && byDesign(all) {
+		return trouble{}, false
+	}
+	if _, told := unboundPeermem(n); told && block == fabric.GDRModule {
 		return trouble{}, false
 	}
 	t := trouble{Where: []string{g.Name}, Why: throughHost, Seen: sentence(g.GDR.Evidence)}
@@ -56,7 +53,7 @@ func blockTrouble(n *fabric.Node, g gpuView, all []gpuView) (trouble, bool) {
 		t.What = "NCCL cannot use GPUDirect RDMA: nothing lets NICs reach the memory of the GPU"
 		t.Remedy = "modprobe nvidia-peermem, and have it loaded at boot (echo nvidia-peermem > /etc/modules-load.d/nvidia-peermem.conf). " +
 			"Or install the open kernel modules of the GPU driver: with Linux 5.12 or later they need no such module."
-	case blockOverride:
+	case fabric.GDROverride:
 		t.What = "The GPU driver is told to forbid GPUDirect RDMA"
 		t.Remedy = "Remove GrdmaPciTopoCheckOverride=2 from the options of the module nvidia (grep -r GrdmaPciTopoCheckOverride /etc/modprobe.d), and load it again."
 	case fabric.GDRDistance:
@@ -113,7 +110,7 @@ func unboundPeermem(n *fabric.Node) (trouble, bool) {
 	return trouble{
 		Where: []string{p.Module}, What: "The module is loaded, but the RDMA core does not know it",
 		Why: "/sys/module/" + p.Module + " is there, and no client below /sys/kernel/mm/memory_peers: it was built for another RDMA stack. " +
-			"NCCL looks for the module alone, and fails when it registers memory of GPUs.",
+			"NCCL looks for its files alone, and fails when it registers memory of GPUs.",
 		Remedy: "Reinstall the GPU driver after MLNX_OFED or DOCA, so that it is built against their RDMA core; then rmmod " + p.Module + " and modprobe " +
 			strings.ReplaceAll(p.Module, "_", "-") + ".",
 	}, true
