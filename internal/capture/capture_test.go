@@ -75,10 +75,10 @@ func archive(t *testing.T, c *Capture) []byte {
 var identifying = regexp.MustCompile(`(?:[0-9a-f]{4}:){3,7}[0-9a-f]{4}|[0-9a-f]*::[0-9a-f:.]+|\d+\.\d+\.\d+\.\d+`)
 
 // metrics returns what the exporter serves of a node, without identifiers and what depends on the moment.
-func metrics(t *testing.T, sysfs, procfs, rootfs, netlink string) []string {
+func metrics(t *testing.T, sysfs, procfs, rootfs, netlink string, gpus observer.GPUs) []string {
 	t.Helper()
 	ob, err := observer.New(observer.Options{
-		Sysfs: sysfs, Procfs: procfs, Rootfs: rootfs, Netlink: netlink, Log: slog.New(slog.DiscardHandler),
+		Sysfs: sysfs, Procfs: procfs, Rootfs: rootfs, Netlink: netlink, GPUs: gpus, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func metrics(t *testing.T, sysfs, procfs, rootfs, netlink string) []string {
 					v = "ID"
 				case "firmware":
 				default:
-					v = identifying.ReplaceAllString(v, "ID")
+					v = uuids.ReplaceAllString(identifying.ReplaceAllString(v, "ID"), "UUID")
 				}
 				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), v))
 			}
@@ -124,7 +124,7 @@ func metrics(t *testing.T, sysfs, procfs, rootfs, netlink string) []string {
 // well.
 func TestReplay(t *testing.T) {
 	for _, s := range simulator.Scenarios() {
-		if !slices.Contains([]string{"healthy", "healthy-ib", "healthy-efa", "healthy-two-port", "healthy-sriov-vf", "no-rdma"}, s.Name) {
+		if !slices.Contains([]string{"healthy", "healthy-ib", "healthy-efa", "healthy-two-port", "healthy-sriov-vf", "no-rdma", "peermem-unbound", "gpu-lost", "healthy-gb200"}, s.Name) {
 			continue
 		}
 		t.Run(s.Name, func(t *testing.T) {
@@ -132,6 +132,7 @@ func TestReplay(t *testing.T) {
 			answers := answersOf(t, tree)
 			o := options(tree)
 			o.dial = answers.dial
+			o.GPUs = func(now time.Time) (fabric.GPUDriver, error) { return tree.GPUs().Read(fabric.GPUDriver{}, true, now) }
 			c := take(t, o)
 			dir := t.TempDir()
 			m, err := Unpack(bytes.NewReader(archive(t, c)), dir)
@@ -141,9 +142,13 @@ func TestReplay(t *testing.T) {
 			if m.Files != c.Manifest.Files || m.Version != "1.2.3" || !m.Time.Equal(c.Manifest.Time) {
 				t.Errorf("manifest %+v, expected %+v", m, c.Manifest)
 			}
-			was := metrics(t, tree.Sysfs(), tree.Procfs(), tree.Rootfs(), answers.folder(t))
-			is := metrics(t, filepath.Join(dir, "sys"), filepath.Join(dir, "proc"), filepath.Join(dir, "root"), filepath.Join(dir, NetlinkFolder))
-			for _, prefix := range []string{"[gpufabric_roce_pfc_enabled ", "[gpufabric_ethernet_", "[gpufabric_roce_traffic_class"} {
+			gpus, err := ReplayGPUs(filepath.Join(dir, NetlinkFolder))
+			if err != nil {
+				t.Fatal(err)
+			}
+			was := metrics(t, tree.Sysfs(), tree.Procfs(), tree.Rootfs(), answers.folder(t), tree.GPUs())
+			is := metrics(t, filepath.Join(dir, "sys"), filepath.Join(dir, "proc"), filepath.Join(dir, "root"), filepath.Join(dir, NetlinkFolder), gpus)
+			for _, prefix := range []string{"[gpufabric_gpu_", "[gpufabric_nvlink_", "[gpufabric_gpudirect_", "[gpufabric_pcie_acs", "[gpufabric_roce_pfc_enabled ", "[gpufabric_ethernet_", "[gpufabric_roce_traffic_class"} {
 				if s.Name == "healthy" && !slices.ContainsFunc(was, func(l string) bool { return strings.HasPrefix(l, prefix) }) {
 					t.Errorf("no series begins with %s", prefix)
 				}

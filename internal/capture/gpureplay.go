@@ -211,8 +211,8 @@ func walkFacts(v reflect.Value, f func(fact reflect.Value) error) error {
 				return err
 			}
 		}
-		for i := range v.NumField() {
-			if err := walkFacts(v.Field(i), f); err != nil {
+		for _, field := range v.Fields() {
+			if err := walkFacts(field, f); err != nil {
 				return err
 			}
 		}
