@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package diagnose turns the facts of one node into verdicts: what is wrong, what is right, and what cannot be told.
+//
+// The catalogue of checks is data, one row a check, and each check is a pure function over a fabric.Node. The same
+// catalogue drives the check command, the landing page, the check_failed metrics, the alert rules' labels and
+// docs/CHECKS.md. Nothing here does I/O, keeps state or locks; a node may be diagnosed by any number of goroutines.
+//
+// There are no errors. A fact that is not known makes the verdict unknown with the fact's reason, never ok: hiding a
+// fact from a check cannot turn a failed or unknown verdict into a good one.
+package diagnose
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Severity is how bad it is when a check fails.
+type Severity string
+
+// Severities, as alert rules know them.
+const (
+	Critical Severity = "critical" // training on this node fails or crawls
+	Warning  Severity = "warning"  // it works, worse than it should, or is about to break
+	Info     Severity = "info"     // worth knowing
+)
+
+// Severities returns all of them, the worst first.
+func Severities() []Severity { return []Severity{Critical, Warning, Info} }
+
+// Status is what a check found.
+type Status string
+
+// Statuses.
+const (
+	OK      Status = "ok"
+	Failed  Status = "failed"
+	Unknown Status = "unknown"
+)
+
+// Scope is what one verdict of a check is about.
+type Scope string
+
+// Scopes.
+const (
+	ScopeNode   Scope = "node"
+	ScopeDevice Scope = "device" // an RDMA device
+	ScopePort   Scope = "port"   // a port of one
+	ScopeGPU    Scope = "gpu"
+	ScopeFile   Scope = "file"
+)
+
+// Subject is what a verdict is about. What does not apply is empty.
+type Subject struct {
+	Device string // RDMA device
+	Port   int    // 0: the whole device
+	GPU    string // UUID where NVML tells it, else the PCI address
+	File   string // a file, or what else cannot be named so
+}
+
+// String names the subject for people: the port only where the device may have several.
+func (s Subject) String() string {
+	switch {
+	case s.Device != "":
+		return s.Device
+	case s.GPU != "":
+		return "GPU " + s.GPU
+	case s.File != "":
+		return s.File
+	}
+	return "node"
+}
+
+// Check is one row of the catalogue.
+type Check struct {
+	ID       string // stable: a label value, and what --only takes
+	Title    string // what is so when it fails
+	Severity Severity
+	Topic    string // the page of the runbook: alerts/runbooks/<topic>.md
+	Scope    Scope
+	Reads    string   // the facts that decide
+	Guard    string   // when it is not asked, so that it does not cry wolf; empty: always asked
+	Modes    []string // the failure modes that it finds (Modes)
+	// Rate says that it compares readings. Such checks never become metrics: alert rules see more of the past.
+	Rate bool
+
+	judge func(n *fabric.Node, of *verdicts)
+}
+
+// Verdict is what a check found about one subject.
+type Verdict struct {
+	Check   *Check
+	Subject Subject
+	Status  Status
+	Reason  fabric.Reason // why the status is unknown
+	// What is the title, with numbers where they make it one; never empty. It is equal for subjects with the same
+	// trouble, so that they can be told together.
+	What string
+	// Evidence is what was read, and where; it may differ from subject to subject. Consequence is what follows, Remedy
+	// what to do about it, with exact commands where there are any.
+	Evidence, Consequence, Remedy string
+}
+
+// verdicts collects what one check finds.
+type verdicts struct {
+	check *Check
+	list  []Verdict
+}
+
+func (v *verdicts) ok(s Subject) {
+	v.list = append(v.list, Verdict{Check: v.check, Subject: s, Status: OK, What: v.check.Title})
+}
+
+// failed adds a verdict; what it leaves empty follows from the check.
+func (v *verdicts) failed(s Subject, of Verdict) {
+	of.Check, of.Subject, of.Status, of.What = v.check, s, Failed, cmp.Or(of.What, v.check.Title)
+	v.list = append(v.list, of)
+}
+
+// unknown adds a verdict about facts that are not known.
+func (v *verdicts) unknown(s Subject, r fabric.Reason, evidence string) {
+	v.list = append(v.list, Verdict{
+		Check: v.check, Subject: s, Status: Unknown, Reason: cmp.Or(r, fabric.ReasonNotRead), What: v.check.Title, Evidence: evidence,
+	})
+}
+
+// when adds a failed verdict where bad is so, else a good one.
+func (v *verdicts) when(bad bool, s Subject, of Verdict) {
+	if bad {
+		v.failed(s, of)
+	} else {
+		v.ok(s)
+	}
+}
+
+// Run asks all checks, or those of the given list, and returns every verdict: what failed first, the worst before the
+// rest, then what is unknown, then what is right.
+func Run(n *fabric.Node, checks []*Check) []Verdict {
+	if checks == nil {
+		checks = Catalogue()
+	}
+	var list []Verdict
+	for _, c := range checks {
+		v := verdicts{check: c}
+		c.judge(n, &v)
+		list = append(list, v.list...)
+	}
+	order := []Status{Failed, Unknown, OK}
+	slices.SortStableFunc(list, func(a, b Verdict) int {
+		return cmp.Or(
+			slices.Index(order, a.Status)-slices.Index(order, b.Status),
+			slices.Index(Severities(), a.Check.Severity)-slices.Index(Severities(), b.Check.Severity),
+		)
+	})
+	return list
+}
+
+// Failures returns the verdicts that failed.
+func Failures(list []Verdict) []Verdict { return withStatus(list, Failed) }
+
+// Unknowns returns the verdicts that could not be told.
+func Unknowns(list []Verdict) []Verdict { return withStatus(list, Unknown) }
+
+func withStatus(list []Verdict, s Status) []Verdict {
+	return slices.DeleteFunc(slices.Clone(list), func(v Verdict) bool { return v.Status != s })
+}
+
+// Find returns the check with that ID, or nil.
+func Find(id string) *Check {
+	all := Catalogue()
+	i := slices.IndexFunc(all, func(c *Check) bool { return strings.EqualFold(c.ID, id) })
+	if i < 0 {
+		return nil
+	}
+	return all[i]
+}
+
+// Catalogue returns every check, by topic. The rows are read-only.
+func Catalogue() []*Check {
+	return slices.Concat(nodeChecks(), portChecks(), gidChecks(), roceChecks(), pcieChecks(), ncclChecks())
+}

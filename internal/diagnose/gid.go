@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+func gidChecks() []*Check {
+	return []*Check{
+		{
+			ID: "gid_usable", Title: "NCCL would not use a RoCE v2 address", Severity: Critical, Topic: "gids", Scope: ScopePort,
+			Reads: "the GID table of the port and NCCL's own rule of choice (NCCL_IB_GID_INDEX, _ADDR_FAMILY, _ADDR_RANGE, _ROCE_VERSION_NUM of the host)",
+			Guard: "asked of active RoCE ports of role compute; an IPv6-only fabric is right where NCCL is told so",
+			Modes: []string{ModeGIDMissing, ModeGIDPinned}, judge: eachCompute(judgeGID),
+		},
+	}
+}
+
+func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+	c, known := p.GIDChoice.Get()
+	layer, linked := p.LinkLayer.Get()
+	switch {
+	case p.GIDChoice.State == fabric.Absent || linked && layer != fabric.LinkEthernet:
+		return
+	case !known:
+		v.unknown(of(h, p), p.GIDChoice.Meta().Reason, "The GID table is not known: "+reasonText(p.GIDChoice.Meta().Reason)+".")
+		return
+	case c.Rule == fabric.GIDByMatch || c.GID != nil && c.GID.Routable():
+		v.ok(of(h, p))
+		return
+	}
+	evidence := sentence(c.Why)
+	if c.GID != nil {
+		evidence += fmt.Sprintf(" Entry %d is %s with %s address.", c.Index, gidType(c.GID.Type), gidFamily(c.GID.Family))
+	}
+	v.failed(of(h, p), Verdict{
+		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: gidRemedy(n, p, c),
+	})
+}
+
+func gidRemedy(n *fabric.Node, p *fabric.Port, c fabric.GIDChoice) string {
+	v6 := slices.ContainsFunc(p.GIDs.Entries.Or(nil), func(g fabric.GID) bool { return g.Routable() && g.Family == fabric.FamilyIPv6 })
+	_, ranged := n.NCCL.Text("NCCL_IB_ADDR_RANGE")
+	switch {
+	case c.Rule == fabric.GIDByConfiguration:
+		return "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later choose by themselves."
+	case ranged:
+		return "Correct NCCL_IB_ADDR_RANGE, or give the network interface an address in that range."
+	case v6:
+		return "There are IPv6 addresses only: set NCCL_IB_ADDR_FAMILY=AF_INET6."
+	default:
+		return "Give the network interface an IPv4 address."
+	}
+}
+
+func gidType(t fabric.GIDType) string {
+	switch t {
+	case fabric.GIDInfiniBand:
+		return "InfiniBand"
+	case fabric.GIDRoCEv1:
+		return "RoCE v1"
+	case fabric.GIDRoCEv2:
+		return "RoCE v2"
+	case fabric.GIDiWARP:
+		return "iWARP"
+	default:
+		return string(t)
+	}
+}
+
+// gidFamily is an address family with its article.
+func gidFamily(f fabric.GIDFamily) string {
+	switch f {
+	case fabric.FamilyIPv4:
+		return "an IPv4"
+	case fabric.FamilyIPv6:
+		return "an IPv6"
+	case fabric.FamilyLinkLocal:
+		return "a link-local"
+	default:
+		return "no IP"
+	}
+}

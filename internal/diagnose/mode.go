@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+// Mode is a way in which the fabric of a node fails or is configured wrong: what the coverage of checks and alerts is
+// counted in.
+type Mode struct {
+	ID, Text string
+	// Alert names the alert rule that finds it, where rates tell and state does not; empty: a check does.
+	Alert string
+}
+
+// Modes that checks find.
+const (
+	ModePortDown         = "port_down"
+	ModeDeviceGone       = "device_gone"
+	ModeRateDegraded     = "rate_degraded"
+	ModeRateMisreported  = "rate_misreported"
+	ModeDriverHung       = "driver_hung"
+	ModeCounterSaturated = "counter_saturated"
+	ModeFirmwareMismatch = "firmware_mismatch"
+	ModeMTUMismatch      = "mtu_mismatch"
+	ModeGIDMissing       = "gid_missing"
+	ModeGIDPinned        = "gid_pinned"
+	ModePFC              = "pfc_wrong"
+	ModeTrust            = "dscp_map_wrong"
+	ModeTrafficClass     = "traffic_class_wrong"
+	ModeWrongPriority    = "traffic_on_wrong_priority"
+	ModeECN              = "ecn_wrong"
+	ModeCNP              = "cnp_delayed"
+	ModeGlobalPause      = "global_pause"
+	ModeBuffer           = "buffer_missing"
+	ModeETS              = "no_bandwidth_share"
+	ModeLoss             = "lossless_drops"
+	ModePauseStorm       = "pfc_storm"
+	ModePaused           = "paused_by_network"
+	ModePCIeLink         = "pcie_link_degraded"
+	ModeACS              = "acs_redirects"
+	ModeNUMA             = "numa_wrong"
+	ModeNICShared        = "nic_shared"
+	ModeNCCLConfig       = "nccl_configuration"
+)
+
+// Modes returns every mode that is known, with what finds it.
+func Modes() []Mode {
+	return []Mode{
+		{ID: ModePortDown, Text: "A port lost its link, or nobody configured it."},
+		{ID: ModeDeviceGone, Text: "A NIC left the bus, or its driver did not start."},
+		{ID: ModeRateDegraded, Text: "A port lost lanes or trained at a lower speed."},
+		{ID: ModeRateMisreported, Text: "The kernel tells NCCL another speed than the port has."},
+		{ID: ModeDriverHung, Text: "A driver or its firmware answers no more."},
+		{ID: ModeCounterSaturated, Text: "A counter stands at the end of its register and hides what comes."},
+		{ID: ModeFirmwareMismatch, Text: "Cards of one board run different firmware."},
+		{ID: ModeMTUMismatch, Text: "Rails of a node have different MTUs."},
+		{ID: ModeGIDMissing, Text: "A RoCE port has no routable RoCE v2 address that NCCL would choose."},
+		{ID: ModeGIDPinned, Text: "NCCL_IB_GID_INDEX points to an entry that is not the wanted one."},
+		{ID: ModePFC, Text: "PFC is off on the priority of RoCE, or on for another one, or on in a fabric that does without."},
+		{ID: ModeTrust, Text: "The NIC does not trust DSCP, or maps it to another priority."},
+		{ID: ModeTrafficClass, Text: "NCCL's traffic class is not the one that the network treats as RoCE."},
+		{ID: ModeWrongPriority, Text: "RDMA traffic leaves with another priority than it should."},
+		{ID: ModeECN, Text: "Congestion control is off on one side or both."},
+		{ID: ModeCNP, Text: "Congestion notifications wait behind the data."},
+		{ID: ModeGlobalPause, Text: "802.3x flow control stops whole links."},
+		{ID: ModeBuffer, Text: "The lossless priority has no receive buffer of its own."},
+		{ID: ModeETS, Text: "The priority of RoCE has no share of the bandwidth."},
+		{ID: ModeLoss, Text: "The lossless priority loses packets."},
+		{ID: ModePauseStorm, Text: "The host keeps the network from sending."},
+		{ID: ModePaused, Text: "The network keeps the host from sending."},
+		{ID: ModePCIeLink, Text: "A PCIe link is narrower or slower than its ends can do."},
+		{ID: ModeACS, Text: "ACS sends traffic between GPU and NIC through the root complex."},
+		{ID: ModeNUMA, Text: "The firmware tells a wrong NUMA node."},
+		{ID: ModeNICShared, Text: "GPUs share a NIC while another is nobody's nearest."},
+		{ID: ModeNCCLConfig, Text: "A line of the host's NCCL configuration does not do what it says."},
+	}
+}

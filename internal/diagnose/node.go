@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+func nodeChecks() []*Check {
+	return []*Check{
+		{
+			ID: "reads_return", Title: "Reads do not return", Severity: Critical, Topic: "node", Scope: ScopeDevice,
+			Reads: "what has been read of the device, or of the node, and since when it is waited for", Modes: []string{ModeDriverHung},
+			judge: judgeReads,
+		},
+		{
+			ID: "compute_ports", Title: "Compute ports are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
+			Reads: "the ports of role compute, expected.compute_ports of the configuration",
+			Guard: "asked only where the configuration says how many are expected", Modes: []string{ModeDeviceGone},
+			judge: judgeComputePorts,
+		},
+	}
+}
+
+// judgeReads gives one verdict for each device and one for each source of the whole node: the worst of its sources.
+func judgeReads(n *fabric.Node, of *verdicts) {
+	worst := map[Subject]fabric.Source{}
+	var order []Subject
+	for _, s := range n.Sources {
+		if s.Name == fabric.SourceQoS || s.Name == fabric.SourceNetStats || s.Name == fabric.SourceDCQCN {
+			continue // of a network interface: the lane of all interfaces speaks for them
+		}
+		subject := Subject{Device: s.Device}
+		if s.Device == "" {
+			subject.File = sourceWords(s.Name)
+		}
+		before, seen := worst[subject]
+		if !seen {
+			order = append(order, subject)
+		}
+		if !seen || rank(s) > rank(before) {
+			worst[subject] = s
+		}
+	}
+	for _, subject := range order {
+		s := worst[subject]
+		switch rank(s) {
+		case 2:
+			of.failed(subject, Verdict{
+				Evidence:    "The kernel has not answered since " + s.Since.UTC().Format("15:04:05 UTC") + ".",
+				Consequence: "Nothing is known about it until it does.",
+				Remedy:      "Look for hung tasks and firmware errors in the kernel log (dmesg).",
+			})
+		case 1:
+			evidence := sentence(reasonText(s.Reason))
+			if s.Err != nil {
+				evidence += " (" + s.Err.Error() + ")"
+			}
+			of.unknown(subject, s.Reason, evidence)
+		default:
+			of.ok(subject)
+		}
+	}
+}
+
+// rank is how badly a source does.
+func rank(s fabric.Source) int {
+	switch {
+	case s.Up:
+		return 0
+	case s.Stuck():
+		return 2
+	}
+	return 1
+}
+
+func judgeComputePorts(n *fabric.Node, of *verdicts) {
+	want := n.Policy.ComputePorts
+	if want == nil {
+		return
+	}
+	have, hidden := 0, fabric.Reason("")
+	for _, p := range ports(n) {
+		switch r, known := p.Role.Get(); {
+		case !known:
+			hidden = p.Role.Meta().Reason
+		case r == fabric.RoleCompute:
+			have++
+		}
+	}
+	unread := func(s fabric.Source) bool {
+		return !s.Up && (s.Name == fabric.SourceClass || s.Name == fabric.SourceHCA)
+	}
+	if i := slices.IndexFunc(n.Sources, unread); i >= 0 {
+		hidden = n.Sources[i].Reason
+	}
+	if n.ClassPresent.State == fabric.Unknown {
+		hidden = n.ClassPresent.Meta().Reason
+	}
+	if hidden != "" && have < *want { // a port that cannot be read is not a missing one
+		of.unknown(Subject{}, hidden, fmt.Sprintf("%d compute ports can be read, %d are expected.", have, *want))
+		return
+	}
+	of.when(have != *want, Subject{}, Verdict{
+		What:     fmt.Sprintf("%d compute ports where %d are expected", have, *want),
+		Evidence: "The site's configuration expects them (expected.compute_ports).", Consequence: "Collectives use what is left, or fail.",
+		Remedy: "Look for missing devices with lspci and in the kernel log, or correct the configuration.",
+	})
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+const onlyCarrying = "asked of ports of role compute and storage"
+
+func portChecks() []*Check {
+	return []*Check{
+		{
+			ID: "port_active", Title: "The port is not active", Severity: Critical, Topic: "ports", Scope: ScopePort,
+			Reads: "state and phys_state of the port",
+			Guard: onlyCarrying + "; not where the driver always answers the same (EFA), nor of ports that nobody cabled, those that are down with the same number on every card of the board, while others are up",
+			Modes: []string{ModePortDown}, judge: eachPort(judgeActive),
+		},
+		{
+			ID: "port_rate", Title: "The port runs slower than expected", Severity: Critical, Topic: "ports", Scope: ScopePort,
+			Reads: "rate of the port against expected.port_rate of the configuration, else against what most ports of its role and board have",
+			Guard: onlyCarrying + " that are active; not of a port without peers that the configuration says nothing of",
+			Modes: []string{ModeRateDegraded}, judge: eachActive(judgeRate),
+		},
+		{
+			ID: "port_rate_agrees", Title: "RDMA reports another speed than the network interface", Severity: Warning, Topic: "ports", Scope: ScopePort,
+			Reads: "rate of the port, speed of its interface", Guard: onlyCarrying + " that are Ethernet and active, and not of bonds",
+			Modes: []string{ModeRateMisreported}, judge: eachActive(judgeRateAgrees),
+		},
+		{
+			ID: "counter_counts", Title: "A counter has reached its maximum", Severity: Info, Topic: "ports", Scope: ScopePort,
+			Reads: "PMA counters that stay at their maximum", Guard: onlyCarrying + " that are active",
+			Modes: []string{ModeCounterSaturated}, judge: eachActive(judgeSaturated),
+		},
+		{
+			ID: "firmware_uniform", Title: "Cards of one board run different firmware", Severity: Warning, Topic: "ports", Scope: ScopeDevice,
+			Reads: "fw_ver and board_id of the devices", Guard: "asked of devices with a compute port that have peers of the same board",
+			Modes: []string{ModeFirmwareMismatch}, judge: judgeFirmware,
+		},
+		{
+			ID: "mtu_uniform", Title: "Network interfaces of compute ports have different MTUs", Severity: Warning, Topic: "ports", Scope: ScopePort,
+			Reads: "mtu of the interfaces", Guard: "asked of Ethernet compute ports that have peers of the same board",
+			Modes: []string{ModeMTUMismatch}, judge: judgeMTU,
+		},
+	}
+}
+
+// ports iterates over all ports of devices that may be looked at.
+func ports(n *fabric.Node) iter.Seq2[*fabric.HCA, *fabric.Port] {
+	return func(yield func(*fabric.HCA, *fabric.Port) bool) {
+		for i := range n.HCAs {
+			h := &n.HCAs[i]
+			for k := range h.Ports {
+				if !yield(h, &h.Ports[k]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func of(h *fabric.HCA, p *fabric.Port) Subject { return Subject{Device: h.Name, Port: p.Number} }
+
+type judgePort func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, of *verdicts)
+
+// eachPort asks ports that carry training or storage traffic. A port of unknown role may be one of them.
+func eachPort(judge judgePort) func(*fabric.Node, *verdicts) {
+	return func(n *fabric.Node, v *verdicts) {
+		for h, p := range ports(n) {
+			switch r, known := p.Role.Get(); {
+			case !known:
+				v.unknown(of(h, p), p.Role.Meta().Reason, "The role of the port is not known: "+reasonText(p.Role.Meta().Reason)+".")
+			case r == fabric.RoleCompute || r == fabric.RoleStorage:
+				judge(n, h, p, v)
+			}
+		}
+	}
+}
+
+// eachActive asks those of them that are active: what is so of the others follows from that.
+func eachActive(judge judgePort) func(*fabric.Node, *verdicts) {
+	return eachPort(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+		switch s, known := p.State.Get(); {
+		case p.State.Meta().Reason == fabric.ReasonDriverConstant: // nobody can tell, and it is as good as active
+			judge(n, h, p, v)
+		case !known:
+			v.unknown(of(h, p), p.State.Meta().Reason, "The state of the port is not known: "+reasonText(p.State.Meta().Reason)+".")
+		case s == fabric.PortActive:
+			judge(n, h, p, v)
+		}
+	})
+}
+
+// eachCompute asks active ports of role compute.
+func eachCompute(judge judgePort) func(*fabric.Node, *verdicts) {
+	return eachActive(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+		if p.Role.Value == fabric.RoleCompute {
+			judge(n, h, p, v)
+		}
+	})
+}
+
+func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+	state, known := p.State.Get()
+	switch {
+	case p.State.Meta().Reason == fabric.ReasonDriverConstant:
+		return
+	case !known:
+		v.unknown(of(h, p), p.State.Meta().Reason, "The state of the port is not known: "+reasonText(p.State.Meta().Reason)+".")
+		return
+	case state == fabric.PortActive:
+		v.ok(of(h, p))
+		return
+	case uncabled(n, h, p):
+		return
+	}
+	phys := p.PhysState.Or("unknown")
+	w := Verdict{
+		Evidence:    fmt.Sprintf("Its state is %s, the physical link is %s.", state, spaced(string(phys))),
+		Consequence: "NCCL leaves it out, or jobs that expect it fail.",
+		Remedy:      "Check the cable, the transceiver and the switch port.",
+	}
+	switch {
+	case phys == fabric.PhysLinkUp && p.LinkLayer.Or("") == fabric.LinkInfiniBand:
+		w.Remedy = "The link is up but no subnet manager has configured the port: see that one runs and reaches it."
+	case phys == fabric.PhysDisabled && p.LinkLayer.Or("") != fabric.LinkEthernet:
+		w.Remedy = "Somebody switched the port off, here or at the switch."
+	case p.LinkLayer.Or("") == fabric.LinkEthernet:
+		w.Remedy = "The network interface is switched off or has no carrier: see ip link, then cable, transceiver and switch port."
+	}
+	v.failed(of(h, p), w)
+}
+
+// uncabled tells that the port is meant to be unused: on two cards or more of one board it is down, on every one of
+// them, while each has another port that is up.
+func uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) bool {
+	cards := 0
+	for i := range n.HCAs {
+		o := &n.HCAs[i]
+		if o.BoardID.Or("") == "" || o.BoardID.Or("") != h.BoardID.Or("") {
+			continue
+		}
+		up := slices.ContainsFunc(o.Ports, func(q fabric.Port) bool { return q.State.Or("") == fabric.PortActive })
+		down := slices.ContainsFunc(o.Ports, func(q fabric.Port) bool {
+			return q.Number == p.Number && q.State.Or("") == fabric.PortDown && q.PhysState.Or(fabric.PhysLinkUp) != fabric.PhysLinkUp
+		})
+		if !up || !down {
+			return false
+		}
+		cards++
+	}
+	return cards > 1
+}
+
+func judgeRate(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+	expected, ok := p.ExpectedRate.Get()
+	switch {
+	case p.ExpectedRate.State == fabric.Absent:
+		return
+	case !ok:
+		v.unknown(of(h, p), p.ExpectedRate.Meta().Reason, "What it should run at is not known.")
+		return
+	}
+	rate, ok := p.Rate.Get()
+	if !ok {
+		v.unknown(of(h, p), p.Rate.Meta().Reason, "The rate is not known: "+reasonText(p.Rate.Meta().Reason)+".")
+		return
+	}
+	who := "Its peers run faster."
+	if strings.HasPrefix(p.ExpectedRate.Source, "config") {
+		who = "The site's configuration expects it."
+	}
+	v.when(rate.BytesPerSecond < expected, of(h, p), Verdict{
+		What:     fmt.Sprintf("The port runs at %s where %s is expected", gigabits(rate.BytesPerSecond), gigabits(expected)),
+		Evidence: who, Consequence: "Every collective waits for its slowest port.",
+		Remedy: "Check the speed that the switch port is set to, then cable and transceiver.",
+	})
+}
+
+func judgeRateAgrees(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+	differs, ok := p.RateMismatch.Get()
+	switch {
+	case p.RateMismatch.State == fabric.Absent:
+		return
+	case !ok:
+		v.unknown(of(h, p), p.RateMismatch.Meta().Reason, "One of both is not known: "+reasonText(p.RateMismatch.Meta().Reason)+".")
+		return
+	}
+	var speed fabric.Fact[float64]
+	if d := n.NetDev(p.NetDev.Or("")); d != nil {
+		speed = d.Speed
+	}
+	v.when(differs, of(h, p), Verdict{
+		What:        fmt.Sprintf("RDMA reports %s, the network interface %s", gigabits(p.Rate.Value.BytesPerSecond), gigabits(speed.Value)),
+		Consequence: "NCCL tunes itself for the rate that RDMA reports.",
+		Remedy:      "Kernels print rates they do not know as another: update driver and firmware.",
+	})
+}
+
+func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+	counters, known := p.Counters.PMA.Get()
+	if !known {
+		if p.Counters.PMA.Meta().Reason != fabric.ReasonNotRead && p.Counters.PMA.State == fabric.Unknown {
+			v.unknown(of(h, p), p.Counters.PMA.Meta().Reason, "The counters are not known: "+reasonText(p.Counters.PMA.Meta().Reason)+".")
+		}
+		return
+	}
+	var full []string
+	var at uint64
+	for _, c := range counters {
+		spec, ok := fabric.PMASpecOf(h.Driver.Or(""), c.Name)
+		if value, known := c.Value.Get(); ok && known && spec.Saturates && value >= spec.Max() {
+			full, at = append(full, c.Name), value
+		}
+	}
+	if len(full) == 0 {
+		v.ok(of(h, p))
+		return
+	}
+	v.failed(of(h, p), Verdict{
+		What:     "The counter " + strings.Join(full, ", ") + " has reached its maximum",
+		Evidence: fmt.Sprintf("It stands at %d and counts no more.", at), Consequence: "Whatever it is for goes unseen.",
+		Remedy: "Clear it (perfquery -R), and see whether it grows again.",
+	})
+}
+
+// judgeFirmware compares the firmware of devices with that of most of their kind.
+func judgeFirmware(n *fabric.Node, v *verdicts) {
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		board := h.BoardID.Or("")
+		if board == "" || !h.Serves(fabric.RoleCompute) {
+			continue
+		}
+		votes, peers := map[string]int{}, 0
+		for k := range n.HCAs {
+			o := &n.HCAs[k]
+			if o.BoardID.Or("") == board && o.Firmware.State == fabric.OK && o.Serves(fabric.RoleCompute) {
+				votes[o.Firmware.Value]++
+				peers++
+			}
+		}
+		own, known := h.Firmware.Get()
+		switch most, clear := winner(votes); {
+		case h.Firmware.State == fabric.Absent:
+		case !known:
+			v.unknown(Subject{Device: h.Name}, h.Firmware.Meta().Reason, reasonText(h.Firmware.Meta().Reason))
+		case peers < 2 || !clear:
+		default:
+			v.when(own != most, Subject{Device: h.Name}, Verdict{
+				What: "Firmware " + own + " where most of its board run " + most, Consequence: "Cards of one rail set behave differently, which is hard to see later.",
+				Evidence: h.Firmware.Source + " of devices with board_id " + board + ".",
+				Remedy:   "Bring all cards to one version: mlxfwmanager or flint, then a cold restart.",
+			})
+		}
+	}
+}
+
+// judgeMTU compares the MTU of interfaces with that of most of their kind.
+func judgeMTU(n *fabric.Node, v *verdicts) {
+	mtu := func(h *fabric.HCA, p *fabric.Port) (fabric.Fact[int], bool) {
+		d := n.NetDev(p.NetDev.Or(""))
+		if d == nil || p.LinkLayer.Or("") != fabric.LinkEthernet || p.Role.Or("") != fabric.RoleCompute || h.BoardID.Or("") == "" {
+			return fabric.Fact[int]{}, false
+		}
+		return d.MTU, true
+	}
+	for h, p := range ports(n) {
+		own, asked := mtu(h, p)
+		if !asked || own.State == fabric.Absent {
+			continue
+		}
+		votes, peers := map[int]int{}, 0
+		for o, q := range ports(n) {
+			if m, ok := mtu(o, q); ok && m.State == fabric.OK && o.BoardID.Value == h.BoardID.Value {
+				votes[m.Value]++
+				peers++
+			}
+		}
+		switch most, clear := winner(votes); {
+		case own.State == fabric.Unknown:
+			v.unknown(of(h, p), own.Meta().Reason, reasonText(own.Meta().Reason))
+		case peers < 2 || !clear:
+		default:
+			v.when(own.Value != most, of(h, p), Verdict{
+				What:     fmt.Sprintf("The MTU is %d where those of its peers are %d", own.Value, most),
+				Evidence: own.Source, Consequence: "RDMA takes the largest MTU that both ends of a connection have: this rail is slower, or large packets are lost.",
+				Remedy: fmt.Sprintf("ip link set dev %s mtu %d, and the same at the switch port.", p.NetDev.Value, most),
+			})
+		}
+	}
+}
+
+// winner returns what most voted for, and whether there is such a thing.
+func winner[T comparable](votes map[T]int) (most T, clear bool) {
+	best := 0
+	for value, count := range votes {
+		switch {
+		case count > best:
+			most, best, clear = value, count, true
+		case count == best:
+			clear = false
+		}
+	}
+	return most, clear
+}

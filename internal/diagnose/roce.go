@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"slices"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+const (
+	roceReads = "the chain of RoCE settings of each interface below the port (NCCL_IB_TC, trust, DSCP map, PFC, buffers, ECN) against expected.roce"
+	roceGuard = "asked of active RoCE ports; without expected.roce only contradictions fail, and what a driver does not show is not asked for"
+)
+
+// roceCheck is a check of one step of the chain, or of steps that are one setting to people.
+func roceCheck(id string, severity Severity, modes []string, title, consequence string, steps ...fabric.RoCEStep) *Check {
+	return &Check{
+		ID: id, Title: title, Severity: severity, Topic: "roce", Scope: ScopePort, Reads: roceReads, Guard: roceGuard, Modes: modes,
+		judge: eachActive(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+			judgeRoCE(n, h, p, v, consequence, steps)
+		}),
+	}
+}
+
+func roceChecks() []*Check {
+	list := []*Check{
+		roceCheck("roce_dscp", Critical, []string{ModeTrafficClass, ModeGIDPinned}, "RoCE packets do not carry the DSCP that the site expects",
+			"The network treats them as other traffic.", fabric.RoCETrafficClass, fabric.RoCEDSCP),
+		roceCheck("roce_priority", Critical, []string{ModeTrust}, "RoCE packets do not get the priority that the site expects",
+			"The network treats them as other traffic.", fabric.RoCEPriority),
+		roceCheck("roce_pfc", Critical, []string{ModePFC, ModeTrafficClass}, "RoCE and PFC do not fit together",
+			"In congestion packets are lost that were to be kept, or kept that were to be lost; RDMA stalls or its connections end.", fabric.RoCEPFC),
+		roceCheck("roce_global_pause", Warning, []string{ModeGlobalPause}, "802.3x flow control is on beside PFC",
+			"One slow receiver then stops all traffic of the link.", fabric.RoCEGlobalPause),
+		roceCheck("roce_buffer", Warning, []string{ModeBuffer}, "The lossless priority lacks a receive buffer of its own",
+			"In congestion packets are lost that were to be kept.", fabric.RoCEBuffer),
+		roceCheck("roce_ets", Warning, []string{ModeETS}, "The priority of RoCE has no share of the bandwidth",
+			"Under load it gets what other classes leave.", fabric.RoCEETS),
+		roceCheck("roce_ecn", Warning, []string{ModeECN}, "Congestion control of RoCE is not as it should be",
+			"Congestion control works only when both sides are on.", fabric.RoCENotification, fabric.RoCEReaction),
+		roceCheck("roce_cnp", Warning, []string{ModeCNP}, "Congestion notifications wait behind the data",
+			"Senders then hear of congestion too late.", fabric.RoCECNP),
+	}
+	return append(list, observedChecks()...)
+}
+
+func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, consequence string, steps []fabric.RoCEStep) {
+	chains, known := p.RoCE.Get()
+	switch {
+	case p.RoCE.State == fabric.Absent:
+		return
+	case !known:
+		if r := p.RoCE.Meta().Reason; r != fabric.ReasonNotRead || stated(n, p) {
+			v.unknown(of(h, p), r, "What the chain begins with is not known: "+reasonText(r)+".")
+		}
+		return
+	}
+	best := verdicts{check: v.check}
+	for i := range chains {
+		c := &chains[i]
+		for _, l := range c.Links {
+			if slices.Contains(steps, l.Step) {
+				judgeLink(n, h, p, &best, chains, c, l, consequence)
+			}
+		}
+	}
+	worst := slices.MinFunc(append(best.list, Verdict{}), func(a, b Verdict) int { return worse(a.Status) - worse(b.Status) })
+	if worst.Status != "" {
+		v.list = append(v.list, worst)
+	}
+}
+
+// worse orders statuses, what is worst first and what is none last.
+func worse(s Status) int {
+	if i := slices.Index([]Status{Failed, Unknown, OK}, s); i >= 0 {
+		return i
+	}
+	return 3
+}
+
+func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, chains []fabric.RoCEChain, c *fabric.RoCEChain, l fabric.RoCELink, consequence string) {
+	switch l.State {
+	case fabric.RoCEConsistent:
+		v.ok(of(h, p))
+	case fabric.RoCEUnknown:
+		silent := l.Reason == fabric.ReasonMissing || l.Reason == fabric.ReasonUnsupported || l.Reason == fabric.ReasonNotRead
+		if !silent || stated(n, p) {
+			v.unknown(of(h, p), l.Reason, memberOf(chains, c)+sentence(l.Evidence))
+		}
+	case fabric.RoCEBroken:
+		if follows(c, l.Step) {
+			return
+		}
+		v.failed(of(h, p), Verdict{
+			Evidence: memberOf(chains, c) + sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, c, roceWish(n, p)),
+		})
+	}
+}
+
+// follows tells that a step is broken for a priority that RoCE should not use in the first place: that is told.
+func follows(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
+	for _, l := range c.Links {
+		if l.Step == s {
+			return false
+		}
+		if l.State == fabric.RoCEBroken && (l.Step == fabric.RoCEDSCP || l.Step == fabric.RoCEPriority) {
+			return true
+		}
+	}
+	return false
+}
+
+// stated tells that the site says how RoCE should be on the port: then what cannot be compared is no all-clear.
+func stated(n *fabric.Node, p *fabric.Port) bool { return roceWish(n, p) != (fabric.RoCEPolicy{}) }
+
+// roceWish is what the site says of a port, if anything.
+func roceWish(n *fabric.Node, p *fabric.Port) fabric.RoCEPolicy {
+	if p.Role.Or("") != fabric.RoleCompute {
+		return fabric.RoCEPolicy{}
+	}
+	return n.Policy.RoCE
+}
+
+// memberOf names the interface where a port has several.
+func memberOf(chains []fabric.RoCEChain, c *fabric.RoCEChain) string {
+	if len(chains) < 2 {
+		return ""
+	}
+	return c.Interface + ": "
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+func gigabits(bytesPerSecond float64) string {
+	return strconv.FormatFloat(bytesPerSecond*8/1e9, 'g', 6, 64) + " Gb/s"
+}
+
+// spaced shows an enumeration value as words.
+func spaced(s string) string { return strings.ReplaceAll(s, "_", " ") }
+
+// sentence makes a full stop of what has none, and begins with a capital.
+func sentence(s string) string {
+	if s == "" {
+		return ""
+	}
+	first, size := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(first)) + strings.TrimSuffix(s[size:], ".") + "."
+}
+
+// sourceWords is a source of the whole node as people call it.
+func sourceWords(name string) string {
+	switch name {
+	case fabric.SourceClass:
+		return "list of RDMA devices"
+	case fabric.SourceNetDev:
+		return "network interfaces"
+	case fabric.SourceNCCL:
+		return "NCCL configuration"
+	case fabric.SourcePCI:
+		return "PCI bus"
+	case fabric.SourceGPU:
+		return "GPU driver"
+	default:
+		return name
+	}
+}
+
+func reasonText(r fabric.Reason) string {
+	switch r {
+	case fabric.ReasonNotRead:
+		return "not read"
+	case fabric.ReasonMissing:
+		return "this kernel or driver does not offer it"
+	case fabric.ReasonPrivilege:
+		return "not permitted for this user"
+	case fabric.ReasonUnsupported:
+		return "the driver refuses"
+	case fabric.ReasonIO:
+		return "the read fails"
+	case fabric.ReasonMalformed:
+		return "not in the format that the kernel promises"
+	case fabric.ReasonGone:
+		return "the device left"
+	case fabric.ReasonStuck:
+		return "a read of the device does not return"
+	case fabric.ReasonRTNLStuck:
+		return "a read under the kernel's rtnl lock does not return"
+	case fabric.ReasonTimeout:
+		return "no answer in time"
+	case fabric.ReasonPanic:
+		return "a bug of this exporter"
+	case fabric.ReasonDriverConstant:
+		return "the driver always answers the same"
+	case fabric.ReasonRestricted:
+		return "the device is not to be touched"
+	case fabric.ReasonSuspended:
+		return "reading would wake a device that sleeps"
+	case fabric.ReasonVirtual:
+		return "a hypervisor shows something else than the hardware"
+	default:
+		return string(r)
+	}
+}
