@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/common/version"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
@@ -30,6 +31,7 @@ const (
 	commandDemo     = "demo"
 	commandCapture  = "capture"
 	commandTopology = "topology"
+	commandCheck    = "check"
 
 	commandGPUWorker = "gpu-worker" // not for users
 )
@@ -75,11 +77,18 @@ type flags struct {
 	demoList     bool
 	demoScenario simulator.Scenario
 	demoCapture  string
+	simulated    bool // topology and check look at demoScenario, not at this host
 
 	captureOutput string
 
-	topologyOutput    string
-	topologySimulated bool // of demoScenario, not of this host
+	topologyOutput string
+
+	checkOutput   string
+	checkOnly     []string // IDs; empty: all
+	checkSeverity diagnose.Severity
+	checkInterval time.Duration
+	checkExplain  *diagnose.Check
+	checkVerbose  bool
 }
 
 // logger returns the logger the flags ask for. Its level can change at run time.
@@ -165,16 +174,20 @@ func newCommandLine() *commandLine {
 	p := app.Command(commandTopology, "Print how far GPUs and RDMA NICs are from each other on the PCI bus, and which NIC is nearest to which GPU.")
 	p.Flag("output", "Format: text, json.").Default(outputText).
 		SetValue(&flagValue{name: "output", set: into(&c.f.topologyOutput, oneOf(outputText, outputJSON))})
-	p.Flag("scenario", "Of a simulated node instead of this host; see demo --list.").PlaceHolder("NAME").
-		IsSetByUser(&c.f.topologySimulated).SetValue(&flagValue{name: "scenario", set: into(&c.f.demoScenario, simulator.Find)})
-	w := app.Command(commandGPUWorker, "Asks NVIDIA's driver for another process of this program, which starts it.").Hidden()
-	w.Flag("library", "The NVML library.").Required().SetValue(&flagValue{name: "library", set: into(&c.f.workerLibrary, parseFile)})
+	c.simulated(p)
+	c.defineCheck()
 	c.defineWeb()
 	c.defineLog()
 	c.defineCollectors()
 	c.defineNode()
 	c.defineGPU()
 	return c
+}
+
+// simulated lets a command look at a simulated node.
+func (c *commandLine) simulated(command *kingpin.CmdClause) {
+	command.Flag("scenario", "Of a simulated node instead of this host; see demo --list.").PlaceHolder("NAME").
+		IsSetByUser(&c.f.simulated).SetValue(&flagValue{name: "scenario", set: into(&c.f.demoScenario, simulator.Find)})
 }
 
 func (c *commandLine) defineWeb() {
@@ -310,7 +323,7 @@ func (c *commandLine) finish() error {
 	if f.command == commandGPUWorker {
 		return c.takesOnly()
 	}
-	return errors.Join(c.checkCombinations(), c.checkDemo(), c.checkCapture(), c.checkTopology())
+	return errors.Join(c.checkCombinations(), c.checkDemo(), c.checkCapture(), c.checkLookout())
 }
 
 func (c *commandLine) checkCombinations() error {
@@ -370,15 +383,16 @@ func (c *commandLine) checkCapture() error {
 	return c.takesOnly("path.sysfs", "path.procfs", "path.rootfs", "config.file", "collector.device-include", "collector.device-exclude")
 }
 
-// checkTopology refuses what would have no effect.
-func (c *commandLine) checkTopology() error {
-	if c.f.command != commandTopology {
+// checkLookout refuses what would have no effect on commands that look and are done.
+func (c *commandLine) checkLookout() error {
+	if c.f.command != commandTopology && c.f.command != commandCheck {
 		return nil
 	}
-	if c.f.topologySimulated {
-		return c.takesOnly("log.level", "log.format", "collector.device-include", "collector.device-exclude")
+	takes := []string{"log.level", "log.format", "collector.device-include", "collector.device-exclude"}
+	if !c.f.simulated {
+		takes = append(takes, "path.sysfs", "path.procfs", "path.rootfs", "path.netlink", "config.file", "gpu.library", "gpu.maintenance-file")
 	}
-	return c.takesOnly("path.sysfs", "path.procfs", "path.rootfs", "path.netlink", "config.file", "log.level", "log.format", "collector.device-include", "collector.device-exclude")
+	return c.takesOnly(takes...)
 }
 
 func (c *commandLine) takesOnly(flags ...string) error {

@@ -94,6 +94,8 @@ func Run(ctx context.Context, args []string, o Options) int {
 		return takeCapture(ctx, f, o)
 	case f.command == commandTopology:
 		return topology(ctx, f, o)
+	case f.command == commandCheck:
+		return check(ctx, f, o)
 	case f.demoCapture != "":
 		return replay(ctx, f, o)
 	case f.command == commandDemo:

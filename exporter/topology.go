@@ -4,14 +4,11 @@ package exporter
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/observer"
 )
 
 // The formats of topology.
@@ -23,7 +20,7 @@ const (
 // topology prints how far the GPUs and RDMA NICs of this host, or of a simulated node, are from each other. The
 // observer logs what could not be read; the rest is printed nevertheless.
 func topology(ctx context.Context, f *flags, o Options) int {
-	n, err := observeTopology(ctx, f, o)
+	n, err := observeOnce(ctx, f, o, fabric.WantHCA|fabric.WantPCI|fabric.WantGPU|fabric.WantNCCL, 0)
 	if err == nil {
 		err = writeTopology(o.Stdout, f.topologyOutput, topologyOf(n))
 	}
@@ -32,48 +29,6 @@ func topology(ctx context.Context, f *flags, o Options) int {
 		return exitFailure
 	}
 	return exitOK
-}
-
-func observeTopology(ctx context.Context, f *flags, o Options) (*fabric.Node, error) {
-	read := func() (config, error) { return readConfig(f.configFile) }
-	at := observer.Options{Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Netlink: f.netlink, Devices: f.devices, Log: f.logger(o.Stderr)}
-	if f.topologySimulated {
-		dir, err := os.MkdirTemp("", name+"_topology_")
-		if err != nil {
-			return nil, err
-		}
-		defer os.RemoveAll(dir)
-		tree, err := f.demoScenario.Build().Materialise(dir)
-		if err != nil {
-			return nil, err
-		}
-		at.Sysfs, at.Procfs, at.Rootfs, at.Ethernet, at.GPUs = tree.Sysfs(), tree.Procfs(), tree.Rootfs(), tree.Ethernet(), tree.GPUs()
-		read = func() (config, error) {
-			return parseConfig("scenario "+f.demoScenario.Name, []byte(f.demoScenario.Config()))
-		}
-	}
-	conf, err := read()
-	if err != nil {
-		return nil, err
-	}
-	at.Policy, at.NCCL = conf.policy, conf.nccl
-	if !f.topologySimulated {
-		if at.GPUs, err = hostGPUs(f, o, at.Log); err != nil {
-			return nil, err
-		}
-	}
-	ob, err := o.newObserver(at)
-	if err != nil {
-		return nil, err
-	}
-	defer ob.Close()
-	ctx, cancel := context.WithTimeout(ctx, firstObservation)
-	defer cancel()
-	n := ob.Observe(ctx, fabric.WantHCA|fabric.WantPCI|fabric.WantGPU|fabric.WantNCCL)
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return nil, ctx.Err()
-	}
-	return n, nil
 }
 
 // topologyReport is what topology prints, and as JSON what it promises (README.md).

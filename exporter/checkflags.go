@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gpufabric_exporter/internal/diagnose"
+)
+
+func (c *commandLine) defineCheck() {
+	f := c.f
+	k := c.app.Command(commandCheck, "Judge this node: what is wrong, why, and what to do. Exit code 0: nothing is; 1: something is; 2: not everything could be told.")
+	k.Flag("output", "Format: text, json.").Default(outputText).
+		SetValue(&flagValue{name: "output", set: into(&f.checkOutput, oneOf(outputText, outputJSON))})
+	k.Flag("only", "Make this check alone. Repeatable.").PlaceHolder("ID").
+		SetValue(&flagValue{name: "only", set: appendTo(&f.checkOnly, parseCheckID), repeatable: true})
+	k.Flag("severity", "Make checks of this severity and worse alone: critical, warning, info.").Default(string(diagnose.Info)).
+		SetValue(&flagValue{name: "severity", set: into(&f.checkSeverity, parseSeverity)})
+	k.Flag("interval", "Look twice, with this time between, and judge what happened meanwhile too.").Default("0s").
+		SetValue(&flagValue{name: "interval", set: into(&f.checkInterval, parsePause)})
+	k.Flag("explain", "Say what this check reads, when it is made and what it finds, and make none.").PlaceHolder("ID").
+		SetValue(&flagValue{name: "explain", set: into(&f.checkExplain, parseCheck)})
+	k.Flag("verbose", "List what is fine too.").BoolVar(&f.checkVerbose)
+	c.simulated(k)
+}
+
+func parseCheck(s string) (*diagnose.Check, error) {
+	if c := diagnose.Find(s); c != nil {
+		return c, nil
+	}
+	var ids []string
+	for _, c := range diagnose.Catalogue() {
+		ids = append(ids, c.ID)
+	}
+	return nil, fmt.Errorf("expected one of %s", strings.Join(ids, ", "))
+}
+
+func parseCheckID(s string) (string, error) {
+	c, err := parseCheck(s)
+	if err != nil {
+		return "", err
+	}
+	return c.ID, nil
+}
+
+func parseSeverity(s string) (diagnose.Severity, error) {
+	if !slices.Contains(diagnose.Severities(), diagnose.Severity(s)) {
+		return "", errors.New("expected critical, warning or info")
+	}
+	return diagnose.Severity(s), nil
+}
+
+// painter colours a word.
+type painter func(colour, s string) string
+
+// Colours of a terminal.
+const (
+	red    = "31"
+	yellow = "33"
+	green  = "32"
+)
+
+// colours paints for terminals alone, and not where NO_COLOR is set (no-color.org).
+func colours(w io.Writer) painter {
+	plain := func(_, s string) string { return s }
+	file, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" {
+		return plain
+	}
+	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return plain
+	}
+	return func(colour, s string) string { return "\x1b[" + colour + "m" + s + "\x1b[0m" }
+}
+
+func parsePause(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 || d > 10*time.Minute {
+		return 0, errors.New("expected a duration up to 10m such as 5s; 0s: look once")
+	}
+	return d, nil
+}
