@@ -5,7 +5,8 @@ SCENARIO ?= healthy
 FUZZTIME ?= 60s
 VERSION  := $(shell cat VERSION)
 REVISION := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
-LDFLAGS  := -X github.com/prometheus/common/version.Version=$(VERSION) -X github.com/prometheus/common/version.Revision=$(REVISION)
+# go-nvml's functions are looked up when they are called: the driver may lack some.
+LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Version=$(VERSION) -X github.com/prometheus/common/version.Revision=$(REVISION)
 
 # The header of go-nvml marks half of itself deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 // host is this host, as if it had NVIDIA's driver: with a file for it in procfs, and a stand-in for its library.
 type host struct {
 	t                             *testing.T
-	version, machine, maintenance string // files
+	version, library, maintenance string // files
 	exporter                      *exec.Cmd
 	client                        *http.Client
 	url                           string
@@ -45,16 +45,16 @@ func startHost(t *testing.T) *host {
 	t.Helper()
 	dir := t.TempDir()
 	h := &host{
-		t: t, version: filepath.Join(dir, "proc/driver/nvidia/version"), machine: filepath.Join(dir, "machine"),
+		t: t, version: filepath.Join(dir, "proc/driver/nvidia/version"),
 		maintenance: filepath.Join(dir, "maintenance"), log: make(chan string, 1),
 		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, // a spare connection would hold up the end
 	}
-	nvmltest.Build(t, dir)
+	h.library = nvmltest.Build(t, dir)
 	h.describe()
 	h.load()
 	h.exporter = exec.CommandContext(t.Context(), "/proc/self/exe", "serve", "--web.listen-address=127.0.0.1:0", "--log.level=debug",
 		"--collector.disable-defaults", "--collector.gpu", "--observer.fast-interval=10ms", "--observer.medium-interval=10ms",
-		"--path.procfs="+filepath.Join(dir, "proc"), "--gpu.library="+h.finder(dir), "--gpu.maintenance-file="+h.maintenance)
+		"--path.procfs="+filepath.Join(dir, "proc"), "--gpu.library="+h.library, "--gpu.maintenance-file="+h.maintenance)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -85,26 +85,9 @@ func startHost(t *testing.T) *host {
 	return h
 }
 
-// finder builds a library that tells the stand-in where its machine is described: the environment of the worker has
-// no place for that.
-func (h *host) finder(dir string) string {
-	h.t.Helper()
-	source, library := filepath.Join(dir, "finder.c"), filepath.Join(dir, "libfinder.so")
-	code := fmt.Sprintf("#include <stdlib.h>\n__attribute__((constructor)) static void find(void) { setenv(%q, %q, 1); }\n", nvmltest.Machine, h.machine)
-	if err := os.WriteFile(source, []byte(code), 0o600); err != nil {
-		h.t.Fatal(err)
-	}
-	out, err := exec.CommandContext(h.t.Context(), "gcc", "-shared", "-fPIC", "-o", library, source,
-		"-Wl,--no-as-needed", "-Wl,-rpath,"+dir, "-L"+dir, "-l:libnvidia-ml.so.1").CombinedOutput()
-	if err != nil {
-		h.t.Fatalf("gcc: %v\n%s", err, out)
-	}
-	return library
-}
-
 func (h *host) describe(lines ...string) {
 	h.t.Helper()
-	nvmltest.Describe(h.t, h.machine, append([]string{"gpus 8"}, lines...)...)
+	nvmltest.Describe(h.t, h.library, append([]string{"gpus 8"}, lines...)...)
 }
 
 func (h *host) load() {

@@ -166,6 +166,14 @@ func serve(ctx context.Context, f *flags, o Options) int {
 	defer signal.Stop(user)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if f.netlink != "" {
+		recorded, err := replayedGPUs(f.netlink)
+		if err != nil {
+			fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
+			return exitFailure
+		}
+		s.gpus = recorded
+	}
 	gpus := openGPUs(f, o, log)
 	if gpus != nil {
 		s.gpus = gpus // a nil *gpuGate would be no nil interface

@@ -144,8 +144,8 @@ func TestVerdictsMatchLabels(t *testing.T) {
 
 // What is judged so far of what the labels of scenarios say: they are ahead of it.
 const (
-	judgesGDR  = false // GPUDirect RDMA, by Node.Derive
-	judgesGPUs = false // GPUs, their links and GPUDirect RDMA, by troubles
+	judgesGDR  = true // GPUDirect RDMA, by Node.Derive
+	judgesGPUs = true // GPUs, their links and GPUDirect RDMA, by troubles
 )
 
 // gpuFindings maps what the labels of scenarios call a thing that is wrong with GPUs to what a trouble says of it (a

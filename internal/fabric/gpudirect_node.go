@@ -2,6 +2,9 @@
 
 package fabric
 
+// nvidia is NVIDIA's vendor id on the PCI bus.
+const nvidia = 0x10de
+
 // DeriveGDR judges GPUDirect RDMA for each GPU and the NIC it is dealt, after DerivePorts.
 func (n *Node) DeriveGDR() {
 	n.GDR = make([]GDR, 0, len(n.PCI.Rails))
@@ -22,6 +25,9 @@ func (n *Node) gdrInputs(r *Rail) GDRInputs {
 	in := GDRInputs{
 		NIC: r.NIC, Way: n.gdrWay(r.GPU, nic, r.Distance), At: n.At,
 		Loaded: d.Loaded, CUDA: d.CUDA, Kernel: n.Host.Kernel, Direct: n.GPUDirect, NCCL: n.NCCL.whole(), Hypervisor: n.Host.Hypervisor,
+	}
+	if v, known := n.PCI.Function(r.GPU).Vendor.Get(); known && v != nvidia { // NVML says nothing of it
+		in.Loaded = NotKnown[bool](ReasonUnsupported, "bus/pci/devices/"+r.GPU+"/vendor", n.At)
 	}
 	missing := d.Loaded.Meta() // where the driver does not show this GPU, for what it does not show at all
 	if g := d.At(r.GPU); g != nil {
