@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alerts
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// checkFamilies are the families of internal/diagnose. Each has a page.
+var checkFamilies = []string{"ports", "gids", "roce", "pcie", "gpu", "nvlink", "gpudirect", "nccl", "node"}
+
+func groups(t *testing.T) []Group {
+	t.Helper()
+	g, err := Groups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(g) == 0 {
+		t.Fatal("no rule groups")
+	}
+	return g
+}
+
+// alertRules returns all alerts with their groups.
+func alertRules(t *testing.T) (rules []Rule, in []Group) {
+	t.Helper()
+	for _, g := range groups(t) {
+		for _, r := range g.Rules {
+			if r.Alert != "" {
+				rules, in = append(rules, r), append(in, g)
+			}
+		}
+	}
+	return rules, in
+}
+
+func TestRules(t *testing.T) {
+	duration := regexp.MustCompile(`^[0-9]+[smh]$`)
+	record := regexp.MustCompile(`^[a-z]+:[a-z0-9_]+:[a-z0-9_]+$`)
+	seen := map[string]bool{}
+	for _, g := range groups(t) {
+		if seen["group "+g.Name] || !strings.HasPrefix(g.Name, "gpufabric-") || !duration.MatchString(g.Interval) {
+			t.Errorf("group %q of %s: there twice, not gpufabric-..., or no interval: %q", g.Name, g.File, g.Interval)
+		}
+		seen["group "+g.Name] = true
+		for _, r := range g.Rules {
+			name := r.Alert + r.Record
+			if seen[name] || r.Expr == "" || (r.Alert == "") == (r.Record == "") {
+				t.Errorf("%s: there twice, without expression, or both alert and record", name)
+			}
+			seen[name] = true
+			if r.Record != "" {
+				if !record.MatchString(r.Record) {
+					t.Errorf("%s: recorded names are level:metric:operations", r.Record)
+				}
+				continue
+			}
+			if g.Name == "gpufabric-hard-faults" && (g.Interval != "15s" || (r.For != "" && r.For != "15s")) {
+				t.Errorf("%s: hard faults are evaluated every 15 s and wait 15 s at most", r.Alert)
+			}
+			checkAlert(t, r)
+		}
+	}
+}
+
+func checkAlert(t *testing.T, r Rule) {
+	t.Helper()
+	if !regexp.MustCompile(`^GpuFabric[A-Z][A-Za-z]+$`).MatchString(r.Alert) {
+		t.Errorf("%s: alerts are named GpuFabric...", r.Alert)
+	}
+	severities := []string{"critical", "warning", "info"}
+	if r.Alert == "GpuFabricCheckFailed" {
+		severities = []string{"{{ $labels.severity }}"} // each check has its own
+	}
+	if !slices.Contains(severities, r.Labels["severity"]) {
+		t.Errorf("%s: severity %q", r.Alert, r.Labels["severity"])
+	}
+	want := []string{"dashboard_url", "description", "runbook_url", "summary"}
+	var have []string
+	for k := range r.Annotations {
+		have = append(have, k)
+	}
+	slices.Sort(have)
+	if !slices.Equal(have, want) {
+		t.Errorf("%s: annotations %v, want %v", r.Alert, have, want)
+	}
+	if s := r.Annotations["summary"]; !strings.HasSuffix(s, ".") || (strings.Contains(s, "{{") && r.Alert != "GpuFabricCheckFailed") {
+		t.Errorf("%s: the summary is a sentence that is the same for all: %q", r.Alert, s)
+	}
+	d := r.Annotations["description"]
+	for _, part := range []string{"$labels.instance", "$value"} {
+		if !strings.Contains(d, part) && (part != "$value" || !flag01[r.Alert]) {
+			t.Errorf("%s: the description does not show %s", r.Alert, part)
+		}
+	}
+	if url := r.Annotations["runbook_url"]; url != RunbookBase+r.Alert+".md" {
+		t.Errorf("%s: runbook %q", r.Alert, url)
+	}
+	if url := r.Annotations["dashboard_url"]; !strings.HasPrefix(url, "/d/gpufabric-node/") {
+		t.Errorf("%s: dashboard %q", r.Alert, url)
+	}
+}
+
+// flag01 are alerts on something that is or is not: their value says nothing.
+var flag01 = map[string]bool{"GpuFabricCheckFailed": true, "GpuFabricDeviceStuck": true, "GpuFabricGpuLost": true}
+
+// TestRunbooks wants a complete page for each alert and each family of checks, and no page without either.
+func TestRunbooks(t *testing.T) {
+	want := map[string]bool{}
+	rules, _ := alertRules(t)
+	for _, r := range rules {
+		want[r.Alert] = true
+	}
+	for _, f := range checkFamilies {
+		want["check-"+f] = true
+	}
+	pages, err := fs.Glob(Files(), "runbooks/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pages {
+		if !want[strings.TrimSuffix(path.Base(p), ".md")] {
+			t.Errorf("%s: no alert and no family of checks has that name", p)
+		}
+	}
+	for name := range want {
+		text, err := Runbook(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if !strings.HasPrefix(text, "# "+name+"\n") {
+			t.Errorf("%s: the title is not its name", name)
+		}
+		rest := text
+		for _, section := range []string{"Symptom", "Impact", "Confirm", "Causes", "Fix", "Escalate"} {
+			_, after, ok := strings.Cut(rest, "\n## "+section+"\n")
+			if !ok {
+				t.Errorf("%s: section %s is missing or out of order", name, section)
+				break
+			}
+			body, _, _ := strings.Cut(after, "\n## ")
+			if len(strings.TrimSpace(body)) < 20 {
+				t.Errorf("%s: section %s is empty", name, section)
+			}
+			if section == "Confirm" && !strings.Contains(body, "```") {
+				t.Errorf("%s: no commands to confirm it with", name)
+			}
+			rest = after
+		}
+	}
+	checkFailed, err := Runbook("GpuFabricCheckFailed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range checkFamilies {
+		if !strings.Contains(checkFailed, "(check-"+f+".md)") {
+			t.Errorf("GpuFabricCheckFailed does not lead to check-%s.md", f)
+		}
+	}
+}
+
+// testCase is an assertion about an alert in a *_test.yml.
+type testCase struct {
+	file, test, alert, at string
+	firing                int
+}
+
+func testCases(t *testing.T) []testCase {
+	t.Helper()
+	names, err := filepath.Glob("*_test.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []testCase
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var f struct {
+			Tests []struct {
+				Name  string `yaml:"name"`
+				Cases []struct {
+					At     string      `yaml:"eval_time"`
+					Alert  string      `yaml:"alertname"`
+					Expect []yaml.Node `yaml:"exp_alerts"`
+				} `yaml:"alert_rule_test"`
+			} `yaml:"tests"`
+		}
+		if err := yaml.Unmarshal(text, &f); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, test := range f.Tests {
+			for _, c := range test.Cases {
+				all = append(all, testCase{name, test.Name, c.Alert, c.At, len(c.Expect)})
+			}
+		}
+	}
+	return all
+}
+
+// TestEachAlertFiresAndStaysSilent wants a case of each kind for every alert, and no case for an alert that is gone.
+func TestEachAlertFiresAndStaysSilent(t *testing.T) {
+	fires, silent := map[string]int{}, map[string]int{}
+	for _, c := range testCases(t) {
+		if c.test == "" {
+			t.Errorf("%s: a test without a name", c.file)
+		}
+		if c.firing > 0 {
+			fires[c.alert]++
+		} else {
+			silent[c.alert]++
+		}
+	}
+	rules, _ := alertRules(t)
+	known := map[string]bool{}
+	for _, r := range rules {
+		known[r.Alert] = true
+		if fires[r.Alert] == 0 {
+			t.Errorf("%s: no case in which it fires", r.Alert)
+		}
+		if silent[r.Alert] == 0 {
+			t.Errorf("%s: no case in which it stays silent", r.Alert)
+		}
+	}
+	for _, m := range []map[string]int{fires, silent} {
+		for alert := range m {
+			if !known[alert] {
+				t.Errorf("tests of %s, which is no alert", alert)
+			}
+		}
+	}
+}
+
+// TestPromtool runs Prometheus' own judgement over rules and tests.
+func TestPromtool(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped: promtool takes half a minute (make rules)")
+	}
+	promtool := promtool(t)
+	rules, err := filepath.Glob("*.rules.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(promtool, append([]string{"check", "rules", "--lint=all", "--lint-fatal"}, rules...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("promtool check rules: %v\n%s", err, out)
+	}
+	t.Logf("%s", out)
+	tests, err := filepath.Glob("*_test.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, err := exec.Command(promtool, "test", "rules", name).CombinedOutput()
+			if err != nil || !bytes.Contains(out, []byte("SUCCESS")) {
+				t.Fatalf("promtool test rules: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+func promtool(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command("./promtool.sh").Output()
+	text := strings.TrimSpace(string(out))
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 77 {
+		t.Skip(text)
+	}
+	if err != nil {
+		t.Fatalf("promtool.sh: %v: %s", err, text)
+	}
+	return text
+}

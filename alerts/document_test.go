@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package alerts
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write docs/ALERTS.md instead of comparing with it")
+
+// TestDocument holds docs/ALERTS.md to the rules and their tests.
+func TestDocument(t *testing.T) {
+	const name = "../docs/ALERTS.md"
+	got := document(t)
+	if *update {
+		if err := os.WriteFile(name, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Fatalf("%s is not what the rules say: make docs", name)
+	}
+}
+
+func document(t *testing.T) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	b.WriteString(`# Alerts
+
+Generated from the rules and their tests (` + "`make docs`" + `); do not edit.
+
+**critical** wakes somebody: a job stops or runs several times slower. **warning** is for the next working day, **info** for whoever looks.
+Only ports of role compute page. Nodes are left in peace for half an hour after they booted. Load the files of ` + "`alerts/*.rules.yml`" + ` as they are;
+` + "`alerts/alertmanager.example.yml`" + ` routes them and keeps one fault from paging twice.
+
+| alert | severity | meaning | evaluated, for, kept | tests that fire, stay silent | runbook |
+|---|---|---|---|---|---|
+`)
+	fires, silent := map[string]int{}, map[string]int{}
+	for _, c := range testCases(t) {
+		if c.firing > 0 {
+			fires[c.alert]++
+		} else {
+			silent[c.alert]++
+		}
+	}
+	rules, in := alertRules(t)
+	for i, r := range rules {
+		severity := r.Labels["severity"]
+		if strings.Contains(severity, "{{") {
+			severity = "of the check"
+		}
+		meaning := strings.ReplaceAll(r.Annotations["summary"], "{{ $labels.check }}", "_id_")
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s, %s, %s | %d, %d | [page](../alerts/runbooks/%s.md) |\n", r.Alert, severity, meaning,
+			in[i].Interval, or(r.For, "at once"), or(r.KeepFiringFor, "0"), fires[r.Alert], silent[r.Alert], r.Alert)
+	}
+	b.WriteString("\n## Conditions\n")
+	for _, r := range rules {
+		fmt.Fprintf(&b, "\n### `%s`\n\n```promql\n%s\n```\n", r.Alert, strings.TrimSpace(r.Expr))
+	}
+	b.WriteString("\n## Recording rules\n\nWhat alerts have in common or must remember. The comments in the rule files say why.\n\n| name | every | file |\n|---|---|---|\n")
+	for _, g := range groups(t) {
+		for _, r := range g.Rules {
+			if r.Record != "" {
+				fmt.Fprintf(&b, "| `%s` | %s | [%s](../alerts/%s) |\n", r.Record, g.Interval, g.File, g.File)
+			}
+		}
+	}
+	b.WriteString("\n## What is tested\n\nWith promtool; each line is a scene with everything that must stay silent beside what must fire.\n\n")
+	var names []string
+	for _, c := range testCases(t) {
+		if line := fmt.Sprintf("- %s ([%s](../alerts/%s))\n", c.test, c.file, c.file); !slices.Contains(names, line) {
+			names = append(names, line)
+		}
+	}
+	b.WriteString(strings.Join(names, ""))
+	return b.Bytes()
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"text/template/parse"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"gpufabric_exporter/alerts"
+	"gpufabric_exporter/collector"
+)
+
+// planned are families that the rules use and that the catalogue gets with the collectors of GPUs and checks.
+// A family that is there must leave this list: the test says so.
+var planned = Metrics{
+	"gpufabric_gpu_utilization_ratio": {"uuid"},
+	"gpufabric_gpu_lost":              {"uuid"},
+	"gpufabric_nvlink_links":          {"uuid"},
+	"gpufabric_nvlink_links_active":   {"uuid"},
+	"gpufabric_check_failed":          {"check", "severity", "device", "port", "uuid", "exported_job"},
+	"gpufabric_check_unknown":         {"check", "severity", "device", "port", "uuid", "exported_job", "reason"},
+}
+
+// metrics are the catalogue, what Prometheus itself makes, and what the rules record.
+func metrics(t *testing.T, groups []alerts.Group) Metrics {
+	t.Helper()
+	m := Metrics{"up": {}, "ALERTS": nil}
+	for _, f := range collector.Catalogue() {
+		labels := slices.Clone(f.Labels)
+		if i := slices.Index(labels, "job"); i >= 0 {
+			labels[i] = "exported_job" // job is the target's
+		}
+		m[f.FullName()] = labels
+		if _, ok := planned[f.FullName()]; ok {
+			t.Errorf("%s is in the catalogue now: strike it off the planned ones", f.FullName())
+		}
+	}
+	for name, labels := range planned {
+		m[name] = labels
+	}
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			if r.Record != "" {
+				m[r.Record] = nil
+			}
+		}
+	}
+	return m
+}
+
+func TestRulesAgainstCatalogue(t *testing.T) {
+	groups, err := alerts.Groups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := metrics(t, groups)
+	used := map[string]bool{}
+	n := 0
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			n++
+			wrong, err := Check(r.Expr, known)
+			if err != nil {
+				t.Errorf("%s%s: %v", r.Alert, r.Record, err)
+			}
+			for _, w := range wrong {
+				t.Errorf("%s%s: %s", r.Alert, r.Record, w)
+			}
+			for name := range known {
+				if strings.Contains(r.Expr, name) {
+					used[name] = true
+				}
+			}
+			checkTemplates(t, r, known)
+		}
+	}
+	if n < 20 {
+		t.Errorf("only %d rules", n)
+	}
+	for name := range known {
+		if strings.Contains(name, ":") && !used[name] {
+			t.Errorf("%s is recorded and not used", name)
+		}
+	}
+	for name := range planned {
+		if !used[name] {
+			t.Errorf("%s is planned and not used", name)
+		}
+	}
+}
+
+// checkTemplates wants annotations to parse, and to name labels that something in the expression can have.
+func checkTemplates(t *testing.T, r alerts.Rule, known Metrics) {
+	t.Helper()
+	label := regexp.MustCompile(`\$labels\.(\w+)`)
+	functions := map[string]any{"humanize": 1, "humanizeDuration": 1, "humanizePercentage": 1, "humanizeTimestamp": 1}
+	for name, text := range r.Annotations {
+		if _, err := parse.Parse(name, "{{$labels := .}}{{$value := .}}"+text, "", "", functions); err != nil {
+			t.Errorf("%s: annotation %s: %v", r.Alert, name, err)
+		}
+		for _, m := range label.FindAllStringSubmatch(text, -1) {
+			if slices.Contains(targetLabels, m[1]) {
+				continue
+			}
+			if has, err := canHave(r.Expr, m[1], known); err != nil || !has {
+				t.Errorf("%s: annotation %s shows label %s, which nothing in the expression has (%v)", r.Alert, name, m[1], err)
+			}
+		}
+	}
+}
+
+// canHave tells whether any series inside the expression can have the label.
+func canHave(expr, label string, metrics Metrics) (bool, error) {
+	tree, err := parser.ParseExpr(expr)
+	if err != nil {
+		return false, err
+	}
+	c := &checker{metrics: metrics}
+	return c.may(tree, label), nil
+}
+
+func TestCheckFindsWhatIsWrong(t *testing.T) {
+	known := Metrics{"a_total": {"device", "port"}, "b": {"device", "priority"}, "x:y:z": nil}
+	for _, c := range []struct{ expr, wrong string }{
+		{`rate(a_total[5m]) > 1`, ""},
+		{`a_total - min_over_time(a_total[10m]) > 0`, ""},
+		{`avg_over_time(x:y:z[12h]) > 1`, ""},
+		{`a_total and on (cluster, job, instance, device) b == 1`, ""},
+		{`c == 1`, `no metric "c"`},
+		{`a_total{priority="3"} > 1`, "has no label priority"},
+		{`rate(a_total[15m]) > 1`, "reads 15m0s back"},
+		{`rate(a_total[5m] offset 6m) > 1`, "reads 11m0s back"},
+		{`max_over_time(rate(a_total[5m])[1h:1m])`, "subquery"},
+		{`sum by (device) (a_total)`, "by drops"},
+		{`sum without (netdev) (a_total)`, "aggregated over netdev"},
+		{`a_total / on (device) b`, "drops all other labels"},
+		{`a_total and on (priority) b`, "only one side has"},
+		{`a_total and on (netdev) b`, "nothing in it has"},
+	} {
+		got, err := Check(c.expr, known)
+		if err != nil {
+			t.Errorf("%s: %v", c.expr, err)
+		}
+		all := strings.Join(got, "; ")
+		if (c.wrong == "") != (len(got) == 0) || !strings.Contains(all, c.wrong) {
+			t.Errorf("%s: %q, want %q", c.expr, all, c.wrong)
+		}
+	}
+	if _, err := Check(`0.5 * on (x) group_left () b`, known); err == nil {
+		t.Error("no error for what does not parse")
+	}
+}
