@@ -12,7 +12,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test lint fmt docs lab-test lab-full hang-test fuzz bench verify clean
+.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test fuzz bench verify clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ test: ## all tests that need no virtual machine, with the race detector; those o
 	$(GO) test -race -short ./...
 	$(GO) test ./collector ./exporter ./internal/capture
 
+rules: ## alert rules: every expression against the catalogue, promtool's unit tests (2.42 or later, else Debian's is fetched)
+	cd tools && $(GO) test ./rules
+	$(GO) test -v -run 'TestPromtool' ./alerts | grep -v '^=== '
+
 lint: ## formatting, vet, golangci-lint with the import directions
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'not formatted: make fmt'; exit 1; }
 	$(GO) vet ./... && $(GO) vet -tags lab,hang ./test/...
@@ -38,8 +42,9 @@ lint: ## formatting, vet, golangci-lint with the import directions
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
-docs: ## write docs/METRICS.md and docs/COUNTERS.md from the tables
+docs: ## write docs/METRICS.md, docs/COUNTERS.md and docs/ALERTS.md from tables and rules
 	$(GO) test ./collector -run 'TestMetricsDocument|TestCountersDocument' -update
+	$(GO) test ./alerts -run TestDocument -update
 
 lab-full: ## the same with its long proofs: 1,000 scrapes of what hangs, cost against node_exporter
 	FULL=1 ./test/lab/test.sh
