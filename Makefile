@@ -32,7 +32,7 @@ test: ## all tests that need no virtual machine, with the race detector; those o
 
 rules: ## alert rules: every expression against the catalogue, promtool's unit tests (2.42 or later, else Debian's is fetched)
 	cd tools && $(GO) test ./rules
-	$(GO) test -v -run 'TestPromtool' ./alerts | grep -v '^=== '
+	$(GO) test -v -run TestPromtool ./alerts
 
 lint: ## formatting, vet, golangci-lint with the import directions
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'not formatted: make fmt'; exit 1; }
