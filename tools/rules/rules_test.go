@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,9 +41,7 @@ func metrics(t *testing.T, groups []alerts.Group) Metrics {
 			t.Errorf("%s is in the catalogue now: strike it off the planned ones", f.FullName())
 		}
 	}
-	for name, labels := range planned {
-		m[name] = labels
-	}
+	maps.Copy(m, planned)
 	for _, g := range groups {
 		for _, r := range g.Rules {
 			if r.Record != "" {
