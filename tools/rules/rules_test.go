@@ -16,15 +16,11 @@ import (
 	"gpufabric_exporter/collector"
 )
 
-// planned are families that the rules use and that the catalogue gets with the collectors of GPUs and checks.
+// planned are families that the rules use and that the catalogue gets with the collector of checks.
 // A family that is there must leave this list: the test says so.
 var planned = Metrics{
-	"gpufabric_gpu_utilization_ratio": {"uuid"},
-	"gpufabric_gpu_lost":              {"uuid"},
-	"gpufabric_nvlink_links":          {"uuid"},
-	"gpufabric_nvlink_links_active":   {"uuid"},
-	"gpufabric_check_failed":          {"check", "severity", "device", "port", "uuid", "exported_job"},
-	"gpufabric_check_unknown":         {"check", "severity", "device", "port", "uuid", "exported_job", "reason"},
+	"gpufabric_check_failed":  {"check", "severity", "device", "port", "uuid", "exported_job"},
+	"gpufabric_check_unknown": {"check", "severity", "device", "port", "uuid", "exported_job", "reason"},
 }
 
 // metrics are the catalogue, what Prometheus itself makes, and what the rules record.
