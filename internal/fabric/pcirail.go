@@ -84,7 +84,7 @@ func (n *Node) computeNICs() []string {
 	var names []string
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		if f := n.PCI.NIC(h.Name); f != nil && (h.Serves(RoleCompute) || h.roleHidden() && n.nearGPU(f)) {
+		if f := n.PCI.NIC(h.Name); f != nil && n.mayCompute(h, f) {
 			names = append(names, h.Name)
 		}
 	}
@@ -95,6 +95,11 @@ func (n *Node) computeNICs() []string {
 // Serves tells whether a port of the device has that role.
 func (h *HCA) Serves(r Role) bool {
 	return slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Role.Or("") == r })
+}
+
+// mayCompute tells whether training traffic may take the device with that function.
+func (n *Node) mayCompute(h *HCA, f *PCIFunction) bool {
+	return h.Serves(RoleCompute) || h.roleHidden() && n.nearGPU(f)
 }
 
 // roleHidden tells that the role of a port is not known, or the ports are not.

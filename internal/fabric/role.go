@@ -81,7 +81,7 @@ func (n *Node) outOfTheWay(candidates []*HCA) []*HCA {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		f := n.PCI.NIC(h.Name)
-		if f == nil || !h.Serves(RoleCompute) && !(h.roleHidden() && n.nearGPU(f)) {
+		if f == nil || !n.mayCompute(h, f) {
 			continue
 		}
 		row := make([]Distance, 0, len(gpus))
