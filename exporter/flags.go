@@ -176,6 +176,8 @@ func newCommandLine() *commandLine {
 		SetValue(&flagValue{name: "output", set: into(&c.f.topologyOutput, oneOf(outputText, outputJSON))})
 	c.simulated(p)
 	c.defineCheck()
+	w := app.Command(commandGPUWorker, "Asks NVIDIA's driver for another process of this program, which starts it.").Hidden()
+	w.Flag("library", "The NVML library.").Required().SetValue(&flagValue{name: "library", set: into(&c.f.workerLibrary, parseFile)})
 	c.defineWeb()
 	c.defineLog()
 	c.defineCollectors()
