@@ -170,7 +170,7 @@ func TestGPUDriverFails(t *testing.T) {
 		"no answer": func(time.Time) (fabric.GPUDriver, error) { select {} },
 	} {
 		opts := options(tree)
-		opts.GPUs, opts.limit = o, 300*time.Millisecond
+		opts.GPUs, opts.limit = o, 5*time.Second
 		dir, _, m := unpacked(t, opts)
 		if len(m.LeftOut) != 1 || m.LeftOut[0].Path != "GPU driver" || !strings.Contains(m.LeftOut[0].Reason, name) {
 			t.Errorf("%s: left out %v", name, m.LeftOut)
