@@ -65,29 +65,6 @@ func asked(f *flags) []*diagnose.Check {
 	})
 }
 
-// told is a verdict that several subjects share.
-type told struct {
-	diagnose.Verdict
-	subjects []string
-}
-
-// together makes one of verdicts that differ in nothing but their subject.
-func together(list []diagnose.Verdict) []told {
-	var all []told
-	for _, v := range list {
-		i := slices.IndexFunc(all, func(t told) bool {
-			return t.Check == v.Check && t.Status == v.Status && t.What == v.What && t.Evidence == v.Evidence && t.Consequence == v.Consequence && t.Remedy == v.Remedy
-		})
-		if i < 0 {
-			all, i = append(all, told{Verdict: v}), len(all)
-		}
-		if s := v.Subject.String(); !slices.Contains(all[i].subjects, s) {
-			all[i].subjects = append(all[i].subjects, s)
-		}
-	}
-	return all
-}
-
 // writeChecks prints a table: what failed first, each with what was seen and what to do.
 func writeChecks(w io.Writer, list []diagnose.Verdict, verbose bool, paint painter) {
 	var good []string

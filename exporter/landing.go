@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/version"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -100,16 +101,18 @@ type collectorRow struct {
 type link struct{ Href, Text, Note string }
 
 func (h *handler) view(n *fabric.Node) view {
+	list := diagnose.Run(n, nil)
+	bad := failingOf(list)
 	v := view{
 		CSS: template.CSS(landingCSS), Title: h.site.title, Note: h.site.note,
-		Wait: secondReading(n), GPUs: gpuSectionOf(n), RoCE: roceRows(n),
-		Facts: nodeFacts(n), Troubles: troubles(n), Unchecked: unchecked(n), Excluded: n.Excluded,
+		Wait: secondReading(n), GPUs: gpuSectionOf(n, bad), RoCE: roceRows(n),
+		Facts: nodeFacts(n), Troubles: troubles(list), Unchecked: unchecked(list), Excluded: n.Excluded,
 		NCCL: n.NCCL, Collectors: h.collectorRows(n), Config: h.configView(),
 		Links: h.links(), Version: version.Version,
 	}
 	v.Verdict = h.verdict(n, len(v.Troubles), len(v.Unchecked))
 	for i := range n.HCAs {
-		v.Devices = append(v.Devices, deviceRows(n, &n.HCAs[i])...)
+		v.Devices = append(v.Devices, deviceRows(&n.HCAs[i], bad)...)
 	}
 	for _, f := range n.NCCL.Files {
 		v.NCCLFiles = append(v.NCCLFiles, fileRow{f.Path, show(f.Exists, func(bool) string { return "read" })})
@@ -126,7 +129,7 @@ func (h *handler) verdict(n *fabric.Node, troubles, unchecked int) cell {
 	case troubles > 1:
 		return cell{Text: fmt.Sprintf("%d things look wrong", troubles), Class: "bad"}
 	case isNone:
-		return cell{Text: sentence(none), Class: "unsure"}
+		return cell{Text: diagnose.Sentence(none), Class: "unsure"}
 	case h.set.Want()&fabric.WantHCA == 0:
 		return cell{Text: "RDMA devices are not looked at: their collectors are disabled", Class: "unsure"}
 	case unchecked > 0:
@@ -172,7 +175,7 @@ func portCount(n *fabric.Node) string {
 }
 
 // deviceRows returns one row per port, or one for a device whose ports are not known.
-func deviceRows(n *fabric.Node, h *fabric.HCA) []deviceRow {
+func deviceRows(h *fabric.HCA, bad failing) []deviceRow {
 	row := deviceRow{Name: h.Name, Board: show(h.BoardID, text), PCI: show(h.PCI, text)}
 	if fw, ok := h.Firmware.Get(); ok {
 		row.Board.Note = "firmware " + fw
@@ -194,10 +197,10 @@ func deviceRows(n *fabric.Node, h *fabric.HCA) []deviceRow {
 		r.Port = strconv.Itoa(p.Number)
 		r.Role = show(p.Role, func(r fabric.Role) string { return string(r) })
 		r.NetDev = netDevCell(p)
-		r.State = stateCell(p)
-		r.Rate = rateCell(p)
+		r.State = stateCell(p, bad.of(portSubject(h, p), "port_active"))
+		r.Rate = rateCell(p, bad.of(portSubject(h, p), "port_rate", "port_rate_agrees"))
 		r.GIDs = show(p.GIDs.Entries, func(g []fabric.GID) string { return strconv.Itoa(len(g)) })
-		r.Choice = choiceCell(n, p)
+		r.Choice = choiceCell(p, bad.of(portSubject(h, p), "gid_usable"))
 		rows = append(rows, r)
 	}
 	return rows
@@ -217,8 +220,8 @@ func netDevCell(p *fabric.Port) cell {
 	return c
 }
 
-func stateCell(p *fabric.Port) cell {
-	c := show(p.State, func(s fabric.PortState) string { return spaced(string(s)) })
+func stateCell(p *fabric.Port, bad bool) cell {
+	c := show(p.State, func(s fabric.PortState) string { return diagnose.Spaced(string(s)) })
 	s, ok := p.State.Get()
 	if !ok {
 		return c
@@ -226,30 +229,30 @@ func stateCell(p *fabric.Port) cell {
 	switch {
 	case s == fabric.PortActive:
 		c.Class = "good"
-	case matters(p):
+	case bad:
 		c.Class = "bad"
 	default:
 		c.Class = "quiet"
 	}
 	if phys, ok := p.PhysState.Get(); ok && s != fabric.PortActive {
-		c.Note = "link: " + spaced(string(phys))
+		c.Note = "link: " + diagnose.Spaced(string(phys))
 	}
 	return c
 }
 
-func rateCell(p *fabric.Port) cell {
-	c := show(p.Rate, func(r fabric.Rate) string { return gigabits(r.BytesPerSecond) })
+func rateCell(p *fabric.Port, bad bool) cell {
+	c := show(p.Rate, func(r fabric.Rate) string { return diagnose.Gigabits(r.BytesPerSecond) })
 	expected, ok := p.ExpectedRate.Get()
 	if ok {
-		c.Note = "expected " + gigabits(expected)
+		c.Note = "expected " + diagnose.Gigabits(expected)
 	}
-	if _, bad := slow(p); matters(p) && (bad || p.RateMismatch.Or(false)) {
+	if bad {
 		c.Class = "bad"
 	}
 	return c
 }
 
-func choiceCell(n *fabric.Node, p *fabric.Port) cell {
+func choiceCell(p *fabric.Port, bad bool) cell {
 	c := show(p.GIDChoice, func(c fabric.GIDChoice) string {
 		if c.GID == nil {
 			return "entry " + strconv.Itoa(c.Index) + ", empty"
@@ -259,10 +262,10 @@ func choiceCell(n *fabric.Node, p *fabric.Port) cell {
 	if choice, ok := p.GIDChoice.Get(); ok {
 		c.Note = choice.Why
 		if choice.GID != nil && choice.Rule != fabric.GIDByMatch && p.LinkLayer.Or("") == fabric.LinkEthernet {
-			c.Note = gidType(choice.GID.Type) + ": " + c.Note
+			c.Note = diagnose.GIDTypeName(choice.GID.Type) + ": " + c.Note
 		}
 	}
-	if _, bad := unusableGID(n, p); bad && p.Role.Or("") == fabric.RoleCompute && p.State.Or("") == fabric.PortActive {
+	if bad {
 		c.Class = "bad"
 	}
 	return c
@@ -287,7 +290,7 @@ func show[T any](f fabric.Fact[T], text func(T) string) cell {
 	case fabric.Absent:
 		return cell{Text: "none", Class: "quiet", Title: m.Source}
 	default:
-		return cell{Text: "unknown", Note: reasonText(m.Reason), Class: "unsure", Title: m.Source}
+		return cell{Text: "unknown", Note: diagnose.ReasonText(m.Reason), Class: "unsure", Title: m.Source}
 	}
 }
 
@@ -352,7 +355,7 @@ func (h *handler) configView() configView {
 	}
 	for _, r := range fabric.Roles() {
 		if rate, ok := p.PortRates[r]; ok {
-			v.Rates = append(v.Rates, string(r)+" "+gigabits(rate))
+			v.Rates = append(v.Rates, string(r)+" "+diagnose.Gigabits(rate))
 		}
 	}
 	v.RoCE = roceWishText(p.RoCE)

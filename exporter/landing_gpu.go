@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -23,8 +24,8 @@ type gpuRow struct {
 }
 
 // gpuSectionOf is empty on a node without GPUs, and where nobody looks at them.
-func gpuSectionOf(n *fabric.Node) gpuSection {
-	gpus := gpusOf(n)
+func gpuSectionOf(n *fabric.Node, bad failing) gpuSection {
+	gpus := diagnose.GPUs(n)
 	if len(gpus) == 0 {
 		return gpuSection{}
 	}
@@ -34,15 +35,15 @@ func gpuSectionOf(n *fabric.Node) gpuSection {
 	}
 	for _, g := range gpus {
 		s.Rows = append(s.Rows, gpuRow{
-			Name: g.Name, Model: modelCell(n, g), Place: placeCell(g), Links: nvLinkCell(g, gpus), PCIe: widthCell(n, g),
-			NIC: nicCell(g), GPUDirect: gpuDirectCell(n, g, gpus), In: useCell(g),
+			Name: g.Name, Model: modelCell(n, g, bad), Place: placeCell(g), Links: nvLinkCell(g, bad), PCIe: widthCell(g, bad),
+			NIC: nicCell(g), GPUDirect: gpuDirectCell(g, bad), In: useCell(g),
 		})
 	}
 	return s
 }
 
 // ofDriver makes a cell of what NVML says, and without NVML one that says why.
-func ofDriver[T any](g gpuView, fact func(*fabric.GPU) fabric.Fact[T], text func(T) string) cell {
+func ofDriver[T any](g diagnose.GPU, fact func(*fabric.GPU) fabric.Fact[T], text func(T) string) cell {
 	if g.Driver == nil {
 		return cell{Text: "unknown", Class: "unsure"}
 	}
@@ -52,13 +53,12 @@ func ofDriver[T any](g gpuView, fact func(*fabric.GPU) fabric.Fact[T], text func
 	return show(fact(g.Driver), text)
 }
 
-func modelCell(n *fabric.Node, g gpuView) cell {
+func modelCell(n *fabric.Node, g diagnose.GPU, bad failing) cell {
 	if g.Driver == nil {
-		_, bare := driverless(n, []gpuView{g})
 		switch {
-		case bare:
+		case bad.of(g.Subject(), "gpu_driver"):
 			return cell{Text: "no driver", Class: "bad"}
-		case g.isListable(n):
+		case g.Listable(n):
 			return cell{Text: "unknown", Note: "its driver does not show it", Class: "bad"}
 		case g.Function.Driver.Or("") == "vfio-pci":
 			return cell{Text: "unknown", Note: "given to a virtual machine", Class: "quiet"}
@@ -70,14 +70,14 @@ func modelCell(n *fabric.Node, g gpuView) cell {
 	}
 	c := show(g.Driver.Name, text)
 	c.Title = g.Driver.UUID
-	if _, bad := throttled(g.Driver); bad {
+	if bad.of(g.Subject(), "gpu_throttled") {
 		c.Note, c.Class = "slowed down by the hardware", "bad"
 	}
 	return c
 }
 
 // placeCell is the PCI address with the NUMA node below.
-func placeCell(g gpuView) cell {
+func placeCell(g diagnose.GPU) cell {
 	if g.Function == nil {
 		return cell{Text: g.Driver.Address, Note: "not on the bus that is seen here", Class: "unsure"}
 	}
@@ -89,24 +89,24 @@ func placeCell(g gpuView) cell {
 }
 
 // nvLinkCell shows active links of all, and the fabric where it is not in order.
-func nvLinkCell(g gpuView, all []gpuView) cell {
-	if g.Driver == nil && !isNVIDIA(g.Function) {
+func nvLinkCell(g diagnose.GPU, bad failing) cell {
+	if g.Driver == nil && !g.IsNVIDIA() {
 		return cell{Text: "none", Class: "quiet"}
 	}
 	total := 0
 	if g.Driver != nil {
-		_, total = g.nvLinks()
+		_, total = g.NVLinks()
 	}
 	c := ofDriver(g, (*fabric.GPU).Active, func(n int) string { return fmt.Sprintf("%d of %d", n, total) })
 	if g.Driver == nil {
 		return c
 	}
-	if _, bad := nvLinksDown(g, all); bad {
+	if bad.of(g.Subject(), "nvlink_active") {
 		c.Class = "bad"
 	}
-	if _, bad := fabricTrouble(g.Driver); bad {
+	if bad.of(g.Subject(), "nvlink_fabric") {
 		f := g.Driver.Fabric.Value
-		c.Class, c.Note = "bad", "fabric: "+spaced(string(f.State))
+		c.Class, c.Note = "bad", "fabric: "+diagnose.Spaced(string(f.State))
 		switch {
 		case f.State == fabric.GPUFabricCompleted && len(f.Unhealthy) > 0:
 			c.Note = "fabric: not healthy"
@@ -118,7 +118,7 @@ func nvLinkCell(g gpuView, all []gpuView) cell {
 }
 
 // widthCell shows the width of the link as the bus tells it, else as NVML does, and its generation.
-func widthCell(n *fabric.Node, g gpuView) cell {
+func widthCell(g diagnose.GPU, bad failing) cell {
 	width := func(w int) string { return "x" + strconv.Itoa(w) }
 	var c cell
 	if g.Function != nil && (g.Function.Link.Width.State == fabric.OK || g.Driver == nil) {
@@ -126,7 +126,7 @@ func widthCell(n *fabric.Node, g gpuView) cell {
 	} else {
 		c = ofDriver(g, func(d *fabric.GPU) fabric.Fact[int] { return d.PCIeWidth }, width)
 	}
-	if g.Function != nil && len(n.PCI.Shortfalls(g.Function, n.At).Or(nil)) > 0 {
+	if bad.of(g.Subject(), "pcie_link", "gpu_pcie_link") {
 		c.Class = "bad"
 	}
 	if g.Driver == nil {
@@ -138,15 +138,11 @@ func widthCell(n *fabric.Node, g gpuView) cell {
 			c.Note += " of " + strconv.Itoa(most)
 		}
 	}
-	_, narrow := narrowGPU(n, g)
-	if _, slow := slowGPU(g.Driver); narrow || slow {
-		c.Class = "bad"
-	}
 	return c
 }
 
 // nicCell is the NIC that the GPU is dealt, how far it is, and its rail.
-func nicCell(g gpuView) cell {
+func nicCell(g diagnose.GPU) cell {
 	if g.Rail == nil {
 		return cell{Text: "unknown", Class: "unsure"}
 	}
@@ -160,7 +156,7 @@ func nicCell(g gpuView) cell {
 	return c
 }
 
-func gpuDirectCell(n *fabric.Node, g gpuView, all []gpuView) cell {
+func gpuDirectCell(g diagnose.GPU, bad failing) cell {
 	if g.GDR == nil {
 		return cell{Text: "unknown", Class: "unsure"}
 	}
@@ -176,16 +172,16 @@ func gpuDirectCell(n *fabric.Node, g gpuView, all []gpuView) cell {
 			return "yes"
 		}
 	})
-	_, blocked := g.isBlocked()
+	block, blocked := g.Blocked()
 	if g.GDR.Evidence != "" {
 		c.Title = g.GDR.Evidence
 		if blocked || g.GDR.Usable.State == fabric.Unknown {
 			c.Note, c.Title = g.GDR.Evidence, ""
 		}
 	}
-	_, bad := blockTrouble(n, g, all)
 	switch {
-	case bad:
+	case bad.of(g.Subject(), "gpudirect_usable"), blocked && block == fabric.GDRACS && bad.of(diagnose.Subject{Device: g.GDR.NIC}, "pcie_acs"),
+		blocked && block == fabric.GDRModule && bad.of(diagnose.Subject{}, "peermem_bound"):
 		c.Class = "bad"
 	case blocked:
 		c.Class = "quiet"
@@ -196,7 +192,7 @@ func gpuDirectCell(n *fabric.Node, g gpuView, all []gpuView) cell {
 }
 
 // useCell counts processes: one may be there as a client of MPS and for itself.
-func useCell(g gpuView) cell {
+func useCell(g diagnose.GPU) cell {
 	c := ofDriver(g, func(d *fabric.GPU) fabric.Fact[[]fabric.GPUProcess] { return d.Processes }, func(list []fabric.GPUProcess) string {
 		pids := map[int]bool{}
 		for _, p := range list {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
 )
@@ -53,7 +54,7 @@ func roceStepsOf(links []fabric.RoCELink) []roceStep {
 	var list []roceStep
 	for i := range links {
 		l := &links[i]
-		list = append(list, roceStep{roceStepName(l.Step), roceState(l), sentence(l.Evidence), l.Source})
+		list = append(list, roceStep{roceStepName(l.Step), roceState(l), diagnose.Sentence(l.Evidence), l.Source})
 	}
 	return list
 }
@@ -96,7 +97,7 @@ func roceVerdict(chains []fabric.RoCEChain) cell {
 	}
 	for i := range chains {
 		for _, l := range chains[i].Observed {
-			if l.State == fabric.RoCEBroken && !explained(&chains[i], l.Step) {
+			if l.State == fabric.RoCEBroken && !diagnose.Explained(&chains[i], l.Step) {
 				return cell{Text: "trouble in its traffic: " + roceStepName(l.Step), Class: "bad"}
 			}
 		}
@@ -105,7 +106,7 @@ func roceVerdict(chains []fabric.RoCEChain) cell {
 		return cell{Text: "consistent", Class: "good"}
 	}
 	l := c.Link(c.Step)
-	why := reasonText(l.Reason)
+	why := diagnose.ReasonText(l.Reason)
 	if c.TrafficClassFrom == fabric.TrafficClassFromJob && c.Step == fabric.RoCETrafficClass {
 		why = "jobs choose it"
 	}
@@ -154,7 +155,7 @@ func roceStepName(s fabric.RoCEStep) string {
 	case fabric.RoCEObservedCNP:
 		return "answer to congestion"
 	default:
-		return spaced(string(s))
+		return diagnose.Spaced(string(s))
 	}
 }
 

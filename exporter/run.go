@@ -29,6 +29,7 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
 )
@@ -272,7 +273,7 @@ func (h *handler) observeFirst(ctx context.Context) {
 	for i := range n.HCAs {
 		ports += len(n.HCAs[i].Ports)
 	}
-	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(troubles(n)))
+	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(troubles(diagnose.Run(n, nil))))
 }
 
 // noDevice tells that the kernel conclusively shows no RDMA device, in words.

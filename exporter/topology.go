@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -133,7 +134,7 @@ func topologyOf(n *fabric.Node) topologyReport {
 		driver   *fabric.GPU
 	}
 	var members []member
-	gpus := gpusOf(n)
+	gpus := diagnose.GPUs(n)
 	if !hasNVIDIA(gpus) {
 		r.Driver.Text = ""
 	}
@@ -147,7 +148,7 @@ func topologyOf(n *fabric.Node) topologyReport {
 		if list, ok := n.PCI.Shortfalls(f, n.At).Get(); ok {
 			nic.Degraded = []topologyLink{}
 			for _, s := range list {
-				nic.Degraded = append(nic.Degraded, topologyLink{s.Upper, linkText(s)})
+				nic.Degraded = append(nic.Degraded, topologyLink{s.Upper, diagnose.LinkText(s)})
 			}
 		}
 		r.NICs = append(r.NICs, nic)
@@ -193,16 +194,16 @@ func peermemOf(f fabric.Fact[fabric.Peermem]) topologyPeermem {
 	}
 }
 
-func topologyOfGPU(n *fabric.Node, v gpuView) topologyGPU {
-	g := topologyGPU{Name: v.Name, NUMANode: pointer(v.numaNode()), GPUDirect: gpuDirectOf(v.GDR)}
+func topologyOfGPU(n *fabric.Node, v diagnose.GPU) topologyGPU {
+	g := topologyGPU{Name: v.Name, NUMANode: pointer(v.NUMANode()), GPUDirect: gpuDirectOf(v.GDR)}
 	if d := v.Driver; d != nil {
 		g.Index, g.UUID, g.Model, g.Lost, g.PCI = &d.Index, d.UUID, pointer(d.Name), pointer(d.Lost), d.Address
 		g.Fabric = string(d.Fabric.Or(fabric.GPUFabric{}).State)
 	}
-	switch active, total := v.nvLinks(); {
+	switch active, total := v.NVLinks(); {
 	case active.State == fabric.OK:
 		g.NVLinks = &topologyNVLinks{active.Value, total}
-	case active.State == fabric.Absent || v.Driver == nil && !isNVIDIA(v.Function):
+	case active.State == fabric.Absent || v.Driver == nil && !v.IsNVIDIA():
 		g.NVLinks = &topologyNVLinks{}
 	}
 	if v.Function == nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -24,7 +25,7 @@ func withGPUs() *fabric.Node {
 		Driver: fabric.Known("580.65.06", "module/nvidia/version", n.At),
 	}
 	for i, address := range []string{"0000:19:00.0", "0000:9b:00.0"} {
-		n.PCI.Function(address).Vendor = fabric.Known(nvidiaVendor, "vendor", n.At)
+		n.PCI.Function(address).Vendor = fabric.Known(diagnose.NVIDIA, "vendor", n.At)
 		n.PCI.Function(address).Driver = fabric.Known("nvidia", "driver", n.At)
 		g := fabric.GPU{
 			Index: i, UUID: "GPU-" + strings.Repeat(string(rune('a'+i)), 8), Address: address,

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -127,7 +128,7 @@ SYS   through the interconnect of NUMA nodes
 `)
 	for _, reason := range fabric.Reasons() {
 		if unknown[string(reason)] {
-			fmt.Fprintf(b, "?     not known: %s\n", reasonText(reason))
+			fmt.Fprintf(b, "?     not known: %s\n", diagnose.ReasonText(reason))
 		}
 	}
 	b.WriteString("rail  of a GPU: the number of its nearest compute NIC and that NIC; of a NIC: its role\n")
@@ -191,7 +192,7 @@ func placeText(g topologyGPU) string {
 		text += "; its driver has lost it"
 	}
 	if g.Fabric != "" && g.Fabric != string(fabric.GPUFabricCompleted) {
-		text += "; it has not joined its NVLink fabric: " + spaced(g.Fabric)
+		text += "; it has not joined its NVLink fabric: " + diagnose.Spaced(g.Fabric)
 	}
 	return text
 }
@@ -233,7 +234,7 @@ func acsUnknown(g topologyGPU) string {
 	if g.NIC == "" || g.ACSRedirect != nil {
 		return ""
 	}
-	text := reasonText(fabric.Reason(g.ACSReason))
+	text := diagnose.ReasonText(fabric.Reason(g.ACSReason))
 	if fabric.Reason(g.ACSReason) == fabric.ReasonPrivilege {
 		text += ", it takes root (CAP_SYS_ADMIN)"
 	}
@@ -249,7 +250,7 @@ func verdictUnknown(g topologyGPU) string {
 	case d.Evidence != "":
 		return strings.TrimSuffix(d.Evidence, ".")
 	default:
-		return reasonText(fabric.Reason(d.Reason))
+		return diagnose.ReasonText(fabric.Reason(d.Reason))
 	}
 }
 
@@ -284,7 +285,7 @@ func writePairs(b *strings.Builder, r topologyReport) {
 		if n := len(r.GPUs); len(pairs[why]) == n*(n-1)/2 && n > 2 {
 			which = "any two GPUs"
 		}
-		fmt.Fprintf(b, "No peer-to-peer writes between %s: %s\n", which, spaced(why))
+		fmt.Fprintf(b, "No peer-to-peer writes between %s: %s\n", which, diagnose.Spaced(why))
 	}
 }
 
@@ -294,16 +295,4 @@ func linksText(list []topologyLink) string {
 		fmt.Fprintf(&b, "; the link below %s runs at %s", l.Bridge, l.Text)
 	}
 	return b.String()
-}
-
-// linkText says what a link does and could do.
-func linkText(s fabric.LinkShortfall) string {
-	var parts []string
-	if s.Narrow {
-		parts = append(parts, fmt.Sprintf("x%d instead of x%d", s.Width, s.MaxWidth))
-	}
-	if s.Slow {
-		parts = append(parts, fmt.Sprintf("%g GT/s instead of %g GT/s", s.Speed/1e9, s.MaxSpeed/1e9))
-	}
-	return strings.Join(parts, " and ")
 }

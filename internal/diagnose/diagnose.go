@@ -59,11 +59,21 @@ type Subject struct {
 	Port   int    // 0: the whole device
 	GPU    string // UUID where NVML tells it, else the PCI address
 	File   string // a file, or what else cannot be named so
+	// Name is what people call it, where that is not the same: "GPU3", "mlx5_4 port 2". It is no part of the identity.
+	Name string
 }
 
-// String names the subject for people: the port only where the device may have several.
+// Key is the subject without the name that people give it: what identifies it from one reading to the next.
+func (s Subject) Key() Subject {
+	s.Name = ""
+	return s
+}
+
+// String names the subject for people: the port only where the device has several.
 func (s Subject) String() string {
 	switch {
+	case s.Name != "":
+		return s.Name
 	case s.Device != "":
 		return s.Device
 	case s.GPU != "":
@@ -136,6 +146,44 @@ func (v *verdicts) when(bad bool, s Subject, of Verdict) {
 	}
 }
 
+// worstOf keeps the worst verdict on each subject, for checks that look at one several times.
+type worstOf struct {
+	*verdicts
+	list []Verdict
+}
+
+func (w *worstOf) add(judge func(*verdicts)) {
+	one := verdicts{check: w.check}
+	judge(&one)
+	for _, v := range one.list {
+		i := slices.IndexFunc(w.list, func(o Verdict) bool { return o.Subject == v.Subject })
+		switch {
+		case i < 0:
+			w.list = append(w.list, v)
+		case worse(v.Status) < worse(w.list[i].Status):
+			w.list[i] = v
+		}
+	}
+}
+
+func (w *worstOf) ok(s Subject)                 { w.add(func(v *verdicts) { v.ok(s) }) }
+func (w *worstOf) failed(s Subject, of Verdict) { w.add(func(v *verdicts) { v.failed(s, of) }) }
+func (w *worstOf) unknown(s Subject, r fabric.Reason, evidence string) {
+	w.add(func(v *verdicts) { v.unknown(s, r, evidence) })
+}
+
+// status is the worst so far; empty without any.
+func (w *worstOf) status(s Subject) Status {
+	for _, v := range w.list {
+		if v.Subject == s {
+			return v.Status
+		}
+	}
+	return ""
+}
+
+func (w *worstOf) done() { w.verdicts.list = append(w.verdicts.list, w.list...) }
+
 // Run asks all checks, or those of the given list, and returns every verdict: what failed first, the worst before the
 // rest, then what is unknown, then what is right.
 func Run(n *fabric.Node, checks []*Check) []Verdict {
@@ -180,5 +228,5 @@ func Find(id string) *Check {
 
 // Catalogue returns every check, by topic. The rows are read-only.
 func Catalogue() []*Check {
-	return slices.Concat(nodeChecks(), portChecks(), gidChecks(), roceChecks(), pcieChecks(), ncclChecks())
+	return slices.Concat(nodeChecks(), portChecks(), gidChecks(), roceChecks(), pcieChecks(), gpuChecks(), gpuDirectChecks(), ncclChecks())
 }

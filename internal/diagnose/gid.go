@@ -27,15 +27,19 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	case p.GIDChoice.State == fabric.Absent || linked && layer != fabric.LinkEthernet:
 		return
 	case !known:
-		v.unknown(of(h, p), p.GIDChoice.Meta().Reason, "The GID table is not known: "+reasonText(p.GIDChoice.Meta().Reason)+".")
+		v.unknown(of(h, p), p.GIDChoice.Meta().Reason, "The GID table is not known: "+ReasonText(p.GIDChoice.Meta().Reason)+".")
+		return
+	case unreadNCCL(n) != nil && (c.Rule == fabric.GIDByMatch || c.GID != nil && c.GID.Routable()):
+		r := unreadNCCL(n).Reason
+		v.unknown(of(h, p), r, "By default NCCL would use a good address, but a configuration file of NCCL is not known: "+ReasonText(r)+".")
 		return
 	case c.Rule == fabric.GIDByMatch || c.GID != nil && c.GID.Routable():
 		v.ok(of(h, p))
 		return
 	}
-	evidence := sentence(c.Why)
+	evidence := Sentence(c.Why)
 	if c.GID != nil {
-		evidence += fmt.Sprintf(" Entry %d is %s with %s address.", c.Index, gidType(c.GID.Type), gidFamily(c.GID.Family))
+		evidence += fmt.Sprintf(" Entry %d is %s with %s address.", c.Index, GIDTypeName(c.GID.Type), gidFamily(c.GID.Family))
 	}
 	v.failed(of(h, p), Verdict{
 		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: gidRemedy(n, p, c),
@@ -57,7 +61,8 @@ func gidRemedy(n *fabric.Node, p *fabric.Port, c fabric.GIDChoice) string {
 	}
 }
 
-func gidType(t fabric.GIDType) string {
+// GIDTypeName is a type of GID as people call it.
+func GIDTypeName(t fabric.GIDType) string {
 	switch t {
 	case fabric.GIDInfiniBand:
 		return "InfiniBand"
@@ -84,4 +89,14 @@ func gidFamily(f fabric.GIDFamily) string {
 	default:
 		return "no IP"
 	}
+}
+
+// unreadNCCL tells that a file that may configure NCCL could not be read.
+func unreadNCCL(n *fabric.Node) *fabric.Meta {
+	for _, f := range n.NCCL.Files {
+		if f.Exists.State == fabric.Unknown {
+			return new(f.Exists.Meta())
+		}
+	}
+	return nil
 }

@@ -39,6 +39,18 @@ const (
 	ModeNUMA             = "numa_wrong"
 	ModeNICShared        = "nic_shared"
 	ModeNCCLConfig       = "nccl_configuration"
+	ModeNCCLDevices      = "nccl_devices"
+	ModeGPUDriver        = "gpu_driver"
+	ModeGPULost          = "gpu_lost"
+	ModeGPUThrottled     = "gpu_throttled"
+	ModeFabricManager    = "fabric_manager"
+	ModeNVLinkDown       = "nvlink_down"
+	ModeGDRModule        = "gpudirect_module"
+	ModeGDRDistance      = "gpudirect_distance"
+	ModeGDRConfig        = "gpudirect_forbidden"
+	ModeIOMMU            = "iommu_translates"
+	ModeMemlock          = "memlock"
+	ModeDrift            = "drift"
 )
 
 // Modes returns every mode that is known, with what finds it.
@@ -71,5 +83,17 @@ func Modes() []Mode {
 		{ID: ModeNUMA, Text: "The firmware tells a wrong NUMA node."},
 		{ID: ModeNICShared, Text: "GPUs share a NIC while another is nobody's nearest."},
 		{ID: ModeNCCLConfig, Text: "A line of the host's NCCL configuration does not do what it says."},
+		{ID: ModeNCCLDevices, Text: "NCCL_IB_HCA or NCCL_SOCKET_IFNAME names what is not there or not up."},
+		{ID: ModeGPUDriver, Text: "A GPU has no driver that CUDA could use."},
+		{ID: ModeGPULost, Text: "The driver lost a GPU, or does not show it."},
+		{ID: ModeGPUThrottled, Text: "Heat or power slow a GPU down."},
+		{ID: ModeFabricManager, Text: "Fabric manager or IMEX has not registered a GPU."},
+		{ID: ModeNVLinkDown, Text: "NVLinks of a GPU are down."},
+		{ID: ModeGDRModule, Text: "Neither a peer-memory module nor dma-buf lets NICs reach GPU memory."},
+		{ID: ModeGDRDistance, Text: "A GPU is too far from its NIC for GPUDirect RDMA."},
+		{ID: ModeGDRConfig, Text: "NCCL_NET_GDR_LEVEL or an option of the GPU driver forbids GPUDirect RDMA."},
+		{ID: ModeIOMMU, Text: "An IOMMU translates what GPU and NIC exchange."},
+		{ID: ModeMemlock, Text: "Processes of the host may not pin the memory that RDMA takes."},
+		{ID: ModeDrift, Text: "The node is not what it was when its manifest was written."},
 	}
 }

@@ -24,12 +24,12 @@ func judgeNCCL(n *fabric.Node, v *verdicts) {
 	for _, f := range n.NCCL.Findings {
 		path, _, _ := strings.Cut(f.Source, ":")
 		bad[path] = true
-		v.failed(Subject{File: f.Source}, Verdict{What: f.Name + " does not do what it says", Evidence: sentence(f.Text), Remedy: "Correct or remove the line."})
+		v.failed(Subject{File: f.Source}, Verdict{What: f.Name + " does not do what it says", Evidence: Sentence(f.Text), Remedy: "Correct or remove the line."})
 	}
 	for _, f := range n.NCCL.Files {
 		switch exists, known := f.Exists.Get(); {
 		case !known:
-			v.unknown(Subject{File: f.Path}, f.Exists.Meta().Reason, "The file could not be read: "+reasonText(f.Exists.Meta().Reason)+".")
+			v.unknown(Subject{File: f.Path}, f.Exists.Meta().Reason, "The file could not be read: "+ReasonText(f.Exists.Meta().Reason)+".")
 		case exists && !bad[f.Path]:
 			v.ok(Subject{File: f.Path})
 		}

@@ -55,7 +55,7 @@ func judgeReads(n *fabric.Node, of *verdicts) {
 				Remedy:      "Look for hung tasks and firmware errors in the kernel log (dmesg).",
 			})
 		case 1:
-			evidence := sentence(reasonText(s.Reason))
+			evidence := Sentence(ReasonText(s.Reason))
 			if s.Err != nil {
 				evidence += " (" + s.Err.Error() + ")"
 			}

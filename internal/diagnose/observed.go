@@ -48,6 +48,7 @@ func observedChecks() []*Check {
 func judgeObserved(h *fabric.HCA, p *fabric.Port, v *verdicts, w Verdict, step fabric.RoCEStep) {
 	chains := p.RoCE.Or(nil)
 	asked := false
+	var unread *fabric.RoCELink
 	for i := range chains {
 		c := &chains[i]
 		l := c.Link(step)
@@ -55,12 +56,12 @@ func judgeObserved(h *fabric.HCA, p *fabric.Port, v *verdicts, w Verdict, step f
 			continue
 		}
 		switch {
-		case l.State == fabric.RoCEBroken && !explained(c, step):
+		case l.State == fabric.RoCEBroken && !Explained(c, step):
 			member := memberOf(chains, c)
 			if step == fabric.RoCEObservedCNP { // RDMA counters are the port's, whichever member carries the packets
 				member = ""
 			}
-			w.Evidence = member + sentence(l.Evidence)
+			w.Evidence = member + Sentence(l.Evidence)
 			if step == fabric.RoCEObservedPriority && c.Lossless.Or(false) {
 				w.Consequence = "Only the lossless priority keeps packets in congestion: elsewhere they are dropped, and RDMA stalls."
 			}
@@ -68,15 +69,20 @@ func judgeObserved(h *fabric.HCA, p *fabric.Port, v *verdicts, w Verdict, step f
 			return
 		case l.State == fabric.RoCEConsistent:
 			asked = true
+		case l.State == fabric.RoCEUnknown && !silent(fabric.Meta{Reason: l.Reason}):
+			unread = l
 		}
 	}
-	if asked {
+	switch {
+	case unread != nil:
+		v.unknown(of(h, p), unread.Reason, Sentence(unread.Evidence))
+	case asked:
 		v.ok(of(h, p))
 	}
 }
 
-// explained tells that a broken setting is why traffic looks like that.
-func explained(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
+// Explained tells that a broken setting is why traffic looks like that.
+func Explained(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
 	var by []fabric.RoCEStep
 	switch s {
 	case fabric.RoCEObservedPriority:

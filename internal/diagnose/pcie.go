@@ -37,14 +37,6 @@ func pcieChecks() []*Check {
 	}
 }
 
-// gpu is the subject for a GPU: its UUID where NVML tells it.
-func gpu(n *fabric.Node, address string) Subject {
-	if g := n.GPUDriver.At(address); g != nil && g.UUID != "" {
-		return Subject{GPU: g.UUID}
-	}
-	return Subject{GPU: address}
-}
-
 func judgeLinks(n *fabric.Node, v *verdicts) {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
@@ -52,8 +44,10 @@ func judgeLinks(n *fabric.Node, v *verdicts) {
 			judgeLinksOf(n, v, f, Subject{Device: h.Name})
 		}
 	}
-	for _, f := range n.PCI.GPUs() {
-		judgeLinksOf(n, v, f, gpu(n, f.Address))
+	for _, g := range GPUs(n) {
+		if g.Function != nil {
+			judgeLinksOf(n, v, g.Function, g.Subject())
+		}
 	}
 }
 
@@ -61,24 +55,24 @@ func judgeLinksOf(n *fabric.Node, v *verdicts, f *fabric.PCIFunction, s Subject)
 	all := n.PCI.Shortfalls(f, n.At)
 	list, known := all.Get()
 	switch {
-	case all.State == fabric.Unknown && all.Meta().Reason == fabric.ReasonVirtual:
+	case all.State == fabric.Unknown && silent(all.Meta()):
 	case all.State == fabric.Unknown:
-		v.unknown(s, all.Meta().Reason, "Not all links are known: "+reasonText(all.Meta().Reason)+".")
+		v.unknown(s, all.Meta().Reason, "Not all links are known: "+ReasonText(all.Meta().Reason)+".")
 	case known && len(list) == 0:
 		v.ok(s)
 	case known:
 		short := list[0]
 		v.failed(s, Verdict{
-			What:        "A PCIe link runs at " + linkText(short),
+			What:        "A PCIe link runs at " + LinkText(short),
 			Evidence:    "Both ends of the link below " + short.Upper + " can do more.",
 			Consequence: "The device cannot be faster than its slowest link.",
-			Remedy:      "Reseat the card or riser, then update its firmware; if it stays, replace it.",
+			Remedy:      reseat,
 		})
 	}
 }
 
-// linkText is what a link does, and what it could.
-func linkText(s fabric.LinkShortfall) string {
+// LinkText is what a link does, and what it could.
+func LinkText(s fabric.LinkShortfall) string {
 	var parts []string
 	if s.Narrow {
 		parts = append(parts, fmt.Sprintf("x%d instead of x%d", s.Width, s.MaxWidth))
@@ -99,70 +93,108 @@ func pairs(n *fabric.Node, judge func(r fabric.Rail, gpu, nic *fabric.PCIFunctio
 	}
 }
 
+// judgeACS gives one verdict for each NIC, the worst: several GPUs may share it. What is on the way of a GPU that NCCL
+// reaches through another one (PXN) counts too.
 func judgeACS(n *fabric.Node, v *verdicts) {
 	guest, known := n.Host.Hypervisor.Get()
 	if guest {
 		return
 	}
+	worst := worstOf{verdicts: v}
 	pairs(n, func(r fabric.Rail, gpu, nic *fabric.PCIFunction) {
 		all := n.PCI.ACSRedirects(gpu, nic, n.At)
 		list, ok := all.Get()
+		s := Subject{Device: r.NIC}
 		switch d, near := r.Distance.Get(); {
 		case !near || d > fabric.DistancePXB:
 		case !ok:
-			v.unknown(Subject{Device: r.NIC}, all.Meta().Reason, "The registers could not be read: "+reasonText(all.Meta().Reason)+".")
+			worst.unknown(s, all.Meta().Reason, "The registers could not be read: "+ReasonText(all.Meta().Reason)+".")
 		case len(list) == 0:
-			v.ok(Subject{Device: r.NIC})
+			worst.ok(s)
 		case !known:
-			v.unknown(Subject{Device: r.NIC}, n.Host.Hypervisor.Meta().Reason, "Whether this is a virtual machine, which needs ACS, is not known.")
+			worst.unknown(s, n.Host.Hypervisor.Meta().Reason, "Whether this is a virtual machine, which needs ACS, is not known.")
 		default:
-			v.failed(Subject{Device: r.NIC}, Verdict{
-				Evidence:    "Bridges between the NIC and its GPU redirect what these exchange: " + strings.Join(list, ", ") + ".",
-				Consequence: "It comes at a fraction of the bandwidth; NCCL may hang.",
-				Remedy:      "Switch ACS off in the firmware settings, or at each boot: setpci -s <bridge> ECAP_ACS+0x6.w=0000.",
-			})
+			worst.failed(s, acsWords("Bridges between the NIC and its GPU redirect what these exchange: "+strings.Join(list, ", ")+"."))
 		}
 	})
+	for _, g := range n.GDR {
+		if usable, known := g.Usable.Get(); known && !usable && g.Block == fabric.GDRACS && worst.status(Subject{Device: g.NIC}) != Failed {
+			worst.failed(Subject{Device: g.NIC}, acsWords(Sentence(g.Evidence)))
+		}
+	}
+	worst.done()
+}
+
+func acsWords(evidence string) Verdict {
+	return Verdict{
+		Evidence: evidence, Consequence: "It comes at a fraction of the bandwidth; NCCL may hang.",
+		Remedy: "Switch ACS off in the firmware settings, or at each boot: setpci -s <bridge> ECAP_ACS+0x6.w=0000.",
+	}
 }
 
 func judgeNUMA(n *fabric.Node, v *verdicts) {
+	worst := worstOf{verdicts: v}
 	pairs(n, func(r fabric.Rail, gpu, nic *fabric.PCIFunction) {
 		a, b := gpu.NUMANode, nic.NUMANode
+		s := Subject{Device: r.NIC}
 		switch d, near := r.Distance.Get(); {
 		case !near || d > fabric.DistancePXB:
-		case a.State != fabric.OK && b.State != fabric.OK: // the firmware says of neither
+		case a.State != fabric.OK && b.State != fabric.OK && silent(a.Meta()) == silent(b.Meta()): // the firmware says of neither
 		case a.State != fabric.OK || b.State != fabric.OK:
-			v.unknown(Subject{Device: r.NIC}, cmp.Or(a.Meta().Reason, b.Meta().Reason), "The firmware tells the node of one of both only.")
+			worst.unknown(s, cmp.Or(a.Meta().Reason, b.Meta().Reason), "The firmware tells the node of one of both only.")
+		case a.Value == b.Value:
+			worst.ok(s)
 		default:
-			v.when(a.Value != b.Value, Subject{Device: r.NIC}, Verdict{
+			worst.failed(s, Verdict{
 				Evidence:    fmt.Sprintf("numa_node of the NIC is %d, of the GPU %s %d.", b.Value, r.GPU, a.Value),
 				Consequence: "Processes and interrupts are placed by it, on the wrong socket.",
 				Remedy:      "Update the firmware of the machine, or have the boot write numa_node of the function.",
 			})
 		}
 	})
+	worst.done()
 }
 
-func judgeShared(n *fabric.Node, v *verdicts) {
+// SpareNICs returns the compute NICs that are no GPU's nearest. What hides whether there are more is returned too, if
+// anything does.
+func SpareNICs(n *fabric.Node) (spare []string, unread *fabric.Meta) {
 	near := map[string]bool{}
 	for _, r := range n.PCI.Rails {
 		for _, name := range r.Nearest {
 			near[name] = true
 		}
 	}
-	var spare []string
 	for i := range n.HCAs {
-		if h := &n.HCAs[i]; h.Serves(fabric.RoleCompute) && !near[h.Name] && n.PCI.NIC(h.Name) != nil {
+		h := &n.HCAs[i]
+		if near[h.Name] || n.PCI.NIC(h.Name) == nil {
+			continue
+		}
+		if h.Serves(fabric.RoleCompute) {
 			spare = append(spare, h.Name)
+			continue
+		}
+		for k := range h.Ports {
+			if h.Ports[k].Role.State == fabric.Unknown {
+				unread = new(h.Ports[k].Role.Meta())
+			}
 		}
 	}
 	slices.SortFunc(spare, fabric.NaturalOrder)
+	return spare, unread
+}
+
+func judgeShared(n *fabric.Node, v *verdicts) {
+	spare, unread := SpareNICs(n)
 	told := map[string]bool{}
 	pairs(n, func(r fabric.Rail, _, _ *fabric.PCIFunction) {
 		if told[r.NIC] {
 			return
 		}
 		told[r.NIC] = true
+		if r.Shared && len(spare) == 0 && unread != nil {
+			v.unknown(Subject{Device: r.NIC}, unread.Reason, "Several GPUs share it, and whether other NICs are to spare is not known: "+ReasonText(unread.Reason)+".")
+			return
+		}
 		v.when(r.Shared && len(spare) > 0, Subject{Device: r.NIC}, Verdict{
 			Evidence:    "No GPU is near " + strings.Join(spare, ", ") + ".",
 			Consequence: "GPUs that share a NIC halve what it carries.",

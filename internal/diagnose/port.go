@@ -5,7 +5,7 @@ package diagnose
 import (
 	"fmt"
 	"iter"
-	"slices"
+	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
@@ -64,7 +64,13 @@ func ports(n *fabric.Node) iter.Seq2[*fabric.HCA, *fabric.Port] {
 	}
 }
 
-func of(h *fabric.HCA, p *fabric.Port) Subject { return Subject{Device: h.Name, Port: p.Number} }
+func of(h *fabric.HCA, p *fabric.Port) Subject {
+	s := Subject{Device: h.Name, Port: p.Number}
+	if len(h.Ports) > 1 {
+		s.Name = h.Name + " port " + strconv.Itoa(p.Number)
+	}
+	return s
+}
 
 type judgePort func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, of *verdicts)
 
@@ -74,7 +80,7 @@ func eachPort(judge judgePort) func(*fabric.Node, *verdicts) {
 		for h, p := range ports(n) {
 			switch r, known := p.Role.Get(); {
 			case !known:
-				v.unknown(of(h, p), p.Role.Meta().Reason, "The role of the port is not known: "+reasonText(p.Role.Meta().Reason)+".")
+				v.unknown(of(h, p), p.Role.Meta().Reason, "The role of the port is not known: "+ReasonText(p.Role.Meta().Reason)+".")
 			case r == fabric.RoleCompute || r == fabric.RoleStorage:
 				judge(n, h, p, v)
 			}
@@ -89,7 +95,7 @@ func eachActive(judge judgePort) func(*fabric.Node, *verdicts) {
 		case p.State.Meta().Reason == fabric.ReasonDriverConstant: // nobody can tell, and it is as good as active
 			judge(n, h, p, v)
 		case !known:
-			v.unknown(of(h, p), p.State.Meta().Reason, "The state of the port is not known: "+reasonText(p.State.Meta().Reason)+".")
+			v.unknown(of(h, p), p.State.Meta().Reason, "The state of the port is not known: "+ReasonText(p.State.Meta().Reason)+".")
 		case s == fabric.PortActive:
 			judge(n, h, p, v)
 		}
@@ -111,17 +117,22 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	case p.State.Meta().Reason == fabric.ReasonDriverConstant:
 		return
 	case !known:
-		v.unknown(of(h, p), p.State.Meta().Reason, "The state of the port is not known: "+reasonText(p.State.Meta().Reason)+".")
+		v.unknown(of(h, p), p.State.Meta().Reason, "The state of the port is not known: "+ReasonText(p.State.Meta().Reason)+".")
 		return
 	case state == fabric.PortActive:
 		v.ok(of(h, p))
 		return
-	case uncabled(n, h, p):
+	}
+	switch free := uncabled(n, h, p); {
+	case free.State == fabric.Unknown:
+		v.unknown(of(h, p), free.Meta().Reason, "The port is not active, and whether it is meant to be is not known: other cards of the board do not tell.")
+		return
+	case free.Value:
 		return
 	}
 	phys := p.PhysState.Or("unknown")
 	w := Verdict{
-		Evidence:    fmt.Sprintf("Its state is %s, the physical link is %s.", state, spaced(string(phys))),
+		Evidence:    fmt.Sprintf("Its state is %s, the physical link is %s.", state, Spaced(string(phys))),
 		Consequence: "NCCL leaves it out, or jobs that expect it fail.",
 		Remedy:      "Check the cable, the transceiver and the switch port.",
 	}
@@ -138,29 +149,109 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 
 // uncabled tells that the port is meant to be unused: on two cards or more of one board it is down, on every one of
 // them, while each has another port that is up.
-func uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) bool {
+func uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
+	const source = "states of the ports of the board"
+	var unread *fabric.Meta
 	cards := 0
 	for i := range n.HCAs {
 		o := &n.HCAs[i]
-		if o.BoardID.Or("") == "" || o.BoardID.Or("") != h.BoardID.Or("") {
-			continue
+		same, free := sameBoard(h, o), freeOn(o, p.Number)
+		switch {
+		case same.State == fabric.OK && !same.Value:
+		case same.State == fabric.OK && free.State == fabric.OK && !free.Value:
+			return fabric.Known(false, source, n.At)
+		case free.State != fabric.OK:
+			unread = new(free.Meta())
+		case same.State != fabric.OK:
+			unread = new(same.Meta())
+		default:
+			cards++
 		}
-		up := slices.ContainsFunc(o.Ports, func(q fabric.Port) bool { return q.State.Or("") == fabric.PortActive })
-		down := slices.ContainsFunc(o.Ports, func(q fabric.Port) bool {
-			return q.Number == p.Number && q.State.Or("") == fabric.PortDown && q.PhysState.Or(fabric.PhysLinkUp) != fabric.PhysLinkUp
-		})
-		if !up || !down {
-			return false
-		}
-		cards++
 	}
-	return cards > 1
+	if unread != nil && !silent(*unread) {
+		return fabric.NotKnown[bool](unread.Reason, unread.Source, n.At)
+	}
+	return fabric.Known(cards > 1, source, n.At)
 }
 
-func judgeRate(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
+// sameBoard tells whether two devices are cards of one board. What has no board is of none.
+func sameBoard(a, b *fabric.HCA) fabric.Fact[bool] {
+	for _, h := range []*fabric.HCA{a, b} {
+		if h.BoardID.State == fabric.Unknown && a != b {
+			return fabric.NotKnown[bool](h.BoardID.Meta().Reason, h.BoardID.Source, h.BoardID.At)
+		}
+	}
+	return fabric.Known(a == b || a.BoardID.Value != "" && a.BoardID.Value == b.BoardID.Value, a.BoardID.Source, a.BoardID.At)
+}
+
+// freeOn tells that the port of that number is down on a card of which another is up.
+func freeOn(h *fabric.HCA, number int) fabric.Fact[bool] {
+	up, down := fabric.Fact[bool]{State: fabric.OK}, fabric.Fact[bool]{State: fabric.OK}
+	for i := range h.Ports {
+		p := &h.Ports[i]
+		state, known := p.State.Get()
+		phys, told := p.PhysState.Get()
+		switch {
+		case p.Number != number && known && state == fabric.PortActive:
+			up = fabric.Known(true, p.State.Source, p.State.At)
+		case p.Number != number && !known && !up.Value:
+			up = fabric.NotKnown[bool](p.State.Meta().Reason, p.State.Source, p.State.At)
+		case p.Number == number && !known:
+			down = fabric.NotKnown[bool](p.State.Meta().Reason, p.State.Source, p.State.At)
+		case p.Number == number && state == fabric.PortDown && !told:
+			down = fabric.NotKnown[bool](p.PhysState.Meta().Reason, p.PhysState.Source, p.PhysState.At)
+		case p.Number == number:
+			down.Value = state == fabric.PortDown && phys != fabric.PhysLinkUp
+		}
+	}
+	switch {
+	case up.State == fabric.OK && !up.Value, down.State == fabric.OK && !down.Value:
+		return fabric.Fact[bool]{State: fabric.OK}
+	case up.State != fabric.OK:
+		return up
+	}
+	return down
+}
+
+// unreadPeer returns what of other ports or devices hides whether they are peers of a port, and with what value; nil
+// when all is known. The value is what they are compared by.
+func unreadPeer(n *fabric.Node, h *fabric.HCA, p *fabric.Port, value func(*fabric.HCA, *fabric.Port) []fabric.Meta) *fabric.Meta {
+	for o, q := range ports(n) {
+		if q == p {
+			continue
+		}
+		same := sameBoard(h, o)
+		if same.State == fabric.OK && !same.Value && o != h {
+			continue
+		}
+		role, known := q.Role.Get()
+		if own, ok := p.Role.Get(); known && ok && role != own {
+			continue
+		}
+		for _, m := range append([]fabric.Meta{same.Meta(), q.Role.Meta()}, value(o, q)...) {
+			if m.State == fabric.Unknown && !silent(m) {
+				return &m
+			}
+		}
+	}
+	return nil
+}
+
+// rateOf is what the rate of a peer follows from.
+func rateOf(h *fabric.HCA, p *fabric.Port) []fabric.Meta {
+	if s, known := p.State.Get(); known && s != fabric.PortActive {
+		return []fabric.Meta{h.Type.Meta()}
+	}
+	return []fabric.Meta{h.Type.Meta(), p.Rate.Meta()}
+}
+
+func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	expected, ok := p.ExpectedRate.Get()
 	switch {
 	case p.ExpectedRate.State == fabric.Absent:
+		if m := unreadPeer(n, h, p, rateOf); m != nil {
+			v.unknown(of(h, p), m.Reason, "What it should run at is not known: its peers do not tell, "+ReasonText(m.Reason)+".")
+		}
 		return
 	case !ok:
 		v.unknown(of(h, p), p.ExpectedRate.Meta().Reason, "What it should run at is not known.")
@@ -168,7 +259,7 @@ func judgeRate(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	}
 	rate, ok := p.Rate.Get()
 	if !ok {
-		v.unknown(of(h, p), p.Rate.Meta().Reason, "The rate is not known: "+reasonText(p.Rate.Meta().Reason)+".")
+		v.unknown(of(h, p), p.Rate.Meta().Reason, "The rate is not known: "+ReasonText(p.Rate.Meta().Reason)+".")
 		return
 	}
 	who := "Its peers run faster."
@@ -176,7 +267,7 @@ func judgeRate(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		who = "The site's configuration expects it."
 	}
 	v.when(rate.BytesPerSecond < expected, of(h, p), Verdict{
-		What:     fmt.Sprintf("The port runs at %s where %s is expected", gigabits(rate.BytesPerSecond), gigabits(expected)),
+		What:     fmt.Sprintf("The port runs at %s where %s is expected", Gigabits(rate.BytesPerSecond), Gigabits(expected)),
 		Evidence: who, Consequence: "Every collective waits for its slowest port.",
 		Remedy: "Check the speed that the switch port is set to, then cable and transceiver.",
 	})
@@ -188,7 +279,7 @@ func judgeRateAgrees(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts)
 	case p.RateMismatch.State == fabric.Absent:
 		return
 	case !ok:
-		v.unknown(of(h, p), p.RateMismatch.Meta().Reason, "One of both is not known: "+reasonText(p.RateMismatch.Meta().Reason)+".")
+		v.unknown(of(h, p), p.RateMismatch.Meta().Reason, "One of both is not known: "+ReasonText(p.RateMismatch.Meta().Reason)+".")
 		return
 	}
 	var speed fabric.Fact[float64]
@@ -196,7 +287,7 @@ func judgeRateAgrees(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts)
 		speed = d.Speed
 	}
 	v.when(differs, of(h, p), Verdict{
-		What:        fmt.Sprintf("RDMA reports %s, the network interface %s", gigabits(p.Rate.Value.BytesPerSecond), gigabits(speed.Value)),
+		What:        fmt.Sprintf("RDMA reports %s, the network interface %s", Gigabits(p.Rate.Value.BytesPerSecond), Gigabits(speed.Value)),
 		Consequence: "NCCL tunes itself for the rate that RDMA reports.",
 		Remedy:      "Kernels print rates they do not know as another: update driver and firmware.",
 	})
@@ -206,17 +297,33 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 	counters, known := p.Counters.PMA.Get()
 	if !known {
 		if p.Counters.PMA.Meta().Reason != fabric.ReasonNotRead && p.Counters.PMA.State == fabric.Unknown {
-			v.unknown(of(h, p), p.Counters.PMA.Meta().Reason, "The counters are not known: "+reasonText(p.Counters.PMA.Meta().Reason)+".")
+			v.unknown(of(h, p), p.Counters.PMA.Meta().Reason, "The counters are not known: "+ReasonText(p.Counters.PMA.Meta().Reason)+".")
 		}
+		return
+	}
+	driver, told := h.Driver.Get()
+	if !told && h.Driver.State == fabric.Unknown && len(counters) > 0 {
+		v.hidden(of(h, p), h.Driver.Meta(), "Where the counters end")
 		return
 	}
 	var full []string
 	var at uint64
+	var unread *fabric.Meta
 	for _, c := range counters {
-		spec, ok := fabric.PMASpecOf(h.Driver.Or(""), c.Name)
-		if value, known := c.Value.Get(); ok && known && spec.Saturates && value >= spec.Max() {
+		spec, ok := fabric.PMASpecOf(driver, c.Name)
+		if !ok || !spec.Saturates {
+			continue
+		}
+		switch value, known := c.Value.Get(); {
+		case !known && c.Value.State == fabric.Unknown && !silent(c.Value.Meta()):
+			unread = new(c.Value.Meta())
+		case known && value >= spec.Max():
 			full, at = append(full, c.Name), value
 		}
+	}
+	if len(full) == 0 && unread != nil {
+		v.unknown(of(h, p), unread.Reason, "A counter is not known: "+ReasonText(unread.Reason)+".")
+		return
 	}
 	if len(full) == 0 {
 		v.ok(of(h, p))
@@ -233,28 +340,32 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 func judgeFirmware(n *fabric.Node, v *verdicts) {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		board := h.BoardID.Or("")
-		if board == "" || !h.Serves(fabric.RoleCompute) {
+		if !h.Serves(fabric.RoleCompute) || h.Firmware.State == fabric.Absent || h.BoardID.State == fabric.Absent || h.BoardID.State == fabric.OK && h.BoardID.Value == "" {
 			continue
 		}
 		votes, peers := map[string]int{}, 0
 		for k := range n.HCAs {
 			o := &n.HCAs[k]
-			if o.BoardID.Or("") == board && o.Firmware.State == fabric.OK && o.Serves(fabric.RoleCompute) {
+			if sameBoard(h, o).Or(false) && o.Firmware.State == fabric.OK && o.Serves(fabric.RoleCompute) {
 				votes[o.Firmware.Value]++
 				peers++
 			}
 		}
+		s := Subject{Device: h.Name}
 		own, known := h.Firmware.Get()
-		switch most, clear := winner(votes); {
-		case h.Firmware.State == fabric.Absent:
+		most, clear := winner(votes)
+		switch unread := unreadPeer(n, h, &h.Ports[0], func(o *fabric.HCA, _ *fabric.Port) []fabric.Meta {
+			return []fabric.Meta{o.Firmware.Meta()}
+		}); {
 		case !known:
-			v.unknown(Subject{Device: h.Name}, h.Firmware.Meta().Reason, reasonText(h.Firmware.Meta().Reason))
+			v.hidden(s, h.Firmware.Meta(), "The firmware")
+		case (peers < 2 || !clear) && unread != nil:
+			v.unknown(s, unread.Reason, "What firmware its peers run is not known: "+ReasonText(unread.Reason)+".")
 		case peers < 2 || !clear:
 		default:
-			v.when(own != most, Subject{Device: h.Name}, Verdict{
+			v.when(own != most, s, Verdict{
 				What: "Firmware " + own + " where most of its board run " + most, Consequence: "Cards of one rail set behave differently, which is hard to see later.",
-				Evidence: h.Firmware.Source + " of devices with board_id " + board + ".",
+				Evidence: h.Firmware.Source + " of devices with board_id " + h.BoardID.Value + ".",
 				Remedy:   "Bring all cards to one version: mlxfwmanager or flint, then a cold restart.",
 			})
 		}
@@ -263,28 +374,37 @@ func judgeFirmware(n *fabric.Node, v *verdicts) {
 
 // judgeMTU compares the MTU of interfaces with that of most of their kind.
 func judgeMTU(n *fabric.Node, v *verdicts) {
-	mtu := func(h *fabric.HCA, p *fabric.Port) (fabric.Fact[int], bool) {
-		d := n.NetDev(p.NetDev.Or(""))
-		if d == nil || p.LinkLayer.Or("") != fabric.LinkEthernet || p.Role.Or("") != fabric.RoleCompute || h.BoardID.Or("") == "" {
-			return fabric.Fact[int]{}, false
+	mtu := func(p *fabric.Port) fabric.Fact[int] {
+		name, known := p.NetDev.Get()
+		d := n.NetDev(name)
+		switch {
+		case p.LinkLayer.State == fabric.OK && p.LinkLayer.Value != fabric.LinkEthernet, p.NetDev.State == fabric.Absent:
+			return fabric.None[int]("link_layer", n.At)
+		case !known:
+			return fabric.NotKnown[int](p.NetDev.Meta().Reason, p.NetDev.Source, n.At)
+		case d == nil:
+			return fabric.NotKnown[int](fabric.ReasonNotRead, "", n.At)
 		}
-		return d.MTU, true
+		return d.MTU
 	}
 	for h, p := range ports(n) {
-		own, asked := mtu(h, p)
-		if !asked || own.State == fabric.Absent {
+		own := mtu(p)
+		if p.Role.Or("") != fabric.RoleCompute || own.State == fabric.Absent || h.BoardID.State == fabric.Absent || h.BoardID.State == fabric.OK && h.BoardID.Value == "" {
 			continue
 		}
 		votes, peers := map[int]int{}, 0
 		for o, q := range ports(n) {
-			if m, ok := mtu(o, q); ok && m.State == fabric.OK && o.BoardID.Value == h.BoardID.Value {
+			if m := mtu(q); m.State == fabric.OK && q.Role.Or("") == fabric.RoleCompute && sameBoard(h, o).Or(false) {
 				votes[m.Value]++
 				peers++
 			}
 		}
-		switch most, clear := winner(votes); {
+		most, clear := winner(votes)
+		switch unread := unreadPeer(n, h, p, func(_ *fabric.HCA, q *fabric.Port) []fabric.Meta { return []fabric.Meta{mtu(q).Meta()} }); {
 		case own.State == fabric.Unknown:
-			v.unknown(of(h, p), own.Meta().Reason, reasonText(own.Meta().Reason))
+			v.hidden(of(h, p), own.Meta(), "The MTU")
+		case (peers < 2 || !clear) && unread != nil:
+			v.unknown(of(h, p), unread.Reason, "What MTU its peers have is not known: "+ReasonText(unread.Reason)+".")
 		case peers < 2 || !clear:
 		default:
 			v.when(own.Value != most, of(h, p), Verdict{

@@ -52,7 +52,7 @@ func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, conse
 		return
 	case !known:
 		if r := p.RoCE.Meta().Reason; r != fabric.ReasonNotRead || stated(n, p) {
-			v.unknown(of(h, p), r, "What the chain begins with is not known: "+reasonText(r)+".")
+			v.unknown(of(h, p), r, "What the chain begins with is not known: "+ReasonText(r)+".")
 		}
 		return
 	}
@@ -86,14 +86,14 @@ func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, chain
 	case fabric.RoCEUnknown:
 		silent := l.Reason == fabric.ReasonMissing || l.Reason == fabric.ReasonUnsupported || l.Reason == fabric.ReasonNotRead
 		if !silent || stated(n, p) {
-			v.unknown(of(h, p), l.Reason, memberOf(chains, c)+sentence(l.Evidence))
+			v.unknown(of(h, p), l.Reason, memberOf(chains, c)+Sentence(l.Evidence))
 		}
 	case fabric.RoCEBroken:
 		if follows(c, l.Step) {
 			return
 		}
 		v.failed(of(h, p), Verdict{
-			Evidence: memberOf(chains, c) + sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, c, roceWish(n, p)),
+			Evidence: memberOf(chains, c) + Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, c, roceWish(n, p)),
 		})
 	}
 }

@@ -11,15 +11,16 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-func gigabits(bytesPerSecond float64) string {
+// Gigabits shows a rate in bytes per second as link speeds are called.
+func Gigabits(bytesPerSecond float64) string {
 	return strconv.FormatFloat(bytesPerSecond*8/1e9, 'g', 6, 64) + " Gb/s"
 }
 
-// spaced shows an enumeration value as words.
-func spaced(s string) string { return strings.ReplaceAll(s, "_", " ") }
+// Spaced shows an enumeration value as words.
+func Spaced(s string) string { return strings.ReplaceAll(s, "_", " ") }
 
-// sentence makes a full stop of what has none, and begins with a capital.
-func sentence(s string) string {
+// Sentence makes a full stop of what has none, and begins with a capital.
+func Sentence(s string) string {
 	if s == "" {
 		return ""
 	}
@@ -39,13 +40,14 @@ func sourceWords(name string) string {
 	case fabric.SourcePCI:
 		return "PCI bus"
 	case fabric.SourceGPU:
-		return "GPU driver"
+		return "GPU driver (NVML)"
 	default:
 		return name
 	}
 }
 
-func reasonText(r fabric.Reason) string {
+// ReasonText says why a fact is not known, in words that end a sentence.
+func ReasonText(r fabric.Reason) string {
 	switch r {
 	case fabric.ReasonNotRead:
 		return "not read"

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -78,7 +79,7 @@ func TestPCIeTroubles(t *testing.T) {
 			n := withBus()
 			test.edit(n)
 			n.Derive()
-			got := tell(troubles(n))
+			got := tell(troubles(diagnose.Run(n, nil)))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1 {
 				t.Errorf("got %q", got)

@@ -3,9 +3,9 @@
 package exporter
 
 import (
-	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -92,12 +92,12 @@ func TestRoCETroubles(t *testing.T) {
 			n := lossless()
 			test.edit(n, &n.NetDevs[1].QoS)
 			n.Derive()
-			got := tell(troubles(n))
+			got := tell(troubles(diagnose.Run(n, nil)))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) {
 				t.Errorf("got %q", got)
 			}
-			if u := tell(unchecked(n)); u != "" {
+			if u := tell(unchecked(diagnose.Run(n, nil))); u != "" {
 				t.Errorf("not checked: %q", u)
 			}
 		})
@@ -108,27 +108,14 @@ func TestRoCEUnchecked(t *testing.T) {
 	n := lossless()
 	n.NetDevs[1].QoS.PFC = fabric.NotKnown[fabric.PFC](fabric.ReasonPrivilege, "DCB PFC", n.At)
 	n.Derive()
-	const want = "mlx5_1: How the network treats RoCE could not be checked. For which priorities PFC is on is not known. Not permitted for this user. \n"
-	if got := tell(unchecked(n)); got != want {
+	const want = "mlx5_1: Could not be checked: roce_pfc. For which priorities PFC is on is not known. \n" +
+		"mlx5_1: Could not be checked: roce_buffer, roce_cnp. Whether the priority is lossless is not known. \n"
+	if got := tell(unchecked(diagnose.Run(n, nil))); got != want {
 		t.Errorf("got %q", got)
 	}
 	n.NetDevs[1].QoS.PFC.Reason = fabric.ReasonUnsupported
 	n.Derive()
-	if got := tell(unchecked(n)); got != "" {
+	if got := tell(unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("a driver without DCB: %q", got)
-	}
-}
-
-// Every step that can break has words of its own.
-func TestRoCEWords(t *testing.T) {
-	titles := map[string]bool{}
-	for _, s := range []fabric.RoCEStep{
-		fabric.RoCEDSCP, fabric.RoCEPriority, fabric.RoCEPFC, fabric.RoCEGlobalPause, fabric.RoCEBuffer, fabric.RoCEETS, fabric.RoCENotification, fabric.RoCECNP,
-	} {
-		title := roceTitle(s)
-		if titles[title] || strings.Contains(title, "settings do not fit") {
-			t.Errorf("%s: %q", s, title)
-		}
-		titles[title] = true
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
@@ -113,7 +114,7 @@ func TestVerdictsMatchLabels(t *testing.T) {
 				for _, f := range s.Expect {
 					if about, isRoCE := findings[f.What]; isRoCE && (later || !s.OverTime) {
 						want[f.Device] = string(about.step)
-						if told := tell(troubles(n)); !strings.Contains(strings.ToLower(told), strings.ToLower(about.says)) {
+						if told := tell(troubles(diagnose.Run(n, nil))); !strings.Contains(strings.ToLower(told), strings.ToLower(about.says)) {
 							t.Errorf("no trouble says %q: %s", about.says, told)
 						}
 					}
@@ -123,10 +124,10 @@ func TestVerdictsMatchLabels(t *testing.T) {
 					t.Errorf("after %d s broken: %v, want %v", 30*i, got, want)
 				}
 				checkGPULabels(t, s, n, later)
-				if told := troubles(n); len(s.Expect)+len(s.GPUs) == 0 && len(told) > 0 {
+				if told := troubles(diagnose.Run(n, nil)); len(s.Expect)+len(s.GPUs) == 0 && len(told) > 0 {
 					t.Errorf("nothing is wrong, but %s", tell(told))
 				}
-				for _, trouble := range troubles(n) {
+				for _, trouble := range troubles(diagnose.Run(n, nil)) {
 					for _, where := range trouble.Where {
 						device, _, _ := strings.Cut(where, " port ")
 						if n.HCA(device) == nil { // a file, or the node
@@ -176,7 +177,7 @@ func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, later bo
 		index := slices.IndexFunc(s.Build().GPUs, func(g simulator.GPU) bool { return g.PCI == gpu })
 		return strings.Contains(where, gpu) || where == fmt.Sprintf("GPU%d", index)
 	}
-	list := troubles(n)
+	list := troubles(diagnose.Run(n, nil))
 	for _, f := range toldOfGPUs(s, later) {
 		says := regexp.MustCompile(gpuFindings[f.What])
 		if !slices.ContainsFunc(list, func(trouble trouble) bool {
@@ -233,7 +234,7 @@ func brokenSteps(n *fabric.Node) map[string]string {
 		for _, p := range n.HCAs[i].Ports {
 			for _, c := range p.RoCE.Or(nil) {
 				for _, l := range append(slices.Clip(c.Links), c.Observed...) {
-					if l.State == fabric.RoCEBroken && !explained(&c, l.Step) && broken[n.HCAs[i].Name] == "" {
+					if l.State == fabric.RoCEBroken && !diagnose.Explained(&c, l.Step) && broken[n.HCAs[i].Name] == "" {
 						broken[n.HCAs[i].Name] = string(l.Step)
 					}
 				}

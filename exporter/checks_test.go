@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -17,7 +18,7 @@ import (
 func tell(list []trouble) string {
 	var b strings.Builder
 	for _, t := range list {
-		fmt.Fprintf(&b, "%s: %s. %s %s\n", strings.Join(t.Where, ", "), t.What, strings.TrimSpace(t.Seen+" "+t.Why), t.Remedy)
+		fmt.Fprintf(&b, "%s: %s. %s %s\n", strings.Join(t.Where, ", "), t.What, t.Why, t.Remedy)
 	}
 	return b.String()
 }
@@ -68,7 +69,7 @@ func TestTroubles(t *testing.T) {
 		}, []string{"mlx5_1: Reads do not return.", "since 22:13:20 UTC"}},
 		{"finding", func(n *fabric.Node, _ *fabric.Port) {
 			n.NCCL.Findings = []fabric.NCCLFinding{{Rule: "r", Name: "NCCL_IB_HAC", Source: "/etc/nccl.conf:3", Text: "no such variable"}}
-		}, []string{"/etc/nccl.conf:3: NCCL_IB_HAC does not do what it says. no such variable"}},
+		}, []string{"/etc/nccl.conf:3: NCCL_IB_HAC does not do what it says. No such variable."}},
 		{"not our ports", func(n *fabric.Node, p *fabric.Port) {
 			n.NetDevs[1].DefaultRoute.Value = true
 			p.State.Value, p.Rate.Value.BytesPerSecond = fabric.PortDown, 1e9
@@ -80,12 +81,12 @@ func TestTroubles(t *testing.T) {
 			n := healthy()
 			test.edit(n, &n.HCAs[1].Ports[0])
 			n.Derive()
-			got := tell(troubles(n))
+			got := tell(troubles(diagnose.Run(n, nil)))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1 {
 				t.Errorf("got %q", got)
 			}
-			if u := tell(unchecked(n)); u != "" {
+			if u := tell(unchecked(diagnose.Run(n, nil))); u != "" {
 				t.Errorf("not checked: %q", u)
 			}
 		})
@@ -107,10 +108,11 @@ func TestUnchecked(t *testing.T) {
 		}, "list of RDMA devices: Could not be read. The read fails. (no luck) \n"},
 		{"state", func(n *fabric.Node, h *fabric.HCA) {
 			h.Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonMalformed, "state", n.At)
-		}, "mlx5_1: The state of the port is not known. Not in the format that the kernel promises. \n"},
+		}, "mlx5_1: Could not be checked: port_active, port_rate, gid_usable and 15 more. The state of the port is not known: not in the format that the kernel promises. \n"},
 		{"GIDs", func(n *fabric.Node, h *fabric.HCA) {
 			h.Ports[0].GIDs.Entries = fabric.NotKnown[[]fabric.GID](fabric.ReasonIO, "gids", n.At)
-		}, "mlx5_1: The GID of the port is not known. The read fails. \n"},
+		}, "mlx5_1: Could not be checked: gid_usable. The GID table is not known: the read fails. \n" +
+			"mlx5_1: Could not be checked: roce_dscp, roce_priority. Which GID NCCL uses is not known. \n"},
 		{"collector off", func(n *fabric.Node, h *fabric.HCA) { h.Ports[0].GIDs = fabric.GIDTable{} }, ""},
 		{"restricted", func(n *fabric.Node, h *fabric.HCA) {
 			*h = h.WithoutFacts(fabric.ReasonRestricted, n.At)
@@ -122,10 +124,10 @@ func TestUnchecked(t *testing.T) {
 			n := healthy()
 			test.edit(n, &n.HCAs[1])
 			n.Derive()
-			if got := tell(unchecked(n)); got != test.want {
+			if got := tell(unchecked(diagnose.Run(n, nil))); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if got := tell(troubles(n)); got != "" {
+			if got := tell(troubles(diagnose.Run(n, nil))); got != "" {
 				t.Errorf("troubles: %q", got)
 			}
 		})
@@ -135,7 +137,7 @@ func TestUnchecked(t *testing.T) {
 func TestReasonTexts(t *testing.T) {
 	seen := map[string]fabric.Reason{}
 	for _, r := range fabric.Reasons() {
-		text := reasonText(r)
+		text := diagnose.ReasonText(r)
 		if text == string(r) || seen[text] != "" {
 			t.Errorf("%s: %q, as %s", r, text, seen[text])
 		}
