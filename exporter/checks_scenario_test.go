@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -71,71 +70,79 @@ func watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.
 	return nodes
 }
 
-// findings maps what the labels of scenarios call a thing to where the chain of RoCE shows it, if it does.
-var findings = map[string]struct {
-	step fabric.RoCEStep
-	says string // of the link or the trouble
-}{
-	"pfc_off_on_used_priority":    {fabric.RoCEPFC, "PFC"},
-	"trust_not_dscp":              {fabric.RoCEPriority, "trusts the VLAN tag"},
-	"dscp_maps_to_other_priority": {fabric.RoCEPriority, "goes to priority 2"},
-	"traffic_class_wrong":         {fabric.RoCEDSCP, "traffic class 5"},
-	"ecn_off_on_used_priority":    {fabric.RoCENotification, "do not notify"},
-	// The site wants PFC; that 802.3x pause is on instead is how it comes to be off.
-	"global_pause_on": {fabric.RoCEPFC, "802.3x flow control is on instead"},
-	// Without a word of the site only the contradiction shows: RoCE is not where PFC is.
-	"traffic_class_overridden": {fabric.RoCEPFC, "PFC is on for priority 3, but RoCE uses priority 0"},
-	"service_level_wrong":      {fabric.RoCEPFC, "PFC is on for priority 3, but RoCE uses priority 2"},
-	// What is left of the GIDs is RoCE v1, whose packets have no DSCP. They are priority 0.
-	"no_routable_gid": {fabric.RoCEPFC, "RoCE uses priority 0"},
-	"gid_index_wrong": {fabric.RoCEPFC, "RoCE uses priority 0"},
-	"gid_not_matched": {fabric.RoCEPFC, "RoCE uses priority 0"},
-
-	"traffic_on_wrong_priority": {fabric.RoCEObservedPriority, "none of it with priority 3"},
-	"marked_without_cnp":        {fabric.RoCEObservedCNP, "and 0 notifications went out"},
-	"pfc_storm":                 {fabric.RoCEObservedPauseSent, "stop priority 3 for 90.0 % of the time"},
-	"paused_by_network":         {fabric.RoCEObservedPauseReceived, "stop priority 3 for 35.0 % of the time"},
-	"lossless_priority_drops":   {fabric.RoCEObservedLoss, "dropped 9300 packets of the lossless priority 3"},
+// finding is where the chain of RoCE shows what a label of a scenario says, if it does, and the check that fails for it.
+type finding struct {
+	step  fabric.RoCEStep
+	check string
+	says  string // of the verdict
 }
 
-// TestVerdictsMatchLabels holds what the chain of RoCE says of every scenario against what is true of it: the step
-// of the label is broken on the ports of the label, and nothing else is on any other. Settings show at once,
-// traffic after half a minute.
+// findings maps what the labels of scenarios call a thing to what tells it. What is not in it alert rules find: it takes
+// longer than two readings.
+func findings() map[string]finding {
+	const chain = "roce_pfc"
+	return map[string]finding{
+		"pfc_off_on_used_priority":    {fabric.RoCEPFC, chain, "PFC"},
+		"trust_not_dscp":              {fabric.RoCEPriority, "roce_priority", "trusts the VLAN tag"},
+		"dscp_maps_to_other_priority": {fabric.RoCEPriority, "roce_priority", "goes to priority 2"},
+		"traffic_class_wrong":         {fabric.RoCEDSCP, "roce_dscp", "traffic class 5"},
+		"ecn_off_on_used_priority":    {fabric.RoCENotification, "roce_ecn", "do not notify"},
+		// The site wants PFC; that 802.3x pause is on instead is how it comes to be off.
+		"global_pause_on": {fabric.RoCEPFC, chain, "802.3x flow control is on instead"},
+		// Without a word of the site only the contradiction shows: RoCE is not where PFC is.
+		"traffic_class_overridden": {fabric.RoCEPFC, chain, "PFC is on for priority 3, but RoCE uses priority 0"},
+		"service_level_wrong":      {fabric.RoCEPFC, chain, "PFC is on for priority 3, but RoCE uses priority 2"},
+		// What is left of the GIDs is RoCE v1, whose packets have no DSCP. They are priority 0.
+		"no_routable_gid": {fabric.RoCEPFC, chain, "RoCE uses priority 0"},
+		"gid_index_wrong": {fabric.RoCEPFC, chain, "RoCE uses priority 0"},
+		"gid_not_matched": {fabric.RoCEPFC, chain, "RoCE uses priority 0"},
+
+		"traffic_on_wrong_priority": {fabric.RoCEObservedPriority, "roce_traffic_priority", "none of it with priority 3"},
+		"marked_without_cnp":        {fabric.RoCEObservedCNP, "roce_congestion_answered", "and 0 notifications went out"},
+		"pfc_storm":                 {fabric.RoCEObservedPauseSent, "roce_pause_sent", "stop priority 3 for 90.0 % of the time"},
+		"paused_by_network":         {fabric.RoCEObservedPauseReceived, "roce_pause_received", "stop priority 3 for 35.0 % of the time"},
+		"lossless_priority_drops":   {fabric.RoCEObservedLoss, "roce_lossless", "dropped 9300 packets of the lossless priority 3"},
+	}
+}
+
+// TestVerdictsMatchLabels holds the verdicts on every scenario against what is true of it: what a label says fails on
+// the device, port or GPU of the label, and nothing else fails on any other. Settings show at once, traffic after half a
+// minute.
 func TestVerdictsMatchLabels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: too slow under the race detector; make test runs it without")
 	}
+	known := findings()
 	for _, s := range simulator.Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {
 			nodes := watch(t, s, 0, 30)
 			for i, n := range nodes {
 				later := i > 0
+				failed := diagnose.Failures(diagnose.Run(n, nil))
 				want := map[string]string{} // broken step, by device
 				for _, f := range s.Expect {
-					if about, isRoCE := findings[f.What]; isRoCE && (later || !s.OverTime) {
-						want[f.Device] = string(about.step)
-						if told := tell(troubles(diagnose.Run(n, nil))); !strings.Contains(strings.ToLower(told), strings.ToLower(about.says)) {
-							t.Errorf("no trouble says %q: %s", about.says, told)
-						}
+					about, isRoCE := known[f.What]
+					if !isRoCE || s.OverTime && !later {
+						continue
+					}
+					want[f.Device] = string(about.step)
+					if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
+						return v.Check.ID == about.check && v.Subject.Device == f.Device && strings.Contains(strings.ToLower(v.Evidence), strings.ToLower(about.says))
+					}) {
+						t.Errorf("%s does not fail for %s with %q: %s", about.check, f.Device, about.says, tell(troubles(failed)))
 					}
 				}
-				got := brokenSteps(n)
-				if !maps.Equal(got, want) {
+				if got := brokenSteps(n); !maps.Equal(got, want) {
 					t.Errorf("after %d s broken: %v, want %v", 30*i, got, want)
 				}
-				checkGPULabels(t, s, n, later)
-				if told := troubles(diagnose.Run(n, nil)); len(s.Expect)+len(s.GPUs) == 0 && len(told) > 0 {
-					t.Errorf("nothing is wrong, but %s", tell(told))
+				checkGPULabels(t, s, n, failed, later)
+				if len(s.Expect)+len(s.GPUs) == 0 && len(failed) > 0 {
+					t.Errorf("nothing is wrong, but %s", tell(troubles(failed)))
 				}
-				for _, trouble := range troubles(diagnose.Run(n, nil)) {
-					for _, where := range trouble.Where {
-						device, _, _ := strings.Cut(where, " port ")
-						if n.HCA(device) == nil { // a file, or the node
-							continue
-						}
-						if !slices.ContainsFunc(s.Expect, func(f simulator.Finding) bool { return device == f.Device }) {
-							t.Errorf("nothing is wrong with %s, but %s", where, trouble.What)
-						}
+				for _, v := range failed {
+					device := v.Subject.Device
+					if device != "" && !slices.ContainsFunc(s.Expect, func(f simulator.Finding) bool { return device == f.Device }) {
+						t.Errorf("nothing is wrong with %s, but %s: %s", device, v.Check.ID, v.What)
 					}
 				}
 			}
@@ -143,61 +150,50 @@ func TestVerdictsMatchLabels(t *testing.T) {
 	}
 }
 
-// What is judged so far of what the labels of scenarios say: they are ahead of it.
-const (
-	judgesGDR  = true // GPUDirect RDMA, by Node.Derive
-	judgesGPUs = true // GPUs, their links and GPUDirect RDMA, by troubles
-)
-
-// gpuFindings maps what the labels of scenarios call a thing that is wrong with GPUs to what a trouble says of it (a
-// regular expression). What is not in it troubles do not tell: errors of NVLink are of no moment, and alert rules see
-// them grow; that a GPU is divided may be meant.
-var gpuFindings = map[string]string{
-	"gpu_driver_missing": "no driver that CUDA could use",
-	"gpu_lost":           "driver has lost the GPU",
-	"nvlink_down":        "NVLinks are down",
-	"fabric_not_ready":   "not joined its NVLink fabric",
-	"pcie_link_degraded": "A PCIe link runs at|PCIe link of a working GPU is slow",
-	"gpu_throttled":      "hardware slows the GPU down",
-	"gpudirect_blocked":  "GPUDirect RDMA|IOMMU translates|RDMA core does not know it",
+// gpuFindings maps what the labels of scenarios call a thing that is wrong with GPUs to the checks that find it. What is
+// not in it they do not tell: errors of NVLink are of no moment, and alert rules see them grow; that a GPU is divided may
+// be meant.
+func gpuFindings() map[string][]string {
+	return map[string][]string{
+		"gpu_driver_missing": {"gpu_driver"},
+		"gpu_lost":           {"gpu_lost"},
+		"nvlink_down":        {"nvlink_active"},
+		"fabric_not_ready":   {"nvlink_fabric"},
+		"pcie_link_degraded": {"pcie_link", "gpu_pcie_link"},
+		"gpu_throttled":      {"gpu_throttled"},
+		"gpudirect_blocked":  {"gpudirect_usable", "peermem_bound", "pcie_acs"},
+	}
 }
 
-// toldOfGPUs returns the findings about GPUs of a scenario that troubles tell.
+// toldOfGPUs returns the findings about GPUs of a scenario that checks tell.
 func toldOfGPUs(s simulator.Scenario, later bool) []simulator.GPUFinding {
-	return slices.DeleteFunc(slices.Clone(s.GPUs), func(f simulator.GPUFinding) bool {
-		width := s.Name == "gpu-x8" // troubles with PCIe tell it of any function
-		return gpuFindings[f.What] == "" || s.OverTime && !later || !judgesGPUs && !width
-	})
+	finds := gpuFindings()
+	return slices.DeleteFunc(slices.Clone(s.GPUs), func(f simulator.GPUFinding) bool { return finds[f.What] == nil || s.OverTime && !later })
 }
 
 // checkGPULabels holds what a node says of its GPUs and of GPUDirect RDMA against the labels of its scenario.
-func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, later bool) {
+func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed []diagnose.Verdict, later bool) {
 	t.Helper()
-	named := func(where, gpu string) bool { // by address, or by index as in GPU3
-		index := slices.IndexFunc(s.Build().GPUs, func(g simulator.GPU) bool { return g.PCI == gpu })
-		return strings.Contains(where, gpu) || where == fmt.Sprintf("GPU%d", index)
+	gpus := diagnose.GPUs(n)
+	named := func(v diagnose.Verdict, address string) bool {
+		i := slices.IndexFunc(s.Build().GPUs, func(g simulator.GPU) bool { return g.PCI == address })
+		return slices.ContainsFunc(gpus, func(g diagnose.GPU) bool {
+			at := g.Function != nil && g.Function.Address == address || g.Name == fmt.Sprintf("GPU%d", i)
+			return at && g.Subject().Key() == v.Subject.Key()
+		})
 	}
-	list := troubles(diagnose.Run(n, nil))
+	finds := gpuFindings()
 	for _, f := range toldOfGPUs(s, later) {
-		says := regexp.MustCompile(gpuFindings[f.What])
-		if !slices.ContainsFunc(list, func(trouble trouble) bool {
-			return says.MatchString(trouble.What) && (f.GPU == "" || slices.ContainsFunc(trouble.Where, func(where string) bool { return named(where, f.GPU) }))
+		if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
+			return slices.Contains(finds[f.What], v.Check.ID) && (f.GPU == "" || named(v, f.GPU))
 		}) {
-			t.Errorf("no trouble says %q of GPU %s: %s", says, f.GPU, tell(list))
+			t.Errorf("none of %v fails for GPU %s: %s", finds[f.What], f.GPU, tell(troubles(failed)))
 		}
 	}
-	for _, trouble := range list {
-		for _, where := range trouble.Where {
-			if strings.HasPrefix(where, "GPU") && !slices.ContainsFunc(s.GPUs, func(f simulator.GPUFinding) bool { return f.GPU == "" || named(where, f.GPU) }) {
-				t.Errorf("nothing is wrong with %s, but %s", where, trouble.What)
-			}
+	for _, v := range failed {
+		if v.Subject.GPU != "" && !slices.ContainsFunc(s.GPUs, func(f simulator.GPUFinding) bool { return f.GPU == "" || named(v, f.GPU) }) {
+			t.Errorf("nothing is wrong with %s, but %s: %s", v.Subject, v.Check.ID, v.What)
 		}
-	}
-	if !judgesGDR {
-		if len(n.GDR) > 0 {
-			t.Error("GPUDirect RDMA is judged: set judgesGDR, so that this test looks at it")
-		}
-		return
 	}
 	if len(n.GDR) != len(n.PCI.Rails) {
 		t.Errorf("%d verdicts on GPUDirect RDMA for %d GPUs", len(n.GDR), len(n.PCI.Rails))
