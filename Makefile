@@ -48,6 +48,7 @@ fmt: ## format the code
 docs: ## write docs/METRICS.md, docs/COUNTERS.md and docs/ALERTS.md from tables and rules
 	$(GO) test ./collector -run 'TestMetricsDocument|TestCountersDocument' -update
 	$(GO) test ./alerts -run TestDocument -update
+	$(GO) test ./internal/diagnose -run TestChecksDocument -update
 
 lab-full: ## the same with its long proofs: 1,000 scrapes of what hangs, cost against node_exporter
 	FULL=1 ./test/lab/test.sh

@@ -107,7 +107,7 @@ func prefixed(prefix, s string) string {
 }
 
 // runbook is the page about a check, below the source of the project.
-func runbook(c *diagnose.Check) string { return "alerts/runbooks/" + c.Topic + ".md" }
+func runbook(c *diagnose.Check) string { return "alerts/runbooks/check-" + c.Topic + ".md" }
 
 // checkVerdict is what the JSON of check promises.
 type checkVerdict struct {

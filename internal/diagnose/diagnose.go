@@ -89,7 +89,7 @@ type Check struct {
 	ID       string // stable: a label value, and what --only takes
 	Title    string // what is so when it fails
 	Severity Severity
-	Topic    string // the page of the runbook: alerts/runbooks/<topic>.md
+	Topic    string // the page of the runbook: alerts/runbooks/check-<topic>.md
 	Scope    Scope
 	Reads    string   // the facts that decide
 	Guard    string   // when it is not asked, so that it does not cry wolf; empty: always asked

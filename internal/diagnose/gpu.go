@@ -12,37 +12,38 @@ import (
 )
 
 const (
-	reseat    = "Reseat the card or riser, then update its firmware; if it stays, replace it."
-	ofListed  = "asked of GPUs that NVML lists and has not lost"
-	topicGPUs = "gpus"
+	reseat      = "Reseat the card or riser, then update its firmware; if it stays, replace it."
+	ofListed    = "asked of GPUs that NVML lists and has not lost"
+	topicGPU    = "gpu"
+	topicNVLink = "nvlink"
 )
 
 func gpuChecks() []*Check {
 	return []*Check{
 		{
-			ID: "gpu_driver", Title: "The GPU has no driver that CUDA could use", Severity: Critical, Topic: topicGPUs, Scope: ScopeGPU,
+			ID: "gpu_driver", Title: "The GPU has no driver that CUDA could use", Severity: Critical, Topic: topicGPU, Scope: ScopeGPU,
 			Reads: "the driver that the PCI function is bound to, and whether NVML answers",
 			Guard: "asked of NVIDIA GPUs on the PCI bus; not of those that were given to virtual machines (vfio-pci), nor while the exporter has let go of the GPUs",
 			Modes: []string{ModeGPUDriver}, judge: judgeGPUDriver,
 		},
 		{
-			ID: "gpu_listed", Title: "The driver does not show the GPU", Severity: Critical, Topic: topicGPUs, Scope: ScopeGPU,
+			ID: "gpu_listed", Title: "The driver does not show the GPU", Severity: Critical, Topic: topicGPU, Scope: ScopeGPU,
 			Reads: "GPUs on the PCI bus against those that NVML lists",
 			Guard: "asked while NVML answers; not of virtual functions, nor of GPUs that were given to virtual machines",
 			Modes: []string{ModeGPULost}, judge: judgeGPUListed,
 		},
 		{
-			ID: "gpu_lost", Title: "The driver has lost the GPU", Severity: Critical, Topic: topicGPUs, Scope: ScopeGPU,
+			ID: "gpu_lost", Title: "The driver has lost the GPU", Severity: Critical, Topic: topicGPU, Scope: ScopeGPU,
 			Reads: "whether NVML answers that the GPU is lost", Guard: "asked of GPUs that NVML lists", Modes: []string{ModeGPULost},
 			judge: eachGPU(judgeGPULost),
 		},
 		{
-			ID: "nvlink_fabric", Title: "The GPU has not joined its NVLink fabric", Severity: Critical, Topic: topicGPUs, Scope: ScopeGPU,
+			ID: "nvlink_fabric", Title: "The GPU has not joined its NVLink fabric", Severity: Critical, Topic: topicNVLink, Scope: ScopeGPU,
 			Reads: "state, status and health of the registration with fabric manager or IMEX, as NVML tells them",
 			Guard: ofListed + ", and that have NVSwitches which need fabric manager", Modes: []string{ModeFabricManager}, judge: eachLiveGPU(judgeFabric),
 		},
 		{
-			ID: "nvlink_active", Title: "NVLinks are down", Severity: Critical, Topic: topicGPUs, Scope: ScopeGPU,
+			ID: "nvlink_active", Title: "NVLinks are down", Severity: Critical, Topic: topicNVLink, Scope: ScopeGPU,
 			Reads: "NVLinks that are active, against the GPU of the same name that has most",
 			Guard: ofListed + "; not of divided GPUs (MIG), nor of those that have none where others are bridged in pairs",
 			Modes: []string{ModeNVLinkDown}, judge: judgeNVLinks,
@@ -54,7 +55,7 @@ func gpuChecks() []*Check {
 			Modes: []string{ModePCIeLink}, judge: eachLiveGPU(judgeGPULink),
 		},
 		{
-			ID: "gpu_throttled", Title: "The hardware slows the GPU down", Severity: Warning, Topic: topicGPUs, Scope: ScopeGPU,
+			ID: "gpu_throttled", Title: "The hardware slows the GPU down", Severity: Warning, Topic: topicGPU, Scope: ScopeGPU,
 			Reads: "NVML's reasons for clocks below their maximum",
 			Guard: ofListed + "; that software keeps the power below its limit is how GPUs work", Modes: []string{ModeGPUThrottled}, judge: eachLiveGPU(judgeThrottled),
 		},

@@ -8,6 +8,8 @@ type Mode struct {
 	ID, Text string
 	// Alert names the alert rule that finds it, where rates tell and state does not; empty: a check does.
 	Alert string
+	// Gap says why nothing finds it; empty where something does.
+	Gap string
 }
 
 // Modes that checks find.
@@ -49,22 +51,20 @@ const (
 	ModeGDRDistance      = "gpudirect_distance"
 	ModeGDRConfig        = "gpudirect_forbidden"
 	ModeIOMMU            = "iommu_translates"
-	ModeMemlock          = "memlock"
-	ModeDrift            = "drift"
 )
 
 // Modes returns every mode that is known, with what finds it.
 func Modes() []Mode {
 	return []Mode{
-		{ID: ModePortDown, Text: "A port lost its link, or nobody configured it."},
-		{ID: ModeDeviceGone, Text: "A NIC left the bus, or its driver did not start."},
-		{ID: ModeRateDegraded, Text: "A port lost lanes or trained at a lower speed."},
+		{ID: ModePortDown, Text: "A port lost its link, or nobody configured it.", Alert: "GpuFabricPortDown"},
+		{ID: ModeDeviceGone, Text: "A NIC left the bus, or its driver did not start.", Alert: "GpuFabricDeviceGone"},
+		{ID: ModeRateDegraded, Text: "A port lost lanes or trained at a lower speed.", Alert: "GpuFabricRateDegraded"},
 		{ID: ModeRateMisreported, Text: "The kernel tells NCCL another speed than the port has."},
-		{ID: ModeDriverHung, Text: "A driver or its firmware answers no more."},
+		{ID: ModeDriverHung, Text: "A driver or its firmware answers no more.", Alert: "GpuFabricDeviceStuck"},
 		{ID: ModeCounterSaturated, Text: "A counter stands at the end of its register and hides what comes."},
 		{ID: ModeFirmwareMismatch, Text: "Cards of one board run different firmware."},
 		{ID: ModeMTUMismatch, Text: "Rails of a node have different MTUs."},
-		{ID: ModeGIDMissing, Text: "A RoCE port has no routable RoCE v2 address that NCCL would choose."},
+		{ID: ModeGIDMissing, Text: "A RoCE port has no routable RoCE v2 address that NCCL would choose.", Alert: "GpuFabricGidLost"},
 		{ID: ModeGIDPinned, Text: "NCCL_IB_GID_INDEX points to an entry that is not the wanted one."},
 		{ID: ModePFC, Text: "PFC is off on the priority of RoCE, or on for another one, or on in a fabric that does without."},
 		{ID: ModeTrust, Text: "The NIC does not trust DSCP, or maps it to another priority."},
@@ -75,25 +75,42 @@ func Modes() []Mode {
 		{ID: ModeGlobalPause, Text: "802.3x flow control stops whole links."},
 		{ID: ModeBuffer, Text: "The lossless priority has no receive buffer of its own."},
 		{ID: ModeETS, Text: "The priority of RoCE has no share of the bandwidth."},
-		{ID: ModeLoss, Text: "The lossless priority loses packets."},
-		{ID: ModePauseStorm, Text: "The host keeps the network from sending."},
-		{ID: ModePaused, Text: "The network keeps the host from sending."},
+		{ID: ModeLoss, Text: "The lossless priority loses packets.", Alert: "GpuFabricLosslessDrops"},
+		{ID: ModePauseStorm, Text: "The host keeps the network from sending.", Alert: "GpuFabricPfcStorm"},
+		{ID: ModePaused, Text: "The network keeps the host from sending.", Alert: "GpuFabricPausedByNetwork"},
 		{ID: ModePCIeLink, Text: "A PCIe link is narrower or slower than its ends can do."},
 		{ID: ModeACS, Text: "ACS sends traffic between GPU and NIC through the root complex."},
 		{ID: ModeNUMA, Text: "The firmware tells a wrong NUMA node."},
 		{ID: ModeNICShared, Text: "GPUs share a NIC while another is nobody's nearest."},
 		{ID: ModeNCCLConfig, Text: "A line of the host's NCCL configuration does not do what it says."},
-		{ID: ModeNCCLDevices, Text: "NCCL_IB_HCA or NCCL_SOCKET_IFNAME names what is not there or not up."},
+		{ID: ModeNCCLDevices, Text: "NCCL_IB_HCA names devices that are not there, or leaves none that is up."},
 		{ID: ModeGPUDriver, Text: "A GPU has no driver that CUDA could use."},
-		{ID: ModeGPULost, Text: "The driver lost a GPU, or does not show it."},
+		{ID: ModeGPULost, Text: "The driver lost a GPU, or does not show it.", Alert: "GpuFabricGpuLost"},
 		{ID: ModeGPUThrottled, Text: "Heat or power slow a GPU down."},
 		{ID: ModeFabricManager, Text: "Fabric manager or IMEX has not registered a GPU."},
-		{ID: ModeNVLinkDown, Text: "NVLinks of a GPU are down."},
+		{ID: ModeNVLinkDown, Text: "NVLinks of a GPU are down.", Alert: "GpuFabricNvlinkDown"},
 		{ID: ModeGDRModule, Text: "Neither a peer-memory module nor dma-buf lets NICs reach GPU memory."},
 		{ID: ModeGDRDistance, Text: "A GPU is too far from its NIC for GPUDirect RDMA."},
 		{ID: ModeGDRConfig, Text: "NCCL_NET_GDR_LEVEL or an option of the GPU driver forbids GPUDirect RDMA."},
 		{ID: ModeIOMMU, Text: "An IOMMU translates what GPU and NIC exchange."},
-		{ID: ModeMemlock, Text: "Processes of the host may not pin the memory that RDMA takes."},
-		{ID: ModeDrift, Text: "The node is not what it was when its manifest was written."},
+
+		{ID: "link_flapping", Text: "A link goes down and comes back.", Alert: "GpuFabricLinkFlapping"},
+		{ID: "link_integrity", Text: "A link trains again or has errors that it survives.", Alert: "GpuFabricLinkUnstable"},
+		{ID: "post_fec_errors", Text: "Errors are left after error correction.", Alert: "GpuFabricPostFecErrors"},
+		{ID: "gid_changed", Text: "Addresses move while jobs run.", Alert: "GpuFabricGidChanged"},
+		{ID: "retransmissions", Text: "Packets are lost and sent again.", Alert: "GpuFabricRetransmissions"},
+		{ID: "queue_pair_death", Text: "Connections end because retries are used up.", Alert: "GpuFabricQpDeath"},
+		{ID: "slow_receiver", Text: "The host takes data too slowly.", Alert: "GpuFabricSlowReceiver"},
+		{ID: "rail_imbalance", Text: "One rail carries less than the others.", Alert: "GpuFabricRailImbalance"},
+		{ID: "traffic_stopped", Text: "RDMA stops while GPUs work.", Alert: "GpuFabricTrafficStopped"},
+		{ID: "tcp_fallback", Text: "Training runs over TCP.", Alert: "GpuFabricTrainingOnTcpSuspected"},
+		{ID: "tcp_on_rdma_nic", Text: "TCP takes the bandwidth of an RDMA NIC.", Alert: "GpuFabricTcpOnRdmaNic"},
+		{ID: "nvlink_errors", Text: "NVLinks have errors.", Gap: "counters since the driver was loaded say nothing of now; a few errors are normal"},
+		{ID: "pcie_errors", Text: "A PCIe link reports errors (AER).", Gap: "counters since boot say nothing of now; correctable ones come in bursts at boot"},
+		{ID: "memlock", Text: "Processes may not pin the memory that RDMA takes.", Gap: "the limit is that of each job: what init or this exporter has says nothing of what Slurm or a container runtime gives"},
+		{ID: "socket_interface", Text: "NCCL_SOCKET_IFNAME names an interface that is not there.", Gap: "only the interfaces of RDMA ports are read"},
+		{ID: "module_hot", Text: "A transceiver is too hot or gets too little power.", Gap: "only the kernel log tells"},
+		{ID: "duplicate_address", Text: "Two nodes have one address.", Gap: "one node does not see it"},
+		{ID: "device_node_missing", Text: "Containers lack /dev/infiniband or libibverbs.", Gap: "that is seen from inside them"},
 	}
 }

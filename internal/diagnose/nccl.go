@@ -3,6 +3,8 @@
 package diagnose
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
@@ -14,6 +16,21 @@ func ncclChecks() []*Check {
 			ID: "nccl_configuration", Title: "A line of the NCCL configuration does not do what it says", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
 			Reads: "the host's NCCL configuration files as NCCL parses them", Modes: []string{ModeNCCLConfig},
 			judge: judgeNCCL,
+		},
+		{
+			ID: "nccl_devices", Title: "NCCL_IB_HCA does not match the devices of the node", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names and states of RDMA ports",
+			Guard: "asked where the host sets it; jobs may set another", Modes: []string{ModeNCCLDevices}, judge: judgeNCCLDevices,
+		},
+		{
+			ID: "nccl_gid_index", Title: "NCCL_IB_GID_INDEX is set, though NCCL 2.21 and later choose by themselves", Severity: Info, Topic: "nccl", Scope: ScopeFile,
+			Reads: "NCCL_IB_GID_INDEX of the host", Guard: "asked where the host sets it; an older NCCL needs it", Modes: []string{ModeGIDPinned}, judge: judgeGIDIndex,
+		},
+		{
+			ID: "gid_pinned_uniform", Title: "The entry that NCCL_IB_GID_INDEX points to is not the same kind of address on all rails", Severity: Warning,
+			Topic: "gids", Scope: ScopeNode, Reads: "NCCL_IB_GID_INDEX of the host, type and address family of that entry of each compute port",
+			Guard: "asked where the host sets it, of active RoCE compute ports whose entry is a good one: gid_usable tells the others",
+			Modes: []string{ModeGIDPinned}, judge: judgePinnedGIDs,
 		},
 	}
 }
@@ -33,5 +50,158 @@ func judgeNCCL(n *fabric.Node, v *verdicts) {
 		case exists && !bad[f.Path]:
 			v.ok(Subject{File: f.Path})
 		}
+	}
+}
+
+// judgeGIDIndex only says that it is set: that it is set wrong is gid_usable's to tell.
+func judgeGIDIndex(n *fabric.Node, v *verdicts) {
+	set, ok := n.NCCL.Lookup("NCCL_IB_GID_INDEX")
+	if !ok || !set.IsNumber || set.Number < 0 { // -1 is the default
+		return
+	}
+	v.failed(Subject{File: set.Source}, Verdict{
+		Evidence:    set.Name + "=" + set.Value + ".",
+		Consequence: "Entries of GID tables move when addresses or interfaces change, and connections then fail.",
+		Remedy:      "Remove it unless a job has an older NCCL; NCCL_IB_ADDR_FAMILY and NCCL_IB_ADDR_RANGE choose among addresses.",
+	})
+}
+
+func judgePinnedGIDs(n *fabric.Node, v *verdicts) {
+	if set, ok := n.NCCL.Lookup("NCCL_IB_GID_INDEX"); !ok || !set.IsNumber || set.Number < 0 {
+		return
+	}
+	kinds := map[string][]string{}
+	var order []string
+	var unread *fabric.Meta
+	for h, p := range ports(n) {
+		if p.Role.Or(fabric.RoleCompute) != fabric.RoleCompute || p.State.Or(fabric.PortActive) != fabric.PortActive {
+			continue
+		}
+		c, known := p.GIDChoice.Get()
+		switch {
+		case p.GIDChoice.State == fabric.Unknown:
+			unread = new(p.GIDChoice.Meta())
+		case !known || c.Rule != fabric.GIDByConfiguration || c.GID == nil || !c.GID.Routable():
+		default:
+			kind := GIDTypeName(c.GID.Type) + " with " + gidFamily(c.GID.Family) + " address"
+			if kinds[kind] == nil {
+				order = append(order, kind)
+			}
+			kinds[kind] = append(kinds[kind], of(h, p).String())
+		}
+	}
+	var evidence []string
+	for _, kind := range order {
+		evidence = append(evidence, kind+" on "+strings.Join(kinds[kind], ", "))
+	}
+	switch {
+	case len(order) > 1:
+		v.failed(Subject{}, Verdict{
+			Evidence: "It is " + strings.Join(evidence, "; ") + ".", Consequence: "Rails reach other nodes by different networks, or not at all.",
+			Remedy: "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later choose by themselves.",
+		})
+	case unread != nil:
+		v.hidden(Subject{}, *unread, "Which entries NCCL would use")
+	case len(order) == 1:
+		v.ok(Subject{})
+	}
+}
+
+// hcaFilter is NCCL_IB_HCA as NCCL reads it (parseStringList and matchIfList of misc/utils.cc): "^" excludes, "=" after it
+// matches whole names, else the beginning of names counts.
+type hcaFilter struct {
+	exclude, exact bool
+	items          []hcaItem
+}
+
+type hcaItem struct {
+	name string
+	port int // -1: all
+}
+
+func parseHCAFilter(text string) hcaFilter {
+	var f hcaFilter
+	text, f.exclude = strings.CutPrefix(text, "^")
+	text, f.exact = strings.CutPrefix(text, "=")
+	for item := range strings.SplitSeq(text, ",") {
+		name, rest, ported := strings.Cut(item, ":")
+		if name == "" {
+			continue
+		}
+		one := hcaItem{name: name, port: -1}
+		number, _, _ := strings.Cut(rest, ":")
+		if port, err := strconv.Atoi(number); ported && err == nil {
+			one.port = port
+		}
+		f.items = append(f.items, one)
+	}
+	return f
+}
+
+func (f hcaFilter) matchesItem(item hcaItem, device string, port int) bool {
+	named := strings.HasPrefix(device, item.name)
+	if f.exact {
+		named = device == item.name
+	}
+	return named && (item.port < 0 || port < 0 || item.port == port)
+}
+
+// takes tells whether NCCL would use the port.
+func (f hcaFilter) takes(device string, port int) bool {
+	if len(f.items) == 0 {
+		return !f.exclude
+	}
+	return f.exclude != slices.ContainsFunc(f.items, func(i hcaItem) bool { return f.matchesItem(i, device, port) })
+}
+
+func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
+	set, ok := n.NCCL.Lookup("NCCL_IB_HCA")
+	if !ok || set.Value == "" {
+		return
+	}
+	s, f := Subject{File: set.Source}, parseHCAFilter(set.Value)
+	if n.ClassPresent.State == fabric.Unknown {
+		v.hidden(s, n.ClassPresent.Meta(), "Which RDMA devices there are")
+		return
+	}
+	active := 0
+	var unread *fabric.Meta
+	for h, p := range ports(n) {
+		switch state, known := p.State.Get(); {
+		case !f.takes(h.Name, p.Number):
+		case known && state == fabric.PortActive, p.State.Meta().Reason == fabric.ReasonDriverConstant:
+			active++
+		case !known:
+			unread = new(p.State.Meta())
+		}
+	}
+	var missing []string
+	for _, i := range f.items {
+		there := slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool {
+			return f.matchesItem(i, h.Name, -1) && (i.port < 0 || len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.Number == i.port }))
+		}) || slices.ContainsFunc(n.Excluded, func(name string) bool { return f.matchesItem(i, name, -1) })
+		if !there && !f.exclude {
+			missing = append(missing, i.name)
+		}
+	}
+	evidence := set.Name + "=" + set.Value + "."
+	excluded := slices.ContainsFunc(n.Excluded, func(name string) bool { return f.takes(name, -1) })
+	switch {
+	case len(missing) > 0 && active > 0:
+		v.failed(s, Verdict{
+			What: "NCCL_IB_HCA names devices that are not there", Evidence: evidence + " Not there: " + strings.Join(missing, ", ") + ".",
+			Consequence: "NCCL uses the others alone: these rails carry nothing.",
+			Remedy:      "See which devices there are (rdma link), or correct the line.",
+		})
+	case active > 0:
+		v.ok(s)
+	case excluded:
+	case unread != nil:
+		v.unknown(s, unread.Reason, "No port that it leaves is known to be active: "+ReasonText(unread.Reason)+".")
+	default:
+		v.failed(s, Verdict{
+			What: "NCCL_IB_HCA leaves no active RDMA port", Evidence: evidence, Consequence: "NCCL falls back to TCP, or jobs fail.",
+			Remedy: "Correct or remove the line; by default the beginning of names counts, after = whole names do.",
+		})
 	}
 }

@@ -48,8 +48,8 @@ func roceWindowOf(t Fact[RoCETraffic]) Fact[time.Duration] {
 	return Fact[time.Duration]{Value: t.Value.Window, State: t.State, Reason: t.Reason, Source: t.Source, At: t.At}
 }
 
-// growth iterates over what grew between two readings of a list, by name. A counter that one of them lacks, or that
-// went back, is left out: it is not known.
+// growth iterates over what grew between two readings of a list, by name. One that cannot be read now is unknown for the
+// same reason. A counter that one of them lacks, or that went back, is left out.
 func growth(before, after []Counter) iter.Seq2[string, Fact[uint64]] {
 	return func(yield func(string, Fact[uint64]) bool) {
 		for i, c := range after {
@@ -58,7 +58,13 @@ func growth(before, after []Counter) iter.Seq2[string, Fact[uint64]] {
 				k = slices.IndexFunc(before, func(b Counter) bool { return b.Name == c.Name })
 			}
 			now, known := c.Value.Get()
-			if k < 0 || !known {
+			if k < 0 {
+				continue
+			}
+			if !known {
+				if !yield(c.Name, notKnownLike[uint64](c.Value.Meta())) {
+					return
+				}
 				continue
 			}
 			then, knew := before[k].Value.Get()
@@ -82,7 +88,10 @@ func roceTraffic(driver string, q *QoS, now time.Time) Fact[RoCETraffic] {
 		if !mapped || spec.Parts > 1 {
 			continue
 		}
-		pause := Known(time.Duration(spec.InUnit(delta.Value)*float64(time.Second)), delta.Source, delta.At)
+		pause := notKnownLike[time.Duration](delta.Meta())
+		if v, known := delta.Get(); known {
+			pause = Known(time.Duration(spec.InUnit(v)*float64(time.Second)), delta.Source, delta.At)
+		}
 		p := spec.Priority
 		switch spec.Meaning {
 		case StatPriorityTransmittedBytes:

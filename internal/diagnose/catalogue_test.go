@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+var update = flag.Bool("update", false, "write docs/CHECKS.md")
+
+func TestCatalogue(t *testing.T) {
+	ids, titles, modes := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, m := range Modes() {
+		if modes[m.ID] || m.Text == "" {
+			t.Errorf("mode %s is there twice or says nothing", m.ID)
+		}
+		modes[m.ID] = true
+	}
+	for _, c := range Catalogue() {
+		switch {
+		case !regexp.MustCompile(`^[a-z][a-z_]+$`).MatchString(c.ID), ids[c.ID], titles[c.Title]:
+			t.Errorf("%s: id or title is bad or there twice", c.ID)
+		case c.Title == "" || strings.HasSuffix(c.Title, ".") || c.Reads == "" || c.Topic == "" || c.Scope == "" || c.judge == nil || len(c.Modes) == 0:
+			t.Errorf("%s is incomplete", c.ID)
+		case !slices.Contains(Severities(), c.Severity):
+			t.Errorf("%s: severity %q", c.ID, c.Severity)
+		case Find(c.ID) == nil:
+			t.Errorf("%s cannot be found", c.ID)
+		}
+		ids[c.ID], titles[c.Title] = true, true
+		for _, m := range c.Modes {
+			if !modes[m] {
+				t.Errorf("%s finds a mode that is not listed: %s", c.ID, m)
+			}
+		}
+	}
+}
+
+// TestModesAreFound prints what finds each mode; one that nothing finds says why.
+func TestModesAreFound(t *testing.T) {
+	found := 0
+	for _, m := range Modes() {
+		by := FindsMode(m.ID)
+		if m.Alert != "" {
+			by = append(by, m.Alert)
+		}
+		if (len(by) == 0) != (m.Gap != "") {
+			t.Errorf("mode %s: found by %v, and its gap is %q", m.ID, by, m.Gap)
+		}
+		if len(by) > 0 {
+			found++
+			t.Logf("%-28s %s", m.ID, strings.Join(by, ", "))
+		} else {
+			t.Logf("%-28s nothing: %s", m.ID, m.Gap)
+		}
+	}
+	t.Logf("%d of %d modes are found", found, len(Modes()))
+}
+
+func TestChecksDocument(t *testing.T) {
+	const path = "../../docs/CHECKS.md"
+	var b bytes.Buffer
+	if err := WriteDocument(&b); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, b.Bytes()) {
+		t.Errorf("%s is not of this catalogue (make docs): %v", path, err)
+	}
+}
+
+func TestHCAFilter(t *testing.T) {
+	for filter, takes := range map[string][]string{
+		"":                     {"mlx5_0", "mlx5_1", "mlx5_10", "bnxt_re0"},
+		"mlx5_1":               {"mlx5_1", "mlx5_10"},
+		"=mlx5_1":              {"mlx5_1"},
+		"^mlx5_1":              {"mlx5_0", "bnxt_re0"},
+		"^=mlx5_1":             {"mlx5_0", "mlx5_10", "bnxt_re0"},
+		"=mlx5_0:1,mlx5_1:2":   {"mlx5_0"},
+		"=mlx5_0:1:3:0,nosuch": {"mlx5_0"},
+		"mlx5_0, bnxt":         {"mlx5_0"}, // the blank is part of the name
+		"^":                    nil,
+		",":                    {"mlx5_0", "mlx5_1", "mlx5_10", "bnxt_re0"},
+	} {
+		var got []string
+		for _, name := range []string{"mlx5_0", "mlx5_1", "mlx5_10", "bnxt_re0"} {
+			if parseHCAFilter(filter).takes(name, 1) {
+				got = append(got, name)
+			}
+		}
+		if !slices.Equal(got, takes) {
+			t.Errorf("%q takes %v, want %v", filter, got, takes)
+		}
+	}
+}
+
+// withDevices is a node whose NCCL configuration names devices, and two of them with an active port.
+func withDevices(filter string) *fabric.Node {
+	n := &fabric.Node{ClassPresent: fabric.Fact[bool]{Value: true, State: fabric.OK}, Policy: &fabric.Policy{}}
+	for _, name := range []string{"mlx5_0", "mlx5_1"} {
+		n.HCAs = append(n.HCAs, fabric.HCA{Name: name, Ports: []fabric.Port{{Number: 1, State: fabric.Fact[fabric.PortState]{Value: fabric.PortActive, State: fabric.OK}}}})
+	}
+	n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_HCA", Value: filter, Source: "/etc/nccl.conf:2"}}
+	return n
+}
+
+func TestNCCLDevices(t *testing.T) {
+	down := func(n *fabric.Node) {
+		for i := range n.HCAs {
+			n.HCAs[i].Ports[0].State.Value = fabric.PortDown
+		}
+	}
+	for _, test := range []struct {
+		name, filter string
+		edit         func(n *fabric.Node)
+		want         Status
+		says         string
+	}{
+		{"prefix", "mlx5", nil, OK, ""},
+		{"unset", "", nil, "", ""},
+		{"another vendor", "bnxt", nil, Failed, "leaves no active RDMA port"},
+		{"one is missing", "=mlx5_0,mlx5_7", nil, Failed, "names devices that are not there"},
+		{"one is excluded by flags", "=mlx5_0,mlx5_7", func(n *fabric.Node) { n.Excluded = []string{"mlx5_7"} }, OK, ""},
+		{"another port", "mlx5_0:2", nil, Failed, "leaves no active RDMA port"},
+		{"excluded that is not there", "^mlx5_7", nil, OK, ""},
+		{"all excluded", "^", nil, Failed, "leaves no active RDMA port"},
+		{"all down", "mlx5", down, Failed, "leaves no active RDMA port"},
+		{"one down, one hidden", "mlx5", func(n *fabric.Node) {
+			down(n)
+			n.HCAs[1].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonIO, "state", n.At)
+		}, Unknown, ""},
+		{"devices hidden", "mlx5", func(n *fabric.Node) {
+			n.HCAs, n.ClassPresent = nil, fabric.NotKnown[bool](fabric.ReasonPrivilege, "class/infiniband", n.At)
+		}, Unknown, ""},
+		{"EFA, which always says active", "mlx5_0", func(n *fabric.Node) {
+			n.HCAs[0].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonDriverConstant, "state", n.At)
+		}, OK, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := withDevices(test.filter)
+			if test.edit != nil {
+				test.edit(n)
+			}
+			list := Run(n, []*Check{Find("nccl_devices")})
+			if test.want == "" {
+				if len(list) > 0 {
+					t.Errorf("got %v", list)
+				}
+				return
+			}
+			if len(list) != 1 || list[0].Status != test.want || !strings.Contains(list[0].What, test.says) || list[0].Subject.File != "/etc/nccl.conf:2" {
+				t.Errorf("got %+v", list)
+			}
+		})
+	}
+}
+
+func TestPinnedGIDs(t *testing.T) {
+	n := withDevices("")
+	n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_GID_INDEX", Value: "3", Number: 3, IsNumber: true, Source: "/etc/nccl.conf:1"}}
+	for i := range n.HCAs {
+		p := &n.HCAs[i].Ports[0]
+		p.Role = fabric.Known(fabric.RoleCompute, "", n.At)
+		p.GIDChoice = fabric.Known(fabric.GIDChoice{Index: 3, Rule: fabric.GIDByConfiguration, GID: &fabric.GID{Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv4}}, "", n.At)
+	}
+	status := func() Status {
+		t.Helper()
+		list := Run(n, []*Check{Find("gid_pinned_uniform")})
+		if len(list) != 1 {
+			t.Fatalf("got %v", list)
+		}
+		return list[0].Status
+	}
+	if got := status(); got != OK {
+		t.Errorf("one kind: %s", got)
+	}
+	kept := n.HCAs[1].Ports[0].GIDChoice
+	n.HCAs[1].Ports[0].GIDChoice.Value.GID = &fabric.GID{Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv6}
+	if got := status(); got != Failed {
+		t.Errorf("two kinds: %s", got)
+	}
+	n.HCAs[1].Ports[0].GIDChoice = fabric.NotKnown[fabric.GIDChoice](fabric.ReasonIO, "", n.At)
+	if got := status(); got != Unknown {
+		t.Errorf("one hidden: %s", got)
+	}
+	n.HCAs[1].Ports[0].GIDChoice = kept
+	if list := Run(n, []*Check{Find("nccl_gid_index")}); len(list) != 1 || list[0].Status != Failed || list[0].Check.Severity != Info {
+		t.Errorf("got %v", list)
+	}
+}

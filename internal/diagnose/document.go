@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// WriteDocument writes the catalogue and the coverage of modes as the Markdown page docs/CHECKS.md.
+func WriteDocument(w io.Writer) error {
+	var b bytes.Buffer
+	cell := func(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+	b.WriteString(`# Checks
+
+Generated from the catalogue in internal/diagnose by ` + "`make docs`" + `; do not edit.
+
+A check is ok, failed or unknown for each thing that it is about; what its guard leaves out it is not asked of. What could not be read makes a verdict unknown and never ok. Ids are stable: they are label values, and what ` + "`check --only`" + ` takes.
+
+| Check | Severity | Fails when | About each | Reads | Asked | Modes | Runbook |
+|---|---|---|---|---|---|---|---|
+`)
+	for _, c := range Catalogue() {
+		guard := c.Guard
+		if guard == "" {
+			guard = "always"
+		}
+		if c.Rate {
+			guard += "; compares two readings: `check --interval`, and no metric"
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | [check-%s](../alerts/runbooks/check-%s.md) |\n", c.ID, c.Severity, cell(c.Title), c.Scope, cell(c.Reads), cell(guard),
+			strings.Join(c.Modes, ", "), c.Topic, c.Topic)
+	}
+	b.WriteString("\n## Modes\n\nHow a fabric fails or is configured wrong, and what finds it.\n\n| Mode | What it is | Checks | Alert rule |\n|---|---|---|---|\n")
+	for _, m := range Modes() {
+		found, alert := "", ""
+		if ids := FindsMode(m.ID); len(ids) > 0 {
+			found = "`" + strings.Join(ids, "`, `") + "`"
+		}
+		if m.Alert != "" {
+			alert = "`" + m.Alert + "`"
+		}
+		if found+alert == "" {
+			found = "none: " + m.Gap
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.ID, cell(m.Text), cell(found), alert)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// FindsMode returns the ids of the checks that find a mode.
+func FindsMode(id string) []string {
+	var ids []string
+	for _, c := range Catalogue() {
+		for _, m := range c.Modes {
+			if m == id {
+				ids = append(ids, c.ID)
+			}
+		}
+	}
+	return ids
+}
