@@ -154,7 +154,7 @@ func TestQoSFollowsTheTree(t *testing.T) {
 	if _, ok := readCount(t, e, "enp24s0np0", "rx_prio3_pause"); !ok {
 		t.Error("no pauses of a priority with PFC")
 	}
-	if err := tree.Edit(func(n *Node) { n.qos("mlx5_0").setPFC(1 << 4) }); err != nil {
+	if err := tree.Edit(func(n *Node) { n.qos("mlx5_0").SetPFC(1 << 4) }); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := readCount(t, e, "enp24s0np0", "rx_prio3_pause"); ok || readQoS(t, e, "enp24s0np0").PFC.Value.Enabled != 1<<4 {

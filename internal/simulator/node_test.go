@@ -88,6 +88,7 @@ func TestRails(t *testing.T) {
 		"dgx-a100-ib": {8, 8}, "dgx-h100-roce": {8, 8}, "bnxt-roce": {8, 8}, "ionic-roce": {8, 8}, "efa": {8, 32},
 		"sriov-vf": {2, 4}, "irdma-roce": {4, 0}, "mana": {2, 0}, "two-port": {2, 0}, "roce-bond": {8, 4}, "roce-vlan": {2, 0},
 		"dgx-b200-ib": {8, 8}, "gb200": {4, 0}, "nvlink-pairs": {4, 2}, "l40s-pcie": {4, 0}, "vm-flat": {4, 0}, "cpu-node": {0, 0},
+		"dual-port": {4, 8}, "mixed-vendors": {2, 2},
 	}
 	for _, p := range platforms() {
 		n, beside := p.build(), map[string]bool{}
@@ -127,6 +128,9 @@ func TestGIDTables(t *testing.T) {
 					continue
 				}
 				types := len(p.GIDTypes)
+				if p.State != active && len(p.GIDs) == types { // nobody cabled it, nor gave it an address
+					continue
+				}
 				if len(p.GIDs) != 2*types || !p.GIDs[0].Addr.IsLinkLocalUnicast() || !p.GIDs[types].Addr.Is4In6() {
 					t.Fatalf("%s: GIDs %v", h.Name, p.GIDs)
 				}

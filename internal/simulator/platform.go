@@ -27,6 +27,7 @@ func platforms() []platform {
 		efaP5(), manaVM(), // clouds
 		sriovVF(), twoPort(), roceBond(), roceVLAN(), // shapes
 		dgxB200(), gb200Tray(), nvlinkPairs(), l40sServer(), flatVM(), cpuNode(), // GPUs
+		dualPort(), mixedVendors(), // cabling and vendors
 	}
 }
 

@@ -173,12 +173,12 @@ func mlx5Lossless(files OFEDFiles) QoS {
 	for dscp := range fabric.NumDSCP {
 		q.Apps = append(q.Apps, fabric.App{Selector: fabric.AppDSCP, Protocol: dscp, Priority: dscp >> 3})
 	}
-	q.setPFC(1 << losslessPriority)
+	q.SetPFC(1 << losslessPriority)
 	return q
 }
 
-// setPFC turns PFC on for a set of priorities, and global pause off, as mlx5 does.
-func (q *QoS) setPFC(mask fabric.PriorityMask) {
+// SetPFC turns PFC on for a set of priorities, and global pause off, as mlx5 does.
+func (q *QoS) SetPFC(mask fabric.PriorityMask) {
 	q.PFC, q.Pause.Receive, q.Pause.Transmit = mask, false, false
 	if q.Buffers.Total == 0 {
 		return

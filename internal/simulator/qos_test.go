@@ -87,7 +87,7 @@ func TestPauseStatisticsFollowTheConfiguration(t *testing.T) {
 	}{
 		{1 << 3, false, "prio3"}, {1<<3 | 1<<4, false, "prio3 prio4"}, {0, true, "global"}, {0, false, ""},
 	} {
-		d.QoS.setPFC(test.pfc)
+		d.QoS.SetPFC(test.pfc)
 		d.QoS.Pause.Transmit = test.global
 		var names []string
 		for _, s := range d.shown() {

@@ -18,7 +18,7 @@ func TestFind(t *testing.T) {
 		t.Fatalf("%v, %v", s, err)
 	}
 	for asked, want := range map[string]string{
-		"port-donw":    `unknown scenario "port-donw", did you mean "port-down"? (valid: bond-member-pfc-off, brief-pauses, `,
+		"port-donw":    `unknown scenario "port-donw", did you mean "port-down"? (valid: adaptive-routing, bnxt-pfc-off, `,
 		"flapping":     `unknown scenario "flapping", did you mean "link-flapping"? (valid: `,
 		"Healthy":      `unknown scenario "Healthy", did you mean "healthy"? (valid: `,
 		"":             `unknown scenario "" (valid: `,
@@ -152,6 +152,26 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"ipv6-only":              {fmt.Sprintf(port+`gids/[23]`, `mlx5_(\d|bond_0)`), v4, v6, nccl},
 		"ipv6-only-family-unset": {fmt.Sprintf(port+`gids/[23]`, `mlx5_(\d|bond_0)`), v4, v6},
 	}
+	maps.Copy(differences, map[string][]string{
+		"healthy-uncabled-ports": nil, "healthy-mixed-vendors": nil,
+		"adaptive-routing": append(only("mlx5_[0-7]", `hw_counters/out_of_sequence`), nccl),
+		"fresh-boot": {
+			`sys/devices/.*/(counters|hw_counters|cm_[rt]x_\w+)/.*`, `sys/devices/.*/statistics/.*`, `ethernet/.*/(stats/.*|fec)`,
+			`nvml/\d/(Processes|Utilization|Memory|BAR1|ClockReasons|PCIeGeneration)`, `sys/devices/.*/current_link_speed`,
+		},
+		"mig-meant":             {`nvml/\d/(MIG|Processes|Utilization|Memory|BAR1)`, `nvml/pairs/\d-\d`},
+		"firmware-mismatch":     {`sys/devices/.*/infiniband/mlx5_3/fw_ver`},
+		"mtu-mismatch":          {fmt.Sprintf(netdev+`mtu`, "enp192s0np0")},
+		"ib-not-configured":     append(only("mlx5_6", `(state|lid|sm_lid)`), fmt.Sprintf(netdev+`(carrier|operstate|speed)`, "ibp141s0"), ethernet("ibp141s0", `carrier`), fmt.Sprintf(port, "mlx5_6")+`(counters/port_xmit_wait|`+moving+`)`),
+		"storage-port-down":     {fmt.Sprintf(port+`(state|phys_state|rate)`, "mlx5_9"), fmt.Sprintf(netdev+`(carrier|operstate|speed)`, "enp231s0f1np1"), ethernet("enp231s0f1np1", `(carrier|stats/.*|fec)`)},
+		"ib-rate-degraded":      append(only("mlx5_8", `rate`), fmt.Sprintf(netdev+`speed`, "ibp186s0")),
+		"nccl-variable-unknown": {nccl},
+		"post-fec-errors":       {ethernet("enp24s0np0", `(fec|stats/rx_(pcs_symbol_err|crc_errors)_phy)`)},
+		"buffer-shared":         {fmt.Sprintf(netdev+pfcFiles, "enp206s0np0"), ethernet("enp206s0np0", `dcb/buffers`)},
+		"ets-starved":           {ethernet("enp64s0np0", `dcb/ets`)},
+		"cnp-with-data":         {fmt.Sprintf(netdev+`ecn/roce_np/cnp_(dscp|802p_prio)`, "enp154s0np0"), ethernet("enp154s0np0", `stats/tx_prio[36]_(packets|bytes)`)},
+		"bnxt-pfc-off":          {ethernet("ens4np0", `dcb/pfc`)},
+	})
 	maps.Copy(differences, differencesOfGPUs())
 	for _, s := range Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {

@@ -6,6 +6,7 @@ package simulator
 const (
 	losslessPolicy = "  roce: {dscp: 26, priority: 3, lossless: true, ecn: true}\n"
 	lossyPolicy    = "  roce: {dscp: 26, priority: 3, lossless: false, ecn: true}\n"
+	losslessUnread = "  roce: {dscp: 26, priority: 3, lossless: true}\n" // of drivers that do not show congestion control
 )
 
 // qosScenarios are about how ports are set up for RoCE: one look finds them.
@@ -18,7 +19,7 @@ func qosScenarios() []Scenario {
 				"skipped mlnx_qos; DSCP 26 still leads to priority 3. Nothing is lost while nobody is congested. When " +
 				"many senders meet here, this port cannot stop them, and packets are dropped.",
 			Expect: []Finding{{"mlx5_2", 1, "pfc_off_on_used_priority"}},
-			edit:   func(n *Node) { n.qos("mlx5_2").setPFC(0) },
+			edit:   func(n *Node) { n.qos("mlx5_2").SetPFC(0) },
 		},
 		{
 			Name: "pfc-other-priority", Platform: h100,
@@ -27,7 +28,7 @@ func qosScenarios() []Scenario {
 				"on its seven peers: what protects it protects nothing. The site says nothing of RoCE; that a port has " +
 				"PFC, and not where its traffic is, says enough.",
 			Expect: []Finding{{"mlx5_5", 1, "pfc_off_on_used_priority"}},
-			edit:   func(n *Node) { n.qos("mlx5_5").setPFC(1 << 4) },
+			edit:   func(n *Node) { n.qos("mlx5_5").SetPFC(1 << 4) },
 		},
 		{
 			Name: "trust-pcp", Platform: h100, policy: losslessPolicy,
@@ -99,7 +100,7 @@ func qosScenarios() []Scenario {
 			Expect: []Finding{{"mlx5_7", 1, "global_pause_on"}},
 			edit: func(n *Node) {
 				q := n.qos("mlx5_7")
-				q.setPFC(0)
+				q.SetPFC(0)
 				q.Pause.Receive, q.Pause.Transmit = true, true
 			},
 		},
@@ -110,7 +111,7 @@ func qosScenarios() []Scenario {
 				"turned on on the first only; half of the queue pairs run through a port that is not lossless. The " +
 				"bond itself has no DCB to ask.",
 			Expect: []Finding{{"mlx5_bond_2", 1, "pfc_off_on_used_priority"}},
-			edit:   func(n *Node) { n.NetDev("ens13f1np1").QoS.setPFC(0) },
+			edit:   func(n *Node) { n.NetDev("ens13f1np1").QoS.SetPFC(0) },
 		},
 		{
 			Name: "vlan-sl-wrong", Platform: "roce-vlan",

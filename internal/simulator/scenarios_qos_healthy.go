@@ -31,7 +31,7 @@ func qosHealthyScenarios() []Scenario {
 				"notifications, and the few packets that are lost are sent again. Nothing is reported.",
 			edit: func(n *Node) {
 				for _, f := range onCompute("") {
-					n.qos(f.Device).setPFC(0)
+					n.qos(f.Device).SetPFC(0)
 					marked(n, f.Device)
 				}
 			},
@@ -43,7 +43,7 @@ func qosHealthyScenarios() []Scenario {
 				"Nothing differs between the ports. Nothing is reported.",
 			edit: func(n *Node) {
 				for _, f := range onCompute("") {
-					n.qos(f.Device).setPFC(0)
+					n.qos(f.Device).SetPFC(0)
 				}
 			},
 		},
