@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package corpus
+
+import (
+	"slices"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/simulator"
+)
+
+// condition is what a label of the simulator says is wrong, and how that shows in the catalogue of checks. It was
+// written from the condition and from what checks say they are for, before any of them was run on the corpus.
+type condition struct {
+	mode string // the mode of failure, as diagnose.Modes counts them
+	// shows are checks of which one that fails on the subject finds it. Where alert is set and the catalogue has none of
+	// them, the condition is left to that alert: it shows in rates over minutes only.
+	shows []string
+	alert bool
+	// follows are checks that may fail on the same subject because of it, anywhere those that may fail wherever it is.
+	// Neither finds it, and neither is false.
+	follows, anywhere []string
+}
+
+// Checks that judge what a port makes of its packets: none of them is right about a port that uses RoCE v1.
+var classes = []string{"roce_dscp", "roce_priority", "roce_pfc", "roce_buffer", "roce_ets", "roce_ecn", "roce_cnp", "roce_traffic_priority"}
+
+// conditions by the identifier of simulator.Finding and simulator.GPUFinding.
+func conditions() map[string]condition {
+	return map[string]condition{
+		// links
+		"port_down":     {mode: "port_down", shows: []string{"port_active"}},
+		"link_flapping": {mode: "link_flapping", shows: []string{"link_flapping"}, alert: true, follows: []string{"port_active"}},
+		// What NCCL is told to use is gone too, and GPUs look for another NIC.
+		"compute_ports_missing": {mode: "device_gone", shows: []string{"compute_ports"}, anywhere: []string{"nccl_configuration", "nccl_devices", "nic_shared"}},
+		"rate_below_expected":   {mode: "rate_degraded", shows: []string{"port_rate"}},
+		"rate_mismatch":         {mode: "rate_misreported", shows: []string{"port_rate_agrees"}, follows: []string{"port_rate"}},
+		"firmware_mismatch":     {mode: "firmware_mismatch", shows: []string{"firmware_uniform"}},
+		"mtu_mismatch":          {mode: "mtu_mismatch", shows: []string{"mtu_uniform"}},
+		"counter_saturated":     {mode: "counter_saturated", shows: []string{"counter_counts"}},
+		"post_fec_errors":       {mode: "post_fec_errors", shows: []string{"post_fec_errors"}, alert: true},
+
+		// addresses
+		"no_routable_gid": {mode: "gid_missing", shows: []string{"gid_usable"}, follows: classes},
+		"gid_index_wrong": {mode: "gid_pinned", shows: []string{"gid_usable"}, follows: classes},
+		"gid_not_matched": {mode: "gid_missing", shows: []string{"gid_usable"}, follows: classes},
+
+		// classes of traffic
+		"pfc_off_on_used_priority":    {mode: "pfc_wrong", shows: []string{"roce_pfc"}},
+		"trust_not_dscp":              {mode: "dscp_map_wrong", shows: []string{"roce_priority"}, follows: []string{"roce_pfc", "roce_traffic_priority"}},
+		"dscp_maps_to_other_priority": {mode: "dscp_map_wrong", shows: []string{"roce_priority"}, follows: []string{"roce_pfc", "roce_traffic_priority"}},
+		"traffic_class_wrong":         {mode: "traffic_class_wrong", shows: []string{"roce_dscp"}, follows: classes},
+		// Without a word of the site the contradiction shows where PFC is and RoCE is not.
+		"traffic_class_overridden": {mode: "traffic_class_wrong", shows: []string{"roce_dscp", "roce_pfc"}, follows: classes},
+		"service_level_wrong":      {mode: "traffic_class_wrong", shows: []string{"roce_priority", "roce_pfc"}, follows: classes},
+		"ecn_off_on_used_priority": {mode: "ecn_wrong", shows: []string{"roce_ecn"}, follows: []string{"roce_congestion_answered"}},
+		// The site wants PFC; that 802.3x pause is on is how it comes to be off.
+		"global_pause_on":         {mode: "global_pause", shows: []string{"roce_global_pause", "roce_pfc"}, follows: []string{"roce_pfc"}},
+		"lossless_buffer_missing": {mode: "buffer_missing", shows: []string{"roce_buffer"}},
+		"no_bandwidth_share":      {mode: "no_bandwidth_share", shows: []string{"roce_ets"}},
+		"notifications_with_data": {mode: "cnp_delayed", shows: []string{"roce_cnp"}},
+
+		// traffic
+		"traffic_on_wrong_priority":  {mode: "traffic_on_wrong_priority", shows: []string{"roce_traffic_priority"}},
+		"marked_without_cnp":         {mode: "ecn_wrong", shows: []string{"roce_congestion_answered"}},
+		"pfc_storm":                  {mode: "pfc_storm", shows: []string{"roce_pause_sent"}},
+		"paused_by_network":          {mode: "paused_by_network", shows: []string{"roce_pause_received"}},
+		"lossless_priority_drops":    {mode: "lossless_drops", shows: []string{"roce_lossless"}},
+		"retransmissions":            {mode: "retransmissions", shows: []string{"retransmissions"}, alert: true},
+		"transport_retries_exceeded": {mode: "qp_death", shows: []string{"qp_death"}, alert: true},
+
+		// PCI Express
+		"pcie_link_degraded": {mode: "pcie_link_degraded", shows: []string{"pcie_link", "gpu_pcie_link"}, follows: []string{"gpu_pcie_link"}},
+		"acs_redirect":       {mode: "acs_redirects", shows: []string{"pcie_acs"}, anywhere: []string{"gpudirect_usable"}},
+		"numa_mismatch":      {mode: "numa_wrong", shows: []string{"pcie_numa"}},
+		"nic_shared":         {mode: "nic_shared", shows: []string{"nic_shared"}},
+
+		// GPUs
+		"gpu_driver_missing": {mode: "gpu_driver", shows: []string{"gpu_driver"}, anywhere: []string{"gpudirect_usable", "gpu_listed"}},
+		"gpu_lost":           {mode: "gpu_lost", shows: []string{"gpu_lost", "gpu_listed"}, follows: []string{"gpudirect_usable"}, anywhere: []string{"nvlink_active"}},
+		"gpu_throttled":      {mode: "gpu_throttled", shows: []string{"gpu_throttled"}},
+		"mig_on":             {mode: "gpu_divided", shows: []string{"gpu_divided"}},
+		"nvlink_down":        {mode: "nvlink_down", shows: []string{"nvlink_active"}},
+		"nvlink_errors":      {mode: "nvlink_errors", shows: []string{"nvlink_errors"}, alert: true},
+		"fabric_not_ready":   {mode: "fabric_manager", shows: []string{"nvlink_fabric"}},
+		"gpudirect_blocked":  {mode: "gpudirect", shows: []string{"gpudirect_usable", "peermem_bound"}},
+
+		// NCCL
+		"nccl_line_ignored": {mode: "nccl_configuration", shows: []string{"nccl_configuration"}},
+	}
+}
+
+// finding is one thing that is wrong, and where: on a port, on a GPU, or, without either, somewhere on the node.
+type finding struct {
+	what, device string
+	port         int
+	gpu          string // PCI address
+	// optional says that something else that is wrong hides it: who does not find it is right too.
+	optional bool
+}
+
+func (f finding) String() string {
+	switch {
+	case f.device != "":
+		return f.what + " of " + f.device
+	case f.gpu != "":
+		return f.what + " of GPU " + f.gpu
+	}
+	return f.what + " of the node"
+}
+
+// labelled returns the labels of a scenario.
+func labelled(s simulator.Scenario) []finding {
+	var all []finding
+	for _, f := range s.Expect {
+		all = append(all, finding{what: f.What, device: f.Device, port: f.Port})
+	}
+	for _, f := range s.GPUs {
+		all = append(all, finding{what: f.What, gpu: f.GPU})
+	}
+	return all
+}
+
+// about tells whether a verdict is about the subject of the finding.
+func (f finding) about(v verdict) bool {
+	if f.device == "" && f.gpu == "" {
+		return true
+	}
+	return f.device != "" && v.device == f.device && (f.port == 0 || v.port == 0 || v.port == f.port) || f.gpu != "" && v.gpu == f.gpu
+}
+
+// shownBy tells whether a failed verdict finds it, explains whether the verdict is no more than what comes of it.
+func (f finding) shownBy(v verdict) bool {
+	return slices.Contains(conditions()[f.what].shows, v.check.ID) && f.about(v)
+}
+
+func (f finding) explains(v verdict) bool {
+	c := conditions()[f.what]
+	return slices.Contains(c.follows, v.check.ID) && f.about(v) || slices.Contains(c.anywhere, v.check.ID)
+}
+
+// leftToAlerts tells that no check is for it: only rates over minutes show it.
+func (f finding) leftToAlerts() bool {
+	c := conditions()[f.what]
+	return c.alert && !slices.ContainsFunc(c.shows, func(id string) bool { return diagnose.Find(id) != nil })
+}
+
+// verdict is one that failed, with its GPU by PCI address.
+type verdict struct {
+	check    *diagnose.Check
+	device   string
+	port     int
+	gpu      string
+	file     string
+	evidence string
+}
+
+func (v verdict) String() string {
+	switch {
+	case v.device != "":
+		return v.check.ID + " on " + v.device
+	case v.gpu != "":
+		return v.check.ID + " on GPU " + v.gpu
+	case v.file != "":
+		return v.check.ID + " on " + v.file
+	}
+	return v.check.ID + " on the node"
+}
