@@ -62,6 +62,13 @@ func parseConfig(file string, data []byte) (config, error) {
 	return c, nil
 }
 
+// ParseSite parses what a site says in its configuration file, for those who observe nodes without the rest of this
+// program, as the corpus of checks does: what it expects of its nodes, and where it keeps NCCL configuration.
+func ParseSite(file string, data []byte) (*fabric.Policy, observer.NCCLFiles, error) {
+	c, err := parseConfig(file, data)
+	return c.policy, c.nccl, err
+}
+
 func (p *configParser) roles(n *yaml.Node, policy *fabric.Policy) {
 	p.sequence(n, "roles", func(n *yaml.Node) {
 		var rule fabric.RoleRule
