@@ -79,7 +79,9 @@ func nodeMutations() []mutation {
 		},
 		{
 			name: "no-peermem", what: "gpudirect_blocked", touches: []string{"gpudirect"}, places: node(by(fabric.GDRPeermem)),
-			edit: func(n *simulator.Node, _ place) { n.Driver.Peermem = simulator.Peermem{Clients: n.Driver.Peermem.Clients} },
+			edit: func(n *simulator.Node, _ place) {
+				n.Driver.Peermem = simulator.Peermem{Clients: n.Driver.Peermem.Clients}
+			},
 		},
 		{
 			name: "proprietary-driver", what: "gpudirect_blocked", touches: []string{"gpudirect"}, places: node(by(fabric.GDRDMABuf)),

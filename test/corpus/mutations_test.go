@@ -161,8 +161,10 @@ func linkMutations() []mutation {
 		},
 		{
 			name: "old-firmware", what: "firmware_mismatch", touches: []string{"firmware"},
-			places: on(func(m machine, h *simulator.HCA) bool { return h.Firmware != "" && h.Firmware != "0.0.0.0" && alike(m, h) >= 4 && single(m, h) }),
-			edit:   func(n *simulator.Node, at place) { n.HCA(at.device).Firmware += "-rc1" },
+			places: on(func(m machine, h *simulator.HCA) bool {
+				return h.Firmware != "" && h.Firmware != "0.0.0.0" && alike(m, h) >= 4 && single(m, h)
+			}),
+			edit: func(n *simulator.Node, at place) { n.HCA(at.device).Firmware += "-rc1" },
 		},
 		{
 			name: "small-mtu", what: "mtu_mismatch", touches: []string{"mtu"},

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package corpus
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/simulator"
+)
+
+// TestCorpus measures all scenarios and some compositions; with FULL=1, as make corpus does, 500 of them.
+func TestCorpus(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: too slow under the race detector; make test and make corpus run it without")
+	}
+	count := 40
+	if os.Getenv("FULL") != "" {
+		count = 500
+	}
+	generated, err := compositions(count)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both, scenarios, composed := newReport(), newReport(), newReport()
+	t.Run("nodes", func(t *testing.T) {
+		for _, source := range []struct {
+			groups map[string][]sample
+			report *report
+		}{{scenarioSamples(), scenarios}, {generated, composed}} {
+			for key, group := range source.groups {
+				t.Run(key, func(t *testing.T) {
+					t.Parallel()
+					s := newStage(t)
+					for _, one := range group {
+						failed, unknown := judge(s.observe(t, one))
+						source.report.add(one, failed, unknown)
+						both.add(one, failed, unknown)
+					}
+				})
+			}
+		}
+	})
+	t.Logf("scenarios\n%s", scenarios)
+	t.Logf("compositions of two or three mutations, seed %d\n%s", seed, composed)
+	t.Logf("all: precision %.4f, recall %.4f, %d criticals on %d healthy nodes of %d", both.precision(), both.recall(), len(both.criticals), both.healthy, both.samples)
+	for _, r := range []*report{scenarios, composed} {
+		if r.precision() < reach || r.recall() < reach || len(r.criticals) > 0 {
+			t.Errorf("precision %.4f, recall %.4f, %d criticals on healthy nodes; want %.2f, %.2f and none", r.precision(), r.recall(), len(r.criticals), reach, reach)
+		}
+	}
+}
+
+// TestLabels: every label is known, and the corpus is as large and as healthy as it promises.
+func TestLabels(t *testing.T) {
+	known, used := conditions(), map[string]bool{}
+	healthy, broken := 0, 0
+	for _, s := range simulator.Scenarios() {
+		labels := labelled(s)
+		if len(labels) == 0 {
+			healthy++
+		} else {
+			broken++
+		}
+		for _, f := range labels {
+			used[f.what] = true
+			if _, ok := known[f.what]; !ok {
+				t.Errorf("%s: nothing says how %s shows", s.Name, f.what)
+			}
+		}
+	}
+	for _, m := range mutations() {
+		if _, ok := known[m.what]; !ok {
+			t.Errorf("%s: nothing says how %s shows", m.name, m.what)
+		}
+		for _, hidden := range m.hides {
+			if _, ok := known[hidden]; !ok {
+				t.Errorf("%s hides %s, which nothing is labelled with", m.name, hidden)
+			}
+		}
+	}
+	for what := range known {
+		if !used[what] {
+			t.Errorf("no scenario is labelled with %s", what)
+		}
+	}
+	if healthy < 15 || healthy+broken < 60 {
+		t.Errorf("%d scenarios, %d of them healthy: want 60 and 15", healthy+broken, healthy)
+	}
+	t.Logf("%d scenarios, %d of them healthy; %d mutations", healthy+broken, healthy, len(mutations()))
+}
+
+// TestMutations: each is possible somewhere.
+func TestMutations(t *testing.T) {
+	possible := map[string][]string{}
+	for _, b := range bases() {
+		m, err := b.machine()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range slices.Concat(b.others, b.storage) {
+			if m.HCA(name) == nil {
+				t.Errorf("%s has no %s", b.scenario, name)
+			}
+		}
+		for _, mu := range mutations() {
+			if places := mu.places(m); len(places) > 0 {
+				possible[mu.name] = append(possible[mu.name], b.scenario)
+			}
+		}
+	}
+	for _, mu := range mutations() {
+		if len(possible[mu.name]) == 0 {
+			t.Errorf("%s is possible nowhere", mu.name)
+		}
+		t.Logf("%-22s %s: %d bases", mu.name, mu.what, len(possible[mu.name]))
+	}
+}
+
+// TestConditionsNameChecks tells of checks that no condition of the corpus calls for: they are measured by what they do
+// not say only.
+func TestConditionsNameChecks(t *testing.T) {
+	called := map[string]bool{}
+	for _, c := range conditions() {
+		for _, id := range c.shows {
+			called[id] = true
+		}
+	}
+	for _, c := range diagnose.Catalogue() {
+		if !called[c.ID] {
+			t.Logf("no condition of the corpus is for %s", c.ID)
+		}
+	}
+}

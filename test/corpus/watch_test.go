@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package corpus
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gpufabric_exporter/exporter"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/simulator"
+)
+
+// later is when nodes are looked at again, for checks that compare two readings.
+const later = 30
+
+const wants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantCounters | fabric.WantQoS | fabric.WantNetStats | fabric.WantPCI | fabric.WantGPU
+
+// stage is where nodes of one shape are laid out one after the other: only what differs is written.
+type stage struct {
+	dir  string
+	tree *simulator.Tree
+}
+
+// newStage finds room for thousands of small files.
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	parent := "/dev/shm"
+	if _, err := os.Stat(parent); err != nil {
+		parent = t.TempDir()
+	}
+	dir, err := os.MkdirTemp(parent, "corpus")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return &stage{dir: dir}
+}
+
+// set lays a node out at its beginning.
+func (s *stage) set(n *simulator.Node) (err error) {
+	if s.tree == nil {
+		s.tree, err = n.Materialise(s.dir)
+		return err
+	}
+	if err := s.tree.Edit(func(old *simulator.Node) { *old = *n }); err != nil {
+		return err
+	}
+	return s.tree.Step(0)
+}
+
+// observe looks at a node through the real readers, at once and again later, on a clock that waits for nobody.
+func (s *stage) observe(t *testing.T, one sample) (nodes []*fabric.Node) {
+	t.Helper()
+	policy, files, err := exporter.ParseSite(one.name, []byte(one.config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.set(one.node()); err != nil {
+		t.Fatalf("%s: %v", one.name, err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tree := s.tree
+		ob, err := observer.New(observer.Options{
+			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(),
+			Policy: policy, NCCL: files, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ob.Close()
+		for _, second := range []int{0, later} {
+			if second > 0 {
+				time.Sleep(later * time.Second)
+				if err := tree.Step(second); err != nil {
+					t.Fatal(err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			nodes = append(nodes, ob.Observe(ctx, wants))
+			cancel()
+		}
+	})
+	return nodes
+}
+
+// judge asks all checks: those of state of the first look, all of the second. It returns what failed in either, and how
+// many verdicts of the second are unknown.
+func judge(nodes []*fabric.Node) (failed []verdict, unknown []diagnose.Verdict) {
+	seen := map[string]bool{}
+	for i, n := range nodes {
+		list := diagnose.Run(n, nil)
+		for _, v := range diagnose.Failures(list) {
+			if i == 0 && v.Check.Rate {
+				continue
+			}
+			w := verdict{check: v.Check, device: v.Subject.Device, port: v.Subject.Port, gpu: address(n, v.Subject.GPU), file: v.Subject.File, evidence: v.What + ". " + v.Evidence}
+			if key := fmt.Sprint(w, w.port); !seen[key] {
+				seen[key] = true
+				failed = append(failed, w)
+			}
+		}
+		unknown = diagnose.Unknowns(list)
+	}
+	return failed, unknown
+}
+
+// address is the PCI address of a GPU that a verdict names.
+func address(n *fabric.Node, gpu string) string {
+	for _, g := range n.GPUDriver.GPUs {
+		if g.UUID == gpu && gpu != "" {
+			return g.Address
+		}
+	}
+	return gpu
+}
