@@ -12,7 +12,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test fuzz bench verify clean
+.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test corpus fuzz bench verify clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,7 +31,7 @@ PURE := ./internal/fabric ./internal/diagnose ./internal/simulator
 
 test: ## all tests that need no virtual machine, with the race detector; those over whole corpora without it
 	$(GO) test -race -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PURE))")
-	$(GO) test $(PURE) ./collector ./exporter ./internal/capture
+	$(GO) test $(PURE) ./collector ./exporter ./internal/capture ./test/corpus
 
 rules: ## alert rules: every expression against the catalogue, promtool's unit tests (2.42 or later, else Debian's is fetched)
 	cd tools && $(GO) test ./rules
@@ -45,7 +45,7 @@ lint: ## formatting, vet, golangci-lint with the import directions
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
-docs: ## write docs/METRICS.md, docs/COUNTERS.md and docs/ALERTS.md from tables and rules
+docs: ## write docs/METRICS.md, COUNTERS.md, CHECKS.md and ALERTS.md from tables and rules
 	$(GO) test ./collector -run 'TestMetricsDocument|TestCountersDocument' -update
 	$(GO) test ./alerts -run TestDocument -update
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
@@ -59,6 +59,9 @@ lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, n
 hang-test: ## the whole product over a file system that hangs, with the race detector (FUSE; needs root)
 	$(GO) test -race -count=1 -v -tags hang ./test/hang
 
+corpus: ## precision and recall of the checks over all scenarios and 500 compositions of mutations
+	FULL=1 $(GO) test -count=1 -v -timeout 20m -run TestCorpus ./test/corpus
+
 fuzz: ## each fuzz target for FUZZTIME (60s)
 	@set -e; for p in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
@@ -70,7 +73,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, and Go b
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: fuzz bench hang-test lab-full ## the slow proofs
+verify: corpus fuzz bench hang-test lab-full ## the slow proofs
 
 clean: ## remove what was built
 	rm -rf bin
