@@ -177,6 +177,12 @@ func (t *Tree) apply(next files) error {
 		}
 	}
 	for _, name := range changes.changed {
+		if strings.HasPrefix(name, procfs+"/") {
+			if err := t.replace(name, next[name].text); err != nil {
+				return err
+			}
+			continue
+		}
 		f, err := os.OpenFile(t.path(name), os.O_WRONLY, 0)
 		if err != nil {
 			return err
@@ -199,6 +205,16 @@ func (t *Tree) create(name string, e entry) error {
 	default:
 		return os.WriteFile(t.path(name), []byte(e.text), 0o644)
 	}
+}
+
+// replace puts another file in the place of one below proc: a table there, as net/route, has no empty lines, and who
+// reads such files opens them each time.
+func (t *Tree) replace(name, text string) error {
+	next := t.path(name) + ".next"
+	if err := os.WriteFile(next, []byte(text), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(next, t.path(name))
 }
 
 func (t *Tree) remove(name string) error {

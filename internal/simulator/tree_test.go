@@ -391,3 +391,28 @@ func BenchmarkMaterialise(b *testing.B) {
 		})
 	}
 }
+
+// A table of the kernel has no empty lines, whatever was unplugged or plugged in.
+func TestRoutesFollow(t *testing.T) {
+	tree := materialise(t, buildDGXH100())
+	table := func() string {
+		b, err := os.ReadFile(filepath.Join(tree.Procfs(), "net", "route"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	before := table()
+	if err := tree.Remove("mlx5_5"); err != nil {
+		t.Fatal(err)
+	}
+	if after := table(); len(after) >= len(before) || strings.Contains(after, "\n\n") {
+		t.Errorf("unplugged: %q", after)
+	}
+	if err := tree.Add("mlx5_5"); err != nil {
+		t.Fatal(err)
+	}
+	if after := table(); after != before {
+		t.Errorf("plugged in: %q, want %q", after, before)
+	}
+}
