@@ -32,7 +32,7 @@ func conditions() map[string]condition {
 		"port_down":     {mode: "port_down", shows: []string{"port_active"}},
 		"link_flapping": {mode: "link_flapping", shows: []string{"link_flapping"}, alert: true, follows: []string{"port_active"}},
 		// What NCCL is told to use is gone too, and GPUs look for another NIC.
-		"compute_ports_missing": {mode: "device_gone", shows: []string{"compute_ports"}, anywhere: []string{"nccl_configuration", "nccl_devices", "nic_shared"}},
+		"compute_ports_missing": {mode: "device_gone", shows: []string{"compute_ports"}, anywhere: []string{"nccl_configuration", "nccl_devices", "nic_shared", "gpudirect_usable"}},
 		"rate_below_expected":   {mode: "rate_degraded", shows: []string{"port_rate"}},
 		"rate_mismatch":         {mode: "rate_misreported", shows: []string{"port_rate_agrees"}, follows: []string{"port_rate"}},
 		"firmware_mismatch":     {mode: "firmware_mismatch", shows: []string{"firmware_uniform"}},
@@ -49,7 +49,8 @@ func conditions() map[string]condition {
 		"pfc_off_on_used_priority":    {mode: "pfc_wrong", shows: []string{"roce_pfc"}},
 		"trust_not_dscp":              {mode: "dscp_map_wrong", shows: []string{"roce_priority"}, follows: []string{"roce_pfc", "roce_traffic_priority"}},
 		"dscp_maps_to_other_priority": {mode: "dscp_map_wrong", shows: []string{"roce_priority"}, follows: []string{"roce_pfc", "roce_traffic_priority"}},
-		"traffic_class_wrong":         {mode: "traffic_class_wrong", shows: []string{"roce_dscp"}, follows: classes},
+		// A traffic class that was meant as a priority also shows in the file itself.
+		"traffic_class_wrong": {mode: "traffic_class_wrong", shows: []string{"roce_dscp"}, follows: classes, anywhere: []string{"nccl_configuration"}},
 		// Without a word of the site the contradiction shows where PFC is and RoCE is not.
 		"traffic_class_overridden": {mode: "traffic_class_wrong", shows: []string{"roce_dscp", "roce_pfc"}, follows: classes},
 		"service_level_wrong":      {mode: "traffic_class_wrong", shows: []string{"roce_priority", "roce_pfc"}, follows: classes},

@@ -53,7 +53,7 @@ func gpuMutations() []mutation {
 			edit: func(n *simulator.Node, at place) { n.GPU(at.gpu).ClockReasons = 0x88 },
 		},
 		{
-			name: "fabric-left", what: "fabric_not_ready", touches: []string{"fabric", "link"},
+			name: "fabric-left", what: "fabric_not_ready", touches: []string{"fabric", "link", "clocks"}, // an idle GPU lowers both
 			places: gpus(func(_ machine, g *simulator.GPU) bool { return g.NVSwitch.State == fabric.GPUFabricCompleted }),
 			edit: func(n *simulator.Node, at place) {
 				n.Idle(at.gpu)

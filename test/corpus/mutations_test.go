@@ -220,7 +220,8 @@ const ncclConf = "etc/nccl.conf"
 func configure(n *simulator.Node, line string) { n.Files[ncclConf] += line + "\n" }
 
 func busMutations() []mutation {
-	// A card alone in its slot, on a machine that shows its links.
+	// A card alone in its slot, on a machine that shows its links. A virtual function, as the one that stands on a bus of
+	// its own in sriov-vf, has no link.
 	alone := func(m machine, h *simulator.HCA) bool {
 		f := m.Function(h.PCI)
 		slot := f.Path[:len(f.Path)-1]
@@ -230,7 +231,7 @@ func busMutations() []mutation {
 				count++
 			}
 		}
-		return !m.Host.Virtual && count == 1 && f.Link.Width == 16
+		return !m.Host.Virtual && count == 1 && f.Link.Width == 16 && bridge(m.Node, h.PCI) != nil
 	}
 	return []mutation{
 		{
