@@ -38,7 +38,7 @@ func nodeOf(devices ...fabric.HCA) *fabric.Node {
 	return n
 }
 
-func everything(t *testing.T) *Set {
+func everything(t testing.TB) *Set {
 	t.Helper()
 	var names []string
 	for _, c := range Collectors() {

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+// Families of the collector check. job is for checks of jobs and empty in all others.
+var (
+	checkFailed = &Family{
+		Name: "check_failed", Type: Gauge, Labels: []string{"check", "severity", "device", "port", "uuid", "job"},
+		Help: "Verdict of a check (docs/CHECKS.md) about one subject: 1 when it found something wrong, 0 when all is right. Absent where the check does not apply, " +
+			"and while it cannot tell, see check_unknown. severity: critical, warning, info. Labels that do not apply are empty: port where the whole device is meant, " +
+			"device and uuid where the node is. uuid is of a GPU, and its PCI address where the GPU driver does not tell. " +
+			"Checks that compare readings have no series: alert rules see more of the past.",
+		Source: "internal/diagnose", Cadence: Fast, Stability: Experimental, Collector: "check",
+	}
+	checkUnknown = &Family{
+		Name: "check_unknown", Type: Gauge, Labels: []string{"check", "severity", "device", "port", "uuid", "job", "reason"},
+		Help:   "1 while a check cannot tell about its subject, and reason why not, as in facts_unknown. Absent otherwise. The other labels are those of check_failed.",
+		Source: "internal/diagnose", Cadence: Fast, Stability: Experimental, Collector: "check",
+	}
+	checkTimestamp = &Family{
+		Name: "check_timestamp_seconds", Type: Gauge, Unit: "seconds",
+		Help:   "When the checks were made, in seconds since the epoch. Only in the file that check --textfile writes: a file may be old, a scrape is not.",
+		Source: "exporter", Cadence: Self, Stability: Experimental, Collector: "check",
+	}
+)
+
+func checkFamilies() []*Family { return []*Family{checkFailed, checkUnknown, checkTimestamp} }

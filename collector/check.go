@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/exposition"
+	"gpufabric_exporter/internal/fabric"
+)
+
+// checkWants is what checks read. They read it also where the collector that shows it is switched off: a check that does
+// not know its facts could only say that it knows nothing.
+const checkWants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantCounters | fabric.WantQoS | fabric.WantNetStats | fabric.WantPCI | fabric.WantGPU
+
+// CheckWants tells what needs to be observed for checks.
+func CheckWants() fabric.Want { return checkWants }
+
+func checkSources() []string {
+	return []string{
+		fabric.SourceClass, fabric.SourceHCA, fabric.SourceGID, fabric.SourceCounters, fabric.SourceNetDev, fabric.SourceHost, fabric.SourceNCCL,
+		fabric.SourceQoS, fabric.SourceNetStats, fabric.SourcePCI, fabric.SourceGPU,
+	}
+}
+
+// collectChecks returns a collector that asks the checks of the catalogue, but for those that compare readings.
+func collectChecks() func(*fabric.Node, emit) {
+	checks := slices.DeleteFunc(diagnose.Catalogue(), func(c *diagnose.Check) bool { return c.Rate })
+	return func(n *fabric.Node, emit emit) { emitChecks(diagnose.Run(n, checks), emit) }
+}
+
+func everyNode(*fabric.Node) (bool, string) { return true, "" }
+
+// checked is what check series are about. Files have none of their own: their names come from users.
+type checked struct {
+	check        *diagnose.Check
+	device, uuid string
+	port         int
+}
+
+// emitChecks emits one series for each check and subject. Where several verdicts fall together the first one speaks: in the
+// order of diagnose.Run that is the worst.
+func emitChecks(list []diagnose.Verdict, emit emit) {
+	told := make(map[checked]bool, len(list))
+	for i := range list {
+		v := &list[i]
+		of := checked{check: v.Check, device: v.Subject.Device, uuid: label(v.Subject.GPU), port: v.Subject.Port}
+		if v.Check.Rate || told[of] {
+			continue
+		}
+		told[of] = true
+		port := ""
+		if of.port != 0 {
+			port = strconv.Itoa(of.port)
+		}
+		if v.Status == diagnose.Unknown {
+			emit(checkUnknown, 1, v.Check.ID, string(v.Check.Severity), of.device, port, of.uuid, "", string(v.Reason))
+		} else {
+			emit(checkFailed, bit(v.Status == diagnose.Failed), v.Check.ID, string(v.Check.Severity), of.device, port, of.uuid, "")
+		}
+	}
+}
+
+// CheckFamilies returns verdicts, in the order of diagnose.Run, as the families that a scrape has of them, sorted by name,
+// and when they were given.
+func CheckFamilies(list []diagnose.Verdict, at time.Time) []exposition.Family {
+	out := sink{families: make([]exposition.Family, rows)}
+	emitChecks(list, out.emit)
+	out.emit(checkTimestamp, float64(at.UnixNano())/1e9)
+	return slices.DeleteFunc(out.families, func(f exposition.Family) bool { return len(f.Series) == 0 })
+}
