@@ -3,7 +3,6 @@
 package fabric
 
 import (
-	"slices"
 	"strings"
 )
 
@@ -202,11 +201,12 @@ const (
 
 // At returns the GPU with the PCI function at that address, or nil.
 func (d *GPUDriver) At(address string) *GPU {
-	i := slices.IndexFunc(d.GPUs, func(g GPU) bool { return g.Address != "" && strings.EqualFold(g.Address, address) })
-	if i < 0 {
-		return nil
+	for i := range d.GPUs { // without copies of what is large
+		if g := &d.GPUs[i]; g.Address != "" && strings.EqualFold(g.Address, address) {
+			return g
+		}
 	}
-	return &d.GPUs[i]
+	return nil
 }
 
 // Active counts the active links; it is unknown when the state of one is.

@@ -104,11 +104,12 @@ func (n *Node) HCA(name string) *HCA {
 
 // NetDev returns the network interface of that name, or nil.
 func (n *Node) NetDev(name string) *NetDev {
-	i := slices.IndexFunc(n.NetDevs, func(d NetDev) bool { return d.Name == name })
-	if i < 0 {
-		return nil
+	for i := range n.NetDevs { // without copies of what is large
+		if n.NetDevs[i].Name == name {
+			return &n.NetDevs[i]
+		}
 	}
-	return &n.NetDevs[i]
+	return nil
 }
 
 // NetDev is a network interface that belongs to an RDMA port, or that one of its GIDs belongs to.

@@ -4,7 +4,7 @@ package fabric
 
 import (
 	"slices"
-	"strings"
+	"sort"
 )
 
 // PCI is what training traffic crosses of the PCI bus: GPUs, the functions of RDMA devices and all bridges above.
@@ -83,8 +83,8 @@ func (a ACS) Redirects() bool {
 
 // Function returns the function at that address, or nil.
 func (p *PCI) Function(address string) *PCIFunction {
-	i, ok := slices.BinarySearchFunc(p.Functions, address, func(f PCIFunction, a string) int { return strings.Compare(f.Address, a) })
-	if !ok {
+	i := sort.Search(len(p.Functions), func(i int) bool { return p.Functions[i].Address >= address }) // without copies of what is large
+	if i == len(p.Functions) || p.Functions[i].Address != address {
 		return nil
 	}
 	return &p.Functions[i]
@@ -92,11 +92,12 @@ func (p *PCI) Function(address string) *PCIFunction {
 
 // NIC returns the function of an RDMA device, or nil.
 func (p *PCI) NIC(device string) *PCIFunction {
-	i := slices.IndexFunc(p.Functions, func(f PCIFunction) bool { return slices.Contains(f.HCAs, device) })
-	if i < 0 {
-		return nil
+	for i := range p.Functions {
+		if slices.Contains(p.Functions[i].HCAs, device) {
+			return &p.Functions[i]
+		}
 	}
-	return &p.Functions[i]
+	return nil
 }
 
 // GPUs returns the GPUs, sorted by address, which is the order of NVML's indices.
