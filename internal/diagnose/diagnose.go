@@ -190,21 +190,26 @@ func Run(n *fabric.Node, checks []*Check) []Verdict {
 	if checks == nil {
 		checks = Catalogue()
 	}
-	var list []Verdict
+	v := verdicts{list: make([]Verdict, 0, usual)}
 	for _, c := range checks {
-		v := verdicts{check: c}
+		v.check = c
 		c.judge(n, &v)
-		list = append(list, v.list...)
 	}
-	order := []Status{Failed, Unknown, OK}
-	slices.SortStableFunc(list, func(a, b Verdict) int {
-		return cmp.Or(
-			slices.Index(order, a.Status)-slices.Index(order, b.Status),
-			slices.Index(Severities(), a.Check.Severity)-slices.Index(Severities(), b.Check.Severity),
-		)
-	})
+	list := make([]Verdict, 0, len(v.list))
+	for _, status := range []Status{Failed, Unknown, OK} {
+		for _, severity := range Severities() {
+			for i := range v.list {
+				if v.list[i].Status == status && v.list[i].Check.Severity == severity {
+					list = append(list, v.list[i])
+				}
+			}
+		}
+	}
 	return list
 }
+
+// usual is about how many verdicts a node of eight devices and GPUs has: every scrape asks for them.
+const usual = 512
 
 // Failures returns the verdicts that failed.
 func Failures(list []Verdict) []Verdict { return withStatus(list, Failed) }
