@@ -4,13 +4,12 @@ package exporter
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 	"time"
 
+	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
@@ -22,150 +21,85 @@ const (
 	exitUndecided = 2 // nothing failed in what could be told
 )
 
-// checkWants is what the checks read.
-const checkWants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantCounters | fabric.WantQoS | fabric.WantNetStats | fabric.WantPCI | fabric.WantGPU
-
 // check judges this host, or a simulated node, once.
 func check(ctx context.Context, f *flags, o Options) int {
 	if f.checkExplain != nil {
 		explain(o.Stdout, f.checkExplain)
 		return exitChecked
 	}
-	n, err := observeOnce(ctx, f, o, checkWants, f.checkInterval)
+	code, err := judge(ctx, f, o)
 	if err != nil {
 		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
 		return exitUndecided
 	}
-	list := diagnose.Run(n, asked(f))
-	switch f.checkOutput {
-	case outputJSON:
+	return code
+}
+
+// judge observes, prints the verdicts and returns what to exit with.
+func judge(ctx context.Context, f *flags, o Options) (int, error) {
+	n, err := observeOnce(ctx, f, o, collector.CheckWants(), f.checkInterval)
+	if err != nil {
+		return 0, err
+	}
+	list := verdictsOf(n, f)
+	if len(list) == 0 {
+		return 0, errors.New("no check applies to this node: expected at least one that --only and --severity leave")
+	}
+	if f.checkOutput == outputJSON {
 		err = writeChecksJSON(o.Stdout, list)
-	default:
-		writeChecks(o.Stdout, list, f.checkVerbose, colours(o.Stdout))
+	} else {
+		err = writeChecks(o.Stdout, list, f.checkVerbose, colours(o.Stdout))
 	}
-	if err != nil {
-		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
-		return exitUndecided
+	if f.checkTextfile != "" {
+		err = errors.Join(err, writeTextfile(f.checkTextfile, list, n.At))
 	}
 	switch {
+	case err != nil:
+		return 0, err
 	case len(diagnose.Failures(list)) > 0:
-		return exitFailed
+		return exitFailed, nil
 	case len(diagnose.Unknowns(list)) > 0:
-		return exitUndecided
+		return exitUndecided, nil
 	}
-	return exitChecked
+	return exitChecked, nil
+}
+
+// verdictsOf asks the checks that the flags leave. Where that leaves out the one that tells what could not be read at all,
+// it is asked for just that: checks have nothing to say of devices that do not show, and that is no all-clear.
+func verdictsOf(n *fabric.Node, f *flags) []diagnose.Verdict {
+	checks := asked(f)
+	list := diagnose.Run(n, checks)
+	reads := func(c *diagnose.Check) bool { return c.ID == checkReads }
+	if slices.ContainsFunc(checks, reads) {
+		return list
+	}
+	for _, v := range diagnose.Run(n, []*diagnose.Check{diagnose.Find(checkReads)}) {
+		if v.Status == diagnose.OK {
+			continue
+		}
+		if v.Status == diagnose.Failed {
+			v.Status, v.Reason = diagnose.Unknown, fabric.ReasonStuck
+		}
+		at := len(list) - len(withStatus(list, diagnose.OK))
+		list = slices.Insert(list, at, v)
+	}
+	return list
+}
+
+func withStatus(list []diagnose.Verdict, s diagnose.Status) []diagnose.Verdict {
+	return slices.DeleteFunc(slices.Clone(list), func(v diagnose.Verdict) bool { return v.Status != s })
 }
 
 // asked returns the checks that the flags leave. Those that compare two readings are asked with an interval only.
 func asked(f *flags) []*diagnose.Check {
-	worst := slices.Index(diagnose.Severities(), f.checkSeverity)
 	return slices.DeleteFunc(diagnose.Catalogue(), func(c *diagnose.Check) bool {
-		named := slices.Contains(f.checkOnly, c.ID)
-		return len(f.checkOnly) > 0 && !named || slices.Index(diagnose.Severities(), c.Severity) > worst || c.Rate && f.checkInterval == 0 && !named
+		return len(f.checkOnly) > 0 && !slices.Contains(f.checkOnly, c.ID) || !severe(c, f.checkSeverity) || c.Rate && f.checkInterval == 0
 	})
 }
 
-// writeChecks prints a table: what failed first, each with what was seen and what to do.
-func writeChecks(w io.Writer, list []diagnose.Verdict, verbose bool, paint painter) {
-	var good []string
-	count := map[diagnose.Status]int{}
-	for _, t := range together(list) {
-		count[t.Status]++
-		switch t.Status {
-		case diagnose.Failed:
-			fmt.Fprintf(w, "%s  %-8s  %-24s  %s: %s\n", paint(red, "FAILED "), t.Check.Severity, t.Check.ID, strings.Join(t.subjects, ", "), t.What)
-			for _, line := range []string{t.Evidence, t.Consequence} {
-				indent(w, line)
-			}
-			indent(w, prefixed("Do: ", t.Remedy))
-			indent(w, "Runbook: "+runbook(t.Check))
-		case diagnose.Unknown:
-			fmt.Fprintf(w, "%s  %-8s  %-24s  %s: %s\n", paint(yellow, "UNKNOWN"), t.Check.Severity, t.Check.ID, strings.Join(t.subjects, ", "), t.Evidence)
-		default:
-			if verbose {
-				fmt.Fprintf(w, "%s  %-8s  %-24s  %s\n", paint(green, "ok     "), t.Check.Severity, t.Check.ID, strings.Join(t.subjects, ", "))
-			}
-			if !slices.Contains(good, t.Check.ID) {
-				good = append(good, t.Check.ID)
-			}
-		}
-	}
-	fmt.Fprintf(w, "%d failed, %d unknown, %d checks fine\n", count[diagnose.Failed], count[diagnose.Unknown], len(good))
-}
-
-func indent(w io.Writer, line string) {
-	if line != "" {
-		fmt.Fprintf(w, "         %s\n", line)
-	}
-}
-
-func prefixed(prefix, s string) string {
-	if s == "" {
-		return ""
-	}
-	return prefix + s
-}
-
-// runbook is the page about a check, below the source of the project.
-func runbook(c *diagnose.Check) string { return "alerts/runbooks/check-" + c.Topic + ".md" }
-
-// checkVerdict is what the JSON of check promises.
-type checkVerdict struct {
-	Check       string `json:"check"`
-	Severity    string `json:"severity"`
-	Status      string `json:"status"`
-	Device      string `json:"device,omitempty"`
-	Port        int    `json:"port,omitempty"`
-	GPU         string `json:"gpu,omitempty"`
-	File        string `json:"file,omitempty"`
-	Reason      string `json:"unknown_reason,omitempty"`
-	What        string `json:"what"`
-	Evidence    string `json:"evidence,omitempty"`
-	Consequence string `json:"consequence,omitempty"`
-	Remedy      string `json:"remedy,omitempty"`
-	Runbook     string `json:"runbook"`
-}
-
-func writeChecksJSON(w io.Writer, list []diagnose.Verdict) error {
-	report := struct {
-		Failed   int            `json:"failed"`
-		Unknown  int            `json:"unknown"`
-		OK       int            `json:"ok"`
-		Verdicts []checkVerdict `json:"verdicts"`
-	}{Verdicts: []checkVerdict{}}
-	for _, v := range list {
-		switch v.Status {
-		case diagnose.Failed:
-			report.Failed++
-		case diagnose.Unknown:
-			report.Unknown++
-		default:
-			report.OK++
-		}
-		report.Verdicts = append(report.Verdicts, checkVerdict{
-			Check: v.Check.ID, Severity: string(v.Check.Severity), Status: string(v.Status), Device: v.Subject.Device, Port: v.Subject.Port,
-			GPU: v.Subject.GPU, File: v.Subject.File, Reason: string(v.Reason), What: v.What, Evidence: v.Evidence, Consequence: v.Consequence,
-			Remedy: v.Remedy, Runbook: runbook(v.Check),
-		})
-	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(report)
-}
-
-// explain prints all there is to say about a check.
-func explain(w io.Writer, c *diagnose.Check) {
-	fmt.Fprintf(w, "%s (%s)\n  %s.\n", c.ID, c.Severity, c.Title)
-	for _, row := range [][2]string{
-		{"About", "each " + string(c.Scope)}, {"Reads", c.Reads}, {"Asked", c.Guard}, {"Finds", strings.Join(c.Modes, ", ")}, {"Runbook", runbook(c)},
-	} {
-		if row[1] != "" {
-			fmt.Fprintf(w, "  %-8s %s\n", row[0]+":", row[1])
-		}
-	}
-	if c.Rate {
-		fmt.Fprintln(w, "  It compares two readings: asked with --interval, and by alert rules.")
-	}
+// severe tells that a check is as severe as that or worse.
+func severe(c *diagnose.Check, least diagnose.Severity) bool {
+	return slices.Index(diagnose.Severities(), c.Severity) <= slices.Index(diagnose.Severities(), least)
 }
 
 // observeOnce observes this host, or the simulated node that the flags name; a second time after the interval, if there

@@ -27,19 +27,58 @@ func (c *commandLine) defineCheck() {
 		SetValue(&flagValue{name: "interval", set: into(&f.checkInterval, parsePause)})
 	k.Flag("explain", "Say what this check reads, when it is made and what it finds, and make none.").PlaceHolder("ID").
 		SetValue(&flagValue{name: "explain", set: into(&f.checkExplain, parseCheck)})
+	k.Flag("textfile", "Write the verdicts as metrics to this file too, for node_exporter's textfile collector.").PlaceHolder("FILE").
+		SetValue(&flagValue{name: "textfile", set: into(&f.checkTextfile, parseFile)})
 	k.Flag("verbose", "List what is fine too.").BoolVar(&f.checkVerbose)
 	c.simulated(k)
+}
+
+// checkCheck refuses what would leave out checks that were named.
+func (c *commandLine) checkCheck() error {
+	f := c.f
+	if f.command != commandCheck {
+		return nil
+	}
+	for _, id := range f.checkOnly {
+		switch k := diagnose.Find(id); {
+		case !severe(k, f.checkSeverity):
+			return fmt.Errorf("--only=%q: it is of severity %s: expected no --severity=%s beside it", id, k.Severity, f.checkSeverity)
+		case k.Rate && f.checkInterval == 0:
+			return fmt.Errorf("--only=%q: it compares two readings: expected --interval beside it", id)
+		}
+	}
+	return nil
 }
 
 func parseCheck(s string) (*diagnose.Check, error) {
 	if c := diagnose.Find(s); c != nil {
 		return c, nil
 	}
-	var ids []string
+	var all, near []string
 	for _, c := range diagnose.Catalogue() {
-		ids = append(ids, c.ID)
+		all = append(all, c.ID)
+		if resembles(c.ID, s) {
+			near = append(near, c.ID)
+		}
 	}
-	return nil, fmt.Errorf("expected one of %s", strings.Join(ids, ", "))
+	hint := ""
+	if len(near) > 0 {
+		hint = "; did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return nil, fmt.Errorf("expected one of %s%s", strings.Join(all, ", "), hint)
+}
+
+// resembles tells that two names have a word in common, or its beginning.
+func resembles(a, b string) bool {
+	const beginning = 4
+	for _, x := range strings.Split(a, "_") {
+		for y := range strings.FieldsFuncSeq(strings.ToLower(b), func(r rune) bool { return r == '_' || r == '-' || r == ' ' }) {
+			if x == y || len(x) > beginning && len(y) > beginning && x[:beginning] == y[:beginning] {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func parseCheckID(s string) (string, error) {

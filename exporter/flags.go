@@ -89,6 +89,7 @@ type flags struct {
 	checkInterval time.Duration
 	checkExplain  *diagnose.Check
 	checkVerbose  bool
+	checkTextfile string // file; empty: none
 }
 
 // logger returns the logger the flags ask for. Its level can change at run time.
@@ -325,7 +326,7 @@ func (c *commandLine) finish() error {
 	if f.command == commandGPUWorker {
 		return c.takesOnly()
 	}
-	return errors.Join(c.checkCombinations(), c.checkDemo(), c.checkCapture(), c.checkLookout())
+	return errors.Join(c.checkCombinations(), c.checkDemo(), c.checkCapture(), c.checkLookout(), c.checkCheck())
 }
 
 func (c *commandLine) checkCombinations() error {

@@ -17,6 +17,7 @@ import (
 type told struct {
 	diagnose.Verdict
 	subjects []string
+	evidence []string // of each of them
 }
 
 // together makes one of verdicts that differ only in their subject and in what was seen of it: the first stands for all.
@@ -36,7 +37,7 @@ func together(list []diagnose.Verdict) []told {
 			t.Evidence = t.subjects[0] + ", for one: " + t.Evidence
 		}
 		if s := v.Subject.String(); !slices.Contains(t.subjects, s) {
-			t.subjects = append(t.subjects, s)
+			t.subjects, t.evidence = append(t.subjects, s), append(t.evidence, v.Evidence)
 		}
 	}
 	return all

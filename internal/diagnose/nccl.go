@@ -45,6 +45,7 @@ func judgeNCCL(n *fabric.Node, v *verdicts) {
 	}
 	for _, f := range n.NCCL.Files {
 		switch exists, known := f.Exists.Get(); {
+		case f.Exists.State == fabric.Absent: // nobody has to have one
 		case !known:
 			v.unknown(Subject{File: f.Path}, f.Exists.Meta().Reason, "The file could not be read: "+ReasonText(f.Exists.Meta().Reason)+".")
 		case exists && !bad[f.Path]:

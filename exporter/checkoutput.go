@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+)
+
+// seen are the lines of evidence: one where it is the same of all subjects.
+func (t told) seen() []string {
+	if len(slices.Compact(slices.Clone(t.evidence))) == 1 {
+		return t.evidence[:1]
+	}
+	var lines []string
+	for i, e := range t.evidence {
+		lines = append(lines, t.subjects[i]+": "+e)
+	}
+	return lines
+}
+
+// writeChecks prints a table: what failed first, each with what was seen and what to do.
+func writeChecks(w io.Writer, list []diagnose.Verdict, verbose bool, paint painter) error {
+	var b bytes.Buffer
+	good, count := map[*diagnose.Check]bool{}, map[diagnose.Status]int{} // good: asked, and with nothing but ok
+	width := 0
+	for _, v := range list {
+		width = max(width, len(v.Check.ID))
+		so, seen := good[v.Check]
+		good[v.Check] = v.Status == diagnose.OK && (so || !seen)
+	}
+	maps.DeleteFunc(good, func(_ *diagnose.Check, so bool) bool { return !so })
+	row := func(colour, status string, t told, text string) {
+		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Check.Severity, width, t.Check.ID, text)
+	}
+	for _, t := range together(list) {
+		count[t.Status]++
+		subjects := strings.Join(t.subjects, ", ")
+		switch t.Status {
+		case diagnose.Failed:
+			row(red, "FAILED", t, subjects+": "+t.What)
+			for _, line := range t.seen() {
+				indent(&b, line)
+			}
+			indent(&b, t.Consequence)
+			indent(&b, prefixed("Do: ", t.Remedy))
+			indent(&b, "Runbook: "+runbook(t.Check))
+		case diagnose.Unknown:
+			row(yellow, "UNKNOWN", t, subjects+": "+t.Evidence)
+		default:
+			if verbose {
+				row(green, "ok", t, subjects)
+			}
+		}
+	}
+	fmt.Fprintf(&b, "%d failed, %d unknown, %d checks fine\n", count[diagnose.Failed], count[diagnose.Unknown], len(good))
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func indent(w io.Writer, line string) {
+	if line != "" {
+		fmt.Fprintf(w, "         %s\n", line)
+	}
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+// runbook is the page about a check, below the source of the project.
+func runbook(c *diagnose.Check) string { return "alerts/runbooks/check-" + c.Topic + ".md" }
+
+// checkVerdict is what the JSON of check promises.
+type checkVerdict struct {
+	Check       string `json:"check"`
+	Severity    string `json:"severity"`
+	Status      string `json:"status"`
+	Device      string `json:"device,omitempty"`
+	Port        int    `json:"port,omitempty"`
+	GPU         string `json:"gpu,omitempty"`
+	File        string `json:"file,omitempty"`
+	Reason      string `json:"unknown_reason,omitempty"`
+	Title       string `json:"title"`          // what is so when the check fails
+	What        string `json:"what,omitempty"` // what is so
+	Evidence    string `json:"evidence,omitempty"`
+	Consequence string `json:"consequence,omitempty"`
+	Remedy      string `json:"remedy,omitempty"`
+	Runbook     string `json:"runbook"`
+}
+
+func writeChecksJSON(w io.Writer, list []diagnose.Verdict) error {
+	report := struct {
+		Failed   int            `json:"failed"`
+		Unknown  int            `json:"unknown"`
+		OK       int            `json:"ok"`
+		Verdicts []checkVerdict `json:"verdicts"`
+	}{Verdicts: []checkVerdict{}}
+	for _, v := range list {
+		switch v.Status {
+		case diagnose.Failed:
+			report.Failed++
+		case diagnose.Unknown:
+			report.Unknown++
+		default:
+			report.OK++
+		}
+		if v.Status != diagnose.Failed {
+			v.What = ""
+		}
+		report.Verdicts = append(report.Verdicts, checkVerdict{
+			Check: v.Check.ID, Severity: string(v.Check.Severity), Status: string(v.Status), Device: v.Subject.Device, Port: v.Subject.Port,
+			GPU: v.Subject.GPU, File: v.Subject.File, Reason: string(v.Reason), Title: v.Check.Title, What: v.What, Evidence: v.Evidence, Consequence: v.Consequence,
+			Remedy: v.Remedy, Runbook: runbook(v.Check),
+		})
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(report)
+}
+
+// explain prints all there is to say about a check.
+func explain(w io.Writer, c *diagnose.Check) {
+	fmt.Fprintf(w, "%s (%s)\n  %s.\n", c.ID, c.Severity, c.Title)
+	for _, row := range [][2]string{
+		{"About", "each " + string(c.Scope)}, {"Reads", c.Reads}, {"When", c.Guard}, {"Finds", strings.Join(c.Modes, ", ")}, {"Runbook", runbook(c)},
+	} {
+		if row[1] != "" {
+			fmt.Fprintf(w, "  %-8s %s\n", row[0]+":", row[1])
+		}
+	}
+	if c.Rate {
+		fmt.Fprintln(w, "  It compares two readings: asked with --interval, and by alert rules.")
+	}
+}
