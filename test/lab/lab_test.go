@@ -49,6 +49,7 @@ var suite = []struct {
 	{name: "counters_from_sysfs", run: testCountersFromSysfs},
 	{name: "dcb", run: testDCB},
 	{name: "roce", run: testRoCE},
+	{name: "check", run: testCheck},
 	{name: "steady", run: testSteady},
 	{name: "pages", run: testPages},
 	{name: "link_down", run: testLinkDown},
