@@ -43,7 +43,12 @@ func GPUs(n *fabric.Node) []GPU {
 		}
 		list = append(list, v)
 	}
-	rest := slices.DeleteFunc(slices.Clone(driver.GPUs), func(g fabric.GPU) bool { return placed[g.Index] })
+	var rest []fabric.GPU // few: every check of GPUs comes here, and they are large
+	for i := range driver.GPUs {
+		if !placed[driver.GPUs[i].Index] {
+			rest = append(rest, driver.GPUs[i])
+		}
+	}
 	list = append(list, placeLost(list, rest)...)
 	for i := range list {
 		if d := list[i].Driver; d != nil {
