@@ -41,7 +41,14 @@ func judge(ctx context.Context, f *flags, o Options) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	list := verdictsOf(n, f)
+	if f.writeManifest != "" {
+		return exitChecked, writeManifest(f.writeManifest, diagnose.NewManifest(n))
+	}
+	checks, err := withManifest(asked(f), f.checkManifest)
+	if err != nil {
+		return 0, err
+	}
+	list := verdictsOf(n, checks)
 	if len(list) == 0 {
 		return 0, errors.New("no check applies to this node: expected at least one that --only and --severity leave")
 	}
@@ -66,8 +73,7 @@ func judge(ctx context.Context, f *flags, o Options) (int, error) {
 
 // verdictsOf asks the checks that the flags leave. Where that leaves out the one that tells what could not be read at all,
 // it is asked for just that: checks have nothing to say of devices that do not show, and that is no all-clear.
-func verdictsOf(n *fabric.Node, f *flags) []diagnose.Verdict {
-	checks := asked(f)
+func verdictsOf(n *fabric.Node, checks []*diagnose.Check) []diagnose.Verdict {
 	list := diagnose.Run(n, checks)
 	reads := func(c *diagnose.Check) bool { return c.ID == checkReads }
 	if slices.ContainsFunc(checks, reads) {
@@ -95,6 +101,23 @@ func asked(f *flags) []*diagnose.Check {
 	return slices.DeleteFunc(diagnose.Catalogue(), func(c *diagnose.Check) bool {
 		return len(f.checkOnly) > 0 && !slices.Contains(f.checkOnly, c.ID) || !severe(c, f.checkSeverity) || c.Rate && f.checkInterval == 0
 	})
+}
+
+// withManifest has the check that compares the node with a manifest compare it with this one.
+func withManifest(checks []*diagnose.Check, file string) ([]*diagnose.Check, error) {
+	if file == "" {
+		return checks, nil
+	}
+	m, err := readManifest(file)
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range checks {
+		if c.ID == m.Check().ID {
+			checks[i] = m.Check()
+		}
+	}
+	return checks, nil
 }
 
 // severe tells that a check is as severe as that or worse.

@@ -85,6 +85,8 @@ type flags struct {
 
 	checkOutput   string
 	checkOnly     []string // IDs; empty: all
+	checkManifest string   // to compare with; empty: none
+	writeManifest string   // to write instead of judging; empty: judge
 	checkSeverity diagnose.Severity
 	checkInterval time.Duration
 	checkExplain  *diagnose.Check

@@ -50,6 +50,7 @@ const (
 	ModeGDRModule        = "gpudirect_module"
 	ModeGDRDistance      = "gpudirect_distance"
 	ModeGDRConfig        = "gpudirect_forbidden"
+	ModeDrift            = "drift"
 	ModeIOMMU            = "iommu_translates"
 )
 
@@ -70,7 +71,7 @@ func Modes() []Mode {
 		{ID: ModeTrust, Text: "The NIC does not trust DSCP, or maps it to another priority."},
 		{ID: ModeTrafficClass, Text: "NCCL's traffic class is not the one that the network treats as RoCE."},
 		{ID: ModeWrongPriority, Text: "RDMA traffic leaves with another priority than it should."},
-		{ID: ModeECN, Text: "Congestion control is off on one side or both."},
+		{ID: ModeECN, Text: "Congestion control is off on one side or both.", Alert: "GpuFabricEcnWithoutCnp"},
 		{ID: ModeCNP, Text: "Congestion notifications wait behind the data."},
 		{ID: ModeGlobalPause, Text: "802.3x flow control stops whole links."},
 		{ID: ModeBuffer, Text: "The lossless priority has no receive buffer of its own."},
@@ -92,6 +93,7 @@ func Modes() []Mode {
 		{ID: ModeGDRModule, Text: "Neither a peer-memory module nor dma-buf lets NICs reach GPU memory."},
 		{ID: ModeGDRDistance, Text: "A GPU is too far from its NIC for GPUDirect RDMA."},
 		{ID: ModeGDRConfig, Text: "NCCL_NET_GDR_LEVEL or an option of the GPU driver forbids GPUDirect RDMA."},
+		{ID: ModeDrift, Text: "The node is not what it was when its manifest was written."},
 		{ID: ModeIOMMU, Text: "An IOMMU translates what GPU and NIC exchange."},
 
 		{ID: "link_flapping", Text: "A link goes down and comes back.", Alert: "GpuFabricLinkFlapping"},

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Manifest is what a node was when somebody found it good: for each thing, what is recorded of it by name. It is compared
+// with what the node is now.
+type Manifest struct {
+	Node    map[string]string
+	Devices map[string]map[string]string // by RDMA device
+	GPUs    map[string]map[string]string // by name, "GPU3"
+}
+
+// ManifestNone stands for what a node conclusively does not have.
+const ManifestNone = "none"
+
+// recorded is what a manifest has of one thing.
+type recorded struct {
+	subject Subject
+	kind    string // node, device or gpu
+	facts   map[string]fabric.Fact[string]
+}
+
+func asText[T any](f fabric.Fact[T], text func(T) string) fabric.Fact[string] {
+	t := fabric.Fact[string]{State: f.State, Reason: f.Reason, Source: f.Source, At: f.At}
+	switch f.State {
+	case fabric.OK:
+		t.Value = text(f.Value)
+	case fabric.Absent:
+		t.Value, t.State = ManifestNone, fabric.OK
+	}
+	return t
+}
+
+func same(s string) string { return s }
+
+// record lists what a manifest has of a node.
+func record(n *fabric.Node) []recorded {
+	list := []recorded{{kind: "node", facts: map[string]fabric.Fact[string]{
+		"gpus": asText(n.GPUs, strconv.Itoa), "gpu_driver": asText(n.GPUDriver.Version, same),
+	}}}
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		r := recorded{Subject{Device: h.Name}, "device", map[string]fabric.Fact[string]{
+			"board": asText(h.BoardID, same), "firmware": asText(h.Firmware, same), "driver": asText(h.Driver, same),
+		}}
+		for k := range h.Ports {
+			p := &h.Ports[k]
+			of := func(what string, f fabric.Fact[string]) { r.facts["port_"+strconv.Itoa(p.Number)+"_"+what] = f }
+			of("role", asText(p.Role, func(r fabric.Role) string { return string(r) }))
+			of("rate", asText(p.Rate, func(r fabric.Rate) string { return Gigabits(r.BytesPerSecond) }))
+			of("gid", asText(p.GIDChoice, func(c fabric.GIDChoice) string {
+				if c.GID == nil {
+					return "empty entry"
+				}
+				return GIDTypeName(c.GID.Type) + ", " + string(c.GID.Family)
+			}))
+			if d := n.NetDev(p.NetDev.Or("")); d != nil {
+				of("mtu", asText(d.MTU, strconv.Itoa))
+				of("pfc", asText(d.QoS.PFC, func(v fabric.PFC) string { return fmt.Sprintf("0x%02x", uint8(v.Enabled)) }))
+				of("trust", asText(d.QoS.Trust, func(v fabric.Trust) string { return string(v) }))
+			}
+		}
+		list = append(list, r)
+	}
+	for _, g := range GPUs(n) {
+		if g.Driver != nil {
+			s := g.Subject()
+			list = append(list, recorded{s, "gpu", map[string]fabric.Fact[string]{"name": asText(g.Driver.Name, same)}})
+		}
+	}
+	return list
+}
+
+// NewManifest records a node. What is not known of it is left out, and not compared later.
+func NewManifest(n *fabric.Node) Manifest {
+	m := Manifest{Node: map[string]string{}, Devices: map[string]map[string]string{}, GPUs: map[string]map[string]string{}}
+	for _, r := range record(n) {
+		values := map[string]string{}
+		for name, f := range r.facts {
+			if v, known := f.Get(); known {
+				values[name] = v
+			}
+		}
+		switch r.kind {
+		case "device":
+			m.Devices[r.subject.Device] = values
+		case "gpu":
+			m.GPUs[r.subject.Name] = values
+		default:
+			m.Node = values
+		}
+	}
+	return m
+}
+
+func manifestChecks() []*Check {
+	return []*Check{{
+		ID: "manifest", Title: "The node is not what its manifest says", Severity: Warning, Topic: "node", Scope: ScopeDevice,
+		Reads: "what check --write-manifest recorded: boards, firmware, drivers, rates, roles, GIDs, MTU, PFC and trust of each device, names of GPUs, the GPU driver",
+		Guard: "asked with check --manifest alone", Modes: []string{ModeDrift}, judge: func(*fabric.Node, *verdicts) {},
+	}}
+}
+
+// Check returns the check of the catalogue that compares with this manifest.
+func (m Manifest) Check() *Check {
+	c := *Find("manifest")
+	c.judge = m.judge
+	return &c
+}
+
+func (m Manifest) judge(n *fabric.Node, v *verdicts) {
+	devices, gpus := maps.Clone(m.Devices), maps.Clone(m.GPUs)
+	for _, r := range record(n) {
+		want, listed := m.Node, true
+		switch r.kind {
+		case "device":
+			want, listed = m.Devices[r.subject.Device]
+			delete(devices, r.subject.Device)
+		case "gpu":
+			want, listed = m.GPUs[r.subject.Name]
+			delete(gpus, r.subject.Name)
+		}
+		if !listed {
+			v.failed(r.subject, Verdict{What: "It is not in the manifest", Remedy: "See what was added or renamed, or write the manifest anew."})
+			continue
+		}
+		compare(r, want, v)
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(devices), fabric.NaturalOrder) {
+		gone(v, Subject{Device: name}, n.ClassPresent.Meta(), n.ClassPresent.State == fabric.Unknown)
+	}
+	for _, name := range slices.SortedFunc(maps.Keys(gpus), fabric.NaturalOrder) {
+		gone(v, Subject{GPU: name, Name: name}, n.GPUDriver.Loaded.Meta(), n.GPUDriver.Loaded.State == fabric.Unknown || !sourceUp(n, fabric.SourceGPU))
+	}
+}
+
+func gone(v *verdicts, s Subject, m fabric.Meta, hidden bool) {
+	if hidden {
+		v.unknown(s, m.Reason, "The manifest has it; whether it is here is not known.")
+		return
+	}
+	v.failed(s, Verdict{What: "The manifest has it, and it is not here", Remedy: "Look for it with lspci and in the kernel log, or write the manifest anew."})
+}
+
+func compare(r recorded, want map[string]string, v *verdicts) {
+	var differ, evidence []string
+	var unread *fabric.Meta
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		f, known := r.facts[name]
+		value, ok := f.Get()
+		switch {
+		case known && ok && value != want[name]:
+			differ = append(differ, strings.ReplaceAll(name, "_", " "))
+			evidence = append(evidence, fmt.Sprintf("%s is %s, the manifest says %s", strings.ReplaceAll(name, "_", " "), value, want[name]))
+		case !known || !ok:
+			unread = new(f.Meta())
+		}
+	}
+	switch {
+	case len(differ) > 0:
+		v.failed(r.subject, Verdict{
+			What: "Changed since the manifest: " + strings.Join(differ, ", "), Evidence: Sentence(strings.Join(evidence, "; ")),
+			Remedy: "Undo the change, or write the manifest anew: check --write-manifest.",
+		})
+	case unread != nil:
+		v.unknown(r.subject, cmp.Or(unread.Reason, fabric.ReasonNotRead), "Not all that the manifest has of it is known now.")
+	default:
+		v.ok(r.subject)
+	}
+}
