@@ -87,6 +87,9 @@ func findings() map[string]finding {
 		"dscp_maps_to_other_priority": {fabric.RoCEPriority, "roce_priority", "goes to priority 2"},
 		"traffic_class_wrong":         {fabric.RoCEDSCP, "roce_dscp", "traffic class 5"},
 		"ecn_off_on_used_priority":    {fabric.RoCENotification, "roce_ecn", "do not notify"},
+		"lossless_buffer_missing":     {fabric.RoCEBuffer, "roce_buffer", "shares receive buffer 0"},
+		"no_bandwidth_share":          {fabric.RoCEETS, "roce_ets", "0 % of the bandwidth"},
+		"notifications_with_data":     {fabric.RoCECNP, "roce_cnp", "congestion notifications use priority 3"},
 		// The site wants PFC; that 802.3x pause is on instead is how it comes to be off.
 		"global_pause_on": {fabric.RoCEPFC, chain, "802.3x flow control is on instead"},
 		// Without a word of the site only the contradiction shows: RoCE is not where PFC is.
@@ -228,6 +231,9 @@ func brokenSteps(n *fabric.Node) map[string]string {
 	broken := map[string]string{}
 	for i := range n.HCAs {
 		for _, p := range n.HCAs[i].Ports {
+			if p.State.Or(fabric.PortActive) == fabric.PortDown { // nobody asks
+				continue
+			}
 			for _, c := range p.RoCE.Or(nil) {
 				for _, l := range append(slices.Clip(c.Links), c.Observed...) {
 					if l.State == fabric.RoCEBroken && !diagnose.Explained(&c, l.Step) && broken[n.HCAs[i].Name] == "" {
