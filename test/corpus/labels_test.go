@@ -42,7 +42,7 @@ func conditions() map[string]condition {
 
 		// addresses
 		"no_routable_gid": {mode: "gid_missing", shows: []string{"gid_usable"}, follows: classes},
-		"gid_index_wrong": {mode: "gid_pinned", shows: []string{"gid_usable"}, follows: classes},
+		"gid_index_wrong": {mode: "gid_pinned", shows: []string{"gid_usable"}, follows: classes, anywhere: []string{"nccl_gid_index"}}, // of the file
 		"gid_not_matched": {mode: "gid_missing", shows: []string{"gid_usable"}, follows: classes},
 
 		// classes of traffic
