@@ -147,33 +147,6 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	v.failed(of(h, p), w)
 }
 
-// uncabled tells that the port is meant to be unused: on two cards or more of one board it is down, on every one of
-// them, while each has another port that is up.
-func uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
-	const source = "states of the ports of the board"
-	var unread *fabric.Meta
-	cards := 0
-	for i := range n.HCAs {
-		o := &n.HCAs[i]
-		same, free := sameBoard(h, o), freeOn(o, p.Number)
-		switch {
-		case same.State == fabric.OK && !same.Value:
-		case same.State == fabric.OK && free.State == fabric.OK && !free.Value:
-			return fabric.Known(false, source, n.At)
-		case free.State != fabric.OK:
-			unread = new(free.Meta())
-		case same.State != fabric.OK:
-			unread = new(same.Meta())
-		default:
-			cards++
-		}
-	}
-	if unread != nil && !silent(*unread) {
-		return fabric.NotKnown[bool](unread.Reason, unread.Source, n.At)
-	}
-	return fabric.Known(cards > 1, source, n.At)
-}
-
 // sameBoard tells whether two devices are cards of one board. What has no board is of none.
 func sameBoard(a, b *fabric.HCA) fabric.Fact[bool] {
 	for _, h := range []*fabric.HCA{a, b} {
@@ -182,35 +155,6 @@ func sameBoard(a, b *fabric.HCA) fabric.Fact[bool] {
 		}
 	}
 	return fabric.Known(a == b || a.BoardID.Value != "" && a.BoardID.Value == b.BoardID.Value, a.BoardID.Source, a.BoardID.At)
-}
-
-// freeOn tells that the port of that number is down on a card of which another is up.
-func freeOn(h *fabric.HCA, number int) fabric.Fact[bool] {
-	up, down := fabric.Fact[bool]{State: fabric.OK}, fabric.Fact[bool]{State: fabric.OK}
-	for i := range h.Ports {
-		p := &h.Ports[i]
-		state, known := p.State.Get()
-		phys, told := p.PhysState.Get()
-		switch {
-		case p.Number != number && known && state == fabric.PortActive:
-			up = fabric.Known(true, p.State.Source, p.State.At)
-		case p.Number != number && !known && !up.Value:
-			up = fabric.NotKnown[bool](p.State.Meta().Reason, p.State.Source, p.State.At)
-		case p.Number == number && !known:
-			down = fabric.NotKnown[bool](p.State.Meta().Reason, p.State.Source, p.State.At)
-		case p.Number == number && state == fabric.PortDown && !told:
-			down = fabric.NotKnown[bool](p.PhysState.Meta().Reason, p.PhysState.Source, p.PhysState.At)
-		case p.Number == number:
-			down.Value = state == fabric.PortDown && phys != fabric.PhysLinkUp
-		}
-	}
-	switch {
-	case up.State == fabric.OK && !up.Value, down.State == fabric.OK && !down.Value:
-		return fabric.Fact[bool]{State: fabric.OK}
-	case up.State != fabric.OK:
-		return up
-	}
-	return down
 }
 
 // unreadPeer returns what of other ports or devices hides whether they are peers of a port, and with what value; nil

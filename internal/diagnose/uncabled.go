@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// uncabled tells that the port is meant to be unused: on two cards or more of one board it is down, on every one of
+// them that has another port that is up.
+func uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
+	const source = "states of the ports of the board"
+	var unread *fabric.Meta
+	cards := 0
+	at := placeOf(h, p)
+	for _, card := range cardsOf(n) {
+		same, free := sameBoard(h, card[0]), freeOn(card, at)
+		switch {
+		case same.State == fabric.OK && !same.Value, isAll(card, at): // or what is left of a card
+		case same.State == fabric.OK && free.State == fabric.OK && !free.Value:
+			return fabric.Known(false, source, n.At)
+		case free.State != fabric.OK:
+			unread = new(free.Meta())
+		case same.State != fabric.OK:
+			unread = new(same.Meta())
+		default:
+			cards++
+		}
+	}
+	if unread != nil && !silent(*unread) {
+		return fabric.NotKnown[bool](unread.Reason, unread.Source, n.At)
+	}
+	return fabric.Known(cards > 1, source, n.At)
+}
+
+// cardsOf returns the devices of each card: a card with two ports may be two functions with a device each, which have
+// its image GUID in common.
+func cardsOf(n *fabric.Node) (cards [][]*fabric.HCA) {
+	place := map[string]int{}
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		guid := h.ImageGUID.Or("")
+		if strings.Trim(guid, "0:") == "" {
+			guid = h.Name
+		}
+		k, known := place[guid]
+		if !known {
+			k, cards = len(cards), append(cards, nil)
+			place[guid] = k
+		}
+		cards[k] = append(cards[k], h)
+	}
+	return cards
+}
+
+// isAll tells that a card has no port but the one at that place, and that it is down.
+func isAll(card []*fabric.HCA, at place) bool {
+	for _, h := range card {
+		for i := range h.Ports {
+			if p := &h.Ports[i]; placeOf(h, p) != at || p.State.Or("") != fabric.PortDown {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// place is where a port is on its card.
+type place struct {
+	function string // of the PCI device, "1"; empty when it is not known
+	port     int
+}
+
+func placeOf(h *fabric.HCA, p *fabric.Port) place {
+	_, function, _ := strings.Cut(h.PCI.Or(""), ".")
+	return place{function, p.Number}
+}
+
+// freeOn tells that the port at that place is down on a card of which another is up.
+func freeOn(card []*fabric.HCA, at place) fabric.Fact[bool] {
+	up, down := fabric.Fact[bool]{State: fabric.OK}, fabric.Fact[bool]{State: fabric.OK}
+	for _, h := range card {
+		for i := range h.Ports {
+			p := &h.Ports[i]
+			here := placeOf(h, p) == at
+			state, known := p.State.Get()
+			phys, told := p.PhysState.Get()
+			switch {
+			case !here && known && state == fabric.PortActive:
+				up = fabric.Known(true, p.State.Source, p.State.At)
+			case !here && !known && !up.Value:
+				up = fabric.NotKnown[bool](p.State.Meta().Reason, p.State.Source, p.State.At)
+			case here && !known:
+				down = fabric.NotKnown[bool](p.State.Meta().Reason, p.State.Source, p.State.At)
+			case here && state == fabric.PortDown && !told:
+				down = fabric.NotKnown[bool](p.PhysState.Meta().Reason, p.PhysState.Source, p.PhysState.At)
+			case here:
+				down.Value = state == fabric.PortDown && phys != fabric.PhysLinkUp
+			}
+		}
+	}
+	switch {
+	case up.State == fabric.OK && !up.Value, down.State == fabric.OK && !down.Value:
+		return fabric.Fact[bool]{State: fabric.OK}
+	case up.State != fabric.OK:
+		return up
+	}
+	return down
+}
