@@ -39,7 +39,7 @@ func portChecks() []*Check {
 		},
 		{
 			ID: "firmware_uniform", Title: "Cards of one board run different firmware", Severity: Warning, Topic: "ports", Scope: ScopeDevice,
-			Reads: "fw_ver and board_id of the devices", Guard: "asked of devices with a compute port that have peers of the same board",
+			Reads: "fw_ver and board_id of the devices, driver and hca_type without a board_id", Guard: "asked of devices with a compute port that have peers of the same board",
 			Modes: []string{ModeFirmwareMismatch}, judge: judgeFirmware,
 		},
 		{
@@ -145,16 +145,6 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		w.Remedy = "The network interface is switched off or has no carrier: see ip link, then cable, transceiver and switch port."
 	}
 	v.failed(of(h, p), w)
-}
-
-// sameBoard tells whether two devices are cards of one board. What has no board is of none.
-func sameBoard(a, b *fabric.HCA) fabric.Fact[bool] {
-	for _, h := range []*fabric.HCA{a, b} {
-		if h.BoardID.State == fabric.Unknown && a != b {
-			return fabric.NotKnown[bool](h.BoardID.Meta().Reason, h.BoardID.Source, h.BoardID.At)
-		}
-	}
-	return fabric.Known(a == b || a.BoardID.Value != "" && a.BoardID.Value == b.BoardID.Value, a.BoardID.Source, a.BoardID.At)
 }
 
 // unreadPeer returns what of other ports or devices hides whether they are peers of a port, and with what value; nil
@@ -284,7 +274,7 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 func judgeFirmware(n *fabric.Node, v *verdicts) {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		if !h.Serves(fabric.RoleCompute) || h.Firmware.State == fabric.Absent || h.BoardID.State == fabric.Absent || h.BoardID.State == fabric.OK && h.BoardID.Value == "" {
+		if !h.Serves(fabric.RoleCompute) || h.Firmware.State == fabric.Absent || boardOf(h).State == fabric.Absent {
 			continue
 		}
 		votes, peers := map[string]int{}, 0
@@ -309,7 +299,7 @@ func judgeFirmware(n *fabric.Node, v *verdicts) {
 		default:
 			v.when(own != most, s, Verdict{
 				What: "Firmware " + own + " where most of its board run " + most, Consequence: "Cards of one rail set behave differently, which is hard to see later.",
-				Evidence: h.Firmware.Source + " of devices with board_id " + h.BoardID.Value + ".",
+				Evidence: h.Firmware.Source + " of devices of the board " + boardOf(h).Value + ".",
 				Remedy:   "Bring all cards to one version: mlxfwmanager or flint, then a cold restart.",
 			})
 		}
@@ -333,7 +323,7 @@ func judgeMTU(n *fabric.Node, v *verdicts) {
 	}
 	for h, p := range ports(n) {
 		own := mtu(p)
-		if p.Role.Or("") != fabric.RoleCompute || own.State == fabric.Absent || h.BoardID.State == fabric.Absent || h.BoardID.State == fabric.OK && h.BoardID.Value == "" {
+		if p.Role.Or("") != fabric.RoleCompute || own.State == fabric.Absent || boardOf(h).State == fabric.Absent {
 			continue
 		}
 		votes, peers := map[int]int{}, 0

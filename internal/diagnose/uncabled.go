@@ -16,13 +16,17 @@ func uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	cards := 0
 	at := placeOf(h, p)
 	for _, card := range cardsOf(n) {
-		same, free := sameBoard(h, card[0]), freeOn(card, at)
+		same := sameBoard(h, card[0])
+		up, down := stateOf(card, at)
 		switch {
-		case same.State == fabric.OK && !same.Value, isAll(card, at): // or what is left of a card
-		case same.State == fabric.OK && free.State == fabric.OK && !free.Value:
+		case same.State == fabric.OK && !same.Value:
+		case same.State == fabric.OK && down.State == fabric.OK && !down.Value:
 			return fabric.Known(false, source, n.At)
-		case free.State != fabric.OK:
-			unread = new(free.Meta())
+		case down.State != fabric.OK:
+			unread = new(down.Meta())
+		case up.State == fabric.OK && !up.Value: // all of the card is down, or the rest of it is gone
+		case up.State != fabric.OK:
+			unread = new(up.Meta())
 		case same.State != fabric.OK:
 			unread = new(same.Meta())
 		default:
@@ -55,18 +59,6 @@ func cardsOf(n *fabric.Node) (cards [][]*fabric.HCA) {
 	return cards
 }
 
-// isAll tells that a card has no port but the one at that place, and that it is down.
-func isAll(card []*fabric.HCA, at place) bool {
-	for _, h := range card {
-		for i := range h.Ports {
-			if p := &h.Ports[i]; placeOf(h, p) != at || p.State.Or("") != fabric.PortDown {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // place is where a port is on its card.
 type place struct {
 	function string // of the PCI device, "1"; empty when it is not known
@@ -78,9 +70,9 @@ func placeOf(h *fabric.HCA, p *fabric.Port) place {
 	return place{function, p.Number}
 }
 
-// freeOn tells that the port at that place is down on a card of which another is up.
-func freeOn(card []*fabric.HCA, at place) fabric.Fact[bool] {
-	up, down := fabric.Fact[bool]{State: fabric.OK}, fabric.Fact[bool]{State: fabric.OK}
+// stateOf tells whether another port of a card is up, and whether the one at that place is down.
+func stateOf(card []*fabric.HCA, at place) (up, down fabric.Fact[bool]) {
+	up, down = fabric.Fact[bool]{State: fabric.OK}, fabric.Fact[bool]{State: fabric.OK}
 	for _, h := range card {
 		for i := range h.Ports {
 			p := &h.Ports[i]
@@ -101,11 +93,5 @@ func freeOn(card []*fabric.HCA, at place) fabric.Fact[bool] {
 			}
 		}
 	}
-	switch {
-	case up.State == fabric.OK && !up.Value, down.State == fabric.OK && !down.Value:
-		return fabric.Fact[bool]{State: fabric.OK}
-	case up.State != fabric.OK:
-		return up
-	}
-	return down
+	return up, down
 }
