@@ -5,6 +5,7 @@ package collector
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -75,7 +76,7 @@ func TestCheckSeriesTellTheWorst(t *testing.T) {
 		for _, v := range diagnose.Run(n, nil) {
 			port := ""
 			if v.Subject.Port != 0 {
-				port = fmt.Sprint(v.Subject.Port)
+				port = strconv.Itoa(v.Subject.Port)
 			}
 			key := strings.Join([]string{v.Check.ID, string(v.Check.Severity), v.Subject.Device, port, v.Subject.GPU, ""}, "|")
 			if s := worst[key]; !v.Check.Rate && (s == "" || s == diagnose.OK || v.Status == diagnose.Failed) {

@@ -73,7 +73,7 @@ func parseCheck(s string) (*diagnose.Check, error) {
 // resembles tells that two names have a word in common, or its beginning.
 func resembles(a, b string) bool {
 	const beginning = 4
-	for _, x := range strings.Split(a, "_") {
+	for x := range strings.SplitSeq(a, "_") {
 		for y := range strings.FieldsFuncSeq(strings.ToLower(b), func(r rune) bool { return r == '_' || r == '-' || r == ' ' }) {
 			if x == y || len(x) > beginning && len(y) > beginning && x[:beginning] == y[:beginning] {
 				return true
