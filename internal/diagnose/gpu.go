@@ -66,7 +66,7 @@ func gpuChecks() []*Check {
 // kernel, driver or machine does not tell it. Such checks are not made.
 func silent(m fabric.Meta) bool {
 	switch m.Reason {
-	case fabric.ReasonNotRead, fabric.ReasonMissing, fabric.ReasonUnsupported, fabric.ReasonVirtual:
+	case fabric.ReasonNotRead, fabric.ReasonMissing, fabric.ReasonUnsupported, fabric.ReasonVirtual, fabric.ReasonDriverConstant:
 		return true
 	}
 	return false
