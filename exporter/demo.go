@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"sync"
@@ -35,7 +36,11 @@ func demo(ctx context.Context, f *flags, o Options) int {
 		return fail(err)
 	}
 	defer os.RemoveAll(dir)
-	tree, err := scenario.Build().Materialise(dir)
+	node := scenario.Build()
+	if f.demoBreak > 0 {
+		node = scenario.Healthy()
+	}
+	tree, err := node.Materialise(dir)
 	if err != nil {
 		return fail(err)
 	}
@@ -49,6 +54,9 @@ func demo(ctx context.Context, f *flags, o Options) int {
 			log.Warn("the simulated node stands still", "err", err)
 		}
 	})
+	if f.demoBreak > 0 {
+		life.Go(func() { play(ctx, tree, f, log) })
+	}
 
 	configName := "scenario " + scenario.Name
 	onListen := o.OnListen
@@ -66,9 +74,44 @@ func demo(ctx context.Context, f *flags, o Options) int {
 	}, log)
 }
 
+// play lets the scenario happen to a healthy node, and takes it back.
+func play(ctx context.Context, tree *simulator.Tree, f *flags, log *slog.Logger) {
+	for _, act := range []struct {
+		after time.Duration
+		node  func() *simulator.Node
+		says  string
+	}{
+		{f.demoBreak, f.demoScenario.Build, "the simulated node breaks"},
+		{f.demoMend, f.demoScenario.Healthy, "the simulated node is mended"},
+	} {
+		if act.after == 0 {
+			return
+		}
+		wait := time.NewTimer(act.after)
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		case <-wait.C:
+		}
+		if err := tree.Become(act.node()); err != nil {
+			log.Error("the simulated node stays as it is", "err", err)
+			return
+		}
+		log.Info(act.says, "scenario", f.demoScenario.Name)
+	}
+}
+
 // introduce says what is simulated, where to look and what to look for.
 func introduce(w io.Writer, s simulator.Scenario, f *flags, addrs []net.Addr) {
 	fmt.Fprintf(w, "Simulated node, scenario %s: %s.\nWhat to look for: %s\n", s.Name, s.Summary, s.Truth)
+	if f.demoBreak > 0 {
+		fmt.Fprintf(w, "It is healthy for %s", f.demoBreak)
+		if f.demoMend > 0 {
+			fmt.Fprintf(w, ", and again %s later", f.demoMend)
+		}
+		fmt.Fprintln(w, ".")
+	}
 	showAddresses(w, f, addrs)
 }
 

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"gpufabric_exporter/internal/simulator"
 )
@@ -69,6 +70,28 @@ func TestDemo(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDemoBreaks watches a port go down and come back.
+func TestDemoBreaks(t *testing.T) {
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
+	}
+	p := start(t, nil, "demo", "--scenario=port-down", "--break-after=2s", "--mend-after=2s", "--observer.fast-interval=1ms")
+	contains(t, p.stdout.String(), "It is healthy for 2s, and again 2s later.")
+	for _, says := range []string{"1", "0", "1"} {
+		line := `gpufabric_hca_port_state{device="mlx5_3",port="1",state="active"} ` + says + "\n"
+		for deadline := time.Now().Add(time.Minute); ; {
+			if _, body, _ := p.get("/metrics?collect[]=hca"); strings.Contains(body, line) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("never %s:\n%s", line, p.stderr.String())
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	contains(t, p.stderr.String(), "the simulated node breaks", "the simulated node is mended")
 }
 
 func TestDemoNeedsRoom(t *testing.T) {

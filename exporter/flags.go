@@ -77,7 +77,9 @@ type flags struct {
 	demoList     bool
 	demoScenario simulator.Scenario
 	demoCapture  string
-	simulated    bool // topology and check look at demoScenario, not at this host
+	demoBreak    time.Duration // until the scenario happens to the node; 0: it has from the start
+	demoMend     time.Duration // from then until the node is healthy again; 0: it stays so
+	simulated    bool          // topology and check look at demoScenario, not at this host
 
 	captureOutput string
 
@@ -171,6 +173,10 @@ func newCommandLine() *commandLine {
 		IsSetByUser(&c.scenario).SetValue(&flagValue{name: "scenario", set: into(&c.f.demoScenario, simulator.Find)})
 	d.Flag("capture", "Serve the node of a capture instead of a simulated one.").PlaceHolder("FILE").
 		SetValue(&flagValue{name: "capture", set: into(&c.f.demoCapture, parseFile)})
+	d.Flag("break-after", "How long the node is healthy before the scenario happens to it, to watch alerts come.").PlaceHolder("DURATION").
+		SetValue(&flagValue{name: "break-after", set: into(&c.f.demoBreak, parseInterval)})
+	d.Flag("mend-after", "How long after that it is healthy again, to watch them go.").PlaceHolder("DURATION").
+		SetValue(&flagValue{name: "mend-after", set: into(&c.f.demoMend, parseInterval)})
 	t := app.Command(commandCapture, "Write an archive of what is read of this host, with all identifiers replaced, for a report of a problem.")
 	t.Flag("output", "The file to write, a tar.gz; - is the standard output.").Default(defaultCapture).
 		SetValue(&flagValue{name: "output", set: into(&c.f.captureOutput, parseFile)})
@@ -370,6 +376,12 @@ func (c *commandLine) checkDemo() error {
 	}
 	if c.f.demoCapture != "" && c.scenario {
 		return errors.New("--capture and --scenario: expected at most one of them")
+	}
+	if c.f.demoCapture != "" && c.f.demoBreak > 0 {
+		return errors.New("--capture and --break-after: expected at most one of them")
+	}
+	if c.f.demoMend > 0 && c.f.demoBreak == 0 {
+		return errors.New("--mend-after: expected --break-after beside it")
 	}
 	for _, a := range c.f.listen {
 		host, _, _ := net.SplitHostPort(a)

@@ -60,6 +60,9 @@ func TestFlagErrors(t *testing.T) {
 		{"--collector.device-include=a --collector.device-exclude=b", []string{"--collector.device-include", "--collector.device-exclude", "at most one"}},
 		{"--config.check", []string{"--config.check", "--config.file"}},
 		{"demo --scenario=nosuch", []string{`--scenario="nosuch"`, "healthy"}},
+		{"demo --break-after=0s", []string{`--break-after="0s"`, "above 0"}},
+		{"demo --mend-after=1m", []string{"--mend-after", "--break-after"}},
+		{"demo --capture=x --break-after=1m", []string{"--capture", "--break-after"}},
 		{"demo --path.sysfs=/sys", []string{"--path.sysfs", "demo"}},
 		{"demo --config.file=/x", []string{"--config.file", "demo"}},
 		{"demo --web.listen-address=0.0.0.0:0", []string{`--web.listen-address="0.0.0.0:0"`, "expected a loopback address"}},
@@ -136,7 +139,7 @@ func TestHelpAndVersion(t *testing.T) {
 	for args, want := range map[string][]string{
 		"--help":      {"usage: gpufabric_exporter", "--web.listen-address", "--[no-]collector.hca", "--path.sysfs", "demo"},
 		"-h":          {"usage: gpufabric_exporter"},
-		"demo --help": {"--scenario", "--[no-]list"},
+		"demo --help": {"--scenario", "--[no-]list", "--break-after", "--mend-after"},
 		"help demo":   {"--scenario"},
 		"--version":   {"gpufabric_exporter, version"},
 	} {

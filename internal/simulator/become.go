@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package simulator
+
+import "strconv"
+
+// Healthy returns the node before the scenario happened to it, for the caller to keep.
+func (s Scenario) Healthy() *Node { return s.platform.build() }
+
+// Become turns the node into another of the same machine, which starts at step 0. What was unplugged stays so. Counters
+// that both have go on from their values of now, as those of a machine do; others start where the new node has them.
+func (t *Tree) Become(n *Node) error {
+	n = n.Clone()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := map[string]uint64{}
+	t.node.at(t.step).counters(func(name string, c *Counter) { was[name] = c.Start })
+	n.counters(func(name string, c *Counter) {
+		if start, ok := was[name]; ok {
+			c.Start = start
+		}
+	})
+	if err := n.check(); err != nil {
+		return err
+	}
+	t.node, t.step = n, 0
+	return t.update()
+}
+
+// counters calls f with every counter of the node, under a name that is the counter's alone.
+func (n *Node) counters(f func(name string, c *Counter)) {
+	all := func(owner string, list []Statistic) {
+		for i := range list {
+			f(owner+" "+list[i].Name, &list[i].Counter)
+		}
+	}
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		all(h.Name+" hw", h.HW)
+		for k := range h.Ports {
+			p := &h.Ports[k]
+			port := h.Name + "/" + strconv.Itoa(p.Number)
+			all(port+" pma", p.PMA)
+			all(port+" hw", p.HW)
+			all(port+" cm", p.CM)
+		}
+	}
+	for i := range n.NetDevs {
+		d := &n.NetDevs[i]
+		f("netdev "+d.Name+" received", &d.Received)
+		f("netdev "+d.Name+" sent", &d.Sent)
+		f("netdev "+d.Name+" corrected", &d.QoS.FEC.Corrected)
+		f("netdev "+d.Name+" uncorrectable", &d.QoS.FEC.Uncorrectable)
+		all("netdev "+d.Name+" statistic", d.Stats)
+	}
+	for i := range n.GPUs {
+		g := &n.GPUs[i]
+		f("gpu "+g.PCI+" replays", &g.Replays)
+		for k := range g.Links {
+			l := &g.Links[k]
+			for e := range l.Errors {
+				f("gpu "+g.PCI+" link "+strconv.Itoa(k)+" "+string(l.Errors[e].Kind), &l.Errors[e].Counter)
+			}
+		}
+	}
+	f("peermem", &n.Driver.Peermem.Allocated)
+}
