@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build e2e
+
+// Package e2e proves the shipped alerts on real programs: processes of the exporter on simulated nodes, Prometheus with
+// the shipped rules, and Alertmanager with the shipped example, which notifies a webhook. Faults come at known times.
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/test/prometheus"
+)
+
+const (
+	warmUp  = 100 * time.Second // from the start of a node to its fault: rules compare with what was
+	longest = 9 * time.Minute   // the whole test
+)
+
+// node is an exporter on a simulated node.
+type node struct {
+	*prometheus.Program
+	instance string
+	address  string
+	fault    *fault // nil: it is healthy and stays so
+}
+
+func TestAlerts(t *testing.T) {
+	end := time.Now().Add(longest)
+	programs, dir := prometheus.Fetch(t), t.TempDir()
+	exporter := filepath.Join(dir, "gpufabric_exporter")
+	if out, err := exec.Command("go", "build", "-o", exporter, "../..").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	hook := listen(t)
+	manager := manage(t, programs, dir, hook.URL)
+	nodes := startNodes(t, exporter, dir)
+	server := prometheus.Serve(t, programs, dir, configure(t, dir, manager, nodes))
+	begin := time.Now()
+	fmt.Fprintf(os.Stdout, "%d nodes are scraped every 15 s; faults come in about a minute, the table within %s\n", len(nodes), longest.Round(time.Minute))
+
+	for !settled(t, hook, nodes) && time.Now().Before(end) {
+		time.Sleep(time.Second)
+	}
+	lasted := time.Since(begin).Round(time.Second)
+	if up := server.Query(t, fmt.Sprintf("min_over_time(up[%s]) == 1", lasted)); len(up) != len(nodes) {
+		t.Errorf("%d of %d nodes answered all scrapes: silence says nothing about the others", len(up), len(nodes))
+	}
+	server.Groups(t) // that no rule has an error
+	firing := server.Query(t, fmt.Sprintf(`max by (alertname, instance, device, check) (max_over_time(ALERTS{alertstate="firing"}[%s]))`, lasted))
+	report(t, hook, nodes, firing)
+}
+
+// settled tells whether everything that has to come has come.
+func settled(t *testing.T, hook *webhook, nodes []*node) bool {
+	for _, n := range nodes {
+		if n.fault == nil {
+			continue
+		}
+		if _, ok := n.said(t, "mended"); !ok {
+			return false
+		}
+		if _, ok := hook.first("firing", n.instance, n.fault.alert, n.fault.device); !ok {
+			return false
+		}
+		if _, ok := hook.first("resolved", n.instance, n.fault.alert, n.fault.device); !ok && n.fault.stays == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// manage starts an Alertmanager with the shipped example, whose receivers are the webhook, and returns its address.
+func manage(t *testing.T, programs, dir, hook string) string {
+	t.Helper()
+	example, err := os.ReadFile("../../alerts/alertmanager.example.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(example), "http://127.0.0.1:9095", hook)
+	if text == string(example) {
+		t.Fatal("the example for Alertmanager has other receivers than this test knows")
+	}
+	config := write(t, filepath.Join(dir, "alertmanager.yml"), text)
+	address := prometheus.FreeAddress(t)
+	p := prometheus.Start(t, filepath.Join(dir, "alertmanager.log"), nil, filepath.Join(programs, "prometheus-alertmanager"),
+		"--config.file="+config, "--storage.path="+filepath.Join(dir, "alertmanager"), "--web.listen-address="+address, "--cluster.listen-address=")
+	p.Ready(t, address)
+	return address
+}
+
+// startNodes starts all exporters. Their faults come when they come: spread over the scrape interval.
+func startNodes(t *testing.T, exporter, dir string) []*node {
+	t.Helper()
+	var all []*node
+	add := func(instance string, f *fault, args ...string) {
+		n := &node{instance: instance, fault: f}
+		env := []string{"GOMAXPROCS=2"}
+		if _, err := os.Stat("/dev/shm"); err == nil {
+			env = append(env, "TMPDIR=/dev/shm") // a simulated node is thousands of small files that change each second
+		}
+		args = append([]string{"demo", "--web.listen-address=127.0.0.1:0"}, args...)
+		n.Program = prometheus.Start(t, filepath.Join(dir, instance+".log"), env, exporter, args...)
+		all = append(all, n)
+	}
+	for _, name := range healthy() {
+		add(name, nil, "--scenario="+name)
+	}
+	list := faults()
+	slices.SortStableFunc(list, func(a, b fault) int { return int(b.mend - a.mend) }) // those that last longest first
+	for i := range list {
+		f := &list[i]
+		for k := range f.nodes {
+			add(fmt.Sprintf("%s-%d", f.scenario, k+1), f, "--scenario="+f.scenario,
+				fmt.Sprintf("--break-after=%s", warmUp+time.Duration(k)*2300*time.Millisecond), fmt.Sprintf("--mend-after=%s", f.mend))
+		}
+	}
+	listening := regexp.MustCompile(`msg=listening address=(\S+)`)
+	for _, n := range all {
+		for deadline := time.Now().Add(time.Minute); n.address == ""; time.Sleep(50 * time.Millisecond) {
+			if m := listening.FindStringSubmatch(n.Wrote(t)); m != nil {
+				n.address = m[1]
+			} else if time.Now().After(deadline) {
+				t.Fatalf("%s does not listen:\n%s", n.instance, n.Wrote(t))
+			}
+		}
+	}
+	return all
+}
+
+// said returns when the node said that it "breaks" or is "mended".
+func (n *node) said(t *testing.T, what string) (time.Time, bool) {
+	t.Helper()
+	m := regexp.MustCompile(`ts=(\S+) .*msg="the simulated node (?:is )?` + what).FindStringSubmatch(n.Wrote(t))
+	if m == nil {
+		return time.Time{}, false
+	}
+	at, err := time.Parse(time.RFC3339Nano, m[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at, true
+}
+
+// configure writes the configuration of Prometheus.
+func configure(t *testing.T, dir, manager string, nodes []*node) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("global: {scrape_interval: 15s, scrape_timeout: 10s, evaluation_interval: 15s, external_labels: {cluster: e2e}}\nrule_files:\n")
+	for _, f := range prometheus.Rules(t) {
+		fmt.Fprintf(&b, "  - %q\n", f)
+	}
+	fmt.Fprintf(&b, "alerting: {alertmanagers: [{static_configs: [{targets: [%q]}]}]}\n", manager)
+	b.WriteString("scrape_configs:\n  - job_name: gpufabric\n    static_configs:\n")
+	for _, n := range nodes {
+		fmt.Fprintf(&b, "      - {targets: [%q], labels: {instance: %q}}\n", n.address, n.instance)
+	}
+	return write(t, filepath.Join(dir, "prometheus.yml"), b.String())
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
