@@ -68,6 +68,9 @@ func parseRoutes(b []byte) ([]string, bool) {
 	var names []string
 	for line := range bytes.Lines(body) {
 		f := fields(line)
+		if len(f) == 0 {
+			continue
+		}
 		if len(f) != columns {
 			return nil, false
 		}
@@ -91,6 +94,9 @@ func parseRoutes6(b []byte) ([]string, bool) {
 	var names []string
 	for line := range bytes.Lines(b) {
 		f := fields(line)
+		if len(f) == 0 {
+			continue
+		}
 		if len(f) != columns || len(f[prefix]) != 32 {
 			return nil, false
 		}
