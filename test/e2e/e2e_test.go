@@ -91,7 +91,7 @@ func manage(t *testing.T, programs, dir, hook string) string {
 	}
 	config := write(t, filepath.Join(dir, "alertmanager.yml"), text)
 	address := prometheus.FreeAddress(t)
-	p := prometheus.Start(t, filepath.Join(dir, "alertmanager.log"), nil, filepath.Join(programs, "prometheus-alertmanager"),
+	p := prometheus.Start(t, filepath.Join(dir, "alertmanager.log"), nil, filepath.Join(programs, "alertmanager"),
 		"--config.file="+config, "--storage.path="+filepath.Join(dir, "alertmanager"), "--web.listen-address="+address, "--cluster.listen-address=")
 	p.Ready(t, address)
 	return address

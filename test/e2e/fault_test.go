@@ -32,27 +32,27 @@ func faults() []fault {
 	missing := "GpuFabricComputePortsMissing"
 	return []fault{
 		{
-			scenario: "port-down", alert: "GpuFabricPortDown", device: "mlx5_3", nodes: 6, within: hard, mend: 90 * time.Second,
+			scenario: "port-down", alert: "GpuFabricPortDown", device: "mlx5_3", nodes: 5, within: hard, mend: 90 * time.Second,
 			also: []string{checkFailed, missing},
 		},
 		{
-			scenario: "device-gone", alert: "GpuFabricDeviceGone", device: "mlx5_5", nodes: 6, within: hard, mend: 90 * time.Second,
+			scenario: "device-gone", alert: "GpuFabricDeviceGone", device: "mlx5_5", nodes: 5, within: hard, mend: 90 * time.Second,
 			also: []string{checkFailed, missing},
 		},
 		{
-			scenario: "gid-missing", alert: "GpuFabricGidLost", device: "mlx5_2", nodes: 6, within: hard, mend: 90 * time.Second,
+			scenario: "gid-missing", alert: "GpuFabricGidLost", device: "mlx5_2", nodes: 5, within: hard, mend: 90 * time.Second,
 			also: []string{checkFailed, "GpuFabricGidChanged"},
 		},
 		{
-			scenario: "pfc-storm", alert: "GpuFabricPfcStorm", device: "mlx5_7", nodes: 5, within: storm, mend: 105 * time.Second,
+			scenario: "pfc-storm", alert: "GpuFabricPfcStorm", device: "mlx5_7", nodes: 3, within: storm, mend: 105 * time.Second,
 			stays: "kept firing for 5 min", also: []string{"GpuFabricSlowReceiver", "GpuFabricRailImbalance"},
 		},
 		{
-			scenario: "pfc-off", alert: checkFailed, device: "mlx5_2", nodes: 5, within: slow, mend: 165 * time.Second,
+			scenario: "pfc-off", alert: checkFailed, device: "mlx5_2", nodes: 3, within: slow, mend: 165 * time.Second,
 			stays: "kept firing for 15 min",
 		},
 		{
-			scenario: "rate-degraded", alert: "GpuFabricRateDegraded", device: "mlx5_6", nodes: 5, within: slow, mend: 165 * time.Second,
+			scenario: "rate-degraded", alert: "GpuFabricRateDegraded", device: "mlx5_6", nodes: 3, within: slow, mend: 165 * time.Second,
 			also: []string{checkFailed},
 		},
 	}

@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Prints the folder with prometheus and prometheus-alertmanager of this Debian, unpacked into a cache folder: nothing
+# Prints the folder with prometheus and alertmanager of this Debian, unpacked into a cache folder: nothing
 # is installed and root is not needed. Where they cannot be had it prints one line that says why and ends with status 77.
 set -euo pipefail
 cache=${PROMETHEUS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gpufabric-prometheus}
 skip() { echo "skipped: $*"; exit 77; }
 runs() { "$1" --version >/dev/null 2>&1; }
-complete() { runs "$cache/usr/bin/prometheus" && runs "$cache/usr/bin/prometheus-alertmanager"; }
+complete() { runs "$cache/usr/bin/prometheus" && runs "$cache/usr/bin/alertmanager"; }
 
 ! complete || { echo "$cache/usr/bin"; exit; }
 command -v apt-get >/dev/null && command -v dpkg >/dev/null || skip "no apt-get here to fetch Debian's Prometheus with"
@@ -22,7 +22,16 @@ apt() {
 apt update
 apt download prometheus prometheus-alertmanager
 for deb in *.deb; do dpkg -x "$deb" .; done
-rm -rf apt ./*.deb etc lib var usr/share
+rm -rf apt ./*.deb etc lib var
+
+# Debian's Alertmanager wants its templates in /usr/share: another path of that length leads to its working directory.
+share=/usr/share/prometheus/alertmanager
+LC_ALL=C sed -i "s#$share#./././././././././././././././././#g" usr/bin/prometheus-alertmanager
+cat >usr/bin/alertmanager <<END
+#!/bin/sh
+cd "\$(dirname "\$0")/../..$share" && exec ../../../bin/prometheus-alertmanager "\$@"
+END
+chmod +x usr/bin/alertmanager
 rm -rf "$cache"; mv "$cache.new" "$cache"
 complete || skip "Debian's Prometheus does not run here"
 echo "$cache/usr/bin"

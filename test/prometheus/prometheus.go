@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// Fetch returns the folder with the programs prometheus and prometheus-alertmanager. The test is skipped where they
+// Fetch returns the folder with the programs prometheus and alertmanager. The test is skipped where they
 // cannot be had.
 func Fetch(t *testing.T) string {
 	t.Helper()
