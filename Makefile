@@ -12,10 +12,10 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test corpus fuzz bench verify clean
+.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test corpus fuzz bench verify clean e2e scale
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/gpufabric_exporter
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) .
@@ -39,7 +39,7 @@ rules: ## alert rules: every expression against the catalogue, promtool's unit t
 
 lint: ## formatting, vet, golangci-lint with the import directions
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'not formatted: make fmt'; exit 1; }
-	$(GO) vet ./... && $(GO) vet -tags lab,hang ./test/...
+	$(GO) vet ./... && $(GO) vet -tags lab,hang,e2e,scale ./test/...
 	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...
 
 fmt: ## format the code
@@ -62,6 +62,12 @@ hang-test: ## the whole product over a file system that hangs, with the race det
 corpus: ## precision and recall of the checks over all scenarios and 500 compositions of mutations
 	FULL=1 $(GO) test -count=1 -v -timeout 20m -run TestCorpus ./test/corpus
 
+e2e: ## the alerts on real Prometheus and Alertmanager, with faults at known times (10 min; Debian's packages are fetched)
+	$(GO) test -count=1 -v -timeout 15m -tags e2e ./test/e2e
+
+scale: ## what the rules cost Prometheus with 128, 256 and 512 nodes (10 min)
+	$(GO) test -count=1 -v -timeout 30m -tags scale ./test/scale
+
 fuzz: ## each fuzz target for FUZZTIME (60s)
 	@set -e; for p in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
@@ -73,7 +79,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, and Go b
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: corpus fuzz bench hang-test lab-full ## the slow proofs
+verify: corpus fuzz bench hang-test lab-full e2e scale ## the slow proofs
 
 clean: ## remove what was built
 	rm -rf bin
