@@ -27,7 +27,7 @@ run: build ## serve this host on port 10791
 	./$(BIN)
 
 # What starts no goroutine needs no race detector, which makes it ten times slower.
-PURE := ./internal/fabric ./internal/diagnose ./internal/simulator
+PURE := ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/host/nvml
 
 test: ## all tests that need no virtual machine, with the race detector; those over whole corpora without it
 	$(GO) test -race -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PURE))")
@@ -61,6 +61,7 @@ hang-test: ## the whole product over a file system that hangs, with the race det
 
 corpus: ## precision and recall of the checks over all scenarios and 500 compositions of mutations
 	FULL=1 $(GO) test -count=1 -v -timeout 20m -run TestCorpus ./test/corpus
+	FULL=1 $(GO) test -count=1 -timeout 20m -run TestHidingNeverAcquits ./exporter
 
 e2e: ## the alerts on real Prometheus and Alertmanager, with faults at known times (10 min; Debian's packages are fetched)
 	$(GO) test -count=1 -v -timeout 15m -tags e2e ./test/e2e

@@ -11,6 +11,9 @@ import (
 
 // A node is what it is; one that changed is told by name, and what cannot be read now is no drift.
 func TestManifest(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: too slow under the race detector; make test runs it without")
+	}
 	file := filepath.Join(t.TempDir(), "manifest.yml")
 	run := func(args ...string) (int, string) {
 		var out, errs output

@@ -109,6 +109,9 @@ func secrets(n *simulator.Node) []string {
 
 // TestNoIdentifierSurvives looks for every identifier of nodes of several vendors in the whole of their archives.
 func TestNoIdentifierSurvives(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: too slow under the race detector; make test runs it without")
+	}
 	for _, s := range simulator.Scenarios() {
 		if !strings.HasPrefix(s.Name, "healthy") {
 			continue

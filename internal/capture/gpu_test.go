@@ -162,6 +162,9 @@ func TestUUIDs(t *testing.T) {
 }
 
 func TestGPUDriverFails(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: too slow under the race detector; make test runs it without")
+	}
 	tree := materialise(t, find(t, "healthy"), nil)
 	for name, o := range map[string]func(time.Time) (fabric.GPUDriver, error){
 		"cannot be read": func(time.Time) (fabric.GPUDriver, error) {

@@ -38,6 +38,7 @@ func TestMain(m *testing.M) {
 
 func asChild(kind string) int {
 	replies := os.NewFile(repliesFD, "replies")
+	defer runtime.KeepAlive(replies) // whoever has the same descriptor would lose it
 	switch kind {
 	case "crash at start":
 		fmt.Fprintln(os.Stderr, "cannot go on\n\n  ")
