@@ -27,11 +27,11 @@ run: build ## serve this host on port 10791
 	./$(BIN)
 
 # What starts no goroutine needs no race detector, which makes it ten times slower.
-PURE := ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/host/nvml
+PURE := ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/host/nvml ./collector
 
 test: ## all tests that need no virtual machine, with the race detector; those over whole corpora without it
 	$(GO) test -race -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PURE))")
-	$(GO) test $(PURE) ./collector ./exporter ./internal/capture ./test/corpus
+	$(GO) test $(PURE) ./exporter ./internal/capture ./test/corpus
 
 rules: ## alert rules: every expression against the catalogue, promtool's unit tests (2.42 or later, else Debian's is fetched)
 	cd tools && $(GO) test ./rules

@@ -165,7 +165,7 @@ func TestGPUDriverFails(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: too slow under the race detector; make test runs it without")
 	}
-	tree := materialise(t, find(t, "healthy"), nil)
+	tree := materialise(t, find(t, "healthy-two-port"), nil)
 	for name, o := range map[string]func(time.Time) (fabric.GPUDriver, error){
 		"cannot be read": func(time.Time) (fabric.GPUDriver, error) {
 			return fabric.GPUDriver{}, errors.New("the driver of trainer17 fails")
@@ -173,7 +173,7 @@ func TestGPUDriverFails(t *testing.T) {
 		"no answer": func(time.Time) (fabric.GPUDriver, error) { select {} },
 	} {
 		opts := options(tree)
-		opts.GPUs, opts.limit = o, 5*time.Second
+		opts.GPUs, opts.limit = o, 2*time.Second
 		dir, _, m := unpacked(t, opts)
 		if len(m.LeftOut) != 1 || m.LeftOut[0].Path != "GPU driver" || !strings.Contains(m.LeftOut[0].Reason, name) {
 			t.Errorf("%s: left out %v", name, m.LeftOut)

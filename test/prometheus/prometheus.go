@@ -88,10 +88,10 @@ func Start(t *testing.T, log string, env []string, path string, args ...string) 
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		select {
-		case <-exited:
+		case <-exited: //nolint:errcheck // how it ended is in its log
 		case <-time.After(20 * time.Second):
 			_ = p.cmd.Process.Kill()
-			<-exited
+			<-exited //nolint:errcheck // likewise
 			t.Errorf("%s had to be killed", filepath.Base(path))
 		}
 	})

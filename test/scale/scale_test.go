@@ -20,6 +20,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -57,7 +58,7 @@ func TestScale(t *testing.T) {
 	var all []result
 	for _, size := range sizes {
 		var r result
-		t.Run(fmt.Sprint(size), func(t *testing.T) { r = measure(t, programs, source, size) })
+		t.Run(strconv.Itoa(size), func(t *testing.T) { r = measure(t, programs, source, size) })
 		if t.Failed() {
 			return
 		}
@@ -96,7 +97,7 @@ func measure(t *testing.T, programs, source string, nodes int) result {
 	r := result{nodes: nodes}
 	for deadline := time.Now().Add(3 * samples * fast); ; time.Sleep(fast) {
 		r.window = 0
-		if s := server.Query(t, "min(count_over_time(up[10m])) and count(up) == "+fmt.Sprint(nodes)); len(s) == 1 {
+		if s := server.Query(t, "min(count_over_time(up[10m])) and count(up) == "+strconv.Itoa(nodes)); len(s) == 1 {
 			r.window = int(s[0].Value)
 		}
 		if r.window >= samples {
