@@ -22,6 +22,9 @@ func boardOf(h *fabric.HCA) fabric.Fact[string] {
 // sameBoard tells whether two devices are cards of one board. What has no board is of none.
 func sameBoard(a, b *fabric.HCA) fabric.Fact[bool] {
 	of, and := boardOf(a), boardOf(b)
+	if a != b && (of.State == fabric.Absent || and.State == fabric.Absent) { // whatever the other is
+		return fabric.Known(false, of.Source, of.At)
+	}
 	for _, f := range []fabric.Fact[string]{of, and} {
 		if f.State == fabric.Unknown && a != b {
 			return fabric.NotKnown[bool](f.Meta().Reason, f.Source, f.At)
