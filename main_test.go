@@ -54,7 +54,7 @@ func startHost(t *testing.T) *host {
 	h.load()
 	h.exporter = exec.CommandContext(t.Context(), "/proc/self/exe", "serve", "--web.listen-address=127.0.0.1:0", "--log.level=debug",
 		"--collector.disable-defaults", "--collector.gpu", "--observer.fast-interval=10ms", "--observer.medium-interval=10ms",
-		"--path.procfs="+filepath.Join(dir, "proc"), "--gpu.library="+h.library, "--gpu.maintenance-file="+h.maintenance)
+		"--path.procfs="+filepath.Join(dir, "proc"), "--gpu.nvml-library="+h.library, "--gpu.maintenance-file="+h.maintenance)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -265,7 +265,7 @@ func (c *commandLine) defineNode() {
 }
 
 func (c *commandLine) defineGPU() {
-	define(c, "gpu.library", "NVIDIA's management library (NVML), by name or path. A process of its own loads it.", "libnvidia-ml.so.1",
+	define(c, "gpu.nvml-library", "NVIDIA's management library (NVML), by name or path. A process of its own loads it.", "libnvidia-ml.so.1",
 		into(&c.f.gpuLibrary, parseFile))
 	define(c, "gpu.maintenance-file", "While this file exists, no GPU is held open. SIGUSR1 does the same until the next SIGUSR1.", "",
 		into(&c.f.gpuMaintenance, parseFile)).PlaceHolder("FILE")
@@ -368,7 +368,7 @@ func (c *commandLine) checkDemo() error {
 	}
 	for _, n := range []string{
 		"path.sysfs", "path.procfs", "path.rootfs", "path.netlink", "config.file", "config.check", "web.systemd-socket", "web.config.file",
-		"gpu.library", "gpu.maintenance-file",
+		"gpu.nvml-library", "gpu.maintenance-file",
 	} {
 		if *c.set[n] {
 			return fmt.Errorf("--%s: demo simulates a node of its own and does not take this flag", n)
@@ -407,7 +407,7 @@ func (c *commandLine) checkLookout() error {
 	}
 	takes := []string{"log.level", "log.format", "collector.device-include", "collector.device-exclude"}
 	if !c.f.simulated {
-		takes = append(takes, "path.sysfs", "path.procfs", "path.rootfs", "path.netlink", "config.file", "gpu.library", "gpu.maintenance-file")
+		takes = append(takes, "path.sysfs", "path.procfs", "path.rootfs", "path.netlink", "config.file", "gpu.nvml-library", "gpu.maintenance-file")
 	}
 	return c.takesOnly(takes...)
 }

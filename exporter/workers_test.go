@@ -335,7 +335,7 @@ func TestServeGPUWorker(t *testing.T) {
 			exited := make(chan int, 1)
 			args := append(strings.Fields(test.args), "--web.listen-address=127.0.0.1:0")
 			if test.want {
-				args = append(args, "--gpu.library=/opt/libnvidia-ml.so.1")
+				args = append(args, "--gpu.nvml-library=/opt/libnvidia-ml.so.1")
 			}
 			go func() { exited <- Run(ctx, args, o) }()
 			<-listening
@@ -402,7 +402,7 @@ func TestGPUWorkerCommand(t *testing.T) {
 	if strings.Contains(help.String(), "gpu-worker") {
 		t.Error("not hidden")
 	}
-	contains(t, help.String(), "--gpu.library", "--gpu.maintenance-file")
+	contains(t, help.String(), "--gpu.nvml-library", "--gpu.maintenance-file")
 	if code := Run(t.Context(), []string{"gpu-worker", "--library=x"}, Options{Stdout: io.Discard, Stderr: &stderr}); code != exitFailure {
 		t.Errorf("exit code %d without a worker", code)
 	}
