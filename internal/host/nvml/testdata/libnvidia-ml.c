@@ -63,6 +63,7 @@ static struct {
 } m;
 static struct timespec seen;
 static off_t seen_size = -1;
+static ino_t seen_inode;
 static int initialised;
 static char *calls;
 
@@ -114,9 +115,10 @@ static void describe(void)
 	if (!*path)
 		strcpy(path, beside(".machine"));
 	stat(path, &st); // a size of 0 without one
-	if (st.st_size == seen_size && st.st_mtim.tv_sec == seen.tv_sec && st.st_mtim.tv_nsec == seen.tv_nsec)
+	// Two descriptions within one tick of the clock have the same time, never the same inode: Describe renames.
+	if (st.st_ino == seen_inode && st.st_size == seen_size && st.st_mtim.tv_sec == seen.tv_sec && st.st_mtim.tv_nsec == seen.tv_nsec)
 		return;
-	seen = st.st_mtim, seen_size = st.st_size;
+	seen = st.st_mtim, seen_size = st.st_size, seen_inode = st.st_ino;
 	m.n = 0;
 	strcpy(m.version, "580.65.06");
 	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
