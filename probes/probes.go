@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package probes measures the training fabric of this node with short NCCL collectives, now and then and on demand, on
+// GPUs that are provably idle. It is pure Go: NCCL and CUDA run in processes of their own, one for each rank, which this
+// package asks step by step over the protocol of rank.go. It decides what is measured (plans), when (schedule and budget),
+// whether it may be (gate), and what the outcome means (baseline).
+//
+// Harm comes first. The gate opens only when every source could be read and says idle; while a probe runs, whoever else
+// comes to its GPUs has the ranks killed. Between probes nothing is held: no process, no memory of a GPU, no lock.
+//
+// What ranks, logs, the state file and the node say is not trusted: sizes, counts and times are bounded.
+package probes
+
+import (
+	"slices"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Kind is what a probe is for.
+type Kind string
+
+// Kinds of probes.
+const (
+	Transport Kind = "transport" // one rank: the network that NCCL chooses on this node, no traffic
+	Node      Kind = "node"      // all GPUs of the node, through NVLink, PCIe or what else NCCL chooses
+	Rail      Kind = "rail"      // two ranks that meet through one HCA port: NIC, PCIe and GPUDirect, not the cable
+	Socket    Kind = "socket"    // two ranks over TCP, to compare the others with
+	Calibrate Kind = "calibrate" // like Node, with all the channels that NCCL wants and for longer; by hand only
+)
+
+// Kinds returns all kinds.
+func Kinds() []Kind { return []Kind{Transport, Node, Rail, Socket, Calibrate} }
+
+// Op is a collective operation.
+type Op string
+
+// Operations, named as nccl-tests names its programs.
+const (
+	AllReduce     Op = "all_reduce"
+	Broadcast     Op = "broadcast"
+	Reduce        Op = "reduce"
+	AllGather     Op = "all_gather"
+	ReduceScatter Op = "reduce_scatter"
+	SendRecv      Op = "sendrecv" // to the next rank of the ring, from the one before
+)
+
+// Ops returns all operations.
+func Ops() []Op { return []Op{AllReduce, Broadcast, Reduce, AllGather, ReduceScatter, SendRecv} }
+
+// DType is the type of an element.
+type DType string
+
+// Types of elements.
+const (
+	Float32  DType = "float32"
+	Float16  DType = "float16"
+	BFloat16 DType = "bfloat16"
+	Int32    DType = "int32"
+)
+
+// DTypes returns all types.
+func DTypes() []DType { return []DType{Float32, Float16, BFloat16, Int32} }
+
+// Size is that of an element in bytes; 0 for what is no type.
+func (d DType) Size() int {
+	switch d {
+	case Float32, Int32:
+		return 4
+	case Float16, BFloat16:
+		return 2
+	}
+	return 0
+}
+
+// BusFactor is what the algorithm bandwidth of an operation over n ranks is multiplied with to get the bus bandwidth: the
+// bytes that a ring moves over each link for one byte of the message (nccl-tests, doc/PERFORMANCE.md).
+func (op Op) BusFactor(n int) float64 {
+	switch {
+	case n < 2:
+		return 0
+	case op == AllReduce:
+		return 2 * float64(n-1) / float64(n)
+	case op == AllGather || op == ReduceScatter:
+		return float64(n-1) / float64(n)
+	case slices.Contains(Ops(), op):
+		return 1
+	}
+	return 0
+}
+
+// Outcome is how a probe ended.
+type Outcome string
+
+// Outcomes. A probe that was skipped has no result.
+const (
+	OK      Outcome = "ok"
+	Failed  Outcome = "failed"  // it could not be finished, or the sums were wrong
+	Aborted Outcome = "aborted" // somebody else came to its GPUs, or the exporter ends: says nothing about the fabric
+)
+
+// Failure is why a probe failed or was aborted.
+type Failure string
+
+// Failures.
+const (
+	FailureLibrary  Failure = "library"      // NCCL or CUDA could not be loaded, or lack a symbol
+	FailureInit     Failure = "init"         // a communicator was not made
+	FailureHang     Failure = "hang"         // a deadline passed
+	FailureCrash    Failure = "crash"        // a rank ended
+	FailureNCCL     Failure = "nccl"         // NCCL reported an error in or after a collective
+	FailureCUDA     Failure = "cuda"         // CUDA did
+	FailureWrong    Failure = "wrong_result" // the data is not what the operation gives
+	FailureProtocol Failure = "protocol"     // a rank sent what is no answer
+	FailureVersions Failure = "versions"     // ranks have different versions of NCCL
+	FailureIntruder Failure = "intruder"     // somebody else came to the GPUs (Aborted)
+	FailureStopped  Failure = "stopped"      // the exporter ends, or the GPUs were to be let go of (Aborted)
+)
+
+// Failures returns all failures.
+func Failures() []Failure {
+	return []Failure{
+		FailureLibrary, FailureInit, FailureHang, FailureCrash, FailureNCCL, FailureCUDA, FailureWrong, FailureProtocol,
+		FailureVersions, FailureIntruder, FailureStopped,
+	}
+}
+
+// Path is the slowest kind of way that the ranks of a probe talk over, or that NCCL would take to other nodes.
+type Path string
+
+// Paths.
+const (
+	PathNone   Path = "none"   // one rank, no network
+	PathNVLS   Path = "nvls"   // NVLink with sums in the switch
+	PathP2P    Path = "p2p"    // between GPUs over NVLink or PCIe
+	PathSHM    Path = "shm"    // through memory of the host
+	PathIB     Path = "ib"     // NCCL's own InfiniBand and RoCE
+	PathPlugin Path = "plugin" // a network plugin, such as that of EFA
+	PathSocket Path = "socket" // TCP
+)
+
+// Paths returns the full state set.
+func Paths() []Path {
+	return []Path{PathNone, PathNVLS, PathP2P, PathSHM, PathIB, PathPlugin, PathSocket}
+}
+
+// Key tells probes apart that have a history of their own.
+type Key struct {
+	Kind   Kind
+	Device string // HCA of a Rail probe, "mlx5_0"; else empty
+	Port   int    // of Device
+}
+
+// Result is one probe that was started.
+type Result struct {
+	Key     Key
+	At      time.Time // when it began
+	Wall    time.Duration
+	GPUTime time.Duration // time with a CUDA context, summed over GPUs
+	GPUs    []string      // UUIDs, by rank
+
+	Outcome Outcome
+	Failure Failure // empty if OK
+	Error   string  // in words, bounded
+
+	NCCL, Driver, CUDA string // versions: "2.27.3", "580.65.06", "13.0"; empty if not known
+	// Path and what follows come from NCCL's log; unknown where it says nothing.
+	Path      fabric.Fact[Path]
+	Network   string            // in NCCL's words: "IB", "Socket", "AWS Libfabric"; empty if not known
+	GPUDirect fabric.Fact[bool] // absent without a network that could use it
+	NVLS      fabric.Fact[bool]
+	SHARP     fabric.Fact[bool]
+	Channels  fabric.Fact[int]
+
+	Init, Connect time.Duration // making the communicator; the first collective, in which connections are made
+	Measurements  []Measurement // in the order they were made
+	Comparison    Comparison    // of the last measurement, for those that have a baseline
+
+	Settings []string // NAME=value that were in effect, by NCCL's log; bounded
+	Log      string   // excerpt of NCCL's log, of the rank that failed or of rank 0; bounded
+}
+
+// Measurement is one operation of one size.
+type Measurement struct {
+	Op         Op
+	Type       DType
+	Bytes      uint64 // of the message as nccl-tests counts it
+	Ranks      int
+	Iterations int
+	// Time is that of one iteration by the clock of the host, the mean over iterations, the slowest rank. DeviceTime is
+	// the same by events on the GPU's stream; 0 if not known.
+	Time, DeviceTime time.Duration
+	AlgBW, BusBW     float64 // bytes per second; 0 with one rank
+	Wrong            uint64  // elements that are not what they must be, over all ranks
+}
+
+// Comparison is how a result compares with those before it of the same fingerprint.
+type Comparison struct {
+	Fingerprint string // what must be equal for results to be compared; empty: there is none
+	Samples     int    // in the baseline, without this result
+	// Median and MAD (median absolute deviation) of the bus bandwidths in bytes per second; 0 without a baseline.
+	Median, MAD float64
+	// Ratio is the bus bandwidth over Median; unknown without a baseline.
+	Ratio fabric.Fact[float64]
+	// Expected is the bus bandwidth over what the line rate allows; absent for kinds that have no expectation.
+	Expected fabric.Fact[float64]
+	// Regressed tells that Ratio is below the limit, and that a second run confirmed it.
+	Regressed bool
+}
+
+// Skip is why a probe that was due did not run.
+type Skip string
+
+// Skips. Each source of the gate that cannot be read is CannotProveIdle.
+const (
+	SkipCannotProveIdle Skip = "cannot_prove_idle"
+	SkipProcess         Skip = "process"      // a compute or graphics process has a context
+	SkipMemory          Skip = "memory"       // more memory is used than the driver itself needs
+	SkipUtilization     Skip = "utilization"  // a kernel ran in the last minute
+	SkipComputeMode     Skip = "compute_mode" // not DEFAULT
+	SkipMIG             Skip = "mig"
+	SkipMPS             Skip = "mps"
+	SkipPersistence     Skip = "persistence" // off: a probe would load and unload the driver's state
+	SkipSlurm           Skip = "slurm"       // a job has a cgroup
+	SkipKubernetes      Skip = "kubernetes"  // a pod has a GPU
+	SkipMaintenance     Skip = "maintenance" // a file or a signal says so
+	SkipThrottled       Skip = "throttled"
+	SkipLinkErrors      Skip = "link_errors" // of NVLink or PCIe, a short while ago
+	SkipLocked          Skip = "locked"      // another prober of this node
+	SkipDuty            Skip = "duty"        // the budget of GPU time is spent
+	SkipNoGPU           Skip = "no_gpu"      // none, or fewer than the kind needs
+	SkipNoDevice        Skip = "no_device"   // no usable HCA for a Rail probe
+)
+
+// Skips returns all skips.
+func Skips() []Skip {
+	return []Skip{
+		SkipCannotProveIdle, SkipProcess, SkipMemory, SkipUtilization, SkipComputeMode, SkipMIG, SkipMPS, SkipPersistence,
+		SkipSlurm, SkipKubernetes, SkipMaintenance, SkipThrottled, SkipLinkErrors, SkipLocked, SkipDuty, SkipNoGPU, SkipNoDevice,
+	}
+}
+
+// Status is what a Prober has to tell. It is a copy that nobody changes.
+type Status struct {
+	Enabled bool
+	Probes  []ProbeStatus // by Key
+	GPUTime time.Duration // with a CUDA context since the start, summed over GPUs
+	// State says what is wrong with the state file: ReasonNone if nothing is.
+	State fabric.Reason
+}
+
+// ProbeStatus is the history of one probe.
+type ProbeStatus struct {
+	Key       Key
+	Runs      uint64             // ended, whatever the outcome
+	Failures  map[Failure]uint64 // outcomes Failed and Aborted
+	Skips     map[Skip]uint64
+	Wrong     uint64 // wrong elements
+	LastSkip  *Skipped
+	Last      *Result   // newest
+	LastGood  *Result   // newest that is OK
+	Kept      []Result  // failures that are preserved, oldest first; bounded
+	LastRun   time.Time // zero: never, as far as the state file remembers
+	NextRun   time.Time // zero: not scheduled
+	Baselines int       // fingerprints known
+}
+
+// Skipped is a probe that was due and did not run.
+type Skipped struct {
+	Why    Skip
+	Detail string // which GPU, which process; bounded
+	At     time.Time
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import "time"
+
+// The protocol between a probe and the process of one rank: a Request and its Reply, both JSON. Exactly one field of a
+// Request is set. The ranks of a communicator get each step at the same time, and the next one when all have answered;
+// so a rank never waits for another without a deadline of its own, and how many iterations fit is decided once for all.
+
+// IDSize is that of an ncclUniqueId in bytes.
+const IDSize = 128
+
+// Request is a step for a rank.
+type Request struct {
+	Open    *OpenRequest    `json:"open,omitempty"`
+	NewID   *struct{}       `json:"new_id,omitempty"` // rank 0 makes the id of a communicator
+	Connect *ConnectRequest `json:"connect,omitempty"`
+	Measure *MeasureRequest `json:"measure,omitempty"`
+	Close   *struct{}       `json:"close,omitempty"` // ends the communicator and lets go of the GPU
+}
+
+// OpenRequest loads the libraries and says which they are. Without a GPU that is all.
+type OpenRequest struct {
+	NCCL string `json:"nccl"` // path or name of libnccl.so.2
+	CUDA string `json:"cuda"` // path or name of libcuda.so.1
+	GPU  string `json:"gpu"`  // PCI address, "0000:1b:00.0"; empty: none is touched
+}
+
+// ConnectRequest makes a communicator.
+type ConnectRequest struct {
+	ID      []byte        `json:"id"` // IDSize bytes
+	Rank    int           `json:"rank"`
+	Ranks   int           `json:"ranks"`
+	MaxCTAs int           `json:"max_ctas"` // channels; 0: as many as NCCL wants
+	Timeout time.Duration `json:"timeout"`  // after which the communicator is aborted
+}
+
+// MeasureRequest runs an operation. Every iteration moves the same message; the result of the last is verified.
+type MeasureRequest struct {
+	Op         Op            `json:"op"`
+	Type       DType         `json:"type"`
+	Bytes      uint64        `json:"bytes"` // rounded down to whole elements of each rank
+	Iterations int           `json:"iterations"`
+	Timeout    time.Duration `json:"timeout"`
+}
+
+// Reply answers a Request. Failure says that the step failed, and the rank is good for Close only.
+type Reply struct {
+	Failure Failure `json:"failure,omitempty"` // one of Failures
+	Error   string  `json:"error,omitempty"`   // function, NCCL's or CUDA's words, what was expected
+
+	Open    *OpenReply    `json:"open,omitempty"`
+	ID      []byte        `json:"id,omitempty"`
+	Connect *ConnectReply `json:"connect,omitempty"`
+	Measure *MeasureReply `json:"measure,omitempty"`
+}
+
+// OpenReply says what was loaded.
+type OpenReply struct {
+	NCCLPath string `json:"nccl_path"` // of the file that the loader chose
+	NCCL     int    `json:"nccl"`      // ncclGetVersion: 22703
+	CUDA     int    `json:"cuda"`      // cuDriverGetVersion: 13000; 0 without a driver
+	GPU      string `json:"gpu"`       // UUID, "GPU-..."
+	Memory   uint64 `json:"memory"`    // free bytes of the GPU
+}
+
+// ConnectReply says how long it took.
+type ConnectReply struct {
+	Took time.Duration `json:"took"`
+}
+
+// MeasureReply is what one rank measured.
+type MeasureReply struct {
+	Bytes      uint64        `json:"bytes"`       // of the message, as it was rounded
+	Time       time.Duration `json:"time"`        // of all iterations, by the clock of the host
+	DeviceTime time.Duration `json:"device_time"` // by CUDA events; 0 if not known
+	Wrong      uint64        `json:"wrong"`       // elements
+}
