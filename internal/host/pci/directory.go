@@ -3,12 +3,12 @@
 package pci
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	gopath "path"
 
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/host/beneath"
 )
 
 // pageSize bounds what an attribute may hold, and what configuration space does.
@@ -16,7 +16,7 @@ const pageSize = 4096
 
 // directory is an open directory of sysfs, in which files are read with one path component each.
 type directory struct {
-	file *os.File
+	fd   int
 	path string // relative to the root
 	buf  *buffer
 }
@@ -24,33 +24,33 @@ type directory struct {
 // buffer is what files are read into, one after the other.
 type buffer [pageSize]byte
 
-func openDir(root *os.Root, p string, buf *buffer) (directory, error) {
-	f, err := root.OpenFile(p, os.O_RDONLY|unix.O_DIRECTORY, 0)
-	return directory{f, p, buf}, err
+func openDir(root *beneath.Root, p string, buf *buffer) (directory, error) {
+	fd, err := root.OpenDir(p)
+	return directory{fd, p, buf}, err
 }
 
-func (d directory) close() { d.file.Close() }
+func (d directory) close() { _ = unix.Close(d.fd) } // nothing was written that could be lost
 
 // sub opens a directory in d. It follows no link.
 func (d directory) sub(name string) (directory, error) {
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_DIRECTORY
-	fd, err := retry(func() (int, error) { return unix.Openat(int(d.file.Fd()), name, flags, 0) })
+	fd, err := beneath.Retry(func() (int, error) { return unix.Openat(d.fd, name, flags, 0) })
 	if err != nil {
 		return directory{}, err
 	}
-	return directory{os.NewFile(uintptr(fd), name), d.path + "/" + name, d.buf}, nil
+	return directory{fd, d.path + "/" + name, d.buf}, nil
 }
 
 // read reads a regular file with one read(2); what it returns is valid until the next read. It follows no link, and does
 // not wait for a writer of a FIFO.
 func (d directory) read(name string) ([]byte, error) {
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK
-	fd, err := retry(func() (int, error) { return unix.Openat(int(d.file.Fd()), name, flags, 0) })
+	fd, err := beneath.Retry(func() (int, error) { return unix.Openat(d.fd, name, flags, 0) })
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written that could be lost
-	n, err := retry(func() (int, error) { return unix.Pread(fd, d.buf[:], 0) })
+	n, err := beneath.Retry(func() (int, error) { return unix.Pread(fd, d.buf[:], 0) })
 	if n > 0 {
 		return d.buf[:n], nil
 	}
@@ -67,7 +67,7 @@ func (d directory) read(name string) ([]byte, error) {
 // linkBase returns the last component of where a link points to.
 func (d directory) linkBase(name string) ([]byte, error) {
 	var target [unix.PathMax]byte
-	n, err := unix.Readlinkat(int(d.file.Fd()), name, target[:])
+	n, err := unix.Readlinkat(d.fd, name, target[:])
 	if err != nil {
 		return nil, err
 	}
@@ -85,14 +85,4 @@ func (d directory) number(name string) (int, error) {
 		return 0, fmt.Errorf("%s/%s: %w: %.20q, expected a hexadecimal number", d.path, name, errMalformed, b)
 	}
 	return n, nil
-}
-
-// retry repeats a system call that a signal interrupted: the Go runtime sends signals to its own threads.
-func retry(call func() (int, error)) (int, error) {
-	for {
-		n, err := call()
-		if !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
 }

@@ -3,15 +3,15 @@
 package pci
 
 import (
-	"os"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/beneath"
 )
 
 // reader reads functions, bridges before what is below them.
 type reader struct {
-	root   *os.Root
+	root   *beneath.Root
 	now    time.Time
 	asleep map[string]fabric.Fact[bool] // bridges that were read, by address
 	buf    buffer

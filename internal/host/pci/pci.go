@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/beneath"
 )
 
 // Directories of sysfs, relative to the root.
@@ -42,7 +43,7 @@ var errMalformed = fabric.Because(fabric.ReasonMalformed, "not what sysfs promis
 
 // Bus is the PCI bus in a mounted sysfs.
 type Bus struct {
-	root *os.Root
+	root *beneath.Root
 	// What was listed last, and the functions that were found there.
 	listed listing
 	places []place
@@ -61,7 +62,7 @@ type place struct {
 
 // Open opens the sysfs mounted at root.
 func Open(root string) (*Bus, error) {
-	r, err := os.OpenRoot(root)
+	r, err := beneath.Open(root)
 	if err != nil {
 		return nil, fmt.Errorf("pci: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/beneath"
 )
 
 // pageSize bounds what an attribute may hold: sysfs gives a driver one page to fill (fs/sysfs/file.c), and
@@ -41,7 +42,7 @@ func (a *attr) open() error {
 		return err
 	}
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK
-	fd, err := retry(func() (int, error) { return a.dir.fs.openat(at, a.name, flags, 0) })
+	fd, err := beneath.Retry(func() (int, error) { return a.dir.fs.openat(at, a.name, flags, 0) })
 	if err == nil {
 		a.fd = fd
 	}
@@ -96,7 +97,7 @@ func (r *reader) read(a *attr) reading {
 	if a.head {
 		p = p[:pageSize]
 	}
-	n, err := retry(func() (int, error) {
+	n, err := beneath.Retry(func() (int, error) {
 		r.preads++
 		return r.pread(a.fd, p, 0)
 	})
@@ -159,14 +160,4 @@ func optional[T any](f fabric.Fact[T]) fabric.Fact[T] {
 		return fabric.None[T](f.Source, f.At)
 	}
 	return f
-}
-
-// retry repeats a system call that a signal interrupted: the Go runtime sends signals to its own threads.
-func retry(call func() (int, error)) (int, error) {
-	for {
-		n, err := call()
-		if !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/beneath"
 )
 
 // maxPorts is more than any device has; an IB switch has 64, a switchdev port per representor comes close.
@@ -91,7 +92,7 @@ func (d *Device) check() error {
 		if !p.dir.open {
 			continue
 		}
-		if err := p.dir.compare(inodeBelow(d.dir.at, "ports/"+strconv.Itoa(n))); err != nil {
+		if err := p.dir.compare(beneath.InodeBelow(d.dir.at, "ports/"+strconv.Itoa(n))); err != nil {
 			return err
 		}
 	}

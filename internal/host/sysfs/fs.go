@@ -30,6 +30,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/beneath"
 )
 
 // Directories of sysfs, relative to the root.
@@ -47,7 +48,7 @@ const (
 
 // FS is a mounted sysfs.
 type FS struct {
-	root  *root
+	root  *beneath.Root
 	pread func(fd int, p []byte, offset int64) (int, error) // unix.Pread
 	// openat is unix.Openat. Nothing is opened with it but single names, and no link is followed.
 	openat func(fd int, name string, flags int, mode uint32) (int, error)
@@ -57,7 +58,7 @@ type FS struct {
 
 // Open opens the sysfs mounted at root.
 func Open(root string) (*FS, error) {
-	r, err := openRoot(root)
+	r, err := beneath.Open(root)
 	if err != nil {
 		return nil, fmt.Errorf("sysfs: %w", err)
 	}
@@ -146,7 +147,7 @@ func (d *dir) each(found func(name []byte, number uint64)) error {
 	buf := scratch.Get().(*[8192]byte)
 	defer scratch.Put(buf)
 	for entries := 0; ; {
-		n, err := retry(func() (int, error) { return unix.Getdents(at, buf[:]) })
+		n, err := beneath.Retry(func() (int, error) { return unix.Getdents(at, buf[:]) })
 		if err != nil {
 			return &fs.PathError{Op: "getdents", Path: d.path, Err: err}
 		}
@@ -225,8 +226,8 @@ type dir struct {
 	fs   *FS
 	path string // relative to the root
 	open bool
-	at   int    // its descriptor while it is open
-	is   *inode // what that is of, once somebody asked
+	at   int            // its descriptor while it is open
+	is   *beneath.Inode // what that is of, once somebody asked
 
 	parent *dir // of a directory that sub made
 	err    error
@@ -254,7 +255,7 @@ func (d *dir) fd() (int, error) {
 		d.open, d.at = true, fd
 		return fd, nil
 	}
-	fd, err := d.fs.root.openDir(d.path)
+	fd, err := d.fs.root.OpenDir(d.path)
 	if err != nil {
 		if _, ok := errors.AsType[unix.Errno](err); !ok {
 			// os.Root refused to leave, but does not tell at which link.
@@ -274,7 +275,7 @@ func (d *dir) openSub() (int, error) {
 		return -1, err
 	}
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_DIRECTORY
-	return retry(func() (int, error) { return d.fs.openat(at, path.Base(d.path), flags, 0) })
+	return beneath.Retry(func() (int, error) { return d.fs.openat(at, path.Base(d.path), flags, 0) })
 }
 
 // check returns ErrGone when the open directory is not what its path leads to any more: it was removed,
@@ -288,9 +289,9 @@ func (d *dir) check() error {
 }
 
 // compare is check with what the path leads to.
-func (d *dir) compare(there inode, err error) error {
+func (d *dir) compare(there beneath.Inode, err error) error {
 	if d.is == nil {
-		is, err := inodeOfFD(d.at)
+		is, err := beneath.InodeOfFD(d.at)
 		if err != nil {
 			return err
 		}

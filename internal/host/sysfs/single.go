@@ -12,8 +12,8 @@ import (
 
 // IsKernel tells whether the root is a mounted sysfs, and not a copy of one.
 func (f *FS) IsKernel() bool {
-	var st unix.Statfs_t
-	return unix.Fstatfs(int(f.root.dir.Fd()), &st) == nil && st.Type == unix.SYSFS_MAGIC
+	magic, err := f.root.FileSystem()
+	return err == nil && magic == unix.SYSFS_MAGIC
 }
 
 // The methods below read parts of what the others read together, for a caller who gets the rest from netlink.

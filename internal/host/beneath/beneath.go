@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sysfs
+// Package beneath opens directories that no path leads out of, as os.Root does, with one system call for each path where
+// the kernel has openat2(2).
+//
+// Concurrency: a Root may be used by any number of goroutines. Errors are those of os.Root.
+package beneath
 
 import (
 	"errors"
@@ -11,15 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// root is a directory that no path leads out of. os.Root goes down a path and every link in it one openat(2) at a
+// Root is a directory that no path leads out of. os.Root goes down a path and every link in it one openat(2) at a
 // time, two dozen of them for a file of a PCI function; openat2(2) of Linux 5.6 does it in one. Whatever openat2
 // refuses is left to os.Root: a path that leads out, a kernel or a sandbox that does not have it.
-type root struct {
+type Root struct {
 	*os.Root
 	dir *os.File
 }
 
-func openRoot(p string) (*root, error) {
+// Open opens the directory at p.
+func Open(p string) (*Root, error) {
 	r, err := os.OpenRoot(p)
 	if err != nil {
 		return nil, err
@@ -29,14 +34,21 @@ func openRoot(p string) (*root, error) {
 		_ = r.Close()
 		return nil, err
 	}
-	return &root{Root: r, dir: dir}, nil
+	return &Root{Root: r, dir: dir}, nil
 }
 
 // Close closes the root, and no file that was opened below it.
-func (r *root) Close() error { return errors.Join(r.dir.Close(), r.Root.Close()) }
+func (r *Root) Close() error { return errors.Join(r.dir.Close(), r.Root.Close()) }
 
-// openDir opens a directory for reading.
-func (r *root) openDir(p string) (int, error) {
+// FileSystem is the magic number of the file system that the root is on, see statfs(2).
+func (r *Root) FileSystem() (int64, error) {
+	var st unix.Statfs_t
+	err := unix.Fstatfs(int(r.dir.Fd()), &st)
+	return st.Type, err
+}
+
+// OpenDir opens a directory for reading.
+func (r *Root) OpenDir(p string) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY
 	fd, err := r.openat2(p, flags)
 	if !unanswered(err) {
@@ -51,7 +63,7 @@ func (r *root) openDir(p string) (int, error) {
 }
 
 // Stat is Stat of os.Root.
-func (r *root) Stat(p string) (inode, error) {
+func (r *Root) Stat(p string) (Inode, error) {
 	fd, err := r.openat2(p, unix.O_PATH)
 	if unanswered(err) {
 		return inodeOf(r.Root.Stat(p))
@@ -60,7 +72,7 @@ func (r *root) Stat(p string) (inode, error) {
 }
 
 // Lstat is Lstat of os.Root.
-func (r *root) Lstat(p string) (inode, error) {
+func (r *Root) Lstat(p string) (Inode, error) {
 	fd, err := r.openat2(p, unix.O_PATH|unix.O_NOFOLLOW)
 	if unanswered(err) {
 		return inodeOf(r.Root.Lstat(p))
@@ -68,41 +80,42 @@ func (r *root) Lstat(p string) (inode, error) {
 	return inodeAt(fd, err)
 }
 
-// inode tells a file from any other that exists at the same time.
-type inode struct{ device, number uint64 }
+// Inode tells a file from any other that exists at the same time.
+type Inode struct{ device, number uint64 }
 
-func inodeOf(info fs.FileInfo, err error) (inode, error) {
+func inodeOf(info fs.FileInfo, err error) (Inode, error) {
 	if err != nil {
-		return inode{}, err
+		return Inode{}, err
 	}
 	st := info.Sys().(*syscall.Stat_t)
-	return inode{st.Dev, st.Ino}, nil
+	return Inode{st.Dev, st.Ino}, nil
 }
 
 // inodeAt takes the descriptor over.
-func inodeAt(fd int, err error) (inode, error) {
+func inodeAt(fd int, err error) (Inode, error) {
 	if err != nil {
-		return inode{}, err
+		return Inode{}, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	return inodeOfFD(fd)
+	return InodeOfFD(fd)
 }
 
-// inodeBelow tells what is at a path below an open directory.
-func inodeBelow(at int, p string) (inode, error) {
+// InodeBelow tells what is at a path below an open directory.
+func InodeBelow(at int, p string) (Inode, error) {
 	var st unix.Stat_t
 	err := unix.Fstatat(at, p, &st, unix.AT_SYMLINK_NOFOLLOW)
-	return inode{st.Dev, st.Ino}, err
+	return Inode{st.Dev, st.Ino}, err
 }
 
-func inodeOfFD(fd int) (inode, error) {
+// InodeOfFD tells what a descriptor is of.
+func InodeOfFD(fd int) (Inode, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(fd, &st)
-	return inode{st.Dev, st.Ino}, err
+	return Inode{st.Dev, st.Ino}, err
 }
 
 // Readlink is Readlink of os.Root.
-func (r *root) Readlink(p string) (string, error) {
+func (r *Root) Readlink(p string) (string, error) {
 	fd, err := r.openat2(p, unix.O_PATH|unix.O_NOFOLLOW)
 	if unanswered(err) {
 		return r.Root.Readlink(p)
@@ -111,9 +124,12 @@ func (r *root) Readlink(p string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	target := scratch.Get().(*[8192]byte)
-	defer scratch.Put(target)
-	n, err := unix.Readlinkat(fd, "", target[:])
+	target := make([]byte, 256)
+	n, err := unix.Readlinkat(fd, "", target)
+	if n == len(target) {
+		target = make([]byte, unix.PathMax)
+		n, err = unix.Readlinkat(fd, "", target)
+	}
 	if errors.Is(err, unix.ENOENT) { // how the empty path says that there is something, but no link
 		err = unix.EINVAL
 	}
@@ -126,14 +142,14 @@ func (r *root) Readlink(p string) (string, error) {
 // unanswered tells that openat2 has no answer that can be relied on.
 func unanswered(err error) bool { return err != nil && !errors.Is(err, unix.ENOENT) }
 
-func (r *root) openat2(p string, flags uint64) (int, error) {
+func (r *Root) openat2(p string, flags uint64) (int, error) {
 	raw, err := r.dir.SyscallConn()
 	if err != nil {
 		return -1, err
 	}
 	fd, failed := -1, error(nil)
 	err = raw.Control(func(at uintptr) { // keeps the root open meanwhile
-		fd, failed = retry(func() (int, error) {
+		fd, failed = Retry(func() (int, error) {
 			return unix.Openat2(int(at), p, &unix.OpenHow{
 				Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
 			})
@@ -146,4 +162,14 @@ func (r *root) openat2(p string, flags uint64) (int, error) {
 		return -1, &fs.PathError{Op: "openat2", Path: p, Err: err}
 	}
 	return fd, nil
+}
+
+// Retry repeats a system call that a signal interrupted: the Go runtime sends signals to its own threads.
+func Retry(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
 }
