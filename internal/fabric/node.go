@@ -52,7 +52,7 @@ const (
 	WantQoS                       // how network interfaces treat the classes of their traffic
 	WantNetStats                  // statistics of network interfaces
 	WantDCQCN                     // parameters of congestion control
-	WantPCI                       // GPUs, NICs and bridges on the PCI bus
+	WantPCI                       // links, errors and settings of GPUs, NICs and bridges; where they are comes with WantHCA
 	WantGPU                       // what NVML says of GPUs; and all of WantPCI
 )
 

@@ -7,6 +7,16 @@ import (
 	"sort"
 )
 
+// PCIFacts says how much is read of the PCI bus.
+type PCIFacts int
+
+// What is read of the PCI bus. Each has what the ones before it have.
+const (
+	PCIPlaces     PCIFacts = iota // which functions there are; all of those that are new
+	PCILinks                      // what changes: links, errors, what sleeps
+	PCIEverything                 // identities and configuration space
+)
+
 // PCI is what training traffic crosses of the PCI bus: GPUs, the functions of RDMA devices and all bridges above.
 type PCI struct {
 	Functions []PCIFunction // sorted by address

@@ -262,8 +262,8 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if want&(fabric.WantGID|fabric.WantCounters|fabric.WantCM|fabric.WantPCI|fabric.WantGPU|wantWires) != 0 {
 		want |= fabric.WantHCA
 	}
-	if want&fabric.WantHCA != 0 {
-		want |= fabric.WantPCI // which tells what a device is for
+	if want&fabric.WantGPU != 0 {
+		want |= fabric.WantPCI
 	}
 	now := time.Now()
 	ob.mu.Lock()

@@ -12,45 +12,56 @@ import (
 // Bus reads the PCI bus. It is called by one goroutine at a time and may block for ever, as a link does that is being
 // reset. What it returns beside an error is to be used.
 type Bus interface {
-	// Read reads what changes. The rest it takes from last, unless all is set or the functions are not the same.
-	Read(last fabric.PCI, all bool, allowed func(device string) bool, now time.Time) (fabric.PCI, error)
+	// Read reads as much as what says. The rest it takes from last, unless the functions are not the same.
+	Read(last fabric.PCI, what fabric.PCIFacts, allowed func(device string) bool, now time.Time) (fabric.PCI, error)
 	Close() error
 }
 
 // pciFacts is one reading of the bus. It is replaced, never changed.
 type pciFacts struct {
-	pci  fabric.PCI
-	rare time.Time // when everything was read
+	pci   fabric.PCI
+	links time.Time // when links and errors were read
+	rare  time.Time // when everything was
 }
 
 // kickPCI starts a read of the bus if one is due, and returns what to wait for. No driver is asked, and nothing needs
 // the rtnl lock: the bus has a lane of its own.
 func (ob *Observer) kickPCI(now time.Time, want fabric.Want, policy *fabric.Policy) <-chan struct{} {
-	if want&fabric.WantPCI == 0 || ob.bus == nil {
+	if want&fabric.WantHCA == 0 || ob.bus == nil {
 		return nil
 	}
 	allowed := func(device string) bool { return ob.o.Devices.Allows(device) && !policy.IsRestricted(device) }
-	return ob.pci.kick(since[pciFacts](now, ob.o.SlowInterval), func(last pciFacts, now time.Time) (pciFacts, error) {
-		next := last
-		all := last.rare.IsZero() || now.Sub(last.rare) >= ob.o.RareInterval
-		if all {
-			next.rare = now
+	return ob.pci.kick(ob.freshPCI(now, want), func(last pciFacts, now time.Time) (pciFacts, error) {
+		next, what := last, fabric.PCIPlaces
+		if want&fabric.WantPCI != 0 {
+			next.links, what = now, fabric.PCILinks
+		}
+		if last.rare.IsZero() || now.Sub(last.rare) >= ob.o.RareInterval {
+			next.links, next.rare, what = now, now, fabric.PCIEverything
 		}
 		var err error
-		next.pci, err = ob.bus.Read(last.pci, all, allowed, now)
+		next.pci, err = ob.bus.Read(last.pci, what, allowed, now)
 		return next, err
 	})
 }
 
+// freshPCI tells whether what is wanted is known well enough. Where everything is tells what a device is for; links are
+// read for those who ask for them.
+func (ob *Observer) freshPCI(now time.Time, want fabric.Want) func(pciFacts, time.Time) bool {
+	return func(v pciFacts, began time.Time) bool {
+		return now.Sub(began) < ob.o.SlowInterval && (want&fabric.WantPCI == 0 || now.Sub(v.links) < ob.o.SlowInterval)
+	}
+}
+
 // assemblePCI waits for a read that kickPCI started. While it hangs, where everything is stays known, and nothing else.
 func (ob *Observer) assemblePCI(ctx context.Context, n *fabric.Node, want fabric.Want, done <-chan struct{}) {
-	if want&fabric.WantPCI == 0 || ob.bus == nil {
+	if want&fabric.WantHCA == 0 || ob.bus == nil {
 		return
 	}
 	if done != nil {
 		ob.pci.lane.wait(ctx, done)
 	}
-	v, src := ob.pci.get(fabric.SourcePCI, "", since[pciFacts](n.At, ob.o.SlowInterval))
+	v, src := ob.pci.get(fabric.SourcePCI, "", ob.freshPCI(n.At, want))
 	n.Sources = append(n.Sources, src)
 	n.PCI.Functions = v.pci.Functions
 	if src.Since.IsZero() && src.Reason != fabric.ReasonPanic {

@@ -20,6 +20,7 @@ const wantPCI = fabric.WantHCA | fabric.WantPCI
 type bus struct {
 	mu      sync.Mutex
 	reads   int
+	links   int
 	all     int
 	hang    chan struct{}
 	err     error
@@ -27,10 +28,13 @@ type bus struct {
 	devices []string
 }
 
-func (b *bus) Read(_ fabric.PCI, all bool, allowed func(string) bool, now time.Time) (fabric.PCI, error) {
+func (b *bus) Read(_ fabric.PCI, what fabric.PCIFacts, allowed func(string) bool, now time.Time) (fabric.PCI, error) {
 	b.mu.Lock()
 	b.reads++
-	if all {
+	if what >= fabric.PCILinks {
+		b.links++
+	}
+	if what == fabric.PCIEverything {
 		b.all++
 	}
 	hang, err, panics := b.hang, b.err, b.panics
@@ -91,6 +95,19 @@ func TestPCICadence(t *testing.T) {
 		if reads, all := b.counts(); reads != 120 || all != 2 {
 			t.Errorf("in two hours %d reads, %d of them of everything; want 120 and 2", reads, all)
 		}
+		observe(t, ob, wantPCI)
+		time.Sleep(time.Minute)
+		for range 5 { // who wants devices only has their places read, and who wants more is not content with that
+			observe(t, ob, fabric.WantHCA)
+			time.Sleep(10 * time.Second)
+		}
+		if reads, _ := b.counts(); reads != 122 || b.links != 121 {
+			t.Errorf("%d reads, %d of them of links; want 122 and 121", reads, b.links)
+		}
+		if observe(t, ob, wantPCI); b.links != 122 {
+			t.Errorf("links were read %d times; want 122", b.links)
+		}
+		time.Sleep(10 * time.Second)
 		if n := observe(t, ob, 0); len(n.PCI.Functions) > 0 || source(n, fabric.SourcePCI, "").Name != "" {
 			t.Errorf("nobody asked for %+v", n.PCI)
 		}

@@ -136,7 +136,7 @@ func testACS(t *testing.T, _ *exporter) {
 	}
 	defer bus.Close()
 	look := func() fabric.PCI {
-		p, err := bus.Read(fabric.PCI{}, true, func(string) bool { return true }, time.Now())
+		p, err := bus.Read(fabric.PCI{}, fabric.PCIEverything, func(string) bool { return true }, time.Now())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -54,12 +54,26 @@ func (r *Root) OpenDir(p string) (int, error) {
 	if !unanswered(err) {
 		return fd, err
 	}
-	dir, err := r.OpenFile(p, flags, 0)
+	return dup(r.Root.OpenFile(p, flags, 0))
+}
+
+// OpenAttr opens an attribute, which is a file, for reading. It follows no link at the end of the path, and does not wait for a writer of a FIFO.
+func (r *Root) OpenAttr(p string) (int, error) {
+	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	fd, err := r.openat2(p, flags)
+	if !unanswered(err) {
+		return fd, err
+	}
+	return dup(r.Root.OpenFile(p, flags, 0))
+}
+
+// dup returns a descriptor that no *os.File closes.
+func dup(f *os.File, err error) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	defer dir.Close()
-	return unix.FcntlInt(dir.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	defer f.Close()
+	return unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 }
 
 // Stat is Stat of os.Root.

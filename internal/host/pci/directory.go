@@ -31,16 +31,6 @@ func openDir(root *beneath.Root, p string, buf *buffer) (directory, error) {
 
 func (d directory) close() { _ = unix.Close(d.fd) } // nothing was written that could be lost
 
-// sub opens a directory in d. It follows no link.
-func (d directory) sub(name string) (directory, error) {
-	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_DIRECTORY
-	fd, err := beneath.Retry(func() (int, error) { return unix.Openat(d.fd, name, flags, 0) })
-	if err != nil {
-		return directory{}, err
-	}
-	return directory{fd, d.path + "/" + name, d.buf}, nil
-}
-
 // read reads a regular file with one read(2); what it returns is valid until the next read. It follows no link, and does
 // not wait for a writer of a FIFO.
 func (d directory) read(name string) ([]byte, error) {
@@ -54,14 +44,7 @@ func (d directory) read(name string) ([]byte, error) {
 	if n > 0 {
 		return d.buf[:n], nil
 	}
-	var st unix.Stat_t
-	if e := unix.Fstat(fd, &st); e != nil {
-		return nil, e
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG { // a container may hide a file behind /dev/null
-		return nil, fmt.Errorf("%s/%s: %w: expected a regular file", d.path, name, errMalformed)
-	}
-	return nil, err
+	return nil, nothingRead(fd, d.path+"/"+name, err)
 }
 
 // linkBase returns the last component of where a link points to.

@@ -17,51 +17,63 @@ type reader struct {
 	buf    buffer
 }
 
-// read fills in a function whose place is known. Unless all is set, what hardly changes comes from was.
-func (r *reader) read(f, was *fabric.PCIFunction, path string, all bool) {
-	d, err := openDir(r.root, path, &r.buf)
+// everything fills in a function whose place is known.
+func (r *reader) everything(f *fabric.PCIFunction, p place) {
+	d, err := openDir(r.root, p.dir, &r.buf)
 	if err != nil {
 		*f = f.WithoutFacts(fabric.ReasonOf(err), r.now)
 		return
 	}
 	defer d.close()
-	if !all {
-		where := *f
-		*f = *was
-		f.HCAs, f.Root, f.Bridges = where.HCAs, where.Root, where.Bridges
+	r.identify(f, d)
+	if r.changing(f, p.files); !r.suspended(f) {
+		r.rest(f, d)
+		return
 	}
-	f.Asleep = r.power(d)
-	r.asleep[f.Address] = f.Asleep
-	if all {
-		r.identify(f, d)
-	}
-	f.AER = fabric.PCIErrors{ // the kernel's own counters, no register
-		Correctable: fact(r, d, "aer_dev_correctable", parseErrors("TOTAL_ERR_COR")),
-		NonFatal:    fact(r, d, "aer_dev_nonfatal", parseErrors("TOTAL_ERR_NONFATAL")),
-		Fatal:       fact(r, d, "aer_dev_fatal", parseErrors("TOTAL_ERR_FATAL")),
-	}
+	f.Link.MaxSpeed = fabric.NotKnown[float64](fabric.ReasonSuspended, d.path+"/max_link_speed", r.now)
+	f.Link.MaxWidth = fabric.NotKnown[int](fabric.ReasonSuspended, d.path+"/max_link_width", r.now)
+	f.Config = fabric.UnknownPCIConfig(fabric.ReasonSuspended, d.path+"/config", r.now)
+}
+
+// links reads what changes, and all that can be read of a function that slept when everything was.
+func (r *reader) links(f *fabric.PCIFunction, p place) {
 	slept := f.Config.ACS.Meta().Reason == fabric.ReasonSuspended
+	if r.changing(f, p.files); !slept || r.suspended(f) {
+		return
+	}
+	d, err := openDir(r.root, p.dir, &r.buf)
+	if err != nil {
+		*f = f.WithoutFacts(fabric.ReasonOf(err), r.now)
+		return
+	}
+	defer d.close()
+	r.rest(f, d)
+}
+
+// changing reads the files that are kept open. Of a function that sleeps even those of the link would wake it: the kernel
+// reads its registers for them (pci_config_pm_runtime_get of drivers/pci/pci-sysfs.c).
+func (r *reader) changing(f *fabric.PCIFunction, files *files) {
+	f.Asleep = kept(r, files, runtimeStatus, parseAsleep)
+	r.asleep[f.Address] = f.Asleep
+	f.AER = fabric.PCIErrors{ // the kernel's own counters, no register
+		Correctable: kept(r, files, aerCorrectable, parseErrors("TOTAL_ERR_COR")),
+		NonFatal:    kept(r, files, aerNonFatal, parseErrors("TOTAL_ERR_NONFATAL")),
+		Fatal:       kept(r, files, aerFatal, parseErrors("TOTAL_ERR_FATAL")),
+	}
 	if r.suspended(f) {
-		r.leaveAlone(f, d, all)
+		f.Link.Speed = fabric.NotKnown[float64](fabric.ReasonSuspended, files.sources[linkSpeed], r.now)
+		f.Link.Width = fabric.NotKnown[int](fabric.ReasonSuspended, files.sources[linkWidth], r.now)
 		return
 	}
-	f.Link.Speed = linked(fact(r, d, "current_link_speed", parseSpeed))
-	f.Link.Width = linked(fact(r, d, "current_link_width", parseWidth))
-	if !all && !slept {
-		return
-	}
+	f.Link.Speed = linked(kept(r, files, linkSpeed, parseSpeed))
+	f.Link.Width = linked(kept(r, files, linkWidth, parseWidth))
+}
+
+// rest reads what hardly changes and must not be read of what sleeps.
+func (r *reader) rest(f *fabric.PCIFunction, d directory) {
 	f.Link.MaxSpeed = linked(fact(r, d, "max_link_speed", parseSpeed))
 	f.Link.MaxWidth = linked(fact(r, d, "max_link_width", parseWidth))
 	f.Config = r.config(d)
-}
-
-func (r *reader) power(d directory) fabric.Fact[bool] {
-	power, err := d.sub("power")
-	if err != nil {
-		return fabric.NotKnown[bool](fabric.ReasonOf(err), d.path+"/power", r.now)
-	}
-	defer power.close()
-	return fact(r, power, "runtime_status", parseAsleep)
 }
 
 // suspended tells that the function or a bridge above it sleeps. What is not known to sleep is taken to be awake:
@@ -73,18 +85,6 @@ func (r *reader) suspended(f *fabric.PCIFunction) bool {
 		}
 	}
 	return f.Asleep.Or(false)
-}
-
-// leaveAlone is what is known of a function that sleeps, beside its identity. Even the files of its link would wake
-// it: the kernel reads its registers for them (pci_config_pm_runtime_get of drivers/pci/pci-sysfs.c).
-func (r *reader) leaveAlone(f *fabric.PCIFunction, d directory, all bool) {
-	f.Link.Speed = fabric.NotKnown[float64](fabric.ReasonSuspended, d.path+"/current_link_speed", r.now)
-	f.Link.Width = fabric.NotKnown[int](fabric.ReasonSuspended, d.path+"/current_link_width", r.now)
-	if all {
-		f.Link.MaxSpeed = fabric.NotKnown[float64](fabric.ReasonSuspended, d.path+"/max_link_speed", r.now)
-		f.Link.MaxWidth = fabric.NotKnown[int](fabric.ReasonSuspended, d.path+"/max_link_width", r.now)
-		f.Config = fabric.UnknownPCIConfig(fabric.ReasonSuspended, d.path+"/config", r.now)
-	}
 }
 
 // identify reads what the kernel remembers of the function.
@@ -127,6 +127,12 @@ func (r *reader) config(d directory) fabric.PCIConfig {
 func fact[T any](r *reader, d directory, name string, parse func([]byte) (T, bool)) fabric.Fact[T] {
 	b, err := d.read(name)
 	return factOf(b, err, d.path+"/"+name, r.now, parse)
+}
+
+// kept makes a fact of a file that is kept open.
+func kept[T any](r *reader, f *files, which often, parse func([]byte) (T, bool)) fabric.Fact[T] {
+	b, err := f.read(r.root, which, &r.buf)
+	return factOf(b, err, f.sources[which], r.now, parse)
 }
 
 // linkFact makes a fact of the name of what a link leads to.

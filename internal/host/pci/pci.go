@@ -4,8 +4,8 @@
 // errors and configuration space. It never writes, never leaves its root directory, and never reads what would wake
 // a device that sleeps: what the kernel answers from configuration space is left alone below a suspended bridge.
 //
-// Reading and parsing are apart: parse.go and config.go hold pure functions over bytes. Nothing is kept open, because
-// nothing is read more often than once a minute.
+// Reading and parsing are apart: parse.go and config.go hold pure functions over bytes. What is read every minute is kept
+// open (often.go); all else is opened, read once and closed.
 //
 // Concurrency: a Bus is used by one goroutine at a time. A read can hang as long as a link does that is being reset.
 //
@@ -56,8 +56,9 @@ type listing struct{ functions, devices []string }
 // place is where a function is, and what it is to the exporter.
 type place struct {
 	path
-	kind fabric.PCIKind
-	hcas []string
+	kind  fabric.PCIKind
+	hcas  []string
+	files *files
 }
 
 // Open opens the sysfs mounted at root.
@@ -69,27 +70,44 @@ func Open(root string) (*Bus, error) {
 	return &Bus{root: r}, nil
 }
 
-// Close closes the root.
-func (b *Bus) Close() error { return b.root.Close() }
+// Close closes the root and all files.
+func (b *Bus) Close() error {
+	b.closeFiles()
+	return b.root.Close()
+}
 
-// Read reads links, errors and what sleeps. Everything else it takes from last, unless all is set, a function came
-// or went, or one woke up. RDMA devices that are not allowed are not looked at. A kernel without PCI has no
-// functions, which is no error.
-func (b *Bus) Read(last fabric.PCI, all bool, allowed func(device string) bool, now time.Time) (fabric.PCI, error) {
+func (b *Bus) closeFiles() {
+	for _, p := range b.places {
+		p.files.close()
+	}
+}
+
+// Read reads as much as what says, and takes the rest from last; everything when a function came or went, and all of one
+// that woke up. RDMA devices that are not allowed are not looked at. A kernel without PCI has no functions, which is no
+// error.
+func (b *Bus) Read(last fabric.PCI, what fabric.PCIFacts, allowed func(device string) bool, now time.Time) (fabric.PCI, error) {
 	is, err := b.list(allowed)
 	if err != nil {
 		return fabric.PCI{}, err
 	}
-	if all || b.places == nil || !slices.Equal(is.functions, b.listed.functions) || !slices.Equal(is.devices, b.listed.devices) {
+	if what == fabric.PCIEverything || b.places == nil || !slices.Equal(is.functions, b.listed.functions) || !slices.Equal(is.devices, b.listed.devices) {
+		b.closeFiles()
 		b.places, b.err = b.survey(is)
-		b.listed, all = is, true
+		b.listed, what = is, fabric.PCIEverything
 	}
 	r := &reader{root: b.root, now: now, asleep: map[string]fabric.Fact[bool]{}}
 	next := fabric.PCI{}
 	for _, p := range b.places { // bridges come before what is below them
 		f := fabric.PCIFunction{Address: p.address, Kind: p.kind, HCAs: p.hcas, Root: p.root, Bridges: p.bridges}
-		was := last.Function(p.address)
-		r.read(&f, was, p.dir, all || was == nil)
+		if was := last.Function(p.address); was != nil && what != fabric.PCIEverything {
+			f = *was
+			f.HCAs, f.Root, f.Bridges = p.hcas, p.root, p.bridges
+			if what == fabric.PCILinks {
+				r.links(&f, p)
+			}
+		} else {
+			r.everything(&f, p)
+		}
 		next.Functions = append(next.Functions, f)
 	}
 	slices.SortFunc(next.Functions, func(a, b fabric.PCIFunction) int { return strings.Compare(a.Address, b.Address) })
@@ -168,6 +186,9 @@ func (b *Bus) survey(l listing) ([]place, error) {
 				places = append(places, *add(above, fabric.PCIBridge))
 			}
 		}
+	}
+	for i := range places {
+		places[i].files = newFiles(places[i].dir)
 	}
 	slices.SortFunc(places, func(a, b place) int { return strings.Compare(a.dir, b.dir) })
 	return places, errors.Join(errs...)

@@ -85,7 +85,7 @@ func everybody(string) bool { return true }
 
 func TestRead(t *testing.T) {
 	_, b := newTree(t)
-	p, err := b.Read(fabric.PCI{}, true, everybody, now)
+	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, everybody, now)
 	if err != nil || len(p.Functions) != 4 {
 		t.Fatalf("%v: %+v", err, p)
 	}
@@ -110,28 +110,28 @@ func TestRead(t *testing.T) {
 	if g.Kind != fabric.PCIGPU || g.Driver.State != fabric.Absent || g.IOMMUGroup.State != fabric.Absent || g.IOMMUType.State != fabric.Absent {
 		t.Errorf("%+v", g)
 	}
-	if p, err := b.Read(p, false, func(string) bool { return false }, now); err != nil || p.NIC("mlx5_0") != nil || len(p.Functions) != 2 {
+	if p, err := b.Read(p, fabric.PCILinks, func(string) bool { return false }, now); err != nil || p.NIC("mlx5_0") != nil || len(p.Functions) != 2 {
 		t.Errorf("excluded: %v %+v", err, p)
 	}
 }
 
 func TestReadAgain(t *testing.T) {
 	tr, b := newTree(t)
-	first, _ := b.Read(fabric.PCI{}, true, everybody, now)
+	first, _ := b.Read(fabric.PCI{}, fabric.PCIEverything, everybody, now)
 	tr.write("devices/"+nic+"/current_link_width", "4\n")
 	tr.write("devices/"+nic+"/aer_dev_fatal", "TOTAL_ERR_FATAL 9\n")
 	tr.write("devices/"+nic+"/config", string(space(0x5936, 0)))
-	again, _ := b.Read(first, false, everybody, now)
+	again, _ := b.Read(first, fabric.PCILinks, everybody, now)
 	if f := again.NIC("mlx5_0"); f.Link.Width.Value != 4 || f.AER.Fatal.Value != 9 || f.Config.ACS.Value != 0x1d {
 		t.Errorf("%+v", f)
 	}
-	all, _ := b.Read(again, true, everybody, now)
+	all, _ := b.Read(again, fabric.PCIEverything, everybody, now)
 	if f := all.NIC("mlx5_0"); f.Config.ACS.Value != 0 {
 		t.Errorf("%+v", f)
 	}
 	tr.function("pci0000:20/0000:20:01.0/0000:25:00.1", "0x1002", "0x120000")
 	tr.write("devices/"+nic+"/config", string(space(0x5936, 4)))
-	more, _ := b.Read(all, false, everybody, now)
+	more, _ := b.Read(all, fabric.PCILinks, everybody, now)
 	if f := more.NIC("mlx5_0"); len(more.GPUs()) != 2 || f.Config.ACS.Value != 4 {
 		t.Errorf("nobody noticed the new GPU: %+v", more)
 	}
@@ -141,7 +141,7 @@ func TestReadAgain(t *testing.T) {
 func TestSuspended(t *testing.T) {
 	tr, b := newTree(t)
 	tr.write("devices/"+port+"/power/runtime_status", "suspended\n")
-	p, err := b.Read(fabric.PCI{}, true, everybody, now)
+	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, everybody, now)
 	f := p.NIC("mlx5_0")
 	for name, m := range f.Metas() {
 		reads := strings.Contains(name, "link") || strings.Contains(m.Source, "config")
@@ -153,7 +153,7 @@ func TestSuspended(t *testing.T) {
 		t.Errorf("the neighbour is awake: %+v", g)
 	}
 	tr.write("devices/"+port+"/power/runtime_status", "active\n")
-	p, _ = b.Read(p, false, everybody, now)
+	p, _ = b.Read(p, fabric.PCILinks, everybody, now)
 	if f := p.NIC("mlx5_0"); f.Config.ACS.State != fabric.OK || f.Link.MaxSpeed.State != fabric.OK {
 		t.Errorf("%+v", f)
 	}
@@ -173,7 +173,7 @@ func TestBadInput(t *testing.T) {
 	tr.link(bad+"/aer_dev_fatal", "/etc/passwd")
 	tr.link("class/infiniband/evil", "../../../../../etc")
 	tr.link("bus/pci/devices/0000:99:00.0", "../../../../outside")
-	p, err := b.Read(fabric.PCI{}, true, everybody, now)
+	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, everybody, now)
 	for _, want := range []string{
 		`class/infiniband/evil: not what sysfs promises: leads to "../../../../../etc", expected a place below devices/`,
 		`bus/pci/devices/0000:99:00.0: not what sysfs promises: leads to "../../../../outside", expected`,
@@ -198,7 +198,7 @@ func TestNoPCI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := b.Read(fabric.PCI{}, true, everybody, now); err != nil || len(p.Functions) != 0 {
+	if p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, everybody, now); err != nil || len(p.Functions) != 0 {
 		t.Errorf("%v: %+v", err, p)
 	}
 	if _, err := Open("/nosuch"); err == nil {
