@@ -3,8 +3,10 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -26,10 +28,14 @@ const linger = 200 * time.Millisecond
 // called by anybody at any time.
 type child struct {
 	o       Options
+	log     *logbook // of its library; nil: it has no pipe for that
 	began   time.Time
-	started chan struct{} // closed when it runs, or never will
-	done    chan struct{} // closed when it is reaped and its pipes are closed
-	end     error         // why it ended; to be read when done is closed
+	started chan struct{}           // closed when it runs, or never will
+	life    context.Context         // until somebody begins to end it; its cause says why
+	doom    context.CancelCauseFunc // ends life
+	done    chan struct{}           // closed when it is reaped and its pipes are closed
+	end     cause                   // why it ended; to be read when done is closed
+	took    time.Duration           // from when we began to end it until it was reaped; 0: we did not. As end
 
 	talk       sync.Mutex // held while a request is out
 	number     uint32     // of the last request
@@ -39,6 +45,7 @@ type child struct {
 	process *os.Process // nil before it was started
 	exited  bool        // its pid may be another's soon
 	why     *cause      // why we end it; nil: we do not
+	since   time.Time   // when we began to
 	requests,
 	replies *os.File // our ends of the pipes; nil if it was not started
 }
@@ -50,7 +57,16 @@ type cause struct {
 }
 
 func newChild(o Options) *child {
-	return &child{o: o, began: time.Now(), started: make(chan struct{}), done: make(chan struct{})}
+	c := &child{o: o, began: time.Now(), started: make(chan struct{}), done: make(chan struct{})}
+	c.life, c.doom = context.WithCancelCause(context.Background())
+	return c
+}
+
+// live runs the child until it is reaped and tells ended why, before anybody else learns of it.
+func (c *child) live(ended func(cause)) {
+	c.end = c.run()
+	ended(c.end)
+	close(c.done)
 }
 
 // run starts the process and returns why it ended.
@@ -61,14 +77,14 @@ func (c *child) run() cause {
 	start := sync.OnceFunc(func() { close(c.started) })
 	defer start()
 
-	p, err := openPipes()
+	p, err := openPipes(c.log != nil)
 	if err != nil {
 		return cause{fmt.Errorf("%w: not started: %w", ErrCrashed, err), FailureStart}
 	}
 	defer p.close()
 	cmd := &exec.Cmd{
 		Path: c.o.Path, Args: c.o.Args, Env: c.o.Env, Dir: "/",
-		Stdout: p.printsW, Stderr: p.printsW, ExtraFiles: []*os.File{p.requestsR, p.repliesW}, // as requestsFD and repliesFD
+		Stdout: p.printsW, Stderr: p.printsW, ExtraFiles: p.theirs(),
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	if cmd.Env == nil {
@@ -90,11 +106,11 @@ func (c *child) run() cause {
 	start()
 
 	h := &harvest{log: c.o.Log, now: time.Now}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		h.read(p.printsR)
-	}()
+	var reading sync.WaitGroup
+	reading.Go(func() { h.read(p.printsR) })
+	if c.log != nil {
+		reading.Go(func() { _, _ = io.Copy(c.log, p.logR) })
+	}
 	awaitExit(cmd.Process.Pid)
 	c.mu.Lock()
 	c.signal(unix.SIGKILL) // what it left of its group; the pid is its own until it is reaped
@@ -103,8 +119,13 @@ func (c *child) run() cause {
 	_, _ = p.requestsW.SetWriteDeadline(end), p.repliesR.SetReadDeadline(end)
 	c.mu.Unlock()
 	_ = cmd.Wait() // the state says it
-	_ = p.printsR.SetReadDeadline(time.Now().Add(linger))
-	<-read
+	if !c.since.IsZero() {
+		c.took = time.Since(c.since)
+	}
+	reapGroup(cmd.Process.Pid)
+	end = time.Now().Add(linger)
+	_, _ = p.printsR.SetReadDeadline(end), p.logR.SetReadDeadline(end)
+	reading.Wait()
 	return c.conclude(cmd.ProcessState, h.epitaph())
 }
 
@@ -139,6 +160,20 @@ func awaitExit(pid int) {
 	}
 }
 
+// reapGroup reaps what a child has left of its group and what was killed with it. Such processes become children of
+// this one where it is the init of a container, and nobody else would.
+func reapGroup(leader int) {
+	for end := time.Now().Add(linger); time.Now().Before(end); {
+		pid, err := unix.Wait4(-leader, nil, unix.WNOHANG, nil)
+		switch {
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return // ECHILD: there are none, or none of ours
+		case err == nil && pid == 0:
+			time.Sleep(time.Millisecond) // until the kernel is through with them
+		}
+	}
+}
+
 // signal is called with mu held.
 func (c *child) signal(s syscall.Signal) {
 	if c.process == nil || c.exited {
@@ -148,7 +183,26 @@ func (c *child) signal(s syscall.Signal) {
 	_ = unix.Kill(c.process.Pid, s) // it may have left its group
 }
 
-// ask sends a request and waits for the answer.
+// call sends a request and waits for the answer. When there is none the child is ended, and the error says why.
+func (c *child) call(request []byte) ([]byte, error) {
+	payload, err := c.ask(request)
+	switch {
+	case err == nil || errors.Is(err, ErrRefused):
+		return payload, err
+	case errors.Is(err, ErrHung):
+		c.kill(cause{err, FailureHang})
+	case errors.Is(err, errFrame):
+		c.kill(cause{fmt.Errorf("%w: it sent what is no answer: %w", ErrCrashed, err), FailureProtocol})
+	case !c.gone(c.o.Grace): // the pipe broke; its end says more
+		c.kill(cause{fmt.Errorf("%w: its pipe broke: %w", ErrCrashed, err), FailureProtocol})
+	}
+	if !c.gone(c.o.Grace) {
+		return nil, fmt.Errorf("%w: killed, but the kernel does not let it go", ErrHung)
+	}
+	return nil, c.end.err
+}
+
+// ask is call that leaves the child as it is.
 func (c *child) ask(request []byte) ([]byte, error) {
 	c.talk.Lock()
 	defer c.talk.Unlock()
@@ -216,7 +270,8 @@ func (c *child) ending() bool {
 // because notes why the child is ended. The first one to do so is right.
 func (c *child) because(why cause) {
 	if c.why == nil && !c.exited {
-		c.why = &why
+		c.why, c.since = &why, time.Now()
+		c.doom(why.err)
 	}
 }
 
@@ -268,38 +323,4 @@ func (c *child) pid() int {
 		return 0
 	}
 	return c.process.Pid
-}
-
-// pipes are the three pipes between this process and a child: R is the end to read from, W the one to write to.
-type pipes struct {
-	requestsR, requestsW *os.File
-	repliesR, repliesW   *os.File
-	printsR, printsW     *os.File // its standard output and error
-}
-
-func openPipes() (*pipes, error) {
-	p := new(pipes)
-	for _, ends := range [][2]**os.File{{&p.requestsR, &p.requestsW}, {&p.repliesR, &p.repliesW}, {&p.printsR, &p.printsW}} {
-		r, w, err := os.Pipe()
-		if err != nil {
-			p.close()
-			return nil, err
-		}
-		*ends[0], *ends[1] = r, w
-	}
-	return p, nil
-}
-
-// closeTheirs closes what belongs to the child.
-func (p *pipes) closeTheirs() {
-	for _, f := range []*os.File{p.requestsR, p.repliesW, p.printsW} {
-		f.Close()
-	}
-}
-
-// close may be called more than once; a nil *os.File says that it is not valid.
-func (p *pipes) close() {
-	for _, f := range []*os.File{p.requestsR, p.requestsW, p.repliesR, p.repliesW, p.printsR, p.printsW} {
-		f.Close()
-	}
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -22,16 +21,41 @@ type Handler func(ctx context.Context, request []byte) ([]byte, error)
 const (
 	requestsFD = 3
 	repliesFD  = 4
+	logFD      = 5 // of a Task only
 )
 
-// niceness is how far a worker stands back when processors are scarce.
+// LogFile is where the library in a Task shall write its log: opening it gives the pipe whose other end is read.
+const LogFile = "/proc/self/fd/5"
+
+// niceness is how far the worker of a Process stands back when processors are scarce.
 const niceness = 5
 
 // Child makes this process the worker that a Process has started, and answers requests until the Process closes the
 // pipe. Signals get back their default meaning first, so that SIGTERM ends the process even while handle hangs in
 // foreign code; those that are meant for the exporter are ignored.
 func Child(ctx context.Context, name string, handle Handler) error {
-	for _, fd := range []int{requestsFD, repliesFD} {
+	if err := settle(name, requestsFD, repliesFD); err != nil {
+		return err
+	}
+	_ = Limits{Niceness: niceness}.apply() // what is refused is left
+	return serve(ctx, handle)
+}
+
+// TaskChild is Child for a Task. If a limit cannot be set nothing is handled, and each request is refused with the
+// reason.
+func TaskChild(ctx context.Context, name string, limits Limits, handle Handler) error {
+	if err := settle(name, requestsFD, repliesFD, logFD); err != nil {
+		return err
+	}
+	if err := limits.apply(); err != nil {
+		handle = func(context.Context, []byte) ([]byte, error) { return nil, fmt.Errorf("not confined: %w", err) }
+	}
+	return serve(ctx, handle)
+}
+
+// settle prepares a process that has just been started, with pipes at fds.
+func settle(name string, fds ...int) error {
+	for _, fd := range fds {
 		var st unix.Stat_t
 		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
 			return fmt.Errorf("%s: file descriptor %d is no pipe: only %s itself can start this", name, fd, os.Args[0])
@@ -40,20 +64,15 @@ func Child(ctx context.Context, name string, handle Handler) error {
 	}
 	signal.Reset(syscall.SIGTERM, os.Interrupt)
 	signal.Ignore(syscall.SIGHUP, syscall.SIGUSR1)
-	stepBack(name)
+	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) // it would be "exe"
+	return nil
+}
+
+func serve(ctx context.Context, handle Handler) error {
 	in, out := os.NewFile(requestsFD, "requests"), os.NewFile(repliesFD, "replies")
 	defer in.Close()
 	defer out.Close()
 	return Serve(ctx, in, out, handle)
-}
-
-// stepBack makes the process the first one that the kernel kills when memory is short and the last one to get a
-// processor, and keeps it from leaving core files behind. What is refused is left.
-func stepBack(name string) {
-	_ = os.WriteFile("/proc/self/oom_score_adj", []byte(strconv.Itoa(1000)), 0)
-	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) // it would be "exe"
-	_ = unix.Setpriority(unix.PRIO_PGRP, 0, niceness)    // of the group: PRIO_PROCESS is one thread on Linux
-	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 }
 
 // Serve answers the requests in in on out, one at a time, until in ends, which is no error, or ctx ends between two

@@ -3,13 +3,14 @@
 // Package worker runs what must not run in the exporter's own process: foreign libraries that crash, hang and
 // print. A Process is a child of this binary that answers one request at a time over a pipe. It starts when it is
 // first asked, starts again with back-off after it failed, is killed when it does not answer, and can be ended within
-// seconds so that it holds nothing open. Child and Serve are the other end.
+// seconds so that it holds nothing open. Child and Serve are the other end. A Task is a child for one run: it is
+// started once, has a pipe for its library's log, and can be killed at any moment; its other end is TaskChild.
 //
 // The child is the leader of a process group of its own, which is killed as a whole. It dies with the exporter,
 // however that ends: the kernel kills it when the thread dies that started it (PDEATHSIG), so a goroutine that is
 // locked to its thread starts each child and stays until it is reaped. A child may retire: one that ends with status 0
-// after an answer has not failed, and the next request starts another. A killed child that the kernel does not let go,
-// because it hangs in a driver, has no successor until it is gone.
+// after an answer has not failed, and the next request to a Process starts another. A killed child that the kernel does
+// not let go, because it hangs in a driver, has no successor in its Process until it is gone.
 //
 // All methods may be called from any goroutine. What a child sends and prints is bounded before it is believed.
 // Errors are those below, with what is known of the child's end: its exit status and the line that it died with.
@@ -36,6 +37,7 @@ var (
 	ErrCrashed  = errors.New("crashed")             // it could not be started, ended, or sent what is no answer
 	ErrHung     = errors.New("hung")                // it did not answer in time
 	ErrRefused  = errors.New("refused")             // it answered with an error
+	ErrKilled   = errors.New("killed")              // Kill was called
 )
 
 // Failure is a way in which a child fails.
@@ -81,6 +83,27 @@ type Options struct {
 	Log          *slog.Logger  // nil: none
 }
 
+// complete fills in what is not given.
+func (o Options) complete() Options {
+	orDefault(&o.Timeout, DefaultTimeout)
+	orDefault(&o.FirstTimeout, o.Timeout)
+	orDefault(&o.Grace, DefaultGrace)
+	orDefault(&o.MaxReply, DefaultMaxReply)
+	orDefault(&o.MinBackoff, DefaultMinBackoff)
+	orDefault(&o.MaxBackoff, DefaultMaxBackoff)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	o.Log = o.Log.With("worker", o.Name)
+	return o
+}
+
+func orDefault[T comparable](v *T, def T) {
+	if *v == *new(T) {
+		*v = def
+	}
+}
+
 // Environment returns those variables of environ, which has the form of os.Environ, that have one of the names.
 func Environment(environ []string, names ...string) []string {
 	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool {
@@ -91,8 +114,8 @@ func Environment(environ []string, names ...string) []string {
 
 // Process is described in the package comment.
 type Process struct {
-	o    Options
-	turn chan struct{} // holds a token of the one who may talk to the child
+	o     Options
+	queue queue // before the child
 
 	mu       sync.Mutex
 	child    *child // nil: none
@@ -112,61 +135,18 @@ type Statistics struct {
 
 // New returns a Process that has no child yet.
 func New(o Options) *Process {
-	orDefault(&o.Timeout, DefaultTimeout)
-	orDefault(&o.FirstTimeout, o.Timeout)
-	orDefault(&o.Grace, DefaultGrace)
-	orDefault(&o.MaxReply, DefaultMaxReply)
-	orDefault(&o.MinBackoff, DefaultMinBackoff)
-	orDefault(&o.MaxBackoff, DefaultMaxBackoff)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	o.Log = o.Log.With("worker", o.Name)
+	o = o.complete()
 	return &Process{
-		o: o, turn: make(chan struct{}, 1), failures: map[Failure]uint64{},
+		o: o, queue: newQueue(o.Name), failures: map[Failure]uint64{},
 		backoff: backoff{least: o.MinBackoff, most: max(o.MaxBackoff, o.MinBackoff)},
 	}
-}
-
-func orDefault[T comparable](v *T, def T) {
-	if *v == *new(T) {
-		*v = def
-	}
-}
-
-type answer struct {
-	payload []byte
-	err     error
 }
 
 // Call sends a request to the child, which it starts if there is none, and returns the answer. Requests are answered
 // one after the other. When ctx ends before the answer is there, its error is returned; the request goes on, and the
 // next one waits for it.
 func (p *Process) Call(ctx context.Context, request []byte) ([]byte, error) {
-	if len(request) > maxRequest {
-		return nil, fmt.Errorf("%s worker: a request of %d bytes, expected at most %d", p.o.Name, len(request), maxRequest)
-	}
-	select {
-	case p.turn <- struct{}{}:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%s worker: waiting for the request before: %w", p.o.Name, ctx.Err())
-	}
-	request = slices.Clone(request)
-	answers := make(chan answer, 1)
-	go func() {
-		payload, err := p.exchange(request)
-		if err != nil {
-			err = fmt.Errorf("%s worker: %w", p.o.Name, err)
-		}
-		<-p.turn
-		answers <- answer{payload, err}
-	}()
-	select {
-	case a := <-answers:
-		return a.payload, a.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%s worker: waiting for the answer: %w", p.o.Name, ctx.Err())
-	}
+	return p.queue.call(ctx, request, p.exchange)
 }
 
 // exchange has the turn.
@@ -175,25 +155,13 @@ func (p *Process) exchange(request []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	payload, err := c.ask(request)
+	payload, err := c.call(request)
 	if err == nil || errors.Is(err, ErrRefused) {
 		p.mu.Lock()
 		p.backoff.answered(time.Since(c.began))
 		p.mu.Unlock()
-		return payload, err
 	}
-	switch {
-	case errors.Is(err, ErrHung):
-		c.kill(cause{err, FailureHang})
-	case errors.Is(err, errFrame):
-		c.kill(cause{fmt.Errorf("%w: it sent what is no answer: %w", ErrCrashed, err), FailureProtocol})
-	case !c.gone(p.o.Grace): // the pipe broke; its end says more
-		c.kill(cause{fmt.Errorf("%w: its pipe broke: %w", ErrCrashed, err), FailureProtocol})
-	}
-	if !c.gone(p.o.Grace) {
-		return nil, fmt.Errorf("%w: killed, but the kernel does not let it go", ErrHung)
-	}
-	return nil, c.end
+	return payload, err
 }
 
 // ready returns a child that can be asked.
@@ -217,7 +185,7 @@ func (p *Process) ready() (*child, error) {
 		case err != nil:
 			return nil, err
 		case begin != nil:
-			go p.keep(begin)
+			go begin.live(p.buried)
 			<-begin.started
 			return begin, nil
 		case !c.ending():
@@ -228,9 +196,8 @@ func (p *Process) ready() (*child, error) {
 	}
 }
 
-// keep runs c until it is reaped, and counts how it ended.
-func (p *Process) keep(c *child) {
-	why := c.run()
+// buried counts how the child ended.
+func (p *Process) buried(why cause) {
 	p.mu.Lock()
 	p.child = nil
 	if why.failure != "" {
@@ -245,8 +212,6 @@ func (p *Process) keep(c *child) {
 	} else {
 		p.o.Log.Debug("worker ended", "reason", why.err)
 	}
-	c.end = why.err
-	close(c.done)
 }
 
 // Release ends the child and lets none start before Resume. It takes at most three times the grace, and fails if the

@@ -30,6 +30,12 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "as-child" {
 		os.Exit(asChild(os.Args[2]))
 	}
+	if len(os.Args) > 2 && os.Args[1] == "as-task" {
+		os.Exit(asTask(os.Args[2]))
+	}
+	if len(os.Args) > 2 && os.Args[1] == "as-parent-of-tasks" {
+		os.Exit(asParentOfTasks(os.Args[2]))
+	}
 	if len(os.Args) > 2 && os.Args[1] == "as-parent" {
 		os.Exit(asParent(os.Args[2]))
 	}
@@ -404,22 +410,24 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// resources counts what this process has.
+func resources() (fds, threads, goroutines, children int) {
+	list, _ := os.ReadDir("/proc/self/fd")
+	tasks, _ := os.ReadDir("/proc/self/task")
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, s := range stats {
+		b, _ := os.ReadFile(s)
+		_, rest, _ := strings.Cut(string(b), ") ")
+		if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(os.Getpid()) {
+			children++
+		}
+	}
+	return len(list), len(tasks), runtime.NumGoroutine(), children
+}
+
 // TestCrashCycles is a child that crashes at each request, 200 times.
 func TestCrashCycles(t *testing.T) {
 	p := newTest(t, "serve", func(o *Options) { o.Grace = time.Minute }) // however long the machine takes to reap a child
-	count := func() (fds, threads, goroutines, children int) {
-		list, _ := os.ReadDir("/proc/self/fd")
-		tasks, _ := os.ReadDir("/proc/self/task")
-		stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-		for _, s := range stats {
-			b, _ := os.ReadFile(s)
-			_, rest, _ := strings.Cut(string(b), ") ")
-			if f := strings.Fields(rest); len(f) > 1 && f[1] == strconv.Itoa(os.Getpid()) {
-				children++
-			}
-		}
-		return len(list), len(tasks), runtime.NumGoroutine(), children
-	}
 	cycle := func() {
 		if _, err := p.Call(t.Context(), []byte("exit bye")); !errors.Is(err, ErrCrashed) {
 			t.Fatal(err)
@@ -427,12 +435,12 @@ func TestCrashCycles(t *testing.T) {
 		waitUntil(t, "the child is reaped", func() bool { return !p.Running() })
 	}
 	cycle()
-	f0, t0, g0, c0 := count()
+	f0, t0, g0, c0 := resources()
 	for range 200 {
 		cycle()
 	}
 	waitUntil(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= g0 })
-	f1, t1, g1, c1 := count()
+	f1, t1, g1, c1 := resources()
 	t.Logf("before and after 200 crashes: fds %d %d, threads %d %d, goroutines %d %d, children %d %d", f0, f1, t0, t1, g0, g1, c0, c1)
 	if f1 > f0 || t1 > t0+4 || c1 > c0 {
 		t.Error("something is left of them")
