@@ -180,7 +180,7 @@ func asParent(kind string) int {
 func newTest(t *testing.T, kind string, change func(*Options)) *Process {
 	t.Helper()
 	o := Options{
-		Name: "test", Path: "/proc/self/exe", Args: []string{"test", "as-child", kind}, Timeout: time.Minute,
+		Name: "test", Path: "/proc/self/exe", Args: []string{"test", "as-child", kind}, Env: quick(), Timeout: time.Minute,
 		MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond,
 	}
 	if change != nil {
@@ -364,6 +364,7 @@ func TestSurroundings(t *testing.T) {
 }
 
 func TestContextEndsFirst(t *testing.T) {
+	t.Parallel()
 	p := newTest(t, "serve", func(o *Options) { o.Timeout = 2 * time.Second })
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
@@ -511,7 +512,7 @@ func TestRelease(t *testing.T) {
 		kind, request string
 		least, most   time.Duration
 	}{
-		{"serve", "", 0, 2 * time.Second},                             // with the race detector a process sleeps a second at its end
+		{"serve", "", 0, 2 * time.Second},
 		{"serve", "hang", DefaultGrace, 2*DefaultGrace + time.Second}, // SIGTERM ends it
 		{"stubborn", "hang", 2 * DefaultGrace, 3 * DefaultGrace},      // SIGKILL ends it
 	} {
