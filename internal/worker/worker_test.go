@@ -620,6 +620,7 @@ func TestRetirement(t *testing.T) {
 
 // TestFirstTimeout has a first request that takes longer than the others may.
 func TestFirstTimeout(t *testing.T) {
+	t.Parallel()
 	p := newTest(t, "serve", func(o *Options) { o.Timeout, o.FirstTimeout = 200*time.Millisecond, time.Minute })
 	call(t, p, "slow", "done")
 	if _, err := p.Call(t.Context(), []byte("slow")); !errors.Is(err, ErrHung) {
