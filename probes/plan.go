@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Defaults of Settings.
+const (
+	DefaultBytes      = 64 << 20               // of a message
+	DefaultCollective = 100 * time.Millisecond // in collectives, for each measurement
+	DefaultBudget     = 10 * time.Second       // wall time after which no measurement begins
+	DefaultDeadline   = 30 * time.Second       // wall time after which everything is killed
+)
+
+const (
+	latencyIterations = 20 // as nccl-tests does
+	calibrateBytes    = 1 << 30
+	latencyBytes      = 1 << 10  // small enough to measure latency, large enough for 8 ranks and any operation
+	floorBytes        = 1 << 20  // slow networks get smaller messages, down to this
+	maxBytes          = 64 << 30 // of a message; the rank refuses what its GPU has no memory for
+	maxIterations     = 100_000
+	maxMeasurements   = 64
+	maxCTAs           = 64 // MAXCHANNELS of NCCL 2.25 and later
+	maxDeadline       = time.Hour
+	// attainable is what part of its line rate one port reaches.
+	attainable = 0.9
+	// ringShare is what part of its NVLinks a GPU behind NVSwitches reaches in a ring; sums in the switch reach more.
+	ringShare = 0.78
+)
+
+// Want is a measurement that a plan asks for.
+type Want struct {
+	Op         Op
+	Type       DType
+	Bytes      uint64 // of the message as nccl-tests counts it
+	Iterations int    // 0: as many as fit, with smaller messages if too few do
+}
+
+// Settings are what does not follow from the kind of a probe. The zero value of a field is its default.
+type Settings struct {
+	NCCL    string // path or name of libnccl.so.2
+	CUDA    string // path or name of libcuda.so.1
+	LogPath string // where a rank finds the pipe for NCCL's log; default DefaultLogPath
+	// Environment is what the site wants its probes to have beside the NCCL files of the host, as ParseEnvironment
+	// returns it. Library paths that the exporter itself was given come first in it.
+	Environment []string
+
+	Wants   []Want // default: what the kind measures, with what follows
+	Op      Op     // of Node and Calibrate; default AllReduce
+	Type    DType  // default Float32
+	Bytes   uint64 // message of all kinds but Calibrate; default DefaultBytes
+	MaxCTAs int    // channels of all kinds but Calibrate; 0: as many as NCCL wants
+	Ranks   int    // of Node and Calibrate: so many of the GPUs; default all
+
+	Collective time.Duration // default DefaultCollective
+	Budget     time.Duration // default DefaultBudget
+	Deadline   time.Duration // default DefaultDeadline
+}
+
+// Validate names every field that makes no sense.
+func (s *Settings) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(len(s.Wants) <= maxMeasurements, "%d measurements, expected at most %d", len(s.Wants), maxMeasurements)
+	for _, w := range s.Wants {
+		check(slices.Contains(Ops(), w.Op), "operation %q, expected one of %v", w.Op, Ops())
+		check(w.Type.Size() > 0, "type %q, expected one of %v", w.Type, DTypes())
+		check(w.Bytes > 0 && w.Bytes <= maxBytes, "a message of %d bytes, expected 1 to %d", w.Bytes, uint64(maxBytes))
+		check(w.Iterations >= 0 && w.Iterations <= maxIterations, "%d iterations, expected 0 to %d", w.Iterations, maxIterations)
+	}
+	check(s.Op == "" || slices.Contains(Ops(), s.Op), "operation %q, expected one of %v", s.Op, Ops())
+	check(s.Type == "" || s.Type.Size() > 0, "type %q, expected one of %v", s.Type, DTypes())
+	check(s.Bytes <= maxBytes, "a message of %d bytes, expected at most %d", s.Bytes, uint64(maxBytes))
+	check(s.MaxCTAs >= 0 && s.MaxCTAs <= maxCTAs, "%d channels, expected 0 to %d", s.MaxCTAs, maxCTAs)
+	check(s.Ranks >= 0, "%d ranks, expected 0 or more", s.Ranks)
+	for _, d := range []time.Duration{s.Collective, s.Budget, s.Deadline} {
+		check(d >= 0 && d <= maxDeadline, "a time of %s, expected 0s to %s", d, maxDeadline)
+	}
+	return errors.Join(errs...)
+}
+
+func (s Settings) orDefaults() Settings {
+	s.NCCL = cmp.Or(s.NCCL, "libnccl.so.2")
+	s.CUDA = cmp.Or(s.CUDA, "libcuda.so.1")
+	s.LogPath = cmp.Or(s.LogPath, DefaultLogPath)
+	s.Bytes = cmp.Or(s.Bytes, DefaultBytes)
+	s.Op = cmp.Or(s.Op, AllReduce)
+	s.Type = cmp.Or(s.Type, Float32)
+	s.Collective = cmp.Or(s.Collective, DefaultCollective)
+	s.Budget = cmp.Or(s.Budget, DefaultBudget)
+	s.Deadline = cmp.Or(s.Deadline, DefaultDeadline)
+	return s
+}
+
+// Plan is a run that is ready to start. Nobody changes it.
+type Plan struct {
+	Key      Key
+	Ranks    []RankPlan
+	Settings Settings // with defaults filled in
+	MaxCTAs  int      // 0: as many as NCCL wants
+	Driver   string   // version of the GPU driver; empty if not known
+	// Expected is the bus bandwidth that the hardware allows, in bytes per second; 0 if nothing is expected.
+	Expected float64
+}
+
+// RankPlan is one rank of a Plan.
+type RankPlan struct {
+	UUID    string // of the GPU
+	Address string // of its PCI function
+	Env     []string
+}
+
+// GPUs returns the UUIDs of the GPUs that the plan uses, each once.
+func (p *Plan) GPUs() []string {
+	var ids []string
+	for _, r := range p.Ranks {
+		if !slices.Contains(ids, r.UUID) {
+			ids = append(ids, r.UUID)
+		}
+	}
+	return ids
+}
+
+// NewPlan makes the plan of a probe on this node, or says why there can be none. Settings must be valid.
+func NewPlan(key Key, n *fabric.Node, s Settings) (*Plan, *Skipped) {
+	s = s.orDefaults()
+	p := &Plan{Key: key, MaxCTAs: s.MaxCTAs, Driver: n.GPUDriver.Version.Or("")}
+	gpus, skip := usableGPUs(n)
+	if skip != nil {
+		return nil, skip
+	}
+	var rail *fabric.Port
+	switch key.Kind {
+	case Transport:
+		gpus = gpus[:min(1, len(gpus))]
+	case Node, Calibrate:
+		if s.Ranks > 0 && s.Ranks <= len(gpus) {
+			gpus = gpus[:s.Ranks]
+		}
+		if len(gpus) < max(2, s.Ranks) {
+			return nil, noPlan(SkipNoGPU, "%d GPUs, expected at least %d", len(gpus), max(2, s.Ranks))
+		}
+	case Rail:
+		if rail, skip = railPort(n, key); skip != nil {
+			return nil, skip
+		}
+		gpus = nearestPair(n, gpus, key.Device)
+	case Socket:
+		gpus = pair(gpus)
+	default:
+		return nil, noPlan(SkipNoDevice, "kind %q, expected one of %v", key.Kind, Kinds())
+	}
+	if len(gpus) == 0 {
+		return nil, noPlan(SkipNoGPU, "no GPU that could be used")
+	}
+	if key.Kind == Calibrate {
+		p.MaxCTAs = 0
+	}
+	if len(s.Wants) == 0 {
+		s.Wants = s.defaultWants(key.Kind)
+	}
+	p.Settings = s
+	for i, g := range gpus {
+		p.Ranks = append(p.Ranks, RankPlan{UUID: g.UUID, Address: g.Address, Env: environment(p, n, i)})
+	}
+	switch key.Kind {
+	case Rail:
+		p.Expected = expectedOfRail(n, rail, gpus, key.Device)
+	case Calibrate:
+		p.Expected = expectedOfNVLink(gpus)
+	}
+	return p, nil
+}
+
+// defaultWants is what a kind measures: latency, and bandwidth with the last one. Between two ranks that meet in one HCA
+// data goes one way only: an AllReduce would cross the HCA's PCIe link twice in each direction, and measure that.
+func (s *Settings) defaultWants(k Kind) []Want {
+	op := s.Op
+	switch k {
+	case Transport:
+		return nil // making a communicator says it all
+	case Calibrate:
+		return []Want{{Op: op, Type: s.Type, Bytes: calibrateBytes}}
+	case Rail, Socket:
+		op = Broadcast
+	}
+	return []Want{{Op: op, Type: s.Type, Bytes: latencyBytes, Iterations: latencyIterations}, {Op: op, Type: s.Type, Bytes: s.Bytes}}
+}
+
+// usableGPUs returns the GPUs of a node. Is there one that cannot be used, there are none: a node that lost a GPU is not
+// the node whose history the probe goes on with.
+func usableGPUs(n *fabric.Node) ([]*fabric.GPU, *Skipped) {
+	d := &n.GPUDriver
+	switch loaded, known := d.Loaded.Get(); {
+	case !known:
+		return nil, noPlan(SkipCannotProveIdle, "the GPU driver: %s", d.Loaded.Meta().Reason)
+	case !loaded:
+		return nil, noPlan(SkipNoGPU, "no GPU driver is loaded")
+	}
+	gpus := make([]*fabric.GPU, len(d.GPUs))
+	for i := range d.GPUs {
+		g := &d.GPUs[i]
+		if g.UUID == "" || g.Address == "" || g.Lost.Or(false) {
+			return nil, noPlan(SkipNoGPU, "GPU %d cannot be used", g.Index)
+		}
+		gpus[i] = g
+	}
+	return gpus, nil
+}
+
+func noPlan(why Skip, format string, args ...any) *Skipped {
+	return &Skipped{Why: why, Detail: printable(fmt.Sprintf(format, args...), maxText), At: time.Now()}
+}
+
+// pair returns the first two GPUs, or the only one twice.
+func pair(gpus []*fabric.GPU) []*fabric.GPU {
+	if len(gpus) == 1 {
+		return []*fabric.GPU{gpus[0], gpus[0]}
+	}
+	return gpus[:min(2, len(gpus))]
+}
+
+// nearestPair returns the two GPUs that are nearest to an HCA. Two ranks on one GPU would take turns on it, each in slices
+// of a millisecond, while the other waits: that is left to nodes that have no other.
+func nearestPair(n *fabric.Node, gpus []*fabric.GPU, device string) []*fabric.GPU {
+	gpus = slices.Clone(gpus)
+	slices.SortStableFunc(gpus, func(a, b *fabric.GPU) int {
+		return cmp.Compare(distance(n, a, device), distance(n, b, device))
+	})
+	return pair(gpus)
+}
+
+// distance is that of a GPU and an HCA, DistanceSYS if it is not known.
+func distance(n *fabric.Node, g *fabric.GPU, device string) fabric.Distance {
+	gpu, nic := n.PCI.Function(strings.ToLower(g.Address)), n.PCI.NIC(device)
+	if gpu == nil || nic == nil {
+		return fabric.DistanceSYS
+	}
+	return n.Distance(gpu, nic).Or(fabric.DistanceSYS)
+}
+
+// RailKeys returns the keys of Rail probes of a node: one for each active port for training traffic that NCCL can open
+// without a plugin.
+func RailKeys(n *fabric.Node) []Key {
+	var keys []Key
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		for j := range h.Ports {
+			key := Key{Kind: Rail, Device: h.Name, Port: h.Ports[j].Number}
+			if _, skip := railPort(n, key); skip == nil && h.Ports[j].Role.Or("") == fabric.RoleCompute {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.SortStableFunc(keys, func(a, b Key) int {
+		return cmp.Or(fabric.NaturalOrder(a.Device, b.Device), cmp.Compare(a.Port, b.Port))
+	})
+	return keys
+}
+
+// railPort returns the port of a Rail probe, if NCCL would use it.
+func railPort(n *fabric.Node, key Key) (*fabric.Port, *Skipped) {
+	h := n.HCA(key.Device)
+	if h == nil {
+		return nil, noPlan(SkipNoDevice, "no RDMA device %q", key.Device)
+	}
+	i := slices.IndexFunc(h.Ports, func(p fabric.Port) bool { return p.Number == key.Port })
+	if i < 0 {
+		return nil, noPlan(SkipNoDevice, "%s has no port %d", h.Name, key.Port)
+	}
+	p := &h.Ports[i]
+	layer := p.LinkLayer.Or(fabric.LinkUnspecified)
+	switch {
+	case h.Restricted.Or(true):
+		return nil, noPlan(SkipNoDevice, "%s must not be touched", h.Name)
+	case layer != fabric.LinkInfiniBand && layer != fabric.LinkEthernet:
+		return nil, noPlan(SkipNoDevice, "link layer of %s port %d: %s, expected %s or %s", h.Name, p.Number, layer, fabric.LinkInfiniBand, fabric.LinkEthernet)
+	case p.State.Or("unknown") != fabric.PortActive:
+		return nil, noPlan(SkipNoDevice, "%s port %d is %s, expected %s", h.Name, p.Number, p.State.Or("unknown"), fabric.PortActive)
+	}
+	return p, nil
+}
+
+// expectedOfRail is what a port should carry between two GPUs that are both near to it.
+func expectedOfRail(n *fabric.Node, p *fabric.Port, gpus []*fabric.GPU, device string) float64 {
+	rate, known := p.Rate.Get()
+	if !known || gpus[0] == gpus[1] || distance(n, gpus[1], device) > fabric.DistanceP2C {
+		return 0
+	}
+	return rate.BytesPerSecond * attainable
+}
+
+// expectedOfNVLink is what GPUs behind NVSwitches should reach in a ring; 0 for GPUs that are linked in another way.
+func expectedOfNVLink(gpus []*fabric.GPU) float64 {
+	slowest := 0.0
+	for i, g := range gpus {
+		links, known := g.NVLinks.Get()
+		if !known {
+			return 0
+		}
+		sum := 0.0
+		for _, l := range links {
+			speed, known := l.Speed.Get()
+			if !known || l.RemoteKind.Or("") != fabric.NVLinkToSwitch {
+				return 0
+			}
+			sum += speed
+		}
+		if i == 0 || sum < slowest {
+			slowest = sum
+		}
+	}
+	return slowest * ringShare
+}
