@@ -163,6 +163,8 @@ type Result struct {
 	Outcome Outcome
 	Failure Failure // empty if OK
 	Error   string  // in words, bounded
+	// Intrusion tells how fast an intruder had the GPUs for itself; nil unless Failure is FailureIntruder.
+	Intrusion *Intrusion
 
 	NCCL, Driver, CUDA string // versions: "2.27.3", "580.65.06", "13.0"; empty if not known
 	// Path and what follows come from NCCL's log; unknown where it says nothing.
