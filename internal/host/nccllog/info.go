@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package nccllog
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// info reads the message of an INFO line. Format strings change from release to release, blanks before colons most of all;
+// what is looked for is what all of them have.
+func (l *Log) info(m string) {
+	switch {
+	case strings.HasPrefix(m, "Channel "), strings.HasPrefix(m, "CollNet "):
+		l.channel(m)
+	case strings.HasPrefix(m, "NET/"):
+		l.net(m)
+	case cut(&m, "NCCL version "):
+		l.version(m)
+	case cut(&m, "Using network "):
+		l.Network = text(m)
+	case cut(&m, "Bootstrap : Using"), cut(&m, "Bootstrap: Using"):
+		l.Bootstrap = text(m)
+	case strings.HasPrefix(m, "DMA-BUF is available on GPU device"):
+		l.DMABuf = true
+	case strings.HasPrefix(m, "NVLS multicast support is "):
+		l.NVLSMulticast = tristate(!strings.Contains(m, " not available"))
+	case strings.HasPrefix(m, "Connected CollNet"):
+		l.CollNet = true
+	case cut(&m, "Connected all rings, use ring PXN "):
+		if _, gdr, found := strings.Cut(m, " GDR "); found && gdr != "" {
+			l.RingsGPUDirect = tristate(word(gdr) != "0")
+		}
+	case strings.HasSuffix(m, " Init COMPLETE"), strings.Contains(m, " - Init COMPLETE"):
+		l.Complete = true
+	case strings.Contains(m, " coll channels, "):
+		l.counts(m)
+	default:
+		l.setting(m)
+		l.failed(m)
+	}
+}
+
+// cut removes prefix from s and tells whether it was there.
+func cut(s *string, prefix string) bool {
+	rest, found := strings.CutPrefix(*s, prefix)
+	if found {
+		*s = rest
+	}
+	return found
+}
+
+// counts reads "4 coll channels, 4 collnet channels, 0 nvls channels, 4 p2p channels, 2 p2p channels per peer". The
+// second one is not there in all releases, and says nothing about SHARP where it is: it repeats the first.
+func (l *Log) counts(m string) {
+	for part := range strings.SplitSeq(m, ", ") {
+		number, what, _ := strings.Cut(strings.TrimSpace(part), " ")
+		n, err := strconv.Atoi(number)
+		if err != nil || n < 0 || n > 1024 {
+			continue
+		}
+		switch what {
+		case "coll channels":
+			l.Channels = n
+		case "nvls channels":
+			l.NVLSChannels = n
+		}
+	}
+}
+
+// setting reads "NCCL_IB_TC set by environment to 106." and "NCCL_IB_HCA set to mlx5". Only numbers end with a full stop.
+func (l *Log) setting(m string) {
+	name, value, found := strings.Cut(m, " set by environment to ")
+	if !found {
+		name, value, found = strings.Cut(m, " set to ")
+	}
+	if !found || !strings.HasPrefix(name, "NCCL_") || strings.Contains(name, " ") || len(l.Settings) == maxSettings {
+		return
+	}
+	if number, stopped := strings.CutSuffix(value, "."); stopped {
+		if _, err := strconv.ParseInt(number, 10, 64); err == nil {
+			value = number
+		}
+	}
+	s := Setting{Name: text(name), Value: text(value)}
+	if !slices.Contains(l.Settings, s) {
+		l.Settings = append(l.Settings, s)
+	}
+}
+
+// failed reads the trace that follows a call which failed, "init.cc:1785 -> 1".
+func (l *Log) failed(m string) {
+	place, result, found := strings.Cut(m, " -> ")
+	file, line, colon := strings.Cut(place, ":")
+	if !found || !colon || l.Failed != "" || !isNumber(line) || !isNumber(word(result)) {
+		return
+	}
+	for _, suffix := range []string{".cc", ".cu", ".h", ".cpp"} {
+		if strings.HasSuffix(file, suffix) && !strings.Contains(file, " ") {
+			l.Failed = text(m)
+		}
+	}
+}
+
+// net reads what a network says of itself.
+func (l *Log) net(m string) {
+	name, rest, _ := strings.Cut(m[len("NET/"):], ":")
+	name, rest = strings.TrimSpace(name), strings.TrimSpace(rest)
+	switch {
+	case cut(&rest, "GPU Direct RDMA "):
+		l.hca(name, rest)
+	case name == "IB" && strings.HasPrefix(rest, "Using [") && len(l.Devices) == 0:
+		l.devices(rest[len("Using "):])
+	case name == "IB" && strings.HasPrefix(rest, "No device found"):
+		l.NoDevices = true
+	case name == "Socket" && strings.HasPrefix(rest, "Using [") && len(l.Sockets) == 0:
+		for field := range strings.FieldsSeq(rest[len("Using "):]) {
+			if _, s, found := strings.Cut(field, "]"); found && s != "" && len(l.Sockets) < maxDevices {
+				l.Sockets = append(l.Sockets, text(s))
+			}
+		}
+	}
+}
+
+// hca reads "Enabled for HCA 0 'mlx5_0'". Lines about a pair of GPU and HCA go on differently.
+func (l *Log) hca(network, m string) {
+	state, rest, found := strings.Cut(m, " for HCA ")
+	index, name, quoted := strings.Cut(rest, " ")
+	n, err := strconv.Atoi(index)
+	if !found || !quoted || err != nil || n < 0 || state != "Enabled" && state != "Disabled" {
+		return
+	}
+	h := HCA{Network: text(network), Index: n, Name: text(strings.Trim(strings.TrimSpace(name), "'")), GPUDirect: state == "Enabled"}
+	if !slices.Contains(l.HCAs, h) && len(l.HCAs) < maxDevices {
+		l.HCAs = append(l.HCAs, h)
+	}
+}
+
+// devices reads "[0]mlx5_0:1/RoCE [1]={[0] mlx5_1:1/IB, [1] mlx5_2:1/IB} [RO]; OOB eth0:10.0.0.1<0>". Port may be followed
+// by rail and plane.
+func (l *Log) devices(m string) {
+	m, _, _ = strings.Cut(m, ";")
+	blank := func(r rune) bool { return strings.ContainsRune(" {},=", r) }
+	for field := range strings.FieldsFuncSeq(m, blank) {
+		if field[0] == '[' {
+			_, field, _ = strings.Cut(field, "]")
+		}
+		name, rest, named := strings.Cut(field, ":")
+		slash := strings.LastIndexByte(rest, '/')
+		if !named || name == "" || slash < 0 || len(l.Devices) == maxDevices {
+			continue
+		}
+		number, _, _ := strings.Cut(rest[:slash], ":")
+		if port, err := strconv.Atoi(number); err == nil && port >= 0 {
+			l.Devices = append(l.Devices, Device{Name: text(name), Port: port, LinkLayer: text(rest[slash+1:])})
+		}
+	}
+}
+
+// channel reads how a connection goes: "Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0/GDRDMA",
+// "CollNet 00/0 : 0 [send] via COLLNET/SHARP/0/GDRDMA".
+func (l *Log) channel(m string) {
+	_, via, found := strings.Cut(m, " via ")
+	if !found {
+		return // "Channel 00/04 : 0 1 2 3" is the order of a ring
+	}
+	kind, rest, _ := strings.Cut(via, "/")
+	link := Link{Via: Via(kind), Device: Unknown, Count: 1}
+	switch link.Via {
+	case P2P, SHM:
+		link.Name, _, _ = strings.Cut(rest, "/")
+	case Net, CollNet:
+		if !link.network(rest) {
+			return
+		}
+		l.CollNet = l.CollNet || link.Via == CollNet
+	default:
+		return
+	}
+	link.Name = text(link.Name)
+	for i, known := range l.Links {
+		if known.Count = 1; known == link {
+			l.Links[i].Count++
+			return
+		}
+	}
+	if len(l.Links) < maxLinks {
+		l.Links = append(l.Links, link)
+	}
+}
+
+// network reads "IB/0/GDRDMA(PCI)/Shared" and "AWS Libfabric/0(3)/GDRDMA": a name that may have slashes, the number of a
+// device, and the rank of a proxy in parentheses.
+func (link *Link) network(s string) bool {
+	for from := 0; ; {
+		i := strings.IndexByte(s[from:], '/')
+		if i < 0 {
+			return false
+		}
+		i += from
+		number := s[i+1:]
+		if end := strings.IndexAny(number, "/( "); end >= 0 {
+			number = number[:end]
+		}
+		if n, err := strconv.Atoi(number); err == nil && n >= 0 && i > 0 {
+			link.Name, link.Device = s[:i], n
+			link.GPUDirect = strings.Contains(s[i:], "/GDRDMA")
+			return true
+		}
+		from = i + 1
+	}
+}
+
+func isNumber(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
