@@ -61,9 +61,9 @@ type Settings struct {
 	MaxCTAs int    // channels of all kinds but Calibrate; 0: as many as NCCL wants
 	Ranks   int    // of Node and Calibrate: so many of the GPUs; default all
 
-	Collective time.Duration // default DefaultCollective
+	Collective time.Duration // default DefaultCollective; of Calibrate ten times that
 	Budget     time.Duration // default DefaultBudget
-	Deadline   time.Duration // default DefaultDeadline
+	Deadline   time.Duration // default DefaultDeadline; of Calibrate ten times that
 }
 
 // Validate names every field that makes no sense.
@@ -110,7 +110,6 @@ type Plan struct {
 	Key      Key
 	Ranks    []RankPlan
 	Settings Settings // with defaults filled in
-	MaxCTAs  int      // 0: as many as NCCL wants
 	Driver   string   // version of the GPU driver; empty if not known
 	// Expected is the bus bandwidth that the hardware allows, in bytes per second; 0 if nothing is expected.
 	Expected float64
@@ -136,8 +135,13 @@ func (p *Plan) GPUs() []string {
 
 // NewPlan makes the plan of a probe on this node, or says why there can be none. Settings must be valid.
 func NewPlan(key Key, n *fabric.Node, s Settings) (*Plan, *Skipped) {
+	if key.Kind == Calibrate {
+		s.Collective = cmp.Or(s.Collective, 10*DefaultCollective)
+		s.Deadline = cmp.Or(s.Deadline, 10*DefaultDeadline)
+		s.MaxCTAs = 0
+	}
 	s = s.orDefaults()
-	p := &Plan{Key: key, MaxCTAs: s.MaxCTAs, Driver: n.GPUDriver.Version.Or("")}
+	p := &Plan{Key: key, Driver: n.GPUDriver.Version.Or("")}
 	gpus, skip := usableGPUs(n)
 	if skip != nil {
 		return nil, skip
@@ -165,9 +169,6 @@ func NewPlan(key Key, n *fabric.Node, s Settings) (*Plan, *Skipped) {
 	}
 	if len(gpus) == 0 {
 		return nil, noPlan(SkipNoGPU, "no GPU that could be used")
-	}
-	if key.Kind == Calibrate {
-		p.MaxCTAs = 0
 	}
 	if len(s.Wants) == 0 {
 		s.Wants = s.defaultWants(key.Kind)

@@ -166,8 +166,8 @@ func environment(p *Plan, n *fabric.Node, number int) []string {
 	env.set("NCCL_INSPECTOR_ENABLE", "0")
 	env.set("NCCL_PARAM_DUMP_ALL", "0")
 	least, most := "", "" // as if unset, whatever /etc/nccl.conf says
-	if p.MaxCTAs > 0 {
-		least, most = "1", strconv.Itoa(p.MaxCTAs)
+	if p.Settings.MaxCTAs > 0 {
+		least, most = "1", strconv.Itoa(p.Settings.MaxCTAs)
 	}
 	env.set("NCCL_MIN_CTAS", least)
 	env.set("NCCL_MAX_CTAS", most)

@@ -5,14 +5,17 @@ package probes
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 	"unicode"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // Ranks starts the processes of ranks. It is implemented over internal/worker.
 type Ranks interface {
-	// Start starts a process with that environment. It is killed when ctx ends, if it was not before.
+	// Start starts a process with that environment. It is ended when ctx ends, if it was not before.
 	Start(ctx context.Context, env []string) (RankProcess, error)
 }
 
@@ -37,19 +40,146 @@ var (
 	ErrRankRefused = errors.New("rank answers with an error") // no Reply: its handler failed
 )
 
-// Guard looks who uses the GPUs of a run.
-type Guard interface {
-	// Intruder names a process on the GPUs that is not one of own, which are PIDs as this process sees them; empty if
-	// there is none.
-	Intruder(ctx context.Context, own []int) (string, error)
+// How long a rank may take to answer. It has a deadline of its own for what NCCL does, and answers when that passes;
+// margin is for the way.
+const (
+	startLimit   = 10 * time.Second
+	openLimit    = 10 * time.Second
+	idLimit      = 5 * time.Second
+	connectLimit = 20 * time.Second
+	measureLimit = 10 * time.Second
+	closeLimit   = 5 * time.Second
+	reapLimit    = 10 * time.Second
+	margin       = time.Second
+)
+
+// settle is how long others may speak after a first rank failed: one that crashes is noticed by its peers as fast as by
+// its parent, and what they say of it is not the cause.
+const settle = 200 * time.Millisecond
+
+// Run runs a plan. It returns when all its processes are gone, or the kernel does not let go of them. When ctx ends, the
+// ranks are killed. Without a guard nobody looks who else uses the GPUs.
+func Run(ctx context.Context, p *Plan, ranks Ranks, guard Guard) Result {
+	e := newExecution(ctx, p)
+	defer e.close()
+	r := Result{Key: p.Key, At: e.began, Driver: p.Driver, Outcome: OK}
+	for _, rank := range p.Ranks {
+		r.GPUs = append(r.GPUs, rank.UUID)
+	}
+	why := e.start(ranks)
+	if why == nil {
+		unwatch := e.watch(guard)
+		why = e.follow(&r)
+		unwatch() // ranks that have let go of their GPUs, or are killed, disturb nobody
+	}
+	if why != nil {
+		e.cancel(why)
+		why = e.stopped() // by what came first
+	}
+	held := e.reap()
+	switch {
+	case why == nil:
+		why = held
+	case held != nil:
+		why.text += "; " + held.Error()
+	}
+	e.conclude(&r, why)
+	r.Wall = time.Since(e.began)
+	return r
 }
 
-// Intrusion is what happened when somebody else came to the GPUs of a run. Times count from when the sample was asked
-// for that showed the intruder.
-type Intrusion struct {
-	Who    string
-	Killed time.Duration // until SIGKILL was sent to all ranks
-	Gone   time.Duration // until all ranks were reaped, and with them their memory freed
+// follow asks the ranks for everything in the plan.
+func (e *execution) follow(r *Result) *trouble {
+	opened, why := e.open(r)
+	if why != nil {
+		return why
+	}
+	r.NCCL, r.CUDA = versionOf(opened[0].Open.NCCL), cudaVersionOf(opened[0].Open.CUDA)
+	for i, reply := range opened {
+		if reply.Open.NCCL != opened[0].Open.NCCL {
+			return troubled(FailureVersions, i, "NCCL %s at %s, expected %s as rank 0 has at %s", versionOf(reply.Open.NCCL),
+				printable(reply.Open.NCCLPath, maxText/4), r.NCCL, printable(opened[0].Open.NCCLPath, maxText/4))
+		}
+	}
+	id, why := e.step(e.members[:1], idLimit, func(int, time.Duration) Request { return Request{NewID: &struct{}{}} })
+	if why != nil {
+		return why
+	}
+	connected, why := e.step(e.members, connectLimit, func(rank int, limit time.Duration) Request {
+		return Request{Connect: &ConnectRequest{ID: id[0].ID, Rank: rank, Ranks: len(e.members), MaxCTAs: e.plan.Settings.MaxCTAs, Timeout: limit}}
+	})
+	if why != nil {
+		return why
+	}
+	for _, reply := range connected {
+		r.Init = max(r.Init, reply.Connect.Took)
+	}
+	for _, w := range e.plan.Settings.Wants {
+		if spent := time.Since(e.began); spent > e.plan.Settings.Budget {
+			return troubled(FailureHang, -1, "%s after its start not everything is measured, expected at most %s", spent.Round(time.Millisecond), e.plan.Settings.Budget)
+		}
+		if why := e.measure(r, w); why != nil {
+			return why
+		}
+	}
+	_, why = e.step(e.members, closeLimit, func(int, time.Duration) Request { return Request{Close: &struct{}{}} })
+	return why
+}
+
+// open has the ranks load the libraries and take their GPUs. From here on contexts cost time of the GPUs.
+func (e *execution) open(r *Result) ([]Reply, *trouble) {
+	e.hold()
+	opened, why := e.step(e.members, openLimit, func(rank int, _ time.Duration) Request {
+		return Request{Open: &OpenRequest{NCCL: e.plan.Settings.NCCL, CUDA: e.plan.Settings.CUDA, GPU: e.plan.Ranks[rank].Address}}
+	})
+	if why != nil {
+		return nil, why
+	}
+	for i, reply := range opened {
+		if want := e.plan.Ranks[i].UUID; !strings.EqualFold(reply.Open.GPU, want) { // another one may be busy
+			return nil, troubled(FailureProtocol, i, "opened GPU %q, expected %s", printable(reply.Open.GPU, 64), want)
+		}
+	}
+	return opened, nil
+}
+
+// conclude writes down how the run ended, and what NCCL logged.
+func (e *execution) conclude(r *Result, why *trouble) {
+	r.GPUTime = e.gpuTime()
+	logs := e.harvest(r, why)
+	r.Comparison.Expected = fabric.None[float64]("plan", r.At)
+	if n := len(r.Measurements); why == nil && n > 0 && e.plan.Expected > 0 {
+		r.Comparison.Expected = fabric.Known(r.Measurements[n-1].BusBW/e.plan.Expected, "plan", r.At)
+	}
+	if why == nil {
+		return
+	}
+	r.Outcome, r.Failure = Failed, why.failure
+	text := why.Error()
+	switch {
+	case why.failure == FailureIntruder || why.failure == FailureStopped:
+		r.Outcome = Aborted
+		r.Intrusion = e.intrusion
+	case why.rank >= 0 && len(logs[why.rank].Warnings) > 0:
+		text += "; NCCL warned: " + logs[why.rank].Warnings[0]
+	}
+	r.Error = printable(text, maxText)
+}
+
+// versionOf is ncclGetVersion's number as people write it: 22703 is 2.27.3, and 2804 was 2.8.4.
+func versionOf(code int) string {
+	if code < 10000 {
+		return fmt.Sprintf("%d.%d.%d", code/1000, code/100%10, code%100)
+	}
+	return fmt.Sprintf("%d.%d.%d", code/10000, code/100%100, code%100)
+}
+
+// cudaVersionOf is cuDriverGetVersion's number as people write it: 13000 is 13.0. It is empty for 0.
+func cudaVersionOf(code int) string {
+	if code == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d.%d", code/1000, code%1000/10)
 }
 
 // maxText is the length in bytes of errors and other words in a Result.

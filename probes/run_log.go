@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/nccllog"
+)
+
+// Limits of what a Result keeps of a log.
+const (
+	maxExcerptHead = 3 << 10 // bytes
+	maxExcerptTail = 5 << 10
+	maxSettings    = 64
+)
+
+const logSource = "NCCL log"
+
+// harvest writes down what NCCL logged, and returns what it is for each rank.
+func (e *execution) harvest(r *Result, why *trouble) []nccllog.Log {
+	logs := make([]nccllog.Log, len(e.members))
+	teller := 0
+	if why != nil && why.rank > 0 {
+		teller = why.rank
+	}
+	for i, m := range e.members {
+		if p := m.running(); p != nil {
+			head, tail, dropped := p.Log()
+			logs[i] = nccllog.Parse(head, tail, dropped)
+			if i == teller {
+				r.Log = excerpt(head, tail, dropped)
+			}
+		}
+	}
+	if r.NCCL == "" {
+		r.NCCL = logs[0].Version
+	}
+	for _, s := range logs[teller].Settings[:min(len(logs[teller].Settings), maxSettings)] {
+		r.Settings = append(r.Settings, s.Name+"="+s.Value)
+	}
+	tellPaths(r, logs)
+	return logs
+}
+
+// tellPaths says how the ranks of these logs talk.
+func tellPaths(r *Result, logs []nccllog.Log) {
+	var links, judged []nccllog.Link // over anything; over a network, of ranks whose GPUDirect counts
+	complete, collNet := true, false
+	for i, l := range logs {
+		links = append(links, l.Links...)
+		for _, link := range l.Links {
+			network := link.Via == nccllog.Net || link.Via == nccllog.CollNet
+			if network && (r.Key.Kind != Rail || i == 0) { // of a rail rank 0 has the nearest GPU
+				judged = append(judged, link)
+			}
+		}
+		if r.Network == "" || pathOf(l.Network) == PathSocket {
+			r.Network = l.Network
+		}
+		complete, collNet = complete && l.Complete, collNet || l.CollNet
+	}
+	first := logs[0]
+	notSaid := fabric.ReasonMissing
+	if !complete {
+		notSaid = fabric.ReasonNotRead
+	}
+	r.Path = fabric.NotKnown[Path](notSaid, logSource, r.At)
+	switch slowest := slowestOf(links); {
+	case slowest != "":
+		r.Path = fabric.Known(slowest, logSource, r.At)
+	case len(logs) == 1 && r.Network != "":
+		r.Path = fabric.Known(pathOf(r.Network), logSource, r.At)
+	case len(logs) > 1 && first.NVLSChannels > 0 && complete:
+		r.Path = fabric.Known(PathNVLS, logSource, r.At)
+	}
+	r.GPUDirect = gpuDirect(r, judged, first, notSaid)
+	known := func(is, known bool) fabric.Fact[bool] {
+		if known {
+			return fabric.Known(is, logSource, r.At)
+		}
+		return fabric.NotKnown[bool](notSaid, logSource, r.At)
+	}
+	r.NVLS = known(first.NVLSChannels > 0, first.NVLSChannels != nccllog.Unknown)
+	r.SHARP = known(collNet, collNet || complete)
+	r.Channels = fabric.NotKnown[int](notSaid, logSource, r.At)
+	if first.Channels != nccllog.Unknown {
+		r.Channels = fabric.Known(first.Channels, logSource, r.At)
+	}
+}
+
+// gpuDirect says whether connections over a network all use GPUDirect RDMA; without any, whether the devices of the
+// network could.
+func gpuDirect(r *Result, links []nccllog.Link, l nccllog.Log, notSaid fabric.Reason) fabric.Fact[bool] {
+	links = slices.DeleteFunc(slices.Clone(links), func(link nccllog.Link) bool { return pathOf(link.Name) == PathSocket })
+	switch {
+	case len(links) > 0:
+		return fabric.Known(!slices.ContainsFunc(links, func(link nccllog.Link) bool { return !link.GPUDirect }), logSource, r.At)
+	case r.Network == "":
+		return fabric.NotKnown[bool](notSaid, logSource, r.At)
+	case pathOf(r.Network) == PathSocket:
+		return fabric.None[bool](logSource, r.At)
+	}
+	could := fabric.NotKnown[bool](notSaid, logSource, r.At)
+	for _, h := range l.HCAs {
+		if h.Network == r.Network {
+			could = fabric.Known(h.GPUDirect && could.Or(true), logSource, r.At)
+		}
+	}
+	return could
+}
+
+// slowestOf is the slowest kind of connection; empty if there is none.
+func slowestOf(links []nccllog.Link) Path {
+	slowest := -1
+	for _, link := range links {
+		path := Path("")
+		switch link.Via {
+		case nccllog.P2P:
+			path = PathP2P
+		case nccllog.SHM:
+			path = PathSHM
+		case nccllog.Net, nccllog.CollNet:
+			path = pathOf(link.Name)
+		}
+		slowest = max(slowest, slices.Index(Paths(), path))
+	}
+	if slowest < 0 {
+		return ""
+	}
+	return Paths()[slowest]
+}
+
+// pathOf is what a network of that name is.
+func pathOf(network string) Path {
+	switch network {
+	case "IB":
+		return PathIB
+	case "Socket":
+		return PathSocket
+	}
+	return PathPlugin
+}
+
+// excerpt is the beginning and the end of a log, with a line that says how much is missing between.
+func excerpt(head, tail []byte, dropped int64) string {
+	if dropped == 0 {
+		head, tail = slices.Concat(head, tail), nil
+	}
+	before, after := string(head), string(tail)
+	if total := int64(len(head)+len(tail)) + dropped; total > maxExcerptHead+maxExcerptTail {
+		if dropped == 0 {
+			before, after = before[:maxExcerptHead], before[len(before)-maxExcerptTail:]
+		}
+		before = before[:min(len(before), maxExcerptHead)]
+		before = before[:strings.LastIndexByte(before, '\n')+1]
+		after = after[max(len(after)-maxExcerptTail, 0):]
+		after = after[strings.IndexByte(after, '\n')+1:]
+		before += fmt.Sprintf("[%d bytes left out]\n", total-int64(len(before)+len(after)))
+	}
+	var b strings.Builder
+	for line := range strings.Lines(before + after) {
+		if line = printable(line, len(line)); line != "" {
+			b.WriteString(line)
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}

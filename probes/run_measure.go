@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import "time"
+
+// Iterations that are timed together, where a Want leaves it to the probe. nccl-tests has 20.
+const (
+	leastIterations = 3
+	mostIterations  = 20
+)
+
+// slowestCheck is how many bytes a rank verifies in a second at least.
+const slowestCheck = 64 << 20
+
+// measure makes a measurement. The first iteration connects what was not yet, and the second one tells how long one takes,
+// and so how many fit into the time there is; these two count. With too few the message is halved.
+func (e *execution) measure(r *Result, w Want) *trouble {
+	first, why := e.collective(r, w, w.Bytes, 1, 0)
+	if why != nil {
+		return why
+	}
+	if len(r.Measurements) == 0 {
+		r.Connect = first.Time
+	}
+	size, n := w.Bytes, w.Iterations
+	for n == 0 {
+		one, why := e.collective(r, w, size, 1, first.Time)
+		if why != nil {
+			return why
+		}
+		fits := func(size uint64) int {
+			t := float64(one.Time) * float64(size) / float64(one.Bytes)
+			return int(float64(e.plan.Settings.Collective)/t) - 2
+		}
+		if fits(size) >= leastIterations || size/2 < floorBytes {
+			n = min(max(fits(size), leastIterations), mostIterations)
+			break
+		}
+		for fits(size) < leastIterations && size/2 >= floorBytes {
+			size /= 2
+		}
+	}
+	m, why := e.collective(r, w, size, n, time.Duration(n)*first.Time)
+	if why == nil {
+		r.Measurements = append(r.Measurements, m)
+	}
+	return why
+}
+
+// collective runs an operation some times, which is to take less than that. Wrong results end the run, and are kept.
+func (e *execution) collective(r *Result, w Want, size uint64, iterations int, expected time.Duration) (Measurement, *trouble) {
+	ranks := len(e.members)
+	limit := measureLimit + 2*expected + time.Duration(size/slowestCheck)*time.Second
+	replies, why := e.step(e.members, limit, func(_ int, limit time.Duration) Request {
+		return Request{Measure: &MeasureRequest{Op: w.Op, Type: w.Type, Bytes: size, Iterations: iterations, Timeout: limit}}
+	})
+	if why != nil {
+		return Measurement{}, why
+	}
+	m := Measurement{Op: w.Op, Type: w.Type, Bytes: replies[0].Measure.Bytes, Ranks: ranks, Iterations: iterations}
+	device := true
+	for i, reply := range replies {
+		one := reply.Measure
+		if one.Bytes != m.Bytes {
+			return m, troubled(FailureProtocol, i, "measured a message of %d bytes, expected %d as rank 0", one.Bytes, m.Bytes)
+		}
+		m.Time = max(m.Time, one.Time)
+		m.DeviceTime = max(m.DeviceTime, one.DeviceTime)
+		device = device && one.DeviceTime > 0
+		if m.Wrong += one.Wrong; one.Wrong > 0 && why == nil {
+			why = troubled(FailureWrong, i, "%s of %d bytes: %d elements are wrong", w.Op, m.Bytes, one.Wrong)
+		}
+	}
+	m.Time = max(m.Time/time.Duration(iterations), 1)
+	m.DeviceTime /= time.Duration(iterations)
+	if !device {
+		m.DeviceTime = 0
+	}
+	if ranks > 1 {
+		m.AlgBW = float64(m.Bytes) / m.Time.Seconds()
+		m.BusBW = m.AlgBW * w.Op.BusFactor(ranks)
+	}
+	if why != nil {
+		r.Measurements = append(r.Measurements, m)
+	}
+	return m, why
+}
