@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// GateOptions says what a Gate asks. A source that is missing keeps it shut.
+type GateOptions struct {
+	GPUs      GPUReader
+	Processes ProcessReader
+	Cgroups   CgroupReader
+	Pods      PodReader
+	// Maintenance says why GPUs are not to be touched; empty: they may be.
+	Maintenance func() (why string, err error)
+	// Lock is the path of the file that only one prober of the node holds at a time, see Lock.
+	Lock string
+	// IdleMemory is how many bytes of a GPU's memory NVML calls used while nobody uses it, 0 on most: what the driver
+	// reserves for itself is not counted since 510. Before that, and where the memory of a GPU is a NUMA node of the
+	// kernel (Grace), there is more.
+	IdleMemory uint64
+}
+
+// What the gate believes, and for how long it watches.
+const (
+	memoryMargin = 64 << 20         // bytes that may be used beyond IdleMemory
+	maxAge       = 2 * time.Second  // of what is read of a GPU
+	quietTime    = time.Minute      // for which a GPU must have had nothing to do
+	sampleEvery  = 2 * time.Second  // while that is found out
+	sampleGap    = 5 * time.Second  // between two samples, beyond which they are no proof of what was between
+	enterTimeout = 90 * time.Second // by which Enter has made up its mind
+	linkTime     = 10 * time.Minute // without errors of a link
+	maxDetail    = 256              // bytes
+)
+
+// Gate decides whether a probe may use GPUs. It opens only when every source could be read and says that nobody uses
+// them, or is about to: what cannot be proved is SkipCannotProveIdle. A verdict is about the whole node as far as jobs
+// go (Slurm, Kubernetes, MPS, compute processes on any GPU): they share links, buses and processors with the probe.
+//
+// It remembers what it has seen of GPUs from one call to the next. All methods may be called at the same time.
+type Gate struct {
+	o    GateOptions
+	self int           // pid
+	busy chan struct{} // holds a token while nobody looks, waits or probes
+
+	// What has been seen, by whoever has the token.
+	idle  map[string]idleness // by UUID
+	links map[string]counter
+}
+
+// NewGate returns a gate, shut.
+func NewGate(o GateOptions) *Gate {
+	g := &Gate{o: o, self: os.Getpid(), busy: make(chan struct{}, 1), idle: map[string]idleness{}, links: map[string]counter{}}
+	g.busy <- struct{}{}
+	return g
+}
+
+// refusal is why the gate stays shut.
+type refusal struct {
+	why    Skip
+	detail string
+	// wait says that only time is missing: nothing speaks against the GPUs, but they have not been watched for long enough.
+	wait bool
+}
+
+func unproven(format string, args ...any) *refusal {
+	return &refusal{why: SkipCannotProveIdle, detail: fmt.Sprintf(format, args...)}
+}
+
+// worse chooses what is told: what is certain before what could not be proved, and that before what only takes time.
+func worse(a, b *refusal) *refusal {
+	rank := func(r *refusal) int {
+		switch {
+		case r == nil:
+			return 0
+		case r.wait:
+			return 1
+		case r.why == SkipCannotProveIdle:
+			return 2
+		}
+		return 3
+	}
+	if rank(b) > rank(a) {
+		return b
+	}
+	return a
+}
+
+func (r *refusal) skipped() *Skipped {
+	if r == nil {
+		return nil
+	}
+	return &Skipped{Why: r.why, Detail: clean(r.detail), At: time.Now()}
+}
+
+// clean bounds a text with names that others have chosen.
+func clean(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+	return s[:min(len(s), maxDetail)]
+}
+
+// Check looks once whether a probe of these GPUs, named by UUID, may start now; nil: the gate is open. It does not wait:
+// unless Enter has watched the GPUs until just now, it cannot know that they were idle for a minute.
+func (g *Gate) Check(ctx context.Context, gpus []string) *Skipped {
+	select {
+	case <-g.busy:
+	default:
+		return (&refusal{why: SkipLocked, detail: "by this process"}).skipped()
+	}
+	defer g.leave()
+	lock, r := g.lock()
+	if r != nil {
+		return r.skipped()
+	}
+	defer lock.Release()
+	return g.look(ctx, gpus, true).skipped()
+}
+
+// Enter watches these GPUs, named by UUID, for a minute and opens the gate if everything says idle all the time and at
+// its end, within 90 s. As soon as something speaks against it, it says so. A Pass must be left.
+func (g *Gate) Enter(ctx context.Context, gpus []string) (*Pass, *Skipped) {
+	select {
+	case <-g.busy:
+	default:
+		return nil, (&refusal{why: SkipLocked, detail: "by this process"}).skipped()
+	}
+	lock, r := g.enter(ctx, gpus)
+	if r != nil {
+		g.leave()
+		return nil, r.skipped()
+	}
+	return &Pass{gate: g, gpus: gpus, lock: lock}, nil
+}
+
+func (g *Gate) enter(ctx context.Context, gpus []string) (*Lock, *refusal) {
+	ctx, cancel := context.WithTimeout(ctx, enterTimeout)
+	defer cancel()
+	// A minute is too long to find out that the lock is not to be had, and to keep others from it.
+	lock, r := g.lock()
+	if r != nil {
+		return nil, r
+	}
+	lock.Release()
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for full := true; ; full = false {
+		r := g.look(ctx, gpus, full)
+		if r == nil {
+			break
+		}
+		if !r.wait {
+			return nil, r
+		}
+		select {
+		case <-ctx.Done():
+			return nil, unproven("%s: %v", r.detail, context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+	if lock, r = g.lock(); r != nil {
+		return nil, r
+	}
+	if r = g.look(ctx, gpus, true); r != nil {
+		lock.Release()
+		return nil, r
+	}
+	return lock, nil
+}
+
+func (g *Gate) lock() (*Lock, *refusal) {
+	lock, err := TakeLock(g.o.Lock)
+	switch {
+	case errors.Is(err, ErrLocked):
+		return nil, &refusal{why: SkipLocked, detail: err.Error()}
+	case err != nil:
+		return nil, unproven("%v", err)
+	}
+	return lock, nil
+}
+
+func (g *Gate) leave() {
+	if g.o.GPUs != nil {
+		g.o.GPUs.Release()
+	}
+	g.busy <- struct{}{}
+}
+
+// look asks the sources. The full look asks all; the others only what shows the GPUs at work.
+func (g *Gate) look(ctx context.Context, gpus []string, full bool) *refusal {
+	r := g.maintenance()
+	if r != nil && r.why != SkipCannotProveIdle {
+		return r // and touch nothing
+	}
+	r = worse(r, g.lookAtGPUs(ctx, gpus, full))
+	if full && (r == nil || r.why == SkipCannotProveIdle) {
+		r = worse(r, g.lookAtHost(ctx))
+	}
+	if err := ctx.Err(); err != nil && r == nil {
+		return unproven("%v", err)
+	}
+	return r
+}
+
+// Pass is the permission to use GPUs. While it lasts it tells whether somebody else comes to them.
+type Pass struct {
+	gate *Gate
+	gpus []string
+	lock *Lock
+	once sync.Once
+}
+
+// Leave gives the GPUs and the lock back. No Intruder may be running any more but one whose context has ended.
+func (p *Pass) Leave() {
+	p.once.Do(func() {
+		p.lock.Release()
+		p.gate.leave()
+	})
+}
