@@ -41,6 +41,10 @@ func (c *Client) Close() error { return c.caller.Close() }
 // Read reads what changes; the rest it takes from last, unless slow is set or last is not a reading of this client. No
 // driver is an answer. The error of a driver that answers to nobody comes with Loaded known true.
 func (c *Client) Read(last fabric.GPUDriver, isSlow bool, now time.Time) (fabric.GPUDriver, error) {
+	return c.read(context.Background(), last, isSlow, now)
+}
+
+func (c *Client) read(ctx context.Context, last fabric.GPUDriver, isSlow bool, now time.Time) (fabric.GPUDriver, error) {
 	q := request{tier: fast, epoch: c.epoch}
 	switch loaded, ok := last.Loaded.Get(); {
 	case !ok || !loaded || last.Released != "" || c.epoch == 0:
@@ -53,21 +57,46 @@ func (c *Client) Read(last fabric.GPUDriver, isSlow bool, now time.Time) (fabric
 		timeout = firstTimeout
 	}
 	c.epoch = 0 // until this one has worked out
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	p := reply{driver: last}
+	if err := c.ask(ctx, q, timeout, now, &p); err != nil {
+		return fabric.GPUDriver{}, err
+	}
+	return c.conclude(&p, q, now)
+}
+
+// ask sends a request and decodes the answer into p, which has what is kept from the last one.
+func (c *Client) ask(ctx context.Context, q request, timeout time.Duration, now time.Time, p *reply) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	c.buf = encode(c.buf, q.walk)
 	raw, err := c.caller.Call(ctx, c.buf)
 	if err != nil {
-		return fabric.GPUDriver{}, fmt.Errorf("ask the process with NVIDIA's library: %w", err)
+		return fmt.Errorf("ask the process with NVIDIA's library: %w", err)
 	}
 	if len(raw) > maxReply {
-		return fabric.GPUDriver{}, fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("nvml: an answer of %d bytes, expected %d at most", len(raw), maxReply))
+		return fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("nvml: an answer of %d bytes, expected %d at most", len(raw), maxReply))
 	}
-	p := reply{driver: last}
-	if err := decode(raw, now, p.walk); err != nil {
-		return fabric.GPUDriver{}, err
+	return decode(raw, now, p.walk)
+}
+
+// Processes lists the processes of all GPUs and nothing else: of a GPU there are Index, UUID, Lost and Processes. It asks
+// three functions for each GPU. Readings go on as if it had not been.
+func (c *Client) Processes(ctx context.Context, now time.Time) ([]fabric.GPU, error) {
+	var p reply
+	if err := c.ask(ctx, request{tier: running}, firstTimeout, now, &p); err != nil {
+		return nil, err
 	}
-	return c.conclude(&p, q, now)
+	switch {
+	case p.status == noLibrary || p.status == noDriver:
+		return nil, fabric.Because(fabric.ReasonGone, "nvml: there is no driver any more")
+	case p.status != answered:
+		_, err := c.conclude(&p, request{}, now)
+		return nil, err
+	case p.tier != running:
+		return nil, fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("nvml: an answer of tier %d, expected %d", p.tier, running))
+	}
+	unique(p.driver.GPUs)
+	return p.driver.GPUs, nil
 }
 
 // conclude makes the reading of a reply to q.
@@ -83,7 +112,7 @@ func (c *Client) conclude(p *reply, q request, now time.Time) (fabric.GPUDriver,
 	case failed:
 		return fabric.GPUDriver{}, fabric.Because(p.reason, "nvml: "+p.text)
 	}
-	if p.tier < q.tier || p.tier != all && p.epoch != q.epoch {
+	if p.tier < q.tier || p.tier > all || p.tier != all && p.epoch != q.epoch {
 		return fabric.GPUDriver{}, fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("nvml: an answer of tier %d and epoch %x, expected tier %d and epoch %x",
 			p.tier, p.epoch, q.tier, q.epoch))
 	}

@@ -74,6 +74,26 @@ func (w *wire) driver(d *fabric.GPUDriver) {
 	}
 }
 
+// running are the processes of all GPUs, with what tells the GPUs apart.
+func (w *wire) running(d *fabric.GPUDriver) {
+	n := w.count(len(d.GPUs), maxGPUs)
+	if w.decode && w.err == nil {
+		d.GPUs = make([]fabric.GPU, n)
+	}
+	for i := range d.GPUs {
+		if w.err != nil {
+			return
+		}
+		g := &d.GPUs[i]
+		if w.decode {
+			g.Index = i
+		}
+		w.identity(&g.UUID, uuids)
+		fact(w, &g.Lost, "NVML_ERROR_GPU_IS_LOST", (*wire).bool)
+		fact(w, &g.Processes, "nvmlDeviceGet*RunningProcesses", processes)
+	}
+}
+
 func ascends(a, b fabric.GPUPair) bool { return a.A < b.A || a.A == b.A && a.B < b.B }
 
 // enumOf returns the value of an enumeration for fact.

@@ -59,11 +59,12 @@ const (
 	fast tier = iota
 	slow
 	all
+	running // the processes and nothing else, for whoever asks ten times a second; it is no tier above the others
 )
 
 // version is the first byte of requests and replies. Both sides are the same binary; it differs when that was replaced
 // on disk while the exporter ran.
-const version = 1
+const version = 2
 
 // status is how a reply goes on.
 type status byte
@@ -106,12 +107,16 @@ func (p *reply) walk(w *wire) {
 	case p.status == answered:
 		w.byte((*byte)(&p.tier))
 		w.uint(&p.epoch)
-		if p.tier > all {
+		if p.tier > running {
 			w.fail("tier %d", p.tier)
 			return
 		}
 		w.tier = p.tier
-		w.driver(&p.driver)
+		if p.tier == running {
+			w.running(&p.driver)
+		} else {
+			w.driver(&p.driver)
+		}
 	case p.status == failed:
 		w.reason(&p.reason)
 		if !w.text(&p.text, maxMessage) {

@@ -81,6 +81,28 @@ func (r *reader) read(ctx context.Context, t tier) (changed bool, err error) {
 	return changed, r.gone
 }
 
+// readProcesses reads the processes of the GPUs that are open, and nothing else.
+func (r *reader) readProcesses(ctx context.Context) error {
+	for _, g := range r.gpus {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if g.dev == nil {
+			g.f.Processes = unknown[[]fabric.GPUProcess](g.trouble)
+			continue
+		}
+		was := g.lost
+		g.lost, g.trouble = false, ""
+		g.f.Processes = g.processes(g.f.Processes.Value[:0])
+		g.f.Lost = fabric.Fact[bool]{State: fabric.OK, Value: g.lost}
+		if g.lost {
+			g.f.Processes = unknown[[]fabric.GPUProcess](fabric.ReasonGone)
+		}
+		g.lost = was // so that the next reading sees the change
+	}
+	return r.gone
+}
+
 // enumerate opens the GPUs. Those that are open stay so.
 func (r *reader) enumerate() (changed bool, err error) {
 	if !r.has("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount") || !r.has("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex") {

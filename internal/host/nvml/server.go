@@ -47,7 +47,7 @@ func (s *Server) Handle(ctx context.Context, raw []byte) ([]byte, error) {
 	if err := decode(raw, time.Time{}, q.walk); err != nil {
 		return nil, err
 	}
-	if q.tier > all {
+	if q.tier > running {
 		return nil, fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("nvml: request of tier %d", q.tier))
 	}
 	p := s.answer(ctx, q)
@@ -85,6 +85,9 @@ func (s *Server) answer(ctx context.Context, q request) (p *reply) {
 			return p
 		}
 	}
+	if q.tier == running {
+		return s.running(ctx)
+	}
 	t := q.tier
 	if q.epoch != s.epoch {
 		t = all
@@ -93,14 +96,8 @@ func (s *Server) answer(ctx context.Context, q request) (p *reply) {
 	for range 2 {
 		changed, err := s.reader.read(ctx, t)
 		switch {
-		case errors.Is(err, errNoDriver):
-			_ = s.Close() // there is nothing left to be let go of
-			return &reply{status: noDriver}
-		case errors.Is(err, errReleased):
-			_ = s.Close()
-			return failure(err)
 		case err != nil:
-			return failure(err)
+			return s.gone(err)
 		case changed && t != all:
 			s.epoch++
 			t = all
@@ -109,6 +106,32 @@ func (s *Server) answer(ctx context.Context, q request) (p *reply) {
 		break
 	}
 	return &reply{tier: t, epoch: s.epoch, driver: s.reader.d}
+}
+
+// running lists the processes. The first time all is read, because GPUs have to be found and named.
+func (s *Server) running(ctx context.Context) *reply {
+	read := s.reader.readProcesses
+	if s.reader.gpus == nil {
+		read = func(ctx context.Context) error {
+			_, err := s.reader.read(ctx, all)
+			return err
+		}
+	}
+	if err := read(ctx); err != nil {
+		return s.gone(err)
+	}
+	return &reply{tier: running, epoch: s.epoch, driver: s.reader.d}
+}
+
+// gone answers that reading failed, and lets go of a driver that is not there any more.
+func (s *Server) gone(err error) *reply {
+	if errors.Is(err, errNoDriver) || errors.Is(err, errReleased) {
+		_ = s.Close() // there is nothing left to be let go of
+	}
+	if errors.Is(err, errNoDriver) {
+		return &reply{status: noDriver}
+	}
+	return failure(err)
 }
 
 // open loads the library and initialises it. It returns nil, or the answer when that fails.
