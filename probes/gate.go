@@ -26,16 +26,14 @@ type GateOptions struct {
 	// reserves for itself is not counted since 510. Before that, and where the memory of a GPU is a NUMA node of the
 	// kernel (Grace), there is more.
 	IdleMemory uint64
+	// Quiet is how long a GPU must have had nothing to do; 0: a minute. It is looked at thirty times in between.
+	Quiet time.Duration
 }
 
 // What the gate believes, and for how long it watches.
 const (
 	memoryMargin = 64 << 20         // bytes that may be used beyond IdleMemory
 	maxAge       = 2 * time.Second  // of what is read of a GPU
-	quietTime    = time.Minute      // for which a GPU must have had nothing to do
-	sampleEvery  = 2 * time.Second  // while that is found out
-	sampleGap    = 5 * time.Second  // between two samples, beyond which they are no proof of what was between
-	enterTimeout = 90 * time.Second // by which Enter has made up its mind
 	linkTime     = 10 * time.Minute // without errors of a link
 	maxDetail    = 256              // bytes
 )
@@ -49,6 +47,7 @@ type Gate struct {
 	o    GateOptions
 	self int           // pid
 	busy chan struct{} // holds a token while nobody looks, waits or probes
+	gap  time.Duration // between two samples, beyond which they are no proof of what was between
 
 	// What has been seen, by whoever has the token.
 	idle  map[string]idleness // by UUID
@@ -57,7 +56,13 @@ type Gate struct {
 
 // NewGate returns a gate, shut.
 func NewGate(o GateOptions) *Gate {
-	g := &Gate{o: o, self: os.Getpid(), busy: make(chan struct{}, 1), idle: map[string]idleness{}, links: map[string]counter{}}
+	if o.Quiet <= 0 {
+		o.Quiet = time.Minute
+	}
+	g := &Gate{
+		o: o, self: os.Getpid(), busy: make(chan struct{}, 1), gap: max(o.Quiet/12, time.Second),
+		idle: map[string]idleness{}, links: map[string]counter{},
+	}
 	g.busy <- struct{}{}
 	return g
 }
@@ -128,8 +133,9 @@ func (g *Gate) Check(ctx context.Context, gpus []string) *Skipped {
 	return g.look(ctx, gpus, true).skipped()
 }
 
-// Enter watches these GPUs, named by UUID, for a minute and opens the gate if everything says idle all the time and at
-// its end, within 90 s. As soon as something speaks against it, it says so. A Pass must be left.
+// Enter watches these GPUs, named by UUID, for a minute (Quiet) and opens the gate if everything says idle all the time
+// and at its end. As soon as something speaks against it, it says so, and at the latest after a minute and a half. A Pass
+// must be left.
 func (g *Gate) Enter(ctx context.Context, gpus []string) (*Pass, *Skipped) {
 	select {
 	case <-g.busy:
@@ -145,7 +151,7 @@ func (g *Gate) Enter(ctx context.Context, gpus []string) (*Pass, *Skipped) {
 }
 
 func (g *Gate) enter(ctx context.Context, gpus []string) (*Lock, *refusal) {
-	ctx, cancel := context.WithTimeout(ctx, enterTimeout)
+	ctx, cancel := context.WithTimeout(ctx, g.o.Quiet*3/2)
 	defer cancel()
 	// A minute is too long to find out that the lock is not to be had, and to keep others from it.
 	lock, r := g.lock()
@@ -153,7 +159,7 @@ func (g *Gate) enter(ctx context.Context, gpus []string) (*Lock, *refusal) {
 		return nil, r
 	}
 	lock.Release()
-	tick := time.NewTicker(sampleEvery)
+	tick := time.NewTicker(g.o.Quiet / 30)
 	defer tick.Stop()
 	for full := true; ; full = false {
 		r := g.look(ctx, gpus, full)
@@ -199,11 +205,10 @@ func (g *Gate) leave() {
 
 // look asks the sources. The full look asks all; the others only what shows the GPUs at work.
 func (g *Gate) look(ctx context.Context, gpus []string, full bool) *refusal {
-	r := g.maintenance()
-	if r != nil && r.why != SkipCannotProveIdle {
+	if r := g.maintenance(); r != nil {
 		return r // and touch nothing
 	}
-	r = worse(r, g.lookAtGPUs(ctx, gpus, full))
+	r := g.lookAtGPUs(ctx, gpus, full)
 	if full && (r == nil || r.why == SkipCannotProveIdle) {
 		r = worse(r, g.lookAtHost(ctx))
 	}

@@ -131,11 +131,11 @@ func processOn(gpu *fabric.GPU, p fabric.GPUProcess) *refusal {
 	return &refusal{why: why, detail: fmt.Sprintf("%s process %d on %s", p.Kind, p.PID, nameOf(gpu))}
 }
 
-// idleNow judges what changes with jobs, and whether it has been so for quietTime.
+// idleNow judges what changes with jobs, and whether it has been so for so long.
 func (g *Gate) idleNow(gpu *fabric.GPU, now time.Time) *refusal {
 	r := g.activity(gpu, now)
 	seen, known := g.idle[gpu.UUID]
-	if !known || seen.since.IsZero() || now.Sub(seen.last) > sampleGap || now.Before(seen.last) {
+	if !known || seen.since.IsZero() || now.Sub(seen.last) > g.gap || now.Before(seen.last) {
 		seen.since = now
 	}
 	seen.last = now
@@ -149,10 +149,10 @@ func (g *Gate) idleNow(gpu *fabric.GPU, now time.Time) *refusal {
 	switch {
 	case r != nil:
 		return r
-	case seen.used != nil && now.Sub(seen.at) < quietTime:
+	case seen.used != nil && now.Sub(seen.at) < g.o.Quiet:
 		return &refusal{why: seen.used.why, detail: fmt.Sprintf("%s, %s ago", seen.used.detail, now.Sub(seen.at).Round(time.Second))}
-	case now.Sub(seen.since) < quietTime:
-		r = unproven("%s has been watched for %s, expected %s", gpu.UUID, now.Sub(seen.since).Round(time.Second), quietTime)
+	case now.Sub(seen.since) < g.o.Quiet:
+		r = unproven("%s has been watched for %s, expected %s", gpu.UUID, now.Sub(seen.since).Round(time.Second), g.o.Quiet)
 		r.wait = true
 		return r
 	}
