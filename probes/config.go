@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// Config is what a site can choose. DefaultConfig is where to start from: the zero value is not valid.
+type Config struct {
+	// Every tells how often the probes of a kind run, for kinds that are to run by themselves: 1 min to 31 days. It is
+	// a wish: Duty comes first. Empty: probes run on demand only. Calibrate cannot be in it.
+	//
+	// The defaults (transport 2 h, node 4 h, rail 12 h, socket 24 h) fit into a Duty of 0.1 %, which is 86 s a day for
+	// each GPU, if a rank holds its GPU for about 5 s. What costs are contexts and communicators, not traffic.
+	Every map[Kind]time.Duration
+	// Duty is the share of its time for which a GPU may have a context of a probe, more than 0 to 1. Default 0.001.
+	// Runs on demand count, but are not refused for it.
+	Duty float64
+
+	Op      Op     // default all_reduce
+	Type    DType  // default float32
+	Bytes   uint64 // of the message as nccl-tests counts it, 1 KiB to 4 GiB; default 64 MiB. Halved where that takes too long
+	MaxCTAs int    // channels, 0 to 64; 0: as many as NCCL wants; default 4. Calibrate does not follow it
+
+	// Collective is how long the timed iterations of a run take together at most, 1 ms to 10 s. Default 100 ms.
+	Collective time.Duration
+	// Wall is how long a run takes at most from its start to the end of its last rank, 1 s to 5 min. Default 10 s.
+	Wall time.Duration
+	// Warn is the share of its baseline below which a result is run once more, and is regressed if that confirms it:
+	// more than 0 and less than 1. Default 0.95.
+	Warn float64
+
+	NCCL      string // path or name of libnccl.so.2; empty: looked for
+	CUDA      string // path or name of libcuda.so.1; default "libcuda.so.1"
+	EnvFile   string // absolute path of a file of NAME=value lines for the ranks; empty: none
+	StateFile string // absolute path; empty: history is lost with the process. Default /var/lib/gpufabric_exporter/probes.json
+	LockFile  string // absolute path of what all probers of the node lock. Default /run/lock/gpufabric_probe.lock
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{
+		Every:      map[Kind]time.Duration{Transport: 2 * time.Hour, Node: 4 * time.Hour, Rail: 12 * time.Hour, Socket: 24 * time.Hour},
+		Duty:       0.001,
+		Op:         AllReduce,
+		Type:       Float32,
+		Bytes:      64 << 20,
+		MaxCTAs:    4,
+		Collective: 100 * time.Millisecond,
+		Wall:       10 * time.Second,
+		Warn:       0.95,
+		CUDA:       "libcuda.so.1",
+		StateFile:  "/var/lib/gpufabric_exporter/probes.json",
+		LockFile:   "/run/lock/gpufabric_probe.lock",
+	}
+}
+
+// Validate tells of every field that is wrong, by the name that it has in Config, and what was expected.
+func (c Config) Validate() error {
+	var wrong []error
+	expect := func(ok bool, field string, got any, expected string) {
+		if !ok {
+			wrong = append(wrong, fmt.Errorf("%s is %v, expected %s", field, got, expected))
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(c.Every)) {
+		field, every := fmt.Sprintf("Every[%s]", kind), c.Every[kind]
+		switch {
+		case kind == Calibrate:
+			expect(false, field, every, "none: it runs by hand only")
+		case !slices.Contains(Kinds(), kind):
+			expect(false, field, every, fmt.Sprintf("one of %v", Kinds()))
+		default:
+			expect(every >= time.Minute && every <= 31*24*time.Hour, field, every, "1m to 744h")
+		}
+	}
+	expect(c.Duty > 0 && c.Duty <= 1, "Duty", c.Duty, "more than 0, and 1 at most")
+	expect(slices.Contains(Ops(), c.Op), "Op", c.Op, fmt.Sprintf("one of %v", Ops()))
+	expect(slices.Contains(DTypes(), c.Type), "Type", c.Type, fmt.Sprintf("one of %v", DTypes()))
+	expect(c.Bytes >= 1<<10 && c.Bytes <= 4<<30, "Bytes", c.Bytes, "1 KiB to 4 GiB")
+	expect(c.MaxCTAs >= 0 && c.MaxCTAs <= 64, "MaxCTAs", c.MaxCTAs, "0 to 64")
+	expect(c.Collective >= time.Millisecond && c.Collective <= 10*time.Second, "Collective", c.Collective, "1ms to 10s")
+	expect(c.Wall >= time.Second && c.Wall <= 5*time.Minute, "Wall", c.Wall, "1s to 5m")
+	expect(c.Warn > 0 && c.Warn < 1, "Warn", c.Warn, "more than 0, and less than 1")
+	expect(c.CUDA != "", "CUDA", `""`, "a path or a name")
+	for _, f := range []struct {
+		name, path string
+		needed     bool
+	}{{"EnvFile", c.EnvFile, false}, {"StateFile", c.StateFile, false}, {"LockFile", c.LockFile, true}} {
+		expect(filepath.IsAbs(f.path) || f.path == "" && !f.needed, f.name, fmt.Sprintf("%q", f.path), "an absolute path")
+	}
+	return errors.Join(wrong...)
+}
