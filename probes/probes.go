@@ -209,6 +209,10 @@ type Comparison struct {
 	Expected fabric.Fact[float64]
 	// Regressed tells that Ratio is below the limit, and that a second run confirmed it.
 	Regressed bool
+	// Best is the highest Median that there was; 0 until there are enough samples. Drifted tells that Median itself is so
+	// far below it that the baseline has worn away, too slowly for any one result to be regressed.
+	Best    float64
+	Drifted bool
 }
 
 // Skip is why a probe that was due did not run.
@@ -248,7 +252,7 @@ type Status struct {
 	Enabled bool
 	Probes  []ProbeStatus // by Key
 	GPUTime time.Duration // with a CUDA context since the start, summed over GPUs
-	// State says what is wrong with the state file: ReasonNone if nothing is.
+	// State says what is wrong with the state file, or was in the last day: empty if nothing is.
 	State fabric.Reason
 }
 
@@ -260,12 +264,13 @@ type ProbeStatus struct {
 	Skips     map[Skip]uint64
 	Wrong     uint64 // wrong elements
 	LastSkip  *Skipped
-	Last      *Result   // newest
-	LastGood  *Result   // newest that is OK
-	Kept      []Result  // failures that are preserved, oldest first; bounded
-	LastRun   time.Time // zero: never, as far as the state file remembers
-	NextRun   time.Time // zero: not scheduled
-	Baselines int       // fingerprints known
+	Last      *Result       // newest
+	LastGood  *Result       // newest that is OK
+	Kept      []Result      // failures that are preserved, oldest first; bounded
+	LastRun   time.Time     // zero: never, as far as the state file remembers
+	NextRun   time.Time     // zero: not scheduled
+	Every     time.Duration // how often it is to run; 0: on demand only
+	Baselines int           // fingerprints known
 }
 
 // Skipped is a probe that was due and did not run.
