@@ -3,9 +3,15 @@
 package probes
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // Errors of Trigger.
@@ -43,4 +49,182 @@ type Options struct {
 	Machine Machine
 	Host    string // name of the node: nodes with different names probe at different times
 	Logger  *slog.Logger
+}
+
+// Prober runs the probes of a node: one at a time, when they are due and when asked to. It is safe for concurrent use.
+type Prober struct {
+	config   Config
+	machine  Machine
+	log      *slog.Logger
+	schedule schedule
+	start    time.Time
+	keeper   *keeper // nil: nothing is kept
+	asks     chan ask
+	asked    atomic.Bool
+	ended    chan struct{}
+
+	mu      sync.Mutex
+	memory  memory
+	probes  map[Key]*probe
+	quiet   time.Time     // until when nothing is tried
+	gpuTime time.Duration // since the start
+	lost    error         // what was wrong with the state file at the start
+}
+
+// probe is what a Prober knows of one probe. Times are the Prober's.
+type probe struct {
+	target Target
+	here   bool // the node could be asked for it just now
+	status ProbeStatus
+
+	turn, turns int // among the probes of its kind
+
+	slot    time.Time     // the moment of the schedule that it is due for; zero: on demand only
+	due     time.Time     // when it is tried
+	delay   time.Duration // before the last try; 0: none failed
+	saving  bool          // it waits until its GPUs can pay
+	confirm bool          // it is to confirm a result below the limit
+}
+
+// How a Prober waits.
+const (
+	lookEvery  = time.Minute      // for probes that come and go
+	lookFor    = 10 * time.Second // at most
+	apart      = time.Minute      // tries
+	retryMost  = 10 * time.Minute
+	confirmIn  = time.Minute
+	endWithin  = 1500 * time.Millisecond // of a run that is killed
+	savedIn    = 200 * time.Millisecond  // before a run
+	savedAtEnd = 300 * time.Millisecond
+	keptLost   = 24 * time.Hour // of what was wrong with the state file at the start
+)
+
+// How much a Prober keeps of a probe.
+const (
+	keptFailures = 5
+	logMost      = 16 << 10
+	errorMost    = 1 << 10
+	settingsMost = 100
+	deviceMost   = 64
+)
+
+// New returns a Prober for Run. The error names each field of the configuration that is wrong.
+func New(o Options) (*Prober, error) {
+	if err := o.Config.Validate(); err != nil {
+		return nil, fmt.Errorf("probes: %w", err)
+	}
+	p := &Prober{
+		config:   o.Config,
+		machine:  o.Machine,
+		log:      o.Logger,
+		schedule: schedule{o.Host},
+		start:    time.Now(),
+		asks:     make(chan ask),
+		ended:    make(chan struct{}),
+		memory:   memory{newDuty(o.Config.Duty, o.Config.Wall), map[Key]*record{}},
+		probes:   map[Key]*probe{},
+	}
+	if o.Config.StateFile != "" {
+		p.keeper = &keeper{store: stateFile(o.Config.StateFile)}
+	}
+	return p, nil
+}
+
+// now is the time since the start by a clock that nobody sets, on top of what the host's clock said then. All times of
+// the schedule, the baselines and the accounts of GPUs are by it.
+func (p *Prober) now() time.Time { return p.start.Add(time.Since(p.start)).Round(0) }
+
+// Run probes until ctx is done, and returns within 2 s then, whatever hangs. It is called once.
+func (p *Prober) Run(ctx context.Context) {
+	defer close(p.ended)
+	p.remember(ctx)
+	for ctx.Err() == nil {
+		p.look(ctx)
+		next, wait := p.next()
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case a := <-p.asks:
+			a.answer <- p.answer(ctx, a)
+		case <-timer.C:
+			if next != nil {
+				p.try(ctx, next, false)
+			}
+		}
+		timer.Stop()
+	}
+	p.save(savedAtEnd)
+}
+
+// next returns the probe that is tried next and how long that is off, or nil and when to look again.
+func (p *Prober) next() (*probe, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var next *probe
+	for _, pr := range p.probes {
+		if pr.slot.IsZero() || !pr.here {
+			continue
+		}
+		if next == nil || cmp.Or(pr.due.Compare(next.due), compareKeys(pr.target.Key, next.target.Key)) < 0 {
+			next = pr
+		}
+	}
+	now := p.now()
+	if next != nil {
+		due := next.due
+		if due.Before(p.quiet) {
+			due = p.quiet
+		}
+		if wait := due.Sub(now); wait <= lookEvery {
+			return next, max(wait, 0)
+		}
+	}
+	return nil, lookEvery
+}
+
+// look asks the machine what could be probed now, and schedules what is new.
+func (p *Prober) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	targets := p.machine.Targets(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, pr := range p.probes {
+		pr.here = false
+	}
+	now := p.now()
+	kinds := map[Kind][]*probe{}
+	for _, t := range targets {
+		if len(t.Key.Device) > deviceMost || p.probes[t.Key] == nil && len(p.probes) >= probesMost {
+			continue
+		}
+		pr := p.probes[t.Key]
+		if pr == nil {
+			pr = &probe{status: ProbeStatus{Key: t.Key, Failures: map[Failure]uint64{}, Skips: map[Skip]uint64{}}}
+			p.probes[t.Key] = pr
+		}
+		pr.target, pr.here = t, true
+		kinds[t.Key.Kind] = append(kinds[t.Key.Kind], pr)
+		p.memory.duty.open(t.GPUs, now)
+	}
+	for kind, probes := range kinds {
+		slices.SortFunc(probes, func(a, b *probe) int { return compareKeys(a.target.Key, b.target.Key) })
+		for i, pr := range probes {
+			pr.turn, pr.turns = i, len(probes)
+			if p.config.Every[kind] > 0 && pr.slot.IsZero() {
+				p.plan(pr, now)
+			}
+		}
+	}
+}
+
+// plan gives a probe its next moment.
+func (p *Prober) plan(pr *probe, now time.Time) {
+	key := pr.target.Key
+	every, after := p.config.Every[key.Kind], now
+	if r := p.memory.records[key]; r != nil && r.began.Add(every/4).After(after) {
+		after = r.began.Add(every / 4) // it ran late, or there are other probes now to take turns with
+	}
+	pr.slot = p.schedule.next(key, pr.turn, pr.turns, every, after)
+	pr.due, pr.delay, pr.saving, pr.confirm = pr.slot, 0, false, false
 }

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"syscall"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// ask is a probe that somebody wants now.
+type ask struct {
+	key    Key
+	answer chan answer // holds one
+}
+
+type answer struct {
+	result  Result
+	skipped *Skipped
+	err     error
+}
+
+// Trigger runs a probe now, or when the one that is running has ended, and returns its result, or why the gate did not
+// open. Kinds that are not in Config.Every can be asked for too. The run counts on the duty of its GPUs, but is not
+// refused for it. One caller can wait at a time, the next gets ErrBusy. A run goes on when its caller's ctx is done.
+func (p *Prober) Trigger(ctx context.Context, key Key) (Result, *Skipped, error) {
+	if !p.asked.CompareAndSwap(false, true) {
+		return Result{}, nil, ErrBusy
+	}
+	defer p.asked.Store(false)
+	a := ask{key, make(chan answer, 1)}
+	select {
+	case p.asks <- a:
+	case <-ctx.Done():
+		return Result{}, nil, ctx.Err()
+	case <-p.ended:
+		return Result{}, nil, ErrStopped
+	}
+	select {
+	case got := <-a.answer:
+		return got.result, got.skipped, got.err
+	case <-ctx.Done():
+		return Result{}, nil, ctx.Err()
+	}
+}
+
+// answer runs what was asked for.
+func (p *Prober) answer(ctx context.Context, a ask) answer {
+	p.mu.Lock()
+	pr := p.probes[a.key]
+	known := pr != nil && pr.here
+	p.mu.Unlock()
+	if !known {
+		return answer{err: ErrUnknown}
+	}
+	r, skipped, err := p.try(ctx, pr, true)
+	return answer{r, skipped, err}
+}
+
+// Status returns what there is to tell. It does not wait for a probe or a file.
+func (p *Prober) Status() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, wall := p.now(), time.Now()
+	s := Status{Enabled: len(p.config.Every) > 0, GPUTime: p.gpuTime, State: p.stateReason(now)}
+	for _, key := range slices.SortedFunc(maps.Keys(p.probes), compareKeys) {
+		pr, every := p.probes[key], p.config.Every[key.Kind]
+		ps := pr.status
+		if every == 0 && ps.Runs == 0 {
+			continue
+		}
+		ps.Every = every
+		ps.Failures, ps.Skips, ps.Kept = maps.Clone(ps.Failures), maps.Clone(ps.Skips), slices.Clone(ps.Kept)
+		if r := p.memory.records[key]; r != nil {
+			ps.Baselines = len(r.baselines)
+			if !r.began.IsZero() {
+				ps.LastRun = wall.Add(r.began.Sub(now))
+			}
+		}
+		if !pr.slot.IsZero() && pr.here {
+			ps.NextRun = wall.Add(max(pr.due.Sub(now), 0))
+		}
+		s.Probes = append(s.Probes, ps)
+	}
+	return s
+}
+
+// stateReason is what is wrong with the state file. What was lost at the start is told for a day.
+func (p *Prober) stateReason(now time.Time) fabric.Reason {
+	if p.keeper == nil {
+		return ""
+	}
+	err := p.keeper.err()
+	if err == nil && now.Sub(p.start) < keptLost {
+		err = p.lost
+	}
+	switch {
+	case errors.Is(err, ErrState):
+		return fabric.ReasonMalformed
+	case errors.Is(err, syscall.EROFS):
+		return fabric.ReasonPrivilege
+	}
+	return fabric.ReasonOf(err)
+}
+
+// remember takes in the state file, if there is a good one, and sees whether it can be written.
+func (p *Prober) remember(ctx context.Context) {
+	if p.keeper == nil {
+		return
+	}
+	file, err := p.keeper.load(ctx)
+	p.mu.Lock()
+	if err == nil && file != nil {
+		err = p.memory.decode(file, p.now(), time.Now())
+	}
+	p.lost = err
+	p.mu.Unlock()
+	if err != nil {
+		p.log.Warn("history of probes is lost", "err", err)
+	}
+	p.save(savedIn)
+}
+
+// save writes the state file, and waits for it so long at most.
+func (p *Prober) save(wait time.Duration) {
+	if p.keeper == nil {
+		return
+	}
+	p.mu.Lock()
+	file, err := p.memory.encode(p.now(), time.Now())
+	p.mu.Unlock()
+	if err != nil {
+		p.log.Error("history of probes cannot be saved", "err", err)
+		return
+	}
+	saved := p.keeper.save(file)
+	if wait == 0 {
+		return
+	}
+	select {
+	case <-saved:
+	case <-time.After(wait):
+	}
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// try runs a probe if its GPUs can pay and the gate is open. Whoever asks for a probe need not wait for money, and his
+// runs are no part of the baseline: nobody knows why he asked.
+func (p *Prober) try(ctx context.Context, pr *probe, asked bool) (Result, *Skipped, error) {
+	p.mu.Lock()
+	now, target := p.now(), pr.target
+	if gpu, wait := p.unpaid(pr, now); wait > 0 && !asked && !pr.confirm {
+		pr.saving = true
+		skipped := &Skipped{Why: SkipDuty, Detail: fmt.Sprintf("GPU %s can pay for it in %s", gpu, wait.Round(time.Second)), At: time.Now()}
+		p.skipped(pr, skipped, now.Add(max(wait, apart)))
+		p.mu.Unlock()
+		p.log.Debug("probe skipped", "kind", target.Key.Kind, "device", target.Key.Device, "reason", SkipDuty, "detail", skipped.Detail)
+		return Result{}, skipped, nil
+	}
+	pr.saving = false
+	p.quiet = now.Add(apart)
+	p.mu.Unlock()
+
+	type end struct {
+		result  Result
+		skipped *Skipped
+	}
+	done := make(chan end, 1)
+	go func() {
+		r, s := p.session(ctx, target)
+		done <- end{r, s}
+	}()
+	var e end
+	select {
+	case e = <-done:
+	case <-ctx.Done():
+		select {
+		case e = <-done:
+		case <-time.After(endWithin):
+			return Result{}, nil, ErrStopped // what it may have cost is paid already
+		}
+	}
+	p.mu.Lock()
+	now = p.now()
+	if e.skipped != nil {
+		e.skipped.Detail = clip(e.skipped.Detail, errorMost)
+		if !asked {
+			pr.delay = min(max(2*pr.delay, apart), retryMost)
+			p.skipped(pr, e.skipped, now.Add(p.spread(pr)))
+		}
+		p.mu.Unlock()
+		p.log.Debug("probe skipped", "kind", target.Key.Kind, "device", target.Key.Device, "reason", e.skipped.Why, "detail", e.skipped.Detail)
+		return Result{}, e.skipped, nil
+	}
+	r := p.took(pr, e.result, asked, now)
+	p.mu.Unlock()
+	p.tell(r)
+	p.save(0)
+	return r, nil, nil
+}
+
+// session opens the gate, runs the probe and lets go of the node. A bug in it costs the probe.
+func (p *Prober) session(ctx context.Context, t Target) (r Result, skipped *Skipped) {
+	began := time.Now()
+	var price time.Duration
+	running := false
+	defer func() {
+		switch bug := recover(); {
+		case bug != nil && running: // what it did cost is not known: the price stays paid
+			r = Result{Key: t.Key, At: began, Outcome: Failed, Failure: FailureCrash, Error: fmt.Sprintf("bug: %v", bug)}
+		case bug != nil:
+			skipped = &Skipped{Why: SkipCannotProveIdle, Detail: fmt.Sprintf("bug: %v", bug), At: began}
+		case running:
+			p.settle(t, r, price)
+		}
+	}()
+	release, skipped := p.machine.Open(ctx, t)
+	if skipped != nil {
+		return Result{}, skipped
+	}
+	defer release()
+	price = p.advance(t)
+	running = true
+	r = p.machine.Run(ctx, t)
+	r.Key = t.Key
+	return bounded(r), nil
+}
+
+// price is what a probe will cost each of its GPUs, as far as is known: what it cost last time.
+func (p *Prober) price(key Key) time.Duration {
+	if r := p.memory.records[key]; r != nil && r.cost > 0 {
+		return r.cost
+	}
+	return p.config.Wall
+}
+
+// unpaid returns the GPU that needs longest to pay for a probe, and how long. What others need that wait for the same GPU
+// for longer is set aside, or the small ones would starve the large.
+func (p *Prober) unpaid(pr *probe, now time.Time) (gpu string, longest time.Duration) {
+	for _, g := range pr.target.GPUs {
+		need := p.price(pr.target.Key)
+		for _, other := range p.probes {
+			if other != pr && other.saving && other.here && other.slot.Before(pr.slot) && slices.Contains(other.target.GPUs, g) {
+				need += p.price(other.target.Key)
+			}
+		}
+		if wait := p.memory.duty.wait(g, need, now); wait > longest {
+			gpu, longest = g, wait
+		}
+	}
+	return gpu, longest
+}
+
+// advance has the GPUs pay for a run before it begins, and saves that: a crash on the way must not make it free.
+func (p *Prober) advance(t Target) time.Duration {
+	p.mu.Lock()
+	now, price := p.now(), p.price(t.Key)
+	p.memory.record(t.Key).began = now
+	for _, gpu := range t.GPUs {
+		p.memory.duty.pay(gpu, price, now)
+	}
+	p.mu.Unlock()
+	p.save(savedIn)
+	return price
+}
+
+// settle has the GPUs pay what a run did cost, in place of the price.
+func (p *Prober) settle(t Target, r Result, price time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, used := p.now(), r.GPUs
+	for _, gpu := range t.GPUs {
+		p.memory.duty.pay(gpu, -price, now)
+	}
+	if len(used) == 0 {
+		used = t.GPUs
+	}
+	p.gpuTime += r.GPUTime
+	if len(used) == 0 {
+		return
+	}
+	p.memory.duty.open(used, now)
+	costs := map[string]time.Duration{}
+	for _, gpu := range used { // two ranks may share one
+		costs[gpu] += r.GPUTime / time.Duration(len(used))
+	}
+	var most time.Duration
+	for gpu, cost := range costs {
+		p.memory.duty.pay(gpu, cost, now)
+		most = max(most, cost)
+	}
+	if r.Outcome != Aborted {
+		p.memory.record(t.Key).cost = most
+	}
+}
+
+// skipped notes that a probe that was due did not run, and when it is tried again. Its cycles do not move.
+func (p *Prober) skipped(pr *probe, s *Skipped, again time.Time) {
+	pr.status.Skips[s.Why]++
+	pr.status.LastSkip = s
+	pr.due = again
+}
+
+// spread is the delay of a probe and up to a fifth more, so that nodes which were skipped at once do not come back at once.
+func (p *Prober) spread(pr *probe) time.Duration {
+	return pr.delay + time.Duration(float64(pr.delay)*2*jitter*p.schedule.fraction("retry", pr.target.Key, int64(pr.delay)))
+}
+
+// took takes in the result of a run, judges it, and plans what comes next. It returns the result as it is kept.
+func (p *Prober) took(pr *probe, r Result, asked bool, now time.Time) Result {
+	key, s := pr.target.Key, &pr.status
+	planned, confirming := !pr.slot.IsZero(), pr.confirm
+	expected := r.Comparison.Expected
+	r.Comparison = Comparison{Expected: expected}
+	suspect := false
+	if print := fingerprint(r, pr.target, p.config.MaxCTAs); print != "" {
+		busBW, _ := judged(r)
+		b := p.memory.record(key).baselines.of(print, now)
+		r.Comparison = b.judge(busBW, p.config.Warn, now)
+		r.Comparison.Fingerprint, r.Comparison.Expected = print, expected
+		suspect = b.below == 1
+		if !r.Comparison.Regressed && (!planned || !asked && !confirming) {
+			b.learn(busBW, now)
+		}
+	}
+	news := r.Comparison.Regressed && (s.LastGood == nil || !s.LastGood.Comparison.Regressed)
+	s.Runs++
+	s.Last = &r
+	for _, m := range r.Measurements {
+		s.Wrong += m.Wrong
+	}
+	if r.Outcome == OK {
+		s.LastGood = &r
+	} else {
+		s.Failures[r.Failure]++
+	}
+	if r.Outcome == Failed || news {
+		s.Kept = append(slices.Clone(s.Kept[max(0, len(s.Kept)+1-keptFailures):]), r)
+	}
+	switch {
+	case !planned:
+	case r.Outcome == Aborted:
+		if !asked {
+			pr.delay = retryMost
+			pr.due = now.Add(p.spread(pr))
+		}
+	case suspect:
+		pr.confirm, pr.delay = true, 0
+		pr.slot = now.Add(confirmIn)
+		pr.due = pr.slot
+	case !asked || confirming:
+		p.plan(pr, now)
+	}
+	return r
+}
+
+// tell logs a result: with a warning if somebody should look at it.
+func (p *Prober) tell(r Result) {
+	busBW, _ := judged(r)
+	log := p.log.With("kind", r.Key.Kind, "device", r.Key.Device, "port", r.Key.Port, "wall", r.Wall, "gpu_time", r.GPUTime)
+	switch c := r.Comparison; {
+	case r.Outcome == Failed:
+		log.Warn("probe failed", "failure", r.Failure, "err", r.Error)
+	case r.Outcome == Aborted:
+		log.Info("probe aborted", "failure", r.Failure, "err", r.Error)
+	case c.Regressed:
+		log.Warn("probe is slower than before", "busbw_bytes", busBW, "median_bytes", c.Median, "ratio", c.Ratio.Value)
+	default:
+		log.Info("probe ended", "busbw_bytes", busBW, "path", r.Path.Value)
+	}
+}
+
+// bounded returns a result that takes little memory, whatever its ranks said.
+func bounded(r Result) Result {
+	r.Error, r.Network = clip(r.Error, errorMost), clip(r.Network, deviceMost)
+	r.NCCL, r.Driver, r.CUDA = clip(r.NCCL, deviceMost), clip(r.Driver, deviceMost), clip(r.CUDA, deviceMost)
+	r.Log = clip(r.Log, logMost)
+	r.Settings = slices.Clone(r.Settings[:min(len(r.Settings), settingsMost)])
+	for i, s := range r.Settings {
+		r.Settings[i] = clip(s, textMost)
+	}
+	r.GPUs = r.GPUs[:min(len(r.GPUs), gpusMost)]
+	r.Measurements = r.Measurements[:min(len(r.Measurements), settingsMost)]
+	r.GPUTime = max(r.GPUTime, 0)
+	if r.Outcome != OK && r.Outcome != Aborted {
+		r.Outcome = Failed
+	}
+	if r.Outcome != OK && !slices.Contains(Failures(), r.Failure) {
+		r.Failure = FailureProtocol // it must count as something
+	}
+	return r
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// ErrState means that a state file is not what this version writes: damaged, truncated, too long, of another version.
+var ErrState = errors.New("not a state file of probes")
+
+const (
+	stateVersion = 1
+	stateMost    = 4 << 20 // bytes of a state file
+	probesMost   = 64      // probes that are remembered, those that ran last
+	textMost     = 512     // bytes of a fingerprint or a name
+	longAgo      = 10 * 365 * 24 * time.Hour
+)
+
+// memory is what a prober remembers over restarts.
+type memory struct {
+	duty    *duty
+	records map[Key]*record
+}
+
+// record is what is remembered of a probe.
+type record struct {
+	began     time.Time     // when it ran last; zero: never
+	cost      time.Duration // what that cost each of its GPUs; 0: not known
+	baselines baselines
+}
+
+// record returns that of a key, a new one if need be.
+func (m *memory) record(key Key) *record {
+	r := m.records[key]
+	if r == nil {
+		r = &record{baselines: baselines{}}
+		m.records[key] = r
+	}
+	return r
+}
+
+// A state file is one line of JSON. All times in it are ages, counted from when it was written, so that a clock that
+// was wrong or jumped does not make results of tomorrow.
+type (
+	sealed struct {
+		Version int             `json:"version"`
+		SHA256  string          `json:"sha256"` // of State, byte for byte
+		State   json.RawMessage `json:"state"`
+	}
+	savedState struct {
+		Written int64            `json:"written"` // seconds since 1970
+		GPUs    map[string]int64 `json:"gpus"`    // balance in nanoseconds
+		Probes  []savedProbe     `json:"probes"`
+	}
+	savedProbe struct {
+		Key       Key             `json:"key"`
+		Ran       *age            `json:"ran,omitempty"`
+		Cost      time.Duration   `json:"cost"`
+		Baselines []savedBaseline `json:"baselines"`
+	}
+	savedBaseline struct {
+		Fingerprint string        `json:"fingerprint"`
+		Best        float64       `json:"best"`
+		Below       int           `json:"below"`
+		Used        age           `json:"used"`
+		Samples     []savedSample `json:"samples"`
+	}
+	savedSample struct {
+		Age   age     `json:"age"`
+		BusBW float64 `json:"busbw"`
+	}
+	age int64 // seconds
+)
+
+// encode returns the state file. now is the time of the prober, wall that of the host.
+func (m *memory) encode(now, wall time.Time) ([]byte, error) {
+	since := func(t time.Time) age { return age(now.Sub(t) / time.Second) }
+	state := savedState{Written: wall.Unix(), GPUs: map[string]int64{}}
+	for gpu := range m.duty.gpus {
+		if len(gpu) <= textMost {
+			state.GPUs[gpu] = int64(m.duty.balance(gpu, now))
+		}
+	}
+	keys := slices.SortedFunc(maps.Keys(m.records), func(a, b Key) int {
+		return cmp.Or(m.records[b].began.Compare(m.records[a].began), compareKeys(a, b))
+	})
+	for _, key := range keys[:min(len(keys), probesMost)] {
+		r := m.records[key]
+		p := savedProbe{Key: key, Cost: r.cost}
+		if !r.began.IsZero() {
+			ran := since(r.began)
+			p.Ran = &ran
+		}
+		for _, print := range slices.Sorted(maps.Keys(r.baselines)) {
+			b := r.baselines[print]
+			s := savedBaseline{Fingerprint: print, Best: b.best, Below: b.below, Used: since(b.used)}
+			for _, sample := range b.samples {
+				s.Samples = append(s.Samples, savedSample{since(sample.at), sample.busBW})
+			}
+			p.Baselines = append(p.Baselines, s)
+		}
+		state.Probes = append(state.Probes, p)
+	}
+	raw, err := json.Marshal(state)
+	if err != nil {
+		return nil, fmt.Errorf("state of probes: %w", err)
+	}
+	sum := sha256.Sum256(raw)
+	file, err := json.Marshal(sealed{stateVersion, hex.EncodeToString(sum[:]), raw})
+	return append(file, '\n'), err
+}
+
+// decode takes in what a state file remembers. Nothing is taken in if anything is wrong: the error is ErrState.
+func (m *memory) decode(file []byte, now, wall time.Time) error {
+	var s sealed
+	if len(file) > stateMost {
+		return fmt.Errorf("%w: more than %d bytes", ErrState, stateMost)
+	}
+	if err := json.Unmarshal(file, &s); err != nil {
+		return fmt.Errorf("%w: %w", ErrState, err)
+	}
+	if s.Version != stateVersion {
+		return fmt.Errorf("%w: version %d, expected %d", ErrState, s.Version, stateVersion)
+	}
+	if sum := sha256.Sum256(s.State); s.SHA256 != hex.EncodeToString(sum[:]) {
+		return fmt.Errorf("%w: the checksum is not that of the content", ErrState)
+	}
+	var state savedState
+	d := json.NewDecoder(bytes.NewReader(s.State))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&state); err != nil {
+		return fmt.Errorf("%w: %w", ErrState, err)
+	}
+	if err := state.validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrState, err)
+	}
+	// What a clock that went backwards says of the time since then is not known. None is the careful answer.
+	down := min(max(wall.Sub(time.Unix(state.Written, 0)), 0), longAgo)
+	at := func(a age) time.Time { return now.Add(-down - time.Duration(a)*time.Second) }
+	for gpu, balance := range state.GPUs {
+		m.duty.gpus[gpu] = account{time.Duration(balance), now.Add(-down)}
+	}
+	for _, p := range state.Probes {
+		r := m.record(p.Key)
+		r.cost = p.Cost
+		if p.Ran != nil {
+			r.began = at(*p.Ran)
+		}
+		for _, s := range p.Baselines {
+			b := &baseline{best: s.Best, below: s.Below, used: at(s.Used)}
+			for _, sm := range s.Samples {
+				b.samples = append(b.samples, sample{at(sm.Age), sm.BusBW})
+			}
+			r.baselines[s.Fingerprint] = b
+		}
+	}
+	return nil
+}
+
+// validate says whether a state is one that encode could have made.
+func (s savedState) validate() error {
+	inAge := func(a age) bool { return a >= 0 && a <= age(longAgo/time.Second) }
+	inTime := func(d time.Duration) bool { return d >= -longAgo && d <= longAgo }
+	inBW := func(v float64) bool { return v >= 0 && v < absurd }
+	if s.Written < 0 || s.Written > math.MaxInt64/int64(time.Second) {
+		return fmt.Errorf("written %d seconds after 1970", s.Written)
+	}
+	if len(s.GPUs) > gpusMost || len(s.Probes) > probesMost {
+		return fmt.Errorf("%d GPUs and %d probes, expected %d and %d at most", len(s.GPUs), len(s.Probes), gpusMost, probesMost)
+	}
+	for gpu, balance := range s.GPUs {
+		if len(gpu) > textMost || !inTime(time.Duration(balance)) {
+			return fmt.Errorf("GPU %q has a balance of %d", clip(gpu, textMost), balance)
+		}
+	}
+	for _, p := range s.Probes {
+		if !slices.Contains(Kinds(), p.Key.Kind) || len(p.Key.Device) > textMost || p.Cost < 0 || !inTime(p.Cost) ||
+			p.Ran != nil && !inAge(*p.Ran) || len(p.Baselines) > baselinesPerProbe {
+			return fmt.Errorf("probe %q of %q: a kind, cost, age or number of baselines that is out of range",
+				clip(string(p.Key.Kind), textMost), clip(p.Key.Device, textMost))
+		}
+		for _, b := range p.Baselines {
+			ok := len(b.Fingerprint) <= textMost && inBW(b.Best) && b.Below >= 0 && inAge(b.Used) && len(b.Samples) <= windowSize
+			for i, sm := range b.Samples {
+				ok = ok && inAge(sm.Age) && inBW(sm.BusBW) && sm.BusBW > 0 && (i == 0 || sm.Age <= b.Samples[i-1].Age)
+			}
+			if !ok {
+				return fmt.Errorf("baseline %q: a value that is out of range", clip(b.Fingerprint, textMost))
+			}
+		}
+	}
+	return nil
+}
+
+// compareKeys orders probes: by kind as Kinds lists them, then by device and port.
+func compareKeys(a, b Key) int {
+	kinds := Kinds()
+	return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), cmp.Compare(a.Device, b.Device),
+		cmp.Compare(a.Port, b.Port))
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// stateFile is the path of a state file, read and replaced as a whole.
+type stateFile string
+
+// load returns the content, nil if there is none yet. What is no plain file is not waited for.
+func (f stateFile) load() ([]byte, error) {
+	file, err := os.OpenFile(string(f), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("state file: %w", err)
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err != nil {
+		return nil, fmt.Errorf("state file: %w", err)
+	} else if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %s is no plain file", ErrState, f)
+	}
+	data, err := io.ReadAll(io.LimitReader(file, stateMost+1))
+	if err != nil {
+		return nil, fmt.Errorf("state file: %w", err)
+	}
+	return data, nil
+}
+
+// save replaces the file. Whatever ends the process or the machine on the way, the file is the old or the new one; at
+// most a temporary file is left beside it, which the next save takes over.
+func (f stateFile) save(data []byte) error {
+	temporary := string(f) + ".new"
+	if err := write(temporary, data); err != nil {
+		_ = os.Remove(temporary) // a part of it would only take room
+		return fmt.Errorf("state file: %w", err)
+	}
+	if err := os.Rename(temporary, string(f)); err != nil {
+		return fmt.Errorf("state file: %w", err)
+	}
+	dir, err := os.Open(filepath.Dir(string(f)))
+	if err != nil {
+		return fmt.Errorf("state file: %w", err)
+	}
+	defer dir.Close()
+	if err := dir.Sync(); err != nil {
+		return fmt.Errorf("state file: directory: %w", err)
+	}
+	return nil
+}
+
+// write makes a file that is on the disk when it returns. It follows no symbolic link, which somebody may have put there.
+func write(path string, data []byte) (err error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	if _, err := file.Write(data); err != nil {
+		return err
+	}
+	return file.Sync()
+}
+
+// store is where a state is kept.
+type store interface {
+	load() ([]byte, error) // nil: none yet
+	save([]byte) error
+}
+
+// keeper loads and saves a state without waiting for a file system that hangs. At most one call of its store is under
+// way. It is safe for concurrent use.
+type keeper struct {
+	store store
+
+	mu     sync.Mutex
+	next   []byte        // waits to be saved
+	idle   chan struct{} // closed when all is saved; nil: nothing is under way
+	since  time.Time     // of the call under way
+	failed error         // of the last save
+	lost   bool          // a load did not return: nobody knows what a save would destroy
+}
+
+// hung is how long a call of a store may take.
+const hung = 5 * time.Second
+
+// load returns what is kept. It gives up after hung.
+func (k *keeper) load(ctx context.Context) ([]byte, error) {
+	type loaded struct {
+		data []byte
+		err  error
+	}
+	done := make(chan loaded, 1)
+	go func() {
+		data, err := k.store.load()
+		done <- loaded{data, err}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, hung)
+	defer cancel()
+	select {
+	case l := <-done:
+		return l.data, l.err
+	case <-ctx.Done():
+		k.mu.Lock()
+		k.lost = true
+		k.mu.Unlock()
+		return nil, fabric.Because(fabric.ReasonStuck, "state file: reading it does not return")
+	}
+}
+
+// save keeps data soon, in place of what waits to be saved. The channel is closed when nothing waits any more.
+func (k *keeper) save(data []byte) <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lost {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	k.next = data
+	if k.idle == nil {
+		k.idle, k.since = make(chan struct{}), time.Now()
+		go k.work()
+	}
+	return k.idle
+}
+
+func (k *keeper) work() {
+	for {
+		k.mu.Lock()
+		data := k.next
+		if data == nil {
+			close(k.idle)
+			k.idle = nil
+			k.mu.Unlock()
+			return
+		}
+		k.next, k.since = nil, time.Now()
+		k.mu.Unlock()
+		err := k.store.save(data)
+		k.mu.Lock()
+		k.failed = err
+		k.mu.Unlock()
+	}
+}
+
+// err is what is wrong with saving, now.
+func (k *keeper) err() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.idle != nil && time.Since(k.since) > hung {
+		return fabric.Because(fabric.ReasonStuck, "state file: writing it does not return")
+	}
+	return k.failed
+}
