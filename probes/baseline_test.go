@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// history is a baseline that is fed as a prober does: results at an interval, a confirmation a minute later.
+type history struct {
+	baseline
+	at        time.Time
+	regressed int
+	drifted   bool
+	last      Comparison
+}
+
+func (h *history) result(busBW float64) {
+	h.at = h.at.Add(4 * time.Hour)
+	h.last = h.judge(busBW, 0.95, h.at)
+	if !h.last.Regressed {
+		h.learn(busBW, h.at)
+	}
+	if h.below == 1 {
+		h.last = h.judge(busBW, 0.95, h.at.Add(time.Minute))
+	}
+	if h.last.Regressed {
+		h.regressed++
+	}
+	h.drifted = h.drifted || h.last.Drifted
+}
+
+func TestBaselineNeedsEnoughThatIsSettled(t *testing.T) {
+	var b baseline
+	for i := range enough {
+		at := origin.Add(time.Duration(i) * time.Minute)
+		if c := b.judge(100e9, 0.95, at); c.Samples != 0 || c.Ratio.State == fabric.OK {
+			t.Fatalf("result %d is compared with results of this hour: %+v", i, c)
+		}
+		b.learn(100e9, at)
+	}
+	if c := b.judge(50e9, 0.95, origin.Add(time.Hour+3*time.Minute)); c.Samples != 4 || c.Ratio.State == fabric.OK {
+		t.Errorf("compared with 4 results: %+v", c)
+	}
+	c := b.judge(50e9, 0.95, origin.Add(time.Hour+4*time.Minute))
+	if c.Samples != 5 || c.Median != 100e9 || c.MAD != 0 || c.Ratio.Value != 0.5 || c.Regressed {
+		t.Errorf("compared with 5 results: %+v", c)
+	}
+}
+
+func TestDropIsRegressedOnceConfirmed(t *testing.T) {
+	for _, noise := range []float64{0, 0.002, 0.01} {
+		rnd := rand.New(rand.NewPCG(1, 2))
+		h := history{at: origin}
+		for range 30 {
+			h.result(100e9 * (1 + noise*rnd.NormFloat64()))
+		}
+		if h.regressed > 0 {
+			t.Fatalf("noise %g: regressed without cause", noise)
+		}
+		at := h.at.Add(4 * time.Hour)
+		if c := h.judge(80e9, 0.95, at); c.Regressed || h.below != 1 || math.Abs(c.Ratio.Value-0.8) > 0.02 {
+			t.Errorf("noise %g: first result of 80 %%: %+v, %d below the limit, expected 1", noise, c, h.below)
+		}
+		if c := h.judge(80e9, 0.95, at.Add(time.Minute)); !c.Regressed {
+			t.Errorf("noise %g: the second result of 80 %% did not confirm it: %+v", noise, c)
+		}
+		if c := h.judge(100e9, 0.95, at.Add(time.Hour)); c.Regressed || h.below != 0 {
+			t.Errorf("noise %g: mended, but still regressed: %+v", noise, c)
+		}
+	}
+}
+
+// A month later it must still be one: results that are regressed do not become what is normal.
+func TestRegressionStaysOne(t *testing.T) {
+	h := history{at: origin}
+	for range 30 {
+		h.result(100e9)
+	}
+	for range 180 {
+		h.result(80e9)
+	}
+	if h.regressed != 180 || !h.last.Regressed || h.last.Median != 100e9 {
+		t.Errorf("%d of 180 results of 80 %% are regressed, the last is %+v", h.regressed, h.last)
+	}
+}
+
+func TestNoiseIsNoRegression(t *testing.T) {
+	for _, noise := range []float64{0.005, 0.02, 0.05, 0.1} {
+		const runs = 10000
+		rnd := rand.New(rand.NewPCG(3, 4))
+		h := history{at: origin}
+		for range runs {
+			h.at = h.at.Add(4 * time.Hour)
+			draw := func() float64 { return 100e9 * max(0.1, 1+noise*rnd.NormFloat64()) }
+			first := draw()
+			c := h.judge(first, 0.95, h.at)
+			if !c.Regressed {
+				h.learn(first, h.at)
+			}
+			if h.below == 1 {
+				c = h.judge(draw(), 0.95, h.at.Add(time.Minute))
+			}
+			if c.Regressed {
+				h.regressed++
+			}
+			if c.Drifted {
+				h.drifted = true
+			}
+		}
+		t.Logf("noise %g: best median %.2f of the true one after %d results", noise, h.best/100e9, runs)
+		if h.regressed > 0 || h.drifted {
+			t.Errorf("noise %g: %d of %d results are regressed, drifted is %v: expected none", noise, h.regressed, runs, h.drifted)
+		}
+	}
+}
+
+func TestSlowLossIsToldAsDrift(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	h := history{at: origin}
+	level := 100e9
+	for i := range 2000 {
+		h.result(level * (1 + 0.003*rnd.NormFloat64()))
+		if i > 100 {
+			level *= 0.9999 // 10 % in 1,000 results, which is half a year
+		}
+		if h.drifted {
+			if h.regressed > 0 {
+				t.Errorf("no single result lost much, but %d are regressed", h.regressed)
+			}
+			if loss := 1 - level/100e9; loss < 0.045 || loss > 0.08 {
+				t.Errorf("told at a loss of %.1f %%, expected 5 to 8 %%", 100*loss)
+			}
+			return
+		}
+	}
+	t.Errorf("a loss of %.0f %% was not told", 100*(1-level/100e9))
+}
+
+func TestWindowIsBounded(t *testing.T) {
+	var b baseline
+	for i := range 1000 {
+		b.learn(1e9, origin.Add(time.Duration(i)*time.Minute))
+	}
+	if len(b.samples) != windowSize {
+		t.Errorf("%d samples, expected %d", len(b.samples), windowSize)
+	}
+	b.learn(2e9, origin.Add(30*24*time.Hour))
+	if len(b.samples) != windowLeast {
+		t.Errorf("%d samples after a month without any, expected the newest %d", len(b.samples), windowLeast)
+	}
+}
+
+func TestFingerprintsAreForgottenLeastUsedFirst(t *testing.T) {
+	bs := baselines{}
+	for i := range 20 {
+		at := origin.Add(time.Duration(i) * time.Hour)
+		bs.of("kept", at).below = 7
+		bs.of(fmt.Sprint("driver ", i), at)
+	}
+	if len(bs) != baselinesPerProbe || bs["kept"] == nil || bs["kept"].below != 7 || bs["driver 19"] == nil || bs["driver 12"] != nil {
+		t.Errorf("got %d fingerprints: %v", len(bs), bs)
+	}
+}
+
+func TestFingerprintHasWhatMustBeEqual(t *testing.T) {
+	base := func() (Result, Target, int) {
+		return Result{
+			Key: Key{Rail, "mlx5_0", 1}, Outcome: OK, NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", GPUs: []string{"GPU-a", "GPU-b"},
+			Measurements: []Measurement{{Op: AllReduce, Type: Float32, Bytes: 1 << 20, Ranks: 2, BusBW: 1e9}},
+		}, Target{Conditions: []string{"firmware 28.43", "nvlink 18"}}, 4
+	}
+	prints := map[string]string{}
+	check := func(name string, change func(*Result, *Target, *int), differs bool) {
+		r, target, ctas := base()
+		change(&r, &target, &ctas)
+		print := fingerprint(r, target, ctas)
+		r, target, ctas = base()
+		if same := print == fingerprint(r, target, ctas); same == differs {
+			t.Errorf("%s: fingerprint %q, expected another: %v", name, print, differs)
+		}
+		if other, ok := prints[print]; ok && differs {
+			t.Errorf("%s and %s have one fingerprint", name, other)
+		}
+		prints[print] = name
+	}
+	check("device", func(r *Result, _ *Target, _ *int) { r.Key.Device = "mlx5_1" }, true)
+	check("kind", func(r *Result, _ *Target, _ *int) { r.Key.Kind = Socket }, true)
+	check("op", func(r *Result, _ *Target, _ *int) { r.Measurements[0].Op = Reduce }, true)
+	check("type", func(r *Result, _ *Target, _ *int) { r.Measurements[0].Type = Float16 }, true)
+	check("size", func(r *Result, _ *Target, _ *int) { r.Measurements[0].Bytes /= 2 }, true)
+	check("ranks", func(r *Result, _ *Target, _ *int) { r.Measurements[0].Ranks = 8 }, true)
+	check("channels", func(_ *Result, _ *Target, ctas *int) { *ctas = 8 }, true)
+	check("nccl", func(r *Result, _ *Target, _ *int) { r.NCCL = "2.28.9" }, true)
+	check("driver", func(r *Result, _ *Target, _ *int) { r.Driver = "590.10" }, true)
+	check("gpu", func(r *Result, _ *Target, _ *int) { r.GPUs[1] = "GPU-c" }, true)
+	check("firmware", func(_ *Result, t *Target, _ *int) { t.Conditions[0] = "firmware 28.44" }, true)
+	check("order", func(_ *Result, t *Target, _ *int) {
+		t.Conditions[0], t.Conditions[1] = t.Conditions[1], t.Conditions[0]
+	}, false)
+	check("path", func(r *Result, _ *Target, _ *int) { r.Path = fabric.Known(PathSocket, "log", origin) }, false)
+	check("bandwidth", func(r *Result, _ *Target, _ *int) { r.Measurements[0].BusBW = 2e9 }, false)
+
+	for name, change := range map[string]func(*Result){
+		"failed":          func(r *Result) { r.Outcome = Failed },
+		"aborted":         func(r *Result) { r.Outcome = Aborted },
+		"one rank":        func(r *Result) { r.Measurements[0].BusBW = 0 },
+		"no measurement":  func(r *Result) { r.Measurements = nil },
+		"not a number":    func(r *Result) { r.Measurements[0].BusBW = math.NaN() },
+		"infinite":        func(r *Result) { r.Measurements[0].BusBW = math.Inf(1) },
+		"less than none":  func(r *Result) { r.Measurements[0].BusBW = -1 },
+		"beyond all lies": func(r *Result) { r.Measurements[0].BusBW = 1e300 },
+	} {
+		r, target, ctas := base()
+		change(&r)
+		if print := fingerprint(r, target, ctas); print != "" {
+			t.Errorf("%s: fingerprint %q, expected none", name, print)
+		}
+	}
+}
