@@ -33,14 +33,20 @@ type Target struct {
 // Machine is what a Prober probes.
 type Machine interface {
 	// Targets returns what could be probed. A kind that has nothing to run on is listed once, without a device, so that
-	// it is seen being skipped. It is asked about once a minute.
+	// it is seen being skipped. It is asked every 5 minutes and before each probe.
 	Targets(ctx context.Context) []Target
-	// Open says whether a probe may run now, and why not. If it may, Open holds the lock of the node until release,
-	// which is called once, after Run.
-	Open(ctx context.Context, t Target) (release func(), skipped *Skipped)
-	// Run runs a probe to its end, and kills it when ctx is done. The Prober judges the result: of Comparison only
+	// Enter says whether a probe may run now, and why not. If it may, the lock of the node is held until Leave. That may
+	// take minutes, in which GPUs are watched.
+	Enter(ctx context.Context, t Target) (Visit, *Skipped)
+}
+
+// Visit is one run of a probe, which may begin.
+type Visit interface {
+	// Run runs the probe to its end, and kills it when ctx is done. The Prober judges the result: of Comparison only
 	// Expected is kept.
-	Run(ctx context.Context, t Target) Result
+	Run(ctx context.Context) Result
+	// Leave gives the lock back. It is called once, after Run.
+	Leave()
 }
 
 // Options are what a Prober needs.
@@ -88,9 +94,9 @@ type probe struct {
 
 // How a Prober waits.
 const (
-	lookEvery  = time.Minute      // for probes that come and go
+	lookEvery  = 5 * time.Minute  // for probes that come and go
 	lookFor    = 10 * time.Second // at most
-	apart      = time.Minute      // tries
+	rest       = time.Minute      // from the end of a try to the next one
 	retryMost  = 10 * time.Minute
 	confirmIn  = time.Minute
 	endWithin  = 1500 * time.Millisecond // of a run that is killed
@@ -141,22 +147,23 @@ func (p *Prober) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		p.look(ctx)
 		next, wait := p.next()
+		if wait == 0 {
+			p.try(ctx, next, false)
+			continue
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case a := <-p.asks:
 			a.answer <- p.answer(ctx, a)
-		case <-timer.C:
-			if next != nil {
-				p.try(ctx, next, false)
-			}
+		case <-timer.C: // look once more, before anything is tried
 		}
 		timer.Stop()
 	}
 	p.save(savedAtEnd)
 }
 
-// next returns the probe that is tried next and how long that is off, or nil and when to look again.
+// next returns the probe that is tried next and how long that is off; lookEvery at most.
 func (p *Prober) next() (*probe, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,17 +176,11 @@ func (p *Prober) next() (*probe, time.Duration) {
 			next = pr
 		}
 	}
-	now := p.now()
-	if next != nil {
-		due := next.due
-		if due.Before(p.quiet) {
-			due = p.quiet
-		}
-		if wait := due.Sub(now); wait <= lookEvery {
-			return next, max(wait, 0)
-		}
+	if next == nil {
+		return nil, lookEvery
 	}
-	return nil, lookEvery
+	now := p.now()
+	return next, min(max(next.due.Sub(now), p.quiet.Sub(now), 0), lookEvery)
 }
 
 // look asks the machine what could be probed now, and schedules what is new.

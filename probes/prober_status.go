@@ -19,6 +19,7 @@ type ask struct {
 	answer chan answer // holds one
 }
 
+// answer is what became of a try: a result, or why there is none.
 type answer struct {
 	result  Result
 	skipped *Skipped
@@ -58,8 +59,7 @@ func (p *Prober) answer(ctx context.Context, a ask) answer {
 	if !known {
 		return answer{err: ErrUnknown}
 	}
-	r, skipped, err := p.try(ctx, pr, true)
-	return answer{r, skipped, err}
+	return p.try(ctx, pr, true)
 }
 
 // Status returns what there is to tell. It does not wait for a probe or a file.

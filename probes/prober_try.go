@@ -11,60 +11,56 @@ import (
 
 // try runs a probe if its GPUs can pay and the gate is open. Whoever asks for a probe need not wait for money, and his
 // runs are no part of the baseline: nobody knows why he asked.
-func (p *Prober) try(ctx context.Context, pr *probe, asked bool) (Result, *Skipped, error) {
+func (p *Prober) try(ctx context.Context, pr *probe, asked bool) answer {
 	p.mu.Lock()
 	now, target := p.now(), pr.target
 	if gpu, wait := p.unpaid(pr, now); wait > 0 && !asked && !pr.confirm {
 		pr.saving = true
 		skipped := &Skipped{Why: SkipDuty, Detail: fmt.Sprintf("GPU %s can pay for it in %s", gpu, wait.Round(time.Second)), At: time.Now()}
-		p.skipped(pr, skipped, now.Add(max(wait, apart)))
+		p.skipped(pr, skipped, now.Add(max(wait, rest)))
 		p.mu.Unlock()
-		p.log.Debug("probe skipped", "kind", target.Key.Kind, "device", target.Key.Device, "reason", SkipDuty, "detail", skipped.Detail)
-		return Result{}, skipped, nil
+		p.tellSkipped(target.Key, skipped)
+		return answer{skipped: skipped}
 	}
 	pr.saving = false
-	p.quiet = now.Add(apart)
 	p.mu.Unlock()
 
-	type end struct {
-		result  Result
-		skipped *Skipped
-	}
-	done := make(chan end, 1)
+	done := make(chan answer, 1)
 	go func() {
 		r, s := p.session(ctx, target)
-		done <- end{r, s}
+		done <- answer{result: r, skipped: s}
 	}()
-	var e end
+	var e answer
 	select {
 	case e = <-done:
 	case <-ctx.Done():
 		select {
 		case e = <-done:
 		case <-time.After(endWithin):
-			return Result{}, nil, ErrStopped // what it may have cost is paid already
+			return answer{err: ErrStopped} // what it may have cost is paid already
 		}
 	}
 	p.mu.Lock()
 	now = p.now()
+	p.quiet = now.Add(rest)
 	if e.skipped != nil {
 		e.skipped.Detail = clip(e.skipped.Detail, errorMost)
 		if !asked {
-			pr.delay = min(max(2*pr.delay, apart), retryMost)
+			pr.delay = min(max(2*pr.delay, rest), retryMost)
 			p.skipped(pr, e.skipped, now.Add(p.spread(pr)))
 		}
 		p.mu.Unlock()
-		p.log.Debug("probe skipped", "kind", target.Key.Kind, "device", target.Key.Device, "reason", e.skipped.Why, "detail", e.skipped.Detail)
-		return Result{}, e.skipped, nil
+		p.tellSkipped(target.Key, e.skipped)
+		return e
 	}
 	r := p.took(pr, e.result, asked, now)
 	p.mu.Unlock()
 	p.tell(r)
 	p.save(0)
-	return r, nil, nil
+	return answer{result: r}
 }
 
-// session opens the gate, runs the probe and lets go of the node. A bug in it costs the probe.
+// session enters the gate, runs the probe and leaves. A bug in it costs the probe.
 func (p *Prober) session(ctx context.Context, t Target) (r Result, skipped *Skipped) {
 	began := time.Now()
 	var price time.Duration
@@ -79,14 +75,14 @@ func (p *Prober) session(ctx context.Context, t Target) (r Result, skipped *Skip
 			p.settle(t, r, price)
 		}
 	}()
-	release, skipped := p.machine.Open(ctx, t)
+	visit, skipped := p.machine.Enter(ctx, t)
 	if skipped != nil {
 		return Result{}, skipped
 	}
-	defer release()
+	defer visit.Leave()
 	price = p.advance(t)
 	running = true
-	r = p.machine.Run(ctx, t)
+	r = visit.Run(ctx)
 	r.Key = t.Key
 	return bounded(r), nil
 }
@@ -233,6 +229,11 @@ func (p *Prober) tell(r Result) {
 	default:
 		log.Info("probe ended", "busbw_bytes", busBW, "path", r.Path.Value)
 	}
+}
+
+// tellSkipped logs a skip for those who want to know: there are many while jobs run.
+func (p *Prober) tellSkipped(key Key, s *Skipped) {
+	p.log.Debug("probe skipped", "kind", key.Kind, "device", key.Device, "port", key.Port, "reason", s.Why, "detail", s.Detail)
 }
 
 // bounded returns a result that takes little memory, whatever its ranks said.

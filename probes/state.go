@@ -14,6 +14,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // ErrState means that a state file is not what this version writes: damaged, truncated, too long, of another version.
@@ -206,6 +208,6 @@ func (s savedState) validate() error {
 // compareKeys orders probes: by kind as Kinds lists them, then by device and port.
 func compareKeys(a, b Key) int {
 	kinds := Kinds()
-	return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), cmp.Compare(a.Device, b.Device),
+	return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), fabric.NaturalOrder(a.Device, b.Device),
 		cmp.Compare(a.Port, b.Port))
 }
