@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package ncclprobetest builds stand-ins for NVIDIA's libcuda.so.1 and libnccl.so.2, for tests of what loads them. Only tests
+// import it. The stand-ins really compute: ranks in several processes meet over the loopback interface, move data and reduce
+// it. What GPUs there are, what the log says and what goes wrong is in a file named machine beside the libraries.
+//
+// A line of it is a word and its arguments; the numbers here are what holds without the line, and without the file. A line may
+// begin with "rank 1" (of libnccl) or "gpu 1" (of libcuda), and holds for that one only. The last line with a word wins.
+//
+//	gpus 8  mode 0                     how many GPUs, compute mode: 2 prohibited, 3 one process only
+//	memory 81559  used 600             MiB of a GPU, and of it what others use
+//	cuda 13000                         what cuDriverGetVersion answers
+//	dmabuf 1  gdr_gpu 1                attributes 124 and 116
+//	version 2.27.3                     of NCCL; without the line, what it was built as
+//	built_for_cuda 12.9                in the line of the version
+//	transport P2P                      best way between two GPUs: P2P, SHM, IB or Socket; Socket: there are no HCAs either
+//	hcas 8  link RoCE  gdr 1           mlx5_0 to mlx5_7, port 1; whether GPUDirect RDMA works
+//	nvls 0  channels 2                 what the log says; minCTAs and maxCTAs limit the channels
+//	busbw 0  latency 0                 bytes per second and seconds: what a collective takes by nccl-tests' formulas; 0: no time
+//	slow 1                             factor to that time
+//	init 0                             seconds that init takes
+//	polls 2                            how often GetAsyncError answers ncclInProgress after each call that does not block
+//	log 0                              bytes of log that init writes besides
+//
+// Faults, where FUNCTION is any function of both libraries, or what is done in the background, init or collective:
+//
+//	error FUNCTION CODE                it answers CODE; of init and collective, GetAsyncError does
+//	hang FUNCTION                      it never returns; ncclCommAbort ends init and collective, if it does not hang itself
+//	crash FUNCTION                     it writes to address 0
+//	exit FUNCTION CODE                 it ends the process
+//	fault collective CODE              the kernel breaks the context: every call to the driver answers CODE
+//	lie sum                            one element of the result is wrong
+package ncclprobetest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Names of the libraries that Build makes.
+const (
+	CUDA = "libcuda.so.1"
+	NCCL = "libnccl.so.2"
+)
+
+// scalable is ncclCommInitRankScalable, and since is the first version that has it.
+const (
+	scalable = "ncclCommInitRankScalable"
+	since    = 23 // of 2.x
+)
+
+// Build compiles both stand-ins in dir, NCCL as that version ("2.27.3"). They lack the symbols in without, and those that the
+// version does not have yet.
+func Build(t testing.TB, dir, version string, without ...string) {
+	t.Helper()
+	objects := filepath.Join(dir, "objects")
+	compile(t, objects)
+	_, minor, _ := strings.Cut(version, ".")
+	minor, _, _ = strings.Cut(minor, ".")
+	if n, err := strconv.Atoi(minor); err != nil || n < since {
+		without = append(without, scalable)
+	}
+	source := filepath.Join(objects, "version.c")
+	write(t, source, "const char standin_version[] = \""+version+"\";\n")
+	link(t, dir, NCCL, "nccl*; pnccl*", without, "nccl.o", "init.o", "bootstrap.o", "network.o", "collective.o", "ring.o", "reduce.o", "log.o", "config.o", "machine.o", "version.c")
+	link(t, dir, CUDA, "cu*; standinFault", without, "cuda.o", "stream.o", "machine.o")
+}
+
+// Source returns the path of a file beside the sources of the stand-ins.
+func Source(name string) string {
+	_, here, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(here), "..", "testdata", name)
+}
+
+// compile makes an object of every source, once for each directory.
+func compile(t testing.TB, objects string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(objects, "done")); err == nil {
+		return
+	}
+	if err := os.MkdirAll(objects, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-c", "-O2", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror"}
+	for _, name := range []string{"nccl", "init", "bootstrap", "network", "collective", "ring", "reduce", "log", "config", "machine", "cuda", "stream"} {
+		args = append(args, Source(name+".c"))
+	}
+	gcc(t, objects, args...)
+	write(t, filepath.Join(objects, "done"), "")
+}
+
+func link(t testing.TB, dir, library, symbols string, without []string, objects ...string) {
+	t.Helper()
+	script := "{ global: " + symbols + "; local: *;"
+	for _, s := range without {
+		script += " " + s + ";"
+	}
+	write(t, filepath.Join(dir, "objects", library+".symbols"), script+" };\n")
+	args := []string{"-shared", "-Wl,--version-script=" + library + ".symbols", "-Wl,-soname," + library, "-o", filepath.Join(dir, library)}
+	gcc(t, filepath.Join(dir, "objects"), append(append(args, objects...), "-lpthread", "-ldl")...)
+}
+
+func gcc(t testing.TB, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "gcc", args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("gcc %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Place returns a directory of its own with both libraries of built, so that tests can share one build and have each its
+// machine.
+func Place(t testing.TB, built string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{CUDA, NCCL} {
+		if err := os.Symlink(filepath.Join(built, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// Describe says what the stand-ins in dir are to do. A process that has them loaded sees the change with its next call.
+func Describe(t testing.TB, dir string, lines ...string) {
+	t.Helper()
+	path := filepath.Join(dir, "machine")
+	write(t, path+".new", strings.Join(lines, "\n")+"\n")
+	if err := os.Rename(path+".new", path); err != nil { // nobody reads half of it
+		t.Fatal(err)
+	}
+}

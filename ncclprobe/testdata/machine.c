@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#define _GNU_SOURCE
+#include "machine.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MAX_LINES = 128 };
+
+struct line { int who; char word[24], first[64], second[64]; };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct line lines[MAX_LINES];
+static int n;
+static struct stat seen;
+
+void machine_path(const char *name, char *to, size_t size)
+{
+	Dl_info info;
+	if (!dladdr(lines, &info))
+		abort();
+	const char *slash = strrchr(info.dli_fname, '/');
+	snprintf(to, size, "%.*s%s", slash ? (int)(slash + 1 - info.dli_fname) : 0, info.dli_fname, name);
+}
+
+static void parse(FILE *f)
+{
+	char text[512];
+	n = 0;
+	while (f && n < MAX_LINES && fgets(text, sizeof text, f)) {
+		struct line *l = &lines[n];
+		int skip = 0;
+		*l = (struct line){.who = ANYONE};
+		char scope[8];
+		if (sscanf(text, " %7s %d %n", scope, &l->who, &skip) < 2 || strcmp(scope, machine_scope)) {
+			if (!strncmp(text, "rank ", 5) || !strncmp(text, "gpu ", 4))
+				continue; // of the other library
+			l->who = ANYONE, skip = 0;
+		}
+		if (sscanf(text + skip, "%23s %63s %63s", l->word, l->first, l->second) > 0 && *l->word != '#')
+			n++;
+	}
+}
+
+// describe reads the file if it is another one than last time. Callers hold mutex.
+static void describe(void)
+{
+	static char path[4096];
+	struct stat now = {0};
+	if (!*path)
+		machine_path("machine", path, sizeof path);
+	stat(path, &now); // all 0 without one
+	// Two descriptions within one tick of the clock have the same time, never the same inode: Describe renames.
+	if (now.st_ino == seen.st_ino && now.st_size == seen.st_size && !memcmp(&now.st_mtim, &seen.st_mtim, sizeof now.st_mtim))
+		return;
+	seen = now;
+	FILE *f = fopen(path, "re");
+	parse(f);
+	if (f)
+		fclose(f);
+}
+
+// find copies the last line that has the word, and the argument where that is not NULL.
+static int find(const char *word, const char *argument, int who, struct line *to)
+{
+	int found = 0;
+	pthread_mutex_lock(&mutex);
+	describe();
+	for (int i = n - 1; i >= 0 && !found; i--) {
+		const struct line *l = &lines[i];
+		if ((l->who == ANYONE || l->who == who) && !strcmp(l->word, word) && (!argument || !strcmp(l->first, argument)))
+			*to = *l, found = 1;
+	}
+	pthread_mutex_unlock(&mutex);
+	return found;
+}
+
+double machine_number(const char *word, int who, double preset)
+{
+	struct line l;
+	return find(word, NULL, who, &l) ? strtod(l.first, NULL) : preset;
+}
+
+void machine_text(const char *word, int who, const char *preset, char *to, size_t size)
+{
+	struct line l;
+	snprintf(to, size, "%s", find(word, NULL, who, &l) ? l.first : preset);
+}
+
+int machine_fault(const char *fault, const char *where, int who, long *number)
+{
+	struct line l;
+	if (!find(fault, where, who, &l))
+		return 0;
+	if (number)
+		*number = strtol(l.second, NULL, 0);
+	return 1;
+}
+
+int machine_enter(const char *function, int who)
+{
+	long code = 0;
+	if (machine_fault("crash", function, who, NULL))
+		*(volatile int *)0 = 1;
+	if (machine_fault("exit", function, who, &code))
+		_exit((int)code);
+	while (machine_fault("hang", function, who, NULL))
+		pause();
+	machine_fault("error", function, who, &code);
+	return (int)code;
+}
+
+int thread_start(void *(*run)(void *), void *argument)
+{
+	sigset_t all, before;
+	sigfillset(&all);
+	const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+	for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+		sigdelset(&all, own[i]);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	pthread_t thread;
+	int err = pthread_create(&thread, NULL, run, argument);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return err ? err : pthread_detach(thread);
+}

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which way data would go, by the description and the environment, and what the log says of that. Data itself always goes
+// over sockets of the loopback interface.
+#include "nccl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+static int on(const char *name)
+{
+	const char *v = getenv(name);
+	return v && strtol(v, NULL, 0) == 1;
+}
+
+// best is the best way between two GPUs of a host: 0 P2P, 1 SHM, 2 a network, 3 a network without HCAs.
+static int best(int rank)
+{
+	static const char *const names[] = {"P2P", "SHM", "IB", "Socket"};
+	char name[16];
+	machine_text("transport", rank, "P2P", name, sizeof name);
+	for (int i = 0; i < 4; i++)
+		if (!strcasecmp(name, names[i]))
+			return i;
+	return 0;
+}
+
+// network_host is the same for ranks that can share memory (getHostHash of NCCL's utils.cc).
+uint64_t network_host(void)
+{
+	char text[512] = "";
+	const char *id = getenv("NCCL_HOSTID");
+	if (id && *id) {
+		snprintf(text, sizeof text, "%s", id);
+	} else {
+		gethostname(text, 256);
+		size_t n = strlen(text);
+		FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+		if (f) {
+			if (!fgets(text + n, (int)(sizeof text - n), f))
+				text[n] = 0;
+			fclose(f);
+		}
+	}
+	uint64_t hash = 5381;
+	for (const char *c = text; *c; c++)
+		hash = hash * 33 ^ (unsigned char)*c;
+	return hash;
+}
+
+// wanted reports whether NCCL_IB_HCA lets port 1 of mlx5_i be used.
+static int wanted(int i)
+{
+	const char *filter = getenv("NCCL_IB_HCA");
+	if (!filter || !*filter)
+		return 1;
+	int invert = *filter == '^';
+	filter += invert;
+	int exact = *filter == '=', found = 0;
+	filter += exact;
+	char device[16];
+	size_t n = (size_t)snprintf(device, sizeof device, "mlx5_%d", i);
+	char *copy = strdup(filter), *rest = copy;
+	for (char *word; (word = strsep(&rest, ","));) {
+		size_t name = strcspn(word, ":");
+		int port = word[name] ? atoi(word + name + 1) : 1;
+		found |= *word && port == 1 && (exact ? name == n : name <= n) && !strncmp(word, device, name);
+	}
+	free(copy);
+	return found != invert;
+}
+
+// hcas counts the HCAs that NCCL would use, and names them in the way of its log.
+static int hcas(const struct ncclComm *c, char *list, size_t size)
+{
+	int n = 0, all = best(c->rank) == 3 ? 0 : (int)machine_number("hcas", c->rank, 8);
+	const char *disabled = getenv("NCCL_IB_DISABLE");
+	char link[16];
+	machine_text("link", c->rank, "RoCE", link, sizeof link);
+	if (disabled && strtol(disabled, NULL, 0))
+		all = 0;
+	*list = 0;
+	for (int i = 0; i < all; i++)
+		if (wanted(i)) {
+			size_t used = strlen(list);
+			snprintf(list + used, size - used, " [%d]mlx5_%d:1/%s", n++, i, link);
+		}
+	return n;
+}
+
+static void log_gdr(const struct ncclComm *c, const char *list, int gdr)
+{
+	int i = 0;
+	char hca[32];
+	for (const char *at = list; sscanf(at, " [%d]%31[^:]", &i, hca) == 2; at = strchr(at + 1, ' ')) {
+		log_info(c->device, LOG_NET, "NET/IB : GPU Direct RDMA %s for HCA %d '%s'", gdr ? "Enabled" : "Disabled", i, hca);
+		if (!strchr(at + 1, ' '))
+			break;
+	}
+}
+
+int network_choose(ncclComm_t c, struct peer *self)
+{
+	char list[1024];
+	int n = hcas(c, list, sizeof list), v = c->version, socket_wanted = !strcasecmp(c->net, "Socket");
+	if (v < 22100)
+		log_info(c->device, LOG_INIT | LOG_NET, "NET/Plugin : No plugin found, using internal implementation");
+	else if (v < 22600)
+		log_info(c->device, LOG_INIT | LOG_NET, "NET/Plugin: Using internal network plugin.");
+	if (*c->net && strcasecmp(c->net, "IB") && !socket_wanted)
+		n = 0;
+	else if (!socket_wanted) {
+		const char *filter = getenv("NCCL_IB_HCA");
+		if (filter)
+			log_info(c->device, LOG_INIT | LOG_ENV, "NCCL_IB_HCA set to %s", filter);
+		if (n)
+			log_info(c->device, LOG_INIT | LOG_NET, "NET/IB : Using%s [RO]; OOB lo:127.0.0.1<0>", list);
+		else
+			log_info(c->device, LOG_INIT | LOG_NET, "NET/IB : No device found.");
+	}
+	self->ib = n > 0 && !socket_wanted;
+	if (!self->ib && *c->net && !socket_wanted) {
+		if (v >= 22703)
+			log_warn(c->device, "plugin/net.cc:301", "Failed to initialize any NET plugin");
+		else
+			log_warn(c->device, "net.cc:98", "Error: network %s not found.", c->net);
+		return INVALID_USAGE;
+	}
+	const char *net_level = getenv("NCCL_NET_GDR_LEVEL");
+	int allowed = !net_level || (strcmp(net_level, "LOC") && strcmp(net_level, "0"));
+	int usable = (int)machine_number("gdr", c->rank, 1);
+	self->gdr = self->ib && usable && allowed;
+	if (self->ib)
+		log_gdr(c, list, usable);
+	else
+		log_info(c->device, LOG_INIT | LOG_NET, "NET/Socket : Using [0]lo:127.0.0.1<0>");
+	if (v >= 22703)
+		log_info(c->device, LOG_INIT | LOG_NET, "Initialized NET plugin %s", self->ib ? "IB" : "Socket");
+	log_info(c->device, LOG_INIT, "Using network %s", self->ib ? "IB" : "Socket");
+	if (machine_number("dmabuf", c->rank, 1) && self->gdr)
+		log_info(c->device, LOG_INIT, "DMA-BUF is available on GPU device %d", c->device);
+	return SUCCESS;
+}
+
+enum way network_way(const struct ncclComm *c, int a, int b)
+{
+	int way = best(c->rank);
+	if (c->peers[a].host != c->peers[b].host)
+		return NET;
+	if (way == 0 && !on("NCCL_P2P_DISABLE"))
+		return P2P;
+	return way <= 1 && !on("NCCL_SHM_DISABLE") ? SHM : NET;
+}
+
+// log_way is a line of a connection; until 2.18.1 it has bus ids in brackets.
+static void log_way(const struct ncclComm *c, int channel, int a, int b)
+{
+	const struct peer *from = &c->peers[a], *to = &c->peers[b], *self = &c->peers[c->rank];
+	int v = c->version, net = self->ib ? c->device % 8 : 0;
+	char ends[96];
+	if (v <= 21801)
+		snprintf(ends, sizeof ends, "%d[%lx] -> %d[%lx]", a, (unsigned long)from->bus, b, (unsigned long)to->bus);
+	else
+		snprintf(ends, sizeof ends, "%d[%d] -> %d[%d]", a, from->device, b, to->device);
+	switch (network_way(c, a, b)) {
+	case P2P:
+		if (a == c->rank)
+			log_info(c->device, LOG_INIT | LOG_P2P, "Channel %02d/%01d : %s via P2P/%s", channel, 0, ends, v >= 21803 ? "CUMEM" : "IPC");
+		break;
+	case SHM:
+		if (a == c->rank)
+			log_info(c->device, LOG_INIT | LOG_SHM, "Channel %02d : %s via SHM/direct%s", channel, ends, v >= 23005 ? "" : "/direct");
+		break;
+	case NET:
+		log_info(c->device, LOG_INIT | LOG_NET, "Channel %02d/%d : %s [%s] via NET/%s/%d%s", channel, 0, ends, a == c->rank ? "send" : "receive",
+			self->ib ? "IB" : "Socket", net, self->gdr ? "/GDRDMA" : "");
+		break;
+	}
+}
+
+static int channels(const struct ncclComm *c)
+{
+	int n = (int)machine_number("channels", c->rank, 2);
+	if (c->config.min_ctas != INT_MIN && n < c->config.min_ctas)
+		n = c->config.min_ctas;
+	return c->config.max_ctas != INT_MIN && n > c->config.max_ctas ? c->config.max_ctas : n;
+}
+
+void network_connect(const struct ncclComm *c)
+{
+	int next = (c->rank + 1) % c->ranks, before = (c->rank + c->ranks - 1) % c->ranks, gdr = 1, v = c->version;
+	for (int i = 0; i < channels(c) && c->ranks > 1; i++) {
+		log_way(c, i, before, c->rank);
+		log_way(c, i, c->rank, next);
+	}
+	for (int i = 0; i < c->ranks; i++)
+		if (network_way(c, i, (i + 1) % c->ranks) == NET)
+			gdr &= c->peers[i].gdr && c->peers[(i + 1) % c->ranks].gdr;
+	if (c->ranks > 1 && network_way(c, c->rank, next) == NET && !c->peers[c->rank].ib)
+		log_info(c->device, LOG_INIT, "NET/Socket: Using 1 threads and 4 sockets per thread");
+	if (v >= 22403)
+		log_info(c->device, LOG_INIT, "Connected all rings, use ring PXN 0 GDR %d", gdr);
+	else
+		log_info(c->device, LOG_INIT, "Connected all rings");
+	if (v < 22703)
+		log_info(c->device, LOG_INIT, "Connected all trees");
+}
