@@ -15,9 +15,9 @@
 //	built_for_cuda 12.9                in the line of the version
 //	transport P2P                      best way between two GPUs: P2P, SHM, IB or Socket; Socket: there are no HCAs either
 //	hcas 8  link RoCE  gdr 1           mlx5_0 to mlx5_7, port 1; whether GPUDirect RDMA works
-//	nvls 0  channels 2                 what the log says; minCTAs and maxCTAs limit the channels
+//	nvls 0  collnet 0  channels 2      what the log says; minCTAs and maxCTAs limit the channels
 //	busbw 0  latency 0                 bytes per second and seconds: what a collective takes by nccl-tests' formulas; 0: no time
-//	slow 1                             factor to that time
+//	slow 1                             factor to that time, or to what it takes without
 //	init 0                             seconds that init takes
 //	polls 2                            how often GetAsyncError answers ncclInProgress after each call that does not block
 //	log 0                              bytes of log that init writes besides
@@ -30,6 +30,7 @@
 //	exit FUNCTION CODE                 it ends the process
 //	fault collective CODE              the kernel breaks the context: every call to the driver answers CODE
 //	lie sum                            one element of the result is wrong
+//	lie log                            there are 64 KiB of noise in the log
 package ncclprobetest
 
 import (
@@ -65,10 +66,10 @@ func Build(t testing.TB, dir, version string, without ...string) {
 	if n, err := strconv.Atoi(minor); err != nil || n < since {
 		without = append(without, scalable)
 	}
-	source := filepath.Join(objects, "version.c")
-	write(t, source, "const char standin_version[] = \""+version+"\";\n")
-	link(t, dir, NCCL, "nccl*; pnccl*", without, "nccl.o", "init.o", "bootstrap.o", "network.o", "collective.o", "ring.o", "reduce.o", "log.o", "config.o", "machine.o", "version.c")
-	link(t, dir, CUDA, "cu*; standinFault", without, "cuda.o", "stream.o", "machine.o")
+	write(t, filepath.Join(dir, "version.c"), "const char standin_version[] = \""+version+"\";\n")
+	link(t, dir, NCCL, "nccl*", without, "objects/nccl.o", "objects/init.o", "objects/bootstrap.o", "objects/network.o",
+		"objects/collective.o", "objects/ring.o", "objects/reduce.o", "objects/log.o", "objects/config.o", "objects/machine.o", "version.c")
+	link(t, dir, CUDA, "cu*; standinFault", without, "objects/cuda.o", "objects/memory.o", "objects/stream.o", "objects/machine.o")
 }
 
 // Source returns the path of a file beside the sources of the stand-ins.
@@ -87,7 +88,7 @@ func compile(t testing.TB, objects string) {
 		t.Fatal(err)
 	}
 	args := []string{"-c", "-O2", "-g", "-fPIC", "-Wall", "-Wextra", "-Werror"}
-	for _, name := range []string{"nccl", "init", "bootstrap", "network", "collective", "ring", "reduce", "log", "config", "machine", "cuda", "stream"} {
+	for _, name := range []string{"nccl", "init", "bootstrap", "network", "collective", "ring", "reduce", "log", "config", "machine", "cuda", "memory", "stream"} {
 		args = append(args, Source(name+".c"))
 	}
 	gcc(t, objects, args...)
@@ -100,9 +101,9 @@ func link(t testing.TB, dir, library, symbols string, without []string, objects 
 	for _, s := range without {
 		script += " " + s + ";"
 	}
-	write(t, filepath.Join(dir, "objects", library+".symbols"), script+" };\n")
-	args := []string{"-shared", "-Wl,--version-script=" + library + ".symbols", "-Wl,-soname," + library, "-o", filepath.Join(dir, library)}
-	gcc(t, filepath.Join(dir, "objects"), append(append(args, objects...), "-lpthread", "-ldl")...)
+	write(t, filepath.Join(dir, library+".symbols"), script+" };\n")
+	args := []string{"-shared", "-Wl,--version-script=" + library + ".symbols", "-Wl,-soname," + library, "-o", library}
+	gcc(t, dir, append(append(args, objects...), "-lpthread", "-ldl")...)
 }
 
 func gcc(t testing.TB, dir string, args ...string) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank of a test of the stand-ins: client DIRECTORY RANK RANKS GPU ID OP TYPE REDUCTION COUNT [TIMEOUT]. ID is a file that
-// rank 0 writes. It prints one line, "ok MICROSECONDS" or what was wrong.
+// One rank of a test of the stand-ins: client DIRECTORY RANK RANKS GPU ID OPERATIONS TYPES REDUCTIONS COUNTS [SECONDS]. The last
+// four are lists with commas, and it runs everything with everything. ID is a file that rank 0 writes. It prints one line: "ok"
+// and how many microseconds the last collective took, or what was wrong.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +14,25 @@
 #include <time.h>
 #include <unistd.h>
 
-typedef struct { char internal[128]; } id_t_;
+typedef struct { char internal[128]; } unique;
 struct config { size_t size; unsigned magic, version; int blocking, cga, min, max; const char *net; int rest[14]; };
+
+struct rank { int rank, ranks; void *comm, *stream, *a, *b; };
 
 static void *cuda, *nccl;
 static double deadline;
+
+// quit says what there is to say, and leaves whatever hangs behind.
+__attribute__((noreturn, format(printf, 2, 3))) static void quit(int code, const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	putchar('\n');
+	fflush(stdout);
+	_exit(code);
+}
 
 static double now(void)
 {
@@ -28,16 +44,14 @@ static double now(void)
 static void *symbol(void *library, const char *name)
 {
 	void *s = dlsym(library, name);
-	if (!s) {
-		printf("no symbol %s\n", name);
-		exit(3);
-	}
+	if (!s)
+		quit(3, "no symbol %s", name);
 	return s;
 }
 
 #define CUDA(name, ...) ((int (*)())symbol(cuda, #name))(__VA_ARGS__)
 #define NCCL(name, ...) ((int (*)())symbol(nccl, #name))(__VA_ARGS__)
-#define CHECK(call) do { int e_ = (call); if (e_) { printf("%s: %d %s\n", #call, e_, last()); fflush(stdout); _exit(4); } } while (0)
+#define CHECK(call) do { int e_ = (call); if (e_) quit(4, "%s: %d %s", #call, e_, last()); } while (0)
 
 static const char *last(void) { return nccl ? ((const char *(*)(void *))symbol(nccl, "ncclGetLastError"))(NULL) : ""; }
 
@@ -49,12 +63,8 @@ static int settle(void *comm, int got)
 		int err = NCCL(ncclCommGetAsyncError, comm, &state);
 		if (err)
 			return err;
-		if (state == 7 && now() > deadline) {
-			int e = NCCL(ncclCommAbort, comm);
-			printf("timeout, abort %d\n", e);
-			fflush(stdout);
-			_exit(5);
-		}
+		if (state == 7 && now() > deadline)
+			quit(5, "timeout, abort %d", NCCL(ncclCommAbort, comm));
 		if (state == 7)
 			usleep(200);
 	}
@@ -67,10 +77,8 @@ static void wait_stream(void *comm, void *stream)
 	while ((q = CUDA(cuStreamQuery, stream)) == 600) {
 		NCCL(ncclCommGetAsyncError, comm, &state);
 		if (state || now() > deadline) {
-			int e = NCCL(ncclCommAbort, comm);
-			printf("%s %d, abort %d, stream %d\n", state ? "async" : "timeout", state, e, CUDA(cuStreamSynchronize, stream));
-			fflush(stdout);
-			_exit(5);
+			int aborted = NCCL(ncclCommAbort, comm);
+			quit(5, "%s %d, abort %d, stream %d", state ? "async" : "timeout", state, aborted, CUDA(cuStreamSynchronize, stream));
 		}
 		usleep(50);
 	}
@@ -124,9 +132,10 @@ static double reduced(int op, int ranks, size_t i)
 	return op == 4 ? v / ranks : v;
 }
 
-static int run(const char *name, uint64_t in, uint64_t out, size_t count, int type, int op, int rank, int ranks, void *comm, void *stream)
+static int run(const struct rank *k, const char *name, uint64_t in, uint64_t out, size_t count, int type, int op)
 {
-	int root = ranks - 1, ret = 0;
+	int root = k->ranks - 1, ret = 0;
+	void *comm = k->comm, *stream = k->stream;
 	if (!strcmp(name, "allreduce"))
 		return NCCL(ncclAllReduce, in, out, count, type, op, comm, stream);
 	if (!strcmp(name, "inplace"))
@@ -140,22 +149,23 @@ static int run(const char *name, uint64_t in, uint64_t out, size_t count, int ty
 	if (!strcmp(name, "reducescatter"))
 		return NCCL(ncclReduceScatter, in, out, count, type, op, comm, stream);
 	CHECK(NCCL(ncclGroupStart));
-	ret |= NCCL(ncclSend, in, count, type, (rank + 1) % ranks, comm, stream);
-	ret |= NCCL(ncclRecv, out, count, type, (rank + ranks - 1) % ranks, comm, stream);
+	ret |= NCCL(ncclSend, in, count, type, (k->rank + 1) % k->ranks, comm, stream);
+	ret |= NCCL(ncclRecv, out, count, type, (k->rank + k->ranks - 1) % k->ranks, comm, stream);
 	return ret ? ret : NCCL(ncclGroupEnd);
 }
 
-static double expected(const char *name, int op, int rank, int ranks, size_t count, size_t i)
+static double expected(const char *name, int type, int op, const struct rank *k, size_t count, size_t i)
 {
-	if (!strcmp(name, "allreduce") || !strcmp(name, "inplace") || !strcmp(name, "reduce"))
-		return reduced(op, ranks, i);
+	double v = value((k->rank + k->ranks - 1) % k->ranks, i); // of sendrecv
 	if (!strcmp(name, "broadcast"))
-		return value(ranks - 1, i);
-	if (!strcmp(name, "allgather"))
-		return value((int)(i / count), i % count);
-	if (!strcmp(name, "reducescatter"))
-		return reduced(op, ranks, (size_t)rank * count + i);
-	return value((rank + ranks - 1) % ranks, i);
+		v = value(k->ranks - 1, i);
+	else if (!strcmp(name, "allgather"))
+		v = value((int)(i / count), i % count);
+	else if (!strcmp(name, "reducescatter"))
+		v = reduced(op, k->ranks, (size_t)k->rank * count + i);
+	else if (strcmp(name, "sendrecv"))
+		v = reduced(op, k->ranks, i);
+	return type == 2 ? (double)(int)v : v;
 }
 
 static void load(const char *dir)
@@ -165,96 +175,131 @@ static void load(const char *dir)
 	cuda = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	snprintf(path, sizeof path, "%s/libnccl.so.2", dir);
 	nccl = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!cuda || !nccl) {
-		printf("%s\n", dlerror());
-		exit(3);
-	}
+	if (!cuda || !nccl)
+		quit(3, "%s", dlerror());
 }
 
-static id_t_ exchange_id(const char *file, int rank)
+static unique exchange_id(const char *file, int rank)
 {
-	id_t_ id;
+	unique id;
 	char part[4096];
 	snprintf(part, sizeof part, "%s.part", file);
 	if (rank == 0) {
 		CHECK(NCCL(ncclGetUniqueId, &id));
 		FILE *f = fopen(part, "w");
 		if (!f || fwrite(&id, sizeof id, 1, f) != 1 || fclose(f) || rename(part, file))
-			exit(3);
+			quit(3, "cannot use %s", file);
 		return id;
 	}
 	for (FILE *f; now() < deadline; usleep(1000))
 		if ((f = fopen(file, "r"))) {
 			if (fread(&id, sizeof id, 1, f) != 1)
-				exit(3);
+				quit(3, "cannot use %s", file);
 			fclose(f);
 			return id;
 		}
-	printf("no id\n");
-	exit(3);
+	quit(3, "no id");
+}
+
+// one runs a collective twice, and returns how long the second one took. It ends the process when the result is wrong.
+static double one(const struct rank *k, const char *name, int type, int op, size_t count)
+{
+	size_t size = size_of(type), n_in = count, n_out = count;
+	if (!strcmp(name, "reducescatter"))
+		n_in *= (size_t)k->ranks;
+	if (!strcmp(name, "allgather"))
+		n_out *= (size_t)k->ranks;
+	int in_place = !strcmp(name, "inplace"), root = strcmp(name, "reduce") || k->rank == k->ranks - 1;
+	char *host = malloc((n_in + n_out + 1) * size);
+	uint64_t in, out;
+	float ms = 0;
+	for (size_t i = 0; i < n_in; i++)
+		set(host, type, i, value(k->rank, i));
+	CHECK(CUDA(cuMemAlloc_v2, &in, (n_in + 1) * size));
+	CHECK(CUDA(cuMemAlloc_v2, &out, (n_out + 1) * size));
+	CHECK(CUDA(cuMemsetD32_v2, out, 0x7fc07fc0, n_out * size / 4)); // not a number
+	for (int i = 0; i < 2; i++) {
+		CHECK(CUDA(cuMemcpyHtoD_v2, in, host, n_in * size));
+		CHECK(CUDA(cuEventRecord, k->a, k->stream));
+		CHECK(settle(k->comm, run(k, name, in, out, count, type, op)));
+		CHECK(CUDA(cuEventRecord, k->b, k->stream));
+		wait_stream(k->comm, k->stream);
+		CHECK(CUDA(cuEventElapsedTime, &ms, k->a, k->b));
+	}
+	CHECK(CUDA(cuMemcpyDtoH_v2, host, in_place ? in : out, n_out * size));
+	size_t wrong = 0;
+	for (size_t i = 0; i < n_out && root; i++)
+		wrong += get(host, type, i) != expected(name, type, op, k, count, i);
+	CHECK(CUDA(cuMemFree_v2, in));
+	CHECK(CUDA(cuMemFree_v2, out));
+	free(host);
+	if (wrong)
+		quit(6, "wrong %zu of %zu: %s type %d op %d", wrong, n_out, name, type, op);
+	return ms * 1e3;
+}
+
+// next takes the first word of a list, or returns NULL.
+static const char *next(const char **list)
+{
+	static char word[64];
+	size_t n = strcspn(*list, ",");
+	if (!n)
+		return NULL;
+	snprintf(word, sizeof word, "%.*s", (int)n, *list);
+	*list += n + ((*list)[n] == ',');
+	return word;
+}
+
+static double everything(const struct rank *k, char **argv)
+{
+	double took = 0;
+	char op[64];
+	const char *w;
+	for (const char *ops = argv[6]; (w = next(&ops));) {
+		snprintf(op, sizeof op, "%s", w);
+		for (const char *types = argv[7]; (w = next(&types));) {
+			int type = atoi(w);
+			for (const char *reductions = argv[8]; (w = next(&reductions));) {
+				int reduction = atoi(w);
+				for (const char *counts = argv[9]; (w = next(&counts));)
+					took = one(k, op, type, reduction, strtoul(w, NULL, 0));
+			}
+		}
+	}
+	return took;
 }
 
 int main(int argc, char **argv)
 {
 	if (argc < 10)
 		return 2;
-	int rank = atoi(argv[2]), ranks = atoi(argv[3]), gpu = atoi(argv[4]), type = atoi(argv[7]), op = atoi(argv[8]);
-	const char *name = argv[6];
-	size_t count = strtoul(argv[9], NULL, 0), size = size_of(type);
-	deadline = now() + (argc > 10 ? atof(argv[10]) : 30);
+	struct rank k = {.rank = atoi(argv[2]), .ranks = atoi(argv[3])};
+	deadline = now() + (argc > 10 ? atof(argv[10]) : 60);
 	load(argv[1]);
 	int device;
-	void *context, *stream, *a, *b, *comm = NULL;
+	void *context;
 	CHECK(CUDA(cuInit, 0));
-	CHECK(CUDA(cuDeviceGet, &device, gpu));
+	CHECK(CUDA(cuDeviceGet, &device, atoi(argv[4])));
 	CHECK(CUDA(cuDevicePrimaryCtxSetFlags_v2, device, 4));
 	CHECK(CUDA(cuDevicePrimaryCtxRetain, &context, device));
 	CHECK(CUDA(cuCtxSetCurrent, context));
-	CHECK(CUDA(cuStreamCreateWithPriority, &stream, 1, 0));
-	CHECK(CUDA(cuEventCreate, &a, 0));
-	CHECK(CUDA(cuEventCreate, &b, 0));
-	size_t n_in = !strcmp(name, "reducescatter") ? count * (size_t)ranks : count, n_out = !strcmp(name, "allgather") ? count * (size_t)ranks : count;
-	uint64_t in, out;
-	CHECK(CUDA(cuMemAlloc_v2, &in, n_in * size + 1));
-	CHECK(CUDA(cuMemAlloc_v2, &out, n_out * size + 1));
-	char *host = malloc((n_in + n_out) * size + 1);
-	for (size_t i = 0; i < n_in; i++)
-		set(host, type, i, value(rank, i));
-	CHECK(CUDA(cuMemcpyHtoD_v2, in, host, n_in * size));
-
-	id_t_ id = exchange_id(argv[5], rank);
-	struct config config = {.size = 96, .magic = 0xcafebeef, .version = 23007, .blocking = 0, .cga = 0, .min = 1, .max = 2};
+	CHECK(CUDA(cuStreamCreateWithPriority, &k.stream, 1, 0));
+	CHECK(CUDA(cuEventCreate, &k.a, 0));
+	CHECK(CUDA(cuEventCreate, &k.b, 0));
+	unique id = exchange_id(argv[5], k.rank);
+	struct config config = {.size = 96, .magic = 0xcafebeef, .version = 23007, .min = 1, .max = 2};
 	for (int i = 0; i < 14; i++)
 		config.rest[i] = INT_MIN;
-	config.rest[2] = config.rest[3] = 0; // the pointer at 48
-	int (*init)(void **, int, id_t_, int, void *) = symbol(nccl, "ncclCommInitRankConfig");
-	int started = init(&comm, ranks, id, rank, &config);
-	CHECK(settle(comm, started));
-	double took = 0;
-	for (int i = 0; i < 2; i++) { // the first one warms up
-		if (!strcmp(name, "inplace"))
-			CHECK(CUDA(cuMemcpyHtoD_v2, in, host, n_in * size));
-		CHECK(CUDA(cuEventRecord, a, stream));
-		CHECK(settle(comm, run(name, in, out, count, type, op, rank, ranks, comm, stream)));
-		CHECK(CUDA(cuEventRecord, b, stream));
-		wait_stream(comm, stream);
-		float ms;
-		CHECK(CUDA(cuEventElapsedTime, &ms, a, b));
-		took = ms * 1e3;
-	}
-	int to_check = strcmp(name, "reduce") || rank == ranks - 1;
-	CHECK(CUDA(cuMemcpyDtoH_v2, host, strcmp(name, "inplace") ? out : in, n_out * size));
-	size_t wrong = 0;
-	for (size_t i = 0; i < n_out && to_check; i++)
-		wrong += get(host, type, i) != expected(name, op, rank, ranks, count, i);
-	CHECK(settle(comm, NCCL(ncclCommFinalize, comm)));
-	CHECK(NCCL(ncclCommDestroy, comm));
-	CHECK(CUDA(cuMemFree_v2, in));
-	CHECK(CUDA(cuMemFree_v2, out));
-	CHECK(CUDA(cuEventDestroy_v2, a));
-	CHECK(CUDA(cuEventDestroy_v2, b));
-	CHECK(CUDA(cuStreamDestroy_v2, stream));
+	config.rest[2] = config.rest[3] = 0; // a pointer
+	int (*init)(void **, int, unique, int, void *) = symbol(nccl, "ncclCommInitRankConfig");
+	int started = init(&k.comm, k.ranks, id, k.rank, &config);
+	CHECK(settle(k.comm, started));
+	double took = everything(&k, argv);
+	CHECK(settle(k.comm, NCCL(ncclCommFinalize, k.comm)));
+	CHECK(NCCL(ncclCommDestroy, k.comm));
+	CHECK(CUDA(cuEventDestroy_v2, k.a));
+	CHECK(CUDA(cuEventDestroy_v2, k.b));
+	CHECK(CUDA(cuStreamDestroy_v2, k.stream));
 	CHECK(CUDA(cuDevicePrimaryCtxRelease_v2, device));
-	wrong ? printf("wrong %zu\n", wrong) : printf("ok %.0f\n", took);
-	return wrong != 0;
+	quit(0, "ok %.0f", took);
 }

@@ -38,3 +38,6 @@ void streams_wait(const struct context *c);
 
 // streams_forget makes all streams and events of the context invalid.
 void streams_forget(struct context *c);
+
+// memory_forget frees all memory of the context.
+void memory_forget(const struct context *c);

@@ -9,11 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static void bootstrap_line(const struct ncclComm *c)
-{
-	log_info(c->device, c->version >= 22304 ? LOG_BOOTSTRAP : LOG_INIT, "Bootstrap%s: Using lo:127.0.0.1<0>", c->version >= 22403 ? "" : " ");
-}
-
 // compare refuses what a communicator must not have: other versions, and two ranks on one GPU of a host.
 static int compare(const struct ncclComm *c)
 {
@@ -57,14 +52,31 @@ static void log_shape(const struct ncclComm *c)
 		ranks += c->peers[i].host == c->peers[c->rank].host;
 		local += c->peers[i].host == c->peers[c->rank].host && i < c->rank;
 	}
-	int nvls = machine_number("nvls", c->rank, 0) != 0;
-	if (c->version >= 21700 && (c->version < 22700 || c->version >= 23000))
-		log_info(c->device, LOG_INIT, "NVLS multicast support is %savailable on dev %d", nvls ? "" : "not ", c->device);
-	else if (c->version >= 22700)
-		log_info(c->device, LOG_INIT, "NVLS multicast support is %savailable on dev %d (NVLS_NCHANNELS %d)", nvls ? "" : "not ", c->device, nvls ? 16 : 0);
 	if (c->version >= 22003)
 		log_info(c->device, LOG_INIT, "comm %p rank %d nRanks %d nNodes %d localRanks %d localRank %d MNNVL 0", (const void *)c, c->rank, c->ranks, nodes, ranks, local);
 	log_info(c->device, LOG_INIT, "Trees [0] %d/-1/-1->%d->%d", c->rank + 1 < c->ranks ? c->rank + 1 : -1, c->rank, c->rank - 1);
+}
+
+static void log_multicast(const struct ncclComm *c)
+{
+	const char *available = machine_number("nvls", c->rank, 0) != 0 ? "" : "not ";
+	if (c->version >= 22700 && c->version < 23000)
+		log_info(c->device, LOG_INIT, "NVLS multicast support is %savailable on dev %d (NVLS_NCHANNELS %d)", available, c->device, *available ? 0 : 16);
+	else if (c->version >= 21700)
+		log_info(c->device, LOG_INIT, "NVLS multicast support is %savailable on dev %d", available, c->device);
+}
+
+// log_environment names the variables that count here and are set.
+static void log_environment(const struct ncclComm *c)
+{
+	static const char *const numbers[] = {"NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_IB_DISABLE", "NCCL_RAS_ENABLE"},
+		*const texts[] = {"NCCL_NET", "NCCL_NET_GDR_LEVEL", "NCCL_HOSTID"};
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		if (getenv(numbers[i]))
+			log_info(c->device, LOG_ENV, "%s set by environment to %ld.", numbers[i], strtol(getenv(numbers[i]), NULL, 0));
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+		if (getenv(texts[i]))
+			log_info(c->device, LOG_ENV, "%s set by environment to %s", texts[i], getenv(texts[i]));
 }
 
 static void log_state(const struct ncclComm *c, const char *state)
@@ -73,7 +85,7 @@ static void log_state(const struct ncclComm *c, const char *state)
 	char start[64] = "", nvml[32] = "", id[48] = "";
 	const struct peer *self = &c->peers[c->rank];
 	if (v >= 22105)
-		snprintf(start, sizeof start, "%s ", v < 22700 ? "ncclCommInitRank" : c->function);
+		snprintf(start, sizeof start, "%s ", v < 22304 ? "ncclCommInitRank" : c->function);
 	if (v >= 21803)
 		snprintf(nvml, sizeof nvml, " nvmlDev %d", c->device);
 	if (v >= 21602)
@@ -94,7 +106,8 @@ static int establish(ncclComm_t c)
 		return UNHANDLED_CUDA;
 	self.bus = (uint64_t)bus << 12;
 	c->peers[c->rank] = self;
-	bootstrap_line(c);
+	log_bootstrap(c->device, c->version);
+	log_environment(c);
 	if ((err = network_choose(c, &self)))
 		return err;
 	c->peers[c->rank] = self;
@@ -111,10 +124,14 @@ static int establish(ncclComm_t c)
 		return IN_PROGRESS;
 	if ((err = bootstrap_meet(c, &self)) || (err = compare(c)))
 		return err;
+	log_multicast(c);
 	log_shape(c);
 	if (c->version < 22200)
 		network_connect(c);
 	log_state(c, "COMPLETE");
+	if (c->version >= 22304)
+		log_info(c->device, LOG_INIT | LOG_PROFILE, "Init timings - %s: rank %d nranks %d total 0.10 (kernels 0.02, alloc 0.01, bootstrap 0.03, "
+			"allgathers 0.01, topo 0.01, graphs 0.00, connections 0.01, rest 0.01)", c->function, c->rank, c->ranks);
 	return SUCCESS;
 }
 

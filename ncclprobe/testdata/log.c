@@ -143,6 +143,13 @@ void log_version(int device, int rank)
 		log_info(device, LOG_ALL, "NCCL version %s+cuda%s", version, cuda);
 }
 
+void log_bootstrap(int device, int version)
+{
+	static atomic_int said;
+	if (!said++)
+		log_info(device, version >= 22304 ? LOG_BOOTSTRAP : LOG_INIT, "Bootstrap%s: Using lo:127.0.0.1<0>", version >= 22403 ? "" : " ");
+}
+
 // log_flood writes that many bytes of lines that say nothing, if anybody wants a log.
 void log_flood(double bytes)
 {
@@ -152,5 +159,8 @@ void log_flood(double bytes)
 	int n = snprintf(line, sizeof line, "%s:%d:%d [0] NCCL INFO Channel 00/64 : %0160d\n", host, (int)getpid(), (int)gettid(), 0);
 	for (double wrote = 0; level >= INFO && wrote < bytes; wrote += n)
 		fwrite(line, 1, (size_t)n, out);
+	if (level >= INFO && machine_fault("lie", "log", ANYONE, NULL))
+		for (unsigned i = 0, noise = 1; i < 1 << 16; i++)
+			fputc((int)((noise = noise * 1664525 + 1013904223) >> 24), out);
 	pthread_mutex_unlock(&mutex);
 }

@@ -109,8 +109,9 @@ int machine_enter(const char *function, int who)
 		*(volatile int *)0 = 1;
 	if (machine_fault("exit", function, who, &code))
 		_exit((int)code);
-	while (machine_fault("hang", function, who, NULL))
-		pause();
+	if (machine_fault("hang", function, who, NULL))
+		for (;;)
+			pause();
 	machine_fault("error", function, who, &code);
 	return (int)code;
 }

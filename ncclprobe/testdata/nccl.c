@@ -93,6 +93,7 @@ int ncclGetUniqueId(ncclUniqueId *id)
 		return INVALID_ARGUMENT;
 	}
 	struct address a = {0};
+	log_bootstrap(0, version_code(ANYONE));
 	err = bootstrap_root(&a);
 	memset(id, 0, sizeof *id);
 	memcpy(id, &a, sizeof a);
@@ -188,7 +189,7 @@ static int create(ncclComm_t *to, int ranks, const ncclUniqueId *id, int rank, c
 	}
 	*to = c;
 	pthread_mutex_lock(&c->mutex);
-	c->polls = (int)machine_number("polls", rank, 2);
+	c->polls = c->config.blocking ? 0 : (int)machine_number("polls", rank, 2);
 	if (group_depth())
 		group_add_init(c);
 	while (!group_depth() && c->config.blocking && c->starting)

@@ -42,6 +42,7 @@ typedef struct ncclComm {
 	int rank, ranks, device, version;
 	struct config config;
 	char net[32]; // config.net points here
+	int hcas;     // how many it uses
 	const char *function; // that made it
 	struct address root;
 	void *context;
@@ -86,6 +87,7 @@ enum { LOG_INIT = 1, LOG_COLL = 2, LOG_P2P = 4, LOG_SHM = 8, LOG_NET = 16, LOG_G
 void log_info(int device, int subsystem, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void log_warn(int device, const char *where, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void log_version(int device, int rank);
+void log_bootstrap(int device, int version); // once for each process
 void log_flood(double bytes);
 const char *log_last(void);
 

@@ -10,6 +10,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+enum { MAX_HCAS = 32 }; // as in NCCL
+
 static int on(const char *name)
 {
 	const char *v = getenv(name);
@@ -73,74 +75,74 @@ static int wanted(int i)
 	return found != invert;
 }
 
-// hcas counts the HCAs that NCCL would use, and names them in the way of its log.
-static int hcas(const struct ncclComm *c, char *list, size_t size)
+// hcas finds the HCAs that NCCL would use: which[0] to which[n-1].
+static int hcas(const struct ncclComm *c, int which[MAX_HCAS])
 {
 	int n = 0, all = best(c->rank) == 3 ? 0 : (int)machine_number("hcas", c->rank, 8);
 	const char *disabled = getenv("NCCL_IB_DISABLE");
-	char link[16];
-	machine_text("link", c->rank, "RoCE", link, sizeof link);
 	if (disabled && strtol(disabled, NULL, 0))
-		all = 0;
-	*list = 0;
-	for (int i = 0; i < all; i++)
-		if (wanted(i)) {
-			size_t used = strlen(list);
-			snprintf(list + used, size - used, " [%d]mlx5_%d:1/%s", n++, i, link);
-		}
+		return 0;
+	for (int i = 0; i < all && i < MAX_HCAS; i++)
+		if (wanted(i))
+			which[n++] = i;
 	return n;
 }
 
-static void log_gdr(const struct ncclComm *c, const char *list, int gdr)
+static void log_hcas(const struct ncclComm *c, const int *which, int n)
 {
-	int i = 0;
-	char hca[32];
-	for (const char *at = list; sscanf(at, " [%d]%31[^:]", &i, hca) == 2; at = strchr(at + 1, ' ')) {
-		log_info(c->device, LOG_NET, "NET/IB : GPU Direct RDMA %s for HCA %d '%s'", gdr ? "Enabled" : "Disabled", i, hca);
-		if (!strchr(at + 1, ' '))
-			break;
+	char list[40 * MAX_HCAS] = "", link[16];
+	machine_text("link", c->rank, "RoCE", link, sizeof link);
+	if (getenv("NCCL_IB_HCA"))
+		log_info(c->device, LOG_INIT | LOG_ENV, "NCCL_IB_HCA set to %s", getenv("NCCL_IB_HCA"));
+	if (!n)
+		log_info(c->device, LOG_INIT | LOG_NET, "NET/IB : No device found.");
+	for (int i = 0; i < n; i++)
+		snprintf(list + strlen(list), 40, " [%d]mlx5_%d:1/%s", i, which[i], link);
+	if (n)
+		log_info(c->device, LOG_INIT | LOG_NET, "NET/IB : Using%s [RO]; OOB lo:127.0.0.1<0>", list);
+	for (int i = 0; i < n; i++)
+		log_info(c->device, LOG_NET, "NET/IB : GPU Direct RDMA %s for HCA %d 'mlx5_%d'",
+			machine_number("gdr", c->rank, 1) != 0 ? "Enabled" : "Disabled", i, which[i]);
+}
+
+// choose looks at one network after the other, and takes the first that has devices and the name that is asked for.
+static int choose(ncclComm_t c, struct peer *self)
+{
+	int which[MAX_HCAS];
+	if (!*c->net || !strcasecmp(c->net, "IB")) {
+		c->hcas = hcas(c, which);
+		log_hcas(c, which, c->hcas);
 	}
+	self->ib = c->hcas > 0;
+	if (self->ib)
+		return SUCCESS;
+	if (*c->net && strcasecmp(c->net, "Socket"))
+		return INVALID_USAGE;
+	log_info(c->device, LOG_INIT | LOG_NET, "NET/Socket : Using [0]lo:127.0.0.1<0>");
+	return SUCCESS;
 }
 
 int network_choose(ncclComm_t c, struct peer *self)
 {
-	char list[1024];
-	int n = hcas(c, list, sizeof list), v = c->version, socket_wanted = !strcasecmp(c->net, "Socket");
+	int v = c->version;
 	if (v < 22100)
 		log_info(c->device, LOG_INIT | LOG_NET, "NET/Plugin : No plugin found, using internal implementation");
 	else if (v < 22600)
 		log_info(c->device, LOG_INIT | LOG_NET, "NET/Plugin: Using internal network plugin.");
-	if (*c->net && strcasecmp(c->net, "IB") && !socket_wanted)
-		n = 0;
-	else if (!socket_wanted) {
-		const char *filter = getenv("NCCL_IB_HCA");
-		if (filter)
-			log_info(c->device, LOG_INIT | LOG_ENV, "NCCL_IB_HCA set to %s", filter);
-		if (n)
-			log_info(c->device, LOG_INIT | LOG_NET, "NET/IB : Using%s [RO]; OOB lo:127.0.0.1<0>", list);
-		else
-			log_info(c->device, LOG_INIT | LOG_NET, "NET/IB : No device found.");
-	}
-	self->ib = n > 0 && !socket_wanted;
-	if (!self->ib && *c->net && !socket_wanted) {
-		if (v >= 22703)
-			log_warn(c->device, "plugin/net.cc:301", "Failed to initialize any NET plugin");
-		else
-			log_warn(c->device, "net.cc:98", "Error: network %s not found.", c->net);
-		return INVALID_USAGE;
-	}
-	const char *net_level = getenv("NCCL_NET_GDR_LEVEL");
-	int allowed = !net_level || (strcmp(net_level, "LOC") && strcmp(net_level, "0"));
-	int usable = (int)machine_number("gdr", c->rank, 1);
-	self->gdr = self->ib && usable && allowed;
-	if (self->ib)
-		log_gdr(c, list, usable);
-	else
-		log_info(c->device, LOG_INIT | LOG_NET, "NET/Socket : Using [0]lo:127.0.0.1<0>");
+	int err = choose(c, self);
+	if (err && v >= 22703)
+		log_warn(c->device, "plugin/net.cc:301", "Failed to initialize any NET plugin");
+	else if (err)
+		log_warn(c->device, "net.cc:98", "Error: network %s not found.", c->net);
+	if (err)
+		return err;
+	const char *level = getenv("NCCL_NET_GDR_LEVEL");
+	self->gdr = self->ib && machine_number("gdr", c->rank, 1) != 0 && (!level || (strcmp(level, "LOC") && strcmp(level, "0")));
+	const char *name = self->ib ? "IB" : "Socket";
 	if (v >= 22703)
-		log_info(c->device, LOG_INIT | LOG_NET, "Initialized NET plugin %s", self->ib ? "IB" : "Socket");
-	log_info(c->device, LOG_INIT, "Using network %s", self->ib ? "IB" : "Socket");
-	if (machine_number("dmabuf", c->rank, 1) && self->gdr)
+		log_info(c->device, LOG_INIT | LOG_NET, "Initialized NET plugin %s", name);
+	log_info(c->device, LOG_INIT, "Using network %s", name);
+	if (self->gdr && machine_number("dmabuf", c->rank, 1) != 0)
 		log_info(c->device, LOG_INIT, "DMA-BUF is available on GPU device %d", c->device);
 	return SUCCESS;
 }
@@ -159,7 +161,7 @@ enum way network_way(const struct ncclComm *c, int a, int b)
 static void log_way(const struct ncclComm *c, int channel, int a, int b)
 {
 	const struct peer *from = &c->peers[a], *to = &c->peers[b], *self = &c->peers[c->rank];
-	int v = c->version, net = self->ib ? c->device % 8 : 0;
+	int v = c->version, net = self->ib ? c->device % c->hcas : 0;
 	char ends[96];
 	if (v <= 21801)
 		snprintf(ends, sizeof ends, "%d[%lx] -> %d[%lx]", a, (unsigned long)from->bus, b, (unsigned long)to->bus);
@@ -189,10 +191,29 @@ static int channels(const struct ncclComm *c)
 	return c->config.max_ctas != INT_MIN && n > c->config.max_ctas ? c->config.max_ctas : n;
 }
 
+// log_extras tells of what switches do: SHARP on the network, NVLS on NVLink.
+static void log_extras(const struct ncclComm *c, int n)
+{
+	const struct peer *self = &c->peers[c->rank];
+	int nvls = machine_number("nvls", c->rank, 0) != 0 ? 16 : 0, v = c->version;
+	int collnet = self->ib && machine_number("collnet", c->rank, 0) != 0 ? n : 0;
+	for (int i = 0; i < 2 * collnet; i++)
+		log_info(c->device, LOG_INIT | LOG_NET, "CollNet %02d/%1d : %d [%s] via COLLNET/SHARP/%d%s", i / 2, i % 2, c->rank, i % 2 ? "receive" : "send",
+			c->device % c->hcas, self->gdr ? "/GDRDMA" : "");
+	if (collnet)
+		log_info(c->device, LOG_INIT, "Connected CollNet");
+	if (nvls && v >= 21803 && v < 22703)
+		log_info(c->device, LOG_INIT, "Connected NVLS tree");
+	if (v >= 22105)
+		log_info(c->device, LOG_INIT, "%d coll channels, %d collnet channels, %d nvls channels, %d p2p channels, 2 p2p channels per peer", n, collnet, nvls, n);
+}
+
 void network_connect(const struct ncclComm *c)
 {
-	int next = (c->rank + 1) % c->ranks, before = (c->rank + c->ranks - 1) % c->ranks, gdr = 1, v = c->version;
-	for (int i = 0; i < channels(c) && c->ranks > 1; i++) {
+	int next = (c->rank + 1) % c->ranks, before = (c->rank + c->ranks - 1) % c->ranks, gdr = 1, n = channels(c);
+	for (int i = 0; i < n && c->rank == 0; i++)
+		log_info(c->device, LOG_INIT, "Channel %02d/%02d : %4d", i, n, 0); // the order of the ring, no connection
+	for (int i = 0; i < n && c->ranks > 1; i++) {
 		log_way(c, i, before, c->rank);
 		log_way(c, i, c->rank, next);
 	}
@@ -201,10 +222,11 @@ void network_connect(const struct ncclComm *c)
 			gdr &= c->peers[i].gdr && c->peers[(i + 1) % c->ranks].gdr;
 	if (c->ranks > 1 && network_way(c, c->rank, next) == NET && !c->peers[c->rank].ib)
 		log_info(c->device, LOG_INIT, "NET/Socket: Using 1 threads and 4 sockets per thread");
-	if (v >= 22403)
+	if (c->version >= 22403)
 		log_info(c->device, LOG_INIT, "Connected all rings, use ring PXN 0 GDR %d", gdr);
 	else
 		log_info(c->device, LOG_INIT, "Connected all rings");
-	if (v < 22703)
+	if (c->version < 22703)
 		log_info(c->device, LOG_INIT, "Connected all trees");
+	log_extras(c, n);
 }

@@ -165,9 +165,9 @@ static int all_reduce(struct job *j)
 static int all_gather(struct job *j)
 {
 	size_t size = j->count * type_size(j->type);
-	char *own = j->recv + size * (size_t)j->comm->rank;
-	if (j->send != own)
-		memcpy(own, j->send, size);
+	char *mine = j->recv + size * (size_t)j->comm->rank;
+	if (j->send != mine)
+		memcpy(mine, j->send, size);
 	return gather_parts(j, j->recv, j->count * (size_t)j->comm->ranks, j->comm->rank);
 }
 
@@ -190,46 +190,45 @@ static int broadcast(struct job *j)
 {
 	ncclComm_t c = j->comm;
 	size_t size = j->count * type_size(j->type), before = 0;
-	int first = c->rank == j->root, last = (c->rank + 1) % c->ranks == j->root;
-	if (first && j->send != j->recv)
+	int head = c->rank == j->root, tail = (c->rank + 1) % c->ranks == j->root;
+	if (head && j->send != j->recv)
 		memcpy(j->recv, j->send, size);
 	for (size_t at = 0; at < size; at += before) {
 		size_t n = size - at < SLICE ? size - at : SLICE;
-		if (!first && exchange(j, j->recv + at - before, last ? 0 : before, j->recv + at, n))
+		if (!head && exchange(j, j->recv + at - before, tail ? 0 : before, j->recv + at, n))
 			return -1;
-		if (first && !last && exchange(j, j->recv + at, n, NULL, 0))
+		if (head && !tail && exchange(j, j->recv + at, n, NULL, 0))
 			return -1;
 		before = n;
 	}
-	return first || last ? 0 : exchange(j, j->recv + size - before, before, NULL, 0);
+	return head || tail ? 0 : exchange(j, j->recv + size - before, before, NULL, 0);
 }
 
 // reduce_chain starts behind the root and goes around to it.
 static int reduce_chain(struct job *j)
 {
 	ncclComm_t c = j->comm;
-	size_t size = type_size(j->type), step = SLICE / size;
-	int last = c->rank == j->root, first = (c->rank + c->ranks - 1) % c->ranks == j->root;
-	char *own = malloc(SLICE), *other = malloc(SLICE);
-	int ret = own && other ? 0 : -1;
+	size_t size = type_size(j->type), slice = SLICE / size;
+	int tail = c->rank == j->root, head = (c->rank + c->ranks - 1) % c->ranks == j->root;
+	char *sum = malloc(SLICE), *other = malloc(SLICE);
+	int ret = sum && other ? 0 : -1;
 	for (size_t at = 0, n; at < j->count && !ret; at += n) {
-		n = j->count - at < step ? j->count - at : step;
-		memcpy(own, j->send + at * size, n * size);
-		if (!first || c->ranks == 1) {
-			ret = c->ranks == 1 ? 0 : exchange(j, NULL, 0, other, n * size);
-			if (!ret && c->ranks > 1)
-				reduce(j->type, j->op, own, other, n);
+		n = j->count - at < slice ? j->count - at : slice;
+		memcpy(sum, j->send + at * size, n * size);
+		if (!head) {
+			if ((ret = exchange(j, NULL, 0, other, n * size)))
+				break;
+			reduce(j->type, j->op, sum, other, n);
 		}
-		if (ret)
-			break;
-		if (!last)
-			ret = exchange(j, own, n * size, NULL, 0);
-		else if (j->op == AVG)
-			divide(j->type, own, n, c->ranks);
-		if (last)
-			memcpy(j->recv + at * size, own, n * size);
+		if (!tail) {
+			ret = exchange(j, sum, n * size, NULL, 0);
+			continue;
+		}
+		if (j->op == AVG)
+			divide(j->type, sum, n, c->ranks);
+		memcpy(j->recv + at * size, sum, n * size);
 	}
-	free(own);
+	free(sum);
 	free(other);
 	return ret;
 }
@@ -253,7 +252,7 @@ static double duration(const struct job *j)
 	double n = j->comm->ranks, bytes = (double)j->count * (j->kind == SEND_RECV ? 1 : (double)type_size(j->type));
 	double factor[] = {[ALL_REDUCE] = 2 * (n - 1) / n, [BROADCAST] = 1, [REDUCE] = 1, [ALL_GATHER] = n - 1, [REDUCE_SCATTER] = n - 1, [SEND_RECV] = 1};
 	double busbw = machine_number("busbw", j->comm->rank, 0), latency = machine_number("latency", j->comm->rank, 0);
-	return (latency + (busbw > 0 ? bytes * factor[j->kind] / busbw : 0)) * machine_number("slow", j->comm->rank, 1);
+	return latency + (busbw > 0 ? bytes * factor[j->kind] / busbw : 0);
 }
 
 // corrupt changes one element in the middle of what this rank got.
@@ -299,7 +298,8 @@ static void perform(struct job *j)
 		return;
 	if (machine_fault("lie", "sum", c->rank, NULL))
 		corrupt(j);
-	double rest = begin + duration(j) - now();
+	double took = now() - begin, take = duration(j);
+	double rest = (take > took ? take : took) * machine_number("slow", c->rank, 1) - took;
 	if (rest > 0)
 		comm_wait(c, rest);
 }
