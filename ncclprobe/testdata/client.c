@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One rank of a test of the stand-ins: client DIRECTORY RANK RANKS GPU ID OPERATIONS TYPES REDUCTIONS COUNTS [SECONDS]. The last
-// four are lists with commas, and it runs everything with everything. ID is a file that rank 0 writes. It prints one line: "ok"
+// One rank of a test of the stand-ins: client DIRECTORY RANK RANKS GPU ID OPERATIONS TYPES REDUCTIONS COUNTS
+// SECONDS INIT. Operations to counts are lists with commas, and it runs everything with everything. The last two are for how
+// long it waits for a collective and for init before it aborts. ID is a file that rank 0 writes. It prints one line: "ok"
 // and how many microseconds the last collective took, or what was wrong.
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,10 +18,9 @@
 typedef struct { char internal[128]; } unique;
 struct config { size_t size; unsigned magic, version; int blocking, cga, min, max; const char *net; int rest[14]; };
 
-struct rank { int rank, ranks; void *comm, *stream, *a, *b; };
+struct rank { int rank, ranks; double patience; void *comm, *stream, *a, *b; };
 
 static void *cuda, *nccl;
-static double deadline;
 
 // quit says what there is to say, and leaves whatever hangs behind.
 __attribute__((noreturn, format(printf, 2, 3))) static void quit(int code, const char *format, ...)
@@ -55,10 +55,11 @@ static void *symbol(void *library, const char *name)
 
 static const char *last(void) { return nccl ? ((const char *(*)(void *))symbol(nccl, "ncclGetLastError"))(NULL) : ""; }
 
-// settle polls a communicator until it is not in progress.
-static int settle(void *comm, int got)
+// settle polls a communicator until it is not in progress, and aborts it when that takes too long.
+static int settle(void *comm, int got, double patience)
 {
 	int state = got;
+	double deadline = now() + patience;
 	while (state == 7) {
 		int err = NCCL(ncclCommGetAsyncError, comm, &state);
 		if (err)
@@ -71,9 +72,10 @@ static int settle(void *comm, int got)
 	return state;
 }
 
-static void wait_stream(void *comm, void *stream)
+static void wait_stream(void *comm, void *stream, double patience)
 {
 	int q, state = 0;
+	double deadline = now() + patience;
 	while ((q = CUDA(cuStreamQuery, stream)) == 600) {
 		NCCL(ncclCommGetAsyncError, comm, &state);
 		if (state || now() > deadline) {
@@ -191,14 +193,13 @@ static unique exchange_id(const char *file, int rank)
 			quit(3, "cannot use %s", file);
 		return id;
 	}
-	for (FILE *f; now() < deadline; usleep(1000))
-		if ((f = fopen(file, "r"))) {
-			if (fread(&id, sizeof id, 1, f) != 1)
-				quit(3, "cannot use %s", file);
-			fclose(f);
-			return id;
-		}
-	quit(3, "no id");
+	FILE *f;
+	while (!(f = fopen(file, "r"))) // whoever started this has a deadline
+		usleep(1000);
+	if (fread(&id, sizeof id, 1, f) != 1)
+		quit(3, "cannot use %s", file);
+	fclose(f);
+	return id;
 }
 
 // one runs a collective twice, and returns how long the second one took. It ends the process when the result is wrong.
@@ -221,9 +222,9 @@ static double one(const struct rank *k, const char *name, int type, int op, size
 	for (int i = 0; i < 2; i++) {
 		CHECK(CUDA(cuMemcpyHtoD_v2, in, host, n_in * size));
 		CHECK(CUDA(cuEventRecord, k->a, k->stream));
-		CHECK(settle(k->comm, run(k, name, in, out, count, type, op)));
+		CHECK(settle(k->comm, run(k, name, in, out, count, type, op), k->patience));
 		CHECK(CUDA(cuEventRecord, k->b, k->stream));
-		wait_stream(k->comm, k->stream);
+		wait_stream(k->comm, k->stream, k->patience);
 		CHECK(CUDA(cuEventElapsedTime, &ms, k->a, k->b));
 	}
 	CHECK(CUDA(cuMemcpyDtoH_v2, host, in_place ? in : out, n_out * size));
@@ -271,10 +272,9 @@ static double everything(const struct rank *k, char **argv)
 
 int main(int argc, char **argv)
 {
-	if (argc < 10)
+	if (argc != 12)
 		return 2;
-	struct rank k = {.rank = atoi(argv[2]), .ranks = atoi(argv[3])};
-	deadline = now() + (argc > 10 ? atof(argv[10]) : 60);
+	struct rank k = {.rank = atoi(argv[2]), .ranks = atoi(argv[3]), .patience = atof(argv[10])};
 	load(argv[1]);
 	int device;
 	void *context;
@@ -293,9 +293,9 @@ int main(int argc, char **argv)
 	config.rest[2] = config.rest[3] = 0; // a pointer
 	int (*init)(void **, int, unique, int, void *) = symbol(nccl, "ncclCommInitRankConfig");
 	int started = init(&k.comm, k.ranks, id, k.rank, &config);
-	CHECK(settle(k.comm, started));
+	CHECK(settle(k.comm, started, atof(argv[11])));
 	double took = everything(&k, argv);
-	CHECK(settle(k.comm, NCCL(ncclCommFinalize, k.comm)));
+	CHECK(settle(k.comm, NCCL(ncclCommFinalize, k.comm), k.patience));
 	CHECK(NCCL(ncclCommDestroy, k.comm));
 	CHECK(CUDA(cuEventDestroy_v2, k.a));
 	CHECK(CUDA(cuEventDestroy_v2, k.b));
