@@ -78,7 +78,7 @@ func TestRun(t *testing.T) {
 }
 
 // step is a request for one rank, with what its fault makes of it.
-func on(step string, rank int, reply any, err error) func(context.Context, int, *Request) (any, error, bool) {
+func atStep(step string, rank int, reply any, err error) func(context.Context, int, *Request) (any, error, bool) {
 	return func(_ context.Context, r int, q *Request) (any, error, bool) {
 		if r != rank || !strings.HasPrefix(q.name(), step) {
 			return nil, nil, false
@@ -108,22 +108,22 @@ func TestRunFailures(t *testing.T) {
 		text    string
 		most    time.Duration // wall
 	}{
-		{"no library", on("open", 0, Reply{Failure: FailureLibrary, Error: "libnccl.so.2: cannot open shared object file"}, nil), "", FailureLibrary, "rank 0: open: libnccl.so.2: cannot open", time.Second},
-		{"another GPU", on("open", 5, Reply{Open: &OpenReply{NCCL: 22703, GPU: "GPU-9"}}, nil), "", FailureProtocol, `rank 5: opened GPU "GPU-9", expected GPU-5`, time.Second},
+		{"no library", atStep("open", 0, Reply{Failure: FailureLibrary, Error: "libnccl.so.2: cannot open shared object file"}, nil), "", FailureLibrary, "rank 0: open: libnccl.so.2: cannot open", time.Second},
+		{"another GPU", atStep("open", 5, Reply{Open: &OpenReply{NCCL: 22703, GPU: "GPU-9"}}, nil), "", FailureProtocol, `rank 5: opened GPU "GPU-9", expected GPU-5`, time.Second},
 		{
-			"versions", on("open", 3, Reply{Open: &OpenReply{NCCL: 22602, CUDA: 13000, GPU: "GPU-3", NCCLPath: "/opt/old/libnccl.so.2"}}, nil), "",
+			"versions", atStep("open", 3, Reply{Open: &OpenReply{NCCL: 22602, CUDA: 13000, GPU: "GPU-3", NCCLPath: "/opt/old/libnccl.so.2"}}, nil), "",
 			FailureVersions, "rank 3: NCCL 2.26.2 at /opt/old/libnccl.so.2, expected 2.27.3 as rank 0 has", time.Second,
 		},
 		{"hang in open", hangs("open", 4), "", FailureHang, "rank 4: open: no answer within 11s", 12 * time.Second},
 		{"hang of all in init", hangs("connect", 0, 1, 2, 3, 4, 5, 6, 7), "", FailureHang, "connect: no answer within 21s", 22 * time.Second},
 		{
-			"init", on("connect", 2, Reply{Failure: FailureInit, Error: "ncclCommInitRankConfig: invalid usage"}, nil),
+			"init", atStep("connect", 2, Reply{Failure: FailureInit, Error: "ncclCommInitRankConfig: invalid usage"}, nil),
 			"x:1:1 [0] init.cc:1 NCCL WARN Duplicate GPU detected : rank 2 and rank 3\n",
 			FailureInit, "rank 2: connect: ncclCommInitRankConfig: invalid usage; NCCL warned: Duplicate GPU detected", 3 * time.Second,
 		},
-		{"worker says that it hangs", on("connect", 1, nil, fmt.Errorf("nccl worker: %w: no answer within 3s", ErrRankHung)), "", FailureHang, "rank 1: connect: nccl worker: rank does not answer", 3 * time.Second},
-		{"handler fails", on("new id", 0, nil, fmt.Errorf("nccl worker: %w: the handler panicked: oh", ErrRankRefused)), "", FailureProtocol, "rank 0: new id: nccl worker: rank answers with an error: the handler panicked: oh", time.Second},
-		{"crash in a collective", on("measure", 6, nil, crashed), "", FailureCrash, "rank 6: measure all_reduce: crashed: signal: segmentation fault", 3 * time.Second},
+		{"worker says that it hangs", atStep("connect", 1, nil, fmt.Errorf("nccl worker: %w: no answer within 3s", ErrRankHung)), "", FailureHang, "rank 1: connect: nccl worker: rank does not answer", 3 * time.Second},
+		{"handler fails", atStep("new id", 0, nil, fmt.Errorf("nccl worker: %w: the handler panicked: oh", ErrRankRefused)), "", FailureProtocol, "rank 0: new id: nccl worker: rank answers with an error: the handler panicked: oh", time.Second},
+		{"crash in a collective", atStep("measure", 6, nil, crashed), "", FailureCrash, "rank 6: measure all_reduce: crashed: signal: segmentation fault", 3 * time.Second},
 		{
 			"crash that others notice first", func(ctx context.Context, r int, q *Request) (any, error, bool) {
 				switch {
@@ -137,17 +137,17 @@ func TestRunFailures(t *testing.T) {
 			}, "", FailureCrash, "rank 6: measure all_reduce: crashed", 3 * time.Second,
 		},
 		{"hang in a collective", hangs("measure", 0, 1, 2, 3, 4, 5, 6, 7), "", FailureHang, "measure all_reduce: no answer", 15 * time.Second},
-		{"error in a collective", on("measure", 1, Reply{Failure: FailureNCCL, Error: "ncclRemoteError"}, nil), "", FailureNCCL, "rank 1: measure all_reduce: ncclRemoteError", 3 * time.Second},
-		{"CUDA", on("measure", 1, Reply{Failure: FailureCUDA, Error: "CUDA_ERROR_ECC_UNCORRECTABLE"}, nil), "", FailureCUDA, "ECC", 3 * time.Second},
+		{"error in a collective", atStep("measure", 1, Reply{Failure: FailureNCCL, Error: "ncclRemoteError"}, nil), "", FailureNCCL, "rank 1: measure all_reduce: ncclRemoteError", 3 * time.Second},
+		{"CUDA", atStep("measure", 1, Reply{Failure: FailureCUDA, Error: "CUDA_ERROR_ECC_UNCORRECTABLE"}, nil), "", FailureCUDA, "ECC", 3 * time.Second},
 		{
-			"wrong sum", on("measure", 7, Reply{Measure: &MeasureReply{Bytes: 1024, Time: time.Microsecond, Wrong: 17}}, nil), "",
+			"wrong sum", atStep("measure", 7, Reply{Measure: &MeasureReply{Bytes: 1024, Time: time.Microsecond, Wrong: 17}}, nil), "",
 			FailureWrong, "rank 7: all_reduce of 1024 bytes: 17 elements are wrong", 3 * time.Second,
 		},
-		{"ranks measure different messages", on("measure", 2, Reply{Measure: &MeasureReply{Bytes: 512, Time: time.Microsecond}}, nil), "", FailureProtocol, "rank 2: measured a message of 512 bytes, expected 1024", 3 * time.Second},
+		{"ranks measure different messages", atStep("measure", 2, Reply{Measure: &MeasureReply{Bytes: 512, Time: time.Microsecond}}, nil), "", FailureProtocol, "rank 2: measured a message of 512 bytes, expected 1024", 3 * time.Second},
 		{"hang at the end", hangs("close", 3), "", FailureHang, "rank 3: close: no answer within 6s", 9 * time.Second},
-		{"crash at the end", on("close", 3, nil, crashed), "", FailureCrash, "rank 3: close: crashed", 3 * time.Second},
-		{"garbage", on("connect", 0, "\x00{{{", nil), "", FailureProtocol, `rank 0: connect: reply "\x00{{{"`, 3 * time.Second},
-		{"endless garbage", on("connect", 0, strings.Repeat("x", maxReply+1), nil), "", FailureProtocol, "a reply of 65537 bytes, expected at most 65536", 3 * time.Second},
+		{"crash at the end", atStep("close", 3, nil, crashed), "", FailureCrash, "rank 3: close: crashed", 3 * time.Second},
+		{"garbage", atStep("connect", 0, "\x00{{{", nil), "", FailureProtocol, `rank 0: connect: reply "\x00{{{"`, 3 * time.Second},
+		{"endless garbage", atStep("connect", 0, strings.Repeat("x", maxReply+1), nil), "", FailureProtocol, "a reply of 65537 bytes, expected at most 65536", 3 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestRunAbsurd(t *testing.T) {
 		t.Run(tt.step+tt.reply, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := planFor(t, Key{Kind: Node}, Settings{})
-				c := &crew{plan: p, fault: on(tt.step, 0, tt.reply, nil)}
+				c := &crew{plan: p, fault: atStep(tt.step, 0, tt.reply, nil)}
 				r := Run(t.Context(), p, c, nobody)
 				if r.Outcome != Failed || r.Failure != FailureProtocol || !strings.HasPrefix(r.Error, "rank 0: ") {
 					t.Errorf("%s %s: %s, expected %s of rank 0", r.Outcome, r.Failure, r.Error, FailureProtocol)
