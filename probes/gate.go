@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -223,13 +223,13 @@ type Pass struct {
 	gate *Gate
 	gpus []string
 	lock *Lock
-	once sync.Once
+	left atomic.Bool
 }
 
 // Leave gives the GPUs and the lock back. No Intruder may be running any more but one whose context has ended.
 func (p *Pass) Leave() {
-	p.once.Do(func() {
+	if p.left.CompareAndSwap(false, true) {
 		p.lock.Release()
 		p.gate.leave()
-	})
+	}
 }

@@ -112,6 +112,9 @@ func (g *Gate) kubernetes(ctx context.Context, running []fabric.Process, groups 
 // says that it could not be found out.
 func (p *Pass) Intruder(ctx context.Context, own []int) (string, error) {
 	g := p.gate
+	if p.left.Load() {
+		return "", errors.New("the gate was left")
+	}
 	gpus, err := g.o.GPUs.Processes(ctx)
 	if err != nil {
 		return "", fmt.Errorf("processes on GPUs: %w", err)

@@ -30,6 +30,9 @@ func NewSession(open func() Caller) *Session { return &Session{open: open} }
 func (s *Session) Read(ctx context.Context, modes bool) (fabric.GPUDriver, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil { // waited for too long: no process is started for it
+		return fabric.GPUDriver{}, err
+	}
 	d, err := s.started().read(ctx, s.last, modes, time.Now())
 	if err != nil {
 		s.last = fabric.GPUDriver{}
@@ -43,6 +46,9 @@ func (s *Session) Read(ctx context.Context, modes bool) (fabric.GPUDriver, error
 func (s *Session) Processes(ctx context.Context) ([]fabric.GPU, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	return s.started().Processes(ctx, time.Now())
 }
 

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/proc"
+)
+
+// What was seen a while ago is remembered for a minute, and for no longer.
+func TestAMinuteOfQuiet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		var busy func(*fabric.GPU)
+		on(func(g *fabric.GPU) {
+			if busy != nil {
+				busy(g)
+			}
+		})(m)
+		g := NewGate(m.options)
+		expect := func(want Skip, detail string) {
+			t.Helper()
+			s := g.Check(t.Context(), []string{gpuA})
+			if want == "" && s != nil || want != "" && (s == nil || s.Why != want || !strings.Contains(s.Detail, detail)) {
+				t.Fatalf("after %d readings: %+v, expected %q with %q", m.reads, s, want, detail)
+			}
+		}
+		quiet := func(for_ time.Duration) {
+			for end := time.Now().Add(for_); time.Now().Before(end); {
+				time.Sleep(2 * time.Second)
+				g.Check(t.Context(), []string{gpuA})
+			}
+		}
+		expect(SkipCannotProveIdle, "watched for 0s, expected 1m0s")
+		quiet(58 * time.Second)
+		expect(SkipCannotProveIdle, "watched for 58s")
+		quiet(2 * time.Second)
+		expect("", "")
+		// A process that came and went.
+		busy = func(g *fabric.GPU) { g.Processes.Value = compute(4711) }
+		expect(SkipProcess, "4711")
+		busy = nil
+		quiet(30 * time.Second)
+		expect(SkipProcess, "30s ago")
+		quiet(30 * time.Second)
+		expect(SkipCannotProveIdle, "watched for 58s") // from the first reading without it
+		quiet(2 * time.Second)
+		expect("", "")
+		// A kernel.
+		busy = func(g *fabric.GPU) { g.Utilization.Value = 1 }
+		expect(SkipUtilization, "100 %")
+		busy = nil
+		quiet(50 * time.Second)
+		expect(SkipUtilization, "50s ago")
+		quiet(12 * time.Second)
+		expect("", "")
+		// A reading that says nothing is no proof of what was meanwhile.
+		busy = func(g *fabric.GPU) { unread(&g.Utilization) }
+		expect(SkipCannotProveIdle, "utilisation")
+		busy = nil
+		expect(SkipCannotProveIdle, "watched for 0s")
+		quiet(time.Minute)
+		expect("", "")
+		// Nor is a time in which nobody looked.
+		time.Sleep(6 * time.Second)
+		expect(SkipCannotProveIdle, "watched for 0s")
+		// Another GPU has a minute of its own.
+		quiet(time.Minute)
+		expect("", "")
+		if s := g.Check(t.Context(), []string{gpuA, gpuB}); s == nil || !strings.Contains(s.Detail, gpuB) {
+			t.Errorf("a GPU that was not watched: %+v", s)
+		}
+	})
+}
+
+// A counter that stands for ten minutes is proof, and so is one that is 0 since the driver was loaded.
+func TestTenMinutesWithoutLinkErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		crc := uint64(7)
+		link(func(l *fabric.NVLink) { l.Errors[1].Count.Value = crc })(m)
+		g := NewGate(m.options)
+		enter := func(after time.Duration, want Skip, detail string) {
+			t.Helper()
+			time.Sleep(after)
+			pass, s := g.Enter(t.Context(), []string{gpuA})
+			if pass != nil {
+				pass.Leave()
+			}
+			if want == "" && s != nil || want != "" && (s == nil || s.Why != want || !strings.Contains(s.Detail, detail)) {
+				t.Fatalf("%+v, expected %q with %q", s, want, detail)
+			}
+		}
+		enter(0, SkipCannotProveIdle, "nvlink 1/crc of "+gpuA+" is 7 and has been watched for 0s")
+		enter(5*time.Minute, SkipCannotProveIdle, "for 5m0s")
+		enter(5*time.Minute, "", "")
+		crc = 8
+		enter(0, SkipLinkErrors, "has grown to 8")
+		enter(9*time.Minute, SkipLinkErrors, "9m0s ago at most")
+		enter(time.Minute, "", "")
+		crc = 0 // the driver was loaded again; what was before nobody knows
+		enter(0, SkipCannotProveIdle, "watched for 0s")
+		enter(10*time.Minute, "", "")
+	})
+}
+
+// enter opens the gate of a machine.
+func enter(t *testing.T, m *machine) *Pass {
+	t.Helper()
+	pass, s := NewGate(m.options).Enter(t.Context(), []string{gpuA, gpuB})
+	if pass == nil {
+		t.Fatalf("%+v", s)
+	}
+	return pass
+}
+
+func TestIntruders(t *testing.T) {
+	const rank = 700
+	ours := fabric.Process{PID: rank, Parent: os.Getpid(), NSPIDs: []int{rank}, Command: "gpufabric"}
+	listed := func(list ...fabric.GPUProcess) func(*machine) {
+		return on(func(g *fabric.GPU) { g.Processes.Value = list })
+	}
+	other := func(change func(*fabric.GPU)) func(*machine) {
+		return func(m *machine) { m.change = append(m.change, func(d *fabric.GPUDriver) { change(&d.GPUs[2]) }) }
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*machine)
+		want   string // empty: nobody
+		err    string
+	}{
+		{"nobody", func(*machine) {}, "", ""},
+		{"our rank", listed(compute(rank)[0]), "", ""},
+		{"a stranger", listed(fabric.GPUProcess{PID: 800, Kind: fabric.GPUCompute}), "compute process 800 (python) on " + gpuA, ""},
+		{"a stranger beside our rank", listed(compute(rank)[0], fabric.GPUProcess{PID: 801, Kind: fabric.GPUGraphics}), "graphics process 801 on", ""},
+		{"a stranger with the pid of a rank that ended", func(m *machine) {
+			listed(compute(rank)[0])(m)
+			m.byPID[rank] = fabric.Process{PID: rank, Parent: 1, NSPIDs: []int{rank}, Command: "thief"}
+		}, "compute process 700 (thief)", ""},
+		{"a rank that ended", func(m *machine) { listed(compute(rank)[0])(m); delete(m.byPID, rank) }, "compute process 700 on", ""},
+		{"a child of ours that is no rank", listed(compute(701)[0]), "compute process 701", ""},
+		{"our rank in a namespace", func(m *machine) {
+			listed(compute(rank)[0])(m)
+			m.byPID[rank] = fabric.Process{PID: rank, Parent: os.Getpid(), NSPIDs: []int{rank, 1}}
+		}, "compute process 700", ""},
+		{"a client of MPS with our pid", listed(fabric.GPUProcess{PID: rank, Kind: fabric.GPUMPS}), "mps process 700", ""},
+		{"our rank on a GPU that is not ours", other(func(g *fabric.GPU) { g.Processes.Value = compute(rank) }), "", ""},
+		{"a stranger on another GPU", other(func(g *fabric.GPU) { g.Processes.Value = compute(800) }), "compute process 800 (python) on " + gpuC, ""},
+		{"a display elsewhere", other(func(g *fabric.GPU) { g.Processes.Value = []fabric.GPUProcess{{PID: 9, Kind: fabric.GPUGraphics}} }), "", ""},
+		{"a job of Slurm", func(m *machine) { m.groups.SlurmJobs = []string{"17"} }, "Slurm job 17", ""},
+		{"maintenance", func(m *machine) { m.why = "SIGUSR1" }, "SIGUSR1", ""},
+		{"no list", on(func(g *fabric.GPU) { unread(&g.Processes) }), "", "processes of " + gpuA},
+		{"an old list", on(func(g *fabric.GPU) { g.Processes.At = g.Processes.At.Add(-3 * time.Second) }), "", "3s ago"},
+		{"no list, and a stranger elsewhere", func(m *machine) {
+			on(func(g *fabric.GPU) { unread(&g.Processes) })(m)
+			other(func(g *fabric.GPU) { g.Processes.Value = compute(800) })(m)
+		}, "compute process 800", ""},
+		{"a GPU is gone", on(func(g *fabric.GPU) { g.UUID = "" }), "", "does not show " + gpuA},
+		{"no answer", func(m *machine) { m.gpuErr = errBoom }, "", "boom"},
+		{"unknown maintenance", func(m *machine) { m.whyErr = errBoom }, "", "boom"},
+		{"no control groups", func(m *machine) { m.groupErr = errBoom }, "", "boom"},
+		{"a hang", func(m *machine) { m.slow = time.Hour }, "", "deadline"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMachine(t)
+			pass := enter(t, m)
+			defer pass.Leave()
+			m.byPID[rank] = ours
+			m.byPID[701] = fabric.Process{PID: 701, Parent: os.Getpid(), NSPIDs: []int{701}, Command: "nvml"}
+			m.byPID[800] = fabric.Process{PID: 800, Parent: 1, NSPIDs: []int{800, 1}, Command: "python"}
+			c.change(m)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			who, err := pass.Intruder(ctx, []int{rank})
+			if (who == "") != (c.want == "") || !strings.Contains(who, c.want) || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: %q, %v, expected %q, %q", c.name, who, err, c.want, c.err)
+			}
+		})
+	}
+}
+
+// With the real procfs, a real child is ours while it runs, and nobody once it was reaped.
+func TestARealChildIsOurs(t *testing.T) {
+	fs, err := proc.Open("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fs.Close()
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := child.Process.Pid
+	m := newMachine(t)
+	m.options.Processes = fs
+	pass := &Pass{gate: NewGate(m.options), gpus: []string{gpuA}}
+	on(func(g *fabric.GPU) { g.Processes.Value = compute(pid) })(m)
+	if who, err := pass.Intruder(t.Context(), []int{pid}); who != "" || err != nil {
+		t.Errorf("our child: %q, %v", who, err)
+	}
+	if who, err := pass.Intruder(t.Context(), nil); !strings.Contains(who, "(sleep)") || err != nil {
+		t.Errorf("a child that is no rank: %q, %v", who, err)
+	}
+	_ = child.Process.Kill()
+	_ = child.Wait()
+	if who, err := pass.Intruder(t.Context(), []int{pid}); who == "" || err != nil {
+		t.Errorf("after it ended: %q, %v", who, err)
+	}
+}
