@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestMeasure runs at speeds from that of a wire that is nearly dead to that of NVLink.
+func TestMeasure(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		speed      float64 // bytes per second of the message, beside 20 µs for anything
+		collective time.Duration
+		want       Want
+		bytes      uint64
+		iterations int
+		fits       bool // into the time for collectives, with the two iterations before
+	}{
+		{"NVLink", 300e9, DefaultCollective, Want{AllReduce, Float32, 64 << 20, 0}, 64 << 20, 20, true},
+		{"PCIe", 10e9, DefaultCollective, Want{AllReduce, Float32, 64 << 20, 0}, 64 << 20, 12, true},
+		{"slow", 3e9, DefaultCollective, Want{AllReduce, Float32, 64 << 20, 0}, 32 << 20, 6, true},
+		{"TCP", 1e9, DefaultCollective, Want{AllReduce, Float32, 64 << 20, 0}, 16 << 20, 3, true},
+		{"TCP over a slow link", 1e8, DefaultCollective, Want{AllReduce, Float32, 64 << 20, 0}, 1 << 20, 7, true},
+		{"nearly dead", 1e7, DefaultCollective, Want{AllReduce, Float32, 8 << 20, 0}, 1 << 20, 3, false},
+		{"more time", 1e9, time.Second, Want{AllReduce, Float32, 64 << 20, 0}, 64 << 20, 12, true},
+		{"not a power of two", 1e9, DefaultCollective, Want{AllReduce, Float32, 60_000_000, 0}, 15_000_000, 4, true},
+		{"small", 300e9, DefaultCollective, Want{AllReduce, Float32, 4096, 0}, 4096, 20, true},
+		{"by hand", 1e9, DefaultCollective, Want{AllReduce, Float32, 64 << 20, 40}, 64 << 20, 40, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := planFor(t, Key{Kind: Node}, Settings{Wants: []Want{tt.want}, Collective: tt.collective})
+				var last, total time.Duration // of the size that was measured
+				c := &crew{plan: p, speed: func(q *MeasureRequest) time.Duration {
+					return time.Duration(float64(q.Bytes)/tt.speed*1e9) + 20*time.Microsecond
+				}}
+				c.fault = func(_ context.Context, rank int, q *Request) (any, error, bool) {
+					if rank == 0 && q.Measure != nil && q.Measure.Bytes == tt.bytes {
+						last = c.speed(q.Measure) * time.Duration(q.Measure.Iterations)
+						total += last
+					}
+					return nil, nil, false
+				}
+				r := Run(t.Context(), p, c, nobody)
+				if r.Outcome != OK || len(r.Measurements) != 1 {
+					t.Fatalf("%s: %s", r.Outcome, r.Error)
+				}
+				m := r.Measurements[0]
+				if m.Bytes != tt.bytes || m.Iterations != tt.iterations {
+					t.Errorf("%d iterations of %d bytes, expected %d of %d", m.Iterations, m.Bytes, tt.iterations, tt.bytes)
+				}
+				if total > tt.collective == tt.fits {
+					t.Errorf("%s in collectives of that size, %s allowed, expected to fit: %v", total, tt.collective, tt.fits)
+				}
+				if got := float64(m.Bytes) / m.Time.Seconds(); math.Abs(m.AlgBW/got-1) > 1e-9 || m.BusBW != m.AlgBW*1.75 {
+					t.Errorf("%+v", m)
+				}
+			})
+		})
+	}
+}
+
+// TestBandwidths has what is reported of nccl-tests.
+func TestBandwidths(t *testing.T) {
+	for _, tt := range []struct {
+		op         Op
+		ranks      int
+		algo, busy float64 // GB/s
+	}{
+		{AllReduce, 8, 131, 229},   // 8 A100 SXM, 1 GiB
+		{AllReduce, 8, 275, 480},   // 8 H100 SXM, peak
+		{AllReduce, 2, 47.7, 47.7}, // 2 GPUs: the factor is 1
+		{AllReduce, 1, 100, 0},
+		{AllGather, 8, 100, 87.5}, {ReduceScatter, 4, 100, 75}, {AllGather, 1, 100, 0},
+		{Broadcast, 8, 100, 100}, {Reduce, 2, 100, 100}, {SendRecv, 8, 100, 100}, {SendRecv, 1, 100, 0},
+		{"all_to_none", 8, 100, 0},
+	} {
+		if got := tt.algo * tt.op.BusFactor(tt.ranks); math.Abs(got-tt.busy) > tt.busy/200 {
+			t.Errorf("%s over %d ranks: %g GB/s are %g of bus bandwidth, expected %g", tt.op, tt.ranks, tt.algo, got, tt.busy)
+		}
+	}
+}
+
+// TestSlowestRankCounts has one rank that is slower than the others, and one that does not know the time of its GPU.
+func TestSlowestRankCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := planFor(t, Key{Kind: Node}, Settings{})
+		c := &crew{plan: p, fault: func(ctx context.Context, rank int, q *Request) (any, error, bool) {
+			if q.Measure == nil || rank != 5 {
+				return nil, nil, false
+			}
+			took := 2 * time.Millisecond * time.Duration(q.Measure.Iterations)
+			nap(ctx, took)
+			return Reply{Measure: &MeasureReply{Bytes: q.Measure.Bytes, Time: took}}, nil, true
+		}}
+		r := Run(t.Context(), p, c, nobody)
+		if len(r.Measurements) != 2 || r.Measurements[1].Time != 2*time.Millisecond || r.Measurements[1].DeviceTime != 0 {
+			t.Errorf("%s %+v", r.Error, r.Measurements)
+		}
+	})
+}
+
+// TestKinds runs every kind on a healthy node.
+func TestKinds(t *testing.T) {
+	for kind, want := range map[Kind]struct{ ranks, measurements int }{Transport: {1, 0}, Node: {8, 2}, Rail: {2, 2}, Socket: {2, 2}, Calibrate: {8, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			key := Key{Kind: kind}
+			if kind == Rail {
+				key.Device, key.Port = "mlx5_1", 1
+			}
+			p := planFor(t, key, Settings{})
+			c := &crew{plan: p, speed: func(q *MeasureRequest) time.Duration { return time.Duration(float64(q.Bytes) / 40e9 * 1e9) }}
+			r := Run(t.Context(), p, c, nobody)
+			if r.Outcome != OK || len(r.GPUs) != want.ranks || len(r.Measurements) != want.measurements || r.Wall > DefaultBudget {
+				t.Errorf("%s: %s %s after %s, %d GPUs, %d measurements", kind, r.Outcome, r.Error, r.Wall, len(r.GPUs), len(r.Measurements))
+			}
+			if kind == Rail && math.Abs(r.Comparison.Expected.Value-40/45.) > 0.001 || kind != Rail && r.Comparison.Expected.Value != 0 {
+				t.Errorf("%s: expected ratio %v", kind, r.Comparison.Expected)
+			}
+		})
+	}
+}
+
+// TestOneGPU has two ranks on the only GPU of a node: its time counts once.
+func TestOneGPU(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, skip := NewPlan(Key{Kind: Socket}, gpuNode(1), Settings{})
+		if skip != nil {
+			t.Fatal(skip)
+		}
+		c := &crew{plan: p}
+		r := Run(t.Context(), p, c, nobody)
+		if r.Outcome != OK || len(c.ranks) != 2 || r.GPUTime > r.Wall {
+			t.Errorf("%s: %s; %d ranks, %s of GPUs within %s", r.Outcome, r.Error, len(c.ranks), r.GPUTime, r.Wall)
+		}
+	})
+}
+
+func FuzzReply(f *testing.F) {
+	f.Add([]byte(`{"open":{"nccl_path":"/x","nccl":22703,"cuda":13000,"gpu":"GPU-0","memory":1}}`), 0)
+	f.Add([]byte(`{"failure":"init","error":"ncclInternalError"}`), 1)
+	f.Add([]byte(`{"connect":{"took":1000000}}`), 2)
+	f.Add([]byte(`{"measure":{"bytes":1024,"time":1000,"device_time":900,"wrong":0}}`), 3)
+	f.Fuzz(func(t *testing.T, data []byte, step int) {
+		requests := []Request{
+			{Open: &OpenRequest{}}, {NewID: &struct{}{}}, {Connect: &ConnectRequest{}},
+			{Measure: &MeasureRequest{Op: AllReduce, Type: Float32, Bytes: 1024, Iterations: 3}}, {Close: &struct{}{}},
+		}
+		q := &requests[int(uint(step)%uint(len(requests)))]
+		r, why := readReply(data, q, time.Second)
+		switch {
+		case why != nil && (why.failure == FailureIntruder || why.failure == FailureStopped || len(why.text) > maxText):
+			t.Errorf("%+v", why)
+		case why != nil:
+			return
+		case q.Measure != nil && (r.Measure.Time <= 0 || r.Measure.Time > 2*time.Second || r.Measure.Bytes > 1024 || r.Measure.Wrong > 256):
+			t.Errorf("%+v was believed", r.Measure)
+		}
+		if _, err := json.Marshal(r); err != nil {
+			t.Error(err)
+		}
+	})
+}
