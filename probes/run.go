@@ -74,6 +74,7 @@ func Run(ctx context.Context, p *Plan, ranks Ranks, guard Guard) Result {
 	}
 	if why != nil {
 		e.cancel(why)
+		e.kill()
 		why = e.stopped() // by what came first
 	}
 	held := e.reap()

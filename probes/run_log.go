@@ -151,7 +151,7 @@ func excerpt(head, tail []byte, dropped int64) string {
 		head, tail = slices.Concat(head, tail), nil
 	}
 	before, after := string(head), string(tail)
-	if total := int64(len(head)+len(tail)) + dropped; total > maxExcerptHead+maxExcerptTail {
+	if total := int64(len(head)+len(tail)) + dropped; dropped > 0 || total > maxExcerptHead+maxExcerptTail {
 		if dropped == 0 {
 			before, after = before[:maxExcerptHead], before[len(before)-maxExcerptTail:]
 		}
