@@ -53,7 +53,7 @@ func (r *rank) connect(q *probes.ConnectRequest, deadline time.Time) (*probes.Co
 
 // initFailure is what an error of NCCL means as long as there is no communicator.
 func initFailure(err error) error {
-	if f, ok := errors.AsType[*failure](err); ok && f.why == probes.FailureNCCL {
+	if f, ok := errors.AsType[*failure](err); ok && (f.why == probes.FailureNCCL || f.why == probes.FailureCUDA) {
 		return &failure{probes.FailureInit, f.text}
 	}
 	return err

@@ -46,15 +46,11 @@ func Find(root, given, libraryPath string) (string, error) {
 	if loaderHas(root, libraryPath) {
 		return defaultNCCL, nil
 	}
-	tree, err := os.OpenRoot(root)
-	if err != nil {
-		return "", fmt.Errorf("look for %s: %w", defaultNCCL, err)
-	}
-	defer tree.Close()
+	tree := os.DirFS(root)
 	var passed error = fs.ErrNotExist
 	seen := 0
 	for _, place := range pythonPlaces {
-		found, err := fs.Glob(tree.FS(), path.Join(place, inPackages))
+		found, err := fs.Glob(tree, path.Join(place, inPackages))
 		if err != nil {
 			return "", fmt.Errorf("look for %s: %w", defaultNCCL, err)
 		}
@@ -107,9 +103,15 @@ func trusted(root, name string) error {
 		if err != nil {
 			return err
 		}
-		owner := info.Sys().(*syscall.Stat_t).Uid
-		if mode := info.Mode(); owner != 0 && int(owner) != os.Geteuid() || mode.Perm()&0o002 != 0 {
-			return fmt.Errorf("%s: owner %d, mode %v: %w: others could have put it there", at, owner, mode, fs.ErrPermission)
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if !ok {
+			return fmt.Errorf("%s: no owner", at)
+		}
+		others := st.Uid != 0 && int(st.Uid) != os.Geteuid()
+		others = others || info.Mode().Perm()&0o002 != 0
+		others = others || info.Mode().Perm()&0o020 != 0 && st.Gid != 0 && int(st.Gid) != os.Getegid()
+		if others {
+			return fmt.Errorf("%s: owner %d:%d, mode %v: %w: others could have put it there", at, st.Uid, st.Gid, info.Mode(), fs.ErrPermission)
 		}
 		if at == root || at == "/" {
 			return nil

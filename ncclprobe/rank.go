@@ -30,10 +30,12 @@ const (
 // minVersion is the first NCCL whose communicators need not block. One that blocks cannot be aborted while it is made.
 const minVersion = 21400
 
-// Results: ncclInProgress, CUDA_ERROR_NOT_READY.
+// Results that mean something here: of nccl.h, and CUDA_ERROR_NOT_READY.
 const (
-	ncclInProgress = 7
-	cudaNotReady   = 600
+	ncclUnhandledCudaError = 1
+	ncclInternalError      = 3
+	ncclInProgress         = 7
+	cudaNotReady           = 600
 )
 
 // A rank has the state of the libraries. All of it belongs to one thread.
@@ -142,14 +144,18 @@ func (r *rank) ncclFailure(function string, result C.int) error {
 	}
 	var text [maxError]C.char
 	C.nccl_text(r.nccl, result, &text[0], C.size_t(len(text)))
-	return failed(probes.FailureNCCL, "%s: %s", function, C.GoString(&text[0]))
+	why := probes.FailureNCCL
+	if result == ncclUnhandledCudaError {
+		why = probes.FailureCUDA
+	}
+	return failed(why, "%s: %s", function, C.GoString(&text[0]))
 }
 
 // settled tells whether NCCL has done what it was told, for function.
 func (r *rank) settled(function string) (bool, error) {
 	comm := C.current(r.communicator)
 	if comm == nil {
-		return false, r.ncclFailure(function, 3) // ncclInternalError; the last error says more
+		return false, r.ncclFailure(function, ncclInternalError) // the last error says more
 	}
 	var state C.int
 	if err := r.nc("ncclCommGetAsyncError", func(t *C.struct_nccl) C.int { return C.call_ncclCommGetAsyncError(t, comm, &state) }); err != nil {

@@ -32,7 +32,8 @@ import (
 const (
 	openTimeout  = 30 * time.Second
 	idTimeout    = 10 * time.Second
-	closeTimeout = 5 * time.Second
+	closeTimeout = 3 * time.Second
+	abortTimeout = time.Second // closing after a failure: who waits will kill
 )
 
 // grace is how much longer than its timeout a step may take to tell by itself that it did not get to its end.
@@ -84,10 +85,14 @@ func (s *Server) Handle(ctx context.Context, request []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r := s.failed.Load(); r != nil && q.Close == nil {
-		return json.Marshal(r)
+	given := timeout(q)
+	if r := s.failed.Load(); r != nil {
+		if q.Close == nil {
+			return json.Marshal(r)
+		}
+		given = abortTimeout
 	}
-	a := s.ask(ctx, q, timeout(q))
+	a := s.ask(ctx, q, given)
 	if a.err != nil {
 		return nil, a.err
 	}
@@ -154,6 +159,8 @@ func (s *Server) serve() {
 			st.answer <- answer{reply: reply}
 		case errors.Is(err, errRequest):
 			st.answer <- answer{err: err}
+		case st.q.Close != nil && s.failed.Load() != nil:
+			st.answer <- answer{} // what failed cannot be closed in order
 		default:
 			st.answer <- answer{reply: *s.fail(err)}
 		}
