@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -124,11 +125,18 @@ type child struct {
 
 func start(t testing.TB, dir string, environment ...string) *child {
 	t.Helper()
+	return startBy(t, nil, dir, environment...)
+}
+
+// startBy starts the process by way of another program and its arguments.
+func startBy(t testing.TB, loader []string, dir string, environment ...string) *child {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &child{t: t, dir: dir, cmd: exec.Command(exe)}
+	command := append(slices.Clone(loader), exe)
+	c := &child{t: t, dir: dir, cmd: exec.Command(command[0], command[1:]...)}
 	c.cmd.Env = append([]string{isChild + "=1", "GOMAXPROCS=2", "GOTRACEBACK=none"}, environment...)
 	c.cmd.Stderr = &c.stderr
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
