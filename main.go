@@ -21,7 +21,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := exporter.Run(ctx, os.Args[1:], exporter.Options{Stdout: os.Stdout, Stderr: os.Stderr, GPUs: askGPUs, ServeGPUs: serveGPUs})
+	code := exporter.Run(ctx, os.Args[1:], exporter.Options{Stdout: os.Stdout, Stderr: os.Stderr, GPUs: askGPUs, ServeGPUs: serveGPUs, Probing: probing()})
 	stop()
 	os.Exit(code)
 }

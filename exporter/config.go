@@ -13,6 +13,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/probes"
 )
 
 // maxConfig bounds the configuration file. What a site has to say fits in a few KiB.
@@ -22,6 +23,7 @@ const maxConfig = 1 << 20
 type config struct {
 	policy *fabric.Policy
 	nccl   observer.NCCLFiles
+	probes *probes.Config // nil: nothing is probed
 }
 
 // readConfig reads the file; without one it returns the defaults.

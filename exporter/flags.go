@@ -33,7 +33,8 @@ const (
 	commandTopology = "topology"
 	commandCheck    = "check"
 
-	commandGPUWorker = "gpu-worker" // not for users
+	commandGPUWorker = "gpu-worker" // these are not for users
+	commandProbeRank = "probe-rank"
 )
 
 // Where the commands that serve listen unless told otherwise.
@@ -187,6 +188,7 @@ func newCommandLine() *commandLine {
 	c.defineCheck()
 	w := app.Command(commandGPUWorker, "Asks NVIDIA's driver for another process of this program, which starts it.").Hidden()
 	w.Flag("library", "The NVML library.").Required().SetValue(&flagValue{name: "library", set: into(&c.f.workerLibrary, parseFile)})
+	app.Command(commandProbeRank, "Runs NCCL for another process of this program, which starts it.").Hidden()
 	c.defineWeb()
 	c.defineLog()
 	c.defineCollectors()
@@ -331,7 +333,7 @@ func (c *commandLine) finish() error {
 	if !*c.set["observer.medium-interval"] {
 		f.mediumInterval = max(f.mediumInterval, f.fastInterval)
 	}
-	if f.command == commandGPUWorker {
+	if f.command == commandGPUWorker || f.command == commandProbeRank {
 		return c.takesOnly()
 	}
 	return errors.Join(c.checkCombinations(), c.checkDemo(), c.checkCapture(), c.checkLookout(), c.checkCheck())

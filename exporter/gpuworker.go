@@ -167,6 +167,17 @@ func (g *gpuGate) underMaintenance() string {
 	}
 }
 
+// maintained says why nobody may touch the GPUs; empty: nothing speaks against it.
+func (g *gpuGate) maintained() (string, error) {
+	g.mu.Lock()
+	signal := g.signal
+	g.mu.Unlock()
+	if signal {
+		return "SIGUSR1", nil
+	}
+	return g.underMaintenance(), nil
+}
+
 // exists counts what cannot be looked at as there.
 func exists(path string) bool {
 	_, err := os.Stat(path)

@@ -17,6 +17,7 @@ import (
 type reloader struct {
 	site     site
 	observer nodeObserver
+	prober   *prober
 	log      *slog.Logger
 
 	reading sync.Mutex // held while the file is read, which may take for ever
@@ -33,8 +34,8 @@ type configStatus struct {
 }
 
 // newReloader takes over from a start with the given configuration.
-func newReloader(s site, initial config, ob nodeObserver, log *slog.Logger) *reloader {
-	return &reloader{site: s, observer: ob, log: log, status: configStatus{config: initial, loaded: time.Now()}}
+func newReloader(s site, initial config, ob nodeObserver, p *prober, log *slog.Logger) *reloader {
+	return &reloader{site: s, observer: ob, prober: p, log: log, status: configStatus{config: initial, loaded: time.Now()}}
 }
 
 // reload reads the configuration again. On an error the old one stays in force.
@@ -42,6 +43,9 @@ func (r *reloader) reload() error {
 	r.reading.Lock()
 	defer r.reading.Unlock()
 	c, err := r.site.config()
+	if err == nil {
+		err = r.prober.apply(c.probes)
+	}
 	if err != nil {
 		status := r.current()
 		status.err = err

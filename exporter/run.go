@@ -53,6 +53,8 @@ type Options struct {
 	GPUs func(GPUOptions) GPUWorker
 	// ServeGPUs is what the process of a GPUWorker does, as the sub-command gpu-worker, until it is no longer wanted.
 	ServeGPUs func(ctx context.Context, library string) error
+	// Probing is how NCCL is run; nil: it is not.
+	Probing *Probing
 
 	newObserver func(observer.Options) (nodeObserver, error) // for tests
 }
@@ -87,6 +89,8 @@ func Run(ctx context.Context, args []string, o Options) int {
 		return code
 	case f.command == commandGPUWorker:
 		return serveGPUs(ctx, f, o)
+	case f.command == commandProbeRank:
+		return serveRank(ctx, o)
 	case f.configCheck:
 		return checkFiles(f, o)
 	case f.demoList:
@@ -141,11 +145,12 @@ func serveGPUs(ctx context.Context, f *flags, o Options) int {
 // site is the node that is looked at and what is expected of it: this host, or a simulated one.
 type site struct {
 	sysfs, procfs, rootfs string
-	netlink               string            // folder of recorded answers; empty: this kernel's, if sysfs is
-	ethernet              observer.Ethernet // nil: those in netlink, or this kernel's
-	gpus                  observer.GPUs     // nil: nobody asks a GPU driver
-	stopGPUs              func()            // ends a read of gpus that hangs, before the observer is closed; nil: none does
-	configName            string            // empty: no configuration
+	netlink               string                 // folder of recorded answers; empty: this kernel's, if sysfs is
+	ethernet              observer.Ethernet      // nil: those in netlink, or this kernel's
+	gpus                  observer.GPUs          // nil: nobody asks a GPU driver
+	maintenance           func() (string, error) // why GPUs are not to be touched; nil: they are not this host's
+	stopGPUs              func()                 // ends a read of gpus that hangs, before the observer is closed; nil: none does
+	configName            string                 // empty: no configuration
 	config                func() (config, error)
 	title                 string // how the node is called on the landing page
 	note                  string // a sentence about it, for simulated nodes
@@ -178,6 +183,7 @@ func serve(ctx context.Context, f *flags, o Options) int {
 	gpus := openGPUs(f, o, log)
 	if gpus != nil {
 		s.gpus = gpus // a nil *gpuGate would be no nil interface
+		s.maintenance = gpus.maintained
 		s.stopGPUs = func() {
 			if err := gpus.Close(); err != nil {
 				log.Warn("the process that asks the GPUs is not gone", "err", err)
@@ -239,7 +245,12 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	reload := newReloader(s, initial, ob, log)
+	prober := newProber(ctx, f, s, o.Probing, ob, log)
+	defer prober.close()
+	if err := prober.apply(initial.probes); err != nil {
+		return err
+	}
+	reload := newReloader(s, initial, ob, prober, log)
 	go reload.onSignal(ctx, hangup)
 	h := newHandler(f, s, set, ob, reload, log)
 	go h.observeFirst(ctx)

@@ -113,6 +113,7 @@ const (
 	FailureCUDA     Failure = "cuda"         // CUDA did
 	FailureWrong    Failure = "wrong_result" // the data is not what the operation gives
 	FailureProtocol Failure = "protocol"     // a rank sent what is no answer
+	FailureSettings Failure = "settings"     // what the site configured cannot be used
 	FailureVersions Failure = "versions"     // ranks have different versions of NCCL
 	FailureIntruder Failure = "intruder"     // somebody else came to the GPUs (Aborted)
 	FailureStopped  Failure = "stopped"      // the exporter ends, or the GPUs were to be let go of (Aborted)
@@ -122,7 +123,7 @@ const (
 func Failures() []Failure {
 	return []Failure{
 		FailureLibrary, FailureInit, FailureHang, FailureCrash, FailureNCCL, FailureCUDA, FailureWrong, FailureProtocol,
-		FailureVersions, FailureIntruder, FailureStopped,
+		FailureSettings, FailureVersions, FailureIntruder, FailureStopped,
 	}
 }
 

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"reflect"
+	"sync"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/probes"
+)
+
+// prober runs the probes that the configuration asks for, and others when it changes.
+type prober struct {
+	ctx     context.Context
+	probing *Probing
+	gate    GateOptions // Lock comes from the configuration
+	observe func(ctx context.Context) (*fabric.Node, error)
+	log     *slog.Logger
+
+	change sync.Mutex // held while one Prober ends and another begins
+
+	mu      sync.Mutex
+	config  *probes.Config
+	running *probes.Prober // nil: probing is off
+	stop    func()
+}
+
+// newProber returns a prober of this host, off; nil where there is nothing to probe with.
+func newProber(ctx context.Context, f *flags, s site, p *Probing, ob nodeObserver, log *slog.Logger) *prober {
+	if p == nil || s.maintenance == nil {
+		return nil
+	}
+	return &prober{
+		ctx: ctx, probing: p, log: log, stop: func() {},
+		gate:    gateOptions(f, s.maintenance, log),
+		observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, wantsOfProbes), nil },
+	}
+}
+
+func gateOptions(f *flags, maintenance func() (string, error), log *slog.Logger) GateOptions {
+	return GateOptions{Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Library: f.gpuLibrary, Maintenance: maintenance, Log: log}
+}
+
+// apply brings what runs in line with the configuration. What does not change runs on.
+func (p *prober) apply(c *probes.Config) error {
+	if p == nil {
+		if c != nil {
+			return errors.New("probes are configured, and cannot run here: this is not the host itself, or nobody asks for its GPUs")
+		}
+		return nil
+	}
+	p.change.Lock()
+	defer p.change.Unlock()
+	if p.running != nil && c != nil && reflect.DeepEqual(*p.config, *c) {
+		return nil
+	}
+	p.end()
+	if c == nil {
+		return nil
+	}
+	o := p.gate
+	o.Lock = c.LockFile
+	gate, closeGate, err := p.probing.Gate(o)
+	if err != nil {
+		return err
+	}
+	host, _ := os.Hostname() // all nodes without a name probe at the same times
+	runs, err := probes.New(probes.Options{
+		Config: *c, Host: host, Logger: p.log, Machine: &probeNode{observe: p.observe, config: *c, probing: p.probing, gate: gate},
+	})
+	if err != nil {
+		return errors.Join(err, closeGate())
+	}
+	ctx, cancel := context.WithCancel(p.ctx)
+	var done sync.WaitGroup
+	done.Go(func() {
+		runs.Run(ctx)
+		if err := closeGate(); err != nil {
+			p.log.Warn("what the gate of probes asked is not gone", "err", err)
+		}
+	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.config, p.running = c, runs
+	p.stop = func() {
+		cancel()
+		done.Wait()
+	}
+	p.log.Info("probing", "kinds", len(c.Every))
+	return nil
+}
+
+// end ends what runs and waits for it, which takes two seconds at most.
+func (p *prober) end() {
+	p.mu.Lock()
+	stop := p.stop
+	p.running, p.config, p.stop = nil, nil, func() {}
+	p.mu.Unlock()
+	stop()
+}
+
+func (p *prober) close() {
+	if p == nil {
+		return
+	}
+	p.change.Lock()
+	defer p.change.Unlock()
+	p.end()
+}
+
+// status says what became of all probes; not enabled while none are configured.
+func (p *prober) status() probes.Status {
+	if p == nil {
+		return probes.Status{}
+	}
+	p.mu.Lock()
+	running := p.running
+	p.mu.Unlock()
+	if running == nil {
+		return probes.Status{}
+	}
+	return running.Status()
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/probes"
+)
+
+// Probing is how the program around Run probes: what runs NCCL in processes of its own, and what tells whether it may.
+type Probing struct {
+	// Gate returns the gate, and what ends the process that it asks.
+	Gate func(GateOptions) (*probes.Gate, func() error, error)
+	// Ranks starts processes for ranks.
+	Ranks probes.Ranks
+	// FindNCCL returns the library that a rank is to load. The error says where it was looked for.
+	FindNCCL func(given, libraryPath string) (string, error)
+	// ServeRank is what the process of a rank does, as the sub-command probe-rank, until it is no longer wanted.
+	ServeRank func(ctx context.Context) error
+}
+
+// GateOptions says what a gate looks at.
+type GateOptions struct {
+	Sysfs, Procfs, Rootfs string
+	Lock                  string // file
+	Library               string // NVML
+	Maintenance           func() (why string, err error)
+	Quiet                 time.Duration // 0: the gate's own
+	Log                   *slog.Logger
+}
+
+// errSettings tells what a site said from what it lacks.
+var errSettings = errors.New("settings of probes")
+
+const maxEnvironment = 64 << 10 // bytes of probes.env
+
+// probeNode is this node as a Prober sees it. The Prober and the command probe ask for one thing at a time.
+type probeNode struct {
+	observe func(ctx context.Context) (*fabric.Node, error)
+	config  probes.Config
+	probing *Probing
+	gate    *probes.Gate
+}
+
+var _ probes.Machine = (*probeNode)(nil)
+
+// wantsOfProbes is what plans are made of.
+const wantsOfProbes = fabric.WantHCA | fabric.WantPCI | fabric.WantGPU | fabric.WantNCCL
+
+// settings says what a run is like. The file of variables is read each time: a site need not restart anything.
+func (m *probeNode) settings() (probes.Settings, error) {
+	c := m.config
+	s := probes.Settings{CUDA: c.CUDA, Op: c.Op, Type: c.Type, Bytes: c.Bytes, MaxCTAs: c.MaxCTAs, Collective: c.Collective, Budget: c.Wall, Deadline: 3 * c.Wall}
+	if c.EnvFile != "" {
+		data, err := readBounded(c.EnvFile, maxEnvironment)
+		if err == nil {
+			s.Environment, err = probes.ParseEnvironment(data)
+		}
+		if err != nil {
+			return s, fmt.Errorf("%w: %s: %w", errSettings, c.EnvFile, err)
+		}
+	}
+	var err error
+	s.NCCL, err = m.probing.FindNCCL(c.NCCL, libraryPath(s.Environment))
+	return s, err
+}
+
+// libraryPath is what the loader of a rank will look in beside the system's folders.
+func libraryPath(env []string) string {
+	const name = "LD_LIBRARY_PATH="
+	for _, v := range slices.Backward(env) {
+		if path, ok := strings.CutPrefix(v, name); ok {
+			return path
+		}
+	}
+	return ""
+}
+
+func readBounded(file string, limit int64) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("longer than %d bytes", limit)
+	}
+	return data, err
+}
+
+// Targets lists the probes of all kinds.
+func (m *probeNode) Targets(ctx context.Context) []probes.Target {
+	n, err := m.observe(ctx)
+	if err != nil {
+		return nil
+	}
+	s, _ := m.settings() // what is wrong with them, a run tells
+	var all []probes.Target
+	for _, kind := range probes.Kinds() {
+		keys := []probes.Key{{Kind: kind}}
+		if kind == probes.Rail {
+			if rails := probes.RailKeys(n); len(rails) > 0 {
+				keys = rails
+			}
+		}
+		for _, key := range keys {
+			t := probes.Target{Key: key}
+			if plan, skip := probes.NewPlan(key, n, s); skip == nil {
+				t.GPUs, t.Conditions = plan.GPUs(), conditions(n, plan)
+			}
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+// conditions are what results must have in common to be compared, beside what they say themselves.
+func conditions(n *fabric.Node, p *probes.Plan) []string {
+	var list []string
+	if h := n.HCA(p.Key.Device); h != nil {
+		list = append(list, "firmware "+h.Firmware.Or("unknown"), "board "+h.BoardID.Or("unknown"))
+	}
+	for _, g := range n.GPUDriver.GPUs {
+		if slices.Contains(p.GPUs(), g.UUID) {
+			active := 0
+			for _, l := range g.NVLinks.Or(nil) {
+				if l.Active.Or(false) {
+					active++
+				}
+			}
+			list = append(list, fmt.Sprintf("GPU %s: %s, %d NVLinks", g.Address, g.Name.Or("unknown"), active))
+		}
+	}
+	return list
+}
+
+// Enter plans the probe and asks the gate.
+func (m *probeNode) Enter(ctx context.Context, t probes.Target) (probes.Visit, *probes.Skipped) {
+	n, err := m.observe(ctx)
+	if err != nil {
+		return nil, &probes.Skipped{Why: probes.SkipCannotProveIdle, Detail: err.Error(), At: time.Now()}
+	}
+	s, err := m.settings()
+	plan, skip := probes.NewPlan(t.Key, n, s)
+	if skip != nil {
+		return nil, skip
+	}
+	if err != nil { // what would fail need not wait for the gate
+		return unready{t, err}, nil
+	}
+	pass, skip := m.gate.Enter(ctx, plan.GPUs())
+	if skip != nil {
+		return nil, skip
+	}
+	return visit{plan, m.probing.Ranks, pass}, nil
+}
+
+// visit is a run behind the gate.
+type visit struct {
+	plan  *probes.Plan
+	ranks probes.Ranks
+	pass  *probes.Pass
+}
+
+func (v visit) Run(ctx context.Context) probes.Result {
+	return probes.Run(ctx, v.plan, v.ranks, v.pass)
+}
+
+func (v visit) Leave() { v.pass.Leave() }
+
+// unready is a run that fails because of what the site configured.
+type unready struct {
+	target probes.Target
+	err    error
+}
+
+func (v unready) Run(context.Context) probes.Result {
+	why := probes.FailureLibrary
+	if errors.Is(v.err, errSettings) {
+		why = probes.FailureSettings
+	}
+	return probes.Result{Key: v.target.Key, At: time.Now(), GPUs: v.target.GPUs, Outcome: probes.Failed, Failure: why, Error: v.err.Error()}
+}
+
+func (unready) Leave() {}
+
+// serveRank is the process of a rank.
+func serveRank(ctx context.Context, o Options) int {
+	err := errors.New(commandProbeRank + ": this program was built without it")
+	if o.Probing != nil {
+		err = o.Probing.ServeRank(ctx)
+	}
+	if err != nil {
+		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
+		return exitFailure
+	}
+	return exitOK
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"gpufabric_exporter/exporter"
+	"gpufabric_exporter/internal/host/cgroup"
+	"gpufabric_exporter/internal/host/nvml"
+	"gpufabric_exporter/internal/host/podresources"
+	"gpufabric_exporter/internal/host/proc"
+	"gpufabric_exporter/internal/worker"
+	"gpufabric_exporter/ncclprobe"
+	"gpufabric_exporter/probes"
+)
+
+// What binds the process of a rank. NCCL's threads poll: what they may burn is a last bound, far above what a probe needs.
+var rankLimits = worker.Limits{Niceness: 10, OpenFiles: 4096, CPU: 10 * time.Minute}
+
+// probing is how this program probes.
+func probing() *exporter.Probing {
+	return &exporter.Probing{
+		Gate: openGate, Ranks: ranks{}, ServeRank: serveRank,
+		FindNCCL: func(given, libraryPath string) (string, error) { return ncclprobe.Find("/", given, libraryPath) },
+	}
+}
+
+// openGate has everything read of this host that says whether its GPUs are idle.
+func openGate(o exporter.GateOptions) (*probes.Gate, func() error, error) {
+	procfs, err := proc.Open(o.Procfs)
+	if err != nil {
+		return nil, nil, err
+	}
+	session := nvml.NewSession(func() nvml.Caller { return askGPUs(exporter.GPUOptions{Library: o.Library, Log: o.Log}).(gpus).Process })
+	gate := probes.NewGate(probes.GateOptions{
+		GPUs: session, Processes: procfs, Cgroups: cgroup.New(filepath.Join(o.Sysfs, "fs/cgroup")),
+		Pods:        podresources.New(filepath.Join(o.Rootfs, podresources.DefaultSocket)),
+		Maintenance: o.Maintenance, Lock: o.Lock, Quiet: o.Quiet,
+	})
+	return gate, func() error {
+		session.Release()
+		return procfs.Close()
+	}, nil
+}
+
+// ranks starts a process for each rank of a probe.
+type ranks struct{}
+
+func (ranks) Start(ctx context.Context, env []string) (probes.RankProcess, error) {
+	t, err := worker.Start(ctx, worker.Options{
+		Name: "rank", Path: "/proc/self/exe", Args: []string{os.Args[0], "probe-rank"}, Env: append([]string{"GOMAXPROCS=2"}, env...),
+		// A rank keeps the deadlines that it is given. This one is for what hangs in spite of them.
+		Timeout: 5 * time.Minute, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rank{t}, nil
+}
+
+// rank is a worker.Task as a probe sees it.
+type rank struct{ *worker.Task }
+
+func (r rank) Call(ctx context.Context, request []byte) ([]byte, error) {
+	answer, err := r.Task.Call(ctx, request)
+	switch {
+	case errors.Is(err, worker.ErrHung):
+		err = fmt.Errorf("%w: %w", probes.ErrRankHung, err)
+	case errors.Is(err, worker.ErrRefused):
+		err = fmt.Errorf("%w: %w", probes.ErrRankRefused, err)
+	}
+	return answer, err
+}
+
+func (r rank) Kill() { r.Task.Kill("the probe ends") }
+
+func (r rank) Log() (head, tail []byte, dropped int64) {
+	e := r.Task.Log()
+	return e.Head, e.Tail, int64(e.Bytes) - int64(len(e.Head)) - int64(len(e.Tail))
+}
+
+// serveRank is the process of a rank.
+func serveRank(ctx context.Context) error {
+	return worker.TaskChild(ctx, "gpufabric_rank", rankLimits, ncclprobe.NewServer().Handle)
+}
