@@ -56,6 +56,7 @@ func parseConfig(file string, data []byte) (config, error) {
 			"restricted": func(n *yaml.Node) { p.restricted(n, c.policy) },
 			"expected":   func(n *yaml.Node) { p.expected(n, c.policy) },
 			"nccl":       func(n *yaml.Node) { p.nccl(n, &c.nccl) },
+			"probes":     func(n *yaml.Node) { c.probes = p.probes(n) },
 		})
 	}
 	if err := errors.Join(p.errs...); err != nil {

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"errors"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"gpufabric_exporter/probes"
+)
+
+// probes reads the section that switches probing on. What it does not say has the default; what is not allowed,
+// probes.Config says.
+func (p *configParser) probes(n *yaml.Node) *probes.Config {
+	c := probes.DefaultConfig()
+	if isNull(n) { // the key alone: all defaults
+		return &c
+	}
+	before := len(p.errs)
+	p.mapping(n, "probes", map[string]func(*yaml.Node){
+		"every": func(n *yaml.Node) {
+			c.Every = map[probes.Kind]time.Duration{} // who names kinds means no others
+			kinds := map[string]func(*yaml.Node){}
+			for _, k := range probes.Kinds() {
+				if k != probes.Calibrate { // by hand only
+					kinds[string(k)] = func(n *yaml.Node) { c.Every[k] = p.duration(n, string(k)) }
+				}
+			}
+			p.mapping(n, "every", kinds)
+		},
+		"duty":       func(n *yaml.Node) { c.Duty, _ = p.number(n, "duty", "a share of time", 1e-6, 1) },
+		"op":         func(n *yaml.Node) { c.Op = probes.Op(p.text(n, "op", "an operation")) },
+		"type":       func(n *yaml.Node) { c.Type = probes.DType(p.text(n, "type", "a type of elements")) },
+		"bytes":      func(n *yaml.Node) { c.Bytes = p.size(n, "bytes") },
+		"max_ctas":   func(n *yaml.Node) { set(&c.MaxCTAs, p.whole(n, "max_ctas", 64)) },
+		"collective": func(n *yaml.Node) { c.Collective = p.duration(n, "collective") },
+		"wall":       func(n *yaml.Node) { c.Wall = p.duration(n, "wall") },
+		"warn":       func(n *yaml.Node) { c.Warn, _ = p.number(n, "warn", "a share of the baseline", 0.01, 0.99) },
+		"nccl":       func(n *yaml.Node) { c.NCCL = p.text(n, "nccl", "a path or a name") },
+		"cuda":       func(n *yaml.Node) { c.CUDA = p.text(n, "cuda", "a path or a name") },
+		"env_file":   func(n *yaml.Node) { c.EnvFile = p.path(n, "env_file") },
+		"state_file": func(n *yaml.Node) { c.StateFile = p.path(n, "state_file") },
+		"lock_file":  func(n *yaml.Node) { c.LockFile = p.path(n, "lock_file") },
+	})
+	if len(p.errs) > before {
+		return nil
+	}
+	if err := c.Validate(); err != nil {
+		for _, e := range split(err) {
+			p.errorf(n.Line, "probes: %w", e)
+		}
+		return nil
+	}
+	return &c
+}
+
+func set[T any](to *T, v *T) {
+	if v != nil {
+		*to = *v
+	}
+}
+
+// duration returns a time, "90s" or "1h30m".
+func (p *configParser) duration(n *yaml.Node, what string) time.Duration {
+	const expected = "a time such as 90s, 10m or 2h"
+	s := p.text(n, what, expected)
+	if s == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		p.errorf(n.Line, "%s: %q: expected %s", what, s, expected)
+	}
+	return d
+}
+
+// size returns a number of bytes.
+func (p *configParser) size(n *yaml.Node, what string) uint64 {
+	if !p.is(n, yaml.ScalarNode, what, expectedSize) {
+		return 0
+	}
+	v, err := parseSize(n.Value)
+	if err != nil {
+		p.errorf(n.Line, "%s: %w", what, err)
+	}
+	return v
+}
+
+const expectedSize = "bytes such as 8, 64K, 64MiB or 1G"
+
+var sizePattern = regexp.MustCompile(`^([0-9]{1,12})([KMG]?)(?:i?B)?$`)
+
+// parseSize reads a number of bytes with a unit as nccl-tests has them: K, M and G are powers of 1024, with or without "iB"
+// or "B" behind them.
+func parseSize(s string) (uint64, error) {
+	m := sizePattern.FindStringSubmatch(s)
+	if m == nil {
+		return 0, errors.New(strconv.Quote(s) + ": expected " + expectedSize)
+	}
+	v, err := strconv.ParseUint(m[1], 10, 64)
+	shift := 10 * (1 + strings.Index("KMG", m[2]))
+	if m[2] == "" {
+		shift = 0
+	}
+	if err != nil || v > math.MaxInt64>>shift {
+		return 0, errors.New(strconv.Quote(s) + ": expected less than 2^63 bytes")
+	}
+	return v << shift, nil
+}
