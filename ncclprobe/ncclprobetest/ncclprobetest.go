@@ -97,11 +97,8 @@ func compile(t testing.TB, objects string) {
 
 func link(t testing.TB, dir, library, symbols string, without []string, objects ...string) {
 	t.Helper()
-	script := "{ global: " + symbols + "; local: *;"
-	for _, s := range without {
-		script += " " + s + ";"
-	}
-	write(t, filepath.Join(dir, library+".symbols"), script+" };\n")
+	script := "{ global: " + symbols + "; local: " + strings.Join(append(without, "*"), "; ") + "; };\n"
+	write(t, filepath.Join(dir, library+".symbols"), script)
 	args := []string{"-shared", "-Wl,--version-script=" + library + ".symbols", "-Wl,-soname," + library, "-o", library}
 	gcc(t, dir, append(append(args, objects...), "-lpthread", "-ldl")...)
 }

@@ -8,7 +8,7 @@
 
 // What a thread has collected between GroupStart and GroupEnd.
 static _Thread_local int depth;
-static _Thread_local struct job *first, **end = NULL;
+static _Thread_local struct job *first, **end;
 static _Thread_local ncclComm_t inits[MAX_RANKS];
 static _Thread_local int n_inits;
 
@@ -33,8 +33,7 @@ static char *host(struct job *j, const void *pointer, size_t size)
 	return address;
 }
 
-// launch hands a job to its stream. Callers hold the communicator's mutex.
-static int launch(struct job *j)
+int job_launch(struct job *j)
 {
 	ncclComm_t c = j->comm;
 	if (!c->connected && c->version >= 22200)
@@ -55,8 +54,6 @@ static int launch(struct job *j)
 	return SUCCESS;
 }
 
-int job_launch(struct job *j) { return launch(j); }
-
 // submit launches at once, or with a communicator that does not block, when it was polled often enough.
 static int submit(struct job *j)
 {
@@ -64,7 +61,7 @@ static int submit(struct job *j)
 	int ret = SUCCESS;
 	pthread_mutex_lock(&c->mutex);
 	if (c->config.blocking) {
-		ret = launch(j);
+		ret = job_launch(j);
 	} else {
 		struct job **at = &c->waiting;
 		while (*at)
@@ -153,8 +150,8 @@ static struct job *make(ncclComm_t c, const struct call *k, void *stream)
 static int collective(const struct call *k, ncclComm_t c, void *stream)
 {
 	int err = check(k, c);
-	if (err)
-		return err;
+	if (err || !k->count)
+		return err; // nothing to do, and no kernel for it
 	size_t send, recv, bytes = k->count * type_size(k->type);
 	struct job *j = make(c, k, stream);
 	if (!j)
@@ -162,7 +159,6 @@ static int collective(const struct call *k, ncclComm_t c, void *stream)
 	sizes(c, k, &send, &recv);
 	j->send = host(j, k->send, send * bytes);
 	j->recv = host(j, k->recv, recv * bytes);
-	// Ranks of Broadcast that get data need no send buffer, but a place to pass it on from.
 	return collect(j);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The log of the stand-in: NCCL_DEBUG, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS, which are read once, and lines in the form
-// that they have in each version.
+// that they have in each version. As in the real one, what goes to a standard output that is a pipe comes out only with exit(3).
 #define _GNU_SOURCE
 #include "nccl.h"
 
@@ -137,7 +137,7 @@ void log_version(int device, int rank)
 	start();
 	enum level l = level;
 	if ((l == VERSION || l == WARN) && rank == 0)
-		fprintf(out, "NCCL version %s+cuda%s\n", version, cuda), fflush(out);
+		fprintf(out, "NCCL version %s+cuda%s\n", version, cuda);
 	pthread_mutex_unlock(&mutex);
 	if (l == INFO)
 		log_info(device, LOG_ALL, "NCCL version %s+cuda%s", version, cuda);
@@ -153,12 +153,14 @@ void log_bootstrap(int device, int version)
 // log_flood writes that many bytes of lines that say nothing, if anybody wants a log.
 void log_flood(double bytes)
 {
+	char lines[1 << 16];
+	size_t n = 0;
 	pthread_mutex_lock(&mutex);
 	start();
-	char line[256];
-	int n = snprintf(line, sizeof line, "%s:%d:%d [0] NCCL INFO Channel 00/64 : %0160d\n", host, (int)getpid(), (int)gettid(), 0);
-	for (double wrote = 0; level >= INFO && wrote < bytes; wrote += n)
-		fwrite(line, 1, (size_t)n, out);
+	while (n < sizeof lines - 512)
+		n += (size_t)snprintf(lines + n, 512, "%s:%d:%d [0] NCCL INFO Channel 00/64 : %0160d\n", host, (int)getpid(), (int)gettid(), 0);
+	for (double wrote = 0; level >= INFO && wrote < bytes; wrote += (double)n)
+		fwrite(lines, 1, n, out);
 	if (level >= INFO && machine_fault("lie", "log", ANYONE, NULL))
 		for (unsigned i = 0, noise = 1; i < 1 << 16; i++)
 			fputc((int)((noise = noise * 1664525 + 1013904223) >> 24), out);

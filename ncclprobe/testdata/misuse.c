@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the stand-ins answer to calls that are wrong: misuse DIRECTORY VERSION. It prints what is not as expected.
+// What the stand-ins answer to calls that are wrong: misuse DIRECTORY VERSION driver|no-driver. It prints what is not as expected.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
@@ -268,13 +268,20 @@ int main(int argc, char **argv)
 	char path[4096];
 	int a, b, c, version;
 	void *context, *other;
-	if (argc != 3 || sscanf(argv[2], "%d.%d.%d", &a, &b, &c) != 3)
+	if (argc != 4 || sscanf(argv[2], "%d.%d.%d", &a, &b, &c) != 3)
 		return 2;
 	alarm(60); // a hang fails too
-	snprintf(path, sizeof path, "%s/libcuda.so.1", argv[1]);
-	cuda = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	snprintf(path, sizeof path, "%s/libnccl.so.2", argv[1]);
 	nccl = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (nccl && !strcmp(argv[3], "no-driver")) {
+		struct config config = initial();
+		void *comm = NULL;
+		EXPECT(1, init(&comm, &config));
+		EXPECT(1, comm == NULL);
+		return failed;
+	}
+	snprintf(path, sizeof path, "%s/libcuda.so.1", argv[1]);
+	cuda = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!cuda || !nccl) {
 		printf("%s\n", dlerror());
 		return 3;

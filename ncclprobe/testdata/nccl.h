@@ -125,8 +125,8 @@ size_t type_size(int type);
 void reduce(int type, int op, char *to, const char *from, size_t count); // to = to op from; AVG adds
 void divide(int type, char *data, size_t count, int by);
 
-// collective.c
-int job_launch(struct job *j);     // ncclResult_t; takes the job
+// collective.c. job_launch hands a job to its stream and answers an ncclResult_t. Callers hold the communicator's mutex.
+int job_launch(struct job *j);
 int group_depth(void);
 void group_add_init(ncclComm_t c); // GroupEnd waits for it
 
