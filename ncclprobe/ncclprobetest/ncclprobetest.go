@@ -16,7 +16,7 @@
 //	transport P2P                      best way between two GPUs: P2P, SHM, IB or Socket; Socket: there are no HCAs either
 //	hcas 8  link RoCE  gdr 1           mlx5_0 to mlx5_7, port 1; whether GPUDirect RDMA works
 //	nvls 0  collnet 0  channels 2      what the log says; minCTAs and maxCTAs limit the channels
-//	busbw 0  latency 0                 bytes per second and seconds: what a collective takes by nccl-tests' formulas; 0: no time
+//	busbw 0  latency 0                 bytes per second and seconds: what a collective takes at least, by nccl-tests' formulas; 0: no time
 //	slow 1                             factor to that time, or to what it takes without
 //	init 0                             seconds that init takes
 //	polls 2                            how often GetAsyncError answers ncclInProgress after each call that does not block
@@ -38,6 +38,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -55,6 +56,12 @@ const (
 	since    = 23 // of 2.x
 )
 
+// The sources of both; what reads the description belongs to both.
+var (
+	ofNCCL = []string{"nccl", "init", "bootstrap", "network", "collective", "ring", "reduce", "log", "config"}
+	ofCUDA = []string{"cuda", "memory", "stream", "machine"}
+)
+
 // Build compiles both stand-ins in dir, NCCL as that version ("2.27.3"). They lack the symbols in without, and those that the
 // version does not have yet.
 func Build(t testing.TB, dir, version string, without ...string) {
@@ -67,9 +74,8 @@ func Build(t testing.TB, dir, version string, without ...string) {
 		without = append(without, scalable)
 	}
 	write(t, filepath.Join(dir, "version.c"), "const char standin_version[] = \""+version+"\";\n")
-	link(t, dir, NCCL, "nccl*", without, "objects/nccl.o", "objects/init.o", "objects/bootstrap.o", "objects/network.o",
-		"objects/collective.o", "objects/ring.o", "objects/reduce.o", "objects/log.o", "objects/config.o", "objects/machine.o", "version.c")
-	link(t, dir, CUDA, "cu*; standinFault", without, "objects/cuda.o", "objects/memory.o", "objects/stream.o", "objects/machine.o")
+	link(t, dir, NCCL, "nccl*", without, append(objectsOf("machine"), append(objectsOf(ofNCCL...), "version.c")...)...)
+	link(t, dir, CUDA, "cu*; standinFault", without, objectsOf(ofCUDA...)...)
 }
 
 // Source returns the path of a file beside the sources of the stand-ins.
@@ -87,12 +93,20 @@ func compile(t testing.TB, objects string) {
 	if err := os.MkdirAll(objects, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-c", "-O1", "-fPIC", "-Wall", "-Wextra", "-Werror"}
-	for _, name := range []string{"nccl", "init", "bootstrap", "network", "collective", "ring", "reduce", "log", "config", "machine", "cuda", "memory", "stream"} {
+	args := []string{"-c", "-O1", "-fPIC", "-std=gnu17", "-Wall", "-Wextra", "-Werror"}
+	for _, name := range slices.Concat(ofNCCL, ofCUDA) {
 		args = append(args, Source(name+".c"))
 	}
 	gcc(t, objects, args...)
 	write(t, filepath.Join(objects, "done"), "")
+}
+
+func objectsOf(sources ...string) []string {
+	objects := make([]string, len(sources))
+	for i, s := range sources {
+		objects[i] = "objects/" + s + ".o"
+	}
+	return objects
 }
 
 func link(t testing.TB, dir, library, symbols string, without []string, objects ...string) {
@@ -140,4 +154,24 @@ func Describe(t testing.TB, dir string, lines ...string) {
 	if err := os.Rename(path+".new", path); err != nil { // nobody reads half of it
 		t.Fatal(err)
 	}
+}
+
+// Record has processes that load the stand-ins in dir from now on record their calls.
+func Record(t testing.TB, dir string) {
+	t.Helper()
+	write(t, filepath.Join(dir, "calls"), "")
+}
+
+// Calls returns how often each function was called since Record.
+func Calls(t testing.TB, dir string) map[string]int {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join(dir, "calls"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]int{}
+	for name := range strings.Lines(string(raw)) {
+		calls[strings.TrimSuffix(name, "\n")]++
+	}
+	return calls
 }

@@ -132,6 +132,11 @@ static int transfer(ncclComm_t c, int fd, void *data, size_t size, int writing)
 // dial connects, again and again for as long as that version does where nobody listens.
 static int dial(ncclComm_t c, const struct sockaddr_in *at, int *to)
 {
+	if (at->sin_family != AF_INET) { // a damaged id
+		log_warn(c->device, "misc/socket.cc:700", "ncclSocketInit: connecting to address with family %d is neither AF_INET(2) nor AF_INET6(10)",
+			at->sin_family);
+		return INTERNAL;
+	}
 	int tries = c->version >= 22400 ? 34 : 200; // 20000 of 1 ms until 2.23
 	for (int i = 1; i <= tries; i++) {
 		int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;

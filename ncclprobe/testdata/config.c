@@ -122,4 +122,5 @@ int config_parse(ncclComm_t c, const void *given)
 }
 
 _Static_assert(sizeof(struct config) == 96, "ncclConfig_t of 2.30");
-_Static_assert(offsetof(struct config, net) == 32 && offsetof(struct config, name) == 48 && offsetof(struct config, graph_ordering) == 92, "its fields");
+_Static_assert(offsetof(struct config, net) == 32 && offsetof(struct config, name) == 48, "its pointers");
+_Static_assert(offsetof(struct config, graph_ordering) == 92, "its last field");

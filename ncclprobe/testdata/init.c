@@ -19,17 +19,20 @@ static int compare(const struct ncclComm *c)
 				comm_wait(c, -1);
 				return IN_PROGRESS;
 			}
-			log_warn(c->device, "init.cc:729", "Mismatched NCCL version detected : rank %d version %d rank %d version %d", i, p->version, c->rank, self->version);
+			log_warn(c->device, "init.cc:729", "Mismatched NCCL version detected : rank %d version %d rank %d version %d",
+				i, p->version, c->rank, self->version);
 			return INVALID_USAGE;
 		}
 		if (i == c->rank || p->host != self->host || p->bus != self->bus)
 			continue;
 		if (c->version < 23000)
-			log_warn(c->device, "init.cc:737", "Duplicate GPU detected : rank %d and rank %d both on CUDA device %lx", c->rank, i, (unsigned long)p->bus);
+			log_warn(c->device, "init.cc:737", "Duplicate GPU detected : rank %d and rank %d both on CUDA device %lx",
+				c->rank, i, (unsigned long)p->bus);
 		else if (getenv("NCCL_MULTI_RANK_GPU_ENABLE") && atoi(getenv("NCCL_MULTI_RANK_GPU_ENABLE")))
 			continue;
 		else
-			log_warn(c->device, "init.cc:1057", "Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this mode.");
+			log_warn(c->device, "init.cc:1057", "Multiple Ranks are using the same GPU/Partition. "
+				"Set NCCL_MULTI_RANK_GPU_ENABLE=1 to enable this mode.");
 		return INVALID_USAGE;
 	}
 	for (int i = 0; i < c->ranks; i++) // who has another network than its neighbour waits for ever
@@ -53,7 +56,8 @@ static void log_shape(const struct ncclComm *c)
 		local += c->peers[i].host == c->peers[c->rank].host && i < c->rank;
 	}
 	if (c->version >= 22003)
-		log_info(c->device, LOG_INIT, "comm %p rank %d nRanks %d nNodes %d localRanks %d localRank %d MNNVL 0", (const void *)c, c->rank, c->ranks, nodes, ranks, local);
+		log_info(c->device, LOG_INIT, "comm %p rank %d nRanks %d nNodes %d localRanks %d localRank %d MNNVL 0",
+			(const void *)c, c->rank, c->ranks, nodes, ranks, local);
 	log_info(c->device, LOG_INIT, "Trees [0] %d/-1/-1->%d->%d", c->rank + 1 < c->ranks ? c->rank + 1 : -1, c->rank, c->rank - 1);
 }
 
@@ -61,7 +65,8 @@ static void log_multicast(const struct ncclComm *c)
 {
 	const char *available = machine_number("nvls", c->rank, 0) != 0 ? "" : "not ";
 	if (c->version >= 22700 && c->version < 23000)
-		log_info(c->device, LOG_INIT, "NVLS multicast support is %savailable on dev %d (NVLS_NCHANNELS %d)", available, c->device, *available ? 0 : 16);
+		log_info(c->device, LOG_INIT, "NVLS multicast support is %savailable on dev %d (NVLS_NCHANNELS %d)",
+			available, c->device, *available ? 0 : 16);
 	else if (c->version >= 21700)
 		log_info(c->device, LOG_INIT, "NVLS multicast support is %savailable on dev %d", available, c->device);
 }
@@ -92,7 +97,8 @@ static void log_state(const struct ncclComm *c, const char *state)
 		snprintf(id, sizeof id, " commId 0x%llx", (unsigned long long)c->root.magic);
 	if (v >= 22902 && !strcmp(state, "START"))
 		snprintf(start, sizeof start, "[Rank %d] %s ", c->rank, c->function);
-	log_info(c->device, LOG_INIT, "%scomm %p rank %d nranks %d cudaDev %d%s busId %lx%s - Init %s", start, (const void *)c, c->rank, c->ranks, c->device, nvml, (unsigned long)self->bus, id, state);
+	log_info(c->device, LOG_INIT, "%scomm %p rank %d nranks %d cudaDev %d%s busId %lx%s - Init %s",
+		start, (const void *)c, c->rank, c->ranks, c->device, nvml, (unsigned long)self->bus, id, state);
 }
 
 static int establish(ncclComm_t c)

@@ -12,11 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
-enum level { NONE, VERSION, WARN, INFO };
+enum { NONE, VERSION, WARN, INFO }; // NCCL_DEBUG; ABORT and TRACE say no more here
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static FILE *out;
-static enum level level;
+static int level;
 static int subsystems;
 static char host[256];
 static char last[1024];
@@ -63,7 +63,10 @@ static void start(void)
 		return;
 	out = stdout;
 	const char *l = getenv("NCCL_DEBUG"), *file = getenv("NCCL_DEBUG_FILE");
-	level = !l ? NONE : !strcasecmp(l, "VERSION") ? VERSION : !strcasecmp(l, "WARN") ? WARN : !strcasecmp(l, "INFO") || !strcasecmp(l, "TRACE") ? INFO : NONE;
+	static const char *const levels[] = {"NONE", "VERSION", "WARN", "INFO", "ABORT", "TRACE"};
+	for (int i = 0; l && i < 6; i++)
+		if (!strcasecmp(l, levels[i]))
+			level = i;
 	subsystems = parse_subsystems(getenv("NCCL_DEBUG_SUBSYS"));
 	gethostname(host, sizeof host - 1);
 	host[strcspn(host, ".")] = 0;
@@ -135,11 +138,11 @@ void log_version(int device, int rank)
 	machine_text("built_for_cuda", rank, "12.9", cuda, sizeof cuda);
 	pthread_mutex_lock(&mutex);
 	start();
-	enum level l = level;
+	int l = level;
 	if ((l == VERSION || l == WARN) && rank == 0)
 		fprintf(out, "NCCL version %s+cuda%s\n", version, cuda);
 	pthread_mutex_unlock(&mutex);
-	if (l == INFO)
+	if (l >= INFO)
 		log_info(device, LOG_ALL, "NCCL version %s+cuda%s", version, cuda);
 }
 

@@ -83,7 +83,10 @@ struct job {
 };
 
 // log.c. The bits are those of NCCL_DEBUG_SUBSYS.
-enum { LOG_INIT = 1, LOG_COLL = 2, LOG_P2P = 4, LOG_SHM = 8, LOG_NET = 16, LOG_GRAPH = 32, LOG_ENV = 128, LOG_BOOTSTRAP = 4096, LOG_PROFILE = 16384, LOG_ALL = ~0 };
+enum {
+	LOG_INIT = 1, LOG_COLL = 2, LOG_P2P = 4, LOG_SHM = 8, LOG_NET = 16, LOG_GRAPH = 32, LOG_ENV = 128, LOG_BOOTSTRAP = 4096,
+	LOG_PROFILE = 16384, LOG_ALL = ~0,
+};
 void log_info(int device, int subsystem, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void log_warn(int device, const char *where, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void log_version(int device, int rank);

@@ -198,21 +198,25 @@ static void log_extras(const struct ncclComm *c, int n)
 	int nvls = machine_number("nvls", c->rank, 0) != 0 ? 16 : 0, v = c->version;
 	int collnet = self->ib && machine_number("collnet", c->rank, 0) != 0 ? n : 0;
 	for (int i = 0; i < 2 * collnet; i++)
-		log_info(c->device, LOG_INIT | LOG_NET, "CollNet %02d/%1d : %d [%s] via COLLNET/SHARP/%d%s", i / 2, i % 2, c->rank, i % 2 ? "receive" : "send",
-			c->device % c->hcas, self->gdr ? "/GDRDMA" : "");
+		log_info(c->device, LOG_INIT | LOG_NET, "CollNet %02d/%1d : %d [%s] via COLLNET/SHARP/%d%s",
+			i / 2, i % 2, c->rank, i % 2 ? "receive" : "send", c->device % c->hcas, self->gdr ? "/GDRDMA" : "");
 	if (collnet)
 		log_info(c->device, LOG_INIT, "Connected CollNet");
 	if (nvls && v >= 21803 && v < 22703)
 		log_info(c->device, LOG_INIT, "Connected NVLS tree");
 	if (v >= 22105)
-		log_info(c->device, LOG_INIT, "%d coll channels, %d collnet channels, %d nvls channels, %d p2p channels, 2 p2p channels per peer", n, collnet, nvls, n);
+		log_info(c->device, LOG_INIT, "%d coll channels, %d collnet channels, %d nvls channels, %d p2p channels, 2 p2p channels per peer",
+			n, collnet, nvls, n);
 }
 
 void network_connect(const struct ncclComm *c)
 {
 	int next = (c->rank + 1) % c->ranks, before = (c->rank + c->ranks - 1) % c->ranks, gdr = 1, n = channels(c);
+	char ring[16 * MAX_RANKS] = "";
+	for (int r = 0; r < c->ranks; r++)
+		snprintf(ring + strlen(ring), 16, " %4d", r);
 	for (int i = 0; i < n && c->rank == 0; i++)
-		log_info(c->device, LOG_INIT, "Channel %02d/%02d : %4d", i, n, 0); // the order of the ring, no connection
+		log_info(c->device, LOG_INIT, "Channel %02d/%02d :%s", i, n, ring); // the order of ranks, no connection
 	for (int i = 0; i < n && c->ranks > 1; i++) {
 		log_way(c, i, before, c->rank);
 		log_way(c, i, c->rank, next);

@@ -250,7 +250,8 @@ static int move(struct job *j)
 static double duration(const struct job *j)
 {
 	double n = j->comm->ranks, bytes = (double)j->count * (j->kind == SEND_RECV ? 1 : (double)type_size(j->type));
-	double factor[] = {[ALL_REDUCE] = 2 * (n - 1) / n, [BROADCAST] = 1, [REDUCE] = 1, [ALL_GATHER] = n - 1, [REDUCE_SCATTER] = n - 1, [SEND_RECV] = 1};
+	double factor[] = {[ALL_REDUCE] = 2 * (n - 1) / n, [BROADCAST] = 1, [REDUCE] = 1, [ALL_GATHER] = n - 1, [REDUCE_SCATTER] = n - 1,
+		[SEND_RECV] = 1};
 	double busbw = machine_number("busbw", j->comm->rank, 0), latency = machine_number("latency", j->comm->rank, 0);
 	return latency + (busbw > 0 ? bytes * factor[j->kind] / busbw : 0);
 }
