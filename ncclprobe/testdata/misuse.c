@@ -263,6 +263,42 @@ static void calls(void)
 	EXPECT(0, NCCL(ncclCommAbort, comm));
 }
 
+// pair runs two ranks in this process, which only groups can do.
+static void pair(void *context, void *other)
+{
+	void *contexts[] = {context, other}, *comms[2], *s[2];
+	uint64_t p[2];
+	unique id;
+	EXPECT(0, NCCL(ncclGetUniqueId, &id));
+	int (*call)(void **, int, unique, int) = symbol(nccl, "ncclCommInitRank");
+	EXPECT(0, NCCL(ncclGroupStart));
+	for (int i = 0; i < 2; i++) {
+		int value = 5 + i;
+		EXPECT(0, CUDA(cuCtxSetCurrent, contexts[i]));
+		EXPECT(0, CUDA(cuStreamCreateWithPriority, &s[i], 1, 0));
+		EXPECT(0, CUDA(cuMemAlloc_v2, &p[i], (size_t)4));
+		EXPECT(0, CUDA(cuMemcpyHtoD_v2, p[i], &value, (size_t)4));
+		EXPECT(0, call(&comms[i], 2, id, i));
+	}
+	EXPECT(0, NCCL(ncclGroupEnd));
+	EXPECT(0, NCCL(ncclGroupStart));
+	for (int i = 0; i < 2; i++) {
+		EXPECT(0, CUDA(cuCtxSetCurrent, contexts[i]));
+		EXPECT(0, NCCL(ncclAllReduce, p[i], p[i], (size_t)1, 2, 0, comms[i], s[i]));
+	}
+	EXPECT(0, NCCL(ncclGroupEnd));
+	for (int i = 0; i < 2; i++) {
+		int value = 0;
+		EXPECT(0, CUDA(cuCtxSetCurrent, contexts[i]));
+		EXPECT(0, CUDA(cuStreamSynchronize, s[i]));
+		EXPECT(0, CUDA(cuMemcpyDtoH_v2, &value, p[i], (size_t)4));
+		EXPECT(11, value);
+		EXPECT(0, NCCL(ncclCommDestroy, comms[i]));
+		EXPECT(0, CUDA(cuMemFree_v2, p[i]));
+	}
+	EXPECT(0, CUDA(cuCtxSetCurrent, context));
+}
+
 int main(int argc, char **argv)
 {
 	char path[4096];
@@ -292,6 +328,7 @@ int main(int argc, char **argv)
 	EXPECT(0, NCCL(ncclGetVersion, &version));
 	EXPECT(a * 10000 + b * 100 + c, version);
 	configs(b);
+	pair(context, other);
 	calls();
 	EXPECT(700, CUDA(cuCtxSynchronize));
 	EXPECT(0, CUDA(cuDevicePrimaryCtxRelease_v2, 2));

@@ -190,11 +190,12 @@ static int create(ncclComm_t *to, int ranks, const ncclUniqueId *id, int rank, c
 	*to = c;
 	pthread_mutex_lock(&c->mutex);
 	c->polls = c->config.blocking ? 0 : (int)machine_number("polls", rank, 2);
-	if (group_depth())
+	int grouped = group_depth() > 0;
+	if (grouped)
 		group_add_init(c);
-	while (!group_depth() && c->config.blocking && c->starting)
+	while (!grouped && c->config.blocking && c->starting)
 		pthread_cond_wait(&c->changed, &c->mutex);
-	err = c->config.blocking && !c->starting ? c->result : c->config.blocking ? SUCCESS : IN_PROGRESS;
+	err = !c->config.blocking ? IN_PROGRESS : grouped ? SUCCESS : c->result;
 	pthread_mutex_unlock(&c->mutex);
 	if (err && err != IN_PROGRESS) {
 		put_away(c);
