@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -232,4 +233,44 @@ func (p *Pass) Leave() {
 		p.lock.Release()
 		p.gate.leave()
 	}
+}
+
+// Freed waits until nobody has a context or memory on the GPUs any more, and looks ten times a second. How long that takes
+// after the ranks have ended is the driver's business.
+func (p *Pass) Freed(ctx context.Context) error {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		r := p.inUse(ctx)
+		if r == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", r.detail, context.Cause(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+func (p *Pass) inUse(ctx context.Context) *refusal {
+	if p.left.Load() {
+		return unproven("the gate was left")
+	}
+	d, err := p.gate.o.GPUs.Read(ctx, false)
+	if err != nil {
+		return unproven("GPUs: %v", err)
+	}
+	var r *refusal
+	seen := 0
+	for i := range d.GPUs {
+		if gpu := &d.GPUs[i]; slices.Contains(p.gpus, gpu.UUID) {
+			seen++
+			r = worse(r, p.gate.inUse(gpu, time.Now()))
+		}
+	}
+	if seen != len(p.gpus) {
+		r = worse(r, unproven("the driver shows %d of %d GPUs", seen, len(p.gpus)))
+	}
+	return r
 }

@@ -159,8 +159,8 @@ func (g *Gate) idleNow(gpu *fabric.GPU, now time.Time) *refusal {
 	return nil
 }
 
-// activity judges one reading.
-func (g *Gate) activity(gpu *fabric.GPU, now time.Time) *refusal {
+// inUse judges whether somebody has a context or memory.
+func (g *Gate) inUse(gpu *fabric.GPU, now time.Time) *refusal {
 	lost, r := need(gpu.Lost, "presence", gpu, now)
 	if r == nil && lost {
 		r = unproven("the driver has lost %s", gpu.UUID)
@@ -180,7 +180,15 @@ func (g *Gate) activity(gpu *fabric.GPU, now time.Time) *refusal {
 	case memory.Used > memoryMargin && memory.Used-memoryMargin > g.o.IdleMemory:
 		return &refusal{why: SkipMemory, detail: fmt.Sprintf("%d MiB are used on %s, expected %d at most", memory.Used>>20, gpu.UUID, (memoryMargin+g.o.IdleMemory)>>20)}
 	}
-	r = worse(r, unread)
+	return worse(r, unread)
+}
+
+// activity judges one reading.
+func (g *Gate) activity(gpu *fabric.GPU, now time.Time) *refusal {
+	r := g.inUse(gpu, now)
+	if r != nil && r.why != SkipCannotProveIdle {
+		return r
+	}
 	utilization, unread := need(gpu.Utilization, "utilisation", gpu, now)
 	switch {
 	case unread != nil:

@@ -4,6 +4,7 @@ package probes
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
@@ -185,6 +186,36 @@ func TestIntruders(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Memory goes some time after the process.
+func TestFreed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		pass := enter(t, m)
+		defer pass.Leave()
+		ended := time.Now()
+		on(func(g *fabric.GPU) {
+			g.Utilization.Value = 1 // of what was before
+			switch since := time.Since(ended); {
+			case since < 300*time.Millisecond:
+				g.Processes.Value = compute(700)
+			case since < 700*time.Millisecond:
+				g.Memory.Value.Used = 500 << 20
+			case since < 900*time.Millisecond:
+				unread(&g.Memory)
+			}
+		})(m)
+		if err := pass.Freed(t.Context()); err != nil || time.Since(ended) != 900*time.Millisecond {
+			t.Errorf("free after %s, %v", time.Since(ended), err)
+		}
+		on(func(g *fabric.GPU) { g.Memory.Value.Used = 500 << 20 })(m)
+		ctx, cancel := context.WithTimeout(t.Context(), 1050*time.Millisecond)
+		defer cancel()
+		if err := pass.Freed(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "500 MiB") {
+			t.Errorf("memory that stays: %v", err)
+		}
+	})
 }
 
 // With the real procfs, a real child is ours while it runs, and nobody once it was reaped.

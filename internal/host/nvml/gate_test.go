@@ -134,15 +134,28 @@ func TestGateWithRealReaders(t *testing.T) {
 		machine string
 		want    probes.Skip
 	}{
-		{"processes 1", probes.SkipProcess}, {"graphics 1", probes.SkipProcess}, {"mps 1", probes.SkipMPS}, {"util 3", probes.SkipUtilization},
-		{"mode 3", probes.SkipComputeMode}, {"mig 1", probes.SkipMIG}, {"persistence 0", probes.SkipPersistence}, {"reasons 0x40", probes.SkipThrottled},
+		{"processes 1", probes.SkipProcess},
+		{"graphics 1", probes.SkipProcess},
+		{"mps 1", probes.SkipMPS},
+		{"util 3", probes.SkipUtilization},
+		{"mode 3", probes.SkipComputeMode},
+		{"mig 1", probes.SkipMIG},
+		{"persistence 0", probes.SkipPersistence},
+		{"reasons 0x40", probes.SkipThrottled},
 		{"driver 9", probes.SkipNoGPU},
-		{"driver 18", probes.SkipCannotProveIdle}, {"error nvmlDeviceGetComputeRunningProcesses_v3 4", probes.SkipCannotProveIdle},
-		{"error nvmlDeviceGetUtilizationRates 3", probes.SkipCannotProveIdle}, {"error nvmlDeviceGetMemoryInfo_v2 999", probes.SkipCannotProveIdle},
-		{"error nvmlDeviceGetFieldValues 999", probes.SkipCannotProveIdle}, {"error nvmlDeviceGetPcieReplayCounter 3", probes.SkipCannotProveIdle},
-		{"error nvmlDeviceGetPersistenceMode 4", probes.SkipCannotProveIdle}, {"replays 5", probes.SkipCannotProveIdle},
-		{"link_errors 1", probes.SkipCannotProveIdle}, {"lost 0", probes.SkipCannotProveIdle}, {"lie processes", probes.SkipCannotProveIdle},
-		{"lie values", probes.SkipCannotProveIdle}, {"crash nvmlDeviceGetMemoryInfo_v2", probes.SkipCannotProveIdle},
+		{"driver 18", probes.SkipCannotProveIdle},
+		{"error nvmlDeviceGetComputeRunningProcesses_v3 4", probes.SkipCannotProveIdle},
+		{"error nvmlDeviceGetUtilizationRates 3", probes.SkipCannotProveIdle},
+		{"error nvmlDeviceGetMemoryInfo_v2 999", probes.SkipCannotProveIdle},
+		{"error nvmlDeviceGetFieldValues 999", probes.SkipCannotProveIdle},
+		{"error nvmlDeviceGetPcieReplayCounter 3", probes.SkipCannotProveIdle},
+		{"error nvmlDeviceGetPersistenceMode 4", probes.SkipCannotProveIdle},
+		{"replays 5", probes.SkipCannotProveIdle},
+		{"link_errors 1", probes.SkipCannotProveIdle},
+		{"lost 0", probes.SkipCannotProveIdle},
+		{"lie processes", probes.SkipCannotProveIdle},
+		{"lie values", probes.SkipCannotProveIdle},
+		{"crash nvmlDeviceGetMemoryInfo_v2", probes.SkipCannotProveIdle},
 	} {
 		c.describe("gpus 2", "processes 0", x.machine)
 		pass, skipped := gate().Enter(t.Context(), []string{uuid})

@@ -28,21 +28,21 @@ func field(number int, parts ...string) string {
 }
 
 func pod(namespace, name string, containers ...string) string {
-	p := field(1, name) + field(2, namespace)
+	parts := []string{field(1, name), field(2, namespace)}
 	for _, c := range containers {
-		p += field(3, c)
+		parts = append(parts, field(3, c))
 	}
-	return field(1, p)
+	return field(1, parts...)
 }
 
 func container(name string, rest ...string) string { return field(1, name) + strings.Join(rest, "") }
 
 func devices(resource string, ids ...string) string {
-	d := field(1, resource)
+	parts := []string{field(1, resource)}
 	for _, id := range ids {
-		d += field(2, id)
+		parts = append(parts, field(2, id))
 	}
-	return field(2, d+field(3, field(1, "\x08\x01"))) // and the NUMA node
+	return field(2, append(parts, field(3, field(1, "\x08\x01")))...) // and the NUMA node
 }
 
 func claim(driver, device string) string {
@@ -150,7 +150,7 @@ func TestKubeletIsAsked(t *testing.T) {
 	list := pod("ml", "train-0", container("main", devices("nvidia.com/gpu", "GPU-1")))
 	c := kubelet(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if err != nil || string(body) != "\x00\x00\x00\x00\x00" || r.Method != "POST" || r.ProtoMajor != 2 || r.URL.Path != "/v1.PodResourcesLister/List" ||
+		if err != nil || string(body) != "\x00\x00\x00\x00\x00" || r.Method != http.MethodPost || r.ProtoMajor != 2 || r.URL.Path != "/v1.PodResourcesLister/List" ||
 			r.Header.Get("Content-Type") != "application/grpc" || r.Header.Get("Te") != "trailers" {
 			t.Errorf("%s %s %s %v %q %v", r.Proto, r.Method, r.URL, r.Header, body, err)
 		}

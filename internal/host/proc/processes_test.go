@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,20 +21,19 @@ import (
 )
 
 func status(name string, pid, parent int, nested ...int) string {
-	s := fmt.Sprintf("Name:\t%s\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t%d\nNgid:\t0\nPid:\t%d\nPPid:\t%d\nTracerPid:\t0\nUid:\t0\t0\t0\t0\nNStgid:\t%[2]d\nNSpid:\t%[2]d", name, pid, pid, parent)
+	var b strings.Builder
+	fmt.Fprintf(&b, "Name:\t%s\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t%d\nNgid:\t0\nPid:\t%d\nPPid:\t%d\nTracerPid:\t0\nUid:\t0\t0\t0\t0\nNStgid:\t%[2]d\nNSpid:\t%[2]d", name, pid, pid, parent)
 	for _, n := range nested {
-		s += "\t" + strconv.Itoa(n)
+		b.WriteString("\t" + strconv.Itoa(n))
 	}
-	return s + "\nNSpgid:\t0\nVmPeak:\t   10904 kB\n"
+	return b.String() + "\nNSpgid:\t0\nVmPeak:\t   10904 kB\n"
 }
 
 // node is a procfs in the initial namespace.
 func node(t *testing.T, files map[string]string) (*FS, string) {
 	t.Helper()
 	all := map[string]string{"1/status": status("systemd", 1, 0), "1/comm": "systemd\n", "1/cmdline": "/sbin/init\x00", "stat": stat}
-	for name, content := range files {
-		all[name] = content
-	}
+	maps.Copy(all, files)
 	self := strconv.Itoa(os.Getpid())
 	f, root := open(t, all)
 	link(t, self, filepath.Join(root, "self"))
