@@ -61,7 +61,10 @@ func TestPlanGPUs(t *testing.T) {
 		{"no GPU", Key{Kind: Transport}, 0, Settings{}, nil, "no_gpu: no GPU that could be used"},
 		{"no driver", Key{Kind: Transport}, 8, Settings{}, func(n *fabric.Node) { n.GPUDriver.Loaded = fabric.Known(false, "", n.At) }, "no_gpu: no GPU driver is loaded"},
 		{
-			"driver not known", Key{Kind: Transport}, 8, Settings{},
+			"driver not known",
+			Key{Kind: Transport},
+			8,
+			Settings{},
 			func(n *fabric.Node) { n.GPUDriver.Loaded = fabric.NotKnown[bool](fabric.ReasonTimeout, "", n.At) }, "cannot_prove_idle: the GPU driver: timeout",
 		},
 		{"a GPU that is lost", Key{Kind: Node}, 8, Settings{}, func(n *fabric.Node) { n.GPUDriver.GPUs[3].Lost = fabric.Known(true, "", n.At) }, "no_gpu: GPU 3 cannot be used"},
@@ -70,7 +73,8 @@ func TestPlanGPUs(t *testing.T) {
 		{"no such port", Key{Kind: Rail, Device: "mlx5_0", Port: 2}, 8, Settings{}, nil, "no_device: mlx5_0 has no port 2"},
 		{"port down", rail("mlx5_0"), 8, Settings{}, func(n *fabric.Node) { n.HCAs[0].Ports[0].State = fabric.Known(fabric.PortDown, "", n.At) }, "no_device: mlx5_0 port 1 is down, expected active"},
 		{
-			"port not known", rail("mlx5_0"), 8, Settings{},
+			"port not known", rail("mlx5_0"), 8,
+			Settings{},
 			func(n *fabric.Node) {
 				n.HCAs[0].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonStuck, "", n.At)
 			}, "no_device: mlx5_0 port 1 is unknown, expected active",

@@ -196,13 +196,13 @@ func (e *execution) step(members []*member, limit time.Duration, request func(ra
 	replies := make([]Reply, len(e.members))
 	why := e.each(members, func(m *member) *trouble {
 		q := request(m.rank, limit)
-		data, err := json.Marshal(q)
+		question, err := json.Marshal(q)
 		if err != nil {
 			return troubled(FailureProtocol, m.rank, "request: %v", err)
 		}
 		asked := time.Now()
-		data, err = within(e.ctx, limit+margin, func(ctx context.Context) ([]byte, error) {
-			return m.running().Call(ctx, data)
+		answer, err := within(e.ctx, limit+margin, func(ctx context.Context) ([]byte, error) {
+			return m.running().Call(ctx, question)
 		})
 		switch {
 		case errors.Is(err, context.DeadlineExceeded):
@@ -214,7 +214,7 @@ func (e *execution) step(members []*member, limit time.Duration, request func(ra
 		case err != nil:
 			return troubled(FailureCrash, m.rank, "%s: %v", q.name(), err)
 		}
-		reply, why := readReply(data, &q, time.Since(asked))
+		reply, why := readReply(answer, &q, time.Since(asked))
 		if why != nil {
 			return &trouble{why.failure, m.rank, printable(q.name()+": "+why.text, maxText)}
 		}

@@ -177,7 +177,11 @@ func nap(ctx context.Context, d time.Duration) {
 // all tells of every process whether it was killed, and fails the test if one was not closed.
 func (c *crew) all(t *testing.T) (killed int) {
 	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, r := range c.ranks {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		if r.closed == 0 {
 			t.Errorf("process %d was not closed", r.number)
 		}

@@ -19,7 +19,7 @@ const (
 // Guard looks who uses the GPUs of a run.
 type Guard interface {
 	// Intruder names a process on the GPUs that is not one of own, which are PIDs as this process sees them; empty if
-	// there is none.
+	// there is none. It is asked again while it hangs, once.
 	Intruder(ctx context.Context, own []int) (string, error)
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,10 +99,10 @@ func TestGuardFails(t *testing.T) {
 					}
 					return nil, nil, false
 				}}
-				n, hung := 0, make(chan struct{})
+				var samples atomic.Int32
+				hung := make(chan struct{})
 				r := Run(t.Context(), p, c, guardFunc(func(context.Context, []int) (string, error) {
-					n++
-					who, err, hang := tt.guard(n)
+					who, err, hang := tt.guard(int(samples.Add(1)))
 					if hang {
 						<-hung // whatever happens to its context
 					}

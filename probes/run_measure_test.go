@@ -77,8 +77,13 @@ func TestBandwidths(t *testing.T) {
 		{AllReduce, 8, 275, 480},   // 8 H100 SXM, peak
 		{AllReduce, 2, 47.7, 47.7}, // 2 GPUs: the factor is 1
 		{AllReduce, 1, 100, 0},
-		{AllGather, 8, 100, 87.5}, {ReduceScatter, 4, 100, 75}, {AllGather, 1, 100, 0},
-		{Broadcast, 8, 100, 100}, {Reduce, 2, 100, 100}, {SendRecv, 8, 100, 100}, {SendRecv, 1, 100, 0},
+		{AllGather, 8, 100, 87.5},
+		{ReduceScatter, 4, 100, 75},
+		{AllGather, 1, 100, 0},
+		{Broadcast, 8, 100, 100},
+		{Reduce, 2, 100, 100},
+		{SendRecv, 8, 100, 100},
+		{SendRecv, 1, 100, 0},
 		{"all_to_none", 8, 100, 0},
 	} {
 		if got := tt.algo * tt.op.BusFactor(tt.ranks); math.Abs(got-tt.busy) > tt.busy/200 {
@@ -149,8 +154,11 @@ func FuzzReply(f *testing.F) {
 	f.Add([]byte(`{"measure":{"bytes":1024,"time":1000,"device_time":900,"wrong":0}}`), 3)
 	f.Fuzz(func(t *testing.T, data []byte, step int) {
 		requests := []Request{
-			{Open: &OpenRequest{}}, {NewID: &struct{}{}}, {Connect: &ConnectRequest{}},
-			{Measure: &MeasureRequest{Op: AllReduce, Type: Float32, Bytes: 1024, Iterations: 3}}, {Close: &struct{}{}},
+			{Open: &OpenRequest{}},
+			{NewID: &struct{}{}},
+			{Connect: &ConnectRequest{}},
+			{Measure: &MeasureRequest{Op: AllReduce, Type: Float32, Bytes: 1024, Iterations: 3}},
+			{Close: &struct{}{}},
 		}
 		q := &requests[int(uint(step)%uint(len(requests)))]
 		r, why := readReply(data, q, time.Second)
