@@ -61,9 +61,10 @@ type Settings struct {
 	MaxCTAs int    // channels of all kinds but Calibrate; 0: as many as NCCL wants
 	Ranks   int    // of Node and Calibrate: so many of the GPUs; default all
 
-	Collective time.Duration // default DefaultCollective; of Calibrate ten times that
+	// Calibrate takes ten times as much of the first and the last one.
+	Collective time.Duration // default DefaultCollective
 	Budget     time.Duration // default DefaultBudget
-	Deadline   time.Duration // default DefaultDeadline; of Calibrate ten times that
+	Deadline   time.Duration // default DefaultDeadline
 }
 
 // Validate names every field that makes no sense.
@@ -135,12 +136,12 @@ func (p *Plan) GPUs() []string {
 
 // NewPlan makes the plan of a probe on this node, or says why there can be none. Settings must be valid.
 func NewPlan(key Key, n *fabric.Node, s Settings) (*Plan, *Skipped) {
+	s = s.orDefaults()
 	if key.Kind == Calibrate {
-		s.Collective = cmp.Or(s.Collective, 10*DefaultCollective)
-		s.Deadline = cmp.Or(s.Deadline, 10*DefaultDeadline)
+		s.Collective *= 10
+		s.Deadline *= 10
 		s.MaxCTAs = 0
 	}
-	s = s.orDefaults()
 	p := &Plan{Key: key, Driver: n.GPUDriver.Version.Or("")}
 	gpus, skip := usableGPUs(n)
 	if skip != nil {

@@ -217,6 +217,19 @@ func TestPlanExpects(t *testing.T) {
 	}
 }
 
+func TestPlanOfCalibrate(t *testing.T) {
+	given := Settings{MaxCTAs: 4, Bytes: 1 << 20, Collective: DefaultCollective, Deadline: DefaultDeadline}
+	for _, s := range []Settings{{}, given} {
+		p := planFor(t, Key{Kind: Calibrate}, s)
+		if s := p.Settings; s.MaxCTAs != 0 || s.Collective != 10*DefaultCollective || s.Deadline != 10*DefaultDeadline || s.Budget != DefaultBudget || s.Wants[0].Bytes != 1<<30 {
+			t.Errorf("%+v", s)
+		}
+	}
+	if p := planFor(t, Key{Kind: Node}, given); p.Settings.MaxCTAs != 4 || p.Settings.Collective != DefaultCollective || p.Settings.Deadline != DefaultDeadline || p.Settings.Wants[1].Bytes != 1<<20 {
+		t.Errorf("%+v", p.Settings)
+	}
+}
+
 func TestRailKeys(t *testing.T) {
 	n := gpuNode(8)
 	if got := fmt.Sprint(RailKeys(n)); got != "[{rail mlx5_0 1} {rail mlx5_1 1} {rail mlx5_2 1} {rail mlx5_3 1}]" {
