@@ -162,7 +162,12 @@ func (e *execution) conclude(r *Result, why *trouble) {
 		r.Outcome = Aborted
 		r.Intrusion = e.intrusion
 	case why.rank >= 0 && len(logs[why.rank].Warnings) > 0:
-		text += "; NCCL warned: " + logs[why.rank].Warnings[0]
+		if w := logs[why.rank].Warnings[0]; !strings.Contains(text, w) {
+			text += "; NCCL warned: " + w
+		}
+	}
+	if why.failure == FailureInit && strings.Contains(text, "Mismatched NCCL version") { // a library that says another version than it has
+		r.Failure = FailureVersions
 	}
 	r.Error = printable(text, maxText)
 }

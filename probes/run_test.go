@@ -121,6 +121,11 @@ func TestRunFailures(t *testing.T) {
 			"x:1:1 [0] init.cc:1 NCCL WARN Duplicate GPU detected : rank 2 and rank 3\n",
 			FailureInit, "rank 2: connect: ncclCommInitRankConfig: invalid usage; NCCL warned: Duplicate GPU detected", 3 * time.Second,
 		},
+		{
+			"versions, by NCCL's own words", on("connect", 2, Reply{Failure: FailureInit, Error: "invalid usage: Mismatched NCCL version detected : rank 1"}, nil),
+			"x:1:1 [0] init.cc:1 NCCL WARN Mismatched NCCL version detected : rank 1\n",
+			FailureVersions, "rank 2: connect: invalid usage: Mismatched NCCL version detected : rank 1", 3 * time.Second,
+		},
 		{"worker says that it hangs", atStep("connect", 1, nil, fmt.Errorf("nccl worker: %w: no answer within 3s", ErrRankHung)), "", FailureHang, "rank 1: connect: nccl worker: rank does not answer", 3 * time.Second},
 		{"handler fails", atStep("new id", 0, nil, fmt.Errorf("nccl worker: %w: the handler panicked: oh", ErrRankRefused)), "", FailureProtocol, "rank 0: new id: nccl worker: rank answers with an error: the handler panicked: oh", time.Second},
 		{"crash in a collective", atStep("measure", 6, nil, crashed), "", FailureCrash, "rank 6: measure all_reduce: crashed: signal: segmentation fault", 3 * time.Second},
@@ -156,6 +161,9 @@ func TestRunFailures(t *testing.T) {
 				r := Run(t.Context(), p, c, nobody)
 				if r.Outcome != Failed || r.Failure != tt.failure || !strings.Contains(r.Error, tt.text) {
 					t.Errorf("%s %s: %q, expected %s: %q", r.Outcome, r.Failure, r.Error, tt.failure, tt.text)
+				}
+				if strings.Count(r.Error, "Mismatched") > 1 {
+					t.Errorf("%q says it twice", r.Error)
 				}
 				if r.Wall > tt.most {
 					t.Errorf("took %s, expected at most %s", r.Wall, tt.most)
