@@ -269,6 +269,16 @@ func TestDutyLimitsWhatIsAskedFor(t *testing.T) {
 		passed := long(14 * day)
 		during(p, passed)
 		b.within(0.001, passed)
+		var tries []time.Time
+		for _, at := range b.tried {
+			tries = append(tries, at...)
+		}
+		slices.SortFunc(tries, time.Time.Compare)
+		for i := range tries[1:] {
+			if gap := tries[i+1].Sub(tries[i]); gap < time.Minute {
+				t.Errorf("two probes within %s", gap)
+			}
+		}
 		limit := time.Duration(0.001 * float64(passed))
 		if used := b.gpus[gpu(0)]; used < limit*8/10 {
 			t.Errorf("GPU 0 had contexts for %s, and could have had them for %s", used, limit)
@@ -334,7 +344,7 @@ func TestCrashDuringRunIsPaid(t *testing.T) {
 		var passed time.Duration
 		b.run = func(ctx context.Context, _ *Result) { <-ctx.Done() } // the crash: see below
 		for range 60 {
-			pr, ctx := b.prober(d, nil), context.Background()
+			pr, ctx := b.prober(d, func(c *Config) { c.Every = map[Kind]time.Duration{Node: 10 * time.Minute} }), context.Background()
 			ctx, crash := context.WithCancel(ctx)
 			go func() {
 				for b.isIdle() && ctx.Err() == nil {
@@ -441,10 +451,10 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 		if len(s.Kept) != 1 || len(s.Kept[0].Log) != logMost || len(s.Kept[0].Settings) != settingsMost {
 			t.Errorf("%d results are kept, expected the one that is regressed, bounded", len(s.Kept))
 		}
-		time.Sleep(2 * day)
+		time.Sleep(8 * day)
 		s = b.status(p, node)
-		if n := len(b.runs(node)) - before; n > 15 || !s.Last.Comparison.Regressed || len(s.Kept) != 1 {
-			t.Errorf("two days later: %d runs, %d kept, %+v", n, len(s.Kept), s.Last.Comparison)
+		if n := len(b.runs(node)) - before; n > 51 || !s.Last.Comparison.Regressed || len(s.Kept) != 1 {
+			t.Errorf("8 days later: %d runs, %d kept, %+v", n, len(s.Kept), s.Last.Comparison)
 		}
 		cancel()
 		synctest.Wait()
@@ -521,6 +531,11 @@ func TestTrigger(t *testing.T) {
 				t.Errorf("%v: status %+v", key, s)
 			}
 		}
+		for _, base := range p.memory.records[railKey(3)].baselines {
+			if len(base.samples) > 0 {
+				t.Errorf("what somebody asked for is part of the baseline: %+v", base)
+			}
+		}
 		if balance := p.memory.duty.balance(gpu(0), p.now()); balance > -44*time.Second {
 			t.Errorf("45 s of contexts left a balance of %s", balance)
 		}
@@ -543,8 +558,7 @@ func TestTrigger(t *testing.T) {
 		}
 		time.Sleep(2 * time.Minute)
 
-		// 8 days later the calibration is compared with nothing but calibrations, and what people asked for of the others
-		// is no baseline.
+		// What is never run but on demand has a baseline all the same.
 		b.change(func() { b.enter = nil })
 		for range enough {
 			time.Sleep(day)

@@ -15,6 +15,7 @@ func TestMomentsAreSpread(t *testing.T) {
 	const every = time.Hour
 	s := schedule{"node17"}
 	at := s.next(Key{Kind: Node}, 0, 1, every, origin)
+	shortest, longest := every, every
 	for range 2000 {
 		after := s.next(Key{Kind: Node}, 0, 1, every, at)
 		if gap := after.Sub(at); gap < every*8/10 || gap > every*12/10 {
@@ -23,7 +24,11 @@ func TestMomentsAreSpread(t *testing.T) {
 		if again := s.next(Key{Kind: Node}, 0, 1, every, after.Add(-time.Nanosecond)); !again.Equal(after) {
 			t.Fatalf("the moment %s became %s when asked for later", after, again)
 		}
+		shortest, longest = min(shortest, after.Sub(at)), max(longest, after.Sub(at))
 		at = after
+	}
+	if shortest > every*85/100 || longest < every*115/100 {
+		t.Errorf("moments are %s to %s apart: they keep in step with the hour", shortest, longest)
 	}
 	if n := at.Sub(origin).Hours(); math.Abs(n-2001) > 2 {
 		t.Errorf("2001 cycles took %.1f hours", n)
