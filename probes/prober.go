@@ -187,7 +187,13 @@ func (p *Prober) next() (*probe, time.Duration) {
 func (p *Prober) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
-	targets := p.machine.Targets(ctx)
+	if p.see(p.machine.Targets(ctx)) {
+		p.save(0) // from now on GPUs earn, whether the exporter goes on or not
+	}
+}
+
+// see takes in what could be probed. It tells whether there are GPUs that were not there before.
+func (p *Prober) see(targets []Target) (news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, pr := range p.probes {
@@ -206,7 +212,7 @@ func (p *Prober) look(ctx context.Context) {
 		}
 		pr.target, pr.here = t, true
 		kinds[t.Key.Kind] = append(kinds[t.Key.Kind], pr)
-		p.memory.duty.open(t.GPUs, now)
+		news = p.memory.duty.open(t.GPUs, now) || news
 	}
 	for kind, probes := range kinds {
 		slices.SortFunc(probes, func(a, b *probe) int { return compareKeys(a.target.Key, b.target.Key) })
@@ -217,6 +223,7 @@ func (p *Prober) look(ctx context.Context) {
 			}
 		}
 	}
+	return news
 }
 
 // plan gives a probe its next moment.

@@ -329,6 +329,24 @@ func TestRestartsAreNoBursts(t *testing.T) {
 	}
 }
 
+// Who is restarted before a GPU can pay for a first probe must get there all the same.
+func TestRestartsDoNotStarve(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, d := newBench(t), &disk{}
+		for range 7 * 24 {
+			ctx, crash := context.WithCancel(t.Context())
+			time.AfterFunc(time.Hour-time.Second, func() { d.frozen.Store(true) })
+			time.AfterFunc(time.Hour, crash)
+			b.prober(d, nil).Run(ctx)
+			d.frozen.Store(false)
+		}
+		b.within(0.001, 7*day)
+		if n := len(b.began[Key{Kind: Node}]); n < 35 {
+			t.Errorf("%d runs in 7 days of one hour each, expected most of 42", n)
+		}
+	})
+}
+
 func p(t *testing.T, key Key) time.Duration {
 	every := DefaultConfig().Every[key.Kind]
 	if every == 0 {

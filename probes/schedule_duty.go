@@ -36,21 +36,20 @@ func newDuty(share float64, longest time.Duration) *duty {
 	return &duty{share: share, ceiling: ceiling, gpus: map[string]account{}}
 }
 
-// open sees to it that GPUs have accounts, and closes some of others when there are too many.
-func (d *duty) open(gpus []string, now time.Time) {
+// open sees to it that GPUs have accounts, and closes some of others when there are too many. It tells whether it opened any.
+func (d *duty) open(gpus []string, now time.Time) (opened bool) {
 	for _, gpu := range gpus {
 		if _, ok := d.gpus[gpu]; !ok {
 			d.gpus[gpu] = account{at: now}
+			opened = true
 		}
 	}
 	for gpu := range d.gpus {
-		if len(d.gpus) <= gpusMost {
-			return
-		}
-		if !slices.Contains(gpus, gpu) {
+		if len(d.gpus) > gpusMost && !slices.Contains(gpus, gpu) {
 			delete(d.gpus, gpu)
 		}
 	}
+	return opened
 }
 
 // balance is what a GPU can pay. It is negative in debt.
