@@ -33,7 +33,8 @@ type Target struct {
 // Machine is what a Prober probes.
 type Machine interface {
 	// Targets returns what could be probed. A kind that has nothing to run on is listed once, without a device, so that
-	// it is seen being skipped. It is asked every 5 minutes and before each probe.
+	// it is seen being skipped; none at all mean that nothing is known just now. It is asked every 5 minutes and before
+	// each probe.
 	Targets(ctx context.Context) []Target
 	// Enter says whether a probe may run now, and why not. If it may, the lock of the node is held until Leave. That may
 	// take minutes, in which GPUs are watched.
@@ -187,7 +188,11 @@ func (p *Prober) next() (*probe, time.Duration) {
 func (p *Prober) look(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
-	if p.see(p.machine.Targets(ctx)) {
+	targets := p.machine.Targets(ctx)
+	if len(targets) == 0 {
+		return // the machine does not know just now: what is due is tried, and it is told why that does not go
+	}
+	if p.see(targets) {
 		p.save(0) // from now on GPUs earn, whether the exporter goes on or not
 	}
 }
@@ -208,6 +213,12 @@ func (p *Prober) see(targets []Target) (news bool) {
 		pr := p.probes[t.Key]
 		if pr == nil {
 			pr = &probe{status: ProbeStatus{Key: t.Key, Failures: map[Failure]uint64{}, Skips: map[Skip]uint64{}}}
+			if r := p.memory.records[t.Key]; r != nil {
+				pr.status.Last = r.last
+				if r.last != nil && r.last.Outcome == OK {
+					pr.status.LastGood = r.last
+				}
+			}
 			p.probes[t.Key] = pr
 		}
 		pr.target, pr.here = t, true

@@ -477,6 +477,13 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 		cancel()
 		synctest.Wait()
 
+		// A restart forgets neither the last result nor that it is regressed.
+		p = b.prober(d, nil)
+		during(p, time.Minute)
+		if s := b.status(p, node); s.Runs != 0 || s.Last == nil || !s.Last.Comparison.Regressed || s.LastGood != s.Last || s.Last.Log != "" {
+			t.Errorf("after a restart: %+v", s)
+		}
+
 		// Another driver: nothing to compare with.
 		b.conds = []string{"firmware 28.44"}
 		p = b.prober(d, nil)
@@ -736,6 +743,11 @@ func TestStatusIsACopy(t *testing.T) {
 		// What goes away is not scheduled, and stays in the history.
 		b.change(func() { b.gone = func(k Key) bool { return k == railKey(2) } })
 		time.Sleep(time.Hour)
+		b.change(func() { b.gone = func(Key) bool { return true } })
+		time.Sleep(time.Hour)
+		if s := b.status(p, Key{Kind: Node}); s.NextRun.IsZero() {
+			t.Error("a machine that does not know what there is made a probe go away")
+		}
 		if s := b.status(p, railKey(2)); !s.NextRun.IsZero() || s.Runs == 0 {
 			t.Errorf("a rail that went: %+v", s)
 		}

@@ -150,8 +150,9 @@ func (p *Prober) settle(t Target, r Result, price time.Duration) {
 		p.memory.duty.pay(gpu, cost, now)
 		most = max(most, cost)
 	}
-	if r.Outcome != Aborted {
-		p.memory.record(t.Key).cost = most
+	rec := p.memory.record(t.Key)
+	if r.Outcome == OK || most > rec.cost { // what ended early says nothing of what a whole run costs
+		rec.cost = most
 	}
 }
 
@@ -187,6 +188,7 @@ func (p *Prober) took(pr *probe, r Result, asked bool, now time.Time) Result {
 	news := r.Comparison.Regressed && (s.LastGood == nil || !s.LastGood.Comparison.Regressed)
 	s.Runs++
 	s.Last = &r
+	p.memory.record(key).last = &r
 	for _, m := range r.Measurements {
 		s.Wrong += m.Wrong
 	}

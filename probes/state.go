@@ -24,6 +24,7 @@ var ErrState = errors.New("not a state file of probes")
 const (
 	stateVersion = 1
 	stateMost    = 4 << 20 // bytes of a state file
+	lastMost     = 8 << 10 // bytes of a result in it
 	probesMost   = 64      // probes that are remembered, those that ran last
 	textMost     = 512     // bytes of a fingerprint or a name
 	longAgo      = 10 * 365 * 24 * time.Hour
@@ -40,6 +41,7 @@ type record struct {
 	began     time.Time     // when it ran last; zero: never
 	cost      time.Duration // what that cost each of its GPUs; 0: not known
 	baselines baselines
+	last      *Result // nil: none; of a former process without log and settings
 }
 
 // record returns that of a key, a new one if need be.
@@ -70,6 +72,8 @@ type (
 		Ran       *age            `json:"ran,omitempty"`
 		Cost      time.Duration   `json:"cost"`
 		Baselines []savedBaseline `json:"baselines"`
+		// Last is the newest Result. It is left out where it is not understood: another version has other fields.
+		Last json.RawMessage `json:"last,omitempty"`
 	}
 	savedBaseline struct {
 		Fingerprint string        `json:"fingerprint"`
@@ -111,6 +115,9 @@ func (m *memory) encode(now, wall time.Time) ([]byte, error) {
 				s.Samples = append(s.Samples, savedSample{since(sample.at), sample.busBW})
 			}
 			p.Baselines = append(p.Baselines, s)
+		}
+		if r.last != nil {
+			p.Last = saveResult(*r.last)
 		}
 		state.Probes = append(state.Probes, p)
 	}
@@ -155,7 +162,7 @@ func (m *memory) decode(file []byte, now, wall time.Time) error {
 	}
 	for _, p := range state.Probes {
 		r := m.record(p.Key)
-		r.cost = p.Cost
+		r.cost, r.last = p.Cost, loadResult(p.Last, p.Key, wall)
 		if p.Ran != nil {
 			r.began = at(*p.Ran)
 		}
@@ -168,6 +175,32 @@ func (m *memory) decode(file []byte, now, wall time.Time) error {
 		}
 	}
 	return nil
+}
+
+// saveResult returns a result for a state file; nil if there is no room for it.
+func saveResult(r Result) json.RawMessage {
+	r.Log, r.Settings = "", nil
+	raw, err := json.Marshal(r)
+	if err != nil || len(raw) > lastMost {
+		return nil
+	}
+	return raw
+}
+
+// loadResult returns a result of a state file, if it is one of that probe.
+func loadResult(raw json.RawMessage, key Key, wall time.Time) *Result {
+	var r Result
+	if len(raw) == 0 || len(raw) > lastMost || json.Unmarshal(raw, &r) != nil || r.Key != key {
+		return nil
+	}
+	good := r.Outcome == OK && r.Failure == "" || (r.Outcome == Failed || r.Outcome == Aborted) && slices.Contains(Failures(), r.Failure)
+	if path, known := r.Path.Get(); known && !slices.Contains(Paths(), path) || !good {
+		return nil
+	}
+	if r.At.After(wall) { // by a clock that was wrong
+		r.At = wall
+	}
+	return &r
 }
 
 // validate says whether a state is one that encode could have made.

@@ -7,10 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 func newMemory() *memory { return &memory{newDuty(0.001, 10*time.Second), map[Key]*record{}} }
@@ -29,7 +32,11 @@ func lived() *memory {
 		}
 		b.below = i
 	}
-	m.record(Key{Kind: Node})
+	m.record(Key{Kind: Node}).last = &Result{
+		Key: Key{Kind: Node}, At: origin, Outcome: OK, NCCL: "2.27.3", GPUs: []string{"GPU-a"}, Path: fabric.Known(PathNVLS, "log", origin),
+		Measurements: []Measurement{{Op: AllReduce, Type: Float32, Bytes: 8, Ranks: 2, Time: time.Second, BusBW: 1.5}},
+		Comparison:   Comparison{Median: 2, Ratio: fabric.Known(0.75, "baseline", origin), Regressed: true},
+	}
 	return m
 }
 
@@ -143,6 +150,39 @@ func TestDamagedStateIsRefused(t *testing.T) {
 			t.Fatalf("%s: %q is not in %s", name, replace[0], s.State)
 		}
 		refuse(name, seal(t, changed))
+	}
+}
+
+// What another version says of a result must not cost the baselines.
+func TestStrangeLastResultIsLeftOut(t *testing.T) {
+	node := Key{Kind: Node}
+	good := saveResult(*lived().records[node].last)
+	if r := loadResult(good, node, origin.Add(-time.Hour)); r == nil || !r.At.Equal(origin.Add(-time.Hour)) {
+		t.Errorf("a result of what is to come: %+v", r)
+	}
+	for name, raw := range map[string]string{
+		"none":          "",
+		"null":          "null",
+		"a number":      "5",
+		"another type":  strings.Replace(string(good), `"NCCL":"2.27.3"`, `"NCCL":22703`, 1),
+		"another probe": strings.Replace(string(good), `"Kind":"node"`, `"Kind":"socket"`, 1),
+		"an outcome":    strings.Replace(string(good), `"Outcome":"ok"`, `"Outcome":"fine"`, 1),
+		"a failure":     strings.Replace(string(good), `"Failure":""`, `"Failure":"hang"`, 1),
+		"a path":        strings.Replace(string(good), `"nvls"`, `"road"`, 1),
+		"too long":      strings.Replace(string(good), `"2.27.3"`, `"`+strings.Repeat("2", lastMost)+`"`, 1),
+	} {
+		if raw == string(good) {
+			t.Fatalf("%s: nothing was replaced in %s", name, good)
+		}
+		if r := loadResult(json.RawMessage(raw), node, origin); r != nil {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	if raw := saveResult(Result{Error: strings.Repeat("x", lastMost)}); raw != nil {
+		t.Errorf("%d bytes are saved", len(raw))
+	}
+	if raw := saveResult(Result{Measurements: []Measurement{{BusBW: math.NaN()}}}); raw != nil {
+		t.Errorf("no number is saved: %s", raw)
 	}
 }
 
