@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/ncclprobe/ncclprobetest"
+	"gpufabric_exporter/probes"
+)
+
+// standIns are NCCL and CUDA for this program, on a machine with this many GPUs.
+type standIns struct {
+	dir  string
+	node *fabric.Node
+}
+
+func newStandIns(t *testing.T, built string, gpus int, lines ...string) standIns {
+	t.Helper()
+	s := standIns{dir: ncclprobetest.Place(t, built), node: new(fabric.Node)}
+	ncclprobetest.Describe(t, s.dir, append([]string{"gpus " + strconv.Itoa(gpus)}, lines...)...)
+	s.node.GPUDriver.Loaded = fabric.Known(true, "", time.Now())
+	for i := range gpus {
+		s.node.GPUDriver.GPUs = append(s.node.GPUDriver.GPUs, fabric.GPU{
+			Index: i, UUID: fmt.Sprintf("GPU-%08x-1111-2222-3333-444444444444", i), Address: fmt.Sprintf("0000:%02x:00.0", 0x1b+i),
+		})
+	}
+	port := fabric.Port{Number: 1, LinkLayer: fabric.Known(fabric.LinkEthernet, "", time.Now()), State: fabric.Known(fabric.PortActive, "", time.Now())}
+	s.node.HCAs = []fabric.HCA{{Name: "mlx5_0", Restricted: fabric.Known(false, "", time.Now()), Ports: []fabric.Port{port}}}
+	return s
+}
+
+// probe runs a probe as the exporter does: with processes of this program.
+func (s standIns) probe(t *testing.T, key probes.Key, guard probes.Guard, more probes.Settings) probes.Result {
+	t.Helper()
+	more.NCCL, more.CUDA = filepath.Join(s.dir, ncclprobetest.NCCL), filepath.Join(s.dir, ncclprobetest.CUDA)
+	if more.Bytes == 0 {
+		more.Bytes = 1 << 20
+	}
+	plan, skip := probes.NewPlan(key, s.node, more)
+	if skip != nil {
+		t.Fatalf("%+v", skip)
+	}
+	return probes.Run(t.Context(), plan, ranks{}, guard)
+}
+
+// What goes wrong with a library, in a process of its own, is named by the result, and the next probe runs.
+func TestFaultsOfProbes(t *testing.T) {
+	built := t.TempDir()
+	ncclprobetest.Build(t, built, "2.27.3")
+	table := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, "fault\tkind\toutcome\tfailure\tpath\tin words")
+	for _, c := range []struct {
+		fault   string
+		kind    probes.Kind
+		outcome probes.Outcome
+		failure probes.Failure
+		path    probes.Path
+		words   string
+	}{
+		{"", probes.Node, probes.OK, "", probes.PathP2P, ""},
+		{"", probes.Rail, probes.OK, "", probes.PathIB, ""},
+		{"", probes.Transport, probes.OK, "", probes.PathIB, ""},
+		{"transport Socket", probes.Transport, probes.OK, "", probes.PathSocket, ""},
+		{"transport Socket", probes.Rail, probes.Failed, probes.FailureInit, "", "NET plugin"},
+		{"transport SHM", probes.Node, probes.OK, "", probes.PathSHM, ""},
+		{"gdr 0", probes.Rail, probes.OK, "", probes.PathIB, ""},
+		{"rank 1 hang init", probes.Node, probes.Failed, probes.FailureHang, "", "ncclCommInitRankConfig"},
+		{"rank 1 hang collective", probes.Node, probes.Failed, probes.FailureHang, "", ""},
+		{"crash init", probes.Node, probes.Failed, probes.FailureCrash, "", "segmentation fault"},
+		{"rank 1 crash collective", probes.Node, probes.Failed, probes.FailureCrash, "", "segmentation fault"},
+		{"exit ncclGetVersion 3", probes.Node, probes.Failed, probes.FailureCrash, "", "exit status 3"},
+		{"rank 1 lie sum", probes.Node, probes.Failed, probes.FailureWrong, probes.PathP2P, "1 "},
+		{"error ncclCommInitRankConfig 5", probes.Node, probes.Failed, probes.FailureInit, "", "ncclCommInitRankConfig"},
+		{"error collective 6", probes.Node, probes.Failed, probes.FailureNCCL, "", ""},
+		{"fault collective 700", probes.Node, probes.Failed, probes.FailureCUDA, "", ""},
+		{"error cuInit 100", probes.Node, probes.Failed, probes.FailureCUDA, "", "cuInit"},
+		{"log 200000000", probes.Node, probes.OK, "", probes.PathP2P, ""},
+	} {
+		var lines []string
+		if c.fault != "" {
+			lines = []string{c.fault}
+		}
+		key := probes.Key{Kind: c.kind}
+		if c.kind == probes.Rail {
+			key.Device, key.Port = "mlx5_0", 1
+		}
+		s := newStandIns(t, built, 2, lines...)
+		var patience probes.Settings
+		if strings.Contains(c.fault, "hang") {
+			patience.Deadline = 3 * time.Second
+		}
+		r := s.probe(t, key, nil, patience)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%.90s\n", c.fault, c.kind, r.Outcome, r.Failure, r.Path.Or(""), r.Error)
+		if r.Outcome != c.outcome || r.Failure != c.failure || r.Path.Or("") != c.path && c.path != "" || !strings.Contains(r.Error, c.words) {
+			t.Errorf("%q, %s: %s, %s, %s: %q; expected %s, %s, %s, %q", c.fault, c.kind, r.Outcome, r.Failure, r.Path.Or(""), r.Error,
+				c.outcome, c.failure, c.path, c.words)
+		}
+		if gdr, known := r.GPUDirect.Get(); c.kind == probes.Rail && r.Outcome == probes.OK && (!known || gdr != (c.fault != "gdr 0")) {
+			t.Errorf("%q: GPUDirect RDMA %+v", c.fault, r.GPUDirect)
+		}
+		if len(r.Log) > 64<<10 || len(r.Error) > 1<<12 {
+			t.Errorf("%q: %d bytes of log, %d of error", c.fault, len(r.Log), len(r.Error))
+		}
+		if r.Outcome == probes.Failed {
+			ncclprobetest.Describe(t, s.dir, "gpus 2")
+			if again := s.probe(t, key, nil, probes.Settings{}); again.Outcome != probes.OK {
+				t.Errorf("after %q: %s %s", c.fault, again.Failure, again.Error)
+			}
+		}
+	}
+	table.Flush()
+}
+
+// newcomer comes to the GPUs after some looks.
+type newcomer struct{ looks int }
+
+func (n *newcomer) Intruder(context.Context, []int) (string, error) {
+	if n.looks--; n.looks < 0 {
+		return "process 4711 (python)", nil
+	}
+	return "", nil
+}
+
+func TestIntruderEndsProbe(t *testing.T) {
+	built := t.TempDir()
+	ncclprobetest.Build(t, built, "2.27.3")
+	s := newStandIns(t, built, 2, "hang collective")
+	r := s.probe(t, probes.Key{Kind: probes.Node}, &newcomer{looks: 2}, probes.Settings{})
+	if r.Outcome != probes.Aborted || r.Failure != probes.FailureIntruder || r.Intrusion == nil {
+		t.Fatalf("%s %s %s %+v", r.Outcome, r.Failure, r.Error, r.Intrusion)
+	}
+	t.Logf("killed after %s, gone after %s", r.Intrusion.Killed, r.Intrusion.Gone)
+	if s := descendants(t); len(s) > 0 {
+		t.Errorf("left behind: %v", s)
+	}
+}
+
+// Probes leave nothing in the process that has them run: no library, no memory, no descriptor, no process.
+func TestProbesLeaveNothing(t *testing.T) {
+	runs := 12
+	if os.Getenv("FULL") != "" {
+		runs = 1000
+	}
+	built := t.TempDir()
+	ncclprobetest.Build(t, built, "2.27.3")
+	s := newStandIns(t, built, 1)
+	probe := func() {
+		if r := s.probe(t, probes.Key{Kind: probes.Transport}, nil, probes.Settings{}); r.Outcome != probes.OK {
+			t.Fatalf("%s %s", r.Failure, r.Error)
+		}
+	}
+	for range 10 {
+		probe()
+	}
+	before, files := residentKiB(t), openFiles(t)
+	began := time.Now()
+	for range runs {
+		probe()
+	}
+	t.Logf("%d probes, %s each: RSS %d KiB before and %d after, descriptors %d and %d", runs, (time.Since(began) / time.Duration(runs)).Round(time.Millisecond),
+		before, residentKiB(t), files, openFiles(t))
+	if after := residentKiB(t); after > before+8<<10 {
+		t.Errorf("RSS grew from %d to %d KiB", before, after)
+	}
+	if after := openFiles(t); after > files+2 {
+		t.Errorf("descriptors grew from %d to %d", files, after)
+	}
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"libnccl", "libcuda", "libnvidia"} {
+		if strings.Contains(string(maps), name) {
+			t.Errorf("this process has mapped %s", name)
+		}
+	}
+	if s := descendants(t); len(s) > 0 {
+		t.Errorf("left behind: %v", s)
+	}
+}
+
+func residentKiB(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	n, err := strconv.Atoi(strings.Fields(rest)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+// descendants returns the processes that this one has, zombies included. Those that end meanwhile are given time.
+func descendants(t *testing.T) []string {
+	t.Helper()
+	var left []string
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		left = nil
+		tasks, err := filepath.Glob("/proc/self/task/*/children")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range tasks {
+			if b, err := os.ReadFile(file); err == nil {
+				left = append(left, strings.Fields(string(b))...)
+			}
+		}
+		if left = slices.Compact(left); len(left) == 0 || time.Now().After(end) {
+			return left
+		}
+	}
+}
