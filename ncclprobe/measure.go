@@ -48,6 +48,9 @@ type filling struct {
 // counts, and the result is looked at after it.
 func (r *rank) measure(q *probes.MeasureRequest, deadline time.Time) (*probes.MeasureReply, error) {
 	l := layoutOf(q, r.ranks)
+	if l.count == 0 {
+		return nil, badRequest("%s of %d bytes has no %s for each of %d ranks", q.Op, q.Bytes, q.Type, r.ranks)
+	}
 	if err := r.prepare(q, l, deadline); err != nil {
 		return nil, err
 	}
@@ -114,19 +117,25 @@ func (r *rank) launcher(q *probes.MeasureRequest, l layout) func() error {
 	switch q.Op {
 	case probes.AllReduce:
 		function = "ncclAllReduce"
-		call = func(n *C.struct_nccl) C.int { return C.call_ncclAllReduce(n, send, recv, count, t, ncclSum, comm, stream) }
+		call = func(n *C.struct_nccl) C.int {
+			return C.call_ncclAllReduce(n, send, recv, count, t, ncclSum, comm, stream)
+		}
 	case probes.Broadcast:
 		function = "ncclBroadcast"
 		call = func(n *C.struct_nccl) C.int { return C.call_ncclBroadcast(n, send, recv, count, t, root, comm, stream) }
 	case probes.Reduce:
 		function = "ncclReduce"
-		call = func(n *C.struct_nccl) C.int { return C.call_ncclReduce(n, send, recv, count, t, ncclSum, root, comm, stream) }
+		call = func(n *C.struct_nccl) C.int {
+			return C.call_ncclReduce(n, send, recv, count, t, ncclSum, root, comm, stream)
+		}
 	case probes.AllGather:
 		function = "ncclAllGather"
 		call = func(n *C.struct_nccl) C.int { return C.call_ncclAllGather(n, send, recv, count, t, comm, stream) }
 	case probes.ReduceScatter:
 		function = "ncclReduceScatter"
-		call = func(n *C.struct_nccl) C.int { return C.call_ncclReduceScatter(n, send, recv, count, t, ncclSum, comm, stream) }
+		call = func(n *C.struct_nccl) C.int {
+			return C.call_ncclReduceScatter(n, send, recv, count, t, ncclSum, comm, stream)
+		}
 	default:
 		function = "ncclGroupStart, ncclSend, ncclRecv or ncclGroupEnd"
 		call = func(n *C.struct_nccl) C.int {

@@ -27,15 +27,17 @@ type pattern struct {
 
 // input is the numbers that a rank sends.
 func input(t probes.DType, ranks, rank int) pattern {
-	return encode(t, func(i int) uint32 { return number(t, ranks, rank, i) })
+	most := most(t, ranks)
+	return encode(t, func(i int) uint32 { return number(most, rank, i) })
 }
 
 // sum is the sum over all ranks.
 func sum(t probes.DType, ranks int) pattern {
+	most := most(t, ranks)
 	return encode(t, func(i int) uint32 {
 		var s uint32
 		for rank := range ranks {
-			s += number(t, ranks, rank, i)
+			s += number(most, rank, i)
 		}
 		return s
 	})
@@ -53,15 +55,18 @@ func exact(t probes.DType) uint32 {
 	}
 }
 
+// most is the largest number that a rank sends.
+func most(t probes.DType, ranks int) uint32 { return exact(t) / uint32(ranks) }
+
 // number is the element i of a rank. The mixing is that of Murmur's last step.
-func number(t probes.DType, ranks, rank, i int) uint32 {
+func number(most uint32, rank, i int) uint32 {
 	h := uint32(i)*0x9e3779b1 + uint32(rank+1)*0x85ebca6b
 	h ^= h >> 16
 	h *= 0x85ebca6b
 	h ^= h >> 13
 	h *= 0xc2b2ae35
 	h ^= h >> 16
-	return 1 + h%(exact(t)/uint32(ranks))
+	return 1 + h%most
 }
 
 func encode(t probes.DType, number func(i int) uint32) pattern {

@@ -156,13 +156,13 @@ type layout struct {
 	message    uint64 // bytes, as it was rounded
 }
 
-// layoutOf rounds a message down to whole elements of each rank, but to one at least.
+// layoutOf rounds a message down to whole elements of each rank, of which there may be none.
 func layoutOf(q *probes.MeasureRequest, ranks int) layout {
 	size, n := uint64(q.Type.Size()), uint64(1)
 	if q.Op == probes.AllGather || q.Op == probes.ReduceScatter {
 		n = uint64(ranks)
 	}
-	count := max(q.Bytes/size/n, 1)
+	count := q.Bytes / size / n
 	l := layout{count: count, send: count * size, recv: count * size, message: count * size * n}
 	switch q.Op {
 	case probes.AllGather:

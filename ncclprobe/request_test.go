@@ -109,7 +109,8 @@ func FuzzDecode(f *testing.F) {
 			for _, ranks := range []int{1, 3, maxRanks} {
 				l := layoutOf(q.Measure, ranks)
 				size := uint64(q.Measure.Type.Size())
-				if l.count == 0 || l.send%size != 0 || l.recv%size != 0 || max(l.send, l.recv) != l.message || l.message > max(q.Measure.Bytes, size*uint64(ranks)) {
+				if l.send%size != 0 || l.recv%size != 0 || max(l.send, l.recv) != l.message || l.message > q.Measure.Bytes ||
+					l.message+size*uint64(ranks) <= q.Measure.Bytes {
 					t.Fatalf("%+v: %+v", q.Measure, l)
 				}
 			}

@@ -27,17 +27,18 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// How long the steps may take that have no timeout of their own. The first one initialises the GPU, which takes seconds
-// where no daemon keeps it initialised.
+// How long the steps may take that have no timeout of their own, which is no longer than probes.Run waits: an answer says
+// in which function the time went.
 const (
-	openTimeout  = 30 * time.Second
-	idTimeout    = 10 * time.Second
+	openTimeout  = 10 * time.Second
+	idTimeout    = 5 * time.Second
 	closeTimeout = 3 * time.Second
 	abortTimeout = time.Second // closing after a failure: who waits will kill
 )
 
-// grace is how much longer than its timeout a step may take to tell by itself that it did not get to its end.
-const grace = 250 * time.Millisecond
+// grace is how much longer than its timeout a step may take to tell by itself that it did not get to its end. It is less
+// than what probes.Run allows.
+const grace = 500 * time.Millisecond
 
 // maxError is how long the text of a failure gets, in bytes.
 const maxError = 600

@@ -36,7 +36,7 @@ func TestCollectives(t *testing.T) {
 			g := connected(t, tt.ranks, dir)
 			for _, op := range probes.Ops() {
 				for _, dtype := range probes.DTypes() {
-					for _, size := range []uint64{8, 333_338} { // a few elements; and many, no multiple of anything
+					for _, size := range []uint64{32, 333_338} { // a few elements; and many, no multiple of anything
 						outcomes := g.each(measure(op, dtype, size))
 						succeed(t, outcomes)
 						l := layoutOf(measure(op, dtype, size).Measure, tt.ranks)
@@ -144,7 +144,7 @@ func expect(t *testing.T, c *child, q probes.Request, want probes.Failure, says 
 
 // TestFaults has one thing go wrong in rank 1 of 2, and looks at what that rank says.
 func TestFaults(t *testing.T) {
-	const short = 300 * time.Millisecond
+	const short = time.Second // long enough to get as far as where it hangs
 	for _, tt := range []struct {
 		name    string
 		machine []string
@@ -368,6 +368,8 @@ func TestOrder(t *testing.T) {
 	connect.Connect.ID = c.must(newID).ID
 	c.must(connect)
 	refuse(connect, "connected before")
+	c.must(m)
+	refuse(measure(probes.SendRecv, probes.Int32, 3), "has no int32 for each of 1 ranks")
 	c.must(m)
 	c.must(closeRank)
 	c.must(closeRank)
