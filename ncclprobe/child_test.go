@@ -176,11 +176,11 @@ var errEnded = errors.New("the process ended")
 
 func (c *child) askRaw(raw []byte) (probes.Reply, error) {
 	if _, err := c.in.Write(append(raw, '\n')); err != nil {
-		return probes.Reply{}, fmt.Errorf("%w: %w: %v", errEnded, err, c.end())
+		return probes.Reply{}, errors.Join(errEnded, err, c.end())
 	}
 	answer, err := c.out.ReadBytes('\n')
 	if err != nil {
-		return probes.Reply{}, fmt.Errorf("%w: %v: %.300s", errEnded, c.end(), c.stderr.String())
+		return probes.Reply{}, errors.Join(errEnded, c.end(), fmt.Errorf("%.300s", c.stderr.String()))
 	}
 	var l line
 	if err := json.Unmarshal(answer, &l); err != nil {

@@ -47,7 +47,7 @@ func Find(root, given, libraryPath string) (string, error) {
 		return defaultNCCL, nil
 	}
 	tree := os.DirFS(root)
-	var passed error = fs.ErrNotExist
+	passed := fs.ErrNotExist
 	seen := 0
 	for _, place := range pythonPlaces {
 		found, err := fs.Glob(tree, path.Join(place, inPackages))

@@ -58,7 +58,7 @@ _Static_assert(sizeof(struct config) == 96, "ncclConfig_t");
 // A communicator is what NCCL writes to in threads of its own, after the call that made it has returned. So it never
 // moves, and is not freed before the process ends.
 struct communicator {
-	void *comm; // ncclComm_t; NCCL 2.14 to 2.16 take it back when they fail
+	void *comm; // ncclComm_t; NCCL up to 2.17 takes it back when that fails
 	struct config config;
 };
 
