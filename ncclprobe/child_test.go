@@ -41,8 +41,8 @@ func run(m *testing.M) int {
 
 // line is what a child answers, one on each line.
 type line struct {
-	Error string        `json:"error"`
-	Reply *probes.Reply `json:"reply"`
+	Error string          `json:"error"`
+	Reply json.RawMessage `json:"reply"`
 }
 
 // serve answers the requests that come line by line.
@@ -56,11 +56,8 @@ func serve(from io.Reader, to io.Writer) error {
 			return err
 		}
 		var l line
-		raw, err := s.Handle(context.Background(), request)
-		if err != nil {
+		if l.Reply, err = s.Handle(context.Background(), request); err != nil {
 			l.Error = err.Error()
-		} else if err := json.Unmarshal(raw, &l.Reply); err != nil {
-			return err
 		}
 		if err := out.Encode(l); err != nil {
 			return err
@@ -175,21 +172,27 @@ func (c *child) ask(q probes.Request) (probes.Reply, error) {
 var errEnded = errors.New("the process ended")
 
 func (c *child) askRaw(raw []byte) (probes.Reply, error) {
+	l, err := c.exchange(raw)
+	var r probes.Reply
+	if err == nil && l.Error != "" {
+		err = errors.New(l.Error)
+	} else if err == nil {
+		err = json.Unmarshal(l.Reply, &r)
+	}
+	return r, err
+}
+
+// exchange sends a request and receives the line that answers it.
+func (c *child) exchange(raw []byte) (line, error) {
+	var l line
 	if _, err := c.in.Write(append(raw, '\n')); err != nil {
-		return probes.Reply{}, errors.Join(errEnded, err, c.end())
+		return l, errors.Join(errEnded, err, c.end())
 	}
 	answer, err := c.out.ReadBytes('\n')
 	if err != nil {
-		return probes.Reply{}, errors.Join(errEnded, c.end(), fmt.Errorf("%.300s", c.stderr.String()))
+		return l, errors.Join(errEnded, c.end(), fmt.Errorf("%.300s", c.stderr.String()))
 	}
-	var l line
-	if err := json.Unmarshal(answer, &l); err != nil {
-		return probes.Reply{}, fmt.Errorf("%w: %.200q", err, answer)
-	}
-	if l.Reply == nil {
-		return probes.Reply{}, errors.New(l.Error)
-	}
-	return *l.Reply, nil
+	return l, json.Unmarshal(answer, &l)
 }
 
 // must returns the answer of a step that does not fail.

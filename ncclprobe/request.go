@@ -20,9 +20,9 @@ import (
 const (
 	maxRequest    = 64 << 10 // bytes
 	maxPath       = 4096
-	maxMessage    = 4 << 30 // bytes that an operation moves
-	maxRanks      = 128     // with more, bfloat16 could not hold sums of different numbers (pattern.go)
-	maxChannels   = 64      // NCCL's MAXCHANNELS
+	maxMessage    = 64 << 30 // bytes that an operation moves; less where the GPU has no memory for it
+	maxRanks      = 128      // with more, bfloat16 could not hold sums of different numbers (pattern.go)
+	maxChannels   = 64       // NCCL's MAXCHANNELS
 	maxIterations = 100_000
 	maxTimeout    = 10 * time.Minute
 )

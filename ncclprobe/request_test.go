@@ -49,7 +49,7 @@ func TestAbsurdRequests(t *testing.T) {
 		"much time":           {connect(func(q *probes.ConnectRequest) { q.Timeout = math.MaxInt64 }), "a timeout"},
 		"0 bytes":             {measure(func(q *probes.MeasureRequest) { q.Bytes = 0 }), "0 bytes"},
 		"2^63 bytes":          {measure(func(q *probes.MeasureRequest) { q.Bytes = 1 << 63 }), "9223372036854775808 bytes"},
-		"more than the limit": {measure(func(q *probes.MeasureRequest) { q.Bytes = maxMessage + 1 }), "4294967297 bytes"},
+		"more than the limit": {measure(func(q *probes.MeasureRequest) { q.Bytes = maxMessage + 1 }), "68719476737 bytes"},
 		"no iteration":        {measure(func(q *probes.MeasureRequest) { q.Iterations = 0 }), "0 iterations"},
 		"many iterations":     {measure(func(q *probes.MeasureRequest) { q.Iterations = math.MaxInt }), "iterations"},
 		"operation":           {measure(func(q *probes.MeasureRequest) { q.Op = "all" }), `operation "all"`},
