@@ -122,7 +122,7 @@ func TestRunFailures(t *testing.T) {
 			FailureInit, "rank 2: connect: ncclCommInitRankConfig: invalid usage; NCCL warned: Duplicate GPU detected", 3 * time.Second,
 		},
 		{
-			"versions, by NCCL's own words", on("connect", 2, Reply{Failure: FailureInit, Error: "invalid usage: Mismatched NCCL version detected : rank 1"}, nil),
+			"versions, by NCCL's own words", atStep("connect", 2, Reply{Failure: FailureInit, Error: "invalid usage: Mismatched NCCL version detected : rank 1"}, nil),
 			"x:1:1 [0] init.cc:1 NCCL WARN Mismatched NCCL version detected : rank 1\n",
 			FailureVersions, "rank 2: connect: invalid usage: Mismatched NCCL version detected : rank 1", 3 * time.Second,
 		},
