@@ -71,6 +71,9 @@ func TestIntruderAfterwards(t *testing.T) {
 		if r.Outcome != OK || r.Intrusion != nil {
 			t.Errorf("%s %s: %s", r.Outcome, r.Failure, r.Error)
 		}
+		if killed := c.all(t); killed > 0 {
+			t.Errorf("%d processes were killed, expected none", killed)
+		}
 	})
 }
 
