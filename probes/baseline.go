@@ -102,7 +102,7 @@ func (b *baseline) judge(busBW, warn float64, now time.Time) Comparison {
 	} else {
 		b.below = 0
 	}
-	c.Regressed = b.below >= 2
+	c.Below, c.Regressed = b.below, b.below >= 2
 	c.Drifted = c.Median < min(warn*b.best, b.best-driftLimit*sigma)
 	return c
 }

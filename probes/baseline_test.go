@@ -65,13 +65,13 @@ func TestDropIsRegressedOnceConfirmed(t *testing.T) {
 			t.Fatalf("noise %g: regressed without cause", noise)
 		}
 		at := h.at.Add(4 * time.Hour)
-		if c := h.judge(80e9, 0.95, at); c.Regressed || h.below != 1 || math.Abs(c.Ratio.Value-0.8) > 0.02 {
+		if c := h.judge(80e9, 0.95, at); c.Regressed || h.below != 1 || c.Below != 1 || math.Abs(c.Ratio.Value-0.8) > 0.02 {
 			t.Errorf("noise %g: first result of 80 %%: %+v, %d below the limit, expected 1", noise, c, h.below)
 		}
-		if c := h.judge(80e9, 0.95, at.Add(time.Minute)); !c.Regressed {
+		if c := h.judge(80e9, 0.95, at.Add(time.Minute)); !c.Regressed || c.Below != 2 {
 			t.Errorf("noise %g: the second result of 80 %% did not confirm it: %+v", noise, c)
 		}
-		if c := h.judge(100e9, 0.95, at.Add(time.Hour)); c.Regressed || h.below != 0 {
+		if c := h.judge(100e9, 0.95, at.Add(time.Hour)); c.Regressed || c.Below != 0 {
 			t.Errorf("noise %g: mended, but still regressed: %+v", noise, c)
 		}
 	}

@@ -210,6 +210,8 @@ type Comparison struct {
 	Expected fabric.Fact[float64]
 	// Regressed tells that Ratio is below the limit, and that a second run confirmed it.
 	Regressed bool
+	// Below is how many results in a row were below that limit, with this one.
+	Below int
 	// Best is the highest Median that there was; 0 until there are enough samples. Drifted tells that Median itself is so
 	// far below it that the baseline has worn away, too slowly for any one result to be regressed.
 	Best    float64
