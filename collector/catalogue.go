@@ -209,5 +209,5 @@ func Catalogue() []*Family {
 		hcaPortLID, hcaPortSMLID, hcaPortPKeys,
 		gidInfo, gidEntries, gidTableEntries, gidSelectedIndex, gidChanges,
 		ncclConfigVariables, ncclConfigFindings,
-	}, slices.Concat(counterFamilies(), ethernetCatalogue(), roceFamilies(), pcieCatalogue(), gpuCatalogue(), nvlinkCatalogue(), gpudirectCatalogue(), checkFamilies())...)
+	}, slices.Concat(counterFamilies(), ethernetCatalogue(), roceFamilies(), pcieCatalogue(), gpuCatalogue(), nvlinkCatalogue(), gpudirectCatalogue(), probeCatalogue(), checkFamilies())...)
 }

@@ -76,8 +76,8 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("%s: infos end in _info, nothing else does", f.Name)
 		case f.Unit != "" && !strings.HasSuffix(strings.TrimSuffix(f.Name, "_total"), "_"+f.Unit):
 			t.Errorf("%s: does not end in its unit %s", f.Name, f.Unit)
-		case f.Type == StateSet && (len(f.Labels) == 0 || !slices.Contains([]string{"state", "mode"}, f.Labels[len(f.Labels)-1])):
-			t.Errorf("%s: the last label of a state set is state or mode", f.Name)
+		case f.Type == StateSet && (len(f.Labels) == 0 || !slices.Contains([]string{"state", "mode", "transport"}, f.Labels[len(f.Labels)-1])):
+			t.Errorf("%s: the last label of a state set is state, mode or transport", f.Name)
 		case len(f.Help) < 20 || !strings.HasSuffix(f.Help, "."):
 			t.Errorf("%s: the help must be a sentence: %q", f.Name, f.Help)
 		case f.Source == "" || f.Cadence == "" || f.Stability == "":

@@ -120,6 +120,7 @@ func collectors() []collector {
 			sources: []string{fabric.SourceClass, fabric.SourceHost, fabric.SourceNCCL, fabric.SourcePCI, fabric.SourceGPU},
 			collect: collectGPUDirect, supported: hasGPUDirect,
 		},
+		probeCollector(noProbes),
 		{
 			About:   About{Name: "check", Help: "Verdicts of the checks on this node. It reads what they need, also for collectors that are switched off.", Default: true},
 			want:    checkWants,

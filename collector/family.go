@@ -34,6 +34,7 @@ const (
 	Medium Cadence = "medium" // at most once in 10 s
 	Slow   Cadence = "slow"   // at most once a minute
 	Rare   Cadence = "rare"   // once an hour, and when a device comes or goes
+	Probed Cadence = "probe"  // of the last probe, see its timestamps
 	Config Cadence = "config" // set by the exporter's configuration
 	Self   Cadence = "self"   // about the exporter itself
 )

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+const (
+	probeSource    = "probes"
+	probeLog       = "log of NCCL (NCCL_DEBUG=INFO)"
+	probePrivilege = "a config with probes:, and GPUs that are idle for all to see"
+
+	probeLabels = " kind: transport (one rank: the network that NCCL chooses), node (all GPUs of the node), socket (TCP, to compare with), calibrate (by hand), " +
+		"rail (two ranks through the port of an RDMA device: it measures the NIC, its PCIe and GPUDirect, and NOT cable, switch or PFC). device and port are of a rail, else empty."
+	probeNewest = " Of the last run that was not aborted, see probe_last_success_timestamp_seconds; absent if that failed, and until there is one since the exporter started."
+)
+
+// The rows of the collector probe.
+var (
+	probeStateFile = &Family{
+		Name: "probe_state_file_ok", Type: Gauge,
+		Help: "0 while the file that keeps the history of probes cannot be written, and for a day after it was found damaged or could not be read: " +
+			"baselines then begin anew, or are lost with the next restart. Else 1.",
+		Source: probeSource, Cadence: Self, Stability: Experimental, Collector: "probe",
+	}
+	probeGPUSeconds = &Family{
+		Name: "probe_gpu_seconds_total", Type: Counter, Unit: "seconds",
+		Help:   "Time for which probes had a context on a GPU, added up over GPUs, since the exporter started.",
+		Source: probeSource, Cadence: Self, Stability: Experimental, Collector: "probe",
+	}
+	probeInterval = &Family{
+		Name: "probe_interval_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind"},
+		Help:   "How often each probe of the kind is to run. It runs less often where GPUs are busy or its share of their time is used up. Absent for kinds that run on demand only.",
+		Source: "config probes", Cadence: Config, Stability: Experimental, Collector: "probe",
+	}
+	probeSkips = &Family{
+		Name: "probe_skips_total", Type: Counter, Labels: []string{"kind", "reason"},
+		Help: "Times that a probe was due and did not run, since the exporter started, by kind: of rails, all together. reason: cannot_prove_idle (a source that must say so cannot be read); " +
+			"in use: process, memory, utilization, mps, mig, compute_mode, slurm, kubernetes, maintenance; not well: throttled, link_errors, persistence (off); " +
+			"locked (another prober), duty (its share of GPU time is used up), no_gpu, no_device. Absent until it happened once.",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeSkipped = &Family{
+		Name: "probe_skipped", Type: Gauge, Labels: []string{"kind", "device", "port", "reason"},
+		Help:   "1 while a probe is due and did not run when it was tried last; reason as in probe_skips_total. Absent otherwise.",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeRuns = &Family{
+		Name: "probe_runs_total", Type: Counter, Labels: []string{"kind", "device", "port"},
+		Help:   "Runs of the probe that ended, whatever came of them, since the exporter started. Skips do not count." + probeLabels,
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeFailures = &Family{
+		Name: "probe_failures_total", Type: Counter, Labels: []string{"kind", "device", "port", "reason"},
+		Help: "Runs that failed or were aborted, since the exporter started. reason: library (NCCL or CUDA cannot be loaded), init (no communicator), hang (a deadline passed), crash, nccl, cuda, " +
+			"wrong_result, protocol (no answer), versions (ranks differ); aborted: intruder (somebody else came to the GPUs), stopped. Absent until it happened once: " +
+			"see probe_failing for alerts.",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeWrong = &Family{
+		Name: "probe_wrong_results_total", Type: Counter, Labels: []string{"kind", "device", "port"},
+		Help:   "Elements that were not what the operation gives, since the exporter started. Every run is verified.",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeLastRun = &Family{
+		Name: "probe_last_run_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
+		Help: "When the last run began, whatever came of it, in seconds since the epoch. The state file remembers it over restarts; " +
+			"absent if the probe has never run as far as it knows.",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeLastSuccess = &Family{
+		Name: "probe_last_success_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
+		Help: "When the last run began that ended well, in seconds since the epoch: the time that bandwidths and what else is measured are of. " +
+			"Absent until there is one since the exporter started.",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeSuccess = &Family{
+		Name: "probe_success", Type: Gauge, Labels: []string{"kind", "device", "port"},
+		Help: "1 when the last run ended well, slow or not; 0 when it failed, see probe_failing. Runs that were aborted change nothing: they say nothing about the fabric. " +
+			"Absent until there is one since the exporter started.",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeFailing = &Family{
+		Name: "probe_failing", Type: Gauge, Labels: []string{"kind", "device", "port", "reason"},
+		Help:   "1 for the reason why the last run failed, as in probe_failures_total. Absent when it ended well.",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeInfo = &Family{
+		Name: "probe_info", Type: Info,
+		Labels: []string{"kind", "device", "port", "nccl_version", "driver_version", "cuda_version", "network", "op", "type", "bytes", "ranks"},
+		Help: "What the last run that was not aborted was made with, and what of: network in NCCL's words; operation, type of elements, size of the message and ranks " +
+			"of the last measurement, which the figures are of. Constant 1; what is not known is empty.",
+		Source: "ncclGetVersion, cuDriverGetVersion, nvmlSystemGetDriverVersion, " + probeLog, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeTransport = &Family{
+		Name: "probe_transport", Type: StateSet, Labels: []string{"kind", "device", "port", "transport"},
+		Help: "The slowest way that ranks talked over, for kind transport the one that NCCL would take to other nodes: none, nvls (NVLink with sums in the switch), p2p (NVLink or PCIe), " +
+			"shm (memory of the host), ib (InfiniBand and RoCE), plugin (EFA and the like), socket (TCP); 1 for that, 0 for all others. Of the last run that was not aborted; absent if NCCL did not say.",
+		Source: probeLog, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeGPUDirect = &Family{
+		Name: "probe_gpudirect", Type: Gauge, Labels: []string{"kind", "device", "port"},
+		Help: "1 when NCCL used GPUDirect RDMA on its network, or would if it had needed the network; 0 when not. " +
+			"Of the last run that was not aborted; absent without a network that can, and if NCCL did not say.",
+		Source: probeLog, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeNVLS = &Family{
+		Name: "probe_nvls", Type: Gauge, Labels: []string{"kind", "device", "port"},
+		Help:   "1 when NCCL had NVLS (sums in the NVLink switch), 0 when not; for node and calibrate. Of the last run that was not aborted; absent if NCCL did not say.",
+		Source: probeLog, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeSHARP = &Family{
+		Name: "probe_sharp", Type: Gauge, Labels: []string{"kind", "device", "port"},
+		Help:   "1 when NCCL had SHARP (sums in InfiniBand switches), 0 when not; for node and calibrate. Of the last run that was not aborted; absent if NCCL did not say.",
+		Source: probeLog, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeChannels = &Family{
+		Name: "probe_channels", Type: Gauge, Labels: []string{"kind", "device", "port"},
+		Help:   "Channels that NCCL made for collectives. Of the last run that was not aborted; absent if NCCL did not say.",
+		Source: probeLog, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+)
+
+// Figures: what a run measures that ended well.
+var (
+	probeBusBW = &Family{
+		Name: "probe_bus_bandwidth_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: []string{"kind", "device", "port"},
+		Help:   "Bus bandwidth as nccl-tests defines it: bytes over each link, whatever the operation and the number of ranks. Light probes use few channels; compare with their own baseline only." + probeNewest + probeLabels,
+		Source: "ncclAllReduce and the like, clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeAlgBW = &Family{
+		Name: "probe_algorithm_bandwidth_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: []string{"kind", "device", "port"},
+		Help:   "Algorithm bandwidth as nccl-tests defines it: size of the message over the time of one iteration." + probeNewest,
+		Source: "ncclAllReduce and the like, clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeLatency = &Family{
+		Name: "probe_latency_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
+		Help:   "Time of one iteration on the slowest rank, the mean over iterations. The size of the message is in probe_info." + probeNewest,
+		Source: "clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeInit = &Family{
+		Name: "probe_init_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
+		Help:   "Time that making the communicator took." + probeNewest,
+		Source: "ncclCommInitRankConfig", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeConnect = &Family{
+		Name: "probe_connect_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
+		Help:   "Time of the first collective, in which NCCL makes its connections." + probeNewest,
+		Source: "clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeBaselineRatio = &Family{
+		Name: "probe_baseline_ratio", Type: Gauge, Unit: "ratio", Labels: []string{"kind", "device", "port"},
+		Help: "Bus bandwidth over the median of earlier results under the same conditions (operation, size, ranks, GPUs, NCCL, driver, firmware). " +
+			"Absent while there are fewer than five." + probeNewest + probeLabels,
+		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeBaselineSamples = &Family{
+		Name: "probe_baseline_samples", Type: Gauge, Labels: []string{"kind", "device", "port"},
+		Help:   "Earlier results under the same conditions that the last one is compared with." + probeNewest,
+		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeExpectedRatio = &Family{
+		Name: "probe_expected_ratio", Type: Gauge, Unit: "ratio", Labels: []string{"kind", "device", "port"},
+		Help:   "Bus bandwidth over what the line rate lets expect, for rail and calibrate only." + probeNewest + probeLabels,
+		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeRegressed = &Family{
+		Name: "probe_regressed", Type: Gauge, Labels: []string{"kind", "device", "port"},
+		Help: "1 when the bus bandwidth is below the share of its baseline that the site allows (0.95 by default), by more than noise explains, " +
+			"and the result before it was too. Absent without a baseline." + probeNewest,
+		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeBelow = &Family{
+		Name: "probe_below_baseline_results", Type: Gauge, Labels: []string{"kind", "device", "port"},
+		Help:   "Results in a row that were so far below their baseline, up to the last one; absent when that is not. The state file remembers it over restarts." + probeNewest,
+		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeDrifted = &Family{
+		Name: "probe_baseline_drifted", Type: Gauge, Labels: []string{"kind", "device", "port"},
+		Help: "1 when the baseline itself is that far below the best that it ever was: bandwidth wore away too slowly for any result to be regressed. " +
+			"Absent until 16 results made a best one." + probeNewest,
+		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+)
+
+func probeCatalogue() []*Family {
+	return []*Family{
+		probeStateFile, probeGPUSeconds, probeInterval, probeSkips, probeSkipped, probeRuns, probeFailures, probeWrong, probeLastRun, probeLastSuccess, probeSuccess, probeFailing,
+		probeInfo, probeTransport, probeGPUDirect, probeNVLS, probeSHARP, probeChannels,
+		probeBusBW, probeAlgBW, probeLatency, probeInit, probeConnect,
+		probeBaselineRatio, probeBaselineSamples, probeExpectedRatio, probeRegressed, probeBelow, probeDrifted,
+	}
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/probes"
+)
+
+const probeName = "probe"
+
+// WithProbes returns the set with probes that status tells of. It is asked in every Gather and Health, by any number of
+// goroutines at once, and must not wait for anything. Without WithProbes the collector probe has nothing to tell.
+func (s *Set) WithProbes(status func() probes.Status) *Set {
+	with := &Set{collectors: slices.Clone(s.collectors)}
+	for i := range with.collectors {
+		if c := &with.collectors[i]; c.Name == probeName {
+			*c = probeCollector(status)
+		}
+	}
+	return with
+}
+
+// probeCollector is the one collector that is not about the node: nothing is observed for it.
+func probeCollector(status func() probes.Status) collector {
+	return collector{
+		About:   About{Name: probeName, Help: "What short NCCL collectives on idle GPUs measured: transport, GPUDirect, bandwidth against its baseline.", Default: true},
+		collect: func(_ *fabric.Node, emit emit) { collectProbes(status(), emit) },
+		supported: func(*fabric.Node) (bool, string) {
+			if s := status(); !s.Enabled && len(s.Probes) == 0 {
+				return false, "no probes are switched on (probes: in the configuration)"
+			}
+			return true, ""
+		},
+	}
+}
+
+func noProbes() probes.Status { return probes.Status{} }
+
+func collectProbes(s probes.Status, emit emit) {
+	if !s.Enabled && len(s.Probes) == 0 {
+		return
+	}
+	emit(probeStateFile, bit(s.State == ""))
+	emit(probeGPUSeconds, s.GPUTime.Seconds())
+	intervals := map[probes.Kind]time.Duration{}
+	skips := map[probes.Kind]map[probes.Skip]uint64{}
+	for i := range s.Probes {
+		p := &s.Probes[i]
+		if intervals[p.Key.Kind] = p.Every; skips[p.Key.Kind] == nil {
+			skips[p.Key.Kind] = map[probes.Skip]uint64{}
+		}
+		for reason, n := range p.Skips {
+			skips[p.Key.Kind][reason] += n
+		}
+		collectProbe(p, emit)
+	}
+	for _, kind := range probes.Kinds() {
+		if every := intervals[kind]; every > 0 {
+			emit(probeInterval, every.Seconds(), string(kind))
+		}
+		for _, reason := range probes.Skips() {
+			if n := skips[kind][reason]; n > 0 {
+				emit(probeSkips, float64(n), string(kind), string(reason))
+			}
+		}
+	}
+}
+
+func collectProbe(p *probes.ProbeStatus, emit emit) {
+	of := subject{kind: string(p.Key.Kind), device: label(p.Key.Device), emit: emit}
+	if p.Key.Port != 0 {
+		of.port = strconv.Itoa(p.Key.Port)
+	}
+	of.tell(probeRuns, float64(p.Runs))
+	of.tell(probeWrong, float64(p.Wrong))
+	for _, reason := range probes.Failures() {
+		if n := p.Failures[reason]; n > 0 {
+			of.tell(probeFailures, float64(n), string(reason))
+		}
+	}
+	of.timestamp(probeLastRun, p.LastRun)
+	if skip := p.LastSkip; skip != nil && skip.At.After(p.LastRun) && slices.Contains(probes.Skips(), skip.Why) {
+		of.tell(probeSkipped, 1, string(skip.Why))
+	}
+	if r := p.LastGood; r != nil {
+		of.timestamp(probeLastSuccess, r.At)
+	}
+	r := verdict(p)
+	if r == nil {
+		return
+	}
+	of.tell(probeSuccess, bit(r.Outcome == probes.OK))
+	of.paths(r)
+	if r.Outcome == probes.OK {
+		of.figures(r)
+	} else if slices.Contains(probes.Failures(), r.Failure) {
+		of.tell(probeFailing, 1, string(r.Failure))
+	}
+}
+
+// verdict is the newest result that says something about the fabric, which aborted ones do not; nil if there is none.
+func verdict(p *probes.ProbeStatus) *probes.Result {
+	if r := p.Last; r != nil && r.Outcome != probes.Aborted {
+		return r
+	}
+	newest := p.LastGood
+	for i := range p.Kept {
+		if r := &p.Kept[i]; r.Outcome == probes.Failed && (newest == nil || r.At.After(newest.At)) {
+			newest = r
+		}
+	}
+	return newest
+}
+
+// subject is the probe that series are about.
+type subject struct {
+	kind, device, port string
+	emit               emit
+}
+
+func (of *subject) tell(f *Family, value float64, more ...string) {
+	of.emit(f, value, append([]string{of.kind, of.device, of.port}, more...)...)
+}
+
+func (of *subject) timestamp(f *Family, t time.Time) {
+	if !t.IsZero() {
+		of.tell(f, float64(t.UnixNano())/1e9)
+	}
+}
+
+// measured emits what is 0, or absurd, if it is not known.
+func (of *subject) measured(f *Family, value float64) {
+	if value > 0 && !math.IsInf(value, 0) {
+		of.tell(f, value)
+	}
+}
+
+// paths tells what a run went over, also one that failed after NCCL had chosen.
+func (of *subject) paths(r *probes.Result) {
+	var m probes.Measurement
+	size, ranks := "", ""
+	if n := len(r.Measurements); n > 0 {
+		m = r.Measurements[n-1]
+		size, ranks = strconv.FormatUint(m.Bytes, 10), strconv.Itoa(m.Ranks)
+	}
+	of.tell(probeInfo, 1, label(r.NCCL), label(r.Driver), label(r.CUDA), label(r.Network), string(m.Op), string(m.Type), size, ranks)
+	if path, ok := r.Path.Get(); ok && slices.Contains(probes.Paths(), path) {
+		state(of.emit, probeTransport, path, probes.Paths(), of.kind, of.device, of.port)
+	}
+	boolean(of.emit, probeGPUDirect, r.GPUDirect, of.kind, of.device, of.port)
+	if r.Key.Kind == probes.Node || r.Key.Kind == probes.Calibrate { // the others have too few GPUs for sums in a switch
+		boolean(of.emit, probeNVLS, r.NVLS, of.kind, of.device, of.port)
+		boolean(of.emit, probeSHARP, r.SHARP, of.kind, of.device, of.port)
+	}
+	number(of.emit, probeChannels, r.Channels, of.kind, of.device, of.port)
+}
+
+// figures tells what a run measured that ended well: beside a failure they would look as if they were of today.
+func (of *subject) figures(r *probes.Result) {
+	of.measured(probeInit, r.Init.Seconds())
+	of.measured(probeConnect, r.Connect.Seconds())
+	if n := len(r.Measurements); n > 0 {
+		m := &r.Measurements[n-1]
+		of.measured(probeLatency, m.Time.Seconds())
+		of.measured(probeAlgBW, m.AlgBW)
+		of.measured(probeBusBW, m.BusBW)
+	}
+	c := &r.Comparison
+	of.measured(probeExpectedRatio, c.Expected.Or(0))
+	if c.Fingerprint != "" {
+		of.tell(probeBaselineSamples, float64(c.Samples))
+	}
+	if ratio, ok := c.Ratio.Get(); ok {
+		of.measured(probeBaselineRatio, ratio)
+		of.tell(probeRegressed, bit(c.Regressed))
+		of.measured(probeBelow, float64(c.Below))
+		if c.Best > 0 {
+			of.tell(probeDrifted, bit(c.Drifted))
+		}
+	}
+}

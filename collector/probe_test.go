@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/probes"
+)
+
+// maxProbeSeries is the budget of probes on a node with 8 rails.
+const maxProbeSeries = 300
+
+const hour = time.Hour
+
+// good is a result as a healthy node has it.
+func good(key probes.Key, at time.Time) *probes.Result {
+	r := &probes.Result{
+		Key: key, At: at, Wall: 4 * time.Second, Outcome: probes.OK, NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", Network: "IB",
+		Path: known(probes.PathIB), GPUDirect: known(true), NVLS: fabric.None[bool]("test", at), SHARP: fabric.None[bool]("test", at),
+		Channels: known(4), Init: 900 * time.Millisecond,
+	}
+	if key.Kind == probes.Transport {
+		return r
+	}
+	r.Connect = 250 * time.Millisecond
+	r.Measurements = []probes.Measurement{
+		{Op: probes.AllReduce, Type: probes.Float32, Bytes: 1 << 10, Ranks: 2, Iterations: 20, Time: 20 * time.Microsecond, AlgBW: 51e6, BusBW: 51e6},
+		{Op: probes.AllReduce, Type: probes.Float32, Bytes: 64 << 20, Ranks: 2, Iterations: 20, Time: 1400 * time.Microsecond, AlgBW: 47.9e9, BusBW: 47.9e9},
+	}
+	r.Comparison = probes.Comparison{Fingerprint: "f", Samples: 40, Median: 48e9, MAD: 1e8, Best: 48.2e9, Ratio: known(0.998), Expected: fabric.None[float64]("test", at)}
+	switch key.Kind {
+	case probes.Node:
+		r.Path, r.GPUDirect, r.NVLS = known(probes.PathP2P), known(true), known(true)
+	case probes.Socket:
+		r.Path, r.Network, r.GPUDirect = known(probes.PathSocket), "Socket", fabric.None[bool]("test", at)
+	case probes.Rail:
+		r.NVLS, r.SHARP = known(false), known(false)
+		r.Comparison.Expected = known(1.06)
+	}
+	return r
+}
+
+func failed(key probes.Key, at time.Time, why probes.Failure) *probes.Result {
+	r := &probes.Result{
+		Key: key, At: at, Outcome: probes.Failed, Failure: why, Error: "said so", NCCL: "2.27.3",
+	}
+	if why == probes.FailureIntruder || why == probes.FailureStopped {
+		r.Outcome = probes.Aborted
+	}
+	return r
+}
+
+// probed is a probe with one good run an hour ago.
+func probed(key probes.Key, every time.Duration) probes.ProbeStatus {
+	r := good(key, now.Add(-hour))
+	return probes.ProbeStatus{Key: key, Every: every, Runs: 12, Last: r, LastGood: r, LastRun: r.At, NextRun: r.At.Add(every), Baselines: 1}
+}
+
+var (
+	transport = probes.Key{Kind: probes.Transport}
+	node      = probes.Key{Kind: probes.Node}
+	socket    = probes.Key{Kind: probes.Socket}
+)
+
+func rail(device string) probes.Key { return probes.Key{Kind: probes.Rail, Device: device, Port: 1} }
+
+// probeSet is the collector probe with a status.
+func probeSet(t *testing.T, s probes.Status) *Set {
+	t.Helper()
+	set, err := NewSet([]string{probeName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set.WithProbes(func() probes.Status { return s })
+}
+
+// probeLines is what a scrape has of probes, after lint.
+func probeLines(t *testing.T, s probes.Status) []string {
+	t.Helper()
+	families := probeSet(t, s).Gather(nodeOf(), ConfigState{LoadedAt: now, LastOK: true})
+	checkCatalogue(t, families, map[string]bool{})
+	checkFormats(t, families)
+	problems, err := testutil.GatherAndLint(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return protos(families), nil }))
+	if err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+	var lines []string
+	for line := range strings.Lines(text(t, families)) {
+		if rest, ok := strings.CutPrefix(line, Prefix+"probe_"); ok {
+			lines = append(lines, strings.TrimSuffix(rest, "\n"))
+		}
+	}
+	return lines
+}
+
+func TestProbesOfHealthyNode(t *testing.T) {
+	s := probes.Status{Enabled: true, GPUTime: 1234500 * time.Millisecond}
+	s.Probes = append(s.Probes, probed(node, 4*hour))
+	for i := range 8 {
+		s.Probes = append(s.Probes, probed(rail("mlx5_"+string(rune('0'+i))), 12*hour))
+	}
+	s.Probes = append(s.Probes, probed(socket, 24*hour), probed(transport, 2*hour))
+	for i := range s.Probes { // as busy as a node is
+		s.Probes[i].Skips = map[probes.Skip]uint64{probes.SkipProcess: 100, probes.SkipUtilization: 5, probes.SkipDuty: 10}
+		s.Probes[i].LastSkip = &probes.Skipped{Why: probes.SkipProcess, At: now}
+	}
+	lines := probeLines(t, s)
+	golden(t, filepath.Join("testdata", "probes-healthy.metrics"), []byte(strings.Join(lines, "\n")+"\n"))
+	t.Logf("%d series", len(lines))
+	if len(lines) > maxProbeSeries {
+		t.Errorf("%d series, the budget is %d", len(lines), maxProbeSeries)
+	}
+}
+
+// about are the lines of what begins with one of these names.
+func about(lines []string, names ...string) []string {
+	return slices.DeleteFunc(lines, func(line string) bool {
+		return !slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(line, name+"{") || strings.HasPrefix(line, name+" ") })
+	})
+}
+
+func TestProbesThatAreOff(t *testing.T) {
+	set, err := NewSet([]string{probeName})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, set := range map[string]*Set{"nobody probes": set, "none is configured": probeSet(t, probes.Status{})} {
+		h := set.Health(nodeOf())[0]
+		if h.Supported || !h.Success || !strings.Contains(h.Why, "no probes are switched on") {
+			t.Errorf("%s: %+v", name, h)
+		}
+		if out := text(t, set.Gather(nodeOf(), ConfigState{})); strings.Contains(out, Prefix+"probe_") {
+			t.Errorf("%s, and yet:\n%s", name, out)
+		}
+	}
+	// On demand only: what somebody asked for shows.
+	on := probeSet(t, probes.Status{Probes: []probes.ProbeStatus{probed(node, 0)}})
+	if h := on.Health(nodeOf())[0]; !h.Supported || !h.Success {
+		t.Errorf("on demand: %+v", h)
+	}
+	if out := text(t, on.Gather(nodeOf(), ConfigState{})); strings.Contains(out, "probe_interval") || !strings.Contains(out, `probe_success{device="",kind="node",port=""} 1`) {
+		t.Errorf("on demand:\n%s", out)
+	}
+	if sub, err := on.Select([]string{probeName}); err != nil || !sub.Health(nodeOf())[0].Supported {
+		t.Errorf("a selection forgets the probes: %v", err)
+	}
+}
+
+func TestProbeStates(t *testing.T) {
+	of := func(edit func(p *probes.ProbeStatus)) []string {
+		p := probed(rail("mlx5_0"), 12*hour)
+		edit(&p)
+		return probeLines(t, probes.Status{Enabled: true, Probes: []probes.ProbeStatus{p}})
+	}
+	const at = `{device="mlx5_0",kind="rail",port="1"`
+	both := []string{"success", "failing", "bus_bandwidth_bytes_per_second", "baseline_ratio", "last_success_timestamp_seconds", "last_run_timestamp_seconds", "failures_total", "transport", "regressed", "below_baseline_results", "skipped"}
+	transports := func(current string) (lines []string) {
+		for _, p := range []string{"none", "nvls", "p2p", "shm", "ib", "plugin", "socket"} {
+			value := " 0"
+			if p == current {
+				value = " 1"
+			}
+			lines = append(lines, "transport"+at+`,transport="`+p+`"}`+value)
+		}
+		return lines
+	}
+	wellSince := []string{
+		"success" + at + "} 1", "bus_bandwidth_bytes_per_second" + at + "} 4.79e+10", "baseline_ratio" + at + "} 0.998", "regressed" + at + "} 0",
+		"last_success_timestamp_seconds" + at + "} 1.6999964e+09",
+	}
+	earlier := now.Add(-2 * hour)
+	for _, c := range []struct {
+		name string
+		edit func(p *probes.ProbeStatus)
+		want []string
+	}{
+		{"well", func(*probes.ProbeStatus) {}, slices.Concat(wellSince, transports("ib"), []string{"last_run_timestamp_seconds" + at + "} 1.6999964e+09"})},
+		{"never run", func(p *probes.ProbeStatus) {
+			*p = probes.ProbeStatus{Key: p.Key, Every: p.Every, LastSkip: &probes.Skipped{Why: probes.SkipCannotProveIdle, At: now}}
+		}, []string{"skipped" + at + `,reason="cannot_prove_idle"} 1`}},
+		{"not run since the exporter started", func(p *probes.ProbeStatus) { *p = probes.ProbeStatus{Key: p.Key, Every: p.Every, LastRun: now} }, []string{
+			"last_run_timestamp_seconds" + at + "} 1.7e+09",
+		}},
+		{"failed after it was well: what it measured then is not of now", func(p *probes.ProbeStatus) {
+			p.Last, p.LastRun, p.Failures = failed(p.Key, now, probes.FailureHang), now, map[probes.Failure]uint64{probes.FailureHang: 1}
+			p.Kept = []probes.Result{*p.Last}
+		}, []string{
+			"success" + at + "} 0", "failing" + at + `,reason="hang"} 1`, "failures_total" + at + `,reason="hang"} 1`,
+			"last_success_timestamp_seconds" + at + "} 1.6999964e+09", "last_run_timestamp_seconds" + at + "} 1.7e+09",
+		}},
+		{"failed after NCCL had chosen TCP", func(p *probes.ProbeStatus) {
+			p.Last = failed(p.Key, now, probes.FailureWrong)
+			p.Last.Path = known(probes.PathSocket)
+			p.LastGood = nil
+		}, slices.Concat(transports("socket"), []string{"success" + at + "} 0", "failing" + at + `,reason="wrong_result"} 1`, "last_run_timestamp_seconds" + at + "} 1.6999964e+09"})},
+		{"aborted after it was well: nothing changed", func(p *probes.ProbeStatus) {
+			p.Last, p.LastRun, p.Failures = failed(p.Key, now, probes.FailureIntruder), now, map[probes.Failure]uint64{probes.FailureIntruder: 3}
+			p.Kept = []probes.Result{*failed(p.Key, earlier, probes.FailureInit)}
+		}, slices.Concat(wellSince, transports("ib"), []string{"failures_total" + at + `,reason="intruder"} 3`, "last_run_timestamp_seconds" + at + "} 1.7e+09"})},
+		{"aborted after it failed: still failing", func(p *probes.ProbeStatus) {
+			p.Last, p.LastRun = failed(p.Key, now, probes.FailureIntruder), now
+			p.LastGood.At = earlier
+			p.Kept = []probes.Result{*failed(p.Key, now.Add(-hour), probes.FailureInit), *good(p.Key, now.Add(-time.Minute))}
+		}, []string{
+			"success" + at + "} 0", "failing" + at + `,reason="init"} 1`,
+			"last_success_timestamp_seconds" + at + "} 1.6999928e+09", "last_run_timestamp_seconds" + at + "} 1.7e+09",
+		}},
+		{"aborted, and nothing before", func(p *probes.ProbeStatus) { p.Last, p.LastGood = failed(p.Key, now, probes.FailureStopped), nil }, []string{
+			"last_run_timestamp_seconds" + at + "} 1.6999964e+09",
+		}},
+		{"regressed", func(p *probes.ProbeStatus) {
+			c := &p.LastGood.Comparison
+			c.Regressed, c.Below, c.Ratio = true, 3, known(0.75)
+		}, slices.Concat(transports("ib"), []string{
+			"success" + at + "} 1", "bus_bandwidth_bytes_per_second" + at + "} 4.79e+10", "baseline_ratio" + at + "} 0.75", "regressed" + at + "} 1", "below_baseline_results" + at + "} 3",
+			"last_success_timestamp_seconds" + at + "} 1.6999964e+09", "last_run_timestamp_seconds" + at + "} 1.6999964e+09",
+		})},
+		{"no baseline yet", func(p *probes.ProbeStatus) {
+			p.LastGood.Comparison = probes.Comparison{Fingerprint: "f", Samples: 2, Ratio: fabric.NotKnown[float64](fabric.ReasonNotRead, "baseline", now)}
+		}, slices.Concat(transports("ib"), []string{
+			"success" + at + "} 1", "bus_bandwidth_bytes_per_second" + at + "} 4.79e+10",
+			"last_success_timestamp_seconds" + at + "} 1.6999964e+09", "last_run_timestamp_seconds" + at + "} 1.6999964e+09",
+		})},
+		{"NCCL's log said nothing", func(p *probes.ProbeStatus) { p.LastGood.Path = no[probes.Path]() }, slices.Concat(wellSince, []string{"last_run_timestamp_seconds" + at + "} 1.6999964e+09"})},
+		{"run since it was skipped", func(p *probes.ProbeStatus) {
+			p.LastSkip = &probes.Skipped{Why: probes.SkipProcess, At: earlier}
+		}, slices.Concat(wellSince, transports("ib"), []string{"last_run_timestamp_seconds" + at + "} 1.6999964e+09"})},
+	} {
+		t.Run(c.name, func(t *testing.T) { equal(t, about(of(c.edit), both...), c.want...) })
+	}
+}
+
+// Numbers that are none, words that are in no table, and names that a rank made up cost nothing but themselves.
+func TestProbesThatLie(t *testing.T) {
+	p := probed(node, hour)
+	r := p.LastGood
+	r.NCCL, r.Network = "2\n\xff"+strings.Repeat("x", 1000), strings.Repeat("y", 1000)
+	r.Path, r.Init, r.Connect = known(probes.Path("smoke")), -time.Second, 0
+	m := &r.Measurements[1]
+	m.BusBW, m.AlgBW, m.Time = math.NaN(), math.Inf(1), -1
+	r.Comparison.Ratio, r.Comparison.Expected = known(math.NaN()), known(math.Inf(1))
+	p.Skips, p.Failures = map[probes.Skip]uint64{"whim": 3}, map[probes.Failure]uint64{"whim": 3}
+	p.LastSkip = &probes.Skipped{Why: "whim", At: now}
+	lines := probeLines(t, probes.Status{Enabled: true, Probes: []probes.ProbeStatus{p}})
+	for _, line := range lines {
+		if len(line) > 600 || strings.Contains(line, "NaN") || strings.Contains(line, "Inf") || strings.Contains(line, "whim") || strings.Contains(line, "smoke") {
+			t.Errorf("%s", line)
+		}
+	}
+	if got := about(lines, "bus_bandwidth_bytes_per_second", "algorithm_bandwidth_bytes_per_second", "latency_seconds", "init_seconds", "connect_seconds", "transport", "expected_ratio", "baseline_ratio"); len(got) > 0 {
+		t.Errorf("of numbers that are none: %q", got)
+	}
+	p.LastGood, p.Last = nil, &probes.Result{Outcome: probes.Failed, Failure: "whim", At: now}
+	equal(t, about(probeLines(t, probes.Status{Enabled: true, Probes: []probes.ProbeStatus{p}}), "success", "failing"), `success{device="",kind="node",port=""} 0`)
+}
+
+func TestProbesTogether(t *testing.T) {
+	s := probes.Status{Enabled: true, GPUTime: 2500 * time.Millisecond, State: fabric.ReasonMalformed, Probes: []probes.ProbeStatus{probed(rail("mlx5_0"), 12*hour), probed(rail("mlx5_1"), 12*hour)}}
+	for i := range s.Probes {
+		s.Probes[i].Skips = map[probes.Skip]uint64{probes.SkipSlurm: 4}
+	}
+	equal(t, about(probeLines(t, s), "state_file_ok", "gpu_seconds_total", "interval_seconds", "skips_total"),
+		"state_file_ok 0", "gpu_seconds_total 2.5", `interval_seconds{kind="rail"} 43200`, `skips_total{kind="rail",reason="slurm"} 8`)
+}
