@@ -126,7 +126,8 @@ func (m *probeNode) Targets(ctx context.Context) []probes.Target {
 	return all
 }
 
-// conditions are what results must have in common to be compared, beside what they say themselves.
+// conditions are what results must have in common to be compared, beside what they say themselves. What a fault changes
+// is no condition, such as how many NVLinks are up: the slower results would have a new baseline, and not be regressed.
 func conditions(n *fabric.Node, p *probes.Plan) []string {
 	var list []string
 	if h := n.HCA(p.Key.Device); h != nil {
@@ -134,13 +135,7 @@ func conditions(n *fabric.Node, p *probes.Plan) []string {
 	}
 	for _, g := range n.GPUDriver.GPUs {
 		if slices.Contains(p.GPUs(), g.UUID) {
-			active := 0
-			for _, l := range g.NVLinks.Or(nil) {
-				if l.Active.Or(false) {
-					active++
-				}
-			}
-			list = append(list, fmt.Sprintf("GPU %s: %s, %d NVLinks", g.Address, g.Name.Or("unknown"), active))
+			list = append(list, fmt.Sprintf("GPU %s: %s", g.Address, g.Name.Or("unknown")))
 		}
 	}
 	return list
