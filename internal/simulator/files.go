@@ -40,6 +40,7 @@ func (n *Node) layout() files {
 	f.rdma(n)
 	f.net(n)
 	f.proc(n)
+	f.daemons(n)
 	f.gpuDriver(n)
 	for name, text := range n.Files {
 		f.text(path.Join(rootfs, name), text)

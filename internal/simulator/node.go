@@ -31,6 +31,7 @@ type Node struct {
 	NetDevs   []NetDev
 	Routes    []Route           // those that do not follow from an address of an interface
 	Files     map[string]string // other files, by path below the root file system
+	Daemons   []Daemon
 	Flaps     []Flap
 }
 
@@ -249,6 +250,7 @@ func (n *Node) Clone() *Node {
 	c.Routes = slices.Clone(n.Routes)
 	c.Files = maps.Clone(n.Files)
 	c.Flaps = slices.Clone(n.Flaps)
+	c.Daemons = slices.Clone(n.Daemons)
 	c.HCAs = slices.Clone(n.HCAs)
 	for i := range c.HCAs {
 		h := &c.HCAs[i]

@@ -201,6 +201,9 @@ func TestCloneSharesNothing(t *testing.T) {
 		}
 		c.Files[ncclConf] = ""
 		c.Routes[0].NetDev = "lo"
+		for i := range c.Daemons {
+			c.Daemons[i].PID++
+		}
 		c.Functions[0].Link.Width = 1
 		if ch := before.to(layoutAndAnswers(n)); len(ch.added)+len(ch.removed)+len(ch.changed) > 0 {
 			t.Errorf("changing the copy changed the original: %v", ch)

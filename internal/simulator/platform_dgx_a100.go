@@ -33,6 +33,7 @@ func buildDGXA100() *Node {
 		},
 		Driver:  closedDriver("535.183.06", "12.2"),
 		NetDevs: []NetDev{loopback()},
+		Daemons: []Daemon{slurmd(2964)},
 		Routes: []Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.1.0.1"), NetDev: "enp226s0"},
 		},

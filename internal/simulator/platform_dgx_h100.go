@@ -31,6 +31,7 @@ func buildDGXH100() *Node {
 		},
 		Driver:  openDriver("580.65.06", "13.0"),
 		NetDevs: []NetDev{loopback()},
+		Daemons: []Daemon{containerd(3211), slurmd(4127)},
 		Routes: []Route{
 			{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.0.0.1"), NetDev: "bond0"},
 		},

@@ -171,6 +171,12 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"ets-starved":           {ethernet("enp64s0np0", `dcb/ets`)},
 		"cnp-with-data":         {fmt.Sprintf(netdev+`ecn/roce_np/cnp_(dscp|802p_prio)`, "enp154s0np0"), ethernet("enp154s0np0", `stats/tx_prio[36]_(packets|bytes)`)},
 		"bnxt-pfc-off":          {ethernet("ens4np0", `dcb/pfc`)},
+
+		"memlock-low":              {`proc/2964/limits`},
+		"memlock-of-containers":    {`proc/(\d+)(/.*)?`},
+		"socket-interface-missing": {nccl},
+		"socket-interface-down":    {nccl, `sys/.*/eno2(/.*)?`, `ethernet/eno2(/.*)?`},
+		"socket-interface-list":    {nccl},
 	})
 	maps.Copy(differences, differencesOfGPUs())
 	for _, s := range Scenarios() {

@@ -87,7 +87,12 @@ func conditions() map[string]condition {
 		"gpudirect_blocked":  {mode: "gpudirect", shows: []string{"gpudirect_usable", "peermem_bound"}},
 
 		// NCCL
-		"nccl_line_ignored": {mode: "nccl_configuration", shows: []string{"nccl_configuration"}},
+		"nccl_line_ignored":        {mode: "nccl_configuration", shows: []string{"nccl_configuration"}},
+		"socket_interface_missing": {mode: "socket_interface", shows: []string{"nccl_socket_interface"}},
+		"socket_interface_down":    {mode: "socket_interface", shows: []string{"nccl_socket_interface"}},
+
+		// the host
+		"memlock_low": {mode: "memlock", shows: []string{"memlock"}},
 	}
 }
 

@@ -53,6 +53,14 @@ func gpuMutations() []mutation {
 			edit: func(n *simulator.Node, at place) { n.GPU(at.gpu).ClockReasons = 0x88 },
 		},
 		{
+			name: "mig-on", what: "mig_on", touches: []string{"nvlink", "link", "clocks", "mig"}, hides: []string{"nvlink_down"},
+			places: gpus(func(m machine, g *simulator.GPU) bool { return g.Divisible && len(m.GPUs) >= 3 }),
+			edit: func(n *simulator.Node, at place) {
+				n.Idle(at.gpu)
+				n.GPU(at.gpu).MIG = true
+			},
+		},
+		{
 			name: "fabric-left", what: "fabric_not_ready", touches: []string{"fabric", "link", "clocks"}, // an idle GPU lowers both
 			places: gpus(func(_ machine, g *simulator.GPU) bool { return g.NVSwitch.State == fabric.GPUFabricCompleted }),
 			edit: func(n *simulator.Node, at place) {
@@ -110,5 +118,41 @@ func nodeMutations() []mutation {
 			places: node(func(m machine) bool { return m.Files[ncclConf] != "" }),
 			edit:   func(n *simulator.Node, _ place) { configure(n, "NCCL_IB_TRAFFIC_CLASS=106") },
 		},
+		{
+			name: "old-interface-name", what: "socket_interface_missing", touches: []string{"nccl-socket"}, places: node(socketNamed),
+			edit: func(n *simulator.Node, _ place) { nameSocket(n, "p1p1") },
+		},
+		{
+			name: "socket-interface-down", what: "socket_interface_down", touches: []string{"nccl-socket"}, places: node(socketNamed),
+			edit: func(n *simulator.Node, _ place) {
+				n.NetDevs = append(n.NetDevs, simulator.NetDev{Name: "usb0", Index: 1 + len(n.NetDevs), Type: simulator.TypeEthernet, Address: "0a:11:22:33:44:55", MTU: 1500})
+				nameSocket(n, "usb,=bond")
+			},
+		},
+		{
+			name: "memlock-8m", what: "memlock_low", touches: []string{"memlock"},
+			places: node(func(m machine) bool { return slurmd(m.Node) != nil }),
+			edit: func(n *simulator.Node, _ place) {
+				slurmd(n).Memlock = simulator.Memlock{Soft: "8388608", Hard: "8388608"}
+			},
+		},
 	}
+}
+
+func socketNamed(m machine) bool { return strings.Contains(m.Files[ncclConf], "NCCL_SOCKET_IFNAME=") }
+
+// nameSocket changes the line that names interfaces: of several lines NCCL reads the first.
+func nameSocket(n *simulator.Node, names string) {
+	before, after, _ := strings.Cut(n.Files[ncclConf], "NCCL_SOCKET_IFNAME=")
+	_, rest, _ := strings.Cut(after, "\n")
+	n.Files[ncclConf] = before + "NCCL_SOCKET_IFNAME=" + names + "\n" + rest
+}
+
+// slurmd is the daemon of Slurm, or nil.
+func slurmd(n *simulator.Node) *simulator.Daemon {
+	i := slices.IndexFunc(n.Daemons, func(d simulator.Daemon) bool { return d.Name == "slurmd" })
+	if i < 0 {
+		return nil
+	}
+	return &n.Daemons[i]
 }

@@ -44,7 +44,7 @@ var (
 		"paused_by_network", "lossless_priority_drops",
 	}
 	ofLossless = []string{"lossless_buffer_missing", "notifications_with_data", "pfc_storm", "paused_by_network", "lossless_priority_drops", "traffic_on_wrong_priority"}
-	ofGPU      = []string{"nvlink_down", "gpu_throttled", "pcie_link_degraded", "fabric_not_ready", "gpu_lost"}
+	ofGPU      = []string{"nvlink_down", "gpu_throttled", "pcie_link_degraded", "fabric_not_ready", "gpu_lost", "mig_on"}
 )
 
 func mutations() []mutation {
