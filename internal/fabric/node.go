@@ -9,6 +9,7 @@
 package fabric
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -20,8 +21,10 @@ type Node struct {
 	Host    Host
 	HCAs    []HCA // sorted by name; excluded devices are not among them
 	NetDevs []NetDev
-	GPUs    Fact[int] // NVIDIA display and 3D controllers on the PCI bus, bound to a driver or not
-	PCI     PCI
+	// Interfaces are all network interfaces of the node, by name: what NCCL_SOCKET_IFNAME chooses from.
+	Interfaces Fact[[]Interface]
+	GPUs       Fact[int] // NVIDIA display and 3D controllers on the PCI bus, bound to a driver or not
+	PCI        PCI
 	// GPUDriver is what NVML says, GPUDirect what the kernel shows of GPUDirect RDMA, GDR what follows for each GPU, in
 	// the order of PCI.Rails.
 	GPUDriver GPUDriver
@@ -65,6 +68,27 @@ type Host struct {
 	RDMANetNS Fact[NetNSMode]
 	// Hypervisor says that this is a virtual machine (flags of /proc/cpuinfo); unknown where processors do not tell.
 	Hypervisor Fact[bool]
+	// Daemons are those that start jobs and containers, by name and PID. It is empty where the node shows none.
+	Daemons Fact[[]Daemon]
+}
+
+// Daemon is a process of root that starts jobs or containers, which get its limits unless somebody says otherwise.
+type Daemon struct {
+	Name    string // /proc/<pid>/comm
+	PID     int
+	Memlock Fact[Memlock] // /proc/<pid>/limits
+}
+
+// Memlock is how much memory a process may lock, RLIMIT_MEMLOCK, in bytes. NoLimit stands for unlimited.
+type Memlock struct{ Soft, Hard uint64 }
+
+// NoLimit is RLIM_INFINITY.
+const NoLimit = math.MaxUint64
+
+// Interface is a network interface, as far as those are concerned that no RDMA port has to do with.
+type Interface struct {
+	Name      string
+	OperState Fact[string] // RFC 2863 words; down where it is switched off
 }
 
 // NetNSMode is how RDMA devices and network namespaces belong together.

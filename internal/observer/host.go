@@ -3,6 +3,7 @@
 package observer
 
 import (
+	"slices"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -29,6 +30,7 @@ func (r classReader) Open(name string) (Device, error) {
 type hostReader struct {
 	sys  *sysfs.FS
 	prc  *proc.FS
+	jobs *proc.Daemons // used in the lane of the node only
 	dial dialer
 	// drivers answers for the speed of interfaces of a kernel or in a recording; nil for those of a copy.
 	drivers *ethernetReader
@@ -37,6 +39,7 @@ type hostReader struct {
 func (r hostReader) Host(now time.Time) fabric.Host {
 	h := r.prc.Host(now)
 	h.RDMANetNS = r.netNSMode(now)
+	h.Daemons = r.jobs.Read(now)
 	return h
 }
 func (r hostReader) GPUs(now time.Time) fabric.Fact[int] { return r.sys.GPUs(now) }
@@ -58,6 +61,25 @@ func (r hostReader) NetDevs(names []string, now time.Time) ([]fabric.NetDev, err
 		return r.sys.NetDevs(names, nil, speed, now), err
 	}
 	return r.sys.NetDevs(names, routes, speed, now), nil
+}
+
+// Interfaces does not know them where sysfs shows those of another network namespace than the one that the node's routes
+// are of, as in a container.
+func (r hostReader) Interfaces(now time.Time) fabric.Fact[[]fabric.Interface] {
+	list := r.sys.Interfaces(now)
+	if list.State != fabric.OK {
+		return list
+	}
+	routes, err := r.prc.DefaultRoutes()
+	if err != nil {
+		return fabric.NotKnown[[]fabric.Interface](fabric.ReasonOf(err), "net/route", now)
+	}
+	for name := range routes {
+		if !slices.ContainsFunc(list.Value, func(i fabric.Interface) bool { return i.Name == name }) {
+			return fabric.NotKnown[[]fabric.Interface](fabric.ReasonNotRead, list.Source, now)
+		}
+	}
+	return list
 }
 
 func (r hostReader) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {

@@ -137,6 +137,10 @@ func (k *kernel) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error)
 	return devs, nil
 }
 
+func (k *kernel) Interfaces(now time.Time) fabric.Fact[[]fabric.Interface] {
+	return fabric.Known([]fabric.Interface{{Name: "eno1", OperState: fabric.Known("up", "", now)}}, "", now)
+}
+
 // lockRTNL waits for whoever holds the lock.
 func (k *kernel) lockRTNL() {
 	k.mu.Lock()

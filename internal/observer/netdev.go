@@ -17,7 +17,8 @@ import (
 type netDevs struct {
 	asked    netNames
 	devs     []fabric.NetDev // what was asked for, and what is below it
-	began    time.Time       // when the interfaces themselves were read
+	all      fabric.Fact[[]fabric.Interface]
+	began    time.Time // when the interfaces themselves were read
 	parts    [numWireKinds]wirePart
 	commands fabric.Commands
 }
@@ -90,8 +91,9 @@ func (ob *Observer) observeNetDevs(ctx context.Context, n *fabric.Node, now time
 		for _, name := range asked.all {
 			n.NetDevs = append(n.NetDevs, fabric.UnknownNetDev(name, src.Reason, now))
 		}
+		n.Interfaces = fabric.NotKnown[[]fabric.Interface](src.Reason, "", now)
 	} else {
-		n.NetDevs = v.devs
+		n.NetDevs, n.Interfaces = v.devs, v.all
 	}
 	below := asked.ethernet
 	if !failed {
@@ -175,6 +177,7 @@ func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fa
 		next.devs = slices.Clone(last.devs)
 	} else {
 		next.asked, next.began = asked, now
+		next.all = ob.host.Interfaces(now)
 		next.devs, err = ob.host.NetDevs(asked.all, now)
 		if !inherit(next.devs, last.devs) {
 			next.parts = [numWireKinds]wirePart{} // somebody is new

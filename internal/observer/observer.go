@@ -99,6 +99,8 @@ type Host interface {
 	GPUDirect(now time.Time) fabric.GPUDirect
 	// NetDevs reads these interfaces and those below them.
 	NetDevs(names []string, now time.Time) ([]fabric.NetDev, error)
+	// Interfaces lists all network interfaces. No driver is asked.
+	Interfaces(now time.Time) fabric.Fact[[]fabric.Interface]
 	// ReadQoS and ReadCongestionParameters fill in what files say of the interface's QoS. They may ask its driver.
 	ReadQoS(netdev string, q *fabric.QoS, now time.Time) error
 	ReadCongestionParameters(netdev string, q *fabric.QoS, now time.Time)
@@ -175,7 +177,7 @@ func New(o Options) (*Observer, error) {
 	if drivers != nil {
 		o.Ethernet = drivers
 	}
-	ob := newObserver(o, classReader{sys, dial}, hostReader{sys, prc, dial, drivers})
+	ob := newObserver(o, classReader{sys, dial}, hostReader{sys, prc, prc.Daemons(), dial, drivers})
 	ob.close = append(ob.close, sys.Close, prc.Close)
 	bus, err := pci.Open(o.Sysfs)
 	if err != nil {
@@ -359,6 +361,7 @@ func (ob *Observer) assembleHost(n *fabric.Node, want fabric.Want, nccl *reading
 	n.Sources = append(n.Sources, src)
 	n.Host, n.GPUs, n.GPUDirect = h.host, h.gpus, h.direct
 	if !src.Up {
+		n.Host.Daemons = fabric.NotKnown[[]fabric.Daemon](src.Reason, "", n.At)
 		n.GPUDirect = fabric.UnknownGPUDirect(src.Reason, n.At)
 	}
 	if want&fabric.WantNCCL == 0 {

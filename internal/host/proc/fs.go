@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package proc reads from procfs when the node booted, which kernel it runs, whether a hypervisor is below it,
-// which network interfaces its default routes leave through, and which processes run. It never writes and never leaves its
-// root directory.
+// Package proc reads from procfs when the node booted, which kernel it runs, whether a hypervisor is below it, which
+// network interfaces its default routes leave through, how much memory the daemons that start jobs may lock, and which
+// processes run. It never writes and never leaves its root directory.
 //
-// An FS may be used by any number of goroutines. A file that cannot be read costs one fact, which is then
-// unknown with a reason; only routes and processes, which are no facts of their own, come with an error.
+// An FS may be used by any number of goroutines, Daemons by one at a time. A file that cannot be read costs one fact, which
+// is then unknown with a reason; only routes and processes, which are no facts of their own, come with an error.
 package proc
 
 import (
