@@ -154,12 +154,12 @@ func TestVerdictsMatchLabels(t *testing.T) {
 }
 
 // gpuFindings maps what the labels of scenarios call a thing that is wrong with GPUs to the checks that find it. What is
-// not in it they do not tell: errors of NVLink are of no moment, and alert rules see them grow; that a GPU is divided may
-// be meant.
+// not in it they do not tell: errors of NVLink are of no moment, and alert rules see them grow.
 func gpuFindings() map[string][]string {
 	return map[string][]string{
 		"gpu_driver_missing": {"gpu_driver"},
 		"gpu_lost":           {"gpu_lost"},
+		"mig_on":             {"gpu_divided"},
 		"nvlink_down":        {"nvlink_active"},
 		"fabric_not_ready":   {"nvlink_fabric"},
 		"pcie_link_degraded": {"pcie_link", "gpu_pcie_link"},

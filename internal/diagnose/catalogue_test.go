@@ -81,7 +81,7 @@ func TestChecksDocument(t *testing.T) {
 	}
 }
 
-func TestHCAFilter(t *testing.T) {
+func TestNameFilter(t *testing.T) {
 	for filter, takes := range map[string][]string{
 		"":                     {"mlx5_0", "mlx5_1", "mlx5_10", "bnxt_re0"},
 		"mlx5_1":               {"mlx5_1", "mlx5_10"},
@@ -96,7 +96,7 @@ func TestHCAFilter(t *testing.T) {
 	} {
 		var got []string
 		for _, name := range []string{"mlx5_0", "mlx5_1", "mlx5_10", "bnxt_re0"} {
-			if parseHCAFilter(filter).takes(name, 1) {
+			if parseNameFilter(filter).takes(name, 1) {
 				got = append(got, name)
 			}
 		}

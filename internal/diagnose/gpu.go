@@ -55,6 +55,12 @@ func gpuChecks() []*Check {
 			Modes: []string{ModePCIeLink}, judge: eachLiveGPU(judgeGPULink),
 		},
 		{
+			ID: "gpu_divided", Title: "The GPU is divided (MIG), and its peers are not", Severity: Warning, Topic: topicGPU, Scope: ScopeGPU,
+			Reads: "whether MIG is on for each GPU, as NVML tells it",
+			Guard: ofListed + " and that can be divided; not where half of the GPUs of its name or more are: so the node is meant",
+			Modes: []string{ModeGPUDivided}, judge: judgeDivided,
+		},
+		{
 			ID: "gpu_throttled", Title: "The hardware slows the GPU down", Severity: Warning, Topic: topicGPU, Scope: ScopeGPU,
 			Reads: "NVML's reasons for clocks below their maximum",
 			Guard: ofListed + "; that software keeps the power below its limit is how GPUs work", Modes: []string{ModeGPUThrottled}, judge: eachLiveGPU(judgeThrottled),

@@ -52,6 +52,9 @@ const (
 	ModeGDRConfig        = "gpudirect_forbidden"
 	ModeDrift            = "drift"
 	ModeIOMMU            = "iommu_translates"
+	ModeGPUDivided       = "gpu_divided"
+	ModeMemlock          = "memlock"
+	ModeSocket           = "socket_interface"
 )
 
 // Modes returns every mode that is known, with what finds it.
@@ -94,6 +97,9 @@ func Modes() []Mode {
 		{ID: ModeGDRDistance, Text: "A GPU is too far from its NIC for GPUDirect RDMA."},
 		{ID: ModeGDRConfig, Text: "NCCL_NET_GDR_LEVEL or an option of the GPU driver forbids GPUDirect RDMA."},
 		{ID: ModeDrift, Text: "The node is not what it was when its manifest was written."},
+		{ID: ModeGPUDivided, Text: "MIG is on for some GPUs of a node that trains with all of them."},
+		{ID: ModeMemlock, Text: "Jobs may not lock the memory that RDMA takes."},
+		{ID: ModeSocket, Text: "NCCL_SOCKET_IFNAME names an interface that is not there, or is down."},
 		{ID: ModeIOMMU, Text: "An IOMMU translates what GPU and NIC exchange."},
 
 		{ID: "link_flapping", Text: "A link goes down and comes back.", Alert: "GpuFabricLinkFlapping"},
@@ -109,8 +115,6 @@ func Modes() []Mode {
 		{ID: "tcp_on_rdma_nic", Text: "TCP takes the bandwidth of an RDMA NIC.", Alert: "GpuFabricTcpOnRdmaNic"},
 		{ID: "nvlink_errors", Text: "NVLinks have errors.", Gap: "counters since the driver was loaded say nothing of now; a few errors are normal"},
 		{ID: "pcie_errors", Text: "A PCIe link reports errors (AER).", Gap: "counters since boot say nothing of now; correctable ones come in bursts at boot"},
-		{ID: "memlock", Text: "Processes may not pin the memory that RDMA takes.", Gap: "the limit is that of each job: what init or this exporter has says nothing of what Slurm or a container runtime gives"},
-		{ID: "socket_interface", Text: "NCCL_SOCKET_IFNAME names an interface that is not there.", Gap: "only the interfaces of RDMA ports are read"},
 		{ID: "module_hot", Text: "A transceiver is too hot or gets too little power.", Gap: "only the kernel log tells"},
 		{ID: "duplicate_address", Text: "Two nodes have one address.", Gap: "one node does not see it"},
 		{ID: "device_node_missing", Text: "Containers lack /dev/infiniband or libibverbs.", Gap: "that is seen from inside them"},

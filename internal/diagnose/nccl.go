@@ -23,6 +23,12 @@ func ncclChecks() []*Check {
 			Guard: "asked where the host sets it; jobs may set another", Modes: []string{ModeNCCLDevices}, judge: judgeNCCLDevices,
 		},
 		{
+			ID: "nccl_socket_interface", Title: "NCCL_SOCKET_IFNAME leaves no interface", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			Reads: "NCCL_SOCKET_IFNAME of the host as NCCL matches it, names and operstate of all network interfaces",
+			Guard: "asked where the host sets it; jobs may set another. One interface that is up is enough: lists are often the same for several kinds of nodes",
+			Modes: []string{ModeSocket}, judge: judgeSocket,
+		},
+		{
 			ID: "nccl_gid_index", Title: "NCCL_IB_GID_INDEX is set, though NCCL 2.21 and later choose by themselves", Severity: Info, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_IB_GID_INDEX of the host", Guard: "asked where the host sets it; an older NCCL needs it", Modes: []string{ModeGIDPinned}, judge: judgeGIDIndex,
 		},
@@ -108,20 +114,20 @@ func judgePinnedGIDs(n *fabric.Node, v *verdicts) {
 	}
 }
 
-// hcaFilter is NCCL_IB_HCA as NCCL reads it (parseStringList and matchIfList of misc/utils.cc): "^" excludes, "=" after it
-// matches whole names, else the beginning of names counts.
-type hcaFilter struct {
+// nameFilter is NCCL_IB_HCA or NCCL_SOCKET_IFNAME as NCCL reads it (parseStringList and matchIfList of misc/utils.cc): "^"
+// excludes, "=" after it matches whole names, else the beginning of names counts.
+type nameFilter struct {
 	exclude, exact bool
-	items          []hcaItem
+	items          []nameItem
 }
 
-type hcaItem struct {
+type nameItem struct {
 	name string
 	port int // -1: all
 }
 
-func parseHCAFilter(text string) hcaFilter {
-	var f hcaFilter
+func parseNameFilter(text string) nameFilter {
+	var f nameFilter
 	text, f.exclude = strings.CutPrefix(text, "^")
 	text, f.exact = strings.CutPrefix(text, "=")
 	for item := range strings.SplitSeq(text, ",") {
@@ -129,7 +135,7 @@ func parseHCAFilter(text string) hcaFilter {
 		if name == "" {
 			continue
 		}
-		one := hcaItem{name: name, port: -1}
+		one := nameItem{name: name, port: -1}
 		number, _, _ := strings.Cut(rest, ":")
 		if port, err := strconv.Atoi(number); ported && err == nil {
 			one.port = port
@@ -139,7 +145,7 @@ func parseHCAFilter(text string) hcaFilter {
 	return f
 }
 
-func (f hcaFilter) matchesItem(item hcaItem, device string, port int) bool {
+func (f nameFilter) matchesItem(item nameItem, device string, port int) bool {
 	named := strings.HasPrefix(device, item.name)
 	if f.exact {
 		named = device == item.name
@@ -148,11 +154,11 @@ func (f hcaFilter) matchesItem(item hcaItem, device string, port int) bool {
 }
 
 // takes tells whether NCCL would use the port.
-func (f hcaFilter) takes(device string, port int) bool {
+func (f nameFilter) takes(device string, port int) bool {
 	if len(f.items) == 0 {
 		return !f.exclude
 	}
-	return f.exclude != slices.ContainsFunc(f.items, func(i hcaItem) bool { return f.matchesItem(i, device, port) })
+	return f.exclude != slices.ContainsFunc(f.items, func(i nameItem) bool { return f.matchesItem(i, device, port) })
 }
 
 func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
@@ -160,7 +166,7 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 	if !ok || set.Value == "" {
 		return
 	}
-	s, f := Subject{File: set.Source}, parseHCAFilter(set.Value)
+	s, f := Subject{File: set.Source}, parseNameFilter(set.Value)
 	if n.ClassPresent.State == fabric.Unknown {
 		v.hidden(s, n.ClassPresent.Meta(), "Which RDMA devices there are")
 		return

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// judgeDivided tells divided GPUs that are fewer than those of the same name that are whole. What is not known of a peer
+// counts for neither side.
+func judgeDivided(n *fabric.Node, v *verdicts) {
+	all := GPUs(n)
+	for _, g := range all {
+		if g.Driver == nil || g.Lost() || g.Driver.MIG.State == fabric.Absent {
+			continue
+		}
+		s := g.Subject()
+		divided, known := g.Driver.MIG.Get()
+		switch {
+		case !known:
+			v.hidden(s, g.Driver.MIG.Meta(), "Whether the GPU is divided")
+			continue
+		case !divided:
+			v.ok(s)
+			continue
+		}
+		parted, whole, hidden := 0, 0, 0
+		var unread fabric.Meta
+		for _, p := range all {
+			if p.Driver == nil || p.Lost() || p.Driver.MIG.State == fabric.Absent {
+				continue
+			}
+			mig, known := p.Driver.MIG.Get()
+			same := sameName(g.Driver, p.Driver)
+			switch {
+			case same.State == fabric.OK && !same.Value:
+			case same.State != fabric.OK:
+				hidden, unread = hidden+1, same.Meta()
+			case !known:
+				hidden, unread = hidden+1, p.Driver.MIG.Meta()
+			case mig:
+				parted++
+			default:
+				whole++
+			}
+		}
+		switch {
+		case whole > parted+hidden:
+			v.failed(s, Verdict{
+				Evidence:    fmt.Sprintf("MIG is on for %d of %d GPUs of its name.", parted, parted+whole+hidden),
+				Consequence: "Its parts have no peer-to-peer access to other GPUs and no NVLink: jobs of all GPUs of the node cannot run.",
+				Remedy: fmt.Sprintf("If nobody needs the parts: end what runs on them, nvidia-smi -i %d -mig 0, and reset the GPU (nvidia-smi --gpu-reset -i %d) "+
+					"where that stays pending.", g.Driver.Index, g.Driver.Index),
+			})
+		case whole+hidden <= parted:
+			v.ok(s)
+		default:
+			v.hidden(s, unread, "Whether its peers are divided too")
+		}
+	}
+}
+
+// sameName tells whether two GPUs are of one model.
+func sameName(a, b *fabric.GPU) fabric.Fact[bool] {
+	own, known := a.Name.Get()
+	other, also := b.Name.Get()
+	switch {
+	case a == b || a.Index == b.Index:
+		return fabric.Known(true, "index", a.Name.At)
+	case !known:
+		return fabric.NotKnown[bool](a.Name.Meta().Reason, a.Name.Source, a.Name.At)
+	case !also:
+		return fabric.NotKnown[bool](b.Name.Meta().Reason, b.Name.Source, b.Name.At)
+	}
+	return fabric.Known(own == other, a.Name.Source, a.Name.At)
+}

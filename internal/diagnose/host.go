@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// enoughMemlock is what a process needs to lock at least: queues and the buffers that NCCL registers are some hundred MiB.
+const enoughMemlock = 1 << 30
+
+func hostChecks() []*Check {
+	return []*Check{{
+		ID: "memlock", Title: "Jobs may not lock the memory that RDMA needs", Severity: Warning, Topic: "node", Scope: ScopeNode,
+		Reads: "hard limit of locked memory of slurmd or pbs_mom, in /proc/<pid>/limits",
+		Guard: "asked where one of them runs as root; not of containerd, crio and dockerd, because containers that use RDMA have CAP_IPC_LOCK, " +
+			"for which the limit does not count",
+		Modes: []string{ModeMemlock}, judge: judgeMemlock,
+	}}
+}
+
+// handsOn tells daemons whose hard limit no job that they start gets beyond. The soft limit is that of whoever submits.
+func handsOn(d fabric.Daemon) bool { return d.Name == "slurmd" || d.Name == "pbs_mom" }
+
+func judgeMemlock(n *fabric.Node, v *verdicts) {
+	daemons, known := n.Host.Daemons.Get()
+	if !known {
+		v.hidden(Subject{}, n.Host.Daemons.Meta(), "What daemons that start jobs may lock")
+		return
+	}
+	of := worstOf{verdicts: v}
+	for _, d := range daemons {
+		limit, known := d.Memlock.Get()
+		switch {
+		case !handsOn(d):
+		case !known:
+			of.unknown(Subject{}, d.Memlock.Meta().Reason, fmt.Sprintf("What %s may lock is not known: %s.", d.Name, ReasonText(d.Memlock.Meta().Reason)))
+		case limit.Hard < enoughMemlock:
+			of.failed(Subject{}, Verdict{
+				Evidence:    fmt.Sprintf("%s (process %d) may lock %s and can raise that to no more than %s.", d.Name, d.PID, Bytes(limit.Soft), Bytes(limit.Hard)),
+				Consequence: "Jobs that it starts get no more: ibv_create_cq and ibv_reg_mr fail with ENOMEM, and NCCL with them.",
+				Remedy: fmt.Sprintf("systemctl edit %[1]s: LimitMEMLOCK=infinity below [Service], then systemctl restart %[1]s. "+
+					"With Slurm, keep submit hosts from bringing their own limit: PropagateResourceLimitsExcept=MEMLOCK in slurm.conf.", unitOf(d.Name)),
+			})
+		default:
+			of.ok(Subject{})
+		}
+	}
+	of.done()
+}
+
+// unitOf is the unit of systemd that starts a daemon.
+func unitOf(daemon string) string {
+	if daemon == "pbs_mom" {
+		return "pbs"
+	}
+	return daemon
+}
+
+// Bytes shows a number of bytes in the largest unit that keeps it whole.
+func Bytes(n uint64) string {
+	if n == fabric.NoLimit {
+		return "any amount"
+	}
+	unit := 0
+	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
+	for n > 0 && n%1024 == 0 && unit < len(units)-1 {
+		n, unit = n/1024, unit+1
+	}
+	return strconv.FormatUint(n, 10) + " " + units[unit]
+}
+
+// judgeSocket asks for what ncclFindInterfaces of NCCL's misc/socket.cc would find: interfaces that the list takes, which are
+// up and running. One that is there of a list for many kinds of nodes is enough.
+func judgeSocket(n *fabric.Node, v *verdicts) {
+	set, ok := n.NCCL.Lookup("NCCL_SOCKET_IFNAME")
+	if !ok || len(set.Value) < 2 { // NCCL ignores what is shorter
+		return
+	}
+	s, f := Subject{File: set.Source}, parseNameFilter(set.Value)
+	all, known := n.Interfaces.Get()
+	if !known {
+		v.unknown(s, n.Interfaces.Meta().Reason, "Which interfaces the node has is not known: "+ReasonText(n.Interfaces.Meta().Reason)+".")
+		return
+	}
+	for i := range n.NetDevs { // the RDMA ports' own
+		if !hasInterface(all, n.NetDevs[i].Name) {
+			v.unknown(s, fabric.ReasonNotRead, "The interfaces that are shown here are not those of the node, as in a container with a network of its own.")
+			return
+		}
+	}
+	var down []string
+	var unread *fabric.Meta
+	for _, i := range all {
+		if !f.takes(i.Name, -1) || f.exclude && i.Name == "lo" {
+			continue
+		}
+		switch state, known := i.OperState.Get(); {
+		case !known:
+			unread = new(i.OperState.Meta())
+		case state == "up" || state == "unknown": // IFF_RUNNING; drivers without carrier leave it unknown
+			v.ok(s)
+			return
+		default:
+			down = append(down, i.Name)
+		}
+	}
+	evidence := set.Name + "=" + set.Value + "."
+	const consequence = "NCCL finds no interface for its bootstrap (\"no socket interface found\"): jobs of more than one process fail at once."
+	switch {
+	case unread != nil:
+		v.unknown(s, unread.Reason, "No interface that it leaves is known to be up: "+ReasonText(unread.Reason)+".")
+	case len(down) > 0:
+		v.failed(s, Verdict{
+			What: "NCCL_SOCKET_IFNAME leaves no interface that is up", Evidence: evidence + " Down: " + few(down) + ".", Consequence: consequence,
+			Remedy: "See ip -br link; ip link set dev " + down[0] + " up, or cable it, or name an interface that is up.",
+		})
+	default:
+		v.failed(s, Verdict{
+			What: "NCCL_SOCKET_IFNAME names no interface of the node", Evidence: evidence + " The node has " + few(names(all)) + ".", Consequence: consequence,
+			Remedy: "See ip -br link and correct the line: the beginning of names counts, after = whole names do, ^ excludes.",
+		})
+	}
+}
+
+func hasInterface(all []fabric.Interface, name string) bool {
+	for _, i := range all {
+		if i.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func names(all []fabric.Interface) []string {
+	var list []string
+	for _, i := range all {
+		if i.Name != "lo" {
+			list = append(list, i.Name)
+		}
+	}
+	return list
+}
+
+// few joins the first of a list that may be long.
+func few(list []string) string {
+	const most = 12
+	if len(list) > most {
+		return strings.Join(list[:most], ", ") + fmt.Sprintf(" and %d more", len(list)-most)
+	}
+	return strings.Join(list, ", ")
+}
