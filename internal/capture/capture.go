@@ -25,6 +25,8 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -158,6 +160,7 @@ func (s *session) everything(ctx context.Context) ([]string, error) {
 		{"GPU driver's modules", func(u *unit) error { return s.tree(u, sysPart).modules() }},
 		{"GPU driver's procfs", func(u *unit) error { return s.tree(u, procPart).gpuDriver() }},
 		{"procfs", func(u *unit) error { return s.tree(u, procPart).node() }},
+		{"daemons", s.daemons},
 		{"nccl.conf", func(u *unit) error { return s.tree(u, rootPart).nccl() }},
 		{"congestion control", func(u *unit) error { return s.tree(u, sysPart).congestion(s.all.wires()) }},
 		{"drivers of network interfaces", func(u *unit) error { return s.drivers(u, s.all.wires(), s.all.found()) }},
@@ -212,6 +215,31 @@ func (s *session) routes(u *unit) error {
 		u.seeInterface(name)
 	}
 	return err
+}
+
+// daemons keeps what says how much memory the daemons that start jobs may lock: of these processes their names, users and
+// limits, and of all others nothing but the name of the first.
+func (s *session) daemons(u *unit) error {
+	p, err := proc.Open(s.o.Procfs)
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	t := s.tree(u, procPart)
+	t.copy("1/comm", "1/comm")
+	for _, d := range p.Daemons().Read(time.Now()).Or(nil) {
+		dir := strconv.Itoa(d.PID)
+		t.copy(dir+"/comm", dir+"/comm")
+		t.copy(dir+"/limits", dir+"/limits")
+		b, err := t.text(dir+"/status", maxText)
+		t.note(dir+"/status", err)
+		for line := range strings.Lines(string(b)) {
+			if strings.HasPrefix(line, "Uid:\t") {
+				t.put(t.part+"/"+dir+"/status", entry{kind: regular, text: line})
+			}
+		}
+	}
+	return nil
 }
 
 func (s *session) tree(u *unit, part string) *tree {

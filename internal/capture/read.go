@@ -200,10 +200,14 @@ func (t *tree) hwCounters(dir string) {
 	t.attr(dir, lifespan) // asks nobody
 }
 
-// netDevs reads these network interfaces and all above and below them. The files with their speeds are left alone where
+// netDevs reads these network interfaces and all above and below them, and of all others whether they run. The files with their speeds are left alone where
 // drivers tells them: to read one takes a processor while somebody else holds the kernel's rtnl lock.
 func (t *tree) netDevs(todo []string, speeds bool) error {
-	t.list(netClass)
+	for _, name := range t.list(netClass) { // NCCL chooses from all of them
+		if at, err := t.resolve(netClass + "/" + name); err == nil && name != "bonding_masters" { // the one file among them
+			t.attr(at, "operstate")
+		}
+	}
 	seen := map[string]bool{}
 	for len(todo) > 0 {
 		name := todo[len(todo)-1]
