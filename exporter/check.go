@@ -37,6 +37,13 @@ func check(ctx context.Context, f *flags, o Options) int {
 
 // judge observes, prints the verdicts and returns what to exit with.
 func judge(ctx context.Context, f *flags, o Options) (int, error) {
+	var manifest fabric.Manifest
+	if f.checkManifest != "" {
+		var err error
+		if manifest, err = readManifest(f.checkManifest); err != nil {
+			return 0, err
+		}
+	}
 	n, err := observeOnce(ctx, f, o, collector.CheckWants(), f.checkInterval)
 	if err != nil {
 		return 0, err
@@ -44,11 +51,10 @@ func judge(ctx context.Context, f *flags, o Options) (int, error) {
 	if f.writeManifest != "" {
 		return exitChecked, writeManifest(f.writeManifest, diagnose.NewManifest(n))
 	}
-	checks, err := withManifest(asked(f), f.checkManifest)
-	if err != nil {
-		return 0, err
+	if f.checkManifest != "" {
+		n = withManifest(n, manifest)
 	}
-	list := verdictsOf(n, checks)
+	list := verdictsOf(n, asked(f))
 	if len(list) == 0 {
 		return 0, errors.New("no check applies to this node: expected at least one that --only and --severity leave")
 	}
@@ -103,21 +109,12 @@ func asked(f *flags) []*diagnose.Check {
 	})
 }
 
-// withManifest has the check that compares the node with a manifest compare it with this one.
-func withManifest(checks []*diagnose.Check, file string) ([]*diagnose.Check, error) {
-	if file == "" {
-		return checks, nil
-	}
-	m, err := readManifest(file)
-	if err != nil {
-		return nil, err
-	}
-	for i, c := range checks {
-		if c.ID == m.Check().ID {
-			checks[i] = m.Check()
-		}
-	}
-	return checks, nil
+// withManifest returns a node of which the site expects that too.
+func withManifest(n *fabric.Node, m fabric.Manifest) *fabric.Node {
+	with, policy := *n, *n.Policy
+	policy.Manifest = &m
+	with.Policy = &policy
+	return &with
 }
 
 // severe tells that a check is as severe as that or worse.

@@ -25,7 +25,7 @@ func (c *commandLine) defineCheck() {
 		SetValue(&flagValue{name: "severity", set: into(&f.checkSeverity, parseSeverity)})
 	k.Flag("interval", "Look twice, with this time between, and judge what happened meanwhile too.").Default("0s").
 		SetValue(&flagValue{name: "interval", set: into(&f.checkInterval, parsePause)})
-	k.Flag("manifest", "Compare with what --write-manifest recorded too.").PlaceHolder("FILE").StringVar(&f.checkManifest)
+	k.Flag("manifest", "Compare with what --write-manifest recorded too, instead of expected.manifest of the configuration.").PlaceHolder("FILE").StringVar(&f.checkManifest)
 	k.Flag("write-manifest", "Record what this node is now in FILE, and judge nothing.").PlaceHolder("FILE").StringVar(&f.writeManifest)
 	k.Flag("explain", "Say what this check reads, when it is made and what it finds, and make none.").PlaceHolder("ID").
 		SetValue(&flagValue{name: "explain", set: into(&f.checkExplain, parseCheck)})

@@ -4,6 +4,7 @@ package exporter
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -24,6 +25,8 @@ type config struct {
 	policy *fabric.Policy
 	nccl   observer.NCCLFiles
 	probes *probes.Config // nil: nothing is probed
+	// manifest is the file that has the manifest; empty: the policy has it, or there is none.
+	manifest string
 }
 
 // readConfig reads the file; without one it returns the defaults.
@@ -40,7 +43,16 @@ func readConfig(file string) (config, error) {
 	if err != nil {
 		return config{}, err
 	}
-	return parseConfig(file, data)
+	c, err := parseConfig(file, data)
+	if err != nil || c.manifest == "" {
+		return c, err
+	}
+	m, err := readManifest(c.manifest)
+	if err != nil {
+		return config{}, fmt.Errorf("%s: expected.manifest: %w", file, err)
+	}
+	c.policy.Manifest = &m
+	return c, nil
 }
 
 // parseConfig parses the YAML of a file. It returns all errors at once, joined, each with file and line.
@@ -54,7 +66,7 @@ func parseConfig(file string, data []byte) (config, error) {
 		p.mapping(root, "the file", map[string]func(*yaml.Node){
 			"roles":      func(n *yaml.Node) { p.roles(n, c.policy) },
 			"restricted": func(n *yaml.Node) { p.restricted(n, c.policy) },
-			"expected":   func(n *yaml.Node) { p.expected(n, c.policy) },
+			"expected":   func(n *yaml.Node) { p.expected(n, &c) },
 			"nccl":       func(n *yaml.Node) { p.nccl(n, &c.nccl) },
 			"probes":     func(n *yaml.Node) { c.probes = p.probes(n) },
 		})
@@ -100,7 +112,8 @@ func (p *configParser) restricted(n *yaml.Node, policy *fabric.Policy) {
 	policy.Restricted = all
 }
 
-func (p *configParser) expected(n *yaml.Node, policy *fabric.Policy) {
+func (p *configParser) expected(n *yaml.Node, c *config) {
+	policy := c.policy
 	p.mapping(n, "expected", map[string]func(*yaml.Node){
 		"compute_ports": func(n *yaml.Node) {
 			policy.ComputePorts = p.whole(n, "compute_ports", 1024)
@@ -117,6 +130,13 @@ func (p *configParser) expected(n *yaml.Node, policy *fabric.Policy) {
 			p.mapping(n, "port_rate_gigabits_per_second", rates)
 		},
 		"roce": func(n *yaml.Node) { p.roce(n, &policy.RoCE) },
+		"manifest": func(n *yaml.Node) {
+			if n.Kind == yaml.ScalarNode {
+				c.manifest = p.path(n, "manifest")
+			} else {
+				policy.Manifest = p.manifest(n)
+			}
+		},
 	})
 }
 

@@ -104,6 +104,25 @@ func (p *configParser) mapping(n *yaml.Node, what string, keys map[string]func(*
 	}
 }
 
+// entries calls each for each key, of whatever name, and its value.
+func (p *configParser) entries(n *yaml.Node, what string, each func(key string, value *yaml.Node)) {
+	if !p.is(n, yaml.MappingNode, what, "keys with values") {
+		return
+	}
+	lines := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		switch {
+		case !p.is(key, yaml.ScalarNode, what, "keys with values"):
+		case lines[key.Value] != 0:
+			p.errorf(key.Line, "%s: the key is already in line %d", key.Value, lines[key.Value])
+		default:
+			lines[key.Value] = key.Line
+			each(key.Value, value)
+		}
+	}
+}
+
 // sequence calls each for each item.
 func (p *configParser) sequence(n *yaml.Node, what string, each func(*yaml.Node)) {
 	if !p.is(n, yaml.SequenceNode, what, "a list") {

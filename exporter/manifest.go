@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
-	"path/filepath"
 
 	"go.yaml.in/yaml/v3"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 )
 
 // manifestVersion is the layout of the file.
@@ -27,15 +27,15 @@ type manifestFile struct {
 }
 
 // readManifest reads what writeManifest wrote, or somebody changed by hand.
-func readManifest(name string) (diagnose.Manifest, error) {
+func readManifest(name string) (fabric.Manifest, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return diagnose.Manifest{}, err
+		return fabric.Manifest{}, err
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
 	if err != nil {
-		return diagnose.Manifest{}, err
+		return fabric.Manifest{}, err
 	}
 	m, err := parseManifest(data)
 	if err != nil {
@@ -44,44 +44,64 @@ func readManifest(name string) (diagnose.Manifest, error) {
 	return m, nil
 }
 
-func parseManifest(data []byte) (diagnose.Manifest, error) {
+func parseManifest(data []byte) (fabric.Manifest, error) {
 	if len(data) > maxConfig {
-		return diagnose.Manifest{}, fmt.Errorf("larger than %d bytes", maxConfig)
+		return fabric.Manifest{}, fmt.Errorf("larger than %d bytes", maxConfig)
 	}
 	var m manifestFile
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	d.KnownFields(true)
 	if err := d.Decode(&m); err != nil {
-		return diagnose.Manifest{}, fmt.Errorf("expected a manifest: %w", err)
+		return fabric.Manifest{}, fmt.Errorf("expected a manifest: %w", err)
 	}
 	if m.Version != manifestVersion {
-		return diagnose.Manifest{}, fmt.Errorf("version %d, expected %d", m.Version, manifestVersion)
+		return fabric.Manifest{}, fmt.Errorf("version %d, expected %d", m.Version, manifestVersion)
 	}
 	if err := d.Decode(&struct{}{}); !errors.Is(err, io.EOF) {
-		return diagnose.Manifest{}, errors.New("more than one document")
+		return fabric.Manifest{}, errors.New("more than one document")
 	}
-	return diagnose.Manifest{Node: m.Node, Devices: m.Devices, GPUs: m.GPUs}, nil
+	return fabric.Manifest{Node: m.Node, Devices: m.Devices, GPUs: m.GPUs}, nil
 }
 
 // writeManifest replaces the file at once, so that nobody reads half of it.
-func writeManifest(name string, m diagnose.Manifest) error {
+func writeManifest(name string, m fabric.Manifest) error {
 	var b bytes.Buffer
-	b.WriteString("# What this node was when it was found good. Compare with: gpufabric_exporter check --manifest FILE\n")
+	b.WriteString("# What this node was when it was found good. Compare with: gpufabric_exporter check --manifest FILE, or expected.manifest of the configuration\n")
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
 	if err := errors.Join(e.Encode(manifestFile{manifestVersion, m.Node, m.Devices, m.GPUs}), e.Close()); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), ".manifest-*")
-	if err != nil {
-		return err
+	return replaceFile(name, b.Bytes())
+}
+
+// manifest reads a manifest that stands in the configuration itself.
+func (p *configParser) manifest(n *yaml.Node) *fabric.Manifest {
+	values := func(what string, into map[string]string) func(*yaml.Node) {
+		return func(n *yaml.Node) {
+			p.entries(n, what, func(key string, value *yaml.Node) {
+				if p.is(value, yaml.ScalarNode, key, "a text") {
+					into[key] = value.Value
+				}
+			})
+		}
 	}
-	_, err = f.Write(b.Bytes())
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
-		err = os.Rename(f.Name(), name)
+	each := func(what string, into map[string]map[string]string) func(*yaml.Node) {
+		return func(n *yaml.Node) {
+			p.entries(n, what, func(key string, value *yaml.Node) {
+				into[key] = map[string]string{}
+				values(key, into[key])(value)
+			})
+		}
 	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	m := &fabric.Manifest{Node: map[string]string{}, Devices: map[string]map[string]string{}, GPUs: map[string]map[string]string{}}
+	p.mapping(n, "manifest", map[string]func(*yaml.Node){
+		"version": func(n *yaml.Node) {
+			if v := p.whole(n, "version", math.MaxInt32); v != nil && *v != manifestVersion {
+				p.errorf(n.Line, "version: %d: expected %d", *v, manifestVersion)
+			}
+		},
+		"node": values("node", m.Node), "devices": each("devices", m.Devices), "gpus": each("gpus", m.GPUs),
+	}, "version")
+	return m
 }

@@ -5,8 +5,13 @@ package exporter
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/simulator"
 )
 
 // A node is what it is; one that changed is told by name, and what cannot be read now is no drift.
@@ -27,7 +32,12 @@ func TestManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	contains(t, string(data), "version: 1", "mlx5_0:", "port_1_rate: 400 Gb/s", "GPU0:", "gpus: \"8\"")
+	contains(t, string(data), "version: 1", "mlx5_0:", "port_1_rate: 400 Gb/s", "GPU0:", "gpus: \"8\"", "memlock_slurmd: any amount, at most any amount",
+		"port_1_dscp_applications: 0-7:0 8-15:1", "port_1_ecn_notify: 0,1,2", "port_1_ecn_react: 0,1,2", "port_1_buffer_of_priority: 0-2:0 3:1 4-7:0",
+		"port_1_buffer_bytes: 0:", "port_1_class_bandwidth: ", "port_1_cnp_dscp: \"48\"", "port_1_global_pause: rx false, tx false", "port_1_pfc_of_enp41s0f0np0: ")
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), ".*")); err != nil || len(left) > 0 {
+		t.Errorf("leaves %v beside it: %v", left, err)
+	}
 	same := []string{"--scenario=healthy", "--only=manifest", "--manifest=" + file}
 	if code, said := run(same...); code != exitChecked {
 		t.Errorf("%d: %s", code, said)
@@ -42,6 +52,24 @@ func TestManifest(t *testing.T) {
 		t.Errorf("%d", code)
 	}
 	contains(t, said, "Changed since the manifest: port 1 rate", "Port 1 rate is 400 Gb/s, the manifest says 200 Gb/s.", "mlx5_99: The manifest has it, and it is not here")
+	// Each setting of a class that changed is told by name, and nothing else.
+	if code, said := run("--scenario=healthy", "--write-manifest="+file); code != exitChecked {
+		t.Fatalf("%d: %s", code, said)
+	}
+	for scenario, says := range map[string][]string{
+		"pfc-off":               {"mlx5_2: Changed since the manifest: port 1 buffer bytes, port 1 buffer of priority, port 1 pfc\n", "; port 1 pfc is 0x00, the manifest says 0x08."},
+		"dscp-map-wrong":        {"mlx5_6: Changed since the manifest: port 1 dscp applications\n", "24-25:3 26:2 27-31:3 32-39:4", ", the manifest says 0-7:0 8-15:1 16-23:2 24-31:3 "},
+		"ecn-np-off":            {"mlx5_1: Changed since the manifest: port 1 ecn notify\n"},
+		"buffer-shared":         {"mlx5_6: Changed since the manifest: port 1 buffer bytes, port 1 buffer of priority\n"},
+		"ets-starved":           {"mlx5_1: Changed since the manifest: port 1 class bandwidth\n"},
+		"memlock-of-containers": {"node: Changed since the manifest: memlock slurmd\n"},
+	} {
+		code, said := run("--scenario="+scenario, "--only=manifest", "--manifest="+file)
+		if code != exitFailed {
+			t.Errorf("%s: %d: %s", scenario, code, said)
+		}
+		contains(t, said, append(says, "1 failed, 0 unknown")...)
+	}
 	for content, says := range map[string]string{
 		"version: 2\n": "version 2, expected 1", "version: 1\nother: 3\n": "field other not found", "": "expected a manifest",
 		"version: 1\n---\nversion: 1\n": "more than one document", "[": "expected a manifest", strings.Repeat("#", maxConfig+1): "larger than",
@@ -59,4 +87,65 @@ func TestManifest(t *testing.T) {
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte("version: 1\nnode: {gpus: \"8\"}\ndevices: {mlx5_0: {board: x}}\n"))
 	f.Fuzz(func(_ *testing.T, data []byte) { _, _ = parseManifest(data) })
+}
+
+// TestConfigManifest: the configuration names the file of a manifest, or has the manifest itself.
+func TestConfigManifest(t *testing.T) {
+	dir := t.TempDir()
+	file, manifest := filepath.Join(dir, "config.yml"), filepath.Join(dir, "manifest.yml")
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const content = "version: 1\nnode: {gpus: 8}\ndevices: {mlx5_0: {board: B1, port_1_pfc: 0x08}}\ngpus: {GPU0: {name: X}}\n"
+	want := fabric.Manifest{Node: map[string]string{"gpus": "8"}, Devices: map[string]map[string]string{"mlx5_0": {"board": "B1", "port_1_pfc": "0x08"}}, GPUs: map[string]map[string]string{"GPU0": {"name": "X"}}}
+	write(manifest, content)
+	for name, text := range map[string]string{
+		"file":   "expected: {manifest: " + manifest + "}\n",
+		"inline": "expected:\n  manifest:\n    " + strings.ReplaceAll(strings.TrimSuffix(content, "\n"), "\n", "\n    ") + "\n",
+	} {
+		write(file, text)
+		c, err := readConfig(file)
+		if err != nil || c.policy.Manifest == nil || !reflect.DeepEqual(*c.policy.Manifest, want) {
+			t.Errorf("%s: %+v, %v", name, c.policy, err)
+		}
+	}
+	write(manifest, "version: 7\n")
+	for text, says := range map[string]string{
+		"{manifest: " + manifest + "}":                      "config.yml: expected.manifest: " + manifest + ": version 7, expected 1",
+		"{manifest: " + dir + "/nosuch.yml}":                "expected.manifest: open " + dir + "/nosuch.yml: no such file",
+		"{manifest: manifest.yml}":                          `manifest: "manifest.yml": expected an absolute path`,
+		"{manifest: [1]}":                                   "manifest: expected keys with values",
+		"{manifest: {node: {}}}":                            "manifest lacks the key version",
+		"{manifest: {version: 2}}":                          "version: 2: expected 1",
+		"{manifest: {version: 1, ports: {}}}":               `unknown key "ports"`,
+		"{manifest: {version: 1, node: {gpus: [8]}}}":       "gpus: expected a text",
+		"{manifest: {version: 1, devices: {a: {}, a: {}}}}": "a: the key is already in line 1",
+		"{manifest: {version: 1, devices: {a: b}}}":         "a: expected keys with values",
+		"{manifest: {version: 1, gpus: {? [x] : {}}}}":      "gpus: expected keys with values",
+		"{manifest: &m {version: 1, node: {gpus: *m}}}":     "gpus: *m is a YAML alias",
+	} {
+		write(file, "expected: "+text+"\n")
+		if _, err := readConfig(file); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v, expected %s", text, err, says)
+		}
+	}
+}
+
+// TestServedManifest: the exporter tells drift as metrics too.
+func TestServedManifest(t *testing.T) {
+	s, err := simulator.Find("healthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := watch(t, s, 0)[0]
+	m := diagnose.NewManifest(n)
+	m.Devices["mlx5_3"]["firmware"] = "28.0.0"
+	n = withManifest(n, m)
+	failed := diagnose.Failures(diagnose.Run(n, nil))
+	if len(failed) != 1 || failed[0].Check.ID != "manifest" || failed[0].Subject.Device != "mlx5_3" || failed[0].What != "Changed since the manifest: firmware" {
+		t.Errorf("got %+v", failed)
+	}
 }

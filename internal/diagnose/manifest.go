@@ -13,14 +13,6 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Manifest is what a node was when somebody found it good: for each thing, what is recorded of it by name. It is compared
-// with what the node is now.
-type Manifest struct {
-	Node    map[string]string
-	Devices map[string]map[string]string // by RDMA device
-	GPUs    map[string]map[string]string // by name, "GPU3"
-}
-
 // ManifestNone stands for what a node conclusively does not have.
 const ManifestNone = "none"
 
@@ -49,6 +41,9 @@ func record(n *fabric.Node) []recorded {
 	list := []recorded{{kind: "node", facts: map[string]fabric.Fact[string]{
 		"gpus": asText(n.GPUs, strconv.Itoa), "gpu_driver": asText(n.GPUDriver.Version, same),
 	}}}
+	for _, d := range n.Host.Daemons.Or(nil) {
+		list[0].facts["memlock_"+d.Name] = asText(d.Memlock, func(m fabric.Memlock) string { return Bytes(m.Soft) + ", at most " + Bytes(m.Hard) })
+	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		r := recorded{Subject{Device: h.Name}, "device", map[string]fabric.Fact[string]{
@@ -67,8 +62,9 @@ func record(n *fabric.Node) []recorded {
 			}))
 			if d := n.NetDev(p.NetDev.Or("")); d != nil {
 				of("mtu", asText(d.MTU, strconv.Itoa))
-				of("pfc", asText(d.QoS.PFC, func(v fabric.PFC) string { return fmt.Sprintf("0x%02x", uint8(v.Enabled)) }))
-				of("trust", asText(d.QoS.Trust, func(v fabric.Trust) string { return string(v) }))
+			}
+			if p.LinkLayer.Or("") == fabric.LinkEthernet {
+				recordQoS(n, p, of)
 			}
 		}
 		list = append(list, r)
@@ -82,9 +78,79 @@ func record(n *fabric.Node) []recorded {
 	return list
 }
 
+// recordQoS records how the interfaces below a port treat its traffic: the port's own, or the members of its bond by name.
+func recordQoS(n *fabric.Node, p *fabric.Port, of func(string, fabric.Fact[string])) {
+	name := p.NetDev.Or("")
+	for _, d := range n.Physical(name) {
+		q, member := &d.QoS, ""
+		if d.Name != name {
+			member = "_of_" + d.Name
+		}
+		for _, f := range []struct {
+			what string
+			fact fabric.Fact[string]
+		}{
+			{"pfc", asText(q.PFC, func(v fabric.PFC) string { return fmt.Sprintf("0x%02x", uint8(v.Enabled)) })},
+			{"trust", asText(q.Trust, func(v fabric.Trust) string { return string(v) })},
+			{"dscp_map", asText(q.DSCPPriority, func(v [fabric.NumDSCP]int) string { return runs(v[:]) })},
+			{"dscp_applications", asText(q.Apps, dscpApps)},
+			{"ecn_notify", asText(q.NP, fabric.PriorityMask.String)},
+			{"ecn_react", asText(q.RP, fabric.PriorityMask.String)},
+			{"cnp_dscp", asText(q.CNPDSCP, strconv.Itoa)},
+			{"cnp_priority", asText(q.CNPPriority, strconv.Itoa)},
+			{"buffer_of_priority", asText(q.Buffers, func(v fabric.Buffers) string { return runs(v.OfPriority[:]) })},
+			{"buffer_bytes", asText(q.Buffers, func(v fabric.Buffers) string { return runs(v.Bytes[:]) })},
+			{"class_of_priority", asText(q.ETS, func(v fabric.ETS) string { return runs(v.PriorityClass[:]) })},
+			{"class_bandwidth", asText(q.ETS, func(v fabric.ETS) string { return runs(v.Bandwidth[:]) })},
+			{"global_pause", asText(q.Pause, func(v fabric.Pause) string { return fmt.Sprintf("rx %t, tx %t", v.Receive, v.Transmit) })},
+		} {
+			of(f.what+member, f.fact)
+		}
+	}
+}
+
+// runs shows a table of numbers.
+func runs(table []int) string {
+	pairs := make([][2]int, len(table))
+	for i, v := range table {
+		pairs[i] = [2]int{i, v}
+	}
+	return spans(pairs)
+}
+
+// spans shows which numbers have which value: "0-2:0 3:180000 4-7:0".
+func spans(pairs [][2]int) string {
+	var parts []string
+	for from := 0; from < len(pairs); {
+		to := from
+		for to+1 < len(pairs) && pairs[to+1] == [2]int{pairs[to][0] + 1, pairs[from][1]} {
+			to++
+		}
+		span := strconv.Itoa(pairs[from][0])
+		if to > from {
+			span += "-" + strconv.Itoa(pairs[to][0])
+		}
+		parts = append(parts, span+":"+strconv.Itoa(pairs[from][1]))
+		from = to + 1
+	}
+	return strings.Join(parts, " ")
+}
+
+// dscpApps shows the entries of the application table that give a DSCP its priority.
+func dscpApps(apps []fabric.App) string {
+	var entries [][2]int
+	for _, a := range apps {
+		if a.Selector == fabric.AppDSCP {
+			entries = append(entries, [2]int{a.Protocol, a.Priority})
+		}
+	}
+	slices.SortFunc(entries, func(a, b [2]int) int { return cmp.Or(a[0]-b[0], a[1]-b[1]) })
+	return cmp.Or(spans(entries), ManifestNone)
+}
+
 // NewManifest records a node. What is not known of it is left out, and not compared later.
-func NewManifest(n *fabric.Node) Manifest {
-	m := Manifest{Node: map[string]string{}, Devices: map[string]map[string]string{}, GPUs: map[string]map[string]string{}}
+func NewManifest(n *fabric.Node) fabric.Manifest {
+	m := fabric.Manifest{Node: map[string]string{}, Devices: map[string]map[string]string{}, GPUs: map[string]map[string]string{}}
 	for _, r := range record(n) {
 		values := map[string]string{}
 		for name, f := range r.facts {
@@ -107,19 +173,17 @@ func NewManifest(n *fabric.Node) Manifest {
 func manifestChecks() []*Check {
 	return []*Check{{
 		ID: "manifest", Title: "The node is not what its manifest says", Severity: Warning, Topic: "node", Scope: ScopeDevice,
-		Reads: "what check --write-manifest recorded: boards, firmware, drivers, rates, roles, GIDs, MTU, PFC and trust of each device, names of GPUs, the GPU driver",
-		Guard: "asked with check --manifest alone", Modes: []string{ModeDrift}, judge: func(*fabric.Node, *verdicts) {},
+		Reads: "what check --write-manifest recorded: board, firmware and driver of each device, role, rate, GID, MTU, PFC, trust, DSCP map, ETS, ECN, CNP, buffers and pause of its ports, " +
+			"names of GPUs, the GPU driver, what daemons that start jobs may lock",
+		Guard: "asked where the configuration (expected.manifest) or check --manifest has one", Modes: []string{ModeDrift}, judge: judgeManifest,
 	}}
 }
 
-// Check returns the check of the catalogue that compares with this manifest.
-func (m Manifest) Check() *Check {
-	c := *Find("manifest")
-	c.judge = m.judge
-	return &c
-}
-
-func (m Manifest) judge(n *fabric.Node, v *verdicts) {
+func judgeManifest(n *fabric.Node, v *verdicts) {
+	m := n.Policy.Manifest
+	if m == nil {
+		return
+	}
 	devices, gpus := maps.Clone(m.Devices), maps.Clone(m.GPUs)
 	for _, r := range record(n) {
 		want, listed := m.Node, true

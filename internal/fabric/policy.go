@@ -29,6 +29,15 @@ type Policy struct {
 	PortRates map[Role]float64
 	// RoCE is what the site expects of ports of role compute.
 	RoCE RoCEPolicy
+	// Manifest is what the node was when somebody found it good; nil: nobody recorded that.
+	Manifest *Manifest
+}
+
+// Manifest is what a node was when somebody found it good: for each thing, what is recorded of it by name.
+type Manifest struct {
+	Node    map[string]string
+	Devices map[string]map[string]string // by RDMA device
+	GPUs    map[string]map[string]string // by name, "GPU3"
 }
 
 // RoCEPolicy is how the fabric was designed to carry RoCE. What is nil the site did not say.
