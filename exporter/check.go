@@ -14,7 +14,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// What check exits with. A check that cannot be made is no all-clear either.
+// What check exits with. A check that cannot be made is no all-clear either. Verdicts of severity info do not count: see
+// counts.
 const (
 	exitChecked   = 0 // nothing failed, everything could be told
 	exitFailed    = 1
@@ -69,12 +70,20 @@ func judge(ctx context.Context, f *flags, o Options) (int, error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case len(diagnose.Failures(list)) > 0:
+	case counts(f, diagnose.Failures(list)):
 		return exitFailed, nil
-	case len(diagnose.Unknowns(list)) > 0:
+	case counts(f, diagnose.Unknowns(list)):
 		return exitUndecided, nil
 	}
 	return exitChecked, nil
+}
+
+// counts tells whether one of the verdicts is a matter for the exit code. What is worth knowing and no more takes no node
+// out of service, unless somebody asked for just that.
+func counts(f *flags, list []diagnose.Verdict) bool {
+	return slices.ContainsFunc(list, func(v diagnose.Verdict) bool {
+		return v.Check.Severity != diagnose.Info || f.checkSeverity == diagnose.Info || slices.Contains(f.checkOnly, v.Check.ID)
+	})
 }
 
 // verdictsOf asks the checks that the flags leave. Where that leaves out the one that tells what could not be read at all,
@@ -117,9 +126,9 @@ func withManifest(n *fabric.Node, m fabric.Manifest) *fabric.Node {
 	return &with
 }
 
-// severe tells that a check is as severe as that or worse.
+// severe tells that a check is as severe as that or worse; all are, where nobody said how severe.
 func severe(c *diagnose.Check, least diagnose.Severity) bool {
-	return slices.Index(diagnose.Severities(), c.Severity) <= slices.Index(diagnose.Severities(), least)
+	return least == "" || slices.Index(diagnose.Severities(), c.Severity) <= slices.Index(diagnose.Severities(), least)
 }
 
 // observeOnce observes this host, or the simulated node that the flags name; a second time after the interval, if there

@@ -133,6 +133,26 @@ func TestCheckFlags(t *testing.T) {
 	}
 }
 
+// What is worth knowing and no more is told, and takes no node out of service unless somebody asks for just that.
+func TestInfoDoesNotCount(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+	}{
+		{nil, exitChecked}, {[]string{"--severity=info"}, exitFailed}, {[]string{"--only=counter_counts"}, exitFailed},
+		{[]string{"--severity=warning"}, exitChecked}, {[]string{"--only=counter_counts", "--only=port_active", "--severity=info"}, exitFailed},
+	} {
+		code, out, errs := checked(t, append(c.args, "--scenario=counter-saturated")...)
+		told := strings.Contains(out, "FAILED   info")
+		if code != c.code || told != !slices.Contains(c.args, "--severity=warning") {
+			t.Errorf("%v: exit code %d\n%s%s", c.args, code, out, errs)
+		}
+	}
+	if code, out, _ := checked(t, "--scenario=port-down", "--severity=warning"); code != exitFailed {
+		t.Errorf("what is worse counts: exit code %d\n%s", code, out)
+	}
+}
+
 func TestExplainEveryCheck(t *testing.T) {
 	for _, c := range diagnose.Catalogue() {
 		code, out, errs := checked(t, "--explain="+strings.ToUpper(c.ID))

@@ -16,12 +16,12 @@ import (
 
 func (c *commandLine) defineCheck() {
 	f := c.f
-	k := c.app.Command(commandCheck, "Judge this node: what is wrong, why, and what to do. Exit code 0: nothing is; 1: something is; 2: not everything could be told.")
+	k := c.app.Command(commandCheck, "Judge this node: what is wrong, why, and what to do. Exit code 0: nothing is; 1: something is; 2: not everything could be told. Verdicts of severity info do not count for it, unless asked for by --severity=info or --only.")
 	k.Flag("output", "Format: text, json.").Default(outputText).
 		SetValue(&flagValue{name: "output", set: into(&f.checkOutput, oneOf(outputText, outputJSON))})
 	k.Flag("only", "Make this check alone. Repeatable.").PlaceHolder("ID").
 		SetValue(&flagValue{name: "only", set: appendTo(&f.checkOnly, parseCheckID), repeatable: true})
-	k.Flag("severity", "Make checks of this severity and worse alone: critical, warning, info.").Default(string(diagnose.Info)).
+	k.Flag("severity", "Make checks of this severity and worse alone: critical, warning, info. Left out: all, and info does not count for the exit code.").
 		SetValue(&flagValue{name: "severity", set: into(&f.checkSeverity, parseSeverity)})
 	k.Flag("interval", "Look twice, with this time between, and judge what happened meanwhile too.").Default("0s").
 		SetValue(&flagValue{name: "interval", set: into(&f.checkInterval, parsePause)})
