@@ -29,6 +29,18 @@ type GDRInputs struct {
 	At         time.Time
 }
 
+// others tells that the ways from other GPUs matter: NCCL does not look at them where the GPU itself is near enough, and
+// may have the NIC read from it. All of them together are most of what the verdicts on a node cost.
+func (in *GDRInputs) others() bool {
+	nccl, known := in.NCCL.Get()
+	_, furthest, _ := in.Way.span()
+	capability, told := in.ComputeCap.Get()
+	return !known || furthest > nccl.gdrLimit().path || !told || capability < ampere
+}
+
+// ampere is the compute capability, times ten, of the first GPUs that NICs read from without NVLink.
+const ampere = 80
+
 // GDRWay is how a GPU and the NIC reach each other.
 type GDRWay struct {
 	GPU       string // PCI address
@@ -316,7 +328,7 @@ func (in *GDRInputs) send() Fact[bool] {
 	switch c, known := in.ComputeCap.Get(); {
 	case !known:
 		return notKnownLike[bool](in.ComputeCap.Meta())
-	case c >= 80 || len(in.Others) == 0:
+	case c >= ampere || len(in.Others) == 0:
 		return Known(true, in.ComputeCap.Source, in.At)
 	}
 	verdict := Known(false, in.ComputeCap.Source, in.At)

@@ -45,6 +45,9 @@ func (n *Node) gdrInputs(r *Rail) GDRInputs {
 	} else {
 		in.NICIOMMU = notKnownLike[string](r.Distance.Meta())
 	}
+	if !in.others() {
+		return in
+	}
 	for _, f := range n.PCI.GPUs() {
 		if f.Address == r.GPU {
 			continue
