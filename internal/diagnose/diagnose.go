@@ -118,23 +118,53 @@ type Verdict struct {
 type verdicts struct {
 	check *Check
 	list  []Verdict
+	gpus  []GPU // of the node, once somebody asked for them
 }
 
-func (v *verdicts) ok(s Subject) {
-	v.list = append(v.list, Verdict{Check: v.check, Subject: s, Status: OK, What: v.check.Title})
+// ofGPUs returns the GPUs of the node, which many checks are about.
+func (v *verdicts) ofGPUs(n *fabric.Node) []GPU {
+	if v.gpus == nil {
+		v.gpus = GPUs(n)
+	}
+	return v.gpus
 }
+
+// keepWorst leaves the worst of the verdicts from that one on, the first of several.
+func (v *verdicts) keepWorst(from int) {
+	if len(v.list) <= from {
+		return
+	}
+	worst := from
+	for i := from + 1; i < len(v.list); i++ {
+		if worse(v.list[i].Status) < worse(v.list[worst].Status) {
+			worst = i
+		}
+	}
+	v.list[from] = v.list[worst]
+	v.list = v.list[:from+1]
+}
+
+func (v *verdicts) ok(s Subject) { v.list = append(v.list, v.check.ok(s)) }
 
 // failed adds a verdict; what it leaves empty follows from the check.
-func (v *verdicts) failed(s Subject, of Verdict) {
-	of.Check, of.Subject, of.Status, of.What = v.check, s, Failed, cmp.Or(of.What, v.check.Title)
-	v.list = append(v.list, of)
-}
+func (v *verdicts) failed(s Subject, of Verdict) { v.list = append(v.list, v.check.failed(s, of)) }
 
 // unknown adds a verdict about facts that are not known.
 func (v *verdicts) unknown(s Subject, r fabric.Reason, evidence string) {
-	v.list = append(v.list, Verdict{
-		Check: v.check, Subject: s, Status: Unknown, Reason: cmp.Or(r, fabric.ReasonNotRead), What: v.check.Title, Evidence: evidence,
-	})
+	v.list = append(v.list, v.check.unknown(s, r, evidence))
+}
+
+func (c *Check) ok(s Subject) Verdict {
+	return Verdict{Check: c, Subject: s, Status: OK, What: c.Title}
+}
+
+func (c *Check) failed(s Subject, of Verdict) Verdict {
+	of.Check, of.Subject, of.Status, of.What = c, s, Failed, cmp.Or(of.What, c.Title)
+	return of
+}
+
+func (c *Check) unknown(s Subject, r fabric.Reason, evidence string) Verdict {
+	return Verdict{Check: c, Subject: s, Status: Unknown, Reason: cmp.Or(r, fabric.ReasonNotRead), What: c.Title, Evidence: evidence}
 }
 
 // when adds a failed verdict where bad is so, else a good one.
@@ -152,24 +182,20 @@ type worstOf struct {
 	list []Verdict
 }
 
-func (w *worstOf) add(judge func(*verdicts)) {
-	one := verdicts{check: w.check}
-	judge(&one)
-	for _, v := range one.list {
-		i := slices.IndexFunc(w.list, func(o Verdict) bool { return o.Subject == v.Subject })
-		switch {
-		case i < 0:
-			w.list = append(w.list, v)
-		case worse(v.Status) < worse(w.list[i].Status):
-			w.list[i] = v
-		}
+func (w *worstOf) add(v Verdict) {
+	i := slices.IndexFunc(w.list, func(o Verdict) bool { return o.Subject == v.Subject })
+	switch {
+	case i < 0:
+		w.list = append(w.list, v)
+	case worse(v.Status) < worse(w.list[i].Status):
+		w.list[i] = v
 	}
 }
 
-func (w *worstOf) ok(s Subject)                 { w.add(func(v *verdicts) { v.ok(s) }) }
-func (w *worstOf) failed(s Subject, of Verdict) { w.add(func(v *verdicts) { v.failed(s, of) }) }
+func (w *worstOf) ok(s Subject)                 { w.add(w.check.ok(s)) }
+func (w *worstOf) failed(s Subject, of Verdict) { w.add(w.check.failed(s, of)) }
 func (w *worstOf) unknown(s Subject, r fabric.Reason, evidence string) {
-	w.add(func(v *verdicts) { v.unknown(s, r, evidence) })
+	w.add(w.check.unknown(s, r, evidence))
 }
 
 // status is the worst so far; empty without any.
@@ -190,26 +216,64 @@ func Run(n *fabric.Node, checks []*Check) []Verdict {
 	if checks == nil {
 		checks = Catalogue()
 	}
-	v := verdicts{list: make([]Verdict, 0, usual)}
+	v := verdicts{list: make([]Verdict, 0, usual*len(checks))}
 	for _, c := range checks {
 		v.check = c
 		c.judge(n, &v)
 	}
-	list := make([]Verdict, 0, len(v.list))
-	for _, status := range []Status{Failed, Unknown, OK} {
-		for _, severity := range Severities() {
-			for i := range v.list {
-				if v.list[i].Status == status && v.list[i].Check.Severity == severity {
-					list = append(list, v.list[i])
-				}
-			}
-		}
-	}
-	return list
+	v.sort()
+	return v.list
 }
 
-// usual is about how many verdicts a node of eight devices and GPUs has: every scrape asks for them.
-const usual = 512
+// sort puts each verdict where its turn is, those of one place in the order in which they were given. Verdicts are large:
+// none is copied more often than it has to be, and no second list is made of them.
+func (v *verdicts) sort() {
+	var next [places + 1]int
+	for i := range v.list {
+		next[v.list[i].place()+1]++
+	}
+	for i := range places {
+		next[i+1] += next[i]
+	}
+	to := make([]int, len(v.list))
+	for i := range v.list {
+		at := &next[v.list[i].place()]
+		to[i] = *at
+		*at++
+	}
+	for i := range to {
+		for k := to[i]; k != i; k = to[i] {
+			v.list[i], v.list[k] = v.list[k], v.list[i]
+			to[i], to[k] = to[k], k
+		}
+	}
+}
+
+// usual is how many verdicts a check gives on a node of eight devices and GPUs, about: every scrape asks for them.
+const usual = 12
+
+// places is how many different places there are.
+const places = 9
+
+// place is where a verdict stands among others: by status, then by severity.
+func (v *Verdict) place() int {
+	severity := 0
+	switch v.Check.Severity {
+	case Warning:
+		severity = 1
+	case Info:
+		severity = 2
+	case Critical:
+	}
+	switch v.Status {
+	case Unknown:
+		return 3 + severity
+	case OK:
+		return 6 + severity
+	case Failed:
+	}
+	return severity
+}
 
 // Failures returns the verdicts that failed.
 func Failures(list []Verdict) []Verdict { return withStatus(list, Failed) }

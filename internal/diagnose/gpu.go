@@ -90,7 +90,7 @@ type judgeGPU func(n *fabric.Node, g GPU, v *verdicts)
 // eachGPU asks the GPUs that NVML lists.
 func eachGPU(judge judgeGPU) func(*fabric.Node, *verdicts) {
 	return func(n *fabric.Node, v *verdicts) {
-		for _, g := range GPUs(n) {
+		for _, g := range v.ofGPUs(n) {
 			if g.Driver != nil {
 				judge(n, g, v)
 			}
@@ -112,7 +112,7 @@ func judgeGPUDriver(n *fabric.Node, v *verdicts) {
 	if n.GPUDriver.Released != "" {
 		return
 	}
-	for _, g := range GPUs(n) {
+	for _, g := range v.ofGPUs(n) {
 		if g.Function == nil || !isNVIDIA(g.Function) || passedThrough(g.Function) || g.Function.PF.State == fabric.OK {
 			continue
 		}
@@ -146,7 +146,7 @@ func judgeGPUDriver(n *fabric.Node, v *verdicts) {
 
 // judgeGPUListed compares counts too: of a GPU that NVML lists without a place, nobody knows which it is.
 func judgeGPUListed(n *fabric.Node, v *verdicts) {
-	gpus := GPUs(n)
+	gpus := v.ofGPUs(n)
 	bus, listed := 0, len(n.GPUDriver.GPUs)
 	for _, g := range gpus {
 		if g.Listable(n) {
@@ -234,7 +234,7 @@ func judgeFabric(_ *fabric.Node, g GPU, v *verdicts) {
 // judgeNVLinks compares with the GPU of the same name that has most active NVLinks. That a GPU has none, where others are
 // bridged in pairs, is how it was built.
 func judgeNVLinks(n *fabric.Node, v *verdicts) {
-	all := GPUs(n)
+	all := v.ofGPUs(n)
 	for _, g := range all {
 		if g.Driver == nil || g.Lost() || g.Driver.MIG.Or(false) || g.Driver.NVLinks.State == fabric.Absent {
 			continue

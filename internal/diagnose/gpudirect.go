@@ -61,7 +61,7 @@ func FarByDesign(all []GPU) fabric.Fact[bool] {
 }
 
 func judgeGPUDirect(n *fabric.Node, v *verdicts) {
-	all := GPUs(n)
+	all := v.ofGPUs(n)
 	byDesign := FarByDesign(all)
 	module, _ := unboundPeermem(n)
 	for _, g := range all {

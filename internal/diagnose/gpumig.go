@@ -11,7 +11,7 @@ import (
 // judgeDivided tells divided GPUs that are fewer than those of the same name that are whole. What is not known of a peer
 // counts for neither side.
 func judgeDivided(n *fabric.Node, v *verdicts) {
-	all := GPUs(n)
+	all := v.ofGPUs(n)
 	for _, g := range all {
 		if g.Driver == nil || g.Lost() || g.Driver.MIG.State == fabric.Absent {
 			continue

@@ -27,26 +27,30 @@ func nodeChecks() []*Check {
 
 // judgeReads gives one verdict for each device and one for each source of the whole node: the worst of its sources.
 func judgeReads(n *fabric.Node, of *verdicts) {
-	worst := map[Subject]fabric.Source{}
-	var order []Subject
-	for _, s := range n.Sources {
+	at := map[string]int{} // device, or source of the whole node: its place in worst
+	var worst []*fabric.Source
+	for i := range n.Sources {
+		s := &n.Sources[i]
 		if s.Name == fabric.SourceQoS || s.Name == fabric.SourceNetStats || s.Name == fabric.SourceDCQCN {
 			continue // of a network interface: the lane of all interfaces speaks for them
 		}
+		key := s.Device
+		if key == "" {
+			key = "node/" + s.Name // no device has a slash in its name
+		}
+		k, seen := at[key]
+		switch {
+		case !seen:
+			at[key], worst = len(worst), append(worst, s)
+		case rank(s) > rank(worst[k]):
+			worst[k] = s
+		}
+	}
+	for _, s := range worst {
 		subject := Subject{Device: s.Device}
 		if s.Device == "" {
 			subject.File = sourceWords(s.Name)
 		}
-		before, seen := worst[subject]
-		if !seen {
-			order = append(order, subject)
-		}
-		if !seen || rank(s) > rank(before) {
-			worst[subject] = s
-		}
-	}
-	for _, subject := range order {
-		s := worst[subject]
 		switch rank(s) {
 		case 2:
 			of.failed(subject, Verdict{
@@ -67,7 +71,7 @@ func judgeReads(n *fabric.Node, of *verdicts) {
 }
 
 // rank is how badly a source does.
-func rank(s fabric.Source) int {
+func rank(s *fabric.Source) int {
 	switch {
 	case s.Up:
 		return 0

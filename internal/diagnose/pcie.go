@@ -44,7 +44,7 @@ func judgeLinks(n *fabric.Node, v *verdicts) {
 			judgeLinksOf(n, v, f, Subject{Device: h.Name})
 		}
 	}
-	for _, g := range GPUs(n) {
+	for _, g := range v.ofGPUs(n) {
 		if g.Function != nil {
 			judgeLinksOf(n, v, g.Function, g.Subject())
 		}

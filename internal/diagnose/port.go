@@ -196,11 +196,15 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		v.unknown(of(h, p), p.Rate.Meta().Reason, "The rate is not known: "+ReasonText(p.Rate.Meta().Reason)+".")
 		return
 	}
+	if rate.BytesPerSecond >= expected {
+		v.ok(of(h, p))
+		return
+	}
 	who := "Its peers run faster."
 	if strings.HasPrefix(p.ExpectedRate.Source, "config") {
 		who = "The site's configuration expects it."
 	}
-	v.when(rate.BytesPerSecond < expected, of(h, p), Verdict{
+	v.failed(of(h, p), Verdict{
 		What:     fmt.Sprintf("The port runs at %s where %s is expected", Gigabits(rate.BytesPerSecond), Gigabits(expected)),
 		Evidence: who, Consequence: "Every collective waits for its slowest port.",
 		Remedy: "Check the speed that the switch port is set to, then cable and transceiver.",
@@ -216,16 +220,23 @@ func judgeRateAgrees(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts)
 		v.unknown(of(h, p), p.RateMismatch.Meta().Reason, "One of both is not known: "+ReasonText(p.RateMismatch.Meta().Reason)+".")
 		return
 	}
+	if !differs {
+		v.ok(of(h, p))
+		return
+	}
 	var speed fabric.Fact[float64]
 	if d := n.NetDev(p.NetDev.Or("")); d != nil {
 		speed = d.Speed
 	}
-	v.when(differs, of(h, p), Verdict{
+	v.failed(of(h, p), Verdict{
 		What:        fmt.Sprintf("RDMA reports %s, the network interface %s", Gigabits(p.Rate.Value.BytesPerSecond), Gigabits(speed.Value)),
 		Consequence: "NCCL tunes itself for the rate that RDMA reports.",
 		Remedy:      "Kernels print rates they do not know as another: update driver and firmware.",
 	})
 }
+
+// narrowest is where a counter of four bits ends. There are none with fewer.
+const narrowest = 15
 
 func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	counters, known := p.Counters.PMA.Get()
@@ -243,7 +254,11 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 	var full []string
 	var at uint64
 	var unread *fabric.Meta
-	for _, c := range counters {
+	for i := range counters {
+		c := &counters[i]
+		if value, known := c.Value.Get(); known && value < narrowest { // most are: to look them up is what this check costs
+			continue
+		}
 		spec, ok := fabric.PMASpecOf(driver, c.Name)
 		if !ok || !spec.Saturates {
 			continue
@@ -272,32 +287,31 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 
 // judgeFirmware compares the firmware of devices with that of most of their kind.
 func judgeFirmware(n *fabric.Node, v *verdicts) {
+	polls := polls[string]{}
+	for i := range n.HCAs {
+		if h := &n.HCAs[i]; h.Firmware.State == fabric.OK && h.Serves(fabric.RoleCompute) {
+			polls.vote(h, h.Firmware.Value)
+		}
+	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		if !h.Serves(fabric.RoleCompute) || h.Firmware.State == fabric.Absent || boardOf(h).State == fabric.Absent {
 			continue
 		}
-		votes, peers := map[string]int{}, 0
-		for k := range n.HCAs {
-			o := &n.HCAs[k]
-			if sameBoard(h, o).Or(false) && o.Firmware.State == fabric.OK && o.Serves(fabric.RoleCompute) {
-				votes[o.Firmware.Value]++
-				peers++
-			}
-		}
 		s := Subject{Device: h.Name}
 		own, known := h.Firmware.Get()
-		most, clear := winner(votes)
-		switch unread := unreadPeer(n, h, &h.Ports[0], func(o *fabric.HCA, _ *fabric.Port) []fabric.Meta {
-			return []fabric.Meta{o.Firmware.Meta()}
-		}); {
+		most, peers, clear := polls.winner(h)
+		switch {
 		case !known:
 			v.hidden(s, h.Firmware.Meta(), "The firmware")
-		case (peers < 2 || !clear) && unread != nil:
-			v.unknown(s, unread.Reason, "What firmware its peers run is not known: "+ReasonText(unread.Reason)+".")
 		case peers < 2 || !clear:
+			if unread := unreadPeer(n, h, &h.Ports[0], firmwareOf); unread != nil {
+				v.unknown(s, unread.Reason, "What firmware its peers run is not known: "+ReasonText(unread.Reason)+".")
+			}
+		case own == most:
+			v.ok(s)
 		default:
-			v.when(own != most, s, Verdict{
+			v.failed(s, Verdict{
 				What: "Firmware " + own + " where most of its board run " + most, Consequence: "Cards of one rail set behave differently, which is hard to see later.",
 				Evidence: h.Firmware.Source + " of devices of the board " + boardOf(h).Value + ".",
 				Remedy:   "Bring all cards to one version: mlxfwmanager or flint, then a cold restart.",
@@ -306,48 +320,78 @@ func judgeFirmware(n *fabric.Node, v *verdicts) {
 	}
 }
 
+func firmwareOf(h *fabric.HCA, _ *fabric.Port) []fabric.Meta { return []fabric.Meta{h.Firmware.Meta()} }
+
+// mtuOf is the MTU of the interface of an Ethernet port.
+func mtuOf(n *fabric.Node, p *fabric.Port) fabric.Fact[int] {
+	name, known := p.NetDev.Get()
+	d := n.NetDev(name)
+	switch {
+	case p.LinkLayer.State == fabric.OK && p.LinkLayer.Value != fabric.LinkEthernet, p.NetDev.State == fabric.Absent:
+		return fabric.None[int]("link_layer", n.At)
+	case !known:
+		return fabric.NotKnown[int](p.NetDev.Meta().Reason, p.NetDev.Source, n.At)
+	case d == nil:
+		return fabric.NotKnown[int](fabric.ReasonNotRead, "", n.At)
+	}
+	return d.MTU
+}
+
 // judgeMTU compares the MTU of interfaces with that of most of their kind.
 func judgeMTU(n *fabric.Node, v *verdicts) {
-	mtu := func(p *fabric.Port) fabric.Fact[int] {
-		name, known := p.NetDev.Get()
-		d := n.NetDev(name)
-		switch {
-		case p.LinkLayer.State == fabric.OK && p.LinkLayer.Value != fabric.LinkEthernet, p.NetDev.State == fabric.Absent:
-			return fabric.None[int]("link_layer", n.At)
-		case !known:
-			return fabric.NotKnown[int](p.NetDev.Meta().Reason, p.NetDev.Source, n.At)
-		case d == nil:
-			return fabric.NotKnown[int](fabric.ReasonNotRead, "", n.At)
+	polls := polls[int]{}
+	for h, p := range ports(n) {
+		if own := mtuOf(n, p); own.State == fabric.OK && p.Role.Or("") == fabric.RoleCompute {
+			polls.vote(h, own.Value)
 		}
-		return d.MTU
 	}
 	for h, p := range ports(n) {
-		own := mtu(p)
+		own := mtuOf(n, p)
 		if p.Role.Or("") != fabric.RoleCompute || own.State == fabric.Absent || boardOf(h).State == fabric.Absent {
 			continue
 		}
-		votes, peers := map[int]int{}, 0
-		for o, q := range ports(n) {
-			if m := mtu(q); m.State == fabric.OK && q.Role.Or("") == fabric.RoleCompute && sameBoard(h, o).Or(false) {
-				votes[m.Value]++
-				peers++
-			}
-		}
-		most, clear := winner(votes)
-		switch unread := unreadPeer(n, h, p, func(_ *fabric.HCA, q *fabric.Port) []fabric.Meta { return []fabric.Meta{mtu(q).Meta()} }); {
+		most, peers, clear := polls.winner(h)
+		switch {
 		case own.State == fabric.Unknown:
 			v.hidden(of(h, p), own.Meta(), "The MTU")
-		case (peers < 2 || !clear) && unread != nil:
-			v.unknown(of(h, p), unread.Reason, "What MTU its peers have is not known: "+ReasonText(unread.Reason)+".")
 		case peers < 2 || !clear:
+			if unread := unreadPeer(n, h, p, func(_ *fabric.HCA, q *fabric.Port) []fabric.Meta { return []fabric.Meta{mtuOf(n, q).Meta()} }); unread != nil {
+				v.unknown(of(h, p), unread.Reason, "What MTU its peers have is not known: "+ReasonText(unread.Reason)+".")
+			}
+		case own.Value == most:
+			v.ok(of(h, p))
 		default:
-			v.when(own.Value != most, of(h, p), Verdict{
+			v.failed(of(h, p), Verdict{
 				What:     fmt.Sprintf("The MTU is %d where those of its peers are %d", own.Value, most),
 				Evidence: own.Source, Consequence: "RDMA takes the largest MTU that both ends of a connection have: this rail is slower, or large packets are lost.",
 				Remedy: fmt.Sprintf("ip link set dev %s mtu %d, and the same at the switch port.", p.NetDev.Value, most),
 			})
 		}
 	}
+}
+
+// polls are what cards of each board have. Cards whose board is not known are nobody's peers.
+type polls[T comparable] map[string]map[T]int
+
+func (p polls[T]) vote(h *fabric.HCA, value T) {
+	board, known := boardOf(h).Get()
+	switch {
+	case !known:
+		return
+	case p[board] == nil:
+		p[board] = map[T]int{}
+	}
+	p[board][value]++
+}
+
+// winner returns what most cards of a device's board have, how many told, and whether there is such a thing.
+func (p polls[T]) winner(h *fabric.HCA) (most T, peers int, clear bool) {
+	votes := p[boardOf(h).Or("")]
+	for _, count := range votes {
+		peers += count
+	}
+	most, clear = winner(votes)
+	return most, peers, clear
 }
 
 // winner returns what most voted for, and whether there is such a thing.

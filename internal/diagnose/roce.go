@@ -56,19 +56,16 @@ func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, conse
 		}
 		return
 	}
-	best := verdicts{check: v.check}
+	from := len(v.list)
 	for i := range chains {
 		c := &chains[i]
-		for _, l := range c.Links {
-			if slices.Contains(steps, l.Step) {
-				judgeLink(n, h, p, &best, chains, c, l, consequence)
+		for k := range c.Links {
+			if l := &c.Links[k]; slices.Contains(steps, l.Step) {
+				judgeLink(n, h, p, v, chains, c, l, consequence)
 			}
 		}
 	}
-	worst := slices.MinFunc(append(best.list, Verdict{}), func(a, b Verdict) int { return worse(a.Status) - worse(b.Status) })
-	if worst.Status != "" {
-		v.list = append(v.list, worst)
-	}
+	v.keepWorst(from)
 }
 
 // worse orders statuses, what is worst first and what is none last.
@@ -79,7 +76,7 @@ func worse(s Status) int {
 	return 3
 }
 
-func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, chains []fabric.RoCEChain, c *fabric.RoCEChain, l fabric.RoCELink, consequence string) {
+func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, chains []fabric.RoCEChain, c *fabric.RoCEChain, l *fabric.RoCELink, consequence string) {
 	switch l.State {
 	case fabric.RoCEConsistent:
 		v.ok(of(h, p))
@@ -100,7 +97,8 @@ func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, chain
 
 // follows tells that a step is broken for a priority that RoCE should not use in the first place: that is told.
 func follows(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
-	for _, l := range c.Links {
+	for i := range c.Links {
+		l := &c.Links[i]
 		if l.Step == s {
 			return false
 		}
