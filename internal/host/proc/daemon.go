@@ -17,10 +17,9 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Limits of what is looked for. A node of 200 processors has some 4000 processes, most of them threads of the kernel.
+// How many daemons are looked for, and when.
 const (
-	maxProcesses = 1 << 16
-	maxDaemons   = 16
+	maxDaemons = 16
 	// searchEvery is how often all processes are looked at: some 20 us for each of them. Those that were found are looked at
 	// each time, and one that is gone has all of them looked at again.
 	searchEvery = time.Hour
