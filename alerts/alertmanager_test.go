@@ -5,6 +5,7 @@ package alerts
 import (
 	"io/fs"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -37,6 +38,12 @@ func TestAlertmanagerExample(t *testing.T) {
 	}
 	if err := yaml.Unmarshal(text, &f); err != nil {
 		t.Fatal(err)
+	}
+	// Alertmanager forgets what it has sent after 120 hours, and says so when it starts.
+	for _, m := range regexp.MustCompile(`repeat_interval: (\d+)h`).FindAllStringSubmatch(string(text), -1) {
+		if hours, err := strconv.Atoi(m[1]); err != nil || hours > 120 {
+			t.Errorf("%s: longer than Alertmanager remembers", m[0])
+		}
 	}
 	receivers := map[string]bool{}
 	for _, r := range f.Receivers {
