@@ -21,8 +21,10 @@ import (
 )
 
 const (
+	scrape  = 15 * time.Second
 	warmUp  = 100 * time.Second // from the start of a node to its fault: rules compare with what was
 	longest = 9 * time.Minute   // the whole test
+	calm    = 45 * time.Second  // that nodes are watched for after a fault of which nobody may be told
 )
 
 // node is an exporter on a simulated node.
@@ -31,6 +33,10 @@ type node struct {
 	instance string
 	address  string
 	fault    *fault // nil: it is healthy and stays so
+
+	// Of an outage: when it comes, and when it came and went.
+	due, broke, mended time.Time
+	start              func(listen string) *prometheus.Program
 }
 
 func TestAlerts(t *testing.T) {
@@ -47,12 +53,22 @@ func TestAlerts(t *testing.T) {
 	begin := time.Now()
 	fmt.Fprintf(os.Stdout, "%d nodes are scraped every 15 s; faults come in about a minute, the table within %s\n", len(nodes), longest.Round(time.Minute))
 
+	outages := 0
+	for _, n := range nodes {
+		if n.start != nil {
+			n.due = begin.Add(warmUp)
+			outages++
+		}
+	}
 	for !settled(t, hook, nodes) && time.Now().Before(end) {
+		for _, n := range nodes {
+			n.switchOff(t)
+		}
 		time.Sleep(time.Second)
 	}
 	lasted := time.Since(begin).Round(time.Second)
-	if up := server.Query(t, fmt.Sprintf("min_over_time(up[%s]) == 1", lasted)); len(up) != len(nodes) {
-		t.Errorf("%d of %d nodes answered all scrapes: silence says nothing about the others", len(up), len(nodes))
+	if up := server.Query(t, fmt.Sprintf("min_over_time(up[%s]) == 1", lasted)); len(up) != len(nodes)-outages {
+		t.Errorf("%d of %d nodes answered all scrapes: silence says nothing about the others", len(up), len(nodes)-outages)
 	}
 	server.Groups(t) // that no rule has an error
 	firing := server.Query(t, fmt.Sprintf(`max by (alertname, instance, device, check) (max_over_time(ALERTS{alertstate="firing"}[%s]))`, lasted))
@@ -65,8 +81,12 @@ func settled(t *testing.T, hook *webhook, nodes []*node) bool {
 		if n.fault == nil {
 			continue
 		}
-		if _, ok := n.said(t, "mended"); !ok {
+		mended, ok := n.said(t, "mended")
+		if !ok || (n.fault.alert == "" && time.Since(mended) < calm) {
 			return false
+		}
+		if n.fault.alert == "" {
+			continue
 		}
 		if _, ok := hook.first("firing", n.instance, n.fault.alert, n.fault.device); !ok {
 			return false
@@ -107,8 +127,13 @@ func startNodes(t *testing.T, exporter, dir string) []*node {
 		if _, err := os.Stat("/dev/shm"); err == nil {
 			env = append(env, "TMPDIR=/dev/shm") // a simulated node is thousands of small files that change each second
 		}
-		args = append([]string{"demo", "--web.listen-address=127.0.0.1:0"}, args...)
-		n.Program = prometheus.Start(t, filepath.Join(dir, instance+".log"), env, exporter, args...)
+		start := func(listen string) *prometheus.Program {
+			return prometheus.Start(t, filepath.Join(dir, instance+".log"), env, exporter, append([]string{"demo", "--web.listen-address=" + listen}, args...)...)
+		}
+		if f != nil && f.outage {
+			n.start = start
+		}
+		n.Program = start("127.0.0.1:0")
 		all = append(all, n)
 	}
 	for _, name := range healthy() {
@@ -119,6 +144,10 @@ func startNodes(t *testing.T, exporter, dir string) []*node {
 	for i := range list {
 		f := &list[i]
 		for k := range f.nodes {
+			if f.outage {
+				add(fmt.Sprintf("%s-%d", f.scenario, k+1), f, "--scenario=healthy")
+				continue
+			}
 			add(fmt.Sprintf("%s-%d", f.scenario, k+1), f, "--scenario="+f.scenario,
 				fmt.Sprintf("--break-after=%s", warmUp+time.Duration(k)*2300*time.Millisecond), fmt.Sprintf("--mend-after=%s", f.mend))
 		}
@@ -136,9 +165,29 @@ func startNodes(t *testing.T, exporter, dir string) []*node {
 	return all
 }
 
+// switchOff stops and starts the exporter when that is due.
+func (n *node) switchOff(t *testing.T) {
+	t.Helper()
+	now := time.Now()
+	switch {
+	case n.start == nil || now.Before(n.due) || !n.mended.IsZero():
+	case n.broke.IsZero():
+		n.Stop(t)
+		n.broke = now
+	case now.Sub(n.broke) >= n.fault.mend:
+		n.Program = n.start(n.address)
+		n.Ready(t, n.address)
+		n.mended = now
+	}
+}
+
 // said returns when the node said that it "breaks" or is "mended".
 func (n *node) said(t *testing.T, what string) (time.Time, bool) {
 	t.Helper()
+	if n.start != nil {
+		at := map[string]time.Time{"breaks": n.broke, "mended": n.mended}[what]
+		return at, !at.IsZero()
+	}
 	m := regexp.MustCompile(`ts=(\S+) .*msg="the simulated node (?:is )?` + what).FindStringSubmatch(n.Wrote(t))
 	if m == nil {
 		return time.Time{}, false
@@ -154,7 +203,7 @@ func (n *node) said(t *testing.T, what string) (time.Time, bool) {
 func configure(t *testing.T, dir, manager string, nodes []*node) string {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("global: {scrape_interval: 15s, scrape_timeout: 10s, evaluation_interval: 15s, external_labels: {cluster: e2e}}\nrule_files:\n")
+	b.WriteString("global: {scrape_interval: " + scrape.String() + ", scrape_timeout: 10s, evaluation_interval: 15s, external_labels: {cluster: e2e}}\nrule_files:\n")
 	for _, f := range prometheus.Rules(t) {
 		fmt.Fprintf(&b, "  - %q\n", f)
 	}

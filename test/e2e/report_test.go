@@ -22,8 +22,12 @@ func report(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Samp
 	t.Helper()
 	wrong, late := judge(t, hook, nodes, firing)
 	table := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "\nfault\talert\tn\tto fire p50\tp90\tmax\tlimit\tto resolve p50\tmax\twrong alerts\tafter recovery")
+	fmt.Fprintln(table, "\nfault\talert\tn\tto fire p50\tp90\tmax\tlimit\tworst in theory\tto resolve p50\tmax\twrong alerts\tafter recovery")
 	for i, f := range faults() {
+		if f.alert == "" {
+			fmt.Fprintf(table, "%s\tnone may come\t%d\t\t\t\t\t\t\t\t%d\t%d\n", f.scenario, f.nodes, wrong[f.scenario], late[f.scenario])
+			continue
+		}
 		var fire, resolve []time.Duration
 		for _, n := range nodes {
 			if n.fault == nil || n.fault.scenario != f.scenario {
@@ -54,18 +58,18 @@ func report(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Samp
 		if len(resolve) == 0 {
 			resolved = cmp.Or(f.stays, "never") + "\t"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", f.scenario, f.alert, len(fire), f.nodes, rank(fire, 0.5), rank(fire, 0.9),
-			rank(fire, 1), f.within, resolved, wrong[f.scenario], late[f.scenario])
+		fmt.Fprintf(table, "%s\t%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", f.scenario, f.alert, len(fire), f.nodes, rank(fire, 0.5), rank(fire, 0.9),
+			rank(fire, 1), f.within, f.worst(t), resolved, wrong[f.scenario], late[f.scenario])
 		if p90 := at(fire, 0.9); p90 > faults()[i].within {
 			t.Errorf("%s: p90 of the time to fire is %s, limit %s", f.scenario, p90, f.within)
 		}
 	}
-	fmt.Fprintf(table, "none\tnone may come\t%d\t\t\t\t\t\t\t%d\t\n", len(healthy()), wrong[""])
+	fmt.Fprintf(table, "none\tnone may come\t%d\t\t\t\t\t\t\t\t%d\t\n", len(healthy()), wrong[""])
 	table.Flush()
 }
 
 // judge counts alerts that are not true, by scenario, with "" for all healthy nodes, as Prometheus fires them, and those
-// of which somebody is first told when the fault is over.
+// for which somebody is first paged when the fault is over; tickets take their time.
 func judge(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Sample) (wrong, late map[string]int) {
 	t.Helper()
 	wrong, late = map[string]int{}, map[string]int{}
@@ -84,7 +88,7 @@ func judge(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Sampl
 		told := map[string]bool{}
 		for _, m := range hook.messages() {
 			key := m.Labels["alertname"] + " " + m.Labels["check"] + " " + m.Labels["device"]
-			if m.Labels["instance"] != n.instance || m.Status != "firing" || told[key] {
+			if m.Labels["instance"] != n.instance || m.Status != "firing" || m.receiver != "page" || told[key] {
 				continue
 			}
 			told[key] = true

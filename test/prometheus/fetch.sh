@@ -1,9 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Prints the folder with prometheus and alertmanager of this Debian, unpacked into a cache folder: nothing
-# is installed and root is not needed. Where they cannot be had it prints one line that says why and ends with status 77.
+# Prints the folder with prometheus and alertmanager: that of PROMETHEUS_PROGRAMS if it is set, else those of this Debian,
+# unpacked into a cache folder: nothing is installed and root is not needed. Where they cannot be had it prints one line
+# that says why and ends with status 77.
 set -euo pipefail
+[ -z "${PROMETHEUS_PROGRAMS:-}" ] || { echo "$PROMETHEUS_PROGRAMS"; exit; }
 cache=${PROMETHEUS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gpufabric-prometheus}
 skip() { echo "skipped: $*"; exit 77; }
 runs() { "$1" --version >/dev/null 2>&1; }

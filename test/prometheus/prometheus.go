@@ -23,6 +23,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"gpufabric_exporter/alerts"
 )
 
 // Fetch returns the folder with the programs prometheus and alertmanager. The test is skipped where they
@@ -42,6 +44,17 @@ func Fetch(t *testing.T) string {
 	return said
 }
 
+// Version is what the program prometheus of a folder calls itself.
+func Version(t *testing.T, programs string) string {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(programs, "prometheus"), "--version").Output()
+	if err != nil {
+		t.Fatalf("prometheus --version: %v", err)
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	return first
+}
+
 // Rules returns the shipped rule files, by their paths.
 func Rules(t *testing.T) []string {
 	t.Helper()
@@ -49,6 +62,22 @@ func Rules(t *testing.T) []string {
 	all, err := filepath.Glob(filepath.Join(filepath.Dir(here), "../../alerts/*.rules.yml"))
 	if err != nil || len(all) == 0 {
 		t.Fatalf("no rule files (%v)", err)
+	}
+	return all
+}
+
+// Intervals returns how often the groups of the shipped rules are evaluated, by their names.
+func Intervals(t *testing.T) map[string]time.Duration {
+	t.Helper()
+	groups, err := alerts.Groups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]time.Duration{}
+	for _, g := range groups {
+		if all[g.Name], err = time.ParseDuration(g.Interval); err != nil {
+			t.Fatalf("group %s: interval: %v", g.Name, err)
+		}
 	}
 	return all
 }
@@ -66,8 +95,9 @@ func FreeAddress(t *testing.T) string {
 
 // Program is a running program. What it writes is in the file Log.
 type Program struct {
-	Log string
-	cmd *exec.Cmd
+	Log    string
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when it has
 }
 
 // Start starts a program, which is stopped when the test ends. env is added to the environment.
@@ -78,24 +108,30 @@ func Start(t *testing.T, log string, env []string, path string, args ...string) 
 		t.Fatal(err)
 	}
 	defer f.Close() // the program has its own
-	p := &Program{Log: log, cmd: exec.Command(path, args...)}
+	p := &Program{Log: log, cmd: exec.Command(path, args...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Env = f, f, append(os.Environ(), env...)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	exited := make(chan error, 1)
-	go func() { exited <- p.cmd.Wait() }()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-exited: //nolint:errcheck // how it ended is in its log
-		case <-time.After(20 * time.Second):
-			_ = p.cmd.Process.Kill()
-			<-exited //nolint:errcheck // likewise
-			t.Errorf("%s had to be killed", filepath.Base(path))
-		}
-	})
+	go func() {
+		_ = p.cmd.Wait() // how it ended is in its log
+		close(p.exited)
+	}()
+	t.Cleanup(func() { p.Stop(t) })
 	return p
+}
+
+// Stop ends the program if it still runs, and waits until it has ended.
+func (p *Program) Stop(t *testing.T) {
+	t.Helper()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case <-p.exited:
+	case <-time.After(20 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.exited
+		t.Errorf("%s had to be killed", filepath.Base(p.cmd.Path))
+	}
 }
 
 // Wrote returns what the program has written.
@@ -203,7 +239,14 @@ type Group struct {
 	Name           string
 	EvaluationTime float64 // seconds
 	LastEvaluation time.Time
-	Rules          []struct{ Name, Health, LastError string }
+	Rules          []Rule
+}
+
+// Rule is a rule of a group. Groups has looked at its errors.
+type Rule struct {
+	Name           string
+	LastError      string
+	EvaluationTime float64 // seconds
 }
 
 // Groups returns the rule groups.
