@@ -89,35 +89,35 @@ func faults() []fault {
 			wait: page, also: []string{"GpuFabricGidChanged"},
 		},
 		{
-			scenario: "gpu-lost", alert: "GpuFabricGpuLost", nodes: 3, within: hard, mend: 90 * time.Second,
+			scenario: "gpu-lost", alert: "GpuFabricGpuLost", nodes: 2, within: hard, mend: 90 * time.Second,
 			wait: page,
 		},
 		{
 			// Queue pairs die half a minute after the scenario begins, and what died in five minutes is told. One message is
 			// made of what dies in a cluster.
-			scenario: "qp-death", alert: "GpuFabricQpDeath", device: "mlx5_3", nodes: 3, within: hard + 30*time.Second, mend: 105 * time.Second,
+			scenario: "qp-death", alert: "GpuFabricQpDeath", device: "mlx5_3", nodes: 2, within: hard + 30*time.Second, mend: 105 * time.Second,
 			builds: 30 * time.Second, wait: 30 * time.Second, stays: "looks 5 min back",
 		},
 		{
 			// Nine tenths of the time are more than half of a minute after 34 s.
-			scenario: "pfc-storm", alert: "GpuFabricPfcStorm", device: "mlx5_7", nodes: 3, within: storm, mend: 105 * time.Second,
+			scenario: "pfc-storm", alert: "GpuFabricPfcStorm", device: "mlx5_7", nodes: 2, within: storm, mend: 105 * time.Second,
 			builds: 34 * time.Second, wait: page, stays: "kept firing for 5 min", also: []string{"GpuFabricSlowReceiver", "GpuFabricRailImbalance"},
 		},
 		{
-			scenario: "pfc-off", alert: checkFailed, device: "mlx5_2", nodes: 3, within: slow, mend: 165 * time.Second,
+			scenario: "pfc-off", alert: checkFailed, device: "mlx5_2", nodes: 2, within: slow, mend: 165 * time.Second,
 			age: slowAge, wait: page, stays: "kept firing for 15 min",
 		},
 		{
-			scenario: "rate-degraded", alert: "GpuFabricRateDegraded", device: "mlx5_6", nodes: 3, within: slow, mend: 165 * time.Second,
+			scenario: "rate-degraded", alert: "GpuFabricRateDegraded", device: "mlx5_6", nodes: 2, within: slow, mend: 165 * time.Second,
 			age: slowAge, wait: page,
 		},
 		{
-			scenario: "exporter-down", outage: true, alert: "GpuFabricExporterDown", nodes: 2, within: 320 * time.Second, mend: 340 * time.Second,
+			scenario: "exporter-down", outage: true, alert: "GpuFabricExporterDown", nodes: 1, within: 320 * time.Second, mend: 340 * time.Second,
 			wait: ticket, stays: "told within 15 min",
 		},
 		// What happens on purpose: nobody may be told.
-		{scenario: "exporter-restart", outage: true, nodes: 2, mend: 20 * time.Second},
-		{scenario: "no-rdma", nodes: 2, mend: 10 * time.Second, also: []string{"GpuFabricGidChanged"}}, // the driver is loaded again
+		{scenario: "exporter-restart", outage: true, nodes: 1, mend: 20 * time.Second},
+		{scenario: "no-rdma", nodes: 1, mend: 10 * time.Second, also: []string{"GpuFabricGidChanged"}}, // the driver is loaded again
 	}
 }
 
