@@ -93,7 +93,10 @@ func TestRegressionStaysOne(t *testing.T) {
 
 func TestNoiseIsNoRegression(t *testing.T) {
 	for _, noise := range []float64{0.005, 0.02, 0.05, 0.1} {
-		const runs = 10000
+		runs := 10000
+		if testing.Short() {
+			runs = 2000
+		}
 		rnd := rand.New(rand.NewPCG(3, 4))
 		h := history{at: origin}
 		for range runs {

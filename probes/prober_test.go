@@ -333,16 +333,16 @@ func TestRestartsAreNoBursts(t *testing.T) {
 func TestRestartsDoNotStarve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, d := newBench(t), &disk{}
-		for range 7 * 24 {
+		for range 48 {
 			ctx, crash := context.WithCancel(t.Context())
 			time.AfterFunc(time.Hour-time.Second, func() { d.frozen.Store(true) })
 			time.AfterFunc(time.Hour, crash)
 			b.prober(d, nil).Run(ctx)
 			d.frozen.Store(false)
 		}
-		b.within(0.001, 7*day)
-		if n := len(b.began[Key{Kind: Node}]); n < 35 {
-			t.Errorf("%d runs in 7 days of one hour each, expected most of 42", n)
+		b.within(0.001, 2*day)
+		if n := len(b.began[Key{Kind: Node}]); n < 8 {
+			t.Errorf("%d runs in 48 lives of an hour each, expected most of 12", n)
 		}
 	})
 }
@@ -430,7 +430,7 @@ func TestSkippedIsTriedAgain(t *testing.T) {
 func TestRegressionIsConfirmedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, d, node := newBench(t), &disk{}, Key{Kind: Node}
-		busBW := 100e9
+		busBW, only := 100e9, func(c *Config) { c.Every = map[Kind]time.Duration{Node: 4 * time.Hour} }
 		b.run = func(_ context.Context, r *Result) {
 			if r.Key.Kind == Node {
 				r.Measurements[0].BusBW = busBW
@@ -439,19 +439,19 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 				r.Settings = make([]string, 1000)
 			}
 		}
-		p := b.prober(d, nil)
+		p := b.prober(d, only)
 		during(p, 7*day)
 		if s := b.status(p, node); s.Last.Comparison.Regressed || len(s.Kept) != 0 {
 			t.Fatalf("regressed without cause: %+v", s.Last.Comparison)
 		}
 
 		busBW = 80e9
-		p = b.prober(d, nil)
+		p = b.prober(d, only)
 		ctx, cancel := context.WithCancel(t.Context())
 		go p.Run(ctx)
 		before := len(b.runs(node))
 		for len(b.runs(node)) == before {
-			time.Sleep(time.Second)
+			time.Sleep(5 * time.Second)
 		}
 		time.Sleep(30 * time.Second)
 		if s := b.status(p, node); s.Last == nil || s.Last.Comparison.Regressed || s.Last.Comparison.Ratio.Value != 0.8 {
@@ -478,7 +478,7 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 		synctest.Wait()
 
 		// A restart forgets neither the last result nor that it is regressed.
-		p = b.prober(d, nil)
+		p = b.prober(d, only)
 		during(p, time.Minute)
 		if s := b.status(p, node); s.Runs != 0 || s.Last == nil || !s.Last.Comparison.Regressed || s.LastGood != s.Last || s.Last.Log != "" {
 			t.Errorf("after a restart: %+v", s)
@@ -486,14 +486,14 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 
 		// Another driver: nothing to compare with.
 		b.conds = []string{"firmware 28.44"}
-		p = b.prober(d, nil)
+		p = b.prober(d, only)
 		during(p, 10*time.Hour)
 		if s := b.status(p, node); s.Last.Comparison.Ratio.State == fabric.OK || s.Last.Comparison.Regressed || s.Baselines != 2 {
 			t.Errorf("with another firmware: %+v, %d baselines", s.Last.Comparison, s.Baselines)
 		}
 		// And back: still regressed, at the first result.
 		b.conds = nil
-		p = b.prober(d, nil)
+		p = b.prober(d, only)
 		during(p, 10*time.Hour)
 		if s := b.status(p, node); !s.Last.Comparison.Regressed {
 			t.Errorf("with the old firmware: %+v", s.Last.Comparison)
@@ -677,22 +677,22 @@ func TestStateFileTroubleIsTold(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t)
-			p := b.prober(c.disk, nil)
+			p := b.prober(c.disk, func(c *Config) { c.Every = map[Kind]time.Duration{Node: 4 * time.Hour} })
 			ctx, cancel := context.WithCancel(t.Context())
 			go p.Run(ctx)
 			time.Sleep(time.Hour)
 			if got := p.Status().State; got != c.want {
 				t.Errorf("%s: told %q, expected %q", c.name, got, c.want)
 			}
-			time.Sleep(2 * day)
+			time.Sleep(day)
 			if got := p.Status().State; c.mend != (got == "") {
-				t.Errorf("%s: told %q after two days", c.name, got)
+				t.Errorf("%s: told %q after a day", c.name, got)
 			}
-			if s := b.status(p, Key{Kind: Node}); s.Runs < 9 || s.Last.Comparison.Samples < 4 {
+			if s := b.status(p, Key{Kind: Node}); s.Runs < 4 || s.Last.Comparison.Samples < 3 {
 				t.Errorf("%s: probes suffer from it: %d runs, %+v", c.name, s.Runs, s.Last.Comparison)
 			}
 			if c.mend && newMemory().decode(c.disk.data, time.Now(), time.Now()) != nil {
-				t.Errorf("%s: there is no good state file after two days", c.name)
+				t.Errorf("%s: there is no good state file after a day", c.name)
 			}
 			cancel()
 			synctest.Wait()
