@@ -9,7 +9,7 @@ const (
 
 	probeLabels = " kind: transport (one rank: the network that NCCL chooses), node (all GPUs of the node), socket (TCP, to compare with), calibrate (by hand), " +
 		"rail (two ranks through the port of an RDMA device: it measures the NIC, its PCIe and GPUDirect, and NOT cable, switch or PFC). device and port are of a rail, else empty."
-	probeNewest = " Of the last run that was not aborted, see probe_last_success_timestamp_seconds; absent if that failed, and until there is one since the exporter started."
+	probeNewest = " Of the last run that was not aborted, see probe_last_success_timestamp_seconds; absent if that failed, and until there is one."
 )
 
 // The rows of the collector probe.
@@ -68,13 +68,13 @@ var (
 	probeLastSuccess = &Family{
 		Name: "probe_last_success_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
 		Help: "When the last run began that ended well, in seconds since the epoch: the time that bandwidths and what else is measured are of. " +
-			"Absent until there is one since the exporter started.",
+			"The state file remembers it over restarts if it is the last run. Absent until there is one.",
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
 	probeSuccess = &Family{
 		Name: "probe_success", Type: Gauge, Labels: []string{"kind", "device", "port"},
 		Help: "1 when the last run ended well, slow or not; 0 when it failed, see probe_failing. Runs that were aborted change nothing: they say nothing about the fabric. " +
-			"Absent until there is one since the exporter started.",
+			"The state file remembers the last run over restarts. Absent until there is one.",
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
 	probeFailing = &Family{
