@@ -139,8 +139,11 @@ func TestInfoDoesNotCount(t *testing.T) {
 		args []string
 		code int
 	}{
-		{nil, exitChecked}, {[]string{"--severity=info"}, exitFailed}, {[]string{"--only=counter_counts"}, exitFailed},
-		{[]string{"--severity=warning"}, exitChecked}, {[]string{"--only=counter_counts", "--only=port_active", "--severity=info"}, exitFailed},
+		{nil, exitChecked},
+		{[]string{"--severity=info"}, exitFailed},
+		{[]string{"--only=counter_counts"}, exitFailed},
+		{[]string{"--severity=warning"}, exitChecked},
+		{[]string{"--only=counter_counts", "--only=port_active", "--severity=info"}, exitFailed},
 	} {
 		code, out, errs := checked(t, append(c.args, "--scenario=counter-saturated")...)
 		told := strings.Contains(out, "FAILED   info")

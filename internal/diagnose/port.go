@@ -264,14 +264,14 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 			continue
 		}
 		switch value, known := c.Value.Get(); {
-		case !known && c.Value.State == fabric.Unknown && !silent(c.Value.Meta()):
+		case c.Value.State == fabric.Unknown && (unread == nil || !silent(c.Value.Meta())):
 			unread = new(c.Value.Meta())
 		case known && value >= spec.Max():
 			full, at = append(full, c.Name), value
 		}
 	}
-	if len(full) == 0 && unread != nil {
-		v.unknown(of(h, p), unread.Reason, "A counter is not known: "+ReasonText(unread.Reason)+".")
+	if len(full) == 0 && unread != nil { // one that the driver does not tell may have ended too
+		v.hidden(of(h, p), *unread, "Whether a counter counts")
 		return
 	}
 	if len(full) == 0 {
