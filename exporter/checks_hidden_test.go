@@ -207,8 +207,8 @@ func TestHidingNeverAcquits(t *testing.T) {
 				}
 				others[kind] = others[kind] || !suspect
 				for r := range reasons {
-					if !everything && r != hidden%len(reasons) {
-						continue
+					if !everything && r != hidden%len(reasons) || reasons[r] == fabric.ReasonMissing && strings.HasSuffix(f.path, "].TrafficClass") {
+						continue // without that file the driver is not that of MLNX_OFED, and nothing goes over NCCL_IB_TC: that is knowledge
 					}
 					f.hide(reasons[r])
 					n.Derive()
