@@ -250,6 +250,7 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 	if err := prober.apply(initial.probes); err != nil {
 		return err
 	}
+	set = set.WithProbes(prober.status)
 	reload := newReloader(s, initial, ob, prober, log)
 	go reload.onSignal(ctx, hangup)
 	h := newHandler(f, s, set, ob, reload, log)
