@@ -12,7 +12,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test corpus fuzz bench verify clean e2e scale
+.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test corpus fuzz bench verify clean probes e2e scale
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ corpus: ## precision and recall of the checks over all scenarios and 500 composi
 	FULL=1 $(GO) test -count=1 -v -timeout 20m -run TestCorpus ./test/corpus
 	FULL=1 $(GO) test -count=1 -timeout 20m -run TestHidingNeverAcquits ./exporter
 
+probes: ## probes with processes of this program over stand-ins for CUDA and NCCL: faults, 1,000 runs, the whole product (5 min)
+	FULL=1 $(GO) test -count=1 -v -timeout 20m -run 'Probe' .
+
 e2e: ## the alerts on real Prometheus and Alertmanager, with faults at known times (10 min; Debian's packages are fetched)
 	$(GO) test -count=1 -v -timeout 15m -tags e2e ./test/e2e
 
@@ -80,7 +83,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, and Go b
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: corpus fuzz bench hang-test lab-full e2e scale ## the slow proofs
+verify: corpus fuzz bench probes hang-test lab-full e2e scale ## the slow proofs
 
 clean: ## remove what was built
 	rm -rf bin

@@ -42,7 +42,7 @@ func openGate(o exporter.GateOptions) (*probes.Gate, func() error, error) {
 	gate := probes.NewGate(probes.GateOptions{
 		GPUs: session, Processes: procfs, Cgroups: cgroup.New(filepath.Join(o.Sysfs, "fs/cgroup")),
 		Pods:        podresources.New(filepath.Join(o.Rootfs, podresources.DefaultSocket)),
-		Maintenance: o.Maintenance, Lock: o.Lock, Quiet: o.Quiet,
+		Maintenance: o.Maintenance, Lock: o.Lock, Quiet: o.Quiet, IdleMemory: o.IdleMemory,
 	})
 	return gate, func() error {
 		session.Release()

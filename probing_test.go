@@ -5,6 +5,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +17,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"gpufabric_exporter/exporter"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/nvml/nvmltest"
 	"gpufabric_exporter/ncclprobe/ncclprobetest"
 	"gpufabric_exporter/probes"
 )
@@ -231,5 +236,86 @@ func descendants(t *testing.T) []string {
 		if left = slices.Compact(left); len(left) == 0 || time.Now().After(end) {
 			return left
 		}
+	}
+}
+
+// The exporter probes by itself, behind its own gate, and says what came of it. It takes a minute or two until a probe is
+// due, so that it is run with the long proofs only.
+func TestServeProbes(t *testing.T) {
+	if os.Getenv("FULL") == "" {
+		t.Skip("waits for a probe that is due, a minute or two: runs with FULL=1")
+	}
+	dir := t.TempDir()
+	built := t.TempDir()
+	ncclprobetest.Build(t, built, "2.27.3")
+	s := newStandIns(t, built, 2)
+	library := nvmltest.Build(t, dir)
+	nvmltest.Describe(t, library, "gpus 2", "processes 0")
+	version := filepath.Join(dir, "proc/driver/nvidia/version")
+	cgroups := filepath.Join(dir, "sys/fs/cgroup")
+	for _, d := range []string{filepath.Dir(version), cgroups} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	touch(t, version)
+	touch(t, filepath.Join(cgroups, "cgroup.controllers"))
+	config := filepath.Join(dir, "config.yml")
+	text := fmt.Sprintf("probes:\n  every: {transport: 1m}\n  duty: 1\n  idle_memory: 512MiB\n  nccl: %s\n  cuda: %s\n  state_file: %s\n  lock_file: %s\n",
+		filepath.Join(s.dir, ncclprobetest.NCCL), filepath.Join(s.dir, ncclprobetest.CUDA), filepath.Join(dir, "probes.json"), filepath.Join(dir, "lock"))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := probing()
+	open := p.Gate
+	p.Gate = func(o exporter.GateOptions) (*probes.Gate, func() error, error) {
+		o.Procfs, o.Sysfs, o.Rootfs, o.Quiet = "/proc", filepath.Join(dir, "sys"), dir, 2*time.Second
+		return open(o)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	address := make(chan net.Addr, 1)
+	ended := make(chan int, 1)
+	go func() {
+		ended <- exporter.Run(ctx, []string{
+			"serve", "--web.listen-address=127.0.0.1:0", "--config.file=" + config, "--path.procfs=" + filepath.Join(dir, "proc"),
+			"--gpu.nvml-library=" + library, "--collector.disable-defaults", "--collector.probe",
+		}, exporter.Options{
+			Stdout: t.Output(), Stderr: t.Output(), GPUs: askGPUs, ServeGPUs: serveGPUs, Probing: p,
+			OnListen: func(a []net.Addr) { address <- a[0] },
+		})
+	}()
+	url := "http://" + (<-address).String() + "/metrics"
+	const good = `gpufabric_probe_success{device="",kind="transport",port=""} 1`
+	var body string
+	for ; !strings.Contains(body, good); time.Sleep(time.Second) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatalf("no probe was made: %v\n%s", err, body)
+		}
+		b, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if body = string(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{
+		`gpufabric_probe_transport{device="",kind="transport",port="",transport="ib"} 1`,
+		`gpufabric_probe_runs_total{device="",kind="transport",port=""} 1`,
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("lacks %s:\n%s", want, body)
+		}
+	}
+	cancel()
+	if code := <-ended; code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if s := descendants(t); len(s) > 0 {
+		t.Errorf("left behind: %v", s)
 	}
 }

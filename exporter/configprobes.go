@@ -34,19 +34,20 @@ func (p *configParser) probes(n *yaml.Node) *probes.Config {
 			}
 			p.mapping(n, "every", kinds)
 		},
-		"duty":       func(n *yaml.Node) { c.Duty, _ = p.number(n, "duty", "a share of time", 1e-6, 1) },
-		"op":         func(n *yaml.Node) { c.Op = probes.Op(p.text(n, "op", "an operation")) },
-		"type":       func(n *yaml.Node) { c.Type = probes.DType(p.text(n, "type", "a type of elements")) },
-		"bytes":      func(n *yaml.Node) { c.Bytes = p.size(n, "bytes") },
-		"max_ctas":   func(n *yaml.Node) { set(&c.MaxCTAs, p.whole(n, "max_ctas", 64)) },
-		"collective": func(n *yaml.Node) { c.Collective = p.duration(n, "collective") },
-		"wall":       func(n *yaml.Node) { c.Wall = p.duration(n, "wall") },
-		"warn":       func(n *yaml.Node) { c.Warn, _ = p.number(n, "warn", "a share of the baseline", 0.01, 0.99) },
-		"nccl":       func(n *yaml.Node) { c.NCCL = p.text(n, "nccl", "a path or a name") },
-		"cuda":       func(n *yaml.Node) { c.CUDA = p.text(n, "cuda", "a path or a name") },
-		"env_file":   func(n *yaml.Node) { c.EnvFile = p.path(n, "env_file") },
-		"state_file": func(n *yaml.Node) { c.StateFile = p.path(n, "state_file") },
-		"lock_file":  func(n *yaml.Node) { c.LockFile = p.path(n, "lock_file") },
+		"duty":        func(n *yaml.Node) { c.Duty, _ = p.number(n, "duty", "a share of time", 1e-6, 1) },
+		"op":          func(n *yaml.Node) { c.Op = probes.Op(p.text(n, "op", "an operation")) },
+		"type":        func(n *yaml.Node) { c.Type = probes.DType(p.text(n, "type", "a type of elements")) },
+		"bytes":       func(n *yaml.Node) { c.Bytes = p.size(n, "bytes") },
+		"max_ctas":    func(n *yaml.Node) { set(&c.MaxCTAs, p.whole(n, "max_ctas", 64)) },
+		"collective":  func(n *yaml.Node) { c.Collective = p.duration(n, "collective") },
+		"wall":        func(n *yaml.Node) { c.Wall = p.duration(n, "wall") },
+		"warn":        func(n *yaml.Node) { c.Warn, _ = p.number(n, "warn", "a share of the baseline", 0.01, 0.99) },
+		"idle_memory": func(n *yaml.Node) { c.IdleMemory = p.size(n, "idle_memory") },
+		"nccl":        func(n *yaml.Node) { c.NCCL = p.text(n, "nccl", "a path or a name") },
+		"cuda":        func(n *yaml.Node) { c.CUDA = p.text(n, "cuda", "a path or a name") },
+		"env_file":    func(n *yaml.Node) { c.EnvFile = p.path(n, "env_file") },
+		"state_file":  func(n *yaml.Node) { c.StateFile = p.path(n, "state_file") },
+		"lock_file":   func(n *yaml.Node) { c.LockFile = p.path(n, "lock_file") },
 	})
 	if len(p.errs) > before {
 		return nil

@@ -33,6 +33,7 @@ type Probing struct {
 type GateOptions struct {
 	Sysfs, Procfs, Rootfs string
 	Lock                  string // file
+	IdleMemory            uint64 // see probes.Config
 	Library               string // NVML
 	Maintenance           func() (why string, err error)
 	Quiet                 time.Duration // 0: the gate's own

@@ -36,6 +36,11 @@ type Config struct {
 	// more than 0 and less than 1. Default 0.95.
 	Warn float64
 
+	// IdleMemory is how many bytes of a GPU's memory NVML calls used while nobody uses it, 0 to 16 GiB. Default 0: drivers
+	// since 510 do not count what they reserve for themselves. Older ones do, and where the memory of a GPU is a NUMA node
+	// of the kernel (Grace) there may be more.
+	IdleMemory uint64
+
 	NCCL      string // path or name of libnccl.so.2; empty: looked for
 	CUDA      string // path or name of libcuda.so.1; default "libcuda.so.1"
 	EnvFile   string // absolute path of a file of NAME=value lines for the ranks; empty: none
@@ -88,6 +93,7 @@ func (c Config) Validate() error {
 	expect(c.Collective >= time.Millisecond && c.Collective <= 10*time.Second, "Collective", c.Collective, "1ms to 10s")
 	expect(c.Wall >= time.Second && c.Wall <= 5*time.Minute, "Wall", c.Wall, "1s to 5m")
 	expect(c.Warn > 0 && c.Warn < 1, "Warn", c.Warn, "more than 0, and less than 1")
+	expect(c.IdleMemory <= 16<<30, "IdleMemory", c.IdleMemory, "16 GiB at most")
 	expect(c.CUDA != "", "CUDA", `""`, "a path or a name")
 	for _, f := range []struct {
 		name, path string
