@@ -144,7 +144,7 @@ func measure(t *testing.T, programs, source string, nodes int) result {
 	write(t, config, configuration(source, nodes, cadence, rules(t, dir)))
 	server.Reload(t)
 	watch := watchGroups(t, server)
-	r.cpu = max(0, time.Duration((watch.load-idle)*float64(cadence)))
+	r.cpu = max(0, time.Duration((float64(watch.cpu)-idle*float64(watch.lasted))/watch.rounds))
 	for group, all := range watch.groups {
 		took := median(all)
 		r.all += took
@@ -173,7 +173,8 @@ func measure(t *testing.T, programs, source string, nodes int) result {
 // watched is what groups and rules took, evaluation by evaluation, and what Prometheus had of a processor meanwhile.
 type watched struct {
 	groups, rules map[string][]time.Duration
-	load          float64
+	cpu, lasted   time.Duration
+	rounds        float64 // evaluations of a group, on average: those that come too late are left out by Prometheus
 }
 
 // watchGroups lets all groups be evaluated.
@@ -204,7 +205,10 @@ func watchGroups(t *testing.T, server *prometheus.Server) watched {
 			}
 		}
 		if lasted := time.Since(began); enough && len(w.groups) > 0 && lasted >= (evaluations-1)*cadence {
-			w.load = float64(server.CPU(t)-had) / float64(lasted)
+			w.cpu, w.lasted = server.CPU(t)-had, lasted
+			for _, all := range w.groups {
+				w.rounds += float64(len(all)) / float64(len(w.groups))
+			}
 			return w
 		}
 		if time.Now().After(deadline) {
