@@ -67,9 +67,15 @@ func (p *Prober) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, wall := p.now(), time.Now()
-	s := Status{Enabled: len(p.config.Every) > 0, GPUTime: p.gpuTime, State: p.stateReason(now)}
+	s := Status{
+		Enabled: len(p.config.Every) > 0, Since: wall.Add(p.start.Sub(now)), GPUTime: p.gpuTime, State: p.stateReason(now),
+	}
+	gpus := map[string]bool{}
 	for _, key := range slices.SortedFunc(maps.Keys(p.probes), compareKeys) {
 		pr, every := p.probes[key], p.config.Every[key.Kind]
+		for _, gpu := range pr.target.GPUs {
+			gpus[gpu] = true
+		}
 		ps := pr.status
 		if every == 0 && ps.Runs == 0 {
 			continue
@@ -87,6 +93,7 @@ func (p *Prober) Status() Status {
 		}
 		s.Probes = append(s.Probes, ps)
 	}
+	s.GPUs = len(gpus)
 	return s
 }
 

@@ -193,6 +193,9 @@ func (p *Prober) took(pr *probe, r Result, asked bool, now time.Time) Result {
 		s.Wrong += m.Wrong
 	}
 	if r.Outcome == OK {
+		if was := s.LastGood; was != nil && (len(differences(*was, r)) > 0 || suspect) {
+			s.Before = was
+		}
 		s.LastGood = &r
 	} else {
 		s.Failures[r.Failure]++

@@ -254,6 +254,8 @@ func Skips() []Skip {
 type Status struct {
 	Enabled bool
 	Probes  []ProbeStatus // by Key
+	Since   time.Time     // the start
+	GPUs    int           // of this node that probes may use, as far as is known
 	GPUTime time.Duration // with a CUDA context since the start, summed over GPUs
 	// State says what is wrong with the state file, or was in the last day: empty if nothing is.
 	State fabric.Reason
@@ -269,6 +271,7 @@ type ProbeStatus struct {
 	LastSkip  *Skipped
 	Last      *Result       // newest
 	LastGood  *Result       // newest that is OK
+	Before    *Result       // newest that was OK before what decides on bandwidth changed, or fell below the limit; nil: nothing did
 	Kept      []Result      // failures that are preserved, oldest first; bounded
 	LastRun   time.Time     // zero: never, as far as the state file remembers
 	NextRun   time.Time     // zero: not scheduled
