@@ -32,6 +32,7 @@ const (
 	commandCapture  = "capture"
 	commandTopology = "topology"
 	commandCheck    = "check"
+	commandProbe    = "probe"
 
 	commandGPUWorker = "gpu-worker" // these are not for users
 	commandProbeRank = "probe-rank"
@@ -95,6 +96,8 @@ type flags struct {
 	checkExplain  *diagnose.Check
 	checkVerbose  bool
 	checkTextfile string // file; empty: none
+
+	probe probeFlags
 }
 
 // logger returns the logger the flags ask for. Its level can change at run time.
@@ -186,6 +189,7 @@ func newCommandLine() *commandLine {
 		SetValue(&flagValue{name: "output", set: into(&c.f.topologyOutput, oneOf(outputText, outputJSON))})
 	c.simulated(p)
 	c.defineCheck()
+	c.defineProbe()
 	w := app.Command(commandGPUWorker, "Asks NVIDIA's driver for another process of this program, which starts it.").Hidden()
 	w.Flag("library", "The NVML library.").Required().SetValue(&flagValue{name: "library", set: into(&c.f.workerLibrary, parseFile)})
 	app.Command(commandProbeRank, "Runs NCCL for another process of this program, which starts it.").Hidden()
@@ -336,13 +340,13 @@ func (c *commandLine) finish() error {
 	if f.command == commandGPUWorker || f.command == commandProbeRank {
 		return c.takesOnly()
 	}
-	return errors.Join(c.checkCombinations(), c.checkDemo(), c.checkCapture(), c.checkLookout(), c.checkCheck())
+	return errors.Join(c.checkCombinations(), c.checkDemo(), c.checkCapture(), c.checkLookout(), c.checkCheck(), c.checkProbe())
 }
 
 func (c *commandLine) checkCombinations() error {
 	f := c.f
 	reserved := func(p string) bool {
-		return p == "/-" || p == "/debug" || strings.HasPrefix(p, "/-/") || strings.HasPrefix(p, "/debug/")
+		return p == "/-" || p == "/debug" || p == probesPath || p == probesPath+".json" || strings.HasPrefix(p, "/-/") || strings.HasPrefix(p, "/debug/")
 	}
 	switch {
 	case f.devices.Include != nil && f.devices.Exclude != nil:
@@ -350,7 +354,7 @@ func (c *commandLine) checkCombinations() error {
 	case len(f.collectors) == 0:
 		return errors.New("all collectors are disabled: expected at least one --collector.NAME")
 	case reserved(f.telemetryPath):
-		return fmt.Errorf("--web.telemetry-path=%q: expected a path outside of /-/ and /debug/", f.telemetryPath)
+		return fmt.Errorf("--web.telemetry-path=%q: expected a path outside of /-/, /debug/ and "+probesPath, f.telemetryPath)
 	case f.slowInterval < f.fastInterval:
 		return fmt.Errorf("--observer.slow-interval=%q: expected at least --observer.fast-interval (%s)", f.slowInterval, f.fastInterval)
 	case f.mediumInterval < f.fastInterval:

@@ -101,6 +101,8 @@ func Run(ctx context.Context, args []string, o Options) int {
 		return topology(ctx, f, o)
 	case f.command == commandCheck:
 		return check(ctx, f, o)
+	case f.command == commandProbe:
+		return probe(ctx, f, o)
 	case f.demoCapture != "":
 		return replay(ctx, f, o)
 	case f.command == commandDemo:

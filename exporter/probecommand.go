@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/probes"
+)
+
+// What probe exits with.
+const (
+	exitProbed   = 0
+	exitUnsound  = 1 // a run failed, or its results were wrong
+	exitUnprobed = 2 // nothing could be run, or not to its end: nothing is known
+)
+
+// How long a run by hand may take. Ranks are bound to 10 min of processor time, which spinning threads use up twice as fast.
+const (
+	probeBudget   = 2 * time.Minute // after which no measurement begins
+	probeDeadline = 3 * time.Minute
+)
+
+// probeRun is one run of the command.
+type probeRun struct {
+	label  string // in a comparison: "4 GPUs", "sockets"
+	plan   *probes.Plan
+	result *probes.Result // nil: it did not come to it
+}
+
+// probeReport is what came of the command.
+type probeReport struct {
+	what    string
+	runs    []probeRun
+	skipped *probes.Skipped // nil: the GPUs were there to be used
+	err     error           // what else kept it from running
+}
+
+// code is what to exit with: what is wrong comes before what is not known.
+func (r *probeReport) code() int {
+	code := exitProbed
+	if r.err != nil || r.skipped != nil {
+		code = exitUnprobed
+	}
+	for _, run := range r.runs {
+		switch {
+		case run.result == nil || run.result.Outcome == probes.Aborted || unusable(run.result):
+			code = max(code, exitUnprobed)
+		case run.result.Outcome != probes.OK:
+			return exitUnsound
+		}
+	}
+	return code
+}
+
+// unusable tells that a run says nothing of the fabric, because it had nothing to run with.
+func unusable(r *probes.Result) bool {
+	return r.Failure == probes.FailureLibrary || r.Failure == probes.FailureSettings
+}
+
+// probe runs probes by hand.
+func probe(ctx context.Context, f *flags, o Options) int {
+	p := &probeCommand{flags: &f.probe, progress: newProgress(o.Stderr), warn: func(s string) { fmt.Fprintf(o.Stderr, "%s: %s\n", name, s) }}
+	if !f.probe.json {
+		p.show = func(r probeRun) error { return writeProbeRun(o.Stdout, r) }
+	}
+	p.report.what = f.probe.what
+	if p.report.what == "" {
+		p.report.what = string(f.probe.kind)
+	}
+	p.report.err = p.probe(ctx, f, o)
+	p.progress.end()
+	r := &p.report
+	var err error
+	switch {
+	case f.probe.json:
+		err = writeProbeJSON(o.Stdout, r)
+	case f.probe.comparison() != "":
+		err = writeProbeComparison(o.Stdout, compareProbes(r))
+	}
+	if r.err == nil && err != nil {
+		r.err = err
+	}
+	if r.err != nil {
+		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, r.err)
+	}
+	if s := r.skipped; s != nil {
+		fmt.Fprintf(o.Stderr, "%s: not probed (%s): %s\n%s: %s\n", name, s.Why, s.Detail, name, adviceOnSkip(s.Why))
+	}
+	return r.code()
+}
+
+// probeCommand is one call of the command.
+type probeCommand struct {
+	flags    *probeFlags
+	config   probes.Config
+	settings probes.Settings
+	node     *fabric.Node
+	report   probeReport
+	progress *progress
+	show     func(probeRun) error // each run as it ends; nil: later
+	warn     func(string)
+}
+
+// probe plans all runs, enters the gate once for all of them, and runs them.
+func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
+	if o.Probing == nil {
+		return errors.New("this program was built without what runs NCCL")
+	}
+	if err := p.prepare(ctx, f, o); err != nil {
+		return err
+	}
+	skipped, err := p.plan()
+	if err != nil || skipped != nil {
+		p.report.skipped = skipped
+		return err
+	}
+	options := gateOptions(f, (&gpuGate{maintenance: f.gpuMaintenance}).maintained, f.logger(o.Stderr))
+	options.Lock = p.config.LockFile
+	gate, closeGate, err := o.Probing.Gate(options)
+	if err != nil {
+		return err
+	}
+	guard, leave, skipped, err := p.enter(ctx, gate)
+	if err == nil && skipped == nil {
+		err = p.run(ctx, o.Probing.Ranks, guard)
+		leave()
+	}
+	p.report.skipped = skipped
+	return errors.Join(err, closeGate())
+}
+
+// prepare observes the node and reads what the site says of probes. The process that was asked for the GPUs is gone then.
+func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) error {
+	c, err := readConfig(f.configFile)
+	if err != nil {
+		return err
+	}
+	p.config = probes.DefaultConfig()
+	if c.probes != nil {
+		p.config = *c.probes
+	}
+	if f.probe.library != "" {
+		p.config.NCCL = f.probe.library
+	}
+	p.progress.say("looking at the node")
+	look, done, err := lookout(f, o)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if p.node, err = look(ctx, wantsOfProbes, 0); err != nil {
+		return err
+	}
+	node := probeNode{config: p.config, probing: o.Probing}
+	p.settings, err = node.settings()
+	switch {
+	case errors.Is(err, errSettings):
+		return err
+	case err != nil:
+		return fmt.Errorf("no NCCL: %w (looked for in LD_LIBRARY_PATH of probes.env_file, in the cache of the loader and in packages of Python; "+
+			"--library or probes.nccl of the configuration name it)", err)
+	}
+	p.settings.Budget, p.settings.Deadline = probeBudget, probeDeadline
+	return nil
+}
+
+// enter asks the gate, or with --even-if-busy what it would have said.
+func (p *probeCommand) enter(ctx context.Context, gate *probes.Gate) (probes.Guard, func(), *probes.Skipped, error) {
+	var gpus []string
+	for _, run := range p.report.runs {
+		gpus = append(gpus, run.plan.GPUs()...)
+	}
+	slices.Sort(gpus)
+	gpus = slices.Compact(gpus)
+	if !p.flags.evenIfBusy {
+		p.progress.say("watching whether %s for a minute", plural(len(gpus), "GPU is idle", "GPUs are idle"))
+		pass, skipped := gate.Enter(ctx, gpus)
+		if skipped != nil {
+			return nil, nil, skipped, nil
+		}
+		return pass, pass.Leave, nil, nil
+	}
+	if s := gate.Check(ctx, gpus); s != nil {
+		if slices.Contains([]probes.Skip{probes.SkipLocked, probes.SkipMaintenance, probes.SkipNoGPU, probes.SkipNoDevice}, s.Why) {
+			return nil, nil, s, nil
+		}
+		p.progress.end()
+		p.warn(fmt.Sprintf("goes on because of --even-if-busy, although (%s): %s", s.Why, s.Detail))
+	}
+	lock, err := probes.TakeLock(p.config.LockFile)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return nil, lock.Release, nil, nil
+}
+
+// run runs what is planned, one after the other. What ends one because of somebody else, or for lack of a library, would end
+// the others too.
+func (p *probeCommand) run(ctx context.Context, ranks probes.Ranks, guard probes.Guard) error {
+	for i := range p.report.runs {
+		run := &p.report.runs[i]
+		what := string(run.plan.Key.Kind)
+		if run.label != "" {
+			what += ", " + run.label
+		}
+		r := probes.Run(ctx, run.plan, p.progress.watch(ranks, what), guard)
+		p.progress.end()
+		run.result = &r
+		if p.show != nil {
+			if err := p.show(*run); err != nil {
+				return err
+			}
+		}
+		if r.Outcome == probes.Aborted || unusable(&r) {
+			break
+		}
+	}
+	return nil
+}
+
+// adviceOnSkip says what to do about a probe that may not run.
+func adviceOnSkip(s probes.Skip) string {
+	const override = "--even-if-busy probes nevertheless, and slows down whatever runs there"
+	switch s {
+	case probes.SkipProcess, probes.SkipMPS, probes.SkipMemory:
+		return "probe when it has ended (ps shows who it is); " + override
+	case probes.SkipSlurm, probes.SkipKubernetes:
+		return "drain the node or wait for the job; " + override
+	case probes.SkipUtilization:
+		return "GPUs must have been idle for a minute: try again; " + override
+	case probes.SkipMaintenance:
+		return "GPUs are released: remove the maintenance file, or send SIGUSR1 to the exporter once more"
+	case probes.SkipLocked:
+		return "another probe of this node is running: try again when it has ended"
+	case probes.SkipNoGPU:
+		return "the driver must be loaded (nvidia-smi -L) and have as many GPUs as the kind needs: node, calibrate and nvlink 2, scaling 4"
+	case probes.SkipNoDevice:
+		return "a rail needs an RDMA port that is active and for training (gpufabric_exporter topology; --device names one)"
+	case probes.SkipPersistence:
+		return "nvidia-smi -pm 1 (or nvidia-persistenced) keeps the driver's state; " + override
+	case probes.SkipComputeMode:
+		return "nvidia-smi -c 0 lets several processes use a GPU"
+	case probes.SkipMIG:
+		return "NCCL measures whole GPUs: nvidia-smi -mig 0"
+	case probes.SkipThrottled, probes.SkipLinkErrors:
+		return "a probe would measure the trouble that the GPUs are in (gpufabric_exporter check); " + override
+	}
+	return "run it as root, in the PID namespace of the host, so that everything can be read; " + override
+}
+
+// adviceOnFailure says where to look when a run failed; empty: its error says it all.
+func adviceOnFailure(f probes.Failure) string {
+	switch f {
+	case probes.FailureLibrary:
+		return "--library names NCCL; the driver's libcuda.so.1 must be where the loader looks"
+	case probes.FailureInit:
+		return "NCCL's log tells what it missed; often NCCL_SOCKET_IFNAME names no interface, or /dev/shm is too small"
+	case probes.FailureHang:
+		return "with large messages over a slow network try smaller --bytes or less --iterations; else see which transport NCCL's log names last"
+	case probes.FailureCrash:
+		return "NCCL's log and dmesg tell more (Xid, oom-killer)"
+	case probes.FailureNCCL, probes.FailureCUDA:
+		return "NCCL's log and dmesg tell more (Xid)"
+	case probes.FailureWrong:
+		return "do not train on these GPUs: compare with --ranks and rail to find which GPU or NIC it is, then dcgmi diag -r 3"
+	case probes.FailureVersions:
+		return "ranks must load the same library: --library names it"
+	case probes.FailureIntruder:
+		return "try again when nobody uses the GPUs"
+	}
+	return ""
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/probes"
+)
+
+// What probe compares, beside the kinds of probes that it runs.
+const (
+	probeScaling = "scaling"
+	probeNVLink  = "nvlink"
+	probeTCP     = "tcp"
+)
+
+// probeFlags is what the command probe is asked for.
+type probeFlags struct {
+	what       string      // a kind, or a comparison
+	kind       probes.Kind // of --kind; empty: not given
+	op         probes.Op   // empty: that of the kind
+	dtype      probes.DType
+	sizes      []uint64 // bytes; empty: those of the kind
+	ranks      int      // 0: all GPUs
+	iterations int      // 0: those of the kind, or 20 with sizes
+	device     string   // HCA; empty: all
+	port       int      // of device; 0: any
+	library    string   // NCCL; empty: that of the configuration
+	json       bool
+	evenIfBusy bool
+}
+
+// comparison is empty for a run of one kind.
+func (p *probeFlags) comparison() string {
+	if slices.Contains([]string{probeScaling, probeNVLink, probeTCP}, p.what) {
+		return p.what
+	}
+	return ""
+}
+
+func (c *commandLine) defineProbe() {
+	p := &c.f.probe
+	k := c.app.Command(commandProbe, "Run NCCL collectives on the GPUs of this host, if nobody uses them. "+
+		"Exit code 0: all went well; 1: a run failed or its results were wrong; 2: it could not be run.")
+	k.Arg("what", "A kind: "+strings.Join(namesOf(probes.Kinds()), ", ")+"; or a comparison: scaling (2, 4, 8 GPUs), nvlink (direct ways between GPUs on and off), "+
+		"tcp (against sockets). Default: node.").
+		SetValue(&flagValue{name: "what", set: into(&p.what, oneOf(append(namesOf(probes.Kinds()), probeScaling, probeNVLink, probeTCP)...))})
+	k.Flag("kind", "What to compare with: node (light) or calibrate (all channels); for tcp: rail, node or calibrate.").PlaceHolder("KIND").
+		SetValue(&flagValue{name: "kind", set: into(&p.kind, named(probes.Kinds()))})
+	k.Flag("op", "Operation: "+strings.Join(namesOf(probes.Ops()), ", ")+". Default: that of the configuration, and broadcast for rail and socket.").PlaceHolder("OP").
+		SetValue(&flagValue{name: "op", set: into(&p.op, named(probes.Ops()))})
+	k.Flag("bytes", "Sizes of messages: SIZE, MIN:MAX or MIN:MAX:FACTOR, as 8:256M:2.").PlaceHolder("SIZES").
+		SetValue(&flagValue{name: "bytes", set: into(&p.sizes, parseSizes)})
+	k.Flag("dtype", "Type of elements: "+strings.Join(namesOf(probes.DTypes()), ", ")+". Default: that of the configuration.").PlaceHolder("TYPE").
+		SetValue(&flagValue{name: "dtype", set: into(&p.dtype, named(probes.DTypes()))})
+	k.Flag("ranks", "Use so many GPUs. Default: all.").PlaceHolder("N").
+		SetValue(&flagValue{name: "ranks", set: into(&p.ranks, wholeNumber(2, maxProbeRanks))})
+	k.Flag("iterations", "Time so many iterations. Default: 20 with --bytes, else as many as fit into 100 ms.").PlaceHolder("N").
+		SetValue(&flagValue{name: "iterations", set: into(&p.iterations, wholeNumber(1, maxProbeIterations))})
+	k.Flag("device", "RDMA device of a rail, mlx5_0 or mlx5_0:1 (port 1). Default: all rails.").PlaceHolder("DEVICE").
+		SetValue(&flagValue{name: "device", set: p.setDevice})
+	k.Flag("library", "NCCL, by name or path. Default: that of the configuration, else it is looked for.").PlaceHolder("FILE").
+		SetValue(&flagValue{name: "library", set: into(&p.library, parseFile)})
+	k.Flag("json", "Print JSON.").BoolVar(&p.json)
+	k.Flag("even-if-busy", "Run although GPUs are in use, or nobody can tell. It slows down whatever runs on them.").BoolVar(&p.evenIfBusy)
+}
+
+// Limits of what may be asked for: those of a rank, and of what anybody means.
+const (
+	maxProbeRanks      = 128
+	maxProbeIterations = 10_000
+	maxProbeBytes      = 4 << 30
+)
+
+// parseSizes reads one size, or a range as nccl-tests has it with -b, -e and -f.
+func parseSizes(s string) ([]uint64, error) {
+	const expected = "expected SIZE, MIN:MAX or MIN:MAX:FACTOR such as 64M or 8:256M:2"
+	parts := strings.Split(s, ":")
+	if len(parts) > 3 {
+		return nil, errors.New(expected)
+	}
+	var ends []uint64
+	for _, part := range parts[:min(len(parts), 2)] {
+		v, err := parseSize(part)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", expected, err)
+		}
+		if v < 1 || v > maxProbeBytes {
+			return nil, fmt.Errorf("expected sizes of 1 byte to 4G, not %s", part)
+		}
+		ends = append(ends, v)
+	}
+	if len(ends) == 1 {
+		return ends, nil
+	}
+	if ends[1] < ends[0] {
+		return nil, fmt.Errorf("expected %s to be the larger size, or the same", parts[1])
+	}
+	factor := uint64(2)
+	if len(parts) == 3 {
+		var err error
+		if factor, err = strconv.ParseUint(parts[2], 10, 16); err != nil || factor < 2 {
+			return nil, fmt.Errorf("expected a FACTOR of 2 to 65535, not %q", parts[2])
+		}
+	}
+	var sizes []uint64
+	for v := ends[0]; v <= ends[1]; v *= factor { // at most 2^32 times 2^16: nothing overflows
+		sizes = append(sizes, v)
+	}
+	return sizes, nil // 33 at most
+}
+
+// setDevice reads DEVICE or DEVICE:PORT. Whether there is such a device, the node says.
+func (p *probeFlags) setDevice(s string) error {
+	device, port, found := strings.Cut(s, ":")
+	if device == "" || len(device) > 64 || strings.ContainsAny(device, "/\x00") {
+		return errors.New("expected a device such as mlx5_0 or mlx5_0:1")
+	}
+	p.device, p.port = device, 0
+	if !found {
+		return nil
+	}
+	n, err := strconv.ParseUint(port, 10, 8)
+	if err != nil || n == 0 {
+		return fmt.Errorf("expected a port of 1 to 255 behind the colon, not %q", port)
+	}
+	p.port = int(n)
+	return nil
+}
+
+// checkProbe refuses what does not fit together, and fills in what follows.
+func (c *commandLine) checkProbe() error {
+	f := c.f
+	p := &f.probe
+	if f.command != commandProbe {
+		return nil
+	}
+	compares := p.comparison() != ""
+	switch kind := p.kind; {
+	case p.what == "" && kind == "" && p.device != "":
+		p.kind = probes.Rail
+	case p.what == "" && kind == "":
+		p.kind = probes.Node
+	case p.what == "" || compares:
+	case kind != "" && string(kind) != p.what:
+		return fmt.Errorf("%s and --kind=%q: expected at most one of them, or a comparison beside --kind", p.what, kind)
+	default:
+		p.kind = probes.Kind(p.what)
+	}
+	if compares && p.kind == "" && p.device != "" && p.what == probeTCP {
+		p.kind = probes.Rail
+	}
+	switch kind := p.kind; {
+	case compares && kind != "" && kind != probes.Node && kind != probes.Calibrate && (kind != probes.Rail || p.what != probeTCP):
+		return fmt.Errorf("--kind=%q: %s compares runs of node or calibrate%s", kind, p.what, map[bool]string{true: ", or of rail"}[p.what == probeTCP])
+	case p.device != "" && kind != probes.Rail:
+		return fmt.Errorf("--device=%q: expected it with rail, or with tcp, only", p.device)
+	case p.ranks > 0 && (kind == probes.Rail || kind == probes.Socket || kind == probes.Transport):
+		return fmt.Errorf("--ranks=%d: %s has a number of ranks of its own", p.ranks, kind)
+	case kind == probes.Transport && (p.op != "" || p.dtype != "" || len(p.sizes) > 0 || p.iterations > 0):
+		return errors.New("transport measures nothing: expected no --op, --bytes, --dtype or --iterations beside it")
+	}
+	return c.takesOnly("log.level", "log.format", "collector.device-include", "collector.device-exclude", "path.sysfs", "path.procfs", "path.rootfs",
+		"config.file", "gpu.nvml-library", "gpu.maintenance-file")
+}
+
+// namesOf returns the names of things.
+func namesOf[T ~string](list []T) []string {
+	all := make([]string, len(list))
+	for i, w := range list {
+		all[i] = string(w)
+	}
+	return all
+}
+
+func named[T ~string](list []T) func(string) (T, error) {
+	return func(s string) (T, error) {
+		w, err := oneOf(namesOf(list)...)(s)
+		return T(w), err
+	}
+}
+
+func wholeNumber(low, high int) func(string) (int, error) {
+	return func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < low || n > high {
+			return 0, fmt.Errorf("expected a whole number from %d to %d", low, high)
+		}
+		return n, nil
+	}
+}

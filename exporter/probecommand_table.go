@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/probes"
+)
+
+// writeProbeRun prints a run as nccl-tests does: a header in lines that begin with #, a row for each size, a summary.
+func writeProbeRun(w io.Writer, run probeRun) error {
+	var b bytes.Buffer
+	r := run.result
+	fmt.Fprintf(&b, "# %s\n", headline(run))
+	fmt.Fprintf(&b, "#   NCCL %s, CUDA %s, GPU driver %s\n", said(r.NCCL), said(r.CUDA), said(r.Driver))
+	for i, rank := range run.plan.Ranks {
+		fmt.Fprintf(&b, "#   rank %d: %s %s\n", i, rank.Address, rank.UUID)
+	}
+	fmt.Fprintf(&b, "#   path %s, network %s, GPUDirect RDMA %s, channels %s, NVLS %s, SHARP %s\n", factWord(r.Path, func(p probes.Path) string { return string(p) }),
+		said(r.Network), factWord(r.GPUDirect, yesNo), factWord(r.Channels, strconv.Itoa), factWord(r.NVLS, yesNo), factWord(r.SHARP, yesNo))
+	if r.Init > 0 {
+		fmt.Fprintf(&b, "#   communicator made in %s, first collective in %s\n", seconds(r.Init), seconds(r.Connect))
+	}
+	if len(r.Measurements) > 0 {
+		fmt.Fprintf(&b, "#\n#%11s %12s %9s %7s %7s %11s %9s %9s %8s\n#%11s %12s %9s %7s %7s %11s %9s %9s %8s\n",
+			"size", "count", "type", "redop", "iter", "time", "algbw", "busbw", "#wrong", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "")
+	}
+	for _, m := range r.Measurements {
+		fmt.Fprintf(&b, " %11d %12d %9s %7s %7d %11s %9.2f %9.2f %8d\n", m.Bytes, elements(m), m.Type, reduction(m.Op), m.Iterations,
+			microseconds(m.Time), m.AlgBW/1e9, m.BusBW/1e9, m.Wrong)
+	}
+	fmt.Fprintf(&b, "# %s\n", summary(run))
+	if r.Outcome != probes.OK {
+		writeTrouble(&b, r)
+	}
+	b.WriteByte('\n')
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// headline says what is measured, and where.
+func headline(run probeRun) string {
+	r := run.result
+	s := string(r.Key.Kind)
+	if r.Key.Device != "" {
+		s += fmt.Sprintf(" %s port %d", plain(r.Key.Device), r.Key.Port)
+	}
+	if run.label != "" {
+		s += " (" + run.label + ")"
+	}
+	if wants := run.plan.Settings.Wants; len(wants) > 0 {
+		s += fmt.Sprintf(": %s of %s", wants[0].Op, wants[0].Type)
+	}
+	return fmt.Sprintf("%s over %s, %s", s, plural(len(run.plan.Ranks), "rank", "ranks"), r.At.UTC().Format("2006-01-02 15:04:05 UTC"))
+}
+
+// summary says how a run ended.
+func summary(run probeRun) string {
+	r := run.result
+	var wrong uint64
+	var sum float64
+	for _, m := range r.Measurements {
+		wrong += m.Wrong
+		sum += m.BusBW
+	}
+	var parts []string
+	if n := len(r.Measurements); n > 0 {
+		parts = append(parts, fmt.Sprintf("average bus bandwidth %.2f GB/s", sum/1e9/float64(n)), fmt.Sprintf("%d wrong elements", wrong))
+	}
+	if share, ok := r.Comparison.Expected.Get(); ok {
+		parts = append(parts, fmt.Sprintf("the last one reaches %.0f %% of what the hardware allows", 100*share))
+	}
+	parts = append(parts, "took "+seconds(r.Wall), seconds(r.GPUTime)+" of GPU time")
+	status := string(r.Outcome)
+	if r.Outcome != probes.OK {
+		status = strings.ToUpper(status) + " (" + string(r.Failure) + ")"
+	}
+	return status + ": " + strings.Join(parts, ", ")
+}
+
+// writeTrouble says why a run failed, what to do, and what NCCL said last.
+func writeTrouble(b *bytes.Buffer, r *probes.Result) {
+	fmt.Fprintf(b, "#   %s\n", plain(r.Error))
+	if i := r.Intrusion; i != nil {
+		fmt.Fprintf(b, "#   its ranks were killed %s after it was seen, and gone after %s\n", milliseconds(i.Killed), milliseconds(i.Gone))
+	}
+	if advice := adviceOnFailure(r.Failure); advice != "" {
+		fmt.Fprintf(b, "#   %s\n", advice)
+	}
+	const most = 20
+	lines := slices.Collect(strings.Lines(r.Log))
+	if len(lines) > 0 {
+		fmt.Fprintf(b, "#   NCCL's log ends with:\n")
+	}
+	for _, line := range lines[max(0, len(lines)-most):] {
+		fmt.Fprintf(b, "#     %s\n", plain(line))
+	}
+}
+
+// elements is how nccl-tests counts a message: for operations in which ranks have different parts of it, that of a rank.
+func elements(m probes.Measurement) uint64 {
+	n := m.Bytes / uint64(max(m.Type.Size(), 1))
+	if m.Op == probes.AllGather || m.Op == probes.ReduceScatter {
+		n /= uint64(max(m.Ranks, 1))
+	}
+	return n
+}
+
+// reduction is what an operation does with elements of several ranks.
+func reduction(op probes.Op) string {
+	if slices.Contains([]probes.Op{probes.AllReduce, probes.Reduce, probes.ReduceScatter}, op) {
+		return "sum"
+	}
+	return "none"
+}
+
+func microseconds(d time.Duration) string {
+	return strconv.FormatFloat(float64(d)/float64(time.Microsecond), 'f', 2, 64)
+}
+
+func milliseconds(d time.Duration) string { return d.Round(time.Millisecond).String() }
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
+
+// said is what others have said, fit for a terminal.
+func said(s string) string { return cmp.Or(plain(s), "unknown") }
+
+func yesNo(v bool) string {
+	if v {
+		return "yes"
+	}
+	return "no"
+}
+
+func factWord[T any](f fabric.Fact[T], word func(T) string) string {
+	switch v, ok := f.Get(); {
+	case ok:
+		return word(v)
+	case f.State == fabric.Absent:
+		return "none"
+	}
+	return "unknown"
+}
+
+// plain keeps what others have said from doing things to a terminal.
+func plain(s string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s))
+}
