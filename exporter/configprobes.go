@@ -4,6 +4,7 @@ package exporter
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"regexp"
 	"strconv"
@@ -15,28 +16,47 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// probes reads the section that switches probing on. What it does not say has the default; what is not allowed,
+// probes reads the section that switches probing on. What it does not say has the default; what is not allowed, the check of
 // probes.Config says.
 func (p *configParser) probes(n *yaml.Node) *probes.Config {
 	c := probes.DefaultConfig()
 	if isNull(n) { // the key alone: all defaults
 		return &c
 	}
-	before := len(p.errs)
-	p.mapping(n, "probes", map[string]func(*yaml.Node){
+	// A key that is wrong is told with its line, and is as if it were not there for those that follow.
+	key := func(name string, read func(*yaml.Node)) func(*yaml.Node) {
+		return func(n *yaml.Node) {
+			before, errs := c, len(p.errs)
+			before.Every = maps.Clone(c.Every)
+			if read(n); len(p.errs) > errs {
+				c = before
+				return
+			}
+			if err := c.Validate(); err != nil {
+				for _, e := range split(err) {
+					_, what, _ := strings.Cut(e.Error(), " is ") // the file has another name for the field
+					p.errorf(n.Line, "%s: %s", name, what)
+				}
+				c = before
+			}
+		}
+	}
+	keys := map[string]func(*yaml.Node){
 		"every": func(n *yaml.Node) {
 			c.Every = map[probes.Kind]time.Duration{} // who names kinds means no others
 			kinds := map[string]func(*yaml.Node){}
 			for _, k := range probes.Kinds() {
 				if k != probes.Calibrate { // by hand only
-					kinds[string(k)] = func(n *yaml.Node) { c.Every[k] = p.duration(n, string(k)) }
+					kinds[string(k)] = key(string(k), func(n *yaml.Node) { c.Every[k] = p.duration(n, string(k)) })
 				}
 			}
 			p.mapping(n, "every", kinds)
 		},
+	}
+	for name, read := range map[string]func(*yaml.Node){
 		"duty":        func(n *yaml.Node) { c.Duty, _ = p.number(n, "duty", "a share of time", 1e-6, 1) },
-		"op":          func(n *yaml.Node) { c.Op = probes.Op(p.text(n, "op", "an operation")) },
-		"type":        func(n *yaml.Node) { c.Type = probes.DType(p.text(n, "type", "a type of elements")) },
+		"op":          func(n *yaml.Node) { c.Op = probes.Op(p.text(n, "op", list(namesOf(probes.Ops())))) },
+		"type":        func(n *yaml.Node) { c.Type = probes.DType(p.text(n, "type", list(namesOf(probes.DTypes())))) },
 		"bytes":       func(n *yaml.Node) { c.Bytes = p.size(n, "bytes") },
 		"max_ctas":    func(n *yaml.Node) { set(&c.MaxCTAs, p.whole(n, "max_ctas", 64)) },
 		"collective":  func(n *yaml.Node) { c.Collective = p.duration(n, "collective") },
@@ -48,14 +68,12 @@ func (p *configParser) probes(n *yaml.Node) *probes.Config {
 		"env_file":    func(n *yaml.Node) { c.EnvFile = p.path(n, "env_file") },
 		"state_file":  func(n *yaml.Node) { c.StateFile = p.path(n, "state_file") },
 		"lock_file":   func(n *yaml.Node) { c.LockFile = p.path(n, "lock_file") },
-	})
-	if len(p.errs) > before {
-		return nil
+	} {
+		keys[name] = key(name, read)
 	}
-	if err := c.Validate(); err != nil {
-		for _, e := range split(err) {
-			p.errorf(n.Line, "probes: %w", e)
-		}
+	before := len(p.errs)
+	p.mapping(n, "probes", keys)
+	if len(p.errs) > before {
 		return nil
 	}
 	return &c
@@ -95,7 +113,7 @@ func (p *configParser) size(n *yaml.Node, what string) uint64 {
 
 const expectedSize = "bytes such as 8, 64K, 64MiB or 1G"
 
-var sizePattern = regexp.MustCompile(`^([0-9]{1,12})([KMG]?)(?:i?B)?$`)
+var sizePattern = regexp.MustCompile(`^([0-9]{1,12})(?:([KMG])(?:i?B)?|B)?$`)
 
 // parseSize reads a number of bytes with a unit as nccl-tests has them: K, M and G are powers of 1024, with or without "iB"
 // or "B" behind them.

@@ -63,18 +63,27 @@ const wantsOfProbes = fabric.WantHCA | fabric.WantPCI | fabric.WantGPU | fabric.
 func (m *probeNode) settings() (probes.Settings, error) {
 	c := m.config
 	s := probes.Settings{CUDA: c.CUDA, Op: c.Op, Type: c.Type, Bytes: c.Bytes, MaxCTAs: c.MaxCTAs, Collective: c.Collective, Budget: c.Wall, Deadline: 3 * c.Wall}
+	var err error
 	if c.EnvFile != "" {
-		data, err := readBounded(c.EnvFile, maxEnvironment)
-		if err == nil {
-			s.Environment, err = probes.ParseEnvironment(data)
-		}
-		if err != nil {
-			return s, fmt.Errorf("%w: %s: %w", errSettings, c.EnvFile, err)
+		if s.Environment, err = readEnvironment(c.EnvFile); err != nil {
+			return s, err
 		}
 	}
-	var err error
 	s.NCCL, err = m.probing.FindNCCL(c.NCCL, libraryPath(s.Environment))
 	return s, err
+}
+
+// readEnvironment reads the file of variables.
+func readEnvironment(file string) ([]string, error) {
+	data, err := readBounded(file, maxEnvironment)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", errSettings, file, err)
+	}
+	env, err := probes.ParseEnvironment(data)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", errSettings, file, err)
+	}
+	return env, nil
 }
 
 // libraryPath is what the loader of a rank will look in beside the system's folders.

@@ -114,12 +114,19 @@ func Run(ctx context.Context, args []string, o Options) int {
 
 // checkFiles is --config.check.
 func checkFiles(f *flags, o Options) int {
-	_, err := readConfig(f.configFile)
+	c, err := readConfig(f.configFile)
 	if err != nil {
 		fmt.Fprintln(o.Stderr, err)
 		return exitFailure
 	}
 	fmt.Fprintf(o.Stdout, "%s: ok\n", f.configFile)
+	if c.probes != nil && c.probes.EnvFile != "" {
+		if _, err := readEnvironment(c.probes.EnvFile); err != nil {
+			fmt.Fprintln(o.Stderr, err)
+			return exitFailure
+		}
+		fmt.Fprintf(o.Stdout, "%s: ok\n", c.probes.EnvFile)
+	}
 	if f.webConfigFile == "" {
 		return exitOK
 	}
