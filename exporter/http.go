@@ -57,6 +57,9 @@ func (h *handler) routes() http.Handler {
 	if h.flags.telemetryPath != "/" {
 		mux.Handle("GET /{$}", limit(http.HandlerFunc(h.landing)))
 	}
+	pages := h.probePages()
+	mux.Handle("GET "+probesPath, limit(http.HandlerFunc(pages.html)))
+	mux.Handle("GET "+probesPath+".json", limit(http.HandlerFunc(pages.json)))
 	mux.HandleFunc("GET /-/healthy", h.healthy)
 	mux.HandleFunc("GET /-/ready", h.readiness)
 	mux.Handle("POST /-/reload", h.config)

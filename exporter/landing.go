@@ -380,6 +380,7 @@ func pattern(re *regexp.Regexp) string {
 func (h *handler) links() []link {
 	ls := []link{
 		{strings.TrimPrefix(h.flags.telemetryPath, "/"), "Metrics", "what Prometheus reads"},
+		{strings.TrimPrefix(probesPath, "/"), "Probes", "NCCL collectives on idle GPUs"},
 		{"-/healthy", "Health", "the process is alive"},
 		{"-/ready", "Readiness", "the node was observed once"},
 	}

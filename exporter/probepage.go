@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"bytes"
+	_ "embed" // the page
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/version"
+
+	"gpufabric_exporter/probes"
+)
+
+//go:embed probes.html
+var probesHTML string
+
+// probePages shows a human, and programs, what became of probes.
+type probePages struct {
+	title  string                // of the node
+	status func() probes.Status  // what became of them
+	config func() *probes.Config // nil: probing is off
+	page   *template.Template
+	fail   func(err error)
+}
+
+func (h *handler) probePages() *probePages {
+	return &probePages{
+		title: h.site.title, status: h.config.prober.status, config: func() *probes.Config { return h.config.current().config.probes },
+		page: template.Must(template.New("probes").Parse(probesHTML)),
+		fail: func(err error) { h.log.Error("page of probes", "err", err) },
+	}
+}
+
+// html is /probes.
+func (p *probePages) html(w http.ResponseWriter, _ *http.Request) {
+	var page bytes.Buffer
+	if err := p.page.Execute(&page, p.view(time.Now())); err != nil {
+		p.fail(err)
+		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
+		return
+	}
+	p.answer(w, "text/html; charset=utf-8", page.Bytes())
+}
+
+// json is /probes.json.
+func (p *probePages) json(w http.ResponseWriter, _ *http.Request) {
+	var body bytes.Buffer
+	if err := encodeJSON(&body, statusJSON(p.status(), p.config(), time.Now())); err != nil {
+		p.fail(err)
+		http.Error(w, "the results cannot be shown", http.StatusInternalServerError)
+		return
+	}
+	p.answer(w, "application/json", body.Bytes())
+}
+
+func (p *probePages) answer(w http.ResponseWriter, kind string, body []byte) {
+	writeBy(w, time.Now())
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Cache-Control", "no-store")
+	_, _ = w.Write(body)
+}
+
+// probesView is what the template shows. Everything in it but CSS comes from outside and is escaped. What a Prober keeps is
+// bounded, and so is the page: some probes with 8 results each, of which a log has 16 KiB at most.
+type probesView struct {
+	CSS     template.CSS
+	Title   string
+	Facts   []string
+	Links   []link
+	Version string
+	Verdict cell
+	Probes  []probeView
+	Config  []namedValue
+}
+
+// namedValue is a value with its name.
+type namedValue struct{ Name, Value string }
+
+// probeView is one probe.
+type probeView struct {
+	Name                                                            string
+	Ran, Result, Path, GPUDirect, Latency, BusBW, Ratio, Next, Skip cell
+	Counts                                                          string
+	Changes                                                         *changesView
+	Skips                                                           []namedValue
+	Last                                                            *runView
+	Kept                                                            []runView // newest first
+}
+
+type changesView struct {
+	Title string
+	Rows  []probes.Change
+}
+
+// runView is one result in full.
+type runView struct {
+	Title, At string
+	Result    cell
+	Advice    string
+	Facts     []namedValue
+	Rows      []measuredView
+	Settings  []string
+	Log       string
+}
+
+type measuredView struct {
+	Op, Type           string
+	Bytes, Wrong       uint64
+	Iterations         int
+	Time, AlgBW, BusBW string
+}
+
+func (p *probePages) view(now time.Time) probesView {
+	s, c := p.status(), p.config()
+	v := probesView{
+		CSS: template.CSS(landingCSS), Title: p.title, Version: version.Version, Facts: dutyFacts(s, c, now), Config: probeConfig(c),
+		Links: []link{{"./", "Node", "the node at a glance"}, {"probes.json", "JSON", "the same for programs"}},
+	}
+	bad := 0
+	for i := range s.Probes {
+		row := probeViewOf(&s.Probes[i], now)
+		if row.Result.Class == "bad" || row.Ratio.Class == "bad" || row.Path.Class == "bad" {
+			bad++
+		}
+		v.Probes = append(v.Probes, row)
+	}
+	v.Verdict = probesVerdict(s, c, bad)
+	return v
+}
+
+func probesVerdict(s probes.Status, c *probes.Config, bad int) cell {
+	ran := false
+	for i := range s.Probes {
+		ran = ran || s.Probes[i].Last != nil
+	}
+	switch {
+	case c == nil:
+		return cell{Text: "Nothing is probed", Note: "The configuration has no section probes: NCCL is not run on this node but by hand (gpufabric_exporter probe).", Class: "unsure"}
+	case bad == 1:
+		return cell{Text: "One probe tells of trouble", Class: "bad"}
+	case bad > 1:
+		return cell{Text: fmt.Sprintf("%d probes tell of trouble", bad), Class: "bad"}
+	case s.State != "":
+		return cell{Text: "The history of probes is not kept", Note: fmt.Sprintf("State file %s: %s.", c.StateFile, s.State), Class: "bad"}
+	case !s.Enabled && !ran:
+		return cell{Text: "Probes run on demand only", Class: "unsure"}
+	case !ran:
+		return cell{Text: "No probe has run yet", Note: "They wait for idle GPUs, and for the time that GPUs may spend on probes.", Class: "unsure"}
+	}
+	return cell{Text: "All results are good", Class: "good"}
+}
+
+// dutyFacts say what probes have cost, and what they may.
+func dutyFacts(s probes.Status, c *probes.Config, now time.Time) []string {
+	if c == nil || s.Since.IsZero() {
+		return nil
+	}
+	facts := []string{
+		"since " + stamp(s.Since),
+		fmt.Sprintf("%s of GPU time", seconds(s.GPUTime)),
+	}
+	if used, ok := dutyUsed(s, now); ok {
+		facts = append(facts, fmt.Sprintf("%.3f %% of the time of %s, %.3g %% allowed", 100*used, plural(s.GPUs, "GPU", "GPUs"), 100*c.Duty))
+	}
+	return facts
+}
+
+// dutyUsed is the share of the time of all GPUs since the start that probes had.
+func dutyUsed(s probes.Status, now time.Time) (float64, bool) {
+	passed := now.Sub(s.Since)
+	if s.GPUs == 0 || s.Since.IsZero() || passed <= 0 {
+		return 0, false
+	}
+	return s.GPUTime.Seconds() / passed.Seconds() / float64(s.GPUs), true
+}
+
+// probeConfig is what the site chose.
+func probeConfig(c *probes.Config) []namedValue {
+	if c == nil {
+		return nil
+	}
+	var every []string
+	for _, k := range probes.Kinds() {
+		if d := c.Every[k]; d > 0 {
+			every = append(every, fmt.Sprintf("%s %s", k, shortly(d)))
+		}
+	}
+	if len(every) == 0 {
+		every = []string{"never by themselves"}
+	}
+	channels := fmt.Sprint(c.MaxCTAs)
+	if c.MaxCTAs == 0 {
+		channels = "as many as NCCL wants"
+	}
+	list := []namedValue{
+		{"Every", strings.Join(every, ", ")}, {"Share of GPU time", fmt.Sprintf("%.3g %%", 100*c.Duty)},
+		{"Message", fmt.Sprintf("%s of %s, %s", c.Op, c.Type, byteText(c.Bytes))}, {"Channels", channels},
+		{"Time at most", fmt.Sprintf("%s in collectives, %s in all", shortly(c.Collective), shortly(c.Wall))},
+		{"Regressed below", fmt.Sprintf("%.3g %% of the baseline", 100*c.Warn)},
+	}
+	for _, f := range []namedValue{{"NCCL", c.NCCL}, {"CUDA", c.CUDA}, {"Variables", c.EnvFile}, {"State", c.StateFile}, {"Lock", c.LockFile}} {
+		if f.Value != "" {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// shortly is a duration without the zeros that time.Duration appends: 2h, 1h30m, 250ms.
+func shortly(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
