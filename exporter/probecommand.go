@@ -112,13 +112,17 @@ func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
 	if o.Probing == nil {
 		return errors.New("this program was built without what runs NCCL")
 	}
-	if err := p.prepare(ctx, f, o); err != nil {
+	noLibrary, err := p.prepare(ctx, f, o)
+	if err != nil {
 		return err
 	}
 	skipped, err := p.plan()
-	if err != nil || skipped != nil {
-		p.report.skipped = skipped
+	p.report.skipped = skipped
+	switch {
+	case err != nil || skipped != nil: // without GPUs nobody misses NCCL
 		return err
+	case noLibrary != nil:
+		return noLibrary
 	}
 	options := gateOptions(f, (&gpuGate{maintenance: f.gpuMaintenance}).maintained, f.logger(o.Stderr))
 	options.Lock = p.config.LockFile
@@ -136,10 +140,11 @@ func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
 }
 
 // prepare observes the node and reads what the site says of probes. The process that was asked for the GPUs is gone then.
-func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) error {
+// noLibrary says that there is no NCCL.
+func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) (noLibrary, err error) {
 	c, err := readConfig(f.configFile)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.config = probes.DefaultConfig()
 	if c.probes != nil {
@@ -151,23 +156,22 @@ func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) error {
 	p.progress.say("looking at the node")
 	look, done, err := lookout(f, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer done()
 	if p.node, err = look(ctx, wantsOfProbes, 0); err != nil {
-		return err
+		return nil, err
 	}
 	node := probeNode{config: p.config, probing: o.Probing}
-	p.settings, err = node.settings()
-	switch {
-	case errors.Is(err, errSettings):
-		return err
-	case err != nil:
-		return fmt.Errorf("no NCCL: %w (looked for in LD_LIBRARY_PATH of probes.env_file, in the cache of the loader and in packages of Python; "+
+	if p.settings, err = node.settings(); errors.Is(err, errSettings) {
+		return nil, err
+	}
+	if err != nil {
+		noLibrary = fmt.Errorf("no NCCL: %w (looked for in LD_LIBRARY_PATH of probes.env_file, in the cache of the loader and in packages of Python; "+
 			"--library or probes.nccl of the configuration name it)", err)
 	}
 	p.settings.Budget, p.settings.Deadline = probeBudget, probeDeadline
-	return nil
+	return noLibrary, nil
 }
 
 // enter asks the gate, or with --even-if-busy what it would have said.

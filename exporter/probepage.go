@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -121,9 +122,10 @@ func (p *probePages) view(now time.Time) probesView {
 		CSS: template.CSS(landingCSS), Title: p.title, Version: version.Version, Facts: dutyFacts(s, c, now), Config: probeConfig(c),
 		Links: []link{{"./", "Node", "the node at a glance"}, {"probes.json", "JSON", "the same for programs"}},
 	}
+	rails := slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" })
 	bad := 0
 	for i := range s.Probes {
-		row := probeViewOf(&s.Probes[i], now)
+		row := probeViewOf(&s.Probes[i], rails, now)
 		if row.Result.Class == "bad" || row.Ratio.Class == "bad" || row.Path.Class == "bad" {
 			bad++
 		}

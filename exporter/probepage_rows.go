@@ -21,7 +21,8 @@ func probeName(k probes.Key) string {
 	return fmt.Sprintf("%s %s port %d", k.Kind, k.Device, k.Port)
 }
 
-func probeViewOf(p *probes.ProbeStatus, now time.Time) probeView {
+// probeViewOf shows a probe. On a node with rails nothing but the probe of sockets is to go over them.
+func probeViewOf(p *probes.ProbeStatus, rails bool, now time.Time) probeView {
 	v := probeView{
 		Name: probeName(p.Key), Ran: quiet("never"), Result: quiet("none yet"), Next: quiet("on demand only"), Skip: quiet("none"),
 		Counts: countsOf(p), Changes: changesOf(p),
@@ -45,7 +46,7 @@ func probeViewOf(p *probes.ProbeStatus, now time.Time) probeView {
 		v.Path, v.GPUDirect = show(r.Path, func(p probes.Path) string { return string(p) }), show(r.GPUDirect, yesNo)
 		v.Path.Note = r.Network
 		if path, ok := r.Path.Get(); ok && path == probes.PathSocket && r.Key.Kind != probes.Socket {
-			v.Path.Class = "bad"
+			v.Path.Class = map[bool]string{true: "bad", false: "unsure"}[rails]
 		}
 		v.Latency, v.BusBW, v.Ratio = measuredCells(r)
 		v.Last = runViewOf("Last run", r)
