@@ -172,10 +172,10 @@ func (p *probeCommand) planTCP(kind probes.Kind) (*probes.Skipped, error) {
 		keys, skipped := p.rails()
 		switch {
 		case skipped == nil && p.flags.ranks == 0:
-			key := keys[0]
+			key := keys[0] // one says it all
 			return p.planAll(
 				planned{label: "sockets", key: probes.Key{Kind: probes.Socket}},
-				planned{label: fmt.Sprintf("%s port %d", key.Device, key.Port), key: key},
+				planned{label: "RDMA", key: key},
 			)
 		case kind == probes.Rail:
 			return skipped, nil

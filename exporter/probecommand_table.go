@@ -29,11 +29,15 @@ func writeProbeRun(w io.Writer, run probeRun) error {
 	fmt.Fprintf(&b, "#   path %s, network %s, GPUDirect RDMA %s, channels %s, NVLS %s, SHARP %s\n", factWord(r.Path, func(p probes.Path) string { return string(p) }),
 		said(r.Network), factWord(r.GPUDirect, yesNo), factWord(r.Channels, strconv.Itoa), factWord(r.NVLS, yesNo), factWord(r.SHARP, yesNo))
 	if r.Init > 0 {
-		fmt.Fprintf(&b, "#   communicator made in %s, first collective in %s\n", seconds(r.Init), seconds(r.Connect))
+		fmt.Fprintf(&b, "#   communicator made in %s", brief(r.Init))
+		if r.Connect > 0 {
+			fmt.Fprintf(&b, ", first collective in %s", brief(r.Connect))
+		}
+		b.WriteByte('\n')
 	}
 	if len(r.Measurements) > 0 {
-		fmt.Fprintf(&b, "#\n#%11s %12s %9s %7s %7s %11s %9s %9s %8s\n#%11s %12s %9s %7s %7s %11s %9s %9s %8s\n",
-			"size", "count", "type", "redop", "iter", "time", "algbw", "busbw", "#wrong", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "")
+		fmt.Fprintf(&b, "#\n#%11s %12s %9s %7s %7s %11s %9s %9s %8s\n#%11s %12s %9s %7s %7s %11s %9s %9s\n",
+			"size", "count", "type", "redop", "iter", "time", "algbw", "busbw", "#wrong", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)")
 	}
 	for _, m := range r.Measurements {
 		fmt.Fprintf(&b, " %11d %12d %9s %7s %7d %11s %9.2f %9.2f %8d\n", m.Bytes, elements(m), m.Type, reduction(m.Op), m.Iterations,
@@ -44,7 +48,7 @@ func writeProbeRun(w io.Writer, run probeRun) error {
 		writeTrouble(&b, r)
 	}
 	b.WriteByte('\n')
-	_, err := w.Write(b.Bytes())
+	_, err := w.Write(plain(b.Bytes()))
 	return err
 }
 
@@ -53,7 +57,7 @@ func headline(run probeRun) string {
 	r := run.result
 	s := string(r.Key.Kind)
 	if r.Key.Device != "" {
-		s += fmt.Sprintf(" %s port %d", plain(r.Key.Device), r.Key.Port)
+		s += fmt.Sprintf(" %s port %d", r.Key.Device, r.Key.Port)
 	}
 	if run.label != "" {
 		s += " (" + run.label + ")"
@@ -90,9 +94,9 @@ func summary(run probeRun) string {
 
 // writeTrouble says why a run failed, what to do, and what NCCL said last.
 func writeTrouble(b *bytes.Buffer, r *probes.Result) {
-	fmt.Fprintf(b, "#   %s\n", plain(r.Error))
+	fmt.Fprintf(b, "#   %s\n", r.Error)
 	if i := r.Intrusion; i != nil {
-		fmt.Fprintf(b, "#   its ranks were killed %s after it was seen, and gone after %s\n", milliseconds(i.Killed), milliseconds(i.Gone))
+		fmt.Fprintf(b, "#   its ranks were killed %s after it was seen, and gone after %s\n", brief(i.Killed), brief(i.Gone))
 	}
 	if advice := adviceOnFailure(r.Failure); advice != "" {
 		fmt.Fprintf(b, "#   %s\n", advice)
@@ -103,7 +107,7 @@ func writeTrouble(b *bytes.Buffer, r *probes.Result) {
 		fmt.Fprintf(b, "#   NCCL's log ends with:\n")
 	}
 	for _, line := range lines[max(0, len(lines)-most):] {
-		fmt.Fprintf(b, "#     %s\n", plain(line))
+		fmt.Fprintf(b, "#     %s\n", strings.TrimSuffix(line, "\n"))
 	}
 }
 
@@ -128,12 +132,12 @@ func microseconds(d time.Duration) string {
 	return strconv.FormatFloat(float64(d)/float64(time.Microsecond), 'f', 2, 64)
 }
 
-func milliseconds(d time.Duration) string { return d.Round(time.Millisecond).String() }
+// brief is a time to a tenth of a millisecond: 1.0013s, 13.2ms, 100µs.
+func brief(d time.Duration) string { return d.Round(100 * time.Microsecond).String() }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// said is what others have said, fit for a terminal.
-func said(s string) string { return cmp.Or(plain(s), "unknown") }
+func said(s string) string { return cmp.Or(s, "unknown") }
 
 func yesNo(v bool) string {
 	if v {
@@ -153,11 +157,11 @@ func factWord[T any](f fabric.Fact[T], word func(T) string) string {
 }
 
 // plain keeps what others have said from doing things to a terminal.
-func plain(s string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
+func plain(text []byte) []byte {
+	return bytes.Map(func(r rune) rune {
+		if r != '\n' && !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, s))
+	}, text)
 }

@@ -213,7 +213,12 @@ func probeConfig(c *probes.Config) []namedValue {
 	return list
 }
 
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 UTC")
+}
 
 // shortly is a duration without the zeros that time.Duration appends: 2h, 1h30m, 250ms.
 func shortly(d time.Duration) string {

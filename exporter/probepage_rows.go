@@ -151,7 +151,7 @@ func runViewOf(title string, r *probes.Result) *runView {
 	add("GPUDirect RDMA, NVLS, SHARP", strings.Join([]string{factWord(r.GPUDirect, yesNo), factWord(r.NVLS, yesNo), factWord(r.SHARP, yesNo)}, ", "))
 	add("Channels", factWord(r.Channels, strconv.Itoa))
 	add("GPUs", strings.Join(r.GPUs, ", "))
-	add("Took", fmt.Sprintf("%s, %s of GPU time; communicator %s, first collective %s", seconds(r.Wall), seconds(r.GPUTime), seconds(r.Init), seconds(r.Connect)))
+	add("Took", fmt.Sprintf("%s, %s of GPU time; communicator %s, first collective %s", seconds(r.Wall), seconds(r.GPUTime), brief(r.Init), brief(r.Connect)))
 	if share, ok := r.Comparison.Expected.Get(); ok {
 		add("Of what the hardware allows", fmt.Sprintf("%.0f %%", 100*share))
 	}
@@ -159,7 +159,7 @@ func runViewOf(title string, r *probes.Result) *runView {
 		add("Baseline", r.Comparison.Fingerprint)
 	}
 	if i := r.Intrusion; i != nil {
-		add("Somebody else came", fmt.Sprintf("%s; ranks killed after %s, gone after %s", i.Who, milliseconds(i.Killed), milliseconds(i.Gone)))
+		add("Somebody else came", fmt.Sprintf("%s; ranks killed after %s, gone after %s", i.Who, brief(i.Killed), brief(i.Gone)))
 	}
 	for _, m := range r.Measurements {
 		v.Rows = append(v.Rows, measuredView{

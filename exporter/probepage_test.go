@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/probes"
+)
+
+// probedAt is when the pages of these tests are looked at.
+func probedAt() time.Time { return time.Unix(1_700_000_000, 0) }
+
+func probedResult(kind probes.Kind, ago time.Duration) probes.Result {
+	at := probedAt().Add(-ago)
+	return probes.Result{
+		Key: probes.Key{Kind: kind}, At: at, Wall: 3200 * time.Millisecond, GPUTime: 24 * time.Second, GPUs: []string{"GPU-a", "GPU-b"}, Outcome: probes.OK,
+		NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", Path: fabric.Known(probes.PathP2P, "NCCL log", at), Network: "IB",
+		GPUDirect: fabric.Known(true, "NCCL log", at), NVLS: fabric.Known(false, "NCCL log", at), SHARP: fabric.NotKnown[bool](fabric.ReasonMissing, "NCCL log", at),
+		Channels: fabric.Known(4, "NCCL log", at), Init: 1200 * time.Millisecond, Connect: 90 * time.Millisecond,
+		Measurements: []probes.Measurement{
+			{Op: probes.AllReduce, Type: probes.Float32, Bytes: 1 << 10, Ranks: 2, Iterations: 20, Time: 14 * time.Microsecond, DeviceTime: 12 * time.Microsecond, AlgBW: 73e6, BusBW: 73e6},
+			{Op: probes.AllReduce, Type: probes.Float32, Bytes: 64 << 20, Ranks: 2, Iterations: 12, Time: 340 * time.Microsecond, AlgBW: 197e9, BusBW: 197e9},
+		},
+		Comparison: probes.Comparison{
+			Fingerprint: "node all_reduce float32", Samples: 40, Median: 200e9, MAD: 1e9, Ratio: fabric.Known(0.985, "baseline", at),
+			Expected: fabric.None[float64]("plan", at), Best: 201e9,
+		},
+		Settings: []string{"NCCL_DEBUG=INFO", "NCCL_IB_TC=106"}, Log: "node17:1:1 [0] NCCL INFO Using network IB\n",
+	}
+}
+
+// probedStatus has a probe that is well, one that fell back to TCP, one that fails, and one that never ran.
+func probedStatus() probes.Status {
+	now := probedAt()
+	node := probedResult(probes.Node, time.Hour)
+
+	before, rail := probedResult(probes.Rail, 30*time.Hour), probedResult(probes.Rail, 2*time.Hour)
+	rail.Path, rail.Network, rail.GPUDirect = fabric.Known(probes.PathSocket, "NCCL log", now), "Socket", fabric.None[bool]("NCCL log", now)
+	rail.Settings = []string{"NCCL_DEBUG=INFO", "NCCL_IB_DISABLE=1"}
+	rail.Measurements = rail.Measurements[1:]
+	rail.Measurements[0].BusBW = 5e9
+	rail.Comparison.Ratio, rail.Comparison.Regressed = fabric.Known(0.025, "baseline", now), true
+	rail.Comparison.Expected = fabric.Known(0.11, "plan", now)
+	key := probes.Key{Kind: probes.Rail, Device: "mlx5_0", Port: 1}
+	before.Key, rail.Key = key, key
+
+	failed := probes.Result{
+		Key: probes.Key{Kind: probes.Socket}, At: now.Add(-20 * time.Minute), Wall: 30 * time.Second, GPUTime: 58 * time.Second, GPUs: []string{"GPU-a", "GPU-b"},
+		Outcome: probes.Failed, Failure: probes.FailureHang, Error: "rank 1: connect: no answer within 21s; NCCL warned: socketStartConnect: Connect to 10.0.0.7<41> failed",
+		NCCL: "2.28.3", Log: "node17:1:1 [0] NCCL WARN socketStartConnect: Connect to 10.0.0.7<41> failed\n", Settings: []string{"NCCL_DEBUG=INFO"},
+	}
+	aborted := failed
+	aborted.Outcome, aborted.Failure, aborted.Error, aborted.At = probes.Aborted, probes.FailureIntruder, "compute process 4711 came to the GPUs", now.Add(-time.Hour)
+	aborted.Intrusion = &probes.Intrusion{Who: "compute process 4711", Killed: 3 * time.Millisecond, Gone: 41 * time.Millisecond}
+	socketGood := probedResult(probes.Socket, 26*time.Hour)
+
+	return probes.Status{
+		Enabled: true, Since: now.Add(-100 * time.Hour), GPUs: 2, GPUTime: 5 * time.Minute,
+		Probes: []probes.ProbeStatus{
+			{Key: probes.Key{Kind: probes.Transport}, Every: 2 * time.Hour, LastSkip: &probes.Skipped{Why: probes.SkipSlurm, Detail: "1 jobs, 4242 is one", At: now.Add(-3 * time.Minute)},
+				Skips: map[probes.Skip]uint64{probes.SkipSlurm: 14, probes.SkipDuty: 1}, NextRun: now.Add(7 * time.Minute)},
+			{Key: node.Key, Every: 4 * time.Hour, Runs: 44, Last: &node, LastGood: &node, LastRun: node.At, NextRun: now.Add(3 * time.Hour), Baselines: 1},
+			{Key: key, Every: 12 * time.Hour, Runs: 9, Last: &rail, LastGood: &rail, Before: &before, Kept: []probes.Result{rail}, LastRun: rail.At, NextRun: now.Add(10 * time.Hour), Baselines: 2},
+			{Key: failed.Key, Runs: 5, Failures: map[probes.Failure]uint64{probes.FailureHang: 2, probes.FailureIntruder: 1}, Wrong: 3,
+				Last: &failed, LastGood: &socketGood, Kept: []probes.Result{aborted, failed}, LastRun: failed.At},
+		},
+	}
+}
+
+func pagesOf(t *testing.T, s probes.Status, c *probes.Config) *probePages {
+	return &probePages{
+		title: "node17", status: func() probes.Status { return s }, config: func() *probes.Config { return c },
+		page: template.Must(template.New("probes").Parse(probesHTML)), fail: func(err error) { t.Error(err) },
+	}
+}
+
+func pageText(t *testing.T, p *probePages) string {
+	t.Helper()
+	var b strings.Builder
+	v := p.view(probedAt())
+	v.CSS, v.Version = "", ""
+	if err := p.page.Execute(&b, v); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// The page and the JSON of some results, to the letter.
+func TestProbesPage(t *testing.T) {
+	c := probes.DefaultConfig()
+	page := pageText(t, pagesOf(t, probedStatus(), &c))
+	golden(t, filepath.Join("testdata", "probe", "page.html"), page)
+	contains(t, page, "2 probes tell of trouble", "0.042 % of the time of 2 GPUs, 0.1 % allowed", "slower than before", "2.5 %", "in 3 hours", "3 minutes ago: 1 jobs",
+		"<th scope=\"row\">path</th><td>p2p</td><td>socket</td>", "<th scope=\"row\">NCCL_IB_TC</th><td>106</td><td>not set</td>",
+		"bus bandwidth</th><td>197 GB/s</td><td>5 GB/s (-97 %)</td>", "Connect to 10.0.0.7&lt;41&gt; failed", "ranks killed after 3ms, gone after 41ms",
+		"drain the node or wait for the job", "64 MiB")
+	lacks(t, page, "ZgotmplZ", "&lt;no value", "<script", "http://", "https://")
+
+	var b strings.Builder
+	if err := encodeJSON(&b, statusJSON(probedStatus(), &c, probedAt())); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, filepath.Join("testdata", "probe", "status.json"), b.String())
+}
+
+// What is not known, or never was, is no 0 on the page and null in the JSON.
+func TestProbesPageKnowsNothing(t *testing.T) {
+	c := probes.DefaultConfig()
+	for name, test := range map[string]struct {
+		status probes.Status
+		config *probes.Config
+		want   []string
+	}{
+		"off":       {probes.Status{}, nil, []string{"Nothing is probed", "has no section probes"}},
+		"at once":   {probes.Status{Enabled: true, Since: probedAt()}, &c, []string{"No probe has run yet", "0.0 s of GPU time"}},
+		"by hand":   {probes.Status{Since: probedAt()}, &c, []string{"Probes run on demand only"}},
+		"state":     {probes.Status{Enabled: true, State: fabric.ReasonMalformed}, &c, []string{"The history of probes is not kept", "State file /var/lib/gpufabric_exporter/probes.json: "}},
+		"bare":      {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Node}, Last: &probes.Result{}}}}, &c, []string{"unknown"}},
+		"no device": {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Rail}, Every: time.Hour}}}, &c, []string{"not due"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			page := pageText(t, pagesOf(t, test.status, test.config))
+			contains(t, page, test.want...)
+			lacks(t, page, "0001-01-01", "ZgotmplZ", "NaN", "Inf")
+			var b strings.Builder
+			if err := encodeJSON(&b, statusJSON(test.status, test.config, probedAt())); err != nil {
+				t.Fatal(err)
+			}
+			lacks(t, b.String(), "0001-01-01", `"gpudirect_rdma": false`, `"channels": 0`)
+		})
+	}
+}
+
+// Logs, libraries and nodes that lie put no markup into the page, and do not make it grow beyond what a Prober keeps.
+func TestProbesPageEscapes(t *testing.T) {
+	const evil = `</style></pre><script>alert("1")</script>'"{{.}}` + "\x1b[2J"
+	r := probedResult(probes.Kind(evil), time.Hour)
+	r.Key.Device, r.Error, r.NCCL, r.Driver, r.CUDA, r.Network, r.Log = evil, evil, evil, evil, evil, evil, strings.Repeat(evil+"\n", 16<<10/len(evil))
+	r.Outcome, r.Failure, r.Path.Value = probes.Failed, probes.Failure(evil), probes.Path(evil)
+	r.GPUs, r.Comparison.Fingerprint, r.Intrusion = []string{evil}, evil, &probes.Intrusion{Who: evil}
+	r.Measurements[0].Op, r.Measurements[0].Type = probes.Op(evil), probes.DType(evil)
+	for i := range 100 {
+		r.Settings = append(r.Settings, fmt.Sprint("NCCL_", i, "=", evil, strings.Repeat("x", 400)))
+	}
+	other := r
+	other.NCCL, other.Settings = "2.27.3", []string{evil + "=" + evil}
+	s := probes.Status{Enabled: true, State: fabric.Reason(evil)}
+	for i := range 8 {
+		s.Probes = append(s.Probes, probes.ProbeStatus{
+			Key: probes.Key{Kind: probes.Rail, Device: evil, Port: i}, Last: &r, LastGood: &other, Kept: []probes.Result{r, r, r, r, r},
+			LastSkip: &probes.Skipped{Why: probes.Skip(evil), Detail: evil, At: probedAt()}, Skips: map[probes.Skip]uint64{probes.Skip(evil): 1},
+			Failures: map[probes.Failure]uint64{probes.Failure(evil): 1},
+		})
+	}
+	c := probes.DefaultConfig()
+	c.NCCL, c.EnvFile = evil, evil
+	p := pagesOf(t, s, &c)
+	p.title = evil
+	w := httptest.NewRecorder()
+	p.html(w, nil)
+	page := w.Body.String()
+	if w.Code != http.StatusOK || strings.Count(page, "</style>") != 1 {
+		t.Errorf("status %d, %d styles", w.Code, strings.Count(page, "</style>"))
+	}
+	if len(page) > 16<<20 {
+		t.Errorf("%d MiB", len(page)>>20)
+	}
+	for _, markup := range []string{"<script", "ZgotmplZ", `title="</style`} {
+		if strings.Contains(page, markup) {
+			t.Errorf("has %q", markup)
+		}
+	}
+	if n := strings.Count(page, "&lt;script&gt;"); n < 1000 {
+		t.Errorf("%d escaped texts", n)
+	}
+	w = httptest.NewRecorder()
+	p.json(w, nil)
+	if !json.Valid(w.Body.Bytes()) || strings.Contains(w.Body.String(), "<script") {
+		t.Error("the JSON is none, or has markup")
+	}
+	var b output
+	plan := &probes.Plan{Ranks: []probes.RankPlan{{UUID: "GPU-a"}}}
+	if err := writeProbeRun(&b, probeRun{plan: plan, result: &r}); err != nil {
+		t.Fatal(err)
+	}
+	lacks(t, b.String(), "\x1b")
+}
+
+// The pages are where the others are, and say so when nothing is probed.
+func TestProbesPageIsServed(t *testing.T) {
+	p := start(t, &fakeObserver{node: healthy}, "--web.route-prefix=/fabric")
+	status, page, header := p.get("/fabric/probes")
+	if status != http.StatusOK || header.Get("Content-Type") != "text/html; charset=utf-8" || header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%d %v", status, header)
+	}
+	contains(t, page, "Nothing is probed", `href="./"`, `href="probes.json"`)
+	status, body, header := p.get("/fabric/probes.json")
+	var j probesStatusJSON
+	if err := json.Unmarshal([]byte(body), &j); err != nil || status != http.StatusOK || header.Get("Content-Type") != "application/json" || j.Enabled || j.Probes == nil {
+		t.Errorf("%d %v %s: %v", status, header, body, err)
+	}
+	_, landing, _ := p.get("/fabric/")
+	contains(t, landing, `href="probes"`)
+	if status, _, _ := p.do(http.MethodPost, "/fabric/probes"); status != http.StatusMethodNotAllowed {
+		t.Errorf("POST: %d", status)
+	}
+	for _, path := range []string{"/probes", "/probes.json"} {
+		var stderr output
+		if code := Run(t.Context(), []string{"--web.telemetry-path=" + path}, Options{Stdout: &stderr, Stderr: &stderr}); code != exitUsage {
+			t.Errorf("%s for metrics: exit code %d, %s", path, code, stderr.String())
+		}
+	}
+}
