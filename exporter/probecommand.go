@@ -91,6 +91,9 @@ func probe(ctx context.Context, f *flags, o Options) int {
 	}
 	if s := r.skipped; s != nil {
 		fmt.Fprintf(o.Stderr, "%s: not probed (%s): %s\n%s: %s\n", name, s.Why, s.Detail, name, adviceOnSkip(s.Why))
+		if overridable(s.Why) && !f.probe.evenIfBusy {
+			fmt.Fprintf(o.Stderr, "%s: --even-if-busy probes nevertheless, and slows down whatever runs there\n", name)
+		}
 	}
 	return r.code()
 }
@@ -191,7 +194,7 @@ func (p *probeCommand) enter(ctx context.Context, gate *probes.Gate) (probes.Gua
 		return pass, pass.Leave, nil, nil
 	}
 	if s := gate.Check(ctx, gpus); s != nil {
-		if slices.Contains([]probes.Skip{probes.SkipLocked, probes.SkipMaintenance, probes.SkipNoGPU, probes.SkipNoDevice}, s.Why) {
+		if !overridable(s.Why) {
 			return nil, nil, s, nil
 		}
 		p.progress.end()
@@ -230,32 +233,45 @@ func (p *probeCommand) run(ctx context.Context, ranks probes.Ranks, guard probes
 
 // adviceOnSkip says what to do about a probe that may not run.
 func adviceOnSkip(s probes.Skip) string {
-	const override = "--even-if-busy probes nevertheless, and slows down whatever runs there"
 	switch s {
 	case probes.SkipProcess, probes.SkipMPS, probes.SkipMemory:
-		return "probe when it has ended (ps shows who it is); " + override
+		return "probe when it has ended (ps shows who it is)"
 	case probes.SkipSlurm, probes.SkipKubernetes:
-		return "drain the node or wait for the job; " + override
+		return "wait for the job, or drain the node"
 	case probes.SkipUtilization:
-		return "GPUs must have been idle for a minute: try again; " + override
+		return "GPUs must have been idle for a minute: try again"
 	case probes.SkipMaintenance:
 		return "GPUs are released: remove the maintenance file, or send SIGUSR1 to the exporter once more"
 	case probes.SkipLocked:
 		return "another probe of this node is running: try again when it has ended"
+	case probes.SkipDuty:
+		return "it runs by itself when its GPUs may spend the time (duty)"
 	case probes.SkipNoGPU:
-		return "the driver must be loaded (nvidia-smi -L) and have as many GPUs as the kind needs: node, calibrate and nvlink 2, scaling 4"
+		return "the driver must be loaded (nvidia-smi -L) and have as many GPUs as the kind needs: node, calibrate and nvlink 2, scaling 3"
 	case probes.SkipNoDevice:
 		return "a rail needs an RDMA port that is active and for training (gpufabric_exporter topology; --device names one)"
 	case probes.SkipPersistence:
-		return "nvidia-smi -pm 1 (or nvidia-persistenced) keeps the driver's state; " + override
+		return "nvidia-smi -pm 1 (or nvidia-persistenced) keeps the driver's state"
 	case probes.SkipComputeMode:
 		return "nvidia-smi -c 0 lets several processes use a GPU"
 	case probes.SkipMIG:
 		return "NCCL measures whole GPUs: nvidia-smi -mig 0"
 	case probes.SkipThrottled, probes.SkipLinkErrors:
-		return "a probe would measure the trouble that the GPUs are in (gpufabric_exporter check); " + override
+		return "a probe would measure the trouble that the GPUs are in (gpufabric_exporter check)"
 	}
-	return "run it as root, in the PID namespace of the host, so that everything can be read; " + override
+	return "run it as root, in the PID namespace of the host, so that everything can be read"
+}
+
+// overridable tells whether --even-if-busy probes nevertheless: there must be something to probe, and nobody who said no.
+func overridable(s probes.Skip) bool {
+	return !slices.Contains([]probes.Skip{probes.SkipLocked, probes.SkipMaintenance, probes.SkipNoGPU, probes.SkipNoDevice}, s)
+}
+
+// lasting tells that a node is skipped until somebody does something about it.
+func lasting(s probes.Skip) bool {
+	return slices.Contains([]probes.Skip{
+		probes.SkipCannotProveIdle, probes.SkipPersistence, probes.SkipComputeMode, probes.SkipMIG, probes.SkipNoGPU, probes.SkipNoDevice,
+	}, s)
 }
 
 // adviceOnFailure says where to look when a run failed; empty: its error says it all.

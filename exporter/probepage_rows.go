@@ -39,7 +39,11 @@ func probeViewOf(p *probes.ProbeStatus, rails bool, now time.Time) probeView {
 		v.Skip = cell{Text: diagnose.Spaced(string(s.Why)), Note: age(now.Sub(s.At)) + " ago: " + s.Detail}
 	}
 	for _, why := range slices.Sorted(maps.Keys(p.Skips)) {
-		v.Skips = append(v.Skips, namedValue{diagnose.Spaced(string(why)), fmt.Sprintf("%s: %s", times(p.Skips[why]), adviceOnSkip(why))})
+		what := times(p.Skips[why])
+		if lasting(why) {
+			what += ": " + adviceOnSkip(why)
+		}
+		v.Skips = append(v.Skips, namedValue{diagnose.Spaced(string(why)), what})
 	}
 	if r := p.Last; r != nil {
 		v.Result = resultCell(r)
@@ -52,6 +56,9 @@ func probeViewOf(p *probes.ProbeStatus, rails bool, now time.Time) probeView {
 		v.Last = runViewOf("Last run", r)
 	}
 	for _, r := range slices.Backward(p.Kept) {
+		if p.Last != nil && r.At.Equal(p.Last.At) {
+			continue
+		}
 		v.Kept = append(v.Kept, *runViewOf("Kept", &r))
 	}
 	return v

@@ -103,7 +103,7 @@ func TestProbesPage(t *testing.T) {
 	contains(t, page, "2 probes tell of trouble", "0.042 % of the time of 2 GPUs, 0.1 % allowed", "slower than before", "2.5 %", "in 3 hours", "3 minutes ago: 1 jobs",
 		"<th scope=\"row\">path</th><td>p2p</td><td>socket</td>", "<th scope=\"row\">NCCL_IB_TC</th><td>106</td><td>not set</td>",
 		"bus bandwidth</th><td>197 GB/s</td><td>5 GB/s (-97 %)</td>", "Connect to 10.0.0.7&lt;41&gt; failed", "ranks killed after 3ms, gone after 41ms",
-		"drain the node or wait for the job", "64 MiB")
+		"14 times", "64 MiB", "<strong>Kept</strong>")
 	lacks(t, page, "ZgotmplZ", "&lt;no value", "<script", "http://", "https://")
 
 	var b strings.Builder
@@ -154,10 +154,12 @@ func TestProbesPageEscapes(t *testing.T) {
 	}
 	other := r
 	other.NCCL, other.Settings = "2.27.3", []string{evil + "=" + evil}
+	older := r
+	older.At = r.At.Add(-time.Hour)
 	s := probes.Status{Enabled: true, State: fabric.Reason(evil)}
 	for i := range 8 {
 		s.Probes = append(s.Probes, probes.ProbeStatus{
-			Key: probes.Key{Kind: probes.Rail, Device: evil, Port: i}, Last: &r, LastGood: &other, Kept: []probes.Result{r, r, r, r, r},
+			Key: probes.Key{Kind: probes.Rail, Device: evil, Port: i}, Last: &r, LastGood: &other, Kept: []probes.Result{older, older, older, older, r},
 			LastSkip: &probes.Skipped{Why: probes.Skip(evil), Detail: evil, At: probedAt()}, Skips: map[probes.Skip]uint64{probes.Skip(evil): 1},
 			Failures: map[probes.Failure]uint64{probes.Failure(evil): 1},
 		})
