@@ -47,6 +47,9 @@ func probeViewOf(p *probes.ProbeStatus, rails bool, now time.Time) probeView {
 	}
 	if r := p.Last; r != nil {
 		v.Result = resultCell(r)
+		if r.Outcome != probes.OK {
+			v.Result.Note = "" // long; it stands with the run
+		}
 		v.Path, v.GPUDirect = show(r.Path, func(p probes.Path) string { return string(p) }), show(r.GPUDirect, yesNo)
 		v.Path.Note = r.Network
 		if path, ok := r.Path.Get(); ok && path == probes.PathSocket && r.Key.Kind != probes.Socket {
