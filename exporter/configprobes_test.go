@@ -45,7 +45,7 @@ func TestConfigOfProbesIsComplete(t *testing.T) {
 	}
 	want := probes.Config{
 		Every: map[probes.Kind]time.Duration{probes.Transport: time.Hour, probes.Node: 90 * time.Minute, probes.Rail: 12 * time.Hour},
-		Duty:  0.0005, Op: probes.ReduceScatter, Type: probes.BFloat16, Bytes: 32 << 20, Collective: 250 * time.Millisecond, Wall: 20 * time.Second, Warn: 0.9,
+		Duty:  0.0005, Op: probes.ReduceScatter, Type: probes.BFloat16, Bytes: 32 << 20, Collective: 250 * time.Millisecond, Wall: 20 * time.Second, Warn: 0.9, IdleMemory: 600 << 20,
 		NCCL: "/opt/nccl/lib/libnccl.so.2", CUDA: "/usr/lib/libcuda.so.1", EnvFile: "/etc/gpufabric/probes.env",
 		StateFile: "/var/lib/gpufabric/probes.json", LockFile: "/run/lock/probes.lock",
 	}
@@ -115,4 +115,48 @@ func FuzzParseSize(f *testing.F) {
 			t.Errorf("%q: %d", s, v)
 		}
 	})
+}
+
+// The example of the document is what holds without it, and the document names all that results can say.
+func TestDocumentOfProbes(t *testing.T) {
+	raw, err := os.ReadFile("../docs/PROBES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(raw), "```yaml\n")
+	example, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("no example")
+	}
+	c, err := parseConfig("docs/PROBES.md", []byte(example))
+	if err != nil || c.probes == nil || !reflect.DeepEqual(*c.probes, probes.DefaultConfig()) {
+		t.Errorf("%+v, %v", c.probes, err)
+	}
+	for _, list := range [][]string{
+		namesOf(probes.Kinds()), namesOf(probes.Ops()), namesOf(probes.DTypes()), namesOf(probes.Failures()), namesOf(probes.Skips()), namesOf(probes.Paths()),
+	} {
+		for _, name := range list {
+			if !strings.Contains(string(raw), "`"+name+"`") && !strings.Contains(string(raw), " "+name) {
+				t.Errorf("%s is not named", name)
+			}
+		}
+	}
+	for _, v := range []any{
+		probesStatusJSON{},
+		probeStateJSON{},
+		probeChangedJSON{},
+		probeResultJSON{},
+		probeIntrusionJSON{},
+		probeMeasuredJSON{},
+		probeBaselineJSON{},
+		probeDifferentJSON{},
+		probeSkippedJSON{},
+	} {
+		for field := range reflect.TypeOf(v).Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if name == "" || !strings.Contains(string(raw), name) {
+				t.Errorf("%T: the document does not have %q", v, name)
+			}
+		}
+	}
 }

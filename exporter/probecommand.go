@@ -128,7 +128,7 @@ func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
 		return noLibrary
 	}
 	options := gateOptions(f, (&gpuGate{maintenance: f.gpuMaintenance}).maintained, f.logger(o.Stderr))
-	options.Lock = p.config.LockFile
+	options.Lock, options.IdleMemory = p.config.LockFile, p.config.IdleMemory
 	gate, closeGate, err := o.Probing.Gate(options)
 	if err != nil {
 		return err

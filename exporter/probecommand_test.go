@@ -67,7 +67,7 @@ func (b *probeBench) run(args ...string) (code int, stdout, stderr string) {
 		o := Options{Stdout: &out, Stderr: &errs, Probing: &Probing{
 			Gate: func(o GateOptions) (*probes.Gate, func() error, error) {
 				return probes.NewGate(probes.GateOptions{
-					GPUs: b, Processes: benchHost{}, Cgroups: benchHost{}, Pods: benchPods{}, Maintenance: o.Maintenance, Lock: o.Lock,
+					GPUs: b, Processes: benchHost{}, Cgroups: benchHost{}, Pods: benchPods{}, Maintenance: o.Maintenance, Lock: o.Lock, IdleMemory: o.IdleMemory,
 				}), func() error { return nil }, nil
 			},
 			Ranks: b,
@@ -366,6 +366,16 @@ func TestProbeIsAlone(t *testing.T) {
 		}
 		contains(t, errs, "not probed (locked)", "another probe of this node")
 		lock.Release()
+	}
+}
+
+// What the driver uses of an idle GPU by itself, the configuration says.
+func TestProbeKnowsIdleMemory(t *testing.T) {
+	b := newProbeBench(t, 2)
+	b.busy = func(g *fabric.GPU) { g.Memory.Value.Used = 600 << 20 }
+	b.configure("  idle_memory: 600MiB\n")
+	if code, _, errs := b.run(); code != exitProbed {
+		t.Errorf("exit code %d: %s", code, errs)
 	}
 }
 
