@@ -30,7 +30,7 @@ func compareProbes(r *probeReport) probeComparison {
 	c := probeComparison{what: r.what}
 	for _, run := range r.runs {
 		if run.result == nil || run.result.Outcome != probes.OK {
-			c.note = fmt.Sprintf("%s was not measured to its end", run.label)
+			c.note = run.label + " was not measured to its end"
 			return c
 		}
 		c.labels = append(c.labels, run.label)

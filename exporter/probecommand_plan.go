@@ -68,6 +68,9 @@ func (p *probeCommand) planAll(list ...planned) (*probes.Skipped, error) {
 		if skipped != nil {
 			return skipped, nil
 		}
+		if len(w.env) > 0 {
+			plan.Expected = 0 // it is that of the ways which are switched off
+		}
 		if n := len(s.Wants); n > 0 { // small sizes of a range are left out
 			ranks, last := len(plan.Ranks), s.Wants[n-1]
 			plan.Settings.Wants = slices.DeleteFunc(s.Wants, func(w probes.Want) bool { return w.Bytes < leastBytes(w, ranks) })

@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -164,7 +165,7 @@ func dutyFacts(s probes.Status, c *probes.Config, now time.Time) []string {
 	}
 	facts := []string{
 		"since " + stamp(s.Since),
-		fmt.Sprintf("%s of GPU time", seconds(s.GPUTime)),
+		seconds(s.GPUTime) + " of GPU time",
 	}
 	if used, ok := dutyUsed(s, now); ok {
 		facts = append(facts, fmt.Sprintf("%.3f %% of the time of %s, %.3g %% allowed", 100*used, plural(s.GPUs, "GPU", "GPUs"), 100*c.Duty))
@@ -195,13 +196,15 @@ func probeConfig(c *probes.Config) []namedValue {
 	if len(every) == 0 {
 		every = []string{"never by themselves"}
 	}
-	channels := fmt.Sprint(c.MaxCTAs)
+	channels := strconv.Itoa(c.MaxCTAs)
 	if c.MaxCTAs == 0 {
 		channels = "as many as NCCL wants"
 	}
 	list := []namedValue{
-		{"Every", strings.Join(every, ", ")}, {"Share of GPU time", fmt.Sprintf("%.3g %%", 100*c.Duty)},
-		{"Message", fmt.Sprintf("%s of %s, %s", c.Op, c.Type, byteText(c.Bytes))}, {"Channels", channels},
+		{"Every", strings.Join(every, ", ")},
+		{"Share of GPU time", fmt.Sprintf("%.3g %%", 100*c.Duty)},
+		{"Message", fmt.Sprintf("%s of %s, %s", c.Op, c.Type, byteText(c.Bytes))},
+		{"Channels", channels},
 		{"Time at most", fmt.Sprintf("%s in collectives, %s in all", shortly(c.Collective), shortly(c.Wall))},
 		{"Regressed below", fmt.Sprintf("%.3g %% of the baseline", 100*c.Warn)},
 	}

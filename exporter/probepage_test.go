@@ -67,12 +67,16 @@ func probedStatus() probes.Status {
 	return probes.Status{
 		Enabled: true, Since: now.Add(-100 * time.Hour), GPUs: 2, GPUTime: 5 * time.Minute,
 		Probes: []probes.ProbeStatus{
-			{Key: probes.Key{Kind: probes.Transport}, Every: 2 * time.Hour, LastSkip: &probes.Skipped{Why: probes.SkipSlurm, Detail: "1 jobs, 4242 is one", At: now.Add(-3 * time.Minute)},
-				Skips: map[probes.Skip]uint64{probes.SkipSlurm: 14, probes.SkipDuty: 1}, NextRun: now.Add(7 * time.Minute)},
+			{
+				Key: probes.Key{Kind: probes.Transport}, Every: 2 * time.Hour, LastSkip: &probes.Skipped{Why: probes.SkipSlurm, Detail: "1 jobs, 4242 is one", At: now.Add(-3 * time.Minute)},
+				Skips: map[probes.Skip]uint64{probes.SkipSlurm: 14, probes.SkipDuty: 1}, NextRun: now.Add(7 * time.Minute),
+			},
 			{Key: node.Key, Every: 4 * time.Hour, Runs: 44, Last: &node, LastGood: &node, LastRun: node.At, NextRun: now.Add(3 * time.Hour), Baselines: 1},
 			{Key: key, Every: 12 * time.Hour, Runs: 9, Last: &rail, LastGood: &rail, Before: &before, Kept: []probes.Result{rail}, LastRun: rail.At, NextRun: now.Add(10 * time.Hour), Baselines: 2},
-			{Key: failed.Key, Runs: 5, Failures: map[probes.Failure]uint64{probes.FailureHang: 2, probes.FailureIntruder: 1}, Wrong: 3,
-				Last: &failed, LastGood: &socketGood, Kept: []probes.Result{aborted, failed}, LastRun: failed.At},
+			{
+				Key: failed.Key, Runs: 5, Failures: map[probes.Failure]uint64{probes.FailureHang: 2, probes.FailureIntruder: 1}, Wrong: 3,
+				Last: &failed, LastGood: &socketGood, Kept: []probes.Result{aborted, failed}, LastRun: failed.At,
+			},
 		},
 	}
 }
