@@ -26,12 +26,13 @@ demo: build ## serve a simulated node on 127.0.0.1 (SCENARIO=healthy; $(BIN) dem
 run: build ## serve this host on port 10791
 	./$(BIN)
 
-# What starts no goroutine needs no race detector, which makes it ten times slower.
-PURE := ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/host/nvml ./collector
+# What starts no goroutine needs no race detector, which makes it ten times slower; nor does what tests processes of its own
+# or reads whole trees of files, of which it makes ones that take a second longer to end.
+PURE := . ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/capture ./internal/host/nvml ./collector ./ncclprobe/...
 
-test: ## all tests that need no virtual machine, with the race detector; those over whole corpora without it
+test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -race -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PURE))")
-	$(GO) test $(PURE) ./exporter ./internal/capture ./test/corpus
+	$(GO) test $(PURE) ./exporter ./test/corpus
 
 rules: ## alert rules: every expression against the catalogue, promtool's unit tests (2.42 or later, else Debian's is fetched)
 	cd tools && $(GO) test ./rules

@@ -133,10 +133,10 @@ func TestHungDevice(t *testing.T) {
 			if took := time.Since(begin); took != 0 {
 				t.Fatalf("scrape %d waited %s for a device known to be stuck", i, took)
 			}
-			synctest.Wait()
-			if g := runtime.NumGoroutine(); g > base+3 { // the runtime has some of its own
-				t.Fatalf("scrape %d: %d goroutines, %d before", i, g, base)
-			}
+		}
+		synctest.Wait()
+		if g := runtime.NumGoroutine(); g > base+100 { // the runtime has some of its own, and takes its time with those that end
+			t.Errorf("%d goroutines after 1000 scrapes, %d before", g, base)
 		}
 		if got := k.count("ports mlx5_2"); got != 2 {
 			t.Errorf("the stuck device was entered %d times, want twice: once well, once for ever", got)
