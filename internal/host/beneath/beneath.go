@@ -54,7 +54,7 @@ func (r *Root) OpenDir(p string) (int, error) {
 	if !unanswered(err) {
 		return fd, err
 	}
-	return dup(r.Root.OpenFile(p, flags, 0))
+	return dup(r.OpenFile(p, flags, 0))
 }
 
 // OpenAttr opens an attribute, which is a file, for reading. It follows no link at the end of the path, and does not wait for a writer of a FIFO.
@@ -64,7 +64,7 @@ func (r *Root) OpenAttr(p string) (int, error) {
 	if !unanswered(err) {
 		return fd, err
 	}
-	return dup(r.Root.OpenFile(p, flags, 0))
+	return dup(r.OpenFile(p, flags, 0))
 }
 
 // dup returns a descriptor that no *os.File closes.
