@@ -28,10 +28,11 @@ run: build ## serve this host on port 10791
 
 # What starts no goroutine needs no race detector, which makes it ten times slower; nor does what tests processes of its own
 # or reads whole trees of files, of which it makes ones that take a second longer to end.
-PURE := . ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/capture ./internal/host/nvml ./collector ./ncclprobe/...
+PURE := . ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/...
 
 test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -race -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PURE))")
+	$(GO) test -race -run Concurrent ./internal/host/sysfs
 	$(GO) test $(PURE) ./exporter ./test/corpus
 
 rules: ## alert rules: every expression against the catalogue, promtool's unit tests (2.42 or later, else Debian's is fetched)

@@ -35,6 +35,7 @@ func captured(t *testing.T, to string, args ...string) (file string, stdout, std
 }
 
 func TestCapture(t *testing.T) {
+	withoutRace(t)
 	file, stdout, stderr, code := captured(t, "", "--collector.device-exclude=mlx5_7")
 	if code != exitOK || stderr.String() != "" {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
@@ -70,6 +71,7 @@ func TestCapture(t *testing.T) {
 }
 
 func TestCaptureToStdout(t *testing.T) {
+	withoutRace(t)
 	_, stdout, stderr, code := captured(t, "-")
 	_, err := capture.Unpack(strings.NewReader(stdout.String()), t.TempDir())
 	if code != exitOK || err != nil {

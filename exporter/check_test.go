@@ -47,6 +47,7 @@ func checked(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 // The text and the JSON of some nodes, to the letter.
 func TestCheckOutput(t *testing.T) {
+	withoutRace(t)
 	for _, c := range []struct {
 		file string
 		args []string
@@ -135,6 +136,7 @@ func TestCheckFlags(t *testing.T) {
 
 // What is worth knowing and no more is told, and takes no node out of service unless somebody asks for just that.
 func TestInfoDoesNotCount(t *testing.T) {
+	withoutRace(t)
 	for _, c := range []struct {
 		args []string
 		code int
@@ -167,6 +169,7 @@ func TestExplainEveryCheck(t *testing.T) {
 
 // Two looks see what one cannot.
 func TestCheckInterval(t *testing.T) {
+	withoutRace(t)
 	code, out, _ := checked(t, "--scenario=pfc-storm", "--only=roce_pause_sent", "--interval=2s")
 	if code != exitFailed || !strings.Contains(out, "mlx5_7") {
 		t.Errorf("exit code %d:\n%s", code, out)
@@ -179,6 +182,7 @@ func TestCheckInterval(t *testing.T) {
 
 // A host that cannot be read is no host that is well, whatever is asked.
 func TestCheckOfHalfReadableHost(t *testing.T) {
+	withoutRace(t)
 	s, err := simulator.Find("healthy")
 	if err != nil {
 		t.Fatal(err)
@@ -277,6 +281,7 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
 func TestCheckJSONIsWhole(t *testing.T) {
+	withoutRace(t)
 	_, out, _ := checked(t, "--scenario=port-down", "--output=json")
 	var r struct {
 		Failed, Unknown, OK int
@@ -346,6 +351,7 @@ func onlyFile(t *testing.T, dir string, want ...string) {
 
 // A file that cannot be written is said, is no all-clear, and leaves nothing.
 func TestTextfileThatCannotBeWritten(t *testing.T) {
+	withoutRace(t)
 	dir := memory(t)
 	taken := filepath.Join(dir, "taken.prom")
 	if err := os.MkdirAll(filepath.Join(taken, "below"), 0o755); err != nil {

@@ -37,6 +37,7 @@ func words(text string) string {
 }
 
 func TestTopology(t *testing.T) {
+	withoutRace(t)
 	contains(t, words(topologyText(t, "--scenario=healthy")),
 		"GPU0 GPU1 GPU2 GPU3 GPU4 GPU5 GPU6 GPU7 mlx5_0 mlx5_1 mlx5_2 mlx5_3 mlx5_4 mlx5_5 mlx5_6 mlx5_7 mlx5_8 mlx5_9 mlx5_bond_0 NUMA rail GPUDirect\n",
 		"GPU0 X NV18 NV18 NV18 NV18 NV18 NV18 NV18 PIX NODE NODE NODE SYS SYS SYS SYS SYS SYS NODE 0 0 mlx5_0 yes dmabuf\n",
@@ -52,6 +53,7 @@ func TestTopology(t *testing.T) {
 }
 
 func TestTopologyJSON(t *testing.T) {
+	withoutRace(t)
 	var r topologyReport
 	if err := json.Unmarshal([]byte(topologyText(t, "--scenario=pcie-nic-gen3", "--output=json")), &r); err != nil {
 		t.Fatal(err)
