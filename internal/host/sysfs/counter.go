@@ -117,12 +117,8 @@ func (d *Device) ReadPMA(h *fabric.HCA, all bool, now time.Time) error {
 			d.list(c, now)
 		}
 		for k := range c.files {
-			f := &c.files[k]
-			switch {
-			case showsTraffic(f.name):
+			if f := &c.files[k]; all || showsTraffic(f.name) {
 				f.fact = ask(d.reader, &f.question, now, parseCounter)
-			case all:
-				f.fact = askOnce(d.reader, &f.question, now, parseCounter)
 			}
 		}
 		q.Counters.PMA = publish(c.dir.path, now, c)
