@@ -124,11 +124,11 @@ func (p *probePages) view(now time.Time) probesView {
 		Links: []link{{"./", "Node", "the node at a glance"}, {"probes.json", "JSON", "the same for programs"}},
 	}
 	rails := slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" })
-	bad := 0
+	var bad []string
 	for i := range s.Probes {
 		row := probeViewOf(&s.Probes[i], rails, now)
-		if row.Result.Class == "bad" || row.Ratio.Class == "bad" || row.Path.Class == "bad" {
-			bad++
+		if text := row.complaint(); text != "" {
+			bad = append(bad, text)
 		}
 		v.Probes = append(v.Probes, row)
 	}
@@ -136,7 +136,24 @@ func (p *probePages) view(now time.Time) probesView {
 	return v
 }
 
-func probesVerdict(s probes.Status, c *probes.Config, bad int) cell {
+// complaint says in one sentence what is wrong with the last result; empty: nothing.
+func (v *probeView) complaint() string {
+	var parts []string
+	for _, c := range []struct {
+		cell   cell
+		format string
+	}{{v.Path, "goes over %s"}, {v.Result, "%s"}, {v.Ratio, "%s of its baseline"}} {
+		if c.cell.Class == "bad" {
+			parts = append(parts, fmt.Sprintf(c.format, c.cell.Text))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return v.Name + ": " + strings.Join(parts, ", ") + "."
+}
+
+func probesVerdict(s probes.Status, c *probes.Config, bad []string) cell {
 	ran := false
 	for i := range s.Probes {
 		ran = ran || s.Probes[i].Last != nil
@@ -144,10 +161,10 @@ func probesVerdict(s probes.Status, c *probes.Config, bad int) cell {
 	switch {
 	case c == nil:
 		return cell{Text: "Nothing is probed", Note: "The configuration has no section probes: NCCL is not run on this node but by hand (gpufabric_exporter probe).", Class: "unsure"}
-	case bad == 1:
-		return cell{Text: "One probe tells of trouble", Class: "bad"}
-	case bad > 1:
-		return cell{Text: fmt.Sprintf("%d probes tell of trouble", bad), Class: "bad"}
+	case len(bad) == 1:
+		return cell{Text: "One probe tells of trouble", Note: bad[0], Class: "bad"}
+	case len(bad) > 1:
+		return cell{Text: fmt.Sprintf("%d probes tell of trouble", len(bad)), Note: strings.Join(bad, " "), Class: "bad"}
 	case s.State != "":
 		return cell{Text: "The history of probes is not kept", Note: fmt.Sprintf("State file %s: %s.", c.StateFile, s.State), Class: "bad"}
 	case !s.Enabled && !ran:
