@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,14 +102,15 @@ func (f *FS) processes() ([]int, error) {
 		return nil, err
 	case len(names) > maxProcesses:
 		return nil, fmt.Errorf("%w: more than %d entries", errMalformed, maxProcesses)
-	case len(names) == 0:
-		return nil, fs.ErrNotExist
 	}
 	var pids []int
 	for _, name := range names {
-		if pid, err := strconv.Atoi(name); err == nil && pid > 0 {
+		if pid, ok := parsePID(name); ok {
 			pids = append(pids, pid)
 		}
+	}
+	if len(pids) == 0 { // this process at least is there
+		return nil, fmt.Errorf("%w: no process", errMalformed)
 	}
 	slices.Sort(pids)
 	return pids, nil

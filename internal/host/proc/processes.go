@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -61,56 +60,40 @@ func (f *FS) Initial() error {
 // Find returns the processes that have one of these commands, with their arguments. A process that ends meanwhile is no
 // error; one whose command cannot be read is.
 func (f *FS) Find(ctx context.Context, commands ...string) ([]fabric.Process, error) {
-	dir, err := f.root.Open(".")
+	pids, err := f.processes()
 	if err != nil {
 		return nil, fmt.Errorf("procfs: %w", err)
 	}
-	defer func() { _ = dir.Close() }() // nothing was written
 	var found []fabric.Process
-	seen := 0
-	for {
-		names, err := dir.Readdirnames(1024)
-		for _, name := range names {
-			pid, isPID := parsePID(name)
-			if !isPID {
-				continue
-			}
-			if seen++; seen > maxProcesses {
-				return nil, fmt.Errorf("procfs: %w: more than %d processes", errMalformed, maxProcesses)
-			}
-			command, err := f.command(pid)
-			if gone(err) {
-				continue
-			} else if err != nil {
-				return nil, err
-			}
-			if !slices.Contains(commands, command) {
-				continue
-			}
-			p, err := f.Process(pid)
-			if err == nil {
-				p.Args, err = f.args(pid)
-			}
-			if gone(err) {
-				continue
-			} else if err != nil {
-				return nil, err
-			}
-			p.Command = command
-			found = append(found, p)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			if seen == 0 {
-				return nil, fmt.Errorf("procfs: %w: no process", errMalformed)
-			}
-			return found, nil
-		case err != nil:
-			return nil, fmt.Errorf("procfs: %w", err)
-		case ctx.Err() != nil:
+	for _, pid := range pids {
+		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
+		p, err := f.find(pid, commands)
+		switch {
+		case gone(err):
+		case err != nil:
+			return nil, err
+		case p != nil:
+			found = append(found, *p)
+		}
 	}
+	return found, nil
+}
+
+// find returns a process with its arguments if it has one of these commands, else nil.
+func (f *FS) find(pid int, commands []string) (*fabric.Process, error) {
+	command, err := f.command(pid)
+	if err != nil || !slices.Contains(commands, command) {
+		return nil, err
+	}
+	p, err := f.Process(pid)
+	if err != nil {
+		return nil, err
+	}
+	p.Command = command
+	p.Args, err = f.args(pid)
+	return &p, err
 }
 
 // Process returns a process without its arguments.
