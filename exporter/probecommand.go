@@ -153,8 +153,8 @@ func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) (noLibr
 	if c.probes != nil {
 		p.config = *c.probes
 	}
-	if f.probe.library != "" {
-		p.config.NCCL = f.probe.library
+	if f.probe.nccl != "" {
+		p.config.NCCL = f.probe.nccl
 	}
 	p.progress.say("looking at the node")
 	look, done, err := lookout(f, o)

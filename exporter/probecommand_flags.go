@@ -30,7 +30,7 @@ type probeFlags struct {
 	iterations int      // 0: those of the kind, or 20 with sizes
 	device     string   // HCA; empty: all
 	port       int      // of device; 0: any
-	library    string   // NCCL; empty: that of the configuration
+	nccl       string   // NCCL; empty: that of the configuration
 	json       bool
 	evenIfBusy bool
 }
@@ -65,7 +65,7 @@ func (c *commandLine) defineProbe() {
 	k.Flag("device", "RDMA device of a rail, mlx5_0 or mlx5_0:1 (port 1). Default: all rails.").PlaceHolder("DEVICE").
 		SetValue(&flagValue{name: "device", set: p.setDevice})
 	k.Flag("library", "NCCL, by name or path. Default: that of the configuration, else it is looked for.").PlaceHolder("FILE").
-		SetValue(&flagValue{name: "library", set: into(&p.library, parseFile)})
+		SetValue(&flagValue{name: "library", set: into(&p.nccl, parseFile)})
 	k.Flag("json", "Print JSON.").BoolVar(&p.json)
 	k.Flag("even-if-busy", "Run although GPUs are in use, or nobody can tell. It slows down whatever runs on them.").BoolVar(&p.evenIfBusy)
 }
