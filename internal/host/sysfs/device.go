@@ -31,10 +31,9 @@ type Device struct {
 	ports map[int]*port
 	hw    hwCounters
 
-	location *location // never changes while the device exists
-	// restricted is what the VPD said. It is read once: it cannot change and takes milliseconds.
-	restricted *fabric.Fact[bool]
-	entries    []fabric.GID // scratch
+	firmware attr
+	lasting  lasting
+	entries  []fabric.GID // scratch
 }
 
 // Device opens the RDMA device of that name. The error wraps ErrGone when there is none.
@@ -49,7 +48,7 @@ func (f *FS) Device(name string) (*Device, error) {
 		dir:    &dir{fs: f, path: infinibandClass + "/" + name},
 		ports:  map[int]*port{},
 	}
-	d.hw = newHWCounters(d.dir)
+	d.hw, d.firmware = newHWCounters(d.dir), newAttr(d.dir, "fw_ver")
 	if _, err := d.dir.fd(); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = errors.Join(ErrGone, err)
@@ -66,6 +65,7 @@ func (d *Device) Close() {
 		delete(d.ports, n)
 	}
 	d.hw.close()
+	d.firmware.close()
 	d.dir.close()
 }
 

@@ -20,27 +20,31 @@ func (d *Device) Identify(h *fabric.HCA, restricted bool, now time.Time) error {
 	if err := d.check(); err != nil {
 		return err
 	}
-	text := func(name string) fabric.Fact[string] { return textFact(d.readOnce(d.dir, name), now) }
-
-	next := *h
+	next, l := *h, &d.lasting
 	next.Name = d.name
-	next.NodeType = factOf(d.readOnce(d.dir, "node_type"), now, parseNodeType)
-	next.Firmware = text("fw_ver")
-	next.BoardID = optional(text("board_id"))
-	next.Type = optional(text("hca_type"))
-	next.Revision = optional(text("hw_rev"))
-	next.NodeGUID = factOf(d.readOnce(d.dir, "node_guid"), now, parseGUID)
-	next.ImageGUID = factOf(d.readOnce(d.dir, "sys_image_guid"), now, parseGUID)
-
-	if d.location == nil || d.location.err != nil {
-		at := d.locate()
-		d.location = &at
+	next.Firmware = textFact(d.read(&d.firmware), now)
+	text := func(name string) func() fabric.Fact[string] {
+		return func() fabric.Fact[string] { return optional(textFact(d.readOnce(d.dir, name), now)) }
 	}
-	at := *d.location
-	next.Driver = d.driver(at, now)
+	guid := func(name string) func() fabric.Fact[string] {
+		return func() fabric.Fact[string] { return factOf(d.readOnce(d.dir, name), now, parseGUID) }
+	}
+	next.BoardID = once(&l.board, text("board_id"))
+	next.Type = once(&l.model, text("hca_type"))
+	next.Revision = once(&l.revision, text("hw_rev"))
+	next.NodeGUID = once(&l.node, guid("node_guid"))
+	next.ImageGUID = once(&l.image, guid("sys_image_guid"))
+	next.NodeType = once(&l.kind, func() fabric.Fact[fabric.NodeType] { return factOf(d.readOnce(d.dir, "node_type"), now, parseNodeType) })
+
+	if l.location == nil || l.location.err != nil {
+		at := d.locate()
+		l.location = &at
+	}
+	at := *l.location
 	next.PCI = at.address(now)
-	next.NUMANode = d.numaNode(at, now)
-	next.Function = d.function(at, now)
+	next.Driver = once(&l.driver, func() fabric.Fact[string] { return d.driver(at, now) })
+	next.NUMANode = once(&l.numa, func() fabric.Fact[int] { return d.numaNode(at, now) })
+	next.Function = once(&l.function, func() fabric.Fact[fabric.Function] { return d.function(at, now) })
 
 	switch {
 	case restricted:
@@ -60,6 +64,25 @@ func (d *Device) Identify(h *fabric.HCA, restricted bool, now time.Time) error {
 	}
 	*h = next
 	return nil
+}
+
+// lasting is what cannot change while the device exists.
+type lasting struct {
+	kind                           fabric.Fact[fabric.NodeType]
+	board, model, revision, driver fabric.Fact[string]
+	node, image                    fabric.Fact[string] // GUIDs
+	numa                           fabric.Fact[int]
+	function                       fabric.Fact[fabric.Function]
+	restricted                     *fabric.Fact[bool] // what the vital product data say: asked once, it takes milliseconds
+	location                       *location
+}
+
+// once reads a fact until it is known: what is not there may come while the kernel still makes the device.
+func once[T any](kept *fabric.Fact[T], read func() fabric.Fact[T]) fabric.Fact[T] {
+	if kept.State != fabric.OK {
+		*kept = read()
+	}
+	return *kept
 }
 
 // location is where a device sits in the tree of devices.
@@ -162,8 +185,8 @@ func (d *Device) function(l location, now time.Time) fabric.Fact[fabric.Function
 func (d *Device) selfRestricted(l location, now time.Time) fabric.Fact[bool] {
 	const mellanox = 0x15b3
 	switch {
-	case d.restricted != nil:
-		return *d.restricted
+	case d.lasting.restricted != nil:
+		return *d.lasting.restricted
 	case l.err != nil:
 		return fabric.NotKnown[bool](fabric.ReasonOf(l.err), l.link, now)
 	case l.pci == "":
@@ -184,7 +207,7 @@ func (d *Device) selfRestricted(l location, now time.Time) fabric.Fact[bool] {
 	if fact.Reason == fabric.ReasonMissing { // the function has no vital product data
 		fact = fabric.Known(false, fact.Source, now)
 	}
-	d.restricted = &fact
+	d.lasting.restricted = &fact
 	return fact
 }
 

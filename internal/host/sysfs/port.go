@@ -17,6 +17,7 @@ type port struct {
 	dir    *dir
 	gids   gidTable
 
+	linkLayer                     attr
 	state, phys, rate, lid, smLID question
 
 	pma counterDir
@@ -36,14 +37,17 @@ func newPort(device *dir, n int) *port {
 		number: n,
 		dir:    d,
 		gids:   newGIDTable(d),
-		state:  queryPort("state"),
-		phys:   queryPort("phys_state"),
-		rate:   queryPort("rate"),
-		lid:    queryPort("lid"),
-		smLID:  queryPort("sm_lid"),
-		pma:    newCounterDir(d, "counters", "", fabric.CommandProcessMAD),
-		hw:     newHWCounters(d),
-		cm:     newCMDirs(d),
+
+		linkLayer: newAttr(d, "link_layer"),
+
+		state: queryPort("state"),
+		phys:  queryPort("phys_state"),
+		rate:  queryPort("rate"),
+		lid:   queryPort("lid"),
+		smLID: queryPort("sm_lid"),
+		pma:   newCounterDir(d, "counters", "", fabric.CommandProcessMAD),
+		hw:    newHWCounters(d),
+		cm:    newCMDirs(d),
 
 		tc:           []*dir{tc, tcPort},
 		trafficClass: newQuestion(tcPort, "traffic_class", ""),
@@ -54,6 +58,7 @@ func (p *port) close() {
 	for _, q := range []*question{&p.state, &p.phys, &p.rate, &p.lid, &p.smLID} {
 		q.close()
 	}
+	p.linkLayer.close()
 	p.gids.close()
 	p.pma.close()
 	p.hw.close()
@@ -106,7 +111,7 @@ func (d *Device) ReadPortDetails(h *fabric.HCA, now time.Time) error {
 func (d *Device) readLinkLayers(ports []fabric.Port, now time.Time) {
 	for i := range ports {
 		p := d.port(ports[i].Number)
-		ports[i].LinkLayer = factOf(d.readOnce(p.dir, "link_layer"), now, parseLinkLayer)
+		ports[i].LinkLayer = factOf(d.read(&p.linkLayer), now, parseLinkLayer)
 	}
 }
 
