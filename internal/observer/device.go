@@ -34,7 +34,7 @@ type deviceFacts struct {
 // part is how one kind of facts was read.
 type part struct {
 	began time.Time // zero: not read yet
-	slow  time.Time // when the slow facts were read
+	slow  time.Time // when the slow facts were asked for
 	rare  time.Time // when the rare ones were
 	took  time.Duration
 	err   error
@@ -64,7 +64,7 @@ func (ob *Observer) observeDevices(ctx context.Context, now time.Time, want fabr
 		var done []<-chan struct{}
 		var of []*device
 		for _, d := range devices {
-			if c := d.reading.kick(ob.fresh(now, want), ob.readDevice(d, want, policy)); c != nil {
+			if c := d.reading.kick(ob.fresh(now, want), ob.readDevice(d, want, policy, now)); c != nil {
 				done, of = append(done, c), append(of, d)
 			}
 		}
@@ -143,14 +143,14 @@ func (ob *Observer) fresh(now time.Time, want fabric.Want) func(deviceFacts, tim
 
 // readDevice returns the read of one device: fast facts always, slow ones when they are due. A device that
 // is gone is forgotten, so that it is opened anew when it is listed again.
-func (ob *Observer) readDevice(d *device, want fabric.Want, policy *fabric.Policy) func(deviceFacts, time.Time) (deviceFacts, error) {
+func (ob *Observer) readDevice(d *device, want fabric.Want, policy *fabric.Policy, asked time.Time) func(deviceFacts, time.Time) (deviceFacts, error) {
 	return func(last deviceFacts, now time.Time) (deviceFacts, error) {
 		next := last
 		next.hca.Name = d.name
 		next.hca.Ports = slices.Clone(last.hca.Ports)
 		err := d.open(ob.rdma)
 		if err == nil {
-			err = ob.readParts(d, &next, want, policy, now)
+			err = ob.readParts(d, &next, want, policy, asked, now)
 			d.reader.End()
 			next.commands = d.reader.Commands()
 		}
@@ -164,15 +164,18 @@ func (ob *Observer) readDevice(d *device, want fabric.Want, policy *fabric.Polic
 
 // readParts reads all kinds that are wanted. It returns an error when nothing can be known of the device; a
 // kind that fails keeps its error to itself.
-func (ob *Observer) readParts(d *device, next *deviceFacts, want fabric.Want, policy *fabric.Policy, now time.Time) error {
+//
+// What is due goes by when it was asked for: devices are read one after the other, and would drift apart, so that slow facts
+// were due with one scrape of this device and with the next one of that, and everything that follows from both read twice.
+func (ob *Observer) readParts(d *device, next *deviceFacts, want fabric.Want, policy *fabric.Policy, asked, now time.Time) error {
 	for i, k := range kinds {
 		if want&k.want == 0 {
 			continue
 		}
 		p := &next.parts[i]
 		var due due
-		due.slow = p.slow.IsZero() || now.Sub(p.slow) >= ob.o.SlowInterval
-		due.rare = due.slow && (p.rare.IsZero() || now.Sub(p.rare) >= ob.o.RareInterval)
+		due.slow = p.slow.IsZero() || asked.Sub(p.slow) >= ob.o.SlowInterval
+		due.rare = due.slow && (p.rare.IsZero() || asked.Sub(p.rare) >= ob.o.RareInterval)
 		begin := time.Now()
 		p.began = now
 		p.err = k.read(ob, d, &next.hca, policy, due, now)
@@ -181,10 +184,10 @@ func (ob *Observer) readParts(d *device, next *deviceFacts, want fabric.Want, po
 			return p.err
 		}
 		if p.err == nil && due.slow {
-			p.slow = now
+			p.slow = asked
 		}
 		if p.err == nil && due.rare {
-			p.rare = now
+			p.rare = asked
 		}
 	}
 	return nil

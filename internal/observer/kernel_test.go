@@ -138,6 +138,7 @@ func (k *kernel) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error)
 }
 
 func (k *kernel) Interfaces(now time.Time) fabric.Fact[[]fabric.Interface] {
+	k.called("interfaces")
 	return fabric.Known([]fabric.Interface{{Name: "eno1", OperState: fabric.Known("up", "", now)}}, "", now)
 }
 

@@ -16,9 +16,10 @@ import (
 // share the kernel's rtnl lock. It is replaced, never changed.
 type netDevs struct {
 	asked    netNames
-	devs     []fabric.NetDev // what was asked for, and what is below it
-	all      fabric.Fact[[]fabric.Interface]
-	began    time.Time // when the interfaces themselves were read
+	devs     []fabric.NetDev                 // what was asked for, and what is below it
+	began    time.Time                       // when the interfaces themselves were read
+	all      fabric.Fact[[]fabric.Interface] // for who asks for NCCL, which chooses from them
+	listed   time.Time
 	parts    [numWireKinds]wirePart
 	commands fabric.Commands
 }
@@ -70,6 +71,9 @@ func (ob *Observer) observeNetDevs(ctx context.Context, n *fabric.Node, now time
 		return ob.young(v.began, now, false) && !v.began.Before(newest) && v.asked.equal(asked)
 	}
 	fresh := func(v netDevs, _ time.Time) bool {
+		if want&fabric.WantNCCL != 0 && !ob.young(v.listed, now, false) {
+			return false
+		}
 		for i, k := range wireKinds {
 			if want&k.want != 0 && !ob.young(v.parts[i].began, now, k.medium) {
 				return false
@@ -177,11 +181,13 @@ func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fa
 		next.devs = slices.Clone(last.devs)
 	} else {
 		next.asked, next.began = asked, now
-		next.all = ob.host.Interfaces(now)
 		next.devs, err = ob.host.NetDevs(asked.all, now)
 		if !inherit(next.devs, last.devs) {
 			next.parts = [numWireKinds]wirePart{} // somebody is new
 		}
+	}
+	if want&fabric.WantNCCL != 0 && !ob.young(last.listed, now, false) {
+		next.all, next.listed = ob.host.Interfaces(now), now
 	}
 	names := wiresBelow(asked.ethernet, next.devs)
 	for i, k := range wireKinds {

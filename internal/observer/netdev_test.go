@@ -79,6 +79,42 @@ func TestWhatIsNotWantedIsNotAsked(t *testing.T) {
 	})
 }
 
+// All interfaces of a node, which may be thousands, are listed for those who ask for NCCL, as soon as they ask.
+func TestInterfacesAreListedForNCCL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(1)
+		ob := start(t, k, nil)
+		if n := observe(t, ob, fabric.WantHCA|fabric.WantQoS); k.count("interfaces") != 0 || n.Interfaces.Meta().Reason != fabric.ReasonNotRead {
+			t.Errorf("listed %d times, %+v", k.count("interfaces"), n.Interfaces)
+		}
+		for range 2 {
+			if n := observe(t, ob, wired); len(n.Interfaces.Or(nil)) != 1 || k.count("interfaces") != 1 {
+				t.Errorf("listed %d times, %+v", k.count("interfaces"), n.Interfaces)
+			}
+		}
+	})
+}
+
+// Slow facts of all devices are due with the same scrape, a minute after the one that asked for them, however late each
+// device was read: else all that follows from them would be read with the next scrape again.
+func TestSlowFactsStayTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(1)
+		ob := start(t, k, nil)
+		k.listing = time.Second // after which devices are read
+		observe(t, ob, wired)
+		k.listing = 0
+		for range 8 { // two minutes
+			time.Sleep(14 * time.Second)
+			observe(t, ob, wired)
+			time.Sleep(time.Second)
+		}
+		if got := k.count("identify mlx5_0"); got != 3 {
+			t.Errorf("a device was identified %d times in two minutes, want 3", got)
+		}
+	})
+}
+
 func TestOnlyStatisticsWithAMeaningAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel(1)

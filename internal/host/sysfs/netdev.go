@@ -26,6 +26,7 @@ const (
 func (f *FS) NetDevs(names []string, defaultRoutes map[string]bool, speed func(netdev string) fabric.Fact[float64], now time.Time) []fabric.NetDev {
 	r := f.reader()
 	t := netTree{fs: f, listed: map[string]netEntries{}}
+	defer t.close()
 	names = t.withBelow(names)
 	below, failed := t.belowRoutes(defaultRoutes)
 	devs := make([]fabric.NetDev, len(names))
@@ -51,9 +52,9 @@ type netTree struct {
 	listed map[string]netEntries
 }
 
-// netEntries are the names in the directory of an interface, as far as they say how it lies among others.
+// netEntries is the directory of an interface, and the names in it as far as they say how it lies among others.
 type netEntries struct {
-	path  string
+	*dir
 	names []string
 	err   error
 }
@@ -63,9 +64,9 @@ func (t netTree) of(name string) netEntries {
 	if ok {
 		return e
 	}
-	e.path = netClass + "/" + name
+	e.dir = &dir{fs: t.fs, path: netClass + "/" + name}
 	if validNetDevName(name) {
-		e.names, e.err = t.fs.relations(e.path)
+		e.names, e.err = e.relations()
 	} else {
 		e.err = fmt.Errorf("%s: %w: interface name %q", netClass, errMalformed, name)
 	}
@@ -73,10 +74,15 @@ func (t netTree) of(name string) netEntries {
 	return e
 }
 
+// close closes the directories.
+func (t netTree) close() {
+	for _, e := range t.listed {
+		e.close()
+	}
+}
+
 // relations lists those names in the directory of an interface, sorted.
-func (f *FS) relations(p string) ([]string, error) {
-	d := dir{fs: f, path: p}
-	defer d.close()
+func (d *dir) relations() ([]string, error) {
 	var names []string
 	err := d.each(func(name []byte, _ uint64) {
 		switch s := string(name); {
@@ -146,16 +152,14 @@ func (t netTree) netDev(r *reader, name string, speed func(string) fabric.Fact[f
 			Driver:    notListed[string](e, "device/driver", now),
 		}
 	}
-	at := &dir{fs: t.fs, path: e.path}
-	defer at.close()
 	if speed == nil {
-		speed = func(string) fabric.Fact[float64] { return speedFact(r.readOnce(at, "speed"), now) }
+		speed = func(string) fabric.Fact[float64] { return speedFact(r.readOnce(e.dir, "speed"), now) }
 	}
 	return fabric.NetDev{
 		Name:      name,
 		Speed:     speed(name),
-		MTU:       factOf(r.readOnce(at, "mtu"), now, parseInt(0, 1<<31-1)),
-		OperState: factOf(r.readOnce(at, "operstate"), now, parseOperState),
+		MTU:       factOf(r.readOnce(e.dir, "mtu"), now, parseInt(0, 1<<31-1)),
+		OperState: factOf(r.readOnce(e.dir, "operstate"), now, parseOperState),
 		Upper:     t.linked(e, "master", "master", now, parseNetDev),
 		// A bond has a directory of that name (drivers/net/bonding/bond_sysfs.c).
 		Bond:  fabric.Known(e.has("bonding"), e.path+"/bonding", now),
