@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "strings"
+
+// shared are our families that tell what node_exporter's infiniband collector tells of mlx5 devices, too.
+func shared() []string {
+	names := strings.Fields(`
+		hca_info hca_port_state hca_port_physical_state hca_port_rate_bytes_per_second hw_counters_lifespan_seconds
+		port_received_data_bytes_total port_transmitted_data_bytes_total port_received_packets_total port_transmitted_packets_total
+		port_received_unicast_packets_total port_transmitted_unicast_packets_total
+		port_received_multicast_packets_total port_transmitted_multicast_packets_total
+		port_receive_errors_total port_receive_remote_physical_errors_total port_receive_switch_relay_errors_total
+		port_receive_constraint_errors_total port_transmit_constraint_errors_total port_transmit_discards_total
+		port_transmit_wait_ticks_total port_link_downed_total port_link_error_recoveries_total port_local_link_integrity_errors_total
+		port_excessive_buffer_overrun_errors_total port_symbol_errors_total port_vl15_dropped_total
+		ack_timeouts_total adaptive_retransmissions_total adaptive_retransmission_timeouts_total
+		cnp_handled_total cnp_ignored_total cnp_sent_total duplicate_requests_total ecn_marked_total icrc_errors_total
+		implied_nak_sequence_errors_total out_of_buffer_total out_of_sequence_total packet_sequence_errors_total
+		received_atomic_requests_total received_dct_connects_total received_read_requests_total received_write_requests_total
+		requester_cqe_errors_total requester_flush_errors_total requester_remote_access_errors_total requester_remote_invalid_requests_total
+		responder_cqe_errors_total responder_flush_errors_total responder_local_length_errors_total responder_remote_access_errors_total
+		rnr_naks_received_total slow_restart_cnps_total slow_restart_transitions_total slow_restarts_total`)
+	for i, name := range names {
+		names[i] = "gpufabric_" + name
+	}
+	return names
+}
