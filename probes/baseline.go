@@ -22,7 +22,10 @@ import (
 //   - its median is held against the highest that there was, so a loss in small steps is seen (Comparison.Drifted).
 //
 // A result is below the limit if it is below the share of the median that the site chose, and farther from it than noise
-// explains. It is regressed if the result before it was below the limit too.
+// explains. It is regressed if the result before it was below the limit too, and collapsed if it is below collapseShare of
+// the median besides.
+//
+// The time of the smallest message has a median of its own, and is late beyond lateFactor times that. Late ones do not enter it.
 const (
 	windowSize  = 64                 // samples at most
 	windowAge   = 7 * 24 * time.Hour // of samples
@@ -31,27 +34,58 @@ const (
 	enough      = 5                  // samples, to compare with
 	steady      = 16                 // samples, to have a best median: those of fewer are lucky too often
 
-	noiseLimit = 4      // standard deviations that noise explains
-	driftLimit = 2      // standard deviations between medians that noise explains
+	noiseLimit = 4 // standard deviations that noise explains
+	driftLimit = 2 // standard deviations between medians that noise explains
+
+	collapseShare = 0.8 // of the median
+	lateFactor    = 2   // times the median; small messages wait for processors, and noise is large
+
 	sigmaOfMAD = 1.4826 // standard deviation of normal noise over its MAD
 
-	absurd = 1e15 // bytes per second; no result, and no baseline
+	absurd  = 1e15      // bytes per second; no result, and no baseline
+	slowest = time.Hour // of a small message; beyond it is no result
 
 	baselinesPerProbe = 8 // fingerprints, those that were used last
 )
 
-// sample is the bus bandwidth of a result, in bytes per second.
+// sample is what is kept of a result.
 type sample struct {
 	at    time.Time
-	busBW float64
+	value float64
+}
+
+// window is what some results were like, oldest first.
+type window []sample
+
+// settled returns the values that a result is compared with.
+func (w window) settled(now time.Time) []float64 {
+	var values []float64
+	for _, s := range w {
+		if now.Sub(s.at) >= settling {
+			values = append(values, s.value)
+		}
+	}
+	return values
+}
+
+// learn returns the window with one more value, and without those that are too old or too many.
+func (w window) learn(value float64, now time.Time) window {
+	w = append(w, sample{now, value})
+	first := max(0, len(w)-windowSize)
+	for len(w)-first > windowLeast && now.Sub(w[first].at) > windowAge {
+		first++
+	}
+	return slices.Clone(w[first:])
 }
 
 // baseline is the history of one fingerprint.
 type baseline struct {
-	samples []sample // oldest first
-	best    float64  // highest median of at least steady samples; 0: none yet
-	below   int      // results in a row that were below the limit
-	used    time.Time
+	samples   window  // bus bandwidths in bytes per second
+	latencies window  // times of the smallest message in seconds
+	best      float64 // highest median of at least steady samples; 0: none yet
+	below     int     // results in a row that were below the limit
+	collapsed int     // results in a row that were collapsed
+	used      time.Time
 }
 
 // baselines are those of one probe, by fingerprint.
@@ -77,19 +111,14 @@ func (bs baselines) of(print string, now time.Time) *baseline {
 	return b
 }
 
-// judge compares a result with those before it. warn is the share of the median below which it may be regressed.
-func (b *baseline) judge(busBW, warn float64, now time.Time) Comparison {
-	var c Comparison
-	var settled []float64
-	for _, s := range b.samples {
-		if now.Sub(s.at) >= settling {
-			settled = append(settled, s.busBW)
-		}
-	}
-	c.Samples, c.Best = len(settled), b.best
+// judge compares a result with those before it. warn is the share of the median below which it may be regressed. latency
+// is the time of the smallest message, 0 if there was none.
+func (b *baseline) judge(busBW float64, latency time.Duration, warn float64, now time.Time) Comparison {
+	settled := b.samples.settled(now)
+	c := Comparison{Samples: len(settled), Best: b.best, Latency: b.judgeLatency(latency, now)}
 	if len(settled) < enough {
 		c.Ratio = fabric.NotKnown[float64](fabric.ReasonNotRead, "baseline", now)
-		b.below = 0
+		b.below, b.collapsed = 0, 0
 		return c
 	}
 	c.Median, c.MAD = medianAndMAD(settled)
@@ -97,28 +126,47 @@ func (b *baseline) judge(busBW, warn float64, now time.Time) Comparison {
 	sigma := sigmaOfMAD * c.MAD
 	// The MAD of few samples is often too small by chance.
 	noise := noiseLimit * sigma * (1 + 8/float64(len(settled)))
-	if busBW < min(warn*c.Median, c.Median-noise) {
-		b.below++
-	} else {
-		b.below = 0
-	}
-	c.Below, c.Regressed = b.below, b.below >= 2
+	below := busBW < min(warn*c.Median, c.Median-noise)
+	b.below = inRow(b.below, below)
+	b.collapsed = inRow(b.collapsed, below && busBW < collapseShare*c.Median)
+	c.Below, c.Collapsed, c.Regressed = b.below, b.collapsed, b.below >= 2
 	c.Drifted = c.Median < min(warn*b.best, b.best-driftLimit*sigma)
 	return c
 }
 
-// learn takes a result into the window.
-func (b *baseline) learn(busBW float64, now time.Time) {
-	b.samples = append(b.samples, sample{now, busBW})
-	first := max(0, len(b.samples)-windowSize)
-	for len(b.samples)-first > windowLeast && now.Sub(b.samples[first].at) > windowAge {
-		first++
+// inRow counts on if there is one more in a row.
+func inRow(n int, more bool) int {
+	if !more {
+		return 0
 	}
-	b.samples = slices.Clone(b.samples[first:])
+	return n + 1
+}
+
+func (b *baseline) judgeLatency(latency time.Duration, now time.Time) LatencyComparison {
+	settled := b.latencies.settled(now)
+	c := LatencyComparison{Samples: len(settled), Ratio: fabric.NotKnown[float64](fabric.ReasonNotRead, "baseline", now)}
+	if latency <= 0 || len(settled) < enough {
+		return c
+	}
+	median, mad := medianAndMAD(settled)
+	c.Median, c.MAD = inSeconds(median), inSeconds(mad)
+	ratio := latency.Seconds() / median
+	c.Ratio, c.Late = fabric.Known(ratio, "baseline", now), ratio > lateFactor
+	return c
+}
+
+func inSeconds(v float64) time.Duration { return time.Duration(math.Round(v * 1e9)) }
+
+// learn takes in a result that was compared, but for a latency that was late or not measured.
+func (b *baseline) learn(busBW float64, latency time.Duration, c LatencyComparison, now time.Time) {
+	b.samples = b.samples.learn(busBW, now)
+	if latency > 0 && !c.Late {
+		b.latencies = b.latencies.learn(latency.Seconds(), now)
+	}
 	if len(b.samples) >= steady {
 		values := make([]float64, len(b.samples))
 		for i, s := range b.samples {
-			values[i] = s.busBW
+			values[i] = s.value
 		}
 		median, _ := medianAndMAD(values)
 		b.best = max(b.best, median)

@@ -23,12 +23,12 @@ type history struct {
 
 func (h *history) result(busBW float64) {
 	h.at = h.at.Add(4 * time.Hour)
-	h.last = h.judge(busBW, 0.95, h.at)
+	h.last = h.judge(busBW, 0, 0.95, h.at)
 	if !h.last.Regressed {
-		h.learn(busBW, h.at)
+		h.learn(busBW, 0, LatencyComparison{}, h.at)
 	}
 	if h.below == 1 {
-		h.last = h.judge(busBW, 0.95, h.at.Add(time.Minute))
+		h.last = h.judge(busBW, 0, 0.95, h.at.Add(time.Minute))
 	}
 	if h.last.Regressed {
 		h.regressed++
@@ -40,15 +40,15 @@ func TestBaselineNeedsEnoughThatIsSettled(t *testing.T) {
 	var b baseline
 	for i := range enough {
 		at := origin.Add(time.Duration(i) * time.Minute)
-		if c := b.judge(100e9, 0.95, at); c.Samples != 0 || c.Ratio.State == fabric.OK {
+		if c := b.judge(100e9, 0, 0.95, at); c.Samples != 0 || c.Ratio.State == fabric.OK {
 			t.Fatalf("result %d is compared with results of this hour: %+v", i, c)
 		}
-		b.learn(100e9, at)
+		b.learn(100e9, 0, LatencyComparison{}, at)
 	}
-	if c := b.judge(50e9, 0.95, origin.Add(time.Hour+3*time.Minute)); c.Samples != 4 || c.Ratio.State == fabric.OK {
+	if c := b.judge(50e9, 0, 0.95, origin.Add(time.Hour+3*time.Minute)); c.Samples != 4 || c.Ratio.State == fabric.OK {
 		t.Errorf("compared with 4 results: %+v", c)
 	}
-	c := b.judge(50e9, 0.95, origin.Add(time.Hour+4*time.Minute))
+	c := b.judge(50e9, 0, 0.95, origin.Add(time.Hour+4*time.Minute))
 	if c.Samples != 5 || c.Median != 100e9 || c.MAD != 0 || c.Ratio.Value != 0.5 || c.Regressed {
 		t.Errorf("compared with 5 results: %+v", c)
 	}
@@ -65,14 +65,107 @@ func TestDropIsRegressedOnceConfirmed(t *testing.T) {
 			t.Fatalf("noise %g: regressed without cause", noise)
 		}
 		at := h.at.Add(4 * time.Hour)
-		if c := h.judge(80e9, 0.95, at); c.Regressed || h.below != 1 || c.Below != 1 || math.Abs(c.Ratio.Value-0.8) > 0.02 {
+		if c := h.judge(80e9, 0, 0.95, at); c.Regressed || h.below != 1 || c.Below != 1 || math.Abs(c.Ratio.Value-0.8) > 0.02 {
 			t.Errorf("noise %g: first result of 80 %%: %+v, %d below the limit, expected 1", noise, c, h.below)
 		}
-		if c := h.judge(80e9, 0.95, at.Add(time.Minute)); !c.Regressed || c.Below != 2 {
+		if c := h.judge(80e9, 0, 0.95, at.Add(time.Minute)); !c.Regressed || c.Below != 2 {
 			t.Errorf("noise %g: the second result of 80 %% did not confirm it: %+v", noise, c)
 		}
-		if c := h.judge(100e9, 0.95, at.Add(time.Hour)); c.Regressed || c.Below != 0 {
+		if c := h.judge(100e9, 0, 0.95, at.Add(time.Hour)); c.Regressed || c.Below != 0 {
 			t.Errorf("noise %g: mended, but still regressed: %+v", noise, c)
+		}
+	}
+}
+
+// Three results far below, one after the other; any other result in between begins the count anew.
+func TestCollapseCountsInARow(t *testing.T) {
+	for _, c := range []struct {
+		warn    float64
+		results []float64 // GB/s, of 100
+		want    []int
+	}{
+		{0.95, []float64{70, 70, 90}, []int{1, 2, 0}},
+		{0.95, []float64{79, 60, 10, 79.9}, []int{1, 2, 3, 4}},
+		{0.95, []float64{90, 90, 70}, []int{0, 0, 1}},
+		{0.95, []float64{70, 70, 100, 70}, []int{1, 2, 0, 1}},
+		{0.95, []float64{80, 80, 80}, []int{0, 0, 0}},
+		{0.75, []float64{78, 78, 70}, []int{0, 0, 1}}, // what the site allows is no collapse
+	} {
+		h := history{at: origin}
+		for range 30 {
+			h.result(100e9)
+		}
+		for i, gb := range c.results {
+			if got := h.judge(gb*1e9, 0, c.warn, h.at.Add(time.Duration(i+1)*time.Hour)); got.Collapsed != c.want[i] || got.Collapsed > got.Below {
+				t.Errorf("share %g, %v: result %d: %+v, expected %d collapsed", c.warn, c.results, i, got, c.want[i])
+			}
+		}
+	}
+	// Noise explains more than a fifth.
+	rnd := rand.New(rand.NewPCG(9, 10))
+	h := history{at: origin}
+	for range 60 {
+		h.result(100e9 * (1 + 0.2*rnd.NormFloat64()))
+	}
+	if c := h.judge(75e9, 0, 0.95, h.at.Add(4*time.Hour)); c.Below != 0 || c.Collapsed != 0 {
+		t.Errorf("75 %% with a noise of 20 %%: %+v", c)
+	}
+}
+
+// The small message has a median of its own, which late ones do not move.
+func TestLatency(t *testing.T) {
+	b, at := baseline{}, origin
+	result := func(latency time.Duration) LatencyComparison {
+		at = at.Add(4 * time.Hour)
+		c := b.judge(100e9, latency, 0.95, at).Latency
+		b.learn(100e9, latency, c, at)
+		return c
+	}
+	for i := range enough {
+		if c := result(time.Duration(19+i%3) * time.Microsecond); c.Ratio.State == fabric.OK || c.Late || c.Samples != i {
+			t.Errorf("result %d is compared: %+v", i, c)
+		}
+	}
+	if c := result(40 * time.Microsecond); c.Late || c.Ratio.Value != 2 || c.Median != 20*time.Microsecond || c.MAD != time.Microsecond || c.Samples != enough {
+		t.Errorf("twice the median: %+v", c)
+	}
+	for i := range 200 { // a month
+		if c := result(41 * time.Microsecond); !c.Late || c.Median != 20*time.Microsecond {
+			t.Fatalf("late result %d: %+v", i, c)
+		}
+	}
+	if c := result(0); c.Late || c.Ratio.State == fabric.OK {
+		t.Errorf("no small message: %+v", c)
+	}
+	if c := result(time.Nanosecond); c.Late || c.Ratio.State != fabric.OK {
+		t.Errorf("a fast one: %+v", c)
+	}
+}
+
+func TestSmallMessage(t *testing.T) {
+	of := func(sizes ...uint64) *Result {
+		r := &Result{Outcome: OK}
+		for _, size := range sizes {
+			r.Measurements = append(r.Measurements, Measurement{Bytes: size, Time: time.Duration(size)})
+		}
+		return r
+	}
+	for _, c := range []struct {
+		r    *Result
+		want uint64 // 0: none
+	}{
+		{of(), 0}, {of(1024), 0}, {of(1024, 1<<20), 1024}, {of(4096, 1024, 1<<20), 1024}, {of(1<<20, 1024), 0}, {of(1024, 1024), 0},
+	} {
+		m := c.r.SmallMessage()
+		if (m == nil) != (c.want == 0) || m != nil && m.Bytes != c.want {
+			t.Errorf("%+v: %+v, expected %d bytes", c.r.Measurements, m, c.want)
+		}
+	}
+	for _, took := range []time.Duration{0, -1, slowest + 1} {
+		r := of(1024, 1<<20)
+		r.Measurements[0].Time = took
+		if m := r.SmallMessage(); m != nil {
+			t.Errorf("it took %s: %+v", took, m)
 		}
 	}
 }
@@ -103,12 +196,12 @@ func TestNoiseIsNoRegression(t *testing.T) {
 			h.at = h.at.Add(4 * time.Hour)
 			draw := func() float64 { return 100e9 * max(0.1, 1+noise*rnd.NormFloat64()) }
 			first := draw()
-			c := h.judge(first, 0.95, h.at)
+			c := h.judge(first, 0, 0.95, h.at)
 			if !c.Regressed {
-				h.learn(first, h.at)
+				h.learn(first, 0, LatencyComparison{}, h.at)
 			}
 			if h.below == 1 {
-				c = h.judge(draw(), 0.95, h.at.Add(time.Minute))
+				c = h.judge(draw(), 0, 0.95, h.at.Add(time.Minute))
 			}
 			if c.Regressed {
 				h.regressed++
@@ -149,12 +242,12 @@ func TestSlowLossIsToldAsDrift(t *testing.T) {
 func TestWindowIsBounded(t *testing.T) {
 	var b baseline
 	for i := range 1000 {
-		b.learn(1e9, origin.Add(time.Duration(i)*time.Minute))
+		b.learn(1e9, 0, LatencyComparison{}, origin.Add(time.Duration(i)*time.Minute))
 	}
 	if len(b.samples) != windowSize {
 		t.Errorf("%d samples, expected %d", len(b.samples), windowSize)
 	}
-	b.learn(2e9, origin.Add(30*24*time.Hour))
+	b.learn(2e9, 0, LatencyComparison{}, origin.Add(30*24*time.Hour))
 	if len(b.samples) != windowLeast {
 		t.Errorf("%d samples after a month without any, expected the newest %d", len(b.samples), windowLeast)
 	}

@@ -501,6 +501,79 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 	})
 }
 
+// Every result with a baseline counts, its confirmation too; what failed or was aborted counts as neither good nor slow.
+func TestResultsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, d, node := newBench(t), &disk{}, Key{Kind: Node}
+		busBW, latency, outcome := 100e9, 20*time.Microsecond, OK
+		b.run = func(_ context.Context, r *Result) {
+			r.Measurements[0].BusBW = busBW
+			r.Measurements = append([]Measurement{{Op: AllReduce, Type: Float32, Bytes: 1 << 10, Ranks: 8, Time: latency, BusBW: 1e6}}, r.Measurements...)
+			if outcome != OK {
+				r.Outcome, r.Failure = outcome, FailureStopped
+			}
+		}
+		p := b.prober(d, func(c *Config) { c.Every = map[Kind]time.Duration{Node: 4 * time.Hour}; c.Duty = 1 })
+		ctx, cancel := context.WithCancel(t.Context())
+		go p.Run(ctx)
+		expect := func(judged, slow, late uint64) ProbeStatus {
+			t.Helper()
+			s := b.status(p, node)
+			if s.Judged != judged || s.Slow != slow || s.Late != late {
+				t.Errorf("%d runs: %d judged, %d slow, %d late; expected %d, %d, %d", s.Runs, s.Judged, s.Slow, s.Late, judged, slow, late)
+			}
+			return s
+		}
+		ask := func(times int) {
+			t.Helper()
+			for range times {
+				if _, skipped, err := p.Trigger(ctx, node); skipped != nil || err != nil {
+					t.Fatal(skipped, err)
+				}
+			}
+		}
+		for len(b.runs(node)) < enough {
+			time.Sleep(time.Hour)
+		}
+		time.Sleep(2 * time.Hour)
+		expect(0, 0, 0)
+		ask(1)
+		s := expect(1, 0, 0)
+		if c := s.Last.Comparison.Latency; c.Ratio.Value != 1 || c.Median != latency || c.Samples != enough {
+			t.Errorf("latency: %+v", c)
+		}
+		latency = 41 * time.Microsecond
+		ask(1)
+		expect(2, 0, 1)
+		busBW, latency = 70e9, 20*time.Microsecond
+		ask(1)
+		expect(3, 1, 1)
+		time.Sleep(2 * time.Minute) // the confirmation
+		if s := expect(4, 2, 1); !s.Last.Comparison.Regressed || s.Last.Comparison.Collapsed != 2 {
+			t.Errorf("%+v", s.Last.Comparison)
+		}
+		for _, outcome = range []Outcome{Failed, Aborted} {
+			ask(3)
+			expect(4, 2, 1)
+		}
+		cancel()
+		synctest.Wait()
+		// A restart counts from 0, and knows the baselines and how many collapsed in a row.
+		outcome = OK
+		p = b.prober(d, func(c *Config) { c.Every = map[Kind]time.Duration{Node: 4 * time.Hour}; c.Duty = 1 })
+		ctx, cancel = context.WithCancel(t.Context())
+		go p.Run(ctx)
+		time.Sleep(time.Minute)
+		expect(0, 0, 0)
+		ask(1)
+		if s := expect(1, 1, 0); s.Last.Comparison.Collapsed != 3 || s.Last.Comparison.Latency.Ratio.Value != 1 {
+			t.Errorf("%+v", s.Last.Comparison)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
 func TestFailuresAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, node := newBench(t), Key{Kind: Node}

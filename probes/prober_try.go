@@ -177,13 +177,18 @@ func (p *Prober) took(pr *probe, r Result, asked bool, now time.Time) Result {
 	suspect := false
 	if print := fingerprint(r, pr.target, p.config.MaxCTAs); print != "" {
 		busBW, _ := judged(r)
+		var latency time.Duration
+		if small := r.SmallMessage(); small != nil {
+			latency = small.Time
+		}
 		b := p.memory.record(key).baselines.of(print, now)
-		r.Comparison = b.judge(busBW, p.config.Warn, now)
+		r.Comparison = b.judge(busBW, latency, p.config.Warn, now)
 		r.Comparison.Fingerprint, r.Comparison.Expected = print, expected
 		suspect = b.below == 1
 		if !r.Comparison.Regressed && (!planned || !asked && !confirming) {
-			b.learn(busBW, now)
+			b.learn(busBW, latency, r.Comparison.Latency, now)
 		}
+		s.count(r.Comparison)
 	}
 	news := r.Comparison.Regressed && (s.LastGood == nil || !s.LastGood.Comparison.Regressed)
 	s.Runs++
@@ -218,6 +223,20 @@ func (p *Prober) took(pr *probe, r Result, asked bool, now time.Time) Result {
 		p.plan(pr, now)
 	}
 	return r
+}
+
+// count takes a comparison into the counts of results.
+func (s *ProbeStatus) count(c Comparison) {
+	if _, judged := c.Ratio.Get(); !judged {
+		return
+	}
+	s.Judged++
+	if c.Below > 0 {
+		s.Slow++
+	}
+	if c.Latency.Late {
+		s.Late++
+	}
 }
 
 // tell logs a result: with a warning if somebody should look at it.

@@ -184,6 +184,22 @@ type Result struct {
 	Log      string   // excerpt of NCCL's log, of the rank that failed or of rank 0; bounded
 }
 
+// SmallMessage returns the measurement that latency is judged by: that of the smallest message, if the result has one
+// beside that which its bandwidth is of; else nil.
+func (r *Result) SmallMessage() *Measurement {
+	n := len(r.Measurements) - 1
+	var small *Measurement
+	for i := range max(n, 0) {
+		if m := &r.Measurements[i]; small == nil || m.Bytes < small.Bytes {
+			small = m
+		}
+	}
+	if small == nil || small.Bytes >= r.Measurements[n].Bytes || small.Time <= 0 || small.Time > slowest {
+		return nil
+	}
+	return small
+}
+
 // Measurement is one operation of one size.
 type Measurement struct {
 	Op         Op
@@ -210,12 +226,23 @@ type Comparison struct {
 	Expected fabric.Fact[float64]
 	// Regressed tells that Ratio is below the limit, and that a second run confirmed it.
 	Regressed bool
-	// Below is how many results in a row were below that limit, with this one.
-	Below int
+	// Below is how many results in a row were below that limit, with this one; Collapsed how many of them, in a row up to
+	// this one, were below 80 % of Median too.
+	Below, Collapsed int
 	// Best is the highest Median that there was; 0 until there are enough samples. Drifted tells that Median itself is so
 	// far below it that the baseline has worn away, too slowly for any one result to be regressed.
 	Best    float64
 	Drifted bool
+	// Latency is about the smallest message, where the kind measures one beside that which has the bandwidth.
+	Latency LatencyComparison
+}
+
+// LatencyComparison is how the time of one iteration of the smallest message compares with those of the same baseline.
+type LatencyComparison struct {
+	Samples     int                  // without this result, and without those that were late
+	Median, MAD time.Duration        // 0 without a baseline
+	Ratio       fabric.Fact[float64] // time over Median; unknown without a baseline
+	Late        bool                 // Ratio is above 2
 }
 
 // Skip is why a probe that was due did not run.
@@ -263,20 +290,23 @@ type Status struct {
 
 // ProbeStatus is the history of one probe.
 type ProbeStatus struct {
-	Key       Key
-	Runs      uint64             // ended, whatever the outcome
-	Failures  map[Failure]uint64 // outcomes Failed and Aborted
-	Skips     map[Skip]uint64
-	Wrong     uint64 // wrong elements
-	LastSkip  *Skipped
-	Last      *Result       // newest
-	LastGood  *Result       // newest that is OK
-	Before    *Result       // newest that was OK before what decides on bandwidth changed, or fell below the limit; nil: nothing did
-	Kept      []Result      // failures that are preserved, oldest first; bounded
-	LastRun   time.Time     // zero: never, as far as the state file remembers
-	NextRun   time.Time     // zero: not scheduled
-	Every     time.Duration // how often it is to run; 0: on demand only
-	Baselines int           // fingerprints known
+	Key      Key
+	Runs     uint64             // ended, whatever the outcome
+	Failures map[Failure]uint64 // outcomes Failed and Aborted
+	Skips    map[Skip]uint64
+	Wrong    uint64 // wrong elements
+	// Judged counts results that were compared with a baseline, confirmations and what was asked for included. Of those
+	// Slow were below the limit (Comparison.Below), and Late had a late small message.
+	Judged, Slow, Late uint64
+	LastSkip           *Skipped
+	Last               *Result       // newest
+	LastGood           *Result       // newest that is OK
+	Before             *Result       // newest that was OK before what decides on bandwidth changed, or fell below the limit; nil: nothing did
+	Kept               []Result      // failures that are preserved, oldest first; bounded
+	LastRun            time.Time     // zero: never, as far as the state file remembers
+	NextRun            time.Time     // zero: not scheduled
+	Every              time.Duration // how often it is to run; 0: on demand only
+	Baselines          int           // fingerprints known
 }
 
 // Skipped is a probe that was due and did not run.

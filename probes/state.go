@@ -76,15 +76,21 @@ type (
 		Last json.RawMessage `json:"last,omitempty"`
 	}
 	savedBaseline struct {
-		Fingerprint string        `json:"fingerprint"`
-		Best        float64       `json:"best"`
-		Below       int           `json:"below"`
-		Used        age           `json:"used"`
-		Samples     []savedSample `json:"samples"`
+		Fingerprint string         `json:"fingerprint"`
+		Best        float64        `json:"best"`
+		Below       int            `json:"below"`
+		Collapsed   int            `json:"collapsed,omitempty"` // version 1 had none at first
+		Used        age            `json:"used"`
+		Samples     []savedSample  `json:"samples"`
+		Latencies   []savedLatency `json:"latencies,omitempty"` // nor these
 	}
 	savedSample struct {
 		Age   age     `json:"age"`
 		BusBW float64 `json:"busbw"`
+	}
+	savedLatency struct {
+		Age     age     `json:"age"`
+		Seconds float64 `json:"seconds"`
 	}
 	age int64 // seconds
 )
@@ -110,9 +116,12 @@ func (m *memory) encode(now, wall time.Time) ([]byte, error) {
 		}
 		for _, print := range slices.Sorted(maps.Keys(r.baselines)) {
 			b := r.baselines[print]
-			s := savedBaseline{Fingerprint: print, Best: b.best, Below: b.below, Used: since(b.used)}
+			s := savedBaseline{Fingerprint: print, Best: b.best, Below: b.below, Collapsed: b.collapsed, Used: since(b.used)}
 			for _, sample := range b.samples {
-				s.Samples = append(s.Samples, savedSample{since(sample.at), sample.busBW})
+				s.Samples = append(s.Samples, savedSample{since(sample.at), sample.value})
+			}
+			for _, sample := range b.latencies {
+				s.Latencies = append(s.Latencies, savedLatency{since(sample.at), sample.value})
 			}
 			p.Baselines = append(p.Baselines, s)
 		}
@@ -167,9 +176,12 @@ func (m *memory) decode(file []byte, now, wall time.Time) error {
 			r.began = at(*p.Ran)
 		}
 		for _, s := range p.Baselines {
-			b := &baseline{best: s.Best, below: s.Below, used: at(s.Used)}
+			b := &baseline{best: s.Best, below: s.Below, collapsed: s.Collapsed, used: at(s.Used)}
 			for _, sm := range s.Samples {
 				b.samples = append(b.samples, sample{at(sm.Age), sm.BusBW})
+			}
+			for _, l := range s.Latencies {
+				b.latencies = append(b.latencies, sample{at(l.Age), l.Seconds})
 			}
 			r.baselines[s.Fingerprint] = b
 		}
@@ -226,9 +238,13 @@ func (s savedState) validate() error {
 				clip(string(p.Key.Kind), textMost), clip(p.Key.Device, textMost))
 		}
 		for _, b := range p.Baselines {
-			ok := len(b.Fingerprint) <= textMost && inBW(b.Best) && b.Below >= 0 && inAge(b.Used) && len(b.Samples) <= windowSize
+			ok := len(b.Fingerprint) <= textMost && inBW(b.Best) && b.Below >= 0 && b.Collapsed >= 0 && b.Collapsed <= b.Below && inAge(b.Used) && len(b.Samples) <= windowSize
 			for i, sm := range b.Samples {
 				ok = ok && inAge(sm.Age) && inBW(sm.BusBW) && sm.BusBW > 0 && (i == 0 || sm.Age <= b.Samples[i-1].Age)
+			}
+			ok = ok && len(b.Latencies) <= windowSize
+			for i, l := range b.Latencies {
+				ok = ok && inAge(l.Age) && l.Seconds > 0 && l.Seconds <= slowest.Seconds() && (i == 0 || l.Age <= b.Latencies[i-1].Age)
 			}
 			if !ok {
 				return fmt.Errorf("baseline %q: a value that is out of range", clip(b.Fingerprint, textMost))

@@ -28,9 +28,9 @@ func lived() *memory {
 		r.began, r.cost = origin.Add(-time.Duration(i)*time.Hour), 4*time.Second
 		b := r.baselines.of("rail all_reduce", origin.Add(-time.Minute))
 		for j := range 20 {
-			b.learn(1e9+float64(j), origin.Add(time.Duration(j-30)*time.Hour))
+			b.learn(1e9+float64(j), time.Duration(14_000+j), LatencyComparison{}, origin.Add(time.Duration(j-30)*time.Hour))
 		}
-		b.below = i
+		b.below, b.collapsed = i, i/2
 	}
 	m.record(Key{Kind: Node}).last = &Result{
 		Key: Key{Kind: Node}, At: origin, Outcome: OK, NCCL: "2.27.3", GPUs: []string{"GPU-a"}, Path: fabric.Known(PathNVLS, "log", origin),
@@ -128,18 +128,22 @@ func TestDamagedStateIsRefused(t *testing.T) {
 
 	// With a checksum that is right.
 	for name, replace := range map[string][2]string{
-		"a kind":            {`"Kind":"rail"`, `"Kind":"road"`},
-		"an age":            {`"ran":0`, `"ran":-5`},
-		"a cost":            {`"cost":4000000000`, `"cost":-1`},
-		"a balance":         {`"GPU-a":4000000000`, `"GPU-a":9223372036854775807`},
-		"a bandwidth":       {`"busbw":1000000000`, `"busbw":1e300`},
-		"no bandwidth":      {`"busbw":1000000000`, `"busbw":0`},
-		"no number":         {`"busbw":1000000000`, `"busbw":1e999`},
-		"a best":            {`"best":1000000009.5`, `"best":-1`},
-		"samples in no row": {`{"age":108000,`, `{"age":1,`},
-		"a field":           {`"written"`, `"wrote"`},
-		"a time":            {`"written":`, `"written":9`},
-		"a fingerprint":     {`"rail all_reduce"`, `"` + strings.Repeat("x", 600) + `"`},
+		"a kind":                    {`"Kind":"rail"`, `"Kind":"road"`},
+		"an age":                    {`"ran":0`, `"ran":-5`},
+		"a cost":                    {`"cost":4000000000`, `"cost":-1`},
+		"a balance":                 {`"GPU-a":4000000000`, `"GPU-a":9223372036854775807`},
+		"a bandwidth":               {`"busbw":1000000000`, `"busbw":1e300`},
+		"no bandwidth":              {`"busbw":1000000000`, `"busbw":0`},
+		"no number":                 {`"busbw":1000000000`, `"busbw":1e999`},
+		"a best":                    {`"best":1000000009.5`, `"best":-1`},
+		"a latency":                 {`"seconds":0.000014`, `"seconds":-1`},
+		"a long latency":            {`"seconds":0.000014`, `"seconds":3601`},
+		"a collapse":                {`"collapsed":1`, `"collapsed":-1`},
+		"more collapsed than below": {`"collapsed":1`, `"collapsed":9`},
+		"samples in no row":         {`{"age":108000,`, `{"age":1,`},
+		"a field":                   {`"written"`, `"wrote"`},
+		"a time":                    {`"written":`, `"written":9`},
+		"a fingerprint":             {`"rail all_reduce"`, `"` + strings.Repeat("x", 600) + `"`},
 	} {
 		var s sealed
 		if err := json.Unmarshal(good, &s); err != nil {
@@ -150,6 +154,30 @@ func TestDamagedStateIsRefused(t *testing.T) {
 			t.Fatalf("%s: %q is not in %s", name, replace[0], s.State)
 		}
 		refuse(name, seal(t, changed))
+	}
+}
+
+// A file of before there were latencies and collapses is read, and what it does not say is not known.
+func TestOldStateIsRead(t *testing.T) {
+	var samples []string
+	for i := range enough {
+		samples = append(samples, fmt.Sprintf(`{"age":%d,"busbw":100000000000}`, 90000-i))
+	}
+	file := seal(t, `{"written":1700000000,"gpus":{"GPU-a":5},"probes":[{"key":{"Kind":"node","Device":"","Port":0},"ran":60,"cost":5,"baselines":[`+
+		`{"fingerprint":"node","best":0,"below":2,"used":60,"samples":[`+strings.Join(samples, ",")+`]}],`+
+		`"last":{"Key":{"Kind":"node","Device":"","Port":0},"At":"2023-11-14T22:12:20Z","Outcome":"ok","Comparison":{"Ratio":{"Value":0.7,"State":1},"Regressed":true,"Below":2}}}]}`)
+	now := time.Unix(1_700_000_000, 0)
+	m := newMemory()
+	if err := m.decode(file, now, now); err != nil {
+		t.Fatal(err)
+	}
+	r := m.records[Key{Kind: Node}]
+	if r == nil || r.last == nil || !r.last.Comparison.Regressed || r.last.Comparison.Collapsed != 0 || r.last.Comparison.Latency.Ratio.State == fabric.OK {
+		t.Fatalf("%+v", r)
+	}
+	c := r.baselines["node"].judge(70e9, time.Second, 0.95, now)
+	if c.Below != 3 || c.Collapsed != 1 || c.Samples != enough || c.Latency.Samples != 0 || c.Latency.Ratio.State == fabric.OK || c.Latency.Late {
+		t.Errorf("%+v", c)
 	}
 }
 
@@ -204,6 +232,7 @@ func TestStateIsBounded(t *testing.T) {
 			b := r.baselines.of(fmt.Sprint(strings.Repeat("f", 200), j), origin)
 			for range windowSize {
 				b.samples = append(b.samples, sample{origin.Add(-100 * time.Hour), 123456789012.3456})
+				b.latencies = append(b.latencies, sample{origin.Add(-100 * time.Hour), 0.000012345678901234})
 			}
 		}
 	}
@@ -249,8 +278,8 @@ func FuzzState(f *testing.F) {
 		}
 		for _, r := range m.records {
 			for _, b := range r.baselines {
-				b.judge(1e9, 0.95, origin)
-				b.learn(1e9, origin)
+				b.judge(1e9, time.Millisecond, 0.95, origin)
+				b.learn(1e9, time.Millisecond, LatencyComparison{}, origin)
 			}
 		}
 		file, err := m.encode(origin, origin)
