@@ -135,6 +135,12 @@ var (
 		Help:   "Time of one iteration on the slowest rank, the mean over iterations. The size of the message is in probe_info." + probeNewest,
 		Source: "clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
+	probeSmallLatency = &Family{
+		Name: "probe_small_message_latency_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
+		Help: "Time of one iteration of the smallest message (1 KiB by default) on the slowest rank, the mean over iterations: what NCCL and the way cost before there is bandwidth. " +
+			"Absent for transport and calibrate, which measure none." + probeNewest,
+		Source: "clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
 	probeInit = &Family{
 		Name: "probe_init_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
 		Help:   "Time that making the communicator took." + probeNewest,
@@ -156,6 +162,28 @@ var (
 		Help:   "Earlier results under the same conditions that the last one is compared with." + probeNewest,
 		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
+	probeSmallLatencyRatio = &Family{
+		Name: "probe_small_message_latency_ratio", Type: Gauge, Unit: "ratio", Labels: []string{"kind", "device", "port"},
+		Help:   "probe_small_message_latency_seconds over the median of earlier results under the same conditions that were not late; above 2 it is late. Absent while there are fewer than five." + probeNewest,
+		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeJudged = &Family{
+		Name: "probe_judged_results_total", Type: Counter, Labels: []string{"kind", "device", "port"},
+		Help: "Results that were compared with a baseline, since the exporter started: those of runs that ended well, with five earlier results at least. " +
+			"The run that is to confirm a slow one counts too. Absent for transport, which has no bandwidth.",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeSlow = &Family{
+		Name: "probe_slow_results_total", Type: Counter, Labels: []string{"kind", "device", "port"},
+		Help: "Results of probe_judged_results_total whose bus bandwidth was below the share of its baseline that the site allows (0.95 by default), by more than noise explains, " +
+			"since the exporter started. Confirmed or not: see probe_regressed for alerts.",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeLate = &Family{
+		Name: "probe_late_results_total", Type: Counter, Labels: []string{"kind", "device", "port"},
+		Help:   "Results of probe_judged_results_total whose smallest message took more than twice the median of its baseline, since the exporter started.",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
 	probeExpectedRatio = &Family{
 		Name: "probe_expected_ratio", Type: Gauge, Unit: "ratio", Labels: []string{"kind", "device", "port"},
 		Help:   "Bus bandwidth over what the line rate lets expect, for rail and calibrate only." + probeNewest + probeLabels,
@@ -172,6 +200,12 @@ var (
 		Help:   "Results in a row that were so far below their baseline, up to the last one; absent when that is not. The state file remembers it over restarts." + probeNewest,
 		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
+	probeCollapsed = &Family{
+		Name: "probe_collapsed_results", Type: Gauge, Labels: []string{"kind", "device", "port"},
+		Help: "Results in a row that were below 80 % of their baseline, and so far below it as probe_below_baseline_results tells, up to the last one; absent when that is not. " +
+			"The state file remembers it over restarts." + probeNewest,
+		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
 	probeDrifted = &Family{
 		Name: "probe_baseline_drifted", Type: Gauge, Labels: []string{"kind", "device", "port"},
 		Help: "1 when the baseline itself is that far below the best that it ever was: bandwidth wore away too slowly for any result to be regressed. " +
@@ -184,7 +218,7 @@ func probeCatalogue() []*Family {
 	return []*Family{
 		probeStateFile, probeGPUSeconds, probeInterval, probeSkips, probeSkipped, probeRuns, probeFailures, probeWrong, probeLastRun, probeLastSuccess, probeSuccess, probeFailing,
 		probeInfo, probeTransport, probeGPUDirect, probeNVLS, probeSHARP, probeChannels,
-		probeBusBW, probeAlgBW, probeLatency, probeInit, probeConnect,
-		probeBaselineRatio, probeBaselineSamples, probeExpectedRatio, probeRegressed, probeBelow, probeDrifted,
+		probeBusBW, probeAlgBW, probeLatency, probeSmallLatency, probeInit, probeConnect,
+		probeBaselineRatio, probeBaselineSamples, probeSmallLatencyRatio, probeJudged, probeSlow, probeLate, probeExpectedRatio, probeRegressed, probeBelow, probeCollapsed, probeDrifted,
 	}
 }

@@ -84,6 +84,11 @@ func collectProbe(p *probes.ProbeStatus, emit emit) {
 			of.tell(probeFailures, float64(n), string(reason))
 		}
 	}
+	if p.Key.Kind != probes.Transport {
+		of.tell(probeJudged, float64(p.Judged))
+		of.tell(probeSlow, float64(p.Slow))
+		of.tell(probeLate, float64(p.Late))
+	}
 	of.timestamp(probeLastRun, p.LastRun)
 	if skip := p.LastSkip; skip != nil && skip.At.After(p.LastRun) && slices.Contains(probes.Skips(), skip.Why) {
 		of.tell(probeSkipped, 1, string(skip.Why))
@@ -171,15 +176,20 @@ func (of *subject) figures(r *probes.Result) {
 		of.measured(probeAlgBW, m.AlgBW)
 		of.measured(probeBusBW, m.BusBW)
 	}
+	if m := r.SmallMessage(); m != nil {
+		of.measured(probeSmallLatency, m.Time.Seconds())
+	}
 	c := &r.Comparison
 	of.measured(probeExpectedRatio, c.Expected.Or(0))
 	if c.Fingerprint != "" {
 		of.tell(probeBaselineSamples, float64(c.Samples))
 	}
+	of.measured(probeSmallLatencyRatio, c.Latency.Ratio.Or(0))
 	if ratio, ok := c.Ratio.Get(); ok {
 		of.measured(probeBaselineRatio, ratio)
 		of.tell(probeRegressed, bit(c.Regressed))
 		of.measured(probeBelow, float64(c.Below))
+		of.measured(probeCollapsed, float64(c.Collapsed))
 		if c.Best > 0 {
 			of.tell(probeDrifted, bit(c.Drifted))
 		}

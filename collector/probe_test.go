@@ -19,7 +19,7 @@ import (
 )
 
 // maxProbeSeries is the budget of probes on a node with 8 rails.
-const maxProbeSeries = 300
+const maxProbeSeries = 350
 
 const hour = time.Hour
 
@@ -39,6 +39,7 @@ func good(key probes.Key, at time.Time) *probes.Result {
 		{Op: probes.AllReduce, Type: probes.Float32, Bytes: 64 << 20, Ranks: 2, Iterations: 20, Time: 1400 * time.Microsecond, AlgBW: 47.9e9, BusBW: 47.9e9},
 	}
 	r.Comparison = probes.Comparison{Fingerprint: "f", Samples: 40, Median: 48e9, MAD: 1e8, Best: 48.2e9, Ratio: known(0.998), Expected: fabric.None[float64]("test", at)}
+	r.Comparison.Latency = probes.LatencyComparison{Samples: 40, Median: 19 * time.Microsecond, Ratio: known(1.05)}
 	switch key.Kind {
 	case probes.Node:
 		r.Path, r.GPUDirect, r.NVLS = known(probes.PathP2P), known(true), known(true)
@@ -64,7 +65,7 @@ func failed(key probes.Key, at time.Time, why probes.Failure) *probes.Result {
 // probed is a probe with one good run an hour ago.
 func probed(key probes.Key, every time.Duration) probes.ProbeStatus {
 	r := good(key, now.Add(-hour))
-	return probes.ProbeStatus{Key: key, Every: every, Runs: 12, Last: r, LastGood: r, LastRun: r.At, NextRun: r.At.Add(every), Baselines: 1}
+	return probes.ProbeStatus{Key: key, Every: every, Runs: 12, Last: r, LastGood: r, LastRun: r.At, NextRun: r.At.Add(every), Baselines: 1, Judged: 7}
 }
 
 var (
@@ -164,7 +165,7 @@ func TestProbeStates(t *testing.T) {
 		return probeLines(t, probes.Status{Enabled: true, Probes: []probes.ProbeStatus{p}})
 	}
 	const at = `{device="mlx5_0",kind="rail",port="1"`
-	both := []string{"success", "failing", "bus_bandwidth_bytes_per_second", "baseline_ratio", "last_success_timestamp_seconds", "last_run_timestamp_seconds", "failures_total", "transport", "regressed", "below_baseline_results", "skipped"}
+	both := []string{"success", "failing", "bus_bandwidth_bytes_per_second", "baseline_ratio", "last_success_timestamp_seconds", "last_run_timestamp_seconds", "failures_total", "transport", "regressed", "below_baseline_results", "collapsed_results", "skipped"}
 	transports := func(current string) (lines []string) {
 		for _, p := range []string{"none", "nvls", "p2p", "shm", "ib", "plugin", "socket"} {
 			value := " 0"
@@ -221,9 +222,9 @@ func TestProbeStates(t *testing.T) {
 		}},
 		{"regressed", func(p *probes.ProbeStatus) {
 			c := &p.LastGood.Comparison
-			c.Regressed, c.Below, c.Ratio = true, 3, known(0.75)
+			c.Regressed, c.Below, c.Collapsed, c.Ratio = true, 3, 2, known(0.75)
 		}, slices.Concat(transports("ib"), []string{
-			"success" + at + "} 1", "bus_bandwidth_bytes_per_second" + at + "} 4.79e+10", "baseline_ratio" + at + "} 0.75", "regressed" + at + "} 1", "below_baseline_results" + at + "} 3",
+			"success" + at + "} 1", "bus_bandwidth_bytes_per_second" + at + "} 4.79e+10", "baseline_ratio" + at + "} 0.75", "regressed" + at + "} 1", "below_baseline_results" + at + "} 3", "collapsed_results" + at + "} 2",
 			"last_success_timestamp_seconds" + at + "} 1.6999964e+09", "last_run_timestamp_seconds" + at + "} 1.6999964e+09",
 		})},
 		{"no baseline yet", func(p *probes.ProbeStatus) {
@@ -263,6 +264,30 @@ func TestProbesThatLie(t *testing.T) {
 	}
 	p.LastGood, p.Last = nil, &probes.Result{Outcome: probes.Failed, Failure: "whim", At: now}
 	equal(t, about(probeLines(t, probes.Status{Enabled: true, Probes: []probes.ProbeStatus{p}}), "success", "failing"), `success{device="",kind="node",port=""} 0`)
+}
+
+// Results are counted from the start on, and what a small message took is told where there was one.
+func TestProbeResults(t *testing.T) {
+	names := []string{"judged_results_total", "slow_results_total", "late_results_total", "small_message_latency_seconds", "small_message_latency_ratio"}
+	of := func(p probes.ProbeStatus) []string {
+		return about(probeLines(t, probes.Status{Enabled: true, Probes: []probes.ProbeStatus{p}}), names...)
+	}
+	const at = `{device="",kind="node",port=""}`
+	counts := func(judged, slow, late string) []string {
+		return []string{"judged_results_total" + at + " " + judged, "slow_results_total" + at + " " + slow, "late_results_total" + at + " " + late}
+	}
+	p := probed(node, hour)
+	p.Judged, p.Slow, p.Late = 12, 3, 1
+	equal(t, of(p), append(counts("12", "3", "1"), "small_message_latency_seconds"+at+" 2e-05", "small_message_latency_ratio"+at+" 1.05")...)
+	p.LastGood.Comparison.Latency.Ratio = no[float64]()
+	equal(t, of(p), append(counts("12", "3", "1"), "small_message_latency_seconds"+at+" 2e-05")...)
+	p.LastGood.Measurements = p.LastGood.Measurements[1:]
+	equal(t, of(p), counts("12", "3", "1")...)
+	equal(t, of(probes.ProbeStatus{Key: node, Every: hour}), counts("0", "0", "0")...)
+	equal(t, of(probed(transport, hour)))
+	lies := probed(node, hour)
+	lies.Judged, lies.LastGood.Measurements[0].Time, lies.LastGood.Comparison.Latency.Ratio = 0, math.MinInt64, known(math.Inf(1))
+	equal(t, of(lies), counts("0", "0", "0")...)
 }
 
 func TestProbesTogether(t *testing.T) {
