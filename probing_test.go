@@ -137,6 +137,8 @@ func (n *newcomer) Intruder(context.Context, []int) (string, error) {
 	return "", nil
 }
 
+func (n *newcomer) Freed(context.Context, []int) error { return nil }
+
 func TestIntruderEndsProbe(t *testing.T) {
 	built := t.TempDir()
 	ncclprobetest.Build(t, built, "2.27.3")

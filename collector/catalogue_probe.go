@@ -50,7 +50,7 @@ var (
 	probeFailures = &Family{
 		Name: "probe_failures_total", Type: Counter, Labels: []string{"kind", "device", "port", "reason"},
 		Help: "Runs that failed or were aborted, since the exporter started. reason: library (NCCL or CUDA cannot be loaded), init (no communicator), hang (a deadline passed), crash, nccl, cuda, " +
-			"wrong_result, protocol (no answer), versions (ranks differ); aborted: intruder (somebody else came to the GPUs), stopped. Absent until it happened once: " +
+			"wrong_result, protocol (no answer), versions (ranks differ); aborted: intruder (somebody else came to the GPUs), stopped (the exporter ended, maintenance began, or nobody could see who uses the GPUs). Absent until it happened once: " +
 			"see probe_failing for alerts.",
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
@@ -81,6 +81,12 @@ var (
 		Name: "probe_failing", Type: Gauge, Labels: []string{"kind", "device", "port", "reason"},
 		Help:   "1 for the reason why the last run failed, as in probe_failures_total. Absent when it ended well.",
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeRelease = &Family{
+		Name: "probe_release_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
+		Help: "Time from when the ranks of the last run were killed or asked to close, until the driver showed none of them on the GPUs any more, and no memory in use where nobody else was. " +
+			"Runs that were aborted count too: after an intruder it is what he had to wait for. Absent when that was not so within 10 s, and when nobody looked.",
+		Source: "nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetMemoryInfo", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
 	probeInfo = &Family{
 		Name: "probe_info", Type: Info,
@@ -216,7 +222,7 @@ var (
 
 func probeCatalogue() []*Family {
 	return []*Family{
-		probeStateFile, probeGPUSeconds, probeInterval, probeSkips, probeSkipped, probeRuns, probeFailures, probeWrong, probeLastRun, probeLastSuccess, probeSuccess, probeFailing,
+		probeStateFile, probeGPUSeconds, probeInterval, probeSkips, probeSkipped, probeRuns, probeFailures, probeWrong, probeLastRun, probeLastSuccess, probeSuccess, probeFailing, probeRelease,
 		probeInfo, probeTransport, probeGPUDirect, probeNVLS, probeSHARP, probeChannels,
 		probeBusBW, probeAlgBW, probeLatency, probeSmallLatency, probeInit, probeConnect,
 		probeBaselineRatio, probeBaselineSamples, probeSmallLatencyRatio, probeJudged, probeSlow, probeLate, probeExpectedRatio, probeRegressed, probeBelow, probeCollapsed, probeDrifted,

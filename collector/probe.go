@@ -96,6 +96,9 @@ func collectProbe(p *probes.ProbeStatus, emit emit) {
 	if r := p.LastGood; r != nil {
 		of.timestamp(probeLastSuccess, r.At)
 	}
+	if r := p.Last; r != nil {
+		of.measured(probeRelease, r.Release.Or(0).Seconds())
+	}
 	r := verdict(p)
 	if r == nil {
 		return

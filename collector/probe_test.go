@@ -19,7 +19,7 @@ import (
 )
 
 // maxProbeSeries is the budget of probes on a node with 8 rails.
-const maxProbeSeries = 350
+const maxProbeSeries = 360
 
 const hour = time.Hour
 
@@ -28,7 +28,7 @@ func good(key probes.Key, at time.Time) *probes.Result {
 	r := &probes.Result{
 		Key: key, At: at, Wall: 4 * time.Second, Outcome: probes.OK, NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", Network: "IB",
 		Path: known(probes.PathIB), GPUDirect: known(true), NVLS: fabric.None[bool]("test", at), SHARP: fabric.None[bool]("test", at),
-		Channels: known(4), Init: 900 * time.Millisecond,
+		Channels: known(4), Init: 900 * time.Millisecond, Release: known(120 * time.Millisecond),
 	}
 	if key.Kind == probes.Transport {
 		return r
@@ -288,6 +288,21 @@ func TestProbeResults(t *testing.T) {
 	lies := probed(node, hour)
 	lies.Judged, lies.LastGood.Measurements[0].Time, lies.LastGood.Comparison.Latency.Ratio = 0, math.MinInt64, known(math.Inf(1))
 	equal(t, of(lies), counts("0", "0", "0")...)
+}
+
+// How soon the GPUs were free is told of aborted runs too, and never of another run than the last.
+func TestProbeRelease(t *testing.T) {
+	p := probed(node, hour)
+	of := func() []string {
+		return about(probeLines(t, probes.Status{Enabled: true, Probes: []probes.ProbeStatus{p}}), "release_seconds")
+	}
+	equal(t, of(), `release_seconds{device="",kind="node",port=""} 0.12`)
+	p.Last = failed(p.Key, now, probes.FailureIntruder)
+	equal(t, of())
+	p.Last.Release = known(2 * time.Second)
+	equal(t, of(), `release_seconds{device="",kind="node",port=""} 2`)
+	p.Last.Release = fabric.NotKnown[time.Duration](fabric.ReasonTimeout, "test", now)
+	equal(t, of())
 }
 
 func TestProbesTogether(t *testing.T) {

@@ -149,6 +149,7 @@ func TestDocumentOfProbes(t *testing.T) {
 		probeIntrusionJSON{},
 		probeMeasuredJSON{},
 		probeBaselineJSON{},
+		probeLatencyJSON{},
 		probeDifferentJSON{},
 		probeSkippedJSON{},
 	} {

@@ -4,7 +4,6 @@ package exporter
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -71,25 +70,13 @@ func (p *probeCommand) planAll(list ...planned) (*probes.Skipped, error) {
 		if len(w.env) > 0 {
 			plan.Expected = 0 // it is that of the ways which are switched off
 		}
-		if n := len(s.Wants); n > 0 { // small sizes of a range are left out
+		if n := len(s.Wants); n > 0 && len(plan.Settings.Wants) == 0 { // those of a range that are too small are left out
 			ranks, last := len(plan.Ranks), s.Wants[n-1]
-			plan.Settings.Wants = slices.DeleteFunc(s.Wants, func(w probes.Want) bool { return w.Bytes < leastBytes(w, ranks) })
-			if len(plan.Settings.Wants) == 0 {
-				return nil, fmt.Errorf("--bytes: %d bytes are too few: %s of %s over %d ranks moves at least %d", last.Bytes, last.Op, last.Type, ranks, leastBytes(last, ranks))
-			}
+			return nil, fmt.Errorf("--bytes: %d bytes are too few: %s of %s over %d ranks moves at least %d", last.Bytes, last.Op, last.Type, ranks, last.Least(ranks))
 		}
 		p.report.runs = append(p.report.runs, probeRun{label: w.label, plan: plan})
 	}
 	return nil, nil
-}
-
-// leastBytes is one element for each rank whose data does not overlap.
-func leastBytes(w probes.Want, ranks int) uint64 {
-	least := uint64(w.Type.Size())
-	if w.Op == probes.AllGather || w.Op == probes.ReduceScatter {
-		least *= uint64(ranks)
-	}
-	return least
 }
 
 // wants are the measurements of a run.

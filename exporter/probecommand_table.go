@@ -46,6 +46,8 @@ func writeProbeRun(w io.Writer, run probeRun) error {
 	fmt.Fprintf(&b, "# %s\n", summary(run))
 	if r.Outcome != probes.OK {
 		writeTrouble(&b, r)
+	} else if r.Left != "" {
+		fmt.Fprintf(&b, "#   GPUs afterwards: %s\n", releaseText(r))
 	}
 	b.WriteByte('\n')
 	_, err := w.Write(plain(b.Bytes()))
@@ -98,6 +100,9 @@ func writeTrouble(b *bytes.Buffer, r *probes.Result) {
 	fmt.Fprintf(b, "#   %s\n", r.Error)
 	if i := r.Intrusion; i != nil {
 		fmt.Fprintf(b, "#   its ranks were killed %s after it was seen, and gone after %s\n", brief(i.Killed), brief(i.Gone))
+	}
+	if text := releaseText(r); text != "" {
+		fmt.Fprintf(b, "#   GPUs afterwards: %s\n", text)
 	}
 	if advice := adviceOnFailure(r.Failure); advice != "" {
 		fmt.Fprintf(b, "#   %s\n", advice)

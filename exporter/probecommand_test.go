@@ -321,7 +321,7 @@ func TestProbeRefuses(t *testing.T) {
 		"memory":   {2, nil, func(b *probeBench) { b.busy = func(g *fabric.GPU) { g.Memory.Value.Used = 1 << 30 } }, []string{"not probed (memory): 1024 MiB"}},
 		"unread":   {2, nil, func(b *probeBench) { b.busy = func(g *fabric.GPU) { g.MIG = fabric.Fact[bool]{} } }, []string{"not probed (cannot_prove_idle): MIG of GPU", "root"}},
 		"no NCCL":  {2, nil, func(b *probeBench) { b.noNCCL = true }, []string{"error: no NCCL: look for libnccl.so.2", "LD_LIBRARY_PATH", "--library"}},
-		"one GPU":  {1, nil, nil, []string{"not probed (no_gpu): 1 GPUs, expected at least 2"}},
+		"one GPU":  {1, nil, nil, []string{"not probed (no_gpu): 1 GPU, expected at least 2"}},
 		"no GPU":   {0, nil, func(b *probeBench) { b.noNCCL = true }, []string{"not probed (no_gpu)"}},
 		"too many": {2, []string{"--ranks=4"}, nil, []string{"not probed (no_gpu): 2 GPUs, expected at least 4"}},
 		"no driver": {2, nil, func(b *probeBench) { b.node.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", b.node.At)} }, []string{

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/probes"
 )
 
@@ -30,6 +31,8 @@ type probeResultJSON struct {
 	Failure      string              `json:"failure,omitempty"`
 	Error        string              `json:"error,omitempty"`
 	Intrusion    *probeIntrusionJSON `json:"intrusion,omitempty"`
+	Release      *float64            `json:"release_seconds"` // from the kill or the close, until the driver showed nothing of it
+	Left         string              `json:"left,omitempty"`  // what it showed instead
 	NCCL         string              `json:"nccl_version,omitempty"`
 	Driver       string              `json:"gpu_driver_version,omitempty"`
 	CUDA         string              `json:"cuda_version,omitempty"`
@@ -75,8 +78,21 @@ type probeBaselineJSON struct {
 	MAD         *float64 `json:"mad_bytes_per_second"`
 	Ratio       *float64 `json:"ratio"`
 	Regressed   bool     `json:"regressed"`
+	Below       int      `json:"results_below"`     // in a row
+	Collapsed   int      `json:"results_collapsed"` // of these, below 80 % in a row
 	Best        *float64 `json:"best_median_bytes_per_second"`
 	Drifted     bool     `json:"drifted"`
+
+	Latency *probeLatencyJSON `json:"latency"`
+}
+
+// probeLatencyJSON is about the smallest message.
+type probeLatencyJSON struct {
+	Samples int      `json:"samples"`
+	Median  *float64 `json:"median_seconds"`
+	MAD     *float64 `json:"mad_seconds"`
+	Ratio   *float64 `json:"ratio"`
+	Late    bool     `json:"late"`
 }
 
 type probeDifferentJSON struct {
@@ -98,7 +114,7 @@ func resultJSON(label string, r *probes.Result) *probeResultJSON {
 	}
 	j := &probeResultJSON{
 		Label: label, Kind: string(r.Key.Kind), Device: r.Key.Device, Port: r.Key.Port, Started: moment(r.At), Wall: r.Wall.Seconds(),
-		GPUTime: r.GPUTime.Seconds(), GPUs: nonNil(r.GPUs), Outcome: string(r.Outcome), Failure: string(r.Failure), Error: r.Error,
+		GPUTime: r.GPUTime.Seconds(), Release: inSeconds(r.Release), Left: r.Left, GPUs: nonNil(r.GPUs), Outcome: string(r.Outcome), Failure: string(r.Failure), Error: r.Error,
 		NCCL: r.NCCL, Driver: r.Driver, CUDA: r.CUDA, Path: pointer(r.Path), Network: r.Network, GPUDirect: pointer(r.GPUDirect),
 		NVLS: pointer(r.NVLS), SHARP: pointer(r.SHARP), Channels: pointer(r.Channels), Init: r.Init.Seconds(), Connect: r.Connect.Seconds(),
 		Measurements: []probeMeasuredJSON{}, Expected: pointer(r.Comparison.Expected), Settings: nonNil(r.Settings), Log: r.Log,
@@ -115,11 +131,23 @@ func resultJSON(label string, r *probes.Result) *probeResultJSON {
 	if c := r.Comparison; c.Fingerprint != "" {
 		j.Baseline = &probeBaselineJSON{
 			Fingerprint: c.Fingerprint, Samples: c.Samples, Median: unlessZero(c.Median), Ratio: pointer(c.Ratio),
-			Regressed: c.Regressed, Best: unlessZero(c.Best), Drifted: c.Drifted,
+			Regressed: c.Regressed, Below: c.Below, Collapsed: c.Collapsed, Best: unlessZero(c.Best), Drifted: c.Drifted,
 		}
 		if c.Median > 0 { // without one, 0 is no spread
 			j.Baseline.MAD = &c.MAD
 		}
+		if r.SmallMessage() != nil {
+			j.Baseline.Latency = latencyJSON(c.Latency)
+		}
+	}
+	return j
+}
+
+func latencyJSON(c probes.LatencyComparison) *probeLatencyJSON {
+	j := &probeLatencyJSON{Samples: c.Samples, Median: unlessZero(c.Median.Seconds()), Ratio: pointer(c.Ratio), Late: c.Late}
+	if c.Median > 0 {
+		mad := c.MAD.Seconds()
+		j.MAD = &mad
 	}
 	return j
 }
@@ -137,6 +165,16 @@ func changesJSON(changes []probes.Change) []probeDifferentJSON {
 		list = append(list, probeDifferentJSON(c))
 	}
 	return list
+}
+
+// inSeconds is nil for what is not known.
+func inSeconds(f fabric.Fact[time.Duration]) *float64 {
+	d, ok := f.Get()
+	if !ok {
+		return nil
+	}
+	v := d.Seconds()
+	return &v
 }
 
 // moment is nil for never.

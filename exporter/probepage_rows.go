@@ -78,6 +78,9 @@ func countsOf(p *probes.ProbeStatus) string {
 	if p.Wrong > 0 {
 		parts = append(parts, fmt.Sprintf("%d wrong elements", p.Wrong))
 	}
+	if p.Judged > 0 {
+		parts = append(parts, fmt.Sprintf("%d compared with a baseline (%d slow, %d late)", p.Judged, p.Slow, p.Late))
+	}
 	return strings.Join(parts, ", ") + "; " + plural(p.Baselines, "baseline", "baselines")
 }
 
@@ -115,6 +118,8 @@ func resultCell(r *probes.Result) cell {
 		return cell{Text: "aborted", Note: r.Error, Class: "quiet"}
 	case r.Outcome != probes.OK:
 		return cell{Text: "failed: " + diagnose.Spaced(string(r.Failure)), Note: r.Error, Class: "bad"}
+	case r.Comparison.Collapsed >= 3:
+		return cell{Text: "far slower than before", Note: fmt.Sprintf("below 80 %% of its baseline %d times in a row", r.Comparison.Collapsed), Class: "bad"}
 	case r.Comparison.Regressed:
 		return cell{Text: "slower than before", Note: "confirmed by a second run", Class: "bad"}
 	case r.Comparison.Drifted:
@@ -128,8 +133,13 @@ func measuredCells(r *probes.Result) (latency, busBW, ratio cell) {
 	latency, busBW, ratio = quiet("not measured"), quiet("not measured"), quiet("none")
 	if n := len(r.Measurements); n > 0 {
 		last := r.Measurements[n-1]
-		if first := r.Measurements[0]; n > 1 {
-			latency = cell{Text: microseconds(first.Time) + " µs", Note: string(first.Op) + " of " + byteText(first.Bytes)}
+		if small := r.SmallMessage(); small != nil {
+			latency = cell{Text: microseconds(small.Time) + " µs", Note: string(small.Op) + " of " + byteText(small.Bytes)}
+			if c := r.Comparison.Latency; c.Median > 0 {
+				latency.Note += fmt.Sprintf(", %.0f %% of its baseline", 100*c.Ratio.Value)
+				latency.Title = fmt.Sprintf("%d results, median %s µs", c.Samples, microseconds(c.Median))
+				latency.Class = map[bool]string{true: "unsure"}[c.Late]
+			}
 		}
 		busBW = cell{Text: bandwidth(last.BusBW), Note: string(last.Op) + " of " + byteText(last.Bytes)}
 	}
@@ -171,6 +181,9 @@ func runViewOf(title string, r *probes.Result) *runView {
 	if i := r.Intrusion; i != nil {
 		add("Somebody else came", fmt.Sprintf("%s; ranks killed after %s, gone after %s", i.Who, brief(i.Killed), brief(i.Gone)))
 	}
+	if text := releaseText(r); text != "" {
+		add("GPUs afterwards", text)
+	}
 	for _, m := range r.Measurements {
 		v.Rows = append(v.Rows, measuredView{
 			Op: string(m.Op), Type: string(m.Type), Bytes: m.Bytes, Wrong: m.Wrong, Iterations: m.Iterations,
@@ -178,6 +191,17 @@ func runViewOf(title string, r *probes.Result) *runView {
 		})
 	}
 	return v
+}
+
+// releaseText says how soon the GPUs were free of a run; empty: nobody looked.
+func releaseText(r *probes.Result) string {
+	if took, ok := r.Release.Get(); ok {
+		return fmt.Sprintf("free %s after its ranks were killed or asked to close", brief(took))
+	}
+	if r.Left != "" {
+		return "not free: " + r.Left
+	}
+	return ""
 }
 
 // age is a time that has passed, in the unit that people would say it in.

@@ -32,6 +32,9 @@ type probeStateJSON struct {
 	Failures  map[string]uint64  `json:"failures"`
 	Skips     map[string]uint64  `json:"skips"`
 	Wrong     uint64             `json:"wrong_elements"`
+	Judged    uint64             `json:"judged_results"`
+	Slow      uint64             `json:"slow_results"`
+	Late      uint64             `json:"late_results"`
 	Baselines int                `json:"baselines"`
 	LastSkip  *probeSkippedJSON  `json:"last_skip"`
 	Last      *probeResultJSON   `json:"last"`
@@ -63,7 +66,7 @@ func statusJSON(s probes.Status, c *probes.Config, now time.Time) probesStatusJS
 		p := &s.Probes[i]
 		state := probeStateJSON{
 			Kind: string(p.Key.Kind), Device: p.Key.Device, Port: p.Key.Port, Every: unlessZero(p.Every.Seconds()), LastRun: moment(p.LastRun),
-			NextRun: moment(p.NextRun), Runs: p.Runs, Failures: map[string]uint64{}, Skips: map[string]uint64{}, Wrong: p.Wrong, Baselines: p.Baselines,
+			NextRun: moment(p.NextRun), Runs: p.Runs, Failures: map[string]uint64{}, Skips: map[string]uint64{}, Wrong: p.Wrong, Judged: p.Judged, Slow: p.Slow, Late: p.Late, Baselines: p.Baselines,
 			LastSkip: skippedJSON(p.LastSkip), Last: resultJSON("", p.Last), LastGood: resultJSON("", p.LastGood), Kept: []*probeResultJSON{},
 		}
 		for why, n := range p.Failures {

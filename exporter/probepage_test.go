@@ -34,7 +34,9 @@ func probedResult(kind probes.Kind, ago time.Duration) probes.Result {
 		Comparison: probes.Comparison{
 			Fingerprint: "node all_reduce float32", Samples: 40, Median: 200e9, MAD: 1e9, Ratio: fabric.Known(0.985, "baseline", at),
 			Expected: fabric.None[float64]("plan", at), Best: 201e9,
+			Latency: probes.LatencyComparison{Samples: 40, Median: 13 * time.Microsecond, MAD: 500 * time.Nanosecond, Ratio: fabric.Known(1.08, "baseline", at)},
 		},
+		Release:  fabric.Known(240*time.Millisecond, "NVML", at),
 		Settings: []string{"NCCL_DEBUG=INFO", "NCCL_IB_TC=106"}, Log: "node17:1:1 [0] NCCL INFO Using network IB\n",
 	}
 }
@@ -50,6 +52,7 @@ func probedStatus() probes.Status {
 	rail.Measurements = rail.Measurements[1:]
 	rail.Measurements[0].BusBW = 5e9
 	rail.Comparison.Ratio, rail.Comparison.Regressed = fabric.Known(0.025, "baseline", now), true
+	rail.Comparison.Below, rail.Comparison.Collapsed = 4, 3
 	rail.Comparison.Expected = fabric.Known(0.11, "plan", now)
 	key := probes.Key{Kind: probes.Rail, Device: "mlx5_0", Port: 1}
 	before.Key, rail.Key = key, key
@@ -62,16 +65,17 @@ func probedStatus() probes.Status {
 	aborted := failed
 	aborted.Outcome, aborted.Failure, aborted.Error, aborted.At = probes.Aborted, probes.FailureIntruder, "compute process 4711 came to the GPUs", now.Add(-time.Hour)
 	aborted.Intrusion = &probes.Intrusion{Who: "compute process 4711", Killed: 3 * time.Millisecond, Gone: 41 * time.Millisecond}
+	aborted.Left = "500 MiB are used on GPU-a, expected 64 at most: context deadline exceeded"
 	socketGood := probedResult(probes.Socket, 26*time.Hour)
 
 	return probes.Status{
 		Enabled: true, Since: now.Add(-100 * time.Hour), GPUs: 2, GPUTime: 5 * time.Minute,
 		Probes: []probes.ProbeStatus{
 			{
-				Key: probes.Key{Kind: probes.Transport}, Every: 2 * time.Hour, LastSkip: &probes.Skipped{Why: probes.SkipSlurm, Detail: "1 jobs, 4242 is one", At: now.Add(-3 * time.Minute)},
+				Key: probes.Key{Kind: probes.Transport}, Every: 2 * time.Hour, LastSkip: &probes.Skipped{Why: probes.SkipSlurm, Detail: "1 job, 4242 is one", At: now.Add(-3 * time.Minute)},
 				Skips: map[probes.Skip]uint64{probes.SkipSlurm: 14, probes.SkipDuty: 1}, NextRun: now.Add(7 * time.Minute),
 			},
-			{Key: node.Key, Every: 4 * time.Hour, Runs: 44, Last: &node, LastGood: &node, LastRun: node.At, NextRun: now.Add(3 * time.Hour), Baselines: 1},
+			{Key: node.Key, Every: 4 * time.Hour, Runs: 44, Judged: 39, Slow: 2, Late: 1, Last: &node, LastGood: &node, LastRun: node.At, NextRun: now.Add(3 * time.Hour), Baselines: 1},
 			{Key: key, Every: 12 * time.Hour, Runs: 9, Last: &rail, LastGood: &rail, Before: &before, Kept: []probes.Result{rail}, LastRun: rail.At, NextRun: now.Add(10 * time.Hour), Baselines: 2},
 			{
 				Key: failed.Key, Runs: 5, Failures: map[probes.Failure]uint64{probes.FailureHang: 2, probes.FailureIntruder: 1}, Wrong: 3,
@@ -104,7 +108,8 @@ func TestProbesPage(t *testing.T) {
 	c := probes.DefaultConfig()
 	page := pageText(t, pagesOf(t, probedStatus(), &c))
 	golden(t, filepath.Join("testdata", "probe", "page.html"), page)
-	contains(t, page, "2 probes tell of trouble", "0.042 % of the time of 2 GPUs, 0.1 % allowed", "slower than before", "2.5 %", "in 3 hours", "3 minutes ago: 1 jobs",
+	contains(t, page, "2 probes tell of trouble", "0.042 % of the time of 2 GPUs, 0.1 % allowed", "far slower than before", "below 80 % of its baseline 3 times in a row", "39 compared with a baseline (2 slow, 1 late)", "14.00 µs<small>all_reduce of 1 KiB, 108 % of its baseline",
+		"free 240ms after its ranks were killed or asked to close", "not free: 500 MiB are used on GPU-a", "2.5 %", "in 3 hours", "3 minutes ago: 1 job,",
 		"<th scope=\"row\">path</th><td>p2p</td><td>socket</td>", "<th scope=\"row\">NCCL_IB_TC</th><td>106</td><td>not set</td>",
 		"bus bandwidth</th><td>197 GB/s</td><td>5 GB/s (-97 %)</td>", "Connect to 10.0.0.7&lt;41&gt; failed", "ranks killed after 3ms, gone after 41ms",
 		"14 times", "64 MiB", "<strong>Kept</strong>")

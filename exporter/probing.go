@@ -51,7 +51,6 @@ type probeNode struct {
 	config  probes.Config
 	probing *Probing
 	gate    *probes.Gate
-	log     *slog.Logger
 }
 
 var _ probes.Machine = (*probeNode)(nil)
@@ -169,7 +168,7 @@ func (m *probeNode) Enter(ctx context.Context, t probes.Target) (probes.Visit, *
 	if skip != nil {
 		return nil, skip
 	}
-	return visit{plan, m.probing.Ranks, pass, m.log}, nil
+	return visit{plan, m.probing.Ranks, pass}, nil
 }
 
 // visit is a run behind the gate.
@@ -177,23 +176,10 @@ type visit struct {
 	plan  *probes.Plan
 	ranks probes.Ranks
 	pass  *probes.Pass
-	log   *slog.Logger
 }
 
-// freedIn is how long the driver may take to let go of what a rank had that has ended.
-const freedIn = 5 * time.Second
-
-// Run runs the plan, and looks whether anything is left of it on the GPUs. Whoever drove it away is no trace of it.
 func (v visit) Run(ctx context.Context) probes.Result {
-	r := probes.Run(ctx, v.plan, v.ranks, v.pass)
-	if r.Intrusion == nil && ctx.Err() == nil {
-		ctx, cancel := context.WithTimeout(ctx, freedIn)
-		defer cancel()
-		if err := v.pass.Freed(ctx); err != nil {
-			v.log.Warn("GPUs are not free after a probe", "kind", r.Key.Kind, "err", err)
-		}
-	}
-	return r
+	return probes.Run(ctx, v.plan, v.ranks, v.pass)
 }
 
 func (v visit) Leave() { v.pass.Leave() }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // GateOptions says what a Gate asks. A source that is missing keeps it shut.
@@ -235,25 +237,29 @@ func (p *Pass) Leave() {
 	}
 }
 
-// Freed waits until nobody has a context or memory on the GPUs any more, and looks ten times a second. How long that takes
-// after the ranks have ended is the driver's business.
-func (p *Pass) Freed(ctx context.Context) error {
+// Freed waits until the driver shows none of own, PIDs of ranks that have ended, on the GPUs any more, and no memory in use
+// on those that nobody else is on: what others have tells nothing of what the ranks left. It looks ten times a second. In
+// maintenance it does not look at all: ErrMaintenance.
+func (p *Pass) Freed(ctx context.Context, own []int) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		r := p.inUse(ctx)
+		if r := p.gate.maintenance(); r != nil && r.why == SkipMaintenance {
+			return fmt.Errorf("%w: %s", ErrMaintenance, clean(r.detail))
+		}
+		r := p.inUse(ctx, own)
 		if r == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w", r.detail, context.Cause(ctx))
+			return fmt.Errorf("%s: %w", clean(r.detail), context.Cause(ctx))
 		case <-tick.C:
 		}
 	}
 }
 
-func (p *Pass) inUse(ctx context.Context) *refusal {
+func (p *Pass) inUse(ctx context.Context, own []int) *refusal {
 	if p.left.Load() {
 		return unproven("the gate was left")
 	}
@@ -264,8 +270,18 @@ func (p *Pass) inUse(ctx context.Context) *refusal {
 	var r *refusal
 	seen := 0
 	for i := range d.GPUs {
-		if gpu := &d.GPUs[i]; slices.Contains(p.gpus, gpu.UUID) {
-			seen++
+		gpu := &d.GPUs[i]
+		if !slices.Contains(p.gpus, gpu.UUID) {
+			continue
+		}
+		seen++
+		list, unread := need(gpu.Processes, "processes", gpu, time.Now())
+		switch of := slices.IndexFunc(list, func(l fabric.GPUProcess) bool { return slices.Contains(own, l.PID) }); {
+		case unread != nil:
+			r = worse(r, unread)
+		case of >= 0:
+			r = worse(r, processOn(gpu, list[of]))
+		case len(list) == 0:
 			r = worse(r, p.gate.inUse(gpu, time.Now()))
 		}
 	}

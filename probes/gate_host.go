@@ -73,7 +73,7 @@ func mps(running []fabric.Process, _ fabric.Cgroups) *refusal {
 // either, or one that is not found. Somebody who has an allocation and runs nothing does not show on the node.
 func slurm(running []fabric.Process, groups fabric.Cgroups) *refusal {
 	if n := len(groups.SlurmJobs); n > 0 {
-		return &refusal{why: SkipSlurm, detail: fmt.Sprintf("%d jobs, %s is one", n, groups.SlurmJobs[0])}
+		return &refusal{why: SkipSlurm, detail: fmt.Sprintf("%s, %s is one", counted(n, "job"), groups.SlurmJobs[0])}
 	}
 	var r *refusal
 	for _, p := range running {
@@ -93,7 +93,7 @@ func (g *Gate) kubernetes(ctx context.Context, running []fabric.Process, groups 
 	case err != nil:
 		return unproven("kubelet: %v", err)
 	case len(containers) > 0:
-		return &refusal{why: SkipKubernetes, detail: fmt.Sprintf("%d containers have GPUs, %s is one", len(containers), containers[0])}
+		return &refusal{why: SkipKubernetes, detail: fmt.Sprintf("%s with GPUs, %s is one", counted(len(containers), "container"), containers[0])}
 	case socket:
 		return nil
 	case groups.Pods:
@@ -109,11 +109,15 @@ func (g *Gate) kubernetes(ctx context.Context, running []fabric.Process, groups 
 
 // Intruder looks once whether somebody else came to the GPUs, and says who; empty: nobody. own are the PIDs of the ranks,
 // which must be there before a rank opens a GPU. A process that is not known to be one of them is a stranger. An error
-// says that it could not be found out.
+// says that it could not be found out, or is ErrMaintenance, and then nothing was touched.
 func (p *Pass) Intruder(ctx context.Context, own []int) (string, error) {
 	g := p.gate
 	if p.left.Load() {
 		return "", errors.New("the gate was left")
+	}
+	maintenance := g.maintenance()
+	if maintenance != nil && maintenance.why == SkipMaintenance {
+		return "", fmt.Errorf("%w: %s", ErrMaintenance, clean(maintenance.detail))
 	}
 	gpus, err := g.o.GPUs.Processes(ctx)
 	if err != nil {
@@ -138,11 +142,8 @@ func (p *Pass) Intruder(ctx context.Context, own []int) (string, error) {
 	if len(missing) > 0 {
 		unknown = fmt.Errorf("the driver does not show %s any more", strings.Join(missing, ", "))
 	}
-	if r := g.maintenance(); r != nil {
-		if r.why == SkipMaintenance {
-			return clean(r.detail), nil
-		}
-		unknown = errors.New(r.detail)
+	if maintenance != nil {
+		unknown = errors.New(maintenance.detail)
 	}
 	groups, err := g.o.Cgroups.Cgroups()
 	if err != nil {

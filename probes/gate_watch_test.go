@@ -157,7 +157,8 @@ func TestIntruders(t *testing.T) {
 		{"a stranger on another GPU", other(func(g *fabric.GPU) { g.Processes.Value = compute(800) }), "compute process 800 (python) on " + gpuC, ""},
 		{"a display elsewhere", other(func(g *fabric.GPU) { g.Processes.Value = []fabric.GPUProcess{{PID: 9, Kind: fabric.GPUGraphics}} }), "", ""},
 		{"a job of Slurm", func(m *machine) { m.groups.SlurmJobs = []string{"17"} }, "Slurm job 17", ""},
-		{"maintenance", func(m *machine) { m.why = "SIGUSR1" }, "SIGUSR1", ""},
+		{"maintenance", func(m *machine) { m.why = "SIGUSR1" }, "", "maintenance: SIGUSR1"},
+		{"maintenance, and no answer", func(m *machine) { m.why, m.gpuErr = "SIGUSR1", errBoom }, "", "maintenance: SIGUSR1"},
 		{"no list", on(func(g *fabric.GPU) { unread(&g.Processes) }), "", "processes of " + gpuA},
 		{"an old list", on(func(g *fabric.GPU) { g.Processes.At = g.Processes.At.Add(-3 * time.Second) }), "", "3s ago"},
 		{"no list, and a stranger elsewhere", func(m *machine) {
@@ -190,30 +191,88 @@ func TestIntruders(t *testing.T) {
 
 // Memory goes some time after the process.
 func TestFreed(t *testing.T) {
+	const rank, stranger = 700, 800
+	used := func(g *fabric.GPU) { g.Memory.Value.Used = 500 << 20 }
+	listed := func(pids ...int) func(*fabric.GPU) {
+		return func(g *fabric.GPU) {
+			for _, pid := range pids {
+				g.Processes.Value = append(g.Processes.Value, compute(pid)...)
+			}
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(since time.Duration) []func(*fabric.GPU) // of GPU A, some time after the ranks have ended
+		want   time.Duration
+		err    string // empty: it is free after want
+	}{
+		{"at once", func(time.Duration) []func(*fabric.GPU) { return nil }, 0, ""},
+		{"in steps", func(since time.Duration) []func(*fabric.GPU) {
+			switch {
+			case since < 300*time.Millisecond:
+				return []func(*fabric.GPU){listed(rank), used}
+			case since < 700*time.Millisecond:
+				return []func(*fabric.GPU){used}
+			case since < 900*time.Millisecond:
+				return []func(*fabric.GPU){func(g *fabric.GPU) { unread(&g.Memory) }}
+			}
+			return nil
+		}, 900 * time.Millisecond, ""},
+		{"somebody else is there", func(since time.Duration) []func(*fabric.GPU) {
+			if since < 400*time.Millisecond {
+				return []func(*fabric.GPU){listed(stranger, rank), used}
+			}
+			return []func(*fabric.GPU){listed(stranger), used} // which is theirs
+		}, 400 * time.Millisecond, ""},
+		{"a rank stays", func(time.Duration) []func(*fabric.GPU) { return []func(*fabric.GPU){listed(stranger, rank)} }, 0, "compute process 700 on " + gpuA},
+		{"memory stays", func(time.Duration) []func(*fabric.GPU) { return []func(*fabric.GPU){used} }, 0, "500 MiB are used on " + gpuA},
+		{"no list", func(time.Duration) []func(*fabric.GPU) {
+			return []func(*fabric.GPU){func(g *fabric.GPU) { unread(&g.Processes) }}
+		}, 0, "processes of " + gpuA},
+		{"a GPU is gone", func(time.Duration) []func(*fabric.GPU) {
+			return []func(*fabric.GPU){func(g *fabric.GPU) { g.UUID = "" }}
+		}, 0, "shows 1 of 2 GPUs"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMachine(t)
+			pass := enter(t, m)
+			defer pass.Leave()
+			ended := time.Now()
+			on(func(g *fabric.GPU) {
+				g.Utilization.Value = 1 // of what was before
+				for _, change := range c.change(time.Since(ended)) {
+					change(g)
+				}
+			})(m)
+			ctx, cancel := context.WithTimeout(t.Context(), 1050*time.Millisecond)
+			defer cancel()
+			err := pass.Freed(ctx, []int{rank, 701})
+			if c.err == "" && (err != nil || time.Since(ended) != c.want) {
+				t.Errorf("%s: free after %s, %v; expected %s", c.name, time.Since(ended), err, c.want)
+			}
+			if c.err != "" && (!errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.err)) {
+				t.Errorf("%s: %v, expected %q", c.name, err, c.err)
+			}
+		})
+	}
+}
+
+// Who wants the GPUs let go of must not have them looked at.
+func TestMaintenanceTouchesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
 		pass := enter(t, m)
 		defer pass.Leave()
-		ended := time.Now()
-		on(func(g *fabric.GPU) {
-			g.Utilization.Value = 1 // of what was before
-			switch since := time.Since(ended); {
-			case since < 300*time.Millisecond:
-				g.Processes.Value = compute(700)
-			case since < 700*time.Millisecond:
-				g.Memory.Value.Used = 500 << 20
-			case since < 900*time.Millisecond:
-				unread(&g.Memory)
-			}
-		})(m)
-		if err := pass.Freed(t.Context()); err != nil || time.Since(ended) != 900*time.Millisecond {
-			t.Errorf("free after %s, %v", time.Since(ended), err)
+		reads := m.reads
+		m.why = "SIGUSR1"
+		if who, err := pass.Intruder(t.Context(), []int{700}); who != "" || !errors.Is(err, ErrMaintenance) {
+			t.Errorf("intruder: %q, %v", who, err)
 		}
-		on(func(g *fabric.GPU) { g.Memory.Value.Used = 500 << 20 })(m)
-		ctx, cancel := context.WithTimeout(t.Context(), 1050*time.Millisecond)
-		defer cancel()
-		if err := pass.Freed(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "500 MiB") {
-			t.Errorf("memory that stays: %v", err)
+		if err := pass.Freed(t.Context(), []int{700}); !errors.Is(err, ErrMaintenance) {
+			t.Errorf("freed: %v", err)
+		}
+		if m.reads != reads {
+			t.Errorf("GPUs were read %d times", m.reads-reads)
 		}
 	})
 }

@@ -45,6 +45,16 @@ type Want struct {
 	Iterations int    // 0: as many as fit, with smaller messages if too few do
 }
 
+// Least is the smallest message in bytes that the operation moves over so many ranks: an element, or one for each rank whose
+// data does not overlap. NewPlan leaves out what is smaller.
+func (w Want) Least(ranks int) uint64 {
+	least := uint64(w.Type.Size())
+	if w.Op == AllGather || w.Op == ReduceScatter {
+		least *= uint64(ranks)
+	}
+	return least
+}
+
 // Settings are what does not follow from the kind of a probe. The zero value of a field is its default.
 type Settings struct {
 	NCCL    string // path or name of libnccl.so.2
@@ -156,7 +166,7 @@ func NewPlan(key Key, n *fabric.Node, s Settings) (*Plan, *Skipped) {
 			gpus = gpus[:s.Ranks]
 		}
 		if len(gpus) < max(2, s.Ranks) {
-			return nil, noPlan(SkipNoGPU, "%d GPUs, expected at least %d", len(gpus), max(2, s.Ranks))
+			return nil, noPlan(SkipNoGPU, "%s, expected at least %d", counted(len(gpus), "GPU"), max(2, s.Ranks))
 		}
 	case Rail:
 		if rail, skip = railPort(n, key); skip != nil {
@@ -174,6 +184,7 @@ func NewPlan(key Key, n *fabric.Node, s Settings) (*Plan, *Skipped) {
 	if len(s.Wants) == 0 {
 		s.Wants = s.defaultWants(key.Kind)
 	}
+	s.Wants = slices.DeleteFunc(slices.Clone(s.Wants), func(w Want) bool { return w.Bytes < w.Least(len(gpus)) })
 	p.Settings = s
 	for i, g := range gpus {
 		p.Ranks = append(p.Ranks, RankPlan{UUID: g.UUID, Address: g.Address, Env: environment(p, n, i)})
@@ -221,6 +232,14 @@ func usableGPUs(n *fabric.Node) ([]*fabric.GPU, *Skipped) {
 		gpus[i] = g
 	}
 	return gpus, nil
+}
+
+// counted is a number of things, in words.
+func counted(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 func noPlan(why Skip, format string, args ...any) *Skipped {

@@ -51,7 +51,7 @@ func TestPlanGPUs(t *testing.T) {
 		{"node", Key{Kind: Node}, 8, Settings{}, nil, "GPU-0 GPU-1 GPU-2 GPU-3 GPU-4 GPU-5 GPU-6 GPU-7"},
 		{"node, some", Key{Kind: Node}, 8, Settings{Ranks: 4}, nil, "GPU-0 GPU-1 GPU-2 GPU-3"},
 		{"node, more than there are", Key{Kind: Node}, 8, Settings{Ranks: 9}, nil, "no_gpu: 8 GPUs, expected at least 9"},
-		{"node with one GPU", Key{Kind: Node}, 1, Settings{}, nil, "no_gpu: 1 GPUs, expected at least 2"},
+		{"node with one GPU", Key{Kind: Node}, 1, Settings{}, nil, "no_gpu: 1 GPU, expected at least 2"},
 		{"calibrate", Key{Kind: Calibrate}, 2, Settings{}, nil, "GPU-0 GPU-1"},
 		{"socket", Key{Kind: Socket}, 8, Settings{}, nil, "GPU-0 GPU-1"},
 		{"socket with one GPU", Key{Kind: Socket}, 1, Settings{}, nil, "GPU-0 GPU-0"},

@@ -241,17 +241,25 @@ func (s *ProbeStatus) count(c Comparison) {
 
 // tell logs a result: with a warning if somebody should look at it.
 func (p *Prober) tell(r Result) {
-	busBW, _ := judged(r)
 	log := p.log.With("kind", r.Key.Kind, "device", r.Key.Device, "port", r.Key.Port, "wall", r.Wall, "gpu_time", r.GPUTime)
+	if busBW, ok := judged(r); ok {
+		log = log.With("busbw_bytes", busBW)
+	}
+	if took, known := r.Release.Get(); known {
+		log = log.With("release", took)
+	}
 	switch c := r.Comparison; {
 	case r.Outcome == Failed:
 		log.Warn("probe failed", "failure", r.Failure, "err", r.Error)
 	case r.Outcome == Aborted:
 		log.Info("probe aborted", "failure", r.Failure, "err", r.Error)
 	case c.Regressed:
-		log.Warn("probe is slower than before", "busbw_bytes", busBW, "median_bytes", c.Median, "ratio", c.Ratio.Value)
+		log.Warn("probe is slower than before", "median_bytes", c.Median, "ratio", c.Ratio.Value)
 	default:
-		log.Info("probe ended", "busbw_bytes", busBW, "path", r.Path.Value)
+		log.Info("probe ended", "path", r.Path.Value)
+	}
+	if r.Left != "" {
+		log.Warn("GPUs are not free after a probe", "left", r.Left)
 	}
 }
 
@@ -262,7 +270,7 @@ func (p *Prober) tellSkipped(key Key, s *Skipped) {
 
 // bounded returns a result that takes little memory, whatever its ranks said.
 func bounded(r Result) Result {
-	r.Error, r.Network = clip(r.Error, errorMost), clip(r.Network, deviceMost)
+	r.Error, r.Left, r.Network = clip(r.Error, errorMost), clip(r.Left, errorMost), clip(r.Network, deviceMost)
 	r.NCCL, r.Driver, r.CUDA = clip(r.NCCL, deviceMost), clip(r.Driver, deviceMost), clip(r.CUDA, deviceMost)
 	r.Log = clip(r.Log, logMost)
 	r.Settings = slices.Clone(r.Settings[:min(len(r.Settings), settingsMost)])

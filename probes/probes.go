@@ -116,7 +116,7 @@ const (
 	FailureSettings Failure = "settings"     // what the site configured cannot be used
 	FailureVersions Failure = "versions"     // ranks have different versions of NCCL
 	FailureIntruder Failure = "intruder"     // somebody else came to the GPUs (Aborted)
-	FailureStopped  Failure = "stopped"      // the exporter ends, or the GPUs were to be let go of (Aborted)
+	FailureStopped  Failure = "stopped"      // the exporter ends, maintenance began, or nobody could see who uses the GPUs (Aborted)
 )
 
 // Failures returns all failures.
@@ -164,8 +164,13 @@ type Result struct {
 	Outcome Outcome
 	Failure Failure // empty if OK
 	Error   string  // in words, bounded
-	// Intrusion tells how fast an intruder had the GPUs for itself; nil unless Failure is FailureIntruder.
+	// Intrusion tells how fast the ranks made way for an intruder; nil unless Failure is FailureIntruder.
 	Intrusion *Intrusion
+	// Release is how long it took from when the ranks were killed, or asked to close, until the driver showed none of
+	// them on the GPUs, and where nobody else was there, no memory in use. It is unknown without a guard, when that
+	// was not so within 10 s, and when the exporter ended or maintenance began first.
+	Release fabric.Fact[time.Duration]
+	Left    string // what the driver showed instead, bounded
 
 	NCCL, Driver, CUDA string // versions: "2.27.3", "580.65.06", "13.0"; empty if not known
 	// Path and what follows come from NCCL's log; unknown where it says nothing.

@@ -57,8 +57,8 @@ const (
 // its parent, and what they say of it is not the cause.
 const settle = 200 * time.Millisecond
 
-// Run runs a plan. It returns when all its processes are gone, or the kernel does not let go of them. When ctx ends, the
-// ranks are killed. Without a guard nobody looks who else uses the GPUs.
+// Run runs a plan. It returns when all its processes are gone and the GPUs free of them, or the kernel or the driver does
+// not let go of them. When ctx ends, the ranks are killed. Without a guard nobody looks at the GPUs.
 func Run(ctx context.Context, p *Plan, ranks Ranks, guard Guard) Result {
 	e := newExecution(ctx, p)
 	defer e.close()
@@ -86,6 +86,9 @@ func Run(ctx context.Context, p *Plan, ranks Ranks, guard Guard) Result {
 	}
 	e.conclude(&r, why)
 	r.Wall = time.Since(e.began)
+	if guard != nil && held == nil {
+		r.Release, r.Left = e.release(ctx, guard)
+	}
 	return r
 }
 
@@ -123,6 +126,7 @@ func (e *execution) follow(r *Result) *trouble {
 			return why
 		}
 	}
+	e.told()
 	_, why = e.step(e.members, closeLimit, func(int, time.Duration) Request { return Request{Close: &struct{}{}} })
 	return why
 }

@@ -24,6 +24,9 @@ type execution struct {
 
 	intrusion *Intrusion // written before the watch ends
 	seen      time.Time  // when the sample was asked for that showed it
+
+	// told returns when the ranks were first told to end: killed, or asked to close.
+	told func() time.Time
 }
 
 // member is a rank of an execution.
@@ -67,7 +70,7 @@ func telling(t *trouble) int {
 }
 
 func newExecution(ctx context.Context, p *Plan) *execution {
-	e := &execution{plan: p, began: time.Now()}
+	e := &execution{plan: p, began: time.Now(), told: sync.OnceValue(time.Now)}
 	e.ctx, e.cancel = context.WithCancelCause(ctx)
 	late := time.AfterFunc(p.Settings.Deadline, func() {
 		e.cancel(troubled(FailureHang, -1, "did not end within %s", p.Settings.Deadline))
@@ -96,8 +99,20 @@ func (e *execution) stopped() *trouble {
 	return troubled(FailureStopped, -1, "stopped: %v", cause)
 }
 
+// pids returns those of all processes that were started, as this process sees them.
+func (e *execution) pids() []int {
+	var pids []int
+	for _, m := range e.members {
+		if p := m.running(); p != nil {
+			pids = append(pids, p.PID())
+		}
+	}
+	return pids
+}
+
 // kill kills all processes at once.
 func (e *execution) kill() {
+	e.told()
 	var all sync.WaitGroup
 	for _, m := range e.members {
 		if p := m.running(); p != nil {

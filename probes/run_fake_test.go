@@ -197,6 +197,8 @@ type guardFunc func(ctx context.Context, own []int) (string, error)
 
 func (f guardFunc) Intruder(ctx context.Context, own []int) (string, error) { return f(ctx, own) }
 
+func (f guardFunc) Freed(context.Context, []int) error { return nil }
+
 var nobody = guardFunc(func(context.Context, []int) (string, error) { return "", nil })
 
 // gpuNode is a node with GPUs below two switches each, and an HCA for every switch: GPU 0 and 1 with mlx5_0, and so on.

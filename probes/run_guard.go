@@ -4,8 +4,11 @@ package probes
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // How often the guard is asked, how long it may take, and how many answers in a row may be none. While it cannot look,
@@ -16,19 +19,28 @@ const (
 	guardFailures = 2
 )
 
+// releaseLimit is how long the driver may take to let go of what ranks had that have ended.
+const releaseLimit = 10 * time.Second
+
 // Guard looks who uses the GPUs of a run.
 type Guard interface {
 	// Intruder names a process on the GPUs that is not one of own, which are PIDs as this process sees them; empty if
-	// there is none. It is asked again while it hangs, once.
+	// there is none. It is asked again while it hangs, once. ErrMaintenance says that the GPUs are to be let go of.
 	Intruder(ctx context.Context, own []int) (string, error)
+	// Freed waits until nothing of own, which have ended, is left on the GPUs. The error says what is, when ctx ends, or
+	// why that cannot be seen.
+	Freed(ctx context.Context, own []int) error
 }
 
+// ErrMaintenance means that somebody wants to do something about the GPUs or their driver.
+var ErrMaintenance = errors.New("maintenance")
+
 // Intrusion is what happened when somebody else came to the GPUs of a run. Times count from when the sample was asked
-// for that showed the intruder.
+// for that showed the intruder. Result.Release tells when the memory was free.
 type Intrusion struct {
 	Who    string
 	Killed time.Duration // until SIGKILL was sent to all ranks
-	Gone   time.Duration // until all ranks were reaped, and with them their memory freed
+	Gone   time.Duration // until all ranks were reaped
 }
 
 // watch asks the guard, if there is one, until it is told to stop.
@@ -36,10 +48,7 @@ func (e *execution) watch(guard Guard) (stop func()) {
 	if guard == nil {
 		return func() {}
 	}
-	var own []int
-	for _, m := range e.members {
-		own = append(own, m.running().PID())
-	}
+	own := e.pids()
 	ctx, cancel := context.WithCancel(e.ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -53,6 +62,9 @@ func (e *execution) watch(guard Guard) (stop func()) {
 				e.intruded(who, asked)
 				return
 			case ctx.Err() != nil:
+				return
+			case errors.Is(err, ErrMaintenance):
+				e.cancel(troubled(FailureStopped, -1, "%v", err))
 				return
 			case err == nil:
 				failures = 0
@@ -80,4 +92,24 @@ func (e *execution) intruded(who string, asked time.Time) {
 	e.cancel(troubled(FailureIntruder, -1, "%s came to the GPUs", who)) // before ranks say that they were killed
 	e.kill()
 	e.intrusion, e.seen = &Intrusion{Who: who, Killed: time.Since(asked)}, asked
+}
+
+// release waits until the driver shows nothing of the ranks any more, and notes how long that took. What it shows instead
+// is in words.
+func (e *execution) release(ctx context.Context, guard Guard) (took fabric.Fact[time.Duration], left string) {
+	const source = "nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetMemoryInfo"
+	told := e.told()
+	_, err := within(ctx, releaseLimit+margin, func(ctx context.Context) (struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, releaseLimit) // so that there is time to say what is left
+		defer cancel()
+		return struct{}{}, guard.Freed(ctx, e.pids())
+	})
+	now := time.Now()
+	switch {
+	case err == nil:
+		return fabric.Known(now.Sub(told), source, now), ""
+	case ctx.Err() != nil || errors.Is(err, ErrMaintenance):
+		return fabric.NotKnown[time.Duration](fabric.ReasonNotRead, source, now), ""
+	}
+	return fabric.NotKnown[time.Duration](fabric.ReasonTimeout, source, now), printable(err.Error(), maxText)
 }

@@ -5,6 +5,8 @@ package probes
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -54,6 +56,131 @@ func TestIntruder(t *testing.T) {
 			}
 		})
 	}
+}
+
+// slowDriver is a guard: an intruder is there after some time, and what the ranks had is free some time after they were reaped.
+type slowDriver struct {
+	comes, frees time.Time // never, if zero
+	maintenance  bool      // it is what comes
+	own          []int     // whom Freed was asked for
+}
+
+func (d *slowDriver) Intruder(context.Context, []int) (string, error) {
+	switch {
+	case d.comes.IsZero() || time.Now().Before(d.comes):
+		return "", nil
+	case d.maintenance:
+		return "", fmt.Errorf("%w: SIGUSR1", ErrMaintenance)
+	}
+	return "python3", nil
+}
+
+func (d *slowDriver) Freed(ctx context.Context, own []int) error {
+	d.own = own
+	if d.maintenance {
+		return fmt.Errorf("%w: SIGUSR1", ErrMaintenance)
+	}
+	if !d.frees.IsZero() {
+		nap(ctx, time.Until(d.frees))
+	} else {
+		<-ctx.Done()
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("500 MiB are used on GPU-0: %w", ctx.Err())
+	}
+	return nil
+}
+
+// The time until the memory of the GPUs is free is measured from the kill, or from when ranks were asked to close.
+func TestRelease(t *testing.T) {
+	const healthy = 1300 * time.Millisecond // until a run closes its ranks, or a little less
+	for _, c := range []struct {
+		name        string
+		comes       time.Duration // after the beginning; 0: nobody
+		frees       time.Duration // after the beginning; 0: never
+		maintenance bool
+		stop        time.Duration // after which the exporter ends; 0: it does not
+		outcome     Outcome
+		failure     Failure
+		want        time.Duration // 0: not known
+		left        string
+	}{
+		{name: "undisturbed", frees: 2 * time.Second, outcome: OK, want: 2*time.Second - healthy},
+		{name: "intruder", comes: 500 * time.Millisecond, frees: 740 * time.Millisecond, outcome: Aborted, failure: FailureIntruder, want: 240 * time.Millisecond},
+		{name: "free before it is looked at", comes: 500 * time.Millisecond, frees: time.Nanosecond, outcome: Aborted, failure: FailureIntruder, want: 40 * time.Millisecond},
+		{name: "never free after an intruder", comes: 500 * time.Millisecond, outcome: Aborted, failure: FailureIntruder, left: "500 MiB are used on GPU-0"},
+		{name: "never free", outcome: OK, left: "500 MiB are used on GPU-0"},
+		{name: "maintenance", comes: 500 * time.Millisecond, maintenance: true, outcome: Aborted, failure: FailureStopped},
+		{name: "the exporter ends", stop: 500 * time.Millisecond, outcome: Aborted, failure: FailureStopped},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, began := planFor(t, Key{Kind: Node}, Settings{}), time.Now()
+				crew := &crew{plan: p, reap: 40 * time.Millisecond}
+				d := &slowDriver{maintenance: c.maintenance}
+				if c.comes > 0 {
+					d.comes = began.Add(c.comes)
+				}
+				if c.frees > 0 {
+					d.frees = began.Add(c.frees)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if c.stop > 0 {
+					time.AfterFunc(c.stop, cancel)
+				}
+				r := Run(ctx, p, crew, d)
+				if r.Outcome != c.outcome || r.Failure != c.failure {
+					t.Fatalf("%s %s: %s", r.Outcome, r.Failure, r.Error)
+				}
+				if (r.Intrusion != nil) != (c.failure == FailureIntruder) {
+					t.Errorf("intrusion %+v", r.Intrusion)
+				}
+				if c.maintenance && !strings.Contains(r.Error, "maintenance: SIGUSR1") {
+					t.Errorf("%q", r.Error)
+				}
+				got, known := r.Release.Get()
+				if known != (c.want > 0) || (got-c.want).Abs() > 100*time.Millisecond || c.outcome == Aborted && got != c.want {
+					t.Errorf("released after %v, %v; expected %s", got, known, c.want)
+				}
+				if (r.Left == "") != (c.left == "") || !strings.Contains(r.Left, c.left) {
+					t.Errorf("left %q, expected %q", r.Left, c.left)
+				}
+				if took := time.Since(began); took > releaseLimit+2*time.Second || c.stop > 0 && took > c.stop+time.Second {
+					t.Errorf("it took %s", took)
+				}
+				if len(d.own) != 8 && c.stop == 0 || len(d.own) > 0 && slices.Min(d.own) != crewPID+1 {
+					t.Errorf("asked for %v", d.own)
+				}
+				if killed := crew.all(t); (killed == 8) != (c.outcome == Aborted) || killed != 0 && killed != 8 {
+					t.Errorf("%d were killed", killed)
+				}
+			})
+		})
+	}
+}
+
+// A guard that hangs does not keep a run.
+func TestReleaseHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, hang := planFor(t, Key{Kind: Node}, Settings{}), make(chan struct{})
+		r := Run(t.Context(), p, &crew{plan: p}, hangingGuard{nobody, hang})
+		if _, known := r.Release.Get(); r.Outcome != OK || known || r.Left == "" || r.Wall > 3*time.Second {
+			t.Errorf("%s %s: released %+v, left %q, took %s", r.Outcome, r.Error, r.Release, r.Left, r.Wall)
+		}
+		close(hang)
+	})
+}
+
+// hangingGuard never says that GPUs are free, whatever happens to its context.
+type hangingGuard struct {
+	Guard
+	hang chan struct{}
+}
+
+func (g hangingGuard) Freed(context.Context, []int) error {
+	<-g.hang
+	return nil
 }
 
 // TestIntruderAfterwards has somebody come to the GPUs as soon as they are free.
