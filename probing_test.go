@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -19,6 +20,7 @@ import (
 
 	"gpufabric_exporter/exporter"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/nvml"
 	"gpufabric_exporter/internal/host/nvml/nvmltest"
 	"gpufabric_exporter/ncclprobe/ncclprobetest"
 	"gpufabric_exporter/probes"
@@ -127,27 +129,71 @@ func TestFaultsOfProbes(t *testing.T) {
 	table.Flush()
 }
 
-// newcomer comes to the GPUs after some looks.
-type newcomer struct{ looks int }
+// idleHost is a host without jobs, as far as a gate asks.
+type idleHost struct{}
 
-func (n *newcomer) Intruder(context.Context, []int) (string, error) {
-	if n.looks--; n.looks < 0 {
-		return "process 4711 (python)", nil
-	}
-	return "", nil
+func (idleHost) Initial() error                                            { return nil }
+func (idleHost) Find(context.Context, ...string) ([]fabric.Process, error) { return nil, nil }
+func (idleHost) Process(pid int) (fabric.Process, error) {
+	return fabric.Process{}, fmt.Errorf("process %d: %w", pid, os.ErrNotExist)
+}
+func (idleHost) Cgroups() (fabric.Cgroups, error)                             { return fabric.Cgroups{}, nil }
+func (idleHost) GPUs(context.Context) (containers []string, ok bool, _ error) { return nil, false, nil }
+
+// lingering is a gate for which process 1000 of the driver's list is a rank that has ended.
+type lingering struct {
+	*probes.Pass
+	freed func() // is called when the ranks are gone
 }
 
-func (n *newcomer) Freed(context.Context, []int) error { return nil }
+func (l lingering) Freed(ctx context.Context, own []int) error {
+	l.freed()
+	return l.Pass.Freed(ctx, append(slices.Clone(own), 1000))
+}
 
+// With real processes, and a stand-in for the driver's library: whoever comes to the GPUs has the ranks killed, and how long
+// he waits for their memory is measured.
 func TestIntruderEndsProbe(t *testing.T) {
-	built := t.TempDir()
+	built, dir := t.TempDir(), t.TempDir()
 	ncclprobetest.Build(t, built, "2.27.3")
 	s := newStandIns(t, built, 2, "hang collective")
-	r := s.probe(t, probes.Key{Kind: probes.Node}, &newcomer{looks: 2}, probes.Settings{})
-	if r.Outcome != probes.Aborted || r.Failure != probes.FailureIntruder || r.Intrusion == nil {
-		t.Fatalf("%s %s %s %+v", r.Outcome, r.Failure, r.Error, r.Intrusion)
+	library := nvmltest.Build(t, dir)
+	nvmltest.Describe(t, library, "gpus 2", "processes 0")
+	session := nvml.NewSession(func() nvml.Caller {
+		return askGPUs(exporter.GPUOptions{Library: library, Log: slog.New(slog.DiscardHandler)}).(gpus).Process
+	})
+	gate := probes.NewGate(probes.GateOptions{
+		GPUs: session, Processes: idleHost{}, Cgroups: idleHost{}, Pods: idleHost{}, Maintenance: func() (string, error) { return "", nil },
+		Lock: filepath.Join(dir, "lock"), Quiet: 300 * time.Millisecond, IdleMemory: 1 << 29, // which the library says is used
+	})
+	pass, skipped := gate.Enter(t.Context(), []string{s.node.GPUDriver.GPUs[0].UUID, s.node.GPUDriver.GPUs[1].UUID})
+	for range 20 { // a slow machine does not look often enough
+		if pass != nil {
+			break
+		}
+		t.Log(skipped.Detail)
+		pass, skipped = gate.Enter(t.Context(), []string{s.node.GPUDriver.GPUs[0].UUID, s.node.GPUDriver.GPUs[1].UUID})
 	}
-	t.Logf("killed after %s, gone after %s", r.Intrusion.Killed, r.Intrusion.Gone)
+	if pass == nil {
+		t.Fatalf("%+v", skipped)
+	}
+	defer pass.Leave()
+	const stays = 500 * time.Millisecond
+	time.AfterFunc(stays, func() { nvmltest.Describe(t, library, "gpus 2", "processes 1") }) // somebody comes
+	gone := make(chan struct{})
+	r := s.probe(t, probes.Key{Kind: probes.Node}, lingering{pass, func() {
+		time.AfterFunc(stays, func() {
+			nvmltest.Describe(t, library, "gpus 2", "processes 0")
+			close(gone)
+		})
+	}}, probes.Settings{})
+	<-gone
+	took, known := r.Release.Get()
+	if r.Outcome != probes.Aborted || r.Failure != probes.FailureIntruder || r.Intrusion == nil || !known || took < stays || took > stays+r.Intrusion.Gone+8*time.Second || r.Left != "" {
+		t.Fatalf("%s %s %+v, released %+v, left %q", r.Failure, r.Error, r.Intrusion, r.Release, r.Left)
+	}
+	t.Logf("killed after %s, gone after %s; memory free %s after the kill", r.Intrusion.Killed, r.Intrusion.Gone, took)
+	pass.Leave()
 	if s := descendants(t); len(s) > 0 {
 		t.Errorf("left behind: %v", s)
 	}

@@ -37,6 +37,33 @@ func expectEnv(t *testing.T, env []string, want map[string]string) {
 	}
 }
 
+// What is too small for the number of ranks is left out, whoever makes the plan.
+func TestPlanLeavesOutWhatIsTooSmall(t *testing.T) {
+	wants := func(op Op, sizes ...uint64) []Want {
+		var all []Want
+		for _, size := range sizes {
+			all = append(all, Want{Op: op, Type: Float32, Bytes: size})
+		}
+		return all
+	}
+	for _, tt := range []struct {
+		op    Op
+		sizes []uint64
+		want  int
+	}{
+		{AllReduce, []uint64{1, 3, 4, 8}, 2}, {AllGather, []uint64{8, 31, 32, 64}, 2}, {ReduceScatter, []uint64{8, 16, 32}, 1}, {SendRecv, []uint64{4}, 1}, {AllGather, []uint64{8}, 0},
+	} {
+		given := wants(tt.op, tt.sizes...)
+		p := planFor(t, Key{Kind: Node}, Settings{Wants: given})
+		if len(p.Settings.Wants) != tt.want || !slices.Equal(p.Settings.Wants, wants(tt.op, tt.sizes...)[len(tt.sizes)-tt.want:]) {
+			t.Errorf("%s of %v over 8 ranks: %v, expected the last %d", tt.op, tt.sizes, p.Settings.Wants, tt.want)
+		}
+		if !slices.Equal(given, wants(tt.op, tt.sizes...)) {
+			t.Errorf("the settings have changed: %v", given)
+		}
+	}
+}
+
 func TestPlanGPUs(t *testing.T) {
 	rail := func(device string) Key { return Key{Kind: Rail, Device: device, Port: 1} }
 	for _, tt := range []struct {

@@ -574,6 +574,49 @@ func TestResultsAreCounted(t *testing.T) {
 	})
 }
 
+// The log tells what there is to tell: a probe of the transport has no bandwidth.
+func TestLogOfResults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		b := newBench(t)
+		p := b.prober(nil, nil)
+		p.log = slog.New(slog.NewTextHandler(&out, nil))
+		b.run = func(_ context.Context, r *Result) {
+			r.Release = fabric.Known(120*time.Millisecond, "NVML", time.Now())
+			if r.Key.Kind == Socket {
+				r.Release, r.Left = fabric.NotKnown[time.Duration](fabric.ReasonTimeout, "NVML", time.Now()), "500 MiB are used"
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go p.Run(ctx)
+		for _, c := range []struct {
+			kind        Kind
+			want, lacks []string
+		}{
+			{Transport, []string{"probe ended", "release=120ms"}, []string{"busbw_bytes", "not free"}},
+			{Node, []string{"probe ended", "busbw_bytes=1e+11", "release=120ms"}, []string{"not free"}},
+			{Socket, []string{"busbw_bytes=1e+11", "GPUs are not free after a probe", `left="500 MiB are used"`}, []string{"release="}},
+		} {
+			out.Reset()
+			if _, _, err := p.Trigger(ctx, Key{Kind: c.kind}); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("%s: lacks %q:\n%s", c.kind, want, out.String())
+				}
+			}
+			for _, not := range c.lacks {
+				if strings.Contains(out.String(), not) {
+					t.Errorf("%s: has %q:\n%s", c.kind, not, out.String())
+				}
+			}
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
 func TestFailuresAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, node := newBench(t), Key{Kind: Node}
