@@ -86,7 +86,7 @@ func Run(ctx context.Context, p *Plan, ranks Ranks, guard Guard) Result {
 	}
 	e.conclude(&r, why)
 	r.Wall = time.Since(e.began)
-	if guard != nil && held == nil {
+	if guard != nil && held == nil && ctx.Err() == nil {
 		r.Release, r.Left = e.release(ctx, guard)
 	}
 	return r
