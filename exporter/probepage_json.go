@@ -32,7 +32,7 @@ type probeResultJSON struct {
 	Error        string              `json:"error,omitempty"`
 	Intrusion    *probeIntrusionJSON `json:"intrusion,omitempty"`
 	Release      *float64            `json:"release_seconds"` // from the kill or the close, until the driver showed nothing of it
-	Left         string              `json:"left,omitempty"`  // what it showed instead
+	Left         string              `json:"left,omitempty"`  // what it showed instead, or why nobody could see
 	NCCL         string              `json:"nccl_version,omitempty"`
 	Driver       string              `json:"gpu_driver_version,omitempty"`
 	CUDA         string              `json:"cuda_version,omitempty"`

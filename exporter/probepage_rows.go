@@ -199,7 +199,7 @@ func releaseText(r *probes.Result) string {
 		return fmt.Sprintf("free %s after its ranks were killed or asked to close", brief(took))
 	}
 	if r.Left != "" {
-		return "not free: " + r.Left
+		return "not seen to be free: " + r.Left
 	}
 	return ""
 }

@@ -593,9 +593,9 @@ func TestLogOfResults(t *testing.T) {
 			kind        Kind
 			want, lacks []string
 		}{
-			{Transport, []string{"probe ended", "release=120ms"}, []string{"busbw_bytes", "not free"}},
-			{Node, []string{"probe ended", "busbw_bytes=1e+11", "release=120ms"}, []string{"not free"}},
-			{Socket, []string{"busbw_bytes=1e+11", "GPUs are not free after a probe", `left="500 MiB are used"`}, []string{"release="}},
+			{Transport, []string{"probe ended", "release=120ms"}, []string{"busbw_bytes", "to be free"}},
+			{Node, []string{"probe ended", "busbw_bytes=1e+11", "release=120ms"}, []string{"to be free"}},
+			{Socket, []string{"busbw_bytes=1e+11", "GPUs are not seen to be free after a probe", `left="500 MiB are used"`}, []string{"release="}},
 		} {
 			out.Reset()
 			if _, _, err := p.Trigger(ctx, Key{Kind: c.kind}); err != nil {

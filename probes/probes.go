@@ -170,7 +170,7 @@ type Result struct {
 	// them on the GPUs, and where nobody else was there, no memory in use. It is unknown without a guard, when that
 	// was not so within 10 s, and when the exporter ended or maintenance began first.
 	Release fabric.Fact[time.Duration]
-	Left    string // what the driver showed instead, bounded
+	Left    string // what the driver showed instead, or why it could not be asked; bounded
 
 	NCCL, Driver, CUDA string // versions: "2.27.3", "580.65.06", "13.0"; empty if not known
 	// Path and what follows come from NCCL's log; unknown where it says nothing.
