@@ -135,8 +135,10 @@ type idleHost struct{}
 func (idleHost) Initial() error                                            { return nil }
 func (idleHost) Find(context.Context, ...string) ([]fabric.Process, error) { return nil, nil }
 func (idleHost) Cgroups() (fabric.Cgroups, error)                          { return fabric.Cgroups{}, nil }
-func (idleHost) GPUs(context.Context) ([]string, bool, error)              { return nil, false, nil }
-func (idleHost) Process(int) (fabric.Process, error)                       { return fabric.Process{}, os.ErrNotExist }
+
+func (idleHost) GPUs(context.Context) ([]string, bool, error) { return nil, false, nil }
+
+func (idleHost) Process(int) (fabric.Process, error) { return fabric.Process{}, os.ErrNotExist }
 
 // lingering is a gate for which process 1000 of the driver's list is a rank that has ended.
 type lingering struct {
