@@ -6,15 +6,15 @@ package collector
 var (
 	checkFailed = &Family{
 		Name: "check_failed", Type: Gauge, Labels: []string{"check", "severity", "device", "port", "uuid", "job"},
-		Help: "Verdict of a check (docs/CHECKS.md) about one subject: 1 when it found something wrong, 0 when all is right. Absent where the check does not apply, " +
-			"and while it cannot tell, see check_unknown. severity: critical, warning, info. Labels that do not apply are empty: port where the whole device is meant, " +
-			"device and uuid where the node is. uuid is of a GPU, and its PCI address where the GPU driver does not tell. " +
-			"Checks that compare readings have no series: alert rules see more of the past.",
+		Help: "What a check (docs/CHECKS.md) found: 1 for each subject that it fails for; one 0, without a subject, while it passes for all it could judge. " +
+			"What it could not judge is in check_unknown; there is no 0 while that is everything, or where the check does not apply. severity: critical, warning, info. " +
+			"Labels that do not apply are empty: port where the whole device is meant, device and uuid where the node is. uuid is of a GPU, and its PCI address " +
+			"where the GPU driver does not tell. Checks that compare readings have no series: alert rules see more of the past.",
 		Source: "internal/diagnose", Cadence: Fast, Stability: Experimental, Collector: "check",
 	}
 	checkUnknown = &Family{
 		Name: "check_unknown", Type: Gauge, Labels: []string{"check", "severity", "device", "port", "uuid", "job", "reason"},
-		Help:   "1 while a check cannot tell about its subject, and reason why not, as in facts_unknown. Absent otherwise. The other labels are those of check_failed.",
+		Help:   "1 while a check cannot tell about its subject, and reason why not, as in facts_unknown. Absent otherwise. The other labels are those of check_failed, of which there may be a 0 for what else it passes for.",
 		Source: "internal/diagnose", Cadence: Fast, Stability: Experimental, Collector: "check",
 	}
 	checkTimestamp = &Family{

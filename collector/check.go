@@ -41,15 +41,23 @@ type checked struct {
 	port         int
 }
 
-// emitChecks emits one series for each check and subject. Where several verdicts fall together the first one speaks: in the
-// order of diagnose.Run that is the worst.
+// emitChecks emits one series for each subject of which a check fails or cannot tell, and one for each check that fails for
+// none and passes for some: nearly everything passes, and nobody asks what. Where several verdicts are about one subject the
+// first one speaks: in the order of diagnose.Run that is the worst.
 func emitChecks(list []diagnose.Verdict, emit emit) {
-	told := make(map[checked]bool, len(list))
+	told := make(map[checked]bool)
+	answered := make(map[*diagnose.Check]bool) // those that failed, or whose 0 is told
 	for i := range list {
 		v := &list[i]
 		of := checked{check: v.Check, device: v.Subject.Device, uuid: label(v.Subject.GPU), port: v.Subject.Port}
 		if v.Check.Rate || told[of] {
 			continue
+		}
+		if v.Status == diagnose.OK {
+			if answered[v.Check] {
+				continue
+			}
+			of = checked{check: v.Check} // all that it passes for
 		}
 		told[of] = true
 		port := ""
@@ -59,6 +67,7 @@ func emitChecks(list []diagnose.Verdict, emit emit) {
 		if v.Status == diagnose.Unknown {
 			emit(checkUnknown, 1, v.Check.ID, string(v.Check.Severity), of.device, port, of.uuid, "", string(v.Reason))
 		} else {
+			answered[v.Check] = true
 			emit(checkFailed, bit(v.Status == diagnose.Failed), v.Check.ID, string(v.Check.Severity), of.device, port, of.uuid, "")
 		}
 	}

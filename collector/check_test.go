@@ -30,71 +30,106 @@ func checkLines(t *testing.T, n *fabric.Node) []string {
 	return slices.DeleteFunc(linesOf(t, n, "check"), func(line string) bool { return !strings.HasPrefix(line, "check_") })
 }
 
+// Who is wrong is named; what is right has one 0 for each check.
 func TestCheckSeries(t *testing.T) {
 	n := scenarioNode(t, "port-down")
 	lines := checkLines(t, n)
 	for _, want := range []string{
 		`check_failed{check="port_active",device="mlx5_3",job="",port="1",severity="critical",uuid=""} 1`,
-		`check_failed{check="port_active",device="mlx5_2",job="",port="1",severity="critical",uuid=""} 0`,
-		`check_failed{check="reads_return",device="mlx5_3",job="",port="",severity="critical",uuid=""} 0`, // the whole device
-		`check_failed{check="reads_return",device="",job="",port="",severity="critical",uuid=""} 0`,       // the node
+		`check_failed{check="reads_return",device="",job="",port="",severity="critical",uuid=""} 0`,
+		`check_failed{check="pcie_link",device="",job="",port="",severity="warning",uuid=""} 0`,
 	} {
 		if !slices.Contains(lines, want) {
 			t.Errorf("missing %s in\n%s", want, strings.Join(lines, "\n"))
 		}
 	}
-	if !slices.ContainsFunc(lines, func(l string) bool {
-		return strings.HasPrefix(l, `check_failed{check="pcie_link",device="",job="",port="",severity="warning",uuid="GPU-`)
-	}) {
-		t.Error("no check of a GPU has its UUID")
-	}
 	for _, l := range lines {
 		if c := diagnose.Find(strings.Split(l, `"`)[1]); c == nil || c.Rate {
 			t.Errorf("%s: no check of state", l)
 		}
+		if strings.HasPrefix(l, `check_failed{check="port_active"`) && !strings.HasSuffix(l, " 1") {
+			t.Errorf("%s: the check fails", l)
+		}
+	}
+	n = scenarioNode(t, "gpu-x8")
+	if !slices.ContainsFunc(checkLines(t, n), func(l string) bool {
+		return strings.HasPrefix(l, `check_failed{check="pcie_link",device="",job="",port="",severity="warning",uuid="GPU-`) && strings.HasSuffix(l, " 1")
+	}) {
+		t.Error("no check of a GPU has its UUID")
 	}
 }
 
-// Every verdict is in the series of its subject, whatever the node is like: what failed is never 0, and what is unknown
-// is neither 0 nor 1.
+// Whatever the node is like: each subject that a check fails for or cannot tell about has its series and no other, and a
+// check has a 0 exactly when it passes for a subject and fails for none.
 func TestCheckSeriesTellTheWorst(t *testing.T) {
 	for _, name := range []string{"healthy", "pfc-off", "device-gone", "gpu-lost", "gpu-driver-missing", "healthy-mana", "no-rdma"} {
 		n := scenarioNode(t, name)
 		n.NCCL.Findings = append(n.NCCL.Findings, fabric.NCCLFinding{Source: "/etc/nccl.conf:7", Name: "NCCL_X", Text: "it is ignored"})
-		failed, unknown := map[string]float64{}, map[string]string{}
+		var got []string
 		for _, f := range CheckFamilies(diagnose.Run(n, nil), now) {
 			for _, s := range f.Series {
-				switch f.Name {
-				case Prefix + "check_failed":
-					failed[strings.Join(s.Labels, "|")] = s.Value
-				case Prefix + "check_unknown":
-					unknown[strings.Join(s.Labels[:6], "|")] = s.Labels[6]
+				if f.Name != Prefix+"check_timestamp_seconds" {
+					got = append(got, fmt.Sprintf("%s %s %v", strings.TrimPrefix(f.Name, Prefix), strings.Join(s.Labels[:6], "|"), s.Value))
 				}
 			}
 		}
-		worst := map[string]diagnose.Status{}
+		type subject struct{ check, labels string }
+		worst := map[subject]diagnose.Status{}
 		for _, v := range diagnose.Run(n, nil) {
 			port := ""
 			if v.Subject.Port != 0 {
 				port = strconv.Itoa(v.Subject.Port)
 			}
-			key := strings.Join([]string{v.Check.ID, string(v.Check.Severity), v.Subject.Device, port, v.Subject.GPU, ""}, "|")
-			if s := worst[key]; !v.Check.Rate && (s == "" || s == diagnose.OK || v.Status == diagnose.Failed) {
-				worst[key] = v.Status
+			check := v.Check.ID + "|" + string(v.Check.Severity)
+			of := subject{check, check + "|" + strings.Join([]string{v.Subject.Device, port, v.Subject.GPU, ""}, "|")}
+			if s := worst[of]; !v.Check.Rate && (s == "" || s == diagnose.OK || v.Status == diagnose.Failed) {
+				worst[of] = v.Status
 			}
 		}
-		if len(worst) != len(failed)+len(unknown) {
-			t.Errorf("%s: %d subjects of checks, %d + %d series", name, len(worst), len(failed), len(unknown))
-		}
-		for key, s := range worst {
-			value, told := failed[key]
-			switch {
-			case s == diagnose.Unknown && (told || unknown[key] == ""),
-				s != diagnose.Unknown && (!told || value != bit(s == diagnose.Failed) || unknown[key] != ""):
-				t.Errorf("%s: %s is %s, and the series say %v (%v) and %q", name, key, s, value, told, unknown[key])
+		var want []string
+		passes, fails := map[string]bool{}, map[string]bool{}
+		for of, s := range worst {
+			switch s {
+			case diagnose.Failed:
+				fails[of.check] = true
+				want = append(want, "check_failed "+of.labels+" 1")
+			case diagnose.Unknown:
+				want = append(want, "check_unknown "+of.labels+" 1")
+			case diagnose.OK:
+				passes[of.check] = true
 			}
+		}
+		for check := range passes {
+			if !fails[check] {
+				want = append(want, "check_failed "+check+"|||| 0")
+			}
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: the series are\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
+}
+
+// A 0 tells of nothing that is unknown.
+func TestChecksThatKnowNothingHaveNoZero(t *testing.T) {
+	check := &diagnose.Check{ID: "x", Severity: diagnose.Warning}
+	verdict := func(device string, s diagnose.Status) diagnose.Verdict {
+		return diagnose.Verdict{Check: check, Subject: diagnose.Subject{Device: device}, Status: s, Reason: fabric.ReasonStuck}
+	}
+	of := func(list ...diagnose.Verdict) (lines []string) {
+		for line := range strings.Lines(text(t, CheckFamilies(list, now))) {
+			if strings.Contains(line, "_failed{") {
+				lines = append(lines, strings.TrimSpace(strings.TrimPrefix(line, Prefix)))
+			}
+		}
+		return lines
+	}
+	equal(t, of(verdict("a", diagnose.Unknown), verdict("b", diagnose.Unknown)))
+	equal(t, of(verdict("a", diagnose.Unknown), verdict("b", diagnose.OK), verdict("c", diagnose.OK)), `check_failed{check="x",device="",job="",port="",severity="warning",uuid=""} 0`)
+	equal(t, of(verdict("", diagnose.Failed), verdict("a", diagnose.Unknown), verdict("b", diagnose.OK)), `check_failed{check="x",device="",job="",port="",severity="warning",uuid=""} 1`)
+	equal(t, of(verdict("a", diagnose.Unknown), verdict("a", diagnose.OK))) // of two verdicts about one subject the worse one speaks
 }
 
 // Files are named by users, and may have many lines that are wrong.
@@ -113,11 +148,11 @@ func TestFilesDoNotMultiplySeries(t *testing.T) {
 }
 
 func TestCheckFamilies(t *testing.T) {
-	families := CheckFamilies(diagnose.Run(scenarioNode(t, "pfc-off"), nil), now)
+	families := CheckFamilies(diagnose.Run(scenarioNode(t, "port-down"), nil), now)
 	if !slices.IsSortedFunc(families, func(a, b exposition.Family) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("not sorted by name")
 	}
-	if out := text(t, families); !strings.Contains(out, "\ngpufabric_check_timestamp_seconds 1.7e+09\n") || !strings.Contains(out, `gpufabric_check_failed{check="roce_pfc",device="mlx5_2"`) {
+	if out := text(t, families); !strings.Contains(out, "\ngpufabric_check_timestamp_seconds 1.7e+09\n") || !strings.Contains(out, `gpufabric_check_failed{check="port_active",device="mlx5_3"`) {
 		t.Errorf("got\n%s", out)
 	}
 	if got := CheckFamilies(nil, now); len(got) != 1 {
