@@ -114,7 +114,7 @@ func checkAlert(t *testing.T, r Rule) {
 }
 
 // flag01 are alerts on something that is or is not: their value says nothing.
-var flag01 = map[string]bool{"GpuFabricCheckFailed": true, "GpuFabricDeviceStuck": true, "GpuFabricGpuLost": true}
+var flag01 = map[string]bool{"GpuFabricCheckFailed": true, "GpuFabricDeviceStuck": true, "GpuFabricGpuLost": true, "GpuFabricSourceUnknown": true}
 
 // TestRunbooks wants a complete page for each alert and each family of checks, and no page without either.
 func TestRunbooks(t *testing.T) {

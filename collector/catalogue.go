@@ -31,6 +31,11 @@ var (
 		Help:   "1 when the source could be read. device is the RDMA device, for qos, netstats and dcqcn the network interface, and empty for sources of the whole node.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
+	sourceUnknown = &Family{
+		Name: "source_unknown", Type: Gauge, Labels: []string{"source", "device", "reason"},
+		Help:   "1 while the source cannot be read (source_up is 0), and reason why not, as in facts_unknown. Absent otherwise.",
+		Source: "exporter", Cadence: Self, Stability: Experimental,
+	}
 	deviceStuck = &Family{
 		Name: "device_stuck", Type: Gauge, Labels: []string{"device"},
 		Help:   "1 while a read of the RDMA device has not returned for 5 s or more; nothing else of it is read meanwhile.",
@@ -202,7 +207,7 @@ var (
 // Catalogue returns every row, in the order of documentation.
 func Catalogue() []*Family {
 	return append([]*Family{
-		scrapeCollectorSuccess, scrapeCollectorSupported, scrapeCollectorTimeout, scrapeCollectorDuration, sourceUp, deviceStuck, factsUnknown, driverCommands,
+		scrapeCollectorSuccess, scrapeCollectorSupported, scrapeCollectorTimeout, scrapeCollectorDuration, sourceUp, sourceUnknown, deviceStuck, factsUnknown, driverCommands,
 		configReloadSuccessful, configReloadTimestamp,
 		nodeInfo, nodeBootTime, nodeNetNSMode, nodeGPUs, computePortsExpected,
 		hcaInfo, hcaNUMANode, hcaRestricted, hcaNetlink, hcaPortInfo, hcaPortState, hcaPortPhysState, hcaPortRate, hcaPortExpectedRate, hcaPortRateMismatch,

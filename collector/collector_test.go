@@ -188,8 +188,16 @@ func TestHealth(t *testing.T) {
 			}
 		}
 	}
-	if out := scrape(t, stuck); !strings.Contains(out, `gpufabric_device_stuck{device="mlx5_0"} 1`) {
-		t.Errorf("the stuck device is not named:\n%s", out)
+	out := scrape(t, stuck)
+	for _, line := range []string{
+		`device_stuck{device="mlx5_0"} 1`, `source_up{device="mlx5_0",source="hca"} 0`, `source_unknown{device="mlx5_0",reason="stuck",source="hca"} 1`,
+	} {
+		if !strings.Contains(out, "\n"+Prefix+line+"\n") {
+			t.Errorf("missing %s in:\n%s", line, out)
+		}
+	}
+	if strings.Count(out, "\n"+Prefix+"source_unknown{") != 1 {
+		t.Errorf("sources that can be read are unknown:\n%s", out)
 	}
 }
 

@@ -65,6 +65,9 @@ func (s *Set) collectSources(n *fabric.Node, emit emit) {
 			continue
 		}
 		emit(sourceUp, bit(src.Up), src.Name, src.Device)
+		if !src.Up {
+			emit(sourceUnknown, 1, src.Name, src.Device, string(src.Reason))
+		}
 		if src.Name == fabric.SourceHCA {
 			emit(deviceStuck, bit(src.Stuck()), src.Device)
 		}

@@ -88,7 +88,7 @@ func TestScenarios(t *testing.T) {
 		run(s)
 	}
 	conditional := []string{ // configuration, findings, failures, netlink, and drivers the simulator does not have, health of NVSwitches
-		"compute_ports_expected", "nccl_config_findings", "facts_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
+		"compute_ports_expected", "nccl_config_findings", "facts_unknown", "source_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
 		"gpu_fabric_unhealthy",
 		"check_unknown", "check_timestamp_seconds", // what nobody expects is no matter for checks; in files of verdicts only
 		"retransmissions_total", "retransmitted_packets_total", "retransmitted_bytes_total", "hw_counters_dropped",

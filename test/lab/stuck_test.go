@@ -91,7 +91,7 @@ type standstill struct {
 
 // others are the series of the devices that do not hang.
 func (s standstill) others(from scrape) (lines []string) {
-	moving := append([]string{"source_up", "scrape_source_duration_seconds", "hca_port_expected_rate_bytes_per_second", "facts_unknown"}, s.lost...)
+	moving := append([]string{"source_up", "source_unknown", "scrape_source_duration_seconds", "hca_port_expected_rate_bytes_per_second", "facts_unknown"}, s.lost...)
 	for _, m := range from {
 		moves := slices.ContainsFunc(moving, func(pattern string) bool { ok, _ := path.Match(pattern, m.name); return ok })
 		if d := m.labels["device"]; d != "" && d != s.changed && !slices.Contains(s.devices, d) && !moves {
