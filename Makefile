@@ -12,7 +12,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test corpus fuzz bench verify clean probes e2e scale
+.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test corpus fuzz bench verify clean probes e2e scale pint prometheus
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ test: ## all tests that need no virtual machine, most with the race detector
 rules: ## alert rules: every expression against the catalogue, promtool's unit tests (2.42 or later, else Debian's is fetched)
 	cd tools && $(GO) test ./rules
 	$(GO) test -v -run TestPromtool ./alerts
+
+pint: ## alert rules again, by Cloudflare's pint (built once: 4 min)
+	$(GO) tool -modfile=tools/pint/go.mod pint -n -o -c tools/pint/pint.hcl lint --min-severity=info --fail-on=info alerts/*.rules.yml
 
 lint: ## formatting, vet, golangci-lint with the import directions
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'not formatted: make fmt'; exit 1; }
@@ -85,7 +88,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, and Go b
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: corpus fuzz bench probes hang-test lab-full e2e scale ## the slow proofs
+verify: pint corpus fuzz bench probes hang-test lab-full e2e scale ## the slow proofs
 
 clean: ## remove what was built
 	rm -rf bin
