@@ -11,6 +11,9 @@
 // a while with them, so that the processor time of rules can be told from that of scrapes.
 //
 // The time by the clock is what is judged. On a machine that does other work it is longer than the processor time.
+//
+// Prometheus is Debian's unless PROMETHEUS_PROGRAMS names a folder with another one; make scale takes bin/prometheus if
+// make prometheus has built it. That of Debian 12 is 2.42 and needs half more time.
 package scale
 
 import (
