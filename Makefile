@@ -35,8 +35,9 @@ test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -race -run Concurrent ./internal/host/sysfs
 	$(GO) test $(PURE) ./exporter ./test/corpus
 
-rules: ## alert rules: every expression against the catalogue, promtool's unit tests (2.42 or later, else Debian's is fetched)
-	cd tools && $(GO) test ./rules
+# The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
+rules: ## alert rules: every expression against the catalogue, objects for Kubernetes, promtool's unit tests (2.42 or later, else Debian's is fetched)
+	cd tools && $(GO) test -count=1 ./rules ./operator
 	$(GO) test -v -run TestPromtool ./alerts
 
 pint: ## alert rules again, by Cloudflare's pint (built once: 4 min)
@@ -50,10 +51,11 @@ lint: ## formatting, vet, golangci-lint with the import directions
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
-docs: ## write docs/METRICS.md, COUNTERS.md, CHECKS.md and ALERTS.md from tables and rules
+docs: ## write docs/METRICS.md, COUNTERS.md, CHECKS.md and ALERTS.md from tables and rules, and deploy/operator from rules and dashboards
 	$(GO) test ./collector -run 'TestMetricsDocument|TestCountersDocument' -update
 	$(GO) test ./alerts -run TestDocument -update
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
+	cd tools && $(GO) test ./operator -run 'TestObjects$$' -update
 
 lab-full: ## the same with its long proofs: 1,000 scrapes of what hangs, cost against node_exporter
 	FULL=1 ./test/lab/test.sh
