@@ -36,9 +36,9 @@ test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test $(PURE) ./exporter ./test/corpus
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
-rules: ## alert rules: every expression against the catalogue, objects for Kubernetes, promtool's unit tests (2.42 or later, else Debian's is fetched)
+rules: ## alert rules against the catalogue, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)
 	cd tools && $(GO) test -count=1 ./rules ./operator
-	$(GO) test -v -run TestPromtool ./alerts
+	$(GO) test -v -run 'TestPromtool|TestAlertmanagerInhibits' ./alerts
 
 pint: ## alert rules again, by Cloudflare's pint (built once: 4 min)
 	$(GO) tool -modfile=tools/pint/go.mod pint -n -o -c tools/pint/pint.hcl lint --min-severity=info --fail-on=info alerts/*.rules.yml
