@@ -43,9 +43,8 @@ rules: ## alert rules against the catalogue, objects for Kubernetes, promtool's 
 pint: ## alert rules again, by Cloudflare's pint (built once: 4 min)
 	$(GO) tool -modfile=tools/pint/go.mod pint -n -o -c tools/pint/pint.hcl lint --min-severity=info --fail-on=info alerts/*.rules.yml
 
-lint: ## formatting, vet, golangci-lint with the import directions
+lint: ## formatting, and golangci-lint with vet and the import directions, over all build tags
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); echo 'not formatted: make fmt'; exit 1; }
-	$(GO) vet ./... && $(GO) vet -tags lab,hang,e2e,scale ./test/...
 	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...
 
 fmt: ## format the code
