@@ -13,7 +13,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -45,6 +47,18 @@ type Rule struct {
 	KeepFiringFor string            `yaml:"keep_firing_for"` // a Prometheus duration; empty: not at all
 	Labels        map[string]string `yaml:"labels"`
 	Annotations   map[string]string `yaml:"annotations"`
+}
+
+// Series is what a recording rule records, with its labels if it has some: name{label="value"}. It is empty for an alert.
+func (r *Rule) Series() string {
+	if r.Record == "" || len(r.Labels) == 0 {
+		return r.Record
+	}
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(r.Labels)) {
+		labels = append(labels, fmt.Sprintf("%s=%q", name, r.Labels[name]))
+	}
+	return r.Record + "{" + strings.Join(labels, ",") + "}"
 }
 
 // Groups reads all rule files, in the order of their names.

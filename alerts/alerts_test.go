@@ -56,7 +56,7 @@ func TestRules(t *testing.T) {
 		}
 		seen["group "+g.Name] = true
 		for _, r := range g.Rules {
-			name := r.Alert + r.Record
+			name := r.Alert + r.Series()
 			if seen[name] || r.Expr == "" || (r.Alert == "") == (r.Record == "") {
 				t.Errorf("%s: there twice, without expression, or both alert and record", name)
 			}
@@ -100,7 +100,11 @@ func checkAlert(t *testing.T, r Rule) {
 		t.Errorf("%s: the summary is a sentence that is the same for all: %q", r.Alert, s)
 	}
 	d := r.Annotations["description"]
-	for _, part := range []string{"$labels.instance", "$value"} {
+	subject, dashboard := "$labels.instance", "/d/gpufabric-node/"
+	if strings.HasPrefix(r.Alert, "GpuFabricErrorBudget") { // of a cluster
+		subject, dashboard = "$labels.slo", "/d/gpufabric-fleet/"
+	}
+	for _, part := range []string{subject, "$value"} {
 		if !strings.Contains(d, part) && (part != "$value" || !flag01[r.Alert]) {
 			t.Errorf("%s: the description does not show %s", r.Alert, part)
 		}
@@ -108,7 +112,7 @@ func checkAlert(t *testing.T, r Rule) {
 	if url := r.Annotations["runbook_url"]; url != RunbookBase+r.Alert+".md" {
 		t.Errorf("%s: runbook %q", r.Alert, url)
 	}
-	if url := r.Annotations["dashboard_url"]; !strings.HasPrefix(url, "/d/gpufabric-node/") {
+	if url := r.Annotations["dashboard_url"]; !strings.HasPrefix(url, dashboard) {
 		t.Errorf("%s: dashboard %q", r.Alert, url)
 	}
 }

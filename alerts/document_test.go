@@ -73,7 +73,7 @@ Only ports of role compute page. Nodes are left in peace for half an hour after 
 	for _, g := range groups(t) {
 		for _, r := range g.Rules {
 			if r.Record != "" {
-				fmt.Fprintf(&b, "| `%s` | %s | [%s](../alerts/%s) |\n", r.Record, g.Interval, g.File, g.File)
+				fmt.Fprintf(&b, "| `%s` | %s | [%s](../alerts/%s) |\n", r.Series(), g.Interval, g.File, g.File)
 			}
 		}
 	}

@@ -77,9 +77,9 @@ func (c *checker) selector(v *parser.VectorSelector) {
 	}
 }
 
-// aggregate wants without, because by drops what sites put on their targets.
+// aggregate wants without, because by drops what sites put on their targets. A cluster is no target.
 func (c *checker) aggregate(a *parser.AggregateExpr) {
-	if !a.Without {
+	if !a.Without && !slices.Contains(a.Grouping, "cluster") {
 		c.add("%s: by drops the labels of the site; use without", a)
 	}
 	c.listed(a.Expr, a.Grouping, "aggregated over")

@@ -115,6 +115,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		{`rate(a_total[5m] offset 6m) > 1`, "reads 11m0s back"},
 		{`max_over_time(rate(a_total[5m])[1h:1m])`, "subquery"},
 		{`sum by (device) (a_total)`, "by drops"},
+		{`sum by (cluster, device) (a_total)`, ""},
 		{`sum without (netdev) (a_total)`, "aggregated over netdev"},
 		{`a_total / on (device) b`, "drops all other labels"},
 		{`a_total and on (priority) b`, "only one side has"},
