@@ -9,6 +9,7 @@ tool (
 )
 
 require (
+	github.com/grafana/grafana-foundation-sdk/go v0.0.18
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.90.0
 	github.com/prometheus/common v0.72.1
 	github.com/prometheus/prometheus v0.307.3 // promql/parser and model/relabel only; later ones want newer versions of what golangci-lint pins

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+
+	"github.com/grafana/grafana-foundation-sdk/go/common"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+)
+
+// schema is that of Grafana 9.3. Later ones migrate it when they load it.
+const schema = 37
+
+// board is a dashboard: what is wrong comes first, details follow in rows that are closed.
+type board struct {
+	name        string // of the file; the uid is gpufabric-<name>
+	title       string // Grafana makes the end of the address of it
+	description string
+	oneNode     bool // shows one node at a time
+	annotations bool // marks changes of versions
+	lines       []line
+	rows        []row
+}
+
+// panel is a panel that is not placed yet.
+type panel = *dashboard.PanelBuilder
+
+// line is panels side by side; their widths add up to 24.
+type line []panel
+
+// row is a closed row of lines.
+type row struct {
+	title string
+	lines []line
+}
+
+func boards() []board { return []board{fleet(), node(), roce(), probes()} }
+
+func ptr[T any](v T) *T { return &v }
+
+func (b board) uid() string { return "gpufabric-" + b.name }
+
+// source is the Prometheus that the reader chose.
+func source() common.DataSourceRef {
+	return common.DataSourceRef{Type: ptr("prometheus"), Uid: ptr("${datasource}")}
+}
+
+func (b board) encode() ([]byte, error) {
+	d := dashboard.NewDashboardBuilder(b.title).Uid(b.uid()).Description(b.description).
+		Tags([]string{"gpufabric"}).Readonly().Tooltip(dashboard.DashboardCursorSyncCrosshair).
+		Time("now-6h", "now").Refresh("1m").Timezone("browser").
+		Variables(b.variables()).Links(b.links())
+	if b.annotations {
+		d.Annotations(versionChanges())
+	}
+	for _, l := range b.lines {
+		for _, p := range l {
+			d.WithPanel(identified(p))
+		}
+	}
+	for _, r := range b.rows {
+		closed := dashboard.NewRowBuilder(r.title).Collapsed(true).Id(id(r.title))
+		for _, l := range r.lines {
+			for _, p := range l {
+				closed.WithPanel(identified(p))
+			}
+		}
+		d.WithRow(closed)
+	}
+	built, err := d.Build()
+	if err != nil {
+		return nil, fmt.Errorf("build: %w", err)
+	}
+	built.SchemaVersion = schema
+	return plain(built)
+}
+
+// id follows from the title, so that links to a panel survive what is put before it.
+func id(title string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(title))
+	return h.Sum32()%1e6 + 1
+}
+
+func identified(p *dashboard.PanelBuilder) *dashboard.PanelBuilder {
+	if built, err := p.Build(); err == nil && built.Title != nil {
+		p.Id(id(*built.Title))
+	}
+	return p
+}
+
+// later are fields that the SDK writes and Grafana 9.3 does not know.
+var later = []string{
+	"wideLayout", "showPercentChange", "percentChangeColorMode", "sizing", "minVizWidth", "minVizHeight", "preload",
+	"allowCustomValue", "perPage", "selectionMode", "cellRadius", "showColorScale", "maxHeight", "maxWidth",
+}
+
+// plain is the JSON of Grafana 9.3, with sorted keys.
+func plain(d dashboard.Dashboard) ([]byte, error) {
+	text, err := json.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	var tree any
+	r := json.NewDecoder(bytes.NewReader(text))
+	r.UseNumber()
+	if err := r.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
+	}
+	strip(tree)
+	var out bytes.Buffer
+	w := json.NewEncoder(&out)
+	w.SetEscapeHTML(false)
+	w.SetIndent("", " ")
+	if err := w.Encode(tree); err != nil {
+		return nil, fmt.Errorf("encode: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+func strip(tree any) {
+	switch t := tree.(type) {
+	case map[string]any:
+		for k, v := range t {
+			if slices.Contains(later, k) {
+				delete(t, k)
+				continue
+			}
+			strip(v)
+		}
+	case []any:
+		for _, v := range t {
+			strip(v)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// failing are checks that failed and have not passed since. Without the recording rules they are those that fail now.
+const failing = `(check:gpufabric_check_failed:latched{@node} == 1 or gpufabric_check_failed{@node} == 1)`
+
+// nodes counts the nodes of an expression.
+func nodes(expr string) string { return "count(count by (cluster, instance) (" + expr + "))" }
+
+// orZero is 0 where the expression has nothing though something it could be about is known, else nothing.
+func orZero(expr, known string) string { return expr + "\nor count(" + known + ") * 0" }
+
+func fleet() board {
+	return board{
+		name: "fleet", title: "GPU fabric: fleet",
+		description: "All nodes of a training cluster: what is wrong, where, and whether the service levels are met.",
+		lines:       []line{fleetNow(), {findings(14), worstNodes()}, fleetLists(), fleetLevels(), fleetTrends()},
+		rows:        []row{{"All nodes", []line{{allNodes()}}}, {"Firing alerts", []line{{firing("@node")}}}, {"How to read this", []line{{fleetHelp()}}}},
+	}
+}
+
+func fleetNow() line {
+	return line{
+		number(about{"Nodes that answer", "Exporters that answered the last scrape.", "no exporter answers", 3, 4}, "none",
+			nodes(`gpufabric_node_info{@node}`), []step{{0, bad}, {1, plainly}}, nil),
+		number(about{"Nodes that do not", "Exporters that answered within the last minutes or hours and do not now. Nothing is known of their nodes.", "no exporter is known", 3, 4}, "none",
+			orZero(nodes(`up{@node} == 0 and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds`),
+				`up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds`), zero(bad), nil),
+		number(about{"Nodes with critical findings", "Nodes with at least one failing check of severity critical: training there breaks, or is many times slower.", "checks are off, or no node answers", 3, 4}, "none",
+			orZero(nodes(`check:gpufabric_check_failed:latched{severity="critical",@node} == 1 or gpufabric_check_failed{severity="critical",@node} == 1`), `gpufabric_check_failed{@node}`), zero(bad), nil),
+		number(about{"Nodes with warnings", "Nodes with at least one failing check of severity warning.", "checks are off, or no node answers", 3, 4}, "none",
+			orZero(nodes(`check:gpufabric_check_failed:latched{severity="warning",@node} == 1 or gpufabric_check_failed{severity="warning",@node} == 1`), `gpufabric_check_failed{@node}`), zero(warning), nil),
+		number(about{"Training ports down", "Ports of role compute that are not active.", "no port is known", 3, 4}, "none",
+			orZero(`count(port:gpufabric_hca_port_state:down{@port})`, `gpufabric_hca_port_state{state="active",@port}`), zero(bad), nil),
+		number(about{"Nodes on TCP", "Nodes where a probe of NCCL went over sockets, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "neither probes nor traffic are known", 3, 4}, "none",
+			orZero(nodes(onTCP), `gpufabric_probe_transport{@node} or instance:gpufabric_port_transmitted_data_bytes:rate2m{@node}`), zero(bad), nil),
+		number(about{"Nodes slower than they were", "Nodes with a probe whose bandwidth is below its own baseline, confirmed by a second run.", "no baseline yet, or no probes switched on", 3, 4}, "none",
+			orZero(nodes(`gpufabric_probe_regressed{@node} == 1`), `gpufabric_probe_regressed{@node}`), zero(warning), nil),
+		number(about{"Nodes with unknowns", "Nodes where at least one check cannot tell, mostly for want of privilege or of a driver's answer. Unknown is neither good nor bad.", "checks are off, or no node answers", 3, 4}, "none",
+			orZero(nodes(`gpufabric_check_unknown{@node} == 1`), `gpufabric_node_info{@node}`), []step{{0, plainly}, {1, note}}, nil),
+	}
+}
+
+// onTCP says what speaks for TCP.
+const onTCP = `label_replace(
+  max by (cluster, instance, kind, device) (gpufabric_probe_transport{transport="socket",kind!="socket",@node} == 1),
+  "evidence", "probe $1 went over sockets", "kind", "(.*)"
+)
+or
+label_replace(
+  max by (cluster, instance) (ALERTS{alertname="GpuFabricTrainingOnTcpSuspected",alertstate="firing",@node}),
+  "evidence", "GPUs busy, RDMA silent, much other traffic", "", ""
+)
+or
+label_replace(
+  max by (cluster, instance, device) (ALERTS{alertname="GpuFabricTcpOnRdmaNic",alertstate="firing",@node}),
+  "evidence", "a training NIC carries mostly TCP", "", ""
+)`
+
+// findings are failing checks with what to do about each.
+func findings(w uint32) panel {
+	problem, runbook := problems()
+	return grid(about{"Open findings", "Checks that fail, or failed and cannot be told since. A finding stays until the check passes. The runbook says what it means and what to do.", "no finding: see how many nodes have unknowns", w, 9},
+		[]string{`label_replace(
+  label_replace(
+    max by (cluster, instance, severity, check, device, port, uuid) ` + failing + `,
+    "problem", "$1", "check", "(.*)"
+  ),
+  "runbook", "$1", "check", "(.*)"
+)`}, "Severity",
+		column{field: "severity", title: "Severity", words: severities(), width: 80},
+		column{field: "instance", title: "Node", link: toNode(), width: 150},
+		column{field: "problem", title: "What is wrong", words: problem},
+		column{field: "device", title: "Device", width: 90},
+		column{field: "port", title: "Port", width: 50},
+		column{field: "uuid", title: "GPU", width: 120},
+		column{field: "check", title: "Check", width: 130},
+		column{field: "runbook", title: "Runbook", words: runbook, link: toRunbook(), width: 130},
+		column{field: "cluster", title: "Cluster", width: 80})
+}
+
+func worstNodes() panel {
+	return grid(about{"Worst nodes", "Nodes by what their checks say: critical findings count 100, warnings 1. The twenty worst.", "no finding on any node", 10, 9},
+		[]string{
+			`topk(20, sum by (cluster, instance) (
+  100 * (check:gpufabric_check_failed:latched{severity="critical",@node} == 1 or gpufabric_check_failed{severity="critical",@node} == 1)
+  or check:gpufabric_check_failed:latched{severity="warning",@node} == 1 or gpufabric_check_failed{severity="warning",@node} == 1
+))`,
+			`topk(20, count by (cluster, instance) (check:gpufabric_check_failed:latched{severity="critical",@node} == 1 or gpufabric_check_failed{severity="critical",@node} == 1))`,
+			`topk(20, count by (cluster, instance) (ALERTS{alertname=~"GpuFabric.*",alertstate="firing",@node}))`,
+		}, "-Weight",
+		column{field: "instance", title: "Node", link: toNode()},
+		column{field: "A", title: "Weight", none: "none", width: 70},
+		column{field: "B", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 70},
+		column{field: "C", title: "Alerts firing", none: "none", width: 100},
+		column{field: "cluster", title: "Cluster", width: 80})
+}
+
+func fleetLists() line {
+	return line{
+		grid(about{"Nodes that talk TCP", "Training that falls back to TCP goes on, several times slower, and says nothing. What speaks for it here: a probe of NCCL, or the traffic of the node.", "none found; nodes without probes and without traffic cannot tell", 12, 7},
+			[]string{onTCP}, "",
+			column{field: "instance", title: "Node", link: toNode(), width: 170},
+			column{field: "evidence", title: "Evidence"},
+			column{field: "device", title: "Device", width: 90},
+			column{field: "cluster", title: "Cluster", width: 80}),
+		grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst first. Confirmed means that a second run found the same.", "none, or no probe has a baseline yet (five results)", 12, 7},
+			[]string{
+				`bottomk(30, min by (cluster, instance, kind, device) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95))`,
+				`max by (cluster, instance, kind, device) (gpufabric_probe_regressed{kind!="socket",@node} and on (cluster, job, instance, kind, device, port) gpufabric_probe_baseline_ratio < 0.95)`,
+				`max by (cluster, instance, kind, device) (gpufabric_probe_below_baseline_results{kind!="socket",@node} and on (cluster, job, instance, kind, device, port) gpufabric_probe_baseline_ratio < 0.95)`,
+			}, "Of the baseline",
+			column{field: "instance", title: "Node", link: toNode(), width: 170},
+			column{field: "kind", title: "Probe", words: kinds()},
+			column{field: "device", title: "Device", width: 90},
+			column{field: "A", title: "Of the baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, width: 120},
+			column{field: "B", title: "Confirmed", words: yesNo(warning, plainly), width: 85},
+			column{field: "C", title: "Slow in a row", none: "not yet", width: 100},
+			column{field: "cluster", title: "Cluster", width: 80}),
+	}
+}
+
+func fleetLevels() line {
+	return line{
+		grid(about{"Service levels", "What share of the time (of results, for probes) was good, in the worst cluster chosen. The budget is what may be bad in 30 days; below 0 the objective is missed.", "no service levels: the recording rules are not loaded, or too little is known yet", 14, 8},
+			[]string{
+				`max by (slo) (cluster:gpufabric_slo_objective:ratio)`,
+				`avg by (slo) (instance:gpufabric_slo_good:ratio{@node})`,
+				`1 - max by (slo) (cluster:gpufabric_slo_error:ratio_1d{@cluster})`,
+				`1 - max by (slo) (cluster:gpufabric_slo_error:ratio_30d{@cluster})`,
+				`min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster})`,
+			}, "",
+			column{field: "slo", title: "Service level", words: objectives()},
+			column{field: "A", title: "Objective", unit: "percentunit", width: 90},
+			column{field: "B", title: "Now", unit: "percentunit", width: 90},
+			column{field: "C", title: "1 day", unit: "percentunit", width: 90},
+			column{field: "D", title: "30 days", unit: "percentunit", width: 90},
+			column{field: "E", title: "Budget left", unit: "percentunit", steps: []step{{-1e9, bad}, {0, warning}, {0.25, good}}, width: 100}),
+		over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed.", "no service levels: the recording rules are not loaded, or too little is known yet", 10, 8}, "percentunit",
+			[]step{{0, bad}}, curve{`min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster})`, "{{slo}}"}),
+	}
+}
+
+// rails name each compute NIC of a node by its number.
+const rails = `on (cluster, job, instance, device) group_left (rail) topk by (cluster, job, instance, device) (1, group by (cluster, job, instance, device, rail) (gpufabric_gpu_nic_distance{@node}))`
+
+func fleetTrends() line {
+	return line{
+		heat(about{"RDMA sent, by rail", "What each rail sends over RDMA, the mean of the nodes. Rail 0 is the first training NIC of every node. A row that is darker than the others is a rail that lags.", "no RDMA traffic is known, or no GPU is near a NIC", 12, 8}, "Bps",
+			curve{`avg by (rail) (port:gpufabric_port_transmitted_data_bytes:rate2m{@node} * ` + rails + `)`, "rail {{rail}}"}),
+		over(about{"RDMA and other traffic", "What all nodes send: over RDMA from their training ports, and otherwise (mostly TCP) from all their RDMA-capable interfaces. Training that falls back moves from the first line to the second.", "no traffic counters are known", 12, 8}, "Bps", nil,
+			curve{`sum(instance:gpufabric_port_transmitted_data_bytes:rate2m{@node})`, "RDMA"},
+			curve{`sum(instance:gpufabric_ethernet_transmitted_other_unicast_bytes:rate2m{@node})`, "not RDMA"}),
+	}
+}
+
+func allNodes() panel {
+	return grid(about{"All nodes", "Every node that answers, with its ports, GPUs and probes.", "no exporter answers", 24, 12},
+		[]string{
+			`max by (cluster, instance, kernel_release) (gpufabric_node_info{@node})`,
+			`count by (cluster, instance) (gpufabric_hca_port_state{state="active",@node} == 1 unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role!="compute"})`,
+			`max by (cluster, instance) (gpufabric_compute_ports_expected{@node})`,
+			`max by (cluster, instance) (gpufabric_node_gpus{@node})`,
+			`min by (cluster, instance) (gpufabric_probe_baseline_ratio{kind!="socket",@node})`,
+			`count by (cluster, instance) (gpufabric_check_unknown{@node} == 1)`,
+		}, "Node",
+		column{field: "instance", title: "Node", link: toNode()},
+		column{field: "kernel_release", title: "Kernel"},
+		column{field: "B", title: "Training ports up", none: "none known"},
+		column{field: "C", title: "Expected", none: "not stated"},
+		column{field: "D", title: "GPUs"},
+		column{field: "E", title: "Worst probe of its baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}},
+		column{field: "F", title: "Checks that cannot tell", none: "none"},
+		column{field: "cluster", title: "Cluster"})
+}
+
+// firing are the alerts of the exporter.
+func firing(which string) panel {
+	return grid(about{"Firing alerts", "Alerts of the exporter that fire. Each name leads to its runbook.", "no alert fires, or the rules are not loaded", 24, 9},
+		[]string{`max by (cluster, instance, alertname, severity, device, port) (ALERTS{alertname=~"GpuFabric.*",alertstate="firing",` + which + `})`}, "Severity",
+		column{field: "severity", title: "Severity", words: severities(), width: 80},
+		column{field: "instance", title: "Node", link: toNode()},
+		column{field: "alertname", title: "Alert", link: toRunbook()},
+		column{field: "device", title: "Device"},
+		column{field: "port", title: "Port"},
+		column{field: "cluster", title: "Cluster"})
+}
+
+func fleetHelp() panel {
+	return prose("What is what", 24, 6, `Start at the top left: figures in red or orange are nodes that need somebody. **Open findings** say what is wrong and link to what to do; a click on a node opens everything that is known about it.
+
+**Nodes that talk TCP** and **Bandwidth below the baseline** are the two failures that no job reports: it goes on, only slower. Probes must be switched on for the second, and they run only on idle GPUs.
+
+Where nothing is known a panel says so. *Unknown* is never shown as 0 or green.`)
+}

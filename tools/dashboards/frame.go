@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+)
+
+// Addresses of the dashboards. Grafana puts its own path before them.
+const (
+	fleetURL  = "/d/gpufabric-fleet/gpu-fabric-fleet"
+	nodeURL   = "/d/gpufabric-node/gpu-fabric-node"
+	roceURL   = "/d/gpufabric-roce/gpu-fabric-roce-congestion"
+	probesURL = "/d/gpufabric-probes/gpu-fabric-probes"
+	keep      = "?var-datasource=${datasource}&${cluster:queryparam}"
+)
+
+// variables are the same on all dashboards, so that links keep them. A site without the label cluster has no clusters to
+// choose from, and "All" (.*) matches its series.
+func (b board) variables() []cog.Builder[dashboard.VariableModel] {
+	all := dashboard.VariableOption{
+		Selected: ptr(true),
+		Text:     dashboard.StringOrArrayOfString{ArrayOfString: []string{"All"}},
+		Value:    dashboard.StringOrArrayOfString{ArrayOfString: []string{"$__all"}},
+	}
+	query := func(name, label, description, values string, one bool) cog.Builder[dashboard.VariableModel] {
+		v := dashboard.NewQueryVariableBuilder(name).Label(label).Description(description).Datasource(source()).
+			Query(dashboard.StringOrMap{Map: map[string]any{"query": values, "refId": "StandardVariableQuery"}}).Definition(values).
+			Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortNaturalAsc).
+			Multi(!one).IncludeAll(!one)
+		if !one {
+			v.AllValue(".*").Current(all)
+		}
+		return v
+	}
+	return []cog.Builder[dashboard.VariableModel]{
+		dashboard.NewDatasourceVariableBuilder("datasource").Label("Prometheus").Type("prometheus").
+			Description("The Prometheus that scrapes the exporters and has their rules."),
+		query("cluster", "Cluster", "Label cluster of the targets; there is nothing to choose where the site sets none.",
+			`label_values(gpufabric_node_info, cluster)`, false),
+		query("instance", "Node", "Exporter of a node, as Prometheus calls it.",
+			`label_values(gpufabric_node_info{cluster=~"$cluster"}, instance)`, b.oneNode),
+		query("device", "Device", "RDMA device (NIC); for panels about ports.",
+			`label_values(gpufabric_hca_info{cluster=~"$cluster",instance=~"$instance"}, device)`, false),
+	}
+}
+
+// links lead to the other dashboards. The one about a node cannot show all of them: it gets none, and takes the first.
+func (b board) links() []cog.Builder[dashboard.DashboardLink] {
+	var all []cog.Builder[dashboard.DashboardLink]
+	for _, to := range []struct{ title, tip, url string }{
+		{"Fleet", "All nodes: what is wrong, and where", fleetURL},
+		{"Node", "One node in all details", nodeURL},
+		{"RoCE congestion", "Pauses, marks and losses", roceURL},
+		{"NCCL probes", "Measured transport and bandwidth", probesURL},
+	} {
+		here := b.uid()
+		if to.url == "/d/"+here || len(to.url) > len(here)+3 && to.url[3:3+len(here)] == here {
+			continue
+		}
+		url := to.url + keep
+		if to.url == roceURL || to.url == probesURL {
+			url += "&${instance:queryparam}"
+		}
+		all = append(all, dashboard.NewDashboardLinkBuilder(to.title).Type(dashboard.DashboardLinkTypeLink).
+			Tooltip(to.tip).Icon("dashboard").Url(url).KeepTime(true))
+	}
+	return all
+}
+
+// link is a data link of a column or a series.
+func link(title, url string) map[string]any {
+	return map[string]any{"title": title, "url": url}
+}
+
+// toNode leads from a cell with the name of a node to its dashboard.
+func toNode() map[string]any {
+	return link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")
+}
+
+// versionChanges mark for ten minutes what was not there ten minutes before, on nodes that were.
+func versionChanges() []cog.Builder[dashboard.AnnotationQuery] {
+	mark := func(name, color, metric, label, title string) cog.Builder[dashboard.AnnotationQuery] {
+		by := "count by (cluster, instance, " + label + ") "
+		expr := fill(by + `(` + metric + `{` + label + `!="",@node}) unless ` + by + `(` + metric + `{@node} offset 10m)
+and on (cluster, instance) count by (cluster, instance) (` + metric + `{@node} offset 10m)`)
+		return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(source()).Enable(true).IconColor(color).
+			Expr(expr).Step("60s").TitleFormat(title).TextFormat("{{instance}}: {{" + label + "}}").TagKeys(label)
+	}
+	return []cog.Builder[dashboard.AnnotationQuery]{
+		mark("Firmware", "orange", "gpufabric_hca_info", "firmware_version", "NIC firmware changed"),
+		mark("GPU driver", "purple", "gpufabric_gpu_driver_info", "version", "GPU driver changed"),
+		mark("NCCL", "blue", "gpufabric_probe_info", "nccl_version", "NCCL changed"),
+	}
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+func gids() panel {
+	return grid(about{"The address NCCL would use", "The entry of the GID table that NCCL 2.21 or later selects under the host's configuration, and why: matched (by itself), configured (NCCL_IB_GID_INDEX), fallback (nothing fits). RoCE needs type v2.", "no RDMA device, or the collector gid is off", 14, 8},
+		[]string{
+			`max by (device, port, reason) (gpufabric_gid_selected_index{@port})`,
+			`max by (device, port, gid, type, family) (gpufabric_gid_info{@port} and on (cluster, job, instance, device, port, index) count_values by (cluster, job, instance, device, port) ("index", gpufabric_gid_selected_index{@port}))`,
+			`max by (device, port) (gpufabric_gid_changes_total{@port})`,
+		}, "Device",
+		column{field: "device", title: "Device"},
+		column{field: "port", title: "Port", width: 50},
+		column{field: "A", title: "Index", width: 60},
+		column{field: "reason", title: "Chosen by", words: words{"fallback": {"fallback (nothing fits)", bad}}},
+		column{field: "type", title: "Type", none: "no such entry"},
+		column{field: "family", title: "Family", none: "-"},
+		column{field: "gid", title: "GID", none: "-", width: 330},
+		column{field: "C", title: "Changes"})
+}
+
+func gidTables() panel {
+	return over(about{"Entries of the GID table", "Occupied entries by type and address family, all ports together. A line that sinks is an address that went.", "no RDMA device, or the collector gid is off", 10, 8}, "short", nil,
+		curve{`sum by (type, family) (gpufabric_gid_entries{@port})`, "{{type}} {{family}}"})
+}
+
+func portHistory() line {
+	return line{
+		history(about{"Ports up and down", "Whether each port was active.", "no RDMA port is known", 12, 8}, words{"1": {"active", good}, "0": {"not active", bad}},
+			curve{`max by (device, port) (gpufabric_hca_port_state{state="active",@port})`, "{{device}}/{{port}}"}),
+		over(about{"Link errors", "What the physical link could not repair: symbol errors and blocks that FEC gave up.", "no such counters are known", 12, 8}, "cps", nil,
+			curve{`sum by (device) (rate(gpufabric_ethernet_symbol_errors_total{@port}[$__rate_interval]) or rate(gpufabric_port_symbol_errors_total{@port}[$__rate_interval]))`, "{{device}} symbols"},
+			curve{`sum by (device) (rate(gpufabric_ethernet_fec_uncorrectable_blocks_total{@port}[$__rate_interval]))`, "{{device}} blocks beyond FEC"}),
+	}
+}
+
+func gpuTrends() line {
+	index := `* on (cluster, job, instance, uuid) group_left (index) topk by (cluster, job, instance, uuid) (1, group by (cluster, job, instance, uuid, index) (gpufabric_gpu_info{@node}))`
+	return line{
+		over(about{"GPU utilisation", "Share of time in which something ran on each GPU. All GPUs of a training job move together.", "no GPU driver answers, or the collector gpu is off", 12, 8}, "percentunit", nil,
+			curve{`max by (index) (gpufabric_gpu_utilization_ratio{@node} ` + index + `)`, "GPU {{index}}"}),
+		over(about{"NVLink errors", "Errors and recoveries by kind, all links of a GPU together. A few CRC errors and replays are normal.", "no NVLink, or the collector nvlink is off", 12, 8}, "cps", nil,
+			curve{`max by (index, kind) (rate(gpufabric_nvlink_errors_total{@node}[$__rate_interval]) ` + index + `)`, "GPU {{index}} {{kind}}"}),
+	}
+}
+
+func gpuErrors() line {
+	return line{
+		history(about{"Clocks held down", "Why the clocks of a GPU are held down. A power cap under full load is usual; heat and the power brake are not. One slow GPU makes all of its job slow.", "no GPU is throttled, or none is known", 12, 7}, words{"1": {"throttled", warning}},
+			curve{`max by (uuid, reason) (gpufabric_gpu_throttled{@node})`, "{{reason}} {{uuid}}"}),
+		over(about{"PCIe errors", "Errors of the PCIe links of training NICs (AER), and replays of GPUs. Correctable ones cost time, fatal ones the device.", "no PCIe error counters are known", 12, 7}, "cps", nil,
+			curve{`sum by (device, severity) (rate(gpufabric_pcie_aer_errors_total{@port}[$__rate_interval]))`, "{{device}} {{severity}}"},
+			curve{`sum by (uuid) (rate(gpufabric_gpu_pcie_replays_total{@node}[$__rate_interval]))`, "{{uuid}} replays"}),
+	}
+}
+
+func exporterNow() line {
+	return line{
+		grid(about{"Sources that cannot be read", "Kernel interfaces and files that gave no answer. What hangs on them is unknown.", "all sources could be read, or the exporter does not answer", 8, 8},
+			[]string{`max by (source, device) (gpufabric_source_up{@node} == 0)`}, "Source",
+			column{field: "source", title: "Source"}, column{field: "device", title: "Device"}),
+		grid(about{"Facts that are unknown", "How many facts are unknown, by device (or GPU) and reason.", "no fact is unknown, or the exporter does not answer", 8, 8},
+			[]string{`max by (device, reason) (gpufabric_facts_unknown{@node} > 0)`}, "-Facts",
+			column{field: "device", title: "Device"}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Facts", width: 70}),
+		grid(about{"Collectors", "Whether each part of the exporter could read what it needs, and whether the node has what it is for.", "the exporter does not answer", 8, 8},
+			[]string{
+				`min by (collector) (gpufabric_scrape_collector_success{@node})`,
+				`min by (collector) (gpufabric_scrape_collector_supported{@node})`,
+				`max by (collector) (gpufabric_scrape_collector_duration_seconds{@node})`,
+			}, "Collector",
+			column{field: "collector", title: "Collector"},
+			column{field: "A", title: "Reads all", words: yesNo(good, bad)},
+			column{field: "B", title: "On this node", words: yesNo(plainly, plainly)},
+			column{field: "C", title: "Took", unit: "s"}),
+	}
+}
+
+func exporterTrends() line {
+	return line{
+		over(about{"Commands to drivers", "Questions the kernel passed on to drivers for the exporter. They do not grow with the number of scrapers.", "the exporter does not answer", 12, 7}, "cps", nil,
+			curve{`sum by (kind) (rate(gpufabric_driver_commands_total{@node}[$__rate_interval]))`, "{{kind}}"}),
+		over(about{"Time to read", "How long the last reads of each collector took, added up over devices that are read side by side.", "the exporter does not answer", 12, 7}, "s", nil,
+			curve{`max by (collector) (gpufabric_scrape_collector_duration_seconds{@node})`, "{{collector}}"}),
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+// loudest keeps a panel readable on a large fleet.
+const loudest = " The twenty highest of the nodes chosen."
+
+// rates draws what is counted for each device.
+func rates(a about, unit, by, expr, legend string) panel {
+	a.description += loudest
+	return over(a, unit, nil, curve{`topk(20, sum by (instance, ` + by + `) (` + expr + `))`, legend})
+}
+
+func rate(metric string) string { return `rate(` + metric + `{@port}[$__rate_interval])` }
+
+func roce() board {
+	return board{
+		name: "roce", title: "GPU fabric: RoCE congestion",
+		description: "Pauses, congestion marks, losses and retransmissions of RoCE ports: whether the network or a host is the bottleneck.",
+		lines:       []line{roceNow(), rocePauses(), roceLosses(), roceMarks()},
+		rows: []row{
+			{"Pause frames and storms", []line{roceFrames()}},
+			{"Traffic", []line{roceTraffic(), {priorities()}}},
+			{"Congestion control and errors of connections", []line{{congestionControl(), connectionErrors()}}},
+			{"How to read this", []line{{roceHelp()}}},
+		},
+	}
+}
+
+func roceNow() line {
+	const paused, pausing = `max(max without (priority) (rate(gpufabric_roce_received_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_received_pause_seconds_total{@port}[5m]))`,
+		`max(max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]))`
+	return line{
+		share(about{"Most paused by the network", "Share of time in which the network kept the worst port from sending, in 5 minutes. Above 10 % jobs feel it: look for congestion in the switches.", "no pause counters are known", 4, 5}, "percentunit", paused, 1, []step{{0, good}, {0.02, warning}, {0.1, bad}}),
+		share(about{"Most pausing the network", "Share of time in which the worst host told its switch to wait, in 5 minutes. Above 5 % that host takes less than it is sent; above 50 % it is a storm, which spreads.", "no pause counters are known", 4, 5}, "percentunit", pausing, 1, []step{{0, good}, {0.05, warning}, {0.5, bad}}),
+		number(about{"Lossless packets lost", "Packets dropped on arrival in priorities that should lose nothing, per second, all ports.", "no discard counters by priority are known", 4, 5}, "pps",
+			`sum(rate(gpufabric_roce_received_discards_total{@port}[5m]) and on (cluster, job, instance, device, port, priority) gpufabric_roce_pfc_enabled{@port} == 1)`, []step{{0, good}, {1e-6, bad}}, nil),
+		number(about{"Connections given up", "Connections whose retries were used up within 10 minutes. Their jobs fail.", "no such counters are known", 4, 5}, "short",
+			`sum(increase(gpufabric_retries_exceeded_total{@port}[10m]))`, []step{{0, good}, {0.5, bad}}, nil),
+		number(about{"Ports that pause storms hit", "Ports whose NIC found itself pausing for too long and began to drop, within 10 minutes.", "the NICs do not count storms", 4, 5}, "none",
+			orZero(`count(increase(gpufabric_ethernet_pause_storm_errors_total{@port}[10m]) > 0)`, `gpufabric_ethernet_pause_storm_errors_total{@port}`), zero(bad), nil),
+		number(about{"Ports with a broken RoCE chain", "Ports whose settings contradict each other between traffic class, DSCP, priority, PFC and ECN. The node's dashboard says where.", "no RoCE port, or the chain cannot be told", 4, 5}, "none",
+			orZero(`count(gpufabric_roce_chain_consistent{@port} == 0)`, `gpufabric_roce_chain_consistent{@port}`), zero(bad), nil),
+	}
+}
+
+func rocePauses() line {
+	line := line{
+		rates(about{"Paused by the network", "Share of time in which the network kept a port from sending, by priority.", "no pause counters are known", 12, 8}, "percentunit", "device, priority",
+			rate("gpufabric_roce_received_pause_seconds_total")+` or `+rate("gpufabric_ethernet_received_pause_seconds_total"), "{{instance}} {{device}} {{priority}}"),
+		rates(about{"Pausing the network", "Share of time in which a port told its switch to wait, by priority: the host takes less than it is sent.", "no pause counters are known", 12, 8}, "percentunit", "device, priority",
+			rate("gpufabric_roce_transmitted_pause_seconds_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_seconds_total"), "{{instance}} {{device}} {{priority}}"),
+	}
+	return line
+}
+
+func roceLosses() line {
+	return line{
+		rates(about{"Lost on arrival", "Packets dropped on arrival, by priority. In a lossless priority there should be none.", "no discard counters by priority are known", 8, 8}, "pps", "device, priority",
+			rate("gpufabric_roce_received_discards_total"), "{{instance}} {{device}} {{priority}}"),
+		rates(about{"Out of sequence", "Gaps in the numbers of RDMA packets that arrived: packets were lost or overtaken. With adaptive routing some are normal.", "no such counters are known", 8, 8}, "cps", "device",
+			rate("gpufabric_out_of_sequence_total"), "{{instance}} {{device}}"),
+		rates(about{"Sent again", "Retransmissions and acknowledgements that did not come in time.", "no such counters are known", 8, 8}, "cps", "device",
+			rate("gpufabric_retransmissions_total")+` or `+rate("gpufabric_adaptive_retransmissions_total")+` or `+rate("gpufabric_retransmitted_packets_total")+` or `+rate("gpufabric_ack_timeouts_total"), "{{instance}} {{device}}"),
+	}
+}
+
+func roceMarks() line {
+	return line{
+		rates(about{"Congestion seen (ECN marks)", "RoCE packets that switches marked on their way here.", "no ECN counters are known", 8, 8}, "pps", "device",
+			rate("gpufabric_ecn_marked_total"), "{{instance}} {{device}}"),
+		rates(about{"Senders told (CNP sent)", "Congestion notifications sent to the senders of marked packets. Marks without notifications: congestion control does not work.", "no CNP counters are known", 8, 8}, "pps", "device",
+			rate("gpufabric_cnp_sent_total"), "{{instance}} {{device}}"),
+		rates(about{"Slowed down (CNP handled)", "Congestion notifications received that made a port send slower.", "no CNP counters are known", 8, 8}, "pps", "device",
+			rate("gpufabric_cnp_handled_total"), "{{instance}} {{device}}"),
+	}
+}
+
+func roceFrames() line {
+	return line{
+		rates(about{"Pause frames received", "Frames that told a port to wait, by priority.", "no pause counters are known", 8, 8}, "pps", "device, priority",
+			rate("gpufabric_roce_received_pause_frames_total")+` or `+rate("gpufabric_ethernet_received_pause_frames_total"), "{{instance}} {{device}} {{priority}}"),
+		rates(about{"Pause frames sent", "Frames with which a port told its switch to wait, by priority.", "no pause counters are known", 8, 8}, "pps", "device, priority",
+			rate("gpufabric_roce_transmitted_pause_frames_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_frames_total"), "{{instance}} {{device}} {{priority}}"),
+		rates(about{"Pause storms", "Times a NIC found itself pausing for too long: warnings and errors. After an error it drops instead.", "the NICs do not count storms", 8, 8}, "cps", "device",
+			rate("gpufabric_ethernet_pause_storm_warnings_total")+` + `+rate("gpufabric_ethernet_pause_storm_errors_total"), "{{instance}} {{device}}"),
+	}
+}
+
+func roceTraffic() line {
+	return line{
+		rates(about{"RDMA sent", "What ports send over RDMA; on InfiniBand all they send.", "no traffic counters are known", 12, 8}, "Bps", "device",
+			rate("gpufabric_port_transmitted_data_bytes_total")+` or `+rate("gpufabric_ethernet_transmitted_rdma_unicast_bytes_total"), "{{instance}} {{device}}"),
+		rates(about{"Other traffic sent", "What RDMA-capable interfaces send that is not RDMA, mostly TCP. On a training port it takes bandwidth from RDMA, or replaces it.", "the NICs do not count it apart", 12, 8}, "Bps", "device",
+			rate("gpufabric_ethernet_transmitted_other_unicast_bytes_total"), "{{instance}} {{device}}"),
+	}
+}
+
+func priorities() panel {
+	return heat(about{"Sent, by priority", "What the ports chosen send in each priority. RoCE should be in one, and other traffic in others.", "no counters by priority are known", 24, 7}, "Bps",
+		curve{`sum by (priority) (rate(gpufabric_roce_priority_transmitted_bytes_total{@port}[$__rate_interval]))`, "priority {{priority}}"})
+}
+
+func congestionControl() panel {
+	return grid(about{"Congestion control by port", "What keeps RoCE from losing packets on each port: PFC stops the sender for a moment, ECN slows it down.", "no RoCE port, or the collector roce is off", 12, 9},
+		[]string{`max by (instance, device, port, mode) (gpufabric_roce_congestion_control{@port} == 1)`}, "Node",
+		column{field: "instance", title: "Node", link: toNode()},
+		column{field: "device", title: "Device"},
+		column{field: "port", title: "Port"},
+		column{field: "mode", title: "Congestion is met by", words: words{"none": {"nothing", bad}, "pfc": {"PFC", plainly}, "ecn": {"ECN", plainly}, "pfc_ecn": {"PFC and ECN", plainly}, "unknown": {"unknown", note}}})
+}
+
+func connectionErrors() panel {
+	return rates(about{"Connections given up", "Connections whose retries were used up (transport, or receiver not ready). The job that owns one fails.", "no such counters are known", 12, 9}, "cps", "device",
+		rate("gpufabric_retries_exceeded_total")+` or `+rate("gpufabric_rnr_retries_exceeded_total"), "{{instance}} {{device}}")
+}
+
+func roceHelp() panel {
+	return prose("Who is the bottleneck", 24, 6, `* **Paused by the network** high on many ports: the switches are congested. High on one: its own link or leaf.
+* **Pausing the network** high on one host: that host is slow to receive (PCIe, memory). It makes the network slow for all.
+* **Lost on arrival** above 0 in a lossless priority: PFC or buffers are set wrong on the way.
+* **Marks** without **notifications**, or notifications without anybody slowing down: congestion control (DCQCN) is not on at both ends.
+* **Out of sequence** and **Sent again** rise with losses anywhere on the way; look at switches and cables.`)
+}

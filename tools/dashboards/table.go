@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"github.com/grafana/grafana-foundation-sdk/go/cog"
+	"github.com/grafana/grafana-foundation-sdk/go/cog/variants"
+	"github.com/grafana/grafana-foundation-sdk/go/common"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
+	"github.com/grafana/grafana-foundation-sdk/go/table"
+)
+
+func targets(all ...*prometheus.DataqueryBuilder) []cog.Builder[variants.Dataquery] {
+	var out []cog.Builder[variants.Dataquery]
+	for _, q := range all {
+		out = append(out, q)
+	}
+	return out
+}
+
+// column is a label of the queries, or with a capital letter the value of the query of that letter.
+type column struct {
+	field string
+	title string
+	unit  string // of a value
+	words words
+	steps []step // colours of a value
+	link  map[string]any
+	none  string // shown where the value is absent; empty: "unknown" for values, nothing for labels
+	width int    // in pixels; 0: what is left
+}
+
+func (c column) value() bool { return len(c.field) == 1 && c.field[0] >= 'A' && c.field[0] <= 'Z' }
+
+// grid is a table of what queries say now. Rows of several queries that agree in all labels they share become one.
+// What no column shows is left out. sort is the title of a column; largest first with a minus before it.
+func grid(a about, exprs []string, sort string, columns ...column) *dashboard.PanelBuilder {
+	p := base("table", a).Unit("none").
+		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: ptr(common.TableCellDisplayModeAuto), Filterable: ptr(false)}).
+		Thresholds(thresholdsBuilder(thresholds(plainly, nil)))
+	var all []*prometheus.DataqueryBuilder
+	for i, e := range exprs {
+		all = append(all, query(ref(i), e, "").Instant().Format(prometheus.PromQueryFormatTable))
+	}
+	p.Targets(targets(all...))
+
+	value := func(ref string) string {
+		if len(exprs) == 1 {
+			return "Value"
+		}
+		return "Value #" + ref
+	}
+	excluded, order, names := map[string]bool{"Time": true}, map[string]int{}, map[string]string{}
+	for i := range exprs {
+		excluded[value(ref(i))] = true
+	}
+	for i, c := range columns {
+		field := c.field
+		if c.value() {
+			field = value(c.field)
+			delete(excluded, field)
+		}
+		order[field], names[field] = i, c.title
+		p.OverrideByName(c.title, c.properties())
+	}
+	if len(exprs) > 1 {
+		p.WithTransformation(dashboard.DataTransformerConfig{Id: "merge", Options: map[string]any{}})
+	}
+	p.WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{
+		"excludeByName": excluded, "indexByName": order, "renameByName": names,
+	}})
+	o := table.Options{ShowHeader: true}
+	if sort != "" {
+		desc := sort[0] == '-'
+		if desc {
+			sort = sort[1:]
+		}
+		o.SortBy = []common.TableSortByFieldState{{DisplayName: sort, Desc: ptr(desc)}}
+	}
+	return p.Options(o)
+}
+
+func (c column) properties() []dashboard.DynamicConfigValue {
+	var all []dashboard.DynamicConfigValue
+	set := func(id string, value any) { all = append(all, dashboard.DynamicConfigValue{Id: id, Value: value}) }
+	switch {
+	case c.none != "":
+		set("noValue", c.none)
+	case c.value():
+		set("noValue", "unknown")
+	default:
+		set("noValue", "")
+	}
+	if c.unit != "" {
+		set("unit", c.unit)
+	}
+	if m := c.words.mappings(); m != nil {
+		set("mappings", m)
+	}
+	if c.steps != nil {
+		set("thresholds", thresholds(plainly, c.steps))
+	}
+	if c.steps != nil || c.words.coloured() {
+		set("custom.displayMode", string(common.TableCellDisplayModeColorText))
+	}
+	if c.link != nil {
+		set("links", []map[string]any{c.link})
+	}
+	if c.width > 0 {
+		set("custom.width", c.width)
+	}
+	return all
+}
+
+func (w words) coloured() bool {
+	for _, v := range w {
+		if v.color != "" {
+			return true
+		}
+	}
+	return false
+}
