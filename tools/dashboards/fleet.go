@@ -32,30 +32,30 @@ func fleetNow() line {
 		number(about{"Nodes with warnings", "Nodes with at least one failing check of severity warning.", "checks are off, or no node answers", 3, 4}, "none",
 			orZero(nodes(`check:gpufabric_check_failed:latched{severity="warning",@node} == 1 or gpufabric_check_failed{severity="warning",@node} == 1`), `gpufabric_check_failed{@node}`), zero(warning), nil),
 		number(about{"Training ports down", "Ports of role compute that are not active.", "no port is known", 3, 4}, "none",
-			orZero(`count(port:gpufabric_hca_port_state:down{@port})`, `gpufabric_hca_port_state{state="active",@port}`), zero(bad), nil),
+			orZero(`count(gpufabric_hca_port_state{state="active",@port} == 0 `+compute+`)`, `gpufabric_hca_port_state{state="active",@port} `+compute), zero(bad), nil),
 		number(about{"Nodes on TCP", "Nodes where a probe of NCCL went over sockets, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "neither probes nor traffic are known", 3, 4}, "none",
 			orZero(nodes(onTCP), `gpufabric_probe_transport{@node} or instance:gpufabric_port_transmitted_data_bytes:rate2m{@node}`), zero(bad), nil),
 		number(about{"Nodes slower than they were", "Nodes with a probe whose bandwidth is below its own baseline, confirmed by a second run.", "no baseline yet, or no probes switched on", 3, 4}, "none",
 			orZero(nodes(`gpufabric_probe_regressed{@node} == 1`), `gpufabric_probe_regressed{@node}`), zero(warning), nil),
 		number(about{"Nodes with unknowns", "Nodes where at least one check cannot tell, mostly for want of privilege or of a driver's answer. Unknown is neither good nor bad.", "checks are off, or no node answers", 3, 4}, "none",
-			orZero(nodes(`gpufabric_check_unknown{@node} == 1`), `gpufabric_node_info{@node}`), []step{{0, plainly}, {1, note}}, nil),
+			orZero(nodes(`gpufabric_check_unknown{@node} == 1`), `gpufabric_check_failed{@node}`), []step{{0, plainly}, {1, note}}, nil),
 	}
 }
 
 // onTCP says what speaks for TCP.
 const onTCP = `label_replace(
-  max by (cluster, instance, kind, device) (gpufabric_probe_transport{transport="socket",kind!="socket",@node} == 1),
-  "evidence", "probe $1 went over sockets", "kind", "(.*)"
+  count by (cluster, instance, kind) (gpufabric_probe_transport{transport="socket",kind!="socket",@node} == 1),
+  "evidence", "NCCL probes of kind $1 went over sockets", "kind", "(.*)"
 )
 or
 label_replace(
-  max by (cluster, instance) (ALERTS{alertname="GpuFabricTrainingOnTcpSuspected",alertstate="firing",@node}),
+  count by (cluster, instance) (ALERTS{alertname="GpuFabricTrainingOnTcpSuspected",alertstate="firing",@node}),
   "evidence", "GPUs busy, RDMA silent, much other traffic", "", ""
 )
 or
 label_replace(
-  max by (cluster, instance, device) (ALERTS{alertname="GpuFabricTcpOnRdmaNic",alertstate="firing",@node}),
-  "evidence", "a training NIC carries mostly TCP", "", ""
+  count by (cluster, instance) (ALERTS{alertname="GpuFabricTcpOnRdmaNic",alertstate="firing",@node}),
+  "evidence", "training NICs carry mostly TCP", "", ""
 )`
 
 // findings are failing checks with what to do about each.
@@ -80,20 +80,27 @@ func findings(w uint32) panel {
 		column{field: "cluster", title: "Cluster", width: 80})
 }
 
+// worst are critical findings and alerts of a node, and with another severity those. GpuFabricCheckFailed says again
+// what the findings say.
+func worst(severity string) string {
+	return `(
+  check:gpufabric_check_failed:latched{severity="` + severity + `",@node} == 1
+  or gpufabric_check_failed{severity="` + severity + `",@node} == 1
+  or ALERTS{alertname=~"GpuFabric.*",alertname!="GpuFabricCheckFailed",alertstate="firing",severity="` + severity + `",@node}
+)`
+}
+
 func worstNodes() panel {
-	return grid(about{"Worst nodes", "Nodes by what their checks say: critical findings count 100, warnings 1. The twenty worst.", "no finding on any node", 10, 9},
+	return grid(about{"Worst nodes", "The twenty nodes with most findings and firing alerts. In the weight, critical ones count 100 and warnings 1.", "no finding and no alert on any node", 10, 9},
 		[]string{
-			`topk(20, sum by (cluster, instance) (
-  100 * (check:gpufabric_check_failed:latched{severity="critical",@node} == 1 or gpufabric_check_failed{severity="critical",@node} == 1)
-  or check:gpufabric_check_failed:latched{severity="warning",@node} == 1 or gpufabric_check_failed{severity="warning",@node} == 1
-))`,
-			`topk(20, count by (cluster, instance) (check:gpufabric_check_failed:latched{severity="critical",@node} == 1 or gpufabric_check_failed{severity="critical",@node} == 1))`,
-			`topk(20, count by (cluster, instance) (ALERTS{alertname=~"GpuFabric.*",alertstate="firing",@node}))`,
+			`topk(20, sum by (cluster, instance) (100 * ` + worst("critical") + ` or ` + worst("warning") + `))`,
+			`topk(20, count by (cluster, instance) ` + worst("critical") + `)`,
+			`topk(20, count by (cluster, instance) ` + worst("warning") + `)`,
 		}, "-Weight",
 		column{field: "instance", title: "Node", link: toNode()},
-		column{field: "A", title: "Weight", none: "none", width: 70},
-		column{field: "B", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 70},
-		column{field: "C", title: "Alerts firing", none: "none", width: 100},
+		column{field: "A", title: "Weight", none: "small", width: 70},
+		column{field: "B", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 75},
+		column{field: "C", title: "Warnings", none: "none", steps: []step{{1, warning}}, width: 85},
 		column{field: "cluster", title: "Cluster", width: 80})
 }
 
@@ -103,41 +110,41 @@ func fleetLists() line {
 			[]string{onTCP}, "",
 			column{field: "instance", title: "Node", link: toNode(), width: 170},
 			column{field: "evidence", title: "Evidence"},
-			column{field: "device", title: "Device", width: 90},
+			column{field: "A", title: "Times seen", width: 90},
 			column{field: "cluster", title: "Cluster", width: 80}),
-		grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst first. Confirmed means that a second run found the same.", "none, or no probe has a baseline yet (five results)", 12, 7},
+		grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed means that a second run found the same.", "none, or no probe has a baseline yet (five results)", 12, 7},
 			[]string{
-				`bottomk(30, min by (cluster, instance, kind, device) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95))`,
-				`max by (cluster, instance, kind, device) (gpufabric_probe_regressed{kind!="socket",@node} and on (cluster, job, instance, kind, device, port) gpufabric_probe_baseline_ratio < 0.95)`,
-				`max by (cluster, instance, kind, device) (gpufabric_probe_below_baseline_results{kind!="socket",@node} and on (cluster, job, instance, kind, device, port) gpufabric_probe_baseline_ratio < 0.95)`,
+				`bottomk(30, min by (cluster, instance, kind) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95))`,
+				`count by (cluster, instance, kind) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95)`,
+				`count by (cluster, instance, kind) (gpufabric_probe_regressed{kind!="socket",@node} == 1)`,
 			}, "Of the baseline",
 			column{field: "instance", title: "Node", link: toNode(), width: 170},
 			column{field: "kind", title: "Probe", words: kinds()},
-			column{field: "device", title: "Device", width: 90},
-			column{field: "A", title: "Of the baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, width: 120},
-			column{field: "B", title: "Confirmed", words: yesNo(warning, plainly), width: 85},
-			column{field: "C", title: "Slow in a row", none: "not yet", width: 100},
+			column{field: "A", title: "Of the baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 120},
+			column{field: "B", title: "Slow", none: "none", width: 60},
+			column{field: "C", title: "Confirmed", none: "none", steps: []step{{1, warning}}, width: 90},
 			column{field: "cluster", title: "Cluster", width: 80}),
 	}
 }
 
 func fleetLevels() line {
 	return line{
-		grid(about{"Service levels", "What share of the time (of results, for probes) was good, in the worst cluster chosen. The budget is what may be bad in 30 days; below 0 the objective is missed.", "no service levels: the recording rules are not loaded, or too little is known yet", 14, 8},
+		grid(about{"Service levels", "What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed.", "no service levels: the recording rules are not loaded, or nothing is known yet", 14, 8},
 			[]string{
-				`max by (slo) (cluster:gpufabric_slo_objective:ratio)`,
-				`avg by (slo) (instance:gpufabric_slo_good:ratio{@node})`,
-				`1 - max by (slo) (cluster:gpufabric_slo_error:ratio_1d{@cluster})`,
-				`1 - max by (slo) (cluster:gpufabric_slo_error:ratio_30d{@cluster})`,
-				`min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster})`,
-			}, "",
+				`max by (cluster, slo) (cluster:gpufabric_slo_objective:ratio{@cluster})`,
+				`avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`,
+				`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_1d{@cluster})`,
+				`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_30d{@cluster})`,
+				`min by (cluster, slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster})`,
+			}, "Service level",
 			column{field: "slo", title: "Service level", words: objectives()},
 			column{field: "A", title: "Objective", unit: "percentunit", width: 90},
 			column{field: "B", title: "Now", unit: "percentunit", width: 90},
 			column{field: "C", title: "1 day", unit: "percentunit", width: 90},
 			column{field: "D", title: "30 days", unit: "percentunit", width: 90},
-			column{field: "E", title: "Budget left", unit: "percentunit", steps: []step{{-1e9, bad}, {0, warning}, {0.25, good}}, width: 100}),
-		over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed.", "no service levels: the recording rules are not loaded, or too little is known yet", 10, 8}, "percentunit",
+			column{field: "E", title: "Budget left", unit: "percentunit", steps: []step{{-1e9, bad}, {0, warning}, {0.25, good}}, width: 100},
+			column{field: "cluster", title: "Cluster", width: 80}),
+		over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed.", "no service levels: the recording rules are not loaded, or nothing is known yet", 10, 8}, "percentunit",
 			[]step{{0, bad}}, curve{`min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster})`, "{{slo}}"}),
 	}
 }
