@@ -36,8 +36,8 @@ test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test $(PURE) ./exporter ./test/corpus
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
-rules: ## alert rules against the catalogue, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)
-	cd tools && $(GO) test -count=1 ./rules ./operator
+rules: ## alert rules and dashboards against the catalogue, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)
+	cd tools && $(GO) test -count=1 ./rules ./operator ./dashboards
 	$(GO) test -v -run 'TestPromtool|TestAlertmanagerInhibits' ./alerts
 
 pint: ## alert rules again, by Cloudflare's pint (built once: 4 min)
@@ -55,6 +55,10 @@ docs: ## write docs/METRICS.md, COUNTERS.md, CHECKS.md and ALERTS.md from tables
 	$(GO) test ./alerts -run TestDocument -update
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
 	cd tools && $(GO) test ./operator -run 'TestObjects$$' -update
+
+.PHONY: dashboards
+dashboards: ## write dashboards/*.json from tools/dashboards
+	cd tools && $(GO) run ./dashboards
 
 lab-full: ## the same with its long proofs: 1,000 scrapes of what hangs, cost against node_exporter
 	FULL=1 ./test/lab/test.sh

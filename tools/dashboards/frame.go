@@ -3,6 +3,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
@@ -12,7 +14,7 @@ const (
 	fleetURL  = "/d/gpufabric-fleet/gpu-fabric-fleet"
 	nodeURL   = "/d/gpufabric-node/gpu-fabric-node"
 	roceURL   = "/d/gpufabric-roce/gpu-fabric-roce-congestion"
-	probesURL = "/d/gpufabric-probes/gpu-fabric-probes"
+	probesURL = "/d/gpufabric-probes/gpu-fabric-nccl-probes"
 	keep      = "?var-datasource=${datasource}&${cluster:queryparam}"
 )
 
@@ -55,8 +57,7 @@ func (b board) links() []cog.Builder[dashboard.DashboardLink] {
 		{"RoCE congestion", "Pauses, marks and losses", roceURL},
 		{"NCCL probes", "Measured transport and bandwidth", probesURL},
 	} {
-		here := b.uid()
-		if to.url == "/d/"+here || len(to.url) > len(here)+3 && to.url[3:3+len(here)] == here {
+		if strings.HasPrefix(to.url, "/d/"+b.uid()+"/") {
 			continue
 		}
 		url := to.url + keep

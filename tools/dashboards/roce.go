@@ -111,7 +111,7 @@ func congestionControl() panel {
 }
 
 func connectionErrors() panel {
-	return rates(about{"Connections given up", "Connections whose retries were used up (transport, or receiver not ready). The job that owns one fails.", "no such counters are known", 12, 9}, "cps", "device",
+	return rates(about{"Connections given up, by port", "Connections whose retries were used up (transport, or receiver not ready). The job that owns one fails.", "no such counters are known", 12, 9}, "cps", "device",
 		rate("gpufabric_retries_exceeded_total")+` or `+rate("gpufabric_rnr_retries_exceeded_total"), "{{instance}} {{device}}")
 }
 

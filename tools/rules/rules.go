@@ -26,19 +26,28 @@ var targetLabels = []string{"cluster", "job", "instance"}
 // and may be read for longer.
 const MaxRawRange = 10 * time.Minute
 
-// Check returns what is wrong with an expression.
+// Check returns what is wrong with an expression of a rule.
 func Check(expr string, metrics Metrics) ([]string, error) {
+	return check(expr, &checker{metrics: metrics, rule: true})
+}
+
+// CheckPanel returns what is wrong with an expression that people look at: it may read further back, and drop labels.
+func CheckPanel(expr string, metrics Metrics) ([]string, error) {
+	return check(expr, &checker{metrics: metrics})
+}
+
+func check(expr string, c *checker) ([]string, error) {
 	tree, err := parser.ParseExpr(expr)
 	if err != nil {
 		return nil, fmt.Errorf("parse %q: %w", expr, err)
 	}
-	c := &checker{metrics: metrics}
 	parser.Inspect(tree, c.visit)
 	return c.wrong, nil
 }
 
 type checker struct {
 	metrics Metrics
+	rule    bool // evaluated all the time, and its labels go on to alerts
 	wrong   []string
 }
 
@@ -51,13 +60,17 @@ func (c *checker) visit(node parser.Node, _ []parser.Node) error {
 	case *parser.VectorSelector:
 		c.selector(n)
 	case *parser.MatrixSelector:
-		if v, ok := n.VectorSelector.(*parser.VectorSelector); ok && !recorded(v.Name) && n.Range+v.OriginalOffset > MaxRawRange {
+		if v, ok := n.VectorSelector.(*parser.VectorSelector); ok && c.rule && !recorded(v.Name) && n.Range+v.OriginalOffset > MaxRawRange {
 			c.add("%s reads %s back, more than %s", v.Name, n.Range+v.OriginalOffset, MaxRawRange)
 		}
 	case *parser.SubqueryExpr:
 		c.add("%s: a subquery reads raw samples again and again; record it", n)
 	case *parser.AggregateExpr:
-		c.aggregate(n)
+		if c.rule {
+			c.aggregate(n)
+		} else {
+			c.listed(n.Expr, n.Grouping, "aggregated over")
+		}
 	case *parser.BinaryExpr:
 		c.binary(n)
 	}
@@ -94,7 +107,7 @@ func (c *checker) binary(b *parser.BinaryExpr) {
 	if m.On {
 		c.listed(b, m.MatchingLabels, "matched on")
 	}
-	if m.On && m.Card == parser.CardOneToOne && !b.Op.IsSetOperator() {
+	if c.rule && m.On && m.Card == parser.CardOneToOne && !b.Op.IsSetOperator() {
 		c.add("%s: one-to-one matching with on drops all other labels; use group_left, or no on", b)
 	}
 	for _, l := range m.MatchingLabels {
@@ -126,6 +139,10 @@ func (c *checker) may(e parser.Expr, label string) bool {
 				if s, ok := n.Args[1].(*parser.StringLiteral); ok {
 					found = found || s.Val == label
 				}
+			}
+		case *parser.AggregateExpr:
+			if s, ok := n.Param.(*parser.StringLiteral); ok { // count_values makes a label
+				found = found || s.Val == label
 			}
 		}
 		return nil

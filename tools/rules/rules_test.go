@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,37 +13,22 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"gpufabric_exporter/alerts"
-	"gpufabric_exporter/collector"
+	"gpufabric_exporter/dashboards"
 )
-
-// metrics are the catalogue, what Prometheus itself makes, and what the rules record.
-func metrics(t *testing.T, groups []alerts.Group) Metrics {
-	t.Helper()
-	m := Metrics{"up": {}, "ALERTS": nil}
-	for _, f := range collector.Catalogue() {
-		labels := slices.Clone(f.Labels)
-		if i := slices.Index(labels, "job"); i >= 0 {
-			labels[i] = "exported_job" // job is the target's
-		}
-		m[f.FullName()] = labels
-	}
-	for _, g := range groups {
-		for _, r := range g.Rules {
-			if r.Record != "" {
-				m[r.Record] = nil
-			}
-		}
-	}
-	return m
-}
 
 func TestRulesAgainstCatalogue(t *testing.T) {
 	groups, err := alerts.Groups()
 	if err != nil {
 		t.Fatal(err)
 	}
-	known := metrics(t, groups)
-	used := map[string]bool{}
+	known, err := Known()
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, panels := map[string]bool{}, shown(t)
+	for name := range known {
+		used[name] = strings.Contains(panels, name)
+	}
 	n := 0
 	for _, g := range groups {
 		for _, r := range g.Rules {
@@ -70,6 +56,24 @@ func TestRulesAgainstCatalogue(t *testing.T) {
 			t.Errorf("%s is recorded and not used", name)
 		}
 	}
+}
+
+// shown is the text of all dashboards.
+func shown(t *testing.T) string {
+	t.Helper()
+	names, err := fs.Glob(dashboards.Files(), "*.json")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%d dashboards (%v)", len(names), err)
+	}
+	var all strings.Builder
+	for _, name := range names {
+		text, err := fs.ReadFile(dashboards.Files(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
 }
 
 // checkTemplates wants annotations to parse, and to name labels that something in the expression can have.
@@ -128,6 +132,18 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 		all := strings.Join(got, "; ")
 		if (c.wrong == "") != (len(got) == 0) || !strings.Contains(all, c.wrong) {
 			t.Errorf("%s: %q, want %q", c.expr, all, c.wrong)
+		}
+	}
+	for _, c := range []struct{ expr, wrong string }{
+		{`sum by (device) (rate(a_total[1h]))`, ""},
+		{`b and on (device, priority) count_values by (device) ("priority", a_total)`, ""},
+		{`sum by (netdev) (a_total)`, "aggregated over netdev"},
+		{`c == 1`, `no metric "c"`},
+		{`a_total{priority="3"}`, "has no label priority"},
+	} {
+		got, err := CheckPanel(c.expr, known)
+		if all := strings.Join(got, "; "); err != nil || (c.wrong == "") != (len(got) == 0) || !strings.Contains(all, c.wrong) {
+			t.Errorf("panel %s: %q, want %q (%v)", c.expr, all, c.wrong, err)
 		}
 	}
 	if _, err := Check(`0.5 * on (x) group_left () b`, known); err == nil {

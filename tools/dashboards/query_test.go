@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/prometheus/promql/parser"
+
+	"gpufabric_exporter/alerts"
+	"gpufabric_exporter/tools/rules"
+)
+
+// chosen are a reader's choices. What they are must not matter.
+var chosen = strings.NewReplacer("$cluster", "c1", "$instance", "node1", "$device", "mlx5_0", "$__rate_interval", rateInterval, "${datasource}", "p")
+
+const rateInterval = "61s" // like no range that somebody would write
+
+func TestQueries(t *testing.T) {
+	known, err := rules.Known()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, _ := shipped(t)
+	n := 0
+	check := func(where, expr string, live bool) {
+		n++
+		expr = chosen.Replace(expr)
+		wrong, err := rules.CheckPanel(expr, known)
+		if err != nil {
+			t.Errorf("%s: %v", where, err)
+			return
+		}
+		for _, w := range append(wrong, faults(expr, live)...) {
+			t.Errorf("%s: %s", where, w)
+		}
+	}
+	for _, m := range all {
+		for _, p := range m.flat() {
+			for _, q := range p.Targets {
+				check(m.name+"/"+p.Title+" "+q.RefID, q.Expr, q.Range)
+			}
+		}
+		for _, a := range m.Annotations.List {
+			check(m.name+" annotation "+a.Name, a.Expr, false)
+			if a.Datasource == nil || a.Datasource.UID != "${datasource}" {
+				t.Errorf("%s annotation %s: data of %v", m.name, a.Name, a.Datasource)
+			}
+		}
+		for _, v := range m.Templating.List {
+			if inner, ok := strings.CutPrefix(v.Definition, "label_values("); ok {
+				metric, label, _ := strings.Cut(strings.TrimSuffix(inner, ")"), ", ")
+				if strings.Contains(metric, "},") {
+					t.Errorf("%s: %s", m.name, v.Definition)
+				}
+				expr := chosen.Replace(metric)
+				if wrong, err := rules.CheckPanel("count by ("+label+") ("+expr+")", known); err != nil || len(wrong) > 0 {
+					t.Errorf("%s: %s: %q (%v)", m.name, v.Definition, wrong, err)
+				}
+			}
+		}
+	}
+	if n < 100 {
+		t.Errorf("only %d queries", n)
+	}
+}
+
+// faults are what makes a query of a panel err with some data, ignore the reader's choice or cost too much.
+func faults(expr string, live bool) []string {
+	var wrong []string
+	tree, err := parser.ParseExpr(expr)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	first := true
+	parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
+		switch e := node.(type) {
+		case *parser.VectorSelector:
+			matchers := fmt.Sprint(e.LabelMatchers)
+			if first && (!strings.Contains(matchers, `cluster=~"c1"`) || !strings.HasPrefix(e.Name, "cluster:") && !strings.Contains(matchers, `instance=~"node1"`)) {
+				wrong = append(wrong, e.String()+" is not of the nodes that the reader chose")
+			}
+			first = false
+		case *parser.MatrixSelector:
+			if live && e.Range != 61*time.Second {
+				wrong = append(wrong, e.String()+": $__rate_interval, else it is wrong when the reader looks at more or less time")
+			}
+			if e.Range > rules.MaxRawRange {
+				wrong = append(wrong, e.String()+" is read with each refresh")
+			}
+		case *parser.SubqueryExpr:
+			wrong = append(wrong, e.String()+" is a subquery")
+		case *parser.BinaryExpr:
+			// Labels that change are there twice for a moment.
+			m := e.VectorMatching
+			if m != nil && m.Card == parser.CardManyToOne && !aggregated(e.RHS) || m != nil && m.Card == parser.CardOneToMany && !aggregated(e.LHS) {
+				wrong = append(wrong, e.String()+": the one side of the match must be an aggregation")
+			}
+		}
+		return nil
+	})
+	if first {
+		wrong = append(wrong, "no metric")
+	}
+	return wrong
+}
+
+func aggregated(e parser.Expr) bool {
+	switch e := e.(type) {
+	case *parser.ParenExpr:
+		return aggregated(e.Expr)
+	case *parser.AggregateExpr:
+		return true
+	}
+	return false
+}
+
+func TestFaultsAreFound(t *testing.T) {
+	for expr, want := range map[string]string{
+		`rate(a{cluster=~"c1",instance=~"node1"}[61s])`:                                               "",
+		`rate(a{cluster=~"c1"}[61s])`:                                                                 "chose",
+		`rate(a{cluster=~"c1",instance=~"node1"}[5m])`:                                                "$__rate_interval",
+		`avg_over_time(a{cluster=~"c1",instance=~"node1"}[1h])`:                                       "refresh",
+		`max_over_time(rate(a{cluster=~"c1",instance=~"node1"}[61s])[1h:1m])`:                         "subquery",
+		`a{cluster=~"c1",instance=~"node1"} * on (device) group_left (x) b`:                           "aggregation",
+		`a{cluster=~"c1",instance=~"node1"} * on (device) group_left (x) (max by (device, x) (b))`:    "",
+		`(max by (device, x) (a{cluster=~"c1",instance=~"node1"})) * on (device) group_right (x) (b)`: "",
+	} {
+		if got := strings.Join(faults(expr, true), "; "); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", expr, got, want)
+		}
+	}
+}
+
+// TestLinks wants every link to lead to a dashboard or a runbook that is there, from dashboards and from alerts.
+func TestLinks(t *testing.T) {
+	all, _ := shipped(t)
+	addresses := map[string]bool{}
+	for _, m := range all {
+		addresses["/d/"+m.UID+"/"+slug(m.Title)] = true
+	}
+	check := func(where, link string, shown []string) {
+		if runbook, ok := strings.CutPrefix(link, alerts.RunbookBase); ok {
+			if runbook != "${__value.text}.md" || len(shown) == 0 {
+				t.Errorf("%s: runbook %q of %d names", where, runbook, len(shown))
+			}
+			for _, name := range shown {
+				if _, err := alerts.Runbook(name); err != nil {
+					t.Errorf("%s: %v", where, err)
+				}
+			}
+			return
+		}
+		path, query, _ := strings.Cut(link, "?")
+		if !addresses[path] {
+			t.Errorf("%s: no dashboard at %s", where, path)
+		}
+		for _, v := range regexp.MustCompile(`\bvar-(\w+)=`).FindAllStringSubmatch(query, -1) {
+			if !slices.Contains([]string{"datasource", "cluster", "instance", "device"}, v[1]) {
+				t.Errorf("%s: no variable %s", where, v[1])
+			}
+		}
+	}
+	n := 0
+	for _, m := range all {
+		for _, l := range m.Links {
+			check(m.name, l.URL, nil)
+		}
+		for _, p := range m.flat() {
+			n += linksOf(t, m.name+"/"+p.Title, p, check)
+		}
+	}
+	if n < 10 {
+		t.Errorf("only %d links of cells", n)
+	}
+	groups, err := alerts.Groups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			if link := r.Annotations["dashboard_url"]; r.Alert != "" {
+				if _, err := url.Parse(regexp.MustCompile(`{{.*?}}`).ReplaceAllString(link, "x")); err != nil {
+					t.Errorf("%s: %v", r.Alert, err)
+				}
+				check("alert "+r.Alert, link, nil)
+			}
+		}
+	}
+}
+
+// linksOf checks the links of the cells of a panel, and returns how many there are. The names that a column of alerts
+// can show are all alerts; else they are the texts of its mapping.
+func linksOf(t *testing.T, where string, p panelModel, check func(where, link string, shown []string)) int {
+	t.Helper()
+	n := 0
+	for _, o := range p.FieldConfig.Overrides {
+		var links []dataLink
+		var shown []string
+		for _, prop := range o.Properties {
+			switch prop.ID {
+			case "links":
+				if err := json.Unmarshal(prop.Value, &links); err != nil {
+					t.Fatal(err)
+				}
+			case "mappings":
+				var maps []struct {
+					Options map[string]struct{ Text string }
+				}
+				if err := json.Unmarshal(prop.Value, &maps); err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range maps {
+					for _, to := range m.Options {
+						shown = append(shown, to.Text)
+					}
+				}
+			}
+		}
+		if o.Matcher.Options == "Alert" {
+			shown = alertNames(t)
+		}
+		for _, l := range links {
+			n++
+			check(where, l.URL, shown)
+		}
+	}
+	return n
+}
+
+func alertNames(t *testing.T) []string {
+	t.Helper()
+	groups, err := alerts.Groups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			if r.Alert != "" {
+				names = append(names, r.Alert)
+			}
+		}
+	}
+	return names
+}
+
+// slug is what Grafana makes of a title for the end of an address.
+func slug(title string) string {
+	return strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(title), "-"), "-")
+}

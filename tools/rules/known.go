@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"gpufabric_exporter/alerts"
+	"gpufabric_exporter/collector"
+)
+
+// Known are the metrics of the catalogue, what Prometheus itself makes, and what the shipped rules record. An error
+// means that a rule file cannot be read.
+func Known() (Metrics, error) {
+	groups, err := alerts.Groups()
+	if err != nil {
+		return nil, fmt.Errorf("shipped rules: %w", err)
+	}
+	m := Metrics{"up": {}, "ALERTS": nil}
+	for _, f := range collector.Catalogue() {
+		labels := slices.Clone(f.Labels)
+		if i := slices.Index(labels, "job"); i >= 0 {
+			labels[i] = "exported_job" // job is the target's
+		}
+		m[f.FullName()] = labels
+	}
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			if r.Record != "" {
+				m[r.Record] = nil
+			}
+		}
+	}
+	return m, nil
+}
