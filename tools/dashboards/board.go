@@ -13,6 +13,9 @@ import (
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 )
 
+// width is that of Grafana's grid.
+const width = 24
+
 // schema is that of Grafana 9.3. Later ones migrate it when they load it.
 const schema = 37
 
@@ -58,16 +61,19 @@ func (b board) encode() ([]byte, error) {
 	if b.annotations {
 		d.Annotations(versionChanges())
 	}
+	y := uint32(0)
 	for _, l := range b.lines {
-		for _, p := range l {
-			d.WithPanel(identified(p))
+		for _, p := range l.at(&y) {
+			d.WithPanel(p)
 		}
 	}
 	for _, r := range b.rows {
-		closed := dashboard.NewRowBuilder(r.title).Collapsed(true).Id(id(r.title))
+		closed := dashboard.NewRowBuilder(r.title).Collapsed(true).Id(id(r.title)).GridPos(dashboard.GridPos{H: 1, W: width, Y: y})
+		y++
+		inside := y
 		for _, l := range r.lines {
-			for _, p := range l {
-				closed.WithPanel(identified(p))
+			for _, p := range l.at(&inside) {
+				closed.WithPanel(p)
 			}
 		}
 		d.WithRow(closed)
@@ -87,11 +93,21 @@ func id(title string) uint32 {
 	return h.Sum32()%1e6 + 1
 }
 
-func identified(p *dashboard.PanelBuilder) *dashboard.PanelBuilder {
-	if built, err := p.Build(); err == nil && built.Title != nil {
-		p.Id(id(*built.Title))
+// at places a line at y and leads on to the next.
+func (l line) at(y *uint32) []*dashboard.PanelBuilder {
+	var x, highest uint32
+	for _, p := range l {
+		built, err := p.Build()
+		if err != nil || built.GridPos == nil || built.Title == nil {
+			continue // the dashboard says so when it is built
+		}
+		g := *built.GridPos
+		g.X, g.Y = x, *y
+		x, highest = x+g.W, max(highest, g.H)
+		p.GridPos(g).Id(id(*built.Title))
 	}
-	return p
+	*y += highest
+	return l
 }
 
 // later are fields that the SDK writes and Grafana 9.3 does not know.

@@ -15,19 +15,19 @@ func fleet() board {
 	return board{
 		name: "fleet", title: "GPU fabric: fleet",
 		description: "All nodes of a training cluster: what is wrong, where, and whether the service levels are met.",
-		lines:       []line{fleetNow(), {findings(14), worstNodes()}, fleetLists(), fleetLevels(), fleetTrends()},
+		lines:       []line{fleetNow(), {findings(16), worstNodes()}, fleetLists(), fleetLevels(), fleetTrends()},
 		rows:        []row{{"All nodes", []line{{allNodes()}}}, {"Firing alerts", []line{{firing("@node")}}}, {"How to read this", []line{{fleetHelp()}}}},
 	}
 }
 
 func fleetNow() line {
 	return line{
-		number(about{"Nodes that answer", "Exporters that answered the last scrape.", "no exporter answers", 3, 4}, "none",
+		number(about{"Nodes answering", "Exporters that answered the last scrape.", "no exporter answers", 3, 4}, "none",
 			nodes(`gpufabric_node_info{@node}`), []step{{0, bad}, {1, plainly}}, nil),
-		number(about{"Nodes that do not", "Exporters that answered within the last minutes or hours and do not now. Nothing is known of their nodes.", "no exporter is known", 3, 4}, "none",
+		number(about{"Nodes silent", "Exporters that answered within the last minutes or hours and do not now. Nothing is known of their nodes.", "no exporter is known", 3, 4}, "none",
 			orZero(nodes(`up{@node} == 0 and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds`),
 				`up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds`), zero(bad), nil),
-		number(about{"Nodes with critical findings", "Nodes with at least one failing check of severity critical: training there breaks, or is many times slower.", "checks are off, or no node answers", 3, 4}, "none",
+		number(about{"Nodes critical", "Nodes with at least one failing check of severity critical: training there breaks, or is many times slower.", "checks are off, or no node answers", 3, 4}, "none",
 			orZero(nodes(`check:gpufabric_check_failed:latched{severity="critical",@node} == 1 or gpufabric_check_failed{severity="critical",@node} == 1`), `gpufabric_check_failed{@node}`), zero(bad), nil),
 		number(about{"Nodes with warnings", "Nodes with at least one failing check of severity warning.", "checks are off, or no node answers", 3, 4}, "none",
 			orZero(nodes(`check:gpufabric_check_failed:latched{severity="warning",@node} == 1 or gpufabric_check_failed{severity="warning",@node} == 1`), `gpufabric_check_failed{@node}`), zero(warning), nil),
@@ -35,7 +35,7 @@ func fleetNow() line {
 			orZero(`count(gpufabric_hca_port_state{state="active",@port} == 0 `+compute+`)`, `gpufabric_hca_port_state{state="active",@port} `+compute), zero(bad), nil),
 		number(about{"Nodes on TCP", "Nodes where a probe of NCCL went over sockets, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "neither probes nor traffic are known", 3, 4}, "none",
 			orZero(nodes(onTCP), `gpufabric_probe_transport{@node} or instance:gpufabric_port_transmitted_data_bytes:rate2m{@node}`), zero(bad), nil),
-		number(about{"Nodes slower than they were", "Nodes with a probe whose bandwidth is below its own baseline, confirmed by a second run.", "no baseline yet, or no probes switched on", 3, 4}, "none",
+		number(about{"Nodes slowed down", "Nodes with a probe whose bandwidth is below its own baseline, confirmed by a second run.", "no baseline yet, or no probes switched on", 3, 4}, "none",
 			orZero(nodes(`gpufabric_probe_regressed{@node} == 1`), `gpufabric_probe_regressed{@node}`), zero(warning), nil),
 		number(about{"Nodes with unknowns", "Nodes where at least one check cannot tell, mostly for want of privilege or of a driver's answer. Unknown is neither good nor bad.", "checks are off, or no node answers", 3, 4}, "none",
 			orZero(nodes(`gpufabric_check_unknown{@node} == 1`), `gpufabric_check_failed{@node}`), []step{{0, plainly}, {1, note}}, nil),
@@ -43,7 +43,7 @@ func fleetNow() line {
 }
 
 // onTCP says what speaks for TCP.
-const onTCP = `label_replace(
+const onTCP = `sum by (cluster, instance, evidence) (label_replace(
   count by (cluster, instance, kind) (gpufabric_probe_transport{transport="socket",kind!="socket",@node} == 1),
   "evidence", "NCCL probes of kind $1 went over sockets", "kind", "(.*)"
 )
@@ -56,7 +56,7 @@ or
 label_replace(
   count by (cluster, instance) (ALERTS{alertname="GpuFabricTcpOnRdmaNic",alertstate="firing",@node}),
   "evidence", "training NICs carry mostly TCP", "", ""
-)`
+))`
 
 // findings are failing checks with what to do about each.
 func findings(w uint32) panel {
@@ -69,14 +69,14 @@ func findings(w uint32) panel {
   ),
   "runbook", "$1", "check", "(.*)"
 )`}, "Severity",
-		column{field: "severity", title: "Severity", words: severities(), width: 80},
-		column{field: "instance", title: "Node", link: toNode(), width: 150},
+		column{field: "severity", title: "Severity", words: severities(), width: 75},
+		column{field: "instance", title: "Node", link: toNode(), width: 170},
 		column{field: "problem", title: "What is wrong", words: problem},
-		column{field: "device", title: "Device", width: 90},
-		column{field: "port", title: "Port", width: 50},
-		column{field: "uuid", title: "GPU", width: 120},
-		column{field: "check", title: "Check", width: 130},
-		column{field: "runbook", title: "Runbook", words: runbook, link: toRunbook(), width: 130},
+		column{field: "device", title: "Device", width: 85},
+		column{field: "port", title: "Port", width: 45},
+		column{field: "uuid", title: "GPU", width: 110},
+		column{field: "runbook", title: "Runbook", words: runbook, link: toRunbook(), width: 125},
+		column{field: "check"},
 		column{field: "cluster", title: "Cluster", width: 80})
 }
 
@@ -91,7 +91,7 @@ func worst(severity string) string {
 }
 
 func worstNodes() panel {
-	return grid(about{"Worst nodes", "The twenty nodes with most findings and firing alerts. In the weight, critical ones count 100 and warnings 1.", "no finding and no alert on any node", 10, 9},
+	return grid(about{"Worst nodes", "The twenty nodes with most findings and firing alerts. In the weight, critical ones count 100 and warnings 1.", "no finding and no alert on any node", 8, 9},
 		[]string{
 			`topk(20, sum by (cluster, instance) (100 * ` + worst("critical") + ` or ` + worst("warning") + `))`,
 			`topk(20, count by (cluster, instance) ` + worst("critical") + `)`,
@@ -110,7 +110,7 @@ func fleetLists() line {
 			[]string{onTCP}, "",
 			column{field: "instance", title: "Node", link: toNode(), width: 170},
 			column{field: "evidence", title: "Evidence"},
-			column{field: "A", title: "Times seen", width: 90},
+			column{field: "A", title: "Seen", none: "-", width: 60},
 			column{field: "cluster", title: "Cluster", width: 80}),
 		grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed means that a second run found the same.", "none, or no probe has a baseline yet (five results)", 12, 7},
 			[]string{
@@ -144,8 +144,8 @@ func fleetLevels() line {
 			column{field: "D", title: "30 days", unit: "percentunit", width: 90},
 			column{field: "E", title: "Budget left", unit: "percentunit", steps: []step{{-1e9, bad}, {0, warning}, {0.25, good}}, width: 100},
 			column{field: "cluster", title: "Cluster", width: 80}),
-		over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed.", "no service levels: the recording rules are not loaded, or nothing is known yet", 10, 8}, "percentunit",
-			[]step{{0, bad}}, curve{`min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster})`, "{{slo}}"}),
+		over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there.", "no service levels: the recording rules are not loaded, or nothing is known yet", 10, 8}, "percentunit",
+			[]step{{0, bad}}, curve{`clamp_min(min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1)`, "{{slo}}"}),
 	}
 }
 

@@ -38,9 +38,9 @@ func nodeNow() line {
   or 2 * (gpufabric_probe_transport{kind="transport",transport="plugin",@node} == 1)
   or gpufabric_probe_transport{kind="transport",transport="ib",@node} == 1
 )`, nil, words{"1": {"RDMA", good}, "2": {"plugin", good}, "3": {"TCP", bad}}),
-		share(about{"GPUs with GPUDirect RDMA", "Share of GPUs between which and their NIC NCCL would use GPUDirect RDMA under the host's configuration. The table of GPUs says what blocks it.", "no GPU with a NIC is known", 3, 4}, "percentunit",
+		share(about{"GPUDirect RDMA", "Share of GPUs between which and their NIC NCCL would use GPUDirect RDMA under the host's configuration. The table of GPUs says what blocks it.", "no GPU with a NIC is known", 3, 4}, "percentunit",
 			`avg(gpufabric_gpudirect_usable{@node})`, 1, []step{{0, bad}, {1, good}}),
-		share(about{"Worst probe of its baseline", "Lowest bus bandwidth of the last probes over their own baselines.", "no baseline yet, or no probes switched on", 3, 4}, "percentunit",
+		share(about{"Worst probe", "Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as ever.", "no baseline yet, or no probes switched on", 3, 4}, "percentunit",
 			`min(gpufabric_probe_baseline_ratio{kind!="socket",@node})`, 1.1, []step{{0, bad}, {0.8, warning}, {0.95, good}}),
 	}
 }
@@ -54,12 +54,12 @@ func unknowns() panel {
 )`}, "What could be wrong",
 		column{field: "problem", title: "What could be wrong", words: problem},
 		column{field: "reason", title: "Not known because", width: 130},
-		column{field: "device", title: "Device", width: 80},
+		column{field: "device", title: "Device", width: 100},
 		column{field: "runbook", title: "Runbook", words: runbook, link: toRunbook(), width: 120})
 }
 
 func ports() panel {
-	return grid(about{"Ports", "Every RDMA port: what it is for, its state, and its rate against what it should have. Training ports have the role compute.", "no RDMA device, or the collector hca is off", 24, 8},
+	return grid(about{"Ports", "Every RDMA port: what it is for, its state, and its rate against what it should have. Training ports have the role compute.", "no RDMA device, or the collector hca is off", 24, 10},
 		[]string{
 			`max by (device, port, netdev, role, link_layer) (gpufabric_hca_port_info{@port})`,
 			`max by (device, port, state) (gpufabric_hca_port_state{@port} == 1)`,
@@ -69,21 +69,21 @@ func ports() panel {
 			`max by (device, port) (gpufabric_hca_port_rate_bytes_per_second{@port} / gpufabric_hca_port_expected_rate_bytes_per_second)`,
 			`max by (device, port) (gpufabric_ethernet_link_down_events_total{@port} or gpufabric_port_link_downed_total{@port})`,
 		}, "Device",
-		column{field: "device", title: "Device"},
+		column{field: "device", title: "Device", width: 100},
 		column{field: "port", title: "Port", width: 50},
-		column{field: "role", title: "Role", words: words{"compute": {"compute (training)", ""}}},
+		column{field: "role", title: "Role", words: words{"compute": {"compute (training)", ""}}, width: 160},
 		column{field: "netdev", title: "Interface"},
-		column{field: "link_layer", title: "Link layer"},
-		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}}},
-		column{field: "physical", title: "Link", none: "unknown", words: words{"link_up": {"up", good}, "disabled": {"disabled", bad}, "polling": {"polling (no partner)", bad}}},
-		column{field: "D", title: "Rate", unit: "bps"},
-		column{field: "E", title: "Expected", unit: "bps"},
-		column{field: "F", title: "Of expected", unit: "percentunit", steps: []step{{0, bad}, {1, plainly}}},
-		column{field: "G", title: "Link losses ever", none: "not counted"})
+		column{field: "link_layer", title: "Link layer", width: 100},
+		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}}, width: 80},
+		column{field: "physical", title: "Link", none: "unknown", words: words{"link_up": {"up", good}, "disabled": {"disabled", bad}, "polling": {"polling (no partner)", bad}}, width: 150},
+		column{field: "D", title: "Rate", unit: "bps", width: 100},
+		column{field: "E", title: "Expected", unit: "bps", width: 100},
+		column{field: "F", title: "Of expected", unit: "percentunit", steps: []step{{0, bad}, {1, plainly}}, width: 100},
+		column{field: "G", title: "Link losses ever", none: "not counted", width: 130})
 }
 
 func qosChain() panel {
-	return grid(about{"RoCE settings, from the traffic class to congestion control", "What NCCL asks for (traffic class), what packets carry (DSCP), which priority the NIC gives them, and what protects that priority. A contradiction on the way makes RoCE lose packets or wait behind other traffic.", "no RoCE port, or the collector roce is off", 24, 8},
+	return grid(about{"RoCE settings, from the traffic class to congestion control", "What NCCL asks for (traffic class), what packets carry (DSCP), which priority the NIC gives them, and what protects that priority. A contradiction on the way makes RoCE lose packets or wait behind other traffic.", "no RoCE port, or the collector roce is off", 24, 10},
 		[]string{
 			`max by (device, port) (gpufabric_roce_traffic_class{@port})`,
 			`max by (device, port) (gpufabric_roce_dscp{@port})`,
@@ -97,17 +97,17 @@ func qosChain() panel {
 			`max by (device, port, broken) (label_replace(gpufabric_roce_chain_broken{@port} == 1, "broken", "$1", "step", "(.*)"))`,
 			`max by (device, port, unknown) (label_replace(gpufabric_roce_chain_unknown{@port} == 1, "unknown", "$1", "step", "(.*)"))`,
 		}, "Device",
-		column{field: "device", title: "Device"},
+		column{field: "device", title: "Device", width: 100},
 		column{field: "port", title: "Port", width: 50},
-		column{field: "A", title: "Traffic class", none: "left to jobs"},
-		column{field: "B", title: "DSCP"},
-		column{field: "C", title: "Priority"},
-		column{field: "trust", title: "Priority taken from", none: "unknown"},
-		column{field: "D", title: "PFC", words: words{"1": {"on", plainly}, "0": {"off", plainly}}},
-		column{field: "E", title: "ECN", words: words{"1": {"on", plainly}, "0": {"off", plainly}}},
-		column{field: "H", title: "Lossless buffer", unit: "bytes"},
-		column{field: "mode", title: "Congestion is met by", none: "unknown", words: words{"none": {"nothing", bad}, "pfc": {"PFC", plainly}, "ecn": {"ECN", plainly}, "pfc_ecn": {"PFC and ECN", plainly}, "unknown": {"unknown", note}}},
-		column{field: "I", title: "Consistent", words: yesNo(good, bad)},
+		column{field: "A", title: "Traffic class", none: "left to jobs", width: 110},
+		column{field: "B", title: "DSCP", width: 80},
+		column{field: "C", title: "Priority", width: 75},
+		column{field: "trust", title: "Priority taken from", none: "unknown", width: 130},
+		column{field: "D", title: "PFC", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 60},
+		column{field: "E", title: "ECN", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 60},
+		column{field: "H", title: "Lossless buffer", unit: "bytes", width: 120},
+		column{field: "mode", title: "Congestion is met by", none: "unknown", words: words{"none": {"nothing", bad}, "pfc": {"PFC", plainly}, "ecn": {"ECN", plainly}, "pfc_ecn": {"PFC and ECN", plainly}, "unknown": {"unknown", note}}, width: 160},
+		column{field: "I", title: "Consistent", words: yesNo(good, bad), width: 90},
 		column{field: "broken", title: "Broken at", none: "-"},
 		column{field: "unknown", title: "Unknown from", none: "-"})
 }
@@ -118,7 +118,7 @@ func ofGPU(expr string) string {
 }
 
 func gpus() panel {
-	return grid(about{"GPUs", "Each GPU, its nearest training NIC and how far that is (PIX: one switch, SYS: another socket), and whether NCCL would use GPUDirect RDMA between them, or what stands in its way.", "no GPU, or the collectors pcie and gpu are off", 24, 9},
+	return grid(about{"GPUs", "Each GPU, its nearest training NIC and how far that is (PIX: one switch, SYS: another socket), and whether NCCL would use GPUDirect RDMA between them, or what stands in its way.", "no GPU, or the collectors pcie and gpu are off", 24, 10},
 		[]string{
 			`max by (gpu, index, name) (gpufabric_gpu_info{@node})`,
 			`max by (gpu, device, rail, class) (gpufabric_gpu_nic_distance{@node})`,
@@ -131,31 +131,31 @@ func gpus() panel {
 			`max by (gpu) (label_replace(gpufabric_pcie_link_degraded{device=~".+:.+",@node}, "gpu", "$1", "device", "(.*)"))`,
 		}, "GPU",
 		column{field: "index", title: "GPU", width: 50},
-		column{field: "gpu", title: "PCI address"},
+		column{field: "gpu", title: "PCI address", width: 130},
 		column{field: "name", title: "Product", none: "no driver"},
-		column{field: "device", title: "Nearest NIC", none: "unknown"},
+		column{field: "device", title: "Nearest NIC", none: "unknown", width: 100},
 		column{field: "rail", title: "Rail", width: 50},
-		column{field: "class", title: "Distance", none: "unknown", words: words{"PIX": {"PIX", good}, "PXB": {"PXB", good}, "P2C": {"P2C", good}, "PHB": {"PHB", warning}, "NODE": {"NODE", warning}, "SYS": {"SYS", bad}}},
-		column{field: "C", title: "GPUDirect RDMA", words: words{"1": {"would be used", good}, "0": {"not used", bad}}},
-		column{field: "path", title: "By", none: "-"},
+		column{field: "class", title: "Distance", none: "unknown", words: words{"PIX": {"PIX", good}, "PXB": {"PXB", good}, "P2C": {"P2C", good}, "PHB": {"PHB", warning}, "NODE": {"NODE", warning}, "SYS": {"SYS", bad}}, width: 80},
+		column{field: "C", title: "GPUDirect RDMA", words: words{"1": {"would be used", good}, "0": {"not used", bad}}, width: 130},
+		column{field: "path", title: "By", none: "-", width: 80},
 		column{field: "reason", title: "Blocked by", none: "-"},
-		column{field: "F", title: "Busy", unit: "percentunit"},
-		column{field: "G", title: "NVLinks up", none: "none"},
-		column{field: "H", title: "NVLinks", none: "none"},
-		column{field: "I", title: "PCIe degraded", words: yesNo(bad, plainly)})
+		column{field: "F", title: "Busy", unit: "percentunit", width: 70},
+		column{field: "G", title: "NVLinks up", none: "none", width: 90},
+		column{field: "H", title: "NVLinks", none: "none", width: 80},
+		column{field: "I", title: "PCIe degraded", words: yesNo(bad, plainly), width: 110})
 }
 
 func nodeProbes() panel {
-	return probeTable("Probes", "@node", "max by (kind, device, port", 24, 8, false)
+	return probeTable("Probes", "@node", "max by (kind, device, port", 24, 10, false)
 }
 
 func nodeTraffic() line {
 	return line{
-		over(about{"Sent, by port", "What each port sends over RDMA (on InfiniBand: all it sends), and what else leaves the interfaces, mostly TCP.", "no traffic counters are known", 12, 8}, "Bps", nil,
+		over(about{"Sent, by port", "What each port sends over RDMA (on InfiniBand: all it sends), and what else leaves all interfaces together, mostly TCP.", "no traffic counters are known", 12, 8}, "Bps", nil,
 			curve{`sum by (device) (rate(gpufabric_port_transmitted_data_bytes_total{@port}[$__rate_interval]))`, "{{device}} RDMA"},
-			curve{`sum by (device) (rate(gpufabric_ethernet_transmitted_other_unicast_bytes_total{@port}[$__rate_interval]))`, "{{device}} not RDMA"}),
-		over(about{"Received, by port", "What each port receives over RDMA (on InfiniBand: all it receives), and what else comes in, mostly TCP.", "no traffic counters are known", 12, 8}, "Bps", nil,
+			curve{`sum(rate(gpufabric_ethernet_transmitted_other_unicast_bytes_total{@port}[$__rate_interval]))`, "all ports, not RDMA"}),
+		over(about{"Received, by port", "What each port receives over RDMA (on InfiniBand: all it receives), and what else comes in on all interfaces together, mostly TCP.", "no traffic counters are known", 12, 8}, "Bps", nil,
 			curve{`sum by (device) (rate(gpufabric_port_received_data_bytes_total{@port}[$__rate_interval]))`, "{{device}} RDMA"},
-			curve{`sum by (device) (rate(gpufabric_ethernet_received_other_unicast_bytes_total{@port}[$__rate_interval]))`, "{{device}} not RDMA"}),
+			curve{`sum(rate(gpufabric_ethernet_received_other_unicast_bytes_total{@port}[$__rate_interval]))`, "all ports, not RDMA"}),
 	}
 }

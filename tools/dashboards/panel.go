@@ -49,8 +49,12 @@ func fill(expr string) string {
 }
 
 func base(kind string, a about) *dashboard.PanelBuilder {
+	color := dashboard.FieldColorModeIdThresholds
+	if kind == "timeseries" {
+		color = dashboard.FieldColorModeIdPaletteClassic
+	}
 	return dashboard.NewPanelBuilder().Type(kind).PluginVersion("9.3.0").Title(a.title).Description(a.description).
-		Datasource(source()).Span(a.w).Height(a.h).NoValue(a.none)
+		Datasource(source()).Span(a.w).Height(a.h).NoValue(a.none).ColorScheme(dashboard.NewFieldColorBuilder().Mode(color))
 }
 
 func query(ref, expr, legend string) *prometheus.DataqueryBuilder {
@@ -134,9 +138,6 @@ func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelB
 	for i, c := range curves {
 		all = append(all, query(ref(i), c.expr, c.legend).Range())
 	}
-	if unit != "s" && unit != "percentunit" || len(steps) == 0 {
-		p.Min(0)
-	}
 	return p.Custom(custom).Targets(targets(all...)).Options(timeseries.Options{
 		Legend:  common.VizLegendOptions{DisplayMode: common.LegendDisplayModeList, Placement: common.LegendPlacementBottom, ShowLegend: true, Calcs: []string{}},
 		Tooltip: common.VizTooltipOptions{Mode: common.TooltipDisplayModeMulti, Sort: common.SortOrderDescending},
@@ -165,7 +166,7 @@ func heat(a about, unit string, c curve) *dashboard.PanelBuilder {
 		Options(heatmap.Options{
 			Calculate: ptr(false), CellGap: ptr(uint8(1)), ShowValue: common.VisibilityModeNever,
 			Color: heatmap.HeatmapColorOptions{
-				Mode: ptr(heatmap.HeatmapColorModeScheme), Scheme: "Blues", Fill: "dark-blue", Exponent: 0.5, Steps: 64,
+				Mode: ptr(heatmap.HeatmapColorModeOpacity), Scheme: "Blues", Fill: "blue", Exponent: 1, Steps: 64,
 				Scale: ptr(heatmap.HeatmapColorScaleExponential), Min: ptr(float32(0)),
 			},
 			CellValues: &heatmap.CellValues{Unit: ptr(unit)},

@@ -23,11 +23,11 @@ func probesNow() line {
 			`avg(instance:gpufabric_slo_good:ratio{slo="probe_coverage",@node})`, 1, []step{{0, bad}, {0.5, warning}, {0.9, good}}),
 		number(about{"Probes on TCP", "Probes whose last run went over sockets, without those that do so to compare.", "no probe has told its transport", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_transport{transport="socket",kind!="socket",@port} == 1)`, `gpufabric_probe_transport{@node}`), zero(bad), nil),
-		number(about{"Probes without GPUDirect", "Probes whose last run moved data through the memory of the host, though its network could take it from the GPU.", "no probe has told", 4, 4}, "none",
+		number(about{"Without GPUDirect RDMA", "Probes whose last run moved data through the memory of the host, though its network could take it from the GPU.", "no probe has told", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_gpudirect{kind!="socket",@port} == 0)`, `gpufabric_probe_gpudirect{@node}`), zero(warning), nil),
 		number(about{"Probes that fail", "Probes whose last run failed. Skipped ones do not count.", "no probe has run", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_success{@port} == 0)`, `gpufabric_probe_success{@node}`), zero(bad), nil),
-		number(about{"Probes slower than they were", "Probes below their own baseline, confirmed by a second run.", "no baseline yet (five results)", 4, 4}, "none",
+		number(about{"Probes slowed down", "Probes below their own baseline, confirmed by a second run.", "no baseline yet (five results)", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_regressed{@port} == 1)`, `gpufabric_probe_regressed{@node}`), zero(warning), nil),
 	}
 }
@@ -48,7 +48,8 @@ func probeTable(title, which, by string, w, h uint32, withNode bool) panel {
 		column{field: "F", title: "Bus bandwidth", unit: "Bps", none: "none"},
 		column{field: "G", title: "Of the baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}},
 		column{field: "H", title: "Latency of small messages", unit: "s", none: "not measured"},
-		column{field: "skipped", title: "Due, but", none: "-"})
+		column{field: "skipped", title: "Due, but", none: "-"},
+		column{field: "port"})
 	m := func(metric, extra string) string { return metric + "{" + extra + which + "}" }
 	return grid(about{title, "The last result of each probe: which way NCCL went, how fast, and that over what the same probe reached before. A probe that is due and does not run says why.", "no probes switched on, or the exporter does not answer", w, h},
 		[]string{

@@ -19,7 +19,8 @@ func targets(all ...*prometheus.DataqueryBuilder) []cog.Builder[variants.Dataque
 	return out
 }
 
-// column is a label of the queries, or with a capital letter the value of the query of that letter.
+// column is a label of the queries, or with a capital letter the value of the query of that letter. A label without a
+// title is not shown.
 type column struct {
 	field string
 	title string
@@ -56,6 +57,10 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 		excluded[value(ref(i))] = true
 	}
 	for i, c := range columns {
+		if c.title == "" {
+			excluded[c.field] = true
+			continue
+		}
 		field := c.field
 		if c.value() {
 			field = value(c.field)
