@@ -3,6 +3,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/grafana/grafana-foundation-sdk/go/common"
@@ -137,6 +138,9 @@ func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelB
 	var all []*prometheus.DataqueryBuilder
 	for i, c := range curves {
 		all = append(all, query(ref(i), c.expr, c.legend).Range())
+	}
+	if slices.Contains([]string{"Bps", "pps", "cps"}, unit) {
+		p.Min(0)
 	}
 	return p.Custom(custom).Targets(targets(all...)).Options(timeseries.Options{
 		Legend:  common.VizLegendOptions{DisplayMode: common.LegendDisplayModeList, Placement: common.LegendPlacementBottom, ShowLegend: true, Calcs: []string{}},
