@@ -144,8 +144,8 @@ func fleetLevels() line {
 			column{field: "D", title: "30 days", unit: "percentunit", width: 90},
 			column{field: "E", title: "Budget left", unit: "percentunit", steps: []step{{-1e9, bad}, {0, warning}, {0.25, good}}, width: 100},
 			column{field: "cluster", title: "Cluster", width: 80}),
-		over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there.", "no service levels: the recording rules are not loaded, or nothing is known yet", 10, 8}, "percentunit",
-			[]step{{0, bad}}, curve{`clamp_min(min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1)`, "{{slo}}"}),
+		named(over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there.", "no service levels: the recording rules are not loaded, or nothing is known yet", 10, 8}, "percentunit",
+			[]step{{0, bad}}, curve{`clamp_min(min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1)`, "{{slo}}"}), objectives()),
 	}
 }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -146,6 +147,14 @@ func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelB
 		Legend:  common.VizLegendOptions{DisplayMode: common.LegendDisplayModeList, Placement: common.LegendPlacementBottom, ShowLegend: true, Calcs: []string{}},
 		Tooltip: common.VizTooltipOptions{Mode: common.TooltipDisplayModeMulti, Sort: common.SortOrderDescending},
 	})
+}
+
+// named gives lines names that people understand.
+func named(p *dashboard.PanelBuilder, names words) *dashboard.PanelBuilder {
+	for _, from := range slices.Sorted(maps.Keys(names)) {
+		p.OverrideByName(from, []dashboard.DynamicConfigValue{{Id: "displayName", Value: names[from].text}})
+	}
+	return p
 }
 
 // history shows which state each line was in, over time.

@@ -5,7 +5,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -186,11 +185,8 @@ func TestLinks(t *testing.T) {
 	}
 	for _, g := range groups {
 		for _, r := range g.Rules {
-			if link := r.Annotations["dashboard_url"]; r.Alert != "" {
-				if _, err := url.Parse(regexp.MustCompile(`{{.*?}}`).ReplaceAllString(link, "x")); err != nil {
-					t.Errorf("%s: %v", r.Alert, err)
-				}
-				check("alert "+r.Alert, link, nil)
+			if r.Alert != "" {
+				check("alert "+r.Alert, regexp.MustCompile(`{{.*?}}`).ReplaceAllString(r.Annotations["dashboard_url"], ""), nil)
 			}
 		}
 	}

@@ -30,12 +30,12 @@ func toRunbook() map[string]any {
 func objectives() words {
 	return words{
 		"port_availability": {"Ports are up at full rate", ""},
-		"conformance":       {"Nodes are set up as they should be", ""},
+		"conformance":       {"Nodes are set up right", ""},
 		"probe_success":     {"Probes succeed", ""},
 		"probe_coverage":    {"Nodes were probed lately", ""},
-		"bandwidth_quality": {"NCCL bandwidth is that of the baseline", ""},
-		"probe_latency":     {"NCCL latency is that of the baseline", ""},
-		"losslessness":      {"Lossless ports lose nothing and are not paused", ""},
+		"bandwidth_quality": {"NCCL bandwidth is as before", ""},
+		"probe_latency":     {"NCCL latency is as before", ""},
+		"losslessness":      {"Lossless ports lose nothing", ""},
 	}
 }
 
