@@ -146,7 +146,7 @@ func gpus() panel {
 }
 
 func nodeProbes() panel {
-	return probeTable("Probes", "@node", "max by (kind, device, port", 24, 10, false)
+	return probeTable("Probes", "kind, device, port", 24, 10, false)
 }
 
 func nodeTraffic() line {

@@ -25,12 +25,18 @@ func gidTables() panel {
 }
 
 func portHistory() line {
+	const (
+		symbols = `rate(gpufabric_ethernet_symbol_errors_total{@port}[$__rate_interval]) or rate(gpufabric_port_symbol_errors_total{@port}[$__rate_interval])`
+		blocks  = `rate(gpufabric_ethernet_fec_uncorrectable_blocks_total{@port}[$__rate_interval])`
+	)
 	return line{
 		history(about{"Ports up and down", "Whether each port was active.", "no RDMA port is known", 12, 8}, words{"1": {"active", good}, "0": {"not active", bad}},
 			curve{`max by (device, port) (gpufabric_hca_port_state{state="active",@port})`, "{{device}}/{{port}}"}),
 		over(about{"Link errors", "What the physical link could not repair: symbol errors and blocks that FEC gave up.", "no such counters are known", 12, 8}, "cps", nil,
-			curve{`sum by (device) (rate(gpufabric_ethernet_symbol_errors_total{@port}[$__rate_interval]) or rate(gpufabric_port_symbol_errors_total{@port}[$__rate_interval]))`, "{{device}} symbols"},
-			curve{`sum by (device) (rate(gpufabric_ethernet_fec_uncorrectable_blocks_total{@port}[$__rate_interval]))`, "{{device}} blocks beyond FEC"}),
+			curve{`sum by (device) (` + symbols + `) > 0`, "{{device}} symbols"},
+			curve{`sum by (device) (` + blocks + `) > 0`, "{{device}} blocks beyond FEC"},
+			curve{`sum(` + symbols + `)`, "symbols, all ports"},
+			curve{`sum(` + blocks + `)`, "blocks beyond FEC, all ports"}),
 	}
 }
 
@@ -40,7 +46,8 @@ func gpuTrends() line {
 		over(about{"GPU utilisation", "Share of time in which something ran on each GPU. All GPUs of a training job move together.", "no GPU driver answers, or the collector gpu is off", 12, 8}, "percentunit", nil,
 			curve{`max by (index) (gpufabric_gpu_utilization_ratio{@node} ` + index + `)`, "GPU {{index}}"}),
 		over(about{"NVLink errors", "Errors and recoveries by kind, all links of a GPU together. A few CRC errors and replays are normal.", "no NVLink, or the collector nvlink is off", 12, 8}, "cps", nil,
-			curve{`max by (index, kind) (rate(gpufabric_nvlink_errors_total{@node}[$__rate_interval]) ` + index + `)`, "GPU {{index}} {{kind}}"}),
+			curve{`max by (index, kind) (rate(gpufabric_nvlink_errors_total{@node}[$__rate_interval]) ` + index + `) > 0`, "GPU {{index}} {{kind}}"},
+			curve{`sum by (kind) (rate(gpufabric_nvlink_errors_total{@node}[$__rate_interval]))`, "all GPUs {{kind}}"}),
 	}
 }
 
@@ -49,8 +56,9 @@ func gpuErrors() line {
 		history(about{"Clocks held down", "Why the clocks of a GPU are held down. A power cap under full load is usual; heat and the power brake are not. One slow GPU makes all of its job slow.", "no GPU is throttled, or none is known", 12, 7}, words{"1": {"throttled", warning}},
 			curve{`max by (uuid, reason) (gpufabric_gpu_throttled{@node})`, "{{reason}} {{uuid}}"}),
 		over(about{"PCIe errors", "Errors of the PCIe links of training NICs (AER), and replays of GPUs. Correctable ones cost time, fatal ones the device.", "no PCIe error counters are known", 12, 7}, "cps", nil,
-			curve{`sum by (device, severity) (rate(gpufabric_pcie_aer_errors_total{@port}[$__rate_interval]))`, "{{device}} {{severity}}"},
-			curve{`sum by (uuid) (rate(gpufabric_gpu_pcie_replays_total{@node}[$__rate_interval]))`, "{{uuid}} replays"}),
+			curve{`sum by (device, severity) (rate(gpufabric_pcie_aer_errors_total{@port}[$__rate_interval])) > 0`, "{{device}} {{severity}}"},
+			curve{`sum by (severity) (rate(gpufabric_pcie_aer_errors_total{@port}[$__rate_interval]))`, "all NICs {{severity}}"},
+			curve{`sum(rate(gpufabric_gpu_pcie_replays_total{@node}[$__rate_interval]))`, "all GPUs replays"}),
 	}
 }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -125,10 +126,26 @@ func share(a about, unit, expr string, limit float64, steps []step) *dashboard.P
 // curve is a query over time and the name of its lines.
 type curve struct{ expr, legend string }
 
+// extreme are the lines of an expression that are the highest (topk) or lowest (bottomk) at the end of the time shown, so
+// that a line does not come and go, and what was the highest or lowest of all at each time.
+func extreme(op string, n int, expr, legend string) []curve {
+	name, of := "highest of all", "max"
+	if op == "bottomk" {
+		name, of = "lowest of all", "min"
+	}
+	return []curve{
+		{expr + fmt.Sprintf("\nand %s(%d, ", op, n) + atEnd.Replace(expr) + ")", legend},
+		{of + "(" + expr + ")", name},
+	}
+}
+
+// atEnd makes what a query reads that of the end of the time shown.
+var atEnd = strings.NewReplacer("@port}[$__rate_interval]", "@port}[$__rate_interval] @ end()", "@port}", "@port} @ end()")
+
 // over draws lines over time. Gaps stay gaps. A step is drawn as a dashed line.
 func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelBuilder {
 	custom := common.GraphFieldConfig{
-		DrawStyle: ptr(common.GraphDrawStyleLine), LineWidth: ptr(1.0), FillOpacity: ptr(5.0), ShowPoints: ptr(common.VisibilityModeAuto),
+		DrawStyle: ptr(common.GraphDrawStyleLine), LineWidth: ptr(1.0), FillOpacity: ptr(0.0), ShowPoints: ptr(common.VisibilityModeAuto),
 		LineInterpolation: ptr(common.LineInterpolationLinear), SpanNulls: &common.BoolOrFloat64{Bool: ptr(false)},
 	}
 	p := base("timeseries", a).Unit(unit)
@@ -140,7 +157,7 @@ func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelB
 	for i, c := range curves {
 		all = append(all, query(ref(i), c.expr, c.legend).Range())
 	}
-	if slices.Contains([]string{"Bps", "pps", "cps"}, unit) {
+	if slices.Contains([]string{"Bps", "pps", "cps"}, unit) || unit == "percentunit" && len(steps) == 0 {
 		p.Min(0)
 	}
 	return p.Custom(custom).Targets(targets(all...)).Options(timeseries.Options{

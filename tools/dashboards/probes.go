@@ -6,7 +6,7 @@ func probes() board {
 	return board{
 		name: "probes", title: "GPU fabric: NCCL probes", annotations: true,
 		description: "What short NCCL collectives on idle GPUs measured: transport, GPUDirect RDMA, bandwidth and latency against their own past.",
-		lines:       []line{probesNow(), {probeTable("Last results", "@node", "max by (cluster, instance, kind, device, port", 24, 10, true)}, bandwidth(), latency()},
+		lines:       []line{probesNow(), {probeTable("Last results", "cluster, instance, kind", 24, 10, true)}, bandwidth(), latency()},
 		rows: []row{
 			{"Rail by rail", []line{probeRails()}},
 			{"Transport over time", []line{probeWays()}},
@@ -32,44 +32,48 @@ func probesNow() line {
 	}
 }
 
-// probeTable is the last result of each probe; by opens the grouping of its queries.
-func probeTable(title, which, by string, w, h uint32, withNode bool) panel {
-	columns := []column{}
-	if withNode {
-		columns = append(columns, column{field: "instance", title: "Node", link: toNode()})
+// probeTable is the last result of each probe; of several below one node and kind, the worst.
+func probeTable(title, by string, w, h uint32, fleet bool) panel {
+	about := about{title, "The last result of each probe: which way NCCL went, how fast, and that over what the same probe reached before. A probe that is due and does not run says why.", "no probes switched on, or the exporter does not answer", w, h}
+	var columns []column
+	sort := "Probe"
+	if fleet {
+		about.description += " Of the rails of a node, the worst."
+		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 200})
+		sort = "Of the baseline"
 	}
 	columns = append(columns,
-		column{field: "kind", title: "Probe", words: kinds()},
-		column{field: "device", title: "Device"},
-		column{field: "B", title: "Last success", unit: "s", none: "never"},
+		column{field: "kind", title: "Probe", words: kinds(), width: 230},
+		column{field: "device", title: "Device", width: 90},
+		column{field: "A", title: "Last success", unit: "s", none: "never", width: 110},
 		column{field: "reason", title: "Fails with", none: "-", words: words{"wrong_result": {"wrong result", bad}, "hang": {"hang", bad}, "init": {"init", bad}, "crash": {"crash", bad}, "nccl": {"nccl", bad}, "cuda": {"cuda", bad}}},
 		column{field: "transport", title: "Transport", none: "unknown", words: transports()},
-		column{field: "E", title: "GPUDirect RDMA", none: "no network", words: yesNo(good, warning)},
-		column{field: "F", title: "Bus bandwidth", unit: "Bps", none: "none"},
-		column{field: "G", title: "Of the baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}},
-		column{field: "H", title: "Latency of small messages", unit: "s", none: "not measured"},
+		column{field: "D", title: "GPUDirect RDMA", none: "no network", words: yesNo(good, warning), width: 130},
+		column{field: "E", title: "Bus bandwidth", unit: "Bps", none: "none", width: 120},
+		column{field: "F", title: "Of the baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, width: 120},
+		column{field: "G", title: "Small messages", unit: "s", none: "not measured", width: 120},
 		column{field: "skipped", title: "Due, but", none: "-"},
 		column{field: "port"})
-	m := func(metric, extra string) string { return metric + "{" + extra + which + "}" }
-	return grid(about{title, "The last result of each probe: which way NCCL went, how fast, and that over what the same probe reached before. A probe that is due and does not run says why.", "no probes switched on, or the exporter does not answer", w, h},
+	q := func(op, label, expr string) string { return op + " by (" + by + label + ") (" + expr + ")" }
+	return grid(about,
 		[]string{
-			by + `) (` + m("gpufabric_probe_runs_total", "") + `)`,
-			`time() - ` + by + `) (` + m("gpufabric_probe_last_success_timestamp_seconds", "") + `)`,
-			by + `, reason) (` + m("gpufabric_probe_failing", "") + ` == 1)`,
-			by + `, transport) (` + m("gpufabric_probe_transport", "") + ` == 1)`,
-			by + `) (` + m("gpufabric_probe_gpudirect", "") + `)`,
-			by + `) (` + m("gpufabric_probe_bus_bandwidth_bytes_per_second", "") + `)`,
-			by + `) (` + m("gpufabric_probe_baseline_ratio", "") + `)`,
-			by + `) (` + m("gpufabric_probe_small_message_latency_seconds", "") + `)`,
-			by + `, skipped) (label_replace(` + m("gpufabric_probe_skipped", "") + ` == 1, "skipped", "$1", "reason", "(.*)"))`,
-		}, "Probe", columns...)
+			`time() - ` + q("min", "", `gpufabric_probe_last_success_timestamp_seconds{@node}`),
+			q("max", ", reason", `gpufabric_probe_failing{@node} == 1`),
+			q("max", ", transport", `gpufabric_probe_transport{@node} == 1`),
+			q("min", "", `gpufabric_probe_gpudirect{@node}`),
+			q("min", "", `gpufabric_probe_bus_bandwidth_bytes_per_second{@node}`),
+			q("min", "", `gpufabric_probe_baseline_ratio{@node}`),
+			q("max", "", `gpufabric_probe_small_message_latency_seconds{@node}`),
+			q("max", "", `gpufabric_probe_runs_total{@node}`),
+			q("max", ", skipped", `label_replace(gpufabric_probe_skipped{@node} == 1, "skipped", "$1", "reason", "(.*)")`),
+		}, sort, columns...)
 }
 
 func bandwidth() line {
 	return line{
-		over(about{"Bandwidth over the baseline", "Last bus bandwidth of each probe over the median of its earlier results under the same conditions. Below the first dashed line (95 %) a second run confirms or clears it; three results below the second (80 %) page. The twenty lowest.", "no baseline yet (five results), or no probes switched on", 12, 9}, "percentunit",
+		over(about{"Bandwidth over the baseline", "Last bus bandwidth of each probe over the median of its earlier results under the same conditions. Below the first dashed line (95 %) a second run confirms or clears it; three results below the second (80 %) page. The ten lowest at the end of the time shown, and the lowest at each time.", "no baseline yet (five results), or no probes switched on", 12, 9}, "percentunit",
 			[]step{{0.8, bad}, {0.95, warning}},
-			curve{`bottomk(20, min by (instance, kind, device) (gpufabric_probe_baseline_ratio{@port}))`, "{{instance}} {{kind}} {{device}}"}),
+			extreme("bottomk", 10, `min by (instance, kind, device) (gpufabric_probe_baseline_ratio{kind!="socket",@port})`, "{{instance}} {{kind}} {{device}}")...),
 		over(about{"Bus bandwidth", "Bus bandwidth as nccl-tests defines it, by kind of probe: the lowest and the mean of the nodes. Light probes use few channels: compare them with themselves only.", "no results, or no probes switched on", 12, 9}, "Bps", nil,
 			curve{`avg by (kind) (gpufabric_probe_bus_bandwidth_bytes_per_second{@port})`, "{{kind}} mean"},
 			curve{`min by (kind) (gpufabric_probe_bus_bandwidth_bytes_per_second{@port})`, "{{kind}} lowest"}),
@@ -81,9 +85,9 @@ func latency() line {
 		over(about{"Latency of small messages", "Time of one collective of the smallest message, by kind of probe: the highest and the mean of the nodes.", "no results, or no probes switched on", 12, 8}, "s", nil,
 			curve{`avg by (kind) (gpufabric_probe_small_message_latency_seconds{@port})`, "{{kind}} mean"},
 			curve{`max by (kind) (gpufabric_probe_small_message_latency_seconds{@port})`, "{{kind}} highest"}),
-		over(about{"Latency over the baseline", "Latency of small messages over the median of earlier results. Above the dashed line (twice) a result counts as late. The twenty highest.", "no baseline yet (five results), or no probes switched on", 12, 8}, "none",
+		over(about{"Latency over the baseline", "Latency of small messages over the median of earlier results. Above the dashed line (twice) a result counts as late. The ten highest at the end of the time shown, and the highest at each time.", "no baseline yet (five results), or no probes switched on", 12, 8}, "none",
 			[]step{{2, warning}},
-			curve{`topk(20, max by (instance, kind, device) (gpufabric_probe_small_message_latency_ratio{@port}))`, "{{instance}} {{kind}} {{device}}"}),
+			extreme("topk", 10, `max by (instance, kind, device) (gpufabric_probe_small_message_latency_ratio{@port})`, "{{instance}} {{kind}} {{device}}")...),
 	}
 }
 
@@ -91,8 +95,8 @@ func probeRails() line {
 	return line{
 		heat(about{"Bus bandwidth, by rail", "What the probe of each rail reached, the mean of the nodes chosen. A darker row is a slow rail.", "no probe of kind rail has a result", 12, 8}, "Bps",
 			curve{`avg by (rail) (max by (cluster, job, instance, device) (gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port}) * ` + rails + `)`, "rail {{rail}}"}),
-		over(about{"Rails against the line rate", "Bus bandwidth of each rail over what its line rate lets expect. The twenty lowest.", "no probe of kind rail has a result", 12, 8}, "percentunit", nil,
-			curve{`bottomk(20, min by (instance, device) (gpufabric_probe_expected_ratio{kind="rail",@port}))`, "{{instance}} {{device}}"}),
+		over(about{"Rails against the line rate", "Bus bandwidth of each rail over what its line rate lets expect, where two GPUs share a NIC and it is known. The ten lowest at the end of the time shown, and the lowest at each time.", "no rail of which it is known what to expect", 12, 8}, "percentunit", nil,
+			extreme("bottomk", 10, `min by (instance, device) (gpufabric_probe_expected_ratio{kind="rail",@port})`, "{{instance}} {{device}}")...),
 	}
 }
 
@@ -117,9 +121,10 @@ func probeTrouble() line {
 }
 
 func probeCost() line {
+	const duty = `rate(gpufabric_probe_gpu_seconds_total{@node}[$__rate_interval]) / on (cluster, job, instance) (gpufabric_node_gpus > 0)`
 	return line{
-		over(about{"GPU time of probes", "Share of the time of all GPUs of a node for which probes had a context there. The site's limit is 0.1 % unless it says otherwise. The twenty highest.", "no probes switched on", 12, 8}, "percentunit", nil,
-			curve{`topk(20, max by (instance) (rate(gpufabric_probe_gpu_seconds_total{@node}[$__rate_interval]) / on (cluster, job, instance) (gpufabric_node_gpus > 0)))`, "{{instance}}"}),
+		over(about{"GPU time of probes", "Share of the time of all GPUs of a node for which probes had a context there: the highest of the nodes, and their mean. The site's limit is 0.1 % in the long run, unless it says otherwise.", "no probes switched on", 12, 8}, "percentunit", nil,
+			curve{`max(` + duty + `)`, "highest node"}, curve{`avg(` + duty + `)`, "mean"}),
 		over(about{"Age of the last success", "How old the last success of each kind is, where it is oldest.", "no probe has succeeded, or none is switched on", 12, 8}, "s", nil,
 			curve{`time() - min by (kind) (gpufabric_probe_last_success_timestamp_seconds{@port})`, "{{kind}}"}),
 	}

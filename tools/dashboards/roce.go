@@ -2,13 +2,10 @@
 
 package main
 
-// loudest keeps a panel readable on a large fleet.
-const loudest = " The twenty highest of the nodes chosen."
-
-// rates draws what is counted for each device.
+// rates draws what is counted for each device: the twenty highest, so that it stays readable on a large fleet.
 func rates(a about, unit, by, expr, legend string) panel {
-	a.description += loudest
-	return over(a, unit, nil, curve{`topk(20, sum by (instance, ` + by + `) (` + expr + `))`, legend})
+	a.description += " The twenty that are highest at the end of the time shown, and the highest at each time."
+	return over(a, unit, nil, extreme("topk", 20, `sum by (instance, `+by+`) (`+expr+`) > 0`, legend)[0], curve{`max(sum by (instance, ` + by + `) (` + expr + `))`, "highest of all"})
 }
 
 func rate(metric string) string { return `rate(` + metric + `{@port}[$__rate_interval])` }
@@ -21,7 +18,7 @@ func roce() board {
 		rows: []row{
 			{"Pause frames and storms", []line{roceFrames()}},
 			{"Traffic", []line{roceTraffic(), {priorities()}}},
-			{"Congestion control and errors of connections", []line{{congestionControl(), connectionErrors()}}},
+			{"Settings, and errors of connections", []line{{congestionControl(), brokenChains()}, {connectionErrors()}}},
 			{"How to read this", []line{{roceHelp()}}},
 		},
 	}
@@ -45,13 +42,12 @@ func roceNow() line {
 }
 
 func rocePauses() line {
-	line := line{
+	return line{
 		rates(about{"Paused by the network", "Share of time in which the network kept a port from sending, by priority.", "no pause counters are known", 12, 8}, "percentunit", "device, priority",
 			rate("gpufabric_roce_received_pause_seconds_total")+` or `+rate("gpufabric_ethernet_received_pause_seconds_total"), "{{instance}} {{device}} {{priority}}"),
 		rates(about{"Pausing the network", "Share of time in which a port told its switch to wait, by priority: the host takes less than it is sent.", "no pause counters are known", 12, 8}, "percentunit", "device, priority",
 			rate("gpufabric_roce_transmitted_pause_seconds_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_seconds_total"), "{{instance}} {{device}} {{priority}}"),
 	}
-	return line
 }
 
 func roceLosses() line {
@@ -88,11 +84,16 @@ func roceFrames() line {
 }
 
 func roceTraffic() line {
+	// Under load all ports are high: which one is the highest says nothing.
+	spread := func(a about, expr string) panel {
+		expr = `sum by (cluster, instance, device) (` + expr + `)`
+		return over(a, "Bps", nil, curve{`max(` + expr + `)`, "highest port"}, curve{`quantile(0.5, ` + expr + `)`, "median"}, curve{`min(` + expr + `)`, "lowest port"})
+	}
 	return line{
-		rates(about{"RDMA sent", "What ports send over RDMA; on InfiniBand all they send.", "no traffic counters are known", 12, 8}, "Bps", "device",
-			rate("gpufabric_port_transmitted_data_bytes_total")+` or `+rate("gpufabric_ethernet_transmitted_rdma_unicast_bytes_total"), "{{instance}} {{device}}"),
-		rates(about{"Other traffic sent", "What RDMA-capable interfaces send that is not RDMA, mostly TCP. On a training port it takes bandwidth from RDMA, or replaces it.", "the NICs do not count it apart", 12, 8}, "Bps", "device",
-			rate("gpufabric_ethernet_transmitted_other_unicast_bytes_total"), "{{instance}} {{device}}"),
+		spread(about{"RDMA sent", "What ports send over RDMA (on InfiniBand: all they send): the highest, the median and the lowest of those chosen.", "no traffic counters are known", 12, 8},
+			rate("gpufabric_port_transmitted_data_bytes_total")+` or `+rate("gpufabric_ethernet_transmitted_rdma_unicast_bytes_total")),
+		spread(about{"Other traffic sent", "What RDMA-capable interfaces send that is not RDMA, mostly TCP. On a training port it takes bandwidth from RDMA, or replaces it.", "the NICs do not count it apart", 12, 8},
+			rate("gpufabric_ethernet_transmitted_other_unicast_bytes_total")),
 	}
 }
 
@@ -102,16 +103,28 @@ func priorities() panel {
 }
 
 func congestionControl() panel {
-	return grid(about{"Congestion control by port", "What keeps RoCE from losing packets on each port: PFC stops the sender for a moment, ECN slows it down.", "no RoCE port, or the collector roce is off", 12, 9},
-		[]string{`max by (instance, device, port, mode) (gpufabric_roce_congestion_control{@port} == 1)`}, "Node",
+	return grid(about{"Congestion control", "What keeps RoCE from losing packets: PFC stops the sender for a moment, ECN slows it down. All ports of a fabric should have the same.", "no RoCE port, or the collector roce is off", 10, 8},
+		[]string{
+			`count by (mode) (gpufabric_roce_congestion_control{@port} == 1)`,
+			`count by (mode) (count by (cluster, instance, mode) (gpufabric_roce_congestion_control{@port} == 1))`,
+		}, "-Ports",
+		column{field: "mode", title: "Congestion is met by", words: words{"none": {"nothing", bad}, "pfc": {"PFC", plainly}, "ecn": {"ECN", plainly}, "pfc_ecn": {"PFC and ECN", plainly}, "unknown": {"unknown", note}}},
+		column{field: "A", title: "Ports"},
+		column{field: "B", title: "Nodes"})
+}
+
+func brokenChains() panel {
+	return grid(about{"Where RoCE settings break", "Ports whose settings contradict each other, and the first step that does not fit: traffic class, DSCP, priority, PFC, pause, buffer, ETS, ECN or CNP.", "no contradiction is known", 14, 8},
+		[]string{`max by (cluster, instance, device, port, step) (gpufabric_roce_chain_broken{@port} == 1)`}, "Node",
 		column{field: "instance", title: "Node", link: toNode()},
 		column{field: "device", title: "Device"},
-		column{field: "port", title: "Port"},
-		column{field: "mode", title: "Congestion is met by", words: words{"none": {"nothing", bad}, "pfc": {"PFC", plainly}, "ecn": {"ECN", plainly}, "pfc_ecn": {"PFC and ECN", plainly}, "unknown": {"unknown", note}}})
+		column{field: "port", title: "Port", width: 60},
+		column{field: "step", title: "Broken at"},
+		column{field: "cluster", title: "Cluster"})
 }
 
 func connectionErrors() panel {
-	return rates(about{"Connections given up, by port", "Connections whose retries were used up (transport, or receiver not ready). The job that owns one fails.", "no such counters are known", 12, 9}, "cps", "device",
+	return rates(about{"Connections given up, by port", "Connections whose retries were used up (transport, or receiver not ready). The job that owns one fails.", "no such counters are known", 24, 8}, "cps", "device",
 		rate("gpufabric_retries_exceeded_total")+` or `+rate("gpufabric_rnr_retries_exceeded_total"), "{{instance}} {{device}}")
 }
 
