@@ -11,6 +11,8 @@ import (
 
 	"github.com/grafana/grafana-foundation-sdk/go/common"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+
+	"gpufabric_exporter/alerts"
 )
 
 // width is that of Grafana's grid.
@@ -42,7 +44,14 @@ type row struct {
 	lines []line
 }
 
-func boards() []board { return []board{fleet(), node(), roce(), probes()} }
+func boards() ([]board, error) {
+	groups, err := alerts.Groups()
+	if err != nil {
+		return nil, fmt.Errorf("names of alerts: %w", err)
+	}
+	t := newTexts(groups)
+	return []board{fleet(t), node(t), roce(), probes()}, nil
+}
 
 func ptr[T any](v T) *T { return &v }
 

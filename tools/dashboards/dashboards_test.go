@@ -124,7 +124,11 @@ func TestUpToDate(t *testing.T) {
 		return
 	}
 	_, texts := shipped(t)
-	for _, b := range boards() {
+	all, err := boards()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range all {
 		want, err := b.encode()
 		if err != nil {
 			t.Fatal(err)

@@ -2,21 +2,18 @@
 
 package main
 
-// failing are checks that failed and have not passed since. Without the recording rules they are those that fail now.
-const failing = `(check:gpufabric_check_failed:latched{@node} == 1 or gpufabric_check_failed{@node} == 1)`
-
 // nodes counts the nodes of an expression.
 func nodes(expr string) string { return "count(count by (cluster, instance) (" + expr + "))" }
 
 // orZero is 0 where the expression has nothing though something it could be about is known, else nothing.
 func orZero(expr, known string) string { return expr + "\nor count(" + known + ") * 0" }
 
-func fleet() board {
+func fleet(t texts) board {
 	return board{
 		name: "fleet", title: "GPU fabric: fleet",
 		description: "All nodes of a training cluster: what is wrong, where, and whether the service levels are met.",
-		lines:       []line{fleetNow(), {findings(16), worstNodes()}, fleetLists(), fleetLevels(), fleetTrends()},
-		rows:        []row{{"All nodes", []line{{allNodes()}}}, {"Firing alerts", []line{{firing("@node")}}}, {"How to read this", []line{{fleetHelp()}}}},
+		lines:       []line{fleetNow(), {findings(t, 16), worstNodes()}, fleetLists(), fleetLevels(), fleetTrends()},
+		rows:        []row{{"All nodes", []line{{allNodes()}}}, {"Firing alerts", []line{{firing()}}}, {"How to read this", []line{{fleetHelp()}}}},
 	}
 }
 
@@ -27,10 +24,10 @@ func fleetNow() line {
 		number(about{"Nodes silent", "Exporters that answered within the last minutes or hours and do not now. Nothing is known of their nodes.", "no exporter is known", 3, 4}, "none",
 			orZero(nodes(`up{@node} == 0 and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds`),
 				`up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds`), zero(bad), nil),
-		number(about{"Nodes critical", "Nodes with at least one failing check of severity critical: training there breaks, or is many times slower.", "checks are off, or no node answers", 3, 4}, "none",
-			orZero(nodes(`check:gpufabric_check_failed:latched{severity="critical",@node} == 1 or gpufabric_check_failed{severity="critical",@node} == 1`), `gpufabric_check_failed{@node}`), zero(bad), nil),
-		number(about{"Nodes with warnings", "Nodes with at least one failing check of severity warning.", "checks are off, or no node answers", 3, 4}, "none",
-			orZero(nodes(`check:gpufabric_check_failed:latched{severity="warning",@node} == 1 or gpufabric_check_failed{severity="warning",@node} == 1`), `gpufabric_check_failed{@node}`), zero(warning), nil),
+		number(about{"Nodes critical", "Nodes with at least one open finding of severity critical: training there breaks, or is many times slower.", "checks are off, or no node answers", 3, 4}, "none",
+			orZero(nodes(open(`severity="critical",`)), `gpufabric_check_failed{@node}`), zero(bad), nil),
+		number(about{"Nodes with warnings", "Nodes with at least one open finding of severity warning.", "checks are off, or no node answers", 3, 4}, "none",
+			orZero(nodes(open(`severity="warning",`)), `gpufabric_check_failed{@node}`), zero(warning), nil),
 		number(about{"Training ports down", "Ports of role compute that are not active.", "no port is known", 3, 4}, "none",
 			orZero(`count(gpufabric_hca_port_state{state="active",@port} == 0 `+compute+`)`, `gpufabric_hca_port_state{state="active",@port} `+compute), zero(bad), nil),
 		number(about{"Nodes on TCP", "Nodes where a probe of NCCL went over sockets, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "neither probes nor traffic are known", 3, 4}, "none",
@@ -58,49 +55,17 @@ label_replace(
   "evidence", "training NICs carry mostly TCP", "", ""
 ))`
 
-// findings are failing checks with what to do about each.
-func findings(w uint32) panel {
-	problem, runbook := problems()
-	return grid(about{"Open findings", "Checks that fail, or failed and cannot be told since. A finding stays until the check passes. The runbook says what it means and what to do.", "no finding: see how many nodes have unknowns", w, 9},
-		[]string{`label_replace(
-  label_replace(
-    max by (cluster, instance, severity, check, device, port, uuid) ` + failing + `,
-    "problem", "$1", "check", "(.*)"
-  ),
-  "runbook", "$1", "check", "(.*)"
-)`}, "Severity",
-		column{field: "severity", title: "Severity", words: severities(), width: 75},
-		column{field: "instance", title: "Node", link: toNode(), width: 170},
-		column{field: "problem", title: "What is wrong", words: problem},
-		column{field: "device", title: "Device", width: 85},
-		column{field: "port", title: "Port", width: 45},
-		column{field: "uuid", title: "GPU", width: 110},
-		column{field: "runbook", title: "Runbook", words: runbook, link: toRunbook(), width: 125},
-		column{field: "check"},
-		column{field: "cluster", title: "Cluster", width: 80})
-}
-
-// worst are critical findings and alerts of a node, and with another severity those. GpuFabricCheckFailed says again
-// what the findings say.
-func worst(severity string) string {
-	return `(
-  check:gpufabric_check_failed:latched{severity="` + severity + `",@node} == 1
-  or gpufabric_check_failed{severity="` + severity + `",@node} == 1
-  or ALERTS{alertname=~"GpuFabric.*",alertname!="GpuFabricCheckFailed",alertstate="firing",severity="` + severity + `",@node}
-)`
-}
-
 func worstNodes() panel {
-	return grid(about{"Worst nodes", "The twenty nodes with most findings and firing alerts. In the weight, critical ones count 100 and warnings 1.", "no finding and no alert on any node", 8, 9},
+	return grid(about{"Worst nodes", "The twenty nodes with most open findings. In the score, critical ones count 100 and warnings 1.", "no open finding on any node", 8, 9},
 		[]string{
-			`topk(20, sum by (cluster, instance) (100 * ` + worst("critical") + ` or ` + worst("warning") + `))`,
-			`topk(20, count by (cluster, instance) ` + worst("critical") + `)`,
-			`topk(20, count by (cluster, instance) ` + worst("warning") + `)`,
-		}, "-Weight",
+			`topk(20, sum by (cluster, instance) (100 * ` + open(`severity="critical",`) + ` or ` + open(`severity="warning",`) + `))`,
+			`topk(20, count by (cluster, instance) (` + open(`severity="critical",`) + `))`,
+			`topk(20, count by (cluster, instance) (` + open(`severity="warning",`) + `))`,
+		}, "-Score",
 		column{field: "instance", title: "Node", link: toNode()},
-		column{field: "A", title: "Weight", none: "small", width: 70},
 		column{field: "B", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 75},
 		column{field: "C", title: "Warnings", none: "none", steps: []step{{1, warning}}, width: 85},
+		column{field: "A", title: "Score", none: "small", width: 65},
 		column{field: "cluster", title: "Cluster", width: 80})
 }
 
@@ -179,18 +144,6 @@ func allNodes() panel {
 		column{field: "D", title: "GPUs"},
 		column{field: "E", title: "Worst probe of its baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}},
 		column{field: "F", title: "Checks that cannot tell", none: "none"},
-		column{field: "cluster", title: "Cluster"})
-}
-
-// firing are the alerts of the exporter.
-func firing(which string) panel {
-	return grid(about{"Firing alerts", "Alerts of the exporter that fire. Each name leads to its runbook.", "no alert fires, or the rules are not loaded", 24, 9},
-		[]string{`max by (cluster, instance, alertname, severity, device, port) (ALERTS{alertname=~"GpuFabric.*",alertstate="firing",` + which + `})`}, "Severity",
-		column{field: "severity", title: "Severity", words: severities(), width: 80},
-		column{field: "instance", title: "Node", link: toNode()},
-		column{field: "alertname", title: "Alert", link: toRunbook()},
-		column{field: "device", title: "Device"},
-		column{field: "port", title: "Port"},
 		column{field: "cluster", title: "Cluster"})
 }
 

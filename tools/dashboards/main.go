@@ -22,7 +22,11 @@ func main() {
 }
 
 func write(folder string) error {
-	for _, d := range boards() {
+	all, err := boards()
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
 		text, err := d.encode()
 		if err != nil {
 			return fmt.Errorf("dashboard %s: %w", d.name, err)

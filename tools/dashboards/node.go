@@ -5,16 +5,16 @@ package main
 // compute leaves out ports that are known not to be for training.
 const compute = `unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role!="compute",@node}`
 
-func node() board {
+func node(t texts) board {
 	return board{
 		name: "node", title: "GPU fabric: node", oneNode: true, annotations: true,
 		description: "One node: what is wrong with it, and everything that is known about its ports, RoCE settings, GPUs and probes.",
-		lines:       []line{nodeNow(), {findings(15), unknowns()}, {ports()}, {qosChain()}, {gpus()}, {nodeProbes()}, nodeTraffic()},
+		lines:       []line{nodeNow(), {findings(t, 16), unknowns(t)}, {ports()}, {qosChain()}, {gpus()}, {nodeProbes()}, nodeTraffic()},
 		rows: []row{
 			{"Addresses (GIDs)", []line{{gids(), gidTables()}}},
 			{"Ports over time", []line{portHistory()}},
 			{"GPUs over time", []line{gpuTrends(), gpuErrors()}},
-			{"Firing alerts", []line{{firing("@node")}}},
+			{"Firing alerts", []line{{firing()}}},
 			{"The exporter itself", []line{exporterNow(), exporterTrends()}},
 		},
 	}
@@ -24,10 +24,10 @@ func nodeNow() line {
 	return line{
 		number(about{"The exporter", "Whether the last scrape was answered. While it is not, nothing on this page is of now.", "never seen", 3, 4}, "none",
 			`min(up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds)`, nil, words{"1": {"answers", good}, "0": {"silent", bad}}),
-		number(about{"Critical findings", "Failing checks of severity critical.", "checks are off", 3, 4}, "none",
-			orZero(`count(check:gpufabric_check_failed:latched{severity="critical",@node} == 1 or gpufabric_check_failed{severity="critical",@node} == 1)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
-		number(about{"Warnings", "Failing checks of severity warning.", "checks are off", 3, 4}, "none",
-			orZero(`count(check:gpufabric_check_failed:latched{severity="warning",@node} == 1 or gpufabric_check_failed{severity="warning",@node} == 1)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
+		number(about{"Critical findings", "Open findings of severity critical.", "checks are off", 3, 4}, "none",
+			orZero(`count(`+open(`severity="critical",`)+`)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
+		number(about{"Warnings", "Open findings of severity warning.", "checks are off", 3, 4}, "none",
+			orZero(`count(`+open(`severity="warning",`)+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
 		number(about{"Training ports up", "Active ports of role compute.", "no RDMA port is known", 3, 4}, "none",
 			orZero(`count(gpufabric_hca_port_state{state="active",@node} == 1 `+compute+`)`, `gpufabric_hca_port_state{state="active",@node} `+compute), []step{{0, bad}, {1, plainly}}, nil),
 		number(about{"Training ports down", "Ports of role compute that are not active.", "no RDMA port is known", 3, 4}, "none",
@@ -45,17 +45,16 @@ func nodeNow() line {
 	}
 }
 
-func unknowns() panel {
-	problem, runbook := problems()
-	return grid(about{"What cannot be told", "Checks without a verdict, and why: not_read (nobody read it), no_permission, stuck and the like. Unknown is neither good nor bad.", "every check that applies has a verdict, or checks are off", 9, 9},
+func unknowns(t texts) panel {
+	return grid(about{"What cannot be told", "Checks without a verdict, and why: not_read (nobody read it), no_permission, stuck and the like. Unknown is neither good nor bad.", "every check that applies has a verdict, or checks are off", 8, 9},
 		[]string{`label_replace(
   label_replace(max by (instance, check, reason, device) (gpufabric_check_unknown{@node} == 1), "problem", "$1", "check", "(.*)"),
   "runbook", "$1", "check", "(.*)"
 )`}, "What could be wrong",
-		column{field: "problem", title: "What could be wrong", words: problem},
+		column{field: "problem", title: "What could be wrong", words: t.problems},
 		column{field: "reason", title: "Not known because", width: 130},
 		column{field: "device", title: "Device", width: 100},
-		column{field: "runbook", title: "Runbook", words: runbook, link: toRunbook(), width: 120})
+		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 120})
 }
 
 func ports() panel {

@@ -46,8 +46,8 @@ func gpuTrends() line {
 		over(about{"GPU utilisation", "Share of time in which something ran on each GPU. All GPUs of a training job move together.", "no GPU driver answers, or the collector gpu is off", 12, 8}, "percentunit", nil,
 			curve{`max by (index) (gpufabric_gpu_utilization_ratio{@node} ` + index + `)`, "GPU {{index}}"}),
 		over(about{"NVLink errors", "Errors and recoveries by kind, all links of a GPU together. A few CRC errors and replays are normal.", "no NVLink, or the collector nvlink is off", 12, 8}, "cps", nil,
-			curve{`max by (index, kind) (rate(gpufabric_nvlink_errors_total{@node}[$__rate_interval]) ` + index + `) > 0`, "GPU {{index}} {{kind}}"},
-			curve{`sum by (kind) (rate(gpufabric_nvlink_errors_total{@node}[$__rate_interval]))`, "all GPUs {{kind}}"}),
+			curve{`max by (index, kind) (rate(gpufabric_nvlink_errors_total{@node}[$__rate_interval]) ` + index + `) > 0`, "GPU {{index}}: {{kind}}"},
+			curve{`sum by (kind) (rate(gpufabric_nvlink_errors_total{@node}[$__rate_interval]))`, "all GPUs: {{kind}}"}),
 	}
 }
 
@@ -77,9 +77,9 @@ func exporterNow() line {
 				`max by (collector) (gpufabric_scrape_collector_duration_seconds{@node})`,
 			}, "Collector",
 			column{field: "collector", title: "Collector"},
-			column{field: "A", title: "Reads all", words: yesNo(good, bad)},
-			column{field: "B", title: "On this node", words: yesNo(plainly, plainly)},
-			column{field: "C", title: "Took", unit: "s"}),
+			column{field: "A", title: "Reads all", words: yesNo(good, bad), width: 85},
+			column{field: "B", title: "On this node", words: yesNo(plainly, plainly), width: 100},
+			column{field: "C", title: "Took", unit: "s", width: 80}),
 	}
 }
 

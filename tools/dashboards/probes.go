@@ -19,7 +19,7 @@ func probes() board {
 func probesNow() line {
 	return line{
 		number(about{"Nodes with probes", "Nodes where probes are switched on.", "no probes switched on", 4, 4}, "none", nodes(`gpufabric_probe_interval_seconds{@node}`), nil, nil),
-		share(about{"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.", "no probes switched on", 4, 4}, "percentunit",
+		share(about{"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.", "no probes switched on, or rules not loaded", 4, 4}, "percentunit",
 			`avg(instance:gpufabric_slo_good:ratio{slo="probe_coverage",@node})`, 1, []step{{0, bad}, {0.5, warning}, {0.9, good}}),
 		number(about{"Probes on TCP", "Probes whose last run went over sockets, without those that do so to compare.", "no probe has told its transport", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_transport{transport="socket",kind!="socket",@port} == 1)`, `gpufabric_probe_transport{@node}`), zero(bad), nil),
@@ -52,7 +52,8 @@ func probeTable(title, by string, w, h uint32, fleet bool) panel {
 		column{field: "E", title: "Bus bandwidth", unit: "Bps", none: "none", width: 120},
 		column{field: "F", title: "Of the baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, width: 120},
 		column{field: "G", title: "Small messages", unit: "s", none: "not measured", width: 120},
-		column{field: "skipped", title: "Due, but", none: "-"},
+		column{field: "skipped", title: "Not run now because", none: "-", words: skips()},
+		column{field: "cluster", title: "Cluster", width: 80},
 		column{field: "port"})
 	q := func(op, label, expr string) string { return op + " by (" + by + label + ") (" + expr + ")" }
 	return grid(about,
@@ -116,7 +117,7 @@ func probeTrouble() line {
 			column{field: "kind", title: "Probe", words: kinds()}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Runs"}),
 		grid(about{"Skips by reason", "Times a probe was due and did not run since the exporters started. Most mean that somebody used the GPUs, which is as it should be; cannot_prove_idle wants a look.", "no probe was skipped, or no probes switched on", 12, 7},
 			[]string{`sum by (kind, reason) (gpufabric_probe_skips_total{@node})`}, "-Times",
-			column{field: "kind", title: "Probe", words: kinds()}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Times"}),
+			column{field: "kind", title: "Probe", words: kinds()}, column{field: "reason", title: "Reason", words: skips()}, column{field: "A", title: "Times", width: 80}),
 	}
 }
 
@@ -125,8 +126,8 @@ func probeCost() line {
 	return line{
 		over(about{"GPU time of probes", "Share of the time of all GPUs of a node for which probes had a context there: the highest of the nodes, and their mean. The site's limit is 0.1 % in the long run, unless it says otherwise.", "no probes switched on", 12, 8}, "percentunit", nil,
 			curve{`max(` + duty + `)`, "highest node"}, curve{`avg(` + duty + `)`, "mean"}),
-		over(about{"Age of the last success", "How old the last success of each kind is, where it is oldest.", "no probe has succeeded, or none is switched on", 12, 8}, "s", nil,
-			curve{`time() - min by (kind) (gpufabric_probe_last_success_timestamp_seconds{@port})`, "{{kind}}"}),
+		over(about{"Age of the last success", "How old the last success is: the ten oldest at the end of the time shown, and the oldest at each time.", "no probe has succeeded, or none is switched on", 12, 8}, "s", nil,
+			extreme("topk", 10, `(time() - min by (instance, kind) (gpufabric_probe_last_success_timestamp_seconds{@port}))`, "{{instance}} {{kind}}")...),
 	}
 }
 

@@ -192,8 +192,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// linksOf checks the links of the cells of a panel, and returns how many there are. The names that a column of alerts
-// can show are all alerts; else they are the texts of its mapping.
+// linksOf checks the links of the cells of a panel, and returns how many there are. The names that a column can
+// show are the texts of its mapping and, unmapped, those of alerts.
 func linksOf(t *testing.T, where string, p panelModel, check func(where, link string, shown []string)) int {
 	t.Helper()
 	n := 0
@@ -220,8 +220,8 @@ func linksOf(t *testing.T, where string, p panelModel, check func(where, link st
 				}
 			}
 		}
-		if o.Matcher.Options == "Alert" {
-			shown = alertNames(t)
+		if o.Matcher.Options == "Alert" || o.Matcher.Options == "Runbook" {
+			shown = append(shown, alertNames(t)...)
 		}
 		for _, l := range links {
 			n++

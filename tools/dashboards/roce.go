@@ -44,16 +44,16 @@ func roceNow() line {
 func rocePauses() line {
 	return line{
 		rates(about{"Paused by the network", "Share of time in which the network kept a port from sending, by priority.", "no pause counters are known", 12, 8}, "percentunit", "device, priority",
-			rate("gpufabric_roce_received_pause_seconds_total")+` or `+rate("gpufabric_ethernet_received_pause_seconds_total"), "{{instance}} {{device}} {{priority}}"),
+			rate("gpufabric_roce_received_pause_seconds_total")+` or `+rate("gpufabric_ethernet_received_pause_seconds_total"), "{{instance}} {{device}} priority {{priority}}"),
 		rates(about{"Pausing the network", "Share of time in which a port told its switch to wait, by priority: the host takes less than it is sent.", "no pause counters are known", 12, 8}, "percentunit", "device, priority",
-			rate("gpufabric_roce_transmitted_pause_seconds_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_seconds_total"), "{{instance}} {{device}} {{priority}}"),
+			rate("gpufabric_roce_transmitted_pause_seconds_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_seconds_total"), "{{instance}} {{device}} priority {{priority}}"),
 	}
 }
 
 func roceLosses() line {
 	return line{
 		rates(about{"Lost on arrival", "Packets dropped on arrival, by priority. In a lossless priority there should be none.", "no discard counters by priority are known", 8, 8}, "pps", "device, priority",
-			rate("gpufabric_roce_received_discards_total"), "{{instance}} {{device}} {{priority}}"),
+			rate("gpufabric_roce_received_discards_total"), "{{instance}} {{device}} priority {{priority}}"),
 		rates(about{"Out of sequence", "Gaps in the numbers of RDMA packets that arrived: packets were lost or overtaken. With adaptive routing some are normal.", "no such counters are known", 8, 8}, "cps", "device",
 			rate("gpufabric_out_of_sequence_total"), "{{instance}} {{device}}"),
 		rates(about{"Sent again", "Retransmissions and acknowledgements that did not come in time.", "no such counters are known", 8, 8}, "cps", "device",
@@ -75,9 +75,9 @@ func roceMarks() line {
 func roceFrames() line {
 	return line{
 		rates(about{"Pause frames received", "Frames that told a port to wait, by priority.", "no pause counters are known", 8, 8}, "pps", "device, priority",
-			rate("gpufabric_roce_received_pause_frames_total")+` or `+rate("gpufabric_ethernet_received_pause_frames_total"), "{{instance}} {{device}} {{priority}}"),
+			rate("gpufabric_roce_received_pause_frames_total")+` or `+rate("gpufabric_ethernet_received_pause_frames_total"), "{{instance}} {{device}} priority {{priority}}"),
 		rates(about{"Pause frames sent", "Frames with which a port told its switch to wait, by priority.", "no pause counters are known", 8, 8}, "pps", "device, priority",
-			rate("gpufabric_roce_transmitted_pause_frames_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_frames_total"), "{{instance}} {{device}} {{priority}}"),
+			rate("gpufabric_roce_transmitted_pause_frames_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_frames_total"), "{{instance}} {{device}} priority {{priority}}"),
 		rates(about{"Pause storms", "Times a NIC found itself pausing for too long: warnings and errors. After an error it drops instead.", "the NICs do not count storms", 8, 8}, "cps", "device",
 			rate("gpufabric_ethernet_pause_storm_warnings_total")+` + `+rate("gpufabric_ethernet_pause_storm_errors_total"), "{{instance}} {{device}}"),
 	}

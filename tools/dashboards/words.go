@@ -3,6 +3,8 @@
 package main
 
 import (
+	"strings"
+
 	"gpufabric_exporter/alerts"
 	"gpufabric_exporter/internal/diagnose"
 )
@@ -13,13 +15,22 @@ func severities() words {
 
 func yesNo(yes, no string) words { return words{"1": {"yes", yes}, "0": {"no", no}} }
 
-// problems are what is so when a check fails, and runbooks the names of the pages about it.
-func problems() (problems, runbooks words) {
-	problems, runbooks = words{}, words{}
+// texts are what failing checks and firing alerts are called for people, and the names of the pages about them.
+type texts struct{ problems, runbooks words }
+
+func newTexts(groups []alerts.Group) texts {
+	t := texts{words{}, words{}}
 	for _, c := range diagnose.Catalogue() {
-		problems[c.ID], runbooks[c.ID] = word{c.Title, ""}, word{"check-" + c.Topic, ""}
+		t.problems[c.ID], t.runbooks[c.ID] = word{c.Title, ""}, word{"check-" + c.Topic, ""}
 	}
-	return problems, runbooks
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			if summary := r.Annotations["summary"]; r.Alert != "" && !strings.Contains(summary, "{{") {
+				t.problems[r.Alert] = word{strings.TrimSuffix(summary, "."), ""}
+			}
+		}
+	}
+	return t
 }
 
 // toRunbook leads from a cell that shows the name of a page to it.
@@ -50,5 +61,18 @@ func transports() words {
 	return words{
 		"none": {"none", ""}, "nvls": {"NVLink (NVLS)", good}, "p2p": {"NVLink or PCIe", good}, "shm": {"host memory", warning},
 		"ib": {"RDMA", good}, "plugin": {"plugin", good}, "socket": {"TCP", bad},
+	}
+}
+
+// skips are why a probe that is due does not run.
+func skips() words {
+	return words{
+		"cannot_prove_idle": {"nobody can tell that the GPUs are idle", warning},
+		"process":           {"a process is on the GPUs", ""}, "memory": {"GPU memory is in use", ""}, "utilization": {"the GPUs are busy", ""},
+		"mps": {"MPS is on", ""}, "mig": {"MIG is on", ""}, "compute_mode": {"compute mode forbids it", ""},
+		"slurm": {"Slurm has a job there", ""}, "kubernetes": {"Kubernetes has a pod there", ""}, "maintenance": {"maintenance", ""},
+		"throttled": {"a GPU is throttled", warning}, "link_errors": {"NVLink errors", warning}, "persistence": {"persistence mode is off", warning},
+		"locked": {"another probe runs", ""}, "duty": {"probes had their share of GPU time", ""},
+		"no_gpu": {"no GPU answers", warning}, "no_device": {"the device is not there", warning},
 	}
 }
