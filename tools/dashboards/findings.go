@@ -25,12 +25,12 @@ func findings(t texts, w uint32) panel {
 	return grid(about{"Open findings", "Checks that fail, or failed and cannot be told since, and alerts that fire. The runbook says what each means and what to do.", "nothing found; what cannot be told is counted above", w, 9},
 		[]string{open("")}, "Severity",
 		column{field: "severity", title: "Severity", words: severities(), width: 75},
-		column{field: "instance", title: "Node", link: toNode(), width: 170},
+		column{field: "instance", title: "Node", link: toNode(), width: 150},
 		column{field: "problem", title: "What is wrong", words: t.problems},
 		column{field: "device", title: "Device", width: 85},
 		column{field: "port", title: "Port", width: 45},
 		column{field: "uuid", title: "GPU", width: 110},
-		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 190},
+		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 250},
 		column{field: "cluster", title: "Cluster", width: 80})
 }
 

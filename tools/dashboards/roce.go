@@ -2,10 +2,10 @@
 
 package main
 
-// rates draws what is counted for each device: the twenty highest, so that it stays readable on a large fleet.
+// rates draws what is counted for each device: the ten highest, so that it stays readable on a large fleet.
 func rates(a about, unit, by, expr, legend string) panel {
-	a.description += " The twenty that are highest at the end of the time shown, and the highest at each time."
-	return over(a, unit, nil, extreme("topk", 20, `sum by (instance, `+by+`) (`+expr+`) > 0`, legend)[0], curve{`max(sum by (instance, ` + by + `) (` + expr + `))`, "highest of all"})
+	a.description += " The ten that are highest at the end of the time shown, and the highest at each time."
+	return over(a, unit, nil, extreme("topk", 10, `sum by (instance, `+by+`) (`+expr+`) > 0`, legend)[0], curve{`max(sum by (instance, ` + by + `) (` + expr + `))`, "highest of all"})
 }
 
 func rate(metric string) string { return `rate(` + metric + `{@port}[$__rate_interval])` }
