@@ -64,9 +64,12 @@ func gpuErrors() line {
 
 func exporterNow() line {
 	return line{
-		grid(about{"Sources that cannot be read", "Kernel interfaces and files that gave no answer. What hangs on them is unknown.", "all sources could be read, or the exporter does not answer", 8, 8},
-			[]string{`max by (source, device) (gpufabric_source_up{@node} == 0)`}, "Source",
-			column{field: "source", title: "Source"}, column{field: "device", title: "Device"}),
+		grid(about{"Sources that cannot be read", "Kernel interfaces and files that gave no answer, and why. What hangs on them is unknown.", "all sources could be read, or the exporter does not answer", 8, 8},
+			[]string{`max by (source, device, reason) (
+  gpufabric_source_unknown{@node} == 1
+  or gpufabric_source_up{@node} == 0 unless on (cluster, job, instance, source, device) gpufabric_source_unknown{@node}
+)`}, "Source",
+			column{field: "source", title: "Source"}, column{field: "device", title: "Device"}, column{field: "reason", title: "Reason"}),
 		grid(about{"Facts that are unknown", "How many facts are unknown, by device (or GPU) and reason.", "no fact is unknown, or the exporter does not answer", 8, 8},
 			[]string{`max by (device, reason) (gpufabric_facts_unknown{@node} > 0)`}, "-Facts",
 			column{field: "device", title: "Device"}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Facts", width: 70}),
