@@ -53,16 +53,15 @@ func boards() ([]board, error) {
 	return []board{fleet(t), node(t), roce(), probes()}, nil
 }
 
-func ptr[T any](v T) *T { return &v }
-
 func (b board) uid() string { return "gpufabric-" + b.name }
 
 // source is the Prometheus that the reader chose.
 func source() common.DataSourceRef {
-	return common.DataSourceRef{Type: ptr("prometheus"), Uid: ptr("${datasource}")}
+	return common.DataSourceRef{Type: new("prometheus"), Uid: new("${datasource}")}
 }
 
 func (b board) encode() ([]byte, error) {
+	//nolint:staticcheck // its successor writes what only Grafana 12 and later read
 	d := dashboard.NewDashboardBuilder(b.title).Uid(b.uid()).Description(b.description).
 		Tags([]string{"gpufabric"}).Readonly().Tooltip(dashboard.DashboardCursorSyncCrosshair).
 		Time("now-6h", "now").Refresh("1m").Timezone("browser").
@@ -126,6 +125,8 @@ var later = []string{
 }
 
 // plain is the JSON of Grafana 9.3, with sorted keys.
+//
+//nolint:staticcheck // its successor writes what only Grafana 12 and later read
 func plain(d dashboard.Dashboard) ([]byte, error) {
 	text, err := json.Marshal(d)
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 // choose from, and "All" (.*) matches its series.
 func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 	all := dashboard.VariableOption{
-		Selected: ptr(true),
+		Selected: new(true),
 		Text:     dashboard.StringOrArrayOfString{ArrayOfString: []string{"All"}},
 		Value:    dashboard.StringOrArrayOfString{ArrayOfString: []string{"$__all"}},
 	}

@@ -70,7 +70,7 @@ func ref(i int) string { return string(rune('A' + i)) }
 func thresholds(below string, steps []step) dashboard.ThresholdsConfig {
 	c := dashboard.ThresholdsConfig{Mode: dashboard.ThresholdsModeAbsolute, Steps: []dashboard.Threshold{{Color: below}}}
 	for _, s := range steps {
-		c.Steps = append(c.Steps, dashboard.Threshold{Value: ptr(s.from), Color: s.color})
+		c.Steps = append(c.Steps, dashboard.Threshold{Value: new(s.from), Color: s.color})
 	}
 	return c
 }
@@ -93,9 +93,9 @@ func (w words) mappings() []dashboard.ValueMapping {
 	}
 	options := map[string]dashboard.ValueMappingResult{}
 	for value, to := range w {
-		r := dashboard.ValueMappingResult{Text: ptr(to.text)}
+		r := dashboard.ValueMappingResult{Text: new(to.text)}
 		if to.color != "" {
-			r.Color = ptr(to.color)
+			r.Color = new(to.color)
 		}
 		options[value] = r
 	}
@@ -109,7 +109,7 @@ func number(a about, unit, expr string, steps []step, w words) *dashboard.PanelB
 		Options(stat.Options{
 			ColorMode: common.BigValueColorModeValue, GraphMode: common.BigValueGraphModeNone, JustifyMode: common.BigValueJustifyModeAuto,
 			TextMode: common.BigValueTextModeValue, Orientation: common.VizOrientationAuto,
-			ReduceOptions: common.ReduceDataOptions{Values: ptr(false), Calcs: []string{"lastNotNull"}},
+			ReduceOptions: common.ReduceDataOptions{Values: new(false), Calcs: []string{"lastNotNull"}},
 		})
 }
 
@@ -119,7 +119,7 @@ func share(a about, unit, expr string, limit float64, steps []step) *dashboard.P
 		Targets(targets(query("A", expr, "").Instant())).
 		Options(gauge.Options{
 			ShowThresholdMarkers: true, Orientation: common.VizOrientationAuto,
-			ReduceOptions: common.ReduceDataOptions{Values: ptr(false), Calcs: []string{"lastNotNull"}},
+			ReduceOptions: common.ReduceDataOptions{Values: new(false), Calcs: []string{"lastNotNull"}},
 		})
 }
 
@@ -145,8 +145,8 @@ var atEnd = strings.NewReplacer("@port}[$__rate_interval]", "@port}[$__rate_inte
 // over draws lines over time. Gaps stay gaps. A step is drawn as a dashed line.
 func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelBuilder {
 	custom := common.GraphFieldConfig{
-		DrawStyle: ptr(common.GraphDrawStyleLine), LineWidth: ptr(1.0), FillOpacity: ptr(0.0), ShowPoints: ptr(common.VisibilityModeAuto),
-		LineInterpolation: ptr(common.LineInterpolationLinear), SpanNulls: &common.BoolOrFloat64{Bool: ptr(false)},
+		DrawStyle: new(common.GraphDrawStyleLine), LineWidth: new(1.0), FillOpacity: new(0.0), ShowPoints: new(common.VisibilityModeAuto),
+		LineInterpolation: new(common.LineInterpolationLinear), SpanNulls: &common.BoolOrFloat64{Bool: new(false)},
 	}
 	p := base("timeseries", a).Unit(unit)
 	if len(steps) > 0 {
@@ -182,9 +182,9 @@ func history(a about, w words, curves ...curve) *dashboard.PanelBuilder {
 	}
 	return base("state-timeline", a).Unit("none").Mappings(w.mappings()).Targets(targets(all...)).
 		Thresholds(thresholdsBuilder(thresholds(plainly, nil))).
-		Custom(statetimeline.FieldConfig{LineWidth: ptr(uint32(0)), FillOpacity: ptr(uint32(70)), SpanNulls: &statetimeline.BoolOrUint32{Bool: ptr(false)}}).
+		Custom(statetimeline.FieldConfig{LineWidth: new(uint32(0)), FillOpacity: new(uint32(70)), SpanNulls: &statetimeline.BoolOrUint32{Bool: new(false)}}).
 		Options(statetimeline.Options{
-			ShowValue: common.VisibilityModeNever, RowHeight: 0.8, MergeValues: ptr(true), AlignValue: ptr(common.TimelineValueAlignmentLeft),
+			ShowValue: common.VisibilityModeNever, RowHeight: 0.8, MergeValues: new(true), AlignValue: new(common.TimelineValueAlignmentLeft),
 			Legend:  common.VizLegendOptions{DisplayMode: common.LegendDisplayModeList, Placement: common.LegendPlacementBottom, ShowLegend: true, Calcs: []string{}},
 			Tooltip: common.VizTooltipOptions{Mode: common.TooltipDisplayModeSingle, Sort: common.SortOrderNone},
 		})
@@ -194,13 +194,13 @@ func history(a about, w words, curves ...curve) *dashboard.PanelBuilder {
 func heat(a about, unit string, c curve) *dashboard.PanelBuilder {
 	return base("heatmap", a).Unit(unit).Targets(targets(query("A", c.expr, c.legend).Range())).
 		Options(heatmap.Options{
-			Calculate: ptr(false), CellGap: ptr(uint8(1)), ShowValue: common.VisibilityModeNever,
+			Calculate: new(false), CellGap: new(uint8(1)), ShowValue: common.VisibilityModeNever,
 			Color: heatmap.HeatmapColorOptions{
-				Mode: ptr(heatmap.HeatmapColorModeOpacity), Scheme: "Blues", Fill: "blue", Exponent: 1, Steps: 64,
-				Scale: ptr(heatmap.HeatmapColorScaleExponential), Min: ptr(float32(0)),
+				Mode: new(heatmap.HeatmapColorModeOpacity), Scheme: "Blues", Fill: "blue", Exponent: 1, Steps: 64,
+				Scale: new(heatmap.HeatmapColorScaleExponential), Min: new(float32(0)),
 			},
-			CellValues: &heatmap.CellValues{Unit: ptr(unit)},
-			YAxis:      heatmap.YAxisConfig{AxisPlacement: ptr(common.AxisPlacementLeft)},
+			CellValues: &heatmap.CellValues{Unit: new(unit)},
+			YAxis:      heatmap.YAxisConfig{AxisPlacement: new(common.AxisPlacementLeft)},
 			Legend:     heatmap.HeatmapLegend{Show: true}, Tooltip: heatmap.HeatmapTooltip{Mode: common.TooltipDisplayModeSingle},
 			Exemplars: heatmap.ExemplarConfig{Color: "rgba(255,0,255,0.7)"},
 		})

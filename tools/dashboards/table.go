@@ -38,7 +38,7 @@ func (c column) value() bool { return len(c.field) == 1 && c.field[0] >= 'A' && 
 // What no column shows is left out. sort is the title of a column; largest first with a minus before it.
 func grid(a about, exprs []string, sort string, columns ...column) *dashboard.PanelBuilder {
 	p := base("table", a).Unit("none").
-		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: ptr(common.TableCellDisplayModeAuto), Filterable: ptr(false)}).
+		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeAuto), Filterable: new(false)}).
 		Thresholds(thresholdsBuilder(thresholds(plainly, nil)))
 	var all []*prometheus.DataqueryBuilder
 	for i, e := range exprs {
@@ -81,7 +81,7 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 		if desc {
 			sort = sort[1:]
 		}
-		o.SortBy = []common.TableSortByFieldState{{DisplayName: sort, Desc: ptr(desc)}}
+		o.SortBy = []common.TableSortByFieldState{{DisplayName: sort, Desc: new(desc)}}
 	}
 	return p.Options(o)
 }
