@@ -12,7 +12,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test corpus fuzz bench verify clean probes e2e scale pint prometheus
+.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,13 +50,12 @@ lint: ## formatting, and golangci-lint with vet and the import directions, over 
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
-docs: ## write docs/METRICS.md, COUNTERS.md, CHECKS.md and ALERTS.md from tables and rules, and deploy/operator from rules and dashboards
+docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md and ALERTS.md from tables and rules, dashboards, and deploy/operator from both
 	$(GO) test ./collector -run 'TestMetricsDocument|TestCountersDocument' -update
 	$(GO) test ./alerts -run TestDocument -update
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
 	cd tools && $(GO) test ./operator -run 'TestObjects$$' -update
 
-.PHONY: dashboards
 dashboards: ## write dashboards/*.json from tools/dashboards
 	cd tools && $(GO) run ./dashboards
 
