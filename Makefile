@@ -12,7 +12,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards
+.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,11 @@ prometheus: ## bin/prometheus for make scale: Prometheus 3 (built once: 10 min),
 	cd tools/prometheus && $(GO) build -o ../../bin/prometheus \
 	  -ldflags "-X github.com/prometheus/common/version.Version=$$($(GO) list -m -f '{{.Version}}' github.com/prometheus/prometheus)" \
 	  github.com/prometheus/prometheus/cmd/prometheus
+
+pictures: build ## docs/dashboards/*.png: the dashboards over simulated nodes (9 min; needs chromium, Debian's Prometheus is fetched)
+	cd tools && $(GO) build -o ../bin/preview ./preview
+	programs=$$(test/prometheus/fetch.sh) || { echo "$$programs"; exit 1; }; \
+	bin/preview -exporter $(BIN) -programs "$$programs" -dashboards dashboards -rules alerts -set node.instance=gpu-05 -out docs/dashboards
 
 fuzz: ## each fuzz target for FUZZTIME (60s)
 	@set -e; for p in $$($(GO) list ./...); do \

@@ -3,9 +3,9 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -119,25 +119,12 @@ func (s *sheet) heatmap(v *view, w, h float64) raw {
 	if o.Max != nil {
 		highest = *o.Max
 	}
-	scale := schemes[o.Scheme]
-	if scale == nil {
-		scale = schemes["Oranges"]
-	}
-	scale = slices.Clone(scale)
-	// Grafana turns scales so that the least is nearest to the background; those of two colours always.
-	turned := strings.HasSuffix(o.Scheme, "s") || o.Scheme == "" || o.Scheme == "RdYlGn" || o.Scheme == "Spectral"
-	if turned != o.Reverse {
-		slices.Reverse(scale)
-	}
+	scale, exponent := o.colors()
 	share := func(n float64) float64 {
 		if highest <= lowest {
 			return 0
 		}
-		at := min(max((n-lowest)/(highest-lowest), 0), 1)
-		if o.Scale != "linear" {
-			at = math.Sqrt(at)
-		}
-		return at
+		return math.Pow(min(max((n-lowest)/(highest-lowest), 0), 1), exponent)
 	}
 	p, drawn, each := s.bands(v, curves, w, h-24)
 	for i, c := range drawn {
@@ -171,6 +158,24 @@ func (s *sheet) heatmap(v *view, w, h float64) raw {
 	}
 	b.f("%s", hidden(len(curves)-len(drawn)))
 	return b.raw()
+}
+
+// colors are the colours from the least to the greatest value, and the power that the share of a value is raised to.
+func (o HeatColor) colors() (scale []string, exponent float64) {
+	if o.Mode == "opacity" {
+		exponent = 1
+		if o.Scale != "linear" {
+			exponent = cmp.Or(o.Exponent, 0.5)
+		}
+		return []string{colorPanel, painted(cmp.Or(o.Fill, "dark-orange"))}, exponent
+	}
+	name := cmp.Or(o.Scheme, "Oranges")
+	scale = slices.Clone(schemes[name])
+	// Over a dark background Grafana turns those of one colour, and those of two over any.
+	if many := name == "Viridis" || name == "Turbo"; many == o.Reverse {
+		slices.Reverse(scale)
+	}
+	return scale, 1
 }
 
 // hidden says how many there are that the panel has no place for.

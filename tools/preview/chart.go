@@ -68,6 +68,29 @@ func nice(lowest, highest float64, steps int, base float64) scale {
 	return scale{math.Floor(lowest/step+1e-9) * step, math.Ceil(highest/step-1e-9) * step, step}
 }
 
+// labels are the texts of the steps, with as many decimals as tell them apart. width is that of the longest one.
+func (sc scale) labels(c Config, now time.Time) (labels []string, width int) {
+	for decimals := -1; decimals < 5; decimals++ {
+		if decimals >= 0 {
+			c.Decimals = &decimals
+		}
+		labels, width = nil, 0
+		seen := map[string]bool{}
+		for y := sc.min; y <= sc.max+sc.step/2; y += sc.step {
+			if math.Abs(y) < sc.step/1e6 {
+				y = 0
+			}
+			text := c.write(y, now)
+			labels, seen[text] = append(labels, text), true
+			width = max(width, len([]rune(text)))
+		}
+		if len(seen) == len(labels) {
+			break
+		}
+	}
+	return labels, width
+}
+
 // path is the line of a series, or what is under it down to its base.
 type path struct {
 	curve
@@ -88,15 +111,7 @@ func (s *sheet) timeseries(v *view, w, h float64) raw {
 
 	first := curves[0].Config
 	sc := limits(paths, v, h-lh)
-	var labels []string
-	width := 0
-	for y := sc.min; y <= sc.max+sc.step/2; y += sc.step {
-		if math.Abs(y) < sc.step/1e6 {
-			y = 0
-		}
-		labels = append(labels, first.write(y, s.to))
-		width = max(width, len([]rune(labels[len(labels)-1])))
-	}
+	labels, width := sc.labels(first, s.to)
 	p := &plot{left: float64(width)*letter + 12, top: 6, from: s.from, to: s.to}
 	p.w, p.h = w-lw-p.left-10, h-lh-32
 	if p.w < 40 || p.h < 20 {

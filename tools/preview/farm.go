@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -22,6 +23,7 @@ type farm struct {
 
 	dir     string
 	running []*exec.Cmd
+	ended   chan string // their names, as they end
 }
 
 // nodes are a small fabric: mostly healthy, and one of each trouble that the dashboards are about.
@@ -40,6 +42,7 @@ func nodes() []struct{ instance, scenario string } {
 
 // start starts everything and returns the address of the Prometheus once it has data of all nodes.
 func (f *farm) start(ctx context.Context, stdout io.Writer) (string, error) {
+	f.ended = make(chan string, len(nodes())+1)
 	known, err := exec.CommandContext(ctx, f.exporter, "demo", "--list").Output()
 	if err != nil {
 		return "", fmt.Errorf("%s demo --list: %w", f.exporter, err)
@@ -109,6 +112,10 @@ func (f *farm) run(name, program string, args ...string) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	f.running = append(f.running, cmd)
+	go func() {
+		_ = cmd.Wait() // how it ended is in its log
+		f.ended <- name
+	}()
 	return nil
 }
 
@@ -124,8 +131,11 @@ func (f *farm) wait(ctx context.Context, c client, count int) error {
 			return nil
 		}
 		select {
+		case name := <-f.ended:
+			f.ended <- name // for stop
+			return fmt.Errorf("%s ended:\n%s", name, f.logs())
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d nodes were scraped (%w, %w):\n%s", len(all), count, ctx.Err(), err, f.logs())
+			return fmt.Errorf("%d of %d nodes were scraped (%w):\n%s", len(all), count, errors.Join(ctx.Err(), err), f.logs())
 		case <-tick.C:
 		}
 	}
@@ -150,10 +160,17 @@ func (f *farm) stop() {
 	for _, cmd := range f.running {
 		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	}
-	for _, cmd := range f.running {
-		kill := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait() // how it ended is of no interest any more
-		kill.Stop()
+	patience := time.After(20 * time.Second)
+	for range f.running {
+		select {
+		case <-f.ended:
+		case <-patience:
+			for _, cmd := range f.running {
+				_ = cmd.Process.Kill() // it may have ended
+			}
+			patience = nil
+			<-f.ended
+		}
 	}
 	os.RemoveAll(f.dir)
 }

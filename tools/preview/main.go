@@ -80,6 +80,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case name := <-f.ended:
+			f.ended <- name // for stop
+			return fmt.Errorf("%s ended:\n%s", name, f.logs())
 		case <-time.After(j.span):
 		}
 	}
@@ -108,8 +111,11 @@ type board struct {
 // read reads all dashboards before anything is started.
 func (j *job) read() ([]board, error) {
 	paths, err := filepath.Glob(filepath.Join(j.dashboards, "*.json"))
-	if err != nil || len(paths) == 0 {
-		return nil, fmt.Errorf("no dashboards in %s (%w)", j.dashboards, err)
+	if err == nil && len(paths) == 0 {
+		err = errors.New("no *.json")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dashboards in %s: %w", j.dashboards, err)
 	}
 	var boards []board
 	var wrong []error

@@ -138,8 +138,9 @@ type Legend struct {
 type HeatColor struct {
 	Mode, Scheme, Fill, Scale string
 	Min, Max                  *float64
+	Exponent                  float64
 	Reverse                   bool
-	Exponent, Steps           ignored
+	Steps                     ignored
 }
 
 // parse reads a dashboard and refuses what cannot be drawn.
@@ -233,7 +234,11 @@ func (p *Panel) check() error {
 		one("mode", o.Mode, "markdown")
 	}
 	if p.Type == "heatmap" {
-		one("color mode", o.Color.Mode, "scheme")
+		one("color mode", o.Color.Mode, "scheme", "opacity")
+		one("color scale", o.Color.Scale, "linear", "exponential")
+		if _, err := paint(o.Color.Fill); err != nil && o.Color.Fill != "" {
+			wrong = append(wrong, err)
+		}
 		if _, known := schemes[o.Color.Scheme]; !known && o.Color.Scheme != "" {
 			bad("color scheme %q is not known", o.Color.Scheme)
 		}

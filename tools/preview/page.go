@@ -73,43 +73,49 @@ type placed struct {
 	y     int
 }
 
-// layout gives panels their lines. Rows that are opened push down what follows.
+// layout gives panels their lines. As in Grafana they move up as far as there is nothing above them, and a row that is
+// opened is followed by what is in it.
 func (s *sheet) layout() (list []placed, lines int) {
-	find := func(p *Panel) *view {
-		for _, v := range s.views {
-			if v.Panel == p {
-				return v
-			}
-		}
-		return nil
+	views := map[*Panel]*view{}
+	for _, v := range s.views {
+		views[v.Panel] = v
 	}
-	order := make([]*Panel, len(s.Panels))
+	var order []*Panel
 	for i := range s.Panels {
-		order[i] = &s.Panels[i]
+		order = append(order, &s.Panels[i])
 	}
-	slices.SortStableFunc(order, func(a, b *Panel) int { return cmp.Compare(a.GridPos.Y, b.GridPos.Y) })
-	shift := 0
-	for _, p := range order {
-		y := p.GridPos.Y + shift
-		list = append(list, placed{p, find(p), y})
-		lines = max(lines, y+p.GridPos.H)
-		if p.Type != "row" || !s.open || len(p.Panels) == 0 {
-			continue
+	slices.SortStableFunc(order, reading)
+	var taken [24]int // lines of each column
+	put := func(list []placed, panels []*Panel) []placed {
+		slices.SortStableFunc(panels, reading)
+		for _, p := range panels {
+			columns := taken[p.GridPos.X : p.GridPos.X+p.GridPos.W]
+			y := slices.Max(columns)
+			for i := range columns {
+				columns[i] = y + p.GridPos.H
+			}
+			list = append(list, placed{p, views[p], y})
 		}
-		first, end := p.Panels[0].GridPos.Y, y+1
-		for k := range p.Panels {
-			first = min(first, p.Panels[k].GridPos.Y)
-		}
-		for k := range p.Panels {
-			inner := &p.Panels[k]
-			at := y + 1 + inner.GridPos.Y - first
-			list = append(list, placed{inner, find(inner), at})
-			end = max(end, at+inner.GridPos.H)
-		}
-		shift += end - y - 1
-		lines = max(lines, end)
+		return list
 	}
-	return list, lines
+	before := 0
+	for i := range order {
+		if p := order[i]; p.Type == "row" && s.open && len(p.Panels) > 0 {
+			var inner []*Panel
+			for k := range p.Panels {
+				inner = append(inner, &p.Panels[k])
+			}
+			list = put(put(list, order[before:i+1]), inner)
+			before = i + 1
+		}
+	}
+	list = put(list, order[before:])
+	return list, slices.Max(taken[:])
+}
+
+// reading is the order of panels: from the top, and from the left.
+func reading(a, b *Panel) int {
+	return cmp.Or(cmp.Compare(a.GridPos.Y, b.GridPos.Y), cmp.Compare(a.GridPos.X, b.GridPos.X))
 }
 
 // page draws the dashboard. height is that of the page in pixels.
@@ -146,6 +152,9 @@ func (s *sheet) row(b *buf, p *Panel, x, y, w float64) {
 	arrow, more := "▾", ""
 	if len(p.Panels) > 0 {
 		more = fmt.Sprintf("(%d panels)", len(p.Panels))
+		if len(p.Panels) == 1 {
+			more = "(1 panel)"
+		}
 		if !s.open {
 			arrow = "▸"
 		}

@@ -108,8 +108,8 @@ func reduced(from image.Image, part image.Rectangle) *image.Paletted {
 	out := image.NewPaletted(part, nil)
 	index := map[[3]uint8]uint8{}
 	for i, box := range boxes {
-		most := slices.MaxFunc(box, func(a, b shade) int { return cmp.Compare(a.count, b.count) })
-		out.Palette = append(out.Palette, color.RGBA{most.c[0], most.c[1], most.c[2], 255})
+		c := middle(box)
+		out.Palette = append(out.Palette, color.RGBA{c[0], c[1], c[2], 255})
 		for _, s := range box {
 			index[s.c] = uint8(i)
 		}
@@ -120,6 +120,25 @@ func reduced(from image.Image, part image.Rectangle) *image.Paletted {
 		}
 	}
 	return out
+}
+
+// middle is the colour that most pixels of a box have, or their mean where no colour has half of them.
+func middle(box []shade) (c [3]uint8) {
+	total := 0
+	var sums [3]int
+	for _, s := range box {
+		total += s.count
+		for i := range sums {
+			sums[i] += int(s.c[i]) * s.count
+		}
+	}
+	if most := slices.MaxFunc(box, func(a, b shade) int { return cmp.Compare(a.count, b.count) }); 2*most.count >= total {
+		return most.c
+	}
+	for i := range c {
+		c[i] = uint8(sums[i] / total)
+	}
+	return c
 }
 
 // widest is the box whose colours differ most, and in which channel; -1 where each has one colour.

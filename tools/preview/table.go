@@ -40,7 +40,7 @@ func (s *sheet) table(v *view, w, h float64) raw {
 		share = max((w-total)/float64(free), leastWidth)
 		total += share * float64(free)
 	}
-	if total > w+1 {
+	if total > w*1.01 { // a hundredth more is in the padding of the last one
 		v.note("its columns are %.0f pixels wide, and %.0f have a place", total, w)
 	}
 	var b buf

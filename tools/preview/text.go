@@ -14,6 +14,7 @@ var inline = []struct {
 }{ // over escaped text
 	{regexp.MustCompile("`([^`]+)`"), "<code>$1</code>"},
 	{regexp.MustCompile(`\*\*([^*]+)\*\*`), "<strong>$1</strong>"},
+	{regexp.MustCompile(`\*([^*]+)\*`), "<em>$1</em>"},
 	{regexp.MustCompile(`\[([^\]]+)\]\(([^)\s]+)\)`), "<a>$1</a>"}, // a picture needs no address
 }
 

@@ -42,10 +42,9 @@ func (c chosen) query() string {
 
 var labelValues = regexp.MustCompile(`^label_values\(\s*(?:(.+?)\s*,\s*)?([a-zA-Z_][a-zA-Z0-9_]*)\s*\)$`)
 
-// choose gives each variable a value, in their order: that of given, else all, else the first one. asked are errors of
-// queries, which a reader of the dashboard would see too.
+// choose gives each variable a value, in their order: that of given, else all, else the first one.
 func (s *sheet) choose(ctx context.Context, given map[string]string) error {
-	s.variables = map[string]chosen{}
+	s.variables, s.order = map[string]chosen{}, nil
 	for _, v := range s.Templating.List {
 		c := chosen{label: v.Label, hidden: v.Hide == 2}
 		if c.label == "" {
