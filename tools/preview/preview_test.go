@@ -37,7 +37,7 @@ func answer(query string, isRange bool) string {
 	case strings.Contains(query, "hostile"):
 		list = []string{values(`{"instance":`+string(name)+`}`, "1", "2")}
 	case strings.Contains(query, "odd"):
-		list = []string{values(`{"instance":"a"}`, "NaN", "+Inf"), values(`{"instance":"b"}`, "-Inf", "NaN")}
+		list = []string{values(`{"instance":"a"}`, "NaN", "+Inf"), values(`{"instance":"b"}`, "-Inf", "NaN"), values(`{"instance":"c"}`, "1", "2"), values(`{"instance":"d"}`, "2", "NaN")}
 	case strings.Contains(query, "bandwidth"):
 		list = []string{values(`{"instance":"a","device":"mlx5_0"}`, "1e9", "2e9"), values(`{"instance":"b","device":"mlx5_1"}`, "3e9", "4e9")}
 	case strings.Contains(query, "state"):
