@@ -2,10 +2,7 @@
 
 package main
 
-import (
-	"fmt"
-	"slices"
-)
+import "slices"
 
 // legend draws the legend of a chart. It takes that much off the width or the height.
 func (s *sheet) legend(v *view, paths []path, w, h float64) (legend raw, fromWidth, fromHeight float64) {
@@ -24,11 +21,11 @@ func (s *sheet) legend(v *view, paths []path, w, h float64) (legend raw, fromWid
 	lines, used := 1, 0.0
 	drawn := 0
 	for _, p := range paths {
-		text := p.title()
+		letters := len([]rune(p.title()))
 		for _, calc := range o.Calcs {
-			text += "  " + calc + ": " + s.calculated(p, calc)
+			letters += len(calc) + len(s.calculated(p, calc)) + 4
 		}
-		wide := min(float64(len([]rune(text)))*letter*1.12+34, room)
+		wide := min(float64(letters)*letter*1.12+34, room)
 		if used+wide > room || o.Placement == "right" && drawn > 0 {
 			lines, used = lines+1, 0
 		}
@@ -118,7 +115,7 @@ func key(names, colors []string) raw {
 func cut(text string, width float64) string {
 	letters := []rune(text)
 	if n := int(width / letter); len(letters) > n {
-		return fmt.Sprintf("%s…", string(letters[:max(n-1, 0)]))
+		return string(letters[:max(n-1, 0)]) + "…"
 	}
 	return text
 }

@@ -19,6 +19,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -178,7 +179,7 @@ func (s *sheet) report(w io.Writer, name string) error {
 		if v.Type == "text" {
 			continue
 		}
-		says := fmt.Sprint(v.count())
+		says := strconv.Itoa(v.count())
 		switch {
 		case v.err != nil:
 			says = "ERROR " + v.err.Error()

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -302,4 +303,16 @@ func TestFormat(t *testing.T) {
 			t.Errorf("%v in %q: %q, want %q", c.v, c.unit, got, c.want)
 		}
 	}
+}
+
+// FuzzMarkdown looks for HTML that the text brought.
+func FuzzMarkdown(f *testing.F) {
+	f.Add("# a\n- **b** `c` [d](e)\n<i onclick=x>\n\n*f*")
+	f.Add("[**](`<`)**`*")
+	tags := regexp.MustCompile(`</?(div|p|ul|li|h3|code|strong|em|a)>|<div class="text">`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if rest := tags.ReplaceAllString(string(markdown(text)), ""); strings.ContainsAny(rest, "<>") {
+			t.Errorf("%q becomes %q", text, markdown(text))
+		}
+	})
 }

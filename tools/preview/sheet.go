@@ -169,19 +169,6 @@ func (s *sheet) ask(ctx context.Context, t Target, step time.Duration, tables in
 	return []*Frame{table(t, all, name)}, nil
 }
 
-// fields are the columns of a type in all frames.
-func (v *view) fields(is fieldType) []*Field {
-	var list []*Field
-	for _, f := range v.frames {
-		for _, c := range f.Fields {
-			if c.Type == is {
-				list = append(list, c)
-			}
-		}
-	}
-	return list
-}
-
 // curves are the frames with a time and values, at most as many as a panel shows.
 func (v *view) curves() []curve {
 	var list []curve

@@ -2,7 +2,10 @@
 
 package main
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 const (
 	rowHeight  = 34
@@ -15,8 +18,7 @@ func (s *sheet) table(v *view, w, h float64) raw {
 	if len(v.frames) > 1 {
 		v.note("Grafana shows one of %d frames", len(v.frames))
 	}
-	for i := len(v.Options.SortBy) - 1; i >= 0; i-- {
-		by := v.Options.SortBy[i]
+	for _, by := range slices.Backward(v.Options.SortBy) {
 		for _, c := range f.Fields {
 			if c.title() == by.DisplayName {
 				f.sort(c.display(), by.Desc)

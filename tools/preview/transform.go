@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -73,9 +74,7 @@ func merge(_ json.RawMessage, frames []*Frame) ([]*Frame, error) {
 			merged := false
 			for _, other := range at[key.String()] {
 				if agree(r, other) {
-					for k, v := range r {
-						other[k] = v
-					}
+					maps.Copy(other, r)
 					merged = true
 					break
 				}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -141,5 +140,5 @@ func ago(d time.Duration) string {
 	if d < 0 {
 		return "in " + strings.TrimSpace(duration(-d.Round(time.Second).Seconds(), 0))
 	}
-	return fmt.Sprintf("%s ago", duration(d.Round(time.Second).Seconds(), 0))
+	return duration(d.Round(time.Second).Seconds(), 0) + " ago"
 }
