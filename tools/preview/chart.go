@@ -119,7 +119,8 @@ func (s *sheet) timeseries(v *view, w, h float64) raw {
 		p.w, p.h = max(p.w, 40), max(p.h, 20)
 	}
 	y := func(value float64) float64 {
-		return p.top + p.h - (min(max(value, sc.min), sc.max)-sc.min)/(sc.max-sc.min)*p.h
+		share := (value - sc.min) / (sc.max - sc.min)
+		return p.top + p.h*(1-min(max(share, -10), 10)) // what is far away is cut off
 	}
 	p.f("<svg width=\"%.0f\" height=\"%.0f\">", w-lw, h-lh)
 	if first.Custom.AxisPlacement != "hidden" {
@@ -130,16 +131,24 @@ func (s *sheet) timeseries(v *view, w, h float64) raw {
 		}
 	}
 	p.times()
-	p.thresholds(first, y, sc)
 	for _, m := range s.marks {
 		x := p.x(m.from)
 		p.f("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\" opacity=\"0.12\"/>", x, p.top, max(p.x(m.to)-x, 0), p.h, m.color)
 		p.f("<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-dasharray=\"3 3\"/>", x, x, p.top, p.top+p.h, m.color)
 	}
+	p.f("<clipPath id=\"in%d\"><rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/></clipPath><g clip-path=\"url(#in%d)\">", v.ID, p.left-3, p.top-2, p.w+6, p.h+4, v.ID)
+	p.thresholds(first, y, sc)
+	outside := 0
 	for _, c := range paths {
 		p.curve(c, y, v.step, y(max(sc.min, 0)))
+		if c.beyond(sc) {
+			outside++
+		}
 	}
-	p.f("</svg>")
+	if outside > 0 {
+		v.note("%d series leave the axis", outside)
+	}
+	p.f("</g></svg>")
 	var b buf
 	if lw > 0 {
 		b.f("<div style=\"position:absolute;right:10px;top:0\">%s</div>%s", legend, p.raw())
@@ -225,6 +234,11 @@ func limits(paths []path, v *view, h float64) scale {
 		sc.max = *c.Max
 	}
 	return sc
+}
+
+// beyond tells whether a value has no place on the axis.
+func (p path) beyond(sc scale) bool {
+	return slices.ContainsFunc(p.values, func(v float64) bool { return v < sc.min-sc.step/1e6 || v > sc.max+sc.step/1e6 })
 }
 
 func (p *plot) thresholds(c Config, y func(float64) float64, sc scale) {

@@ -116,7 +116,7 @@ func (s *sheet) stat(b *buf, v *view, f figure, x, y, w, h float64, several bool
 		nameSize = min(max(room*0.2, 11), 20)
 	}
 	letters := max(float64(len([]rune(text))), 1)
-	big := min(max(room-nameSize*1.4, 10)*0.62, w*0.9/(letters*0.68), 56)
+	big := min(max(room-nameSize*1.4, 10)*0.62, w*0.9/(letters*0.78), 56)
 	wrap := ""
 	if big < 15 { // long texts, such as what no data means, get lines
 		big, wrap = 14, ";white-space:normal"

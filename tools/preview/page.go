@@ -215,7 +215,7 @@ h1{font-size:20px;font-weight:500}
 section{position:absolute;background:PANEL;border:1px solid BORDER;border-radius:2px;overflow:hidden}
 h2{font-size:14px;font-weight:500;height:34px;padding:8px 10px 0;white-space:nowrap;overflow:hidden;text-overflow:ellipsis}
 h2 i{display:inline-block;font:italic 10px serif;width:14px;height:14px;line-height:13px;text-align:center;border:1px solid WEAK;border-radius:7px;color:WEAK;margin-left:7px}
-.body{position:relative;padding:0 10px;height:100%;overflow:hidden}section>.body:first-child{padding-top:10px}
+.body{position:relative;padding:10px 10px 0;height:100%;overflow:hidden}h2+.body{height:calc(100% - 34px);padding-top:0}
 .row{position:absolute;height:30px;padding:6px 4px;font-size:15px;font-weight:500;white-space:nowrap;overflow:hidden}.row small{color:WEAK;font-weight:400}
 .none{display:flex;align-items:center;justify-content:center;text-align:center;color:WEAK;font-size:15px;padding:0 6%}
 .error{color:RED;border:1px solid RED;padding:8px;margin-top:4px;white-space:pre-wrap;overflow-wrap:anywhere}

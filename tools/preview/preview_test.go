@@ -151,6 +151,8 @@ func TestPanels(t *testing.T) {
 			contains(t, page, "drawn by tools/preview from real data")
 		})
 	}
+	_, report, _ := draw(t, panel("timeseries", targets("range", "bandwidth")+strings.Replace(config, `"unit"`, `"max":3e9,"unit"`, 1)))
+	contains(t, report, "1 series leave the axis")
 	page, _, _ := draw(t, panel("stat", targets("instant", "state")+config))
 	contains(t, page, "down", painted("red"))
 	page, _, _ = draw(t, panel("text", `,"options":{"mode":"markdown","content":"# Head\n- **strong** [link](http://x)\n- <script>"}`))
