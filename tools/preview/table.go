@@ -72,6 +72,9 @@ func (s *sheet) table(v *view, w, h float64) raw {
 		}
 		b.f("</tr>")
 	}
+	if rows > fit {
+		v.note("%d of %d rows are seen without scrolling", max(fit, 0), rows)
+	}
 	b.f("</table>%s", hidden(rows-fit))
 	return b.raw()
 }
