@@ -5,7 +5,7 @@ package simulator
 import "strconv"
 
 // Healthy returns the node before the scenario happened to it, for the caller to keep.
-func (s Scenario) Healthy() *Node { return s.platform.build() }
+func (s Scenario) Healthy() *Node { return s.platform.build().gpuDirectFrom(s.platform.gdr) }
 
 // Become turns the node into another of the same machine, which starts at step 0. What was unplugged stays so. Counters
 // that both have go on from their values of now, as those of a machine do; others start where the new node has them.

@@ -33,6 +33,7 @@ type Node struct {
 	Files     map[string]string // other files, by path below the root file system
 	Daemons   []Daemon
 	Flaps     []Flap
+	NCCL      NCCL
 }
 
 // Host is the machine itself.
@@ -250,6 +251,7 @@ func (n *Node) Clone() *Node {
 	c.Routes = slices.Clone(n.Routes)
 	c.Files = maps.Clone(n.Files)
 	c.Flaps = slices.Clone(n.Flaps)
+	c.NCCL.Slow = slices.Clone(n.NCCL.Slow)
 	c.Daemons = slices.Clone(n.Daemons)
 	c.HCAs = slices.Clone(n.HCAs)
 	for i := range c.HCAs {

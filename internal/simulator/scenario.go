@@ -17,11 +17,12 @@ type Scenario struct {
 	Name     string
 	Summary  string // one line
 	Platform string
-	Truth    string       // what a user should see, and why
-	Expect   []Finding    // empty: nothing is wrong
-	GPUs     []GPUFinding // what is wrong with GPUs, beside what Expect says of devices; empty: nothing
-	GDR      []GDRLabel   // what is true of GPUDirect RDMA; empty: the node has no GPUs
-	OverTime bool         // only who watches for a while can find it: one look sees nothing wrong, or not always
+	Truth    string         // what a user should see, and why
+	Expect   []Finding      // empty: nothing is wrong
+	GPUs     []GPUFinding   // what is wrong with GPUs, beside what Expect says of devices; empty: nothing
+	GDR      []GDRLabel     // what is true of GPUDirect RDMA; empty: the node has no GPUs
+	Probed   []ProbeFinding // what probes complain of, beside what follows from the above; empty: nothing
+	OverTime bool           // only who watches for a while can find it: one look sees nothing wrong, or not always
 
 	platform platform
 	policy   string      // what the site says of RoCE, a line of its configuration; empty: nothing
@@ -106,7 +107,7 @@ func Find(name string) (Scenario, error) {
 
 // Build returns the node of the scenario, for the caller to keep.
 func (s Scenario) Build() *Node {
-	n := s.platform.build()
+	n := s.platform.build().gpuDirectFrom(s.GDR)
 	if s.edit != nil {
 		s.edit(n)
 	}
