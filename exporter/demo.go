@@ -45,6 +45,13 @@ func demo(ctx context.Context, f *flags, o Options) int {
 		return fail(err)
 	}
 
+	var probed *rehearsal
+	if len(node.GPUs) > 0 {
+		if probed, err = newRehearsal(tree, scenario.Healthy()); err != nil {
+			return fail(err)
+		}
+	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	var life sync.WaitGroup
 	defer life.Wait() // before the folder goes
@@ -55,7 +62,7 @@ func demo(ctx context.Context, f *flags, o Options) int {
 		}
 	})
 	if f.demoBreak > 0 {
-		life.Go(func() { play(ctx, tree, f, log) })
+		life.Go(func() { play(ctx, tree, probed, f, log) })
 	}
 
 	configName := "scenario " + scenario.Name
@@ -67,15 +74,22 @@ func demo(ctx context.Context, f *flags, o Options) int {
 	return runSite(ctx, f, o, site{
 		sysfs: tree.Sysfs(), procfs: tree.Procfs(), rootfs: tree.Rootfs(), ethernet: tree.Ethernet(), gpus: tree.GPUs(),
 		configName: configName,
-		config:     func() (config, error) { return parseConfig(configName, []byte(scenario.Config())) },
-		title:      "simulated node: " + scenario.Name,
-		note:       "This node is made up: " + scenario.Summary + ". " + scenario.Truth,
-		simulated:  true,
+		config: func() (config, error) {
+			c, err := parseConfig(configName, []byte(scenario.Config()))
+			if probed != nil && err == nil {
+				c.probes = rehearsedConfig()
+			}
+			return c, err
+		},
+		title:     "simulated node: " + scenario.Name,
+		note:      "This node is made up: " + scenario.Summary + ". " + scenario.Truth,
+		simulated: true,
+		rehearsal: probed,
 	}, log)
 }
 
 // play lets the scenario happen to a healthy node, and takes it back.
-func play(ctx context.Context, tree *simulator.Tree, f *flags, log *slog.Logger) {
+func play(ctx context.Context, tree *simulator.Tree, probed *rehearsal, f *flags, log *slog.Logger) {
 	for _, act := range []struct {
 		after time.Duration
 		node  func() *simulator.Node
@@ -97,6 +111,9 @@ func play(ctx context.Context, tree *simulator.Tree, f *flags, log *slog.Logger)
 		if err := tree.Become(act.node()); err != nil {
 			log.Error("the simulated node stays as it is", "err", err)
 			return
+		}
+		if probed != nil {
+			probed.changed()
 		}
 		log.Info(act.says, "scenario", f.demoScenario.Name)
 	}

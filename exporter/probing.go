@@ -116,6 +116,10 @@ func (m *probeNode) Targets(ctx context.Context) []probes.Target {
 		return nil
 	}
 	s, _ := m.settings() // what is wrong with them, a run tells
+	return targetsOf(n, s)
+}
+
+func targetsOf(n *fabric.Node, s probes.Settings) []probes.Target {
 	var all []probes.Target
 	for _, kind := range probes.Kinds() {
 		keys := []probes.Key{{Kind: kind}}

@@ -17,7 +17,7 @@ import (
 type reloader struct {
 	site     site
 	observer nodeObserver
-	prober   *prober
+	prober   siteProber
 	log      *slog.Logger
 
 	reading sync.Mutex // held while the file is read, which may take for ever
@@ -34,7 +34,7 @@ type configStatus struct {
 }
 
 // newReloader takes over from a start with the given configuration.
-func newReloader(s site, initial config, ob nodeObserver, p *prober, log *slog.Logger) *reloader {
+func newReloader(s site, initial config, ob nodeObserver, p siteProber, log *slog.Logger) *reloader {
 	return &reloader{site: s, observer: ob, prober: p, log: log, status: configStatus{config: initial, loaded: time.Now()}}
 }
 

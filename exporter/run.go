@@ -32,6 +32,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/probes"
 )
 
 // name is the program in usage texts, and the prefix of its build information.
@@ -164,6 +165,14 @@ type site struct {
 	title                 string // how the node is called on the landing page
 	note                  string // a sentence about it, for simulated nodes
 	simulated             bool
+	rehearsal             *rehearsal // what makes up the probes of a simulated node; nil: those of this host, if any
+}
+
+// siteProber is what a site is probed with.
+type siteProber interface {
+	apply(*probes.Config) error // begins with it, or goes on so
+	status() probes.Status      // not Enabled while nothing is configured
+	close()
 }
 
 func serve(ctx context.Context, f *flags, o Options) int {
@@ -254,7 +263,11 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	prober := newProber(ctx, f, s, o.Probing, ob, log)
+	var prober siteProber = newProber(ctx, f, s, o.Probing, ob, log)
+	if s.rehearsal != nil {
+		s.rehearsal.begin(ctx, ob)
+		prober = s.rehearsal
+	}
 	defer prober.close()
 	if err := prober.apply(initial.probes); err != nil {
 		return err
