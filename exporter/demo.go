@@ -47,7 +47,7 @@ func demo(ctx context.Context, f *flags, o Options) int {
 
 	var probed *rehearsal
 	if len(node.GPUs) > 0 {
-		if probed, err = newRehearsal(tree, scenario.Healthy()); err != nil {
+		if probed, err = newRehearsal(tree.NCCL, scenario.Healthy()); err != nil {
 			return fail(err)
 		}
 	}

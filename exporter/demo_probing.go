@@ -24,8 +24,8 @@ const (
 // rehearsal has a simulated node probed: what a run would find is made up, what becomes of it is not. No process is
 // started and no library is loaded.
 type rehearsal struct {
-	tree    *simulator.Tree
-	healthy simulator.NCCL // what probes found until just before the start
+	nccl    func() simulator.NCCL // of the node as it is now
+	healthy simulator.NCCL        // what it was until just before the start
 	observe func(ctx context.Context) *fabric.Node
 	runs    *probes.Rehearsal
 	stop    func()
@@ -46,12 +46,12 @@ func rehearsedConfig() *probes.Config {
 }
 
 // newRehearsal returns the probes of a simulated node.
-func newRehearsal(tree *simulator.Tree, healthy *simulator.Node) (*rehearsal, error) {
+func newRehearsal(nccl func() simulator.NCCL, healthy *simulator.Node) (*rehearsal, error) {
 	runs, err := probes.NewRehearsal(*rehearsedConfig(), healthy.Host.Name, time.Now().Add(-rehearsePast*rehearseEvery))
 	if err != nil {
 		return nil, err
 	}
-	return &rehearsal{tree: tree, healthy: healthy.NCCL, runs: runs, stop: func() {}}, nil
+	return &rehearsal{nccl: nccl, healthy: healthy.NCCL, runs: runs, stop: func() {}}, nil
 }
 
 // begin probes what ob observes, until close.
@@ -105,7 +105,7 @@ func (r *rehearsal) remember(ctx context.Context, now time.Time) {
 	for i := rehearsePast; i > 0; i-- {
 		node := rehearsed{n, r.healthy, true}
 		if i <= rehearseNew {
-			node = rehearsed{n, r.tree.NCCL(), false}
+			node = rehearsed{n, r.nccl(), false}
 		}
 		for k, t := range targets {
 			if r.planned(t.Key) {
@@ -135,7 +135,7 @@ func (r *rehearsal) step(ctx context.Context, now time.Time) {
 	}
 	targets := targetsOf(n, probes.Settings{MaxCTAs: rehearsedConfig().MaxCTAs})
 	r.runs.See(targets)
-	node := rehearsed{n, r.tree.NCCL(), false}
+	node := rehearsed{n, r.nccl(), false}
 	if changed {
 		for _, t := range targets {
 			if r.planned(t.Key) {

@@ -71,10 +71,10 @@ func (s rehearsed) network(r *probes.Result, key probes.Key) (busBW float64, lat
 	for i := range s.node.HCAs {
 		for _, p := range s.node.HCAs[i].Ports {
 			switch {
-			case s.nccl.TCP || p.Role.Or("") != fabric.RoleCompute || p.State.Or("") != fabric.PortActive:
-			case p.LinkLayer.Or("") == fabric.LinkUnspecified:
+			case s.nccl.TCP || p.Role.Or("") != fabric.RoleCompute:
+			case p.LinkLayer.Or("") == fabric.LinkUnspecified: // EFA, whose state is a constant of the driver
 				path = probes.PathPlugin
-			default:
+			case p.State.Or("") == fabric.PortActive:
 				path = probes.PathIB
 			}
 		}
