@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	rehearseEvery = 2 * time.Minute  // each probe of a simulated node, for which a real one takes hours
+	rehearseEvery = 90 * time.Second // each probe of a simulated node, for which a real one takes hours
 	rehearseCalm  = 15 * time.Second // from a change of the node to the probes that see it
 	rehearsePast  = 64               // results of each probe that there are from the start: baselines look at those of an hour ago
 	rehearseNew   = 3                // of those that are like the ones to come, enough for a verdict

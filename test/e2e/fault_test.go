@@ -27,6 +27,8 @@ type fault struct {
 	// stays says why the alert does not go within this test; empty: it does.
 	stays string
 	also  []string // alerts that are true too, on that device or on the node
+	// everywhere says that these alerts may name any device of the node.
+	everywhere []string
 }
 
 // Limits of issue and design: at a scrape interval of 15 s.
@@ -71,7 +73,13 @@ func (f *fault) worst(t *testing.T) time.Duration {
 	return 0
 }
 
-const checkFailed = "GpuFabricCheckFailed"
+// When the probes of a simulated node see what happened to it: all run at once, a while after a change.
+const probed = 15 * time.Second
+
+const (
+	checkFailed = "GpuFabricCheckFailed"
+	collapsed   = "GpuFabricProbeBandwidthCollapsed" // true of a rail whose link or bus is slow
+)
 
 func faults() []fault {
 	missing := "GpuFabricComputePortsMissing"
@@ -109,7 +117,32 @@ func faults() []fault {
 		},
 		{
 			scenario: "rate-degraded", alert: "GpuFabricRateDegraded", device: "mlx5_6", nodes: 2, within: slow, mend: 165 * time.Second,
-			age: slowAge, wait: page,
+			age: slowAge, wait: page, also: []string{collapsed},
+		},
+		{
+			scenario: "pcie-nic-x8", alert: checkFailed, device: "mlx5_2", nodes: 1, within: slow, mend: 165 * time.Second,
+			age: slowAge, wait: page, stays: "kept firing for 15 min", also: []string{collapsed},
+		},
+		{
+			scenario: "nvlink-down", alert: "GpuFabricNvlinkDown", nodes: 1, within: slow, mend: 150 * time.Second,
+			wait: page,
+		},
+		{
+			scenario: "probe-tcp-fallback", alert: "GpuFabricProbeTransportSocket", nodes: 1, within: slow, mend: 150 * time.Second,
+			age: probed, wait: page, everywhere: []string{"GpuFabricProbeTransportSocket"}, // of rails, too
+		},
+		{
+			scenario: "probe-wrong-result", alert: "GpuFabricProbeWrongResult", nodes: 1, within: slow, mend: 150 * time.Second,
+			age: probed, wait: page, stays: "kept firing for 24 h",
+		},
+		{
+			scenario: "probe-gdr-lost", alert: "GpuFabricProbeGpuDirectLost", nodes: 1, within: 240 * time.Second, mend: 250 * time.Second,
+			age: probed, wait: ticket, stays: "told within 15 min", everywhere: []string{"GpuFabricProbeGpuDirectLost", collapsed},
+		},
+		{
+			// A result that is too slow is measured again after a minute, and the third comes with the next interval or a bit later.
+			scenario: "probe-slow", alert: collapsed, device: "mlx5_6", nodes: 1, within: 330 * time.Second, mend: 335 * time.Second,
+			age: probed, builds: 220 * time.Second, wait: page,
 		},
 		{
 			scenario: "exporter-down", outage: true, alert: "GpuFabricExporterDown", nodes: 1, within: 320 * time.Second, mend: 340 * time.Second,

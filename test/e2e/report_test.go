@@ -114,6 +114,9 @@ func judge(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Sampl
 // node as a whole.
 func (n *node) isTrue(alert map[string]string) bool {
 	f := n.fault
+	if f != nil && slices.Contains(f.everywhere, alert["alertname"]) {
+		return true
+	}
 	return f != nil && (alert["alertname"] == f.alert || slices.Contains(f.also, alert["alertname"])) &&
 		(alert["device"] == f.device || alert["device"] == "")
 }
