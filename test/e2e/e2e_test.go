@@ -42,10 +42,7 @@ type node struct {
 func TestAlerts(t *testing.T) {
 	end := time.Now().Add(longest)
 	programs, dir := prometheus.Fetch(t), t.TempDir()
-	exporter := filepath.Join(dir, "gpufabric_exporter")
-	if out, err := exec.Command("go", "build", "-o", exporter, "../..").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	exporter := build(t, dir)
 	hook := listen(t)
 	manager := manage(t, programs, dir, hook.URL)
 	nodes := startNodes(t, exporter, dir)
@@ -74,6 +71,17 @@ func TestAlerts(t *testing.T) {
 	server.Groups(t) // that no rule has an error
 	firing := server.Query(t, fmt.Sprintf(`max by (alertname, instance, device, check) (max_over_time(ALERTS{alertstate="firing"}[%s]))`, lasted))
 	report(t, hook, nodes, firing)
+	dashboards(t, server, nodes, begin)
+}
+
+// build builds the exporter.
+func build(t *testing.T, dir string) string {
+	t.Helper()
+	exporter := filepath.Join(dir, "gpufabric_exporter")
+	if out, err := exec.Command("go", "build", "-o", exporter, "../..").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return exporter
 }
 
 // settled tells whether everything that has to come has come.
@@ -124,12 +132,8 @@ func startNodes(t *testing.T, exporter, dir string) []*node {
 	var all []*node
 	add := func(instance string, f *fault, args ...string) {
 		n := &node{instance: instance, fault: f}
-		env := []string{"GOMAXPROCS=2"}
-		if _, err := os.Stat("/dev/shm"); err == nil {
-			env = append(env, "TMPDIR=/dev/shm") // a simulated node is thousands of small files that change each second
-		}
 		start := func(listen string) *prometheus.Program {
-			return prometheus.Start(t, filepath.Join(dir, instance+".log"), env, exporter, append([]string{"demo", "--web.listen-address=" + listen}, args...)...)
+			return prometheus.Start(t, filepath.Join(dir, instance+".log"), demoEnv(), exporter, append([]string{"demo", "--web.listen-address=" + listen}, args...)...)
 		}
 		if f != nil && f.outage {
 			n.start = start
@@ -153,17 +157,31 @@ func startNodes(t *testing.T, exporter, dir string) []*node {
 				fmt.Sprintf("--break-after=%s", warmUp+time.Duration(k)*2300*time.Millisecond), fmt.Sprintf("--mend-after=%s", f.mend))
 		}
 	}
-	listening := regexp.MustCompile(`msg=listening address=(\S+)`)
 	for _, n := range all {
-		for deadline := time.Now().Add(time.Minute); n.address == ""; time.Sleep(50 * time.Millisecond) {
-			if m := listening.FindStringSubmatch(n.Wrote(t)); m != nil {
-				n.address = m[1]
-			} else if time.Now().After(deadline) {
-				t.Fatalf("%s does not listen:\n%s", n.instance, n.Wrote(t))
-			}
-		}
+		n.listening(t)
 	}
 	return all
+}
+
+func demoEnv() []string {
+	env := []string{"GOMAXPROCS=2"}
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		env = append(env, "TMPDIR=/dev/shm") // a simulated node is thousands of small files that change each second
+	}
+	return env
+}
+
+// listening waits until the exporter listens, and notes where.
+func (n *node) listening(t *testing.T) {
+	t.Helper()
+	listening := regexp.MustCompile(`msg=listening address=(\S+)`)
+	for deadline := time.Now().Add(time.Minute); n.address == ""; time.Sleep(50 * time.Millisecond) {
+		if m := listening.FindStringSubmatch(n.Wrote(t)); m != nil {
+			n.address = m[1]
+		} else if time.Now().After(deadline) {
+			t.Fatalf("%s does not listen:\n%s", n.instance, n.Wrote(t))
+		}
+	}
 }
 
 // switchOff stops and starts the exporter when that is due.
