@@ -117,7 +117,7 @@ func TestRegistryFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	ob := &fakeObserver{node: healthy}
-	h := newHandler(&flags{telemetryPath: "/metrics"}, site{}, set, ob, newReloader(site{}, config{}, ob, nil, log), log)
+	h := newHandler(&flags{telemetryPath: "/metrics"}, site{}, set, ob, newReloader(site{}, config{}, ob, (*prober)(nil), log), log)
 	h.own.MustRegister(invalid{prometheus.NewDesc("broken", "help", nil, nil)})
 	var w *httptest.ResponseRecorder
 	for range 2 {

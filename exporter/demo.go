@@ -66,6 +66,10 @@ func demo(ctx context.Context, f *flags, o Options) int {
 	}
 
 	configName := "scenario " + scenario.Name
+	note := "This node is made up: " + scenario.Summary + ". " + scenario.Truth
+	if probed != nil {
+		note += fmt.Sprintf(" Its probes are made up, too, and run every %s instead of every few hours.", shortly(rehearseEvery))
+	}
 	onListen := o.OnListen
 	o.OnListen = func(addrs []net.Addr) {
 		introduce(o.Stdout, scenario, f, addrs)
@@ -82,7 +86,7 @@ func demo(ctx context.Context, f *flags, o Options) int {
 			return c, err
 		},
 		title:     "simulated node: " + scenario.Name,
-		note:      "This node is made up: " + scenario.Summary + ". " + scenario.Truth,
+		note:      note,
 		simulated: true,
 		rehearsal: probed,
 	}, log)

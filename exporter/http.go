@@ -32,6 +32,7 @@ type handler struct {
 	failures *prometheus.CounterVec
 	answers  answers
 	page     *template.Template
+	probes   *probePages
 	log      *slog.Logger
 	ready    atomic.Bool // the first observation is done
 }
@@ -40,6 +41,7 @@ func newHandler(f *flags, s site, set *collector.Set, ob nodeObserver, config *r
 	h := &handler{flags: f, site: s, set: set, observer: ob, config: config, own: newRegistry(!s.simulated), failures: newFailures(), log: log}
 	h.own.MustRegister(h.failures)
 	h.page = template.Must(template.New("landing").Parse(landingHTML))
+	h.probes = h.probePages()
 	h.Handler = secured(new(http.CrossOriginProtection).Handler(h.routes()))
 	return h
 }
@@ -57,9 +59,8 @@ func (h *handler) routes() http.Handler {
 	if h.flags.telemetryPath != "/" {
 		mux.Handle("GET /{$}", limit(http.HandlerFunc(h.landing)))
 	}
-	pages := h.probePages()
-	mux.Handle("GET "+probesPath, limit(http.HandlerFunc(pages.html)))
-	mux.Handle("GET "+probesPath+".json", limit(http.HandlerFunc(pages.json)))
+	mux.Handle("GET "+probesPath, limit(http.HandlerFunc(h.probes.html)))
+	mux.Handle("GET "+probesPath+".json", limit(http.HandlerFunc(h.probes.json)))
 	mux.HandleFunc("GET /-/healthy", h.healthy)
 	mux.HandleFunc("GET /-/ready", h.readiness)
 	mux.Handle("POST /-/reload", h.config)

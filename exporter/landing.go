@@ -58,7 +58,8 @@ type view struct {
 	Verdict    cell
 	Troubles   []trouble
 	Unchecked  []trouble
-	Wait       int // seconds until the page looks again by itself; 0: never
+	Probed     cell // what probes complain of; empty: nothing
+	Wait       int  // seconds until the page looks again by itself; 0: never
 	GPUs       gpuSection
 	Devices    []deviceRow
 	Excluded   []string
@@ -111,6 +112,12 @@ func (h *handler) view(n *fabric.Node) view {
 		Links: h.links(), Version: version.Version,
 	}
 	v.Verdict = h.verdict(n, len(v.Troubles), len(v.Unchecked))
+	if probed := h.probes.view(n.At).Verdict; probed.Class == "bad" {
+		v.Probed = probed
+		if v.Verdict.Class == "good" {
+			v.Verdict = cell{Text: "Nothing looks wrong but what probes found", Class: "bad"}
+		}
+	}
 	for i := range n.HCAs {
 		v.Devices = append(v.Devices, deviceRows(&n.HCAs[i], bad)...)
 	}

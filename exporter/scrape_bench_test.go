@@ -117,7 +117,7 @@ func benchHandler(b *testing.B, collectors []string, devices string, slow time.D
 	}
 	b.Cleanup(ob.Close)
 	f := &flags{telemetryPath: "/metrics", disableExporterMetrics: true}
-	return newHandler(f, site{simulated: true}, set, ob, newReloader(site{}, conf, ob, nil, log), log)
+	return newHandler(f, site{simulated: true}, set, ob, newReloader(site{}, conf, ob, (*prober)(nil), log), log)
 }
 
 // keptStatistics has the statistics of simulated interfaces ready, as a kernel has: making them up would cost more than all
