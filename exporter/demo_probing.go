@@ -17,7 +17,7 @@ const (
 	rehearseCalm  = 15 * time.Second // from a change of the node to the probes that see it
 	rehearsePast  = 64               // results of each probe that there are from the start: baselines look at those of an hour ago
 	rehearseNew   = 3                // of those that are like the ones to come, enough for a verdict
-	rehearseSkip  = 7                // one try in so many does not find the GPUs idle
+	rehearseSkip  = 3                // one try in so many does not find all GPUs idle
 	rehearseRetry = 30 * time.Second
 )
 
@@ -32,7 +32,7 @@ type rehearsal struct {
 
 	mu    sync.Mutex
 	until time.Time // when all probes run, after a change; zero: there was none
-	tries int       // by schedule
+	tries int       // of all GPUs, by schedule
 }
 
 // rehearsedConfig is what the site of a simulated node says of probes.
@@ -145,7 +145,10 @@ func (r *rehearsal) step(ctx context.Context, now time.Time) {
 		return
 	}
 	for _, key := range due {
-		if r.tries++; r.tries%rehearseSkip == 0 && len(n.GPUDriver.GPUs) > 0 {
+		if key.Kind == probes.Node {
+			r.tries++
+		}
+		if key.Kind == probes.Node && r.tries%rehearseSkip == 0 && len(n.GPUDriver.GPUs) > 0 {
 			busy := &probes.Skipped{Why: probes.SkipProcess, Detail: "compute process 41877 on GPU " + n.GPUDriver.GPUs[0].UUID, At: now}
 			r.runs.Skipped(key, busy, now.Add(rehearseRetry))
 			continue
