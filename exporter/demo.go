@@ -112,12 +112,9 @@ func play(ctx context.Context, tree *simulator.Tree, probed *rehearsal, f *flags
 			return
 		case <-wait.C:
 		}
-		if err := tree.Become(act.node()); err != nil {
+		if err := probed.change(func() error { return tree.Become(act.node()) }); err != nil {
 			log.Error("the simulated node stays as it is", "err", err)
 			return
-		}
-		if probed != nil {
-			probed.changed()
 		}
 		log.Info(act.says, "scenario", f.demoScenario.Name)
 	}

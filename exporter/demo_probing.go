@@ -30,9 +30,9 @@ type rehearsal struct {
 	runs    *probes.Rehearsal
 	stop    func()
 
-	mu    sync.Mutex
-	until time.Time // when all probes run, after a change; zero: there was none
-	tries int       // of all GPUs, by schedule
+	mu    sync.Mutex // held while probes run, and while the node changes
+	until time.Time  // when all probes run, after a change; zero: there was none
+	tries int        // of all GPUs, by schedule
 }
 
 // rehearsedConfig is what the site of a simulated node says of probes.
@@ -74,11 +74,17 @@ func (r *rehearsal) apply(*probes.Config) error { return nil } // what is simula
 func (r *rehearsal) status() probes.Status      { return r.runs.Status() }
 func (r *rehearsal) close()                     { r.stop() }
 
-// changed tells that the node is another one. All probes run soon, so that nobody has to wait for them, and none before.
-func (r *rehearsal) changed() {
+// change makes another node of the one that is probed. All probes run soon after it, so that nobody has to wait for them, and
+// none in the middle of it.
+func (r *rehearsal) change(become func() error) error {
+	if r == nil { // nothing is probed
+		return become()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	err := become()
 	r.until = time.Now().Add(rehearseCalm)
+	return err
 }
 
 func (r *rehearsal) run(ctx context.Context) {
@@ -118,13 +124,12 @@ func (r *rehearsal) remember(ctx context.Context, now time.Time) {
 // step runs what is due.
 func (r *rehearsal) step(ctx context.Context, now time.Time) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	changed := !r.until.IsZero()
 	if now.Before(r.until) {
-		r.mu.Unlock()
 		return
 	}
 	r.until = time.Time{}
-	r.mu.Unlock()
 	due := r.runs.Due(now)
 	if len(due) == 0 && !changed {
 		return

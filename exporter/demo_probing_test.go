@@ -79,6 +79,9 @@ func TestRehearsalTellsTheTruth(t *testing.T) {
 			continue
 		}
 		t.Run(s.Name, func(t *testing.T) {
+			if testing.Short() && s.Name != "probe-slow" {
+				t.Skip("-short: too slow under the race detector; make test runs it without")
+			}
 			n := watch(t, s, 0)[0]
 			nccl := s.Build().NCCL
 			r, err := newRehearsal(func() simulator.NCCL { return nccl }, s.Healthy())
@@ -163,8 +166,9 @@ func TestRehearsalGoesOn(t *testing.T) {
 		if got := later - began; got < 11*10 || got > 11*16 || skipped < 3 || skipped > 10 || rail.Below != 0 {
 			t.Errorf("%d runs of 11 probes in 20 minutes, %d skipped, the rail %+v", got, skipped, rail)
 		}
-		broken.Store(true)
-		r.changed()
+		if err := r.change(func() error { broken.Store(true); return nil }); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(rehearseCalm - time.Second)
 		if all, _, _ := runs(); all != later {
 			t.Errorf("%d runs while the node changes", all-later)

@@ -46,6 +46,10 @@ func (s rehearsed) run(key probes.Key, at time.Time) (probes.Result, *probes.Ski
 			return probes.Result{}, &probes.Skipped{Why: probes.SkipMIG, Detail: "GPU " + g.UUID, At: at}
 		}
 	}
+	network, known := s.fabric()
+	if !known {
+		return probes.Result{}, &probes.Skipped{Why: probes.SkipCannotProveIdle, Detail: "the ports could not be read", At: at}
+	}
 	noise := func(what string, share float64) float64 { return 1 + share*(2*s.fraction(what, key, at)-1) }
 	r := probes.Result{
 		Key: key, At: at, GPUs: plan.GPUs(), Outcome: probes.OK, NCCL: rehearsedNCCL, Driver: plan.Driver, CUDA: s.node.GPUDriver.CUDA.Or(""),
@@ -55,7 +59,7 @@ func (s rehearsed) run(key probes.Key, at time.Time) (probes.Result, *probes.Ski
 		Settings: slices.Sorted(slices.Values(plan.Ranks[0].Env)),
 	}
 	r.Comparison.Expected = fabric.None[float64](rehearsedSource, at)
-	busBW, latency := s.network(&r, key)
+	busBW, latency := s.network(&r, key, network)
 	s.log(&r)
 	r.Wall = r.Init + r.Connect + time.Duration(1.3e9*noise("wall", 0.1))
 	s.measure(&r, plan, busBW*noise("bandwidth", 0.006), time.Duration(float64(latency)*noise("latency", 0.08)))
@@ -64,21 +68,30 @@ func (s rehearsed) run(key probes.Key, at time.Time) (probes.Result, *probes.Ski
 	return r, nil
 }
 
-// network fills in what the ranks talk over, and returns its bus bandwidth in bytes per second and how long a small message
-// takes.
-func (s rehearsed) network(r *probes.Result, key probes.Key) (busBW float64, latency time.Duration) {
-	path := probes.PathSocket
+// fabric is the network that NCCL finds; not known while ports cannot be read.
+func (s rehearsed) fabric() (path probes.Path, known bool) {
+	path, known = probes.PathSocket, s.node.ClassPresent.State != fabric.Unknown
 	for i := range s.node.HCAs {
 		for _, p := range s.node.HCAs[i].Ports {
 			switch {
+			case p.Role.State == fabric.Unknown || p.LinkLayer.State == fabric.Unknown:
+				known = false
 			case s.nccl.TCP || p.Role.Or("") != fabric.RoleCompute:
 			case p.LinkLayer.Or("") == fabric.LinkUnspecified: // EFA, whose state is a constant of the driver
 				path = probes.PathPlugin
+			case p.State.State == fabric.Unknown:
+				known = false
 			case p.State.Or("") == fabric.PortActive:
 				path = probes.PathIB
 			}
 		}
 	}
+	return path, known || path != probes.PathSocket || s.nccl.TCP
+}
+
+// network fills in what the ranks talk over, and returns its bus bandwidth in bytes per second and how long a small message
+// takes.
+func (s rehearsed) network(r *probes.Result, key probes.Key, path probes.Path) (busBW float64, latency time.Duration) {
 	r.Network = map[probes.Path]string{probes.PathSocket: "Socket", probes.PathPlugin: "AWS Libfabric", probes.PathIB: "IB"}[path]
 	r.GPUDirect = fabric.Known(!s.nccl.NoGPUDirect, rehearsedSource, r.At)
 	if key.Kind == probes.Socket {

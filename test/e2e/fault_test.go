@@ -124,6 +124,10 @@ func faults() []fault {
 			age: slowAge, wait: ticket, stays: "kept firing for 15 min", also: []string{collapsed},
 		},
 		{
+			scenario: "gpu-power-brake", alert: checkFailed, nodes: 1, within: slow + ticket, mend: slow + ticket,
+			age: slowAge, wait: ticket, stays: "kept firing for 15 min",
+		},
+		{
 			scenario: "nvlink-down", alert: "GpuFabricNvlinkDown", nodes: 1, within: slow, mend: 150 * time.Second,
 			wait: page,
 		},
@@ -159,6 +163,6 @@ func healthy() []string {
 	return []string{
 		"healthy", "healthy-ib", "healthy-efa", "lossy-design", "healthy-sriov-vf", "healthy-vm-flat", "healthy-bnxt-roce", "healthy-gb200",
 		"healthy-roce-bond", "healthy-roce-vlan",
-		"gpu-driver-released", // nothing is known of its GPUs
+		"vf-qos-unknown", // not all can be told of it
 	}
 }

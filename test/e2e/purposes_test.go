@@ -16,18 +16,21 @@ func purposes() map[string]string {
 		"fleet/variable: cluster":            nameless,
 		"fleet/Open findings":                "pfc-off",
 		"fleet/Worst nodes":                  "pfc-off",
+		"fleet/Worst nodes/C":                "pcie-nic-x8", // which is a warning
 		"fleet/Nodes that talk TCP":          "probe-tcp-fallback",
 		"fleet/Bandwidth below the baseline": "probe-slow",
-		"fleet/All nodes/F":                  others, // unknown checks: a node whose GPUs nobody may ask
+		"fleet/All nodes/F":                  others, // one of them has checks that are unknown
 		"fleet/Firing alerts":                "port-down",
 
-		"node/variable: cluster":      nameless,
-		"node/annotation: Firmware":   unchanged,
-		"node/annotation: GPU driver": unchanged,
-		"node/annotation: NCCL":       unchanged,
-		"node/Open findings":          "pfc-off",
-		"node/What cannot be told":    others,
-		"node/Firing alerts":          "port-down",
+		"node/variable: cluster":           nameless,
+		"node/annotation: Firmware":        unchanged,
+		"node/annotation: GPU driver":      unchanged,
+		"node/annotation: NCCL":            unchanged,
+		"node/Open findings":               "pfc-off",
+		"node/What cannot be told":         others,
+		"node/Clocks held down":            "gpu-power-brake",
+		"node/Sources that cannot be read": "- everything can be read here",
+		"node/Firing alerts":               "port-down",
 
 		"roce/variable: cluster": nameless,
 
