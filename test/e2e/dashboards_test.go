@@ -104,7 +104,7 @@ func dashboards(t *testing.T, server *prometheus.Server, nodes []*node, begin ti
 		}
 	}
 	table.Flush()
-	fmt.Printf("%d queries of dashboards, asked %d times in %s\n", len(queries), asked, time.Since(end).Round(time.Second))
+	fmt.Fprintf(os.Stdout, "%d queries of dashboards, asked %d times in %s\n", len(queries), asked, time.Since(end).Round(time.Second))
 	for name := range purpose {
 		if !slices.ContainsFunc(queries, func(q prometheus.DashboardQuery) bool { return q.Name() == name || q.Dashboard+"/"+q.Panel == name }) {
 			t.Errorf("%s is no query of a dashboard", name)
@@ -177,7 +177,7 @@ func TestDashboardsWithoutData(t *testing.T) {
 				empty++
 			}
 		}
-		fmt.Printf("dashboards, %s: %d of %d queries return nothing, no errors\n", test.name, empty, len(queries))
+		fmt.Fprintf(os.Stdout, "dashboards, %s: %d of %d queries return nothing, no errors\n", test.name, empty, len(queries))
 		if test.jobs != "" && (empty == 0 || empty == len(queries)) {
 			t.Errorf("%s: %d of %d queries return nothing: this is not what it is meant to be", test.name, empty, len(queries))
 		}
