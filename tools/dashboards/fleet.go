@@ -94,13 +94,13 @@ func fleetLists() line {
 
 func fleetLevels() line {
 	return line{
-		grid(about{"Service levels", "What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed.", "no service levels: the recording rules are not loaded, or nothing is known yet", 14, 9},
+		grid(about{"Service levels", "What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed, and what is below -100 % is shown as that.", "no service levels: the recording rules are not loaded, or nothing is known yet", 14, 10},
 			[]string{
 				`max by (cluster, slo) (cluster:gpufabric_slo_objective:ratio{@cluster})`,
 				`avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`,
 				`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_1d{@cluster})`,
 				`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_30d{@cluster})`,
-				`min by (cluster, slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster})`,
+				`clamp_min(min by (cluster, slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1)`,
 			}, "Service level",
 			column{field: "slo", title: "Service level", words: objectives()},
 			column{field: "A", title: "Objective", unit: "percentunit", width: 90},
@@ -109,7 +109,7 @@ func fleetLevels() line {
 			column{field: "D", title: "30 days", unit: "percentunit", width: 90},
 			column{field: "E", title: "Budget left", unit: "percentunit", steps: []step{{-1e9, bad}, {0, warning}, {0.25, good}}, width: 100},
 			column{field: "cluster", title: "Cluster", width: 80}),
-		named(over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there.", "no service levels: the recording rules are not loaded, or nothing is known yet", 10, 9}, "percentunit",
+		named(over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there.", "no service levels: the recording rules are not loaded, or nothing is known yet", 10, 10}, "percentunit",
 			[]step{{0, bad}}, curve{`clamp_min(min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1)`, "{{slo}}"}), objectives()),
 	}
 }

@@ -60,7 +60,7 @@ func probeTable(title, by string, w, h uint32, fleet bool) panel {
 		[]string{
 			`time() - ` + q("min", "", `gpufabric_probe_last_success_timestamp_seconds{@node}`),
 			q("max", ", reason", `gpufabric_probe_failing{@node} == 1`),
-			q("max", ", transport", `gpufabric_probe_transport{@node} == 1`),
+			q("max", ", transport", `gpufabric_probe_transport{kind!="socket",@node} == 1 or label_replace(gpufabric_probe_transport{kind="socket",@node} == 1, "transport", "$1 on purpose", "transport", "(.*)")`),
 			q("min", "", `gpufabric_probe_gpudirect{@node}`),
 			q("min", "", `gpufabric_probe_bus_bandwidth_bytes_per_second{@node}`),
 			q("min", "", `gpufabric_probe_baseline_ratio{@node}`),

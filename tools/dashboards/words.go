@@ -60,7 +60,7 @@ func kinds() words {
 func transports() words {
 	return words{
 		"none": {"none", ""}, "nvls": {"NVLink (NVLS)", good}, "p2p": {"NVLink or PCIe", good}, "shm": {"host memory", warning},
-		"ib": {"RDMA", good}, "plugin": {"plugin", good}, "socket": {"TCP", bad},
+		"ib": {"RDMA", good}, "plugin": {"plugin", good}, "socket": {"TCP", bad}, "socket on purpose": {"TCP, to compare with", ""},
 	}
 }
 
