@@ -256,8 +256,13 @@ static void calls(void)
 	EXPECT(4, NCCL(ncclCommGetAsyncError, comm, &state));
 	EXPECT(7, init(&comm, &c));
 	EXPECT(0, settle(comm));
+	pthread_mutex_lock(&gate);
+	EXPECT(0, CUDA(cuLaunchHostFunc, s, wait_for_gate, NULL));
 	EXPECT(7, NCCL(ncclAllReduce, p, host, (size_t)16, 7, 0, comm, s)); // no check: the kernel faults
 	EXPECT(0, settle(comm));
+	EXPECT(7, NCCL(ncclAllReduce, p, p, (size_t)16, 7, 0, comm, s)); // what is queued behind it does not keep abort
+	EXPECT(0, settle(comm));
+	pthread_mutex_unlock(&gate);
 	EXPECT(700, CUDA(cuStreamSynchronize, s));
 	EXPECT(700, CUDA(cuMemFree_v2, p));
 	EXPECT(0, NCCL(ncclCommAbort, comm));

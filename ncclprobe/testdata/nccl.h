@@ -141,7 +141,7 @@ struct cuda {
 	int (*init)(unsigned), (*current)(void **), (*set)(void *), (*device)(int *), (*retain)(void **, int), (*bus)(char *, int, int),
 		(*attribute)(void *, int, uint64_t), (*range)(uint64_t *, size_t *, uint64_t), (*version)(int *),
 		(*launch)(void *, void (*)(void *), void *);
-	void (*fault)(int);
+	int (*fault)(int);
 };
 const struct cuda *cuda(void); // NULL without the library
 int comm_ready(ncclComm_t c);  // ncclResult_t

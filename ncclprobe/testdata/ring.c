@@ -313,7 +313,7 @@ void job_run(void *argument)
 	while (c->turn != j->turn)
 		pthread_cond_wait(&c->changed, &c->mutex);
 	pthread_mutex_unlock(&c->mutex);
-	if (!c->aborted)
+	if (!c->aborted && !cuda()->fault(0))
 		perform(j);
 	free(j);
 	pthread_mutex_lock(&c->mutex);

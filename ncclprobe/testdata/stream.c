@@ -85,8 +85,7 @@ static void *work(void *argument)
 			finish(i->event);
 		else {
 			pthread_mutex_unlock(&mutex);
-			if (!s->context->poison)
-				i->run(i->argument);
+			i->run(i->argument); // in a broken context, too: it does nothing there, but its owner counts what has ended
 			pthread_mutex_lock(&mutex);
 		}
 		s->pending--, s->context->pending--;
@@ -235,11 +234,15 @@ int cuLaunchHostFunc(struct stream *handle, void (*run)(void *), void *argument)
 	return ret;
 }
 
-// standinFault is called by what runs in a stream, and breaks the context like a fault of a kernel. No real driver has it.
-void standinFault(int code)
+// standinFault is called by what runs in a stream, and breaks the context like a fault of a kernel; 0 does not. It answers what
+// the context is broken with. No real driver has it.
+int standinFault(int code)
 {
-	if (running)
+	if (!running)
+		return 0;
+	if (code)
 		running->context->poison = code;
+	return running->context->poison;
 }
 
 int cuEventCreate(struct event **to, unsigned flags)
