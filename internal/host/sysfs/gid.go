@@ -19,6 +19,9 @@ import (
 // are opened for each read.
 const maxOpenSlots = 128
 
+// maxFreeSlots bounds the descriptors of slots that are empty: of a whole table only the first ones are looked into again.
+const maxFreeSlots = 2 * slotsBeyond
+
 // slotsBeyond is how many empty slots behind the last occupied one FindGIDs looks into. The next address of a RoCE
 // port goes into the first free slot (find_gid of drivers/infiniband/core/cache.c); what is further behind came while
 // others that are gone again were before it.
@@ -30,6 +33,7 @@ type gidTable struct {
 	scanned              bool
 	size                 fabric.Fact[int]
 	slots                []slot // occupied or unreadable ones, by index
+	free                 []slot // the first ones that were empty, by index
 }
 
 // slot is one entry of a GID table.
@@ -69,10 +73,9 @@ func (t *gidTable) last() int {
 }
 
 func (t *gidTable) close() {
-	for i := range t.slots {
-		t.slots[i].close()
-	}
-	t.slots, t.scanned = nil, false
+	closeSlots(t.slots)
+	closeSlots(t.free)
+	t.slots, t.free, t.scanned = nil, nil, false
 	t.gids.close()
 	t.types.close()
 	t.netdevs.close()
@@ -140,30 +143,54 @@ func (d *Device) scanSlots(t *gidTable, now time.Time) {
 	d.findSlots(t, slices.Values(indexes))
 }
 
-// findSlots looks which of these slots, in ascending order, are worth reading.
+// findSlots looks which of these slots, in ascending order, are worth reading: those that were, and those that are not empty.
 func (d *Device) findSlots(t *gidTable, indexes iter.Seq[int]) {
-	known := t.slots
-	t.slots = nil
+	known, free := t.slots, t.free
+	t.slots, t.free = nil, nil
 	for i := range indexes {
-		for len(known) > 0 && known[0].index < i {
-			known[0].close()
-			known = known[1:]
-		}
-		s := t.slot(i)
-		if len(known) > 0 && known[0].index == i {
-			s, known = known[0], known[1:]
-		}
-		if g, reason := d.readGID(&s); reason == "" && g.IsUnspecified() {
-			s.close()
-			continue
+		s, before := take(&known, i)
+		if !before {
+			var opened bool
+			if s, opened = take(&free, i); !opened {
+				s = t.slot(i)
+			}
+			if g, reason := d.readGID(&s); reason == "" && g.IsUnspecified() {
+				if len(t.free) >= maxFreeSlots {
+					s.close()
+				} else {
+					t.free = append(t.free, s)
+				}
+				continue
+			}
 		}
 		if len(t.slots) >= maxOpenSlots {
 			s.close()
 		}
 		t.slots = append(t.slots, s)
 	}
-	for i := range known {
-		known[i].close()
+	closeSlots(known)
+	closeSlots(free)
+}
+
+// take returns the slot of that index if it is in the list, and takes it and all before it, which it closes, out of it.
+func take(list *[]slot, index int) (slot, bool) {
+	n := 0
+	for n < len(*list) && (*list)[n].index < index {
+		n++
+	}
+	closeSlots((*list)[:n])
+	*list = (*list)[n:]
+	if len(*list) == 0 || (*list)[0].index != index {
+		return slot{}, false
+	}
+	s := (*list)[0]
+	*list = (*list)[1:]
+	return s, true
+}
+
+func closeSlots(list []slot) {
+	for i := range list {
+		list[i].close()
 	}
 }
 

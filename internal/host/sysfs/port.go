@@ -127,7 +127,7 @@ func (d *Device) rate(h *fabric.HCA, q *fabric.Port, p *port, now time.Time) fab
 	case s != fabric.PhysLinkUp:
 		return fabric.None[fabric.Rate](p.phys.source, now)
 	}
-	return askOnce(d.reader, &p.rate, now, parseRate)
+	return ask(d.reader, &p.rate, now, parseRate)
 }
 
 // lid reads lid or sm_lid. Other link layers than InfiniBand print a constant.
