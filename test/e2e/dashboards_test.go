@@ -47,8 +47,8 @@ func columns(t *testing.T, nodes []*node, begin, end time.Time) []column {
 	return all
 }
 
-// dashboards asks every query of the shipped dashboards about each scenario, for the moment or over the whole test as the
-// panel does, and about all nodes both, and prints how many series there are. None may be an error, and each must return
+// dashboards asks every query of the shipped dashboards about each scenario as somebody does who looks while it lasts, for the
+// moment or from the begin of the test as the panel does, and about all nodes both, and prints how many series there are. None may be an error, and each must return
 // something where it is for.
 func dashboards(t *testing.T, server *prometheus.Server, nodes []*node, begin time.Time) {
 	t.Helper()
@@ -75,7 +75,7 @@ func dashboards(t *testing.T, server *prometheus.Server, nodes []*node, begin ti
 				if instant != q.Instant && c.scenario != everybody {
 					continue
 				}
-				ask := func() (int, error) { return server.RowsOver(q.For(c.nodes), begin, end, scrape) }
+				ask := func() (int, error) { return server.RowsOver(q.For(c.nodes), begin, c.at, scrape) }
 				if instant {
 					ask = func() (int, error) { return server.Rows(q.For(c.nodes), c.at) }
 				}

@@ -149,9 +149,25 @@ func faults() []fault {
 			age: probed, builds: 195 * time.Second, wait: page,
 		},
 		{
+			scenario: "lossless-drops", alert: "GpuFabricLosslessDrops", device: "mlx5_2", nodes: 1, within: 300 * time.Second, mend: 300 * time.Second,
+			age: scrape, builds: scrape, wait: ticket, stays: "looks 5 min back",
+		},
+		{
+			// Twenty errors make it, which come in half a minute.
+			scenario: "post-fec-errors", alert: "GpuFabricPostFecErrors", device: "mlx5_0", nodes: 1, within: 310 * time.Second, mend: 310 * time.Second,
+			age: scrape, builds: 30 * time.Second, wait: ticket, stays: "looks 10 min back",
+		},
+		{
+			// Five errors do, but NVLinks count slowly, and their counters are read once a minute.
+			scenario: "nvlink-errors", alert: "GpuFabricNvlinkErrors", nodes: 1, within: 300 * time.Second, mend: 300 * time.Second,
+			age: slowAge, builds: time.Minute, wait: ticket, stays: "kept firing for 30 min",
+		},
+		{
 			scenario: "exporter-down", outage: true, alert: "GpuFabricExporterDown", nodes: 1, within: 320 * time.Second, mend: 340 * time.Second,
 			wait: ticket, stays: "told within 15 min",
 		},
+		// Nobody is told of what has passed after two minutes: it must last for five, of which the rates remember some.
+		{scenario: "retransmissions", nodes: 1, device: "mlx5_5", mend: 120 * time.Second, also: []string{"GpuFabricRetransmissions", "GpuFabricRailImbalance"}},
 		// What happens on purpose: nobody may be told.
 		{scenario: "exporter-restart", outage: true, nodes: 1, mend: 20 * time.Second},
 		{scenario: "no-rdma", nodes: 1, mend: 10 * time.Second, also: []string{"GpuFabricGidChanged"}}, // the driver is loaded again
@@ -164,5 +180,6 @@ func healthy() []string {
 		"healthy", "healthy-ib", "healthy-efa", "lossy-design", "healthy-sriov-vf", "healthy-vm-flat", "healthy-bnxt-roce", "healthy-gb200",
 		"healthy-roce-bond", "healthy-roce-vlan",
 		"vf-qos-unknown", // not all can be told of it
+		"brief-pauses",   // as on any busy fabric
 	}
 }
