@@ -258,17 +258,5 @@ func TestManyTasks(t *testing.T) {
 		}
 		ranks.Wait()
 	}
-	g := runtime.NumGoroutine()
-	run()
-	waitUntil(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= g })
-	f0, t0, g0, c0 := resources()
-	for range 25 {
-		run()
-	}
-	waitUntil(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= g0 })
-	f1, t1, g1, c1 := resources()
-	t.Logf("before and after 200 tasks: fds %d %d, threads %d %d, goroutines %d %d, children %d %d", f0, f1, t0, t1, g0, g1, c0, c1)
-	if f1 > f0 || t1 > t0+8 || c1 > c0 {
-		t.Error("something is left of them")
-	}
+	leavesNothing(t, "200 tasks", 25, 8, run)
 }

@@ -65,6 +65,25 @@ func resources() (fds, threads, goroutines, children int) {
 	return len(list), len(tasks), runtime.NumGoroutine(), children
 }
 
+// leavesNothing does something again and again, and fails if descriptors, children or threads (but for a few of the runtime's)
+// become more.
+func leavesNothing(t *testing.T, what string, times, threads int, do func()) {
+	t.Helper()
+	g := runtime.NumGoroutine()
+	do()
+	waitUntil(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= g })
+	f0, t0, g0, c0 := resources()
+	for range times {
+		do()
+	}
+	waitUntil(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= g0 })
+	f1, t1, g1, c1 := resources()
+	t.Logf("before and after %s: fds %d %d, threads %d %d, goroutines %d %d, children %d %d", what, f0, f1, t0, t1, g0, g1, c0, c1)
+	if f1 > f0 || t1 > t0+threads || c1 > c0 {
+		t.Error("something is left of them")
+	}
+}
+
 // TestCrashCycles is a child that crashes at each request, 200 times.
 func TestCrashCycles(t *testing.T) {
 	p := newTest(t, "serve", func(o *Options) { o.Grace = time.Minute }) // however long the machine takes to reap a child
@@ -74,17 +93,7 @@ func TestCrashCycles(t *testing.T) {
 		}
 		waitUntil(t, "the child is reaped", func() bool { return !p.Running() })
 	}
-	cycle()
-	f0, t0, g0, c0 := resources()
-	for range 200 {
-		cycle()
-	}
-	waitUntil(t, "goroutines end", func() bool { return runtime.NumGoroutine() <= g0 })
-	f1, t1, g1, c1 := resources()
-	t.Logf("before and after 200 crashes: fds %d %d, threads %d %d, goroutines %d %d, children %d %d", f0, f1, t0, t1, g0, g1, c0, c1)
-	if f1 > f0 || t1 > t0+4 || c1 > c0 {
-		t.Error("something is left of them")
-	}
+	leavesNothing(t, "200 crashes", 200, 4, cycle)
 	if s := p.Statistics(); s.Starts != 201 || s.Failures[FailureCrash] != 201 {
 		t.Errorf("%+v", s)
 	}

@@ -45,7 +45,7 @@ func TestLinks(t *testing.T) {
 		{filepath.Join(dir, "nccl.conf"), ""}, // is not in the host's root file system
 		{"site/nccl.conf/", "inside"},
 		{"site/nccl.conf/x", ""},
-		{"/proc/self/root/nccl.conf", ""},
+		{"/proc/self/cwd/nccl.conf", ""},
 	}
 	for _, test := range tests {
 		link := filepath.Join(root, systemFile)

@@ -102,7 +102,7 @@ func receive(r *bufio.Reader) ([]byte, error) {
 // child is a Caller: a process with the stand-in, started with the first call and after it ended.
 type child struct {
 	t       testing.TB
-	library string
+	nvml    string
 	timeout time.Duration // of a call; 0: that of the client
 
 	cmd    *exec.Cmd
@@ -115,8 +115,8 @@ type child struct {
 // newChild returns a client whose process will load a stand-in without some symbols.
 func newChild(t testing.TB, machine []string, without ...string) (*child, *Client) {
 	t.Helper()
-	c := &child{t: t, library: filepath.Join(t.TempDir(), "libnvidia-ml.so.1")}
-	if err := os.Symlink(standin(t, without...), c.library); err != nil {
+	c := &child{t: t, nvml: filepath.Join(t.TempDir(), "libnvidia-ml.so.1")}
+	if err := os.Symlink(standin(t, without...), c.nvml); err != nil {
 		t.Fatal(err)
 	}
 	c.describe(machine...)
@@ -125,7 +125,7 @@ func newChild(t testing.TB, machine []string, without ...string) (*child, *Clien
 	return c, client
 }
 
-func (c *child) describe(lines ...string) { c.t.Helper(); nvmltest.Describe(c.t, c.library, lines...) }
+func (c *child) describe(lines ...string) { c.t.Helper(); nvmltest.Describe(c.t, c.nvml, lines...) }
 
 func (c *child) start() error {
 	exe, err := os.Executable()
@@ -133,7 +133,7 @@ func (c *child) start() error {
 		return err
 	}
 	c.cmd = exec.Command(exe)
-	c.cmd.Env = append(os.Environ(), childLibrary+"="+c.library, "GOMAXPROCS=1")
+	c.cmd.Env = append(os.Environ(), childLibrary+"="+c.nvml, "GOMAXPROCS=1")
 	c.errors = &strings.Builder{}
 	c.cmd.Stderr = c.errors
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
@@ -189,10 +189,10 @@ func (c *child) end() error {
 func (c *child) Close() error { return c.end() }
 
 // counting has the next process count its calls, which takes longer than to make them.
-func (c *child) counting() { c.t.Helper(); nvmltest.Count(c.t, c.library) }
+func (c *child) counting() { c.t.Helper(); nvmltest.Count(c.t, c.nvml) }
 
 // counted returns the calls so far.
-func (c *child) counted() map[string]int { c.t.Helper(); return nvmltest.Calls(c.t, c.library) }
+func (c *child) counted() map[string]int { c.t.Helper(); return nvmltest.Calls(c.t, c.nvml) }
 
 var testTime = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 

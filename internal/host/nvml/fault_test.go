@@ -317,12 +317,12 @@ func TestLibrariesThatCannotBeLoaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, client := newChild(t, nil)
-	c.library = broken
+	c.nvml = broken
 	if _, err := client.Read(fabric.GPUDriver{}, true, testTime); err == nil || !strings.Contains(err.Error(), "file too short") {
 		t.Errorf("a broken library: %v", err)
 	}
 	c.end()
-	c.library = filepath.Join(dir, "none.so")
+	c.nvml = filepath.Join(dir, "none.so")
 	d := mustRead(t, client, fabric.GPUDriver{}, true)
 	if d.Loaded.State != fabric.OK || d.Loaded.Value || d.Loaded.Source != "libnvidia-ml.so.1" {
 		t.Errorf("no library: %+v", d.Loaded)
