@@ -32,12 +32,12 @@ func TestMain(m *testing.M) {
 
 // host is this host, as if it had NVIDIA's driver: with a file for it in procfs, and a stand-in for its library.
 type host struct {
-	t                             *testing.T
-	version, library, maintenance string // files
-	exporter                      *exec.Cmd
-	client                        *http.Client
-	url                           string
-	log                           chan string // what the exporter logs, at its end
+	t                          *testing.T
+	version, nvml, maintenance string // files
+	exporter                   *exec.Cmd
+	client                     *http.Client
+	url                        string
+	log                        chan string // what the exporter logs, at its end
 }
 
 // startHost runs the exporter until it listens.
@@ -49,12 +49,12 @@ func startHost(t *testing.T) *host {
 		maintenance: filepath.Join(dir, "maintenance"), log: make(chan string, 1),
 		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, // a spare connection would hold up the end
 	}
-	h.library = nvmltest.Build(t, dir)
+	h.nvml = nvmltest.Build(t, dir)
 	h.describe()
 	h.load()
 	h.exporter = exec.CommandContext(t.Context(), "/proc/self/exe", "serve", "--web.listen-address=127.0.0.1:0", "--log.level=debug",
 		"--collector.disable-defaults", "--collector.gpu", "--observer.fast-interval=10ms", "--observer.medium-interval=10ms",
-		"--path.procfs="+filepath.Join(dir, "proc"), "--gpu.nvml-library="+h.library, "--gpu.maintenance-file="+h.maintenance)
+		"--path.procfs="+filepath.Join(dir, "proc"), "--gpu.nvml-library="+h.nvml, "--gpu.maintenance-file="+h.maintenance)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func startHost(t *testing.T) *host {
 
 func (h *host) describe(lines ...string) {
 	h.t.Helper()
-	nvmltest.Describe(h.t, h.library, append([]string{"gpus 8"}, lines...)...)
+	nvmltest.Describe(h.t, h.nvml, append([]string{"gpus 8"}, lines...)...)
 }
 
 func (h *host) load() {

@@ -36,11 +36,11 @@ func TestFind(t *testing.T) {
 		venv   = "opt/venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"
 	)
 	for _, tt := range []struct {
-		name        string
-		files       []string
-		given       string
-		libraryPath string
-		want        string // relative to the root, if it has a slash
+		name     string
+		files    []string
+		given    string
+		searched string
+		want     string // relative to the root, if it has a slash
 	}{
 		{name: "given", files: []string{debian}, given: "/elsewhere/libnccl.so.2", want: "/elsewhere/libnccl.so.2"},
 		{name: "Debian's Python", files: []string{debian}, want: debian},
@@ -48,8 +48,8 @@ func TestFind(t *testing.T) {
 		{name: "lib64", files: []string{redhat}, want: redhat},
 		{name: "conda", files: []string{conda}, want: conda},
 		{name: "venv before environments of conda", files: []string{conda, venv}, want: venv},
-		{name: "LD_LIBRARY_PATH", files: []string{debian, "nccl/lib/libnccl.so.2"}, libraryPath: "/none:/nccl/lib", want: defaultNCCL},
-		{name: "relative LD_LIBRARY_PATH", files: []string{debian, "nccl/lib/libnccl.so.2"}, libraryPath: "nccl/lib::", want: debian},
+		{name: "LD_LIBRARY_PATH", files: []string{debian, "nccl/lib/libnccl.so.2"}, searched: "/none:/nccl/lib", want: defaultNCCL},
+		{name: "relative LD_LIBRARY_PATH", files: []string{debian, "nccl/lib/libnccl.so.2"}, searched: "nccl/lib::", want: debian},
 		{name: "nobody's", files: []string{"home/user/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2"}},
 		{name: "nothing"},
 	} {
@@ -58,7 +58,7 @@ func TestFind(t *testing.T) {
 		if strings.Contains(want, "/") && tt.given == "" {
 			want = filepath.Join(root, want)
 		}
-		got, err := Find(root, tt.given, tt.libraryPath)
+		got, err := Find(root, tt.given, tt.searched)
 		if got != want || (want == "") != errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %q, %v, expected %q", tt.name, got, err, want)
 		}
