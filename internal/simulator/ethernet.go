@@ -133,6 +133,8 @@ func (e *EthernetDrivers) Statistics(netdev string, wanted func(name string) boo
 		return nil, fmt.Errorf("statistics of %s: %w", netdev, fs.ErrNotExist)
 	case len(d.Stats) == 0:
 		return nil, fmt.Errorf("statistics of %s: %w", netdev, errors.ErrUnsupported)
+	case d.StatsErr != nil:
+		return nil, fmt.Errorf("statistics of %s: %w", netdev, d.StatsErr)
 	}
 	e.commands[fabric.CommandNetStats]++
 	e.paused[netdev] = d.pauses()

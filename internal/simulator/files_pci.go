@@ -35,9 +35,9 @@ func (f files) pci(n *Node) {
 			"current_link_width":   strconv.Itoa(link.Width),
 			"max_link_speed":       best.Speed,
 			"max_link_width":       strconv.Itoa(best.Width),
-			"aer_dev_correctable":  fmt.Sprintf("RxErr 0\nBadTLP %[1]d\nBadDLLP 0\nTOTAL_ERR_COR %[1]d", fn.AER.Correctable),
-			"aer_dev_nonfatal":     fmt.Sprintf("Undefined 0\nTLP %[1]d\nTOTAL_ERR_NONFATAL %[1]d", fn.AER.NonFatal),
-			"aer_dev_fatal":        fmt.Sprintf("Undefined 0\nDLP %[1]d\nTOTAL_ERR_FATAL %[1]d", fn.AER.Fatal),
+			"aer_dev_correctable":  fmt.Sprintf("RxErr 0\nBadTLP %[1]d\nBadDLLP 0\nTOTAL_ERR_COR %[1]d", fn.AER.Correctable.value()),
+			"aer_dev_nonfatal":     fmt.Sprintf("Undefined 0\nTLP %[1]d\nTOTAL_ERR_NONFATAL %[1]d", fn.AER.NonFatal.value()),
+			"aer_dev_fatal":        fmt.Sprintf("Undefined 0\nDLP %[1]d\nTOTAL_ERR_FATAL %[1]d", fn.AER.Fatal.value()),
 			"power/runtime_status": fn.runtimeStatus(),
 		})
 		f[dir+"/config"] = entry{kind: regular, text: fn.config()}

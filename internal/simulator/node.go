@@ -84,7 +84,7 @@ type DMA struct {
 }
 
 // AER are the errors that a function has reported.
-type AER struct{ Correctable, NonFatal, Fatal int }
+type AER struct{ Correctable, NonFatal, Fatal Counter }
 
 // Address returns the PCI address.
 func (f Function) Address() string { return path.Base(f.Path) }
@@ -190,6 +190,7 @@ type NetDev struct {
 	Sent     Counter
 	QoS      QoS
 	Stats    []Statistic // ethtool -S, in the driver's order; empty: the driver has none
+	StatsErr error       // what the driver answers instead
 }
 
 // VLAN is what makes an interface one.

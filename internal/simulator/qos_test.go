@@ -23,7 +23,7 @@ func layoutAndAnswers(n *Node) files {
 		q, dir := &d.QoS, "ethernet/"+d.Name
 		for name, v := range map[string]any{
 			"dcb/there": q.DCB, "dcb/pfc": []any{q.PFC, q.Delay}, "dcb/ets": q.ETS, "dcb/apps": q.Apps, "dcb/buffers": q.Buffers, "dcb/dcbx": q.DCBX,
-			"pause": q.Pause, "fec": q.FEC, "carrier": d.Carrier,
+			"pause": q.Pause, "fec": q.FEC, "carrier": d.Carrier, "refuses": d.StatsErr,
 		} {
 			f.text(dir+"/"+name, fmt.Sprint(v))
 		}

@@ -133,6 +133,8 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"lossless-drops":         append(only("mlx5_2", `hw_counters/out_of_sequence`), fmt.Sprintf(netdev+`qos/buffer_size`, "enp79s0np0"), ethernet("enp79s0np0", `(dcb/buffers|stats/(rx_prio3_(buf_)?discards?|rx_discards_phy|tx_prio3_pause(_duration)?))`)),
 		"lossy-design":           append(append(enable(rails), only("mlx5_[0-7]", marks)...), ethernet(rails, `stats/`+cnps)),
 		"lossy-unstated":         enable(rails),
+		"pcie-errors":            {`sys/devices/.*/aer_dev_(correctable|nonfatal)`},
+		"statistics-refused":     {ethernet("enp79s0np0", `refuses`)},
 		"brief-pauses":           {ethernet(rails, `stats/[rt]x_prio3_pause.*`)},
 		"port-down":              down("mlx5_3", "enp94s0np0"),
 		"link-flapping":          down("mlx5_4", "enp154s0np0"),

@@ -65,6 +65,16 @@ func pciScenarios() []Scenario {
 			edit:   func(n *Node) { n.moveGPU("0000:61:00.0", "0000:4e:04.0/0000:53:00.0", n.HCA("mlx5_2").PCI) },
 		},
 		{
+			Name: "pcie-errors", Platform: h100, OverTime: true,
+			Summary: "the PCIe link of one compute NIC has errors",
+			Truth: "The link of mlx5_1 damages twenty packets a second, which are sent again, and now and then one is lost for good. Width " +
+				"and speed are full, and the port on the wire is fine.",
+			Expect: []Finding{{"mlx5_1", 1, "pcie_errors"}},
+			edit: func(n *Node) {
+				n.Function(n.HCA("mlx5_1").PCI).AER = AER{Correctable: Counter{Start: 41200, PerStep: 20}, NonFatal: Counter{Start: 3, PerStep: 1, Every: 10}}
+			},
+		},
+		{
 			Name: "pcie-gpus-idle", Platform: h100,
 			Summary: "nothing is wrong with a node whose GPUs are idle",
 			Truth: "The links of all GPUs are at 2.5 GT/s, as they are whenever nothing runs on them. Their width is full. " +

@@ -2,6 +2,8 @@
 
 package simulator
 
+import "syscall"
+
 // qosHealthyScenarios look wrong and are not.
 func qosHealthyScenarios() []Scenario {
 	return []Scenario{
@@ -46,6 +48,13 @@ func qosHealthyScenarios() []Scenario {
 					n.qos(f.Device).SetPFC(0)
 				}
 			},
+		},
+		{
+			Name: "statistics-refused", Platform: h100, policy: losslessPolicy,
+			Summary: "nothing is wrong with a node where one driver does not answer for its statistics",
+			Truth: "The firmware of enp79s0np0 answers EIO when it is asked what it counted. What hangs on it is unknown; nobody knows of " +
+				"anything wrong, and nothing is reported.",
+			edit: func(n *Node) { n.NetDev("enp79s0np0").StatsErr = syscall.EIO },
 		},
 		{
 			Name: "brief-pauses", Platform: h100, policy: losslessPolicy,

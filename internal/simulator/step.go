@@ -36,6 +36,10 @@ func (n *Node) at(step int) *Node {
 	for i := range c.GPUs {
 		c.GPUs[i].at(i, step)
 	}
+	for i := range c.Functions {
+		e := &c.Functions[i].AER
+		e.Correctable, e.NonFatal, e.Fatal = e.Correctable.at(step), e.NonFatal.at(step), e.Fatal.at(step)
+	}
 	peers := &c.Driver.Peermem.Allocated
 	*peers = peers.at(step)
 	return c

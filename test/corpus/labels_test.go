@@ -72,6 +72,7 @@ func conditions() map[string]condition {
 
 		// PCI Express
 		"pcie_link_degraded": {mode: "pcie_link_degraded", shows: []string{"pcie_link", "gpu_pcie_link"}, follows: []string{"gpu_pcie_link"}},
+		"pcie_errors":        {mode: "pcie_errors", shows: []string{"pcie_errors"}, alert: true},
 		"acs_redirect":       {mode: "acs_redirects", shows: []string{"pcie_acs"}, anywhere: []string{"gpudirect_usable"}},
 		"numa_mismatch":      {mode: "numa_wrong", shows: []string{"pcie_numa"}},
 		"nic_shared":         {mode: "nic_shared", shows: []string{"nic_shared"}},
