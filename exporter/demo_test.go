@@ -40,7 +40,11 @@ func TestDemo(t *testing.T) {
 			p := start(t, nil, "demo", "--scenario="+s.Name)
 			p.ready()
 			contains(t, p.stdout.String(), s.Name, s.Summary, s.Truth, p.url+"/metrics")
-			lacks(t, p.stderr.String(), "level=warn", "level=error")
+			if s.Name == "statistics-refused" { // which is what the log is for
+				contains(t, p.stderr.String(), `level=warn msg="source failed" source=netstats device=enp79s0np0`)
+			} else {
+				lacks(t, p.stderr.String(), "level=warn", "level=error")
+			}
 
 			_, body, _ := p.get("/metrics")
 			contains(t, body, "gpufabric_compute_ports_expected ", "go_goroutines")
