@@ -169,6 +169,7 @@ func faults() []fault {
 		// Nobody is told of what has passed after two minutes: it must last for five, of which the rates remember some.
 		{scenario: "retransmissions", nodes: 1, device: "mlx5_5", mend: 120 * time.Second, also: []string{"GpuFabricRetransmissions", "GpuFabricRailImbalance"}},
 		{scenario: "pcie-errors", nodes: 1, device: "mlx5_1", mend: 120 * time.Second, also: []string{"GpuFabricPcieErrors"}},
+		{scenario: "statistics-refused", nodes: 1, mend: 120 * time.Second},
 		// What happens on purpose: nobody may be told.
 		{scenario: "exporter-restart", outage: true, nodes: 1, mend: 20 * time.Second},
 		{scenario: "no-rdma", nodes: 1, mend: 10 * time.Second, also: []string{"GpuFabricGidChanged"}}, // the driver is loaded again
@@ -182,6 +183,5 @@ func healthy() []string {
 		"healthy-roce-bond", "healthy-roce-vlan",
 		"vf-qos-unknown", // not all can be told of it
 		"brief-pauses",   // as on any busy fabric
-		"statistics-refused",
 	}
 }

@@ -29,7 +29,7 @@ func purposes() map[string]string {
 		"node/Open findings":               "pfc-off",
 		"node/What cannot be told":         others,
 		"node/Clocks held down":            "gpu-power-brake",
-		"node/Sources that cannot be read": others,
+		"node/Sources that cannot be read": "statistics-refused",
 		"node/Firing alerts":               "port-down",
 		"node/Link errors/A":               "post-fec-errors",
 		"node/Link errors/B":               "post-fec-errors",
