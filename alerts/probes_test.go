@@ -11,21 +11,19 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// TestReasonsOfProbes holds what rules say of labels against what a probe can say: a word that does not exist matches
-// nothing for ever.
-func TestReasonsOfProbes(t *testing.T) {
+// TestWordsOfProbes holds what rules say of labels against what a probe can say: a word that does not exist matches
+// nothing for ever, and a fault that no rule names is told to nobody.
+func TestWordsOfProbes(t *testing.T) {
+	const faults = "gpufabric_probe_fault_timestamp_seconds/fault"
 	words := map[string][]string{}
-	for _, s := range probes.Skips() {
-		words["gpufabric_probe_skipped/reason"] = append(words["gpufabric_probe_skipped/reason"], string(s))
-	}
 	for _, f := range probes.Failures() {
 		words["gpufabric_probe_failing/reason"] = append(words["gpufabric_probe_failing/reason"], string(f))
 	}
-	for _, p := range probes.Paths() {
-		words["gpufabric_probe_transport/transport"] = append(words["gpufabric_probe_transport/transport"], string(p))
+	for _, f := range probes.Faults() {
+		words[faults] = append(words[faults], string(f))
 	}
 	matcher := regexp.MustCompile(`(gpufabric_probe_\w+)\{(\w+)(?:=|!=|=~|!~)"([^"]*)"\}`)
-	found := map[string]bool{}
+	found := map[string][]string{}
 	rules, _ := alertRules(t)
 	for _, g := range groups(t) {
 		rules = append(rules, g.Rules...)
@@ -36,8 +34,8 @@ func TestReasonsOfProbes(t *testing.T) {
 			if words[of] == nil {
 				continue
 			}
-			found[of] = true
 			for word := range strings.SplitSeq(m[3], "|") {
+				found[of] = append(found[of], word)
 				if !slices.Contains(words[of], word) {
 					t.Errorf("%s%s: %s is never %q", r.Alert, r.Record, of, word)
 				}
@@ -46,5 +44,10 @@ func TestReasonsOfProbes(t *testing.T) {
 	}
 	if len(found) != len(words) {
 		t.Errorf("rules name words of %v only", found)
+	}
+	for _, f := range words[faults] {
+		if !slices.Contains(found[faults], f) {
+			t.Errorf("no rule reads fault %q", f)
+		}
 	}
 }

@@ -82,6 +82,13 @@ var (
 		Help:   "1 for the reason why the last run failed, as in probe_failures_total. Absent when it ended well.",
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
+	probeFault = &Family{
+		Name: "probe_fault_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port", "fault"},
+		Help: "What is wrong, and since when: the begin of the run that said so. It is what alerts read; absent while it is not so. fault: socket (NCCL chose TCP, in a probe that is not about TCP), " +
+			"gpudirect (not used, on a network that can), wrong (wrong result), slow (three results in a row or more below 80 % of the baseline), regressed, drifted (see probe_regressed, probe_baseline_drifted), " +
+			"stale (no success in three intervals though nobody uses the GPUs and it does not fail; since the last one), never_run (though nobody uses the GPUs; since the exporter started).",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
 	probeRelease = &Family{
 		Name: "probe_release_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
 		Help: "Time from when the ranks of the last run were killed or asked to close, until the driver showed none of them on the GPUs any more, and no memory in use where nobody else was. " +
@@ -174,19 +181,19 @@ var (
 		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
 	probeJudged = &Family{
-		Name: "probe_judged_results_total", Type: Counter, Labels: []string{"kind", "device", "port"},
-		Help: "Results that were compared with a baseline, since the exporter started: those of runs that ended well, with five earlier results at least. " +
+		Name: "probe_judged_results_total", Type: Counter, Labels: []string{"kind"},
+		Help: "Results that were compared with a baseline, since the exporter started, by kind: of rails, all together. They are those of runs that ended well, with five earlier results at least. " +
 			"The run that is to confirm a slow one counts too. Absent for transport, which has no bandwidth.",
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
 	probeSlow = &Family{
-		Name: "probe_slow_results_total", Type: Counter, Labels: []string{"kind", "device", "port"},
+		Name: "probe_slow_results_total", Type: Counter, Labels: []string{"kind"},
 		Help: "Results of probe_judged_results_total whose bus bandwidth was below the share of its baseline that the site allows (0.95 by default), by more than noise explains, " +
 			"since the exporter started. Confirmed or not: see probe_regressed for alerts.",
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
 	probeLate = &Family{
-		Name: "probe_late_results_total", Type: Counter, Labels: []string{"kind", "device", "port"},
+		Name: "probe_late_results_total", Type: Counter, Labels: []string{"kind"},
 		Help:   "Results of probe_judged_results_total whose smallest message took more than twice the median of its baseline, since the exporter started.",
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
@@ -222,7 +229,7 @@ var (
 
 func probeCatalogue() []*Family {
 	return []*Family{
-		probeStateFile, probeGPUSeconds, probeInterval, probeSkips, probeSkipped, probeRuns, probeFailures, probeWrong, probeLastRun, probeLastSuccess, probeSuccess, probeFailing, probeRelease,
+		probeStateFile, probeGPUSeconds, probeInterval, probeSkips, probeSkipped, probeRuns, probeFailures, probeWrong, probeLastRun, probeLastSuccess, probeSuccess, probeFailing, probeFault, probeRelease,
 		probeInfo, probeTransport, probeGPUDirect, probeNVLS, probeSHARP, probeChannels,
 		probeBusBW, probeAlgBW, probeLatency, probeSmallLatency, probeInit, probeConnect,
 		probeBaselineRatio, probeBaselineSamples, probeSmallLatencyRatio, probeJudged, probeSlow, probeLate, probeExpectedRatio, probeRegressed, probeBelow, probeCollapsed, probeDrifted,

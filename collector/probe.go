@@ -48,31 +48,56 @@ func collectProbes(s probes.Status, emit emit) {
 	}
 	emit(probeStateFile, bit(s.State == ""))
 	emit(probeGPUSeconds, s.GPUTime.Seconds())
-	intervals := map[probes.Kind]time.Duration{}
-	skips := map[probes.Kind]map[probes.Skip]uint64{}
+	kinds := map[probes.Kind]*kindTotals{}
 	for i := range s.Probes {
 		p := &s.Probes[i]
-		if intervals[p.Key.Kind] = p.Every; skips[p.Key.Kind] == nil {
-			skips[p.Key.Kind] = map[probes.Skip]uint64{}
+		of := kinds[p.Key.Kind]
+		if of == nil {
+			of = &kindTotals{skips: map[probes.Skip]uint64{}}
+			kinds[p.Key.Kind] = of
 		}
-		for reason, n := range p.Skips {
-			skips[p.Key.Kind][reason] += n
-		}
-		collectProbe(p, emit)
+		of.add(p)
+		collectProbe(&s, p, emit)
 	}
 	for _, kind := range probes.Kinds() {
-		if every := intervals[kind]; every > 0 {
-			emit(probeInterval, every.Seconds(), string(kind))
-		}
-		for _, reason := range probes.Skips() {
-			if n := skips[kind][reason]; n > 0 {
-				emit(probeSkips, float64(n), string(kind), string(reason))
-			}
+		if of := kinds[kind]; of != nil {
+			of.collect(kind, emit)
 		}
 	}
 }
 
-func collectProbe(p *probes.ProbeStatus, emit emit) {
+// kindTotals is what is told of all probes of a kind together: how many rails there are makes no difference.
+type kindTotals struct {
+	every              time.Duration
+	skips              map[probes.Skip]uint64
+	judged, slow, late uint64
+}
+
+func (of *kindTotals) add(p *probes.ProbeStatus) {
+	of.every = p.Every
+	of.judged, of.slow, of.late = of.judged+p.Judged, of.slow+p.Slow, of.late+p.Late
+	for reason, n := range p.Skips {
+		of.skips[reason] += n
+	}
+}
+
+func (of *kindTotals) collect(kind probes.Kind, emit emit) {
+	if of.every > 0 {
+		emit(probeInterval, of.every.Seconds(), string(kind))
+	}
+	if kind != probes.Transport {
+		emit(probeJudged, float64(of.judged), string(kind))
+		emit(probeSlow, float64(of.slow), string(kind))
+		emit(probeLate, float64(of.late), string(kind))
+	}
+	for _, reason := range probes.Skips() {
+		if n := of.skips[reason]; n > 0 {
+			emit(probeSkips, float64(n), string(kind), string(reason))
+		}
+	}
+}
+
+func collectProbe(s *probes.Status, p *probes.ProbeStatus, emit emit) {
 	of := subject{kind: string(p.Key.Kind), device: label(p.Key.Device), emit: emit}
 	if p.Key.Port != 0 {
 		of.port = strconv.Itoa(p.Key.Port)
@@ -84,13 +109,8 @@ func collectProbe(p *probes.ProbeStatus, emit emit) {
 			of.tell(probeFailures, float64(n), string(reason))
 		}
 	}
-	if p.Key.Kind != probes.Transport {
-		of.tell(probeJudged, float64(p.Judged))
-		of.tell(probeSlow, float64(p.Slow))
-		of.tell(probeLate, float64(p.Late))
-	}
 	of.timestamp(probeLastRun, p.LastRun)
-	if skip := p.LastSkip; skip != nil && skip.At.After(p.LastRun) && slices.Contains(probes.Skips(), skip.Why) {
+	if skip := p.Skipping(); skip != nil && slices.Contains(probes.Skips(), skip.Why) {
 		of.tell(probeSkipped, 1, string(skip.Why))
 	}
 	if r := p.LastGood; r != nil {
@@ -99,7 +119,11 @@ func collectProbe(p *probes.ProbeStatus, emit emit) {
 	if r := p.Last; r != nil {
 		of.measured(probeRelease, r.Release.Or(0).Seconds())
 	}
-	r := verdict(p)
+	faults := s.Faults(p)
+	for _, fault := range probes.Faults() {
+		of.timestamp(probeFault, faults[fault], string(fault))
+	}
+	r := p.Verdict()
 	if r == nil {
 		return
 	}
@@ -112,20 +136,6 @@ func collectProbe(p *probes.ProbeStatus, emit emit) {
 	}
 }
 
-// verdict is the newest result that says something about the fabric, which aborted ones do not; nil if there is none.
-func verdict(p *probes.ProbeStatus) *probes.Result {
-	if r := p.Last; r != nil && r.Outcome != probes.Aborted {
-		return r
-	}
-	newest := p.LastGood
-	for i := range p.Kept {
-		if r := &p.Kept[i]; r.Outcome == probes.Failed && (newest == nil || r.At.After(newest.At)) {
-			newest = r
-		}
-	}
-	return newest
-}
-
 // subject is the probe that series are about.
 type subject struct {
 	kind, device, port string
@@ -136,9 +146,9 @@ func (of *subject) tell(f *Family, value float64, more ...string) {
 	of.emit(f, value, append([]string{of.kind, of.device, of.port}, more...)...)
 }
 
-func (of *subject) timestamp(f *Family, t time.Time) {
+func (of *subject) timestamp(f *Family, t time.Time, more ...string) {
 	if !t.IsZero() {
-		of.tell(f, float64(t.UnixNano())/1e9)
+		of.tell(f, float64(t.UnixNano())/1e9, more...)
 	}
 }
 

@@ -165,7 +165,10 @@ func TestProbeStates(t *testing.T) {
 		return probeLines(t, probes.Status{Enabled: true, Probes: []probes.ProbeStatus{p}})
 	}
 	const at = `{device="mlx5_0",kind="rail",port="1"`
-	both := []string{"success", "failing", "bus_bandwidth_bytes_per_second", "baseline_ratio", "last_success_timestamp_seconds", "last_run_timestamp_seconds", "failures_total", "transport", "regressed", "below_baseline_results", "collapsed_results", "skipped"}
+	both := []string{"success", "failing", "bus_bandwidth_bytes_per_second", "baseline_ratio", "last_success_timestamp_seconds", "last_run_timestamp_seconds", "failures_total", "transport", "regressed", "below_baseline_results", "collapsed_results", "skipped", "fault_timestamp_seconds"}
+	fault := func(name string) string {
+		return `fault_timestamp_seconds{device="mlx5_0",fault="` + name + `",kind="rail",port="1"} 1.6999964e+09`
+	}
 	transports := func(current string) (lines []string) {
 		for _, p := range []string{"none", "nvls", "p2p", "shm", "ib", "plugin", "socket"} {
 			value := " 0"
@@ -202,9 +205,9 @@ func TestProbeStates(t *testing.T) {
 		}},
 		{"failed after NCCL had chosen TCP", func(p *probes.ProbeStatus) {
 			p.Last = failed(p.Key, now, probes.FailureWrong)
-			p.Last.Path = known(probes.PathSocket)
+			p.Last.At, p.Last.Path = p.LastRun, known(probes.PathSocket)
 			p.LastGood = nil
-		}, slices.Concat(transports("socket"), []string{"success" + at + "} 0", "failing" + at + `,reason="wrong_result"} 1`, "last_run_timestamp_seconds" + at + "} 1.6999964e+09"})},
+		}, slices.Concat(transports("socket"), []string{fault("socket"), fault("wrong"), "success" + at + "} 0", "failing" + at + `,reason="wrong_result"} 1`, "last_run_timestamp_seconds" + at + "} 1.6999964e+09"})},
 		{"aborted after it was well: nothing changed", func(p *probes.ProbeStatus) {
 			p.Last, p.LastRun, p.Failures = failed(p.Key, now, probes.FailureIntruder), now, map[probes.Failure]uint64{probes.FailureIntruder: 3}
 			p.Kept = []probes.Result{*failed(p.Key, earlier, probes.FailureInit)}
@@ -223,7 +226,7 @@ func TestProbeStates(t *testing.T) {
 		{"regressed", func(p *probes.ProbeStatus) {
 			c := &p.LastGood.Comparison
 			c.Regressed, c.Below, c.Collapsed, c.Ratio = true, 3, 2, known(0.75)
-		}, slices.Concat(transports("ib"), []string{
+		}, slices.Concat(transports("ib"), []string{fault("regressed"),
 			"success" + at + "} 1", "bus_bandwidth_bytes_per_second" + at + "} 4.79e+10", "baseline_ratio" + at + "} 0.75", "regressed" + at + "} 1", "below_baseline_results" + at + "} 3", "collapsed_results" + at + "} 2",
 			"last_success_timestamp_seconds" + at + "} 1.6999964e+09", "last_run_timestamp_seconds" + at + "} 1.6999964e+09",
 		})},
@@ -272,9 +275,9 @@ func TestProbeResults(t *testing.T) {
 	of := func(p probes.ProbeStatus) []string {
 		return about(probeLines(t, probes.Status{Enabled: true, Probes: []probes.ProbeStatus{p}}), names...)
 	}
-	const at = `{device="",kind="node",port=""}`
+	const at, kind = `{device="",kind="node",port=""}`, `{kind="node"}`
 	counts := func(judged, slow, late string) []string {
-		return []string{"judged_results_total" + at + " " + judged, "slow_results_total" + at + " " + slow, "late_results_total" + at + " " + late}
+		return []string{"judged_results_total" + kind + " " + judged, "slow_results_total" + kind + " " + slow, "late_results_total" + kind + " " + late}
 	}
 	p := probed(node, hour)
 	p.Judged, p.Slow, p.Late = 12, 3, 1
@@ -308,8 +311,9 @@ func TestProbeRelease(t *testing.T) {
 func TestProbesTogether(t *testing.T) {
 	s := probes.Status{Enabled: true, GPUTime: 2500 * time.Millisecond, State: fabric.ReasonMalformed, Probes: []probes.ProbeStatus{probed(rail("mlx5_0"), 12*hour), probed(rail("mlx5_1"), 12*hour)}}
 	for i := range s.Probes {
-		s.Probes[i].Skips = map[probes.Skip]uint64{probes.SkipSlurm: 4}
+		s.Probes[i].Skips, s.Probes[i].Slow = map[probes.Skip]uint64{probes.SkipSlurm: 4}, 2
 	}
-	equal(t, about(probeLines(t, s), "state_file_ok", "gpu_seconds_total", "interval_seconds", "skips_total"),
-		"state_file_ok 0", "gpu_seconds_total 2.5", `interval_seconds{kind="rail"} 43200`, `skips_total{kind="rail",reason="slurm"} 8`)
+	equal(t, about(probeLines(t, s), "state_file_ok", "gpu_seconds_total", "interval_seconds", "skips_total", "judged_results_total", "slow_results_total"),
+		"state_file_ok 0", "gpu_seconds_total 2.5", `interval_seconds{kind="rail"} 43200`, `skips_total{kind="rail",reason="slurm"} 8`,
+		`judged_results_total{kind="rail"} 14`, `slow_results_total{kind="rail"} 4`)
 }

@@ -287,6 +287,7 @@ type Status struct {
 	Enabled bool
 	Probes  []ProbeStatus // by Key
 	Since   time.Time     // the start
+	At      time.Time     // when this was so
 	GPUs    int           // of this node that probes may use, as far as is known
 	GPUTime time.Duration // with a CUDA context since the start, summed over GPUs
 	// State says what is wrong with the state file, or was in the last day: empty if nothing is.

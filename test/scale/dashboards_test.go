@@ -7,14 +7,9 @@ package scale
 import (
 	"cmp"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -36,7 +31,11 @@ func TestDashboards(t *testing.T) {
 	}
 	programs, dir := prometheus.Fetch(t), t.TempDir()
 	queries := prometheus.DashboardQueries(t)
-	source := serveFor(t, startExporter(t, dir), queries)
+	var asked []string
+	for _, q := range queries {
+		asked = append(asked, q.Expr)
+	}
+	source := serveAs(t, startExporter(t, dir), mentioned(t, asked...), ".+")
 	config := filepath.Join(dir, "prometheus.yml")
 	write(t, config, configuration(source, nodes, cadence, prometheus.Rules(t)))
 	t.Setenv("GOMAXPROCS", "2")
@@ -89,42 +88,4 @@ type timed struct {
 	query prometheus.DashboardQuery
 	rows  int
 	took  time.Duration
-}
-
-// serveFor serves what the exporter says, as far as rules or dashboards mention it, below any path.
-func serveFor(t *testing.T, exporter string, queries []prometheus.DashboardQuery) string {
-	t.Helper()
-	var text strings.Builder
-	for _, f := range prometheus.Rules(t) {
-		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text.Write(b)
-	}
-	for _, q := range queries {
-		text.WriteString(q.Expr)
-	}
-	mentioned := map[string]bool{}
-	for _, name := range regexp.MustCompile(`gpufabric_[a-z0-9_]+`).FindAllString(text.String(), -1) {
-		mentioned[name] = true
-	}
-	var mu sync.Mutex
-	var at time.Time
-	var body []byte
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		if time.Since(at) > 5*time.Second {
-			var err error
-			if body, err = ask(exporter, mentioned); err != nil {
-				t.Error(err)
-			}
-			at = time.Now()
-		}
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		_, _ = w.Write(body)
-	}))
-	t.Cleanup(s.Close)
-	return s.Listener.Addr().String()
 }

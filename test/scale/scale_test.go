@@ -5,7 +5,8 @@
 // Package scale measures what the shipped rules cost a real Prometheus, by the number of nodes.
 //
 // One exporter on a simulated node is asked once in a while, and what it says is served as that of all nodes: only the
-// families that rules mention. Each Prometheus first scrapes fast, without rules, until every range of ten minutes
+// families that rules mention, and of the HCAs only the eight for training. A last measurement has the three for storage and
+// management, too: a DGX H100 as it is. Each Prometheus first scrapes fast, without rules, until every range of ten minutes
 // would hold as many samples as it does at the usual interval of 15 s: those of five minutes hold twice as many as in
 // real life, and only the one rule that reads 12 hours has less. Then it scrapes every 15 s, a while without rules and
 // a while with them, so that the processor time of rules can be told from that of scrapes.
@@ -17,10 +18,10 @@
 package scale
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -44,13 +45,15 @@ const (
 	dearest     = 8 // rules that are printed
 	perNode     = 5 * time.Millisecond
 	// bend is by how much a node may cost more among many nodes than among few.
-	bend    = 1.5
-	largest = 2048 // nodes that are extrapolated to
+	bend         = 1.5
+	largest      = 2048 // nodes that are extrapolated to
+	trainingHCAs = 8    // of a simulated node
 )
 
 // result is what was measured with a number of nodes.
 type result struct {
 	nodes, series, window int
+	hcas                  int           // of a node
 	all                   time.Duration // one evaluation of all groups, by the clock
 	cpu                   time.Duration // and of the processor
 	share                 float64       // of one processor, by the clock, with each group at its own interval
@@ -74,18 +77,23 @@ func TestScale(t *testing.T) {
 	}
 	programs, dir := prometheus.Fetch(t), t.TempDir()
 	fmt.Fprintln(os.Stdout, prometheus.Version(t, programs))
-	source := serveAs(t, startExporter(t, dir))
+	exporter := startExporter(t, dir)
+	training, whole := serveAs(t, exporter, mentioned(t), "compute"), serveAs(t, exporter, mentioned(t), ".+")
 	var all []result
-	for _, size := range sizes {
-		var r result
-		t.Run(strconv.Itoa(size), func(t *testing.T) { r = measure(t, programs, source, size) })
-		if t.Failed() {
-			return
+	of := func(name, source string, size int) {
+		if !t.Failed() {
+			t.Run(name, func(t *testing.T) { all = append(all, measure(t, programs, source, size)) })
 		}
-		all = append(all, r)
+	}
+	for _, size := range sizes {
+		of(strconv.Itoa(size), training, size)
+	}
+	of("all HCAs", whole, sizes[0])
+	if t.Failed() {
+		return
 	}
 	report(all)
-	for _, r := range all {
+	for _, r := range all[:len(sizes)] {
 		if each := r.each(r.all); each > perNode {
 			t.Errorf("%d nodes: an evaluation takes %s per node, limit %s", r.nodes, round(each), perNode)
 		}
@@ -98,14 +106,14 @@ func TestScale(t *testing.T) {
 // report prints what the sizes cost, and which rules are the dearest among most nodes.
 func report(all []result) {
 	table := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "\nnodes\tseries\tsamples in 10 min\tall groups\tper node\tprocessor, per node\tof one processor, as shipped\tslowest group")
+	fmt.Fprintln(table, "\nnodes\tHCAs\tseries\tsamples in 10 min\tall groups\tper node\tprocessor, per node\tof one processor, as shipped\tslowest group")
 	for _, r := range all {
-		fmt.Fprintf(table, "%d\t%d\t%d\t%s\t%s\t%s\t%.1f%%\t%s %s\n", r.nodes, r.series, r.window, round(r.all), round(r.each(r.all)), round(r.each(r.cpu)),
+		fmt.Fprintf(table, "%d\t%d\t%d\t%d\t%s\t%s\t%s\t%.1f%%\t%s %s\n", r.nodes, r.hcas, r.series, r.window, round(r.all), round(r.each(r.all)), round(r.each(r.cpu)),
 			100*r.share, r.slowest, round(r.slowestTook))
 	}
-	last := all[len(all)-1]
+	last := all[len(all)-2] // the most nodes
 	scaled := func(d time.Duration) time.Duration { return d * largest / time.Duration(last.nodes) }
-	fmt.Fprintf(table, "%d\t%d\textrapolated\t%s\t%s\t%s\t%.1f%%\t%s %s of its %s\n", largest, last.series*largest/last.nodes, round(scaled(last.all)),
+	fmt.Fprintf(table, "%d\t%d\t%d\textrapolated\t%s\t%s\t%s\t%.1f%%\t%s %s of its %s\n", largest, last.hcas, last.series*largest/last.nodes, round(scaled(last.all)),
 		round(last.each(last.all)), round(last.each(last.cpu)), 100*last.share*largest/float64(last.nodes), last.slowest, round(scaled(last.slowestTook)), cadence)
 	fmt.Fprintf(table, "\ndearest rules of %d nodes\tper node\n", last.nodes)
 	for _, c := range last.rules[:min(dearest, len(last.rules))] {
@@ -164,7 +172,8 @@ func measure(t *testing.T, programs, source string, nodes int) result {
 	if up := count(t, server, "count(up == 1)"); up != nodes {
 		t.Errorf("%d of %d nodes answer", up, nodes)
 	}
-	if ports := count(t, server, "count(port:gpufabric_port_transmitted_data_bytes:rate2m)"); ports != 8*nodes {
+	r.hcas = count(t, server, "count(gpufabric_hca_info)") / nodes
+	if ports := count(t, server, "count(port:gpufabric_port_transmitted_data_bytes:rate2m)"); ports != trainingHCAs*nodes {
 		t.Errorf("rules see %d training ports on %d nodes", ports, nodes)
 	}
 	if firing := server.Query(t, `count by (alertname) (ALERTS{alertstate="firing"})`); len(firing) > 0 {
@@ -203,8 +212,12 @@ func watchGroups(t *testing.T, server *prometheus.Server) watched {
 				began, had = time.Now(), server.CPU(t)
 			}
 			w.groups[g.Name] = append(w.groups[g.Name], seconds(g.EvaluationTime))
+			took := map[string]time.Duration{} // several rules may record one series
 			for _, r := range g.Rules {
-				w.rules[r.Name] = append(w.rules[r.Name], seconds(r.EvaluationTime))
+				took[r.Name] += seconds(r.EvaluationTime)
+			}
+			for rule, d := range took {
+				w.rules[rule] = append(w.rules[rule], d)
 			}
 		}
 		if lasted := time.Since(began); enough && len(w.groups) > 0 && lasted >= (evaluations-1)*cadence {
@@ -293,19 +306,32 @@ func startExporter(t *testing.T, dir string) string {
 	return "http://" + address + "/metrics"
 }
 
-// serveAs serves what the exporter says, as far as rules mention it, below any path, and returns the address.
-func serveAs(t *testing.T, exporter string) string {
+var familyName = regexp.MustCompile(`gpufabric_[a-z0-9_]+`)
+
+// mentioned are the names of families in the rules, and in what else is asked.
+func mentioned(t *testing.T, queries ...string) map[string]bool {
 	t.Helper()
-	mentioned := map[string]bool{}
+	names := map[string]bool{}
 	for _, f := range prometheus.Rules(t) {
 		text, err := os.ReadFile(f)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range regexp.MustCompile(`gpufabric_[a-z0-9_]+`).FindAllString(string(text), -1) {
-			mentioned[name] = true
+		queries = append(queries, string(text))
+	}
+	for _, q := range queries {
+		for _, name := range familyName.FindAllString(q, -1) {
+			names[name] = true
 		}
 	}
+	return names
+}
+
+// serveAs serves what the exporter says of these families, and of the HCAs that have these roles (a regular expression),
+// below any path, and returns the address.
+func serveAs(t *testing.T, exporter string, families map[string]bool, roles string) string {
+	t.Helper()
+	port := regexp.MustCompile(`(?m)^gpufabric_hca_port_info\{device="([^"]+)".*,role="` + roles + `"\}`)
 	type answer struct {
 		at   time.Time
 		body []byte
@@ -315,7 +341,7 @@ func serveAs(t *testing.T, exporter string) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		a := <-last
 		if time.Since(a.at) > 5*time.Second {
-			body, err := ask(exporter, mentioned)
+			body, err := ask(exporter, families, port)
 			if err != nil {
 				t.Error(err)
 			}
@@ -329,29 +355,37 @@ func serveAs(t *testing.T, exporter string) string {
 	return s.Listener.Addr().String()
 }
 
-// ask scrapes the exporter for the families that are mentioned.
-func ask(exporter string, mentioned map[string]bool) ([]byte, error) {
+var deviceLabel = regexp.MustCompile(`[{,]device="([^"]+)"`)
+
+// ask scrapes the exporter for families, and for HCAs that have such a port.
+func ask(exporter string, families map[string]bool, port *regexp.Regexp) ([]byte, error) {
 	answer, err := http.Get(exporter)
 	if err != nil {
 		return nil, err
 	}
 	defer answer.Body.Close()
+	all, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, err
+	}
+	hcas := map[string]bool{}
+	for _, m := range port.FindAllSubmatch(all, -1) {
+		hcas[string(m[1])] = true
+	}
 	var b bytes.Buffer
-	lines := bufio.NewScanner(answer.Body)
-	lines.Buffer(nil, 1<<20)
-	for keep := false; lines.Scan(); {
-		line := lines.Text()
+	keep := false
+	for line := range strings.Lines(string(all)) {
 		if f := strings.Fields(line); len(f) > 2 && f[0] == "#" {
-			keep = mentioned[f[2]]
+			keep = families[f[2]]
 		}
-		if keep {
-			b.WriteString(line + "\n")
+		if m := deviceLabel.FindStringSubmatch(line); keep && (m == nil || hcas[m[1]]) {
+			b.WriteString(line)
 		}
 	}
 	if b.Len() == 0 {
 		return nil, fmt.Errorf("%s: no family that rules mention", exporter)
 	}
-	return b.Bytes(), lines.Err()
+	return b.Bytes(), nil
 }
 
 func write(t *testing.T, path, text string) {
