@@ -20,7 +20,9 @@ func TestWordsOfProbes(t *testing.T) {
 		words["gpufabric_probe_failing/reason"] = append(words["gpufabric_probe_failing/reason"], string(f))
 	}
 	for _, f := range probes.Faults() {
-		words[faults] = append(words[faults], string(f))
+		if !f.OfBandwidth() {
+			words[faults] = append(words[faults], string(f))
+		}
 	}
 	matcher := regexp.MustCompile(`(gpufabric_probe_\w+)\{(\w+)(?:=|!=|=~|!~)"([^"]*)"\}`)
 	found := map[string][]string{}

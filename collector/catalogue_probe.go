@@ -82,12 +82,24 @@ var (
 		Help:   "1 for the reason why the last run failed, as in probe_failures_total. Absent when it ended well.",
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
+	probeUnknown = &Family{
+		Name: "probe_result_unknown", Type: Gauge, Labels: []string{"kind", "device", "port"},
+		Help:   "1 while no result is known that says something about the fabric: none yet, or none since the exporter started and the state file remembers none. Absent otherwise.",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
 	probeFault = &Family{
 		Name: "probe_fault_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port", "fault"},
 		Help: "What is wrong, and since when: the begin of the run that said so. It is what alerts read; absent while it is not so. fault: socket (NCCL chose TCP, in a probe that is not about TCP), " +
-			"gpudirect (not used, on a network that can), wrong (wrong result), slow (three results in a row or more below 80 % of the baseline), regressed, drifted (see probe_regressed, probe_baseline_drifted), " +
-			"stale (no success in three intervals though nobody uses the GPUs and it does not fail; since the last one), never_run (though nobody uses the GPUs; since the exporter started).",
+			"gpudirect (not used, on a network that can), wrong (wrong result), " +
+			"stale (no success in three intervals though nobody uses the GPUs and it does not fail; since the last one), never_run (though nobody uses the GPUs; since the exporter started). " +
+			"Of bandwidth, see probe_fault_ratio.",
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+	}
+	probeFaultRatio = &Family{
+		Name: "probe_fault_ratio", Type: Gauge, Unit: "ratio", Labels: []string{"kind", "device", "port", "fault"},
+		Help: "probe_baseline_ratio while bandwidth is a fault, for alerts. fault: slow (three results in a row or more below 80 % of the baseline), regressed, drifted (see probe_regressed, probe_baseline_drifted). " +
+			"Absent while it is not so.",
+		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
 	probeRelease = &Family{
 		Name: "probe_release_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
@@ -229,7 +241,7 @@ var (
 
 func probeCatalogue() []*Family {
 	return []*Family{
-		probeStateFile, probeGPUSeconds, probeInterval, probeSkips, probeSkipped, probeRuns, probeFailures, probeWrong, probeLastRun, probeLastSuccess, probeSuccess, probeFailing, probeFault, probeRelease,
+		probeStateFile, probeGPUSeconds, probeInterval, probeSkips, probeSkipped, probeRuns, probeFailures, probeWrong, probeLastRun, probeLastSuccess, probeSuccess, probeFailing, probeUnknown, probeFault, probeFaultRatio, probeRelease,
 		probeInfo, probeTransport, probeGPUDirect, probeNVLS, probeSHARP, probeChannels,
 		probeBusBW, probeAlgBW, probeLatency, probeSmallLatency, probeInit, probeConnect,
 		probeBaselineRatio, probeBaselineSamples, probeSmallLatencyRatio, probeJudged, probeSlow, probeLate, probeExpectedRatio, probeRegressed, probeBelow, probeCollapsed, probeDrifted,

@@ -119,12 +119,19 @@ func collectProbe(s *probes.Status, p *probes.ProbeStatus, emit emit) {
 	if r := p.Last; r != nil {
 		of.measured(probeRelease, r.Release.Or(0).Seconds())
 	}
-	faults := s.Faults(p)
+	r, faults := p.Verdict(), s.Faults(p)
 	for _, fault := range probes.Faults() {
-		of.timestamp(probeFault, faults[fault], string(fault))
+		at, found := faults[fault]
+		switch {
+		case !found:
+		case fault.OfBandwidth():
+			of.measured(probeFaultRatio, r.Comparison.Ratio.Or(0), string(fault))
+		default:
+			of.timestamp(probeFault, at, string(fault))
+		}
 	}
-	r := p.Verdict()
 	if r == nil {
+		of.tell(probeUnknown, 1)
 		return
 	}
 	of.tell(probeSuccess, bit(r.Outcome == probes.OK))
@@ -153,9 +160,9 @@ func (of *subject) timestamp(f *Family, t time.Time, more ...string) {
 }
 
 // measured emits what is 0, or absurd, if it is not known.
-func (of *subject) measured(f *Family, value float64) {
+func (of *subject) measured(f *Family, value float64, more ...string) {
 	if value > 0 && !math.IsInf(value, 0) {
-		of.tell(f, value)
+		of.tell(f, value, more...)
 	}
 }
 

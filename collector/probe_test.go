@@ -165,7 +165,7 @@ func TestProbeStates(t *testing.T) {
 		return probeLines(t, probes.Status{Enabled: true, Probes: []probes.ProbeStatus{p}})
 	}
 	const at = `{device="mlx5_0",kind="rail",port="1"`
-	both := []string{"success", "failing", "bus_bandwidth_bytes_per_second", "baseline_ratio", "last_success_timestamp_seconds", "last_run_timestamp_seconds", "failures_total", "transport", "regressed", "below_baseline_results", "collapsed_results", "skipped", "fault_timestamp_seconds"}
+	both := []string{"success", "failing", "bus_bandwidth_bytes_per_second", "baseline_ratio", "last_success_timestamp_seconds", "last_run_timestamp_seconds", "failures_total", "transport", "regressed", "below_baseline_results", "collapsed_results", "skipped", "fault_timestamp_seconds", "fault_ratio", "result_unknown"}
 	fault := func(name string) string {
 		return `fault_timestamp_seconds{device="mlx5_0",fault="` + name + `",kind="rail",port="1"} 1.6999964e+09`
 	}
@@ -192,9 +192,9 @@ func TestProbeStates(t *testing.T) {
 		{"well", func(*probes.ProbeStatus) {}, slices.Concat(wellSince, transports("ib"), []string{"last_run_timestamp_seconds" + at + "} 1.6999964e+09"})},
 		{"never run", func(p *probes.ProbeStatus) {
 			*p = probes.ProbeStatus{Key: p.Key, Every: p.Every, LastSkip: &probes.Skipped{Why: probes.SkipCannotProveIdle, At: now}}
-		}, []string{"skipped" + at + `,reason="cannot_prove_idle"} 1`}},
+		}, []string{"skipped" + at + `,reason="cannot_prove_idle"} 1`, "result_unknown" + at + "} 1"}},
 		{"not run since the exporter started", func(p *probes.ProbeStatus) { *p = probes.ProbeStatus{Key: p.Key, Every: p.Every, LastRun: now} }, []string{
-			"last_run_timestamp_seconds" + at + "} 1.7e+09",
+			"last_run_timestamp_seconds" + at + "} 1.7e+09", "result_unknown" + at + "} 1",
 		}},
 		{"failed after it was well: what it measured then is not of now", func(p *probes.ProbeStatus) {
 			p.Last, p.LastRun, p.Failures = failed(p.Key, now, probes.FailureHang), now, map[probes.Failure]uint64{probes.FailureHang: 1}
@@ -221,12 +221,12 @@ func TestProbeStates(t *testing.T) {
 			"last_success_timestamp_seconds" + at + "} 1.6999928e+09", "last_run_timestamp_seconds" + at + "} 1.7e+09",
 		}},
 		{"aborted, and nothing before", func(p *probes.ProbeStatus) { p.Last, p.LastGood = failed(p.Key, now, probes.FailureStopped), nil }, []string{
-			"last_run_timestamp_seconds" + at + "} 1.6999964e+09",
+			"last_run_timestamp_seconds" + at + "} 1.6999964e+09", "result_unknown" + at + "} 1",
 		}},
 		{"regressed", func(p *probes.ProbeStatus) {
 			c := &p.LastGood.Comparison
 			c.Regressed, c.Below, c.Collapsed, c.Ratio = true, 3, 2, known(0.75)
-		}, slices.Concat(transports("ib"), []string{fault("regressed"),
+		}, slices.Concat(transports("ib"), []string{`fault_ratio{device="mlx5_0",fault="regressed",kind="rail",port="1"} 0.75`,
 			"success" + at + "} 1", "bus_bandwidth_bytes_per_second" + at + "} 4.79e+10", "baseline_ratio" + at + "} 0.75", "regressed" + at + "} 1", "below_baseline_results" + at + "} 3", "collapsed_results" + at + "} 2",
 			"last_success_timestamp_seconds" + at + "} 1.6999964e+09", "last_run_timestamp_seconds" + at + "} 1.6999964e+09",
 		})},

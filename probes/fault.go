@@ -54,6 +54,9 @@ func (p *ProbeStatus) Skipping() *Skipped {
 	return nil
 }
 
+// OfBandwidth tells whether the fault is one of bandwidth against its baseline.
+func (f Fault) OfBandwidth() bool { return f == FaultSlow || f == FaultRegressed || f == FaultDrifted }
+
 // Faults returns what is wrong with a probe of this status, and since when, as far as is known: the begin of the run that
 // said so, the last success or run of one that is stale, and the start of an exporter whose probe has never run.
 func (s *Status) Faults(p *ProbeStatus) map[Fault]time.Time {
