@@ -226,7 +226,8 @@ func TestProbeStates(t *testing.T) {
 		{"regressed", func(p *probes.ProbeStatus) {
 			c := &p.LastGood.Comparison
 			c.Regressed, c.Below, c.Collapsed, c.Ratio = true, 3, 2, known(0.75)
-		}, slices.Concat(transports("ib"), []string{`fault_ratio{device="mlx5_0",fault="regressed",kind="rail",port="1"} 0.75`,
+		}, slices.Concat(transports("ib"), []string{
+			`fault_ratio{device="mlx5_0",fault="regressed",kind="rail",port="1"} 0.75`,
 			"success" + at + "} 1", "bus_bandwidth_bytes_per_second" + at + "} 4.79e+10", "baseline_ratio" + at + "} 0.75", "regressed" + at + "} 1", "below_baseline_results" + at + "} 3", "collapsed_results" + at + "} 2",
 			"last_success_timestamp_seconds" + at + "} 1.6999964e+09", "last_run_timestamp_seconds" + at + "} 1.6999964e+09",
 		})},
