@@ -2,7 +2,11 @@
 
 package observer
 
-import "gpufabric_exporter/internal/fabric"
+import (
+	"slices"
+
+	"gpufabric_exporter/internal/fabric"
+)
 
 // sourceID names a source.
 type sourceID struct{ name, device string }
@@ -26,8 +30,12 @@ func (ob *Observer) logSources(n *fabric.Node) {
 			logged[s.Reason] = true
 		}
 	}
-	for id := range ob.troubled { // not those that are not in n because nobody wanted them
-		if id.device != "" && ob.devices[id.device] == nil {
+	answered := func(s fabric.Source) bool { return s.Name == fabric.SourceNetDev && s.Since.IsZero() }
+	if !slices.ContainsFunc(n.Sources, answered) {
+		return // who is not in n may still be there: nobody wanted interfaces, or nobody knows them
+	}
+	for id := range ob.troubled {
+		if id.device != "" && ob.devices[id.device] == nil && n.NetDev(id.device) == nil {
 			delete(ob.troubled, id)
 		}
 	}

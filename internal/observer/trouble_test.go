@@ -4,6 +4,7 @@ package observer
 
 import (
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -78,4 +79,71 @@ func TestLogIsBounded(t *testing.T) {
 			t.Errorf("remembers a device that left: %v", ob.troubled)
 		}
 	})
+}
+
+// An interface whose driver fails is named once as well, though it is no RDMA device, and forgotten when it leaves.
+func TestLogOfInterfacesIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(2)
+		var text strings.Builder
+		ob := start(t, k, logTo(&text))
+		refuse := func(err error) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.refuse = map[string]error{"eth-mlx5_0": err}
+		}
+		for _, err := range []error{unix.EIO, nil, unix.EIO} {
+			refuse(err)
+			for range 20 {
+				observe(t, ob, wired)
+				observe(t, ob, fabric.WantNCCL) // not everybody asks for interfaces
+				time.Sleep(10 * time.Second)
+			}
+		}
+		failed, well := "level=WARN source=netstats reason=io_error\nlevel=WARN source=qos reason=io_error\n", "level=INFO source=netstats\nlevel=INFO source=qos\n"
+		if want := failed + well + failed; inOrder(text.String()) != inOrder(want) {
+			t.Errorf("logged:\n%swant, in any order:\n%s", text.String(), want)
+		}
+		k.remove("mlx5_0")
+		for range 3 {
+			time.Sleep(2 * time.Minute)
+			observe(t, ob, wired)
+		}
+		if len(ob.troubled) != 0 {
+			t.Errorf("remembers an interface that left: %v", ob.troubled)
+		}
+	})
+}
+
+// The same of a lock that was held before any interface was ever read.
+func TestLogOfHeldLockIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(1)
+		k.rtnl = make(chan struct{})
+		var text strings.Builder
+		ob := start(t, k, logTo(&text))
+		for range 20 {
+			observeWithin(t, ob, wired, 2*time.Second)
+			observe(t, ob, fabric.WantNCCL)
+			time.Sleep(10 * time.Second)
+		}
+		close(k.rtnl)
+		time.Sleep(time.Second)
+		want := ""
+		for _, reason := range []string{"timeout", "rtnl_stuck"} {
+			for _, source := range []string{"netdev", "qos", "netstats"} {
+				want += "level=WARN source=" + source + " reason=" + reason + "\n"
+			}
+		}
+		if inOrder(text.String()) != inOrder(want) {
+			t.Errorf("logged:\n%swant, in any order:\n%s", text.String(), want)
+		}
+	})
+}
+
+// inOrder sorts lines: which of two sources comes first does not matter.
+func inOrder(text string) string {
+	lines := strings.Split(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
