@@ -193,7 +193,7 @@ func isAnswer(err error, request netlink.Message) bool {
 // decodeFamily reads what ctrl_fill_info of net/netlink/genetlink.c writes.
 func decodeFamily(b []byte) (uint16, error) {
 	var id uint16
-	err := attributes(b, func(d *netlink.AttributeDecoder) error {
+	err := attributes(b, []string{attrFamilyID: "CTRL_ATTR_FAMILY_ID"}, func(d *netlink.AttributeDecoder) error {
 		if d.Type() == attrFamilyID {
 			id = d.Uint16()
 		}
@@ -208,19 +208,22 @@ func decodeFamily(b []byte) (uint16, error) {
 	return id, nil
 }
 
-// attributes calls fn for each attribute of a message or of a nest.
-func attributes(b []byte, fn func(*netlink.AttributeDecoder) error) error {
+// attributes calls fn for each attribute of a message or of a nest. Errors have the names of attributes, by number.
+func attributes(b []byte, names []string, fn func(*netlink.AttributeDecoder) error) error {
 	d, err := netlink.NewAttributeDecoder(b)
 	for err == nil && d.Next() {
 		if err = fn(d); err == nil {
 			err = d.Err()
+		}
+		if kind := int(d.Type()); err != nil && kind < len(names) {
+			err = fmt.Errorf("%s: %w", names[kind], err)
 		}
 	}
 	if err == nil {
 		err = d.Err()
 	}
 	if err != nil && !errors.Is(err, ErrMalformed) {
-		err = fmt.Errorf("%w: %w", ErrMalformed, err)
+		err = fmt.Errorf("%w: %w", err, ErrMalformed)
 	}
 	return err
 }

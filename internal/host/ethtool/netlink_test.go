@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -214,10 +215,11 @@ func TestReadErrors(t *testing.T) {
 		"old kernel":   {func(k *fakeNetlink) { k.answers[msgGetFamily] = refuses(unix.ENOENT) }, noPause(fabric.ReasonMissing), noFEC(fabric.ReasonMissing), nil},
 		"no netlink":   {func(k *fakeNetlink) { k.fails = os.NewSyscallError("socket", unix.EAFNOSUPPORT) }, noPause(fabric.ReasonMissing), noFEC(fabric.ReasonMissing), ErrBroken},
 		"forbidden":    {func(k *fakeNetlink) { k.fails = os.NewSyscallError("socket", unix.EACCES) }, noPause(fabric.ReasonPrivilege), noFEC(fabric.ReasonPrivilege), unix.EACCES},
-		"nonsense":     {func(k *fakeNetlink) { k.answers[msgPause] = says(msgPause, []byte{1, 2, 3, 4, 5}) }, noPause(fabric.ReasonMalformed), fec, nil},
-		"two messages": {func(k *fakeNetlink) { k.answers[msgPause] = otherMessage }, noPause(fabric.ReasonMalformed), fec, nil},
-		"other answer": {func(k *fakeNetlink) { k.answers[msgPause] = says(msgFEC, pauseReply()) }, noPause(fabric.ReasonMalformed), fec, nil},
-		"no family":    {func(k *fakeNetlink) { k.answers[msgGetFamily] = says(msgGetFamily, nil) }, noPause(fabric.ReasonMalformed), noFEC(fabric.ReasonMalformed), nil},
+		"nonsense":     {func(k *fakeNetlink) { k.answers[msgPause] = says(msgPause, []byte{1, 2, 3, 4, 5}) }, noPause(fabric.ReasonMalformed), fec, ErrMalformed},
+		"nonsense too": {func(k *fakeNetlink) { k.answers[msgFEC] = says(msgFEC, fecReply()[:70]) }, pause, noFEC(fabric.ReasonMalformed), ErrMalformed},
+		"two messages": {func(k *fakeNetlink) { k.answers[msgPause] = otherMessage }, noPause(fabric.ReasonMalformed), fec, ErrMalformed},
+		"other answer": {func(k *fakeNetlink) { k.answers[msgPause] = says(msgFEC, pauseReply()) }, noPause(fabric.ReasonMalformed), fec, ErrMalformed},
+		"no family":    {func(k *fakeNetlink) { k.answers[msgGetFamily] = says(msgGetFamily, nil) }, noPause(fabric.ReasonMalformed), noFEC(fabric.ReasonMalformed), ErrMalformed},
 		"late answer":  {func(k *fakeNetlink) { k.answers[msgPause] = late }, noPause(fabric.ReasonIO), noFEC(fabric.ReasonIO), ErrBroken},
 		"no buffer": {func(k *fakeNetlink) {
 			k.answers[msgPause] = func(netlink.Message) ([]netlink.Message, error) { return nil, unix.ENOBUFS }
@@ -236,6 +238,52 @@ func TestReadErrors(t *testing.T) {
 				t.Errorf("afterwards %+v, %v", q, err)
 			}
 		})
+	}
+}
+
+// What is malformed is named: the interface, the message, and the attribute with the nest that it is in.
+func TestMalformed(t *testing.T) {
+	stats := func(kind uint16, b []byte) []byte {
+		return encoded(func(e *netlink.AttributeEncoder) {
+			nest(e, attrFECStats, func(e *netlink.AttributeEncoder) { e.Bytes(kind, b) }) // of the same number as attrPauseStats
+		})
+	}
+	uint32s := func(kind uint16) []byte { return encoded(func(e *netlink.AttributeEncoder) { e.Uint32(kind, 1) }) }
+	wrongNest := encoded(func(e *netlink.AttributeEncoder) { e.Bytes(attrPauseStats, []byte{1, 2, 3}) })
+	longNest := encoded(func(e *netlink.AttributeEncoder) { e.Bytes(attrPauseStats, []byte{200, 0, attrPauseFramesRX, 0}) })
+	long := pauseReply()
+	long[0] = 255
+	for _, c := range []struct {
+		name string
+		m    message
+		b    []byte
+		want string
+	}{
+		{"cut", msgPause, pauseReply()[:50], "ETHTOOL_MSG_PAUSE_GET: "},
+		{"longer than the message", msgPause, long, "ETHTOOL_MSG_PAUSE_GET: "},
+		{"wide switch", msgPause, uint32s(attrPauseAuto), "ETHTOOL_MSG_PAUSE_GET: ETHTOOL_A_PAUSE_AUTONEG: "},
+		{"wide RX", msgPause, uint32s(attrPauseRX), "ETHTOOL_MSG_PAUSE_GET: ETHTOOL_A_PAUSE_RX: "},
+		{"wide TX", msgPause, uint32s(attrPauseTX), "ETHTOOL_MSG_PAUSE_GET: ETHTOOL_A_PAUSE_TX: "},
+		{"nest that is none", msgPause, wrongNest, "ETHTOOL_MSG_PAUSE_GET: ETHTOOL_A_PAUSE_STATS: "},
+		{"nest beyond itself", msgPause, longNest, "ETHTOOL_MSG_PAUSE_GET: ETHTOOL_A_PAUSE_STATS: "},
+		{"narrow frames", msgPause, stats(attrPauseFramesRX, []byte{1, 2, 3, 4}), "ETHTOOL_MSG_PAUSE_GET: ETHTOOL_A_PAUSE_STATS: ETHTOOL_A_PAUSE_STAT_RX_FRAMES: "},
+		{"empty frames", msgPause, stats(attrPauseFramesTX, nil), "ETHTOOL_MSG_PAUSE_GET: ETHTOOL_A_PAUSE_STATS: ETHTOOL_A_PAUSE_STAT_TX_FRAMES: "},
+		{"no TX", msgPause, encoded(func(e *netlink.AttributeEncoder) { e.Uint8(attrPauseRX, 1) }), "ETHTOOL_MSG_PAUSE_GET: ETHTOOL_A_PAUSE_RX is there: true, ETHTOOL_A_PAUSE_TX: false, expected both: "},
+		{"cut FEC", msgFEC, fecReply()[:70], "ETHTOOL_MSG_FEC_GET: "},
+		{"narrow bit", msgFEC, encoded(func(e *netlink.AttributeEncoder) { e.Uint8(attrFECActive, 1) }), "ETHTOOL_MSG_FEC_GET: ETHTOOL_A_FEC_ACTIVE: "},
+		{"odd blocks", msgFEC, stats(attrFECCorrected, make([]byte, 9)), "ETHTOOL_MSG_FEC_GET: ETHTOOL_A_FEC_STATS: ETHTOOL_A_FEC_STAT_CORRECTED: 9 bytes, expected a multiple of 8: "},
+		{"odd bits", msgFEC, stats(attrFECCorrectedBits, make([]byte, 1)), "ETHTOOL_MSG_FEC_GET: ETHTOOL_A_FEC_STATS: ETHTOOL_A_FEC_STAT_CORR_BITS: 1 bytes, expected a multiple of 8: "},
+	} {
+		client, k := fakeConnection(t)
+		k.answers[c.m] = says(c.m, c.b)
+		var q fabric.QoS
+		err := client.Read("eth0", &q, now())
+		if !errors.Is(err, ErrMalformed) || !strings.HasPrefix(err.Error(), "ethtool: eth0: "+c.want) || fabric.ReasonOf(err) != fabric.ReasonMalformed {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		}
+		if broken := q.Pause.State != fabric.OK; broken != (c.m == msgPause) || broken == (q.FEC.State != fabric.OK) {
+			t.Errorf("%s: the other answer is lost, or this one is not: %+v", c.name, q)
+		}
 	}
 }
 

@@ -14,29 +14,35 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Read fills in Pause and FEC. Each fails for itself; an error means that neither could be asked for.
+// Read fills in Pause and FEC. Each fails for itself; an error means that neither could be asked for, or says what is
+// wrong with an answer that is malformed.
 func (c *Client) Read(netdev string, q *fabric.QoS, now time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kernel == nil {
 		return errClosed
 	}
-	pause, err := ask(c, msgPause, netdev, func(b []byte) (fabric.Pause, error) { return decodePause(b, now) })
-	q.Pause = fact(pause, err, msgPause, now)
-	if isHopeless(err) {
-		q.FEC = fabric.NotKnown[fabric.FEC](fabric.ReasonOf(err), msgFEC.String(), now)
-		return err
+	pause, pauseErr := ask(c, msgPause, netdev, func(b []byte) (fabric.Pause, error) { return decodePause(b, now) })
+	q.Pause = fact(pause, pauseErr, msgPause, now)
+	if isHopeless(pauseErr) {
+		q.FEC = fabric.NotKnown[fabric.FEC](fabric.ReasonOf(pauseErr), msgFEC.String(), now)
+		return pauseErr
 	}
-	fec, err := ask(c, msgFEC, netdev, func(b []byte) (fabric.FEC, error) { return decodeFEC(b, now) })
-	q.FEC = fact(fec, err, msgFEC, now)
-	if isHopeless(err) {
-		return err
-	}
-	return nil
+	fec, fecErr := ask(c, msgFEC, netdev, func(b []byte) (fabric.FEC, error) { return decodeFEC(b, now) })
+	q.FEC = fact(fec, fecErr, msgFEC, now)
+	return errors.Join(worthAnError(pauseErr), worthAnError(fecErr))
 }
 
 // isHopeless tells whether every other question about the interface would fail too.
 func isHopeless(err error) bool { return errors.Is(err, ErrBroken) || errors.Is(err, unix.ENODEV) }
+
+// worthAnError leaves out what is wrong with a single fact: a driver that does not have it, or refuses to say.
+func worthAnError(err error) error {
+	if isHopeless(err) || errors.Is(err, ErrMalformed) {
+		return err
+	}
+	return nil
+}
 
 func fact[T any](v T, err error, m message, now time.Time) fabric.Fact[T] {
 	if err != nil {
@@ -59,9 +65,14 @@ const (
 // decodePause reads what pause_fill_reply of net/ethtool/pause.c writes.
 func decodePause(b []byte, now time.Time) (fabric.Pause, error) {
 	const received, transmitted = "ETHTOOL_A_PAUSE_STAT_RX_FRAMES", "ETHTOOL_A_PAUSE_STAT_TX_FRAMES"
+	names := []string{
+		attrPauseAuto: "ETHTOOL_A_PAUSE_AUTONEG", attrPauseRX: "ETHTOOL_A_PAUSE_RX", attrPauseTX: "ETHTOOL_A_PAUSE_TX",
+		attrPauseStats: "ETHTOOL_A_PAUSE_STATS",
+	}
+	counts := []string{attrPauseFramesTX: transmitted, attrPauseFramesRX: received}
 	p := fabric.Pause{Received: uncounted(received, now), Transmitted: uncounted(transmitted, now)}
 	var hasRX, hasTX bool
-	err := attributes(b, func(d *netlink.AttributeDecoder) error {
+	err := attributes(b, names, func(d *netlink.AttributeDecoder) error {
 		switch d.Type() {
 		case attrPauseAuto:
 			p.Autonegotiated = d.Uint8() != 0
@@ -70,7 +81,7 @@ func decodePause(b []byte, now time.Time) (fabric.Pause, error) {
 		case attrPauseTX:
 			p.Transmit, hasTX = d.Uint8() != 0, true
 		case attrPauseStats:
-			return attributes(d.Bytes(), func(d *netlink.AttributeDecoder) error {
+			return attributes(d.Bytes(), counts, func(d *netlink.AttributeDecoder) error {
 				switch d.Type() {
 				case attrPauseFramesRX:
 					p.Received = fabric.Known(d.Uint64(), received, now)
@@ -105,16 +116,18 @@ const (
 // has no ETHTOOL_A_FEC_ACTIVE.
 func decodeFEC(b []byte, now time.Time) (fabric.FEC, error) {
 	const corrected, uncorrectable, bits = "ETHTOOL_A_FEC_STAT_CORRECTED", "ETHTOOL_A_FEC_STAT_UNCORR", "ETHTOOL_A_FEC_STAT_CORR_BITS"
+	names := []string{attrFECActive: "ETHTOOL_A_FEC_ACTIVE", attrFECStats: "ETHTOOL_A_FEC_STATS"}
+	counts := []string{attrFECCorrected: corrected, attrFECUncorrectable: uncorrectable, attrFECCorrectedBits: bits}
 	v := fabric.FEC{
 		CorrectedBlocks: uncounted(corrected, now), UncorrectableBlocks: uncounted(uncorrectable, now),
 		CorrectedBits: uncounted(bits, now),
 	}
-	err := attributes(b, func(d *netlink.AttributeDecoder) error {
+	err := attributes(b, names, func(d *netlink.AttributeDecoder) error {
 		switch d.Type() {
 		case attrFECActive:
 			v.Active = fecName(d.Uint32())
 		case attrFECStats:
-			return attributes(d.Bytes(), func(d *netlink.AttributeDecoder) (err error) {
+			return attributes(d.Bytes(), counts, func(d *netlink.AttributeDecoder) (err error) {
 				switch d.Type() {
 				case attrFECCorrected:
 					v.CorrectedBlocks, err = total(d.Bytes(), corrected, now)
@@ -153,7 +166,7 @@ func fecName(bit uint32) string {
 // not count.
 func total(b []byte, source string, now time.Time) (fabric.Fact[uint64], error) {
 	if len(b)%8 != 0 {
-		return fabric.Fact[uint64]{}, fmt.Errorf("%s: %d bytes, expected a multiple of 8: %w", source, len(b), ErrMalformed)
+		return fabric.Fact[uint64]{}, fmt.Errorf("%d bytes, expected a multiple of 8: %w", len(b), ErrMalformed)
 	}
 	if len(b) == 0 {
 		return uncounted(source, now), nil

@@ -93,7 +93,7 @@ type attributeSet map[uint16]attributeSet
 // of returns those of the attributes in b that are in the set.
 func (s attributeSet) of(b []byte) ([]byte, error) {
 	kept := netlink.NewAttributeEncoder()
-	err := attributes(b, func(d *netlink.AttributeDecoder) error {
+	err := attributes(b, nil, func(d *netlink.AttributeDecoder) error {
 		inner, known := s[d.Type()]
 		if !known {
 			return nil
@@ -204,11 +204,11 @@ func (p player) message(request netlink.Message) ([]replay.Bytes, syscall.Errno)
 
 // askedFor returns the name of the interface in a request.
 func askedFor(request []byte) (netdev string) {
-	err := attributes(request, func(d *netlink.AttributeDecoder) error {
+	err := attributes(request, nil, func(d *netlink.AttributeDecoder) error {
 		if d.Type() != attrHeader {
 			return nil
 		}
-		return attributes(d.Bytes(), func(d *netlink.AttributeDecoder) error {
+		return attributes(d.Bytes(), nil, func(d *netlink.AttributeDecoder) error {
 			if d.Type() == attrDeviceName {
 				netdev = d.String()
 			}

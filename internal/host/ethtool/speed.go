@@ -44,7 +44,7 @@ func decodeSpeed(b []byte) (megabits uint32, err error) {
 		unknown = 1<<32 - 1   // SPEED_UNKNOWN
 		fastest = 100_000_000 // Mb/s
 	)
-	err = attributes(b, func(d *netlink.AttributeDecoder) error {
+	err = attributes(b, []string{attrSpeed: "ETHTOOL_A_LINKMODES_SPEED"}, func(d *netlink.AttributeDecoder) error {
 		if d.Type() != attrSpeed {
 			return nil
 		}
@@ -52,7 +52,7 @@ func decodeSpeed(b []byte) (megabits uint32, err error) {
 			megabits = 0
 		}
 		if megabits > fastest {
-			return fmt.Errorf("ETHTOOL_A_LINKMODES_SPEED is %d, expected %d at most: %w", megabits, fastest, ErrMalformed)
+			return fmt.Errorf("%d, expected %d at most: %w", megabits, fastest, ErrMalformed)
 		}
 		return nil
 	})
