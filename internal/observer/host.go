@@ -86,8 +86,8 @@ func (r hostReader) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
 	return r.sys.ReadQoS(netdev, q, now)
 }
 
-func (r hostReader) ReadCongestionParameters(netdev string, q *fabric.QoS, now time.Time) {
-	r.sys.ReadCongestionParameters(netdev, r.sys.FunctionOf(netdev), q, now)
+func (r hostReader) ReadCongestionParameters(netdev string, q *fabric.QoS, now time.Time) error {
+	return r.sys.ReadCongestionParameters(netdev, r.sys.FunctionOf(netdev), q, now)
 }
 
 func (r hostReader) Commands() fabric.Commands { return r.sys.Commands() }

@@ -30,6 +30,7 @@ type kernel struct {
 
 	lower   map[string][]string // what bonds and VLANs sit on
 	refuse  map[string]error    // interfaces whose driver answers with an error
+	foreign map[string]error    // interfaces with files that hold foreign text
 	counted uint64              // value of every statistic
 }
 
@@ -152,8 +153,11 @@ func (k *kernel) lockRTNL() {
 	}
 }
 
-func (k *kernel) ReadCongestionParameters(netdev string, _ *fabric.QoS, _ time.Time) {
+func (k *kernel) ReadCongestionParameters(netdev string, _ *fabric.QoS, _ time.Time) error {
 	k.called("parameters " + netdev)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.foreign[netdev]
 }
 func (k *kernel) Commands() fabric.Commands { return fabric.Commands{fabric.CommandCongestion: 2} }
 
@@ -166,7 +170,9 @@ type (
 func (f files) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
 	f.called("files " + netdev)
 	q.Trust = fabric.Known(fabric.TrustDSCP, "qos/trust", now)
-	return nil
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.foreign[netdev]
 }
 
 func (d drivers) ask(what, netdev string) error {

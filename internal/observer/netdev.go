@@ -280,8 +280,7 @@ func (ob *Observer) readStatistics(d *fabric.NetDev, now time.Time) error {
 }
 
 func (ob *Observer) readParameters(d *fabric.NetDev, now time.Time) error {
-	ob.host.ReadCongestionParameters(d.Name, &d.QoS, now)
-	return nil
+	return ob.host.ReadCongestionParameters(d.Name, &d.QoS, now)
 }
 
 // retireNetDevs lets go of the sockets in the lane that uses them, as soon as that is idle.

@@ -235,6 +235,30 @@ func TestOneInterfaceThatFails(t *testing.T) {
 	})
 }
 
+// Foreign text in the files of an interface is told of that interface, and takes nothing from it or from others.
+func TestForeignText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(2)
+		err := fmt.Errorf("class/net/eth-mlx5_0/qos/trust: \"both\": %w", fabric.Because(fabric.ReasonMalformed, "not what sysfs promises"))
+		k.foreign = map[string]error{"eth-mlx5_0": err}
+		n := observe(t, start(t, k, nil), wired|fabric.WantDCQCN)
+		for _, name := range []string{fabric.SourceQoS, fabric.SourceDCQCN} {
+			if s := source(n, name, "eth-mlx5_0"); s.Up || s.Reason != fabric.ReasonMalformed || !errors.Is(s.Err, err) {
+				t.Errorf("%s of the interface: %+v", name, s)
+			}
+			if s := source(n, name, "eth-mlx5_1"); !s.Up {
+				t.Errorf("%s of the other interface: %+v", name, s)
+			}
+		}
+		for _, netdev := range []string{"eth-mlx5_0", "eth-mlx5_1"} {
+			if _, ok := n.NetDev(netdev).QoS.PFC.Get(); !ok {
+				t.Errorf("%s: what its driver says is lost: %+v", netdev, n.NetDev(netdev).QoS.PFC)
+			}
+			counter(t, n, netdev, "rx_prio3_pause")
+		}
+	})
+}
+
 func TestStatisticsKeepTheReadingBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel(1)

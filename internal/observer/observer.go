@@ -103,7 +103,7 @@ type Host interface {
 	Interfaces(now time.Time) fabric.Fact[[]fabric.Interface]
 	// ReadQoS and ReadCongestionParameters fill in what files say of the interface's QoS. They may ask its driver.
 	ReadQoS(netdev string, q *fabric.QoS, now time.Time) error
-	ReadCongestionParameters(netdev string, q *fabric.QoS, now time.Time)
+	ReadCongestionParameters(netdev string, q *fabric.QoS, now time.Time) error
 	// Commands counts what drivers of network interfaces were asked by ReadQoS and ReadCongestionParameters.
 	Commands() fabric.Commands
 }

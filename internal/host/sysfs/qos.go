@@ -20,14 +20,16 @@ import (
 const (
 	debugMLX5     = "kernel/debug/mlx5"
 	maxParameters = 64 // of one directory; Linux 6.12 has 22
+	maxForeign    = 8  // errors of one call about foreign text
 )
 
 // ethernet reads attributes of one network interface, each once.
 type ethernet struct {
 	*reader
-	fs  *FS
-	dir *dir
-	now time.Time
+	fs      *FS
+	dir     *dir
+	now     time.Time
+	foreign []error // what is no text of the driver's
 }
 
 func (f *FS) ethernet(netdev string, now time.Time) (*ethernet, error) {
@@ -42,18 +44,31 @@ func (f *FS) ethernet(netdev string, now time.Time) (*ethernet, error) {
 }
 
 // askEthernet reads an attribute, unless its driver refused it lately. Nothing else is remembered between two calls:
-// once a minute a file is not worth a descriptor.
-func askEthernet[T any](e *ethernet, q question, parse func([]byte) (T, bool)) fabric.Fact[T] {
+// once a minute a file is not worth a descriptor. Where other text is than what is expected, the fact says which file it
+// is in, and an error what it is.
+func askEthernet[T any](e *ethernet, q question, parse func([]byte) (T, bool), expected string) fabric.Fact[T] {
 	q.backoff = e.fs.ledger.recall(q.source)
 	clear(e.asked)
-	fact := askOnce(e.reader, &q, e.now, parse)
+	var text []byte
+	fact := askOnce(e.reader, &q, e.now, func(b []byte) (T, bool) {
+		text = b
+		return parse(b)
+	})
+	switch {
+	case fact.Reason != fabric.ReasonMalformed || len(e.foreign) == maxForeign:
+	case text == nil:
+		e.foreign = append(e.foreign, fmt.Errorf("%s: no regular file of at most %d bytes: %w", q.source, pageSize, errMalformed))
+	default:
+		e.foreign = append(e.foreign, fmt.Errorf("%s: %.40q, expected %s: %w", q.source, text, expected, errMalformed))
+	}
 	e.fs.ledger.remember(q.source, q.backoff, e.asked)
 	return fact
 }
 
 // ReadQoS reads what MLNX_OFED tells about a network interface: trust mode, priorities of DSCPs, and for which
 // priorities it notifies of congestion and heeds notifications. Other facts of q are left alone. The error says that
-// the interface as a whole cannot be read; then, as without MLNX_OFED, the facts are unknown.
+// the interface as a whole cannot be read; then, as without MLNX_OFED, the facts are unknown. Or it says what text is
+// foreign in which files, beside the facts of the others.
 func (f *FS) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
 	e, err := f.ethernet(netdev, now)
 	if err != nil {
@@ -70,8 +85,8 @@ func (f *FS) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
 
 	qos := e.dir.sub("qos")
 	defer qos.close()
-	q.Trust = askEthernet(e, newQuestion(qos, "trust", ""), parseTrust)
-	q.DSCPPriority = askEthernet(e, newQuestion(qos, "dscp2prio", ""), parseDSCPPriority)
+	q.Trust = askEthernet(e, newQuestion(qos, "trust", ""), parseTrust, `"pcp" or "dscp"`)
+	q.DSCPPriority = askEthernet(e, newQuestion(qos, "dscp2prio", ""), parseDSCPPriority, "a line of names, and one with a priority for each of 64 DSCPs")
 
 	ecn := e.dir.sub("ecn")
 	defer ecn.close()
@@ -80,9 +95,9 @@ func (f *FS) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
 	defer rp.close()
 	q.NP = e.enabled(np)
 	q.RP = e.enabled(rp)
-	q.CNPDSCP = askEthernet(e, newQuestion(np, "cnp_dscp", fabric.CommandCongestion), parseInt(0, fabric.NumDSCP-1))
-	q.CNPPriority = askEthernet(e, newQuestion(np, "cnp_802p_prio", fabric.CommandCongestion), parseInt(0, fabric.NumPriorities-1))
-	return nil
+	q.CNPDSCP = askEthernet(e, newQuestion(np, "cnp_dscp", fabric.CommandCongestion), parseInt(0, fabric.NumDSCP-1), "0 to 63")
+	q.CNPPriority = askEthernet(e, newQuestion(np, "cnp_802p_prio", fabric.CommandCongestion), parseInt(0, fabric.NumPriorities-1), "0 to 7")
+	return errors.Join(e.foreign...)
 }
 
 // enabled reads for which priorities one side of congestion control is on. The set is whole or unknown. Where the
@@ -94,7 +109,7 @@ func (e *ethernet) enabled(side *dir) fabric.Fact[fabric.PriorityMask] {
 	for p := range fabric.NumPriorities {
 		q := newQuestion(at, strconv.Itoa(p), fabric.CommandCongestion)
 		q.mute = true
-		one := askEthernet(e, q, parseSwitch)
+		one := askEthernet(e, q, parseSwitch, "0 or 1")
 		switch on, ok := one.Get(); {
 		case !ok:
 			return fabric.NotKnown[fabric.PriorityMask](one.Reason, one.Source, one.At)
@@ -117,12 +132,13 @@ func (f *FS) FunctionOf(netdev string) string {
 
 // ReadCongestionParameters reads the parameters of DCQCN of a network interface: those that MLNX_OFED shows, else
 // those of the PCI function below it in debugfs, which only root may read (cong.c of drivers/infiniband/hw/mlx5).
-// The names are those of debugfs. A parameter that cannot be read is left out, unless that is true of all.
-func (f *FS) ReadCongestionParameters(netdev, pciAddress string, q *fabric.QoS, now time.Time) {
+// The names are those of debugfs. A parameter that cannot be read is left out, unless that is true of all. Errors are
+// those of ReadQoS.
+func (f *FS) ReadCongestionParameters(netdev, pciAddress string, q *fabric.QoS, now time.Time) error {
 	e, err := f.ethernet(netdev, now)
 	if err != nil {
 		q.Parameters = fabric.NotKnown[[]fabric.CongestionParameter](fabric.ReasonOf(err), netClass+"/"+netdev, now)
-		return
+		return err
 	}
 	defer e.dir.close()
 	ecn := e.dir.sub("ecn")
@@ -131,12 +147,12 @@ func (f *FS) ReadCongestionParameters(netdev, pciAddress string, q *fabric.QoS, 
 	defer rp.close()
 	defer np.close()
 	q.Parameters = e.parameters(ecn.path, rp, np)
-	if q.Parameters.Reason != fabric.ReasonMissing || !isPCIAddress(pciAddress) {
-		return
+	if q.Parameters.Reason == fabric.ReasonMissing && isPCIAddress(pciAddress) {
+		debug := &dir{fs: f, path: debugMLX5 + "/" + pciAddress + "/cc_params"}
+		defer debug.close()
+		q.Parameters = e.parameters(debug.path, debug)
 	}
-	debug := &dir{fs: f, path: debugMLX5 + "/" + pciAddress + "/cc_params"}
-	defer debug.close()
-	q.Parameters = e.parameters(debug.path, debug)
+	return errors.Join(e.foreign...)
 }
 
 // parameters reads all numbers in some directories.
@@ -153,7 +169,7 @@ func (e *ethernet) parameters(source string, dirs ...*dir) fabric.Fact[[]fabric.
 			if name == "enable" || !validCounterName(name) {
 				continue
 			}
-			one := askEthernet(e, newQuestion(d, name, fabric.CommandCongestion), parseParameter)
+			one := askEthernet(e, newQuestion(d, name, fabric.CommandCongestion), parseParameter, "a number of 32 bits")
 			if v, ok := one.Get(); ok {
 				all = append(all, fabric.CongestionParameter{Name: parameterName(d, name), Value: v})
 				continue

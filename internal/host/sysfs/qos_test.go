@@ -130,8 +130,17 @@ func TestQoSBadInput(t *testing.T) {
 		"\xff\x00\n": fabric.ReasonMalformed, strings.Repeat("1", 10<<20): fabric.ReasonMalformed,
 	} {
 		for _, file := range []string{"qos/trust", "qos/dscp2prio", "ecn/roce_np/enable/3", "ecn/roce_rp/enable/7", "ecn/roce_np/cnp_dscp", "ecn/roce_np/cnp_802p_prio"} {
-			f, _ := netdev("eth0", "400000\n", ofed().with(tree{file: content})).open(t)
-			q := readQoS(t, f, now)
+			f, _ := netdev("eth0", "400000\n", ofed().with(tree{file: content})).with(netdev("eth1", "400000\n", ofed())).open(t)
+			var q, other fabric.QoS
+			err := f.ReadQoS("eth0", &q, now)
+			if foreign := want == fabric.ReasonMalformed; foreign != (err != nil) || fabric.ReasonOf(err) == want != foreign {
+				t.Errorf("%s %.20q: error %v", file, content, err)
+			} else if foreign && !strings.HasPrefix(err.Error(), "class/net/eth0/"+file+": ") {
+				t.Errorf("%s %.20q: %v names another file", file, content, err)
+			}
+			must(t, f.ReadQoS("eth1", &other, now))
+			known(t, "trust of another interface", other.Trust, fabric.TrustDSCP)
+			known(t, "NP of another interface", other.NP, fabric.PriorityMask(0b11000))
 			ok := 0
 			for _, m := range []fabric.Meta{q.Trust.Meta(), q.DSCPPriority.Meta(), q.NP.Meta(), q.RP.Meta(), q.CNPDSCP.Meta(), q.CNPPriority.Meta()} {
 				switch {
@@ -150,9 +159,39 @@ func TestQoSBadInput(t *testing.T) {
 	must(t, os.Remove(filepath.Join(root, netEth0, "ecn/roce_np/cnp_dscp")))
 	mkfifo(t, filepath.Join(root, netEth0, "ecn/roce_np/cnp_dscp"))
 	must(t, os.RemoveAll(filepath.Join(root, netEth0, "ecn/roce_rp/enable/2")))
-	q := readQoS(t, f, now)
+	var q fabric.QoS
+	if err := f.ReadQoS("eth0", &q, now); err == nil || err.Error() != "class/net/eth0/ecn/roce_np/cnp_dscp: no regular file of at most 4096 bytes: not what sysfs promises" {
+		t.Errorf("a FIFO: %v", err)
+	}
 	unknown(t, "a FIFO", q.CNPDSCP, fabric.ReasonMalformed)
 	unknown(t, "seven of eight", q.RP, fabric.ReasonMissing)
+}
+
+// TestForeignText: an error says what is in which file, what belongs there, and no more than anybody wants to read.
+func TestForeignText(t *testing.T) {
+	f, _ := netdev("eth0", "400000\n", ofed().with(tree{
+		"qos/trust": "both\n", "ecn/roce_rp/enable/7": "on\n", "ecn/roce_np/cnp_dscp": strings.Repeat("6", 4000), "ecn/roce_rp/rpg_gd": "1.5\n",
+	})).open(t)
+	var q fabric.QoS
+	want := `class/net/eth0/qos/trust: "both\n", expected "pcp" or "dscp": not what sysfs promises
+class/net/eth0/ecn/roce_rp/enable/7: "on\n", expected 0 or 1: not what sysfs promises
+class/net/eth0/ecn/roce_np/cnp_dscp: "` + strings.Repeat("6", 40) + `", expected 0 to 63: not what sysfs promises`
+	if err := f.ReadQoS("eth0", &q, now); err == nil || err.Error() != want {
+		t.Errorf("%v\nwant:\n%s", err, want)
+	}
+	want = `class/net/eth0/ecn/roce_rp/rpg_gd: "1.5\n", expected a number of 32 bits: not what sysfs promises`
+	err := f.ReadCongestionParameters("eth0", "", &q, now)
+	if err == nil || !strings.Contains(err.Error(), want) || len(q.Parameters.Value) != len(ecnNP)+len(ecnRP)-2 {
+		t.Errorf("%v, %+v, want %s", err, q.Parameters, want)
+	}
+	flood := tree{}
+	for i := range 100 {
+		flood["ecn/roce_np/"+itoa(i)] = strings.Repeat("\x00", 4000)
+	}
+	f, _ = netdev("eth0", "400000\n", flood).open(t)
+	if err := f.ReadCongestionParameters("eth0", "", &q, now); err == nil || len(err.Error()) > 4<<10 {
+		t.Errorf("%d bytes of errors", len(err.Error()))
+	}
 }
 
 // TestQoSRefused: a firmware that refuses is left alone for a while, and an empty file is not "off".
@@ -194,7 +233,9 @@ func TestCongestionParameters(t *testing.T) {
 	}
 	read := func(f *FS, pci string) fabric.Fact[[]fabric.CongestionParameter] {
 		var q fabric.QoS
-		f.ReadCongestionParameters("eth0", pci, &q, now)
+		if err := f.ReadCongestionParameters("eth0", pci, &q, now); err != nil && fabric.ReasonOf(err) != fabric.ReasonMalformed {
+			t.Error(err)
+		}
 		return q.Parameters
 	}
 	names := func(p fabric.Fact[[]fabric.CongestionParameter]) (names []string) {
@@ -262,7 +303,9 @@ func TestCongestionParameters(t *testing.T) {
 	if n := len(read(f, address).Value); n != maxParameters {
 		t.Errorf("%d parameters", n)
 	}
-	f.ReadCongestionParameters("none", address, &fabric.QoS{}, now)
+	if err := f.ReadCongestionParameters("none", address, &fabric.QoS{}, now); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
 }
 
 // TestCostOfQoS counts what is opened and read of an interface.
@@ -278,10 +321,10 @@ func TestCostOfQoS(t *testing.T) {
 		// Neither qos nor ecn: one miss each.
 		"none": {nil, func(f *FS) { readQoS(t, f, now) }, cost{missed: 2}},
 		"parameters of MLNX_OFED": {ofed(), func(f *FS) {
-			f.ReadCongestionParameters("eth0", "0000:1a:00.0", &fabric.QoS{}, now)
+			must(t, f.ReadCongestionParameters("eth0", "0000:1a:00.0", &fabric.QoS{}, now))
 		}, cost{opened: 3 + 19, preads: 19}},
 		"parameters of none": {nil, func(f *FS) {
-			f.ReadCongestionParameters("eth0", "0000:1a:00.0", &fabric.QoS{}, now)
+			must(t, f.ReadCongestionParameters("eth0", "0000:1a:00.0", &fabric.QoS{}, now))
 		}, cost{missed: 1}},
 	} {
 		f, _ := netdev("eth0", "400000\n", c.files).open(t)
@@ -331,7 +374,9 @@ func TestConcurrentQoS(t *testing.T) {
 				if err := f.ReadQoS("eth0", &q, now.Add(time.Duration(i)*time.Minute)); err != nil || q.Trust.State != fabric.OK {
 					t.Errorf("%v, %+v", err, q.Trust)
 				}
-				f.ReadCongestionParameters("eth0", "", &q, now)
+				if err := f.ReadCongestionParameters("eth0", "", &q, now); err != nil {
+					t.Error(err)
+				}
 				f.Commands()
 			}
 		})
