@@ -48,6 +48,7 @@ var suite = []struct {
 	{name: "counter_limits", run: testCounterLimits},
 	{name: "counters_from_sysfs", run: testCountersFromSysfs},
 	{name: "dcb", run: testDCB},
+	{name: "ethernet", run: testEthernet},
 	{name: "roce", run: testRoCE},
 	{name: "check", run: testCheck},
 	{name: "steady", run: testSteady},
