@@ -28,6 +28,7 @@ type kernel struct {
 	opened  map[string]int
 	closed  map[string]int
 
+	waiting atomic.Int32        // calls under the rtnl lock
 	lower   map[string][]string // what bonds and VLANs sit on
 	refuse  map[string]error    // interfaces whose driver answers with an error
 	foreign map[string]error    // interfaces with files that hold foreign text
@@ -143,8 +144,12 @@ func (k *kernel) Interfaces(now time.Time) fabric.Fact[[]fabric.Interface] {
 	return fabric.Known([]fabric.Interface{{Name: "eno1", OperState: fabric.Known("up", "", now)}}, "", now)
 }
 
-// lockRTNL waits for whoever holds the lock.
+// lockRTNL waits for whoever holds the lock. It proves that nobody else waits: all that needs it comes one after the other.
 func (k *kernel) lockRTNL() {
+	if k.waiting.Add(1) != 1 {
+		panic("two calls under the rtnl lock at once")
+	}
+	defer k.waiting.Add(-1)
 	k.mu.Lock()
 	rtnl := k.rtnl
 	k.mu.Unlock()

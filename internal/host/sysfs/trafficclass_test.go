@@ -35,6 +35,9 @@ func TestTrafficClass(t *testing.T) {
 	}
 	tree{"kernel/config/rdma_cm/": ""}.write(t, root)
 	unknown(t, "ToS without a folder", trafficClasses(t, d).DefaultToS, fabric.ReasonMissing)
+	if made, err := os.ReadDir(filepath.Join(root, configRDMACM)); err != nil || len(made) != 0 { // the kernel's would be a device of its own
+		t.Errorf("made %v, %v", made, err)
+	}
 
 	tree{tclassFile: "", tosFile: "0\n"}.write(t, root) // as after boot, and after somebody made the folder
 	p = trafficClasses(t, d)

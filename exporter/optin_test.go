@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"os"
+	"testing"
+)
+
+// Of network interfaces only what has a meaning is read, and no parameter of congestion control, until somebody asks:
+// statistics come by the thousand, and parameters may lie in debugfs, which is root's.
+func TestInterfacesShowMoreOnRequest(t *testing.T) {
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
+	}
+	const parameter = `gpufabric_roce_congestion_control_parameter{device="mlx5_0",`
+	const statistic = `gpufabric_ethernet_statistic_total{device="mlx5_0",netdev="enp24s0np0",port="1",statistic="rx_bytes_phy"}`
+	metrics := func(flags ...string) string {
+		p := start(t, nil, append([]string{"demo"}, flags...)...)
+		defer p.stop()
+		p.ready()
+		_, body, _ := p.get("/metrics")
+		return body
+	}
+	body := metrics()
+	contains(t, body, `gpufabric_roce_pfc_enabled{device="mlx5_0",`)
+	lacks(t, body, "gpufabric_roce_congestion_control_parameter", "gpufabric_ethernet_statistic_total")
+	body = metrics("--collector.dcqcn", "--collector.netdev.stats-include=rx_bytes_.*")
+	contains(t, body, parameter, statistic)
+	lacks(t, body, `statistic="tx_bytes_phy"`)
+}
