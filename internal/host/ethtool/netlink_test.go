@@ -4,6 +4,7 @@ package ethtool
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"io"
 	"maps"
@@ -284,6 +285,41 @@ func TestMalformed(t *testing.T) {
 		if broken := q.Pause.State != fabric.OK; broken != (c.m == msgPause) || broken == (q.FEC.State != fabric.OK) {
 			t.Errorf("%s: the other answer is lost, or this one is not: %+v", c.name, q)
 		}
+	}
+}
+
+// The bytes as Linux lays them out on a little-endian machine: the tests above would agree with any numbers.
+func TestLayout(t *testing.T) {
+	bytes := func(hexadecimal string) []byte {
+		b, err := hex.DecodeString(strings.ReplaceAll(hexadecimal, " ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	const header = "1800 0180 0800 0100 07000000 0900 0200 65746830 00000000" // index 7, "eth0"
+	pause, err := decodePause(bytes(header+
+		"0500 0200 01000000 0500 0300 01000000 0500 0400 00000000"+ // AUTONEG, RX, TX
+		"2000 0580 0400 0100 0c00 0200 0500000000000000 0c00 0300 0000000000010000"+ // STATS: PAD, TX_FRAMES, RX_FRAMES
+		"0800 0600 00000000"), now()) // STATS_SRC
+	if err != nil || pause != wantPause() {
+		t.Errorf("%+v, %v", pause, err)
+	}
+	fec, err := decodeFEC(bytes(header+
+		"1000 0280 0400 0100 0800 0200 79000000"+ // MODES
+		"0500 0300 01000000 0800 0400 32000000"+ // AUTO, ACTIVE
+		"2800 0580 0400 0100"+ // STATS: PAD
+		"1400 0200 0c00000000000000 0300000000000000 0c00 0300 0000000000000400"), now()) // CORRECTED with one lane, UNCORR
+	if err != nil || fec.Active != "rs" || fec.CorrectedBlocks.Value != 12 || fec.UncorrectableBlocks.Value != 1<<50 || fec.CorrectedBits.State == fabric.OK {
+		t.Errorf("%+v, %v", fec, err)
+	}
+	fec, err = decodeFEC(bytes(header+"1000 0580 0c00 0400 0700000000000000"), now()) // STATS: CORR_BITS
+	if err != nil || fec.CorrectedBits.Value != 7 || fec.Active != "" {
+		t.Errorf("%+v, %v", fec, err)
+	}
+	megabits, err := decodeSpeed(bytes(header + "0500 0200 01000000 0800 0500 801a0600 0500 0600 01000000")) // AUTONEG, SPEED, DUPLEX
+	if err != nil || megabits != 400_000 {
+		t.Errorf("%d Mb/s, %v", megabits, err)
 	}
 }
 

@@ -91,11 +91,7 @@ func (c *Client) statistics(netdev string, wanted func(string) bool, now time.Ti
 	if err != nil {
 		return nil, err
 	}
-	after, err := c.index(netdev)
-	if err != nil {
-		return nil, err
-	}
-	if !bytes.Equal(names, t.names) || after != index {
+	if !bytes.Equal(names, t.names) {
 		return nil, errChanged
 	}
 	list := make([]fabric.Counter, len(t.wanted))
