@@ -3,10 +3,13 @@
 package observer
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/dcbnl"
@@ -56,5 +59,38 @@ func TestRecordings(t *testing.T) {
 	write(dcbnl.File, "nonsense")
 	if _, err := ethernetOf(folder, sys); err == nil {
 		t.Error("no error for a file that is no recording")
+	}
+}
+
+// A socket that breaks costs the interface that was asked about. The next one gets another, and what was asked stays
+// counted.
+func TestBrokenSocket(t *testing.T) {
+	dials := 0
+	r := &ethernetReader{
+		asked: fabric.Commands{},
+		dialDCB: func() (*dcbnl.Client, error) {
+			if dials++; dials > 1 {
+				return dcbnl.Replay(nil), nil
+			}
+			c, err := dcbnl.Dial()
+			if err != nil {
+				t.Skip(err)
+			}
+			return c, c.Close()
+		},
+		openTool: func() (*ethtool.Client, error) {
+			return ethtool.Replay([]ethtool.Exchange{{Command: "ETHTOOL_MSG_PAUSE_GET", NetDev: "eth0", Answer: []byte{5, 0, 3, 0, 1, 0, 0, 0, 5, 0, 4, 0, 0, 0, 0, 0}}})
+		},
+	}
+	defer r.Close()
+	var q fabric.QoS
+	if err := r.ReadQoS("eth0", &q, time.Now()); !errors.Is(err, dcbnl.ErrBroken) || q.PFC.Reason != fabric.ReasonIO || !q.Pause.Value.Receive {
+		t.Errorf("%v, %+v", err, q)
+	}
+	if err := r.ReadQoS("eth1", &q, time.Now()); errors.Is(err, dcbnl.ErrBroken) || !errors.Is(err, unix.ENODEV) || q.PFC.Reason != fabric.ReasonGone {
+		t.Errorf("the next interface: %v, %+v", err, q)
+	}
+	if n := r.Commands()[fabric.CommandDCB]; dials != 2 || n != 2 {
+		t.Errorf("dialled %d times, %d questions; want 2 of each", dials, n)
 	}
 }
