@@ -31,6 +31,7 @@ type kernel struct {
 	waiting atomic.Int32        // calls under the rtnl lock
 	lower   map[string][]string // what bonds and VLANs sit on
 	refuse  map[string]error    // interfaces whose driver answers with an error
+	partly  map[string]error    // interfaces of whose driver's answers one is wrong
 	foreign map[string]error    // interfaces with files that hold foreign text
 	counted uint64              // value of every statistic
 }
@@ -193,7 +194,9 @@ func (d drivers) ReadQoS(netdev string, q *fabric.QoS, now time.Time) error {
 		return err
 	}
 	q.PFC = fabric.Known(fabric.PFC{Enabled: 1 << 3}, "DCB_ATTR_IEEE_PFC", now)
-	return nil
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	return d.k.partly[netdev]
 }
 
 func (d drivers) Statistics(netdev string, wanted func(string) bool, now time.Time) ([]fabric.Counter, error) {

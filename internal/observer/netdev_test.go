@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -231,6 +233,35 @@ func TestOneInterfaceThatFails(t *testing.T) {
 		counter(t, n, "eth-mlx5_2", "rx_prio3_pause")
 		if _, ok := n.NetDev("eth-mlx5_0").QoS.Trust.Get(); !ok {
 			t.Error("what its files say is lost")
+		}
+	})
+}
+
+// What a driver said a minute ago does not outlive that it fails, and one answer that is wrong takes none of the others.
+func TestAnswersOfADriverThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(1)
+		ob := start(t, k, nil)
+		observe(t, ob, wired)
+		for _, c := range []struct {
+			refuse, partly error
+			want           fabric.Meta
+		}{
+			{refuse: unix.EIO, want: fabric.Meta{State: fabric.Unknown, Reason: fabric.ReasonIO}},
+			{partly: unix.EIO, want: fabric.Meta{State: fabric.OK}},
+			{want: fabric.Meta{State: fabric.OK}},
+		} {
+			time.Sleep(2 * time.Minute)
+			k.mu.Lock()
+			k.refuse, k.partly = map[string]error{"eth-mlx5_0": c.refuse}, map[string]error{"eth-mlx5_0": c.partly}
+			k.mu.Unlock()
+			n := observe(t, ob, wired)
+			if m := n.NetDev("eth-mlx5_0").QoS.PFC.Meta(); m.State != c.want.State || m.Reason != c.want.Reason {
+				t.Errorf("%+v: PFC is %+v", c, m)
+			}
+			if s := source(n, fabric.SourceQoS, "eth-mlx5_0"); s.Up != (c.refuse == nil && c.partly == nil) {
+				t.Errorf("%+v: %+v", c, s)
+			}
 		}
 	})
 }
