@@ -129,10 +129,8 @@ func TestLogOfHeldLockIsBounded(t *testing.T) {
 		}
 		close(k.rtnl)
 		time.Sleep(time.Second)
-		var want string
-		for _, reason := range []string{"timeout", "rtnl_stuck"} {
-			want += strings.ReplaceAll("level=WARN source=netdev reason=?\nlevel=WARN source=qos reason=?\nlevel=WARN source=netstats reason=?\n", "?", reason)
-		}
+		const each = "level=WARN source=netdev reason=?\nlevel=WARN source=qos reason=?\nlevel=WARN source=netstats reason=?\n"
+		want := strings.ReplaceAll(each, "?", "timeout") + strings.ReplaceAll(each, "?", "rtnl_stuck")
 		if inOrder(text.String()) != inOrder(want) {
 			t.Errorf("logged:\n%swant, in any order:\n%s", text.String(), want)
 		}
