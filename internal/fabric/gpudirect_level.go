@@ -93,12 +93,12 @@ func (c *NCCLConfig) gdrLimit() gdrLimit {
 	return l
 }
 
-// pxnLimit is the furthest that the GPU in between may be from the NIC; false when NCCL goes through no other GPU
-// (ncclTopoComputePaths of graph/paths.cc).
+// pxnLimit is the furthest that the GPU in between may be from the NIC; false when NCCL goes through no other GPU: it is
+// told not to, or may not have the NIC read from that one (ncclTopoComputePaths of graph/paths.cc).
 func (c *NCCLConfig) pxnLimit() (ncclPath, bool) {
 	limit := pathPXB
 	if c.Number("NCCL_PXN_C2C", 1) != 0 {
 		limit = pathP2C
 	}
-	return limit, c.Number("NCCL_PXN_DISABLE", 0) == 0
+	return limit, c.Number("NCCL_PXN_DISABLE", 0) != 1 && c.Number("NCCL_NET_GDR_READ", -2) != 0
 }

@@ -177,6 +177,14 @@ var gdrTruths = []gdrTruth{
 		in.Way.Distance, in.NCCL = ok(DistanceNODE), withNCCL("NCCL_PXN_DISABLE", "1")
 		beside(in, ok(true))
 	}, "distance", "", "NODE"},
+	{"PXN off by a number that NCCL does not know", func(in *GDRInputs) {
+		in.Way.Distance, in.NCCL = ok(DistanceNODE), withNCCL("NCCL_PXN_DISABLE", "2")
+		beside(in, ok(true))
+	}, "dmabuf", "yes", "by NVLink through GPU 0000:43:00.0"},
+	{"no reading from the neighbour either", func(in *GDRInputs) {
+		in.Way.Distance, in.NCCL = ok(DistanceNODE), withNCCL("NCCL_NET_GDR_READ", "0")
+		beside(in, ok(true))
+	}, "distance", "", "NODE"},
 
 	// What NCCL does not look at.
 	{"ACS on", func(in *GDRInputs) { in.Way.Redirects = ok([]string{"0000:17:00.0"}) }, "acs", "yes", "NCCL does not look at it"},
