@@ -42,6 +42,7 @@ func TestDistance(t *testing.T) {
 		{"two functions of a card", "e6:01.0/e7:00.0", "e6:01.0/e7:00.1", 1, 1, bare, "PIX"},
 		{"behind one downstream port", "15:01.0/16:00.0/17:00.0/18:00.0", "15:01.0/16:00.0/17:00.0/18:00.1", 0, 0, bare, "PIX"},
 		{"root ports of one host bridge", "20:00.0/21:00.0", "20:01.0/25:00.0", 0, 0, bare, "PHB"},
+		{"root ports of one host bridge, nobody tells", "20:00.0/21:00.0", "20:01.0/25:00.0", 0, 0, untold, "virtual"},
 		{"root ports, no NUMA", "20:00.0/21:00.0", "20:01.0/25:00.0", -1, -1, bare, "PHB"},
 		{"host bridges, no NUMA", "20:00.0/21:00.0", "60:00.0/61:00.0", 0, -1, bare, "missing"},
 		{"lab, one switch", "20:00.0/21:00.0/22:00.0/23:00.0", "20:00.0/21:00.0/22:01.0/24:00.0", 0, 0, guest, "PIX"},
@@ -51,6 +52,8 @@ func TestDistance(t *testing.T) {
 		{"flat guest, own domains", "01:00.0", "02:00.0", -1, -1, guest, "virtual"},
 		{"flat, nobody tells", "00:05.0", "00:06.0", 0, 0, untold, "virtual"},
 		{"integrated endpoints", "00:05.0", "00:06.0", 0, 0, bare, "PHB"},
+		{"flat guest, a root port each", "00:01.4/05:00.0", "00:02.4/0d:00.0", 0, 0, guest, "virtual"},
+		{"flat guest, nodes of its own", "20:00.0/21:00.0", "60:00.0/61:00.0", 0, 1, guest, "SYS"},
 		{"half flat guest", "00:05.0", "20:01.0/25:00.0", 0, 0, guest, "virtual"},
 	} {
 		a, b := functionAt(PCIGPU, c.a, c.numaA), functionAt(PCINIC, c.b, c.numaB)

@@ -46,9 +46,9 @@ func (d Distance) String() string { return distances[min(d, DistanceSYS)].name }
 // by default, 3 PHB, 4 NODE, 5 SYS; 0 for what is nearer still.
 func (d Distance) Number() float64 { return distances[min(d, DistanceSYS)].number }
 
-// DistanceOf tells how far two functions are from each other on the PCI bus; Node.Distance knows of NVLink too. What the firmware does not say (NUMA node -1) is not
-// known; nor is what a hypervisor shows of functions that it put on a host bridge without any port between: where
-// they really are only the host knows.
+// DistanceOf tells how far two functions are from each other on the PCI bus; Node.Distance knows of NVLink too. What the
+// firmware does not say (NUMA node -1) is not known; nor is what a hypervisor shows of functions that it put on a host
+// bridge, be it directly or each on a root port of its own: where they really are only the host knows.
 func DistanceOf(a, b *PCIFunction, hypervisor Fact[bool], at time.Time) Fact[Distance] {
 	const source = "bus/pci/devices"
 	if a.Address == b.Address {
@@ -60,7 +60,7 @@ func DistanceOf(a, b *PCIFunction, hypervisor Fact[bool], at time.Time) Fact[Dis
 		return Known(DistancePIX, source, at)
 	case shared > 0:
 		return Known(DistancePXB, source, at)
-	case (len(a.Bridges) == 0 || len(b.Bridges) == 0) && hypervisor.Or(true):
+	case (restA == 0 || restB == 0 || a.Root == b.Root && restA == 1 && restB == 1) && hypervisor.Or(true):
 		return NotKnown[Distance](ReasonVirtual, source, at)
 	case a.Root == b.Root:
 		return Known(DistancePHB, source, at)
