@@ -190,6 +190,10 @@ func (j *gdrJudge) distance() {
 	}
 	limit := nccl.gdrLimit()
 	nearest, furthest, between := j.way.span()
+	if file := nccl.topologyFile(); file.State != Absent && pathPIX <= limit.path && limit.path < pathSYS {
+		j.elsewhere(file, limit)
+		return
+	}
 	switch {
 	case furthest <= limit.path:
 		j.pass("GPU and NIC are %s apart, within %s of %s", j.way.text(), limit.path, limit.from)
@@ -206,6 +210,16 @@ func (j *gdrJudge) distance() {
 		return
 	}
 	j.block(GDRLevel, "%s allows no more than %s; GPU and NIC are %s apart", limit.from, limit.path, j.way.text())
+}
+
+// elsewhere says that the bus does not tell how far apart NCCL takes GPU and NIC to be, or that this is not known.
+func (j *gdrJudge) elsewhere(file Fact[string], limit gdrLimit) {
+	m, text := file.Meta(), "whether a file tells NCCL where GPUs and NICs are is not known"
+	if name, known := file.Get(); known {
+		m = NotKnown[bool](ReasonUnsupported, file.Source, file.At).Meta()
+		text = name + " tells NCCL where GPUs and NICs are, whatever the bus says"
+	}
+	j.dunno(m, "whether GPU and NIC are within %s of %s is not known: %s", limit.path, limit.from, text)
 }
 
 // through looks for a GPU near the NIC that NVLink leads to. It returns false when there is none.

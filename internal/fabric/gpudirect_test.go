@@ -26,10 +26,10 @@ func nearby() GDRInputs {
 
 // withNCCL is a host's configuration, name after value.
 func withNCCL(settings ...string) Fact[*NCCLConfig] {
-	c := &NCCLConfig{Files: []NCCLFile{{Path: "/etc/nccl.conf", Exists: ok(true)}}}
+	c := &NCCLConfig{Files: []NCCLFile{{Path: "/etc/nccl.conf", Exists: ok(true)}}, VirtualTopology: None[bool]("", at)}
 	for i := 0; i < len(settings); i += 2 {
 		v := NCCLVariable{Name: settings[i], Value: settings[i+1], Source: "/etc/nccl.conf:1"}
-		if v.Name != "NCCL_NET_GDR_LEVEL" {
+		if v.Name != "NCCL_NET_GDR_LEVEL" && v.Name != "NCCL_TOPO_FILE" {
 			v.Number, v.IsNumber = int64(settings[i+1][0]-'0'), true
 		}
 		c.Variables = append(c.Variables, v)
@@ -47,6 +47,13 @@ func bound(in *GDRInputs, is Fact[bool]) {
 	p := in.Direct.Peermem.Value
 	p.Bound = is
 	in.Direct.Peermem = ok(p)
+}
+
+// virtualTopology sets whether a virtual machine has a file for NCCL.
+func virtualTopology(in *GDRInputs, is Fact[bool]) {
+	c := *in.NCCL.Value
+	c.VirtualTopology = is
+	in.NCCL = ok(&c)
 }
 
 // grace makes it a GB200 whose NIC is on the same processor.
@@ -145,6 +152,17 @@ var gdrTruths = []gdrTruth{
 	{"a flat guest whose site allows all", func(in *GDRInputs) {
 		in.Way.Distance, in.Hypervisor, in.NCCL = NotKnown[Distance](ReasonVirtual, "", at), ok(true), withNCCL("NCCL_NET_GDR_LEVEL", "SYS")
 	}, "dmabuf", "yes", ""},
+	{"a file says where everything is", func(in *GDRInputs) {
+		in.Way.Distance, in.NCCL = ok(DistancePHB), withNCCL("NCCL_TOPO_FILE", "/opt/topo.xml")
+	}, "unsupported", "", "NCCL_TOPO_FILE (/etc/nccl.conf:1) tells NCCL where GPUs and NICs are"},
+	{"a file says so, and any distance will do", func(in *GDRInputs) {
+		in.Way.Distance, in.NCCL = ok(DistancePHB), withNCCL("NCCL_NET_GDR_LEVEL", "SYS", "NCCL_TOPO_FILE", "/opt/topo.xml")
+	}, "dmabuf", "yes", "within SYS"},
+	{"a file says so, and no distance will do", func(in *GDRInputs) {
+		in.NCCL = withNCCL("NCCL_NET_GDR_LEVEL", "LOC", "NCCL_TOPO_FILE", "/opt/topo.xml")
+	}, "level", "", "no more than LOC"},
+	{"a virtual machine with a file", func(in *GDRInputs) { virtualTopology(in, Known(true, "var/run/v.xml", at)) }, "unsupported", "", "/var/run/v.xml tells NCCL"},
+	{"a file that may be there", func(in *GDRInputs) { virtualTopology(in, NotKnown[bool](ReasonPrivilege, "", at)) }, "privilege", "", "whether a file tells NCCL"},
 	{"NCCL's configuration unreadable", func(in *GDRInputs) { in.NCCL = NotKnown[*NCCLConfig](ReasonPrivilege, "", at) }, "privilege", "", "its configuration could not be read"},
 
 	// NVLink-C2C.
@@ -272,20 +290,25 @@ func TestGDR(t *testing.T) {
 
 // gdrHides makes each input unknown.
 var gdrHides = map[string]func(in *GDRInputs, r Reason){
-	"distance":         func(in *GDRInputs, r Reason) { hide(&in.Way.Distance, r) },
-	"coherent":         func(in *GDRInputs, r Reason) { hide(&in.Way.Coherent, r) },
-	"redirects":        func(in *GDRInputs, r Reason) { hide(&in.Way.Redirects, r) },
-	"iommu":            func(in *GDRInputs, r Reason) { hide(&in.Way.IOMMU, r) },
-	"nic_iommu":        func(in *GDRInputs, r Reason) { hide(&in.NICIOMMU, r) },
-	"loaded":           func(in *GDRInputs, r Reason) { hide(&in.Loaded, r) },
-	"lost":             func(in *GDRInputs, r Reason) { hide(&in.Lost, r) },
-	"product":          func(in *GDRInputs, r Reason) { hide(&in.Product, r) },
-	"compute_cap":      func(in *GDRInputs, r Reason) { hide(&in.ComputeCap, r) },
-	"cuda":             func(in *GDRInputs, r Reason) { hide(&in.CUDA, r) },
-	"kernel":           func(in *GDRInputs, r Reason) { hide(&in.Kernel, r) },
-	"nic_driver":       func(in *GDRInputs, r Reason) { hide(&in.NICDriver, r) },
-	"hypervisor":       func(in *GDRInputs, r Reason) { hide(&in.Hypervisor, r) },
-	"nccl":             func(in *GDRInputs, r Reason) { hide(&in.NCCL, r) },
+	"distance":    func(in *GDRInputs, r Reason) { hide(&in.Way.Distance, r) },
+	"coherent":    func(in *GDRInputs, r Reason) { hide(&in.Way.Coherent, r) },
+	"redirects":   func(in *GDRInputs, r Reason) { hide(&in.Way.Redirects, r) },
+	"iommu":       func(in *GDRInputs, r Reason) { hide(&in.Way.IOMMU, r) },
+	"nic_iommu":   func(in *GDRInputs, r Reason) { hide(&in.NICIOMMU, r) },
+	"loaded":      func(in *GDRInputs, r Reason) { hide(&in.Loaded, r) },
+	"lost":        func(in *GDRInputs, r Reason) { hide(&in.Lost, r) },
+	"product":     func(in *GDRInputs, r Reason) { hide(&in.Product, r) },
+	"compute_cap": func(in *GDRInputs, r Reason) { hide(&in.ComputeCap, r) },
+	"cuda":        func(in *GDRInputs, r Reason) { hide(&in.CUDA, r) },
+	"kernel":      func(in *GDRInputs, r Reason) { hide(&in.Kernel, r) },
+	"nic_driver":  func(in *GDRInputs, r Reason) { hide(&in.NICDriver, r) },
+	"hypervisor":  func(in *GDRInputs, r Reason) { hide(&in.Hypervisor, r) },
+	"nccl":        func(in *GDRInputs, r Reason) { hide(&in.NCCL, r) },
+	"topology_file": func(in *GDRInputs, r Reason) {
+		if in.NCCL.State == OK {
+			virtualTopology(in, NotKnown[bool](r, "", at))
+		}
+	},
 	"peermem":          func(in *GDRInputs, r Reason) { hide(&in.Direct.Peermem, r) },
 	"open_module":      func(in *GDRInputs, r Reason) { hide(&in.Direct.OpenModule, r) },
 	"override":         func(in *GDRInputs, r Reason) { hide(&in.Direct.TopologyOverride, r) },

@@ -14,6 +14,9 @@ type NCCLConfig struct {
 	Files     []NCCLFile
 	Variables []NCCLVariable // the effective ones, sorted by name
 	Findings  []NCCLFinding  // what NCCL will silently ignore or misread, in order of occurrence
+	// VirtualTopology says that there is the file of a virtual machine (/var/run/nvidia-topologyd/virtualTopology.xml) that
+	// NCCL believes more than sysfs, unless NCCL_TOPO_FILE names another one; absent without it.
+	VirtualTopology Fact[bool]
 }
 
 // NCCLFile is one file that was looked for.
@@ -76,4 +79,18 @@ func (c *NCCLConfig) Number(name string, def int64) int64 {
 func (c *NCCLConfig) Text(name string) (value string, set bool) {
 	v, ok := c.Lookup(name)
 	return v.Value, ok && v.Value != ""
+}
+
+// topologyFile is what tells NCCL where GPUs and NICs are in place of sysfs, in words; absent without such a file
+// (ncclTopoGetSystem of graph/topo.cc).
+func (c *NCCLConfig) topologyFile() Fact[string] {
+	if _, set := c.Text("NCCL_TOPO_FILE"); set {
+		v, _ := c.Lookup("NCCL_TOPO_FILE")
+		return Known("NCCL_TOPO_FILE ("+v.Source+")", v.Source, c.VirtualTopology.At)
+	}
+	f := c.VirtualTopology
+	if f.State == OK {
+		return Known("/"+f.Source, f.Source, f.At)
+	}
+	return Fact[string]{State: f.State, Reason: f.Reason, Source: f.Source, At: f.At}
 }

@@ -20,6 +20,8 @@ const (
 	confFile   = "NCCL_CONF_FILE"
 	systemFile = "/etc/nccl.conf"
 	userFile   = ".nccl.conf"
+
+	virtualTopology = "/var/run/nvidia-topologyd/virtualTopology.xml" // ncclTopoGetSystem of graph/topo.cc
 )
 
 // maxUnknown bounds how many variables are kept that are not in the table.

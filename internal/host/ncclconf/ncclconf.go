@@ -61,6 +61,8 @@ func (r *Reader) assemble(now time.Time, open opener) (fabric.NCCLConfig, error)
 	}
 	b.userConf(r.home)
 	b.conf(systemFile)
+	_, _, err := b.open(virtualTopology)
+	b.config.VirtualTopology = existence(err, strings.TrimPrefix(virtualTopology, "/"), now)
 
 	slices.SortFunc(b.config.Variables, func(a, c fabric.NCCLVariable) int { return strings.Compare(a.Name, c.Name) })
 	if b.read > 0 {

@@ -283,6 +283,28 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+// What tells NCCL where everything is in a virtual machine may be behind the links that /var/run is.
+func TestVirtualTopology(t *testing.T) {
+	linked := tree(t, map[string]string{"run/nvidia-topologyd/virtualTopology.xml": "<system/>"})
+	if err := os.MkdirAll(filepath.Join(linked, "var"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/run", filepath.Join(linked, "var/run")); err != nil {
+		t.Fatal(err)
+	}
+	const name = "var/run/nvidia-topologyd/virtualTopology.xml"
+	for root, want := range map[string]fabric.Fact[bool]{
+		linked:                               fabric.Known(true, name, time.Unix(1, 0)),
+		tree(t, map[string]string{name: ""}): fabric.Known(true, name, time.Unix(1, 0)),
+		tree(t, nil):                         fabric.None[bool](name, time.Unix(1, 0)),
+		"/nosuch":                            fabric.NotKnown[bool](fabric.ReasonIO, name, time.Unix(1, 0)),
+	} {
+		if c, _ := New(root, "", "").Read(time.Unix(1, 0)); c.VirtualTopology != want {
+			t.Errorf("%s: %+v, want %+v", root, c.VirtualTopology, want)
+		}
+	}
+}
+
 func TestExistence(t *testing.T) {
 	tests := []struct {
 		err  error
