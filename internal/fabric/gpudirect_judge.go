@@ -45,6 +45,7 @@ const ampere = 80
 type GDRWay struct {
 	GPU       string // PCI address
 	Distance  Fact[Distance]
+	OneSwitch Fact[bool]     // PCI.OneSwitch, where the distance is PXB
 	Coherent  Fact[bool]     // GPU.Coherent
 	Redirects Fact[[]string] // PCI.ACSRedirects
 	IOMMU     Fact[string]   // PCIFunction.IOMMUType of the GPU
@@ -62,11 +63,16 @@ func (w *GDRWay) span() (nearest, furthest ncclPath, between Meta) {
 	if !known {
 		return pathPIX, pathSYS, w.Distance.Meta()
 	}
-	p := ncclPathOf(d)
-	if p == pathPHB && w.Coherent.State != OK {
+	switch p := ncclPathOf(d); {
+	case p == pathPHB && w.Coherent.State != OK:
 		return pathP2C, p, w.Coherent.Meta()
+	case p == pathPXB && w.OneSwitch.State != OK:
+		return pathPIX, p, w.OneSwitch.Meta()
+	case p == pathPXB && w.OneSwitch.Value:
+		return pathPIX, pathPIX, Meta{}
+	default:
+		return p, p, Meta{}
 	}
-	return p, p, Meta{}
 }
 
 // EvaluateGDR tells whether NCCL would use GPUDirect RDMA, by its own rule (ncclTopoCheckGdr of graph/paths.cc,
@@ -256,7 +262,11 @@ func (j *gdrJudge) through(nccl *NCCLConfig, limit gdrLimit, nearest ncclPath) b
 }
 
 func (w *GDRWay) text() string {
-	if d, ok := w.Distance.Get(); ok {
+	d, ok := w.Distance.Get()
+	switch {
+	case ok && d == DistancePXB && w.OneSwitch.Or(false):
+		return "PXB (PIX to NCCL, which takes the parts of one switch together)"
+	case ok:
 		return d.String()
 	}
 	return "an unknown distance"

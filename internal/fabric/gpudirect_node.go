@@ -65,6 +65,9 @@ func (n *Node) gdrWay(gpu string, nic *PCIFunction, distance Fact[Distance]) GDR
 	f := n.PCI.Function(gpu)
 	w := GDRWay{GPU: gpu, Distance: distance, IOMMU: f.IOMMUType}
 	if nic != nil {
+		if distance.Or(DistanceSYS) == DistancePXB {
+			w.OneSwitch = n.PCI.OneSwitch(f, nic, n.At)
+		}
 		w.Redirects = n.PCI.ACSRedirects(f, nic, n.At)
 	} else {
 		w.Redirects = notKnownLike[[]string](distance.Meta())

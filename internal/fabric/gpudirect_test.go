@@ -143,8 +143,14 @@ var gdrTruths = []gdrTruth{
 		in.NCCL, in.Way.Distance = withNCCL("NCCL_NET_GDR_LEVEL", "LOC"), NotKnown[Distance](ReasonVirtual, "", at)
 	}, "level", "", "an unknown distance apart"},
 	{"the host wants one switch", func(in *GDRInputs) {
-		in.Way.Distance, in.NCCL = ok(DistancePXB), withNCCL("NCCL_NET_GDR_LEVEL", "PIX")
+		in.Way.Distance, in.Way.OneSwitch, in.NCCL = ok(DistancePXB), ok(false), withNCCL("NCCL_NET_GDR_LEVEL", "PIX")
 	}, "level", "", "PXB apart"},
+	{"the host wants one switch, which has parts", func(in *GDRInputs) {
+		in.Way.Distance, in.Way.OneSwitch, in.NCCL = ok(DistancePXB), ok(true), withNCCL("NCCL_NET_GDR_LEVEL", "PIX")
+	}, "dmabuf", "yes", "PIX to NCCL"},
+	{"the host wants one switch, nobody knows which it is", func(in *GDRInputs) {
+		in.Way.Distance, in.Way.OneSwitch, in.NCCL = ok(DistancePXB), NotKnown[bool](ReasonIO, "", at), withNCCL("NCCL_NET_GDR_LEVEL", "PIX")
+	}, "io_error", "", "they are PXB apart"},
 	{"a level that NCCL ignores", func(in *GDRInputs) { in.NCCL = withNCCL("NCCL_NET_GDR_LEVEL", "loc") }, "dmabuf", "yes", "NCCL's default"},
 	{"a flat guest", func(in *GDRInputs) {
 		in.Way.Distance, in.Hypervisor = NotKnown[Distance](ReasonVirtual, "", at), ok(true)
@@ -291,6 +297,7 @@ func TestGDR(t *testing.T) {
 // gdrHides makes each input unknown.
 var gdrHides = map[string]func(in *GDRInputs, r Reason){
 	"distance":    func(in *GDRInputs, r Reason) { hide(&in.Way.Distance, r) },
+	"one_switch":  func(in *GDRInputs, r Reason) { hide(&in.Way.OneSwitch, r) },
 	"coherent":    func(in *GDRInputs, r Reason) { hide(&in.Way.Coherent, r) },
 	"redirects":   func(in *GDRInputs, r Reason) { hide(&in.Way.Redirects, r) },
 	"iommu":       func(in *GDRInputs, r Reason) { hide(&in.Way.IOMMU, r) },
@@ -315,6 +322,7 @@ var gdrHides = map[string]func(in *GDRInputs, r Reason){
 	"bound":            func(in *GDRInputs, r Reason) { bound(in, NotKnown[bool](r, "", at)) },
 	"other_linked":     hideOther(func(o *GDROther, r Reason) { hide(&o.Linked, r) }),
 	"other_distance":   hideOther(func(o *GDROther, r Reason) { hide(&o.Distance, r) }),
+	"other_one_switch": hideOther(func(o *GDROther, r Reason) { hide(&o.OneSwitch, r) }),
 	"other_coherent":   hideOther(func(o *GDROther, r Reason) { hide(&o.Coherent, r) }),
 	"other_redirects":  hideOther(func(o *GDROther, r Reason) { hide(&o.Redirects, r) }),
 	"other_iommu":      hideOther(func(o *GDROther, r Reason) { hide(&o.IOMMU, r) }),

@@ -30,7 +30,7 @@ func (f files) pci(n *Node) {
 			"class":                fmt.Sprintf("0x%06x", fn.Chip.Class),
 			"numa_node":            strconv.Itoa(fn.NUMA),
 			"subsystem_vendor":     fmt.Sprintf("0x%04x", fn.Chip.Vendor),
-			"subsystem_device":     "0x0001",
+			"subsystem_device":     fmt.Sprintf("0x%04x", fn.Chip.board()),
 			"current_link_speed":   link.Speed,
 			"current_link_width":   strconv.Itoa(link.Width),
 			"max_link_speed":       best.Speed,
@@ -61,6 +61,18 @@ func (f files) pci(n *Node) {
 			f.link(driver+"/"+fn.Address(), dir)
 			f.link(dir+"/driver", driver)
 		}
+	}
+}
+
+// board is the id that a chip has beside that of its kind, of its own vendor. That of switches matters to NCCL.
+func (c Chip) board() int {
+	switch c {
+	case pex88096:
+		return 0xa096
+	case pex89144:
+		return 0x100b
+	default:
+		return 1
 	}
 }
 

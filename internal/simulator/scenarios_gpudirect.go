@@ -66,10 +66,23 @@ func gpuDirectScenarios() []Scenario {
 		},
 		{
 			Name: "gdr-level-pix", Platform: a100,
-			Summary: "NCCL is told to use GPUDirect RDMA below one switch only, and no NIC is that near",
+			Summary: "NCCL is told to use GPUDirect RDMA below one switch only, and not every NIC is that near",
 			Truth: "NCCL_NET_GDR_LEVEL=PIX came from another kind of node. Here GPUs and NICs sit below cascades of switches, which is " +
-				"PXB: near enough by default, too far for PIX.",
-			GPUs: blocked, GDR: because(fabric.GDRLevel),
+				"PXB: near enough by default, too far for PIX. NCCL takes two levels of a cascade together, so that it goes on with " +
+				"GPUs 0, 2, 4 and 6; the other four are below a third.",
+			GPUs: []GPUFinding{
+				{"0000:0f:00.0", "gpudirect_blocked"},
+				{"0000:4e:00.0", "gpudirect_blocked"},
+				{"0000:90:00.0", "gpudirect_blocked"},
+				{"0000:bd:00.0", "gpudirect_blocked"},
+			},
+			GDR: []GDRLabel{
+				{Path: viaPeermem},
+				{GPU: "0000:0f:00.0", Block: fabric.GDRLevel},
+				{GPU: "0000:4e:00.0", Block: fabric.GDRLevel},
+				{GPU: "0000:90:00.0", Block: fabric.GDRLevel},
+				{GPU: "0000:bd:00.0", Block: fabric.GDRLevel},
+			},
 			edit: func(n *Node) { n.Files[ncclConf] += "NCCL_NET_GDR_LEVEL=PIX\n" },
 		},
 		{
