@@ -60,25 +60,41 @@ type topologyPeermem struct {
 }
 
 type topologyGPU struct {
-	Name     string           `json:"name"`  // GPU and the index by PCI address, as NVML counts
-	Index    *int             `json:"index"` // of NVML; null: NVML does not list it, or was not asked
-	UUID     string           `json:"uuid"`
-	Model    *string          `json:"model"`
-	Lost     *bool            `json:"lost"`
-	PCI      string           `json:"pci_address"`
-	NUMANode *int             `json:"numa_node"`
-	NVLinks  *topologyNVLinks `json:"nvlinks"`                 // null: not known
-	Fabric   string           `json:"nvlink_fabric,omitempty"` // state of its registration; missing: not known, or without fabric manager
-	Rail     *int             `json:"rail"`                    // null without a nearest NIC
-	NIC      string           `json:"nic"`
-	Nearest  []string         `json:"nearest_nics"`
-	Class    string           `json:"class"`
-	Shared   bool             `json:"nic_shared"`
-	Reason   string           `json:"unknown_reason,omitempty"`
+	Name     string  `json:"name"`  // GPU and the index by PCI address, as NVML counts
+	Index    *int    `json:"index"` // of NVML; null: NVML does not list it, or was not asked
+	UUID     string  `json:"uuid"`
+	Model    *string `json:"model"`
+	Lost     *bool   `json:"lost"`
+	PCI      string  `json:"pci_address"`
+	NUMANode *int    `json:"numa_node"`
+	topologyIOMMU
+	NVLinks *topologyNVLinks `json:"nvlinks"`                 // null: not known
+	Fabric  string           `json:"nvlink_fabric,omitempty"` // state of its registration; missing: not known, or without fabric manager
+	Rail    *int             `json:"rail"`                    // null without a nearest NIC
+	NIC     string           `json:"nic"`
+	Nearest []string         `json:"nearest_nics"`
+	Class   string           `json:"class"`
+	Shared  bool             `json:"nic_shared"`
+	Reason  string           `json:"unknown_reason,omitempty"`
 	// ACSRedirect names the bridges on the way to NIC that redirect; null: not known.
 	ACSRedirect []string          `json:"acs_redirecting_bridges"`
 	ACSReason   string            `json:"acs_unknown_reason,omitempty"`
 	GPUDirect   topologyGPUDirect `json:"gpudirect"`
+}
+
+// topologyIOMMU is what the kernel has the IOMMU do for a function.
+type topologyIOMMU struct {
+	IOMMU *string `json:"iommu"`       // identity, DMA, DMA-FQ, ...; off without one; null: not known
+	Group *int    `json:"iommu_group"` // null: not known, or without one
+}
+
+func iommuOf(f *fabric.PCIFunction) topologyIOMMU {
+	i := topologyIOMMU{pointer(f.IOMMUType), pointer(f.IOMMUGroup)}
+	if f.IOMMUType.State == fabric.Absent {
+		off := "off"
+		i.IOMMU = &off
+	}
+	return i
 }
 
 type topologyNVLinks struct {
@@ -100,7 +116,8 @@ type topologyNIC struct {
 	Name     string `json:"name"`
 	PCI      string `json:"pci_address"`
 	NUMANode *int   `json:"numa_node"`
-	Role     string `json:"role"`
+	topologyIOMMU
+	Role string `json:"role"`
 	// Degraded are the links on the way to the root complex that run below what their ends can do; null: not known.
 	Degraded []topologyLink `json:"degraded_links"`
 }
@@ -144,7 +161,7 @@ func topologyOf(n *fabric.Node) topologyReport {
 	}
 	for _, h := range nicsOf(n) {
 		f := n.PCI.NIC(h.Name)
-		nic := topologyNIC{Name: h.Name, PCI: f.Address, NUMANode: pointer(f.NUMANode), Role: roleNames(h)}
+		nic := topologyNIC{Name: h.Name, PCI: f.Address, NUMANode: pointer(f.NUMANode), topologyIOMMU: iommuOf(f), Role: roleNames(h)}
 		if list, ok := n.PCI.Shortfalls(f, n.At).Get(); ok {
 			nic.Degraded = []topologyLink{}
 			for _, s := range list {
@@ -210,7 +227,7 @@ func topologyOfGPU(n *fabric.Node, v diagnose.GPU) topologyGPU {
 		g.Reason = string(fabric.ReasonMissing)
 		return g
 	}
-	g.PCI = v.Function.Address
+	g.PCI, g.topologyIOMMU = v.Function.Address, iommuOf(v.Function)
 	if v.Rail == nil {
 		g.Reason = string(fabric.ReasonNotRead)
 		return g

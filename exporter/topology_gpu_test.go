@@ -170,6 +170,9 @@ func TestTopologyOfGPUs(t *testing.T) {
 func TestTopologyJSONOfGPUs(t *testing.T) {
 	n := withGPUs()
 	n.GPUDirect.Peermem = fabric.Known(fabric.Peermem{Module: "nvidia_peermem", Bound: fabric.Known(false, "", n.At)}, "", n.At)
+	g0 := n.PCI.Function("0000:19:00.0")
+	g0.IOMMUType, g0.IOMMUGroup = fabric.Known("DMA-FQ", "", n.At), fabric.Known(17, "", n.At)
+	n.PCI.NIC("mlx5_0").IOMMUType = fabric.None[string]("", n.At)
 	verdicts(n, blocked(fabric.GDRACS, "0000:17:00.0 redirects"))
 	var b bytes.Buffer
 	if err := writeTopology(&b, outputJSON, topologyOf(n)); err != nil {
@@ -179,18 +182,21 @@ func TestTopologyJSONOfGPUs(t *testing.T) {
 		Driver  map[string]any   `json:"gpu_driver"`
 		Peermem map[string]any   `json:"peer_memory_module"`
 		GPUs    []map[string]any `json:"gpus"`
+		NICs    []map[string]any `json:"nics"`
 		Pairs   []map[string]any `json:"distances"`
 	}
 	if err := json.Unmarshal(b.Bytes(), &r); err != nil {
 		t.Fatal(err)
 	}
-	g, _ := json.Marshal([]any{r.Driver, r.Peermem, r.GPUs[0], r.Pairs[1], r.Pairs[2]})
+	g, _ := json.Marshal([]any{r.Driver, r.Peermem, r.GPUs[0], r.Pairs[1], r.Pairs[2], r.NICs})
 	const want = `[{"cuda_version":"13.0","loaded":true,"open_kernel_module":true,"text":"GPU driver 580.65.06, CUDA up to 13.0.","version":"580.65.06"},` +
 		`{"bound":false,"loaded":true,"module":"nvidia_peermem","registered_regions":null},` +
-		`{"acs_redirecting_bridges":[],"class":"PIX","gpudirect":{"blocked_by":"acs","evidence":"0000:17:00.0 redirects","send":null,"usable":false},"index":0,"lost":false,` +
+		`{"acs_redirecting_bridges":[],"class":"PIX","gpudirect":{"blocked_by":"acs","evidence":"0000:17:00.0 redirects","send":null,"usable":false},"index":0,"iommu":"DMA-FQ","iommu_group":17,"lost":false,` +
 		`"model":"NVIDIA H100 80GB HBM3","name":"GPU0","nearest_nics":["mlx5_0"],"nic":"mlx5_0","nic_shared":false,"numa_node":0,"nvlink_fabric":"completed","nvlinks":{"active":18,"total":18},` +
 		`"pci_address":"0000:19:00.0","rail":0,"uuid":"GPU-aaaaaaaa"},` +
-		`{"class":"SYS","from":"GPU0","nvlinks":18,"p2p_write":"ok","to":"GPU1"},{"class":"PIX","from":"GPU0","to":"mlx5_0"}]`
+		`{"class":"SYS","from":"GPU0","nvlinks":18,"p2p_write":"ok","to":"GPU1"},{"class":"PIX","from":"GPU0","to":"mlx5_0"},` +
+		`[{"degraded_links":[],"iommu":"off","iommu_group":null,"name":"mlx5_0","numa_node":0,"pci_address":"0000:18:00.0","role":"compute"},` +
+		`{"degraded_links":[],"iommu":null,"iommu_group":null,"name":"mlx5_1","numa_node":1,"pci_address":"0000:9a:00.0","role":"compute"}]]`
 	if string(g) != want {
 		t.Errorf("got  %s\nwant %s", g, want)
 	}
