@@ -45,6 +45,7 @@ NCCL_ALGO=Ring,Tree
 API_TOKEN=hunter2-secret
 hunter2-secret
 `
+	n.Files["var/run/nvidia-topologyd/virtualTopology.xml"] = "<system host=\"" + secretHost + "\"/>"
 }
 
 // notations returns how an address may be written.
@@ -134,6 +135,9 @@ func TestNoIdentifierSurvives(t *testing.T) {
 				if i := strings.Index(all, strings.ToLower(secret)); i >= 0 {
 					t.Errorf("%q survives: ...%q...", secret, all[max(0, i-60):min(len(all), i+60)])
 				}
+			}
+			if e, ok := c.entries["root/var/run/nvidia-topologyd/virtualTopology.xml"]; !ok || e.kind != regular || e.text != "" {
+				t.Errorf("that a file tells NCCL of the bus: %v %+v", ok, e)
 			}
 			conf := c.entries["root/etc/nccl.conf"].text
 			for _, kept := range []string{"NCCL_IB_HCA=mlx5\n", "NCCL_SOCKET_IFNAME==eth0,x", "NCCL_ALGO=Ring,Tree\n", ":12345\n", "NCCL_SOCKET_FAMILY=AF_INET\n", ".%h.%p\n", "\nREMOVED=\nremoved\n"} {

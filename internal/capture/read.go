@@ -326,10 +326,16 @@ func (t *tree) cpuFlags() {
 	}
 }
 
-// nccl reads the configuration of NCCL for the whole host.
+// nccl reads the configuration of NCCL for the whole host. Of the file that tells NCCL of the bus of a virtual machine it
+// takes that it is there: more nobody reads.
 func (t *tree) nccl() error {
-	const name = "etc/nccl.conf"
-	p, err := t.resolve(name)
+	const name, topology = "etc/nccl.conf", "var/run/nvidia-topologyd/virtualTopology.xml"
+	p, err := t.resolve(topology)
+	if err == nil {
+		t.put(t.part+"/"+p, entry{kind: regular})
+	}
+	t.note(topology, err, syscall.ENOTDIR)
+	p, err = t.resolve(name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil
 	}
