@@ -115,6 +115,17 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// A node that the firmware does not tell is none that two functions could have in common.
+func TestNUMANodeNotTold(t *testing.T) {
+	tr, b := newTree(t)
+	tr.write("devices/"+nic+"/numa_node", "-1\n")
+	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, everybody, now)
+	want := fabric.NotKnown[int](fabric.ReasonMissing, "devices/"+nic+"/numa_node", now)
+	if got := p.NIC("mlx5_0").NUMANode; err != nil || got != want {
+		t.Errorf("%v: %+v, want %+v", err, got, want)
+	}
+}
+
 func TestReadAgain(t *testing.T) {
 	tr, b := newTree(t)
 	first, _ := b.Read(fabric.PCI{}, fabric.PCIEverything, everybody, now)
