@@ -144,6 +144,23 @@ func TestAMissingSymbolCostsItsFactsOnly(t *testing.T) {
 	}
 }
 
+// Nor may an older function be called for a newer one without a look whether it is there.
+func TestSymbolsThatAreMissingInAllVersions(t *testing.T) {
+	healthy := readMachine(t, smallMachine)
+	for facts, without := range map[string][]string{
+		"GPUs.Memory":       {"nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo"},
+		"GPUs.ClockReasons": {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"},
+		"GPUs.Fabric":       {"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo"},
+		"GPUs.NVLinks":      {"nvmlDeviceGetFieldValues", "nvmlDeviceGetNvLinkState"},
+	} {
+		c, client := newChild(t, smallMachine, without...)
+		d, err := client.Read(fabric.GPUDriver{}, true, testTime)
+		if got, want := differences(healthy, d), map[string]string{facts: "unknown(missing)"}; err != nil || !maps.Equal(got, want) || c.starts != 1 || c.cmd == nil {
+			t.Errorf("without %v: %v, differs in %v, expected %v", without, err, got, want)
+		}
+	}
+}
+
 func TestAHangCostsTheProcessOnly(t *testing.T) {
 	c, client := newChild(t, smallMachine)
 	healthy := mustRead(t, client, fabric.GPUDriver{}, true)
