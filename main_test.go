@@ -40,8 +40,14 @@ type host struct {
 	log                        chan string // what the exporter logs, at its end
 }
 
-// startHost runs the exporter until it listens.
-func startHost(t *testing.T) *host {
+// gpusAlone are the flags that have the GPUs read and nothing else, and everything logged.
+var gpusAlone = []string{"--collector.disable-defaults", "--collector.gpu", "--log.level=debug"}
+
+// self is this binary.
+const self = "/proc/self/exe"
+
+// startHost runs a program that is the exporter, with these flags among others, until it listens.
+func startHost(t *testing.T, program string, flags ...string) *host {
 	t.Helper()
 	dir := t.TempDir()
 	h := &host{
@@ -52,9 +58,10 @@ func startHost(t *testing.T) *host {
 	h.nvml = nvmltest.Build(t, dir)
 	h.describe()
 	h.load()
-	h.exporter = exec.CommandContext(t.Context(), "/proc/self/exe", "serve", "--web.listen-address=127.0.0.1:0", "--log.level=debug",
-		"--collector.disable-defaults", "--collector.gpu", "--observer.fast-interval=10ms", "--observer.medium-interval=10ms",
-		"--path.procfs="+filepath.Join(dir, "proc"), "--gpu.nvml-library="+h.nvml, "--gpu.maintenance-file="+h.maintenance)
+	h.exporter = exec.CommandContext(t.Context(), program, append([]string{
+		"serve", "--web.listen-address=127.0.0.1:0", "--observer.fast-interval=10ms", "--observer.medium-interval=10ms",
+		"--path.procfs=" + filepath.Join(dir, "proc"), "--gpu.nvml-library=" + h.nvml, "--gpu.maintenance-file=" + h.maintenance,
+	}, flags...)...)
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +85,7 @@ func startHost(t *testing.T) *host {
 	}()
 	select {
 	case address := <-listening:
-		h.url = "http://" + address + "/metrics"
+		h.url = "http://" + address
 	case text := <-h.log:
 		t.Fatal(text)
 	}
@@ -116,7 +123,13 @@ func remove(t *testing.T, file string) {
 func (h *host) scrape() (string, time.Duration) {
 	h.t.Helper()
 	begin := time.Now()
-	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, h.url, nil)
+	text := h.get("/metrics")
+	return text, time.Since(begin)
+}
+
+func (h *host) get(path string) string {
+	h.t.Helper()
+	r, err := http.NewRequestWithContext(h.t.Context(), http.MethodGet, h.url+path, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -130,7 +143,7 @@ func (h *host) scrape() (string, time.Duration) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return string(text), time.Since(begin)
+	return string(text)
 }
 
 // shown counts the GPUs that a scrape shows.
@@ -202,7 +215,7 @@ func maps(t *testing.T, pid int) string {
 // go. Its log is the table of the outcomes.
 func TestGPUWorker(t *testing.T) {
 	t.Parallel()
-	h := startHost(t)
+	h := startHost(t, self, gpusAlone...)
 	var table strings.Builder
 	rows := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(rows, "event\tprocess ended after\tthen")
@@ -215,7 +228,8 @@ func TestGPUWorker(t *testing.T) {
 	if strings.Contains(maps(t, h.exporter.Process.Pid), "libnvidia-ml") || !strings.Contains(maps(t, pid), "libnvidia-ml") {
 		t.Error("the library is loaded into the wrong process")
 	}
-	if !strings.Contains(text, "\ngpufabric_gpu_driver_loaded 1\n") || !strings.Contains(text, "\ngpufabric_gpu_released 0\n") {
+	const supported = "\ngpufabric_scrape_collector_supported{collector=\"gpu\"} "
+	if !strings.Contains(text, "\ngpufabric_gpu_driver_loaded 1\n") || !strings.Contains(text, "\ngpufabric_gpu_released 0\n") || !strings.Contains(text, supported+"1\n") {
 		t.Errorf("neither loaded nor free:\n%s", text)
 	}
 
@@ -229,8 +243,12 @@ func TestGPUWorker(t *testing.T) {
 		if took > 5*time.Second {
 			t.Errorf("%s: released after %s", what, took)
 		}
-		if text := h.until(what, 0); strings.Contains(text, "\ngpufabric_gpu_released 1\n") != (what != "the driver goes") {
-			t.Errorf("%s:\n%s", what, regexp.MustCompile(`(?m)^gpufabric_gpu_.*$`).FindAllString(text, -1))
+		text, gone := h.until(what, 0), what == "the driver goes"
+		if strings.Contains(text, "\ngpufabric_gpu_released 1\n") == gone || strings.Contains(text, supported+"0\n") != gone {
+			t.Errorf("%s:\n%s", what, regexp.MustCompile(`(?m)^gpufabric_(gpu|scrape_collector)_.*$`).FindAllString(text, -1))
+		}
+		if why := "no NVIDIA driver is loaded (" + h.version + ")"; strings.Contains(h.get("/"), why) != gone {
+			t.Errorf("%s: the page says %q: %v", what, why, !gone)
 		}
 		end()
 		h.until("after "+what, 8)
@@ -315,7 +333,7 @@ func alive(pid int) bool {
 // TestStop ends the exporter by SIGTERM while its worker hangs.
 func TestStop(t *testing.T) {
 	t.Parallel()
-	h := startHost(t)
+	h := startHost(t, self, gpusAlone...)
 	h.until("at first", 8)
 	pid := h.worker()
 	h.describe("hang nvmlDeviceGetUtilizationRates")

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the whole product may cost on a node with 8 GPUs of 18 NVLinks: the exporter and the process that it asks the GPUs
+// through, without what NVIDIA's own library takes.
+const (
+	mostCPU      = 10 * time.Millisecond // a scrape
+	mostResident = 64                    // MiB
+)
+
+// TestCostOfGPUs scrapes the product as it is by default, and with each NVLink, over this host and a stand-in for NVIDIA's
+// library. Each scrape reads what changes anew, and one in four what is read once a minute, as when Prometheus scrapes
+// every 15 s.
+func TestCostOfGPUs(t *testing.T) {
+	const every = 30 * time.Millisecond
+	h := startHost(t, installed(t), "--collector.nvlink_links", "--observer.slow-interval="+(7*every/2).String())
+	h.describe("processes 2")
+	h.until("at first", 8)
+	exporter, worker := h.exporter.Process.Pid, h.worker()
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	series := 0
+	scrape := func(times int) {
+		for range times {
+			text, _ := h.scrape()
+			series = strings.Count(text, "\ngpufabric_")
+			if n := strings.Count(text, "\ngpufabric_nvlink_link_active{"); n != 8*18 {
+				t.Fatalf("%d NVLinks", n)
+			}
+			<-tick.C
+		}
+	}
+	scrape(10) // the first ones open files and build what is kept
+	for try := range 3 {
+		const scrapes = 100
+		ours, theirs := used(t, exporter), used(t, worker)
+		scrape(scrapes)
+		ours, theirs = (used(t, exporter)-ours)/scrapes, (used(t, worker)-theirs)/scrapes
+		mine, its := resident(t, exporter), resident(t, worker)
+		t.Logf("8 GPUs with 18 NVLinks, %d series: CPU time of a scrape %s (exporter %s, GPU worker %s), RSS %.1f MiB (%.1f and %.1f)", series,
+			(ours + theirs).Round(10*time.Microsecond), ours.Round(10*time.Microsecond), theirs.Round(10*time.Microsecond), mine+its, mine, its)
+		if h.worker() != worker {
+			t.Fatal("the worker was started again meanwhile")
+		}
+		if mine+its > mostResident {
+			t.Errorf("%.1f MiB, expected %d at most", mine+its, mostResident)
+		}
+		if ours+theirs <= mostCPU {
+			break
+		}
+		if try == 2 { // what other processes cost this one by taking its caches is not its own
+			t.Errorf("a scrape takes more than %s", mostCPU)
+		}
+	}
+}
+
+// installed is a copy of this binary, made piece by piece as installers do: of what was written at once, or just linked, the
+// kernel maps larger pieces, which count as memory of the process.
+func installed(t *testing.T) string {
+	t.Helper()
+	from, err := os.Open(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := os.OpenFile(filepath.Join(t.TempDir(), "gpufabric_exporter"), os.O_CREATE|os.O_WRONLY, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 64<<10))
+	if err := errors.Join(err, to.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return to.Name()
+}
+
+// used is the time that all threads of a process have run, those that ended among them.
+func used(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	const scheduled = 2 // the clock of a process that counts the time it ran, clock_getcpuclockid(3)
+	var at unix.Timespec
+	if err := unix.ClockGettime(int32(^pid<<3|scheduled), &at); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(at.Nano())
+}
+
+// resident is the memory of a process in MiB, with what it shares with others.
+func resident(t *testing.T, pid int) float64 {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var size, pages int
+	if _, err := fmt.Sscan(string(b), &size, &pages); err != nil {
+		t.Fatal(err)
+	}
+	return float64(pages*os.Getpagesize()) / (1 << 20)
+}
