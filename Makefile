@@ -96,9 +96,10 @@ fuzz: ## each fuzz target for FUZZTIME (60s)
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
 	    echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime=10x $$p; done; done
 
-bench: build ## cost of a scrape against node_exporter in the same run, and Go benchmarks
+bench: build ## cost of a scrape against node_exporter in the same run, of GPUs, and Go benchmarks
 	cd tools && $(GO) build -o ../bin/node_exporter github.com/prometheus/node_exporter
 	cd tools && $(GO) run ./bench -exporter ../$(BIN) -peer ../bin/node_exporter
+	$(GO) test -count=1 -v -run 'TestCostOfGPUs$$' .
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
