@@ -39,6 +39,8 @@ const (
 	maxAge       = 2 * time.Second  // of what is read of a GPU
 	linkTime     = 10 * time.Minute // without errors of a link
 	maxDetail    = 256              // bytes
+
+	maintenanceInterval = time.Second // at which it is looked for while the driver is asked
 )
 
 // Gate decides whether a probe may use GPUs. It opens only when every source could be read and says that nobody uses
@@ -211,12 +213,16 @@ func (g *Gate) look(ctx context.Context, gpus []string, full bool) *refusal {
 	if r := g.maintenance(); r != nil {
 		return r // and touch nothing
 	}
+	ctx, end := g.untilMaintenance(ctx)
 	r := g.lookAtGPUs(ctx, gpus, full)
 	if full && (r == nil || r.why == SkipCannotProveIdle) {
 		r = worse(r, g.lookAtHost(ctx))
 	}
 	if err := ctx.Err(); err != nil && r == nil {
-		return unproven("%v", err)
+		r = unproven("%v", err)
+	}
+	if began := end(); began != nil {
+		return began
 	}
 	return r
 }
@@ -241,6 +247,15 @@ func (p *Pass) Leave() {
 // on those that nobody else is on: what others have tells nothing of what the ranks left. It looks ten times a second. In
 // maintenance it does not look at all: ErrMaintenance.
 func (p *Pass) Freed(ctx context.Context, own []int) error {
+	ctx, end := p.gate.untilMaintenance(ctx)
+	err := p.freed(ctx, own)
+	if began := end(); began != nil && err != nil {
+		return fmt.Errorf("%w: %s", ErrMaintenance, clean(began.detail))
+	}
+	return err
+}
+
+func (p *Pass) freed(ctx context.Context, own []int) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {

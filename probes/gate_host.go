@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -35,6 +36,34 @@ func (g *Gate) maintenance() *refusal {
 		return &refusal{why: SkipMaintenance, detail: why}
 	}
 	return nil
+}
+
+// untilMaintenance returns a context that ends when maintenance begins: a driver that does not answer is let go of then, and
+// not when it is given up. The other result ends the watch, and tells whether it did begin.
+func (g *Gate) untilMaintenance(ctx context.Context) (context.Context, func() *refusal) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	var began *refusal
+	watch.Go(func() {
+		tick := time.NewTicker(maintenanceInterval)
+		defer tick.Stop()
+		for began == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if r := g.maintenance(); r != nil && r.why == SkipMaintenance {
+				began = r
+				cancel()
+			}
+		}
+	})
+	return ctx, func() *refusal {
+		cancel()
+		watch.Wait()
+		return began
+	}
 }
 
 // lookAtHost asks what only the host knows.

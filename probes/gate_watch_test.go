@@ -277,6 +277,31 @@ func TestMaintenanceTouchesNothing(t *testing.T) {
 	})
 }
 
+// Maintenance does not wait for a driver that hangs: whoever asks it lets go within a second.
+func TestMaintenanceEndsAHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		m.slow = time.Hour
+		began := time.Now().Add(2500 * time.Millisecond)
+		m.lateAt, m.late = began, func(m *machine) { m.why = "SIGUSR1" }
+		pass, s := NewGate(m.options).Enter(t.Context(), []string{gpuA})
+		if took := time.Since(began); pass != nil || s.Why != SkipMaintenance || s.Detail != "SIGUSR1" || took > time.Second || m.held {
+			t.Errorf("%+v after %s, held %v", s, took, m.held)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t)
+		pass := enter(t, m)
+		defer pass.Leave()
+		m.slow = time.Hour
+		began := time.Now().Add(2500 * time.Millisecond)
+		m.lateAt, m.late = began, func(m *machine) { m.why = "SIGUSR1" }
+		if err := pass.Freed(t.Context(), nil); !errors.Is(err, ErrMaintenance) || time.Since(began) > time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+	})
+}
+
 // With the real procfs, a real child is ours while it runs, and nobody once it was reaped.
 func TestARealChildIsOurs(t *testing.T) {
 	fs, err := proc.Open("/proc")
