@@ -11,8 +11,9 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Caller carries requests to a Server in another process, one at a time, and starts that process when there is none. It
-// has ended the process when the context ends before the answer is there.
+// Caller carries requests to a Server in another process, one at a time, and starts that process when there is none. When
+// the context ends before the answer is there, it returns; the next request waits for that answer, or for the end of the
+// process. Close ends the process within a second, whatever it does.
 type Caller interface {
 	Call(ctx context.Context, request []byte) ([]byte, error)
 	Close() error
