@@ -137,6 +137,8 @@ type topologyDistance struct {
 	NVLinks *int `json:"nvlinks,omitempty"`
 	// Write says whether one GPU can write to the other's memory, and if not, why not; missing: not known.
 	Write string `json:"p2p_write,omitempty"`
+	// Ancestor is the class that NVML gives the way between two GPUs over PCIe; missing: not known.
+	Ancestor string `json:"nvml_class,omitempty"`
 }
 
 // topologyOf puts what was observed in words. The distances are those of all pairs, row by row.
@@ -184,7 +186,7 @@ func topologyOf(n *fabric.Node) topologyReport {
 				if links := linksBetween(a.driver, b.driver); links.State == fabric.Absent {
 					t.NVLinks = new(int)
 				}
-				t.Write = writeOf(&n.GPUDriver, a.driver.Index, b.driver.Index)
+				t.Write, t.Ancestor = pairOf(&n.GPUDriver, a.driver.Index, b.driver.Index)
 			}
 			r.Distances = append(r.Distances, t)
 		}
@@ -266,13 +268,16 @@ func distanceOf(n *fabric.Node, a, b *fabric.PCIFunction) fabric.Fact[fabric.Dis
 	return n.Distance(a, b)
 }
 
-// writeOf is what NVML says of writes from one GPU to another; empty when it does not say.
-func writeOf(d *fabric.GPUDriver, a, b int) string {
+// pairOf is what NVML says of writes from one GPU to another, and of the way between them; empty what it does not say.
+func pairOf(d *fabric.GPUDriver, a, b int) (write, class string) {
 	i := slices.IndexFunc(d.P2P, func(p fabric.GPUPair) bool { return p.A == min(a, b) && p.B == max(a, b) })
 	if i < 0 {
-		return ""
+		return "", ""
 	}
-	return string(d.P2P[i].Write.Or(""))
+	if v, ok := d.P2P[i].Ancestor.Get(); ok {
+		class = v.String()
+	}
+	return string(d.P2P[i].Write.Or("")), class
 }
 
 // nicsOf returns the RDMA devices that are PCI functions, mlx5_2 before mlx5_10.

@@ -194,7 +194,7 @@ func TestTopologyJSONOfGPUs(t *testing.T) {
 		`{"acs_redirecting_bridges":[],"class":"PIX","gpudirect":{"blocked_by":"acs","evidence":"0000:17:00.0 redirects","send":null,"usable":false},"index":0,"iommu":"DMA-FQ","iommu_group":17,"lost":false,` +
 		`"model":"NVIDIA H100 80GB HBM3","name":"GPU0","nearest_nics":["mlx5_0"],"nic":"mlx5_0","nic_shared":false,"numa_node":0,"nvlink_fabric":"completed","nvlinks":{"active":18,"total":18},` +
 		`"pci_address":"0000:19:00.0","rail":0,"uuid":"GPU-aaaaaaaa"},` +
-		`{"class":"SYS","from":"GPU0","nvlinks":18,"p2p_write":"ok","to":"GPU1"},{"class":"PIX","from":"GPU0","to":"mlx5_0"},` +
+		`{"class":"SYS","from":"GPU0","nvlinks":18,"nvml_class":"SYS","p2p_write":"ok","to":"GPU1"},{"class":"PIX","from":"GPU0","to":"mlx5_0"},` +
 		`[{"degraded_links":[],"iommu":"off","iommu_group":null,"name":"mlx5_0","numa_node":0,"pci_address":"0000:18:00.0","role":"compute"},` +
 		`{"degraded_links":[],"iommu":null,"iommu_group":null,"name":"mlx5_1","numa_node":1,"pci_address":"0000:9a:00.0","role":"compute"}]]`
 	if string(g) != want {
