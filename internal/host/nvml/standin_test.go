@@ -56,18 +56,29 @@ func TestReadsAnHGX(t *testing.T) {
 	}
 }
 
-func TestNVLink5CountsOtherErrors(t *testing.T) {
-	d := readMachine(t, []string{"gpus 1", "nvlink 5", "link_errors 2"})
-	var kinds []fabric.NVLinkError
-	for _, e := range d.GPUs[0].NVLinks.Value[0].Errors {
-		kinds = append(kinds, e.Kind)
-	}
-	want := []fabric.NVLinkError{
-		fabric.NVLinkRecovery, fabric.NVLinkRecoveryFailed, fabric.NVLinkReceive, fabric.NVLinkLocalIntegrity,
-		fabric.NVLinkTransmitDiscards, fabric.NVLinkEffectiveErrors,
-	}
-	if !slices.Equal(kinds, want) {
-		t.Errorf("%v, expected %v", kinds, want)
+// Generations of NVLink count different errors. The numbers of the fields are those of nvml.h.
+func TestErrorsOfNVLinks(t *testing.T) {
+	for _, c := range []struct {
+		generation int
+		fields     map[int]fabric.NVLinkError // what there is to count, each as often as its number
+	}{
+		{4, map[int]fabric.NVLinkError{161: fabric.NVLinkReplay, 162: fabric.NVLinkRecovery, 163: fabric.NVLinkCRC}},
+		{5, map[int]fabric.NVLinkError{
+			208: fabric.NVLinkReceive, 211: fabric.NVLinkLocalIntegrity, 212: fabric.NVLinkTransmitDiscards, 214: fabric.NVLinkRecoveryFailed,
+			215: fabric.NVLinkRecovery, 219: fabric.NVLinkEffectiveErrors,
+		}},
+	} {
+		machine, want := []string{"gpus 1", fmt.Sprint("nvlink ", c.generation)}, map[fabric.NVLinkError]uint64{}
+		for field, kind := range c.fields {
+			machine, want[kind] = append(machine, fmt.Sprintf("count %d %d", field, field)), uint64(field)
+		}
+		got := map[fabric.NVLinkError]uint64{}
+		for _, e := range readMachine(t, machine).GPUs[0].NVLinks.Value[0].Errors {
+			got[e.Kind] = e.Count.Value
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("NVLink %d: %v, expected %v", c.generation, got, want)
+		}
 	}
 }
 

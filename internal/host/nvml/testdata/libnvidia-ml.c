@@ -16,6 +16,7 @@
 //   write 0  read 0  ancestor 50      nvmlGpuP2PStatus_t of these capabilities, nvmlGpuTopologyLevel_t
 //   numa -1                           of the GPU's memory; -1: not supported
 //   link_errors 0                     every counter of every link
+//   count FIELD N                     a counter of its own for one NVML_FI_DEV_NVLINK_*, instead of link_errors
 //   down GPU LINK STATE               another state of one link
 //   driver 0                          what nvmlInit and every call answers: 9 no driver, 18 mismatch
 //
@@ -407,6 +408,14 @@ int nvmlDeviceGetNvLinkRemoteDeviceType(struct gpu *g, unsigned link, unsigned *
 	return number(v, 2);
 }
 
+static uint64_t counter(unsigned id)
+{
+	for (int i = 0; i < m.n; i++)
+		if (!strcmp(m.faults[i].word, "count") && (unsigned)atoi(m.faults[i].function) == id)
+			return (uint64_t)m.faults[i].a;
+	return (uint64_t)m.link_errors;
+}
+
 struct field { unsigned id, scope; int64_t at, latency; unsigned type, ret; union { uint64_t u64; unsigned u32; } value; };
 
 static void field(const struct gpu *g, struct field *f)
@@ -422,7 +431,7 @@ static void field(const struct gpu *g, struct field *f)
 	else if (f->id == 164)
 		f->value.u32 = m.nvlink == 5 ? 53125 : 26562;
 	else if ((four && m.nvlink == 4) || (five && m.nvlink == 5))
-		f->type = 3, f->value.u64 = (uint64_t)m.link_errors;
+		f->type = 3, f->value.u64 = counter(f->id);
 	else
 		f->ret = NOT_SUPPORTED;
 	if (lies("type"))
