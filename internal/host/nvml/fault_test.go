@@ -319,7 +319,11 @@ func TestALibraryOfAnotherVersion(t *testing.T) {
 	if _, err = client.Read(d, true, testTime); err == nil { // it gives up, so that a new process loads what is installed now
 		t.Error("no error")
 	}
-	c.cmd.Wait()
+	kill := time.AfterFunc(10*time.Second, func() { c.cmd.Process.Kill() })
+	if err := c.cmd.Wait(); err != nil {
+		t.Errorf("it does not give up: %v", err)
+	}
+	kill.Stop()
 	c.cmd = nil
 	c.describe(smallMachine...)
 	if d = mustRead(t, client, d, true); len(d.GPUs) != 2 || c.starts != 2 {
