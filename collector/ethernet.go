@@ -92,7 +92,7 @@ type tally struct {
 
 func (s *stats) collect(d *fabric.NetDev) {
 	s.pfc, s.used, s.series, s.dropped = d.QoS.PFC.Or(fabric.PFC{}).Enabled, 0, 0, 0
-	s.tally(d.Driver.Or(""), d.QoS.Counters.Or(nil))
+	s.tally(d.Driver.Or(""), &d.QoS)
 	s.facts(d)
 	for _, row := range s.rows {
 		if !row.meaning.PerPriority() {
@@ -108,11 +108,12 @@ func (s *stats) collect(d *fabric.NetDev) {
 }
 
 // tally adds up what means the same. Kernel names that add up do so only if all of the driver's table are there, and to
-// nothing while one of them is unknown.
-func (s *stats) tally(driver string, list []fabric.Counter) {
+// nothing while one of them is unknown. What is about several priorities is left out.
+func (s *stats) tally(driver string, q *fabric.QoS) {
 	clear(s.tallies)
 	clear(s.seen)
 	s.rest, s.meant = s.rest[:0], s.meant[:0]
+	list := q.Counters.Or(nil)
 	for i := range list {
 		v := &list[i]
 		c := count{name: label(v.Name)}
@@ -124,6 +125,9 @@ func (s *stats) tally(driver string, list []fabric.Counter) {
 		spec, ok := fabric.NetStatSpecOf(driver, v.Name)
 		if !ok {
 			s.rest = append(s.rest, c)
+			continue
+		}
+		if !spec.Tells(q) {
 			continue
 		}
 		c.spec = spec.CounterSpec

@@ -72,7 +72,8 @@ func ethernetRows() []ethernetRow {
 		{fabric.StatPriorityReceivedBytes, "roce_priority_received_bytes_total", "", "Bytes received with the priority." + allTraffic},
 		{fabric.StatReceivedECNMarks, "roce_received_ecn_marks_total", "", "Packets of the priority that the device itself marked (ECN) because this host was congested; those that switches marked are in ecn_marked."},
 		{fabric.StatReceivedHostDiscards, "roce_received_host_buffer_discards_total", "", "Packets of the priority dropped because the buffer of this host in the device was full, which matters where hosts share one."},
-		{fabric.StatReceivedPauses, "roce_received_pauses_total", "", "Times sending of the priority went on after a pause (PFC)."},
+		{fabric.StatReceivedPauses, "roce_received_pauses_total", "", "Times the network paused the priority (PFC), counted as the pause ends, as it begins (i40e), or half each (bnxt)."},
+		{fabric.StatTransmittedPauses, "roce_transmitted_pauses_total", "", "Times this port paused the priority (PFC), half of it counted as the pause begins and half as it ends."},
 		{fabric.StatPriorityTransmittedPackets, "roce_priority_transmitted_packets_total", "", "Packets sent with the priority." + allTraffic},
 		{fabric.StatPriorityReceivedPackets, "roce_priority_received_packets_total", "", "Packets received with the priority." + allTraffic},
 	}

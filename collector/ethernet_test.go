@@ -135,7 +135,9 @@ func TestDriverStatistics(t *testing.T) {
 				values = append(values, name, i+1)
 			}
 		}
-		lines := ethernetSeries(t, roce(pfcOn(nic(driver, values...), 3)))
+		d := pfcOn(nic(driver, values...), 3)
+		d.QoS.ETS = known(fabric.ETS{PriorityClass: [fabric.NumPriorities]int{3: 1}})
+		lines := ethernetSeries(t, roce(d))
 		for _, line := range lines {
 			if strings.Contains(line, "statistic=") {
 				t.Errorf("%s: %s", driver, line)
@@ -209,6 +211,14 @@ func TestStatisticsThatAddUp(t *testing.T) {
 		cos = append(cos, fmt.Sprintf("rx_discard_packets_cos%d", i), 10)
 	}
 	checkEthernet(t, roce(nic("bnxt_en", cos...)), "ethernet_received_discards_total"+ofEth0+"80")
+}
+
+// Priorities of one class have one queue of bnxt: its traffic is nobody's who shares it.
+func TestTrafficOfClasses(t *testing.T) {
+	d := pfcOn(nic("bnxt_en", "tx_bytes_pri0", 7, "tx_bytes_pri1", 7, "tx_bytes_pri3", 900, "rx_packets_pri3", 5, "rx_packets_pri4", 7), 3)
+	checkEthernet(t, roce(d)) // classes are not known
+	d.QoS.ETS = known(fabric.ETS{PriorityClass: [fabric.NumPriorities]int{3: 1}})
+	checkEthernet(t, roce(d), "roce_priority_transmitted_bytes_total"+ofPriority(3)+"900", "roce_priority_received_packets_total"+ofPriority(3)+"5")
 }
 
 func TestStatisticUnits(t *testing.T) {
@@ -288,6 +298,7 @@ func worst(table fabric.NetStatTable) fabric.NetDev {
 		values = append(values, name, len(values)/2+1)
 	}
 	d := nic(table.Drivers[0], values...)
+	d.QoS.ETS = known(fabric.ETS{PriorityClass: [fabric.NumPriorities]int{0, 1, 2, 3, 4, 5, 6, 7}})
 	n := known(uint64(1))
 	d.QoS.FEC = known(fabric.FEC{Active: "rs", CorrectedBlocks: n, UncorrectableBlocks: n, CorrectedBits: n})
 	d.QoS.Pause = known(fabric.Pause{Received: n, Transmitted: n})

@@ -16,6 +16,7 @@ type CounterSpec struct {
 	Wraps     bool    // goes on from 0 after its maximum; readers continue it to 64 bits
 	Saturates bool    // sticks at its maximum until somebody clears it
 	Gauge     bool    // goes up and down
+	OfClass   bool    // of the traffic class of a priority: priorities of one class show the same number
 }
 
 // Max is the largest value the register holds.

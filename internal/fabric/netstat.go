@@ -28,6 +28,20 @@ func (s NetStatSpec) InUnit(v uint64) float64 {
 	return float64(v) * s.Scale
 }
 
+// Tells says whether the statistic is about what its spec says it is: the count of a traffic class is that of a priority
+// only where the class has no other.
+func (s NetStatSpec) Tells(q *QoS) bool {
+	if !s.OfClass {
+		return true
+	}
+	ets, known := q.ETS.Get()
+	alone := known
+	for p, class := range ets.PriorityClass {
+		alone = alone && (p == s.Priority) == (class == ets.PriorityClass[s.Priority])
+	}
+	return alone
+}
+
 // NetStatTable maps the statistics of one driver ("ethtool -S") that have a meaning. The other names of a driver, by
 // the hundred and some by queue, are nothing to us.
 type NetStatTable struct {

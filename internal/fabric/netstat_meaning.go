@@ -19,6 +19,7 @@ const (
 	StatReceivedECNMarks           Meaning = "received_ecn_marks"
 	StatReceivedHostDiscards       Meaning = "received_host_buffer_discards"
 	StatReceivedPauses             Meaning = "received_pauses"
+	StatTransmittedPauses          Meaning = "transmitted_pauses"
 	StatPriorityTransmittedPackets Meaning = "priority_transmitted_packets"
 	StatPriorityReceivedPackets    Meaning = "priority_received_packets"
 )
@@ -63,7 +64,7 @@ const (
 // PerPriority tells whether there is one count for each priority.
 func (m Meaning) PerPriority() bool {
 	switch m {
-	case StatReceivedPauseSeconds, StatTransmittedPauseSeconds, StatReceivedPauseFrames, StatTransmittedPauseFrames, StatReceivedPauses,
+	case StatReceivedPauseSeconds, StatTransmittedPauseSeconds, StatReceivedPauseFrames, StatTransmittedPauseFrames, StatReceivedPauses, StatTransmittedPauses,
 		StatPriorityDiscards, StatReceivedCongestionDiscards, StatReceivedHostDiscards, StatReceivedECNMarks,
 		StatPriorityTransmittedBytes, StatPriorityReceivedBytes, StatPriorityTransmittedPackets, StatPriorityReceivedPackets:
 		return true

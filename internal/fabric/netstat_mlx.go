@@ -5,6 +5,8 @@ package fabric
 // Registers of network statistics.
 var (
 	micros64  = CounterSpec{Bits: 64, Scale: 1e-6}
+	halves64  = CounterSpec{Bits: 64, Scale: 0.5}
+	class64   = CounterSpec{Bits: 64, OfClass: true}
 	bits32    = CounterSpec{Bits: 32} // nobody says what they do at their end
 	percent32 = CounterSpec{Bits: 32, Scale: 0.01, Gauge: true}
 )

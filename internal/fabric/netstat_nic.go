@@ -5,14 +5,20 @@ package fabric
 var bnxtNetStats = NetStatTable{
 	Name: "bnxt", Drivers: []string{"bnxt_en"},
 	Source: "drivers/net/ethernet/broadcom/bnxt/bnxt_ethtool.c",
-	Note: "`*_bytes_pri<n>` and `*_packets_pri<n>` are not mapped: the driver shows the queue that a priority uses, and priorities that share one show the same " +
-		"numbers. `pfc_pri<n>_*_transitions` count both the beginning and the end of a pause, unlike mlx5. The queues of `rx_discard_packets_cos<n>` are no priorities; " +
-		"they add up to the port's discards.",
+	Note: "`*_bytes_pri<n>` and `*_packets_pri<n>` are the queue's that a priority uses, and priorities that share one show the same numbers: they count for priorities " +
+		"that have a traffic class (ETS) to themselves. `pfc_pri<n>_*_transitions` count both the beginning and the end of a pause; half of them is how many pauses there " +
+		"were. The queues of `rx_discard_packets_cos<n>` are no priorities; they add up to the port's discards. What `continuous_*` and `resume_*` count is not in the kernel's source.",
 	rows: []counterRow{
 		{"pfc_pri%d_rx_duration_us", StatReceivedPauseSeconds, micros64},
 		{"pfc_pri%d_tx_duration_us", StatTransmittedPauseSeconds, micros64},
 		{"rx_pfc_ena_frames_pri%d", StatReceivedPauseFrames, bits64},
 		{"tx_pfc_ena_frames_pri%d", StatTransmittedPauseFrames, bits64},
+		{"pfc_pri%d_rx_transitions", StatReceivedPauses, halves64},
+		{"pfc_pri%d_tx_transitions", StatTransmittedPauses, halves64},
+		{"tx_bytes_pri%d", StatPriorityTransmittedBytes, class64},
+		{"rx_bytes_pri%d", StatPriorityReceivedBytes, class64},
+		{"tx_packets_pri%d", StatPriorityTransmittedPackets, class64},
+		{"rx_packets_pri%d", StatPriorityReceivedPackets, class64},
 
 		{"rx_pause_frames", StatLinkReceivedPauseFrames, bits64},
 		{"tx_pause_frames", StatLinkTransmittedPauseFrames, bits64},
@@ -48,18 +54,20 @@ var iceNetStats = NetStatTable{
 		{"link_xoff_tx.nic", StatLinkTransmittedPauseFrames, bits64},
 
 		{"rx_dropped.nic", StatReceivedDiscards, bits64},
+		{"tx_dropped_link_down.nic", StatTransmittedDiscards, bits64},
 	},
 }
 
 var i40eNetStats = NetStatTable{
 	Name: "i40e", Drivers: []string{"i40e"},
 	Source: "drivers/net/ethernet/intel/i40e/i40e_ethtool.c",
-	Note:   "The driver shows the difference of two 32-bit registers, which wraps as they do. `port.rx_priority_<n>_xon_2_xoff` counts pauses that began, mlx5 those that ended; it is not mapped.",
+	Note:   "The driver shows the difference of two 32-bit registers, which wraps as they do. `port.rx_priority_<n>_xon_2_xoff` counts pauses as they begin, mlx5 as they end.",
 	rows: []counterRow{
 		{"port.rx_priority_%d_xon_rx", StatReceivedPauseFrames, wraps32},
 		{"port.rx_priority_%d_xoff_rx", StatReceivedPauseFrames, wraps32},
 		{"port.tx_priority_%d_xon_tx", StatTransmittedPauseFrames, wraps32},
 		{"port.tx_priority_%d_xoff_tx", StatTransmittedPauseFrames, wraps32},
+		{"port.rx_priority_%d_xon_2_xoff", StatReceivedPauses, wraps32},
 
 		{"port.link_xon_rx", StatLinkReceivedPauseFrames, wraps32},
 		{"port.link_xoff_rx", StatLinkReceivedPauseFrames, wraps32},
@@ -67,6 +75,7 @@ var i40eNetStats = NetStatTable{
 		{"port.link_xoff_tx", StatLinkTransmittedPauseFrames, wraps32},
 
 		{"port.rx_discards", StatReceivedDiscards, wraps32},
+		{"port.tx_dropped_link_down", StatTransmittedDiscards, wraps32},
 	},
 }
 
@@ -106,7 +115,11 @@ var hns3NetStats = NetStatTable{
 var manaNetStats = NetStatTable{
 	Name: "mana", Drivers: []string{"mana"},
 	Source: "drivers/net/ethernet/microsoft/mana/mana_ethtool.c",
-	Note:   "Nothing is mapped: pauses are counted by traffic class (`hc_tc<n>_*`), and of drops nobody says why they happened.",
+	Note: "`hc_rx_discards_no_wqe` is of the whole function: ports that share one show the same number. Pauses and traffic are counted by traffic class (`hc_tc<n>_*`), of which " +
+		"the guest does not know the priorities, and of other drops nobody says why they happened: they are not mapped.",
+	rows: []counterRow{
+		{"hc_rx_discards_no_wqe", StatOutOfBuffer, bits64},
+	},
 }
 
 var enaNetStats = NetStatTable{

@@ -35,7 +35,7 @@ func TestNetStatNamesExist(t *testing.T) {
 
 // A driver whose statistics mean nothing to us is not asked for them.
 func TestNothingIsWantedWithoutATable(t *testing.T) {
-	for _, driver := range []string{"", "veth", "mana", "ena"} {
+	for _, driver := range []string{"", "veth", "ena"} {
 		if NetStatWanted(driver) != nil {
 			t.Errorf("statistics of %q are wanted", driver)
 		}
@@ -69,7 +69,9 @@ func TestNetStatTablesAreSound(t *testing.T) {
 				t.Errorf("%s %s: %+v", table.Name, name, s)
 			case s.Gauge != (s.Meaning.Unit() == UnitRatio), s.Gauge && s.Wraps:
 				t.Errorf("%s %s: a ratio is a gauge, and nothing else is", table.Name, name)
-			case (s.Scale == 1) == (s.Scale == 1e-6 || s.Scale == 0.01):
+			case s.OfClass && !s.Meaning.PerPriority():
+				t.Errorf("%s %s: classes have priorities", table.Name, name)
+			case !slices.Contains([]float64{1, 1e-6, 0.01, 0.5}, s.Scale):
 				t.Errorf("%s %s: scale %g", table.Name, name, s.Scale)
 			case (s.Scale == 1e-6) != (s.Meaning.Unit() == UnitSeconds && s.Bits == 64):
 				t.Errorf("%s %s: time is in microseconds, but for PCIe", table.Name, name)
@@ -132,13 +134,18 @@ func TestNetStatSpecs(t *testing.T) {
 		{"mlx5_core", "rx0_packets", NetStatSpec{}, false},
 		{"bnxt_en", "pfc_pri5_tx_duration_us", spec(StatTransmittedPauseSeconds, 1, 5, micros64), true},
 		{"bnxt_en", "rx_discard_packets_cos7", spec(StatReceivedDiscards, 8, NoPriority, bits64), true},
-		{"bnxt_en", "rx_bytes_pri3", NetStatSpec{}, false},
+		{"bnxt_en", "rx_bytes_pri3", spec(StatPriorityReceivedBytes, 1, 3, CounterSpec{Bits: 64, OfClass: true}), true},
+		{"bnxt_en", "pfc_pri3_tx_transitions", spec(StatTransmittedPauses, 1, 3, CounterSpec{Bits: 64, Scale: 0.5}), true},
 		{"bnxt_en", "rx_prio3_pause", NetStatSpec{}, false},
 		{"ice", "rx_priority_3_xoff.nic", spec(StatReceivedPauseFrames, 2, 3, bits64), true},
 		{"ice", "rx_dropped", NetStatSpec{}, false}, // of the function, without .nic
+		{"ice", "tx_dropped_link_down.nic", spec(StatTransmittedDiscards, 1, NoPriority, bits64), true},
 		{"i40e", "port.tx_priority_0_xon_tx", spec(StatTransmittedPauseFrames, 2, 0, wraps32), true},
+		{"i40e", "port.rx_priority_3_xon_2_xoff", spec(StatReceivedPauses, 1, 3, wraps32), true},
+		{"i40e", "port.tx_dropped_link_down", spec(StatTransmittedDiscards, 1, NoPriority, wraps32), true},
 		{"ionic", "rx_pripause_2_1us_count", spec(StatReceivedPauseSeconds, 1, 2, micros64), true},
 		{"hns3", "mac_rx_pfc_pri4_pkt_num", spec(StatReceivedPauseFrames, 1, 4, bits64), true},
+		{"mana", "hc_rx_discards_no_wqe", spec(StatOutOfBuffer, 1, NoPriority, bits64), true},
 		{"mana", "hc_tc3_rx_pause_phy", NetStatSpec{}, false},
 		{"ena", "wd_expired", NetStatSpec{}, false},
 		{"", "rx_prio3_pause", NetStatSpec{}, false},
@@ -161,11 +168,43 @@ func TestNetStatInUnit(t *testing.T) {
 		{"mlx5_core", "rx_prio3_pause_duration", 1_234_567, 1.234567},
 		{"mlx5_core", "outbound_pci_stalled_rd", 29, 0.29},
 		{"mlx5_core", "rx_prio3_pause", 7, 7},
+		{"bnxt_en", "pfc_pri3_rx_transitions", 7, 3.5},
 	} {
 		spec, _ := NetStatSpecOf(c.driver, c.name)
 		if got := spec.InUnit(c.value); got != c.want {
 			t.Errorf("%s %d: %g, want %g", c.name, c.value, got, c.want)
 		}
+	}
+}
+
+// Queues of bnxt serve traffic classes: what one counts is a priority's only where the class has no other.
+func TestClassesOfPriorities(t *testing.T) {
+	ets := func(classes ...int) QoS {
+		var q QoS
+		copy(q.ETS.Value.PriorityClass[:], classes)
+		q.ETS = ok(q.ETS.Value)
+		return q
+	}
+	for _, c := range []struct {
+		q    QoS
+		want string // priorities
+	}{
+		{ets(0, 0, 0, 1, 0, 0, 2, 0), "36"}, {ets(), ""}, {ets(0, 1, 2, 3, 4, 5, 6, 7), "01234567"}, {ets(1, 1, 1, 1, 1, 1, 1, 0), "7"}, {QoS{}, ""},
+	} {
+		for _, name := range []string{"tx_bytes_pri", "rx_bytes_pri", "tx_packets_pri", "rx_packets_pri"} {
+			var got []byte
+			for _, p := range []byte("01234567") {
+				if spec, known := NetStatSpecOf("bnxt_en", name+string(p)); known && spec.Tells(&c.q) {
+					got = append(got, p)
+				}
+			}
+			if string(got) != c.want {
+				t.Errorf("classes %v: %s tells of priorities %q, want %q", c.q.ETS, name, got, c.want)
+			}
+		}
+	}
+	if spec, known := NetStatSpecOf("bnxt_en", "rx_pfc_ena_frames_pri3"); !known || !spec.Tells(&QoS{}) {
+		t.Error("PFC frames are of a priority, whatever its class")
 	}
 }
 

@@ -85,7 +85,7 @@ func roceTraffic(driver string, q *QoS, now time.Time) Fact[RoCETraffic] {
 	t := RoCETraffic{Window: w.Value}
 	for name, delta := range growth(q.Before.Value, q.Counters.Value) {
 		spec, mapped := NetStatSpecOf(driver, name)
-		if !mapped || spec.Parts > 1 {
+		if !mapped || spec.Parts > 1 || !spec.Tells(q) {
 			continue
 		}
 		pause := notKnownLike[time.Duration](delta.Meta())

@@ -177,8 +177,8 @@ var netDrivers = map[string][]netStatistics{
 	// intel/igb/igb_ethtool.c
 	"igb": {`rx_packets/rx_frames tx_packets/tx_frames rx_bytes/rx tx_bytes/tx rx_crc_errors rx_no_buffer_count
 		rx_missed_errors rx_flow_control_xon rx_flow_control_xoff tx_flow_control_xon tx_flow_control_xoff`},
-	// amazon/ena/ena_ethtool.c and microsoft/mana/mana_ethtool.c: queues and commands, nothing of a port
+	// amazon/ena/ena_ethtool.c and microsoft/mana/mana_ethtool.c: queues and commands, hardly anything of a port
 	"ena": {`tx_timeout suspend resume wd_expired interface_up interface_down admin_q_pause
 		bw_in_allowance_exceeded bw_out_allowance_exceeded pps_allowance_exceeded`},
-	"mana": {`stop_queue wake_queue tx_cqe_err tx_cqe_unknown_type rx_coalesced_err rx_cqe_unknown_type`},
+	"mana": {`stop_queue wake_queue hc_rx_discards_no_wqe tx_cq_err tx_cqe_unknown_type rx_coalesced_err rx_cqe_unknown_type`},
 }

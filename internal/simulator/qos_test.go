@@ -51,7 +51,7 @@ func TestStatisticsOfDrivers(t *testing.T) {
 		"enp9s0":        {buildIonic, 48, "frames_tx_pri_3 rx_pripause_3_1us_count"},
 		"enp24s0v0":     {buildSRIOV, 127, "rx_prio3_bytes"},
 		"ens32":         {buildEFA, 10, "bw_in_allowance_exceeded"},
-		"enP30832p0s0":  {buildMANA, 6, "stop_queue"},
+		"enP30832p0s0":  {buildMANA, 7, "stop_queue hc_rx_discards_no_wqe"},
 		"bond0":         {buildDGXH100, 0, ""},
 		"ibp12s0":       {buildDGXA100, 0, ""},
 		"ens5np0.180":   {buildRoCEVLAN, 0, ""},
