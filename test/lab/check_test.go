@@ -24,55 +24,45 @@ type verdict struct {
 	Remedy, Evidence      string
 }
 
+// judge returns what the command check finds as this user, and its exit code.
+func judge(t *testing.T, uid uint32, args ...string) (found []string, list []verdict, code int) {
+	t.Helper()
+	cmd := exec.Command("./gpufabric_exporter", append([]string{"check", "--output=json"}, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	begin := time.Now()
+	out, err := cmd.Output()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		t.Fatal(err)
+	}
+	t.Logf("check as %d took %s, exit code %d", uid, time.Since(begin).Round(time.Millisecond), cmd.ProcessState.ExitCode())
+	var report struct{ Verdicts []verdict }
+	if err := json.Unmarshal(out, &report); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, v := range report.Verdicts {
+		if v.Status != "ok" {
+			found = append(found, fmt.Sprint(v.Check, " ", v.Device, " ", v.Status))
+		}
+	}
+	return found, report.Verdicts, cmd.ProcessState.ExitCode()
+}
+
 // The command finds what is broken on a real kernel, and nothing else; so does nobody, who is not root, and the metrics
 // of a running exporter say the same.
 func testCheck(t *testing.T, _ *exporter) {
-	for path, text := range map[string]string{
-		"/etc/nccl.conf":  "NCCL_IB_TC=106\n",
-		"/tmp/check.yml":  "expected:\n  roce: {dscp: 26, priority: 3, lossless: true}\n",
-		"/tmp/check.prom": "old\n",
-	} {
-		write(t, path, text)
-		t.Cleanup(func() { os.Remove(path) })
-	}
-	for _, dev := range []string{"hca0", "hca1"} {
-		t.Cleanup(func() {
-			setDCB(t, "buffer set dev "+dev+" prio-buffer 0:0 1:1 2:2 3:3 4:4 5:5 6:6 7:7 buffer-size all:0")
-		})
-		setDCB(t, "buffer set dev "+dev+" prio-buffer all:0 3:3 buffer-size all:0 0:65536 3:262144")
-	}
-	same := []string{"--config.file=/tmp/check.yml", "--collector.device-include=fakehca_[01]"}
+	lossless := roceSite(t, "dscp: 26, priority: 3, lossless: true")
+	write(t, "/tmp/check.prom", "old\n")
+	t.Cleanup(func() { os.Remove("/tmp/check.prom") })
+	same := []string{lossless, "--collector.device-include=fakehca_[01]"}
 	x := startWith(t, append(same, "--observer.fast-interval=200ms", "--observer.medium-interval=500ms", "--observer.slow-interval=1s")...)
 	only := append(same, "--only=port_active", "--only=gid_usable", "--only=roce_pfc", "--only=roce_priority")
 
-	// judge returns what the command finds as this user, and its exit code.
-	judge := func(uid uint32, args ...string) (found []string, list []verdict, code int) {
-		t.Helper()
-		cmd := exec.Command("./gpufabric_exporter", append([]string{"check", "--output=json"}, args...)...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-		begin := time.Now()
-		out, err := cmd.Output()
-		var ended *exec.ExitError
-		if err != nil && !errors.As(err, &ended) {
-			t.Fatal(err)
-		}
-		t.Logf("check as %d took %s, exit code %d", uid, time.Since(begin).Round(time.Millisecond), cmd.ProcessState.ExitCode())
-		var report struct{ Verdicts []verdict }
-		if err := json.Unmarshal(out, &report); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-		for _, v := range report.Verdicts {
-			if v.Status != "ok" {
-				found = append(found, fmt.Sprint(v.Check, " ", v.Device, " ", v.Status))
-			}
-		}
-		return found, report.Verdicts, cmd.ProcessState.ExitCode()
-	}
 	expect := func(what string, code int, want ...string) {
 		t.Helper()
 		eventually(t, what, func() error {
 			for _, uid := range []uint32{0, 65534} {
-				found, list, got := judge(uid, only...)
+				found, list, got := judge(t, uid, only...)
 				if err := diff(what, want, found); err != nil || got != code || len(list) < 4 {
 					return errors.Join(err, fmt.Errorf("as %d: exit code %d, want %d; %+v", uid, got, code, list))
 				}
@@ -86,7 +76,7 @@ func testCheck(t *testing.T, _ *exporter) {
 	dcb(t, "pfc set dev hca0 prio-pfc all:off")()
 	expect("PFC is off", 1, "roce_pfc fakehca_0 failed")
 	x.agrees(t, is(1, "check_failed", "check", "roce_pfc", "device", "fakehca_0"), none("check_failed", "check", "roce_pfc", "device", "fakehca_1"))
-	_, list, _ := judge(0, only...)
+	_, list, _ := judge(t, 0, only...)
 	i := slices.IndexFunc(list, func(v verdict) bool { return v.Status == "failed" })
 	if i < 0 || !strings.Contains(list[i].Remedy, "dcb pfc set dev <interface> prio-pfc all:off 3:on") {
 		t.Fatalf("no remedy: %+v", list)
@@ -104,7 +94,7 @@ func testCheck(t *testing.T, _ *exporter) {
 	x.agrees(t, is(1, "check_failed", "check", "port_active", "device", "fakehca_1"), is(0, "check_failed", "check", "roce_pfc", "device", ""))
 
 	// The file for node_exporter has it too, readable for everybody and alone.
-	if _, _, code := judge(0, append(only, "--textfile=/tmp/check.prom")...); code != 1 {
+	if _, _, code := judge(t, 0, append(only, "--textfile=/tmp/check.prom")...); code != 1 {
 		t.Errorf("exit code %d", code)
 	}
 	text := read("/tmp/check.prom")

@@ -50,6 +50,8 @@ var suite = []struct {
 	{name: "dcb", run: testDCB},
 	{name: "ethernet", run: testEthernet},
 	{name: "roce", run: testRoCE},
+	{name: "roce_designs", run: testRoCEDesigns, long: true},
+	{name: "roce_traffic", run: testRoCETraffic, long: true},
 	{name: "check", run: testCheck},
 	{name: "steady", run: testSteady},
 	{name: "pages", run: testPages},

@@ -8,30 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 )
 
 // The chain from NCCL's traffic class to the lossless buffer follows what is set with dcb and ethtool, names the step
 // at which it breaks, and no other port.
 func testRoCE(t *testing.T, _ *exporter) {
-	for path, text := range map[string]string{
-		"/etc/nccl.conf": "NCCL_IB_TC=106\n",
-		"/tmp/roce.yml":  "expected:\n  roce: {dscp: 26, priority: 3, lossless: true}\n",
-	} {
-		if _, err := os.Stat(path); err == nil {
-			t.Fatalf("%s is there already", path)
-		}
-		write(t, path, text)
-		t.Cleanup(func() { os.Remove(path) })
-	}
-	for _, dev := range []string{"hca0", "hca1"} {
-		t.Cleanup(func() {
-			setDCB(t, "buffer set dev "+dev+" prio-buffer 0:0 1:1 2:2 3:3 4:4 5:5 6:6 7:7 buffer-size all:0")
-		})
-		setDCB(t, "buffer set dev "+dev+" prio-buffer all:0 3:3 buffer-size all:0 0:65536 3:262144")
-	}
+	policy := roceSite(t, "dscp: 26, priority: 3, lossless: true")
 	x := startWith(t, "--observer.fast-interval=200ms", "--observer.medium-interval=500ms", "--observer.slow-interval=1s",
-		"--config.file=/tmp/roce.yml", "--collector.device-include=fakehca_[01]")
+		policy, "--collector.device-include=fakehca_[01]|rxe0")
 	healthy := func(device, netdev string) func(scrape) error {
 		return func(s scrape) error {
 			return errors.Join(
@@ -90,6 +78,19 @@ func testRoCE(t *testing.T, _ *exporter) {
 		x.agrees(t, healthy("fakehca_0", "hca0"))
 	}
 
+	// Of a port whose interface has no DCB nothing is said, as of a virtual function's: it is neither lossy nor fine.
+	x.agrees(t, is(1, "roce_chain_unknown", "device", "rxe0", "step", "priority", "reason", "unsupported"), none("roce_chain_consistent", "device", "rxe0"),
+		none("roce_chain_broken", "device", "rxe0"), none("roce_pfc_enabled", "device", "rxe0"))
+
+	// A priority where NCCL takes a traffic class leads all ports out of the lossless class.
+	write(t, ncclConf, "NCCL_IB_TC=5\n")
+	for _, device := range []string{"fakehca_0", "fakehca_1"} {
+		x.agrees(t, is(5, "roce_traffic_class", "device", device), is(1, "roce_dscp", "device", device), is(0, "roce_priority", "device", device),
+			is(1, "roce_chain_broken", "device", device, "step", "dscp"))
+	}
+	write(t, ncclConf, "NCCL_IB_TC=106\n")
+	x.agrees(t, healthy("fakehca_0", "hca0"), healthy("fakehca_1", "hca1"))
+
 	// What the driver counts arrives in the units of the families.
 	for name, value := range map[string]string{
 		"rx_prio3_pause": "7", "rx_prio3_pause_duration": "2500000", "tx_prio3_pause_duration": "500000", "rx_prio3_discards": "11", "link_down_events_phy": "2",
@@ -104,6 +105,146 @@ func testRoCE(t *testing.T, _ *exporter) {
 			of(7, "roce_received_pause_frames_total", "priority", "3"), of(2.5, "roce_received_pause_seconds_total", "priority", "3"),
 			of(0.5, "roce_transmitted_pause_seconds_total", "priority", "3"), of(11, "roce_received_discards_total", "priority", "3"),
 			of(2, "ethernet_link_down_events_total"))
+	})
+}
+
+const ncclConf = "/etc/nccl.conf"
+
+// roceSite sets two ports up for RoCE with traffic class 106, until the test ends. It returns the flag that tells what
+// the site expects.
+func roceSite(t *testing.T, expected string) string {
+	t.Helper()
+	const config = "/tmp/roce.yml"
+	for path, text := range map[string]string{ncclConf: "NCCL_IB_TC=106\n", config: "expected:\n  roce: {" + expected + "}\n"} {
+		if _, err := os.Stat(path); err == nil {
+			t.Fatalf("%s is there already", path)
+		}
+		write(t, path, text)
+		t.Cleanup(func() { os.Remove(path) })
+	}
+	for _, dev := range []string{"hca0", "hca1"} {
+		t.Cleanup(func() {
+			setDCB(t, "buffer set dev "+dev+" prio-buffer 0:0 1:1 2:2 3:3 4:4 5:5 6:6 7:7 buffer-size all:0")
+		})
+		setDCB(t, "buffer set dev "+dev+" prio-buffer all:0 3:3 buffer-size all:0 0:65536 3:262144")
+	}
+	return "--config.file=" + config
+}
+
+// A fabric that is lossy by design is fine without PFC, and not with it; one that goes by the VLAN tag needs the right
+// service level.
+func testRoCEDesigns(t *testing.T, _ *exporter) {
+	site := func(t *testing.T, expected string) *exporter {
+		return startWith(t, "--observer.fast-interval=200ms", "--observer.medium-interval=500ms", "--observer.slow-interval=1s",
+			roceSite(t, expected), "--collector.device-include=fakehca_[01]")
+	}
+	broken := func(step string) func(scrape) error {
+		return func(s scrape) error {
+			return errors.Join(is(0, "roce_chain_consistent", "device", "fakehca_0")(s), is(1, "roce_chain_broken", "device", "fakehca_0", "step", step)(s))
+		}
+	}
+	fine := func(device string) func(scrape) error {
+		return func(s scrape) error {
+			return errors.Join(is(1, "roce_chain_consistent", "device", device)(s), none("roce_chain_broken", "device", device)(s))
+		}
+	}
+	t.Run("lossy", func(t *testing.T) {
+		x := site(t, "dscp: 26, priority: 3, lossless: false")
+		for _, dev := range []string{"hca0", "hca1"} {
+			t.Cleanup(dcb(t, "pfc set dev "+dev+" prio-pfc all:off 3:on"))
+			setDCB(t, "pfc set dev "+dev+" prio-pfc all:off")
+		}
+		x.agrees(t, fine("fakehca_0"), fine("fakehca_1"), is(0, "roce_pfc_enabled", "device", "fakehca_0", "priority", "3"))
+		setDCB(t, "pfc set dev hca0 prio-pfc all:off 3:on")
+		x.agrees(t, broken("pfc"), fine("fakehca_1"))
+	})
+	t.Run("vlan", func(t *testing.T) {
+		x := site(t, "priority: 3, lossless: true")
+		s := x.agrees(t, fine("fakehca_0"))
+		vlan := s.find("gid_info", "device", "fakehca_0", "netdev", "hca0.7", "type", "roce_v2", "family", "ipv4")
+		if len(vlan) != 1 {
+			t.Fatalf("GIDs of the VLAN: %v", vlan)
+		}
+		t.Cleanup(dcb(t, "app replace dev hca0 dscp-prio 26:3"))
+		setDCB(t, "app flush dev hca0")
+		for level, holds := range map[string]func(scrape) error{"3": fine("fakehca_0"), "2": broken("priority")} {
+			write(t, ncclConf, "NCCL_IB_TC=106\nNCCL_IB_GID_INDEX="+vlan[0].labels["index"]+"\nNCCL_IB_SL="+level+"\n")
+			x.agrees(t, holds, is(1, "roce_trust", "device", "fakehca_0", "mode", "pcp"), func(s scrape) error {
+				p, err := s.one("roce_priority", "device", "fakehca_0")
+				if err == nil && fmt.Sprint(p) != level {
+					err = fmt.Errorf("service level %s has priority %v", level, p)
+				}
+				return err
+			})
+		}
+	})
+}
+
+// Where only traffic shows what is wrong, two readings do: each trouble is told of its port, and nothing else is.
+func testRoCETraffic(t *testing.T, _ *exporter) {
+	args := []string{roceSite(t, "dscp: 26, priority: 3, lossless: true"), "--collector.device-include=fakehca_[01]", "--interval=3s"}
+	for _, id := range []string{"roce_traffic_priority", "roce_lossless", "roce_pause_sent", "roce_pause_received", "roce_congestion_answered"} {
+		args = append(args, "--only="+id)
+	}
+	const rdma = "tx_vport_rdma_unicast_bytes"
+	for _, c := range []struct {
+		what     string
+		each     map[string]float64 // second
+		want     []string
+		evidence string
+	}{
+		{"as it should be", map[string]float64{rdma: 1e9, "tx_prio3_bytes": 1.02e9, "np_ecn_marked_roce_packets": 2000, "np_cnp_sent": 90}, nil, ""},
+		{"traffic on another priority", map[string]float64{rdma: 1e9, "tx_prio0_bytes": 1.02e9}, []string{"roce_traffic_priority fakehca_0 failed"}, "none of it with priority 3"},
+		{"marked, and no notification", map[string]float64{"np_ecn_marked_roce_packets": 2000}, []string{"roce_congestion_answered fakehca_0 failed"}, "0 notifications went out"},
+		{"PFC storm", map[string]float64{"tx_prio3_pause_duration": 900_000}, []string{"roce_pause_sent fakehca_0 failed"}, "stop priority 3"},
+		{"PFC storm that the NIC noticed", map[string]float64{"tx_pause_storm_error_events": 1}, []string{"roce_pause_sent fakehca_0 failed"}, "PFC storms"},
+		{"paused by the network", map[string]float64{"rx_prio3_pause_duration": 350_000}, []string{"roce_pause_received fakehca_0 failed"}, "stop priority 3"},
+		{"lossless drops", map[string]float64{"rx_prio3_discards": 300}, []string{"roce_lossless fakehca_0 failed"}, "of the lossless priority 3"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			grow(t, "fakehca_0", c.each)
+			found, list, _ := judge(t, 0, args...)
+			if err := diff(c.what, c.want, found); err != nil {
+				t.Errorf("%v\n%+v", err, list)
+			}
+			if !slices.ContainsFunc(list, func(v verdict) bool {
+				return c.want == nil || v.Status == "failed" && strings.Contains(v.Evidence, c.evidence)
+			}) {
+				t.Errorf("no %q in %+v", c.evidence, list)
+			}
+		})
+	}
+}
+
+// grow lets counters of a device grow by so much each second, until the test ends.
+func grow(t *testing.T, device string, each map[string]float64) {
+	t.Helper()
+	for name := range each {
+		set(t, debug(device, name), "1000")
+	}
+	stop, done := make(chan struct{}), make(chan error, 1)
+	begin := time.Now()
+	go func() {
+		for {
+			for name, rate := range each {
+				if err := os.WriteFile(debug(device, name), fmt.Appendf(nil, "%.0f", 1000+rate*time.Since(begin).Seconds()), 0o600); err != nil {
+					done <- err
+					return
+				}
+			}
+			select {
+			case <-stop:
+				done <- nil
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	})
 }
 
