@@ -180,6 +180,31 @@ func testRoCEDesigns(t *testing.T, _ *exporter) {
 	})
 }
 
+// A device over a bond has a chain for each of its ports, and the worse one speaks.
+func testRoCEBond(t *testing.T, _ *exporter) {
+	policy := roceSite(t, "dscp: 26, priority: 3, lossless: true")
+	t.Cleanup(func() { command(t, "sh -e ./fakehca.sh") }) // the ports as they were
+	command(t, "modprobe bonding max_bonds=0")
+	t.Cleanup(func() { command(t, "modprobe -r bonding") })
+	undone(t, "ip link add bond0 type bond mode active-backup miimon 100", "ip link del bond0")
+	for _, dev := range []string{"hca0", "hca1"} {
+		command(t, "ip link set "+dev+" down")
+		command(t, "ip addr flush dev "+dev)
+		command(t, "ip link set "+dev+" master bond0")
+	}
+	command(t, "ip link set bond0 up")
+	command(t, "ip addr add 192.168.200.1/24 dev bond0")
+	x := startWith(t, "--observer.fast-interval=200ms", "--observer.medium-interval=500ms", "--observer.slow-interval=1s", policy, "--collector.device-include=fakehca_0")
+	lossless := func(netdev string, on float64) func(scrape) error {
+		return is(on, "roce_pfc_enabled", "device", "fakehca_0", "netdev", netdev, "priority", "3")
+	}
+	x.agrees(t, is(1, "roce_chain_consistent", "device", "fakehca_0"), lossless("hca0", 1), lossless("hca1", 1))
+	setDCB(t, "pfc set dev hca1 prio-pfc all:off")
+	x.agrees(t, is(1, "roce_chain_broken", "device", "fakehca_0", "step", "pfc"), lossless("hca0", 1), lossless("hca1", 0))
+	setDCB(t, "pfc set dev hca1 prio-pfc all:off 3:on")
+	x.agrees(t, is(1, "roce_chain_consistent", "device", "fakehca_0"), none("roce_chain_broken", "device", "fakehca_0"))
+}
+
 // Where only traffic shows what is wrong, two readings do: each trouble is told of its port, and nothing else is.
 func testRoCETraffic(t *testing.T, _ *exporter) {
 	args := []string{roceSite(t, "dscp: 26, priority: 3, lossless: true"), "--collector.device-include=fakehca_[01]", "--interval=3s"}
