@@ -100,7 +100,7 @@ func (x *exporter) load(scrapers int, pause time.Duration, enough func() bool) (
 // its counters with every reading, for its slow facts when they are due, and a device that is left out is never asked.
 // Commands are counted by reading: how many readings fall into a minute depends on when it begins.
 func testDriverLoad(t *testing.T, _ *exporter) {
-	const fast, medium, slow, readings = 3 * time.Second, 5 * time.Second, 6 * time.Second, 4
+	const fast, medium, slow, readings = 3 * time.Second, 10 * time.Second, 12 * time.Second, 5
 	begin := calls(t)
 	x := startWith(t, "--observer.fast-interval="+fast.String(), "--observer.medium-interval="+medium.String(), "--observer.slow-interval="+slow.String(), "--web.max-requests=0",
 		"--collector.device-include=fakehca_[1-5]")
