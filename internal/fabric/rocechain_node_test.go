@@ -123,6 +123,7 @@ func TestRoCETrafficOfNode(t *testing.T) {
 		add("tx_prio3_pause_duration", pause)
 		add("rx_prio3_pause_duration", pause)
 		add("rx_prio3_discards", discards)
+		add("tx_pause_storm_error_events", discards)
 		add("rx_unheard_of", 1)
 		return Known(list, "statistics", at)
 	}
@@ -138,6 +139,7 @@ func TestRoCETrafficOfNode(t *testing.T) {
 	for step, says := range map[RoCEStep]string{
 		RoCEObservedPriority: "in the last 10 s RDMA sent 1 GB, at least 100 % of it with priority 3", RoCEObservedLoss: "dropped 2 packets of the lossless priority 3",
 		RoCEObservedPauseReceived: "the network told this host to stop priority 3 for 30.0 % of the time",
+		RoCEObservedPauseSent:     "the NIC itself noticed 2 PFC storms",
 	} {
 		if l := c.Link(step); !strings.Contains(l.Evidence, says) {
 			t.Errorf("%s: %+v", step, l)
