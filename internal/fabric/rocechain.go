@@ -105,7 +105,7 @@ type RoCEChain struct {
 const (
 	TrafficClassFromOFED = "ofed"    // tc/<port>/traffic_class of MLNX_OFED, over everything else
 	TrafficClassFromNCCL = "nccl"    // NCCL_IB_TC of the host's configuration
-	TrafficClassFromJob  = "job"     // nobody on the host says: each job does
+	TrafficClassFromJob  = "job"     // NCCL_IB_TC of the job, known or, where nobody on the host says, not
 	TrafficClassFromV1   = "none"    // RoCE v1 has none
 	TrafficClassUnknown  = "unknown" // who does could not be read
 )
@@ -132,11 +132,14 @@ type RoCEInputs struct {
 	Override  Fact[TrafficClass] // Port.TrafficClass
 	// The host's NCCL_IB_TC, NCCL_IB_SL and NCCL_IB_FIFO_TC; absent when not set, or set to NCCL's "not set".
 	TC, SL, ControlTC Fact[NCCLVariable]
-	DefaultToS        Fact[int]
-	QoS               QoS
-	Policy            RoCEPolicy
-	Traffic           Fact[RoCETraffic]
-	Congestion        Fact[RoCECongestion]
+	// JobTC is the NCCL_IB_TC in the environment of one job, over the host's: NCCL's files do not overwrite what is set
+	// (setEnvFile of misc/param.cc). Not known, the chain is about no job in particular.
+	JobTC      Fact[NCCLVariable]
+	DefaultToS Fact[int]
+	QoS        QoS
+	Policy     RoCEPolicy
+	Traffic    Fact[RoCETraffic]
+	Congestion Fact[RoCECongestion]
 }
 
 // EvaluateRoCE judges the chain. Without a policy only settings that contradict each other break it.

@@ -9,11 +9,12 @@ import (
 const driverMLX5 = "mlx5_core"
 
 // trafficClass finds the traffic class byte that NCCL's queue pairs carry, and who sets it. What MLNX_OFED sets
-// for a port goes over what applications ask for (traffic_class_store in its mlx5 driver); then NCCL_IB_TC; then
-// 0. But most jobs bring an NCCL_IB_TC of their own, so that "not set on the host" says nothing.
+// for a port goes over what applications ask for (traffic_class_store in its mlx5 driver); then NCCL_IB_TC, of the job
+// before that of the host; then 0. But most jobs bring an NCCL_IB_TC of their own, so that "not set on the host" says
+// nothing of jobs that nobody has looked at.
 func (b *roceBuilder) trafficClass() {
 	in := b.in
-	nccl, set := in.TC.Get()
+	nccl, set, from := b.asked()
 	o, overridden := in.Override.Get()
 	switch {
 	case in.GIDType.Or("") == GIDRoCEv1:
@@ -35,7 +36,7 @@ func (b *roceBuilder) trafficClass() {
 		if int64(tc) != nccl.Number {
 			cut = fmt.Sprintf(", of which NCCL keeps 8 bits: %d", tc)
 		}
-		b.TrafficClass, b.TrafficClassFrom = Known(tc, nccl.Source, in.TC.At), TrafficClassFromNCCL
+		b.TrafficClass, b.TrafficClassFrom = Known(tc, nccl.Source, in.TC.At), from
 		b.consistent(RoCETrafficClass, nccl.Source, "NCCL_IB_TC=%s (%s)%s (%s)%s%s", nccl.Value, nccl.Source, cut, bits(tc), b.control(tc), b.toS())
 	case in.TC.State == Unknown:
 		b.TrafficClass, b.TrafficClassFrom = notKnownLike[int](in.TC.Meta()), TrafficClassUnknown
@@ -47,10 +48,19 @@ func (b *roceBuilder) trafficClass() {
 	}
 }
 
+// asked is what NCCL asks for, if anybody sets it.
+func (b *roceBuilder) asked() (v NCCLVariable, set bool, from string) {
+	if v, set = b.in.JobTC.Get(); set {
+		return v, true, TrafficClassFromJob
+	}
+	v, set = b.in.TC.Get()
+	return v, set, TrafficClassFromNCCL
+}
+
 func bits(tc int) string { return fmt.Sprintf("DSCP %d, ECN bits %d", tc>>2, tc&3) }
 
 func (b *roceBuilder) overNCCL() string {
-	if v, set := b.in.TC.Get(); set {
+	if v, set, _ := b.asked(); set {
 		return fmt.Sprintf(", NCCL_IB_TC=%s of %s included", v.Value, v.Source)
 	}
 	return ""
@@ -161,7 +171,7 @@ func (b *roceBuilder) expectPriority(why string, byDSCP bool) {
 			byDSCP = false
 		}
 	}
-	b.openToJobs = byDSCP && b.TrafficClassFrom == TrafficClassFromJob && b.Judged.State == OK
+	b.openToJobs = byDSCP && b.TrafficClassFrom == TrafficClassFromJob && b.TrafficClass.State == Unknown && b.Judged.State == OK
 	b.unknown(RoCEPriority, b.Priority.Meta(), "%s", why)
 }
 

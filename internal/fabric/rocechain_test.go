@@ -35,6 +35,12 @@ func setTo(name string, n int64) Fact[NCCLVariable] {
 	return ok(NCCLVariable{Name: name, Value: strconv.FormatInt(n, 10), Source: "/etc/nccl.conf:1", Number: n, IsNumber: true})
 }
 
+func job(tc int64) Fact[NCCLVariable] {
+	v := setTo("NCCL_IB_TC", tc)
+	v.Value.Source = "environment of process 4711"
+	return v
+}
+
 func lossless() RoCEPolicy {
 	return RoCEPolicy{DSCP: new(26), Priority: new(3), Lossless: new(true), ECN: new(true)}
 }
@@ -130,6 +136,22 @@ var truths = []truth{
 	}, RoCEBroken, RoCEDSCP, 5, 1, 0, RoCEModeNone, "DSCP 1"},
 	{"the driver overrides a wrong TC", func(in *RoCEInputs) {
 		in.TC, in.Override, in.Policy = setTo("NCCL_IB_TC", 5), ok(TrafficClass{Global: 106}), lossless()
+	}, RoCEConsistent, "", 106, 26, 3, RoCEModePFCECN, ""},
+	{"the job's TC goes over the host's", func(in *RoCEInputs) { in.JobTC = job(5) }, RoCEBroken, RoCEPFC, 5, 1, 0, RoCEModeNone, "but RoCE uses priority 0"},
+	{"the job's TC mends that of the host", func(in *RoCEInputs) {
+		in.TC, in.JobTC, in.Policy = setTo("NCCL_IB_TC", 5), job(106), lossless()
+	}, RoCEConsistent, "", 106, 26, 3, RoCEModePFCECN, ""},
+	{"the job sets a TC, the host none", func(in *RoCEInputs) {
+		in.TC, in.JobTC = None[NCCLVariable]("nccl", at), job(96)
+	}, RoCEConsistent, "", 96, 24, 3, RoCEModePFCECN, ""},
+	{"the job sets a TC, the host's cannot be read", func(in *RoCEInputs) {
+		in.TC, in.JobTC = NotKnown[NCCLVariable](ReasonPrivilege, "nccl", at), job(96)
+	}, RoCEConsistent, "", 96, 24, 3, RoCEModePFCECN, ""},
+	{"the job sets a wrong TC, though traffic is right", func(in *RoCEInputs) {
+		in.TC, in.JobTC, in.Policy, in.Traffic = None[NCCLVariable]("nccl", at), job(5), lossless(), traffic(1e9, map[int]uint64{3: 1e9})
+	}, RoCEBroken, RoCEDSCP, 5, 1, 0, RoCEModeNone, "DSCP 1"},
+	{"the driver overrides that of the job", func(in *RoCEInputs) {
+		in.JobTC, in.Override, in.Policy = job(5), ok(TrafficClass{Global: 106}), lossless()
 	}, RoCEConsistent, "", 106, 26, 3, RoCEModePFCECN, ""},
 	{"the driver overrides a right TC", func(in *RoCEInputs) { in.Override = ok(TrafficClass{Global: 20, Rules: 2}) }, RoCEBroken, RoCEPFC, 20, 5, 0, RoCEModeNone, "uses priority 0"},
 	{"the driver sets it by peer", func(in *RoCEInputs) { in.Override = ok(TrafficClass{Global: -1, Rules: 2}) }, RoCEUnknown, RoCETrafficClass, none, none, none, RoCEModeUnknown, "2 rules"},
