@@ -45,7 +45,7 @@ func TestRoCETroubles(t *testing.T) {
 		}},
 		{"override", func(n *fabric.Node, _ *fabric.QoS) {
 			n.HCAs[1].Ports[0].TrafficClass = fabric.Known(fabric.TrafficClass{Global: 96}, "tc/1/traffic_class", n.At)
-		}, []string{"mlx5_1: RoCE packets", "DSCP 24", "Write 106 to /sys/class/infiniband/<device>/tc/<port>/traffic_class"}},
+		}, []string{"mlx5_1: RoCE packets", "DSCP 24", "echo 106 > /sys/class/infiniband/<device>/tc/<port>/traffic_class"}},
 		{"trust", func(_ *fabric.Node, q *fabric.QoS) { q.Trust.Value = fabric.TrustPCP }, []string{
 			"mlx5_1: RoCE packets do not get the priority that the site expects.", "trusts the VLAN tag", "--trust dscp",
 		}},
@@ -54,7 +54,7 @@ func TestRoCETroubles(t *testing.T) {
 		}, []string{
 			"mlx5_1: RoCE and PFC do not fit together. PFC is on for priority 3, but RoCE uses priority 0.", "--trust dscp",
 		}},
-		{"map", func(_ *fabric.Node, q *fabric.QoS) { q.DSCPPriority.Value[26] = 1 }, []string{"DSCP 26 goes to priority 1; the site expects priority 3.", "--dscp2prio set,26,3 or dcb app add dev <interface> dscp-prio 26:3"}},
+		{"map", func(_ *fabric.Node, q *fabric.QoS) { q.DSCPPriority.Value[26] = 1 }, []string{"DSCP 26 goes to priority 1; the site expects priority 3.", "--dscp2prio set,26,3 or dcb app replace dev <interface> dscp-prio 26:3"}},
 		{"PFC off", func(_ *fabric.Node, q *fabric.QoS) { q.PFC.Value.Enabled = 0 }, []string{
 			"mlx5_1: RoCE and PFC do not fit together. PFC is off for all priorities; the site expects RoCE to be lossless.",
 			"mlnx_qos -i <interface> --pfc 0,0,0,1,0,0,0,0 or dcb pfc set dev <interface> prio-pfc all:off 3:on, and the same at the switch port.",
@@ -66,7 +66,7 @@ func TestRoCETroubles(t *testing.T) {
 		{"802.3x", func(_ *fabric.Node, q *fabric.QoS) { q.Pause.Value.Receive = true }, []string{"802.3x flow control is on beside PFC.", "ethtool -A <interface>"}},
 		{"buffer", func(_ *fabric.Node, q *fabric.QoS) { q.Buffers.Value.Bytes[1] = 0 }, []string{"receive buffer 1 has 0 bytes", "--prio2buffer 0,0,0,1,0,0,0,0"}},
 		{"ETS", func(_ *fabric.Node, q *fabric.QoS) { q.ETS.Value.Algorithm[0] = fabric.TSAETS }, []string{"no share of the bandwidth", "--tcbw"}},
-		{"ECN", func(_ *fabric.Node, q *fabric.QoS) { q.RP.Value = 0 }, []string{"do not slow down", "Write 1 to /sys/class/net/<interface>/ecn/roce_np/enable/3"}},
+		{"ECN", func(_ *fabric.Node, q *fabric.QoS) { q.RP.Value = 0 }, []string{"do not slow down", "echo 1 > /sys/class/net/<interface>/ecn/roce_np/enable/3"}},
 		{"notifications", func(_ *fabric.Node, q *fabric.QoS) { q.CNPDSCP.Value = 26 }, []string{"Congestion notifications wait behind the data.", "cnp_dscp"}},
 		{"RoCE v1", func(n *fabric.Node, _ *fabric.QoS) {
 			n.Policy.RoCE = fabric.RoCEPolicy{Priority: new(3)}

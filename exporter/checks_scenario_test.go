@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -108,9 +109,13 @@ func findings() map[string]finding {
 	}
 }
 
+// command is what remedies are made of: a program to run, or what to change in which setting.
+var command = regexp.MustCompile(`\b(check --write-manifest|dcb|dmesg|echo|ethtool|gpufabric_exporter|ibportstate|ip|lspci|mlnx_qos|mlxfwmanager|mlxlink|` +
+	`modprobe|nvidia-smi|perfquery|rdma|setpci|sminfo|systemctl|tr) |\biommu=pt\b|\bNCCL_[A-Z_]+|\bGrdmaPciTopoCheckOverride=|remove the line\b`)
+
 // TestVerdictsMatchLabels holds the verdicts on every scenario against what is true of it: what a label says fails on
 // the device, port or GPU of the label, and nothing else fails on any other. Settings show at once, traffic after half a
-// minute.
+// minute. Whatever fails says what was seen, what follows from it, and what to run or change.
 func TestVerdictsMatchLabels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: too slow under the race detector; make test runs it without")
@@ -143,6 +148,9 @@ func TestVerdictsMatchLabels(t *testing.T) {
 					t.Errorf("nothing is wrong, but %s", tell(troubles(failed)))
 				}
 				for _, v := range failed {
+					if v.Evidence == "" || v.Consequence == "" || !command.MatchString(v.Remedy) {
+						t.Errorf("%s of %s: evidence %q, consequence %q, and no command in the remedy %q", v.Check.ID, v.Subject, v.Evidence, v.Consequence, v.Remedy)
+					}
 					device := v.Subject.Device
 					if device != "" && !slices.ContainsFunc(s.Expect, func(f simulator.Finding) bool { return device == f.Device }) {
 						t.Errorf("nothing is wrong with %s, but %s: %s", device, v.Check.ID, v.What)

@@ -51,7 +51,7 @@ func TestTroubles(t *testing.T) {
 		}, []string{"mlx5_0, mlx5_1: The port runs at 400 Gb/s where 800 Gb/s is expected."}},
 		{"mismatch", func(_ *fabric.Node, p *fabric.Port) { p.Rate.Value.BytesPerSecond = 5e9 }, []string{"mlx5_1: RDMA reports 40 Gb/s, the network interface 400 Gb/s."}},
 		{"no address", func(_ *fabric.Node, p *fabric.Port) { entry(p, linkLocal) }, []string{
-			"mlx5_1: NCCL would not use a RoCE v2 address.", "No RoCE v2 GID with an IPv4 address: entry 0 is what is left.", "Entry 0 is RoCE v1 with a link-local address.", "Give the network interface an IPv4 address.",
+			"mlx5_1: NCCL would not use a RoCE v2 address.", "No RoCE v2 GID with an IPv4 address: entry 0 is what is left.", "Entry 0 is RoCE v1 with a link-local address.", "Give the network interface an IPv4 address: ip addr add <address>/<length> dev <interface>",
 		}},
 		{"IPv6 only", func(_ *fabric.Node, p *fabric.Port) { entry(p, linkLocal, v6) }, []string{"set NCCL_IB_ADDR_FAMILY=AF_INET6"}},
 		{"no entry", func(_ *fabric.Node, p *fabric.Port) { entry(p) }, []string{"that entry is empty"}},

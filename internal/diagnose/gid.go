@@ -57,7 +57,7 @@ func gidRemedy(n *fabric.Node, p *fabric.Port, c fabric.GIDChoice) string {
 	case v6:
 		return "There are IPv6 addresses only: set NCCL_IB_ADDR_FAMILY=AF_INET6."
 	default:
-		return "Give the network interface an IPv4 address."
+		return "Give the network interface an IPv4 address: ip addr add <address>/<length> dev <interface>, and the same where it is configured for the next boot."
 	}
 }
 

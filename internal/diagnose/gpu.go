@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	reseat      = "Reseat the card or riser, then update its firmware; if it stays, replace it."
+	reseat      = "Compare LnkCap and LnkSta (lspci -vv -s <address>). Reseat the card or riser, then update its firmware; if it stays, replace it."
 	ofListed    = "asked of GPUs that NVML lists and has not lost"
 	topicGPU    = "gpu"
 	topicNVLink = "nvlink"

@@ -196,7 +196,10 @@ func judgeManifest(n *fabric.Node, v *verdicts) {
 			delete(gpus, r.subject.Name)
 		}
 		if !listed {
-			v.failed(r.subject, Verdict{What: "It is not in the manifest", Remedy: "See what was added or renamed, or write the manifest anew."})
+			v.failed(r.subject, Verdict{
+				What: "It is not in the manifest", Evidence: "It is here, and has no entry of its name.",
+				Remedy: "See what was added or renamed, or write the manifest anew: check --write-manifest.",
+			})
 			continue
 		}
 		compare(r, want, v)
@@ -214,7 +217,10 @@ func gone(v *verdicts, s Subject, m fabric.Meta, hidden bool) {
 		v.unknown(s, m.Reason, "The manifest has it; whether it is here is not known.")
 		return
 	}
-	v.failed(s, Verdict{What: "The manifest has it, and it is not here", Remedy: "Look for it with lspci and in the kernel log, or write the manifest anew."})
+	v.failed(s, Verdict{
+		What: "The manifest has it, and it is not here", Evidence: "Nothing of its name is among what was found.",
+		Remedy: "Look for it with lspci and dmesg -T, or write the manifest anew: check --write-manifest.",
+	})
 }
 
 func compare(r recorded, want map[string]string, v *verdicts) {

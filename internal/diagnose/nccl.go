@@ -47,7 +47,7 @@ func judgeNCCL(n *fabric.Node, v *verdicts) {
 	for _, f := range n.NCCL.Findings {
 		path, _, _ := strings.Cut(f.Source, ":")
 		bad[path] = true
-		v.failed(Subject{File: f.Source}, Verdict{What: f.Name + " does not do what it says", Evidence: Sentence(f.Text), Remedy: "Correct or remove the line."})
+		v.failed(Subject{File: f.Source}, Verdict{What: f.Name + " does not do what it says", Evidence: Sentence(f.Text), Consequence: "NCCL does without it, or otherwise than meant.", Remedy: "Correct or remove the line."})
 	}
 	for _, f := range n.NCCL.Files {
 		switch exists, known := f.Exists.Get(); {

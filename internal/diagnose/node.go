@@ -56,7 +56,7 @@ func judgeReads(n *fabric.Node, of *verdicts) {
 			of.failed(subject, Verdict{
 				Evidence:    "The kernel has not answered since " + s.Since.UTC().Format("15:04:05 UTC") + ".",
 				Consequence: "Nothing is known about it until it does.",
-				Remedy:      "Look for hung tasks and firmware errors in the kernel log (dmesg).",
+				Remedy:      "See dmesg -T | grep -iE 'hung|blocked for|health|firmware'. Take the node out of jobs, and restart it if the device does not answer again.",
 			})
 		case 1:
 			evidence := Sentence(ReasonText(s.Reason))
@@ -111,6 +111,7 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	of.when(have != *want, Subject{}, Verdict{
 		What:     fmt.Sprintf("%d compute ports where %d are expected", have, *want),
 		Evidence: "The site's configuration expects them (expected.compute_ports).", Consequence: "Collectives use what is left, or fail.",
-		Remedy: "Look for missing devices with lspci and in the kernel log, or correct the configuration.",
+		Remedy: "See rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. What left the bus comes back with echo 1 > /sys/bus/pci/rescan " +
+			"or a cold restart, or not at all; else correct expected.compute_ports.",
 	})
 }

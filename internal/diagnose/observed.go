@@ -25,22 +25,25 @@ func observedChecks() []*Check {
 	return []*Check{
 		observedCheck("roce_traffic_priority", Critical, ModeWrongPriority, "RDMA traffic leaves with another priority than it should",
 			"The network does not protect it there: it is dropped in congestion, or takes what other traffic leaves.",
-			"See what traffic class the job sets (NCCL_IB_TC in its environment goes over that of the host).", fabric.RoCEObservedPriority),
+			"See what traffic class the job sets, which goes over that of the host: tr '\\0' '\\n' < /proc/<pid>/environ | grep NCCL_IB_TC", fabric.RoCEObservedPriority),
 		observedCheck("roce_lossless", Critical, ModeLoss, "The lossless priority loses packets",
 			"PFC stopped the sender too late or not at all. RDMA sends them again, with all that followed.",
-			"Give the priority more buffer and the right cable length (mlnx_qos -i <interface> --buffer_size ..., --cable_len), and see that PFC is on at the switch port too.",
+			"Give the priority more buffer (dcb buffer show dev <interface>) and the right cable length (mlnx_qos -i <interface> --cable_len <metres>), and see that PFC is on at the switch port too.",
 			fabric.RoCEObservedLoss),
 		observedCheck("roce_pause_sent", Critical, ModePauseStorm, "A PFC storm: this host keeps the network from sending",
 			"What it does not take fills the switch and stops others.",
-			"Take the node out of jobs. Look at the PCIe link of the NIC (width, speed, errors in dmesg), IOMMU and memory; restart the node if nothing shows.",
+			"Take the node out of jobs; ip link set dev <interface> down ends the storm for all others. Look at the PCIe link of the NIC (lspci -vv -s <address>, dmesg), IOMMU and memory; "+
+				"restart the node if nothing shows.",
 			fabric.RoCEObservedPauseSent),
 		observedCheck("roce_pause_received", Warning, ModePaused, "The network keeps this host from sending",
 			"Every collective waits for it. The cause is elsewhere: a receiver that is slow or sends a PFC storm, or the buffers of the switch.",
-			"If it lasts, follow the pauses: look for the port that sends them at the switch of this rail, and for nodes with a PFC storm; then look at ECN thresholds of the switch.",
+			"If it lasts (ethtool -S <interface> | grep pause), follow the pauses: look for the port that sends them at the switch of this rail, and for nodes with a PFC storm; "+
+				"then look at ECN thresholds of the switch.",
 			fabric.RoCEObservedPauseReceived),
 		observedCheck("roce_congestion_answered", Warning, ModeECN, "Congestion is not answered",
 			"Senders do not slow down before PFC stops them, or packets are lost.",
-			"Turn on congestion control for the priority, at both ends: with MLNX_OFED roce_np and roce_rp below /sys/class/net/<interface>/ecn, else in the firmware (mlxconfig ROCE_CC_PRIO_MASK_P1). If the fabric is to do without, say expected.roce.ecn: false.",
+			"Turn on congestion control for the priority, at both ends: with MLNX_OFED echo 1 > /sys/class/net/<interface>/ecn/roce_np/enable/<priority> and the same of roce_rp, "+
+				"else in the firmware (mlxconfig -d <address> set ROCE_CC_PRIO_MASK_P1=<mask>). If the fabric is to do without, say expected.roce.ecn: false.",
 			fabric.RoCEObservedCNP),
 	}
 }

@@ -148,7 +148,7 @@ func judgeNUMA(n *fabric.Node, v *verdicts) {
 			worst.failed(s, Verdict{
 				Evidence:    fmt.Sprintf("numa_node of the NIC is %d, of the GPU %s %d.", b.Value, r.GPU, a.Value),
 				Consequence: "Processes and interrupts are placed by it, on the wrong socket.",
-				Remedy:      "Update the firmware of the machine, or have the boot write numa_node of the function.",
+				Remedy:      fmt.Sprintf("Update the firmware of the machine, or have the boot correct it: echo %d > /sys/bus/pci/devices/<NIC>/numa_node.", a.Value),
 			})
 		}
 	})

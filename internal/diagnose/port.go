@@ -134,15 +134,15 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	w := Verdict{
 		Evidence:    fmt.Sprintf("Its state is %s, the physical link is %s.", state, Spaced(string(phys))),
 		Consequence: "NCCL leaves it out, or jobs that expect it fail.",
-		Remedy:      "Check the cable, the transceiver and the switch port.",
+		Remedy:      "See what the link lacks (mlxlink -d <device> -m), then check cable, transceiver and switch port.",
 	}
 	switch {
 	case phys == fabric.PhysLinkUp && p.LinkLayer.Or("") == fabric.LinkInfiniBand:
-		w.Remedy = "The link is up but no subnet manager has configured the port: see that one runs and reaches it."
+		w.Remedy = "The link is up but no subnet manager has configured the port: see that one runs and reaches it (sminfo -C <device>)."
 	case phys == fabric.PhysDisabled && p.LinkLayer.Or("") != fabric.LinkEthernet:
-		w.Remedy = "Somebody switched the port off, here or at the switch."
+		w.Remedy = "Somebody switched the port off, here (ibportstate -C <device> -D 0 <port> enable) or at the switch."
 	case p.LinkLayer.Or("") == fabric.LinkEthernet:
-		w.Remedy = "The network interface is switched off or has no carrier: see ip link, then cable, transceiver and switch port."
+		w.Remedy = "The network interface is switched off (ip link set dev <interface> up) or has no carrier: check cable, transceiver (ethtool -m <interface>) and switch port."
 	}
 	v.failed(of(h, p), w)
 }
@@ -207,7 +207,7 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	v.failed(of(h, p), Verdict{
 		What:     fmt.Sprintf("The port runs at %s where %s is expected", Gigabits(rate.BytesPerSecond), Gigabits(expected)),
 		Evidence: who, Consequence: "Every collective waits for its slowest port.",
-		Remedy: "Check the speed that the switch port is set to, then cable and transceiver.",
+		Remedy: "See what both ends offer (ethtool <interface>, mlxlink -d <device> -m) and what the switch port is set to, then check cable and transceiver.",
 	})
 }
 
@@ -230,8 +230,9 @@ func judgeRateAgrees(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts)
 	}
 	v.failed(of(h, p), Verdict{
 		What:        fmt.Sprintf("RDMA reports %s, the network interface %s", Gigabits(p.Rate.Value.BytesPerSecond), Gigabits(speed.Value)),
+		Evidence:    p.Rate.Source + " against " + speed.Source + ".",
 		Consequence: "NCCL tunes itself for the rate that RDMA reports.",
-		Remedy:      "Kernels print rates they do not know as another: update driver and firmware.",
+		Remedy:      "Kernels print rates they do not know as another: update driver and firmware (ethtool -i <interface> shows both).",
 	})
 }
 
@@ -281,7 +282,7 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 	v.failed(of(h, p), Verdict{
 		What:     "The counter " + strings.Join(full, ", ") + " has reached its maximum",
 		Evidence: fmt.Sprintf("It stands at %d and counts no more.", at), Consequence: "Whatever it is for goes unseen.",
-		Remedy: "Clear it (perfquery -R), and see whether it grows again.",
+		Remedy: "Clear it (perfquery -C <device> -P <port> -R), and see whether it grows again.",
 	})
 }
 
@@ -314,7 +315,7 @@ func judgeFirmware(n *fabric.Node, v *verdicts) {
 			v.failed(s, Verdict{
 				What: "Firmware " + own + " where most of its board run " + most, Consequence: "Cards of one rail set behave differently, which is hard to see later.",
 				Evidence: h.Firmware.Source + " of devices of the board " + boardOf(h).Value + ".",
-				Remedy:   "Bring all cards to one version: mlxfwmanager or flint, then a cold restart.",
+				Remedy:   "Bring all cards to one version (grep . /sys/class/infiniband/*/fw_ver): mlxfwmanager -d <address> -u -i <image>, or the tool of another vendor, then a cold restart.",
 			})
 		}
 	}

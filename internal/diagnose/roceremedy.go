@@ -26,17 +26,18 @@ func roceRemedy(s fabric.RoCEStep, c *fabric.RoCEChain, wish fabric.RoCEPolicy) 
 	case fabric.RoCEGlobalPause:
 		return "ethtool -A <interface> autoneg off rx off tx off, and the same at the switch port."
 	case fabric.RoCEBuffer:
-		return fmt.Sprintf("Give priority %d a buffer: mlnx_qos -i <interface> --prio2buffer %s --buffer_size ...", p, onlyPriority(p))
+		return fmt.Sprintf("Give priority %[1]d a buffer: mlnx_qos -i <interface> --prio2buffer %[2]s --buffer_size <bytes>,<bytes>,0,0,0,0,0,0 or dcb buffer set dev <interface> "+
+			"prio-buffer all:0 %[1]d:1 buffer-size all:0 0:<bytes> 1:<bytes>; dcb buffer show dev <interface> tells how much there is.", p, onlyPriority(p))
 	case fabric.RoCEETS:
-		return "Give its class a share: mlnx_qos -i <interface> --tcbw ... or dcb ets set dev <interface> tc-bw ..."
+		return "Give its class a share: mlnx_qos -i <interface> --tcbw <eight shares> or dcb ets set dev <interface> tc-bw <class>:<share> for each class; they add up to 100."
 	case fabric.RoCENotification, fabric.RoCEReaction:
 		on := 1
 		if wish.ECN != nil && !*wish.ECN {
 			on = 0
 		}
-		return fmt.Sprintf("Write %d to /sys/class/net/<interface>/ecn/roce_np/enable/%d and to the same file of roce_rp.", on, p)
+		return fmt.Sprintf("echo %[1]d > /sys/class/net/<interface>/ecn/roce_np/enable/%[2]d; echo %[1]d > /sys/class/net/<interface>/ecn/roce_rp/enable/%[2]d", on, p)
 	default:
-		return "Write another DSCP to /sys/class/net/<interface>/ecn/roce_np/cnp_dscp (48 goes to priority 6 by default), and give it a strict priority at the switch."
+		return "Give them another DSCP: echo 48 > /sys/class/net/<interface>/ecn/roce_np/cnp_dscp (it goes to priority 6 by default), and a strict priority at the switch."
 	}
 }
 
@@ -46,11 +47,11 @@ func dscpRemedy(c *fabric.RoCEChain, wish fabric.RoCEPolicy) string {
 	tc := *wish.DSCP<<2 | 2 // ECN capable
 	switch c.TrafficClassFrom {
 	case fabric.TrafficClassFromOFED:
-		return fmt.Sprintf("Write %d to /sys/class/infiniband/<device>/tc/<port>/traffic_class, or -1 to leave it to jobs.", tc)
+		return fmt.Sprintf("echo %d > /sys/class/infiniband/<device>/tc/<port>/traffic_class, or -1 to leave it to jobs.", tc)
 	case fabric.TrafficClassFromV1:
 		return roceV2Remedy
 	default:
-		return fmt.Sprintf("Set NCCL_IB_TC=%d, or correct expected.roce.", tc)
+		return fmt.Sprintf("Set NCCL_IB_TC=%d in /etc/nccl.conf, or correct expected.roce.", tc)
 	}
 }
 
@@ -65,7 +66,7 @@ func priorityRemedy(c *fabric.RoCEChain, wish fabric.RoCEPolicy, p int) string {
 	if !known { // RoCE v1
 		return "See that NCCL finds a RoCE v2 address, or set NCCL_IB_SL and use a VLAN."
 	}
-	return fmt.Sprintf("mlnx_qos -i <interface> --dscp2prio set,%d,%d or dcb app add dev <interface> dscp-prio %d:%d", d, p, d, p)
+	return fmt.Sprintf("mlnx_qos -i <interface> --dscp2prio set,%d,%d or dcb app replace dev <interface> dscp-prio %d:%d", d, p, d, p)
 }
 
 func pfcRemedy(c *fabric.RoCEChain, wish fabric.RoCEPolicy, p int) string {
