@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"flag"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -63,6 +64,100 @@ func TestModesAreFound(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d modes are found", found, len(Modes()))
+}
+
+// TestKnownModesAreListed: what is known in practice to go wrong with links and devices (L), and with configuration (C),
+// has a mode, found or with the reason why it is not.
+func TestKnownModesAreListed(t *testing.T) {
+	modes := map[string]Mode{}
+	for _, m := range Modes() {
+		modes[m.ID] = m
+	}
+	known := [][]string{
+		{"L1 port down", ModePortDown}, {"L2 device vanished", ModeDeviceGone}, {"L3 link flaps", "link_flapping"}, {"L4 rate degraded", ModeRateDegraded},
+		{"L5 post-FEC errors", "post_fec_errors"}, {"L6 pre-FEC trend", "pre_fec_errors"}, {"L7 InfiniBand link integrity", "link_integrity"},
+		{"L8 PCIe width and speed", ModePCIeLink}, {"L9 PCIe AER", "pcie_errors"}, {"L10 NVLink down", ModeNVLinkDown}, {"L11 NVLink errors", "nvlink_errors"},
+		{"L12 fabric manager, IMEX", ModeFabricManager}, {"L13 transceiver hot", "module_hot"}, {"L14 driver or firmware hangs", ModeDriverHung},
+		{"C1 no routable RoCE v2 GID", ModeGIDMissing}, {"C2 GID index pinned", ModeGIDPinned}, {"C3 GID index differs between rails", ModeGIDPinned},
+		{"C4 GID changed", "gid_changed"}, {"C5 duplicate address, no route", "duplicate_address"}, {"C6 PFC", ModePFC}, {"C7 trust, DSCP map", ModeTrust},
+		{"C8 traffic class", ModeTrafficClass}, {"C9 wrong priority", ModeWrongPriority}, {"C10 ECN", ModeECN}, {"C11 peer memory, dma-buf", ModeGDRModule},
+		{"C12 GPUDirect distance, level", ModeGDRDistance, ModeGDRConfig}, {"C13 peermem invalid context", "peermem_refuses"}, {"C14 ACS, IOMMU", ModeACS, ModeIOMMU},
+		{"C15 firmware differs", ModeFirmwareMismatch}, {"C16 MTU differs", ModeMTUMismatch}, {"C17 interface and device lists", ModeSocket, ModeNCCLDevices},
+		{"C18 NUMA, rails", ModeNUMA, ModeNICShared}, {"C19 memlock", ModeMemlock}, {"C20 device nodes", "device_node_missing"}, {"C21 SHARP, NVLS", "offload_unused"},
+		{"C22 adaptive routing", "adaptive_routing_wrong"}, {"C23 unknown variables", ModeNCCLConfig},
+	}
+	found := 0
+	for _, row := range known {
+		so := true
+		for _, id := range row[1:] {
+			m, listed := modes[id]
+			if !listed {
+				t.Errorf("%s: mode %s is not listed", row[0], id)
+			}
+			so = so && m.Gap == ""
+			if m.Gap != "" {
+				t.Logf("%s is not found: %s", row[0], m.Gap)
+			}
+		}
+		if so {
+			found++
+		}
+	}
+	t.Logf("%d of %d are found", found, len(known))
+}
+
+// TestModesNameAlerts: rules may be renamed.
+func TestModesNameAlerts(t *testing.T) {
+	files, err := filepath.Glob("../../alerts/*.rules.yml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no rules: %v", err)
+	}
+	alerts := map[string]bool{}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^\s*- alert: (\S+)$`).FindAllSubmatch(text, -1) {
+			alerts[string(m[1])] = true
+		}
+	}
+	for _, m := range Modes() {
+		if m.Alert != "" && !alerts[m.Alert] {
+			t.Errorf("mode %s: there is no alert %s", m.ID, m.Alert)
+		}
+	}
+}
+
+// TestRunbooksNameChecks: the page of a topic tells of each of its checks, and no page of checks is about none.
+func TestRunbooksNameChecks(t *testing.T) {
+	const pages = "../../alerts/runbooks/check-"
+	topics := map[string]bool{}
+	for _, c := range Catalogue() {
+		topics[c.Topic] = true
+		if text, err := os.ReadFile(pages + c.Topic + ".md"); err != nil || !bytes.Contains(text, []byte("`"+c.ID+"`")) {
+			t.Errorf("check-%s.md does not tell of %s: %v", c.Topic, c.ID, err)
+		}
+	}
+	names, err := filepath.Glob(pages + "*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		topic := strings.TrimSuffix(strings.TrimPrefix(name, pages), ".md")
+		for _, m := range regexp.MustCompile("(?m)^- `([a-z_]+)`: ").FindAllSubmatch(text, -1) {
+			if c := Find(string(m[1])); c == nil || c.Topic != topic {
+				t.Errorf("check-%s.md tells of %s, which is no check of that topic", topic, m[1])
+			}
+		}
+		if !topics[topic] {
+			t.Errorf("%s: no check has that topic", name)
+		}
+	}
 }
 
 func TestChecksDocument(t *testing.T) {

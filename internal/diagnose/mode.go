@@ -115,8 +115,12 @@ func Modes() []Mode {
 		{ID: "tcp_on_rdma_nic", Text: "TCP takes the bandwidth of an RDMA NIC.", Alert: "GpuFabricTcpOnRdmaNic"},
 		{ID: "nvlink_errors", Text: "NVLinks have errors.", Alert: "GpuFabricNvlinkErrors"},
 		{ID: "pcie_errors", Text: "A PCIe link reports errors (AER).", Alert: "GpuFabricPcieErrors"},
-		{ID: "module_hot", Text: "A transceiver is too hot or gets too little power.", Gap: "only the kernel log tells"},
-		{ID: "duplicate_address", Text: "Two nodes have one address.", Gap: "one node does not see it"},
+		{ID: "pre_fec_errors", Text: "Error correction has more and more to do.", Gap: "some is normal from 100 Gb/s on; gpufabric_ethernet_fec_bit_corrections_total shows the trend"},
+		{ID: "module_hot", Text: "A transceiver is too hot or gets too little power.", Gap: "the kernel log tells; what ethtool -S of mlx5 counts (module_high_temp) is not taken over"},
+		{ID: "duplicate_address", Text: "Two nodes have one address, or a rail has no route.", Gap: "one node does not see the other; routes of rails are not read"},
+		{ID: "peermem_refuses", Text: "nvidia-peermem reports invalid contexts.", Gap: "only the kernel log tells"},
 		{ID: "device_node_missing", Text: "Containers lack /dev/infiniband or libibverbs.", Gap: "that is seen from inside them"},
+		{ID: "offload_unused", Text: "SHARP or NVLS is not used where it could be.", Gap: "only the log of NCCL tells; a bandwidth that falls shows in probes"},
+		{ID: "adaptive_routing_wrong", Text: "NCCL_IB_ADAPTIVE_ROUTING or NCCL_IB_SL does not fit the InfiniBand fabric.", Gap: "the subnet manager alone knows"},
 	}
 }
