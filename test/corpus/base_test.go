@@ -3,6 +3,7 @@
 package corpus
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -19,6 +20,7 @@ const (
 type base struct {
 	scenario string
 	policy   string   // what the site says of RoCE beside what the scenario has; empty: nothing
+	manifest bool     // the site has a manifest with the firmware of all devices
 	others   []string // devices that are not for training
 	storage  []string // those of them that carry storage
 }
@@ -47,6 +49,7 @@ func bases() []base {
 		{scenario: "healthy-mixed-vendors", others: []string{"bnxt_re0", "bnxt_re1", "rocep138s0f0"}, storage: []string{"bnxt_re0", "bnxt_re1"}},
 		{scenario: "lossy-design", others: []string{"mlx5_8", "mlx5_9", "mlx5_bond_0"}, storage: []string{"mlx5_8", "mlx5_9"}},
 		{scenario: "healthy-efa"},
+		{scenario: "healthy-dgx-b200", manifest: true},
 	}
 }
 
@@ -63,7 +66,29 @@ func (b base) machine() (machine, error) {
 	if err != nil {
 		return machine{}, err
 	}
-	return machine{base: b, Node: s.Build(), config: s.Config() + b.policy, gdr: s.GDROf}, nil
+	m := machine{base: b, Node: s.Build(), config: s.Config() + b.policy, gdr: s.GDROf}
+	if b.manifest {
+		m.config += "  manifest:\n    version: 1\n    devices:\n"
+		for _, h := range m.HCAs {
+			m.config += fmt.Sprintf("      %s: {firmware: %q}\n", h.Name, h.Firmware)
+		}
+		m.config += "    gpus:\n"
+		for i := range m.GPUs {
+			m.config += fmt.Sprintf("      GPU%d: {}\n", i)
+		}
+	}
+	return m, nil
+}
+
+// key names what nodes of one base have in common.
+func (b base) key() string { return fmt.Sprint(b.scenario, b.policy, b.manifest) }
+
+// drifted is what a manifest tells of a device, where there is one.
+func drifted(m machine, at place) []finding {
+	if !m.manifest {
+		return nil
+	}
+	return []finding{{what: "drift", device: at.device}}
 }
 
 // compute returns the devices that train, each with one active port.

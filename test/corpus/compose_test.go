@@ -65,7 +65,7 @@ func compositions(count int) (map[string][]sample, error) {
 		for _, p := range parts {
 			names = append(names, p.String())
 		}
-		key := m.scenario + m.policy
+		key := m.key()
 		all[key] = append(all[key], sample{
 			name: fmt.Sprintf("#%d %s + %s", i, m.scenario, strings.Join(names, " + ")), config: m.config, labels: m.expect(parts),
 			node: func() *simulator.Node {
@@ -92,7 +92,9 @@ func (m machine) pick(r *rand.Rand, count int) []composed {
 		}
 		c := composed{mu, places[r.IntN(len(places))]}
 		if !slices.ContainsFunc(parts, func(p composed) bool {
-			return p.at == c.at && slices.ContainsFunc(c.touches, func(t string) bool { return slices.Contains(p.touches, t) })
+			return slices.ContainsFunc(c.touches, func(t string) bool { // what configures NCCL is of the whole node
+				return (p.at == c.at || strings.HasPrefix(t, "nccl")) && slices.Contains(p.touches, t)
+			})
 		}) {
 			parts = append(parts, c)
 		}
@@ -112,7 +114,7 @@ func rank(c composed) int {
 func (m machine) expect(parts []composed) []finding {
 	var all []finding
 	for i, p := range parts {
-		mine := []finding{{what: p.what, device: p.at.device, gpu: p.at.gpu}}
+		mine := []finding{{what: p.what, device: p.at.device, gpu: p.at.gpu, mode: p.mode}}
 		switch {
 		case p.everywhere:
 			mine = nil
@@ -121,13 +123,17 @@ func (m machine) expect(parts []composed) []finding {
 					mine = append(mine, finding{what: p.what, device: h.Name})
 				}
 			}
-		case p.name == "device-gone": // the node misses it
+		case p.ofNode:
 			mine[0].device = ""
 		}
 		if p.more != nil {
 			mine = append(mine, p.more(m, p.at)...)
 		}
 		for _, f := range mine {
+			f.at = place{device: f.device, gpu: f.gpu}
+			if p.ofNode {
+				f.at = p.at
+			}
 			f.optional = slices.ContainsFunc(slices.Delete(slices.Clone(parts), i, i+1), func(o composed) bool { return o.hidesThe(f) })
 			all = append(all, f)
 		}
@@ -137,5 +143,5 @@ func (m machine) expect(parts []composed) []finding {
 
 // hidesThe tells whether a finding cannot be seen while this is wrong.
 func (c composed) hidesThe(f finding) bool {
-	return slices.Contains(c.hides, f.what) && (c.at == place{} || c.at.device == f.device && c.at.gpu == f.gpu)
+	return slices.Contains(c.hides, f.what) && (c.at == place{} || c.at == f.at)
 }

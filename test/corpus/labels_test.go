@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
 )
 
@@ -44,6 +45,8 @@ func conditions() map[string]condition {
 		"no_routable_gid": {mode: "gid_missing", shows: []string{"gid_usable"}, follows: classes},
 		"gid_index_wrong": {mode: "gid_pinned", shows: []string{"gid_usable"}, follows: classes, anywhere: []string{"nccl_gid_index"}}, // of the file
 		"gid_not_matched": {mode: "gid_missing", shows: []string{"gid_usable"}, follows: classes},
+		"gid_index_set":   {mode: "gid_pinned", shows: []string{"nccl_gid_index"}},
+		"gid_index_mixed": {mode: "gid_pinned", shows: []string{"gid_pinned_uniform"}, anywhere: []string{"nccl_gid_index"}},
 
 		// classes of traffic
 		"pfc_off_on_used_priority":    {mode: "pfc_wrong", shows: []string{"roce_pfc"}},
@@ -68,7 +71,7 @@ func conditions() map[string]condition {
 		"paused_by_network":          {mode: "paused_by_network", shows: []string{"roce_pause_received"}},
 		"lossless_priority_drops":    {mode: "lossless_drops", shows: []string{"roce_lossless"}},
 		"retransmissions":            {mode: "retransmissions", shows: []string{"retransmissions"}, alert: true},
-		"transport_retries_exceeded": {mode: "qp_death", shows: []string{"qp_death"}, alert: true},
+		"transport_retries_exceeded": {mode: "queue_pair_death", shows: []string{"qp_death"}, alert: true},
 
 		// PCI Express
 		"pcie_link_degraded": {mode: "pcie_link_degraded", shows: []string{"pcie_link", "gpu_pcie_link"}, follows: []string{"gpu_pcie_link"}},
@@ -78,22 +81,24 @@ func conditions() map[string]condition {
 		"nic_shared":         {mode: "nic_shared", shows: []string{"nic_shared"}},
 
 		// GPUs
-		"gpu_driver_missing": {mode: "gpu_driver", shows: []string{"gpu_driver"}, anywhere: []string{"gpudirect_usable", "gpu_listed"}},
+		"gpu_driver_missing": {mode: "gpu_driver", shows: []string{"gpu_driver"}, anywhere: []string{"gpudirect_usable", "gpu_listed", "manifest"}},
 		"gpu_lost":           {mode: "gpu_lost", shows: []string{"gpu_lost", "gpu_listed"}, follows: []string{"gpudirect_usable"}, anywhere: []string{"nvlink_active"}},
 		"gpu_throttled":      {mode: "gpu_throttled", shows: []string{"gpu_throttled"}},
 		"mig_on":             {mode: "gpu_divided", shows: []string{"gpu_divided"}},
 		"nvlink_down":        {mode: "nvlink_down", shows: []string{"nvlink_active"}},
 		"nvlink_errors":      {mode: "nvlink_errors", shows: []string{"nvlink_errors"}, alert: true},
 		"fabric_not_ready":   {mode: "fabric_manager", shows: []string{"nvlink_fabric"}},
-		"gpudirect_blocked":  {mode: "gpudirect", shows: []string{"gpudirect_usable", "peermem_bound"}},
+		"gpudirect_blocked":  {mode: "gpudirect_module", shows: []string{"gpudirect_usable", "peermem_bound"}}, // or what gdrMode says
 
 		// NCCL
 		"nccl_line_ignored":        {mode: "nccl_configuration", shows: []string{"nccl_configuration"}},
+		"nccl_device_missing":      {mode: "nccl_devices", shows: []string{"nccl_devices"}, anywhere: []string{"nccl_configuration"}},
 		"socket_interface_missing": {mode: "socket_interface", shows: []string{"nccl_socket_interface"}},
 		"socket_interface_down":    {mode: "socket_interface", shows: []string{"nccl_socket_interface"}},
 
 		// the host
 		"memlock_low": {mode: "memlock", shows: []string{"memlock"}},
+		"drift":       {mode: "drift", shows: []string{"manifest"}},
 	}
 }
 
@@ -102,6 +107,8 @@ type finding struct {
 	what, device string
 	port         int
 	gpu          string // PCI address
+	mode         string // the mode of failure, where the condition has several
+	at           place  // of the mutation: what hides it there
 	// optional says that something else that is wrong hides it: who does not find it is right too.
 	optional bool
 }
@@ -123,9 +130,26 @@ func labelled(s simulator.Scenario) []finding {
 		all = append(all, finding{what: f.What, device: f.Device, port: f.Port})
 	}
 	for _, f := range s.GPUs {
-		all = append(all, finding{what: f.What, gpu: f.GPU})
+		mine := finding{what: f.What, gpu: f.GPU}
+		if label, ok := s.GDROf(f.GPU); ok && f.What == "gpudirect_blocked" {
+			mine.mode = gdrMode(label.Block)
+		}
+		all = append(all, mine)
 	}
 	return all
+}
+
+// gdrMode is the mode of failure of what is in the way of GPUDirect RDMA.
+func gdrMode(b fabric.GDRBlock) string {
+	switch b {
+	case fabric.GDRDistance:
+		return diagnose.ModeGDRDistance
+	case fabric.GDRLevel, fabric.GDROverride:
+		return diagnose.ModeGDRConfig
+	case fabric.GDRIOMMU:
+		return diagnose.ModeIOMMU
+	}
+	return diagnose.ModeGDRModule
 }
 
 // about tells whether a verdict is about the subject of the finding.

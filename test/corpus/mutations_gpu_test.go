@@ -3,9 +3,11 @@
 package corpus
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
 )
@@ -96,15 +98,15 @@ func nodeMutations() []mutation {
 			edit: func(n *simulator.Node, _ place) { n.Driver.Open = false },
 		},
 		{
-			name: "gdr-denied", what: "gpudirect_blocked", touches: []string{"gpudirect"}, places: node(by(fabric.GDRDMABuf)),
+			name: "gdr-denied", what: "gpudirect_blocked", mode: diagnose.ModeGDRConfig, touches: []string{"gpudirect"}, places: node(by(fabric.GDRDMABuf)),
 			edit: func(n *simulator.Node, _ place) { n.Driver.TopologyOverride = 2 },
 		},
 		{
-			name: "gdr-level-loc", what: "gpudirect_blocked", touches: []string{"gpudirect"}, places: node(either),
+			name: "gdr-level-loc", what: "gpudirect_blocked", mode: diagnose.ModeGDRConfig, touches: []string{"gpudirect"}, places: node(either),
 			edit: func(n *simulator.Node, _ place) { configure(n, "NCCL_NET_GDR_LEVEL=LOC") },
 		},
 		{
-			name: "iommu", what: "gpudirect_blocked", touches: []string{"gpudirect"},
+			name: "iommu", what: "gpudirect_blocked", mode: diagnose.ModeIOMMU, touches: []string{"gpudirect"},
 			places: node(func(m machine) bool {
 				intel := slices.ContainsFunc(m.Functions, func(f simulator.Function) bool { return f.Chip.Vendor == 0x8086 && f.Chip.Driver == "pcieport" })
 				return either(m) && intel && !m.Host.Virtual && strings.HasSuffix(strings.TrimSuffix(m.Host.Cmdline, " pci=realloc=off"), "ro iommu=pt")
@@ -117,6 +119,13 @@ func nodeMutations() []mutation {
 			name: "unknown-variable", what: "nccl_line_ignored", touches: []string{"nccl-line"},
 			places: node(func(m machine) bool { return m.Files[ncclConf] != "" }),
 			edit:   func(n *simulator.Node, _ place) { configure(n, "NCCL_IB_TRAFFIC_CLASS=106") },
+		},
+		{
+			name: "old-device-name", what: "nccl_device_missing", touches: []string{"nccl-hca"},
+			places: node(func(m machine) bool { return strings.Contains(m.Files[ncclConf], "NCCL_IB_HCA=") }),
+			edit: func(n *simulator.Node, _ place) {
+				n.Files[ncclConf] = regexp.MustCompile(`NCCL_IB_HCA=.*`).ReplaceAllString(n.Files[ncclConf], "$0,roceo1")
+			},
 		},
 		{
 			name: "old-interface-name", what: "socket_interface_missing", touches: []string{"nccl-socket"}, places: node(socketNamed),

@@ -3,6 +3,7 @@
 package corpus
 
 import (
+	"net/netip"
 	"slices"
 
 	"gpufabric_exporter/internal/simulator"
@@ -15,6 +16,9 @@ type place struct{ device, gpu string }
 type mutation struct {
 	name string
 	what string // what it makes wrong there, as simulator labels call it
+	mode string // the mode of failure, where that has several
+	// ofNode says that it happens to a device, and is wrong with the node.
+	ofNode bool
 	// everywhere says that a mutation of the node is wrong on each device that trains and has a port on Ethernet.
 	everywhere bool
 	places     func(m machine) []place
@@ -35,7 +39,7 @@ var (
 		"port_down", "rate_below_expected", "rate_mismatch", "no_routable_gid", "gid_index_wrong", "counter_saturated", "pfc_off_on_used_priority",
 		"trust_not_dscp", "dscp_maps_to_other_priority", "traffic_class_wrong", "ecn_off_on_used_priority", "global_pause_on", "lossless_buffer_missing",
 		"no_bandwidth_share", "notifications_with_data", "traffic_on_wrong_priority", "marked_without_cnp", "pfc_storm", "paused_by_network",
-		"lossless_priority_drops",
+		"lossless_priority_drops", "gid_index_mixed",
 	}
 	onDevice = append([]string{"firmware_mismatch", "mtu_mismatch", "pcie_link_degraded", "acs_redirect", "numa_mismatch"}, onPort...)
 	ofClass  = []string{
@@ -143,7 +147,7 @@ func linkMutations() []mutation {
 			},
 		},
 		{
-			name: "device-gone", what: "compute_ports_missing", touches: []string{"state"}, hides: onDevice, last: true,
+			name: "device-gone", what: "compute_ports_missing", ofNode: true, touches: []string{"state"}, hides: onDevice, last: true, more: drifted,
 			places: on(func(machine, *simulator.HCA) bool { return true }),
 			edit:   func(n *simulator.Node, at place) { n.Unplug(at.device) },
 		},
@@ -160,11 +164,26 @@ func linkMutations() []mutation {
 			edit:   func(n *simulator.Node, at place) { n.HCA(at.device).Ports[0].Rate = "10 Gb/sec (4X SDR)" },
 		},
 		{
-			name: "old-firmware", what: "firmware_mismatch", touches: []string{"firmware"},
+			name: "old-firmware", what: "firmware_mismatch", touches: []string{"firmware"}, more: drifted,
 			places: on(func(m machine, h *simulator.HCA) bool {
 				return h.Firmware != "" && h.Firmware != "0.0.0.0" && alike(m, h) >= 4 && single(m, h)
 			}),
 			edit: func(n *simulator.Node, at place) { n.HCA(at.device).Firmware += "-rc1" },
+		},
+		{
+			name: "new-firmware", what: "drift", touches: []string{"firmware"}, // all alike: only the manifest knows
+			places: node(func(m machine) bool { return m.manifest }),
+			more: func(m machine, _ place) (all []finding) {
+				for i := range m.HCAs {
+					all = append(all, finding{what: "drift", device: m.HCAs[i].Name})
+				}
+				return all
+			},
+			edit: func(n *simulator.Node, _ place) {
+				for i := range n.HCAs {
+					n.HCAs[i].Firmware += "-rc2"
+				}
+			},
 		},
 		{
 			name: "small-mtu", what: "mtu_mismatch", touches: []string{"mtu"},
@@ -211,7 +230,27 @@ func gidMutations() []mutation {
 			places: node(func(m machine) bool { return len(on(has)(m)) > 0 }),
 			edit:   func(n *simulator.Node, _ place) { configure(n, "NCCL_IB_GID_INDEX=0") },
 		},
+		{
+			name: "gid-index-3", what: "gid_index_set", touches: []string{"nccl-gid"}, places: node(third),
+			edit: func(n *simulator.Node, _ place) { configure(n, "NCCL_IB_GID_INDEX=3") },
+		},
+		{
+			name: "gid-index-of-ipv6", what: "gid_index_mixed", ofNode: true, touches: []string{"nccl-gid", "gids"},
+			places: on(func(m machine, _ *simulator.HCA) bool { return third(m) && len(m.compute()) >= 4 }),
+			edit: func(n *simulator.Node, at place) {
+				configure(n, "NCCL_IB_GID_INDEX=3")
+				n.SetAddrs(addressed(n, at.device).Name, netip.MustParsePrefix("fd00:7::2/64"))
+			},
+		},
 	}
+}
+
+// third tells that entry 3 of every device that trains is RoCE v2 with an IPv4 address.
+func third(m machine) bool {
+	return len(m.compute()) > 0 && !slices.ContainsFunc(m.compute(), func(h *simulator.HCA) bool {
+		gids := h.Ports[0].GIDs
+		return !ethernet(m, h) || len(gids) != 4 || gids[3].Type != simulator.RoCEv2 || !gids[3].Addr.Is4In6()
+	})
 }
 
 const ncclConf = "etc/nccl.conf"

@@ -41,7 +41,7 @@ func (r *report) add(s sample, failed []verdict, unknown []diagnose.Verdict) {
 	r.samples++
 	for _, f := range s.labels {
 		hit := slices.ContainsFunc(failed, f.shownBy)
-		mode := conditions()[f.what].mode
+		mode := cmp.Or(f.mode, conditions()[f.what].mode)
 		if r.modes[mode] == nil {
 			r.modes[mode] = &[2]int{}
 		}
@@ -105,7 +105,7 @@ func (r *report) String() string {
 	for _, m := range r.modeIDs() {
 		if c := r.modes[m]; c != nil && c[0]+c[1] > 0 {
 			fmt.Fprintf(&b, "  %-26s %.3f  %4d of %d\n", m, ratio(c[0], c[1]), c[0], c[0]+c[1])
-		} else {
+		} else if c == nil {
 			without = append(without, m)
 		}
 	}
