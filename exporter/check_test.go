@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -272,6 +273,35 @@ func TestCheckTable(t *testing.T) {
 	t.Setenv("TMPDIR", memory(t))
 	if code := Run(t.Context(), []string{"check", "--scenario=no-rdma"}, Options{Stdout: full{}, Stderr: &output{}}); code != exitUndecided {
 		t.Errorf("exit code %d where nobody gets the table", code)
+	}
+}
+
+// Only terminals get colours, and only those who want them.
+func TestColours(t *testing.T) {
+	t.Setenv("NO_COLOR", "")
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no terminal can be had here: %v", err)
+	}
+	defer terminal.Close()
+	file, err := os.Create(filepath.Join(t.TempDir(), "report"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	const painted, plain = "\x1b[31mFAILED\x1b[0m", "FAILED"
+	for _, c := range []struct {
+		name string
+		to   io.Writer
+		want string
+	}{{"terminal", terminal, painted}, {"file", file, plain}, {"no file", &output{}, plain}} {
+		if got := colours(c.to)(red, plain); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	t.Setenv("NO_COLOR", "1")
+	if got := colours(terminal)(red, plain); got != plain {
+		t.Errorf("NO_COLOR: %q", got)
 	}
 }
 
