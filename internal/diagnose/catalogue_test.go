@@ -45,6 +45,35 @@ func TestCatalogue(t *testing.T) {
 	}
 }
 
+// TestOrder: what failed comes first, the worst before the rest, then what is unknown; equals stay as they were given.
+func TestOrder(t *testing.T) {
+	by := map[Severity]*Check{}
+	for _, s := range Severities() {
+		by[s] = &Check{Severity: s}
+	}
+	var v verdicts
+	add := func(status Status, severity Severity, name string) {
+		v.list = append(v.list, Verdict{Check: by[severity], Status: status, Subject: Subject{Device: name}})
+	}
+	add(OK, Critical, "g")
+	add(Unknown, Warning, "f")
+	add(Failed, Info, "d")
+	add(Unknown, Critical, "e")
+	add(Failed, Warning, "b")
+	add(OK, Info, "h")
+	add(Failed, Critical, "a")
+	add(Failed, Warning, "c")
+	add(OK, Info, "i")
+	v.sort()
+	order := ""
+	for _, one := range v.list {
+		order += one.Subject.Device
+	}
+	if order != "abcdefghi" {
+		t.Errorf("the order is %s", order)
+	}
+}
+
 // TestModesAreFound prints what finds each mode; one that nothing finds says why.
 func TestModesAreFound(t *testing.T) {
 	found := 0
