@@ -87,6 +87,22 @@ func TestLabels(t *testing.T) {
 			t.Errorf("nothing is labelled with %s", what)
 		}
 	}
+	for kind, names := range map[string][]string{
+		"platforms": {
+			"healthy", "healthy-ib", "healthy-dgx-b200", "healthy-gb200", "healthy-l40s", "healthy-cpu-node", "healthy-bnxt-roce", "healthy-irdma-roce",
+			"healthy-ionic-roce", "healthy-efa", "healthy-mana", "healthy-two-port",
+		},
+		"virtual machine": {"healthy-vm-flat", "healthy-mana"}, "SR-IOV": {"healthy-sriov-vf", "vf-qos-unknown"}, "storage NICs": {"healthy", "healthy-mixed-vendors"},
+		"uncabled ports": {"healthy-uncabled-ports"}, "IPv6 only": {"ipv6-only"}, "adaptive routing": {"adaptive-routing"}, "no PFC by design": {"lossy-design", "lossy-unstated"},
+		"MIG": {"mig-meant"}, "idle GPUs": {"pcie-gpus-idle"}, "fresh boot": {"fresh-boot"}, "mixed vendors": {"healthy-mixed-vendors"}, "bond": {"healthy-roce-bond"},
+		"RoCE v2 over VLAN": {"healthy-roce-vlan"}, "InfiniBand": {"healthy-ib", "healthy-dgx-b200"},
+	} {
+		for _, name := range names {
+			if s, err := simulator.Find(name); err != nil || len(labelled(s)) > 0 {
+				t.Errorf("%s: %s is no healthy node: %v", kind, name, err)
+			}
+		}
+	}
 	if healthy < 15 || healthy+broken < 60 {
 		t.Errorf("%d scenarios, %d of them healthy: want 60 and 15", healthy+broken, healthy)
 	}
