@@ -65,12 +65,12 @@ func TestOrder(t *testing.T) {
 	add(Failed, Warning, "c")
 	add(OK, Info, "i")
 	v.sort()
-	order := ""
+	var order []string
 	for _, one := range v.list {
-		order += one.Subject.Device
+		order = append(order, one.Subject.Device)
 	}
-	if order != "abcdefghi" {
-		t.Errorf("the order is %s", order)
+	if got := strings.Join(order, ""); got != "abcdefghi" {
+		t.Errorf("the order is %s", got)
 	}
 }
 
@@ -103,17 +103,43 @@ func TestKnownModesAreListed(t *testing.T) {
 		modes[m.ID] = m
 	}
 	known := [][]string{
-		{"L1 port down", ModePortDown}, {"L2 device vanished", ModeDeviceGone}, {"L3 link flaps", "link_flapping"}, {"L4 rate degraded", ModeRateDegraded},
-		{"L5 post-FEC errors", "post_fec_errors"}, {"L6 pre-FEC trend", "pre_fec_errors"}, {"L7 InfiniBand link integrity", "link_integrity"},
-		{"L8 PCIe width and speed", ModePCIeLink}, {"L9 PCIe AER", "pcie_errors"}, {"L10 NVLink down", ModeNVLinkDown}, {"L11 NVLink errors", "nvlink_errors"},
-		{"L12 fabric manager, IMEX", ModeFabricManager}, {"L13 transceiver hot", "module_hot"}, {"L14 driver or firmware hangs", ModeDriverHung},
-		{"C1 no routable RoCE v2 GID", ModeGIDMissing}, {"C2 GID index pinned", ModeGIDPinned}, {"C3 GID index differs between rails", ModeGIDPinned},
-		{"C4 GID changed", "gid_changed"}, {"C5 duplicate address, no route", "duplicate_address"}, {"C6 PFC", ModePFC}, {"C7 trust, DSCP map", ModeTrust},
-		{"C8 traffic class", ModeTrafficClass}, {"C9 wrong priority", ModeWrongPriority}, {"C10 ECN", ModeECN}, {"C11 peer memory, dma-buf", ModeGDRModule},
-		{"C12 GPUDirect distance, level", ModeGDRDistance, ModeGDRConfig}, {"C13 peermem invalid context", "peermem_refuses"}, {"C14 ACS, IOMMU", ModeACS, ModeIOMMU},
-		{"C15 firmware differs", ModeFirmwareMismatch}, {"C16 MTU differs", ModeMTUMismatch}, {"C17 interface and device lists", ModeSocket, ModeNCCLDevices},
-		{"C18 NUMA, rails", ModeNUMA, ModeNICShared}, {"C19 memlock", ModeMemlock}, {"C20 device nodes", "device_node_missing"}, {"C21 SHARP, NVLS", "offload_unused"},
-		{"C22 adaptive routing", "adaptive_routing_wrong"}, {"C23 unknown variables", ModeNCCLConfig},
+		{"L1 port down", ModePortDown},
+		{"L2 device vanished", ModeDeviceGone},
+		{"L3 link flaps", "link_flapping"},
+		{"L4 rate degraded", ModeRateDegraded},
+		{"L5 post-FEC errors", "post_fec_errors"},
+		{"L6 pre-FEC trend", "pre_fec_errors"},
+		{"L7 InfiniBand link integrity", "link_integrity"},
+		{"L8 PCIe width and speed", ModePCIeLink},
+		{"L9 PCIe AER", "pcie_errors"},
+		{"L10 NVLink down", ModeNVLinkDown},
+		{"L11 NVLink errors", "nvlink_errors"},
+		{"L12 fabric manager, IMEX", ModeFabricManager},
+		{"L13 transceiver hot", "module_hot"},
+		{"L14 driver or firmware hangs", ModeDriverHung},
+		{"C1 no routable RoCE v2 GID", ModeGIDMissing},
+		{"C2 GID index pinned", ModeGIDPinned},
+		{"C3 GID index differs between rails", ModeGIDPinned},
+		{"C4 GID changed", "gid_changed"},
+		{"C5 duplicate address, no route", "duplicate_address"},
+		{"C6 PFC", ModePFC},
+		{"C7 trust, DSCP map", ModeTrust},
+		{"C8 traffic class", ModeTrafficClass},
+		{"C9 wrong priority", ModeWrongPriority},
+		{"C10 ECN", ModeECN},
+		{"C11 peer memory, dma-buf", ModeGDRModule},
+		{"C12 GPUDirect distance, level", ModeGDRDistance, ModeGDRConfig},
+		{"C13 peermem invalid context", "peermem_refuses"},
+		{"C14 ACS, IOMMU", ModeACS, ModeIOMMU},
+		{"C15 firmware differs", ModeFirmwareMismatch},
+		{"C16 MTU differs", ModeMTUMismatch},
+		{"C17 interface and device lists", ModeSocket, ModeNCCLDevices},
+		{"C18 NUMA, rails", ModeNUMA, ModeNICShared},
+		{"C19 memlock", ModeMemlock},
+		{"C20 device nodes", "device_node_missing"},
+		{"C21 SHARP, NVLS", "offload_unused"},
+		{"C22 adaptive routing", "adaptive_routing_wrong"},
+		{"C23 unknown variables", ModeNCCLConfig},
 	}
 	found := 0
 	for _, row := range known {
