@@ -84,6 +84,18 @@ func TestPCIeTroubles(t *testing.T) {
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1 {
 				t.Errorf("got %q", got)
 			}
+			status := diagnose.OK
+			switch test.name {
+			case "ACS":
+				status = diagnose.Failed
+			case "ACS unreadable", "ACS, and nobody tells":
+				status = diagnose.Unknown
+			}
+			for _, v := range diagnose.Run(n, []*diagnose.Check{diagnose.Find("pcie_acs")}) {
+				if v.Subject.Device == "mlx5_0" && v.Status != status {
+					t.Errorf("pcie_acs of mlx5_0 is %s, want %s", v.Status, status)
+				}
+			}
 		})
 	}
 }
