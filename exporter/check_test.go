@@ -159,6 +159,16 @@ func TestInfoDoesNotCount(t *testing.T) {
 	}
 }
 
+// Where a site says nothing of RoCE, what a driver does not show is nobody's fault.
+func TestUnstatedSitesPass(t *testing.T) {
+	withoutRace(t)
+	for _, scenario := range []string{"healthy-mana", "healthy-mixed-vendors", "healthy-sriov-vf", "healthy-two-port", "lossy-unstated"} {
+		if code, out, errs := checked(t, "--scenario="+scenario); code != exitChecked || !strings.Contains(out, "0 failed, 0 unknown, ") {
+			t.Errorf("%s: exit code %d\n%s%s", scenario, code, out, errs)
+		}
+	}
+}
+
 func TestExplainEveryCheck(t *testing.T) {
 	for _, c := range diagnose.Catalogue() {
 		code, out, errs := checked(t, "--explain="+strings.ToUpper(c.ID))
