@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"gpufabric_exporter/internal/diagnose"
 )
 
 // checkFamilies are the families of internal/diagnose. Each has a page.
@@ -49,7 +51,8 @@ func alertRules(t *testing.T) (rules []Rule, in []Group) {
 func TestRules(t *testing.T) {
 	duration := regexp.MustCompile(`^[0-9]+[smh]$`)
 	record := regexp.MustCompile(`^[a-z]+:[a-z0-9_]+:[a-z0-9_]+$`)
-	seen := map[string]bool{}
+	matching := regexp.MustCompile(`\bon \(([^)]*)\)`)
+	seen, hard := map[string]bool{}, 0
 	for _, g := range groups(t) {
 		if seen["group "+g.Name] || !strings.HasPrefix(g.Name, "gpufabric-") || !duration.MatchString(g.Interval) {
 			t.Errorf("group %q of %s: there twice, not gpufabric-..., or no interval: %q", g.Name, g.File, g.Interval)
@@ -61,18 +64,38 @@ func TestRules(t *testing.T) {
 				t.Errorf("%s: there twice, without expression, or both alert and record", name)
 			}
 			seen[name] = true
+			for _, m := range matching.FindAllStringSubmatch(r.Expr, -1) {
+				if !strings.HasPrefix(m[1], "cluster, job, instance") {
+					t.Errorf("%s: on (%s) takes nodes of different clusters, or targets of different jobs, for one", name, m[1])
+				}
+			}
 			if r.Record != "" {
 				if !record.MatchString(r.Record) {
 					t.Errorf("%s: recorded names are level:metric:operations", r.Record)
 				}
 				continue
 			}
-			if g.Name == "gpufabric-hard-faults" && (g.Interval != "15s" || (r.For != "" && r.For != "15s")) {
+			if hardFaults[r.Alert] {
+				hard++
+			}
+			if (g.Name == "gpufabric-hard-faults") != hardFaults[r.Alert] {
+				t.Errorf("%s is in group %s", r.Alert, g.Name)
+			}
+			if hardFaults[r.Alert] && (g.Interval != "15s" || (r.For != "" && r.For != "15s")) {
 				t.Errorf("%s: hard faults are evaluated every 15 s and wait 15 s at most", r.Alert)
 			}
 			checkAlert(t, r)
 		}
 	}
+	if hard != len(hardFaults) {
+		t.Errorf("%d of %d hard faults have an alert", hard, len(hardFaults))
+	}
+}
+
+// hardFaults stop a job within seconds.
+var hardFaults = map[string]bool{
+	"GpuFabricPortDown": true, "GpuFabricDeviceGone": true, "GpuFabricDeviceStuck": true, "GpuFabricGpuLost": true,
+	"GpuFabricLinkFlapping": true, "GpuFabricGidLost": true, "GpuFabricPfcStorm": true, "GpuFabricQpDeath": true,
 }
 
 func checkAlert(t *testing.T, r Rule) {
@@ -119,6 +142,23 @@ func checkAlert(t *testing.T, r Rule) {
 
 // flag01 are alerts on something that is or is not: their value says nothing.
 var flag01 = map[string]bool{"GpuFabricCheckFailed": true, "GpuFabricDeviceStuck": true, "GpuFabricGpuLost": true, "GpuFabricSourceUnknown": true}
+
+// TestChecksThatRulesName: a check that has another name is told twice, by an alert of its own and as a check.
+func TestChecksThatRulesName(t *testing.T) {
+	named := regexp.MustCompile(`"check", "(\w+)"`)
+	n := 0
+	rules, _ := alertRules(t)
+	for _, r := range rules {
+		for _, m := range named.FindAllStringSubmatch(r.Expr, -1) {
+			if n++; diagnose.Find(m[1]) == nil {
+				t.Errorf("%s: no check %s", r.Alert, m[1])
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("no rule names a check")
+	}
+}
 
 // TestRunbooks wants a complete page for each alert and each family of checks, and no page without either.
 func TestRunbooks(t *testing.T) {
