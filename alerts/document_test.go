@@ -41,7 +41,7 @@ func document(t *testing.T) []byte {
 Generated from the rules and their tests (` + "`make docs`" + `); do not edit.
 
 **critical** wakes somebody: a job stops or runs several times slower. **warning** is for the next working day, **info** for whoever looks.
-Of ports only those of role compute page. What starting alone may cause (links that train, addresses and devices that come late, checks)
+Ports that are known not to be for training never page. What starting alone may cause (links that train, addresses and devices that come late, checks)
 is not told for half an hour after a node booted. Load the files of ` + "`alerts/*.rules.yml`" + ` as they are;
 ` + "`alerts/alertmanager.example.yml`" + ` routes them and keeps one fault from paging twice.
 
