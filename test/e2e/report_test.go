@@ -40,7 +40,9 @@ func report(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Samp
 				continue
 			}
 			if at, ok := hook.first("firing", n.instance, f.alert, f.device); ok {
-				fire = append(fire, at.Sub(broke))
+				if fire = append(fire, at.Sub(broke)); at.Before(broke) {
+					t.Errorf("%s: %s came %s before the fault", n.instance, f.alert, broke.Sub(at))
+				}
 			} else {
 				t.Errorf("%s: no %s", n.instance, f.alert)
 			}
