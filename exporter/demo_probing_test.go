@@ -62,7 +62,7 @@ func complaints(s probes.Status) map[simulator.ProbeFinding]bool {
 // broken; else of nothing.
 func TestRehearsalTellsTheTruth(t *testing.T) {
 	follows := map[string][]simulator.ProbeFinding{ // from what is broken beside NCCL
-		"healthy": nil, "healthy-ib": nil, "healthy-dgx-b200": nil, "pcie-gpus-idle": nil,
+		"healthy": nil, "healthy-ib": nil, "healthy-dgx-b200": nil, "healthy-mana": nil, "pcie-gpus-idle": nil,
 		"healthy-efa":            {{Kind: "rail", What: "skipped"}}, // no port that NCCL opens without a plugin
 		"healthy-l40s":           {{Kind: "transport", What: "no_gpudirect"}, {Kind: "rail", What: "no_gpudirect"}},
 		"gpu-driver-proprietary": {{Kind: "transport", What: "no_gpudirect"}, {Kind: "rail", What: "no_gpudirect"}},

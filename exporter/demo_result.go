@@ -130,8 +130,12 @@ func (s rehearsed) rail(key probes.Key) float64 {
 		}
 	}
 	bytes := line * railShare
-	if f := s.node.PCI.NIC(key.Device); f != nil && !s.whole {
-		if pcie := f.Link.Speed.Or(0) / 8 * float64(f.Link.Width.Or(0)) * pcieShare; pcie > 0 {
+	if f := s.node.PCI.NIC(key.Device); f != nil {
+		speed, width := f.Link.Speed, f.Link.Width
+		if s.whole {
+			speed, width = f.Link.MaxSpeed, f.Link.MaxWidth
+		}
+		if pcie := speed.Or(0) / 8 * float64(width.Or(0)) * pcieShare; pcie > 0 {
 			bytes = min(bytes, pcie)
 		}
 	}
