@@ -86,13 +86,21 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	if want == nil {
 		return
 	}
-	have, hidden := 0, fabric.Reason("")
+	// Ports that nobody cabled may be there beside those that are expected.
+	have, active, unclear, hidden := 0, 0, 0, fabric.Reason("")
+	var unclearWhy fabric.Reason
 	for _, p := range ports(n) {
 		switch r, known := p.Role.Get(); {
 		case !known:
 			hidden = p.Role.Meta().Reason
 		case r == fabric.RoleCompute:
 			have++
+			switch state, known := p.State.Get(); {
+			case p.State.State == fabric.Unknown && p.State.Meta().Reason != fabric.ReasonDriverConstant:
+				unclear, unclearWhy = unclear+1, p.State.Meta().Reason
+			case !known || state == fabric.PortActive: // EFA only ever says active
+				active++
+			}
 		}
 	}
 	unread := func(s fabric.Source) bool {
@@ -107,6 +115,13 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	if hidden != "" && have < *want { // a port that cannot be read is not a missing one
 		of.unknown(Subject{}, hidden, fmt.Sprintf("%d compute ports can be read, %d are expected.", have, *want))
 		return
+	}
+	if have > *want {
+		if active <= *want && active+unclear > *want {
+			of.unknown(Subject{}, unclearWhy, fmt.Sprintf("%d of %d compute ports are active, %d are expected; the state of %d cannot be read.", active, have, *want, unclear))
+			return
+		}
+		have = max(active, *want)
 	}
 	of.when(have != *want, Subject{}, Verdict{
 		What:     fmt.Sprintf("%d compute ports where %d are expected", have, *want),

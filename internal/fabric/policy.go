@@ -23,7 +23,7 @@ func Roles() []Role { return []Role{RoleCompute, RoleStorage, RoleManagement, Ro
 type Policy struct {
 	Roles      []RoleRule
 	Restricted *regexp.Regexp // devices not to be touched beyond their identity; nil: none
-	// ComputePorts is how many ports of role compute the node should have; nil: not said.
+	// ComputePorts is how many ports of role compute should be there and active; nil: not said.
 	ComputePorts *int
 	// PortRates is the rate in bytes per second that a port of that role should have.
 	PortRates map[Role]float64

@@ -13,7 +13,7 @@ import (
 // device and its interface, and never had a link. PCI paths, addresses, PSID and versions are made up.
 func dualPort() platform {
 	return platform{name: "dual-port", build: buildDualPort, gdr: []GDRLabel{{Path: viaDMABuf}}, config: `expected:
-  compute_ports: 8
+  compute_ports: 4
   port_rate_gigabits_per_second: {compute: 200}
 `}
 }
