@@ -75,8 +75,8 @@ corpus: ## precision and recall of the checks over all scenarios and 500 composi
 probes: ## probes with processes of this program over stand-ins for CUDA and NCCL: faults, 1,000 runs, the whole product (5 min)
 	FULL=1 $(GO) test -count=1 -v -timeout 20m -run 'Probe' .
 
-e2e: ## the alerts on real Prometheus and Alertmanager, with faults at known times, and what dashboards show of them (11 min; Debian's packages are fetched)
-	$(GO) test -count=1 -v -timeout 20m -tags e2e ./test/e2e
+e2e: ## the alerts on real Prometheus and Alertmanager, with faults at known times, and what dashboards show of them (17 min; Debian's packages are fetched)
+	$(GO) test -count=1 -v -timeout 30m -tags e2e ./test/e2e
 
 scale: ## what the rules cost Prometheus with 128, 256 and 512 nodes (10 min): bin/prometheus if it is there, else Debian's
 	PROMETHEUS_PROGRAMS=$${PROMETHEUS_PROGRAMS:-$$(test ! -x bin/prometheus || echo "$$PWD/bin")} $(GO) test -count=1 -v -timeout 30m -tags scale ./test/scale
