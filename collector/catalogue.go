@@ -91,6 +91,11 @@ var (
 		Source: "config expected.compute_ports", Cadence: Config, Stability: Stable,
 	}
 
+	computePorts = &Family{
+		Name: "compute_ports", Type: Gauge,
+		Help:   "How many ports are for training traffic, up or down (role compute of hca_port_info). Absent if none is known to be.",
+		Source: "see hca_port_info", Cadence: Slow, Stability: Experimental, Collector: "hca",
+	}
 	hcaInfo = &Family{
 		Name: "hca_info", Type: Info,
 		Labels: []string{
@@ -210,7 +215,7 @@ func Catalogue() []*Family {
 		scrapeCollectorSuccess, scrapeCollectorSupported, scrapeCollectorTimeout, scrapeCollectorDuration, sourceUp, sourceUnknown, deviceStuck, factsUnknown, driverCommands,
 		configReloadSuccessful, configReloadTimestamp,
 		nodeInfo, nodeBootTime, nodeNetNSMode, nodeGPUs, computePortsExpected,
-		hcaInfo, hcaNUMANode, hcaRestricted, hcaNetlink, hcaPortInfo, hcaPortState, hcaPortPhysState, hcaPortRate, hcaPortExpectedRate, hcaPortRateMismatch,
+		computePorts, hcaInfo, hcaNUMANode, hcaRestricted, hcaNetlink, hcaPortInfo, hcaPortState, hcaPortPhysState, hcaPortRate, hcaPortExpectedRate, hcaPortRateMismatch,
 		hcaPortLID, hcaPortSMLID, hcaPortPKeys,
 		gidInfo, gidEntries, gidTableEntries, gidSelectedIndex, gidChanges,
 		ncclConfigVariables, ncclConfigFindings,

@@ -15,6 +15,11 @@ var (
 			"Absent while that cannot be told, see gpudirect_unknown. What a job sets itself is not in it, nor is what its NCCL decided." + gdrLabels,
 		Source: gdrSource, Cadence: Slow, Privilege: "root (CAP_SYS_ADMIN) to see ACS", Stability: Experimental, Collector: "gpudirect",
 	}
+	gpudirectUnusable = &Family{
+		Name: "gpudirect_unusable_gpus", Type: Gauge,
+		Help:   "How many GPUs have gpudirect_usable 0. Absent while that can be told of none.",
+		Source: gdrSource, Cadence: Slow, Privilege: "root (CAP_SYS_ADMIN) to see ACS", Stability: Experimental, Collector: "gpudirect",
+	}
 	gpudirectPath = &Family{
 		Name: "gpudirect_path", Type: Gauge, Labels: []string{"gpu", "uuid", "device", "path"},
 		Help: "1 for the way that NCCL would choose for GPUDirect RDMA: dmabuf, or peermem (a peer-memory module). Absent when it would choose none. " +
@@ -58,7 +63,7 @@ var (
 
 func gpudirectCatalogue() []*Family {
 	return []*Family{
-		gpudirectUsable, gpudirectPath, gpudirectBlocked, gpudirectUnknown,
+		gpudirectUsable, gpudirectUnusable, gpudirectPath, gpudirectBlocked, gpudirectUnknown,
 		gpudirectPeermemLoaded, gpudirectPeermemBound, gpudirectPeermemRegions, gpudirectOpenModule,
 	}
 }

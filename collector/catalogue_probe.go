@@ -90,7 +90,7 @@ var (
 	probeFault = &Family{
 		Name: "probe_fault_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port", "fault"},
 		Help: "What is wrong, and since when: the begin of the run that said so. It is what alerts read; absent while it is not so. fault: socket (NCCL chose TCP, in a probe that is not about TCP), " +
-			"gpudirect (not used, on a network that can), wrong (wrong result), " +
+			"gpudirect (not used, on a network that can), wrong (wrong result), failing (see probe_failing), " +
 			"stale (no success in three intervals though nobody uses the GPUs and it does not fail; since the last one), never_run (though nobody uses the GPUs; since the exporter started). " +
 			"Of bandwidth, see probe_fault_ratio.",
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",

@@ -21,8 +21,19 @@ func hasGPUDirect(n *fabric.Node) (bool, string) {
 }
 
 func collectGPUDirect(n *fabric.Node, emit emit) {
+	known, unusable := false, 0
 	for i := range n.GDR {
-		collectGDR(n, &n.GDR[i], emit)
+		d := &n.GDR[i]
+		collectGDR(n, d, emit)
+		if usable, told := d.Usable.Get(); told && d.NIC != "" {
+			known = true
+			if !usable {
+				unusable++
+			}
+		}
+	}
+	if known {
+		emit(gpudirectUnusable, float64(unusable))
 	}
 	d := &n.GPUDirect
 	switch peermem, ok := d.Peermem.Get(); {

@@ -35,20 +35,20 @@ func TestGPUDirect(t *testing.T) {
 		edit func(n *fabric.Node)
 		want []string
 	}{
-		{"well", func(*fabric.Node) {}, append(slices.Clone(well), `gpudirect_usable{`+second+`,uuid="GPU-1"} 1`, `gpudirect_path{`+second+`,path="dmabuf",uuid="GPU-1"} 1`)},
+		{"well", func(*fabric.Node) {}, append(slices.Clone(well), `gpudirect_usable{`+second+`,uuid="GPU-1"} 1`, `gpudirect_path{`+second+`,path="dmabuf",uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 0")},
 		{"too far", func(n *fabric.Node) {
 			n.GDR[1] = fabric.GDR{GPU: n.GDR[1].GPU, NIC: "mlx5_0", Usable: known(false), Block: fabric.GDRDistance}
-		}, append(slices.Clone(well), `gpudirect_usable{`+second+`,uuid="GPU-1"} 0`, `gpudirect_blocked{`+second+`,reason="distance",uuid="GPU-1"} 1`)},
+		}, append(slices.Clone(well), `gpudirect_usable{`+second+`,uuid="GPU-1"} 0`, `gpudirect_blocked{`+second+`,reason="distance",uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 1")},
 		{"chosen, and redirected", func(n *fabric.Node) {
 			n.GDR[1].Usable, n.GDR[1].Block = known(false), fabric.GDRACS
 		}, append(slices.Clone(well), `gpudirect_usable{`+second+`,uuid="GPU-1"} 0`, `gpudirect_blocked{`+second+`,reason="acs",uuid="GPU-1"} 1`,
-			`gpudirect_path{`+second+`,path="dmabuf",uuid="GPU-1"} 1`)},
+			`gpudirect_path{`+second+`,path="dmabuf",uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 1")},
 		{"chosen, and nobody may look", func(n *fabric.Node) {
 			n.GDR[1].Usable = fabric.NotKnown[bool](fabric.ReasonPrivilege, "config", now)
-		}, append(slices.Clone(well), `gpudirect_unknown{`+second+`,reason="privilege",uuid="GPU-1"} 1`, `gpudirect_path{`+second+`,path="dmabuf",uuid="GPU-1"} 1`)},
+		}, append(slices.Clone(well), `gpudirect_unknown{`+second+`,reason="privilege",uuid="GPU-1"} 1`, `gpudirect_path{`+second+`,path="dmabuf",uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 0")},
 		{"without a NIC", func(n *fabric.Node) {
 			n.GDR[1] = fabric.GDR{GPU: n.GDR[1].GPU, Usable: fabric.None[bool]("test", now)}
-		}, well},
+		}, append(slices.Clone(well), "gpudirect_unusable_gpus 0")},
 		{"without a driver", func(n *fabric.Node) { // two GPUs that nobody names share a NIC
 			n.GPUDriver = fabric.GPUDriver{Loaded: known(false)}
 			n.GPUDirect = fabric.GPUDirect{Peermem: fabric.None[fabric.Peermem]("test", now), OpenModule: fabric.None[bool]("test", now)}
@@ -56,7 +56,7 @@ func TestGPUDirect(t *testing.T) {
 				n.GDR[i] = fabric.GDR{GPU: n.GDR[i].GPU, NIC: "mlx5_0", Usable: known(false), Block: fabric.GDRNoDriver}
 			}
 		}, []string{
-			"gpudirect_peermem_loaded 0", `gpudirect_usable{` + first + `,uuid=""} 0`, `gpudirect_usable{` + second + `,uuid=""} 0`,
+			"gpudirect_peermem_loaded 0", "gpudirect_unusable_gpus 2", `gpudirect_usable{` + first + `,uuid=""} 0`, `gpudirect_usable{` + second + `,uuid=""} 0`,
 			`gpudirect_blocked{` + first + `,reason="driver",uuid=""} 1`, `gpudirect_blocked{` + second + `,reason="driver",uuid=""} 1`,
 		}},
 		{"proprietary, peermem of no use", func(n *fabric.Node) {

@@ -9,12 +9,20 @@ import (
 )
 
 func collectHCA(n *fabric.Node, emit emit) {
+	compute := 0
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		collectDevice(h, emit)
 		for k := range h.Ports {
-			collectPort(h, &h.Ports[k], emit)
+			p := &h.Ports[k]
+			collectPort(h, p, emit)
+			if p.Role.Or("") == fabric.RoleCompute {
+				compute++
+			}
 		}
+	}
+	if compute > 0 {
+		emit(computePorts, float64(compute))
 	}
 }
 

@@ -200,6 +200,7 @@ func TestProbeStates(t *testing.T) {
 			p.Last, p.LastRun, p.Failures = failed(p.Key, now, probes.FailureHang), now, map[probes.Failure]uint64{probes.FailureHang: 1}
 			p.Kept = []probes.Result{*p.Last}
 		}, []string{
+			`fault_timestamp_seconds{device="mlx5_0",fault="failing",kind="rail",port="1"} 1.7e+09`,
 			"success" + at + "} 0", "failing" + at + `,reason="hang"} 1`, "failures_total" + at + `,reason="hang"} 1`,
 			"last_success_timestamp_seconds" + at + "} 1.6999964e+09", "last_run_timestamp_seconds" + at + "} 1.7e+09",
 		}},
@@ -207,7 +208,7 @@ func TestProbeStates(t *testing.T) {
 			p.Last = failed(p.Key, now, probes.FailureWrong)
 			p.Last.At, p.Last.Path = p.LastRun, known(probes.PathSocket)
 			p.LastGood = nil
-		}, slices.Concat(transports("socket"), []string{fault("socket"), fault("wrong"), "success" + at + "} 0", "failing" + at + `,reason="wrong_result"} 1`, "last_run_timestamp_seconds" + at + "} 1.6999964e+09"})},
+		}, slices.Concat(transports("socket"), []string{fault("socket"), fault("wrong"), fault("failing"), "success" + at + "} 0", "failing" + at + `,reason="wrong_result"} 1`, "last_run_timestamp_seconds" + at + "} 1.6999964e+09"})},
 		{"aborted after it was well: nothing changed", func(p *probes.ProbeStatus) {
 			p.Last, p.LastRun, p.Failures = failed(p.Key, now, probes.FailureIntruder), now, map[probes.Failure]uint64{probes.FailureIntruder: 3}
 			p.Kept = []probes.Result{*failed(p.Key, earlier, probes.FailureInit)}
@@ -217,6 +218,7 @@ func TestProbeStates(t *testing.T) {
 			p.LastGood.At = earlier
 			p.Kept = []probes.Result{*failed(p.Key, now.Add(-hour), probes.FailureInit), *good(p.Key, now.Add(-time.Minute))}
 		}, []string{
+			fault("failing"),
 			"success" + at + "} 0", "failing" + at + `,reason="init"} 1`,
 			"last_success_timestamp_seconds" + at + "} 1.6999928e+09", "last_run_timestamp_seconds" + at + "} 1.7e+09",
 		}},

@@ -15,6 +15,7 @@ const (
 	FaultSocket    Fault = "socket"    // NCCL chose TCP, in a probe that is not about TCP
 	FaultGPUDirect Fault = "gpudirect" // a network that can use GPUDirect RDMA went without
 	FaultWrong     Fault = "wrong"     // the last run failed with a wrong result
+	FaultFailing   Fault = "failing"   // the last run failed, for whatever reason
 	FaultSlow      Fault = "slow"      // collapsedLeast results in a row were collapsed
 	FaultRegressed Fault = "regressed" // Comparison.Regressed
 	FaultDrifted   Fault = "drifted"   // Comparison.Drifted
@@ -29,7 +30,7 @@ const (
 
 // Faults returns all faults.
 func Faults() []Fault {
-	return []Fault{FaultSocket, FaultGPUDirect, FaultWrong, FaultSlow, FaultRegressed, FaultDrifted, FaultStale, FaultNeverRun}
+	return []Fault{FaultSocket, FaultGPUDirect, FaultWrong, FaultFailing, FaultSlow, FaultRegressed, FaultDrifted, FaultStale, FaultNeverRun}
 }
 
 // Verdict is the newest result that says something about the fabric, which aborted ones do not; nil if there is none.
@@ -93,6 +94,7 @@ func (r *Result) faults() []Fault {
 		found = append(found, FaultGPUDirect)
 	}
 	if r.Outcome != OK {
+		found = append(found, FaultFailing)
 		if r.Failure == FailureWrong {
 			found = append(found, FaultWrong)
 		}

@@ -54,13 +54,13 @@ func TestFaults(t *testing.T) {
 			p.Last.GPUDirect = fabric.NotKnown[bool](fabric.ReasonNotRead, "test", ran)
 		}, nil},
 		{"without GPUDirect", probe(Rail), func(p *ProbeStatus) { p.Last.GPUDirect.Value = false }, since(ran, FaultGPUDirect)},
-		{"wrong result", probe(Node), func(p *ProbeStatus) { p.Last.Outcome, p.Last.Failure = Failed, FailureWrong }, since(ran, FaultWrong)},
+		{"wrong result", probe(Node), func(p *ProbeStatus) { p.Last.Outcome, p.Last.Failure = Failed, FailureWrong }, since(ran, FaultWrong, FaultFailing)},
 		{"failed otherwise, and slow in nothing", probe(Node), func(p *ProbeStatus) {
 			p.Last.Outcome, p.Last.Failure, p.Last.Comparison.Regressed = Failed, FailureHang, true
-		}, nil},
+		}, since(ran, FaultFailing)},
 		{"failed after NCCL had chosen TCP", probe(Node), func(p *ProbeStatus) {
 			p.Last.Outcome, p.Last.Failure, p.Last.Path.Value = Failed, FailureHang, PathSocket
-		}, since(ran, FaultSocket)},
+		}, since(ran, FaultSocket, FaultFailing)},
 		{"two collapsed in a row", probe(Node), func(p *ProbeStatus) { p.Last.Comparison.Collapsed = 2 }, nil},
 		{"three collapsed in a row", probe(Node), func(p *ProbeStatus) { p.Last.Comparison.Collapsed = 3 }, since(ran, FaultSlow)},
 		{"TCP collapsed, of which nobody is woken", probe(Socket), func(p *ProbeStatus) { p.Last.Comparison.Collapsed, p.Last.Comparison.Regressed = 3, true }, since(ran, FaultRegressed)},
@@ -86,7 +86,7 @@ func TestFaults(t *testing.T) {
 		{"old, GPUs were in use before the last run", old(Node), func(p *ProbeStatus) { p.LastSkip = &Skipped{Why: SkipProcess, At: longAgo.Add(-time.Hour)} }, since(longAgo, FaultStale)},
 		{"old, and failing", old(Node), func(p *ProbeStatus) {
 			p.Last, p.LastRun = &Result{Key: p.Key, At: ran, Outcome: Failed, Failure: FailureHang}, ran
-		}, nil},
+		}, since(ran, FaultFailing)},
 
 		{"never tried, and an interval has passed", never(Node), nil, since(start, FaultNeverRun)},
 		{"never tried, and not yet due", never(Node), func(p *ProbeStatus) { p.Every = 48 * time.Hour }, nil},
