@@ -70,6 +70,7 @@ func startHost(t *testing.T, program string, flags ...string) *host {
 	if err := h.exporter.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = h.exporter.Wait() }) // killed when the context ended, if it still ran
 	w.Close()
 	listening := make(chan string, 1)
 	go func() {
