@@ -53,6 +53,7 @@ var suite = []struct {
 	{name: "roce_designs", run: testRoCEDesigns, long: true},
 	{name: "roce_traffic", run: testRoCETraffic, long: true},
 	{name: "roce_bond", run: testRoCEBond, long: true},
+	{name: "roce_ofed", run: testRoCEOFED, long: true},
 	{name: "check", run: testCheck},
 	{name: "steady", run: testSteady},
 	{name: "pages", run: testPages},

@@ -205,6 +205,34 @@ func testRoCEBond(t *testing.T, _ *exporter) {
 	x.agrees(t, is(1, "roce_chain_consistent", "device", "fakehca_0"), none("roce_chain_broken", "device", "fakehca_0"))
 }
 
+// With the files of MLNX_OFED the chain follows what they say of congestion control, and the traffic class that the driver
+// sets for a whole port goes over NCCL's.
+func testRoCEOFED(t *testing.T, _ *exporter) {
+	policy := roceSite(t, "dscp: 26, priority: 3, lossless: true")
+	undone(t, "modprobe fakeofed netdev=hca0 rdma=fakehca_0", "modprobe -r fakeofed")
+	x := startWith(t, "--observer.fast-interval=200ms", "--observer.medium-interval=500ms", "--observer.slow-interval=1s",
+		policy, "--collector.device-include=fakehca_0")
+	healthy := []func(scrape) error{
+		is(106, "roce_traffic_class", "device", "fakehca_0"), is(1, "roce_congestion_control", "device", "fakehca_0", "mode", "pfc_ecn"),
+		is(1, "roce_chain_consistent", "device", "fakehca_0"), none("roce_chain_broken", "device", "fakehca_0"),
+	}
+	x.agrees(t, healthy...)
+	for _, c := range []struct {
+		parameter, value, back, step string
+		also                         func(scrape) error
+	}{
+		{"np", "247", "255", "ecn_notification", is(1, "roce_congestion_control", "device", "fakehca_0", "mode", "pfc")},
+		{"rp", "247", "255", "ecn_reaction", is(1, "roce_congestion_control", "device", "fakehca_0", "mode", "pfc")},
+		{"tclass", "20", "-1", "dscp", is(20, "roce_traffic_class", "device", "fakehca_0")},
+	} {
+		file := "/sys/module/fakeofed/parameters/" + c.parameter
+		write(t, file, c.value)
+		x.agrees(t, is(1, "roce_chain_broken", "device", "fakehca_0", "step", c.step), is(0, "roce_chain_consistent", "device", "fakehca_0"), c.also)
+		write(t, file, c.back)
+		x.agrees(t, healthy...)
+	}
+}
+
 // Where only traffic shows what is wrong, two readings do: each trouble is told of its port, and nothing else is.
 func testRoCETraffic(t *testing.T, _ *exporter) {
 	args := []string{roceSite(t, "dscp: 26, priority: 3, lossless: true"), "--collector.device-include=fakehca_[01]", "--interval=3s"}
