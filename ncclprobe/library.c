@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 // dlerror belongs to the thread, so it is asked here.
-void *library_open(const char *path, char *why, size_t size) {
+void *open_library(const char *path, char *why, size_t size) {
 	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (library == NULL) {
 		const char *error = dlerror();
@@ -18,7 +18,7 @@ void *library_open(const char *path, char *why, size_t size) {
 	return library;
 }
 
-const char *library_path(void *library) {
+const char *path_of_library(void *library) {
 	struct link_map *map = NULL;
 	return dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && map != NULL ? map->l_name : NULL;
 }

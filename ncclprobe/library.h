@@ -141,10 +141,10 @@ struct nccl {
 CUDA_FUNCTIONS(CUDA_CALL)
 NCCL_FUNCTIONS(NCCL_CALL)
 
-// library_open loads a library without showing its symbols to others. It returns NULL and says why.
-void *library_open(const char *path, char *why, size_t size);
-// library_path returns where the loader found it; NULL if it does not say.
-const char *library_path(void *library);
+// open_library loads a library without showing its symbols to others. It returns NULL and says why.
+void *open_library(const char *path, char *why, size_t size);
+// path_of_library returns where the loader found it; NULL if it does not say.
+const char *path_of_library(void *library);
 
 // cuda_find and nccl_find fill a table and return the name of the first function that is needed and missing, or NULL.
 const char *cuda_find(void *library, struct cuda *table);

@@ -219,7 +219,7 @@ func (r *rank) load(path string) (unsafe.Pointer, error) {
 	cpath := C.CString(path)
 	defer C.free(unsafe.Pointer(cpath))
 	var why [maxError]C.char
-	library := C.library_open(cpath, &why[0], C.size_t(len(why)))
+	library := C.open_library(cpath, &why[0], C.size_t(len(why)))
 	if library == nil {
 		return nil, errors.New(C.GoString(&why[0]))
 	}
@@ -228,7 +228,7 @@ func (r *rank) load(path string) (unsafe.Pointer, error) {
 
 // file is what the loader found, without symbolic links.
 func file(library unsafe.Pointer, path string) string {
-	if p := C.library_path(library); p != nil && C.GoString(p) != "" {
+	if p := C.path_of_library(library); p != nil && C.GoString(p) != "" {
 		path = C.GoString(p)
 	}
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {

@@ -122,10 +122,7 @@ func TestThreadsComeAndGo(t *testing.T) {
 // TestParentIsKilled proves that no child outlives the exporter: neither one that would notice by itself, nor one
 // that hangs and ignores SIGTERM.
 func TestParentIsKilled(t *testing.T) {
-	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil { // orphans become ours
-		t.Fatal(err)
-	}
-	defer func() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }()
+	adoptOrphans(t)
 	for _, kind := range []string{"serve", "stubborn"} {
 		parent := exec.Command("/proc/self/exe", "as-parent", kind)
 		parent.Stderr = os.Stderr
