@@ -78,7 +78,7 @@ probes: ## probes with processes of this program over stand-ins for CUDA and NCC
 e2e: ## the alerts on real Prometheus and Alertmanager, with faults at known times, and what dashboards show of them (17 min; Debian's packages are fetched)
 	$(GO) test -count=1 -v -timeout 30m -tags e2e ./test/e2e
 
-scale: ## what the rules cost Prometheus with 128, 256 and 512 nodes (10 min): bin/prometheus if it is there, else Debian's
+scale: ## what the rules cost Prometheus with 128, 256 and 512 nodes (25 min): bin/prometheus if it is there, else Debian's
 	PROMETHEUS_PROGRAMS=$${PROMETHEUS_PROGRAMS:-$$(test ! -x bin/prometheus || echo "$$PWD/bin")} $(GO) test -count=1 -v -timeout 30m -tags scale ./test/scale
 
 prometheus: ## bin/prometheus for make scale: Prometheus 3 (built once: 10 min), which needs a third less time for rules than Debian's 2.42
