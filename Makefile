@@ -33,7 +33,7 @@ PURE := . ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/
 test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -race -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PURE))")
 	$(GO) test -race -run Concurrent ./internal/host/sysfs
-	$(GO) test $(PURE) ./exporter ./test/corpus
+	$(GO) test ./exporter $(PURE) ./test/corpus # the longest first, beside which the others run
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
 rules: ## alert rules and dashboards against the catalogue, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)
