@@ -252,8 +252,7 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 		v.hidden(of(h, p), h.Driver.Meta(), "Where the counters end")
 		return
 	}
-	var full []string
-	var at uint64
+	var full, stands []string
 	var unread *fabric.Meta
 	for i := range counters {
 		c := &counters[i]
@@ -268,7 +267,7 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 		case c.Value.State == fabric.Unknown && (unread == nil || !silent(c.Value.Meta())):
 			unread = new(c.Value.Meta())
 		case known && value >= spec.Max():
-			full, at = append(full, c.Name), value
+			full, stands = append(full, c.Name), append(stands, fmt.Sprintf("%s stands at %d", c.Name, value))
 		}
 	}
 	if len(full) == 0 && unread != nil { // one that the driver does not tell may have ended too
@@ -279,11 +278,19 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 		v.ok(of(h, p))
 		return
 	}
-	v.failed(of(h, p), Verdict{
-		What:     "The counter " + strings.Join(full, ", ") + " has reached its maximum",
-		Evidence: fmt.Sprintf("It stands at %d and counts no more.", at), Consequence: "Whatever it is for goes unseen.",
-		Remedy: "Clear it (perfquery -C <device> -P <port> -R), and see whether it grows again.",
-	})
+	w := Verdict{
+		What:        "The counter " + full[0] + " has reached its maximum",
+		Evidence:    stands[0] + " and counts no more.",
+		Consequence: "Further events of this kind are not counted.",
+		Remedy:      "Clear it (perfquery -C <device> -P <port> -R), and see whether it grows again.",
+	}
+	if len(full) > 1 {
+		w.What = "The counters " + strings.Join(full, ", ") + " have reached their maximum"
+		w.Evidence = strings.Join(stands, ", ") + "; they count no more."
+		w.Consequence = "Further events of these kinds are not counted."
+		w.Remedy = "Clear them (perfquery -C <device> -P <port> -R), and see whether they grow again."
+	}
+	v.failed(of(h, p), w)
 }
 
 // judgeFirmware compares the firmware of devices with that of most of their kind.
