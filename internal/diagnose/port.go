@@ -236,63 +236,6 @@ func judgeRateAgrees(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts)
 	})
 }
 
-// narrowest is where a counter of four bits ends. There are none with fewer.
-const narrowest = 15
-
-func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
-	counters, known := p.Counters.PMA.Get()
-	if !known {
-		if p.Counters.PMA.Meta().Reason != fabric.ReasonNotRead && p.Counters.PMA.State == fabric.Unknown {
-			v.unknown(of(h, p), p.Counters.PMA.Meta().Reason, "The counters are not known: "+ReasonText(p.Counters.PMA.Meta().Reason)+".")
-		}
-		return
-	}
-	driver, told := h.Driver.Get()
-	if !told && h.Driver.State == fabric.Unknown && len(counters) > 0 {
-		v.hidden(of(h, p), h.Driver.Meta(), "Where the counters end")
-		return
-	}
-	var full, stands []string
-	var unread *fabric.Meta
-	for i := range counters {
-		c := &counters[i]
-		if value, known := c.Value.Get(); known && value < narrowest { // most are: to look them up is what this check costs
-			continue
-		}
-		spec, ok := fabric.PMASpecOf(driver, c.Name)
-		if !ok || !spec.Saturates {
-			continue
-		}
-		switch value, known := c.Value.Get(); {
-		case c.Value.State == fabric.Unknown && (unread == nil || !silent(c.Value.Meta())):
-			unread = new(c.Value.Meta())
-		case known && value >= spec.Max():
-			full, stands = append(full, c.Name), append(stands, fmt.Sprintf("%s stands at %d", c.Name, value))
-		}
-	}
-	if len(full) == 0 && unread != nil { // one that the driver does not tell may have ended too
-		v.hidden(of(h, p), *unread, "Whether a counter counts")
-		return
-	}
-	if len(full) == 0 {
-		v.ok(of(h, p))
-		return
-	}
-	w := Verdict{
-		What:        "The counter " + full[0] + " has reached its maximum",
-		Evidence:    stands[0] + " and counts no more.",
-		Consequence: "Further events of this kind are not counted.",
-		Remedy:      "Clear it (perfquery -C <device> -P <port> -R), and see whether it grows again.",
-	}
-	if len(full) > 1 {
-		w.What = "The counters " + strings.Join(full, ", ") + " have reached their maximum"
-		w.Evidence = strings.Join(stands, ", ") + "; they count no more."
-		w.Consequence = "Further events of these kinds are not counted."
-		w.Remedy = "Clear them (perfquery -C <device> -P <port> -R), and see whether they grow again."
-	}
-	v.failed(of(h, p), w)
-}
-
 // judgeFirmware compares the firmware of devices with that of most of their kind.
 func judgeFirmware(n *fabric.Node, v *verdicts) {
 	polls := polls[string]{}
