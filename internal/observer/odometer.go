@@ -5,6 +5,7 @@ package observer
 import (
 	"math"
 	"slices"
+	"time"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -27,23 +28,49 @@ type dial struct {
 	odometer
 }
 
+// odometer continues one counter. The kernel does not say why a counter fell. A wrap that is taken for a reset costs the
+// events between the last reading and the end of the register; a reset that is taken for a wrap adds up to 2^32 events
+// that never were. So a fall is a wrap only if the counter may have come round in the time since the last reading, at the
+// speed that was seen of it; any other fall is a reset, and the series starts again from what the register shows.
 type odometer struct {
-	last  uint32
-	turns uint64
+	last    uint32
+	at      time.Time // of last; zero before the first reading
+	turns   uint64    // since the last reset
+	fastest float64   // events a second: the most between two readings between which it did not fall
+	wide    bool      // it has had more than 32 bits: it does not wrap
 }
 
-// read returns the continued value. A counter that falls from its upper to its lower half has wrapped; any
-// other fall is a reset, which is passed on for Prometheus to see.
-func (o odometer) read(v uint64) (uint64, odometer) {
-	if v > math.MaxUint32 {
-		return v, o
+const (
+	register = 1 << 32
+	// mostInTurn is the most that a counter may have counted since the last reading to be taken to have wrapped. In more
+	// time than that takes, it may have come round several times or have been reset.
+	mostInTurn = register / 2
+	// headway is how much faster than ever before a counter may have been while it wrapped.
+	headway = 4
+	// leastInTurn is what a counter may always have counted since the last reading. One that is reset at a random value
+	// stands that close to its end in one of 65,536 cases.
+	leastInTurn = 1 << 16
+)
+
+// read returns the continued value of a register that showed v at a time.
+func (o odometer) read(v uint64, at time.Time) (uint64, odometer) {
+	if o.wide || v > math.MaxUint32 {
+		return v, odometer{wide: true}
 	}
-	const half = 1 << 31
-	if o.last >= half && v < half {
+	elapsed := at.Sub(o.at).Seconds()
+	switch {
+	case o.at.IsZero(), v == uint64(o.last):
+	case v > uint64(o.last):
+		if elapsed > 0 {
+			o.fastest = max(o.fastest, float64(v-uint64(o.last))/elapsed)
+		}
+	case float64(register-uint64(o.last)+v) <= min(mostInTurn, max(leastInTurn, headway*o.fastest*elapsed)):
 		o.turns++
+	default:
+		o.turns = 0
 	}
-	o.last = uint32(v)
-	return o.turns<<32 | v, o
+	o.last, o.at = uint32(v), at
+	return o.turns*register + v, o
 }
 
 // advance continues the counters of h. The lists were not handed out yet.
@@ -69,7 +96,7 @@ func (o odometers) list(list []fabric.Counter, p panel, spec func(name string) (
 	for k := range list {
 		value := &list[k].Value
 		if v, known := value.Get(); known && dials[k].wraps {
-			value.Value, dials[k].odometer = dials[k].read(v)
+			value.Value, dials[k].odometer = dials[k].read(v, value.At)
 		}
 	}
 }

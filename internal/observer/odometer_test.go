@@ -3,6 +3,8 @@
 package observer
 
 import (
+	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -15,20 +17,113 @@ func TestOdometer(t *testing.T) {
 	const turn = 1 << 32
 	for _, c := range []struct {
 		name       string
+		every      time.Duration
 		raw, wants []uint64
 	}{
-		{"grows", []uint64{1, 5, 9}, []uint64{1, 5, 9}},
-		{"wraps", []uint64{turn - 10, 5, 7}, []uint64{turn - 10, turn + 5, turn + 7}},
-		{"wraps twice", []uint64{turn - 1, 1, turn - 1, 1}, []uint64{turn - 1, turn + 1, 2*turn - 1, 2*turn + 1}},
-		{"is reset", []uint64{100, 3, 8}, []uint64{100, 3, 8}},
-		{"has 64 bits after all", []uint64{turn * 3, turn*3 + 1}, []uint64{turn * 3, turn*3 + 1}},
+		{"grows", 15 * time.Second, []uint64{1, 5, 9}, []uint64{1, 5, 9}},
+		{"wraps", 15 * time.Second, []uint64{turn - 10, 5, 7}, []uint64{turn - 10, turn + 5, turn + 7}},
+		{"wraps twice", 15 * time.Second, []uint64{turn - 1, 1, turn - 1, 1}, []uint64{turn - 1, turn + 1, 2*turn - 1, 2*turn + 1}},
+		{"is reset", 15 * time.Second, []uint64{100, 3, 8}, []uint64{100, 3, 8}},
+		{"is reset after a wrap", 15 * time.Second, []uint64{turn - 6, 5, 1_000_000, 3, 8}, []uint64{turn - 6, turn + 5, turn + 1_000_000, 3, 8}},
+		{"is reset in its upper half", 15 * time.Second, []uint64{3e9, 3e9 + 20, 100, 120}, []uint64{3e9, 3e9 + 20, 100, 120}},
+		{"is reset in its upper half before any growth", 15 * time.Second, []uint64{3e9, 100}, []uint64{3e9, 100}},
+		{"counts 20 million a second", 15 * time.Second, []uint64{turn - 4e8, turn - 1e8, 2e8}, []uint64{turn - 4e8, turn - 1e8, turn + 2e8}},
+		{"wraps faster than before", 15 * time.Second, []uint64{turn - 1e8 - 5e5, turn - 1e8, 2e8}, []uint64{turn - 1e8 - 5e5, turn - 1e8, 2e8}},
+		{"was read an hour ago, and may have come round twice", time.Hour, []uint64{0, turn - 1, turn / 2}, []uint64{0, turn - 1, turn / 2}},
+		{"has 64 bits after all", 15 * time.Second, []uint64{turn * 3, turn*3 + 1}, []uint64{turn * 3, turn*3 + 1}},
+		{"has 64 bits after all, and is reset", 15 * time.Second, []uint64{turn - 1, turn + 1, 5, 9}, []uint64{turn - 1, turn + 1, 5, 9}},
 	} {
 		var o odometer
+		at := time.Unix(0, 0)
 		for i, raw := range c.raw {
 			var got uint64
-			if got, o = o.read(raw); got != c.wants[i] {
+			at = at.Add(c.every)
+			if got, o = o.read(raw, at); got != c.wants[i] {
 				t.Errorf("%s: reading %d of %v is %d, want %d", c.name, i, c.raw, got, c.wants[i])
 			}
+		}
+	}
+}
+
+// event is what happens to a counter between two readings.
+type event struct {
+	after time.Duration
+	adds  uint64
+	reset bool // before it counts adds
+}
+
+// count plays events on a register of 32 bits. It returns what Prometheus makes of the odometer (increase), what was
+// really counted, how often the series fell, and by how much increase may be too high: for each reset, what may have
+// been taken for the rest of a turn.
+func count(start uint64, events []event) (increase, truth uint64, falls int, allowed float64) {
+	var o odometer
+	at, counted, fastest := time.Unix(0, 0), start, 0.0
+	last, o := o.read(counted%register, at)
+	for _, e := range events {
+		at = at.Add(e.after)
+		if e.reset {
+			counted = 0
+			allowed += max(leastInTurn, headway*fastest*e.after.Seconds())
+		}
+		counted += e.adds
+		truth += e.adds
+		fastest = max(fastest, float64(e.adds)/e.after.Seconds())
+		var v uint64
+		v, o = o.read(counted%register, at)
+		if v < last {
+			falls++
+			increase += v
+		} else {
+			increase += v - last
+		}
+		last = v
+	}
+	return increase, truth, falls, allowed
+}
+
+// FuzzOdometer: whatever happens to a counter, Prometheus sees no more events than there were, but for what a reset may
+// pass for.
+func FuzzOdometer(f *testing.F) {
+	f.Add(uint64(4294967290), []byte{1, 11, 0, 1, 20, 0, 1, 3, 1})
+	f.Add(uint64(3_000_000_000), []byte{15, 4, 0, 15, 6, 1})
+	f.Add(uint64(0), []byte{255, 31, 0, 255, 31, 1, 255, 31, 0, 1, 31, 1})
+	f.Fuzz(func(t *testing.T, start uint64, script []byte) {
+		var events []event
+		for ; len(script) >= 3; script = script[3:] {
+			events = append(events, event{
+				after: time.Duration(script[0])*time.Second + time.Second, adds: uint64(script[2]>>1) << (script[1] % 32), reset: script[2]&1 == 1,
+			})
+		}
+		increase, truth, _, allowed := count(start%register, events)
+		if float64(increase) > float64(truth)+allowed {
+			t.Errorf("%d events became %d, %.0f more are allowed: %+v", truth, increase, allowed, events)
+		}
+	})
+}
+
+// A counter whose speed varies up to threefold, as those of training traffic do, loses and gains nothing: it falls only
+// when it is reset, and without resets increase is exact.
+func TestOdometerIsExactAtSteadySpeed(t *testing.T) {
+	const seed = 7
+	r := rand.New(rand.NewPCG(seed, seed))
+	for range 2000 {
+		speed := math.Pow(10, r.Float64()*7.5) // to 30 million a second
+		var events []event
+		resets := 0
+		for i := range 200 {
+			e := event{after: 5*time.Second + time.Duration(r.IntN(10))*time.Second}
+			e.adds = uint64(speed * e.after.Seconds() * (0.5 + r.Float64()))
+			if e.reset = r.IntN(100) == 0 && i > 0; e.reset {
+				resets++
+			}
+			events = append(events, e)
+		}
+		increase, truth, falls, allowed := count(r.Uint64N(register/2), events) // of a wrap before the first growth the speed is not known
+		if falls > resets || float64(increase) > float64(truth)+allowed {
+			t.Fatalf("at %.0f a second: %d events became %d, with %d resets and %d falls", speed, truth, increase, resets, falls)
+		}
+		if resets == 0 && increase != truth {
+			t.Fatalf("at %.0f a second without a reset: %d events became %d", speed, truth, increase)
 		}
 	}
 }
