@@ -18,6 +18,9 @@ type Ethernet interface {
 	// Statistics returns the statistics of the interface whose names are wanted, each name once, in the driver's
 	// order. An interface whose driver has none returns an error that is errors.ErrUnsupported.
 	Statistics(netdev string, wanted func(name string) bool, now time.Time) ([]fabric.Counter, error)
+	// Instance returns the number of the interface that Statistics read last under the name, which no other interface
+	// ever gets (ifindex); 0: none. It asks nobody.
+	Instance(netdev string) uint32
 	// Commands counts what drivers were asked.
 	Commands() fabric.Commands
 	Close()

@@ -96,6 +96,14 @@ func (r *ethernetReader) Statistics(netdev string, wanted func(string) bool, now
 	return r.tool.Statistics(netdev, wanted, now)
 }
 
+// Instance returns the number of the interface that was read last.
+func (r *ethernetReader) Instance(netdev string) uint32 {
+	if r.tool == nil {
+		return 0
+	}
+	return r.tool.Instance(netdev)
+}
+
 // answers tells whether the kernel has ethtool netlink.
 func (r *ethernetReader) answers() bool {
 	return r.open() == nil && r.tool.HasNetlink()

@@ -34,6 +34,7 @@ type kernel struct {
 	partly  map[string]error    // interfaces of whose driver's answers one is wrong
 	foreign map[string]error    // interfaces with files that hold foreign text
 	counted uint64              // value of every statistic
+	index   uint32              // of every interface
 }
 
 type fakeDevice struct {
@@ -212,6 +213,12 @@ func (d drivers) Statistics(netdev string, wanted func(string) bool, now time.Ti
 		}
 	}
 	return list, nil
+}
+
+func (d drivers) Instance(string) uint32 {
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	return d.k.index
 }
 
 func (d drivers) Commands() fabric.Commands { return fabric.Commands{fabric.CommandNetStats: 5} }

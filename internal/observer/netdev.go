@@ -43,8 +43,14 @@ type wirePart struct {
 
 // wires is what the kinds are read with. It is used in the lane of the interfaces only.
 type wires struct {
-	ethernet Ethernet             // nil: nobody answers for the drivers
-	turns    map[string]odometers // by interface
+	ethernet Ethernet         // nil: nobody answers for the drivers
+	meters   map[string]meter // by interface
+}
+
+// meter has what continues the counters of one interface.
+type meter struct {
+	instance uint32 // Ethernet.Instance
+	turns    odometers
 }
 
 const numWireKinds = 3
@@ -206,7 +212,7 @@ func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fa
 		}
 		next.parts[i] = p
 	}
-	maps.DeleteFunc(ob.wires.turns, func(name string, _ odometers) bool { return !slices.Contains(names, name) })
+	maps.DeleteFunc(ob.wires.meters, func(name string, _ meter) bool { return !slices.Contains(names, name) })
 	next.commands = maps.Clone(ob.host.Commands())
 	if ob.wires.ethernet != nil {
 		next.commands.Add(ob.wires.ethernet.Commands())
@@ -265,10 +271,13 @@ func (ob *Observer) readStatistics(d *fabric.NetDev, now time.Time) error {
 		}
 		return err
 	}
-	if ob.wires.turns[d.Name] == nil {
-		ob.wires.turns[d.Name] = odometers{}
+	m, known := ob.wires.meters[d.Name]
+	if instance := ob.wires.ethernet.Instance(d.Name); !known || m.instance != instance { // the driver was loaded again
+		m = meter{instance, odometers{}}
+		ob.wires.meters[d.Name] = m
+		before, d.QoS.Before = fabric.Fact[[]fabric.Counter]{}, fabric.Fact[[]fabric.Counter]{}
 	}
-	ob.wires.turns[d.Name].list(list, panel{driver: d.Driver.Or("")}, func(name string) (fabric.CounterSpec, bool) {
+	m.turns.list(list, panel{driver: d.Driver.Or("")}, func(name string) (fabric.CounterSpec, bool) {
 		s, ok := fabric.NetStatSpecOf(d.Driver.Or(""), name)
 		return s.CounterSpec, ok
 	})

@@ -322,6 +322,36 @@ func TestStatisticsKeepTheReadingBefore(t *testing.T) {
 	})
 }
 
+// A driver that is loaded again registers its interfaces anew, under the names that they had: what they count begins
+// from 0, however close to a wrap it looks.
+func TestInterfaceThatIsRegisteredAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(1)
+		ob := start(t, k, nil)
+		read := func(counted uint64, index uint32) *fabric.Node {
+			k.mu.Lock()
+			k.counted, k.index = counted, index
+			k.mu.Unlock()
+			n := observe(t, ob, wired)
+			time.Sleep(15 * time.Second)
+			return n
+		}
+		const last = 1<<32 - 10
+		read(last, 7)
+		if got := counter(t, read(5, 7), "eth-mlx5_0", "rx_out_of_buffer").Value; got != 1<<32+5 {
+			t.Fatalf("a counter that wrapped is %d", got)
+		}
+		read(last, 7)
+		n := read(6, 8)
+		if got := counter(t, n, "eth-mlx5_0", "rx_out_of_buffer").Value; got != 6 {
+			t.Errorf("a counter of an interface that is new is %d, want 6", got)
+		}
+		if m := n.NetDev("eth-mlx5_0").QoS.Before.Meta(); m.State == fabric.OK {
+			t.Errorf("the new interface has a reading of the old one: %+v", m)
+		}
+	})
+}
+
 func TestSocketsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel(1)

@@ -210,7 +210,7 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 		netdevs: newReading[netDevs](stuckAfter),
 		pci:     newReading[pciFacts](stuckAfter),
 		gpus:    newReading[gpuFacts](stuckAfter),
-		wires:   wires{ethernet: o.Ethernet, turns: map[string]odometers{}},
+		wires:   wires{ethernet: o.Ethernet, meters: map[string]meter{}},
 		devices: map[string]*device{}, troubled: map[sourceID]map[fabric.Reason]bool{}, asked: fabric.Commands{},
 	}
 	ob.SetPolicy(o.Policy, o.NCCL)

@@ -3,6 +3,7 @@
 package observer
 
 import (
+	"fmt"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -20,6 +21,9 @@ type rdmaDevice struct {
 	dial   dialer
 	client rdmaClient // nil between rounds and when netlink is of no use
 	index  uint32     // RDMA_NLDEV_ATTR_DEV_INDEX
+	seen   bool       // index is that of an earlier round
+	// replaced says that the name has gone to a device that was registered since.
+	replaced bool
 	// netdevs are the interfaces that netlink named, by port: of siw sysfs names none.
 	netdevs map[int]string
 	asked   fabric.Commands
@@ -70,7 +74,8 @@ func (d *rdmaDevice) Begin(h *fabric.HCA, now time.Time) {
 	devices, _ := client.Devices() // those that could be decoded
 	for _, v := range devices {
 		if v.Name == d.name && v.NodeGUID == guid {
-			d.client, d.index = client, v.Index
+			d.replaced = d.seen && v.Index != d.index
+			d.client, d.index, d.seen = client, v.Index, true
 			h.Netlink = fabric.Known(true, source, now)
 			return
 		}
@@ -110,6 +115,9 @@ const (
 
 // ReadPorts asks each port once (RDMA_NLDEV_CMD_PORT_GET), where sysfs asks for each of its files.
 func (d *rdmaDevice) ReadPorts(h *fabric.HCA, now time.Time) error {
+	if d.replaced {
+		return fmt.Errorf("%w: %s was registered again", sysfs.ErrGone, d.name)
+	}
 	if d.client == nil {
 		return d.Device.ReadPorts(h, now)
 	}

@@ -95,6 +95,24 @@ func round(t *testing.T, d *rdmaDevice) fabric.HCA {
 	return h
 }
 
+// A device that is registered again has another number (ib_register_device, drivers/infiniband/core/device.c). Its
+// predecessor is gone, also where no file of it was read meanwhile.
+func TestDeviceThatIsRegisteredAgain(t *testing.T) {
+	d, w := overWire(t)
+	h := round(t, d)
+	now := time.Now()
+	d.Begin(&h, now)
+	if err := d.ReadPorts(&h, now); err != nil {
+		t.Fatalf("the same device: %v", err)
+	}
+	d.End()
+	w.devices[0].Index = 8
+	d.Begin(&h, now)
+	if err := d.ReadPorts(&h, now); !gone(err) {
+		t.Errorf("another device of that name: %v", err)
+	}
+}
+
 func TestNetlinkIsAskedOncePerPort(t *testing.T) {
 	d, w := overWire(t)
 	h := round(t, d)

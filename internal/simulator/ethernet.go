@@ -147,6 +147,16 @@ func (e *EthernetDrivers) Statistics(netdev string, wanted func(name string) boo
 	return list, nil
 }
 
+// Instance returns the number of an interface.
+func (e *EthernetDrivers) Instance(netdev string) uint32 {
+	e.tree.mu.Lock()
+	defer e.tree.mu.Unlock()
+	if d := e.tree.now.NetDev(netdev); d != nil {
+		return uint32(d.Index)
+	}
+	return 0
+}
+
 // isMlx5 tells whether the driver keeps what it counted by priority until somebody asks for statistics.
 func (e *EthernetDrivers) isMlx5(d *NetDev) bool {
 	f := e.tree.now.Function(d.PCI)

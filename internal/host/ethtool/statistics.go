@@ -68,6 +68,17 @@ func (c *Client) Statistics(netdev string, wanted func(name string) bool, now ti
 	return nil, fmt.Errorf("ethtool: %s: %w", netdev, ErrChanging)
 }
 
+// Instance returns the number (ifindex) of the interface that Statistics read last under a name; 0 where it read none, or
+// none that answered. An interface that a driver registers again has another number.
+func (c *Client) Instance(netdev string) uint32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.tables[netdev]; t != nil {
+		return t.index
+	}
+	return 0
+}
+
 // statistics reads values between two readings of the names, of which the first may be that of the last call. Only a
 // list that changed and changed back meanwhile would go unnoticed.
 func (c *Client) statistics(netdev string, wanted func(string) bool, now time.Time) ([]fabric.Counter, error) {
