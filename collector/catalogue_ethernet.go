@@ -81,14 +81,21 @@ func newEthernetFamilies() map[fabric.Meaning]*Family {
 func statNames(m fabric.Meaning) string {
 	var list []string
 	for _, t := range fabric.NetStatTables() {
-		var names []string
+		var names, older []string
 		for name, spec := range t.Rows() {
-			if spec.Meaning == m {
+			switch {
+			case spec.Meaning != m:
+			case spec.Older:
+				older = append(older, name)
+			default:
 				names = append(names, name)
 			}
 		}
 		if len(names) > 0 {
 			list = append(list, t.Name+" "+strings.Join(names, " + "))
+		}
+		if len(older) > 0 {
+			list[len(list)-1] += " (once " + strings.Join(older, " + ") + ")"
 		}
 	}
 	if len(list) == 0 {

@@ -81,6 +81,7 @@ type meant struct {
 type stat struct {
 	meaning  fabric.Meaning
 	priority int
+	older    bool // under the names of former drivers
 }
 
 // tally is what a list has of one stat.
@@ -131,7 +132,7 @@ func (s *stats) tally(driver string, q *fabric.QoS) {
 			continue
 		}
 		c.spec = spec.CounterSpec
-		key := stat{spec.Meaning, spec.Priority}
+		key := stat{spec.Meaning, spec.Priority, spec.Older}
 		s.meant = append(s.meant, meant{c, key})
 		t := s.tallies[key]
 		t.names++
@@ -168,7 +169,7 @@ func (s *stats) facts(d *fabric.NetDev) {
 	} {
 		v, ok := fact.Get()
 		if ok && d.Driver.State != fabric.Unknown && !fabric.NetStatMeans(d.Driver.Value, m) {
-			s.tallies[stat{m, fabric.NoPriority}] = tally{sum: float64(v), done: true}
+			s.tallies[stat{m, fabric.NoPriority, false}] = tally{sum: float64(v), done: true}
 		}
 	}
 	if fec.Active != "" {
@@ -177,9 +178,17 @@ func (s *stats) facts(d *fabric.NetDev) {
 	}
 }
 
+// of returns what there is of a meaning. Former names of it count where none of today is there.
+func (s *stats) of(m fabric.Meaning, priority int) tally {
+	if t := s.tallies[stat{m, priority, false}]; t.names > 0 || t.done {
+		return t
+	}
+	return s.tallies[stat{m, priority, true}]
+}
+
 // row emits a row of the port, or of one priority of it.
 func (s *stats) row(row ethernetRow, priority int) {
-	t := s.tallies[stat{row.meaning, priority}]
+	t := s.of(row.meaning, priority)
 	if !t.done || !s.compute && ofCompute(row.meaning) {
 		return
 	}
@@ -212,7 +221,7 @@ func (s *stats) lossless(_ fabric.Meaning, priority int) bool { return s.pfc.Has
 // lossy wants of the other priorities what is not 0. Discards start from 0 for every priority that carries anything,
 // because Prometheus does not see a counter that appears as an increase.
 func (s *stats) lossy(m fabric.Meaning, priority int) bool {
-	worth := s.tallies[stat{m, priority}].sum > 0 || m == fabric.StatPriorityDiscards && s.used.Has(priority)
+	worth := s.of(m, priority).sum > 0 || m == fabric.StatPriorityDiscards && s.used.Has(priority)
 	return worth && !s.pfc.Has(priority)
 }
 

@@ -33,6 +33,9 @@ func writeStats(b *strings.Builder) {
 			if spec.Parts > 1 {
 				metric += fmt.Sprintf(", one of %d", spec.Parts)
 			}
+			if spec.Older {
+				metric += ", of former drivers"
+			}
 			unit := string(spec.Meaning.Unit())
 			if spec.Scale != 1 {
 				unit = fmt.Sprintf("%g %s", spec.Scale, unit)

@@ -3,6 +3,7 @@
 package fabric
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"math"
@@ -17,7 +18,8 @@ const NoPriority = -1
 // NetStatSpec is what is known about one statistic of a network interface under its kernel name.
 type NetStatSpec struct {
 	CounterSpec
-	Priority int // NoPriority unless the meaning is per priority
+	Priority int  // NoPriority unless the meaning is per priority
+	Older    bool // a name that drivers had once, and have no more
 }
 
 // InUnit returns a value in the unit of the meaning.
@@ -51,6 +53,9 @@ type NetStatTable struct {
 	Note    string   // what one should know before trusting it
 
 	rows []counterRow // eachPriority in a name stands for 0 to 7
+	// older are names of former versions of the driver for what rows count. They count where no name of today is there, so that
+	// a driver that shows both counts nothing twice.
+	older []counterRow
 }
 
 // eachPriority in the name of a row is the priority; where the meaning has none, the eight names add up.
@@ -67,8 +72,7 @@ var netStatTables = []NetStatTable{
 // or another number from 0 to 7. The priority of their specs is that of the first.
 func (t *NetStatTable) Rows() iter.Seq2[string, NetStatSpec] {
 	return func(yield func(string, NetStatSpec) bool) {
-		for _, r := range t.rows {
-			_, spec := t.expand(r, 0)
+		for r, spec := range t.specs() {
 			if !yield(strings.Replace(r.name, eachPriority, "<n>", 1), spec) {
 				return
 			}
@@ -79,14 +83,49 @@ func (t *NetStatTable) Rows() iter.Seq2[string, NetStatSpec] {
 // Stats iterates over the kernel names of the table and what is known about them.
 func (t *NetStatTable) Stats() iter.Seq2[string, NetStatSpec] {
 	return func(yield func(string, NetStatSpec) bool) {
-		for _, r := range t.rows {
+		for r, spec := range t.specs() {
 			for n := range r.names() {
-				if !yield(t.expand(r, n)) {
+				if r.meaning.PerPriority() {
+					spec.Priority = n
+				}
+				if !yield(strings.Replace(r.name, eachPriority, strconv.Itoa(n), 1), spec) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// specs iterates over the rows and what is known about the first name of each.
+func (t *NetStatTable) specs() iter.Seq2[counterRow, NetStatSpec] {
+	return func(yield func(counterRow, NetStatSpec) bool) {
+		for k, rows := range [][]counterRow{t.rows, t.older} {
+			for _, r := range rows {
+				spec := NetStatSpec{CounterSpec: r.spec, Priority: NoPriority, Older: k == 1}
+				spec.Meaning, spec.Scale, spec.Parts = r.meaning, cmp.Or(r.spec.Scale, 1), partsOf(rows, r.meaning)
+				if r.meaning.PerPriority() {
+					spec.Priority = 0
+				}
+				if !yield(r, spec) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// partsOf is how many names of some rows add up to a meaning, or to one priority of it.
+func partsOf(rows []counterRow, m Meaning) (parts int) {
+	for _, r := range rows {
+		switch {
+		case r.meaning != m:
+		case m.PerPriority():
+			parts++
+		default:
+			parts += r.names()
+		}
+	}
+	return parts
 }
 
 // names is how many kernel names a row of a NetStatTable stands for.
@@ -95,28 +134,6 @@ func (r counterRow) names() int {
 		return NumPriorities
 	}
 	return 1
-}
-
-// expand returns name n of a row and its spec.
-func (t *NetStatTable) expand(r counterRow, n int) (string, NetStatSpec) {
-	spec := NetStatSpec{CounterSpec: r.spec, Priority: NoPriority}
-	spec.Meaning = r.meaning
-	if spec.Scale == 0 {
-		spec.Scale = 1
-	}
-	for _, other := range t.rows {
-		switch {
-		case other.meaning != r.meaning:
-		case r.meaning.PerPriority():
-			spec.Parts++
-		default:
-			spec.Parts += other.names()
-		}
-	}
-	if r.meaning.PerPriority() {
-		spec.Priority = n
-	}
-	return strings.Replace(r.name, eachPriority, strconv.Itoa(n), 1), spec
 }
 
 // netStatDriver is a table as it is looked up.

@@ -42,13 +42,19 @@ const (
 	StatReceivedDiscards         Meaning = "received_discards"
 	StatTransmittedDiscards      Meaning = "transmitted_discards"
 	StatOutOfBuffer              Meaning = "ethernet_out_of_buffer" // of the network stack; CountOutOfBuffer is RDMA's
+	StatReceivedDrops            Meaning = "received_drops"         // of causes that the driver does not tell apart
+	StatTransmittedDrops         Meaning = "transmitted_drops"      // likewise
+	StatReceivedDeliveryErrors   Meaning = "received_delivery_errors"
 	StatReceiveBufferAlmostFull  Meaning = "receive_buffer_almost_full"
 	StatTransmittedRDMABytes     Meaning = "transmitted_rdma_unicast_bytes"
 	StatReceivedRDMABytes        Meaning = "received_rdma_unicast_bytes"
 	StatTransmittedOtherBytes    Meaning = "transmitted_other_unicast_bytes"
 	StatReceivedOtherBytes       Meaning = "received_other_unicast_bytes"
 	StatLinkDownEvents           Meaning = "ethernet_link_down_events"
+	StatLocalFaults              Meaning = "ethernet_local_faults"  // IEEE 802.3, 46.3.4: nothing valid arrives here
+	StatRemoteFaults             Meaning = "ethernet_remote_faults" // nothing valid arrives at the other end
 	StatSymbolErrors             Meaning = "ethernet_symbol_errors" // that FEC did not correct
+	StatCRCErrors                Meaning = "received_crc_errors"    // frame check sequence
 	StatFECCorrectedBits         Meaning = "fec_corrected_bits"
 	StatFECCorrectedBlocks       Meaning = "fec_corrected_blocks"
 	StatFECUncorrectableBlocks   Meaning = "fec_uncorrectable_blocks"
@@ -86,6 +92,7 @@ func (m Meaning) statUnit() CounterUnit {
 		return UnitBytes
 	case StatPriorityTransmittedPackets, StatPriorityReceivedPackets, StatPriorityDiscards, StatReceivedCongestionDiscards,
 		StatReceivedHostDiscards, StatReceivedECNMarks, StatReceivedDiscards, StatTransmittedDiscards, StatOutOfBuffer, StatPCIeBufferOverflows,
+		StatReceivedDrops, StatTransmittedDrops, StatReceivedDeliveryErrors, StatCRCErrors,
 		StatReceivedPauseFrames, StatTransmittedPauseFrames, StatLinkReceivedPauseFrames, StatLinkTransmittedPauseFrames,
 		StatReceivedPFCFrames, StatTransmittedPFCFrames:
 		return UnitPackets

@@ -49,6 +49,7 @@ var mlx5NetStats = NetStatTable{
 		{"rx_vport_unicast_bytes", StatReceivedOtherBytes, bits64},
 		{"link_down_events_phy", StatLinkDownEvents, bits32},
 		{"rx_pcs_symbol_err_phy", StatSymbolErrors, bits64},
+		{"rx_crc_errors_phy", StatCRCErrors, bits64},
 		{"rx_corrected_bits_phy", StatFECCorrectedBits, bits64},
 
 		// An "event" is a second in which more than 30 % of the time were stalled; the others are the percentage of
@@ -76,5 +77,6 @@ var mlx4NetStats = NetStatTable{
 		{"rx_prio_%d_packets", StatPriorityReceivedPackets, bits64},
 		{"rx_pause", StatLinkReceivedPauseFrames, bits64},
 		{"tx_pause", StatLinkTransmittedPauseFrames, bits64},
+		{"rx_crc_errors", StatCRCErrors, bits32},
 	},
 }

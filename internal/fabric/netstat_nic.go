@@ -7,7 +7,8 @@ var bnxtNetStats = NetStatTable{
 	Source: "drivers/net/ethernet/broadcom/bnxt/bnxt_ethtool.c",
 	Note: "`*_bytes_pri<n>` and `*_packets_pri<n>` are the queue's that a priority uses, and priorities that share one show the same numbers: they count for priorities " +
 		"that have a traffic class (ETS) to themselves. `pfc_pri<n>_*_transitions` count both the beginning and the end of a pause; half of them is how many pauses there " +
-		"were. The queues of `rx_discard_packets_cos<n>` are no priorities; they add up to the port's discards. What `continuous_*` and `resume_*` count is not in the kernel's source.",
+		"were. The queues of `rx_discard_packets_cos<n>` are no priorities; they add up to the port's discards. `rx_stat_discard` and `tx_stat_discard` are the port's, and the kernel's source says nothing " +
+		"of why; `rx_total_ring_discards`, once `rx_total_discard_pkts`, is of the rings of the network stack. What `continuous_*` and `resume_*` count is not in the kernel's source.",
 	rows: []counterRow{
 		{"pfc_pri%d_rx_duration_us", StatReceivedPauseSeconds, micros64},
 		{"pfc_pri%d_tx_duration_us", StatTransmittedPauseSeconds, micros64},
@@ -26,12 +27,19 @@ var bnxtNetStats = NetStatTable{
 		{"tx_pfc_frames", StatTransmittedPFCFrames, bits64},
 
 		{"rx_discard_packets_cos%d", StatReceivedDiscards, bits64},
+		{"rx_stat_discard", StatReceivedDrops, bits64},
+		{"tx_stat_discard", StatTransmittedDrops, bits64},
+		{"rx_total_ring_discards", StatOutOfBuffer, bits64}, // rx_missed_errors of bnxt_get_stats64
 		{"rx_buffer_passed_threshold", StatReceiveBufferAlmostFull, bits64},
 		{"link_down_events", StatLinkDownEvents, bits64},
 		{"rx_pcs_symbol_err", StatSymbolErrors, bits64},
+		{"rx_fcs_err_frames", StatCRCErrors, bits64},
 		{"rx_corrected_bits", StatFECCorrectedBits, bits64},
 		{"rx_fec_corrected_blocks", StatFECCorrectedBlocks, bits64},
 		{"rx_fec_uncorrectable_blocks", StatFECUncorrectableBlocks, bits64},
+	},
+	older: []counterRow{ // before Linux 6.6
+		{"rx_total_discard_pkts", StatOutOfBuffer, bits64},
 	},
 }
 
@@ -55,6 +63,9 @@ var iceNetStats = NetStatTable{
 
 		{"rx_dropped.nic", StatReceivedDiscards, bits64},
 		{"tx_dropped_link_down.nic", StatTransmittedDiscards, bits64},
+		{"mac_local_faults.nic", StatLocalFaults, bits64},
+		{"mac_remote_faults.nic", StatRemoteFaults, bits64},
+		{"rx_crc_errors.nic", StatCRCErrors, bits64},
 	},
 }
 
@@ -76,6 +87,17 @@ var i40eNetStats = NetStatTable{
 
 		{"port.rx_discards", StatReceivedDiscards, wraps32},
 		{"port.tx_dropped_link_down", StatTransmittedDiscards, wraps32},
+		{"port.mac_local_faults", StatLocalFaults, wraps32},
+		{"port.mac_remote_faults", StatRemoteFaults, wraps32},
+		{"port.rx_crc_errors", StatCRCErrors, wraps32},
+	},
+	older: []counterRow{
+		{"port.rx_priority_%d_xon", StatReceivedPauseFrames, wraps32},
+		{"port.rx_priority_%d_xoff", StatReceivedPauseFrames, wraps32},
+		{"port.tx_priority_%d_xon", StatTransmittedPauseFrames, wraps32},
+		{"port.tx_priority_%d_xoff", StatTransmittedPauseFrames, wraps32},
+		{"port.rx_dropped", StatReceivedDiscards, wraps32}, // rx_discards of the port (GLPRT_RDPC), as above
+		{"port.crc_errors", StatCRCErrors, wraps32},
 	},
 }
 
@@ -83,7 +105,8 @@ var ionicNetStats = NetStatTable{
 	Name: "ionic", Drivers: []string{"ionic"},
 	Source: "drivers/net/ethernet/pensando/ionic/ionic_stats.c",
 	Note: "`rx_` of the pause times is taken to be of frames received, as everywhere; the kernel does not say. PFC frames are not counted by priority. " +
-		"`frames_rx_dropped` has more causes than a full buffer and is not mapped.",
+		"`hw_` is of the function: `hw_rx_over_errors` is what found the queue empty, `hw_rx_missed_errors` what could not be written to the host. `frames_rx_dropped` is of the " +
+		"port and may hold what `hw_rx_dropped` does; `frames_rx_stomped_crc`, which another device damaged on purpose, may be among `frames_rx_bad_fcs`: neither is mapped.",
 	rows: []counterRow{
 		{"rx_pripause_%d_1us_count", StatReceivedPauseSeconds, micros64},
 		{"tx_pripause_%d_1us_count", StatTransmittedPauseSeconds, micros64},
@@ -95,6 +118,12 @@ var ionicNetStats = NetStatTable{
 		{"rx_pause_1us_count", StatLinkReceivedPauseSeconds, micros64},
 		{"frames_rx_pripause", StatReceivedPFCFrames, bits64},
 		{"frames_tx_pripause", StatTransmittedPFCFrames, bits64},
+
+		{"hw_rx_dropped", StatReceivedDrops, bits64},
+		{"hw_tx_dropped", StatTransmittedDrops, bits64},
+		{"hw_rx_over_errors", StatOutOfBuffer, bits64},
+		{"hw_rx_missed_errors", StatReceivedDeliveryErrors, bits64},
+		{"frames_rx_bad_fcs", StatCRCErrors, bits64},
 	},
 }
 
@@ -109,6 +138,7 @@ var hns3NetStats = NetStatTable{
 		{"mac_tx_mac_pause_num", StatLinkTransmittedPauseFrames, bits64},
 		{"mac_rx_pfc_pkt_num", StatReceivedPFCFrames, bits64},
 		{"mac_tx_pfc_pkt_num", StatTransmittedPFCFrames, bits64},
+		{"mac_rx_fcs_err_pkt_num", StatCRCErrors, bits64},
 	},
 }
 

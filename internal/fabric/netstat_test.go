@@ -18,7 +18,11 @@ func TestNetStatNamesExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		names := strings.Split(strings.TrimSpace(string(text)), "\n")
+		older, err := os.ReadFile(filepath.Join("testdata/netstats", table.Drivers[0]+".older")) // names that drivers had once
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		names := strings.Split(strings.TrimSpace(string(text)+string(older)), "\n")
 		for name := range table.Stats() {
 			if !slices.Contains(names, name) {
 				t.Errorf("%s: the kernel has no statistic %s", table.Name, name)
@@ -55,6 +59,7 @@ func TestNetStatTablesAreSound(t *testing.T) {
 		type key struct {
 			meaning  Meaning
 			priority int
+			older    bool
 		}
 		parts := map[key]int{}
 		for name, s := range table.Stats() {
@@ -79,7 +84,7 @@ func TestNetStatTablesAreSound(t *testing.T) {
 				t.Errorf("%s %s: priority %d", table.Name, name, s.Priority)
 			}
 			seen[name] = true
-			parts[key{s.Meaning, s.Priority}]++
+			parts[key{s.Meaning, s.Priority, s.Older}]++
 			if !NetStatMeans(table.Drivers[0], s.Meaning) || NetStatMeans("nosuch", s.Meaning) {
 				t.Errorf("%s: who has %s?", table.Name, s.Meaning)
 			}
@@ -90,7 +95,7 @@ func TestNetStatTablesAreSound(t *testing.T) {
 			}
 		}
 		for name, s := range table.Stats() {
-			n := parts[key{s.Meaning, s.Priority}]
+			n := parts[key{s.Meaning, s.Priority, s.Older}]
 			if s.Parts != n {
 				t.Errorf("%s %s: %d parts, want %d", table.Name, name, s.Parts, n)
 			}
@@ -114,6 +119,10 @@ func TestNetStatSpecs(t *testing.T) {
 			s.Scale = 1
 		}
 		return NetStatSpec{CounterSpec: s, Priority: priority}
+	}
+	older := func(s NetStatSpec) NetStatSpec {
+		s.Older = true
+		return s
 	}
 	for _, c := range []struct {
 		driver, name string
@@ -143,6 +152,29 @@ func TestNetStatSpecs(t *testing.T) {
 		{"i40e", "port.tx_priority_0_xon_tx", spec(StatTransmittedPauseFrames, 2, 0, wraps32), true},
 		{"i40e", "port.rx_priority_3_xon_2_xoff", spec(StatReceivedPauses, 1, 3, wraps32), true},
 		{"i40e", "port.tx_dropped_link_down", spec(StatTransmittedDiscards, 1, NoPriority, wraps32), true},
+		{"i40e", "port.rx_discards", spec(StatReceivedDiscards, 1, NoPriority, wraps32), true},
+		{"i40e", "port.rx_dropped", older(spec(StatReceivedDiscards, 1, NoPriority, wraps32)), true},
+		{"i40e", "port.rx_priority_3_xon", older(spec(StatReceivedPauseFrames, 2, 3, wraps32)), true},
+		{"i40e", "port.tx_priority_3_xoff", older(spec(StatTransmittedPauseFrames, 2, 3, wraps32)), true},
+		{"i40e", "rx_dropped", NetStatSpec{}, false}, // of the interface, without port.
+		{"i40e", "port.rx_crc_errors", spec(StatCRCErrors, 1, NoPriority, wraps32), true},
+		{"i40e", "rx_crc_errors", NetStatSpec{}, false}, // the same number once more
+		{"ice", "rx_crc_errors.nic", spec(StatCRCErrors, 1, NoPriority, bits64), true},
+		{"mlx5_core", "rx_crc_errors_phy", spec(StatCRCErrors, 1, NoPriority, bits64), true},
+		{"mlx4_core", "rx_crc_errors", spec(StatCRCErrors, 1, NoPriority, bits32), true},
+		{"bnxt_en", "rx_fcs_err_frames", spec(StatCRCErrors, 1, NoPriority, bits64), true},
+		{"ionic", "frames_rx_bad_fcs", spec(StatCRCErrors, 1, NoPriority, bits64), true},
+		{"ionic", "frames_rx_stomped_crc", NetStatSpec{}, false}, // may be among those of bad_fcs
+		{"hns3", "mac_rx_fcs_err_pkt_num", spec(StatCRCErrors, 1, NoPriority, bits64), true},
+		{"ice", "mac_local_faults.nic", spec(StatLocalFaults, 1, NoPriority, bits64), true},
+		{"i40e", "port.mac_remote_faults", spec(StatRemoteFaults, 1, NoPriority, wraps32), true},
+		{"bnxt_en", "rx_total_ring_discards", spec(StatOutOfBuffer, 1, NoPriority, bits64), true},
+		{"bnxt_en", "rx_total_discard_pkts", older(spec(StatOutOfBuffer, 1, NoPriority, bits64)), true},
+		{"bnxt_en", "rx_stat_discard", spec(StatReceivedDrops, 1, NoPriority, bits64), true},
+		{"bnxt_en", "tx_stat_discard", spec(StatTransmittedDrops, 1, NoPriority, bits64), true},
+		{"ionic", "hw_rx_dropped", spec(StatReceivedDrops, 1, NoPriority, bits64), true},
+		{"ionic", "hw_rx_over_errors", spec(StatOutOfBuffer, 1, NoPriority, bits64), true},
+		{"ionic", "hw_rx_missed_errors", spec(StatReceivedDeliveryErrors, 1, NoPriority, bits64), true},
 		{"ionic", "rx_pripause_2_1us_count", spec(StatReceivedPauseSeconds, 1, 2, micros64), true},
 		{"hns3", "mac_rx_pfc_pri4_pkt_num", spec(StatReceivedPauseFrames, 1, 4, bits64), true},
 		{"mana", "hc_rx_discards_no_wqe", spec(StatOutOfBuffer, 1, NoPriority, bits64), true},
@@ -218,8 +250,8 @@ func TestNetStatRows(t *testing.T) {
 			}
 			names = append(names, pattern)
 		}
-		if len(names) != len(table.rows) {
-			t.Errorf("%s: %d rows, want %d", table.Name, len(names), len(table.rows))
+		if want := len(table.rows) + len(table.older); len(names) != want {
+			t.Errorf("%s: %d rows, want %d", table.Name, len(names), want)
 		}
 		for range table.Rows() { // an iterator can be left
 			break

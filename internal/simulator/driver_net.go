@@ -161,13 +161,15 @@ var netDrivers = map[string][]netStatistics{
 	"ice": {
 		`rx_unicast/rx_frames tx_unicast/tx_frames rx_bytes/rx tx_bytes/tx rx_dropped
 		rx_bytes.nic/port_rx tx_bytes.nic/port_tx rx_unicast.nic/port_rx_frames tx_unicast.nic/port_tx_frames tx_errors.nic
-		link_xon_rx.nic link_xon_tx.nic link_xoff_rx.nic link_xoff_tx.nic rx_dropped.nic rx_crc_errors.nic`,
+		link_xon_rx.nic link_xon_tx.nic link_xoff_rx.nic link_xoff_tx.nic rx_dropped.nic rx_crc_errors.nic
+		mac_local_faults.nic mac_remote_faults.nic`,
 		`tx_priority_%d_xon.nic tx_priority_%d_xoff.nic`,
 		`rx_priority_%d_xon.nic rx_priority_%d_xoff.nic`,
 	},
 	// pensando/ionic/ionic_stats.c
 	"ionic": {
 		`tx_packets/tx_frames tx_bytes/tx rx_packets/rx_frames rx_bytes/rx hw_tx_dropped hw_rx_dropped
+		hw_rx_over_errors hw_rx_missed_errors frames_rx_bad_fcs
 		frames_rx_ok/port_rx_frames octets_rx_ok/port_rx frames_rx_pause frames_rx_pripause frames_rx_dropped
 		frames_tx_ok/port_tx_frames octets_tx_ok/port_tx frames_tx_pause frames_tx_pripause`,
 		`frames_tx_pri_%d/prio_tx_frames`, `frames_rx_pri_%d/prio_rx_frames`,
