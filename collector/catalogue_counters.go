@@ -69,7 +69,7 @@ var (
 
 // Where counters come from.
 const (
-	pmaSource    = "/sys/class/infiniband/<device>/ports/<port>/counters"
+	pmaSource    = "/sys/class/infiniband/<device>/ports/<port>/counters, counters_ext"
 	hwSource     = "/sys/class/infiniband/<device>/ports/<port>/hw_counters, RDMA_NLDEV_CMD_STAT_GET; /sys/class/infiniband/<device>/hw_counters"
 	cmSource     = "/sys/class/infiniband/<device>/ports/<port>/cm_{rx,tx}_msgs, cm_tx_retries, cm_rx_duplicates"
 	pmaAndSource = pmaSource + "; " + hwSource
@@ -129,7 +129,8 @@ func countSource(m fabric.Meaning) string {
 	for _, t := range fabric.CounterTables() {
 		for _, spec := range t.Counters() {
 			if spec.Meaning == m {
-				pma, hw = pma || t.Place == fabric.PlacePMA, hw || t.Place != fabric.PlacePMA
+				of := t.Place == fabric.PlacePMA || t.Place == fabric.PlacePMAExt
+				pma, hw = pma || of, hw || !of
 			}
 		}
 	}

@@ -136,7 +136,10 @@ func TestScale(t *testing.T) {
 	check(t, port1("mlx5_core", counters("port_xmit_data", 1000, "port_xmit_packets", 7), noCounters),
 		"port_transmitted_data_bytes_total"+of+"4000", "port_transmitted_packets_total"+of+"7")
 	check(t, port1("efa", noCounters, counters("tx_bytes", 1000)), "port_transmitted_data_bytes_total"+of+"1000")
-	check(t, port1("hfi1", counters("port_xmit_data", 1000, "port_xmit_packets", 7), noCounters), "port_transmitted_packets_total"+of+"7")
+	check(t, port1("hfi1", counters("port_xmit_data", 1000, "port_xmit_packets", 7), noCounters), // flits of eight octets
+		"port_transmitted_data_bytes_total"+of+"8000", "port_transmitted_packets_total"+of+"7")
+	check(t, port1("mlx4_core", counters("link_downed", 1, "port_rcv_data_64", 1000, "port_rcv_packets_64", 7, "port_unicast_rcv_packets", 6), noCounters), // counters_ext
+		"port_received_data_bytes_total"+of+"4000", "port_received_packets_total"+of+"7", "port_received_unicast_packets_total"+of+"6", "port_link_downed_total"+of+"1")
 }
 
 func TestDriversDiffer(t *testing.T) {

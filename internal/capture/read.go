@@ -148,7 +148,11 @@ func (t *tree) port(at string) (iface string, ethernet bool) {
 	if e, ok := t.have(t.part + "/" + at + "/gid_attrs/ndevs/0"); ok {
 		iface = strings.TrimSpace(e.text)
 	}
-	t.attrs(at+"/counters", t.list(at+"/counters")...)
+	pma := t.list(at + "/counters")
+	t.attrs(at+"/counters", pma...)
+	if len(pma) > 0 && !slices.Contains(pma, "unicast_xmit_packets") { // of OFED for kernels before 4.5
+		t.attrs(at+"/counters_ext", t.list(at+"/counters_ext")...)
+	}
 	t.hwCounters(at + "/hw_counters")
 	for dir := range strings.FieldsSeq(cmDirs) {
 		t.attrs(at+"/"+dir, t.list(at+"/"+dir)...)

@@ -65,7 +65,7 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 // version of four numbers or a counter of twelve digits.
 func isPlain(dir, base string) bool {
 	switch parent := path.Base(dir); {
-	case parent == "counters", parent == "hw_counters", strings.HasPrefix(parent, "cm_"):
+	case parent == "counters", parent == "counters_ext", parent == "hw_counters", strings.HasPrefix(parent, "cm_"):
 		return true
 	case strings.Contains(dir, "/"+memoryPeers+"/"), strings.HasPrefix(dir, sysPart+"/"+kernelModules+"/"):
 		return true

@@ -28,6 +28,7 @@ type CounterPlace string
 // Places.
 const (
 	PlacePMA    CounterPlace = "ports/<port>/counters"
+	PlacePMAExt CounterPlace = "ports/<port>/counters_ext"
 	PlacePort   CounterPlace = "ports/<port>/hw_counters"
 	PlaceDevice CounterPlace = "hw_counters"
 )
@@ -58,6 +59,7 @@ const passed Meaning = ""
 var (
 	bits64     = CounterSpec{Bits: 64}
 	words64    = CounterSpec{Bits: 64, Scale: 4} // in units of four octets
+	flits64    = CounterSpec{Bits: 64, Scale: 8} // of Omni-Path, eight octets
 	wraps32    = CounterSpec{Bits: 32, Wraps: true}
 	sticks4    = CounterSpec{Bits: 4, Saturates: true}
 	sticks8    = CounterSpec{Bits: 8, Saturates: true}
@@ -75,7 +77,7 @@ const AnyDriver = "*"
 func CounterTables() []CounterTable { return slices.Clone(counterTables) }
 
 var counterTables = []CounterTable{
-	pmaTable, hfi1PMATable,
+	pmaTable, pmaExtTable, hfi1PMATable,
 	mlx5Table, mlx5DeviceTable, mlx4Table, mlx4DeviceTable,
 	bnxtTable, irdmaTable, efaTable, efaDeviceTable, ionicTable, manaTable, manaDeviceTable, erdmaTable, hnsTable, rxeTable,
 }
@@ -142,9 +144,10 @@ func DeviceCounterSpecOf(driver, name string) (CounterSpec, bool) {
 // PMASpecOf tells what is known about a performance management counter of a port. They are a standard, but
 // not every driver keeps to it.
 func PMASpecOf(driver, name string) (CounterSpec, bool) {
-	if spec, ok := counterIndex[counterKey{PlacePMA, driver, name}]; ok {
-		return spec, true
+	for _, key := range []counterKey{{PlacePMA, driver, name}, {PlacePMA, AnyDriver, name}, {PlacePMAExt, AnyDriver, name}} {
+		if spec, ok := counterIndex[key]; ok {
+			return spec, true
+		}
 	}
-	spec, ok := counterIndex[counterKey{PlacePMA, AnyDriver, name}]
-	return spec, ok
+	return CounterSpec{}, false
 }

@@ -14,7 +14,7 @@ import (
 // specOf looks a counter up as the exporter does.
 func specOf(place CounterPlace, driver, name string) (CounterSpec, bool) {
 	switch place {
-	case PlacePMA:
+	case PlacePMA, PlacePMAExt:
 		return PMASpecOf(driver, name)
 	case PlaceDevice:
 		return DeviceCounterSpecOf(driver, name)
@@ -39,6 +39,8 @@ func TestTablesAreComplete(t *testing.T) {
 			place = PlaceDevice
 		case driver == "pma":
 			place, driver = PlacePMA, AnyDriver
+		case driver == "pma_ext":
+			place, driver = PlacePMAExt, AnyDriver
 		case driver == "rxe":
 			driver = ""
 		}
@@ -97,7 +99,7 @@ func TestTablesAreSound(t *testing.T) {
 				t.Errorf("%s %s: no meaning is a gauge", table.Name, name)
 			case s.Scale != 1 && s.Meaning.Unit() != UnitBytes:
 				t.Errorf("%s %s: a scale without bytes", table.Name, name)
-			case (table.Place == PlacePMA) != (s.Saturates || s.Bits == 64 && table.Place == PlacePMA):
+			case (table.Place == PlacePMA || table.Place == PlacePMAExt) != (s.Saturates || s.Bits == 64 && strings.Contains(string(table.Place), "/counters")):
 				t.Errorf("%s %s: PMA counters of less than 64 bits stick, and no others do", table.Name, name)
 			}
 			if s.Meaning != passed {
@@ -164,7 +166,9 @@ func TestSpecs(t *testing.T) {
 		{PlacePort, AnyDriver, "rx_bytes", CounterSpec{}, false},
 		{PlacePMA, "mlx5_core", "port_xmit_data", CounterSpec{Meaning: CountTransmittedBytes, Parts: 1, Scale: 4, Bits: 64}, true},
 		{PlacePMA, "nosuch", "symbol_error", CounterSpec{Meaning: CountSymbolErrors, Parts: 1, Scale: 1, Bits: 16, Saturates: true}, true},
-		{PlacePMA, "hfi1", "port_xmit_data", CounterSpec{Scale: 1, Bits: 64}, true},
+		{PlacePMA, "hfi1", "port_xmit_data", CounterSpec{Meaning: CountTransmittedBytes, Parts: 1, Scale: 8, Bits: 64}, true},
+		{PlacePMAExt, "mlx5_core", "port_rcv_data_64", CounterSpec{Meaning: CountReceivedBytes, Parts: 1, Scale: 4, Bits: 64}, true},
+		{PlacePMAExt, "mlx4_core", "port_unicast_xmit_packets", CounterSpec{Meaning: CountTransmittedUnicastPackets, Parts: 1, Scale: 1, Bits: 64}, true},
 		{PlacePMA, "mlx5_core", "nosuch", CounterSpec{}, false},
 	} {
 		if got, ok := specOf(c.place, c.driver, c.name); got != c.want || ok != c.ok {

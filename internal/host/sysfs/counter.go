@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -106,28 +107,55 @@ func publish(source string, now time.Time, dirs ...*counterDir) fabric.Fact[[]fa
 	return fabric.Known(all, source, now)
 }
 
-// ReadPMA reads counters/ of every port of h. Counters that show traffic are read each time. When all is true, the
-// directory is listed and everything in it is read; else the other counters stay as they were last read. On mlx5
-// each file costs one firmware command (process_pma_cmd of drivers/infiniband/hw/mlx5/mad.c).
+// ReadPMA reads counters/ of every port of h, and counters_ext/ where that is. Counters that show traffic are read each
+// time. When all is true, the directories are listed and everything in them is read; else the other counters stay as they
+// were last read. On mlx5 each file costs one firmware command (process_pma_cmd of drivers/infiniband/hw/mlx5/mad.c).
 func (d *Device) ReadPMA(h *fabric.HCA, all bool, now time.Time) error {
 	for i := range h.Ports {
 		q := &h.Ports[i]
-		c := &d.port(q.Number).pma
-		if all || c.listed.IsZero() {
-			d.list(c, now)
+		p := d.port(q.Number)
+		if all || p.pma.listed.IsZero() {
+			d.listPMA(p, now)
 		}
-		for k := range c.files {
-			if f := &c.files[k]; all || showsTraffic(f.name) {
-				f.fact = ask(d.reader, &f.question, now, parseCounter)
+		for _, c := range []*counterDir{&p.pma, &p.ext} {
+			for k := range c.files {
+				if f := &c.files[k]; all || showsTraffic(f.name) {
+					f.fact = ask(d.reader, &f.question, now, parseCounter)
+				}
 			}
 		}
-		q.Counters.PMA = publish(c.dir.path, now, c)
+		q.Counters.PMA = publish(p.pma.dir.path, now, &p.pma, &p.ext)
 	}
 	return d.verdict()
 }
 
+// wider ends the names in counters_ext/ of what counters/ has as well, in 32 bits that stick.
+const wider = "_64"
+
+// listPMA lists counters/. Where that has no more than 32 bits it lists counters_ext/ too, and leaves out what is there.
+func (d *Device) listPMA(p *port, now time.Time) {
+	d.list(&p.pma, now)
+	if p.pma.err != nil || p.pma.has("unicast_xmit_packets") {
+		p.ext.close()
+		p.ext.err = fs.ErrNotExist
+		return
+	}
+	d.list(&p.ext, now)
+	p.pma.files = slices.DeleteFunc(p.pma.files, func(f counter) bool {
+		twice := p.ext.has(f.name + wider)
+		if twice {
+			f.close()
+		}
+		return twice
+	})
+}
+
+func (c *counterDir) has(name string) bool {
+	return slices.ContainsFunc(c.files, func(f counter) bool { return f.name == name })
+}
+
 func showsTraffic(name string) bool {
-	switch name {
+	switch strings.TrimSuffix(name, wider) {
 	case "port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets", "port_xmit_wait":
 		return true
 	}

@@ -21,6 +21,7 @@ type port struct {
 	state, phys, rate, lid, smLID question
 
 	pma counterDir
+	ext counterDir // of kernels whose counters/ has no 64 bits
 	hw  hwCounters
 	cm  []*counterDir
 
@@ -46,6 +47,7 @@ func newPort(device *dir, n int) *port {
 		lid:   queryPort("lid"),
 		smLID: queryPort("sm_lid"),
 		pma:   newCounterDir(d, "counters", "", fabric.CommandProcessMAD),
+		ext:   newCounterDir(d, "counters_ext", "", fabric.CommandProcessMAD),
 		hw:    newHWCounters(d),
 		cm:    newCMDirs(d),
 
@@ -61,6 +63,7 @@ func (p *port) close() {
 	p.linkLayer.close()
 	p.gids.close()
 	p.pma.close()
+	p.ext.close()
 	p.hw.close()
 	for _, c := range p.cm {
 		c.close()
