@@ -286,8 +286,14 @@ func TestRenamed(t *testing.T) {
 			if err != nil || !correct(got, n) {
 				t.Errorf("%s: %v, %v", netdev, pairs(got), err)
 			}
+			if c.Instance(netdev) != n.index {
+				t.Errorf("%s: interface %d, want %d", netdev, c.Instance(netdev), n.index)
+			}
 		}
 		k.nics["eth0"], k.nics["eth1"] = k.nics["eth1"], k.nics["eth0"]
+	}
+	if got := c.Instance("eth9"); got != 0 {
+		t.Errorf("an interface that was not read has number %d", got)
 	}
 	a.names = b.names // what is wanted of a name depends on the driver, which is another one now
 	for _, n := range []*nic{a, b} {
