@@ -75,8 +75,11 @@ func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 	}
 	w := Verdict{
 		Evidence:    fmt.Sprintf("%s=%s. %s", by.Name, by.Value, portsText(names)),
-		Consequence: "NCCL takes TCP sockets: collectives between nodes have a fraction of the bandwidth.",
+		Consequence: "NCCL takes TCP sockets, unless the image of a job has a network plugin that does not read the variable (IBext of HPC-X): collectives between nodes have a fraction of the bandwidth.",
 		Remedy:      "In " + by.Source + " remove the line, or give these devices another role in the configuration (roles) if they are not for training.",
+	}
+	if by.Name == "NCCL_NET" {
+		w.Consequence = "NCCL takes TCP sockets: collectives between nodes have a fraction of the bandwidth."
 	}
 	if network, _ := n.NCCL.Text("NCCL_NET"); by.Name != "NCCL_NET" && network != "" { // that is IB
 		w.Evidence = fmt.Sprintf("%s=%s, NCCL_NET=%s. %s", by.Name, by.Value, network, portsText(names))
