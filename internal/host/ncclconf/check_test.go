@@ -128,12 +128,14 @@ func TestFindings(t *testing.T) {
 			},
 		},
 		{
-			"words that stop NCCL", map[string]string{conf: "NCCL_ALGO=Rings\nNCCL_PROTO=LL129\n"},
+			"words that stop NCCL",
+			map[string]string{conf: "NCCL_ALGO=Rings\nNCCL_PROTO=LL129\n"},
 			[]string{"rejected_value NCCL_ALGO " + conf + ":1", "rejected_value NCCL_PROTO " + conf + ":2"},
 		},
 		{"a word of old releases", map[string]string{conf: "NCCL_ALGO=Ring,CollNet\n"}, []string{"withdrawn_value NCCL_ALGO " + conf + ":1"}},
 		{
-			"ranges of addresses", map[string]string{conf: "NCCL_IB_ADDR_RANGE=10.0.0.0/33\n", env: "NCCL_IB_ADDR_FAMILY=AF_INET6\n"},
+			"ranges of addresses",
+			map[string]string{conf: "NCCL_IB_ADDR_RANGE=10.0.0.0/33\n", env: "NCCL_IB_ADDR_FAMILY=AF_INET6\n"},
 			[]string{"unknown_value NCCL_IB_ADDR_RANGE " + conf + ":1"},
 		},
 
