@@ -204,7 +204,7 @@ var (
 	}
 	ncclConfigFindings = &Family{
 		Name: "nccl_config_findings", Type: Gauge, Labels: []string{"rule"},
-		Help:   "Settings in the host's NCCL configuration files that NCCL ignores or reads otherwise than they look, by rule; absent when there are none.",
+		Help:   "Lines of the host's NCCL configuration files that NCCL ignores, refuses or reads otherwise than they look, that have no effect or are deprecated, by rule; absent when there are none.",
 		Source: "/etc/nccl.conf, config nccl", Cadence: Slow, Stability: Experimental, Collector: "nccl",
 	}
 )

@@ -59,6 +59,8 @@ func TestCheckOutput(t *testing.T) {
 		{"port-down", []string{"--scenario=port-down"}, exitFailed},
 		{"pfc-off", []string{"--scenario=pfc-off"}, exitFailed},
 		{"nccl-tc-5", []string{"--scenario=nccl-tc-5"}, exitFailed},
+		{"nccl-deprecated", []string{"--scenario=nccl-deprecated"}, exitChecked}, // info is told and fails nothing
+		{"nccl-rdma-off", []string{"--scenario=nccl-rdma-off"}, exitFailed},
 		{"no-rdma", []string{"--scenario=no-rdma"}, exitFailed},
 		{"pcie-acs-on-only", []string{"--scenario=pcie-acs-on", "--only=pcie_acs", "--only=pcie_numa"}, exitFailed},
 		{"vf-qos-unknown", []string{"--scenario=vf-qos-unknown"}, exitUndecided},

@@ -61,7 +61,7 @@ func TestDemo(t *testing.T) {
 			where := strings.Join(regexp.MustCompile(`<strong>[^<]*`).FindAllString(page, -1), " ")
 			for _, e := range s.Expect {
 				place := cmp.Or(e.Device, "node")
-				if e.What == "nccl_line_ignored" || strings.HasPrefix(e.What, "socket_interface") {
+				if strings.HasPrefix(e.What, "nccl_") || e.What == "rdma_switched_off" || strings.HasPrefix(e.What, "socket_interface") {
 					place = "/etc/nccl.conf"
 				}
 				if !quiet {

@@ -52,7 +52,7 @@ func probeViewOf(p *probes.ProbeStatus, rails bool, now time.Time) probeView {
 		}
 		v.Path, v.GPUDirect = show(r.Path, func(p probes.Path) string { return string(p) }), show(r.GPUDirect, yesNo)
 		v.Path.Note = r.Network
-		if path, ok := r.Path.Get(); ok && path == probes.PathSocket && r.Key.Kind != probes.Socket {
+		if r.FellBack() {
 			v.Path.Class = map[bool]string{true: "bad", false: "unsure"}[rails]
 		}
 		v.Latency, v.BusBW, v.Ratio = measuredCells(r)

@@ -123,7 +123,7 @@ PIX   below one PCIe switch
 PXB   through several PCIe switches, not through the host bridge
 P2C   by NVLink-C2C to the processor, and PCIe from there
 PHB   through one PCIe host bridge
-NODE  through PCIe host bridges of one NUMA node
+NODE  through PCIe host bridges of one NUMA node, which is PHB to NCCL
 SYS   through the interconnect of NUMA nodes
 `)
 	for _, reason := range fabric.Reasons() {

@@ -5,6 +5,8 @@ package probes
 import (
 	"slices"
 	"time"
+
+	"gpufabric_exporter/internal/host/nccllog"
 )
 
 // Fault is what is wrong with a probe, or with what it measured. A probe can have several at once.
@@ -84,10 +86,16 @@ func (s *Status) Faults(p *ProbeStatus) map[Fault]time.Time {
 	return found
 }
 
+// FellBack tells whether NCCL chose TCP by itself, in a probe that is not about TCP. FastSocket is TCP that somebody
+// installed.
+func (r *Result) FellBack() bool {
+	return r.Path.Or("") == PathSocket && r.Network != nccllog.FastSocket && r.Key.Kind != Socket
+}
+
 // faults are those of a result.
 func (r *Result) faults() []Fault {
 	var found []Fault
-	if path, ok := r.Path.Get(); ok && path == PathSocket && r.Key.Kind != Socket {
+	if r.FellBack() {
 		found = append(found, FaultSocket)
 	}
 	if used, ok := r.GPUDirect.Get(); ok && !used {

@@ -47,6 +47,7 @@ func TestFaults(t *testing.T) {
 		want map[Fault]time.Time
 	}{
 		{"well", probe(Node), nil, nil},
+		{"the site's plugin is made of TCP", probe(Transport), func(p *ProbeStatus) { p.Last.Path.Value, p.Last.Network = PathSocket, "FastSocket" }, nil},
 		{"NCCL chose TCP", probe(Transport), func(p *ProbeStatus) { p.Last.Path.Value = PathSocket }, since(ran, FaultSocket)},
 		{"TCP, which the probe is about", probe(Socket), func(p *ProbeStatus) { p.Last.Path.Value = PathSocket }, nil},
 		{"NCCL did not say", probe(Transport), func(p *ProbeStatus) {

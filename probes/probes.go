@@ -136,7 +136,7 @@ const (
 	PathNVLS   Path = "nvls"   // NVLink with sums in the switch
 	PathP2P    Path = "p2p"    // between GPUs over NVLink or PCIe
 	PathSHM    Path = "shm"    // through memory of the host
-	PathIB     Path = "ib"     // NCCL's own InfiniBand and RoCE
+	PathIB     Path = "ib"     // InfiniBand and RoCE by verbs: NCCL's own, IBext of HPC-X, gIB
 	PathPlugin Path = "plugin" // a network plugin, such as that of EFA
 	PathSocket Path = "socket" // TCP
 )

@@ -136,11 +136,12 @@ func slowestOf(links []nccllog.Link) Path {
 
 // pathOf is what a network of that name is.
 func pathOf(network string) Path {
-	switch network {
-	case "IB":
+	switch nccllog.CarrierOf(network) {
+	case nccllog.Verbs:
 		return PathIB
-	case "Socket":
+	case nccllog.Sockets:
 		return PathSocket
+	case nccllog.OtherCarrier:
 	}
 	return PathPlugin
 }

@@ -67,6 +67,13 @@ func TestPaths(t *testing.T) {
 		{"sockets", Socket, [][]string{{logSocket, viaSocket, logComplete}, {logSocket, viaSocket, logComplete}}, "socket 'Socket' - ? false ?"},
 		{"one rank fell back to TCP", Rail, [][]string{{logIB, viaIB}, {logSocket, viaSocket}}, "socket 'Socket' true ? ? ?"},
 		{"plugin", Rail, [][]string{{logOFI, viaOFI, logComplete}, {logOFI, viaOFI, logComplete}}, "plugin 'AWS Libfabric' true ? false ?"},
+		{"HPC-X", Rail, [][]string{{"Using network IBext_v8", "Channel 00/0 : 1[0] -> 0[0] [send] via NET/IBext_v8/0/GDRDMA", logComplete}, {"Using network IBext_v8", logComplete}}, "ib 'IBext_v8' true ? false ?"},
+		{"HPC-X without GDR", Rail, [][]string{{"Using network IBext_v8", "Channel 00/0 : 1[0] -> 0[0] [send] via NET/IBext_v8/1", logComplete}, {"Using network IBext_v8", logComplete}}, "ib 'IBext_v8' false ? false ?"},
+		{"HPC-X, one rank", Transport, [][]string{{"Using network IBext_v11", "NET/IBext_v11 : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'", logComplete}}, "ib 'IBext_v11' true ? false ?"},
+		{"gIB", Transport, [][]string{{"Using network gIB", logComplete}}, "ib 'gIB' ? ? false ?"},
+		{"FastSocket", Transport, [][]string{{"Using network FastSocket", logComplete}}, "socket 'FastSocket' - ? false ?"},
+		{"FastSocket has no GPUDirect to lose", Socket, [][]string{{"Using network FastSocket", "Channel 00/0 : 1[0] -> 0[0] [send] via NET/FastSocket/0", logComplete}, {logComplete}}, "socket 'FastSocket' - ? false ?"},
+		{"TCPX", Transport, [][]string{{"Using network GPUDirectTCPX_v7", logComplete}}, "plugin 'GPUDirectTCPX_v7' ? ? false ?"},
 		{"SHARP", Node, [][]string{{logIB, viaP2P, viaSHARP, logComplete}, {logIB, logComplete}}, "plugin 'IB' true ? true ?"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -42,6 +42,7 @@ const (
 	ModeNICShared        = "nic_shared"
 	ModeNCCLConfig       = "nccl_configuration"
 	ModeNCCLDevices      = "nccl_devices"
+	ModeRDMAOff          = "rdma_switched_off"
 	ModeGPUDriver        = "gpu_driver"
 	ModeGPULost          = "gpu_lost"
 	ModeGPUThrottled     = "gpu_throttled"
@@ -88,6 +89,7 @@ func Modes() []Mode {
 		{ID: ModeNICShared, Text: "GPUs share a NIC while another is nobody's nearest."},
 		{ID: ModeNCCLConfig, Text: "A line of the host's NCCL configuration does not do what it says."},
 		{ID: ModeNCCLDevices, Text: "NCCL_IB_HCA names devices that are not there, or leaves none that is up."},
+		{ID: ModeRDMAOff, Text: "The host's NCCL configuration switches RDMA off for all jobs."},
 		{ID: ModeGPUDriver, Text: "A GPU has no driver that CUDA could use."},
 		{ID: ModeGPULost, Text: "The driver lost a GPU, or does not show it.", Alert: "GpuFabricGpuLost"},
 		{ID: ModeGPUThrottled, Text: "Heat or power slow a GPU down."},

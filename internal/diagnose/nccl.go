@@ -3,6 +3,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,23 @@ func ncclChecks() []*Check {
 			ID: "nccl_configuration", Title: "A line of the NCCL configuration does not do what it says", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
 			Reads: "the host's NCCL configuration files as NCCL parses them", Modes: []string{ModeNCCLConfig},
 			judge: judgeNCCL,
+		},
+		{
+			ID: "nccl_refused", Title: "NCCL refuses a value of its configuration", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			Reads: "NCCL_ALGO and NCCL_PROTO of the host as NCCL 2.24 and later parse them",
+			Guard: "asked where the host sets one of them. A word that no release knows is critical, because every job with NCCL 2.24 or later fails; one that releases before 2.14 knew is left to nccl_configuration",
+			Modes: []string{ModeNCCLConfig}, judge: judgeRefused,
+		},
+		{
+			ID: "nccl_notes", Title: "A line of the NCCL configuration can go or be replaced", Severity: Info, Topic: "nccl", Scope: ScopeFile,
+			Reads: "the host's NCCL configuration files: variables that are deprecated, set twice, or not NCCL's",
+			Guard: "nothing is wrong: NCCL reads what is deprecated as long as the release has it", Modes: []string{ModeNCCLConfig}, judge: judgeNotes,
+		},
+		{
+			ID: "nccl_rdma_off", Title: "RDMA is switched off for all jobs of the host", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			Reads: "NCCL_IB_DISABLE, NCCL_NET, NCCL_NET_PLUGIN and NCCL_IB_HCA of the host, roles, states, drivers and link layers of RDMA ports, distances to GPUs",
+			Guard: "asked where the host sets NCCL_IB_DISABLE or NCCL_NET; not where it names the network plugin of a cloud, nor of EFA, nor of MANA that the site does not count, nor of NICs that are far from all GPUs and that neither expected.compute_ports nor roles nor NCCL_IB_HCA names: InfiniBand beside several GPUs needs no such word. Jobs may set something else",
+			Modes: []string{ModeRDMAOff}, judge: judgeRDMAOff,
 		},
 		{
 			ID: "nccl_devices", Title: "NCCL_IB_HCA does not match the devices of the node", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
@@ -41,10 +59,13 @@ func ncclChecks() []*Check {
 	}
 }
 
-// judgeNCCL tells each finding, and gives a verdict for each file without any.
+// judgeNCCL tells what NCCL reads otherwise than it is written, and gives a verdict for each file without any.
 func judgeNCCL(n *fabric.Node, v *verdicts) {
 	bad := map[string]bool{}
 	for _, f := range n.NCCL.Findings {
+		if f.Harm != fabric.NCCLMisread {
+			continue
+		}
 		path, _, _ := strings.Cut(f.Source, ":")
 		bad[path] = true
 		v.failed(Subject{File: f.Source}, Verdict{What: f.Name + " does not do what it says", Evidence: Sentence(f.Text), Consequence: "NCCL does without it, or otherwise than meant.", Remedy: "Correct or remove the line."})
@@ -56,6 +77,36 @@ func judgeNCCL(n *fabric.Node, v *verdicts) {
 			v.unknown(Subject{File: f.Path}, f.Exists.Meta().Reason, "The file could not be read: "+ReasonText(f.Exists.Meta().Reason)+".")
 		case exists && !bad[f.Path]:
 			v.ok(Subject{File: f.Path})
+		}
+	}
+}
+
+func judgeRefused(n *fabric.Node, v *verdicts) {
+	bad := map[string]bool{}
+	for _, f := range n.NCCL.Findings {
+		if f.Harm != fabric.NCCLFatal {
+			continue
+		}
+		bad[f.Source] = true
+		v.failed(Subject{File: f.Source}, Verdict{
+			What: "NCCL refuses the value of " + f.Name, Evidence: Sentence(f.Text),
+			Consequence: "Jobs with NCCL 2.24 or later fail when they start, unless they set the variable themselves.", Remedy: "Correct or remove the line.",
+		})
+	}
+	for _, name := range []string{"NCCL_ALGO", "NCCL_PROTO"} {
+		if set, ok := n.NCCL.Lookup(name); ok && set.Value != "" && !bad[set.Source] {
+			v.ok(Subject{File: set.Source})
+		}
+	}
+}
+
+func judgeNotes(n *fabric.Node, v *verdicts) {
+	for _, f := range n.NCCL.Findings {
+		if f.Harm == fabric.NCCLNote {
+			v.failed(Subject{File: f.Source}, Verdict{
+				What: cmp.Or(f.Name, "A line") + " can go or be replaced", Evidence: Sentence(f.Text),
+				Consequence: "None for jobs.", Remedy: "Replace or remove the line at the next change.",
+			})
 		}
 	}
 }

@@ -72,7 +72,7 @@ func selectRoCE(t gidLookup, nccl *NCCLConfig) GIDChoice {
 		want.v6 = true
 	}
 	text, _ := nccl.Text("NCCL_IB_ADDR_RANGE")
-	want.prefix, want.bits = parseNCCLRange(text, want.v6)
+	want.prefix, want.bits = ParseNCCLRange(text, want.v6)
 
 	cur, have := 0, t.at(0)
 	rest := t.entries
@@ -144,8 +144,10 @@ func (w gidWish) inRange(a netip.Addr) bool {
 	return netip.PrefixFrom(w.prefix, w.bits).Contains(a)
 }
 
-// parseNCCLRange reads "address/length" as NCCL does: anything malformed matches everything.
-func parseNCCLRange(s string, v6 bool) (netip.Addr, int) {
+// ParseNCCLRange reads the "address/length" of NCCL_IB_ADDR_RANGE as NCCL does (envIbAddrRange of transport/net_ib). The
+// address is invalid where NCCL ignores the range and takes any address: it is malformed, or of the other family. A
+// negative length has no address in it.
+func ParseNCCLRange(s string, v6 bool) (netip.Addr, int) {
 	addr, mask, ok := strings.Cut(s, "/")
 	a, err := netip.ParseAddr(addr)
 	limit := 32

@@ -36,9 +36,20 @@ type NCCLVariable struct {
 	IsNumber bool
 }
 
-// NCCLFinding is something in the configuration that does not do what it says.
+// NCCLHarm is what a finding means for the jobs of the host.
+type NCCLHarm uint8
+
+// Harms.
+const (
+	NCCLMisread NCCLHarm = iota // NCCL or the network does something else than the line says
+	NCCLNote                    // nothing is wrong, but it explains what is in effect
+	NCCLFatal                   // NCCL does not start
+)
+
+// NCCLFinding is something that is worth to be said of a line of the configuration.
 type NCCLFinding struct {
 	Rule   string // stable id, used as a label value
+	Harm   NCCLHarm
 	Name   string // variable
 	Source string // file:line
 	Text   string

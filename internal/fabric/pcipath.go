@@ -4,9 +4,10 @@ package fabric
 
 import "time"
 
-// Distance is how far two PCI functions are from each other, in the classes of NCCL (PATH_* of graph/topo.h) and
-// "nvidia-smi topo -m". The order is that of growing distance. Of NCCL's other classes C2C is between a GPU and its own
-// processor, NVB and PXN are ways through another GPU.
+// Distance is how far two PCI functions are from each other, in the classes of NCCL (PATH_* of include/graph.h, 2.27 and
+// later) and NODE, which is NVML's (NVML_TOPOLOGY_NODE). The order is that of growing distance. Of NCCL's other classes C2C
+// is between a GPU and its own processor, NVB and PXN are ways through another GPU. What "nvidia-smi topo -m" prints may
+// differ: how it counts bridges and tells NODE from SYS is not published.
 type Distance uint8
 
 // Distances.
@@ -39,7 +40,7 @@ func Distances() []Distance {
 	return list
 }
 
-// String returns the class as NCCL writes it.
+// String returns the class as NCCL writes it, and NODE.
 func (d Distance) String() string { return distances[min(d, DistanceSYS)].name }
 
 // Number is the class as a number that alert rules compare: 1 PIX, 2 PXB and P2C, up to which NCCL uses GPUDirect RDMA

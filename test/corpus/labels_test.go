@@ -92,6 +92,9 @@ func conditions() map[string]condition {
 
 		// NCCL
 		"nccl_line_ignored":        {mode: "nccl_configuration", shows: []string{"nccl_configuration"}},
+		"nccl_value_refused":       {mode: "nccl_configuration", shows: []string{"nccl_refused"}},
+		"nccl_note":                {mode: "nccl_configuration", shows: []string{"nccl_notes"}},
+		"rdma_switched_off":        {mode: "rdma_switched_off", shows: []string{"nccl_rdma_off"}},
 		"nccl_device_missing":      {mode: "nccl_devices", shows: []string{"nccl_devices"}, anywhere: []string{"nccl_configuration"}},
 		"socket_interface_missing": {mode: "socket_interface", shows: []string{"nccl_socket_interface"}},
 		"socket_interface_down":    {mode: "socket_interface", shows: []string{"nccl_socket_interface"}},

@@ -121,6 +121,24 @@ func nodeMutations() []mutation {
 			edit:   func(n *simulator.Node, _ place) { configure(n, "NCCL_IB_TRAFFIC_CLASS=106") },
 		},
 		{
+			name: "retry-count-100", what: "nccl_line_ignored", touches: []string{"nccl-line"},
+			places: node(func(m machine) bool { return m.Files[ncclConf] != "" }),
+			edit:   func(n *simulator.Node, _ place) { configure(n, "NCCL_IB_RETRY_CNT=100") },
+		},
+		{
+			name: "algo-unknown", what: "nccl_value_refused", touches: []string{"nccl-algo"},
+			places: node(func(m machine) bool { return m.Files[ncclConf] != "" }),
+			edit:   func(n *simulator.Node, _ place) { configure(n, "NCCL_ALGO=Rings") },
+		},
+		{
+			// Neither EFA, which NCCL itself cannot use, nor where nothing says that the NICs are for training.
+			name: "rdma-off", what: "rdma_switched_off", touches: []string{"nccl-off"},
+			places: node(func(m machine) bool {
+				return m.Files[ncclConf] != "" && m.wants("compute_ports:") && slices.ContainsFunc(m.compute(), func(h *simulator.HCA) bool { return driver(m.Node, h) != "efa" })
+			}),
+			edit: func(n *simulator.Node, _ place) { configure(n, "NCCL_IB_DISABLE=1") },
+		},
+		{
 			name: "old-device-name", what: "nccl_device_missing", touches: []string{"nccl-hca"},
 			places: node(func(m machine) bool { return strings.Contains(m.Files[ncclConf], "NCCL_IB_HCA=") }),
 			edit: func(n *simulator.Node, _ place) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -87,7 +88,28 @@ func (b *builder) userConf(home string) {
 
 func (b *builder) confFileFinding(v fabric.NCCLVariable, rule, what string) {
 	b.config.Findings = append(b.config.Findings, fabric.NCCLFinding{
-		Rule: rule, Name: v.Name, Source: v.Source, Text: fmt.Sprintf("%s=%s %s", v.Name, quote(v.Value), what),
+		Rule: rule, Harm: harmOf(rule), Name: v.Name, Source: v.Source, Text: fmt.Sprintf("%s=%s %s", v.Name, quote(v.Value), what),
+	})
+}
+
+// addressRange reports what is wrong with NCCL_IB_ADDR_RANGE, which depends on another variable. What is already reported of
+// the line says it better.
+func (b *builder) addressRange() {
+	i, ok := b.index["NCCL_IB_ADDR_RANGE"]
+	if !ok || b.config.Variables[i].Value == "" {
+		return
+	}
+	v := b.config.Variables[i]
+	if slices.ContainsFunc(b.config.Findings, func(f fabric.NCCLFinding) bool { return f.Source == v.Source }) {
+		return
+	}
+	family, set := b.index["NCCL_IB_ADDR_FAMILY"]
+	what := cidrProblem(v.Value, set && b.config.Variables[family].Value == "AF_INET6")
+	if what == "" {
+		return
+	}
+	b.config.Findings = append(b.config.Findings, fabric.NCCLFinding{
+		Rule: RuleUnknownValue, Harm: harmOf(RuleUnknownValue), Name: v.Name, Source: v.Source, Text: fmt.Sprintf("%s=%s %s", v.Name, quote(v.Value), what),
 	})
 }
 

@@ -33,7 +33,7 @@ func (r *report) add(line int, rule, name, format string, args ...any) {
 		return
 	}
 	r.findings = append(r.findings, fabric.NCCLFinding{
-		Rule: rule, Name: clip(name, maxQuoted), Source: source(r.file, line), Text: fmt.Sprintf(format, args...),
+		Rule: rule, Harm: harmOf(rule), Name: clip(name, maxQuoted), Source: source(r.file, line), Text: fmt.Sprintf(format, args...),
 	})
 }
 
@@ -43,7 +43,7 @@ func (r *report) close() []fabric.NCCLFinding {
 		return r.findings
 	}
 	return append(r.findings, fabric.NCCLFinding{
-		Rule: RuleMoreFindings, Source: r.file, Text: fmt.Sprintf("%d more findings in this file are not listed", r.dropped),
+		Rule: RuleMoreFindings, Harm: harmOf(RuleMoreFindings), Source: r.file, Text: fmt.Sprintf("%d more findings in this file are not listed", r.dropped),
 	})
 }
 
@@ -82,7 +82,7 @@ func (r *report) checkVariable(st statement, v Variable, known, inEnvironment bo
 	case v.Status == StatusFramework || v.Status == StatusTool:
 		r.add(st.line, RuleNotAnNCCLVariable, st.name, "%s is not read by NCCL (%s)%s", st.name, v.Note, use)
 	case v.Deprecated != "":
-		r.add(st.line, RuleDeprecatedVariable, st.name, "%s is deprecated since NCCL %s%s", st.name, v.Deprecated, use)
+		r.add(st.line, RuleDeprecatedVariable, st.name, "NCCL reads %s, which is deprecated since %s; %s takes its place", st.name, v.Deprecated, v.Instead)
 	}
 	if v.Status == StatusCurrent && st.value != "" {
 		r.checkValue(st, v)
@@ -141,6 +141,8 @@ func (r *report) checkNumber(st statement, v Variable) {
 		r.add(st.line, RuleOctalNumber, st.name, "%s=%s is octal: NCCL reads %d", st.name, quote(st.value), n.value)
 	case v.Parser == ParserOne && int32(n.value) != 0 && int32(n.value) != 1:
 		r.add(st.line, RuleUnknownValue, st.name, "%s=%s has no effect: only 1 acts", st.name, quote(st.value))
+	case !v.Accepts(n.value):
+		r.add(st.line, RuleOutOfRange, st.name, "%s=%s is out of range (%s): %s", st.name, quote(st.value), v.Valid, v.outcome(n.value))
 	case isTrafficClass(st.name) && n.value > 0 && n.value < 8:
 		r.add(st.line, RuleTCLikePriority, st.name, "%s=%d is DSCP %d with ECN bits %d, not priority %d; a DSCP is given times 4, 26 as 104",
 			st.name, n.value, n.value>>2, n.value&3, n.value)
@@ -158,6 +160,10 @@ func (r *report) checkText(st statement, v Variable) {
 	}
 	if strings.Trim(st.value, blanks) != st.value {
 		r.add(st.line, RuleBlankAroundValue, st.name, "the blanks around %s=%s are a part of the value", st.name, quote(st.value))
+		return
+	}
+	if v.Parser == ParserTuning {
+		r.checkTuning(st, v)
 		return
 	}
 	if !v.accepts(st.value) {

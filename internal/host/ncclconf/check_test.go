@@ -34,6 +34,17 @@ func TestFindings(t *testing.T) {
 			conf: "NCCL_DEBUG=warn\nNCCL_IB_TC=106 # DSCP 26\nNCCL_IB_GID_INDEX= 3\nNCCL_P2P_DISABLE=1\nNCCL_NET_GDR_LEVEL=5\nNCCL_IB_DISABLE=\n" +
 				"NCCL_SET_THREAD_NAME=true\nNCCL_SOCKET_IFNAME=^docker0,lo\nNCCL_IB_TIMEOUT=07\nNCCL_SHARP_DISABLE=yes\nNCCL_FASTRAK_NUM_FLOWS=2\n",
 		}, nil},
+		// What OCI, Azure, GCP, AWS and CoreWeave tell their users to set, and what NCCL takes for its defaults.
+		{"settings of clouds", map[string]string{
+			conf: "NCCL_IB_TC=41\nNCCL_IB_FIFO_TC=-1\nNCCL_IB_SL=0\nNCCL_IB_TIMEOUT=22\nNCCL_IB_RETRY_CNT=7\nNCCL_IB_QPS_PER_CONNECTION=4\nNCCL_IB_GID_INDEX=3\n" +
+				"NCCL_ALGO=Ring,Tree\nNCCL_PROTO=Simple\nNCCL_NTHREADS=-2\nNCCL_LL128_NTHREADS=640\nNCCL_MAX_CTAS=128\nNCCL_SOCKET_NTHREADS=4\nNCCL_CGA_CLUSTER_SIZE=0\n" +
+				"NCCL_IB_ADDR_RANGE=10.0.0.0/8\n",
+		}, nil},
+		{"lists", map[string]string{conf: "NCCL_ALGO=^Tree\nNCCL_PROTO=^LL128\n"}, nil},
+		{"lists for functions", map[string]string{conf: "NCCL_ALGO=ring,collnetdirect;allreduce:tree,collnetdirect;broadcast:ring\nNCCL_PROTO=^ll128;AllReduce:ll128\n"}, nil},
+		{"lists for one function", map[string]string{conf: "NCCL_ALGO=allreduce:tree;\nNCCL_PROTO=allgather:^LL\n"}, nil},
+		{"empty lists", map[string]string{conf: "NCCL_ALGO=\nNCCL_PROTO=^\nNCCL_IB_TC=\nNCCL_IB_ADDR_RANGE=\n"}, nil},
+		{"a range of the other family, set after it", map[string]string{conf: "NCCL_IB_ADDR_RANGE=fd00::/8\nNCCL_IB_ADDR_FAMILY=AF_INET6\n"}, nil},
 
 		{
 			"not a setting",
@@ -107,6 +118,27 @@ func TestFindings(t *testing.T) {
 			[]string{"ib_tc_looks_like_a_priority NCCL_IB_TC " + conf + ":1", "ib_tc_looks_like_a_priority NCCL_IB_FIFO_TC " + conf + ":2"},
 		},
 
+		{
+			"numbers that NCCL or verbs cannot take",
+			map[string]string{conf: "NCCL_IB_TC=300\nNCCL_IB_SL=99\nNCCL_IB_TIMEOUT=99\nNCCL_IB_RETRY_CNT=100\nNCCL_NTHREADS=100\nNCCL_IB_FIFO_TC=-2\nNCCL_MIN_CTAS=0\nNCCL_IB_QPS_PER_CONNECTION=256\n"},
+			[]string{
+				"out_of_range NCCL_IB_TC " + conf + ":1", "out_of_range NCCL_IB_SL " + conf + ":2", "out_of_range NCCL_IB_TIMEOUT " + conf + ":3",
+				"out_of_range NCCL_IB_RETRY_CNT " + conf + ":4", "out_of_range NCCL_NTHREADS " + conf + ":5", "out_of_range NCCL_IB_FIFO_TC " + conf + ":6",
+				"out_of_range NCCL_MIN_CTAS " + conf + ":7", "out_of_range NCCL_IB_QPS_PER_CONNECTION " + conf + ":8",
+			},
+		},
+		{
+			"words that stop NCCL",
+			map[string]string{conf: "NCCL_ALGO=Rings\nNCCL_PROTO=LL129\n"},
+			[]string{"rejected_value NCCL_ALGO " + conf + ":1", "rejected_value NCCL_PROTO " + conf + ":2"},
+		},
+		{"a word of old releases", map[string]string{conf: "NCCL_ALGO=Ring,CollNet\n"}, []string{"withdrawn_value NCCL_ALGO " + conf + ":1"}},
+		{
+			"ranges of addresses",
+			map[string]string{conf: "NCCL_IB_ADDR_RANGE=10.0.0.0/33\n", env: "NCCL_IB_ADDR_FAMILY=AF_INET6\n"},
+			[]string{"unknown_value NCCL_IB_ADDR_RANGE " + conf + ":1"},
+		},
+
 		{"a value is not checked where it has no effect", map[string]string{env: "NCCL_IB_TC=106\n", conf: "NCCL_IB_TC=3\n"}, []string{"overridden NCCL_IB_TC " + conf + ":1"}},
 		{"an empty value hides others", map[string]string{env: "NCCL_IB_TC=\n", conf: "NCCL_IB_TC=106\n"}, []string{"overridden NCCL_IB_TC " + conf + ":1"}},
 		{
@@ -162,7 +194,21 @@ func TestFindingTexts(t *testing.T) {
 		"NCCL_NVLINK_DISABLE=1":                  `NCCL_NVLINK_DISABLE is no variable of NCCL; use NCCL_P2P_DISABLE=1 or NCCL_P2P_LEVEL`,
 		"NCCL_TREE_THRESHOLD=0":                  `NCCL_TREE_THRESHOLD is not read by NCCL since the release after 2.4.8; use NCCL_ALGO`,
 		"NCCL_CHECKS_DISABLE=0":                  `NCCL_CHECKS_DISABLE is not read by NCCL since 2.2.12; use NCCL_CHECK_MODE`,
-		"NCCL_MAX_NCHANNELS=4":                   `NCCL_MAX_NCHANNELS is deprecated since NCCL 2.17; use NCCL_MAX_CTAS`,
+		"NCCL_MAX_NCHANNELS=4":                   `NCCL reads NCCL_MAX_NCHANNELS, which is deprecated since 2.17; NCCL_MAX_CTAS takes its place`,
+		"NCCL_IB_TC=300":                         `NCCL_IB_TC="300" is out of range (0..255): only the low 8 bits count, 44`,
+		"NCCL_IB_TIMEOUT=99":                     `NCCL_IB_TIMEOUT="99" is out of range (0..31): a queue pair has 5 bits for it; mlx5 takes 3, other drivers may refuse it, and jobs fail`,
+		"NCCL_IB_RETRY_CNT=100":                  `NCCL_IB_RETRY_CNT="100" is out of range (0..7): a queue pair has 3 bits for it; mlx5 takes 4, other drivers may refuse it, and jobs fail`,
+		"NCCL_NTHREADS=100":                      `NCCL_NTHREADS="100" is out of range (64..512, a multiple of 32): NCCL takes 512`,
+		"NCCL_NTHREADS=1024":                     `NCCL_NTHREADS="1024" is out of range (64..512, a multiple of 32): NCCL takes 512`,
+		"NCCL_NTHREADS=32":                       `NCCL_NTHREADS="32" is out of range (64..512, a multiple of 32): NCCL takes 64`,
+		"NCCL_MIN_CTAS=65":                       `NCCL_MIN_CTAS="65" is out of range (1..64; 1..32 before 2.25): NCCL takes 64`,
+		"NCCL_MIN_CTAS=-1":                       `NCCL_MIN_CTAS="-1" is out of range (1..64; 1..32 before 2.25): NCCL ignores it`,
+		"NCCL_IB_QPS_PER_CONNECTION=256":         `NCCL_IB_QPS_PER_CONNECTION="256" is out of range (1..128): NCCL does not check it, and jobs fail`,
+		"NCCL_ALGO=Ring,Trees":                   `"Trees" in NCCL_ALGO="Ring,Trees" is none of Tree|Ring|CollNetDirect|CollNetChain|NVLS|NVLSTree|PAT: NCCL from 2.24 on refuses to start, older releases ignore the word`,
+		"NCCL_PROTO=LL;gather:Simple":            `"gather" in NCCL_PROTO="LL;gather:Simple" is none of Broadcast|Reduce|AllGather|ReduceScatter|AllReduce: NCCL from 2.24 on refuses to start, older releases ignore the word`,
+		"NCCL_ALGO=CollNet":                      `"CollNet" in NCCL_ALGO="CollNet" is a word of NCCL before 2.14: NCCL from 2.24 on refuses to start, releases in between ignore the word`,
+		"NCCL_IB_ADDR_RANGE=10.0.0.0/33":         `NCCL_IB_ADDR_RANGE="10.0.0.0/33" is no range of IPv4 addresses (NCCL_IB_ADDR_FAMILY): NCCL takes any address`,
+		"NCCL_IB_ADDR_RANGE=10.0.0.0/-1":         `NCCL_IB_ADDR_RANGE="10.0.0.0/-1" has a negative length: NCCL finds no address in it`,
 		"NCCL_BLOCKING_WAIT=1":                   `NCCL_BLOCKING_WAIT is not read by NCCL (PyTorch; renamed in 2.2); use TORCH_NCCL_BLOCKING_WAIT`,
 		"NCCL_DEBUG=DEBUG":                       `NCCL_DEBUG="DEBUG" is ignored by NCCL, which knows VERSION|WARN|INFO|ABORT|TRACE`,
 		"NCCL_DEBUG=\x1b[31m\xff":                `NCCL_DEBUG="\x1b[31m\xff" is ignored by NCCL, which knows VERSION|WARN|INFO|ABORT|TRACE`,

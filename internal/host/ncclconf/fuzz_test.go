@@ -53,6 +53,7 @@ func FuzzParse(f *testing.F) {
 		"", "NCCL_DEBUG=WARN\nNCCL_IB_HCA==mlx5_0:1\n", "#NCCL_DEBUG=INFO\n # x=y\n", "export NCCL_IB_TC=106\n", "NCCL_IB_TC = 5 # x\r\n",
 		"NCCL_NET='I'\"B\"C\\ D\\\nE\n", "NCCL_NET=\"IB\nNCCL_DEBUG=\"INFO\"\n", "NCCL_CONF_FILE=/etc/nccl.conf\n", "NCCL_CONF_FILE=/srv/../etc/./x\n",
 		"NCCL_BUFFSIZE=8M\nNCCL_BUFFSIZE=9\nNCCL_IB_TIMEOUT=022\n", "\xef\xbb\xbfNCCL_A=1\nNCCL_\xff=\x00\n=\n", "nccl_debug=info\nNCCL_DEBGU=DEBUG\n",
+		"NCCL_ALGO=^ring,;allreduce:tree:x;:\nNCCL_PROTO=;LL\nNCCL_IB_TC=-300\nNCCL_NTHREADS=0x64\n", "NCCL_IB_ADDR_RANGE=::ffff:10.0.0.1/129\nNCCL_IB_ADDR_FAMILY=AF_INET6\n",
 		"#" + strings.Repeat("x", maxConfLine) + "NCCL_A=1\n", "NCCL_A=" + strings.Repeat("y", maxConfValue+1), "\x00\n\x00=", "; c\\\nA=1",
 	} {
 		f.Add([]byte(seed), []byte(seed))
@@ -99,6 +100,49 @@ func FuzzParseNumber(f *testing.F) {
 		for _, again := range []string{strconv.FormatInt(n.value, 10), fmt.Sprintf("%#x", n.value), fmt.Sprintf("%#o", n.value), fmt.Sprintf("%d ", n.value), fmt.Sprintf("\v%dM", n.value)} {
 			if m, ok := ParseNumber(again); m != n.value || !ok {
 				t.Fatalf("ParseNumber(%q) = %d, %v, want %d as of %q", again, m, ok, n.value, s)
+			}
+		}
+	})
+}
+
+// FuzzValues gives every variable of the table any value.
+func FuzzValues(f *testing.F) {
+	for _, seed := range []string{"", "300", "-1", "0x64", "9223372036854775807", "Ring,Tree", "^LL128", "allreduce:tree;broadcast:ring", ";ring", ":", "a:b:c", "^", "10.0.0.0/33", "fd00::/-1", "PIX", "1 # x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		r := report{file: "/etc/nccl.conf"}
+		for _, v := range Variables() {
+			r.findings = r.findings[:0] // else all but the first twenty would be dropped
+			if value == "" || v.Status != StatusCurrent {
+				continue
+			}
+			r.checkValue(statement{line: 1, name: v.Name, value: value}, v)
+			if len(r.findings) > 2 {
+				t.Errorf("%s=%q has %d findings", v.Name, value, len(r.findings))
+			}
+			checkConfig(t, fabric.NCCLConfig{Findings: r.findings})
+			// What NCCL takes as it is written has no finding that says otherwise, and the other way round.
+			n, ok := v.Number(value)
+			if out := slices.ContainsFunc(r.findings, func(f fabric.NCCLFinding) bool { return f.Rule == RuleOutOfRange }); out && ok && v.Accepts(n) {
+				t.Errorf("%s=%q is in range", v.Name, value)
+			}
+			if v.Parser != ParserTuning {
+				continue
+			}
+			if bad, refused := v.refused(value); refused && !strings.Contains(value, bad.word) {
+				t.Errorf("%q is not in %s=%q", bad.word, v.Name, value)
+			}
+			first, _, _ := strings.Cut(v.Valid, "|")
+			if bad, refused := v.refused(value); refused && !strings.Contains(value, "^") && !strings.ContainsAny(value, ";:") {
+				if again, still := v.refused("allreduce:" + first + "," + value); !still || again.word != bad.word {
+					t.Errorf("%q is refused alone and not behind %s", value, first)
+				}
+			}
+		}
+		for _, v6 := range []bool{false, true} {
+			if what := cidrProblem(value, v6); strings.ContainsAny(what, "\n\x00") {
+				t.Errorf("%q", what)
 			}
 		}
 	})

@@ -61,6 +61,7 @@ func (r *Reader) assemble(now time.Time, open opener) (fabric.NCCLConfig, error)
 	}
 	b.userConf(r.home)
 	b.conf(systemFile)
+	b.addressRange()
 	_, _, err := b.open(virtualTopology)
 	b.config.VirtualTopology = existence(err, strings.TrimPrefix(virtualTopology, "/"), now)
 

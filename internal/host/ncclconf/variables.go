@@ -38,6 +38,8 @@ const (
 	ParserKeyword     Parser = "keyword"      // one of Valid exactly, else ignored
 	ParserKeywordFold Parser = "keyword_fold" // one of Valid in any case, else ignored
 	ParserLevel       Parser = "level"        // one of Valid exactly or, from the days before 2.5, a number; else ignored
+	ParserTuning      Parser = "tuning"       // lists of words of Valid, for some functions or all (parseList of graph/tuning.cc)
+	ParserCIDR        Parser = "cidr"         // address/length, see fabric.ParseNCCLRange
 	ParserText        Parser = "text"
 )
 
@@ -46,15 +48,20 @@ type Variable struct {
 	Name       string // one that ends in * stands for every name that begins so and has no entry of its own
 	Status     Status
 	Parser     Parser
-	Type       string // int, bool, enum, list, path, ...
-	Default    string // for people
-	Valid      string // for people; for keywords and levels exactly the words, separated by |
-	Since      string // the first release that has it; with <= that one or an earlier one
-	Deprecated string // the release that deprecated it
-	Removed    string // the last release that has it; with < the last one before
-	Instead    string // what to use in its place
-	Documented bool   // in NCCL's user guide
+	Type       string  // int, bool, enum, list, path, ...
+	Default    string  // for people
+	Valid      string  // for people; for keywords, levels and lists exactly the words, separated by |
+	Ranges     []Range // of numbers that NCCL and verbs take as they are written; none: any
+	Outside    Outside // what becomes of other numbers
+	Since      string  // the first release that has it; with <= that one or an earlier one
+	Deprecated string  // the release that deprecated it
+	Removed    string  // the last release that has it; with < the last one before
+	Instead    string  // what to use in its place
+	Documented bool    // in NCCL's user guide
 	Note       string
+	// Source is the file that reads the variable: of NCCL NewestNCCL, of the release Removed where it is no longer read,
+	// else of the repository that it begins with. Since, Removed, the defaults and the ranges were read there, in every tag.
+	Source string
 }
 
 // Variables returns every variable in the table, sorted by name. The caller may change the slice.
@@ -92,7 +99,7 @@ var variables = sync.OnceValue(func() []Variable {
 	return table
 })
 
-const variableColumns = "name\tstatus\tparser\ttype\tdefault\tvalid\tsince\tdeprecated\tremoved\tinstead\tdocumented\tnote"
+const variableColumns = "name\tstatus\tparser\ttype\tdefault\tvalid\trange\toutside\tsince\tdeprecated\tremoved\tinstead\tdocumented\tnote\tsource"
 
 func parseVariables(tsv string) ([]Variable, error) {
 	header, rows, _ := strings.Cut(tsv, "\n")
@@ -105,9 +112,13 @@ func parseVariables(tsv string) ([]Variable, error) {
 		if len(c) != strings.Count(variableColumns, "\t")+1 {
 			return nil, fmt.Errorf("variables.tsv: %s: %d columns, expected those of the header", c[0], len(c))
 		}
+		ranges, err := parseRanges(c[6])
+		if err != nil {
+			return nil, fmt.Errorf("variables.tsv: %s: %w", c[0], err)
+		}
 		table = append(table, Variable{
-			Name: c[0], Status: Status(c[1]), Parser: Parser(c[2]), Type: c[3], Default: c[4], Valid: c[5],
-			Since: c[6], Deprecated: c[7], Removed: c[8], Instead: c[9], Documented: c[10] == "yes", Note: c[11],
+			Name: c[0], Status: Status(c[1]), Parser: Parser(c[2]), Type: c[3], Default: c[4], Valid: c[5], Ranges: ranges, Outside: Outside(c[7]),
+			Since: c[8], Deprecated: c[9], Removed: c[10], Instead: c[11], Documented: c[12] == "yes", Note: c[13], Source: c[14],
 		})
 	}
 	return table, nil

@@ -114,7 +114,7 @@ func (l *Log) net(m string) {
 		l.devices(rest[len("Using "):])
 	case name == "IB" && strings.HasPrefix(rest, "No device found"):
 		l.NoDevices = true
-	case name == "Socket" && strings.HasPrefix(rest, "Using [") && len(l.Sockets) == 0:
+	case CarrierOf(name) == Sockets && strings.HasPrefix(rest, "Using [") && len(l.Sockets) == 0:
 		for field := range strings.FieldsSeq(rest[len("Using "):]) {
 			if _, s, found := strings.Cut(field, "]"); found && s != "" && len(l.Sockets) < maxDevices {
 				l.Sockets = append(l.Sockets, text(s))
@@ -137,8 +137,8 @@ func (l *Log) hca(network, m string) {
 	}
 }
 
-// devices reads "[0]mlx5_0:1/RoCE [1]={[0] mlx5_1:1/IB, [1] mlx5_2:1/IB} [RO]; OOB eth0:10.0.0.1<0>". Port may be followed
-// by rail and plane.
+// devices reads "[0]mlx5_0:1/RoCE [1]={[0] mlx5_1:1/IB, [1] mlx5_2:1/IB} [RO]; OOB eth0:10.0.0.1<0>". The port may be followed
+// by rail and plane, the link layer by "/SHARP".
 func (l *Log) devices(m string) {
 	m, _, _ = strings.Cut(m, ";")
 	blank := func(r rune) bool { return strings.ContainsRune(" {},=", r) }
@@ -147,13 +147,14 @@ func (l *Log) devices(m string) {
 			_, field, _ = strings.Cut(field, "]")
 		}
 		name, rest, named := strings.Cut(field, ":")
-		slash := strings.LastIndexByte(rest, '/')
-		if !named || name == "" || slash < 0 || len(l.Devices) == maxDevices {
+		place, layers, found := strings.Cut(rest, "/")
+		if !named || name == "" || !found || len(l.Devices) == maxDevices {
 			continue
 		}
-		number, _, _ := strings.Cut(rest[:slash], ":")
+		number, _, _ := strings.Cut(place, ":")
+		layer, _, _ := strings.Cut(layers, "/")
 		if port, err := strconv.Atoi(number); err == nil && port >= 0 {
-			l.Devices = append(l.Devices, Device{Name: text(name), Port: port, LinkLayer: text(rest[slash+1:])})
+			l.Devices = append(l.Devices, Device{Name: text(name), Port: port, LinkLayer: text(layer)})
 		}
 	}
 }

@@ -55,11 +55,25 @@ func TestLines(t *testing.T) {
 			"IB devices with rail and plane, 2.30.5", "gpu1:41:50 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1:3:0/IB [1]mlx5_1:1:-1/IB; OOB eth0:10.0.0.1<0>",
 			func(l *Log) { l.Devices = []Device{{"mlx5_0", 1, "IB"}, {"mlx5_1", 1, "IB"}} },
 		},
+		{
+			"IB devices with SHARP, HPC-X 2.18 (public log in NVIDIA/nccl#1357)", "gpu1:41:50 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_4:1/IB/SHARP [RO]; OOB ibp25s0:10.20.0.119<0>",
+			func(l *Log) { l.Devices = []Device{{"mlx5_0", 1, "IB"}, {"mlx5_4", 1, "IB"}} },
+		},
+		{
+			"one device, relaxed ordering, no OOB, 2.12", "gpu1:41:50 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/RoCE/SHARP [RO]",
+			func(l *Log) { l.Devices = []Device{{"mlx5_0", 1, "RoCE"}} },
+		},
+		{"an OOB interface is no device", "gpu1:41:50 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB bond0.526:10.0.0.1<0>", func(l *Log) { l.Devices = []Device{{"mlx5_0", 1, "IB"}} }},
 		{"no IB device", "gpu1:41:50 [0] NCCL INFO NET/IB : No device found.", func(l *Log) { l.NoDevices = true }},
 		{
 			"socket interfaces", "gpu1:41:50 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0> [1]eth1:10.0.1.1<0>",
 			func(l *Log) { l.Sockets = []string{"eth0:10.0.0.1<0>", "eth1:10.0.1.1<0>"} },
 		},
+		{
+			"interfaces of FastSocket (public log in NVIDIA/nccl#1519)", "gpu1:41:50 [0] NCCL INFO NET/FastSocket : Using [0]enp0s12:10.0.0.6<0> [1]enp6s0f0:10.0.1.4<0>",
+			func(l *Log) { l.Sockets = []string{"enp0s12:10.0.0.6<0>", "enp6s0f0:10.0.1.4<0>"} },
+		},
+		{"what else FastSocket says", "gpu1:41:50 [0] NCCL INFO NET/FastSocket : Tx CPU start: -2", func(*Log) {}},
 		{"socket threads", "gpu1:41:50 [0] NCCL INFO NET/Socket: Using 2 threads and 8 sockets per thread", func(*Log) {}},
 
 		{"GDR of an HCA", "gpu1:41:50 [0] NCCL INFO NET/IB : GPU Direct RDMA Enabled for HCA 3 'mlx5_3'", func(l *Log) { l.HCAs = []HCA{{"IB", 3, "mlx5_3", true}} }},
@@ -127,6 +141,19 @@ func TestLines(t *testing.T) {
 				t.Errorf("%s\ngot      %+v\nexpected %+v", tt.line, got, want)
 			}
 		})
+	}
+}
+
+func TestCarriers(t *testing.T) {
+	for network, want := range map[string]Carrier{
+		"IB": Verbs, "IBext": Verbs, "IBext_v6": Verbs, "IBext_v8": Verbs, "IBext_v11": Verbs, "gIB": Verbs,
+		"Socket": Sockets, "FastSocket": Sockets,
+		"AWS Libfabric": OtherCarrier, "Libfabric": OtherCarrier, "UCX": OtherCarrier, "UCX_v8": OtherCarrier, "FasTrak": OtherCarrier, "GPUDirectTCPX_v7": OtherCarrier,
+		"IBextreme": OtherCarrier, "SHARP": OtherCarrier, "": OtherCarrier,
+	} {
+		if got := CarrierOf(network); got != want {
+			t.Errorf("%q is carried by %s, expected %s", network, got, want)
+		}
 	}
 }
 

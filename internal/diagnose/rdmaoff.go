@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// netPluginSettings begin the names of variables that only a plugin with a network of its own reads.
+var netPluginSettings = []string{"NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_SHIMNET_"}
+
+// pluginNamed tells whether the configuration names a network that is none of NCCL's own (plugin/net.cc).
+func pluginNamed(c *fabric.NCCLConfig) bool {
+	if network, set := c.Text("NCCL_NET"); set && !strings.EqualFold(network, "IB") {
+		return true
+	}
+	libraries, _ := c.Text("NCCL_NET_PLUGIN") // a list from 2.27 on
+	for library := range strings.SplitSeq(libraries, ",") {
+		if library != "" && library != "none" {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.Variables, func(v fabric.NCCLVariable) bool {
+		return slices.ContainsFunc(netPluginSettings, func(prefix string) bool { return strings.HasPrefix(v.Name, prefix) })
+	})
+}
+
+// rdmaSetting returns the variable that decides whether NCCL's own RDMA transport is used, and whether it switches it off;
+// set is false where the host does not decide, or names a plugin.
+func rdmaSetting(c *fabric.NCCLConfig) (by fabric.NCCLVariable, off, set bool) {
+	network, named := c.Lookup("NCCL_NET")
+	disable, found := c.Lookup("NCCL_IB_DISABLE")
+	switch {
+	case named && strings.EqualFold(network.Value, "Socket"): // which plugins there are does not matter then
+		return network, true, true
+	case pluginNamed(c):
+		return by, false, false
+	case found && disable.IsNumber && disable.Number != 0:
+		return disable, true, true
+	case found && disable.Value != "":
+		return disable, false, true
+	}
+	return network, false, named && network.Value != ""
+}
+
+func judgeRDMAOff(n *fabric.Node, v *verdicts) {
+	by, off, set := rdmaSetting(&n.NCCL)
+	if !set {
+		return
+	}
+	s := Subject{File: by.Source}
+	if !off {
+		for _, f := range n.NCCL.Files {
+			if f.Exists.State == fabric.Unknown {
+				v.hidden(s, f.Exists.Meta(), "Whether another file of the NCCL configuration switches RDMA off")
+				return
+			}
+		}
+		v.ok(s)
+		return
+	}
+	names, unread := rdmaPorts(n)
+	switch {
+	case len(names) > 0:
+	case unread != nil:
+		v.hidden(s, *unread, "Whether there are RDMA devices that NCCL would use")
+		return
+	default:
+		return
+	}
+	w := Verdict{
+		Evidence:    fmt.Sprintf("%s=%s. %s", by.Name, by.Value, portsText(names)),
+		Consequence: "NCCL takes TCP sockets, unless the image of a job has a network plugin that does not read the variable (IBext of HPC-X): collectives between nodes have a fraction of the bandwidth.",
+		Remedy:      "In " + by.Source + " remove the line, or give these devices another role in the configuration (roles) if they are not for training.",
+	}
+	if by.Name == "NCCL_NET" {
+		w.Consequence = "NCCL takes TCP sockets: collectives between nodes have a fraction of the bandwidth."
+	}
+	if network, _ := n.NCCL.Text("NCCL_NET"); by.Name != "NCCL_NET" && network != "" { // that is IB
+		w.Evidence = fmt.Sprintf("%s=%s, NCCL_NET=%s. %s", by.Name, by.Value, network, portsText(names))
+		w.Consequence = "NCCL finds no network: jobs fail when they start."
+	}
+	v.failed(s, w)
+}
+
+func portsText(names []string) string {
+	shown, plural := names, "s"
+	if len(names) == 1 {
+		plural = ""
+	}
+	if len(shown) > 4 {
+		shown = append(slices.Clone(shown[:4]), "..")
+	}
+	return fmt.Sprintf("%d active RDMA port%s of role compute: %s.", len(names), plural, strings.Join(shown, ", "))
+}
+
+// rdmaPorts names the active ports that NCCL's own RDMA transport would use for training; without any, unread is why one of
+// them may be one.
+func rdmaPorts(n *fabric.Node) (names []string, unread *fabric.Meta) {
+	if n.ClassPresent.State == fabric.Unknown && n.ClassPresent.Reason != "" {
+		unread = new(n.ClassPresent.Meta())
+	}
+	for h, p := range ports(n) {
+		role, roleKnown := p.Role.Get()
+		state, stateKnown := p.State.Get()
+		if roleKnown && role != fabric.RoleCompute || stateKnown && state != fabric.PortActive {
+			continue
+		}
+		trains := trainsOverVerbs(n, h, p)
+		switch is, known := trains.Get(); {
+		case known && !is:
+		case !known:
+			unread = new(trains.Meta())
+		case !roleKnown:
+			unread = new(p.Role.Meta())
+		case !stateKnown:
+			unread = new(p.State.Meta())
+		default:
+			names = append(names, of(h, p).String())
+		}
+	}
+	return names, unread
+}
+
+// trainsOverVerbs tells whether a port of role compute is for NCCL's own RDMA transport by more than that nothing speaks
+// against it. NICs of servers that share a disk over RDMA, and of virtual machines without a fabric, have that role too, and
+// NCCL_IB_DISABLE=1 is right there. The site says so; or the NIC is near a GPU; or it is InfiniBand in a node of several
+// GPUs. EFA has no queue pairs that NCCL itself could use, and MANA is the interface of many virtual machines.
+func trainsOverVerbs(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
+	const source = "bus/pci/devices"
+	yes, no := fabric.Known(true, source, n.At), fabric.Known(false, source, n.At)
+	unknown := func(m fabric.Meta) fabric.Fact[bool] {
+		return fabric.NotKnown[bool](cmp.Or(m.Reason, fabric.ReasonNotRead), m.Source, m.At)
+	}
+	list, _ := n.NCCL.Text("NCCL_IB_HCA")
+	filter := parseNameFilter(list)
+	driver, known := h.Driver.Get()
+	site, stated := n.Policy.RoleOf(h.Name)
+	switch {
+	case !filter.takes(h.Name, p.Number):
+		return no
+	case h.Driver.State == fabric.Unknown:
+		return unknown(h.Driver.Meta())
+	case known && driver == "efa":
+		return no
+	case stated && site == fabric.RoleCompute, n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0, len(filter.items) > 0 && !filter.exclude:
+		return yes
+	case known && driver == "mana":
+		return no
+	}
+	gpus, counted := n.GPUs.Get()
+	layer, layered := p.LinkLayer.Get()
+	switch {
+	case !counted:
+		return unknown(n.GPUs.Meta())
+	case gpus == 0:
+		return no
+	case gpus > 1 && !layered:
+		return unknown(p.LinkLayer.Meta())
+	case gpus > 1 && layer == fabric.LinkInfiniBand:
+		return yes
+	}
+	return nearGPU(n, h)
+}
+
+// nearGPU tells whether a NIC is so near a GPU that NCCL uses GPUDirect RDMA by default.
+func nearGPU(n *fabric.Node, h *fabric.HCA) fabric.Fact[bool] {
+	nic, gpus := n.PCI.NIC(h.Name), n.PCI.GPUs()
+	if nic == nil || len(gpus) == 0 {
+		return fabric.NotKnown[bool](fabric.ReasonNotRead, "bus/pci/devices", n.At)
+	}
+	near := fabric.Known(false, "bus/pci/devices", n.At)
+	for _, g := range gpus {
+		d := n.Distance(g, nic)
+		switch class, known := d.Get(); {
+		case !known:
+			near = fabric.NotKnown[bool](d.Meta().Reason, d.Source, d.At)
+		case class <= fabric.DistanceP2C:
+			return fabric.Known(true, d.Source, d.At)
+		}
+	}
+	return near
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// trainer is a node with so many GPUs, each with a NIC below its switch, and with these lines in nccl.conf.
+func trainer(gpus int, lines ...string) *fabric.Node {
+	n := &fabric.Node{Policy: &fabric.Policy{}, At: at, GPUs: fabric.Known(gpus, "bus/pci/devices", at)}
+	n.Host.Hypervisor = fabric.Known(false, "cpuinfo", at)
+	n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.Known(true, "etc/nccl.conf", at)}}
+	for i := range gpus {
+		root, device := fmt.Sprintf("pci0000:%d0", i), fmt.Sprintf("mlx5_%d", i)
+		at := func(slot int) []string {
+			return []string{fmt.Sprintf("0000:%d0:01.0", i), fmt.Sprintf("0000:%d1:00.0", i), fmt.Sprintf("0000:%d2:%02x.0", i, slot)}
+		}
+		n.PCI.Functions = append(n.PCI.Functions,
+			fabric.PCIFunction{Address: fmt.Sprintf("0000:%d3:00.0", i), Kind: fabric.PCIGPU, Root: root, Bridges: at(0), Vendor: fabric.Known(0x10de, "vendor", n.At)},
+			fabric.PCIFunction{Address: fmt.Sprintf("0000:%d4:00.0", i), Kind: fabric.PCINIC, Root: root, Bridges: at(1), HCAs: []string{device}})
+		n.HCAs = append(n.HCAs, fabric.HCA{Name: device, Driver: fabric.Known("mlx5_core", "driver", n.At), Ports: []fabric.Port{{
+			Number: 1, Role: fabric.Known(fabric.RoleCompute, "link_layer", n.At), State: fabric.Known(fabric.PortActive, "state", n.At),
+			LinkLayer: fabric.Known(fabric.LinkEthernet, "link_layer", n.At),
+		}}})
+	}
+	for i, line := range lines {
+		name, value, _ := strings.Cut(line, "=")
+		number, err := strconv.ParseInt(value, 10, 64)
+		n.NCCL.Variables = append(n.NCCL.Variables, fabric.NCCLVariable{
+			Name: name, Value: value, Source: fmt.Sprintf("/etc/nccl.conf:%d", i+1), Number: number, IsNumber: err == nil,
+		})
+	}
+	slices.SortFunc(n.NCCL.Variables, func(a, b fabric.NCCLVariable) int { return strings.Compare(a.Name, b.Name) })
+	return n
+}
+
+func TestRDMASwitchedOff(t *testing.T) {
+	const off = "NCCL_IB_DISABLE=1"
+	far := func(n *fabric.Node) { // each NIC on a host bridge of its own, as in servers without PCIe switches
+		for i := range n.PCI.Functions {
+			f := &n.PCI.Functions[i]
+			f.NUMANode = fabric.Known(0, "numa_node", n.At)
+			if f.Kind == fabric.PCINIC {
+				f.Root += "n"
+			}
+		}
+	}
+	everyPort := func(edit func(h *fabric.HCA, p *fabric.Port)) func(n *fabric.Node) {
+		return func(n *fabric.Node) {
+			for h, p := range ports(n) {
+				edit(h, p)
+			}
+		}
+	}
+	driver := func(name string) func(n *fabric.Node) {
+		return everyPort(func(h *fabric.HCA, _ *fabric.Port) { h.Driver = fabric.Known(name, "driver", at) })
+	}
+	for _, test := range []struct {
+		name  string
+		gpus  int
+		lines []string
+		edit  func(n *fabric.Node)
+		want  Status
+		says  string
+	}{
+		{"off", 8, []string{off}, nil, Failed, "NCCL_IB_DISABLE=1. 8 active RDMA ports of role compute: mlx5_0, mlx5_1, mlx5_2, mlx5_3, ..."},
+		{"any number but 0", 2, []string{"NCCL_IB_DISABLE=2"}, nil, Failed, "mlx5_0, mlx5_1."},
+		{"sockets", 8, []string{"NCCL_NET=socket"}, nil, Failed, "NCCL_NET=socket."},
+		{"sockets, whatever plugin there is", 8, []string{"NCCL_NET=Socket", "NCCL_NET_PLUGIN=ofi"}, nil, Failed, "NCCL_NET=Socket."},
+		{"a plugin that is none", 8, []string{off, "NCCL_NET_PLUGIN=none"}, nil, Failed, ""},
+		{"off, and asked for", 8, []string{off, "NCCL_NET=IB"}, nil, Failed, "NCCL_IB_DISABLE=1, NCCL_NET=IB."},
+		{"InfiniBand far from the GPUs", 4, []string{off}, func(n *fabric.Node) {
+			far(n)
+			everyPort(func(_ *fabric.HCA, p *fabric.Port) {
+				p.LinkLayer = fabric.Known(fabric.LinkInfiniBand, "link_layer", at)
+			})(n)
+		}, Failed, ""},
+		{"far, and the site says what for", 4, []string{off}, func(n *fabric.Node) { far(n); n.Policy.ComputePorts = new(4) }, Failed, ""},
+		{"far, and of that role", 4, []string{off}, func(n *fabric.Node) {
+			far(n)
+			n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("mlx5_.*"), Role: fabric.RoleCompute}}
+		}, Failed, ""},
+		{"far, and named", 4, []string{off, "NCCL_IB_HCA=mlx5"}, far, Failed, ""},
+		{"one GPU and the NIC below its switch", 1, []string{off}, nil, Failed, "1 active RDMA port of role compute: mlx5_0."},
+
+		{"not set", 8, nil, nil, "", ""},
+		{"set to 0", 8, []string{"NCCL_IB_DISABLE=0"}, nil, OK, ""},
+		{"a word is 0", 8, []string{"NCCL_IB_DISABLE=true"}, nil, OK, ""},
+		{"the network that there is", 8, []string{"NCCL_NET=IB"}, nil, OK, ""},
+		{"EFA", 8, []string{off}, func(n *fabric.Node) { driver("efa")(n); n.Policy.ComputePorts = new(32) }, "", ""},
+		{"EFA and its plugin", 8, []string{off, "NCCL_NET=AWS Libfabric"}, driver("efa"), "", ""},
+		{"TCPX", 8, []string{off, "NCCL_NET=GPUDirectTCPX_v7"}, nil, "", ""},
+		{"FasTrak by its settings", 8, []string{off, "NCCL_FASTRAK_CTRL_DEV=eth0"}, nil, "", ""},
+		{"a plugin by its library", 8, []string{off, "NCCL_NET_PLUGIN=/opt/libnccl-net-x.so"}, nil, "", ""},
+		{"MANA of a machine without fabric", 2, []string{off}, driver("mana"), "", ""},
+		{"MANA as fabric", 2, []string{off, "NCCL_IB_HCA=mlx5"}, driver("mana"), Failed, ""},
+		{"for storage", 8, []string{off}, everyPort(func(_ *fabric.HCA, p *fabric.Port) { p.Role.Value = fabric.RoleStorage }), "", ""},
+		{"one GPU and a NIC far from it", 1, []string{off}, far, "", ""},
+		{"one GPU and InfiniBand far from it", 1, []string{off}, func(n *fabric.Node) {
+			far(n)
+			n.HCAs[0].Ports[0].LinkLayer = fabric.Known(fabric.LinkInfiniBand, "link_layer", at)
+		}, "", ""},
+		{"GPUs and Ethernet far from them", 4, []string{off}, far, "", ""},
+		{"no GPU", 8, []string{off}, func(n *fabric.Node) {
+			n.GPUs.Value = 0
+			n.PCI.Functions = slices.DeleteFunc(n.PCI.Functions, func(f fabric.PCIFunction) bool { return f.Kind == fabric.PCIGPU })
+		}, "", ""},
+		{"nothing has a link", 8, []string{off}, everyPort(func(_ *fabric.HCA, p *fabric.Port) { p.State.Value = fabric.PortDown }), "", ""},
+		{"NCCL leaves these out anyway", 2, []string{off, "NCCL_IB_HCA=^mlx5"}, nil, "", ""},
+
+		{"states are hidden", 2, []string{off}, everyPort(func(_ *fabric.HCA, p *fabric.Port) {
+			p.State = fabric.NotKnown[fabric.PortState](fabric.ReasonIO, "state", at)
+		}), Unknown, ""},
+		{"drivers are hidden", 2, []string{off}, everyPort(func(h *fabric.HCA, _ *fabric.Port) {
+			h.Driver = fabric.NotKnown[string](fabric.ReasonIO, "driver", at)
+		}), Unknown, ""},
+		{"devices are hidden", 2, []string{off}, func(n *fabric.Node) {
+			n.HCAs, n.ClassPresent = nil, fabric.NotKnown[bool](fabric.ReasonIO, "class/infiniband", at)
+		}, Unknown, ""},
+		{"a hypervisor hides distances", 2, []string{off}, func(n *fabric.Node) {
+			n.Host.Hypervisor.Value = true
+			for i := range n.PCI.Functions {
+				n.PCI.Functions[i].Bridges = nil
+			}
+		}, "", ""},
+		{"another file is hidden", 2, []string{"NCCL_NET=IB"}, func(n *fabric.Node) {
+			n.NCCL.Files = append(n.NCCL.Files, fabric.NCCLFile{Path: "/env", Exists: fabric.NotKnown[bool](fabric.ReasonPrivilege, "env", at)})
+		}, Unknown, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := trainer(test.gpus, test.lines...)
+			if test.edit != nil {
+				test.edit(n)
+			}
+			v := alone(t, n, "nccl_rdma_off")
+			if v.Status != test.want || !strings.Contains(v.Evidence, test.says) {
+				t.Errorf("%q %s: %s", v.Status, v.Evidence, v.Consequence)
+			}
+			if v.Status == Failed && (v.Subject.File == "" || strings.Contains(v.Consequence, "fail") != (test.name == "off, and asked for")) {
+				t.Errorf("%+v", v)
+			}
+		})
+	}
+}
+
+// TestFindingsBySeverity: what NCCL reads as it is meant is told and fails nothing, what stops NCCL is critical.
+func TestFindingsBySeverity(t *testing.T) {
+	n := trainer(0, "NCCL_ALGO=Rings", "NCCL_PROTO=Simple", "NCCL_MIN_NCHANNELS=4", "NCCL_IB_TC=300")
+	for i, harm := range map[int]fabric.NCCLHarm{1: fabric.NCCLFatal, 3: fabric.NCCLNote, 4: fabric.NCCLMisread} {
+		n.NCCL.Findings = append(n.NCCL.Findings, fabric.NCCLFinding{Harm: harm, Name: "NCCL_X", Source: fmt.Sprintf("/etc/nccl.conf:%d", i), Text: "so it is"})
+	}
+	for id, want := range map[string]struct {
+		severity Severity
+		line     string
+	}{"nccl_refused": {Critical, "1"}, "nccl_configuration": {Warning, "4"}, "nccl_notes": {Info, "3"}} {
+		failed := Failures(Run(n, []*Check{Find(id)}))
+		if len(failed) != 1 || failed[0].Check.Severity != want.severity || failed[0].Subject.File != "/etc/nccl.conf:"+want.line {
+			t.Errorf("%s: %+v", id, failed)
+		}
+	}
+	if ok := withStatus(Run(n, []*Check{Find("nccl_refused")}), OK); len(ok) != 1 || ok[0].Subject.File != "/etc/nccl.conf:2" {
+		t.Errorf("what NCCL takes: %+v", ok)
+	}
+
+	n.NCCL.Findings = n.NCCL.Findings[:0]
+	n.NCCL.Findings = append(n.NCCL.Findings, fabric.NCCLFinding{Harm: fabric.NCCLNote, Name: "NCCL_MIN_NCHANNELS", Source: "/etc/nccl.conf:3", Text: "so it is"})
+	if list := Run(n, []*Check{Find("nccl_configuration")}); len(list) != 1 || list[0].Status != OK {
+		t.Errorf("a file with a note: %+v", list)
+	}
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ncclconf
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+)
+
+// Range is a span of numbers that a variable accepts. A number that stands for the default belongs to it.
+type Range struct {
+	Min, Max int64 // inclusive; math.MinInt64 and math.MaxInt64 where there is no limit
+	Multiple int64 // that a number must be of; 0: any
+}
+
+func (r Range) has(n int64) bool {
+	return n >= r.Min && n <= r.Max && (r.Multiple == 0 || n%r.Multiple == 0)
+}
+
+// Outside says what becomes of a number that none of the ranges has.
+type Outside string
+
+// What becomes of numbers.
+const (
+	OutsideCut       Outside = "cut"       // only the low bits count: verbs has that many for it, whatever the device
+	OutsideDevice    Outside = "device"    // verbs passes a byte on, the device has fewer bits: mlx5 cuts (MLX5_SET), rxe refuses
+	OutsideClamp     Outside = "clamp"     // NCCL takes the nearest number, and the greatest for what is no multiple
+	OutsideCap       Outside = "cap"       // NCCL takes the greatest number for what is above, and ignores what is below
+	OutsideDefault   Outside = "default"   // NCCL ignores it
+	OutsideUnchecked Outside = "unchecked" // NCCL uses it as it is, and breaks
+)
+
+// Accepts tells whether NCCL and verbs can take the number as it is written. A variable without ranges takes any.
+func (v Variable) Accepts(n int64) bool {
+	for _, r := range v.Ranges {
+		if r.has(n) {
+			return true
+		}
+	}
+	return len(v.Ranges) == 0
+}
+
+// outcome says what becomes of a number that the variable does not accept.
+func (v Variable) outcome(n int64) string {
+	last := v.Ranges[len(v.Ranges)-1] // those before it are the numbers that stand for the default
+	width := bits.Len64(uint64(last.Max))
+	low := n & (1<<width - 1)
+	switch v.Outside {
+	case OutsideCut:
+		return fmt.Sprintf("only the low %d bits count, %d", width, low)
+	case OutsideDevice:
+		return fmt.Sprintf("a queue pair has %d bits for it; mlx5 takes %d, other drivers may refuse it, and jobs fail", width, low)
+	case OutsideClamp:
+		if n < last.Min && n%max(last.Multiple, 1) == 0 {
+			return fmt.Sprintf("NCCL takes %d", last.Min)
+		}
+		return fmt.Sprintf("NCCL takes %d", last.Max)
+	case OutsideCap:
+		if n > last.Max {
+			return fmt.Sprintf("NCCL takes %d", last.Max)
+		}
+	case OutsideUnchecked:
+		return "NCCL does not check it, and jobs fail"
+	case OutsideDefault:
+	}
+	return "NCCL ignores it"
+}
+
+// parseRanges reads the column range: spans between blanks, "0..255", "..0", "1..", "64..512/32".
+func parseRanges(s string) ([]Range, error) {
+	var list []Range
+	for field := range strings.FieldsSeq(s) {
+		r := Range{Min: math.MinInt64, Max: math.MaxInt64}
+		span, multiple, divided := strings.Cut(field, "/")
+		low, high, isSpan := strings.Cut(span, "..")
+		if !isSpan {
+			return nil, fmt.Errorf("range %q: expected min..max", field)
+		}
+		for _, part := range []struct {
+			text string
+			to   *int64
+			must bool
+		}{{low, &r.Min, false}, {high, &r.Max, false}, {multiple, &r.Multiple, divided}} {
+			if part.text == "" && !part.must {
+				continue
+			}
+			n, err := strconv.ParseInt(part.text, 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("range %q: %w", field, err)
+			}
+			*part.to = n
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
