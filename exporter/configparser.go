@@ -73,8 +73,7 @@ func (p *configParser) syntaxError(err error) {
 	p.errorf(line, "not YAML: %s", yamlError.ReplaceAllString(err.Error(), ""))
 }
 
-// mapping calls the function of each key. A key without a value counts as not given, but for probes: that it is there
-// says something.
+// mapping calls the function of each key. A key without a value counts as not given.
 func (p *configParser) mapping(n *yaml.Node, what string, keys map[string]func(*yaml.Node), required ...string) {
 	if !p.is(n, yaml.MappingNode, what, "keys with values") {
 		return
@@ -90,7 +89,7 @@ func (p *configParser) mapping(n *yaml.Node, what string, keys map[string]func(*
 			p.errorf(key.Line, "%s: the key is already in line %d", key.Value, lines[key.Value])
 		default:
 			lines[key.Value] = key.Line
-			if !isNull(value) || key.Value == "probes" {
+			if !isNull(value) {
 				known(value)
 			} else if slices.Contains(required, key.Value) {
 				p.errorf(key.Line, "%s: expected a value", key.Value)

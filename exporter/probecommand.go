@@ -149,10 +149,7 @@ func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) (noLibr
 	if err != nil {
 		return nil, err
 	}
-	p.config = probes.DefaultConfig()
-	if c.probes != nil {
-		p.config = *c.probes
-	}
+	p.config = c.byHand
 	if f.probe.nccl != "" {
 		p.config.NCCL = f.probe.nccl
 	}

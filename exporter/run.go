@@ -121,12 +121,12 @@ func checkFiles(f *flags, o Options) int {
 		return exitFailure
 	}
 	fmt.Fprintf(o.Stdout, "%s: ok\n", f.configFile)
-	if c.probes != nil && c.probes.EnvFile != "" {
-		if _, err := readEnvironment(c.probes.EnvFile); err != nil {
+	if env := c.byHand.EnvFile; env != "" {
+		if _, err := readEnvironment(env); err != nil {
 			fmt.Fprintln(o.Stderr, err)
 			return exitFailure
 		}
-		fmt.Fprintf(o.Stdout, "%s: ok\n", c.probes.EnvFile)
+		fmt.Fprintf(o.Stdout, "%s: ok\n", env)
 	}
 	if f.webConfigFile == "" {
 		return exitOK
