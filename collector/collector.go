@@ -17,6 +17,7 @@ import (
 
 	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 )
 
 // About describes a collector to users.
@@ -176,7 +177,7 @@ func (s *Set) Select(names []string) (*Set, error) {
 	var unknown []string
 	for _, n := range names {
 		if !slices.Contains(s.Names(), n) {
-			unknown = append(unknown, fmt.Sprintf("%q", n))
+			unknown = append(unknown, fmt.Sprintf("%.64q%s", n, spelling.Hint(n, s.Names())))
 		}
 	}
 	if len(unknown) > 0 {
