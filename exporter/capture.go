@@ -29,7 +29,7 @@ const toStdout = "-"
 // takeCapture writes an archive of what the exporter reads of this host.
 func takeCapture(ctx context.Context, f *flags, o Options) int {
 	report := o.Stdout
-	if f.captureOutput == toStdout {
+	if f.captureFile == toStdout {
 		report = o.Stderr
 	}
 	m, err := writeCapture(ctx, f, o)
@@ -37,7 +37,7 @@ func takeCapture(ctx context.Context, f *flags, o Options) int {
 		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
 		return exitFailure
 	}
-	reportCapture(report, f.captureOutput, m)
+	reportCapture(report, f.captureFile, m)
 	return exitOK
 }
 
@@ -49,10 +49,10 @@ func writeCapture(ctx context.Context, f *flags, o Options) (m capture.Manifest,
 		return m, err
 	}
 	to := o.Stdout
-	if f.captureOutput != toStdout {
-		file, e := os.OpenFile(f.captureOutput, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if f.captureFile != toStdout {
+		file, e := os.OpenFile(f.captureFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if errors.Is(e, os.ErrExist) {
-			return m, fmt.Errorf("%s exists and is not overwritten: choose another --output", f.captureOutput)
+			return m, fmt.Errorf("%s exists and is not overwritten: choose another --file", f.captureFile)
 		}
 		if e != nil {
 			return m, e
@@ -60,7 +60,7 @@ func writeCapture(ctx context.Context, f *flags, o Options) (m capture.Manifest,
 		to = file
 		defer func() {
 			if err = errors.Join(err, file.Close()); err != nil {
-				err = errors.Join(err, os.Remove(f.captureOutput))
+				err = errors.Join(err, os.Remove(f.captureFile))
 			}
 		}()
 	}

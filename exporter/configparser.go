@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 )
 
 // configParser walks the YAML of one file and collects everything that is wrong with it.
@@ -84,7 +85,8 @@ func (p *configParser) mapping(n *yaml.Node, what string, keys map[string]func(*
 		known := keys[key.Value]
 		switch {
 		case key.Kind != yaml.ScalarNode || known == nil:
-			p.errorf(key.Line, "unknown key %q (%s takes: %s)", key.Value, what, strings.Join(slices.Sorted(maps.Keys(keys)), ", "))
+			all := slices.Sorted(maps.Keys(keys))
+			p.errorf(key.Line, "unknown key %.64q (%s takes: %s)%s", key.Value, what, strings.Join(all, ", "), spelling.Hint(key.Value, all))
 		case lines[key.Value] != 0:
 			p.errorf(key.Line, "%s: the key is already in line %d", key.Value, lines[key.Value])
 		default:
@@ -177,7 +179,7 @@ func (p *configParser) role(n *yaml.Node) fabric.Role {
 	}
 	s := p.text(n, "role", list(words))
 	if s != "" && !slices.Contains(words, s) {
-		p.errorf(n.Line, "role: %q: expected %s", s, list(words))
+		p.errorf(n.Line, "role: %q: expected %s%s", s, list(words), spelling.Hint(s, words))
 	}
 	return fabric.Role(s)
 }

@@ -15,6 +15,27 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
+func (c *commandLine) scenarioValue() *flagValue {
+	return &flagValue{name: "scenario", set: into(&c.f.demoScenario, findScenario), words: scenarioNames}
+}
+
+// findScenario returns the scenario of a flag.
+func findScenario(s string) (simulator.Scenario, error) {
+	found, err := simulator.Find(s)
+	if err != nil {
+		err = fmt.Errorf("%w; demo --list names all", err)
+	}
+	return found, err
+}
+
+func scenarioNames() []string {
+	var all []string
+	for _, s := range simulator.Scenarios() {
+		all = append(all, s.Name)
+	}
+	return all
+}
+
 func listScenarios(w io.Writer) int {
 	for _, s := range simulator.Scenarios() {
 		fmt.Fprintf(w, "%-24s %s\n", s.Name, s.Summary)

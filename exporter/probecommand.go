@@ -66,7 +66,7 @@ func unusable(r *probes.Result) bool {
 // probe runs probes by hand.
 func probe(ctx context.Context, f *flags, o Options) int {
 	p := &probeCommand{flags: &f.probe, progress: newProgress(o.Stderr), warn: func(s string) { fmt.Fprintf(o.Stderr, "%s: %s\n", name, s) }}
-	if !f.probe.json {
+	if f.probe.output == outputText {
 		p.show = func(r probeRun) error { return writeProbeRun(o.Stdout, r) }
 	}
 	p.report.what = f.probe.what
@@ -78,7 +78,7 @@ func probe(ctx context.Context, f *flags, o Options) int {
 	r := &p.report
 	var err error
 	switch {
-	case f.probe.json:
+	case f.probe.output == outputJSON:
 		err = writeProbeJSON(o.Stdout, r)
 	case f.probe.comparison() != "":
 		err = writeProbeComparison(o.Stdout, compareProbes(r))
