@@ -34,7 +34,7 @@ func takeCapture(ctx context.Context, f *flags, o Options) int {
 	}
 	m, err := writeCapture(ctx, f, o)
 	if err != nil {
-		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
+		complain(o.Stderr, f.explain(err))
 		return exitFailure
 	}
 	reportCapture(report, f.captureFile, m)
@@ -52,10 +52,10 @@ func writeCapture(ctx context.Context, f *flags, o Options) (m capture.Manifest,
 	if f.captureFile != toStdout {
 		file, e := os.OpenFile(f.captureFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if errors.Is(e, os.ErrExist) {
-			return m, fmt.Errorf("%s exists and is not overwritten: choose another --file", f.captureFile)
+			return m, fmt.Errorf("--file=%q: it exists and is not overwritten: expected another name", f.captureFile)
 		}
 		if e != nil {
-			return m, e
+			return m, unwritable("file", f.captureFile, e)
 		}
 		to = file
 		defer func() {
@@ -132,10 +132,10 @@ func reportCapture(w io.Writer, file string, m capture.Manifest) {
 func replay(ctx context.Context, f *flags, o Options) int {
 	log := f.logger(o.Stderr)
 	fail := func(err error) int {
-		log.Error("giving up", "err", err)
+		log.Error("giving up", "err", f.explain(err))
 		return exitFailure
 	}
-	dir, err := os.MkdirTemp("", name+"_demo_")
+	dir, err := temporaryFolder()
 	if err != nil {
 		return fail(err)
 	}

@@ -48,11 +48,11 @@ func listScenarios(w io.Writer) int {
 func demo(ctx context.Context, f *flags, o Options) int {
 	log := f.logger(o.Stderr)
 	fail := func(err error) int {
-		log.Error("giving up", "err", err)
+		log.Error("giving up", "err", f.explain(err))
 		return exitFailure
 	}
 	scenario := f.demoScenario
-	dir, err := os.MkdirTemp("", name+"_demo_")
+	dir, err := temporaryFolder()
 	if err != nil {
 		return fail(err)
 	}

@@ -145,7 +145,7 @@ func parseFlags(args []string, stdout, stderr io.Writer) (*flags, int) {
 		err = c.finish()
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: error: %v (try --help)\n", name, err)
+		complain(stderr, fmt.Errorf("%w (try --help)", err))
 		return nil, exitUsage
 	}
 	return c.f, exitOK

@@ -149,21 +149,7 @@ func (at *reading) unknown(written string, model *kingpin.ApplicationModel) erro
 	for _, f := range at.flags() {
 		all = append(all, spellings(f)...)
 	}
-	return errors.New(clip(written) + ": unknown flag" + spelling.Hint(written, all))
-}
-
-// clip bounds what an error repeats, in bytes, and keeps it on one line.
-func clip(s string) string {
-	const most = 256
-	if len(s) > most {
-		s = s[:most] + "..."
-	}
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == utf8.RuneError {
-			return '?'
-		}
-		return r
-	}, s)
+	return errors.New(clip(written, 64) + ": unknown flag" + spelling.Hint(written, all))
 }
 
 // flags are those that may follow.

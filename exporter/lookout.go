@@ -31,7 +31,7 @@ func lookout(f *flags, o Options) (look, func(), error) {
 		}
 	}
 	if f.simulated {
-		dir, err := os.MkdirTemp("", name+"_")
+		dir, err := temporaryFolder()
 		if err != nil {
 			return nil, nil, err
 		}

@@ -73,7 +73,7 @@ func probe(ctx context.Context, f *flags, o Options) int {
 	if p.report.what == "" {
 		p.report.what = string(f.probe.kind)
 	}
-	p.report.err = p.probe(ctx, f, o)
+	p.report.err = f.explain(p.probe(ctx, f, o))
 	p.progress.end()
 	r := &p.report
 	var err error
@@ -87,7 +87,7 @@ func probe(ctx context.Context, f *flags, o Options) int {
 		r.err = err
 	}
 	if r.err != nil {
-		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, r.err)
+		complain(o.Stderr, r.err)
 	}
 	if s := r.skipped; s != nil {
 		fmt.Fprintf(o.Stderr, "%s: not probed (%s): %s\n%s: %s\n", name, s.Why, s.Detail, name, adviceOnSkip(s.Why))
