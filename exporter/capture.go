@@ -153,7 +153,7 @@ func replay(ctx context.Context, f *flags, o Options) int {
 	onListen := o.OnListen
 	o.OnListen = func(addrs []net.Addr) {
 		fmt.Fprintf(o.Stdout, "%s: %d RDMA devices. Nothing of it moves.\n", what, len(m.Devices))
-		showAddresses(o.Stdout, f, addrs)
+		showAddresses(o.Stdout, f, addrs, false)
 		onListen(addrs)
 	}
 	return runSite(ctx, f, o, site{
