@@ -179,14 +179,14 @@ func TestCompletionInZsh(t *testing.T) {
 		t.Run(how.name, func(t *testing.T) {
 			dir, env := shellBench(t)
 			// zle wants a terminal, which zsh has a module for.
-			script := "zmodload zsh/zpty || exit 1\nzpty z " + zsh + " -f -i\n"
-			script += "zpty -w z " + quoted("PS1=; unsetopt beep; report() { print -r -- \"<$BUFFER>\" >>report; BUFFER=; }; zle -N report; bindkey '^Xr' report; "+
-				"bindkey '^I' complete-word; "+how.load) + "\n"
+			var script strings.Builder
+			fmt.Fprintf(&script, "zmodload zsh/zpty || exit 1\nzpty z %s -f -i\nzpty -w z %s\n", zsh, quoted("PS1=; unsetopt beep; report() { print -r -- \"<$BUFFER>\" >>report; BUFFER=; }; zle -N report; bindkey '^Xr' report; "+
+				"bindkey '^I' complete-word; "+how.load))
 			for _, c := range completedLines {
-				script += "zpty -w -n z " + quoted("gpufabric_exporter "+strings.ReplaceAll(c.typed, "%s", dir)+"\t\x18r") + "\n"
+				fmt.Fprintf(&script, "zpty -w -n z %s\n", quoted("gpufabric_exporter "+strings.ReplaceAll(c.typed, "%s", dir)+"\t\x18r"))
 			}
-			script += "zpty -w z exit\nwhile zpty -r z line; do print -rn -- $line; done\n"
-			typeIn(t, dir, env, script, zsh, "-f")
+			script.WriteString("zpty -w z exit\nwhile zpty -r z line; do print -rn -- $line; done\n")
+			typeIn(t, dir, env, script.String(), zsh, "-f")
 		})
 	}
 }

@@ -46,13 +46,18 @@ func clip(s string, most int) string {
 
 // explain names the flag that an error is about, where a path that a flag says could not be read.
 func (f *flags) explain(err error) error {
-	var p *fs.PathError
-	if !errors.As(err, &p) {
+	p, ok := errors.AsType[*fs.PathError](err)
+	if !ok {
 		return err
 	}
 	for _, flag := range []struct{ name, path string }{
-		{"config.file", f.configFile}, {"web.config.file", f.webConfigFile}, {"manifest", f.checkManifest}, {"capture", f.demoCapture},
-		{"path.sysfs", f.sysfs}, {"path.procfs", f.procfs}, {"path.rootfs", f.rootfs},
+		{"config.file", f.configFile},
+		{"web.config.file", f.webConfigFile},
+		{"manifest", f.checkManifest},
+		{"capture", f.demoCapture},
+		{"path.sysfs", f.sysfs},
+		{"path.procfs", f.procfs},
+		{"path.rootfs", f.rootfs},
 	} {
 		if p.Path == flag.path {
 			return fmt.Errorf("--%s=%.512q: %w: expected a path that exists and that user %d may read", flag.name, flag.path, p.Err, os.Geteuid())
@@ -63,8 +68,7 @@ func (f *flags) explain(err error) error {
 
 // unwritable is the error of a file that a flag says and that could not be written.
 func unwritable(flag, file string, err error) error {
-	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = errno // without the name of a temporary file
 	}
 	return fmt.Errorf("--%s=%.512q: %w: expected a file in a folder that exists and that user %d may write to", flag, file, err, os.Geteuid())

@@ -51,12 +51,13 @@ func TestFailuresNameTheFlag(t *testing.T) {
 		if code := Run(t.Context(), strings.Fields(c.args), Options{Stdout: &stdout, Stderr: &stderr}); code == exitOK {
 			t.Errorf("%.80s: exit code %d", c.args, code)
 		}
-		said := ""
+		var told strings.Builder
 		for line := range strings.Lines(stderr.String()) {
 			if !strings.Contains(line, "level=info") {
-				said += strings.ReplaceAll(line, `\"`, `"`)
+				told.WriteString(strings.ReplaceAll(line, `\"`, `"`))
 			}
 		}
+		said := told.String()
 		flag, value, _ := strings.Cut(c.args[strings.LastIndex(c.args, "--"):], "=")
 		for _, w := range append(c.want, flag+`="`+value[:min(len(value), 500)]) {
 			if !strings.Contains(said, w) {

@@ -212,11 +212,6 @@ func (c *commandLine) simulated(command *kingpin.CmdClause) {
 		IsSetByUser(&c.f.simulated).SetValue(c.scenarioValue())
 }
 
-// output adds the format of what a command prints: one spelling for all of them.
-func (c *commandLine) output(command *kingpin.CmdClause, to *string) {
-	command.Flag("output", "Format: text, json.").Short('o').Default(outputText).SetValue(choice("output", to, outputText, outputJSON))
-}
-
 func (c *commandLine) defineWeb() {
 	f := c.f
 	define(c, "web.listen-address", "Address to listen on, HOST:PORT. Repeatable. Default "+defaultAddress+", for demo "+defaultDemoAddress+".", "",

@@ -73,6 +73,11 @@ func choice[T ~string](name string, to *T, words ...T) *flagValue {
 	return &flagValue{name: name, words: func() []string { return all }, set: into(to, oneOf(words...))}
 }
 
+// output adds the format of what a command prints: one spelling for all of them.
+func (c *commandLine) output(command *kingpin.CmdClause, to *string) {
+	command.Flag("output", "Format: text, json.").Short('o').Default(outputText).SetValue(choice("output", to, outputText, outputJSON))
+}
+
 // The parsers return errors that say what was expected.
 
 func oneOf[T ~string](words ...T) func(string) (T, error) {

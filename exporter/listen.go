@@ -52,8 +52,8 @@ func listen(addresses []string, fromSystemd bool) ([]net.Listener, error) {
 // listenError says what to do where an address cannot be had.
 func listenError(address string, err error) error {
 	_, port, _ := net.SplitHostPort(address)
-	var errno syscall.Errno
-	if !errors.As(err, &errno) {
+	errno, ok := errors.AsType[syscall.Errno](err)
+	if !ok {
 		return fmt.Errorf("--web.listen-address=%q: %w", address, err)
 	}
 	remedy := "expected an address of this host"

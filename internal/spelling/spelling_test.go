@@ -29,7 +29,7 @@ func TestNearest(t *testing.T) {
 		{"scan", commands, ""},   // as far from serve as from anything
 		{"run", commands, ""},    //
 		{"nosuch", commands, ""}, //
-		{"--web.lisen-adress", flags, "--web.listen-address"},
+		{"--web.lisen-address", flags, "--web.listen-address"},
 		{"--loglevel", flags, "--log.level"},
 		{"--collector.hcaa", flags, "--collector.hca"},
 		{"--colector.gid", flags, "--collector.gid"},
@@ -53,8 +53,15 @@ func TestDistance(t *testing.T) {
 		a, b        string
 		limit, want int
 	}{
-		{"", "", 3, 0}, {"ab", "ab", 3, 0}, {"ab", "ba", 3, 1}, {"abc", "ab", 3, 1}, {"ab", "axb", 3, 1}, {"abcd", "wxyz", 9, 4},
-		{"abcd", "wxyz", 2, 2}, {"a", strings.Repeat("a", 64), 99, 63}, {"a", strings.Repeat("a", 65), 99, 99},
+		{"", "", 3, 0},
+		{"ab", "ab", 3, 0},
+		{"ab", "ba", 3, 1},
+		{"abc", "ab", 3, 1},
+		{"ab", "axb", 3, 1},
+		{"abcd", "wxyz", 9, 4},
+		{"abcd", "wxyz", 2, 2},
+		{"a", strings.Repeat("a", 64), 99, 63},
+		{"a", strings.Repeat("a", 65), 99, 99},
 	} {
 		if got, back := Distance(c.a, c.b, c.limit), Distance(c.b, c.a, c.limit); got != c.want || back != got {
 			t.Errorf("Distance(%q, %q, %d) = %d and %d, want %d", c.a, c.b, c.limit, got, back, c.want)
