@@ -4,6 +4,7 @@ package exporter
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
@@ -91,6 +92,11 @@ func TestComplain(t *testing.T) {
 	complain(&w, errors.Join(all...))
 	if n := strings.Count(w.String(), "\n"); n != maxFailures+1 || w.buf.Len() > 64<<10 || strings.Contains(w.String(), "\x1b") {
 		t.Errorf("%d lines of %d bytes", n, w.buf.Len())
+	}
+	var wrapped output
+	complain(&wrapped, fmt.Errorf("%w: %w", errSettings, net.ErrClosed))
+	if want := "gpufabric_exporter: error: settings of probes: use of closed network connection\n"; wrapped.String() != want {
+		t.Errorf("got %q, want %q", wrapped.String(), want)
 	}
 	contains(t, w.String(), "gpufabric_exporter: error: x; ?x", "and 980 more")
 }

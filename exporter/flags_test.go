@@ -28,7 +28,7 @@ func TestFlagErrors(t *testing.T) {
 		{"--collector.hac", []string{"--collector.hac: unknown flag; did you mean --collector.hca?"}},
 		{"--no-colector.gid", []string{"--no-colector.gid: unknown flag; did you mean --no-collector.gid?"}},
 		{"--web.lisen-address=:1", []string{"--web.lisen-address: unknown flag; did you mean --web.listen-address?"}},
-		{"topology --web.listen-address=:1", []string{"--web.listen-address: unknown flag"}}, // what topology does not take is no help
+		{"topology --web.lissten-address=:1", []string{"--web.lissten-address: unknown flag (try"}}, // what topology does not take is no help
 		{"topology -x", []string{"-x: unknown flag"}},
 		{"--scenario=pfc-off", []string{"--scenario: expected the command before it: demo, topology or check"}},
 		{"probe --scenario=pfc-off", []string{"--scenario: probe does not take this flag, but demo, topology or check"}},

@@ -333,7 +333,9 @@ func noDevice(n *fabric.Node, s site) (text string, none bool) {
 // split returns the errors that were joined to err, else err itself.
 func split(err error) []error {
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
-		return j.Unwrap()
+		if all := j.Unwrap(); errors.Join(all...).Error() == err.Error() { // else it wraps several and has words of its own
+			return all
+		}
 	}
 	return []error{err}
 }
