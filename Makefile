@@ -2,6 +2,7 @@
 GO       ?= go
 BIN      := bin/gpufabric_exporter
 SCENARIO ?= healthy
+PORT     ?= 10791
 FUZZTIME ?= 60s
 VERSION  := $(shell cat VERSION)
 REVISION := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
@@ -20,8 +21,8 @@ help: ## show this list
 build: ## build bin/gpufabric_exporter
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) .
 
-demo: build ## serve a simulated node on 127.0.0.1 (SCENARIO=healthy; $(BIN) demo --list)
-	./$(BIN) demo --scenario=$(SCENARIO)
+demo: build ## serve a simulated node on 127.0.0.1 (SCENARIO=healthy PORT=10791; $(BIN) demo --list)
+	./$(BIN) demo --scenario=$(SCENARIO) --web.listen-address=127.0.0.1:$(PORT)
 
 run: build ## serve this host on port 10791
 	./$(BIN)

@@ -11,12 +11,14 @@
 package collector
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 )
 
 // About describes a collector to users.
@@ -174,13 +176,15 @@ func NewSet(names []string) (*Set, error) {
 // those that are.
 func (s *Set) Select(names []string) (*Set, error) {
 	var unknown []string
+	hint := ""
 	for _, n := range names {
 		if !slices.Contains(s.Names(), n) {
-			unknown = append(unknown, fmt.Sprintf("%q", n))
+			unknown = append(unknown, fmt.Sprintf("%.64q", n))
+			hint = cmp.Or(hint, spelling.Hint(n, s.Names()))
 		}
 	}
 	if len(unknown) > 0 {
-		return nil, fmt.Errorf("unknown or disabled collector %s, expected one of: %s", strings.Join(unknown, ", "), strings.Join(s.Names(), ", "))
+		return nil, fmt.Errorf("unknown or disabled collector %s, expected one of: %s%s", strings.Join(unknown, ", "), strings.Join(s.Names(), ", "), hint)
 	}
 	sub := &Set{}
 	for _, c := range s.collectors {

@@ -33,7 +33,7 @@ func probeCollector(status func() probes.Status) collector {
 		collect: func(_ *fabric.Node, emit emit) { collectProbes(status(), emit) },
 		supported: func(*fabric.Node) (bool, string) {
 			if s := status(); !s.Enabled && len(s.Probes) == 0 {
-				return false, "no probes are switched on (probes: in the configuration)"
+				return false, "no probes are switched on (probes.enabled in the configuration)"
 			}
 			return true, ""
 		},

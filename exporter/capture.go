@@ -29,15 +29,15 @@ const toStdout = "-"
 // takeCapture writes an archive of what the exporter reads of this host.
 func takeCapture(ctx context.Context, f *flags, o Options) int {
 	report := o.Stdout
-	if f.captureOutput == toStdout {
+	if f.captureFile == toStdout {
 		report = o.Stderr
 	}
 	m, err := writeCapture(ctx, f, o)
 	if err != nil {
-		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
+		complain(o.Stderr, f.explain(err))
 		return exitFailure
 	}
-	reportCapture(report, f.captureOutput, m)
+	reportCapture(report, f.captureFile, m)
 	return exitOK
 }
 
@@ -49,18 +49,18 @@ func writeCapture(ctx context.Context, f *flags, o Options) (m capture.Manifest,
 		return m, err
 	}
 	to := o.Stdout
-	if f.captureOutput != toStdout {
-		file, e := os.OpenFile(f.captureOutput, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if f.captureFile != toStdout {
+		file, e := os.OpenFile(f.captureFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		if errors.Is(e, os.ErrExist) {
-			return m, fmt.Errorf("%s exists and is not overwritten: choose another --output", f.captureOutput)
+			return m, fmt.Errorf("--file=%q: it exists and is not overwritten: expected another name", f.captureFile)
 		}
 		if e != nil {
-			return m, e
+			return m, unwritable("file", f.captureFile, e)
 		}
 		to = file
 		defer func() {
 			if err = errors.Join(err, file.Close()); err != nil {
-				err = errors.Join(err, os.Remove(f.captureOutput))
+				err = errors.Join(err, os.Remove(f.captureFile))
 			}
 		}()
 	}
@@ -132,10 +132,10 @@ func reportCapture(w io.Writer, file string, m capture.Manifest) {
 func replay(ctx context.Context, f *flags, o Options) int {
 	log := f.logger(o.Stderr)
 	fail := func(err error) int {
-		log.Error("giving up", "err", err)
+		log.Error("giving up", "err", f.explain(err))
 		return exitFailure
 	}
-	dir, err := os.MkdirTemp("", name+"_demo_")
+	dir, err := temporaryFolder()
 	if err != nil {
 		return fail(err)
 	}
@@ -153,7 +153,7 @@ func replay(ctx context.Context, f *flags, o Options) int {
 	onListen := o.OnListen
 	o.OnListen = func(addrs []net.Addr) {
 		fmt.Fprintf(o.Stdout, "%s: %d RDMA devices. Nothing of it moves.\n", what, len(m.Devices))
-		showAddresses(o.Stdout, f, addrs)
+		showAddresses(o.Stdout, f, addrs, false)
 		onListen(addrs)
 	}
 	return runSite(ctx, f, o, site{

@@ -28,7 +28,7 @@ func captured(t *testing.T, to string, args ...string) (file string, stdout, std
 	file = cmp.Or(to, filepath.Join(t.TempDir(), "c.tar.gz"))
 	stdout, stderr = new(output), new(output)
 	args = append([]string{
-		"capture", "--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs(), "--output=" + file,
+		"capture", "--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs(), "--file=" + file,
 	}, args...)
 	code = Run(t.Context(), args, Options{Stdout: stdout, Stderr: stderr})
 	return file, stdout, stderr, code
@@ -47,7 +47,7 @@ func TestCapture(t *testing.T) {
 		t.Fatal(err)
 	}
 	var again output
-	if code := Run(t.Context(), []string{"capture", "--output=" + file}, Options{Stdout: &again, Stderr: &again}); code != exitFailure {
+	if code := Run(t.Context(), []string{"capture", "--file=" + file}, Options{Stdout: &again, Stderr: &again}); code != exitFailure {
 		t.Errorf("exit code %d", code)
 	}
 	contains(t, again.String(), "exists and is not overwritten")
@@ -89,14 +89,14 @@ func TestCaptureFails(t *testing.T) {
 	}{
 		{"no such file", exitFailure, []string{"--path.sysfs=/nosuch"}},
 		{"no such file", exitFailure, []string{"--config.file=/nosuch"}},
-		{"no such file", exitFailure, []string{"--output=" + dir + "/nosuch/c"}},
+		{"no such file", exitFailure, []string{"--file=" + dir + "/nosuch/c"}},
 		{"does not take this flag", exitUsage, []string{"--web.max-requests=3"}},
-		{"expected a path", exitUsage, []string{"--output="}},
+		{"expected a path", exitUsage, []string{"--file="}},
 	} {
 		file := filepath.Join(dir, "c.tar.gz")
 		args := c.args
-		if !strings.Contains(args[0], "--output") {
-			args = append(args, "--output="+file)
+		if !strings.Contains(args[0], "--file") {
+			args = append(args, "--file="+file)
 		}
 		var out output
 		if code := Run(t.Context(), append([]string{"capture"}, args...), Options{Stdout: &out, Stderr: &out}); code != c.code {

@@ -5,7 +5,6 @@ package exporter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -30,7 +29,7 @@ func check(ctx context.Context, f *flags, o Options) int {
 	}
 	code, err := judge(ctx, f, o)
 	if err != nil {
-		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
+		complain(o.Stderr, f.explain(err))
 		return exitUndecided
 	}
 	return code

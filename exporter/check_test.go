@@ -115,11 +115,10 @@ func TestCheckFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--only=gid_usabel"}, `--only="gid_usabel": expected one of reads_return, `},
-		{[]string{"--only=gid_usabel"}, "; did you mean gid_usable"},
-		{[]string{"--only=pcie-links"}, "pcie_link"},
+		{[]string{"--only=gid_usabel"}, `--only="gid_usabel": there is no such check; did you mean gid_usable?`},
+		{[]string{"--only=pcie-links"}, "did you mean pcie_link?"},
 		{[]string{"--only="}, "expected one of"},
-		{[]string{"--explain=nothing-like-it"}, `--explain="nothing-like-it": expected one of`},
+		{[]string{"--explain=nothing-like-it"}, `--explain="nothing-like-it": there is no such check: expected one of reads_return, `},
 		{[]string{"--only=mtu_uniform", "--severity=critical"}, `--only="mtu_uniform": it is of severity warning: expected no --severity=critical beside it`},
 		{[]string{"--only=port_active", "--only=mtu_uniform", "--severity=critical"}, "mtu_uniform"},
 		{[]string{"--only=roce_pause_sent"}, `--only="roce_pause_sent": it compares two readings: expected --interval beside it`},
@@ -128,11 +127,26 @@ func TestCheckFlags(t *testing.T) {
 		{[]string{"--interval=1h"}, "expected a duration up to 10m"},
 		{[]string{"--output=yaml"}, "expected text or json"},
 		{[]string{"--textfile="}, "expected a path"},
-		{[]string{"--scenario=healthy", "--config.file=x"}, "--config.file"},
+		{[]string{"--scenario=healthy", "--gpu.maintenance-file=x"}, "--gpu.maintenance-file"},
 	} {
 		code, out, errs := checked(t, c.args...)
 		if code != exitUsage || !strings.Contains(errs, c.want) || out != "" {
 			t.Errorf("%v: exit code %d, stdout %q, stderr %q; want %q", c.args, code, out, errs, c.want)
+		}
+	}
+}
+
+// What the site expects is held against a simulated node in place of what the scenario's site expects.
+func TestCheckScenarioOfSite(t *testing.T) {
+	withoutRace(t)
+	for text, want := range map[string]int{"": exitChecked, "expected: {compute_ports: 9}\n": exitFailed} {
+		file := filepath.Join(t.TempDir(), "site.yml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, out, errs := checked(t, "--scenario=healthy", "--config.file="+file, "--only=compute_ports", "--only=port_active")
+		if code != want || strings.Contains(out, "9 ") != (want == exitFailed) {
+			t.Errorf("%q: exit code %d, want %d: %s%s", text, code, want, out, errs)
 		}
 	}
 }

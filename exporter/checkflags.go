@@ -7,28 +7,27 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/spelling"
 )
 
 func (c *commandLine) defineCheck() {
 	f := c.f
 	k := c.app.Command(commandCheck, "Judge this node: what is wrong, why, and what to do. Exit code 0: nothing is; 1: something is; 2: not everything could be told. Verdicts of severity info do not count for it, unless asked for by --severity=info or --only.")
-	k.Flag("output", "Format: text, json.").Default(outputText).
-		SetValue(&flagValue{name: "output", set: into(&f.checkOutput, oneOf(outputText, outputJSON))})
+	c.output(k, &f.checkOutput)
 	k.Flag("only", "Make this check alone. Repeatable.").PlaceHolder("ID").
-		SetValue(&flagValue{name: "only", set: appendTo(&f.checkOnly, parseCheckID), repeatable: true})
+		SetValue(&flagValue{name: "only", set: appendTo(&f.checkOnly, parseCheckID), words: checkIDs, repeatable: true})
 	k.Flag("severity", "Make checks of this severity and worse alone: critical, warning, info. Left out: all, and info does not count for the exit code.").
-		SetValue(&flagValue{name: "severity", set: into(&f.checkSeverity, parseSeverity)})
+		SetValue(choice("severity", &f.checkSeverity, diagnose.Severities()...))
 	k.Flag("interval", "Look twice, with this time between, and judge what happened meanwhile too.").Default("0s").
 		SetValue(&flagValue{name: "interval", set: into(&f.checkInterval, parsePause)})
 	k.Flag("manifest", "Compare with what --write-manifest recorded too, instead of expected.manifest of the configuration.").PlaceHolder("FILE").StringVar(&f.checkManifest)
 	k.Flag("write-manifest", "Record what this node is now in FILE, and judge nothing.").PlaceHolder("FILE").StringVar(&f.writeManifest)
 	k.Flag("explain", "Say what this check reads, when it is made and what it finds, and make none.").PlaceHolder("ID").
-		SetValue(&flagValue{name: "explain", set: into(&f.checkExplain, parseCheck)})
+		SetValue(&flagValue{name: "explain", set: into(&f.checkExplain, parseCheck), words: checkIDs})
 	k.Flag("textfile", "Write the verdicts as metrics to this file too, for node_exporter's textfile collector.").PlaceHolder("FILE").
 		SetValue(&flagValue{name: "textfile", set: into(&f.checkTextfile, parseFile)})
 	k.Flag("verbose", "List what is fine too.").BoolVar(&f.checkVerbose)
@@ -56,31 +55,20 @@ func parseCheck(s string) (*diagnose.Check, error) {
 	if c := diagnose.Find(s); c != nil {
 		return c, nil
 	}
-	var all, near []string
-	for _, c := range diagnose.Catalogue() {
-		all = append(all, c.ID)
-		if resembles(c.ID, s) {
-			near = append(near, c.ID)
-		}
+	all := checkIDs()
+	hint := spelling.Hint(s, all)
+	if hint == "" {
+		hint = ": expected one of " + strings.Join(all, ", ")
 	}
-	hint := ""
-	if len(near) > 0 {
-		hint = "; did you mean " + strings.Join(near, ", ") + "?"
-	}
-	return nil, fmt.Errorf("expected one of %s%s", strings.Join(all, ", "), hint)
+	return nil, errors.New("there is no such check" + hint)
 }
 
-// resembles tells that two names have a word in common, or its beginning.
-func resembles(a, b string) bool {
-	const beginning = 4
-	for x := range strings.SplitSeq(a, "_") {
-		for y := range strings.FieldsFuncSeq(strings.ToLower(b), func(r rune) bool { return r == '_' || r == '-' || r == ' ' }) {
-			if x == y || len(x) > beginning && len(y) > beginning && x[:beginning] == y[:beginning] {
-				return true
-			}
-		}
+func checkIDs() []string {
+	var all []string
+	for _, c := range diagnose.Catalogue() {
+		all = append(all, c.ID)
 	}
-	return false
+	return all
 }
 
 func parseCheckID(s string) (string, error) {
@@ -89,13 +77,6 @@ func parseCheckID(s string) (string, error) {
 		return "", err
 	}
 	return c.ID, nil
-}
-
-func parseSeverity(s string) (diagnose.Severity, error) {
-	if !slices.Contains(diagnose.Severities(), diagnose.Severity(s)) {
-		return "", errors.New("expected critical, warning or info")
-	}
-	return diagnose.Severity(s), nil
 }
 
 // painter colours a word.

@@ -5,7 +5,6 @@ package exporter
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -25,7 +24,7 @@ func writeTextfile(path string, list []diagnose.Verdict, at time.Time) error {
 		err = replaceFile(path, b.Bytes())
 	}
 	if err != nil {
-		return fmt.Errorf("--textfile=%q: %w", path, err)
+		return unwritable("textfile", path, err)
 	}
 	return nil
 }

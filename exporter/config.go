@@ -24,7 +24,8 @@ const maxConfig = 1 << 20
 type config struct {
 	policy *fabric.Policy
 	nccl   observer.NCCLFiles
-	probes *probes.Config // nil: nothing is probed
+	probes *probes.Config // what the exporter probes by itself; nil: nothing
+	byHand probes.Config  // settings of probes by hand: those of the file, also where they are switched off
 	// manifest is the file that has the manifest; empty: the policy has it, or there is none.
 	manifest string
 }
@@ -61,14 +62,14 @@ func readConfig(file string) (config, error) {
 // line, unknown and duplicate keys are seen, and aliases, which nobody needs here, are never followed.
 func parseConfig(file string, data []byte) (config, error) {
 	p := &configParser{file: file}
-	c := config{policy: &fabric.Policy{}}
+	c := config{policy: &fabric.Policy{}, byHand: probes.DefaultConfig()}
 	if root := p.document(data); root != nil {
 		p.mapping(root, "the file", map[string]func(*yaml.Node){
 			"roles":      func(n *yaml.Node) { p.roles(n, c.policy) },
 			"restricted": func(n *yaml.Node) { p.restricted(n, c.policy) },
 			"expected":   func(n *yaml.Node) { p.expected(n, &c) },
 			"nccl":       func(n *yaml.Node) { p.nccl(n, &c.nccl) },
-			"probes":     func(n *yaml.Node) { c.probes = p.probes(n) },
+			"probes":     func(n *yaml.Node) { p.probes(n, &c) },
 		})
 	}
 	if err := errors.Join(p.errs...); err != nil {

@@ -14,6 +14,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/probes"
 )
 
 var update = flag.Bool("update", false, "write what is seen to testdata instead of comparing it")
@@ -96,7 +97,7 @@ func TestConfigTrafficClass(t *testing.T) {
 func TestConfigDefaults(t *testing.T) {
 	for _, text := range []string{"", "\n", "# nothing\n", "---\n", "{}", "null", "roles:\nexpected: {compute_ports: }\n"} {
 		c, err := parseConfig("f", []byte(text))
-		if err != nil || !reflect.DeepEqual(c, config{policy: &fabric.Policy{}}) {
+		if err != nil || !reflect.DeepEqual(c, config{policy: &fabric.Policy{}, byHand: probes.DefaultConfig()}) {
 			t.Errorf("%q: %+v, %v", text, c.policy, err)
 		}
 	}

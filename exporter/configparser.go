@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 )
 
 // configParser walks the YAML of one file and collects everything that is wrong with it.
@@ -73,8 +74,7 @@ func (p *configParser) syntaxError(err error) {
 	p.errorf(line, "not YAML: %s", yamlError.ReplaceAllString(err.Error(), ""))
 }
 
-// mapping calls the function of each key. A key without a value counts as not given, but for probes: that it is there
-// says something.
+// mapping calls the function of each key. A key without a value counts as not given.
 func (p *configParser) mapping(n *yaml.Node, what string, keys map[string]func(*yaml.Node), required ...string) {
 	if !p.is(n, yaml.MappingNode, what, "keys with values") {
 		return
@@ -85,12 +85,13 @@ func (p *configParser) mapping(n *yaml.Node, what string, keys map[string]func(*
 		known := keys[key.Value]
 		switch {
 		case key.Kind != yaml.ScalarNode || known == nil:
-			p.errorf(key.Line, "unknown key %q (%s takes: %s)", key.Value, what, strings.Join(slices.Sorted(maps.Keys(keys)), ", "))
+			all := slices.Sorted(maps.Keys(keys))
+			p.errorf(key.Line, "unknown key %.64q (%s takes: %s)%s", key.Value, what, strings.Join(all, ", "), spelling.Hint(key.Value, all))
 		case lines[key.Value] != 0:
 			p.errorf(key.Line, "%s: the key is already in line %d", key.Value, lines[key.Value])
 		default:
 			lines[key.Value] = key.Line
-			if !isNull(value) || key.Value == "probes" {
+			if !isNull(value) {
 				known(value)
 			} else if slices.Contains(required, key.Value) {
 				p.errorf(key.Line, "%s: expected a value", key.Value)
@@ -178,7 +179,7 @@ func (p *configParser) role(n *yaml.Node) fabric.Role {
 	}
 	s := p.text(n, "role", list(words))
 	if s != "" && !slices.Contains(words, s) {
-		p.errorf(n.Line, "role: %q: expected %s", s, list(words))
+		p.errorf(n.Line, "role: %q: expected %s%s", s, list(words), spelling.Hint(s, words))
 	}
 	return fabric.Role(s)
 }

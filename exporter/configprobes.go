@@ -16,20 +16,54 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// probes reads the section that switches probing on. What it does not say has the default; what is not allowed, the check of
-// probes.Config says.
-func (p *configParser) probes(n *yaml.Node) *probes.Config {
-	c := probes.DefaultConfig()
-	if isNull(n) { // the key alone: all defaults
-		return &c
+// probes reads what switches probing on and what it is like: true, false, or settings. Settings switch it on unless
+// enabled among them says otherwise; none are as good as no section.
+func (p *configParser) probes(n *yaml.Node, to *config) {
+	before := len(p.errs)
+	on, c := p.probesOn(n)
+	if len(p.errs) > before {
+		return
 	}
+	to.byHand = c
+	if on {
+		to.probes = &c
+	}
+}
+
+func (p *configParser) probesOn(n *yaml.Node) (on bool, c probes.Config) {
+	c = probes.DefaultConfig()
+	const expected = "true or false, or settings such as enabled: true"
+	switch {
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool":
+		on := p.boolean(n, "probes")
+		return on != nil && *on, c
+	case n.Kind == yaml.ScalarNode:
+		p.errorf(n.Line, "probes: %q: expected %s", n.Value, expected)
+		return false, c
+	case !p.is(n, yaml.MappingNode, "probes", expected):
+		return false, c
+	}
+	var enabled *bool
+	keys := p.probeSettings(&c, &on)
+	keys["enabled"] = func(n *yaml.Node) { enabled = p.boolean(n, "enabled") }
+	p.mapping(n, "probes", keys)
+	if enabled != nil {
+		on = *enabled
+	}
+	return on, c
+}
+
+// probeSettings returns what reads the settings into c, and sets given for each. What a file does not say has the default;
+// what is not allowed, the check of probes.Config says.
+func (p *configParser) probeSettings(c *probes.Config, given *bool) map[string]func(*yaml.Node) {
 	// A key that is wrong is told with its line, and is as if it were not there for those that follow.
 	key := func(name string, read func(*yaml.Node)) func(*yaml.Node) {
 		return func(n *yaml.Node) {
-			before, errs := c, len(p.errs)
+			*given = true
+			before, errs := *c, len(p.errs)
 			before.Every = maps.Clone(c.Every)
 			if read(n); len(p.errs) > errs {
-				c = before
+				*c = before
 				return
 			}
 			if err := c.Validate(); err != nil {
@@ -37,12 +71,13 @@ func (p *configParser) probes(n *yaml.Node) *probes.Config {
 					_, what, _ := strings.Cut(e.Error(), " is ") // the file has another name for the field
 					p.errorf(n.Line, "%s: %s", name, what)
 				}
-				c = before
+				*c = before
 			}
 		}
 	}
 	keys := map[string]func(*yaml.Node){
 		"every": func(n *yaml.Node) {
+			*given = true
 			c.Every = map[probes.Kind]time.Duration{} // who names kinds means no others
 			kinds := map[string]func(*yaml.Node){}
 			for _, k := range probes.Kinds() {
@@ -71,12 +106,7 @@ func (p *configParser) probes(n *yaml.Node) *probes.Config {
 	} {
 		keys[name] = key(name, read)
 	}
-	before := len(p.errs)
-	p.mapping(n, "probes", keys)
-	if len(p.errs) > before {
-		return nil
-	}
-	return &c
+	return keys
 }
 
 func set[T any](to *T, v *T) {

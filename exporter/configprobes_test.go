@@ -14,26 +14,69 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// The key alone switches probing on; without it there is none.
-func TestConfigOfProbesDefaults(t *testing.T) {
+// The word enabled switches probing on and off. A section with settings and without that word is on, one without a setting
+// is off: a template that renders an empty value must not run collectives.
+func TestConfigSwitchesProbes(t *testing.T) {
 	defaults := probes.DefaultConfig()
-	for _, text := range []string{"probes:", "probes: {}", "probes: null", "probes:\n  duty:\n"} {
+	for text, on := range map[string]bool{
+		"nccl: {home: /root}":                            false,
+		"probes:":                                        false,
+		"probes: null":                                   false,
+		"probes: ~":                                      false,
+		"probes: {}":                                     false,
+		"probes:\n  duty:\n":                             false, // all settings are commented out
+		"probes: false":                                  false,
+		"probes: {enabled: false}":                       false,
+		"probes: {enabled: }":                            false,
+		"probes: {enabled: false, duty: 0.001}":          false,
+		"probes: true":                                   true,
+		"probes: True":                                   true,
+		"probes: {enabled: true}":                        true,
+		"probes: {enabled: TRUE}":                        true,
+		"probes: {enabled: true, duty: }":                true,
+		"probes: {duty: 0.001}":                          true, // as before there was the word
+		"probes: {enabled: , duty: 0.001}":               true,
+		"probes: {duty: 0.001, enabled: true, op: null}": true,
+	} {
 		c, err := parseConfig("f", []byte(text))
-		if err != nil || c.probes == nil || !reflect.DeepEqual(*c.probes, defaults) {
-			t.Errorf("%q: %+v, %v", text, c.probes, err)
+		if err != nil || (c.probes != nil) != on || on && !reflect.DeepEqual(*c.probes, defaults) || !reflect.DeepEqual(c.byHand, defaults) {
+			t.Errorf("%q: %+v, by hand %+v, %v", text, c.probes, c.byHand, err)
 		}
 	}
-	if c, err := parseConfig("f", []byte("nccl: {home: /root}")); err != nil || c.probes != nil {
-		t.Errorf("without probes: %+v, %v", c.probes, err)
-	}
-	// Who names kinds means no others, and no kind at all is for probes by hand.
+	// Who names kinds means no others, and no kind at all is for probes that are asked for.
 	c, err := parseConfig("f", []byte("probes: {every: {node: 2h}}"))
 	if err != nil || !reflect.DeepEqual(c.probes.Every, map[probes.Kind]time.Duration{probes.Node: 2 * time.Hour}) {
 		t.Errorf("one kind: %+v, %v", c.probes, err)
 	}
 	c, err = parseConfig("f", []byte("probes: {every: {}}"))
-	if err != nil || len(c.probes.Every) != 0 {
+	if err != nil || c.probes == nil || len(c.probes.Every) != 0 {
 		t.Errorf("no kind: %+v, %v", c.probes, err)
+	}
+	// Probes by hand have the settings also where the exporter does not probe by itself.
+	c, err = parseConfig("f", []byte("probes: {enabled: false, nccl: /opt/libnccl.so.2}"))
+	if err != nil || c.probes != nil || c.byHand.NCCL != "/opt/libnccl.so.2" {
+		t.Errorf("switched off: %+v, by hand %+v, %v", c.probes, c.byHand, err)
+	}
+}
+
+// What is no switch and what is wrong in a section that is switched off are errors with a line.
+func TestConfigOfProbesErrors(t *testing.T) {
+	for text, want := range map[string]string{
+		"probes: yes":                                 `f:1: probes: "yes": expected true or false, or settings`,
+		"\nprobes: 1":                                 `f:2: probes: "1": expected true or false, or settings`,
+		"probes: \"true\"":                            `f:1: probes: "true": expected true or false, or settings`,
+		"probes: ''":                                  `f:1: probes: "": expected true or false, or settings`,
+		"probes: [true]":                              `f:1: probes: expected true or false, or settings`,
+		"roles: &on []\nprobes: *on":                  `f:2: probes: *on is a YAML alias`,
+		"probes:\n  enabled: \"yes\"\n":               `f:2: enabled: "yes": expected true or false`,
+		"probes:\n  enabled: {}\n":                    `f:2: enabled: expected true or false`,
+		"probes:\n  enabled: false\n  duty: 7\n":      `f:3: duty: "7": expected a share of time`,
+		"probes:\n  enabled: false\n  nosuch: 7\n":    `f:3: unknown key "nosuch"`,
+		"probes:\n  enabled: true\n  enabled: true\n": `f:3: enabled: the key is already in line 2`,
+	} {
+		if c, err := parseConfig("f", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %+v, %v; want %q", text, c.probes, err, want)
+		}
 	}
 }
 

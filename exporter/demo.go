@@ -15,6 +15,27 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
+func (c *commandLine) scenarioValue() *flagValue {
+	return &flagValue{name: "scenario", set: into(&c.f.demoScenario, findScenario), words: scenarioNames}
+}
+
+// findScenario returns the scenario of a flag.
+func findScenario(s string) (simulator.Scenario, error) {
+	found, err := simulator.Find(s)
+	if err != nil {
+		err = fmt.Errorf("%w; demo --list names all", err)
+	}
+	return found, err
+}
+
+func scenarioNames() []string {
+	var all []string
+	for _, s := range simulator.Scenarios() {
+		all = append(all, s.Name)
+	}
+	return all
+}
+
 func listScenarios(w io.Writer) int {
 	for _, s := range simulator.Scenarios() {
 		fmt.Fprintf(w, "%-24s %s\n", s.Name, s.Summary)
@@ -27,11 +48,11 @@ func listScenarios(w io.Writer) int {
 func demo(ctx context.Context, f *flags, o Options) int {
 	log := f.logger(o.Stderr)
 	fail := func(err error) int {
-		log.Error("giving up", "err", err)
+		log.Error("giving up", "err", f.explain(err))
 		return exitFailure
 	}
 	scenario := f.demoScenario
-	dir, err := os.MkdirTemp("", name+"_demo_")
+	dir, err := temporaryFolder()
 	if err != nil {
 		return fail(err)
 	}
@@ -72,7 +93,7 @@ func demo(ctx context.Context, f *flags, o Options) int {
 	}
 	onListen := o.OnListen
 	o.OnListen = func(addrs []net.Addr) {
-		introduce(o.Stdout, scenario, f, addrs)
+		introduce(o.Stdout, scenario, f, addrs, probed != nil)
 		onListen(addrs)
 	}
 	return runSite(ctx, f, o, site{
@@ -121,7 +142,7 @@ func play(ctx context.Context, tree *simulator.Tree, probed *rehearsal, f *flags
 }
 
 // introduce says what is simulated, where to look and what to look for.
-func introduce(w io.Writer, s simulator.Scenario, f *flags, addrs []net.Addr) {
+func introduce(w io.Writer, s simulator.Scenario, f *flags, addrs []net.Addr, probed bool) {
 	fmt.Fprintf(w, "Simulated node, scenario %s: %s.\nWhat to look for: %s\n", s.Name, s.Summary, s.Truth)
 	if f.demoBreak > 0 {
 		fmt.Fprintf(w, "It is healthy for %s", f.demoBreak)
@@ -130,13 +151,18 @@ func introduce(w io.Writer, s simulator.Scenario, f *flags, addrs []net.Addr) {
 		}
 		fmt.Fprintln(w, ".")
 	}
-	showAddresses(w, f, addrs)
+	showAddresses(w, f, addrs, probed)
 }
 
-func showAddresses(w io.Writer, f *flags, addrs []net.Addr) {
+// showAddresses says where to look. Only a simulated node with GPUs is probed.
+func showAddresses(w io.Writer, f *flags, addrs []net.Addr, probed bool) {
 	for _, a := range addrs {
 		base := "http://" + a.String() + f.routePrefix
-		fmt.Fprintf(w, "  %s/  the node at a glance\n  %s%s  what Prometheus reads\n", base, base, f.telemetryPath)
+		fmt.Fprintf(w, "  %s/  the node at a glance\n", base)
+		if probed {
+			fmt.Fprintf(w, "  %s%s  what probes measured\n", base, probesPath)
+		}
+		fmt.Fprintf(w, "  %s%s  what Prometheus reads\n", base, f.telemetryPath)
 	}
 	fmt.Fprintf(w, "Ctrl-C ends it.\n")
 }

@@ -40,6 +40,9 @@ func TestDemo(t *testing.T) {
 			p := start(t, nil, "demo", "--scenario="+s.Name)
 			p.ready()
 			contains(t, p.stdout.String(), s.Name, s.Summary, s.Truth, p.url+"/metrics")
+			if probed := len(s.Build().GPUs) > 0; strings.Contains(p.stdout.String(), p.url+"/probes ") != probed {
+				t.Errorf("probed: %v: %s", probed, p.stdout.String())
+			}
 			if s.Name == "statistics-refused" { // which is what the log is for
 				contains(t, p.stderr.String(), `level=warn msg="source failed" source=netstats device=enp79s0np0`)
 			} else {

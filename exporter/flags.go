@@ -3,11 +3,11 @@
 package exporter
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"net"
 	"regexp"
 	"slices"
@@ -83,7 +83,7 @@ type flags struct {
 	demoMend     time.Duration // from then until the node is healthy again; 0: it stays so
 	simulated    bool          // topology and check look at demoScenario, not at this host
 
-	captureOutput string
+	captureFile string
 
 	topologyOutput string
 
@@ -134,6 +134,9 @@ func parseFlags(args []string, stdout, stderr io.Writer) (*flags, int) {
 		done = true
 		c.app.Writer(io.Discard) // kingpin goes on when this does not end the process
 	})
+	if len(args) > 0 && c.complete(args[0], args[1:], stdout) {
+		return nil, exitOK
+	}
 	err := c.parse(args)
 	if done {
 		return nil, code
@@ -142,7 +145,7 @@ func parseFlags(args []string, stdout, stderr io.Writer) (*flags, int) {
 		err = c.finish()
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: error: %v (try --help)\n", name, err)
+		complain(stderr, fmt.Errorf("%w (try --help)", err))
 		return nil, exitUsage
 	}
 	return c.f, exitOK
@@ -155,6 +158,9 @@ func (c *commandLine) parse(args []string) error {
 		return err
 	}
 	given, err := c.app.ParseContext(args)
+	if _, unknown := c.read(args); unknown != nil {
+		return unknown
+	}
 	if err != nil {
 		return err
 	}
@@ -174,7 +180,7 @@ func newCommandLine() *commandLine {
 	d := app.Command(commandDemo, "Serve the metrics of a simulated node, on loopback only.")
 	d.Flag("list", "List the scenarios and exit.").BoolVar(&c.f.demoList)
 	d.Flag("scenario", "What the simulated node is like; see --list.").Default("healthy").
-		IsSetByUser(&c.scenario).SetValue(&flagValue{name: "scenario", set: into(&c.f.demoScenario, simulator.Find)})
+		IsSetByUser(&c.scenario).SetValue(c.scenarioValue())
 	d.Flag("capture", "Serve the node of a capture instead of a simulated one.").PlaceHolder("FILE").
 		SetValue(&flagValue{name: "capture", set: into(&c.f.demoCapture, parseFile)})
 	d.Flag("break-after", "How long the node is healthy before the scenario happens to it, to watch alerts come.").PlaceHolder("DURATION").
@@ -182,11 +188,10 @@ func newCommandLine() *commandLine {
 	d.Flag("mend-after", "How long after that it is healthy again, to watch them go.").PlaceHolder("DURATION").
 		SetValue(&flagValue{name: "mend-after", set: into(&c.f.demoMend, parseInterval)})
 	t := app.Command(commandCapture, "Write an archive of what is read of this host, with all identifiers replaced, for a report of a problem.")
-	t.Flag("output", "The file to write, a tar.gz; - is the standard output.").Default(defaultCapture).
-		SetValue(&flagValue{name: "output", set: into(&c.f.captureOutput, parseFile)})
+	t.Flag("file", "The file to write, a tar.gz; - is the standard output.").Default(defaultCapture).
+		SetValue(&flagValue{name: "file", set: into(&c.f.captureFile, parseFile)})
 	p := app.Command(commandTopology, "Print how far GPUs and RDMA NICs are from each other on the PCI bus, and which NIC is nearest to which GPU.")
-	p.Flag("output", "Format: text, json.").Default(outputText).
-		SetValue(&flagValue{name: "output", set: into(&c.f.topologyOutput, oneOf(outputText, outputJSON))})
+	c.output(p, &c.f.topologyOutput)
 	c.simulated(p)
 	c.defineCheck()
 	c.defineProbe()
@@ -204,7 +209,7 @@ func newCommandLine() *commandLine {
 // simulated lets a command look at a simulated node.
 func (c *commandLine) simulated(command *kingpin.CmdClause) {
 	command.Flag("scenario", "Of a simulated node instead of this host; see demo --list.").PlaceHolder("NAME").
-		IsSetByUser(&c.f.simulated).SetValue(&flagValue{name: "scenario", set: into(&c.f.demoScenario, simulator.Find)})
+		IsSetByUser(&c.f.simulated).SetValue(c.scenarioValue())
 }
 
 func (c *commandLine) defineWeb() {
@@ -229,8 +234,9 @@ func (c *commandLine) defineWeb() {
 }
 
 func (c *commandLine) defineLog() {
-	define(c, "log.level", "Least level that is logged: debug, info, warn, error.", "info", into(&c.f.logLevel, parseLevel))
-	define(c, "log.format", "Format of the log: logfmt, json.", formatLogfmt, into(&c.f.logFormat, oneOf(formatLogfmt, formatJSON)))
+	define(c, "log.level", "Least level that is logged: debug, info, warn, error.", "info", into(&c.f.logLevel, parseLevel), levels()...)
+	define(c, "log.format", "Format of the log: logfmt, json.", formatLogfmt, into(&c.f.logFormat, oneOf(formatLogfmt, formatJSON)),
+		formatLogfmt, formatJSON)
 }
 
 func (c *commandLine) defineCollectors() {
@@ -277,14 +283,16 @@ func (c *commandLine) defineGPU() {
 		into(&c.f.gpuMaintenance, parseFile)).PlaceHolder("FILE")
 }
 
-// define adds a flag whose value goes to set.
-func define(c *commandLine, name, help, def string, set func(string) error) *kingpin.FlagClause {
+// define adds a flag whose value goes to set, and is one of the words where there are some.
+func define(c *commandLine, name, help, def string, set func(string) error, words ...string) *kingpin.FlagClause {
 	f := c.app.Flag(name, help)
 	if def != "" {
 		f.Default(def)
 	}
 	c.set[name] = new(bool)
-	f.IsSetByUser(c.set[name]).SetValue(&flagValue{name: name, set: set, repeatable: name == "web.listen-address"})
+	f.IsSetByUser(c.set[name]).SetValue(&flagValue{
+		name: name, set: set, words: func() []string { return words }, repeatable: name == "web.listen-address",
+	})
 	return f
 }
 
@@ -337,10 +345,7 @@ func (c *commandLine) finish() error {
 	if !*c.set["observer.medium-interval"] {
 		f.mediumInterval = max(f.mediumInterval, f.fastInterval)
 	}
-	if f.command == commandGPUWorker || f.command == commandProbeRank {
-		return c.takesOnly()
-	}
-	return errors.Join(c.checkCombinations(), c.checkDemo(), c.checkCapture(), c.checkLookout(), c.checkCheck(), c.checkProbe())
+	return cmp.Or(c.checkTaken(), c.checkCombinations(), c.checkDemo(), c.checkCheck(), c.checkProbe())
 }
 
 func (c *commandLine) checkCombinations() error {
@@ -367,61 +372,23 @@ func (c *commandLine) checkCombinations() error {
 	return nil
 }
 
-// checkDemo keeps made-up data away from the network, and refuses what would have no effect.
+// checkDemo keeps made-up data away from the network, and refuses what does not fit together.
 func (c *commandLine) checkDemo() error {
 	if c.f.command != commandDemo {
 		return nil
 	}
-	for _, n := range []string{
-		"path.sysfs", "path.procfs", "path.rootfs", "path.netlink", "config.file", "config.check", "web.systemd-socket", "web.config.file",
-		"gpu.nvml-library", "gpu.maintenance-file",
-	} {
-		if *c.set[n] {
-			return fmt.Errorf("--%s: demo simulates a node of its own and does not take this flag", n)
-		}
-	}
-	if c.f.demoCapture != "" && c.scenario {
+	switch f := c.f; {
+	case f.demoCapture != "" && c.scenario:
 		return errors.New("--capture and --scenario: expected at most one of them")
-	}
-	if c.f.demoCapture != "" && c.f.demoBreak > 0 {
+	case f.demoCapture != "" && f.demoBreak > 0:
 		return errors.New("--capture and --break-after: expected at most one of them")
-	}
-	if c.f.demoMend > 0 && c.f.demoBreak == 0 {
+	case f.demoMend > 0 && f.demoBreak == 0:
 		return errors.New("--mend-after: expected --break-after beside it")
 	}
 	for _, a := range c.f.listen {
 		host, _, _ := net.SplitHostPort(a)
 		if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
 			return fmt.Errorf("--web.listen-address=%q: demo serves made-up data: expected a loopback address such as %s", a, defaultDemoAddress)
-		}
-	}
-	return nil
-}
-
-// checkCapture refuses what would have no effect.
-func (c *commandLine) checkCapture() error {
-	if c.f.command != commandCapture {
-		return nil
-	}
-	return c.takesOnly("path.sysfs", "path.procfs", "path.rootfs", "config.file", "collector.device-include", "collector.device-exclude")
-}
-
-// checkLookout refuses what would have no effect on commands that look and are done.
-func (c *commandLine) checkLookout() error {
-	if c.f.command != commandTopology && c.f.command != commandCheck {
-		return nil
-	}
-	takes := []string{"log.level", "log.format", "collector.device-include", "collector.device-exclude"}
-	if !c.f.simulated {
-		takes = append(takes, "path.sysfs", "path.procfs", "path.rootfs", "path.netlink", "config.file", "gpu.nvml-library", "gpu.maintenance-file")
-	}
-	return c.takesOnly(takes...)
-}
-
-func (c *commandLine) takesOnly(flags ...string) error {
-	for _, n := range slices.Sorted(maps.Keys(c.set)) {
-		if *c.set[n] && !slices.Contains(flags, n) {
-			return fmt.Errorf("--%s: %s does not take this flag", n, c.f.command)
 		}
 	}
 	return nil

@@ -18,8 +18,28 @@ func TestFlagErrors(t *testing.T) {
 		args string
 		want []string // flag, value, what was expected
 	}{
-		{"--nosuch", []string{"--nosuch"}},
-		{"nosuch", []string{"nosuch"}},
+		{"--nosuch", []string{"--nosuch: unknown flag"}},
+		{"nosuch", []string{`"nosuch": unknown command: expected help, serve, demo, capture, topology, check or probe`}},
+		{"chek", []string{`"chek": unknown command`, "did you mean check?"}},
+		{"check --severty=critical", []string{"--severty: unknown flag; did you mean --severity?"}},
+		{"check --severity=criticl", []string{`--severity="criticl": expected critical, warning or info; did you mean critical?`}},
+		{"check --only pcie-lnk", []string{`--only="pcie-lnk": there is no such check; did you mean pcie_link?`}},
+		{"demo --scenario=pfc-strom", []string{`--scenario="pfc-strom": unknown scenario`, "did you mean pfc-storm?"}},
+		{"--collector.hac", []string{"--collector.hac: unknown flag; did you mean --collector.hca?"}},
+		{"--no-colector.gid", []string{"--no-colector.gid: unknown flag; did you mean --no-collector.gid?"}},
+		{"--web.lisen-address=:1", []string{"--web.lisen-address: unknown flag; did you mean --web.listen-address?"}},
+		{"topology --web.lissten-address=:1", []string{"--web.lissten-address: unknown flag (try"}}, // what topology does not take is no help
+		{"topology -x", []string{"-x: unknown flag"}},
+		{"--scenario=pfc-off", []string{"--scenario: expected the command before it: demo, topology or check"}},
+		{"probe --scenario=pfc-off", []string{"--scenario: probe does not take this flag, but demo, topology or check"}},
+		{"check --" + strings.Repeat("x", 100000), []string{"xxx...: unknown flag"}},
+		{strings.Repeat("y", 100000), []string{"unknown command"}},
+		{"check --only=" + strings.Repeat("z", 100000), []string{"there is no such check"}},
+		{"check --output=jsn", []string{`--output="jsn": expected text or json; did you mean json?`}},
+		{"probe nvlnk", []string{`"nvlnk": expected transport, node`, "did you mean nvlink?"}},
+		{"probe --json", []string{"--json: unknown flag"}},
+		{"capture --output=x", []string{"--output: capture does not take this flag"}},
+		{"check --scenario=healthy --path.sysfs=/sys", []string{"--path.sysfs: check --scenario does not take this flag"}},
 		{"@/etc/hostname", []string{`"@/etc/hostname"`, "expected a command or a flag"}},
 		{"--config.file @/etc/hostname", []string{`"@/etc/hostname"`}},
 		{"serve extra", []string{"extra"}},
@@ -59,7 +79,7 @@ func TestFlagErrors(t *testing.T) {
 		{"--collector.device-include=", []string{"--collector.device-include", "expected a regular expression"}},
 		{"--collector.device-include=a --collector.device-exclude=b", []string{"--collector.device-include", "--collector.device-exclude", "at most one"}},
 		{"--config.check", []string{"--config.check", "--config.file"}},
-		{"demo --scenario=nosuch", []string{`--scenario="nosuch"`, "healthy"}},
+		{"demo --scenario=nosuch", []string{`--scenario="nosuch"`, "demo --list names all"}},
 		{"demo --break-after=0s", []string{`--break-after="0s"`, "above 0"}},
 		{"demo --mend-after=1m", []string{"--mend-after", "--break-after"}},
 		{"demo --capture=x --break-after=1m", []string{"--capture", "--break-after"}},
@@ -71,7 +91,7 @@ func TestFlagErrors(t *testing.T) {
 		{"demo --web.listen-address=example.com:0", []string{"example.com", "expected a loopback address"}},
 	}
 	for _, test := range tests {
-		t.Run(test.args, func(t *testing.T) {
+		t.Run(test.args[:min(len(test.args), 80)], func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel() // what is not refused ends at once
 			var stdout, stderr output
@@ -79,7 +99,7 @@ func TestFlagErrors(t *testing.T) {
 				t.Errorf("exit code %d", code)
 			}
 			contains(t, stderr.String(), append(test.want, "gpufabric_exporter: error: ", "(try --help)")...)
-			if n := strings.Count(stderr.String(), "\n"); n != 1 || stdout.String() != "" {
+			if n := strings.Count(stderr.String(), "\n"); n != 1 || stdout.String() != "" || len(stderr.String()) > 1000 {
 				t.Errorf("expected one line, got %q and %q", stderr.String(), stdout.String())
 			}
 		})

@@ -17,12 +17,15 @@ import (
 	"time"
 
 	"github.com/alecthomas/kingpin/v2"
+
+	"gpufabric_exporter/internal/spelling"
 )
 
 // flagValue is a kingpin.Value whose errors name the flag and its value.
 type flagValue struct {
-	name       string
+	name       string // of the flag; empty: it is an argument
 	set        func(string) error
+	words      func() []string // what it may be, for shells to complete; nil: anything
 	repeatable bool
 	text       string
 }
@@ -32,8 +35,12 @@ var _ kingpin.Value = (*flagValue)(nil)
 // Set is called by kingpin with each value that the user gives.
 func (v *flagValue) Set(s string) error {
 	v.text = s
-	if err := v.set(s); err != nil {
-		return fmt.Errorf("--%s=%q: %w", v.name, s, err)
+	err := v.set(s)
+	switch {
+	case err != nil && v.name == "":
+		return fmt.Errorf("%.256q: %w", s, err)
+	case err != nil:
+		return fmt.Errorf("--%s=%.256q: %w", v.name, s, err)
 	}
 	return nil
 }
@@ -60,29 +67,46 @@ func appendTo[T any](to *[]T, parse func(string) (T, error)) func(string) error 
 	}
 }
 
+// choice is the value of a flag, or of an argument without a name, that is one of some words.
+func choice[T ~string](name string, to *T, words ...T) *flagValue {
+	all := namesOf(words)
+	return &flagValue{name: name, words: func() []string { return all }, set: into(to, oneOf(words...))}
+}
+
+// output adds the format of what a command prints: one spelling for all of them.
+func (c *commandLine) output(command *kingpin.CmdClause, to *string) {
+	command.Flag("output", "Format: text, json.").Short('o').Default(outputText).SetValue(choice("output", to, outputText, outputJSON))
+}
+
 // The parsers return errors that say what was expected.
 
-func oneOf(words ...string) func(string) (string, error) {
-	return func(s string) (string, error) {
-		if slices.Contains(words, s) {
-			return s, nil
+func oneOf[T ~string](words ...T) func(string) (T, error) {
+	return func(s string) (T, error) {
+		if slices.Contains(words, T(s)) {
+			return T(s), nil
 		}
-		return "", errors.New("expected " + strings.Join(words, " or "))
+		all := namesOf(words)
+		return "", errors.New("expected " + list(all) + spelling.Hint(s, all))
 	}
 }
 
-func parseLevel(s string) (slog.Level, error) {
-	switch s {
-	case "debug":
-		return slog.LevelDebug, nil
-	case "info":
-		return slog.LevelInfo, nil
-	case "warn":
-		return slog.LevelWarn, nil
-	case "error":
-		return slog.LevelError, nil
+// namesOf returns the names of things.
+func namesOf[T ~string](list []T) []string {
+	all := make([]string, len(list))
+	for i, w := range list {
+		all[i] = string(w)
 	}
-	return 0, errors.New("expected debug, info, warn or error")
+	return all
+}
+
+// levels are those of the log, from the least.
+func levels() []string { return []string{"debug", "info", "warn", "error"} }
+
+func parseLevel(s string) (level slog.Level, err error) {
+	if s, err = oneOf(levels()...)(s); err == nil {
+		err = level.UnmarshalText([]byte(s))
+	}
+	return level, err
 }
 
 func parseAddress(s string) (string, error) {

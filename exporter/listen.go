@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
@@ -41,11 +42,28 @@ func listen(addresses []string, fromSystemd bool) ([]net.Listener, error) {
 		l, err := net.Listen("tcp", a)
 		if err != nil {
 			closeAll(ls)
-			return nil, fmt.Errorf("--web.listen-address=%q: %w", a, err)
+			return nil, listenError(a, err)
 		}
 		ls = append(ls, l)
 	}
 	return ls, nil
+}
+
+// listenError says what to do where an address cannot be had.
+func listenError(address string, err error) error {
+	_, port, _ := net.SplitHostPort(address)
+	errno, ok := errors.AsType[syscall.Errno](err)
+	if !ok {
+		return fmt.Errorf("--web.listen-address=%q: %w", address, err)
+	}
+	remedy := "expected an address of this host"
+	switch errno {
+	case syscall.EADDRINUSE:
+		remedy = "another process listens there (ss -ltnp sport = :" + port + " shows it): end it, or choose another port"
+	case syscall.EACCES:
+		remedy = "ports below 1024 need CAP_NET_BIND_SERVICE: choose another port"
+	}
+	return fmt.Errorf("--web.listen-address=%q: %w: %s", address, errno, remedy)
 }
 
 func closeAll(ls []net.Listener) {

@@ -31,7 +31,7 @@ func lookout(f *flags, o Options) (look, func(), error) {
 		}
 	}
 	if f.simulated {
-		dir, err := os.MkdirTemp("", name+"_")
+		dir, err := temporaryFolder()
 		if err != nil {
 			return nil, nil, err
 		}
@@ -42,8 +42,10 @@ func lookout(f *flags, o Options) (look, func(), error) {
 			return nil, nil, err
 		}
 		at.Sysfs, at.Procfs, at.Rootfs, at.Ethernet, at.GPUs = tree.Sysfs(), tree.Procfs(), tree.Rootfs(), tree.Ethernet(), tree.GPUs()
-		read = func() (config, error) {
-			return parseConfig("scenario "+f.demoScenario.Name, []byte(f.demoScenario.Config()))
+		if f.configFile == "" { // else what this site expects is held against the simulated node
+			read = func() (config, error) {
+				return parseConfig("scenario "+f.demoScenario.Name, []byte(f.demoScenario.Config()))
+			}
 		}
 		step = tree.Step
 	}

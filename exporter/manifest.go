@@ -72,7 +72,10 @@ func writeManifest(name string, m fabric.Manifest) error {
 	if err := errors.Join(e.Encode(manifestFile{manifestVersion, m.Node, m.Devices, m.GPUs}), e.Close()); err != nil {
 		return err
 	}
-	return replaceFile(name, b.Bytes())
+	if err := replaceFile(name, b.Bytes()); err != nil {
+		return unwritable("write-manifest", name, err)
+	}
+	return nil
 }
 
 // manifest reads a manifest that stands in the configuration itself.

@@ -66,19 +66,19 @@ func unusable(r *probes.Result) bool {
 // probe runs probes by hand.
 func probe(ctx context.Context, f *flags, o Options) int {
 	p := &probeCommand{flags: &f.probe, progress: newProgress(o.Stderr), warn: func(s string) { fmt.Fprintf(o.Stderr, "%s: %s\n", name, s) }}
-	if !f.probe.json {
+	if f.probe.output == outputText {
 		p.show = func(r probeRun) error { return writeProbeRun(o.Stdout, r) }
 	}
 	p.report.what = f.probe.what
 	if p.report.what == "" {
 		p.report.what = string(f.probe.kind)
 	}
-	p.report.err = p.probe(ctx, f, o)
+	p.report.err = f.explain(p.probe(ctx, f, o))
 	p.progress.end()
 	r := &p.report
 	var err error
 	switch {
-	case f.probe.json:
+	case f.probe.output == outputJSON:
 		err = writeProbeJSON(o.Stdout, r)
 	case f.probe.comparison() != "":
 		err = writeProbeComparison(o.Stdout, compareProbes(r))
@@ -87,7 +87,7 @@ func probe(ctx context.Context, f *flags, o Options) int {
 		r.err = err
 	}
 	if r.err != nil {
-		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, r.err)
+		complain(o.Stderr, r.err)
 	}
 	if s := r.skipped; s != nil {
 		fmt.Fprintf(o.Stderr, "%s: not probed (%s): %s\n%s: %s\n", name, s.Why, s.Detail, name, adviceOnSkip(s.Why))
@@ -149,10 +149,7 @@ func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) (noLibr
 	if err != nil {
 		return nil, err
 	}
-	p.config = probes.DefaultConfig()
-	if c.probes != nil {
-		p.config = *c.probes
-	}
+	p.config = c.byHand
 	if f.probe.nccl != "" {
 		p.config.NCCL = f.probe.nccl
 	}

@@ -31,7 +31,7 @@ type probeFlags struct {
 	device     string   // HCA; empty: all
 	port       int      // of device; 0: any
 	nccl       string   // NCCL; empty: that of the configuration
-	json       bool
+	output     string   // outputText, outputJSON
 	evenIfBusy bool
 }
 
@@ -49,15 +49,15 @@ func (c *commandLine) defineProbe() {
 		"Exit code 0: all went well; 1: a run failed or its results were wrong; 2: it could not be run.")
 	k.Arg("what", "A kind: "+strings.Join(namesOf(probes.Kinds()), ", ")+"; or a comparison: scaling (2, 4, 8 GPUs), nvlink (direct ways between GPUs on and off), "+
 		"tcp (against sockets). Default: node.").
-		SetValue(&flagValue{name: "what", set: into(&p.what, oneOf(append(namesOf(probes.Kinds()), probeScaling, probeNVLink, probeTCP)...))})
+		SetValue(choice("", &p.what, append(namesOf(probes.Kinds()), probeScaling, probeNVLink, probeTCP)...))
 	k.Flag("kind", "What to compare with: node (light) or calibrate (all channels); for tcp: rail, node or calibrate.").PlaceHolder("KIND").
-		SetValue(&flagValue{name: "kind", set: into(&p.kind, named(probes.Kinds()))})
+		SetValue(choice("kind", &p.kind, probes.Kinds()...))
 	k.Flag("op", "Operation: "+strings.Join(namesOf(probes.Ops()), ", ")+". Default: that of the configuration, and broadcast for rail and socket.").PlaceHolder("OP").
-		SetValue(&flagValue{name: "op", set: into(&p.op, named(probes.Ops()))})
+		SetValue(choice("op", &p.op, probes.Ops()...))
 	k.Flag("bytes", "Sizes of messages: SIZE, MIN:MAX or MIN:MAX:FACTOR, as 8:256M:2.").PlaceHolder("SIZES").
 		SetValue(&flagValue{name: "bytes", set: into(&p.sizes, parseSizes)})
 	k.Flag("dtype", "Type of elements: "+strings.Join(namesOf(probes.DTypes()), ", ")+". Default: that of the configuration.").PlaceHolder("TYPE").
-		SetValue(&flagValue{name: "dtype", set: into(&p.dtype, named(probes.DTypes()))})
+		SetValue(choice("dtype", &p.dtype, probes.DTypes()...))
 	k.Flag("ranks", "Use so many GPUs. Default: all.").PlaceHolder("N").
 		SetValue(&flagValue{name: "ranks", set: into(&p.ranks, wholeNumber(2, maxProbeRanks))})
 	k.Flag("iterations", "Time so many iterations. Default: 20 with --bytes, else as many as fit into 100 ms.").PlaceHolder("N").
@@ -66,7 +66,7 @@ func (c *commandLine) defineProbe() {
 		SetValue(&flagValue{name: "device", set: p.setDevice})
 	k.Flag("library", "NCCL, by name or path. Default: that of the configuration, else it is looked for.").PlaceHolder("FILE").
 		SetValue(&flagValue{name: "library", set: into(&p.nccl, parseFile)})
-	k.Flag("json", "Print JSON.").BoolVar(&p.json)
+	c.output(k, &p.output)
 	k.Flag("even-if-busy", "Run although GPUs are in use, or nobody can tell. It slows down whatever runs on them.").BoolVar(&p.evenIfBusy)
 }
 
@@ -165,24 +165,7 @@ func (c *commandLine) checkProbe() error {
 	case kind == probes.Transport && (p.op != "" || p.dtype != "" || len(p.sizes) > 0 || p.iterations > 0):
 		return errors.New("transport measures nothing: expected no --op, --bytes, --dtype or --iterations beside it")
 	}
-	return c.takesOnly("log.level", "log.format", "collector.device-include", "collector.device-exclude", "path.sysfs", "path.procfs", "path.rootfs",
-		"config.file", "gpu.nvml-library", "gpu.maintenance-file")
-}
-
-// namesOf returns the names of things.
-func namesOf[T ~string](list []T) []string {
-	all := make([]string, len(list))
-	for i, w := range list {
-		all[i] = string(w)
-	}
-	return all
-}
-
-func named[T ~string](list []T) func(string) (T, error) {
-	return func(s string) (T, error) {
-		w, err := oneOf(namesOf(list)...)(s)
-		return T(w), err
-	}
+	return nil
 }
 
 func wholeNumber(low, high int) func(string) (int, error) {

@@ -21,7 +21,7 @@ func TestProbeFlagErrors(t *testing.T) {
 		args string
 		want string
 	}{
-		{"nodes", `--what="nodes": expected transport or node or rail or socket or calibrate or scaling or nvlink or tcp`},
+		{"nodes", `"nodes": expected transport, node, rail, socket, calibrate, scaling, nvlink or tcp; did you mean node?`},
 		{"node rail", "unexpected rail"},
 		{"node --kind=rail", `node and --kind="rail": expected at most one of them`},
 		{"scaling --kind=rail", `--kind="rail": scaling compares runs of node or calibrate`},
@@ -35,7 +35,7 @@ func TestProbeFlagErrors(t *testing.T) {
 		{"rail --ranks=4", "--ranks=4: rail has a number of ranks of its own"},
 		{"tcp --kind=rail --ranks=4", "rail has a number of ranks of its own"},
 		{"transport --bytes=8", "transport measures nothing"},
-		{"--op=allreduce", `--op="allreduce": expected all_reduce or broadcast`},
+		{"--op=allreduce", `--op="allreduce": expected all_reduce, broadcast`},
 		{"--dtype=float64", `--dtype="float64": expected float32`},
 		{"--ranks=1", `--ranks="1": expected a whole number from 2 to 128`},
 		{"--ranks=-1", "expected a whole number from 2 to 128"},

@@ -269,13 +269,13 @@ func TestProbeOutput(t *testing.T) {
 		{"sweep", 4, []string{"--bytes=8:64M:8", "--op=all_gather", "--dtype=bfloat16"}, exitProbed, nil},
 		{"transport", 1, []string{"transport"}, exitProbed, nil},
 		{"rails", 2, []string{"rail"}, exitProbed, nil},
-		{"rail-json", 2, []string{"--device=mlx5_1", "--json", "--bytes=64M"}, exitProbed, nil},
+		{"rail-json", 2, []string{"--device=mlx5_1", "--output=json", "--bytes=64M"}, exitProbed, nil},
 		{"scaling", 8, []string{"scaling", "--bytes=1M:64M:8"}, exitProbed, nil},
 		{"nvlink", 2, []string{"nvlink", "--kind=node", "--iterations=5"}, exitProbed, nil},
 		{"tcp", 2, []string{"tcp"}, exitProbed, nil},
-		{"tcp-node-json", 2, []string{"tcp", "--kind=node", "--bytes=64M", "--json"}, exitProbed, nil},
+		{"tcp-node-json", 2, []string{"tcp", "--kind=node", "--bytes=64M", "--output=json"}, exitProbed, nil},
 		{"wrong", 2, []string{"--kind=node"}, exitUnsound, func(b *probeBench) { b.answer = wrong }},
-		{"wrong-json", 4, []string{"scaling", "--json"}, exitUnsound, func(b *probeBench) { b.answer = wrong }},
+		{"wrong-json", 4, []string{"scaling", "--output=json"}, exitUnsound, func(b *probeBench) { b.answer = wrong }},
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			b := newProbeBench(t, c.gpus)

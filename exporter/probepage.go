@@ -160,7 +160,7 @@ func probesVerdict(s probes.Status, c *probes.Config, bad []string) cell {
 	}
 	switch {
 	case c == nil:
-		return cell{Text: "Nothing is probed", Note: "The configuration has no section probes: NCCL is not run on this node but by hand (gpufabric_exporter probe).", Class: "unsure"}
+		return cell{Text: "Nothing is probed", Note: "The configuration does not switch probes on (probes: {enabled: true}): NCCL is run on this node by hand only (gpufabric_exporter probe).", Class: "unsure"}
 	case len(bad) == 1:
 		return cell{Text: "One probe tells of trouble", Note: bad[0], Class: "bad"}
 	case len(bad) > 1:

@@ -130,7 +130,7 @@ func TestProbesPageKnowsNothing(t *testing.T) {
 		config *probes.Config
 		want   []string
 	}{
-		"off":       {probes.Status{}, nil, []string{"Nothing is probed", "has no section probes"}},
+		"off":       {probes.Status{}, nil, []string{"Nothing is probed", "does not switch probes on"}},
 		"at once":   {probes.Status{Enabled: true, Since: probedAt()}, &c, []string{"No probe has run yet", "0.0 s of GPU time"}},
 		"by hand":   {probes.Status{Since: probedAt()}, &c, []string{"Probes run on demand only"}},
 		"state":     {probes.Status{Enabled: true, State: fabric.ReasonMalformed}, &c, []string{"The history of probes is not kept", "State file /var/lib/gpufabric_exporter/probes.json: "}},

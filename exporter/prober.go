@@ -91,8 +91,17 @@ func (p *prober) apply(c *probes.Config) error {
 		cancel()
 		done.Wait()
 	}
+	go p.checkLock(c.LockFile) // a file system may hang
 	p.log.Info("probing", "kinds", len(c.Every))
 	return nil
+}
+
+// checkLock logs that no probe can run for want of the lock file.
+func (p *prober) checkLock(file string) {
+	if err := probes.CheckLock(file); err != nil {
+		p.log.Warn("the lock of probes cannot be taken, and every probe is skipped", "file", file, "err", err,
+			"remedy", "make the folder of the file writable for this process, or name another file in probes.lock_file of the configuration")
+	}
 }
 
 // end ends what runs and waits for it, which takes two seconds at most.

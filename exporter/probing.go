@@ -211,7 +211,7 @@ func serveRank(ctx context.Context, o Options) int {
 		err = o.Probing.ServeRank(ctx)
 	}
 	if err != nil {
-		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
+		complain(o.Stderr, err)
 		return exitFailure
 	}
 	return exitOK

@@ -117,22 +117,22 @@ func Run(ctx context.Context, args []string, o Options) int {
 func checkFiles(f *flags, o Options) int {
 	c, err := readConfig(f.configFile)
 	if err != nil {
-		fmt.Fprintln(o.Stderr, err)
+		fmt.Fprintln(o.Stderr, f.explain(err))
 		return exitFailure
 	}
 	fmt.Fprintf(o.Stdout, "%s: ok\n", f.configFile)
-	if c.probes != nil && c.probes.EnvFile != "" {
-		if _, err := readEnvironment(c.probes.EnvFile); err != nil {
+	if env := c.byHand.EnvFile; env != "" {
+		if _, err := readEnvironment(env); err != nil {
 			fmt.Fprintln(o.Stderr, err)
 			return exitFailure
 		}
-		fmt.Fprintf(o.Stdout, "%s: ok\n", c.probes.EnvFile)
+		fmt.Fprintf(o.Stdout, "%s: ok\n", env)
 	}
 	if f.webConfigFile == "" {
 		return exitOK
 	}
 	if err := web.Validate(f.webConfigFile); err != nil {
-		fmt.Fprintf(o.Stderr, "%s: %v\n", f.webConfigFile, err)
+		fmt.Fprintf(o.Stderr, "%v\n", f.explain(fmt.Errorf("%s: %w", f.webConfigFile, err)))
 		return exitFailure
 	}
 	fmt.Fprintf(o.Stdout, "%s: ok\n", f.webConfigFile)
@@ -146,7 +146,7 @@ func serveGPUs(ctx context.Context, f *flags, o Options) int {
 		err = o.ServeGPUs(ctx, f.workerLibrary)
 	}
 	if err != nil {
-		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
+		complain(o.Stderr, err)
 		return exitFailure
 	}
 	return exitOK
@@ -178,7 +178,10 @@ type siteProber interface {
 func serve(ctx context.Context, f *flags, o Options) int {
 	s := site{
 		sysfs: f.sysfs, procfs: f.procfs, rootfs: f.rootfs, netlink: f.netlink, configName: f.configFile,
-		config: func() (config, error) { return readConfig(f.configFile) },
+		config: func() (config, error) {
+			c, err := readConfig(f.configFile)
+			return c, f.explain(err)
+		},
 	}
 	s.title, _ = os.Hostname() // an empty title is no reason not to serve
 	log := f.logger(o.Stderr)
@@ -193,7 +196,7 @@ func serve(ctx context.Context, f *flags, o Options) int {
 	if f.netlink != "" {
 		recorded, err := replayedGPUs(f.netlink)
 		if err != nil {
-			fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
+			complain(o.Stderr, err)
 			return exitFailure
 		}
 		s.gpus = recorded
@@ -217,7 +220,7 @@ func serve(ctx context.Context, f *flags, o Options) int {
 func runSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logger) int {
 	log.Info("starting", "program", name, "version", version.Version, "revision", version.GetRevision(), "go", version.GoVersion)
 	if err := serveSite(ctx, f, o, s, log); err != nil {
-		for _, e := range split(err) {
+		for _, e := range split(f.explain(err)) {
 			log.Error("giving up", "err", e)
 		}
 		return exitFailure
@@ -236,7 +239,7 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 		return err
 	}
 	if err := web.Validate(f.webConfigFile); err != nil {
-		return fmt.Errorf("--web.config.file=%s: %w", f.webConfigFile, err)
+		return fmt.Errorf("--web.config.file=%q: %w", f.webConfigFile, err)
 	}
 	set, err := collector.NewSet(f.collectors)
 	if err != nil {
@@ -330,7 +333,9 @@ func noDevice(n *fabric.Node, s site) (text string, none bool) {
 // split returns the errors that were joined to err, else err itself.
 func split(err error) []error {
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
-		return j.Unwrap()
+		if all := j.Unwrap(); errors.Join(all...).Error() == err.Error() { // else it wraps several and has words of its own
+			return all
+		}
 	}
 	return []error{err}
 }

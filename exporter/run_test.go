@@ -365,7 +365,7 @@ func TestStartFails(t *testing.T) {
 	tests := map[string]struct{ arg, want string }{
 		"configuration": {"--config.file=" + bad, `fabric.yml:2: compute_ports: \"many\"`},
 		"no such file":  {"--config.file=/nonexistent", "no such file"},
-		"web":           {"--web.config.file=/nonexistent", "--web.config.file=/nonexistent"},
+		"web":           {"--web.config.file=/nonexistent", `--web.config.file=\"/nonexistent\"`},
 		"sysfs":         {"--path.sysfs=/nonexistent", "/nonexistent"},
 	}
 	for name, test := range tests {

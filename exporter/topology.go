@@ -4,7 +4,6 @@ package exporter
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -26,7 +25,7 @@ func topology(ctx context.Context, f *flags, o Options) int {
 		err = writeTopology(o.Stdout, f.topologyOutput, topologyOf(n))
 	}
 	if err != nil {
-		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
+		complain(o.Stderr, f.explain(err))
 		return exitFailure
 	}
 	return exitOK

@@ -21,6 +21,27 @@ type Lock struct{ file *os.File }
 // TakeLock takes the lock at once or fails, with ErrLocked if another has it. A symbolic link is not followed, and nobody
 // else may open the file: who can open it can lock it.
 func TakeLock(path string) (*Lock, error) {
+	f, err := openLock(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := claim(f, path); err != nil {
+		_ = f.Close() // nothing was written
+		return nil, err
+	}
+	return &Lock{f}, nil
+}
+
+// CheckLock says why no process could take the lock. It makes the file and does not take the lock.
+func CheckLock(path string) error {
+	f, err := openLock(path)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+func openLock(path string) (*os.File, error) {
 	if path == "" {
 		return nil, errors.New("no lock file is configured")
 	}
@@ -29,11 +50,7 @@ func TakeLock(path string) (*Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock file: %w", err)
 	}
-	if err := claim(f, path); err != nil {
-		_ = f.Close() // nothing was written
-		return nil, err
-	}
-	return &Lock{f}, nil
+	return f, nil
 }
 
 func claim(f *os.File, path string) error {

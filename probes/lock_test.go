@@ -108,3 +108,28 @@ func TestLock(t *testing.T) {
 		t.Error("a file that was removed is taken for the lock")
 	}
 }
+
+// The check says why the lock could not be taken, and stands in nobody's way.
+func TestCheckLock(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "lock")
+	if err := CheckLock(path); err != nil {
+		t.Errorf("a folder that can be written: %v", err)
+	}
+	lock, err := TakeLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Release()
+	if err := CheckLock(path); err != nil {
+		t.Errorf("a lock that is held: %v", err)
+	}
+	if err := os.Symlink(path, filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"", filepath.Join(dir, "none", "lock"), filepath.Join(path, "lock"), filepath.Join(dir, "link")} {
+		if err := CheckLock(path); err == nil {
+			t.Errorf("%q could be opened", path)
+		}
+	}
+}

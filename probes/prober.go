@@ -132,7 +132,7 @@ func New(o Options) (*Prober, error) {
 		probes:   map[Key]*probe{},
 	}
 	if o.Config.StateFile != "" {
-		p.keeper = &keeper{store: stateFile(o.Config.StateFile)}
+		p.keeper = &keeper{store: stateFile(o.Config.StateFile), changed: p.tellState}
 	}
 	return p, nil
 }

@@ -133,6 +133,17 @@ func (p *Prober) remember(ctx context.Context) {
 	p.save(savedIn)
 }
 
+// tellState logs that the state file cannot be written, or can again.
+func (p *Prober) tellState(err error) {
+	log := p.log.With("file", p.config.StateFile)
+	if err == nil {
+		log.Info("the history of probes is saved again")
+		return
+	}
+	log.Warn("the history of probes cannot be saved and is lost with the next restart",
+		"err", err, "remedy", "make the folder of the file writable for this process, or name another file in probes.state_file of the configuration")
+}
+
 // save writes the state file, and waits for it so long at most.
 func (p *Prober) save(wait time.Duration) {
 	if p.keeper == nil {

@@ -3,10 +3,13 @@
 package probes
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -152,7 +155,7 @@ func (b *bench) prober(d *disk, change func(*Config)) *Prober {
 	}
 	p.keeper = nil
 	if d != nil {
-		p.keeper = &keeper{store: d}
+		p.keeper = &keeper{store: d, changed: p.tellState}
 	}
 	return p
 }
@@ -342,6 +345,75 @@ func TestStopsInTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// logged is a log that can be read while it is written.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+// A folder that cannot be written is in the log from the start, once, and in the status; so is its end.
+func TestUnwritableStateIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logged
+		c := DefaultConfig()
+		c.Every, c.Duty = map[Kind]time.Duration{Node: time.Minute}, 1
+		dir := filepath.Join(t.TempDir(), "gpufabric")
+		c.StateFile = filepath.Join(dir, "probes.json")
+		p, err := New(Options{Config: c, Machine: newBench(t), Host: "node17", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { p.Run(ctx); close(ended) }()
+		lines := func(words ...string) int {
+			n := 0
+			for line := range strings.Lines(log.String()) {
+				if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+					n++
+				}
+			}
+			return n
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		said := []string{"level=WARN", "cannot be saved", c.StateFile, "no such file", "probes.state_file"}
+		if n := lines(said...); n != 1 {
+			t.Errorf("a second after the start %d lines, expected 1: %s", n, log.String())
+		}
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		if n, runs := lines(said...), len(p.Status().Probes); n != 1 || runs == 0 {
+			t.Errorf("later %d lines, expected 1, of %d probes: %s", n, runs, log.String())
+		}
+		if s := p.Status(); s.State == "" {
+			t.Error("the status does not tell")
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if n := lines("level=INFO", "saved again", c.StateFile); n != 1 || p.Status().State != "" {
+			t.Errorf("%d lines say that it is written, expected 1; status %q: %s", n, p.Status().State, log.String())
+		}
+		cancel()
+		<-ended
+	})
 }
 
 func TestBugsCostTheProbe(t *testing.T) {

@@ -85,13 +85,15 @@ type store interface {
 // keeper loads and saves a state without waiting for a file system that hangs. At most one call of its store is under
 // way. It is safe for concurrent use.
 type keeper struct {
-	store store
+	store   store
+	changed func(error) // called when saving begins to fail, and with nil when it works again; nil: nobody is told
 
 	mu     sync.Mutex
 	next   []byte        // waits to be saved
 	idle   chan struct{} // closed when all is saved; nil: nothing is under way
 	since  time.Time     // of the call under way
 	failed error         // of the last save
+	told   bool          // that it fails
 	lost   bool          // a load did not return: nobody knows what a save would destroy
 }
 
@@ -151,10 +153,25 @@ func (k *keeper) work() {
 		}
 		k.next, k.since = nil, time.Now()
 		k.mu.Unlock()
+		slow := time.AfterFunc(hung, k.tell)
 		err := k.store.save(data)
+		slow.Stop()
 		k.mu.Lock()
-		k.failed = err
+		k.failed, k.since = err, time.Now()
 		k.mu.Unlock()
+		k.tell()
+	}
+}
+
+// tell says that saving fails or works again, once.
+func (k *keeper) tell() {
+	k.mu.Lock()
+	err := k.wrong()
+	news := k.changed != nil && k.told != (err != nil)
+	k.told = err != nil
+	k.mu.Unlock()
+	if news {
+		k.changed(err)
 	}
 }
 
@@ -162,7 +179,11 @@ func (k *keeper) work() {
 func (k *keeper) err() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.idle != nil && time.Since(k.since) > hung {
+	return k.wrong()
+}
+
+func (k *keeper) wrong() error {
+	if k.idle != nil && time.Since(k.since) >= hung {
 		return fabric.Because(fabric.ReasonStuck, "state file: writing it does not return")
 	}
 	return k.failed

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 )
 
 // Scenario is a node in some condition, labelled with what is true of it. The labels were written from the
@@ -98,11 +99,7 @@ func Find(name string) (Scenario, error) {
 		}
 		names[i] = s.Name
 	}
-	hint := ""
-	if n, ok := nearest(name, names); ok {
-		hint = fmt.Sprintf(", did you mean %q?", n)
-	}
-	return Scenario{}, fmt.Errorf("unknown scenario %q%s (valid: %s)", name, hint, strings.Join(names, ", "))
+	return Scenario{}, fmt.Errorf("unknown scenario %.64q%s", name, spelling.Hint(name, names))
 }
 
 // Build returns the node of the scenario, for the caller to keep.
@@ -116,38 +113,3 @@ func (s Scenario) Build() *Node {
 
 // Config returns the configuration file that the site would write for its nodes, as YAML.
 func (s Scenario) Config() string { return s.platform.config + s.policy }
-
-// nearest returns the candidate that was probably meant: one that contains the word, else the closest one
-// within a third of its length.
-func nearest(word string, candidates []string) (string, bool) {
-	best, distance := "", len(word)/3+1
-	for _, c := range candidates {
-		if word != "" && strings.Contains(c, strings.ToLower(word)) {
-			return c, true
-		}
-		if d := edits(strings.ToLower(word), c); d < distance {
-			best, distance = c, d
-		}
-	}
-	return best, best != ""
-}
-
-// edits is the Levenshtein distance.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for k := range row {
-		row[k] = k
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for k := range len(b) {
-			cost := 1
-			if a[i] == b[k] {
-				cost = 0
-			}
-			diagonal, row[k+1] = row[k+1], min(diagonal+cost, row[k]+1, row[k+1]+1)
-		}
-	}
-	return row[len(b)]
-}

@@ -31,7 +31,7 @@ func testCapture(t *testing.T, _ *exporter) {
 	setCounters(t, "fakehca_5")
 
 	before := calls(t)
-	out, err := exec.Command("./gpufabric_exporter", "capture", "--output="+file, only).CombinedOutput()
+	out, err := exec.Command("./gpufabric_exporter", "capture", "--file="+file, only).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "4 RDMA devices") || !strings.Contains(string(out), "Left out: fakehca_2: excluded by flags.") {
 		t.Fatalf("%v\n%s", err, out)
 	}

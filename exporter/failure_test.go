@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What keeps a command from its work is said in one line that names the flag, its value and what to do.
+func TestFailuresNameTheFlag(t *testing.T) {
+	withoutRace(t)
+	dir := t.TempDir()
+	none := filepath.Join(dir, "none")
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	_, port, _ := net.SplitHostPort(busy.Addr().String())
+	long := "/" + strings.Repeat("x", 100_000)
+	const reads, writes = "may read", "may write to"
+	for _, c := range []struct {
+		args string
+		want []string
+	}{
+		{"--web.listen-address=" + busy.Addr().String(), []string{"address already in use", "sport = :" + port, "choose another port"}},
+		{"demo --web.listen-address=" + busy.Addr().String(), []string{"address already in use", "choose another port"}},
+		{"--web.listen-address=192.0.2.1:1", []string{"cannot assign requested address", "expected an address of this host"}},
+		{"--config.file=" + none, []string{"no such file", reads}},
+		{"--config.file=" + dir, []string{"is a directory", reads}},
+		{"--config.file=" + long, []string{"file name too long", reads}},
+		{"check --config.file=" + none, []string{"no such file", reads}},
+		{"check --scenario=healthy --config.file=" + none, []string{"no such file", reads}},
+		{"topology --config.file=" + none, []string{"no such file", reads}},
+		{"capture --config.file=" + none, []string{"no such file", reads}},
+		{"--config.check --config.file=" + none, []string{"no such file", reads}},
+		{"--web.config.file=" + none, []string{"no such file", reads}},
+		{"--path.sysfs=" + none, []string{"no such file", reads}},
+		{"check --path.procfs=" + none, []string{"no such file", reads}},
+		{"check --scenario=healthy --manifest=" + none, []string{"no such file", reads}},
+		{"demo --capture=" + none, []string{"no such file", reads}},
+		{"check --scenario=healthy --only=compute_ports --textfile=" + none + "/x.prom", []string{"no such file", writes}},
+		{"check --scenario=healthy --write-manifest=" + none + "/x.yml", []string{"no such file", writes}},
+		{"capture --file=" + none + "/x.tar.gz", []string{"no such file", writes}},
+	} {
+		var stdout, stderr output
+		if code := Run(t.Context(), strings.Fields(c.args), Options{Stdout: &stdout, Stderr: &stderr}); code == exitOK {
+			t.Errorf("%.80s: exit code %d", c.args, code)
+		}
+		var told strings.Builder
+		for line := range strings.Lines(stderr.String()) {
+			if !strings.Contains(line, "level=info") {
+				told.WriteString(strings.ReplaceAll(line, `\"`, `"`))
+			}
+		}
+		said := told.String()
+		flag, value, _ := strings.Cut(c.args[strings.LastIndex(c.args, "--"):], "=")
+		for _, w := range append(c.want, flag+`="`+value[:min(len(value), 500)]) {
+			if !strings.Contains(said, w) {
+				t.Errorf("%.80s: lacks %q: %s", c.args, w, said)
+			}
+		}
+		if strings.Count(said, "\n") != 1 || len(said) > 1500 || strings.Contains(said, "/.x.") || strings.Contains(said, "goroutine") {
+			t.Errorf("%.80s: expected one short line, got %s", c.args, said)
+		}
+	}
+}
+
+func TestNoTemporaryFolder(t *testing.T) {
+	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
+	for _, args := range []string{"demo --web.listen-address=127.0.0.1:0", "check --scenario=healthy", "topology --scenario=healthy"} {
+		var stdout, stderr output
+		code := Run(t.Context(), strings.Fields(args), Options{Stdout: &stdout, Stderr: &stderr})
+		if code == exitOK || !strings.Contains(stderr.String(), "set TMPDIR to a folder") {
+			t.Errorf("%s: exit code %d, %s", args, code, stderr.String())
+		}
+	}
+}
+
+// However much is wrong, what is said of it is bounded.
+func TestComplain(t *testing.T) {
+	var all []error
+	for range 1000 {
+		all = append(all, errors.New(strings.Repeat("x\n\x1b", 10_000)))
+	}
+	var w output
+	complain(&w, errors.Join(all...))
+	if n := strings.Count(w.String(), "\n"); n != maxFailures+1 || w.buf.Len() > 64<<10 || strings.Contains(w.String(), "\x1b") {
+		t.Errorf("%d lines of %d bytes", n, w.buf.Len())
+	}
+	var wrapped output
+	complain(&wrapped, fmt.Errorf("%w: %w", errSettings, net.ErrClosed))
+	if want := "gpufabric_exporter: error: settings of probes: use of closed network connection\n"; wrapped.String() != want {
+		t.Errorf("got %q, want %q", wrapped.String(), want)
+	}
+	contains(t, w.String(), "gpufabric_exporter: error: x; ?x", "and 980 more")
+}
