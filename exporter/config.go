@@ -25,6 +25,8 @@ type config struct {
 	policy *fabric.Policy
 	nccl   observer.NCCLFiles
 	probes *probes.Config // nil: nothing is probed
+	// file is where it comes from; empty: nothing was read. missing is the default file where that does not exist.
+	file, missing string
 	// manifest is the file that has the manifest; empty: the policy has it, or there is none.
 	manifest string
 }
@@ -61,7 +63,7 @@ func readConfig(file string) (config, error) {
 // line, unknown and duplicate keys are seen, and aliases, which nobody needs here, are never followed.
 func parseConfig(file string, data []byte) (config, error) {
 	p := &configParser{file: file}
-	c := config{policy: &fabric.Policy{}}
+	c := config{policy: &fabric.Policy{}, file: file}
 	if root := p.document(data); root != nil {
 		p.mapping(root, "the file", map[string]func(*yaml.Node){
 			"roles":      func(n *yaml.Node) { p.roles(n, c.policy) },

@@ -348,7 +348,7 @@ func (h *handler) configView() configView {
 	s := h.config.current()
 	p := s.config.policy
 	v := configView{
-		Name: h.site.configName, Loaded: s.loaded.UTC().Format("2006-01-02 15:04:05 UTC"),
+		Name: s.config.file, Loaded: s.loaded.UTC().Format("2006-01-02 15:04:05 UTC"),
 		Restricted: pattern(p.Restricted), Environment: s.config.nccl.Environment, Home: s.config.nccl.Home,
 	}
 	if s.err != nil {

@@ -16,13 +16,13 @@ import (
 type look func(ctx context.Context, want fabric.Want, further time.Duration) (*fabric.Node, error)
 
 // lookout opens this host, or the simulated node that the flags name, for commands that look and are done. The observer
-// logs what could not be read.
-func lookout(f *flags, o Options) (look, func(), error) {
+// logs what could not be read. The configuration is what the node is judged by.
+func lookout(f *flags, o Options) (look, config, func(), error) {
 	at := observer.Options{
 		Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Netlink: f.netlink, Devices: f.devices, Log: f.logger(o.Stderr),
 		FastInterval: time.Millisecond, MediumInterval: time.Millisecond, // nobody shares a reading
 	}
-	read := func() (config, error) { return readConfig(f.configFile) }
+	read := f.configFile.read
 	step := func(int) error { return nil }
 	var undo []func()
 	done := func() {
@@ -33,13 +33,13 @@ func lookout(f *flags, o Options) (look, func(), error) {
 	if f.simulated {
 		dir, err := os.MkdirTemp("", name+"_")
 		if err != nil {
-			return nil, nil, err
+			return nil, config{}, nil, err
 		}
 		undo = append(undo, func() { _ = os.RemoveAll(dir) })
 		tree, err := f.demoScenario.Build().Materialise(dir)
 		if err != nil {
 			done()
-			return nil, nil, err
+			return nil, config{}, nil, err
 		}
 		at.Sysfs, at.Procfs, at.Rootfs, at.Ethernet, at.GPUs = tree.Sysfs(), tree.Procfs(), tree.Rootfs(), tree.Ethernet(), tree.GPUs()
 		read = func() (config, error) {
@@ -50,18 +50,18 @@ func lookout(f *flags, o Options) (look, func(), error) {
 	conf, err := read()
 	if err != nil {
 		done()
-		return nil, nil, err
+		return nil, conf, nil, err
 	}
 	at.Policy, at.NCCL = conf.policy, conf.nccl
 	if !f.simulated {
 		if at.GPUs, err = hostGPUs(f, o, at.Log); err != nil {
-			return nil, nil, err
+			return nil, conf, nil, err
 		}
 	}
 	ob, err := o.newObserver(at)
 	if err != nil {
 		done()
-		return nil, nil, err
+		return nil, conf, nil, err
 	}
 	undo = append([]func(){ob.Close}, undo...)
 	return func(ctx context.Context, want fabric.Want, further time.Duration) (*fabric.Node, error) {
@@ -75,5 +75,5 @@ func lookout(f *flags, o Options) (look, func(), error) {
 			return nil, ctx.Err()
 		}
 		return n, nil
-	}, done, nil
+	}, conf, done, nil
 }

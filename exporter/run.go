@@ -8,8 +8,8 @@
 // default registry. Inside, one goroutine per listener serves, one makes the first observation, and one
 // reloads on SIGHUP; the observer is what they share.
 //
-// Errors of the command line end in exit code 2 and a message that names the flag, its value and what was
-// expected; all other failures to start end in exit code 1. Once the process serves, nothing but its
+// Errors of the command line and of configuration files end in exit code 3 and a message that names the flag or the line,
+// the value and what was expected; all other failures to start end in exit code 1. Once the process serves, nothing but its
 // context or a listener that fails ends it.
 package exporter
 
@@ -42,7 +42,7 @@ const name = "gpufabric_exporter"
 const (
 	exitOK      = 0
 	exitFailure = 1
-	exitUsage   = 2
+	exitUsage   = 3 // the command line or a configuration file is wrong
 )
 
 // Options is what the process around Run provides. The zero value is ready to use.
@@ -57,7 +57,8 @@ type Options struct {
 	// Probing is how NCCL is run; nil: it is not.
 	Probing *Probing
 
-	newObserver func(observer.Options) (nodeObserver, error) // for tests
+	newObserver   func(observer.Options) (nodeObserver, error) // for tests, as the next one is
+	defaultConfig string                                       // empty: defaultConfig
 }
 
 // nodeObserver is what this package needs of an observer.Observer.
@@ -85,9 +86,12 @@ func Run(ctx context.Context, args []string, o Options) int {
 		o.newObserver = func(o observer.Options) (nodeObserver, error) { return observer.New(o) }
 	}
 	f, code := parseFlags(args, o.Stdout, o.Stderr)
+	if f != nil && f.configFile.optional && o.defaultConfig != "" {
+		f.configFile.path = o.defaultConfig
+	}
 	switch {
 	case f == nil:
-		return code
+		return usage(code, args, o)
 	case f.command == commandGPUWorker:
 		return serveGPUs(ctx, f, o)
 	case f.command == commandProbeRank:
@@ -115,12 +119,16 @@ func Run(ctx context.Context, args []string, o Options) int {
 
 // checkFiles is --config.check.
 func checkFiles(f *flags, o Options) int {
-	c, err := readConfig(f.configFile)
+	if f.configFile.optional && missing(f.configFile.path) {
+		fmt.Fprintf(o.Stderr, "%s: error: --config.check: %s does not exist: expected it, or --config.file beside it (try --help)\n", name, f.configFile.path)
+		return exitUsage
+	}
+	c, err := readConfig(f.configFile.path)
 	if err != nil {
 		fmt.Fprintln(o.Stderr, err)
 		return exitFailure
 	}
-	fmt.Fprintf(o.Stdout, "%s: ok\n", f.configFile)
+	fmt.Fprintf(o.Stdout, "%s: ok\n", c.file)
 	if c.probes != nil && c.probes.EnvFile != "" {
 		if _, err := readEnvironment(c.probes.EnvFile); err != nil {
 			fmt.Fprintln(o.Stderr, err)
@@ -160,7 +168,6 @@ type site struct {
 	gpus                  observer.GPUs          // nil: nobody asks a GPU driver
 	maintenance           func() (string, error) // why GPUs are not to be touched; nil: they are not this host's
 	stopGPUs              func()                 // ends a read of gpus that hangs, before the observer is closed; nil: none does
-	configName            string                 // empty: no configuration
 	config                func() (config, error)
 	title                 string // how the node is called on the landing page
 	note                  string // a sentence about it, for simulated nodes
@@ -177,8 +184,7 @@ type siteProber interface {
 
 func serve(ctx context.Context, f *flags, o Options) int {
 	s := site{
-		sysfs: f.sysfs, procfs: f.procfs, rootfs: f.rootfs, netlink: f.netlink, configName: f.configFile,
-		config: func() (config, error) { return readConfig(f.configFile) },
+		sysfs: f.sysfs, procfs: f.procfs, rootfs: f.rootfs, netlink: f.netlink, config: f.configFile.read,
 	}
 	s.title, _ = os.Hostname() // an empty title is no reason not to serve
 	log := f.logger(o.Stderr)
@@ -220,7 +226,7 @@ func runSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logger)
 		for _, e := range split(err) {
 			log.Error("giving up", "err", e)
 		}
-		return exitFailure
+		return exitOf(err, exitFailure)
 	}
 	log.Info("stopped")
 	return exitOK
@@ -235,8 +241,9 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 	if err != nil {
 		return err
 	}
+	log.Info("configuration", "file", initial.origin())
 	if err := web.Validate(f.webConfigFile); err != nil {
-		return fmt.Errorf("--web.config.file=%s: %w", f.webConfigFile, err)
+		return &configError{fmt.Errorf("--web.config.file=%s: %w", f.webConfigFile, err)}
 	}
 	set, err := collector.NewSet(f.collectors)
 	if err != nil {
@@ -329,6 +336,9 @@ func noDevice(n *fabric.Node, s site) (text string, none bool) {
 
 // split returns the errors that were joined to err, else err itself.
 func split(err error) []error {
+	if c, ok := err.(*configError); ok {
+		err = c.err
+	}
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		return j.Unwrap()
 	}
