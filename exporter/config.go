@@ -120,6 +120,9 @@ func (p *configParser) expected(n *yaml.Node, c *config) {
 		"compute_ports": func(n *yaml.Node) {
 			policy.ComputePorts = p.whole(n, "compute_ports", 1024)
 		},
+		"gpus": func(n *yaml.Node) {
+			policy.GPUs = p.whole(n, "gpus", 1024)
+		},
 		"port_rate_gigabits_per_second": func(n *yaml.Node) {
 			policy.PortRates = map[fabric.Role]float64{}
 			rates := map[string]func(*yaml.Node){}

@@ -337,6 +337,7 @@ type configView struct {
 	Roles       []string
 	Restricted  string
 	Ports       string
+	GPUs        string
 	Rates       []string
 	RoCE        string
 	Environment string
@@ -359,6 +360,9 @@ func (h *handler) configView() configView {
 	}
 	if p.ComputePorts != nil {
 		v.Ports = strconv.Itoa(*p.ComputePorts)
+	}
+	if p.GPUs != nil {
+		v.GPUs = strconv.Itoa(*p.GPUs)
 	}
 	for _, r := range fabric.Roles() {
 		if rate, ok := p.PortRates[r]; ok {

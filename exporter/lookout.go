@@ -63,6 +63,9 @@ func lookout(f *flags, o Options) (look, config, func(), error) {
 		done()
 		return nil, conf, nil, err
 	}
+	if !f.simulated {
+		ob = remembering(ob, o.inventory, at.Log)
+	}
 	undo = append([]func(){ob.Close}, undo...)
 	return func(ctx context.Context, want fabric.Want, further time.Duration) (*fabric.Node, error) {
 		if err := step(int(further.Seconds())); err != nil {

@@ -59,6 +59,7 @@ type Options struct {
 
 	newObserver   func(observer.Options) (nodeObserver, error) // for tests, as the next one is
 	defaultConfig string                                       // empty: defaultConfig
+	inventory     string                                       // file; empty: none, or that of this host where it is observed
 }
 
 // nodeObserver is what this package needs of an observer.Observer.
@@ -82,10 +83,13 @@ func Run(ctx context.Context, args []string, o Options) int {
 	if o.OnListen == nil {
 		o.OnListen = func([]net.Addr) {}
 	}
+	f, code := parseFlags(args, o.Stdout, o.Stderr)
 	if o.newObserver == nil {
 		o.newObserver = func(o observer.Options) (nodeObserver, error) { return observer.New(o) }
+		if f != nil && o.inventory == "" && f.thisHost() {
+			o.inventory = defaultInventory
+		}
 	}
-	f, code := parseFlags(args, o.Stdout, o.Stderr)
 	if f != nil && f.configFile.optional && o.defaultConfig != "" {
 		f.configFile.path = o.defaultConfig
 	}
@@ -257,6 +261,9 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 	})
 	if err != nil {
 		return err
+	}
+	if !s.simulated {
+		ob = remembering(ob, o.inventory, log)
 	}
 	defer ob.Close()
 	if s.stopGPUs != nil {
