@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -545,23 +544,5 @@ func TestReadmeShowsCheck(t *testing.T) {
 	}
 	if block := "    " + strings.ReplaceAll(strings.TrimSpace(string(printed)), "\n", "\n    ") + "\n"; !strings.Contains(string(readme), block) {
 		t.Errorf("README.md does not have\n%s", block)
-	}
-}
-
-// The prolog keeps jobs away where a check fails, and not where something cannot be told.
-func TestSlurmProlog(t *testing.T) {
-	for code, want := range map[int]int{exitChecked: 0, exitFailed: 1, exitUndecided: 0, 124: 0} {
-		program := filepath.Join(memory(t), "gpufabric_exporter")
-		if err := os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\necho said \"$@\"\nexit %d\n", code), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command("sh", "../docs/check/slurm-prolog.sh")
-		cmd.Env = append(os.Environ(), "CHECK="+program)
-		var errs bytes.Buffer
-		cmd.Stderr = &errs
-		_ = cmd.Run() // its exit code is what counts
-		if got := cmd.ProcessState.ExitCode(); got != want || strings.Contains(errs.String(), "said check --severity=critical") != (want != 0) {
-			t.Errorf("check ends with %d, the prolog with %d, want %d: %s", code, got, want, errs.String())
-		}
 	}
 }
