@@ -61,8 +61,14 @@ tell() {
 	fi
 }
 
+# finish ends the prolog. A trap on EXIT would not do: bash runs it in a background process too that is killed early enough.
+finish() {
+	[ -z "$dir" ] || rm -rf "$dir"
+	exit "$1"
+}
+
 # Where no folder can be made the exit code alone decides.
-dir=$(mktemp -d 2>/dev/null) && trap 'rm -rf "$dir"' EXIT
+dir=$(mktemp -d 2>/dev/null)
 report=/dev/null
 [ -z "$dir" ] || report=$dir/report
 
@@ -83,24 +89,24 @@ if [ -n "$why" ]; then
 	case $ON_ERROR in
 	drain)
 		tell err "this node could not be checked and drains (ON_ERROR=drain): $why"
-		exit 1
+		finish 1
 		;;
 	start) tell err "this node was not checked, and the job starts: $why" ;;
 	*) tell err "this node was not checked, and the job starts (ON_ERROR=$ON_ERROR is neither start nor drain): $why" ;;
 	esac
-	exit 0
+	finish 0
 fi
 case $code in
 1)
 	tell crit "a critical check failed, and the node drains"
-	exit 1
+	finish 1
 	;;
 2)
 	if [ "$ON_UNKNOWN" = drain ]; then
 		tell warning "not everything could be checked, and the node drains (ON_UNKNOWN=drain)"
-		exit 1
+		finish 1
 	fi
 	tell warning "not everything could be checked, and the job starts"
 	;;
 esac
-exit 0
+finish 0
