@@ -343,7 +343,7 @@ func noDevice(n *fabric.Node, s site) (text string, none bool) {
 
 // split returns the errors that were joined to err, else err itself.
 func split(err error) []error {
-	if c, ok := err.(*configError); ok {
+	if c, ok := errors.AsType[*configError](err); ok {
 		err = c.err
 	}
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
