@@ -5,6 +5,7 @@ package alerts
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -175,7 +176,7 @@ func TestRunbooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range pages {
-		if !want[strings.TrimSuffix(path.Base(p), ".md")] {
+		if name := strings.TrimSuffix(path.Base(p), ".md"); name != "README" && !want[name] {
 			t.Errorf("%s: no alert and no family of checks has that name", p)
 		}
 	}
@@ -316,6 +317,39 @@ func TestPromtool(t *testing.T) {
 				t.Fatalf("promtool test rules: %v\n%s", err, out)
 			}
 		})
+	}
+}
+
+// TestRunbookQueries: the queries on the pages are some that Prometheus takes.
+func TestRunbookQueries(t *testing.T) {
+	pages, err := fs.Glob(Files(), "runbooks/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := "groups:\n  - name: runbooks\n    rules:\n"
+	n := 0
+	for _, p := range pages {
+		text, err := fs.ReadFile(Files(), p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		query := false
+		for line := range strings.Lines(string(text)) {
+			switch {
+			case strings.HasPrefix(line, "```"):
+				query = line == "```promql\n"
+			case query:
+				n++
+				rules += fmt.Sprintf("      - {record: 'page:query:%d', expr: '%s'}\n", n, strings.ReplaceAll(strings.TrimSpace(line), "'", "''"))
+			}
+		}
+	}
+	file := filepath.Join(t.TempDir(), "pages.yml")
+	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(promtool(t), "check", "rules", file).CombinedOutput(); err != nil || n < 9 {
+		t.Errorf("%d queries: %v\n%s", n, err, out)
 	}
 }
 

@@ -22,6 +22,19 @@ var (
 		Help:   "When the checks were made, in seconds since the epoch. Only in the file that check --textfile writes: a file may be old, a scrape is not.",
 		Source: "exporter", Cadence: Self, Stability: Experimental, Collector: "check",
 	}
+	checkError = &Family{
+		Name: "check_error", Type: Gauge,
+		Help: "1 if the last run of check --textfile could not make its checks, because its command line or the configuration is wrong or the node could not be looked at; " +
+			"else 0. The verdicts in the file are then those of check_timestamp_seconds, if there are any. Only in that file.",
+		Source: "exporter", Cadence: Self, Stability: Experimental, Collector: "check",
+	}
+	checkRunTimestamp = &Family{
+		Name: "check_run_timestamp_seconds", Type: Gauge, Unit: "seconds",
+		Help:   "When check --textfile last ran, in seconds since the epoch, whether it could make its checks (check_error 0) or not. Only in the file that it writes.",
+		Source: "exporter", Cadence: Self, Stability: Experimental, Collector: "check",
+	}
 )
 
-func checkFamilies() []*Family { return []*Family{checkFailed, checkUnknown, checkTimestamp} }
+func checkFamilies() []*Family {
+	return []*Family{checkFailed, checkUnknown, checkTimestamp, checkError, checkRunTimestamp}
+}

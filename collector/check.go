@@ -74,10 +74,33 @@ func emitChecks(list []diagnose.Verdict, emit emit) {
 }
 
 // CheckFamilies returns verdicts, in the order of diagnose.Run, as the families that a scrape has of them, sorted by name,
-// and when they were given.
+// when they were given, and that they could be.
 func CheckFamilies(list []diagnose.Verdict, at time.Time) []exposition.Family {
+	return families(func(emit emit) {
+		emitChecks(list, emit)
+		emit(checkTimestamp, unixSeconds(at))
+		emit(checkError, 0)
+		emit(checkRunTimestamp, unixSeconds(at))
+	})
+}
+
+// CheckErrorFamilies returns the families that say that no checks could be made.
+func CheckErrorFamilies(at time.Time) []exposition.Family {
+	return families(func(emit emit) {
+		emit(checkError, 1)
+		emit(checkRunTimestamp, unixSeconds(at))
+	})
+}
+
+// CheckRunFamilies are the names of those that tell how the last run went.
+func CheckRunFamilies() []string {
+	return []string{Prefix + checkError.Name, Prefix + checkRunTimestamp.Name}
+}
+
+func families(collect func(emit)) []exposition.Family {
 	out := sink{families: make([]exposition.Family, rows)}
-	emitChecks(list, out.emit)
-	out.emit(checkTimestamp, float64(at.UnixNano())/1e9)
+	collect(out.emit)
 	return slices.DeleteFunc(out.families, func(f exposition.Family) bool { return len(f.Series) == 0 })
 }
+
+func unixSeconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }

@@ -90,7 +90,7 @@ func TestScenarios(t *testing.T) {
 	conditional := []string{ // configuration, findings, failures, netlink, and drivers the simulator does not have, health of NVSwitches
 		"compute_ports_expected", "nccl_config_findings", "facts_unknown", "source_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
 		"gpu_fabric_unhealthy",
-		"check_unknown", "check_timestamp_seconds", // what nobody expects is no matter for checks; in files of verdicts only
+		"check_unknown", "check_timestamp_seconds", "check_error", "check_run_timestamp_seconds", // what nobody expects is no matter for checks; in files of verdicts only
 		"retransmissions_total", "retransmitted_packets_total", "retransmitted_bytes_total", "hw_counters_dropped",
 		"ethernet_statistic_total", "ethernet_statistics_dropped", // what flags ask for, and more than fits
 	}

@@ -35,7 +35,7 @@ func takeCapture(ctx context.Context, f *flags, o Options) int {
 	m, err := writeCapture(ctx, f, o)
 	if err != nil {
 		complain(o.Stderr, f.explain(err))
-		return exitFailure
+		return exitOf(err, exitFailure)
 	}
 	reportCapture(report, f.captureFile, m)
 	return exitOK
@@ -44,7 +44,7 @@ func takeCapture(ctx context.Context, f *flags, o Options) int {
 // writeCapture makes the file first: that it exists already should not take a minute to find out. What could not
 // be written in full does not stay.
 func writeCapture(ctx context.Context, f *flags, o Options) (m capture.Manifest, err error) {
-	conf, err := readConfig(f.configFile)
+	conf, err := f.configFile.read()
 	if err != nil {
 		return m, err
 	}

@@ -88,7 +88,7 @@ func TestCaptureFails(t *testing.T) {
 		args []string
 	}{
 		{"no such file", exitFailure, []string{"--path.sysfs=/nosuch"}},
-		{"no such file", exitFailure, []string{"--config.file=/nosuch"}},
+		{"no such file", exitUsage, []string{"--config.file=/nosuch"}},
 		{"no such file", exitFailure, []string{"--file=" + dir + "/nosuch/c"}},
 		{"does not take this flag", exitUsage, []string{"--web.max-requests=3"}},
 		{"expected a path", exitUsage, []string{"--file="}},

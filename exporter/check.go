@@ -13,12 +13,13 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// What check exits with. A check that cannot be made is no all-clear either. Verdicts of severity info do not count: see
-// counts.
+// What check exits with: 0 to 2 tell about the node, 3 about the check itself. Verdicts of severity info do not count: see
+// counts. What failed is 1 whatever else went wrong, as when the report cannot be written.
 const (
 	exitChecked   = 0 // nothing failed, everything could be told
 	exitFailed    = 1
-	exitUndecided = 2 // nothing failed in what could be told
+	exitUndecided = 2         // nothing failed in what could be told, or no check applies
+	exitUnchecked = exitUsage // the command line or the configuration is wrong, the checks could not be made or not be reported
 )
 
 // check judges this host, or a simulated node, once.
@@ -30,51 +31,59 @@ func check(ctx context.Context, f *flags, o Options) int {
 	code, err := judge(ctx, f, o)
 	if err != nil {
 		complain(o.Stderr, f.explain(err))
-		return exitUndecided
 	}
 	return code
 }
 
 // judge observes, prints the verdicts and returns what to exit with.
 func judge(ctx context.Context, f *flags, o Options) (int, error) {
-	var manifest fabric.Manifest
-	if f.checkManifest != "" {
-		var err error
-		if manifest, err = readManifest(f.checkManifest); err != nil {
-			return 0, err
-		}
-	}
-	n, err := observeOnce(ctx, f, o, collector.CheckWants(), f.checkInterval)
+	n, conf, err := observeToCheck(ctx, f, o)
 	if err != nil {
-		return 0, err
+		return exitUnchecked, errors.Join(err, writeTextfileError(f.checkTextfile, time.Now()))
 	}
 	if f.writeManifest != "" {
-		return exitChecked, writeManifest(f.writeManifest, diagnose.NewManifest(n))
-	}
-	if f.checkManifest != "" {
-		n = withManifest(n, manifest)
+		if err := writeManifest(f.writeManifest, diagnose.NewManifest(n)); err != nil {
+			return exitUnchecked, err
+		}
+		return exitChecked, nil
 	}
 	list := verdictsOf(n, asked(f))
 	if len(list) == 0 {
-		return 0, errors.New("no check applies to this node: expected at least one that --only and --severity leave")
+		return exitUndecided, errors.New("no check applies to this node: expected at least one that --only and --severity leave")
 	}
 	if f.checkOutput == outputJSON {
-		err = writeChecksJSON(o.Stdout, list)
+		err = writeChecksJSON(o.Stdout, conf, list)
 	} else {
-		err = writeChecks(o.Stdout, list, f.checkVerbose, colours(o.Stdout))
+		err = writeChecks(o.Stdout, conf, list, f.checkVerbose, colours(o.Stdout))
 	}
 	if f.checkTextfile != "" {
 		err = errors.Join(err, writeTextfile(f.checkTextfile, list, n.At))
 	}
 	switch {
-	case err != nil:
-		return 0, err
 	case counts(f, diagnose.Failures(list)):
-		return exitFailed, nil
+		return exitFailed, err
+	case err != nil:
+		return exitUnchecked, err
 	case counts(f, diagnose.Unknowns(list)):
 		return exitUndecided, nil
 	}
 	return exitChecked, nil
+}
+
+// observeToCheck observes the node to be judged, and reads what the site expects of it.
+func observeToCheck(ctx context.Context, f *flags, o Options) (*fabric.Node, config, error) {
+	var manifest fabric.Manifest
+	if f.checkManifest != "" {
+		var err error
+		if manifest, err = readManifest(f.checkManifest); err != nil {
+			return nil, config{}, err
+		}
+	}
+	n, conf, err := observeOnce(ctx, f, o, collector.CheckWants(), f.checkInterval)
+	if err == nil && f.checkManifest != "" {
+		n = withManifest(n, manifest)
+	}
+	return n, conf, err
 }
 
 // counts tells whether one of the verdicts is a matter for the exit code. What is worth knowing and no more takes no node
@@ -132,22 +141,23 @@ func severe(c *diagnose.Check, least diagnose.Severity) bool {
 
 // observeOnce observes this host, or the simulated node that the flags name; a second time after the interval, if there
 // is one, so that rates show.
-func observeOnce(ctx context.Context, f *flags, o Options, want fabric.Want, interval time.Duration) (*fabric.Node, error) {
-	look, done, err := lookout(f, o)
+func observeOnce(ctx context.Context, f *flags, o Options, want fabric.Want, interval time.Duration) (*fabric.Node, config, error) {
+	look, conf, done, err := lookout(f, o)
 	if err != nil {
-		return nil, err
+		return nil, conf, err
 	}
 	defer done()
 	n, err := look(ctx, want, 0)
 	if err != nil || interval == 0 {
-		return n, err
+		return n, conf, err
 	}
 	wait := time.NewTimer(interval)
 	defer wait.Stop()
 	select {
 	case <-wait.C:
-		return look(ctx, want, interval)
+		n, err = look(ctx, want, interval)
+		return n, conf, err
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return nil, conf, ctx.Err()
 	}
 }

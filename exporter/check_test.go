@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
@@ -280,7 +280,7 @@ func TestCheckTable(t *testing.T) {
 		{Check: diagnose.Find("gid_usable"), Subject: diagnose.Subject{Device: "d"}, Status: diagnose.OK, What: "y"},
 	}
 	var b bytes.Buffer
-	if err := writeChecks(&b, list, true, func(colour, s string) string { return "<" + colour + ">" + s + "<>" }); err != nil {
+	if err := writeChecks(&b, config{file: "/site.yml"}, list, true, func(colour, s string) string { return "<" + colour + ">" + s + "<>" }); err != nil {
 		t.Fatal(err)
 	}
 	want := `<31>FAILED <>  critical  port_active               a: down
@@ -288,16 +288,20 @@ func TestCheckTable(t *testing.T) {
 <33>UNKNOWN<>  warning   roce_congestion_answered  b: hidden
 <32>ok     <>  critical  port_active               c
 <32>ok     <>  critical  gid_usable                d
+Configuration: /site.yml
 1 failed, 1 unknown, 1 checks fine
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
-	if err := writeChecks(full{}, list, false, colours(full{})); err == nil {
+	if err := writeChecks(full{}, config{}, list, false, colours(full{})); err == nil {
 		t.Error("a table that nobody got is no success")
 	}
 	t.Setenv("TMPDIR", memory(t))
-	if code := Run(t.Context(), []string{"check", "--scenario=no-rdma"}, Options{Stdout: full{}, Stderr: &output{}}); code != exitUndecided {
+	if code := Run(t.Context(), []string{"check", "--scenario=no-rdma"}, Options{Stdout: full{}, Stderr: &output{}}); code != exitFailed {
+		t.Errorf("exit code %d where a check failed and nobody gets the table", code)
+	}
+	if code := Run(t.Context(), []string{"check", "--scenario=healthy"}, Options{Stdout: full{}, Stderr: &output{}}); code != exitUnchecked {
 		t.Errorf("exit code %d where nobody gets the table", code)
 	}
 }
@@ -405,6 +409,87 @@ func onlyFile(t *testing.T, dir string, want ...string) {
 	}
 }
 
+// What keeps checks from being made is in the file too, for an alert to fire; what was found before stays in it.
+func TestTextfileTellsOfErrors(t *testing.T) {
+	withoutRace(t)
+	dir := memory(t)
+	path := filepath.Join(dir, "gpufabric.prom")
+	read := func() map[string]*dto.MetricFamily {
+		t.Helper()
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		return families
+	}
+	value := func(family string) float64 {
+		t.Helper()
+		m := read()["gpufabric_"+family].GetMetric()
+		if len(m) != 1 {
+			t.Fatalf("%d series of %s", len(m), family)
+		}
+		return m[0].GetGauge().GetValue()
+	}
+	failed := func() (n int) {
+		for _, m := range read()["gpufabric_check_failed"].GetMetric() {
+			n += int(m.GetGauge().GetValue())
+		}
+		return n
+	}
+	begin := float64(time.Now().UnixNano()) / 1e9
+	for _, args := range [][]string{
+		{"--config.file=/nosuch.yml", "--textfile=" + path},
+		{"--textfile=" + path, "--nosuch-flag"},
+		{"--nosuch-flag", "--textfile", path},
+		{"--manifest=/nosuch.yml", "--textfile=" + path},
+	} {
+		_ = os.Remove(path)
+		if code, _, errs := checked(t, args...); code != exitUnchecked || errs == "" {
+			t.Errorf("%v: exit code %d: %s", args, code, errs)
+		}
+		if value("check_error") != 1 || value("check_run_timestamp_seconds") < begin || len(read()) != 2 {
+			t.Errorf("%v: %v", args, read())
+		}
+	}
+	if code, _, errs := checked(t, "--scenario=port-down", "--textfile="+path); code != exitFailed {
+		t.Fatalf("exit code %d: %s", code, errs)
+	}
+	at := value("check_timestamp_seconds")
+	if value("check_error") != 0 || failed() != 1 || value("check_run_timestamp_seconds") != at {
+		t.Errorf("after checks that were made: %v", read())
+	}
+	for range 2 { // whatever the file has of an error
+		checked(t, "--config.file=/nosuch.yml", "--textfile="+path)
+		if value("check_error") != 1 || failed() != 1 || value("check_timestamp_seconds") != at || value("check_run_timestamp_seconds") == at {
+			t.Errorf("after an error: %v", read())
+		}
+	}
+	if err := os.WriteFile(path, []byte("no metrics, { but \"garbage\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	checked(t, "--config.file=/nosuch.yml", "--textfile="+path)
+	if value("check_error") != 1 || len(read()) != 2 {
+		t.Errorf("over garbage: %v", read())
+	}
+	if code, _, errs := checked(t, "--config.file=/nosuch.yml", "--textfile=/nosuch/x.prom"); code != exitUnchecked || !strings.Contains(errs, "/nosuch/x.prom") || !strings.Contains(errs, "/nosuch.yml") {
+		t.Errorf("neither file: exit code %d: %s", code, errs)
+	}
+	onlyFile(t, dir, "gpufabric.prom")
+}
+
+// A check that failed is told by the exit code, whatever cannot be written.
+func TestFailedIsToldWhateverCannotBeWritten(t *testing.T) {
+	withoutRace(t)
+	if code, _, errs := checked(t, "--scenario=port-down", "--textfile=/nosuch/x.prom"); code != exitFailed || !strings.Contains(errs, "--textfile=") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+}
+
 // A file that cannot be written is said, is no all-clear, and leaves nothing.
 func TestTextfileThatCannotBeWritten(t *testing.T) {
 	withoutRace(t)
@@ -415,7 +500,7 @@ func TestTextfileThatCannotBeWritten(t *testing.T) {
 	}
 	for _, path := range []string{"/proc/gpufabric.prom", taken, filepath.Join(dir, "missing", "x.prom"), "/dev/null/x.prom"} {
 		code, out, errs := checked(t, "--scenario=healthy", "--only=port_active", "--textfile="+path)
-		if code != exitUndecided || !strings.Contains(errs, fmt.Sprintf("--textfile=%q: ", path)) || !strings.Contains(out, "0 failed, 0 unknown, 1 checks fine") {
+		if code != exitUnchecked || !strings.Contains(errs, fmt.Sprintf("--textfile=%q: ", path)) || !strings.Contains(out, "0 failed, 0 unknown, 1 checks fine") {
 			t.Errorf("%s: exit code %d: %s%s", path, code, out, errs)
 		}
 	}
@@ -452,7 +537,7 @@ func TestTextfileOnBadDisks(t *testing.T) {
 				}
 			}
 			code, _, errs := checked(t, "--scenario=healthy", "--textfile="+path)
-			if code != exitUndecided || !strings.Contains(errs, "--textfile=") || !strings.Contains(errs, c.want) {
+			if code != exitUnchecked || !strings.Contains(errs, "--textfile=") || !strings.Contains(errs, c.want) {
 				t.Errorf("exit code %d: %s", code, errs)
 			}
 			if text, err := os.ReadFile(path); err != nil || string(text) != "old" {
@@ -475,23 +560,5 @@ func TestReadmeShowsCheck(t *testing.T) {
 	}
 	if block := "    " + strings.ReplaceAll(strings.TrimSpace(string(printed)), "\n", "\n    ") + "\n"; !strings.Contains(string(readme), block) {
 		t.Errorf("README.md does not have\n%s", block)
-	}
-}
-
-// The prolog keeps jobs away where a check fails, and not where something cannot be told.
-func TestSlurmProlog(t *testing.T) {
-	for code, want := range map[int]int{exitChecked: 0, exitFailed: 1, exitUndecided: 0, 124: 0} {
-		program := filepath.Join(memory(t), "gpufabric_exporter")
-		if err := os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\necho said \"$@\"\nexit %d\n", code), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.Command("sh", "../docs/check/slurm-prolog.sh")
-		cmd.Env = append(os.Environ(), "CHECK="+program)
-		var errs bytes.Buffer
-		cmd.Stderr = &errs
-		_ = cmd.Run() // its exit code is what counts
-		if got := cmd.ProcessState.ExitCode(); got != want || strings.Contains(errs.String(), "said check --severity=critical") != (want != 0) {
-			t.Errorf("check ends with %d, the prolog with %d, want %d: %s", code, got, want, errs.String())
-		}
 	}
 }

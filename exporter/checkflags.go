@@ -16,7 +16,7 @@ import (
 
 func (c *commandLine) defineCheck() {
 	f := c.f
-	k := c.app.Command(commandCheck, "Judge this node: what is wrong, why, and what to do. Exit code 0: nothing is; 1: something is; 2: not everything could be told. Verdicts of severity info do not count for it, unless asked for by --severity=info or --only.")
+	k := c.app.Command(commandCheck, "Judge this node: what is wrong, why, and what to do. Exit code 0: nothing is; 1: something is; 2: nothing is in what could be told, and not everything could; 3: the command line or the configuration is wrong, or the checks could not be made or reported. Verdicts of severity info do not count for it, unless asked for by --severity=info or --only.")
 	c.output(k, &f.checkOutput)
 	k.Flag("only", "Make this check alone. Repeatable.").PlaceHolder("ID").
 		SetValue(&flagValue{name: "only", set: appendTo(&f.checkOnly, parseCheckID), words: checkIDs, repeatable: true})

@@ -27,7 +27,7 @@ func (t told) seen() []string {
 }
 
 // writeChecks prints a table: what failed first, each with what was seen and what to do.
-func writeChecks(w io.Writer, list []diagnose.Verdict, verbose bool, paint painter) error {
+func writeChecks(w io.Writer, conf config, list []diagnose.Verdict, verbose bool, paint painter) error {
 	var b bytes.Buffer
 	good, count := map[*diagnose.Check]bool{}, map[diagnose.Status]int{} // good: asked, and with nothing but ok
 	width := 0
@@ -60,6 +60,7 @@ func writeChecks(w io.Writer, list []diagnose.Verdict, verbose bool, paint paint
 			}
 		}
 	}
+	fmt.Fprintf(&b, "Configuration: %s\n", conf.origin())
 	fmt.Fprintf(&b, "%d failed, %d unknown, %d checks fine\n", count[diagnose.Failed], count[diagnose.Unknown], len(good))
 	_, err := w.Write(b.Bytes())
 	return err
@@ -99,13 +100,23 @@ type checkVerdict struct {
 	Runbook     string `json:"runbook"`
 }
 
-func writeChecksJSON(w io.Writer, list []diagnose.Verdict) error {
+// reportConfiguration is what the JSON of commands says of the configuration in force.
+type reportConfiguration struct {
+	File string `json:"file,omitempty"` // missing: none
+	Text string `json:"text"`
+}
+
+func configurationOf(c config) reportConfiguration { return reportConfiguration{c.file, c.origin()} }
+
+func writeChecksJSON(w io.Writer, conf config, list []diagnose.Verdict) error {
 	report := struct {
+		Configuration reportConfiguration `json:"configuration"`
+
 		Failed   int            `json:"failed"`
 		Unknown  int            `json:"unknown"`
 		OK       int            `json:"ok"`
 		Verdicts []checkVerdict `json:"verdicts"`
-	}{Verdicts: []checkVerdict{}}
+	}{Configuration: configurationOf(conf), Verdicts: []checkVerdict{}}
 	for _, v := range list {
 		switch v.Status {
 		case diagnose.Failed:

@@ -26,6 +26,8 @@ type config struct {
 	nccl   observer.NCCLFiles
 	probes *probes.Config // what the exporter probes by itself; nil: nothing
 	byHand probes.Config  // settings of probes by hand: those of the file, also where they are switched off
+	// file is where it comes from; empty: nothing was read. missing is the default file where that does not exist.
+	file, missing string
 	// manifest is the file that has the manifest; empty: the policy has it, or there is none.
 	manifest string
 }
@@ -62,7 +64,7 @@ func readConfig(file string) (config, error) {
 // line, unknown and duplicate keys are seen, and aliases, which nobody needs here, are never followed.
 func parseConfig(file string, data []byte) (config, error) {
 	p := &configParser{file: file}
-	c := config{policy: &fabric.Policy{}, byHand: probes.DefaultConfig()}
+	c := config{policy: &fabric.Policy{}, byHand: probes.DefaultConfig(), file: file}
 	if root := p.document(data); root != nil {
 		p.mapping(root, "the file", map[string]func(*yaml.Node){
 			"roles":      func(n *yaml.Node) { p.roles(n, c.policy) },
@@ -118,6 +120,9 @@ func (p *configParser) expected(n *yaml.Node, c *config) {
 	p.mapping(n, "expected", map[string]func(*yaml.Node){
 		"compute_ports": func(n *yaml.Node) {
 			policy.ComputePorts = p.whole(n, "compute_ports", 1024)
+		},
+		"gpus": func(n *yaml.Node) {
+			policy.GPUs = p.whole(n, "gpus", 1024)
 		},
 		"port_rate_gigabits_per_second": func(n *yaml.Node) {
 			policy.PortRates = map[fabric.Role]float64{}

@@ -98,7 +98,6 @@ func demo(ctx context.Context, f *flags, o Options) int {
 	}
 	return runSite(ctx, f, o, site{
 		sysfs: tree.Sysfs(), procfs: tree.Procfs(), rootfs: tree.Rootfs(), ethernet: tree.Ethernet(), gpus: tree.GPUs(),
-		configName: configName,
 		config: func() (config, error) {
 			c, err := parseConfig(configName, []byte(scenario.Config()))
 			if probed != nil && err == nil {

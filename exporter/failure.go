@@ -51,7 +51,7 @@ func (f *flags) explain(err error) error {
 		return err
 	}
 	for _, flag := range []struct{ name, path string }{
-		{"config.file", f.configFile},
+		{"config.file", f.configFile.path},
 		{"web.config.file", f.webConfigFile},
 		{"manifest", f.checkManifest},
 		{"capture", f.demoCapture},

@@ -67,7 +67,7 @@ type flags struct {
 
 	sysfs, procfs, rootfs string
 	netlink               string
-	configFile            string
+	configFile            configFile
 	configCheck           bool
 
 	fastInterval, mediumInterval, slowInterval time.Duration
@@ -265,8 +265,8 @@ func (c *commandLine) defineNode() {
 	define(c, "path.rootfs", "Where the file system of the host is mounted.", "/", into(&f.rootfs, parseFile))
 	define(c, "path.netlink", "Folder of recorded answers of the kernel that belong to --path.sysfs: netlink of a capture.", "",
 		into(&f.netlink, parseFile)).PlaceHolder("DIR")
-	define(c, "config.file", "What the site expects of its nodes (YAML). Read again on SIGHUP and on POST /-/reload.", "",
-		into(&f.configFile, parseFile)).PlaceHolder("FILE")
+	define(c, "config.file", "What the site expects of its nodes (YAML). Read again on SIGHUP and on POST /-/reload. The default file may be missing; "+noConfig+": read no file.", defaultConfig,
+		into(&f.configFile.path, parseFile))
 	c.bool("config.check", "Check the configuration files and exit.", &f.configCheck)
 	define(c, "observer.fast-interval", "How long scrapes share one reading of the hardware.", observer.DefaultFastInterval.String(),
 		into(&f.fastInterval, parseInterval))
@@ -336,6 +336,10 @@ func (c *commandLine) finish() error {
 		f.routePrefix = *c.prefix
 	}
 	f.routePrefix = strings.TrimSuffix(f.routePrefix, "/")
+	f.configFile.optional = !*c.set["config.file"]
+	if f.configFile.path == noConfig {
+		f.configFile.path = ""
+	}
 	if len(f.listen) == 0 {
 		f.listen = []string{defaultAddress}
 		if f.command == commandDemo {
@@ -364,8 +368,8 @@ func (c *commandLine) checkCombinations() error {
 		return fmt.Errorf("--observer.slow-interval=%q: expected at least --observer.fast-interval (%s)", f.slowInterval, f.fastInterval)
 	case f.mediumInterval < f.fastInterval:
 		return fmt.Errorf("--observer.medium-interval=%q: expected at least --observer.fast-interval (%s)", f.mediumInterval, f.fastInterval)
-	case f.configCheck && f.configFile == "":
-		return errors.New("--config.check: expected --config.file beside it")
+	case f.configCheck && f.configFile.path == "":
+		return fmt.Errorf("--config.check: expected a file, not --config.file=%s", noConfig)
 	case f.systemdSocket && *c.set["web.listen-address"]:
 		return errors.New("--web.systemd-socket and --web.listen-address: expected at most one of them")
 	}

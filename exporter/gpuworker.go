@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -70,8 +69,7 @@ var _ observer.GPUs = (*gpuGate)(nil)
 
 // openGPUs returns who asks the driver of this host's GPUs, nil if nobody does or if it is not this host that is looked at.
 func openGPUs(f *flags, o Options, log *slog.Logger) *gpuGate {
-	var st syscall.Statfs_t
-	if o.GPUs == nil || f.netlink != "" || syscall.Statfs(f.sysfs, &st) != nil || st.Type != sysfsMagic {
+	if o.GPUs == nil || !f.thisHost() {
 		return nil
 	}
 	return newGPUGate(f, o.GPUs(GPUOptions{Library: f.gpuLibrary, Log: log}), log)

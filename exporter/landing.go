@@ -337,6 +337,7 @@ type configView struct {
 	Roles       []string
 	Restricted  string
 	Ports       string
+	GPUs        string
 	Rates       []string
 	RoCE        string
 	Environment string
@@ -348,7 +349,7 @@ func (h *handler) configView() configView {
 	s := h.config.current()
 	p := s.config.policy
 	v := configView{
-		Name: h.site.configName, Loaded: s.loaded.UTC().Format("2006-01-02 15:04:05 UTC"),
+		Name: s.config.file, Loaded: s.loaded.UTC().Format("2006-01-02 15:04:05 UTC"),
 		Restricted: pattern(p.Restricted), Environment: s.config.nccl.Environment, Home: s.config.nccl.Home,
 	}
 	if s.err != nil {
@@ -359,6 +360,9 @@ func (h *handler) configView() configView {
 	}
 	if p.ComputePorts != nil {
 		v.Ports = strconv.Itoa(*p.ComputePorts)
+	}
+	if p.GPUs != nil {
+		v.GPUs = strconv.Itoa(*p.GPUs)
 	}
 	for _, r := range fabric.Roles() {
 		if rate, ok := p.PortRates[r]; ok {

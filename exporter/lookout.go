@@ -16,13 +16,13 @@ import (
 type look func(ctx context.Context, want fabric.Want, further time.Duration) (*fabric.Node, error)
 
 // lookout opens this host, or the simulated node that the flags name, for commands that look and are done. The observer
-// logs what could not be read.
-func lookout(f *flags, o Options) (look, func(), error) {
+// logs what could not be read. The configuration is what the node is judged by.
+func lookout(f *flags, o Options) (look, config, func(), error) {
 	at := observer.Options{
 		Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Netlink: f.netlink, Devices: f.devices, Log: f.logger(o.Stderr),
 		FastInterval: time.Millisecond, MediumInterval: time.Millisecond, // nobody shares a reading
 	}
-	read := func() (config, error) { return readConfig(f.configFile) }
+	read := f.configFile.read
 	step := func(int) error { return nil }
 	var undo []func()
 	done := func() {
@@ -33,16 +33,16 @@ func lookout(f *flags, o Options) (look, func(), error) {
 	if f.simulated {
 		dir, err := temporaryFolder()
 		if err != nil {
-			return nil, nil, err
+			return nil, config{}, nil, err
 		}
 		undo = append(undo, func() { _ = os.RemoveAll(dir) })
 		tree, err := f.demoScenario.Build().Materialise(dir)
 		if err != nil {
 			done()
-			return nil, nil, err
+			return nil, config{}, nil, err
 		}
 		at.Sysfs, at.Procfs, at.Rootfs, at.Ethernet, at.GPUs = tree.Sysfs(), tree.Procfs(), tree.Rootfs(), tree.Ethernet(), tree.GPUs()
-		if f.configFile == "" { // else what this site expects is held against the simulated node
+		if f.configFile.optional { // else what this site expects is held against the simulated node
 			read = func() (config, error) {
 				return parseConfig("scenario "+f.demoScenario.Name, []byte(f.demoScenario.Config()))
 			}
@@ -52,18 +52,21 @@ func lookout(f *flags, o Options) (look, func(), error) {
 	conf, err := read()
 	if err != nil {
 		done()
-		return nil, nil, err
+		return nil, conf, nil, err
 	}
 	at.Policy, at.NCCL = conf.policy, conf.nccl
 	if !f.simulated {
 		if at.GPUs, err = hostGPUs(f, o, at.Log); err != nil {
-			return nil, nil, err
+			return nil, conf, nil, err
 		}
 	}
 	ob, err := o.newObserver(at)
 	if err != nil {
 		done()
-		return nil, nil, err
+		return nil, conf, nil, err
+	}
+	if !f.simulated {
+		ob = remembering(ob, o.inventory, at.Log)
 	}
 	undo = append([]func(){ob.Close}, undo...)
 	return func(ctx context.Context, want fabric.Want, further time.Duration) (*fabric.Node, error) {
@@ -77,5 +80,5 @@ func lookout(f *flags, o Options) (look, func(), error) {
 			return nil, ctx.Err()
 		}
 		return n, nil
-	}, done, nil
+	}, conf, done, nil
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// asProgram is set in the environment of a copy of this test that is the program.
-const asProgram = "GPUFABRIC_EXPORTER_AS_PROGRAM"
+// asProgram is the variable of the environment that makes the test binary this program.
+const asProgram = "GPUFABRIC_TEST_AS_PROGRAM"
 
 // TestMain lays simulated nodes, thousands of small files each, out in memory where that can be had.
 func TestMain(m *testing.M) {

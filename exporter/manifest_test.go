@@ -78,7 +78,7 @@ func TestManifest(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, said := run(same...)
-		if code != exitUndecided || !strings.Contains(said, says) {
+		if code != exitUnchecked || !strings.Contains(said, says) {
 			t.Errorf("%.40q: %d: %s", content, code, said)
 		}
 	}

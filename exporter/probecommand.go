@@ -17,7 +17,7 @@ import (
 const (
 	exitProbed   = 0
 	exitUnsound  = 1 // a run failed, or its results were wrong
-	exitUnprobed = 2 // nothing could be run, or not to its end: nothing is known
+	exitUnprobed = 2 // nothing could be run, or not to its end: nothing is known; exitUsage where the configuration is why
 )
 
 // How long a run by hand may take. Ranks are bound to 10 min of processor time, which spinning threads use up twice as fast.
@@ -45,7 +45,7 @@ type probeReport struct {
 func (r *probeReport) code() int {
 	code := exitProbed
 	if r.err != nil || r.skipped != nil {
-		code = exitUnprobed
+		code = exitOf(r.err, exitUnprobed)
 	}
 	for _, run := range r.runs {
 		switch {
@@ -145,7 +145,7 @@ func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
 // prepare observes the node and reads what the site says of probes. The process that was asked for the GPUs is gone then.
 // noLibrary says that there is no NCCL.
 func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) (noLibrary, err error) {
-	c, err := readConfig(f.configFile)
+	c, err := f.configFile.read()
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) (noLibr
 		p.config.NCCL = f.probe.nccl
 	}
 	p.progress.say("looking at the node")
-	look, done, err := lookout(f, o)
+	look, _, done, err := lookout(f, o)
 	if err != nil {
 		return nil, err
 	}

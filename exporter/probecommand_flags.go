@@ -46,7 +46,7 @@ func (p *probeFlags) comparison() string {
 func (c *commandLine) defineProbe() {
 	p := &c.f.probe
 	k := c.app.Command(commandProbe, "Run NCCL collectives on the GPUs of this host, if nobody uses them. "+
-		"Exit code 0: all went well; 1: a run failed or its results were wrong; 2: it could not be run.")
+		"Exit code 0: all went well; 1: a run failed or its results were wrong; 2: it could not be run; 3: the command line or the configuration is wrong.")
 	k.Arg("what", "A kind: "+strings.Join(namesOf(probes.Kinds()), ", ")+"; or a comparison: scaling (2, 4, 8 GPUs), nvlink (direct ways between GPUs on and off), "+
 		"tcp (against sockets). Default: node.").
 		SetValue(choice("", &p.what, append(namesOf(probes.Kinds()), probeScaling, probeNVLink, probeTCP)...))

@@ -43,6 +43,9 @@ func (r *reloader) reload() error {
 	r.reading.Lock()
 	defer r.reading.Unlock()
 	c, err := r.site.config()
+	if was := r.current().config.file; err == nil && c.file == "" && was != "" {
+		err = vanished(was)
+	}
 	if err == nil {
 		err = r.prober.apply(c.probes)
 	}
@@ -50,12 +53,12 @@ func (r *reloader) reload() error {
 		status := r.current()
 		status.err = err
 		r.replace(status)
-		r.log.Error("configuration not reloaded, the one before stays in force", "file", r.site.configName, "err", err)
+		r.log.Error("configuration not reloaded, the one before stays in force", "err", err)
 		return err
 	}
 	r.replace(configStatus{config: c, loaded: time.Now()})
 	r.observer.SetPolicy(c.policy, c.nccl)
-	r.log.Info("configuration reloaded", "file", r.site.configName)
+	r.log.Info("configuration reloaded", "file", c.origin())
 	return nil
 }
 

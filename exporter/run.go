@@ -8,8 +8,8 @@
 // default registry. Inside, one goroutine per listener serves, one makes the first observation, and one
 // reloads on SIGHUP; the observer is what they share.
 //
-// Errors of the command line end in exit code 2 and a message that names the flag, its value and what was
-// expected; all other failures to start end in exit code 1. Once the process serves, nothing but its
+// Errors of the command line and of configuration files end in exit code 3 and a message that names the flag or the line,
+// the value and what was expected; all other failures to start end in exit code 1. Once the process serves, nothing but its
 // context or a listener that fails ends it.
 package exporter
 
@@ -42,7 +42,7 @@ const name = "gpufabric_exporter"
 const (
 	exitOK      = 0
 	exitFailure = 1
-	exitUsage   = 2
+	exitUsage   = 3 // the command line or a configuration file is wrong
 )
 
 // Options is what the process around Run provides. The zero value is ready to use.
@@ -57,7 +57,9 @@ type Options struct {
 	// Probing is how NCCL is run; nil: it is not.
 	Probing *Probing
 
-	newObserver func(observer.Options) (nodeObserver, error) // for tests
+	newObserver   func(observer.Options) (nodeObserver, error) // for tests, as the next one is
+	defaultConfig string                                       // empty: defaultConfig
+	inventory     string                                       // file; empty: none, or that of this host where it is observed
 }
 
 // nodeObserver is what this package needs of an observer.Observer.
@@ -81,13 +83,19 @@ func Run(ctx context.Context, args []string, o Options) int {
 	if o.OnListen == nil {
 		o.OnListen = func([]net.Addr) {}
 	}
+	f, code := parseFlags(args, o.Stdout, o.Stderr)
 	if o.newObserver == nil {
 		o.newObserver = func(o observer.Options) (nodeObserver, error) { return observer.New(o) }
+		if f != nil && o.inventory == "" && f.thisHost() {
+			o.inventory = defaultInventory
+		}
 	}
-	f, code := parseFlags(args, o.Stdout, o.Stderr)
+	if f != nil && f.configFile.optional && o.defaultConfig != "" {
+		f.configFile.path = o.defaultConfig
+	}
 	switch {
 	case f == nil:
-		return code
+		return usage(code, args, o)
 	case f.command == commandGPUWorker:
 		return serveGPUs(ctx, f, o)
 	case f.command == commandProbeRank:
@@ -115,12 +123,16 @@ func Run(ctx context.Context, args []string, o Options) int {
 
 // checkFiles is --config.check.
 func checkFiles(f *flags, o Options) int {
-	c, err := readConfig(f.configFile)
+	if f.configFile.optional && missing(f.configFile.path) {
+		fmt.Fprintf(o.Stderr, "%s: error: --config.check: %s does not exist: expected it, or --config.file beside it (try --help)\n", name, f.configFile.path)
+		return exitUsage
+	}
+	c, err := readConfig(f.configFile.path)
 	if err != nil {
 		fmt.Fprintln(o.Stderr, f.explain(err))
 		return exitFailure
 	}
-	fmt.Fprintf(o.Stdout, "%s: ok\n", f.configFile)
+	fmt.Fprintf(o.Stdout, "%s: ok\n", c.file)
 	if env := c.byHand.EnvFile; env != "" {
 		if _, err := readEnvironment(env); err != nil {
 			fmt.Fprintln(o.Stderr, err)
@@ -160,7 +172,6 @@ type site struct {
 	gpus                  observer.GPUs          // nil: nobody asks a GPU driver
 	maintenance           func() (string, error) // why GPUs are not to be touched; nil: they are not this host's
 	stopGPUs              func()                 // ends a read of gpus that hangs, before the observer is closed; nil: none does
-	configName            string                 // empty: no configuration
 	config                func() (config, error)
 	title                 string // how the node is called on the landing page
 	note                  string // a sentence about it, for simulated nodes
@@ -177,10 +188,13 @@ type siteProber interface {
 
 func serve(ctx context.Context, f *flags, o Options) int {
 	s := site{
-		sysfs: f.sysfs, procfs: f.procfs, rootfs: f.rootfs, netlink: f.netlink, configName: f.configFile,
+		sysfs: f.sysfs, procfs: f.procfs, rootfs: f.rootfs, netlink: f.netlink,
 		config: func() (config, error) {
-			c, err := readConfig(f.configFile)
-			return c, f.explain(err)
+			c, err := f.configFile.read()
+			if err != nil {
+				err = &configError{f.explain(err)}
+			}
+			return c, err
 		},
 	}
 	s.title, _ = os.Hostname() // an empty title is no reason not to serve
@@ -223,7 +237,7 @@ func runSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logger)
 		for _, e := range split(f.explain(err)) {
 			log.Error("giving up", "err", e)
 		}
-		return exitFailure
+		return exitOf(err, exitFailure)
 	}
 	log.Info("stopped")
 	return exitOK
@@ -238,8 +252,9 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 	if err != nil {
 		return err
 	}
+	log.Info("configuration", "file", initial.origin())
 	if err := web.Validate(f.webConfigFile); err != nil {
-		return fmt.Errorf("--web.config.file=%q: %w", f.webConfigFile, err)
+		return &configError{fmt.Errorf("--web.config.file=%q: %w", f.webConfigFile, err)}
 	}
 	set, err := collector.NewSet(f.collectors)
 	if err != nil {
@@ -253,6 +268,9 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 	})
 	if err != nil {
 		return err
+	}
+	if !s.simulated {
+		ob = remembering(ob, o.inventory, log)
 	}
 	defer ob.Close()
 	if s.stopGPUs != nil {
@@ -332,6 +350,9 @@ func noDevice(n *fabric.Node, s site) (text string, none bool) {
 
 // split returns the errors that were joined to err, else err itself.
 func split(err error) []error {
+	if c, ok := errors.AsType[*configError](err); ok {
+		err = c.err
+	}
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		if all := j.Unwrap(); errors.Join(all...).Error() == err.Error() { // else it wraps several and has words of its own
 			return all

@@ -51,12 +51,19 @@ type process struct {
 // start runs the program until it listens. It is stopped when the test ends.
 func start(t *testing.T, ob nodeObserver, args ...string) *process {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{t: t, cancel: cancel, exited: make(chan int, 1), client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
-	o := Options{Stdout: &p.stdout, Stderr: &p.stderr}
+	o := Options{}
 	if ob != nil {
 		o.newObserver = func(observer.Options) (nodeObserver, error) { return ob, nil }
 	}
+	return startWith(t, o, args...)
+}
+
+// startWith does so with these options.
+func startWith(t *testing.T, o Options, args ...string) *process {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &process{t: t, cancel: cancel, exited: make(chan int, 1), client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
+	o.Stdout, o.Stderr = &p.stdout, &p.stderr
 	listening := make(chan []net.Addr, 1)
 	o.OnListen = func(a []net.Addr) { listening <- a }
 	go func() { p.exited <- Run(ctx, append([]string{"--web.listen-address=127.0.0.1:0"}, args...), o) }()
@@ -362,16 +369,19 @@ func TestStartFails(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("rolls: []\nexpected: {compute_ports: many}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	tests := map[string]struct{ arg, want string }{
-		"configuration": {"--config.file=" + bad, `fabric.yml:2: compute_ports: \"many\"`},
-		"no such file":  {"--config.file=/nonexistent", "no such file"},
-		"web":           {"--web.config.file=/nonexistent", `--web.config.file=\"/nonexistent\"`},
-		"sysfs":         {"--path.sysfs=/nonexistent", "/nonexistent"},
+	tests := map[string]struct {
+		arg, want string
+		code      int
+	}{
+		"configuration": {"--config.file=" + bad, `fabric.yml:2: compute_ports: \"many\"`, exitUsage},
+		"no such file":  {"--config.file=/nonexistent", "no such file", exitUsage},
+		"web":           {"--web.config.file=/nonexistent", `--web.config.file=\"/nonexistent\"`, exitUsage},
+		"sysfs":         {"--path.sysfs=/nonexistent", "/nonexistent", exitFailure},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var stderr output
-			if code := Run(t.Context(), []string{"--web.listen-address=127.0.0.1:0", test.arg}, Options{Stderr: &stderr}); code != exitFailure {
+			if code := Run(t.Context(), []string{"--web.listen-address=127.0.0.1:0", test.arg}, Options{Stderr: &stderr}); code != test.code {
 				t.Errorf("exit code %d", code)
 			}
 			contains(t, stderr.String(), test.want)

@@ -20,13 +20,15 @@ const (
 // topology prints how far the GPUs and RDMA NICs of this host, or of a simulated node, are from each other. The
 // observer logs what could not be read; the rest is printed nevertheless.
 func topology(ctx context.Context, f *flags, o Options) int {
-	n, err := observeOnce(ctx, f, o, fabric.WantHCA|fabric.WantPCI|fabric.WantGPU|fabric.WantNCCL, 0)
+	n, conf, err := observeOnce(ctx, f, o, fabric.WantHCA|fabric.WantPCI|fabric.WantGPU|fabric.WantNCCL, 0)
 	if err == nil {
-		err = writeTopology(o.Stdout, f.topologyOutput, topologyOf(n))
+		report := topologyOf(n)
+		report.Configuration = configurationOf(conf)
+		err = writeTopology(o.Stdout, f.topologyOutput, report)
 	}
 	if err != nil {
 		complain(o.Stderr, f.explain(err))
-		return exitFailure
+		return exitOf(err, exitFailure)
 	}
 	return exitOK
 }
@@ -39,6 +41,8 @@ type topologyReport struct {
 	GPUs      []topologyGPU      `json:"gpus"`
 	NICs      []topologyNIC      `json:"nics"`
 	Distances []topologyDistance `json:"distances"`
+
+	Configuration reportConfiguration `json:"configuration"`
 }
 
 type topologyDriver struct {

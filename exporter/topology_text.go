@@ -23,7 +23,7 @@ func writeTopology(w io.Writer, format string, r topologyReport) error {
 		return e.Encode(r)
 	}
 	if len(r.GPUs)+len(r.NICs) == 0 {
-		_, err := fmt.Fprintln(w, "No GPU and no RDMA NIC is on the PCI bus.")
+		_, err := fmt.Fprintf(w, "No GPU and no RDMA NIC is on the PCI bus.\nConfiguration: %s\n", r.Configuration.Text)
 		return err
 	}
 	unknown, err := writeMatrix(w, r)
@@ -33,6 +33,7 @@ func writeTopology(w io.Writer, format string, r topologyReport) error {
 	var b strings.Builder
 	writeLegend(&b, r, unknown)
 	writeReasons(&b, r)
+	fmt.Fprintf(&b, "Configuration: %s\n", r.Configuration.Text)
 	_, err = io.WriteString(w, b.String())
 	return err
 }

@@ -4,16 +4,109 @@
 # Prolog for Slurm (slurm.conf: Prolog=/etc/slurm/prolog.d/gpufabric.sh): a node on which a critical check fails gets no job.
 # Where a prolog ends with anything but 0, slurmd drains the node and the job goes back into the queue.
 #
-# What cannot be told (exit code 2) is logged and lets the job start; exit with 1 there too if your site would rather not.
+#   check ends with                                 what happens                          the prolog ends with
+#   0  nothing is wrong                             the job starts                        0
+#   1  a critical check failed                      logged; the node drains               1, whatever the settings are
+#   2  not everything could be told                 logged; the job starts                0, or 1 with ON_UNKNOWN=drain
+#   3  wrong command line or configuration; also    logged as an error; the job starts,   0, or 1 with ON_ERROR=drain
+#      no program (127), one that cannot run        because one bad push of a
+#      (126), a crash (2 without verdicts, 134,     configuration must not empty a
+#      139), killed (137), too slow (124), others   cluster
+#
+# What is logged goes to the system's log (tag gpufabric_check) and to standard error, which slurmd logs.
+PATH=${PATH:+$PATH:}/usr/sbin:/usr/bin:/sbin:/bin # slurmd gives none
+export PATH
 CHECK=${CHECK:-/usr/bin/gpufabric_exporter}
-CONFIG=${CONFIG:-/etc/gpufabric_exporter.yml}
+CONFIG=${CONFIG:-} # empty: /etc/gpufabric_exporter/config.yml, if there is one
+LOGGER=${LOGGER:-logger}
+ON_ERROR=${ON_ERROR:-start}     # or drain
+ON_UNKNOWN=${ON_UNKNOWN:-start} # or drain
+LIMIT=${LIMIT:-20}              # seconds
 
-report=$(timeout 20 "$CHECK" check --severity=critical --config.file="$CONFIG" --log.level=error 2>&1)
+# bounded SECONDS INPUT OUTPUT COMMAND... runs a command between two files. It returns what the command ends with, or 124 after
+# that time: a process that hangs in the kernel cannot be killed, and timeout(1) would wait for it.
+bounded() {
+	seconds=$1 input=$2 output=$3
+	shift 3
+	expired=
+	trap 'expired=yes' USR1
+	"$@" <"$input" >"$output" 2>&1 &
+	child=$!
+	(
+		trap 'kill "$nap"; exit' TERM
+		sleep "$seconds" &
+		nap=$!
+		wait "$nap" && kill -USR1 $$
+	) </dev/null >/dev/null 2>&1 &
+	guard=$!
+	wait "$child"
+	status=$?
+	kill "$guard" 2>/dev/null
+	if [ -n "$expired" ] && kill "$child" 2>/dev/null; then
+		sleep 1
+		kill -KILL "$child" 2>/dev/null
+		status=124
+	fi
+	return "$status"
+}
+
+# tell PRIORITY TEXT logs the text and what check printed.
+tell() {
+	{ echo "gpufabric: $2" && cat "$report"; } >&2
+	if [ -n "$dir" ]; then
+		{ echo "$2" && cat "$report"; } >"$dir/log"
+		bounded 2 "$dir/log" /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1"
+	else
+		bounded 2 /dev/null /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1" "$2"
+	fi
+}
+
+# finish ends the prolog. A trap on EXIT would not do: bash runs it in a background process too that is killed early enough.
+finish() {
+	[ -z "$dir" ] || rm -rf "$dir"
+	exit "$1"
+}
+
+# Where no folder can be made the exit code alone decides.
+dir=$(mktemp -d 2>/dev/null)
+report=/dev/null
+[ -z "$dir" ] || report=$dir/report
+
+bounded "$LIMIT" /dev/null "$report" "$CHECK" check --severity=critical ${CONFIG:+"--config.file=$CONFIG"} --log.level=error
 code=$?
-[ "$code" -eq 0 ] && exit 0
-echo "$report" | logger -t gpufabric_check 2>/dev/null
-if [ "$code" -eq 1 ]; then
-	echo "$report" >&2
-	exit 1
+why= # the error
+case $code in
+0 | 1) ;;
+2) [ -z "$dir" ] || grep -q ' failed, .* unknown' "$report" || grep -q 'no check applies' "$report" || why="it ended with 2 and without verdicts: it crashed" ;;
+3) why="its command line or its configuration is wrong, or its report could not be written" ;;
+124) why="it took more than $LIMIT seconds" ;;
+126) why="$CHECK cannot be run" ;;
+127) why="$CHECK is not there" ;;
+*) why="it ended with $code" ;;
+esac
+
+if [ -n "$why" ]; then
+	case $ON_ERROR in
+	drain)
+		tell err "this node could not be checked and drains (ON_ERROR=drain): $why"
+		finish 1
+		;;
+	start) tell err "this node was not checked, and the job starts: $why" ;;
+	*) tell err "this node was not checked, and the job starts (ON_ERROR=$ON_ERROR is neither start nor drain): $why" ;;
+	esac
+	finish 0
 fi
-exit 0
+case $code in
+1)
+	tell crit "a critical check failed, and the node drains"
+	finish 1
+	;;
+2)
+	if [ "$ON_UNKNOWN" = drain ]; then
+		tell warning "not everything could be checked, and the node drains (ON_UNKNOWN=drain)"
+		finish 1
+	fi
+	tell warning "not everything could be checked, and the job starts"
+	;;
+esac
+finish 0

@@ -297,5 +297,5 @@ func Find(id string) *Check {
 
 // Catalogue returns every check, by topic. The rows are read-only.
 func Catalogue() []*Check {
-	return slices.Concat(nodeChecks(), hostChecks(), portChecks(), gidChecks(), roceChecks(), pcieChecks(), gpuChecks(), gpuDirectChecks(), ncclChecks(), manifestChecks())
+	return slices.Concat(nodeChecks(), hardwareChecks(), hostChecks(), portChecks(), gidChecks(), roceChecks(), pcieChecks(), gpuChecks(), gpuDirectChecks(), ncclChecks(), manifestChecks())
 }

@@ -56,6 +56,7 @@ const (
 	ModeGPUDivided       = "gpu_divided"
 	ModeMemlock          = "memlock"
 	ModeSocket           = "socket_interface"
+	ModeSurplus          = "gpu_surplus"
 )
 
 // Modes returns every mode that is known, with what finds it.
@@ -63,6 +64,7 @@ func Modes() []Mode {
 	return []Mode{
 		{ID: ModePortDown, Text: "A port lost its link, or nobody configured it.", Alert: "GpuFabricPortDown"},
 		{ID: ModeDeviceGone, Text: "A NIC left the bus, or its driver did not start.", Alert: "GpuFabricDeviceGone"},
+		{ID: ModeSurplus, Text: "The node has more GPUs than its configuration says: it is that of another kind of node."},
 		{ID: ModeRateDegraded, Text: "A port lost lanes or trained at a lower speed.", Alert: "GpuFabricRateDegraded"},
 		{ID: ModeRateMisreported, Text: "The kernel tells NCCL another speed than the port has."},
 		{ID: ModeDriverHung, Text: "A driver or its firmware answers no more.", Alert: "GpuFabricDeviceStuck"},

@@ -36,10 +36,23 @@ type Node struct {
 	// Commands is what drivers were asked so far, for all devices together.
 	Commands Commands
 
+	// Remembered is what the node had more of when it was looked at before, and RememberedIn the file that has it. Whoever
+	// keeps that memory fills them in; where nothing is missing, or nothing is kept, there are none.
+	Remembered   []Remembered
+	RememberedIn string
+
 	// ClassPresent says whether the kernel has an RDMA class at all (/sys/class/infiniband).
 	ClassPresent Fact[bool]
 	// Excluded names the devices that the user told the exporter not to touch.
 	Excluded []string
+}
+
+// Remembered says that a node has fewer GPUs or RDMA devices than it had.
+type Remembered struct {
+	Kind      PCIKind // PCIGPU or PCINIC
+	Now, Then int     // how many there are, and were
+	Seen      time.Time
+	Missing   []string // those that were there then: PCI addresses, of RDMA devices with their name
 }
 
 // Want selects what an observation reads beside the node itself.

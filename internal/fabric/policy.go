@@ -25,6 +25,8 @@ type Policy struct {
 	Restricted *regexp.Regexp // devices not to be touched beyond their identity; nil: none
 	// ComputePorts is how many ports of role compute should be there and active; nil: not said.
 	ComputePorts *int
+	// GPUs is how many GPUs should be there, 0 on a node for other work; nil: not said.
+	GPUs *int
 	// PortRates is the rate in bytes per second that a port of that role should have.
 	PortRates map[Role]float64
 	// RoCE is what the site expects of ports of role compute.

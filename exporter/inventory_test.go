@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/simulator"
+)
+
+// inventoried runs check on a tree, with a memory in dir.
+func inventoried(t *testing.T, tree *simulator.Tree, dir string, args ...string) (int, string) {
+	t.Helper()
+	var out output
+	args = append([]string{
+		"check", "--log.level=warn", "--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs(), "--only=hardware",
+	}, args...)
+	code := Run(t.Context(), args, Options{Stdout: &out, Stderr: &out, defaultConfig: dir + "/nosuch.yml", inventory: filepath.Join(dir, "inventory.json")})
+	return code, out.String()
+}
+
+func treeOf(t *testing.T, scenario string) *simulator.Tree {
+	t.Helper()
+	s, err := simulator.Find(scenario)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := s.Build().Materialise(memory(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree
+}
+
+// A node that has less than when it was looked at before is no all-clear: a GPU that left the bus leaves no trace over a reboot.
+func TestInventory(t *testing.T) {
+	withoutRace(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "inventory.json")
+	whole, without := treeOf(t, "healthy"), treeOf(t, "no-rdma")
+	if code, out := inventoried(t, whole, dir); code != exitChecked {
+		t.Fatalf("first: exit code %d\n%s", code, out)
+	}
+	info, err := os.Stat(file)
+	if err != nil || info.Size() > 4096 {
+		t.Fatalf("the inventory: %v, %v", info, err)
+	}
+	onlyFile(t, dir, "inventory.json")
+	first, _ := os.ReadFile(file)
+	for range 2 { // and it stays so
+		code, out := inventoried(t, without, dir)
+		if code != exitUndecided || !strings.Contains(out, "There are 0 RDMA devices; at ") || !strings.Contains(out, " there were 11, also 0000:") || !strings.Contains(out, "or remove "+file) {
+			t.Errorf("without RDMA devices: exit code %d\n%s", code, out)
+		}
+	}
+	if now, _ := os.ReadFile(file); string(now) != string(first) {
+		t.Errorf("what is missing was forgotten:\n%s", now)
+	}
+
+	gpu := treeOf(t, "healthy")
+	links, err := filepath.Glob(gpu.Sysfs() + "/bus/pci/devices/0000:1b:00.0")
+	if err != nil || len(links) != 1 {
+		t.Fatalf("%v, %v", links, err)
+	}
+	target, err := filepath.EvalSymlinks(links[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(target); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(links[0]); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := inventoried(t, gpu, dir); code != exitUndecided || !strings.Contains(out, "There are 7 GPUs; at ") || !strings.Contains(out, "there were 8, also 0000:1b:00.0.") {
+		t.Errorf("without a GPU: exit code %d\n%s", code, out)
+	}
+	p := startWith(t, Options{inventory: file}, "--path.sysfs="+gpu.Sysfs(), "--path.procfs="+gpu.Procfs(), "--path.rootfs="+gpu.Rootfs())
+	_, metrics, _ := p.get("/metrics?collect[]=check")
+	contains(t, metrics, `gpufabric_check_unknown{check="hardware",device="",job="",port="",reason="gone",severity="critical",uuid=""} 1`)
+	stated := filepath.Join(t.TempDir(), "stated.yml")
+	if err := os.WriteFile(stated, []byte("expected: {gpus: 7}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := inventoried(t, gpu, dir, "--config.file="+stated); code != exitChecked {
+		t.Errorf("as the site says: exit code %d\n%s", code, out)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if code, out := inventoried(t, gpu, dir); code != exitChecked {
+			t.Errorf("after the file was removed: exit code %d\n%s", code, out)
+		}
+	}
+}
+
+// What is excluded is not missing, and a node that is simulated is not this one.
+func TestInventoryOfAnotherView(t *testing.T) {
+	withoutRace(t)
+	dir := t.TempDir()
+	tree := treeOf(t, "healthy")
+	if code, out := inventoried(t, tree, dir); code != exitChecked {
+		t.Fatalf("exit code %d\n%s", code, out)
+	}
+	if code, out := inventoried(t, tree, dir, "--collector.device-exclude=mlx5_[0-3]"); code != exitChecked {
+		t.Errorf("with excluded devices: exit code %d\n%s", code, out)
+	}
+	var out output
+	if code := Run(t.Context(), []string{"check", "--scenario=healthy-cpu-node", "--only=hardware"}, Options{Stdout: &out, Stderr: &out, inventory: filepath.Join(dir, "inventory.json")}); code != exitChecked {
+		t.Errorf("a simulated node: exit code %d\n%s", code, out.String())
+	}
+}
+
+// The memory is kept where no other user can change it, and what is not one is none.
+func TestInventoryIsCareful(t *testing.T) {
+	withoutRace(t)
+	tree := treeOf(t, "healthy")
+	t.Run("no folder", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "none")
+		if code, out := inventoried(t, tree, dir); code != exitChecked || strings.Contains(out, "level=") {
+			t.Errorf("exit code %d\n%s", code, out)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Error("the folder was made")
+		}
+	})
+	t.Run("a folder for all", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if code, out := inventoried(t, tree, dir); code != exitChecked || !strings.Contains(out, "only its owner can write to") {
+			t.Errorf("exit code %d\n%s", code, out)
+		}
+		onlyFile(t, dir)
+	})
+	t.Run("a link", func(t *testing.T) {
+		dir := t.TempDir()
+		victim := filepath.Join(t.TempDir(), "victim")
+		if err := os.WriteFile(victim, []byte("mine"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(victim, filepath.Join(dir, "inventory.json")); err != nil {
+			t.Fatal(err)
+		}
+		if code, out := inventoried(t, tree, dir); code != exitChecked || !strings.Contains(out, "is not known") {
+			t.Errorf("exit code %d\n%s", code, out)
+		}
+		if text, _ := os.ReadFile(victim); string(text) != "mine" {
+			t.Errorf("the link was followed: %q", text)
+		}
+	})
+	t.Run("another user's folder", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Chown(dir, 65534, 65534); err != nil {
+			t.Skipf("skipped: needs root: %v", err)
+		}
+		if code, out := inventoried(t, tree, dir); code != exitChecked {
+			t.Errorf("exit code %d\n%s", code, out)
+		}
+		onlyFile(t, dir)
+	})
+	t.Run("garbage", func(t *testing.T) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "inventory.json")
+		for _, text := range []string{"", "{}", `{"version":2}`, `{"version":1,"sha256":"00","hardware":{}}`, strings.Repeat("x", inventoryMost+1)} {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if code, out := inventoried(t, tree, dir); code != exitChecked || !strings.Contains(out, "what hardware the node had is not known") {
+				t.Errorf("%.20q: exit code %d\n%s", text, code, out)
+			}
+			if _, err := readInventory(file); err != nil {
+				t.Errorf("%.20q: not written anew: %v", text, err)
+			}
+		}
+	})
+}
+
+func FuzzInventory(f *testing.F) {
+	data, err := hardware{GPUs: stock{1, []string{"0000:1b:00.0"}}}.encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if h, err := parseInventory(data); err == nil {
+			if _, err := h.encode(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

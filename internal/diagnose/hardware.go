@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+func hardwareChecks() []*Check {
+	const counted = "GPUs on the PCI bus or in the driver's list, expected.gpus of the configuration"
+	return []*Check{
+		{
+			ID: "hardware", Title: "The node has no training hardware, or less than it had", Severity: Critical, Topic: "node", Scope: ScopeNode,
+			Reads: "RDMA devices, GPUs, and what the exporter remembers of both",
+			Guard: "never fails: what is not there is unknown, because the site did not say that it should be. Not asked of GPUs where expected.gpus says how many there are, " +
+				"nor of RDMA devices where expected.compute_ports does, devices are excluded, or network namespaces have RDMA devices of their own",
+			Modes: []string{ModeDeviceGone, ModeGPULost}, judge: judgeHardware,
+		},
+		{
+			ID: "gpus", Title: "GPUs are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
+			Reads: counted, Guard: "asked only where the configuration says how many are expected", Modes: []string{ModeGPULost},
+			judge: judgeGPUs,
+		},
+		{
+			ID: "gpus_surplus", Title: "There are more GPUs than expected", Severity: Warning, Topic: "node", Scope: ScopeNode,
+			Reads: counted, Guard: "asked only where the configuration says how many are expected", Modes: []string{ModeSurplus},
+			judge: judgeGPUSurplus,
+		},
+	}
+}
+
+// countGPUs counts physical GPUs. Without the bus, as in containers, the driver's list tells of them. The reason is why there
+// may be more; empty: there are not.
+func countGPUs(n *fabric.Node) (int, fabric.Reason) {
+	bus := 0
+	for _, f := range n.PCI.GPUs() {
+		if f.PF.State != fabric.OK { // virtual functions are parts of what is counted
+			bus++
+		}
+	}
+	count := max(bus, len(n.GPUDriver.GPUs))
+	if _, known := n.GPUs.Get(); !known {
+		return count, orNotRead(n.GPUs.Meta().Reason)
+	}
+	for _, s := range n.Sources {
+		if s.Name == fabric.SourcePCI && !s.Up {
+			return count, orNotRead(s.Reason)
+		}
+	}
+	return count, ""
+}
+
+func orNotRead(r fabric.Reason) fabric.Reason {
+	if r == "" {
+		return fabric.ReasonNotRead
+	}
+	return r
+}
+
+func judgeGPUs(n *fabric.Node, v *verdicts) {
+	want := n.Policy.GPUs
+	if want == nil {
+		return
+	}
+	have, hidden := countGPUs(n)
+	if hidden != "" && have < *want {
+		v.unknown(Subject{}, hidden, fmt.Sprintf("%s can be read, %d are expected.", gpuCount(have), *want))
+		return
+	}
+	v.when(have < *want, Subject{}, Verdict{
+		What:     fmt.Sprintf("%s where %d are expected", gpuCount(have), *want),
+		Evidence: "The site's configuration expects them (expected.gpus).", Consequence: "Jobs that ask for all of them do not start, or fail.",
+		Remedy: "See lspci -d 10de: and dmesg -T | grep -iE 'xid|fallen off|pcie'. What left the bus comes back with a cold restart, or not at all; else correct expected.gpus.",
+	})
+}
+
+func judgeGPUSurplus(n *fabric.Node, v *verdicts) {
+	want := n.Policy.GPUs
+	if want == nil {
+		return
+	}
+	have, hidden := countGPUs(n)
+	if hidden != "" && have <= *want {
+		v.unknown(Subject{}, hidden, fmt.Sprintf("%s can be read, %d are expected.", gpuCount(have), *want))
+		return
+	}
+	v.when(have > *want, Subject{}, Verdict{
+		What:        fmt.Sprintf("%s where %d are expected", gpuCount(have), *want),
+		Evidence:    "The site's configuration says so (expected.gpus).",
+		Consequence: "The configuration is that of another kind of node: what else it expects may be wrong, too.",
+		Remedy:      "Give the node the configuration of its kind, or correct expected.gpus.",
+	})
+}
+
+// judgeHardware keeps a node that shows nothing, or less than before, from an all-clear. It gives one verdict.
+func judgeHardware(n *fabric.Node, v *verdicts) {
+	gpus, hidden := countGPUs(n)
+	class := n.ClassPresent.Meta()
+	before := slices.DeleteFunc(slices.Clone(n.Remembered), func(r fabric.Remembered) bool { // what the site says counts more
+		return r.Kind == fabric.PCIGPU && n.Policy.GPUs != nil || r.Kind == fabric.PCINIC && n.Policy.ComputePorts != nil
+	})
+	list := slices.IndexFunc(n.Sources, func(s fabric.Source) bool { return s.Name == fabric.SourceClass })
+	switch {
+	case list < 0: // devices were not asked for
+		return
+	case len(before) > 0:
+		v.unknown(Subject{}, fabric.ReasonGone, rememberedText(before)+" If it was taken out on purpose, say what there is (expected.gpus, expected.compute_ports), or remove "+n.RememberedIn+".")
+	case gpus > 0 || len(n.HCAs) > 0:
+		v.ok(Subject{})
+	case n.ClassPresent.State == fabric.Unknown || !n.Sources[list].Up:
+		v.unknown(Subject{}, orNotRead(class.Reason), "Whether there are RDMA devices is not known: "+ReasonText(class.Reason)+".")
+	case n.Policy.GPUs != nil && *n.Policy.GPUs == 0 && hidden == "":
+		v.ok(Subject{})
+	case hidden != "":
+		v.unknown(Subject{}, hidden, "There is no RDMA device, and whether there are GPUs is not known: "+ReasonText(hidden)+".")
+	case len(n.Excluded) > 0:
+		v.unknown(Subject{}, fabric.ReasonRestricted, "There is no GPU, and all RDMA devices are excluded by flags: nothing was looked at.")
+	default:
+		v.unknown(Subject{}, fabric.ReasonMissing, "There is neither an RDMA device nor a GPU: a node that lost all of both looks the same. For a node that has none, say expected.gpus: 0 in the configuration.")
+	}
+}
+
+// rememberedText says what is gone, in whole sentences.
+func rememberedText(list []fabric.Remembered) string {
+	var texts []string
+	for _, r := range list {
+		what := "RDMA devices"
+		if r.Kind == fabric.PCIGPU {
+			what = "GPUs"
+		}
+		text := fmt.Sprintf("There are %d %s; at %s there were %d", r.Now, what, r.Seen.UTC().Format("2006-01-02 15:04 UTC"), r.Then)
+		if len(r.Missing) > 0 {
+			text += ", also " + strings.Join(r.Missing[:min(len(r.Missing), 4)], ", ")
+		}
+		texts = append(texts, text+".")
+	}
+	return strings.Join(texts, " ")
+}
+
+func gpuCount(n int) string {
+	if n == 1 {
+		return "1 GPU"
+	}
+	return fmt.Sprintf("%d GPUs", n)
+}

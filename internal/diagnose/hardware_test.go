@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// nodeWith is a node on whose bus so many GPUs were found, and which has as many RDMA devices as names.
+func nodeWith(gpus int, devices ...string) *fabric.Node {
+	n := &fabric.Node{
+		Policy: &fabric.Policy{}, ClassPresent: fabric.Known(len(devices) > 0, "", time.Time{}), GPUs: fabric.Known(gpus, "", time.Time{}),
+		Sources: []fabric.Source{{Name: fabric.SourceClass, Up: true}, {Name: fabric.SourceHost, Up: true}, {Name: fabric.SourcePCI, Up: true}},
+	}
+	for i := range gpus {
+		f := fabric.PCIFunction{Address: "0000:1" + string(rune('a'+i)) + ":00.0", Kind: fabric.PCIGPU}
+		f.PF.State = fabric.Absent
+		n.PCI.Functions = append(n.PCI.Functions, f)
+	}
+	for _, name := range devices {
+		n.HCAs = append(n.HCAs, fabric.HCA{Name: name})
+	}
+	return n
+}
+
+// TestHardware: what shows nothing, or less than before, is no all-clear and no failure.
+func TestHardware(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		node *fabric.Node
+		edit func(*fabric.Node)
+		want Status
+		says string
+	}{
+		{"GPUs and RDMA", nodeWith(2, "mlx5_0"), nil, OK, ""},
+		{"RDMA alone, as nodes for data have it", nodeWith(0, "mlx5_0"), nil, OK, ""},
+		{"GPUs alone, as a workstation has them", nodeWith(1), nil, OK, ""},
+		{"neither", nodeWith(0), nil, Unknown, "expected.gpus: 0"},
+		{"neither, as the site says", nodeWith(0), func(n *fabric.Node) { n.Policy.GPUs = new(0) }, OK, ""},
+		{"neither, and the site expects some", nodeWith(0), func(n *fabric.Node) { n.Policy.GPUs = new(8) }, Unknown, "neither"},
+		{"GPUs that the driver alone lists", nodeWith(0), func(n *fabric.Node) { n.GPUDriver.GPUs = make([]fabric.GPU, 2) }, OK, ""},
+		{"all devices excluded", nodeWith(0), func(n *fabric.Node) { n.Excluded = []string{"mlx5_0"} }, Unknown, "excluded by flags"},
+		{"devices cannot be listed", nodeWith(0), func(n *fabric.Node) {
+			n.Policy.GPUs = new(0)
+			n.ClassPresent = fabric.NotKnown[bool](fabric.ReasonIO, "", time.Time{})
+		}, Unknown, "Whether there are RDMA devices is not known: the read fails"},
+		{"the bus cannot be read", nodeWith(0), func(n *fabric.Node) {
+			n.Policy.GPUs = new(0)
+			n.Sources[2] = fabric.Source{Name: fabric.SourcePCI, Reason: fabric.ReasonIO}
+		}, Unknown, "whether there are GPUs is not known"},
+		{"fewer than before", nodeWith(7, "mlx5_0"), func(n *fabric.Node) {
+			n.RememberedIn = "/var/lib/x"
+			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Seen: time.Unix(1.7e9, 0), Missing: []string{"0000:db:00.0"}}}
+		}, Unknown, "There are 7 GPUs; at 2023-11-14 22:13 UTC there were 8, also 0000:db:00.0. If it was taken out on purpose, say what there is (expected.gpus, expected.compute_ports), or remove /var/lib/x."},
+		{"fewer than before, as the site says", nodeWith(7, "mlx5_0"), func(n *fabric.Node) {
+			n.Policy.GPUs = new(7)
+			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8}}
+		}, OK, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.edit != nil {
+				test.edit(test.node)
+			}
+			list := Run(test.node, []*Check{Find("hardware")})
+			if len(list) != 1 || list[0].Status != test.want || !strings.Contains(list[0].Evidence, test.says) {
+				t.Errorf("got %+v, want %s: %q", list, test.want, test.says)
+			}
+		})
+	}
+}
+
+// TestExpectedGPUs: fewer than the site says is as bad as missing ports, more is a wrong configuration, and what cannot be read
+// is neither.
+func TestExpectedGPUs(t *testing.T) {
+	virtual := func(n *fabric.Node) { n.PCI.Functions[0].PF = fabric.Known("0000:01:00.0", "", time.Time{}) }
+	hidden := func(n *fabric.Node) { n.Sources[2] = fabric.Source{Name: fabric.SourcePCI, Reason: fabric.ReasonIO} }
+	for _, test := range []struct {
+		name          string
+		gpus          int
+		expect        *int
+		edit          func(*fabric.Node)
+		fewer, beyond Status // empty: not asked
+	}{
+		{"not said", 8, nil, nil, "", ""},
+		{"as many", 8, new(8), nil, OK, OK},
+		{"none, as on a CPU node", 0, new(0), nil, OK, OK},
+		{"fewer", 7, new(8), nil, Failed, OK},
+		{"none where some are expected", 0, new(8), nil, Failed, OK},
+		{"more", 8, new(4), nil, OK, Failed},
+		{"one on a CPU node", 1, new(0), nil, OK, Failed},
+		{"a virtual function is no GPU of its own", 3, new(2), virtual, OK, OK},
+		{"fewer can be read", 7, new(8), hidden, Unknown, Unknown},
+		{"as many can be read", 8, new(8), hidden, OK, Unknown},
+		{"more can be read", 8, new(4), hidden, OK, Failed},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n := nodeWith(test.gpus, "mlx5_0")
+			n.Policy.GPUs = test.expect
+			if test.edit != nil {
+				test.edit(n)
+			}
+			for id, want := range map[string]Status{"gpus": test.fewer, "gpus_surplus": test.beyond} {
+				var got Status
+				for _, v := range Run(n, []*Check{Find(id)}) {
+					got = v.Status
+				}
+				if got != want {
+					t.Errorf("%s: %q, want %q", id, got, want)
+				}
+			}
+		})
+	}
+}
