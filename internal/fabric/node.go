@@ -35,6 +35,8 @@ type Node struct {
 	Sources   []Source
 	// Commands is what drivers were asked so far, for all devices together.
 	Commands Commands
+	// Uncached is how often a file of sysfs was opened for one read, because no descriptor was left to keep it open with.
+	Uncached uint64
 
 	// ClassPresent says whether the kernel has an RDMA class at all (/sys/class/infiniband).
 	ClassPresent Fact[bool]
