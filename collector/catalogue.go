@@ -53,6 +53,12 @@ var (
 			"(all statistics), ethtool_names (which there are), cong_query (one file of congestion control). Does not grow with the number of scrapers.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
+	uncachedReads = &Family{
+		Name: "uncached_reads_total", Type: Counter,
+		Help: "Files of RDMA devices in sysfs that were opened for one read, because the limit of open files (RLIMIT_NOFILE) leaves none to keep them open with. " +
+			"Each read costs about twenty times as much; raise LimitNOFILE of the unit if this grows.",
+		Source: "exporter", Cadence: Self, Stability: Experimental,
+	}
 	configReloadSuccessful = &Family{
 		Name: "config_last_reload_successful", Type: Gauge,
 		Help:   "1 when the last attempt to load the configuration file succeeded; the old configuration stays in force otherwise.",
@@ -212,7 +218,7 @@ var (
 // Catalogue returns every row, in the order of documentation.
 func Catalogue() []*Family {
 	return append([]*Family{
-		scrapeCollectorSuccess, scrapeCollectorSupported, scrapeCollectorTimeout, scrapeCollectorDuration, sourceUp, sourceUnknown, deviceStuck, factsUnknown, driverCommands,
+		scrapeCollectorSuccess, scrapeCollectorSupported, scrapeCollectorTimeout, scrapeCollectorDuration, sourceUp, sourceUnknown, deviceStuck, factsUnknown, driverCommands, uncachedReads,
 		configReloadSuccessful, configReloadTimestamp,
 		nodeInfo, nodeBootTime, nodeNetNSMode, nodeGPUs, computePortsExpected,
 		computePorts, hcaInfo, hcaNUMANode, hcaRestricted, hcaNetlink, hcaPortInfo, hcaPortState, hcaPortPhysState, hcaPortRate, hcaPortExpectedRate, hcaPortRateMismatch,

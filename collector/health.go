@@ -76,6 +76,7 @@ func (s *Set) collectSources(n *fabric.Node, emit emit) {
 		for _, k := range fabric.CommandKinds() {
 			emit(driverCommands, float64(n.Commands[k]), string(k))
 		}
+		emit(uncachedReads, float64(n.Uncached))
 		for i := range n.HCAs {
 			h := &n.HCAs[i]
 			count := unknowns{}

@@ -5,9 +5,7 @@ package exporter
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -37,12 +35,7 @@ func readConfig(file string) (config, error) {
 	if file == "" {
 		return parseConfig("", nil)
 	}
-	f, err := os.Open(file)
-	if err != nil {
-		return config{}, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	data, err := readRegular(file, maxConfig)
 	if err != nil {
 		return config{}, err
 	}

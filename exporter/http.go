@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,7 +43,7 @@ func newHandler(f *flags, s site, set *collector.Set, ob nodeObserver, config *r
 	h.own.MustRegister(h.failures)
 	h.page = template.Must(template.New("landing").Parse(landingHTML))
 	h.probes = h.probePages()
-	h.Handler = secured(new(http.CrossOriginProtection).Handler(h.routes()))
+	h.Handler = secured(bodiless(new(http.CrossOriginProtection).Handler(h.routes())))
 	return h
 }
 
@@ -96,7 +97,9 @@ func (h *handler) readiness(w http.ResponseWriter, _ *http.Request) {
 // slowClient is how long a client may take to read an answer before it loses its place.
 const slowClient = time.Minute
 
-// limiter returns a wrapper; all that it wraps share n places. 0 means no limit.
+// limiter returns a wrapper; all that it wraps share n places. 0 means no limit. A place is for making an answer: it is
+// free again with the first write, so that clients which do not read theirs keep nobody from getting one. What is wrapped
+// writes an answer when it has the whole of it.
 func limiter(n int) func(http.Handler) http.Handler {
 	if n == 0 {
 		return func(h http.Handler) http.Handler { return h }
@@ -106,13 +109,41 @@ func limiter(n int) func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			select {
 			case places <- struct{}{}:
-				defer func() { <-places }()
-				h.ServeHTTP(w, r)
+				p := &placed{ResponseWriter: w, release: sync.OnceFunc(func() { <-places })}
+				defer p.release()
+				h.ServeHTTP(p, r)
 			default:
 				http.Error(w, "too many requests at once (--web.max-requests), try again later", http.StatusServiceUnavailable)
 			}
 		})
 	}
+}
+
+// placed releases the place of a request with the first write.
+type placed struct {
+	http.ResponseWriter
+	release func()
+}
+
+func (p *placed) Write(b []byte) (int, error) {
+	p.release()
+	return p.ResponseWriter.Write(b)
+}
+
+func (p *placed) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// bodiless refuses requests with a body, none of which has a meaning here: the server would wait for the rest of it before
+// it answers. A request without one is whole, and its answer may take longer than readTimeout.
+func bodiless(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			w.Header().Set("Connection", "close") // without which the rest is waited for
+			http.Error(w, "expected a request without a body", http.StatusBadRequest)
+			return
+		}
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // recorders in tests have none
+		next.ServeHTTP(w, r)
+	})
 }
 
 // writeBy gives the client until shortly after the deadline of its scrape to read the answer.

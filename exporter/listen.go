@@ -19,10 +19,11 @@ import (
 
 // Limits of the HTTP servers.
 const (
-	readHeaderTimeout = 10 * time.Second
-	idleTimeout       = 5 * time.Minute
-	maxHeaderBytes    = 64 << 10
-	shutdownGrace     = time.Second // for requests in flight when the process is told to stop
+	readTimeout    = 10 * time.Second // for a whole request; see bodiless
+	maxConnections = 256              // fewer where there are few descriptors
+	idleTimeout    = 5 * time.Minute
+	maxHeaderBytes = 64 << 10
+	shutdownGrace  = time.Second // for requests in flight when the process is told to stop
 )
 
 // listen opens all addresses, or takes the sockets that systemd passed on.
@@ -84,14 +85,16 @@ func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webC
 	var running sync.WaitGroup
 	failed := make(chan error, len(ls))
 	servers := make([]*http.Server, len(ls))
+	clients := newConnections(ownDescriptors().clients)
 	for i, l := range ls {
 		s := &http.Server{
-			Handler:           h,
-			ReadHeaderTimeout: readHeaderTimeout,
-			IdleTimeout:       idleTimeout,
-			MaxHeaderBytes:    maxHeaderBytes,
-			BaseContext:       func(net.Listener) context.Context { return requests },
-			ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+			Handler:        h,
+			ReadTimeout:    readTimeout,
+			IdleTimeout:    idleTimeout,
+			MaxHeaderBytes: maxHeaderBytes,
+			ConnState:      clients.track,
+			BaseContext:    func(net.Listener) context.Context { return requests },
+			ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		}
 		servers[i] = s
 		running.Go(func() {

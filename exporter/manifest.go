@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 
 	"go.yaml.in/yaml/v3"
 
@@ -28,12 +27,7 @@ type manifestFile struct {
 
 // readManifest reads what writeManifest wrote, or somebody changed by hand.
 func readManifest(name string) (fabric.Manifest, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return fabric.Manifest{}, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
+	data, err := readRegular(name, maxConfig)
 	if err != nil {
 		return fabric.Manifest{}, err
 	}

@@ -162,8 +162,8 @@ func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) (noLibr
 	if p.node, err = look(ctx, wantsOfProbes, 0); err != nil {
 		return nil, err
 	}
-	node := probeNode{config: p.config, probing: o.Probing}
-	if p.settings, err = node.settings(); errors.Is(err, errSettings) {
+	node := probeNode{config: p.config, probing: o.Probing, reading: new(errand[library])}
+	if p.settings, err = node.settings(ctx); errors.Is(err, errSettings) {
 		return nil, err
 	}
 	if err != nil {

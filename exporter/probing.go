@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -51,6 +49,7 @@ type probeNode struct {
 	config  probes.Config
 	probing *Probing
 	gate    *probes.Gate
+	reading *errand[library] // the site's files may be where nothing answers
 }
 
 var _ probes.Machine = (*probeNode)(nil)
@@ -59,22 +58,36 @@ var _ probes.Machine = (*probeNode)(nil)
 const wantsOfProbes = fabric.WantHCA | fabric.WantPCI | fabric.WantGPU | fabric.WantNCCL
 
 // settings says what a run is like. The file of variables is read each time: a site need not restart anything.
-func (m *probeNode) settings() (probes.Settings, error) {
+func (m *probeNode) settings(ctx context.Context) (probes.Settings, error) {
 	c := m.config
 	s := probes.Settings{CUDA: c.CUDA, Op: c.Op, Type: c.Type, Bytes: c.Bytes, MaxCTAs: c.MaxCTAs, Collective: c.Collective, Budget: c.Wall, Deadline: 3 * c.Wall}
-	var err error
-	if c.EnvFile != "" {
-		if s.Environment, err = readEnvironment(c.EnvFile); err != nil {
-			return s, err
+	found, err := m.reading.run(ctx, patience, m.findLibrary)
+	if errors.Is(err, errBusy) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("%w: %w", errSettings, err)
+	}
+	s.Environment, s.NCCL = found.environment, found.path
+	return s, err
+}
+
+// library is what a rank loads, and the variables of the site that it does so with.
+type library struct {
+	path        string
+	environment []string
+}
+
+func (m *probeNode) findLibrary() (found library, err error) {
+	if m.config.EnvFile != "" {
+		if found.environment, err = readEnvironment(m.config.EnvFile); err != nil {
+			return found, err
 		}
 	}
-	s.NCCL, err = m.probing.FindNCCL(c.NCCL, libraryPath(s.Environment))
-	return s, err
+	found.path, err = m.probing.FindNCCL(m.config.NCCL, libraryPath(found.environment))
+	return found, err
 }
 
 // readEnvironment reads the file of variables.
 func readEnvironment(file string) ([]string, error) {
-	data, err := readBounded(file, maxEnvironment)
+	data, err := readRegular(file, maxEnvironment)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", errSettings, file, err)
 	}
@@ -96,26 +109,13 @@ func libraryPath(env []string) string {
 	return ""
 }
 
-func readBounded(file string, limit int64) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("longer than %d bytes", limit)
-	}
-	return data, err
-}
-
 // Targets lists the probes of all kinds.
 func (m *probeNode) Targets(ctx context.Context) []probes.Target {
 	n, err := m.observe(ctx)
 	if err != nil {
 		return nil
 	}
-	s, _ := m.settings() // what is wrong with them, a run tells
+	s, _ := m.settings(ctx) // what is wrong with them, a run tells
 	return targetsOf(n, s)
 }
 
@@ -160,7 +160,7 @@ func (m *probeNode) Enter(ctx context.Context, t probes.Target) (probes.Visit, *
 	if err != nil {
 		return nil, &probes.Skipped{Why: probes.SkipCannotProveIdle, Detail: err.Error(), At: time.Now()}
 	}
-	s, err := m.settings()
+	s, err := m.settings(ctx)
 	plan, skip := probes.NewPlan(t.Key, n, s)
 	if skip != nil {
 		return nil, skip

@@ -4,6 +4,7 @@ package exporter
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -20,7 +21,8 @@ type reloader struct {
 	prober   siteProber
 	log      *slog.Logger
 
-	reading sync.Mutex // held while the file is read, which may take for ever
+	changing sync.Mutex     // held from reading the file until what it says is in force
+	reading  errand[config] // the file may be where nothing answers
 
 	mu     sync.Mutex
 	status configStatus
@@ -38,11 +40,17 @@ func newReloader(s site, initial config, ob nodeObserver, p siteProber, log *slo
 	return &reloader{site: s, observer: ob, prober: p, log: log, status: configStatus{config: initial, loaded: time.Now()}}
 }
 
-// reload reads the configuration again. On an error the old one stays in force.
-func (r *reloader) reload() error {
-	r.reading.Lock()
-	defer r.reading.Unlock()
-	c, err := r.site.config()
+// patience is how long a file of the site's may take to be read.
+const patience = 5 * time.Second
+
+// reload reads the configuration again. On an error the old one stays in force. It is not begun while another is under way
+// (errBusy), and ends within seconds whatever the file system does.
+func (r *reloader) reload(ctx context.Context) error {
+	if !r.changing.TryLock() {
+		return errBusy
+	}
+	defer r.changing.Unlock()
+	c, err := r.reading.run(ctx, patience, r.site.config)
 	if was := r.current().config.file; err == nil && c.file == "" && was != "" {
 		err = vanished(was)
 	}
@@ -50,9 +58,11 @@ func (r *reloader) reload() error {
 		err = r.prober.apply(c.probes)
 	}
 	if err != nil {
-		status := r.current()
-		status.err = err
-		r.replace(status)
+		if !errors.Is(err, errBusy) {
+			status := r.current()
+			status.err = err
+			r.replace(status)
+		}
 		r.log.Error("configuration not reloaded, the one before stays in force", "err", err)
 		return err
 	}
@@ -87,16 +97,19 @@ func (r *reloader) onSignal(ctx context.Context, signals <-chan os.Signal) {
 		case <-ctx.Done():
 			return
 		case <-signals:
-			_ = r.reload() // logged there
+			_ = r.reload(ctx) // logged there
 		}
 	}
 }
 
-// ServeHTTP is POST /-/reload.
-func (r *reloader) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	if err := r.reload(); err != nil {
+// ServeHTTP is POST /-/reload. A client that leaves does not end it.
+func (r *reloader) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	switch err := r.reload(context.WithoutCancel(req.Context())); {
+	case errors.Is(err, errBusy):
+		http.Error(w, "configuration not reloaded: a reload is "+err.Error(), http.StatusConflict)
+	case err != nil:
 		http.Error(w, "configuration not reloaded, the one before stays in force:\n"+err.Error(), http.StatusInternalServerError)
-		return
+	default:
+		_, _ = w.Write([]byte("configuration reloaded\n"))
 	}
-	_, _ = w.Write([]byte("configuration reloaded\n"))
 }

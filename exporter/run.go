@@ -233,7 +233,20 @@ func serve(ctx context.Context, f *flags, o Options) int {
 // runSite observes and serves one node until ctx ends. It is all there is to serve and to demo.
 func runSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logger) int {
 	log.Info("starting", "program", name, "version", version.Version, "revision", version.GetRevision(), "go", version.GoVersion)
-	if err := serveSite(ctx, f, o, s, log); err != nil {
+	served := make(chan error, 1)
+	go func() { served <- serveSite(ctx, f, o, s, log) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		select {
+		case err = <-served:
+		case <-time.After(leaving):
+			log.Warn("stopped, though something still hangs")
+			return exitOK
+		}
+	}
+	if err != nil {
 		for _, e := range split(f.explain(err)) {
 			log.Error("giving up", "err", e)
 		}
@@ -243,12 +256,16 @@ func runSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logger)
 	return exitOK
 }
 
+// leaving is how long the process takes to end at most, whatever hangs. The kernel ends its workers with it.
+const leaving = 1800 * time.Millisecond
+
 func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logger) error {
 	hangup := make(chan os.Signal, 1) // first of all: SIGHUP kills a process that does not expect it
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 
-	initial, err := s.config()
+	var reading errand[config]
+	initial, err := reading.run(ctx, patience, s.config)
 	if err != nil {
 		return err
 	}
@@ -263,7 +280,7 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 	ob, err := o.newObserver(observer.Options{
 		Sysfs: s.sysfs, Procfs: s.procfs, Rootfs: s.rootfs, Netlink: s.netlink, Devices: f.devices,
 		Policy: initial.policy, NCCL: initial.nccl,
-		Ethernet: s.ethernet, Statistics: f.statistics, GPUs: s.gpus,
+		Ethernet: s.ethernet, Statistics: f.statistics, GPUs: s.gpus, Descriptors: ownDescriptors().files,
 		FastInterval: f.fastInterval, MediumInterval: f.mediumInterval, SlowInterval: f.slowInterval, Log: log,
 	})
 	if err != nil {
@@ -320,6 +337,9 @@ func (h *handler) observeFirst(ctx context.Context) {
 		return
 	}
 	h.ready.Store(true)
+	if short := ownDescriptors().shortage(n.Uncached); short != "" {
+		h.log.Warn(short)
+	}
 	if text, none := noDevice(n, h.site); none {
 		h.log.Info(text)
 		return

@@ -35,6 +35,8 @@ type Node struct {
 	Sources   []Source
 	// Commands is what drivers were asked so far, for all devices together.
 	Commands Commands
+	// Uncached is how often a file of sysfs was opened for one read, because no descriptor was left to keep it open with.
+	Uncached uint64
 
 	// Remembered is what the node had more of when it was looked at before, and RememberedIn the file that has it. Whoever
 	// keeps that memory fills them in; where nothing is missing, or nothing is kept, there are none.

@@ -55,6 +55,7 @@ type Options struct {
 	Ethernet              Ethernet       // answers for the drivers of network interfaces; nil: those in Netlink or, if Sysfs is its, of this kernel
 	Statistics            *regexp.Regexp // whole names of statistics of network interfaces to read beside those with a meaning; nil: none
 	GPUs                  GPUs           // answers for the driver of the GPUs, closed with the Observer; nil: nobody asks it
+	Descriptors           int            // of files of RDMA devices that stay open; 0: no limit
 	FastInterval          time.Duration  // how long callers share a reading; 0: DefaultFastInterval
 	MediumInterval        time.Duration  // how long they share statistics of network interfaces; 0: DefaultMediumInterval
 	SlowInterval          time.Duration  // age at which slow facts are read again; 0: DefaultSlowInterval
@@ -140,6 +141,7 @@ type Observer struct {
 	lastAt   time.Time                           // when the oldest read in it began
 	troubled map[sourceID]map[fabric.Reason]bool // why sources fail, as far as it was logged
 	asked    fabric.Commands                     // of devices that left
+	uncached func() uint64                       // nil: nothing is
 	close    []func() error
 	closed   bool
 }
@@ -178,6 +180,10 @@ func New(o Options) (*Observer, error) {
 		o.Ethernet = drivers
 	}
 	ob := newObserver(o, classReader{sys, dial}, hostReader{sys, prc, prc.Daemons(), dial, drivers})
+	if o.Descriptors > 0 {
+		sys.Keep(o.Descriptors)
+	}
+	ob.uncached = sys.Uncached
 	ob.close = append(ob.close, sys.Close, prc.Close)
 	bus, err := pci.Open(o.Sysfs)
 	if err != nil {
@@ -226,7 +232,7 @@ func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 	defer ob.mu.Unlock()
 	ob.policy, ob.last = p, nil
 	ob.conf = ncclconf.New(ob.o.Rootfs, files.Environment, files.Home)
-	ob.nccl = newReading[fabric.NCCLConfig](stuckAfter)
+	ob.nccl.forget() // and not another reading: one that hangs would lose a thread with each reload
 }
 
 // Close lets go of all files and GPUs. It does not wait for reads that hang; they let go when they return.
@@ -273,7 +279,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 		ob.mu.Unlock()
 		return n
 	}
-	policy, conf, nccl := ob.policy, ob.conf, ob.nccl
+	policy := ob.policy
 	ob.mu.Unlock()
 
 	first, cancel := halfOf(ctx, now)
@@ -281,11 +287,8 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	hostDone := ob.node.kick(since[hostFacts](now, ob.o.SlowInterval), ob.readHost)
 	pciDone := ob.kickPCI(now, want, policy)
 	gpuDone := ob.kickGPUs(now, want)
-	var ncclDone <-chan struct{}
 	if want&fabric.WantNCCL != 0 {
-		ncclDone = nccl.kick(since[fabric.NCCLConfig](now, ob.o.SlowInterval), func(_ fabric.NCCLConfig, at time.Time) (fabric.NCCLConfig, error) {
-			return conf.Read(at)
-		})
+		ob.nccl.kick(since[fabric.NCCLConfig](now, ob.o.SlowInterval), ob.readNCCL)
 	}
 	if want&fabric.WantHCA != 0 {
 		ob.class.refresh(first, since[classList](now, ob.o.FastInterval), ob.readClass)
@@ -298,14 +301,17 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if hostDone != nil {
 		ob.node.lane.wait(ctx, hostDone)
 	}
-	if ncclDone != nil {
-		nccl.lane.wait(ctx, ncclDone)
+	if want&fabric.WantNCCL != 0 {
+		ob.nccl.refresh(ctx, since[fabric.NCCLConfig](now, ob.o.SlowInterval), ob.readNCCL)
 	}
 	ob.assemblePCI(ctx, n, want, pciDone)
 	if began := ob.assembleGPUs(ctx, n, want, gpuDone); began.Before(oldest) {
 		oldest = began
 	}
-	ob.assembleHost(n, want, nccl)
+	ob.assembleHost(n, want)
+	if ob.uncached != nil {
+		n.Uncached = ob.uncached()
+	}
 	n.DerivePorts()
 	if want&wantWires != 0 { // nobody else looks at the chains
 		n.DeriveRoCE()
@@ -356,7 +362,14 @@ func (ob *Observer) readHost(_ hostFacts, now time.Time) (hostFacts, error) {
 	return hostFacts{host: ob.host.Host(now), gpus: ob.host.GPUs(now), direct: ob.host.GPUDirect(now)}, nil
 }
 
-func (ob *Observer) assembleHost(n *fabric.Node, want fabric.Want, nccl *reading[fabric.NCCLConfig]) {
+func (ob *Observer) readNCCL(_ fabric.NCCLConfig, now time.Time) (fabric.NCCLConfig, error) {
+	ob.mu.Lock()
+	conf := ob.conf
+	ob.mu.Unlock()
+	return conf.Read(now)
+}
+
+func (ob *Observer) assembleHost(n *fabric.Node, want fabric.Want) {
 	h, src := ob.node.get(fabric.SourceHost, "", since[hostFacts](n.At, ob.o.SlowInterval))
 	n.Sources = append(n.Sources, src)
 	n.Host, n.GPUs, n.GPUDirect = h.host, h.gpus, h.direct
@@ -367,7 +380,7 @@ func (ob *Observer) assembleHost(n *fabric.Node, want fabric.Want, nccl *reading
 	if want&fabric.WantNCCL == 0 {
 		return
 	}
-	c, src := nccl.get(fabric.SourceNCCL, "", since[fabric.NCCLConfig](n.At, ob.o.SlowInterval))
+	c, src := ob.nccl.get(fabric.SourceNCCL, "", since[fabric.NCCLConfig](n.At, ob.o.SlowInterval))
 	n.Sources = append(n.Sources, src)
 	n.NCCL = c
 }

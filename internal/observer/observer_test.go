@@ -336,6 +336,43 @@ func TestPolicyAppliesAtOnce(t *testing.T) {
 	})
 }
 
+// hungNCCL are files that do not answer.
+type hungNCCL struct {
+	reads   *int
+	answers chan struct{}
+}
+
+func (h hungNCCL) Read(time.Time) (fabric.NCCLConfig, error) {
+	*h.reads++
+	<-h.answers
+	return fabric.NCCLConfig{}, errors.New("of the site before")
+}
+
+// NCCL's files lie where nothing answers, and the site is configured anew again and again.
+func TestReloadsShareTheLaneOfNCCL(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ob := start(t, newKernel(1), nil)
+		h := hungNCCL{new(int), make(chan struct{})}
+		for range 20 {
+			ob.SetPolicy(nil, NCCLFiles{})
+			ob.mu.Lock()
+			ob.conf = h
+			ob.mu.Unlock()
+			observe(t, ob, all)
+		}
+		if *h.reads != 1 {
+			t.Errorf("%d reads of what hangs, expected one", *h.reads)
+		}
+		ob.SetPolicy(nil, NCCLFiles{})
+		close(h.answers)
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		if s := source(observe(t, ob, all), fabric.SourceNCCL, ""); !s.Up {
+			t.Errorf("what the old files said came after they were replaced: %+v", s)
+		}
+	})
+}
+
 func TestObserveAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ob := start(t, newKernel(1), nil)

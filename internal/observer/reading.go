@@ -23,6 +23,7 @@ type reading[T any] struct {
 	began time.Time // when the read that gave value began; zero before the first
 	took  time.Duration
 	err   error
+	epoch int // counts what was forgotten
 }
 
 func newReading[T any](stuckAfter time.Duration) *reading[T] {
@@ -40,11 +41,17 @@ func (r *reading[T]) kick(fresh func(value T, began time.Time) bool, read func(l
 		if ok {
 			return // somebody else's read ended between the look and the start
 		}
+		r.mu.Lock()
+		epoch := r.epoch
+		r.mu.Unlock()
 		now := time.Now()
 		v, err := last, error(errPanic)
 		defer func() { // also when read panics: then the last value stands, with errPanic
 			r.mu.Lock()
 			defer r.mu.Unlock()
+			if r.epoch != epoch {
+				return // it is of what is read no more
+			}
 			r.value, r.began, r.took, r.err = v, now, time.Since(now), err
 		}()
 		v, err = read(last, now)
@@ -55,6 +62,15 @@ func (r *reading[T]) peek(fresh func(value T, began time.Time) bool) (value T, o
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.value, !r.began.IsZero() && fresh(r.value, r.began)
+}
+
+// forget makes the reading as it was before the first read. What a read in flight brings is dropped.
+func (r *reading[T]) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var none T
+	r.value, r.began, r.took, r.err = none, time.Time{}, 0, errPending
+	r.epoch++
 }
 
 // errPanic stands for a read that panicked; the lane has the details.

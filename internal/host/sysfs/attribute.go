@@ -28,6 +28,7 @@ type attr struct {
 	name   string
 	source string // path relative to the root, made once: every fact carries it
 	fd     int    // -1 while closed
+	kept   bool   // it counts in dir.fs.kept
 	head   bool   // one page of it is wanted, however long it is
 }
 
@@ -37,6 +38,13 @@ func newAttr(d *dir, name string) attr {
 
 // open follows no link, and does not wait for a writer of a FIFO.
 func (a *attr) open() error {
+	if !a.dir.stays() {
+		fd, err := a.dir.fs.root.OpenAttr(a.dir.path + "/" + a.name)
+		if err == nil {
+			a.fd = fd
+		}
+		return err
+	}
 	at, err := a.dir.fd()
 	if err != nil {
 		return err
@@ -66,6 +74,10 @@ func (a *attr) close() {
 		_ = unix.Close(a.fd) // nothing was written that could be lost
 		a.fd = -1
 	}
+	if a.kept {
+		a.dir.fs.kept.give()
+		a.kept = false
+	}
 }
 
 // reading is what one read of an attribute gave.
@@ -86,11 +98,14 @@ type reader struct {
 
 func (f *FS) reader() *reader { return &reader{pread: f.pread, asked: fabric.Commands{}} }
 
-// read reads an attribute and leaves it open.
+// read reads an attribute and leaves it open if the descriptors suffice.
 func (r *reader) read(a *attr) reading {
 	if a.fd < 0 {
 		if err := a.open(); err != nil {
 			return r.failed(a, err)
+		}
+		if a.kept = a.dir.fs.kept.take(); !a.kept {
+			defer a.close()
 		}
 	}
 	p := r.buf[:]

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path"
 	"slices"
 	"strings"
@@ -54,6 +55,7 @@ type FS struct {
 	openat func(fd int, name string, flags int, mode uint32) (int, error)
 	ledger ledger
 	gpus   gpus
+	kept   kept
 }
 
 // Open opens the sysfs mounted at root.
@@ -65,6 +67,7 @@ func Open(root string) (*FS, error) {
 	return &FS{
 		root: r, pread: unix.Pread, openat: unix.Openat,
 		ledger: ledger{asked: fabric.Commands{}, refused: map[string]backoff{}},
+		kept:   kept{limit: math.MaxInt},
 	}, nil
 }
 
@@ -140,6 +143,9 @@ var scratch = sync.Pool{New: func() any { return new([8192]byte) }}
 // any other that has been there. The kernel itself is asked (getdents64(2)), because package os would do so with twice
 // as many system calls, and keep the numbers to itself.
 func (d *dir) each(found func(name []byte, number uint64)) error {
+	if !d.stays() {
+		defer d.close()
+	}
 	at, err := d.fd()
 	if err != nil {
 		return err
@@ -226,9 +232,11 @@ type dir struct {
 	fs   *FS
 	path string // relative to the root
 	open bool
+	kept bool           // its descriptor counts in fs.kept
 	at   int            // its descriptor while it is open
 	is   *beneath.Inode // what that is of, once somebody asked
 
+	spare  bool // it is read without it, if there are no descriptors to keep it open
 	parent *dir // of a directory that sub made
 	err    error
 }
@@ -236,7 +244,16 @@ type dir struct {
 // sub returns the directory of that name in d. It is opened with one system call, relative to d. Where it does
 // not exist it is looked for once, however much is to be read in it, until it is closed.
 func (d *dir) sub(name string) *dir {
-	return &dir{fs: d.fs, path: d.path + "/" + name, parent: d}
+	return &dir{fs: d.fs, path: d.path + "/" + name, spare: true, parent: d}
+}
+
+// stays tells whether d is open, or may be opened and stay so.
+func (d *dir) stays() bool {
+	if !d.open && !d.kept && d.spare {
+		d.kept = d.fs.kept.take()
+		return d.kept
+	}
+	return true
 }
 
 func (d *dir) fd() (int, error) {
@@ -246,14 +263,20 @@ func (d *dir) fd() (int, error) {
 	if d.err != nil {
 		return -1, d.err
 	}
-	if d.parent != nil {
+	fd, err := d.openAnew()
+	if err != nil {
+		d.unkeep()
+		return -1, err
+	}
+	d.open, d.at = true, fd
+	return fd, nil
+}
+
+func (d *dir) openAnew() (int, error) {
+	if d.parent != nil && d.parent.stays() {
 		fd, err := d.openSub()
-		if err != nil {
-			d.err = err
-			return -1, err
-		}
-		d.open, d.at = true, fd
-		return fd, nil
+		d.err = err
+		return fd, err
 	}
 	fd, err := d.fs.root.OpenDir(d.path)
 	if err != nil {
@@ -263,10 +286,15 @@ func (d *dir) fd() (int, error) {
 				err = e
 			}
 		}
-		return -1, err
 	}
-	d.open, d.at = true, fd
-	return fd, nil
+	return fd, err
+}
+
+func (d *dir) unkeep() {
+	if d.kept {
+		d.fs.kept.give()
+		d.kept = false
+	}
 }
 
 func (d *dir) openSub() (int, error) {
@@ -308,5 +336,6 @@ func (d *dir) close() {
 		_ = unix.Close(d.at) // nothing was written that could be lost
 		d.open, d.is = false, nil
 	}
+	d.unkeep()
 	d.err = nil
 }

@@ -44,7 +44,7 @@ type slot struct {
 }
 
 func newGIDTable(port *dir) gidTable {
-	sub := func(name string) *dir { return &dir{fs: port.fs, path: port.path + "/" + name} }
+	sub := func(name string) *dir { return &dir{fs: port.fs, path: port.path + "/" + name, spare: true} }
 	return gidTable{gids: sub("gids"), types: sub("gid_attrs/types"), netdevs: sub("gid_attrs/ndevs")}
 }
 

@@ -30,7 +30,7 @@ type port struct {
 }
 
 func newPort(device *dir, n int) *port {
-	d := &dir{fs: device.fs, path: device.path + "/ports/" + strconv.Itoa(n)}
+	d := &dir{fs: device.fs, path: device.path + "/ports/" + strconv.Itoa(n), spare: true}
 	tc := device.sub("tc")
 	tcPort := tc.sub(strconv.Itoa(n))
 	queryPort := func(name string) question { return newQuestion(d, name, fabric.CommandQueryPort) }

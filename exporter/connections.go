@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// connections bounds how many clients are connected at once, because each takes a file descriptor that the readers of
+// devices need too. When there are too many, one is closed: of the address that has the most, so that a client with few
+// connections keeps them whatever others do; of those the one that has waited longest, before any that is being answered.
+type connections struct {
+	limit int
+
+	mu   sync.Mutex
+	open map[net.Conn]*connection
+}
+
+// connection is what its server last said of it.
+type connection struct {
+	from   netip.Prefix
+	active bool // a request is being answered
+	since  time.Time
+}
+
+func newConnections(limit int) *connections {
+	return &connections{limit: limit, open: map[net.Conn]*connection{}}
+}
+
+// track is http.Server.ConnState.
+func (c *connections) track(conn net.Conn, state http.ConnState) {
+	c.mu.Lock()
+	if state == http.StateClosed || state == http.StateHijacked {
+		delete(c.open, conn)
+		c.mu.Unlock()
+		return
+	}
+	known := c.open[conn]
+	if known == nil {
+		known = &connection{from: origin(conn.RemoteAddr())}
+		c.open[conn] = known
+	}
+	known.active, known.since = state == http.StateActive, time.Now()
+	var surplus net.Conn
+	if len(c.open) > c.limit {
+		surplus = c.surplus()
+		delete(c.open, surplus)
+	}
+	c.mu.Unlock()
+	if surplus != nil {
+		_ = surplus.Close() // it was given up
+	}
+}
+
+// surplus picks the connection to close.
+func (c *connections) surplus() net.Conn {
+	from := map[netip.Prefix]int{}
+	most := 0
+	for _, k := range c.open {
+		from[k.from]++
+		most = max(most, from[k.from])
+	}
+	var picked net.Conn
+	for conn, k := range c.open {
+		if from[k.from] < most {
+			continue
+		}
+		p := c.open[picked]
+		if picked == nil || p.active && !k.active || p.active == k.active && k.since.Before(p.since) {
+			picked = conn
+		}
+	}
+	return picked
+}
+
+// origin is the address of a client; of IPv6 the network that one host has to itself. What has no address is one client.
+func origin(a net.Addr) netip.Prefix {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
+	bits := ip.BitLen()
+	if ip.Is6() {
+		bits = 64
+	}
+	p, _ := ip.Prefix(bits) // the length fits
+	return p
+}

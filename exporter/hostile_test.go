@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/probes"
+)
+
+// Each connection says that a body will come, and none does.
+func TestBodiesThatNeverComeSilenceNothing(t *testing.T) {
+	p := start(t, &fakeObserver{node: healthy})
+	for _, head := range []string{
+		"GET /metrics HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n",
+		"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"POST /-/reload HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n",
+	} {
+		for range 50 {
+			c, err := net.Dial("tcp", p.addrs[0].String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			if _, err := io.WriteString(c, head); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil || answer.StatusCode != http.StatusBadRequest || !answer.Close {
+				t.Fatalf("%.20q: %v, %v, expected 400 and a connection that closes", head, answer, err)
+			}
+		}
+	}
+	if status, _, _ := p.get("/metrics"); status != http.StatusOK {
+		t.Errorf("status %d", status)
+	}
+}
+
+// A request of which not everything comes loses its connection in fake time, one without a body keeps it as long as its
+// answer takes.
+func TestReadTimeout(t *testing.T) {
+	for name, test := range map[string]struct {
+		sent string
+		ends bool
+	}{
+		"half a header": {"GET / HTTP/1.1\r\nHo", true},
+		"whole":         {"GET / HTTP/1.1\r\nHost: a\r\n\r\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				l := newPipeListener()
+				ended := make(chan error, 1)
+				var cancelled atomic.Bool
+				slow := bodiless(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					select {
+					case <-time.After(6 * readTimeout):
+					case <-r.Context().Done():
+						cancelled.Store(true)
+					}
+					io.WriteString(w, "done")
+				}))
+				go func() { ended <- serveListeners(ctx, []net.Listener{l}, slow, "", slog.New(slog.DiscardHandler)) }()
+				client, server := net.Pipe()
+				l.conns <- server
+				io.WriteString(client, test.sent)
+				begin := time.Now()
+				line, _ := bufio.NewReader(client).ReadString('\n')
+				took := time.Since(begin)
+				if test.ends && took > readTimeout+time.Second || !test.ends && !strings.HasPrefix(line, "HTTP/1.1 200") || cancelled.Load() {
+					t.Errorf("%q after %s, cancelled %t", line, took, cancelled.Load())
+				}
+				client.Close()
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// unread is an answer that its client does not read.
+type unread struct {
+	*httptest.ResponseRecorder
+	writing, read chan struct{}
+}
+
+func (u unread) Write(p []byte) (int, error) {
+	close(u.writing)
+	<-u.read
+	return len(p), nil
+}
+
+func TestUnreadAnswersHoldNoPlace(t *testing.T) {
+	h := limiter(1)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "answer") }))
+	u := unread{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+	done := make(chan struct{})
+	go func() {
+		h.ServeHTTP(u, httptest.NewRequest(http.MethodGet, "/", nil))
+		close(done)
+	}()
+	<-u.writing
+	next := httptest.NewRecorder()
+	h.ServeHTTP(next, httptest.NewRequest(http.MethodGet, "/", nil))
+	if next.Code != http.StatusOK {
+		t.Errorf("status %d while another does not read its answer", next.Code)
+	}
+	close(u.read)
+	<-done
+	again := httptest.NewRecorder()
+	h.ServeHTTP(again, httptest.NewRequest(http.MethodGet, "/", nil))
+	if again.Code != http.StatusOK {
+		t.Errorf("status %d afterwards: a place was released twice or never", again.Code)
+	}
+}
+
+// peer is a connection from an address.
+type peer struct {
+	net.Conn
+	from   net.Addr
+	closed bool
+}
+
+func (p *peer) RemoteAddr() net.Addr { return p.from }
+func (p *peer) Close() error         { p.closed = true; return nil }
+
+func TestTooManyConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newConnections(4)
+		connect := func(ip string, states ...http.ConnState) *peer {
+			p := &peer{from: &net.TCPAddr{IP: net.ParseIP(ip), Port: 1}}
+			for _, s := range append([]http.ConnState{http.StateNew}, states...) {
+				time.Sleep(time.Second)
+				c.track(p, s)
+			}
+			return p
+		}
+		scraper := connect("10.0.0.1", http.StateActive, http.StateIdle)
+		served := connect("2001:db8::1", http.StateActive)
+		idle := connect("2001:db8::2", http.StateActive, http.StateIdle) // the same network
+		fresh := connect("2001:db8::3")
+		if scraper.closed || served.closed || idle.closed || fresh.closed {
+			t.Fatal("closed within the limit")
+		}
+		next := connect("2001:db8::4")
+		if !idle.closed || scraper.closed || served.closed || fresh.closed || next.closed {
+			t.Errorf("expected the idle one of the network with the most to be closed: %v %v %v %v %v", scraper.closed, served.closed, idle.closed, fresh.closed, next.closed)
+		}
+		for range 100 {
+			connect("2001:db8::5", http.StateActive)
+		}
+		if scraper.closed || len(c.open) > 4 {
+			t.Errorf("scraper closed: %t, %d open", scraper.closed, len(c.open))
+		}
+		c.track(scraper, http.StateClosed)
+		if _, known := c.open[scraper]; known {
+			t.Error("a closed connection counts")
+		}
+	})
+}
+
+// The configuration lies where nothing answers.
+func TestReloadOfAFileThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := make(chan struct{})
+		var reads atomic.Int32
+		s := site{config: func() (config, error) {
+			reads.Add(1)
+			<-answers
+			return readConfig("")
+		}}
+		ob := &fakeObserver{node: healthy}
+		r := newReloader(s, config{}, ob, (*prober)(nil), slog.New(slog.DiscardHandler))
+		post := func() int {
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/-/reload", nil))
+			return w.Code
+		}
+		first := make(chan int)
+		begin := time.Now()
+		go func() { first <- post() }()
+		synctest.Wait()
+		if code := post(); code != http.StatusConflict {
+			t.Errorf("status %d beside another reload, expected 409", code)
+		}
+		if code := <-first; code != http.StatusInternalServerError || time.Since(begin) != patience {
+			t.Errorf("status %d after %s", code, time.Since(begin))
+		}
+		if r.current().err == nil {
+			t.Error("a reload that failed counts as none")
+		}
+		for range 1500 {
+			if code := post(); code != http.StatusConflict {
+				t.Fatalf("status %d while the file hangs, expected 409", code)
+			}
+		}
+		if n := reads.Load(); n != 1 {
+			t.Errorf("%d reads of a file that hangs, expected one", n)
+		}
+		close(answers)
+		synctest.Wait()
+		if code := post(); code != http.StatusOK || r.current().err != nil {
+			t.Errorf("status %d and %v when the file answers again", code, r.current().err)
+		}
+	})
+}
+
+func TestFIFOsAreNotRead(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "file")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const want = "is a FIFO, expected a regular file"
+	if _, err := readConfig(fifo); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("configuration: %v", err)
+	}
+	if _, err := readManifest(fifo); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("manifest: %v", err)
+	}
+	if _, err := readEnvironment(fifo); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, errSettings) {
+		t.Errorf("environment: %v", err)
+	}
+}
+
+// The Prober asks for a file or a library that hangs; others that follow do not ask again.
+func TestSettingsThatHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked int
+		answers := make(chan struct{})
+		p := &Probing{FindNCCL: func(string, string) (string, error) {
+			asked++
+			<-answers
+			return "/lib/libnccl.so.2", nil
+		}}
+		var reading errand[library]
+		for range 10 { // as many reloads
+			m := &probeNode{config: probes.DefaultConfig(), probing: p, reading: &reading}
+			s, err := m.settings(t.Context())
+			if !errors.Is(err, errSettings) || s.Bytes == 0 {
+				t.Fatalf("%+v, %v", s, err)
+			}
+		}
+		if asked != 1 {
+			t.Errorf("asked %d times", asked)
+		}
+		close(answers)
+		synctest.Wait()
+		m := &probeNode{config: probes.DefaultConfig(), probing: p, reading: &reading}
+		if s, err := m.settings(t.Context()); err != nil || s.NCCL != "/lib/libnccl.so.2" {
+			t.Errorf("%+v, %v", s, err)
+		}
+	})
+}
+
+// Whatever hangs, the end of the process waits for it no longer than it says.
+func TestEndWhileEverythingHangs(t *testing.T) {
+	forever := make(chan struct{})
+	defer close(forever)
+	hangs := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var stderr output
+	code := make(chan int, 1)
+	go func() {
+		code <- Run(ctx, []string{"--web.listen-address=127.0.0.1:0"}, Options{Stdout: io.Discard, Stderr: &stderr,
+			newObserver: func(observer.Options) (nodeObserver, error) {
+				close(hangs)
+				<-forever
+				return nil, errors.New("too late")
+			}})
+	}()
+	<-hangs
+	cancel()
+	select {
+	case c := <-code:
+		if c != exitOK || !strings.Contains(stderr.String(), "something still hangs") {
+			t.Errorf("exit code %d, %s", c, stderr.String())
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("does not end")
+	}
+}
+
+func TestDescriptorsAreShared(t *testing.T) {
+	for limit, want := range map[int]descriptors{
+		64:      {64, 16, 1},
+		512:     {512, 128, 288},
+		1024:    {1024, 256, 672},
+		1 << 20: {1 << 20, 256, 1<<20 - 256 - otherDescriptors},
+	} {
+		if got := shareDescriptors(limit); got != want {
+			t.Errorf("%d: %+v, expected %+v", limit, got, want)
+		}
+	}
+	if d := shareDescriptors(512); d.shortage(0) != "" || !strings.Contains(d.shortage(1), "LimitNOFILE") || !strings.Contains(d.shortage(1), strconv.Itoa(512)) {
+		t.Error(d.shortage(0), d.shortage(1))
+	}
+}
