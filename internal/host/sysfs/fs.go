@@ -54,6 +54,7 @@ type FS struct {
 	openat func(fd int, name string, flags int, mode uint32) (int, error)
 	ledger ledger
 	gpus   gpus
+	moved  moved
 }
 
 // Open opens the sysfs mounted at root.
