@@ -60,8 +60,9 @@ func judge(ctx context.Context, f *flags, o Options) (int, error) {
 		return 0, errors.New("no check applies to this node: expected at least one that --only and --severity leave")
 	}
 	if f.checkOutput == outputJSON {
-		err = writeChecksJSON(o.Stdout, list)
+		err = writeChecksJSON(o.Stdout, list, diagnose.Elsewhere(n))
 	} else {
+		writeNote(o.Stdout, diagnose.Elsewhere(n))
 		err = writeChecks(o.Stdout, list, f.checkVerbose, colours(o.Stdout))
 	}
 	if f.checkTextfile != "" {

@@ -65,6 +65,13 @@ func writeChecks(w io.Writer, list []diagnose.Verdict, verbose bool, paint paint
 	return err
 }
 
+// writeNote prints what there is to say of the node beside verdicts, if anything.
+func writeNote(w io.Writer, note string) {
+	if note != "" {
+		fmt.Fprintf(w, "Note: %s\n", note)
+	}
+}
+
 func indent(w io.Writer, line string) {
 	if line != "" {
 		fmt.Fprintf(w, "         %s\n", line)
@@ -99,13 +106,15 @@ type checkVerdict struct {
 	Runbook     string `json:"runbook"`
 }
 
-func writeChecksJSON(w io.Writer, list []diagnose.Verdict) error {
+// writeChecksJSON writes the verdicts. Note is what there is to say of the node beside them; empty: nothing.
+func writeChecksJSON(w io.Writer, list []diagnose.Verdict, note string) error {
 	report := struct {
 		Failed   int            `json:"failed"`
 		Unknown  int            `json:"unknown"`
 		OK       int            `json:"ok"`
+		Note     string         `json:"note,omitempty"`
 		Verdicts []checkVerdict `json:"verdicts"`
-	}{Verdicts: []checkVerdict{}}
+	}{Note: note, Verdicts: []checkVerdict{}}
 	for _, v := range list {
 		switch v.Status {
 		case diagnose.Failed:
