@@ -122,6 +122,9 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	case state == fabric.PortActive:
 		v.ok(of(h, p))
 		return
+	case p.NetDevMoved(): // a port is down where its interface is switched off, which is for the pod to say
+		v.unknown(of(h, p), fabric.ReasonMoved, "")
+		return
 	}
 	switch free := uncabled(n, h, p); {
 	case free.State == fabric.Unknown:

@@ -145,8 +145,11 @@ type Rate struct {
 	Generation     string // SDR ... XDR; empty when the kernel prints none
 }
 
-// NetDevMoved tells that the interface of the port is in another network namespace, or the whole device is.
-func (p *Port) NetDevMoved() bool { return p.NetDev.Meta().Reason == ReasonMoved }
+// NetDevMoved tells that the interface of the port is in another network namespace, or the whole device is. InfiniBand ports
+// do without theirs.
+func (p *Port) NetDevMoved() bool {
+	return p.NetDev.Meta().Reason == ReasonMoved && p.LinkLayer.Or("") != LinkInfiniBand
+}
 
 // GIDTable is the GID table of a port.
 type GIDTable struct {
