@@ -93,7 +93,7 @@ var (
 
 	computePorts = &Family{
 		Name: "compute_ports", Type: Gauge,
-		Help:   "How many ports are for training traffic, up, down or moved (role compute of hca_port_info). Absent if none is known to be.",
+		Help:   "How many ports are for training traffic, up or down (role compute of hca_port_info). Absent if none is known to be.",
 		Source: "see hca_port_info", Cadence: Slow, Stability: Experimental, Collector: "hca",
 	}
 	hcaInfo = &Family{
