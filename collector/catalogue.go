@@ -128,6 +128,14 @@ var (
 			"then its counters are read from sysfs, which asks the driver more often.",
 		Source: "RDMA_NLDEV_CMD_GET", Cadence: Fast, Stability: Experimental, Collector: "hca",
 	}
+	hcaMoved = &Family{
+		Name: "hca_moved", Type: Gauge, Labels: []string{"device", "part"},
+		Help: "1 while another network namespace has the RDMA device (part device) or only its network interface (part netdev), as when a container runtime gave it " +
+			"to a pod; absent otherwise. What its ports do is not known meanwhile. device is its name as last seen on the host, else its name now, or its PCI " +
+			"address where the host has another device of that name. A device that its driver lost, in a pod too, is not moved.",
+		Source:  "/sys/class/infiniband_verbs/*/ibdev against /sys/class/infiniband; /sys/class/infiniband/<device>/device/net",
+		Cadence: Fast, Stability: Experimental, Collector: "hca",
+	}
 	hcaPortInfo = &Family{
 		Name: "hca_port_info", Type: Info, Labels: []string{"device", "port", "link_layer", "netdev", "role"},
 		Help:   "A port of an RDMA device with its network interface and what it is for; constant 1. Join with it to select by role.",
@@ -221,7 +229,7 @@ func Catalogue() []*Family {
 		scrapeCollectorSuccess, scrapeCollectorSupported, scrapeCollectorTimeout, scrapeCollectorDuration, sourceUp, sourceUnknown, deviceStuck, factsUnknown, driverCommands, uncachedReads,
 		configReloadSuccessful, configReloadTimestamp,
 		nodeInfo, nodeBootTime, nodeNetNSMode, nodeGPUs, computePortsExpected,
-		computePorts, hcaInfo, hcaNUMANode, hcaRestricted, hcaNetlink, hcaPortInfo, hcaPortState, hcaPortPhysState, hcaPortRate, hcaPortExpectedRate, hcaPortRateMismatch,
+		computePorts, hcaInfo, hcaNUMANode, hcaRestricted, hcaNetlink, hcaMoved, hcaPortInfo, hcaPortState, hcaPortPhysState, hcaPortRate, hcaPortExpectedRate, hcaPortRateMismatch,
 		hcaPortLID, hcaPortSMLID, hcaPortPKeys,
 		gidInfo, gidEntries, gidTableEntries, gidSelectedIndex, gidChanges,
 		ncclConfigVariables, ncclConfigFindings,

@@ -3,6 +3,7 @@
 package collector
 
 import (
+	"slices"
 	"strconv"
 
 	"gpufabric_exporter/internal/fabric"
@@ -35,6 +36,12 @@ func collectDevice(h *fabric.HCA, emit emit) {
 	}
 	if v, ok := h.Netlink.Get(); ok {
 		emit(hcaNetlink, bit(v), h.Name)
+	}
+	switch {
+	case h.Moved:
+		emit(hcaMoved, 1, h.Name, "device")
+	case slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.NetDevMoved() }):
+		emit(hcaMoved, 1, h.Name, "netdev")
 	}
 }
 

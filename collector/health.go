@@ -117,7 +117,7 @@ type unknowns map[fabric.Reason]int
 
 func (u unknowns) add(facts iter.Seq2[string, fabric.Meta]) {
 	for _, m := range facts {
-		if m.State == fabric.Unknown && m.Reason != fabric.ReasonNotRead { // nobody asked for it
+		if m.State == fabric.Unknown && m.Reason != fabric.ReasonNotRead && m.Reason != fabric.ReasonMoved { // nobody asked for it; hca_moved tells
 			u[m.Reason]++
 		}
 	}

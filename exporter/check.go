@@ -52,8 +52,9 @@ func judge(ctx context.Context, f *flags, o Options) (int, error) {
 		return exitUndecided, errors.New("no check applies to this node: expected at least one that --only and --severity leave")
 	}
 	if f.checkOutput == outputJSON {
-		err = writeChecksJSON(o.Stdout, conf, list)
+		err = writeChecksJSON(o.Stdout, conf, list, diagnose.Elsewhere(n))
 	} else {
+		writeNote(o.Stdout, diagnose.Elsewhere(n))
 		err = writeChecks(o.Stdout, conf, list, f.checkVerbose, colours(o.Stdout))
 	}
 	if f.checkTextfile != "" {

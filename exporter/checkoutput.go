@@ -66,6 +66,13 @@ func writeChecks(w io.Writer, conf config, list []diagnose.Verdict, verbose bool
 	return err
 }
 
+// writeNote prints what there is to say of the node beside verdicts, if anything.
+func writeNote(w io.Writer, note string) {
+	if note != "" {
+		fmt.Fprintf(w, "Note: %s\n", note)
+	}
+}
+
 func indent(w io.Writer, line string) {
 	if line != "" {
 		fmt.Fprintf(w, "         %s\n", line)
@@ -108,15 +115,17 @@ type reportConfiguration struct {
 
 func configurationOf(c config) reportConfiguration { return reportConfiguration{c.file, c.origin()} }
 
-func writeChecksJSON(w io.Writer, conf config, list []diagnose.Verdict) error {
+// writeChecksJSON writes the verdicts. Note is what there is to say of the node beside them; empty: nothing.
+func writeChecksJSON(w io.Writer, conf config, list []diagnose.Verdict, note string) error {
 	report := struct {
 		Configuration reportConfiguration `json:"configuration"`
 
 		Failed   int            `json:"failed"`
 		Unknown  int            `json:"unknown"`
 		OK       int            `json:"ok"`
+		Note     string         `json:"note,omitempty"`
 		Verdicts []checkVerdict `json:"verdicts"`
-	}{Configuration: configurationOf(conf), Verdicts: []checkVerdict{}}
+	}{Configuration: configurationOf(conf), Note: note, Verdicts: []checkVerdict{}}
 	for _, v := range list {
 		switch v.Status {
 		case diagnose.Failed:

@@ -190,6 +190,10 @@ func deviceRows(h *fabric.HCA, bad failing) []deviceRow {
 	if numa, ok := h.NUMANode.Get(); ok {
 		row.PCI.Note = "NUMA " + strconv.Itoa(numa)
 	}
+	if h.Moved && len(h.Ports) == 0 {
+		row.State = show(fabric.NotKnown[string](fabric.ReasonMoved, "", h.PCI.At), text)
+		return []deviceRow{row}
+	}
 	if len(h.Ports) == 0 {
 		row.State = cell{Text: "unknown", Note: "its ports could not be read", Class: "unsure"}
 		if h.Restricted.Or(false) {
@@ -297,6 +301,9 @@ func show[T any](f fabric.Fact[T], text func(T) string) cell {
 	case fabric.Absent:
 		return cell{Text: "none", Class: "quiet", Title: m.Source}
 	default:
+		if m.Reason == fabric.ReasonMoved { // a pod has it, which is as it should be
+			return cell{Text: "elsewhere", Note: diagnose.ReasonText(m.Reason), Class: "quiet", Title: m.Source}
+		}
 		return cell{Text: "unknown", Note: diagnose.ReasonText(m.Reason), Class: "unsure", Title: m.Source}
 	}
 }

@@ -160,6 +160,9 @@ func NewPlan(key Key, n *fabric.Node, s Settings) (*Plan, *Skipped) {
 	var rail *fabric.Port
 	switch key.Kind {
 	case Transport:
+		if slices.ContainsFunc(n.HCAs, elsewhere) { // what NCCL chooses here is not what it would in a pod that has them
+			return nil, noPlan(SkipNoDevice, "other network namespaces have RDMA devices or their interfaces")
+		}
 		gpus = gpus[:min(1, len(gpus))]
 	case Node, Calibrate:
 		if s.Ranks > 0 && s.Ranks <= len(gpus) {
@@ -309,10 +312,17 @@ func railPort(n *fabric.Node, key Key) (*fabric.Port, *Skipped) {
 		return nil, noPlan(SkipNoDevice, "%s must not be touched", h.Name)
 	case layer != fabric.LinkInfiniBand && layer != fabric.LinkEthernet:
 		return nil, noPlan(SkipNoDevice, "link layer of %s port %d: %s, expected %s or %s", h.Name, p.Number, layer, fabric.LinkInfiniBand, fabric.LinkEthernet)
+	case elsewhere(*h):
+		return nil, noPlan(SkipNoDevice, "another network namespace has %s or its interface", h.Name)
 	case p.State.Or("unknown") != fabric.PortActive:
 		return nil, noPlan(SkipNoDevice, "%s port %d is %s, expected %s", h.Name, p.Number, p.State.Or("unknown"), fabric.PortActive)
 	}
 	return p, nil
+}
+
+// elsewhere tells that a device, or an interface of it, is in another network namespace.
+func elsewhere(h fabric.HCA) bool {
+	return h.Moved || slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.NetDevMoved() })
 }
 
 // expectedOfRail is what a port should carry between two GPUs that are both near to it.

@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -200,7 +201,28 @@ func (s *session) devices(ctx context.Context) ([]string, error) {
 			captured = append(captured, name)
 		}
 	}
-	return captured, nil
+	_, err = s.run(ctx, "devices of other network namespaces", func(u *unit) error { return s.moved(u, names) })
+	return captured, err
+}
+
+// moved reads where the devices are that other network namespaces have, and nothing else of them.
+func (s *session) moved(u *unit, here []string) error {
+	list, err := s.sys.Moved(here)
+	t := s.tree(u, sysPart)
+	for _, m := range list {
+		if !s.o.Devices.Allows(m.Device) || s.o.Policy.IsRestricted(m.Device) {
+			u.leaveOut(m.Device, "excluded by flags or restricted by the configuration")
+			continue
+		}
+		at, err := t.resolve(m.Link)
+		if err != nil {
+			t.note(m.Link, err)
+			continue
+		}
+		t.attr(at, "ibdev")
+		t.functions(path.Dir(path.Dir(at)))
+	}
+	return err
 }
 
 // routes adds the interfaces of the default routes: the exporter looks at what is below them.

@@ -149,8 +149,12 @@ func (v *verdicts) ok(s Subject) { v.list = append(v.list, v.check.ok(s)) }
 // failed adds a verdict; what it leaves empty follows from the check.
 func (v *verdicts) failed(s Subject, of Verdict) { v.list = append(v.list, v.check.failed(s, of)) }
 
-// unknown adds a verdict about facts that are not known.
+// unknown adds a verdict about facts that are not known. There is none about what is in another network namespace: a pod
+// has it, and nothing is wrong with the node for that (Elsewhere).
 func (v *verdicts) unknown(s Subject, r fabric.Reason, evidence string) {
+	if r == fabric.ReasonMoved {
+		return
+	}
 	v.list = append(v.list, v.check.unknown(s, r, evidence))
 }
 
@@ -195,7 +199,9 @@ func (w *worstOf) add(v Verdict) {
 func (w *worstOf) ok(s Subject)                 { w.add(w.check.ok(s)) }
 func (w *worstOf) failed(s Subject, of Verdict) { w.add(w.check.failed(s, of)) }
 func (w *worstOf) unknown(s Subject, r fabric.Reason, evidence string) {
-	w.add(w.check.unknown(s, r, evidence))
+	if r != fabric.ReasonMoved {
+		w.add(w.check.unknown(s, r, evidence))
+	}
 }
 
 // status is the worst so far; empty without any.

@@ -17,7 +17,7 @@ func WriteDocument(w io.Writer) error {
 
 Generated from the catalogue in internal/diagnose by ` + "`make docs`" + `; do not edit.
 
-A check is ok, failed or unknown for each thing that it is about; what its guard leaves out it is not asked of. What could not be read makes a verdict unknown and never ok. Ids are stable: they are label values, and what ` + "`check --only`" + ` takes.
+A check is ok, failed or unknown for each thing that it is about; what its guard leaves out it is not asked of. What could not be read makes a verdict unknown and never ok. There is no verdict where the facts are in another network namespace, as those of a device or an interface that a pod has. Ids are stable: they are label values, and what ` + "`check --only`" + ` takes.
 
 The exit code of ` + "`check`" + ` is about verdicts of severity critical and warning: 1 where one failed, else 2 where one is unknown; 3 says that the checks could not be made. Info is told and counts only with ` + "`--severity=info`" + `, or for a check that ` + "`--only`" + ` names.
 

@@ -37,6 +37,10 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		v.ok(of(h, p))
 		return
 	}
+	if p.NetDevMoved() { // its addresses are the pod's
+		v.unknown(of(h, p), fabric.ReasonMoved, "")
+		return
+	}
 	evidence := Sentence(c.Why)
 	if c.GID != nil {
 		evidence += fmt.Sprintf(" Entry %d is %s with %s address.", c.Index, GIDTypeName(c.GID.Type), gidFamily(c.GID.Family))

@@ -112,6 +112,8 @@ func judgeSocket(n *fabric.Node, v *verdicts) {
 	evidence := set.Name + "=" + set.Value + "."
 	const consequence = "NCCL finds no interface for its bootstrap (\"no socket interface found\"): jobs of more than one process fail at once."
 	switch {
+	case len(elsewhere(n)) > 0: // one of theirs may be meant
+		v.unknown(s, fabric.ReasonMoved, "")
 	case unread != nil:
 		v.unknown(s, unread.Reason, "No interface that it leaves is known to be up: "+ReasonText(unread.Reason)+".")
 	case len(down) > 0:

@@ -21,6 +21,7 @@ type recorded struct {
 	subject Subject
 	kind    string // node, device or gpu
 	facts   map[string]fabric.Fact[string]
+	moved   bool // the device or one of its interfaces is in another network namespace
 }
 
 func asText[T any](f fabric.Fact[T], text func(T) string) fabric.Fact[string] {
@@ -38,6 +39,7 @@ func same(s string) string { return s }
 
 // record lists what a manifest has of a node.
 func record(n *fabric.Node) []recorded {
+	away := elsewhere(n)
 	list := []recorded{{kind: "node", facts: map[string]fabric.Fact[string]{
 		"gpus": asText(n.GPUs, strconv.Itoa), "gpu_driver": asText(n.GPUDriver.Version, same),
 	}}}
@@ -46,9 +48,10 @@ func record(n *fabric.Node) []recorded {
 	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		r := recorded{Subject{Device: h.Name}, "device", map[string]fabric.Fact[string]{
+		r := recorded{subject: Subject{Device: h.Name}, kind: "device", facts: map[string]fabric.Fact[string]{
 			"board": asText(h.BoardID, same), "firmware": asText(h.Firmware, same), "driver": asText(h.Driver, same),
 		}}
+		r.moved = slices.ContainsFunc(away, func(a Away) bool { return a.Device == h.Name })
 		for k := range h.Ports {
 			p := &h.Ports[k]
 			of := func(what string, f fabric.Fact[string]) { r.facts["port_"+strconv.Itoa(p.Number)+"_"+what] = f }
@@ -72,7 +75,7 @@ func record(n *fabric.Node) []recorded {
 	for _, g := range GPUs(n) {
 		if g.Driver != nil {
 			s := g.Subject()
-			list = append(list, recorded{s, "gpu", map[string]fabric.Fact[string]{"name": asText(g.Driver.Name, same)}})
+			list = append(list, recorded{subject: s, kind: "gpu", facts: map[string]fabric.Fact[string]{"name": asText(g.Driver.Name, same)}})
 		}
 	}
 	return list
@@ -233,6 +236,8 @@ func compare(r recorded, want map[string]string, v *verdicts) {
 		case known && ok && value != want[name]:
 			differ = append(differ, strings.ReplaceAll(name, "_", " "))
 			evidence = append(evidence, fmt.Sprintf("%s is %s, the manifest says %s", strings.ReplaceAll(name, "_", " "), value, want[name]))
+		case (!known || !ok) && r.moved:
+			unread = &fabric.Meta{Reason: fabric.ReasonMoved}
 		case !known || !ok:
 			unread = new(f.Meta())
 		}

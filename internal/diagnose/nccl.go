@@ -233,6 +233,11 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 			unread = new(p.State.Meta())
 		}
 	}
+	for i := range n.HCAs { // of which not even the ports are known
+		if h := &n.HCAs[i]; h.Moved && len(h.Ports) == 0 && f.takes(h.Name, -1) {
+			unread = &fabric.Meta{Reason: fabric.ReasonMoved}
+		}
+	}
 	var missing []string
 	for _, i := range f.items {
 		there := slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool {

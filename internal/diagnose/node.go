@@ -112,6 +112,9 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	if n.ClassPresent.State == fabric.Unknown {
 		hidden = n.ClassPresent.Meta().Reason
 	}
+	if have < *want && have+n.MovedCompute() >= *want { // those that pods have may be the ones
+		return
+	}
 	if hidden != "" && have < *want { // a port that cannot be read is not a missing one
 		of.unknown(Subject{}, hidden, fmt.Sprintf("%d compute ports can be read, %d are expected.", have, *want))
 		return
@@ -123,9 +126,13 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 		}
 		have = max(active, *want)
 	}
+	evidence := "The site's configuration expects them (expected.compute_ports)."
+	if moved := n.MovedCompute(); moved > 0 {
+		evidence += fmt.Sprintf(" Other network namespaces have %d devices that may be among them.", moved)
+	}
 	of.when(have != *want, Subject{}, Verdict{
 		What:     fmt.Sprintf("%d compute ports where %d are expected", have, *want),
-		Evidence: "The site's configuration expects them (expected.compute_ports).", Consequence: "Collectives use what is left, or fail.",
+		Evidence: evidence, Consequence: "Collectives use what is left, or fail.",
 		Remedy: "See rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. What left the bus comes back with echo 1 > /sys/bus/pci/rescan " +
 			"or a cold restart, or not at all; else correct expected.compute_ports.",
 	})

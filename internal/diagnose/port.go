@@ -122,6 +122,9 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	case state == fabric.PortActive:
 		v.ok(of(h, p))
 		return
+	case p.NetDevMoved(): // a port is down where its interface is switched off, which is for the pod to say
+		v.unknown(of(h, p), fabric.ReasonMoved, "")
+		return
 	}
 	switch free := uncabled(n, h, p); {
 	case free.State == fabric.Unknown:
@@ -149,7 +152,7 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 
 // unreadPeer returns what of other ports or devices hides whether they are peers of a port, and with what value; nil
 // when all is known. The value is what they are compared by.
-func unreadPeer(n *fabric.Node, h *fabric.HCA, p *fabric.Port, value func(*fabric.HCA, *fabric.Port) []fabric.Meta) *fabric.Meta {
+func unreadPeer(n *fabric.Node, h *fabric.HCA, p *fabric.Port, value func(*fabric.HCA, *fabric.Port) []fabric.Meta) (unread *fabric.Meta) {
 	for o, q := range ports(n) {
 		if q == p {
 			continue
@@ -163,12 +166,16 @@ func unreadPeer(n *fabric.Node, h *fabric.HCA, p *fabric.Port, value func(*fabri
 			continue
 		}
 		for _, m := range append([]fabric.Meta{same.Meta(), q.Role.Meta()}, value(o, q)...) {
-			if m.State == fabric.Unknown && !silent(m) {
+			switch {
+			case m.State != fabric.Unknown || silent(m):
+			case m.Reason == fabric.ReasonMoved: // the least of reasons
+				unread = &m
+			default:
 				return &m
 			}
 		}
 	}
-	return nil
+	return unread
 }
 
 // rateOf is what the rate of a peer follows from.

@@ -12,7 +12,7 @@ import (
 // them that has another port that is up.
 func uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	const source = "states of the ports of the board"
-	var unread *fabric.Meta
+	unread := movedFrom(n, h)
 	cards := 0
 	at := placeOf(h, p)
 	for _, card := range cardsOf(n) {
@@ -22,6 +22,7 @@ func uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 		case same.State == fabric.OK && !same.Value:
 		case same.State == fabric.OK && down.State == fabric.OK && !down.Value:
 			return fabric.Known(false, source, n.At)
+		case down.Reason == fabric.ReasonMoved && up.State == fabric.OK && !up.Value: // it has this port only
 		case down.State != fabric.OK:
 			unread = new(down.Meta())
 		case up.State == fabric.OK && !up.Value: // all of the card is down, or the rest of it is gone

@@ -79,6 +79,8 @@ func ReasonText(r fabric.Reason) string {
 		return "reading would wake a device that sleeps"
 	case fabric.ReasonVirtual:
 		return "a hypervisor shows something else than the hardware"
+	case fabric.ReasonMoved:
+		return "it is in another network namespace"
 	default:
 		return string(r)
 	}

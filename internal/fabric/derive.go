@@ -49,6 +49,9 @@ func (n *Node) rateMismatch(p *Port) Fact[bool] {
 	if p.LinkLayer.Or("") != LinkEthernet || p.State.Or("") != PortActive {
 		return None[bool](source, n.At)
 	}
+	if p.NetDevMoved() {
+		return notKnownLike[bool](p.NetDev.Meta())
+	}
 	d := n.NetDev(p.NetDev.Or(""))
 	rate, ok := p.Rate.Get()
 	if d == nil || !ok {

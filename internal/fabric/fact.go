@@ -48,6 +48,7 @@ const (
 	ReasonRestricted     Reason = "restricted"      // the device is not to be touched beyond its name
 	ReasonSuspended      Reason = "suspended"       // reading would wake a device that sleeps
 	ReasonVirtual        Reason = "virtual"         // a hypervisor shows something else than the hardware
+	ReasonMoved          Reason = "moved"           // the device, or its interface, is in another network namespace
 )
 
 // Reasons returns every reason, for documentation and for tests.
@@ -55,7 +56,7 @@ func Reasons() []Reason {
 	return []Reason{
 		ReasonNotRead, ReasonMissing, ReasonPrivilege, ReasonUnsupported, ReasonIO, ReasonMalformed, ReasonGone,
 		ReasonStuck, ReasonRTNLStuck, ReasonTimeout, ReasonPanic, ReasonDriverConstant, ReasonRestricted,
-		ReasonSuspended, ReasonVirtual,
+		ReasonSuspended, ReasonVirtual, ReasonMoved,
 	}
 }
 

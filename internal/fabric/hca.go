@@ -7,6 +7,9 @@ import "net/netip"
 // HCA is one RDMA device of /sys/class/infiniband: an InfiniBand HCA, a RoCE NIC, EFA, or a software device.
 type HCA struct {
 	Name string
+	// Moved says that the kernel has the device in another network namespace, as after "rdma dev set DEV netns POD":
+	// its driver has it still. Nothing is known of it but what it is, and that only if it was seen before.
+	Moved bool
 
 	NodeType  Fact[NodeType]
 	Driver    Fact[string] // kernel driver bound to the parent PCI device; absent for software devices
@@ -63,11 +66,11 @@ type Port struct {
 	State     Fact[PortState]
 	PhysState Fact[PhysState]
 	LinkLayer Fact[LinkLayer]
-	Rate      Fact[Rate] // absent unless the physical link is up: drivers invent one otherwise
-	LID       Fact[int]  // InfiniBand only, absent elsewhere
-	SMLID     Fact[int]  // InfiniBand only, absent elsewhere
-	PKeys     Fact[int]  // entries of the P_Key table, InfiniBand only; reading one costs a firmware command
-	NetDev    Fact[string]
+	Rate      Fact[Rate]   // absent unless the physical link is up: drivers invent one otherwise
+	LID       Fact[int]    // InfiniBand only, absent elsewhere
+	SMLID     Fact[int]    // InfiniBand only, absent elsewhere
+	PKeys     Fact[int]    // entries of the P_Key table, InfiniBand only; reading one costs a firmware command
+	NetDev    Fact[string] // unknown(moved) while the interface is in another network namespace than the device
 	GIDs      GIDTable
 	Counters  PortCounters
 	// TrafficClass is what MLNX_OFED sets for all queue pairs of the port; absent when unset, unknown(missing)
@@ -140,6 +143,12 @@ type Rate struct {
 	BytesPerSecond float64
 	Lanes          int
 	Generation     string // SDR ... XDR; empty when the kernel prints none
+}
+
+// NetDevMoved tells that the interface of the port is in another network namespace, or the whole device is. InfiniBand ports
+// do without theirs.
+func (p *Port) NetDevMoved() bool {
+	return p.NetDev.Meta().Reason == ReasonMoved && p.LinkLayer.Or("") != LinkInfiniBand
 }
 
 // GIDTable is the GID table of a port.

@@ -24,6 +24,8 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 		return notKnownLike[[]RoCEChain](p.LinkLayer.Meta())
 	case !typed:
 		return notKnownLike[[]RoCEChain](h.NodeType.Meta())
+	case p.NetDevMoved(): // how the interface treats traffic only its namespace tells
+		return notKnownLike[[]RoCEChain](p.NetDev.Meta())
 	case !judged: // whether the site's policy is for this port
 		return notKnownLike[[]RoCEChain](p.Role.Meta())
 	}

@@ -58,6 +58,19 @@ func (h *HCA) WithoutFacts(r Reason, at time.Time) HCA {
 	return u
 }
 
+// Elsewhere returns the device as it is known while it is in another network namespace: what cannot change while a driver
+// has it, and else nothing.
+func (h *HCA) Elsewhere(at time.Time) HCA {
+	u := h.WithoutFacts(ReasonMoved, at)
+	u.Moved = true
+	u.NodeType, u.Driver, u.Firmware, u.BoardID, u.Type, u.Revision = h.NodeType, h.Driver, h.Firmware, h.BoardID, h.Type, h.Revision
+	u.NodeGUID, u.ImageGUID, u.PCI, u.NUMANode, u.Function, u.Restricted = h.NodeGUID, h.ImageGUID, h.PCI, h.NUMANode, h.Function, h.Restricted
+	for i := range u.Ports {
+		u.Ports[i].LinkLayer = h.Ports[i].LinkLayer
+	}
+	return u
+}
+
 // CountChanges returns how many entries differ between two readings of one table.
 func CountChanges(before, after []GID) uint64 {
 	var n uint64

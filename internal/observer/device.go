@@ -29,6 +29,7 @@ type deviceFacts struct {
 	hca      fabric.HCA
 	parts    [numKinds]part
 	commands fabric.Commands // what the driver was asked since the device was opened
+	was      *fabric.HCA     // of a device that is gone, as it was before
 }
 
 // part is how one kind of facts was read.
@@ -80,15 +81,19 @@ func (ob *Observer) observeDevices(ctx context.Context, now time.Time, want fabr
 // listed returns the devices the kernel lists and the user allows. Devices that left are let go once their
 // lane is idle: a device that comes back while a read of its predecessor hangs must wait for it.
 func (ob *Observer) listed(now time.Time) []*device {
-	class, src := ob.class.get(fabric.SourceClass, "", since[classList](now, ob.o.FastInterval))
+	class, _ := ob.class.get(fabric.SourceClass, "", since[classList](now, ob.o.FastInterval))
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
-	if src.Up && !ob.closed {
+	if !ob.closed {
 		for name, d := range ob.devices {
 			busy, _ := d.reading.lane.busy()
 			if busy == "" && !slices.Contains(class.names, name) {
 				f, _ := d.reading.peek(func(deviceFacts, time.Time) bool { return true })
 				ob.asked.Add(f.commands)
+				if f.was == nil {
+					f.was = &f.hca
+				}
+				ob.left = append(ob.left, *f.was)
 				d.retire()
 				delete(ob.devices, name)
 			}
@@ -98,6 +103,7 @@ func (ob *Observer) listed(now time.Time) []*device {
 				ob.devices[name] = &device{name: name, reading: newReading[deviceFacts](stuckAfter)}
 			}
 		}
+		ob.forgetLeft(class.moved)
 	}
 	var list []*device
 	for _, d := range ob.devices {
@@ -146,6 +152,7 @@ func (ob *Observer) fresh(now time.Time, want fabric.Want) func(deviceFacts, tim
 func (ob *Observer) readDevice(d *device, want fabric.Want, policy *fabric.Policy, asked time.Time) func(deviceFacts, time.Time) (deviceFacts, error) {
 	return func(last deviceFacts, now time.Time) (deviceFacts, error) {
 		next := last
+		next.was = nil
 		next.hca.Name = d.name
 		next.hca.Ports = slices.Clone(last.hca.Ports)
 		err := d.open(ob.rdma)
@@ -156,7 +163,10 @@ func (ob *Observer) readDevice(d *device, want fabric.Want, policy *fabric.Polic
 		}
 		if gone(err) {
 			d.closeReader()
-			return deviceFacts{}, errGone
+			if last.was == nil && !last.parts[0].began.IsZero() {
+				last.was = &last.hca
+			}
+			return deviceFacts{was: last.was}, errGone
 		}
 		return next, err
 	}
@@ -303,8 +313,11 @@ func (ob *Observer) assembleDevices(now time.Time, want fabric.Want, policy *fab
 	class, src := ob.class.get(fabric.SourceClass, "", since[classList](now, ob.o.FastInterval))
 	const path = "class/infiniband"
 	n.ClassPresent = fabric.Known(class.present, path, now)
-	if !src.Up {
+	switch {
+	case !src.Up:
 		n.ClassPresent = fabric.NotKnown[bool](src.Reason, path, now)
+	case class.odd != nil:
+		src.Up, src.Reason, src.Err = false, fabric.ReasonOf(class.odd), class.odd
 	}
 	n.Sources = append(n.Sources, src)
 	for _, name := range class.names {
@@ -320,6 +333,7 @@ func (ob *Observer) assembleDevices(now time.Time, want fabric.Want, policy *fab
 			oldest = began
 		}
 	}
+	n.HCAs = append(n.HCAs, ob.elsewhere(class, policy, now)...)
 	slices.SortFunc(n.HCAs, func(a, b fabric.HCA) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(n.Sources, func(a, b fabric.Source) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Device, b.Device))

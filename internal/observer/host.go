@@ -19,6 +19,8 @@ type classReader struct {
 
 func (r classReader) Devices() ([]string, error) { return r.fs.Devices() }
 
+func (r classReader) Moved(here []string) ([]sysfs.Moved, error) { return r.fs.Moved(here) }
+
 func (r classReader) Open(name string) (Device, error) {
 	dev, err := r.fs.Device(name)
 	if err != nil {

@@ -33,8 +33,13 @@ type kernel struct {
 	refuse  map[string]error    // interfaces whose driver answers with an error
 	partly  map[string]error    // interfaces of whose driver's answers one is wrong
 	foreign map[string]error    // interfaces with files that hold foreign text
-	counted uint64              // value of every statistic
-	index   uint32              // of every interface
+	routes  error               // the default routes cannot be read
+	odd     error               // what could not be listed beside the devices
+	// unlisted says that no device can be listed.
+	unlisted error
+	moved    []sysfs.Moved // devices in other network namespaces
+	counted  uint64        // value of every statistic
+	index    uint32        // of every interface
 }
 
 type fakeDevice struct {
@@ -45,6 +50,9 @@ type fakeDevice struct {
 	panic bool
 	gids  []fabric.GID
 	busy  atomic.Int32
+
+	address     string // of its PCI function
+	netDevMoved bool   // its interface is in another network namespace
 }
 
 func newKernel(n int) *kernel {
@@ -89,12 +97,21 @@ func (k *kernel) Devices() ([]string, error) {
 	if k.absent {
 		return nil, fmt.Errorf("list: %w", fs.ErrNotExist)
 	}
+	if k.unlisted != nil {
+		return nil, k.unlisted
+	}
 	var names []string
 	for n := range k.devices {
 		names = append(names, n)
 	}
 	slices.Sort(names)
-	return names, nil
+	return names, k.odd
+}
+
+func (k *kernel) Moved([]string) ([]sysfs.Moved, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.moved), nil
 }
 
 func (k *kernel) Open(name string) (Device, error) {
@@ -138,7 +155,9 @@ func (k *kernel) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error)
 			Lower: fabric.Known(k.lower[n], "", now), Driver: fabric.Known("mlx5_core", "", now),
 		})
 	}
-	return devs, nil
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return devs, k.routes
 }
 
 func (k *kernel) Interfaces(now time.Time) fabric.Fact[[]fabric.Interface] {
@@ -252,6 +271,7 @@ func (d *fakeDevice) Identify(h *fabric.HCA, restricted bool, now time.Time) err
 	}
 	h.NodeType, h.Restricted = fabric.Known(fabric.NodeCA, "", now), fabric.Known(restricted, "", now)
 	h.Function, h.Type = fabric.Known(fabric.FunctionPF, "", now), fabric.Known("MT4129", "", now)
+	h.PCI = fabric.Known(d.address, "", now)
 	if len(h.Ports) == 0 {
 		h.Ports = []fabric.Port{{Number: 1}}
 	}
@@ -272,7 +292,9 @@ func (d *fakeDevice) ReadPortDetails(h *fabric.HCA, now time.Time) error {
 		return err
 	}
 	h.Ports[0].Rate = fabric.Known(fabric.Rate{BytesPerSecond: 50e9, Lanes: 4, Generation: "NDR"}, "", now)
-	h.Ports[0].NetDev = fabric.Known("eth-"+d.name, "", now)
+	if h.Ports[0].NetDev = fabric.Known("eth-"+d.name, "", now); d.netDevMoved {
+		h.Ports[0].NetDev = fabric.NotKnown[string](fabric.ReasonMoved, "", now)
+	}
 	return nil
 }
 

@@ -18,6 +18,7 @@ type netDevs struct {
 	asked    netNames
 	devs     []fabric.NetDev                 // what was asked for, and what is below it
 	began    time.Time                       // when the interfaces themselves were read
+	err      error                           // of that read: the source is down until the next one succeeds
 	all      fabric.Fact[[]fabric.Interface] // for who asks for NCCL, which chooses from them
 	listed   time.Time
 	parts    [numWireKinds]wirePart
@@ -141,6 +142,12 @@ func netDevNames(n *fabric.Node) (names netNames, newestRate time.Time) {
 		h := &n.HCAs[i]
 		for k := range h.Ports {
 			p := &h.Ports[k]
+			if p.Rate.At.After(newestRate) {
+				newestRate = p.Rate.At
+			}
+			if p.NetDevMoved() { // its GIDs name interfaces as they are called elsewhere
+				continue
+			}
 			name, ok := p.NetDev.Get()
 			if ok {
 				names.all = append(names.all, name)
@@ -152,9 +159,6 @@ func netDevNames(n *fabric.Node) (names netNames, newestRate time.Time) {
 				if g.NetDev != "" {
 					names.all = append(names.all, g.NetDev)
 				}
-			}
-			if p.Rate.At.After(newestRate) {
-				newestRate = p.Rate.At
 			}
 		}
 	}
@@ -182,12 +186,11 @@ func wiresBelow(names []string, devs []fabric.NetDev) []string {
 // that are due.
 func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fabric.Want, now time.Time) (netDevs, error) {
 	next := last
-	var err error
 	if good {
 		next.devs = slices.Clone(last.devs)
 	} else {
 		next.asked, next.began = asked, now
-		next.devs, err = ob.host.NetDevs(asked.all, now)
+		next.devs, next.err = ob.host.NetDevs(asked.all, now)
 		if !inherit(next.devs, last.devs) {
 			next.parts = [numWireKinds]wirePart{} // somebody is new
 		}
@@ -217,7 +220,7 @@ func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fa
 	if ob.wires.ethernet != nil {
 		next.commands.Add(ob.wires.ethernet.Commands())
 	}
-	return next, err
+	return next, next.err
 }
 
 // inherit gives the interfaces what was read of their predecessors, and tells whether all had one.

@@ -266,6 +266,33 @@ func TestAnswersOfADriverThatFails(t *testing.T) {
 	})
 }
 
+// A source that failed is down until what failed was read again: the reads between, of statistics that are due more often,
+// prove nothing.
+func TestInterfacesStayDownUntilReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(1)
+		ob := start(t, k, nil)
+		k.routes = unix.EIO
+		for i := range 12 { // a minute: the slow facts are read with the first scrape only
+			n := observe(t, ob, wired)
+			if s := source(n, fabric.SourceNetDev, ""); s.Up || s.Reason != fabric.ReasonIO {
+				t.Fatalf("scrape %d: %+v", i, s)
+			}
+			k.mu.Lock()
+			k.routes = nil
+			k.mu.Unlock()
+			time.Sleep(5 * time.Second)
+		}
+		if got := k.count("statistics eth-mlx5_0"); got != 6 {
+			t.Errorf("statistics were read %d times meanwhile, want 6", got)
+		}
+		n := observe(t, ob, wired)
+		if s := source(n, fabric.SourceNetDev, ""); !s.Up || k.count("netdev") != 2 {
+			t.Errorf("read %d times: %+v", k.count("netdev"), s)
+		}
+	})
+}
+
 // Foreign text in the files of an interface is told of that interface, and takes nothing from it or from others.
 func TestForeignText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

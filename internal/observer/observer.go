@@ -65,8 +65,12 @@ type Options struct {
 
 // RDMA lists and opens RDMA devices.
 type RDMA interface {
-	// Devices returns the names of all devices; errors.Is(err, fs.ErrNotExist) where the kernel has no RDMA.
+	// Devices returns the names of all devices; errors.Is(err, fs.ErrNotExist) where the kernel has no RDMA. Names beside
+	// an error are to be used: what it tells of could not be listed.
 	Devices() ([]string, error)
+	// Moved returns the devices in other network namespaces, where these are the ones in this one. No driver is asked.
+	// What it returns beside an error is to be used.
+	Moved(here []string) ([]sysfs.Moved, error)
 	Open(name string) (Device, error)
 }
 
@@ -142,14 +146,17 @@ type Observer struct {
 	troubled map[sourceID]map[fabric.Reason]bool // why sources fail, as far as it was logged
 	asked    fabric.Commands                     // of devices that left
 	uncached func() uint64                       // nil: nothing is
+	left     []fabric.HCA                        // devices that are in other network namespaces now, as they were when they left
 	close    []func() error
 	closed   bool
 }
 
-// classList is what the kernel lists below class/infiniband.
+// classList is what the kernel lists below class/infiniband, and which devices it has in other network namespaces.
 type classList struct {
 	present bool
 	names   []string
+	moved   []sysfs.Moved
+	odd     error // what could not be listed beside these
 }
 
 type hostFacts struct {
@@ -285,13 +292,16 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	first, cancel := halfOf(ctx, now)
 	defer cancel()
 	hostDone := ob.node.kick(since[hostFacts](now, ob.o.SlowInterval), ob.readHost)
-	pciDone := ob.kickPCI(now, want, policy)
 	gpuDone := ob.kickGPUs(now, want)
 	if want&fabric.WantNCCL != 0 {
 		ob.nccl.kick(since[fabric.NCCLConfig](now, ob.o.SlowInterval), ob.readNCCL)
 	}
 	if want&fabric.WantHCA != 0 {
 		ob.class.refresh(first, since[classList](now, ob.o.FastInterval), ob.readClass)
+		ob.listed(now) // what left has its place on the bus still, if it is in another network namespace
+	}
+	pciDone := ob.kickPCI(now, want, policy)
+	if want&fabric.WantHCA != 0 {
 		ob.observeDevices(first, now, want, policy)
 	}
 	n, oldest := ob.assembleDevices(now, want, policy)
@@ -308,6 +318,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if began := ob.assembleGPUs(ctx, n, want, gpuDone); began.Before(oldest) {
 		oldest = began
 	}
+	n.LocateMoved()
 	ob.assembleHost(n, want)
 	if ob.uncached != nil {
 		n.Uncached = ob.uncached()
@@ -349,13 +360,18 @@ func complete(n *fabric.Node) bool {
 	return !slices.ContainsFunc(n.Sources, func(s fabric.Source) bool { return !s.Since.IsZero() })
 }
 
-// readClass lists the devices. A kernel without RDMA is an answer, not an error.
-func (ob *Observer) readClass(classList, time.Time) (classList, error) {
+// readClass lists the devices. A kernel without RDMA is an answer, not an error. Where nothing can be listed, the last
+// list stands.
+func (ob *Observer) readClass(last classList, _ time.Time) (classList, error) {
 	names, err := ob.rdma.Devices()
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return classList{}, nil
+	case err != nil && len(names) == 0:
+		return last, err
 	}
-	return classList{present: true, names: names}, err
+	moved, movedErr := ob.rdma.Moved(names)
+	return classList{present: true, names: names, moved: moved, odd: errors.Join(err, movedErr)}, nil
 }
 
 func (ob *Observer) readHost(_ hostFacts, now time.Time) (hostFacts, error) {

@@ -382,3 +382,51 @@ func TestObserveAfterClose(t *testing.T) {
 		}
 	})
 }
+
+// What cannot be listed costs itself: the devices beside it are read, also when nothing was listed before.
+func TestOddEntryAmongDevices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(2)
+		k.odd = fabric.Because(fabric.ReasonMalformed, "a name that is no name")
+		ob, b := start(t, k, nil), &bus{}
+		ob.bus = b
+		for range 3 {
+			n := observe(t, ob, all)
+			if len(n.HCAs) != 2 || n.HCAs[1].Ports[0].State.State != fabric.OK || !n.ClassPresent.Or(false) {
+				t.Fatalf("%+v, class %+v", n.HCAs, n.ClassPresent)
+			}
+			if s := source(n, fabric.SourceClass, ""); s.Up || s.Reason != fabric.ReasonMalformed {
+				t.Errorf("nobody hears of the odd entry: %+v", s)
+			}
+			if s := source(n, fabric.SourcePCI, ""); !s.Up {
+				t.Errorf("PCI: %+v", s)
+			}
+			k.remove("mlx5_0")
+			k.add("mlx5_2")
+			time.Sleep(time.Minute)
+			if n = observe(t, ob, all); n.HCA("mlx5_0") != nil || n.HCA("mlx5_2") == nil {
+				t.Fatalf("devices that came and went: %+v", n.HCAs)
+			}
+			k.remove("mlx5_2")
+			k.add("mlx5_0")
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+// A list that cannot be read at all takes no device away.
+func TestListOfDevicesFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(2)
+		ob := start(t, k, nil)
+		observe(t, ob, all)
+		k.mu.Lock()
+		k.unlisted = errors.New("input/output error")
+		k.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		n := observe(t, ob, all)
+		if s := source(n, fabric.SourceClass, ""); s.Up || len(n.HCAs) != 2 || n.ClassPresent.State != fabric.Unknown {
+			t.Errorf("%+v, %d devices, class %+v", s, len(n.HCAs), n.ClassPresent)
+		}
+	})
+}

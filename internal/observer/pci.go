@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/pci"
 )
 
 // Bus reads the PCI bus. It is called by one goroutine at a time and may block for ever, as a link does that is being
 // reset. What it returns beside an error is to be used.
 type Bus interface {
-	// Read reads as much as what says. The rest it takes from last, unless the functions are not the same.
-	Read(last fabric.PCI, what fabric.PCIFacts, allowed func(device string) bool, now time.Time) (fabric.PCI, error)
+	// Read reads as much as what says. The rest it takes from last, unless the functions or these NICs are not the same.
+	Read(last fabric.PCI, what fabric.PCIFacts, nics []pci.NIC, now time.Time) (fabric.PCI, error)
 	Close() error
 }
 
@@ -30,7 +31,7 @@ func (ob *Observer) kickPCI(now time.Time, want fabric.Want, policy *fabric.Poli
 	if want&fabric.WantHCA == 0 || ob.bus == nil {
 		return nil
 	}
-	allowed := func(device string) bool { return ob.o.Devices.Allows(device) && !policy.IsRestricted(device) }
+	nics := ob.nics(policy)
 	return ob.pci.kick(ob.freshPCI(now, want), func(last pciFacts, now time.Time) (pciFacts, error) {
 		next, what := last, fabric.PCIPlaces
 		if want&fabric.WantPCI != 0 {
@@ -40,7 +41,7 @@ func (ob *Observer) kickPCI(now time.Time, want fabric.Want, policy *fabric.Poli
 			next.links, next.rare, what = now, now, fabric.PCIEverything
 		}
 		var err error
-		next.pci, err = ob.bus.Read(last.pci, what, allowed, now)
+		next.pci, err = ob.bus.Read(last.pci, what, nics, now)
 		return next, err
 	})
 }

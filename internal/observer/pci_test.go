@@ -12,24 +12,26 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/pci"
 )
 
 const wantPCI = fabric.WantHCA | fabric.WantPCI
 
 // bus is a PCI bus with one GPU and the NICs that may be seen.
 type bus struct {
-	mu      sync.Mutex
-	reads   int
-	links   int
-	all     int
-	hang    chan struct{}
-	err     error
-	panics  bool
-	devices []string
+	mu     sync.Mutex
+	reads  int
+	links  int
+	all    int
+	hang   chan struct{}
+	err    error
+	panics bool
+	nics   []pci.NIC // asked for last
 }
 
-func (b *bus) Read(_ fabric.PCI, what fabric.PCIFacts, allowed func(string) bool, now time.Time) (fabric.PCI, error) {
+func (b *bus) Read(_ fabric.PCI, what fabric.PCIFacts, nics []pci.NIC, now time.Time) (fabric.PCI, error) {
 	b.mu.Lock()
+	b.nics = nics
 	b.reads++
 	if what >= fabric.PCILinks {
 		b.links++
@@ -47,10 +49,8 @@ func (b *bus) Read(_ fabric.PCI, what fabric.PCIFacts, allowed func(string) bool
 	}
 	gpu := fabric.PCIFunction{Address: "0000:1b:00.0", Kind: fabric.PCIGPU, NUMANode: fabric.Known(1, "numa_node", now)}
 	nic := fabric.PCIFunction{Address: "0000:1c:00.0", Kind: fabric.PCINIC}
-	for _, name := range b.devices {
-		if allowed(name) {
-			nic.HCAs = append(nic.HCAs, name)
-		}
+	for _, n := range nics {
+		nic.HCAs = append(nic.HCAs, n.Device)
 	}
 	return fabric.PCI{Functions: []fabric.PCIFunction{gpu, nic}}, err
 }
@@ -71,7 +71,7 @@ func (b *bus) counts() (reads, all int) {
 }
 
 func startBus(t *testing.T, change func(o *Options)) (*Observer, *bus, *kernel) {
-	k, b := newKernel(2), &bus{devices: []string{"mlx5_0", "mlx5_1", "mlx5_2"}}
+	k, b := newKernel(3), &bus{}
 	ob := start(t, k, change)
 	ob.bus = b
 	return ob, b, k

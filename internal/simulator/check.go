@@ -29,6 +29,9 @@ func (n *Node) check() error {
 			}
 		}
 	}
+	for _, m := range n.Moved {
+		need(n.Function(m.PCI) != nil, "moved device %s: no PCI function %q", m.Device, m.PCI)
+	}
 	for _, d := range n.NetDevs {
 		need(d.PCI == "" || n.Function(d.PCI) != nil, "interface %s: no PCI function %q", d.Name, d.PCI)
 		need(d.Master == "" || n.NetDev(d.Master) != nil, "interface %s: no master %q", d.Name, d.Master)

@@ -56,6 +56,44 @@ func (n *Node) Unplug(device string) {
 	n.Routes = slices.DeleteFunc(n.Routes, func(r Route) bool { return n.NetDev(r.NetDev) == nil })
 }
 
+// Move gives an HCA and its interfaces to a pod in exclusive mode of the RDMA core, as "rdma dev set DEV netns POD" and
+// "ip link set DEV netns POD" do. The driver keeps it.
+func (n *Node) Move(device string) {
+	h := n.HCA(device)
+	if h == nil {
+		return
+	}
+	m := Moved{PCI: h.PCI, Device: h.Name, Aux: h.Aux, Verbs: h.Verbs}
+	n.Flaps = slices.DeleteFunc(n.Flaps, func(f Flap) bool { return f.Device == device })
+	n.HCAs = slices.DeleteFunc(n.HCAs, func(h HCA) bool { return h.Name == device })
+	m.NetDev = n.dropNetDevs(m.PCI)
+	n.Moved = append(n.Moved, m)
+}
+
+// MoveNetDev gives the interface of an HCA to a pod in shared mode of the RDMA core: the device stays, and its GIDs name
+// the interface as it is called there.
+func (n *Node) MoveNetDev(device, name string) {
+	h := n.HCA(device)
+	if h == nil {
+		return
+	}
+	for i := range h.Ports {
+		p := &h.Ports[i]
+		p.NetDev = ""
+		for k := range p.GIDs {
+			p.GIDs[k].NetDev = name
+		}
+	}
+	n.Moved = append(n.Moved, Moved{PCI: h.PCI, NetDev: n.dropNetDevs(h.PCI)})
+}
+
+// dropNetDevs removes the interfaces of a PCI function, and tells whether there were any.
+func (n *Node) dropNetDevs(address string) bool {
+	before := len(n.NetDevs)
+	n.NetDevs = slices.DeleteFunc(n.NetDevs, func(d NetDev) bool { return d.PCI == address })
+	return len(n.NetDevs) < before
+}
+
 // Carry moves the RDMA traffic of a device from the lossless priority to another, on all interfaces that it uses.
 func (n *Node) Carry(device string, priority int) {
 	for _, d := range n.members(device) {

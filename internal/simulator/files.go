@@ -38,6 +38,7 @@ func (n *Node) layout() files {
 	f := make(files, 5000)
 	f.pci(n)
 	f.rdma(n)
+	f.moved(n)
 	f.net(n)
 	f.proc(n)
 	f.daemons(n)

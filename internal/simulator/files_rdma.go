@@ -35,6 +35,7 @@ func (f files) rdma(n *Node) {
 		}
 		f.hardware(dir, h.HW, lifespan)
 		f.aux(parent, h.Aux)
+		f.verbs(parent, h.Name, h.Verbs)
 		for k := range h.Ports {
 			p := &h.Ports[k]
 			f.port(dir+"/ports/"+strconv.Itoa(p.Number), p, lifespan)
@@ -43,6 +44,34 @@ func (f files) rdma(n *Node) {
 				f[dir+"/tc/"+strconv.Itoa(p.Number)+"/traffic_class"] = entry{kind: regular, text: p.TrafficClass}
 			}
 		}
+	}
+}
+
+// verbs lays out what class/infiniband_verbs shows of a device, whichever network namespace has it (uverbs_class of
+// drivers/infiniband/core/uverbs_main.c).
+func (f files) verbs(parent, device string, number int) {
+	const class = sysfs + "/class/infiniband_verbs"
+	dir := parent + "/infiniband_verbs/uverbs" + strconv.Itoa(number)
+	f.text(class+"/abi_version", "6")
+	f.link(fmt.Sprintf("%s/uverbs%d", class, number), dir)
+	f.link(dir+"/subsystem", class)
+	f.text(dir+"/ibdev", device)
+}
+
+// moved lays out what is left of devices and interfaces that other network namespaces have.
+func (f files) moved(n *Node) {
+	for _, m := range n.Moved {
+		parent := devices + "/" + n.Function(m.PCI).Path
+		if m.NetDev {
+			f.dir(parent + "/net")
+		}
+		if m.Device == "" {
+			continue
+		}
+		f.dir(classInfiniBand)
+		f.dir(parent + "/infiniband")
+		f.aux(parent, m.Aux)
+		f.verbs(parent, m.Device, m.Verbs)
 	}
 }
 

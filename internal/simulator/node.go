@@ -29,6 +29,7 @@ type Node struct {
 	Driver    GPUDriver
 	HCAs      []HCA
 	NetDevs   []NetDev
+	Moved     []Moved           // what other network namespaces have
 	Routes    []Route           // those that do not follow from an address of an interface
 	Files     map[string]string // other files, by path below the root file system
 	Daemons   []Daemon
@@ -95,6 +96,7 @@ type HCA struct {
 	NodeType    string
 	PCI         string // address
 	Aux         Aux
+	Verbs       int    // N of uverbsN
 	Type        string // hca_type
 	Board       string // PSID
 	Firmware    string
@@ -109,6 +111,16 @@ type HCA struct {
 // Aux is the device on the auxiliary bus, below the PCI function, that an RDMA driver binds to. The RDMA device
 // itself is a child of the PCI function nevertheless, whose driver is that of the interface.
 type Aux struct{ Name, Driver string }
+
+// Moved is what another network namespace has of a PCI function: its RDMA device, its interface, or both. Of neither is
+// anything left in the classes infiniband and net, and their directories below the function are empty.
+type Moved struct {
+	PCI    string // address
+	Device string // the RDMA device by its name there; empty: it is here
+	Aux    Aux
+	Verbs  int
+	NetDev bool
+}
 
 // Link layers.
 const (
@@ -252,6 +264,7 @@ func (n *Node) Clone() *Node {
 	c.Routes = slices.Clone(n.Routes)
 	c.Files = maps.Clone(n.Files)
 	c.Flaps = slices.Clone(n.Flaps)
+	c.Moved = slices.Clone(n.Moved)
 	c.NCCL.Slow = slices.Clone(n.NCCL.Slow)
 	c.Daemons = slices.Clone(n.Daemons)
 	c.HCAs = slices.Clone(n.HCAs)

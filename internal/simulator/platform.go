@@ -224,7 +224,7 @@ func (n assembly) addHCA(a adapter, card, address string, ports ...nic) {
 		return
 	}
 	h := HCA{
-		Name: first.device, NodeType: a.driver.nodeType, PCI: address, Aux: n.nextAux(a.driver.aux), Type: a.hca,
+		Name: first.device, NodeType: a.driver.nodeType, PCI: address, Aux: n.nextAux(a.driver.aux), Verbs: len(n.HCAs), Type: a.hca,
 		Board: a.board, Firmware: a.firmware, Revision: a.revision, Description: a.driver.description,
 		HW: t.statistics(false, a.driver.device),
 	}

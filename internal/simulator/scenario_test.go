@@ -145,8 +145,8 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"pcie-numa-wrong":        {`sys/devices/.*/0000:9a:00\.0/numa_node`},
 		"pcie-nic-shared":        {`nvml/(3/.*|pairs/.*)`, `sys/devices/.*/0000:61:00\.0(/.*)?`, `sys/devices/.*/0000:4e:04\.0(/.*)?`, `sys/bus/pci/.*/0000:(61|53|4e):0[04]\.0`, `sys/kernel/iommu_groups/\d+(/.*)?`},
 		"pcie-gpus-idle":         {`nvml/\d/(Processes|Utilization|Memory|BAR1|ClockReasons|PCIeGeneration)`, `sys/devices/.*/current_link_speed`},
-		"device-gone":            {`sys/devices/pci0000:bd/.*/0000:c0:00.0(/.*)?`, `sys/class/infiniband/mlx5_5`, `sys/class/net/enp192s0np0`, `sys/bus/pci/.*/0000:c0:00\.0`, `sys/bus/auxiliary/.*/mlx5_core\.rdma\.5`, `sys/kernel/iommu_groups/\d+(/.*)?`, v4, `ethernet/enp192s0np0(/.*)?`},
-		"no-rdma":                {`sys/class/infiniband(/.*)?`, `sys/devices/.*/infiniband(/.*)?`, `sys/(bus/auxiliary|devices/.*/mlx5_core\.rdma\.\d+)(/.*)?`},
+		"device-gone":            {`sys/devices/pci0000:bd/.*/0000:c0:00.0(/.*)?`, `sys/class/infiniband/mlx5_5`, `sys/class/infiniband_verbs/uverbs5`, `sys/class/net/enp192s0np0`, `sys/bus/pci/.*/0000:c0:00\.0`, `sys/bus/auxiliary/.*/mlx5_core\.rdma\.5`, `sys/kernel/iommu_groups/\d+(/.*)?`, v4, `ethernet/enp192s0np0(/.*)?`},
+		"no-rdma":                {`sys/class/infiniband(_verbs)?(/.*)?`, `sys/devices/.*/infiniband(_verbs)?(/.*)?`, `sys/(bus/auxiliary|devices/.*/mlx5_core\.rdma\.\d+)(/.*)?`},
 		"rate-degraded":          {fmt.Sprintf(port+`rate`, "mlx5_6"), fmt.Sprintf(netdev+`speed`, "enp206s0np0")},
 		"rate-mismatch":          {fmt.Sprintf(port+`rate`, "mlx5_1")},
 		"gid-missing":            {fmt.Sprintf(port+`(gids|gid_attrs/types|gid_attrs/ndevs)/[23]`, "mlx5_2"), v4},
@@ -186,6 +186,11 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"socket-interface-missing": {nccl},
 		"socket-interface-down":    {nccl, `sys/.*/eno2(/.*)?`, `ethernet/eno2(/.*)?`},
 		"socket-interface-list":    {nccl},
+
+		"moved-to-pod":             moved(`mlx5_[0-7]`, `enp\d+s0np0`),
+		"moved-to-pod-ib":          moved(`mlx5_[0-3]`, `ibp\d+s0`),
+		"interfaces-in-pod":        append(moved(``, `enp\d+s0np0`)[2:], fmt.Sprintf(port+`gid_attrs/ndevs/\d`, `mlx5_[0-7]`)),
+		"device-gone-beside-moved": append(moved(`mlx5_[0-7]`, `enp\d+s0np0`), `sys/devices/pci0000:bd/.*/0000:c0:00.0(/.*)?`, `sys/class/infiniband_verbs/uverbs5`, `sys/bus/pci/.*/0000:c0:00\.0`, `sys/bus/auxiliary/.*/mlx5_core\.rdma\.5`, `sys/kernel/iommu_groups/\d+(/.*)?`),
 	})
 	maps.Copy(differences, differencesOfGPUs())
 	for _, s := range Scenarios() {
@@ -215,6 +220,14 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 			}
 			t.Log(summary(ch))
 		})
+	}
+}
+
+// moved is where a node differs that gave devices with their interfaces to a pod.
+func moved(devices, interfaces string) []string {
+	return []string{
+		`sys/class/infiniband/` + devices, `sys/devices/.*/infiniband/` + devices + `(/.*)?`,
+		`sys/class/net/` + interfaces, `sys/devices/.*/net/` + interfaces + `(/.*)?`, `ethernet/` + interfaces + `(/.*)?`, `proc/(1/)?net/route`,
 	}
 }
 

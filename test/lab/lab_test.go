@@ -71,6 +71,7 @@ var suite = []struct {
 	{name: "stuck_rtnl", run: testStuckRTNL, long: true},
 	{name: "capture", run: testCapture, long: true},
 	{name: "namespaces", run: testNamespaces, long: true},
+	{name: "moved", run: testMoved},
 	{name: "unprivileged", run: testUnprivileged},
 	{name: "read_only", run: testReadOnly},
 	{name: "unload", run: testUnload},

@@ -33,7 +33,6 @@ import (
 // Directories of sysfs, relative to the root.
 const (
 	busDevices  = "bus/pci/devices"
-	rdmaClass   = "class/infiniband"
 	iommuGroups = "kernel/iommu_groups"
 )
 
@@ -50,8 +49,17 @@ type Bus struct {
 	err    error
 }
 
-// listing is what the kernel lists, by which a change is noticed.
-type listing struct{ functions, devices []string }
+// NIC is an RDMA device, whose function is to be found.
+type NIC struct {
+	Device string
+	Link   string // of a class that leads to the device or to another one of its function, relative to the root
+}
+
+// listing is what there is, by which a change is noticed.
+type listing struct {
+	functions []string
+	nics      []NIC
+}
 
 // place is where a function is, and what it is to the exporter.
 type place struct {
@@ -83,14 +91,14 @@ func (b *Bus) closeFiles() {
 }
 
 // Read reads as much as what says, and takes the rest from last; everything when a function came or went, and all of one
-// that woke up. RDMA devices that are not allowed are not looked at. A kernel without PCI has no functions, which is no
-// error.
-func (b *Bus) Read(last fabric.PCI, what fabric.PCIFacts, allowed func(device string) bool, now time.Time) (fabric.PCI, error) {
-	is, err := b.list(allowed)
-	if err != nil {
+// that woke up. A kernel without PCI has no functions, which is no error.
+func (b *Bus) Read(last fabric.PCI, what fabric.PCIFacts, nics []NIC, now time.Time) (fabric.PCI, error) {
+	functions, err := b.names(busDevices)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fabric.PCI{}, err
 	}
-	if what == fabric.PCIEverything || b.places == nil || !slices.Equal(is.functions, b.listed.functions) || !slices.Equal(is.devices, b.listed.devices) {
+	is := listing{functions, nics}
+	if what == fabric.PCIEverything || b.places == nil || !slices.Equal(is.functions, b.listed.functions) || !slices.Equal(is.nics, b.listed.nics) {
 		b.closeFiles()
 		b.places, b.err = b.survey(is)
 		b.listed, what = is, fabric.PCIEverything
@@ -112,20 +120,6 @@ func (b *Bus) Read(last fabric.PCI, what fabric.PCIFacts, allowed func(device st
 	}
 	slices.SortFunc(next.Functions, func(a, b fabric.PCIFunction) int { return strings.Compare(a.Address, b.Address) })
 	return next, b.err
-}
-
-// list lists all functions and the RDMA devices that may be looked at.
-func (b *Bus) list(allowed func(string) bool) (listing, error) {
-	functions, err := b.names(busDevices)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return listing{}, err
-	}
-	devices, err := b.names(rdmaClass)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return listing{}, err
-	}
-	devices = slices.DeleteFunc(devices, func(name string) bool { return !allowed(name) })
-	return listing{functions, devices}, nil
 }
 
 func (b *Bus) names(dir string) ([]string, error) {
@@ -165,15 +159,15 @@ func (b *Bus) survey(l listing) ([]place, error) {
 		}
 		add(p, fabric.PCIGPU)
 	}
-	for _, name := range l.devices {
-		p, err := b.follow(rdmaClass+"/"+name, "")
+	for _, n := range l.nics {
+		p, err := b.follow(n.Link, "")
 		switch {
-		case errors.Is(err, errNoFunction) || errors.Is(err, fs.ErrNotExist): // a software device; gone
+		case errors.Is(err, errNoFunction) || b.leadsNowhere(n.Link, err): // a software device; gone, or no device at all
 		case err != nil:
 			errs = append(errs, err)
 		default:
 			nic := add(p, fabric.PCINIC)
-			nic.hcas = append(nic.hcas, name)
+			nic.hcas = append(nic.hcas, n.Device)
 		}
 	}
 	places := make([]place, 0, 4*len(at))
@@ -205,6 +199,15 @@ func (b *Bus) follow(link, address string) (path, error) {
 		err = fmt.Errorf("%s: %w: leads to %q, expected function %s", link, errMalformed, target, address)
 	}
 	return p, err
+}
+
+// leadsNowhere tells that an entry of a class is no link, or one to nothing. Who reads the device tells of it.
+func (b *Bus) leadsNowhere(link string, err error) bool {
+	if err == nil || errors.Is(err, unix.EINVAL) {
+		return err != nil
+	}
+	_, err = b.root.Stat(link)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // isGPU reads vendor and class: display, 3D and processing accelerators of NVIDIA and AMD.

@@ -81,11 +81,23 @@ func newTree(t *testing.T) (tree, *Bus) {
 	return tr, b
 }
 
-func everybody(string) bool { return true }
+// nics are the RDMA devices of a sysfs.
+func nics(tb testing.TB, dir string) []NIC {
+	tb.Helper()
+	entries, err := os.ReadDir(filepath.Join(dir, "class/infiniband"))
+	if err != nil && !os.IsNotExist(err) {
+		tb.Fatal(err)
+	}
+	var list []NIC
+	for _, e := range entries {
+		list = append(list, NIC{Device: e.Name(), Link: "class/infiniband/" + e.Name()})
+	}
+	return list
+}
 
 func TestRead(t *testing.T) {
-	_, b := newTree(t)
-	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, everybody, now)
+	tr, b := newTree(t)
+	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, nics(t, tr.dir), now)
 	if err != nil || len(p.Functions) != 4 {
 		t.Fatalf("%v: %+v", err, p)
 	}
@@ -110,7 +122,7 @@ func TestRead(t *testing.T) {
 	if g.Kind != fabric.PCIGPU || g.Driver.State != fabric.Absent || g.IOMMUGroup.State != fabric.Absent || g.IOMMUType.State != fabric.Absent {
 		t.Errorf("%+v", g)
 	}
-	if p, err := b.Read(p, fabric.PCILinks, func(string) bool { return false }, now); err != nil || p.NIC("mlx5_0") != nil || len(p.Functions) != 2 {
+	if p, err := b.Read(p, fabric.PCILinks, nil, now); err != nil || p.NIC("mlx5_0") != nil || len(p.Functions) != 2 {
 		t.Errorf("excluded: %v %+v", err, p)
 	}
 }
@@ -119,7 +131,7 @@ func TestRead(t *testing.T) {
 func TestNUMANodeNotTold(t *testing.T) {
 	tr, b := newTree(t)
 	tr.write("devices/"+nic+"/numa_node", "-1\n")
-	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, everybody, now)
+	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, nics(t, tr.dir), now)
 	want := fabric.NotKnown[int](fabric.ReasonMissing, "devices/"+nic+"/numa_node", now)
 	if got := p.NIC("mlx5_0").NUMANode; err != nil || got != want {
 		t.Errorf("%v: %+v, want %+v", err, got, want)
@@ -128,21 +140,21 @@ func TestNUMANodeNotTold(t *testing.T) {
 
 func TestReadAgain(t *testing.T) {
 	tr, b := newTree(t)
-	first, _ := b.Read(fabric.PCI{}, fabric.PCIEverything, everybody, now)
+	first, _ := b.Read(fabric.PCI{}, fabric.PCIEverything, nics(t, tr.dir), now)
 	tr.write("devices/"+nic+"/current_link_width", "4\n")
 	tr.write("devices/"+nic+"/aer_dev_fatal", "TOTAL_ERR_FATAL 9\n")
 	tr.write("devices/"+nic+"/config", string(space(0x5936, 0)))
-	again, _ := b.Read(first, fabric.PCILinks, everybody, now)
+	again, _ := b.Read(first, fabric.PCILinks, nics(t, tr.dir), now)
 	if f := again.NIC("mlx5_0"); f.Link.Width.Value != 4 || f.AER.Fatal.Value != 9 || f.Config.ACS.Value != 0x1d {
 		t.Errorf("%+v", f)
 	}
-	all, _ := b.Read(again, fabric.PCIEverything, everybody, now)
+	all, _ := b.Read(again, fabric.PCIEverything, nics(t, tr.dir), now)
 	if f := all.NIC("mlx5_0"); f.Config.ACS.Value != 0 {
 		t.Errorf("%+v", f)
 	}
 	tr.function("pci0000:20/0000:20:01.0/0000:25:00.1", "0x1002", "0x120000")
 	tr.write("devices/"+nic+"/config", string(space(0x5936, 4)))
-	more, _ := b.Read(all, fabric.PCILinks, everybody, now)
+	more, _ := b.Read(all, fabric.PCILinks, nics(t, tr.dir), now)
 	if f := more.NIC("mlx5_0"); len(more.GPUs()) != 2 || f.Config.ACS.Value != 4 {
 		t.Errorf("nobody noticed the new GPU: %+v", more)
 	}
@@ -152,7 +164,7 @@ func TestReadAgain(t *testing.T) {
 func TestSuspended(t *testing.T) {
 	tr, b := newTree(t)
 	tr.write("devices/"+port+"/power/runtime_status", "suspended\n")
-	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, everybody, now)
+	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, nics(t, tr.dir), now)
 	f := p.NIC("mlx5_0")
 	for name, m := range f.Metas() {
 		reads := strings.Contains(name, "link") || strings.Contains(m.Source, "config")
@@ -164,7 +176,7 @@ func TestSuspended(t *testing.T) {
 		t.Errorf("the neighbour is awake: %+v", g)
 	}
 	tr.write("devices/"+port+"/power/runtime_status", "active\n")
-	p, _ = b.Read(p, fabric.PCILinks, everybody, now)
+	p, _ = b.Read(p, fabric.PCILinks, nics(t, tr.dir), now)
 	if f := p.NIC("mlx5_0"); f.Config.ACS.State != fabric.OK || f.Link.MaxSpeed.State != fabric.OK {
 		t.Errorf("%+v", f)
 	}
@@ -184,7 +196,7 @@ func TestBadInput(t *testing.T) {
 	tr.link(bad+"/aer_dev_fatal", "/etc/passwd")
 	tr.link("class/infiniband/evil", "../../../../../etc")
 	tr.link("bus/pci/devices/0000:99:00.0", "../../../../outside")
-	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, everybody, now)
+	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, nics(t, tr.dir), now)
 	for _, want := range []string{
 		`class/infiniband/evil: not what sysfs promises: leads to "../../../../../etc", expected a place below devices/`,
 		`bus/pci/devices/0000:99:00.0: not what sysfs promises: leads to "../../../../outside", expected`,
@@ -204,12 +216,44 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// What is no device among devices is for others to tell of: here it costs nothing.
+func TestOddEntryAmongDevices(t *testing.T) {
+	tr, b := newTree(t)
+	tr.write("class/infiniband/file", "")
+	tr.write("class/infiniband/no-utf8\xff", "")
+	tr.link("class/infiniband/dangling", "../../nothing/here")
+	if err := os.Mkdir(filepath.Join(tr.dir, "class/infiniband/directory"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, nics(t, tr.dir), now)
+	if err != nil || len(p.Functions) != 4 || p.NIC("mlx5_0") == nil {
+		t.Errorf("%v: %+v", err, p)
+	}
+}
+
+// A device in another network namespace has its function still: class/infiniband_verbs leads there.
+func TestMovedDeviceKeepsItsFunction(t *testing.T) {
+	tr, b := newTree(t)
+	before, err := b.Read(fabric.PCI{}, fabric.PCIEverything, nics(t, tr.dir), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(tr.dir, "class/infiniband/mlx5_0")); err != nil {
+		t.Fatal(err)
+	}
+	tr.link("class/infiniband_verbs/uverbs0", "../../devices/"+nic+"/infiniband_verbs/uverbs0")
+	after, err := b.Read(before, fabric.PCIPlaces, []NIC{{"mlx5_0", "class/infiniband_verbs/uverbs0"}}, now)
+	if err != nil || after.NIC("mlx5_0") == nil || after.NIC("mlx5_0").Address != before.NIC("mlx5_0").Address {
+		t.Errorf("%v: %+v", err, after)
+	}
+}
+
 func TestNoPCI(t *testing.T) {
 	b, err := Open(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, everybody, now); err != nil || len(p.Functions) != 0 {
+	if p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, nil, now); err != nil || len(p.Functions) != 0 {
 		t.Errorf("%v: %+v", err, p)
 	}
 	if _, err := Open("/nosuch"); err == nil {

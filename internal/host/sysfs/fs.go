@@ -56,6 +56,7 @@ type FS struct {
 	ledger ledger
 	gpus   gpus
 	kept   kept
+	moved  moved
 }
 
 // Open opens the sysfs mounted at root.

@@ -107,13 +107,18 @@ func (d *Device) locate() location {
 		}
 		l.parent = path.Dir(path.Dir(real)) // PARENT/infiniband/NAME
 	}
-	for p := l.parent; len(p) > 1; p = path.Dir(p) {
+	l.pci = functionAbove(l.parent)
+	return l
+}
+
+// functionAbove returns the PCI function at or above a place; empty if there is none.
+func functionAbove(p string) string {
+	for ; len(p) > 1; p = path.Dir(p) {
 		if isPCIAddress(path.Base(p)) {
-			l.pci = p
-			break
+			return p
 		}
 	}
-	return l
+	return ""
 }
 
 func (l location) address(now time.Time) fabric.Fact[string] {

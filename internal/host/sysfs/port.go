@@ -5,6 +5,7 @@ package sysfs
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"strconv"
 	"time"
 
@@ -177,6 +178,9 @@ func (d *Device) netDev(p *port, now time.Time) fabric.Fact[string] {
 		return parent
 	}
 	first := factOf(d.readOnce(p.gids.netdevs, "0"), now, parseNetDev)
+	if source, is := d.netDevMoved(first); is {
+		return fabric.NotKnown[string](fabric.ReasonMoved, source, now)
+	}
 	if first.State == fabric.OK {
 		return first
 	}
@@ -190,6 +194,27 @@ func (d *Device) netDev(p *port, now time.Time) fabric.Fact[string] {
 		}
 	}
 	return sibling
+}
+
+// netDevMoved tells whether the interface of a port is in another network namespace. The directory of the parent that
+// holds interfaces stays while they are there (get_device_parent of drivers/base/core.c), and shows nothing. The GID
+// table names it still, as it is called there: by a name that may be another interface's here, or none's.
+func (d *Device) netDevMoved(first fabric.Fact[string]) (source string, is bool) {
+	source = d.dir.path + "/device/net"
+	names, err := d.fs.list(source)
+	if err != nil {
+		return source, false
+	}
+	name, ok := first.Get()
+	if len(names) == 0 || !ok || slices.Contains(names, name) {
+		return source, len(names) == 0
+	}
+	// A bond, or one of several interfaces.
+	if _, err := d.fs.root.Lstat(netClass); err != nil {
+		return source, false
+	}
+	_, err = d.fs.root.Lstat(netClass + "/" + name)
+	return netClass + "/" + name, errors.Is(err, fs.ErrNotExist)
 }
 
 // sibling looks through the interfaces that share the parent device with the HCA. They tell their port by

@@ -23,6 +23,11 @@ func (d *Device) ReadRate(h *fabric.HCA, q *fabric.Port, now time.Time) {
 	q.Rate = d.rate(h, q, d.port(q.Number), now)
 }
 
+// ReadNetDev reads which network interface a port has.
+func (d *Device) ReadNetDev(q *fabric.Port, now time.Time) {
+	q.NetDev = d.netDev(d.port(q.Number), now)
+}
+
 // HasHWCounters tells whether a port has hardware counters, and reads their lifespan. No driver is asked.
 func (d *Device) HasHWCounters(q *fabric.Port, now time.Time) bool {
 	c := &d.port(q.Number).hw

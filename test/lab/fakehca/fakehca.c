@@ -7,6 +7,7 @@
  * bound to a driver of the name mlx5_core, so that programs take the counters for what they imitate.
  * A device may also have an InfiniBand port; it has no netdev then, but a LID.
  *   modprobe fakehca pci=0000:03:00.0,0000:04:00.0 [infiniband=1]
+ * It and its netdev can be moved to other network namespaces ("rdma dev set fakehca_0 netns NAME" in exclusive mode).
  * Beside the numbers, debugfs tells how often a driver would have asked its firmware, and lets it hang:
  *   calls_query_port calls_process_mad calls_get_hw_stats calls_gstats calls_dcb calls_gstrings calls_pause calls_fec
  *                 calls since the module was loaded
@@ -353,6 +354,10 @@ static int mad(struct ib_device *ib, int flags, u32 port, const struct ib_wc *wc
 	}
 	return IB_MAD_RESULT_SUCCESS | IB_MAD_RESULT_REPLY;
 }
+/* The RDMA core moves only devices that can take themselves away from programs; ib_uverbs serves those with contexts. */
+struct context { struct ib_ucontext ib; };
+static int c_alloc(struct ib_ucontext *c, struct ib_udata *u) { return -EOPNOTSUPP; }
+static void c_free(struct ib_ucontext *c) {}
 static ssize_t hca_type_show(struct device *d, struct device_attribute *a, char *b) { return sysfs_emit(b, "MT4129\n"); }
 static DEVICE_ATTR_RO(hca_type);
 static ssize_t hw_rev_show(struct device *d, struct device_attribute *a, char *b) { return sysfs_emit(b, "0\n"); }
@@ -366,6 +371,8 @@ static const struct ib_device_ops ib_ops = {
 	.query_device = q_device, .query_port = q_port, .get_port_immutable = q_immutable, .query_pkey = q_pkey,
 	.get_link_layer = q_layer, .query_gid = q_gid, .add_gid = g_add, .del_gid = g_del, .get_dev_fw_str = q_fw,
 	.alloc_hw_port_stats = s_alloc, .get_hw_stats = s_get, .process_mad = mad,
+	.alloc_ucontext = c_alloc, .dealloc_ucontext = c_free, .disassociate_ucontext = c_free,
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, context, ib),
 };
 
 static const struct pci_device_id pd_ids[] = { { PCI_DEVICE_CLASS(PCI_CLASS_NETWORK_ETHERNET << 8, ~0) }, {} };

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// eight is a node of eight compute ports that the site and NCCL_IB_HCA expect, with a manifest.
+func eight() *fabric.Node {
+	want := 8
+	n := &fabric.Node{
+		At: at, Policy: &fabric.Policy{ComputePorts: &want}, ClassPresent: fabric.Known(true, "class/infiniband", at),
+		Interfaces: fabric.Known([]fabric.Interface{{Name: "eno1", OperState: fabric.Known("up", "", at)}}, "", at),
+		NCCL: fabric.NCCLConfig{Variables: []fabric.NCCLVariable{
+			{Name: "NCCL_IB_HCA", Value: "mlx5", Source: "/etc/nccl.conf:1"}, {Name: "NCCL_SOCKET_IFNAME", Value: "eth-", Source: "/etc/nccl.conf:2"},
+		}},
+	}
+	for i := range 8 {
+		h := card(fmt.Sprint("mlx5_", i), "X", fabric.PortActive)[0]
+		h.Name, h.PCI = fmt.Sprint("mlx5_", i), fabric.Known(fmt.Sprintf("0000:%02x:00.0", i), "device", at)
+		h.Ports[0].NetDev = fabric.Known(fmt.Sprint("eth-", i), "", at)
+		h.Ports[0].Rate = fabric.Known(fabric.Rate{BytesPerSecond: 50e9}, "", at)
+		h.Type = fabric.Known("MT4129", "", at)
+		n.HCAs = append(n.HCAs, h)
+		n.NetDevs = append(n.NetDevs, fabric.NetDev{Name: fmt.Sprint("eth-", i), MTU: fabric.Known(9000, "", at)})
+	}
+	n.DerivePorts()
+	m := NewManifest(n)
+	n.Policy.Manifest = &m
+	return n
+}
+
+// unseen is a device that moved before the exporter started.
+func unseen(h *fabric.HCA) fabric.HCA {
+	u := (&fabric.HCA{Name: h.Name}).WithoutFacts(fabric.ReasonMoved, at)
+	u.Moved, u.PCI = true, h.PCI
+	return u
+}
+
+var aboutMoved = []*Check{Find("compute_ports"), Find("port_active"), Find("port_rate"), Find("nccl_devices"), Find("nccl_socket_interface"), Find("manifest"), Find("mtu_uniform"), Find("roce_dscp")}
+
+// What pods have fails no check and leaves none unknown, seen before or not; what is missing beside it still fails.
+func TestMovedIsNoFault(t *testing.T) {
+	for name, moved := range map[string]func(*fabric.HCA) fabric.HCA{
+		"seen": func(h *fabric.HCA) fabric.HCA { return h.Elsewhere(at) }, "never seen": unseen,
+		"interface": func(h *fabric.HCA) fabric.HCA {
+			h.Ports[0].NetDev = fabric.NotKnown[string](fabric.ReasonMoved, "", at)
+			return *h
+		},
+	} {
+		for _, count := range []int{1, 7, 8} {
+			n := eight()
+			for i := range count {
+				n.HCAs[i] = moved(&n.HCAs[i])
+			}
+			n.NetDevs = n.NetDevs[count:]
+			for _, d := range n.NetDevs {
+				n.Interfaces.Value = append(n.Interfaces.Value, fabric.Interface{Name: d.Name, OperState: fabric.Known("up", "", at)})
+			}
+			n.DerivePorts()
+			if list := Run(n, aboutMoved); len(Failures(list))+len(Unknowns(list)) > 0 {
+				t.Errorf("%s, %d: %+v", name, count, append(Failures(list), Unknowns(list)...))
+			}
+			if text := Elsewhere(n); !strings.Contains(text, "mlx5_0") || strings.Contains(text, "mlx5_7") != (count == 8) {
+				t.Errorf("%s, %d: %q", name, count, text)
+			}
+			n.HCAs = n.HCAs[:7] // one left the bus
+			n.DerivePorts()
+			failed := map[string]bool{}
+			for _, v := range Failures(Run(n, aboutMoved)) {
+				failed[v.Check.ID] = true
+			}
+			if !failed["compute_ports"] || !failed["manifest"] {
+				t.Errorf("%s, %d moved, one gone: failed are %v", name, count, failed)
+			}
+		}
+	}
+	if text := Elsewhere(eight()); text != "" {
+		t.Errorf("nothing is elsewhere: %q", text)
+	}
+}
+
+// Devices that are for something else make up for no compute port.
+func TestMovedStorageIsNoComputePort(t *testing.T) {
+	n := eight()
+	n.HCAs = n.HCAs[:7]
+	storage := unseen(&fabric.HCA{Name: "mlx5_9", PCI: fabric.Known("0000:99:00.0", "", at)})
+	storage.Function = fabric.Known(fabric.FunctionVF, "", at)
+	n.HCAs = append(n.HCAs, storage)
+	if failed := Failures(Run(n, []*Check{Find("compute_ports")})); len(failed) != 1 {
+		t.Errorf("%+v", failed)
+	}
+}
+
+// A port that is down on the host is told, whoever has its peers, unless these would show that nobody cabled it.
+func TestPortDownBesideMoved(t *testing.T) {
+	const up, down = fabric.PortActive, fabric.PortDown
+	away := func(c []fabric.HCA, which ...int) []fabric.HCA {
+		for _, i := range which {
+			role := c[i].Ports[0].Role
+			c[i] = c[i].Elsewhere(at)
+			c[i].Ports[0].Role = role
+		}
+		return c
+	}
+	forgotten := func(c []fabric.HCA) []fabric.HCA { c[0] = unseen(&c[0]); return c }
+	for _, test := range []struct {
+		name  string
+		cards [][]fabric.HCA
+		want  int // verdicts that failed
+	}{
+		{"peers of one port each", [][]fabric.HCA{card("a", "X", down), away(card("b", "X", up), 0), away(card("c", "X", up), 0)}, 1},
+		{"first ports in pods, second ones uncabled", [][]fabric.HCA{away(card("a", "X", up, down), 0), away(card("b", "X", up, down), 0)}, 0},
+		{"the same, never seen", [][]fabric.HCA{forgotten(card("a", "X", up, down)), forgotten(card("b", "X", up, down))}, 0},
+		{"whole peers in pods", [][]fabric.HCA{card("a", "X", up, down), away(card("b", "X", up, down), 0, 1)}, 0},
+		{"a peer here uses it", [][]fabric.HCA{away(card("a", "X", up, down), 0), card("b", "X", up, up)}, 1},
+	} {
+		n := &fabric.Node{Policy: &fabric.Policy{}}
+		for k, c := range test.cards {
+			for i := range c {
+				c[i].PCI = fabric.Known(fmt.Sprintf("0000:%02x:00.%d", k, i), "device", at)
+			}
+			n.HCAs = append(n.HCAs, c...)
+		}
+		list := Run(n, []*Check{Find("port_active")})
+		if failed := len(Failures(list)); failed != test.want || len(Unknowns(list)) > 0 {
+			t.Errorf("%s: %d failed, want %d: %+v", test.name, failed, test.want, list)
+		}
+	}
+}

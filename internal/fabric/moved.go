@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+// LocateMoved fills in what the PCI bus tells of devices in other network namespaces that were never seen in this one.
+func (n *Node) LocateMoved() {
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		f := n.PCI.NIC(h.Name)
+		if !h.Moved || f == nil || h.Driver.State == OK {
+			continue
+		}
+		h.Driver, h.NUMANode = f.Driver, f.NUMANode
+		if f.PF.State == OK {
+			h.Function = Known(FunctionVF, f.PF.Source, n.At)
+		}
+	}
+}
+
+// MovedCompute counts the devices in other network namespaces whose ports were never seen and may be for training: those
+// near a GPU, or all where none is. The site's word goes before; virtual functions are not counted, as on the host.
+func (n *Node) MovedCompute() int {
+	near, all := 0, 0
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		role, said := n.Policy.RoleOf(h.Name)
+		if !h.Moved || len(h.Ports) > 0 || h.Restricted.Or(false) || h.Function.Or("") == FunctionVF || said && role != RoleCompute {
+			continue
+		}
+		all++
+		if f := n.PCI.NIC(h.Name); f != nil && n.nearGPU(f) {
+			near++
+		}
+	}
+	if near > 0 {
+		return near
+	}
+	return all
+}
