@@ -282,7 +282,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	pciDone := ob.kickPCI(now, want, policy)
 	gpuDone := ob.kickGPUs(now, want)
 	var ncclDone <-chan struct{}
-	if want&fabric.WantNCCL != 0 {
+	if want&wantNCCLFiles != 0 {
 		ncclDone = nccl.kick(since[fabric.NCCLConfig](now, ob.o.SlowInterval), func(_ fabric.NCCLConfig, at time.Time) (fabric.NCCLConfig, error) {
 			return conf.Read(at)
 		})
@@ -325,6 +325,9 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	return n
 }
 
+// wantNCCLFiles is for what NCCL's configuration is read: the roles of devices follow it too.
+const wantNCCLFiles = fabric.WantNCCL | fabric.WantHCA
+
 // halfOf returns a context that ends half way to ctx's deadline.
 func halfOf(ctx context.Context, now time.Time) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
@@ -364,7 +367,7 @@ func (ob *Observer) assembleHost(n *fabric.Node, want fabric.Want, nccl *reading
 		n.Host.Daemons = fabric.NotKnown[[]fabric.Daemon](src.Reason, "", n.At)
 		n.GPUDirect = fabric.UnknownGPUDirect(src.Reason, n.At)
 	}
-	if want&fabric.WantNCCL == 0 {
+	if want&wantNCCLFiles == 0 {
 		return
 	}
 	c, src := nccl.get(fabric.SourceNCCL, "", since[fabric.NCCLConfig](n.At, ob.o.SlowInterval))
