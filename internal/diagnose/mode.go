@@ -16,6 +16,7 @@ type Mode struct {
 const (
 	ModePortDown         = "port_down"
 	ModeDeviceGone       = "device_gone"
+	ModeSurplusPort      = "surplus_port"
 	ModeRateDegraded     = "rate_degraded"
 	ModeRateMisreported  = "rate_misreported"
 	ModeDriverHung       = "driver_hung"
@@ -62,6 +63,7 @@ func Modes() []Mode {
 	return []Mode{
 		{ID: ModePortDown, Text: "A port lost its link, or nobody configured it.", Alert: "GpuFabricPortDown"},
 		{ID: ModeDeviceGone, Text: "A NIC left the bus, or its driver did not start.", Alert: "GpuFabricDeviceGone"},
+		{ID: ModeSurplusPort, Text: "More ports count as ports for training than the site has."},
 		{ID: ModeRateDegraded, Text: "A port lost lanes or trained at a lower speed.", Alert: "GpuFabricRateDegraded"},
 		{ID: ModeRateMisreported, Text: "The kernel tells NCCL another speed than the port has."},
 		{ID: ModeDriverHung, Text: "A driver or its firmware answers no more.", Alert: "GpuFabricDeviceStuck"},

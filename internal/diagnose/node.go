@@ -22,6 +22,12 @@ func nodeChecks() []*Check {
 			Guard: "asked only where the configuration says how many are expected", Modes: []string{ModeDeviceGone},
 			judge: judgeComputePorts,
 		},
+		{
+			ID: "compute_ports_surplus", Title: "More ports count as compute than the site expects", Severity: Warning, Topic: "node", Scope: ScopeNode,
+			Reads: "the active ports of role compute, expected.compute_ports of the configuration",
+			Guard: "asked only where the configuration says how many are expected; ports without a link do not count", Modes: []string{ModeSurplusPort},
+			judge: judgeSurplus,
+		},
 	}
 }
 
@@ -81,52 +87,81 @@ func rank(s *fabric.Source) int {
 	return 1
 }
 
-func judgeComputePorts(n *fabric.Node, of *verdicts) {
-	want := n.Policy.ComputePorts
-	if want == nil {
-		return
-	}
-	// Ports that nobody cabled may be there beside those that are expected.
-	have, active, unclear, hidden := 0, 0, 0, fabric.Reason("")
-	var unclearWhy fabric.Reason
+// computePorts counts the compute ports of a node.
+type computePorts struct {
+	all, active int
+	unclear     int           // may be active ones: their role or their state cannot be read
+	why         fabric.Reason // why the last of those cannot
+	hidden      fabric.Reason // why there may be more; empty where there cannot
+}
+
+func computePortsOf(n *fabric.Node) (c computePorts) {
 	for _, p := range ports(n) {
-		switch r, known := p.Role.Get(); {
-		case !known:
-			hidden = p.Role.Meta().Reason
-		case r == fabric.RoleCompute:
-			have++
-			switch state, known := p.State.Get(); {
-			case p.State.State == fabric.Unknown && p.State.Meta().Reason != fabric.ReasonDriverConstant:
-				unclear, unclearWhy = unclear+1, p.State.Meta().Reason
-			case !known || state == fabric.PortActive: // EFA only ever says active
-				active++
-			}
+		role, told := p.Role.Get()
+		state, known := p.State.Get()
+		switch {
+		case !told:
+			c.hidden, c.why, c.unclear = p.Role.Meta().Reason, p.Role.Meta().Reason, c.unclear+1
+		case role != fabric.RoleCompute:
+		case p.State.State == fabric.Unknown && p.State.Meta().Reason != fabric.ReasonDriverConstant:
+			c.all, c.why, c.unclear = c.all+1, p.State.Meta().Reason, c.unclear+1
+		case !known || state == fabric.PortActive: // EFA only ever says active
+			c.all, c.active = c.all+1, c.active+1
+		default:
+			c.all++
 		}
 	}
 	unread := func(s fabric.Source) bool {
 		return !s.Up && (s.Name == fabric.SourceClass || s.Name == fabric.SourceHCA)
 	}
 	if i := slices.IndexFunc(n.Sources, unread); i >= 0 {
-		hidden = n.Sources[i].Reason
+		c.hidden = n.Sources[i].Reason
 	}
 	if n.ClassPresent.State == fabric.Unknown {
-		hidden = n.ClassPresent.Meta().Reason
+		c.hidden = n.ClassPresent.Meta().Reason
 	}
-	if hidden != "" && have < *want { // a port that cannot be read is not a missing one
-		of.unknown(Subject{}, hidden, fmt.Sprintf("%d compute ports can be read, %d are expected.", have, *want))
+	return c
+}
+
+// judgeComputePorts counts ports whether they are active or not: port_active tells of those that are not.
+func judgeComputePorts(n *fabric.Node, of *verdicts) {
+	want := n.Policy.ComputePorts
+	if want == nil {
 		return
 	}
-	if have > *want {
-		if active <= *want && active+unclear > *want {
-			of.unknown(Subject{}, unclearWhy, fmt.Sprintf("%d of %d compute ports are active, %d are expected; the state of %d cannot be read.", active, have, *want, unclear))
-			return
-		}
-		have = max(active, *want)
+	c := computePortsOf(n)
+	if c.hidden != "" && c.all < *want { // a port that cannot be read is not a missing one
+		of.unknown(Subject{}, c.hidden, fmt.Sprintf("%d compute ports can be read, %d are expected.", c.all, *want))
+		return
 	}
-	of.when(have != *want, Subject{}, Verdict{
-		What:     fmt.Sprintf("%d compute ports where %d are expected", have, *want),
+	of.when(c.all < *want, Subject{}, Verdict{
+		What:     fmt.Sprintf("%d compute ports where %d are expected", c.all, *want),
 		Evidence: "The site's configuration expects them (expected.compute_ports).", Consequence: "Collectives use what is left, or fail.",
 		Remedy: "See rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. What left the bus comes back with echo 1 > /sys/bus/pci/rescan " +
 			"or a cold restart, or not at all; else correct expected.compute_ports.",
 	})
+}
+
+// judgeSurplus counts active ports only: uncabled ones may be there beside the ones that are expected.
+func judgeSurplus(n *fabric.Node, of *verdicts) {
+	want := n.Policy.ComputePorts
+	if want == nil {
+		return
+	}
+	c := computePortsOf(n)
+	switch {
+	case c.active > *want:
+		of.failed(Subject{}, Verdict{
+			What:        fmt.Sprintf("%d active ports count as compute where %d are expected", c.active, *want),
+			Evidence:    "The site's configuration expects fewer (expected.compute_ports).",
+			Consequence: "Rates, addresses and alerts of ports that are for something else are judged as if they were for training, and NCCL may use them for it.",
+			Remedy:      "Say in the configuration what the others are for (roles), leave them out of NCCL_IB_HCA, or correct expected.compute_ports.",
+		})
+	case c.active+c.unclear > *want:
+		of.unknown(Subject{}, c.why, fmt.Sprintf("%d compute ports are active, %d are expected; role or state of %d more cannot be read.", c.active, *want, c.unclear))
+	case n.ClassPresent.State == fabric.Unknown:
+		of.unknown(Subject{}, c.hidden, "Which RDMA devices there are cannot be read.")
+	default:
+		of.ok(Subject{})
+	}
 }
