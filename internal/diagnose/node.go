@@ -19,7 +19,7 @@ func nodeChecks() []*Check {
 		{
 			ID: "compute_ports", Title: "Compute ports are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
 			Reads: "the ports of role compute, expected.compute_ports of the configuration",
-			Guard: "asked only where the configuration says how many are expected", Modes: []string{ModeDeviceGone},
+			Guard: "asked only where the configuration says how many are expected; uncabled ports (port_active) do not count, others without a link do", Modes: []string{ModeDeviceGone},
 			judge: judgeComputePorts,
 		},
 		{
@@ -89,26 +89,34 @@ func rank(s *fabric.Source) int {
 
 // computePorts counts the compute ports of a node.
 type computePorts struct {
-	all, active int
-	unclear     int           // may be active ones: their role or their state cannot be read
-	why         fabric.Reason // why the last of those cannot
-	hidden      fabric.Reason // why there may be more; empty where there cannot
+	there   int           // active or not, but for uncabled ones
+	maybe   int           // of those: may be uncabled
+	active  int           // EFA only ever says active
+	unclear int           // may be active ones: their role or their state cannot be read
+	why     fabric.Reason // why the last of those, and of maybe, cannot
+	hidden  fabric.Reason // why there may be more; empty where there cannot
 }
 
 func computePortsOf(n *fabric.Node) (c computePorts) {
-	for _, p := range ports(n) {
+	for h, p := range ports(n) {
 		role, told := p.Role.Get()
-		state, known := p.State.Get()
 		switch {
 		case !told:
 			c.hidden, c.why, c.unclear = p.Role.Meta().Reason, p.Role.Meta().Reason, c.unclear+1
+			continue
 		case role != fabric.RoleCompute:
-		case p.State.State == fabric.Unknown && p.State.Meta().Reason != fabric.ReasonDriverConstant:
-			c.all, c.why, c.unclear = c.all+1, p.State.Meta().Reason, c.unclear+1
-		case !known || state == fabric.PortActive: // EFA only ever says active
-			c.all, c.active = c.all+1, c.active+1
-		default:
-			c.all++
+			continue
+		case carries(p):
+			c.there, c.active = c.there+1, c.active+1
+			continue
+		case p.State.State == fabric.Unknown:
+			c.why, c.unclear = p.State.Meta().Reason, c.unclear+1
+		}
+		switch free := uncabled(n, h, p); {
+		case free.State == fabric.Unknown:
+			c.there, c.maybe, c.why = c.there+1, c.maybe+1, free.Meta().Reason
+		case !free.Value:
+			c.there++
 		}
 	}
 	unread := func(s fabric.Source) bool {
@@ -123,6 +131,21 @@ func computePortsOf(n *fabric.Node) (c computePorts) {
 	return c
 }
 
+// carries tells that a port is active as far as its driver tells.
+func carries(p *fabric.Port) bool {
+	return p.State.Or("") == fabric.PortActive || p.State.Meta().Reason == fabric.ReasonDriverConstant
+}
+
+// activeCompute counts the active compute ports.
+func activeCompute(n *fabric.Node) (active int) {
+	for _, p := range ports(n) {
+		if p.Role.Or("") == fabric.RoleCompute && carries(p) {
+			active++
+		}
+	}
+	return active
+}
+
 // judgeComputePorts counts ports whether they are active or not: port_active tells of those that are not.
 func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	want := n.Policy.ComputePorts
@@ -130,12 +153,16 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 		return
 	}
 	c := computePortsOf(n)
-	if c.hidden != "" && c.all < *want { // a port that cannot be read is not a missing one
-		of.unknown(Subject{}, c.hidden, fmt.Sprintf("%d compute ports can be read, %d are expected.", c.all, *want))
+	switch {
+	case c.hidden != "" && c.there < *want: // a port that cannot be read is not a missing one
+		of.unknown(Subject{}, c.hidden, fmt.Sprintf("%d compute ports can be read, %d are expected.", c.there, *want))
+		return
+	case c.there >= *want && c.there-c.maybe < *want:
+		of.unknown(Subject{}, c.why, fmt.Sprintf("%d compute ports are there, %d are expected; whether %d of them are in use cannot be read.", c.there, *want, c.maybe))
 		return
 	}
-	of.when(c.all < *want, Subject{}, Verdict{
-		What:     fmt.Sprintf("%d compute ports where %d are expected", c.all, *want),
+	of.when(c.there < *want, Subject{}, Verdict{
+		What:     fmt.Sprintf("%d compute ports where %d are expected", c.there, *want),
 		Evidence: "The site's configuration expects them (expected.compute_ports).", Consequence: "Collectives use what is left, or fail.",
 		Remedy: "See rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. What left the bus comes back with echo 1 > /sys/bus/pci/rescan " +
 			"or a cold restart, or not at all; else correct expected.compute_ports.",

@@ -46,7 +46,7 @@ func leftOut(n *fabric.Node, _ *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	}
 	list, set := n.NCCL.Devices()
 	if m := unreadNCCL(n); m != nil {
-		if computePortsOf(n).active < *want { // there is a port that has to have a link, and this may be it
+		if activeCompute(n) < *want { // there is a port that has to have a link, and this may be it
 			return fabric.Known(false, source, n.At)
 		}
 		return fabric.NotKnown[bool](m.Reason, source, n.At)
@@ -54,7 +54,7 @@ func leftOut(n *fabric.Node, _ *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	if !set {
 		return fabric.Known(false, source, n.At)
 	}
-	taken, takesIt := 0, false
+	taken, takesIt := listedAbsent(n, list), false
 	var hidden []fabric.Fact[fabric.Role]
 	for o, q := range ports(n) {
 		if !list.Takes(o.Name, q.Number) {
@@ -77,6 +77,16 @@ func leftOut(n *fabric.Node, _ *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	return fabric.Known(true, source, n.At)
 }
 
+// listedAbsent counts the devices that a list names and that are not there: it takes them too.
+func listedAbsent(n *fabric.Node, list fabric.NameFilter) (absent int) {
+	for _, i := range list.Items {
+		if !list.Exclude && !slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return list.Matches(i, h.Name, -1) }) {
+			absent++
+		}
+	}
+	return absent
+}
+
 // spareBesideOther tells that the port is a spare one of the only card of its board: Ethernet without an address, beside a
 // port that is up and not for training, while the site misses no port.
 func spareBesideOther(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
@@ -84,7 +94,7 @@ func spareBesideOther(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact
 	no := fabric.Known(false, source, n.At)
 	list, _ := n.NCCL.Devices()
 	named := !list.Exclude && slices.ContainsFunc(list.Items, func(i fabric.NameItem) bool { return i.Name == h.Name })
-	missing := n.Policy.ComputePorts != nil && p.Role.Or("") == fabric.RoleCompute && computePortsOf(n).active < *n.Policy.ComputePorts
+	missing := n.Policy.ComputePorts != nil && p.Role.Or("") == fabric.RoleCompute && activeCompute(n) < *n.Policy.ComputePorts
 	if p.LinkLayer.Or("") != fabric.LinkEthernet || named || missing {
 		return no
 	}

@@ -5,6 +5,7 @@ package diagnose
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
@@ -31,7 +32,7 @@ func card(name, board string, states ...fabric.PortState) (list []fabric.HCA) {
 
 // halfCabled is a node with eight cards of one port, half of which have a link, and what its site says of that.
 func halfCabled(list string, expected int) *fabric.Node {
-	n := &fabric.Node{Policy: &fabric.Policy{ComputePorts: &expected}}
+	n := &fabric.Node{Policy: &fabric.Policy{ComputePorts: &expected}, ClassPresent: fabric.Known(true, "", at)}
 	for i := range 8 {
 		state := fabric.PortActive
 		if i > 3 {
@@ -64,6 +65,7 @@ func TestHalfOfTheRailsCabled(t *testing.T) {
 		{"one of those that are used lost its link", firstFour, 4, func(n *fabric.Node) {
 			n.HCAs[2].Ports[0].State, n.HCAs[2].Ports[0].PhysState = fabric.Known(fabric.PortDown, "state", at), fabric.Known(fabric.PhysDisabled, "phys_state", at)
 		}, 1, 0},
+		{"one of those that are used left the bus", firstFour, 4, func(n *fabric.Node) { n.HCAs = slices.Delete(n.HCAs, 2, 3) }, 0, 0},
 		{"one of the others had a link", firstFour, 4, func(n *fabric.Node) { n.HCAs[5].Ports[0].Seen.Active = true }, 1, 0},
 		{"one of the others had a link when the manifest was written", firstFour, 4, func(n *fabric.Node) {
 			n.Policy.Manifest = &fabric.Manifest{Devices: map[string]map[string]string{"mlx5_5_0": {"port_1_rate": "400 Gb/s"}, "mlx5_6_0": {"port_1_rate": ManifestNone}}}
@@ -83,6 +85,26 @@ func TestHalfOfTheRailsCabled(t *testing.T) {
 		if failed, unknown := len(Failures(list)), len(Unknowns(list)); failed != test.failed || unknown != test.unknown {
 			t.Errorf("%s: %d failed and %d unknown, want %d and %d: %v", test.name, failed, unknown, test.failed, test.unknown, list)
 		}
+	}
+}
+
+// A rail that left the bus is missing, however many uncabled ports there are.
+func TestUncabledPortsReplaceNone(t *testing.T) {
+	for expected, want := range map[int]Status{4: OK, 5: OK} { // five expected: the list takes four, and the others are not uncabled
+		if list := Run(halfCabled(firstFour, expected), []*Check{Find("compute_ports")}); len(list) != 1 || list[0].Status != want {
+			t.Errorf("%d expected: %v, want %s", expected, list, want)
+		}
+	}
+	n := halfCabled(firstFour, 4)
+	n.HCAs = slices.Delete(n.HCAs, 2, 3)
+	if list := Run(n, []*Check{Find("compute_ports")}); len(list) != 1 || list[0].Status != Failed || list[0].What != "3 compute ports where 4 are expected" {
+		t.Errorf("without one of four: %v", list)
+	}
+	n = halfCabled(firstFour, 4)
+	n.HCAs = slices.Delete(n.HCAs, 2, 3)
+	n.HCAs[5].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonIO, "", at)
+	if list := Run(n, []*Check{Find("compute_ports")}); len(list) != 1 || list[0].Status == OK {
+		t.Errorf("without one of four, and one that cannot be read: %v", list)
 	}
 }
 
