@@ -20,25 +20,38 @@ type railside struct {
 	list NameFilter // NCCL_IB_HCA of the host; takes everything where it is not set
 	// rails are NICs near a GPU of which NCCL takes a port. One that hangs is among them.
 	rails []*HCA
+	nics  map[*HCA]nicPlace // those on the PCI bus
+}
+
+// nicPlace is where a NIC is.
+type nicPlace struct {
+	f    *PCIFunction
+	near bool // it shares a switch with a GPU
 }
 
 // standBeside returns the open ports that training traffic has no reason to take although their NIC may be near GPUs, with
 // the source of what speaks against them. Boards and link layers carry the evidence, because they stay what they are
 // when a link fails: a rail that is degraded has the board of its peers, and stays a rail.
 func (n *Node) standBeside(open []openPort) map[*Port]string {
-	b := railside{n: n, open: open}
+	b := railside{n: n, open: open, nics: make(map[*HCA]nicPlace, len(n.HCAs))}
 	var listed bool
 	b.list, listed = n.NCCL.Devices()
+	gpus := n.PCI.GPUs()
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		if f := n.PCI.NIC(h.Name); f != nil && n.mayCompute(h, f) && n.nearGPU(f) && b.takes(h) {
+		f := n.PCI.NIC(h.Name)
+		if f == nil {
+			continue
+		}
+		place := nicPlace{f, n.nearAny(gpus, f)}
+		b.nics[h] = place
+		if place.near && n.mayCompute(h, f) && b.takes(h) {
 			b.rails = append(b.rails, h)
 		}
 	}
 	found := map[*Port]string{}
 	for _, o := range open {
-		f := n.PCI.NIC(o.h.Name)
-		near := f != nil && n.nearGPU(f)
+		near := b.nics[o.h].near
 		switch {
 		case listed && b.leftOut(o):
 			v, _ := n.NCCL.Lookup("NCCL_IB_HCA")
@@ -62,9 +75,9 @@ func (b *railside) leftOut(o openPort) bool {
 	if b.list.Takes(o.h.Name, o.p.Number) {
 		return false
 	}
-	own, taken, alike := b.n.speed(o.h), 0, 0
+	own, taken, alike := b.n.speed(o.h), 0, 0 // ports
 	for _, q := range b.open {
-		other := b.n.otherBoard(o.h, q.h) || q.p.LinkLayer.Or("") != o.p.LinkLayer.Or("")
+		other := b.otherBoard(o.h, q.h) || q.p.LinkLayer.Or("") != o.p.LinkLayer.Or("")
 		switch takes := b.list.Takes(q.h.Name, q.p.Number); {
 		case takes && other && b.n.speed(q.h) >= own:
 			taken++
@@ -78,6 +91,9 @@ func (b *railside) leftOut(o openPort) bool {
 // otherFabric tells that the port is Ethernet while the rails are InfiniBand, no slower and not fewer, and near most GPUs.
 func (b *railside) otherFabric(o openPort) bool {
 	if o.p.LinkLayer.Or("") != LinkEthernet {
+		return false
+	}
+	if !slices.ContainsFunc(b.rails, func(h *HCA) bool { return h.hasLink(LinkInfiniBand) }) {
 		return false
 	}
 	var subnet []*HCA
@@ -94,22 +110,29 @@ func (b *railside) otherFabric(o openPort) bool {
 }
 
 func (h *HCA) hasLink(l LinkLayer) bool {
-	return slices.ContainsFunc(h.Ports, func(p Port) bool { return p.LinkLayer.Or("") == l })
+	for i := range h.Ports { // without copies of what is large
+		if h.Ports[i].LinkLayer.Or("") == l {
+			return true
+		}
+	}
+	return false
 }
 
 // slower tells that rails of other boards give GPUs at least twice what the NIC could. Where these have another chip, most
 // GPUs are enough: that a rail left the bus must not make one of what stood beside it. Where the chip is the same the NIC may be a
 // spare part, and is a rail unless each GPU has one.
 func (b *railside) slower(h *HCA) bool {
-	own := b.n.speed(h)
-	if own == 0 {
-		return false
-	}
+	own, spare := -1.0, false // looked up when a rail is of another board
 	var faster []*HCA
-	spare := false
 	for _, r := range b.rails {
-		if b.n.otherBoard(h, r) && b.n.railSpeed(r) >= 2*own {
-			faster, spare = append(faster, r), spare || !b.n.otherChip(h, r)
+		if !b.otherBoard(h, r) {
+			continue
+		}
+		if own < 0 {
+			own = b.n.speed(h)
+		}
+		if own > 0 && b.n.railSpeed(r) >= 2*own {
+			faster, spare = append(faster, r), spare || !b.otherChip(h, r)
 		}
 	}
 	return b.serve(faster, 2*own, spare)
@@ -125,13 +148,14 @@ func (b *railside) siblingOfDefaultRoute(o openPort) bool {
 		})
 	}
 	var others []*HCA
-	found, own := false, b.n.speed(o.h)
+	found := false
 	for i := range b.n.HCAs {
 		found = found || sameCard(&b.n.HCAs[i], o.h) && routed(&b.n.HCAs[i])
 	}
 	if !found {
 		return false
 	}
+	own := b.n.speed(o.h)
 	for _, r := range b.rails {
 		if !sameCard(r, o.h) && b.n.railSpeed(r) >= own {
 			others = append(others, r)
@@ -185,23 +209,23 @@ func (n *Node) railSpeed(h *HCA) float64 {
 }
 
 // otherBoard tells that two devices are known to be of different boards; otherChip that their chips differ.
-func (n *Node) otherBoard(a, b *HCA) bool {
-	board, known := a.BoardID.Get()
-	other, told := b.BoardID.Get()
-	return known && told && board != other || n.otherChip(a, b)
+func (b *railside) otherBoard(x, y *HCA) bool {
+	board, known := x.BoardID.Get()
+	other, told := y.BoardID.Get()
+	return known && told && board != other || b.otherChip(x, y)
 }
 
-func (n *Node) otherChip(a, b *HCA) bool {
-	kind, known := a.Type.Get()
-	other, told := b.Type.Get()
+func (b *railside) otherChip(x, y *HCA) bool {
+	kind, known := x.Type.Get()
+	other, told := y.Type.Get()
 	if known && told && kind != other {
 		return true
 	}
-	f, g := n.PCI.NIC(a.Name), n.PCI.NIC(b.Name)
+	f, g := b.nics[x].f, b.nics[y].f
 	if f == nil || g == nil || f.PF.State == OK || g.PF.State == OK { // virtual functions have ids of their own
 		return false
 	}
-	differ := func(x, y Fact[int]) bool { return x.State == OK && y.State == OK && x.Value != y.Value }
+	differ := func(a, b Fact[int]) bool { return a.State == OK && b.State == OK && a.Value != b.Value }
 	return differ(f.Vendor, g.Vendor) || differ(f.Device, g.Device)
 }
 
