@@ -231,31 +231,6 @@ func TestChecksDocument(t *testing.T) {
 	}
 }
 
-func TestNameFilter(t *testing.T) {
-	for filter, takes := range map[string][]string{
-		"":                     {"mlx5_0", "mlx5_1", "mlx5_10", "bnxt_re0"},
-		"mlx5_1":               {"mlx5_1", "mlx5_10"},
-		"=mlx5_1":              {"mlx5_1"},
-		"^mlx5_1":              {"mlx5_0", "bnxt_re0"},
-		"^=mlx5_1":             {"mlx5_0", "mlx5_10", "bnxt_re0"},
-		"=mlx5_0:1,mlx5_1:2":   {"mlx5_0"},
-		"=mlx5_0:1:3:0,nosuch": {"mlx5_0"},
-		"mlx5_0, bnxt":         {"mlx5_0"}, // the blank is part of the name
-		"^":                    nil,
-		",":                    {"mlx5_0", "mlx5_1", "mlx5_10", "bnxt_re0"},
-	} {
-		var got []string
-		for _, name := range []string{"mlx5_0", "mlx5_1", "mlx5_10", "bnxt_re0"} {
-			if parseNameFilter(filter).takes(name, 1) {
-				got = append(got, name)
-			}
-		}
-		if !slices.Equal(got, takes) {
-			t.Errorf("%q takes %v, want %v", filter, got, takes)
-		}
-	}
-}
-
 // withDevices is a node whose NCCL configuration names devices, and two of them with an active port.
 func withDevices(filter string) *fabric.Node {
 	n := &fabric.Node{ClassPresent: fabric.Fact[bool]{Value: true, State: fabric.OK}, Policy: &fabric.Policy{}}

@@ -27,7 +27,7 @@ func hardwareChecks() []*Check {
 		},
 		{
 			ID: "gpus_surplus", Title: "There are more GPUs than expected", Severity: Warning, Topic: "node", Scope: ScopeNode,
-			Reads: counted, Guard: "asked only where the configuration says how many are expected", Modes: []string{ModeSurplus},
+			Reads: counted, Guard: "asked only where the configuration says how many are expected", Modes: []string{ModeSurplusGPU},
 			judge: judgeGPUSurplus,
 		},
 	}

@@ -81,7 +81,7 @@ func judgeSocket(n *fabric.Node, v *verdicts) {
 	if !ok || len(set.Value) < 2 { // NCCL ignores what is shorter
 		return
 	}
-	s, f := Subject{File: set.Source}, parseNameFilter(set.Value)
+	s, f := Subject{File: set.Source}, fabric.ParseNameFilter(set.Value)
 	all, known := n.Interfaces.Get()
 	if !known {
 		v.unknown(s, n.Interfaces.Meta().Reason, "Which interfaces the node has is not known: "+ReasonText(n.Interfaces.Meta().Reason)+".")
@@ -96,7 +96,7 @@ func judgeSocket(n *fabric.Node, v *verdicts) {
 	var down []string
 	var unread *fabric.Meta
 	for _, i := range all {
-		if !f.takes(i.Name, -1) || f.exclude && i.Name == "lo" {
+		if !f.Takes(i.Name, -1) || f.Exclude && i.Name == "lo" {
 			continue
 		}
 		switch state, known := i.OperState.Get(); {

@@ -54,7 +54,7 @@ func record(n *fabric.Node) []recorded {
 		r.moved = slices.ContainsFunc(away, func(a Away) bool { return a.Device == h.Name })
 		for k := range h.Ports {
 			p := &h.Ports[k]
-			of := func(what string, f fabric.Fact[string]) { r.facts["port_"+strconv.Itoa(p.Number)+"_"+what] = f }
+			of := func(what string, f fabric.Fact[string]) { r.facts[portKey(p, what)] = f }
 			of("role", asText(p.Role, func(r fabric.Role) string { return string(r) }))
 			of("rate", asText(p.Rate, func(r fabric.Rate) string { return Gigabits(r.BytesPerSecond) }))
 			of("gid", asText(p.GIDChoice, func(c fabric.GIDChoice) string {
@@ -79,6 +79,11 @@ func record(n *fabric.Node) []recorded {
 		}
 	}
 	return list
+}
+
+// portKey is the name of what is recorded of a port.
+func portKey(p *fabric.Port, what string) string {
+	return "port_" + strconv.Itoa(p.Number) + "_" + what
 }
 
 // recordQoS records how the interfaces below a port treat its traffic: the port's own, or the members of its bond by name.

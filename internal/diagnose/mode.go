@@ -16,6 +16,7 @@ type Mode struct {
 const (
 	ModePortDown         = "port_down"
 	ModeDeviceGone       = "device_gone"
+	ModeSurplusPort      = "surplus_port"
 	ModeRateDegraded     = "rate_degraded"
 	ModeRateMisreported  = "rate_misreported"
 	ModeDriverHung       = "driver_hung"
@@ -56,7 +57,7 @@ const (
 	ModeGPUDivided       = "gpu_divided"
 	ModeMemlock          = "memlock"
 	ModeSocket           = "socket_interface"
-	ModeSurplus          = "gpu_surplus"
+	ModeSurplusGPU       = "gpu_surplus"
 )
 
 // Modes returns every mode that is known, with what finds it.
@@ -64,7 +65,8 @@ func Modes() []Mode {
 	return []Mode{
 		{ID: ModePortDown, Text: "A port lost its link, or nobody configured it.", Alert: "GpuFabricPortDown"},
 		{ID: ModeDeviceGone, Text: "A NIC left the bus, or its driver did not start.", Alert: "GpuFabricDeviceGone"},
-		{ID: ModeSurplus, Text: "The node has more GPUs than its configuration says: it is that of another kind of node."},
+		{ID: ModeSurplusGPU, Text: "The node has more GPUs than its configuration says: it is that of another kind of node."},
+		{ID: ModeSurplusPort, Text: "More ports count as ports for training than the site has."},
 		{ID: ModeRateDegraded, Text: "A port lost lanes or trained at a lower speed.", Alert: "GpuFabricRateDegraded"},
 		{ID: ModeRateMisreported, Text: "The kernel tells NCCL another speed than the port has."},
 		{ID: ModeDriverHung, Text: "A driver or its firmware answers no more.", Alert: "GpuFabricDeviceStuck"},

@@ -5,7 +5,6 @@ package diagnose
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
@@ -165,59 +164,12 @@ func judgePinnedGIDs(n *fabric.Node, v *verdicts) {
 	}
 }
 
-// nameFilter is NCCL_IB_HCA or NCCL_SOCKET_IFNAME as NCCL reads it (parseStringList and matchIfList of misc/utils.cc): "^"
-// excludes, "=" after it matches whole names, else the beginning of names counts.
-type nameFilter struct {
-	exclude, exact bool
-	items          []nameItem
-}
-
-type nameItem struct {
-	name string
-	port int // -1: all
-}
-
-func parseNameFilter(text string) nameFilter {
-	var f nameFilter
-	text, f.exclude = strings.CutPrefix(text, "^")
-	text, f.exact = strings.CutPrefix(text, "=")
-	for item := range strings.SplitSeq(text, ",") {
-		name, rest, ported := strings.Cut(item, ":")
-		if name == "" {
-			continue
-		}
-		one := nameItem{name: name, port: -1}
-		number, _, _ := strings.Cut(rest, ":")
-		if port, err := strconv.Atoi(number); ported && err == nil {
-			one.port = port
-		}
-		f.items = append(f.items, one)
-	}
-	return f
-}
-
-func (f nameFilter) matchesItem(item nameItem, device string, port int) bool {
-	named := strings.HasPrefix(device, item.name)
-	if f.exact {
-		named = device == item.name
-	}
-	return named && (item.port < 0 || port < 0 || item.port == port)
-}
-
-// takes tells whether NCCL would use the port.
-func (f nameFilter) takes(device string, port int) bool {
-	if len(f.items) == 0 {
-		return !f.exclude
-	}
-	return f.exclude != slices.ContainsFunc(f.items, func(i nameItem) bool { return f.matchesItem(i, device, port) })
-}
-
 func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 	set, ok := n.NCCL.Lookup("NCCL_IB_HCA")
 	if !ok || set.Value == "" {
 		return
 	}
-	s, f := Subject{File: set.Source}, parseNameFilter(set.Value)
+	s, f := Subject{File: set.Source}, fabric.ParseNameFilter(set.Value)
 	if n.ClassPresent.State == fabric.Unknown {
 		v.hidden(s, n.ClassPresent.Meta(), "Which RDMA devices there are")
 		return
@@ -226,7 +178,7 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 	var unread *fabric.Meta
 	for h, p := range ports(n) {
 		switch state, known := p.State.Get(); {
-		case !f.takes(h.Name, p.Number):
+		case !f.Takes(h.Name, p.Number):
 		case known && state == fabric.PortActive, p.State.Meta().Reason == fabric.ReasonDriverConstant:
 			active++
 		case !known:
@@ -234,21 +186,21 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 		}
 	}
 	for i := range n.HCAs { // of which not even the ports are known
-		if h := &n.HCAs[i]; h.Moved && len(h.Ports) == 0 && f.takes(h.Name, -1) {
+		if h := &n.HCAs[i]; h.Moved && len(h.Ports) == 0 && f.Takes(h.Name, -1) {
 			unread = &fabric.Meta{Reason: fabric.ReasonMoved}
 		}
 	}
 	var missing []string
-	for _, i := range f.items {
+	for _, i := range f.Items {
 		there := slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool {
-			return f.matchesItem(i, h.Name, -1) && (i.port < 0 || len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.Number == i.port }))
-		}) || slices.ContainsFunc(n.Excluded, func(name string) bool { return f.matchesItem(i, name, -1) })
-		if !there && !f.exclude {
-			missing = append(missing, i.name)
+			return f.Matches(i, h.Name, -1) && (i.Port < 0 || len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.Number == i.Port }))
+		}) || slices.ContainsFunc(n.Excluded, func(name string) bool { return f.Matches(i, name, -1) })
+		if !there && !f.Exclude {
+			missing = append(missing, i.Name)
 		}
 	}
 	evidence := set.Name + "=" + set.Value + "."
-	excluded := slices.ContainsFunc(n.Excluded, func(name string) bool { return f.takes(name, -1) })
+	excluded := slices.ContainsFunc(n.Excluded, func(name string) bool { return f.Takes(name, -1) })
 	switch {
 	case len(missing) > 0 && active > 0:
 		v.failed(s, Verdict{

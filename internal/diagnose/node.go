@@ -19,8 +19,14 @@ func nodeChecks() []*Check {
 		{
 			ID: "compute_ports", Title: "Compute ports are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
 			Reads: "the ports of role compute, expected.compute_ports of the configuration",
-			Guard: "asked only where the configuration says how many are expected", Modes: []string{ModeDeviceGone},
+			Guard: "asked only where the configuration says how many are expected; uncabled ports (port_active) do not count, others without a link do", Modes: []string{ModeDeviceGone},
 			judge: judgeComputePorts,
+		},
+		{
+			ID: "compute_ports_surplus", Title: "More ports count as compute than the site expects", Severity: Warning, Topic: "node", Scope: ScopeNode,
+			Reads: "the active ports of role compute, expected.compute_ports of the configuration",
+			Guard: "asked only where the configuration says how many are expected; ports without a link do not count", Modes: []string{ModeSurplusPort},
+			judge: judgeSurplus,
 		},
 	}
 }
@@ -81,59 +87,117 @@ func rank(s *fabric.Source) int {
 	return 1
 }
 
-func judgeComputePorts(n *fabric.Node, of *verdicts) {
-	want := n.Policy.ComputePorts
-	if want == nil {
-		return
-	}
-	// Ports that nobody cabled may be there beside those that are expected.
-	have, active, unclear, hidden := 0, 0, 0, fabric.Reason("")
-	var unclearWhy fabric.Reason
-	for _, p := range ports(n) {
-		switch r, known := p.Role.Get(); {
-		case !known:
-			hidden = p.Role.Meta().Reason
-		case r == fabric.RoleCompute:
-			have++
-			switch state, known := p.State.Get(); {
-			case p.State.State == fabric.Unknown && p.State.Meta().Reason != fabric.ReasonDriverConstant:
-				unclear, unclearWhy = unclear+1, p.State.Meta().Reason
-			case !known || state == fabric.PortActive: // EFA only ever says active
-				active++
-			}
+// computePorts counts the compute ports of a node.
+type computePorts struct {
+	there   int           // active or not, but for uncabled ones
+	maybe   int           // of those: may be uncabled
+	active  int           // EFA only ever says active
+	unclear int           // may be active ones: their role or their state cannot be read
+	why     fabric.Reason // why the last of those, and of maybe, cannot
+	hidden  fabric.Reason // why there may be more; empty where there cannot
+}
+
+func computePortsOf(n *fabric.Node) (c computePorts) {
+	for h, p := range ports(n) {
+		role, told := p.Role.Get()
+		switch {
+		case !told:
+			c.hidden, c.why, c.unclear = p.Role.Meta().Reason, p.Role.Meta().Reason, c.unclear+1
+			continue
+		case role != fabric.RoleCompute:
+			continue
+		case carries(p):
+			c.there, c.active = c.there+1, c.active+1
+			continue
+		case p.State.Meta().Reason == fabric.ReasonMoved:
+			c.there++
+			continue
+		case p.State.State == fabric.Unknown:
+			c.why, c.unclear = p.State.Meta().Reason, c.unclear+1
+		}
+		switch free := uncabled(n, h, p); {
+		case free.State == fabric.Unknown:
+			c.there, c.maybe, c.why = c.there+1, c.maybe+1, free.Meta().Reason
+		case !free.Value:
+			c.there++
 		}
 	}
 	unread := func(s fabric.Source) bool {
 		return !s.Up && (s.Name == fabric.SourceClass || s.Name == fabric.SourceHCA)
 	}
 	if i := slices.IndexFunc(n.Sources, unread); i >= 0 {
-		hidden = n.Sources[i].Reason
+		c.hidden = n.Sources[i].Reason
 	}
 	if n.ClassPresent.State == fabric.Unknown {
-		hidden = n.ClassPresent.Meta().Reason
+		c.hidden = n.ClassPresent.Meta().Reason
 	}
-	if have < *want && have+n.MovedCompute() >= *want { // those that pods have may be the ones
-		return
-	}
-	if hidden != "" && have < *want { // a port that cannot be read is not a missing one
-		of.unknown(Subject{}, hidden, fmt.Sprintf("%d compute ports can be read, %d are expected.", have, *want))
-		return
-	}
-	if have > *want {
-		if active <= *want && active+unclear > *want {
-			of.unknown(Subject{}, unclearWhy, fmt.Sprintf("%d of %d compute ports are active, %d are expected; the state of %d cannot be read.", active, have, *want, unclear))
-			return
+	return c
+}
+
+// carries tells that a port is active as far as its driver tells.
+func carries(p *fabric.Port) bool {
+	return p.State.Or("") == fabric.PortActive || p.State.Meta().Reason == fabric.ReasonDriverConstant
+}
+
+// activeCompute counts the active compute ports.
+func activeCompute(n *fabric.Node) (active int) {
+	for _, p := range ports(n) {
+		if p.Role.Or("") == fabric.RoleCompute && carries(p) {
+			active++
 		}
-		have = max(active, *want)
+	}
+	return active
+}
+
+// judgeComputePorts counts ports whether they are active or not: port_active tells of those that are not.
+func judgeComputePorts(n *fabric.Node, of *verdicts) {
+	want := n.Policy.ComputePorts
+	if want == nil {
+		return
+	}
+	c, moved := computePortsOf(n), n.MovedCompute()
+	switch {
+	case c.there < *want && c.there+moved >= *want: // those that pods have may be the ones
+		return
+	case c.hidden != "" && c.there < *want: // a port that cannot be read is not a missing one
+		of.unknown(Subject{}, c.hidden, fmt.Sprintf("%d compute ports can be read, %d are expected.", c.there, *want))
+		return
+	case c.there >= *want && c.there-c.maybe < *want:
+		of.unknown(Subject{}, c.why, fmt.Sprintf("%d compute ports are there, %d are expected; whether %d of them are in use cannot be read.", c.there, *want, c.maybe))
+		return
 	}
 	evidence := "The site's configuration expects them (expected.compute_ports)."
-	if moved := n.MovedCompute(); moved > 0 {
+	if moved > 0 {
 		evidence += fmt.Sprintf(" Other network namespaces have %d devices that may be among them.", moved)
 	}
-	of.when(have != *want, Subject{}, Verdict{
-		What:     fmt.Sprintf("%d compute ports where %d are expected", have, *want),
+	of.when(c.there < *want, Subject{}, Verdict{
+		What:     fmt.Sprintf("%d compute ports where %d are expected", c.there, *want),
 		Evidence: evidence, Consequence: "Collectives use what is left, or fail.",
 		Remedy: "See rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. What left the bus comes back with echo 1 > /sys/bus/pci/rescan " +
 			"or a cold restart, or not at all; else correct expected.compute_ports.",
 	})
+}
+
+// judgeSurplus counts active ports only: uncabled ones may be there beside the ones that are expected.
+func judgeSurplus(n *fabric.Node, of *verdicts) {
+	want := n.Policy.ComputePorts
+	if want == nil {
+		return
+	}
+	c := computePortsOf(n)
+	switch {
+	case c.active > *want:
+		of.failed(Subject{}, Verdict{
+			What:        fmt.Sprintf("%d active ports count as compute where %d are expected", c.active, *want),
+			Evidence:    "The site's configuration expects fewer (expected.compute_ports).",
+			Consequence: "Rates, addresses and alerts of ports that are for something else are judged as if they were for training, and NCCL may use them for it.",
+			Remedy:      "Say in the configuration what the others are for (roles), leave them out of NCCL_IB_HCA, or correct expected.compute_ports.",
+		})
+	case c.active+c.unclear > *want:
+		of.unknown(Subject{}, c.why, fmt.Sprintf("%d compute ports are active, %d are expected; role or state of %d more cannot be read.", c.active, *want, c.unclear))
+	case n.ClassPresent.State == fabric.Unknown:
+		of.unknown(Subject{}, c.hidden, "Which RDMA devices there are cannot be read.")
+	default:
+		of.ok(Subject{})
+	}
 }

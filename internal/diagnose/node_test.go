@@ -8,7 +8,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// TestComputePorts: ports that nobody cabled are no surplus, and what cannot be read acquits nobody of one.
+// TestComputePorts: too few are critical. More than expected are a warning, unless the rest is not cabled; what cannot be
+// read is no acquittal.
 func TestComputePorts(t *testing.T) {
 	at := func(s fabric.PortState) fabric.Fact[fabric.PortState] {
 		return fabric.Fact[fabric.PortState]{Value: s, State: fabric.OK}
@@ -20,15 +21,16 @@ func TestComputePorts(t *testing.T) {
 		name   string
 		states [2]fabric.Fact[fabric.PortState]
 		expect int
-		want   Status
+		want   Status // of compute_ports
+		more   Status // of compute_ports_surplus
 	}{
-		{"as many as expected", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortActive)}, 2, OK},
-		{"too few", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortActive)}, 3, Failed},
-		{"too many", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortActive)}, 1, Failed},
-		{"one is not cabled", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortDown)}, 1, OK},
-		{"too many, one hidden", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), hidden(fabric.ReasonIO)}, 1, Unknown},
-		{"too many of EFA", [2]fabric.Fact[fabric.PortState]{hidden(fabric.ReasonDriverConstant), hidden(fabric.ReasonDriverConstant)}, 1, Failed},
-		{"down, which another check tells", [2]fabric.Fact[fabric.PortState]{at(fabric.PortDown), at(fabric.PortDown)}, 2, OK},
+		{"as many as expected", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortActive)}, 2, OK, OK},
+		{"too few", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortActive)}, 3, Failed, OK},
+		{"too many", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortActive)}, 1, OK, Failed},
+		{"one is not cabled", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortDown)}, 1, OK, OK},
+		{"too many, one hidden", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), hidden(fabric.ReasonIO)}, 1, OK, Unknown},
+		{"too many of EFA", [2]fabric.Fact[fabric.PortState]{hidden(fabric.ReasonDriverConstant), hidden(fabric.ReasonDriverConstant)}, 1, OK, Failed},
+		{"down, which another check tells", [2]fabric.Fact[fabric.PortState]{at(fabric.PortDown), at(fabric.PortDown)}, 2, OK, OK},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := withDevices("")
@@ -37,8 +39,10 @@ func TestComputePorts(t *testing.T) {
 				n.HCAs[i].Ports[0].Role = fabric.Fact[fabric.Role]{Value: fabric.RoleCompute, State: fabric.OK}
 				n.HCAs[i].Ports[0].State = test.states[i]
 			}
-			if list := Run(n, []*Check{Find("compute_ports")}); len(list) != 1 || list[0].Status != test.want {
-				t.Errorf("got %+v, want %s", list, test.want)
+			for id, want := range map[string]Status{"compute_ports": test.want, "compute_ports_surplus": test.more} {
+				if list := Run(n, []*Check{Find(id)}); len(list) != 1 || list[0].Status != want {
+					t.Errorf("%s: got %+v, want %s", id, list, want)
+				}
 			}
 		})
 	}

@@ -17,8 +17,10 @@ func portChecks() []*Check {
 	return []*Check{
 		{
 			ID: "port_active", Title: "The port is not active", Severity: Critical, Topic: "ports", Scope: ScopePort,
-			Reads: "state and phys_state of the port",
-			Guard: onlyCarrying + "; not where the driver always answers the same (EFA), nor of ports that nobody cabled, those that are down with the same number on every card of the board, while others are up",
+			Reads: "state and phys_state of the port, what the exporter and expected.manifest have of it, NCCL_IB_HCA of the host, expected.compute_ports, the GID table",
+			Guard: onlyCarrying + "; not where the driver always answers the same (EFA), nor of uncabled ports. A port counts as uncabled if neither the exporter nor the manifest ever saw it active, " +
+				"and one of these holds: it is down at the same place on every card of its board, two at least, whose other port is up; NCCL_IB_HCA leaves it out and takes as many compute ports as " +
+				"expected.compute_ports says; it is Ethernet without an address, on the only card of its board, whose other port is up and not for training",
 			Modes: []string{ModePortDown}, judge: eachPort(judgeActive),
 		},
 		{
@@ -128,7 +130,7 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	}
 	switch free := uncabled(n, h, p); {
 	case free.State == fabric.Unknown:
-		v.unknown(of(h, p), free.Meta().Reason, "The port is not active, and whether it is meant to be is not known: other cards of the board do not tell.")
+		v.unknown(of(h, p), free.Meta().Reason, "The port is not active, and whether it is meant to be is not known: "+ReasonText(free.Meta().Reason)+".")
 		return
 	case free.Value:
 		return

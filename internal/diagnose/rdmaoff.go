@@ -138,17 +138,17 @@ func trainsOverVerbs(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[
 		return fabric.NotKnown[bool](cmp.Or(m.Reason, fabric.ReasonNotRead), m.Source, m.At)
 	}
 	list, _ := n.NCCL.Text("NCCL_IB_HCA")
-	filter := parseNameFilter(list)
+	filter := fabric.ParseNameFilter(list)
 	driver, known := h.Driver.Get()
 	site, stated := n.Policy.RoleOf(h.Name)
 	switch {
-	case !filter.takes(h.Name, p.Number):
+	case !filter.Takes(h.Name, p.Number):
 		return no
 	case h.Driver.State == fabric.Unknown:
 		return unknown(h.Driver.Meta())
 	case known && driver == "efa":
 		return no
-	case stated && site == fabric.RoleCompute, n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0, len(filter.items) > 0 && !filter.exclude:
+	case stated && site == fabric.RoleCompute, n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0, len(filter.Items) > 0 && !filter.Exclude:
 		return yes
 	case known && driver == "mana":
 		return no

@@ -3,14 +3,165 @@
 package diagnose
 
 import (
+	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/fabric"
 )
 
-// uncabled tells that the port is meant to be unused: on two cards or more of one board it is down, on every one of
-// them that has another port that is up.
+// uncabled tells that a port without a link is meant to have none. That it once had one speaks against it; else what is so
+// on every card of its board, what the site and its NCCL configuration say, or that the card is not for training.
 func uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
+	if wasUp(n, h, p) {
+		return fabric.Known(false, "ports/state", n.At)
+	}
+	found := fabric.Known(false, "ports/state", n.At)
+	for _, rule := range []func(*fabric.Node, *fabric.HCA, *fabric.Port) fabric.Fact[bool]{unusedOnBoard, leftOut, spareBesideOther} {
+		switch free := rule(n, h, p); {
+		case free.Or(false):
+			return free
+		case free.State == fabric.Unknown:
+			found = free
+		}
+	}
+	return found
+}
+
+// wasUp tells that the exporter saw the port active, or that its manifest has a rate.
+func wasUp(n *fabric.Node, h *fabric.HCA, p *fabric.Port) bool {
+	if m := n.Policy.Manifest; m != nil {
+		if rate := m.Devices[h.Name][portKey(p, "rate")]; rate != "" && rate != ManifestNone {
+			return true
+		}
+	}
+	return p.Seen.Active
+}
+
+// leftOut tells that NCCL_IB_HCA leaves the port out and takes as many as the site expects for training.
+func leftOut(n *fabric.Node, _ *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
+	const source = "NCCL configuration"
+	want := n.Policy.ComputePorts
+	if want == nil || p.Role.Or("") != fabric.RoleCompute {
+		return fabric.Known(false, source, n.At)
+	}
+	list, set := n.NCCL.Devices()
+	if m := unreadNCCL(n); m != nil {
+		if activeCompute(n) < *want { // there is a port that has to have a link, and this may be it
+			return fabric.Known(false, source, n.At)
+		}
+		return fabric.NotKnown[bool](m.Reason, source, n.At)
+	}
+	if !set {
+		return fabric.Known(false, source, n.At)
+	}
+	taken, takesIt := listedAbsent(n, list), false
+	var hidden []fabric.Fact[fabric.Role]
+	for o, q := range ports(n) {
+		if !list.Takes(o.Name, q.Number) {
+			continue
+		}
+		takesIt = takesIt || q == p
+		switch role, known := q.Role.Get(); {
+		case !known:
+			hidden = append(hidden, q.Role)
+		case role == fabric.RoleCompute:
+			taken++
+		}
+	}
+	switch {
+	case takesIt || taken > *want || taken+len(hidden) < *want:
+		return fabric.Known(false, source, n.At)
+	case len(hidden) > 0:
+		return fabric.NotKnown[bool](hidden[0].Meta().Reason, hidden[0].Source, n.At)
+	}
+	return fabric.Known(true, source, n.At)
+}
+
+// listedAbsent counts the devices that a list names and that are not there: it takes them too.
+func listedAbsent(n *fabric.Node, list fabric.NameFilter) (absent int) {
+	for _, i := range list.Items {
+		if !list.Exclude && !slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return list.Matches(i, h.Name, -1) }) {
+			absent++
+		}
+	}
+	return absent
+}
+
+// spareBesideOther tells that the port is a spare one of the only card of its board: Ethernet without an address, beside a
+// port that is up and not for training, while the site misses no port.
+func spareBesideOther(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
+	const source = "ports of the card"
+	no := fabric.Known(false, source, n.At)
+	list, _ := n.NCCL.Devices()
+	named := !list.Exclude && slices.ContainsFunc(list.Items, func(i fabric.NameItem) bool { return i.Name == h.Name })
+	missing := n.Policy.ComputePorts != nil && p.Role.Or("") == fabric.RoleCompute && activeCompute(n) < *n.Policy.ComputePorts
+	if p.LinkLayer.Or("") != fabric.LinkEthernet || named || missing {
+		return no
+	}
+	other := fabric.Known(false, source, n.At)
+	var unread *fabric.Meta
+	for _, card := range cardsOf(n) {
+		if !slices.Contains(card, h) {
+			same := sameBoard(h, card[0])
+			switch {
+			case same.State != fabric.OK:
+				unread = new(same.Meta())
+			case same.Value:
+				return no
+			}
+			continue
+		}
+		other = otherUse(card, p)
+	}
+	gids, told := p.GIDs.Entries.Get()
+	addressed := slices.ContainsFunc(gids, func(g fabric.GID) bool { return g.Family == fabric.FamilyIPv4 || g.Family == fabric.FamilyIPv6 })
+	switch {
+	case other.State == fabric.OK && !other.Value, addressed:
+		return no
+	case other.State != fabric.OK:
+		unread = new(other.Meta())
+	case !told:
+		unread = new(p.GIDs.Entries.Meta())
+	case unreadNCCL(n) != nil:
+		unread = unreadNCCL(n)
+	}
+	switch {
+	case unread == nil:
+		return fabric.Known(true, source, n.At)
+	case silent(*unread):
+		return no
+	}
+	return fabric.NotKnown[bool](unread.Reason, unread.Source, n.At)
+}
+
+// otherUse tells that another port of the card is up, and that none of those is for training.
+func otherUse(card []*fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
+	use := fabric.Fact[bool]{State: fabric.OK}
+	for _, h := range card {
+		for i := range h.Ports {
+			q := &h.Ports[i]
+			state, known := q.State.Get()
+			role, told := q.Role.Get()
+			switch {
+			case q == p:
+			case !known:
+				use = fabric.NotKnown[bool](q.State.Meta().Reason, q.State.Source, q.State.At)
+			case state != fabric.PortActive:
+			case !told:
+				use = fabric.NotKnown[bool](q.Role.Meta().Reason, q.Role.Source, q.Role.At)
+			case role == fabric.RoleCompute:
+				return fabric.Known(false, q.Role.Source, q.Role.At)
+			case use.State == fabric.OK:
+				use = fabric.Known(true, q.State.Source, q.State.At)
+			}
+		}
+	}
+	return use
+}
+
+// unusedOnBoard tells that on two cards or more of one board the port is down, on every one of them that has another port
+// that is up.
+func unusedOnBoard(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	const source = "states of the ports of the board"
 	unread := movedFrom(n, h)
 	cards := 0

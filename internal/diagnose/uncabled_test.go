@@ -4,6 +4,8 @@ package diagnose
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
@@ -26,6 +28,156 @@ func card(name, board string, states ...fabric.PortState) (list []fabric.HCA) {
 		})
 	}
 	return list
+}
+
+// halfCabled is a node with eight cards of one port, half of which have a link, and what its site says of that.
+func halfCabled(list string, expected int) *fabric.Node {
+	n := &fabric.Node{Policy: &fabric.Policy{ComputePorts: &expected}, ClassPresent: fabric.Known(true, "", at)}
+	for i := range 8 {
+		state := fabric.PortActive
+		if i > 3 {
+			state = fabric.PortDown
+		}
+		n.HCAs = append(n.HCAs, card(fmt.Sprint("mlx5_", i), "X", state)...)
+	}
+	n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.Known(true, "", at)}}
+	n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_HCA", Value: list, Source: "/etc/nccl.conf:1"}}
+	return n
+}
+
+const firstFour = "=mlx5_0_0,mlx5_1_0,mlx5_2_0,mlx5_3_0"
+
+func TestHalfOfTheRailsCabled(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		list     string
+		expected int
+		edit     func(n *fabric.Node)
+		failed   int
+		unknown  int
+	}{
+		{"as the site says twice", firstFour, 4, nil, 0, 0},
+		{"as it says by leaving out", "^mlx5_4,mlx5_5,mlx5_6,mlx5_7", 4, nil, 0, 0},
+		{"without a list", "", 4, nil, 4, 0},
+		{"without an expectation", firstFour, 4, func(n *fabric.Node) { n.Policy.ComputePorts = nil }, 4, 0},
+		{"the site expects eight", firstFour, 8, nil, 4, 0},
+		{"the list takes all", "mlx5", 4, nil, 4, 0},
+		{"one of those that are used lost its link", firstFour, 4, func(n *fabric.Node) {
+			n.HCAs[2].Ports[0].State, n.HCAs[2].Ports[0].PhysState = fabric.Known(fabric.PortDown, "state", at), fabric.Known(fabric.PhysDisabled, "phys_state", at)
+		}, 1, 0},
+		{"one of those that are used left the bus", firstFour, 4, func(n *fabric.Node) { n.HCAs = slices.Delete(n.HCAs, 2, 3) }, 0, 0},
+		{"one of the others had a link", firstFour, 4, func(n *fabric.Node) { n.HCAs[5].Ports[0].Seen.Active = true }, 1, 0},
+		{"one of the others had a link when the manifest was written", firstFour, 4, func(n *fabric.Node) {
+			n.Policy.Manifest = &fabric.Manifest{Devices: map[string]map[string]string{"mlx5_5_0": {"port_1_rate": "400 Gb/s"}, "mlx5_6_0": {"port_1_rate": ManifestNone}}}
+		}, 1, 0},
+		{"the file cannot be read", firstFour, 4, func(n *fabric.Node) {
+			n.NCCL.Files[0].Exists, n.NCCL.Variables = fabric.NotKnown[bool](fabric.ReasonIO, "", at), nil
+		}, 0, 4},
+		{"the file cannot be read, and a port is missing", firstFour, 5, func(n *fabric.Node) {
+			n.NCCL.Files[0].Exists, n.NCCL.Variables = fabric.NotKnown[bool](fabric.ReasonIO, "", at), nil
+		}, 4, 0},
+	} {
+		n := halfCabled(test.list, test.expected)
+		if test.edit != nil {
+			test.edit(n)
+		}
+		list := Run(n, []*Check{Find("port_active")})
+		if failed, unknown := len(Failures(list)), len(Unknowns(list)); failed != test.failed || unknown != test.unknown {
+			t.Errorf("%s: %d failed and %d unknown, want %d and %d: %v", test.name, failed, unknown, test.failed, test.unknown, list)
+		}
+	}
+}
+
+// A rail that left the bus is missing, however many uncabled ports there are.
+func TestUncabledPortsReplaceNone(t *testing.T) {
+	for expected, want := range map[int]Status{4: OK, 5: OK} { // five expected: the list takes four, and the others are not uncabled
+		if list := Run(halfCabled(firstFour, expected), []*Check{Find("compute_ports")}); len(list) != 1 || list[0].Status != want {
+			t.Errorf("%d expected: %v, want %s", expected, list, want)
+		}
+	}
+	n := halfCabled(firstFour, 4)
+	n.HCAs = slices.Delete(n.HCAs, 2, 3)
+	if list := Run(n, []*Check{Find("compute_ports")}); len(list) != 1 || list[0].Status != Failed || list[0].What != "3 compute ports where 4 are expected" {
+		t.Errorf("without one of four: %v", list)
+	}
+	n = halfCabled(firstFour, 4)
+	n.HCAs = slices.Delete(n.HCAs, 2, 3)
+	n.HCAs[5].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonIO, "", at)
+	if list := Run(n, []*Check{Find("compute_ports")}); len(list) != 1 || list[0].Status == OK {
+		t.Errorf("without one of four, and one that cannot be read: %v", list)
+	}
+}
+
+// singleCard is a node with one card of two ports: the default route leaves through the first, and the second is down.
+func singleCard() *fabric.Node {
+	n := &fabric.Node{Policy: &fabric.Policy{}, HCAs: card("a", "X", fabric.PortActive, fabric.PortDown)}
+	n.HCAs[0].Ports[0].Role = fabric.Known(fabric.RoleManagement, "", at)
+	gid := fabric.GID{Addr: netip.MustParseAddr("fe80::1"), Type: fabric.GIDRoCEv2, Family: fabric.FamilyLinkLocal}
+	n.HCAs[1].Ports[0].GIDs.Entries = fabric.Known([]fabric.GID{gid}, "gids", at)
+	n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.None[bool]("", at)}}
+	return n
+}
+
+func TestSparePortOfTheOnlyCard(t *testing.T) {
+	one := 1
+	for _, test := range []struct {
+		name string
+		edit func(n *fabric.Node, p *fabric.Port)
+		want Status // empty: not asked
+	}{
+		{"never used", nil, ""},
+		{"beside a storage port", func(n *fabric.Node, p *fabric.Port) {
+			n.HCAs[0].Ports[0].Role, p.Role = fabric.Known(fabric.RoleStorage, "", at), fabric.Known(fabric.RoleStorage, "", at)
+		}, ""},
+		{"beside a training port", func(n *fabric.Node, _ *fabric.Port) {
+			n.HCAs[0].Ports[0].Role = fabric.Known(fabric.RoleCompute, "", at)
+		}, Failed},
+		{"it had a link", func(_ *fabric.Node, p *fabric.Port) { p.Seen.Active = true }, Failed},
+		{"it has an address", func(_ *fabric.Node, p *fabric.Port) {
+			p.GIDs.Entries.Value = []fabric.GID{{Addr: netip.MustParseAddr("::ffff:10.0.0.1"), Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv4}}
+		}, Failed},
+		{"the site expects it", func(n *fabric.Node, _ *fabric.Port) { n.Policy.ComputePorts = &one }, Failed},
+		{"NCCL_IB_HCA names it", func(n *fabric.Node, _ *fabric.Port) {
+			n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_HCA", Value: "a_1", Source: "/etc/nccl.conf:1"}}
+		}, Failed},
+		{"both are down", func(n *fabric.Node, _ *fabric.Port) { n.HCAs[0].Ports[0].State = fabric.Known(fabric.PortDown, "", at) }, Failed},
+		{"InfiniBand, whose addresses are not known", func(_ *fabric.Node, p *fabric.Port) { p.LinkLayer = fabric.Known(fabric.LinkInfiniBand, "", at) }, Failed},
+		{"another card of the board uses both", func(n *fabric.Node, _ *fabric.Port) {
+			n.HCAs = append(n.HCAs, card("b", "X", fabric.PortActive, fabric.PortActive)...)
+		}, Failed},
+		{"the use of the other port is not known", func(n *fabric.Node, _ *fabric.Port) {
+			n.HCAs[0].Ports[0].Role = fabric.NotKnown[fabric.Role](fabric.ReasonStuck, "", at)
+		}, Unknown},
+		{"its addresses are not known", func(_ *fabric.Node, p *fabric.Port) {
+			p.GIDs.Entries = fabric.NotKnown[[]fabric.GID](fabric.ReasonIO, "", at)
+		}, Unknown},
+	} {
+		n := singleCard()
+		if test.edit != nil {
+			test.edit(n, &n.HCAs[1].Ports[0])
+		}
+		var got Status
+		for _, v := range Run(n, []*Check{Find("port_active")}) {
+			if v.Subject.Device == "a_1" {
+				got = v.Status
+			}
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// The leaf switch of all second ports may fail at once: they are not uncabled because all of them are down.
+func TestUncabledPortsNeverHadALink(t *testing.T) {
+	n := &fabric.Node{Policy: &fabric.Policy{}}
+	for _, name := range []string{"a", "b"} {
+		n.HCAs = append(n.HCAs, card(name, "X", fabric.PortActive, fabric.PortDown)...)
+	}
+	n.HCAs[1].Ports[0].Seen.Active, n.HCAs[3].Ports[0].Seen.Active = true, true
+	if list := Run(n, []*Check{Find("port_active")}); len(Failures(list)) != 2 {
+		t.Errorf("%v", list)
+	}
 }
 
 // Ports that nobody cabled are those that are down with the same number on every card of the board, and on two at least.

@@ -2,7 +2,10 @@
 
 package fabric
 
-import "net/netip"
+import (
+	"encoding/binary"
+	"net/netip"
+)
 
 // GIDType is what a GID can be used for.
 type GIDType string
@@ -61,6 +64,23 @@ func ClassifyGID(node NodeType, layer LinkLayer, word string, a netip.Addr) (GID
 		return GIDRoCEv1, family
 	}
 	return GIDOther, family
+}
+
+// EmptyGID tells whether what a slot of a GID table reads stands for no entry: zero, or the default prefix alone, which
+// NCCL (configuredGid of src/transport/net_ib/connect.cc, from 2.21 on) and show_gids pass over too. mlx4 answers for
+// each free slot of an InfiniBand port with the prefix of its subnet (mlx4_ib_query_gid), and ib_core keeps what is not all
+// zero (add_modify_gid of drivers/infiniband/core/cache.c). Without a GUID no port has such a GID, except that NCCL takes an
+// FLID from a slot without asking for one.
+func EmptyGID(layer LinkLayer, a netip.Addr) bool {
+	b := a.As16()
+	prefix, guid, flid := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint16(b[4:])
+	switch {
+	case guid != 0:
+		return false
+	case prefix == 0, prefix == 0xfe80_0000_0000_0000:
+		return true
+	}
+	return layer == LinkInfiniBand && flid == 0
 }
 
 // Routable tells whether the GID can carry RoCE traffic across a router: RoCE v2 with an address that is

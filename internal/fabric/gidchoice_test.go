@@ -128,6 +128,29 @@ func TestClassifyGID(t *testing.T) {
 	}
 }
 
+func TestEmptyGID(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		layer LinkLayer
+		addr  string
+		want  bool
+	}{
+		{"zero", LinkEthernet, "::", true},
+		{"the default prefix alone", LinkInfiniBand, "fe80::", true},
+		{"also where the link layer is not known", "", "fe80::", true},
+		{"another subnet's prefix alone", LinkInfiniBand, "fec0:0:0:1::", true},
+		{"a port of the default subnet", LinkInfiniBand, "fe80::2:c903:12:3457", false},
+		{"an FLID, of which NCCL asks no GUID", LinkInfiniBand, "fe80:0:7::", false},
+		{"an IPv6 address that ends in zeros", LinkEthernet, "fd00:0:0:1::", false},
+		{"IPv4", LinkEthernet, "::ffff:10.0.0.0", false},
+		{"the MAC address of an iWARP device", LinkEthernet, "da15:83a8:6f99::", false},
+	} {
+		if got := EmptyGID(c.layer, netip.MustParseAddr(c.addr)); got != c.want {
+			t.Errorf("%s: %s is empty: %t", c.name, c.addr, got)
+		}
+	}
+}
+
 func TestCountChanges(t *testing.T) {
 	a := table(t, LinkEthernet, "0 v1 fe80::1", "1 v2 fe80::1", "3 v2 ::ffff:10.0.0.1")
 	for _, c := range []struct {

@@ -81,6 +81,9 @@ type Port struct {
 	// which does not say that nothing was set: the tool that sets it removes the folder again.
 	DefaultToS Fact[int]
 
+	// Seen is what the exporter saw of the port before, for what a port without a link no longer shows.
+	Seen PortHistory
+
 	// Derived by Node.Derive.
 	Role         Fact[Role]
 	ExpectedRate Fact[float64] // bytes per second
@@ -89,6 +92,19 @@ type Port struct {
 	// RoCE judges each physical interface below the port, the worst first: its verdict is the port's. Absent without
 	// RoCE.
 	RoCE Fact[[]RoCEChain]
+}
+
+// PortHistory is what was seen of a port since its device appeared or the exporter started, whichever was later.
+type PortHistory struct {
+	Active bool    // it was active
+	Rate   float64 // the highest rate in bytes per second while it was; 0 if none was known
+}
+
+// Remember adds what the port is now to its history.
+func (p *Port) Remember() {
+	if p.State.Or("") == PortActive {
+		p.Seen = PortHistory{Active: true, Rate: max(p.Seen.Rate, p.Rate.Or(Rate{}).BytesPerSecond)}
+	}
 }
 
 // PortState is the logical state of a port.

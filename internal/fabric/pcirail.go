@@ -112,7 +112,15 @@ func (h *HCA) roleHidden() bool {
 
 // nearGPU tells whether the function shares a switch with a GPU.
 func (n *Node) nearGPU(f *PCIFunction) bool {
-	return slices.ContainsFunc(n.PCI.GPUs(), func(g *PCIFunction) bool {
+	return n.nearAny(n.PCI.GPUs(), f)
+}
+
+// nearAny tells whether the function shares a switch with one of these.
+func (n *Node) nearAny(gpus []*PCIFunction, f *PCIFunction) bool {
+	return slices.ContainsFunc(gpus, func(g *PCIFunction) bool {
+		if sharedBridges(g, f) == 0 { // most are not
+			return false
+		}
 		d, known := DistanceOf(g, f, n.Host.Hypervisor, n.At).Get()
 		return known && d <= DistancePXB
 	})

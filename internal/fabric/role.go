@@ -8,29 +8,38 @@ import "slices"
 // training nodes they carry management or storage.
 var bluefield = map[string]bool{"MT41682": true, "MT41686": true, "MT41692": true}
 
-// deriveRoles gives each port its role. Ports that nothing speaks against are compute; of these, those of NICs that
-// are out of the way of all GPUs are storage (outOfTheWay).
+// deriveRoles gives each port its role. Ports that nothing speaks against are compute; of these, those are storage that stand
+// beside the rails (standBeside), and of the rest those of NICs that are out of the way of all GPUs (outOfTheWay).
 func (n *Node) deriveRoles() {
-	var candidates []*HCA
+	var open []openPort
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		open := false
 		for k := range h.Ports {
 			p := &h.Ports[k]
 			var settled bool
-			p.Role, settled = n.roleOf(h, p)
-			open = open || !settled
-		}
-		if open {
-			candidates = append(candidates, h)
+			if p.Role, settled = n.roleOf(h, p); !settled {
+				open = append(open, openPort{h, p})
+			}
 		}
 	}
-	for _, h := range n.outOfTheWay(candidates) {
-		for k := range h.Ports {
-			p := &h.Ports[k]
-			if role, settled := n.roleOf(h, p); !settled && role.State == OK {
-				p.Role = Known(RoleStorage, "bus/pci/devices", n.At)
-			}
+	beside := n.standBeside(open)
+	open = slices.DeleteFunc(open, func(o openPort) bool {
+		source, found := beside[o.p]
+		if found {
+			o.p.Role = Known(RoleStorage, source, n.At)
+		}
+		return found
+	})
+	var candidates []*HCA
+	for _, o := range open {
+		if !slices.Contains(candidates, o.h) {
+			candidates = append(candidates, o.h)
+		}
+	}
+	far := n.outOfTheWay(candidates)
+	for _, o := range open {
+		if slices.Contains(far, o.h) {
+			o.p.Role = Known(RoleStorage, "bus/pci/devices", n.At)
 		}
 	}
 }
@@ -122,10 +131,14 @@ func (n *Node) outOfTheWay(candidates []*HCA) []*HCA {
 
 // eachHasItsOwn tells whether each GPU can have one of these NICs to itself, and a near one.
 func (n *Node) eachHasItsOwn(nics []*HCA) bool {
+	return !slices.ContainsFunc(n.dealOnBus(nics), func(r Rail) bool { return r.Shared || r.Distance.Or(DistanceSYS) > DistancePXB })
+}
+
+// dealOnBus deals NICs out to the GPUs by the PCI bus alone.
+func (n *Node) dealOnBus(nics []*HCA) []Rail {
 	var names []string
 	for _, h := range nics {
 		names = append(names, h.Name)
 	}
-	onBus := func(gpu, nic *PCIFunction) Fact[Distance] { return DistanceOf(gpu, nic, n.Host.Hypervisor, n.At) }
-	return !slices.ContainsFunc(n.deal(names, onBus), func(r Rail) bool { return r.Shared || r.Distance.Or(DistanceSYS) > DistancePXB })
+	return n.deal(names, func(gpu, nic *PCIFunction) Fact[Distance] { return DistanceOf(gpu, nic, n.Host.Hypervisor, n.At) })
 }

@@ -31,11 +31,24 @@ func TestRolesOfPlatforms(t *testing.T) {
 		"healthy-efa":        "",
 		"healthy-mana":       "", // flat
 		"healthy-sriov-vf":   "mlx5_2 unused, mlx5_3 unused",
-		"healthy-two-port":   "", // no NIC is near a GPU
+		"healthy-two-port":   "mlx4_0 storage, mlx4_0 storage", // NCCL_IB_HCA leaves it out
 		"healthy-roce-bond":  "",
 		"healthy-roce-vlan":  "",
 		"device-gone":        "mlx5_8 storage, mlx5_9 storage, mlx5_bond_0 management",
-		"pcie-nic-shared":    "mlx5_8 storage, mlx5_9 storage, mlx5_bond_0 management",
+
+		"healthy-mixed-nics-roce": "mlx5_2 storage",
+		"healthy-mixed-nics-ib":   "mlx5_2 management, mlx5_3 storage",
+		"healthy-oci-h100":        "mlx5_11 storage, mlx5_2 management",
+		"healthy-mixed-vendors":   "bnxt_re0 storage, bnxt_re1 storage, rocep138s0f0 management",
+		"healthy-half-cabled":     "",
+		"healthy-single-card":     "mlx5_0 management",
+		"healthy-nvlink-pairs":    "",
+		"healthy-l40s":            "",
+		"healthy-gb200":           "",
+		"healthy-vm-flat":         "",
+		"healthy-uncabled-ports":  "",
+		"compute-ports-surplus":   "",
+		"pcie-nic-shared":         "mlx5_8 storage, mlx5_9 storage, mlx5_bond_0 management",
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := simulator.Find(name)

@@ -29,7 +29,7 @@ func (h *HCA) Metas() iter.Seq2[string, Meta] {
 	}
 }
 
-// WithoutFacts returns a device of the same name with the same ports of which nothing is known, for the
+// WithoutFacts returns a device of the same name with the same ports of which nothing is known now, for the
 // given reason.
 func (h *HCA) WithoutFacts(r Reason, at time.Time) HCA {
 	const src = ""
@@ -43,8 +43,8 @@ func (h *HCA) WithoutFacts(r Reason, at time.Time) HCA {
 	}
 	for _, p := range h.Ports {
 		u.Ports = append(u.Ports, Port{
-			Number: p.Number,
-			State:  NotKnown[PortState](r, src, at), PhysState: NotKnown[PhysState](r, src, at),
+			Number: p.Number, Seen: p.Seen,
+			State: NotKnown[PortState](r, src, at), PhysState: NotKnown[PhysState](r, src, at),
 			LinkLayer: NotKnown[LinkLayer](r, src, at), Rate: NotKnown[Rate](r, src, at), LID: NotKnown[int](r, src, at),
 			SMLID: NotKnown[int](r, src, at), PKeys: NotKnown[int](r, src, at), NetDev: NotKnown[string](r, src, at),
 			GIDs: GIDTable{Size: NotKnown[int](r, src, at), Entries: NotKnown[[]GID](r, src, at)},

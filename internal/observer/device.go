@@ -231,13 +231,18 @@ func (ob *Observer) readHCA(d *device, h *fabric.HCA, policy *fabric.Policy, due
 	if err := d.reader.ReadPorts(h, now); err != nil {
 		return err
 	}
-	if !due.slow {
-		return nil
+	if due.slow {
+		if err := d.reader.ReadPortDetails(h, now); err != nil {
+			return err
+		}
+		if err := d.reader.ReadTrafficClass(h, now); err != nil {
+			return err
+		}
 	}
-	if err := d.reader.ReadPortDetails(h, now); err != nil {
-		return err
+	for i := range h.Ports {
+		h.Ports[i].Remember()
 	}
-	return d.reader.ReadTrafficClass(h, now)
+	return nil
 }
 
 func (ob *Observer) readGIDs(d *device, h *fabric.HCA, _ *fabric.Policy, due due, now time.Time) error {

@@ -48,6 +48,8 @@ type fakeDevice struct {
 	hang  chan struct{} // reads block until it is closed
 	err   error
 	panic bool
+	down  bool // its port has no link
+	kind  string
 	gids  []fabric.GID
 	busy  atomic.Int32
 
@@ -275,6 +277,9 @@ func (d *fakeDevice) Identify(h *fabric.HCA, restricted bool, now time.Time) err
 	if len(h.Ports) == 0 {
 		h.Ports = []fabric.Port{{Number: 1}}
 	}
+	if d.kind != "" {
+		h.Type = fabric.Known(d.kind, "", now)
+	}
 	h.Ports[0].LinkLayer = fabric.Known(fabric.LinkEthernet, "", now)
 	return nil
 }
@@ -284,6 +289,12 @@ func (d *fakeDevice) ReadPorts(h *fabric.HCA, now time.Time) error {
 		return err
 	}
 	h.Ports[0].State, h.Ports[0].PhysState = fabric.Known(fabric.PortActive, "", now), fabric.Known(fabric.PhysLinkUp, "", now)
+	d.k.mu.Lock()
+	defer d.k.mu.Unlock()
+	if d.down {
+		h.Ports[0].State, h.Ports[0].PhysState = fabric.Known(fabric.PortDown, "", now), fabric.Known(fabric.PhysDisabled, "", now)
+		h.Ports[0].Rate = fabric.None[fabric.Rate]("", now)
+	}
 	return nil
 }
 

@@ -293,7 +293,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	defer cancel()
 	hostDone := ob.node.kick(since[hostFacts](now, ob.o.SlowInterval), ob.readHost)
 	gpuDone := ob.kickGPUs(now, want)
-	if want&fabric.WantNCCL != 0 {
+	if want&wantNCCLFiles != 0 {
 		ob.nccl.kick(since[fabric.NCCLConfig](now, ob.o.SlowInterval), ob.readNCCL)
 	}
 	if want&fabric.WantHCA != 0 {
@@ -311,7 +311,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if hostDone != nil {
 		ob.node.lane.wait(ctx, hostDone)
 	}
-	if want&fabric.WantNCCL != 0 {
+	if want&wantNCCLFiles != 0 {
 		ob.nccl.refresh(ctx, since[fabric.NCCLConfig](now, ob.o.SlowInterval), ob.readNCCL)
 	}
 	ob.assemblePCI(ctx, n, want, pciDone)
@@ -341,6 +341,9 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	}
 	return n
 }
+
+// wantNCCLFiles is for what NCCL's configuration is read: the roles of devices follow it too.
+const wantNCCLFiles = fabric.WantNCCL | fabric.WantHCA
 
 // halfOf returns a context that ends half way to ctx's deadline.
 func halfOf(ctx context.Context, now time.Time) (context.Context, context.CancelFunc) {
@@ -393,7 +396,7 @@ func (ob *Observer) assembleHost(n *fabric.Node, want fabric.Want) {
 		n.Host.Daemons = fabric.NotKnown[[]fabric.Daemon](src.Reason, "", n.At)
 		n.GPUDirect = fabric.UnknownGPUDirect(src.Reason, n.At)
 	}
-	if want&fabric.WantNCCL == 0 {
+	if want&wantNCCLFiles == 0 {
 		return
 	}
 	c, src := ob.nccl.get(fabric.SourceNCCL, "", since[fabric.NCCLConfig](n.At, ob.o.SlowInterval))

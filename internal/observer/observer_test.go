@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"regexp"
 	"runtime"
 	"slices"
@@ -55,6 +56,66 @@ func source(n *fabric.Node, name, device string) fabric.Source {
 		}
 	}
 	return fabric.Source{}
+}
+
+// A port that lost its link is known to have had one, until its device is registered anew.
+func TestPortsAreRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(2)
+		ob := start(t, k, nil)
+		down := func(is bool) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.devices["mlx5_1"].down = is
+		}
+		seen := func() fabric.PortHistory {
+			time.Sleep(time.Minute)
+			return observe(t, ob, fabric.WantHCA).HCA("mlx5_1").Ports[0].Seen
+		}
+		down(true)
+		if got := seen(); got != (fabric.PortHistory{}) {
+			t.Errorf("a port that never had a link is remembered with %+v", got)
+		}
+		down(false)
+		up := fabric.PortHistory{Active: true, Rate: 50e9}
+		if got := seen(); got != up {
+			t.Errorf("an active port is remembered with %+v", got)
+		}
+		down(true)
+		if got := seen(); got != up {
+			t.Errorf("a port that lost its link is remembered with %+v", got)
+		}
+		k.remove("mlx5_1")
+		observe(t, ob, fabric.WantHCA)
+		k.add("mlx5_1").down = true
+		time.Sleep(time.Minute)
+		observe(t, ob, fabric.WantHCA)
+		if got := seen(); got != (fabric.PortHistory{}) {
+			t.Errorf("a new device is remembered with %+v", got)
+		}
+	})
+}
+
+// Roles follow NCCL_IB_HCA whatever a scrape asks for.
+func TestRolesDoNotDependOnWhatIsWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		root := t.TempDir()
+		if err := os.MkdirAll(root+"/etc", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(root+"/etc/nccl.conf", []byte("NCCL_IB_HCA==mlx5_0,mlx5_1\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		k := newKernel(3)
+		k.devices["mlx5_2"].kind = "MT4125"
+		ob := start(t, k, func(o *Options) { o.Rootfs = root })
+		for _, want := range []fabric.Want{fabric.WantHCA, all, fabric.WantHCA | fabric.WantCounters} {
+			if got := observe(t, ob, want).HCA("mlx5_2").Ports[0].Role.Or(""); got != fabric.RoleStorage {
+				t.Errorf("wanting %b the port that NCCL leaves out is %q", want, got)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
 }
 
 func TestScrapersShareReadings(t *testing.T) {

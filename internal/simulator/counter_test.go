@@ -100,6 +100,8 @@ func TestHealthyCounters(t *testing.T) {
 	quiet := map[string]string{
 		"dgx-a100-ib": "mlx5_4 mlx5_5", "dgx-h100-roce": "mlx5_8 mlx5_9 mlx5_bond_0", "two-port": "mlx4_0",
 		"dual-port": "mlx5_1 mlx5_3 mlx5_5 mlx5_7", "mixed-vendors": "rocep138s0f0",
+		"half-cabled": "mlx5_1 mlx5_3 mlx5_5 mlx5_7", "single-card": "mlx5_0 mlx5_1",
+		"mixed-nics-roce": "mlx5_2", "mixed-nics-ib": "mlx5_2 mlx5_3", "oci-h100": "mlx5_2 mlx5_11",
 	}
 	trouble := regexp.MustCompile(`err|exceed|retr|drop|discard|dup|out_of|oos|outof|nak|link_downed|fatal|overrun`)
 	for _, p := range platforms() {

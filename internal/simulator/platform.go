@@ -27,7 +27,8 @@ func platforms() []platform {
 		efaP5(), manaVM(), // clouds
 		sriovVF(), twoPort(), roceBond(), roceVLAN(), // shapes
 		dgxB200(), gb200Tray(), nvlinkPairs(), l40sServer(), flatVM(), cpuNode(), // GPUs
-		dualPort(), mixedVendors(), // cabling and vendors
+		dualPort(), halfCabled(), singleCard(), // cabling
+		mixedVendors(), mixedNICsRoCE(), mixedNICsIB(), ociH100(), // NICs for several things
 	}
 }
 

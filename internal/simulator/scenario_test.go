@@ -156,7 +156,12 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"ipv6-only-family-unset": {fmt.Sprintf(port+`gids/[23]`, `mlx5_(\d|bond_0)`), v4, v6},
 	}
 	maps.Copy(differences, map[string][]string{
-		"healthy-uncabled-ports": nil, "healthy-mixed-vendors": nil,
+		"healthy-uncabled-ports": nil, "healthy-mixed-vendors": nil, "healthy-half-cabled": nil, "healthy-single-card": nil,
+		"healthy-mixed-nics-roce": nil, "healthy-mixed-nics-ib": nil, "healthy-oci-h100": nil,
+		"compute-ports-surplus": {
+			`sys/devices/.*/infiniband/mlx5_2/(hca_type|board_id|fw_ver|ports/1/rate)`, `sys/devices/.*/net/ens33np0/speed`,
+			`sys/devices/.*/0000:1c:00\.0/(config|device|current_link_speed|max_link_speed)`, `sys/devices/.*/0000:17:08\.0/current_link_speed`,
+		},
 		"probe-tcp-fallback": nil, "probe-gdr-lost": nil, "probe-slow": nil, "probe-wrong-result": nil, "probe-failing": nil, // only NCCL differs
 		"adaptive-routing": append(only("mlx5_[0-7]", `hw_counters/out_of_sequence`), nccl),
 		"fresh-boot": {

@@ -13,6 +13,51 @@ func lookalikeScenarios() []Scenario {
 				"own with a port 1; that two are one card says sys_image_guid. Nothing is reported.",
 		},
 		{
+			Name: "healthy-half-cabled", Platform: "half-cabled",
+			Summary: "nothing is wrong with a node half of whose rails are cabled",
+			Truth: "Eight equal InfiniBand ports, four of them active at 400 Gb/s and four that never had a link. The site expects four, and " +
+				"NCCL_IB_HCA lists those that have a cable. Nothing is reported.",
+		},
+		{
+			Name: "healthy-single-card", Platform: "single-card",
+			Summary: "nothing is wrong with a node whose only card has one cable",
+			Truth: "One card of two ports: the default route leaves through the first, the second is down and disabled and has no address. The " +
+				"node does not train over RDMA. Nothing is reported.",
+		},
+		{
+			Name: "healthy-mixed-nics-roce", Platform: "mixed-nics-roce",
+			Summary: "nothing is wrong with a storage NIC below a switch of GPUs, beside faster NICs on RoCE",
+			Truth: "Each of the eight GPUs has a 400 Gb/s rail below its switch. mlx5_2, which is as near to two of them, is of another board and " +
+				"runs at 100 Gb/s: storage. Nobody told the exporter. Eight compute ports, all at their rate. Nothing is reported.",
+		},
+		{
+			Name: "healthy-mixed-nics-ib", Platform: "mixed-nics-ib",
+			Summary: "nothing is wrong with an Ethernet NIC below a switch of GPUs, beside an InfiniBand fabric",
+			Truth: "Eight InfiniBand rails at 400 Gb/s. mlx5_2 and mlx5_3, the ports of an Ethernet card, are as near to two GPUs: the first carries " +
+				"the default route, the second storage. NCCL_IB_HCA=mlx5 takes them all, and nobody told the exporter. Nothing is reported.",
+		},
+		{
+			Name: "healthy-oci-h100", Platform: "oci-h100",
+			Summary: "nothing is wrong with a cloud instance whose own NICs are beside those of the cluster network",
+			Truth: "16 ports at 200 Gb/s are in NCCL_IB_HCA. Of the two NICs of the cloud network mlx5_2 carries the default route; mlx5_11 is an RDMA " +
+				"device like the others, which NCCL leaves out. 16 compute ports. Nothing is reported.",
+		},
+		{
+			Name: "compute-ports-surplus", Platform: "mixed-nics-roce",
+			Summary: "a storage NIC looks just like those for training",
+			Truth: "The site put a ninth ConnectX-7 of the same board in for storage, at the same rate, and told nobody: nothing on the node says what " +
+				"it is for. Training works as before; nine ports count as compute where eight are expected.",
+			Expect: []Finding{{"", 0, "compute_ports_surplus"}},
+			edit: func(n *Node) {
+				h, rail := n.HCA("mlx5_2"), n.HCA("mlx5_0")
+				h.Type, h.Board, h.Firmware, h.Ports[0].Rate = rail.Type, rail.Board, rail.Firmware, rail.Ports[0].Rate
+				n.NetDev(h.Ports[0].NetDev).Speed = n.NetDev(rail.Ports[0].NetDev).Speed
+				f := n.Function(h.PCI)
+				f.Chip = n.Function(rail.PCI).Chip
+				f.Link = f.Chip.Link
+			},
+		},
+		{
 			Name: "healthy-mixed-vendors", Platform: "mixed-vendors",
 			Summary: "nothing is wrong with a node whose NICs come from three vendors",
 			Truth: "Two InfiniBand ports of NVIDIA train, two RoCE ports of Broadcom carry storage and have neither PFC nor a DSCP map, " +
@@ -61,24 +106,35 @@ func lookalikeScenarios() []Scenario {
 
 // quiet puts every counter of devices, ports and interfaces to zero, where it stays.
 func (n *Node) quiet() {
-	still := func(all []Statistic) {
-		for i := range all {
-			all[i].Start, all[i].PerStep = 0, 0
-		}
-	}
 	for i := range n.HCAs {
-		h := &n.HCAs[i]
-		still(h.HW)
-		for k := range h.Ports {
-			p := &h.Ports[k]
-			still(p.PMA)
-			still(p.HW)
-			still(p.CM)
-		}
+		n.HCAs[i].silence(n)
 	}
 	for i := range n.NetDevs {
-		d := &n.NetDevs[i]
-		still(d.Stats)
-		d.Received, d.Sent, d.QoS.FEC.Corrected, d.QoS.FEC.Uncorrectable = Counter{}, Counter{}, Counter{}, Counter{}
+		n.NetDevs[i].silence()
+	}
+}
+
+// silence puts every counter of a device, of its ports and of their interfaces to zero, where it stays.
+func (h *HCA) silence(n *Node) {
+	still(h.HW)
+	for k := range h.Ports {
+		p := &h.Ports[k]
+		still(p.PMA)
+		still(p.HW)
+		still(p.CM)
+		if d := n.NetDev(p.NetDev); d != nil {
+			d.silence()
+		}
+	}
+}
+
+func (d *NetDev) silence() {
+	still(d.Stats)
+	d.Received, d.Sent, d.QoS.FEC.Corrected, d.QoS.FEC.Uncorrectable = Counter{}, Counter{}, Counter{}, Counter{}
+}
+
+func still(all []Statistic) {
+	for i := range all {
+		all[i].Start, all[i].PerStep = 0, 0
 	}
 }

@@ -93,7 +93,8 @@ func TestLabels(t *testing.T) {
 			"healthy-ionic-roce", "healthy-efa", "healthy-mana", "healthy-two-port",
 		},
 		"virtual machine": {"healthy-vm-flat", "healthy-mana"}, "SR-IOV": {"healthy-sriov-vf", "vf-qos-unknown"}, "storage NICs": {"healthy", "healthy-mixed-vendors"},
-		"uncabled ports": {"healthy-uncabled-ports"}, "IPv6 only": {"ipv6-only"}, "adaptive routing": {"adaptive-routing"}, "no PFC by design": {"lossy-design", "lossy-unstated"},
+		"NICs beside the rails": {"healthy-mixed-nics-roce", "healthy-mixed-nics-ib", "healthy-oci-h100"},
+		"uncabled ports":        {"healthy-uncabled-ports", "healthy-half-cabled", "healthy-single-card"}, "IPv6 only": {"ipv6-only"}, "adaptive routing": {"adaptive-routing"}, "no PFC by design": {"lossy-design", "lossy-unstated"},
 		"MIG": {"mig-meant"}, "idle GPUs": {"pcie-gpus-idle"}, "fresh boot": {"fresh-boot"}, "mixed vendors": {"healthy-mixed-vendors"}, "bond": {"healthy-roce-bond"},
 		"RoCE v2 over VLAN": {"healthy-roce-vlan"}, "InfiniBand": {"healthy-ib", "healthy-dgx-b200"},
 	} {

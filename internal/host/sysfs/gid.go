@@ -89,7 +89,7 @@ func (d *Device) ScanGIDs(h *fabric.HCA, now time.Time) error {
 	}
 	for i := range h.Ports {
 		p := d.port(h.Ports[i].Number)
-		d.scanSlots(&p.gids, now)
+		d.scanSlots(&p.gids, h.Ports[i].LinkLayer.Or(""), now)
 		d.readSlots(h, &h.Ports[i], &p.gids, now)
 	}
 	return d.verdict()
@@ -106,12 +106,12 @@ func (d *Device) FindGIDs(h *fabric.HCA, now time.Time) error {
 		if size, ok := p.gids.size.Get(); ok && h.Ports[i].LinkLayer.Or("") == fabric.LinkEthernet {
 			p.gids.size.At = now // a table does not grow
 			known := p.gids.last()
-			d.findSlots(&p.gids, func(yield func(int) bool) {
+			d.findSlots(&p.gids, fabric.LinkEthernet, func(yield func(int) bool) {
 				for k := 0; k < size && k <= max(known, p.gids.last())+slotsBeyond && yield(k); k++ {
 				}
 			})
 		} else {
-			d.scanSlots(&p.gids, now)
+			d.scanSlots(&p.gids, h.Ports[i].LinkLayer.Or(""), now)
 		}
 		d.readSlots(h, &h.Ports[i], &p.gids, now)
 	}
@@ -124,7 +124,7 @@ func (d *Device) ReadGIDs(h *fabric.HCA, now time.Time) error {
 	for i := range h.Ports {
 		p := d.port(h.Ports[i].Number)
 		if !p.gids.scanned {
-			d.scanSlots(&p.gids, now)
+			d.scanSlots(&p.gids, h.Ports[i].LinkLayer.Or(""), now)
 		}
 		d.readSlots(h, &h.Ports[i], &p.gids, now)
 	}
@@ -132,7 +132,7 @@ func (d *Device) ReadGIDs(h *fabric.HCA, now time.Time) error {
 }
 
 // scanSlots looks for occupied slots in all of the table.
-func (d *Device) scanSlots(t *gidTable, now time.Time) {
+func (d *Device) scanSlots(t *gidTable, layer fabric.LinkLayer, now time.Time) {
 	indexes, err := d.fs.listNumbers(t.gids.path)
 	if err != nil {
 		t.size = fabric.NotKnown[int](fabric.ReasonOf(err), t.gids.path, now)
@@ -140,11 +140,11 @@ func (d *Device) scanSlots(t *gidTable, now time.Time) {
 		t.size = fabric.Known(len(indexes), t.gids.path, now)
 	}
 	t.scanned = true
-	d.findSlots(t, slices.Values(indexes))
+	d.findSlots(t, layer, slices.Values(indexes))
 }
 
 // findSlots looks which of these slots, in ascending order, are worth reading: those that were, and those that are not empty.
-func (d *Device) findSlots(t *gidTable, indexes iter.Seq[int]) {
+func (d *Device) findSlots(t *gidTable, layer fabric.LinkLayer, indexes iter.Seq[int]) {
 	known, free := t.slots, t.free
 	t.slots, t.free = nil, nil
 	for i := range indexes {
@@ -154,7 +154,7 @@ func (d *Device) findSlots(t *gidTable, indexes iter.Seq[int]) {
 			if s, opened = take(&free, i); !opened {
 				s = t.slot(i)
 			}
-			if g, reason := d.readGID(&s); reason == "" && g.IsUnspecified() {
+			if g, reason := d.readGID(&s); reason == "" && fabric.EmptyGID(layer, g) {
 				if len(t.free) >= maxFreeSlots {
 					s.close()
 				} else {
@@ -213,7 +213,7 @@ func (d *Device) readSlots(h *fabric.HCA, q *fabric.Port, t *gidTable, now time.
 		switch {
 		case reason != "":
 			q.GIDs.Entries = fabric.NotKnown[[]fabric.GID](reason, t.gids.path+"/"+s.gid.name, now)
-		case addr.IsUnspecified():
+		case fabric.EmptyGID(layer, addr):
 			s.close()
 			continue
 		default:
@@ -236,8 +236,9 @@ func (d *Device) readSlots(h *fabric.HCA, q *fabric.Port, t *gidTable, now time.
 	}
 }
 
-// readGID reads the address of an entry. Empty ones are all zero; kernels before 4.1 answered EINVAL, see the
-// comment in show_port_gid of drivers/infiniband/core/sysfs.c.
+// readGID reads the address of an entry. Empty ones are all zero or, of mlx4 on InfiniBand, the prefix of the subnet
+// (fabric.EmptyGID); kernels before 4.1 answered EINVAL, see the comment in show_port_gid of
+// drivers/infiniband/core/sysfs.c.
 func (d *Device) readGID(s *slot) (netip.Addr, fabric.Reason) {
 	got := d.read(&s.gid)
 	switch {

@@ -57,6 +57,43 @@ func TestGIDsInfiniBand(t *testing.T) {
 	}
 }
 
+// mlx4 answers for every slot of an InfiniBand port with the prefix of the subnet; those without a GUID are empty. The
+// table is that of a ConnectX-3 in the test data of hwloc (tests/hwloc/linux, 128 slots of which one holds a GUID).
+func TestEmptyGIDsOfInfiniBand(t *testing.T) {
+	for name, prefix := range map[string]string{"the default subnet": "fe80:0000:0000:0000", "another subnet": "fec0:0000:0000:0001"} {
+		t.Run(name, func(t *testing.T) {
+			entries := make([][3]string, 128)
+			for i := range entries {
+				entries[i] = [3]string{prefix + ":0000:0000:0000:0000", "IB/RoCE v1", ""}
+			}
+			entries[0][0] = prefix + ":0002:c903:0012:3457"
+			d, root := infiniBand("mlx5_0").with(gids(128, entries...).under(filepath.Clean(mlx5Port))).device(t, "mlx5_0")
+			h := all(t, d)
+			p := &h.Ports[0].GIDs
+			known(t, "size", p.Size, 128)
+			if g := p.Entries.Value; len(g) != 1 || g[0].Index != 0 {
+				t.Errorf("%d entries, want the one with a GUID", len(g))
+			}
+
+			d.preads = 0
+			must(t, d.ReadGIDs(&h, now))
+			if d.preads > 3 { // gid, type, interface
+				t.Errorf("%d preads where one entry is occupied", d.preads)
+			}
+			tree{mlx5Port + "gids/1": prefix + ":0002:c903:0012:3499\n"}.write(t, root)
+			must(t, d.FindGIDs(&h, now))
+			if g := p.Entries.Value; len(g) != 2 || g[1].Index != 1 {
+				t.Errorf("a GUID was added: %d entries", len(g))
+			}
+			tree{mlx5Port + "gids/1": entries[1][0] + "\n"}.write(t, root)
+			must(t, d.ReadGIDs(&h, now))
+			if g := p.Entries.Value; len(g) != 1 {
+				t.Errorf("the GUID is gone again: %d entries", len(g))
+			}
+		})
+	}
+}
+
 func TestGIDsChange(t *testing.T) {
 	d, root := mlx5("mlx5_0", mlx5PCI, "hca0").with(fullTable()).device(t, "mlx5_0")
 	set := func(i int, gid, kind, netdev string) {

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// NameFilter is NCCL_IB_HCA or NCCL_SOCKET_IFNAME as NCCL reads it (parseStringList and matchIfList of misc/utils.cc).
+// The zero NameFilter takes everything.
+type NameFilter struct {
+	Exclude bool // "^": what matches is left out
+	Exact   bool // "=": whole names count, else their beginning does
+	Items   []NameItem
+}
+
+// NameItem is one name of a NameFilter.
+type NameItem struct {
+	Name string
+	Port int // -1: all
+}
+
+// ParseNameFilter reads the value of such a variable. NCCL takes whatever is written.
+func ParseNameFilter(text string) NameFilter {
+	var f NameFilter
+	text, f.Exclude = strings.CutPrefix(text, "^")
+	text, f.Exact = strings.CutPrefix(text, "=")
+	for item := range strings.SplitSeq(text, ",") {
+		name, rest, ported := strings.Cut(item, ":")
+		if name == "" {
+			continue
+		}
+		one := NameItem{Name: name, Port: -1}
+		number, _, _ := strings.Cut(rest, ":")
+		if port, err := strconv.Atoi(number); ported && err == nil {
+			one.Port = port
+		}
+		f.Items = append(f.Items, one)
+	}
+	return f
+}
+
+// Matches tells whether an item of the filter means the port of that device or interface. Port -1 stands for any.
+func (f NameFilter) Matches(item NameItem, device string, port int) bool {
+	named := strings.HasPrefix(device, item.Name)
+	if f.Exact {
+		named = device == item.Name
+	}
+	return named && (item.Port < 0 || port < 0 || item.Port == port)
+}
+
+// Takes tells whether NCCL would use the port of that device or interface. Port -1 stands for any.
+func (f NameFilter) Takes(device string, port int) bool {
+	if len(f.Items) == 0 {
+		return !f.Exclude
+	}
+	return f.Exclude != slices.ContainsFunc(f.Items, func(i NameItem) bool { return f.Matches(i, device, port) })
+}
+
+// Devices is the host's NCCL_IB_HCA. It is not set where the variable is not, or empty, which NCCL takes for unset.
+func (c *NCCLConfig) Devices() (f NameFilter, set bool) {
+	text, set := c.Text("NCCL_IB_HCA")
+	if !set {
+		return NameFilter{}, false
+	}
+	return ParseNameFilter(text), true
+}
