@@ -201,7 +201,7 @@ func TestTaskFailures(t *testing.T) {
 			task := startTest(t, test.kind, func(o *Options) {
 				o.Timeout = test.timeout
 				if test.failure == FailureProtocol {
-					o.Grace = 100 * time.Millisecond // so long it is waited for the end of such a one
+					o.Grace = 2 * time.Second // so long it is waited for the end of such a one
 				}
 			})
 			request := test.request
