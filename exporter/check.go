@@ -24,11 +24,15 @@ const (
 
 // check judges this host, or a simulated node, once.
 func check(ctx context.Context, f *flags, o Options) int {
+	code, err := exitChecked, error(nil)
 	if f.checkExplain != nil {
-		explain(o.Stdout, f.checkExplain)
-		return exitChecked
+		var conf config
+		if conf, err = readConfig(f.configFile); err == nil {
+			explain(o.Stdout, f.checkExplain, conf.links)
+		}
+	} else {
+		code, err = judge(ctx, f, o)
 	}
-	code, err := judge(ctx, f, o)
 	if err != nil {
 		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
 		return exitUndecided
@@ -45,6 +49,10 @@ func judge(ctx context.Context, f *flags, o Options) (int, error) {
 			return 0, err
 		}
 	}
+	conf, err := readConfig(f.configFile) // for the addresses in it
+	if err != nil {
+		return 0, err
+	}
 	n, err := observeOnce(ctx, f, o, collector.CheckWants(), f.checkInterval)
 	if err != nil {
 		return 0, err
@@ -60,9 +68,9 @@ func judge(ctx context.Context, f *flags, o Options) (int, error) {
 		return 0, errors.New("no check applies to this node: expected at least one that --only and --severity leave")
 	}
 	if f.checkOutput == outputJSON {
-		err = writeChecksJSON(o.Stdout, list)
+		err = writeChecksJSON(o.Stdout, list, conf.links)
 	} else {
-		err = writeChecks(o.Stdout, list, f.checkVerbose, colours(o.Stdout))
+		err = writeChecks(o.Stdout, list, conf.links, f.checkVerbose, colours(o.Stdout))
 	}
 	if f.checkTextfile != "" {
 		err = errors.Join(err, writeTextfile(f.checkTextfile, list, n.At))

@@ -264,11 +264,11 @@ func TestCheckTable(t *testing.T) {
 		{Check: diagnose.Find("gid_usable"), Subject: diagnose.Subject{Device: "d"}, Status: diagnose.OK, What: "y"},
 	}
 	var b bytes.Buffer
-	if err := writeChecks(&b, list, true, func(colour, s string) string { return "<" + colour + ">" + s + "<>" }); err != nil {
+	if err := writeChecks(&b, list, links{runbooks: "/runbooks"}, true, func(colour, s string) string { return "<" + colour + ">" + s + "<>" }); err != nil {
 		t.Fatal(err)
 	}
 	want := `<31>FAILED <>  critical  port_active               a: down
-         Runbook: alerts/runbooks/check-ports.md
+         Runbook: /runbooks/check-ports.md
 <33>UNKNOWN<>  warning   roce_congestion_answered  b: hidden
 <32>ok     <>  critical  port_active               c
 <32>ok     <>  critical  gid_usable                d
@@ -277,7 +277,7 @@ func TestCheckTable(t *testing.T) {
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
-	if err := writeChecks(full{}, list, false, colours(full{})); err == nil {
+	if err := writeChecks(full{}, list, links{}, false, colours(full{})); err == nil {
 		t.Error("a table that nobody got is no success")
 	}
 	t.Setenv("TMPDIR", memory(t))

@@ -25,6 +25,7 @@ type config struct {
 	policy *fabric.Policy
 	nccl   observer.NCCLFiles
 	probes *probes.Config // nil: nothing is probed
+	links  links
 	// manifest is the file that has the manifest; empty: the policy has it, or there is none.
 	manifest string
 }
@@ -61,7 +62,7 @@ func readConfig(file string) (config, error) {
 // line, unknown and duplicate keys are seen, and aliases, which nobody needs here, are never followed.
 func parseConfig(file string, data []byte) (config, error) {
 	p := &configParser{file: file}
-	c := config{policy: &fabric.Policy{}}
+	c := config{policy: &fabric.Policy{}, links: defaultLinks()}
 	if root := p.document(data); root != nil {
 		p.mapping(root, "the file", map[string]func(*yaml.Node){
 			"roles":      func(n *yaml.Node) { p.roles(n, c.policy) },
@@ -69,6 +70,7 @@ func parseConfig(file string, data []byte) (config, error) {
 			"expected":   func(n *yaml.Node) { p.expected(n, &c) },
 			"nccl":       func(n *yaml.Node) { p.nccl(n, &c.nccl) },
 			"probes":     func(n *yaml.Node) { c.probes = p.probes(n) },
+			"links":      func(n *yaml.Node) { p.links(n, &c.links) },
 		})
 	}
 	if err := errors.Join(p.errs...); err != nil {

@@ -96,7 +96,7 @@ func TestConfigTrafficClass(t *testing.T) {
 func TestConfigDefaults(t *testing.T) {
 	for _, text := range []string{"", "\n", "# nothing\n", "---\n", "{}", "null", "roles:\nexpected: {compute_ports: }\n"} {
 		c, err := parseConfig("f", []byte(text))
-		if err != nil || !reflect.DeepEqual(c, config{policy: &fabric.Policy{}}) {
+		if err != nil || !reflect.DeepEqual(c, config{policy: &fabric.Policy{}, links: defaultLinks()}) {
 			t.Errorf("%q: %+v, %v", text, c.policy, err)
 		}
 	}

@@ -102,6 +102,8 @@ func Run(ctx context.Context, args []string, o Options) int {
 		return topology(ctx, f, o)
 	case f.command == commandCheck:
 		return check(ctx, f, o)
+	case f.command == commandRules:
+		return rules(f, o)
 	case f.command == commandProbe:
 		return probe(ctx, f, o)
 	case f.demoCapture != "":
