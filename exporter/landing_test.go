@@ -142,6 +142,8 @@ func TestLandingFinding(t *testing.T) {
 		down, at = isDown, at.Add(later)
 	}
 	p := start(t, &fakeObserver{node: node})
+	p.ready() // it has looked once
+	become(true, 2*time.Hour)
 	_, page, _ := p.get("/")
 	contains(t, page, `<span class="bad">critical</span> <code>port_active</code> at least since 2026-11-22 16:00:00 UTC; this exporter did not look before`,
 		`<a href="https://github.com/gpufabric/gpufabric_exporter/blob/main/alerts/runbooks/check-ports.md"`)
@@ -153,7 +155,7 @@ func TestLandingFinding(t *testing.T) {
 	p.get("/metrics")
 	become(true, time.Hour)
 	_, page, _ = p.get("/")
-	contains(t, page, `<code>port_active</code> since 2026-11-22 16:02:00 UTC`)
+	contains(t, page, `<code>port_active</code> since 2026-11-22 18:02:00 UTC`)
 }
 
 // The addresses of the site are in one place.

@@ -300,6 +300,8 @@ func (h *handler) observeFirst(ctx context.Context) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
+	list := diagnose.Run(n, nil)
+	h.seen.see(list, true, n.At)
 	h.ready.Store(true)
 	if text, none := noDevice(n, h.site); none {
 		h.log.Info(text)
@@ -309,7 +311,7 @@ func (h *handler) observeFirst(ctx context.Context) {
 	for i := range n.HCAs {
 		ports += len(n.HCAs[i].Ports)
 	}
-	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(troubles(diagnose.Run(n, nil))))
+	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(troubles(list)))
 }
 
 // noDevice tells that the kernel conclusively shows no RDMA device, in words.
