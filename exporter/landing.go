@@ -114,16 +114,7 @@ func (h *handler) view(n *fabric.Node) view {
 	}
 	h.explain(n, v.Troubles)
 	v.Verdict = h.verdict(n, len(v.Troubles), len(v.Unchecked))
-	unjudged := v.Verdict.Class == "good" && v.Wait > 0
-	if unjudged {
-		v.Verdict = cell{Text: "Nothing looks wrong so far; traffic has not been judged yet", Class: "unsure"}
-	}
-	if probed := h.probes.view(n.At).Verdict; probed.Class == "bad" {
-		v.Probed = probed
-		if v.Verdict.Class == "good" || unjudged {
-			v.Verdict = cell{Text: "Nothing looks wrong but what probes found", Class: "bad"}
-		}
-	}
+	v.conclude(h.probes.view(n.At).Verdict)
 	for i := range n.HCAs {
 		v.Devices = append(v.Devices, deviceRows(&n.HCAs[i], bad)...)
 	}
@@ -131,43 +122,6 @@ func (h *handler) view(n *fabric.Node) view {
 		v.NCCLFiles = append(v.NCCLFiles, fileRow{f.Path, show(f.Exists, func(bool) string { return "read" })})
 	}
 	return v
-}
-
-// explain adds to what looks wrong what only this process knows: since when, where to read on, and the names in commands.
-func (h *handler) explain(n *fabric.Node, list []trouble) {
-	at, instance := h.config.current().config.links, h.site.title
-	if h.site.simulated {
-		instance = "" // that Prometheus does not know
-	}
-	for i := range list {
-		t := &list[i]
-		if seen, known := h.seen.since(t.members); known {
-			t.Since = seen.String()
-		}
-		runbook := at.runbook(t.members[0].Check)
-		if isAddress(runbook) {
-			t.Links = append(t.Links, link{runbook, "Runbook", runbook})
-		} else {
-			t.Links = append(t.Links, link{Text: "Runbook: " + runbook}) // a browser does not open files of the node
-		}
-		if to := at.nodeDashboard(instance); to != "" {
-			t.Links = append(t.Links, link{to, "Dashboard", to})
-		}
-		t.fill(n)
-	}
-}
-
-// fill puts names into commands.
-func (t *trouble) fill(n *fabric.Node) {
-	same := true
-	for i := range t.members {
-		filled := diagnose.FilledRemedy(n, &t.members[i])
-		t.Remedies = append(t.Remedies, namedValue{t.Where[i], filled})
-		same = same && filled == t.Remedies[0].Value
-	}
-	if same {
-		t.Remedy, t.Remedies = t.Remedies[0].Value, nil
-	}
 }
 
 // verdict is the first thing a reader sees.

@@ -32,26 +32,61 @@ func TestSightings(t *testing.T) {
 		of    *diagnose.Check
 		want  string // empty: it does not fail
 	}{
-		{"from the first look", []look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, []diagnose.Verdict{bad(state)}}}, state,
-			"at least since 2026-11-22 16:00:00 UTC; this exporter did not look before"},
-		{"later", []look{{0, false, []diagnose.Verdict{good(state)}}, {time.Minute, false, []diagnose.Verdict{bad(state)}}, {time.Hour, true, []diagnose.Verdict{bad(state)}}}, state,
-			"since 2026-11-22 16:01:00 UTC"},
+		{
+			"from the first look",
+			[]look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, []diagnose.Verdict{bad(state)}}},
+			state,
+			"at least since 2026-11-22 16:00:00 UTC; this exporter did not look before",
+		},
+		{
+			"later",
+			[]look{{0, false, []diagnose.Verdict{good(state)}}, {time.Minute, false, []diagnose.Verdict{bad(state)}}, {time.Hour, true, []diagnose.Verdict{bad(state)}}},
+			state,
+			"since 2026-11-22 16:01:00 UTC",
+		},
 		{"recovered", []look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, []diagnose.Verdict{good(state)}}}, state, ""},
 		{"gone", []look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, nil}}, state, ""},
-		{"again", []look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, []diagnose.Verdict{good(state)}}, {time.Hour, true, []diagnose.Verdict{bad(state)}}}, state,
-			"since 2026-11-22 17:00:00 UTC"},
-		{"hidden meanwhile", []look{{0, true, []diagnose.Verdict{good(state)}}, {time.Minute, true, []diagnose.Verdict{bad(state)}}, {2 * time.Minute, true, []diagnose.Verdict{hidden(state)}},
-			{3 * time.Minute, true, []diagnose.Verdict{bad(state)}}}, state, "since 2026-11-22 16:01:00 UTC"},
-		{"hidden at first", []look{{0, true, []diagnose.Verdict{hidden(state)}}, {time.Minute, true, []diagnose.Verdict{bad(state)}}}, state,
-			"at least since 2026-11-22 16:01:00 UTC; this exporter did not look before"},
-		{"a scrape that was overtaken", []look{{time.Minute, true, []diagnose.Verdict{bad(state)}}, {0, true, []diagnose.Verdict{good(state)}}}, state,
-			"at least since 2026-11-22 16:01:00 UTC; this exporter did not look before"},
-		{"traffic, scraped meanwhile", []look{{0, true, []diagnose.Verdict{good(rate)}}, {time.Minute, true, []diagnose.Verdict{bad(rate)}}, {2 * time.Minute, false, nil},
-			{3 * time.Minute, true, []diagnose.Verdict{bad(rate)}}}, rate, "since 2026-11-22 16:01:00 UTC"},
-		{"traffic, not looked at for long", []look{{0, true, []diagnose.Verdict{bad(rate)}}, {time.Hour, true, []diagnose.Verdict{bad(rate)}}}, rate,
-			"at least since 2026-11-22 17:00:00 UTC; this exporter did not look before"},
-		{"the first of several", []look{{0, true, []diagnose.Verdict{good(state)}}, {time.Minute, true, []diagnose.Verdict{verdict(state, "b", diagnose.Failed)}},
-			{2 * time.Minute, true, []diagnose.Verdict{bad(state), verdict(state, "b", diagnose.Failed)}}}, state, "since 2026-11-22 16:01:00 UTC"},
+		{
+			"again",
+			[]look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, []diagnose.Verdict{good(state)}}, {time.Hour, true, []diagnose.Verdict{bad(state)}}},
+			state,
+			"since 2026-11-22 17:00:00 UTC",
+		},
+		{"hidden meanwhile", []look{
+			{0, true, []diagnose.Verdict{good(state)}},
+			{time.Minute, true, []diagnose.Verdict{bad(state)}},
+			{2 * time.Minute, true, []diagnose.Verdict{hidden(state)}},
+			{3 * time.Minute, true, []diagnose.Verdict{bad(state)}},
+		}, state, "since 2026-11-22 16:01:00 UTC"},
+		{
+			"hidden at first",
+			[]look{{0, true, []diagnose.Verdict{hidden(state)}}, {time.Minute, true, []diagnose.Verdict{bad(state)}}},
+			state,
+			"at least since 2026-11-22 16:01:00 UTC; this exporter did not look before",
+		},
+		{
+			"a scrape that was overtaken",
+			[]look{{time.Minute, true, []diagnose.Verdict{bad(state)}}, {0, true, []diagnose.Verdict{good(state)}}},
+			state,
+			"at least since 2026-11-22 16:01:00 UTC; this exporter did not look before",
+		},
+		{"traffic, scraped meanwhile", []look{
+			{0, true, []diagnose.Verdict{good(rate)}},
+			{time.Minute, true, []diagnose.Verdict{bad(rate)}},
+			{2 * time.Minute, false, nil},
+			{3 * time.Minute, true, []diagnose.Verdict{bad(rate)}},
+		}, rate, "since 2026-11-22 16:01:00 UTC"},
+		{
+			"traffic, not looked at for long",
+			[]look{{0, true, []diagnose.Verdict{bad(rate)}}, {time.Hour, true, []diagnose.Verdict{bad(rate)}}},
+			rate,
+			"at least since 2026-11-22 17:00:00 UTC; this exporter did not look before",
+		},
+		{"the first of several", []look{
+			{0, true, []diagnose.Verdict{good(state)}},
+			{time.Minute, true, []diagnose.Verdict{verdict(state, "b", diagnose.Failed)}},
+			{2 * time.Minute, true, []diagnose.Verdict{bad(state), verdict(state, "b", diagnose.Failed)}},
+		}, state, "since 2026-11-22 16:01:00 UTC"},
 	} {
 		var s sightings
 		for _, l := range c.looks {
