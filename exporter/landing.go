@@ -328,19 +328,18 @@ func collectorState(c collector.Health) cell {
 
 // configView is the configuration in force.
 type configView struct {
-	Name        string
-	Loaded      string
-	Err         string
-	Roles       []string
-	Restricted  string
-	Ports       string
-	Rates       []string
-	RoCE        string
-	Environment string
-	Home        string
-	Devices     string
-	Runbooks    string
-	Grafana     string
+	Name              string
+	Loaded            string
+	Err               string
+	Roles             []string
+	Restricted        string
+	Ports             string
+	Rates             []string
+	RoCE              string
+	Environment       string
+	Home              string
+	Devices           string
+	Runbooks, Grafana string
 }
 
 func (h *handler) configView() configView {
