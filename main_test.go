@@ -46,6 +46,13 @@ var gpusAlone = []string{"--collector.disable-defaults", "--collector.gpu", "--l
 // self is this binary.
 const self = "/proc/self/exe"
 
+// Limits of real time are several times what is promised, since a loaded machine takes as long to run a process at all. What
+// must not be waited for takes longer than each of them: a request that hangs is given up after 9 s.
+const (
+	eventually = 2 * time.Minute // for what happens at some time
+	noWait     = 6 * time.Second // for what must not wait for a request that hangs; idle: 1.5 s
+)
+
 // startHost runs a program that is the exporter, with these flags among others, until it listens.
 func startHost(t *testing.T, program string, flags ...string) *host {
 	t.Helper()
@@ -154,12 +161,12 @@ func shown(text string) int { return strings.Count(text, "\ngpufabric_gpu_info{"
 // of the last reading.
 func (h *host) until(what string, n int) string {
 	h.t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(eventually); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if text, _ := h.scrape(); shown(text) == n && (h.worker() != 0) == (n > 0) {
 			return text
 		}
 	}
-	h.t.Fatalf("%s: not %d GPUs within 30 s", what, n)
+	h.t.Fatalf("%s: not %d GPUs within %s", what, n, eventually)
 	return ""
 }
 
@@ -193,13 +200,13 @@ func childrenOf(parent int) (children []int) {
 func (h *host) ends(what string, pid int) time.Duration {
 	h.t.Helper()
 	begin := time.Now()
-	for time.Since(begin) < 30*time.Second {
+	for time.Since(begin) < eventually {
 		if !slices.Contains(childrenOf(h.exporter.Process.Pid), pid) {
 			return time.Since(begin)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	h.t.Fatalf("%s: process %d is still there after 30 s", what, pid)
+	h.t.Fatalf("%s: process %d is still there after %s", what, pid, eventually)
 	return 0
 }
 
@@ -241,7 +248,7 @@ func TestGPUWorker(t *testing.T) {
 		pid := h.worker()
 		begin()
 		took := h.ends(what, pid)
-		if took > 5*time.Second {
+		if took > noWait { // 5 s are promised
 			t.Errorf("%s: released after %s", what, took)
 		}
 		text, gone := h.until(what, 0), what == "the driver goes"
@@ -266,7 +273,7 @@ func TestGPUWorker(t *testing.T) {
 
 	hang := func() { // a request that nobody answers
 		h.describe("hang nvmlDeviceGetUtilizationRates")
-		if _, took := h.scrape(); took > 2*time.Second {
+		if _, took := h.scrape(); took > noWait {
 			t.Errorf("a scrape waits for what hangs: %s", took)
 		}
 	}
@@ -280,7 +287,7 @@ func TestGPUWorker(t *testing.T) {
 		pid := h.worker()
 		h.describe(fault)
 		_, took := h.scrape()
-		if took > 2*time.Second {
+		if took > noWait {
 			t.Errorf("%s: a scrape took %s", what, took)
 		}
 		ended := h.ends(what, pid)
@@ -297,7 +304,7 @@ func TestGPUWorker(t *testing.T) {
 	_ = h.exporter.Process.Kill()
 	_ = h.exporter.Wait()
 	begin := time.Now()
-	for alive(pid) && time.Since(begin) < 10*time.Second {
+	for alive(pid) && time.Since(begin) < eventually {
 		time.Sleep(5 * time.Millisecond)
 	}
 	if alive(pid) {
@@ -346,7 +353,7 @@ func TestStop(t *testing.T) {
 	}
 	took := time.Since(begin)
 	t.Logf("ended after %s", took.Round(time.Millisecond))
-	if took > 2*time.Second || alive(pid) {
+	if took > noWait || alive(pid) { // 2 s are promised
 		t.Errorf("ended after %s, worker alive: %v\n%s", took, alive(pid), <-h.log)
 	}
 }

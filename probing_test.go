@@ -270,7 +270,7 @@ func openFiles(t *testing.T) int {
 func descendants(t *testing.T) []string {
 	t.Helper()
 	var left []string
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(eventually); ; time.Sleep(50 * time.Millisecond) {
 		left = nil
 		tasks, err := filepath.Glob("/proc/self/task/*/children")
 		if err != nil {

@@ -26,10 +26,28 @@ func checkSources() []string {
 	}
 }
 
+const checkName = "check"
+
+// WithVerdicts returns the set with a collector check, if it has one, that gives saw the verdicts of each Gather, all but
+// those of checks that compare readings. saw is called by any number of goroutines at once and must not wait or keep the list.
+func (s *Set) WithVerdicts(saw func(*fabric.Node, []diagnose.Verdict)) *Set {
+	with := &Set{collectors: slices.Clone(s.collectors)}
+	for i := range with.collectors {
+		if c := &with.collectors[i]; c.Name == checkName {
+			c.collect = collectChecks(saw)
+		}
+	}
+	return with
+}
+
 // collectChecks returns a collector that asks the checks of the catalogue, but for those that compare readings.
-func collectChecks() func(*fabric.Node, emit) {
+func collectChecks(saw func(*fabric.Node, []diagnose.Verdict)) func(*fabric.Node, emit) {
 	checks := slices.DeleteFunc(diagnose.Catalogue(), func(c *diagnose.Check) bool { return c.Rate })
-	return func(n *fabric.Node, emit emit) { emitChecks(diagnose.Run(n, checks), emit) }
+	return func(n *fabric.Node, emit emit) {
+		list := diagnose.Run(n, checks)
+		saw(n, list)
+		emitChecks(list, emit)
+	}
 }
 
 func everyNode(*fabric.Node) (bool, string) { return true, "" }

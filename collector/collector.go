@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/spelling"
@@ -124,10 +125,10 @@ func collectors() []collector {
 		},
 		probeCollector(noProbes),
 		{
-			About:   About{Name: "check", Help: "Verdicts of the checks on this node. It reads what they need, also for collectors that are switched off.", Default: true},
+			About:   About{Name: checkName, Help: "Verdicts of the checks on this node. It reads what they need, also for collectors that are switched off.", Default: true},
 			want:    checkWants,
 			sources: checkSources(),
-			collect: collectChecks(), supported: everyNode,
+			collect: collectChecks(func(*fabric.Node, []diagnose.Verdict) {}), supported: everyNode,
 		},
 	}
 }

@@ -24,11 +24,17 @@ const (
 
 // check judges this host, or a simulated node, once.
 func check(ctx context.Context, f *flags, o Options) int {
+	code, err := exitChecked, error(nil)
 	if f.checkExplain != nil {
-		explain(o.Stdout, f.checkExplain)
-		return exitChecked
+		var conf config
+		if conf, err = f.configFile.read(); err != nil {
+			code = exitUsage
+		} else {
+			explain(o.Stdout, f.checkExplain, conf.links)
+		}
+	} else {
+		code, err = judge(ctx, f, o)
 	}
-	code, err := judge(ctx, f, o)
 	if err != nil {
 		complain(o.Stderr, f.explain(err))
 	}

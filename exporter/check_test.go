@@ -280,11 +280,11 @@ func TestCheckTable(t *testing.T) {
 		{Check: diagnose.Find("gid_usable"), Subject: diagnose.Subject{Device: "d"}, Status: diagnose.OK, What: "y"},
 	}
 	var b bytes.Buffer
-	if err := writeChecks(&b, config{file: "/site.yml"}, list, true, func(colour, s string) string { return "<" + colour + ">" + s + "<>" }); err != nil {
+	if err := writeChecks(&b, config{file: "/site.yml", links: links{runbooks: "/runbooks"}}, list, true, func(colour, s string) string { return "<" + colour + ">" + s + "<>" }); err != nil {
 		t.Fatal(err)
 	}
 	want := `<31>FAILED <>  critical  port_active               a: down
-         Runbook: alerts/runbooks/check-ports.md
+         Runbook: /runbooks/check-ports.md
 <33>UNKNOWN<>  warning   roce_congestion_answered  b: hidden
 <32>ok     <>  critical  port_active               c
 <32>ok     <>  critical  gid_usable                d

@@ -51,7 +51,7 @@ func writeChecks(w io.Writer, conf config, list []diagnose.Verdict, verbose bool
 			}
 			indent(&b, t.Consequence)
 			indent(&b, prefixed("Do: ", t.Remedy))
-			indent(&b, "Runbook: "+runbook(t.Check))
+			indent(&b, "Runbook: "+conf.links.runbook(t.Check))
 		case diagnose.Unknown:
 			row(yellow, "UNKNOWN", t, subjects+": "+t.Evidence)
 		default:
@@ -85,9 +85,6 @@ func prefixed(prefix, s string) string {
 	}
 	return prefix + s
 }
-
-// runbook is the page about a check, below the source of the project.
-func runbook(c *diagnose.Check) string { return "alerts/runbooks/check-" + c.Topic + ".md" }
 
 // checkVerdict is what the JSON of check promises.
 type checkVerdict struct {
@@ -141,7 +138,7 @@ func writeChecksJSON(w io.Writer, conf config, list []diagnose.Verdict, note str
 		report.Verdicts = append(report.Verdicts, checkVerdict{
 			Check: v.Check.ID, Severity: string(v.Check.Severity), Status: string(v.Status), Device: v.Subject.Device, Port: v.Subject.Port,
 			GPU: v.Subject.GPU, File: v.Subject.File, Reason: string(v.Reason), Title: v.Check.Title, What: v.What, Evidence: v.Evidence, Consequence: v.Consequence,
-			Remedy: v.Remedy, Runbook: runbook(v.Check),
+			Remedy: v.Remedy, Runbook: conf.links.runbook(v.Check),
 		})
 	}
 	e := json.NewEncoder(w)
@@ -150,10 +147,10 @@ func writeChecksJSON(w io.Writer, conf config, list []diagnose.Verdict, note str
 }
 
 // explain prints all there is to say about a check.
-func explain(w io.Writer, c *diagnose.Check) {
+func explain(w io.Writer, c *diagnose.Check, at links) {
 	fmt.Fprintf(w, "%s (%s)\n  %s.\n", c.ID, c.Severity, c.Title)
 	for _, row := range [][2]string{
-		{"About", "each " + string(c.Scope)}, {"Reads", c.Reads}, {"When", c.Guard}, {"Finds", strings.Join(c.Modes, ", ")}, {"Runbook", runbook(c)},
+		{"About", "each " + string(c.Scope)}, {"Reads", c.Reads}, {"When", c.Guard}, {"Finds", strings.Join(c.Modes, ", ")}, {"Runbook", at.runbook(c)},
 	} {
 		if row[1] != "" {
 			fmt.Fprintf(w, "  %-8s %s\n", row[0]+":", row[1])

@@ -24,6 +24,7 @@ type config struct {
 	nccl   observer.NCCLFiles
 	probes *probes.Config // what the exporter probes by itself; nil: nothing
 	byHand probes.Config  // settings of probes by hand: those of the file, also where they are switched off
+	links  links
 	// file is where it comes from; empty: nothing was read. missing is the default file where that does not exist.
 	file, missing string
 	// manifest is the file that has the manifest; empty: the policy has it, or there is none.
@@ -57,7 +58,7 @@ func readConfig(file string) (config, error) {
 // line, unknown and duplicate keys are seen, and aliases, which nobody needs here, are never followed.
 func parseConfig(file string, data []byte) (config, error) {
 	p := &configParser{file: file}
-	c := config{policy: &fabric.Policy{}, byHand: probes.DefaultConfig(), file: file}
+	c := config{policy: &fabric.Policy{}, byHand: probes.DefaultConfig(), links: defaultLinks(), file: file}
 	if root := p.document(data); root != nil {
 		p.mapping(root, "the file", map[string]func(*yaml.Node){
 			"roles":      func(n *yaml.Node) { p.roles(n, c.policy) },
@@ -65,6 +66,7 @@ func parseConfig(file string, data []byte) (config, error) {
 			"expected":   func(n *yaml.Node) { p.expected(n, &c) },
 			"nccl":       func(n *yaml.Node) { p.nccl(n, &c.nccl) },
 			"probes":     func(n *yaml.Node) { p.probes(n, &c) },
+			"links":      func(n *yaml.Node) { p.links(n, &c.links) },
 		})
 	}
 	if err := errors.Join(p.errs...); err != nil {

@@ -97,7 +97,7 @@ func TestConfigTrafficClass(t *testing.T) {
 func TestConfigDefaults(t *testing.T) {
 	for _, text := range []string{"", "\n", "# nothing\n", "---\n", "{}", "null", "roles:\nexpected: {compute_ports: }\n"} {
 		c, err := parseConfig("f", []byte(text))
-		if err != nil || !reflect.DeepEqual(c, config{policy: &fabric.Policy{}, byHand: probes.DefaultConfig(), file: "f"}) {
+		if err != nil || !reflect.DeepEqual(c, config{policy: &fabric.Policy{}, byHand: probes.DefaultConfig(), links: defaultLinks(), file: "f"}) {
 			t.Errorf("%q: %+v, %v", text, c.policy, err)
 		}
 	}

@@ -39,6 +39,12 @@ func TestDemo(t *testing.T) {
 			t.Setenv("TMPDIR", temp)
 			p := start(t, nil, "demo", "--scenario="+s.Name)
 			p.ready()
+			// Nothing hangs here, but a loaded machine may not read the node within the time after which a read counts as stuck.
+			for try := 1; try < 5 && strings.Contains(p.stderr.String(), "has not returned"); try++ {
+				p.stop()
+				p = start(t, nil, "demo", "--scenario="+s.Name)
+				p.ready()
+			}
 			contains(t, p.stdout.String(), s.Name, s.Summary, s.Truth, p.url+"/metrics")
 			if probed := len(s.Build().GPUs) > 0; strings.Contains(p.stdout.String(), p.url+"/probes ") != probed {
 				t.Errorf("probed: %v: %s", probed, p.stdout.String())

@@ -33,6 +33,7 @@ const (
 	commandTopology = "topology"
 	commandCheck    = "check"
 	commandProbe    = "probe"
+	commandRules    = "rules"
 
 	commandGPUWorker = "gpu-worker" // these are not for users
 	commandProbeRank = "probe-rank"
@@ -83,7 +84,8 @@ type flags struct {
 	demoMend     time.Duration // from then until the node is healthy again; 0: it stays so
 	simulated    bool          // topology and check look at demoScenario, not at this host
 
-	captureFile string
+	captureFile    string
+	rulesDirectory string
 
 	topologyOutput string
 
@@ -195,6 +197,7 @@ func newCommandLine() *commandLine {
 	c.simulated(p)
 	c.defineCheck()
 	c.defineProbe()
+	c.defineRules()
 	w := app.Command(commandGPUWorker, "Asks NVIDIA's driver for another process of this program, which starts it.").Hidden()
 	w.Flag("library", "The NVML library.").Required().SetValue(&flagValue{name: "library", set: into(&c.f.workerLibrary, parseFile)})
 	app.Command(commandProbeRank, "Runs NCCL for another process of this program, which starts it.").Hidden()

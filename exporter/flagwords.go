@@ -28,6 +28,8 @@ func takes(command, flag string, simulated bool) bool {
 		return !one("path.netlink", host, gpus, []string{"config.file", "config.check", "web.systemd-socket", "web.config.file"})
 	case commandCapture:
 		return one("config.file", host, devices)
+	case commandRules:
+		return flag == "config.file"
 	case commandTopology, commandCheck:
 		return one("config.file", log, devices) || !simulated && one("path.netlink", host, gpus)
 	case commandProbe:

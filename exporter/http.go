@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 )
 
 // handler answers all requests. It may be used by any number of servers at once.
@@ -36,10 +38,12 @@ type handler struct {
 	probes   *probePages
 	log      *slog.Logger
 	ready    atomic.Bool // the first observation is done
+	seen     sightings
 }
 
 func newHandler(f *flags, s site, set *collector.Set, ob nodeObserver, config *reloader, log *slog.Logger) *handler {
-	h := &handler{flags: f, site: s, set: set, observer: ob, config: config, own: newRegistry(!s.simulated), failures: newFailures(), log: log}
+	h := &handler{flags: f, site: s, observer: ob, config: config, own: newRegistry(!s.simulated), failures: newFailures(), log: log}
+	h.set = set.WithVerdicts(func(n *fabric.Node, list []diagnose.Verdict) { h.seen.see(list, false, n.At) })
 	h.own.MustRegister(h.failures)
 	h.page = template.Must(template.New("landing").Parse(landingHTML))
 	h.probes = h.probePages()

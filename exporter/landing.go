@@ -103,6 +103,7 @@ type link struct{ Href, Text, Note string }
 
 func (h *handler) view(n *fabric.Node) view {
 	list := diagnose.Run(n, nil)
+	h.seen.see(list, true, n.At)
 	bad := failingOf(list)
 	v := view{
 		CSS: template.CSS(landingCSS), Title: h.site.title, Note: h.site.note,
@@ -111,13 +112,9 @@ func (h *handler) view(n *fabric.Node) view {
 		NCCL: n.NCCL, Collectors: h.collectorRows(n), Config: h.configView(),
 		Links: h.links(), Version: version.Version,
 	}
+	h.explain(n, v.Troubles)
 	v.Verdict = h.verdict(n, len(v.Troubles), len(v.Unchecked))
-	if probed := h.probes.view(n.At).Verdict; probed.Class == "bad" {
-		v.Probed = probed
-		if v.Verdict.Class == "good" {
-			v.Verdict = cell{Text: "Nothing looks wrong but what probes found", Class: "bad"}
-		}
-	}
+	v.conclude(h.probes.view(n.At).Verdict)
 	for i := range n.HCAs {
 		v.Devices = append(v.Devices, deviceRows(&n.HCAs[i], bad)...)
 	}
@@ -338,18 +335,19 @@ func collectorState(c collector.Health) cell {
 
 // configView is the configuration in force.
 type configView struct {
-	Name        string
-	Loaded      string
-	Err         string
-	Roles       []string
-	Restricted  string
-	Ports       string
-	GPUs        string
-	Rates       []string
-	RoCE        string
-	Environment string
-	Home        string
-	Devices     string
+	Name              string
+	Loaded            string
+	Err               string
+	Roles             []string
+	Restricted        string
+	Ports             string
+	GPUs              string
+	Rates             []string
+	RoCE              string
+	Environment       string
+	Home              string
+	Devices           string
+	Runbooks, Grafana string
 }
 
 func (h *handler) configView() configView {
@@ -358,6 +356,10 @@ func (h *handler) configView() configView {
 	v := configView{
 		Name: s.config.file, Loaded: s.loaded.UTC().Format("2006-01-02 15:04:05 UTC"),
 		Restricted: pattern(p.Restricted), Environment: s.config.nccl.Environment, Home: s.config.nccl.Home,
+		Grafana: s.config.links.grafana,
+	}
+	if l := s.config.links.runbooks; l != defaultLinks().runbooks {
+		v.Runbooks = l
 	}
 	if s.err != nil {
 		v.Err = s.err.Error()

@@ -6,9 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
+	"net/url"
+	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -114,5 +118,109 @@ func TestVerdicts(t *testing.T) {
 			_, page, _ := p.get("/")
 			contains(t, page, test.want...)
 		})
+	}
+}
+
+// A finding says how bad it is, which check found it, since when, and where to read on; its commands have names in them.
+func TestLandingFinding(t *testing.T) {
+	var mu sync.Mutex
+	down, at := true, time.Date(2026, 11, 22, 16, 0, 0, 0, time.UTC)
+	node := func() *fabric.Node {
+		mu.Lock()
+		defer mu.Unlock()
+		n := healthy()
+		n.At = at
+		if down {
+			n.HCAs[1].Ports[0].State.Value, n.HCAs[1].Ports[0].PhysState.Value = fabric.PortDown, fabric.PhysDisabled
+		}
+		n.Derive()
+		return n
+	}
+	become := func(isDown bool, later time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		down, at = isDown, at.Add(later)
+	}
+	p := start(t, &fakeObserver{node: node})
+	p.ready() // it has looked once
+	become(true, 2*time.Hour)
+	_, page, _ := p.get("/")
+	contains(t, page, `<span class="bad">critical</span> <code>port_active</code> at least since 2026-11-22 16:00:00 UTC; this exporter did not look before`,
+		`<a href="https://github.com/gpufabric/gpufabric_exporter/blob/main/alerts/runbooks/check-ports.md"`)
+	lacks(t, page, "Dashboard", "&lt;interface&gt;")
+
+	become(false, time.Minute)
+	p.get("/metrics") // scrapes look too
+	become(true, time.Minute)
+	p.get("/metrics")
+	become(true, time.Hour)
+	_, page, _ = p.get("/")
+	contains(t, page, `<code>port_active</code> since 2026-11-22 18:02:00 UTC`)
+}
+
+// The addresses of the site are in one place.
+func TestLandingLinksOfTheSite(t *testing.T) {
+	broken := func() *fabric.Node {
+		n := healthy()
+		n.HCAs[1].Ports[0].State.Value = fabric.PortDown
+		n.Derive()
+		return n
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, &fakeObserver{node: broken}, "--config.file="+siteFile(t, "links: {runbooks: 'https://wiki.example/gpu/', grafana: 'https://grafana.example'}"))
+	_, page, _ := p.get("/")
+	contains(t, page, `<a href="https://wiki.example/gpu/check-ports.md"`, `<a href="https://grafana.example/d/gpufabric-node?var-instance=`+url.QueryEscape(host)+`"`,
+		`<th scope="row">Grafana</th><td>https://grafana.example</td>`)
+	lacks(t, page, "github.com")
+
+	p = start(t, &fakeObserver{node: broken}, "--config.file="+siteFile(t, "links: {runbooks: /usr/share/doc/gpufabric}"))
+	_, page, _ = p.get("/")
+	contains(t, page, "Runbook: /usr/share/doc/gpufabric/check-ports.md")
+	lacks(t, page, `href="/usr`)
+}
+
+// Names that the page puts into commands are quoted for a shell, and escaped for a browser.
+func TestLandingCommands(t *testing.T) {
+	page := func(names ...string) string {
+		n := healthy()
+		for i, name := range names {
+			n.HCAs[i].Ports[0].State.Value, n.HCAs[i].Ports[0].PhysState.Value = fabric.PortDown, fabric.PhysDisabled
+			n.HCAs[i].Ports[0].NetDev.Value = name
+		}
+		n.Derive()
+		_, body, _ := start(t, &fakeObserver{node: func() *fabric.Node { c := *n; return &c }}).get("/")
+		return body
+	}
+	contains(t, page("eth7"), `<p class="remedy">The network interface is switched off (ip link set dev eth7 up)`)
+	contains(t, page("eth7", "eth8"), `<li>mlx5_0: <span class="remedy">The network interface is switched off (ip link set dev eth7 up)`,
+		`<li>mlx5_1: <span class="remedy">The network interface is switched off (ip link set dev eth8 up)`)
+	hostile := page(`x;<script>'`)
+	contains(t, hostile, `ip link set dev &#39;x;&lt;script&gt;&#39;\&#39;&#39;&#39; up`)
+	lacks(t, hostile, "<script")
+}
+
+// Green needs both: traffic that was judged, and probes that do not complain.
+func TestLandingConcludes(t *testing.T) {
+	for _, c := range []struct {
+		wait              int
+		verdict, probed   string
+		want, wantVerdict string
+	}{
+		{0, "good", "", "good", ""},
+		{0, "good", "good", "good", ""},
+		{11, "good", "", "unsure", "Nothing looks wrong so far; traffic has not been judged yet"},
+		{0, "good", "bad", "bad", "Nothing looks wrong but what probes found"},
+		{11, "good", "bad", "bad", "Nothing looks wrong but what probes found"},
+		{11, "unsure", "bad", "unsure", ""},
+		{11, "bad", "", "bad", ""},
+	} {
+		v := view{Wait: c.wait, Verdict: cell{Class: c.verdict}}
+		v.conclude(cell{Class: c.probed})
+		if v.Verdict.Class != c.want || v.Verdict.Text != c.wantVerdict {
+			t.Errorf("%+v: %+v", c, v.Verdict)
+		}
 	}
 }

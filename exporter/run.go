@@ -110,6 +110,8 @@ func Run(ctx context.Context, args []string, o Options) int {
 		return topology(ctx, f, o)
 	case f.command == commandCheck:
 		return check(ctx, f, o)
+	case f.command == commandRules:
+		return rules(f, o)
 	case f.command == commandProbe:
 		return probe(ctx, f, o)
 	case f.demoCapture != "":
@@ -336,6 +338,8 @@ func (h *handler) observeFirst(ctx context.Context) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return
 	}
+	list := diagnose.Run(n, nil)
+	h.seen.see(list, true, n.At)
 	h.ready.Store(true)
 	if short := ownDescriptors().shortage(n.Uncached); short != "" {
 		h.log.Warn(short)
@@ -348,7 +352,7 @@ func (h *handler) observeFirst(ctx context.Context) {
 	for i := range n.HCAs {
 		ports += len(n.HCAs[i].Ports)
 	}
-	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(troubles(diagnose.Run(n, nil))))
+	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(troubles(list)))
 }
 
 // noDevice tells that the kernel conclusively shows no RDMA device, in words.

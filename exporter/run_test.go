@@ -89,7 +89,7 @@ func (p *process) stop() time.Duration {
 		if code != exitOK {
 			p.t.Errorf("exit code %d:\n%s", code, p.stderr.String())
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		p.t.Fatal("does not stop")
 	}
 	return time.Since(begin)
@@ -125,11 +125,10 @@ func (p *process) do(method, path string, header ...string) (int, string, http.H
 // ready waits for the first observation.
 func (p *process) ready() {
 	p.t.Helper()
-	for range 500 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if status, _, _ := p.get("/-/ready"); status == http.StatusOK {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	p.t.Fatal("never ready")
 }
@@ -316,7 +315,8 @@ func TestStopWhileHanging(t *testing.T) {
 		}
 	}()
 	<-ob.asked // the scrape
-	if took := p.stop(); took >= 2*time.Second {
+	// 2 s are promised, of which TestShutdownGrace proves the first in fake time; a loaded machine takes longer. The read would hang for ever.
+	if took := p.stop(); took >= 10*time.Second {
 		t.Errorf("took %s to stop", took)
 	}
 }

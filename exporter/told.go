@@ -17,7 +17,8 @@ import (
 type told struct {
 	diagnose.Verdict
 	subjects []string
-	evidence []string // of each of them
+	evidence []string           // of each of them
+	members  []diagnose.Verdict // of each of them, the first
 }
 
 // together makes one of verdicts that differ only in their subject and in what was seen of it: the first stands for all.
@@ -37,7 +38,7 @@ func together(list []diagnose.Verdict) []told {
 			t.Evidence = t.subjects[0] + ", for one: " + t.Evidence
 		}
 		if s := v.Subject.String(); !slices.Contains(t.subjects, s) {
-			t.subjects, t.evidence = append(t.subjects, s), append(t.evidence, v.Evidence)
+			t.subjects, t.evidence, t.members = append(t.subjects, s), append(t.evidence, v.Evidence), append(t.members, v)
 		}
 	}
 	return all
@@ -49,13 +50,28 @@ type trouble struct {
 	What   string
 	Why    string // what was seen, and what follows from it
 	Remedy string
+
+	// Of what failed.
+	Check, Severity, Class string
+	Since                  string
+	Links                  []link       // runbook and dashboard; without Href: text
+	Remedies               []namedValue // by subject, where there are several and commands differ: instead of Remedy
+
+	members []diagnose.Verdict
 }
 
 // troubles returns what looks wrong.
 func troubles(list []diagnose.Verdict) []trouble {
 	var all []trouble
 	for _, t := range together(diagnose.Failures(list)) {
-		all = append(all, trouble{t.subjects, t.What, strings.TrimSpace(t.Evidence + " " + t.Consequence), t.Remedy})
+		class := "bad"
+		if t.Check.Severity != diagnose.Critical {
+			class = "unsure"
+		}
+		all = append(all, trouble{
+			Where: t.subjects, What: t.What, Why: strings.TrimSpace(t.Evidence + " " + t.Consequence), Remedy: t.Remedy,
+			Check: t.Check.ID, Severity: string(t.Check.Severity), Class: class, members: t.members,
+		})
 	}
 	return all
 }

@@ -21,7 +21,7 @@ type GateOptions struct {
 	Processes ProcessReader
 	Cgroups   CgroupReader
 	Pods      PodReader
-	// Maintenance says why GPUs are not to be touched; empty: they may be.
+	// Maintenance says why GPUs are not to be touched; empty: they may be. It is called by several goroutines at once.
 	Maintenance func() (why string, err error)
 	// Lock is the path of the file that only one prober of the node holds at a time, see Lock.
 	Lock string

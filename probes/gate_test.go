@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,8 +42,9 @@ type machine struct {
 	noPods bool // no socket
 	podErr error
 
-	why    string
-	whyErr error
+	maintenance sync.Mutex // which is asked for by two goroutines
+	why         string
+	whyErr      error
 
 	options GateOptions
 	late    func(*machine) // changes something at lateAt
@@ -58,6 +60,8 @@ func newMachine(t *testing.T) *machine {
 	m.options = GateOptions{
 		GPUs: m, Processes: m, Cgroups: m, Pods: pods{m}, Lock: filepath.Join(t.TempDir(), "lock"),
 		Maintenance: func() (string, error) { // which is asked first
+			m.maintenance.Lock()
+			defer m.maintenance.Unlock()
 			if m.late != nil && !time.Now().Before(m.lateAt) {
 				m.late(m)
 				m.late = nil

@@ -110,8 +110,11 @@ type Verdict struct {
 	// trouble, so that they can be told together.
 	What string
 	// Evidence is what was read, and where; it may differ from subject to subject. Consequence is what follows, Remedy
-	// what to do about it, with exact commands where there are any.
+	// what to do about it, with exact commands where there are any. In these, <interface> and the like stand for names: see
+	// FilledRemedy.
 	Evidence, Consequence, Remedy string
+	// Names are what stands in the place of such words, by word, where it does not follow from the subject.
+	Names map[string][]string
 }
 
 // verdicts collects what one check finds.

@@ -119,7 +119,7 @@ func judgeSocket(n *fabric.Node, v *verdicts) {
 	case len(down) > 0:
 		v.failed(s, Verdict{
 			What: "NCCL_SOCKET_IFNAME leaves no interface that is up", Evidence: evidence + " Down: " + few(down) + ".", Consequence: consequence,
-			Remedy: "See ip -br link; ip link set dev " + down[0] + " up, or cable it, or name an interface that is up.",
+			Remedy: "See ip -br link; ip link set dev " + shellWord(down[0], "<interface>") + " up, or cable it, or name an interface that is up.",
 		})
 	default:
 		v.failed(s, Verdict{

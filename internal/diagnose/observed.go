@@ -64,7 +64,7 @@ func judgeObserved(h *fabric.HCA, p *fabric.Port, v *verdicts, w Verdict, step f
 			if step == fabric.RoCEObservedCNP { // RDMA counters are the port's, whichever member carries the packets
 				member = ""
 			}
-			w.Evidence = member + Sentence(l.Evidence)
+			w.Evidence, w.Names = member+Sentence(l.Evidence), namesOfChain(c)
 			if step == fabric.RoCEObservedPriority && c.Lossless.Or(false) {
 				w.Consequence = "Only the lossless priority keeps packets in congestion: elsewhere they are dropped, and RDMA stalls."
 			}

@@ -114,21 +114,22 @@ func judgeACS(n *fabric.Node, v *verdicts) {
 		case !known:
 			worst.unknown(s, n.Host.Hypervisor.Meta().Reason, "Whether this is a virtual machine, which needs ACS, is not known.")
 		default:
-			worst.failed(s, acsWords("Bridges between the NIC and its GPU redirect what these exchange: "+strings.Join(list, ", ")+"."))
+			worst.failed(s, acsWords("Bridges between the NIC and its GPU redirect what these exchange: "+strings.Join(list, ", ")+".", list))
 		}
 	})
 	for _, g := range n.GDR {
 		if usable, known := g.Usable.Get(); known && !usable && g.Block == fabric.GDRACS && worst.status(Subject{Device: g.NIC}) != Failed {
-			worst.failed(Subject{Device: g.NIC}, acsWords(Sentence(g.Evidence)))
+			worst.failed(Subject{Device: g.NIC}, acsWords(Sentence(g.Evidence), nil))
 		}
 	}
 	worst.done()
 }
 
-func acsWords(evidence string) Verdict {
+func acsWords(evidence string, bridges []string) Verdict {
 	return Verdict{
 		Evidence: evidence, Consequence: "It comes at a fraction of the bandwidth; NCCL may hang.",
-		Remedy: "Switch ACS off in the firmware settings, or at each boot: setpci -s <bridge> ECAP_ACS+0x6.w=0000.",
+		Remedy: "Switch ACS off in the firmware settings, or at each boot: for b in <bridges>; do setpci -s \"$b\" ECAP_ACS+0x6.w=0000; done",
+		Names:  map[string][]string{"bridges": bridges},
 	}
 }
 
@@ -148,7 +149,7 @@ func judgeNUMA(n *fabric.Node, v *verdicts) {
 			worst.failed(s, Verdict{
 				Evidence:    fmt.Sprintf("numa_node of the NIC is %d, of the GPU %s %d.", b.Value, r.GPU, a.Value),
 				Consequence: "Processes and interrupts are placed by it, on the wrong socket.",
-				Remedy:      fmt.Sprintf("Update the firmware of the machine, or have the boot correct it: echo %d > /sys/bus/pci/devices/<NIC>/numa_node.", a.Value),
+				Remedy:      fmt.Sprintf("Update the firmware of the machine, or have the boot correct it: echo %d > /sys/bus/pci/devices/<address>/numa_node.", a.Value),
 			})
 		}
 	})

@@ -324,7 +324,7 @@ func judgeMTU(n *fabric.Node, v *verdicts) {
 			v.failed(of(h, p), Verdict{
 				What:     fmt.Sprintf("The MTU is %d where those of its peers are %d", own.Value, most),
 				Evidence: own.Source, Consequence: "RDMA takes the largest MTU that both ends of a connection have: this rail is slower, or large packets are lost.",
-				Remedy: fmt.Sprintf("ip link set dev %s mtu %d, and the same at the switch port.", p.NetDev.Value, most),
+				Remedy: fmt.Sprintf("ip link set dev %s mtu %d, and the same at the switch port.", shellWord(p.NetDev.Value, "<interface>"), most),
 			})
 		}
 	}

@@ -4,6 +4,7 @@ package diagnose
 
 import (
 	"slices"
+	"strconv"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -90,7 +91,7 @@ func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, chain
 			return
 		}
 		v.failed(of(h, p), Verdict{
-			Evidence: memberOf(chains, c) + Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, c, roceWish(n, p)),
+			Evidence: memberOf(chains, c) + Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, c, roceWish(n, p)), Names: namesOfChain(c),
 		})
 	}
 }
@@ -118,6 +119,18 @@ func roceWish(n *fabric.Node, p *fabric.Port) fabric.RoCEPolicy {
 		return fabric.RoCEPolicy{}
 	}
 	return n.Policy.RoCE
+}
+
+// namesOfChain is what commands are about: the interface that was looked at, which for a bond is a member of it.
+func namesOfChain(c *fabric.RoCEChain) map[string][]string {
+	names := map[string][]string{}
+	if c.Interface != "" {
+		names["interface"] = []string{c.Interface}
+	}
+	if p, ok := c.Judged.Get(); ok {
+		names["priority"] = []string{strconv.Itoa(p)}
+	}
+	return names
 }
 
 // memberOf names the interface where a port has several.

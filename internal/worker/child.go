@@ -24,6 +24,9 @@ const firstForeignFD = 3
 // linger is how long the pipes of a child that ended are read on: something that it started may hold them open.
 const linger = 200 * time.Millisecond
 
+// lateReap is how long a process that was killed with its group may take to die and is reaped nevertheless.
+const lateReap = 10 * time.Minute
+
 // child is one process, from before it starts until it is reaped. run is called once; the other methods may be
 // called by anybody at any time.
 type child struct {
@@ -161,17 +164,26 @@ func awaitExit(pid int) {
 }
 
 // reapGroup reaps what a child has left of its group and what was killed with it. Such processes become children of
-// this one where it is the init of a container, and nobody else would.
+// this one where it is the init of a container, and nobody else would. It waits for them for as long as pipes are read on;
+// those that die later, because the machine is busy or a driver holds them, are reaped in the background for lateReap.
 func reapGroup(leader int) {
-	for end := time.Now().Add(linger); time.Now().Before(end); {
+	if !reapWithin(leader, linger, time.Millisecond) {
+		go reapWithin(leader, lateReap, 100*time.Millisecond)
+	}
+}
+
+// reapWithin tells whether nothing is left of the group that could be reaped.
+func reapWithin(leader int, limit, every time.Duration) bool {
+	for end := time.Now().Add(limit); time.Now().Before(end); {
 		pid, err := unix.Wait4(-leader, nil, unix.WNOHANG, nil)
 		switch {
 		case err != nil && !errors.Is(err, unix.EINTR):
-			return // ECHILD: there are none, or none of ours
+			return true // ECHILD: there are none, or none of ours
 		case err == nil && pid == 0:
-			time.Sleep(time.Millisecond) // until the kernel is through with them
+			time.Sleep(every) // until the kernel is through with them
 		}
 	}
+	return false
 }
 
 // signal is called with mu held.

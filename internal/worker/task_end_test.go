@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -140,6 +141,22 @@ func TestGrandchildIsKilled(t *testing.T) {
 		ended(t, task)
 		waitUntil(t, end.how+": the grandchild is gone, and no zombie", func() bool { return gone(pid) })
 	}
+}
+
+// A process that a child left behind may take long to die after it was killed, on a loaded machine or in a driver: it is
+// reaped then.
+func TestLateGrandchildIsReaped(t *testing.T) {
+	late := exec.Command("sleep", "600")
+	late.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := late.Start(); err != nil {
+		t.Fatal(err)
+	}
+	reapGroup(late.Process.Pid)
+	if gone(late.Process.Pid) {
+		t.Fatal("it was ended")
+	}
+	_ = unix.Kill(late.Process.Pid, unix.SIGKILL)
+	waitUntil(t, "it is no zombie", func() bool { return gone(late.Process.Pid) })
 }
 
 // adoptOrphans makes this process the parent of all that its children leave.

@@ -201,7 +201,7 @@ func TestTaskFailures(t *testing.T) {
 			task := startTest(t, test.kind, func(o *Options) {
 				o.Timeout = test.timeout
 				if test.failure == FailureProtocol {
-					o.Grace = 100 * time.Millisecond // so long it is waited for the end of such a one
+					o.Grace = 2 * time.Second // so long it is waited for the end of such a one
 				}
 			})
 			request := test.request
@@ -278,8 +278,8 @@ func TestTaskIsNotLimited(t *testing.T) {
 
 // TestTaskLog has a library log a GiB: it costs no memory and keeps nobody waiting.
 func TestTaskLog(t *testing.T) {
-	const line, size = "0123456789abcde\n", 1 << 30
-	task := startTest(t, "serve", nil)
+	const line, size = "0123456789abcde\n", 1 << 28
+	task := startTest(t, "serve", func(o *Options) { o.Timeout = 10 * time.Minute })
 	callTask(t, task, "echo x", "x")
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -50,7 +50,7 @@ func objects(t *testing.T) map[string][]byte {
 // TestObjects holds deploy/operator to rules and dashboards.
 func TestObjects(t *testing.T) {
 	all := objects(t)
-	there, err := filepath.Glob(filepath.Join(folder, "*"))
+	there, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

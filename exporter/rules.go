@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"gpufabric_exporter/alerts"
+	"gpufabric_exporter/dashboards"
+	"gpufabric_exporter/deploy/operator"
+)
+
+func (c *commandLine) defineRules() {
+	k := c.app.Command(commandRules, "Write alert rules, runbooks, dashboards and the objects for Kubernetes, with the addresses that links of the configuration names.")
+	k.Flag("directory", "Folder to write them to; files of the same name are replaced.").Required().PlaceHolder("DIR").
+		SetValue(&flagValue{name: "directory", set: into(&c.f.rulesDirectory, parseFile)})
+}
+
+// rules writes what is compiled in, for this site.
+func rules(f *flags, o Options) int {
+	if err := writeRules(f); err != nil {
+		complain(o.Stderr, f.explain(err))
+		return exitOf(err, exitFailure)
+	}
+	fmt.Fprintf(o.Stdout, "written to %s: alerts, dashboards, operator\n", f.rulesDirectory)
+	return exitOK
+}
+
+func writeRules(f *flags) error {
+	c, err := f.configFile.read()
+	if err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		name  string
+		files fs.FS
+	}{{"alerts", alerts.Files()}, {"dashboards", dashboards.Files()}, {"operator", operator.Files()}} {
+		err := fs.WalkDir(part.files, ".", func(path string, d fs.DirEntry, err error) error {
+			to := filepath.Join(f.rulesDirectory, part.name, filepath.FromSlash(path))
+			switch {
+			case err != nil:
+				return err
+			case d.IsDir():
+				return os.MkdirAll(to, 0o755)
+			}
+			text, err := fs.ReadFile(part.files, path)
+			if err != nil {
+				return err
+			}
+			return replaceFile(to, c.links.put(text))
+		})
+		if err != nil {
+			return fmt.Errorf("--directory=%q: %w", f.rulesDirectory, err)
+		}
+	}
+	return nil
+}
+
+// put puts the addresses of the site into rules and dashboards, which have those of the project, and links to dashboards
+// without the address of Grafana.
+func (l links) put(text []byte) []byte {
+	text = bytes.ReplaceAll(text, []byte(alerts.RunbookBase), []byte(l.runbooks+"/"))
+	const toDashboard = "dashboard_url: "
+	return bytes.ReplaceAll(text, []byte(toDashboard+"/d/"), []byte(toDashboard+l.grafana+"/d/"))
+}
