@@ -58,6 +58,9 @@ func TestMain(m *testing.M) {
 		waitAndAbort(dir)
 		return
 	}
+	if os.Getenv(child) != "" {
+		os.Exit(runChild())
+	}
 	m.Run()
 }
 
