@@ -69,19 +69,21 @@ func run(exporter, peer string, length time.Duration) error {
 	if err := beside(exporter, peer, tree, length); err != nil {
 		return err
 	}
-	fmt.Printf("whole product by devices\n\n%s\n", header)
+	fmt.Printf("whole product by devices\n\n%s", header)
+	var all []*turns
 	for _, n := range []int{1, 8, 32, 128} {
 		tree, err := multiply(s.Build(), n).Materialise(filepath.Join(dir, strconv.Itoa(n)))
 		if err != nil {
 			return err
 		}
 		every := max(hot, time.Duration(n)*2*time.Millisecond)
-		all, err := measure([]program{{name: strconv.Itoa(n) + " devices", args: ours(exporter, tree, every)}}, []time.Duration{every}, prometheus, 120*every)
+		one, err := measure([]program{{name: strconv.Itoa(n) + " device(s)", args: ours(exporter, tree, every)}}, []time.Duration{every}, prometheus, 120*every)
 		if err != nil {
 			return err
 		}
-		show(all)
+		all = append(all, one...)
 	}
+	show(all)
 	return nil
 }
 
@@ -102,7 +104,7 @@ func beside(exporter, peer string, tree *simulator.Tree, length time.Duration) e
 			}, processors: processors},
 		}
 	}
-	fmt.Printf("8 mlx5 devices, asked as Prometheus 3 asks (OpenMetrics, gzip)\n\n%s\n", header)
+	fmt.Printf("8 mlx5 devices, asked as Prometheus 3 asks (OpenMetrics, gzip)\n\n%s", header)
 	for _, processors := range []int{0, 64} {
 		all, err := measure(programs(hot, processors), []time.Duration{hot}, prometheus, 10*time.Second)
 		if err != nil {
@@ -155,8 +157,8 @@ func scratch() string {
 
 const columns = "%-9s %-10v %-14s %7v %9v %9v %9v %9v %7v %9v %5v %6v\n"
 
-var header = fmt.Sprintf(columns, "distance", "GOMAXPROCS", "", "series", "CPU", "median", "mean", "between", "faults", "switches", "MiB", "ratio") +
-	"          CPU: all of the process for each scrape; median and mean: of the scrapes; between: mean from one to the next"
+var header = "CPU: all CPU time of the process, for each scrape; median and mean: of the scrapes; between: mean from one to the next\n\n" +
+	fmt.Sprintf(columns, "distance", "GOMAXPROCS", "", "series", "CPU", "median", "mean", "between", "faults", "switches", "MiB", "ratio")
 
 // show prints costs, and the ratio to node_exporter with the same settings.
 func show(all []*turns) {
