@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,19 @@ func TestCostOfGPUs(t *testing.T) {
 		if try == 2 { // what other processes cost this one by taking its caches is not its own
 			t.Errorf("a scrape takes more than %s", mostCPU)
 		}
+	}
+}
+
+// TestProcessors: the exporter takes one of Go's processors however many the machine has, or as many as its environment says.
+func TestProcessors(t *testing.T) {
+	for _, c := range []struct{ environment, want string }{{"", "1"}, {"3", "3"}} {
+		t.Run(c.want, func(t *testing.T) {
+			t.Setenv("GOMAXPROCS", c.environment)
+			text, _ := startHost(t, self).scrape()
+			if !strings.Contains(text, "\ngo_sched_gomaxprocs_threads "+c.want+"\n") {
+				t.Errorf("it does not have %s of %d processors", c.want, runtime.NumCPU())
+			}
+		})
 	}
 }
 

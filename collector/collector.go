@@ -216,7 +216,24 @@ func (s *Set) Want() fabric.Want {
 
 // Gather returns the families of the set for a node, sorted by name. Families without series are left out.
 func (s *Set) Gather(n *fabric.Node, c ConfigState) []exposition.Family {
-	out := sink{families: make([]exposition.Family, rows)}
+	return s.GatherAgain(new(Gathered), n, c)
+}
+
+// Gathered is the memory of a Gather. It belongs to one goroutine at a time.
+type Gathered struct {
+	rows     []exposition.Family // each family at its place
+	families []exposition.Family
+}
+
+// GatherAgain is Gather in memory that an earlier one used: what that returned is overwritten.
+func (s *Set) GatherAgain(g *Gathered, n *fabric.Node, c ConfigState) []exposition.Family {
+	if g.rows == nil {
+		g.rows = make([]exposition.Family, rows)
+	}
+	for i := range g.rows {
+		g.rows[i].Series = g.rows[i].Series[:0]
+	}
+	out := sink{families: g.rows}
 	for _, c := range s.collectors {
 		health := c.health(n)
 		if err := out.run(c.collect, n); err != nil {
@@ -227,7 +244,13 @@ func (s *Set) Gather(n *fabric.Node, c ConfigState) []exposition.Family {
 	collectNode(n, out.emit)
 	s.collectSources(n, out.emit)
 	collectConfig(c, out.emit)
-	return slices.DeleteFunc(out.families, func(f exposition.Family) bool { return len(f.Series) == 0 })
+	g.families = g.families[:0]
+	for _, f := range g.rows {
+		if len(f.Series) > 0 {
+			g.families = append(g.families, f)
+		}
+	}
+	return g.families
 }
 
 // sink keeps what is emitted in one Gather.
@@ -238,9 +261,12 @@ type sink struct {
 
 func (s *sink) emit(f *Family, v float64, labels ...string) {
 	m := &s.families[f.place]
-	if m.Series == nil {
-		m.Head, m.Series = f.head, make([]exposition.Series, 0, 8) // a usual number of ports
+	if len(m.Series) == 0 {
+		m.Head = f.head
 		s.begun = append(s.begun, f)
+	}
+	if m.Series == nil {
+		m.Series = make([]exposition.Series, 0, 8) // a usual number of ports
 	}
 	m.Series = append(m.Series, f.series(v, labels))
 }
@@ -252,7 +278,7 @@ func (s *sink) run(collect func(*fabric.Node, emit), n *fabric.Node) (err error)
 		if p := recover(); p != nil {
 			err = fmt.Errorf("collector panicked: %v", p)
 			for _, f := range s.begun {
-				s.families[f.place].Series = nil
+				s.families[f.place].Series = s.families[f.place].Series[:0]
 			}
 		}
 	}()

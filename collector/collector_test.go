@@ -217,3 +217,29 @@ func TestSelect(t *testing.T) {
 		t.Error("a disabled collector can be selected")
 	}
 }
+
+// TestGatherAgain: memory that served another node and other collectors shows nothing of them, and holds the series of the
+// next scrape without a new allocation for them.
+func TestGatherAgain(t *testing.T) {
+	small, large := nodeOf(device("mlx5_0")), nodeOf(device("mlx5_0"), device("mlx5_1"), device("mlx5_2"))
+	set, state := everything(t), ConfigState{LoadedAt: now, LastOK: true}
+	hca, err := NewSet([]string{"hca"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := new(Gathered)
+	for _, turn := range []struct {
+		set *Set
+		n   *fabric.Node
+	}{{set, large}, {set, small}, {hca, small}, {set, large}} {
+		if got, want := text(t, turn.set.GatherAgain(kept, turn.n, state)), text(t, turn.set.Gather(turn.n, state)); got != want {
+			t.Errorf("%d devices: got\n%s\nwant\n%s", len(turn.n.HCAs), got, want)
+		}
+	}
+	families := float64(len(set.Gather(large, state)))
+	fresh := testing.AllocsPerRun(20, func() { set.Gather(large, state) })
+	again := testing.AllocsPerRun(20, func() { set.GatherAgain(kept, large, state) })
+	if again > fresh-families {
+		t.Errorf("%v allocations, %v in new memory: want one fewer for each of %v families", again, fresh, families)
+	}
+}

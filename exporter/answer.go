@@ -11,11 +11,14 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/common/expfmt"
+
+	"gpufabric_exporter/collector"
 )
 
-// answer is the body of an answer to a scraper. It is complete before any of it is sent, so that it goes out with
+// answer is the body of an answer to a scraper, and what it is made of. It is complete before any of it is sent, so that it goes out with
 // its length and in one write.
 type answer struct {
+	gathered     collector.Gathered
 	text, packed bytes.Buffer
 	gzip         *gzip.Writer
 }

@@ -71,7 +71,10 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	writeBy(w, deadline)
 
-	families := set.Gather(h.observer.Observe(ctx, set.Want()), h.config.current().state())
+	node := h.observer.Observe(ctx, set.Want())
+	a := h.answers.get()
+	defer h.answers.put(a)
+	families := set.GatherAgain(&a.gathered, node, h.config.current().state())
 	var own []*dto.MetricFamily // no name of the catalogue is among them
 	if !h.flags.disableExporterMetrics {
 		own, err = h.own.Gather()
@@ -82,8 +85,6 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 		own = slices.DeleteFunc(own, func(f *dto.MetricFamily) bool { return !slices.Contains(names, f.GetName()) })
 	}
 	format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
-	a := h.answers.get()
-	defer h.answers.put(a)
 	h.failed(causeEncoding, exposition.Encode(&a.text, format, families, own))
 	a.send(w, r, format)
 }

@@ -58,6 +58,12 @@ func TestMain(m *testing.M) {
 		waitAndAbort(dir)
 		return
 	}
+	if os.Getenv(child) != "" {
+		if code := runChild(); code != 0 {
+			panic(code) // which its parent sees
+		}
+		return
+	}
 	m.Run()
 }
 

@@ -40,8 +40,9 @@ func TestHang(t *testing.T) {
 		})
 	}
 	for _, c := range stuckCases {
-		run(c.name, func(t *testing.T) report { return testStuck(t, c) })
+		run(c.name, func(t *testing.T) report { return testStuck(t, c, start) })
 	}
+	run("one processor", func(t *testing.T) report { return testStuck(t, oneProcessor, startChild) })
 	run("rtnl lock", testRTNL)
 	run("refused", testRefused)
 	run("FIFO", testFIFO)
@@ -68,7 +69,10 @@ var stuckCases = []stuckCase{
 	{"open hardware counter", "ports/1/hw_counters/out_of_sequence", opOpen, 50},
 }
 
-func testStuck(t *testing.T, c stuckCase) report {
+// oneProcessor is the case for a process that has one of Go's processors: the read that hangs must not keep it.
+var oneProcessor = stuckCase{"one processor", "ports/1/state", opOpen, 50}
+
+func testStuck(t *testing.T, c stuckCase, start starter) report {
 	const (
 		device = "mlx5_3"
 		netdev = "enp94s0np0"
@@ -109,7 +113,7 @@ func testStuck(t *testing.T, c stuckCase) report {
 	for range 20 { // connections and threads come to their usual number
 		p.scrape()
 	}
-	before := used()
+	before := p.used()
 	begin = time.Now()
 	for range c.scrapes {
 		now := p.scrape()
@@ -125,7 +129,7 @@ func testStuck(t *testing.T, c stuckCase) report {
 		t.Errorf("the file that hangs was asked %d times", n)
 	}
 	var after usage
-	p.until(fmt.Sprintf("back to %+v", before), func() bool { after = used(); return after.noMoreThan(before) })
+	p.until(fmt.Sprintf("back to %+v", before), func() bool { after = p.used(); return after.noMoreThan(before) })
 
 	release()
 	p.until("well again", func() bool {
@@ -167,7 +171,7 @@ func testRTNL(t *testing.T) report {
 	p.until("entered", func() bool { p.scrape(); return s.count(what) > 0 })
 	s.drop(link)
 	p.until("down", func() bool { return p.scrape()[netdev] == "0" })
-	before := used()
+	before := p.used()
 	// What a port should do is compared with its interface, and how RoCE is treated is the interface's.
 	needs := regexp.MustCompile(`gpufabric_hca_port_rate_mismatch|gpufabric_facts_unknown|gpufabric_(roce|ethernet)_|source="(qos|netstats)"`)
 	for range long {
@@ -179,7 +183,7 @@ func testRTNL(t *testing.T) report {
 	if n := s.count(what); n != 1 {
 		t.Errorf("the file that hangs was asked %d times", n)
 	}
-	after := used()
+	after := p.used()
 	took := p.stop()
 	if took > 2*time.Second {
 		t.Errorf("took %s to stop", took)
@@ -204,7 +208,7 @@ func testRefused(t *testing.T) report {
 	s := mount(t, tree.Sysfs(), dir)
 	p := start(t, tree, dir)
 	healthy := p.scrape()
-	before := used()
+	before := p.used()
 
 	rules, questions, gone := map[request]behaviour{}, []request{}, []string{}
 	for _, c := range cases {
@@ -228,7 +232,7 @@ func testRefused(t *testing.T) report {
 			t.Errorf("%s was asked %d times, expected once a minute", r.path, n)
 		}
 	}
-	return report{p, before, used(), "each asked once"}
+	return report{p, before, p.used(), "each asked once"}
 }
 
 // testFIFO puts FIFOs where files should be, which would block whoever just opens them.
@@ -250,7 +254,7 @@ func testFIFO(t *testing.T) report {
 		}
 	}
 	p := start(t, tree, tree.Sysfs())
-	before := used()
+	before := p.used()
 	may := regexp.MustCompile(`gpufabric_hca_port_state{device="mlx5_0"|gpufabric_hca_port_rate_mismatch{device="mlx5_0"|gpufabric_hca_info.*device="mlx5_1"|` +
 		`gpufabric_out_of_sequence_total{device="mlx5_2"|gpufabric_port_transmitted_data_bytes_total{device="mlx5_4"|gpufabric_facts_unknown`)
 	for range 50 {
@@ -264,7 +268,7 @@ func testFIFO(t *testing.T) report {
 			}
 		}
 	}
-	return report{p: p, before: before, after: used()}
+	return report{p: p, before: before, after: p.used()}
 }
 
 // testTicks looks at counters that move, one of them behind a driver that takes its time.
@@ -273,7 +277,7 @@ func testTicks(t *testing.T) report {
 	s := mount(t, tree.Sysfs(), dir)
 	p := start(t, tree, dir)
 	healthy := p.scrape()
-	before := used()
+	before := p.used()
 	read := func(file string) request { return s.request(t, opRead, "class/infiniband/"+file) }
 	s.set(map[request]behaviour{
 		read("mlx5_0/ports/1/counters/port_xmit_packets"):  tick(),
@@ -301,5 +305,5 @@ func testTicks(t *testing.T) report {
 			})
 		}
 	}
-	return report{p, before, used(), "2 counters moved 8 times each"}
+	return report{p, before, p.used(), "2 counters moved 8 times each"}
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -28,10 +29,11 @@ const (
 	generous = 30 * time.Second
 )
 
-// product is the whole program in this process, looking at a simulated node.
+// product is the whole program in this process or in one of its own, looking at a simulated node.
 type product struct {
 	t       *testing.T
 	url     string
+	proc    string // its directory in /proc
 	logFile string
 	client  http.Client
 	cancel  context.CancelFunc
@@ -69,45 +71,110 @@ func layOut(t *testing.T) (tree *simulator.Tree, mountPoint string) {
 	return tree, mountPoint
 }
 
-// start runs the program over a tree whose sysfs may be seen elsewhere, until it is ready.
-func start(t *testing.T, tree *simulator.Tree, sysfs string, args ...string) *product {
+func newProduct(t *testing.T) (p *product, stderr *os.File) {
 	t.Helper()
 	stderr, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	p := &product{
-		t: t, logFile: stderr.Name(), cancel: cancel, exited: make(chan int, 1),
+	return &product{
+		t: t, proc: "/proc/self", logFile: stderr.Name(), exited: make(chan int, 1),
 		client: http.Client{Timeout: generous, Transport: &http.Transport{DisableKeepAlives: true}},
-	}
-	args = append([]string{
+	}, stderr
+}
+
+func arguments(tree *simulator.Tree, sysfs string) []string {
+	return []string{
 		"--web.listen-address=127.0.0.1:0", "--path.sysfs=" + sysfs, "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs(),
 		"--web.disable-exporter-metrics", "--observer.fast-interval=250ms", "--observer.slow-interval=1h",
-	}, args...)
+	}
+}
+
+// starter runs the program over a tree whose sysfs may be seen elsewhere, until it is ready.
+type starter func(t *testing.T, tree *simulator.Tree, sysfs string) *product
+
+// start runs it in this process.
+func start(t *testing.T, tree *simulator.Tree, sysfs string) *product {
+	t.Helper()
+	p, stderr := newProduct(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	args := arguments(tree, sysfs)
 	listening := make(chan []net.Addr, 1)
 	o := exporter.Options{Stderr: stderr, OnListen: func(a []net.Addr) { listening <- a }}
 	go func() {
 		p.exited <- exporter.Run(ctx, args, o)
 		stderr.Close()
 	}()
-	t.Cleanup(func() {
-		p.stop()
-		if t.Failed() {
-			t.Logf("the log ends with:\n%s", p.log())
-		}
-	})
+	p.stopAtEnd()
 	select {
 	case a := <-listening:
 		p.url = "http://" + a[0].String()
 	case <-time.After(generous):
 		t.Fatal("does not listen")
 	}
+	p.untilReady()
+	return p
+}
+
+// child is set for a process that is the program, with one of Go's processors as it is shipped. It ends with its
+// standard input, and thereby with its parent.
+const child = "GPUFABRIC_TEST_HANG_CHILD"
+
+// startChild runs the program in a process of its own.
+func startChild(t *testing.T, tree *simulator.Tree, sysfs string) *product {
+	t.Helper()
+	p, stderr := newProduct(t)
+	defer stderr.Close()
+	cmd := exec.Command("/proc/self/exe", arguments(tree, sysfs)...)
+	cmd.Env, cmd.Stderr = append(os.Environ(), child+"=1", "GOMAXPROCS=1"), stderr
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.proc, p.cancel = fmt.Sprintf("/proc/%d", cmd.Process.Pid), func() { stdin.Close() }
+	go func() {
+		_ = cmd.Wait()
+		p.exited <- cmd.ProcessState.ExitCode()
+	}()
+	p.stopAtEnd()
+	p.until("listening", func() bool {
+		_, after, found := strings.Cut(p.log(), "msg=listening address=")
+		address, _, whole := strings.Cut(after, "\n")
+		p.url = "http://" + address
+		return found && whole
+	})
+	p.untilReady()
+	return p
+}
+
+func runChild() int {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	return exporter.Run(ctx, os.Args[1:], exporter.Options{})
+}
+
+func (p *product) stopAtEnd() {
+	p.t.Cleanup(func() {
+		p.stop()
+		if p.t.Failed() {
+			p.t.Logf("the log ends with:\n%s", p.log())
+		}
+	})
+}
+
+func (p *product) untilReady() {
+	p.t.Helper()
 	p.until("ready", func() bool {
 		status, _ := p.get("/-/ready")
 		return status == http.StatusOK
 	})
-	return p
 }
 
 // stop ends the program and returns how long that took.
@@ -222,12 +289,12 @@ func (s series) any(pattern *regexp.Regexp) bool {
 // usage is what a leak would show in.
 type usage struct{ goroutines, threads, fds int }
 
-func used() usage {
+func (p *product) used() usage {
 	entries := func(dir string) int {
 		list, _ := os.ReadDir(dir)
 		return len(list)
 	}
-	return usage{runtime.NumGoroutine(), entries("/proc/self/task"), entries("/proc/self/fd")}
+	return usage{runtime.NumGoroutine(), entries(p.proc + "/task"), entries(p.proc + "/fd")}
 }
 
 // noMoreThan allows for what the Go runtime and connections that are closing need. A leak is one for each scrape.

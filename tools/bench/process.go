@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,73 +20,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shortest is the time between scrapes when nothing calls for more: long enough for two programs to take turns.
-const shortest = 20 * time.Millisecond
-
 // program is what to run and what to ask it.
 type program struct {
-	args  []string
-	query string
+	name       string
+	args       []string
+	query      string
+	processors int // GOMAXPROCS in its environment; 0: not set
 }
 
 // request is how a scraper asks.
-type request struct{ name, accept, encoding string }
+type request struct{ accept, encoding string }
 
-// prometheus asks as Prometheus 3 does unless it is told otherwise.
-var prometheus = request{"Prometheus 3", "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5," +
+// prometheus asks as Prometheus 3 does by default.
+var prometheus = request{"application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1;q=0.5," +
 	"text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2", "gzip"}
-
-// measure runs programs, scrapes them in turns, and divides what each used.
-func measure(programs []program, how request, scrapes int, every time.Duration) ([]cost, error) {
-	costs, running := make([]cost, len(programs)), make([]*process, len(programs))
-	for i, p := range programs {
-		r, err := start(p)
-		if err != nil {
-			return nil, err
-		}
-		defer r.stop()
-		running[i] = r
-	}
-	const warmUp = 10 // the first ones open files and build what is kept
-	before := make([]time.Duration, len(programs))
-	err := inTurns(running, how, warmUp+scrapes, every, func(turn, i, series int) (err error) {
-		if turn == warmUp-1 {
-			before[i], err = running[i].cpu()
-			costs[i].series = series
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	for i, r := range running {
-		used, err := r.cpu()
-		if err != nil {
-			return nil, err
-		}
-		costs[i].cpu, costs[i].rss = (used-before[i])/time.Duration(scrapes), r.rss()
-	}
-	return costs, nil
-}
-
-// inTurns scrapes every process once a tick, and calls after with the number of series.
-func inTurns(running []*process, how request, turns int, every time.Duration, after func(turn, i, series int) error) error {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	for turn := range turns {
-		for i, r := range running {
-			series, err := r.scrape(how)
-			if err == nil {
-				err = after(turn, i, series)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		<-tick.C
-	}
-	return nil
-}
 
 // process is a program under measurement.
 type process struct {
@@ -101,7 +49,9 @@ func start(what program) (*process, error) {
 	addr := l.Addr().String()
 	l.Close()
 	p := &process{cmd: exec.Command(what.args[0], append(what.args[1:], "--web.listen-address="+addr)...), url: "http://" + addr + "/metrics" + what.query}
-	p.cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+	if what.processors > 0 {
+		p.cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(what.processors))
+	}
 	p.cmd.Stderr = os.Stderr
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
@@ -159,6 +109,43 @@ func (p *process) scrape(how request) (int, error) {
 	return n, nil
 }
 
+// usage is what a process has used since it was started.
+type usage struct {
+	cpu      time.Duration
+	faults   int // minor page faults
+	switches int // context switches of its present threads
+}
+
+func (u usage) since(before usage) usage {
+	return usage{u.cpu - before.cpu, u.faults - before.faults, u.switches - before.switches}
+}
+
+func (p *process) usage() (u usage, err error) {
+	if u.cpu, err = p.cpu(); err != nil {
+		return u, err
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return u, err
+	}
+	const minorFaults = 10 - 3 // proc(5) counts from 1; the first two fields end with the name
+	_, fields, _ := strings.Cut(string(b), ") ")
+	if u.faults, err = strconv.Atoi(strings.Fields(fields)[minorFaults]); err != nil {
+		return u, err
+	}
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", p.cmd.Process.Pid))
+	for _, thread := range threads {
+		b, _ := os.ReadFile(thread) // a thread may have ended
+		for line := range strings.Lines(string(b)) {
+			if name, count, _ := strings.Cut(line, ":"); strings.HasSuffix(name, "voluntary_ctxt_switches") {
+				n, _ := strconv.Atoi(strings.TrimSpace(count))
+				u.switches += n
+			}
+		}
+	}
+	return u, err
+}
+
 // cpu is the time that all threads of the process have run, those that ended among them.
 func (p *process) cpu() (time.Duration, error) {
 	const scheduled = 2 // the clock of a process that counts the time it ran, clock_getcpuclockid(3)
@@ -167,7 +154,8 @@ func (p *process) cpu() (time.Duration, error) {
 	return time.Duration(t.Nano()), err
 }
 
-func (p *process) rss() int {
+// resident is the memory of the process in MiB.
+func (p *process) resident() int {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
 	if err != nil {
 		return 0

@@ -103,8 +103,11 @@ func (b *Bus) Read(last fabric.PCI, what fabric.PCIFacts, nics []NIC, now time.T
 		b.places, b.err = b.survey(is)
 		b.listed, what = is, fabric.PCIEverything
 	}
+	if what == fabric.PCIPlaces && b.has(last) {
+		return last, b.err
+	}
 	r := &reader{root: b.root, now: now, asleep: map[string]fabric.Fact[bool]{}}
-	next := fabric.PCI{}
+	next := fabric.PCI{Functions: make([]fabric.PCIFunction, 0, len(b.places))}
 	for _, p := range b.places { // bridges come before what is below them
 		f := fabric.PCIFunction{Address: p.address, Kind: p.kind, HCAs: p.hcas, Root: p.root, Bridges: p.bridges}
 		if was := last.Function(p.address); was != nil && what != fabric.PCIEverything {
@@ -122,11 +125,18 @@ func (b *Bus) Read(last fabric.PCI, what fabric.PCIFacts, nics []NIC, now time.T
 	return next, b.err
 }
 
+// has tells whether these are the functions of the last survey.
+func (b *Bus) has(all fabric.PCI) bool {
+	missing := func(p place) bool { return all.Function(p.address) == nil }
+	return len(all.Functions) == len(b.places) && !slices.ContainsFunc(b.places, missing)
+}
+
 func (b *Bus) names(dir string) ([]string, error) {
-	f, err := b.root.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	fd, err := b.root.OpenDir(dir)
 	if err != nil {
 		return nil, err
 	}
+	f := os.NewFile(uintptr(fd), dir)
 	defer f.Close()
 	names, err := f.Readdirnames(maxNames)
 	if err != nil && !errors.Is(err, io.EOF) {

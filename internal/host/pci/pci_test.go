@@ -248,6 +248,28 @@ func TestMovedDeviceKeepsItsFunction(t *testing.T) {
 	}
 }
 
+// Where everything is hardly ever changes. While it does not, the list of functions is not made anew.
+func TestPlacesAreKept(t *testing.T) {
+	tr, b := newTree(t)
+	first, err := b.Read(fabric.PCI{}, fabric.PCIPlaces, nics(t, tr.dir), now)
+	if err != nil || len(first.Functions) != 4 {
+		t.Fatalf("%v: %+v", err, first)
+	}
+	same, err := b.Read(first, fabric.PCIPlaces, nics(t, tr.dir), now)
+	if err != nil || len(same.Functions) != 4 || &same.Functions[0] != &first.Functions[0] {
+		t.Errorf("made anew: %v: %+v", err, same)
+	}
+	tr.function("pci0000:20/0000:20:01.0/0000:25:00.1", "0x1002", "0x120000")
+	more, err := b.Read(same, fabric.PCIPlaces, nics(t, tr.dir), now)
+	if f := more.Function("0000:25:00.1"); err != nil || f == nil || f.Link.Width.State != fabric.OK {
+		t.Errorf("nothing is known of the new function: %v: %+v", err, more)
+	}
+	again, err := b.Read(fabric.PCI{}, fabric.PCIPlaces, nics(t, tr.dir), now) // a reader without a last answer gets everything
+	if f := again.NIC("mlx5_0"); err != nil || f == nil || f.Link.Width.State != fabric.OK {
+		t.Errorf("%v: %+v", err, again)
+	}
+}
+
 func TestNoPCI(t *testing.T) {
 	b, err := Open(t.TempDir())
 	if err != nil {

@@ -31,6 +31,7 @@ type counterDir struct {
 	prefix string         // of the published names
 	asks   fabric.Command // what one read of a file asks of the driver
 	listed time.Time      // zero: never
+	names  []string       // that were listed
 	err    error          // of listing
 	files  []counter
 }
@@ -43,7 +44,7 @@ func (c *counterDir) close() {
 	for i := range c.files {
 		c.files[i].close()
 	}
-	c.files, c.listed = nil, time.Time{}
+	c.files, c.names, c.listed = nil, nil, time.Time{}
 	c.dir.close()
 }
 
@@ -59,10 +60,11 @@ func (d *Device) list(c *counterDir, now time.Time) {
 	names, err := c.dir.names()
 	d.lost = d.lost || err != nil // let verdict look
 	c.listed, c.err = now, err
-	known := c.files
-	if slices.EqualFunc(known, names, func(f counter, name string) bool { return f.name == name }) {
+	if slices.Equal(c.names, names) {
 		return
 	}
+	known := c.files
+	c.names = names
 	c.files = make([]counter, 0, min(len(names), maxCounters))
 	for _, name := range names {
 		if !validCounterName(name) || len(c.files) == maxCounters {

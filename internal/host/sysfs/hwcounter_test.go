@@ -104,6 +104,27 @@ func TestHWCounters(t *testing.T) {
 	})
 }
 
+// The list of mlx5, whose first counter is not the first by name, is made once and not with every listing.
+func TestHWCountersListedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, h, root := mlx5Counting().counting(t, "mlx5_0")
+		k := simulate(d, root, true)
+		must(t, d.ReadHWCounters(&h, now))
+		first := &d.port(1).hw.files[0]
+		k.read = nil
+		must(t, d.ReadHWCounters(&h, now.Add(listEvery)))
+		if d.port(1).hw.listed != now.Add(listEvery) {
+			t.Error("not listed again")
+		}
+		if &d.port(1).hw.files[0] != first {
+			t.Error("made anew")
+		}
+		if len(k.read) != len(mlx5Names) || k.read[0] != "rx_write_requests" {
+			t.Errorf("read %q", k.read)
+		}
+	})
+}
+
 // A driver that never answers within its lifespan is asked for the whole set a few times a round, not for each file.
 func TestHWRefillsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
