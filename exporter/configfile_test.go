@@ -69,7 +69,7 @@ func TestCheckFindsConfiguration(t *testing.T) {
 	if code, out := run("check", "--config.file="+other); code != exitChecked || !strings.Contains(out, "Configuration: "+other+"\n") {
 		t.Errorf("another one: exit code %d\n%s", code, out)
 	}
-	if code, out := run("check", "--config.file="+dir+"/nosuch.yml"); code != exitUsage || !strings.Contains(out, "nosuch.yml: no such file") {
+	if code, out := run("check", "--config.file="+dir+"/nosuch.yml"); code != exitUsage || !strings.Contains(out, "nosuch.yml\": no such file") {
 		t.Errorf("a missing one that was named: exit code %d\n%s", code, out)
 	}
 	for _, broken := range []string{"expected: {compute_ports: many}\n", "expected: {manifest: " + dir + "/nosuch.yml}\n"} {
@@ -142,7 +142,7 @@ func TestCommandsFindConfiguration(t *testing.T) {
 	}
 	for _, args := range [][]string{
 		append([]string{"topology"}, simulatedHost(t, "healthy")...),
-		{"capture", "--output=" + t.TempDir() + "/c.tar.gz"},
+		{"capture", "--file=" + t.TempDir() + "/c.tar.gz"},
 		{"--config.check"},
 	} {
 		var out output

@@ -62,7 +62,7 @@ func (s rehearsed) run(key probes.Key, at time.Time) (probes.Result, *probes.Ski
 	busBW, latency := s.network(&r, key, network)
 	s.log(&r)
 	r.Wall = r.Init + r.Connect + time.Duration(1.3e9*noise("wall", 0.1))
-	s.measure(&r, plan, busBW*noise("bandwidth", 0.006), time.Duration(float64(latency)*noise("latency", 0.08)))
+	s.measure(&r, plan, busBW*noise("bandwidth", 0.002), time.Duration(float64(latency)*noise("latency", 0.08)))
 	s.spoil(&r)
 	r.GPUTime = r.Wall * time.Duration(len(r.GPUs))
 	return r, nil

@@ -128,7 +128,13 @@ func TestCommandsOfREADME(t *testing.T) {
 		case serves:
 			args = append(args, "--web.listen-address=127.0.0.1:0")
 		}
-		if looks && command != commandDemo && !strings.HasPrefix(line, "--completion") {
+		if command == commandRules { // whose FILE is no capture
+			if err := os.WriteFile("site.yml", []byte("links: {grafana: https://grafana.example}\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = strings.Fields(strings.ReplaceAll(strings.Join(args, " "), defaultCapture, "site.yml"))
+		}
+		if looks && command != commandDemo && command != commandRules && !strings.HasPrefix(line, "--completion") {
 			args = append(args, host...)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
 	"syscall"
@@ -70,11 +71,11 @@ func readRegular(file string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is %s, expected a regular file", file, kindOf(info.Mode()))
+		return nil, &fs.PathError{Op: "read", Path: file, Err: fmt.Errorf("is %s, expected a regular file", kindOf(info.Mode()))}
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s is longer than %d bytes", file, limit)
+		err = &fs.PathError{Op: "read", Path: file, Err: fmt.Errorf("is longer than %d bytes", limit)}
 	}
 	return data, err
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -15,7 +16,7 @@ import (
 // How much is said of what keeps a command from its work.
 const (
 	maxFailures = 20
-	maxFailure  = 1 << 10 // bytes of a line
+	maxFailure  = 3 << 9 // bytes of a line
 )
 
 // complain prints errors, a line for each.
@@ -46,6 +47,13 @@ func clip(s string, most int) string {
 
 // explain names the flag that an error is about, where a path that a flag says could not be read.
 func (f *flags) explain(err error) error {
+	if all := split(err); len(all) > 1 {
+		all = slices.Clone(all)
+		for i := range all {
+			all[i] = f.explain(all[i])
+		}
+		return errors.Join(all...)
+	}
 	p, ok := errors.AsType[*fs.PathError](err)
 	if !ok {
 		return err

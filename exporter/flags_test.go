@@ -19,7 +19,7 @@ func TestFlagErrors(t *testing.T) {
 		want []string // flag, value, what was expected
 	}{
 		{"--nosuch", []string{"--nosuch: unknown flag"}},
-		{"nosuch", []string{`"nosuch": unknown command: expected help, serve, demo, capture, topology, check or probe`}},
+		{"nosuch", []string{`"nosuch": unknown command: expected help, serve, demo, capture, topology, check, probe or rules`}},
 		{"chek", []string{`"chek": unknown command`, "did you mean check?"}},
 		{"check --severty=critical", []string{"--severty: unknown flag; did you mean --severity?"}},
 		{"check --severity=criticl", []string{`--severity="criticl": expected critical, warning or info; did you mean critical?`}},
@@ -99,7 +99,7 @@ func TestFlagErrors(t *testing.T) {
 				t.Errorf("exit code %d", code)
 			}
 			contains(t, stderr.String(), append(test.want, "gpufabric_exporter: error: ", "(try --help)")...)
-			if n := strings.Count(stderr.String(), "\n"); n != 1 || stdout.String() != "" || len(stderr.String()) > 1000 {
+			if n := strings.Count(stderr.String(), "\n"); n != 1 || stdout.String() != "" || len(stderr.String()) > 1600 {
 				t.Errorf("expected one line, got %q and %q", stderr.String(), stdout.String())
 			}
 		})

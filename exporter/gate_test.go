@@ -181,7 +181,7 @@ func TestSlurmPrologAndCheck(t *testing.T) {
 	}{
 		"port down":     {"--scenario=port-down", 1, "FAILED   critical  port_active"},
 		"healthy":       {"--scenario=healthy", 0, ""},
-		"configuration": {"--config.file=/nosuch.yml", 0, "/nosuch.yml: no such file or directory"},
+		"configuration": {"--config.file=/nosuch.yml", 0, "--config.file=\"/nosuch.yml\": no such file or directory"},
 	} {
 		var out output
 		args := []string{"check", "--severity=critical", "--log.level=error", c.args}

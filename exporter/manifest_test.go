@@ -72,7 +72,7 @@ func TestManifest(t *testing.T) {
 	}
 	for content, says := range map[string]string{
 		"version: 2\n": "version 2, expected 1", "version: 1\nother: 3\n": "field other not found", "": "expected a manifest",
-		"version: 1\n---\nversion: 1\n": "more than one document", "[": "expected a manifest", strings.Repeat("#", maxConfig+1): "larger than",
+		"version: 1\n---\nversion: 1\n": "more than one document", "[": "expected a manifest", strings.Repeat("#", maxConfig+1): "longer than",
 	} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

@@ -144,6 +144,9 @@ func TestPortsAndInterfacesAgree(t *testing.T) {
 				"rx_vport_rdma_unicast_bytes":   p.Statistic("port_rcv_data").times(4),
 			} {
 				var sum Counter
+				if s.Name == "interfaces-in-pod" { // whose statistics the host does not see
+					continue
+				}
 				for _, d := range n.members(h.Name) {
 					if s := d.Statistic(statistic); s != nil {
 						sum = sum.plus(s.Counter)
