@@ -242,10 +242,10 @@ func TestFIFOsAreNotRead(t *testing.T) {
 // The Prober asks for a file or a library that hangs; others that follow do not ask again.
 func TestSettingsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked int
+		var asked atomic.Int32
 		answers := make(chan struct{})
 		p := &Probing{FindNCCL: func(string, string) (string, error) {
-			asked++
+			asked.Add(1)
 			<-answers
 			return "/lib/libnccl.so.2", nil
 		}}
@@ -257,8 +257,8 @@ func TestSettingsThatHang(t *testing.T) {
 				t.Fatalf("%+v, %v", s, err)
 			}
 		}
-		if asked != 1 {
-			t.Errorf("asked %d times", asked)
+		if n := asked.Load(); n != 1 {
+			t.Errorf("asked %d times", n)
 		}
 		close(answers)
 		synctest.Wait()

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -399,12 +400,12 @@ func TestPolicyAppliesAtOnce(t *testing.T) {
 
 // hungNCCL are files that do not answer.
 type hungNCCL struct {
-	reads   *int
+	reads   *atomic.Int32
 	answers chan struct{}
 }
 
 func (h hungNCCL) Read(time.Time) (fabric.NCCLConfig, error) {
-	*h.reads++
+	h.reads.Add(1)
 	<-h.answers
 	return fabric.NCCLConfig{}, errors.New("of the site before")
 }
@@ -413,7 +414,7 @@ func (h hungNCCL) Read(time.Time) (fabric.NCCLConfig, error) {
 func TestReloadsShareTheLaneOfNCCL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ob := start(t, newKernel(1), nil)
-		h := hungNCCL{new(int), make(chan struct{})}
+		h := hungNCCL{new(atomic.Int32), make(chan struct{})}
 		for range 20 {
 			ob.SetPolicy(nil, NCCLFiles{})
 			ob.mu.Lock()
@@ -421,8 +422,8 @@ func TestReloadsShareTheLaneOfNCCL(t *testing.T) {
 			ob.mu.Unlock()
 			observe(t, ob, all)
 		}
-		if *h.reads != 1 {
-			t.Errorf("%d reads of what hangs, expected one", *h.reads)
+		if n := h.reads.Load(); n != 1 {
+			t.Errorf("%d reads of what hangs, expected one", n)
 		}
 		ob.SetPolicy(nil, NCCLFiles{})
 		close(h.answers)
