@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/beneath"
 	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/proc"
@@ -55,7 +56,7 @@ type Options struct {
 	Ethernet              Ethernet       // answers for the drivers of network interfaces; nil: those in Netlink or, if Sysfs is its, of this kernel
 	Statistics            *regexp.Regexp // whole names of statistics of network interfaces to read beside those with a meaning; nil: none
 	GPUs                  GPUs           // answers for the driver of the GPUs, closed with the Observer; nil: nobody asks it
-	Descriptors           int            // of files of RDMA devices that stay open; 0: no limit
+	Descriptors           int            // of files of devices that stay open; 0: no limit
 	FastInterval          time.Duration  // how long callers share a reading; 0: DefaultFastInterval
 	MediumInterval        time.Duration  // how long they share statistics of network interfaces; 0: DefaultMediumInterval
 	SlowInterval          time.Duration  // age at which slow facts are read again; 0: DefaultSlowInterval
@@ -187,15 +188,17 @@ func New(o Options) (*Observer, error) {
 		o.Ethernet = drivers
 	}
 	ob := newObserver(o, classReader{sys, dial}, hostReader{sys, prc, prc.Daemons(), dial, drivers})
-	if o.Descriptors > 0 {
-		sys.Keep(o.Descriptors)
-	}
-	ob.uncached = sys.Uncached
 	ob.close = append(ob.close, sys.Close, prc.Close)
 	bus, err := pci.Open(o.Sysfs)
 	if err != nil {
 		ob.Close()
 		return nil, err
+	}
+	if o.Descriptors > 0 {
+		budget := beneath.NewBudget(o.Descriptors)
+		sys.Keep(budget)
+		bus.Keep(budget)
+		ob.uncached = budget.Refused
 	}
 	ob.bus = bus
 	ob.close = append(ob.close, bus.Close)

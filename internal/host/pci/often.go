@@ -35,10 +35,11 @@ var oftenNames = [oftenFiles]string{
 type files struct {
 	sources [oftenFiles]string // paths relative to the root
 	fds     [oftenFiles]int    // -1 while closed
+	kept    *beneath.Budget
 }
 
-func newFiles(dir string) *files {
-	f := &files{}
+func newFiles(dir string, kept *beneath.Budget) *files {
+	f := &files{kept: kept}
 	for i, name := range oftenNames {
 		f.sources[i], f.fds[i] = dir+"/"+name, -1
 	}
@@ -49,6 +50,7 @@ func (f *files) close() {
 	for i, fd := range f.fds {
 		if fd >= 0 {
 			_ = unix.Close(fd) // nothing was written that could be lost
+			f.kept.Give()
 		}
 		f.fds[i] = -1
 	}
@@ -66,19 +68,23 @@ func (f *files) read(root *beneath.Root, which often, buf *buffer) ([]byte, erro
 }
 
 func (f *files) readOpen(root *beneath.Root, which often, buf *buffer) ([]byte, error) {
-	fd := &f.fds[which]
-	if *fd < 0 {
-		at, err := root.OpenAttr(f.sources[which])
-		if err != nil {
+	fd := f.fds[which]
+	if fd < 0 {
+		var err error
+		if fd, err = root.OpenAttr(f.sources[which]); err != nil {
 			return nil, err
 		}
-		*fd = at
+		if f.kept.Take() {
+			f.fds[which] = fd
+		} else {
+			defer func() { _ = unix.Close(fd) }() // nothing was written that could be lost
+		}
 	}
-	n, err := beneath.Retry(func() (int, error) { return unix.Pread(*fd, buf[:], 0) })
+	n, err := beneath.Retry(func() (int, error) { return unix.Pread(fd, buf[:], 0) })
 	if n > 0 {
 		return buf[:n], nil
 	}
-	return nil, nothingRead(*fd, f.sources[which], err)
+	return nil, nothingRead(fd, f.sources[which], err)
 }
 
 // nothingRead says why nothing was read of a file: err, or that it is no file.

@@ -43,6 +43,7 @@ var errMalformed = fabric.Because(fabric.ReasonMalformed, "not what sysfs promis
 // Bus is the PCI bus in a mounted sysfs.
 type Bus struct {
 	root *beneath.Root
+	kept *beneath.Budget // of files that stay open; nil: no limit
 	// What was listed last, and the functions that were found there.
 	listed listing
 	places []place
@@ -77,6 +78,9 @@ func Open(root string) (*Bus, error) {
 	}
 	return &Bus{root: r}, nil
 }
+
+// Keep has files stay open within a budget. What is open already stays.
+func (b *Bus) Keep(kept *beneath.Budget) { b.kept = kept }
 
 // Close closes the root and all files.
 func (b *Bus) Close() error {
@@ -192,7 +196,7 @@ func (b *Bus) survey(l listing) ([]place, error) {
 		}
 	}
 	for i := range places {
-		places[i].files = newFiles(places[i].dir)
+		places[i].files = newFiles(places[i].dir, b.kept)
 	}
 	slices.SortFunc(places, func(a, b place) int { return strings.Compare(a.dir, b.dir) })
 	return places, errors.Join(errs...)

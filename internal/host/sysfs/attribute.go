@@ -75,7 +75,7 @@ func (a *attr) close() {
 		a.fd = -1
 	}
 	if a.kept {
-		a.dir.fs.kept.give()
+		a.dir.fs.kept.Give()
 		a.kept = false
 	}
 }
@@ -104,7 +104,7 @@ func (r *reader) read(a *attr) reading {
 		if err := a.open(); err != nil {
 			return r.failed(a, err)
 		}
-		if a.kept = a.dir.fs.kept.take(); !a.kept {
+		if a.kept = a.dir.fs.kept.Take(); !a.kept {
 			defer a.close()
 		}
 	}

@@ -22,7 +22,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"path"
 	"slices"
 	"strings"
@@ -55,7 +54,7 @@ type FS struct {
 	openat func(fd int, name string, flags int, mode uint32) (int, error)
 	ledger ledger
 	gpus   gpus
-	kept   kept
+	kept   *beneath.Budget
 	moved  moved
 }
 
@@ -68,9 +67,11 @@ func Open(root string) (*FS, error) {
 	return &FS{
 		root: r, pread: unix.Pread, openat: unix.Openat,
 		ledger: ledger{asked: fabric.Commands{}, refused: map[string]backoff{}},
-		kept:   kept{limit: math.MaxInt},
 	}, nil
 }
+
+// Keep has descriptors stay open within a budget, but for one of each device. What is open already stays.
+func (f *FS) Keep(b *beneath.Budget) { f.kept = b }
 
 // Close closes the root. Devices that are still open can be read on but find nothing new.
 func (f *FS) Close() error { return f.root.Close() }
@@ -251,7 +252,7 @@ func (d *dir) sub(name string) *dir {
 // stays tells whether d is open, or may be opened and stay so.
 func (d *dir) stays() bool {
 	if !d.open && !d.kept && d.spare {
-		d.kept = d.fs.kept.take()
+		d.kept = d.fs.kept.Take()
 		return d.kept
 	}
 	return true
@@ -293,7 +294,7 @@ func (d *dir) openAnew() (int, error) {
 
 func (d *dir) unkeep() {
 	if d.kept {
-		d.fs.kept.give()
+		d.fs.kept.Give()
 		d.kept = false
 	}
 }

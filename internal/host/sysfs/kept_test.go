@@ -5,6 +5,8 @@ package sysfs
 import (
 	"reflect"
 	"testing"
+
+	"gpufabric_exporter/internal/host/beneath"
 )
 
 // What is read with few descriptors is what is read with many, over and over, and no more stay open than may.
@@ -15,7 +17,8 @@ func TestFewDescriptors(t *testing.T) {
 	before := len(openFiles(t))
 	for _, limit := range []int{0, 1, 7, 20} {
 		d, _ := base.device(t, "mlx5_0")
-		d.fs.Keep(limit)
+		budget := beneath.NewBudget(limit)
+		d.fs.Keep(budget)
 		for range 3 {
 			got := all(t, d)
 			if !reflect.DeepEqual(got, want) {
@@ -26,16 +29,13 @@ func TestFewDescriptors(t *testing.T) {
 				t.Errorf("%d files stay open, expected at most %d and %d", more, limit, own)
 			}
 		}
-		if d.fs.Uncached() == 0 {
+		if budget.Refused() == 0 {
 			t.Errorf("%d descriptors are said to suffice", limit)
 		}
 		d.Close()
-		if d.fs.kept.open != 0 {
-			t.Errorf("%d descriptors count as kept when the device is closed", d.fs.kept.open)
+		if n := budget.Kept(); n != 0 {
+			t.Errorf("%d descriptors count as kept when the device is closed", n)
 		}
 		must(t, d.fs.Close())
-	}
-	if plenty.fs.Uncached() != 0 {
-		t.Error("without a limit something was not kept")
 	}
 }
