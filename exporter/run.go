@@ -374,7 +374,7 @@ func noDevice(n *fabric.Node, s site) (text string, none bool) {
 
 // split returns the errors that were joined to err, else err itself.
 func split(err error) []error {
-	if c, ok := err.(*configError); ok { // itself: one that is joined to others is one of them
+	if c, ok := errors.AsType[*configError](err); ok && c.Error() == err.Error() { // itself: one that is joined to others is one of them
 		err = c.err
 	}
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
