@@ -48,9 +48,9 @@ func writeCapture(ctx context.Context, f *flags, o Options) (m capture.Manifest,
 	if err != nil {
 		return m, err
 	}
-	to := o.Stdout
+	to := raw(o.Stdout)
 	if f.captureOutput != toStdout {
-		file, e := os.OpenFile(f.captureOutput, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		file, e := os.OpenFile(f.captureOutput, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // what was not recognised as an identifier is in it
 		if errors.Is(e, os.ErrExist) {
 			return m, fmt.Errorf("%s exists and is not overwritten: choose another --output", f.captureOutput)
 		}

@@ -62,7 +62,7 @@ func judge(ctx context.Context, f *flags, o Options) (int, error) {
 	if f.checkOutput == outputJSON {
 		err = writeChecksJSON(o.Stdout, list)
 	} else {
-		err = writeChecks(o.Stdout, list, f.checkVerbose, colours(o.Stdout))
+		err = writeChecks(raw(o.Stdout), list, f.checkVerbose, colours(o.Stdout))
 	}
 	if f.checkTextfile != "" {
 		err = errors.Join(err, writeTextfile(f.checkTextfile, list, n.At))
