@@ -5,6 +5,8 @@ package exporter
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -90,4 +92,46 @@ func TestOutputIsLegible(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCredentialsAreMasked: what NCCL's files have of passwords is on no page, in no verdict and in no line of the log.
+func TestCredentialsAreMasked(t *testing.T) {
+	s, err := simulator.Find("healthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := s.Build()
+	n.Files["etc/nccl.conf"] = `NCCL_IB_HCA=alice:hunter2@mlx5_9
+NCCL_IB_TC=https://alice:hunter2@metrics.example/x
+NCCL_DEBUG=password=hunter2
+NCCL_ACME_TOKEN=hunter2
+NCCL_ALGO=https://hunter2@h
+NCCL_IB_TC=token=hunter2
+NCCL_x://alice:hunter2@h=1
+`
+	tree, err := n.Materialise(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{"--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs(), "--log.level=debug"}
+	for _, args := range [][]string{{"check", "--verbose"}, {"check", "--output=json"}, {"topology"}} {
+		var out, errs output
+		Run(t.Context(), append(args, paths...), Options{Stdout: &out, Stderr: &errs})
+		lacks(t, out.String()+errs.String(), "hunter2", "alice")
+		if args[0] == "check" {
+			contains(t, out.String(), "NCCL_IB_HCA=***@mlx5_9", "***")
+		}
+	}
+	p := start(t, nil, paths...)
+	p.ready()
+	_, page, _ := p.get("/")
+	contains(t, page, "NCCL_IB_HCA", "***@mlx5_9", "https://***@metrics.example/x", "password=***")
+	_, metrics, _ := p.get("/metrics")
+	lacks(t, page+metrics+p.stderr.String(), "hunter2", "alice")
+
+	var b bytes.Buffer
+	log := newLogger(&b, formatLogfmt, slog.LevelInfo)
+	log.With("url", "https://alice:hunter2@h").Info("said", "err", errors.New("token=hunter2 is refused"))
+	lacks(t, b.String(), "hunter2")
+	contains(t, b.String(), "https://***@h", "token=*** is refused")
 }
