@@ -70,9 +70,13 @@ func (a *anonymiser) learn(devices, others []string, last bool) (ok bool) {
 	return true
 }
 
-// chance is a name as long as another.
+// chance is a name as long as another, or, where too many are that short, as long as interfaces may be called.
 func (k *known) chance(name string, n uint64) string {
-	b := []byte(name)
+	const enough, longest = 64, 15
+	b := make([]byte, len(name))
+	if n >= enough {
+		b = make([]byte, max(len(name), longest))
+	}
 	for i := range b {
 		b[i] = 'a' + byte(k.key.random("chance "+name, n, uint64(i))%26)
 	}
@@ -104,17 +108,26 @@ func (k *known) cipher(s string) string {
 	if m := madeOfMAC.FindStringSubmatch(s); m != nil {
 		head, s = m[1]+"x"+k.key.identifier(m[2], true), s[len(m[0]):]
 	}
-	return head + namePiece.ReplaceAllStringFunc(s, func(p string) string {
-		switch first := p[0]; {
-		case len(p) == 1 && strings.Contains("-_.", p):
-			return p
-		case strings.Trim(p, "0123456789") == "" && len(p) < 4, k.usual[strings.ToLower(p)]:
-			return p
-		case len(p) > 1 && first >= 0x80:
-			return k.chance(p, 0)
+	pieces, strange := namePiece.FindAllString(s, -1), false
+	for _, p := range pieces {
+		strange = strange || !k.stays(p)
+	}
+	if !strange {
+		return head + s
+	}
+	for i, p := range pieces {
+		const id = 4 // digits: shorter numbers count
+		switch number := strings.Trim(p, "0123456789") == ""; {
+		case !k.stays(p), number && len(p) >= id:
+			pieces[i] = k.shift(p)
 		}
-		return k.shift(p)
-	})
+	}
+	return head + strings.Join(pieces, "")
+}
+
+// stays tells whether a part of a name is usual.
+func (k *known) stays(p string) bool {
+	return p == "-" || p == "_" || p == "." || strings.Trim(p, "0123456789") == "" || k.usual[strings.ToLower(p)]
 }
 
 // shift replaces each letter and digit by one that depends on all before it; all else by letters.
