@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -70,11 +71,24 @@ func writeCapture(ctx context.Context, f *flags, o Options) (m capture.Manifest,
 	}
 	c, err := capture.Take(ctx, capture.Options{
 		Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Devices: f.devices, Policy: conf.policy, Version: version.Version, GPUs: askOnce(gpus),
+		Names: namesHere(conf),
 	})
 	if err != nil {
 		return m, err
 	}
 	return c.Manifest, c.Write(to)
+}
+
+// namesHere returns the names of this host and of those who use it, as far as this process knows them.
+func namesHere(c config) []string {
+	names := []string{filepath.Base(c.nccl.Home), filepath.Base(os.Getenv("HOME"))}
+	for _, variable := range []string{"USER", "LOGNAME", "SUDO_USER", "HOSTNAME"} {
+		names = append(names, os.Getenv(variable))
+	}
+	if host, err := os.Hostname(); err == nil {
+		names = append(names, host)
+	}
+	return names
 }
 
 // hostGPUs returns who answers for the GPUs of what the flags say: this host's driver, or what one answered that was

@@ -70,9 +70,14 @@ func TestOutputIsLegible(t *testing.T) {
 	}
 	paths := []string{"--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs()}
 	for _, args := range [][]string{
-		{"check", "--verbose"}, {"check", "--output=json"}, {"topology"}, {"topology", "--output=json"},
-		{"check", "--log.format=json", "--log.level=debug"}, {"capture", "--output=" + filepath.Join(t.TempDir(), "x"+hostile)},
-		{"capture", "--output=" + filepath.Join(t.TempDir(), hostile, "x")}, {"check", "--only=" + hostile},
+		{"check", "--verbose"},
+		{"check", "--output=json"},
+		{"topology"},
+		{"topology", "--output=json"},
+		{"check", "--log.format=json", "--log.level=debug"},
+		{"capture", "--output=" + filepath.Join(t.TempDir(), "x"+hostile)},
+		{"capture", "--output=" + filepath.Join(t.TempDir(), hostile, "x")},
+		{"check", "--only=" + hostile},
 	} {
 		t.Run(strings.Join(args[:min(2, len(args))], " "), func(t *testing.T) {
 			var out, errs output

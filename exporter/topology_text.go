@@ -41,10 +41,10 @@ func writeTopology(w io.Writer, format string, r topologyReport) error {
 func writeMatrix(w io.Writer, r topologyReport) (unknown map[string]bool, err error) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(first string, cells ...string) {
-		for _, c := range cells {
-			first += "\t" + oneLine(c)
+		for i, c := range cells {
+			cells[i] = oneLine(c)
 		}
-		fmt.Fprintln(t, strings.TrimRight(first, "\t"))
+		fmt.Fprintln(t, strings.TrimRight(oneLine(first)+"\t"+strings.Join(cells, "\t"), "\t"))
 	}
 	var names []string
 	for _, g := range r.GPUs {
@@ -78,7 +78,7 @@ func writeMatrix(w io.Writer, r topologyReport) (unknown map[string]bool, err er
 			nic := r.NICs[i-len(r.GPUs)]
 			cells = append(cells, orUnknown(nic.NUMANode), nic.Role)
 		}
-		row(oneLine(from), cells...)
+		row(from, cells...)
 	}
 	return unknown, t.Flush()
 }

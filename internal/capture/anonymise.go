@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -52,7 +53,7 @@ func (a *anonymiser) word(s string) string {
 
 // noise returns bytes that have nothing of those that they stand for. All zeros and ones stay.
 func (a *anonymiser) noise(raw []byte) []byte {
-	if strings.Trim(string(raw), "\x00") == "" || strings.Trim(string(raw), "\xff") == "" {
+	if n := len(raw); bytes.Count(raw, []byte{0}) == n || bytes.Count(raw, []byte{0xff}) == n {
 		return raw
 	}
 	out := make([]byte, len(raw))

@@ -32,7 +32,7 @@ var (
 
 // known are the names of one node.
 type known struct {
-	key     *anonymiser
+	a       *anonymiser
 	usual   map[string]bool
 	devices map[string]string // of interfaces and RDMA devices, with what stands for them
 	sorted  []string          // the former
@@ -43,7 +43,7 @@ type known struct {
 // one name, or one that NCCL treats otherwise: then another key is needed. What cannot be told apart in the last attempt
 // gets a name of chance.
 func (a *anonymiser) learn(devices, others []string, last bool) (ok bool) {
-	a.known = known{key: a, usual: map[string]bool{}, devices: map[string]string{}}
+	a.known = known{a: a, usual: map[string]bool{}, devices: map[string]string{}}
 	for w := range strings.FieldsSeq(usual) {
 		a.usual[w] = true
 	}
@@ -78,7 +78,7 @@ func (k *known) chance(name string, n uint64) string {
 		b = make([]byte, max(len(name), longest))
 	}
 	for i := range b {
-		b[i] = 'a' + byte(k.key.random("chance "+name, n, uint64(i))%26)
+		b[i] = 'a' + byte(k.a.random("chance "+name, n, uint64(i))%26)
 	}
 	return string(b)
 }
@@ -106,7 +106,7 @@ func (k *known) ofDevice(s string) (string, bool) {
 func (k *known) cipher(s string) string {
 	head := ""
 	if m := madeOfMAC.FindStringSubmatch(s); m != nil {
-		head, s = m[1]+"x"+k.key.identifier(m[2], true), s[len(m[0]):]
+		head, s = m[1]+"x"+k.a.identifier(m[2], true), s[len(m[0]):]
 	}
 	pieces, strange := namePiece.FindAllString(s, -1), false
 	for _, p := range pieces {
@@ -135,7 +135,7 @@ func (k *known) shift(p string) string {
 	b := []byte(p)
 	lower := strings.ToLower(p)
 	for i, c := range b {
-		by := k.key.random("letter " + lower[:i])
+		by := k.a.random("letter " + lower[:i])
 		switch {
 		case '0' <= c && c <= '9':
 			b[i] = '0' + byte((uint64(c-'0')+by)%10)
@@ -211,7 +211,7 @@ func (k *known) scrub(s string) string {
 		if letters.FindString(m) == m {
 			return k.shift(m)
 		}
-		return k.key.word(m)
+		return k.a.word(m)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func rented(n *simulator.Node) {
 	}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
-		h.Name, h.Description = fmt.Sprintf("globex_%d", i), "globex_"+fmt.Sprint(i)+" of xtrainer-zurichx for bob"
+		h.Name, h.Description = fmt.Sprintf("globex_%d", i), "globex_"+strconv.Itoa(i)+" of xtrainer-zurichx for bob"
 		for k := range h.Ports {
 			p := &h.Ports[k]
 			p.NetDev = is[p.NetDev]
