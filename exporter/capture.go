@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -48,9 +49,9 @@ func writeCapture(ctx context.Context, f *flags, o Options) (m capture.Manifest,
 	if err != nil {
 		return m, err
 	}
-	to := o.Stdout
+	to := raw(o.Stdout)
 	if f.captureFile != toStdout {
-		file, e := os.OpenFile(f.captureFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		file, e := os.OpenFile(f.captureFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // what was not recognised as an identifier is in it
 		if errors.Is(e, os.ErrExist) {
 			return m, fmt.Errorf("--file=%q: it exists and is not overwritten: expected another name", f.captureFile)
 		}
@@ -70,11 +71,24 @@ func writeCapture(ctx context.Context, f *flags, o Options) (m capture.Manifest,
 	}
 	c, err := capture.Take(ctx, capture.Options{
 		Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Devices: f.devices, Policy: conf.policy, Version: version.Version, GPUs: askOnce(gpus),
+		Names: namesHere(conf),
 	})
 	if err != nil {
 		return m, err
 	}
 	return c.Manifest, c.Write(to)
+}
+
+// namesHere returns the names of this host and of those who use it, as far as this process knows them.
+func namesHere(c config) []string {
+	names := []string{filepath.Base(c.nccl.Home), filepath.Base(os.Getenv("HOME"))}
+	for _, variable := range []string{"USER", "LOGNAME", "SUDO_USER", "HOSTNAME"} {
+		names = append(names, os.Getenv(variable))
+	}
+	if host, err := os.Hostname(); err == nil {
+		names = append(names, host)
+	}
+	return names
 }
 
 // hostGPUs returns who answers for the GPUs of what the flags say: this host's driver, or what one answered that was

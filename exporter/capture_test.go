@@ -42,6 +42,9 @@ func TestCapture(t *testing.T) {
 	}
 	contains(t, stdout.String(), file, "10 RDMA devices (mlx5_0, ", "Left out: mlx5_7: excluded by flags.", capture.Note)
 
+	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the archive: %v, %v", info, err)
+	}
 	before, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func judge(ctx context.Context, f *flags, o Options) (int, error) {
 		err = writeChecksJSON(o.Stdout, conf, list, diagnose.Elsewhere(n))
 	} else {
 		writeNote(o.Stdout, diagnose.Elsewhere(n))
-		err = writeChecks(o.Stdout, conf, list, f.checkVerbose, colours(o.Stdout))
+		err = writeChecks(raw(o.Stdout), conf, list, f.checkVerbose, colours(o.Stdout))
 	}
 	if f.checkTextfile != "" {
 		err = errors.Join(err, writeTextfile(f.checkTextfile, list, n.At))

@@ -92,11 +92,7 @@ const (
 // colours paints for terminals alone, and not where NO_COLOR is set (no-color.org).
 func colours(w io.Writer) painter {
 	plain := func(_, s string) string { return s }
-	file, ok := w.(*os.File)
-	if !ok || os.Getenv("NO_COLOR") != "" {
-		return plain
-	}
-	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if terminal(w) == nil || os.Getenv("NO_COLOR") != "" {
 		return plain
 	}
 	return func(colour, s string) string { return "\x1b[" + colour + "m" + s + "\x1b[0m" }

@@ -26,7 +26,8 @@ func (t told) seen() []string {
 	return lines
 }
 
-// writeChecks prints a table: what failed first, each with what was seen and what to do.
+// writeChecks prints a table: what failed first, each with what was seen and what to do. All but what paint
+// adds is legible.
 func writeChecks(w io.Writer, conf config, list []diagnose.Verdict, verbose bool, paint painter) error {
 	var b bytes.Buffer
 	good, count := map[*diagnose.Check]bool{}, map[diagnose.Status]int{} // good: asked, and with nothing but ok
@@ -38,7 +39,7 @@ func writeChecks(w io.Writer, conf config, list []diagnose.Verdict, verbose bool
 	}
 	maps.DeleteFunc(good, func(_ *diagnose.Check, so bool) bool { return !so })
 	row := func(colour, status string, t told, text string) {
-		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Check.Severity, width, t.Check.ID, text)
+		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Check.Severity, width, t.Check.ID, oneLine(text))
 	}
 	for _, t := range together(list) {
 		count[t.Status]++
@@ -60,7 +61,7 @@ func writeChecks(w io.Writer, conf config, list []diagnose.Verdict, verbose bool
 			}
 		}
 	}
-	fmt.Fprintf(&b, "Configuration: %s\n", conf.origin())
+	fmt.Fprintf(&b, "Configuration: %s\n", oneLine(conf.origin()))
 	fmt.Fprintf(&b, "%d failed, %d unknown, %d checks fine\n", count[diagnose.Failed], count[diagnose.Unknown], len(good))
 	_, err := w.Write(b.Bytes())
 	return err
@@ -75,7 +76,7 @@ func writeNote(w io.Writer, note string) {
 
 func indent(w io.Writer, line string) {
 	if line != "" {
-		fmt.Fprintf(w, "         %s\n", line)
+		fmt.Fprintf(w, "         %s\n", oneLine(line))
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 
 	kitlog "github.com/go-kit/log"
 	kitlevel "github.com/go-kit/log/level"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // The values of --log.format.
@@ -97,7 +99,11 @@ func (h *logHandler) append(line []any, prefix string, a slog.Attr) []any {
 	if strings.Trim(key, " \"=") == "" {
 		key = "!BADKEY" // logfmt would drop the whole line
 	}
-	return append(line, key, h.value(v))
+	value := h.value(v)
+	if s, ok := value.(string); ok {
+		value = fabric.MaskCredentials(s)
+	}
+	return append(line, key, value)
 }
 
 // value returns what the sink encodes as the type it is: numbers and booleans as such, durations in seconds,

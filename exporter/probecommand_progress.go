@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -27,11 +26,7 @@ type progress struct {
 
 // newProgress returns nil if w is no terminal.
 func newProgress(w io.Writer) *progress {
-	file, ok := w.(*os.File)
-	if !ok {
-		return nil
-	}
-	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
+	if w = terminal(w); w == nil {
 		return nil
 	}
 	return &progress{w: w}
@@ -46,7 +41,7 @@ func (p *progress) say(format string, args ...any) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.text, p.since = fmt.Sprintf(format, args...), time.Now()
+	p.text, p.since = oneLine(fmt.Sprintf(format, args...)), time.Now()
 	p.draw()
 	if p.stop == nil {
 		p.stop = make(chan struct{})

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/probes"
@@ -50,7 +49,7 @@ func writeProbeRun(w io.Writer, run probeRun) error {
 		fmt.Fprintf(&b, "#   GPUs afterwards: %s\n", releaseText(r))
 	}
 	b.WriteByte('\n')
-	_, err := w.Write(plain(b.Bytes()))
+	_, err := w.Write(b.Bytes())
 	return err
 }
 
@@ -160,14 +159,4 @@ func factWord[T any](f fabric.Fact[T], word func(T) string) string {
 		return "none"
 	}
 	return "unknown"
-}
-
-// plain keeps what others have said from doing things to a terminal.
-func plain(text []byte) []byte {
-	return bytes.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
 }

@@ -201,7 +201,7 @@ func TestProbesPageEscapes(t *testing.T) {
 	}
 	var b output
 	plan := &probes.Plan{Ranks: []probes.RankPlan{{UUID: "GPU-a"}}}
-	if err := writeProbeRun(&b, probeRun{plan: plan, result: &r}); err != nil {
+	if err := writeProbeRun(legible{&b}, probeRun{plan: plan, result: &r}); err != nil {
 		t.Fatal(err)
 	}
 	lacks(t, b.String(), "\x1b")

@@ -80,6 +80,7 @@ func Run(ctx context.Context, args []string, o Options) int {
 	if o.Stderr == nil {
 		o.Stderr = os.Stderr
 	}
+	o.Stdout, o.Stderr = legible{o.Stdout}, legible{o.Stderr}
 	if o.OnListen == nil {
 		o.OnListen = func([]net.Addr) {}
 	}

@@ -42,7 +42,10 @@ func writeTopology(w io.Writer, format string, r topologyReport) error {
 func writeMatrix(w io.Writer, r topologyReport) (unknown map[string]bool, err error) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(first string, cells ...string) {
-		fmt.Fprintln(t, strings.TrimRight(first+"\t"+strings.Join(cells, "\t"), "\t"))
+		for i, c := range cells {
+			cells[i] = oneLine(c)
+		}
+		fmt.Fprintln(t, strings.TrimRight(oneLine(first)+"\t"+strings.Join(cells, "\t"), "\t"))
 	}
 	var names []string
 	for _, g := range r.GPUs {
@@ -173,10 +176,10 @@ func writeReasons(b *strings.Builder, r topologyReport) {
 		if why := blockText(g); why != "" && block == "" {
 			text += "; no GPUDirect RDMA: " + why
 		}
-		b.WriteString(text + "\n")
+		b.WriteString(oneLine(text) + "\n")
 	}
 	for _, nic := range r.NICs {
-		fmt.Fprintf(b, "%s is %s%s\n", nic.Name, nic.PCI, linksText(nic.Degraded))
+		fmt.Fprintf(b, "%s is %s%s\n", oneLine(nic.Name), nic.PCI, linksText(nic.Degraded))
 	}
 	writePairs(b, r)
 }

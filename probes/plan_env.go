@@ -131,6 +131,7 @@ func environment(p *Plan, n *fabric.Node, number int) []string {
 	for _, v := range n.NCCL.Variables {
 		switch {
 		case len(env) >= maxVariables:
+		case v.Masked: // NCCL reads its files itself
 		case strings.HasSuffix(v.Name, dumpFile):
 			env.set(v.Name, "/dev/null") // /etc/nccl.conf would name a file again
 		case refuse(v.Name+"="+v.Value) == "":

@@ -195,14 +195,15 @@ func cudaVersionOf(code int) string {
 // maxText is the length in bytes of errors and other words in a Result.
 const maxText = 512
 
-// printable makes foreign text fit for a page, a log and the state file: at most n bytes that can be printed.
+// printable makes foreign text fit for a page, a log and the state file: at most n bytes that can be printed, without
+// credentials.
 func printable(s string, n int) string {
-	s = strings.Map(func(r rune) rune {
+	s = fabric.MaskCredentials(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(s, "?"))
+	}, strings.ToValidUTF8(s, "?")))
 	if s = strings.TrimSpace(s); len(s) > n {
 		s = strings.ToValidUTF8(s[:n], "")
 	}

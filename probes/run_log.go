@@ -40,7 +40,7 @@ func (e *execution) harvest(r *Result, why *trouble) []nccllog.Log {
 		r.NCCL = logs[0].Version
 	}
 	for _, s := range logs[teller].Settings[:min(len(logs[teller].Settings), maxSettings)] {
-		r.Settings = append(r.Settings, s.Name+"="+s.Value)
+		r.Settings = append(r.Settings, s.Name+"="+fabric.MaskValue(s.Name, s.Value))
 	}
 	tellPaths(r, logs)
 	return logs

@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -15,9 +16,8 @@ import (
 // forgotten: within a capture equal things stay equal and different things different, and nobody can tell from two
 // captures whether they are of one node.
 type anonymiser struct {
-	key   [sha256.Size]byte
-	hosts []string // names that the node has
-	names []string // names of devices and interfaces, which stay
+	key [sha256.Size]byte
+	known
 }
 
 // random returns a number that depends on the key, the domain and the numbers.
@@ -49,6 +49,18 @@ func (a *anonymiser) word(s string) string {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], a.random("word "+strings.ToLower(s)))
 	return "x" + hex.EncodeToString(b[:5])
+}
+
+// noise returns bytes that have nothing of those that they stand for. All zeros and ones stay.
+func (a *anonymiser) noise(raw []byte) []byte {
+	if n := len(raw); bytes.Count(raw, []byte{0}) == n || bytes.Count(raw, []byte{0xff}) == n {
+		return raw
+	}
+	out := make([]byte, len(raw))
+	for i := range out {
+		out[i] = byte(a.random("noise "+string(raw), uint64(i)))
+	}
+	return out
 }
 
 // mac keeps the vendor of a MAC address.

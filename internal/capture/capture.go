@@ -29,6 +29,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/dcbnl"
@@ -71,6 +72,7 @@ type Options struct {
 	Devices               fabric.Filter
 	Policy                *fabric.Policy // nil: no device is restricted
 	Version               string         // of the program
+	Names                 []string       // more names of users and hosts, that are replaced wherever they stand
 	// GPUs asks the GPU driver once, and lets go of it; nil: nobody asks.
 	GPUs func(now time.Time) (fabric.GPUDriver, error)
 
@@ -105,7 +107,7 @@ type Problem struct {
 }
 
 // Note is the sentence about identifiers that goes with every archive.
-const Note = "GUIDs, GIDs, MAC and IP addresses, UUIDs of GPUs and host names were replaced; look at MANIFEST.json and at the files before you publish them."
+const Note = "GUIDs, GIDs, MAC and IP addresses, UUIDs of GPUs, names of hosts and users, and unusual names of interfaces and devices were replaced; look at MANIFEST.json and at the files before you publish them."
 
 // session is one capture under way.
 type session struct {
@@ -185,6 +187,7 @@ func (s *session) devices(ctx context.Context) ([]string, error) {
 	}
 	captured := []string{}
 	for _, name := range names {
+		s.all.seeDevice(name)
 		switch {
 		case !s.o.Devices.Allows(name):
 			s.all.leaveOut(name, "excluded by flags")
@@ -270,26 +273,35 @@ func (s *session) tree(u *unit, part string) *tree {
 
 // finish replaces the identifiers and writes the manifest.
 func (s *session) finish(devices []string) (*Capture, error) {
+	entries, leftOut, failed := s.all.take()
 	a := &anonymiser{}
-	if _, err := rand.Read(a.key[:]); err != nil {
-		return nil, fmt.Errorf("capture: %w", err)
+	const attempts = 100
+	for i := 1; ; i++ {
+		if _, err := rand.Read(a.key[:]); err != nil {
+			return nil, fmt.Errorf("capture: %w", err)
+		}
+		if a.learn(s.all.deviceNames(), append(homes(entries), s.all.hostNames(s.o.Names)...), i == attempts) {
+			break
+		}
 	}
-	a.hosts = s.all.hosts
-	a.names = append(s.all.interfaces(), devices...)
 	c := &Capture{entries: map[string]entry{}, Manifest: Manifest{
 		Format: Format, Version: s.o.Version, Time: time.Now().UTC().Truncate(time.Second), Note: Note, Devices: []string{},
 	}}
-	entries, leftOut, failed := s.all.take()
 	for name, e := range entries {
 		e.text = a.rewrite(name, e)
-		c.entries[a.name(name)] = e
+		to := a.path(name)
+		if !isSafe(to) || e.kind == link && !utf8.ValidString(e.text) {
+			leftOut = append(leftOut, Problem{to, "its name is not one for an archive"})
+			continue
+		}
+		c.entries[to] = e
 		if e.kind == regular {
 			c.Manifest.Files++
 			c.Manifest.Bytes += len(e.text)
 		}
 	}
 	for _, name := range devices {
-		c.Manifest.Devices = append(c.Manifest.Devices, a.name(name))
+		c.Manifest.Devices = append(c.Manifest.Devices, a.device(name))
 	}
 	c.Manifest.LeftOut, c.Manifest.Errors = a.problems(leftOut), a.problems(failed)
 	return c, nil
@@ -297,7 +309,7 @@ func (s *session) finish(devices []string) (*Capture, error) {
 
 func (a *anonymiser) problems(list []Problem) []Problem {
 	for i := range list {
-		list[i].Path = a.name(list[i].Path)
+		list[i].Path, list[i].Reason = a.message(list[i].Path), a.message(list[i].Reason)
 	}
 	slices.SortFunc(list, func(x, y Problem) int { return cmp.Compare(x.Path, y.Path) })
 	return list

@@ -37,6 +37,7 @@ type collection struct {
 	leftOut []Problem
 	errors  []Problem
 	netdevs map[string]bool
+	devices map[string]bool     // all names of interfaces and RDMA devices, read or not
 	ports   map[string]string   // interfaces of Ethernet ports that may be asked; empty where sysfs names none
 	lower   map[string][]string // what lies below each interface that was read
 	hosts   []string            // names of the node itself, never written
@@ -44,7 +45,7 @@ type collection struct {
 
 func newCollection() *collection {
 	return &collection{
-		entries: map[string]entry{}, netdevs: map[string]bool{}, ports: map[string]string{}, lower: map[string][]string{},
+		entries: map[string]entry{}, netdevs: map[string]bool{}, devices: map[string]bool{}, ports: map[string]string{}, lower: map[string][]string{},
 		leftOut: []Problem{}, errors: []Problem{},
 	}
 }
@@ -80,6 +81,27 @@ func (c *collection) interfaces() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Sorted(maps.Keys(c.netdevs))
+}
+
+// seeDevice notes a name that is one of an interface or RDMA device.
+func (c *collection) seeDevice(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.devices[name] = true
+}
+
+// deviceNames returns the names of all interfaces and RDMA devices.
+func (c *collection) deviceNames() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.AppendSeq(slices.Collect(maps.Keys(c.netdevs)), maps.Keys(c.devices))
+}
+
+// hostNames returns the names of the node, and these.
+func (c *collection) hostNames(more []string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append(slices.Clone(c.hosts), more...)
 }
 
 // found returns the network interfaces that were read.

@@ -226,7 +226,7 @@ func TestQoSFiles(t *testing.T) {
 // TestNamesInAnswers: the name of an interface may have been made of its MAC address.
 func TestNamesInAnswers(t *testing.T) {
 	const name = "enx0c42a1d35e77"
-	a := &anonymiser{key: [32]byte{6}}
+	a := anonymous(6, nil)
 	rename := func(string) string { return name }
 	dcb, err := marshal([]dcbnl.Exchange{dcbnl.Exchange{Answer: message(t, "ieee_get_hca0")}.Rewrite(rename)})
 	if err != nil {
@@ -239,7 +239,7 @@ func TestNamesInAnswers(t *testing.T) {
 	for file, text := range map[string]string{dcbName: dcb, ethtoolName: tool} {
 		got := a.rewrite(file, entry{kind: regular, text: text})
 		digits := hex.EncodeToString([]byte("0c42a1d35e77"))
-		if strings.Contains(got, name) || strings.Contains(got, digits) || !strings.Contains(got, a.name(name)) || len(got) != len(text) {
+		if strings.Contains(got, name) || strings.Contains(got, digits) || !strings.Contains(got, a.device(name)) || len(got) != len(text) {
 			t.Errorf("%s: %s", file, got)
 		}
 	}

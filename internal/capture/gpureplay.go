@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/replay"
 )
 
 // GPUsFile is the file in NetlinkFolder with what the GPU driver answered.
@@ -47,17 +48,16 @@ type GPUs struct{ text []byte }
 // ReplayGPUs opens what the GPU driver answered, in a folder of recorded answers. The error wraps fs.ErrNotExist where
 // nobody asked it, and ErrInvalid where it is not a file that Take wrote.
 func ReplayGPUs(folder string) (*GPUs, error) {
-	f, err := os.Open(filepath.Join(folder, GPUsFile))
-	if err != nil {
+	name := filepath.Join(folder, GPUsFile)
+	b, err := replay.ReadFile(name, maxGPUText)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxGPUText+1))
-	if err != nil {
-		return nil, err
+	case err != nil:
+		return nil, invalid("%w", err)
 	}
 	if _, err := parseGPUs(b); err != nil {
-		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return &GPUs{b}, nil
 }

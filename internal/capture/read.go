@@ -208,6 +208,7 @@ func (t *tree) hwCounters(dir string) {
 // drivers tells them: to read one takes a processor while somebody else holds the kernel's rtnl lock.
 func (t *tree) netDevs(todo []string, speeds bool) error {
 	for _, name := range t.list(netClass) { // NCCL chooses from all of them
+		t.all.seeDevice(name)
 		if at, err := t.resolve(netClass + "/" + name); err == nil && name != "bonding_masters" { // the one file among them
 			t.attr(at, "operstate")
 		}
@@ -301,8 +302,10 @@ func (t *tree) gpus() error {
 
 // node reads procfs. What leads to a file there depends on the reading process, so its links are not kept.
 func (t *tree) node() error {
-	if b, err := t.text("sys/kernel/hostname", maxAttribute); err == nil {
-		t.seeHost(strings.TrimSpace(string(b)))
+	for _, name := range []string{"sys/kernel/hostname", "sys/kernel/domainname"} {
+		if b, err := t.text(name, maxAttribute); err == nil {
+			t.seeHost(strings.TrimSpace(string(b)))
+		}
 	}
 	for _, name := range []string{"sys/kernel/osrelease", "1/net/route", "1/net/ipv6_route", "net/route", "net/ipv6_route"} {
 		t.copy(name, name)
@@ -333,6 +336,9 @@ func (t *tree) cpuFlags() {
 // nccl reads the configuration of NCCL for the whole host. Of the file that tells NCCL of the bus of a virtual machine it
 // takes that it is there: more nobody reads.
 func (t *tree) nccl() error {
+	if b, err := t.text("etc/hostname", maxAttribute); err == nil {
+		t.seeHost(strings.TrimSpace(string(b)))
+	}
 	const name, topology = "etc/nccl.conf", "var/run/nvidia-topologyd/virtualTopology.xml"
 	p, err := t.resolve(topology)
 	if err == nil {

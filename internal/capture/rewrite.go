@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,16 +24,18 @@ import (
 func (a *anonymiser) rewrite(name string, e entry) string {
 	dir, base := path.Split(name)
 	switch {
-	case e.kind != regular:
-		return a.name(e.text)
+	case e.kind == link:
+		return a.link(name, e.text)
+	case e.kind == directory:
+		return ""
 	case name == rdmaName:
 		return rewriteAll(e.text, func(e rdmanl.Exchange) rdmanl.Exchange {
-			return e.Rewrite(rdmanl.Rewriting{Keep: func(string) bool { return true }, Name: a.name, GUID: a.eui64})
+			return e.Rewrite(rdmanl.Rewriting{Keep: func(string) bool { return true }, Name: a.device, GUID: a.eui64})
 		})
 	case name == dcbName:
-		return rewriteAll(e.text, func(e dcbnl.Exchange) dcbnl.Exchange { return e.Rewrite(a.name) })
+		return rewriteAll(e.text, func(e dcbnl.Exchange) dcbnl.Exchange { return e.Rewrite(a.device) })
 	case name == ethtoolName:
-		return rewriteAll(e.text, func(e ethtool.Exchange) ethtool.Exchange { return e.Rewrite(a.name) })
+		return rewriteAll(e.text, func(e ethtool.Exchange) ethtool.Exchange { return e.Rewrite(a.device) })
 	case name == gpusName:
 		return a.gpuText(e.text)
 	case name == procPart+"/"+nvidiaProc+"/version":
@@ -48,13 +51,25 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 	case strings.HasPrefix(name, procPart+"/") && base == "ipv6_route":
 		return a.lines(e.text, a.route6)
 	case base == "node_desc":
-		return a.words(e.text, false)
+		return a.words(e.text)
 	case base == "traffic_class":
 		return a.lines(e.text, a.rule)
 	case path.Base(dir) == "ndevs", base == "parent", base == "slaves", base == "active_slave", base == "primary":
-		return a.name(e.text)
+		return a.list(e.text)
 	case path.Base(dir) == "gids":
 		return a.gidText(e.text)
+	case isAddress(base):
+		return a.identifiers(e.text, true)
+	case base == "osrelease":
+		return letters.ReplaceAllStringFunc(e.text, a.flavour)
+	case base == "comm":
+		return a.lines(e.text, a.command)
+	case base == "limits":
+		return a.lines(e.text, onlyIf(memlockLine))
+	case base == "status" && strings.HasPrefix(name, procPart+"/"):
+		return a.lines(e.text, onlyIf(uidLine))
+	case isVersion(dir, base):
+		return a.scrub(e.text)
 	case isPlain(dir, base):
 		return e.text
 	}
@@ -67,20 +82,62 @@ func isPlain(dir, base string) bool {
 	switch parent := path.Base(dir); {
 	case parent == "counters", parent == "counters_ext", parent == "hw_counters", strings.HasPrefix(parent, "cm_"):
 		return true
-	case strings.Contains(dir, "/"+memoryPeers+"/"), strings.HasPrefix(dir, sysPart+"/"+kernelModules+"/"):
-		return true
 	}
 	switch base {
-	case "fw_ver", "hw_rev", "hca_type", "board_id", "osrelease", "stat", "cpuinfo", "aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal":
+	case "stat", "cpuinfo", "aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal":
 		return true
 	}
 	return false
 }
 
-// identifiers finds what looks like an identifier, in the order of preference: MAC addresses of IPoIB, of EUI-64 and
+// isVersion tells whether a file has what a vendor calls a thing, a version of four numbers for one.
+func isVersion(dir, base string) bool {
+	return slices.Contains([]string{"fw_ver", "hw_rev", "hca_type", "board_id"}, base) ||
+		strings.Contains(dir, "/"+memoryPeers+"/") || strings.HasPrefix(dir, sysPart+"/"+kernelModules+"/")
+}
+
+// isAddress tells whether a file has a MAC address or GUID. In all others there are only texts that look like one.
+func isAddress(base string) bool {
+	return slices.Contains([]string{"address", "ad_partner_mac", "node_guid", "sys_image_guid"}, base)
+}
+
+var (
+	memlockLine = regexp.MustCompile(`^Max locked memory +(?:\d{1,20}|unlimited) +(?:\d{1,20}|unlimited) +bytes *$`)
+	uidLine     = regexp.MustCompile(`^Uid:(?:\t\d{1,10}){4}$`)
+)
+
+// onlyIf keeps lines that match.
+func onlyIf(line *regexp.Regexp) func(string) string {
+	return func(s string) string {
+		if line.MatchString(s) {
+			return s
+		}
+		return removed
+	}
+}
+
+// command keeps the name of a daemon, or of what is the first process everywhere.
+func (a *anonymiser) command(s string) string {
+	if slices.Contains(strings.Fields("systemd init tini dumb-init docker-init catatonit pause sh bash slurmd pbs_mom containerd crio dockerd"), s) || s == "" {
+		return s
+	}
+	return a.word(s)
+}
+
+// flavour keeps words that distributions have in the releases of their kernels.
+func (a *anonymiser) flavour(s string) string {
+	const words = `generic lowlatency server cloud virtual kvm aws amzn azure gcp gke gkeop oracle uek ibm nvidia tegra k el fc deb bpo amd arm aarch x
+		rt lts default arch zen hardened pve cos flatcar talos coreos bottlerocket mlnx lp rc debug preempt dynamic vanilla elrepo`
+	if slices.Contains(strings.Fields(words), s) {
+		return s
+	}
+	return a.shift(s)
+}
+
+// identifier finds what looks like an identifier, in the order of preference: MAC addresses of IPoIB, of EUI-64 and
 // of Ethernet, GIDs, GUIDs, MAC addresses with dots, IPv6, IPv4, and digits without anything between them. IP
 // addresses may come with the length of a prefix.
-var identifiers = regexp.MustCompile(`(?i)(?:[0-9a-f]{2}[:-]){19}[0-9a-f]{2}` +
+var identifier = regexp.MustCompile(`(?i)(?:[0-9a-f]{2}[:-]){19}[0-9a-f]{2}` +
 	`|(?:[0-9a-f]{2}[:-]){7}[0-9a-f]{2}` +
 	`|(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}` +
 	`|(?:[0-9a-f]{4}:){7}[0-9a-f]{4}(?:/\d{1,3})?` +
@@ -92,12 +149,17 @@ var identifiers = regexp.MustCompile(`(?i)(?:[0-9a-f]{2}[:-]){19}[0-9a-f]{2}` +
 
 // text replaces every identifier in a text.
 func (a *anonymiser) text(s string) string {
-	return identifiers.ReplaceAllStringFunc(s, a.identifier)
+	return a.identifiers(s, false)
+}
+
+// identifiers does so. placed says that it is where the kernel has addresses: then they keep their vendor.
+func (a *anonymiser) identifiers(s string, placed bool) string {
+	return identifier.ReplaceAllStringFunc(s, func(m string) string { return a.identifier(m, placed) })
 }
 
 // identifier replaces one match of the expression above. Its digits are told from its separators, so that the result
 // looks as what it replaces.
-func (a *anonymiser) identifier(s string) string {
+func (a *anonymiser) identifier(s string, placed bool) string {
 	if p, err := netip.ParsePrefix(s); err == nil {
 		return a.prefix(p).String()
 	}
@@ -116,6 +178,8 @@ func (a *anonymiser) identifier(s string) string {
 			return a.gidText(s)
 		}
 		return a.addr(ip).String()
+	case err == nil && !placed && (len(raw) == 6 || len(raw) == 20 || len(raw) == 16 || len(raw) == 8 && (raw[3] != 0xff || raw[4] != 0xfe)):
+		raw = a.noise(raw)
 	case err == nil && len(raw) == 20:
 		raw = append(raw[:4:4], a.gidBytes(raw[4:])...)
 	case err == nil && len(raw) == 16:
@@ -126,22 +190,22 @@ func (a *anonymiser) identifier(s string) string {
 		m := a.mac([6]byte(raw))
 		raw = m[:]
 	default:
-		return a.odd(s)
+		return a.odd(s, placed)
 	}
 	return punctuate(hex.EncodeToString(raw), s)
 }
 
 // odd replaces what has the separators of an address without being one. What has two colons stays: it is a PCI
 // address or a time.
-func (a *anonymiser) odd(s string) string {
+func (a *anonymiser) odd(s string, placed bool) string {
 	if before, after, ok := strings.Cut(s, "/"); ok {
-		return a.identifier(before) + "/" + after
+		return a.identifier(before, placed) + "/" + after
 	}
 	if t, ok := strings.CutSuffix(s, ":"); ok {
-		return a.identifier(t) + ":"
+		return a.identifier(t, placed) + ":"
 	}
 	if t, ok := strings.CutPrefix(s, ":"); ok {
-		return ":" + a.identifier(t)
+		return ":" + a.identifier(t, placed)
 	}
 	switch before, after, _ := strings.Cut(s, ":"); {
 	case strings.Count(s, ":") > 2, !strings.Contains(s, ":") || strings.Contains(s, "::"):
@@ -183,13 +247,6 @@ func (a *anonymiser) gidText(s string) string {
 		return a.text(s)
 	}
 	return punctuate(hex.EncodeToString(a.gidBytes(raw)), text) + s[len(strings.TrimRight(s, "\n")):]
-}
-
-var named = regexp.MustCompile(`x(?:[0-9a-f]{16}|[0-9a-f]{12})\b`)
-
-// name replaces the address in a name that was made of one, such as enx001b21abcdef, wherever it is in a path.
-func (a *anonymiser) name(s string) string {
-	return named.ReplaceAllStringFunc(s, func(m string) string { return "x" + a.identifier(m[1:]) })
 }
 
 // lines rewrites each line; those that are not what they should be are not kept.
@@ -234,7 +291,7 @@ func (a *anonymiser) route(line string) string {
 			f[i] = a.text(f[i])
 		}
 	}
-	f[iface], f[destination], f[gateway] = a.name(f[iface]), printWord(d), printWord(a.addr(netip.AddrFrom4(gw)).As4())
+	f[iface], f[destination], f[gateway] = a.device(f[iface]), printWord(d), printWord(a.addr(netip.AddrFrom4(gw)).As4())
 	return strings.Join(f, "\t")
 }
 
@@ -253,7 +310,7 @@ func (a *anonymiser) rule(line string) string {
 			if _, noPrefix := netip.ParsePrefix(value); noAddress != nil && noPrefix != nil {
 				return removed
 			}
-			fields[i] = key + "=" + a.identifier(value)
+			fields[i] = key + "=" + a.identifier(value, true)
 		default:
 			return removed
 		}
@@ -291,5 +348,5 @@ func (a *anonymiser) route6(line string) string {
 		is := a.prefix(netip.PrefixFrom(ip, int(bits))).Addr().As16()
 		f[i] = hex.EncodeToString(is[:])
 	}
-	return fmt.Sprintf("%s %8s", strings.Join(f[:iface], " "), a.name(f[iface]))
+	return fmt.Sprintf("%s %8s", strings.Join(f[:iface], " "), a.device(f[iface]))
 }

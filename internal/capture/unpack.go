@@ -29,8 +29,8 @@ const (
 )
 
 // Unpack unpacks an archive into a directory, which must exist and be empty, and returns its manifest. Whatever the
-// archive says, nothing is written elsewhere, no link leads out of its part, and there are no more files and bytes
-// than a capture may have. What was written before an error stays.
+// archive says, nothing is written elsewhere, no link or chain of links leads out of its part, and there are no more files
+// and bytes than a capture may have. What was written before an error stays.
 func Unpack(r io.Reader, dir string) (Manifest, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -122,6 +122,8 @@ func (u *unpacker) read(h *tar.Header, r io.Reader) error {
 		return invalid("%.200q: expected a directory", name)
 	case h.Typeflag == tar.TypeReg:
 		return u.writeFile(name, h.Size, r)
+	case h.Typeflag == tar.TypeSymlink && part == netlinkPart:
+		return invalid("%.200q is a link: expected recordings in %s", name, part)
 	case h.Typeflag == tar.TypeSymlink:
 		target := path.Join(path.Dir(name), h.Linkname)
 		if !utf8.ValidString(h.Linkname) || len(h.Linkname) > maxPath || h.Linkname == "" || path.IsAbs(h.Linkname) ||
@@ -191,6 +193,32 @@ func (u *unpacker) makeLinks() error {
 		}
 		if err := u.root.Symlink(l.Linkname, l.Name); err != nil {
 			return u.refusal(l.Name, err)
+		}
+	}
+	for _, part := range []string{sysPart, procPart, rootPart} {
+		if err := u.follow(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow refuses links that lead out of their part by way of other links: each for itself names a place in it.
+func (u *unpacker) follow(part string) error {
+	root, err := u.root.OpenRoot(part)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, l := range u.links {
+		name, ok := strings.CutPrefix(l.Name, part+"/")
+		if !ok {
+			continue
+		}
+		_, err := root.Stat(name)
+		// What a link names need not be in the archive. Only a way out has no error number.
+		if _, no := errors.AsType[syscall.Errno](err); err != nil && !no {
+			return invalid("link %.200q leads out of %s", l.Name, part)
 		}
 	}
 	return nil

@@ -34,6 +34,7 @@ type NCCLVariable struct {
 	// text, and where that parser falls back to the default.
 	Number   int64
 	IsNumber bool
+	Masked   bool // Value lacks a credential that the file has
 }
 
 // NCCLHarm is what a finding means for the jobs of the host.

@@ -219,7 +219,7 @@ func (b *builder) set(st statement, r *report, inEnvironment bool) {
 	number, ok := v.Number(st.value)
 	b.index[st.name] = len(b.config.Variables)
 	b.config.Variables = append(b.config.Variables, fabric.NCCLVariable{
-		Name: st.name, Value: st.value, Source: source(r.file, st.line), Number: number, IsNumber: ok,
+		Name: st.name, Value: st.value, Source: source(r.file, st.line), Number: number, IsNumber: ok, Masked: st.masked,
 	})
 }
 

@@ -6,14 +6,25 @@ import (
 	"bytes"
 	"iter"
 	"strings"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // statement is one line of a file, as its reader understands it.
 type statement struct {
 	line  int
 	name  string // exactly as it is set; empty when nothing is
-	value string
+	value string // without credentials
 	flaw  string // rule that the line itself breaks
+
+	masked bool // the value had a credential, which goes no further
+}
+
+// mask takes credentials out: nothing beyond this package is to show or pass on one.
+func (st statement) mask() statement {
+	value := fabric.MaskValue(st.name, st.value)
+	st.name, st.value, st.masked = fabric.MaskCredentials(st.name), value, value != st.value
+	return st
 }
 
 // The buffers of initEnvFunc and setEnvFile, without their terminating NUL.
@@ -52,7 +63,7 @@ func parseConf(data []byte) iter.Seq[statement] {
 			case continuation && st.flaw == RuleNotASetting:
 				st.flaw = "" // the line has been reported already
 			}
-			if (st.name != "" || st.flaw != "") && !yield(st) {
+			if (st.name != "" || st.flaw != "") && !yield(st.mask()) {
 				return
 			}
 			continuation = tooLong

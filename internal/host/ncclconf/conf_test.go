@@ -119,3 +119,22 @@ func TestParseEnvironment(t *testing.T) {
 		})
 	}
 }
+
+// A credential goes no further than the statement, and it is known that the value lacks one.
+func TestStatementsLackCredentials(t *testing.T) {
+	for st := range parseConf([]byte("NCCL_X=https://alice:hunter2@h\n")) {
+		if st.value != "https://***@h" || !st.masked {
+			t.Errorf("%+v", st)
+		}
+	}
+	for st := range parseEnvironment([]byte("NCCL_ACME_TOKEN='hunter2'\n")) {
+		if st.value != "***" || !st.masked {
+			t.Errorf("%+v", st)
+		}
+	}
+	for st := range parseConf([]byte("NCCL_IB_TC=106\n")) {
+		if st.value != "106" || st.masked {
+			t.Errorf("%+v", st)
+		}
+	}
+}

@@ -22,7 +22,7 @@ func parseEnvironment(data []byte) iter.Seq[statement] {
 		text, _, binary := bytes.Cut(data, []byte{0})
 		s := environmentScanner{text: string(text), line: 1}
 		for s.skip(" \t\r\n"); s.text != ""; s.skip(" \t\r\n") {
-			if st, ok := s.statement(); ok && !yield(st) {
+			if st, ok := s.statement(); ok && !yield(st.mask()) {
 				return
 			}
 		}

@@ -5,16 +5,23 @@
 package replay
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/host/beneath"
 )
 
 // Bytes are bytes that are hexadecimal digits in JSON.
@@ -29,17 +36,87 @@ func (b *Bytes) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Load reads a list of exchanges from a JSON file.
+// Limits of a recording: one node's file is a few MiB long.
+const (
+	maxFile      = 64 << 20 // bytes
+	maxExchanges = 1 << 16
+)
+
+// Load reads a list of exchanges from a JSON file. An exchange that cannot be decoded is left out, as if it had not been
+// recorded; where none can be, that is the error.
 func Load[T any](name string) ([]T, error) {
-	b, err := os.ReadFile(name)
+	b, err := ReadFile(name, maxFile)
 	if err != nil {
 		return nil, err
 	}
-	var list []T
-	if err := json.Unmarshal(b, &list); err != nil {
+	list, err := decode[T](b)
+	if err != nil {
 		return nil, fmt.Errorf("%s: expected recorded answers of the kernel: %w", name, err)
 	}
 	return list, nil
+}
+
+func decode[T any](b []byte) ([]T, error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	if first, err := d.Token(); err != nil || first != json.Delim('[') {
+		return nil, cmp.Or(err, errNoList)
+	}
+	list, n := []T{}, 0
+	var odd error
+	for ; d.More(); n++ {
+		var raw json.RawMessage
+		if err := d.Decode(&raw); err != nil {
+			return nil, err
+		}
+		if n == maxExchanges {
+			return nil, fmt.Errorf("more than %d of them", maxExchanges)
+		}
+		var e T
+		if err := json.Unmarshal(raw, &e); err != nil {
+			odd = err
+			continue
+		}
+		list = append(list, e)
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errNoList
+	}
+	if n > 0 && len(list) == 0 {
+		return nil, odd
+	}
+	return list, nil
+}
+
+var errNoList = errors.New("expected one JSON array")
+
+// ReadFile reads a file that may come from an archive by anyone: no link leads out of its folder, and a file that is not
+// regular or has more than limit bytes is an error.
+func ReadFile(name string, limit int64) ([]byte, error) {
+	dir, err := beneath.Open(filepath.Dir(name))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }()
+	fd, err := dir.OpenAttr(filepath.Base(name))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	switch info, err := f.Stat(); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: expected a regular file, found %v", name, info.Mode())
+	}
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s: more than %d bytes", name, limit)
+	}
+	return b, err
 }
 
 // Conn returns a connection to a kernel that answers each request with these messages, or with an error number that

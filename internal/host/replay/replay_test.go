@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+type exchange struct {
+	Name  string
+	Bytes Bytes
+}
+
+// TestLoad: an archive of anybody brings these files. Nothing is read through a link, waited for or without bound.
+func TestLoad(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(outside, []byte(`[{"Name": "secret"}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		make func(file string) error
+		want []exchange
+		says string
+	}{
+		"good":             {text(`[{"Name": "a", "Bytes": "01ff"}, {"Name": "b"}] `), []exchange{{"a", Bytes{1, 255}}, {"b", nil}}, ""},
+		"none":             {text(`[]`), []exchange{}, ""},
+		"one is odd":       {text(`[{"Name": "a", "Bytes": "0"}, {"Name": ["odd"]}, 7, {"Name": "b"}]`), []exchange{{"b", nil}}, ""},
+		"all are odd":      {text(`[{"Bytes": "xy"}]`), nil, "expected recorded answers"},
+		"nonsense":         {text(`nonsense`), nil, "expected recorded answers"},
+		"empty":            {text(``), nil, "expected recorded answers"},
+		"no list":          {text(`{}`), nil, "expected one JSON array"},
+		"more behind":      {text(`[] []`), nil, "expected one JSON array"},
+		"broken off":       {text(`[{"Name": "a"}`), nil, "expected recorded answers"},
+		"too many":         {text("[" + strings.Repeat("0,", maxExchanges) + "0]"), nil, "more than 65536"},
+		"a link":           {func(f string) error { return os.Symlink(outside, f) }, nil, "path escapes"},
+		"a chain of links": {chain(outside), nil, "path escapes"},
+		"a FIFO":           {func(f string) error { return syscall.Mkfifo(f, 0o600) }, nil, "expected a regular file"},
+		"a folder":         {func(f string) error { return os.Mkdir(f, 0o700) }, nil, "expected a regular file"},
+		"too long":         {func(f string) error { return errors.Join(text("[]")(f), os.Truncate(f, maxFile+1)) }, nil, "more than"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "x.json")
+			if err := c.make(file); err != nil {
+				t.Fatal(err)
+			}
+			got, err := Load[exchange](file)
+			if c.says == "" && (err != nil || !reflect.DeepEqual(got, c.want)) {
+				t.Errorf("%+v, %v; want %+v", got, err, c.want)
+			}
+			if c.says != "" && (err == nil || got != nil || !strings.Contains(err.Error(), c.says)) {
+				t.Errorf("%+v, %v; want an error that says %q", got, err, c.says)
+			}
+		})
+	}
+	if _, err := Load[exchange](filepath.Join(t.TempDir(), "nosuch")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+}
+
+func text(s string) func(string) error {
+	return func(file string) error { return os.WriteFile(file, []byte(s), 0o600) }
+}
+
+func chain(to string) func(string) error {
+	return func(file string) error {
+		return errors.Join(os.Symlink(to, file+".1"), os.Symlink(filepath.Base(file)+".1", file))
+	}
+}
