@@ -51,7 +51,7 @@ type Config struct {
 	CUDA      string // path or name of libcuda.so.1; default "libcuda.so.1"
 	EnvFile   string // absolute path of a file of NAME=value lines for the ranks; empty: none
 	StateFile string // absolute path; empty: history is lost with the process. Default /var/lib/gpufabric_exporter/probes.json
-	LockFile  string // absolute path of what all probers of the node lock. Default /run/lock/gpufabric_probe.lock
+	LockFile  string // absolute path of what all probers of the node lock, see TakeLock. Default /run/gpufabric_exporter/probe.lock
 }
 
 // DefaultConfig returns the defaults.
@@ -68,7 +68,7 @@ func DefaultConfig() Config {
 		Warn:       0.95,
 		CUDA:       "libcuda.so.1",
 		StateFile:  "/var/lib/gpufabric_exporter/probes.json",
-		LockFile:   "/run/lock/gpufabric_probe.lock",
+		LockFile:   "/run/gpufabric_exporter/probe.lock",
 	}
 }
 
