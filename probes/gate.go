@@ -39,6 +39,7 @@ type GateOptions struct {
 // What the gate believes, and for how long it watches.
 const (
 	memoryMargin = 64 << 20         // bytes that may be used beyond IdleMemory
+	othersMargin = 256 << 20        // the same of a GPU that is not probed: instances of MIG have some each, a job has more
 	maxAge       = 2 * time.Second  // of what is read of a GPU
 	linkTime     = 10 * time.Minute // without errors of a link
 	maxDetail    = 256              // bytes

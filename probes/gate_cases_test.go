@@ -24,7 +24,7 @@ type gateCase struct {
 var errBoom = errors.New("boom")
 
 func allGateCases() []gateCase {
-	return slices.Concat(gateCases(), schedulerCases())
+	return slices.Concat(gateCases(), hiddenCases(), schedulerCases())
 }
 
 func gateCases() []gateCase {

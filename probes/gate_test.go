@@ -203,7 +203,11 @@ func TestGateOpens(t *testing.T) {
 			})
 		},
 		"what does not matter": func(m *machine) {
-			m.change = append(m.change, func(d *fabric.GPUDriver) { unread(&d.GPUs[0].BAR1); unread(&d.GPUs[0].Name); unread(&d.GPUs[2].Memory) })
+			m.change = append(m.change, func(d *fabric.GPUDriver) {
+				unread(&d.GPUs[0].BAR1)
+				unread(&d.GPUs[0].Name)
+				unread(&d.GPUs[2].Utilization)
+			})
 		},
 		"a slow start": func(m *machine) {
 			m.slow = 3 * time.Second
