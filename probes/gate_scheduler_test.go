@@ -159,22 +159,37 @@ func TestSiteIsNotAskedInVain(t *testing.T) {
 	site := func(ctx context.Context) (string, error) { asked++; <-ctx.Done(); return "", ctx.Err() }
 	for _, c := range []struct {
 		name   string
-		change func(*machine)
+		change func(m *machine, begun func() bool) // from when on it is so
 		want   Skip
 	}{
-		{"in use", on(func(g *fabric.GPU) { g.Processes.Value = compute(4711) }), SkipProcess},
-		{"maintenance", func(m *machine) { m.why = "SIGUSR1" }, SkipMaintenance},
+		{"in use", func(m *machine, begun func() bool) {
+			on(func(g *fabric.GPU) {
+				if begun() {
+					g.Processes.Value = compute(4711)
+				}
+			})(m)
+		}, SkipProcess},
+		{"maintenance", func(m *machine, begun func() bool) {
+			m.options.Maintenance = func() (string, error) {
+				if begun() {
+					return "SIGUSR1", nil
+				}
+				return "", nil
+			}
+		}, SkipMaintenance},
 	} {
 		for _, late := range []time.Duration{0, 2500 * time.Millisecond} {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMachine(t)
 				m.options.Site = site
 				began := time.Now()
-				m.late, m.lateAt, asked = c.change, began.Add(late), 0
+				c.change(m, func() bool { return time.Since(began) >= late })
+				asked = 0
 				pass, s := NewGate(m.options).Enter(t.Context(), []string{gpuA})
 				if pass != nil || s.Why != c.want || time.Since(began) > late+2*time.Second {
 					t.Errorf("%s after %s: %+v after %s", c.name, late, s, time.Since(began))
 				}
+				synctest.Wait()
 				if want := min(1, int(late)); asked != want {
 					t.Errorf("%s after %s: asked %d times, expected %d", c.name, late, asked, want)
 				}
