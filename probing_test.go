@@ -134,7 +134,8 @@ type idleHost struct{}
 
 func (idleHost) Initial() error                                                    { return nil }
 func (idleHost) Find(context.Context, func(string) bool) ([]fabric.Process, error) { return nil, nil }
-func (idleHost) Cgroups() (fabric.Cgroups, error)                                  { return fabric.Cgroups{}, nil }
+
+func (idleHost) Cgroups() (fabric.Cgroups, error) { return fabric.Cgroups{}, nil }
 
 func (idleHost) GPUs(context.Context) ([]string, bool, error) { return nil, false, nil }
 
