@@ -40,6 +40,7 @@ func openGate(o exporter.GateOptions) (*probes.Gate, func() error, error) {
 	}
 	session := nvml.NewSession(func() nvml.Caller { return askGPUs(exporter.GPUOptions{Library: o.Library, Log: o.Log}).(gpus).Process })
 	gate := probes.NewGate(probes.GateOptions{
+		Site: siteCommand(o.IdleCommand),
 		GPUs: session, Processes: procfs, Cgroups: cgroup.New(filepath.Join(o.Sysfs, "fs/cgroup")),
 		Pods:        podresources.New(filepath.Join(o.Rootfs, podresources.DefaultSocket)),
 		Maintenance: o.Maintenance, Lock: o.Lock, Quiet: o.Quiet, IdleMemory: o.IdleMemory,
@@ -48,6 +49,28 @@ func openGate(o exporter.GateOptions) (*probes.Gate, func() error, error) {
 		session.Release()
 		return procfs.Close()
 	}, nil
+}
+
+// siteCommandLimit is how long a site's command may take.
+const siteCommandLimit = 5 * time.Second
+
+// siteCommand runs the site's command that says whether the node is free; nil: there is none.
+func siteCommand(args []string) func(context.Context) (string, error) {
+	if len(args) == 0 {
+		return nil
+	}
+	c := &worker.Command{Args: args, Timeout: siteCommandLimit, Trusted: func(path string) error { return ncclprobe.Trusted("/", path) }}
+	return func(ctx context.Context) (why string, err error) {
+		ended, err := c.Run(ctx)
+		if err != nil || ended.Status == 0 {
+			return "", err
+		}
+		why = fmt.Sprintf("%s: exit status %d", args[0], ended.Status)
+		if ended.Said != "" {
+			why += ": " + ended.Said
+		}
+		return why, nil
+	}
 }
 
 // ranks starts a process for each rank of a probe.

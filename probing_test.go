@@ -132,9 +132,10 @@ func TestFaultsOfProbes(t *testing.T) {
 // idleHost is a host without jobs, as far as a gate asks.
 type idleHost struct{}
 
-func (idleHost) Initial() error                                            { return nil }
-func (idleHost) Find(context.Context, ...string) ([]fabric.Process, error) { return nil, nil }
-func (idleHost) Cgroups() (fabric.Cgroups, error)                          { return fabric.Cgroups{}, nil }
+func (idleHost) Initial() error                                                    { return nil }
+func (idleHost) Find(context.Context, func(string) bool) ([]fabric.Process, error) { return nil, nil }
+
+func (idleHost) Cgroups() (fabric.Cgroups, error) { return fabric.Cgroups{}, nil }
 
 func (idleHost) GPUs(context.Context) ([]string, bool, error) { return nil, false, nil }
 

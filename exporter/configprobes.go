@@ -98,11 +98,17 @@ func (p *configParser) probeSettings(c *probes.Config, given *bool) map[string]f
 		"wall":        func(n *yaml.Node) { c.Wall = p.duration(n, "wall") },
 		"warn":        func(n *yaml.Node) { c.Warn, _ = p.number(n, "warn", "a share of the baseline", 0.01, 0.99) },
 		"idle_memory": func(n *yaml.Node) { c.IdleMemory = p.size(n, "idle_memory") },
-		"nccl":        func(n *yaml.Node) { c.NCCL = p.text(n, "nccl", "a path or a name") },
-		"cuda":        func(n *yaml.Node) { c.CUDA = p.text(n, "cuda", "a path or a name") },
-		"env_file":    func(n *yaml.Node) { c.EnvFile = p.path(n, "env_file") },
-		"state_file":  func(n *yaml.Node) { c.StateFile = p.path(n, "state_file") },
-		"lock_file":   func(n *yaml.Node) { c.LockFile = p.path(n, "lock_file") },
+		"idle_command": func(n *yaml.Node) {
+			c.IdleCommand = nil
+			p.sequence(n, "idle_command", func(n *yaml.Node) {
+				c.IdleCommand = append(c.IdleCommand, p.text(n, "idle_command", "a program's absolute path, then its arguments"))
+			})
+		},
+		"nccl":       func(n *yaml.Node) { c.NCCL = p.text(n, "nccl", "a path or a name") },
+		"cuda":       func(n *yaml.Node) { c.CUDA = p.text(n, "cuda", "a path or a name") },
+		"env_file":   func(n *yaml.Node) { c.EnvFile = p.path(n, "env_file") },
+		"state_file": func(n *yaml.Node) { c.StateFile = p.path(n, "state_file") },
+		"lock_file":  func(n *yaml.Node) { c.LockFile = p.path(n, "lock_file") },
 	} {
 		keys[name] = key(name, read)
 	}

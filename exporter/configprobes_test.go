@@ -89,7 +89,8 @@ func TestConfigOfProbesIsComplete(t *testing.T) {
 	want := probes.Config{
 		Every: map[probes.Kind]time.Duration{probes.Transport: time.Hour, probes.Node: 90 * time.Minute, probes.Rail: 12 * time.Hour},
 		Duty:  0.0005, Op: probes.ReduceScatter, Type: probes.BFloat16, Bytes: 32 << 20, Collective: 250 * time.Millisecond, Wall: 20 * time.Second, Warn: 0.9, IdleMemory: 600 << 20,
-		NCCL: "/opt/nccl/lib/libnccl.so.2", CUDA: "/usr/lib/libcuda.so.1", EnvFile: "/etc/gpufabric/probes.env",
+		IdleCommand: []string{"/usr/local/sbin/node-is-free", "--quiet"},
+		NCCL:        "/opt/nccl/lib/libnccl.so.2", CUDA: "/usr/lib/libcuda.so.1", EnvFile: "/etc/gpufabric/probes.env",
 		StateFile: "/var/lib/gpufabric/probes.json", LockFile: "/run/lock/probes.lock",
 	}
 	if !reflect.DeepEqual(*c.probes, want) {
@@ -99,6 +100,25 @@ func TestConfigOfProbesIsComplete(t *testing.T) {
 	for i := range defaults.NumField() {
 		if reflect.DeepEqual(defaults.Field(i).Interface(), reflect.ValueOf(*c.probes).Field(i).Interface()) {
 			t.Errorf("%s has its default: the file does not say it", defaults.Type().Field(i).Name)
+		}
+	}
+}
+
+// A command of the site is a list of words, of which the first one is an absolute path.
+func TestConfigOfIdleCommand(t *testing.T) {
+	for text, want := range map[string]string{
+		"[/usr/bin/node-is-free]":              "",
+		`[/usr/bin/node-is-free, "7", -v]`:     "",
+		"[]":                                   "",
+		"/usr/bin/node-is-free":                "f.yml:2: idle_command: ",
+		"[node-is-free]":                       `f.yml:2: idle_command: ["node-is-free"], expected an absolute path`,
+		"[/bin/sh, [-c]]":                      "f.yml:2: idle_command: ",
+		`["/bin/a\0b"]`:                        "f.yml:2: idle_command: ",
+		"[/" + strings.Repeat("x", 5000) + "]": "f.yml:2: idle_command: ",
+	} {
+		_, err := parseConfig("f.yml", []byte("probes:\n  idle_command: "+text+"\n"))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, expected %q", text[:min(len(text), 40)], err, want)
 		}
 	}
 }

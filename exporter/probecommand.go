@@ -128,7 +128,7 @@ func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
 		return noLibrary
 	}
 	options := gateOptions(f, (&gpuGate{maintenance: f.gpuMaintenance}).maintained, f.logger(o.Stderr))
-	options.Lock, options.IdleMemory = p.config.LockFile, p.config.IdleMemory
+	options.Lock, options.IdleMemory, options.IdleCommand = p.config.LockFile, p.config.IdleMemory, p.config.IdleCommand
 	gate, closeGate, err := o.Probing.Gate(options)
 	if err != nil {
 		return err
@@ -235,6 +235,10 @@ func adviceOnSkip(s probes.Skip) string {
 		return "probe when it has ended (ps shows who it is)"
 	case probes.SkipSlurm, probes.SkipKubernetes:
 		return "wait for the job, or drain the node"
+	case probes.SkipScheduler:
+		return "name a command that knows whether the node is free: probes.idle_command of the configuration (docs/PROBES.md has examples)"
+	case probes.SkipSite:
+		return "wait until the site's command (probes.idle_command) says that the node is free, or drain the node"
 	case probes.SkipUtilization:
 		return "GPUs must have been idle for a minute: try again"
 	case probes.SkipMaintenance:
@@ -267,7 +271,7 @@ func overridable(s probes.Skip) bool {
 // lasting tells that a node is skipped until somebody does something about it.
 func lasting(s probes.Skip) bool {
 	return slices.Contains([]probes.Skip{
-		probes.SkipCannotProveIdle, probes.SkipPersistence, probes.SkipComputeMode, probes.SkipMIG, probes.SkipNoGPU, probes.SkipNoDevice,
+		probes.SkipCannotProveIdle, probes.SkipScheduler, probes.SkipPersistence, probes.SkipComputeMode, probes.SkipMIG, probes.SkipNoGPU, probes.SkipNoDevice,
 	}, s)
 }
 

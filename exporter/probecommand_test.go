@@ -119,8 +119,9 @@ func (b *probeBench) Release() {}
 
 type benchHost struct{}
 
-func (benchHost) Initial() error                                            { return nil }
-func (benchHost) Find(context.Context, ...string) ([]fabric.Process, error) { return nil, nil }
+func (benchHost) Initial() error                                                    { return nil }
+func (benchHost) Find(context.Context, func(string) bool) ([]fabric.Process, error) { return nil, nil }
+
 func (benchHost) Process(pid int) (fabric.Process, error) {
 	return fabric.Process{PID: pid, Command: "python3"}, nil
 }

@@ -225,7 +225,11 @@ func probeConfig(c *probes.Config) []namedValue {
 		{"Time at most", fmt.Sprintf("%s in collectives, %s in all", shortly(c.Collective), shortly(c.Wall))},
 		{"Regressed below", fmt.Sprintf("%.3g %% of the baseline", 100*c.Warn)},
 	}
-	for _, f := range []namedValue{{"NCCL", c.NCCL}, {"CUDA", c.CUDA}, {"Variables", c.EnvFile}, {"State", c.StateFile}, {"Lock", c.LockFile}} {
+	var idle string
+	if len(c.IdleCommand) > 0 {
+		idle = c.IdleCommand[0] // arguments may be secret
+	}
+	for _, f := range []namedValue{{"Says that the node is free", idle}, {"NCCL", c.NCCL}, {"CUDA", c.CUDA}, {"Variables", c.EnvFile}, {"State", c.StateFile}, {"Lock", c.LockFile}} {
 		if f.Value != "" {
 			list = append(list, f)
 		}

@@ -65,7 +65,7 @@ func (p *prober) apply(c *probes.Config) error {
 		return nil
 	}
 	o := p.gate
-	o.Lock, o.IdleMemory = c.LockFile, c.IdleMemory
+	o.Lock, o.IdleMemory, o.IdleCommand = c.LockFile, c.IdleMemory, c.IdleCommand
 	gate, closeGate, err := p.probing.Gate(o)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 
 // Without its lock file no probe runs: the log says so at the start, with the file and what to do.
 func TestUnwritableLockIsLogged(t *testing.T) {
-	for lock, want := range map[string]int{"lock": 0, "none/lock": 1} {
+	for lock, want := range map[string]int{"lock": 0, "none/none/lock": 1} {
 		synctest.Test(t, func(t *testing.T) {
 			var log output
 			p := &prober{

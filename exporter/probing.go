@@ -32,6 +32,7 @@ type GateOptions struct {
 	Sysfs, Procfs, Rootfs string
 	Lock                  string // file
 	IdleMemory            uint64 // see probes.Config
+	IdleCommand           []string
 	Library               string // NVML
 	Maintenance           func() (why string, err error)
 	Quiet                 time.Duration // 0: the gate's own

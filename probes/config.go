@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -41,11 +42,16 @@ type Config struct {
 	// of the kernel (Grace) there may be more.
 	IdleMemory uint64
 
+	// IdleCommand is a program of the site and its arguments that says whether the node is free, by exit status 0: the
+	// absolute path first, 32 words of 4 KiB together at most. Empty: nobody is asked, and where a scheduler runs whose
+	// jobs cannot be seen nothing is probed.
+	IdleCommand []string
+
 	NCCL      string // path or name of libnccl.so.2; empty: looked for
 	CUDA      string // path or name of libcuda.so.1; default "libcuda.so.1"
 	EnvFile   string // absolute path of a file of NAME=value lines for the ranks; empty: none
 	StateFile string // absolute path; empty: history is lost with the process. Default /var/lib/gpufabric_exporter/probes.json
-	LockFile  string // absolute path of what all probers of the node lock. Default /run/lock/gpufabric_probe.lock
+	LockFile  string // absolute path of what all probers of the node lock, see TakeLock. Default /run/gpufabric_exporter/probe.lock
 }
 
 // DefaultConfig returns the defaults.
@@ -62,7 +68,7 @@ func DefaultConfig() Config {
 		Warn:       0.95,
 		CUDA:       "libcuda.so.1",
 		StateFile:  "/var/lib/gpufabric_exporter/probes.json",
-		LockFile:   "/run/lock/gpufabric_probe.lock",
+		LockFile:   "/run/gpufabric_exporter/probe.lock",
 	}
 }
 
@@ -94,6 +100,9 @@ func (c Config) Validate() error {
 	expect(c.Wall >= time.Second && c.Wall <= 5*time.Minute, "Wall", c.Wall, "1s to 5m")
 	expect(c.Warn > 0 && c.Warn < 1, "Warn", c.Warn, "more than 0, and less than 1")
 	expect(c.IdleMemory <= 16<<30, "IdleMemory", c.IdleMemory, "16 GiB at most")
+	if len(c.IdleCommand) > 0 {
+		expect(runnable(c.IdleCommand), "IdleCommand", fmt.Sprintf("%q", c.IdleCommand), "an absolute path and its arguments, 32 words of 4 KiB together at most")
+	}
 	expect(c.CUDA != "", "CUDA", `""`, "a path or a name")
 	for _, f := range []struct {
 		name, path string
@@ -102,4 +111,16 @@ func (c Config) Validate() error {
 		expect(filepath.IsAbs(f.path) || f.path == "" && !f.needed, f.name, fmt.Sprintf("%q", f.path), "an absolute path")
 	}
 	return errors.Join(wrong...)
+}
+
+// runnable tells whether words can be a program and its arguments.
+func runnable(words []string) bool {
+	n := 0
+	for _, w := range words {
+		n += len(w) + 1
+		if strings.ContainsRune(w, 0) {
+			return false
+		}
+	}
+	return len(words) <= 32 && n <= 4<<10 && filepath.IsAbs(words[0])
 }

@@ -26,6 +26,7 @@ func TestConfigNamesEachWrongField(t *testing.T) {
 		"Collective":       func(c *Config) { c.Collective = 0 },
 		"Wall":             func(c *Config) { c.Wall = time.Hour },
 		"Warn":             func(c *Config) { c.Warn = math.NaN() },
+		"IdleCommand":      func(c *Config) { c.IdleCommand = []string{"pbsnodes"} },
 		"CUDA":             func(c *Config) { c.CUDA = "" },
 		"EnvFile":          func(c *Config) { c.EnvFile = "probes.env" },
 		"StateFile":        func(c *Config) { c.StateFile = "state.json" },

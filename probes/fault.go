@@ -126,7 +126,7 @@ func (r *Result) faults() []Fault {
 
 // Reasons that are nobody's fault: the GPUs are in use, or set up so that probes have no place on them.
 var (
-	inUse   = []Skip{SkipProcess, SkipMemory, SkipUtilization, SkipMPS, SkipSlurm, SkipKubernetes, SkipMaintenance, SkipDuty}
+	inUse   = []Skip{SkipProcess, SkipMemory, SkipUtilization, SkipMPS, SkipSlurm, SkipKubernetes, SkipSite, SkipMaintenance, SkipDuty}
 	divided = []Skip{SkipMIG, SkipComputeMode}
 )
 

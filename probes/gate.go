@@ -23,6 +23,9 @@ type GateOptions struct {
 	Pods      PodReader
 	// Maintenance says why GPUs are not to be touched; empty: they may be. It is called by several goroutines at once.
 	Maintenance func() (why string, err error)
+	// Site says why the node is not free, in the words of the site; empty: it is. It may take some seconds. Without it the
+	// gate stays shut where a scheduler runs that cannot be asked otherwise.
+	Site func(ctx context.Context) (why string, err error)
 	// Lock is the path of the file that only one prober of the node holds at a time, see Lock.
 	Lock string
 	// IdleMemory is how many bytes of a GPU's memory NVML calls used while nobody uses it, 0 on most: what the driver
@@ -36,6 +39,7 @@ type GateOptions struct {
 // What the gate believes, and for how long it watches.
 const (
 	memoryMargin = 64 << 20         // bytes that may be used beyond IdleMemory
+	othersMargin = 256 << 20        // the same of a GPU that is not probed: instances of MIG have some each, a job has more
 	maxAge       = 2 * time.Second  // of what is read of a GPU
 	linkTime     = 10 * time.Minute // without errors of a link
 	maxDetail    = 256              // bytes
@@ -135,7 +139,11 @@ func (g *Gate) Check(ctx context.Context, gpus []string) *Skipped {
 		return r.skipped()
 	}
 	defer lock.Release()
-	return g.look(ctx, gpus, true).skipped()
+	r = g.look(ctx, gpus, true)
+	if r == nil || r.wait {
+		r = worse(r, g.askSite(ctx, gpus, nil))
+	}
+	return r.skipped()
 }
 
 // Enter watches these GPUs, named by UUID, for a minute (Quiet) and opens the gate if everything says idle all the time
@@ -174,6 +182,11 @@ func (g *Gate) enter(ctx context.Context, gpus []string) (*Lock, *refusal) {
 		if !r.wait {
 			return nil, r
 		}
+		if full { // before the minute, too: it need not be waited for where the site says no
+			if r := g.askSite(ctx, gpus, tick.C); r != nil {
+				return nil, r
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return nil, unproven("%s: %v", r.detail, context.Cause(ctx))
@@ -183,7 +196,10 @@ func (g *Gate) enter(ctx context.Context, gpus []string) (*Lock, *refusal) {
 	if lock, r = g.lock(); r != nil {
 		return nil, r
 	}
-	if r = g.look(ctx, gpus, true); r != nil {
+	if r = g.askSite(ctx, gpus, tick.C); r == nil {
+		r = g.look(ctx, gpus, true)
+	}
+	if r != nil {
 		lock.Release()
 		return nil, r
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -21,6 +22,10 @@ type gateCase struct {
 }
 
 var errBoom = errors.New("boom")
+
+func allGateCases() []gateCase {
+	return slices.Concat(gateCases(), hiddenCases(), schedulerCases())
+}
 
 func gateCases() []gateCase {
 	later := func(f *fabric.GPU, by time.Duration) { f.Processes.At = f.Processes.At.Add(by) }

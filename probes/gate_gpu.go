@@ -70,7 +70,7 @@ func (g *Gate) lookAtGPUs(ctx context.Context, gpus []string, full bool) *refusa
 		}
 		seen[gpu.UUID] = true
 		if !slices.Contains(gpus, gpu.UUID) {
-			r = worse(r, others(gpu, now))
+			r = worse(r, g.others(gpu, now))
 			continue
 		}
 		r = worse(r, g.idleNow(gpu, now))
@@ -109,8 +109,9 @@ func nameOf(gpu *fabric.GPU) string {
 	return fmt.Sprintf("GPU %d", gpu.Index)
 }
 
-// others judges a GPU that is not to be probed: nobody may compute on it. A display is no job.
-func others(gpu *fabric.GPU, now time.Time) *refusal {
+// others judges a GPU that is not to be probed: nothing may compute on it. A display is no job, whatever memory it has.
+// Without a process, memory that is in use is that of a job which the driver does not show.
+func (g *Gate) others(gpu *fabric.GPU, now time.Time) *refusal {
 	list, r := need(gpu.Processes, "processes", gpu, now)
 	if r != nil {
 		return r
@@ -119,6 +120,23 @@ func others(gpu *fabric.GPU, now time.Time) *refusal {
 		if p.Kind != fabric.GPUGraphics {
 			return processOn(gpu, p)
 		}
+	}
+	if len(list) > 0 {
+		return nil
+	}
+	return g.memoryInUse(gpu, othersMargin, now)
+}
+
+// memoryInUse judges memory beyond that of a GPU that nothing uses, and a margin.
+func (g *Gate) memoryInUse(gpu *fabric.GPU, margin uint64, now time.Time) *refusal {
+	memory, unread := need(gpu.Memory, "memory", gpu, now)
+	switch {
+	case unread != nil:
+		return unread
+	case memory.Total == 0 || memory.Used > memory.Total:
+		return unproven("memory of %s: %d of %d bytes are used", nameOf(gpu), memory.Used, memory.Total)
+	case memory.Used > margin && memory.Used-margin > g.o.IdleMemory:
+		return &refusal{why: SkipMemory, detail: fmt.Sprintf("%d MiB are used on %s, expected %d at most", memory.Used>>20, nameOf(gpu), (margin+g.o.IdleMemory)>>20)}
 	}
 	return nil
 }
@@ -172,15 +190,7 @@ func (g *Gate) inUse(gpu *fabric.GPU, now time.Time) *refusal {
 	if r == nil && len(list) > 0 {
 		return processOn(gpu, list[0])
 	}
-	memory, unread := need(gpu.Memory, "memory", gpu, now)
-	switch {
-	case unread != nil:
-	case memory.Total == 0 || memory.Used > memory.Total:
-		unread = unproven("memory of %s: %d of %d bytes are used", gpu.UUID, memory.Used, memory.Total)
-	case memory.Used > memoryMargin && memory.Used-memoryMargin > g.o.IdleMemory:
-		return &refusal{why: SkipMemory, detail: fmt.Sprintf("%d MiB are used on %s, expected %d at most", memory.Used>>20, gpu.UUID, (memoryMargin+g.o.IdleMemory)>>20)}
-	}
-	return worse(r, unread)
+	return worse(r, g.memoryInUse(gpu, memoryMargin, now))
 }
 
 // activity judges one reading.

@@ -75,7 +75,9 @@ func (g *Gate) lookAtHost(ctx context.Context) *refusal {
 	if err := g.o.Processes.Initial(); err != nil {
 		r = unproven("processes of the node: %v", err)
 	}
-	running, err := g.o.Processes.Find(ctx, append([]string{commandMPS, commandStepd, commandSlurm}, kubelets...)...)
+	running, err := g.o.Processes.Find(ctx, func(command string) bool {
+		return command == commandMPS || command == commandStepd || command == commandSlurm || slices.Contains(kubelets, command) || schedulerOf(command) != ""
+	})
 	if err != nil {
 		r = worse(r, unproven("processes of the node: %v", err))
 	}
@@ -83,13 +85,13 @@ func (g *Gate) lookAtHost(ctx context.Context) *refusal {
 	if err != nil {
 		r = worse(r, unproven("control groups: %v", err))
 	}
-	for _, judge := range []func([]fabric.Process, fabric.Cgroups) *refusal{mps, slurm} {
-		r = worse(r, judge(running, groups))
-	}
-	return worse(r, g.kubernetes(ctx, running, groups))
+	r = worse(r, mps(running))
+	r = worse(r, g.slurm(running, groups))
+	r = worse(r, g.kubernetes(ctx, running, groups))
+	return worse(r, g.unasked(running))
 }
 
-func mps(running []fabric.Process, _ fabric.Cgroups) *refusal {
+func mps(running []fabric.Process) *refusal {
 	for _, p := range running {
 		if p.Command == commandMPS {
 			return &refusal{why: SkipMPS, detail: fmt.Sprintf("process %d is a daemon of MPS", p.PID)}
@@ -99,8 +101,8 @@ func mps(running []fabric.Process, _ fabric.Cgroups) *refusal {
 }
 
 // slurm finds jobs by their groups and by the slurmstepd of each step. Where slurmd runs and has no group, jobs have none
-// either, or one that is not found. Somebody who has an allocation and runs nothing does not show on the node.
-func slurm(running []fabric.Process, groups fabric.Cgroups) *refusal {
+// either, or one that is not found: then only the site knows. An allocation in which nothing runs does not show on the node.
+func (g *Gate) slurm(running []fabric.Process, groups fabric.Cgroups) *refusal {
 	if n := len(groups.SlurmJobs); n > 0 {
 		return &refusal{why: SkipSlurm, detail: fmt.Sprintf("%s, %s is one", counted(n, "job"), groups.SlurmJobs[0])}
 	}
@@ -109,8 +111,8 @@ func slurm(running []fabric.Process, groups fabric.Cgroups) *refusal {
 		switch {
 		case p.Command == commandStepd && !slices.Contains(p.Args, "infinity"): // which keeps the scope, and is no step
 			return &refusal{why: SkipSlurm, detail: fmt.Sprintf("process %d runs a step of a job", p.PID)}
-		case p.Command == commandSlurm && !groups.Slurm:
-			r = worse(r, unproven("slurmd runs as process %d, and has no control group that is known", p.PID))
+		case p.Command == commandSlurm && !groups.Slurm && g.o.Site == nil:
+			r = worse(r, unproven("slurmd runs as process %d, and has no control group that is known: let it use cgroups, or set probes.idle_command", p.PID))
 		}
 	}
 	return r

@@ -26,9 +26,9 @@ type ProcessReader interface {
 	// Initial returns nil if this process and procfs are in the initial PID namespace of the node, and procfs shows all
 	// processes. Elsewhere the driver leaves out processes of other namespaces, so that an empty list proves nothing.
 	Initial() error
-	// Find returns the processes that have one of these commands (comm). Processes that end meanwhile are no error; one
-	// whose name cannot be read is.
-	Find(ctx context.Context, commands ...string) ([]fabric.Process, error)
+	// Find returns the processes whose command (comm) is wanted. Processes that end meanwhile are no error; one whose name
+	// cannot be read is.
+	Find(ctx context.Context, wanted func(command string) bool) ([]fabric.Process, error)
 	// Process returns one process without its arguments.
 	Process(pid int) (fabric.Process, error)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -116,15 +117,8 @@ func (m *machine) Processes(ctx context.Context) ([]fabric.GPU, error) {
 func (m *machine) Release()       { m.held = false }
 func (m *machine) Initial() error { return m.initial }
 
-func (m *machine) Find(_ context.Context, commands ...string) ([]fabric.Process, error) {
-	var found []fabric.Process
-	for _, p := range m.running {
-		for _, c := range commands {
-			if p.Command == c {
-				found = append(found, p)
-			}
-		}
-	}
+func (m *machine) Find(_ context.Context, wanted func(string) bool) ([]fabric.Process, error) {
+	found := slices.DeleteFunc(slices.Clone(m.running), func(p fabric.Process) bool { return !wanted(p.Command) })
 	return found, m.findErr
 }
 
@@ -164,7 +158,7 @@ func compute(pid int) []fabric.GPUProcess {
 // Whatever is missing, lies or is busy keeps the gate shut, from the start or from just before it would have opened.
 func TestGateFailsClosed(t *testing.T) {
 	t.Logf("%-13s %-8s %-28s %s", "source", "", "", "verdict")
-	for _, c := range gateCases() {
+	for _, c := range allGateCases() {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMachine(t)
 			c.change(m)
@@ -213,7 +207,11 @@ func TestGateOpens(t *testing.T) {
 			})
 		},
 		"what does not matter": func(m *machine) {
-			m.change = append(m.change, func(d *fabric.GPUDriver) { unread(&d.GPUs[0].BAR1); unread(&d.GPUs[0].Name); unread(&d.GPUs[2].Memory) })
+			m.change = append(m.change, func(d *fabric.GPUDriver) {
+				unread(&d.GPUs[0].BAR1)
+				unread(&d.GPUs[0].Name)
+				unread(&d.GPUs[2].Utilization)
+			})
 		},
 		"a slow start": func(m *machine) {
 			m.slow = 3 * time.Second
@@ -257,7 +255,7 @@ func TestGateOpens(t *testing.T) {
 
 // What cannot be read never makes a good verdict of a bad one, nor do two faults that could hide each other.
 func TestTwoFaultsDoNotOpenTheGate(t *testing.T) {
-	cases := gateCases()
+	cases := allGateCases()
 	tried := 0
 	for i, a := range cases {
 		for j := i + 1 + i%3; j < len(cases); j += 7 { // a seventh of all pairs

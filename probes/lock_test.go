@@ -86,7 +86,7 @@ func TestLock(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"", dir, filepath.Join(dir, "link"), filepath.Join(dir, "fifo"), filepath.Join(dir, "no/lock"), "/proc/lock"} {
+	for _, bad := range []string{"", dir, filepath.Join(dir, "link"), filepath.Join(dir, "fifo"), filepath.Join(dir, "no/no/lock"), "/proc/lock"} {
 		if lock, err := TakeLock(bad); err == nil || errors.Is(err, ErrLocked) || lock != nil {
 			t.Errorf("%q: %v", bad, err)
 		}

@@ -265,6 +265,8 @@ const (
 	SkipPersistence     Skip = "persistence" // off: a probe would load and unload the driver's state
 	SkipSlurm           Skip = "slurm"       // a job has a cgroup
 	SkipKubernetes      Skip = "kubernetes"  // a pod has a GPU
+	SkipScheduler       Skip = "scheduler"   // one runs whose jobs cannot be seen, and the site has no command that knows
+	SkipSite            Skip = "site"        // the site's command says that the node is not free
 	SkipMaintenance     Skip = "maintenance" // a file or a signal says so
 	SkipThrottled       Skip = "throttled"
 	SkipLinkErrors      Skip = "link_errors" // of NVLink or PCIe, a short while ago
@@ -278,7 +280,8 @@ const (
 func Skips() []Skip {
 	return []Skip{
 		SkipCannotProveIdle, SkipProcess, SkipMemory, SkipUtilization, SkipComputeMode, SkipMIG, SkipMPS, SkipPersistence,
-		SkipSlurm, SkipKubernetes, SkipMaintenance, SkipThrottled, SkipLinkErrors, SkipLocked, SkipDuty, SkipNoGPU, SkipNoDevice,
+		SkipSlurm, SkipKubernetes, SkipScheduler, SkipSite, SkipMaintenance, SkipThrottled, SkipLinkErrors, SkipLocked, SkipDuty,
+		SkipNoGPU, SkipNoDevice,
 	}
 }
 

@@ -68,8 +68,10 @@ func Run(ctx context.Context, p *Plan, ranks Ranks, guard Guard) Result {
 	}
 	why := e.start(ranks)
 	if why == nil {
-		unwatch := e.watch(guard)
-		why = e.follow(&r)
+		free, unwatch := e.watch(guard)
+		if why = e.await(free); why == nil {
+			why = e.follow(&r)
+		}
 		unwatch() // ranks that have let go of their GPUs, or are killed, disturb nobody
 	}
 	if why != nil {

@@ -17,6 +17,10 @@ const (
 	guardInterval = 100 * time.Millisecond
 	guardLimit    = time.Second
 	guardFailures = 2
+	// guardClear is how many answers in a row must name no one before a rank opens a GPU: a job may have come since the
+	// gate looked, and a list of processes may lack it once.
+	guardClear = 2
+	clearLimit = 5 * time.Second // for that
 )
 
 // releaseLimit is how long the driver may take to let go of what ranks had that have ended.
@@ -43,16 +47,19 @@ type Intrusion struct {
 	Gone   time.Duration // until all ranks were reaped
 }
 
-// watch asks the guard, if there is one, until it is told to stop.
-func (e *execution) watch(guard Guard) (stop func()) {
+// watch asks the guard, if there is one, until it is told to stop. The channel is closed when ranks may open their GPUs.
+func (e *execution) watch(guard Guard) (free <-chan struct{}, stop func()) {
+	opens := make(chan struct{})
+	allow := sync.OnceFunc(func() { close(opens) })
 	if guard == nil {
-		return func() {}
+		allow()
+		return opens, func() {}
 	}
 	own := e.pids()
 	ctx, cancel := context.WithCancel(e.ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		failures := 0
+		failures, inARow := 0, 0
 		for ctx.Err() == nil {
 			asked := time.Now()
 			next := time.After(guardInterval)
@@ -68,7 +75,11 @@ func (e *execution) watch(guard Guard) (stop func()) {
 				return
 			case err == nil:
 				failures = 0
+				if inARow++; inARow >= guardClear {
+					allow()
+				}
 			default:
+				inARow = 0
 				if failures++; failures == guardFailures {
 					e.cancel(troubled(FailureStopped, -1, "it cannot be seen who else uses the GPUs: %v", err))
 					return
@@ -80,9 +91,23 @@ func (e *execution) watch(guard Guard) (stop func()) {
 			}
 		}
 	})
-	return func() {
+	return opens, func() {
 		cancel()
 		done.Wait()
+	}
+}
+
+// await waits until ranks may open their GPUs.
+func (e *execution) await(free <-chan struct{}) *trouble {
+	late := time.NewTimer(clearLimit)
+	defer late.Stop()
+	select {
+	case <-free:
+		return nil
+	case <-e.ctx.Done():
+		return e.stopped()
+	case <-late.C:
+		return troubled(FailureStopped, -1, "it cannot be seen who else uses the GPUs: no %d answers in a row within %s", guardClear, clearLimit)
 	}
 }
 

@@ -5,7 +5,8 @@ package fabric
 // Process is a process as procfs shows it.
 type Process struct {
 	PID    int
-	Parent int // PID of the process that started it, or of who adopted it; 0: outside of what procfs shows
+	Parent int    // PID of the process that started it, or of who adopted it; 0: outside of what procfs shows
+	User   uint32 // real user ID, 0: root
 	// NSPIDs are its PIDs in the namespace of procfs, which is PID, and in those nested in it that the process is in
 	// (NSpid of /proc/<pid>/status). One means that it is in the namespace of procfs itself.
 	NSPIDs []int

@@ -28,7 +28,7 @@ type host struct {
 func newHost(t *testing.T) host {
 	h := host{t, t.TempDir()}
 	self := strconv.Itoa(os.Getpid())
-	h.write("proc/1/status", "Name:\tsystemd\nPid:\t1\nPPid:\t0\nNSpid:\t1\n")
+	h.write("proc/1/status", "Name:\tsystemd\nPid:\t1\nPPid:\t0\nUid:\t0\t0\t0\t0\nNSpid:\t1\n")
 	h.write("proc/1/comm", "systemd\n")
 	h.write("proc/"+self+"/ns/.", "")
 	h.link(self, "proc/self")

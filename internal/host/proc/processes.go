@@ -57,9 +57,9 @@ func (f *FS) Initial() error {
 	return nil
 }
 
-// Find returns the processes that have one of these commands, with their arguments. A process that ends meanwhile is no
-// error; one whose command cannot be read is.
-func (f *FS) Find(ctx context.Context, commands ...string) ([]fabric.Process, error) {
+// Find returns the processes that have one of the commands that are wanted, with their arguments. A process that ends
+// meanwhile is no error; one whose command cannot be read is.
+func (f *FS) Find(ctx context.Context, wanted func(command string) bool) ([]fabric.Process, error) {
 	pids, err := f.processes()
 	if err != nil {
 		return nil, fmt.Errorf("procfs: %w", err)
@@ -69,7 +69,7 @@ func (f *FS) Find(ctx context.Context, commands ...string) ([]fabric.Process, er
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		p, err := f.find(pid, commands)
+		p, err := f.find(pid, wanted)
 		switch {
 		case gone(err):
 		case err != nil:
@@ -81,10 +81,10 @@ func (f *FS) Find(ctx context.Context, commands ...string) ([]fabric.Process, er
 	return found, nil
 }
 
-// find returns a process with its arguments if it has one of these commands, else nil.
-func (f *FS) find(pid int, commands []string) (*fabric.Process, error) {
+// find returns a process with its arguments if its command is wanted, else nil.
+func (f *FS) find(pid int, wanted func(command string) bool) (*fabric.Process, error) {
 	command, err := f.command(pid)
-	if err != nil || !slices.Contains(commands, command) {
+	if err != nil || !wanted(command) {
 		return nil, err
 	}
 	p, err := f.Process(pid)
@@ -142,7 +142,7 @@ func parsePID(s string) (int, bool) {
 	return int(n), err == nil && n > 0 && s[0] != '0'
 }
 
-// parseStatus reads Name, Pid, PPid and NSpid of status (proc_pid_status of fs/proc/array.c). In names the kernel
+// parseStatus reads Name, Pid, PPid, Uid and NSpid of status (proc_pid_status of fs/proc/array.c). In names the kernel
 // escapes newlines and backslashes.
 func parseStatus(b []byte) (p fabric.Process, ok bool) {
 	seen := 0
@@ -162,6 +162,10 @@ func parseStatus(b []byte) (p fabric.Process, ok bool) {
 			if value != "0" {
 				p.Parent, fine = parsePID(value)
 			}
+		case "Uid": // real, effective, saved, of the file system
+			user, _, _ := strings.Cut(value, "\t")
+			n, err := strconv.ParseUint(user, 10, 32)
+			p.User, fine = uint32(n), err == nil
 		case "NSpid":
 			fields := strings.Split(value, "\t")
 			fine = len(fields) <= maxNesting+1
@@ -178,7 +182,7 @@ func parseStatus(b []byte) (p fabric.Process, ok bool) {
 			return fabric.Process{}, false
 		}
 	}
-	if seen != 4 || p.PID == 0 || p.NSPIDs == nil {
+	if seen != 5 || p.PID == 0 || p.NSPIDs == nil {
 		return fabric.Process{}, false
 	}
 	return p, true

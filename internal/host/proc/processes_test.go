@@ -91,6 +91,11 @@ func write(t *testing.T, root, name, content string) {
 	}
 }
 
+// named wants processes with one of the commands.
+func named(commands ...string) func(string) bool {
+	return func(command string) bool { return slices.Contains(commands, command) }
+}
+
 func TestFind(t *testing.T) {
 	f, root := node(t, map[string]string{
 		"12/comm": "slurmstepd\n", "12/status": status("slurmstepd", 12, 1), "12/cmdline": "/usr/sbin/slurmstepd infinity\x00\x00\x00",
@@ -99,11 +104,16 @@ func TestFind(t *testing.T) {
 		"15/status": status("ended", 15, 1), // between the listing and now
 		"016/comm":  "slurmstepd\n", "sys/comm": "slurmstepd\n",
 	})
-	found, err := f.Find(t.Context(), "slurmd", "slurmstepd")
+	// A daemon in the PID namespace of a container, of a user.
+	write(t, root, "19/comm", "pbs_mom\n")
+	write(t, root, "19/cmdline", "/usr/sbin/pbs_mom\x00")
+	write(t, root, "19/status", strings.Replace(status("pbs_mom", 19, 14, 7), "Uid:\t0\t", "Uid:\t1000\t", 1))
+	found, err := f.Find(t.Context(), named("slurmd", "slurmstepd", "pbs_mom"))
 	slices.SortFunc(found, func(a, b fabric.Process) int { return a.PID - b.PID })
 	want := []fabric.Process{
 		{PID: 12, Parent: 1, NSPIDs: []int{12}, Command: "slurmstepd", Args: []string{"/usr/sbin/slurmstepd", "infinity"}},
 		{PID: 13, Parent: 1, NSPIDs: []int{13}, Command: "slurmstepd", Args: []string{"slurmstepd:", "[4.0]"}},
+		{PID: 19, Parent: 14, User: 1000, NSPIDs: []int{19, 7}, Command: "pbs_mom", Args: []string{"/usr/sbin/pbs_mom"}},
 	}
 	if err != nil || !reflect.DeepEqual(found, want) {
 		t.Errorf("%+v, %v", found, err)
@@ -119,16 +129,16 @@ func TestFind(t *testing.T) {
 		t.Error("the status of another process is taken")
 	}
 	write(t, root, "18/comm", strings.Repeat("x", 100))
-	if _, err := f.Find(t.Context(), "slurmd"); err == nil {
+	if _, err := f.Find(t.Context(), named("slurmd")); err == nil {
 		t.Error("a command of 100 bytes is taken")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := f.Find(ctx, "slurmd"); err == nil {
+	if _, err := f.Find(ctx, named("slurmd")); err == nil {
 		t.Error("it goes on without its context")
 	}
 	empty, _ := open(t, map[string]string{"stat": stat})
-	if _, err := empty.Find(t.Context(), "slurmd"); err == nil {
+	if _, err := empty.Find(t.Context(), named("slurmd")); err == nil {
 		t.Error("a procfs without processes is taken for a node")
 	}
 }
@@ -153,7 +163,7 @@ func TestRealProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := f.Find(t.Context(), me.Command)
+	found, err := f.Find(t.Context(), named(me.Command))
 	if err != nil || !slices.ContainsFunc(found, func(p fabric.Process) bool { return p.PID == os.Getpid() && len(p.Args) > 0 }) {
 		t.Errorf("this test (%q) is not among %+v, %v", me.Command, found, err)
 	}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A job that comes between the last look of the gate and the start of the ranks is seen before a rank opens a GPU, also
+// where the first list of processes lacks it, or cannot be read.
+func TestNoRankOpensAGPUThatIsTaken(t *testing.T) {
+	const who = "compute process 4711 (python3)"
+	for _, c := range []struct {
+		name    string
+		looks   []string // what each sees: "" nothing, "?" it cannot be seen; then the last one again
+		failure Failure
+		within  time.Duration // from the start of the ranks to the kill
+	}{
+		{"it is there", []string{who}, FailureIntruder, 80 * time.Millisecond},
+		{"the first list lacks it", []string{"", who}, FailureIntruder, 180 * time.Millisecond},
+		{"the first look fails", []string{"?", who}, FailureIntruder, 180 * time.Millisecond},
+		{"the first look fails, and the next list lacks it", []string{"?", "", who}, FailureIntruder, 280 * time.Millisecond},
+		{"nothing can be seen", []string{"?"}, FailureStopped, 180 * time.Millisecond},
+		{"a failure between two lists that lack it", []string{"", "?", "", who}, FailureIntruder, 380 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := planFor(t, Key{Kind: Node}, Settings{})
+			var opened atomic.Int32
+			crew := &crew{plan: p, fault: func(_ context.Context, _ int, q *Request) (any, error, bool) {
+				opened.Add(1)
+				return nil, nil, false
+			}}
+			began, looks := time.Now(), 0
+			r := Run(t.Context(), p, crew, guardFunc(func(ctx context.Context, _ []int) (string, error) {
+				saw := c.looks[min(looks, len(c.looks)-1)]
+				looks++
+				nap(ctx, 80*time.Millisecond)
+				if saw == "?" {
+					return "", errors.New("no answer")
+				}
+				return saw, nil
+			}))
+			if r.Outcome != Aborted || r.Failure != c.failure || c.failure == FailureIntruder && !strings.Contains(r.Error, who) {
+				t.Errorf("%s: %s %s: %s", c.name, r.Outcome, r.Failure, r.Error)
+			}
+			if n := opened.Load(); n != 0 || r.GPUTime != 0 {
+				t.Errorf("%s: ranks were asked %d times, and had a context for %s", c.name, n, r.GPUTime)
+			}
+			crew.all(t)
+			for _, rank := range crew.ranks {
+				if took := rank.killed.Sub(began); took > c.within {
+					t.Errorf("%s: rank %d was killed after %s, expected %s at most", c.name, rank.number, took, c.within)
+				}
+			}
+		})
+	}
+}
+
+// Ranks do not wait longer than for two looks, and not at all where nobody looks.
+func TestRanksOpenAfterTwoClearLooks(t *testing.T) {
+	for name, c := range map[string]struct {
+		guard Guard
+		want  time.Duration
+	}{
+		"two looks": {guardFunc(func(ctx context.Context, _ []int) (string, error) { nap(ctx, 20*time.Millisecond); return "", nil }), 120 * time.Millisecond},
+		"no guard":  {nil, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p, began := planFor(t, Key{Kind: Node}, Settings{}), time.Now()
+			var first atomic.Int64
+			first.Store(-1)
+			crew := &crew{plan: p, fault: func(context.Context, int, *Request) (any, error, bool) {
+				first.CompareAndSwap(-1, int64(time.Since(began)))
+				return nil, nil, false
+			}}
+			if r := Run(t.Context(), p, crew, c.guard); r.Outcome != OK || time.Duration(first.Load()) != c.want {
+				t.Errorf("%s: %s %s, opened after %s, expected %s", name, r.Outcome, r.Error, time.Duration(first.Load()), c.want)
+			}
+		})
+	}
+}
