@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/ownership"
 )
 
 // tree writes a root file system and returns where it is.
@@ -224,15 +225,15 @@ func TestUnreadable(t *testing.T) {
 		state  string
 		broken error
 	}{
-		{"directory", func(p string) error { return os.Mkdir(p, 0o755) }, "unknown malformed", errNotRegular},
-		{"FIFO", func(p string) error { return syscall.Mkfifo(p, 0o644) }, "unknown malformed", errNotRegular},
+		{"directory", func(p string) error { return os.Mkdir(p, 0o755) }, "unknown malformed", ownership.ErrNotRegular},
+		{"FIFO", func(p string) error { return syscall.Mkfifo(p, 0o644) }, "unknown malformed", ownership.ErrNotRegular},
 		{"link to a FIFO", func(p string) error {
 			return errors.Join(syscall.Mkfifo(p+".fifo", 0o644), os.Symlink("nccl.conf.fifo", p))
-		}, "unknown malformed", errNotRegular},
+		}, "unknown malformed", ownership.ErrNotRegular},
 		{"link to itself", symlink("nccl.conf"), "unknown io_error", syscall.ELOOP},
 		{"link to nothing", symlink("nothing"), "absent", nil},
 		{"link below a file", symlink("../env/x"), "absent", nil},
-		{"link to the root", symlink("/"), "unknown malformed", errNotRegular},
+		{"link to the root", symlink("/"), "unknown malformed", ownership.ErrNotRegular},
 		{"no permission", func(p string) error { return os.WriteFile(p, []byte("NCCL_A=1"), 0) }, "unknown privilege", fs.ErrPermission},
 	}
 	for _, test := range tests {
@@ -316,7 +317,7 @@ func TestExistence(t *testing.T) {
 		{fmt.Errorf("%w: %w", errNoRoot, syscall.ENOENT), fabric.NotKnown[bool](fabric.ReasonIO, "x", time.Time{})},
 		{&fs.PathError{Err: syscall.EACCES}, fabric.NotKnown[bool](fabric.ReasonPrivilege, "x", time.Time{})},
 		{&fs.PathError{Err: syscall.EPERM}, fabric.NotKnown[bool](fabric.ReasonPrivilege, "x", time.Time{})},
-		{&fs.PathError{Err: errNotRegular}, fabric.NotKnown[bool](fabric.ReasonMalformed, "x", time.Time{})},
+		{&fs.PathError{Err: ownership.ErrNotRegular}, fabric.NotKnown[bool](fabric.ReasonMalformed, "x", time.Time{})},
 		{syscall.EIO, fabric.NotKnown[bool](fabric.ReasonIO, "x", time.Time{})},
 	}
 	for _, test := range tests {
