@@ -27,7 +27,7 @@ var rankLimits = worker.Limits{Niceness: 10, OpenFiles: 4096, CPU: 10 * time.Min
 // probing is how this program probes.
 func probing() *exporter.Probing {
 	return &exporter.Probing{
-		Gate: openGate, Ranks: ranks{}, ServeRank: serveRank,
+		Gate: openGate, Ranks: vetRanks, ServeRank: serveRank,
 		FindNCCL: func(given, libraryPath string) (string, error) { return ncclprobe.Find("/", given, libraryPath) },
 	}
 }
@@ -48,6 +48,16 @@ func openGate(o exporter.GateOptions) (*probes.Gate, func() error, error) {
 		session.Release()
 		return procfs.Close()
 	}, nil
+}
+
+// vetRanks returns what starts the ranks of a plan, unless others could have written what they would load or obey.
+func vetRanks(p *probes.Plan) (probes.Ranks, *probes.Skipped) {
+	for _, r := range p.Ranks {
+		if _, err := ncclprobe.Vet("/", ncclprobe.Errand{NCCL: p.Settings.NCCL, CUDA: p.Settings.CUDA, Env: r.Env, UID: os.Geteuid()}); err != nil {
+			return nil, &probes.Skipped{Why: probes.SkipUntrusted, Detail: err.Error(), At: time.Now()}
+		}
+	}
+	return ranks{}, nil
 }
 
 // ranks starts a process for each rank of a probe.

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/ownership"
 	"gpufabric_exporter/probes"
 )
 
@@ -21,8 +21,8 @@ import (
 type Probing struct {
 	// Gate returns the gate, and what ends the process that it asks.
 	Gate func(GateOptions) (*probes.Gate, func() error, error)
-	// Ranks starts processes for ranks.
-	Ranks probes.Ranks
+	// Ranks returns what starts the processes of a run, or why none may be started.
+	Ranks func(*probes.Plan) (probes.Ranks, *probes.Skipped)
 	// FindNCCL returns the library that a rank is to load. The error says where it was looked for.
 	FindNCCL func(given, libraryPath string) (string, error)
 	// ServeRank is what the process of a rank does, as the sub-command probe-rank, until it is no longer wanted.
@@ -72,9 +72,9 @@ func (m *probeNode) settings() (probes.Settings, error) {
 	return s, err
 }
 
-// readEnvironment reads the file of variables.
+// readEnvironment reads the file of variables. They decide what ranks load, so nobody else may be able to write it.
 func readEnvironment(file string) ([]string, error) {
-	data, err := readBounded(file, maxEnvironment)
+	data, err := readTrusted(file, maxEnvironment)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", errSettings, file, err)
 	}
@@ -96,13 +96,16 @@ func libraryPath(env []string) string {
 	return ""
 }
 
-func readBounded(file string, limit int64) ([]byte, error) {
-	f, err := os.Open(file)
+func readTrusted(file string, limit int64) ([]byte, error) {
+	found, err := ownership.Open("/", file)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	defer found.File.Close()
+	if found.Others != nil {
+		return nil, fmt.Errorf("%w (chown root, chmod go-w)", found.Others)
+	}
+	data, err := io.ReadAll(io.LimitReader(found.File, limit+1))
 	if err == nil && int64(len(data)) > limit {
 		err = fmt.Errorf("longer than %d bytes", limit)
 	}
@@ -168,11 +171,15 @@ func (m *probeNode) Enter(ctx context.Context, t probes.Target) (probes.Visit, *
 	if err != nil { // what would fail need not wait for the gate
 		return unready{t, err}, nil
 	}
+	ranks, skip := m.probing.Ranks(plan)
+	if skip != nil {
+		return nil, skip
+	}
 	pass, skip := m.gate.Enter(ctx, plan.GPUs())
 	if skip != nil {
 		return nil, skip
 	}
-	return visit{plan, m.probing.Ranks, pass}, nil
+	return visit{plan, ranks, pass}, nil
 }
 
 // visit is a run behind the gate.

@@ -152,6 +152,9 @@ func NewPlan(key Key, n *fabric.Node, s Settings) (*Plan, *Skipped) {
 		s.Deadline *= 10
 		s.MaxCTAs = 0
 	}
+	if f := n.NCCL.Untrusted(); f != nil { // without what it says, the probe would be another than the site's jobs
+		return nil, noPlan(SkipUntrusted, "NCCL's settings: %s", f.Untrusted)
+	}
 	p := &Plan{Key: key, Driver: n.GPUDriver.Version.Or("")}
 	gpus, skip := usableGPUs(n)
 	if skip != nil {

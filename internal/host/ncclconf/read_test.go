@@ -354,3 +354,39 @@ func TestConcurrentReads(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// A file says who else could have written it, also where only NCCL_CONF_FILE led to it.
+func TestUntrusted(t *testing.T) {
+	for _, c := range []struct {
+		open string // writable for all
+		want []string
+	}{
+		{"etc", []string{"/etc/nccl.conf"}},
+		{"env", []string{"/env"}},
+		{"home/u", []string{"/home/u/nccl.conf"}},
+		{"", nil},
+	} {
+		root := tree(t, map[string]string{"env": "NCCL_CONF_FILE=/home/u/nccl.conf\n", "home/u/nccl.conf": "NCCL_NET_PLUGIN=/home/u/x.so\n", "etc/nccl.conf": "NCCL_IB_TC=106\n"})
+		if c.open != "" {
+			if err := os.Chmod(filepath.Join(root, c.open), 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
+		config, err := New(root, "/env", "").Read(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range config.Files {
+			if f.Untrusted != "" {
+				got = append(got, f.Path)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, expected %q", c.open, got, c.want)
+		}
+		if f := config.Untrusted(); (f != nil) != (c.want != nil) || f != nil && f.Path != c.want[0] {
+			t.Errorf("%s: %+v", c.open, f)
+		}
+	}
+}
