@@ -65,6 +65,12 @@ func handleTaskForTest(ctx context.Context, request []byte) ([]byte, error) {
 		}
 		_, err = fmt.Fprintln(f, "last line")
 		return []byte("logged"), err
+	case "share":
+		return nil, share(rest, os.O_CREATE|os.O_EXCL)
+	case "use":
+		return nil, share(rest, 0)
+	case "listing":
+		return []byte(listing(rest)), nil
 	case "spin":
 		for ctx.Err() == nil {
 		}
