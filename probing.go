@@ -51,21 +51,36 @@ func openGate(o exporter.GateOptions) (*probes.Gate, func() error, error) {
 }
 
 // vetRanks returns what starts the ranks of a plan, unless others could have written what they would load or obey.
-func vetRanks(p *probes.Plan) (probes.Ranks, *probes.Skipped) {
+func vetRanks(p *probes.Plan, log *slog.Logger) (probes.Ranks, *probes.Skipped) {
+	public := true
 	for _, r := range p.Ranks {
-		if _, err := ncclprobe.Vet("/", ncclprobe.Errand{NCCL: p.Settings.NCCL, CUDA: p.Settings.CUDA, Env: r.Env, UID: os.Geteuid()}); err != nil {
+		ok, err := ncclprobe.Vet("/", ncclprobe.Errand{NCCL: p.Settings.NCCL, CUDA: p.Settings.CUDA, Env: r.Env, UIDs: []int{os.Geteuid(), p.Settings.User}})
+		if err != nil {
 			return nil, &probes.Skipped{Why: probes.SkipUntrusted, Detail: err.Error(), At: time.Now()}
 		}
+		public = public && ok
 	}
-	return ranks{}, nil
+	if skip := noUVM("/"); skip != nil {
+		skip.At = time.Now()
+		return nil, skip
+	}
+	user, err := another("/", p.Settings.User, public)
+	if err != nil {
+		log.Debug("ranks run as root", "reason", err)
+	}
+	return ranks{user, new(worker.Room)}, nil
 }
 
 // ranks starts a process for each rank of a probe.
-type ranks struct{}
+type ranks struct {
+	user *worker.User // nil: that of this process
+	room *worker.Room // of the run; nil: none
+}
 
-func (ranks) Start(ctx context.Context, env []string) (probes.RankProcess, error) {
+func (r ranks) Start(ctx context.Context, env []string) (probes.RankProcess, error) {
 	t, err := worker.Start(ctx, worker.Options{
 		Name: "rank", Path: "/proc/self/exe", Args: []string{os.Args[0], "probe-rank"}, Env: append([]string{"GOMAXPROCS=2"}, env...),
+		User: r.user, Room: r.room, PinsMemory: true,
 		// A rank keeps the deadlines that it is given. This one is for what hangs in spite of them.
 		Timeout: 5 * time.Minute, Log: slog.New(slog.DiscardHandler),
 	})

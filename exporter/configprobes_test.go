@@ -45,7 +45,7 @@ func TestConfigOfProbesIsComplete(t *testing.T) {
 	}
 	want := probes.Config{
 		Every: map[probes.Kind]time.Duration{probes.Transport: time.Hour, probes.Node: 90 * time.Minute, probes.Rail: 12 * time.Hour},
-		Duty:  0.0005, Op: probes.ReduceScatter, Type: probes.BFloat16, Bytes: 32 << 20, Collective: 250 * time.Millisecond, Wall: 20 * time.Second, Warn: 0.9, IdleMemory: 600 << 20,
+		Duty:  0.0005, Op: probes.ReduceScatter, Type: probes.BFloat16, Bytes: 32 << 20, Collective: 250 * time.Millisecond, Wall: 20 * time.Second, Warn: 0.9, IdleMemory: 600 << 20, User: 4711,
 		NCCL: "/opt/nccl/lib/libnccl.so.2", CUDA: "/usr/lib/libcuda.so.1", EnvFile: "/etc/gpufabric/probes.env",
 		StateFile: "/var/lib/gpufabric/probes.json", LockFile: "/run/lock/probes.lock",
 	}

@@ -130,7 +130,7 @@ func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
 	}
 	for i := range p.report.runs {
 		run := &p.report.runs[i]
-		if run.ranks, p.report.skipped = o.Probing.Ranks(run.plan); p.report.skipped != nil {
+		if run.ranks, p.report.skipped = o.Probing.Ranks(run.plan, f.logger(o.Stderr)); p.report.skipped != nil {
 			return nil
 		}
 	}

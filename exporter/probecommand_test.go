@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,7 +72,7 @@ func (b *probeBench) run(args ...string) (code int, stdout, stderr string) {
 					GPUs: b, Processes: benchHost{}, Cgroups: benchHost{}, Pods: benchPods{}, Maintenance: o.Maintenance, Lock: o.Lock, IdleMemory: o.IdleMemory,
 				}), func() error { return nil }, nil
 			},
-			Ranks: func(*probes.Plan) (probes.Ranks, *probes.Skipped) { return b, b.untrusted },
+			Ranks: func(*probes.Plan, *slog.Logger) (probes.Ranks, *probes.Skipped) { return b, b.untrusted },
 			FindNCCL: func(given, _ string) (string, error) {
 				if b.noNCCL {
 					return "", fmt.Errorf("look for libnccl.so.2: %w", os.ErrNotExist)

@@ -71,7 +71,7 @@ func (p *prober) apply(c *probes.Config) error {
 	}
 	host, _ := os.Hostname() // all nodes without a name probe at the same times
 	runs, err := probes.New(probes.Options{
-		Config: *c, Host: host, Logger: p.log, Machine: &probeNode{observe: p.observe, config: *c, probing: p.probing, gate: gate},
+		Config: *c, Host: host, Logger: p.log, Machine: &probeNode{observe: p.observe, config: *c, probing: p.probing, gate: gate, log: p.log},
 	})
 	if err != nil {
 		return errors.Join(err, closeGate())

@@ -22,7 +22,7 @@ type Probing struct {
 	// Gate returns the gate, and what ends the process that it asks.
 	Gate func(GateOptions) (*probes.Gate, func() error, error)
 	// Ranks returns what starts the processes of a run, or why none may be started.
-	Ranks func(*probes.Plan) (probes.Ranks, *probes.Skipped)
+	Ranks func(*probes.Plan, *slog.Logger) (probes.Ranks, *probes.Skipped)
 	// FindNCCL returns the library that a rank is to load. The error says where it was looked for.
 	FindNCCL func(given, libraryPath string) (string, error)
 	// ServeRank is what the process of a rank does, as the sub-command probe-rank, until it is no longer wanted.
@@ -51,6 +51,7 @@ type probeNode struct {
 	config  probes.Config
 	probing *Probing
 	gate    *probes.Gate
+	log     *slog.Logger
 }
 
 var _ probes.Machine = (*probeNode)(nil)
@@ -61,7 +62,7 @@ const wantsOfProbes = fabric.WantHCA | fabric.WantPCI | fabric.WantGPU | fabric.
 // settings says what a run is like. The file of variables is read each time: a site need not restart anything.
 func (m *probeNode) settings() (probes.Settings, error) {
 	c := m.config
-	s := probes.Settings{CUDA: c.CUDA, Op: c.Op, Type: c.Type, Bytes: c.Bytes, MaxCTAs: c.MaxCTAs, Collective: c.Collective, Budget: c.Wall, Deadline: 3 * c.Wall}
+	s := probes.Settings{CUDA: c.CUDA, User: c.User, Op: c.Op, Type: c.Type, Bytes: c.Bytes, MaxCTAs: c.MaxCTAs, Collective: c.Collective, Budget: c.Wall, Deadline: 3 * c.Wall}
 	var err error
 	if c.EnvFile != "" {
 		if s.Environment, err = readEnvironment(c.EnvFile); err != nil {
@@ -171,7 +172,7 @@ func (m *probeNode) Enter(ctx context.Context, t probes.Target) (probes.Visit, *
 	if err != nil { // what would fail need not wait for the gate
 		return unready{t, err}, nil
 	}
-	ranks, skip := m.probing.Ranks(plan)
+	ranks, skip := m.probing.Ranks(plan, m.log)
 	if skip != nil {
 		return nil, skip
 	}

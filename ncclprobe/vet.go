@@ -23,7 +23,7 @@ import (
 type Errand struct {
 	NCCL, CUDA string   // paths, or names for the loader
 	Env        []string // its whole environment, NAME=value
-	UID        int      // of its process
+	UIDs       []int    // that its process may have
 }
 
 const (
@@ -49,8 +49,10 @@ var plugins = []string{"net", "gin", "tuner", "profiler", "env", "rma"}
 func Vet(root string, e Errand) (public bool, err error) {
 	v := &vetting{root: root, public: true}
 	v.file(systemConf, "NCCL reads it in every process")
-	if home := homeOf(root, e.UID); home != "" {
-		v.file(path.Join(home, userConf), "NCCL before 2.23 reads it in every process of the user")
+	for _, uid := range e.UIDs {
+		if home := homeOf(root, uid); home != "" {
+			v.file(path.Join(home, userConf), "NCCL before 2.23 reads it in every process of the user")
+		}
 	}
 	env := map[string]string{}
 	for _, variable := range e.Env {

@@ -74,7 +74,7 @@ func TestVet(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			_, err := Vet(root, Errand{NCCL: c.nccl, CUDA: "libcuda.so.1", Env: c.env})
+			_, err := Vet(root, Errand{NCCL: c.nccl, CUDA: "libcuda.so.1", Env: c.env, UIDs: []int{1, 0}})
 			if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, expected %q", err, c.want)
 			}

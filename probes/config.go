@@ -41,12 +41,19 @@ type Config struct {
 	// of the kernel (Grace) there may be more.
 	IdleMemory uint64
 
+	// User is the uid and gid that ranks run as where the exporter is root and devices and libraries allow it; 0: that of
+	// the exporter. Default 65534, "nobody".
+	User int
+
 	NCCL      string // path or name of libnccl.so.2; empty: looked for
 	CUDA      string // path or name of libcuda.so.1; default "libcuda.so.1"
 	EnvFile   string // absolute path of a file of NAME=value lines for the ranks; empty: none
 	StateFile string // absolute path; empty: history is lost with the process. Default /var/lib/gpufabric_exporter/probes.json
 	LockFile  string // absolute path of what all probers of the node lock. Default /run/lock/gpufabric_probe.lock
 }
+
+// MaxUser is the largest uid; the one behind it means none.
+const MaxUser = 1<<32 - 2
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
@@ -60,6 +67,7 @@ func DefaultConfig() Config {
 		Collective: 100 * time.Millisecond,
 		Wall:       10 * time.Second,
 		Warn:       0.95,
+		User:       65534,
 		CUDA:       "libcuda.so.1",
 		StateFile:  "/var/lib/gpufabric_exporter/probes.json",
 		LockFile:   "/run/lock/gpufabric_probe.lock",
@@ -94,6 +102,7 @@ func (c Config) Validate() error {
 	expect(c.Wall >= time.Second && c.Wall <= 5*time.Minute, "Wall", c.Wall, "1s to 5m")
 	expect(c.Warn > 0 && c.Warn < 1, "Warn", c.Warn, "more than 0, and less than 1")
 	expect(c.IdleMemory <= 16<<30, "IdleMemory", c.IdleMemory, "16 GiB at most")
+	expect(c.User >= 0 && c.User <= MaxUser, "User", c.User, "0 to 4294967294")
 	expect(c.CUDA != "", "CUDA", `""`, "a path or a name")
 	for _, f := range []struct {
 		name, path string

@@ -59,6 +59,7 @@ func (w Want) Least(ranks int) uint64 {
 type Settings struct {
 	NCCL    string // path or name of libnccl.so.2
 	CUDA    string // path or name of libcuda.so.1
+	User    int    // see Config
 	LogPath string // where a rank finds the pipe for NCCL's log; default DefaultLogPath
 	// Environment is what the site wants its probes to have beside the NCCL files of the host, as ParseEnvironment
 	// returns it. Library paths that the exporter itself was given come first in it.
