@@ -3,12 +3,15 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +26,6 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/nvml/nvmltest"
-	"gpufabric_exporter/internal/worker"
 	"gpufabric_exporter/ncclprobe/ncclprobetest"
 	"gpufabric_exporter/probes"
 )
@@ -164,9 +166,6 @@ func public(t *testing.T, dir string) {
 func TestRankIsAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start processes of another user")
-	}
-	if err := worker.CanSwitchUser(); err != nil {
-		t.Skip(err)
 	}
 	if _, err := another("/", nobody, true); err != nil {
 		t.Skipf("not on this host: %v", err)
@@ -328,5 +327,58 @@ func TestProgramIsPIE(t *testing.T) {
 	}
 	if out, err := exec.CommandContext(t.Context(), program, "--version").CombinedOutput(); err != nil || !strings.Contains(string(out), "gpufabric_exporter") {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestExporterIsClosed has the exporter of an ordinary user: other processes of that user get neither at its memory nor at its
+// environment, and it still reads of itself what it exports.
+func TestExporterIsClosed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start processes of another user")
+	}
+	cmd := exec.CommandContext(t.Context(), self, "serve", "--web.listen-address=127.0.0.1:0", "--collector.disable-defaults", "--collector.check", "--path.sysfs=/sys/kernel/mm")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	var said strings.Builder
+	address := ""
+	for s := bufio.NewScanner(out); address == "" && s.Scan(); {
+		fmt.Fprintln(&said, s.Text())
+		_, address, _ = strings.Cut(s.Text(), "msg=listening address=")
+	}
+	var st syscall.Stat_t
+	if err := syscall.Stat(fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid), &st); err != nil || st.Uid != 0 {
+		t.Errorf("/proc/PID/environ belongs to %d, %v, expected root", st.Uid, err)
+	}
+	if address == "" {
+		t.Fatal(said.String())
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\nprocess_open_fds ", "\nprocess_resident_memory_bytes ", "\nprocess_cpu_seconds_total "} {
+		if !strings.Contains(string(body), want) {
+			t.Errorf("lacks %q:\n%s", want, body)
+		}
 	}
 }

@@ -32,7 +32,8 @@ func another(root string, uid int, public bool) (*worker.User, error) {
 	case !public:
 		return nil, errors.New("what it loads is not readable for all users")
 	}
-	if err := worker.CanSwitchUser(); err != nil {
+	user := worker.User{UID: uint32(uid), GID: uint32(uid)}
+	if err := worker.CanBe(user); err != nil {
 		return nil, err
 	}
 	var st unix.Stat_t
@@ -54,7 +55,7 @@ func another(root string, uid int, public bool) (*worker.User, error) {
 			}
 		}
 	}
-	return &worker.User{UID: uint32(uid), GID: uint32(uid)}, nil
+	return &user, nil
 }
 
 // readable tells whether every user may read a library, and all folders that the loader looks for it in first.

@@ -5,14 +5,16 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
 // User is who a child runs as. Only a process with the capabilities to become, kill and give pipes to another user can
-// start one (CanSwitchUser).
+// start one (CanBe).
 type User struct{ UID, GID uint32 }
 
 // onOwnThread runs f on a thread that ends with it, so that what f changes of its thread (capabilities, no_new_privs,
@@ -90,14 +92,34 @@ func liftMemlock(pid int) {
 	<-done
 }
 
-// CanSwitchUser says why this process cannot have children of other users; nil: it can.
-func CanSwitchUser() error {
+// CanBe says why this process cannot have children of a user; nil: it can.
+func CanBe(u User) error {
+	for file, id := range map[string]uint32{"/proc/self/uid_map": u.UID, "/proc/self/gid_map": u.GID} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if !mapped(string(text), uint64(id)) {
+			return fmt.Errorf("%s has no %d: %q", file, id, text)
+		}
+	}
 	have, err := capabilities()
 	const need = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL | 1<<unix.CAP_CHOWN | 1<<unix.CAP_SYS_PTRACE
 	if err == nil && have&need != need {
 		err = fmt.Errorf("capabilities %#x, expected CAP_SETUID, CAP_SETGID, CAP_KILL, CAP_CHOWN and CAP_SYS_PTRACE", have)
 	}
 	return err
+}
+
+// mapped tells whether a user namespace has an id, by its map: lines of the first id inside, the first outside, and how many.
+func mapped(idMap string, id uint64) bool {
+	for line := range strings.Lines(idMap) {
+		var inside, outside, count uint64
+		if n, _ := fmt.Sscan(line, &inside, &outside, &count); n == 3 && id >= inside && id-inside < count {
+			return true
+		}
+	}
+	return false
 }
 
 // capabilities returns the effective ones of the calling thread, by number.

@@ -222,8 +222,8 @@ func TestMemlock(t *testing.T) {
 		t.Skip("this process can neither lift the limit nor hand on CAP_IPC_LOCK")
 	}
 	for _, user := range []*User{nil, {ordinary, ordinary}} {
-		if user != nil && CanSwitchUser() != nil {
-			t.Logf("not as another user: %v", CanSwitchUser())
+		if user != nil && CanBe(*user) != nil {
+			t.Logf("not as another user: %v", CanBe(*user))
 			continue
 		}
 		task := startTest(t, "serve", func(o *Options) { o.PinsMemory, o.User = true, user })
@@ -237,6 +237,25 @@ func TestMemlock(t *testing.T) {
 			t.Errorf("%+v: %s", user, limits)
 		} else if unlimited && locks {
 			t.Errorf("%+v: it has a capability that it does not need", user)
+		}
+	}
+}
+
+// A container whose user namespace has no other users keeps its children as they are.
+func TestMapped(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want bool
+	}{
+		{"         0          0 4294967295\n", true},
+		{"0 1000 1\n", false},
+		{"0 1000 1\n1 100000 65536\n", true},
+		{"0 100000 65534\n", false},
+		{"", false},
+		{"x\n", false},
+	} {
+		if got := mapped(c.text, ordinary); got != c.want {
+			t.Errorf("%q: %t", c.text, got)
 		}
 	}
 }

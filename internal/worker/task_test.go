@@ -105,8 +105,15 @@ func handleTaskForTest(ctx context.Context, request []byte) ([]byte, error) {
 // quick is the environment of children that do not wait for a second at their end, as the race detector has them do.
 func quick() []string { return []string{"GORACE=atexit_sleep_ms=0"} }
 
+// switched is set in the environment of test processes whose tasks are of another user.
+const switched = "GPUFABRIC_TEST_SWITCHED"
+
 func optionsForTask(kind string) Options {
-	return Options{Name: "test", Path: "/proc/self/exe", Args: []string{"test", "as-task", kind}, Env: quick(), Timeout: time.Minute, Grace: 10 * time.Second}
+	o := Options{Name: "test", Path: "/proc/self/exe", Args: []string{"test", "as-task", kind}, Env: quick(), Timeout: time.Minute, Grace: 10 * time.Second}
+	if os.Getenv(switched) != "" {
+		o.User = &User{ordinary, ordinary}
+	}
+	return o
 }
 
 func startTest(t *testing.T, kind string, change func(*Options)) *Task {
