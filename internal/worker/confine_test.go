@@ -71,7 +71,7 @@ func asRoom(kind string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("inside:", string(answer))
+	fmt.Fprintln(os.Stdout, "inside:", string(answer))
 	if _, err := tasks[1].Call(context.Background(), []byte("use "+bystander)); err != nil && kind != "root" && kind != "switched" {
 		return err // a broom that takes what is used for what was made would take it
 	}
@@ -86,8 +86,8 @@ func asRoom(kind string) error {
 			return err
 		}
 	}
-	fmt.Println("namespace:", room.Why() == nil)
-	fmt.Println("outside:", listing(sharedMemory))
+	fmt.Fprintln(os.Stdout, "namespace:", room.Why() == nil)
+	fmt.Fprintln(os.Stdout, "outside:", listing(sharedMemory))
 	return nil
 }
 
@@ -134,7 +134,7 @@ func asRunner() error {
 	if _, err := task.Call(context.Background(), []byte("echo")); err != nil {
 		return err
 	}
-	fmt.Print(privileges(task.PID()))
+	fmt.Fprint(os.Stdout, privileges(task.PID()))
 	return task.Close()
 }
 
