@@ -49,12 +49,14 @@ const nobody = 65534
 
 // askGPUs is the exporter's side of the process that loads NVML.
 func askGPUs(o exporter.GPUOptions) exporter.GPUWorker {
-	user, err := another("/", nobody, readable(o.Library, os.Getenv("LD_LIBRARY_PATH")))
-	if err != nil && o.Log != nil {
-		o.Log.Debug("the worker for NVML runs as root", "reason", err)
-	}
 	p := worker.New(worker.Options{
-		User: user,
+		User: func() *worker.User {
+			user, err := another("/", nobody, readable(o.Library, os.Getenv("LD_LIBRARY_PATH")))
+			if err != nil && o.Log != nil {
+				o.Log.Debug("the worker for NVML runs as root", "reason", err)
+			}
+			return user
+		},
 		Name: "gpu", Path: "/proc/self/exe", Args: []string{os.Args[0], "gpu-worker", "--library=" + o.Library},
 		// It asks one thing at a time; with a processor for each of hundreds, Go's runtime would only cost memory.
 		Env: append(worker.Environment(os.Environ(), "LD_LIBRARY_PATH"), "GOMAXPROCS=2"),

@@ -80,7 +80,7 @@ type ranks struct {
 func (r ranks) Start(ctx context.Context, env []string) (probes.RankProcess, error) {
 	t, err := worker.Start(ctx, worker.Options{
 		Name: "rank", Path: "/proc/self/exe", Args: []string{os.Args[0], "probe-rank"}, Env: append([]string{"GOMAXPROCS=2"}, env...),
-		User: r.user, Room: r.room, PinsMemory: true,
+		User: func() *worker.User { return r.user }, Room: r.room, PinsMemory: true,
 		// A rank keeps the deadlines that it is given. This one is for what hangs in spite of them.
 		Timeout: 5 * time.Minute, Log: slog.New(slog.DiscardHandler),
 	})

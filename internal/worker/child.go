@@ -88,7 +88,11 @@ func (c *child) run() cause {
 	}
 	c.o.Room.enter()
 	defer func() { c.o.Room.leave(c.pid()) }()
-	if err := errors.Join(p.giveTo(c.o.User), c.o.confine(cmd.SysProcAttr)); err != nil {
+	var user *User
+	if c.o.User != nil {
+		user = c.o.User()
+	}
+	if err := errors.Join(p.giveTo(user), c.o.confine(user, cmd.SysProcAttr)); err != nil {
 		return cause{fmt.Errorf("%w: not started: not confined: %w", ErrCrashed, err), FailureStart}
 	}
 	// What the exporter itself inherited goes no further; what Go opens is so already. Before Linux 5.11 it is left.

@@ -40,7 +40,7 @@ func onOwnThread(f func()) {
 
 // confine has the calling thread, which must end afterwards, start children that can never have more privileges than
 // are left here: no_new_privs, no capabilities but those that memory of theirs needs, and the namespace of the room.
-func (o *Options) confine(attr *syscall.SysProcAttr) error {
+func (o *Options) confine(user *User, attr *syscall.SysProcAttr) error {
 	have, err := capabilities()
 	if err != nil {
 		return err
@@ -68,8 +68,8 @@ func (o *Options) confine(attr *syscall.SysProcAttr) error {
 		return fmt.Errorf("ambient capabilities: %w", err)
 	}
 	left := keep
-	if o.User != nil { // becoming another user takes capabilities, and drops them
-		attr.Credential = &syscall.Credential{Uid: o.User.UID, Gid: o.User.GID}
+	if user != nil { // becoming another user takes capabilities, and drops them
+		attr.Credential = &syscall.Credential{Uid: user.UID, Gid: user.GID}
 		left = have
 	}
 	return setCapabilities(left)

@@ -54,7 +54,7 @@ func asRoom(kind string) error {
 		o := optionsForTask("serve")
 		o.Room, o.PinsMemory = room, true
 		if kind == "switched" {
-			o.User = &User{ordinary, ordinary}
+			o.User = func() *User { return &User{ordinary, ordinary} }
 		}
 		task, err := Start(context.Background(), o)
 		if err != nil {
@@ -184,7 +184,7 @@ func TestPrivileges(t *testing.T) {
 	if os.Geteuid() == 0 {
 		run("of root", nil, "Uid 0 0 0 0\n", nothing)
 		run("of root, with memory to pin", func(o *Options) { o.PinsMemory = true }, "Uid 0 0 0 0\n", pins)
-		run("another user", func(o *Options) { o.User, o.PinsMemory = &User{ordinary, ordinary}, true },
+		run("another user", func(o *Options) { o.User, o.PinsMemory = func() *User { return &User{ordinary, ordinary} }, true },
 			"Uid 65534 65534 65534 65534\nGid 65534 65534 65534 65534\nGroups \n", pins)
 		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "as-runner", "x")
 		cmd.Stderr, cmd.Dir = os.Stderr, "/"
@@ -226,7 +226,7 @@ func TestMemlock(t *testing.T) {
 			t.Logf("not as another user: %v", CanBe(*user))
 			continue
 		}
-		task := startTest(t, "serve", func(o *Options) { o.PinsMemory, o.User = true, user })
+		task := startTest(t, "serve", func(o *Options) { o.PinsMemory, o.User = true, func() *User { return user } })
 		callTask(t, task, "echo x", "x")
 		limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", task.PID()))
 		if err != nil {

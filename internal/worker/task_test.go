@@ -111,7 +111,7 @@ const switched = "GPUFABRIC_TEST_SWITCHED"
 func optionsForTask(kind string) Options {
 	o := Options{Name: "test", Path: "/proc/self/exe", Args: []string{"test", "as-task", kind}, Env: quick(), Timeout: time.Minute, Grace: 10 * time.Second}
 	if os.Getenv(switched) != "" {
-		o.User = &User{ordinary, ordinary}
+		o.User = func() *User { return &User{ordinary, ordinary} }
 	}
 	return o
 }

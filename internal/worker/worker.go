@@ -76,8 +76,9 @@ type Options struct {
 	Path string   // of the program; "/proc/self/exe" is this one, even after its file was replaced
 	Args []string // the first one is the program's name
 	Env  []string // its whole environment, see Environment
-	User *User    // nil: that of this process
 
+	// User is asked before each start: devices come with their driver. nil, or if it returns nil: that of this process.
+	User       func() *User
 	Room       *Room // that it shares with others; nil: none
 	PinsMemory bool  // it registers memory for RDMA, and is not kept from it by RLIMIT_MEMLOCK where that can be helped
 
