@@ -19,7 +19,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/gpufabric_exporter
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) .
+	$(GO) build -trimpath -buildmode=pie -ldflags '$(LDFLAGS)' -o $(BIN) .
 
 demo: build ## serve a simulated node on 127.0.0.1 (SCENARIO=healthy PORT=10791; $(BIN) demo --list)
 	./$(BIN) demo --scenario=$(SCENARIO) --web.listen-address=127.0.0.1:$(PORT)

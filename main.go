@@ -22,6 +22,7 @@ import (
 )
 
 func main() {
+	worker.Undumpable() // /proc/self belongs to root from here on, and stays readable
 	if !slices.Contains(os.Args, "--web.enable-pprof") {
 		runtime.MemProfileRate = 0 // what the runtime keeps for heap profiles is a twentieth of the memory, and nobody can ask for it
 	}
@@ -49,9 +50,19 @@ func (g gpus) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPUD
 
 func (g gpus) Close() error { return g.client.Close() }
 
+// nobody is who the worker for NVML runs as where that is possible.
+const nobody = 65534
+
 // askGPUs is the exporter's side of the process that loads NVML.
 func askGPUs(o exporter.GPUOptions) exporter.GPUWorker {
 	p := worker.New(worker.Options{
+		User: func() *worker.User {
+			user, err := another("/", nobody, readable(o.Library, os.Getenv("LD_LIBRARY_PATH")))
+			if err != nil && o.Log != nil {
+				o.Log.Debug("the worker for NVML runs as root", "reason", err)
+			}
+			return user
+		},
 		Name: "gpu", Path: "/proc/self/exe", Args: []string{os.Args[0], "gpu-worker", "--library=" + o.Library},
 		// It asks one thing at a time; with a processor for each of hundreds, Go's runtime would only cost memory.
 		Env: append(worker.Environment(os.Environ(), "LD_LIBRARY_PATH"), "GOMAXPROCS=2"),

@@ -16,6 +16,7 @@ import (
 	"gpufabric_exporter/internal/host/nvml"
 	"gpufabric_exporter/internal/host/podresources"
 	"gpufabric_exporter/internal/host/proc"
+	"gpufabric_exporter/internal/ownership"
 	"gpufabric_exporter/internal/worker"
 	"gpufabric_exporter/ncclprobe"
 	"gpufabric_exporter/probes"
@@ -27,7 +28,7 @@ var rankLimits = worker.Limits{Niceness: 10, OpenFiles: 4096, CPU: 10 * time.Min
 // probing is how this program probes.
 func probing() *exporter.Probing {
 	return &exporter.Probing{
-		Gate: openGate, Ranks: ranks{}, ServeRank: serveRank,
+		Gate: openGate, Ranks: vetRanks, ServeRank: serveRank,
 		FindNCCL: func(given, libraryPath string) (string, error) { return ncclprobe.Find("/", given, libraryPath) },
 	}
 }
@@ -59,7 +60,7 @@ func siteCommand(args []string) func(context.Context) (string, error) {
 	if len(args) == 0 {
 		return nil
 	}
-	c := &worker.Command{Args: args, Timeout: siteCommandLimit, Trusted: func(path string) error { return ncclprobe.Trusted("/", path) }}
+	c := &worker.Command{Args: args, Timeout: siteCommandLimit, Trusted: trusted}
 	return func(ctx context.Context) (why string, err error) {
 		ended, err := c.Run(ctx)
 		if err != nil || ended.Status == 0 {
@@ -73,12 +74,46 @@ func siteCommand(args []string) func(context.Context) (string, error) {
 	}
 }
 
-// ranks starts a process for each rank of a probe.
-type ranks struct{}
+// vetRanks returns what starts the ranks of a plan, unless others could have written what they would load or obey.
+func vetRanks(p *probes.Plan, log *slog.Logger) (probes.Ranks, *probes.Skipped) {
+	public := true
+	for _, r := range p.Ranks {
+		ok, err := ncclprobe.Vet("/", ncclprobe.Errand{NCCL: p.Settings.NCCL, CUDA: p.Settings.CUDA, Env: r.Env, UIDs: []int{os.Geteuid(), p.Settings.User}})
+		if err != nil {
+			return nil, &probes.Skipped{Why: probes.SkipUntrusted, Detail: err.Error(), At: time.Now()}
+		}
+		public = public && ok
+	}
+	if skip := noUVM("/"); skip != nil {
+		skip.At = time.Now()
+		return nil, skip
+	}
+	user, err := another("/", p.Settings.User, public)
+	if err != nil {
+		log.Debug("ranks run as root", "reason", err)
+	}
+	return ranks{user, new(worker.Room)}, nil
+}
 
-func (ranks) Start(ctx context.Context, env []string) (probes.RankProcess, error) {
+// trusted says why others than root and the user of this process may have written a file.
+func trusted(path string) error {
+	found, err := ownership.Check("/", path)
+	if err != nil {
+		return err
+	}
+	return found.Others
+}
+
+// ranks starts a process for each rank of a probe.
+type ranks struct {
+	user *worker.User // nil: that of this process
+	room *worker.Room // of the run; nil: none
+}
+
+func (r ranks) Start(ctx context.Context, env []string) (probes.RankProcess, error) {
 	t, err := worker.Start(ctx, worker.Options{
 		Name: "rank", Path: "/proc/self/exe", Args: []string{os.Args[0], "probe-rank"}, Env: append([]string{"GOMAXPROCS=2"}, env...),
+		User: func() *worker.User { return r.user }, Room: r.room, PinsMemory: true,
 		// A rank keeps the deadlines that it is given. This one is for what hangs in spite of them.
 		Timeout: 5 * time.Minute, Log: slog.New(slog.DiscardHandler),
 	})

@@ -22,6 +22,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/nvml"
 	"gpufabric_exporter/internal/host/nvml/nvmltest"
+	"gpufabric_exporter/internal/worker"
 	"gpufabric_exporter/ncclprobe/ncclprobetest"
 	"gpufabric_exporter/probes"
 )
@@ -58,7 +59,7 @@ func (s standIns) probe(t *testing.T, key probes.Key, guard probes.Guard, more p
 	if skip != nil {
 		t.Fatalf("%+v", skip)
 	}
-	return probes.Run(t.Context(), plan, ranks{}, guard)
+	return probes.Run(t.Context(), plan, ranks{room: new(worker.Room)}, guard)
 }
 
 // What goes wrong with a library, in a process of its own, is named by the result, and the next probe runs.

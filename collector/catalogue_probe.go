@@ -34,7 +34,7 @@ var (
 		Name: "probe_skips_total", Type: Counter, Labels: []string{"kind", "reason"},
 		Help: "Times that a probe was due and did not run, since the exporter started, by kind: of rails, all together. reason: cannot_prove_idle (a source that must say so cannot be read), scheduler (one that is not asked runs: set probes.idle_command); " +
 			"in use: process, memory, utilization, mps, mig, compute_mode, slurm, kubernetes, site (probes.idle_command says so), maintenance; not well: throttled, link_errors, persistence (off); " +
-			"locked (another prober), duty (its share of GPU time is used up), no_gpu, no_device. Absent until it happened once.",
+			"locked (another prober), duty (its share of GPU time is used up), no_gpu, no_device, untrusted (others could write what a probe would load or obey). Absent until it happened once.",
 		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
 	probeSkipped = &Family{

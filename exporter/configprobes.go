@@ -106,6 +106,7 @@ func (p *configParser) probeSettings(c *probes.Config, given *bool) map[string]f
 		},
 		"nccl":       func(n *yaml.Node) { c.NCCL = p.text(n, "nccl", "a path or a name") },
 		"cuda":       func(n *yaml.Node) { c.CUDA = p.text(n, "cuda", "a path or a name") },
+		"user":       func(n *yaml.Node) { set(&c.User, p.whole(n, "user", probes.MaxUser)) },
 		"env_file":   func(n *yaml.Node) { c.EnvFile = p.path(n, "env_file") },
 		"state_file": func(n *yaml.Node) { c.StateFile = p.path(n, "state_file") },
 		"lock_file":  func(n *yaml.Node) { c.LockFile = p.path(n, "lock_file") },

@@ -88,7 +88,7 @@ func TestConfigOfProbesIsComplete(t *testing.T) {
 	}
 	want := probes.Config{
 		Every: map[probes.Kind]time.Duration{probes.Transport: time.Hour, probes.Node: 90 * time.Minute, probes.Rail: 12 * time.Hour},
-		Duty:  0.0005, Op: probes.ReduceScatter, Type: probes.BFloat16, Bytes: 32 << 20, Collective: 250 * time.Millisecond, Wall: 20 * time.Second, Warn: 0.9, IdleMemory: 600 << 20,
+		Duty:  0.0005, Op: probes.ReduceScatter, Type: probes.BFloat16, Bytes: 32 << 20, Collective: 250 * time.Millisecond, Wall: 20 * time.Second, Warn: 0.9, IdleMemory: 600 << 20, User: 4711,
 		IdleCommand: []string{"/usr/local/sbin/node-is-free", "--quiet"},
 		NCCL:        "/opt/nccl/lib/libnccl.so.2", CUDA: "/usr/lib/libcuda.so.1", EnvFile: "/etc/gpufabric/probes.env",
 		StateFile: "/var/lib/gpufabric/probes.json", LockFile: "/run/lock/probes.lock",
@@ -132,17 +132,22 @@ func TestConfigCheckReadsTheEnvironment(t *testing.T) {
 	}
 	for _, test := range []struct {
 		content string // empty: there is no file
+		mode    os.FileMode
 		code    int
 		want    string
 	}{
-		{"# ours\nNCCL_IB_TC=106\nNCCL_SOCKET_IFNAME=eth0\n", exitOK, env + ": ok\n"},
-		{"", exitFailure, "no such file"},
-		{"NCCL_IB_TC=106\nLD_PRELOAD=/tmp/x.so\nNCCL_DEBUG=TRACE\n", exitFailure, `line 2: "LD_PRELOAD" is not for probes`},
-		{strings.Repeat("# longer than anybody needs\n", 3000), exitFailure, "longer than 65536 bytes"},
+		{"# ours\nNCCL_IB_TC=106\nNCCL_SOCKET_IFNAME=eth0\n", 0o640, exitOK, env + ": ok\n"},
+		{"", 0, exitFailure, "no such file"},
+		{"NCCL_IB_TC=106\nLD_PRELOAD=/tmp/x.so\nNCCL_DEBUG=TRACE\n", 0o600, exitFailure, `line 2: "LD_PRELOAD" is not for probes`},
+		{strings.Repeat("# longer than anybody needs\n", 3000), 0o600, exitFailure, "longer than 65536 bytes"},
+		{"NCCL_IB_TC=106\n", 0o606, exitFailure, "others could have put it there"},
 	} {
 		os.Remove(env)
 		if test.content != "" {
 			if err := os.WriteFile(env, []byte(test.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(env, test.mode); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -30,6 +30,7 @@ const (
 type probeRun struct {
 	label  string // in a comparison: "4 GPUs", "sockets"
 	plan   *probes.Plan
+	ranks  probes.Ranks
 	result *probes.Result // nil: it did not come to it
 }
 
@@ -127,6 +128,12 @@ func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
 	case noLibrary != nil:
 		return noLibrary
 	}
+	for i := range p.report.runs {
+		run := &p.report.runs[i]
+		if run.ranks, p.report.skipped = o.Probing.Ranks(run.plan, f.logger(o.Stderr)); p.report.skipped != nil {
+			return nil
+		}
+	}
 	options := gateOptions(f, (&gpuGate{maintenance: f.gpuMaintenance}).maintained, f.logger(o.Stderr))
 	options.Lock, options.IdleMemory, options.IdleCommand = p.config.LockFile, p.config.IdleMemory, p.config.IdleCommand
 	gate, closeGate, err := o.Probing.Gate(options)
@@ -135,7 +142,7 @@ func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
 	}
 	guard, leave, skipped, err := p.enter(ctx, gate)
 	if err == nil && skipped == nil {
-		err = p.run(ctx, o.Probing.Ranks, guard)
+		err = p.run(ctx, guard)
 		leave()
 	}
 	p.report.skipped = skipped
@@ -206,14 +213,14 @@ func (p *probeCommand) enter(ctx context.Context, gate *probes.Gate) (probes.Gua
 
 // run runs what is planned, one after the other. What ends one because of somebody else, or for lack of a library, would end
 // the others too.
-func (p *probeCommand) run(ctx context.Context, ranks probes.Ranks, guard probes.Guard) error {
+func (p *probeCommand) run(ctx context.Context, guard probes.Guard) error {
 	for i := range p.report.runs {
 		run := &p.report.runs[i]
 		what := string(run.plan.Key.Kind)
 		if run.label != "" {
 			what += ", " + run.label
 		}
-		r := probes.Run(ctx, run.plan, p.progress.watch(ranks, what), guard)
+		r := probes.Run(ctx, run.plan, p.progress.watch(run.ranks, what), guard)
 		p.progress.end()
 		run.result = &r
 		if p.show != nil {
@@ -257,6 +264,8 @@ func adviceOnSkip(s probes.Skip) string {
 		return "nvidia-smi -c 0 lets several processes use a GPU"
 	case probes.SkipMIG:
 		return "NCCL measures whole GPUs: nvidia-smi -mig 0"
+	case probes.SkipUntrusted:
+		return "what runs with privileges must belong to root or the exporter's user, with all folders above it, and nobody else may write there: chown root, chmod go-w"
 	case probes.SkipThrottled, probes.SkipLinkErrors:
 		return "a probe would measure the trouble that the GPUs are in (gpufabric_exporter check)"
 	}
@@ -265,13 +274,14 @@ func adviceOnSkip(s probes.Skip) string {
 
 // overridable tells whether --even-if-busy probes nevertheless: there must be something to probe, and nobody who said no.
 func overridable(s probes.Skip) bool {
-	return !slices.Contains([]probes.Skip{probes.SkipLocked, probes.SkipMaintenance, probes.SkipNoGPU, probes.SkipNoDevice}, s)
+	return !slices.Contains([]probes.Skip{probes.SkipLocked, probes.SkipMaintenance, probes.SkipNoGPU, probes.SkipNoDevice, probes.SkipUntrusted}, s)
 }
 
 // lasting tells that a node is skipped until somebody does something about it.
 func lasting(s probes.Skip) bool {
 	return slices.Contains([]probes.Skip{
 		probes.SkipCannotProveIdle, probes.SkipScheduler, probes.SkipPersistence, probes.SkipComputeMode, probes.SkipMIG, probes.SkipNoGPU, probes.SkipNoDevice,
+		probes.SkipUntrusted,
 	}, s)
 }
 

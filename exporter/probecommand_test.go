@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,14 +27,15 @@ type probeBench struct {
 	t    *testing.T
 	node *fabric.Node
 	// busy is what others do on the GPUs; nil: nothing.
-	busy    func(*fabric.GPU)
-	noNCCL  bool
-	answer  func(rank int, env []string, q *probes.Request) *probes.Reply // nil, or returns nil: as healthy ranks do
-	config  string
-	mu      sync.Mutex
-	started int // ranks
-	running int
-	envs    [][]string
+	busy      func(*fabric.GPU)
+	noNCCL    bool
+	untrusted *probes.Skipped                                               // why no rank may start; nil: it may
+	answer    func(rank int, env []string, q *probes.Request) *probes.Reply // nil, or returns nil: as healthy ranks do
+	config    string
+	mu        sync.Mutex
+	started   int // ranks
+	running   int
+	envs      [][]string
 }
 
 func newProbeBench(t *testing.T, gpus int) *probeBench {
@@ -70,7 +72,7 @@ func (b *probeBench) run(args ...string) (code int, stdout, stderr string) {
 					GPUs: b, Processes: benchHost{}, Cgroups: benchHost{}, Pods: benchPods{}, Maintenance: o.Maintenance, Lock: o.Lock, IdleMemory: o.IdleMemory,
 				}), func() error { return nil }, nil
 			},
-			Ranks: b,
+			Ranks: func(*probes.Plan, *slog.Logger) (probes.Ranks, *probes.Skipped) { return b, b.untrusted },
 			FindNCCL: func(given, _ string) (string, error) {
 				if b.noNCCL {
 					return "", fmt.Errorf("look for libnccl.so.2: %w", os.ErrNotExist)
@@ -328,11 +330,23 @@ func TestProbeRefuses(t *testing.T) {
 		"no driver": {2, nil, func(b *probeBench) { b.node.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", b.node.At)} }, []string{
 			"not probed (no_gpu): no GPU driver is loaded", "nvidia-smi -L",
 		}},
-		"scaling of two":            {2, []string{"scaling"}, nil, []string{"not probed (no_gpu): scaling over 2 GPUs: expected 3 or more"}},
-		"no such rail":              {2, []string{"rail", "--device=mlx5_7"}, nil, []string{"not probed (no_device): mlx5_7 is none of mlx5_0:1, mlx5_1:1"}},
-		"no such port":              {2, []string{"--device=mlx5_0:2"}, nil, []string{"not probed (no_device): mlx5_0 is none of"}},
-		"no rails":                  {2, []string{"rail"}, func(b *probeBench) { b.node.HCAs = nil }, []string{"not probed (no_device): no port is active"}},
-		"too small":                 {4, []string{"--op=all_gather", "--bytes=8"}, nil, []string{"error: --bytes: 8 bytes are too few: all_gather of float32 over 4 ranks moves at least 16"}},
+		"scaling of two": {2, []string{"scaling"}, nil, []string{"not probed (no_gpu): scaling over 2 GPUs: expected 3 or more"}},
+		"no such rail":   {2, []string{"rail", "--device=mlx5_7"}, nil, []string{"not probed (no_device): mlx5_7 is none of mlx5_0:1, mlx5_1:1"}},
+		"no such port":   {2, []string{"--device=mlx5_0:2"}, nil, []string{"not probed (no_device): mlx5_0 is none of"}},
+		"no rails":       {2, []string{"rail"}, func(b *probeBench) { b.node.HCAs = nil }, []string{"not probed (no_device): no port is active"}},
+		"too small":      {4, []string{"--op=all_gather", "--bytes=8"}, nil, []string{"error: --bytes: 8 bytes are too few: all_gather of float32 over 4 ranks moves at least 16"}},
+		"untrusted": {2, nil, func(b *probeBench) {
+			b.untrusted = &probes.Skipped{Why: probes.SkipUntrusted, Detail: "/home/u/x.so: owner 1000:1000"}
+		}, []string{
+			"not probed (untrusted): /home/u/x.so: owner 1000:1000", "chown root",
+		}},
+		"untrusted variables": {2, nil, func(b *probeBench) {
+			env := filepath.Join(filepath.Dir(b.config), "env")
+			b.configure("  env_file: " + env + "\n")
+			if err := errors.Join(os.WriteFile(env, []byte("NCCL_NET_PLUGIN=/tmp/x.so\n"), 0o600), os.Chmod(env, 0o666)); err != nil {
+				b.t.Fatal(err)
+			}
+		}, []string{"settings of probes: ", "env: owner ", "mode 0666", "chmod go-w"}},
 		"no variables":              {2, nil, func(b *probeBench) { b.configure("  env_file: /nosuch/probes.env\n") }, []string{"settings of probes: /nosuch/probes.env"}},
 		"bad configuration":         {2, nil, func(b *probeBench) { b.configure("  bytes: much\n") }, []string{`site.yml:3: bytes: "much"`}},
 		"maintenance":               {2, []string{"--gpu.maintenance-file=/"}, nil, []string{"not probed (maintenance): maintenance file /"}},

@@ -22,6 +22,7 @@ type prober struct {
 	observe func(ctx context.Context) (*fabric.Node, error)
 	log     *slog.Logger
 	reading errand[library] // one for all configurations: what hangs is not begun again by a reload
+	vetting errand[vetted]
 
 	change sync.Mutex // held while one Prober ends and another begins
 
@@ -72,7 +73,8 @@ func (p *prober) apply(c *probes.Config) error {
 	}
 	host, _ := os.Hostname() // all nodes without a name probe at the same times
 	runs, err := probes.New(probes.Options{
-		Config: *c, Host: host, Logger: p.log, Machine: &probeNode{observe: p.observe, config: *c, probing: p.probing, gate: gate, reading: &p.reading},
+		Config: *c, Host: host, Logger: p.log,
+		Machine: &probeNode{observe: p.observe, config: *c, probing: p.probing, gate: gate, reading: &p.reading, vetting: &p.vetting, log: p.log},
 	})
 	if err != nil {
 		return errors.Join(err, closeGate())

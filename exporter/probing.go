@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/ownership"
 	"gpufabric_exporter/probes"
 )
 
@@ -19,8 +21,8 @@ import (
 type Probing struct {
 	// Gate returns the gate, and what ends the process that it asks.
 	Gate func(GateOptions) (*probes.Gate, func() error, error)
-	// Ranks starts processes for ranks.
-	Ranks probes.Ranks
+	// Ranks returns what starts the processes of a run, or why none may be started.
+	Ranks func(*probes.Plan, *slog.Logger) (probes.Ranks, *probes.Skipped)
 	// FindNCCL returns the library that a rank is to load. The error says where it was looked for.
 	FindNCCL func(given, libraryPath string) (string, error)
 	// ServeRank is what the process of a rank does, as the sub-command probe-rank, until it is no longer wanted.
@@ -51,6 +53,8 @@ type probeNode struct {
 	probing *Probing
 	gate    *probes.Gate
 	reading *errand[library] // the site's files may be where nothing answers
+	vetting *errand[vetted]  // and so may be what they name
+	log     *slog.Logger
 }
 
 var _ probes.Machine = (*probeNode)(nil)
@@ -61,7 +65,7 @@ const wantsOfProbes = fabric.WantHCA | fabric.WantPCI | fabric.WantGPU | fabric.
 // settings says what a run is like. The file of variables is read each time: a site need not restart anything.
 func (m *probeNode) settings(ctx context.Context) (probes.Settings, error) {
 	c := m.config
-	s := probes.Settings{CUDA: c.CUDA, Op: c.Op, Type: c.Type, Bytes: c.Bytes, MaxCTAs: c.MaxCTAs, Collective: c.Collective, Budget: c.Wall, Deadline: 3 * c.Wall}
+	s := probes.Settings{CUDA: c.CUDA, User: c.User, Op: c.Op, Type: c.Type, Bytes: c.Bytes, MaxCTAs: c.MaxCTAs, Collective: c.Collective, Budget: c.Wall, Deadline: 3 * c.Wall}
 	found, err := m.reading.run(ctx, patience, m.findLibrary)
 	if errors.Is(err, errBusy) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("%w: %w", errSettings, err)
@@ -86,9 +90,9 @@ func (m *probeNode) findLibrary() (found library, err error) {
 	return found, err
 }
 
-// readEnvironment reads the file of variables.
+// readEnvironment reads the file of variables. They decide what ranks load, so nobody else may be able to write it.
 func readEnvironment(file string) ([]string, error) {
-	data, err := readRegular(file, maxEnvironment)
+	data, err := readTrusted(file, maxEnvironment)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", errSettings, file, err)
 	}
@@ -108,6 +112,22 @@ func libraryPath(env []string) string {
 		}
 	}
 	return ""
+}
+
+func readTrusted(file string, limit int64) ([]byte, error) {
+	found, err := ownership.Open("/", file)
+	if err != nil {
+		return nil, err
+	}
+	defer found.File.Close()
+	if found.Others != nil {
+		return nil, fmt.Errorf("%w (chown root, chmod go-w)", found.Others)
+	}
+	data, err := io.ReadAll(io.LimitReader(found.File, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("longer than %d bytes", limit)
+	}
+	return data, err
 }
 
 // Targets lists the probes of all kinds.
@@ -169,11 +189,33 @@ func (m *probeNode) Enter(ctx context.Context, t probes.Target) (probes.Visit, *
 	if err != nil { // what would fail need not wait for the gate
 		return unready{t, err}, nil
 	}
+	ranks, skip := m.vet(ctx, plan)
+	if skip != nil {
+		return nil, skip
+	}
 	pass, skip := m.gate.Enter(ctx, plan.GPUs())
 	if skip != nil {
 		return nil, skip
 	}
-	return visit{plan, m.probing.Ranks, pass}, nil
+	return visit{plan, ranks, pass}, nil
+}
+
+// vetted is what starts the ranks of a plan, or why nothing may.
+type vetted struct {
+	ranks probes.Ranks
+	skip  *probes.Skipped
+}
+
+// vet looks at the files of a plan, which may be where nothing answers.
+func (m *probeNode) vet(ctx context.Context, plan *probes.Plan) (probes.Ranks, *probes.Skipped) {
+	v, err := m.vetting.run(ctx, patience, func() (v vetted, err error) {
+		v.ranks, v.skip = m.probing.Ranks(plan, m.log)
+		return v, nil
+	})
+	if err != nil {
+		return nil, &probes.Skipped{Why: probes.SkipUntrusted, Detail: "the files of NCCL cannot be looked at: " + err.Error(), At: time.Now()}
+	}
+	return v.ranks, v.skip
 }
 
 // visit is a run behind the gate.

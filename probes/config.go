@@ -46,6 +46,9 @@ type Config struct {
 	// absolute path first, 32 words of 4 KiB together at most. Empty: nobody is asked, and where a scheduler runs whose
 	// jobs cannot be seen nothing is probed.
 	IdleCommand []string
+	// User is the uid and gid that ranks run as where the exporter is root and devices and libraries allow it; 0: that of
+	// the exporter. Default 65534, "nobody".
+	User int
 
 	NCCL      string // path or name of libnccl.so.2; empty: looked for
 	CUDA      string // path or name of libcuda.so.1; default "libcuda.so.1"
@@ -53,6 +56,9 @@ type Config struct {
 	StateFile string // absolute path; empty: history is lost with the process. Default /var/lib/gpufabric_exporter/probes.json
 	LockFile  string // absolute path of what all probers of the node lock, see TakeLock. Default /run/gpufabric_exporter/probe.lock
 }
+
+// MaxUser is the largest uid; the one behind it means none.
+const MaxUser = 1<<32 - 2
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
@@ -66,6 +72,7 @@ func DefaultConfig() Config {
 		Collective: 100 * time.Millisecond,
 		Wall:       10 * time.Second,
 		Warn:       0.95,
+		User:       65534,
 		CUDA:       "libcuda.so.1",
 		StateFile:  "/var/lib/gpufabric_exporter/probes.json",
 		LockFile:   "/run/gpufabric_exporter/probe.lock",
@@ -103,6 +110,7 @@ func (c Config) Validate() error {
 	if len(c.IdleCommand) > 0 {
 		expect(runnable(c.IdleCommand), "IdleCommand", fmt.Sprintf("%q", c.IdleCommand), "an absolute path and its arguments, 32 words of 4 KiB together at most")
 	}
+	expect(c.User >= 0 && c.User <= MaxUser, "User", c.User, "0 to 4294967294")
 	expect(c.CUDA != "", "CUDA", `""`, "a path or a name")
 	for _, f := range []struct {
 		name, path string

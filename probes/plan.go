@@ -59,6 +59,7 @@ func (w Want) Least(ranks int) uint64 {
 type Settings struct {
 	NCCL    string // path or name of libnccl.so.2
 	CUDA    string // path or name of libcuda.so.1
+	User    int    // see Config
 	LogPath string // where a rank finds the pipe for NCCL's log; default DefaultLogPath
 	// Environment is what the site wants its probes to have beside the NCCL files of the host, as ParseEnvironment
 	// returns it. Library paths that the exporter itself was given come first in it.
@@ -151,6 +152,9 @@ func NewPlan(key Key, n *fabric.Node, s Settings) (*Plan, *Skipped) {
 		s.Collective *= 10
 		s.Deadline *= 10
 		s.MaxCTAs = 0
+	}
+	if f := n.NCCL.Untrusted(); f != nil { // without what it says, the probe would be another than the site's jobs
+		return nil, noPlan(SkipUntrusted, "NCCL's settings: %s", f.Untrusted)
 	}
 	p := &Plan{Key: key, Driver: n.GPUDriver.Version.Or("")}
 	gpus, skip := usableGPUs(n)

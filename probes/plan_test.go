@@ -348,3 +348,32 @@ func FuzzParseEnvironment(f *testing.F) {
 		}
 	})
 }
+
+// What a file says that others could have written reaches no rank: there is no plan, since one without those settings would
+// take another way than the site's jobs. A file that sets nothing keeps nobody from probing.
+func TestPlanObeysTrustedFilesOnly(t *testing.T) {
+	const users = "/home/u/.nccl.conf"
+	for _, c := range []struct {
+		name      string
+		variables []fabric.NCCLVariable
+		skip      bool
+	}{
+		{"a plugin", []fabric.NCCLVariable{{Name: "NCCL_NET_PLUGIN", Value: "/home/u/x.so", Source: users + ":1"}}, true},
+		{"anything else", []fabric.NCCLVariable{{Name: "NCCL_IB_TC", Value: "106", Source: users + ":7"}}, true},
+		{"root's file only", []fabric.NCCLVariable{{Name: "NCCL_NET_PLUGIN", Value: "/opt/x.so", Source: "/etc/nccl.conf:1"}}, false},
+		{"nothing", nil, false},
+	} {
+		n := gpuNode(2)
+		n.NCCL = fabric.NCCLConfig{Variables: c.variables, Files: []fabric.NCCLFile{
+			{Path: users, Exists: fabric.Known(true, users, n.At), Untrusted: users + ": owner 1000:1000"},
+			{Path: "/etc/nccl.conf", Exists: fabric.Known(true, "etc/nccl.conf", n.At)},
+		}}
+		p, skip := NewPlan(Key{Kind: Node}, n, Settings{})
+		if (skip != nil) != c.skip || skip != nil && (skip.Why != SkipUntrusted || !strings.Contains(skip.Detail, "owner 1000")) {
+			t.Errorf("%s: %+v", c.name, skip)
+		}
+		if p != nil && c.variables != nil && !slices.Contains(p.Ranks[0].Env, "NCCL_NET_PLUGIN=/opt/x.so") {
+			t.Errorf("%s: %q", c.name, p.Ranks[0].Env)
+		}
+	}
+}

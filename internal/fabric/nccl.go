@@ -23,6 +23,23 @@ type NCCLConfig struct {
 type NCCLFile struct {
 	Path   string
 	Exists Fact[bool]
+	// Untrusted says who else than root and the user of the exporter can have written the file or can put another one in
+	// its place, by owners and modes of the file, its folders and links; empty: no one, or it was not read.
+	Untrusted string
+}
+
+// Untrusted returns a file that sets something and is not to be believed by a process with privileges; nil: there is none.
+func (c *NCCLConfig) Untrusted() *NCCLFile {
+	for i := range c.Files {
+		f := &c.Files[i]
+		if f.Untrusted != "" && slices.ContainsFunc(c.Variables, func(v NCCLVariable) bool {
+			line, found := strings.CutPrefix(v.Source, f.Path+":")
+			return found && !strings.Contains(line, ":")
+		}) {
+			return f
+		}
+	}
+	return nil
 }
 
 // NCCLVariable is an effective variable.

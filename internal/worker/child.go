@@ -10,7 +10,6 @@ import (
 	"math"
 	"os"
 	"os/exec"
-	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -67,16 +66,13 @@ func newChild(o Options) *child {
 
 // live runs the child until it is reaped and tells ended why, before anybody else learns of it.
 func (c *child) live(ended func(cause)) {
-	c.end = c.run()
+	onOwnThread(func() { c.end = c.run() }) // PDEATHSIG is about the thread that starts the process
 	ended(c.end)
 	close(c.done)
 }
 
 // run starts the process and returns why it ended.
 func (c *child) run() cause {
-	// PDEATHSIG is about the thread that starts the process.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	start := sync.OnceFunc(func() { close(c.started) })
 	defer start()
 
@@ -93,6 +89,15 @@ func (c *child) run() cause {
 	if cmd.Env == nil {
 		cmd.Env = []string{} // nil would be the environment of the exporter
 	}
+	c.o.Room.enter()
+	defer func() { c.o.Room.leave(c.pid()) }()
+	var user *User
+	if c.o.User != nil {
+		user = c.o.User()
+	}
+	if err := errors.Join(p.giveTo(user), c.o.confine(user, cmd.SysProcAttr)); err != nil {
+		return cause{fmt.Errorf("%w: not started: not confined: %w", ErrCrashed, err), FailureStart}
+	}
 	// What the exporter itself inherited goes no further; what Go opens is so already. Before Linux 5.11 it is left.
 	_ = unix.CloseRange(firstForeignFD, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	err = cmd.Start()
@@ -100,6 +105,10 @@ func (c *child) run() cause {
 	if err != nil {
 		return cause{fmt.Errorf("%w: not started: %w", ErrCrashed, err), FailureStart}
 	}
+	if c.o.PinsMemory {
+		liftMemlock(cmd.Process.Pid)
+	}
+	c.o.Room.housed(cmd.Process.Pid)
 	c.mu.Lock()
 	c.process, c.requests, c.replies = cmd.Process, p.requestsW, p.repliesR
 	if c.why != nil { // in the meantime

@@ -38,10 +38,12 @@ func Child(ctx context.Context, name string, handle Handler) error {
 		return err
 	}
 	_ = Limits{Niceness: niceness}.apply() // what is refused is left
+	Undumpable()
 	return serve(ctx, handle)
 }
 
-// TaskChild is Child for a Task. If a limit cannot be set nothing is handled, and each request is refused with the
+// TaskChild is Child for a Task, which stays dumpable: tasks of one user may have to reach into each other's memory or take
+// descriptors from each other (process_vm_readv, pidfd_getfd). If a limit cannot be set nothing is handled, and each request is refused with the
 // reason.
 func TaskChild(ctx context.Context, name string, limits Limits, handle Handler) error {
 	if err := settle(name, requestsFD, repliesFD, logFD); err != nil {
@@ -62,6 +64,7 @@ func settle(name string, fds ...int) error {
 		}
 		unix.CloseOnExec(fd) // what the library starts must not keep them open
 	}
+	dumpable()
 	signal.Reset(syscall.SIGTERM, os.Interrupt)
 	signal.Ignore(syscall.SIGHUP, syscall.SIGUSR1)
 	_ = os.WriteFile("/proc/self/comm", []byte(name), 0) // it would be "exe"

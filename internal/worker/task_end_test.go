@@ -198,8 +198,19 @@ func asParentOfTasks(lock string) int {
 	return 0
 }
 
-// TestParentOfTasksIsKilled proves that neither a task nor a lock outlives the exporter.
+// TestParentOfTasksIsKilled proves that neither a task nor a lock outlives the exporter, whoever the task runs as.
 func TestParentOfTasksIsKilled(t *testing.T) {
+	t.Run("its own user", parentOfTasksIsKilled)
+	t.Run("another user", func(t *testing.T) {
+		if err := CanBe(User{ordinary, ordinary}); err != nil {
+			t.Skip(err)
+		}
+		t.Setenv(switched, "1")
+		parentOfTasksIsKilled(t)
+	})
+}
+
+func parentOfTasksIsKilled(t *testing.T) {
 	adoptOrphans(t)
 	lock := filepath.Join(t.TempDir(), "lock")
 	parent := exec.Command("/proc/self/exe", "as-parent-of-tasks", lock)

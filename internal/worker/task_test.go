@@ -65,6 +65,12 @@ func handleTaskForTest(ctx context.Context, request []byte) ([]byte, error) {
 		}
 		_, err = fmt.Fprintln(f, "last line")
 		return []byte("logged"), err
+	case "share":
+		return nil, share(rest, os.O_CREATE|os.O_EXCL)
+	case "use":
+		return nil, share(rest, 0)
+	case "listing":
+		return []byte(listing(rest)), nil
 	case "spin":
 		for ctx.Err() == nil {
 		}
@@ -99,8 +105,15 @@ func handleTaskForTest(ctx context.Context, request []byte) ([]byte, error) {
 // quick is the environment of children that do not wait for a second at their end, as the race detector has them do.
 func quick() []string { return []string{"GORACE=atexit_sleep_ms=0"} }
 
+// switched is set in the environment of test processes whose tasks are of another user.
+const switched = "GPUFABRIC_TEST_SWITCHED"
+
 func optionsForTask(kind string) Options {
-	return Options{Name: "test", Path: "/proc/self/exe", Args: []string{"test", "as-task", kind}, Env: quick(), Timeout: time.Minute, Grace: 10 * time.Second}
+	o := Options{Name: "test", Path: "/proc/self/exe", Args: []string{"test", "as-task", kind}, Env: quick(), Timeout: time.Minute, Grace: 10 * time.Second}
+	if os.Getenv(switched) != "" {
+		o.User = func() *User { return &User{ordinary, ordinary} }
+	}
+	return o
 }
 
 func startTest(t *testing.T, kind string, change func(*Options)) *Task {

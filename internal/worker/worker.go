@@ -6,6 +6,9 @@
 // seconds so that it holds nothing open. Child and Serve are the other end. A Task is a child for one run: it is
 // started once, has a pipe for its library's log, and can be killed at any moment; its other end is TaskChild.
 //
+// A child begins with no_new_privs and without capabilities, as the user and in the Room of its Options: what it loads can
+// never get more. The exporter keeps its own.
+//
 // The child is the leader of a process group of its own, which is killed as a whole. It dies with the exporter,
 // however that ends: the kernel kills it when the thread dies that started it (PDEATHSIG), so a goroutine that is
 // locked to its thread starts each child and stays until it is reaped. A child may retire: one that ends with status 0
@@ -73,6 +76,11 @@ type Options struct {
 	Path string   // of the program; "/proc/self/exe" is this one, even after its file was replaced
 	Args []string // the first one is the program's name
 	Env  []string // its whole environment, see Environment
+
+	// User is asked before each start: devices come with their driver. nil, or if it returns nil: that of this process.
+	User       func() *User
+	Room       *Room // that it shares with others; nil: none
+	PinsMemory bool  // it registers memory for RDMA, and is not kept from it by RLIMIT_MEMLOCK where that can be helped
 
 	Timeout      time.Duration // how long a request may take before the child counts as hung; 0: DefaultTimeout
 	FirstTimeout time.Duration // the same for the first request of each child, which comes with its start; 0: Timeout

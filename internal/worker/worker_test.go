@@ -33,6 +33,12 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "as-parent-of-tasks" {
 		os.Exit(asParentOfTasks(os.Args[2]))
 	}
+	if len(os.Args) > 2 && os.Args[1] == "as-room" {
+		os.Exit(exitOf(asRoom(os.Args[2])))
+	}
+	if len(os.Args) > 2 && os.Args[1] == "as-runner" {
+		os.Exit(exitOf(asRunner()))
+	}
 	if len(os.Args) > 2 && os.Args[1] == "as-parent" {
 		os.Exit(asParent(os.Args[2]))
 	}

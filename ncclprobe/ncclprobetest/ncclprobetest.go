@@ -21,6 +21,7 @@
 //	init 0                             seconds that init takes
 //	polls 2                            how often GetAsyncError answers ncclInProgress after each call that does not block
 //	log 0                              bytes of log that init writes besides
+//	shm 0                              bytes of a file nccl-XXXXXX in /dev/shm that each rank maps until its end
 //
 // Faults, where FUNCTION is any function of both libraries, or what is done in the background, init or collective:
 //
@@ -31,6 +32,8 @@
 //	fault collective CODE              the kernel breaks the context: every call to the driver answers CODE
 //	lie sum                            one element of the result is wrong
 //	lie log                            there are 64 KiB of noise in the log
+//
+// NCCL_NET_PLUGIN and its default, libnccl-net.so, are loaded as NCCL does, and used for nothing.
 package ncclprobetest
 
 import (
@@ -58,7 +61,7 @@ const (
 
 // The sources of both; what reads the description belongs to both.
 var (
-	ofNCCL = []string{"nccl", "init", "bootstrap", "network", "collective", "ring", "reduce", "log", "config"}
+	ofNCCL = []string{"nccl", "init", "bootstrap", "network", "collective", "ring", "reduce", "log", "config", "host"}
 	ofCUDA = []string{"cuda", "memory", "stream", "machine"}
 )
 

@@ -114,7 +114,8 @@ static int establish(ncclComm_t c)
 	c->peers[c->rank] = self;
 	log_bootstrap(c->device, c->version);
 	log_environment(c);
-	if ((err = network_choose(c, &self)))
+	host_plugin();
+	if ((err = host_share(c->rank)) || (err = network_choose(c, &self)))
 		return err;
 	c->peers[c->rank] = self;
 	if (c->version >= 21803)

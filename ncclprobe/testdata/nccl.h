@@ -146,3 +146,7 @@ struct cuda {
 const struct cuda *cuda(void); // NULL without the library
 int comm_ready(ncclComm_t c);  // ncclResult_t
 int comm_known(const struct ncclComm *c);
+
+// host.c: files of this rank in /dev/shm, as many bytes as the line "shm" says, and a network plugin.
+int host_share(int rank);
+void host_plugin(void);

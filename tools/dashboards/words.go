@@ -75,5 +75,6 @@ func skips() words {
 		"throttled": {"a GPU is throttled", warning}, "link_errors": {"NVLink errors", warning}, "persistence": {"persistence mode is off", warning},
 		"locked": {"another probe runs", ""}, "duty": {"probes had their share of GPU time", ""},
 		"no_gpu": {"no GPU answers", warning}, "no_device": {"the device is not there", warning},
+		"untrusted": {"others could write what it loads", warning},
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/ownership"
 )
 
 const (
@@ -25,11 +26,14 @@ const (
 	virtualTopology = "/var/run/nvidia-topologyd/virtualTopology.xml" // ncclTopoGetSystem of graph/topo.cc
 )
 
+// maxUntrusted bounds the text that says why a file is not to be believed, which has a path in it.
+const maxUntrusted = 512
+
 // maxUnknown bounds how many variables are kept that are not in the table.
 const maxUnknown = 256
 
-// opener returns what is read of a file; whole is false if there is more.
-type opener func(name string) (data []byte, whole bool, err error)
+// opener reads a file.
+type opener func(name string) (content, error)
 
 // builder puts a configuration together, from the file that takes precedence to the one that does not.
 type builder struct {
@@ -125,9 +129,13 @@ func (b *builder) conf(name string) fabric.State {
 // file reads one file, has it parsed, and notes how that went.
 func (b *builder) file(name string, parse func([]byte, *report)) fabric.State {
 	shown := displayPath(name)
-	data, whole, err := b.open(name)
+	read, err := b.open(name)
 	exists := existence(err, strings.TrimPrefix(shown, "/"), b.now)
-	b.config.Files = append(b.config.Files, fabric.NCCLFile{Path: shown, Exists: exists})
+	file := fabric.NCCLFile{Path: shown, Exists: exists}
+	if read.others != nil {
+		file.Untrusted = clip(read.others.Error(), maxUntrusted)
+	}
+	b.config.Files = append(b.config.Files, file)
 	switch exists.State {
 	case fabric.Unknown:
 		if e, ok := errors.AsType[*fs.PathError](err); ok {
@@ -140,7 +148,8 @@ func (b *builder) file(name string, parse func([]byte, *report)) fabric.State {
 	}
 	b.read++
 	r := report{file: shown}
-	if !whole {
+	data := read.data
+	if !read.whole {
 		data = data[:bytes.LastIndexByte(data, '\n')+1] // the last line is not complete
 		r.add(1, RuleFileTooLarge, "", "only the first %d bytes of the file have been read", maxFile)
 	}
@@ -160,7 +169,7 @@ func existence(err error, source string, now time.Time) fabric.Fact[bool] {
 		return fabric.None[bool](source, now)
 	case errors.Is(err, fs.ErrPermission):
 		return fabric.NotKnown[bool](fabric.ReasonPrivilege, source, now)
-	case errors.Is(err, errNotRegular):
+	case errors.Is(err, ownership.ErrNotRegular):
 		return fabric.NotKnown[bool](fabric.ReasonMalformed, source, now)
 	}
 	return fabric.NotKnown[bool](fabric.ReasonIO, source, now)

@@ -70,11 +70,11 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 
-		c, err := New("", "/environment", "/home/train").assemble(time.Unix(1, 0), func(name string) ([]byte, bool, error) {
+		c, err := New("", "/environment", "/home/train").assemble(time.Unix(1, 0), func(name string) (content, error) {
 			if name == "/environment" {
-				return environment, true, nil
+				return content{data: environment, whole: true}, nil
 			}
-			return conf, true, nil
+			return content{data: conf, whole: true}, nil
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -43,14 +43,12 @@ func New(root, environmentFile, home string) *Reader {
 
 // Read reads all files. The configuration is usable also when there is an error.
 func (r *Reader) Read(now time.Time) (fabric.NCCLConfig, error) {
-	root, err := os.OpenRoot(r.root)
-	if err != nil {
+	if _, err := os.Stat(r.root); err != nil {
 		err = fmt.Errorf("%w: %w", errNoRoot, err)
-		c, _ := r.assemble(now, func(string) ([]byte, bool, error) { return nil, false, err })
+		c, _ := r.assemble(now, func(string) (content, error) { return content{}, err })
 		return c, err
 	}
-	defer root.Close()
-	return r.assemble(now, func(name string) ([]byte, bool, error) { return readHostFile(root, name) })
+	return r.assemble(now, func(name string) (content, error) { return readHostFile(r.root, name) })
 }
 
 // assemble puts the configuration together from the files that open returns.
@@ -62,7 +60,7 @@ func (r *Reader) assemble(now time.Time, open opener) (fabric.NCCLConfig, error)
 	b.userConf(r.home)
 	b.conf(systemFile)
 	b.addressRange()
-	_, _, err := b.open(virtualTopology)
+	_, err := b.open(virtualTopology)
 	b.config.VirtualTopology = existence(err, strings.TrimPrefix(virtualTopology, "/"), now)
 
 	slices.SortFunc(b.config.Variables, func(a, c fabric.NCCLVariable) int { return strings.Compare(a.Name, c.Name) })

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/ownership"
 )
 
 // tree writes a root file system and returns where it is.
@@ -224,15 +225,15 @@ func TestUnreadable(t *testing.T) {
 		state  string
 		broken error
 	}{
-		{"directory", func(p string) error { return os.Mkdir(p, 0o755) }, "unknown malformed", errNotRegular},
-		{"FIFO", func(p string) error { return syscall.Mkfifo(p, 0o644) }, "unknown malformed", errNotRegular},
+		{"directory", func(p string) error { return os.Mkdir(p, 0o755) }, "unknown malformed", ownership.ErrNotRegular},
+		{"FIFO", func(p string) error { return syscall.Mkfifo(p, 0o644) }, "unknown malformed", ownership.ErrNotRegular},
 		{"link to a FIFO", func(p string) error {
 			return errors.Join(syscall.Mkfifo(p+".fifo", 0o644), os.Symlink("nccl.conf.fifo", p))
-		}, "unknown malformed", errNotRegular},
+		}, "unknown malformed", ownership.ErrNotRegular},
 		{"link to itself", symlink("nccl.conf"), "unknown io_error", syscall.ELOOP},
 		{"link to nothing", symlink("nothing"), "absent", nil},
 		{"link below a file", symlink("../env/x"), "absent", nil},
-		{"link to the root", symlink("/"), "unknown malformed", errNotRegular},
+		{"link to the root", symlink("/"), "unknown malformed", ownership.ErrNotRegular},
 		{"no permission", func(p string) error { return os.WriteFile(p, []byte("NCCL_A=1"), 0) }, "unknown privilege", fs.ErrPermission},
 	}
 	for _, test := range tests {
@@ -316,7 +317,7 @@ func TestExistence(t *testing.T) {
 		{fmt.Errorf("%w: %w", errNoRoot, syscall.ENOENT), fabric.NotKnown[bool](fabric.ReasonIO, "x", time.Time{})},
 		{&fs.PathError{Err: syscall.EACCES}, fabric.NotKnown[bool](fabric.ReasonPrivilege, "x", time.Time{})},
 		{&fs.PathError{Err: syscall.EPERM}, fabric.NotKnown[bool](fabric.ReasonPrivilege, "x", time.Time{})},
-		{&fs.PathError{Err: errNotRegular}, fabric.NotKnown[bool](fabric.ReasonMalformed, "x", time.Time{})},
+		{&fs.PathError{Err: ownership.ErrNotRegular}, fabric.NotKnown[bool](fabric.ReasonMalformed, "x", time.Time{})},
 		{syscall.EIO, fabric.NotKnown[bool](fabric.ReasonIO, "x", time.Time{})},
 	}
 	for _, test := range tests {
@@ -352,4 +353,40 @@ func TestConcurrentReads(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A file says who else could have written it, also where only NCCL_CONF_FILE led to it.
+func TestUntrusted(t *testing.T) {
+	for _, c := range []struct {
+		open string // writable for all
+		want []string
+	}{
+		{"etc", []string{"/etc/nccl.conf"}},
+		{"env", []string{"/env"}},
+		{"home/u", []string{"/home/u/nccl.conf"}},
+		{"", nil},
+	} {
+		root := tree(t, map[string]string{"env": "NCCL_CONF_FILE=/home/u/nccl.conf\n", "home/u/nccl.conf": "NCCL_NET_PLUGIN=/home/u/x.so\n", "etc/nccl.conf": "NCCL_IB_TC=106\n"})
+		if c.open != "" {
+			if err := os.Chmod(filepath.Join(root, c.open), 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
+		config, err := New(root, "/env", "").Read(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range config.Files {
+			if f.Untrusted != "" {
+				got = append(got, f.Path)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, expected %q", c.open, got, c.want)
+		}
+		if f := config.Untrusted(); (f != nil) != (c.want != nil) || f != nil && f.Path != c.want[0] {
+			t.Errorf("%s: %+v", c.open, f)
+		}
+	}
 }
