@@ -21,6 +21,7 @@ type railside struct {
 	// rails are NICs near a GPU of which NCCL takes a port. One that hangs is among them.
 	rails []*HCA
 	nics  map[*HCA]nicPlace // those on the PCI bus
+	flat  bool              // there are GPUs, and no NIC is near one
 }
 
 // nicPlace is where a NIC is.
@@ -33,10 +34,10 @@ type nicPlace struct {
 // the source of what speaks against them. Boards and link layers carry the evidence, because they stay what they are
 // when a link fails: a rail that is degraded has the board of its peers, and stays a rail.
 func (n *Node) standBeside(open []openPort) map[*Port]string {
-	b := railside{n: n, open: open, nics: make(map[*HCA]nicPlace, len(n.HCAs))}
+	gpus := n.PCI.GPUs()
+	b := railside{n: n, open: open, nics: make(map[*HCA]nicPlace, len(n.HCAs)), flat: len(gpus) > 0}
 	var listed bool
 	b.list, listed = n.NCCL.Devices()
-	gpus := n.PCI.GPUs()
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		f := n.PCI.NIC(h.Name)
@@ -44,7 +45,7 @@ func (n *Node) standBeside(open []openPort) map[*Port]string {
 			continue
 		}
 		place := nicPlace{f, n.nearAny(gpus, f)}
-		b.nics[h] = place
+		b.nics[h], b.flat = place, b.flat && !place.near
 		if place.near && n.mayCompute(h, f) && b.takes(h) {
 			b.rails = append(b.rails, h)
 		}
@@ -56,7 +57,7 @@ func (n *Node) standBeside(open []openPort) map[*Port]string {
 		case listed && b.leftOut(o):
 			v, _ := n.NCCL.Lookup("NCCL_IB_HCA")
 			found[o.p] = v.Source
-		case near && b.otherFabric(o):
+		case near && b.otherFabric(o), b.flat && b.outnumbered(o):
 			found[o.p] = o.p.LinkLayer.Source
 		case near && (b.slower(o.h) || b.siblingOfDefaultRoute(o)):
 			found[o.p] = "bus/pci/devices"
@@ -107,6 +108,25 @@ func (b *railside) otherFabric(o openPort) bool {
 		}
 	}
 	return len(subnet) >= ethernet && b.serve(subnet, 0, false)
+}
+
+// outnumbered tells that the port is Ethernet while more of the open ports are InfiniBand and no slower. It is asked where
+// distances say nothing: in guests, on boxes without PCIe switches, and where GPUs are on NVLink-C2C.
+func (b *railside) outnumbered(o openPort) bool {
+	if o.p.LinkLayer.Or("") != LinkEthernet {
+		return false
+	}
+	own, more := b.n.speed(o.h), 0
+	for _, q := range b.open {
+		switch layer := q.p.LinkLayer.Or(""); {
+		case !b.list.Takes(q.h.Name, q.p.Number):
+		case layer == LinkEthernet:
+			more--
+		case layer == LinkInfiniBand && b.n.speed(q.h) >= own:
+			more++
+		}
+	}
+	return more > 0
 }
 
 func (h *HCA) hasLink(l LinkLayer) bool {
