@@ -108,6 +108,58 @@ func TestUncabledPortsReplaceNone(t *testing.T) {
 	}
 }
 
+// A card that nobody uses, as the ConnectX-6 Dx of sgl-project/sglang#6823: down on both ports, beside rails.
+func TestUnusedCard(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		edit func(n *fabric.Node, a, b *fabric.HCA)
+		want int // failed
+	}{
+		{"never used", nil, 0},
+		{"one port had a link", func(_ *fabric.Node, _, b *fabric.HCA) { b.Ports[0].Seen.Active = true }, 2},
+		{"one port had a link when the manifest was written", func(n *fabric.Node, _, b *fabric.HCA) {
+			n.Policy.Manifest = &fabric.Manifest{Devices: map[string]map[string]string{b.Name: {"port_1_rate": "100 Gb/s"}}}
+		}, 2},
+		{"one port has an address", func(_ *fabric.Node, _, b *fabric.HCA) {
+			b.Ports[0].GIDs.Entries = fabric.Known([]fabric.GID{{Addr: netip.MustParseAddr("::ffff:10.0.0.1"), Family: fabric.FamilyIPv4}}, "gids", at)
+		}, 2},
+		{"its ports are members of a bond", func(n *fabric.Node, a, _ *fabric.HCA) {
+			a.Ports[0].NetDev = fabric.Known("eth0", "ndevs", at)
+			n.NetDevs = []fabric.NetDev{{Name: "eth0", Upper: fabric.Known("bond0", "master", at)}}
+		}, 2},
+		{"for training", func(_ *fabric.Node, a, b *fabric.HCA) {
+			a.Ports[0].Role, b.Ports[0].Role = fabric.Known(fabric.RoleCompute, "", at), fabric.Known(fabric.RoleCompute, "", at)
+		}, 2},
+		{"another card of the board is used", func(n *fabric.Node, _, _ *fabric.HCA) {
+			other := card("other", "dual", fabric.PortActive, fabric.PortActive)
+			n.HCAs = append(n.HCAs, other...)
+		}, 2},
+		{"NCCL_IB_HCA names it", func(n *fabric.Node, a, _ *fabric.HCA) {
+			n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_HCA", Value: a.Name, Source: "/etc/nccl.conf:1"}}
+		}, 2},
+		{"InfiniBand", func(_ *fabric.Node, a, b *fabric.HCA) {
+			a.Ports[0].LinkLayer, b.Ports[0].LinkLayer = fabric.Known(fabric.LinkInfiniBand, "", at), fabric.Known(fabric.LinkInfiniBand, "", at)
+		}, 2},
+	} {
+		n := &fabric.Node{Policy: &fabric.Policy{}}
+		n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.None[bool]("", at)}}
+		for i := range 4 {
+			n.HCAs = append(n.HCAs, card(fmt.Sprint("mlx5_", i), "rail", fabric.PortActive)...)
+		}
+		n.HCAs = append(n.HCAs, card("spare", "dual", fabric.PortDown, fabric.PortDown)...)
+		for i := range 2 {
+			p := &n.HCAs[4+i].Ports[0]
+			p.Role, p.GIDs.Entries = fabric.Known(fabric.RoleStorage, "", at), fabric.Known([]fabric.GID(nil), "gids", at)
+		}
+		if test.edit != nil {
+			test.edit(n, &n.HCAs[4], &n.HCAs[5])
+		}
+		if list := Run(n, []*Check{Find("port_active")}); len(Failures(list)) != test.want || len(Unknowns(list)) > 0 {
+			t.Errorf("%s: %v, want %d failed", test.name, list, test.want)
+		}
+	}
+}
+
 // singleCard is a node with one card of two ports: the default route leaves through the first, and the second is down.
 func singleCard() *fabric.Node {
 	n := &fabric.Node{Policy: &fabric.Policy{}, HCAs: card("a", "X", fabric.PortActive, fabric.PortDown)}

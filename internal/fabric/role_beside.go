@@ -140,10 +140,11 @@ func (h *HCA) hasLink(l LinkLayer) bool {
 
 // slower tells that rails of other boards give GPUs at least twice what the NIC could. Where these have another chip, most
 // GPUs are enough: that a rail left the bus must not make one of what stood beside it. Where the chip is the same the NIC may be a
-// spare part, and is a rail unless each GPU has one.
+// spare part, and is a rail unless each GPU has one. One that never had a link has no rate to compare: it is beside the rails if
+// each GPU has one with another chip to itself.
 func (b *railside) slower(h *HCA) bool {
 	own, spare := -1.0, false // looked up when a rail is of another board
-	var faster []*HCA
+	var faster, others []*HCA
 	for _, r := range b.rails {
 		if !b.otherBoard(h, r) {
 			continue
@@ -151,9 +152,16 @@ func (b *railside) slower(h *HCA) bool {
 		if own < 0 {
 			own = b.n.speed(h)
 		}
-		if own > 0 && b.n.railSpeed(r) >= 2*own {
-			faster, spare = append(faster, r), spare || !b.otherChip(h, r)
+		chip := b.otherChip(h, r)
+		if chip && b.n.railSpeed(r) > 0 {
+			others = append(others, r)
 		}
+		if own > 0 && b.n.railSpeed(r) >= 2*own {
+			faster, spare = append(faster, r), spare || !chip
+		}
+	}
+	if own == 0 {
+		return len(others) > 0 && b.n.eachHasItsOwn(others)
 	}
 	return b.serve(faster, 2*own, spare)
 }
