@@ -160,6 +160,30 @@ func TestUnusedCard(t *testing.T) {
 	}
 }
 
+// Eight ConnectX-8 of a B300 node with four planes each: every device has 12 ports, of which 3, 6, 9 and 12 have links
+// (scitix/sichek#98). One of the 32 has none.
+func TestPlanes(t *testing.T) {
+	n := &fabric.Node{Policy: &fabric.Policy{ComputePorts: new(32)}, ClassPresent: fabric.Known(true, "", at)}
+	for i := range 8 {
+		h := card(fmt.Sprint("rail", i), "X", fabric.PortActive)[0]
+		up, down := h.Ports[0], card("", "", fabric.PortDown)[0].Ports[0]
+		h.Ports = nil
+		for number := 1; number <= 12; number++ {
+			p := down
+			if number%3 == 0 && !(i == 2 && number == 9) {
+				p = up
+			}
+			p.Number = number
+			h.Ports = append(h.Ports, p)
+		}
+		n.HCAs = append(n.HCAs, h)
+	}
+	list := Failures(Run(n, []*Check{Find("port_active"), Find("compute_ports"), Find("compute_ports_surplus")}))
+	if len(list) != 1 || list[0].Check.ID != "port_active" || list[0].Subject.String() != "rail2_0 port 9" {
+		t.Errorf("%v", list)
+	}
+}
+
 // singleCard is a node with one card of two ports: the default route leaves through the first, and the second is down.
 func singleCard() *fabric.Node {
 	n := &fabric.Node{Policy: &fabric.Policy{}, HCAs: card("a", "X", fabric.PortActive, fabric.PortDown)}
