@@ -146,7 +146,7 @@ func unusedBoard(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool
 		state, known := q.State.Get()
 		gids, told := q.GIDs.Entries.Get()
 		switch {
-		case o != h && same.State == fabric.OK && !same.Value:
+		case o.Lent(), o != h && same.State == fabric.OK && !same.Value:
 			continue
 		case o != h && same.State != fabric.OK:
 			unread = new(same.Meta())
@@ -241,11 +241,14 @@ func unusedOnBoard(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bo
 }
 
 // cardsOf returns the devices of each card: a card with two ports may be two functions with a device each, which have
-// its image GUID in common.
+// its image GUID in common. Virtual functions and subfunctions have it too, and no port of their own.
 func cardsOf(n *fabric.Node) (cards [][]*fabric.HCA) {
 	place := map[string]int{}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
+		if h.Lent() {
+			continue
+		}
 		guid := h.ImageGUID.Or("")
 		if strings.Trim(guid, "0:") == "" {
 			guid = h.Name

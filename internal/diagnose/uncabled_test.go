@@ -116,6 +116,12 @@ func TestUnusedCard(t *testing.T) {
 		want int // failed
 	}{
 		{"never used", nil, 0},
+		{"never used, with a subfunction", func(n *fabric.Node, a, _ *fabric.HCA) {
+			sf := *a
+			sf.Name, sf.Function, sf.Ports = "sf", fabric.Known(fabric.FunctionSF, "sfnum", at), slices.Clone(a.Ports)
+			sf.Ports[0].Role = fabric.Known(fabric.RoleUnused, "sfnum", at)
+			n.HCAs = append(n.HCAs, sf)
+		}, 0},
 		{"one port had a link", func(_ *fabric.Node, _, b *fabric.HCA) { b.Ports[0].Seen.Active = true }, 2},
 		{"one port had a link when the manifest was written", func(n *fabric.Node, _, b *fabric.HCA) {
 			n.Policy.Manifest = &fabric.Manifest{Devices: map[string]map[string]string{b.Name: {"port_1_rate": "100 Gb/s"}}}
@@ -180,6 +186,23 @@ func TestPlanes(t *testing.T) {
 	}
 	list := Failures(Run(n, []*Check{Find("port_active"), Find("compute_ports"), Find("compute_ports_surplus")}))
 	if len(list) != 1 || list[0].Check.ID != "port_active" || list[0].Subject.String() != "rail2_0 port 9" {
+		t.Errorf("%v", list)
+	}
+}
+
+// A subfunction has the image GUID, the PCI function and the port number of what it is a part of, and says nothing of its cable.
+func TestSubfunctionIsNoPort(t *testing.T) {
+	n := &fabric.Node{Policy: &fabric.Policy{}}
+	for i, second := range []fabric.PortState{fabric.PortActive, fabric.PortDown} {
+		n.HCAs = append(n.HCAs, card(fmt.Sprint("c", i), "X", fabric.PortActive, second)...)
+	}
+	for i := range 2 {
+		sf := card(fmt.Sprint("c", i), "X", fabric.PortActive, fabric.PortDown)[1]
+		sf.Name, sf.Function = fmt.Sprint("sf", i), fabric.Known(fabric.FunctionSF, "sfnum", at)
+		sf.Ports[0].Role = fabric.Known(fabric.RoleUnused, "sfnum", at)
+		n.HCAs = append(n.HCAs, sf)
+	}
+	if list := Failures(Run(n, []*Check{Find("port_active")})); len(list) != 1 || list[0].Subject.String() != "c1_1" {
 		t.Errorf("%v", list)
 	}
 }
