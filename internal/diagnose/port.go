@@ -20,7 +20,8 @@ func portChecks() []*Check {
 			Reads: "state and phys_state of the port, what the exporter and expected.manifest have of it, NCCL_IB_HCA of the host, expected.compute_ports, the GID table",
 			Guard: onlyCarrying + "; not where the driver always answers the same (EFA), nor of uncabled ports. A port counts as uncabled if neither the exporter nor the manifest ever saw it active, " +
 				"and one of these holds: it is down at the same place on every card of its board, two at least, whose other port is up; NCCL_IB_HCA leaves it out and takes as many compute ports as " +
-				"expected.compute_ports says; it is Ethernet without an address, on the only card of its board, whose other port is up and not for training",
+				"expected.compute_ports says; it is Ethernet without an address, on the only card of its board, whose other port is up and not for training; it is storage over Ethernet, and " +
+				"no port of its board has a link, had one, has an address or is in a bond",
 			Modes: []string{ModePortDown}, judge: eachPort(judgeActive),
 		},
 		{

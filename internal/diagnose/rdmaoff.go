@@ -129,7 +129,7 @@ func rdmaPorts(n *fabric.Node) (names []string, unread *fabric.Meta) {
 
 // trainsOverVerbs tells whether a port of role compute is for NCCL's own RDMA transport by more than that nothing speaks
 // against it. NICs of servers that share a disk over RDMA, and of virtual machines without a fabric, have that role too, and
-// NCCL_IB_DISABLE=1 is right there. The site says so; or the NIC is near a GPU; or it is InfiniBand in a node of several
+// NCCL_IB_DISABLE=1 is right there. The site says so, and may say that none is; or the NIC is near a GPU; or it is InfiniBand in a node of several
 // GPUs. EFA has no queue pairs that NCCL itself could use, and MANA is the interface of many virtual machines.
 func trainsOverVerbs(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	const source = "bus/pci/devices"
@@ -150,6 +150,8 @@ func trainsOverVerbs(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[
 		return no
 	case stated && site == fabric.RoleCompute, n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0, len(filter.Items) > 0 && !filter.Exclude:
 		return yes
+	case n.Policy.ComputePorts != nil: // none
+		return no
 	case known && driver == "mana":
 		return no
 	}

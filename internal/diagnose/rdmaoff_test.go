@@ -92,6 +92,11 @@ func TestRDMASwitchedOff(t *testing.T) {
 		{"one GPU and the NIC below its switch", 1, []string{off}, nil, Failed, "1 active RDMA port of role compute: mlx5_0."},
 
 		{"not set", 8, nil, nil, "", ""},
+		{"the site trains over no RDMA", 8, []string{off}, func(n *fabric.Node) { n.Policy.ComputePorts = new(0) }, "", ""},
+		{"the site trains over no RDMA, but for these ports", 8, []string{off}, func(n *fabric.Node) {
+			n.Policy.ComputePorts = new(0)
+			n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("mlx5_.*"), Role: fabric.RoleCompute}}
+		}, Failed, ""},
 		{"set to 0", 8, []string{"NCCL_IB_DISABLE=0"}, nil, OK, ""},
 		{"a word is 0", 8, []string{"NCCL_IB_DISABLE=true"}, nil, OK, ""},
 		{"the network that there is", 8, []string{"NCCL_NET=IB"}, nil, OK, ""},

@@ -10,13 +10,13 @@ import (
 )
 
 // uncabled tells that a port without a link is meant to have none. That it once had one speaks against it; else what is so
-// on every card of its board, what the site and its NCCL configuration say, or that the card is not for training.
+// on every card of its board, what the site and its NCCL configuration say, or that the card is not for training or not in use.
 func uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	if wasUp(n, h, p) {
 		return fabric.Known(false, "ports/state", n.At)
 	}
 	found := fabric.Known(false, "ports/state", n.At)
-	for _, rule := range []func(*fabric.Node, *fabric.HCA, *fabric.Port) fabric.Fact[bool]{unusedOnBoard, leftOut, spareBesideOther} {
+	for _, rule := range []func(*fabric.Node, *fabric.HCA, *fabric.Port) fabric.Fact[bool]{unusedOnBoard, leftOut, spareBesideOther, unusedBoard} {
 		switch free := rule(n, h, p); {
 		case free.Or(false):
 			return free
@@ -114,7 +114,7 @@ func spareBesideOther(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact
 		other = otherUse(card, p)
 	}
 	gids, told := p.GIDs.Entries.Get()
-	addressed := slices.ContainsFunc(gids, func(g fabric.GID) bool { return g.Family == fabric.FamilyIPv4 || g.Family == fabric.FamilyIPv6 })
+	addressed := slices.ContainsFunc(gids, hasAddress)
 	switch {
 	case other.State == fabric.OK && !other.Value, addressed:
 		return no
@@ -132,6 +132,55 @@ func spareBesideOther(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact
 		return no
 	}
 	return fabric.NotKnown[bool](unread.Reason, unread.Source, n.At)
+}
+
+// unusedBoard tells that the port is of a storage NIC that was plugged in and never put to use: Ethernet, and no port of its
+// board has a link, had one, has an address or is a member of a bond.
+func unusedBoard(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
+	const source = "ports of the board"
+	no := fabric.Known(false, source, n.At)
+	list, _ := n.NCCL.Devices()
+	var unread *fabric.Meta
+	for o, q := range ports(n) {
+		same := sameBoard(h, o)
+		state, known := q.State.Get()
+		gids, told := q.GIDs.Entries.Get()
+		switch {
+		case o.Lent(), o != h && same.State == fabric.OK && !same.Value:
+			continue
+		case o != h && same.State != fabric.OK:
+			unread = new(same.Meta())
+			continue
+		case q.Role.Or("") != fabric.RoleStorage, q.LinkLayer.Or("") != fabric.LinkEthernet, known && state != fabric.PortDown, wasUp(n, o, q),
+			!list.Exclude && slices.ContainsFunc(list.Items, func(i fabric.NameItem) bool { return i.Name == o.Name }),
+			slices.ContainsFunc(gids, hasAddress), enslaved(n, q):
+			return no
+		case !known:
+			unread = new(q.State.Meta())
+		case !told:
+			unread = new(q.GIDs.Entries.Meta())
+		}
+	}
+	if unread == nil {
+		unread = unreadNCCL(n)
+	}
+	switch {
+	case unread == nil:
+		return fabric.Known(true, source, n.At)
+	case silent(*unread):
+		return no
+	}
+	return fabric.NotKnown[bool](unread.Reason, unread.Source, n.At)
+}
+
+// hasAddress tells that somebody gave the interface of the GID an address.
+func hasAddress(g fabric.GID) bool {
+	return g.Family == fabric.FamilyIPv4 || g.Family == fabric.FamilyIPv6
+}
+
+func enslaved(n *fabric.Node, p *fabric.Port) bool {
+	d := n.NetDev(p.NetDev.Or(""))
+	return d != nil && d.Upper.State == fabric.OK
 }
 
 // otherUse tells that another port of the card is up, and that none of those is for training.
@@ -192,11 +241,14 @@ func unusedOnBoard(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bo
 }
 
 // cardsOf returns the devices of each card: a card with two ports may be two functions with a device each, which have
-// its image GUID in common.
+// its image GUID in common. Virtual functions and subfunctions have it too, and no port of their own.
 func cardsOf(n *fabric.Node) (cards [][]*fabric.HCA) {
 	place := map[string]int{}
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
+		if h.Lent() {
+			continue
+		}
 		guid := h.ImageGUID.Or("")
 		if strings.Trim(guid, "0:") == "" {
 			guid = h.Name

@@ -108,6 +108,105 @@ func TestUncabledPortsReplaceNone(t *testing.T) {
 	}
 }
 
+// A card that nobody uses, as the ConnectX-6 Dx of sgl-project/sglang#6823: down on both ports, beside rails.
+func TestUnusedCard(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		edit func(n *fabric.Node, a, b *fabric.HCA)
+		want int // failed
+	}{
+		{"never used", nil, 0},
+		{"never used, with a subfunction", func(n *fabric.Node, a, _ *fabric.HCA) {
+			sf := *a
+			sf.Name, sf.Function, sf.Ports = "sf", fabric.Known(fabric.FunctionSF, "sfnum", at), slices.Clone(a.Ports)
+			sf.Ports[0].Role = fabric.Known(fabric.RoleUnused, "sfnum", at)
+			n.HCAs = append(n.HCAs, sf)
+		}, 0},
+		{"one port had a link", func(_ *fabric.Node, _, b *fabric.HCA) { b.Ports[0].Seen.Active = true }, 2},
+		{"one port had a link when the manifest was written", func(n *fabric.Node, _, b *fabric.HCA) {
+			n.Policy.Manifest = &fabric.Manifest{Devices: map[string]map[string]string{b.Name: {"port_1_rate": "100 Gb/s"}}}
+		}, 2},
+		{"one port has an address", func(_ *fabric.Node, _, b *fabric.HCA) {
+			b.Ports[0].GIDs.Entries = fabric.Known([]fabric.GID{{Addr: netip.MustParseAddr("::ffff:10.0.0.1"), Family: fabric.FamilyIPv4}}, "gids", at)
+		}, 2},
+		{"its ports are members of a bond", func(n *fabric.Node, a, _ *fabric.HCA) {
+			a.Ports[0].NetDev = fabric.Known("eth0", "ndevs", at)
+			n.NetDevs = []fabric.NetDev{{Name: "eth0", Upper: fabric.Known("bond0", "master", at)}}
+		}, 2},
+		{"for training", func(_ *fabric.Node, a, b *fabric.HCA) {
+			a.Ports[0].Role, b.Ports[0].Role = fabric.Known(fabric.RoleCompute, "", at), fabric.Known(fabric.RoleCompute, "", at)
+		}, 2},
+		{"another card of the board is used", func(n *fabric.Node, _, _ *fabric.HCA) {
+			other := card("other", "dual", fabric.PortActive, fabric.PortActive)
+			n.HCAs = append(n.HCAs, other...)
+		}, 2},
+		{"NCCL_IB_HCA names it", func(n *fabric.Node, a, _ *fabric.HCA) {
+			n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_HCA", Value: a.Name, Source: "/etc/nccl.conf:1"}}
+		}, 2},
+		{"InfiniBand", func(_ *fabric.Node, a, b *fabric.HCA) {
+			a.Ports[0].LinkLayer, b.Ports[0].LinkLayer = fabric.Known(fabric.LinkInfiniBand, "", at), fabric.Known(fabric.LinkInfiniBand, "", at)
+		}, 2},
+	} {
+		n := &fabric.Node{Policy: &fabric.Policy{}}
+		n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.None[bool]("", at)}}
+		for i := range 4 {
+			n.HCAs = append(n.HCAs, card(fmt.Sprint("mlx5_", i), "rail", fabric.PortActive)...)
+		}
+		n.HCAs = append(n.HCAs, card("spare", "dual", fabric.PortDown, fabric.PortDown)...)
+		for i := range 2 {
+			p := &n.HCAs[4+i].Ports[0]
+			p.Role, p.GIDs.Entries = fabric.Known(fabric.RoleStorage, "", at), fabric.Known([]fabric.GID(nil), "gids", at)
+		}
+		if test.edit != nil {
+			test.edit(n, &n.HCAs[4], &n.HCAs[5])
+		}
+		if list := Run(n, []*Check{Find("port_active")}); len(Failures(list)) != test.want || len(Unknowns(list)) > 0 {
+			t.Errorf("%s: %v, want %d failed", test.name, list, test.want)
+		}
+	}
+}
+
+// Eight ConnectX-8 of a B300 node with four planes each: every device has 12 ports, of which 3, 6, 9 and 12 have links
+// (scitix/sichek#98). One of the 32 has none.
+func TestPlanes(t *testing.T) {
+	n := &fabric.Node{Policy: &fabric.Policy{ComputePorts: new(32)}, ClassPresent: fabric.Known(true, "", at)}
+	for i := range 8 {
+		h := card(fmt.Sprint("rail", i), "X", fabric.PortActive)[0]
+		up, down := h.Ports[0], card("", "", fabric.PortDown)[0].Ports[0]
+		h.Ports = nil
+		for number := 1; number <= 12; number++ {
+			p := down
+			if number%3 == 0 && (i != 2 || number != 9) {
+				p = up
+			}
+			p.Number = number
+			h.Ports = append(h.Ports, p)
+		}
+		n.HCAs = append(n.HCAs, h)
+	}
+	list := Failures(Run(n, []*Check{Find("port_active"), Find("compute_ports"), Find("compute_ports_surplus")}))
+	if len(list) != 1 || list[0].Check.ID != "port_active" || list[0].Subject.String() != "rail2_0 port 9" {
+		t.Errorf("%v", list)
+	}
+}
+
+// A subfunction has the image GUID, the PCI function and the port number of what it is a part of, and says nothing of its cable.
+func TestSubfunctionIsNoPort(t *testing.T) {
+	n := &fabric.Node{Policy: &fabric.Policy{}}
+	for i, second := range []fabric.PortState{fabric.PortActive, fabric.PortDown} {
+		n.HCAs = append(n.HCAs, card(fmt.Sprint("c", i), "X", fabric.PortActive, second)...)
+	}
+	for i := range 2 {
+		sf := card(fmt.Sprint("c", i), "X", fabric.PortActive, fabric.PortDown)[1]
+		sf.Name, sf.Function = fmt.Sprint("sf", i), fabric.Known(fabric.FunctionSF, "sfnum", at)
+		sf.Ports[0].Role = fabric.Known(fabric.RoleUnused, "sfnum", at)
+		n.HCAs = append(n.HCAs, sf)
+	}
+	if list := Failures(Run(n, []*Check{Find("port_active")})); len(list) != 1 || list[0].Subject.String() != "c1_1" {
+		t.Errorf("%v", list)
+	}
+}
+
 // singleCard is a node with one card of two ports: the default route leaves through the first, and the second is down.
 func singleCard() *fabric.Node {
 	n := &fabric.Node{Policy: &fabric.Policy{}, HCAs: card("a", "X", fabric.PortActive, fabric.PortDown)}

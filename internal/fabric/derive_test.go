@@ -48,6 +48,7 @@ func TestRole(t *testing.T) {
 		{"default route", func(n *Node) { n.NetDevs[0].DefaultRoute = ok(true) }, RoleManagement},
 		{"BlueField-3", func(n *Node) { n.HCAs[0].Type = ok("MT41692") }, RoleManagement},
 		{"VF", func(n *Node) { n.HCAs[0].Function = ok(FunctionVF) }, RoleUnused},
+		{"subfunction", func(n *Node) { n.HCAs[0].Function = ok(FunctionSF) }, RoleUnused},
 		{"restricted", func(n *Node) { n.HCAs[0].Restricted = ok(true) }, RoleManagement},
 		{"the site's word wins", func(n *Node) {
 			n.HCAs[0].Restricted = ok(true)

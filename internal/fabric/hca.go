@@ -57,7 +57,14 @@ type Function string
 const (
 	FunctionPF Function = "pf"
 	FunctionVF Function = "vf"
+	FunctionSF Function = "sf" // a part of a physical function, below it on the auxiliary bus
 )
+
+// Lent tells that the device is a virtual function or a subfunction: the host has it for containers and guests.
+func (h *HCA) Lent() bool {
+	f := h.Function.Or("")
+	return f == FunctionVF || f == FunctionSF
+}
 
 // Port is one port of an HCA.
 type Port struct {

@@ -18,13 +18,13 @@ func (n *Node) LocateMoved() {
 }
 
 // MovedCompute counts the devices in other network namespaces whose ports were never seen and may be for training: those
-// near a GPU, or all where none is. The site's word goes before; virtual functions are not counted, as on the host.
+// near a GPU, or all where none is. The site's word goes before; virtual functions and subfunctions are not counted, as on the host.
 func (n *Node) MovedCompute() int {
 	near, all := 0, 0
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		role, said := n.Policy.RoleOf(h.Name)
-		if !h.Moved || len(h.Ports) > 0 || h.Restricted.Or(false) || h.Function.Or("") == FunctionVF || said && role != RoleCompute {
+		if !h.Moved || len(h.Ports) > 0 || h.Restricted.Or(false) || h.Lent() || said && role != RoleCompute {
 			continue
 		}
 		all++

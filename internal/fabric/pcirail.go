@@ -105,7 +105,7 @@ func (n *Node) mayCompute(h *HCA, f *PCIFunction) bool {
 // roleHidden tells that the role of a port is not known, or the ports are not.
 func (h *HCA) roleHidden() bool {
 	if len(h.Ports) == 0 {
-		return h.Restricted.State == Unknown && h.Function.Or("") != FunctionVF
+		return h.Restricted.State == Unknown && !h.Lent()
 	}
 	return slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Role.State == Unknown })
 }

@@ -54,7 +54,7 @@ func (n *Node) roleOf(h *HCA, p *Port) (role Fact[Role], settled bool) {
 	if h.Restricted.Or(false) {
 		return is(RoleManagement, h.Restricted.Source), true
 	}
-	if f, ok := h.Function.Get(); ok && f == FunctionVF {
+	if h.Lent() {
 		return is(RoleUnused, h.Function.Source), true
 	}
 	if t, ok := h.Type.Get(); ok && bluefield[t] {

@@ -21,6 +21,7 @@ type railside struct {
 	// rails are NICs near a GPU of which NCCL takes a port. One that hangs is among them.
 	rails []*HCA
 	nics  map[*HCA]nicPlace // those on the PCI bus
+	flat  bool              // there are GPUs, and no NIC is near one
 }
 
 // nicPlace is where a NIC is.
@@ -33,10 +34,10 @@ type nicPlace struct {
 // the source of what speaks against them. Boards and link layers carry the evidence, because they stay what they are
 // when a link fails: a rail that is degraded has the board of its peers, and stays a rail.
 func (n *Node) standBeside(open []openPort) map[*Port]string {
-	b := railside{n: n, open: open, nics: make(map[*HCA]nicPlace, len(n.HCAs))}
+	gpus := n.PCI.GPUs()
+	b := railside{n: n, open: open, nics: make(map[*HCA]nicPlace, len(n.HCAs)), flat: len(gpus) > 0}
 	var listed bool
 	b.list, listed = n.NCCL.Devices()
-	gpus := n.PCI.GPUs()
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		f := n.PCI.NIC(h.Name)
@@ -44,7 +45,7 @@ func (n *Node) standBeside(open []openPort) map[*Port]string {
 			continue
 		}
 		place := nicPlace{f, n.nearAny(gpus, f)}
-		b.nics[h] = place
+		b.nics[h], b.flat = place, b.flat && !place.near
 		if place.near && n.mayCompute(h, f) && b.takes(h) {
 			b.rails = append(b.rails, h)
 		}
@@ -56,7 +57,7 @@ func (n *Node) standBeside(open []openPort) map[*Port]string {
 		case listed && b.leftOut(o):
 			v, _ := n.NCCL.Lookup("NCCL_IB_HCA")
 			found[o.p] = v.Source
-		case near && b.otherFabric(o):
+		case near && b.otherFabric(o), b.flat && b.outnumbered(o):
 			found[o.p] = o.p.LinkLayer.Source
 		case near && (b.slower(o.h) || b.siblingOfDefaultRoute(o)):
 			found[o.p] = "bus/pci/devices"
@@ -109,6 +110,25 @@ func (b *railside) otherFabric(o openPort) bool {
 	return len(subnet) >= ethernet && b.serve(subnet, 0, false)
 }
 
+// outnumbered tells that the port is Ethernet while more of the open ports are InfiniBand and no slower. It is asked where
+// distances say nothing: in guests, on boxes without PCIe switches, and where GPUs are on NVLink-C2C.
+func (b *railside) outnumbered(o openPort) bool {
+	if o.p.LinkLayer.Or("") != LinkEthernet {
+		return false
+	}
+	own, more := b.n.speed(o.h), 0
+	for _, q := range b.open {
+		switch layer := q.p.LinkLayer.Or(""); {
+		case !b.list.Takes(q.h.Name, q.p.Number):
+		case layer == LinkEthernet:
+			more--
+		case layer == LinkInfiniBand && b.n.speed(q.h) >= own:
+			more++
+		}
+	}
+	return more > 0
+}
+
 func (h *HCA) hasLink(l LinkLayer) bool {
 	for i := range h.Ports { // without copies of what is large
 		if h.Ports[i].LinkLayer.Or("") == l {
@@ -120,10 +140,11 @@ func (h *HCA) hasLink(l LinkLayer) bool {
 
 // slower tells that rails of other boards give GPUs at least twice what the NIC could. Where these have another chip, most
 // GPUs are enough: that a rail left the bus must not make one of what stood beside it. Where the chip is the same the NIC may be a
-// spare part, and is a rail unless each GPU has one.
+// spare part, and is a rail unless each GPU has one. One that never had a link has no rate to compare: it is beside the rails if
+// each GPU has one with another chip to itself.
 func (b *railside) slower(h *HCA) bool {
 	own, spare := -1.0, false // looked up when a rail is of another board
-	var faster []*HCA
+	var faster, others []*HCA
 	for _, r := range b.rails {
 		if !b.otherBoard(h, r) {
 			continue
@@ -131,9 +152,16 @@ func (b *railside) slower(h *HCA) bool {
 		if own < 0 {
 			own = b.n.speed(h)
 		}
-		if own > 0 && b.n.railSpeed(r) >= 2*own {
-			faster, spare = append(faster, r), spare || !b.otherChip(h, r)
+		chip := b.otherChip(h, r)
+		if chip && b.n.railSpeed(r) > 0 {
+			others = append(others, r)
 		}
+		if own > 0 && b.n.railSpeed(r) >= 2*own {
+			faster, spare = append(faster, r), spare || !chip
+		}
+	}
+	if own == 0 {
+		return len(others) > 0 && b.n.eachHasItsOwn(others)
 	}
 	return b.serve(faster, 2*own, spare)
 }

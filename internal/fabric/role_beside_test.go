@@ -75,6 +75,18 @@ func TestRolesBesideRails(t *testing.T) {
 	}{
 		{"a slower NIC of another board", func(*Node) {}, both},
 		{"one port of it never had a link", func(n *Node) { unplug(n.HCA("mlx5_9")) }, both},
+		// An unused ConnectX-6 Dx beside ConnectX-7: sgl-project/sglang#6823.
+		{"no port of it ever had a link", func(n *Node) { unplug(n.HCA("mlx5_8")); unplug(n.HCA("mlx5_9")) }, both},
+		{"no port of it ever had a link, and its chip is that of the rails", func(n *Node) {
+			same(n)
+			unplug(n.HCA("mlx5_8"))
+			unplug(n.HCA("mlx5_9"))
+		}, none},
+		{"no port of it ever had a link, and a GPU has no other NIC", func(n *Node) {
+			n.drop("mlx5_0")
+			unplug(n.HCA("mlx5_8"))
+			unplug(n.HCA("mlx5_9"))
+		}, none},
 		{"its link is down, and was up", func(n *Node) {
 			for _, name := range []string{"mlx5_8", "mlx5_9"} {
 				unplug(n.HCA(name))

@@ -159,8 +159,9 @@ func (d *Device) numaNode(l location, now time.Time) fabric.Fact[int] {
 	return node
 }
 
-// function tells a physical from a virtual function. A parent that is not a PCI function itself has neither
-// link, like a virtual function inside a guest.
+// function tells a physical from a virtual function and a subfunction, which is a device of the auxiliary bus with a number
+// (drivers/net/ethernet/mellanox/mlx5/core/sf/dev/dev.c). Other parents that are not a PCI function have none of these
+// marks, like a virtual function inside a guest.
 func (d *Device) function(l location, now time.Time) fabric.Fact[fabric.Function] {
 	switch {
 	case l.err != nil:
@@ -172,7 +173,7 @@ func (d *Device) function(l location, now time.Time) fabric.Fact[fabric.Function
 	for _, mark := range []struct {
 		name     string
 		function fabric.Function
-	}{{"physfn", fabric.FunctionVF}, {"sriov_totalvfs", fabric.FunctionPF}} {
+	}{{"physfn", fabric.FunctionVF}, {"sriov_totalvfs", fabric.FunctionPF}, {"sfnum", fabric.FunctionSF}} {
 		source = l.parent + "/" + mark.name
 		_, err := d.fs.root.Lstat(source)
 		switch {

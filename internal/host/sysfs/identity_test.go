@@ -159,6 +159,13 @@ func TestPlaceOnBus(t *testing.T) {
 			"irdma.roce", "0000:00:05.0",
 			fabric.Fact[fabric.Function]{Reason: fabric.ReasonMissing},
 		},
+		// mlx5_core.sf.4 of commit 1958fc2f0712 (net/mlx5: SF, Add auxiliary device driver); sfnum is there from 5.12 on.
+		"subfunction": {
+			without(onPCI("x", nic+"/mlx5_core.sf.4", "mlx5_core.sf", files, tree{"sfnum": "88\n"}), "devices/"+nic+"/mlx5_core.sf.4/sriov_totalvfs", "devices/"+nic+"/mlx5_core.sf.4/numa_node").
+				with(tree{"devices/" + nic + "/numa_node": "1\n", "devices/" + nic + "/vendor": "0x15b3\n", "devices/" + nic + "/sriov_totalvfs": "8\n"}),
+			"mlx5_core.sf", "0000:00:05.0",
+			fabric.Fact[fabric.Function]{State: fabric.OK, Value: fabric.FunctionSF},
+		},
 		"large domain": {
 			onPCI("x", "pci10000:e0/10000:e1:00.0", "mlx5_core", files, nil),
 			"mlx5_core", "10000:e1:00.0",
