@@ -479,7 +479,33 @@ func TestTextfileTellsOfErrors(t *testing.T) {
 	if code, _, errs := checked(t, "--config.file=/nosuch.yml", "--textfile=/nosuch/x.prom"); code != exitUnchecked || !strings.Contains(errs, "/nosuch/x.prom") || !strings.Contains(errs, "/nosuch.yml") {
 		t.Errorf("neither file: exit code %d: %s", code, errs)
 	}
+	// With checks that do not apply nothing is known either, and the file must not look as if it were of this run.
+	sys := t.TempDir()
+	for _, folder := range []string{"class", "net"} {
+		if err := os.MkdirAll(filepath.Join(sys, folder), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(sys, "net", "route"), nil, 0o600); err != nil { // no route
+		t.Fatal(err)
+	}
+	checked(t, "--scenario=port-down", "--textfile="+path)
+	if code, _, errs := checked(t, "--path.sysfs="+sys, "--path.procfs="+sys, "--path.rootfs="+sys, "--only=gpu_lost", "--textfile="+path); code != exitUndecided || !strings.Contains(errs, "no check applies") {
+		t.Errorf("no check: exit code %d: %s", code, errs)
+	}
+	if value("check_error") != 1 || failed() != 1 {
+		t.Errorf("no check applies: %v", read())
+	}
 	onlyFile(t, dir, "gpufabric.prom")
+}
+
+// A flag in the place of a path is not a path.
+func TestTextfileWithoutAPath(t *testing.T) {
+	t.Chdir(memory(t))
+	if code, _, _ := checked(t, "--textfile", "--scenario=healthy"); code != exitUnchecked {
+		t.Errorf("exit code %d", code)
+	}
+	onlyFile(t, ".")
 }
 
 // A check that failed is told by the exit code, whatever cannot be written.

@@ -5,7 +5,6 @@ package exporter
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -89,11 +88,11 @@ func usage(code int, args []string, o Options) int {
 		return code
 	}
 	_, path, found := strings.Cut(args[i], "=")
-	if !found && i+1 < len(args) {
+	if !found && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
 		path = args[i+1]
 	}
 	if err := writeTextfileError(path, time.Now()); err != nil {
-		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
+		complain(o.Stderr, err)
 	}
 	return code
 }

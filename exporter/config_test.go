@@ -137,11 +137,11 @@ func TestConfigCheck(t *testing.T) {
 	if code := Run(t.Context(), []string{"--config.check", "--config.file=testdata/config/good.yml"}, o); code != exitOK || stdout.String() != "testdata/config/good.yml: ok\n" {
 		t.Errorf("good: %d %s%s", code, stdout.String(), stderr.String())
 	}
-	if code := Run(t.Context(), []string{"--config.check", "--config.file=testdata/config/bad.yml"}, o); code != exitFailure {
+	if code := Run(t.Context(), []string{"--config.check", "--config.file=testdata/config/bad.yml"}, o); code != exitUsage {
 		t.Errorf("bad: %d", code)
 	}
-	contains(t, stderr.String(), "testdata/config/bad.yml:1: unknown key", "\ntestdata/config/bad.yml:18: ")
-	if code := Run(t.Context(), []string{"--config.check", "--config.file=testdata/config/good.yml", "--web.config.file=testdata/config/bad.yml"}, o); code != exitFailure {
+	contains(t, stderr.String(), name+": error: testdata/config/bad.yml:1: unknown key", "\n"+name+": error: testdata/config/bad.yml:18: ")
+	if code := Run(t.Context(), []string{"--config.check", "--config.file=testdata/config/good.yml", "--web.config.file=testdata/config/bad.yml"}, o); code != exitUsage {
 		t.Errorf("bad web configuration: %d", code)
 	}
 }

@@ -116,9 +116,9 @@ func TestConfigCheckReadsTheEnvironment(t *testing.T) {
 		want    string
 	}{
 		{"# ours\nNCCL_IB_TC=106\nNCCL_SOCKET_IFNAME=eth0\n", exitOK, env + ": ok\n"},
-		{"", exitFailure, "no such file"},
-		{"NCCL_IB_TC=106\nLD_PRELOAD=/tmp/x.so\nNCCL_DEBUG=TRACE\n", exitFailure, `line 2: "LD_PRELOAD" is not for probes`},
-		{strings.Repeat("# longer than anybody needs\n", 3000), exitFailure, "longer than 65536 bytes"},
+		{"", exitUsage, "no such file"},
+		{"NCCL_IB_TC=106\nLD_PRELOAD=/tmp/x.so\nNCCL_DEBUG=TRACE\n", exitUsage, `line 2: "LD_PRELOAD" is not for probes`},
+		{strings.Repeat("# longer than anybody needs\n", 3000), exitUsage, "longer than 65536 bytes"},
 	} {
 		os.Remove(env)
 		if test.content != "" {

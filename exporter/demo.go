@@ -4,6 +4,7 @@ package exporter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/spelling"
 )
 
 func (c *commandLine) scenarioValue() *flagValue {
@@ -23,7 +25,7 @@ func (c *commandLine) scenarioValue() *flagValue {
 func findScenario(s string) (simulator.Scenario, error) {
 	found, err := simulator.Find(s)
 	if err != nil {
-		err = fmt.Errorf("%w; demo --list names all", err)
+		err = errors.New("there is no such scenario (demo --list names all)" + spelling.Hint(s, scenarioNames()))
 	}
 	return found, err
 }
