@@ -58,8 +58,9 @@ type view struct {
 	Verdict    cell
 	Troubles   []trouble
 	Unchecked  []trouble
-	Probed     cell // what probes complain of; empty: nothing
-	Wait       int  // seconds until the page looks again by itself; 0: never
+	Elsewhere  string // devices that pods have, which cannot be judged here; empty: there are none
+	Probed     cell   // what probes complain of; empty: nothing
+	Wait       int    // seconds until the page looks again by itself; 0: never
 	GPUs       gpuSection
 	Devices    []deviceRow
 	Excluded   []string
@@ -108,7 +109,7 @@ func (h *handler) view(n *fabric.Node) view {
 	v := view{
 		CSS: template.CSS(landingCSS), Title: h.site.title, Note: h.site.note,
 		Wait: secondReading(n), GPUs: gpuSectionOf(n, bad), RoCE: roceRows(n),
-		Facts: nodeFacts(n), Troubles: troubles(list), Unchecked: unchecked(list), Excluded: n.Excluded,
+		Facts: nodeFacts(n), Troubles: troubles(list), Unchecked: unchecked(list), Elsewhere: diagnose.Elsewhere(n), Excluded: n.Excluded,
 		NCCL: n.NCCL, Collectors: h.collectorRows(n), Config: h.configView(),
 		Links: h.links(), Version: version.Version,
 	}

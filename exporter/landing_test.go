@@ -98,6 +98,11 @@ func TestVerdicts(t *testing.T) {
 		n.Sources = []fabric.Source{{Name: fabric.SourceClass, Reason: fabric.ReasonPrivilege}}
 		return n
 	}
+	moved := func() *fabric.Node {
+		n := healthy()
+		n.HCAs[1].Moved, n.HCAs[1].Ports = true, nil
+		return n
+	}
 	unwanted := func() *fabric.Node { return &fabric.Node{Policy: &fabric.Policy{}} }
 	tests := []struct {
 		name string
@@ -110,6 +115,7 @@ func TestVerdicts(t *testing.T) {
 		{"portless", portless, nil, []string{"its ports could not be read"}},
 		{"excluded", excluded, nil, []string{"All 1 RDMA devices under /sys/class/infiniband are excluded by flags", "Excluded by flags and not touched: mlx5_0"}},
 		{"unlisted", unlisted, nil, []string{"Nothing looks wrong in what could be read", "list of RDMA devices"}},
+		{"in a pod", moved, nil, []string{"RDMA devices in other network namespaces, as of pods: mlx5_1. What their ports do is not known here."}},
 		{"collectors off", unwanted, []string{"--collector.disable-defaults", "--collector.nccl"}, []string{"RDMA devices are not looked at: their collectors are disabled"}},
 	}
 	for _, test := range tests {
