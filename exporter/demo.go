@@ -167,3 +167,25 @@ func showAddresses(w io.Writer, f *flags, addrs []net.Addr, probed bool) {
 	}
 	fmt.Fprintf(w, "Ctrl-C ends it.\n")
 }
+
+// checkDemo keeps made-up data away from the network, and refuses what does not fit together.
+func (c *commandLine) checkDemo() error {
+	if c.f.command != commandDemo {
+		return nil
+	}
+	switch f := c.f; {
+	case f.demoCapture != "" && c.scenario:
+		return errors.New("--capture and --scenario: expected at most one of them")
+	case f.demoCapture != "" && f.demoBreak > 0:
+		return errors.New("--capture and --break-after: expected at most one of them")
+	case f.demoMend > 0 && f.demoBreak == 0:
+		return errors.New("--mend-after: expected --break-after beside it")
+	}
+	for _, a := range c.f.listen {
+		host, _, _ := net.SplitHostPort(a)
+		if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
+			return fmt.Errorf("--web.listen-address=%q: demo serves made-up data: expected a loopback address such as %s", a, defaultDemoAddress)
+		}
+	}
+	return nil
+}
