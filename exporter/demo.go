@@ -50,7 +50,7 @@ func listScenarios(w io.Writer) int {
 func demo(ctx context.Context, f *flags, o Options) int {
 	log := f.logger(o.Stderr)
 	fail := func(err error) int {
-		log.Error("giving up", "err", f.explain(err))
+		log.Error("cannot serve", "err", f.explain(err))
 		return exitFailure
 	}
 	scenario := f.demoScenario

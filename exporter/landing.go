@@ -104,7 +104,7 @@ func (h *handler) view(n *fabric.Node) view {
 		Links: h.links(), Version: version.Version,
 	}
 	h.explain(n, v.Troubles)
-	v.Verdict = h.verdict(n, len(v.Troubles), len(v.Unchecked))
+	v.Verdict = h.verdict(n, v.Troubles, len(v.Unchecked))
 	v.conclude(h.probes.view(n.At).Verdict)
 	for i := range n.HCAs {
 		v.Devices = append(v.Devices, deviceRows(&n.HCAs[i], bad)...)
@@ -115,14 +115,18 @@ func (h *handler) view(n *fabric.Node) view {
 	return v
 }
 
-// verdict is the first thing a reader sees.
-func (h *handler) verdict(n *fabric.Node, troubles, unchecked int) cell {
+// verdict is the first thing a reader sees. It is as bad as the worst finding.
+func (h *handler) verdict(n *fabric.Node, found []trouble, unchecked int) cell {
+	class := "unsure"
+	if slices.ContainsFunc(found, func(t trouble) bool { return t.Class == "bad" }) {
+		class = "bad"
+	}
 	none, isNone := noDevice(n, h.site)
 	switch {
-	case troubles == 1:
-		return cell{Text: "One thing looks wrong", Class: "bad"}
-	case troubles > 1:
-		return cell{Text: fmt.Sprintf("%d things look wrong", troubles), Class: "bad"}
+	case len(found) == 1:
+		return cell{Text: "One thing looks wrong", Class: class}
+	case len(found) > 1:
+		return cell{Text: fmt.Sprintf("%d things look wrong", len(found)), Class: class}
 	case isNone:
 		return cell{Text: diagnose.Sentence(none), Class: "unsure"}
 	case h.set.Want()&fabric.WantHCA == 0:

@@ -253,7 +253,7 @@ func runSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logger)
 	}
 	if err != nil {
 		for _, e := range split(f.explain(err)) {
-			log.Error("giving up", "err", e)
+			log.Error("cannot serve", "err", e)
 		}
 		return exitOf(err, exitFailure)
 	}
