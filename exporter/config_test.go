@@ -5,6 +5,7 @@ package exporter
 import (
 	"bytes"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -143,6 +144,19 @@ func TestConfigCheck(t *testing.T) {
 	contains(t, stderr.String(), name+": error: testdata/config/bad.yml:1: unknown key", "\n"+name+": error: testdata/config/bad.yml:18: ")
 	if code := Run(t.Context(), []string{"--config.check", "--config.file=testdata/config/good.yml", "--web.config.file=testdata/config/bad.yml"}, o); code != exitUsage {
 		t.Errorf("bad web configuration: %d", code)
+	}
+}
+
+// However many errors a file has, --config.check names each: who mends it sees them all at once.
+func TestConfigCheckNamesEachError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yml")
+	if err := os.WriteFile(file, []byte("roles:\n"+strings.Repeat("- {device: mlx5_0, role: wrong}\n", 50)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stderr output
+	code := Run(t.Context(), []string{"--config.check", "--config.file=" + file}, Options{Stdout: io.Discard, Stderr: &stderr})
+	if got := strings.Count(stderr.String(), name+": error: "+file); code != exitUsage || got != 50 {
+		t.Errorf("exit code %d, %d errors of 50\n%s", code, got, stderr.String())
 	}
 }
 

@@ -4,7 +4,6 @@ package exporter
 
 import (
 	"fmt"
-
 	"syscall"
 )
 

@@ -278,12 +278,14 @@ func TestEndWhileEverythingHangs(t *testing.T) {
 	var stderr output
 	code := make(chan int, 1)
 	go func() {
-		code <- Run(ctx, []string{"--web.listen-address=127.0.0.1:0"}, Options{Stdout: io.Discard, Stderr: &stderr,
+		code <- Run(ctx, []string{"--web.listen-address=127.0.0.1:0"}, Options{
+			Stdout: io.Discard, Stderr: &stderr,
 			newObserver: func(observer.Options) (nodeObserver, error) {
 				close(hangs)
 				<-forever
 				return nil, errors.New("too late")
-			}})
+			},
+		})
 	}()
 	<-hangs
 	cancel()

@@ -126,7 +126,9 @@ func Run(ctx context.Context, args []string, o Options) int {
 // checkFiles is --config.check.
 func checkFiles(f *flags, o Options) int {
 	if err := checkedFiles(f, o.Stdout); err != nil {
-		complain(o.Stderr, f.explain(err))
+		for _, e := range split(f.explain(err)) { // each, and not the first few
+			complain(o.Stderr, e)
+		}
 		return exitUsage
 	}
 	return exitOK
@@ -377,7 +379,7 @@ func noDevice(n *fabric.Node, s site) (text string, none bool) {
 
 // split returns the errors that were joined to err, else err itself.
 func split(err error) []error {
-	if c, ok := err.(*configError); ok { // itself: one that is joined to others is one of them
+	if c, ok := err.(*configError); ok { //nolint:errorlint // one that is joined to others is one of them
 		err = c.err
 	}
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
