@@ -24,7 +24,7 @@ var (
 	}
 	checkError = &Family{
 		Name: "check_error", Type: Gauge,
-		Help: "1 if the last run of check --textfile could not make its checks, because its command line or the configuration is wrong or the node could not be looked at; " +
+		Help: "1 if the last run of check --textfile could not make its checks, because its command line or the configuration is wrong, the node could not be looked at, or no check applies to it; " +
 			"else 0. The verdicts in the file are then those of check_timestamp_seconds, if there are any. Only in that file.",
 		Source: "exporter", Cadence: Self, Stability: Experimental, Collector: "check",
 	}

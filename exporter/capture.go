@@ -146,7 +146,7 @@ func reportCapture(w io.Writer, file string, m capture.Manifest) {
 func replay(ctx context.Context, f *flags, o Options) int {
 	log := f.logger(o.Stderr)
 	fail := func(err error) int {
-		log.Error("giving up", "err", f.explain(err))
+		log.Error("cannot serve", "err", f.explain(err))
 		return exitFailure
 	}
 	dir, err := temporaryFolder()

@@ -55,7 +55,8 @@ func judge(ctx context.Context, f *flags, o Options) (int, error) {
 	}
 	list := verdictsOf(n, asked(f))
 	if len(list) == 0 {
-		return exitUndecided, errors.New("no check applies to this node: expected at least one that --only and --severity leave")
+		err := errors.New("no check applies to this node: expected at least one that --only and --severity leave")
+		return exitUndecided, errors.Join(err, writeTextfileError(f.checkTextfile, n.At))
 	}
 	if f.checkOutput == outputJSON {
 		err = writeChecksJSON(o.Stdout, conf, list, diagnose.Elsewhere(n))

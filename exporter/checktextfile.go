@@ -5,13 +5,10 @@ package exporter
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
@@ -54,13 +51,8 @@ func replaceTextfile(path string, before []byte, families []exposition.Family) e
 // oldVerdicts returns what the textfile has but for how the last run went. What is not the text format is dropped: with it
 // node_exporter would refuse the whole file.
 func oldVerdicts(path string) []byte {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	old, err := readRegular(path, maxTextfile)
 	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	old, err := io.ReadAll(io.LimitReader(f, maxTextfile+1))
-	if err != nil || len(old) > maxTextfile {
 		return nil
 	}
 	run := collector.CheckRunFamilies()
@@ -89,11 +81,11 @@ func usage(code int, args []string, o Options) int {
 		return code
 	}
 	_, path, found := strings.Cut(args[i], "=")
-	if !found && i+1 < len(args) {
+	if !found && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
 		path = args[i+1]
 	}
 	if err := writeTextfileError(path, time.Now()); err != nil {
-		fmt.Fprintf(o.Stderr, "%s: error: %v\n", name, err)
+		complain(o.Stderr, err)
 	}
 	return code
 }

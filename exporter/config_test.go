@@ -5,6 +5,7 @@ package exporter
 import (
 	"bytes"
 	"flag"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -137,12 +138,25 @@ func TestConfigCheck(t *testing.T) {
 	if code := Run(t.Context(), []string{"--config.check", "--config.file=testdata/config/good.yml"}, o); code != exitOK || stdout.String() != "testdata/config/good.yml: ok\n" {
 		t.Errorf("good: %d %s%s", code, stdout.String(), stderr.String())
 	}
-	if code := Run(t.Context(), []string{"--config.check", "--config.file=testdata/config/bad.yml"}, o); code != exitFailure {
+	if code := Run(t.Context(), []string{"--config.check", "--config.file=testdata/config/bad.yml"}, o); code != exitUsage {
 		t.Errorf("bad: %d", code)
 	}
-	contains(t, stderr.String(), "testdata/config/bad.yml:1: unknown key", "\ntestdata/config/bad.yml:18: ")
-	if code := Run(t.Context(), []string{"--config.check", "--config.file=testdata/config/good.yml", "--web.config.file=testdata/config/bad.yml"}, o); code != exitFailure {
+	contains(t, stderr.String(), name+": error: testdata/config/bad.yml:1: unknown key", "\n"+name+": error: testdata/config/bad.yml:18: ")
+	if code := Run(t.Context(), []string{"--config.check", "--config.file=testdata/config/good.yml", "--web.config.file=testdata/config/bad.yml"}, o); code != exitUsage {
 		t.Errorf("bad web configuration: %d", code)
+	}
+}
+
+// However many errors a file has, --config.check names each: who mends it sees them all at once.
+func TestConfigCheckNamesEachError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yml")
+	if err := os.WriteFile(file, []byte("roles:\n"+strings.Repeat("- {device: mlx5_0, role: wrong}\n", 50)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stderr output
+	code := Run(t.Context(), []string{"--config.check", "--config.file=" + file}, Options{Stdout: io.Discard, Stderr: &stderr})
+	if got := strings.Count(stderr.String(), name+": error: "+file); code != exitUsage || got != 50 {
+		t.Errorf("exit code %d, %d errors of 50\n%s", code, got, stderr.String())
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"syscall"
+	"path/filepath"
 )
 
 const (
@@ -36,10 +36,17 @@ func (f configFile) read() (config, error) {
 	return c, nil
 }
 
-// missing tells that there is no such file. A symbolic link that leads nowhere is there: it is an error.
+// missing tells that there is no such file. A symbolic link that leads nowhere, as that file or its folder, is there: it is an
+// error.
 func missing(file string) bool {
 	_, err := os.Lstat(file)
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	folder := filepath.Dir(file)
+	_, err = os.Lstat(folder)
+	_, leads := os.Stat(folder)
+	return err != nil || leads == nil
 }
 
 // origin says for people which configuration is in force.

@@ -89,6 +89,33 @@ func TestCheckFindsConfiguration(t *testing.T) {
 	}
 }
 
+// A folder of the configuration that cannot be one, as after a mount that failed, is no missing configuration.
+func TestFolderOfTheConfiguration(t *testing.T) {
+	for name, c := range map[string]struct {
+		lay  func(folder string) error
+		code int
+	}{
+		"missing":                   {func(string) error { return nil }, exitUndecided},
+		"empty":                     {func(folder string) error { return os.Mkdir(folder, 0o700) }, exitUndecided},
+		"a link to a folder":        {func(folder string) error { return os.Symlink(filepath.Dir(folder), folder) }, exitUndecided},
+		"a link that leads nowhere": {func(folder string) error { return os.Symlink("nosuch", folder) }, exitUsage},
+		"a file":                    {func(folder string) error { return os.WriteFile(folder, nil, 0o600) }, exitUsage},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "gpufabric_exporter")
+			if err := c.lay(folder); err != nil {
+				t.Fatal(err)
+			}
+			sys := t.TempDir()
+			args := []string{"check", "--log.level=error", "--path.sysfs=" + sys, "--path.procfs=" + sys, "--path.rootfs=" + sys}
+			var out output
+			if code := Run(t.Context(), args, Options{Stdout: &out, Stderr: &out, defaultConfig: folder + "/config.yml"}); code != c.code {
+				t.Errorf("exit code %d, want %d\n%s", code, c.code, out.String())
+			}
+		})
+	}
+}
+
 // The exporter judges by the same configuration: it takes the default file at start or, once it is there, at a reload. One that
 // is broken keeps it from starting, and one that goes stays in force.
 func TestServeFindsConfiguration(t *testing.T) {
@@ -146,11 +173,7 @@ func TestCommandsFindConfiguration(t *testing.T) {
 		{"--config.check"},
 	} {
 		var out output
-		want := exitUsage
-		if args[0] == "--config.check" {
-			want = exitFailure // which is its finding
-		}
-		if code := Run(t.Context(), args, Options{Stdout: &out, Stderr: &out, defaultConfig: file}); code != want || !strings.Contains(out.String(), `config.yml:1: unknown key "rolls"`) {
+		if code := Run(t.Context(), args, Options{Stdout: &out, Stderr: &out, defaultConfig: file}); code != exitUsage || !strings.Contains(out.String(), `config.yml:1: unknown key "rolls"`) {
 			t.Errorf("%v: exit code %d\n%s", args[0], code, out.String())
 		}
 	}

@@ -137,10 +137,10 @@ func TestConfigCheckReadsTheEnvironment(t *testing.T) {
 		want    string
 	}{
 		{"# ours\nNCCL_IB_TC=106\nNCCL_SOCKET_IFNAME=eth0\n", 0o640, exitOK, env + ": ok\n"},
-		{"", 0, exitFailure, "no such file"},
-		{"NCCL_IB_TC=106\nLD_PRELOAD=/tmp/x.so\nNCCL_DEBUG=TRACE\n", 0o600, exitFailure, `line 2: "LD_PRELOAD" is not for probes`},
-		{strings.Repeat("# longer than anybody needs\n", 3000), 0o600, exitFailure, "longer than 65536 bytes"},
-		{"NCCL_IB_TC=106\n", 0o606, exitFailure, "others could have put it there"},
+		{"", 0, exitUsage, "no such file"},
+		{"NCCL_IB_TC=106\nLD_PRELOAD=/tmp/x.so\nNCCL_DEBUG=TRACE\n", 0o600, exitUsage, `line 2: "LD_PRELOAD" is not for probes`},
+		{strings.Repeat("# longer than anybody needs\n", 3000), 0o600, exitUsage, "longer than 65536 bytes"},
+		{"NCCL_IB_TC=106\n", 0o606, exitUsage, "others could have put it there"},
 	} {
 		os.Remove(env)
 		if test.content != "" {

@@ -4,6 +4,7 @@ package exporter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/spelling"
 )
 
 func (c *commandLine) scenarioValue() *flagValue {
@@ -23,7 +25,7 @@ func (c *commandLine) scenarioValue() *flagValue {
 func findScenario(s string) (simulator.Scenario, error) {
 	found, err := simulator.Find(s)
 	if err != nil {
-		err = fmt.Errorf("%w; demo --list names all", err)
+		err = errors.New("there is no such scenario (demo --list names all)" + spelling.Hint(s, scenarioNames()))
 	}
 	return found, err
 }
@@ -48,7 +50,7 @@ func listScenarios(w io.Writer) int {
 func demo(ctx context.Context, f *flags, o Options) int {
 	log := f.logger(o.Stderr)
 	fail := func(err error) int {
-		log.Error("giving up", "err", f.explain(err))
+		log.Error("cannot serve", "err", f.explain(err))
 		return exitFailure
 	}
 	scenario := f.demoScenario
@@ -164,4 +166,26 @@ func showAddresses(w io.Writer, f *flags, addrs []net.Addr, probed bool) {
 		fmt.Fprintf(w, "  %s%s  what Prometheus reads\n", base, f.telemetryPath)
 	}
 	fmt.Fprintf(w, "Ctrl-C ends it.\n")
+}
+
+// checkDemo keeps made-up data away from the network, and refuses what does not fit together.
+func (c *commandLine) checkDemo() error {
+	if c.f.command != commandDemo {
+		return nil
+	}
+	switch f := c.f; {
+	case f.demoCapture != "" && c.scenario:
+		return errors.New("--capture and --scenario: expected at most one of them")
+	case f.demoCapture != "" && f.demoBreak > 0:
+		return errors.New("--capture and --break-after: expected at most one of them")
+	case f.demoMend > 0 && f.demoBreak == 0:
+		return errors.New("--mend-after: expected --break-after beside it")
+	}
+	for _, a := range c.f.listen {
+		host, _, _ := net.SplitHostPort(a)
+		if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
+			return fmt.Errorf("--web.listen-address=%q: demo serves made-up data: expected a loopback address such as %s", a, defaultDemoAddress)
+		}
+	}
+	return nil
 }

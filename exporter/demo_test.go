@@ -113,7 +113,7 @@ func TestDemoNeedsRoom(t *testing.T) {
 	if code := Run(t.Context(), []string{"demo", "--web.listen-address=127.0.0.1:0"}, Options{Stderr: &stderr}); code != exitFailure {
 		t.Errorf("exit code %d", code)
 	}
-	contains(t, stderr.String(), "giving up")
+	contains(t, stderr.String(), "cannot serve")
 	if _, err := os.Stat(os.Getenv("TMPDIR")); err == nil {
 		t.Error("made the folder")
 	}

@@ -74,12 +74,12 @@ func (f *flags) explain(err error) error {
 	return err
 }
 
-// unwritable is the error of a file that a flag says and that could not be written.
-func unwritable(flag, file string, err error) error {
+// unwritable is the error of a path that a flag says and that could not be written.
+func unwritable(flag, path string, err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = errno // without the name of a temporary file
 	}
-	return fmt.Errorf("--%s=%.512q: %w: expected a file in a folder that exists and that user %d may write to", flag, file, err, os.Geteuid())
+	return fmt.Errorf("--%s=%.512q: %w: expected a path in a folder that exists and that user %d may write to", flag, path, err, os.Geteuid())
 }
 
 // temporaryFolder returns a folder for the files of a node that is not this host.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +17,10 @@ func TestFailuresNameTheFlag(t *testing.T) {
 	withoutRace(t)
 	dir := t.TempDir()
 	none := filepath.Join(dir, "none")
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -47,6 +52,8 @@ func TestFailuresNameTheFlag(t *testing.T) {
 		{"check --scenario=healthy --only=compute_ports --textfile=" + none + "/x.prom", []string{"no such file", writes}},
 		{"check --scenario=healthy --write-manifest=" + none + "/x.yml", []string{"no such file", writes}},
 		{"capture --file=" + none + "/x.tar.gz", []string{"no such file", writes}},
+		{"rules --directory=" + file + "/x", []string{"not a directory", writes}},
+		{"check --scenario=portdown", []string{`--scenario="portdown": there is no such scenario (demo --list names all); did you mean port-down?`}},
 	} {
 		var stdout, stderr output
 		if code := Run(t.Context(), strings.Fields(c.args), Options{Stdout: &stdout, Stderr: &stderr}); code == exitOK {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -375,28 +374,6 @@ func (c *commandLine) checkCombinations() error {
 		return fmt.Errorf("--config.check: expected a file, not --config.file=%s", noConfig)
 	case f.systemdSocket && *c.set["web.listen-address"]:
 		return errors.New("--web.systemd-socket and --web.listen-address: expected at most one of them")
-	}
-	return nil
-}
-
-// checkDemo keeps made-up data away from the network, and refuses what does not fit together.
-func (c *commandLine) checkDemo() error {
-	if c.f.command != commandDemo {
-		return nil
-	}
-	switch f := c.f; {
-	case f.demoCapture != "" && c.scenario:
-		return errors.New("--capture and --scenario: expected at most one of them")
-	case f.demoCapture != "" && f.demoBreak > 0:
-		return errors.New("--capture and --break-after: expected at most one of them")
-	case f.demoMend > 0 && f.demoBreak == 0:
-		return errors.New("--mend-after: expected --break-after beside it")
-	}
-	for _, a := range c.f.listen {
-		host, _, _ := net.SplitHostPort(a)
-		if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
-			return fmt.Errorf("--web.listen-address=%q: demo serves made-up data: expected a loopback address such as %s", a, defaultDemoAddress)
-		}
 	}
 	return nil
 }

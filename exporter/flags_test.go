@@ -24,7 +24,7 @@ func TestFlagErrors(t *testing.T) {
 		{"check --severty=critical", []string{"--severty: unknown flag; did you mean --severity?"}},
 		{"check --severity=criticl", []string{`--severity="criticl": expected critical, warning or info; did you mean critical?`}},
 		{"check --only pcie-lnk", []string{`--only="pcie-lnk": there is no such check; did you mean pcie_link?`}},
-		{"demo --scenario=pfc-strom", []string{`--scenario="pfc-strom": unknown scenario`, "did you mean pfc-storm?"}},
+		{"demo --scenario=pfc-strom", []string{`--scenario="pfc-strom": there is no such scenario`, "did you mean pfc-storm?"}},
 		{"--collector.hac", []string{"--collector.hac: unknown flag; did you mean --collector.hca?"}},
 		{"--no-colector.gid", []string{"--no-colector.gid: unknown flag; did you mean --no-collector.gid?"}},
 		{"--web.lisen-address=:1", []string{"--web.lisen-address: unknown flag; did you mean --web.listen-address?"}},

@@ -132,6 +132,12 @@ func TestSlurmPrologOnBrokenNodes(t *testing.T) {
 				_ = os.WriteFile(p, []byte("\x7fELF\x02\x01\x01\x00(((\x00\xf7\x00"), 0o755)
 				return []string{"CHECK=" + p}
 			}, 0, "not checked, and the job starts"},
+			{"a report without end", func(dir string) []string {
+				return []string{
+					"CHECK=" + script(t, dir, "check", "echo 'FAILED   critical  gpu_lost  GPU1: lost'; head -c 50000000 /dev/zero | tr '\\0' x; exit 1"),
+					"LOGGER=" + script(t, dir, "logger", "cat >"+dir+"/log"),
+				}
+			}, 1, "the node drains\nFAILED   critical  gpu_lost"},
 			{"no logger", func(dir string) []string {
 				return []string{"CHECK=" + script(t, dir, "check", "exit 1"), "LOGGER=" + dir + "/nosuch"}
 			}, 1, "a critical check failed"},
@@ -161,6 +167,9 @@ func TestSlurmPrologOnBrokenNodes(t *testing.T) {
 				code, errs := ran(t, shell, "slurm-prolog.sh", append([]string{"LOGGER=true", "TMPDIR=" + dir}, c.env(dir)...)...)
 				if code != c.code || !strings.Contains(errs, c.says) {
 					t.Errorf("exit code %d, want %d\n%s", code, c.code, errs)
+				}
+				if log, _ := os.ReadFile(dir + "/log"); len(log)+len(errs) > 200_000 {
+					t.Errorf("%d bytes logged, %d on standard error", len(log), len(errs))
 				}
 				if took := time.Since(begin); took > time.Minute {
 					t.Errorf("it took %s", took)

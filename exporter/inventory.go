@@ -102,9 +102,10 @@ func remembering(ob nodeObserver, file string, log *slog.Logger) nodeObserver {
 }
 
 // fitFolder tells whether files in the folder are worth reading, which is an error otherwise, and whether this user may write
-// there: to another user's folder root must not write either, because its owner decides what a name in it leads to.
+// there: to another user's folder root must not write either, because its owner decides what a name in it leads to. The folder
+// may be a link, as systemd lays it for DynamicUser: only root can lay one in /var/lib.
 func fitFolder(dir string) (write bool, err error) {
-	info, err := os.Lstat(dir)
+	info, err := os.Stat(dir)
 	if err != nil {
 		return false, err
 	}

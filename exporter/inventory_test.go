@@ -154,6 +154,18 @@ func TestInventoryIsCareful(t *testing.T) {
 			t.Errorf("the link was followed: %q", text)
 		}
 	})
+	t.Run("a folder as systemd lays it with DynamicUser", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "gpufabric_exporter")
+		if err := os.Symlink(t.TempDir(), dir); err != nil {
+			t.Fatal(err)
+		}
+		if code, out := inventoried(t, tree, dir); code != exitChecked || strings.Contains(out, "level=") {
+			t.Errorf("exit code %d\n%s", code, out)
+		}
+		if had, err := readInventory(filepath.Join(dir, "inventory.json")); err != nil || len(had.GPUs.Items) != 8 {
+			t.Errorf("%+v, %v", had, err)
+		}
+	})
 	t.Run("another user's folder", func(t *testing.T) {
 		dir := t.TempDir()
 		if err := os.Chown(dir, 65534, 65534); err != nil {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,8 +57,9 @@ type view struct {
 	Verdict    cell
 	Troubles   []trouble
 	Unchecked  []trouble
-	Probed     cell // what probes complain of; empty: nothing
-	Wait       int  // seconds until the page looks again by itself; 0: never
+	Elsewhere  string // devices that pods have, which cannot be judged here; empty: there are none
+	Probed     cell   // what probes complain of; empty: nothing
+	Wait       int    // seconds until the page looks again by itself; 0: never
 	GPUs       gpuSection
 	Devices    []deviceRow
 	Excluded   []string
@@ -78,15 +78,6 @@ type cell struct {
 	Note  string
 	Class string // good, bad, unsure, quiet or nothing
 	Title string
-}
-
-type deviceRow struct {
-	Name              string
-	Board, PCI        cell
-	Port              string
-	Role, NetDev      cell
-	State, Rate, GIDs cell
-	Choice            cell
 }
 
 type fileRow struct {
@@ -108,12 +99,12 @@ func (h *handler) view(n *fabric.Node) view {
 	v := view{
 		CSS: template.CSS(landingCSS), Title: h.site.title, Note: h.site.note,
 		Wait: secondReading(n), GPUs: gpuSectionOf(n, bad), RoCE: roceRows(n),
-		Facts: nodeFacts(n), Troubles: troubles(list), Unchecked: unchecked(list), Excluded: n.Excluded,
+		Facts: nodeFacts(n), Troubles: troubles(list), Unchecked: unchecked(list), Elsewhere: diagnose.Elsewhere(n), Excluded: n.Excluded,
 		NCCL: n.NCCL, Collectors: h.collectorRows(n), Config: h.configView(),
 		Links: h.links(), Version: version.Version,
 	}
 	h.explain(n, v.Troubles)
-	v.Verdict = h.verdict(n, len(v.Troubles), len(v.Unchecked))
+	v.Verdict = h.verdict(n, v.Troubles, len(v.Unchecked))
 	v.conclude(h.probes.view(n.At).Verdict)
 	for i := range n.HCAs {
 		v.Devices = append(v.Devices, deviceRows(&n.HCAs[i], bad)...)
@@ -124,14 +115,18 @@ func (h *handler) view(n *fabric.Node) view {
 	return v
 }
 
-// verdict is the first thing a reader sees.
-func (h *handler) verdict(n *fabric.Node, troubles, unchecked int) cell {
+// verdict is the first thing a reader sees. It is as bad as the worst finding.
+func (h *handler) verdict(n *fabric.Node, found []trouble, unchecked int) cell {
+	class := "unsure"
+	if slices.ContainsFunc(found, func(t trouble) bool { return t.Class == "bad" }) {
+		class = "bad"
+	}
 	none, isNone := noDevice(n, h.site)
 	switch {
-	case troubles == 1:
-		return cell{Text: "One thing looks wrong", Class: "bad"}
-	case troubles > 1:
-		return cell{Text: fmt.Sprintf("%d things look wrong", troubles), Class: "bad"}
+	case len(found) == 1:
+		return cell{Text: "One thing looks wrong", Class: class}
+	case len(found) > 1:
+		return cell{Text: fmt.Sprintf("%d things look wrong", len(found)), Class: class}
 	case isNone:
 		return cell{Text: diagnose.Sentence(none), Class: "unsure"}
 	case h.set.Want()&fabric.WantHCA == 0:
@@ -178,118 +173,6 @@ func portCount(n *fabric.Node) string {
 	return fmt.Sprintf("%d RDMA ports, %d active", ports, active)
 }
 
-// deviceRows returns one row per port, or one for a device whose ports are not known.
-func deviceRows(h *fabric.HCA, bad failing) []deviceRow {
-	row := deviceRow{Name: h.Name, Board: show(h.BoardID, text), PCI: show(h.PCI, text)}
-	if fw, ok := h.Firmware.Get(); ok {
-		row.Board.Note = "firmware " + fw
-	}
-	if numa, ok := h.NUMANode.Get(); ok {
-		row.PCI.Note = "NUMA " + strconv.Itoa(numa)
-	}
-	if h.Moved && len(h.Ports) == 0 {
-		row.State = show(fabric.NotKnown[string](fabric.ReasonMoved, "", h.PCI.At), text)
-		return []deviceRow{row}
-	}
-	if len(h.Ports) == 0 {
-		row.State = cell{Text: "unknown", Note: "its ports could not be read", Class: "unsure"}
-		if h.Restricted.Or(false) {
-			row.State = cell{Text: "not touched", Note: "the device is restricted", Class: "quiet"}
-		}
-		return []deviceRow{row}
-	}
-	var rows []deviceRow
-	for i := range h.Ports {
-		p := &h.Ports[i]
-		r := row
-		r.Port = strconv.Itoa(p.Number)
-		r.Role = show(p.Role, func(r fabric.Role) string { return string(r) })
-		r.NetDev = netDevCell(p)
-		r.State = stateCell(p, bad.of(portSubject(h, p), "port_active"))
-		r.Rate = rateCell(p, bad.of(portSubject(h, p), "port_rate", "port_rate_agrees"))
-		r.GIDs = show(p.GIDs.Entries, func(g []fabric.GID) string { return strconv.Itoa(len(g)) })
-		r.Choice = choiceCell(p, bad.of(portSubject(h, p), "gid_usable"))
-		rows = append(rows, r)
-	}
-	return rows
-}
-
-func matters(p *fabric.Port) bool {
-	r := p.Role.Or("")
-	return r == fabric.RoleCompute || r == fabric.RoleStorage
-}
-
-// netDevCell is the network interface with the link layer below it.
-func netDevCell(p *fabric.Port) cell {
-	c := show(p.NetDev, text)
-	if layer, ok := p.LinkLayer.Get(); ok && c.Note == "" {
-		c.Note = layerName(layer)
-	}
-	return c
-}
-
-func stateCell(p *fabric.Port, bad bool) cell {
-	c := show(p.State, func(s fabric.PortState) string { return diagnose.Spaced(string(s)) })
-	s, ok := p.State.Get()
-	if !ok {
-		return c
-	}
-	switch {
-	case s == fabric.PortActive:
-		c.Class = "good"
-	case bad:
-		c.Class = "bad"
-	default:
-		c.Class = "quiet"
-	}
-	if phys, ok := p.PhysState.Get(); ok && s != fabric.PortActive {
-		c.Note = "link: " + diagnose.Spaced(string(phys))
-	}
-	return c
-}
-
-func rateCell(p *fabric.Port, bad bool) cell {
-	c := show(p.Rate, func(r fabric.Rate) string { return diagnose.Gigabits(r.BytesPerSecond) })
-	expected, ok := p.ExpectedRate.Get()
-	if ok {
-		c.Note = "expected " + diagnose.Gigabits(expected)
-	}
-	if bad {
-		c.Class = "bad"
-	}
-	return c
-}
-
-func choiceCell(p *fabric.Port, bad bool) cell {
-	c := show(p.GIDChoice, func(c fabric.GIDChoice) string {
-		if c.GID == nil {
-			return "entry " + strconv.Itoa(c.Index) + ", empty"
-		}
-		return c.GID.Addr.Unmap().String()
-	})
-	if choice, ok := p.GIDChoice.Get(); ok {
-		c.Note = choice.Why
-		if choice.GID != nil && choice.Rule != fabric.GIDByMatch && p.LinkLayer.Or("") == fabric.LinkEthernet {
-			c.Note = diagnose.GIDTypeName(choice.GID.Type) + ": " + c.Note
-		}
-	}
-	if bad {
-		c.Class = "bad"
-	}
-	return c
-}
-
-func layerName(l fabric.LinkLayer) string {
-	switch l {
-	case fabric.LinkInfiniBand:
-		return "InfiniBand"
-	case fabric.LinkEthernet:
-		return "Ethernet"
-	default:
-		return string(l)
-	}
-}
-
 // show makes a cell of a fact; what is absent or unknown says so.
 func show[T any](f fabric.Fact[T], text func(T) string) cell {
 	switch m := f.Meta(); m.State {
@@ -331,69 +214,6 @@ func collectorState(c collector.Health) cell {
 	default:
 		return cell{Text: "running", Class: "good"}
 	}
-}
-
-// configView is the configuration in force.
-type configView struct {
-	Name              string
-	Loaded            string
-	Err               string
-	Roles             []string
-	Restricted        string
-	Ports             string
-	GPUs              string
-	Rates             []string
-	RoCE              string
-	Environment       string
-	Home              string
-	Devices           string
-	Runbooks, Grafana string
-}
-
-func (h *handler) configView() configView {
-	s := h.config.current()
-	p := s.config.policy
-	v := configView{
-		Name: s.config.file, Loaded: s.loaded.UTC().Format("2006-01-02 15:04:05 UTC"),
-		Restricted: pattern(p.Restricted), Environment: s.config.nccl.Environment, Home: s.config.nccl.Home,
-		Grafana: s.config.links.grafana,
-	}
-	if l := s.config.links.runbooks; l != defaultLinks().runbooks {
-		v.Runbooks = l
-	}
-	if s.err != nil {
-		v.Err = s.err.Error()
-	}
-	for _, r := range p.Roles {
-		v.Roles = append(v.Roles, pattern(r.Device)+": "+string(r.Role))
-	}
-	if p.ComputePorts != nil {
-		v.Ports = strconv.Itoa(*p.ComputePorts)
-	}
-	if p.GPUs != nil {
-		v.GPUs = strconv.Itoa(*p.GPUs)
-	}
-	for _, r := range fabric.Roles() {
-		if rate, ok := p.PortRates[r]; ok {
-			v.Rates = append(v.Rates, string(r)+" "+diagnose.Gigabits(rate))
-		}
-	}
-	v.RoCE = roceWishText(p.RoCE)
-	switch d := h.flags.devices; {
-	case d.Include != nil:
-		v.Devices = "only " + pattern(d.Include)
-	case d.Exclude != nil:
-		v.Devices = "all but " + pattern(d.Exclude)
-	}
-	return v
-}
-
-// pattern shows a pattern for whole names as the user wrote it.
-func pattern(re *regexp.Regexp) string {
-	if re == nil {
-		return ""
-	}
-	return strings.TrimSuffix(strings.TrimPrefix(re.String(), "^(?:"), ")$")
 }
 
 // links are relative to the page, so that they hold behind any reverse proxy.

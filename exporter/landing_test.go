@@ -98,6 +98,11 @@ func TestVerdicts(t *testing.T) {
 		n.Sources = []fabric.Source{{Name: fabric.SourceClass, Reason: fabric.ReasonPrivilege}}
 		return n
 	}
+	moved := func() *fabric.Node {
+		n := healthy()
+		n.HCAs[1].Moved, n.HCAs[1].Ports = true, nil
+		return n
+	}
 	unwanted := func() *fabric.Node { return &fabric.Node{Policy: &fabric.Policy{}} }
 	tests := []struct {
 		name string
@@ -105,11 +110,12 @@ func TestVerdicts(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{"stuck", stuck, nil, []string{"One thing looks wrong", "Reads do not return", "a read of the device does not return"}},
+		{"stuck", stuck, nil, []string{`<section class="verdict bad">`, "One thing looks wrong", "Reads do not return", "a read of the device does not return"}},
 		{"unreadable", unreadable, nil, []string{"Nothing looks wrong in what could be read", "Not checked", "The state of the port is not known"}},
 		{"portless", portless, nil, []string{"its ports could not be read"}},
 		{"excluded", excluded, nil, []string{"All 1 RDMA devices under /sys/class/infiniband are excluded by flags", "Excluded by flags and not touched: mlx5_0"}},
 		{"unlisted", unlisted, nil, []string{"Nothing looks wrong in what could be read", "list of RDMA devices"}},
+		{"in a pod", moved, nil, []string{"RDMA devices in other network namespaces, as of pods: mlx5_1. What their ports do is not known here."}},
 		{"collectors off", unwanted, []string{"--collector.disable-defaults", "--collector.nccl"}, []string{"RDMA devices are not looked at: their collectors are disabled"}},
 	}
 	for _, test := range tests {
@@ -118,6 +124,19 @@ func TestVerdicts(t *testing.T) {
 			_, page, _ := p.get("/")
 			contains(t, page, test.want...)
 		})
+	}
+}
+
+// Red is for what keeps jobs from the node: the page is as bad as the worst of its findings.
+func TestVerdictIsAsBadAsItsFindings(t *testing.T) {
+	withoutRace(t)
+	for scenario, want := range map[string]string{
+		"port-down":         `<section class="verdict bad">`,
+		"counter-saturated": `<section class="verdict unsure">`, // info, for which check ends with 0
+	} {
+		p := start(t, nil, append(simulatedHost(t, scenario), "--config.file=none")...)
+		_, page, _ := p.get("/")
+		contains(t, page, want)
 	}
 }
 

@@ -54,7 +54,7 @@ func writeRules(f *flags) error {
 			return replaceFile(to, c.links.put(text))
 		})
 		if err != nil {
-			return fmt.Errorf("--directory=%q: %w", f.rulesDirectory, err)
+			return unwritable("directory", f.rulesDirectory, err)
 		}
 	}
 	return nil

@@ -126,32 +126,37 @@ func Run(ctx context.Context, args []string, o Options) int {
 
 // checkFiles is --config.check.
 func checkFiles(f *flags, o Options) int {
-	if f.configFile.optional && missing(f.configFile.path) {
-		fmt.Fprintf(o.Stderr, "%s: error: --config.check: %s does not exist: expected it, or --config.file beside it (try --help)\n", name, f.configFile.path)
+	if err := checkedFiles(f, o.Stdout); err != nil {
+		for _, e := range split(f.explain(err)) { // each, and not the first few
+			complain(o.Stderr, e)
+		}
 		return exitUsage
+	}
+	return exitOK
+}
+
+func checkedFiles(f *flags, w io.Writer) error {
+	if f.configFile.optional && missing(f.configFile.path) {
+		return fmt.Errorf("--config.check: %s does not exist: expected it, or --config.file beside it (try --help)", f.configFile.path)
 	}
 	c, err := readConfig(f.configFile.path)
 	if err != nil {
-		fmt.Fprintln(o.Stderr, f.explain(err))
-		return exitFailure
+		return err
 	}
-	fmt.Fprintf(o.Stdout, "%s: ok\n", c.file)
+	fmt.Fprintf(w, "%s: ok\n", c.file)
 	if env := c.byHand.EnvFile; env != "" {
 		if _, err := readEnvironment(env); err != nil {
-			fmt.Fprintln(o.Stderr, err)
-			return exitFailure
+			return err
 		}
-		fmt.Fprintf(o.Stdout, "%s: ok\n", env)
+		fmt.Fprintf(w, "%s: ok\n", env)
 	}
-	if f.webConfigFile == "" {
-		return exitOK
+	if f.webConfigFile != "" {
+		if err := web.Validate(f.webConfigFile); err != nil {
+			return fmt.Errorf("%s: %w", f.webConfigFile, err)
+		}
+		fmt.Fprintf(w, "%s: ok\n", f.webConfigFile)
 	}
-	if err := web.Validate(f.webConfigFile); err != nil {
-		fmt.Fprintf(o.Stderr, "%v\n", f.explain(fmt.Errorf("%s: %w", f.webConfigFile, err)))
-		return exitFailure
-	}
-	fmt.Fprintf(o.Stdout, "%s: ok\n", f.webConfigFile)
-	return exitOK
+	return nil
 }
 
 // serveGPUs is the process of a GPUWorker.
@@ -251,7 +256,7 @@ func runSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logger)
 	}
 	if err != nil {
 		for _, e := range split(f.explain(err)) {
-			log.Error("giving up", "err", e)
+			log.Error("cannot serve", "err", e)
 		}
 		return exitOf(err, exitFailure)
 	}

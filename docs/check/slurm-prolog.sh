@@ -50,11 +50,11 @@ bounded() {
 	return "$status"
 }
 
-# tell PRIORITY TEXT logs the text and what check printed.
+# tell PRIORITY TEXT logs the text and what check printed, which is a few KiB unless something is very wrong with it.
 tell() {
-	{ echo "gpufabric: $2" && cat "$report"; } >&2
+	{ echo "gpufabric: $2" && head -c 65536 "$report"; } >&2
 	if [ -n "$dir" ]; then
-		{ echo "$2" && cat "$report"; } >"$dir/log"
+		{ echo "$2" && head -c 65536 "$report"; } >"$dir/log"
 		bounded 2 "$dir/log" /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1"
 	else
 		bounded 2 /dev/null /dev/null "$LOGGER" -t gpufabric_check -p "daemon.$1" "$2"

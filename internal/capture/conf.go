@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"encoding/hex"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,7 +51,9 @@ func (a *anonymiser) conf(s string) string {
 func (a *anonymiser) setting(name, value string) string {
 	bare := strings.TrimSpace(bareName.ReplaceAllString(name, ""))
 	if _, ok := ncclconf.Describe(strings.ToUpper(bare)); !ok {
-		name = strings.Replace(name, bare, "NCCL_"+strings.ToUpper(a.word(bare)), 1)
+		// Names that differ in their case differ: NCCL knows the variable only as it is written.
+		prefix := bare[:len("NCCL_")]
+		name = strings.Replace(name, bare, prefix+strings.ToUpper(a.word(hex.EncodeToString([]byte(bare)))), 1)
 		if value != "" {
 			value = a.word(value)
 		}

@@ -5,6 +5,7 @@ package diagnose
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -67,7 +68,7 @@ func judgeReads(n *fabric.Node, of *verdicts) {
 		case 1:
 			evidence := Sentence(ReasonText(s.Reason))
 			if s.Err != nil {
-				evidence += " (" + s.Err.Error() + ")"
+				evidence += " (" + strings.ReplaceAll(s.Err.Error(), "\n", "; ") + ")" // errors that are joined have a line each
 			}
 			of.unknown(subject, s.Reason, evidence)
 		default:

@@ -3,6 +3,8 @@
 package diagnose
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
@@ -45,5 +47,15 @@ func TestComputePorts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What could not be read is said in one line: check has a table of them, and some programs read lines.
+func TestWhatWasNotReadIsOneLine(t *testing.T) {
+	n := withDevices("")
+	n.Sources = []fabric.Source{{Name: fabric.SourceNetDev, Reason: fabric.ReasonMissing, Err: errors.Join(errors.New("no net/route"), errors.New("no net/ipv6_route"))}}
+	list := Run(n, []*Check{Find("reads_return")})
+	if len(list) != 1 || list[0].Status != Unknown || !strings.Contains(list[0].Evidence, "(no net/route; no net/ipv6_route)") {
+		t.Errorf("%+v", list)
 	}
 }
