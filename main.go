@@ -32,6 +32,9 @@ func main() {
 		// costs a fifth of the CPU time.
 		runtime.GOMAXPROCS(1)
 	}
+	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
+		collectByNeed()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := exporter.Run(ctx, os.Args[1:], exporter.Options{Stdout: os.Stdout, Stderr: os.Stderr, GPUs: askGPUs, ServeGPUs: serveGPUs, Probing: probing()})
 	stop()

@@ -82,6 +82,31 @@ func TestProcessors(t *testing.T) {
 	}
 }
 
+// TestTimerSlack: the exporter's threads sleep as inaccurately as it asks, Go's monitor among them; those of a vendor's
+// library as Linux has it by default.
+func TestTimerSlack(t *testing.T) {
+	h := startHost(t, self)
+	h.until("at first", 8)
+	for who, c := range map[string]struct {
+		pid  int
+		want string
+	}{"exporter": {h.exporter.Process.Pid, "1000000"}, "GPU worker": {h.worker(), "50000"}} {
+		threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", c.pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, thread := range threads {
+			ns, err := os.ReadFile("/proc/" + thread.Name() + "/timerslack_ns")
+			if errors.Is(err, os.ErrPermission) {
+				t.Skip("the timer slack of another process is shown to CAP_SYS_NICE only: ", err)
+			}
+			if got := strings.TrimSpace(string(ns)); err == nil && got != c.want { // a thread may have ended
+				t.Errorf("a thread of the %s has a timer slack of %s ns, want %s", who, got, c.want)
+			}
+		}
+	}
+}
+
 // installed is a copy of this binary, made piece by piece as installers do: of what was written at once, or just linked, the
 // kernel maps larger pieces, which count as memory of the process.
 func installed(t *testing.T) string {

@@ -19,9 +19,10 @@ import (
 type device struct {
 	name    string
 	reading *reading[deviceFacts]
-	// Both are used in the reading's lane only.
+	// These are used in the reading's lane only.
 	reader Device // nil until the first read
 	turns  odometers
+	next   deviceFacts // what a read fills in before it is published
 }
 
 // deviceFacts is one reading of a device. It is replaced, never changed.
@@ -90,10 +91,11 @@ func (ob *Observer) listed(now time.Time) []*device {
 			if busy == "" && !slices.Contains(class.names, name) {
 				f, _ := d.reading.peek(func(deviceFacts, time.Time) bool { return true })
 				ob.asked.Add(f.commands)
-				if f.was == nil {
-					f.was = &f.hca
+				if was := f.was; was != nil {
+					ob.left = append(ob.left, *was)
+				} else {
+					ob.left = append(ob.left, f.hca)
 				}
-				ob.left = append(ob.left, *f.was)
 				d.retire()
 				delete(ob.devices, name)
 			}
@@ -151,24 +153,27 @@ func (ob *Observer) fresh(now time.Time, want fabric.Want) func(deviceFacts, tim
 // is gone is forgotten, so that it is opened anew when it is listed again.
 func (ob *Observer) readDevice(d *device, want fabric.Want, policy *fabric.Policy, asked time.Time) func(deviceFacts, time.Time) (deviceFacts, error) {
 	return func(last deviceFacts, now time.Time) (deviceFacts, error) {
-		next := last
+		next := &d.next
+		*next = last
 		next.was = nil
 		next.hca.Name = d.name
 		next.hca.Ports = slices.Clone(last.hca.Ports)
 		err := d.open(ob.rdma)
 		if err == nil {
-			err = ob.readParts(d, &next, want, policy, asked, now)
+			err = ob.readParts(d, next, want, policy, asked, now)
 			d.reader.End()
 			next.commands = d.reader.Commands()
 		}
 		if gone(err) {
 			d.closeReader()
-			if last.was == nil && !last.parts[0].began.IsZero() {
-				last.was = &last.hca
+			was := last.was
+			if was == nil && !last.parts[0].began.IsZero() {
+				h := last.hca
+				was = &h
 			}
-			return deviceFacts{was: last.was}, errGone
+			return deviceFacts{was: was}, errGone
 		}
-		return next, err
+		return *next, err
 	}
 }
 
