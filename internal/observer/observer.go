@@ -40,12 +40,6 @@ const (
 	maxDevices            = 256
 )
 
-// NCCLFiles says where the site keeps NCCL configuration beside /etc/nccl.conf.
-type NCCLFiles struct {
-	Environment string // KEY=value file that jobs get as environment; empty: none
-	Home        string // folder whose .nccl.conf counts; empty: none
-}
-
 // Options configures an Observer.
 type Options struct {
 	Sysfs, Procfs, Rootfs string // mount points
@@ -112,11 +106,6 @@ type Host interface {
 	ReadCongestionParameters(netdev string, q *fabric.QoS, now time.Time) error
 	// Commands counts what drivers of network interfaces were asked by ReadQoS and ReadCongestionParameters.
 	Commands() fabric.Commands
-}
-
-// NCCL reads the NCCL configuration of the host.
-type NCCL interface {
-	Read(now time.Time) (fabric.NCCLConfig, error)
 }
 
 // Observer is described in the package comment.
@@ -345,9 +334,6 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	return n
 }
 
-// wantNCCLFiles is for what NCCL's configuration is read: the roles of devices follow it too.
-const wantNCCLFiles = fabric.WantNCCL | fabric.WantHCA
-
 // halfOf returns a context that ends half way to ctx's deadline.
 func halfOf(ctx context.Context, now time.Time) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
@@ -382,13 +368,6 @@ func (ob *Observer) readClass(last classList, _ time.Time) (classList, error) {
 
 func (ob *Observer) readHost(_ hostFacts, now time.Time) (hostFacts, error) {
 	return hostFacts{host: ob.host.Host(now), gpus: ob.host.GPUs(now), direct: ob.host.GPUDirect(now)}, nil
-}
-
-func (ob *Observer) readNCCL(_ fabric.NCCLConfig, now time.Time) (fabric.NCCLConfig, error) {
-	ob.mu.Lock()
-	conf := ob.conf
-	ob.mu.Unlock()
-	return conf.Read(now)
 }
 
 func (ob *Observer) assembleHost(n *fabric.Node, want fabric.Want) {
