@@ -141,6 +141,43 @@ type peer struct {
 func (p *peer) RemoteAddr() net.Addr { return p.from }
 func (p *peer) Close() error         { p.closed = true; return nil }
 
+// All places are taken by clients that send the first byte of a request and no more: from the address of the scraper, or
+// each from an address of its own, which every user of this host has in 127.0.0.0/8.
+func TestHalfRequestsSilenceNothing(t *testing.T) {
+	for name, from := range map[string]func(i int) net.IP{
+		"one address":      func(int) net.IP { return net.IPv4(127, 0, 0, 1) },
+		"an address each":  func(i int) net.IP { return net.IPv4(127, 1, byte(i/250), byte(1+i%250)) },
+		"beside a scraper": func(i int) net.IP { return net.IPv4(127, 0, 0, byte(1+i%2)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := start(t, &fakeObserver{node: healthy})
+			for i := range maxConnections + 10 {
+				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from(i)}}
+				c, err := d.Dial("tcp", p.addrs[0].String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				if _, err := io.WriteString(c, "G"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			scraper := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			for range 20 {
+				answer, err := scraper.Get("http://" + p.addrs[0].String() + "/metrics")
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = io.Copy(io.Discard, answer.Body)
+				answer.Body.Close()
+				if err != nil || answer.StatusCode != http.StatusOK {
+					t.Fatal(answer.Status, err)
+				}
+			}
+		})
+	}
+}
+
 func TestTooManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConnections(4)
@@ -174,6 +211,38 @@ func TestTooManyConnections(t *testing.T) {
 			t.Error("a closed connection counts")
 		}
 	})
+}
+
+// Clients that do not read their answers are being answered for a long time: who comes next is not the one to go, from
+// wherever they come. Addresses of the loopback network are one client, because every user of the host has all of them.
+func TestUnreadAnswersHoldNoConnection(t *testing.T) {
+	for name, from := range map[string]func(i int) net.IP{
+		"one address":     func(int) net.IP { return net.IPv4(10, 0, 0, 1) },
+		"an address each": func(i int) net.IP { return net.IPv4(10, 0, 0, byte(1+i)) },
+		"loopback":        func(i int) net.IP { return net.IPv4(127, 0, 0, byte(1+i)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newConnections(4)
+				connect := func(ip net.IP) *peer {
+					time.Sleep(time.Second)
+					p := &peer{from: &net.TCPAddr{IP: ip, Port: 1}}
+					c.track(p, http.StateNew)
+					return p
+				}
+				remote := connect(net.IPv4(10, 9, 9, 9))
+				for i := range 10 {
+					c.track(connect(from(i)), http.StateActive)
+				}
+				if name != "an address each" && remote.closed {
+					t.Error("the connection of another client was closed")
+				}
+				if scraper := connect(from(0)); scraper.closed {
+					t.Error("who came next was turned away")
+				}
+			})
+		})
+	}
 }
 
 // The configuration lies where nothing answers.
