@@ -96,6 +96,35 @@ func TestReadTimeout(t *testing.T) {
 	}
 }
 
+// A client that does not read its answer loses its connection in fake time.
+func TestWriteTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l := newPipeListener()
+		ended := make(chan error, 1)
+		wrote := make(chan error, 1)
+		answer := bodiless(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, err := w.Write(make([]byte, 1<<20))
+			wrote <- err
+		}))
+		go func() { ended <- serveListeners(ctx, []net.Listener{l}, answer, "", slog.New(slog.DiscardHandler)) }()
+		client := l.request()
+		select {
+		case err := <-wrote:
+			if err == nil {
+				t.Error("nobody read what was written")
+			}
+		case <-time.After(time.Hour):
+			t.Error("still waits for its client after an hour")
+		}
+		client.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // unread is an answer that its client does not read.
 type unread struct {
 	*httptest.ResponseRecorder

@@ -20,7 +20,9 @@ import (
 // Limits of the HTTP servers.
 const (
 	readTimeout    = 10 * time.Second // for a whole request; see bodiless
+	writeTimeout   = 2 * time.Minute  // for an answer whose handler sets no deadline; see writeBy
 	maxConnections = 256              // fewer where there are few descriptors
+	maxStreams     = 4                // of HTTP/2 on a connection: each may have an answer that its client does not read
 	idleTimeout    = 5 * time.Minute
 	maxHeaderBytes = 64 << 10
 	shutdownGrace  = time.Second // for requests in flight when the process is told to stop
@@ -90,6 +92,8 @@ func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webC
 		s := &http.Server{
 			Handler:        h,
 			ReadTimeout:    readTimeout,
+			WriteTimeout:   writeTimeout,
+			HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 			IdleTimeout:    idleTimeout,
 			MaxHeaderBytes: maxHeaderBytes,
 			ConnState:      clients.track,
