@@ -6,12 +6,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
@@ -54,13 +52,8 @@ func replaceTextfile(path string, before []byte, families []exposition.Family) e
 // oldVerdicts returns what the textfile has but for how the last run went. What is not the text format is dropped: with it
 // node_exporter would refuse the whole file.
 func oldVerdicts(path string) []byte {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	old, err := readOwn(path, maxTextfile)
 	if err != nil {
-		return nil
-	}
-	defer f.Close()
-	old, err := io.ReadAll(io.LimitReader(f, maxTextfile+1))
-	if err != nil || len(old) > maxTextfile {
 		return nil
 	}
 	run := collector.CheckRunFamilies()

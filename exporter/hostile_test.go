@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -338,6 +339,38 @@ func TestFIFOsAreNotRead(t *testing.T) {
 }
 
 // The Prober asks for a file or a library that hangs; others that follow do not ask again.
+// What others can put in the place of a file that is read and replaced: a FIFO with a writer that is silent, or a link to
+// what they may not read.
+func TestFilesThatAreReplaced(t *testing.T) {
+	dir := t.TempDir()
+	fifo, secret, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "secret"), filepath.Join(dir, "link")
+	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.WriteFile(secret, []byte("secret 1\n"), 0o600), os.Symlink(secret, link)); err != nil {
+		t.Fatal(err)
+	}
+	silent, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, file := range []string{fifo, link} {
+			if old := oldVerdicts(file); len(old) > 0 {
+				t.Errorf("textfile: %s: %q", file, old)
+			}
+			if _, err := readInventory(file); err == nil {
+				t.Errorf("inventory: %s: expected an error", file)
+			}
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("waits for the writer of a FIFO")
+	}
+}
+
 func TestSettingsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
