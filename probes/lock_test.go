@@ -127,7 +127,7 @@ func TestCheckLock(t *testing.T) {
 	if err := os.Symlink(path, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"", filepath.Join(dir, "none", "lock"), filepath.Join(path, "lock"), filepath.Join(dir, "link")} {
+	for _, path := range []string{"", filepath.Join(dir, "none", "none", "lock"), filepath.Join(path, "lock"), filepath.Join(dir, "link")} {
 		if err := CheckLock(path); err == nil {
 			t.Errorf("%q could be opened", path)
 		}
