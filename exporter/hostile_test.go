@@ -321,6 +321,38 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 	})
 }
 
+// A flood of reloads takes neither the processor nor the log, and SIGHUP still works.
+func TestReloadFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		s := site{config: func() (config, error) { reads++; return config{}, nil }}
+		r := newReloader(s, config{}, &fakeObserver{node: healthy}, (*prober)(nil), slog.New(slog.DiscardHandler))
+		post := func() int {
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/-/reload", nil))
+			return w.Code
+		}
+		if code := post(); code != http.StatusOK {
+			t.Errorf("status %d at first", code)
+		}
+		last := 0
+		for range 1000 {
+			last = post()
+		}
+		if last != http.StatusTooManyRequests || reads > 20 {
+			t.Errorf("status %d after %d reads in no time", last, reads)
+		}
+		before := reads
+		if err := r.reload(t.Context(), false); err != nil || reads != before+1 {
+			t.Errorf("SIGHUP: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if code := post(); code != http.StatusOK {
+			t.Errorf("status %d two seconds later", code)
+		}
+	})
+}
+
 func TestFIFOsAreNotRead(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "file")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
