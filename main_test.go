@@ -43,6 +43,9 @@ type host struct {
 // gpusAlone are the flags that have the GPUs read and nothing else, and everything logged.
 var gpusAlone = []string{"--collector.disable-defaults", "--collector.gpu", "--log.level=debug"}
 
+// fastInterval is how long scrapes share a reading here.
+const fastInterval = 10 * time.Millisecond
+
 // self is this binary.
 const self = "/proc/self/exe"
 
@@ -66,7 +69,7 @@ func startHost(t *testing.T, program string, flags ...string) *host {
 	h.describe()
 	h.load()
 	h.exporter = exec.CommandContext(t.Context(), program, append([]string{
-		"serve", "--web.listen-address=127.0.0.1:0", "--observer.fast-interval=10ms", "--observer.medium-interval=10ms",
+		"serve", "--web.listen-address=127.0.0.1:0", "--observer.fast-interval=" + fastInterval.String(), "--observer.medium-interval=10ms",
 		"--path.procfs=" + filepath.Join(dir, "proc"), "--gpu.nvml-library=" + h.nvml, "--gpu.maintenance-file=" + h.maintenance,
 	}, flags...)...)
 	r, w, err := os.Pipe()
@@ -103,6 +106,7 @@ func startHost(t *testing.T, program string, flags ...string) *host {
 func (h *host) describe(lines ...string) {
 	h.t.Helper()
 	nvmltest.Describe(h.t, h.nvml, append([]string{"gpus 8"}, lines...)...)
+	time.Sleep(2 * fastInterval) // until then a scrape may share what was read before
 }
 
 func (h *host) load() {

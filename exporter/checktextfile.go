@@ -51,7 +51,7 @@ func replaceTextfile(path string, before []byte, families []exposition.Family) e
 // oldVerdicts returns what the textfile has but for how the last run went. What is not the text format is dropped: with it
 // node_exporter would refuse the whole file.
 func oldVerdicts(path string) []byte {
-	old, err := readRegular(path, maxTextfile)
+	old, err := readOwn(path, maxTextfile)
 	if err != nil {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 // connections bounds how many clients are connected at once, because each takes a file descriptor that the readers of
 // devices need too. When there are too many, one is closed: of the address that has the most, so that a client with few
 // connections keeps them whatever others do; of those the one that has waited longest, before any that is being answered.
+// It is never the newest, or clients that do not read their answers would keep all others out.
 type connections struct {
 	limit int
 
@@ -47,7 +48,7 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 	known.active, known.since = state == http.StateActive, time.Now()
 	var surplus net.Conn
 	if len(c.open) > c.limit {
-		surplus = c.surplus()
+		surplus = c.surplus(conn)
 		delete(c.open, surplus)
 	}
 	c.mu.Unlock()
@@ -56,8 +57,8 @@ func (c *connections) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// surplus picks the connection to close.
-func (c *connections) surplus() net.Conn {
+// surplus picks the connection to close because of the newest one.
+func (c *connections) surplus(newest net.Conn) net.Conn {
 	from := map[netip.Prefix]int{}
 	most := 0
 	for _, k := range c.open {
@@ -66,7 +67,7 @@ func (c *connections) surplus() net.Conn {
 	}
 	var picked net.Conn
 	for conn, k := range c.open {
-		if from[k.from] < most {
+		if conn == newest || from[k.from] < most {
 			continue
 		}
 		p := c.open[picked]
@@ -77,7 +78,8 @@ func (c *connections) surplus() net.Conn {
 	return picked
 }
 
-// origin is the address of a client; of IPv6 the network that one host has to itself. What has no address is one client.
+// origin is the address of a client; of IPv6 the network that one host has to itself, and of loopback all of it, because each
+// user of this host has all of its addresses. What has no address is one client.
 func origin(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -85,7 +87,10 @@ func origin(a net.Addr) netip.Prefix {
 	}
 	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
 	bits := ip.BitLen()
-	if ip.Is6() {
+	switch {
+	case ip.Is4() && ip.IsLoopback():
+		bits = 8
+	case ip.Is6():
 		bits = 64
 	}
 	p, _ := ip.Prefix(bits) // the length fits

@@ -60,8 +60,15 @@ func (e *errand[T]) run(ctx context.Context, patience time.Duration, do func() (
 }
 
 // readRegular returns a regular file of at most limit bytes. It never waits for the writer of a FIFO.
-func readRegular(file string, limit int64) ([]byte, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+func readRegular(file string, limit int64) ([]byte, error) { return readFile(file, limit, 0) }
+
+// readOwn returns a regular file that this program replaces, which is never a symbolic link.
+func readOwn(file string, limit int64) ([]byte, error) {
+	return readFile(file, limit, syscall.O_NOFOLLOW)
+}
+
+func readFile(file string, limit int64, flags int) ([]byte, error) {
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|flags, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -96,6 +97,35 @@ func TestReadTimeout(t *testing.T) {
 	}
 }
 
+// A client that does not read its answer loses its connection in fake time.
+func TestWriteTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		l := newPipeListener()
+		ended := make(chan error, 1)
+		wrote := make(chan error, 1)
+		answer := bodiless(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, err := w.Write(make([]byte, 1<<20))
+			wrote <- err
+		}))
+		go func() { ended <- serveListeners(ctx, []net.Listener{l}, answer, "", slog.New(slog.DiscardHandler)) }()
+		client := l.request()
+		select {
+		case err := <-wrote:
+			if err == nil {
+				t.Error("nobody read what was written")
+			}
+		case <-time.After(time.Hour):
+			t.Error("still waits for its client after an hour")
+		}
+		client.Close()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // unread is an answer that its client does not read.
 type unread struct {
 	*httptest.ResponseRecorder
@@ -141,6 +171,43 @@ type peer struct {
 func (p *peer) RemoteAddr() net.Addr { return p.from }
 func (p *peer) Close() error         { p.closed = true; return nil }
 
+// All places are taken by clients that send the first byte of a request and no more: from the address of the scraper, or
+// each from an address of its own, which every user of this host has in 127.0.0.0/8.
+func TestHalfRequestsSilenceNothing(t *testing.T) {
+	for name, from := range map[string]func(i int) net.IP{
+		"one address":      func(int) net.IP { return net.IPv4(127, 0, 0, 1) },
+		"an address each":  func(i int) net.IP { return net.IPv4(127, 1, byte(i/250), byte(1+i%250)) },
+		"beside a scraper": func(i int) net.IP { return net.IPv4(127, 0, 0, byte(1+i%2)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := start(t, &fakeObserver{node: healthy})
+			for i := range maxConnections + 10 {
+				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from(i)}}
+				c, err := d.Dial("tcp", p.addrs[0].String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				if _, err := io.WriteString(c, "G"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			scraper := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+			for range 20 {
+				answer, err := scraper.Get("http://" + p.addrs[0].String() + "/metrics")
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = io.Copy(io.Discard, answer.Body)
+				answer.Body.Close()
+				if err != nil || answer.StatusCode != http.StatusOK {
+					t.Fatal(answer.Status, err)
+				}
+			}
+		})
+	}
+}
+
 func TestTooManyConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConnections(4)
@@ -174,6 +241,38 @@ func TestTooManyConnections(t *testing.T) {
 			t.Error("a closed connection counts")
 		}
 	})
+}
+
+// Clients that do not read their answers are being answered for a long time: who comes next is not the one to go, from
+// wherever they come. Addresses of the loopback network are one client, because every user of the host has all of them.
+func TestUnreadAnswersHoldNoConnection(t *testing.T) {
+	for name, from := range map[string]func(i int) net.IP{
+		"one address":     func(int) net.IP { return net.IPv4(10, 0, 0, 1) },
+		"an address each": func(i int) net.IP { return net.IPv4(10, 0, 0, byte(1+i)) },
+		"loopback":        func(i int) net.IP { return net.IPv4(127, 0, 0, byte(1+i)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newConnections(4)
+				connect := func(ip net.IP) *peer {
+					time.Sleep(time.Second)
+					p := &peer{from: &net.TCPAddr{IP: ip, Port: 1}}
+					c.track(p, http.StateNew)
+					return p
+				}
+				remote := connect(net.IPv4(10, 9, 9, 9))
+				for i := range 10 {
+					c.track(connect(from(i)), http.StateActive)
+				}
+				if name != "an address each" && remote.closed {
+					t.Error("the connection of another client was closed")
+				}
+				if scraper := connect(from(0)); scraper.closed {
+					t.Error("who came next was turned away")
+				}
+			})
+		})
+	}
 }
 
 // The configuration lies where nothing answers.
@@ -222,6 +321,38 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 	})
 }
 
+// A flood of reloads takes neither the processor nor the log, and SIGHUP still works.
+func TestReloadFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		s := site{config: func() (config, error) { reads++; return config{}, nil }}
+		r := newReloader(s, config{}, &fakeObserver{node: healthy}, (*prober)(nil), slog.New(slog.DiscardHandler))
+		post := func() int {
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/-/reload", nil))
+			return w.Code
+		}
+		if code := post(); code != http.StatusOK {
+			t.Errorf("status %d at first", code)
+		}
+		last := 0
+		for range 1000 {
+			last = post()
+		}
+		if last != http.StatusTooManyRequests || reads > 20 {
+			t.Errorf("status %d after %d reads in no time", last, reads)
+		}
+		before := reads
+		if err := r.reload(t.Context(), false); err != nil || reads != before+1 {
+			t.Errorf("SIGHUP: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if code := post(); code != http.StatusOK {
+			t.Errorf("status %d two seconds later", code)
+		}
+	})
+}
+
 func TestFIFOsAreNotRead(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "file")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -240,6 +371,38 @@ func TestFIFOsAreNotRead(t *testing.T) {
 }
 
 // The Prober asks for a file or a library that hangs; others that follow do not ask again.
+// What others can put in the place of a file that is read and replaced: a FIFO with a writer that is silent, or a link to
+// what they may not read.
+func TestFilesThatAreReplaced(t *testing.T) {
+	dir := t.TempDir()
+	fifo, secret, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "secret"), filepath.Join(dir, "link")
+	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.WriteFile(secret, []byte("secret 1\n"), 0o600), os.Symlink(secret, link)); err != nil {
+		t.Fatal(err)
+	}
+	silent, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, file := range []string{fifo, link} {
+			if old := oldVerdicts(file); len(old) > 0 {
+				t.Errorf("textfile: %s: %q", file, old)
+			}
+			if _, err := readInventory(file); err == nil {
+				t.Errorf("inventory: %s: expected an error", file)
+			}
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("waits for the writer of a FIFO")
+	}
+}
+
 func TestSettingsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -118,15 +117,10 @@ func fitFolder(dir string) (write bool, err error) {
 
 // readInventory reads the file; one that is not there is empty.
 func readInventory(file string) (hardware, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	data, err := readOwn(file, inventoryMost)
 	if errors.Is(err, fs.ErrNotExist) {
 		return hardware{}, nil
 	} else if err != nil {
-		return hardware{}, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, inventoryMost+1))
-	if err != nil {
 		return hardware{}, err
 	}
 	h, err := parseInventory(data)

@@ -22,7 +22,9 @@ const (
 	// readTimeout is for a whole request; see bodiless. It is longer than scrapes are apart: the next one moves the timer
 	// before it fires, which would wake an idle process and cost a tenth of a scrape.
 	readTimeout    = time.Minute
-	maxConnections = 256              // fewer where there are few descriptors
+	writeTimeout   = 2 * time.Minute // for an answer whose handler sets no deadline; see writeBy
+	maxConnections = 256             // fewer where there are few descriptors
+	maxStreams     = 4               // of HTTP/2 on a connection: each may have an answer that its client does not read
 	idleTimeout    = 5 * time.Minute
 	maxHeaderBytes = 64 << 10
 	shutdownGrace  = time.Second // for requests in flight when the process is told to stop
@@ -92,6 +94,8 @@ func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webC
 		s := &http.Server{
 			Handler:        h,
 			ReadTimeout:    readTimeout,
+			WriteTimeout:   writeTimeout,
+			HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 			IdleTimeout:    idleTimeout,
 			MaxHeaderBytes: maxHeaderBytes,
 			ConnState:      clients.track,

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"gpufabric_exporter/collector"
 )
 
@@ -21,6 +23,7 @@ type reloader struct {
 	prober   siteProber
 	log      *slog.Logger
 
+	clients  *rate.Limiter  // of reloads over HTTP, each of which reads files and writes a line to the log
 	changing sync.Mutex     // held from reading the file until what it says is in force
 	reading  errand[config] // the file may be where nothing answers
 
@@ -37,20 +40,33 @@ type configStatus struct {
 
 // newReloader takes over from a start with the given configuration.
 func newReloader(s site, initial config, ob nodeObserver, p siteProber, log *slog.Logger) *reloader {
-	return &reloader{site: s, observer: ob, prober: p, log: log, status: configStatus{config: initial, loaded: time.Now()}}
+	return &reloader{site: s, observer: ob, prober: p, log: log, clients: rate.NewLimiter(1, reloadBurst), status: configStatus{config: initial, loaded: time.Now()}}
 }
+
+// reloadBurst is how many reloads clients may ask for at once; after them it is one in a second.
+const reloadBurst = 10
+
+var errTooMany = errors.New("too many reloads, try again in a second")
 
 // patience is how long a file of the site's may take to be read.
 const patience = 5 * time.Second
 
 // reload reads the configuration again. On an error the old one stays in force. It is not begun while another is under way
-// (errBusy), and ends within seconds whatever the file system does.
-func (r *reloader) reload(ctx context.Context) error {
+// (errBusy), and ends within seconds whatever the file system does. A client may ask for only so many (errTooMany).
+func (r *reloader) reload(ctx context.Context, client bool) error {
 	if !r.changing.TryLock() {
 		return errBusy
 	}
 	defer r.changing.Unlock()
-	c, err := r.reading.run(ctx, patience, r.site.config)
+	c, err := r.reading.run(ctx, patience, func() (config, error) {
+		if client && !r.clients.Allow() {
+			return config{}, errTooMany
+		}
+		return r.site.config()
+	})
+	if errors.Is(err, errTooMany) || client && errors.Is(err, errBusy) {
+		return err // nothing was tried, and nothing is logged: clients may ask without end
+	}
 	if was := r.current().config.file; err == nil && c.file == "" && was != "" {
 		err = vanished(was)
 	}
@@ -97,14 +113,16 @@ func (r *reloader) onSignal(ctx context.Context, signals <-chan os.Signal) {
 		case <-ctx.Done():
 			return
 		case <-signals:
-			_ = r.reload(ctx) // logged there
+			_ = r.reload(ctx, false) // logged there
 		}
 	}
 }
 
 // ServeHTTP is POST /-/reload. A client that leaves does not end it.
 func (r *reloader) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	switch err := r.reload(context.WithoutCancel(req.Context())); {
+	switch err := r.reload(context.WithoutCancel(req.Context()), true); {
+	case errors.Is(err, errTooMany):
+		http.Error(w, "configuration not reloaded: "+err.Error(), http.StatusTooManyRequests)
 	case errors.Is(err, errBusy):
 		http.Error(w, "configuration not reloaded: a reload is "+err.Error(), http.StatusConflict)
 	case err != nil:

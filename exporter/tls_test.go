@@ -9,7 +9,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/binary"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -166,5 +168,53 @@ func TestBasicAuth(t *testing.T) {
 	}
 	if status, _, _ := p.do("POST", "/-/reload"); status != http.StatusOK {
 		t.Errorf("reload: %d", status)
+	}
+}
+
+// A client of HTTP/2 has many requests on one connection, and reads no answer: each would be kept in memory.
+func TestStreamsAreFew(t *testing.T) {
+	a := newAuthority(t)
+	a.issue("server", x509.ExtKeyUsageServerAuth)
+	p := start(t, &fakeObserver{node: healthy}, a.config("tls_server_config:", "  cert_file: server.crt", "  key_file: server.key"))
+	c, err := tls.Dial("tcp", p.addrs[0].String(), &tls.Config{RootCAs: a.pool, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(time.Minute))
+	const settings, headers, reset, ping = 4, 1, 3, 6
+	frame := func(kind, flags byte, stream uint32, payload string) {
+		head := []byte{0, byte(len(payload) >> 8), byte(len(payload)), kind, flags, 0, 0, 0, 0}
+		binary.BigEndian.PutUint32(head[5:], stream)
+		if _, err := c.Write(append(head, payload...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	frame(settings, 0, 0, "\x00\x04\x00\x00\x00\x00") // no octet of an answer is welcome
+	for i := range uint32(100) {
+		frame(headers, 0x5, 2*i+1, "\x82\x87\x04\x08/metrics\x01\x01a")
+	}
+	frame(ping, 0, 0, "12345678")
+	answered, refused, pinged := 0, 0, false
+	for answered+refused < 100 || !pinged {
+		head := make([]byte, 9)
+		if _, err := io.ReadFull(c, head); err != nil {
+			t.Fatalf("%v after %d answers and %d refusals", err, answered, refused)
+		}
+		if _, err := io.CopyN(io.Discard, c, int64(head[0])<<16|int64(head[1])<<8|int64(head[2])); err != nil {
+			t.Fatal(err)
+		}
+		switch head[3] {
+		case headers:
+			answered++
+		case reset:
+			refused++
+		case ping:
+			pinged = true
+		}
+	}
+	if answered == 0 || answered > maxStreams {
+		t.Errorf("%d answers at once, expected at most %d", answered, maxStreams)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"net/netip"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -27,13 +28,18 @@ type Errand struct {
 }
 
 const (
-	systemConf  = "/etc/nccl.conf" // NCCL reads it whatever the environment says
-	userConf    = ".nccl.conf"     // before 2.23 also with NCCL_CONF_FILE
-	pluginEnd   = "_PLUGIN"
+	systemConf = "/etc/nccl.conf" // NCCL reads it whatever the environment says
+	userConf   = ".nccl.conf"     // before 2.23 also with NCCL_CONF_FILE
+	pluginEnd  = "_PLUGIN"
+
+	verbsVariable = "NCCL_IBVERBS_LIB" // src/misc/ibvsymbols.cc
+	defaultVerbs  = "libibverbs.so.1"
+
 	maxPasswd   = 1 << 20 // bytes of /etc/passwd
 	searchPath  = "LD_LIBRARY_PATH"
 	ownLog      = "NCCL_DEBUG_FILE" // a pipe of the exporter
 	maxElements = 64                // parts of a value that are looked at
+	maxEntries  = 4096              // of a folder that libraries are loaded from
 )
 
 // plugins are those that NCCL looks for by a name of its own where no variable names one, up to 2.30.7
@@ -73,10 +79,16 @@ func Vet(root string, e Errand) (public bool, err error) {
 			v.paths(name, value)
 		}
 	}
+	if env[verbsVariable] == "" {
+		v.library(defaultVerbs, "NCCL loads it where "+verbsVariable+" does not say otherwise")
+	}
 	for _, kind := range plugins {
 		if variable := "NCCL_" + strings.ToUpper(kind) + pluginEnd; env[variable] == "" {
 			v.library("libnccl-"+kind+".so", "NCCL loads it where "+variable+" does not say otherwise")
 		}
+	}
+	for _, dir := range folders(v.libraryPath) { // in the end: what is said above names the variable
+		v.folder(dir, searchPath)
 	}
 	return v.public, v.err
 }
@@ -103,6 +115,31 @@ func (v *vetting) file(name, why string) {
 	case found.Others == nil && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)): // there is none
 	default:
 		v.refuse(why, err)
+	}
+}
+
+// folder judges a directory and, because libraries of any name may be loaded from it, those in it. What is no directory is
+// judged as a file.
+func (v *vetting) folder(name, why string) {
+	v.file(name, why)
+	if v.err != nil {
+		return
+	}
+	fd, err := unix.Open(path.Join(v.root, name), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return // no directory, or one that the loader cannot read either
+	}
+	dir := os.NewFile(uintptr(fd), name)
+	defer dir.Close()
+	entries, _ := dir.Readdirnames(maxEntries + 1)
+	if len(entries) > maxEntries {
+		v.refuse(why, fmt.Errorf("%s: more than %d entries: %w", name, maxEntries, fs.ErrInvalid))
+		return
+	}
+	for _, entry := range entries {
+		if strings.Contains(entry, ".so") {
+			v.file(path.Join(name, entry), why)
+		}
 	}
 }
 
@@ -154,18 +191,19 @@ func (v *vetting) paths(variable, value string) {
 		v.library(value, variable)
 		return
 	}
-	if _, err := netip.ParsePrefix(value); err == nil || !strings.Contains(value, "/") {
+	relative := strings.HasSuffix(variable, "_DIR") || strings.HasSuffix(variable, "_PATH") // to "/"
+	if _, err := netip.ParsePrefix(value); err == nil || !strings.Contains(value, "/") && !relative {
 		return
 	}
-	v.file(value, variable) // as it is, whatever separators are in it
+	v.folder(value, variable) // as it is, whatever separators are in it
 	parts := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(",:;=@ \t", r) })
 	if len(parts) > maxElements {
 		v.refuse(variable, fmt.Errorf("%d parts, expected at most %d: %w", len(parts), maxElements, fs.ErrInvalid))
 		return
 	}
 	for _, part := range parts {
-		if _, err := netip.ParsePrefix(part); err != nil && strings.Contains(part, "/") {
-			v.file(part, variable)
+		if _, err := netip.ParsePrefix(part); err != nil && (strings.Contains(part, "/") || relative) {
+			v.folder(part, variable)
 		}
 	}
 }

@@ -34,6 +34,7 @@ const (
 	maxGPULinks     = 64
 	maxGPUProcesses = 4096
 	maxGPUString    = 512
+	maxGPUElements  = 1 << 15 // of all arrays, before they are decoded: "{}" may be a GPU of a kilobyte and a half
 )
 
 type gpuDocument struct {
@@ -99,6 +100,9 @@ func marshalGPUs(driver fabric.GPUDriver) (string, error) {
 func parseGPUs(b []byte) (fabric.GPUDriver, error) {
 	if len(b) > maxGPUText {
 		return fabric.GPUDriver{}, invalid("more than %d bytes", maxGPUText)
+	}
+	if replay.Elements(b) > maxGPUElements {
+		return fabric.GPUDriver{}, invalid("more than %d elements of arrays", maxGPUElements)
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"unicode"
 	"unicode/utf8"
+
+	"gpufabric_exporter/internal/host/replay"
 )
 
 // ErrInvalid is what is wrong with an archive that was not made by this program, or not in one piece.
@@ -167,7 +169,14 @@ func (u *unpacker) readManifest(h *tar.Header, r io.Reader) error {
 	if h.Size > maxBytes/4 {
 		return invalid("%s has %d bytes", manifestName, h.Size)
 	}
-	if err := json.NewDecoder(r).Decode(&u.manifest); err != nil {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return invalid("%s: %w", manifestName, err)
+	}
+	if replay.Elements(text) > maxEntries {
+		return invalid("%s lists more than %d things", manifestName, maxEntries)
+	}
+	if err := json.Unmarshal(text, &u.manifest); err != nil {
 		return invalid("%s: %w", manifestName, err)
 	}
 	if u.manifest.Format != Format {

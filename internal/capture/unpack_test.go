@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -187,4 +189,28 @@ func decompressed(f *testing.F, b []byte) []byte {
 		f.Fatal(err)
 	}
 	return plain
+}
+
+// A short text of an archive must not take the memory of the machine when it is decoded.
+func TestShortTextsTakeLittleMemory(t *testing.T) {
+	many := strings.Repeat(",{}", 1<<19)
+	manifest := tar.Header{Name: manifestName, Uname: fmt.Sprintf(`{"format": %d, "errors": [{}%s]}`, Format, many)}
+	for name, read := range map[string]func() error{
+		"gpus.json": func() error {
+			_, err := parseGPUs([]byte(`{"format":1,"driver":{"GPUs":[{}` + many + `]}}`))
+			return err
+		},
+		"manifest": func() error {
+			_, err := Unpack(bytes.NewReader(pack(t, manifest)), t.TempDir())
+			return err
+		},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := read()
+		runtime.ReadMemStats(&after)
+		if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 64 || !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %d MiB for %d, and %v", name, took, len(many)>>20, err)
+		}
+	}
 }

@@ -38,8 +38,9 @@ func (b *Bytes) UnmarshalText(text []byte) (err error) {
 
 // Limits of a recording: one node's file is a few MiB long.
 const (
-	maxFile      = 64 << 20 // bytes
+	maxFile      = 32 << 20 // bytes
 	maxExchanges = 1 << 16
+	maxElements  = 1 << 20 // of all arrays
 )
 
 // Load reads a list of exchanges from a JSON file. An exchange that cannot be decoded is left out, as if it had not been
@@ -57,6 +58,9 @@ func Load[T any](name string) ([]T, error) {
 }
 
 func decode[T any](b []byte) ([]T, error) {
+	if Elements(b) > maxElements {
+		return nil, fmt.Errorf("more than %d elements of arrays", maxElements)
+	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	if first, err := d.Token(); err != nil || first != json.Delim('[') {
 		return nil, cmp.Or(err, errNoList)
@@ -164,3 +168,41 @@ func (p *player) ReceiveIter() iter.Seq2[netlink.Message, error] {
 
 // errNotAsked is for what no user does.
 var errNotAsked = fmt.Errorf("expected one message: %w", unix.EOPNOTSUPP)
+
+// Elements counts the elements of all arrays in a JSON text: a byte or two of one may become a kilobyte when it is decoded.
+// It takes no memory. Of what is no JSON the number means nothing.
+func Elements(text []byte) int {
+	const deepest = 10000 // where encoding/json ends
+	var arrays [deepest]bool
+	depth, n := 0, 0
+	inText, first := false, false // first: nothing but space since an array began
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case inText:
+			inText = c != '"'
+			if c == '\\' {
+				i++
+			}
+			continue
+		case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+			continue
+		case first && c != ']', c == ',' && depth > 0 && arrays[depth-1]:
+			n++
+		}
+		first = c == '['
+		switch c {
+		case '"':
+			inText = true
+		case '[', '{':
+			if depth == deepest {
+				return n
+			}
+			arrays[depth] = c == '['
+			depth++
+		case ']', '}':
+			depth = max(0, depth-1)
+		}
+	}
+	return n
+}

@@ -38,6 +38,7 @@ func TestLoad(t *testing.T) {
 		"no list":          {text(`{}`), nil, "expected one JSON array"},
 		"more behind":      {text(`[] []`), nil, "expected one JSON array"},
 		"broken off":       {text(`[{"Name": "a"}`), nil, "expected recorded answers"},
+		"too many parts":   {text(`[{"Many": [0` + strings.Repeat(",0", maxElements) + "]}]"), nil, "more than 1048576"},
 		"too many":         {text("[" + strings.Repeat("0,", maxExchanges) + "0]"), nil, "more than 65536"},
 		"a link":           {func(f string) error { return os.Symlink(outside, f) }, nil, "path escapes"},
 		"a chain of links": {chain(outside), nil, "path escapes"},
@@ -71,5 +72,23 @@ func text(s string) func(string) error {
 func chain(to string) func(string) error {
 	return func(file string) error {
 		return errors.Join(os.Symlink(to, file+".1"), os.Symlink(filepath.Base(file)+".1", file))
+	}
+}
+
+func TestElements(t *testing.T) {
+	for text, want := range map[string]int{
+		"":                              0,
+		"[]":                            0,
+		" [ \n]":                        0,
+		"[[]]":                          1,
+		"[{},{}, null,0]":               4,
+		`{"a": [1, {"b": [], "c": 2}]}`: 2,
+		`["[1,2,\"3,\\", ","]`:          2,
+		"]]}[1":                         1,
+		strings.Repeat("[", 20000):      10000,
+	} {
+		if got := Elements([]byte(text)); got != want {
+			t.Errorf("%.40q: %d elements, expected %d", text, got, want)
+		}
 	}
 }
