@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"gpufabric_exporter/internal/ownership"
 )
 
 // ErrLocked says that another process holds the lock.
@@ -65,21 +67,16 @@ func openLock(path string) (*os.File, error) {
 // above it belong to root or the user of this process, and others may not write to them. A sticky folder such as /tmp may
 // be above it, where they cannot replace what is not theirs.
 func lockFolder(dir string) error {
-	above, err := filepath.EvalSymlinks(filepath.Dir(dir)) // /var/run is a link on most systems
+	above := filepath.Dir(dir)
+	_, err := ownership.Check("/", above)
+	if at, e := filepath.EvalSymlinks(above); err != nil && e == nil && sticky(at) { // it may be a link: /var/run is one
+		_, err = ownership.Check("/", filepath.Dir(above))
+		if err == nil {
+			_, err = ownership.Check("/", filepath.Dir(at))
+		}
+	}
 	if err != nil {
 		return err
-	}
-	for at := above; ; at = filepath.Dir(at) {
-		info, err := os.Stat(at)
-		if err != nil {
-			return err
-		}
-		if err := ours(at, info, fs.ModeSticky); err != nil {
-			return err
-		}
-		if at == filepath.Dir(at) {
-			break
-		}
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -91,18 +88,28 @@ func lockFolder(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("%s is %s, expected a folder", dir, kindOf(info))
 	}
-	return ours(dir, info, 0)
+	return ours(dir, info)
 }
 
-// ours says why others could change a file. A mode that it has all of excuses that they may write to it.
-func ours(path string, info fs.FileInfo, excuse fs.FileMode) error {
+// sticky tells that only root and the user of this process can replace what others made in a folder.
+func sticky(dir string) bool {
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() || info.Mode()&fs.ModeSticky == 0 {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
+}
+
+// ours says why others could change a file.
+func ours(path string, info fs.FileInfo) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !ok:
 		return fmt.Errorf("%s: no owner", path)
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
 		return fmt.Errorf("%s belongs to user %d, expected 0 or %d: probes of a node run as one user", path, st.Uid, os.Geteuid())
-	case info.Mode().Perm()&0o022 != 0 && (excuse == 0 || info.Mode()&excuse != excuse):
+	case info.Mode().Perm()&0o022 != 0:
 		return fmt.Errorf("%s has mode %v: others may write to it", path, info.Mode())
 	}
 	return nil
@@ -126,7 +133,7 @@ func claim(f *os.File, path string) error {
 	if !held.Mode().IsRegular() {
 		return fmt.Errorf("lock file: %s is %s, expected a regular file", path, held.Mode().Type())
 	}
-	if err := ours(path, held, 0); err != nil {
+	if err := ours(path, held); err != nil {
 		return fmt.Errorf("lock file: %w", err)
 	}
 	if held.Mode().Perm()&0o077 != 0 {

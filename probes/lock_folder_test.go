@@ -49,8 +49,12 @@ func TestLockWhereOthersCouldReachIt(t *testing.T) {
 			return errors.Join(os.Rename(dir, dir+".old"), os.Symlink(dir+".old", dir))
 		}, "a symbolic link"},
 		"a file":                     {func(dir string) error { return errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o600)) }, "a file"},
-		"below a writable one":       {func(dir string) error { return os.Chmod(filepath.Dir(dir), 0o777) }, "others may write"},
-		"below that of another user": {func(dir string) error { return os.Chown(filepath.Dir(dir), 1000, 1000) }, "belongs to user 1000"},
+		"below a writable one":       {func(dir string) error { return os.Chmod(filepath.Dir(dir), 0o777) }, "others could have put it there"},
+		"below that of another user": {func(dir string) error { return os.Chown(filepath.Dir(dir), 1000, 1000) }, "others could have put it there"},
+		"below a link of another user": {func(dir string) error {
+			above := filepath.Dir(dir)
+			return errors.Join(os.Rename(above, above+".old"), os.Symlink(above+".old", above), os.Lchown(above, 1000, 1000), os.Chmod(filepath.Dir(above), os.ModeSticky|0o777))
+		}, "others could have put it there"},
 		"missing with the one above": {func(dir string) error { return os.RemoveAll(filepath.Dir(dir)) }, "no such file"},
 		"a lock that others can open": {func(dir string) error {
 			return errors.Join(os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600), os.Chmod(filepath.Join(dir, "lock"), 0o644))
