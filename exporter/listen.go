@@ -19,8 +19,10 @@ import (
 
 // Limits of the HTTP servers.
 const (
-	readTimeout    = 10 * time.Second // for a whole request; see bodiless
-	maxConnections = 256              // fewer where there are few descriptors
+	// readTimeout is for a whole request; see bodiless. It is longer than scrapes are apart: the next one moves the timer
+	// before it fires, which would wake an idle process and cost a tenth of a scrape.
+	readTimeout    = time.Minute
+	maxConnections = 256 // fewer where there are few descriptors
 	idleTimeout    = 5 * time.Minute
 	maxHeaderBytes = 64 << 10
 	shutdownGrace  = time.Second // for requests in flight when the process is told to stop
