@@ -13,8 +13,10 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"path/filepath"
@@ -136,15 +138,20 @@ func ours(exporter string, tree *simulator.Tree, every time.Duration) []string {
 	return args
 }
 
-// install copies a program, as whoever installs it does: the page cache maps larger pieces of a file that was just linked,
-// which counts as memory of the process.
+// install copies a program piece by piece, as installers do: of a file that was just linked, or written at once, the page
+// cache maps larger pieces, which count as memory of the process.
 func install(program, dir string) (string, error) {
-	b, err := os.ReadFile(program)
+	from, err := os.Open(program)
 	if err != nil {
 		return "", err
 	}
-	to := filepath.Join(dir, filepath.Base(program))
-	return to, os.WriteFile(to, b, 0o755)
+	defer from.Close()
+	to, err := os.OpenFile(filepath.Join(dir, filepath.Base(program)), os.O_CREATE|os.O_WRONLY, 0o755)
+	if err != nil {
+		return "", err
+	}
+	_, err = io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, 64<<10))
+	return to.Name(), errors.Join(err, to.Close())
 }
 
 // scratch is where thousands of small files are cheap.
