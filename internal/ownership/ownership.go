@@ -205,6 +205,7 @@ func (w *walker) step(part string) (target string, err error) {
 
 // judge applies the rule to what a descriptor is of. The first trouble is kept.
 func (w *walker) judge(fd int, shown string, st *unix.Stat_t) {
+	w.judgeFUSE(fd, shown, st)
 	kind, mode := st.Mode&unix.S_IFMT, st.Mode
 	switch kind {
 	case unix.S_IFLNK: // its mode means nothing
