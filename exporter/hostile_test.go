@@ -71,7 +71,7 @@ func TestReadTimeout(t *testing.T) {
 				var cancelled atomic.Bool
 				slow := bodiless(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					select {
-					case <-time.After(6 * readTimeout):
+					case <-time.After(readTimeout + writeTimeout/4):
 					case <-r.Context().Done():
 						cancelled.Store(true)
 					}
