@@ -254,7 +254,7 @@ func TestTimerUnit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	contains(t, string(text), fmt.Sprintf("\nSuccessExitStatus=%d\n", exitFailed))
+	contains(t, string(text), fmt.Sprintf("\nSuccessExitStatus=%d\n", exitFailed), "\nLimitNOFILE=65536\n") // room for the files of all devices
 	_, command, _ := strings.Cut(string(text), "ExecStart=/usr/bin/gpufabric_exporter ")
 	command, _, _ = strings.Cut(command, "\n")
 	file := filepath.Join(memory(t), "gpufabric.prom")
