@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 )
 
@@ -28,7 +29,7 @@ func (t told) seen() []string {
 
 // writeChecks prints a table: what failed first, each with what was seen and what to do. All but what paint
 // adds is legible.
-func writeChecks(w io.Writer, conf config, list []diagnose.Verdict, verbose bool, paint painter) error {
+func writeChecks(w io.Writer, conf config.Config, list []diagnose.Verdict, verbose bool, paint painter) error {
 	var b bytes.Buffer
 	good, count := map[*diagnose.Check]bool{}, map[diagnose.Status]int{} // good: asked, and with nothing but ok
 	width := 0
@@ -52,7 +53,7 @@ func writeChecks(w io.Writer, conf config, list []diagnose.Verdict, verbose bool
 			}
 			indent(&b, t.Consequence)
 			indent(&b, prefixed("Do: ", t.Remedy))
-			indent(&b, "Runbook: "+conf.links.runbook(t.Check))
+			indent(&b, "Runbook: "+conf.Links.Runbook(t.Check))
 		case diagnose.Unknown:
 			row(yellow, "UNKNOWN", t, subjects+": "+t.Evidence)
 		default:
@@ -61,7 +62,7 @@ func writeChecks(w io.Writer, conf config, list []diagnose.Verdict, verbose bool
 			}
 		}
 	}
-	fmt.Fprintf(&b, "Configuration: %s\n", oneLine(conf.origin()))
+	fmt.Fprintf(&b, "Configuration: %s\n", oneLine(conf.Origin()))
 	fmt.Fprintf(&b, "%d failed, %d unknown, %d checks fine\n", count[diagnose.Failed], count[diagnose.Unknown], len(good))
 	_, err := w.Write(b.Bytes())
 	return err
@@ -111,10 +112,12 @@ type reportConfiguration struct {
 	Text string `json:"text"`
 }
 
-func configurationOf(c config) reportConfiguration { return reportConfiguration{c.file, c.origin()} }
+func configurationOf(c config.Config) reportConfiguration {
+	return reportConfiguration{c.File, c.Origin()}
+}
 
 // writeChecksJSON writes the verdicts. Note is what there is to say of the node beside them; empty: nothing.
-func writeChecksJSON(w io.Writer, conf config, list []diagnose.Verdict, note string) error {
+func writeChecksJSON(w io.Writer, conf config.Config, list []diagnose.Verdict, note string) error {
 	report := struct {
 		Configuration reportConfiguration `json:"configuration"`
 
@@ -139,7 +142,7 @@ func writeChecksJSON(w io.Writer, conf config, list []diagnose.Verdict, note str
 		report.Verdicts = append(report.Verdicts, checkVerdict{
 			Check: v.Check.ID, Severity: string(v.Check.Severity), Status: string(v.Status), Device: v.Subject.Device, Port: v.Subject.Port,
 			GPU: v.Subject.GPU, File: v.Subject.File, Reason: string(v.Reason), Title: v.Check.Title, What: v.What, Evidence: v.Evidence, Consequence: v.Consequence,
-			Remedy: v.Remedy, Runbook: conf.links.runbook(v.Check),
+			Remedy: v.Remedy, Runbook: conf.Links.Runbook(v.Check),
 		})
 	}
 	e := json.NewEncoder(w)
@@ -148,10 +151,10 @@ func writeChecksJSON(w io.Writer, conf config, list []diagnose.Verdict, note str
 }
 
 // explain prints all there is to say about a check.
-func explain(w io.Writer, c *diagnose.Check, at links) {
+func explain(w io.Writer, c *diagnose.Check, at config.Links) {
 	fmt.Fprintf(w, "%s (%s)\n  %s.\n", c.ID, c.Severity, c.Title)
 	for _, row := range [][2]string{
-		{"About", "each " + string(c.Scope)}, {"Reads", c.Reads}, {"When", c.Guard}, {"Finds", strings.Join(c.Modes, ", ")}, {"Runbook", at.runbook(c)},
+		{"About", "each " + string(c.Scope)}, {"Reads", c.Reads}, {"When", c.Guard}, {"Finds", strings.Join(c.Modes, ", ")}, {"Runbook", at.Runbook(c)},
 	} {
 		if row[1] != "" {
 			fmt.Fprintf(w, "  %-8s %s\n", row[0]+":", row[1])

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
@@ -30,7 +31,7 @@ func watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.
 		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
 	}
 	dir := t.TempDir()
-	c, err := parseConfig(s.Name, []byte(s.Config()))
+	c, err := config.Parse(s.Name, []byte(s.Config()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.
 		}
 		ob, err := observer.New(observer.Options{
 			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(),
-			Policy: c.policy, NCCL: c.nccl, Log: slog.New(slog.DiscardHandler),
+			Policy: c.Policy, NCCL: c.NCCL, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/probes"
 )
@@ -280,13 +281,13 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := make(chan struct{})
 		var reads atomic.Int32
-		s := site{config: func() (config, error) {
+		s := site{config: func() (config.Config, error) {
 			reads.Add(1)
 			<-answers
-			return readConfig("")
+			return config.File{}.Read()
 		}}
 		ob := &fakeObserver{node: healthy}
-		r := newReloader(s, config{}, ob, (*prober)(nil), slog.New(slog.DiscardHandler))
+		r := newReloader(s, config.Config{}, ob, (*prober)(nil), slog.New(slog.DiscardHandler))
 		post := func() int {
 			w := httptest.NewRecorder()
 			r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/-/reload", nil))
@@ -325,8 +326,8 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 func TestReloadFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
-		s := site{config: func() (config, error) { reads++; return config{}, nil }}
-		r := newReloader(s, config{}, &fakeObserver{node: healthy}, (*prober)(nil), slog.New(slog.DiscardHandler))
+		s := site{config: func() (config.Config, error) { reads++; return config.Config{}, nil }}
+		r := newReloader(s, config.Config{}, &fakeObserver{node: healthy}, (*prober)(nil), slog.New(slog.DiscardHandler))
 		post := func() int {
 			w := httptest.NewRecorder()
 			r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/-/reload", nil))
@@ -359,10 +360,10 @@ func TestFIFOsAreNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "is a FIFO, expected a regular file"
-	if _, err := readConfig(fifo); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := (config.File{Path: fifo}).Read(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("configuration: %v", err)
 	}
-	if _, err := readManifest(fifo); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := config.ReadManifest(fifo); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("manifest: %v", err)
 	}
 	if _, err := readEnvironment(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") || !errors.Is(err, errSettings) {

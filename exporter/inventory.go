@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/files"
 )
 
 // Where the exporter remembers what hardware the node had. What left the bus leaves no trace in the kernel over a reboot, so
@@ -117,7 +118,7 @@ func fitFolder(dir string) (write bool, err error) {
 
 // readInventory reads the file; one that is not there is empty.
 func readInventory(file string) (hardware, error) {
-	data, err := readOwn(file, inventoryMost)
+	data, err := files.ReadOwn(file, inventoryMost)
 	if errors.Is(err, fs.ErrNotExist) {
 		return hardware{}, nil
 	} else if err != nil {
@@ -234,7 +235,7 @@ func (m *inventory) refresh() {
 func (m *inventory) save(h hardware) {
 	data, err := h.encode()
 	if err == nil {
-		err = replaceFile(m.file, data)
+		err = files.Replace(m.file, data)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
