@@ -67,7 +67,7 @@ func lookout(f *flags, o Options) (look, config.Config, func(), error) {
 		return nil, conf, nil, err
 	}
 	if !f.simulated {
-		ob = remembering(ob, o.inventory, at.Log)
+		ob = remember(ob, o.inventory, at.Log)
 	}
 	undo = append([]func(){ob.Close}, undo...)
 	return func(ctx context.Context, want fabric.Want, further time.Duration) (*fabric.Node, error) {

@@ -32,6 +32,7 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/inventory"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/probes"
 )
@@ -89,7 +90,7 @@ func Run(ctx context.Context, args []string, o Options) int {
 	if o.newObserver == nil {
 		o.newObserver = func(o observer.Options) (nodeObserver, error) { return observer.New(o) }
 		if f != nil && o.inventory == "" && f.thisHost() {
-			o.inventory = defaultInventory
+			o.inventory = inventory.DefaultFile
 		}
 	}
 	if f != nil && f.configFile.Optional && o.defaultConfig != "" {
@@ -296,7 +297,7 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 		return err
 	}
 	if !s.simulated {
-		ob = remembering(ob, o.inventory, log)
+		ob = remember(ob, o.inventory, log)
 	}
 	defer ob.Close()
 	if s.stopGPUs != nil {
