@@ -107,11 +107,11 @@ func counts(f *flags, list []diagnose.Verdict) bool {
 // it is asked for just that: checks have nothing to say of devices that do not show, and that is no all-clear.
 func verdictsOf(n *fabric.Node, checks []*diagnose.Check) []diagnose.Verdict {
 	list := diagnose.Run(n, checks)
-	reads := func(c *diagnose.Check) bool { return c.ID == checkReads }
+	reads := func(c *diagnose.Check) bool { return c.ID == diagnose.CheckReads }
 	if slices.ContainsFunc(checks, reads) {
 		return list
 	}
-	for _, v := range diagnose.Run(n, []*diagnose.Check{diagnose.Find(checkReads)}) {
+	for _, v := range diagnose.Run(n, []*diagnose.Check{diagnose.Find(diagnose.CheckReads)}) {
 		if v.Status == diagnose.OK {
 			continue
 		}

@@ -8,24 +8,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 )
-
-// seen are the lines of evidence: one where it is the same of all subjects.
-func (t told) seen() []string {
-	if len(slices.Compact(slices.Clone(t.evidence))) == 1 {
-		return t.evidence[:1]
-	}
-	var lines []string
-	for i, e := range t.evidence {
-		lines = append(lines, t.subjects[i]+": "+e)
-	}
-	return lines
-}
 
 // writeChecks prints a table: what failed first, each with what was seen and what to do. All but what paint
 // adds is legible.
@@ -39,16 +26,16 @@ func writeChecks(w io.Writer, conf config.Config, list []diagnose.Verdict, verbo
 		good[v.Check] = v.Status == diagnose.OK && (so || !seen)
 	}
 	maps.DeleteFunc(good, func(_ *diagnose.Check, so bool) bool { return !so })
-	row := func(colour, status string, t told, text string) {
+	row := func(colour, status string, t diagnose.Group, text string) {
 		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Check.Severity, width, t.Check.ID, oneLine(text))
 	}
-	for _, t := range together(list) {
+	for _, t := range diagnose.Together(list) {
 		count[t.Status]++
-		subjects := strings.Join(t.subjects, ", ")
+		subjects := strings.Join(t.Subjects, ", ")
 		switch t.Status {
 		case diagnose.Failed:
 			row(red, "FAILED", t, subjects+": "+t.What)
-			for _, line := range t.seen() {
+			for _, line := range t.Seen() {
 				indent(&b, line)
 			}
 			indent(&b, t.Consequence)
