@@ -213,15 +213,19 @@ func TestDocumentOfProbes(t *testing.T) {
 		probesStatusJSON{},
 		probeStateJSON{},
 		probeChangedJSON{},
-		probeResultJSON{},
-		probeIntrusionJSON{},
-		probeMeasuredJSON{},
-		probeBaselineJSON{},
-		probeLatencyJSON{},
-		probeDifferentJSON{},
+		probes.Result{},
+		probes.Key{},
+		probes.Intrusion{},
+		probes.Measurement{},
+		probes.Comparison{},
+		probes.LatencyComparison{},
+		probes.Change{},
 		probeSkippedJSON{},
 	} {
 		for field := range reflect.TypeOf(v).Fields() {
+			if field.Anonymous {
+				continue
+			}
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name == "" || !strings.Contains(string(raw), name) {
 				t.Errorf("%T: the document does not have %q", v, name)

@@ -118,7 +118,7 @@ func (r *Result) faults() []Fault {
 	if c.Regressed {
 		found = append(found, FaultRegressed)
 	}
-	if c.Drifted && c.Best > 0 {
+	if _, known := c.Best.Get(); known && c.Drifted {
 		found = append(found, FaultDrifted)
 	}
 	return found
