@@ -179,7 +179,7 @@ func (of *subject) paths(r *probes.Result) {
 		state(of.emit, probeTransport, path, probes.Paths(), of.kind, of.device, of.port)
 	}
 	boolean(of.emit, probeGPUDirect, r.GPUDirect.Fact, of.kind, of.device, of.port)
-	if r.Key.Kind == probes.Node || r.Key.Kind == probes.Calibrate { // the others have too few GPUs for sums in a switch
+	if r.Kind == probes.Node || r.Kind == probes.Calibrate { // the others have too few GPUs for sums in a switch
 		boolean(of.emit, probeNVLS, r.NVLS.Fact, of.kind, of.device, of.port)
 		boolean(of.emit, probeSHARP, r.SHARP.Fact, of.kind, of.device, of.port)
 	}

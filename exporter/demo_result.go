@@ -202,7 +202,7 @@ func (s rehearsed) spoil(r *probes.Result) {
 		r.Measurements = nil
 		r.Path, r.GPUDirect = probes.NotKnown[probes.Path](fabric.ReasonNotRead, rehearsedSource, r.At), probes.NotKnown[bool](fabric.ReasonNotRead, rehearsedSource, r.At)
 		fail(probes.FailureCUDA, "rank 0: open: cuInit: system not yet initialized (802)")
-	case r.Key.Kind != probes.Node:
+	case r.Kind != probes.Node:
 	case s.nccl.HangingGPU > 0:
 		r.Wall, r.Measurements = probes.SecondsOf(probes.DefaultDeadline), nil
 		fail(probes.FailureHang, "rank %d: connect: no answer within 21s", s.nccl.HangingGPU-1)
@@ -217,13 +217,13 @@ func (s rehearsed) spoil(r *probes.Result) {
 func (s rehearsed) log(r *probes.Result) {
 	var devices []string
 	for i := range s.node.HCAs {
-		if h := &s.node.HCAs[i]; slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.Role.Or("") == fabric.RoleCompute }) && (r.Key.Device == "" || r.Key.Device == h.Name) {
+		if h := &s.node.HCAs[i]; slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.Role.Or("") == fabric.RoleCompute }) && (r.Device == "" || r.Device == h.Name) {
 			devices = append(devices, fmt.Sprintf("[%d]%s:1", len(devices), h.Name))
 		}
 	}
 	lines := []string{"NCCL version " + rehearsedNCCL}
 	switch {
-	case r.Network == "Socket" && r.Key.Kind != probes.Socket:
+	case r.Network == "Socket" && r.Kind != probes.Socket:
 		lines = append(lines, "NCCL INFO NET/IB : No device found.", "NCCL INFO NET/Socket : Using [0]bond0")
 	case r.Network == "IB":
 		lines = append(lines, "NCCL INFO NET/IB : Using "+strings.Join(devices, " "))

@@ -56,9 +56,9 @@ func writeProbeRun(w io.Writer, run probeRun) error {
 // headline says what is measured, and where.
 func headline(run probeRun) string {
 	r := run.result
-	s := string(r.Key.Kind)
-	if r.Key.Device != "" {
-		s += fmt.Sprintf(" %s port %d", r.Key.Device, r.Key.Port)
+	s := string(r.Kind)
+	if r.Device != "" {
+		s += fmt.Sprintf(" %s port %d", r.Device, r.Port)
 	}
 	if run.label != "" {
 		s += " (" + run.label + ")"

@@ -201,13 +201,13 @@ func fingerprint(r Result, t Target, maxCTAs int) string {
 	if !ok || busBW <= 0 {
 		return ""
 	}
-	if r.Key.Kind == Calibrate {
+	if r.Kind == Calibrate {
 		maxCTAs = 0
 	}
 	m := r.Measurements[len(r.Measurements)-1]
-	where := string(r.Key.Kind)
-	if r.Key.Device != "" {
-		where += fmt.Sprintf(" %s/%d", r.Key.Device, r.Key.Port)
+	where := string(r.Kind)
+	if r.Device != "" {
+		where += fmt.Sprintf(" %s/%d", r.Device, r.Port)
 	}
 	rest := slices.Sorted(slices.Values(t.Conditions))
 	sum := sha256.Sum256([]byte(strings.Join(slices.Concat(r.GPUs, []string{""}, rest), "\n")))

@@ -286,8 +286,8 @@ func TestFingerprintHasWhatMustBeEqual(t *testing.T) {
 		}
 		prints[print] = name
 	}
-	check("device", func(r *Result, _ *Target, _ *int) { r.Key.Device = "mlx5_1" }, true)
-	check("kind", func(r *Result, _ *Target, _ *int) { r.Key.Kind = Socket }, true)
+	check("device", func(r *Result, _ *Target, _ *int) { r.Device = "mlx5_1" }, true)
+	check("kind", func(r *Result, _ *Target, _ *int) { r.Kind = Socket }, true)
 	check("op", func(r *Result, _ *Target, _ *int) { r.Measurements[0].Op = Reduce }, true)
 	check("type", func(r *Result, _ *Target, _ *int) { r.Measurements[0].Type = Float16 }, true)
 	check("size", func(r *Result, _ *Target, _ *int) { r.Measurements[0].Bytes /= 2 }, true)

@@ -57,7 +57,7 @@ func TestBeforeTheChange(t *testing.T) {
 		b, node := newBench(t), Key{Kind: Node}
 		busBW, over := 100e9, PathP2P
 		b.run = func(_ context.Context, r *Result) {
-			if b.mu.Lock(); r.Key.Kind == Node {
+			if b.mu.Lock(); r.Kind == Node {
 				r.Measurements[0].BusBW, r.Path = busBW, Known(over, "", r.At)
 			}
 			b.mu.Unlock()

@@ -23,7 +23,7 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 		b, d, node := newBench(t), &disk{}, Key{Kind: Node}
 		busBW, only := 100e9, func(c *Config) { c.Every = map[Kind]time.Duration{Node: 4 * time.Hour} }
 		b.run = func(_ context.Context, r *Result) {
-			if r.Key.Kind == Node {
+			if r.Kind == Node {
 				r.Measurements[0].BusBW = busBW
 				r.Expected = Known(0.5, "line rate", time.Now())
 				r.Log = strings.Repeat("NCCL INFO ", 5000)
@@ -174,7 +174,7 @@ func TestLogOfResults(t *testing.T) {
 		p.log = slog.New(slog.NewTextHandler(&out, nil))
 		b.run = func(_ context.Context, r *Result) {
 			r.Release = Known(Seconds(0.12), "NVML", time.Now())
-			if r.Key.Kind == Socket {
+			if r.Kind == Socket {
 				r.Release, r.Left = NotKnown[Seconds](fabric.ReasonTimeout, "NVML", time.Now()), "500 MiB are used"
 			}
 		}

@@ -101,7 +101,7 @@ func (v visit) Run(ctx context.Context) Result {
 		NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0",
 		Measurements: []Measurement{{Op: AllReduce, Type: Float32, Bytes: 64 << 20, Ranks: 8, BusBW: 100e9}},
 	}
-	if r.Key.Kind == Transport {
+	if r.Kind == Transport {
 		r.Measurements = nil
 	}
 	b.began[r.Key] = append(b.began[r.Key], r.At)

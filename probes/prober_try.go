@@ -240,7 +240,7 @@ func (s *ProbeStatus) count(c Comparison) {
 
 // tell logs a result: with a warning if somebody should look at it.
 func (p *Prober) tell(r Result) {
-	log := p.log.With("kind", r.Key.Kind, "device", r.Key.Device, "port", r.Key.Port, "wall", r.Wall.Duration(), "gpu_time", r.GPUTime.Duration())
+	log := p.log.With("kind", r.Kind, "device", r.Device, "port", r.Port, "wall", r.Wall.Duration(), "gpu_time", r.GPUTime.Duration())
 	if busBW, ok := judged(r); ok {
 		log = log.With("busbw_bytes", busBW)
 	}

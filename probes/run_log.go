@@ -54,7 +54,7 @@ func tellPaths(r *Result, logs []nccllog.Log) {
 		links = append(links, l.Links...)
 		for _, link := range l.Links {
 			network := link.Via == nccllog.Net || link.Via == nccllog.CollNet
-			if network && (r.Key.Kind != Rail || i == 0) { // of a rail rank 0 has the nearest GPU
+			if network && (r.Kind != Rail || i == 0) { // of a rail rank 0 has the nearest GPU
 				judged = append(judged, link)
 			}
 		}

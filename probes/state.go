@@ -258,10 +258,10 @@ func (s savedState) validate() error {
 		}
 	}
 	for _, p := range s.Probes {
-		if !slices.Contains(Kinds(), p.Key.Kind) || len(p.Key.Device) > textMost || p.Cost < 0 || !inTime(p.Cost) ||
+		if !slices.Contains(Kinds(), p.Kind) || len(p.Device) > textMost || p.Cost < 0 || !inTime(p.Cost) ||
 			p.Ran != nil && !inAge(*p.Ran) || len(p.Baselines) > baselinesPerProbe {
 			return fmt.Errorf("probe %q of %q: a kind, cost, age or number of baselines that is out of range",
-				clip(string(p.Key.Kind), textMost), clip(p.Key.Device, textMost))
+				clip(string(p.Kind), textMost), clip(p.Device, textMost))
 		}
 		for _, b := range p.Baselines {
 			ok := len(b.Fingerprint) <= textMost && inBW(b.Best) && b.Below >= 0 && b.Collapsed >= 0 && b.Collapsed <= b.Below && inAge(b.Used) && len(b.Bandwidths) <= windowSize
