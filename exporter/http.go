@@ -33,7 +33,7 @@ type handler struct {
 	own      *prometheus.Registry // metrics about the exporter itself
 	failures *prometheus.CounterVec
 	answers  answers
-	probes   *probePages
+	probes   *page.Probes
 	log      *slog.Logger
 	ready    atomic.Bool // the first observation is done
 	seen     page.Sightings
@@ -59,10 +59,10 @@ func (h *handler) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+h.flags.telemetryPath, limit(metrics))
 	if h.flags.telemetryPath != "/" {
-		mux.Handle("GET /{$}", limit(shown(h.landing(), landingTimeout)))
+		mux.Handle("GET /{$}", limit(shown(h.landing(), pageTimeout)))
 	}
-	mux.Handle("GET "+probesPath, limit(http.HandlerFunc(h.probes.html)))
-	mux.Handle("GET "+probesPath+".json", limit(http.HandlerFunc(h.probes.json)))
+	mux.Handle("GET "+probesPath, limit(shown(http.HandlerFunc(h.probes.ServePage), pageTimeout)))
+	mux.Handle("GET "+probesPath+".json", limit(shown(http.HandlerFunc(h.probes.ServeJSON), pageTimeout)))
 	mux.HandleFunc("GET /-/healthy", h.healthy)
 	mux.HandleFunc("GET /-/ready", h.readiness)
 	mux.Handle("POST /-/reload", h.config)
