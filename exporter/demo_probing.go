@@ -59,7 +59,7 @@ func (r *rehearsal) begin(ctx context.Context, ob nodeObserver) {
 	r.observe = func(ctx context.Context) *fabric.Node {
 		ctx, cancel := context.WithTimeout(ctx, firstObservation)
 		defer cancel()
-		return ob.Observe(ctx, wantsOfProbes)
+		return ob.Observe(ctx, probes.Wants)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
@@ -106,7 +106,7 @@ func (r *rehearsal) run(ctx context.Context) {
 // remember makes up what has been until now.
 func (r *rehearsal) remember(ctx context.Context, now time.Time) {
 	n := r.observe(ctx)
-	targets := targetsOf(n, probes.Settings{MaxCTAs: rehearsedConfig().MaxCTAs})
+	targets := probes.Targets(n, probes.Settings{MaxCTAs: rehearsedConfig().MaxCTAs})
 	r.runs.See(targets)
 	for i := rehearsePast; i > 0; i-- {
 		node := rehearsed{n, r.healthy, true}
@@ -138,7 +138,7 @@ func (r *rehearsal) step(ctx context.Context, now time.Time) {
 	if ctx.Err() != nil {
 		return
 	}
-	targets := targetsOf(n, probes.Settings{MaxCTAs: rehearsedConfig().MaxCTAs})
+	targets := probes.Targets(n, probes.Settings{MaxCTAs: rehearsedConfig().MaxCTAs})
 	r.runs.See(targets)
 	node := rehearsed{n, r.nccl(), false}
 	if changed {
