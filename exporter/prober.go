@@ -46,8 +46,8 @@ func gateOptions(f *flags, maintenance func() (string, error), log *slog.Logger)
 	return probes.GateSources{Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Library: f.gpuLibrary, Maintenance: maintenance, Log: log}
 }
 
-// apply brings what runs in line with the configuration. What does not change runs on.
-func (p *prober) apply(c *probes.Config) error {
+// Apply brings what runs in line with the configuration. What does not change runs on.
+func (p *prober) Apply(c *probes.Config) error {
 	if p == nil {
 		if c != nil {
 			return errors.New("probes are configured, and cannot run here: this is not the host itself, or nobody asks for its GPUs")
@@ -114,7 +114,7 @@ func (p *prober) end() {
 	stop()
 }
 
-func (p *prober) close() {
+func (p *prober) Close() {
 	if p == nil {
 		return
 	}
@@ -123,8 +123,8 @@ func (p *prober) close() {
 	p.end()
 }
 
-// status says what became of all probes; not enabled while none are configured.
-func (p *prober) status() probes.Status {
+// Status says what became of all probes; not enabled while none are configured.
+func (p *prober) Status() probes.Status {
 	if p == nil {
 		return probes.Status{}
 	}
