@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -63,7 +64,7 @@ func readBoard(name string, text []byte) (board, error) {
 		return board{}, err
 	}
 	if model.UID == "" || len(model.Panels) == 0 {
-		return board{}, fmt.Errorf("not a dashboard: want a uid and panels")
+		return board{}, errors.New("not a dashboard: want a uid and panels")
 	}
 	b := board{name: name, uid: model.UID}
 	for _, v := range model.Templating.List {

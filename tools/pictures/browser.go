@@ -38,7 +38,13 @@ const (
 type panelState struct {
 	Title   string `json:"title"`
 	Problem string `json:"problem"` // what the panel shows instead of data, or nothing
-	Bottom  int    `json:"bottom"`  // pixels
+}
+
+// pageState is a page of Grafana.
+type pageState struct {
+	Panels  []panelState `json:"panels"`
+	Bottom  int          `json:"bottom"` // where its last panel or row ends, in pixels; 0: it has none
+	picture []byte       // PNG
 }
 
 func findBrowser(name string) (string, error) {
@@ -54,14 +60,19 @@ func findBrowser(name string) (string, error) {
 	return "", fmt.Errorf("no browser: want %s in PATH (Debian: apt install chromium), or -browser=PROGRAM", strings.Join(names, ", "))
 }
 
-// openBrowser returns the context of a browser that reaches nothing but loopback. cancel ends it and waits for that.
-func openBrowser(ctx context.Context, program string) (_ context.Context, cancel func()) {
+// openBrowser starts a browser that reaches nothing but loopback, and returns its context. cancel ends it and waits for that.
+func openBrowser(ctx context.Context, program string) (_ context.Context, cancel func(), err error) {
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(program), chromedp.DisableGPU,
 		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"),
 		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"))
 	ctx, ended := chromedp.NewExecAllocator(ctx, options...)
 	ctx, closed := chromedp.NewContext(ctx)
-	return ctx, func() { closed(); ended() }
+	cancel = func() { closed(); ended() }
+	if err := chromedp.Do(ctx); err != nil {
+		cancel()
+		return nil, nil, fmt.Errorf("start %s: %w", program, err)
+	}
+	return ctx, cancel, nil
 }
 
 // shootAll writes the pictures of all dashboards, and of the landing page. A dashboard with a problem does not keep the
@@ -70,7 +81,10 @@ func shootAll(ctx context.Context, o *options, boards []board, s span, grafana, 
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
-	ctx, cancel := openBrowser(ctx, o.browser)
+	ctx, cancel, err := openBrowser(ctx, o.browser)
+	if err != nil {
+		return err
+	}
 	defer cancel()
 	var wrong []error
 	for _, b := range boards {
@@ -86,7 +100,7 @@ func shootAll(ctx context.Context, o *options, boards []board, s span, grafana, 
 			wrong = append(wrong, fmt.Errorf("dashboard %s: %w", b.name, err))
 			continue
 		}
-		fmt.Fprintf(stdout, "%s: %d panels\n", path, len(page.panels))
+		fmt.Fprintf(stdout, "%s: %d panels\n", path, len(page.Panels))
 	}
 	if o.landing != "" {
 		page, err := shoot(ctx, "http://"+landing+"/", landingWidth, landingHeight, nil)
@@ -98,13 +112,6 @@ func shootAll(ctx context.Context, o *options, boards []board, s span, grafana, 
 		}
 	}
 	return errors.Join(wrong...)
-}
-
-// pageState is a page when it was complete.
-type pageState struct {
-	panels  []panelState
-	picture []byte // PNG
-	bottom  int    // pixels that are worth showing; 0: all
 }
 
 // shoot opens a page in a tab of its own and takes a picture when its network is quiet and it has panels with these
@@ -124,34 +131,31 @@ func shoot(ctx context.Context, address string, width, height int, titles []stri
 	if err := chromedp.Do(ctx, chromedp.EmulateViewport(int64(width), int64(height)), chromedp.Navigate(address)); err != nil {
 		return nil, errors.Join(context.Cause(ctx), err)
 	}
-	page := &pageState{}
-	if err := page.settle(ctx, traffic, titles); err != nil {
-		return nil, errors.Join(context.Cause(ctx), err, traffic.failed())
+	page, err := settle(ctx, traffic, titles)
+	if err != nil {
+		return nil, errors.Join(context.Cause(ctx), err, traffic.scripts())
 	}
-	if err := errors.Join(missing(page.panels, titles), problems(page.panels), traffic.failed()); err != nil {
-		return nil, err
+	if err := errors.Join(missing(page.Panels, titles), problems(page.Panels), traffic.queries()); err != nil {
+		return nil, errors.Join(err, traffic.scripts())
 	}
-	for _, p := range page.panels {
-		page.bottom = max(page.bottom, p.Bottom)
-	}
-	var err error
 	page.picture, err = chromedp.Run(ctx, chromedp.CaptureScreenshot())
-	return page, err
+	return &page, err
 }
 
-// settle returns when the network is quiet and the titles are there, or when the network has been quiet for long.
-func (p *pageState) settle(ctx context.Context, t *traffic, titles []string) (err error) {
+// settle returns the page when the network is quiet and the titles are there, or when the network has been quiet for long.
+func settle(ctx context.Context, t *traffic, titles []string) (pageState, error) {
 	for {
-		if p.panels, err = chromedp.Run(ctx, chromedp.Evaluate[[]panelState](panelsJS)); err != nil {
-			return err
+		page, err := chromedp.Run(ctx, chromedp.Evaluate[pageState](panelsJS))
+		if err != nil {
+			return page, err
 		}
 		calm := t.calm()
-		if calm >= quiet && missing(p.panels, titles) == nil || calm >= 5*quiet {
-			return nil
+		if calm >= quiet && missing(page.Panels, titles) == nil || calm >= 5*quiet {
+			return page, nil
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(ctx.Err(), missing(p.panels, titles))
+			return page, errors.Join(ctx.Err(), missing(page.Panels, titles))
 		case <-time.After(250 * time.Millisecond):
 		}
 	}
@@ -184,10 +188,11 @@ func missing(panels []panelState, titles []string) error {
 
 // traffic follows the requests of a page. Safe for concurrent use.
 type traffic struct {
-	mu     sync.Mutex
-	open   map[network.RequestID]bool
-	last   time.Time // something was asked or answered
-	errors []error   // of scripts and of requests for data, the first few
+	mu   sync.Mutex
+	open map[network.RequestID]bool
+	last time.Time // something was asked or answered
+
+	failed, thrown []error // queries, and exceptions that no script caught; the first few of both
 }
 
 func (t *traffic) event(event any) {
@@ -198,10 +203,10 @@ func (t *traffic) event(event any) {
 		t.open[e.RequestID] = true
 	case *network.EventResponseReceived:
 		if e.Response.Status >= 400 && strings.Contains(e.Response.URL, "/api/ds/query") {
-			t.fail(fmt.Errorf("%s: status %d", e.Response.URL, e.Response.Status))
+			t.failed = few(t.failed, fmt.Errorf("%s: status %d", e.Response.URL, e.Response.Status))
 		}
 	case *runtime.EventExceptionThrown:
-		t.fail(fmt.Errorf("script: %s", said(e.ExceptionDetails)))
+		t.thrown = few(t.thrown, fmt.Errorf("script of the page: %s", said(e.ExceptionDetails)))
 	case *network.EventLoadingFinished:
 		delete(t.open, e.RequestID)
 	case *network.EventLoadingFailed:
@@ -212,10 +217,11 @@ func (t *traffic) event(event any) {
 	t.last = time.Now()
 }
 
-func (t *traffic) fail(err error) {
-	if len(t.errors) < 5 {
-		t.errors = append(t.errors, err)
+func few(all []error, err error) []error {
+	if len(all) < 5 {
+		return append(all, err)
 	}
+	return all
 }
 
 // calm is how long nothing has been asked and everything is answered.
@@ -228,17 +234,24 @@ func (t *traffic) calm() time.Duration {
 	return time.Since(t.last)
 }
 
-// failed is what went wrong beside what panels show.
-func (t *traffic) failed() error {
+// queries returns the requests for data that failed, also those of annotations, which no panel shows.
+func (t *traffic) queries() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return errors.Join(t.errors...)
+	return errors.Join(t.failed...)
+}
+
+// scripts returns exceptions, which explain a page that is not complete. Pages that are complete may have some.
+func (t *traffic) scripts() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return errors.Join(t.thrown...)
 }
 
 // write writes the part of the picture that is worth showing.
 func (p *pageState) write(path string) error {
 	var out bytes.Buffer
-	if err := reduce(bytes.NewReader(p.picture), &out, p.bottom); err != nil {
+	if err := reduce(bytes.NewReader(p.picture), &out, p.Bottom); err != nil {
 		return err
 	}
 	return os.WriteFile(path, out.Bytes(), 0o644)

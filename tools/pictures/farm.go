@@ -102,7 +102,7 @@ func (f *farm) scraped(ctx context.Context) error {
 		return fmt.Errorf("answer of Prometheus: %w", err)
 	}
 	if got, want := len(answer.Data.Result), len(f.addresses); got < want {
-		return fmt.Errorf("Prometheus has scraped %d of %d nodes", got, want)
+		return fmt.Errorf("scraped by Prometheus: %d of %d nodes", got, want)
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func startGrafana(ctx context.Context, home, dashboards, prometheus string, boar
 		return nil
 	})
 	if err != nil {
-		return "", fmt.Errorf("Grafana of %s does not serve the dashboards: %w\n%s", home, err, all.log("grafana"))
+		return "", fmt.Errorf("the Grafana in %s does not serve the dashboards: %w\n%s", home, err, all.log("grafana"))
 	}
 	return "http://" + address, nil
 }

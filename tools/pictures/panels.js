@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The panels of a page of Grafana: their titles, what they show instead of data, and where they end. Rows are not panels.
+// The panels of a page of Grafana: their titles, what they show instead of data, and where the last panel or closed row ends.
 (() => {
   const header = 'data-testid Panel header ';
   // 9.3 marks the header within the section, 10 and later the section itself; "Panel" has no title.
@@ -8,7 +8,7 @@
   // The corner is 9.3's, "Panel status" that of 9.4 to 10.1. An alert inside a panel is its type that is missing, or a crash.
   const failed = '.panel-info-corner--error, [aria-label="Panel status"], [data-testid="data-testid Panel status error"]';
   const content = '.panel-content, [data-testid="data-testid panel content"]';
-  return Array.from(sections, section => {
+  const panels = Array.from(sections, section => {
     const named = section.dataset.testid?.startsWith(header) ? section : section.querySelector(`header[data-testid^="${header}"]`);
     const alert = section.querySelector('[role="alert"]');
     let problem = '';
@@ -19,6 +19,9 @@
     } else if (!section.querySelector(content)) {
       problem = 'shows nothing: its data source or type is missing';
     }
-    return { title: named?.dataset.testid.slice(header.length) ?? '', problem, bottom: Math.ceil(section.getBoundingClientRect().bottom) };
+    return { title: named?.dataset.testid.slice(header.length) ?? '', problem };
   });
+  const rows = document.querySelectorAll('[data-testid="dashboard-row-container"]');
+  const bottom = Math.max(0, ...[...sections, ...rows].map(e => Math.ceil(e.getBoundingClientRect().bottom)));
+  return { panels, bottom };
 })()

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"image"
@@ -54,7 +55,7 @@ func standIn(role string, args []string) error {
 		args = args[1:] // the command
 	}
 	if role == "failing" {
-		return fmt.Errorf("no such scenario")
+		return errors.New("no such scenario")
 	}
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -232,7 +233,10 @@ func TestConfiguration(t *testing.T) {
 
 // TestPanels looks at panels as versions of Grafana mark them.
 func TestPanels(t *testing.T) {
-	ctx, cancel := openBrowser(context.Background(), needBrowser(t))
+	ctx, cancel, err := openBrowser(context.Background(), needBrowser(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(cancel)
 	later := func(title, more string) string { // Grafana 10.2 to 12
 		return `<section data-testid="data-testid Panel header ` + title + `"><h2>` + title + `</h2>` + more + `<div data-testid="data-testid panel content">1</div></section>`
@@ -248,7 +252,8 @@ func TestPanels(t *testing.T) {
 		{"12, query", later("Ports", `<button data-testid="data-testid Panel status error"></button>`), `panel "Ports": shows that a query failed`},
 		{"another panel", section("GPUs", full), `panel "Ports": not on the page`},
 		{"no panel", "Loading Grafana", "no panels on the page"},
-		{"script", section("Ports", full) + `<script>throw new Error("broken here")</script>`, "broken here"},
+		{"query of no panel", section("Ports", full) + `<script>fetch("/api/ds/query?status=400")</script>`, "/api/ds/query?status=400: status 400"},
+		{"script", `Loading Grafana<script>throw new Error("broken here")</script>`, "broken here"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -258,8 +263,8 @@ func TestPanels(t *testing.T) {
 			switch {
 			case test.want == "" && err != nil:
 				t.Error(err)
-			case test.want == "" && (page.bottom < 10 || !bytes.HasPrefix(page.picture, []byte("\x89PNG"))):
-				t.Errorf("bottom %d, picture %.8q", page.bottom, page.picture)
+			case test.want == "" && (page.Bottom < 10 || !bytes.HasPrefix(page.picture, []byte("\x89PNG"))):
+				t.Errorf("bottom %d, picture %.8q", page.Bottom, page.picture)
 			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
 				t.Errorf("error %v, want %q", err, test.want)
 			}
@@ -267,14 +272,19 @@ func TestPanels(t *testing.T) {
 	}
 }
 
-// newServer serves a page on loopback.
+// newServer serves a page on loopback, with the status that the address asks for.
 func newServer(t *testing.T, page string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page) })}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status, err := strconv.Atoi(r.URL.Query().Get("status")); err == nil {
+			w.WriteHeader(status)
+		}
+		io.WriteString(w, page)
+	})}
 	go server.Serve(l)
 	t.Cleanup(func() { server.Close() })
 	return "http://" + l.Addr().String()

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	landingWidth, landingHeight = 1280, 1600
+	landingWidth, landingHeight = 1280, 1800
 
-	margin = 16 // pixels below the last panel
+	margin = 16 // pixels below the last panel or row
 )
 
 // reduce copies the upper part of a PNG, down to a margin below bottom, with the 256 colours that most of its pixels have;
