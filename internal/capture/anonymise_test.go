@@ -14,8 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/host/rdmanl"
-	"gpufabric_exporter/internal/host/replay"
+	"gpufabric_exporter/internal/host/netlink"
 	"gpufabric_exporter/internal/simulator"
 )
 
@@ -326,7 +325,7 @@ func TestNetlink(t *testing.T) {
 	}
 	const name, firmware, guid, netdev = 2, 5, 6, 51 // RDMA_NLDEV_ATTR_...
 	was := uint64(0xa088c203004e1018)
-	text, err := json.Marshal([]rdmanl.Exchange{{Command: "get", Messages: []replay.Bytes{slices.Concat(
+	text, err := json.Marshal([]netlink.Exchange{{Command: "get", Messages: []netlink.Bytes{slices.Concat(
 		attribute(name, "mlx5_0\x00"), attribute(firmware, "28.39.1002\x00"), attribute(netdev, "enx0c42a1d35e77\x00"),
 		attribute(guid, string(binary.NativeEndian.AppendUint64(nil, was))),
 	)}}})

@@ -13,6 +13,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/dcbnl"
 	"gpufabric_exporter/internal/host/ethtool"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // Limits on what drivers of network interfaces are asked.
@@ -121,11 +122,11 @@ func (s *session) drivers(u *unit, wires, found []string) error {
 	defer dcb.Close()
 	defer tool.Close()
 	same := func(name string) string { return name }
-	answers, more := []dcbnl.Exchange{}, []ethtool.Exchange{}
-	dcb.Record(func(e dcbnl.Exchange) { answers = append(answers, e.Rewrite(same)) })
+	answers, more := []netlink.Exchange{}, []netlink.Exchange{}
+	dcb.Record(func(e netlink.Exchange) { answers = append(answers, dcbnl.Rewrite(e, same)) })
 	room := maxBytes / 2
-	tool.Record(func(e ethtool.Exchange) {
-		more = append(more, e.Rewrite(same))
+	tool.Record(func(e netlink.Exchange) {
+		more = append(more, ethtool.Rewrite(e, same))
 		for _, s := range e.Statistics {
 			room -= statisticBytes + len(s.Name)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"gpufabric_exporter/internal/host/dcbnl"
 	"gpufabric_exporter/internal/host/ethtool"
+	"gpufabric_exporter/internal/host/netlink"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/rdmanl"
 )
@@ -29,13 +30,13 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 	case e.kind == directory:
 		return ""
 	case name == rdmaName:
-		return rewriteAll(e.text, func(e rdmanl.Exchange) rdmanl.Exchange {
-			return e.Rewrite(rdmanl.Rewriting{Keep: func(string) bool { return true }, Name: a.device, GUID: a.eui64})
+		return rewriteAll(e.text, func(e netlink.Exchange) netlink.Exchange {
+			return rdmanl.Rewrite(e, rdmanl.Rewriting{Keep: func(string) bool { return true }, Name: a.device, GUID: a.eui64})
 		})
 	case name == dcbName:
-		return rewriteAll(e.text, func(e dcbnl.Exchange) dcbnl.Exchange { return e.Rewrite(a.device) })
+		return rewriteAll(e.text, func(e netlink.Exchange) netlink.Exchange { return dcbnl.Rewrite(e, a.device) })
 	case name == ethtoolName:
-		return rewriteAll(e.text, func(e ethtool.Exchange) ethtool.Exchange { return e.Rewrite(a.device) })
+		return rewriteAll(e.text, func(e netlink.Exchange) netlink.Exchange { return ethtool.Rewrite(e, a.device) })
 	case name == gpusName:
 		return a.gpuText(e.text)
 	case name == procPart+"/"+nvidiaProc+"/version":

@@ -2,12 +2,7 @@
 
 package rdmanl
 
-import (
-	"encoding/binary"
-	"strings"
-
-	"github.com/mdlayher/netlink"
-)
+import "gpufabric_exporter/internal/host/netlink"
 
 // command is an RDMA_NLDEV_CMD_... (enum rdma_nldev_command). Only commands that read are here, so that nothing else
 // can be sent; a test sees to it that it stays so.
@@ -28,11 +23,8 @@ func commands() []command {
 	return []command{cmdGet, cmdPortGet, cmdSysGet, cmdResGet, cmdStatGet, cmdStatGetStatus}
 }
 
-// String returns the name without RDMA_NLDEV_CMD_.
-func (c command) String() string { return strings.ToUpper(c.kind()) }
-
-// kind returns the name as a label.
-func (c command) kind() string {
+// String returns the name without RDMA_NLDEV_CMD_, as in recordings.
+func (c command) String() string {
 	switch c {
 	case cmdGet:
 		return "get"
@@ -59,25 +51,20 @@ const (
 
 func (c command) header() netlink.HeaderType { return nldev<<clientShift | netlink.HeaderType(c) }
 
-func commandOf(request netlink.Message) command {
-	return command(request.Header.Type & (1<<clientShift - 1))
+// about returns the question about everything, a device, or a device and one of its ports.
+func (c *Client) about(cmd command, flags netlink.HeaderFlags, args ...uint32) netlink.Question {
+	q := netlink.Question{Command: cmd.String(), Message: encode(cmd, flags, args...), Sent: &c.sent[cmd]}
+	if cmd == cmdPortGet { // see nldev_port_get_doit
+		q.Alias = cmdGet.header()
+	}
+	return q
 }
 
-// isReply tells whether a message has the type of an answer to the request. The answer to PORT_GET calls itself GET
-// (nldev_port_get_doit).
-func isReply(m, request netlink.Message) bool {
-	t := m.Header.Type
-	return t == request.Header.Type || commandOf(request) == cmdPortGet && t == cmdGet.header()
-}
-
-// encode returns the request for everything, for a device, or for a device and one of its ports: args are
-// RDMA_NLDEV_ATTR_DEV_INDEX and RDMA_NLDEV_ATTR_PORT_INDEX.
+// encode returns the request: args are RDMA_NLDEV_ATTR_DEV_INDEX and RDMA_NLDEV_ATTR_PORT_INDEX.
 func encode(cmd command, flags netlink.HeaderFlags, args ...uint32) netlink.Message {
 	m := netlink.Message{Header: netlink.Header{Type: cmd.header(), Flags: netlink.Request | flags}}
 	for i, v := range args {
-		m.Data = binary.NativeEndian.AppendUint16(m.Data, headerSize+4)
-		m.Data = binary.NativeEndian.AppendUint16(m.Data, uint16([]attr{attrDevIndex, attrPortIndex}[i]))
-		m.Data = binary.NativeEndian.AppendUint32(m.Data, v)
+		m.Data = netlink.AppendUint32(m.Data, []uint16{attrDevIndex, attrPortIndex}[i], v)
 	}
 	return m
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // decodes checks a decoder with what a real kernel said.
@@ -114,7 +115,7 @@ func TestDecodeCounters(t *testing.T) {
 // entries in another order of attributes, and a name that comes twice.
 func TestCountersVariations(t *testing.T) {
 	const nested = 1 << 15
-	entry := func(flag attr, parts ...[]byte) []byte {
+	entry := func(flag uint16, parts ...[]byte) []byte {
 		return put(nil, attrStatHWCounterEntry|flag, slices.Concat(parts...))
 	}
 	name := put(nil, attrStatHWCounterName, "ecn")
@@ -197,8 +198,8 @@ func TestMalformed(t *testing.T) {
 		want   string
 	}{
 		{"nothing", port, nil, "ATTR_PORT_STATE: missing"},
-		{"no header", system, put(nil, attrSysNetNSMode, uint8(1))[:3], "ATTR_UNSPEC: followed by 3 bytes, expected an attribute"},
-		{"cut header", system, append(put(nil, attrSysNetNSMode, uint8(1)), 8, 0), "SYS_ATTR_NETNS_MODE: followed by 2 bytes, expected an attribute"},
+		{"no header", system, put(nil, attrSysNetNSMode, uint8(1))[:3], "ATTR_UNSPEC: followed by 3 bytes, expected another attribute or none"},
+		{"cut header", system, append(put(nil, attrSysNetNSMode, uint8(1)), 8, 0), "SYS_ATTR_NETNS_MODE: followed by 2 bytes, expected another attribute or none"},
 		{"cut payload", port, put(nil, attrLID, uint32(1))[:7], "ATTR_LID: a length of 8, expected 4 to 7"},
 		{"length below the header", port, []byte{3, 0, 12, 0}, "ATTR_PORT_STATE: a length of 3, expected 4 to 4"},
 		{"length 0", port, []byte{0, 0, 12, 0}, "ATTR_PORT_STATE: a length of 0, expected 4 to 4"},
@@ -208,20 +209,20 @@ func TestMalformed(t *testing.T) {
 		{"narrow u64", device, put(nil, attrNodeGUID, uint32(4)), "ATTR_NODE_GUID: 4 bytes, expected 8"},
 		{"not a flag", system, put(nil, attrSysNetNSMode, uint8(2)), "SYS_ATTR_NETNS_MODE: 2, expected 0 or 1"},
 		{"empty", device, put(nil, attrDevName, []byte{}), `ATTR_DEV_NAME: "", expected a NUL at the end`},
-		{"empty name", counters, counter("", uint64(1)), "ATTR_STAT_HWCOUNTER_ENTRY_NAME: empty, expected a string"},
-		{"no NUL", counters, counter([]byte("abc"), uint64(1)), `ATTR_STAT_HWCOUNTER_ENTRY_NAME: "abc", expected a NUL at the end`},
-		{"NUL inside", counters, counter("a\x00b", uint64(1)), `ATTR_STAT_HWCOUNTER_ENTRY_NAME: "a\x00b\x00", expected no NUL before the end`},
-		{"not UTF-8", counters, counter("\xff", uint64(1)), `ATTR_STAT_HWCOUNTER_ENTRY_NAME: "\xff\x00", expected UTF-8`},
-		{"value of 4 bytes", counters, counter("a", uint32(1)), "ATTR_STAT_HWCOUNTER_ENTRY_VALUE: 4 bytes, expected 8"},
-		{"entry without value", counters, put(nil, attrStatHWCounters, put(nil, attrStatHWCounterEntry, put(nil, attrStatHWCounterName, "a"))), "ATTR_STAT_HWCOUNTER_ENTRY_VALUE: missing"},
-		{"entry cut short", counters, put(nil, attrStatHWCounters, []byte{24, 0, 81, 0}), "ATTR_STAT_HWCOUNTER_ENTRY: a length of 24, expected 4 to 4"},
+		{"empty name", counters, counter("", uint64(1)), "ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: ATTR_STAT_HWCOUNTER_ENTRY_NAME: empty, expected a string"},
+		{"no NUL", counters, counter([]byte("abc"), uint64(1)), `ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: ATTR_STAT_HWCOUNTER_ENTRY_NAME: "abc", expected a NUL at the end`},
+		{"NUL inside", counters, counter("a\x00b", uint64(1)), `ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: ATTR_STAT_HWCOUNTER_ENTRY_NAME: "a\x00b\x00", expected no NUL before the end`},
+		{"not UTF-8", counters, counter("\xff", uint64(1)), `ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: ATTR_STAT_HWCOUNTER_ENTRY_NAME: "\xff\x00", expected UTF-8`},
+		{"value of 4 bytes", counters, counter("a", uint32(1)), "ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: ATTR_STAT_HWCOUNTER_ENTRY_VALUE: 4 bytes, expected 8"},
+		{"entry without value", counters, put(nil, attrStatHWCounters, put(nil, attrStatHWCounterEntry, put(nil, attrStatHWCounterName, "a"))), "ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: ATTR_STAT_HWCOUNTER_ENTRY_VALUE: missing"},
+		{"entry cut short", counters, put(nil, attrStatHWCounters, []byte{24, 0, 81, 0}), "ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: a length of 24, expected 4 to 4"},
 		{"no table", counters, put(nil, attrDevIndex, uint32(1)), "ATTR_STAT_HWCOUNTERS: missing"},
-		{"table that is no nest", counters, put(nil, attrStatHWCounters, []byte{1, 2, 3}), "ATTR_UNSPEC: followed by 3 bytes, expected an attribute"},
+		{"table that is no nest", counters, put(nil, attrStatHWCounters, []byte{1, 2, 3}), "ATTR_STAT_HWCOUNTERS: ATTR_UNSPEC: followed by 3 bytes, expected another attribute or none"},
 		{"no summary", resources, put(put(nil, attrDevIndex, uint32(1)), attrDevName, "a"), "ATTR_RES_SUMMARY: missing"},
-		{"empty entry", resources, put(nil, attrResSummary, put(nil, attrResSummaryEntry, []byte{})), "ATTR_RES_SUMMARY_ENTRY_NAME: missing"},
+		{"empty entry", resources, put(nil, attrResSummary, put(nil, attrResSummaryEntry, []byte{})), "ATTR_RES_SUMMARY: ATTR_RES_SUMMARY_ENTRY: ATTR_RES_SUMMARY_ENTRY_NAME: missing"},
 	} {
 		got := c.decode(c.b).(result)
-		if got.err == nil || !errors.Is(got.err, ErrMalformed) || !strings.HasPrefix(got.err.Error(), c.want+": ") {
+		if got.err == nil || !errors.Is(got.err, netlink.ErrMalformed) || !strings.HasPrefix(got.err.Error(), c.want+": ") {
 			t.Errorf("%s: %v, want %s", c.name, got.err, c.want)
 		}
 		if !reflect.ValueOf(got.value).IsZero() {
@@ -239,7 +240,7 @@ type result struct {
 func TestTruncated(t *testing.T) {
 	b := payload(t, "stat_get_fakehca_0")
 	for n := range len(b) {
-		if got, err := decodeCounters(b[:n]); !errors.Is(err, ErrMalformed) || got != nil {
+		if got, err := decodeCounters(b[:n]); !errors.Is(err, netlink.ErrMalformed) || got != nil {
 			t.Errorf("%d of %d bytes: %v, %v", n, len(b), got, err)
 		}
 	}

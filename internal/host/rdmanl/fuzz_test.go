@@ -9,9 +9,11 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"gpufabric_exporter/internal/host/netlink"
 )
 
-// fuzz gives a decoder what real kernels said, and what becomes of it. A decoder returns a value or ErrMalformed, and
+// fuzz gives a decoder what real kernels said, and what becomes of it. A decoder returns a value or netlink.ErrMalformed, and
 // an attribute that it does not know changes nothing.
 func fuzz[T any](f *testing.F, decode func([]byte) (T, error), check func(*testing.T, T), names ...string) {
 	for _, name := range names {
@@ -26,7 +28,7 @@ func fuzz[T any](f *testing.F, decode func([]byte) (T, error), check func(*testi
 			t.Fatal("message was written to")
 		}
 		if err != nil {
-			if !errors.Is(err, ErrMalformed) || !strings.HasPrefix(err.Error(), "ATTR_") && !strings.HasPrefix(err.Error(), "SYS_ATTR_") && !strings.HasPrefix(err.Error(), "attribute ") {
+			if !errors.Is(err, netlink.ErrMalformed) || !strings.HasPrefix(err.Error(), "ATTR_") && !strings.HasPrefix(err.Error(), "SYS_ATTR_") && !strings.HasPrefix(err.Error(), "attribute ") {
 				t.Errorf("error %v", err)
 			}
 			if !reflect.ValueOf(v).IsZero() {
@@ -35,7 +37,7 @@ func fuzz[T any](f *testing.F, decode func([]byte) (T, error), check func(*testi
 			return
 		}
 		check(t, v)
-		if len(b)%alignment == 0 {
+		if len(b)%4 == 0 {
 			more, err := decode(put(slices.Clone(b), 0x3fff, []byte("new")))
 			if err != nil || !reflect.DeepEqual(v, more) {
 				t.Errorf("with one attribute more %+v, %v, was %+v", more, err, v)

@@ -19,8 +19,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // These tests need a kernel with RDMA devices, and root for the recordings:

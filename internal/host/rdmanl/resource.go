@@ -2,6 +2,8 @@
 
 package rdmanl
 
+import "gpufabric_exporter/internal/host/netlink"
+
 // DeviceResources says how much of what is in use on a device, by all processes and the kernel itself.
 type DeviceResources struct {
 	Index  uint32 // RDMA_NLDEV_ATTR_DEV_INDEX
@@ -28,42 +30,46 @@ func (r DeviceResources) Count(kind string) (uint64, bool) {
 // Resources counts the resources of all devices in one request (RDMA_NLDEV_CMD_RES_GET). The kernel counts its own
 // records; no driver is asked. What is said of Devices about lists holds here too.
 func (c *Client) Resources() ([]DeviceResources, error) {
-	return dump(c, cmdResGet, decodeResources)
+	return netlink.List(c.conn, c.about(cmdResGet, netlink.Dump), decodeResources)
 }
 
 // decodeResources reads what fill_res_info of drivers/infiniband/core/nldev.c writes.
 func decodeResources(b []byte) (DeviceResources, error) {
-	var d decoder
+	d := netlink.Decode(b, attributeName)
 	var v DeviceResources
-	for a, data := range d.attributes(b, attrDevIndex, attrDevName, attrResSummary) {
-		switch a {
+	for d.Next() {
+		switch d.Type() {
 		case attrDevIndex:
-			v.Index = d.u32(a, data)
+			v.Index = d.Uint32()
 		case attrDevName:
-			v.Name = d.text(a, data)
+			v.Name = d.Text()
 		case attrResSummary:
-			for a, data := range d.attributes(data) {
-				if a == attrResSummaryEntry {
-					v.Totals = append(v.Totals, decodeResource(&d, data))
+			summary := d.Nest(attributeName)
+			for summary.Next() {
+				if summary.Type() == attrResSummaryEntry {
+					entry := summary.Nest(attributeName)
+					v.Totals = append(v.Totals, decodeResource(&entry))
 				}
 			}
 		}
 	}
-	if d.err != nil {
-		return DeviceResources{}, d.err
+	d.Require(attrDevIndex, attrDevName, attrResSummary)
+	if err := d.Err(); err != nil {
+		return DeviceResources{}, err
 	}
 	return v, nil
 }
 
-func decodeResource(d *decoder, b []byte) Resource {
+func decodeResource(d *netlink.Decoder) Resource {
 	var v Resource
-	for a, data := range d.attributes(b, attrResSummaryEntryName, attrResSummaryEntryCurr) {
-		switch a {
+	for d.Next() {
+		switch d.Type() {
 		case attrResSummaryEntryName:
-			v.Kind = d.text(a, data)
+			v.Kind = d.Text()
 		case attrResSummaryEntryCurr:
-			v.Count = d.u64(a, data)
+			v.Count = d.Uint64()
 		}
 	}
+	d.Require(attrResSummaryEntryName, attrResSummaryEntryCurr)
 	return v
 }
