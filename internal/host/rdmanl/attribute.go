@@ -4,36 +4,30 @@ package rdmanl
 
 // Attributes: RDMA_NLDEV_ATTR_... and RDMA_NLDEV_SYS_ATTR_... (enum rdma_nldev_attr).
 const (
-	attrDevIndex             = 1
-	attrDevName              = 2
-	attrPortIndex            = 3
-	attrCapFlags             = 4
-	attrFWVersion            = 5
-	attrNodeGUID             = 6
-	attrSysImageGUID         = 7
-	attrSubnetPrefix         = 8
-	attrLID                  = 9
-	attrSMLID                = 10
-	attrLMC                  = 11
-	attrPortState            = 12
-	attrPortPhysState        = 13
-	attrDevNodeType          = 14
-	attrResSummary           = 15
-	attrResSummaryEntry      = 16
-	attrResSummaryEntryName  = 17
-	attrResSummaryEntryCurr  = 18
-	attrNdevIndex            = 50
-	attrNdevName             = 51
-	attrSysNetNSMode         = 66
-	attrDevProtocol          = 67
-	attrStatHWCounters       = 80
-	attrStatHWCounterEntry   = 81
-	attrStatHWCounterName    = 82
-	attrStatHWCounterValue   = 83
-	attrSysCopyOnFork        = 93
-	attrStatHWCounterIndex   = 94
-	attrStatHWCounterDynamic = 95
-	attrSysMonitorMode       = 103
+	attrDevIndex           = 1
+	attrDevName            = 2
+	attrPortIndex          = 3
+	attrCapFlags           = 4
+	attrFWVersion          = 5
+	attrNodeGUID           = 6
+	attrSysImageGUID       = 7
+	attrSubnetPrefix       = 8
+	attrLID                = 9
+	attrSMLID              = 10
+	attrLMC                = 11
+	attrPortState          = 12
+	attrPortPhysState      = 13
+	attrDevNodeType        = 14
+	attrNdevIndex          = 50
+	attrNdevName           = 51
+	attrSysNetNSMode       = 66
+	attrDevProtocol        = 67
+	attrStatHWCounters     = 80
+	attrStatHWCounterEntry = 81
+	attrStatHWCounterName  = 82
+	attrStatHWCounterValue = 83
+	attrSysCopyOnFork      = 93
+	attrSysMonitorMode     = 103
 )
 
 // attributeName returns the name without RDMA_NLDEV_; empty for what is not known here.
@@ -45,13 +39,10 @@ func attributeName(kind uint16) string {
 		attrSysImageGUID: "ATTR_SYS_IMAGE_GUID", attrSubnetPrefix: "ATTR_SUBNET_PREFIX", attrLID: "ATTR_LID",
 		attrSMLID: "ATTR_SM_LID", attrLMC: "ATTR_LMC", attrPortState: "ATTR_PORT_STATE",
 		attrPortPhysState: "ATTR_PORT_PHYS_STATE", attrDevNodeType: "ATTR_DEV_NODE_TYPE",
-		attrResSummary: "ATTR_RES_SUMMARY", attrResSummaryEntry: "ATTR_RES_SUMMARY_ENTRY",
-		attrResSummaryEntryName: "ATTR_RES_SUMMARY_ENTRY_NAME", attrResSummaryEntryCurr: "ATTR_RES_SUMMARY_ENTRY_CURR",
 		attrNdevIndex: "ATTR_NDEV_INDEX", attrNdevName: "ATTR_NDEV_NAME", attrSysNetNSMode: "SYS_ATTR_NETNS_MODE",
 		attrDevProtocol: "ATTR_DEV_PROTOCOL", attrStatHWCounters: "ATTR_STAT_HWCOUNTERS",
 		attrStatHWCounterEntry: "ATTR_STAT_HWCOUNTER_ENTRY", attrStatHWCounterName: "ATTR_STAT_HWCOUNTER_ENTRY_NAME",
 		attrStatHWCounterValue: "ATTR_STAT_HWCOUNTER_ENTRY_VALUE", attrSysCopyOnFork: "SYS_ATTR_COPY_ON_FORK",
-		attrStatHWCounterIndex: "ATTR_STAT_HWCOUNTER_INDEX", attrStatHWCounterDynamic: "ATTR_STAT_HWCOUNTER_DYNAMIC",
 		attrSysMonitorMode: "SYS_ATTR_MONITOR_MODE",
 	}
 	if int(kind) < len(names) {

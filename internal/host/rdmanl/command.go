@@ -9,18 +9,16 @@ import "gpufabric_exporter/internal/host/netlink"
 type command uint16
 
 const (
-	cmdGet           command = 1
-	cmdPortGet       command = 5
-	cmdSysGet        command = 6
-	cmdResGet        command = 9
-	cmdStatGet       command = 17
-	cmdStatGetStatus command = 24
+	cmdGet     command = 1
+	cmdPortGet command = 5
+	cmdSysGet  command = 6
+	cmdStatGet command = 17
 
-	lastCommand = cmdStatGetStatus
+	lastCommand = cmdStatGet
 )
 
 func commands() []command {
-	return []command{cmdGet, cmdPortGet, cmdSysGet, cmdResGet, cmdStatGet, cmdStatGetStatus}
+	return []command{cmdGet, cmdPortGet, cmdSysGet, cmdStatGet}
 }
 
 // String returns the name without RDMA_NLDEV_CMD_, as in recordings.
@@ -32,12 +30,8 @@ func (c command) String() string {
 		return "port_get"
 	case cmdSysGet:
 		return "sys_get"
-	case cmdResGet:
-		return "res_get"
 	case cmdStatGet:
 		return "stat_get"
-	case cmdStatGetStatus:
-		return "stat_get_status"
 	}
 	return "unknown"
 }

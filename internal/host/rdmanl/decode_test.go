@@ -138,40 +138,6 @@ func TestCountersVariations(t *testing.T) {
 	}
 }
 
-func TestDecodeCounterStatus(t *testing.T) {
-	got, err := decodeCounterStatus(payload(t, "stat_get_status_fakehca_0"))
-	if err != nil || len(got) != 14 || got[7] != (CounterStatus{Name: "np_cnp_sent", Index: 7, Enabled: true}) {
-		t.Errorf("%+v, %v", got, err)
-	}
-	// No device of the lab has optional counters: these bytes are made by hand.
-	var table []byte
-	for i, dynamic := range []uint8{0, 1} {
-		e := put(put(nil, attrStatHWCounterName, "cc_rx_ce_pkts"), attrStatHWCounterIndex, uint32(i))
-		table = put(table, attrStatHWCounterEntry, put(e, attrStatHWCounterDynamic, dynamic))
-	}
-	got, err = decodeCounterStatus(put(nil, attrStatHWCounters, table))
-	want := []CounterStatus{
-		{Name: "cc_rx_ce_pkts", Index: 0, Optional: true},
-		{Name: "cc_rx_ce_pkts", Index: 1, Optional: true, Enabled: true},
-	}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
-	}
-}
-
-func TestDecodeResources(t *testing.T) {
-	decodes(t, "res_get", decodeResources, DeviceResources{
-		Index: 0, Name: "rxe0", Totals: []Resource{{"pd", 1}, {"cq", 1}, {"qp", 1}, {"cm_id", 0}, {"mr", 0}, {"ctx", 0}, {"srq", 0}},
-	})
-	r, _ := decodeResources(payload(t, "res_get"))
-	if n, ok := r.Count("qp"); n != 1 || !ok {
-		t.Errorf("qp: %d, %v", n, ok)
-	}
-	if n, ok := r.Count("dmah"); n != 0 || ok {
-		t.Errorf("dmah: %d, %v", n, ok)
-	}
-}
-
 func TestDecodeSystem(t *testing.T) {
 	decodes(t, "sys_get", decodeSystem, System{SharedNetNS: true, CopyOnFork: true})
 	exclusive := put(put(nil, attrSysNetNSMode, uint8(0)), attrSysMonitorMode, uint8(1))
@@ -186,7 +152,6 @@ func TestMalformed(t *testing.T) {
 	device := func(b []byte) any { v, err := decodeDevice(b); return result{v, err} }
 	counters := func(b []byte) any { v, err := decodeCounters(b); return result{v, err} }
 	system := func(b []byte) any { v, err := decodeSystem(b); return result{v, err} }
-	resources := func(b []byte) any { v, err := decodeResources(b); return result{v, err} }
 	counter := func(name any, value any) []byte {
 		entry := put(put(nil, attrStatHWCounterName, name), attrStatHWCounterValue, value)
 		return put(nil, attrStatHWCounters, put(nil, attrStatHWCounterEntry, entry))
@@ -218,8 +183,6 @@ func TestMalformed(t *testing.T) {
 		{"entry cut short", counters, put(nil, attrStatHWCounters, []byte{24, 0, 81, 0}), "ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: a length of 24, expected 4 to 4"},
 		{"no table", counters, put(nil, attrDevIndex, uint32(1)), "ATTR_STAT_HWCOUNTERS: missing"},
 		{"table that is no nest", counters, put(nil, attrStatHWCounters, []byte{1, 2, 3}), "ATTR_STAT_HWCOUNTERS: ATTR_UNSPEC: followed by 3 bytes, expected another attribute or none"},
-		{"no summary", resources, put(put(nil, attrDevIndex, uint32(1)), attrDevName, "a"), "ATTR_RES_SUMMARY: missing"},
-		{"empty entry", resources, put(nil, attrResSummary, put(nil, attrResSummaryEntry, []byte{})), "ATTR_RES_SUMMARY: ATTR_RES_SUMMARY_ENTRY: ATTR_RES_SUMMARY_ENTRY_NAME: missing"},
 	} {
 		got := c.decode(c.b).(result)
 		if got.err == nil || !errors.Is(got.err, netlink.ErrMalformed) || !strings.HasPrefix(got.err.Error(), c.want+": ") {

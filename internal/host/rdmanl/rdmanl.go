@@ -2,8 +2,7 @@
 
 // Package rdmanl asks the kernel's RDMA core over NETLINK_RDMA (include/uapi/rdma/rdma_netlink.h) what sysfs tells
 // only at a high price or not at all: all counters of a port in one request, the state of a port with a single
-// ib_query_port, how many queue pairs and memory regions a device has, and the mode of network namespaces. It needs
-// no privilege and sends commands that read, never another.
+// ib_query_port, and the mode of network namespaces. It needs no privilege and sends commands that read, never another.
 //
 // Asking and decoding are apart: package netlink sends requests, the decode functions are pure and take the bytes of
 // one message. Answers can be recorded, and replayed where there is no such kernel.

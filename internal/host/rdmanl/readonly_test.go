@@ -20,7 +20,7 @@ import (
 // them (nldev_cb_table has no RDMA_NL_ADMIN_PERM for them), and none changes anything.
 func readingCommands() map[string]int {
 	return map[string]int{
-		"cmdGet": 1, "cmdPortGet": 5, "cmdSysGet": 6, "cmdResGet": 9, "cmdStatGet": 17, "cmdStatGetStatus": 24,
+		"cmdGet": 1, "cmdPortGet": 5, "cmdSysGet": 6, "cmdStatGet": 17,
 	}
 }
 
