@@ -20,7 +20,8 @@ import (
 // refuses is left to os.Root: a path that leads out, a kernel or a sandbox that does not have it.
 type Root struct {
 	*os.Root
-	dir *os.File
+	dir      *os.File
+	recorder Recorder // nil: nobody records
 }
 
 // Open opens the directory at p.
@@ -78,6 +79,7 @@ func dup(f *os.File, err error) (int, error) {
 
 // Stat is Stat of os.Root.
 func (r *Root) Stat(p string) (Inode, error) {
+	r.look(p)
 	fd, err := r.openat2(p, unix.O_PATH)
 	if unanswered(err) {
 		return inodeOf(r.Root.Stat(p))
@@ -87,6 +89,7 @@ func (r *Root) Stat(p string) (Inode, error) {
 
 // Lstat is Lstat of os.Root.
 func (r *Root) Lstat(p string) (Inode, error) {
+	r.look(p)
 	fd, err := r.openat2(p, unix.O_PATH|unix.O_NOFOLLOW)
 	if unanswered(err) {
 		return inodeOf(r.Root.Lstat(p))
@@ -130,6 +133,7 @@ func InodeOfFD(fd int) (Inode, error) {
 
 // Readlink is Readlink of os.Root.
 func (r *Root) Readlink(p string) (string, error) {
+	r.look(p)
 	fd, err := r.openat2(p, unix.O_PATH|unix.O_NOFOLLOW)
 	if unanswered(err) {
 		return r.Root.Readlink(p)
