@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"gpufabric_exporter/internal/host/dcbnl"
 	"gpufabric_exporter/internal/host/ethtool"
@@ -55,7 +57,7 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 		return a.words(e.text)
 	case base == "traffic_class":
 		return a.lines(e.text, a.rule)
-	case path.Base(dir) == "ndevs", base == "parent", base == "slaves", base == "active_slave", base == "primary":
+	case path.Base(dir) == "ndevs", base == "parent", base == "ibdev", base == "slaves", base == "active_slave", base == "primary":
 		return a.list(e.text)
 	case path.Base(dir) == "gids":
 		return a.gidText(e.text)
@@ -94,7 +96,44 @@ func isPlain(dir, base string) bool {
 // isVersion tells whether a file has what a vendor calls a thing, a version of four numbers for one.
 func isVersion(dir, base string) bool {
 	return slices.Contains([]string{"fw_ver", "hw_rev", "hca_type", "board_id"}, base) ||
-		strings.Contains(dir, "/"+memoryPeers+"/") || strings.HasPrefix(dir, sysPart+"/"+kernelModules+"/")
+		strings.Contains(dir, "/"+memoryPeers+"/") || strings.HasPrefix(dir, sysPart+"/module/")
+}
+
+// kernelTexts are files of sysfs of which it is known that all words in them are the kernel's own, with the directory
+// that they are in where the name alone does not tell.
+const kernelTexts = `node_type state phys_state rate link_layer types/* operstate trust dscp2prio runtime_status
+	current_link_speed max_link_speed iommu_groups/*/type bonding/mode bonding/mii_status bonding/xmit_hash_policy bonding/lacp_rate
+	parameters/* initstate class vendor numa_node speed mtu`
+
+// isKnown tells whether rewrite knows what is in a file. All that is read by somebody whom it does not know is guarded.
+func isKnown(name string) bool {
+	if !strings.HasPrefix(name, sysPart+"/") {
+		return true // these files are named in read.go, with what is kept of them
+	}
+	dir, base := path.Split(name)
+	if isFunction(path.Base(dir)) && base == "config" || isAddress(base) || isVersion(dir, base) || isPlain(dir, base) ||
+		slices.Contains(strings.Fields("node_desc traffic_class parent slaves active_slave primary ibdev"), base) ||
+		slices.Contains([]string{"ndevs", "gids"}, path.Base(dir)) {
+		return true
+	}
+	return slices.ContainsFunc(strings.Fields(kernelTexts), func(pattern string) bool {
+		parts := strings.Split(name, "/")
+		n := strings.Count(pattern, "/") + 1
+		matched, err := path.Match(pattern, strings.Join(parts[max(0, len(parts)-n):], "/"))
+		return err == nil && matched
+	})
+}
+
+// guarded returns what is kept of the text of a file that nobody said anything about: numbers of up to ten digits and
+// words that NCCL or a vendor has. All others are replaced, as a serial number or somebody's name would be. Why says so.
+func (a *anonymiser) guarded(text string) (kept, why string) {
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\t\r", r) }) {
+		return "", "of no known kind, and no text: it is empty here"
+	}
+	if kept = a.words(text); kept != text {
+		return kept, "of no known kind: words in it were replaced"
+	}
+	return kept, ""
 }
 
 // isAddress tells whether a file has a MAC address or GUID. In all others there are only texts that look like one.

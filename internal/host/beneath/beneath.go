@@ -50,6 +50,7 @@ func (r *Root) FileSystem() (int64, error) {
 
 // OpenDir opens a directory for reading.
 func (r *Root) OpenDir(p string) (int, error) {
+	r.look(p)
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY
 	fd, err := r.openat2(p, flags)
 	if !unanswered(err) {

@@ -7,8 +7,10 @@ package beneath
 type Recorder interface {
 	// Begin is called before a file or a directory is read. Where it returns an error, that is what the reader gets.
 	Begin(path string) error
-	// Look is called for what a reader listed or asked about without reading it: a link, a directory or a file.
+	// Look is called for what a reader asked about or opened: a link, a directory or a file.
 	Look(path string)
+	// Entry is called for each entry of a directory that a reader lists.
+	Entry(dir, name string)
 	// Text is called with what a read of a file gave. The text is valid until Text returns.
 	Text(path string, text []byte, err error)
 }

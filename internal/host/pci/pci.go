@@ -151,9 +151,8 @@ func (b *Bus) names(dir string) ([]string, error) {
 	}
 	slices.Sort(names)
 	if rec := b.root.Recorder(); rec != nil {
-		rec.Look(dir)
 		for _, name := range names {
-			rec.Look(dir + "/" + name)
+			rec.Entry(dir, name)
 		}
 	}
 	return names, nil

@@ -155,10 +155,9 @@ func (d *dir) each(found func(name []byte, number uint64)) error {
 		if err := rec.Begin(d.path); err != nil {
 			return err
 		}
-		rec.Look(d.path)
 		tell := found
 		found = func(name []byte, number uint64) {
-			rec.Look(d.path + "/" + string(name))
+			rec.Entry(d.path, string(name))
 			tell(name, number)
 		}
 	}
@@ -314,6 +313,9 @@ func (d *dir) unkeep() {
 }
 
 func (d *dir) openSub() (int, error) {
+	if rec := d.fs.root.Recorder(); rec != nil {
+		rec.Look(d.path)
+	}
 	at, err := d.parent.fd()
 	if err != nil {
 		return -1, err

@@ -66,6 +66,7 @@ type listener struct {
 
 func (r *listener) Begin(p string) error             { r.reading = p; return nil }
 func (r *listener) Look(string)                      {}
+func (r *listener) Entry(string, string)             {}
 func (r *listener) Text(p string, _ []byte, _ error) { r.reading = ""; r.files[p] = true }
 
 // TestRecorderIsToldOfEveryRead: there is no way to the text of a file around the recorder.
