@@ -5,8 +5,14 @@
 // proc/ and root/ laid out as on the node, netlink/ with what the kernel and the GPU driver were asked and answered, and
 // MANIFEST.json.
 //
-// Taking it is as harmless as a scrape: nothing is written to the node, each file is read once, and excluded and
-// restricted devices are left alone. All of it is held in memory, which the limits below allow.
+// Of sysfs an archive has what the readers in package host read: they run once with a recorder (tree.go), so that a new
+// fact is in captures by itself. What a file may say about somebody is decided in rewrite.go: of a file of no known kind
+// only numbers and common words are kept, and the manifest names it. Of procfs and the root file system it has the files
+// that read.go names, and of these the lines that are needed.
+//
+// Taking it is as harmless as a scrape: nothing is written to the node, each counter is read once from sysfs and once
+// over netlink, and excluded and restricted devices are left alone. All of it is held in memory, which the limits below
+// allow.
 //
 // Concurrency: Take and Unpack may be called by any number of goroutines. Each device is read in a goroutine of its
 // own, one after the other. One that hangs is left behind after a time limit: what it read until then stays, what it
@@ -267,7 +273,7 @@ func (s *session) finish(devices []string) (*Capture, error) {
 	}}
 	for name, e := range entries {
 		to := a.path(name)
-		if e.kind == regular && !isKnown(name) {
+		if e.kind == regular && !isKnown(name, e.text) {
 			text, why := a.guarded(e.text)
 			if why != "" {
 				leftOut = append(leftOut, Problem{to, why})

@@ -134,6 +134,11 @@ func TestReplay(t *testing.T) {
 			o.dial = answers.dial
 			o.GPUs = func(now time.Time) (fabric.GPUDriver, error) { return tree.GPUs().Read(fabric.GPUDriver{}, true, now) }
 			c := take(t, o)
+			for _, p := range c.Manifest.LeftOut {
+				if strings.Contains(p.Reason, "no known kind") {
+					t.Errorf("%s is of no known kind: say in rewrite.go what is in it", p.Path)
+				}
+			}
 			dir := t.TempDir()
 			m, err := Unpack(bytes.NewReader(archive(t, c)), dir)
 			if err != nil {

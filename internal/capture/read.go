@@ -20,7 +20,6 @@ const (
 	rdmaClass    = "class/infiniband"
 	netClass     = "class/net"
 	configRDMACM = "kernel/config/rdma_cm"
-	memoryPeers  = "kernel/mm/memory_peers"
 )
 
 // recorded runs readers of sysfs, and puts into the archive what they read.

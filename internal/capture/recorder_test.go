@@ -21,12 +21,14 @@ func TestNewFileIsCaptured(t *testing.T) {
 	device := filepath.Join(tree.Sysfs(), rdmaClass, "mlx5_0")
 	files := map[string]struct{ text, want, why string }{
 		"ports/1/hw_counters/made_up_counter": {"123456789012345\n", "123456789012345\n", ""},
+		"ports/1/hw_counters/made_up_text":    {"acme\n", "", "of no known kind: words in it were replaced"},
+		"made_up/state":                       {"acme\n", "", "of no known kind: words in it were replaced"},
 		"made_up/level":                       {"42\n", "42\n", ""},
 		"made_up/mode":                        {"0x1f NVIDIA auto\n", "0x1f NVIDIA auto\n", ""},
 		"made_up/label":                       {"rack7-of-acme MT2413X00042\n", "", "of no known kind: words in it were replaced"},
 		"made_up/asset":                       {"1321020012345\n", "", "of no known kind: words in it were replaced"},
 		"made_up/blob":                        {"SN\x00\x01acme", "", "of no known kind, and no text: it is empty here"},
-		"made_up/address":                     {"0c:42:a1:d3:5e:77\n", "", ""},
+		"made_up/address":                     {"0c:42:a1:d3:5e:77\n", "", "of no known kind: words in it were replaced"},
 	}
 	for name, f := range files {
 		p := filepath.Join(device, name)

@@ -73,55 +73,50 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 		return a.lines(e.text, onlyIf(uidLine))
 	case isVersion(dir, base):
 		return a.scrub(e.text)
-	case isPlain(dir, base):
-		return e.text
+	case counterFile.MatchString(name), slices.Contains(strings.Fields("stat cpuinfo aer_dev_correctable aer_dev_nonfatal aer_dev_fatal"), base):
+		return e.text // a version of four numbers or a counter of twelve digits may look like an identifier
 	}
 	return a.text(e.text)
-}
-
-// isPlain tells whether a file has nothing in it that identifies anybody, but perhaps something that looks so: a
-// version of four numbers or a counter of twelve digits.
-func isPlain(dir, base string) bool {
-	switch parent := path.Base(dir); {
-	case parent == "counters", parent == "counters_ext", parent == "hw_counters", strings.HasPrefix(parent, "cm_"):
-		return true
-	}
-	switch base {
-	case "stat", "cpuinfo", "aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal":
-		return true
-	}
-	return false
 }
 
 // isVersion tells whether a file has what a vendor calls a thing, a version of four numbers for one.
 func isVersion(dir, base string) bool {
 	return slices.Contains([]string{"fw_ver", "hw_rev", "hca_type", "board_id"}, base) ||
-		strings.Contains(dir, "/"+memoryPeers+"/") || strings.HasPrefix(dir, sysPart+"/module/")
+		base == "version" && strings.HasPrefix(dir, sysPart+"/") || base == "srcversion"
 }
 
-// kernelTexts are files of sysfs of which it is known that all words in them are the kernel's own, with the directory
-// that they are in where the name alone does not tell.
-const kernelTexts = `node_type state phys_state rate link_layer types/* operstate trust dscp2prio runtime_status
-	current_link_speed max_link_speed iommu_groups/*/type bonding/mode bonding/mii_status bonding/xmit_hash_policy bonding/lacp_rate
-	parameters/* initstate class vendor numa_node speed mtu`
+// knownFiles are files of sysfs that rewrite treats rightly: how their paths end. All words in them are the kernel's own, or
+// replaced for what they are.
+const knownFiles = `ports/*/state ports/*/phys_state ports/*/rate ports/*/link_layer gid_attrs/types/* gid_attrs/ndevs/* gids/*
+	node_type node_desc node_guid sys_image_guid fw_ver hw_rev hca_type board_id infiniband/*/parent infiniband_verbs/*/ibdev
+	net/*/address net/*/operstate qos/trust qos/dscp2prio tc/*/traffic_class
+	bonding/mode bonding/slaves bonding/active_slave bonding/primary
+	power/runtime_status current_link_speed max_link_speed aer_dev_correctable aer_dev_nonfatal aer_dev_fatal iommu_groups/*/type
+	module/*/version module/*/srcversion module/*/initstate memory_peers/*/version`
 
-// isKnown tells whether rewrite knows what is in a file. All that is read by somebody whom it does not know is guarded.
-func isKnown(name string) bool {
-	if !strings.HasPrefix(name, sysPart+"/") {
-		return true // these files are named in read.go, with what is kept of them
-	}
-	dir, base := path.Split(name)
-	if isFunction(path.Base(dir)) && base == "config" || isAddress(base) || isVersion(dir, base) || isPlain(dir, base) ||
-		slices.Contains(strings.Fields("node_desc traffic_class parent slaves active_slave primary ibdev"), base) ||
-		slices.Contains([]string{"ndevs", "gids"}, path.Base(dir)) {
+var (
+	knownFile = func() *regexp.Regexp {
+		var ends []string
+		for pattern := range strings.FieldsSeq(knownFiles) {
+			ends = append(ends, strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, `[^/]+`))
+		}
+		return regexp.MustCompile(`^` + sysPart + `/(?:.*/)?(?:` + strings.Join(ends, "|") + `)$`)
+	}()
+	counterFile = regexp.MustCompile(`^` + sysPart + `/.*/(?:counters|counters_ext|hw_counters|cm_\w+|memory_peers/\w+)/[^/]+$`)
+	counterText = regexp.MustCompile(`^(?:\d{1,20}|N/A \(no PMA\))\n?$`)
+)
+
+// isKnown tells whether rewrite knows what is in a file. All others that somebody reads are guarded.
+func isKnown(name, text string) bool {
+	switch dir, base := path.Split(name); {
+	case !strings.HasPrefix(name, sysPart+"/"): // these files are named in read.go, with what is kept of them
+		return true
+	case counterFile.MatchString(name):
+		return counterText.MatchString(text) || base == "version"
+	case isFunction(path.Base(dir)) && base == "config":
 		return true
 	}
-	return slices.ContainsFunc(strings.Fields(kernelTexts), func(pattern string) bool {
-		parts := strings.Split(name, "/")
-		n := strings.Count(pattern, "/") + 1
-		matched, err := path.Match(pattern, strings.Join(parts[max(0, len(parts)-n):], "/"))
-		return err == nil && matched
-	})
+	return knownFile.MatchString(name)
 }
 
 // guarded returns what is kept of the text of a file that nobody said anything about: numbers of up to ten digits and
