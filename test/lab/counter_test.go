@@ -199,9 +199,9 @@ func testCounterLimits(t *testing.T, _ *exporter) {
 		x.agrees(t, sequence(step.want), cnp(v))
 	}
 	set(t, debug(device, "port_symbol_error"), "65535")
-	x.agrees(t, is(1, "counter_saturated", "device", device, "counter", "symbol_error"), is(65535, "hca_port_symbol_errors_total", "device", device))
+	x.agrees(t, is(1, "hca_counter_saturated", "device", device, "counter", "symbol_error"), is(65535, "hca_port_symbol_errors_total", "device", device))
 	set(t, debug(device, "port_symbol_error"), "65534")
-	x.agrees(t, none("counter_saturated"), is(65534, "hca_port_symbol_errors_total", "device", device))
+	x.agrees(t, none("hca_counter_saturated"), is(65534, "hca_port_symbol_errors_total", "device", device))
 	set(t, debug(device, "rx_icrc_encapsulated"), "18446744073709551615")
 	x.agrees(t, none("hca_icrc_errors_total", "device", device))
 }
