@@ -166,7 +166,7 @@ func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) (noLibr
 		return nil, err
 	}
 	defer done()
-	if p.node, err = look(ctx, wantsOfProbes, 0); err != nil {
+	if p.node, err = look(ctx, probes.Wants, 0); err != nil {
 		return nil, err
 	}
 	node := probeNode{config: p.config, probing: o.Probing, reading: new(errand[library])}

@@ -40,7 +40,7 @@ func newProber(ctx context.Context, f *flags, s site, p *Probing, ob nodeObserve
 	return &prober{
 		ctx: ctx, probing: p, log: log, stop: func() {},
 		gate:    gateOptions(f, s.maintenance, log),
-		observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, wantsOfProbes), nil },
+		observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, probes.Wants), nil },
 	}
 }
 
@@ -48,8 +48,8 @@ func gateOptions(f *flags, maintenance func() (string, error), log *slog.Logger)
 	return GateOptions{Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Library: f.gpuLibrary, Maintenance: maintenance, Log: log}
 }
 
-// apply brings what runs in line with the configuration. What does not change runs on.
-func (p *prober) apply(c *probes.Config) error {
+// Apply brings what runs in line with the configuration. What does not change runs on.
+func (p *prober) Apply(c *probes.Config) error {
 	if p == nil {
 		if c != nil {
 			return errors.New("probes are configured, and cannot run here: this is not the host itself, or nobody asks for its GPUs")
@@ -116,7 +116,7 @@ func (p *prober) end() {
 	stop()
 }
 
-func (p *prober) close() {
+func (p *prober) Close() {
 	if p == nil {
 		return
 	}
@@ -125,8 +125,8 @@ func (p *prober) close() {
 	p.end()
 }
 
-// status says what became of all probes; not enabled while none are configured.
-func (p *prober) status() probes.Status {
+// Status says what became of all probes; not enabled while none are configured.
+func (p *prober) Status() probes.Status {
 	if p == nil {
 		return probes.Status{}
 	}

@@ -67,7 +67,7 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 		err = vanished(was)
 	}
 	if err == nil {
-		err = r.prober.apply(c.Probes)
+		err = r.prober.Apply(c.Probes)
 	}
 	if err != nil {
 		if !errors.Is(err, errBusy) {

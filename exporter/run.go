@@ -30,6 +30,7 @@ import (
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/demo"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/inventory"
@@ -120,7 +121,7 @@ func Run(ctx context.Context, args []string, o Options) int {
 	case f.demoCapture != "":
 		return replay(ctx, f, o)
 	case f.command == commandDemo:
-		return demo(ctx, f, o)
+		return serveDemo(ctx, f, o)
 	default:
 		return serve(ctx, f, o)
 	}
@@ -186,14 +187,14 @@ type site struct {
 	title                 string // how the node is called on the landing page
 	note                  string // a sentence about it, for simulated nodes
 	simulated             bool
-	rehearsal             *rehearsal // what makes up the probes of a simulated node; nil: those of this host, if any
+	rehearsal             *demo.Rehearsal // what makes up the probes of a simulated node; nil: those of this host, if any
 }
 
 // siteProber is what a site is probed with.
 type siteProber interface {
-	apply(*probes.Config) error // begins with it, or goes on so
-	status() probes.Status      // not Enabled while nothing is configured
-	close()
+	Apply(*probes.Config) error // begins with it, or goes on so
+	Status() probes.Status      // not Enabled while nothing is configured
+	Close()
 }
 
 func serve(ctx context.Context, f *flags, o Options) int {
@@ -313,14 +314,14 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 	defer cancel()
 	var prober siteProber = newProber(ctx, f, s, o.Probing, ob, log)
 	if s.rehearsal != nil {
-		s.rehearsal.begin(ctx, ob)
+		s.rehearsal.Begin(ctx, ob)
 		prober = s.rehearsal
 	}
-	defer prober.close()
-	if err := prober.apply(initial.Probes); err != nil {
+	defer prober.Close()
+	if err := prober.Apply(initial.Probes); err != nil {
 		return err
 	}
-	set = set.WithProbes(prober.status)
+	set = set.WithProbes(prober.Status)
 	reload := newReloader(s, initial, ob, prober, log)
 	go reload.onSignal(ctx, hangup)
 	h := newHandler(f, s, set, ob, reload, log)
