@@ -76,7 +76,7 @@ func (s rehearsed) fabric() (path probes.Path, known bool) {
 			switch {
 			case p.Role.State == fabric.Unknown || p.LinkLayer.State == fabric.Unknown:
 				known = false
-			case s.nccl.TCP || p.Role.Or("") != fabric.RoleCompute:
+			case s.nccl.TCP || p.Role.Or("") == fabric.RoleUnused: // NCCL does not ask what else a port is for
 			case p.LinkLayer.Or("") == fabric.LinkUnspecified: // EFA, whose state is a constant of the driver
 				path = probes.PathPlugin
 			case p.State.State == fabric.Unknown:
