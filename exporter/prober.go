@@ -17,12 +17,10 @@ import (
 // prober runs the probes that the configuration asks for, and others when it changes.
 type prober struct {
 	ctx     context.Context
-	probing *Probing
-	gate    GateOptions // Lock comes from the configuration
+	probing *probes.Platform
+	gate    probes.GateSources // Config comes with each configuration
 	observe func(ctx context.Context) (*fabric.Node, error)
 	log     *slog.Logger
-	reading errand[library] // one for all configurations: what hangs is not begun again by a reload
-	vetting errand[vetted]
 
 	change sync.Mutex // held while one Prober ends and another begins
 
@@ -33,7 +31,7 @@ type prober struct {
 }
 
 // newProber returns a prober of this host, off; nil where there is nothing to probe with.
-func newProber(ctx context.Context, f *flags, s site, p *Probing, ob nodeObserver, log *slog.Logger) *prober {
+func newProber(ctx context.Context, f *flags, s site, p *probes.Platform, ob nodeObserver, log *slog.Logger) *prober {
 	if p == nil || s.maintenance == nil {
 		return nil
 	}
@@ -44,8 +42,8 @@ func newProber(ctx context.Context, f *flags, s site, p *Probing, ob nodeObserve
 	}
 }
 
-func gateOptions(f *flags, maintenance func() (string, error), log *slog.Logger) GateOptions {
-	return GateOptions{Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Library: f.gpuLibrary, Maintenance: maintenance, Log: log}
+func gateOptions(f *flags, maintenance func() (string, error), log *slog.Logger) probes.GateSources {
+	return probes.GateSources{Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Library: f.gpuLibrary, Maintenance: maintenance, Log: log}
 }
 
 // Apply brings what runs in line with the configuration. What does not change runs on.
@@ -66,7 +64,7 @@ func (p *prober) Apply(c *probes.Config) error {
 		return nil
 	}
 	o := p.gate
-	o.Lock, o.IdleMemory, o.IdleCommand = c.LockFile, c.IdleMemory, c.IdleCommand
+	o.Config = *c
 	gate, closeGate, err := p.probing.Gate(o)
 	if err != nil {
 		return err
@@ -74,7 +72,7 @@ func (p *prober) Apply(c *probes.Config) error {
 	host, _ := os.Hostname() // all nodes without a name probe at the same times
 	runs, err := probes.New(probes.Options{
 		Config: *c, Host: host, Logger: p.log,
-		Machine: &probeNode{observe: p.observe, config: *c, probing: p.probing, gate: gate, reading: &p.reading, vetting: &p.vetting, log: p.log},
+		Machine: &probes.Host{Platform: p.probing, Config: *c, Gate: gate, Observe: p.observe, Log: p.log},
 	})
 	if err != nil {
 		return errors.Join(err, closeGate())
@@ -137,4 +135,17 @@ func (p *prober) Status() probes.Status {
 		return probes.Status{}
 	}
 	return running.Status()
+}
+
+// serveRank is the process of a rank.
+func serveRank(ctx context.Context, o Options) int {
+	err := errors.New(commandProbeRank + ": this program was built without it")
+	if o.ServeRank != nil {
+		err = o.ServeRank(ctx)
+	}
+	if err != nil {
+		complain(o.Stderr, err)
+		return exitFailure
+	}
+	return exitOK
 }

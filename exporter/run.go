@@ -32,6 +32,7 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/demo"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/inventory"
 	"gpufabric_exporter/internal/observer"
@@ -58,7 +59,9 @@ type Options struct {
 	// ServeGPUs is what the process of a GPUWorker does, as the sub-command gpu-worker, until it is no longer wanted.
 	ServeGPUs func(ctx context.Context, library string) error
 	// Probing is how NCCL is run; nil: it is not.
-	Probing *Probing
+	Probing *probes.Platform
+	// ServeRank is what the process of a rank does, as the sub-command probe-rank, until it is no longer wanted.
+	ServeRank func(ctx context.Context) error
 
 	newObserver   func(observer.Options) (nodeObserver, error) // for tests, as the next one is
 	defaultConfig string                                       // empty: defaultConfig
@@ -148,7 +151,7 @@ func checkedFiles(f *flags, w io.Writer) error {
 	}
 	fmt.Fprintf(w, "%s: ok\n", c.File)
 	if env := c.ByHand.EnvFile; env != "" {
-		if _, err := readEnvironment(env); err != nil {
+		if _, err := probes.ReadEnvironment(env); err != nil {
 			return err
 		}
 		fmt.Fprintf(w, "%s: ok\n", env)
@@ -275,8 +278,8 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 
-	var reading errand[config.Config]
-	initial, err := reading.run(ctx, patience, s.config)
+	var reading errand.Errand[config.Config]
+	initial, err := reading.Run(ctx, patience, s.config)
 	if err != nil {
 		return err
 	}
