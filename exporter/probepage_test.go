@@ -207,7 +207,7 @@ func TestProbesPageEscapes(t *testing.T) {
 		t.Error("the JSON is none, or has markup")
 	}
 	var b output
-	plan := &probes.Plan{Ranks: []probes.RankPlan{{UUID: "GPU-a"}}}
+	plan := &probes.Plan{Ranks: []probes.Rank{{UUID: "GPU-a"}}}
 	if err := writeProbeRun(legible{&b}, probeRun{plan: plan, result: &r}); err != nil {
 		t.Fatal(err)
 	}
