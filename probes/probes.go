@@ -218,7 +218,7 @@ type ProbeStatus struct {
 	Failures map[Failure]uint64 // outcomes Failed and Aborted
 	Skips    map[Skip]uint64
 	Wrong    uint64 // wrong elements
-	// Judged counts results that were compared with a baseline, confirmations and what was asked for included. Of those
+	// Judged counts results that were compared with a baseline, confirmations included. Of those
 	// Slow were below the limit (Comparison.Below), and Late had a late small message.
 	Judged, Slow, Late uint64
 	LastSkip           *Skipped
@@ -228,7 +228,7 @@ type ProbeStatus struct {
 	Kept               []Result      // failures that are preserved, oldest first; bounded
 	LastRun            time.Time     // zero: never, as far as the state file remembers
 	NextRun            time.Time     // zero: not scheduled
-	Every              time.Duration // how often it is to run; 0: on demand only
+	Every              time.Duration // how often it is to run; 0: it does not run by itself
 	Baselines          int           // fingerprints known
 }
 
