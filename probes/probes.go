@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probes measures the training fabric of this node with short NCCL collectives, now and then and on demand, on
+// Package probes measures the training fabric of this node with short NCCL collectives, now and then and by hand, on
 // GPUs that are provably idle. It is pure Go: NCCL and CUDA run in processes of their own, one for each rank, which this
 // package asks step by step over the protocol of rank.go. It decides what is measured (plans), when (schedule and budget),
 // whether it may be (gate), and what the outcome means (baseline).
