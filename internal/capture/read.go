@@ -103,7 +103,7 @@ func (s *session) functions(u *unit, devices []string) error {
 	if err != nil {
 		return err
 	}
-	defer bus.Close()
+	defer func() { _ = bus.Close() }() // nothing was written that could be lost
 	bus.Record(s.tree(u, sysPart))
 	nics := s.all.movedNICs()
 	for _, name := range devices {

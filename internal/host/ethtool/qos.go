@@ -34,9 +34,7 @@ func (c *Client) Read(netdev string, q *fabric.QoS, now time.Time) error {
 
 // isHopeless tells whether every other question about the interface would fail too.
 func isHopeless(err error) bool {
-
 	return errors.Is(err, netlink.ErrBroken) || errors.Is(err, ErrNoSocket) || errors.Is(err, unix.ENODEV)
-
 }
 
 // worthAnError leaves out what is wrong with a single fact: a driver that does not have it, or refuses to say.

@@ -40,11 +40,14 @@ var (
 	ErrBroken = fabric.Because(fabric.ReasonIO, "connection is broken")
 )
 
-// What messages are made of.
 type (
-	Message     = netlink.Message
-	Header      = netlink.Header
-	HeaderType  = netlink.HeaderType
+	// Message is one of the library.
+	Message = netlink.Message
+	// Header is that of a Message.
+	Header = netlink.Header
+	// HeaderType says what a Message is.
+	HeaderType = netlink.HeaderType
+	// HeaderFlags say how a request is to be answered.
 	HeaderFlags = netlink.HeaderFlags
 )
 
