@@ -303,6 +303,6 @@ func (a *anonymiser) problems(list []Problem) []Problem {
 	for i := range list {
 		list[i].Path, list[i].Reason = a.message(list[i].Path), a.message(list[i].Reason)
 	}
-	slices.SortFunc(list, func(x, y Problem) int { return cmp.Compare(x.Path, y.Path) })
-	return list
+	slices.SortFunc(list, func(x, y Problem) int { return cmp.Or(cmp.Compare(x.Path, y.Path), cmp.Compare(x.Reason, y.Reason)) })
+	return slices.Compact(list) // two readers may have failed at one file
 }
