@@ -3,7 +3,6 @@
 package exporter
 
 import (
-	"strings"
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
