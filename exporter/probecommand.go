@@ -135,7 +135,7 @@ func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
 		}
 	}
 	options := gateOptions(f, (&gpuGate{maintenance: f.gpuMaintenance}).maintained, f.logger(o.Stderr))
-	options.Lock, options.IdleMemory, options.IdleCommand = p.config.LockFile, p.config.IdleMemory, p.config.IdleCommand
+	options.Config = p.config
 	gate, closeGate, err := o.Probing.Gate(options)
 	if err != nil {
 		return err
@@ -166,11 +166,11 @@ func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) (noLibr
 		return nil, err
 	}
 	defer done()
-	if p.node, err = look(ctx, wantsOfProbes, 0); err != nil {
+	if p.node, err = look(ctx, probes.Wants, 0); err != nil {
 		return nil, err
 	}
-	node := probeNode{config: p.config, probing: o.Probing, reading: new(errand[library])}
-	if p.settings, err = node.settings(ctx); errors.Is(err, errSettings) {
+	host := probes.Host{Platform: o.Probing, Config: p.config}
+	if p.settings, err = host.Settings(ctx); errors.Is(err, probes.ErrSettings) {
 		return nil, err
 	}
 	if err != nil {
