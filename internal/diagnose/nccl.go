@@ -144,7 +144,7 @@ func judgePinnedGIDs(n *fabric.Node, v *verdicts) {
 			if kinds[kind] == nil {
 				order = append(order, kind)
 			}
-			kinds[kind] = append(kinds[kind], of(h, p).String())
+			kinds[kind] = append(kinds[kind], PortSubject(h, p).String())
 		}
 	}
 	var evidence []string
