@@ -93,7 +93,7 @@ func serveDemo(ctx context.Context, f *flags, o Options) int {
 	configName := "scenario " + scenario.Name
 	note := "This node is made up: " + scenario.Summary + ". " + scenario.Truth
 	if probed != nil {
-		note += fmt.Sprintf(" Its probes are made up, too, and run every %s instead of every few hours.", shortly(demo.Every))
+		note += fmt.Sprintf(" Its probes are made up, too, and run every %s instead of every few hours.", demo.Every)
 	}
 	onListen := o.OnListen
 	o.OnListen = func(addrs []net.Addr) {
