@@ -4,8 +4,8 @@ package diagnose
 
 import (
 	"slices"
-	"time"
 	"strings"
+	"time"
 
 	"gpufabric_exporter/internal/fabric"
 )
