@@ -26,9 +26,9 @@ func lossless() *fabric.Node { return fabrictest.Lossless() }
 
 func withGPUs() *fabric.Node { return fabrictest.WithGPUs() }
 
-func counted(n *fabric.Node, grown map[string]uint64) { fabrictest.Count(n, grown) }
+func counted(n *fabric.Node, grown map[string]uint64) { fabrictest.Counted(n, grown) }
 
-func verdicts(n *fabric.Node, of func(*fabric.GDR)) { fabrictest.JudgeGPUDirect(n, of) }
+func verdicts(n *fabric.Node, of func(*fabric.GDR)) { fabrictest.Verdicts(n, of) }
 
 func usable(g *fabric.GDR) { fabrictest.Usable(g) }
 

@@ -130,7 +130,7 @@ func TestGPUTroubles(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			n := fabrictest.WithGPUs()
 			test.edit(n)
-			fabrictest.JudgeGPUDirect(n, test.gdr)
+			fabrictest.Verdicts(n, test.gdr)
 			got := tell(diagnose.Run(n, nil))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1+strings.Count(test.name, "peermem unbound") {
@@ -142,13 +142,13 @@ func TestGPUTroubles(t *testing.T) {
 
 func TestGPUsUnchecked(t *testing.T) {
 	n := fabrictest.WithGPUs()
-	fabrictest.JudgeGPUDirect(n, fabrictest.Usable)
+	fabrictest.Verdicts(n, fabrictest.Usable)
 	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("healthy: %s", got)
 	}
-	fabrictest.JudgeGPUDirect(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonPrivilege, "", n.At) })
+	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonPrivilege, "", n.At) })
 	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is not known", "ACS takes root")
-	fabrictest.JudgeGPUDirect(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonVirtual, "", n.At) })
+	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonVirtual, "", n.At) })
 	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("virtual: %s", got)
 	}
@@ -160,17 +160,17 @@ func TestGPUsUnchecked(t *testing.T) {
 
 func TestGPUNotes(t *testing.T) {
 	n := fabrictest.WithGPUs()
-	fabrictest.JudgeGPUDirect(n, fabrictest.Usable)
+	fabrictest.Verdicts(n, fabrictest.Usable)
 	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) > 0 {
 		t.Errorf("healthy: %v", notes)
 	}
-	fabrictest.JudgeGPUDirect(n, fabrictest.Blocked(fabric.GDRDistance, "SYS"))
+	fabrictest.Verdicts(n, fabrictest.Blocked(fabric.GDRDistance, "SYS"))
 	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "so the machine is built") {
 		t.Errorf("all far: %v", notes)
 	}
 	n.HCAs = slices.Delete(n.HCAs, 1, 2)
 	n.PCI.Functions = slices.DeleteFunc(n.PCI.Functions, func(f fabric.PCIFunction) bool { return slices.Contains(f.HCAs, "mlx5_1") })
-	fabrictest.JudgeGPUDirect(n, fabrictest.Usable)
+	fabrictest.Verdicts(n, fabrictest.Usable)
 	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "GPU0, GPU1 share mlx5_0") {
 		t.Errorf("one NIC: %v", notes)
 	}

@@ -131,7 +131,7 @@ func TestObservedTroubles(t *testing.T) {
 			if test.edit != nil {
 				test.edit(n)
 			}
-			fabrictest.Count(n, test.grown)
+			fabrictest.Counted(n, test.grown)
 			n.Derive()
 			got := tell(diagnose.Run(n, nil))
 			contains(t, got, test.want...)
