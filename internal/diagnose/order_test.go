@@ -32,14 +32,16 @@ func TestVerdictsAreOrdered(t *testing.T) {
 		}
 	}
 	for _, device := range []string{"a", "b"} {
-		for i := len(want) - 1; i >= 0; i-- {
-			if want[i].Subject.Device == device {
-				v.list = append(v.list, want[i])
+		for _, w := range slices.Backward(want) {
+			if w.Subject.Device == device {
+				v.list = append(v.list, w)
 			}
 		}
 	}
 	v.sort()
-	same := func(a, b Verdict) bool { return a.Status == b.Status && a.Check.Severity == b.Check.Severity && a.Subject == b.Subject }
+	same := func(a, b Verdict) bool {
+		return a.Status == b.Status && a.Check.Severity == b.Check.Severity && a.Subject == b.Subject
+	}
 	if !slices.EqualFunc(v.list, want, same) {
 		t.Errorf("sorted as %v", v.list)
 	}
