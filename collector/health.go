@@ -64,12 +64,16 @@ func (s *Set) collectSources(n *fabric.Node, emit emit) {
 		if !used[src.Name] {
 			continue
 		}
-		emit(sourceUp, bit(src.Up), src.Name, src.Device)
+		device, netdev := src.Device, ""
+		if src.OfNetDev() {
+			device, netdev = "", src.Device
+		}
+		emit(sourceUp, bit(src.Up), src.Name, device, netdev)
 		if !src.Up {
-			emit(sourceUnknown, 1, src.Name, src.Device, string(src.Reason))
+			emit(sourceUnknown, 1, src.Name, device, netdev, string(src.Reason))
 		}
 		if src.Name == fabric.SourceHCA {
-			emit(deviceStuck, bit(src.Stuck()), src.Device)
+			emit(hcaStuck, bit(src.Stuck()), device)
 		}
 	}
 	if used[fabric.SourceHCA] {
@@ -80,11 +84,11 @@ func (s *Set) collectSources(n *fabric.Node, emit emit) {
 		for i := range n.HCAs {
 			h := &n.HCAs[i]
 			count := unknowns{}
-			count.add(h.Metas())
+			count.add(h.Unknowns())
 			if f := n.PCI.NIC(h.Name); f != nil {
-				count.add(f.Metas())
+				count.add(f.Unknowns())
 			}
-			count.emit(h.Name, emit)
+			count.emit(emit, h.Name, "")
 		}
 	}
 	if used[fabric.SourceGPU] {
@@ -95,38 +99,38 @@ func (s *Set) collectSources(n *fabric.Node, emit emit) {
 // collectUnknownGPUs counts for the node what nobody is named of.
 func collectUnknownGPUs(n *fabric.Node, emit emit) {
 	node := unknowns{}
-	node.add(n.GPUDriver.Metas())
-	node.add(n.GPUDirect.Metas())
+	node.add(n.GPUDriver.Unknowns())
+	node.add(n.GPUDirect.Unknowns())
 	named := map[*fabric.GPU]bool{}
 	for g := range gpus(n) {
 		named[g] = true
 		count := unknowns{}
-		count.add(g.Metas())
-		count.emit(label(g.UUID), emit)
+		count.add(g.Unknowns())
+		count.emit(emit, "", label(g.UUID))
 	}
 	for i := range n.GPUDriver.GPUs {
 		if g := &n.GPUDriver.GPUs[i]; !named[g] {
-			node.add(g.Metas())
+			node.add(g.Unknowns())
 		}
 	}
-	node.emit("", emit)
+	node.emit(emit, "", "")
 }
 
 // unknowns counts unknown facts.
 type unknowns map[fabric.Reason]int
 
-func (u unknowns) add(facts iter.Seq2[string, fabric.Meta]) {
-	for _, m := range facts {
-		if m.State == fabric.Unknown && m.Reason != fabric.ReasonNotRead && m.Reason != fabric.ReasonMoved { // nobody asked for it; hca_moved tells
-			u[m.Reason]++
+func (u unknowns) add(facts iter.Seq2[string, fabric.Reason]) {
+	for _, r := range facts {
+		if r != fabric.ReasonNotRead && r != fabric.ReasonMoved { // nobody asked for it; hca_moved tells
+			u[r]++
 		}
 	}
 }
 
-func (u unknowns) emit(device string, emit emit) {
+func (u unknowns) emit(emit emit, device, uuid string) {
 	for _, r := range fabric.Reasons() {
 		if u[r] > 0 {
-			emit(factsUnknown, float64(u[r]), device, string(r))
+			emit(factsUnknown, float64(u[r]), device, uuid, string(r))
 		}
 	}
 }

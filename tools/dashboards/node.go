@@ -2,6 +2,8 @@
 
 package main
 
+import "gpufabric_exporter/internal/diagnose"
+
 // compute leaves out ports that are known not to be for training.
 const compute = `unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role!="compute",@node}`
 
@@ -25,9 +27,9 @@ func nodeNow() line {
 		number(about{"The exporter", "Whether the last scrape was answered. While it is not, nothing on this page is of now.", "never seen", 3, 4}, "none",
 			`min(up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds)`, nil, words{"1": {"answers", good}, "0": {"silent", bad}}),
 		number(about{"Critical findings", "Open findings of severity critical.", "checks are off", 3, 4}, "none",
-			orZero(`count(`+open(`severity="critical",`)+`)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
+			orZero(`count(`+open(of(diagnose.Critical))+`)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
 		number(about{"Warnings", "Open findings of severity warning.", "checks are off", 3, 4}, "none",
-			orZero(`count(`+open(`severity="warning",`)+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
+			orZero(`count(`+open(of(diagnose.Warning))+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
 		number(about{"Training ports up", "Active ports of role compute.", "no RDMA port is known", 3, 4}, "none",
 			orZero(`count(gpufabric_hca_port_state{state="active",@node} == 1 `+compute+`)`, `gpufabric_hca_port_state{state="active",@node} `+compute), []step{{0, bad}, {1, plainly}}, nil),
 		number(about{"Training ports down", "Ports of role compute that are not active.", "no RDMA port is known", 3, 4}, "none",
@@ -38,10 +40,10 @@ func nodeNow() line {
   or 2 * (gpufabric_probe_transport{kind="transport",transport="plugin",@node} == 1)
   or gpufabric_probe_transport{kind="transport",transport="ib",@node} == 1
 )`, nil, words{"1": {"RDMA", good}, "2": {"plugin", good}, "3": {"TCP", bad}}),
-		share(about{"GPUDirect RDMA", "Share of GPUs between which and their NIC NCCL would use GPUDirect RDMA under the host's configuration. The table of GPUs says what blocks it.", "no GPU with a NIC is known", 3, 4}, "percentunit",
-			`avg(gpufabric_gpudirect_usable{@node})`, 1, []step{{0, bad}, {1, good}}),
-		share(about{"Worst probe", "Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as ever.", "no baseline yet, or no probes switched on", 3, 4}, "percentunit",
-			`min(gpufabric_probe_baseline_ratio{kind!="socket",@node})`, 1.1, []step{{0, bad}, {0.8, warning}, {0.95, good}}),
+		number(about{"GPUDirect RDMA", "Share of GPUs between which and their NIC NCCL would use GPUDirect RDMA under the host's configuration. The table of GPUs says what blocks it.", "no GPU with a NIC is known", 3, 4}, "percentunit",
+			`avg(gpufabric_gpudirect_usable{@node})`, []step{{0, bad}, {1, good}}, nil),
+		number(about{"Worst probe", "Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as ever.", "no baseline yet, or no probes switched on", 3, 4}, "percentunit",
+			`min(gpufabric_probe_baseline_ratio{kind!="socket",@node})`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, nil),
 	}
 }
 
@@ -66,7 +68,7 @@ func ports() panel {
 			`8 * max by (device, port) (gpufabric_hca_port_rate_bytes_per_second{@port})`,
 			`8 * max by (device, port) (gpufabric_hca_port_expected_rate_bytes_per_second{@port})`,
 			`max by (device, port) (gpufabric_hca_port_rate_bytes_per_second{@port} / gpufabric_hca_port_expected_rate_bytes_per_second)`,
-			`max by (device, port) (gpufabric_ethernet_link_down_events_total{@port} or gpufabric_port_link_downed_total{@port})`,
+			`max by (device, port) (gpufabric_ethernet_link_down_events_total{@port} or gpufabric_hca_port_link_downed_total{@port})`,
 		}, "Device",
 		column{field: "device", title: "Device", width: 100},
 		column{field: "port", title: "Port", width: 50},
@@ -105,7 +107,7 @@ func qosChain() panel {
 		column{field: "D", title: "PFC", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 60},
 		column{field: "E", title: "ECN", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 60},
 		column{field: "H", title: "Lossless buffer", unit: "bytes", width: 120},
-		column{field: "mode", title: "Congestion is met by", none: "unknown", words: words{"none": {"nothing", bad}, "pfc": {"PFC", plainly}, "ecn": {"ECN", plainly}, "pfc_ecn": {"PFC and ECN", plainly}, "unknown": {"unknown", note}}, width: 160},
+		column{field: "mode", title: "Congestion is met by", none: "unknown", words: congestionModes(), width: 160},
 		column{field: "I", title: "Consistent", words: yesNo(good, bad), width: 90},
 		column{field: "broken", title: "Broken at", none: "-"},
 		column{field: "unknown", title: "Unknown from", none: "-"})
@@ -113,24 +115,24 @@ func qosChain() panel {
 
 // ofGPU gives what is known by UUID the PCI address of the GPU, which is known without its driver, too.
 func ofGPU(expr string) string {
-	return `max by (gpu) (` + expr + ` * on (cluster, job, instance, uuid) group_left (gpu) group by (cluster, job, instance, uuid, gpu) (gpufabric_gpu_info{@node}))`
+	return `max by (pci_address) (` + expr + ` * on (cluster, job, instance, uuid) group_left (pci_address) group by (cluster, job, instance, uuid, pci_address) (gpufabric_gpu_info{@node}))`
 }
 
 func gpus() panel {
 	return grid(about{"GPUs", "Each GPU, its nearest training NIC and how far that is (PIX: one switch, SYS: another socket), and whether NCCL would use GPUDirect RDMA between them, or what stands in its way.", "no GPU, or the collectors pcie and gpu are off", 24, 10},
 		[]string{
-			`max by (gpu, index, name) (gpufabric_gpu_info{@node})`,
-			`max by (gpu, device, rail, class) (gpufabric_gpu_nic_distance{@node})`,
-			`min by (gpu) (gpufabric_gpudirect_usable{@node})`,
-			`max by (gpu, path) (gpufabric_gpudirect_path{@node} == 1)`,
-			`max by (gpu, reason) (gpufabric_gpudirect_blocked{@node} == 1 or label_replace(gpufabric_gpudirect_unknown{@node} == 1, "reason", "unknown: $1", "reason", "(.*)"))`,
+			`max by (pci_address, index, name) (gpufabric_gpu_info{@node})`,
+			`max by (pci_address, device, rail, class) (gpufabric_gpu_nic_distance{@node})`,
+			`min by (pci_address) (gpufabric_gpudirect_usable{@node})`,
+			`max by (pci_address, path) (gpufabric_gpudirect_path{@node} == 1)`,
+			`max by (pci_address, reason) (gpufabric_gpudirect_blocked{@node} == 1 or label_replace(gpufabric_gpudirect_unknown{@node} == 1, "reason", "unknown: $1", "reason", "(.*)"))`,
 			ofGPU(`gpufabric_gpu_utilization_ratio{@node}`),
 			ofGPU(`gpufabric_nvlink_links_active{@node}`),
 			ofGPU(`gpufabric_nvlink_links{@node}`),
-			`max by (gpu) (label_replace(gpufabric_pcie_link_degraded{device=~".+:.+",@node}, "gpu", "$1", "device", "(.*)"))`,
+			`max by (pci_address) (gpufabric_pcie_link_degraded{device="",@node})`,
 		}, "GPU",
 		column{field: "index", title: "GPU", width: 50},
-		column{field: "gpu", title: "PCI address", width: 130},
+		column{field: "pci_address", title: "PCI address", width: 130},
 		column{field: "name", title: "Product", none: "no driver"},
 		column{field: "device", title: "Nearest NIC", none: "unknown", width: 100},
 		column{field: "rail", title: "Rail", width: 50},
@@ -151,10 +153,10 @@ func nodeProbes() panel {
 func nodeTraffic() line {
 	return line{
 		over(about{"Sent, by port", "What each port sends over RDMA (on InfiniBand: all it sends), and what else leaves all interfaces together, mostly TCP.", "no traffic counters are known", 12, 8}, "Bps", nil,
-			curve{`sum by (device) (rate(gpufabric_port_transmitted_data_bytes_total{@port}[$__rate_interval]))`, "{{device}} RDMA"},
+			curve{`sum by (device) (rate(gpufabric_hca_port_transmitted_data_bytes_total{@port}[$__rate_interval]))`, "{{device}} RDMA"},
 			curve{`sum(rate(gpufabric_ethernet_transmitted_other_unicast_bytes_total{@port}[$__rate_interval]))`, "all ports, not RDMA"}),
 		over(about{"Received, by port", "What each port receives over RDMA (on InfiniBand: all it receives), and what else comes in on all interfaces together, mostly TCP.", "no traffic counters are known", 12, 8}, "Bps", nil,
-			curve{`sum by (device) (rate(gpufabric_port_received_data_bytes_total{@port}[$__rate_interval]))`, "{{device}} RDMA"},
+			curve{`sum by (device) (rate(gpufabric_hca_port_received_data_bytes_total{@port}[$__rate_interval]))`, "{{device}} RDMA"},
 			curve{`sum(rate(gpufabric_ethernet_received_other_unicast_bytes_total{@port}[$__rate_interval]))`, "all ports, not RDMA"}),
 	}
 }
