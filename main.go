@@ -18,6 +18,8 @@ import (
 	"gpufabric_exporter/exporter"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/nvml"
+	"gpufabric_exporter/internal/program"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/internal/worker"
 )
 
@@ -36,7 +38,11 @@ func main() {
 		collectByNeed()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := exporter.Run(ctx, os.Args[1:], exporter.Options{Stdout: os.Stdout, Stderr: os.Stderr, GPUs: askGPUs, ServeGPUs: serveGPUs, Probing: probing()})
+	line := program.New(program.Options{
+		Site: site.Site{Worker: askGPUs}, ServeGPUs: serveGPUs,
+		Exporter: exporter.Exporter{Probing: probing()}, ServeRank: serveRank,
+	})
+	code := line.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
@@ -57,7 +63,7 @@ func (g gpus) Close() error { return g.client.Close() }
 const nobody = 65534
 
 // askGPUs is the exporter's side of the process that loads NVML.
-func askGPUs(o exporter.GPUOptions) exporter.GPUWorker {
+func askGPUs(o site.GPUOptions) site.GPUWorker {
 	p := worker.New(worker.Options{
 		User: func() *worker.User {
 			user, err := another("/", nobody, readable(o.Library, os.Getenv("LD_LIBRARY_PATH")))

@@ -17,6 +17,7 @@ import (
 	"gpufabric_exporter/internal/host/podresources"
 	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/ownership"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/internal/worker"
 	"gpufabric_exporter/ncclprobe"
 	"gpufabric_exporter/probes"
@@ -28,7 +29,7 @@ var rankLimits = worker.Limits{Niceness: 10, OpenFiles: 4096, CPU: 10 * time.Min
 // probing is how this program probes.
 func probing() *exporter.Probing {
 	return &exporter.Probing{
-		Gate: openGate, Ranks: vetRanks, ServeRank: serveRank,
+		Gate: openGate, Ranks: vetRanks,
 		FindNCCL: func(given, libraryPath string) (string, error) { return ncclprobe.Find("/", given, libraryPath) },
 	}
 }
@@ -39,7 +40,7 @@ func openGate(o exporter.GateOptions) (*probes.Gate, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	session := nvml.NewSession(func() nvml.Caller { return askGPUs(exporter.GPUOptions{Library: o.Library, Log: o.Log}).(gpus).Process })
+	session := nvml.NewSession(func() nvml.Caller { return askGPUs(site.GPUOptions{Library: o.Library, Log: o.Log}).(gpus).Process })
 	gate := probes.NewGate(probes.GateOptions{
 		Site: siteCommand(o.IdleCommand),
 		GPUs: session, Processes: procfs, Cgroups: cgroup.New(filepath.Join(o.Sysfs, "fs/cgroup")),

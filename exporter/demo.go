@@ -13,55 +13,101 @@ import (
 	"sync"
 	"time"
 
+	"gpufabric_exporter/internal/capture"
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/simulator"
-	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/site"
 )
 
-func (c *commandLine) scenarioValue() *flagValue {
-	return &flagValue{name: "scenario", set: into(&c.f.demoScenario, findScenario), words: scenarioNames}
+// demo is one call of the command demo.
+type demo struct {
+	exporter *Exporter
+
+	list      bool
+	scenario  *simulator.Scenario
+	capture   string        // file; empty: the scenario
+	breakTime time.Duration // until the scenario happens to the node; 0: it has from the start
+	mendTime  time.Duration // from then until the node is healthy again; 0: it stays so
 }
 
-// findScenario returns the scenario of a flag.
-func findScenario(s string) (simulator.Scenario, error) {
-	found, err := simulator.Find(s)
-	if err != nil {
-		err = errors.New("there is no such scenario (demo --list names all)" + spelling.Hint(s, scenarioNames()))
+// DemoCommand returns the command demo.
+func DemoCommand(e *Exporter) *command.Command {
+	d := &demo{exporter: e}
+	return &command.Command{
+		Name: "demo", Help: "Serve the metrics of a simulated node, on loopback only.",
+		Define: d.define,
+		Takes:  []command.Group{&e.Web, e.Log, &e.Collectors, &e.Site.Devices, &e.Intervals},
+		Except: []string{"web.systemd-socket", "web.config.file"},
+		Run: func(ctx context.Context, c *command.Call) int {
+			switch {
+			case d.list:
+				return listScenarios(c.Stdout)
+			case d.capture != "":
+				return d.replay(ctx, c)
+			}
+			return d.run(ctx, c)
+		},
 	}
-	return found, err
 }
 
-func scenarioNames() []string {
-	var all []string
-	for _, s := range simulator.Scenarios() {
-		all = append(all, s.Name)
+func (d *demo) define(f *command.Flags) {
+	const scenario = "scenario"
+	f.Switch("list", "List the scenarios and exit.", &d.list)
+	f.Add(scenario, "What the simulated node is like; see --list.", site.Scenario(&d.scenario)).Default("healthy")
+	f.Add("capture", "Serve the node of a capture instead of a simulated one.", command.Input(&d.capture)).PlaceHolder("FILE")
+	f.Add("break-after", "How long the node is healthy before the scenario happens to it, to watch alerts come.",
+		command.Into(&d.breakTime, command.ParseInterval)).PlaceHolder("DURATION")
+	f.Add("mend-after", "How long after that it is healthy again, to watch them go.", command.Into(&d.mendTime, command.ParseInterval)).PlaceHolder("DURATION")
+	f.Check(func() error { return d.check(f.Given(scenario)) })
+}
+
+// check keeps made-up data away from the network, and refuses what does not fit together.
+func (d *demo) check(scenario bool) error {
+	switch {
+	case d.capture != "" && scenario:
+		return errors.New("--capture and --scenario: expected at most one of them")
+	case d.capture != "" && d.breakTime > 0:
+		return errors.New("--capture and --break-after: expected at most one of them")
+	case d.mendTime > 0 && d.breakTime == 0:
+		return errors.New("--mend-after: expected --break-after beside it")
 	}
-	return all
+	web := &d.exporter.Web
+	if len(web.Listen) == 0 {
+		web.Listen = []string{DemoAddress}
+	}
+	for _, a := range web.Listen {
+		host, _, _ := net.SplitHostPort(a)
+		if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
+			return fmt.Errorf("--web.listen-address=%q: demo serves made-up data: expected a loopback address such as %s", a, DemoAddress)
+		}
+	}
+	return nil
 }
 
 func listScenarios(w io.Writer) int {
 	for _, s := range simulator.Scenarios() {
 		fmt.Fprintf(w, "%-24s %s\n", s.Name, s.Summary)
 	}
-	return exitOK
+	return command.OK
 }
 
-// demo serves a simulated node: the files of its scenario in a temporary folder, and the very pipeline that
+// run serves a simulated node: the files of its scenario in a temporary folder, and the very pipeline that
 // serves a real one on top. Nothing of this host is read.
-func demo(ctx context.Context, f *flags, o Options) int {
-	log := f.logger(o.Stderr)
+func (d *demo) run(ctx context.Context, c *command.Call) int {
+	log := d.exporter.Log.Logger(c.Stderr)
 	fail := func(err error) int {
-		log.Error("cannot serve", "err", f.explain(err))
-		return exitFailure
+		log.Error("cannot serve", "err", c.Explain(err))
+		return command.Failure
 	}
-	scenario := f.demoScenario
-	dir, err := temporaryFolder()
+	scenario := d.scenario
+	dir, err := command.TemporaryFolder()
 	if err != nil {
 		return fail(err)
 	}
 	defer os.RemoveAll(dir)
 	node := scenario.Build()
-	if f.demoBreak > 0 {
+	if d.breakTime > 0 {
 		node = scenario.Healthy()
 	}
 	tree, err := node.Materialise(dir)
@@ -85,8 +131,8 @@ func demo(ctx context.Context, f *flags, o Options) int {
 			log.Warn("the simulated node stands still", "err", err)
 		}
 	})
-	if f.demoBreak > 0 {
-		life.Go(func() { play(ctx, tree, probed, f, log) })
+	if d.breakTime > 0 {
+		life.Go(func() { d.play(ctx, tree, probed, log) })
 	}
 
 	configName := "scenario " + scenario.Name
@@ -94,36 +140,44 @@ func demo(ctx context.Context, f *flags, o Options) int {
 	if probed != nil {
 		note += fmt.Sprintf(" Its probes are made up, too, and run every %s instead of every few hours.", shortly(rehearseEvery))
 	}
-	onListen := o.OnListen
-	o.OnListen = func(addrs []net.Addr) {
-		introduce(o.Stdout, scenario, f, addrs, probed != nil)
-		onListen(addrs)
+	onListen := d.exporter.OnListen
+	d.exporter.OnListen = func(addrs []net.Addr) {
+		d.introduce(c.Stdout, addrs, probed != nil)
+		if onListen != nil {
+			onListen(addrs)
+		}
 	}
-	return runSite(ctx, f, o, site{
-		sysfs: tree.Sysfs(), procfs: tree.Procfs(), rootfs: tree.Rootfs(), ethernet: tree.Ethernet(), gpus: tree.GPUs(),
-		config: func() (config.Config, error) {
+	served := Node{
+		Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(),
+		Config: func() (config.Config, error) {
 			c, err := config.Parse(configName, []byte(scenario.Config()))
 			if probed != nil && err == nil {
 				c.Probes = rehearsedConfig()
 			}
 			return c, err
 		},
-		title:     "simulated node: " + scenario.Name,
-		note:      note,
-		simulated: true,
-		rehearsal: probed,
-	}, log)
+		Title:     "simulated node: " + scenario.Name,
+		Note:      note,
+		Simulated: true,
+	}
+	if probed != nil {
+		served.Prober = func(ctx context.Context, ob site.Observer) Prober {
+			probed.begin(ctx, ob)
+			return probed
+		}
+	}
+	return d.exporter.Serve(ctx, c, served, log)
 }
 
 // play lets the scenario happen to a healthy node, and takes it back.
-func play(ctx context.Context, tree *simulator.Tree, probed *rehearsal, f *flags, log *slog.Logger) {
+func (d *demo) play(ctx context.Context, tree *simulator.Tree, probed *rehearsal, log *slog.Logger) {
 	for _, act := range []struct {
 		after time.Duration
 		node  func() *simulator.Node
 		says  string
 	}{
-		{f.demoBreak, f.demoScenario.Build, "the simulated node breaks"},
-		{f.demoMend, f.demoScenario.Healthy, "the simulated node is mended"},
+		{d.breakTime, d.scenario.Build, "the simulated node breaks"},
+		{d.mendTime, d.scenario.Healthy, "the simulated node is mended"},
 	} {
 		if act.after == 0 {
 			return
@@ -139,54 +193,85 @@ func play(ctx context.Context, tree *simulator.Tree, probed *rehearsal, f *flags
 			log.Error("the simulated node stays as it is", "err", err)
 			return
 		}
-		log.Info(act.says, "scenario", f.demoScenario.Name)
+		log.Info(act.says, "scenario", d.scenario.Name)
 	}
 }
 
 // introduce says what is simulated, where to look and what to look for.
-func introduce(w io.Writer, s simulator.Scenario, f *flags, addrs []net.Addr, probed bool) {
+func (d *demo) introduce(w io.Writer, addrs []net.Addr, probed bool) {
+	s := d.scenario
 	fmt.Fprintf(w, "Simulated node, scenario %s: %s.\nWhat to look for: %s\n", s.Name, s.Summary, s.Truth)
-	if f.demoBreak > 0 {
-		fmt.Fprintf(w, "It is healthy for %s", f.demoBreak)
-		if f.demoMend > 0 {
-			fmt.Fprintf(w, ", and again %s later", f.demoMend)
+	if d.breakTime > 0 {
+		fmt.Fprintf(w, "It is healthy for %s", d.breakTime)
+		if d.mendTime > 0 {
+			fmt.Fprintf(w, ", and again %s later", d.mendTime)
 		}
 		fmt.Fprintln(w, ".")
 	}
-	showAddresses(w, f, addrs, probed)
+	d.showAddresses(w, addrs, probed)
 }
 
 // showAddresses says where to look. Only a simulated node with GPUs is probed.
-func showAddresses(w io.Writer, f *flags, addrs []net.Addr, probed bool) {
+func (d *demo) showAddresses(w io.Writer, addrs []net.Addr, probed bool) {
 	for _, a := range addrs {
-		base := "http://" + a.String() + f.routePrefix
+		base := "http://" + a.String() + d.exporter.Web.RoutePrefix
 		fmt.Fprintf(w, "  %s/  the node at a glance\n", base)
 		if probed {
 			fmt.Fprintf(w, "  %s%s  what probes measured\n", base, probesPath)
 		}
-		fmt.Fprintf(w, "  %s%s  what Prometheus reads\n", base, f.telemetryPath)
+		fmt.Fprintf(w, "  %s%s  what Prometheus reads\n", base, d.exporter.Web.TelemetryPath)
 	}
 	fmt.Fprintf(w, "Ctrl-C ends it.\n")
 }
 
-// checkDemo keeps made-up data away from the network, and refuses what does not fit together.
-func (c *commandLine) checkDemo() error {
-	if c.f.command != commandDemo {
-		return nil
+// replay serves a capture. Nothing of this host is read.
+func (d *demo) replay(ctx context.Context, c *command.Call) int {
+	log := d.exporter.Log.Logger(c.Stderr)
+	fail := func(err error) int {
+		log.Error("cannot serve", "err", c.Explain(err))
+		return command.Failure
 	}
-	switch f := c.f; {
-	case f.demoCapture != "" && c.scenario:
-		return errors.New("--capture and --scenario: expected at most one of them")
-	case f.demoCapture != "" && f.demoBreak > 0:
-		return errors.New("--capture and --break-after: expected at most one of them")
-	case f.demoMend > 0 && f.demoBreak == 0:
-		return errors.New("--mend-after: expected --break-after beside it")
+	dir, err := command.TemporaryFolder()
+	if err != nil {
+		return fail(err)
 	}
-	for _, a := range c.f.listen {
-		host, _, _ := net.SplitHostPort(a)
-		if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
-			return fmt.Errorf("--web.listen-address=%q: demo serves made-up data: expected a loopback address such as %s", a, defaultDemoAddress)
+	defer os.RemoveAll(dir)
+	m, err := unpackCapture(d.capture, dir)
+	if err != nil {
+		return fail(err)
+	}
+	root := func(part string) string { return dir + "/" + part }
+	gpus, err := site.ReplayedGPUs(root(capture.NetlinkFolder))
+	if err != nil {
+		return fail(err)
+	}
+	what := fmt.Sprintf("Node as captured at %s by version %q", m.Time.Format(time.RFC3339), m.Version)
+	onListen := d.exporter.OnListen
+	d.exporter.OnListen = func(addrs []net.Addr) {
+		fmt.Fprintf(c.Stdout, "%s: %d RDMA devices. Nothing of it moves.\n", what, len(m.Devices))
+		d.showAddresses(c.Stdout, addrs, false)
+		if onListen != nil {
+			onListen(addrs)
 		}
 	}
-	return nil
+	return d.exporter.Serve(ctx, c, Node{
+		Sysfs: root("sys"), Procfs: root("proc"), Rootfs: root("root"), Netlink: root(capture.NetlinkFolder), GPUs: gpus,
+		Config:    func() (config.Config, error) { return config.Parse("", nil) },
+		Title:     "captured node",
+		Note:      what + ". " + capture.Note,
+		Simulated: true,
+	}, log)
+}
+
+func unpackCapture(file, dir string) (capture.Manifest, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return capture.Manifest{}, err
+	}
+	defer f.Close()
+	m, err := capture.Unpack(f, dir)
+	if err != nil {
+		return m, fmt.Errorf("%s: %w", file, err)
+	}
+	return m, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
 )
 
@@ -57,7 +58,7 @@ func newRehearsal(nccl func() simulator.NCCL, healthy *simulator.Node) (*rehears
 // begin probes what ob observes, until close.
 func (r *rehearsal) begin(ctx context.Context, ob nodeObserver) {
 	r.observe = func(ctx context.Context) *fabric.Node {
-		ctx, cancel := context.WithTimeout(ctx, firstObservation)
+		ctx, cancel := context.WithTimeout(ctx, site.FirstObservation)
 		defer cancel()
 		return ob.Observe(ctx, wantsOfProbes)
 	}
@@ -70,9 +71,9 @@ func (r *rehearsal) begin(ctx context.Context, ob nodeObserver) {
 	}
 }
 
-func (r *rehearsal) apply(*probes.Config) error { return nil } // what is simulated does not change with a reload
-func (r *rehearsal) status() probes.Status      { return r.runs.Status() }
-func (r *rehearsal) close()                     { r.stop() }
+func (r *rehearsal) Apply(*probes.Config) error { return nil } // what is simulated does not change with a reload
+func (r *rehearsal) Status() probes.Status      { return r.runs.Status() }
+func (r *rehearsal) Close()                     { r.stop() }
 
 // change makes another node of the one that is probed. All probes run soon after it, so that nobody has to wait for them, and
 // none in the middle of it.

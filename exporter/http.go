@@ -26,8 +26,8 @@ import (
 type handler struct {
 	http.Handler // the routes
 
-	flags    *flags
-	site     site
+	exporter *Exporter // its flags
+	node     Node
 	set      *collector.Set
 	observer nodeObserver
 	config   *reloader
@@ -41,9 +41,9 @@ type handler struct {
 	seen     sightings
 }
 
-func newHandler(f *flags, s site, set *collector.Set, ob nodeObserver, config *reloader, log *slog.Logger) *handler {
-	h := &handler{flags: f, site: s, observer: ob, config: config, own: newRegistry(!s.simulated), failures: newFailures(), log: log}
-	h.set = set.WithVerdicts(func(n *fabric.Node, list []diagnose.Verdict) { h.seen.see(list, false, n.At) })
+func newHandler(e *Exporter, n Node, set *collector.Set, ob nodeObserver, config *reloader, log *slog.Logger) *handler {
+	h := &handler{exporter: e, node: n, observer: ob, config: config, own: newRegistry(!n.Simulated), failures: newFailures(), log: log}
+	h.set = set.WithVerdicts(func(seen *fabric.Node, list []diagnose.Verdict) { h.seen.see(list, false, seen.At) })
 	h.own.MustRegister(h.failures)
 	h.page = template.Must(template.New("landing").Parse(landingHTML))
 	h.probes = h.probePages()
@@ -53,15 +53,16 @@ func newHandler(f *flags, s site, set *collector.Set, ob nodeObserver, config *r
 
 // routes lays everything out below the route prefix.
 func (h *handler) routes() http.Handler {
-	limit := limiter(h.flags.maxRequests)
+	web := &h.exporter.Web
+	limit := limiter(web.MaxRequests)
 	metrics := http.Handler(http.HandlerFunc(h.metrics))
-	if !h.flags.disableExporterMetrics {
+	if !web.DisableExporterMetrics {
 		metrics = promhttp.InstrumentMetricHandler(h.own, metrics)
 	}
 
 	mux := http.NewServeMux()
-	mux.Handle("GET "+h.flags.telemetryPath, limit(metrics))
-	if h.flags.telemetryPath != "/" {
+	mux.Handle("GET "+web.TelemetryPath, limit(metrics))
+	if web.TelemetryPath != "/" {
 		mux.Handle("GET /{$}", limit(http.HandlerFunc(h.landing)))
 	}
 	mux.Handle("GET "+probesPath, limit(http.HandlerFunc(h.probes.html)))
@@ -69,14 +70,14 @@ func (h *handler) routes() http.Handler {
 	mux.HandleFunc("GET /-/healthy", h.healthy)
 	mux.HandleFunc("GET /-/ready", h.readiness)
 	mux.Handle("POST /-/reload", h.config)
-	if h.flags.enablePprof {
+	if web.EnablePprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	prefix := h.flags.routePrefix
+	prefix := web.RoutePrefix
 	if prefix == "" {
 		return mux
 	}

@@ -73,12 +73,6 @@ type inventory struct {
 	life   sync.WaitGroup
 }
 
-// thisHost tells that the flags name this host's own hardware, and no copy of some sysfs.
-func (f *flags) thisHost() bool {
-	var st syscall.Statfs_t
-	return f.netlink == "" && syscall.Statfs(f.sysfs, &st) == nil && st.Type == sysfsMagic
-}
-
 // remembering lets an observer remember, if there is a folder for that.
 func remembering(ob nodeObserver, file string, log *slog.Logger) nodeObserver {
 	if file == "" {

@@ -97,7 +97,7 @@ func (h *handler) view(n *fabric.Node) view {
 	h.seen.see(list, true, n.At)
 	bad := failingOf(list)
 	v := view{
-		CSS: template.CSS(landingCSS), Title: h.site.title, Note: h.site.note,
+		CSS: template.CSS(landingCSS), Title: h.node.Title, Note: h.node.Note,
 		Wait: secondReading(n), GPUs: gpuSectionOf(n, bad), RoCE: roceRows(n),
 		Facts: nodeFacts(n), Troubles: troubles(list), Unchecked: unchecked(list), Elsewhere: diagnose.Elsewhere(n), Excluded: n.Excluded,
 		NCCL: n.NCCL, Collectors: h.collectorRows(n), Config: h.configView(),
@@ -121,7 +121,7 @@ func (h *handler) verdict(n *fabric.Node, found []trouble, unchecked int) cell {
 	if slices.ContainsFunc(found, func(t trouble) bool { return t.Class == "bad" }) {
 		class = "bad"
 	}
-	none, isNone := noDevice(n, h.site)
+	none, isNone := noDevice(n, h.node)
 	switch {
 	case len(found) == 1:
 		return cell{Text: "One thing looks wrong", Class: class}
@@ -219,12 +219,12 @@ func collectorState(c collector.Health) cell {
 // links are relative to the page, so that they hold behind any reverse proxy.
 func (h *handler) links() []link {
 	ls := []link{
-		{strings.TrimPrefix(h.flags.telemetryPath, "/"), "Metrics", "what Prometheus reads"},
+		{strings.TrimPrefix(h.exporter.Web.TelemetryPath, "/"), "Metrics", "what Prometheus reads"},
 		{strings.TrimPrefix(probesPath, "/"), "Probes", "NCCL collectives on idle GPUs"},
 		{"-/healthy", "Health", "the process is alive"},
 		{"-/ready", "Readiness", "the node was observed once"},
 	}
-	if h.flags.enablePprof {
+	if h.exporter.Web.EnablePprof {
 		ls = append(ls, link{"debug/pprof/", "Profiles", "of this exporter"})
 	}
 	return ls

@@ -58,7 +58,7 @@ func (h *handler) configView() configView {
 		}
 	}
 	v.RoCE = roceWishText(p.RoCE)
-	switch d := h.flags.devices; {
+	switch d := h.exporter.Site.Devices; {
 	case d.Include != nil:
 		v.Devices = "only " + pattern(d.Include)
 	case d.Exclude != nil:

@@ -10,8 +10,8 @@ import (
 
 // explain adds to what looks wrong what only this process knows: since when, where to read on, and the names in commands.
 func (h *handler) explain(n *fabric.Node, list []trouble) {
-	at, instance := h.config.current().config.Links, h.site.title
-	if h.site.simulated {
+	at, instance := h.config.current().config.Links, h.node.Title
+	if h.node.Simulated {
 		instance = "" // that Prometheus does not know
 	}
 	for i := range list {

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/exposition"
 )
 
@@ -26,7 +27,7 @@ import (
 // host, where a simulated node must not look.
 func newRegistry(process bool) *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(versioncollector.NewCollector(name), collectors.NewGoCollector())
+	r.MustRegister(versioncollector.NewCollector(command.Name), collectors.NewGoCollector())
 	if process {
 		r.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
@@ -66,7 +67,7 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	deadline := time.Now().Add(scrapeTimeout(r.Header, h.flags.timeoutOffset))
+	deadline := time.Now().Add(scrapeTimeout(r.Header, h.exporter.Web.TimeoutOffset))
 	ctx, cancel := context.WithDeadline(r.Context(), deadline)
 	defer cancel()
 	writeBy(w, deadline)
@@ -76,7 +77,7 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 	defer h.answers.put(a)
 	families := set.GatherAgain(&a.gathered, node, h.config.current().state())
 	var own []*dto.MetricFamily // no name of the catalogue is among them
-	if !h.flags.disableExporterMetrics {
+	if !h.exporter.Web.DisableExporterMetrics {
 		own, err = h.own.Gather()
 		h.failed(causeGathering, err)
 	}

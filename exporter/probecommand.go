@@ -6,18 +6,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
 )
 
 // What probe exits with.
 const (
-	exitProbed   = 0
+	exitProbed   = command.OK
 	exitUnsound  = 1 // a run failed, or its results were wrong
-	exitUnprobed = 2 // nothing could be run, or not to its end: nothing is known; exitUsage where the configuration is why
+	exitUnprobed = 2 // nothing could be run, or not to its end: nothing is known; command.Usage where the configuration is why
 )
 
 // How long a run by hand may take. Ranks are bound to 10 min of processor time, which spinning threads use up twice as fast.
@@ -46,7 +50,7 @@ type probeReport struct {
 func (r *probeReport) code() int {
 	code := exitProbed
 	if r.err != nil || r.skipped != nil {
-		code = exitOf(r.err, exitUnprobed)
+		code = command.ExitOf(r.err, exitUnprobed)
 	}
 	for _, run := range r.runs {
 		switch {
@@ -64,36 +68,49 @@ func unusable(r *probes.Result) bool {
 	return r.Failure == probes.FailureLibrary || r.Failure == probes.FailureSettings
 }
 
-// probe runs probes by hand.
-func probe(ctx context.Context, f *flags, o Options) int {
-	p := &probeCommand{flags: &f.probe, progress: newProgress(o.Stderr), warn: func(s string) { fmt.Fprintf(o.Stderr, "%s: %s\n", name, s) }}
-	if f.probe.output == outputText {
-		p.show = func(r probeRun) error { return writeProbeRun(o.Stdout, r) }
+// ProbeCommand returns the command probe.
+func ProbeCommand(s *site.Site, log *logging.Flags, probing *Probing) *command.Command {
+	p := &probeCommand{site: s, log: log, probing: probing}
+	return &command.Command{
+		Name: "probe", Help: "Run NCCL collectives on the GPUs of this host, if nobody uses them. " +
+			"Exit code 0: all went well; 1: a run failed or its results were wrong; 2: it could not be run; 3: the command line or the configuration is wrong.",
+		Define: p.flags.define,
+		Takes:  []command.Group{&s.Config, log, &s.Devices, &s.Paths, &s.GPUs},
+		Run:    p.run,
 	}
-	p.report.what = f.probe.what
+}
+
+func (p *probeCommand) run(ctx context.Context, c *command.Call) int {
+	p.progress = newProgress(c.Stderr)
+	p.warn = func(s string) { fmt.Fprintf(c.Stderr, "%s: %s\n", command.Name, s) }
+	if !p.flags.json {
+		p.show = func(r probeRun) error { return writeProbeRun(c.Stdout, r) }
+	}
+	p.report.what = p.flags.what
 	if p.report.what == "" {
-		p.report.what = string(f.probe.kind)
+		p.report.what = string(p.flags.kind)
 	}
-	p.report.err = f.explain(p.probe(ctx, f, o))
+	p.report.err = c.Explain(p.probe(ctx, p.log.Logger(c.Stderr)))
 	p.progress.end()
 	r := &p.report
 	var err error
 	switch {
-	case f.probe.output == outputJSON:
-		err = writeProbeJSON(o.Stdout, r)
-	case f.probe.comparison() != "":
-		err = writeProbeComparison(o.Stdout, compareProbes(r))
+	case p.flags.json:
+		err = writeProbeJSON(c.Stdout, r)
+	case p.flags.comparison() != "":
+		err = writeProbeComparison(c.Stdout, compareProbes(r))
 	}
 	if r.err == nil && err != nil {
 		r.err = err
 	}
 	if r.err != nil {
-		complain(o.Stderr, r.err)
+		c.Complain(r.err)
 	}
 	if s := r.skipped; s != nil {
-		fmt.Fprintf(o.Stderr, "%s: not probed (%s): %s\n%s: %s\n", name, s.Why, s.Detail, name, adviceOnSkip(s.Why))
-		if overridable(s.Why) && !f.probe.evenIfBusy {
-			fmt.Fprintf(o.Stderr, "%s: --even-if-busy probes nevertheless, and slows down whatever runs there\n", name)
+		p.warn(fmt.Sprintf("not probed (%s): %s", s.Why, s.Detail))
+		p.warn(adviceOnSkip(s.Why))
+		if overridable(s.Why) && !p.flags.evenIfBusy {
+			p.warn("--even-if-busy probes nevertheless, and slows down whatever runs there")
 		}
 	}
 	return r.code()
@@ -101,7 +118,10 @@ func probe(ctx context.Context, f *flags, o Options) int {
 
 // probeCommand is one call of the command.
 type probeCommand struct {
-	flags    *probeFlags
+	site     *site.Site
+	log      *logging.Flags
+	probing  *Probing
+	flags    probeFlags
 	config   probes.Config
 	settings probes.Settings
 	node     *fabric.Node
@@ -112,11 +132,11 @@ type probeCommand struct {
 }
 
 // probe plans all runs, enters the gate once for all of them, and runs them.
-func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
-	if o.Probing == nil {
+func (p *probeCommand) probe(ctx context.Context, log *slog.Logger) error {
+	if p.probing == nil {
 		return errors.New("this program was built without what runs NCCL")
 	}
-	noLibrary, err := p.prepare(ctx, f, o)
+	noLibrary, err := p.prepare(ctx, log)
 	if err != nil {
 		return err
 	}
@@ -130,19 +150,19 @@ func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
 	}
 	for i := range p.report.runs {
 		run := &p.report.runs[i]
-		if run.ranks, p.report.skipped = o.Probing.Ranks(run.plan, f.logger(o.Stderr)); p.report.skipped != nil {
+		if run.ranks, p.report.skipped = p.probing.Ranks(run.plan, log); p.report.skipped != nil {
 			return nil
 		}
 	}
-	options := gateOptions(f, (&gpuGate{maintenance: f.gpuMaintenance}).maintained, f.logger(o.Stderr))
+	options := gateOptions(p.site, func() (string, error) { return p.site.GPUs.UnderMaintenance(), nil }, log)
 	options.Lock, options.IdleMemory, options.IdleCommand = p.config.LockFile, p.config.IdleMemory, p.config.IdleCommand
-	gate, closeGate, err := o.Probing.Gate(options)
+	gate, closeGate, err := p.probing.Gate(options)
 	if err != nil {
 		return err
 	}
 	guard, leave, skipped, err := p.enter(ctx, gate)
 	if err == nil && skipped == nil {
-		err = p.run(ctx, guard)
+		err = p.runAll(ctx, guard)
 		leave()
 	}
 	p.report.skipped = skipped
@@ -151,17 +171,17 @@ func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
 
 // prepare observes the node and reads what the site says of probes. The process that was asked for the GPUs is gone then.
 // noLibrary says that there is no NCCL.
-func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) (noLibrary, err error) {
-	c, err := f.configFile.Read()
+func (p *probeCommand) prepare(ctx context.Context, log *slog.Logger) (noLibrary, err error) {
+	c, err := p.site.Config.Read()
 	if err != nil {
 		return nil, err
 	}
 	p.config = c.ByHand
-	if f.probe.nccl != "" {
-		p.config.NCCL = f.probe.nccl
+	if p.flags.nccl != "" {
+		p.config.NCCL = p.flags.nccl
 	}
 	p.progress.say("looking at the node")
-	look, _, done, err := lookout(f, o)
+	look, _, done, err := p.site.Open(nil, log)
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +189,7 @@ func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) (noLibr
 	if p.node, err = look(ctx, wantsOfProbes, 0); err != nil {
 		return nil, err
 	}
-	node := probeNode{config: p.config, probing: o.Probing, reading: new(errand[library])}
+	node := probeNode{config: p.config, probing: p.probing, reading: new(errand[library])}
 	if p.settings, err = node.settings(ctx); errors.Is(err, errSettings) {
 		return nil, err
 	}
@@ -211,9 +231,9 @@ func (p *probeCommand) enter(ctx context.Context, gate *probes.Gate) (probes.Gua
 	return nil, lock.Release, nil, nil
 }
 
-// run runs what is planned, one after the other. What ends one because of somebody else, or for lack of a library, would end
+// runAll runs what is planned, one after the other. What ends one because of somebody else, or for lack of a library, would end
 // the others too.
-func (p *probeCommand) run(ctx context.Context, guard probes.Guard) error {
+func (p *probeCommand) runAll(ctx context.Context, guard probes.Guard) error {
 	for i := range p.report.runs {
 		run := &p.report.runs[i]
 		what := string(run.plan.Key.Kind)

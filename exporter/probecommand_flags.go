@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
@@ -33,7 +34,7 @@ type probeFlags struct {
 	device     string   // HCA; empty: all
 	port       int      // of device; 0: any
 	nccl       string   // NCCL; empty: that of the configuration
-	output     string   // outputText, outputJSON
+	json       bool
 	evenIfBusy bool
 }
 
@@ -45,31 +46,27 @@ func (p *probeFlags) comparison() string {
 	return ""
 }
 
-func (c *commandLine) defineProbe() {
-	p := &c.f.probe
-	k := c.app.Command(commandProbe, "Run NCCL collectives on the GPUs of this host, if nobody uses them. "+
-		"Exit code 0: all went well; 1: a run failed or its results were wrong; 2: it could not be run; 3: the command line or the configuration is wrong.")
-	k.Arg("what", "A kind: "+strings.Join(spelling.Names(probes.Kinds()), ", ")+"; or a comparison: scaling (2, 4, 8 GPUs), nvlink (direct ways between GPUs on and off), "+
-		"tcp (against sockets). Default: node.").
-		SetValue(choice("", &p.what, append(spelling.Names(probes.Kinds()), probeScaling, probeNVLink, probeTCP)...))
-	k.Flag("kind", "What to compare with: node (light) or calibrate (all channels); for tcp: rail, node or calibrate.").PlaceHolder("KIND").
-		SetValue(choice("kind", &p.kind, probes.Kinds()...))
-	k.Flag("op", "Operation: "+strings.Join(spelling.Names(probes.Ops()), ", ")+". Default: that of the configuration, and broadcast for rail and socket.").PlaceHolder("OP").
-		SetValue(choice("op", &p.op, probes.Ops()...))
-	k.Flag("bytes", "Sizes of messages: SIZE, MIN:MAX or MIN:MAX:FACTOR, as 8:256M:2.").PlaceHolder("SIZES").
-		SetValue(&flagValue{name: "bytes", set: into(&p.sizes, parseSizes)})
-	k.Flag("dtype", "Type of elements: "+strings.Join(spelling.Names(probes.DTypes()), ", ")+". Default: that of the configuration.").PlaceHolder("TYPE").
-		SetValue(choice("dtype", &p.dtype, probes.DTypes()...))
-	k.Flag("ranks", "Use so many GPUs. Default: all.").PlaceHolder("N").
-		SetValue(&flagValue{name: "ranks", set: into(&p.ranks, wholeNumber(2, maxProbeRanks))})
-	k.Flag("iterations", "Time so many iterations. Default: 20 with --bytes, else as many as fit into 100 ms.").PlaceHolder("N").
-		SetValue(&flagValue{name: "iterations", set: into(&p.iterations, wholeNumber(1, maxProbeIterations))})
-	k.Flag("device", "RDMA device of a rail, mlx5_0 or mlx5_0:1 (port 1). Default: all rails.").PlaceHolder("DEVICE").
-		SetValue(&flagValue{name: "device", set: p.setDevice})
-	k.Flag("library", "NCCL, by name or path. Default: that of the configuration, else it is looked for.").PlaceHolder("FILE").
-		SetValue(&flagValue{name: "library", set: into(&p.nccl, parseFile)})
-	c.output(k, &p.output)
-	k.Flag("even-if-busy", "Run although GPUs are in use, or nobody can tell. It slows down whatever runs on them.").BoolVar(&p.evenIfBusy)
+// define adds the flags.
+func (p *probeFlags) define(f *command.Flags) {
+	list := func(names []string) string { return strings.Join(names, ", ") }
+	kinds := spelling.Names(probes.Kinds())
+	f.Argument("what", "A kind: "+list(kinds)+"; or a comparison: scaling (2, 4, 8 GPUs), nvlink (direct ways between GPUs on and off), "+
+		"tcp (against sockets). Default: node.", command.Choice(&p.what, append(kinds, probeScaling, probeNVLink, probeTCP)...))
+	f.Add("kind", "What to compare with: node (light) or calibrate (all channels); for tcp: rail, node or calibrate.",
+		command.Choice(&p.kind, probes.Kinds()...)).PlaceHolder("KIND")
+	f.Add("op", "Operation: "+list(spelling.Names(probes.Ops()))+". Default: that of the configuration, and broadcast for rail and socket.",
+		command.Choice(&p.op, probes.Ops()...)).PlaceHolder("OP")
+	f.Add("bytes", "Sizes of messages: SIZE, MIN:MAX or MIN:MAX:FACTOR, as 8:256M:2.", command.Into(&p.sizes, parseSizes)).PlaceHolder("SIZES")
+	f.Add("dtype", "Type of elements: "+list(spelling.Names(probes.DTypes()))+". Default: that of the configuration.",
+		command.Choice(&p.dtype, probes.DTypes()...)).PlaceHolder("TYPE")
+	f.Add("ranks", "Use so many GPUs. Default: all.", command.Into(&p.ranks, wholeNumber(2, maxProbeRanks))).PlaceHolder("N")
+	f.Add("iterations", "Time so many iterations. Default: 20 with --bytes, else as many as fit into 100 ms.",
+		command.Into(&p.iterations, wholeNumber(1, maxProbeIterations))).PlaceHolder("N")
+	f.Add("device", "RDMA device of a rail, mlx5_0 or mlx5_0:1 (port 1). Default: all rails.", command.Set(p.setDevice)).PlaceHolder("DEVICE")
+	f.Add("library", "NCCL, by name or path. Default: that of the configuration, else it is looked for.", command.File(&p.nccl)).PlaceHolder("FILE")
+	f.Output(&p.json)
+	f.Switch("even-if-busy", "Run although GPUs are in use, or nobody can tell. It slows down whatever runs on them.", &p.evenIfBusy)
+	f.Check(p.check)
 }
 
 // Limits of what may be asked for: those of a rank, and of what anybody means.
@@ -135,13 +132,8 @@ func (p *probeFlags) setDevice(s string) error {
 	return nil
 }
 
-// checkProbe refuses what does not fit together, and fills in what follows.
-func (c *commandLine) checkProbe() error {
-	f := c.f
-	p := &f.probe
-	if f.command != commandProbe {
-		return nil
-	}
+// check refuses what does not fit together, and fills in what follows.
+func (p *probeFlags) check() error {
 	compares := p.comparison() != ""
 	switch kind := p.kind; {
 	case p.what == "" && kind == "" && p.device != "":

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/probes"
 )
 
@@ -26,7 +27,7 @@ type progress struct {
 
 // newProgress returns nil if w is no terminal.
 func newProgress(w io.Writer) *progress {
-	if w = terminal(w); w == nil {
+	if w = command.Terminal(w); w == nil {
 		return nil
 	}
 	return &progress{w: w}
@@ -41,7 +42,7 @@ func (p *progress) say(format string, args ...any) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.text, p.since = oneLine(fmt.Sprintf(format, args...)), time.Now()
+	p.text, p.since = command.OneLine(fmt.Sprintf(format, args...)), time.Now()
 	p.draw()
 	if p.stop == nil {
 		p.stop = make(chan struct{})

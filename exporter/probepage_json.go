@@ -249,3 +249,10 @@ func encodeJSON(w io.Writer, v any) error {
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }
+
+func pointer[T any](f fabric.Fact[T]) *T {
+	if v, ok := f.Get(); ok {
+		return &v
+	}
+	return nil
+}

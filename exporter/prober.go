@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
 )
 
@@ -32,24 +33,24 @@ type prober struct {
 	stop    func()
 }
 
-// newProber returns a prober of this host, off; nil where there is nothing to probe with.
-func newProber(ctx context.Context, f *flags, s site, p *Probing, ob nodeObserver, log *slog.Logger) *prober {
-	if p == nil || s.maintenance == nil {
+// prober returns a prober of this host, off; nil where there is nothing to probe with.
+func (e *Exporter) prober(ctx context.Context, n Node, ob site.Observer, log *slog.Logger) *prober {
+	if e.Probing == nil || n.Maintenance == nil {
 		return nil
 	}
 	return &prober{
-		ctx: ctx, probing: p, log: log, stop: func() {},
-		gate:    gateOptions(f, s.maintenance, log),
+		ctx: ctx, probing: e.Probing, log: log, stop: func() {},
+		gate:    gateOptions(e.Site, n.Maintenance, log),
 		observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, wantsOfProbes), nil },
 	}
 }
 
-func gateOptions(f *flags, maintenance func() (string, error), log *slog.Logger) GateOptions {
-	return GateOptions{Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Library: f.gpuLibrary, Maintenance: maintenance, Log: log}
+func gateOptions(s *site.Site, maintenance func() (string, error), log *slog.Logger) GateOptions {
+	return GateOptions{Sysfs: s.Paths.Sysfs, Procfs: s.Paths.Procfs, Rootfs: s.Paths.Rootfs, Library: s.GPUs.Library, Maintenance: maintenance, Log: log}
 }
 
-// apply brings what runs in line with the configuration. What does not change runs on.
-func (p *prober) apply(c *probes.Config) error {
+// Apply brings what runs in line with the configuration. What does not change runs on.
+func (p *prober) Apply(c *probes.Config) error {
 	if p == nil {
 		if c != nil {
 			return errors.New("probes are configured, and cannot run here: this is not the host itself, or nobody asks for its GPUs")
@@ -116,7 +117,7 @@ func (p *prober) end() {
 	stop()
 }
 
-func (p *prober) close() {
+func (p *prober) Close() {
 	if p == nil {
 		return
 	}
@@ -125,8 +126,8 @@ func (p *prober) close() {
 	p.end()
 }
 
-// status says what became of all probes; not enabled while none are configured.
-func (p *prober) status() probes.Status {
+// Status says what became of all probes; not enabled while none are configured.
+func (p *prober) Status() probes.Status {
 	if p == nil {
 		return probes.Status{}
 	}

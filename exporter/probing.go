@@ -25,8 +25,6 @@ type Probing struct {
 	Ranks func(*probes.Plan, *slog.Logger) (probes.Ranks, *probes.Skipped)
 	// FindNCCL returns the library that a rank is to load. The error says where it was looked for.
 	FindNCCL func(given, libraryPath string) (string, error)
-	// ServeRank is what the process of a rank does, as the sub-command probe-rank, until it is no longer wanted.
-	ServeRank func(ctx context.Context) error
 }
 
 // GateOptions says what a gate looks at.
@@ -246,16 +244,3 @@ func (v unready) Run(context.Context) probes.Result {
 }
 
 func (unready) Leave() {}
-
-// serveRank is the process of a rank.
-func serveRank(ctx context.Context, o Options) int {
-	err := errors.New(commandProbeRank + ": this program was built without it")
-	if o.Probing != nil {
-		err = o.Probing.ServeRank(ctx)
-	}
-	if err != nil {
-		complain(o.Stderr, err)
-		return exitFailure
-	}
-	return exitOK
-}

@@ -20,9 +20,9 @@ import (
 
 // reloader keeps the configuration in force and replaces it with a newer one that is without errors.
 type reloader struct {
-	site     site
+	node     Node
 	observer nodeObserver
-	prober   siteProber
+	prober   Prober
 	log      *slog.Logger
 
 	clients  *rate.Limiter         // of reloads over HTTP, each of which reads files and writes a line to the log
@@ -41,8 +41,8 @@ type configStatus struct {
 }
 
 // newReloader takes over from a start with the given configuration.
-func newReloader(s site, initial config.Config, ob nodeObserver, p siteProber, log *slog.Logger) *reloader {
-	return &reloader{site: s, observer: ob, prober: p, log: log, clients: rate.NewLimiter(1, reloadBurst), status: configStatus{config: initial, loaded: time.Now()}}
+func newReloader(n Node, initial config.Config, ob nodeObserver, p Prober, log *slog.Logger) *reloader {
+	return &reloader{node: n, observer: ob, prober: p, log: log, clients: rate.NewLimiter(1, reloadBurst), status: configStatus{config: initial, loaded: time.Now()}}
 }
 
 // reloadBurst is how many reloads clients may ask for at once; after them it is one in a second.
@@ -64,7 +64,7 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 		if client && !r.clients.Allow() {
 			return config.Config{}, errTooMany
 		}
-		return r.site.config()
+		return r.node.Config()
 	})
 	if errors.Is(err, errTooMany) || client && errors.Is(err, errBusy) {
 		return err // nothing was tried, and nothing is logged: clients may ask without end
@@ -73,7 +73,7 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 		err = vanished(was)
 	}
 	if err == nil {
-		err = r.prober.apply(c.Probes)
+		err = r.prober.Apply(c.Probes)
 	}
 	if err != nil {
 		if !errors.Is(err, errBusy) {

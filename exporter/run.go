@@ -26,121 +26,72 @@ import (
 	"time"
 
 	"github.com/prometheus/common/version"
-	"github.com/prometheus/exporter-toolkit/web"
+	toolkit "github.com/prometheus/exporter-toolkit/web"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
 )
 
-// name is the program in usage texts, and the prefix of its build information.
-const name = "gpufabric_exporter"
+// Exporter is the process. Its flags are filled in by the command line that takes them, before anything is served.
+type Exporter struct {
+	Site *site.Site
+	Log  *logging.Flags
 
-// The exit codes of Run.
-const (
-	exitOK      = 0
-	exitFailure = 1
-	exitUsage   = 3 // the command line or a configuration file is wrong
-)
+	Web         Web
+	Collectors  Collectors
+	Intervals   Intervals
+	ConfigCheck ConfigCheck
 
-// Options is what the process around Run provides. The zero value is ready to use.
-type Options struct {
-	Stdout, Stderr io.Writer // nil: those of the process
-	// OnListen is called once with the bound addresses, before the first request is served.
+	// OnListen is called once with the bound addresses, before the first request is served; nil: nobody is told.
 	OnListen func([]net.Addr)
-	// GPUs returns who asks NVIDIA's driver, without starting anything yet; nil: nobody does.
-	GPUs func(GPUOptions) GPUWorker
-	// ServeGPUs is what the process of a GPUWorker does, as the sub-command gpu-worker, until it is no longer wanted.
-	ServeGPUs func(ctx context.Context, library string) error
 	// Probing is how NCCL is run; nil: it is not.
 	Probing *Probing
-
-	newObserver   func(observer.Options) (nodeObserver, error) // for tests, as the next one is
-	defaultConfig string                                       // empty: defaultConfig
-	inventory     string                                       // file; empty: none, or that of this host where it is observed
 }
 
-// nodeObserver is what this package needs of an observer.Observer.
-type nodeObserver interface {
-	Observe(ctx context.Context, want fabric.Want) *fabric.Node
-	SetPolicy(p *fabric.Policy, files observer.NCCLFiles)
-	Close()
-}
+// nodeObserver is what this package needs of an observer.
+type nodeObserver = site.Observer
 
-var _ nodeObserver = (*observer.Observer)(nil)
-
-// Run runs the program with the given arguments until it is done or ctx ends, and returns its exit code. It
-// returns within two seconds of the end of ctx, whatever hangs.
-func Run(ctx context.Context, args []string, o Options) int {
-	if o.Stdout == nil {
-		o.Stdout = os.Stdout
-	}
-	if o.Stderr == nil {
-		o.Stderr = os.Stderr
-	}
-	o.Stdout, o.Stderr = legible{o.Stdout}, legible{o.Stderr}
-	if o.OnListen == nil {
-		o.OnListen = func([]net.Addr) {}
-	}
-	f, code := parseFlags(args, o.Stdout, o.Stderr)
-	if o.newObserver == nil {
-		o.newObserver = func(o observer.Options) (nodeObserver, error) { return observer.New(o) }
-		if f != nil && o.inventory == "" && f.thisHost() {
-			o.inventory = defaultInventory
-		}
-	}
-	if f != nil && f.configFile.Optional && o.defaultConfig != "" {
-		f.configFile.Path = o.defaultConfig
-	}
-	switch {
-	case f == nil:
-		return usage(code, args, o)
-	case f.command == commandGPUWorker:
-		return serveGPUs(ctx, f, o)
-	case f.command == commandProbeRank:
-		return serveRank(ctx, o)
-	case f.configCheck:
-		return checkFiles(f, o)
-	case f.demoList:
-		return listScenarios(o.Stdout)
-	case f.command == commandCapture:
-		return takeCapture(ctx, f, o)
-	case f.command == commandTopology:
-		return topology(ctx, f, o)
-	case f.command == commandCheck:
-		return check(ctx, f, o)
-	case f.command == commandRules:
-		return rules(f, o)
-	case f.command == commandProbe:
-		return probe(ctx, f, o)
-	case f.demoCapture != "":
-		return replay(ctx, f, o)
-	case f.command == commandDemo:
-		return demo(ctx, f, o)
-	default:
-		return serve(ctx, f, o)
+// Command returns the command serve.
+func (e *Exporter) Command() *command.Command {
+	s := e.Site
+	return &command.Command{
+		Name: "serve", Help: "Serve the metrics of this host. It is the default.",
+		Takes: []command.Group{
+			&e.Web, e.Log, &e.Collectors, &s.Devices, &s.Paths, &s.Recorded, &s.Config, &e.ConfigCheck, &e.Intervals, &s.GPUs,
+		},
+		Run: func(ctx context.Context, c *command.Call) int {
+			if e.ConfigCheck.On {
+				return e.checkFiles(c)
+			}
+			return e.serve(ctx, c)
+		},
 	}
 }
 
 // checkFiles is --config.check.
-func checkFiles(f *flags, o Options) int {
-	if err := checkedFiles(f, o.Stdout); err != nil {
-		for _, e := range config.Errors(f.explain(err)) { // each, and not the first few
-			complain(o.Stderr, e)
+func (e *Exporter) checkFiles(c *command.Call) int {
+	if err := e.checkedFiles(c.Stdout); err != nil {
+		for _, e := range config.Errors(c.Explain(err)) { // each, and not the first few
+			c.Complain(e)
 		}
-		return exitUsage
+		return command.Usage
 	}
-	return exitOK
+	return command.OK
 }
 
-func checkedFiles(f *flags, w io.Writer) error {
-	if f.configFile.Missing() {
-		return fmt.Errorf("--config.check: %s does not exist: expected it, or --config.file beside it (try --help)", f.configFile.Path)
+func (e *Exporter) checkedFiles(w io.Writer) error {
+	file := e.Site.Config.File
+	if file.Missing() {
+		return fmt.Errorf("--config.check: %s does not exist: expected it, or --config.file beside it (try --help)", file.Path)
 	}
-	c, err := f.configFile.Read()
+	c, err := file.Read()
 	if err != nil {
 		return err
 	}
@@ -151,63 +102,52 @@ func checkedFiles(f *flags, w io.Writer) error {
 		}
 		fmt.Fprintf(w, "%s: ok\n", env)
 	}
-	if f.webConfigFile != "" {
-		if err := web.Validate(f.webConfigFile); err != nil {
-			return fmt.Errorf("%s: %w", f.webConfigFile, err)
+	if web := e.Web.ConfigFile; web != "" {
+		if err := toolkit.Validate(web); err != nil {
+			return fmt.Errorf("%s: %w", web, err)
 		}
-		fmt.Fprintf(w, "%s: ok\n", f.webConfigFile)
+		fmt.Fprintf(w, "%s: ok\n", web)
 	}
 	return nil
 }
 
-// serveGPUs is the process of a GPUWorker.
-func serveGPUs(ctx context.Context, f *flags, o Options) int {
-	err := errors.New(commandGPUWorker + ": this program was built without it")
-	if o.ServeGPUs != nil {
-		err = o.ServeGPUs(ctx, f.workerLibrary)
-	}
-	if err != nil {
-		complain(o.Stderr, err)
-		return exitFailure
-	}
-	return exitOK
+// Node is what is served: this host, or a simulated node.
+type Node struct {
+	Sysfs, Procfs, Rootfs string
+	Netlink               string                 // folder of recorded answers; empty: this kernel's, if Sysfs is
+	Ethernet              observer.Ethernet      // nil: those in Netlink, or this kernel's
+	GPUs                  observer.GPUs          // nil: nobody asks a GPU driver
+	Maintenance           func() (string, error) // why GPUs are not to be touched; nil: they are not this host's
+	StopGPUs              func()                 // ends a read of GPUs that hangs, before the observer is closed; nil: none does
+	Config                func() (config.Config, error)
+	Title                 string // how the node is called on the landing page
+	Note                  string // a sentence about it, for simulated nodes
+	Simulated             bool
+	// Prober returns what makes up the probes of a simulated node; nil: they are those of this host, if any.
+	Prober func(context.Context, site.Observer) Prober
 }
 
-// site is the node that is looked at and what is expected of it: this host, or a simulated one.
-type site struct {
-	sysfs, procfs, rootfs string
-	netlink               string                 // folder of recorded answers; empty: this kernel's, if sysfs is
-	ethernet              observer.Ethernet      // nil: those in netlink, or this kernel's
-	gpus                  observer.GPUs          // nil: nobody asks a GPU driver
-	maintenance           func() (string, error) // why GPUs are not to be touched; nil: they are not this host's
-	stopGPUs              func()                 // ends a read of gpus that hangs, before the observer is closed; nil: none does
-	config                func() (config.Config, error)
-	title                 string // how the node is called on the landing page
-	note                  string // a sentence about it, for simulated nodes
-	simulated             bool
-	rehearsal             *rehearsal // what makes up the probes of a simulated node; nil: those of this host, if any
+// Prober is what a node is probed with.
+type Prober interface {
+	Apply(*probes.Config) error // begins with it, or goes on so
+	Status() probes.Status      // not Enabled while nothing is configured
+	Close()
 }
 
-// siteProber is what a site is probed with.
-type siteProber interface {
-	apply(*probes.Config) error // begins with it, or goes on so
-	status() probes.Status      // not Enabled while nothing is configured
-	close()
-}
-
-func serve(ctx context.Context, f *flags, o Options) int {
-	s := site{
-		sysfs: f.sysfs, procfs: f.procfs, rootfs: f.rootfs, netlink: f.netlink,
-		config: func() (config.Config, error) {
-			c, err := f.configFile.Read()
+func (e *Exporter) serve(ctx context.Context, c *command.Call) int {
+	paths, recorded := e.Site.Paths, e.Site.Recorded.Netlink
+	n := Node{
+		Sysfs: paths.Sysfs, Procfs: paths.Procfs, Rootfs: paths.Rootfs, Netlink: recorded,
+		Config: func() (config.Config, error) {
+			read, err := e.Site.Config.Read()
 			if err != nil {
-				err = &config.Error{Err: f.explain(err)}
+				err = &config.Error{Err: c.Explain(err)}
 			}
-			return c, err
+			return read, err
 		},
 	}
-	s.title, _ = os.Hostname() // an empty title is no reason not to serve
-	log := f.logger(o.Stderr)
+	n.Title, _ = os.Hostname() // an empty title is no reason not to serve
+	log := e.Log.Logger(c.Stderr)
 	if os.Geteuid() == 0 {
 		log.Info("running as root is not needed")
 	}
@@ -216,34 +156,35 @@ func serve(ctx context.Context, f *flags, o Options) int {
 	defer signal.Stop(user)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if f.netlink != "" {
-		recorded, err := replayedGPUs(f.netlink)
+	if recorded != "" {
+		gpus, err := site.ReplayedGPUs(recorded)
 		if err != nil {
-			complain(o.Stderr, err)
-			return exitFailure
+			c.Complain(err)
+			return command.Failure
 		}
-		s.gpus = recorded
+		n.GPUs = gpus
 	}
-	gpus := openGPUs(f, o, log)
+	gpus := e.Site.Gate(log)
 	if gpus != nil {
-		s.gpus = gpus // a nil *gpuGate would be no nil interface
-		s.maintenance = gpus.maintained
-		s.stopGPUs = func() {
+		n.GPUs = gpus // a nil *site.Gate would be no nil interface
+		n.Maintenance = gpus.Maintained
+		n.StopGPUs = func() {
 			if err := gpus.Close(); err != nil {
 				log.Warn("the process that asks the GPUs is not gone", "err", err)
 			}
 		}
-		go gpus.watch(ctx)
+		go gpus.Watch(ctx)
 	}
-	go gpus.onSignal(ctx, user)
-	return runSite(ctx, f, o, s, log)
+	go gpus.OnSignal(ctx, user)
+	return e.Serve(ctx, c, n, log)
 }
 
-// runSite observes and serves one node until ctx ends. It is all there is to serve and to demo.
-func runSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logger) int {
-	log.Info("starting", "program", name, "version", version.Version, "revision", version.GetRevision(), "go", version.GoVersion)
+// Serve observes and serves one node until ctx ends, and returns the exit code. It returns within two seconds of the end of
+// ctx, whatever hangs.
+func (e *Exporter) Serve(ctx context.Context, c *command.Call, n Node, log *slog.Logger) int {
+	log.Info("starting", "program", command.Name, "version", version.Version, "revision", version.GetRevision(), "go", version.GoVersion)
 	served := make(chan error, 1)
-	go func() { served <- serveSite(ctx, f, o, s, log) }()
+	go func() { served <- e.serveNode(ctx, n, log) }()
 	var err error
 	select {
 	case err = <-served:
@@ -252,57 +193,54 @@ func runSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logger)
 		case err = <-served:
 		case <-time.After(leaving):
 			log.Warn("stopped, though something still hangs")
-			return exitOK
+			return command.OK
 		}
 	}
 	if err != nil {
-		for _, e := range config.Errors(f.explain(err)) {
+		for _, e := range config.Errors(c.Explain(err)) {
 			log.Error("cannot serve", "err", e)
 		}
-		return exitOf(err, exitFailure)
+		return command.ExitOf(err, command.Failure)
 	}
 	log.Info("stopped")
-	return exitOK
+	return command.OK
 }
 
 // leaving is how long the process takes to end at most, whatever hangs. The kernel ends its workers with it.
 const leaving = 1800 * time.Millisecond
 
-func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logger) error {
+func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) error {
 	hangup := make(chan os.Signal, 1) // first of all: SIGHUP kills a process that does not expect it
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 
 	var reading errand[config.Config]
-	initial, err := reading.run(ctx, patience, s.config)
+	initial, err := reading.run(ctx, patience, n.Config)
 	if err != nil {
 		return err
 	}
 	log.Info("configuration", "file", initial.Origin())
-	if err := web.Validate(f.webConfigFile); err != nil {
-		return &config.Error{Err: fmt.Errorf("--web.config.file=%q: %w", f.webConfigFile, err)}
+	if err := toolkit.Validate(e.Web.ConfigFile); err != nil {
+		return &config.Error{Err: fmt.Errorf("--web.config.file=%q: %w", e.Web.ConfigFile, err)}
 	}
-	set, err := collector.NewSet(f.collectors)
+	set, err := collector.NewSet(e.Collectors.Enabled)
 	if err != nil {
 		return err
 	}
-	ob, err := o.newObserver(observer.Options{
-		Sysfs: s.sysfs, Procfs: s.procfs, Rootfs: s.rootfs, Netlink: s.netlink, Devices: f.devices,
+	ob, err := e.Site.Observe(observer.Options{
+		Sysfs: n.Sysfs, Procfs: n.Procfs, Rootfs: n.Rootfs, Netlink: n.Netlink, Devices: e.Site.Devices.Filter,
 		Policy: initial.Policy, NCCL: initial.NCCL,
-		Ethernet: s.ethernet, Statistics: f.statistics, GPUs: s.gpus, Descriptors: ownDescriptors().files,
-		FastInterval: f.fastInterval, MediumInterval: f.mediumInterval, SlowInterval: f.slowInterval, Log: log,
-	})
+		Ethernet: n.Ethernet, Statistics: e.Collectors.Statistics, GPUs: n.GPUs, Descriptors: ownDescriptors().files,
+		FastInterval: e.Intervals.Fast, MediumInterval: e.Intervals.Medium, SlowInterval: e.Intervals.Slow, Log: log,
+	}, n.Simulated)
 	if err != nil {
 		return err
-	}
-	if !s.simulated {
-		ob = remembering(ob, o.inventory, log)
 	}
 	defer ob.Close()
-	if s.stopGPUs != nil {
-		defer s.stopGPUs()
+	if n.StopGPUs != nil {
+		defer n.StopGPUs()
 	}
-	listeners, err := listen(f.listen, f.systemdSocket)
+	listeners, err := e.listen()
 	if err != nil {
 		return err
 	}
@@ -310,19 +248,18 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var prober siteProber = newProber(ctx, f, s, o.Probing, ob, log)
-	if s.rehearsal != nil {
-		s.rehearsal.begin(ctx, ob)
-		prober = s.rehearsal
+	var prober Prober = e.prober(ctx, n, ob, log)
+	if n.Prober != nil {
+		prober = n.Prober(ctx, ob)
 	}
-	defer prober.close()
-	if err := prober.apply(initial.Probes); err != nil {
+	defer prober.Close()
+	if err := prober.Apply(initial.Probes); err != nil {
 		return err
 	}
-	set = set.WithProbes(prober.status)
-	reload := newReloader(s, initial, ob, prober, log)
+	set = set.WithProbes(prober.Status)
+	reload := newReloader(n, initial, ob, prober, log)
 	go reload.onSignal(ctx, hangup)
-	h := newHandler(f, s, set, ob, reload, log)
+	h := newHandler(e, n, set, ob, reload, log)
 	go h.observeFirst(ctx)
 
 	addrs := make([]net.Addr, len(listeners))
@@ -330,16 +267,15 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 		addrs[i] = l.Addr()
 		log.Info("listening", "address", l.Addr().String())
 	}
-	o.OnListen(addrs)
-	return serveListeners(ctx, listeners, h, f.webConfigFile, log)
+	if e.OnListen != nil {
+		e.OnListen(addrs)
+	}
+	return serveListeners(ctx, listeners, h, e.Web.ConfigFile, log)
 }
-
-// firstObservation bounds how long the process may be not ready because of a device that hangs.
-const firstObservation = 10 * time.Second
 
 // observeFirst makes the first observation, says what was found and lets the process be ready.
 func (h *handler) observeFirst(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, firstObservation)
+	ctx, cancel := context.WithTimeout(ctx, site.FirstObservation)
 	defer cancel()
 	n := h.observer.Observe(ctx, h.set.Want())
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -351,7 +287,7 @@ func (h *handler) observeFirst(ctx context.Context) {
 	if short := ownDescriptors().shortage(n.Uncached); short != "" {
 		h.log.Warn(short)
 	}
-	if text, none := noDevice(n, h.site); none {
+	if text, none := noDevice(n, h.node); none {
 		h.log.Info(text)
 		return
 	}
@@ -363,16 +299,16 @@ func (h *handler) observeFirst(ctx context.Context) {
 }
 
 // noDevice tells that the kernel conclusively shows no RDMA device, in words.
-func noDevice(n *fabric.Node, s site) (text string, none bool) {
+func noDevice(n *fabric.Node, of Node) (text string, none bool) {
 	if n.ClassPresent.State != fabric.OK || len(n.HCAs) > 0 {
 		return "", false
 	}
 	const only = "serving node facts only"
-	where := s.sysfs + "/class/infiniband"
+	where := of.Sysfs + "/class/infiniband"
 	switch {
 	case len(n.Excluded) > 0:
 		return fmt.Sprintf("all %d RDMA devices under %s are excluded by flags; %s", len(n.Excluded), where, only), true
-	case s.simulated:
+	case of.Simulated:
 		return fmt.Sprintf("no RDMA device found under %s; %s", where, only), true
 	default:
 		return fmt.Sprintf("no RDMA device found under %s; %s (try: make demo)", where, only), true

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package command
 
 import (
 	"errors"
@@ -26,10 +26,10 @@ func complain(w io.Writer, err error) {
 	all := config.Errors(err)
 	for i, e := range all {
 		if i == maxFailures {
-			fmt.Fprintf(w, "%s: error: and %d more\n", name, len(all)-i)
+			fmt.Fprintf(w, "%s: error: and %d more\n", Name, len(all)-i)
 			return
 		}
-		fmt.Fprintf(w, "%s: error: %s\n", name, clip(e.Error(), maxFailure))
+		fmt.Fprintf(w, "%s: error: %s\n", Name, clip(e.Error(), maxFailure))
 	}
 }
 
@@ -47,20 +47,29 @@ func clip(s string, most int) string {
 	}, strings.ToValidUTF8(s, "?"))
 }
 
-// exitOf is what a command exits with after an error: exitUsage where the configuration is wrong, else that.
-func exitOf(err error, otherwise int) int {
+// ExitOf is what a command exits with after an error: Usage where the configuration is wrong, else that.
+func ExitOf(err error, otherwise int) int {
 	if _, wrong := errors.AsType[*config.Error](err); wrong {
-		return exitUsage
+		return Usage
 	}
 	return otherwise
 }
 
-// explain names the flag that an error is about, where a path that a flag says could not be read.
-func (f *flags) explain(err error) error {
+// Fail tells an error and returns what to exit with: Usage where the configuration is wrong, else Failure.
+func (c *Call) Fail(err error) int {
+	c.Complain(err)
+	return ExitOf(err, Failure)
+}
+
+// Complain prints errors, a line for each, and names the flags that they are about.
+func (c *Call) Complain(err error) { complain(c.Stderr, c.Explain(err)) }
+
+// Explain names the flag that an error is about, where a path that a flag says could not be read.
+func (c *Call) Explain(err error) error {
 	if all := config.Errors(err); len(all) > 1 {
 		all = slices.Clone(all)
 		for i := range all {
-			all[i] = f.explain(all[i])
+			all[i] = c.Explain(all[i])
 		}
 		return errors.Join(all...)
 	}
@@ -68,33 +77,25 @@ func (f *flags) explain(err error) error {
 	if !ok {
 		return err
 	}
-	for _, flag := range []struct{ name, path string }{
-		{"config.file", f.configFile.Path},
-		{"web.config.file", f.webConfigFile},
-		{"manifest", f.checkManifest},
-		{"capture", f.demoCapture},
-		{"path.sysfs", f.sysfs},
-		{"path.procfs", f.procfs},
-		{"path.rootfs", f.rootfs},
-	} {
-		if p.Path == flag.path {
-			return fmt.Errorf("--%s=%.512q: %w: expected a path that exists and that user %d may read", flag.name, flag.path, p.Err, os.Geteuid())
+	for _, flag := range c.inputs {
+		if p.Path == flag.text {
+			return fmt.Errorf("--%s=%.512q: %w: expected a path that exists and that user %d may read", flag.name, flag.text, p.Err, os.Geteuid())
 		}
 	}
 	return err
 }
 
-// unwritable is the error of a path that a flag says and that could not be written.
-func unwritable(flag, path string, err error) error {
+// Unwritable is the error of a path that a flag says and that could not be written.
+func Unwritable(flag, path string, err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		err = errno // without the name of a temporary file
 	}
 	return fmt.Errorf("--%s=%.512q: %w: expected a path in a folder that exists and that user %d may write to", flag, path, err, os.Geteuid())
 }
 
-// temporaryFolder returns a folder for the files of a node that is not this host.
-func temporaryFolder() (string, error) {
-	dir, err := os.MkdirTemp("", name+"_")
+// TemporaryFolder returns a folder for the files of a node that is not this host.
+func TemporaryFolder() (string, error) {
+	dir, err := os.MkdirTemp("", Name+"_")
 	if err != nil {
 		return "", fmt.Errorf("no folder for the files of the node: %w: set TMPDIR to a folder that user %d may write to", err, os.Geteuid())
 	}

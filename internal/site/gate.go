@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package site
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
 )
@@ -40,19 +41,46 @@ const absentRetry = time.Minute
 // watchInterval is how often it is looked whether the GPUs must be let go of while a process holds them.
 const watchInterval = time.Second
 
-// sysfsMagic is SYSFS_MAGIC of linux/magic.h.
-const sysfsMagic = 0x62656572
+// GPUs is how the GPUs of this host are asked.
+type GPUs struct {
+	Library     string // NVML, by name or path
+	Maintenance string // file; empty: none
+}
 
-// gpuGate asks a GPUWorker when nothing speaks against it, and has it let go of all GPUs otherwise: while a maintenance
+// Define adds the flags.
+func (g *GPUs) Define(f *command.Flags) {
+	f.Add("gpu.nvml-library", "NVIDIA's management library (NVML), by name or path. A process of its own loads it.", command.File(&g.Library)).
+		Default("libnvidia-ml.so.1")
+	f.Add("gpu.maintenance-file", "While this file exists, no GPU is held open. SIGUSR1 does the same until the next SIGUSR1.", command.File(&g.Maintenance)).
+		PlaceHolder("FILE")
+}
+
+// UnderMaintenance says why the GPUs are to be let go of, if they are. A file that cannot be looked for counts as there:
+// it is safer not to touch.
+func (g GPUs) UnderMaintenance() string {
+	if g.Maintenance == "" {
+		return ""
+	}
+	switch _, err := os.Stat(g.Maintenance); {
+	case err == nil:
+		return "maintenance file " + g.Maintenance
+	case errors.Is(err, fs.ErrNotExist):
+		return ""
+	default:
+		return "maintenance file: " + err.Error()
+	}
+}
+
+// Gate asks a GPUWorker when nothing speaks against it, and has it let go of all GPUs otherwise: while a maintenance
 // file exists, from one SIGUSR1 to the next, and without a driver. NVML must not be opened without one: it would load it.
 //
-// Read and Close are for the observer. watch and toggle may be called at the same time from other goroutines.
-type gpuGate struct {
-	worker      GPUWorker
-	maintenance string // file; empty: none
-	version     string // file that the driver shows while it is loaded
-	module      string // folder of its kernel module
-	log         *slog.Logger
+// Read and Close are for the observer. Watch and OnSignal may be called at the same time from other goroutines.
+type Gate struct {
+	worker  GPUWorker
+	flags   GPUs
+	version string // file that the driver shows while it is loaded
+	module  string // folder of its kernel module
+	log     *slog.Logger
 
 	look sync.Mutex // held while files are looked at and what they say is done
 
@@ -65,25 +93,25 @@ type gpuGate struct {
 	absentUntil time.Time        // when NVML is asked again
 }
 
-var _ observer.GPUs = (*gpuGate)(nil)
+var _ observer.GPUs = (*Gate)(nil)
 
-// openGPUs returns who asks the driver of this host's GPUs, nil if nobody does or if it is not this host that is looked at.
-func openGPUs(f *flags, o Options, log *slog.Logger) *gpuGate {
-	if o.GPUs == nil || !f.thisHost() {
+// Gate returns who asks the driver of this host's GPUs, nil if nobody does or if it is not this host that is looked at.
+func (s *Site) Gate(log *slog.Logger) *Gate {
+	if s.Worker == nil || !s.ThisHost() {
 		return nil
 	}
-	return newGPUGate(f, o.GPUs(GPUOptions{Library: f.gpuLibrary, Log: log}), log)
+	return s.gate(s.Worker(GPUOptions{Library: s.GPUs.Library, Log: log}), log)
 }
 
-func newGPUGate(f *flags, w GPUWorker, log *slog.Logger) *gpuGate {
-	return &gpuGate{
-		worker: w, log: log, maintenance: f.gpuMaintenance,
-		version: filepath.Join(f.procfs, "driver/nvidia/version"), module: filepath.Join(f.sysfs, "module/nvidia"),
+func (s *Site) gate(w GPUWorker, log *slog.Logger) *Gate {
+	return &Gate{
+		worker: w, log: log, flags: s.GPUs,
+		version: filepath.Join(s.Paths.Procfs, "driver/nvidia/version"), module: filepath.Join(s.Paths.Sysfs, "module/nvidia"),
 	}
 }
 
 // Read asks the driver, unless it must not be touched or is not there.
-func (g *gpuGate) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPUDriver, error) {
+func (g *Gate) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPUDriver, error) {
 	loaded := g.settle()
 	if d, ok := g.held(loaded, now); ok {
 		return d, nil
@@ -109,7 +137,7 @@ func (g *gpuGate) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.
 }
 
 // held is the answer while the GPUs are released for a reason that is not the driver's.
-func (g *gpuGate) held(loaded bool, now time.Time) (fabric.GPUDriver, bool) {
+func (g *Gate) held(loaded bool, now time.Time) (fabric.GPUDriver, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.released == "" {
@@ -119,10 +147,10 @@ func (g *gpuGate) held(loaded bool, now time.Time) (fabric.GPUDriver, bool) {
 }
 
 // settle looks whether the GPUs must be let go of, does it, and tells whether the kernel has their driver.
-func (g *gpuGate) settle() (loaded bool) {
+func (g *Gate) settle() (loaded bool) {
 	g.look.Lock()
 	defer g.look.Unlock()
-	reason := g.underMaintenance()
+	reason := g.flags.UnderMaintenance()
 	loaded = exists(g.version) || exists(g.module)
 
 	g.mu.Lock()
@@ -149,31 +177,15 @@ func (g *gpuGate) settle() (loaded bool) {
 	return loaded
 }
 
-// underMaintenance says why the GPUs are to be let go of, if they are. A file that cannot be looked for counts as there:
-// it is safer not to touch.
-func (g *gpuGate) underMaintenance() string {
-	if g.maintenance == "" {
-		return ""
-	}
-	switch _, err := os.Stat(g.maintenance); {
-	case err == nil:
-		return "maintenance file " + g.maintenance
-	case errors.Is(err, fs.ErrNotExist):
-		return ""
-	default:
-		return "maintenance file: " + err.Error()
-	}
-}
-
-// maintained says why nobody may touch the GPUs; empty: nothing speaks against it.
-func (g *gpuGate) maintained() (string, error) {
+// Maintained says why nobody may touch the GPUs; empty: nothing speaks against it.
+func (g *Gate) Maintained() (string, error) {
 	g.mu.Lock()
 	signal := g.signal
 	g.mu.Unlock()
 	if signal {
 		return "SIGUSR1", nil
 	}
-	return g.underMaintenance(), nil
+	return g.flags.UnderMaintenance(), nil
 }
 
 // exists counts what cannot be looked at as there.
@@ -183,7 +195,7 @@ func exists(path string) bool {
 }
 
 // release is called with mu held.
-func (g *gpuGate) release(reason string) {
+func (g *Gate) release(reason string) {
 	err := g.worker.Release(reason)
 	if err != nil && !g.failed {
 		g.log.Error("GPUs not released", "reason", reason, "err", err)
@@ -192,7 +204,7 @@ func (g *gpuGate) release(reason string) {
 }
 
 // toggle is SIGUSR1. Letting go waits for no file.
-func (g *gpuGate) toggle() {
+func (g *Gate) toggle() {
 	g.mu.Lock()
 	g.signal = !g.signal
 	if g.signal {
@@ -206,8 +218,8 @@ func (g *gpuGate) toggle() {
 	g.settle()
 }
 
-// watch lets go of the GPUs when they are wanted, whether anybody asks for facts or not, until ctx ends.
-func (g *gpuGate) watch(ctx context.Context) {
+// Watch lets go of the GPUs when they are wanted, whether anybody asks for facts or not, until ctx ends.
+func (g *Gate) Watch(ctx context.Context) {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	for {
@@ -222,8 +234,8 @@ func (g *gpuGate) watch(ctx context.Context) {
 	}
 }
 
-// onSignal toggles whenever a signal arrives, until ctx ends. Without a gate, signals have no effect: they would end the process.
-func (g *gpuGate) onSignal(ctx context.Context, signals <-chan os.Signal) {
+// OnSignal toggles whenever a signal arrives, until ctx ends. Without a gate, signals have no effect: they would end the process.
+func (g *Gate) OnSignal(ctx context.Context, signals <-chan os.Signal) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -237,4 +249,4 @@ func (g *gpuGate) onSignal(ctx context.Context, signals <-chan os.Signal) {
 }
 
 // Close ends the process.
-func (g *gpuGate) Close() error { return g.worker.Close() }
+func (g *Gate) Close() error { return g.worker.Close() }

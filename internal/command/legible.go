@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package command
 
 import (
 	"fmt"
@@ -24,17 +24,17 @@ func (l legible) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// raw returns what is behind a legible writer: for archives, and for sequences of the program's own.
-func raw(w io.Writer) io.Writer {
+// Raw returns what is behind a legible writer: for archives, and for sequences of the program's own.
+func Raw(w io.Writer) io.Writer {
 	if l, ok := w.(legible); ok {
 		return l.Writer
 	}
 	return w
 }
 
-// terminal returns what is behind a writer if that is a terminal, else nil.
-func terminal(w io.Writer) io.Writer {
-	file, ok := raw(w).(*os.File)
+// Terminal returns what is behind a writer if that is a terminal, else nil.
+func Terminal(w io.Writer) io.Writer {
+	file, ok := Raw(w).(*os.File)
 	if !ok {
 		return nil
 	}
@@ -44,8 +44,8 @@ func terminal(w io.Writer) io.Writer {
 	return file
 }
 
-// oneLine is a text that stays on its line.
-func oneLine(s string) string { return escaped(s, "") }
+// OneLine is a text that stays on its line.
+func OneLine(s string) string { return escaped(s, "") }
 
 // escaped writes characters that cannot be seen as their escapes, but for those that are kept. Bytes that are no UTF-8
 // become U+FFFD: a terminal may take them for controls of its own.
@@ -72,4 +72,23 @@ func escaped(s, keep string) string {
 // direction of writing, and letters of no width do not.
 func visible(r rune) bool {
 	return unicode.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// Painter colours a word.
+type Painter func(colour, s string) string
+
+// Colours of a terminal.
+const (
+	Red    = "31"
+	Yellow = "33"
+	Green  = "32"
+)
+
+// Colours paints for terminals alone, and not where NO_COLOR is set (no-color.org).
+func Colours(w io.Writer) Painter {
+	plain := func(_, s string) string { return s }
+	if Terminal(w) == nil || os.Getenv("NO_COLOR") != "" {
+		return plain
+	}
+	return func(colour, s string) string { return "\x1b[" + colour + "m" + s + "\x1b[0m" }
 }

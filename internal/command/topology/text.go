@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package topology
 
 import (
 	"cmp"
@@ -12,12 +12,13 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
 
-func writeTopology(w io.Writer, format string, r topologyReport) error {
-	if format == outputJSON {
+func write(w io.Writer, asJSON bool, r report) error {
+	if asJSON {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
 		return e.Encode(r)
@@ -39,13 +40,13 @@ func writeTopology(w io.Writer, format string, r topologyReport) error {
 }
 
 // writeMatrix writes a row for each GPU and NIC, and returns why some distances are not known.
-func writeMatrix(w io.Writer, r topologyReport) (unknown map[string]bool, err error) {
+func writeMatrix(w io.Writer, r report) (unknown map[string]bool, err error) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(first string, cells ...string) {
 		for i, c := range cells {
-			cells[i] = oneLine(c)
+			cells[i] = command.OneLine(c)
 		}
-		fmt.Fprintln(t, strings.TrimRight(oneLine(first)+"\t"+strings.Join(cells, "\t"), "\t"))
+		fmt.Fprintln(t, strings.TrimRight(command.OneLine(first)+"\t"+strings.Join(cells, "\t"), "\t"))
 	}
 	var names []string
 	for _, g := range r.GPUs {
@@ -85,7 +86,7 @@ func writeMatrix(w io.Writer, r topologyReport) (unknown map[string]bool, err er
 }
 
 // railText is a GPU's nearest NIC, as one looks for it in the matrix.
-func railText(g topologyGPU) string {
+func railText(g gpu) string {
 	switch {
 	case g.Rail == nil && g.Reason != "":
 		return "?"
@@ -99,7 +100,7 @@ func railText(g topologyGPU) string {
 }
 
 // gpuDirectText is the verdict in two words.
-func gpuDirectText(g topologyGPU) string {
+func gpuDirectText(g gpu) string {
 	switch d := g.GPUDirect; {
 	case d.Usable == nil && d.Reason != "":
 		return "?"
@@ -119,7 +120,7 @@ func orUnknown(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-func writeLegend(b *strings.Builder, r topologyReport, unknown map[string]bool) {
+func writeLegend(b *strings.Builder, r report, unknown map[string]bool) {
 	b.WriteString(`
 X     itself
 NV#   so many active NVLinks, to each other or both to NVSwitches
@@ -145,7 +146,7 @@ SYS   through the interconnect of NUMA nodes
 }
 
 // writeReasons says which is which, why the verdicts are as they are, and what is not known.
-func writeReasons(b *strings.Builder, r topologyReport) {
+func writeReasons(b *strings.Builder, r report) {
 	b.WriteString("\n")
 	for _, text := range []string{r.Driver.Text, linksUnknown(r)} {
 		if text != "" {
@@ -176,15 +177,15 @@ func writeReasons(b *strings.Builder, r topologyReport) {
 		if why := blockText(g); why != "" && block == "" {
 			text += "; no GPUDirect RDMA: " + why
 		}
-		b.WriteString(oneLine(text) + "\n")
+		b.WriteString(command.OneLine(text) + "\n")
 	}
 	for _, nic := range r.NICs {
-		fmt.Fprintf(b, "%s is %s%s\n", oneLine(nic.Name), nic.PCI, linksText(nic.Degraded))
+		fmt.Fprintf(b, "%s is %s%s\n", command.OneLine(nic.Name), nic.PCI, linksText(nic.Degraded))
 	}
 	writePairs(b, r)
 }
 
-func placeText(g topologyGPU) string {
+func placeText(g gpu) string {
 	text := g.PCI
 	if text == "" {
 		text = "at no known place"
@@ -202,7 +203,7 @@ func placeText(g topologyGPU) string {
 }
 
 // linksUnknown says that the table shows PCIe where there may be NVLink.
-func linksUnknown(r topologyReport) string {
+func linksUnknown(r report) string {
 	var names []string
 	for _, g := range r.GPUs {
 		if g.NVLinks == nil {
@@ -220,7 +221,7 @@ func linksUnknown(r topologyReport) string {
 }
 
 // sameOfAll returns what is said of every GPU that has a NIC, or nothing if it is not the same.
-func sameOfAll(r topologyReport, say func(topologyGPU) string) string {
+func sameOfAll(r report, say func(gpu) string) string {
 	var said []string
 	for _, g := range r.GPUs {
 		if g.NIC != "" {
@@ -234,7 +235,7 @@ func sameOfAll(r topologyReport, say func(topologyGPU) string) string {
 }
 
 // acsUnknown says why nobody knows whether ACS redirects on the way to the NIC; empty when somebody does.
-func acsUnknown(g topologyGPU) string {
+func acsUnknown(g gpu) string {
 	if g.NIC == "" || g.ACSRedirect != nil {
 		return ""
 	}
@@ -246,7 +247,7 @@ func acsUnknown(g topologyGPU) string {
 }
 
 // verdictUnknown says why nobody knows whether GPUDirect RDMA works; empty when somebody does, or there is no NIC.
-func verdictUnknown(g topologyGPU) string {
+func verdictUnknown(g gpu) string {
 	d := g.GPUDirect
 	switch {
 	case g.NIC == "" || d.Usable != nil || d.Reason == "":
@@ -259,7 +260,7 @@ func verdictUnknown(g topologyGPU) string {
 }
 
 // blockText says why GPUDirect RDMA does not work; empty when it does, or nobody knows.
-func blockText(g topologyGPU) string {
+func blockText(g gpu) string {
 	d := g.GPUDirect
 	if d.Usable == nil || *d.Usable {
 		return ""
@@ -268,7 +269,7 @@ func blockText(g topologyGPU) string {
 }
 
 // writePairs tells which GPUs cannot write to each other, by the reason that NVML gives.
-func writePairs(b *strings.Builder, r topologyReport) {
+func writePairs(b *strings.Builder, r report) {
 	pairs := map[string][]string{}
 	var order []string
 	size := len(r.GPUs) + len(r.NICs)
@@ -293,7 +294,7 @@ func writePairs(b *strings.Builder, r topologyReport) {
 	}
 }
 
-func linksText(list []topologyLink) string {
+func linksText(list []link) string {
 	var b strings.Builder
 	for _, l := range list {
 		fmt.Fprintf(&b, "; the link below %s runs at %s", l.Bridge, l.Text)

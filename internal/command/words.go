@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package command
 
 import (
 	"errors"
@@ -14,46 +14,12 @@ import (
 	"gpufabric_exporter/internal/spelling"
 )
 
-// takes tells whether a command heeds a flag of those that all commands have. What would have no effect is refused.
-func takes(command, flag string, simulated bool) bool {
-	host, log := []string{"path.sysfs", "path.procfs", "path.rootfs"}, []string{"log.level", "log.format"}
-	devices, gpus := []string{"collector.device-include", "collector.device-exclude"}, []string{"gpu.nvml-library", "gpu.maintenance-file"}
-	one := func(more string, lists ...[]string) bool {
-		return flag == more || slices.Contains(slices.Concat(lists...), flag)
-	}
-	switch command {
-	case commandServe:
-		return true
-	case commandDemo: // it has a node of its own
-		return !one("path.netlink", host, gpus, []string{"config.file", "config.check", "web.systemd-socket", "web.config.file"})
-	case commandCapture:
-		return one("config.file", host, devices)
-	case commandRules:
-		return flag == "config.file"
-	case commandTopology, commandCheck:
-		return one("config.file", log, devices) || !simulated && one("path.netlink", host, gpus)
-	case commandProbe:
-		return one("config.file", log, devices, host, gpus)
-	}
-	return false
-}
-
-// checkTaken refuses the flags that the command does not heed.
-func (c *commandLine) checkTaken() error {
-	for _, f := range c.app.Model().Flags {
-		if given := c.set[f.Name]; given == nil || !*given || takes(c.f.command, f.Name, c.f.simulated) {
-			continue
-		}
-		if takes(c.f.command, f.Name, false) {
-			return fmt.Errorf("--%s: %s --scenario does not take this flag: it looks at a simulated node", f.Name, c.f.command)
-		}
-		return fmt.Errorf("--%s: %s does not take this flag", f.Name, c.f.command)
-	}
-	return nil
-}
+// scenarioFlag has a command look at a simulated node.
+const scenarioFlag = "scenario"
 
 // reading is how far a command line has been read.
 type reading struct {
+	parser    *parser
 	global    []*kingpin.FlagModel // flags of all commands
 	command   *kingpin.CmdModel    // nil: none yet
 	simulated bool                 // --scenario was given
@@ -63,9 +29,9 @@ type reading struct {
 }
 
 // read reads words as kingpin does, but for values. The error says which command or flag there is none of.
-func (c *commandLine) read(words []string) (reading, error) {
-	model := c.app.Model()
-	at := reading{global: model.Flags}
+func (p *parser) read(words []string) (reading, error) {
+	model := p.app.Model()
+	at := reading{parser: p, global: model.Flags}
 	for _, w := range words {
 		switch {
 		case at.value != nil:
@@ -100,7 +66,7 @@ func (at *reading) readFlag(word string, model *kingpin.ApplicationModel) error 
 	if flag == nil {
 		return at.unknown(name, model)
 	}
-	at.simulated = at.simulated || flag.Name == "scenario"
+	at.simulated = at.simulated || flag.Name == scenarioFlag
 	if !flag.IsBoolFlag() && !valued {
 		at.value = flag
 	}
@@ -156,16 +122,16 @@ func (at *reading) unknown(written string, model *kingpin.ApplicationModel) erro
 
 // flags are those that may follow.
 func (at *reading) flags() []*kingpin.FlagModel {
-	name := commandServe
+	command := at.parser.line.Commands[0]
 	if at.command != nil {
-		name = at.command.Name
+		command = at.parser.command(at.command.Name) // nil: kingpin's help
 	}
 	all := slices.Clone(at.own())
 	for _, f := range at.global {
 		switch {
 		case f.Name == "help", f.Name == "version" && at.command == nil:
 			all = append(all, f)
-		case f.Name != "version" && takes(name, f.Name, at.simulated):
+		case command != nil && command.takes(at.parser.group[f.Name], f.Name, at.simulated):
 			all = append(all, f)
 		}
 	}

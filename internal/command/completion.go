@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package command
 
 import (
 	_ "embed" // the scripts
@@ -22,14 +22,14 @@ var (
 
 // complete answers the flags that are for shells: a script, or the candidates for the last of some words, one a line. It
 // tells whether it was asked.
-func (c *commandLine) complete(flag string, words []string, w io.Writer) bool {
+func (p *parser) complete(flag string, words []string, w io.Writer) bool {
 	switch flag {
 	case "--completion-script-bash":
 		fmt.Fprint(w, completionBash)
 	case "--completion-script-zsh":
 		fmt.Fprint(w, completionZsh)
 	case "--completion-bash":
-		for _, candidate := range c.candidates(words) {
+		for _, candidate := range p.candidates(words) {
 			fmt.Fprintln(w, candidate)
 		}
 	default:
@@ -40,13 +40,13 @@ func (c *commandLine) complete(flag string, words []string, w io.Writer) bool {
 
 // candidates are the words that the last one may become. One that ends in = wants a value. There are none where a file is
 // to be named, or anything else that only the user knows.
-func (c *commandLine) candidates(words []string) []string {
-	_, _ = c.app.ParseContext(nil) // kingpin adds its command help then
+func (p *parser) candidates(words []string) []string {
+	_, _ = p.app.ParseContext(nil) // kingpin adds its command help then
 	if len(words) == 0 {
 		words = []string{""}
 	}
 	last := words[len(words)-1]
-	at, err := c.read(words[:len(words)-1])
+	at, err := p.read(words[:len(words)-1])
 	if err != nil {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (c *commandLine) candidates(words []string) []string {
 	case at.value != nil:
 		all = wordsOf(at.value.Value)
 	case at.noFlags && at.command != nil, !strings.HasPrefix(last, "-"):
-		all = c.arguments(at)
+		all = p.arguments(at)
 	case valued:
 		if f := at.find(name); f != nil {
 			for _, word := range wordsOf(f.Value) {
@@ -85,10 +85,10 @@ func (c *commandLine) candidates(words []string) []string {
 }
 
 // arguments are what may follow that is no flag.
-func (c *commandLine) arguments(at reading) []string {
+func (p *parser) arguments(at reading) []string {
 	switch {
 	case at.command == nil, at.command.Name == "help" && at.args == 0:
-		return commandNames(c.app.Model())
+		return commandNames(p.app.Model())
 	case at.args < len(at.command.Args):
 		return wordsOf(at.command.Args[at.args].Value)
 	}
@@ -96,7 +96,7 @@ func (c *commandLine) arguments(at reading) []string {
 }
 
 func wordsOf(v kingpin.Value) []string {
-	if f, ok := v.(*flagValue); ok && f.words != nil {
+	if f, ok := v.(*value); ok && f.words != nil {
 		return f.words()
 	}
 	return nil

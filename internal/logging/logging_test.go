@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package logging
 
 import (
 	"bytes"
@@ -49,7 +49,7 @@ func TestHandler(t *testing.T) {
 			var buf bytes.Buffer
 			slogtest.Run(t, func(*testing.T) slog.Handler {
 				buf.Reset()
-				return newLogger(&buf, format, slog.LevelDebug).Handler()
+				return New(&buf, format, slog.LevelDebug).Handler()
 			}, func(t *testing.T) map[string]any {
 				return undot(parse(t, buf.Bytes()))
 			})
@@ -108,8 +108,8 @@ func TestLogValues(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var j, l bytes.Buffer
-			newLogger(&j, formatJSON, slog.LevelInfo).Info("m", "v", test.value)
-			newLogger(&l, formatLogfmt, slog.LevelInfo).Info("m", "v", test.value)
+			New(&j, formatJSON, slog.LevelInfo).Info("m", "v", test.value)
+			New(&l, formatLogfmt, slog.LevelInfo).Info("m", "v", test.value)
 			contains(t, j.String(), `"v":`+test.json+"}")
 			contains(t, l.String(), " msg=m v="+test.logfmt+"\n")
 		})
@@ -119,7 +119,7 @@ func TestLogValues(t *testing.T) {
 func TestLogLine(t *testing.T) {
 	var buf bytes.Buffer
 	level := new(slog.LevelVar)
-	log := newLogger(&buf, formatLogfmt, level)
+	log := New(&buf, formatLogfmt, level)
 	log.Debug("hidden")
 	level.Set(slog.LevelDebug)
 	log.With("a", 1).WithGroup("g").Debug("shown", "b", 2, "", 3)
@@ -138,15 +138,24 @@ func TestLogLine(t *testing.T) {
 
 func TestDemoted(t *testing.T) {
 	var buf bytes.Buffer
-	log := slog.New(demoted{newLogger(&buf, formatLogfmt, slog.LevelInfo).Handler()})
+	log := slog.New(Demoted{New(&buf, formatLogfmt, slog.LevelInfo).Handler()})
 	log.With("a", 1).WithGroup("g").Info("hidden")
 	log.Warn("shown")
 	if log.Enabled(context.Background(), slog.LevelInfo) {
 		t.Error("Info is enabled")
 	}
-	lacks(t, buf.String(), "hidden")
+	if strings.Contains(buf.String(), "hidden") {
+		t.Error(buf.String())
+	}
 	contains(t, buf.String(), "level=warn msg=shown")
 	buf.Reset()
-	slog.New(demoted{newLogger(&buf, formatLogfmt, slog.LevelDebug).Handler()}).Info("now")
+	slog.New(Demoted{New(&buf, formatLogfmt, slog.LevelDebug).Handler()}).Info("now")
 	contains(t, buf.String(), "level=debug msg=now")
+}
+
+func contains(t *testing.T, text, part string) {
+	t.Helper()
+	if !strings.Contains(text, part) {
+		t.Errorf("lacks %q:\n%s", part, text)
+	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package check
 
 import (
 	"bytes"
@@ -8,28 +8,16 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 )
 
-// seen are the lines of evidence: one where it is the same of all subjects.
-func (t told) seen() []string {
-	if len(slices.Compact(slices.Clone(t.evidence))) == 1 {
-		return t.evidence[:1]
-	}
-	var lines []string
-	for i, e := range t.evidence {
-		lines = append(lines, t.subjects[i]+": "+e)
-	}
-	return lines
-}
-
-// writeChecks prints a table: what failed first, each with what was seen and what to do. All but what paint
+// writeTable prints a table: what failed first, each with what was seen and what to do. All but what paint
 // adds is legible.
-func writeChecks(w io.Writer, conf config.Config, list []diagnose.Verdict, verbose bool, paint painter) error {
+func writeTable(w io.Writer, conf config.Config, list []diagnose.Verdict, verbose bool, paint command.Painter) error {
 	var b bytes.Buffer
 	good, count := map[*diagnose.Check]bool{}, map[diagnose.Status]int{} // good: asked, and with nothing but ok
 	width := 0
@@ -39,30 +27,30 @@ func writeChecks(w io.Writer, conf config.Config, list []diagnose.Verdict, verbo
 		good[v.Check] = v.Status == diagnose.OK && (so || !seen)
 	}
 	maps.DeleteFunc(good, func(_ *diagnose.Check, so bool) bool { return !so })
-	row := func(colour, status string, t told, text string) {
-		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Check.Severity, width, t.Check.ID, oneLine(text))
+	row := func(colour, status string, t diagnose.Group, text string) {
+		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Check.Severity, width, t.Check.ID, command.OneLine(text))
 	}
-	for _, t := range together(list) {
+	for _, t := range diagnose.Together(list) {
 		count[t.Status]++
-		subjects := strings.Join(t.subjects, ", ")
+		subjects := strings.Join(t.Subjects, ", ")
 		switch t.Status {
 		case diagnose.Failed:
-			row(red, "FAILED", t, subjects+": "+t.What)
-			for _, line := range t.seen() {
+			row(command.Red, "FAILED", t, subjects+": "+t.What)
+			for _, line := range t.Seen() {
 				indent(&b, line)
 			}
 			indent(&b, t.Consequence)
 			indent(&b, prefixed("Do: ", t.Remedy))
 			indent(&b, "Runbook: "+conf.Links.Runbook(t.Check))
 		case diagnose.Unknown:
-			row(yellow, "UNKNOWN", t, subjects+": "+t.Evidence)
+			row(command.Yellow, "UNKNOWN", t, subjects+": "+t.Evidence)
 		default:
 			if verbose {
-				row(green, "ok", t, subjects)
+				row(command.Green, "ok", t, subjects)
 			}
 		}
 	}
-	fmt.Fprintf(&b, "Configuration: %s\n", oneLine(conf.Origin()))
+	fmt.Fprintf(&b, "Configuration: %s\n", command.OneLine(conf.Origin()))
 	fmt.Fprintf(&b, "%d failed, %d unknown, %d checks fine\n", count[diagnose.Failed], count[diagnose.Unknown], len(good))
 	_, err := w.Write(b.Bytes())
 	return err
@@ -77,7 +65,7 @@ func writeNote(w io.Writer, note string) {
 
 func indent(w io.Writer, line string) {
 	if line != "" {
-		fmt.Fprintf(w, "         %s\n", oneLine(line))
+		fmt.Fprintf(w, "         %s\n", command.OneLine(line))
 	}
 }
 
@@ -88,8 +76,8 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// checkVerdict is what the JSON of check promises.
-type checkVerdict struct {
+// verdict is what the JSON of check promises.
+type verdict struct {
 	Check       string `json:"check"`
 	Severity    string `json:"severity"`
 	Status      string `json:"status"`
@@ -106,27 +94,17 @@ type checkVerdict struct {
 	Runbook     string `json:"runbook"`
 }
 
-// reportConfiguration is what the JSON of commands says of the configuration in force.
-type reportConfiguration struct {
-	File string `json:"file,omitempty"` // missing: none
-	Text string `json:"text"`
-}
-
-func configurationOf(c config.Config) reportConfiguration {
-	return reportConfiguration{c.File, c.Origin()}
-}
-
-// writeChecksJSON writes the verdicts. Note is what there is to say of the node beside them; empty: nothing.
-func writeChecksJSON(w io.Writer, conf config.Config, list []diagnose.Verdict, note string) error {
+// writeJSON writes the verdicts. Note is what there is to say of the node beside them; empty: nothing.
+func writeJSON(w io.Writer, conf config.Config, list []diagnose.Verdict, note string) error {
 	report := struct {
-		Configuration reportConfiguration `json:"configuration"`
+		Configuration config.Report `json:"configuration"`
 
-		Failed   int            `json:"failed"`
-		Unknown  int            `json:"unknown"`
-		OK       int            `json:"ok"`
-		Note     string         `json:"note,omitempty"`
-		Verdicts []checkVerdict `json:"verdicts"`
-	}{Configuration: configurationOf(conf), Note: note, Verdicts: []checkVerdict{}}
+		Failed   int       `json:"failed"`
+		Unknown  int       `json:"unknown"`
+		OK       int       `json:"ok"`
+		Note     string    `json:"note,omitempty"`
+		Verdicts []verdict `json:"verdicts"`
+	}{Configuration: conf.Report(), Note: note, Verdicts: []verdict{}}
 	for _, v := range list {
 		switch v.Status {
 		case diagnose.Failed:
@@ -139,7 +117,7 @@ func writeChecksJSON(w io.Writer, conf config.Config, list []diagnose.Verdict, n
 		if v.Status != diagnose.Failed {
 			v.What = ""
 		}
-		report.Verdicts = append(report.Verdicts, checkVerdict{
+		report.Verdicts = append(report.Verdicts, verdict{
 			Check: v.Check.ID, Severity: string(v.Check.Severity), Status: string(v.Status), Device: v.Subject.Device, Port: v.Subject.Port,
 			GPU: v.Subject.GPU, File: v.Subject.File, Reason: string(v.Reason), Title: v.Check.Title, What: v.What, Evidence: v.Evidence, Consequence: v.Consequence,
 			Remedy: v.Remedy, Runbook: conf.Links.Runbook(v.Check),

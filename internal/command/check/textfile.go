@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package check
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/files"
@@ -41,7 +42,7 @@ func replaceTextfile(path string, before []byte, families []exposition.Family) e
 		err = files.Replace(path, b.Bytes())
 	}
 	if err != nil {
-		return unwritable("textfile", path, err)
+		return command.Unwritable("textfile", path, err)
 	}
 	return nil
 }
@@ -71,19 +72,16 @@ func oldVerdicts(path string) []byte {
 	return kept.Bytes()
 }
 
-// usage ends a command line that makes no sense. Of a check it says so in the textfile too, which may be all that anyone reads
-// of it.
-func usage(code int, args []string, o Options) int {
-	i := slices.IndexFunc(args, func(a string) bool { return a == "--textfile" || strings.HasPrefix(a, "--textfile=") })
-	if code != exitUsage || i < 0 || !slices.Contains(args, commandCheck) {
-		return code
+// refused says in the textfile that the command line makes no sense, which may be all that anyone reads of it.
+func refused(words []string) error {
+	const flag = "--" + textfileFlag
+	i := slices.IndexFunc(words, func(w string) bool { return w == flag || strings.HasPrefix(w, flag+"=") })
+	if i < 0 {
+		return nil
 	}
-	_, path, found := strings.Cut(args[i], "=")
-	if !found && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") {
-		path = args[i+1]
+	_, path, found := strings.Cut(words[i], "=")
+	if !found && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
+		path = words[i+1]
 	}
-	if err := writeTextfileError(path, time.Now()); err != nil {
-		complain(o.Stderr, err)
-	}
-	return code
+	return writeTextfileError(path, time.Now())
 }

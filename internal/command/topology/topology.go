@@ -1,51 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+// Package topology is the command topology: it prints how far GPUs and RDMA NICs are from each other, and whether GPUDirect RDMA
+// works between them.
+package topology
 
 import (
 	"context"
 	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/site"
 )
 
-// The formats of topology.
-const (
-	outputText = "text"
-	outputJSON = "json"
-)
+// printing is one call of the command.
+type printing struct {
+	site     *site.Site
+	log      *logging.Flags
+	scenario *simulator.Scenario // nil: this host
+	json     bool
+}
 
-// topology prints how far the GPUs and RDMA NICs of this host, or of a simulated node, are from each other. The
+// New returns the command.
+func New(s *site.Site, log *logging.Flags) *command.Command {
+	p := &printing{site: s, log: log}
+	return &command.Command{
+		Name: "topology", Help: "Print how far GPUs and RDMA NICs are from each other on the PCI bus, and which NIC is nearest to which GPU.",
+		Define: func(f *command.Flags) {
+			f.Output(&p.json)
+			site.AddScenario(f, &p.scenario)
+		},
+		Takes:  []command.Group{&s.Config, log, &s.Devices},
+		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
+		Run:    p.run,
+	}
+}
+
+// run prints how far the GPUs and RDMA NICs of this host, or of a simulated node, are from each other. The
 // observer logs what could not be read; the rest is printed nevertheless.
-func topology(ctx context.Context, f *flags, o Options) int {
-	n, conf, err := observeOnce(ctx, f, o, fabric.WantHCA|fabric.WantPCI|fabric.WantGPU|fabric.WantNCCL, 0)
+func (p *printing) run(ctx context.Context, c *command.Call) int {
+	n, conf, err := p.site.ObserveOnce(ctx, p.scenario, fabric.WantHCA|fabric.WantPCI|fabric.WantGPU|fabric.WantNCCL, 0, p.log.Logger(c.Stderr))
 	if err == nil {
-		report := topologyOf(n)
-		report.Configuration = configurationOf(conf)
-		err = writeTopology(o.Stdout, f.topologyOutput, report)
+		report := reportOf(n)
+		report.Configuration = conf.Report()
+		err = write(c.Stdout, p.json, report)
 	}
 	if err != nil {
-		complain(o.Stderr, f.explain(err))
-		return exitOf(err, exitFailure)
+		return c.Fail(err)
 	}
-	return exitOK
+	return command.OK
 }
 
-// topologyReport is what topology prints, and as JSON what it promises (README.md).
-type topologyReport struct {
-	Virtual   *bool              `json:"virtual_machine"` // null: not known
-	Driver    topologyDriver     `json:"gpu_driver"`
-	Peermem   topologyPeermem    `json:"peer_memory_module"`
-	GPUs      []topologyGPU      `json:"gpus"`
-	NICs      []topologyNIC      `json:"nics"`
-	Distances []topologyDistance `json:"distances"`
+// report is what topology prints, and as JSON what it promises (README.md).
+type report struct {
+	Virtual   *bool      `json:"virtual_machine"` // null: not known
+	Driver    driver     `json:"gpu_driver"`
+	Peermem   peermem    `json:"peer_memory_module"`
+	GPUs      []gpu      `json:"gpus"`
+	NICs      []nic      `json:"nics"`
+	Distances []distance `json:"distances"`
 
-	Configuration reportConfiguration `json:"configuration"`
+	Configuration config.Report `json:"configuration"`
 }
 
-type topologyDriver struct {
+type driver struct {
 	Loaded  *bool   `json:"loaded"` // null: not known
 	Version *string `json:"version"`
 	CUDA    *string `json:"cuda_version"`
@@ -54,7 +77,7 @@ type topologyDriver struct {
 	Text    string  `json:"text"`
 }
 
-type topologyPeermem struct {
+type peermem struct {
 	Loaded     *bool   `json:"loaded"`
 	Module     string  `json:"module,omitempty"`
 	Bound      *bool   `json:"bound"`
@@ -62,7 +85,7 @@ type topologyPeermem struct {
 	Reason     string  `json:"unknown_reason,omitempty"`
 }
 
-type topologyGPU struct {
+type gpu struct {
 	Name     string  `json:"name"`  // GPU and the index by PCI address, as NVML counts
 	Index    *int    `json:"index"` // of NVML; null: NVML does not list it, or was not asked
 	UUID     string  `json:"uuid"`
@@ -70,29 +93,29 @@ type topologyGPU struct {
 	Lost     *bool   `json:"lost"`
 	PCI      string  `json:"pci_address"`
 	NUMANode *int    `json:"numa_node"`
-	topologyIOMMU
-	NVLinks *topologyNVLinks `json:"nvlinks"`                 // null: not known
-	Fabric  string           `json:"nvlink_fabric,omitempty"` // state of its registration; missing: not known, or without fabric manager
-	Rail    *int             `json:"rail"`                    // null without a nearest NIC
-	NIC     string           `json:"nic"`
-	Nearest []string         `json:"nearest_nics"`
-	Class   string           `json:"class"`
-	Shared  bool             `json:"nic_shared"`
-	Reason  string           `json:"unknown_reason,omitempty"`
+	iommu
+	NVLinks *nvlinks `json:"nvlinks"`                 // null: not known
+	Fabric  string   `json:"nvlink_fabric,omitempty"` // state of its registration; missing: not known, or without fabric manager
+	Rail    *int     `json:"rail"`                    // null without a nearest NIC
+	NIC     string   `json:"nic"`
+	Nearest []string `json:"nearest_nics"`
+	Class   string   `json:"class"`
+	Shared  bool     `json:"nic_shared"`
+	Reason  string   `json:"unknown_reason,omitempty"`
 	// ACSRedirect names the bridges on the way to NIC that redirect; null: not known.
-	ACSRedirect []string          `json:"acs_redirecting_bridges"`
-	ACSReason   string            `json:"acs_unknown_reason,omitempty"`
-	GPUDirect   topologyGPUDirect `json:"gpudirect"`
+	ACSRedirect []string  `json:"acs_redirecting_bridges"`
+	ACSReason   string    `json:"acs_unknown_reason,omitempty"`
+	GPUDirect   gpuDirect `json:"gpudirect"`
 }
 
-// topologyIOMMU is what the kernel has the IOMMU do for a function.
-type topologyIOMMU struct {
+// iommu is what the kernel has the IOMMU do for a function.
+type iommu struct {
 	IOMMU *string `json:"iommu"`       // identity, DMA, DMA-FQ, ...; off without one; null: not known
 	Group *int    `json:"iommu_group"` // null: not known, or without one
 }
 
-func iommuOf(f *fabric.PCIFunction) topologyIOMMU {
-	i := topologyIOMMU{pointer(f.IOMMUType), pointer(f.IOMMUGroup)}
+func iommuOf(f *fabric.PCIFunction) iommu {
+	i := iommu{pointer(f.IOMMUType), pointer(f.IOMMUGroup)}
 	if f.IOMMUType.State == fabric.Absent {
 		off := "off"
 		i.IOMMU = &off
@@ -100,13 +123,13 @@ func iommuOf(f *fabric.PCIFunction) topologyIOMMU {
 	return i
 }
 
-type topologyNVLinks struct {
+type nvlinks struct {
 	Active int `json:"active"`
 	Total  int `json:"total"`
 }
 
-// topologyGPUDirect is whether NCCL would use GPUDirect RDMA between a GPU and its NIC.
-type topologyGPUDirect struct {
+// gpuDirect is whether NCCL would use GPUDirect RDMA between a GPU and its NIC.
+type gpuDirect struct {
 	Usable   *bool  `json:"usable"` // null: not known, or without a NIC
 	Path     string `json:"path,omitempty"`
 	Block    string `json:"blocked_by,omitempty"`
@@ -115,23 +138,23 @@ type topologyGPUDirect struct {
 	Reason   string `json:"unknown_reason,omitempty"`
 }
 
-type topologyNIC struct {
+type nic struct {
 	Name     string `json:"name"`
 	PCI      string `json:"pci_address"`
 	NUMANode *int   `json:"numa_node"`
-	topologyIOMMU
+	iommu
 	Role string `json:"role"`
 	// Degraded are the links on the way to the root complex that run below what their ends can do; null: not known.
-	Degraded []topologyLink `json:"degraded_links"`
+	Degraded []link `json:"degraded_links"`
 }
 
-// topologyLink is a link by the bridge above it.
-type topologyLink struct {
+// link is a link by the bridge above it.
+type link struct {
 	Bridge string `json:"bridge"`
 	Text   string `json:"text"`
 }
 
-type topologyDistance struct {
+type distance struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
 	Class  string `json:"class"` // over PCIe; empty: not known
@@ -144,11 +167,11 @@ type topologyDistance struct {
 	Ancestor string `json:"nvml_class,omitempty"`
 }
 
-// topologyOf puts what was observed in words. The distances are those of all pairs, row by row.
-func topologyOf(n *fabric.Node) topologyReport {
-	r := topologyReport{
+// reportOf puts what was observed in words. The distances are those of all pairs, row by row.
+func reportOf(n *fabric.Node) report {
+	r := report{
 		Virtual: pointer(n.Host.Hypervisor), Driver: driverOf(n), Peermem: peermemOf(n.GPUDirect.Peermem),
-		GPUs: []topologyGPU{}, NICs: []topologyNIC{}, Distances: []topologyDistance{},
+		GPUs: []gpu{}, NICs: []nic{}, Distances: []distance{},
 	}
 	type member struct {
 		name     string
@@ -157,20 +180,20 @@ func topologyOf(n *fabric.Node) topologyReport {
 	}
 	var members []member
 	gpus := diagnose.GPUs(n)
-	if !hasNVIDIA(gpus) {
+	if !diagnose.HasNVIDIA(gpus) {
 		r.Driver.Text = ""
 	}
 	for _, v := range gpus {
-		r.GPUs = append(r.GPUs, topologyOfGPU(n, v))
+		r.GPUs = append(r.GPUs, reportGPU(n, v))
 		members = append(members, member{v.Name, v.Function, v.Driver})
 	}
 	for _, h := range nicsOf(n) {
 		f := n.PCI.NIC(h.Name)
-		nic := topologyNIC{Name: h.Name, PCI: f.Address, NUMANode: pointer(f.NUMANode), topologyIOMMU: iommuOf(f), Role: roleNames(h)}
+		nic := nic{Name: h.Name, PCI: f.Address, NUMANode: pointer(f.NUMANode), iommu: iommuOf(f), Role: roleNames(h)}
 		if list, ok := n.PCI.Shortfalls(f, n.At).Get(); ok {
-			nic.Degraded = []topologyLink{}
+			nic.Degraded = []link{}
 			for _, s := range list {
-				nic.Degraded = append(nic.Degraded, topologyLink{s.Upper, diagnose.LinkText(s)})
+				nic.Degraded = append(nic.Degraded, link{s.Upper, diagnose.LinkText(s)})
 			}
 		}
 		r.NICs = append(r.NICs, nic)
@@ -178,7 +201,7 @@ func topologyOf(n *fabric.Node) topologyReport {
 	}
 	for i, a := range members {
 		for k, b := range members {
-			t := topologyDistance{From: a.name, To: b.name}
+			t := distance{From: a.name, To: b.name}
 			d := distanceOf(n, a.function, b.function)
 			if v, ok := d.Get(); ok {
 				t.Class = v.String()
@@ -197,42 +220,42 @@ func topologyOf(n *fabric.Node) topologyReport {
 	return r
 }
 
-func driverOf(n *fabric.Node) topologyDriver {
+func driverOf(n *fabric.Node) driver {
 	d := &n.GPUDriver
-	return topologyDriver{
+	return driver{
 		Loaded: pointer(d.Loaded), Version: pointer(d.Version), CUDA: pointer(d.CUDA), Open: pointer(n.GPUDirect.OpenModule),
-		Reason: string(d.Loaded.Meta().Reason), Text: driverText(d),
+		Reason: string(d.Loaded.Meta().Reason), Text: diagnose.DriverText(d),
 	}
 }
 
-func peermemOf(f fabric.Fact[fabric.Peermem]) topologyPeermem {
+func peermemOf(f fabric.Fact[fabric.Peermem]) peermem {
 	switch p, ok := f.Get(); {
 	case ok:
-		return topologyPeermem{Loaded: &ok, Module: p.Module, Bound: pointer(p.Bound), Registered: pointer(p.Registered)}
+		return peermem{Loaded: &ok, Module: p.Module, Bound: pointer(p.Bound), Registered: pointer(p.Registered)}
 	case f.State == fabric.Absent:
-		return topologyPeermem{Loaded: &ok}
+		return peermem{Loaded: &ok}
 	default:
-		return topologyPeermem{Reason: string(f.Meta().Reason)}
+		return peermem{Reason: string(f.Meta().Reason)}
 	}
 }
 
-func topologyOfGPU(n *fabric.Node, v diagnose.GPU) topologyGPU {
-	g := topologyGPU{Name: v.Name, NUMANode: pointer(v.NUMANode()), GPUDirect: gpuDirectOf(v.GDR)}
+func reportGPU(n *fabric.Node, v diagnose.GPU) gpu {
+	g := gpu{Name: v.Name, NUMANode: pointer(v.NUMANode()), GPUDirect: gpuDirectOf(v.GDR)}
 	if d := v.Driver; d != nil {
 		g.Index, g.UUID, g.Model, g.Lost, g.PCI = &d.Index, d.UUID, pointer(d.Name), pointer(d.Lost), d.Address
 		g.Fabric = string(d.Fabric.Or(fabric.GPUFabric{}).State)
 	}
 	switch active, total := v.NVLinks(); {
 	case active.State == fabric.OK:
-		g.NVLinks = &topologyNVLinks{active.Value, total}
+		g.NVLinks = &nvlinks{active.Value, total}
 	case active.State == fabric.Absent || v.Driver == nil && !v.IsNVIDIA():
-		g.NVLinks = &topologyNVLinks{}
+		g.NVLinks = &nvlinks{}
 	}
 	if v.Function == nil {
 		g.Reason = string(fabric.ReasonMissing)
 		return g
 	}
-	g.PCI, g.topologyIOMMU = v.Function.Address, iommuOf(v.Function)
+	g.PCI, g.iommu = v.Function.Address, iommuOf(v.Function)
 	if v.Rail == nil {
 		g.Reason = string(fabric.ReasonNotRead)
 		return g
@@ -249,11 +272,11 @@ func topologyOfGPU(n *fabric.Node, v diagnose.GPU) topologyGPU {
 	return g
 }
 
-func gpuDirectOf(g *fabric.GDR) topologyGPUDirect {
+func gpuDirectOf(g *fabric.GDR) gpuDirect {
 	if g == nil {
-		return topologyGPUDirect{Reason: string(fabric.ReasonNotRead)}
+		return gpuDirect{Reason: string(fabric.ReasonNotRead)}
 	}
-	return topologyGPUDirect{
+	return gpuDirect{
 		Usable: pointer(g.Usable), Path: string(g.Path), Block: string(g.Block), Send: pointer(g.Send), Evidence: g.Evidence,
 		Reason: string(g.Usable.Meta().Reason),
 	}

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+// Package logging writes what the program logs, a line for each record, as logfmt or JSON.
+//
+// Loggers may be used from any number of goroutines. Credentials in values are masked, and a value that cannot be shown does not
+// cost the line.
+package logging
 
 import (
 	"context"
@@ -16,6 +20,7 @@ import (
 	kitlog "github.com/go-kit/log"
 	kitlevel "github.com/go-kit/log/level"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -24,6 +29,27 @@ const (
 	formatLogfmt = "logfmt"
 	formatJSON   = "json"
 )
+
+// Flags are those of the log.
+type Flags struct {
+	level  slog.Level
+	format string
+}
+
+// Define adds the flags.
+func (f *Flags) Define(flags *command.Flags) {
+	levels := func() []string { return []string{"debug", "info", "warn", "error"} } // from the least
+	flags.Add("log.level", "Least level that is logged: debug, info, warn, error.", command.Into(&f.level, func(s string) (level slog.Level, err error) {
+		if s, err = command.OneOf(levels()...)(s); err == nil {
+			err = level.UnmarshalText([]byte(s))
+		}
+		return level, err
+	}).Words(levels)).Default("info")
+	flags.Add("log.format", "Format of the log: logfmt, json.", command.Choice(&f.format, formatLogfmt, formatJSON)).Default(formatLogfmt)
+}
+
+// Logger returns the logger that the flags ask for.
+func (f *Flags) Logger(w io.Writer) *slog.Logger { return New(w, f.format, f.level) }
 
 // logHandler lets slog write through a go-kit logger: slog is the API because exporter-toolkit and
 // client_golang take nothing else, go-kit/log is the sink. Groups become dotted keys.
@@ -37,8 +63,8 @@ type logHandler struct {
 
 var _ slog.Handler = (*logHandler)(nil)
 
-// newLogger returns a logger that writes one line per record to w.
-func newLogger(w io.Writer, format string, level slog.Leveler) *slog.Logger {
+// New returns a logger that writes one line per record to w, as logfmt or json.
+func New(w io.Writer, format string, level slog.Leveler) *slog.Logger {
 	w = kitlog.NewSyncWriter(w)
 	if format == formatJSON {
 		return slog.New(&logHandler{sink: kitlog.NewJSONLogger(w), json: true, level: level})
@@ -162,20 +188,25 @@ func kitLevel(l slog.Level) kitlevel.Value {
 	}
 }
 
-// demoted turns what a library calls Info into Debug: exporter-toolkit announces each listener twice.
-type demoted struct{ slog.Handler }
+// Demoted turns what a library calls Info into Debug: exporter-toolkit announces each listener twice.
+type Demoted struct{ slog.Handler }
 
-func (d demoted) Enabled(ctx context.Context, l slog.Level) bool {
+// Enabled is of slog.Handler.
+func (d Demoted) Enabled(ctx context.Context, l slog.Level) bool {
 	return d.Handler.Enabled(ctx, demote(l))
 }
 
-func (d demoted) Handle(ctx context.Context, r slog.Record) error {
+// Handle is of slog.Handler.
+func (d Demoted) Handle(ctx context.Context, r slog.Record) error {
 	r.Level = demote(r.Level)
 	return d.Handler.Handle(ctx, r)
 }
 
-func (d demoted) WithAttrs(as []slog.Attr) slog.Handler { return demoted{d.Handler.WithAttrs(as)} }
-func (d demoted) WithGroup(g string) slog.Handler       { return demoted{d.Handler.WithGroup(g)} }
+// WithAttrs is of slog.Handler.
+func (d Demoted) WithAttrs(as []slog.Attr) slog.Handler { return Demoted{d.Handler.WithAttrs(as)} }
+
+// WithGroup is of slog.Handler.
+func (d Demoted) WithGroup(g string) slog.Handler { return Demoted{d.Handler.WithGroup(g)} }
 
 func demote(l slog.Level) slog.Level {
 	if l == slog.LevelInfo {
