@@ -138,7 +138,7 @@ func TestVerdictsMatchLabels(t *testing.T) {
 					if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
 						return v.Check.ID == about.check && v.Subject.Device == f.Device && strings.Contains(strings.ToLower(v.Evidence), strings.ToLower(about.says))
 					}) {
-						t.Errorf("%s does not fail for %s with %q: %s", about.check, f.Device, about.says, tell(troubles(failed)))
+						t.Errorf("%s does not fail for %s with %q: %s", about.check, f.Device, about.says, tell(failed))
 					}
 				}
 				if got := brokenSteps(n); !maps.Equal(got, want) {
@@ -146,7 +146,7 @@ func TestVerdictsMatchLabels(t *testing.T) {
 				}
 				checkGPULabels(t, s, n, failed, later)
 				if len(s.Expect)+len(s.GPUs) == 0 && len(failed) > 0 {
-					t.Errorf("nothing is wrong, but %s", tell(troubles(failed)))
+					t.Errorf("nothing is wrong, but %s", tell(failed))
 				}
 				for _, v := range failed {
 					if v.Evidence == "" || v.Consequence == "" || !command.MatchString(v.Remedy) {
@@ -199,7 +199,7 @@ func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed [
 		if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
 			return slices.Contains(finds[f.What], v.Check.ID) && (f.GPU == "" || named(v, f.GPU))
 		}) {
-			t.Errorf("none of %v fails for GPU %s: %s", finds[f.What], f.GPU, tell(troubles(failed)))
+			t.Errorf("none of %v fails for GPU %s: %s", finds[f.What], f.GPU, tell(failed))
 		}
 	}
 	for _, v := range failed {

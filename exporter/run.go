@@ -295,7 +295,7 @@ func (h *handler) observeFirst(ctx context.Context) {
 	for i := range n.HCAs {
 		ports += len(n.HCAs[i].Ports)
 	}
-	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(troubles(list)))
+	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(diagnose.Together(diagnose.Failures(list))))
 }
 
 // noDevice tells that the kernel conclusively shows no RDMA device, in words.

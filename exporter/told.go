@@ -3,7 +3,6 @@
 package exporter
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -45,61 +44,13 @@ func troubles(list []diagnose.Verdict) []trouble {
 	return all
 }
 
-// unchecked returns what could not be looked at: no trouble was seen there, and none can be ruled out.
-func unchecked(list []diagnose.Verdict) []trouble {
-	var unread []diagnose.Verdict
-	for _, v := range list {
-		if v.Check.ID == diagnose.CheckReads && v.Status != diagnose.OK {
-			unread = append(unread, v)
-		}
-	}
+// uncheckedOf returns what could not be looked at.
+func uncheckedOf(list []diagnose.Verdict) []trouble {
 	var all []trouble
-	var checks [][]string
-	for _, t := range diagnose.Together(diagnose.Unknowns(list)) {
-		if noNews(t.Verdict, unread) {
-			continue
-		}
-		i := slices.IndexFunc(all, func(o trouble) bool { return o.Why == t.Evidence && slices.Equal(o.Where, t.Subjects) })
-		if i < 0 {
-			all, checks, i = append(all, trouble{Where: t.Subjects, Why: t.Evidence}), append(checks, nil), len(all)
-		}
-		checks[i] = append(checks[i], t.Check.ID)
-	}
-	for i := range all {
-		all[i].What = "Could not be checked: " + few(checks[i])
-		if checks[i][0] == diagnose.CheckReads {
-			all[i].What = "Could not be read"
-		}
+	for _, g := range diagnose.Unchecked(list) {
+		all = append(all, trouble{Where: g.Subjects, What: g.What, Why: g.Why})
 	}
 	return all
-}
-
-// few names the first of a long list.
-func few(list []string) string {
-	const most = 3
-	if len(list) <= most+1 {
-		return strings.Join(list, ", ")
-	}
-	return strings.Join(list[:most], ", ") + fmt.Sprintf(" and %d more", len(list)-most)
-}
-
-// noNews tells that a verdict is unknown for a reason that is told already, as a device whose reads fail or hang, with
-// what it hides of its peers; or for one that the reader chose: collectors that are off, and what jobs set. Nor is it news
-// that a driver does not show how it treats RoCE.
-func noNews(v diagnose.Verdict, unread []diagnose.Verdict) bool {
-	if v.Check.ID == diagnose.CheckReads {
-		return false
-	}
-	switch v.Reason {
-	case fabric.ReasonNotRead, fabric.ReasonStuck, fabric.ReasonRTNLStuck:
-		return true
-	case fabric.ReasonMissing, fabric.ReasonUnsupported:
-		return v.Check.Topic == "roce"
-	}
-	return slices.ContainsFunc(unread, func(r diagnose.Verdict) bool {
-		s := r.Subject
-		return r.Reason == v.Reason && (s.Device == v.Subject.Device || s.Device == "" || slices.Contains([]string{"port_rate", "firmware_uniform", "mtu_uniform"}, v.Check.ID))
-	})
 }
 
 // failing tells which checks fail for what: where the page shows a value, it shows it as bad.

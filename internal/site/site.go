@@ -19,6 +19,7 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/inventory"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/spelling"
@@ -36,9 +37,7 @@ type Site struct {
 	Worker func(GPUOptions) GPUWorker
 	// NewObserver is observer.New, but in tests.
 	NewObserver func(observer.Options) (Observer, error)
-	// Remember lets an observer remember in a file what hardware the node had; empty: in none.
-	Remember func(o Observer, file string, log *slog.Logger) Observer
-	// Inventory is the file; empty: the default where it is this host that is looked at, else none.
+	// Inventory is the file that keeps what hardware the node had; empty: the default where this is this host, else none.
 	Inventory string
 }
 
@@ -123,8 +122,6 @@ func Scenario(to **simulator.Scenario) command.Value {
 	}).Words(names)
 }
 
-const defaultInventory = "/var/lib/gpufabric_exporter/inventory.json"
-
 // AddScenario adds the flag that has a command look at a simulated node; *to stays nil without it.
 func AddScenario(f *command.Flags, to **simulator.Scenario) {
 	f.Add("scenario", "Of a simulated node instead of this host; see demo --list.", Scenario(to)).PlaceHolder("NAME")
@@ -145,14 +142,29 @@ func (s *Site) Observe(o observer.Options, simulated bool) (Observer, error) {
 	if open == nil {
 		open = func(o observer.Options) (Observer, error) { return observer.New(o) }
 		if file == "" && s.ThisHost() {
-			file = defaultInventory
+			file = inventory.DefaultFile
 		}
 	}
 	ob, err := open(o)
 	if err != nil || simulated {
 		return ob, err
 	}
-	return s.Remember(ob, file, o.Log), nil
+	return remembering{ob, inventory.Open(file, o.Log)}, nil
+}
+
+// remembering is an observer that tells what the node had more of before.
+type remembering struct {
+	Observer
+	had *inventory.Inventory
+}
+
+func (r remembering) Observe(ctx context.Context, want fabric.Want) *fabric.Node {
+	return r.had.Update(r.Observer.Observe(ctx, want))
+}
+
+func (r remembering) Close() {
+	r.Observer.Close()
+	r.had.Close()
 }
 
 // HostGPUs returns who answers for the GPUs of what the flags say: this host's driver, or what one answered that was
