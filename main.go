@@ -38,7 +38,7 @@ func main() {
 		collectByNeed()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	line := program.New(program.Options{
+	line := program.New(&program.Options{
 		Site: site.Site{Worker: askGPUs}, ServeGPUs: serveGPUs,
 		Exporter: exporter.Exporter{Probing: probing()}, ServeRank: serveRank,
 	})

@@ -110,8 +110,8 @@ func findings() map[string]finding {
 	}
 }
 
-// command is what remedies are made of: a program to run, or what to change in which setting.
-var command = regexp.MustCompile(`\b(check --write-manifest|dcb|dmesg|echo|ethtool|gpufabric_exporter|ibportstate|ip|lspci|mlnx_qos|mlxfwmanager|mlxlink|` +
+// remedies is what remedies are made of: a program to run, or what to change in which setting.
+var remedies = regexp.MustCompile(`\b(check --write-manifest|dcb|dmesg|echo|ethtool|gpufabric_exporter|ibportstate|ip|lspci|mlnx_qos|mlxfwmanager|mlxlink|` +
 	`modprobe|nvidia-smi|perfquery|rdma|setpci|sminfo|systemctl|tr) |\biommu=pt\b|\bNCCL_[A-Z_]+|\bGrdmaPciTopoCheckOverride=|remove the line\b`)
 
 // TestVerdictsMatchLabels holds the verdicts on every scenario against what is true of it: what a label says fails on
@@ -149,7 +149,7 @@ func TestVerdictsMatchLabels(t *testing.T) {
 					t.Errorf("nothing is wrong, but %s", tell(failed))
 				}
 				for _, v := range failed {
-					if v.Evidence == "" || v.Consequence == "" || !command.MatchString(v.Remedy) {
+					if v.Evidence == "" || v.Consequence == "" || !remedies.MatchString(v.Remedy) {
 						t.Errorf("%s of %s: evidence %q, consequence %q, and no command in the remedy %q", v.Check.ID, v.Subject, v.Evidence, v.Consequence, v.Remedy)
 					}
 					device := v.Subject.Device

@@ -90,7 +90,7 @@ func TestRehearsalTellsTheTruth(t *testing.T) {
 			}
 			r.observe = func(context.Context) *fabric.Node { return n }
 			r.remember(t.Context(), time.Now())
-			got := slices.Collect(maps.Keys(complaints(r.status())))
+			got := slices.Collect(maps.Keys(complaints(r.Status())))
 			order := func(a, b simulator.ProbeFinding) int {
 				return strings.Compare(a.Kind+a.Device+a.What, b.Kind+b.Device+b.What)
 			}
@@ -109,9 +109,9 @@ func TestLandingTellsOfProbes(t *testing.T) {
 		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
 	}
 	p := start(t, nil, "demo", "--scenario=probe-wrong-result")
-	p.ready()
+	p.Ready()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		_, page, _ := p.get("/")
+		_, page, _ := p.Get("/")
 		// A loaded machine may not read the node in time at first; then something is unchecked.
 		if strings.Contains(page, "One probe tells of trouble") && strings.Contains(page, "Nothing looks wrong but what probes found") {
 			contains(t, page, `<a href="probes">`, "Its probes are made up, too")
@@ -121,9 +121,9 @@ func TestLandingTellsOfProbes(t *testing.T) {
 			t.Fatalf("the page does not tell of probes:\n%.4000s", page)
 		}
 	}
-	_, page, _ := p.get("/probes")
+	_, page, _ := p.Get("/probes")
 	contains(t, page, "simulated node", "elements are wrong")
-	_, metrics, _ := p.get("/metrics")
+	_, metrics, _ := p.Get("/metrics")
 	contains(t, metrics, `gpufabric_probe_failing{device="",kind="node",port="",reason="wrong_result"} 1`, `gpufabric_probe_transport{device="",kind="transport",port="",transport="ib"} 1`)
 }
 
@@ -146,9 +146,9 @@ func TestRehearsalGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.begin(t.Context(), &fakeObserver{node: func() *fabric.Node { return n }})
-		defer r.close()
+		defer r.Close()
 		runs := func() (all, skipped uint64, rail probes.Comparison) {
-			for _, p := range r.status().Probes {
+			for _, p := range r.Status().Probes {
 				all += p.Runs
 				skipped += p.Skips[probes.SkipProcess]
 				if p.Key.Device == "mlx5_6" {

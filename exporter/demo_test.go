@@ -12,12 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/simulator"
 )
 
 func TestDemoList(t *testing.T) {
 	var stdout output
-	if code := Run(t.Context(), []string{"demo", "--list"}, Options{Stdout: &stdout}); code != exitOK {
+	if code := run(t.Context(), []string{"demo", "--list"}, options{Stdout: &stdout}); code != command.OK {
 		t.Errorf("exit code %d", code)
 	}
 	for _, s := range simulator.Scenarios() {
@@ -38,27 +39,27 @@ func TestDemo(t *testing.T) {
 			temp := t.TempDir()
 			t.Setenv("TMPDIR", temp)
 			p := start(t, nil, "demo", "--scenario="+s.Name)
-			p.ready()
+			p.Ready()
 			// Nothing hangs here, but a loaded machine may not read the node within the time after which a read counts as stuck.
-			for try := 1; try < 5 && strings.Contains(p.stderr.String(), "has not returned"); try++ {
-				p.stop()
+			for try := 1; try < 5 && strings.Contains(p.Stderr.String(), "has not returned"); try++ {
+				p.Stop()
 				p = start(t, nil, "demo", "--scenario="+s.Name)
-				p.ready()
+				p.Ready()
 			}
-			contains(t, p.stdout.String(), s.Name, s.Summary, s.Truth, p.url+"/metrics")
-			if probed := len(s.Build().GPUs) > 0; strings.Contains(p.stdout.String(), p.url+"/probes ") != probed {
-				t.Errorf("probed: %v: %s", probed, p.stdout.String())
+			contains(t, p.Stdout.String(), s.Name, s.Summary, s.Truth, p.URL+"/metrics")
+			if probed := len(s.Build().GPUs) > 0; strings.Contains(p.Stdout.String(), p.URL+"/probes ") != probed {
+				t.Errorf("probed: %v: %s", probed, p.Stdout.String())
 			}
 			if s.Name == "statistics-refused" { // which is what the log is for
-				contains(t, p.stderr.String(), `level=warn msg="source failed" source=netstats device=enp79s0np0`)
+				contains(t, p.Stderr.String(), `level=warn msg="source failed" source=netstats device=enp79s0np0`)
 			} else {
-				lacks(t, p.stderr.String(), "level=warn", "level=error")
+				lacks(t, p.Stderr.String(), "level=warn", "level=error")
 			}
 
-			_, body, _ := p.get("/metrics")
+			_, body, _ := p.Get("/metrics")
 			contains(t, body, "gpufabric_compute_ports_expected ", "go_goroutines")
 			lacks(t, body, "\nprocess_") // those are of this host
-			status, page, _ := p.get("/")
+			status, page, _ := p.Get("/")
 			if status != http.StatusOK {
 				t.Errorf("page: %d", status)
 			}
@@ -77,7 +78,7 @@ func TestDemo(t *testing.T) {
 					contains(t, where, place)
 				}
 			}
-			p.stop()
+			p.Stop()
 			if left, _ := filepath.Glob(temp + "/*"); len(left) > 0 {
 				t.Errorf("leaves %v", left)
 			}
@@ -91,26 +92,26 @@ func TestDemoBreaks(t *testing.T) {
 		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
 	}
 	p := start(t, nil, "demo", "--scenario=port-down", "--break-after=2s", "--mend-after=2s", "--observer.fast-interval=1ms")
-	contains(t, p.stdout.String(), "It is healthy for 2s, and again 2s later.")
+	contains(t, p.Stdout.String(), "It is healthy for 2s, and again 2s later.")
 	for _, says := range []string{"1", "0", "1"} {
 		line := `gpufabric_hca_port_state{device="mlx5_3",port="1",state="active"} ` + says + "\n"
 		for deadline := time.Now().Add(time.Minute); ; {
-			if _, body, _ := p.get("/metrics?collect[]=hca"); strings.Contains(body, line) {
+			if _, body, _ := p.Get("/metrics?collect[]=hca"); strings.Contains(body, line) {
 				break
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("never %s:\n%s", line, p.stderr.String())
+				t.Fatalf("never %s:\n%s", line, p.Stderr.String())
 			}
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	contains(t, p.stderr.String(), "the simulated node breaks", "the simulated node is mended")
+	contains(t, p.Stderr.String(), "the simulated node breaks", "the simulated node is mended")
 }
 
 func TestDemoNeedsRoom(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nosuch"))
 	var stderr output
-	if code := Run(t.Context(), []string{"demo", "--web.listen-address=127.0.0.1:0"}, Options{Stderr: &stderr}); code != exitFailure {
+	if code := run(t.Context(), []string{"demo", "--web.listen-address=127.0.0.1:0"}, options{Stderr: &stderr}); code != command.Failure {
 		t.Errorf("exit code %d", code)
 	}
 	contains(t, stderr.String(), "cannot serve")

@@ -21,6 +21,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/probes"
@@ -35,7 +36,7 @@ func TestBodiesThatNeverComeSilenceNothing(t *testing.T) {
 		"POST /-/reload HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n",
 	} {
 		for range 50 {
-			c, err := net.Dial("tcp", p.addrs[0].String())
+			c, err := net.Dial("tcp", p.Addrs[0].String())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +50,7 @@ func TestBodiesThatNeverComeSilenceNothing(t *testing.T) {
 			}
 		}
 	}
-	if status, _, _ := p.get("/metrics"); status != http.StatusOK {
+	if status, _, _ := p.Get("/metrics"); status != http.StatusOK {
 		t.Errorf("status %d", status)
 	}
 }
@@ -184,7 +185,7 @@ func TestHalfRequestsSilenceNothing(t *testing.T) {
 			p := start(t, &fakeObserver{node: healthy})
 			for i := range maxConnections + 10 {
 				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from(i)}}
-				c, err := d.Dial("tcp", p.addrs[0].String())
+				c, err := d.Dial("tcp", p.Addrs[0].String())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -195,7 +196,7 @@ func TestHalfRequestsSilenceNothing(t *testing.T) {
 			}
 			scraper := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 			for range 20 {
-				answer, err := scraper.Get("http://" + p.addrs[0].String() + "/metrics")
+				answer, err := scraper.Get("http://" + p.Addrs[0].String() + "/metrics")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -439,7 +440,7 @@ func TestEndWhileEverythingHangs(t *testing.T) {
 	var stderr output
 	code := make(chan int, 1)
 	go func() {
-		code <- Run(ctx, []string{"--web.listen-address=127.0.0.1:0"}, Options{
+		code <- run(ctx, []string{"--web.listen-address=127.0.0.1:0"}, options{
 			Stdout: io.Discard, Stderr: &stderr,
 			newObserver: func(observer.Options) (nodeObserver, error) {
 				close(hangs)
@@ -452,7 +453,7 @@ func TestEndWhileEverythingHangs(t *testing.T) {
 	cancel()
 	select {
 	case c := <-code:
-		if c != exitOK || !strings.Contains(stderr.String(), "something still hangs") {
+		if c != command.OK || !strings.Contains(stderr.String(), "something still hangs") {
 			t.Errorf("exit code %d, %s", c, stderr.String())
 		}
 	case <-time.After(time.Minute):

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/simulator"
 )
 
@@ -18,7 +19,7 @@ func inventoried(t *testing.T, tree *simulator.Tree, dir string, args ...string)
 	args = append([]string{
 		"check", "--log.level=warn", "--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs(), "--only=hardware",
 	}, args...)
-	code := Run(t.Context(), args, Options{Stdout: &out, Stderr: &out, defaultConfig: dir + "/nosuch.yml", inventory: filepath.Join(dir, "inventory.json")})
+	code := run(t.Context(), args, options{Stdout: &out, Stderr: &out, defaultConfig: dir + "/nosuch.yml", inventory: filepath.Join(dir, "inventory.json")})
 	return code, out.String()
 }
 
@@ -28,7 +29,7 @@ func treeOf(t *testing.T, scenario string) *simulator.Tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := s.Build().Materialise(memory(t))
+	tree, err := s.Build().Materialise(commandtest.Memory(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +79,8 @@ func TestInventory(t *testing.T) {
 	if code, out := inventoried(t, gpu, dir); code != exitUndecided || !strings.Contains(out, "There are 7 GPUs; at ") || !strings.Contains(out, "there were 8, also 0000:1b:00.0.") {
 		t.Errorf("without a GPU: exit code %d\n%s", code, out)
 	}
-	p := startWith(t, Options{inventory: file}, "--path.sysfs="+gpu.Sysfs(), "--path.procfs="+gpu.Procfs(), "--path.rootfs="+gpu.Rootfs())
-	_, metrics, _ := p.get("/metrics?collect[]=check")
+	p := startWith(t, options{inventory: file}, "--path.sysfs="+gpu.Sysfs(), "--path.procfs="+gpu.Procfs(), "--path.rootfs="+gpu.Rootfs())
+	_, metrics, _ := p.Get("/metrics?collect[]=check")
 	contains(t, metrics, `gpufabric_check_unknown{check="hardware",device="",job="",port="",reason="gone",severity="critical",uuid=""} 1`)
 	stated := filepath.Join(t.TempDir(), "stated.yml")
 	if err := os.WriteFile(stated, []byte("expected: {gpus: 7}\n"), 0o600); err != nil {
@@ -110,7 +111,7 @@ func TestInventoryOfAnotherView(t *testing.T) {
 		t.Errorf("with excluded devices: exit code %d\n%s", code, out)
 	}
 	var out output
-	if code := Run(t.Context(), []string{"check", "--scenario=healthy-cpu-node", "--only=hardware"}, Options{Stdout: &out, Stderr: &out, inventory: filepath.Join(dir, "inventory.json")}); code != exitChecked {
+	if code := run(t.Context(), []string{"check", "--scenario=healthy-cpu-node", "--only=hardware"}, options{Stdout: &out, Stderr: &out, inventory: filepath.Join(dir, "inventory.json")}); code != exitChecked {
 		t.Errorf("a simulated node: exit code %d\n%s", code, out.String())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
 )
 
 // gpuTable is the rows of the page's table of GPUs, a cell in brackets with its class before it.
@@ -34,7 +35,7 @@ func TestLandingOfGPUs(t *testing.T) {
 	}{
 		{"healthy", func(n *fabric.Node) {
 			n.GPUDriver.GPUs[1].Processes.Value = []fabric.GPUProcess{{PID: 7, Kind: fabric.GPUCompute}, {PID: 8}, {PID: 7, Kind: fabric.GPUMPS}}
-		}, usable, []string{
+		}, fabrictest.Usable, []string{
 			"GPU driver 580.65.06, CUDA up to 13.0.", "GPU0", "[NVIDIA H100 80GB HBM3]", "[0000:19:00.0 / NUMA 0]", "[18 of 18][x16 / generation 1 of 5]",
 			"[mlx5_0 / PIX, rail 0][nobody / busy 0 %]good[yes, dma-buf]", "[2 processes / busy 0 %]",
 		}},
@@ -42,14 +43,14 @@ func TestLandingOfGPUs(t *testing.T) {
 			n.GPUDriver.GPUs[1].NVLinks.Value[4].Active.Value = false
 			n.PCI.Function("0000:9b:00.0").Link.Width.Value = 8
 			n.GPUDriver.GPUs[0].ClockReasons.Value = 0x40
-		}, blocked(fabric.GDRModule, "no module"), []string{
+		}, fabrictest.Blocked(fabric.GDRModule, "no module"), []string{
 			"bad[17 of 18]bad[x8 / generation 1 of 5]", "bad[no: module / no module]", "bad[NVIDIA H100 80GB HBM3 / slowed down by the hardware]",
 		}},
-		{"divided", func(n *fabric.Node) { n.GPUDriver.GPUs[0].MIG.Value = true }, usable, []string{"[nobody / divided (MIG)]"}},
+		{"divided", func(n *fabric.Node) { n.GPUDriver.GPUs[0].MIG.Value = true }, fabrictest.Usable, []string{"[nobody / divided (MIG)]"}},
 		{"lost, without a fabric", func(n *fabric.Node) {
 			n.GPUDriver.GPUs[1] = fabric.GPU{Index: 1, Lost: fabric.Known(true, "", n.At)}
 			n.GPUDriver.GPUs[0].Fabric.Value.State = fabric.GPUFabricNotStarted
-		}, usable, []string{"bad[lost / its driver cannot reach it]", "bad[18 of 18 / fabric: not started]", "unsure[unknown / lost]"}},
+		}, fabrictest.Usable, []string{"bad[lost / its driver cannot reach it]", "bad[18 of 18 / fabric: not started]", "unsure[unknown / lost]"}},
 		{"nobody asked", func(n *fabric.Node) { n.GPUDriver = fabric.GPUDriver{} }, func(g *fabric.GDR) { *g = fabric.GDR{GPU: g.GPU} }, []string{
 			"The GPU driver could not be asked: not read.", "unsure[unknown]", "[0000:9b:00.0 / NUMA 1]", "[x16]", "unsure[unknown / not read]",
 		}},
@@ -57,15 +58,15 @@ func TestLandingOfGPUs(t *testing.T) {
 			n.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", n.At)}
 			n.PCI.Function("0000:9b:00.0").Driver = fabric.None[string]("", n.At)
 			n.PCI.Function("0000:19:00.0").Driver.Value = "vfio-pci"
-		}, blocked(fabric.GDRNoDriver, "none"), []string{"No GPU driver answers.", "bad[no driver]", "quiet[unknown / given to a virtual machine]", "quiet[no: driver / none]"}},
-		{"by design", func(*fabric.Node) {}, blocked(fabric.GDRDistance, "NODE"), []string{"quiet[no: distance / NODE]", "so the machine is built"}},
-		{"NVML alone", func(n *fabric.Node) { n.PCI = fabric.PCI{} }, usable, []string{"unsure[0000:9b:00.0 / not on the bus that is seen here]", "[x16 / generation"}},
+		}, fabrictest.Blocked(fabric.GDRNoDriver, "none"), []string{"No GPU driver answers.", "bad[no driver]", "quiet[unknown / given to a virtual machine]", "quiet[no: driver / none]"}},
+		{"by design", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRDistance, "NODE"), []string{"quiet[no: distance / NODE]", "so the machine is built"}},
+		{"NVML alone", func(n *fabric.Node) { n.PCI = fabric.PCI{} }, fabrictest.Usable, []string{"unsure[0000:9b:00.0 / not on the bus that is seen here]", "[x16 / generation"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			node := func() *fabric.Node {
-				n := withGPUs()
+				n := fabrictest.WithGPUs()
 				test.edit(n)
-				verdicts(n, test.gdr)
+				fabrictest.Verdicts(n, test.gdr)
 				return n
 			}
 			status, page, _ := start(t, &fakeObserver{node: node}).get("/")
@@ -81,12 +82,12 @@ func TestLandingOfGPUs(t *testing.T) {
 func TestLandingOfGPUsEscapes(t *testing.T) {
 	const evil = `</style><script>alert("1")</script>'"{{.}}`
 	node := func() *fabric.Node {
-		n := withGPUs()
+		n := fabrictest.WithGPUs()
 		g := &n.GPUDriver.GPUs[0]
 		n.GPUDriver.Version.Value, n.GPUDriver.CUDA.Value, g.UUID, g.Name.Value, g.Fabric.Value.Status = evil, evil, evil, evil, evil
 		g.Fabric.Value.Unhealthy = []string{evil}
 		n.PCI.Function("0000:19:00.0").Driver.Value = evil
-		verdicts(n, blocked(fabric.GDRModule, evil))
+		fabrictest.Verdicts(n, fabrictest.Blocked(fabric.GDRModule, evil))
 		return n
 	}
 	_, page, _ := start(t, &fakeObserver{node: node}).get("/")

@@ -103,7 +103,7 @@ func TestLandingShowsTheChain(t *testing.T) {
 		edit(n)
 		n.Derive()
 		p := start(t, &fakeObserver{node: func() *fabric.Node { c := *n; return &c }})
-		_, body, _ := p.get("/")
+		_, body, _ := p.Get("/")
 		return body
 	}
 	fine := page(func(n *fabric.Node) { counted(n, nil) })

@@ -19,7 +19,7 @@ import (
 
 func TestLanding(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy}, "--collector.device-exclude=mlx5_9")
-	status, page, header := p.get("/")
+	status, page, header := p.Get("/")
 	if status != http.StatusOK || header.Get("Content-Type") != "text/html; charset=utf-8" || header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%d %v", status, header)
 	}
@@ -54,7 +54,7 @@ func TestLandingEscapes(t *testing.T) {
 	}
 	n.Sources = []fabric.Source{{Name: fabric.SourceHCA, Device: evil, Reason: fabric.ReasonIO, Err: evilError(evil)}}
 	p := start(t, &fakeObserver{node: func() *fabric.Node { c := *n; return &c }}, "--collector.device-exclude=<script>")
-	_, page, _ := p.get("/")
+	_, page, _ := p.Get("/")
 	if strings.Count(page, "</style>") != 1 {
 		t.Error("the style ends early")
 	}
@@ -121,7 +121,7 @@ func TestVerdicts(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			p := start(t, &fakeObserver{node: test.node}, test.args...)
-			_, page, _ := p.get("/")
+			_, page, _ := p.Get("/")
 			contains(t, page, test.want...)
 		})
 	}
@@ -135,7 +135,7 @@ func TestVerdictIsAsBadAsItsFindings(t *testing.T) {
 		"counter-saturated": `<section class="verdict unsure">`, // info, for which check ends with 0
 	} {
 		p := start(t, nil, append(simulatedHost(t, scenario), "--config.file=none")...)
-		_, page, _ := p.get("/")
+		_, page, _ := p.Get("/")
 		contains(t, page, want)
 	}
 }
@@ -161,19 +161,19 @@ func TestLandingFinding(t *testing.T) {
 		down, at = isDown, at.Add(later)
 	}
 	p := start(t, &fakeObserver{node: node})
-	p.ready() // it has looked once
+	p.Ready() // it has looked once
 	become(true, 2*time.Hour)
-	_, page, _ := p.get("/")
+	_, page, _ := p.Get("/")
 	contains(t, page, `<span class="bad">critical</span> <code>port_active</code> at least since 2026-11-22 16:00:00 UTC; this exporter did not look before`,
 		`<a href="https://github.com/gpufabric/gpufabric_exporter/blob/main/alerts/runbooks/check-ports.md"`)
 	lacks(t, page, "Dashboard", "&lt;interface&gt;")
 
 	become(false, time.Minute)
-	p.get("/metrics") // scrapes look too
+	p.Get("/metrics") // scrapes look too
 	become(true, time.Minute)
-	p.get("/metrics")
+	p.Get("/metrics")
 	become(true, time.Hour)
-	_, page, _ = p.get("/")
+	_, page, _ = p.Get("/")
 	contains(t, page, `<code>port_active</code> since 2026-11-22 18:02:00 UTC`)
 }
 
@@ -190,13 +190,13 @@ func TestLandingLinksOfTheSite(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := start(t, &fakeObserver{node: broken}, "--config.file="+siteFile(t, "links: {runbooks: 'https://wiki.example/gpu/', grafana: 'https://grafana.example'}"))
-	_, page, _ := p.get("/")
+	_, page, _ := p.Get("/")
 	contains(t, page, `<a href="https://wiki.example/gpu/check-ports.md"`, `<a href="https://grafana.example/d/gpufabric-node?var-instance=`+url.QueryEscape(host)+`"`,
 		`<th scope="row">Grafana</th><td>https://grafana.example</td>`)
 	lacks(t, page, "github.com")
 
 	p = start(t, &fakeObserver{node: broken}, "--config.file="+siteFile(t, "links: {runbooks: /usr/share/doc/gpufabric}"))
-	_, page, _ = p.get("/")
+	_, page, _ = p.Get("/")
 	contains(t, page, "Runbook: /usr/share/doc/gpufabric/check-ports.md")
 	lacks(t, page, `href="/usr`)
 }

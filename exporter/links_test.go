@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"gpufabric_exporter/alerts"
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 )
@@ -54,7 +55,7 @@ func written(t *testing.T, args ...string) map[string]string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "new")
 	var stdout, stderr output
-	if code := Run(t.Context(), append([]string{"rules", "--directory=" + dir}, args...), Options{Stdout: &stdout, Stderr: &stderr}); code != exitOK {
+	if code := run(t.Context(), append([]string{"rules", "--directory=" + dir}, args...), options{Stdout: &stdout, Stderr: &stderr}); code != command.OK {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
 	contains(t, stdout.String(), dir)
@@ -138,7 +139,7 @@ func TestRulesRefuses(t *testing.T) {
 		"rules --directory=x --web.max-requests=3":                    "rules does not take this flag",
 	} {
 		var stderr output
-		if code := Run(t.Context(), strings.Fields(args), Options{Stdout: new(output), Stderr: &stderr}); code == exitOK || !strings.Contains(stderr.String(), want) {
+		if code := run(t.Context(), strings.Fields(args), options{Stdout: new(output), Stderr: &stderr}); code == command.OK || !strings.Contains(stderr.String(), want) {
 			t.Errorf("%s: exit code %d: %s", args, code, stderr.String())
 		}
 	}

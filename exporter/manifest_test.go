@@ -20,7 +20,7 @@ func TestManifest(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "manifest.yml")
 	run := func(args ...string) (int, string) {
 		var out, errs output
-		code := Run(t.Context(), append([]string{"check"}, args...), Options{Stdout: &out, Stderr: &errs})
+		code := run(t.Context(), append([]string{"check"}, args...), options{Stdout: &out, Stderr: &errs})
 		return code, out.String() + errs.String()
 	}
 	if code, said := run("--scenario=healthy", "--write-manifest="+file); code != exitChecked {

@@ -17,9 +17,9 @@ func TestInterfacesShowMoreOnRequest(t *testing.T) {
 	const statistic = `gpufabric_ethernet_statistic_total{device="mlx5_0",netdev="enp24s0np0",port="1",statistic="rx_bytes_phy"}`
 	metrics := func(flags ...string) string {
 		p := start(t, nil, append([]string{"demo"}, flags...)...)
-		defer p.stop()
-		p.ready()
-		_, body, _ := p.get("/metrics")
+		defer p.Stop()
+		p.Ready()
+		_, body, _ := p.Get("/metrics")
 		return body
 	}
 	body := metrics()

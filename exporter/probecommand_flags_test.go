@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/probes"
 )
 
@@ -58,13 +59,13 @@ func TestProbeFlagErrors(t *testing.T) {
 		{"--web.listen-address=:1", "--web.listen-address: probe does not take this flag"},
 	} {
 		var stdout, stderr output
-		code := Run(t.Context(), append([]string{"probe"}, strings.Fields(c.args)...), Options{Stdout: &stdout, Stderr: &stderr})
-		if code != exitUsage || !strings.Contains(stderr.String(), c.want) || stdout.String() != "" {
+		code := run(t.Context(), append([]string{"probe"}, strings.Fields(c.args)...), options{Stdout: &stdout, Stderr: &stderr})
+		if code != command.Usage || !strings.Contains(stderr.String(), c.want) || stdout.String() != "" {
 			t.Errorf("%s: exit code %d, %s; want %q", c.args, code, stderr.String(), c.want)
 		}
 	}
 	var stderr output
-	if code := Run(t.Context(), []string{"probe"}, Options{Stdout: &stderr, Stderr: &stderr}); code != exitUnprobed {
+	if code := run(t.Context(), []string{"probe"}, options{Stdout: &stderr, Stderr: &stderr}); code != exitUnprobed {
 		t.Errorf("without what runs NCCL: exit code %d, %s", code, stderr.String())
 	}
 }

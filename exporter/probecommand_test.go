@@ -17,7 +17,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/probes"
 )
@@ -40,7 +42,7 @@ type probeBench struct {
 
 func newProbeBench(t *testing.T, gpus int) *probeBench {
 	t.Helper()
-	n := withGPUs()
+	n := fabrictest.WithGPUs()
 	first := n.GPUDriver.GPUs[0]
 	for i := len(n.GPUDriver.GPUs); i < gpus; i++ {
 		g := first
@@ -66,7 +68,7 @@ func (b *probeBench) run(args ...string) (code int, stdout, stderr string) {
 	b.t.Helper()
 	var out, errs output
 	synctest.Test(b.t, func(t *testing.T) {
-		o := Options{Stdout: &out, Stderr: &errs, Probing: &Probing{
+		o := options{Stdout: &out, Stderr: &errs, Probing: &Probing{
 			Gate: func(o GateOptions) (*probes.Gate, func() error, error) {
 				return probes.NewGate(probes.GateOptions{
 					GPUs: b, Processes: benchHost{}, Cgroups: benchHost{}, Pods: benchPods{}, Maintenance: o.Maintenance, Lock: o.Lock, IdleMemory: o.IdleMemory,
@@ -83,7 +85,7 @@ func (b *probeBench) run(args ...string) (code int, stdout, stderr string) {
 		o.newObserver = func(observer.Options) (nodeObserver, error) {
 			return &fakeObserver{node: func() *fabric.Node { return b.node }}, nil
 		}
-		code = Run(t.Context(), append([]string{"probe", "--config.file=" + b.config}, args...), o)
+		code = run(t.Context(), append([]string{"probe", "--config.file=" + b.config}, args...), o)
 	})
 	if b.running != 0 {
 		b.t.Errorf("%d ranks are left", b.running)
@@ -361,7 +363,7 @@ func TestProbeRefuses(t *testing.T) {
 			code, out, errs := b.run(c.args...)
 			want := exitUnprobed
 			if name == "bad configuration" {
-				want = exitUsage
+				want = command.Usage
 			}
 			if code != want || out != "" || b.started > 0 {
 				t.Errorf("exit code %d, %d ranks started, %q", code, b.started, out)

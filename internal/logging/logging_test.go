@@ -153,6 +153,18 @@ func TestDemoted(t *testing.T) {
 	contains(t, buf.String(), "level=debug msg=now")
 }
 
+// Credentials in values are masked.
+func TestCredentialsAreMasked(t *testing.T) {
+	var b bytes.Buffer
+	log := New(&b, formatLogfmt, slog.LevelInfo)
+	log.With("url", "https://alice:hunter2@h").Info("said", "err", errors.New("token=hunter2 is refused"))
+	if strings.Contains(b.String(), "hunter2") {
+		t.Error(b.String())
+	}
+	contains(t, b.String(), "https://***@h")
+	contains(t, b.String(), "token=*** is refused")
+}
+
 func contains(t *testing.T, text, part string) {
 	t.Helper()
 	if !strings.Contains(text, part) {

@@ -27,8 +27,8 @@ type Options struct {
 	ServeRank func(context.Context) error
 }
 
-// New returns the command line. It is for one call.
-func New(o Options) command.Line {
+// New returns the command line, which fills in the flags of o. It is for one call.
+func New(o *Options) command.Line {
 	s, e, log := &o.Site, &o.Exporter, new(logging.Flags)
 	e.Site, e.Log, e.ConfigCheck.File = s, log, &s.Config.File
 	return command.Line{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package program
 
 import (
 	"context"
@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/exporter"
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/site"
 )
 
 func TestFlagErrors(t *testing.T) {
@@ -38,6 +42,9 @@ func TestFlagErrors(t *testing.T) {
 		{"check --output=jsn", []string{`--output="jsn": expected text or json; did you mean json?`}},
 		{"probe nvlnk", []string{`"nvlnk": expected transport, node`, "did you mean nvlink?"}},
 		{"probe --json", []string{"--json: unknown flag"}},
+		{"capture --web.max-requests=3", []string{"--web.max-requests: capture does not take this flag"}},
+		{"topology --web.max-requests=3", []string{"--web.max-requests: topology does not take this flag"}},
+		{"rules --directory=x --web.max-requests=3", []string{"--web.max-requests: rules does not take this flag"}},
 		{"capture --output=x", []string{"--output: capture does not take this flag"}},
 		{"check --scenario=healthy --path.sysfs=/sys", []string{"--path.sysfs: check --scenario does not take this flag"}},
 		{"@/etc/hostname", []string{`"@/etc/hostname"`, "expected a command or a flag"}},
@@ -94,11 +101,11 @@ func TestFlagErrors(t *testing.T) {
 		t.Run(test.args[:min(len(test.args), 80)], func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel() // what is not refused ends at once
-			var stdout, stderr output
-			if code := Run(ctx, strings.Fields(test.args), Options{Stdout: &stdout, Stderr: &stderr}); code != exitUsage {
+			var stdout, stderr commandtest.Output
+			if code := New(new(Options)).Run(ctx, strings.Fields(test.args), &stdout, &stderr); code != command.Usage {
 				t.Errorf("exit code %d", code)
 			}
-			contains(t, stderr.String(), append(test.want, "gpufabric_exporter: error: ", "(try --help)")...)
+			commandtest.Contains(t, stderr.String(), append(test.want, "gpufabric_exporter: error: ", "(try --help)")...)
 			if n := strings.Count(stderr.String(), "\n"); n != 1 || stdout.String() != "" || len(stderr.String()) > 1600 {
 				t.Errorf("expected one line, got %q and %q", stderr.String(), stdout.String())
 			}
@@ -107,20 +114,22 @@ func TestFlagErrors(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	parse := func(args ...string) *flags {
+	parse := func(args ...string) (*Options, string) {
 		t.Helper()
-		var stderr output
-		f, _ := parseFlags(args, io.Discard, &stderr)
-		if f == nil {
+		var stderr commandtest.Output
+		o := new(Options)
+		c, _, _ := New(o).Parse(args, io.Discard, &stderr)
+		if c == nil {
 			t.Fatalf("%v: %s", args, stderr.String())
 		}
-		return f
+		return o, c.Name
 	}
-	f := parse()
-	if f.command != commandServe || !slices.Equal(f.listen, []string{":10791"}) || f.telemetryPath != "/metrics" || f.routePrefix != "" ||
-		f.maxRequests != 40 || f.timeoutOffset != 500*time.Millisecond || f.fastInterval != 5*time.Second || f.slowInterval != time.Minute ||
-		f.sysfs != "/sys" || f.procfs != "/proc" || f.rootfs != "/" || f.enablePprof || f.logFormat != "logfmt" {
-		t.Errorf("defaults: %+v", f)
+	o, command := parse()
+	web, intervals := o.Exporter.Web, exporter.Intervals{Fast: 5 * time.Second, Medium: 10 * time.Second, Slow: time.Minute}
+	if command != "serve" || len(web.Listen) > 0 || web.TelemetryPath != "/metrics" || web.RoutePrefix != "" || web.MaxRequests != 40 ||
+		web.TimeoutOffset != 500*time.Millisecond || web.EnablePprof || o.Exporter.Intervals != intervals ||
+		o.Site.Paths != (site.Paths{Sysfs: "/sys", Procfs: "/proc", Rootfs: "/"}) {
+		t.Errorf("defaults: %s, %+v", command, o)
 	}
 	var all []string
 	for _, a := range collector.Collectors() {
@@ -128,30 +137,30 @@ func TestFlags(t *testing.T) {
 			all = append(all, a.Name)
 		}
 	}
-	if !slices.Equal(f.collectors, all) {
-		t.Errorf("collectors: %v", f.collectors)
+	if !slices.Equal(o.Exporter.Collectors.Enabled, all) {
+		t.Errorf("collectors: %v", o.Exporter.Collectors.Enabled)
 	}
-	if f := parse("demo"); f.command != commandDemo || !slices.Equal(f.listen, []string{"127.0.0.1:10791"}) || f.demoScenario.Name != "healthy" {
-		t.Errorf("demo: %+v", f)
+	if o, command := parse("demo"); command != "demo" || !slices.Equal(o.Exporter.Web.Listen, []string{"127.0.0.1:10791"}) {
+		t.Errorf("%s: %+v", command, o)
 	}
-	if f := parse("--collector.disable-defaults", "--collector.gid"); !slices.Equal(f.collectors, []string{"gid"}) {
-		t.Errorf("disable-defaults: %v", f.collectors)
+	if f, _ := parse("--collector.disable-defaults", "--collector.gid"); !slices.Equal(f.Exporter.Collectors.Enabled, []string{"gid"}) {
+		t.Errorf("disable-defaults: %v", f.Exporter.Collectors.Enabled)
 	}
-	if f := parse("--no-collector.gid"); slices.Contains(f.collectors, "gid") || len(f.collectors) != len(all)-1 {
-		t.Errorf("no-collector.gid: %v", f.collectors)
+	if f, _ := parse("--no-collector.gid"); slices.Contains(f.Exporter.Collectors.Enabled, "gid") || len(f.Exporter.Collectors.Enabled) != len(all)-1 {
+		t.Errorf("no-collector.gid: %v", f.Exporter.Collectors.Enabled)
 	}
-	f = parse("--collector.device-exclude=mlx5_1|mlx5_2")
-	if f.devices.Allows("mlx5_1") || f.devices.Allows("mlx5_2") || !f.devices.Allows("mlx5_10") || !f.devices.Allows("xmlx5_2") {
+	o, _ = parse("--collector.device-exclude=mlx5_1|mlx5_2")
+	if o.Site.Devices.Allows("mlx5_1") || o.Site.Devices.Allows("mlx5_2") || !o.Site.Devices.Allows("mlx5_10") || !o.Site.Devices.Allows("xmlx5_2") {
 		t.Error("patterns are not matched against whole names")
 	}
-	if f := parse("--web.external-url=https://proxy.example.com/fabric/"); f.routePrefix != "/fabric" {
-		t.Errorf("route prefix %q", f.routePrefix)
+	if f, _ := parse("--web.external-url=https://proxy.example.com/fabric/"); f.Exporter.Web.RoutePrefix != "/fabric" {
+		t.Errorf("route prefix %q", f.Exporter.Web.RoutePrefix)
 	}
-	if f := parse("--web.external-url=https://proxy.example.com/fabric", "--web.route-prefix=/"); f.routePrefix != "" {
-		t.Errorf("route prefix %q", f.routePrefix)
+	if f, _ := parse("--web.external-url=https://proxy.example.com/fabric", "--web.route-prefix=/"); f.Exporter.Web.RoutePrefix != "" {
+		t.Errorf("route prefix %q", f.Exporter.Web.RoutePrefix)
 	}
-	if f := parse("--web.listen-address=:1", "--web.listen-address=[::1]:2"); len(f.listen) != 2 {
-		t.Errorf("addresses %v", f.listen)
+	if f, _ := parse("--web.listen-address=:1", "--web.listen-address=[::1]:2"); len(f.Exporter.Web.Listen) != 2 {
+		t.Errorf("addresses %v", f.Exporter.Web.Listen)
 	}
 }
 
@@ -163,11 +172,11 @@ func TestHelpAndVersion(t *testing.T) {
 		"help demo":   {"--scenario"},
 		"--version":   {"gpufabric_exporter, version"},
 	} {
-		var stdout, stderr output
-		if code := Run(t.Context(), strings.Fields(args), Options{Stdout: &stdout, Stderr: &stderr}); code != exitOK {
+		var stdout, stderr commandtest.Output
+		if code := run(t, Options{}, &stdout, &stderr, strings.Fields(args)...); code != command.OK {
 			t.Errorf("%s: exit code %d", args, code)
 		}
-		contains(t, stdout.String(), want...)
+		commandtest.Contains(t, stdout.String(), want...)
 		if stderr.String() != "" {
 			t.Errorf("%s: %s", args, stderr.String())
 		}

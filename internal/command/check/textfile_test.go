@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package check
 
 import (
 	"bytes"
@@ -17,11 +17,12 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/diagnose"
 )
 
 func TestTextfile(t *testing.T) {
-	dir := memory(t)
+	dir := commandtest.Memory(t)
 	path := filepath.Join(dir, "gpufabric.prom")
 	if err := os.WriteFile(path, []byte("old"), 0o600); err != nil {
 		t.Fatal(err)
@@ -73,8 +74,7 @@ func onlyFile(t *testing.T, dir string, want ...string) {
 
 // What keeps checks from being made is in the file too, for an alert to fire; what was found before stays in it.
 func TestTextfileTellsOfErrors(t *testing.T) {
-	withoutRace(t)
-	dir := memory(t)
+	dir := commandtest.Memory(t)
 	path := filepath.Join(dir, "gpufabric.prom")
 	read := func() map[string]*dto.MetricFamily {
 		t.Helper()
@@ -154,7 +154,7 @@ func TestTextfileTellsOfErrors(t *testing.T) {
 
 // A flag in the place of a path is not a path.
 func TestTextfileWithoutAPath(t *testing.T) {
-	t.Chdir(memory(t))
+	t.Chdir(commandtest.Memory(t))
 	if code, _, _ := checked(t, "--textfile", "--scenario=healthy"); code != exitUnchecked {
 		t.Errorf("exit code %d", code)
 	}
@@ -163,7 +163,6 @@ func TestTextfileWithoutAPath(t *testing.T) {
 
 // A check that failed is told by the exit code, whatever cannot be written.
 func TestFailedIsToldWhateverCannotBeWritten(t *testing.T) {
-	withoutRace(t)
 	if code, _, errs := checked(t, "--scenario=port-down", "--textfile=/nosuch/x.prom"); code != exitFailed || !strings.Contains(errs, "--textfile=") {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
@@ -171,8 +170,7 @@ func TestFailedIsToldWhateverCannotBeWritten(t *testing.T) {
 
 // A file that cannot be written is said, is no all-clear, and leaves nothing.
 func TestTextfileThatCannotBeWritten(t *testing.T) {
-	withoutRace(t)
-	dir := memory(t)
+	dir := commandtest.Memory(t)
 	taken := filepath.Join(dir, "taken.prom")
 	if err := os.MkdirAll(filepath.Join(taken, "below"), 0o755); err != nil {
 		t.Fatal(err)
@@ -197,7 +195,7 @@ func TestTextfileOnBadDisks(t *testing.T) {
 		{"read-only", "size=1m", syscall.MS_REMOUNT | syscall.MS_RDONLY, "read-only file system"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir := memory(t)
+			dir := commandtest.Memory(t)
 			if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, c.options); err != nil {
 				t.Skipf("a file system cannot be mounted here: %v", err)
 			}

@@ -1,46 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package program
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
 
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/simulator"
 )
-
-func TestLegible(t *testing.T) {
-	for was, want := range map[string]string{
-		"":                              "",
-		"mlx5_0: ok, 20 °C é 中\n\tx\n":  "mlx5_0: ok, 20 °C é 中\n\tx\n",
-		"\x1b[2J\r\a\x00\x7f":           `\u001b[2J\u000d\u0007\u0000\u007f`,
-		"\u009b31m\u0085":               `\u009b31m\u0085`,
-		"\x9b31m":                       "\ufffd31m",
-		"a\u202eb\u2066c\u200bd\ufeffe": `a\u202eb\u2066c\u200bd\ufeffe`,
-		"\u00a0\u2028\u2029\u00ad":      `\u00a0\u2028\u2029\u00ad`,
-		"\u3164\u115f\u034f\ufe0f":      `\u3164\u115f\u034f\ufe0f`, // letters and marks of no width
-		"\U000e0041":                    `\udb40\udc41`,             // a tag character
-	} {
-		var b bytes.Buffer
-		if n, err := (legible{&b}).Write([]byte(was)); n != len(was) || err != nil || b.String() != want {
-			t.Errorf("%q became %q, want %q (%d, %v)", was, b.String(), want, n, err)
-		}
-		var back string
-		if err := json.Unmarshal([]byte(`"`+strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(want)+`"`), &back); err != nil || back != strings.ToValidUTF8(was, "\ufffd") {
-			t.Errorf("in JSON %q is %q, %v", want, back, err)
-		}
-	}
-	if got := oneLine("a\nb\tc"); got != `a\u000ab\u0009c` {
-		t.Error(got)
-	}
-}
 
 // hostile is a part of a name or value: it would clear a terminal, set its title, turn the direction of writing and hide.
 const hostile = "\x1b[2J\x1b]0;x\a\u009b31m\u202e\u200b\x7f"
@@ -80,8 +52,8 @@ func TestOutputIsLegible(t *testing.T) {
 		{"check", "--only=" + hostile},
 	} {
 		t.Run(strings.Join(args[:min(2, len(args))], " "), func(t *testing.T) {
-			var out, errs output
-			Run(t.Context(), append(args, paths...), Options{Stdout: &out, Stderr: &errs})
+			var out, errs commandtest.Output
+			run(t, Options{}, &out, &errs, append(args, paths...)...)
 			all := out.String() + errs.String()
 			hidden := func(r rune) bool {
 				return r != '\n' && !unicode.IsPrint(r)
@@ -120,23 +92,17 @@ NCCL_x://alice:hunter2@h=1
 	}
 	paths := []string{"--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs(), "--log.level=debug"}
 	for _, args := range [][]string{{"check", "--verbose"}, {"check", "--output=json"}, {"topology"}} {
-		var out, errs output
-		Run(t.Context(), append(args, paths...), Options{Stdout: &out, Stderr: &errs})
-		lacks(t, out.String()+errs.String(), "hunter2", "alice")
+		var out, errs commandtest.Output
+		run(t, Options{}, &out, &errs, append(args, paths...)...)
+		commandtest.Lacks(t, out.String()+errs.String(), "hunter2", "alice")
 		if args[0] == "check" {
-			contains(t, out.String(), "NCCL_IB_HCA=***@mlx5_9", "***")
+			commandtest.Contains(t, out.String(), "NCCL_IB_HCA=***@mlx5_9", "***")
 		}
 	}
-	p := start(t, nil, paths...)
-	p.ready()
-	_, page, _ := p.get("/")
-	contains(t, page, "NCCL_IB_HCA", "***@mlx5_9", "https://***@metrics.example/x", "password=***")
-	_, metrics, _ := p.get("/metrics")
-	lacks(t, page+metrics+p.stderr.String(), "hunter2", "alice")
-
-	var b bytes.Buffer
-	log := newLogger(&b, formatLogfmt, slog.LevelInfo)
-	log.With("url", "https://alice:hunter2@h").Info("said", "err", errors.New("token=hunter2 is refused"))
-	lacks(t, b.String(), "hunter2")
-	contains(t, b.String(), "https://***@h", "token=*** is refused")
+	p := start(t, Options{}, paths...)
+	p.Ready()
+	_, page, _ := p.Get("/")
+	commandtest.Contains(t, page, "NCCL_IB_HCA", "***@mlx5_9", "https://***@metrics.example/x", "password=***")
+	_, metrics, _ := p.Get("/metrics")
+	commandtest.Lacks(t, page+metrics+p.Stderr.String(), "hunter2", "alice")
 }

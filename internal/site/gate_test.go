@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package site
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/observer"
 )
 
 // fakeGPUs is a GPUWorker without a process.
@@ -98,23 +95,23 @@ func (f *fakeGPUs) ended() []string {
 
 // gpuHost is a host with a driver, and the gate to it.
 type gpuHost struct {
-	*gpuGate
+	*Gate
 	worker  *fakeGPUs
 	file    string // of the maintenance
 	version string // of the driver
-	log     *output
+	log     *bytes.Buffer
 }
 
 func newGPUHost(t *testing.T) gpuHost {
 	t.Helper()
 	dir := t.TempDir()
-	h := gpuHost{worker: &fakeGPUs{}, file: filepath.Join(dir, "maintenance"), version: filepath.Join(dir, "proc/driver/nvidia/version"), log: new(output)}
+	h := gpuHost{worker: &fakeGPUs{}, file: filepath.Join(dir, "maintenance"), version: filepath.Join(dir, "proc/driver/nvidia/version"), log: new(bytes.Buffer)}
 	if err := os.MkdirAll(filepath.Dir(h.version), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	write(t, h.version)
-	f := &flags{procfs: filepath.Join(dir, "proc"), sysfs: filepath.Join(dir, "sys"), gpuMaintenance: h.file}
-	h.gpuGate = newGPUGate(f, h.worker, slog.New(slog.NewTextHandler(h.log, nil)))
+	s := &Site{Paths: Paths{Procfs: filepath.Join(dir, "proc"), Sysfs: filepath.Join(dir, "sys")}, GPUs: GPUs{Maintenance: h.file}}
+	h.Gate = s.gate(h.worker, slog.New(slog.NewTextHandler(h.log, nil)))
 	return h
 }
 
@@ -184,7 +181,7 @@ func TestGPUGateReads(t *testing.T) {
 
 	// What cannot be looked for counts as there.
 	write(t, h.file)
-	h.maintenance = filepath.Join(h.file, "below")
+	h.flags.Maintenance = filepath.Join(h.file, "below")
 	d, err := h.Read(fabric.GPUDriver{}, false, time.Now())
 	if err != nil || !strings.Contains(d.Released, "not a directory") {
 		t.Error(d.Released, err)
@@ -200,7 +197,7 @@ func TestGPUGateWatches(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				go h.watch(ctx)
+				go h.Watch(ctx)
 				h.read(t, true, "")
 				time.Sleep(time.Hour)
 				if len(h.worker.ended()) != 0 {
@@ -234,7 +231,7 @@ func TestGPUGateDuringRead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				go h.watch(ctx)
+				go h.Watch(ctx)
 				read := make(chan fabric.GPUDriver)
 				go func() {
 					d, err := h.Read(fabric.GPUDriver{}, false, time.Now())
@@ -296,113 +293,11 @@ func TestGPUGateHeld(t *testing.T) {
 	}
 }
 
-// TestServeGPUWorker runs the process shell around a worker: who gets one, and what signals do.
-func TestServeGPUWorker(t *testing.T) {
-	tree := t.TempDir()
-	for _, d := range []string{"sys", "proc"} {
-		if err := os.Mkdir(filepath.Join(tree, d), 0o755); err != nil {
-			t.Fatal(err)
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("lacks %q:\n%s", p, text)
 		}
-	}
-	for _, test := range []struct {
-		args string
-		want bool
-	}{
-		{"serve", true},
-		{"serve --path.sysfs=" + tree + "/sys --path.procfs=" + tree + "/proc", false},
-		{"serve --path.netlink=" + tree, false},
-		{"demo", false},
-	} {
-		t.Run(test.args, func(t *testing.T) {
-			worker := &fakeGPUs{}
-			library, asked := "", false
-			observed := make(chan observer.Options, 1)
-			listening := make(chan struct{})
-			o := Options{
-				Stdout: io.Discard, Stderr: new(output),
-				OnListen: func([]net.Addr) { close(listening) },
-				GPUs: func(o GPUOptions) GPUWorker {
-					library, asked = o.Library, true
-					return worker
-				},
-				newObserver: func(o observer.Options) (nodeObserver, error) {
-					observed <- o
-					return &fakeObserver{node: healthy}, nil
-				},
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			exited := make(chan int, 1)
-			args := append(strings.Fields(test.args), "--web.listen-address=127.0.0.1:0")
-			if test.want {
-				args = append(args, "--gpu.nvml-library=/opt/libnvidia-ml.so.1")
-			}
-			go func() { exited <- Run(ctx, args, o) }()
-			<-listening
-			if got := <-observed; asked != test.want || asked && got.GPUs == nil {
-				t.Errorf("a worker: %v, for the observer: %v", asked, got.GPUs)
-			}
-			if test.want {
-				worker.mu.Lock()
-				worker.running, worker.gone = true, make(chan struct{})
-				worker.mu.Unlock()
-				if library != "/opt/libnvidia-ml.so.1" {
-					t.Error(library)
-				}
-			}
-			if !strings.HasPrefix(test.args, "demo") { // which it would kill
-				if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for end := time.Now().Add(time.Minute); test.want && worker.Running(); time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(end) {
-					t.Fatal("not released by SIGUSR1 within a minute")
-				}
-			}
-			cancel()
-			if code := <-exited; code != exitOK {
-				t.Errorf("exit code %d", code)
-			}
-			if worker.closed != test.want {
-				t.Errorf("closed: %v", worker.closed)
-			}
-		})
-	}
-}
-
-func TestGPUWorkerCommand(t *testing.T) {
-	for _, test := range []struct {
-		args string
-		err  error
-		code int
-		text string
-	}{
-		{"gpu-worker --library=/opt/libnvidia-ml.so.1", nil, exitOK, ""},
-		{"gpu-worker --library=x", errors.New("no pipe"), exitFailure, "gpufabric_exporter: error: no pipe\n"},
-		{"gpu-worker", nil, exitUsage, "--library"},
-		{"gpu-worker --library=x --path.sysfs=/sys", nil, exitUsage, "--path.sysfs: gpu-worker does not take this flag"},
-	} {
-		var stderr output
-		library := ""
-		o := Options{Stdout: io.Discard, Stderr: &stderr, ServeGPUs: func(_ context.Context, l string) error {
-			library = l
-			return test.err
-		}}
-		if code := Run(t.Context(), strings.Fields(test.args), o); code != test.code || !strings.Contains(stderr.String(), test.text) {
-			t.Errorf("%s: exit code %d: %s", test.args, code, stderr.String())
-		}
-		if test.code == exitOK && library != "/opt/libnvidia-ml.so.1" {
-			t.Error(library)
-		}
-	}
-	var help, stderr output
-	Run(t.Context(), []string{"--help"}, Options{Stdout: &help, Stderr: &stderr})
-	if strings.Contains(help.String(), "gpu-worker") {
-		t.Error("not hidden")
-	}
-	contains(t, help.String(), "--gpu.nvml-library", "--gpu.maintenance-file")
-	if code := Run(t.Context(), []string{"gpu-worker", "--library=x"}, Options{Stdout: io.Discard, Stderr: &stderr}); code != exitFailure {
-		t.Errorf("exit code %d without a worker", code)
 	}
 }

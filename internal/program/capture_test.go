@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package program
 
 import (
 	"cmp"
@@ -11,11 +11,13 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/capture"
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/simulator"
 )
 
 // captured captures a simulated node into a file, which is a new one if to is empty.
-func captured(t *testing.T, to string, args ...string) (file string, stdout, stderr *output, code int) {
+func captured(t *testing.T, to string, args ...string) (file string, stdout, stderr *commandtest.Output, code int) {
 	t.Helper()
 	s, err := simulator.Find("healthy")
 	if err != nil {
@@ -26,21 +28,20 @@ func captured(t *testing.T, to string, args ...string) (file string, stdout, std
 		t.Fatal(err)
 	}
 	file = cmp.Or(to, filepath.Join(t.TempDir(), "c.tar.gz"))
-	stdout, stderr = new(output), new(output)
+	stdout, stderr = new(commandtest.Output), new(commandtest.Output)
 	args = append([]string{
 		"capture", "--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs(), "--file=" + file,
 	}, args...)
-	code = Run(t.Context(), args, Options{Stdout: stdout, Stderr: stderr})
+	code = run(t, Options{}, stdout, stderr, args...)
 	return file, stdout, stderr, code
 }
 
 func TestCapture(t *testing.T) {
-	withoutRace(t)
 	file, stdout, stderr, code := captured(t, "", "--collector.device-exclude=mlx5_7")
-	if code != exitOK || stderr.String() != "" {
+	if code != command.OK || stderr.String() != "" {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
-	contains(t, stdout.String(), file, "10 RDMA devices (mlx5_0, ", "Left out: mlx5_7: excluded by flags.", capture.Note)
+	commandtest.Contains(t, stdout.String(), file, "10 RDMA devices (mlx5_0, ", "Left out: mlx5_7: excluded by flags.", capture.Note)
 
 	if info, err := os.Stat(file); err != nil || info.Mode() != 0o600 {
 		t.Errorf("the archive: %v, %v", info, err)
@@ -49,38 +50,37 @@ func TestCapture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var again output
-	if code := Run(t.Context(), []string{"capture", "--file=" + file}, Options{Stdout: &again, Stderr: &again}); code != exitFailure {
+	var again commandtest.Output
+	if code := run(t, Options{}, &again, &again, "capture", "--file="+file); code != command.Failure {
 		t.Errorf("exit code %d", code)
 	}
-	contains(t, again.String(), "exists and is not overwritten")
+	commandtest.Contains(t, again.String(), "exists and is not overwritten")
 	if after, _ := os.ReadFile(file); string(after) != string(before) {
 		t.Error("overwritten")
 	}
 
-	p := start(t, nil, "demo", "--capture="+file)
-	p.ready()
-	contains(t, p.stdout.String(), "Node as captured at", "10 RDMA devices", p.url+"/metrics")
-	lacks(t, p.stderr.String(), "level=warn", "level=error")
-	_, body, _ := p.get("/metrics")
-	contains(t, body, `gpufabric_hca_info{`, "gpufabric_gid_selected_index{", "go_goroutines")
-	lacks(t, body, `device="mlx5_7"`)
-	lacks(t, body, "\nprocess_")
-	status, page, _ := p.get("/")
+	p := start(t, Options{}, "demo", "--capture="+file)
+	p.Ready()
+	commandtest.Contains(t, p.Stdout.String(), "Node as captured at", "10 RDMA devices", p.URL+"/metrics")
+	commandtest.Lacks(t, p.Stderr.String(), "level=warn", "level=error")
+	_, body, _ := p.Get("/metrics")
+	commandtest.Contains(t, body, `gpufabric_hca_info{`, "gpufabric_gid_selected_index{", "go_goroutines")
+	commandtest.Lacks(t, body, `device="mlx5_7"`)
+	commandtest.Lacks(t, body, "\nprocess_")
+	status, page, _ := p.Get("/")
 	if status != http.StatusOK {
 		t.Errorf("page: %d", status)
 	}
-	contains(t, page, "captured node", "Node as captured at", capture.Note)
+	commandtest.Contains(t, page, "captured node", "Node as captured at", capture.Note)
 }
 
 func TestCaptureToStdout(t *testing.T) {
-	withoutRace(t)
 	_, stdout, stderr, code := captured(t, "-")
 	_, err := capture.Unpack(strings.NewReader(stdout.String()), t.TempDir())
-	if code != exitOK || err != nil {
+	if code != command.OK || err != nil {
 		t.Errorf("exit code %d, %v", code, err)
 	}
-	contains(t, stderr.String(), "11 RDMA devices", capture.Note)
+	commandtest.Contains(t, stderr.String(), "11 RDMA devices", capture.Note)
 }
 
 func TestCaptureFails(t *testing.T) {
@@ -90,22 +90,22 @@ func TestCaptureFails(t *testing.T) {
 		code int
 		args []string
 	}{
-		{"no such file", exitFailure, []string{"--path.sysfs=/nosuch"}},
-		{"no such file", exitUsage, []string{"--config.file=/nosuch"}},
-		{"no such file", exitFailure, []string{"--file=" + dir + "/nosuch/c"}},
-		{"does not take this flag", exitUsage, []string{"--web.max-requests=3"}},
-		{"expected a path", exitUsage, []string{"--file="}},
+		{"no such file", command.Failure, []string{"--path.sysfs=/nosuch"}},
+		{"no such file", command.Usage, []string{"--config.file=/nosuch"}},
+		{"no such file", command.Failure, []string{"--file=" + dir + "/nosuch/c"}},
+		{"does not take this flag", command.Usage, []string{"--web.max-requests=3"}},
+		{"expected a path", command.Usage, []string{"--file="}},
 	} {
 		file := filepath.Join(dir, "c.tar.gz")
 		args := c.args
 		if !strings.Contains(args[0], "--file") {
 			args = append(args, "--file="+file)
 		}
-		var out output
-		if code := Run(t.Context(), append([]string{"capture"}, args...), Options{Stdout: &out, Stderr: &out}); code != c.code {
+		var out commandtest.Output
+		if code := run(t, Options{}, &out, &out, append([]string{"capture"}, args...)...); code != c.code {
 			t.Errorf("%v: exit code %d, expected %d", args, code, c.code)
 		}
-		contains(t, out.String(), c.says)
+		commandtest.Contains(t, out.String(), c.says)
 		if _, err := os.Stat(file); err == nil {
 			t.Errorf("%v left a file", args)
 		}
@@ -124,11 +124,11 @@ func TestReplayFails(t *testing.T) {
 		"no such file":         {"--capture=" + dir + "/nosuch"},
 		"at most one of them":  {"--capture=" + bad, "--scenario=healthy"},
 	} {
-		var out output
-		if code := Run(t.Context(), append([]string{"demo"}, args...), Options{Stdout: &out, Stderr: &out}); code == exitOK {
+		var out commandtest.Output
+		if code := run(t, Options{}, &out, &out, append([]string{"demo"}, args...)...); code == command.OK {
 			t.Errorf("%v: exit code 0", args)
 		}
-		contains(t, out.String(), says)
+		commandtest.Contains(t, out.String(), says)
 	}
 	if left, _ := os.ReadDir(os.Getenv("TMPDIR")); len(left) > 0 {
 		t.Errorf("leaves %v", left)
@@ -152,14 +152,14 @@ func TestRecordedAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	paths := []string{"--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs()}
-	p := start(t, nil, append(paths, "--path.netlink="+dir)...)
-	p.ready()
-	_, body, _ := p.get("/metrics")
-	contains(t, body, `netdev="enp24s0np0",port="1",priority="3"} 77`)
+	p := start(t, Options{}, append(paths, "--path.netlink="+dir)...)
+	p.Ready()
+	_, body, _ := p.Get("/metrics")
+	commandtest.Contains(t, body, `netdev="enp24s0np0",port="1",priority="3"} 77`)
 
-	var out output
-	if code := Run(t.Context(), append(paths, "--path.netlink="+dir+"/nosuch"), Options{Stdout: &out, Stderr: &out}); code != exitFailure {
+	var out commandtest.Output
+	if code := run(t, Options{}, &out, &out, append(paths, "--path.netlink="+dir+"/nosuch")...); code != command.Failure {
 		t.Errorf("exit code %d", code)
 	}
-	contains(t, out.String(), "no such file")
+	commandtest.Contains(t, out.String(), "no such file")
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package program
 
 import (
 	"crypto/x509"
@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/command/commandtest"
 )
 
 // printed is a command line of a page.
@@ -26,7 +27,7 @@ var inline = regexp.MustCompile("`(gpufabric_exporter [^`]+)`")
 // printedCommands returns the lines of all blocks of shell in the runbooks, and the commands of this program in their text.
 func printedCommands(t *testing.T) []printed {
 	t.Helper()
-	pages, err := filepath.Glob("../alerts/runbooks/*.md")
+	pages, err := filepath.Glob("../../alerts/runbooks/*.md")
 	if err != nil || len(pages) < 40 {
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
@@ -57,7 +58,7 @@ func printedCommands(t *testing.T) []printed {
 // Every line parses in the shells of operators, has no word in capitals that the first page does not explain, and asks the
 // exporter in the one way that works with TLS and passwords.
 func TestRunbookCommandsParse(t *testing.T) {
-	first, err := os.ReadFile("../alerts/runbooks/README.md")
+	first, err := os.ReadFile("../../alerts/runbooks/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestRunbookCommandsParse(t *testing.T) {
 			}
 		}
 	}
-	pages, _ := filepath.Glob("../alerts/runbooks/*.md")
+	pages, _ := filepath.Glob("../../alerts/runbooks/*.md")
 	for _, p := range pages {
 		text, _ := os.ReadFile(p)
 		whole.Write(text)
@@ -153,21 +154,20 @@ func alternatives(s string) []string {
 // Every command of this program, and every question to the exporter, runs as it is printed: on a node, against an exporter with
 // TLS and a password, which curl knows from its own file as README.md says.
 func TestRunbookCommandsRun(t *testing.T) {
-	withoutRace(t)
 	curl, err := exec.LookPath("curl")
 	if err != nil {
 		t.Skip("skipped: no curl here")
 	}
 	dir := t.TempDir()
 	host := simulatedHost(t, "healthy")
-	ca := newAuthority(t)
-	ca.issue("localhost", x509.ExtKeyUsageServerAuth)
+	ca := commandtest.NewAuthority(t)
+	ca.Issue("localhost", x509.ExtKeyUsageServerAuth)
 	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := ca.config("tls_server_config: {cert_file: localhost.crt, key_file: localhost.key}", "basic_auth_users: {prometheus: '"+string(hash)+"'}")
-	p := start(t, nil, append(host, web, "--config.file=none")...)
+	web := ca.Config("tls_server_config: {cert_file: localhost.crt, key_file: localhost.key}", "basic_auth_users: {prometheus: '"+string(hash)+"'}")
+	p := start(t, Options{}, append(host, web, "--config.file=none")...)
 	write := func(name, text string, mode os.FileMode) string {
 		t.Helper()
 		name = filepath.Join(dir, name)
@@ -176,7 +176,7 @@ func TestRunbookCommandsRun(t *testing.T) {
 		}
 		return name
 	}
-	write(".curlrc", "cacert = \""+ca.dir+"/ca.crt\"\nnetrc\n", 0o600)
+	write(".curlrc", "cacert = \""+ca.Dir+"/ca.crt\"\nnetrc\n", 0o600)
 	write(".netrc", "machine 127.0.0.1 login prometheus password secret\n", 0o600)
 	program, err := os.Executable()
 	if err != nil {
@@ -196,7 +196,7 @@ func TestRunbookCommandsRun(t *testing.T) {
 		_ = os.Remove(dir + "/codes")
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", line)
 		cmd.Dir = dir
-		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + os.TempDir(), "EXPORTER=https://" + p.addrs[0].String()}
+		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + os.TempDir(), "EXPORTER=https://" + p.Addrs[0].String()}
 		out, _ := cmd.CombinedOutput() // what counts is how each of its programs ended
 		text, _ := os.ReadFile(dir + "/codes")
 		return strings.Split(strings.TrimSpace(string(text)), "\n"), string(out)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package program
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/simulator"
 )
@@ -21,9 +23,9 @@ import (
 // candidatesFor returns what the program prints for a line up to the cursor.
 func candidatesFor(t *testing.T, line string) []string {
 	t.Helper()
-	var stdout, stderr output
+	var stdout, stderr commandtest.Output
 	args := strings.Split(line, " ")
-	if code := Run(t.Context(), append([]string{"--completion-bash"}, args...), Options{Stdout: &stdout, Stderr: &stderr}); code != exitOK || stderr.String() != "" {
+	if code := run(t, Options{}, &stdout, &stderr, append([]string{"--completion-bash"}, args...)...); code != command.OK || stderr.String() != "" {
 		t.Errorf("%q: exit code %d, %s", line, code, stderr.String())
 	}
 	return strings.Fields(stdout.String())

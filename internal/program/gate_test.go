@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package program
 
 import (
 	"bytes"
@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
 )
 
 // shells are those that may be /bin/sh on a node, as far as they are here: Debian's, Red Hat's, and that of small images.
@@ -43,7 +46,7 @@ func script(t *testing.T, dir, name, text string) string {
 // ran runs a script of docs/check with nothing in its environment but that, and returns its exit code and standard error.
 func ran(t *testing.T, shell []string, file string, env ...string) (int, string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), shell[0], append(shell[1:], "../docs/check/"+file)...)
+	cmd := exec.CommandContext(t.Context(), shell[0], append(shell[1:], "../../docs/check/"+file)...)
 	cmd.Env = append([]string{}, env...)
 	cmd.WaitDelay = time.Minute // a process that is left behind must not hold its output open
 	var out, errs bytes.Buffer
@@ -84,7 +87,7 @@ func TestSlurmProlog(t *testing.T) {
 			{"77", "exit 77", 0, 1, 0, "it ended with 77"},
 		} {
 			t.Run(shellName+" "+c.name, func(t *testing.T) {
-				dir := memory(t)
+				dir := commandtest.Memory(t)
 				env := []string{
 					"CHECK=" + script(t, dir, "check", "echo \"$@\" >"+dir+"/args\n"+c.check),
 					"LOGGER=" + script(t, dir, "logger", "{ echo \"$@\"; cat; } >"+dir+"/log"), "TMPDIR=" + dir,
@@ -181,8 +184,7 @@ func TestSlurmPrologOnBrokenNodes(t *testing.T) {
 
 // The real program behind the prolog: verdicts drain, a configuration that is wrong is told.
 func TestSlurmPrologAndCheck(t *testing.T) {
-	withoutRace(t)
-	dir := memory(t)
+	dir := commandtest.Memory(t)
 	for name, c := range map[string]struct {
 		args string
 		code int
@@ -192,9 +194,9 @@ func TestSlurmPrologAndCheck(t *testing.T) {
 		"healthy":       {"--scenario=healthy", 0, ""},
 		"configuration": {"--config.file=/nosuch.yml", 0, "--config.file=\"/nosuch.yml\": no such file or directory"},
 	} {
-		var out output
+		var out commandtest.Output
 		args := []string{"check", "--severity=critical", "--log.level=error", c.args}
-		code := Run(t.Context(), args, Options{Stdout: &out, Stderr: &out})
+		code := run(t, Options{}, &out, &out, args...)
 		if err := os.WriteFile(dir+"/said", []byte(out.String()), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +231,7 @@ func TestSlurmHealth(t *testing.T) {
 			{"the controller refuses", failed, "echo idle; touch $DIR/refuse", 1, "update"},
 		} {
 			t.Run(shellName+" "+c.name, func(t *testing.T) {
-				dir := memory(t)
+				dir := commandtest.Memory(t)
 				script(t, dir, "sinfo", "echo \"$@\" >$DIR/asked\n"+c.state)
 				script(t, dir, "scontrol", "echo \"$@\" >>$DIR/drained; test ! -e $DIR/refuse")
 				code, errs := ran(t, shell, "slurm-health.sh", "PATH="+dir, "DIR="+dir, "SLURMD_NODENAME=gpu-05", "GATE="+script(t, dir, "gate", c.gate))
@@ -250,18 +252,18 @@ func TestSlurmHealth(t *testing.T) {
 
 // The timer's unit takes what failed for a success, because the file has it, and nothing else.
 func TestTimerUnit(t *testing.T) {
-	text, err := os.ReadFile("../docs/check/gpufabric-check.service")
+	text, err := os.ReadFile("../../docs/check/gpufabric-check.service")
 	if err != nil {
 		t.Fatal(err)
 	}
-	contains(t, string(text), fmt.Sprintf("\nSuccessExitStatus=%d\n", exitFailed), "\nLimitNOFILE=65536\n") // room for the files of all devices
-	_, command, _ := strings.Cut(string(text), "ExecStart=/usr/bin/gpufabric_exporter ")
-	command, _, _ = strings.Cut(command, "\n")
-	file := filepath.Join(memory(t), "gpufabric.prom")
-	args := strings.Fields(strings.Replace(command, "/var/lib/node_exporter/gpufabric.prom", file, 1))
-	var out output
-	if code := Run(t.Context(), append(args, "--scenario=port-down"), Options{Stdout: &out, Stderr: &out}); code != exitFailed {
-		t.Errorf("%s: exit code %d\n%s", command, code, out.String())
+	commandtest.Contains(t, string(text), fmt.Sprintf("\nSuccessExitStatus=%d\n", command.Failure), "\nLimitNOFILE=65536\n") // room for the files of all devices
+	_, line, _ := strings.Cut(string(text), "ExecStart=/usr/bin/gpufabric_exporter ")
+	line, _, _ = strings.Cut(line, "\n")
+	file := filepath.Join(commandtest.Memory(t), "gpufabric.prom")
+	args := strings.Fields(strings.Replace(line, "/var/lib/node_exporter/gpufabric.prom", file, 1))
+	var out commandtest.Output
+	if code := run(t, Options{}, &out, &out, append(args, "--scenario=port-down")...); code != command.Failure {
+		t.Errorf("%s: exit code %d\n%s", line, code, out.String())
 	}
 	if _, err := os.Stat(file); err != nil {
 		t.Error(err)

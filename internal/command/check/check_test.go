@@ -1,50 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package check
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
+	"flag"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/site"
 )
 
-// memory is a temporary folder without a disk, where there is such a thing: a simulated node is thousands of small files.
-func memory(t *testing.T) string {
-	t.Helper()
-	if _, err := os.Stat("/dev/shm"); err == nil {
-		t.Setenv("TMPDIR", "/dev/shm")
-	}
-	return t.TempDir()
-}
+var update = flag.Bool("update", false, "write what is seen to testdata instead of comparing it")
 
 // checked runs check and returns its exit code and what it printed. It must leave nothing behind in the temporary folder.
 func checked(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	temp := memory(t)
+	temp := commandtest.Memory(t)
 	t.Setenv("TMPDIR", temp)
-	var out, errs output
-	code = Run(t.Context(), append([]string{"check"}, args...), Options{Stdout: &out, Stderr: &errs})
+	code, stdout, stderr = commandtest.Run(t, new(site.Site), New, args...)
 	if left, _ := filepath.Glob(temp + "/*"); len(left) > 0 {
 		t.Errorf("leaves %v", left)
 	}
-	return code, out.String(), errs.String()
+	return code, stdout, stderr
 }
 
 // The text and the JSON of some nodes, to the letter.
 func TestCheckOutput(t *testing.T) {
-	withoutRace(t)
 	for _, c := range []struct {
 		file string
 		args []string
@@ -69,7 +62,7 @@ func TestCheckOutput(t *testing.T) {
 			if code != c.code || errs != "" {
 				t.Errorf("exit code %d, want %d: %s", code, c.code, errs)
 			}
-			path := filepath.Join("testdata", "check", c.file+".txt")
+			path := filepath.Join("testdata", c.file+".txt")
 			if *update {
 				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(out), 0o644)); err != nil {
 					t.Fatal(err)
@@ -80,7 +73,7 @@ func TestCheckOutput(t *testing.T) {
 				t.Fatal(err)
 			}
 			if out != string(want) {
-				t.Errorf("differs from %s (refresh with: go test ./exporter -run TestCheckOutput -update)\ngot:\n%s\nwant:\n%s", path, out, want)
+				t.Errorf("differs from %s (refresh with: go test ./internal/command/check -run TestCheckOutput -update)\ngot:\n%s\nwant:\n%s", path, out, want)
 			}
 		})
 	}
@@ -126,7 +119,7 @@ func TestCheckFlags(t *testing.T) {
 		{[]string{"--scenario=healthy", "--gpu.maintenance-file=x"}, "--gpu.maintenance-file"},
 	} {
 		code, out, errs := checked(t, c.args...)
-		if code != exitUsage || !strings.Contains(errs, c.want) || out != "" {
+		if code != command.Usage || !strings.Contains(errs, c.want) || out != "" {
 			t.Errorf("%v: exit code %d, stdout %q, stderr %q; want %q", c.args, code, out, errs, c.want)
 		}
 	}
@@ -134,7 +127,6 @@ func TestCheckFlags(t *testing.T) {
 
 // What the site expects is held against a simulated node in place of what the scenario's site expects.
 func TestCheckScenarioOfSite(t *testing.T) {
-	withoutRace(t)
 	for text, want := range map[string]int{"": exitChecked, "expected: {compute_ports: 9}\n": exitFailed} {
 		file := filepath.Join(t.TempDir(), "site.yml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -149,7 +141,6 @@ func TestCheckScenarioOfSite(t *testing.T) {
 
 // What is worth knowing and no more is told, and takes no node out of service unless somebody asks for just that.
 func TestInfoDoesNotCount(t *testing.T) {
-	withoutRace(t)
 	for _, c := range []struct {
 		args []string
 		code int
@@ -173,7 +164,6 @@ func TestInfoDoesNotCount(t *testing.T) {
 
 // Where a site says nothing of RoCE, what a driver does not show is nobody's fault.
 func TestUnstatedSitesPass(t *testing.T) {
-	withoutRace(t)
 	for _, scenario := range []string{"healthy-mana", "healthy-mixed-vendors", "healthy-sriov-vf", "healthy-two-port", "lossy-unstated"} {
 		if code, out, errs := checked(t, "--scenario="+scenario); code != exitChecked || !strings.Contains(out, "0 failed, 0 unknown, ") {
 			t.Errorf("%s: exit code %d\n%s%s", scenario, code, out, errs)
@@ -192,7 +182,6 @@ func TestExplainEveryCheck(t *testing.T) {
 
 // Two looks see what one cannot.
 func TestCheckInterval(t *testing.T) {
-	withoutRace(t)
 	code, out, _ := checked(t, "--scenario=pfc-storm", "--only=roce_pause_sent", "--interval=2s")
 	if code != exitFailed || !strings.Contains(out, "mlx5_7") {
 		t.Errorf("exit code %d:\n%s", code, out)
@@ -205,12 +194,11 @@ func TestCheckInterval(t *testing.T) {
 
 // A host that cannot be read is no host that is well, whatever is asked.
 func TestCheckOfHalfReadableHost(t *testing.T) {
-	withoutRace(t)
 	s, err := simulator.Find("healthy")
 	if err != nil {
 		t.Fatal(err)
 	}
-	root := memory(t)
+	root := commandtest.Memory(t)
 	tree, err := s.Build().Materialise(root)
 	if err != nil {
 		t.Fatal(err)
@@ -276,7 +264,7 @@ func TestCheckTable(t *testing.T) {
 		{Check: diagnose.Find("gid_usable"), Subject: diagnose.Subject{Device: "d"}, Status: diagnose.OK, What: "y"},
 	}
 	var b bytes.Buffer
-	if err := writeChecks(&b, config.Config{File: "/site.yml", Links: config.Links{Runbooks: "/runbooks"}}, list, true, func(colour, s string) string { return "<" + colour + ">" + s + "<>" }); err != nil {
+	if err := writeTable(&b, config.Config{File: "/site.yml", Links: config.Links{Runbooks: "/runbooks"}}, list, true, func(colour, s string) string { return "<" + colour + ">" + s + "<>" }); err != nil {
 		t.Fatal(err)
 	}
 	want := `<31>FAILED <>  critical  port_active               a: down
@@ -290,44 +278,15 @@ Configuration: /site.yml
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
-	if err := writeChecks(full{}, config.Config{}, list, false, colours(full{})); err == nil {
+	if err := writeTable(full{}, config.Config{}, list, false, command.Colours(full{})); err == nil {
 		t.Error("a table that nobody got is no success")
 	}
-	t.Setenv("TMPDIR", memory(t))
-	if code := Run(t.Context(), []string{"check", "--scenario=no-rdma"}, Options{Stdout: full{}, Stderr: &output{}}); code != exitFailed {
+	t.Setenv("TMPDIR", commandtest.Memory(t))
+	if code := commandtest.RunTo(t, full{}, new(commandtest.Output), new(site.Site), New, "--scenario=no-rdma"); code != exitFailed {
 		t.Errorf("exit code %d where a check failed and nobody gets the table", code)
 	}
-	if code := Run(t.Context(), []string{"check", "--scenario=healthy"}, Options{Stdout: full{}, Stderr: &output{}}); code != exitUnchecked {
+	if code := commandtest.RunTo(t, full{}, new(commandtest.Output), new(site.Site), New, "--scenario=healthy"); code != exitUnchecked {
 		t.Errorf("exit code %d where nobody gets the table", code)
-	}
-}
-
-// Only terminals get colours, and only those who want them.
-func TestColours(t *testing.T) {
-	t.Setenv("NO_COLOR", "")
-	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("no terminal can be had here: %v", err)
-	}
-	defer terminal.Close()
-	file, err := os.Create(filepath.Join(t.TempDir(), "report"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	const painted, plain = "\x1b[31mFAILED\x1b[0m", "FAILED"
-	for _, c := range []struct {
-		name string
-		to   io.Writer
-		want string
-	}{{"terminal", terminal, painted}, {"file", file, plain}, {"no file", &output{}, plain}} {
-		if got := colours(c.to)(red, plain); got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
-		}
-	}
-	t.Setenv("NO_COLOR", "1")
-	if got := colours(terminal)(red, plain); got != plain {
-		t.Errorf("NO_COLOR: %q", got)
 	}
 }
 
@@ -337,11 +296,10 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
 
 func TestCheckJSONIsWhole(t *testing.T) {
-	withoutRace(t)
 	_, out, _ := checked(t, "--scenario=port-down", "--output=json")
 	var r struct {
 		Failed, Unknown, OK int
-		Verdicts            []checkVerdict
+		Verdicts            []verdict
 	}
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatal(err)
@@ -356,11 +314,11 @@ func TestCheckJSONIsWhole(t *testing.T) {
 
 // The README shows what check prints.
 func TestReadmeShowsCheck(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+	readme, err := os.ReadFile("../../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	printed, err := os.ReadFile("testdata/check/pfc-off.txt")
+	printed, err := os.ReadFile("testdata/pfc-off.txt")
 	if err != nil {
 		t.Fatal(err)
 	}

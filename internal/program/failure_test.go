@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package program
 
 import (
-	"errors"
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
 )
 
 // What keeps a command from its work is said in one line that names the flag, its value and what to do.
 func TestFailuresNameTheFlag(t *testing.T) {
-	withoutRace(t)
 	dir := t.TempDir()
 	none := filepath.Join(dir, "none")
 	file := filepath.Join(dir, "file")
@@ -55,8 +55,8 @@ func TestFailuresNameTheFlag(t *testing.T) {
 		{"rules --directory=" + file + "/x", []string{"not a directory", writes}},
 		{"check --scenario=portdown", []string{`--scenario="portdown": there is no such scenario (demo --list names all); did you mean port-down?`}},
 	} {
-		var stdout, stderr output
-		if code := Run(t.Context(), strings.Fields(c.args), Options{Stdout: &stdout, Stderr: &stderr}); code == exitOK {
+		var stdout, stderr commandtest.Output
+		if code := run(t, Options{}, &stdout, &stderr, strings.Fields(c.args)...); code == command.OK {
 			t.Errorf("%.80s: exit code %d", c.args, code)
 		}
 		var told strings.Builder
@@ -81,29 +81,10 @@ func TestFailuresNameTheFlag(t *testing.T) {
 func TestNoTemporaryFolder(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "none"))
 	for _, args := range []string{"demo --web.listen-address=127.0.0.1:0", "check --scenario=healthy", "topology --scenario=healthy"} {
-		var stdout, stderr output
-		code := Run(t.Context(), strings.Fields(args), Options{Stdout: &stdout, Stderr: &stderr})
-		if code == exitOK || !strings.Contains(stderr.String(), "set TMPDIR to a folder") {
+		var stdout, stderr commandtest.Output
+		code := run(t, Options{}, &stdout, &stderr, strings.Fields(args)...)
+		if code == command.OK || !strings.Contains(stderr.String(), "set TMPDIR to a folder") {
 			t.Errorf("%s: exit code %d, %s", args, code, stderr.String())
 		}
 	}
-}
-
-// However much is wrong, what is said of it is bounded.
-func TestComplain(t *testing.T) {
-	var all []error
-	for range 1000 {
-		all = append(all, errors.New(strings.Repeat("x\n\x1b", 10_000)))
-	}
-	var w output
-	complain(&w, errors.Join(all...))
-	if n := strings.Count(w.String(), "\n"); n != maxFailures+1 || w.buf.Len() > 64<<10 || strings.Contains(w.String(), "\x1b") {
-		t.Errorf("%d lines of %d bytes", n, w.buf.Len())
-	}
-	var wrapped output
-	complain(&wrapped, fmt.Errorf("%w: %w", errSettings, net.ErrClosed))
-	if want := "gpufabric_exporter: error: settings of probes: use of closed network connection\n"; wrapped.String() != want {
-		t.Errorf("got %q, want %q", wrapped.String(), want)
-	}
-	contains(t, w.String(), "gpufabric_exporter: error: x; ?x", "and 980 more")
 }

@@ -1,78 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package topology
 
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
 )
-
-// withGPUs is withBus with a driver that answers: two H100 with 18 NVLinks each into switches, and GPUDirect RDMA by
-// dma-buf.
-func withGPUs() *fabric.Node {
-	n := withBus()
-	n.GPUDriver = fabric.GPUDriver{
-		Loaded: fabric.Known(true, "nvmlInit", n.At), Version: fabric.Known("580.65.06", "nvmlSystemGetDriverVersion", n.At),
-		CUDA: fabric.Known("13.0", "nvmlSystemGetCudaDriverVersion", n.At),
-	}
-	n.GPUDirect = fabric.GPUDirect{
-		Peermem: fabric.None[fabric.Peermem]("module", n.At), OpenModule: fabric.Known(true, "driver/nvidia/version", n.At),
-		Driver: fabric.Known("580.65.06", "module/nvidia/version", n.At),
-	}
-	for i, address := range []string{"0000:19:00.0", "0000:9b:00.0"} {
-		n.PCI.Function(address).Vendor = fabric.Known(diagnose.NVIDIA, "vendor", n.At)
-		n.PCI.Function(address).Driver = fabric.Known("nvidia", "driver", n.At)
-		g := fabric.GPU{
-			Index: i, UUID: "GPU-" + strings.Repeat(string(rune('a'+i)), 8), Address: address,
-			Lost: fabric.Known(false, "", n.At), Name: fabric.Known("NVIDIA H100 80GB HBM3", "nvmlDeviceGetName", n.At),
-			Processes: fabric.Known[[]fabric.GPUProcess](nil, "", n.At), Utilization: fabric.Known(0.0, "", n.At), MIG: fabric.Known(false, "", n.At),
-			ClockReasons: fabric.Known(fabric.ClockReasons(1), "", n.At), PCIeGeneration: fabric.Known(1, "", n.At), PCIeMaxGen: fabric.Known(5, "", n.At),
-			PCIeWidth: fabric.Known(16, "", n.At), PCIeMaxWidth: fabric.Known(16, "", n.At),
-			Fabric: fabric.Known(fabric.GPUFabric{State: fabric.GPUFabricCompleted, Status: "success"}, "nvmlDeviceGetGpuFabricInfoV", n.At),
-		}
-		var links []fabric.NVLink
-		for k := range 18 {
-			links = append(links, fabric.NVLink{
-				Number: k, Active: fabric.Known(true, "", n.At), Remote: fabric.Known("0000:05:00.0", "", n.At), RemoteKind: fabric.Known(fabric.NVLinkToSwitch, "", n.At),
-			})
-		}
-		g.NVLinks = fabric.Known(links, "nvmlDeviceGetNvLinkState", n.At)
-		n.GPUDriver.GPUs = append(n.GPUDriver.GPUs, g)
-	}
-	n.GPUDriver.P2P = []fabric.GPUPair{{A: 0, B: 1, Write: fabric.Known(fabric.P2POK, "", n.At), Ancestor: fabric.Known(fabric.DistanceSYS, "", n.At)}}
-	return n
-}
-
-// verdicts gives each GPU a verdict, whatever Derive would say.
-func verdicts(n *fabric.Node, of func(*fabric.GDR)) {
-	n.Derive()
-	n.GDR = nil
-	for _, r := range n.PCI.Rails {
-		g := fabric.GDR{
-			GPU: r.GPU, NIC: r.NIC, Usable: fabric.Known(true, "", n.At), Path: fabric.GDRDMABuf, Send: fabric.Known(true, "", n.At), Evidence: "open kernel module, " + r.Distance.Value.String(),
-		}
-		of(&g)
-		n.GDR = append(n.GDR, g)
-	}
-}
-
-func usable(*fabric.GDR) {}
-
-func blocked(by fabric.GDRBlock, evidence string) func(*fabric.GDR) {
-	return func(g *fabric.GDR) {
-		g.Usable.Value, g.Path, g.Block, g.Evidence, g.Send = false, "", by, evidence, fabric.Fact[bool]{State: fabric.Absent}
-	}
-}
 
 func render(t *testing.T, n *fabric.Node) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := writeTopology(&b, outputText, topologyOf(n)); err != nil {
+	if err := write(&b, false, reportOf(n)); err != nil {
 		t.Fatal(err)
 	}
 	return words(b.String())
@@ -88,14 +31,14 @@ func TestTopologyOfGPUs(t *testing.T) {
 		never []string
 	}{
 		{
-			"H100", func(*fabric.Node) {}, usable,
+			"H100", func(*fabric.Node) {}, fabrictest.Usable,
 			[]string{
 				"GPU0 X NV18 PIX SYS 0 0 mlx5_0 yes dmabuf\n", "GPU driver 580.65.06, CUDA up to 13.0.\n", "NV# so many active NVLinks",
 				"GPU1 is 0000:9b:00.0, NVIDIA H100 80GB HBM3\n",
 			},
 			[]string{"not known", "No peer"},
 		},
-		{"a link is down", func(n *fabric.Node) { link(n, 1, 3).Active.Value = false }, usable, []string{"GPU0 X NV17 ", "GPU1 NV17 X "}, nil},
+		{"a link is down", func(n *fabric.Node) { link(n, 1, 3).Active.Value = false }, fabrictest.Usable, []string{"GPU0 X NV17 ", "GPU1 NV17 X "}, nil},
 		{"bridged", func(n *fabric.Node) {
 			for i, to := range []string{"0000:9B:00.0", "0000:19:00.0"} {
 				for k := range 18 {
@@ -103,19 +46,19 @@ func TestTopologyOfGPUs(t *testing.T) {
 					link(n, i, k).RemoteKind.Value, link(n, i, k).Remote.Value = fabric.NVLinkToGPU, to
 				}
 			}
-		}, usable, []string{"GPU0 X NV12 "}, nil},
+		}, fabrictest.Usable, []string{"GPU0 X NV12 "}, nil},
 		{"no NVLink", func(n *fabric.Node) {
 			for i := range 2 {
 				n.GPUDriver.GPUs[i].NVLinks = fabric.None[[]fabric.NVLink]("", n.At)
 			}
 			n.GPUDriver.P2P[0].Write.Value = fabric.P2PChipsetNotSupported
-		}, usable, []string{"GPU0 X SYS PIX", "No peer-to-peer writes between GPU0 and GPU1: chipset not supported\n"}, []string{"NVLinks are"}},
+		}, fabrictest.Usable, []string{"GPU0 X SYS PIX", "No peer-to-peer writes between GPU0 and GPU1: chipset not supported\n"}, []string{"NVLinks are"}},
 		{"one link does not tell", func(n *fabric.Node) {
 			link(n, 0, 3).Active = fabric.NotKnown[bool](fabric.ReasonUnsupported, "", n.At)
-		}, usable, []string{"GPU0 X SYS ", "NVLinks of GPU0 are not known: to them the table shows the way over PCIe.\n"}, nil},
+		}, fabrictest.Usable, []string{"GPU0 X SYS ", "NVLinks of GPU0 are not known: to them the table shows the way over PCIe.\n"}, nil},
 		{"no driver", func(n *fabric.Node) {
 			n.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", n.At)}
-		}, blocked(fabric.GDRNoDriver, "no GPU driver is loaded"), []string{
+		}, fabrictest.Blocked(fabric.GDRNoDriver, "no GPU driver is loaded"), []string{
 			"GPU0 X SYS PIX SYS 0 0 mlx5_0 no driver\n", "No GPU driver answers.\n", "NVLinks are not known: between GPUs the table shows the way over PCIe.\n",
 			"No GPUDirect RDMA: no GPU driver is loaded.\n", "GPU0 is 0000:19:00.0\n",
 		}, nil},
@@ -124,18 +67,18 @@ func TestTopologyOfGPUs(t *testing.T) {
 		}, []string{"mlx5_0 ?\n", "The GPU driver could not be asked: not read.\n", "Whether GPUDirect RDMA works is not known: not read.\n", "GPU0 is 0000:19:00.0\n"}, nil},
 		{"released", func(n *fabric.Node) {
 			n.GPUDriver = fabric.GPUDriver{Released: "maintenance file /run/maintenance"}
-		}, usable, []string{"The exporter has let go of the GPUs: maintenance file /run/maintenance.\n"}, nil},
+		}, fabrictest.Usable, []string{"The exporter has let go of the GPUs: maintenance file /run/maintenance.\n"}, nil},
 		{"unprivileged", func(n *fabric.Node) {
 			for i := range n.PCI.Functions {
 				n.PCI.Functions[i].Config = fabric.UnknownPCIConfig(fabric.ReasonPrivilege, "config", n.At)
 			}
-		}, usable, []string{"Whether ACS redirects between GPUs and NICs is not known: not permitted for this user, it takes root (CAP_SYS_ADMIN).\n"}, []string{"; whether"}},
+		}, fabrictest.Usable, []string{"Whether ACS redirects between GPUs and NICs is not known: not permitted for this user, it takes root (CAP_SYS_ADMIN).\n"}, []string{"; whether"}},
 		{"one is lost", func(n *fabric.Node) {
 			n.GPUDriver.GPUs[1] = fabric.GPU{Index: 1, Lost: fabric.Known(true, "", n.At)}
-		}, usable, []string{"GPU1 is 0000:9b:00.0; its driver has lost it\n", "NVLinks of GPU1 are not known"}, nil},
-		{"one is left out", func(n *fabric.Node) { n.GPUDriver.GPUs = n.GPUDriver.GPUs[:1] }, usable, []string{"0000:9b:00.0 is 0000:9b:00.0\n"}, nil},
+		}, fabrictest.Usable, []string{"GPU1 is 0000:9b:00.0; its driver has lost it\n", "NVLinks of GPU1 are not known"}, nil},
+		{"one is left out", func(n *fabric.Node) { n.GPUDriver.GPUs = n.GPUDriver.GPUs[:1] }, fabrictest.Usable, []string{"0000:9b:00.0 is 0000:9b:00.0\n"}, nil},
 		{
-			"NVML alone knows one", func(n *fabric.Node) { n.GPUDriver.GPUs[1].Address = "0001:00:00.0" }, usable,
+			"NVML alone knows one", func(n *fabric.Node) { n.GPUDriver.GPUs[1].Address = "0001:00:00.0" }, fabrictest.Usable,
 			[]string{"GPU1 is 0001:00:00.0, NVIDIA", "? not known: this kernel or driver does not offer it"},
 			nil,
 		},
@@ -144,38 +87,38 @@ func TestTopologyOfGPUs(t *testing.T) {
 			for _, g := range n.PCI.GPUs() {
 				g.Vendor.Value = 0x1002
 			}
-		}, usable, []string{"GPU0 is 0000:19:00.0\n"}, []string{"GPU driver", "NVLinks are"}},
+		}, fabrictest.Usable, []string{"GPU0 is 0000:19:00.0\n"}, []string{"GPU driver", "NVLinks are"}},
 		{"one is blocked, and has no fabric", func(n *fabric.Node) {
 			n.GPUDriver.GPUs[1].Fabric.Value.State = fabric.GPUFabricNotStarted
 		}, func(g *fabric.GDR) {
 			if g.GPU == "0000:9b:00.0" {
-				blocked(fabric.GDRACS, "ACS redirects")(g)
+				fabrictest.Blocked(fabric.GDRACS, "ACS redirects")(g)
 			}
 		}, []string{"GPU1 is 0000:9b:00.0, NVIDIA H100 80GB HBM3; it has not joined its NVLink fabric: not started; no GPUDirect RDMA: ACS redirects\n"}, nil},
-		{"module", func(*fabric.Node) {}, blocked(fabric.GDRModule, "Proprietary kernel module, no peer-memory module."), []string{
+		{"module", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRModule, "Proprietary kernel module, no peer-memory module."), []string{
 			"mlx5_0 no module\n", "No GPUDirect RDMA: Proprietary kernel module, no peer-memory module.\n",
 		}, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n := withGPUs()
+			n := fabrictest.WithGPUs()
 			test.edit(n)
-			verdicts(n, test.gdr)
+			fabrictest.Verdicts(n, test.gdr)
 			got := render(t, n)
-			contains(t, got, test.want...)
-			lacks(t, got, test.never...)
+			commandtest.Contains(t, got, test.want...)
+			commandtest.Lacks(t, got, test.never...)
 		})
 	}
 }
 
 func TestTopologyJSONOfGPUs(t *testing.T) {
-	n := withGPUs()
+	n := fabrictest.WithGPUs()
 	n.GPUDirect.Peermem = fabric.Known(fabric.Peermem{Module: "nvidia_peermem", Bound: fabric.Known(false, "", n.At)}, "", n.At)
 	g0 := n.PCI.Function("0000:19:00.0")
 	g0.IOMMUType, g0.IOMMUGroup = fabric.Known("DMA-FQ", "", n.At), fabric.Known(17, "", n.At)
 	n.PCI.NIC("mlx5_0").IOMMUType = fabric.None[string]("", n.At)
-	verdicts(n, blocked(fabric.GDRACS, "0000:17:00.0 redirects"))
+	fabrictest.Verdicts(n, fabrictest.Blocked(fabric.GDRACS, "0000:17:00.0 redirects"))
 	var b bytes.Buffer
-	if err := writeTopology(&b, outputJSON, topologyOf(n)); err != nil {
+	if err := write(&b, true, reportOf(n)); err != nil {
 		t.Fatal(err)
 	}
 	var r struct {

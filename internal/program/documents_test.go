@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package program
 
 import (
 	"context"
@@ -13,6 +13,10 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/exporter"
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/capture"
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/simulator"
 )
 
@@ -50,7 +54,7 @@ func callsIn(t *testing.T, file string) [][]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	words := strings.NewReplacer("FILE", defaultCapture, "CHECK", "port_active", "=ID", "=port_active", "=NAME", "=pfc-off")
+	words := strings.NewReplacer("FILE", capture.DefaultFile, "CHECK", "port_active", "=ID", "=port_active", "=NAME", "=pfc-off")
 	var calls [][]string
 	for _, code := range codeOf(string(text)) {
 		for _, m := range program.FindAllStringSubmatch(code, -1) {
@@ -65,8 +69,8 @@ func callsIn(t *testing.T, file string) [][]string {
 
 // Every command line that a document shows is one.
 func TestDocumentsShowCommandsThatParse(t *testing.T) {
-	files := []string{"../README.md"}
-	for _, pattern := range []string{"../docs/*.md", "../alerts/runbooks/*.md", "../.github/ISSUE_TEMPLATE/*"} {
+	files := []string{"../../README.md"}
+	for _, pattern := range []string{"../../docs/*.md", "../../alerts/runbooks/*.md", "../../.github/ISSUE_TEMPLATE/*"} {
 		more, err := filepath.Glob(pattern)
 		if err != nil || len(more) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, more, err)
@@ -80,8 +84,8 @@ func TestDocumentsShowCommandsThatParse(t *testing.T) {
 				continue
 			}
 			n++
-			var stdout, stderr output
-			if f, code := parseFlags(args, &stdout, &stderr); f == nil && code != exitOK {
+			var stdout, stderr commandtest.Output
+			if c, _, code := New(new(Options)).Parse(args, &stdout, &stderr); c == nil && code != command.OK {
 				t.Errorf("%s: gpufabric_exporter %s: %s", file, strings.Join(args, " "), stderr.String())
 			}
 		}
@@ -94,8 +98,7 @@ func TestDocumentsShowCommandsThatParse(t *testing.T) {
 // Every command of README.md runs: it prints what it found or serves, and complains of nothing. What would look at this
 // host looks at a simulated one.
 func TestCommandsOfREADME(t *testing.T) {
-	withoutRace(t)
-	calls := callsIn(t, "../README.md")
+	calls := callsIn(t, "../../README.md")
 	dir := t.TempDir()
 	t.Chdir(dir)
 	healthy, err := simulator.Find("healthy")
@@ -117,43 +120,44 @@ func TestCommandsOfREADME(t *testing.T) {
 	for _, call := range calls {
 		line := strings.Join(call, " ")
 		args := strings.Fields(elsewhere.Replace(line))
-		command, looks := commandServe, !strings.Contains(line, "--scenario") && !strings.Contains(line, "--path.")
+		name, looks := "serve", !strings.Contains(line, "--scenario") && !strings.Contains(line, "--path.")
 		if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-			command = args[0]
+			name = args[0]
 		}
-		serves := (command == commandServe || command == commandDemo) && !slices.Contains(args, "--list") && !strings.HasPrefix(line, "--completion")
+		serves := (name == "serve" || name == "demo") && !slices.Contains(args, "--list") && !strings.HasPrefix(line, "--completion")
 		switch {
-		case command == commandProbe: // wants GPUs: TestProbe*
+		case name == "probe": // wants GPUs: TestProbe*
 			continue
 		case serves:
 			args = append(args, "--web.listen-address=127.0.0.1:0")
 		}
-		if command == commandRules { // whose FILE is no capture
+		if name == "rules" { // whose FILE is no capture
 			if err := os.WriteFile("site.yml", []byte("links: {grafana: https://grafana.example}\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			args = strings.Fields(strings.ReplaceAll(strings.Join(args, " "), defaultCapture, "site.yml"))
+			args = strings.Fields(strings.ReplaceAll(strings.Join(args, " "), capture.DefaultFile, "site.yml"))
 		}
-		if looks && command != commandDemo && command != commandRules && !strings.HasPrefix(line, "--completion") {
+		if looks && name != "demo" && name != "rules" && !strings.HasPrefix(line, "--completion") {
 			args = append(args, host...)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		served := false
-		var stdout, stderr output
-		code := Run(ctx, args, Options{Stdout: &stdout, Stderr: &stderr, OnListen: func([]net.Addr) { served = true; cancel() }})
+		var stdout, stderr commandtest.Output
+		o := Options{Exporter: exporter.Exporter{OnListen: func([]net.Addr) { served = true; cancel() }}}
+		code := New(&o).Run(ctx, args, &stdout, &stderr)
 		cancel()
 		ran++
 		if strings.Contains(stderr.String(), "error") || serves != served || !serves && stdout.String() == "" && !strings.Contains(line, "--write-manifest") {
 			t.Errorf("gpufabric_exporter %s: exit code %d: %s%s", line, code, stdout.String(), stderr.String())
 		}
-		if command != commandCheck && code != exitOK {
+		if name != "check" && code != command.OK {
 			t.Errorf("gpufabric_exporter %s: exit code %d", line, code)
 		}
 	}
 	if ran < 15 {
 		t.Errorf("%d commands are found", ran)
 	}
-	for _, file := range []string{"etc/gpufabric/manifest.yml", "var/lib/node_exporter/gpufabric.prom", defaultCapture} {
+	for _, file := range []string{"etc/gpufabric/manifest.yml", "var/lib/node_exporter/gpufabric.prom", capture.DefaultFile} {
 		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
 			t.Errorf("a command of README.md did not write %s: %v", file, err)
 		}
@@ -162,11 +166,11 @@ func TestCommandsOfREADME(t *testing.T) {
 
 // Every target that README.md names is in the Makefile, and demo takes a port.
 func TestTargetsOfREADME(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	makefile, err := os.ReadFile("../Makefile")
+	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,5 +191,5 @@ func TestTargetsOfREADME(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, demo)
 	}
-	contains(t, string(demo), "demo --scenario=pfc-off --web.listen-address=127.0.0.1:10792")
+	commandtest.Contains(t, string(demo), "demo --scenario=pfc-off --web.listen-address=127.0.0.1:10792")
 }
