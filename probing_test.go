@@ -191,7 +191,7 @@ func TestIntruderEndsProbe(t *testing.T) {
 	}}, probes.Settings{})
 	<-gone
 	took, known := r.Release.Get()
-	if r.Outcome != probes.Aborted || r.Failure != probes.FailureIntruder || r.Intrusion == nil || !known || took < stays || took > stays+r.Intrusion.Gone+8*time.Second || r.Left != "" {
+	if r.Outcome != probes.Aborted || r.Failure != probes.FailureIntruder || r.Intrusion == nil || !known || took.Duration() < stays || took.Duration() > stays+r.Intrusion.Gone.Duration()+8*time.Second || r.Left != "" {
 		t.Fatalf("%s %s %+v, released %+v, left %q", r.Failure, r.Error, r.Intrusion, r.Release, r.Left)
 	}
 	t.Logf("killed after %s, gone after %s; memory free %s after the kill", r.Intrusion.Killed, r.Intrusion.Gone, took)

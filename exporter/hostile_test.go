@@ -304,7 +304,7 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 		if code := <-first; code != http.StatusInternalServerError || time.Since(begin) != patience {
 			t.Errorf("status %d after %s", code, time.Since(begin))
 		}
-		if r.current().err == nil {
+		if r.current().Err == nil {
 			t.Error("a reload that failed counts as none")
 		}
 		for range 1500 {
@@ -317,8 +317,8 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 		}
 		close(answers)
 		synctest.Wait()
-		if code := post(); code != http.StatusOK || r.current().err != nil {
-			t.Errorf("status %d and %v when the file answers again", code, r.current().err)
+		if code := post(); code != http.StatusOK || r.current().Err != nil {
+			t.Errorf("status %d and %v when the file answers again", code, r.current().Err)
 		}
 	})
 }

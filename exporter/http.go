@@ -3,9 +3,7 @@
 package exporter
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
-	"html/template"
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -20,6 +18,7 @@ import (
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/page"
 )
 
 // handler answers all requests. It may be used by any number of servers at once.
@@ -34,18 +33,16 @@ type handler struct {
 	own      *prometheus.Registry // metrics about the exporter itself
 	failures *prometheus.CounterVec
 	answers  answers
-	page     *template.Template
 	probes   *probePages
 	log      *slog.Logger
 	ready    atomic.Bool // the first observation is done
-	seen     sightings
+	seen     page.Sightings
 }
 
 func newHandler(e *Exporter, n Node, set *collector.Set, ob nodeObserver, config *reloader, log *slog.Logger) *handler {
 	h := &handler{exporter: e, node: n, observer: ob, config: config, own: newRegistry(!n.Simulated), failures: newFailures(), log: log}
-	h.set = set.WithVerdicts(func(seen *fabric.Node, list []diagnose.Verdict) { h.seen.see(list, false, seen.At) })
+	h.set = set.WithVerdicts(func(seen *fabric.Node, list []diagnose.Verdict) { h.seen.See(list, false, seen.At) })
 	h.own.MustRegister(h.failures)
-	h.page = template.Must(template.New("landing").Parse(landingHTML))
 	h.probes = h.probePages()
 	h.Handler = secured(bodiless(new(http.CrossOriginProtection).Handler(h.routes())))
 	return h
@@ -63,7 +60,7 @@ func (h *handler) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+web.TelemetryPath, limit(metrics))
 	if web.TelemetryPath != "/" {
-		mux.Handle("GET /{$}", limit(http.HandlerFunc(h.landing)))
+		mux.Handle("GET /{$}", limit(shown(h.landing(), landingTimeout)))
 	}
 	mux.Handle("GET "+probesPath, limit(http.HandlerFunc(h.probes.html)))
 	mux.Handle("GET "+probesPath+".json", limit(http.HandlerFunc(h.probes.json)))
@@ -156,15 +153,24 @@ func writeBy(w http.ResponseWriter, deadline time.Time) {
 	_ = http.NewResponseController(w).SetWriteDeadline(deadline.Add(slowClient)) // recorders in tests have none
 }
 
+// shown gives a page so long to be made, and its reader until shortly after to read it.
+func shown(next http.Handler, within time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		deadline := time.Now().Add(within)
+		ctx, cancel := context.WithDeadline(r.Context(), deadline)
+		defer cancel()
+		writeBy(w, deadline)
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
 // secured sets headers that keep a browser from doing anything with our answers but show them. What
 // --web.config.file says of the same headers wins.
 func secured(next http.Handler) http.Handler {
-	sum := sha256.Sum256([]byte(landingCSS))
 	headers := map[string]string{
-		"Content-Security-Policy": "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-			"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-		"X-Content-Type-Options": "nosniff",
-		"Referrer-Policy":        "no-referrer",
+		"Content-Security-Policy": page.SecurityPolicy(),
+		"X-Content-Type-Options":  "nosniff",
+		"Referrer-Policy":         "no-referrer",
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for k, v := range headers {

@@ -242,6 +242,7 @@ func (p *probeCommand) runAll(ctx context.Context, guard probes.Guard) error {
 		}
 		r := probes.Run(ctx, run.plan, p.progress.watch(run.ranks, what), guard)
 		p.progress.end()
+		r.Label = run.label
 		run.result = &r
 		if p.show != nil {
 			if err := p.show(*run); err != nil {

@@ -25,8 +25,8 @@ func writeProbeRun(w io.Writer, run probeRun) error {
 	for i, rank := range run.plan.Ranks {
 		fmt.Fprintf(&b, "#   rank %d: %s %s\n", i, rank.Address, rank.UUID)
 	}
-	fmt.Fprintf(&b, "#   path %s, network %s, GPUDirect RDMA %s, channels %s, NVLS %s, SHARP %s\n", factWord(r.Path, func(p probes.Path) string { return string(p) }),
-		said(r.Network), factWord(r.GPUDirect, yesNo), factWord(r.Channels, strconv.Itoa), factWord(r.NVLS, yesNo), factWord(r.SHARP, yesNo))
+	fmt.Fprintf(&b, "#   path %s, network %s, GPUDirect RDMA %s, channels %s, NVLS %s, SHARP %s\n", factWord(r.Path.Fact, func(p probes.Path) string { return string(p) }),
+		said(r.Network), factWord(r.GPUDirect.Fact, yesNo), factWord(r.Channels.Fact, strconv.Itoa), factWord(r.NVLS.Fact, yesNo), factWord(r.SHARP.Fact, yesNo))
 	if r.Init > 0 {
 		fmt.Fprintf(&b, "#   communicator made in %s", brief(r.Init))
 		if r.Connect > 0 {
@@ -39,7 +39,7 @@ func writeProbeRun(w io.Writer, run probeRun) error {
 			"size", "count", "type", "redop", "iter", "time", "algbw", "busbw", "#wrong", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)")
 	}
 	for _, m := range r.Measurements {
-		fmt.Fprintf(&b, " %11d %12d %9s %7s %7d %11s %9.2f %9.2f %8d\n", m.Bytes, elements(m), m.Type, reduction(m.Op), m.Iterations,
+		fmt.Fprintf(&b, " %11d %12d %9s %7s %7d %11s %9.2f %9.2f %8d\n", m.Bytes, m.Count, m.Type, reduction(m.Op), m.Iterations,
 			microseconds(m.Time), m.AlgBW/1e9, m.BusBW/1e9, m.Wrong)
 	}
 	fmt.Fprintf(&b, "# %s\n", summary(run))
@@ -56,9 +56,9 @@ func writeProbeRun(w io.Writer, run probeRun) error {
 // headline says what is measured, and where.
 func headline(run probeRun) string {
 	r := run.result
-	s := string(r.Key.Kind)
-	if r.Key.Device != "" {
-		s += fmt.Sprintf(" %s port %d", r.Key.Device, r.Key.Port)
+	s := string(r.Kind)
+	if r.Device != "" {
+		s += fmt.Sprintf(" %s port %d", r.Device, r.Port)
 	}
 	if run.label != "" {
 		s += " (" + run.label + ")"
@@ -82,11 +82,11 @@ func summary(run probeRun) string {
 	if n := len(r.Measurements); n > 0 {
 		parts = append(parts, fmt.Sprintf("average bus bandwidth %.2f GB/s", sum/1e9/float64(n)), fmt.Sprintf("%d wrong elements", wrong))
 		const large = 64 << 20 // small messages say nothing of the hardware
-		if share, ok := r.Comparison.Expected.Get(); ok && r.Measurements[n-1].Bytes >= large {
+		if share, ok := r.Expected.Get(); ok && r.Measurements[n-1].Bytes >= large {
 			parts = append(parts, fmt.Sprintf("the last one reaches %.0f %% of what the hardware allows", 100*share))
 		}
 	}
-	parts = append(parts, "took "+seconds(r.Wall), seconds(r.GPUTime)+" of GPU time")
+	parts = append(parts, "took "+seconds(r.Wall.Duration()), seconds(r.GPUTime.Duration())+" of GPU time")
 	status := string(r.Outcome)
 	if r.Outcome != probes.OK {
 		status = strings.ToUpper(status) + " (" + string(r.Failure) + ")"
@@ -116,15 +116,6 @@ func writeTrouble(b *bytes.Buffer, r *probes.Result) {
 	}
 }
 
-// elements is how nccl-tests counts a message: for operations in which ranks have different parts of it, that of a rank.
-func elements(m probes.Measurement) uint64 {
-	n := m.Bytes / uint64(max(m.Type.Size(), 1))
-	if m.Op == probes.AllGather || m.Op == probes.ReduceScatter {
-		n /= uint64(max(m.Ranks, 1))
-	}
-	return n
-}
-
 // reduction is what an operation does with elements of several ranks.
 func reduction(op probes.Op) string {
 	if slices.Contains([]probes.Op{probes.AllReduce, probes.Reduce, probes.ReduceScatter}, op) {
@@ -133,12 +124,12 @@ func reduction(op probes.Op) string {
 	return "none"
 }
 
-func microseconds(d time.Duration) string {
-	return strconv.FormatFloat(float64(d)/float64(time.Microsecond), 'f', 2, 64)
+func microseconds(t probes.Seconds) string {
+	return strconv.FormatFloat(1e6*float64(t), 'f', 2, 64)
 }
 
 // brief is a time to a tenth of a millisecond: 1.0013s, 13.2ms, 100µs.
-func brief(d time.Duration) string { return d.Round(100 * time.Microsecond).String() }
+func brief(t probes.Seconds) string { return t.Duration().Round(100 * time.Microsecond).String() }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 

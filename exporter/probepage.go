@@ -32,7 +32,7 @@ type probePages struct {
 
 func (h *handler) probePages() *probePages {
 	return &probePages{
-		title: h.node.Title, status: h.config.prober.Status, config: func() *probes.Config { return h.config.current().config.Probes },
+		title: h.node.Title, status: h.config.prober.Status, config: func() *probes.Config { return h.config.current().Config.Probes },
 		page: template.Must(template.New("probes").Parse(probesHTML)),
 		fail: func(err error) { h.log.Error("page of probes", "err", err) },
 	}
@@ -79,9 +79,6 @@ type probesView struct {
 	Probes  []probeView
 	Config  []namedValue
 }
-
-// namedValue is a value with its name.
-type namedValue struct{ Name, Value string }
 
 // probeView is one probe.
 type probeView struct {

@@ -50,7 +50,7 @@ func probeViewOf(p *probes.ProbeStatus, rails bool, now time.Time) probeView {
 		if r.Outcome != probes.OK {
 			v.Result.Note = "" // long; it stands with the run
 		}
-		v.Path, v.GPUDirect = show(r.Path, func(p probes.Path) string { return string(p) }), show(r.GPUDirect, yesNo)
+		v.Path, v.GPUDirect = show(r.Path.Fact, func(p probes.Path) string { return string(p) }), show(r.GPUDirect.Fact, yesNo)
 		v.Path.Note = r.Network
 		if r.FellBack() {
 			v.Path.Class = map[bool]string{true: "bad", false: "unsure"}[rails]
@@ -135,9 +135,9 @@ func measuredCells(r *probes.Result) (latency, busBW, ratio cell) {
 		last := r.Measurements[n-1]
 		if small := r.SmallMessage(); small != nil {
 			latency = cell{Text: microseconds(small.Time) + " µs", Note: string(small.Op) + " of " + byteText(small.Bytes)}
-			if c := r.Comparison.Latency; c.Median > 0 {
+			if c := r.Comparison.Latency; c != nil && c.Median.Value > 0 {
 				latency.Note += fmt.Sprintf(", %.0f %% of its baseline", 100*c.Ratio.Value)
-				latency.Title = fmt.Sprintf("%d results, median %s µs", c.Samples, microseconds(c.Median))
+				latency.Title = fmt.Sprintf("%d results, median %s µs", c.Samples, microseconds(c.Median.Value))
 				latency.Class = map[bool]string{true: "unsure"}[c.Late]
 			}
 		}
@@ -147,9 +147,9 @@ func measuredCells(r *probes.Result) (latency, busBW, ratio cell) {
 		return latency, busBW, ratio
 	}
 	c := r.Comparison
-	ratio = show(c.Ratio, func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) })
-	ratio.Note, ratio.Title = fmt.Sprintf("%d results, median %s", c.Samples, bandwidth(c.Median)), c.Fingerprint
-	if c.Median == 0 {
+	ratio = show(c.Ratio.Fact, func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) })
+	ratio.Note, ratio.Title = fmt.Sprintf("%d results, median %s", c.Samples, bandwidth(c.Median.Value)), c.Fingerprint
+	if c.Median.Value == 0 {
 		ratio.Note = fmt.Sprintf("%d results so far", c.Samples)
 	}
 	if c.Regressed {
@@ -167,12 +167,12 @@ func runViewOf(title string, r *probes.Result) *runView {
 	}
 	add := func(name, value string) { v.Facts = append(v.Facts, namedValue{name, value}) }
 	add("NCCL, CUDA, GPU driver", strings.Join([]string{said(r.NCCL), said(r.CUDA), said(r.Driver)}, ", "))
-	add("Path, network", fmt.Sprintf("%s, %s", factWord(r.Path, func(p probes.Path) string { return string(p) }), said(r.Network)))
-	add("GPUDirect RDMA, NVLS, SHARP", strings.Join([]string{factWord(r.GPUDirect, yesNo), factWord(r.NVLS, yesNo), factWord(r.SHARP, yesNo)}, ", "))
-	add("Channels", factWord(r.Channels, strconv.Itoa))
+	add("Path, network", fmt.Sprintf("%s, %s", factWord(r.Path.Fact, func(p probes.Path) string { return string(p) }), said(r.Network)))
+	add("GPUDirect RDMA, NVLS, SHARP", strings.Join([]string{factWord(r.GPUDirect.Fact, yesNo), factWord(r.NVLS.Fact, yesNo), factWord(r.SHARP.Fact, yesNo)}, ", "))
+	add("Channels", factWord(r.Channels.Fact, strconv.Itoa))
 	add("GPUs", strings.Join(r.GPUs, ", "))
-	add("Took", fmt.Sprintf("%s, %s of GPU time; communicator %s, first collective %s", seconds(r.Wall), seconds(r.GPUTime), brief(r.Init), brief(r.Connect)))
-	if share, ok := r.Comparison.Expected.Get(); ok {
+	add("Took", fmt.Sprintf("%s, %s of GPU time; communicator %s, first collective %s", seconds(r.Wall.Duration()), seconds(r.GPUTime.Duration()), brief(r.Init), brief(r.Connect)))
+	if share, ok := r.Expected.Get(); ok {
 		add("Of what the hardware allows", fmt.Sprintf("%.0f %%", 100*share))
 	}
 	if r.Comparison.Fingerprint != "" {

@@ -28,20 +28,23 @@ func probedAt() time.Time { return time.Unix(1_700_000_000, 0) }
 func probedResult(kind probes.Kind, ago time.Duration) probes.Result {
 	at := probedAt().Add(-ago)
 	return probes.Result{
-		Key: probes.Key{Kind: kind}, At: at, Wall: 3200 * time.Millisecond, GPUTime: 24 * time.Second, GPUs: []string{"GPU-a", "GPU-b"}, Outcome: probes.OK,
-		NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", Path: fabric.Known(probes.PathP2P, "NCCL log", at), Network: "IB",
-		GPUDirect: fabric.Known(true, "NCCL log", at), NVLS: fabric.Known(false, "NCCL log", at), SHARP: fabric.NotKnown[bool](fabric.ReasonMissing, "NCCL log", at),
-		Channels: fabric.Known(4, "NCCL log", at), Init: 1200 * time.Millisecond, Connect: 90 * time.Millisecond,
+		Key: probes.Key{Kind: kind}, At: at, Wall: 3.2, GPUTime: 24, GPUs: []string{"GPU-a", "GPU-b"}, Outcome: probes.OK,
+		NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", Path: probes.Known(probes.PathP2P, "NCCL log", at), Network: "IB",
+		GPUDirect: probes.Known(true, "NCCL log", at), NVLS: probes.Known(false, "NCCL log", at), SHARP: probes.NotKnown[bool](fabric.ReasonMissing, "NCCL log", at),
+		Channels: probes.Known(4, "NCCL log", at), Init: 1.2, Connect: 0.09,
 		Measurements: []probes.Measurement{
-			{Op: probes.AllReduce, Type: probes.Float32, Bytes: 1 << 10, Ranks: 2, Iterations: 20, Time: 14 * time.Microsecond, DeviceTime: 12 * time.Microsecond, AlgBW: 73e6, BusBW: 73e6},
-			{Op: probes.AllReduce, Type: probes.Float32, Bytes: 64 << 20, Ranks: 2, Iterations: 12, Time: 340 * time.Microsecond, AlgBW: 197e9, BusBW: 197e9},
+			{Op: probes.AllReduce, Type: probes.Float32, Bytes: 1 << 10, Count: 256, Ranks: 2, Iterations: 20, Time: 14e-6, DeviceTime: probes.Known(probes.Seconds(12e-6), "CUDA", at), AlgBW: 73e6, BusBW: 73e6},
+			{Op: probes.AllReduce, Type: probes.Float32, Bytes: 64 << 20, Count: 16 << 20, Ranks: 2, Iterations: 12, Time: 340e-6, AlgBW: 197e9, BusBW: 197e9},
 		},
 		Comparison: probes.Comparison{
-			Fingerprint: "node all_reduce float32", Samples: 40, Median: 200e9, MAD: 1e9, Ratio: fabric.Known(0.985, "baseline", at),
-			Expected: fabric.None[float64]("plan", at), Best: 201e9,
-			Latency: probes.LatencyComparison{Samples: 40, Median: 13 * time.Microsecond, MAD: 500 * time.Nanosecond, Ratio: fabric.Known(1.08, "baseline", at)},
+			Fingerprint: "node all_reduce float32", Samples: 40, Median: probes.Known(200e9, "baseline", at), MAD: probes.Known(1e9, "baseline", at), Ratio: probes.Known(0.985, "baseline", at),
+			Best: probes.Known(201e9, "baseline", at),
+			Latency: &probes.LatencyComparison{
+				Samples: 40, Median: probes.Known(probes.Seconds(13e-6), "baseline", at), MAD: probes.Known(probes.Seconds(500e-9), "baseline", at),
+				Ratio: probes.Known(1.08, "baseline", at),
+			},
 		},
-		Release:  fabric.Known(240*time.Millisecond, "NVML", at),
+		Expected: probes.None[float64]("plan", at), Release: probes.Known(probes.Seconds(0.24), "NVML", at),
 		Settings: []string{"NCCL_DEBUG=INFO", "NCCL_IB_TC=106"}, Log: "node17:1:1 [0] NCCL INFO Using network IB\n",
 	}
 }
@@ -52,24 +55,24 @@ func probedStatus() probes.Status {
 	node := probedResult(probes.Node, time.Hour)
 
 	before, rail := probedResult(probes.Rail, 30*time.Hour), probedResult(probes.Rail, 2*time.Hour)
-	rail.Path, rail.Network, rail.GPUDirect = fabric.Known(probes.PathSocket, "NCCL log", now), "Socket", fabric.None[bool]("NCCL log", now)
+	rail.Path, rail.Network, rail.GPUDirect = probes.Known(probes.PathSocket, "NCCL log", now), "Socket", probes.None[bool]("NCCL log", now)
 	rail.Settings = []string{"NCCL_DEBUG=INFO", "NCCL_IB_DISABLE=1"}
-	rail.Measurements = rail.Measurements[1:]
+	rail.Measurements, rail.Comparison.Latency = rail.Measurements[1:], nil
 	rail.Measurements[0].BusBW = 5e9
-	rail.Comparison.Ratio, rail.Comparison.Regressed = fabric.Known(0.025, "baseline", now), true
+	rail.Comparison.Ratio, rail.Comparison.Regressed = probes.Known(0.025, "baseline", now), true
 	rail.Comparison.Below, rail.Comparison.Collapsed = 4, 3
-	rail.Comparison.Expected = fabric.Known(0.11, "plan", now)
+	rail.Expected = probes.Known(0.11, "plan", now)
 	key := probes.Key{Kind: probes.Rail, Device: "mlx5_0", Port: 1}
 	before.Key, rail.Key = key, key
 
 	failed := probes.Result{
-		Key: probes.Key{Kind: probes.Socket}, At: now.Add(-20 * time.Minute), Wall: 30 * time.Second, GPUTime: 58 * time.Second, GPUs: []string{"GPU-a", "GPU-b"},
+		Key: probes.Key{Kind: probes.Socket}, At: now.Add(-20 * time.Minute), Wall: 30, GPUTime: 58, GPUs: []string{"GPU-a", "GPU-b"},
 		Outcome: probes.Failed, Failure: probes.FailureHang, Error: "rank 1: connect: no answer within 21s; NCCL warned: socketStartConnect: Connect to 10.0.0.7<41> failed",
 		NCCL: "2.28.3", Log: "node17:1:1 [0] NCCL WARN socketStartConnect: Connect to 10.0.0.7<41> failed\n", Settings: []string{"NCCL_DEBUG=INFO"},
 	}
 	aborted := failed
 	aborted.Outcome, aborted.Failure, aborted.Error, aborted.At = probes.Aborted, probes.FailureIntruder, "compute process 4711 came to the GPUs", now.Add(-time.Hour)
-	aborted.Intrusion = &probes.Intrusion{Who: "compute process 4711", Killed: 3 * time.Millisecond, Gone: 41 * time.Millisecond}
+	aborted.Intrusion = &probes.Intrusion{Who: "compute process 4711", Killed: 0.003, Gone: 0.041}
 	aborted.Left = "500 MiB are used on GPU-a, expected 64 at most: context deadline exceeded"
 	socketGood := probedResult(probes.Socket, 26*time.Hour)
 
@@ -139,7 +142,7 @@ func TestProbesPageKnowsNothing(t *testing.T) {
 		"at once":   {probes.Status{Enabled: true, Since: probedAt()}, &c, []string{"No probe has run yet", "0.0 s of GPU time"}},
 		"by hand":   {probes.Status{Since: probedAt()}, &c, []string{"Probes run on demand only"}},
 		"state":     {probes.Status{Enabled: true, State: fabric.ReasonMalformed}, &c, []string{"The history of probes is not kept", "State file /var/lib/gpufabric_exporter/probes.json: "}},
-		"bare":      {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Node}, Last: &probes.Result{}}}}, &c, []string{"unknown"}},
+		"bare":      {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Node}, Last: &probes.Result{At: probedAt()}}}}, &c, []string{"unknown"}},
 		"no device": {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Rail}, Every: time.Hour}}}, &c, []string{"not due"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +162,7 @@ func TestProbesPageKnowsNothing(t *testing.T) {
 func TestProbesPageEscapes(t *testing.T) {
 	const evil = `</style></pre><script>alert("1")</script>'"{{.}}` + "\x1b[2J"
 	r := probedResult(probes.Kind(evil), time.Hour)
-	r.Key.Device, r.Error, r.NCCL, r.Driver, r.CUDA, r.Network, r.Log = evil, evil, evil, evil, evil, evil, strings.Repeat(evil+"\n", 16<<10/len(evil))
+	r.Device, r.Error, r.NCCL, r.Driver, r.CUDA, r.Network, r.Log = evil, evil, evil, evil, evil, evil, strings.Repeat(evil+"\n", 16<<10/len(evil))
 	r.Outcome, r.Failure, r.Path.Value = probes.Failed, probes.Failure(evil), probes.Path(evil)
 	r.GPUs, r.Comparison.Fingerprint, r.Intrusion = []string{evil}, evil, &probes.Intrusion{Who: evil}
 	r.Measurements[0].Op, r.Measurements[0].Type = probes.Op(evil), probes.DType(evil)
@@ -266,15 +269,19 @@ func TestDocumentOfProbes(t *testing.T) {
 		probesStatusJSON{},
 		probeStateJSON{},
 		probeChangedJSON{},
-		probeResultJSON{},
-		probeIntrusionJSON{},
-		probeMeasuredJSON{},
-		probeBaselineJSON{},
-		probeLatencyJSON{},
-		probeDifferentJSON{},
+		probes.Result{},
+		probes.Key{},
+		probes.Intrusion{},
+		probes.Measurement{},
+		probes.Comparison{},
+		probes.LatencyComparison{},
+		probes.Change{},
 		probeSkippedJSON{},
 	} {
 		for field := range reflect.TypeOf(v).Fields() {
+			if field.Anonymous {
+				continue
+			}
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name == "" || !strings.Contains(string(raw), name) {
 				t.Errorf("%T: the document does not have %q", v, name)

@@ -16,6 +16,7 @@ import (
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/page"
 )
 
 // reloader keeps the configuration in force and replaces it with a newer one that is without errors.
@@ -30,19 +31,12 @@ type reloader struct {
 	reading  errand[config.Config] // the file may be where nothing answers
 
 	mu     sync.Mutex
-	status configStatus
-}
-
-// configStatus is what is in force and how the last attempt to replace it went.
-type configStatus struct {
-	config config.Config
-	loaded time.Time
-	err    error // of the last reload
+	status page.ConfigStatus
 }
 
 // newReloader takes over from a start with the given configuration.
 func newReloader(n Node, initial config.Config, ob nodeObserver, p Prober, log *slog.Logger) *reloader {
-	return &reloader{node: n, observer: ob, prober: p, log: log, clients: rate.NewLimiter(1, reloadBurst), status: configStatus{config: initial, loaded: time.Now()}}
+	return &reloader{node: n, observer: ob, prober: p, log: log, clients: rate.NewLimiter(1, reloadBurst), status: page.ConfigStatus{Config: initial, Loaded: time.Now()}}
 }
 
 // reloadBurst is how many reloads clients may ask for at once; after them it is one in a second.
@@ -69,7 +63,7 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 	if errors.Is(err, errTooMany) || client && errors.Is(err, errBusy) {
 		return err // nothing was tried, and nothing is logged: clients may ask without end
 	}
-	if was := r.current().config.File; err == nil && c.File == "" && was != "" {
+	if was := r.current().Config.File; err == nil && c.File == "" && was != "" {
 		err = vanished(was)
 	}
 	if err == nil {
@@ -78,26 +72,26 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 	if err != nil {
 		if !errors.Is(err, errBusy) {
 			status := r.current()
-			status.err = err
+			status.Err = err
 			r.replace(status)
 		}
 		r.log.Error("configuration not reloaded, the one before stays in force", "err", err)
 		return err
 	}
-	r.replace(configStatus{config: c, loaded: time.Now()})
+	r.replace(page.ConfigStatus{Config: c, Loaded: time.Now()})
 	r.observer.SetPolicy(c.Policy, c.NCCL)
 	r.log.Info("configuration reloaded", "file", c.Origin())
 	return nil
 }
 
-func (r *reloader) replace(s configStatus) {
+func (r *reloader) replace(s page.ConfigStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status = s
 }
 
 // current returns what is in force.
-func (r *reloader) current() configStatus {
+func (r *reloader) current() page.ConfigStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status
@@ -110,8 +104,9 @@ func vanished(file string) error {
 }
 
 // state is what the metrics say of it.
-func (c configStatus) state() collector.ConfigState {
-	return collector.ConfigState{LoadedAt: c.loaded, LastOK: c.err == nil}
+func (r *reloader) state() collector.ConfigState {
+	c := r.current()
+	return collector.ConfigState{LoadedAt: c.Loaded, LastOK: c.Err == nil}
 }
 
 // onSignal reloads whenever a signal arrives, until ctx ends.

@@ -282,7 +282,7 @@ func (h *handler) observeFirst(ctx context.Context) {
 		return
 	}
 	list := diagnose.Run(n, nil)
-	h.seen.see(list, true, n.At)
+	h.seen.See(list, true, n.At)
 	h.ready.Store(true)
 	if short := ownDescriptors().shortage(n.Uncached); short != "" {
 		h.log.Warn(short)

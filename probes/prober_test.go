@@ -97,11 +97,11 @@ func (v visit) Run(ctx context.Context) Result {
 	b, took := v.b, v.b.costs[v.t.Key.Kind]
 	b.mu.Lock()
 	r := Result{
-		Key: v.t.Key, At: time.Now(), Wall: took, GPUTime: took * time.Duration(len(v.t.GPUs)), GPUs: v.t.GPUs, Outcome: OK,
+		Key: v.t.Key, At: time.Now(), Wall: SecondsOf(took), GPUTime: SecondsOf(took * time.Duration(len(v.t.GPUs))), GPUs: v.t.GPUs, Outcome: OK,
 		NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0",
 		Measurements: []Measurement{{Op: AllReduce, Type: Float32, Bytes: 64 << 20, Ranks: 8, BusBW: 100e9}},
 	}
-	if r.Key.Kind == Transport {
+	if r.Kind == Transport {
 		r.Measurements = nil
 	}
 	b.began[r.Key] = append(b.began[r.Key], r.At)
@@ -118,7 +118,7 @@ func (v visit) Run(ctx context.Context) Result {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, g := range v.t.GPUs {
-		b.gpus[g] += r.GPUTime / time.Duration(len(v.t.GPUs))
+		b.gpus[g] += r.GPUTime.Duration() / time.Duration(len(v.t.GPUs))
 	}
 	return r
 }

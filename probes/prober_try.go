@@ -136,14 +136,14 @@ func (p *Prober) settle(t Target, r Result, price time.Duration) {
 	if len(used) == 0 {
 		used = t.GPUs
 	}
-	p.gpuTime += r.GPUTime
+	p.gpuTime += r.GPUTime.Duration()
 	if len(used) == 0 {
 		return
 	}
 	p.memory.duty.open(used, now)
 	costs := map[string]time.Duration{}
 	for _, gpu := range used { // two ranks may share one
-		costs[gpu] += r.GPUTime / time.Duration(len(used))
+		costs[gpu] += r.GPUTime.Duration() / time.Duration(len(used))
 	}
 	var most time.Duration
 	for gpu, cost := range costs {
@@ -172,21 +172,20 @@ func (p *Prober) spread(pr *probe) time.Duration {
 func (p *Prober) took(pr *probe, r Result, asked bool, now time.Time) Result {
 	key, s := pr.target.Key, &pr.status
 	planned, confirming := !pr.slot.IsZero(), pr.confirm
-	expected := r.Comparison.Expected
-	r.Comparison = Comparison{Expected: expected}
+	r.Comparison = Comparison{}
 	suspect := false
 	if print := fingerprint(r, pr.target, p.config.MaxCTAs); print != "" {
 		busBW, _ := judged(r)
-		var latency time.Duration
+		var latency Seconds
 		if small := r.SmallMessage(); small != nil {
 			latency = small.Time
 		}
 		b := p.memory.record(key).baselines.of(print, now)
 		r.Comparison = b.judge(busBW, latency, p.config.Warn, now)
-		r.Comparison.Fingerprint, r.Comparison.Expected = print, expected
+		r.Comparison.Fingerprint = print
 		suspect = b.below == 1
 		if !r.Comparison.Regressed && (!planned || !asked && !confirming) {
-			b.learn(busBW, latency, r.Comparison.Latency, now)
+			b.learn(busBW, latency, r.Comparison.late(), now)
 		}
 		s.count(r.Comparison)
 	}
@@ -234,19 +233,19 @@ func (s *ProbeStatus) count(c Comparison) {
 	if c.Below > 0 {
 		s.Slow++
 	}
-	if c.Latency.Late {
+	if c.late() {
 		s.Late++
 	}
 }
 
 // tell logs a result: with a warning if somebody should look at it.
 func (p *Prober) tell(r Result) {
-	log := p.log.With("kind", r.Key.Kind, "device", r.Key.Device, "port", r.Key.Port, "wall", r.Wall, "gpu_time", r.GPUTime)
+	log := p.log.With("kind", r.Kind, "device", r.Device, "port", r.Port, "wall", r.Wall.Duration(), "gpu_time", r.GPUTime.Duration())
 	if busBW, ok := judged(r); ok {
 		log = log.With("busbw_bytes", busBW)
 	}
 	if took, known := r.Release.Get(); known {
-		log = log.With("release", took)
+		log = log.With("release", took.Duration())
 	}
 	switch c := r.Comparison; {
 	case r.Outcome == Failed:
@@ -254,7 +253,7 @@ func (p *Prober) tell(r Result) {
 	case r.Outcome == Aborted:
 		log.Info("probe aborted", "failure", r.Failure, "err", r.Error)
 	case c.Regressed:
-		log.Warn("probe is slower than before", "median_bytes", c.Median, "ratio", c.Ratio.Value)
+		log.Warn("probe is slower than before", "median_bytes", c.Median.Value, "ratio", c.Ratio.Value)
 	default:
 		log.Info("probe ended", "path", r.Path.Value)
 	}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/page"
+)
+
+// landingTimeout bounds how long a human waits for a device that hangs.
+const landingTimeout = 3 * time.Second
+
+// landing is the page of the node.
+func (h *handler) landing() http.Handler {
+	o := page.LandingOptions{
+		Title: h.node.Title, Note: h.node.Note, Instance: h.node.Title,
+		Observe:    func(ctx context.Context) *fabric.Node { return h.observer.Observe(ctx, h.set.Want()) },
+		Collectors: h.set, NoDevice: func(n *fabric.Node) (string, bool) { return noDevice(n, h.node) },
+		Config: h.config.current, Devices: h.exporter.Site.Devices.Filter, Seen: &h.seen, Links: h.links(), Log: h.log,
+		Probed: func(now time.Time) page.Cell { return page.Cell(h.probes.view(now).Verdict) },
+	}
+	if h.node.Simulated {
+		o.Instance = "" // Prometheus does not know it
+	}
+	return page.NewLanding(o)
+}
+
+// links are relative to the landing page, so that they hold behind any reverse proxy.
+func (h *handler) links() []page.Link {
+	list := []page.Link{
+		{Href: strings.TrimPrefix(h.exporter.Web.TelemetryPath, "/"), Text: "Metrics", Note: "what Prometheus reads"},
+		{Href: strings.TrimPrefix(probesPath, "/"), Text: "Probes", Note: "NCCL collectives on idle GPUs"},
+		{Href: "-/healthy", Text: "Health", Note: "the process is alive"},
+		{Href: "-/ready", Text: "Readiness", Note: "the node was observed once"},
+	}
+	if h.exporter.Web.EnablePprof {
+		list = append(list, page.Link{Href: "debug/pprof/", Text: "Profiles", Note: "of this exporter"})
+	}
+	return list
+}
