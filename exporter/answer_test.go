@@ -23,6 +23,8 @@ import (
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/site"
 )
 
 // unpacked returns a body as it was before compression.
@@ -112,13 +114,13 @@ func TestAnswersAsPromhttp(t *testing.T) {
 // What the registry cannot tell costs its own metrics, and is counted and logged.
 func TestRegistryFails(t *testing.T) {
 	var logged bytes.Buffer
-	log := newLogger(&logged, formatLogfmt, slog.LevelInfo)
+	log := logging.New(&logged, "logfmt", slog.LevelInfo)
 	set, err := collector.NewSet([]string{"hca"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ob := &fakeObserver{node: healthy}
-	h := newHandler(&flags{telemetryPath: "/metrics"}, site{}, set, ob, newReloader(site{}, config.Config{}, ob, (*prober)(nil), log), log)
+	h := newHandler(&Exporter{Site: new(site.Site), Web: Web{TelemetryPath: "/metrics"}}, Node{}, set, ob, newReloader(Node{}, config.Config{}, ob, (*prober)(nil), log), log)
 	h.own.MustRegister(invalid{prometheus.NewDesc("broken", "help", nil, nil)})
 	var w *httptest.ResponseRecorder
 	for range 2 {

@@ -15,6 +15,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/probes"
 )
 
@@ -82,7 +83,7 @@ func TestRehearsalTellsTheTruth(t *testing.T) {
 			if testing.Short() && s.Name != "probe-slow" {
 				t.Skip("-short: too slow under the race detector; make test runs it without")
 			}
-			n := watch(t, s, 0)[0]
+			n := simulatortest.Watch(t, s, 0)[0]
 			nccl := s.Build().NCCL
 			r, err := newRehearsal(func() simulator.NCCL { return nccl }, s.Healthy())
 			if err != nil {
@@ -133,7 +134,7 @@ func TestRehearsalGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := watch(t, s, 0)[0]
+	n := simulatortest.Watch(t, s, 0)[0]
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
 		r, err := newRehearsal(func() simulator.NCCL {

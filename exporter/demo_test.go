@@ -14,6 +14,7 @@ import (
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 )
 
 func TestDemoList(t *testing.T) {
@@ -64,7 +65,7 @@ func TestDemo(t *testing.T) {
 				t.Errorf("page: %d", status)
 			}
 			contains(t, page, "This node is made up")
-			quiet := len(s.Expect)+len(toldOfGPUs(s, false)) == 0 || s.OverTime // which one look does not see
+			quiet := len(s.Expect)+len(simulatortest.ToldOfGPUs(s, false)) == 0 || s.OverTime // which one look does not see
 			if quiet != strings.Contains(page, "Nothing looks wrong") {
 				t.Errorf("expected %v:\n%.4000s", s.Expect, page)
 			}

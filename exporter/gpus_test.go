@@ -19,6 +19,7 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/site"
 )
 
 // fakeGPUs is a GPUWorker without a process.
@@ -120,13 +121,15 @@ func TestServeGPUWorker(t *testing.T) {
 			o := options{
 				Stdout: io.Discard, Stderr: new(output),
 				OnListen: func([]net.Addr) { close(listening) },
-				GPUs: func(o GPUOptions) GPUWorker {
-					library, asked = o.Library, true
-					return worker
-				},
-				newObserver: func(o observer.Options) (nodeObserver, error) {
-					observed <- o
-					return &fakeObserver{node: healthy}, nil
+				site: site.Site{
+					Worker: func(o site.GPUOptions) site.GPUWorker {
+						library, asked = o.Library, true
+						return worker
+					},
+					NewObserver: func(o observer.Options) (site.Observer, error) {
+						observed <- o
+						return &fakeObserver{node: healthy}, nil
+					},
 				},
 			}
 			ctx, cancel := context.WithCancel(t.Context())

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -24,6 +23,7 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
 )
 
@@ -282,7 +282,7 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := make(chan struct{})
 		var reads atomic.Int32
-		s := site{config: func() (config.Config, error) {
+		s := Node{Config: func() (config.Config, error) {
 			reads.Add(1)
 			<-answers
 			return config.File{}.Read()
@@ -327,7 +327,7 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 func TestReloadFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
-		s := site{config: func() (config.Config, error) { reads++; return config.Config{}, nil }}
+		s := Node{Config: func() (config.Config, error) { reads++; return config.Config{}, nil }}
 		r := newReloader(s, config.Config{}, &fakeObserver{node: healthy}, (*prober)(nil), slog.New(slog.DiscardHandler))
 		post := func() int {
 			w := httptest.NewRecorder()
@@ -353,52 +353,6 @@ func TestReloadFlood(t *testing.T) {
 			t.Errorf("status %d two seconds later", code)
 		}
 	})
-}
-
-func TestFIFOsAreNotRead(t *testing.T) {
-	fifo := filepath.Join(t.TempDir(), "file")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	const want = "is a FIFO, expected a regular file"
-	if _, err := (config.File{Path: fifo}).Read(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("configuration: %v", err)
-	}
-	if _, err := config.ReadManifest(fifo); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("manifest: %v", err)
-	}
-	if _, err := readEnvironment(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") || !errors.Is(err, errSettings) {
-		t.Errorf("environment: %v", err)
-	}
-}
-
-// What others can put in the place of a file that is read and replaced: a FIFO with a writer that is silent, or a link to
-// what they may not read.
-func TestFilesThatAreReplaced(t *testing.T) {
-	dir := t.TempDir()
-	fifo, secret, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "secret"), filepath.Join(dir, "link")
-	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.WriteFile(secret, []byte("secret 1\n"), 0o600), os.Symlink(secret, link)); err != nil {
-		t.Fatal(err)
-	}
-	silent, err := os.OpenFile(fifo, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for _, file := range []string{fifo, link} {
-			if old := oldVerdicts(file); len(old) > 0 {
-				t.Errorf("textfile: %s: %q", file, old)
-			}
-		}
-	}()
-	select {
-	case <-done:
-	case <-time.After(20 * time.Second):
-		t.Fatal("waits for the writer of a FIFO")
-	}
 }
 
 // The Prober asks for a file or a library that hangs; others that follow do not ask again.
@@ -442,11 +396,11 @@ func TestEndWhileEverythingHangs(t *testing.T) {
 	go func() {
 		code <- run(ctx, []string{"--web.listen-address=127.0.0.1:0"}, options{
 			Stdout: io.Discard, Stderr: &stderr,
-			newObserver: func(observer.Options) (nodeObserver, error) {
+			site: site.Site{NewObserver: func(observer.Options) (site.Observer, error) {
 				close(hangs)
 				<-forever
 				return nil, errors.New("too late")
-			},
+			}},
 		})
 	}()
 	<-hangs
@@ -474,5 +428,22 @@ func TestDescriptorsAreShared(t *testing.T) {
 	}
 	if d := shareDescriptors(512); d.shortage(0) != "" || !strings.Contains(d.shortage(1), "LimitNOFILE") || !strings.Contains(d.shortage(1), strconv.Itoa(512)) {
 		t.Error(d.shortage(0), d.shortage(1))
+	}
+}
+
+func TestFIFOsAreNotRead(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "file")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const want = "is a FIFO, expected a regular file"
+	if _, err := (config.File{Path: fifo}).Read(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("configuration: %v", err)
+	}
+	if _, err := config.ReadManifest(fifo); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("manifest: %v", err)
+	}
+	if _, err := readEnvironment(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") || !errors.Is(err, errSettings) {
+		t.Errorf("environment: %v", err)
 	}
 }

@@ -23,7 +23,7 @@ func gpuTable(t *testing.T, page string) string {
 	table = regexp.MustCompile(` title="[^"]*"`).ReplaceAllString(table, "")
 	table = regexp.MustCompile(`<td(?: class="(\w*)")?>`).ReplaceAllString(table, "$1[")
 	table = strings.NewReplacer("</td>", "]", "<small>", " / ").Replace(table)
-	return words(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(table, ""))
+	return strings.TrimSpace(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(table, ""))
 }
 
 func TestLandingOfGPUs(t *testing.T) {
@@ -69,7 +69,7 @@ func TestLandingOfGPUs(t *testing.T) {
 				fabrictest.Verdicts(n, test.gdr)
 				return n
 			}
-			status, page, _ := start(t, &fakeObserver{node: node}).get("/")
+			status, page, _ := start(t, &fakeObserver{node: node}).Get("/")
 			if status != http.StatusOK {
 				t.Fatalf("status %d", status)
 			}
@@ -90,11 +90,11 @@ func TestLandingOfGPUsEscapes(t *testing.T) {
 		fabrictest.Verdicts(n, fabrictest.Blocked(fabric.GDRModule, evil))
 		return n
 	}
-	_, page, _ := start(t, &fakeObserver{node: node}).get("/")
+	_, page, _ := start(t, &fakeObserver{node: node}).Get("/")
 	lacks(t, page, "<script", "ZgotmplZ")
 	if n := strings.Count(page, "&lt;script&gt;"); n < 6 {
 		t.Errorf("%d escaped texts", n)
 	}
-	_, page, _ = start(t, &fakeObserver{node: healthy}).get("/")
+	_, page, _ = start(t, &fakeObserver{node: healthy}).Get("/")
 	lacks(t, page, "<h2>GPUs</h2>")
 }

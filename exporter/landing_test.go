@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 )
 
 func TestLanding(t *testing.T) {
@@ -134,7 +136,7 @@ func TestVerdictIsAsBadAsItsFindings(t *testing.T) {
 		"port-down":         `<section class="verdict bad">`,
 		"counter-saturated": `<section class="verdict unsure">`, // info, for which check ends with 0
 	} {
-		p := start(t, nil, append(simulatedHost(t, scenario), "--config.file=none")...)
+		p := start(t, nil, append(simulatortest.Host(t, scenario), "--config.file=none")...)
 		_, page, _ := p.Get("/")
 		contains(t, page, want)
 	}
@@ -189,13 +191,13 @@ func TestLandingLinksOfTheSite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, &fakeObserver{node: broken}, "--config.file="+siteFile(t, "links: {runbooks: 'https://wiki.example/gpu/', grafana: 'https://grafana.example'}"))
+	p := start(t, &fakeObserver{node: broken}, "--config.file="+commandtest.ConfigFile(t, "links: {runbooks: 'https://wiki.example/gpu/', grafana: 'https://grafana.example'}"))
 	_, page, _ := p.Get("/")
 	contains(t, page, `<a href="https://wiki.example/gpu/check-ports.md"`, `<a href="https://grafana.example/d/gpufabric-node?var-instance=`+url.QueryEscape(host)+`"`,
 		`<th scope="row">Grafana</th><td>https://grafana.example</td>`)
 	lacks(t, page, "github.com")
 
-	p = start(t, &fakeObserver{node: broken}, "--config.file="+siteFile(t, "links: {runbooks: /usr/share/doc/gpufabric}"))
+	p = start(t, &fakeObserver{node: broken}, "--config.file="+commandtest.ConfigFile(t, "links: {runbooks: /usr/share/doc/gpufabric}"))
 	_, page, _ = p.Get("/")
 	contains(t, page, "Runbook: /usr/share/doc/gpufabric/check-ports.md")
 	lacks(t, page, `href="/usr`)
@@ -210,7 +212,7 @@ func TestLandingCommands(t *testing.T) {
 			n.HCAs[i].Ports[0].NetDev.Value = name
 		}
 		n.Derive()
-		_, body, _ := start(t, &fakeObserver{node: func() *fabric.Node { c := *n; return &c }}).get("/")
+		_, body, _ := start(t, &fakeObserver{node: func() *fabric.Node { c := *n; return &c }}).Get("/")
 		return body
 	}
 	contains(t, page("eth7"), `<p class="remedy">The network interface is switched off (ip link set dev eth7 up)`)

@@ -21,6 +21,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
 )
 
@@ -82,7 +83,7 @@ func (b *probeBench) run(args ...string) (code int, stdout, stderr string) {
 				return "libnccl.so.2", nil
 			},
 		}}
-		o.newObserver = func(observer.Options) (nodeObserver, error) {
+		o.site.NewObserver = func(observer.Options) (site.Observer, error) {
 			return &fakeObserver{node: func() *fabric.Node { return b.node }}, nil
 		}
 		code = run(t.Context(), append([]string{"probe", "--config.file=" + b.config}, args...), o)

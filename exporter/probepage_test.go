@@ -207,12 +207,6 @@ func TestProbesPageEscapes(t *testing.T) {
 	if !json.Valid(w.Body.Bytes()) || strings.Contains(w.Body.String(), "<script") {
 		t.Error("the JSON is none, or has markup")
 	}
-	var b output
-	plan := &probes.Plan{Ranks: []probes.RankPlan{{UUID: "GPU-a"}}}
-	if err := writeProbeRun(legible{&b}, probeRun{plan: plan, result: &r}); err != nil {
-		t.Fatal(err)
-	}
-	lacks(t, b.String(), "\x1b")
 }
 
 // The pages are where the others are, and say so when nothing is probed.

@@ -30,12 +30,12 @@ func TestUnwritableLockIsLogged(t *testing.T) {
 			}
 			c := probes.DefaultConfig()
 			c.StateFile, c.LockFile = "", filepath.Join(t.TempDir(), lock)
-			if err := p.apply(&c); err != nil {
+			if err := p.Apply(&c); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			p.close()
+			p.Close()
 			n := 0
 			for line := range strings.Lines(log.String()) {
 				if strings.Contains(line, "level=WARN") && strings.Contains(line, c.LockFile) && strings.Contains(line, "probes.lock_file") {

@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string, o options) int {
 		Groups:   []command.Group{&e.Web, log, &e.Collectors, &s.Devices, &s.Paths, &s.Recorded, &s.Config, &e.ConfigCheck, &e.Intervals, &s.GPUs},
 		Commands: []*command.Command{e.Command(), DemoCommand(e), ProbeCommand(s, log, o.Probing)},
 	}
-	return line.run(ctx, args, o.Stdout, o.Stderr)
+	return line.Run(ctx, args, o.Stdout, o.Stderr)
 }
 
 // process is a run in this process.
@@ -244,7 +244,7 @@ func TestListenFails(t *testing.T) {
 	}
 	defer l.Close()
 	var stderr output
-	o := options{Stderr: &stderr, newObserver: func(observer.Options) (nodeObserver, error) { return &fakeObserver{node: healthy}, nil }}
+	o := options{Stdout: io.Discard, Stderr: &stderr, site: site.Site{NewObserver: func(observer.Options) (site.Observer, error) { return &fakeObserver{node: healthy}, nil }}}
 	if code := run(t.Context(), []string{"--web.listen-address=" + l.Addr().String()}, o); code != command.Failure {
 		t.Errorf("exit code %d", code)
 	}

@@ -38,7 +38,7 @@ func TestMutualTLS(t *testing.T) {
 	a := commandtest.NewAuthority(t)
 	a.Issue("server", x509.ExtKeyUsageServerAuth)
 	client := a.Issue("prometheus", x509.ExtKeyUsageClientAuth)
-	stranger := commandtest.NewAuthority(t).issue("prometheus", x509.ExtKeyUsageClientAuth)
+	stranger := commandtest.NewAuthority(t).Issue("prometheus", x509.ExtKeyUsageClientAuth)
 	p := start(t, &fakeObserver{node: healthy}, a.Config("tls_server_config:", "  cert_file: server.crt", "  key_file: server.key",
 		"  client_auth_type: RequireAndVerifyClientCert", "  client_ca_file: ca.crt"))
 

@@ -11,22 +11,8 @@ import (
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
-	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 )
-
-// simulatedHost returns the flags that make a simulated node this host.
-func simulatedHost(t *testing.T, scenario string) []string {
-	t.Helper()
-	s, err := simulator.Find(scenario)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tree, err := s.Build().Materialise(commandtest.Memory(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []string{"--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs()}
-}
 
 // On call, check judges by what the site expects without being told where that is, and says where it was.
 func TestCheckFindsConfiguration(t *testing.T) {
@@ -40,7 +26,7 @@ func TestCheckFindsConfiguration(t *testing.T) {
 		}
 		return name
 	}
-	host := append(simulatedHost(t, "healthy"), "--log.level=error", "--only=compute_ports", "--only=port_active")
+	host := append(simulatortest.Host(t, "healthy"), "--log.level=error", "--only=compute_ports", "--only=port_active")
 	run := func(command string, args ...string) (int, string) {
 		t.Helper()
 		var out commandtest.Output
@@ -122,7 +108,7 @@ func TestCommandsFindConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		append([]string{"topology"}, simulatedHost(t, "healthy")...),
+		append([]string{"topology"}, simulatortest.Host(t, "healthy")...),
 		{"capture", "--file=" + t.TempDir() + "/c.tar.gz"},
 		{"--config.check"},
 	} {

@@ -187,7 +187,7 @@ func TestTargetsOfREADME(t *testing.T) {
 	if n < 5 {
 		t.Errorf("%d targets are found", n)
 	}
-	demo, err := exec.Command("make", "-C", "..", "-n", "demo", "PORT=10792", "SCENARIO=pfc-off").CombinedOutput()
+	demo, err := exec.Command("make", "-C", "../..", "-n", "demo", "PORT=10792", "SCENARIO=pfc-off").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, demo)
 	}

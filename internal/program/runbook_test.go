@@ -17,6 +17,7 @@ import (
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 )
 
 // printed is a command line of a page.
@@ -159,7 +160,7 @@ func TestRunbookCommandsRun(t *testing.T) {
 		t.Skip("skipped: no curl here")
 	}
 	dir := t.TempDir()
-	host := simulatedHost(t, "healthy")
+	host := simulatortest.Host(t, "healthy")
 	ca := commandtest.NewAuthority(t)
 	ca.Issue("localhost", x509.ExtKeyUsageServerAuth)
 	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)

@@ -4,6 +4,7 @@ package check
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -222,5 +223,34 @@ func TestTextfileOnBadDisks(t *testing.T) {
 			}
 			onlyFile(t, dir, "gpufabric.prom")
 		})
+	}
+}
+
+// What others can put in the place of a file that is read and replaced: a FIFO with a writer that is silent, or a link to
+// what they may not read.
+func TestFilesThatAreReplaced(t *testing.T) {
+	dir := t.TempDir()
+	fifo, secret, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "secret"), filepath.Join(dir, "link")
+	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.WriteFile(secret, []byte("secret 1\n"), 0o600), os.Symlink(secret, link)); err != nil {
+		t.Fatal(err)
+	}
+	silent, err := os.OpenFile(fifo, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for _, file := range []string{fifo, link} {
+			if old := oldVerdicts(file); len(old) > 0 {
+				t.Errorf("textfile: %s: %q", file, old)
+			}
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("waits for the writer of a FIFO")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -176,4 +177,14 @@ func Memory(t *testing.T) string {
 		t.Setenv("TMPDIR", "/dev/shm")
 	}
 	return t.TempDir()
+}
+
+// ConfigFile is a configuration file with this text.
+func ConfigFile(t testing.TB, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "config.yml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

@@ -4,6 +4,7 @@
 package fabrictest
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"time"
@@ -139,4 +140,43 @@ func Blocked(by fabric.GDRBlock, evidence string) func(*fabric.GDR) {
 	return func(g *fabric.GDR) {
 		g.Usable.Value, g.Path, g.Block, g.Evidence, g.Send = false, "", by, evidence, fabric.Fact[bool]{State: fabric.Absent}
 	}
+}
+
+// Lossless is Healthy, set up for lossless RoCE with DSCP 26 and priority 3, and expected to be.
+func Lossless() *fabric.Node {
+	n := Healthy()
+	for i := range n.HCAs {
+		n.HCAs[i].Driver = fabric.Known("mlx5_core", "driver", n.At)
+		n.HCAs[i].Ports[0].TrafficClass = fabric.None[fabric.TrafficClass]("tc/1/traffic_class", n.At)
+		d := &n.NetDevs[i]
+		d.Lower, d.Bond = fabric.Known([]string{}, "lower_*", n.At), fabric.Known(false, "bonding", n.At)
+		d.QoS = fabric.QoS{
+			PFC: fabric.Known(fabric.PFC{Enabled: 1 << 3}, "DCB PFC", n.At), Pause: fabric.Known(fabric.Pause{}, "pause", n.At), ETS: fabric.Known(fabric.ETS{}, "DCB ETS", n.At),
+			Apps: fabric.Known([]fabric.App{}, "DCB APP", n.At), Trust: fabric.Known(fabric.TrustDSCP, "qos/trust", n.At),
+			DSCPPriority: fabric.Known([fabric.NumDSCP]int{26: 3, 48: 6}, "qos/dscp2prio", n.At), CNPDSCP: fabric.Known(48, "cnp_dscp", n.At),
+			NP: fabric.Known(fabric.PriorityMask(8), "roce_np", n.At), RP: fabric.Known(fabric.PriorityMask(8), "roce_rp", n.At),
+			Buffers: fabric.Known(fabric.Buffers{OfPriority: [8]int{3: 1}, Bytes: [8]int{20_016, 156_096}}, "DCB buffer", n.At),
+		}
+	}
+	n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.Known(true, "etc/nccl.conf", n.At)}}
+	n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_TC", Value: "106", Source: "/etc/nccl.conf:1", Number: 106, IsNumber: true}}
+	n.Policy.RoCE = fabric.RoCEPolicy{DSCP: new(26), Priority: new(3), Lossless: new(true), ECN: new(true)}
+	return n
+}
+
+// Counted gives the interface of the second port two readings of its statistics, 15 s apart.
+func Counted(n *fabric.Node, grown map[string]uint64) {
+	reading := func(at time.Time, times uint64) fabric.Fact[[]fabric.Counter] {
+		var list []fabric.Counter
+		for p := range fabric.NumPriorities {
+			for _, name := range []string{"tx_prio%d_bytes", "tx_prio%d_pause_duration", "rx_prio%d_pause_duration", "rx_prio%d_discards"} {
+				name = fmt.Sprintf(name, p)
+				list = append(list, fabric.Counter{Name: name, Value: fabric.Known(times*grown[name], "statistics", at)})
+			}
+		}
+		list = append(list, fabric.Counter{Name: "tx_vport_rdma_unicast_bytes", Value: fabric.Known(times*grown["rdma"], "statistics", at)})
+		return fabric.Known(list, "statistics", at)
+	}
+	q := &n.NetDevs[1].QoS
+	q.Before, q.Counters = reading(n.At.Add(-15*time.Second), 1), reading(n.At, 2)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package program
 
 import (
 	"os"
@@ -8,18 +8,22 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/site"
 )
 
 // inventoried runs check on a tree, with a memory in dir.
 func inventoried(t *testing.T, tree *simulator.Tree, dir string, args ...string) (int, string) {
 	t.Helper()
-	var out output
+	var out commandtest.Output
 	args = append([]string{
 		"check", "--log.level=warn", "--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs(), "--only=hardware",
 	}, args...)
-	code := run(t.Context(), args, options{Stdout: &out, Stderr: &out, defaultConfig: dir + "/nosuch.yml", inventory: filepath.Join(dir, "inventory.json")})
+	code := run(t, Options{Site: site.Site{
+		Config: site.Config{Default: dir + "/nosuch.yml"}, Inventory: filepath.Join(dir, "inventory.json"),
+	}}, &out, &out, args...)
 	return code, out.String()
 }
 
@@ -38,22 +42,23 @@ func treeOf(t *testing.T, scenario string) *simulator.Tree {
 
 // A node that has less than when it was looked at before is no all-clear: a GPU that left the bus leaves no trace over a reboot.
 func TestInventory(t *testing.T) {
-	withoutRace(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "inventory.json")
 	whole, without := treeOf(t, "healthy"), treeOf(t, "no-rdma")
-	if code, out := inventoried(t, whole, dir); code != exitChecked {
+	if code, out := inventoried(t, whole, dir); code != command.OK {
 		t.Fatalf("first: exit code %d\n%s", code, out)
 	}
 	info, err := os.Stat(file)
 	if err != nil || info.Size() > 4096 {
 		t.Fatalf("the inventory: %v, %v", info, err)
 	}
-	onlyFile(t, dir, "inventory.json")
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
+		t.Errorf("the folder has %v (%v)", left, err)
+	}
 	first, _ := os.ReadFile(file)
 	for range 2 { // and it stays so
 		code, out := inventoried(t, without, dir)
-		if code != exitUndecided || !strings.Contains(out, "There are 0 RDMA devices; at ") || !strings.Contains(out, " there were 11, also 0000:") || !strings.Contains(out, "or remove "+file) {
+		if code != 2 || !strings.Contains(out, "There are 0 RDMA devices; at ") || !strings.Contains(out, " there were 11, also 0000:") || !strings.Contains(out, "or remove "+file) {
 			t.Errorf("without RDMA devices: exit code %d\n%s", code, out)
 		}
 	}
@@ -76,24 +81,24 @@ func TestInventory(t *testing.T) {
 	if err := os.Remove(links[0]); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := inventoried(t, gpu, dir); code != exitUndecided || !strings.Contains(out, "There are 7 GPUs; at ") || !strings.Contains(out, "there were 8, also 0000:1b:00.0.") {
+	if code, out := inventoried(t, gpu, dir); code != 2 || !strings.Contains(out, "There are 7 GPUs; at ") || !strings.Contains(out, "there were 8, also 0000:1b:00.0.") {
 		t.Errorf("without a GPU: exit code %d\n%s", code, out)
 	}
-	p := startWith(t, options{inventory: file}, "--path.sysfs="+gpu.Sysfs(), "--path.procfs="+gpu.Procfs(), "--path.rootfs="+gpu.Rootfs())
+	p := start(t, Options{Site: site.Site{Inventory: file}}, "--path.sysfs="+gpu.Sysfs(), "--path.procfs="+gpu.Procfs(), "--path.rootfs="+gpu.Rootfs())
 	_, metrics, _ := p.Get("/metrics?collect[]=check")
-	contains(t, metrics, `gpufabric_check_unknown{check="hardware",device="",job="",port="",reason="gone",severity="critical",uuid=""} 1`)
+	commandtest.Contains(t, metrics, `gpufabric_check_unknown{check="hardware",device="",job="",port="",reason="gone",severity="critical",uuid=""} 1`)
 	stated := filepath.Join(t.TempDir(), "stated.yml")
 	if err := os.WriteFile(stated, []byte("expected: {gpus: 7}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out := inventoried(t, gpu, dir, "--config.file="+stated); code != exitChecked {
+	if code, out := inventoried(t, gpu, dir, "--config.file="+stated); code != command.OK {
 		t.Errorf("as the site says: exit code %d\n%s", code, out)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if code, out := inventoried(t, gpu, dir); code != exitChecked {
+		if code, out := inventoried(t, gpu, dir); code != command.OK {
 			t.Errorf("after the file was removed: exit code %d\n%s", code, out)
 		}
 	}
@@ -101,17 +106,16 @@ func TestInventory(t *testing.T) {
 
 // What is excluded is not missing, and a node that is simulated is not this one.
 func TestInventoryOfAnotherView(t *testing.T) {
-	withoutRace(t)
 	dir := t.TempDir()
 	tree := treeOf(t, "healthy")
-	if code, out := inventoried(t, tree, dir); code != exitChecked {
+	if code, out := inventoried(t, tree, dir); code != command.OK {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
-	if code, out := inventoried(t, tree, dir, "--collector.device-exclude=mlx5_[0-3]"); code != exitChecked {
+	if code, out := inventoried(t, tree, dir, "--collector.device-exclude=mlx5_[0-3]"); code != command.OK {
 		t.Errorf("with excluded devices: exit code %d\n%s", code, out)
 	}
-	var out output
-	if code := run(t.Context(), []string{"check", "--scenario=healthy-cpu-node", "--only=hardware"}, options{Stdout: &out, Stderr: &out, inventory: filepath.Join(dir, "inventory.json")}); code != exitChecked {
+	var out commandtest.Output
+	if code := run(t, Options{Site: site.Site{Inventory: filepath.Join(dir, "inventory.json")}}, &out, &out, "check", "--scenario=healthy-cpu-node", "--only=hardware"); code != command.OK {
 		t.Errorf("a simulated node: exit code %d\n%s", code, out.String())
 	}
 }

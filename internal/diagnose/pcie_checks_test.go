@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package diagnose_test
 
 import (
 	"regexp"
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
@@ -52,7 +53,7 @@ func TestPCIeTroubles(t *testing.T) {
 			test.edit(n)
 			n.Derive()
 			got := tell(diagnose.Run(n, nil))
-			contains(t, got, test.want...)
+			commandtest.Contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1 {
 				t.Errorf("got %q", got)
 			}

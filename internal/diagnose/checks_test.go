@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package diagnose_test
 
 import (
 	"errors"
@@ -10,8 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
 )
 
 // tell renders what failed, one a line.
@@ -87,11 +89,11 @@ func TestTroubles(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			n := healthy()
+			n := fabrictest.Healthy()
 			test.edit(n, &n.HCAs[1].Ports[0])
 			n.Derive()
 			got := tell(diagnose.Run(n, nil))
-			contains(t, got, test.want...)
+			commandtest.Contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1+strings.Count(test.name, "pinned") {
 				t.Errorf("got %q", got)
 			}
@@ -130,7 +132,7 @@ func TestUnchecked(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			n := healthy()
+			n := fabrictest.Healthy()
 			test.edit(n, &n.HCAs[1])
 			n.Derive()
 			if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != test.want {

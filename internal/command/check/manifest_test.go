@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package check
 
 import (
 	"os"
@@ -8,20 +8,16 @@ import (
 	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/diagnose"
-	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/site"
 )
 
 // A node is what it is; one that changed is told by name, and what cannot be read now is no drift.
 func TestManifest(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: too slow under the race detector; make test runs it without")
-	}
 	file := filepath.Join(t.TempDir(), "manifest.yml")
 	run := func(args ...string) (int, string) {
-		var out, errs output
-		code := run(t.Context(), append([]string{"check"}, args...), options{Stdout: &out, Stderr: &errs})
-		return code, out.String() + errs.String()
+		code, out, errs := commandtest.Run(t, new(site.Site), New, args...)
+		return code, out + errs
 	}
 	if code, said := run("--scenario=healthy", "--write-manifest="+file); code != exitChecked {
 		t.Fatalf("%d: %s", code, said)
@@ -30,7 +26,7 @@ func TestManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	contains(t, string(data), "version: 1", "mlx5_0:", "port_1_rate: 400 Gb/s", "GPU0:", "gpus: \"8\"", "memlock_slurmd: any amount, at most any amount",
+	commandtest.Contains(t, string(data), "version: 1", "mlx5_0:", "port_1_rate: 400 Gb/s", "GPU0:", "gpus: \"8\"", "memlock_slurmd: any amount, at most any amount",
 		"port_1_dscp_applications: 0-7:0 8-15:1", "port_1_ecn_notify: 0,1,2", "port_1_ecn_react: 0,1,2", "port_1_buffer_of_priority: 0-2:0 3:1 4-7:0",
 		"port_1_buffer_bytes: 0:", "port_1_class_bandwidth: ", "port_1_cnp_dscp: \"48\"", "port_1_global_pause: rx false, tx false", "port_1_pfc_of_enp41s0f0np0: ")
 	if left, err := filepath.Glob(filepath.Join(filepath.Dir(file), ".*")); err != nil || len(left) > 0 {
@@ -49,7 +45,7 @@ func TestManifest(t *testing.T) {
 	if code != exitFailed {
 		t.Errorf("%d", code)
 	}
-	contains(t, said, "Changed since the manifest: port 1 rate", "Port 1 rate is 400 Gb/s, the manifest says 200 Gb/s.", "mlx5_99: The manifest has it, and it is not here")
+	commandtest.Contains(t, said, "Changed since the manifest: port 1 rate", "Port 1 rate is 400 Gb/s, the manifest says 200 Gb/s.", "mlx5_99: The manifest has it, and it is not here")
 	// Each setting of a class that changed is told by name, and nothing else.
 	if code, said := run("--scenario=healthy", "--write-manifest="+file); code != exitChecked {
 		t.Fatalf("%d: %s", code, said)
@@ -66,7 +62,7 @@ func TestManifest(t *testing.T) {
 		if code != exitFailed {
 			t.Errorf("%s: %d: %s", scenario, code, said)
 		}
-		contains(t, said, append(says, "1 failed, 0 unknown")...)
+		commandtest.Contains(t, said, append(says, "1 failed, 0 unknown")...)
 	}
 	for content, says := range map[string]string{
 		"version: 2\n": "version 2, expected 1", "version: 1\nother: 3\n": "field other not found", "": "expected a manifest",
@@ -79,21 +75,5 @@ func TestManifest(t *testing.T) {
 		if code != exitUnchecked || !strings.Contains(said, says) {
 			t.Errorf("%.40q: %d: %s", content, code, said)
 		}
-	}
-}
-
-// TestServedManifest: the exporter tells drift as metrics too.
-func TestServedManifest(t *testing.T) {
-	s, err := simulator.Find("healthy")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := watch(t, s, 0)[0]
-	m := diagnose.NewManifest(n)
-	m.Devices["mlx5_3"]["firmware"] = "28.0.0"
-	n = withManifest(n, m)
-	failed := diagnose.Failures(diagnose.Run(n, nil))
-	if len(failed) != 1 || failed[0].Check.ID != "manifest" || failed[0].Subject.Device != "mlx5_3" || failed[0].What != "Changed since the manifest: firmware" {
-		t.Errorf("got %+v", failed)
 	}
 }

@@ -1,35 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package diagnose_test
 
 import (
 	"testing"
 
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
 )
-
-// lossless is healthy, set up for lossless RoCE with DSCP 26 and priority 3, and expected to be.
-func lossless() *fabric.Node {
-	n := healthy()
-	for i := range n.HCAs {
-		n.HCAs[i].Driver = fabric.Known("mlx5_core", "driver", n.At)
-		n.HCAs[i].Ports[0].TrafficClass = fabric.None[fabric.TrafficClass]("tc/1/traffic_class", n.At)
-		d := &n.NetDevs[i]
-		d.Lower, d.Bond = fabric.Known([]string{}, "lower_*", n.At), fabric.Known(false, "bonding", n.At)
-		d.QoS = fabric.QoS{
-			PFC: fabric.Known(fabric.PFC{Enabled: 1 << 3}, "DCB PFC", n.At), Pause: fabric.Known(fabric.Pause{}, "pause", n.At), ETS: fabric.Known(fabric.ETS{}, "DCB ETS", n.At),
-			Apps: fabric.Known([]fabric.App{}, "DCB APP", n.At), Trust: fabric.Known(fabric.TrustDSCP, "qos/trust", n.At),
-			DSCPPriority: fabric.Known([fabric.NumDSCP]int{26: 3, 48: 6}, "qos/dscp2prio", n.At), CNPDSCP: fabric.Known(48, "cnp_dscp", n.At),
-			NP: fabric.Known(fabric.PriorityMask(8), "roce_np", n.At), RP: fabric.Known(fabric.PriorityMask(8), "roce_rp", n.At),
-			Buffers: fabric.Known(fabric.Buffers{OfPriority: [8]int{3: 1}, Bytes: [8]int{20_016, 156_096}}, "DCB buffer", n.At),
-		}
-	}
-	n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.Known(true, "etc/nccl.conf", n.At)}}
-	n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_TC", Value: "106", Source: "/etc/nccl.conf:1", Number: 106, IsNumber: true}}
-	n.Policy.RoCE = fabric.RoCEPolicy{DSCP: new(26), Priority: new(3), Lossless: new(true), ECN: new(true)}
-	return n
-}
 
 func TestRoCETroubles(t *testing.T) {
 	tc := func(n *fabric.Node, v int64) { n.NCCL.Variables[0].Value, n.NCCL.Variables[0].Number = "?", v }
@@ -89,11 +69,11 @@ func TestRoCETroubles(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			n := lossless()
+			n := fabrictest.Lossless()
 			test.edit(n, &n.NetDevs[1].QoS)
 			n.Derive()
 			got := tell(diagnose.Run(n, nil))
-			contains(t, got, test.want...)
+			commandtest.Contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) {
 				t.Errorf("got %q", got)
 			}
@@ -105,7 +85,7 @@ func TestRoCETroubles(t *testing.T) {
 }
 
 func TestRoCEUnchecked(t *testing.T) {
-	n := lossless()
+	n := fabrictest.Lossless()
 	n.NetDevs[1].QoS.PFC = fabric.NotKnown[fabric.PFC](fabric.ReasonPrivilege, "DCB PFC", n.At)
 	n.Derive()
 	const want = "mlx5_1: Could not be checked: roce_pfc. For which priorities PFC is on is not known. \n" +

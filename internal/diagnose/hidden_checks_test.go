@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package diagnose_test
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 )
 
 // hideable is a fact of a node that can be hidden and shown again.
@@ -175,9 +176,6 @@ func suspects(n *fabric.Node, before map[judgement]diagnose.Status) []string {
 // does. What a kernel or driver does not offer at all, some checks are not asked for (silent): then a verdict may go, and with
 // it the last that is not good; but none turns.
 func TestHidingNeverAcquits(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: too slow under the race detector; make test runs it without")
-	}
 	hidden, everything := 0, os.Getenv("FULL") != ""
 	reasons := []fabric.Reason{fabric.ReasonIO, fabric.ReasonPrivilege, fabric.ReasonMissing, fabric.ReasonStuck, fabric.ReasonUnsupported}
 	for i, s := range simulator.Scenarios() {
@@ -185,7 +183,7 @@ func TestHidingNeverAcquits(t *testing.T) {
 			continue // one scenario in eight; all of them with FULL=1, as make corpus does
 		}
 		t.Run(s.Name, func(t *testing.T) {
-			nodes := watch(t, s, 0, 30)
+			nodes := simulatortest.Watch(t, s, 0, 30)
 			n := nodes[len(nodes)-1]
 			n.Derive()
 			before, fine := judgements(n)

@@ -1,76 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package diagnose_test
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"gpufabric_exporter/collector"
-	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 )
-
-// watch observes a simulated node through the real readers at each of these seconds, on a clock that waits for
-// nobody: the node is a step further for each second.
-func watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.Node) {
-	t.Helper()
-	if _, err := os.Stat("/dev/shm"); err == nil {
-		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
-	}
-	dir := t.TempDir()
-	c, err := config.Parse(s.Name, []byte(s.Config()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, about := range collector.Collectors() {
-		if about.Default {
-			names = append(names, about.Name)
-		}
-	}
-	set, err := collector.NewSet(names)
-	if err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		tree, err := s.Build().Materialise(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ob, err := observer.New(observer.Options{
-			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(),
-			Policy: c.Policy, NCCL: c.NCCL, Log: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ob.Close()
-		begin := time.Now()
-		for _, at := range seconds {
-			time.Sleep(time.Until(begin.Add(time.Duration(at) * time.Second)))
-			if err := tree.Step(at); err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			nodes = append(nodes, ob.Observe(ctx, set.Want()))
-			cancel()
-		}
-	})
-	return nodes
-}
 
 // finding is where the chain of RoCE shows what a label of a scenario says, if it does, and the check that fails for it.
 type finding struct {
@@ -118,13 +62,10 @@ var remedies = regexp.MustCompile(`\b(check --write-manifest|dcb|dmesg|echo|etht
 // the device, port or GPU of the label, and nothing else fails on any other. Settings show at once, traffic after half a
 // minute. Whatever fails says what was seen, what follows from it, and what to run or change.
 func TestVerdictsMatchLabels(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: too slow under the race detector; make test runs it without")
-	}
 	known := findings()
 	for _, s := range simulator.Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {
-			nodes := watch(t, s, 0, 30)
+			nodes := simulatortest.Watch(t, s, 0, 30)
 			for i, n := range nodes {
 				later := i > 0
 				failed := diagnose.Failures(diagnose.Run(n, nil))
@@ -162,27 +103,6 @@ func TestVerdictsMatchLabels(t *testing.T) {
 	}
 }
 
-// gpuFindings maps what the labels of scenarios call a thing that is wrong with GPUs to the checks that find it. What is
-// not in it they do not tell: errors of NVLink are of no moment, and alert rules see them grow.
-func gpuFindings() map[string][]string {
-	return map[string][]string{
-		"gpu_driver_missing": {"gpu_driver"},
-		"gpu_lost":           {"gpu_lost"},
-		"mig_on":             {"gpu_divided"},
-		"nvlink_down":        {"nvlink_active"},
-		"fabric_not_ready":   {"nvlink_fabric"},
-		"pcie_link_degraded": {"pcie_link", "gpu_pcie_link"},
-		"gpu_throttled":      {"gpu_throttled"},
-		"gpudirect_blocked":  {"gpudirect_usable", "peermem_bound", "pcie_acs"},
-	}
-}
-
-// toldOfGPUs returns the findings about GPUs of a scenario that checks tell.
-func toldOfGPUs(s simulator.Scenario, later bool) []simulator.GPUFinding {
-	finds := gpuFindings()
-	return slices.DeleteFunc(slices.Clone(s.GPUs), func(f simulator.GPUFinding) bool { return finds[f.What] == nil || s.OverTime && !later })
-}
-
 // checkGPULabels holds what a node says of its GPUs and of GPUDirect RDMA against the labels of its scenario.
 func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed []diagnose.Verdict, later bool) {
 	t.Helper()
@@ -194,8 +114,8 @@ func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed [
 			return at && g.Subject().Key() == v.Subject.Key()
 		})
 	}
-	finds := gpuFindings()
-	for _, f := range toldOfGPUs(s, later) {
+	finds := simulatortest.GPUFindings()
+	for _, f := range simulatortest.ToldOfGPUs(s, later) {
 		if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
 			return slices.Contains(finds[f.What], v.Check.ID) && (f.GPU == "" || named(v, f.GPU))
 		}) {
@@ -261,7 +181,7 @@ func TestSteppedNodeIsReadable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range watch(t, s, 0, 1, 7, 100, 1000) {
+	for _, n := range simulatortest.Watch(t, s, 0, 1, 7, 100, 1000) {
 		for _, h := range n.HCAs {
 			for _, p := range h.Ports {
 				for _, c := range slices.Concat(p.Counters.HW.Or(nil), p.Counters.PMA.Or(nil)) {
@@ -271,5 +191,23 @@ func TestSteppedNodeIsReadable(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestServedManifest: the exporter tells drift as metrics too.
+func TestServedManifest(t *testing.T) {
+	s, err := simulator.Find("healthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := simulatortest.Watch(t, s, 0)[0]
+	m := diagnose.NewManifest(n)
+	m.Devices["mlx5_3"]["firmware"] = "28.0.0"
+	with, policy := *n, *n.Policy
+	policy.Manifest, with.Policy = &m, &policy
+	n = &with
+	failed := diagnose.Failures(diagnose.Run(n, nil))
+	if len(failed) != 1 || failed[0].Check.ID != "manifest" || failed[0].Subject.Device != "mlx5_3" || failed[0].What != "Changed since the manifest: firmware" {
+		t.Errorf("got %+v", failed)
 	}
 }

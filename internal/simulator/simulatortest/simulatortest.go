@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package simulatortest observes simulated nodes in tests.
+package simulatortest
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/simulator"
+)
+
+// Watch observes a simulated node through the real readers at each of these seconds, on a clock that waits for
+// nobody: the node is a step further for each second.
+func Watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.Node) {
+	t.Helper()
+	dir := memory(t)
+	c, err := config.Parse(s.Name, []byte(s.Config()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, about := range collector.Collectors() {
+		if about.Default {
+			names = append(names, about.Name)
+		}
+	}
+	set, err := collector.NewSet(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tree, err := s.Build().Materialise(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ob, err := observer.New(observer.Options{
+			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(),
+			Policy: c.Policy, NCCL: c.NCCL, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ob.Close()
+		begin := time.Now()
+		for _, at := range seconds {
+			time.Sleep(time.Until(begin.Add(time.Duration(at) * time.Second)))
+			if err := tree.Step(at); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			nodes = append(nodes, ob.Observe(ctx, set.Want()))
+			cancel()
+		}
+	})
+	return nodes
+}
+
+// GPUFindings maps what the labels of scenarios call a thing that is wrong with GPUs to the checks that find it. What is
+// not in it they do not tell: errors of NVLink are of no moment, and alert rules see them grow.
+func GPUFindings() map[string][]string {
+	return map[string][]string{
+		"gpu_driver_missing": {"gpu_driver"},
+		"gpu_lost":           {"gpu_lost"},
+		"mig_on":             {"gpu_divided"},
+		"nvlink_down":        {"nvlink_active"},
+		"fabric_not_ready":   {"nvlink_fabric"},
+		"pcie_link_degraded": {"pcie_link", "gpu_pcie_link"},
+		"gpu_throttled":      {"gpu_throttled"},
+		"gpudirect_blocked":  {"gpudirect_usable", "peermem_bound", "pcie_acs"},
+	}
+}
+
+// ToldOfGPUs returns the findings about GPUs of a scenario that checks tell.
+func ToldOfGPUs(s simulator.Scenario, later bool) []simulator.GPUFinding {
+	finds := GPUFindings()
+	return slices.DeleteFunc(slices.Clone(s.GPUs), func(f simulator.GPUFinding) bool { return finds[f.What] == nil || s.OverTime && !later })
+}
+
+// Host returns the flags that make a simulated node this host.
+func Host(t *testing.T, scenario string) []string {
+	t.Helper()
+	s, err := simulator.Find(scenario)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := s.Build().Materialise(memory(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs()}
+}
+
+// memory is a folder in memory where that can be had: a simulated node is thousands of small files.
+func memory(t *testing.T) string {
+	t.Helper()
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		t.Setenv("TMPDIR", "/dev/shm")
+	}
+	return t.TempDir()
+}
