@@ -62,8 +62,8 @@ func (h *handler) routes() http.Handler {
 	if web.TelemetryPath != "/" {
 		mux.Handle("GET /{$}", limit(shown(h.landing(), landingTimeout)))
 	}
-	mux.Handle("GET "+probesPath, limit(http.HandlerFunc(h.probes.html)))
-	mux.Handle("GET "+probesPath+".json", limit(http.HandlerFunc(h.probes.json)))
+	mux.Handle("GET "+ProbesPath, limit(http.HandlerFunc(h.probes.html)))
+	mux.Handle("GET "+ProbesPath+".json", limit(http.HandlerFunc(h.probes.json)))
 	mux.HandleFunc("GET /-/healthy", h.healthy)
 	mux.HandleFunc("GET /-/ready", h.readiness)
 	mux.Handle("POST /-/reload", h.config)

@@ -34,7 +34,7 @@ func (h *handler) landing() http.Handler {
 func (h *handler) links() []page.Link {
 	list := []page.Link{
 		{Href: strings.TrimPrefix(h.exporter.Web.TelemetryPath, "/"), Text: "Metrics", Note: "what Prometheus reads"},
-		{Href: strings.TrimPrefix(probesPath, "/"), Text: "Probes", Note: "NCCL collectives on idle GPUs"},
+		{Href: strings.TrimPrefix(ProbesPath, "/"), Text: "Probes", Note: "NCCL collectives on idle GPUs"},
 		{Href: "-/healthy", Text: "Health", Note: "the process is alive"},
 		{Href: "-/ready", Text: "Readiness", Note: "the node was observed once"},
 	}

@@ -186,7 +186,7 @@ func (p *probeCommand) prepare(ctx context.Context, log *slog.Logger) (noLibrary
 		return nil, err
 	}
 	defer done()
-	if p.node, err = look(ctx, wantsOfProbes, 0); err != nil {
+	if p.node, err = look(ctx, probes.Wants, 0); err != nil {
 		return nil, err
 	}
 	node := probeNode{config: p.config, probing: p.probing, reading: new(errand[library])}

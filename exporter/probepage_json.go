@@ -12,8 +12,8 @@ import (
 
 // The JSON of the command probe and of /probes.json (docs/PROBES.md), around that of probes.Result.
 
-// probesPath is where the page of probes is; with .json behind, that for programs.
-const probesPath = "/probes"
+// ProbesPath is where the page of probes is; with .json behind, that for programs.
+const ProbesPath = "/probes"
 
 type probeSkippedJSON struct {
 	Why    string     `json:"reason"`

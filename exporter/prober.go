@@ -41,7 +41,7 @@ func (e *Exporter) prober(ctx context.Context, n Node, ob site.Observer, log *sl
 	return &prober{
 		ctx: ctx, probing: e.Probing, log: log, stop: func() {},
 		gate:    gateOptions(e.Site, n.Maintenance, log),
-		observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, wantsOfProbes), nil },
+		observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, probes.Wants), nil },
 	}
 }
 

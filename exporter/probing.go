@@ -57,9 +57,6 @@ type probeNode struct {
 
 var _ probes.Machine = (*probeNode)(nil)
 
-// wantsOfProbes is what plans are made of.
-const wantsOfProbes = fabric.WantHCA | fabric.WantPCI | fabric.WantGPU | fabric.WantNCCL
-
 // settings says what a run is like. The file of variables is read each time: a site need not restart anything.
 func (m *probeNode) settings(ctx context.Context) (probes.Settings, error) {
 	c := m.config
@@ -135,42 +132,7 @@ func (m *probeNode) Targets(ctx context.Context) []probes.Target {
 		return nil
 	}
 	s, _ := m.settings(ctx) // what is wrong with them, a run tells
-	return targetsOf(n, s)
-}
-
-func targetsOf(n *fabric.Node, s probes.Settings) []probes.Target {
-	var all []probes.Target
-	for _, kind := range probes.Kinds() {
-		keys := []probes.Key{{Kind: kind}}
-		if kind == probes.Rail {
-			if rails := probes.RailKeys(n); len(rails) > 0 {
-				keys = rails
-			}
-		}
-		for _, key := range keys {
-			t := probes.Target{Key: key}
-			if plan, skip := probes.NewPlan(key, n, s); skip == nil {
-				t.GPUs, t.Conditions = plan.GPUs(), conditions(n, plan)
-			}
-			all = append(all, t)
-		}
-	}
-	return all
-}
-
-// conditions are what results must have in common to be compared, beside what they say themselves. What a fault changes
-// is no condition, such as how many NVLinks are up: the slower results would have a new baseline, and not be regressed.
-func conditions(n *fabric.Node, p *probes.Plan) []string {
-	var list []string
-	if h := n.HCA(p.Key.Device); h != nil {
-		list = append(list, "firmware "+h.Firmware.Or("unknown"), "board "+h.BoardID.Or("unknown"))
-	}
-	for _, g := range n.GPUDriver.GPUs {
-		if slices.Contains(p.GPUs(), g.UUID) {
-			list = append(list, fmt.Sprintf("GPU %s: %s", g.Address, g.Name.Or("unknown")))
-		}
-	}
-	return list
+	return probes.Targets(n, s)
 }
 
 // Enter plans the probe and asks the gate.

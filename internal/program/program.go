@@ -11,6 +11,7 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/capture"
 	"gpufabric_exporter/internal/command/check"
+	"gpufabric_exporter/internal/command/demo"
 	"gpufabric_exporter/internal/command/rules"
 	"gpufabric_exporter/internal/command/topology"
 	"gpufabric_exporter/internal/logging"
@@ -38,7 +39,7 @@ func New(o *Options) command.Line {
 		},
 		Commands: []*command.Command{
 			e.Command(),
-			exporter.DemoCommand(e),
+			demo.New(e),
 			capture.New(s, log),
 			topology.New(s, log),
 			check.New(s, log),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+// Package demo is the command demo: it serves a simulated node, or the node of a capture, on loopback only.
+package demo
 
 import (
 	"context"
@@ -13,16 +14,18 @@ import (
 	"sync"
 	"time"
 
+	"gpufabric_exporter/exporter"
 	"gpufabric_exporter/internal/capture"
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/demo"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
 )
 
-// demo is one call of the command demo.
-type demo struct {
-	exporter *Exporter
+// serving is one call of the command.
+type serving struct {
+	exporter *exporter.Exporter
 
 	list      bool
 	scenario  *simulator.Scenario
@@ -31,9 +34,9 @@ type demo struct {
 	mendTime  time.Duration // from then until the node is healthy again; 0: it stays so
 }
 
-// DemoCommand returns the command demo.
-func DemoCommand(e *Exporter) *command.Command {
-	d := &demo{exporter: e}
+// New returns the command, which serves with the exporter.
+func New(e *exporter.Exporter) *command.Command {
+	d := &serving{exporter: e}
 	return &command.Command{
 		Name: "demo", Help: "Serve the metrics of a simulated node, on loopback only.",
 		Define: d.define,
@@ -51,7 +54,7 @@ func DemoCommand(e *Exporter) *command.Command {
 	}
 }
 
-func (d *demo) define(f *command.Flags) {
+func (d *serving) define(f *command.Flags) {
 	const scenario = "scenario"
 	f.Switch("list", "List the scenarios and exit.", &d.list)
 	f.Add(scenario, "What the simulated node is like; see --list.", site.Scenario(&d.scenario)).Default("healthy")
@@ -63,7 +66,7 @@ func (d *demo) define(f *command.Flags) {
 }
 
 // check keeps made-up data away from the network, and refuses what does not fit together.
-func (d *demo) check(scenario bool) error {
+func (d *serving) check(scenario bool) error {
 	switch {
 	case d.capture != "" && scenario:
 		return errors.New("--capture and --scenario: expected at most one of them")
@@ -74,12 +77,12 @@ func (d *demo) check(scenario bool) error {
 	}
 	web := &d.exporter.Web
 	if len(web.Listen) == 0 {
-		web.Listen = []string{DemoAddress}
+		web.Listen = []string{exporter.DemoAddress}
 	}
 	for _, a := range web.Listen {
 		host, _, _ := net.SplitHostPort(a)
 		if ip := net.ParseIP(host); host != "localhost" && !ip.IsLoopback() {
-			return fmt.Errorf("--web.listen-address=%q: demo serves made-up data: expected a loopback address such as %s", a, DemoAddress)
+			return fmt.Errorf("--web.listen-address=%q: demo serves made-up data: expected a loopback address such as %s", a, exporter.DemoAddress)
 		}
 	}
 	return nil
@@ -94,7 +97,7 @@ func listScenarios(w io.Writer) int {
 
 // run serves a simulated node: the files of its scenario in a temporary folder, and the very pipeline that
 // serves a real one on top. Nothing of this host is read.
-func (d *demo) run(ctx context.Context, c *command.Call) int {
+func (d *serving) run(ctx context.Context, c *command.Call) int {
 	log := d.exporter.Log.Logger(c.Stderr)
 	fail := func(err error) int {
 		log.Error("cannot serve", "err", c.Explain(err))
@@ -115,9 +118,9 @@ func (d *demo) run(ctx context.Context, c *command.Call) int {
 		return fail(err)
 	}
 
-	var probed *rehearsal
+	var probed *demo.Rehearsal
 	if len(node.GPUs) > 0 {
-		if probed, err = newRehearsal(tree.NCCL, scenario.Healthy()); err != nil {
+		if probed, err = demo.NewRehearsal(tree.NCCL, scenario.Healthy()); err != nil {
 			return fail(err)
 		}
 	}
@@ -138,7 +141,7 @@ func (d *demo) run(ctx context.Context, c *command.Call) int {
 	configName := "scenario " + scenario.Name
 	note := "This node is made up: " + scenario.Summary + ". " + scenario.Truth
 	if probed != nil {
-		note += fmt.Sprintf(" Its probes are made up, too, and run every %s instead of every few hours.", shortly(rehearseEvery))
+		note += fmt.Sprintf(" Its probes are made up, too, and run every %s instead of every few hours.", demo.Every)
 	}
 	onListen := d.exporter.OnListen
 	d.exporter.OnListen = func(addrs []net.Addr) {
@@ -147,12 +150,12 @@ func (d *demo) run(ctx context.Context, c *command.Call) int {
 			onListen(addrs)
 		}
 	}
-	served := Node{
+	served := exporter.Node{
 		Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(),
 		Config: func() (config.Config, error) {
 			c, err := config.Parse(configName, []byte(scenario.Config()))
 			if probed != nil && err == nil {
-				c.Probes = rehearsedConfig()
+				c.Probes = demo.Config()
 			}
 			return c, err
 		},
@@ -161,8 +164,8 @@ func (d *demo) run(ctx context.Context, c *command.Call) int {
 		Simulated: true,
 	}
 	if probed != nil {
-		served.Prober = func(ctx context.Context, ob site.Observer) Prober {
-			probed.begin(ctx, ob)
+		served.Prober = func(ctx context.Context, ob site.Observer) exporter.Prober {
+			probed.Begin(ctx, ob)
 			return probed
 		}
 	}
@@ -170,7 +173,7 @@ func (d *demo) run(ctx context.Context, c *command.Call) int {
 }
 
 // play lets the scenario happen to a healthy node, and takes it back.
-func (d *demo) play(ctx context.Context, tree *simulator.Tree, probed *rehearsal, log *slog.Logger) {
+func (d *serving) play(ctx context.Context, tree *simulator.Tree, probed *demo.Rehearsal, log *slog.Logger) {
 	for _, act := range []struct {
 		after time.Duration
 		node  func() *simulator.Node
@@ -189,7 +192,7 @@ func (d *demo) play(ctx context.Context, tree *simulator.Tree, probed *rehearsal
 			return
 		case <-wait.C:
 		}
-		if err := probed.change(func() error { return tree.Become(act.node()) }); err != nil {
+		if err := probed.Change(func() error { return tree.Become(act.node()) }); err != nil {
 			log.Error("the simulated node stays as it is", "err", err)
 			return
 		}
@@ -198,7 +201,7 @@ func (d *demo) play(ctx context.Context, tree *simulator.Tree, probed *rehearsal
 }
 
 // introduce says what is simulated, where to look and what to look for.
-func (d *demo) introduce(w io.Writer, addrs []net.Addr, probed bool) {
+func (d *serving) introduce(w io.Writer, addrs []net.Addr, probed bool) {
 	s := d.scenario
 	fmt.Fprintf(w, "Simulated node, scenario %s: %s.\nWhat to look for: %s\n", s.Name, s.Summary, s.Truth)
 	if d.breakTime > 0 {
@@ -212,12 +215,12 @@ func (d *demo) introduce(w io.Writer, addrs []net.Addr, probed bool) {
 }
 
 // showAddresses says where to look. Only a simulated node with GPUs is probed.
-func (d *demo) showAddresses(w io.Writer, addrs []net.Addr, probed bool) {
+func (d *serving) showAddresses(w io.Writer, addrs []net.Addr, probed bool) {
 	for _, a := range addrs {
 		base := "http://" + a.String() + d.exporter.Web.RoutePrefix
 		fmt.Fprintf(w, "  %s/  the node at a glance\n", base)
 		if probed {
-			fmt.Fprintf(w, "  %s%s  what probes measured\n", base, probesPath)
+			fmt.Fprintf(w, "  %s%s  what probes measured\n", base, exporter.ProbesPath)
 		}
 		fmt.Fprintf(w, "  %s%s  what Prometheus reads\n", base, d.exporter.Web.TelemetryPath)
 	}
@@ -225,7 +228,7 @@ func (d *demo) showAddresses(w io.Writer, addrs []net.Addr, probed bool) {
 }
 
 // replay serves a capture. Nothing of this host is read.
-func (d *demo) replay(ctx context.Context, c *command.Call) int {
+func (d *serving) replay(ctx context.Context, c *command.Call) int {
 	log := d.exporter.Log.Logger(c.Stderr)
 	fail := func(err error) int {
 		log.Error("cannot serve", "err", c.Explain(err))
@@ -254,7 +257,7 @@ func (d *demo) replay(ctx context.Context, c *command.Call) int {
 			onListen(addrs)
 		}
 	}
-	return d.exporter.Serve(ctx, c, Node{
+	return d.exporter.Serve(ctx, c, exporter.Node{
 		Sysfs: root("sys"), Procfs: root("proc"), Rootfs: root("root"), Netlink: root(capture.NetlinkFolder), GPUs: gpus,
 		Config:    func() (config.Config, error) { return config.Parse("", nil) },
 		Title:     "captured node",

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package program
 
 import (
 	"os"
 	"testing"
+
+	"gpufabric_exporter/internal/command/commandtest"
 )
 
 // Of network interfaces only what has a meaning is read, and no parameter of congestion control, until somebody asks:
@@ -16,16 +18,16 @@ func TestInterfacesShowMoreOnRequest(t *testing.T) {
 	const parameter = `gpufabric_roce_congestion_control_parameter{device="mlx5_0",`
 	const statistic = `gpufabric_ethernet_statistic_total{device="mlx5_0",netdev="enp24s0np0",port="1",statistic="rx_bytes_phy"}`
 	metrics := func(flags ...string) string {
-		p := start(t, nil, append([]string{"demo"}, flags...)...)
+		p := start(t, Options{}, append([]string{"demo"}, flags...)...)
 		defer p.Stop()
 		p.Ready()
 		_, body, _ := p.Get("/metrics")
 		return body
 	}
 	body := metrics()
-	contains(t, body, `gpufabric_roce_pfc_enabled{device="mlx5_0",`)
-	lacks(t, body, "gpufabric_roce_congestion_control_parameter", "gpufabric_ethernet_statistic_total")
+	commandtest.Contains(t, body, `gpufabric_roce_pfc_enabled{device="mlx5_0",`)
+	commandtest.Lacks(t, body, "gpufabric_roce_congestion_control_parameter", "gpufabric_ethernet_statistic_total")
 	body = metrics("--collector.dcqcn", "--collector.netdev.stats-include=rx_bytes_.*")
-	contains(t, body, parameter, statistic)
-	lacks(t, body, `statistic="tx_bytes_phy"`)
+	commandtest.Contains(t, body, parameter, statistic)
+	commandtest.Lacks(t, body, `statistic="tx_bytes_phy"`)
 }

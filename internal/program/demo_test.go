@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package program
 
 import (
 	"cmp"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,17 +14,19 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
+	"gpufabric_exporter/internal/site"
 )
 
 func TestDemoList(t *testing.T) {
-	var stdout output
-	if code := run(t.Context(), []string{"demo", "--list"}, options{Stdout: &stdout}); code != command.OK {
+	var stdout commandtest.Output
+	if code := run(t, Options{}, &stdout, &stdout, "demo", "--list"); code != command.OK {
 		t.Errorf("exit code %d", code)
 	}
 	for _, s := range simulator.Scenarios() {
-		contains(t, stdout.String(), s.Name, s.Summary)
+		commandtest.Contains(t, stdout.String(), s.Name, s.Summary)
 	}
 }
 
@@ -39,32 +42,32 @@ func TestDemo(t *testing.T) {
 			}
 			temp := t.TempDir()
 			t.Setenv("TMPDIR", temp)
-			p := start(t, nil, "demo", "--scenario="+s.Name)
+			p := start(t, Options{}, "demo", "--scenario="+s.Name)
 			p.Ready()
 			// Nothing hangs here, but a loaded machine may not read the node within the time after which a read counts as stuck.
 			for try := 1; try < 5 && strings.Contains(p.Stderr.String(), "has not returned"); try++ {
 				p.Stop()
-				p = start(t, nil, "demo", "--scenario="+s.Name)
+				p = start(t, Options{}, "demo", "--scenario="+s.Name)
 				p.Ready()
 			}
-			contains(t, p.Stdout.String(), s.Name, s.Summary, s.Truth, p.URL+"/metrics")
+			commandtest.Contains(t, p.Stdout.String(), s.Name, s.Summary, s.Truth, p.URL+"/metrics")
 			if probed := len(s.Build().GPUs) > 0; strings.Contains(p.Stdout.String(), p.URL+"/probes ") != probed {
 				t.Errorf("probed: %v: %s", probed, p.Stdout.String())
 			}
 			if s.Name == "statistics-refused" { // which is what the log is for
-				contains(t, p.Stderr.String(), `level=warn msg="source failed" source=netstats device=enp79s0np0`)
+				commandtest.Contains(t, p.Stderr.String(), `level=warn msg="source failed" source=netstats device=enp79s0np0`)
 			} else {
-				lacks(t, p.Stderr.String(), "level=warn", "level=error")
+				commandtest.Lacks(t, p.Stderr.String(), "level=warn", "level=error")
 			}
 
 			_, body, _ := p.Get("/metrics")
-			contains(t, body, "gpufabric_compute_ports_expected ", "go_goroutines")
-			lacks(t, body, "\nprocess_") // those are of this host
+			commandtest.Contains(t, body, "gpufabric_compute_ports_expected ", "go_goroutines")
+			commandtest.Lacks(t, body, "\nprocess_") // those are of this host
 			status, page, _ := p.Get("/")
 			if status != http.StatusOK {
 				t.Errorf("page: %d", status)
 			}
-			contains(t, page, "This node is made up")
+			commandtest.Contains(t, page, "This node is made up")
 			quiet := len(s.Expect)+len(simulatortest.ToldOfGPUs(s, false)) == 0 || s.OverTime // which one look does not see
 			if quiet != strings.Contains(page, "Nothing looks wrong") {
 				t.Errorf("expected %v:\n%.4000s", s.Expect, page)
@@ -76,7 +79,7 @@ func TestDemo(t *testing.T) {
 					place = "/etc/nccl.conf"
 				}
 				if !quiet {
-					contains(t, where, place)
+					commandtest.Contains(t, where, place)
 				}
 			}
 			p.Stop()
@@ -92,8 +95,8 @@ func TestDemoBreaks(t *testing.T) {
 	if _, err := os.Stat("/dev/shm"); err == nil {
 		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
 	}
-	p := start(t, nil, "demo", "--scenario=port-down", "--break-after=2s", "--mend-after=2s", "--observer.fast-interval=1ms")
-	contains(t, p.Stdout.String(), "It is healthy for 2s, and again 2s later.")
+	p := start(t, Options{}, "demo", "--scenario=port-down", "--break-after=2s", "--mend-after=2s", "--observer.fast-interval=1ms")
+	commandtest.Contains(t, p.Stdout.String(), "It is healthy for 2s, and again 2s later.")
 	for _, says := range []string{"1", "0", "1"} {
 		line := `gpufabric_hca_port_state{device="mlx5_3",port="1",state="active"} ` + says + "\n"
 		for deadline := time.Now().Add(time.Minute); ; {
@@ -106,17 +109,50 @@ func TestDemoBreaks(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}
-	contains(t, p.Stderr.String(), "the simulated node breaks", "the simulated node is mended")
+	commandtest.Contains(t, p.Stderr.String(), "the simulated node breaks", "the simulated node is mended")
 }
 
 func TestDemoNeedsRoom(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(t.TempDir(), "nosuch"))
-	var stderr output
-	if code := run(t.Context(), []string{"demo", "--web.listen-address=127.0.0.1:0"}, options{Stderr: &stderr}); code != command.Failure {
+	var stderr commandtest.Output
+	if code := run(t, Options{}, io.Discard, &stderr, "demo", "--web.listen-address=127.0.0.1:0"); code != command.Failure {
 		t.Errorf("exit code %d", code)
 	}
-	contains(t, stderr.String(), "cannot serve")
+	commandtest.Contains(t, stderr.String(), "cannot serve")
 	if _, err := os.Stat(os.Getenv("TMPDIR")); err == nil {
 		t.Error("made the folder")
 	}
+}
+
+// The first page that a reader sees says that probes complain, and where of what.
+func TestLandingTellsOfProbes(t *testing.T) {
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
+	}
+	p := start(t, Options{}, "demo", "--scenario=probe-wrong-result")
+	p.Ready()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		_, page, _ := p.Get("/")
+		// A loaded machine may not read the node in time at first; then something is unchecked.
+		if strings.Contains(page, "One probe tells of trouble") && strings.Contains(page, "Nothing looks wrong but what probes found") {
+			commandtest.Contains(t, page, `<a href="probes">`, "Its probes are made up, too")
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the page does not tell of probes:\n%.4000s", page)
+		}
+	}
+	_, page, _ := p.Get("/probes")
+	commandtest.Contains(t, page, "simulated node", "elements are wrong")
+	_, metrics, _ := p.Get("/metrics")
+	commandtest.Contains(t, metrics, `gpufabric_probe_failing{device="",kind="node",port="",reason="wrong_result"} 1`, `gpufabric_probe_transport{device="",kind="transport",port="",transport="ib"} 1`)
+}
+
+// The GPUs of this host are none of a demo's business.
+func TestDemoAsksNoDriver(t *testing.T) {
+	p := start(t, Options{Site: site.Site{Worker: func(site.GPUOptions) site.GPUWorker {
+		t.Error("a worker for NVML")
+		return nil
+	}}}, "demo")
+	p.Ready()
 }

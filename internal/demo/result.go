@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package demo
 
 import (
 	"fmt"
@@ -24,9 +24,9 @@ type rehearsed struct {
 }
 
 const (
-	rehearsedNCCL    = "2.27.7"
-	rehearsedSource  = "simulated"
-	rehearsedTCP     = 3.1e9 // bytes per second between two ranks
+	ncclVersion      = "2.27.7"
+	source           = "simulated"
+	overTCP          = 3.1e9 // bytes per second between two ranks
 	nvlinkOfChannels = 0.25  // of the NVLinks of a GPU that four channels fill
 	busOverPCIe      = 19e9  // bytes per second, where GPUs have no NVLink to all others
 	railShare        = 0.88  // of the line rate
@@ -36,7 +36,7 @@ const (
 
 // run is a probe at a time, or why there is none.
 func (s rehearsed) run(key probes.Key, at time.Time) (probes.Result, *probes.Skipped) {
-	plan, skip := probes.NewPlan(key, s.node, probes.Settings{MaxCTAs: rehearsedConfig().MaxCTAs})
+	plan, skip := probes.NewPlan(key, s.node, probes.Settings{MaxCTAs: Config().MaxCTAs})
 	if skip != nil {
 		skip.At = at
 		return probes.Result{}, skip
@@ -52,13 +52,13 @@ func (s rehearsed) run(key probes.Key, at time.Time) (probes.Result, *probes.Ski
 	}
 	noise := func(what string, share float64) float64 { return 1 + share*(2*s.fraction(what, key, at)-1) }
 	r := probes.Result{
-		Key: key, At: at, GPUs: plan.GPUs(), Outcome: probes.OK, NCCL: rehearsedNCCL, Driver: plan.Driver, CUDA: s.node.GPUDriver.CUDA.Or(""),
+		Key: key, At: at, GPUs: plan.GPUs(), Outcome: probes.OK, NCCL: ncclVersion, Driver: plan.Driver, CUDA: s.node.GPUDriver.CUDA.Or(""),
 		Init:    probes.Seconds(1.1 * noise("init", 0.1)),
 		Connect: probes.Seconds(0.14 * noise("connect", 0.2)),
-		NVLS:    probes.Known(false, rehearsedSource, at), SHARP: probes.Known(false, rehearsedSource, at), Channels: probes.Known(plan.Settings.MaxCTAs, rehearsedSource, at),
+		NVLS:    probes.Known(false, source, at), SHARP: probes.Known(false, source, at), Channels: probes.Known(plan.Settings.MaxCTAs, source, at),
 		Settings: slices.Sorted(slices.Values(plan.Ranks[0].Env)),
 	}
-	r.Expected = probes.None[float64](rehearsedSource, at)
+	r.Expected = probes.None[float64](source, at)
 	busBW, latency := s.network(&r, key, network)
 	s.log(&r)
 	r.Wall = r.Init + r.Connect + probes.Seconds(1.3*noise("wall", 0.1))
@@ -76,7 +76,7 @@ func (s rehearsed) fabric() (path probes.Path, known bool) {
 			switch {
 			case p.Role.State == fabric.Unknown || p.LinkLayer.State == fabric.Unknown:
 				known = false
-			case s.nccl.TCP || p.Role.Or("") != fabric.RoleCompute:
+			case s.nccl.TCP || p.Role.Or("") == fabric.RoleUnused: // NCCL does not ask what else a port is for
 			case p.LinkLayer.Or("") == fabric.LinkUnspecified: // EFA, whose state is a constant of the driver
 				path = probes.PathPlugin
 			case p.State.State == fabric.Unknown:
@@ -93,25 +93,25 @@ func (s rehearsed) fabric() (path probes.Path, known bool) {
 // takes.
 func (s rehearsed) network(r *probes.Result, key probes.Key, path probes.Path) (busBW float64, latency probes.Seconds) {
 	r.Network = map[probes.Path]string{probes.PathSocket: "Socket", probes.PathPlugin: "AWS Libfabric", probes.PathIB: "IB"}[path]
-	r.GPUDirect = probes.Known(!s.nccl.NoGPUDirect, rehearsedSource, r.At)
+	r.GPUDirect = probes.Known(!s.nccl.NoGPUDirect, source, r.At)
 	if key.Kind == probes.Socket {
 		path, r.Network = probes.PathSocket, "Socket"
 	}
 	if path == probes.PathSocket {
-		r.GPUDirect = probes.None[bool](rehearsedSource, r.At)
+		r.GPUDirect = probes.None[bool](source, r.At)
 	}
-	r.Path = probes.Known(path, rehearsedSource, r.At)
+	r.Path = probes.Known(path, source, r.At)
 	switch {
 	case key.Kind == probes.Node:
-		r.Path = probes.Known(probes.PathP2P, rehearsedSource, r.At)
+		r.Path = probes.Known(probes.PathP2P, source, r.At)
 		bytes, toSwitch := s.nvlink()
-		r.NVLS = probes.Known(toSwitch && s.node.GPUDriver.GPUs[0].ComputeCap.Or(0) >= 90, rehearsedSource, r.At)
+		r.NVLS = probes.Known(toSwitch && s.node.GPUDriver.GPUs[0].ComputeCap.Or(0) >= 90, source, r.At)
 		if !toSwitch {
 			return busOverPCIe, 31e-6
 		}
 		return bytes * nvlinkOfChannels, 24e-6
 	case path == probes.PathSocket:
-		return rehearsedTCP, 52e-6
+		return overTCP, 52e-6
 	case s.nccl.NoGPUDirect:
 		return s.rail(key) * bounceShare, 19e-6
 	}
@@ -178,12 +178,12 @@ func (s rehearsed) measure(r *probes.Result, plan *probes.Plan, busBW float64, l
 			m.Time = probes.Seconds(float64(w.Bytes) * factor / busBW)
 			m.Iterations = int(min(max(probes.SecondsOf(plan.Settings.Collective)/m.Time, 1), 100))
 		}
-		m.DeviceTime = probes.Known(m.Time-m.Time/50, rehearsedSource, r.At)
+		m.DeviceTime = probes.Known(m.Time-m.Time/50, source, r.At)
 		m.AlgBW = float64(w.Bytes) / float64(m.Time)
 		m.BusBW = m.AlgBW * factor
 		r.Measurements = append(r.Measurements, m)
 		if i == len(wants)-1 && plan.Expected > 0 {
-			r.Expected = probes.Known(m.BusBW/plan.Expected, rehearsedSource, r.At)
+			r.Expected = probes.Known(m.BusBW/plan.Expected, source, r.At)
 		}
 	}
 }
@@ -200,7 +200,7 @@ func (s rehearsed) spoil(r *probes.Result) {
 	switch last := len(r.Measurements) - 1; {
 	case fabricDown:
 		r.Measurements = nil
-		r.Path, r.GPUDirect = probes.NotKnown[probes.Path](fabric.ReasonNotRead, rehearsedSource, r.At), probes.NotKnown[bool](fabric.ReasonNotRead, rehearsedSource, r.At)
+		r.Path, r.GPUDirect = probes.NotKnown[probes.Path](fabric.ReasonNotRead, source, r.At), probes.NotKnown[bool](fabric.ReasonNotRead, source, r.At)
 		fail(probes.FailureCUDA, "rank 0: open: cuInit: system not yet initialized (802)")
 	case r.Kind != probes.Node:
 	case s.nccl.HangingGPU > 0:
@@ -221,7 +221,7 @@ func (s rehearsed) log(r *probes.Result) {
 			devices = append(devices, fmt.Sprintf("[%d]%s:1", len(devices), h.Name))
 		}
 	}
-	lines := []string{"NCCL version " + rehearsedNCCL}
+	lines := []string{"NCCL version " + ncclVersion}
 	switch {
 	case r.Network == "Socket" && r.Kind != probes.Socket:
 		lines = append(lines, "NCCL INFO NET/IB : No device found.", "NCCL INFO NET/Socket : Using [0]bond0")
