@@ -320,7 +320,7 @@ func TestServeProbes(t *testing.T) {
 	}
 	p := probing()
 	open := p.Gate
-	p.Gate = func(o exporter.GateOptions) (*probes.Gate, func() error, error) {
+	p.Gate = func(o probes.GateSources) (*probes.Gate, func() error, error) {
 		o.Procfs, o.Sysfs, o.Rootfs, o.Quiet = "/proc", filepath.Join(dir, "sys"), dir, 2*time.Second
 		return open(o)
 	}

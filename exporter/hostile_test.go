@@ -360,16 +360,15 @@ func TestSettingsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
 		answers := make(chan struct{})
-		p := &Probing{FindNCCL: func(string, string) (string, error) {
+		p := &probes.Platform{FindNCCL: func(string, string) (string, error) {
 			asked.Add(1)
 			<-answers
 			return "/lib/libnccl.so.2", nil
 		}}
-		var reading errand[library]
 		for range 10 { // as many reloads
-			m := &probeNode{config: probes.DefaultConfig(), probing: p, reading: &reading}
-			s, err := m.settings(t.Context())
-			if !errors.Is(err, errSettings) || s.Bytes == 0 {
+			m := &probes.Host{Config: probes.DefaultConfig(), Platform: p}
+			s, err := m.Settings(t.Context())
+			if !errors.Is(err, probes.ErrSettings) || s.Bytes == 0 {
 				t.Fatalf("%+v, %v", s, err)
 			}
 		}
@@ -378,8 +377,8 @@ func TestSettingsThatHang(t *testing.T) {
 		}
 		close(answers)
 		synctest.Wait()
-		m := &probeNode{config: probes.DefaultConfig(), probing: p, reading: &reading}
-		if s, err := m.settings(t.Context()); err != nil || s.NCCL != "/lib/libnccl.so.2" {
+		m := &probes.Host{Config: probes.DefaultConfig(), Platform: p}
+		if s, err := m.Settings(t.Context()); err != nil || s.NCCL != "/lib/libnccl.so.2" {
 			t.Errorf("%+v, %v", s, err)
 		}
 	})
@@ -443,7 +442,7 @@ func TestFIFOsAreNotRead(t *testing.T) {
 	if _, err := config.ReadManifest(fifo); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("manifest: %v", err)
 	}
-	if _, err := readEnvironment(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") || !errors.Is(err, errSettings) {
+	if _, err := probes.ReadEnvironment(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") || !errors.Is(err, probes.ErrSettings) {
 		t.Errorf("environment: %v", err)
 	}
 }

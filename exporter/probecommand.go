@@ -69,7 +69,7 @@ func unusable(r *probes.Result) bool {
 }
 
 // ProbeCommand returns the command probe.
-func ProbeCommand(s *site.Site, log *logging.Flags, probing *Probing) *command.Command {
+func ProbeCommand(s *site.Site, log *logging.Flags, probing *probes.Platform) *command.Command {
 	p := &probeCommand{site: s, log: log, probing: probing}
 	return &command.Command{
 		Name: "probe", Help: "Run NCCL collectives on the GPUs of this host, if nobody uses them. " +
@@ -120,7 +120,7 @@ func (p *probeCommand) run(ctx context.Context, c *command.Call) int {
 type probeCommand struct {
 	site     *site.Site
 	log      *logging.Flags
-	probing  *Probing
+	probing  *probes.Platform
 	flags    probeFlags
 	config   probes.Config
 	settings probes.Settings
@@ -155,7 +155,7 @@ func (p *probeCommand) probe(ctx context.Context, log *slog.Logger) error {
 		}
 	}
 	options := gateOptions(p.site, func() (string, error) { return p.site.GPUs.UnderMaintenance(), nil }, log)
-	options.Lock, options.IdleMemory, options.IdleCommand = p.config.LockFile, p.config.IdleMemory, p.config.IdleCommand
+	options.Config = p.config
 	gate, closeGate, err := p.probing.Gate(options)
 	if err != nil {
 		return err
@@ -189,8 +189,8 @@ func (p *probeCommand) prepare(ctx context.Context, log *slog.Logger) (noLibrary
 	if p.node, err = look(ctx, probes.Wants, 0); err != nil {
 		return nil, err
 	}
-	node := probeNode{config: p.config, probing: p.probing, reading: new(errand[library])}
-	if p.settings, err = node.settings(ctx); errors.Is(err, errSettings) {
+	host := probes.Host{Platform: p.probing, Config: p.config}
+	if p.settings, err = host.Settings(ctx); errors.Is(err, probes.ErrSettings) {
 		return nil, err
 	}
 	if err != nil {

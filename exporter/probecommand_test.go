@@ -69,10 +69,10 @@ func (b *probeBench) run(args ...string) (code int, stdout, stderr string) {
 	b.t.Helper()
 	var out, errs output
 	synctest.Test(b.t, func(t *testing.T) {
-		o := options{Stdout: &out, Stderr: &errs, Probing: &Probing{
-			Gate: func(o GateOptions) (*probes.Gate, func() error, error) {
+		o := options{Stdout: &out, Stderr: &errs, Probing: &probes.Platform{
+			Gate: func(o probes.GateSources) (*probes.Gate, func() error, error) {
 				return probes.NewGate(probes.GateOptions{
-					GPUs: b, Processes: benchHost{}, Cgroups: benchHost{}, Pods: benchPods{}, Maintenance: o.Maintenance, Lock: o.Lock, IdleMemory: o.IdleMemory,
+					GPUs: b, Processes: benchHost{}, Cgroups: benchHost{}, Pods: benchPods{}, Maintenance: o.Maintenance, Lock: o.Config.LockFile, IdleMemory: o.Config.IdleMemory,
 				}), func() error { return nil }, nil
 			},
 			Ranks: func(*probes.Plan, *slog.Logger) (probes.Ranks, *probes.Skipped) { return b, b.untrusted },

@@ -18,12 +18,10 @@ import (
 // prober runs the probes that the configuration asks for, and others when it changes.
 type prober struct {
 	ctx     context.Context
-	probing *Probing
-	gate    GateOptions // Lock comes from the configuration
+	probing *probes.Platform
+	gate    probes.GateSources // Config comes with each configuration
 	observe func(ctx context.Context) (*fabric.Node, error)
 	log     *slog.Logger
-	reading errand[library] // one for all configurations: what hangs is not begun again by a reload
-	vetting errand[vetted]
 
 	change sync.Mutex // held while one Prober ends and another begins
 
@@ -45,8 +43,8 @@ func (e *Exporter) prober(ctx context.Context, n Node, ob site.Observer, log *sl
 	}
 }
 
-func gateOptions(s *site.Site, maintenance func() (string, error), log *slog.Logger) GateOptions {
-	return GateOptions{Sysfs: s.Paths.Sysfs, Procfs: s.Paths.Procfs, Rootfs: s.Paths.Rootfs, Library: s.GPUs.Library, Maintenance: maintenance, Log: log}
+func gateOptions(s *site.Site, maintenance func() (string, error), log *slog.Logger) probes.GateSources {
+	return probes.GateSources{Sysfs: s.Paths.Sysfs, Procfs: s.Paths.Procfs, Rootfs: s.Paths.Rootfs, Library: s.GPUs.Library, Maintenance: maintenance, Log: log}
 }
 
 // Apply brings what runs in line with the configuration. What does not change runs on.
@@ -67,7 +65,7 @@ func (p *prober) Apply(c *probes.Config) error {
 		return nil
 	}
 	o := p.gate
-	o.Lock, o.IdleMemory, o.IdleCommand = c.LockFile, c.IdleMemory, c.IdleCommand
+	o.Config = *c
 	gate, closeGate, err := p.probing.Gate(o)
 	if err != nil {
 		return err
@@ -75,7 +73,7 @@ func (p *prober) Apply(c *probes.Config) error {
 	host, _ := os.Hostname() // all nodes without a name probe at the same times
 	runs, err := probes.New(probes.Options{
 		Config: *c, Host: host, Logger: p.log,
-		Machine: &probeNode{observe: p.observe, config: *c, probing: p.probing, gate: gate, reading: &p.reading, vetting: &p.vetting, log: p.log},
+		Machine: &probes.Host{Platform: p.probing, Config: *c, Gate: gate, Observe: p.observe, Log: p.log},
 	})
 	if err != nil {
 		return errors.Join(err, closeGate())

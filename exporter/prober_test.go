@@ -23,8 +23,8 @@ func TestUnwritableLockIsLogged(t *testing.T) {
 			var log output
 			p := &prober{
 				ctx: t.Context(), log: slog.New(slog.NewTextHandler(&log, nil)), stop: func() {},
-				probing: &Probing{Gate: func(o GateOptions) (*probes.Gate, func() error, error) {
-					return probes.NewGate(probes.GateOptions{Lock: o.Lock}), func() error { return nil }, nil
+				probing: &probes.Platform{Gate: func(o probes.GateSources) (*probes.Gate, func() error, error) {
+					return probes.NewGate(probes.GateOptions{Lock: o.Config.LockFile}), func() error { return nil }, nil
 				}},
 				observe: func(context.Context) (*fabric.Node, error) { return nil, errors.New("nothing is observed") },
 			}

@@ -16,6 +16,7 @@ import (
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/page"
 )
 
@@ -26,9 +27,9 @@ type reloader struct {
 	prober   Prober
 	log      *slog.Logger
 
-	clients  *rate.Limiter         // of reloads over HTTP, each of which reads files and writes a line to the log
-	changing sync.Mutex            // held from reading the file until what it says is in force
-	reading  errand[config.Config] // the file may be where nothing answers
+	clients  *rate.Limiter                // of reloads over HTTP, each of which reads files and writes a line to the log
+	changing sync.Mutex                   // held from reading the file until what it says is in force
+	reading  errand.Errand[config.Config] // the file may be where nothing answers
 
 	mu     sync.Mutex
 	status page.ConfigStatus
@@ -48,19 +49,19 @@ var errTooMany = errors.New("too many reloads, try again in a second")
 const patience = 5 * time.Second
 
 // reload reads the configuration again. On an error the old one stays in force. It is not begun while another is under way
-// (errBusy), and ends within seconds whatever the file system does. A client may ask for only so many (errTooMany).
+// (errand.ErrBusy), and ends within seconds whatever the file system does. A client may ask for only so many (errTooMany).
 func (r *reloader) reload(ctx context.Context, client bool) error {
 	if !r.changing.TryLock() {
-		return errBusy
+		return errand.ErrBusy
 	}
 	defer r.changing.Unlock()
-	c, err := r.reading.run(ctx, patience, func() (config.Config, error) {
+	c, err := r.reading.Run(ctx, patience, func() (config.Config, error) {
 		if client && !r.clients.Allow() {
 			return config.Config{}, errTooMany
 		}
 		return r.node.Config()
 	})
-	if errors.Is(err, errTooMany) || client && errors.Is(err, errBusy) {
+	if errors.Is(err, errTooMany) || client && errors.Is(err, errand.ErrBusy) {
 		return err // nothing was tried, and nothing is logged: clients may ask without end
 	}
 	if was := r.current().Config.File; err == nil && c.File == "" && was != "" {
@@ -70,7 +71,7 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 		err = r.prober.Apply(c.Probes)
 	}
 	if err != nil {
-		if !errors.Is(err, errBusy) {
+		if !errors.Is(err, errand.ErrBusy) {
 			status := r.current()
 			status.Err = err
 			r.replace(status)
@@ -126,7 +127,7 @@ func (r *reloader) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch err := r.reload(context.WithoutCancel(req.Context()), true); {
 	case errors.Is(err, errTooMany):
 		http.Error(w, "configuration not reloaded: "+err.Error(), http.StatusTooManyRequests)
-	case errors.Is(err, errBusy):
+	case errors.Is(err, errand.ErrBusy):
 		http.Error(w, "configuration not reloaded: a reload is "+err.Error(), http.StatusConflict)
 	case err != nil:
 		http.Error(w, "configuration not reloaded, the one before stays in force:\n"+err.Error(), http.StatusInternalServerError)

@@ -32,6 +32,7 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/observer"
@@ -52,7 +53,7 @@ type Exporter struct {
 	// OnListen is called once with the bound addresses, before the first request is served; nil: nobody is told.
 	OnListen func([]net.Addr)
 	// Probing is how NCCL is run; nil: it is not.
-	Probing *Probing
+	Probing *probes.Platform
 }
 
 // nodeObserver is what this package needs of an observer.
@@ -97,7 +98,7 @@ func (e *Exporter) checkedFiles(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "%s: ok\n", c.File)
 	if env := c.ByHand.EnvFile; env != "" {
-		if _, err := readEnvironment(env); err != nil {
+		if _, err := probes.ReadEnvironment(env); err != nil {
 			return err
 		}
 		fmt.Fprintf(w, "%s: ok\n", env)
@@ -214,8 +215,8 @@ func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) erro
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 
-	var reading errand[config.Config]
-	initial, err := reading.run(ctx, patience, n.Config)
+	var reading errand.Errand[config.Config]
+	initial, err := reading.Run(ctx, patience, n.Config)
 	if err != nil {
 		return err
 	}

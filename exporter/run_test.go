@@ -20,6 +20,7 @@ import (
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/probes"
 )
 
 type output = commandtest.Output
@@ -28,7 +29,7 @@ type output = commandtest.Output
 type options struct {
 	Stdout, Stderr io.Writer
 	OnListen       func([]net.Addr)
-	Probing        *Probing
+	Probing        *probes.Platform
 
 	site site.Site
 }

@@ -27,7 +27,7 @@ func (p *Prober) try(ctx context.Context, pr *probe, asked bool) answer {
 
 	done := make(chan answer, 1)
 	go func() {
-		r, s := p.session(ctx, target)
+		r, s := p.run(ctx, target)
 		done <- answer{result: r, skipped: s}
 	}()
 	var e answer
@@ -60,8 +60,8 @@ func (p *Prober) try(ctx context.Context, pr *probe, asked bool) answer {
 	return answer{result: r}
 }
 
-// session enters the gate, runs the probe and leaves. A bug in it costs the probe.
-func (p *Prober) session(ctx context.Context, t Target) (r Result, skipped *Skipped) {
+// run has the machine run the probe. A bug in it costs the probe.
+func (p *Prober) run(ctx context.Context, t Target) (r Result, skipped *Skipped) {
 	began := time.Now()
 	var price time.Duration
 	running := false
@@ -75,14 +75,13 @@ func (p *Prober) session(ctx context.Context, t Target) (r Result, skipped *Skip
 			p.settle(t, r, price)
 		}
 	}()
-	visit, skipped := p.machine.Enter(ctx, t)
+	r, skipped = p.machine.Probe(ctx, t, func() {
+		price = p.advance(t)
+		running = true
+	})
 	if skipped != nil {
 		return Result{}, skipped
 	}
-	defer visit.Leave()
-	price = p.advance(t)
-	running = true
-	r = visit.Run(ctx)
 	r.Key = t.Key
 	return bounded(r), nil
 }

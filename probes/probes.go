@@ -238,3 +238,5 @@ type Skipped struct {
 	Detail string // which GPU, which process; bounded
 	At     time.Time
 }
+
+func (s *Skipped) Error() string { return string(s.Why) + ": " + s.Detail }
