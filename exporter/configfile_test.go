@@ -27,8 +27,8 @@ func TestServeFindsConfiguration(t *testing.T) {
 	contains(t, p.Stderr.String(), "does not exist, so nothing is compared")
 	lacksMetric := func(want bool) {
 		t.Helper()
-		if _, body, _ := p.Get("/metrics"); strings.Contains(body, "gpufabric_compute_ports_expected 3\n") == want {
-			t.Errorf("compute_ports_expected is there: %v", !want)
+		if _, body, _ := p.Get("/metrics"); strings.Contains(body, "gpufabric_node_compute_ports_expected 3\n") == want {
+			t.Errorf("node_compute_ports_expected is there: %v", !want)
 		}
 	}
 	lacksMetric(true)

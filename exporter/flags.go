@@ -52,7 +52,7 @@ func (w *Web) Define(f *command.Flags) {
 		return err
 	})).PlaceHolder("/")
 	f.Add("web.external-url", "URL under which a reverse proxy offers this exporter.", command.Into(&external, command.ParseURLPath)).PlaceHolder("URL")
-	f.Switch("web.disable-exporter-metrics", "Leave out metrics about the exporter itself (go_*, process_*, promhttp_*).", &w.DisableExporterMetrics)
+	f.Switch("web.disable-exporter-metrics", "Leave out metrics about the exporter's process (go_*, process_*, promhttp_*); gpufabric_exporter_build_info stays.", &w.DisableExporterMetrics)
 	f.Add("web.max-requests", "Requests served at a time, the others get 503; 0: any number.", command.Into(&w.MaxRequests, command.ParseCount)).Default("40")
 	f.Switch("web.enable-pprof", "Serve profiles of the exporter under /debug/pprof/.", &w.EnablePprof)
 	f.Add("timeout-offset", "Seconds by which a scrape ends before Prometheus gives it up.", command.Into(&w.TimeoutOffset, command.ParseSeconds)).Default("0.5")

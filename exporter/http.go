@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/diagnose"
@@ -31,16 +32,17 @@ type handler struct {
 	observer nodeObserver
 	config   *reloader
 	own      *prometheus.Registry // metrics about the exporter itself
+	build    []*dto.MetricFamily  // what is left of them with --web.disable-exporter-metrics
 	failures *prometheus.CounterVec
 	answers  answers
-	probes   *probePages
+	probes   *page.Probes
 	log      *slog.Logger
 	ready    atomic.Bool // the first observation is done
 	seen     page.Sightings
 }
 
 func newHandler(e *Exporter, n Node, set *collector.Set, ob nodeObserver, config *reloader, log *slog.Logger) *handler {
-	h := &handler{exporter: e, node: n, observer: ob, config: config, own: newRegistry(!n.Simulated), failures: newFailures(), log: log}
+	h := &handler{exporter: e, node: n, observer: ob, config: config, own: newRegistry(!n.Simulated), build: buildInfo(), failures: newFailures(), log: log}
 	h.set = set.WithVerdicts(func(seen *fabric.Node, list []diagnose.Verdict) { h.seen.See(list, false, seen.At) })
 	h.own.MustRegister(h.failures)
 	h.probes = h.probePages()
@@ -60,10 +62,10 @@ func (h *handler) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+web.TelemetryPath, limit(metrics))
 	if web.TelemetryPath != "/" {
-		mux.Handle("GET /{$}", limit(shown(h.landing(), landingTimeout)))
+		mux.Handle("GET /{$}", limit(shown(h.landing(), pageTimeout)))
 	}
-	mux.Handle("GET "+ProbesPath, limit(http.HandlerFunc(h.probes.html)))
-	mux.Handle("GET "+ProbesPath+".json", limit(http.HandlerFunc(h.probes.json)))
+	mux.Handle("GET "+ProbesPath, limit(shown(http.HandlerFunc(h.probes.ServePage), pageTimeout)))
+	mux.Handle("GET "+ProbesPath+".json", limit(shown(http.HandlerFunc(h.probes.ServeJSON), pageTimeout)))
 	mux.HandleFunc("GET /-/healthy", h.healthy)
 	mux.HandleFunc("GET /-/ready", h.readiness)
 	mux.Handle("POST /-/reload", h.config)

@@ -10,10 +10,22 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/page"
+	"gpufabric_exporter/probes"
 )
 
-// landingTimeout bounds how long a human waits for a device that hangs.
-const landingTimeout = 3 * time.Second
+// ProbesPath is where the page of probes is; with .json behind, that for programs.
+const ProbesPath = "/probes"
+
+// pageTimeout bounds how long a human waits for a device that hangs.
+const pageTimeout = 3 * time.Second
+
+// probePages are the page of probes, and the same for programs.
+func (h *handler) probePages() *page.Probes {
+	return page.NewProbes(page.ProbesOptions{
+		Title: h.node.Title, Status: h.config.prober.Status, Log: h.log,
+		Config: func() *probes.Config { return h.config.current().Config.Probes },
+	})
+}
 
 // landing is the page of the node.
 func (h *handler) landing() http.Handler {
@@ -22,7 +34,7 @@ func (h *handler) landing() http.Handler {
 		Observe:    func(ctx context.Context) *fabric.Node { return h.observer.Observe(ctx, h.set.Want()) },
 		Collectors: h.set, NoDevice: func(n *fabric.Node) (string, bool) { return noDevice(n, h.node) },
 		Config: h.config.current, Devices: h.exporter.Site.Devices.Filter, Seen: &h.seen, Links: h.links(), Log: h.log,
-		Probed: func(now time.Time) page.Cell { return page.Cell(h.probes.view(now).Verdict) },
+		Probes: h.probes,
 	}
 	if h.node.Simulated {
 		o.Instance = "" // Prometheus does not know it

@@ -429,3 +429,17 @@ func TestProbeMakesWay(t *testing.T) {
 	}
 	contains(t, out, "# ABORTED (intruder)", "compute process 4711 (python3) on GPU-", "came to the GPUs", "try again when nobody uses the GPUs", "GPUs afterwards: free ")
 }
+
+// What ranks and libraries say cannot reach the terminal as it is.
+func TestProbeTextEscapes(t *testing.T) {
+	const evil = "\x1b[2J"
+	r := probes.Result{Outcome: probes.Failed, Failure: probes.Failure(evil), Error: evil, NCCL: evil, Driver: evil, CUDA: evil, Network: evil, Log: evil + "\n"}
+	r.Device = evil
+	var b output
+	plan := &probes.Plan{Ranks: []probes.RankPlan{{UUID: "GPU-a"}}}
+	if err := writeProbeRun(legible{&b}, probeRun{plan: plan, result: &r}); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, b.String(), `\u001b[2J`)
+	lacks(t, b.String(), "\x1b")
+}

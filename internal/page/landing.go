@@ -56,8 +56,8 @@ type LandingOptions struct {
 	Config  func() ConfigStatus // what is in force
 	Devices fabric.Filter       // the devices that flags leave
 	Seen    *Sightings          // since when checks fail
-	Probed  func(now time.Time) Cell
-	Links   []Link // to other pages
+	Probes  *Probes             // what they complain of
+	Links   []Link              // to other pages
 	Log     *slog.Logger
 }
 
@@ -154,7 +154,7 @@ func (l *Landing) view(n *fabric.Node) view {
 	}
 	l.explain(n, v.Troubles)
 	v.Verdict = l.verdict(n, v.Troubles, len(v.Unchecked))
-	v.conclude(l.Probed(n.At))
+	v.conclude(l.Probes.view(n.At).Verdict)
 	for i := range n.HCAs {
 		v.Devices = append(v.Devices, deviceRows(&n.HCAs[i], bad)...)
 	}

@@ -61,7 +61,7 @@ func TestDemo(t *testing.T) {
 			}
 
 			_, body, _ := p.Get("/metrics")
-			commandtest.Contains(t, body, "gpufabric_compute_ports_expected ", "go_goroutines")
+			commandtest.Contains(t, body, "gpufabric_node_compute_ports_expected ", "go_goroutines")
 			commandtest.Lacks(t, body, "\nprocess_") // those are of this host
 			status, page, _ := p.Get("/")
 			if status != http.StatusOK {

@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package page
 
 import (
 	"encoding/json"
 	"fmt"
-	"html/template"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/spelling"
@@ -93,14 +91,13 @@ func probedStatus() probes.Status {
 	}
 }
 
-func pagesOf(t *testing.T, s probes.Status, c *probes.Config) *probePages {
-	return &probePages{
-		title: "node17", status: func() probes.Status { return s }, config: func() *probes.Config { return c },
-		page: template.Must(template.New("probes").Parse(probesHTML)), fail: func(err error) { t.Error(err) },
-	}
+func pagesOf(s probes.Status, c *probes.Config) *Probes {
+	return NewProbes(ProbesOptions{
+		Title: "node17", Status: func() probes.Status { return s }, Config: func() *probes.Config { return c }, Log: slog.New(slog.DiscardHandler),
+	})
 }
 
-func pageText(t *testing.T, p *probePages) string {
+func pageText(t *testing.T, p *Probes) string {
 	t.Helper()
 	var b strings.Builder
 	v := p.view(probedAt())
@@ -111,11 +108,20 @@ func pageText(t *testing.T, p *probePages) string {
 	return b.String()
 }
 
+func jsonText(t *testing.T, s probes.Status, c *probes.Config) string {
+	t.Helper()
+	text, err := json.MarshalIndent(statusJSON(s, c, probedAt()), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text) + "\n"
+}
+
 // The page and the JSON of some results, to the letter.
 func TestProbesPage(t *testing.T) {
 	c := probes.DefaultConfig()
-	page := pageText(t, pagesOf(t, probedStatus(), &c))
-	golden(t, filepath.Join("testdata", "probe", "page.html"), page)
+	page := pageText(t, pagesOf(probedStatus(), &c))
+	golden(t, "testdata/probes.html", page)
 	contains(t, page, "2 probes tell of trouble", "0.042 % of the time of 2 GPUs, 0.1 % allowed", "far slower than before", "below 80 % of its baseline 3 times in a row", "39 compared with a baseline (2 slow, 1 late)", "14.00 µs<small>all_reduce of 1 KiB, 108 % of its baseline",
 		"free 240ms after its ranks were killed or asked to close", "not seen to be free: 500 MiB are used on GPU-a", "2.5 %", "in 3 hours", "3 minutes ago: 1 job,",
 		"<th scope=\"row\">path</th><td>p2p</td><td>socket</td>", "<th scope=\"row\">NCCL_IB_TC</th><td>106</td><td>not set</td>",
@@ -123,11 +129,8 @@ func TestProbesPage(t *testing.T) {
 		"14 times", "64 MiB", "<strong>Kept</strong>")
 	lacks(t, page, "ZgotmplZ", "&lt;no value", "<script", "http://", "https://")
 
-	var b strings.Builder
-	if err := encodeJSON(&b, statusJSON(probedStatus(), &c, probedAt())); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, filepath.Join("testdata", "probe", "status.json"), b.String())
+	body := jsonText(t, probedStatus(), &c)
+	golden(t, "testdata/probes.json", body)
 }
 
 // What is not known, or never was, is no 0 on the page and null in the JSON.
@@ -146,14 +149,10 @@ func TestProbesPageKnowsNothing(t *testing.T) {
 		"no device": {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Rail}, Every: time.Hour}}}, &c, []string{"not due"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			page := pageText(t, pagesOf(t, test.status, test.config))
+			page := pageText(t, pagesOf(test.status, test.config))
 			contains(t, page, test.want...)
 			lacks(t, page, "0001-01-01", "ZgotmplZ", "NaN", "Inf")
-			var b strings.Builder
-			if err := encodeJSON(&b, statusJSON(test.status, test.config, probedAt())); err != nil {
-				t.Fatal(err)
-			}
-			lacks(t, b.String(), "0001-01-01", `"gpudirect_rdma": false`, `"channels": 0`)
+			lacks(t, jsonText(t, test.status, test.config), "0001-01-01", `"gpudirect_rdma": false`, `"channels": 0`)
 		})
 	}
 }
@@ -183,10 +182,10 @@ func TestProbesPageEscapes(t *testing.T) {
 	}
 	c := probes.DefaultConfig()
 	c.NCCL, c.EnvFile = evil, evil
-	p := pagesOf(t, s, &c)
-	p.title = evil
+	p := pagesOf(s, &c)
+	p.Title = evil
 	w := httptest.NewRecorder()
-	p.html(w, nil)
+	p.ServePage(w, nil)
 	page := w.Body.String()
 	if w.Code != http.StatusOK || strings.Count(page, "</style>") != 1 {
 		t.Errorf("status %d, %d styles", w.Code, strings.Count(page, "</style>"))
@@ -203,41 +202,15 @@ func TestProbesPageEscapes(t *testing.T) {
 		t.Errorf("%d escaped texts", n)
 	}
 	w = httptest.NewRecorder()
-	p.json(w, nil)
+	p.ServeJSON(w, nil)
 	if !json.Valid(w.Body.Bytes()) || strings.Contains(w.Body.String(), "<script") {
 		t.Error("the JSON is none, or has markup")
 	}
 }
 
-// The pages are where the others are, and say so when nothing is probed.
-func TestProbesPageIsServed(t *testing.T) {
-	p := start(t, &fakeObserver{node: healthy}, "--web.route-prefix=/fabric")
-	status, page, header := p.Get("/fabric/probes")
-	if status != http.StatusOK || header.Get("Content-Type") != "text/html; charset=utf-8" || header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%d %v", status, header)
-	}
-	contains(t, page, "Nothing is probed", `href="./"`, `href="probes.json"`)
-	status, body, header := p.Get("/fabric/probes.json")
-	var j probesStatusJSON
-	if err := json.Unmarshal([]byte(body), &j); err != nil || status != http.StatusOK || header.Get("Content-Type") != "application/json" || j.Enabled || j.Probes == nil {
-		t.Errorf("%d %v %s: %v", status, header, body, err)
-	}
-	_, landing, _ := p.Get("/fabric/")
-	contains(t, landing, `href="probes"`)
-	if status, _, _ := p.Do(http.MethodPost, "/fabric/probes"); status != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %d", status)
-	}
-	for _, path := range []string{"/probes", "/probes.json"} {
-		var stderr output
-		if code := run(t.Context(), []string{"--web.telemetry-path=" + path}, options{Stdout: &stderr, Stderr: &stderr}); code != command.Usage {
-			t.Errorf("%s for metrics: exit code %d, %s", path, code, stderr.String())
-		}
-	}
-}
-
 // The example of the document is what holds without it, and the document names all that results can say.
 func TestDocumentOfProbes(t *testing.T) {
-	raw, err := os.ReadFile("../docs/PROBES.md")
+	raw, err := os.ReadFile("../../docs/PROBES.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,6 +232,15 @@ func TestDocumentOfProbes(t *testing.T) {
 			}
 		}
 	}
+	var skipped map[string]any
+	if text, err := json.Marshal(probes.Skipped{}); err != nil || json.Unmarshal(text, &skipped) != nil {
+		t.Fatal(err)
+	}
+	for name := range skipped {
+		if !strings.Contains(string(raw), name) {
+			t.Errorf("the document does not have %q", name)
+		}
+	}
 	for _, v := range []any{
 		probesStatusJSON{},
 		probeStateJSON{},
@@ -270,7 +252,6 @@ func TestDocumentOfProbes(t *testing.T) {
 		probes.Comparison{},
 		probes.LatencyComparison{},
 		probes.Change{},
-		probeSkippedJSON{},
 	} {
 		for field := range reflect.TypeOf(v).Fields() {
 			if field.Anonymous {

@@ -5,45 +5,9 @@ package exporter
 import (
 	"encoding/json"
 	"io"
-	"time"
 
 	"gpufabric_exporter/probes"
 )
-
-// The JSON of the command probe and of /probes.json (docs/PROBES.md), around that of probes.Result.
-
-// ProbesPath is where the page of probes is; with .json behind, that for programs.
-const ProbesPath = "/probes"
-
-type probeSkippedJSON struct {
-	Why    string     `json:"reason"`
-	Detail string     `json:"detail"`
-	Advice string     `json:"advice"`
-	At     *time.Time `json:"at"`
-}
-
-func skippedJSON(s *probes.Skipped) *probeSkippedJSON {
-	if s == nil {
-		return nil
-	}
-	return &probeSkippedJSON{string(s.Why), s.Detail, adviceOnSkip(s.Why), moment(s.At)}
-}
-
-// moment is nil for never.
-func moment(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC().Truncate(time.Millisecond)
-	return &t
-}
-
-func unlessZero(v float64) *float64 {
-	if v == 0 {
-		return nil
-	}
-	return &v
-}
 
 // writeProbeJSON prints what came of the command.
 func writeProbeJSON(w io.Writer, r *probeReport) error {
@@ -63,13 +27,13 @@ func writeProbeJSON(w io.Writer, r *probeReport) error {
 		Note  string `json:"note,omitempty"` // why it says nothing, or less than it seems
 	}
 	report := struct {
-		Probe      string            `json:"probe"`
-		ExitCode   int               `json:"exit_code"`
-		Error      string            `json:"error,omitempty"`
-		Skipped    *probeSkippedJSON `json:"skipped"`
-		Runs       []*probes.Result  `json:"runs"`
-		Comparison *comparison       `json:"comparison,omitempty"`
-	}{Probe: r.what, ExitCode: r.code(), Skipped: skippedJSON(r.skipped), Runs: []*probes.Result{}}
+		Probe      string           `json:"probe"`
+		ExitCode   int              `json:"exit_code"`
+		Error      string           `json:"error,omitempty"`
+		Skipped    *probes.Skipped  `json:"skipped"`
+		Runs       []*probes.Result `json:"runs"`
+		Comparison *comparison      `json:"comparison,omitempty"`
+	}{Probe: r.what, ExitCode: r.code(), Skipped: r.skipped, Runs: []*probes.Result{}}
 	if r.err != nil {
 		report.Error = r.err.Error()
 	}

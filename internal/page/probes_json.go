@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package page
 
 import (
 	"time"
@@ -36,7 +36,7 @@ type probeStateJSON struct {
 	Slow      uint64            `json:"slow_results"`
 	Late      uint64            `json:"late_results"`
 	Baselines int               `json:"baselines"`
-	LastSkip  *probeSkippedJSON `json:"last_skip"`
+	LastSkip  *probes.Skipped   `json:"last_skip"`
 	Last      *probes.Result    `json:"last"`
 	LastGood  *probes.Result    `json:"last_good"`
 	Kept      []probes.Result   `json:"kept"` // failures and regressions that are preserved, oldest first
@@ -67,7 +67,7 @@ func statusJSON(s probes.Status, c *probes.Config, now time.Time) probesStatusJS
 		state := probeStateJSON{
 			Kind: string(p.Key.Kind), Device: p.Key.Device, Port: p.Key.Port, Every: unlessZero(p.Every.Seconds()), LastRun: moment(p.LastRun),
 			NextRun: moment(p.NextRun), Runs: p.Runs, Failures: map[string]uint64{}, Skips: map[string]uint64{}, Wrong: p.Wrong, Judged: p.Judged, Slow: p.Slow, Late: p.Late, Baselines: p.Baselines,
-			LastSkip: skippedJSON(p.LastSkip), Last: p.Last, LastGood: p.LastGood, Kept: append([]probes.Result{}, p.Kept...),
+			LastSkip: p.LastSkip, Last: p.Last, LastGood: p.LastGood, Kept: append([]probes.Result{}, p.Kept...),
 		}
 		for why, n := range p.Failures {
 			state.Failures[string(why)] = n
@@ -81,4 +81,20 @@ func statusJSON(s probes.Status, c *probes.Config, now time.Time) probesStatusJS
 		j.Probes = append(j.Probes, state)
 	}
 	return j
+}
+
+// moment is nil for never.
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC().Truncate(time.Millisecond)
+	return &t
+}
+
+func unlessZero(v float64) *float64 {
+	if v == 0 {
+		return nil
+	}
+	return &v
 }
