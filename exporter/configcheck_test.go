@@ -3,7 +3,6 @@
 package exporter
 
 import (
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,8 +11,6 @@ import (
 
 	"gpufabric_exporter/internal/command"
 )
-
-var update = flag.Bool("update", false, "write what is seen to testdata instead of comparing it")
 
 func TestConfigCheck(t *testing.T) {
 	var stdout, stderr output

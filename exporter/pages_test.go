@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
+
+	"gpufabric_exporter/internal/command"
 )
 
 // The pages are where the others are, and say so when nothing is probed.
@@ -31,7 +33,7 @@ func TestProbesPageIsServed(t *testing.T) {
 	}
 	for _, path := range []string{"/probes", "/probes.json"} {
 		var stderr output
-		if code := Run(t.Context(), []string{"--web.telemetry-path=" + path}, Options{Stdout: &stderr, Stderr: &stderr}); code != exitUsage {
+		if code := run(t.Context(), []string{"--web.telemetry-path=" + path}, options{Stdout: &stderr, Stderr: &stderr}); code != command.Usage {
 			t.Errorf("%s for metrics: exit code %d, %s", path, code, stderr.String())
 		}
 	}

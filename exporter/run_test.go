@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string, o options) int {
 	e.ConfigCheck.File = &s.Config.File
 	line := command.Line{
 		Groups:   []command.Group{&e.Web, log, &e.Collectors, &s.Devices, &s.Paths, &s.Recorded, &s.Config, &e.ConfigCheck, &e.Intervals, &s.GPUs},
-		Commands: []*command.Command{e.Command(), ProbeCommand(s, log, o.Probing)},
+		Commands: []*command.Command{e.Command()},
 	}
 	return line.Run(ctx, args, o.Stdout, o.Stderr)
 }

@@ -24,6 +24,9 @@ func (l legible) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Legible returns a writer that is legible.
+func Legible(w io.Writer) io.Writer { return legible{w} }
+
 // Raw returns what is behind a legible writer: for archives, and for sequences of the program's own.
 func Raw(w io.Writer) io.Writer {
 	if l, ok := w.(legible); ok {

@@ -42,6 +42,7 @@ func TestFlagErrors(t *testing.T) {
 		{"check --output=jsn", []string{`--output="jsn": expected text or json; did you mean json?`}},
 		{"probe nvlnk", []string{`"nvlnk": expected transport, node`, "did you mean nvlink?"}},
 		{"probe --json", []string{"--json: unknown flag"}},
+		{"probe --web.listen-address=:1", []string{"--web.listen-address: probe does not take this flag"}},
 		{"capture --web.max-requests=3", []string{"--web.max-requests: capture does not take this flag"}},
 		{"topology --web.max-requests=3", []string{"--web.max-requests: topology does not take this flag"}},
 		{"rules --directory=x --web.max-requests=3", []string{"--web.max-requests: rules does not take this flag"}},

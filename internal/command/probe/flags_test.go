@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package probe
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
 )
 
@@ -56,16 +58,15 @@ func TestProbeFlagErrors(t *testing.T) {
 		{"--bytes=8:16:2:2", "expected SIZE, MIN:MAX or MIN:MAX:FACTOR"},
 		{"--library=", "expected a path"},
 		{"--path.netlink=/tmp", "--path.netlink: probe does not take this flag"},
-		{"--web.listen-address=:1", "--web.listen-address: probe does not take this flag"},
 	} {
-		var stdout, stderr output
-		code := run(t.Context(), append([]string{"probe"}, strings.Fields(c.args)...), options{Stdout: &stdout, Stderr: &stderr})
+		var stdout, stderr commandtest.Output
+		code := runTo(t, &stdout, &stderr, new(site.Site), nil, strings.Fields(c.args)...)
 		if code != command.Usage || !strings.Contains(stderr.String(), c.want) || stdout.String() != "" {
 			t.Errorf("%s: exit code %d, %s; want %q", c.args, code, stderr.String(), c.want)
 		}
 	}
-	var stderr output
-	if code := run(t.Context(), []string{"probe"}, options{Stdout: &stderr, Stderr: &stderr}); code != exitUnprobed {
+	var stderr commandtest.Output
+	if code := runTo(t, &stderr, &stderr, new(site.Site), nil); code != exitUnprobed {
 		t.Errorf("without what runs NCCL: exit code %d, %s", code, stderr.String())
 	}
 }
@@ -104,7 +105,7 @@ func FuzzParseSizes(f *testing.F) {
 // The line is there while something is done, counts seconds, and is gone before anything else is printed.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out output
+		var out commandtest.Output
 		p := &progress{w: &out}
 		b := newProbeBench(t, 2)
 		ranks := p.watch(b, "node")
@@ -141,7 +142,7 @@ func TestProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	if newProgress(file) != nil || newProgress(&output{}) != nil {
+	if newProgress(file) != nil || newProgress(&commandtest.Output{}) != nil {
 		t.Error("there is a progress line on what is no terminal")
 	}
 	var none *progress
@@ -151,23 +152,23 @@ func TestProgress(t *testing.T) {
 
 // A run that ended tells its outcome by its exit code, the worst one.
 func TestProbeExitCodes(t *testing.T) {
-	result := func(o probes.Outcome, f probes.Failure) probeRun {
-		return probeRun{result: &probes.Result{Outcome: o, Failure: f}}
+	result := func(o probes.Outcome, f probes.Failure) oneRun {
+		return oneRun{result: &probes.Result{Outcome: o, Failure: f}}
 	}
 	ok, wrong := result(probes.OK, ""), result(probes.Failed, probes.FailureWrong)
 	for name, c := range map[string]struct {
-		report probeReport
+		report report
 		want   int
 	}{
-		"ok":                {probeReport{runs: []probeRun{ok, ok}}, exitProbed},
-		"wrong":             {probeReport{runs: []probeRun{ok, wrong}}, exitUnsound},
-		"wrong and aborted": {probeReport{runs: []probeRun{result(probes.Aborted, probes.FailureIntruder), wrong}}, exitUnsound},
-		"aborted":           {probeReport{runs: []probeRun{ok, result(probes.Aborted, probes.FailureStopped)}}, exitUnprobed},
-		"no library":        {probeReport{runs: []probeRun{result(probes.Failed, probes.FailureLibrary), {}}}, exitUnprobed},
-		"not reached":       {probeReport{runs: []probeRun{ok, {}}}, exitUnprobed},
-		"skipped":           {probeReport{skipped: &probes.Skipped{Why: probes.SkipProcess}}, exitUnprobed},
-		"error":             {probeReport{err: errors.New("no")}, exitUnprobed},
-		"wrong and error":   {probeReport{err: errors.New("no"), runs: []probeRun{wrong}}, exitUnsound},
+		"ok":                {report{runs: []oneRun{ok, ok}}, exitProbed},
+		"wrong":             {report{runs: []oneRun{ok, wrong}}, exitUnsound},
+		"wrong and aborted": {report{runs: []oneRun{result(probes.Aborted, probes.FailureIntruder), wrong}}, exitUnsound},
+		"aborted":           {report{runs: []oneRun{ok, result(probes.Aborted, probes.FailureStopped)}}, exitUnprobed},
+		"no library":        {report{runs: []oneRun{result(probes.Failed, probes.FailureLibrary), {}}}, exitUnprobed},
+		"not reached":       {report{runs: []oneRun{ok, {}}}, exitUnprobed},
+		"skipped":           {report{skipped: &probes.Skipped{Why: probes.SkipProcess}}, exitUnprobed},
+		"error":             {report{err: errors.New("no")}, exitUnprobed},
+		"wrong and error":   {report{err: errors.New("no"), runs: []oneRun{wrong}}, exitUnsound},
 	} {
 		if got := c.report.code(); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)

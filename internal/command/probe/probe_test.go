@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package probe
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -18,8 +20,10 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
@@ -67,9 +71,9 @@ func (b *probeBench) configure(more string) {
 // run runs the command. Time is made up: a minute of watching is over at once.
 func (b *probeBench) run(args ...string) (code int, stdout, stderr string) {
 	b.t.Helper()
-	var out, errs output
+	var out, errs commandtest.Output
 	synctest.Test(b.t, func(t *testing.T) {
-		o := options{Stdout: &out, Stderr: &errs, Probing: &probes.Platform{
+		platform := &probes.Platform{
 			Gate: func(o probes.GateSources) (*probes.Gate, func() error, error) {
 				return probes.NewGate(probes.GateOptions{
 					GPUs: b, Processes: benchHost{}, Cgroups: benchHost{}, Pods: benchPods{}, Maintenance: o.Maintenance, Lock: o.Config.LockFile, IdleMemory: o.Config.IdleMemory,
@@ -82,17 +86,28 @@ func (b *probeBench) run(args ...string) (code int, stdout, stderr string) {
 				}
 				return "libnccl.so.2", nil
 			},
-		}}
-		o.site.NewObserver = func(observer.Options) (site.Observer, error) {
-			return &fakeObserver{node: func() *fabric.Node { return b.node }}, nil
 		}
-		code = run(t.Context(), append([]string{"probe", "--config.file=" + b.config}, args...), o)
+		s := &site.Site{NewObserver: func(observer.Options) (site.Observer, error) { return fixed{b}, nil }}
+		code = runTo(t, &out, &errs, s, platform, append([]string{"--config.file=" + b.config}, args...)...)
 	})
 	if b.running != 0 {
 		b.t.Errorf("%d ranks are left", b.running)
 	}
 	return code, out.String(), errs.String()
 }
+
+// runTo runs the command.
+func runTo(t *testing.T, stdout, stderr io.Writer, s *site.Site, platform *probes.Platform, args ...string) int {
+	t.Helper()
+	return commandtest.RunTo(t, stdout, stderr, s, func(s *site.Site, log *logging.Flags) *command.Command { return New(s, log, platform) }, args...)
+}
+
+// fixed is an observer of the node of a bench.
+type fixed struct{ bench *probeBench }
+
+func (f fixed) Observe(context.Context, fabric.Want) *fabric.Node { return f.bench.node }
+func (f fixed) SetPolicy(*fabric.Policy, observer.NCCLFiles)      {}
+func (f fixed) Close()                                            {}
 
 func (b *probeBench) Read(context.Context, bool) (fabric.GPUDriver, error) {
 	now := time.Now()
@@ -292,10 +307,12 @@ func TestProbeOutput(t *testing.T) {
 			if code != c.code || errs != "" {
 				t.Errorf("exit code %d, want %d: %s", code, c.code, errs)
 			}
-			golden(t, filepath.Join("testdata", "probe", c.file+".txt"), out)
+			golden(t, filepath.Join("testdata", c.file+".txt"), out)
 		})
 	}
 }
+
+var update = flag.Bool("update", false, "write what is seen to testdata instead of comparing it")
 
 // golden compares a text with a file.
 func golden(t *testing.T, path, got string) {
@@ -369,7 +386,7 @@ func TestProbeRefuses(t *testing.T) {
 			if code != want || out != "" || b.started > 0 {
 				t.Errorf("exit code %d, %d ranks started, %q", code, b.started, out)
 			}
-			contains(t, errs, c.want...)
+			commandtest.Contains(t, errs, c.want...)
 		})
 	}
 }
@@ -386,7 +403,7 @@ func TestProbeIsAlone(t *testing.T) {
 		if code != exitUnprobed || b.started > 0 {
 			t.Errorf("%v: exit code %d, %d ranks started", args, code, b.started)
 		}
-		contains(t, errs, "not probed (locked)", "another probe of this node")
+		commandtest.Contains(t, errs, "not probed (locked)", "another probe of this node")
 		lock.Release()
 	}
 }
@@ -408,8 +425,8 @@ func TestProbeEvenIfBusy(t *testing.T) {
 	if code != exitProbed || b.started != 2 {
 		t.Errorf("exit code %d, %d ranks started", code, b.started)
 	}
-	contains(t, out, "# ok: average bus bandwidth")
-	contains(t, errs, "goes on because of --even-if-busy, although (process): compute process 4711")
+	commandtest.Contains(t, out, "# ok: average bus bandwidth")
+	commandtest.Contains(t, errs, "goes on because of --even-if-busy, although (process): compute process 4711")
 }
 
 // An intruder ends it, and nothing is said of the fabric.
@@ -427,7 +444,7 @@ func TestProbeMakesWay(t *testing.T) {
 	if code != exitUnprobed || b.started != 2 {
 		t.Errorf("exit code %d, %d ranks started: the second rail was not to be tried", code, b.started)
 	}
-	contains(t, out, "# ABORTED (intruder)", "compute process 4711 (python3) on GPU-", "came to the GPUs", "try again when nobody uses the GPUs", "GPUs afterwards: free ")
+	commandtest.Contains(t, out, "# ABORTED (intruder)", "compute process 4711 (python3) on GPU-", "came to the GPUs", "try again when nobody uses the GPUs", "GPUs afterwards: free ")
 }
 
 // What ranks and libraries say cannot reach the terminal as it is.
@@ -435,11 +452,11 @@ func TestProbeTextEscapes(t *testing.T) {
 	const evil = "\x1b[2J"
 	r := probes.Result{Outcome: probes.Failed, Failure: probes.Failure(evil), Error: evil, NCCL: evil, Driver: evil, CUDA: evil, Network: evil, Log: evil + "\n"}
 	r.Device = evil
-	var b output
+	var b commandtest.Output
 	plan := &probes.Plan{Ranks: []probes.RankPlan{{UUID: "GPU-a"}}}
-	if err := writeProbeRun(legible{&b}, probeRun{plan: plan, result: &r}); err != nil {
+	if err := writeRun(command.Legible(&b), oneRun{plan: plan, result: &r}); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, b.String(), `\u001b[2J`)
-	lacks(t, b.String(), "\x1b")
+	commandtest.Contains(t, b.String(), `\u001b[2J`)
+	commandtest.Lacks(t, b.String(), "\x1b")
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package probe
 
 import (
 	"errors"
@@ -22,8 +22,8 @@ const (
 	probeTCP     = "tcp"
 )
 
-// probeFlags is what the command probe is asked for.
-type probeFlags struct {
+// options is what the command probe is asked for.
+type options struct {
 	what       string      // a kind, or a comparison
 	kind       probes.Kind // of --kind; empty: not given
 	op         probes.Op   // empty: that of the kind
@@ -39,7 +39,7 @@ type probeFlags struct {
 }
 
 // comparison is empty for a run of one kind.
-func (p *probeFlags) comparison() string {
+func (p *options) comparison() string {
 	if slices.Contains([]string{probeScaling, probeNVLink, probeTCP}, p.what) {
 		return p.what
 	}
@@ -47,7 +47,7 @@ func (p *probeFlags) comparison() string {
 }
 
 // define adds the flags.
-func (p *probeFlags) define(f *command.Flags) {
+func (p *options) define(f *command.Flags) {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	kinds := spelling.Names(probes.Kinds())
 	f.Argument("what", "A kind: "+list(kinds)+"; or a comparison: scaling (2, 4, 8 GPUs), nvlink (direct ways between GPUs on and off), "+
@@ -115,7 +115,7 @@ func parseSizes(s string) ([]uint64, error) {
 }
 
 // setDevice reads DEVICE or DEVICE:PORT. Whether there is such a device, the node says.
-func (p *probeFlags) setDevice(s string) error {
+func (p *options) setDevice(s string) error {
 	device, port, found := strings.Cut(s, ":")
 	if device == "" || len(device) > 64 || strings.ContainsAny(device, "/\x00") {
 		return errors.New("expected a device such as mlx5_0 or mlx5_0:1")
@@ -133,7 +133,7 @@ func (p *probeFlags) setDevice(s string) error {
 }
 
 // check refuses what does not fit together, and fills in what follows.
-func (p *probeFlags) check() error {
+func (p *options) check() error {
 	compares := p.comparison() != ""
 	switch kind := p.kind; {
 	case p.what == "" && kind == "" && p.device != "":

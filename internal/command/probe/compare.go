@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package probe
 
 import (
 	"bytes"
@@ -10,8 +10,8 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// probeComparison holds bus bandwidths of runs of the same sizes against those of the first one.
-type probeComparison struct {
+// comparison holds bus bandwidths of runs of the same sizes against those of the first one.
+type comparison struct {
 	what   string
 	labels []string
 	rows   []comparedSize
@@ -25,9 +25,9 @@ type comparedSize struct {
 	busBW []float64 // bytes per second, of each run
 }
 
-// compareProbes compares the runs of a report. Sizes that not all of them have measured, right to the last element, are left out.
-func compareProbes(r *probeReport) probeComparison {
-	c := probeComparison{what: r.what}
+// compare compares the runs of a report. Sizes that not all of them have measured, right to the last element, are left out.
+func compare(r *report) comparison {
+	c := comparison{what: r.what}
 	for _, run := range r.runs {
 		if run.result == nil || run.result.Outcome != probes.OK {
 			c.note = run.label + " was not measured to its end"
@@ -66,7 +66,7 @@ func measured(r *probes.Result, like probes.Measurement) (probes.Measurement, bo
 }
 
 // doubt says if the runs did not differ in what they were to differ in.
-func (c *probeComparison) doubt(runs []probeRun) string {
+func (c *comparison) doubt(runs []oneRun) string {
 	first, known := runs[0].result.Path.Get()
 	last, knownToo := runs[len(runs)-1].result.Path.Get()
 	switch {
@@ -85,7 +85,7 @@ func (c *probeComparison) doubt(runs []probeRun) string {
 }
 
 // title is the first line of a comparison, and ratio the head of the columns behind the first.
-func (c *probeComparison) title() (title, ratio string) {
+func (c *comparison) title() (title, ratio string) {
 	switch c.what {
 	case probeScaling:
 		return "bus bandwidth, and what part of that of the smallest run it is", "efficiency"
@@ -96,7 +96,7 @@ func (c *probeComparison) title() (title, ratio string) {
 }
 
 // ratio is a bandwidth over that of the first run.
-func (c *probeComparison) ratio(row comparedSize, run int) string {
+func (c *comparison) ratio(row comparedSize, run int) string {
 	v := row.busBW[run] / row.busBW[0]
 	if c.what == probeScaling {
 		return fmt.Sprintf("%.0f %%", 100*v)
@@ -104,8 +104,8 @@ func (c *probeComparison) ratio(row comparedSize, run int) string {
 	return fmt.Sprintf("%.2f x", v)
 }
 
-// writeProbeComparison prints a row for each size.
-func writeProbeComparison(w io.Writer, c probeComparison) error {
+// writeComparison prints a row for each size.
+func writeComparison(w io.Writer, c comparison) error {
 	if len(c.labels) == 0 && c.note == "" {
 		return nil
 	}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+// Package probe is the command probe: it runs NCCL collectives on the GPUs of this host by hand, if nobody uses them, and prints
+// what they measured.
+package probe
 
 import (
 	"context"
@@ -31,24 +33,24 @@ const (
 	probeDeadline = 3 * time.Minute
 )
 
-// probeRun is one run of the command.
-type probeRun struct {
+// oneRun is one run of the command.
+type oneRun struct {
 	label  string // in a comparison: "4 GPUs", "sockets"
 	plan   *probes.Plan
 	ranks  probes.Ranks
 	result *probes.Result // nil: it did not come to it
 }
 
-// probeReport is what came of the command.
-type probeReport struct {
+// report is what came of the command.
+type report struct {
 	what    string
-	runs    []probeRun
+	runs    []oneRun
 	skipped *probes.Skipped // nil: the GPUs were there to be used
 	err     error           // what else kept it from running
 }
 
 // code is what to exit with: what is wrong comes before what is not known.
-func (r *probeReport) code() int {
+func (r *report) code() int {
 	code := exitProbed
 	if r.err != nil || r.skipped != nil {
 		code = command.ExitOf(r.err, exitUnprobed)
@@ -69,9 +71,9 @@ func unusable(r *probes.Result) bool {
 	return r.Failure == probes.FailureLibrary || r.Failure == probes.FailureSettings
 }
 
-// ProbeCommand returns the command probe.
-func ProbeCommand(s *site.Site, log *logging.Flags, probing *probes.Platform) *command.Command {
-	p := &probeCommand{site: s, log: log, probing: probing}
+// New returns the command probe.
+func New(s *site.Site, log *logging.Flags, platform *probes.Platform) *command.Command {
+	p := &probing{site: s, log: log, platform: platform}
 	return &command.Command{
 		Name: "probe", Help: "Run NCCL collectives on the GPUs of this host, if nobody uses them. " +
 			"Exit code 0: all went well; 1: a run failed or its results were wrong; 2: it could not be run; 3: the command line or the configuration is wrong.",
@@ -81,11 +83,11 @@ func ProbeCommand(s *site.Site, log *logging.Flags, probing *probes.Platform) *c
 	}
 }
 
-func (p *probeCommand) run(ctx context.Context, c *command.Call) int {
+func (p *probing) run(ctx context.Context, c *command.Call) int {
 	p.progress = newProgress(c.Stderr)
 	p.warn = func(s string) { fmt.Fprintf(c.Stderr, "%s: %s\n", command.Name, s) }
 	if !p.flags.json {
-		p.show = func(r probeRun) error { return writeProbeRun(c.Stdout, r) }
+		p.show = func(r oneRun) error { return writeRun(c.Stdout, r) }
 	}
 	p.report.what = p.flags.what
 	if p.report.what == "" {
@@ -97,9 +99,9 @@ func (p *probeCommand) run(ctx context.Context, c *command.Call) int {
 	var err error
 	switch {
 	case p.flags.json:
-		err = writeProbeJSON(c.Stdout, r)
+		err = writeJSON(c.Stdout, r)
 	case p.flags.comparison() != "":
-		err = writeProbeComparison(c.Stdout, compareProbes(r))
+		err = writeComparison(c.Stdout, compare(r))
 	}
 	if r.err == nil && err != nil {
 		r.err = err
@@ -117,24 +119,24 @@ func (p *probeCommand) run(ctx context.Context, c *command.Call) int {
 	return r.code()
 }
 
-// probeCommand is one call of the command.
-type probeCommand struct {
+// probing is one call of the command.
+type probing struct {
 	site     *site.Site
 	log      *logging.Flags
-	probing  *probes.Platform
-	flags    probeFlags
+	platform *probes.Platform
+	flags    options
 	config   probes.Config
 	settings probes.Settings
 	node     *fabric.Node
-	report   probeReport
+	report   report
 	progress *progress
-	show     func(probeRun) error // each run as it ends; nil: later
+	show     func(oneRun) error // each run as it ends; nil: later
 	warn     func(string)
 }
 
 // probe plans all runs, enters the gate once for all of them, and runs them.
-func (p *probeCommand) probe(ctx context.Context, log *slog.Logger) error {
-	if p.probing == nil {
+func (p *probing) probe(ctx context.Context, log *slog.Logger) error {
+	if p.platform == nil {
 		return errors.New("this program was built without what runs NCCL")
 	}
 	noLibrary, err := p.prepare(ctx, log)
@@ -151,13 +153,15 @@ func (p *probeCommand) probe(ctx context.Context, log *slog.Logger) error {
 	}
 	for i := range p.report.runs {
 		run := &p.report.runs[i]
-		if run.ranks, p.report.skipped = p.probing.Ranks(run.plan, log); p.report.skipped != nil {
+		if run.ranks, p.report.skipped = p.platform.Ranks(run.plan, log); p.report.skipped != nil {
 			return nil
 		}
 	}
-	options := gateOptions(p.site, func() (string, error) { return p.site.GPUs.UnderMaintenance(), nil }, log)
-	options.Config = p.config
-	gate, closeGate, err := p.probing.Gate(options)
+	sources := probes.GateSources{
+		Sysfs: p.site.Paths.Sysfs, Procfs: p.site.Paths.Procfs, Rootfs: p.site.Paths.Rootfs, Library: p.site.GPUs.Library,
+		Maintenance: func() (string, error) { return p.site.GPUs.UnderMaintenance(), nil }, Log: log, Config: p.config,
+	}
+	gate, closeGate, err := p.platform.Gate(sources)
 	if err != nil {
 		return err
 	}
@@ -172,7 +176,7 @@ func (p *probeCommand) probe(ctx context.Context, log *slog.Logger) error {
 
 // prepare observes the node and reads what the site says of probes. The process that was asked for the GPUs is gone then.
 // noLibrary says that there is no NCCL.
-func (p *probeCommand) prepare(ctx context.Context, log *slog.Logger) (noLibrary, err error) {
+func (p *probing) prepare(ctx context.Context, log *slog.Logger) (noLibrary, err error) {
 	c, err := p.site.Config.Read()
 	if err != nil {
 		return nil, err
@@ -190,7 +194,7 @@ func (p *probeCommand) prepare(ctx context.Context, log *slog.Logger) (noLibrary
 	if p.node, err = look(ctx, probes.Wants, 0); err != nil {
 		return nil, err
 	}
-	host := probes.Host{Platform: p.probing, Config: p.config}
+	host := probes.Host{Platform: p.platform, Config: p.config}
 	if p.settings, err = host.Settings(ctx); errors.Is(err, probes.ErrSettings) {
 		return nil, err
 	}
@@ -203,7 +207,7 @@ func (p *probeCommand) prepare(ctx context.Context, log *slog.Logger) (noLibrary
 }
 
 // enter asks the gate, or with --even-if-busy what it would have said.
-func (p *probeCommand) enter(ctx context.Context, gate *probes.Gate) (probes.Guard, func(), *probes.Skipped, error) {
+func (p *probing) enter(ctx context.Context, gate *probes.Gate) (probes.Guard, func(), *probes.Skipped, error) {
 	var gpus []string
 	for _, run := range p.report.runs {
 		gpus = append(gpus, run.plan.GPUs()...)
@@ -234,7 +238,7 @@ func (p *probeCommand) enter(ctx context.Context, gate *probes.Gate) (probes.Gua
 
 // runAll runs what is planned, one after the other. What ends one because of somebody else, or for lack of a library, would end
 // the others too.
-func (p *probeCommand) runAll(ctx context.Context, guard probes.Guard) error {
+func (p *probing) runAll(ctx context.Context, guard probes.Guard) error {
 	for i := range p.report.runs {
 		run := &p.report.runs[i]
 		what := string(run.plan.Key.Kind)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package probe
 
 import (
 	"encoding/json"
@@ -9,8 +9,8 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// writeProbeJSON prints what came of the command.
-func writeProbeJSON(w io.Writer, r *probeReport) error {
+// writeJSON prints what came of the command.
+func writeJSON(w io.Writer, r *report) error {
 	type value struct {
 		Label string  `json:"label"`
 		BusBW float64 `json:"busbw_bytes_per_second"`
@@ -45,7 +45,7 @@ func writeProbeJSON(w io.Writer, r *probeReport) error {
 		}
 	}
 	if compares && len(report.Runs) > 0 {
-		c := compareProbes(r)
+		c := compare(r)
 		report.Comparison = &comparison{Sizes: []size{}, Note: c.note}
 		for _, row := range c.rows {
 			s := size{string(row.op), string(row.dtype), row.bytes, nil}

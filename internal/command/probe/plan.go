@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package probe
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // plan fills in the runs, or says why there can be none.
-func (p *probeCommand) plan() (*probes.Skipped, error) {
+func (p *probing) plan() (*probes.Skipped, error) {
 	kind := p.flags.kind
 	switch p.flags.comparison() {
 	case probeScaling:
@@ -54,7 +54,7 @@ type planned struct {
 	env   []string
 }
 
-func (p *probeCommand) planAll(list ...planned) (*probes.Skipped, error) {
+func (p *probing) planAll(list ...planned) (*probes.Skipped, error) {
 	for _, w := range list {
 		s := p.settings
 		s.Ranks = w.ranks
@@ -74,13 +74,13 @@ func (p *probeCommand) planAll(list ...planned) (*probes.Skipped, error) {
 			ranks, last := len(plan.Ranks), s.Wants[n-1]
 			return nil, fmt.Errorf("--bytes: %d bytes are too few: %s of %s over %d ranks moves at least %d", last.Bytes, last.Op, last.Type, ranks, last.Least(ranks))
 		}
-		p.report.runs = append(p.report.runs, probeRun{label: w.label, plan: plan})
+		p.report.runs = append(p.report.runs, oneRun{label: w.label, plan: plan})
 	}
 	return nil, nil
 }
 
 // wants are the measurements of a run.
-func (p *probeCommand) wants(kind probes.Kind) []probes.Want {
+func (p *probing) wants(kind probes.Kind) []probes.Want {
 	op, dtype := p.config.Op, p.config.Type
 	if kind == probes.Rail || kind == probes.Socket {
 		op = probes.Broadcast // one way, or the HCA's PCIe link would be what is measured
@@ -115,7 +115,7 @@ func (p *probeCommand) wants(kind probes.Kind) []probes.Want {
 }
 
 // rails are the keys of the device that was named, or of all.
-func (p *probeCommand) rails() ([]probes.Key, *probes.Skipped) {
+func (p *probing) rails() ([]probes.Key, *probes.Skipped) {
 	var keys []probes.Key
 	var names []string
 	for _, key := range probes.RailKeys(p.node) {
@@ -136,7 +136,7 @@ func (p *probeCommand) rails() ([]probes.Key, *probes.Skipped) {
 }
 
 // planScaling plans runs of 2, 4, 8 and so on GPUs, and of all of them.
-func (p *probeCommand) planScaling(kind probes.Kind) (*probes.Skipped, error) {
+func (p *probing) planScaling(kind probes.Kind) (*probes.Skipped, error) {
 	key := probes.Key{Kind: kind}
 	all, skipped := probes.NewPlan(key, p.node, p.settings)
 	if skipped != nil {
@@ -157,7 +157,7 @@ func (p *probeCommand) planScaling(kind probes.Kind) (*probes.Skipped, error) {
 }
 
 // planTCP plans the same over sockets and over what NCCL chooses. Rails come first: they are what other nodes are reached by.
-func (p *probeCommand) planTCP(kind probes.Kind) (*probes.Skipped, error) {
+func (p *probing) planTCP(kind probes.Kind) (*probes.Skipped, error) {
 	if kind == "" || kind == probes.Rail {
 		keys, skipped := p.rails()
 		switch {

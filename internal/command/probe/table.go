@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package probe
 
 import (
 	"bytes"
@@ -14,8 +14,8 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// writeProbeRun prints a run as nccl-tests does: a header in lines that begin with #, a row for each size, a summary.
-func writeProbeRun(w io.Writer, run probeRun) error {
+// writeRun prints a run as nccl-tests does: a header in lines that begin with #, a row for each size, a summary.
+func writeRun(w io.Writer, run oneRun) error {
 	var b bytes.Buffer
 	r := run.result
 	fmt.Fprintf(&b, "# %s\n", headline(run))
@@ -52,7 +52,7 @@ func writeProbeRun(w io.Writer, run probeRun) error {
 }
 
 // headline says what is measured, and where.
-func headline(run probeRun) string {
+func headline(run oneRun) string {
 	r := run.result
 	s := string(r.Kind)
 	if r.Device != "" {
@@ -68,7 +68,7 @@ func headline(run probeRun) string {
 }
 
 // summary says how a run ended.
-func summary(run probeRun) string {
+func summary(run oneRun) string {
 	r := run.result
 	var wrong uint64
 	var sum float64
