@@ -453,7 +453,7 @@ func TestProbeTextEscapes(t *testing.T) {
 	r := probes.Result{Outcome: probes.Failed, Failure: probes.Failure(evil), Error: evil, NCCL: evil, Driver: evil, CUDA: evil, Network: evil, Log: evil + "\n"}
 	r.Device = evil
 	var b commandtest.Output
-	plan := &probes.Plan{Ranks: []probes.RankPlan{{UUID: "GPU-a"}}}
+	plan := &probes.Plan{Ranks: []probes.Rank{{UUID: "GPU-a"}}}
 	if err := writeRun(command.Legible(&b), oneRun{plan: plan, result: &r}); err != nil {
 		t.Fatal(err)
 	}
