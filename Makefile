@@ -29,13 +29,14 @@ run: build ## serve this host on port 10791
 
 # What starts no goroutine needs no race detector, which makes it ten times slower; nor does what tests processes of its own
 # or reads whole trees of files, of which it makes ones that take a second longer to end.
-PURE := . ./internal/config ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/...
+PURE := . ./internal/program ./internal/command/check ./internal/command/rules ./internal/command/topology ./internal/config ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/...
 
 # The longest first, beside which the others run. make lint vets.
 test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -vet=off -race -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PURE))")
 	$(GO) test -vet=off -race -run Concurrent ./internal/host/sysfs
-	$(GO) test -vet=off ./exporter ./internal/demo $(PURE) ./test/corpus
+	$(GO) test -vet=off -race -short -run 'TestDemo$$|TestDemoBreaks|TestLandingTellsOfProbes|TestRecordedAnswers' ./internal/program
+	$(GO) test -vet=off ./internal/demo $(PURE) ./test/corpus
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
 rules: ## alert rules and dashboards against the catalogue, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)
@@ -72,7 +73,7 @@ hang-test: ## the whole product over a file system that hangs, with the race det
 
 corpus: ## precision and recall of the checks over all scenarios and 500 compositions of mutations
 	FULL=1 $(GO) test -count=1 -v -timeout 20m -run TestCorpus ./test/corpus
-	FULL=1 $(GO) test -count=1 -timeout 20m -run TestHidingNeverAcquits ./exporter
+	FULL=1 $(GO) test -count=1 -timeout 20m -run TestHidingNeverAcquits ./internal/diagnose
 
 probes: ## probes with processes of this program over stand-ins for CUDA and NCCL: faults, 1,000 runs, the whole product (5 min)
 	FULL=1 $(GO) test -count=1 -v -timeout 20m -run 'Probe' .

@@ -14,11 +14,3 @@ func TestMain(m *testing.M) {
 	}
 	m.Run()
 }
-
-// withoutRace leaves a test of a command that looks once to the run without the race detector: make test has both.
-func withoutRace(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("a command that looks once is tested without the race detector")
-	}
-}

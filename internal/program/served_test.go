@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 )
 
 // Of network interfaces only what has a meaning is read, and no parameter of congestion control, until somebody asks:
@@ -30,4 +31,16 @@ func TestInterfacesShowMoreOnRequest(t *testing.T) {
 	body = metrics("--collector.dcqcn", "--collector.netdev.stats-include=rx_bytes_.*")
 	commandtest.Contains(t, body, parameter, statistic)
 	commandtest.Lacks(t, body, `statistic="tx_bytes_phy"`)
+}
+
+// Red is for what keeps jobs from the node: the page is as bad as the worst of its findings.
+func TestVerdictIsAsBadAsItsFindings(t *testing.T) {
+	for scenario, want := range map[string]string{
+		"port-down":         `<section class="verdict bad">`,
+		"counter-saturated": `<section class="verdict unsure">`, // info, for which check ends with 0
+	} {
+		p := start(t, Options{}, append(simulatortest.Host(t, scenario), "--config.file=none")...)
+		_, page, _ := p.Get("/")
+		commandtest.Contains(t, page, want)
+	}
 }
