@@ -4,7 +4,6 @@ package exporter
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -22,78 +21,39 @@ import (
 	"gpufabric_exporter/internal/site"
 )
 
-// fakeGPUs is a GPUWorker without a process.
+// fakeGPUs is a site.GPUWorker without a process.
 type fakeGPUs struct {
-	hang   bool // a Read ends with the next Release only
-	absent bool // NVML finds no driver
-	held   bool // the kernel does not let go of the process
-
-	mu       sync.Mutex
-	running  bool
-	barred   string
-	reads    int
-	releases []string // each time that a process was ended
-	closed   bool
-	gone     chan struct{} // closed when the process ends
+	mu      sync.Mutex
+	reasons []string // of releases
+	closed  bool
 }
 
 func (f *fakeGPUs) Read(_ fabric.GPUDriver, _ bool, now time.Time) (fabric.GPUDriver, error) {
-	f.mu.Lock()
-	if f.barred != "" {
-		f.mu.Unlock()
-		return fabric.GPUDriver{}, errors.New("released: " + f.barred)
-	}
-	f.reads++
-	if !f.running {
-		f.running, f.gone = true, make(chan struct{})
-	}
-	gone := f.gone
-	f.mu.Unlock()
-	if f.hang {
-		<-gone
-		return fabric.GPUDriver{}, errors.New("released")
-	}
-	return fabric.GPUDriver{Loaded: fabric.Known(!f.absent, "nvmlInit", now), GPUs: make([]fabric.GPU, 8)}, nil
+	return fabric.GPUDriver{Loaded: fabric.Known(true, "nvmlInit", now)}, nil
 }
 
 func (f *fakeGPUs) Release(reason string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.barred = reason
-	if f.held {
-		return errors.New("it was killed")
-	}
-	if f.running {
-		f.running = false
-		f.releases = append(f.releases, reason)
-		close(f.gone)
-	}
+	f.reasons = append(f.reasons, reason)
 	return nil
 }
 
-func (f *fakeGPUs) Resume() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.barred = ""
-}
+func (f *fakeGPUs) Resume() {}
 
-func (f *fakeGPUs) Running() bool {
+func (f *fakeGPUs) Running() bool { return true }
+
+func (f *fakeGPUs) released(reason string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.running
+	return slices.Contains(f.reasons, reason)
 }
 
 func (f *fakeGPUs) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.closed, f.running = true, false
+	f.closed = true
 	return nil
-}
-
-func (f *fakeGPUs) ended() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.releases)
 }
 
 // TestServeGPUWorker runs the process shell around a worker: who gets one, and what signals do.
@@ -144,9 +104,6 @@ func TestServeGPUWorker(t *testing.T) {
 				t.Errorf("a worker: %v, for the observer: %v", asked, got.GPUs)
 			}
 			if test.want {
-				worker.mu.Lock()
-				worker.running, worker.gone = true, make(chan struct{})
-				worker.mu.Unlock()
 				if library != "/opt/libnvidia-ml.so.1" {
 					t.Error(library)
 				}
@@ -154,7 +111,7 @@ func TestServeGPUWorker(t *testing.T) {
 			if err := syscall.Kill(os.Getpid(), syscall.SIGUSR1); err != nil {
 				t.Fatal(err)
 			}
-			for end := time.Now().Add(time.Minute); test.want && worker.Running(); time.Sleep(10 * time.Millisecond) {
+			for end := time.Now().Add(time.Minute); test.want && !worker.released("SIGUSR1"); time.Sleep(10 * time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatal("not released by SIGUSR1 within a minute")
 				}

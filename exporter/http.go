@@ -20,6 +20,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/page"
+	"gpufabric_exporter/internal/site"
 )
 
 // handler answers all requests. It may be used by any number of servers at once.
@@ -29,7 +30,7 @@ type handler struct {
 	exporter *Exporter // its flags
 	node     Node
 	set      *collector.Set
-	observer nodeObserver
+	observer site.Observer
 	config   *reloader
 	own      *prometheus.Registry // metrics about the exporter itself
 	build    []*dto.MetricFamily  // what is left of them with --web.disable-exporter-metrics
@@ -41,7 +42,7 @@ type handler struct {
 	seen     page.Sightings
 }
 
-func newHandler(e *Exporter, n Node, set *collector.Set, ob nodeObserver, config *reloader, log *slog.Logger) *handler {
+func newHandler(e *Exporter, n Node, set *collector.Set, ob site.Observer, config *reloader, log *slog.Logger) *handler {
 	h := &handler{exporter: e, node: n, observer: ob, config: config, own: newRegistry(!n.Simulated), build: buildInfo(), failures: newFailures(), log: log}
 	h.set = set.WithVerdicts(func(seen *fabric.Node, list []diagnose.Verdict) { h.seen.See(list, false, seen.At) })
 	h.own.MustRegister(h.failures)

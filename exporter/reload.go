@@ -18,12 +18,13 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/page"
+	"gpufabric_exporter/internal/site"
 )
 
 // reloader keeps the configuration in force and replaces it with a newer one that is without errors.
 type reloader struct {
 	node     Node
-	observer nodeObserver
+	observer site.Observer
 	prober   Prober
 	log      *slog.Logger
 
@@ -36,7 +37,7 @@ type reloader struct {
 }
 
 // newReloader takes over from a start with the given configuration.
-func newReloader(n Node, initial config.Config, ob nodeObserver, p Prober, log *slog.Logger) *reloader {
+func newReloader(n Node, initial config.Config, ob site.Observer, p Prober, log *slog.Logger) *reloader {
 	return &reloader{node: n, observer: ob, prober: p, log: log, clients: rate.NewLimiter(1, reloadBurst), status: page.ConfigStatus{Config: initial, Loaded: time.Now()}}
 }
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exporter is the process shell: command line, configuration, logging, HTTP. It turns the node that
-// the observer sees into what Prometheus scrapes and what a human reads, and holds no knowledge of the
-// fabric itself beyond putting its troubles into words.
+// Package exporter is the process: it observes one node, serves it to Prometheus and to people over HTTP, and takes over a
+// configuration that changed. It holds no knowledge of the fabric itself.
 //
-// Run may be called any number of times at once in one process: there are no globals, no default mux and no
-// default registry. Inside, one goroutine per listener serves, one makes the first observation, and one
-// reloads on SIGHUP; the observer is what they share.
+// An Exporter serves once. Any number of them may serve at once in one process: there are no globals, no default mux and no
+// default registry. Inside, one goroutine per listener serves, one makes the first observation, and one reloads on SIGHUP; the
+// observer is what they share.
 //
-// Errors of the command line and of configuration files end in exit code 3 and a message that names the flag or the line,
-// the value and what was expected; all other failures to start end in exit code 1. Once the process serves, nothing but its
-// context or a listener that fails ends it.
+// A configuration that is wrong ends in exit code command.Usage, all other failures to start in command.Failure. Once it serves,
+// nothing but its context or a listener that fails ends it.
 package exporter
 
 import (
@@ -55,9 +53,6 @@ type Exporter struct {
 	// Probing is how NCCL is run; nil: it is not.
 	Probing *probes.Platform
 }
-
-// nodeObserver is what this package needs of an observer.
-type nodeObserver = site.Observer
 
 // Command returns the command serve.
 func (e *Exporter) Command() *command.Command {
