@@ -6,13 +6,13 @@ package simulatortest
 import (
 	"context"
 	"log/slog"
-	"os"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
@@ -23,7 +23,7 @@ import (
 // nobody: the node is a step further for each second.
 func Watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.Node) {
 	t.Helper()
-	dir := memory(t)
+	dir := commandtest.Memory(t)
 	c, err := config.Parse(s.Name, []byte(s.Config()))
 	if err != nil {
 		t.Fatal(err)
@@ -93,18 +93,9 @@ func Host(t *testing.T, scenario string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := s.Build().Materialise(memory(t))
+	tree, err := s.Build().Materialise(commandtest.Memory(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return []string{"--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs()}
-}
-
-// memory is a folder in memory where that can be had: a simulated node is thousands of small files.
-func memory(t *testing.T) string {
-	t.Helper()
-	if _, err := os.Stat("/dev/shm"); err == nil {
-		t.Setenv("TMPDIR", "/dev/shm")
-	}
-	return t.TempDir()
 }
