@@ -138,17 +138,23 @@ func (d *serving) run(ctx context.Context, c *command.Call) int {
 		life.Go(func() { d.play(ctx, tree, probed, log) })
 	}
 
-	configName := "scenario " + scenario.Name
-	note := "This node is made up: " + scenario.Summary + ". " + scenario.Truth
-	if probed != nil {
-		note += fmt.Sprintf(" Its probes are made up, too, and run every %s instead of every few hours.", demo.Every)
-	}
 	onListen := d.exporter.OnListen
 	d.exporter.OnListen = func(addrs []net.Addr) {
 		d.introduce(c.Stdout, addrs, probed != nil)
 		if onListen != nil {
 			onListen(addrs)
 		}
+	}
+	return d.exporter.Serve(ctx, c, d.node(tree, probed), log)
+}
+
+// node is the simulated node as it is served.
+func (d *serving) node(tree *simulator.Tree, probed *demo.Rehearsal) exporter.Node {
+	scenario := d.scenario
+	configName := "scenario " + scenario.Name
+	note := "This node is made up: " + scenario.Summary + ". " + scenario.Truth
+	if probed != nil {
+		note += fmt.Sprintf(" Its probes are made up, too, and run every %s instead of every few hours.", demo.Every)
 	}
 	served := exporter.Node{
 		Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(),
@@ -169,7 +175,7 @@ func (d *serving) run(ctx context.Context, c *command.Call) int {
 			return probed
 		}
 	}
-	return d.exporter.Serve(ctx, c, served, log)
+	return served
 }
 
 // play lets the scenario happen to a healthy node, and takes it back.
