@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"sync"
@@ -103,107 +102,39 @@ func (d *serving) run(ctx context.Context, c *command.Call) int {
 		log.Error("cannot serve", "err", c.Explain(err))
 		return command.Failure
 	}
-	scenario := d.scenario
 	dir, err := command.TemporaryFolder()
 	if err != nil {
 		return fail(err)
 	}
 	defer os.RemoveAll(dir)
-	node := scenario.Build()
-	if d.breakTime > 0 {
-		node = scenario.Healthy()
-	}
-	tree, err := node.Materialise(dir)
+	node, err := demo.NewNode(demo.Options{Scenario: *d.scenario, Folder: dir, Break: d.breakTime, Mend: d.mendTime, Log: log})
 	if err != nil {
 		return fail(err)
 	}
-
-	var probed *demo.Rehearsal
-	if len(node.GPUs) > 0 {
-		if probed, err = demo.NewRehearsal(tree.NCCL, scenario.Healthy()); err != nil {
-			return fail(err)
-		}
-	}
-
 	ctx, cancel := context.WithCancel(ctx)
 	var life sync.WaitGroup
 	defer life.Wait() // before the folder goes
 	defer cancel()
-	life.Go(func() {
-		if err := tree.Run(ctx, time.Second); err != nil && ctx.Err() == nil {
-			log.Warn("the simulated node stands still", "err", err)
-		}
-	})
-	if d.breakTime > 0 {
-		life.Go(func() { d.play(ctx, tree, probed, log) })
-	}
+	life.Go(func() { node.Run(ctx) })
 
 	onListen := d.exporter.OnListen
 	d.exporter.OnListen = func(addrs []net.Addr) {
-		d.introduce(c.Stdout, addrs, probed != nil)
+		d.introduce(c.Stdout, addrs, node.Probes != nil)
 		if onListen != nil {
 			onListen(addrs)
 		}
 	}
-	return d.exporter.Serve(ctx, c, d.node(tree, probed), log)
-}
-
-// node is the simulated node as it is served.
-func (d *serving) node(tree *simulator.Tree, probed *demo.Rehearsal) exporter.Node {
-	scenario := d.scenario
-	configName := "scenario " + scenario.Name
-	note := "This node is made up: " + scenario.Summary + ". " + scenario.Truth
-	if probed != nil {
-		note += fmt.Sprintf(" Its probes are made up, too, and run every %s instead of every few hours.", demo.Every)
-	}
 	served := exporter.Node{
-		Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(),
-		Config: func() (config.Config, error) {
-			c, err := config.Parse(configName, []byte(scenario.Config()))
-			if probed != nil && err == nil {
-				c.Probes = demo.Config()
-			}
-			return c, err
-		},
-		Title:     "simulated node: " + scenario.Name,
-		Note:      note,
-		Simulated: true,
+		Sysfs: node.Sysfs(), Procfs: node.Procfs(), Rootfs: node.Rootfs(), Ethernet: node.Ethernet(), GPUs: node.GPUs(),
+		Config: node.Config, Title: node.Title(), Note: node.Note(), Simulated: true,
 	}
-	if probed != nil {
+	if node.Probes != nil {
 		served.Prober = func(ctx context.Context, ob site.Observer) exporter.Prober {
-			probed.Begin(ctx, ob)
-			return probed
+			node.Probes.Begin(ctx, ob)
+			return node.Probes
 		}
 	}
-	return served
-}
-
-// play lets the scenario happen to a healthy node, and takes it back.
-func (d *serving) play(ctx context.Context, tree *simulator.Tree, probed *demo.Rehearsal, log *slog.Logger) {
-	for _, act := range []struct {
-		after time.Duration
-		node  func() *simulator.Node
-		says  string
-	}{
-		{d.breakTime, d.scenario.Build, "the simulated node breaks"},
-		{d.mendTime, d.scenario.Healthy, "the simulated node is mended"},
-	} {
-		if act.after == 0 {
-			return
-		}
-		wait := time.NewTimer(act.after)
-		select {
-		case <-ctx.Done():
-			wait.Stop()
-			return
-		case <-wait.C:
-		}
-		if err := probed.Change(func() error { return tree.Become(act.node()) }); err != nil {
-			log.Error("the simulated node stays as it is", "err", err)
-			return
-		}
-		log.Info(act.says, "scenario", d.scenario.Name)
-	}
+	return d.exporter.Serve(ctx, c, served, log)
 }
 
 // introduce says what is simulated, where to look and what to look for.
