@@ -6,7 +6,6 @@ package simulatortest
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,27 +62,6 @@ func Watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.
 		}
 	})
 	return nodes
-}
-
-// GPUFindings maps what the labels of scenarios call a thing that is wrong with GPUs to the checks that find it. What is
-// not in it they do not tell: errors of NVLink are of no moment, and alert rules see them grow.
-func GPUFindings() map[string][]string {
-	return map[string][]string{
-		"gpu_driver_missing": {"gpu_driver"},
-		"gpu_lost":           {"gpu_lost"},
-		"mig_on":             {"gpu_divided"},
-		"nvlink_down":        {"nvlink_active"},
-		"fabric_not_ready":   {"nvlink_fabric"},
-		"pcie_link_degraded": {"pcie_link", "gpu_pcie_link"},
-		"gpu_throttled":      {"gpu_throttled"},
-		"gpudirect_blocked":  {"gpudirect_usable", "peermem_bound", "pcie_acs"},
-	}
-}
-
-// ToldOfGPUs returns the findings about GPUs of a scenario that checks tell.
-func ToldOfGPUs(s simulator.Scenario, later bool) []simulator.GPUFinding {
-	finds := GPUFindings()
-	return slices.DeleteFunc(slices.Clone(s.GPUs), func(f simulator.GPUFinding) bool { return finds[f.What] == nil || s.OverTime && !later })
 }
 
 // Host returns the flags that make a simulated node this host.

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
@@ -133,7 +132,7 @@ func TestGPUTroubles(t *testing.T) {
 			test.edit(n)
 			fabrictest.Verdicts(n, test.gdr)
 			got := tell(diagnose.Run(n, nil))
-			commandtest.Contains(t, got, test.want...)
+			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1+strings.Count(test.name, "peermem unbound") {
 				t.Errorf("got %q", got)
 			}
@@ -148,15 +147,15 @@ func TestGPUsUnchecked(t *testing.T) {
 		t.Errorf("healthy: %s", got)
 	}
 	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonPrivilege, "", n.At) })
-	commandtest.Contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is not known", "ACS takes root")
+	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is not known", "ACS takes root")
 	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonVirtual, "", n.At) })
 	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("virtual: %s", got)
 	}
 	n.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", n.At)}
-	commandtest.Contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "0000:19:00.0, 0000:9b:00.0: Could not be checked: gpu_driver.", "libnvidia-ml.so.1")
+	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "0000:19:00.0, 0000:9b:00.0: Could not be checked: gpu_driver.", "libnvidia-ml.so.1")
 	n.Sources = append(n.Sources, fabric.Source{Name: fabric.SourceGPU, Reason: fabric.ReasonTimeout})
-	commandtest.Contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU driver (NVML): Could not be read")
+	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU driver (NVML): Could not be read")
 }
 
 func TestGPUNotes(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
@@ -29,7 +28,7 @@ func tell(list []diagnose.Verdict) string {
 func tellGaps(list []diagnose.Gap) string {
 	var b strings.Builder
 	for _, g := range list {
-		fmt.Fprintf(&b, "%s: %s. %s \n", strings.Join(g.Subjects, ", "), g.What, g.Why)
+		fmt.Fprintf(&b, "%s: %s. %s\n", strings.Join(g.Subjects, ", "), g.What, g.Why)
 	}
 	return b.String()
 }
@@ -93,7 +92,7 @@ func TestTroubles(t *testing.T) {
 			test.edit(n, &n.HCAs[1].Ports[0])
 			n.Derive()
 			got := tell(diagnose.Run(n, nil))
-			commandtest.Contains(t, got, test.want...)
+			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1+strings.Count(test.name, "pinned") {
 				t.Errorf("got %q", got)
 			}
@@ -113,17 +112,17 @@ func TestUnchecked(t *testing.T) {
 		{"source", func(n *fabric.Node, h *fabric.HCA) {
 			n.Sources = []fabric.Source{{Name: fabric.SourceHCA, Device: h.Name, Reason: fabric.ReasonPrivilege, Err: fs.ErrPermission}}
 			*h = h.WithoutFacts(fabric.ReasonPrivilege, n.At)
-		}, "mlx5_1: Could not be read. Not permitted for this user. (permission denied) \n"},
+		}, "mlx5_1: Could not be read. Not permitted for this user. (permission denied)\n"},
 		{"class", func(n *fabric.Node, _ *fabric.HCA) {
 			n.Sources = []fabric.Source{{Name: fabric.SourceClass, Reason: fabric.ReasonIO, Err: errors.New("no luck")}}
-		}, "list of RDMA devices: Could not be read. The read fails. (no luck) \n"},
+		}, "list of RDMA devices: Could not be read. The read fails. (no luck)\n"},
 		{"state", func(n *fabric.Node, h *fabric.HCA) {
 			h.Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonMalformed, "state", n.At)
-		}, "mlx5_1: Could not be checked: port_active, port_rate, gid_usable and 15 more. The state of the port is not known: not in the format that the kernel promises. \n"},
+		}, "mlx5_1: Could not be checked: port_active, port_rate, gid_usable and 15 more. The state of the port is not known: not in the format that the kernel promises.\n"},
 		{"GIDs", func(n *fabric.Node, h *fabric.HCA) {
 			h.Ports[0].GIDs.Entries = fabric.NotKnown[[]fabric.GID](fabric.ReasonIO, "gids", n.At)
-		}, "mlx5_1: Could not be checked: gid_usable. The GID table is not known: the read fails. \n" +
-			"mlx5_1: Could not be checked: roce_dscp, roce_priority. Which GID NCCL uses is not known. \n"},
+		}, "mlx5_1: Could not be checked: gid_usable. The GID table is not known: the read fails.\n" +
+			"mlx5_1: Could not be checked: roce_dscp, roce_priority. Which GID NCCL uses is not known.\n"},
 		{"collector off", func(n *fabric.Node, h *fabric.HCA) { h.Ports[0].GIDs = fabric.GIDTable{} }, ""},
 		{"restricted", func(n *fabric.Node, h *fabric.HCA) {
 			*h = h.WithoutFacts(fabric.ReasonRestricted, n.At)
@@ -153,5 +152,14 @@ func TestReasonTexts(t *testing.T) {
 			t.Errorf("%s: %q, as %s", r, text, seen[text])
 		}
 		seen[text] = r
+	}
+}
+
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("lacks %q:\n%.4000s", p, text)
+		}
 	}
 }

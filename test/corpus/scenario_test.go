@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package diagnose_test
+package corpus
 
 import (
 	"fmt"
@@ -13,11 +13,30 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/simulator"
-	"gpufabric_exporter/internal/simulator/simulatortest"
 )
 
-// finding is where the chain of RoCE shows what a label of a scenario says, if it does, and the check that fails for it.
-type finding struct {
+// eachScenario observes the chosen scenarios at these seconds, those of one platform in one tree after the other.
+func eachScenario(t *testing.T, chosen func(s simulator.Scenario) bool, f func(t *testing.T, s simulator.Scenario, nodes []*fabric.Node), seconds ...int) {
+	t.Helper()
+	for platform, samples := range scenarioSamples() {
+		t.Run(platform, func(t *testing.T) {
+			t.Parallel()
+			tree := newStage(t)
+			for _, one := range samples {
+				s, err := simulator.Find(one.name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if chosen(s) {
+					t.Run(s.Name, func(t *testing.T) { f(t, s, tree.observe(t, one, seconds...)) })
+				}
+			}
+		})
+	}
+}
+
+// shown is where the chain of RoCE shows what a label of a scenario says, if it does, and the check that fails for it.
+type shown struct {
 	step  fabric.RoCEStep
 	check string
 	says  string // of the verdict
@@ -25,9 +44,9 @@ type finding struct {
 
 // findings maps what the labels of scenarios call a thing to what tells it. What is not in it alert rules find: it takes
 // longer than two readings.
-func findings() map[string]finding {
+func findings() map[string]shown {
 	const chain = "roce_pfc"
-	return map[string]finding{
+	return map[string]shown{
 		"pfc_off_on_used_priority":    {fabric.RoCEPFC, chain, "PFC"},
 		"trust_not_dscp":              {fabric.RoCEPriority, "roce_priority", "trusts the VLAN tag"},
 		"dscp_maps_to_other_priority": {fabric.RoCEPriority, "roce_priority", "goes to priority 2"},
@@ -54,57 +73,77 @@ func findings() map[string]finding {
 	}
 }
 
-// remedies is what remedies are made of: a program to run, or what to change in which setting.
-var remedies = regexp.MustCompile(`\b(check --write-manifest|dcb|dmesg|echo|ethtool|gpufabric_exporter|ibportstate|ip|lspci|mlnx_qos|mlxfwmanager|mlxlink|` +
+// command is what remedies are made of: a program to run, or what to change in which setting.
+var command = regexp.MustCompile(`\b(check --write-manifest|dcb|dmesg|echo|ethtool|gpufabric_exporter|ibportstate|ip|lspci|mlnx_qos|mlxfwmanager|mlxlink|` +
 	`modprobe|nvidia-smi|perfquery|rdma|setpci|sminfo|systemctl|tr) |\biommu=pt\b|\bNCCL_[A-Z_]+|\bGrdmaPciTopoCheckOverride=|remove the line\b`)
 
 // TestVerdictsMatchLabels holds the verdicts on every scenario against what is true of it: what a label says fails on
 // the device, port or GPU of the label, and nothing else fails on any other. Settings show at once, traffic after half a
 // minute. Whatever fails says what was seen, what follows from it, and what to run or change.
 func TestVerdictsMatchLabels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: too slow under the race detector; make test runs it without")
+	}
 	known := findings()
-	for _, s := range simulator.Scenarios() {
-		t.Run(s.Name, func(t *testing.T) {
-			nodes := simulatortest.Watch(t, s, 0, 30)
-			for i, n := range nodes {
-				later := i > 0
-				failed := diagnose.Failures(diagnose.Run(n, nil))
-				want := map[string]string{} // broken step, by device
-				for _, f := range s.Expect {
-					about, isRoCE := known[f.What]
-					if !isRoCE || s.OverTime && !later {
-						continue
-					}
-					want[f.Device] = string(about.step)
-					if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
-						return v.Check.ID == about.check && v.Subject.Device == f.Device && strings.Contains(strings.ToLower(v.Evidence), strings.ToLower(about.says))
-					}) {
-						t.Errorf("%s does not fail for %s with %q: %s", about.check, f.Device, about.says, tell(failed))
-					}
+	eachScenario(t, func(simulator.Scenario) bool { return true }, func(t *testing.T, s simulator.Scenario, nodes []*fabric.Node) {
+		for i, n := range nodes {
+			failed := diagnose.Failures(diagnose.Run(n, nil))
+			want := map[string]string{} // broken step, by device
+			for _, f := range s.Expect {
+				about, isRoCE := known[f.What]
+				if !isRoCE || s.OverTime && i == 0 {
+					continue
 				}
-				if got := brokenSteps(n); !maps.Equal(got, want) {
-					t.Errorf("after %d s broken: %v, want %v", 30*i, got, want)
-				}
-				checkGPULabels(t, s, n, failed, later)
-				if len(s.Expect)+len(s.GPUs) == 0 && len(failed) > 0 {
-					t.Errorf("nothing is wrong, but %s", tell(failed))
-				}
-				for _, v := range failed {
-					if v.Evidence == "" || v.Consequence == "" || !remedies.MatchString(v.Remedy) {
-						t.Errorf("%s of %s: evidence %q, consequence %q, and no command in the remedy %q", v.Check.ID, v.Subject, v.Evidence, v.Consequence, v.Remedy)
-					}
-					device := v.Subject.Device
-					if device != "" && !slices.ContainsFunc(s.Expect, func(f simulator.Finding) bool { return device == f.Device }) {
-						t.Errorf("nothing is wrong with %s, but %s: %s", device, v.Check.ID, v.What)
-					}
+				want[f.Device] = string(about.step)
+				if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
+					return v.Check.ID == about.check && v.Subject.Device == f.Device && strings.Contains(strings.ToLower(v.Evidence), strings.ToLower(about.says))
+				}) {
+					t.Errorf("%s does not fail for %s with %q: %s", about.check, f.Device, about.says, tell(failed))
 				}
 			}
-		})
+			if got := brokenSteps(n); !maps.Equal(got, want) {
+				t.Errorf("after %d s broken: %v, want %v", later*i, got, want)
+			}
+			checkGPULabels(t, s, n, failed, i > 0)
+			if len(s.Expect)+len(s.GPUs) == 0 && len(failed) > 0 {
+				t.Errorf("nothing is wrong, but %s", tell(failed))
+			}
+			for _, v := range failed {
+				if v.Evidence == "" || v.Consequence == "" || !command.MatchString(v.Remedy) {
+					t.Errorf("%s of %s: evidence %q, consequence %q, and no command in the remedy %q", v.Check.ID, v.Subject, v.Evidence, v.Consequence, v.Remedy)
+				}
+				device := v.Subject.Device
+				if device != "" && !slices.ContainsFunc(s.Expect, func(f simulator.Finding) bool { return device == f.Device }) {
+					t.Errorf("nothing is wrong with %s, but %s: %s", device, v.Check.ID, v.What)
+				}
+			}
+		}
+	}, 0, later)
+}
+
+// gpuFindings maps what the labels of scenarios call a thing that is wrong with GPUs to the checks that find it. What is
+// not in it they do not tell: errors of NVLink are of no moment, and alert rules see them grow.
+func gpuFindings() map[string][]string {
+	return map[string][]string{
+		"gpu_driver_missing": {"gpu_driver"},
+		"gpu_lost":           {"gpu_lost"},
+		"mig_on":             {"gpu_divided"},
+		"nvlink_down":        {"nvlink_active"},
+		"fabric_not_ready":   {"nvlink_fabric"},
+		"pcie_link_degraded": {"pcie_link", "gpu_pcie_link"},
+		"gpu_throttled":      {"gpu_throttled"},
+		"gpudirect_blocked":  {"gpudirect_usable", "peermem_bound", "pcie_acs"},
 	}
 }
 
+// toldOfGPUs returns the findings about GPUs of a scenario that checks tell.
+func toldOfGPUs(s simulator.Scenario, again bool) []simulator.GPUFinding {
+	finds := gpuFindings()
+	return slices.DeleteFunc(slices.Clone(s.GPUs), func(f simulator.GPUFinding) bool { return finds[f.What] == nil || s.OverTime && !again })
+}
+
 // checkGPULabels holds what a node says of its GPUs and of GPUDirect RDMA against the labels of its scenario.
-func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed []diagnose.Verdict, later bool) {
+func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed []diagnose.Verdict, again bool) {
 	t.Helper()
 	gpus := diagnose.GPUs(n)
 	named := func(v diagnose.Verdict, address string) bool {
@@ -114,8 +153,8 @@ func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed [
 			return at && g.Subject().Key() == v.Subject.Key()
 		})
 	}
-	finds := simulatortest.GPUFindings()
-	for _, f := range simulatortest.ToldOfGPUs(s, later) {
+	finds := gpuFindings()
+	for _, f := range toldOfGPUs(s, again) {
 		if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
 			return slices.Contains(finds[f.What], v.Check.ID) && (f.GPU == "" || named(v, f.GPU))
 		}) {
@@ -165,7 +204,7 @@ func brokenSteps(n *fabric.Node) map[string]string {
 			}
 			for _, c := range p.RoCE.Or(nil) {
 				for _, l := range append(slices.Clip(c.Links), c.Observed...) {
-					if l.State == fabric.RoCEBroken && !diagnose.Explained(&c, l.Step) && broken[n.HCAs[i].Name] == "" {
+					if l.Status == fabric.StatusFailed && !diagnose.Explained(&c, l.Step) && broken[n.HCAs[i].Name] == "" {
 						broken[n.HCAs[i].Name] = string(l.Step)
 					}
 				}
@@ -175,13 +214,22 @@ func brokenSteps(n *fabric.Node) map[string]string {
 	return broken
 }
 
+// tell names what failed and what was seen of it.
+func tell(failed []diagnose.Verdict) string {
+	var b strings.Builder
+	for _, v := range failed {
+		fmt.Fprintf(&b, "%s of %s: %s; ", v.Check.ID, v.Subject, v.Evidence)
+	}
+	return b.String()
+}
+
 // A demo moves: what is read of it must stay as readable as it was.
 func TestSteppedNodeIsReadable(t *testing.T) {
 	s, err := simulator.Find("healthy")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range simulatortest.Watch(t, s, 0, 1, 7, 100, 1000) {
+	for _, n := range newStage(t).observe(t, sample{name: s.Name, config: s.Config(), node: s.Build}, 0, 1, 7, 100, 1000) {
 		for _, h := range n.HCAs {
 			for _, p := range h.Ports {
 				for _, c := range slices.Concat(p.Counters.HW.Or(nil), p.Counters.PMA.Or(nil)) {
@@ -191,23 +239,5 @@ func TestSteppedNodeIsReadable(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// TestServedManifest: the exporter tells drift as metrics too.
-func TestServedManifest(t *testing.T) {
-	s, err := simulator.Find("healthy")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := simulatortest.Watch(t, s, 0)[0]
-	m := diagnose.NewManifest(n)
-	m.Devices["mlx5_3"]["firmware"] = "28.0.0"
-	with, policy := *n, *n.Policy
-	policy.Manifest, with.Policy = &m, &policy
-	n = &with
-	failed := diagnose.Failures(diagnose.Run(n, nil))
-	if len(failed) != 1 || failed[0].Check.ID != "manifest" || failed[0].Subject.Device != "mlx5_3" || failed[0].What != "Changed since the manifest: firmware" {
-		t.Errorf("got %+v", failed)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
@@ -53,7 +52,7 @@ func TestPCIeTroubles(t *testing.T) {
 			test.edit(n)
 			n.Derive()
 			got := tell(diagnose.Run(n, nil))
-			commandtest.Contains(t, got, test.want...)
+			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1 {
 				t.Errorf("got %q", got)
 			}
