@@ -40,7 +40,7 @@ func main() {
 	}
 	if os.Getenv("GOMAXPROCS") == "" {
 		// A scrape is a few milliseconds of work, of which most is system calls; these do not occupy Go's processors while
-		// they block. With one for each of the machine's processors the runtime wakes threads that find nothing to do, which
+		// they block. With one for each of the machine's processors the runtime wakes threads that find not applicable, which
 		// costs a fifth of the CPU time.
 		runtime.GOMAXPROCS(1)
 	}
@@ -221,7 +221,7 @@ func (r rank) Call(ctx context.Context, request []byte) ([]byte, error) {
 	return answer, err
 }
 
-func (r rank) Kill() { r.Task.Kill("the probe ends") }
+func (r rank) Kill() { r.Task.Kill("the probe stops") }
 
 func (r rank) Log() (head, tail []byte, dropped int64) {
 	e := r.Task.Log()

@@ -168,7 +168,7 @@ var (
 	}
 	probeInit = &Family{
 		Name: "probe_init_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
-		Help:   "Time that making the communicator took." + probeNewest,
+		Help:   "Time that creating the communicator took." + probeNewest,
 		Source: "ncclCommInitRankConfig", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
 	}
 	probeConnect = &Family{

@@ -56,7 +56,7 @@ func collectors() []collector {
 			collect: collectHCA, supported: hasRDMA,
 		},
 		{
-			About:   About{Name: "gid", Help: "GID tables, and the GID that NCCL would choose.", Default: true},
+			About:   About{Name: "gid", Help: "GID tables, and the GID selected by NCCL.", Default: true},
 			want:    fabric.WantHCA | fabric.WantGID | fabric.WantNCCL,
 			sources: []string{fabric.SourceClass, fabric.SourceGID},
 			collect: collectGID, supported: hasRDMA,

@@ -36,5 +36,5 @@ func (d descriptors) shortage(uncached uint64) string {
 	if uncached == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the limit of %d open files is too low to keep those of all devices open, which makes scrapes dearer: raise LimitNOFILE of the unit, or ulimit -n", d.limit)
+	return fmt.Sprintf("the limit of %d open files is too low to keep those of all devices open, which makes scrapes more expensive: raise LimitNOFILE of the unit, or ulimit -n", d.limit)
 }

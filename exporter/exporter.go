@@ -58,7 +58,7 @@ type Exporter struct {
 func (e *Exporter) Command() *command.Command {
 	s := e.Site
 	return &command.Command{
-		Name: "serve", Help: "Serve the metrics of this host. It is the default.",
+		Name: "serve", Help: "Serve the metrics of this host (default).",
 		Takes: []command.Group{
 			&e.Web, e.Log, &e.Collectors, &s.Devices, &s.Paths, &s.Recorded, &s.Config, &e.ConfigCheck, &e.Intervals, &s.GPUs,
 		},
@@ -85,7 +85,7 @@ func (e *Exporter) checkFiles(c *command.Call) int {
 func (e *Exporter) checkedFiles(w io.Writer) error {
 	file := e.Site.Config.File
 	if file.Missing() {
-		return fmt.Errorf("--config.check: %s does not exist: expected it, or --config.file beside it (try --help)", file.Path)
+		return fmt.Errorf("--config.check: %s does not exist: create it, or set --config.file (try --help)", file.Path)
 	}
 	c, err := file.Read()
 	if err != nil {
@@ -166,7 +166,7 @@ func (e *Exporter) serve(ctx context.Context, c *command.Call) int {
 		n.Maintenance = gpus.Maintained
 		n.StopGPUs = func() {
 			if err := gpus.Close(); err != nil {
-				log.Warn("the process that asks the GPUs is not gone", "err", err)
+				log.Warn("the process that reads the GPUs did not exit", "err", err)
 			}
 		}
 		go gpus.Watch(ctx)
@@ -188,7 +188,7 @@ func (e *Exporter) Serve(ctx context.Context, c *command.Call, n Node, log *slog
 		select {
 		case err = <-served:
 		case <-time.After(leaving):
-			log.Warn("stopped, though something still hangs")
+			log.Warn("stopped, although a read still hangs")
 			return command.OK
 		}
 	}

@@ -93,7 +93,7 @@ func (h *handler) healthy(w http.ResponseWriter, _ *http.Request) {
 
 func (h *handler) readiness(w http.ResponseWriter, _ *http.Request) {
 	if !h.ready.Load() {
-		http.Error(w, "not ready: the first observation of the node is not done yet", http.StatusServiceUnavailable)
+		http.Error(w, "not ready: the first observation of the node is not complete", http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = io.WriteString(w, "ready\n")

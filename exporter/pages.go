@@ -19,7 +19,7 @@ const ProbesPath = "/probes"
 // pageTimeout bounds how long a human waits for a device that hangs.
 const pageTimeout = 3 * time.Second
 
-// probePages are the page of probes, and the same for programs.
+// probePages are the page of probes, and the same as JSON.
 func (h *handler) probePages() *page.Probes {
 	return page.NewProbes(page.ProbesOptions{
 		Title: h.node.Title, Status: h.config.prober.Status, Log: h.log,
@@ -45,10 +45,10 @@ func (h *handler) landing() http.Handler {
 // links are relative to the landing page, so that they hold behind any reverse proxy.
 func (h *handler) links() []page.Link {
 	list := []page.Link{
-		{Href: strings.TrimPrefix(h.exporter.Web.TelemetryPath, "/"), Text: "Metrics", Note: "what Prometheus reads"},
+		{Href: strings.TrimPrefix(h.exporter.Web.TelemetryPath, "/"), Text: "Metrics", Note: "metrics for Prometheus"},
 		{Href: strings.TrimPrefix(ProbesPath, "/"), Text: "Probes", Note: "NCCL collectives on idle GPUs"},
 		{Href: "-/healthy", Text: "Health", Note: "the process is alive"},
-		{Href: "-/ready", Text: "Readiness", Note: "the node was observed once"},
+		{Href: "-/ready", Text: "Readiness", Note: "the first observation is done"},
 	}
 	if h.exporter.Web.EnablePprof {
 		list = append(list, page.Link{Href: "debug/pprof/", Text: "Profiles", Note: "of this exporter"})

@@ -17,7 +17,7 @@ func TestProbesPageIsServed(t *testing.T) {
 	if status != http.StatusOK || header.Get("Content-Type") != "text/html; charset=utf-8" || header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%d %v", status, header)
 	}
-	contains(t, page, "Nothing is probed", `href="./"`, `href="probes.json"`)
+	contains(t, page, "Probes are disabled", `href="./"`, `href="probes.json"`)
 	status, body, header := p.Get("/fabric/probes.json")
 	var j struct {
 		Enabled bool

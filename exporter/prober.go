@@ -51,7 +51,7 @@ func gateOptions(s *site.Site, maintenance func() (string, error), log *slog.Log
 func (p *prober) Apply(c *probes.Config) error {
 	if p == nil {
 		if c != nil {
-			return errors.New("probes are configured, and cannot run here: this is not the host itself, or nobody asks for its GPUs")
+			return errors.New("probes are configured, but cannot run here: this is not the host itself, or the collectors of GPUs are disabled")
 		}
 		return nil
 	}
@@ -83,7 +83,7 @@ func (p *prober) Apply(c *probes.Config) error {
 	done.Go(func() {
 		runs.Run(ctx)
 		if err := closeGate(); err != nil {
-			p.log.Warn("what the gate of probes asked is not gone", "err", err)
+			p.log.Warn("a helper process of the probe gate did not exit", "err", err)
 		}
 	})
 	p.mu.Lock()

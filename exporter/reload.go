@@ -77,7 +77,7 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 			status.Err = err
 			r.replace(status)
 		}
-		r.log.Error("configuration not reloaded, the one before stays in force", "err", err)
+		r.log.Error("configuration not reloaded, the previous one stays in force", "err", err)
 		return err
 	}
 	r.replace(page.ConfigStatus{Config: c, Loaded: time.Now()})
@@ -102,7 +102,7 @@ func (r *reloader) current() page.ConfigStatus {
 // vanished is the error of a reload that finds the default file gone. What was in force stays: a deployment that removes the
 // file before it writes the next one must not turn every expectation off.
 func vanished(file string) error {
-	return &config.Error{Err: fmt.Errorf("%s does not exist any more: restart the exporter to serve without a configuration", file)}
+	return &config.Error{Err: fmt.Errorf("%s no longer exists: restart the exporter to serve without a configuration", file)}
 }
 
 // state is what the metrics say of it.
@@ -131,7 +131,7 @@ func (r *reloader) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case errors.Is(err, errand.ErrBusy):
 		http.Error(w, "configuration not reloaded: a reload is "+err.Error(), http.StatusConflict)
 	case err != nil:
-		http.Error(w, "configuration not reloaded, the one before stays in force:\n"+err.Error(), http.StatusInternalServerError)
+		http.Error(w, "configuration not reloaded, the previous one stays in force:\n"+err.Error(), http.StatusInternalServerError)
 	default:
 		_, _ = w.Write([]byte("configuration reloaded\n"))
 	}

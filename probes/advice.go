@@ -12,13 +12,13 @@ import (
 func (s Skip) Advice() string {
 	switch s {
 	case SkipProcess, SkipMPS, SkipMemory:
-		return "probe when it has ended (ps shows who it is)"
+		return "run the probe when it has ended (ps shows the process)"
 	case SkipSlurm, SkipKubernetes:
 		return "wait for the job, or drain the node"
 	case SkipScheduler:
-		return "name a command that knows whether the node is free: probes.idle_command of the configuration (docs/PROBES.md has examples)"
+		return "set a command that reports whether the node is idle: probes.idle_command in the configuration (docs/PROBES.md has examples)"
 	case SkipSite:
-		return "wait until the site's command (probes.idle_command) says that the node is free, or drain the node"
+		return "wait until the site's command (probes.idle_command) reports that the node is idle, or drain the node"
 	case SkipUtilization:
 		return "GPUs must have been idle for a minute: try again"
 	case SkipMaintenance:
@@ -26,7 +26,7 @@ func (s Skip) Advice() string {
 	case SkipLocked:
 		return "another probe of this node is running: try again when it has ended"
 	case SkipDuty:
-		return "it runs by itself when its GPUs may spend the time (duty)"
+		return "it runs when the GPU time budget allows it (duty)"
 	case SkipNoGPU:
 		return "the driver must be loaded (nvidia-smi -L) and have as many GPUs as the kind needs: node, calibrate and nvlink 2, scaling 3"
 	case SkipNoDevice:
@@ -38,9 +38,9 @@ func (s Skip) Advice() string {
 	case SkipMIG:
 		return "NCCL measures whole GPUs: nvidia-smi -mig 0"
 	case SkipUntrusted:
-		return "what runs with privileges must belong to root or the exporter's user, with all folders above it, and nobody else may write there: chown root, chmod go-w"
+		return "programs that run with privileges must belong to root or the exporter's user, with all directories above it, and no other user may write there: chown root, chmod go-w"
 	case SkipThrottled, SkipLinkErrors:
-		return "a probe would measure the trouble that the GPUs are in (gpufabric_exporter check)"
+		return "the GPUs have a problem that would distort the measurement (gpufabric_exporter check)"
 	}
 	return "run it as root, in the PID namespace of the host, so that everything can be read"
 }
@@ -59,19 +59,19 @@ func (f Failure) Advice() string {
 	case FailureLibrary:
 		return "--library names NCCL; the driver's libcuda.so.1 must be where the loader looks"
 	case FailureInit:
-		return "NCCL's log tells what it missed; often NCCL_SOCKET_IFNAME names no interface, or /dev/shm is too small"
+		return "NCCL's log shows the cause; often NCCL_SOCKET_IFNAME matches no interface, or /dev/shm is too small"
 	case FailureHang:
-		return "with large messages over a slow network try smaller --bytes or less --iterations; else see which transport NCCL's log names last"
+		return "with large messages over a slow network try smaller --bytes or fewer --iterations; else check which transport NCCL's log names last"
 	case FailureCrash:
-		return "NCCL's log and dmesg tell more (Xid, oom-killer)"
+		return "see NCCL's log and dmesg (Xid, oom-killer)"
 	case FailureNCCL, FailureCUDA:
-		return "NCCL's log and dmesg tell more (Xid)"
+		return "see NCCL's log and dmesg (Xid)"
 	case FailureWrong:
 		return "do not train on these GPUs: compare with --ranks and rail to find which GPU or NIC it is, then dcgmi diag -r 3"
 	case FailureVersions:
 		return "ranks must load the same library: --library names it"
 	case FailureIntruder:
-		return "try again when nobody uses the GPUs"
+		return "try again when the GPUs are idle"
 	}
 	return ""
 }

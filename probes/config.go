@@ -26,7 +26,7 @@ type Config struct {
 	Op      Op     // default all_reduce
 	Type    DType  // default float32
 	Bytes   uint64 // of the message as nccl-tests counts it, 1 KiB to 4 GiB; default 64 MiB. Halved where that takes too long
-	MaxCTAs int    // channels, 0 to 64; 0: as many as NCCL wants; default 4. Calibrate does not follow it
+	MaxCTAs int    // channels, 0 to 64; 0: as NCCL chooses; default 4. Calibrate does not follow it
 
 	// Collective is how long the timed iterations of a run take together at most, 1 ms to 10 s. Default 100 ms.
 	Collective time.Duration

@@ -35,7 +35,7 @@ func (g *Gate) lookAtGPUs(ctx context.Context, gpus []string, full bool) *refusa
 		return &refusal{why: SkipNoGPU, detail: "no GPU to probe"}
 	}
 	if g.o.GPUs == nil {
-		return unproven("nobody reads GPUs")
+		return unproven("no reader of GPUs")
 	}
 	var d fabric.GPUDriver
 	for range 2 { // the first reading may come with the initialisation of the library
@@ -214,7 +214,7 @@ func (g *Gate) activity(gpu *fabric.GPU, now time.Time) *refusal {
 	case len(names) > 0:
 		return &refusal{why: SkipThrottled, detail: fmt.Sprintf("%s: %s", gpu.UUID, strings.Join(names, ", "))}
 	case reasons&^knownReasons != 0:
-		unread = unproven("reasons %#x for low clocks of %s, of which nobody knows %#x", uint64(reasons), gpu.UUID, uint64(reasons&^knownReasons))
+		unread = unproven("reasons %#x for low clocks of %s, of which %#x is unknown", uint64(reasons), gpu.UUID, uint64(reasons&^knownReasons))
 	}
 	return worse(r, unread)
 }

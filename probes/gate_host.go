@@ -26,7 +26,7 @@ var kubelets = []string{"kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent",
 
 func (g *Gate) maintenance() *refusal {
 	if g.o.Maintenance == nil {
-		return unproven("nobody tells of maintenance")
+		return unproven("no source of the maintenance state")
 	}
 	why, err := g.o.Maintenance()
 	switch {
@@ -69,7 +69,7 @@ func (g *Gate) untilMaintenance(ctx context.Context) (context.Context, func() *r
 // lookAtHost asks what only the host knows.
 func (g *Gate) lookAtHost(ctx context.Context) *refusal {
 	if g.o.Processes == nil || g.o.Cgroups == nil || g.o.Pods == nil {
-		return unproven("nobody reads procfs, cgroups or the kubelet")
+		return unproven("no reader of procfs, cgroups or the kubelet")
 	}
 	var r *refusal
 	if err := g.o.Processes.Initial(); err != nil {
@@ -171,7 +171,7 @@ func (p *Pass) Intruder(ctx context.Context, own []int) (string, error) {
 		missing = slices.DeleteFunc(missing, func(uuid string) bool { return uuid == gpu.UUID })
 	}
 	if len(missing) > 0 {
-		unknown = fmt.Errorf("the driver does not show %s any more", strings.Join(missing, ", "))
+		unknown = fmt.Errorf("the driver no longer lists %s", strings.Join(missing, ", "))
 	}
 	if maintenance != nil {
 		unknown = errors.New(maintenance.detail)

@@ -14,7 +14,7 @@ import (
 )
 
 // ErrLocked says that another process holds the lock.
-var ErrLocked = errors.New("another prober of this node runs")
+var ErrLocked = errors.New("another prober of this node is running")
 
 // Lock is a file that one process of the node holds. Beside the state file it is all that probes write: an empty file
 // that stays, and its folder if there is none yet. The kernel lets go of it when the process dies, however it does.

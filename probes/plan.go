@@ -69,7 +69,7 @@ type Settings struct {
 	Op      Op     // of Node and Calibrate; default AllReduce
 	Type    DType  // default Float32
 	Bytes   uint64 // message of all kinds but Calibrate; default DefaultBytes
-	MaxCTAs int    // channels of all kinds but Calibrate; 0: as many as NCCL wants
+	MaxCTAs int    // channels of all kinds but Calibrate; 0: as NCCL chooses
 	Ranks   int    // of Node and Calibrate: so many of the GPUs; default all
 
 	// Calibrate takes ten times as much of the first and the last one.

@@ -174,7 +174,7 @@ func TestLogOfResults(t *testing.T) {
 	}{
 		{Transport, []string{"probe ended", "release=120ms"}, []string{"busbw_bytes", "to be free"}},
 		{Node, []string{"probe ended", "busbw_bytes=1e+11", "release=120ms"}, []string{"to be free"}},
-		{Socket, []string{"busbw_bytes=1e+11", "GPUs are not seen to be free after a probe", `left="500 MiB are used"`}, []string{"release="}},
+		{Socket, []string{"busbw_bytes=1e+11", "GPUs were not confirmed idle after a probe", `left="500 MiB are used"`}, []string{"release="}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out strings.Builder

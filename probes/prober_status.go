@@ -81,10 +81,10 @@ func (p *Prober) remember(ctx context.Context) {
 	switch {
 	case errors.Is(err, ErrNewerState):
 		p.keeper.refuse(err)
-		p.log.Warn("the history of probes is neither read nor saved", "file", p.config.StateFile, "err", err,
+		p.log.Warn("the probe history is neither read nor saved", "file", p.config.StateFile, "err", err,
 			"remedy", "run the version that wrote the file, or move the file away to begin with an empty history")
 	case err != nil:
-		p.log.Warn("history of probes is lost", "err", err)
+		p.log.Warn("probe history is lost", "err", err)
 	}
 	p.save(savedIn)
 }
@@ -93,10 +93,10 @@ func (p *Prober) remember(ctx context.Context) {
 func (p *Prober) tellState(err error) {
 	log := p.log.With("file", p.config.StateFile)
 	if err == nil {
-		log.Info("the history of probes is saved again")
+		log.Info("the probe history is saved again")
 		return
 	}
-	log.Warn("the history of probes cannot be saved and is lost with the next restart",
+	log.Warn("the probe history cannot be saved and is lost with the next restart",
 		"err", err, "remedy", "make the folder of the file writable for this process, or name another file in probes.state_file of the configuration")
 }
 
@@ -109,7 +109,7 @@ func (p *Prober) save(wait time.Duration) {
 	file, err := p.memory.encode(p.now(), time.Now())
 	p.mu.Unlock()
 	if err != nil {
-		p.log.Error("history of probes cannot be saved", "err", err)
+		p.log.Error("probe history cannot be saved", "err", err)
 		return
 	}
 	saved := p.keeper.save(file)

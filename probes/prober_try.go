@@ -254,7 +254,7 @@ func (p *Prober) tell(r Result) {
 		log.Info("probe ended", "path", r.Path.Value)
 	}
 	if r.Left != "" {
-		log.Warn("GPUs are not seen to be free after a probe", "left", r.Left)
+		log.Warn("GPUs were not confirmed idle after a probe", "left", r.Left)
 	}
 }
 

@@ -32,7 +32,7 @@ type ConnectRequest struct {
 	ID      []byte        `json:"id"` // IDSize bytes
 	Rank    int           `json:"rank"`
 	Ranks   int           `json:"ranks"`
-	MaxCTAs int           `json:"max_ctas"` // channels; 0: as many as NCCL wants
+	MaxCTAs int           `json:"max_ctas"` // channels; 0: as NCCL chooses
 	Timeout time.Duration `json:"timeout"`  // after which the communicator is aborted
 }
 

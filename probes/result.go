@@ -50,7 +50,7 @@ type Result struct {
 	// Expected is the bus bandwidth over what the line rate allows; absent for kinds that have no expectation.
 	Expected Fact[float64] `json:"expected_ratio"`
 
-	Settings []string `json:"settings"`      // NAME=value that were in effect, by NCCL's log; bounded
+	Settings []string `json:"settings"`      // NAME=value that were in effect, according to NCCL's log; bounded
 	Log      string   `json:"log,omitempty"` // excerpt of NCCL's log, of the rank that failed or of rank 0; bounded
 }
 

@@ -60,10 +60,10 @@ func Word[T any](f Fact[T], word func(T) string) string {
 // ReleaseText says how soon the GPUs were free of a run; empty: nobody looked.
 func (r *Result) ReleaseText() string {
 	if took, ok := r.Release.Get(); ok {
-		return fmt.Sprintf("free %s after its ranks were killed or asked to close", took.Brief())
+		return fmt.Sprintf("idle %s after its ranks were killed or asked to close", took.Brief())
 	}
 	if r.Left != "" {
-		return "not seen to be free: " + r.Left
+		return "not confirmed idle: " + r.Left
 	}
 	return ""
 }

@@ -157,7 +157,7 @@ func TestWires(t *testing.T) {
 	}
 }
 
-// TestNobodyToAsk: a copy of some sysfs has nothing to do with this kernel's drivers, and where there are no Ethernet
+// TestNobodyToAsk: a copy of some sysfs has not applicable with this kernel's drivers, and where there are no Ethernet
 // ports nobody is asked for more than speeds.
 func TestNobodyToAsk(t *testing.T) {
 	c := take(t, options(materialise(t, find(t, "healthy"), nil)))

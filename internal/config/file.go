@@ -57,9 +57,9 @@ func (c Config) Origin() string {
 	case c.File != "":
 		return c.File
 	case c.Missing != "":
-		return "none: " + c.Missing + " does not exist, so nothing is compared with what the site expects"
+		return "none: " + c.Missing + " does not exist, so the node is not compared with expectations of a site"
 	}
-	return "none: nothing is compared with what the site expects"
+	return "none: the node is not compared with expectations of a site"
 }
 
 // Report is what the JSON of commands says of the configuration in force.

@@ -61,7 +61,7 @@ func parseManifest(data []byte) (fabric.Manifest, error) {
 // WriteManifest replaces the file at once, so that nobody reads half of it.
 func WriteManifest(name string, m fabric.Manifest) error {
 	var b bytes.Buffer
-	b.WriteString("# What this node was when it was found good. Compare with: gpufabric_exporter check --manifest FILE, or expected.manifest of the configuration\n")
+	b.WriteString("# State of this node when it was good. Compare with: gpufabric_exporter check --manifest FILE, or expected.manifest of the configuration\n")
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
 	if err := errors.Join(e.Encode(manifestFile{manifestVersion, m.Node, m.Devices, m.GPUs}), e.Close()); err != nil {

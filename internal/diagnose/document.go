@@ -17,11 +17,11 @@ func WriteDocument(w io.Writer) error {
 
 Generated from the catalogue in internal/diagnose by ` + "`make docs`" + `; do not edit.
 
-A check is ok, failed or unknown for each thing that it is about; what its guard leaves out it is not asked of. What could not be read makes a verdict unknown and never ok. There is no verdict where the facts are in another network namespace, as those of a device or an interface that a pod has. Ids are stable: they are label values, and what ` + "`check --only`" + ` takes.
+A check is ok, failed or unknown for each subject; subjects that its guard excludes get no verdict. If a fact could not be read, the verdict is unknown and never ok. There is no verdict if the facts are in another network namespace, for example those of a device or an interface that was moved into a pod. Ids are stable: they are label values, and what ` + "`check --only`" + ` takes.
 
-The exit code of ` + "`check`" + ` is about verdicts of severity critical and warning: 1 where one failed, else 2 where one is unknown; 3 says that the checks could not be made. Info is told and counts only with ` + "`--severity=info`" + `, or for a check that ` + "`--only`" + ` names.
+The exit code of ` + "`check`" + ` depends on verdicts of severity critical and warning: 1 if one failed, else 2 if one is unknown; 3 if the checks could not be run. Verdicts of severity info are printed, but count only with ` + "`--severity=info`" + `, or for checks named by ` + "`--only`" + `.
 
-| Check | Severity | Fails when | About each | Reads | Asked | Modes | Runbook |
+| Check | Severity | Fails when | Subject | Reads | Applies | Modes | Runbook |
 |---|---|---|---|---|---|---|---|
 `)
 	for _, c := range Catalogue() {
@@ -30,12 +30,12 @@ The exit code of ` + "`check`" + ` is about verdicts of severity critical and wa
 			guard = "always"
 		}
 		if c.Rate {
-			guard += "; compares two readings: `check --interval`, and no metric"
+			guard += "; compares two readings: needs `check --interval`, has no metric"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | [check-%s](../alerts/runbooks/check-%s.md) |\n", c.ID, c.Severity, cell(c.Title), c.Scope, cell(c.Reads), cell(guard),
 			strings.Join(c.Modes, ", "), c.Topic, c.Topic)
 	}
-	b.WriteString("\n## Modes\n\nHow a fabric fails or is configured wrong, and what finds it.\n\n| Mode | What it is | Checks | Alert rule |\n|---|---|---|---|\n")
+	b.WriteString("\n## Modes\n\nHow a fabric fails or is misconfigured, and which checks and alert rules detect it.\n\n| Mode | Description | Checks | Alert rule |\n|---|---|---|---|\n")
 	for _, m := range Modes() {
 		found, alert := "", ""
 		if ids := FindsMode(m.ID); len(ids) > 0 {

@@ -13,8 +13,8 @@ func gidChecks() []*Check {
 	return []*Check{
 		{
 			ID: CheckGID, Title: "NCCL would not use a RoCE v2 address", Severity: Critical, Topic: "gids", Scope: ScopePort,
-			Reads: "the GID table of the port and NCCL's own rule of choice (NCCL_IB_GID_INDEX, _ADDR_FAMILY, _ADDR_RANGE, _ROCE_VERSION_NUM of the host)",
-			Guard: "asked of active RoCE ports of role compute; an IPv6-only fabric is right where NCCL is told so",
+			Reads: "the GID table of the port and NCCL's own selection rule (NCCL_IB_GID_INDEX, _ADDR_FAMILY, _ADDR_RANGE, _ROCE_VERSION_NUM of the host)",
+			Guard: "active RoCE ports of role compute; an IPv6-only fabric passes if NCCL is configured for it",
 			Modes: []string{ModeGIDMissing, ModeGIDPinned}, judge: eachCompute(judgeGID),
 		},
 	}
@@ -27,11 +27,11 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	case p.GIDChoice.State == fabric.Absent || linked && layer != fabric.LinkEthernet:
 		return
 	case !known:
-		v.unknown(PortSubject(h, p), p.GIDChoice.Meta().Reason, "The GID table is not known: "+ReasonText(p.GIDChoice.Meta().Reason)+".")
+		v.unknown(PortSubject(h, p), p.GIDChoice.Meta().Reason, "The GID table is unknown: "+ReasonText(p.GIDChoice.Meta().Reason)+".")
 		return
 	case unreadNCCL(n) != nil && (c.Rule == fabric.GIDByMatch || c.GID != nil && c.GID.Routable()):
 		r := unreadNCCL(n).Reason
-		v.unknown(PortSubject(h, p), r, "By default NCCL would use a good address, but a configuration file of NCCL is not known: "+ReasonText(r)+".")
+		v.unknown(PortSubject(h, p), r, "By default NCCL would use a suitable address, but a configuration file of NCCL could not be read: "+ReasonText(r)+".")
 		return
 	case c.Rule == fabric.GIDByMatch || c.GID != nil && c.GID.Routable():
 		v.ok(PortSubject(h, p))
@@ -55,13 +55,13 @@ func gidRemedy(n *fabric.Node, p *fabric.Port, c fabric.GIDChoice) string {
 	_, ranged := n.NCCL.Text("NCCL_IB_ADDR_RANGE")
 	switch {
 	case c.Rule == fabric.GIDByConfiguration:
-		return "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later choose by themselves."
+		return "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later select a GID themselves."
 	case ranged:
 		return "Correct NCCL_IB_ADDR_RANGE, or give the network interface an address in that range."
 	case v6:
-		return "There are IPv6 addresses only: set NCCL_IB_ADDR_FAMILY=AF_INET6."
+		return "The port has only IPv6 addresses: set NCCL_IB_ADDR_FAMILY=AF_INET6."
 	default:
-		return "Give the network interface an IPv4 address: ip addr add <address>/<length> dev <interface>, and the same where it is configured for the next boot."
+		return "Give the network interface an IPv4 address: ip addr add <address>/<length> dev <interface>, and make it persistent in the network configuration."
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	reseat      = "Compare LnkCap and LnkSta (lspci -vv -s <address>). Reseat the card or riser, then update its firmware; if it stays, replace it."
-	ofListed    = "asked of GPUs that NVML lists and has not lost"
+	reseat      = "Compare LnkCap and LnkSta (lspci -vv -s <address>). Reseat the card or riser, then update its firmware; if the problem remains, replace it."
+	ofListed    = "GPUs that NVML lists and has not lost"
 	topicGPU    = "gpu"
 	topicNVLink = "nvlink"
 )
@@ -21,49 +21,49 @@ const (
 func gpuChecks() []*Check {
 	return []*Check{
 		{
-			ID: CheckGPUDriver, Title: "The GPU has no driver that CUDA could use", Severity: Critical, Topic: topicGPU, Scope: ScopeGPU,
+			ID: CheckGPUDriver, Title: "The GPU has no driver that CUDA can use", Severity: Critical, Topic: topicGPU, Scope: ScopeGPU,
 			Reads: "the driver that the PCI function is bound to, and whether NVML answers",
-			Guard: "asked of NVIDIA GPUs on the PCI bus; not of those that were given to virtual machines (vfio-pci), nor while the exporter has let go of the GPUs",
+			Guard: "NVIDIA GPUs on the PCI bus; not those assigned to virtual machines (vfio-pci), and not while the exporter has released the GPUs",
 			Modes: []string{ModeGPUDriver}, judge: judgeGPUDriver,
 		},
 		{
 			ID: "gpu_listed", Title: "The driver does not show the GPU", Severity: Critical, Topic: topicGPU, Scope: ScopeGPU,
 			Reads: "GPUs on the PCI bus against those that NVML lists",
-			Guard: "asked while NVML answers; not of virtual functions, nor of GPUs that were given to virtual machines",
+			Guard: "while NVML answers; not virtual functions, nor GPUs assigned to virtual machines",
 			Modes: []string{ModeGPULost}, judge: judgeGPUListed,
 		},
 		{
 			ID: "gpu_lost", Title: "The driver has lost the GPU", Severity: Critical, Topic: topicGPU, Scope: ScopeGPU,
-			Reads: "whether NVML answers that the GPU is lost", Guard: "asked of GPUs that NVML lists", Modes: []string{ModeGPULost},
+			Reads: "whether NVML reports the GPU as lost", Guard: "GPUs that NVML lists", Modes: []string{ModeGPULost},
 			judge: eachGPU(judgeGPULost),
 		},
 		{
 			ID: CheckNVLinkFabric, Title: "The GPU has not joined its NVLink fabric", Severity: Critical, Topic: topicNVLink, Scope: ScopeGPU,
-			Reads: "state, status and health of the registration with fabric manager or IMEX, as NVML tells them",
-			Guard: ofListed + ", and that have NVSwitches which need fabric manager", Modes: []string{ModeFabricManager}, judge: eachLiveGPU(judgeFabric),
+			Reads: "state, status and health of the registration with fabric manager or IMEX, as NVML reports them",
+			Guard: ofListed + ", and that have NVSwitches that need fabric manager", Modes: []string{ModeFabricManager}, judge: eachLiveGPU(judgeFabric),
 		},
 		{
 			ID: CheckNVLinks, Title: "NVLinks are down", Severity: Critical, Topic: topicNVLink, Scope: ScopeGPU,
-			Reads: "NVLinks that are active, against the GPU of the same name that has most",
-			Guard: ofListed + "; not of divided GPUs (MIG), nor of those that have none where others are bridged in pairs",
+			Reads: "number of active NVLinks, compared with the GPU of the same model that has the most",
+			Guard: ofListed + "; not GPUs with MIG on, nor GPUs without NVLinks if others are bridged in pairs",
 			Modes: []string{ModeNVLinkDown}, judge: judgeNVLinks,
 		},
 		{
 			ID: CheckGPUPCIeLink, Title: "The PCIe link of the GPU is slow", Severity: Warning, Topic: "pcie", Scope: ScopeGPU,
-			Reads: "width and generation of the link, and how busy the GPU is, as NVML tells them",
-			Guard: ofListed + "; the width where the bus does not tell it (see pcie_link), the generation while the GPU works, because idle links slow down",
+			Reads: "width and generation of the link, and utilization of the GPU, as NVML reports them",
+			Guard: ofListed + "; the width only if the bus does not report it (see pcie_link), the generation only while the GPU is busy, because idle links slow down",
 			Modes: []string{ModePCIeLink}, judge: eachLiveGPU(judgeGPULink),
 		},
 		{
-			ID: "gpu_divided", Title: "The GPU is divided (MIG), and its peers are not", Severity: Warning, Topic: topicGPU, Scope: ScopeGPU,
-			Reads: "whether MIG is on for each GPU, as NVML tells it",
-			Guard: ofListed + " and that can be divided; not where half of the GPUs of its name or more are: so the node is meant",
+			ID: "gpu_divided", Title: "MIG is on for the GPU, but not for its peers", Severity: Warning, Topic: topicGPU, Scope: ScopeGPU,
+			Reads: "whether MIG is on for each GPU, as NVML reports it",
+			Guard: ofListed + " and that support MIG; not if MIG is on for half or more of the GPUs of the same model, which is taken as intended",
 			Modes: []string{ModeGPUDivided}, judge: judgeDivided,
 		},
 		{
-			ID: CheckGPUThrottled, Title: "The hardware slows the GPU down", Severity: Warning, Topic: topicGPU, Scope: ScopeGPU,
+			ID: CheckGPUThrottled, Title: "The hardware throttles the GPU", Severity: Warning, Topic: topicGPU, Scope: ScopeGPU,
 			Reads: "NVML's reasons for clocks below their maximum",
-			Guard: ofListed + "; that software keeps the power below its limit is how GPUs work", Modes: []string{ModeGPUThrottled}, judge: eachLiveGPU(judgeThrottled),
+			Guard: ofListed + "; the software power cap is normal operation and not reported", Modes: []string{ModeGPUThrottled}, judge: eachLiveGPU(judgeThrottled),
 		},
 	}
 }
@@ -81,7 +81,7 @@ func silent(m fabric.Meta) bool {
 // hidden adds an unknown verdict for a fact, unless it is silent.
 func (v *verdicts) hidden(s Subject, m fabric.Meta, what string) {
 	if !silent(m) {
-		v.unknown(s, m.Reason, what+" is not known: "+ReasonText(m.Reason)+".")
+		v.unknown(s, m.Reason, what+" is unknown: "+ReasonText(m.Reason)+".")
 	}
 }
 
@@ -120,26 +120,26 @@ func judgeGPUDriver(n *fabric.Node, v *verdicts) {
 		s.Name = g.Function.Address // nobody counts GPUs without a driver
 		driver, bound := g.Function.Driver.Get()
 		w := Verdict{
-			Evidence:    "It is on the PCI bus, bound to no driver, and no NVIDIA driver answers.",
-			Consequence: "Jobs do not find it.",
-			Remedy:      "modprobe nvidia, and see what it says (dmesg | grep -i nvrm); after a kernel update, build the driver for this kernel (dkms status).",
+			Evidence:    "It is on the PCI bus, bound to no driver, and no NVIDIA driver responds.",
+			Consequence: "Jobs cannot use it.",
+			Remedy:      "Run modprobe nvidia and check the kernel log (dmesg | grep -i nvrm); after a kernel update, build the driver for this kernel (dkms status).",
 		}
 		switch {
 		case !known:
-			v.hidden(s, n.GPUDriver.Loaded.Meta(), "Whether a GPU driver answers")
+			v.hidden(s, n.GPUDriver.Loaded.Meta(), "Whether a GPU driver responds")
 		case loaded:
 			v.ok(s)
 		case bound && driver == "nouveau":
-			w.Evidence = "It is on the PCI bus, bound to nouveau, and no NVIDIA driver answers."
+			w.Evidence = "It is on the PCI bus, bound to nouveau, and no NVIDIA driver responds."
 			w.Remedy = "Install NVIDIA's driver and keep nouveau from loading (blacklist nouveau in /etc/modprobe.d), then restart the node."
 			v.failed(s, w)
 		case g.Function.Driver.State == fabric.Absent:
 			v.failed(s, w)
 		case bound && driver == "nvidia":
-			v.unknown(s, fabric.ReasonMissing, "GPUs are bound to the driver, but its library libnvidia-ml.so.1 is not here or does not work. "+
-				"In a container, use NVIDIA's runtime and NVIDIA_DRIVER_CAPABILITIES=utility.")
+			v.unknown(s, fabric.ReasonMissing, "GPUs are bound to the driver, but its library libnvidia-ml.so.1 is missing or does not work. "+
+				"In a container, use the NVIDIA container runtime with NVIDIA_DRIVER_CAPABILITIES=utility.")
 		case !bound:
-			v.unknown(s, g.Function.Driver.Meta().Reason, "No GPU driver answers, and what the GPU is bound to is not known: "+ReasonText(g.Function.Driver.Meta().Reason)+".")
+			v.unknown(s, g.Function.Driver.Meta().Reason, "No GPU driver responds, and the driver that the GPU is bound to is unknown: "+ReasonText(g.Function.Driver.Meta().Reason)+".")
 		}
 	}
 }
@@ -160,23 +160,23 @@ func judgeGPUListed(n *fabric.Node, v *verdicts) {
 		switch {
 		case !candidate || known && !loaded: // gpu_driver tells
 		case !known:
-			v.hidden(s, n.GPUDriver.Loaded.Meta(), "Whether a GPU driver answers")
+			v.hidden(s, n.GPUDriver.Loaded.Meta(), "Whether a GPU driver responds")
 		case !g.Listable(n):
 			for _, source := range n.Sources {
 				if source.Name == fabric.SourceGPU && !source.Up {
-					v.unknown(s, source.Reason, "NVML does not answer: "+ReasonText(source.Reason)+".")
+					v.unknown(s, source.Reason, "NVML does not respond: "+ReasonText(source.Reason)+".")
 				}
 			}
 		case g.Driver != nil || listed >= bus:
 			v.ok(s)
 		case g.Function.Driver.State == fabric.Unknown && !silent(g.Function.Driver.Meta()):
-			v.unknown(s, g.Function.Driver.Meta().Reason, "NVML does not list the GPU, and what it is bound to is not known.")
+			v.unknown(s, g.Function.Driver.Meta().Reason, "NVML does not list the GPU, and the driver that it is bound to is unknown.")
 		case g.Function.PF.State == fabric.Unknown && !silent(g.Function.PF.Meta()):
-			v.unknown(s, g.Function.PF.Meta().Reason, "NVML does not list the GPU, and whether it is a virtual function is not known.")
+			v.unknown(s, g.Function.PF.Meta().Reason, "NVML does not list the GPU, and it is unknown whether it is a virtual function.")
 		default:
 			v.failed(s, Verdict{
-				Evidence: fmt.Sprintf("The PCI bus has %d GPUs, NVML lists %d.", bus, listed), Consequence: "Jobs do not find the others.",
-				Remedy: "See what the driver says (dmesg | grep -iE 'nvrm|xid'), then restart the node. If this exporter runs in a container, " +
+				Evidence: fmt.Sprintf("The PCI bus has %d GPUs, NVML lists %d.", bus, listed), Consequence: "Jobs cannot use the others.",
+				Remedy: "Check the driver's messages (dmesg | grep -iE 'nvrm|xid'), then restart the node. If this exporter runs in a container, " +
 					"give it all GPUs (NVIDIA_VISIBLE_DEVICES=all).",
 			})
 		}
@@ -190,9 +190,9 @@ func judgeGPULost(_ *fabric.Node, g GPU, v *verdicts) {
 		return
 	}
 	v.when(lost, g.Subject(), Verdict{
-		Evidence:    "NVML answers \"GPU is lost\": it fell off the bus or stopped to answer.",
-		Consequence: "Jobs on it fail, and those on other nodes that wait for it hang.",
-		Remedy:      "Take the node out of jobs, look for Xid 79 (dmesg | grep -i xid) and power-cycle the node; if it comes back, reseat or replace the GPU.",
+		Evidence:    "NVML reports \"GPU is lost\": it fell off the bus or stopped responding.",
+		Consequence: "Jobs on it fail, and their ranks on other nodes hang.",
+		Remedy:      "Drain the node, look for Xid 79 (dmesg | grep -i xid) and power-cycle the node; if the error returns, reseat or replace the GPU.",
 	})
 }
 
@@ -200,9 +200,9 @@ func judgeGPULost(_ *fabric.Node, g GPU, v *verdicts) {
 func judgeFabric(_ *fabric.Node, g GPU, v *verdicts) {
 	f, known := g.Driver.Fabric.Get()
 	rack := strings.HasPrefix(g.Driver.Name.Or(""), "NVIDIA GB") // NVL72: switches are in trays of their own
-	remedy := "systemctl start nvidia-fabricmanager, and see why it did not run (journalctl -u nvidia-fabricmanager); its version must be that of the driver."
+	remedy := "systemctl start nvidia-fabricmanager, and check why it did not run (journalctl -u nvidia-fabricmanager); its version must match the driver."
 	if rack {
-		remedy = "Fabric manager of this machine runs in the NVLink switch trays: see there. Then systemctl start nvidia-imex here, and look at nvidia-imex-ctl -N."
+		remedy = "Fabric manager of this machine runs in the NVLink switch trays: check it there. Then run systemctl start nvidia-imex here, and check nvidia-imex-ctl -N."
 	}
 	switch {
 	case g.Driver.Fabric.State == fabric.Absent:
@@ -210,21 +210,21 @@ func judgeFabric(_ *fabric.Node, g GPU, v *verdicts) {
 		v.hidden(g.Subject(), g.Driver.Fabric.Meta(), "Whether the GPU has joined its NVLink fabric")
 	case f.State != fabric.GPUFabricCompleted:
 		v.failed(g.Subject(), Verdict{
-			Evidence:    "NVML says " + Spaced(string(f.State)) + ".",
+			Evidence:    "NVML reports " + Spaced(string(f.State)) + ".",
 			Consequence: "Until fabric manager has registered it, CUDA does not initialise (error 802, system not yet initialized): every job on it fails at once.",
 			Remedy:      remedy,
 		})
 	case f.Status != "" && !strings.EqualFold(f.Status, "success"):
 		v.failed(g.Subject(), Verdict{
-			What: "The NVLink fabric did not take the GPU", Evidence: "Its registration ended with \"" + f.Status + "\".",
-			Consequence: "CUDA does not initialise on it, or does without NVLink.", Remedy: remedy,
+			What: "The GPU failed to register with its NVLink fabric", Evidence: "Its registration ended with \"" + f.Status + "\".",
+			Consequence: "CUDA does not initialise on it, or does not use NVLink.", Remedy: remedy,
 		})
 	case len(f.Unhealthy) > 0:
 		v.failed(g.Subject(), Verdict{
 			What:        "The NVLink fabric of the GPU is not healthy",
-			Evidence:    "NVML's health mask says " + Spaced(strings.Join(f.Unhealthy, ", ")) + ".",
-			Consequence: "Collectives over NVLink are slower than they should be, or fail.",
-			Remedy:      "Look for NVLink and SXid errors (dmesg | grep -iE 'sxid|nvlink'), and at nvidia-smi -q | grep -A 12 Fabric; reset the GPUs with no job on the node.",
+			Evidence:    "NVML's health mask reports " + Spaced(strings.Join(f.Unhealthy, ", ")) + ".",
+			Consequence: "Collectives over NVLink are slow or fail.",
+			Remedy:      "Look for NVLink and SXid errors (dmesg | grep -iE 'sxid|nvlink'), and check nvidia-smi -q | grep -A 12 Fabric; reset the GPUs when no job runs on the node.",
 		})
 	default:
 		v.ok(g.Subject())
@@ -281,12 +281,12 @@ func judgeLinksDown(g GPU, all []GPU, active int, down []string, v *verdicts) {
 	switch {
 	case peer.Driver != nil && (active > 0 || switched):
 		v.failed(g.Subject(), Verdict{
-			Evidence:    fmt.Sprintf("%d are active, of %s there are %d. Down: %s.", active, peer.Name, best, strings.Join(down, ", ")),
-			Consequence: "GPUs of one name in a node should have as many. Collectives go at the speed of the GPU with the fewest.",
-			Remedy:      "nvidia-smi nvlink -s and -e show links and errors. Take the node out of jobs, nvidia-smi --gpu-reset or restart it; if they stay down, replace the GPU or its baseboard.",
+			Evidence:    fmt.Sprintf("%d are active; %s has %d. Down: %s.", active, peer.Name, best, strings.Join(down, ", ")),
+			Consequence: "GPUs of one model in a node should have the same number. Collectives run at the speed of the GPU with the fewest.",
+			Remedy:      "nvidia-smi nvlink -s and -e show links and errors. Drain the node, run nvidia-smi --gpu-reset or restart it; if the links stay down, replace the GPU or its baseboard.",
 		})
 	case unsure:
-		v.unknown(g.Subject(), fabric.ReasonIO, "It has no active NVLink, and what those of "+peer.Name+" lead to is not known.")
+		v.unknown(g.Subject(), fabric.ReasonIO, "It has no active NVLink, and the peers of the NVLinks of "+peer.Name+" are unknown.")
 	case unread != nil:
 		v.hidden(g.Subject(), *unread, "How many NVLinks its peers have")
 	default:
@@ -319,7 +319,7 @@ func reachesSwitch(g *fabric.GPU) (yes, unsure bool) {
 	return yes, unsure && !yes
 }
 
-// judgeGPULink is what NVML says of the width where the bus does not tell, as in a virtual machine, and of the
+// judgeGPULink is what NVML reports of the width where the bus does not tell, as in a virtual machine, and of the
 // generation while the GPU works.
 func judgeGPULink(n *fabric.Node, g GPU, v *verdicts) {
 	d, s := g.Driver, g.Subject()
@@ -329,8 +329,8 @@ func judgeGPULink(n *fabric.Node, g GPU, v *verdicts) {
 	if !onBus && ok && known && width > 0 && width < most {
 		v.failed(s, Verdict{
 			What:        fmt.Sprintf("A PCIe link runs at x%d instead of x%d", width, most),
-			Evidence:    "NVML says so of what GPU and slot can do.",
-			Consequence: "What the GPU exchanges with NICs and the host is limited by it.", Remedy: reseat,
+			Evidence:    "The expected width is what NVML reports for GPU and slot.",
+			Consequence: "The link limits transfers between the GPU and NICs or the host.", Remedy: reseat,
 		})
 		return
 	}
@@ -356,14 +356,14 @@ func judgeGeneration(g GPU, v *verdicts) {
 	case !ok:
 		v.hidden(s, d.PCIeGeneration.Meta(), "The generation of the PCIe link")
 	case !known:
-		v.hidden(s, d.PCIeMaxGen.Meta(), "The generation that the PCIe link can do")
+		v.hidden(s, d.PCIeMaxGen.Meta(), "The generation that the PCIe link supports")
 	case !busy:
-		v.hidden(s, d.Utilization.Meta(), "Whether the GPU works, whose PCIe link is slow,")
+		v.hidden(s, d.Utilization.Meta(), "Whether the GPU with the slow PCIe link is busy")
 	default:
 		v.failed(s, Verdict{
-			What:        "The PCIe link of a working GPU is slow",
+			What:        "The PCIe link of a busy GPU is slow",
 			Evidence:    fmt.Sprintf("It runs at generation %d instead of %d while the GPU is busy for %.0f %% of the time.", generation, most, load*100),
-			Consequence: "Only links of idle GPUs slow down to save power. What the GPU exchanges with NICs and the host is limited by it.", Remedy: reseat,
+			Consequence: "Only links of idle GPUs slow down to save power. The link limits transfers between the GPU and NICs or the host.", Remedy: reseat,
 		})
 	}
 }
@@ -372,7 +372,7 @@ func judgeThrottled(_ *fabric.Node, g GPU, v *verdicts) {
 	mask, known := g.Driver.ClockReasons.Get()
 	if !known {
 		if g.Driver.ClockReasons.State == fabric.Unknown {
-			v.hidden(g.Subject(), g.Driver.ClockReasons.Meta(), "Whether the hardware slows the GPU down")
+			v.hidden(g.Subject(), g.Driver.ClockReasons.Meta(), "Whether the hardware throttles the GPU")
 		}
 		return
 	}
@@ -385,6 +385,6 @@ func judgeThrottled(_ *fabric.Node, g GPU, v *verdicts) {
 	v.when(len(reasons) > 0, g.Subject(), Verdict{
 		Evidence:    "NVML's reason: " + strings.Join(reasons, ", ") + ".",
 		Consequence: "Its clocks are at half or less, and every collective waits for the slowest GPU.",
-		Remedy:      "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER tells heat from power: look at fans, coolant and dust, or at power supplies and cables.",
+		Remedy:      "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER shows whether heat or power is the cause: check fans, coolant and dust, or power supplies and cables.",
 	})
 }

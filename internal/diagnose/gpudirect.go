@@ -10,21 +10,21 @@ import (
 )
 
 // throughHost is what NCCL does without GPUDirect RDMA.
-const throughHost = "NCCL copies what crosses the network through the memory of the host, at a fraction of the bandwidth, and says " +
+const throughHost = "NCCL copies network traffic through host memory, at a fraction of the bandwidth, and logs " +
 	"\"GPU Direct RDMA Disabled\" with NCCL_DEBUG=INFO."
 
 func gpuDirectChecks() []*Check {
 	return []*Check{
 		{
 			ID: CheckGPUDirect, Title: "NCCL cannot use GPUDirect RDMA", Severity: Critical, Topic: "gpudirect", Scope: ScopeGPU,
-			Reads: "the GPU driver, peer-memory module and dma-buf, GrdmaPciTopoCheckOverride, distance to the NIC against NCCL's limit, ACS, IOMMU",
-			Guard: "asked of GPUs that have a compute NIC and can do it; not where no GPU of the node is near enough to a NIC, because so the machine is built, nor where gpu_driver, peermem_bound or pcie_acs tell why",
+			Reads: "the GPU driver, peer-memory module and dma-buf, GrdmaPciTopoCheckOverride, distance to the NIC compared with NCCL's limit, ACS, IOMMU",
+			Guard: "GPUs that have a compute NIC and support it; not if no GPU of the node is near enough to a NIC, which is the design of the machine, nor if gpu_driver, peermem_bound or pcie_acs report the cause",
 			Modes: []string{ModeGDRModule, ModeGDRDistance, ModeGDRConfig, ModeIOMMU}, judge: judgeGPUDirect,
 		},
 		{
-			ID: CheckPeermem, Title: "The module is loaded, but the RDMA core does not know it", Severity: Critical, Topic: "gpudirect", Scope: ScopeNode,
-			Reads: "/sys/module against the clients of the RDMA core (/sys/kernel/mm/memory_peers)",
-			Guard: "asked while a peer-memory module is loaded; not where NCCL has dma-buf, which it prefers", Modes: []string{ModeGDRModule}, judge: judgePeermem,
+			ID: CheckPeermem, Title: "The module is loaded, but not registered with the RDMA core", Severity: Critical, Topic: "gpudirect", Scope: ScopeNode,
+			Reads: "/sys/module compared with the clients of the RDMA core (/sys/kernel/mm/memory_peers)",
+			Guard: "while a peer-memory module is loaded; not if NCCL can use dma-buf, which it prefers", Modes: []string{ModeGDRModule}, judge: judgePeermem,
 		},
 	}
 }
@@ -76,7 +76,7 @@ func judgeGPUDirect(n *fabric.Node, v *verdicts) {
 			v.ok(g.Subject())
 		case block == fabric.GDRNoDriver, block == fabric.GDRNoGPU, block == fabric.GDRACS, block == fabric.GDRModule && module != "":
 		case block == fabric.GDRDistance && byDesign.State != fabric.OK:
-			v.unknown(g.Subject(), byDesign.Meta().Reason, Sentence(g.GDR.Evidence)+" Whether the machine is built so is not known: other GPUs do not tell.")
+			v.unknown(g.Subject(), byDesign.Meta().Reason, Sentence(g.GDR.Evidence)+" Whether this is the design of the machine is unknown: the other GPUs do not show it.")
 		case block == fabric.GDRDistance && byDesign.Value:
 		default:
 			v.failed(g.Subject(), gpuDirectWords(n, g, block))
@@ -91,9 +91,9 @@ func judgeHiddenGDR(g GPU, v *verdicts) {
 	default:
 		why := Sentence(ReasonText(m.Reason))
 		if m.Reason == fabric.ReasonPrivilege {
-			why += " ACS takes root (CAP_SYS_ADMIN)."
+			why += " Reading ACS requires root (CAP_SYS_ADMIN)."
 		}
-		v.unknown(g.Subject(), m.Reason, "Whether NCCL would use GPUDirect RDMA is not known. "+why)
+		v.unknown(g.Subject(), m.Reason, "Whether NCCL would use GPUDirect RDMA is unknown. "+why)
 	}
 }
 
@@ -102,30 +102,30 @@ func gpuDirectWords(n *fabric.Node, g GPU, block fabric.GDRBlock) Verdict {
 	w := Verdict{Evidence: Sentence(g.GDR.Evidence), Consequence: throughHost}
 	switch block {
 	case fabric.GDRModule:
-		w.What = "NCCL cannot use GPUDirect RDMA: nothing lets NICs reach the memory of the GPU"
-		w.Remedy = "modprobe nvidia-peermem, and have it loaded at boot (echo nvidia-peermem > /etc/modules-load.d/nvidia-peermem.conf). " +
-			"Or install the open kernel modules of the GPU driver: with Linux 5.12 or later they need no such module."
+		w.What = "NCCL cannot use GPUDirect RDMA: neither dma-buf nor a peer-memory module is available"
+		w.Remedy = "Run modprobe nvidia-peermem, and load it at boot (echo nvidia-peermem > /etc/modules-load.d/nvidia-peermem.conf). " +
+			"Or install the open kernel modules of the GPU driver, which support dma-buf with Linux 5.12 or later."
 	case fabric.GDROverride:
-		w.What = "The GPU driver is told to forbid GPUDirect RDMA"
-		w.Remedy = "Remove GrdmaPciTopoCheckOverride=2 from the options of the module nvidia (grep -r GrdmaPciTopoCheckOverride /etc/modprobe.d), and load it again."
+		w.What = "The GPU driver is configured to forbid GPUDirect RDMA"
+		w.Remedy = "Remove GrdmaPciTopoCheckOverride=2 from the options of the module nvidia (grep -r GrdmaPciTopoCheckOverride /etc/modprobe.d), and reload the module."
 	case fabric.GDRDistance:
 		w.What = "The GPU is too far from its NIC for GPUDirect RDMA"
 		w.Consequence = "Other GPUs of this node are nearer to theirs. " + throughHost
-		w.Remedy = "Plug GPUs and NICs below one PCIe switch, as the vendor pairs them; \"gpufabric_exporter topology\" shows which is where."
+		w.Remedy = "Place each GPU and its NIC below one PCIe switch, as the vendor specifies; \"gpufabric_exporter topology\" shows their positions."
 	case fabric.GDRLevel:
 		where := "the configuration of the host"
 		if v, ok := n.NCCL.Lookup("NCCL_NET_GDR_LEVEL"); ok {
 			where = v.Source + " (" + v.Name + "=" + v.Value + ")"
 		}
-		w.What = "NCCL_NET_GDR_LEVEL of the host keeps NCCL from using GPUDirect RDMA"
-		w.Remedy = "Remove it from " + where + ": by default NCCL goes as far as PXB, through several PCIe switches."
+		w.What = "NCCL_NET_GDR_LEVEL of the host prevents GPUDirect RDMA"
+		w.Remedy = "Remove it from " + where + ": by default NCCL allows distances up to PXB (through several PCIe switches)."
 	case fabric.GDRIOMMU:
-		w.What = "An IOMMU translates what GPU and NIC exchange"
-		w.Consequence = "It goes up to the root complex instead of across, at a fraction of the bandwidth; NCCL may hang."
-		w.Remedy = "Boot with iommu=pt on the kernel's command line, or switch the IOMMU off in the firmware settings; " +
+		w.What = "An IOMMU translates traffic between GPU and NIC"
+		w.Consequence = "The traffic goes through the root complex instead of the switch, at a fraction of the bandwidth; NCCL may hang."
+		w.Remedy = "Boot with iommu=pt on the kernel's command line, or disable the IOMMU in the firmware settings; " +
 			"/sys/bus/pci/devices/*/iommu_group/type should say identity."
 	default:
-		w.Remedy = "\"gpufabric_exporter topology\" shows what is in the way."
+		w.Remedy = "\"gpufabric_exporter topology\" shows the cause."
 	}
 	return w
 }
@@ -155,13 +155,13 @@ func judgePeermem(n *fabric.Node, v *verdicts) {
 	switch {
 	case unread != nil:
 		if len(n.PCI.GPUs()) > 0 {
-			v.hidden(Subject{Name: "peer-memory module"}, *unread, "Whether the RDMA core knows a peer-memory module")
+			v.hidden(Subject{Name: "peer-memory module"}, *unread, "Whether a peer-memory module is registered with the RDMA core")
 		}
 	case module != "":
 		v.failed(s, Verdict{
-			Evidence:    "/sys/module/" + module + " is there, and no client below /sys/kernel/mm/memory_peers: it was built for another RDMA stack.",
-			Consequence: "NCCL looks for its files alone, and fails when it registers memory of GPUs.",
-			Remedy: "Reinstall the GPU driver after MLNX_OFED or DOCA, so that it is built against their RDMA core; then rmmod " + module + " and modprobe " +
+			Evidence:    "/sys/module/" + module + " exists, but no client below /sys/kernel/mm/memory_peers: the module was built for another RDMA stack.",
+			Consequence: "NCCL checks only for the files of the module, and fails when it registers GPU memory.",
+			Remedy: "Reinstall the GPU driver after MLNX_OFED or DOCA, so that it is built against their RDMA core; then run rmmod " + module + " and modprobe " +
 				strings.ReplaceAll(module, "_", "-") + ".",
 		})
 	case n.GPUDirect.Peermem.State == fabric.OK:

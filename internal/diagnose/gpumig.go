@@ -20,7 +20,7 @@ func judgeDivided(n *fabric.Node, v *verdicts) {
 		divided, known := g.Driver.MIG.Get()
 		switch {
 		case !known:
-			v.hidden(s, g.Driver.MIG.Meta(), "Whether the GPU is divided")
+			v.hidden(s, g.Driver.MIG.Meta(), "Whether MIG is on for the GPU")
 			continue
 		case !divided:
 			v.ok(s)
@@ -49,15 +49,15 @@ func judgeDivided(n *fabric.Node, v *verdicts) {
 		switch {
 		case whole > parted+hidden:
 			v.failed(s, Verdict{
-				Evidence:    fmt.Sprintf("MIG is on for %d of %d GPUs of its name.", parted, parted+whole+hidden),
-				Consequence: "Its parts have no peer-to-peer access to other GPUs and no NVLink: jobs of all GPUs of the node cannot run.",
-				Remedy: fmt.Sprintf("If nobody needs the parts: end what runs on them, nvidia-smi -i %d -mig 0, and reset the GPU (nvidia-smi --gpu-reset -i %d) "+
-					"where that stays pending.", g.Driver.Index, g.Driver.Index),
+				Evidence:    fmt.Sprintf("MIG is on for %d of %d GPUs of this model.", parted, parted+whole+hidden),
+				Consequence: "MIG instances have no peer-to-peer access to other GPUs and no NVLink: jobs that need all GPUs of the node cannot run.",
+				Remedy: fmt.Sprintf("If the MIG instances are not needed: stop their processes, run nvidia-smi -i %d -mig 0, and reset the GPU (nvidia-smi --gpu-reset -i %d) "+
+					"if the change stays pending.", g.Driver.Index, g.Driver.Index),
 			})
 		case whole+hidden <= parted:
 			v.ok(s)
 		default:
-			v.hidden(s, unread, "Whether its peers are divided too")
+			v.hidden(s, unread, "Whether MIG is on for its peers")
 		}
 	}
 }

@@ -18,11 +18,11 @@ func DriverText(d *fabric.GPUDriver) string {
 	loaded, known := d.Loaded.Get()
 	switch {
 	case d.Released != "":
-		return "The exporter has let go of the GPUs: " + d.Released + "."
+		return "The exporter has released the GPUs: " + d.Released + "."
 	case !known:
-		return "The GPU driver could not be asked: " + ReasonText(d.Loaded.Meta().Reason) + "."
+		return "The GPU driver could not be queried: " + ReasonText(d.Loaded.Meta().Reason) + "."
 	case !loaded:
-		return "No GPU driver answers."
+		return "No GPU driver responds."
 	}
 	text := "GPU driver"
 	if v, ok := d.Version.Get(); ok {
@@ -51,15 +51,15 @@ func GPUNotes(n *fabric.Node, gpus []GPU) []string {
 		nics = nil
 	}
 	for _, nic := range nics {
-		notes = append(notes, fmt.Sprintf("%s share %s: the node has fewer NICs than GPUs, and each gets its part of the bandwidth.", strings.Join(shared[nic], ", "), nic))
+		notes = append(notes, fmt.Sprintf("%s share %s: the node has fewer NICs than GPUs, so they share its bandwidth.", strings.Join(shared[nic], ", "), nic))
 	}
 	far := slices.ContainsFunc(gpus, func(g GPU) bool {
 		block, blocked := g.Blocked()
 		return blocked && block == fabric.GDRDistance
 	})
 	if far && FarByDesign(gpus).Or(false) {
-		notes = append(notes, "No GPU is near enough to a NIC for GPUDirect RDMA by NCCL's default: so the machine is built. "+
-			"NCCL_NET_GDR_LEVEL=PHB or SYS makes NCCL try; measure whether that is faster.")
+		notes = append(notes, "No GPU is near enough to a NIC for GPUDirect RDMA by NCCL's default; this is the design of the machine. "+
+			"NCCL_NET_GDR_LEVEL=PHB or SYS enables it; measure whether that is faster.")
 	}
 	return notes
 }

@@ -28,7 +28,7 @@ func Together(list []Verdict) []Group {
 		}
 		g := &all[i]
 		if g.Evidence != v.Evidence && len(g.Subjects) == 1 {
-			g.Evidence = g.Subjects[0] + ", for one: " + g.Evidence
+			g.Evidence = g.Subjects[0] + ", for example: " + g.Evidence
 		}
 		if s := v.Subject.String(); !slices.Contains(g.Subjects, s) {
 			g.Subjects, g.Evidences, g.Members = append(g.Subjects, s), append(g.Evidences, v.Evidence), append(g.Members, v)

@@ -14,20 +14,20 @@ func hardwareChecks() []*Check {
 	const counted = "GPUs on the PCI bus or in the driver's list, expected.gpus of the configuration"
 	return []*Check{
 		{
-			ID: "hardware", Title: "The node has no training hardware, or less than it had", Severity: Critical, Topic: "node", Scope: ScopeNode,
-			Reads: "RDMA devices, GPUs, and what the exporter remembers of both",
-			Guard: "never fails: what is not there is unknown, because the site did not say that it should be. Not asked of GPUs where expected.gpus says how many there are, " +
-				"nor of RDMA devices where expected.compute_ports does, devices are excluded, or network namespaces have RDMA devices of their own",
+			ID: "hardware", Title: "The node has no training hardware, or less than before", Severity: Critical, Topic: "node", Scope: ScopeNode,
+			Reads: "RDMA devices, GPUs, and their numbers when the exporter last counted them",
+			Guard: "never fails: missing hardware is unknown, because the site did not configure what to expect. Not GPUs if expected.gpus is set, " +
+				"nor RDMA devices if expected.compute_ports is set, devices are excluded, or other network namespaces have RDMA devices",
 			Modes: []string{ModeDeviceGone, ModeGPULost}, judge: judgeHardware,
 		},
 		{
 			ID: "gpus", Title: "GPUs are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
-			Reads: counted, Guard: "asked only where the configuration says how many are expected", Modes: []string{ModeGPULost},
+			Reads: counted, Guard: "only if the configuration sets the expected number", Modes: []string{ModeGPULost},
 			judge: judgeGPUs,
 		},
 		{
 			ID: "gpus_surplus", Title: "There are more GPUs than expected", Severity: Warning, Topic: "node", Scope: ScopeNode,
-			Reads: counted, Guard: "asked only where the configuration says how many are expected", Modes: []string{ModeSurplusGPU},
+			Reads: counted, Guard: "only if the configuration sets the expected number", Modes: []string{ModeSurplusGPU},
 			judge: judgeGPUSurplus,
 		},
 	}
@@ -68,13 +68,13 @@ func judgeGPUs(n *fabric.Node, v *verdicts) {
 	}
 	have, hidden := countGPUs(n)
 	if hidden != "" && have < *want {
-		v.unknown(Subject{}, hidden, fmt.Sprintf("%s can be read, %d are expected.", gpuCount(have), *want))
+		v.unknown(Subject{}, hidden, fmt.Sprintf("%s can be read, but %d are expected.", gpuCount(have), *want))
 		return
 	}
 	v.when(have < *want, Subject{}, Verdict{
 		What:     fmt.Sprintf("%s where %d are expected", gpuCount(have), *want),
-		Evidence: "The site's configuration expects them (expected.gpus).", Consequence: "Jobs that ask for all of them do not start, or fail.",
-		Remedy: "See lspci -d 10de: and dmesg -T | grep -iE 'xid|fallen off|pcie'. What left the bus comes back with a cold restart, or not at all; else correct expected.gpus.",
+		Evidence: "The site's configuration expects them (expected.gpus).", Consequence: "Jobs that request all of them do not start, or fail.",
+		Remedy: "Check lspci -d 10de: and dmesg -T | grep -iE 'xid|fallen off|pcie'. A GPU that left the bus may return after a cold restart; if the number is intended, correct expected.gpus.",
 	})
 }
 
@@ -85,14 +85,14 @@ func judgeGPUSurplus(n *fabric.Node, v *verdicts) {
 	}
 	have, hidden := countGPUs(n)
 	if hidden != "" && have <= *want {
-		v.unknown(Subject{}, hidden, fmt.Sprintf("%s can be read, %d are expected.", gpuCount(have), *want))
+		v.unknown(Subject{}, hidden, fmt.Sprintf("%s can be read, but %d are expected.", gpuCount(have), *want))
 		return
 	}
 	v.when(have > *want, Subject{}, Verdict{
 		What:        fmt.Sprintf("%s where %d are expected", gpuCount(have), *want),
-		Evidence:    "The site's configuration says so (expected.gpus).",
-		Consequence: "The configuration is that of another kind of node: what else it expects may be wrong, too.",
-		Remedy:      "Give the node the configuration of its kind, or correct expected.gpus.",
+		Evidence:    "The site's configuration expects them (expected.gpus).",
+		Consequence: "The configuration is for another kind of node: its other expectations may be wrong, too.",
+		Remedy:      "Use the configuration for this kind of node, or correct expected.gpus.",
 	})
 }
 
@@ -108,19 +108,19 @@ func judgeHardware(n *fabric.Node, v *verdicts) {
 	case list < 0: // devices were not asked for
 		return
 	case len(before) > 0:
-		v.unknown(Subject{}, fabric.ReasonGone, rememberedText(before)+" If it was taken out on purpose, say what there is (expected.gpus, expected.compute_ports), or remove "+n.RememberedIn+".")
+		v.unknown(Subject{}, fabric.ReasonGone, rememberedText(before)+" If it was removed on purpose, set expected.gpus and expected.compute_ports, or remove "+n.RememberedIn+".")
 	case gpus > 0 || len(n.HCAs) > 0:
 		v.ok(Subject{})
 	case n.ClassPresent.State == fabric.Unknown || !n.Sources[list].Up:
-		v.unknown(Subject{}, orNotRead(class.Reason), "Whether there are RDMA devices is not known: "+ReasonText(class.Reason)+".")
+		v.unknown(Subject{}, orNotRead(class.Reason), "Whether the node has RDMA devices is unknown: "+ReasonText(class.Reason)+".")
 	case n.Policy.GPUs != nil && *n.Policy.GPUs == 0 && hidden == "":
 		v.ok(Subject{})
 	case hidden != "":
-		v.unknown(Subject{}, hidden, "There is no RDMA device, and whether there are GPUs is not known: "+ReasonText(hidden)+".")
+		v.unknown(Subject{}, hidden, "The node has no RDMA device, and whether it has GPUs is unknown: "+ReasonText(hidden)+".")
 	case len(n.Excluded) > 0:
-		v.unknown(Subject{}, fabric.ReasonRestricted, "There is no GPU, and all RDMA devices are excluded by flags: nothing was looked at.")
+		v.unknown(Subject{}, fabric.ReasonRestricted, "The node has no GPU, and all RDMA devices are excluded by flags: nothing was checked.")
 	default:
-		v.unknown(Subject{}, fabric.ReasonMissing, "There is neither an RDMA device nor a GPU: a node that lost all of both looks the same. For a node that has none, say expected.gpus: 0 in the configuration.")
+		v.unknown(Subject{}, fabric.ReasonMissing, "The node has neither an RDMA device nor a GPU, like a node that lost all of them. For a node without any, set expected.gpus: 0 in the configuration.")
 	}
 }
 
@@ -132,7 +132,7 @@ func rememberedText(list []fabric.Remembered) string {
 		if r.Kind == fabric.PCIGPU {
 			what = "GPUs"
 		}
-		text := fmt.Sprintf("There are %d %s; at %s there were %d", r.Now, what, r.Seen.UTC().Format("2006-01-02 15:04 UTC"), r.Then)
+		text := fmt.Sprintf("The node has %d %s; at %s it had %d", r.Now, what, r.Seen.UTC().Format("2006-01-02 15:04 UTC"), r.Then)
 		if len(r.Missing) > 0 {
 			text += ", also " + strings.Join(r.Missing[:min(len(r.Missing), 4)], ", ")
 		}

@@ -47,7 +47,7 @@ func TestHardware(t *testing.T) {
 		{"devices cannot be listed", nodeWith(0), func(n *fabric.Node) {
 			n.Policy.GPUs = new(0)
 			n.ClassPresent = fabric.NotKnown[bool](fabric.ReasonIO, "", time.Time{})
-		}, Unknown, "Whether there are RDMA devices is not known: the read fails"},
+		}, Unknown, "Whether the node has RDMA devices is unknown: the read fails"},
 		{"the bus cannot be read", nodeWith(0), func(n *fabric.Node) {
 			n.Policy.GPUs = new(0)
 			n.Sources[2] = fabric.Source{Name: fabric.SourcePCI, Reason: fabric.ReasonIO}
@@ -55,7 +55,7 @@ func TestHardware(t *testing.T) {
 		{"fewer than before", nodeWith(7, "mlx5_0"), func(n *fabric.Node) {
 			n.RememberedIn = "/var/lib/x"
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Seen: time.Unix(1.7e9, 0), Missing: []string{"0000:db:00.0"}}}
-		}, Unknown, "There are 7 GPUs; at 2023-11-14 22:13 UTC there were 8, also 0000:db:00.0. If it was taken out on purpose, say what there is (expected.gpus, expected.compute_ports), or remove /var/lib/x."},
+		}, Unknown, "There are 7 GPUs; at 2023-11-14 22:13 UTC there were 8, also 0000:db:00.0. If it was removed on purpose, set expected.gpus and expected.compute_ports, or remove /var/lib/x."},
 		{"fewer than before, as the site says", nodeWith(7, "mlx5_0"), func(n *fabric.Node) {
 			n.Policy.GPUs = new(7)
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8}}

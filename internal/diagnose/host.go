@@ -15,10 +15,10 @@ const enoughMemlock = 1 << 30
 
 func hostChecks() []*Check {
 	return []*Check{{
-		ID: "memlock", Title: "Jobs may not lock the memory that RDMA needs", Severity: Warning, Topic: "node", Scope: ScopeNode,
+		ID: "memlock", Title: "Jobs cannot lock the memory that RDMA needs", Severity: Warning, Topic: "node", Scope: ScopeNode,
 		Reads: "hard limit of locked memory of slurmd or pbs_mom, in /proc/<pid>/limits",
-		Guard: "asked where one of them runs as root; not of containerd, crio and dockerd, because containers that use RDMA have CAP_IPC_LOCK, " +
-			"for which the limit does not count",
+		Guard: "if one of them runs as root; not containerd, crio and dockerd, because containers that use RDMA have CAP_IPC_LOCK, " +
+			"to which the limit does not apply",
 		Modes: []string{ModeMemlock}, judge: judgeMemlock,
 	}}
 }
@@ -29,7 +29,7 @@ func handsOn(d fabric.Daemon) bool { return d.Name == "slurmd" || d.Name == "pbs
 func judgeMemlock(n *fabric.Node, v *verdicts) {
 	daemons, known := n.Host.Daemons.Get()
 	if !known {
-		v.hidden(Subject{}, n.Host.Daemons.Meta(), "What daemons that start jobs may lock")
+		v.hidden(Subject{}, n.Host.Daemons.Meta(), "The memory lock limit of daemons that start jobs")
 		return
 	}
 	of := worstOf{verdicts: v}
@@ -38,13 +38,13 @@ func judgeMemlock(n *fabric.Node, v *verdicts) {
 		switch {
 		case !handsOn(d):
 		case !known:
-			of.unknown(Subject{}, d.Memlock.Meta().Reason, fmt.Sprintf("What %s may lock is not known: %s.", d.Name, ReasonText(d.Memlock.Meta().Reason)))
+			of.unknown(Subject{}, d.Memlock.Meta().Reason, fmt.Sprintf("The memory lock limit of %s is unknown: %s.", d.Name, ReasonText(d.Memlock.Meta().Reason)))
 		case limit.Hard < enoughMemlock:
 			of.failed(Subject{}, Verdict{
-				Evidence:    fmt.Sprintf("%s (process %d) may lock %s and can raise that to no more than %s.", d.Name, d.PID, Bytes(limit.Soft), Bytes(limit.Hard)),
-				Consequence: "Jobs that it starts get no more: ibv_create_cq and ibv_reg_mr fail with ENOMEM, and NCCL with them.",
+				Evidence:    fmt.Sprintf("%s (process %d) may lock %s and can raise this limit to at most %s.", d.Name, d.PID, Bytes(limit.Soft), Bytes(limit.Hard)),
+				Consequence: "Its jobs inherit the limit: ibv_create_cq and ibv_reg_mr fail with ENOMEM, and NCCL fails.",
 				Remedy: fmt.Sprintf("systemctl edit %[1]s: LimitMEMLOCK=infinity below [Service], then systemctl restart %[1]s. "+
-					"With Slurm, keep submit hosts from bringing their own limit: PropagateResourceLimitsExcept=MEMLOCK in slurm.conf.", unitOf(d.Name)),
+					"With Slurm, do not propagate the limits of submit hosts: PropagateResourceLimitsExcept=MEMLOCK in slurm.conf.", unitOf(d.Name)),
 			})
 		default:
 			of.ok(Subject{})
@@ -84,12 +84,12 @@ func judgeSocket(n *fabric.Node, v *verdicts) {
 	s, f := Subject{File: set.Source}, fabric.ParseNameFilter(set.Value)
 	all, known := n.Interfaces.Get()
 	if !known {
-		v.unknown(s, n.Interfaces.Meta().Reason, "Which interfaces the node has is not known: "+ReasonText(n.Interfaces.Meta().Reason)+".")
+		v.unknown(s, n.Interfaces.Meta().Reason, "The node's interfaces are unknown: "+ReasonText(n.Interfaces.Meta().Reason)+".")
 		return
 	}
 	for i := range n.NetDevs { // the RDMA ports' own
 		if !hasInterface(all, n.NetDevs[i].Name) {
-			v.unknown(s, fabric.ReasonNotRead, "The interfaces that are shown here are not those of the node, as in a container with a network of its own.")
+			v.unknown(s, fabric.ReasonNotRead, "The visible interfaces are not those of the node, as in a container with its own network namespace.")
 			return
 		}
 	}
@@ -115,16 +115,16 @@ func judgeSocket(n *fabric.Node, v *verdicts) {
 	case len(elsewhere(n)) > 0: // one of theirs may be meant
 		v.unknown(s, fabric.ReasonMoved, "")
 	case unread != nil:
-		v.unknown(s, unread.Reason, "No interface that it leaves is known to be up: "+ReasonText(unread.Reason)+".")
+		v.unknown(s, unread.Reason, "No interface that it matches is known to be up: "+ReasonText(unread.Reason)+".")
 	case len(down) > 0:
 		v.failed(s, Verdict{
-			What: "NCCL_SOCKET_IFNAME leaves no interface that is up", Evidence: evidence + " Down: " + few(down) + ".", Consequence: consequence,
-			Remedy: "See ip -br link; ip link set dev " + shellWord(down[0], "<interface>") + " up, or cable it, or name an interface that is up.",
+			What: "NCCL_SOCKET_IFNAME matches no interface that is up", Evidence: evidence + " Down: " + few(down) + ".", Consequence: consequence,
+			Remedy: "Check ip -br link; ip link set dev " + shellWord(down[0], "<interface>") + " up, connect the cable, or name an interface that is up.",
 		})
 	default:
 		v.failed(s, Verdict{
-			What: "NCCL_SOCKET_IFNAME names no interface of the node", Evidence: evidence + " The node has " + few(names(all)) + ".", Consequence: consequence,
-			Remedy: "See ip -br link and correct the line: the beginning of names counts, after = whole names do, ^ excludes.",
+			What: "NCCL_SOCKET_IFNAME matches no interface of the node", Evidence: evidence + " The node has " + few(names(all)) + ".", Consequence: consequence,
+			Remedy: "Check ip -br link and correct the line: names match by prefix; a leading = means exact, ^ excludes.",
 		})
 	}
 }

@@ -180,10 +180,10 @@ func NewManifest(n *fabric.Node) fabric.Manifest {
 
 func manifestChecks() []*Check {
 	return []*Check{{
-		ID: "manifest", Title: "The node is not what its manifest says", Severity: Warning, Topic: "node", Scope: ScopeDevice,
+		ID: "manifest", Title: "The node differs from its manifest", Severity: Warning, Topic: "node", Scope: ScopeDevice,
 		Reads: "what check --write-manifest recorded: board, firmware and driver of each device, role, rate, GID, MTU, PFC, trust, DSCP map, ETS, ECN, CNP, buffers and pause of its ports, " +
-			"names of GPUs, the GPU driver, what daemons that start jobs may lock",
-		Guard: "asked where the configuration (expected.manifest) or check --manifest has one", Modes: []string{ModeDrift}, judge: judgeManifest,
+			"models of GPUs, the GPU driver, the memory lock limit of daemons that start jobs",
+		Guard: "if the configuration (expected.manifest) or check --manifest names one", Modes: []string{ModeDrift}, judge: judgeManifest,
 	}}
 }
 
@@ -205,8 +205,8 @@ func judgeManifest(n *fabric.Node, v *verdicts) {
 		}
 		if !listed {
 			v.failed(r.subject, Verdict{
-				What: "It is not in the manifest", Evidence: "It is here, and has no entry of its name.",
-				Remedy: "See what was added or renamed, or write the manifest anew: check --write-manifest.",
+				What: "It is not in the manifest", Evidence: "It exists on the node, but the manifest has no entry of its name.",
+				Remedy: "Check what was added or renamed, or write a new manifest: check --write-manifest.",
 			})
 			continue
 		}
@@ -222,12 +222,12 @@ func judgeManifest(n *fabric.Node, v *verdicts) {
 
 func gone(v *verdicts, s Subject, m fabric.Meta, hidden bool) {
 	if hidden {
-		v.unknown(s, m.Reason, "The manifest has it; whether it is here is not known.")
+		v.unknown(s, m.Reason, "The manifest lists it; whether the node has it is unknown.")
 		return
 	}
 	v.failed(s, Verdict{
-		What: "The manifest has it, and it is not here", Evidence: "Nothing of its name is among what was found.",
-		Remedy: "Look for it with lspci and dmesg -T, or write the manifest anew: check --write-manifest.",
+		What: "The manifest lists it, but the node does not have it", Evidence: "No device of this name was found.",
+		Remedy: "Look for it with lspci and dmesg -T, or write a new manifest: check --write-manifest.",
 	})
 }
 
@@ -240,7 +240,7 @@ func compare(r recorded, want map[string]string, v *verdicts) {
 		switch {
 		case known && ok && value != want[name]:
 			differ = append(differ, strings.ReplaceAll(name, "_", " "))
-			evidence = append(evidence, fmt.Sprintf("%s is %s, the manifest says %s", strings.ReplaceAll(name, "_", " "), value, want[name]))
+			evidence = append(evidence, fmt.Sprintf("%s is %s, the manifest has %s", strings.ReplaceAll(name, "_", " "), value, want[name]))
 		case (!known || !ok) && r.moved:
 			unread = &fabric.Meta{Reason: fabric.ReasonMoved}
 		case !known || !ok:
@@ -251,10 +251,10 @@ func compare(r recorded, want map[string]string, v *verdicts) {
 	case len(differ) > 0:
 		v.failed(r.subject, Verdict{
 			What: "Changed since the manifest: " + strings.Join(differ, ", "), Evidence: Sentence(strings.Join(evidence, "; ")),
-			Remedy: "Undo the change, or write the manifest anew: check --write-manifest.",
+			Remedy: "Undo the change, or write a new manifest: check --write-manifest.",
 		})
 	case unread != nil:
-		v.unknown(r.subject, cmp.Or(unread.Reason, fabric.ReasonNotRead), "Not all that the manifest has of it is known now.")
+		v.unknown(r.subject, cmp.Or(unread.Reason, fabric.ReasonNotRead), "Some of the facts in its manifest are unknown now.")
 	default:
 		v.ok(r.subject)
 	}

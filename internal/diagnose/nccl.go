@@ -13,46 +13,46 @@ import (
 func ncclChecks() []*Check {
 	return []*Check{
 		{
-			ID: "nccl_configuration", Title: "A line of the NCCL configuration does not do what it says", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
+			ID: "nccl_configuration", Title: "NCCL ignores or misreads a line of its configuration", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
 			Reads: "the host's NCCL configuration files as NCCL parses them", Modes: []string{ModeNCCLConfig},
 			judge: judgeNCCL,
 		},
 		{
 			ID: "nccl_refused", Title: "NCCL refuses a value of its configuration", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_ALGO and NCCL_PROTO of the host as NCCL 2.24 and later parse them",
-			Guard: "asked where the host sets one of them. A word that no release knows is critical, because every job with NCCL 2.24 or later fails; one that releases before 2.14 knew is left to nccl_configuration",
+			Guard: "if the host sets one of them. A word that no release accepts is critical, because every job with NCCL 2.24 or later fails; nccl_configuration reports words that releases before 2.14 accepted",
 			Modes: []string{ModeNCCLConfig}, judge: judgeRefused,
 		},
 		{
-			ID: "nccl_notes", Title: "A line of the NCCL configuration can go or be replaced", Severity: Info, Topic: "nccl", Scope: ScopeFile,
-			Reads: "the host's NCCL configuration files: variables that are deprecated, set twice, or not NCCL's",
-			Guard: "nothing is wrong: NCCL reads what is deprecated as long as the release has it", Modes: []string{ModeNCCLConfig}, judge: judgeNotes,
+			ID: "nccl_notes", Title: "A line of the NCCL configuration can be removed or replaced", Severity: Info, Topic: "nccl", Scope: ScopeFile,
+			Reads: "the host's NCCL configuration files: variables that are deprecated, set twice, or not variables of NCCL",
+			Guard: "harmless: NCCL reads deprecated variables until a release removes them", Modes: []string{ModeNCCLConfig}, judge: judgeNotes,
 		},
 		{
-			ID: "nccl_rdma_off", Title: "RDMA is switched off for all jobs of the host", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			ID: "nccl_rdma_off", Title: "RDMA is disabled for all jobs of the host", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_IB_DISABLE, NCCL_NET, NCCL_NET_PLUGIN and NCCL_IB_HCA of the host, roles, states, drivers and link layers of RDMA ports, distances to GPUs",
-			Guard: "asked where the host sets NCCL_IB_DISABLE or NCCL_NET; not where it names the network plugin of a cloud, nor of EFA, nor of MANA that the site does not count, nor of NICs that are far from all GPUs and that neither expected.compute_ports nor roles nor NCCL_IB_HCA names: InfiniBand beside several GPUs needs no such word. Jobs may set something else",
+			Guard: "if the host sets NCCL_IB_DISABLE or NCCL_NET; not if NCCL_NET names the network plugin of a cloud, nor EFA, nor MANA that the site does not count, nor NICs that are far from all GPUs and that neither expected.compute_ports nor roles nor NCCL_IB_HCA names; InfiniBand on a node with several GPUs always counts. Jobs may override the setting",
 			Modes: []string{ModeRDMAOff}, judge: judgeRDMAOff,
 		},
 		{
 			ID: "nccl_devices", Title: "NCCL_IB_HCA does not match the devices of the node", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_IB_HCA of the host as NCCL matches it, names and states of RDMA ports",
-			Guard: "asked where the host sets it; jobs may set another", Modes: []string{ModeNCCLDevices}, judge: judgeNCCLDevices,
+			Guard: "if the host sets it; jobs may override it", Modes: []string{ModeNCCLDevices}, judge: judgeNCCLDevices,
 		},
 		{
-			ID: "nccl_socket_interface", Title: "NCCL_SOCKET_IFNAME leaves no interface", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
+			ID: "nccl_socket_interface", Title: "NCCL_SOCKET_IFNAME matches no usable interface", Severity: Critical, Topic: "nccl", Scope: ScopeFile,
 			Reads: "NCCL_SOCKET_IFNAME of the host as NCCL matches it, names and operstate of all network interfaces",
-			Guard: "asked where the host sets it; jobs may set another. One interface that is up is enough: lists are often the same for several kinds of nodes",
+			Guard: "if the host sets it; jobs may override it. One interface that is up is enough, because one list is often used for several kinds of nodes",
 			Modes: []string{ModeSocket}, judge: judgeSocket,
 		},
 		{
-			ID: "nccl_gid_index", Title: "NCCL_IB_GID_INDEX is set, though NCCL 2.21 and later choose by themselves", Severity: Info, Topic: "nccl", Scope: ScopeFile,
-			Reads: "NCCL_IB_GID_INDEX of the host", Guard: "asked where the host sets it; an older NCCL needs it", Modes: []string{ModeGIDPinned}, judge: judgeGIDIndex,
+			ID: "nccl_gid_index", Title: "NCCL_IB_GID_INDEX is set; NCCL >= 2.21 does not need it", Severity: Info, Topic: "nccl", Scope: ScopeFile,
+			Reads: "NCCL_IB_GID_INDEX of the host", Guard: "if the host sets it; an older NCCL needs it", Modes: []string{ModeGIDPinned}, judge: judgeGIDIndex,
 		},
 		{
-			ID: "gid_pinned_uniform", Title: "The entry that NCCL_IB_GID_INDEX points to is not the same kind of address on all rails", Severity: Warning,
+			ID: "gid_pinned_uniform", Title: "NCCL_IB_GID_INDEX selects different address types on rails", Severity: Warning,
 			Topic: "gids", Scope: ScopeNode, Reads: "NCCL_IB_GID_INDEX of the host, type and address family of that entry of each compute port",
-			Guard: "asked where the host sets it, of active RoCE compute ports whose entry is a good one: gid_usable tells the others",
+			Guard: "active RoCE compute ports whose entry is usable, if the host sets it; gid_usable reports the others",
 			Modes: []string{ModeGIDPinned}, judge: judgePinnedGIDs,
 		},
 	}
@@ -62,7 +62,7 @@ func ncclChecks() []*Check {
 func judgeNCCL(n *fabric.Node, v *verdicts) {
 	bad := map[string]bool{} // files
 	for line := range judgeFindings(n, v, fabric.NCCLMisread, func(f fabric.NCCLFinding) Verdict {
-		return Verdict{What: f.Name + " does not do what it says", Consequence: "NCCL does without it, or otherwise than meant.", Remedy: "Correct or remove the line."}
+		return Verdict{What: f.Name + " is ignored or misread by NCCL", Consequence: "NCCL does not use the setting, or not as intended.", Remedy: "Correct or remove the line."}
 	}) {
 		path, _, _ := strings.Cut(line, ":")
 		bad[path] = true
@@ -94,7 +94,7 @@ func judgeRefused(n *fabric.Node, v *verdicts) {
 
 func judgeNotes(n *fabric.Node, v *verdicts) {
 	judgeFindings(n, v, fabric.NCCLNote, func(f fabric.NCCLFinding) Verdict {
-		return Verdict{What: cmp.Or(f.Name, "A line") + " can go or be replaced", Consequence: "None for jobs.", Remedy: "Replace or remove the line at the next change."}
+		return Verdict{What: cmp.Or(f.Name, "A line") + " can be removed or replaced", Consequence: "None for jobs.", Remedy: "Replace or remove the line at the next change."}
 	})
 }
 
@@ -126,8 +126,8 @@ func judgeGIDIndex(n *fabric.Node, v *verdicts) {
 	}
 	v.failed(Subject{File: set.Source}, Verdict{
 		Evidence:    set.Name + "=" + set.Value + ".",
-		Consequence: "Entries of GID tables move when addresses or interfaces change, and connections then fail.",
-		Remedy:      "Remove it unless a job has an older NCCL; NCCL_IB_ADDR_FAMILY and NCCL_IB_ADDR_RANGE choose among addresses.",
+		Consequence: "Indexes of GID tables change when addresses or interfaces change, and connections then fail.",
+		Remedy:      "Remove it unless a job has an older NCCL; NCCL_IB_ADDR_FAMILY and NCCL_IB_ADDR_RANGE select among addresses.",
 	})
 }
 
@@ -163,10 +163,10 @@ func judgePinnedGIDs(n *fabric.Node, v *verdicts) {
 	case len(order) > 1:
 		v.failed(Subject{}, Verdict{
 			Evidence: "It is " + strings.Join(evidence, "; ") + ".", Consequence: "Rails reach other nodes by different networks, or not at all.",
-			Remedy: "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later choose by themselves.",
+			Remedy: "Remove NCCL_IB_GID_INDEX: NCCL 2.21 and later select a GID themselves.",
 		})
 	case unread != nil:
-		v.hidden(Subject{}, *unread, "Which entries NCCL would use")
+		v.hidden(Subject{}, *unread, "The entries that NCCL would use")
 	case len(order) == 1:
 		v.ok(Subject{})
 	}
@@ -179,7 +179,7 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 	}
 	s, f := Subject{File: set.Source}, fabric.ParseNameFilter(set.Value)
 	if n.ClassPresent.State == fabric.Unknown {
-		v.hidden(s, n.ClassPresent.Meta(), "Which RDMA devices there are")
+		v.hidden(s, n.ClassPresent.Meta(), "The list of RDMA devices")
 		return
 	}
 	active := 0
@@ -212,19 +212,19 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 	switch {
 	case len(missing) > 0 && active > 0:
 		v.failed(s, Verdict{
-			What: "NCCL_IB_HCA names devices that are not there", Evidence: evidence + " Not there: " + strings.Join(missing, ", ") + ".",
-			Consequence: "NCCL uses the others alone: these rails carry nothing.",
-			Remedy:      "See which devices there are (rdma link), or correct the line.",
+			What: "NCCL_IB_HCA names missing devices", Evidence: evidence + " Missing: " + strings.Join(missing, ", ") + ".",
+			Consequence: "NCCL uses only the other devices: these rails carry no traffic.",
+			Remedy:      "Check which devices exist (rdma link), or correct the line.",
 		})
 	case active > 0:
 		v.ok(s)
 	case excluded:
 	case unread != nil:
-		v.unknown(s, unread.Reason, "No port that it leaves is known to be active: "+ReasonText(unread.Reason)+".")
+		v.unknown(s, unread.Reason, "No port that it matches is known to be active: "+ReasonText(unread.Reason)+".")
 	default:
 		v.failed(s, Verdict{
-			What: "NCCL_IB_HCA leaves no active RDMA port", Evidence: evidence, Consequence: "NCCL falls back to TCP, or jobs fail.",
-			Remedy: "Correct or remove the line; by default the beginning of names counts, after = whole names do.",
+			What: "NCCL_IB_HCA matches no active RDMA port", Evidence: evidence, Consequence: "NCCL falls back to TCP, or jobs fail.",
+			Remedy: "Correct or remove the line: names match by prefix; a leading = means exact.",
 		})
 	}
 }

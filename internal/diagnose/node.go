@@ -14,19 +14,19 @@ func nodeChecks() []*Check {
 	return []*Check{
 		{
 			ID: CheckReads, Title: "Reads do not return", Severity: Critical, Topic: "node", Scope: ScopeDevice,
-			Reads: "what has been read of the device, or of the node, and since when it is waited for", Modes: []string{ModeDriverHung},
+			Reads: "pending reads of the device or the node, and when they began", Modes: []string{ModeDriverHung},
 			judge: judgeReads,
 		},
 		{
 			ID: "compute_ports", Title: "Compute ports are missing", Severity: Critical, Topic: "node", Scope: ScopeNode,
 			Reads: "the ports of role compute, expected.compute_ports of the configuration",
-			Guard: "asked only where the configuration says how many are expected; uncabled ports (port_active) do not count, others without a link do", Modes: []string{ModeDeviceGone},
+			Guard: "only if the configuration sets the expected number; uncabled ports (port_active) do not count, other ports without a link do", Modes: []string{ModeDeviceGone},
 			judge: judgeComputePorts,
 		},
 		{
 			ID: "compute_ports_surplus", Title: "More ports count as compute than the site expects", Severity: Warning, Topic: "node", Scope: ScopeNode,
 			Reads: "the active ports of role compute, expected.compute_ports of the configuration",
-			Guard: "asked only where the configuration says how many are expected; ports without a link do not count", Modes: []string{ModeSurplusPort},
+			Guard: "only if the configuration sets the expected number; ports without a link do not count", Modes: []string{ModeSurplusPort},
 			judge: judgeSurplus,
 		},
 	}
@@ -61,9 +61,9 @@ func judgeReads(n *fabric.Node, of *verdicts) {
 		switch statusOf(s) {
 		case Failed:
 			of.failed(subject, Verdict{
-				Evidence:    "The kernel has not answered since " + s.Since.UTC().Format("15:04:05 UTC") + ".",
-				Consequence: "Nothing is known about it until it does.",
-				Remedy:      "See dmesg -T | grep -iE 'hung|blocked for|health|firmware'. Take the node out of jobs, and restart it if the device does not answer again.",
+				Evidence:    "The kernel has not responded since " + s.Since.UTC().Format("15:04:05 UTC") + ".",
+				Consequence: "No facts are available until it does.",
+				Remedy:      "Check dmesg -T | grep -iE 'hung|blocked for|health|firmware'. Drain the node, and restart it if the device does not recover.",
 			})
 		case Unknown:
 			evidence := Sentence(ReasonText(s.Reason))
@@ -161,10 +161,10 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	case c.there < *want && c.there+moved >= *want: // those that pods have may be the ones
 		return
 	case c.hidden != "" && c.there < *want: // a port that cannot be read is not a missing one
-		of.unknown(Subject{}, c.hidden, fmt.Sprintf("%d compute ports can be read, %d are expected.", c.there, *want))
+		of.unknown(Subject{}, c.hidden, fmt.Sprintf("%d compute ports can be read, but %d are expected.", c.there, *want))
 		return
 	case c.there >= *want && c.there-c.maybe < *want:
-		of.unknown(Subject{}, c.why, fmt.Sprintf("%d compute ports are there, %d are expected; whether %d of them are in use cannot be read.", c.there, *want, c.maybe))
+		of.unknown(Subject{}, c.why, fmt.Sprintf("%d compute ports exist, %d are expected; whether %d of them are in use cannot be read.", c.there, *want, c.maybe))
 		return
 	}
 	evidence := "The site's configuration expects them (expected.compute_ports)."
@@ -173,9 +173,9 @@ func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	}
 	of.when(c.there < *want, Subject{}, Verdict{
 		What:     fmt.Sprintf("%d compute ports where %d are expected", c.there, *want),
-		Evidence: evidence, Consequence: "Collectives use what is left, or fail.",
-		Remedy: "See rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. What left the bus comes back with echo 1 > /sys/bus/pci/rescan " +
-			"or a cold restart, or not at all; else correct expected.compute_ports.",
+		Evidence: evidence, Consequence: "Collectives use the remaining ports, or fail.",
+		Remedy: "Check rdma link, lspci -nn and dmesg -T | grep -iE 'pcie|mlx5|bnxt'. A device that left the bus may return after echo 1 > /sys/bus/pci/rescan " +
+			"or a cold restart; if the number is intended, correct expected.compute_ports.",
 	})
 }
 
@@ -191,13 +191,13 @@ func judgeSurplus(n *fabric.Node, of *verdicts) {
 		of.failed(Subject{}, Verdict{
 			What:        fmt.Sprintf("%d active ports count as compute where %d are expected", c.active, *want),
 			Evidence:    "The site's configuration expects fewer (expected.compute_ports).",
-			Consequence: "Rates, addresses and alerts of ports that are for something else are judged as if they were for training, and NCCL may use them for it.",
-			Remedy:      "Say in the configuration what the others are for (roles), leave them out of NCCL_IB_HCA, or correct expected.compute_ports.",
+			Consequence: "Ports with another purpose are checked and alerted on as training ports, and NCCL may use them for training.",
+			Remedy:      "Set the role of the other ports in the configuration (roles), exclude them from NCCL_IB_HCA, or correct expected.compute_ports.",
 		})
 	case c.active+c.unclear > *want:
 		of.unknown(Subject{}, c.why, fmt.Sprintf("%d compute ports are active, %d are expected; role or state of %d more cannot be read.", c.active, *want, c.unclear))
 	case n.ClassPresent.State == fabric.Unknown:
-		of.unknown(Subject{}, c.hidden, "Which RDMA devices there are cannot be read.")
+		of.unknown(Subject{}, c.hidden, "The list of RDMA devices cannot be read.")
 	default:
 		of.ok(Subject{})
 	}

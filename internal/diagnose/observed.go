@@ -13,8 +13,8 @@ import (
 func observedCheck(id string, severity Severity, mode, title, consequence, remedy string, step fabric.RoCEStep) *Check {
 	return &Check{
 		ID: id, Title: title, Severity: severity, Topic: "roce", Scope: ScopePort, Rate: true, Modes: []string{mode},
-		Reads: "statistics of the interfaces below the port, twice",
-		Guard: "asked of active RoCE ports that were read twice within five minutes; not where a setting that is told already explains it",
+		Reads: "two readings of the statistics of the interfaces below the port",
+		Guard: "active RoCE ports that were read twice within five minutes; not if a reported setting already explains it",
 		judge: eachActive(func(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 			judgeObserved(h, p, v, Verdict{Consequence: consequence, Remedy: remedy}, step)
 		}),
@@ -23,27 +23,27 @@ func observedCheck(id string, severity Severity, mode, title, consequence, remed
 
 func observedChecks() []*Check {
 	return []*Check{
-		observedCheck("roce_traffic_priority", Critical, ModeWrongPriority, "RDMA traffic leaves with another priority than it should",
-			"The network does not protect it there: it is dropped in congestion, or takes what other traffic leaves.",
-			"See what traffic class the job sets, which goes over that of the host: tr '\\0' '\\n' < /proc/<pid>/environ | grep NCCL_IB_TC", fabric.RoCEObservedPriority),
-		observedCheck("roce_lossless", Critical, ModeLoss, "The lossless priority loses packets",
-			"PFC stopped the sender too late or not at all. RDMA sends them again, with all that followed.",
-			"Give the priority more buffer (dcb buffer show dev <interface>) and the right cable length (mlnx_qos -i <interface> --cable_len <metres>), and see that PFC is on at the switch port too.",
+		observedCheck("roce_traffic_priority", Critical, ModeWrongPriority, "RDMA traffic is sent with the wrong priority",
+			"The network does not protect this priority: packets are dropped in congestion, or get only the leftover bandwidth.",
+			"Check the traffic class that the job sets, which overrides that of the host: tr '\\0' '\\n' < /proc/<pid>/environ | grep NCCL_IB_TC", fabric.RoCEObservedPriority),
+		observedCheck("roce_lossless", Critical, ModeLoss, "The lossless priority drops packets",
+			"PFC paused the sender too late or not at all. RDMA retransmits the lost packets and all that followed.",
+			"Give the priority more buffer (dcb buffer show dev <interface>) and the right cable length (mlnx_qos -i <interface> --cable_len <metres>), and check that PFC is on at the switch port too.",
 			fabric.RoCEObservedLoss),
-		observedCheck("roce_pause_sent", Critical, ModePauseStorm, "A PFC storm: this host keeps the network from sending",
-			"What it does not take fills the switch and stops others.",
-			"Take the node out of jobs; ip link set dev <interface> down ends the storm for all others. Look at the PCIe link of the NIC (lspci -vv -s <address>, dmesg), IOMMU and memory; "+
-				"restart the node if nothing shows.",
+		observedCheck("roce_pause_sent", Critical, ModePauseStorm, "PFC storm: this host pauses the network",
+			"Packets that it does not receive fill the switch and stall other hosts.",
+			"Drain the node; ip link set dev <interface> down ends the storm for other hosts. Check the PCIe link of the NIC (lspci -vv -s <address>, dmesg), IOMMU and memory; "+
+				"restart the node if you find no cause.",
 			fabric.RoCEObservedPauseSent),
-		observedCheck("roce_pause_received", Warning, ModePaused, "The network keeps this host from sending",
-			"Every collective waits for it. The cause is elsewhere: a receiver that is slow or sends a PFC storm, or the buffers of the switch.",
-			"If it lasts (ethtool -S <interface> | grep pause), follow the pauses: look for the port that sends them at the switch of this rail, and for nodes with a PFC storm; "+
-				"then look at ECN thresholds of the switch.",
+		observedCheck("roce_pause_received", Warning, ModePaused, "The network pauses this host",
+			"Every collective waits for this host. The cause is elsewhere: a slow receiver, a host with a PFC storm, or the buffers of the switch.",
+			"If it persists (ethtool -S <interface> | grep pause), trace the pauses: find the port that sends them at the switch of this rail, and nodes with a PFC storm; "+
+				"then check the ECN thresholds of the switch.",
 			fabric.RoCEObservedPauseReceived),
-		observedCheck("roce_congestion_answered", Warning, ModeECN, "Congestion is not answered",
-			"Senders do not slow down before PFC stops them, or packets are lost.",
-			"Turn on congestion control for the priority, at both ends: with MLNX_OFED echo 1 > /sys/class/net/<interface>/ecn/roce_np/enable/<priority> and the same of roce_rp, "+
-				"else in the firmware (mlxconfig -d <address> set ROCE_CC_PRIO_MASK_P1=<mask>). If the fabric is to do without, say expected.roce.ecn: false.",
+		observedCheck("roce_congestion_answered", Warning, ModeECN, "Congestion control does not react to congestion",
+			"Senders do not slow down until PFC pauses them or packets are lost.",
+			"Turn on congestion control for the priority, at both ends: with MLNX_OFED echo 1 > /sys/class/net/<interface>/ecn/roce_np/enable/<priority> and the same for roce_rp, "+
+				"else in the firmware (mlxconfig -d <address> set ROCE_CC_PRIO_MASK_P1=<mask>). If the fabric does not use ECN, set expected.roce.ecn: false.",
 			fabric.RoCEObservedCNP),
 	}
 }
@@ -66,7 +66,7 @@ func judgeObserved(h *fabric.HCA, p *fabric.Port, v *verdicts, w Verdict, step f
 			}
 			w.Evidence, w.Names = member+Sentence(l.Evidence), namesOfChain(c)
 			if step == fabric.RoCEObservedPriority && c.Lossless.Or(false) {
-				w.Consequence = "Only the lossless priority keeps packets in congestion: elsewhere they are dropped, and RDMA stalls."
+				w.Consequence = "In congestion only the lossless priority is protected: packets of other priorities are dropped, and RDMA stalls."
 			}
 			v.failed(PortSubject(h, p), w)
 			return

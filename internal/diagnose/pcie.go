@@ -15,24 +15,24 @@ import (
 func pcieChecks() []*Check {
 	return []*Check{
 		{
-			ID: CheckPCIeLink, Title: "A PCIe link runs below what both of its ends can do", Severity: Warning, Topic: "pcie", Scope: ScopeDevice,
+			ID: CheckPCIeLink, Title: "A PCIe link runs below the capability of both ends", Severity: Warning, Topic: "pcie", Scope: ScopeDevice,
 			Reads: "current and maximum width and speed of every link between the root complex and the device",
-			Guard: "asked of NICs that carry training or storage traffic and of GPUs; of GPUs the speed counts only while they work, because idle ones slow their link down",
+			Guard: "NICs that carry training or storage traffic and GPUs; the speed of a GPU's link counts only while the GPU is busy, because idle GPUs slow it down",
 			Modes: []string{ModePCIeLink}, judge: judgeLinks,
 		},
 		{
 			ID: CheckACS, Title: "ACS sends GPUDirect traffic through the root complex", Severity: Warning, Topic: "pcie", Scope: ScopeDevice,
 			Reads: "the ACS control registers of the bridges between a GPU and its NIC",
-			Guard: "not asked in virtual machines, which need ACS, nor across host bridges, where all traffic goes that way",
+			Guard: "not in virtual machines, which need ACS, nor across host bridges, where all traffic goes through the root complex",
 			Modes: []string{ModeACS}, judge: judgeACS,
 		},
 		{
-			ID: "pcie_numa", Title: "The NUMA node of the NIC is not that of the GPU below the same switch", Severity: Warning, Topic: "pcie", Scope: ScopeDevice,
-			Reads: "numa_node of both", Guard: "asked of a GPU and its NIC below one switch, which can only be on one node", Modes: []string{ModeNUMA}, judge: judgeNUMA,
+			ID: "pcie_numa", Title: "NIC and GPU below one switch report different NUMA nodes", Severity: Warning, Topic: "pcie", Scope: ScopeDevice,
+			Reads: "numa_node of both", Guard: "a GPU and its NIC below one switch, which are always on one NUMA node", Modes: []string{ModeNUMA}, judge: judgeNUMA,
 		},
 		{
-			ID: "nic_shared", Title: "Several GPUs share their nearest NIC while other NICs are nobody's nearest", Severity: Warning, Topic: "pcie", Scope: ScopeDevice,
-			Reads: "where GPUs and compute NICs sit on the bus", Guard: "asked where there are compute NICs to spare", Modes: []string{ModeNICShared}, judge: judgeShared,
+			ID: "nic_shared", Title: "GPUs share a NIC while another NIC is nearest to no GPU", Severity: Warning, Topic: "pcie", Scope: ScopeDevice,
+			Reads: "positions of GPUs and compute NICs on the bus", Guard: "if a compute NIC is nearest to no GPU", Modes: []string{ModeNICShared}, judge: judgeShared,
 		},
 	}
 }
@@ -57,7 +57,7 @@ func judgeLinksOf(n *fabric.Node, v *verdicts, f *fabric.PCIFunction, s Subject)
 	switch {
 	case all.State == fabric.Unknown && silent(all.Meta()):
 	case all.State == fabric.Unknown:
-		v.unknown(s, all.Meta().Reason, "Not all links are known: "+ReasonText(all.Meta().Reason)+".")
+		v.unknown(s, all.Meta().Reason, "Some links are unknown: "+ReasonText(all.Meta().Reason)+".")
 	case known && len(list) == 0:
 		v.ok(s)
 	case known:
@@ -65,7 +65,7 @@ func judgeLinksOf(n *fabric.Node, v *verdicts, f *fabric.PCIFunction, s Subject)
 		v.failed(s, Verdict{
 			What:        "A PCIe link runs at " + LinkText(short),
 			Evidence:    "Both ends of the link below " + short.Upper + " can do more.",
-			Consequence: "The device cannot be faster than its slowest link.",
+			Consequence: "The slowest link limits the device.",
 			Remedy:      reseat,
 		})
 	}
@@ -112,9 +112,9 @@ func judgeACS(n *fabric.Node, v *verdicts) {
 		case len(list) == 0:
 			worst.ok(s)
 		case !known:
-			worst.unknown(s, n.Host.Hypervisor.Meta().Reason, "Whether this is a virtual machine, which needs ACS, is not known.")
+			worst.unknown(s, n.Host.Hypervisor.Meta().Reason, "Whether this is a virtual machine, which needs ACS, is unknown.")
 		default:
-			worst.failed(s, acsWords("Bridges between the NIC and its GPU redirect what these exchange: "+strings.Join(list, ", ")+".", list))
+			worst.failed(s, acsWords("Bridges between the NIC and its GPU redirect their traffic: "+strings.Join(list, ", ")+".", list))
 		}
 	})
 	for _, g := range n.GDR {
@@ -127,8 +127,8 @@ func judgeACS(n *fabric.Node, v *verdicts) {
 
 func acsWords(evidence string, bridges []string) Verdict {
 	return Verdict{
-		Evidence: evidence, Consequence: "It comes at a fraction of the bandwidth; NCCL may hang.",
-		Remedy: "Switch ACS off in the firmware settings, or at each boot: for b in <bridges>; do setpci -s \"$b\" ECAP_ACS+0x6.w=0000; done",
+		Evidence: evidence, Consequence: "Their traffic has a fraction of the bandwidth; NCCL may hang.",
+		Remedy: "Disable ACS in the firmware settings, or at each boot: for b in <bridges>; do setpci -s \"$b\" ECAP_ACS+0x6.w=0000; done",
 		Names:  map[string][]string{"bridges": bridges},
 	}
 }
@@ -142,14 +142,14 @@ func judgeNUMA(n *fabric.Node, v *verdicts) {
 		case !near || d > fabric.DistancePXB:
 		case a.State != fabric.OK && b.State != fabric.OK && silent(a.Meta()) == silent(b.Meta()): // the firmware says of neither
 		case a.State != fabric.OK || b.State != fabric.OK:
-			worst.unknown(s, cmp.Or(a.Meta().Reason, b.Meta().Reason), "The firmware tells the node of one of both only.")
+			worst.unknown(s, cmp.Or(a.Meta().Reason, b.Meta().Reason), "The firmware reports the NUMA node of only one of them.")
 		case a.Value == b.Value:
 			worst.ok(s)
 		default:
 			worst.failed(s, Verdict{
 				Evidence:    fmt.Sprintf("numa_node of the NIC is %d, of the GPU %s %d.", b.Value, r.GPU, a.Value),
-				Consequence: "Processes and interrupts are placed by it, on the wrong socket.",
-				Remedy:      fmt.Sprintf("Update the firmware of the machine, or have the boot correct it: echo %d > /sys/bus/pci/devices/<address>/numa_node.", a.Value),
+				Consequence: "Processes and interrupts are placed on the wrong socket.",
+				Remedy:      fmt.Sprintf("Update the firmware of the machine, or correct it at each boot: echo %d > /sys/bus/pci/devices/<address>/numa_node.", a.Value),
 			})
 		}
 	})
@@ -193,13 +193,13 @@ func judgeShared(n *fabric.Node, v *verdicts) {
 		}
 		told[r.NIC] = true
 		if r.Shared && len(spare) == 0 && unread != nil {
-			v.unknown(Subject{Device: r.NIC}, unread.Reason, "Several GPUs share it, and whether other NICs are to spare is not known: "+ReasonText(unread.Reason)+".")
+			v.unknown(Subject{Device: r.NIC}, unread.Reason, "Several GPUs share it, and whether other NICs are free is unknown: "+ReasonText(unread.Reason)+".")
 			return
 		}
 		v.when(r.Shared && len(spare) > 0, Subject{Device: r.NIC}, Verdict{
 			Evidence:    "No GPU is near " + strings.Join(spare, ", ") + ".",
 			Consequence: "GPUs that share a NIC halve what it carries.",
-			Remedy:      "Plug GPUs and NICs as the vendor pairs them; \"gpufabric_exporter topology\" shows which is where.",
+			Remedy:      "Pair GPUs and NICs as the vendor specifies; \"gpufabric_exporter topology\" shows their positions.",
 		})
 	})
 }

@@ -11,28 +11,28 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-const onlyCarrying = "asked of ports of role compute and storage"
+const onlyCarrying = "ports of role compute and storage"
 
 func portChecks() []*Check {
 	return []*Check{
 		{
 			ID: CheckPortActive, Title: "The port is not active", Severity: Critical, Topic: "ports", Scope: ScopePort,
-			Reads: "state and phys_state of the port, what the exporter and expected.manifest have of it, NCCL_IB_HCA of the host, expected.compute_ports, the GID table",
-			Guard: onlyCarrying + "; not where the driver always answers the same (EFA), nor of uncabled ports. A port counts as uncabled if neither the exporter nor the manifest ever saw it active, " +
-				"and one of these holds: it is down at the same place on every card of its board, two at least, whose other port is up; NCCL_IB_HCA leaves it out and takes as many compute ports as " +
-				"expected.compute_ports says; it is Ethernet without an address, on the only card of its board, whose other port is up and not for training; it is storage over Ethernet, and " +
+			Reads: "state and phys_state of the port, its earlier states in the exporter and expected.manifest, NCCL_IB_HCA of the host, expected.compute_ports, the GID table",
+			Guard: onlyCarrying + "; not if the driver always reports the same state (EFA), nor uncabled ports. A port counts as uncabled if neither the exporter nor the manifest ever saw it active, " +
+				"and one of these holds: the same port is down on every card of its board, at least two, whose other port is up; NCCL_IB_HCA excludes it and matches as many compute ports as " +
+				"expected.compute_ports; it is Ethernet without an address, on the only card of its board, whose other port is up and not for training; it is storage over Ethernet, and " +
 				"no port of its board has a link, had one, has an address or is in a bond",
 			Modes: []string{ModePortDown}, judge: eachPort(judgeActive),
 		},
 		{
 			ID: CheckPortRate, Title: "The port runs slower than expected", Severity: Critical, Topic: "ports", Scope: ScopePort,
-			Reads: "rate of the port against expected.port_rate of the configuration, else against what most ports of its role and board have",
-			Guard: onlyCarrying + " that are active; not of a port without peers that the configuration says nothing of",
+			Reads: "rate of the port compared with expected.port_rate of the configuration, else with the most common rate of its role and board",
+			Guard: onlyCarrying + " that are active; not a port without peers if the configuration has no rate for it",
 			Modes: []string{ModeRateDegraded}, judge: eachActive(judgeRate),
 		},
 		{
-			ID: CheckPortRateAgrees, Title: "RDMA reports another speed than the network interface", Severity: Warning, Topic: "ports", Scope: ScopePort,
-			Reads: "rate of the port, speed of its interface", Guard: onlyCarrying + " that are Ethernet and active, and not of bonds",
+			ID: CheckPortRateAgrees, Title: "RDMA and the network interface report different speeds", Severity: Warning, Topic: "ports", Scope: ScopePort,
+			Reads: "rate of the port, speed of its interface", Guard: onlyCarrying + " that are Ethernet and active; not bonds",
 			Modes: []string{ModeRateMisreported}, judge: eachActive(judgeRateAgrees),
 		},
 		{
@@ -42,12 +42,12 @@ func portChecks() []*Check {
 		},
 		{
 			ID: CheckFirmware, Title: "Cards of one board run different firmware", Severity: Warning, Topic: "ports", Scope: ScopeDevice,
-			Reads: "fw_ver and board_id of the devices, driver and hca_type without a board_id", Guard: "asked of devices with a compute port that have peers of the same board",
+			Reads: "fw_ver and board_id of the devices, driver and hca_type without a board_id", Guard: "devices with a compute port that have peers of the same board",
 			Modes: []string{ModeFirmwareMismatch}, judge: judgeFirmware,
 		},
 		{
 			ID: CheckMTU, Title: "Network interfaces of compute ports have different MTUs", Severity: Warning, Topic: "ports", Scope: ScopePort,
-			Reads: "mtu of the interfaces", Guard: "asked of Ethernet compute ports that have peers of the same board",
+			Reads: "mtu of the interfaces", Guard: "Ethernet compute ports that have peers of the same board",
 			Modes: []string{ModeMTUMismatch}, judge: judgeMTU,
 		},
 	}
@@ -84,7 +84,7 @@ func eachPort(judge judgePort) func(*fabric.Node, *verdicts) {
 		for h, p := range ports(n) {
 			switch r, known := p.Role.Get(); {
 			case !known:
-				v.unknown(PortSubject(h, p), p.Role.Meta().Reason, "The role of the port is not known: "+ReasonText(p.Role.Meta().Reason)+".")
+				v.unknown(PortSubject(h, p), p.Role.Meta().Reason, "The role of the port is unknown: "+ReasonText(p.Role.Meta().Reason)+".")
 			case r == fabric.RoleCompute || r == fabric.RoleStorage:
 				judge(n, h, p, v)
 			}
@@ -99,7 +99,7 @@ func eachActive(judge judgePort) func(*fabric.Node, *verdicts) {
 		case p.State.Meta().Reason == fabric.ReasonDriverConstant: // nobody can tell, and it is as good as active
 			judge(n, h, p, v)
 		case !known:
-			v.unknown(PortSubject(h, p), p.State.Meta().Reason, "The state of the port is not known: "+ReasonText(p.State.Meta().Reason)+".")
+			v.unknown(PortSubject(h, p), p.State.Meta().Reason, "The state of the port is unknown: "+ReasonText(p.State.Meta().Reason)+".")
 		case s == fabric.PortActive:
 			judge(n, h, p, v)
 		}
@@ -121,7 +121,7 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	case p.State.Meta().Reason == fabric.ReasonDriverConstant:
 		return
 	case !known:
-		v.unknown(PortSubject(h, p), p.State.Meta().Reason, "The state of the port is not known: "+ReasonText(p.State.Meta().Reason)+".")
+		v.unknown(PortSubject(h, p), p.State.Meta().Reason, "The state of the port is unknown: "+ReasonText(p.State.Meta().Reason)+".")
 		return
 	case state == fabric.PortActive:
 		v.ok(PortSubject(h, p))
@@ -132,7 +132,7 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	}
 	switch free := uncabled(n, h, p); {
 	case free.State == fabric.Unknown:
-		v.unknown(PortSubject(h, p), free.Meta().Reason, "The port is not active, and whether it is meant to be is not known: "+ReasonText(free.Meta().Reason)+".")
+		v.unknown(PortSubject(h, p), free.Meta().Reason, "The port is not active, and whether it should be is unknown: "+ReasonText(free.Meta().Reason)+".")
 		return
 	case free.Value:
 		return
@@ -140,16 +140,16 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	phys := p.PhysState.Or("unknown")
 	w := Verdict{
 		Evidence:    fmt.Sprintf("Its state is %s, the physical link is %s.", state, Spaced(string(phys))),
-		Consequence: "NCCL leaves it out, or jobs that expect it fail.",
-		Remedy:      "See what the link lacks (mlxlink -d <device> -m), then check cable, transceiver and switch port.",
+		Consequence: "NCCL does not use it, or jobs that require it fail.",
+		Remedy:      "Diagnose the link (mlxlink -d <device> -m), then check cable, transceiver and switch port.",
 	}
 	switch {
 	case phys == fabric.PhysLinkUp && p.LinkLayer.Or("") == fabric.LinkInfiniBand:
-		w.Remedy = "The link is up but no subnet manager has configured the port: see that one runs and reaches it (sminfo -C <device>)."
+		w.Remedy = "The link is up, but no subnet manager has configured the port: check that one runs and reaches it (sminfo -C <device>)."
 	case phys == fabric.PhysDisabled && p.LinkLayer.Or("") != fabric.LinkEthernet:
-		w.Remedy = "Somebody switched the port off, here (ibportstate -C <device> -D 0 <port> enable) or at the switch."
+		w.Remedy = "The port is disabled, here (ibportstate -C <device> -D 0 <port> enable) or at the switch."
 	case p.LinkLayer.Or("") == fabric.LinkEthernet:
-		w.Remedy = "The network interface is switched off (ip link set dev <interface> up) or has no carrier: check cable, transceiver (ethtool -m <interface>) and switch port."
+		w.Remedy = "The network interface is down (ip link set dev <interface> up) or has no carrier: check cable, transceiver (ethtool -m <interface>) and switch port."
 	}
 	v.failed(PortSubject(h, p), w)
 }
@@ -195,16 +195,16 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	switch {
 	case p.ExpectedRate.State == fabric.Absent:
 		if m := unreadPeer(n, h, p, rateOf); m != nil {
-			v.unknown(PortSubject(h, p), m.Reason, "What it should run at is not known: its peers do not tell, "+ReasonText(m.Reason)+".")
+			v.unknown(PortSubject(h, p), m.Reason, "The expected rate is unknown: its peers do not determine it, "+ReasonText(m.Reason)+".")
 		}
 		return
 	case !ok:
-		v.unknown(PortSubject(h, p), p.ExpectedRate.Meta().Reason, "What it should run at is not known.")
+		v.unknown(PortSubject(h, p), p.ExpectedRate.Meta().Reason, "The expected rate is unknown.")
 		return
 	}
 	rate, ok := p.Rate.Get()
 	if !ok {
-		v.unknown(PortSubject(h, p), p.Rate.Meta().Reason, "The rate is not known: "+ReasonText(p.Rate.Meta().Reason)+".")
+		v.unknown(PortSubject(h, p), p.Rate.Meta().Reason, "The rate is unknown: "+ReasonText(p.Rate.Meta().Reason)+".")
 		return
 	}
 	if rate.BytesPerSecond >= expected {
@@ -216,9 +216,9 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		who = "The site's configuration expects it."
 	}
 	v.failed(PortSubject(h, p), Verdict{
-		What:     fmt.Sprintf("The port runs at %s where %s is expected", Gigabits(rate.BytesPerSecond), Gigabits(expected)),
+		What:     fmt.Sprintf("The port runs at %s, but %s is expected", Gigabits(rate.BytesPerSecond), Gigabits(expected)),
 		Evidence: who, Consequence: "Every collective waits for its slowest port.",
-		Remedy: "See what both ends offer (ethtool <interface>, mlxlink -d <device> -m) and what the switch port is set to, then check cable and transceiver.",
+		Remedy: "Check the speeds that both ends advertise (ethtool <interface>, mlxlink -d <device> -m) and the configuration of the switch port, then cable and transceiver.",
 	})
 }
 
@@ -228,7 +228,7 @@ func judgeRateAgrees(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts)
 	case p.RateMismatch.State == fabric.Absent:
 		return
 	case !ok:
-		v.unknown(PortSubject(h, p), p.RateMismatch.Meta().Reason, "One of both is not known: "+ReasonText(p.RateMismatch.Meta().Reason)+".")
+		v.unknown(PortSubject(h, p), p.RateMismatch.Meta().Reason, "One of them is unknown: "+ReasonText(p.RateMismatch.Meta().Reason)+".")
 		return
 	}
 	if !differs {
@@ -243,7 +243,7 @@ func judgeRateAgrees(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts)
 		What:        fmt.Sprintf("RDMA reports %s, the network interface %s", Gigabits(p.Rate.Value.BytesPerSecond), Gigabits(speed.Value)),
 		Evidence:    p.Rate.Source + " against " + speed.Source + ".",
 		Consequence: "NCCL tunes itself for the rate that RDMA reports.",
-		Remedy:      "Kernels print rates they do not know as another: update driver and firmware (ethtool -i <interface> shows both).",
+		Remedy:      "Kernels report a rate that they do not support as a different one: update driver and firmware (ethtool -i <interface> shows both).",
 	})
 }
 
@@ -268,15 +268,15 @@ func judgeFirmware(n *fabric.Node, v *verdicts) {
 			v.hidden(s, h.Firmware.Meta(), "The firmware")
 		case peers < 2 || !clear:
 			if unread := unreadPeer(n, h, &h.Ports[0], firmwareOf); unread != nil {
-				v.unknown(s, unread.Reason, "What firmware its peers run is not known: "+ReasonText(unread.Reason)+".")
+				v.unknown(s, unread.Reason, "The firmware of its peers is unknown: "+ReasonText(unread.Reason)+".")
 			}
 		case own == most:
 			v.ok(s)
 		default:
 			v.failed(s, Verdict{
-				What: "Firmware " + own + " where most of its board run " + most, Consequence: "Cards of one rail set behave differently, which is hard to see later.",
+				What: "Firmware " + own + ", but most cards of its board run " + most, Consequence: "Rails behave differently, which is hard to diagnose later.",
 				Evidence: h.Firmware.Source + " of devices of the board " + boardOf(h).Value + ".",
-				Remedy:   "Bring all cards to one version (grep . /sys/class/infiniband/*/fw_ver): mlxfwmanager -d <address> -u -i <image>, or the tool of another vendor, then a cold restart.",
+				Remedy:   "Install one version on all cards (grep . /sys/class/infiniband/*/fw_ver): mlxfwmanager -d <address> -u -i <image>, or the vendor's tool, then a cold restart.",
 			})
 		}
 	}
@@ -318,14 +318,14 @@ func judgeMTU(n *fabric.Node, v *verdicts) {
 			v.hidden(PortSubject(h, p), own.Meta(), "The MTU")
 		case peers < 2 || !clear:
 			if unread := unreadPeer(n, h, p, func(_ *fabric.HCA, q *fabric.Port) []fabric.Meta { return []fabric.Meta{mtuOf(n, q).Meta()} }); unread != nil {
-				v.unknown(PortSubject(h, p), unread.Reason, "What MTU its peers have is not known: "+ReasonText(unread.Reason)+".")
+				v.unknown(PortSubject(h, p), unread.Reason, "The MTU of its peers is unknown: "+ReasonText(unread.Reason)+".")
 			}
 		case own.Value == most:
 			v.ok(PortSubject(h, p))
 		default:
 			v.failed(PortSubject(h, p), Verdict{
-				What:     fmt.Sprintf("The MTU is %d where those of its peers are %d", own.Value, most),
-				Evidence: own.Source, Consequence: "RDMA takes the largest MTU that both ends of a connection have: this rail is slower, or large packets are lost.",
+				What:     fmt.Sprintf("The MTU is %d, but its peers have %d", own.Value, most),
+				Evidence: own.Source, Consequence: "RDMA uses the largest MTU that both ends of a connection support: this rail is slower, or large packets are lost.",
 				Remedy: fmt.Sprintf("ip link set dev %s mtu %d, and the same at the switch port.", shellWord(p.NetDev.Value, "<interface>"), most),
 			})
 		}

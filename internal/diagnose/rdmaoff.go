@@ -57,7 +57,7 @@ func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 	if !off {
 		for _, f := range n.NCCL.Files {
 			if f.Exists.State == fabric.Unknown {
-				v.hidden(s, f.Exists.Meta(), "Whether another file of the NCCL configuration switches RDMA off")
+				v.hidden(s, f.Exists.Meta(), "Whether another file of the NCCL configuration disables RDMA")
 				return
 			}
 		}
@@ -68,18 +68,18 @@ func judgeRDMAOff(n *fabric.Node, v *verdicts) {
 	switch {
 	case len(names) > 0:
 	case unread != nil:
-		v.hidden(s, *unread, "Whether there are RDMA devices that NCCL would use")
+		v.hidden(s, *unread, "Whether the node has RDMA devices that NCCL would use")
 		return
 	default:
 		return
 	}
 	w := Verdict{
 		Evidence:    fmt.Sprintf("%s=%s. %s", by.Name, by.Value, portsText(names)),
-		Consequence: "NCCL takes TCP sockets, unless the image of a job has a network plugin that does not read the variable (IBext of HPC-X): collectives between nodes have a fraction of the bandwidth.",
+		Consequence: "NCCL uses TCP sockets, unless the image of a job has a network plugin that ignores the variable (IBext of HPC-X): collectives between nodes have a fraction of the bandwidth.",
 		Remedy:      "In " + by.Source + " remove the line, or give these devices another role in the configuration (roles) if they are not for training.",
 	}
 	if by.Name == "NCCL_NET" {
-		w.Consequence = "NCCL takes TCP sockets: collectives between nodes have a fraction of the bandwidth."
+		w.Consequence = "NCCL uses TCP sockets: collectives between nodes have a fraction of the bandwidth."
 	}
 	if network, _ := n.NCCL.Text("NCCL_NET"); by.Name != "NCCL_NET" && network != "" { // that is IB
 		w.Evidence = fmt.Sprintf("%s=%s, NCCL_NET=%s. %s", by.Name, by.Value, network, portsText(names))

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	roceReads = "the chain of RoCE settings of each interface below the port (NCCL_IB_TC, trust, DSCP map, PFC, buffers, ECN) against expected.roce"
-	roceGuard = "asked of active RoCE ports; without expected.roce only contradictions fail, and what a driver does not show is not asked for"
+	roceReads = "the chain of RoCE settings of each interface below the port (NCCL_IB_TC, trust, DSCP map, PFC, buffers, ECN) compared with expected.roce"
+	roceGuard = "active RoCE ports; without expected.roce only contradictions fail, and settings that a driver does not report are skipped"
 )
 
 // roceCheck is a check of one step of the chain, or of steps that are one setting to people.
@@ -28,20 +28,20 @@ func roceChecks() []*Check {
 	list := []*Check{
 		roceCheck("roce_dscp", Critical, []string{ModeTrafficClass, ModeGIDPinned}, "RoCE packets do not carry the DSCP that the site expects",
 			"The network treats them as other traffic.", fabric.RoCETrafficClass, fabric.RoCEDSCP),
-		roceCheck("roce_priority", Critical, []string{ModeTrust}, "RoCE packets do not get the priority that the site expects",
+		roceCheck("roce_priority", Critical, []string{ModeTrust}, "RoCE packets do not have the priority that the site expects",
 			"The network treats them as other traffic.", fabric.RoCEPriority),
-		roceCheck("roce_pfc", Critical, []string{ModePFC, ModeTrafficClass}, "RoCE and PFC do not fit together",
-			"In congestion packets are lost that were to be kept, or kept that were to be lost; RDMA stalls or its connections end.", fabric.RoCEPFC),
-		roceCheck("roce_global_pause", Warning, []string{ModeGlobalPause}, "802.3x flow control is on beside PFC",
-			"One slow receiver then stops all traffic of the link.", fabric.RoCEGlobalPause),
-		roceCheck("roce_buffer", Warning, []string{ModeBuffer}, "The lossless priority lacks a receive buffer of its own",
-			"In congestion packets are lost that were to be kept.", fabric.RoCEBuffer),
+		roceCheck("roce_pfc", Critical, []string{ModePFC, ModeTrafficClass}, "PFC does not match the RoCE configuration",
+			"In congestion, lossless traffic is dropped, or lossy traffic is paused; RDMA stalls or its connections fail.", fabric.RoCEPFC),
+		roceCheck("roce_global_pause", Warning, []string{ModeGlobalPause}, "802.3x flow control is on together with PFC",
+			"One slow receiver can pause all traffic of the link.", fabric.RoCEGlobalPause),
+		roceCheck("roce_buffer", Warning, []string{ModeBuffer}, "The lossless priority has no dedicated receive buffer",
+			"In congestion, lossless traffic is dropped.", fabric.RoCEBuffer),
 		roceCheck("roce_ets", Warning, []string{ModeETS}, "The priority of RoCE has no share of the bandwidth",
-			"Under load it gets what other classes leave.", fabric.RoCEETS),
-		roceCheck("roce_ecn", Warning, []string{ModeECN}, "Congestion control of RoCE is not as it should be",
+			"Under load it gets only the bandwidth that other classes do not use.", fabric.RoCEETS),
+		roceCheck("roce_ecn", Warning, []string{ModeECN}, "Congestion control of RoCE is misconfigured",
 			"Congestion control works only when both sides are on.", fabric.RoCENotification, fabric.RoCEReaction),
-		roceCheck("roce_cnp", Warning, []string{ModeCNP}, "Congestion notifications wait behind the data",
-			"Senders then hear of congestion too late.", fabric.RoCECNP),
+		roceCheck("roce_cnp", Warning, []string{ModeCNP}, "Congestion notifications queue behind the data",
+			"Senders are notified of congestion too late.", fabric.RoCECNP),
 	}
 	return append(list, observedChecks()...)
 }
@@ -53,7 +53,7 @@ func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, conse
 		return
 	case !known:
 		if r := p.RoCE.Meta().Reason; r != fabric.ReasonNotRead || stated(n, p) {
-			v.unknown(PortSubject(h, p), r, "What the chain begins with is not known: "+ReasonText(r)+".")
+			v.unknown(PortSubject(h, p), r, "The first settings of the chain are unknown: "+ReasonText(r)+".")
 		}
 		return
 	}

@@ -27,9 +27,9 @@ func roceRemedy(s fabric.RoCEStep, c *fabric.RoCEChain, wish fabric.RoCEPolicy) 
 		return "ethtool -A <interface> autoneg off rx off tx off, and the same at the switch port."
 	case fabric.RoCEBuffer:
 		return fmt.Sprintf("Give priority %[1]d a buffer: mlnx_qos -i <interface> --prio2buffer %[2]s --buffer_size <bytes>,<bytes>,0,0,0,0,0,0 or dcb buffer set dev <interface> "+
-			"prio-buffer all:0 %[1]d:1 buffer-size all:0 0:<bytes> 1:<bytes>; dcb buffer show dev <interface> tells how much there is.", p, onlyPriority(p))
+			"prio-buffer all:0 %[1]d:1 buffer-size all:0 0:<bytes> 1:<bytes>; dcb buffer show dev <interface> shows the total size.", p, onlyPriority(p))
 	case fabric.RoCEETS:
-		return "Give its class a share: mlnx_qos -i <interface> --tcbw <eight shares> or dcb ets set dev <interface> tc-bw <class>:<share> for each class; they add up to 100."
+		return "Give its class a share: mlnx_qos -i <interface> --tcbw <eight shares> or dcb ets set dev <interface> tc-bw <class>:<share> for each class; the shares must add up to 100."
 	case fabric.RoCENotification, fabric.RoCEReaction:
 		on := 1
 		if wish.ECN != nil && !*wish.ECN {
@@ -41,7 +41,7 @@ func roceRemedy(s fabric.RoCEStep, c *fabric.RoCEChain, wish fabric.RoCEPolicy) 
 	}
 }
 
-const roceV2Remedy = "See that NCCL finds a RoCE v2 address, and that NCCL_IB_GID_INDEX does not say otherwise."
+const roceV2Remedy = "Check that NCCL finds a RoCE v2 address, and that NCCL_IB_GID_INDEX selects it."
 
 func dscpRemedy(c *fabric.RoCEChain, wish fabric.RoCEPolicy) string {
 	tc := *wish.DSCP<<2 | 2 // ECN capable
@@ -64,7 +64,7 @@ func priorityRemedy(c *fabric.RoCEChain, wish fabric.RoCEPolicy, p int) string {
 		d, known = *wish.DSCP, true
 	}
 	if !known { // RoCE v1
-		return "See that NCCL finds a RoCE v2 address, or set NCCL_IB_SL and use a VLAN."
+		return "Check that NCCL finds a RoCE v2 address, or set NCCL_IB_SL and use a VLAN."
 	}
 	return fmt.Sprintf("mlnx_qos -i <interface> --dscp2prio set,%d,%d or dcb app replace dev <interface> dscp-prio %d:%d", d, p, d, p)
 }
@@ -81,7 +81,7 @@ func pfcRemedy(c *fabric.RoCEChain, wish fabric.RoCEPolicy, p int) string {
 	}
 	command := fmt.Sprintf("mlnx_qos -i <interface> --pfc %s or dcb pfc set dev <interface> prio-pfc all:off %d:on", onlyPriority(p), p)
 	if wish.Lossless == nil && wish.Priority == nil {
-		return "Set the NCCL_IB_TC whose DSCP goes to the lossless priority, or make its priority lossless: " + command + check
+		return "Set NCCL_IB_TC so that its DSCP maps to the lossless priority, or make its priority lossless: " + command + check
 	}
 	return command + check
 }

@@ -16,13 +16,13 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 	counters, known := p.Counters.PMA.Get()
 	if !known {
 		if p.Counters.PMA.Meta().Reason != fabric.ReasonNotRead && p.Counters.PMA.State == fabric.Unknown {
-			v.unknown(PortSubject(h, p), p.Counters.PMA.Meta().Reason, "The counters are not known: "+ReasonText(p.Counters.PMA.Meta().Reason)+".")
+			v.unknown(PortSubject(h, p), p.Counters.PMA.Meta().Reason, "The counters are unknown: "+ReasonText(p.Counters.PMA.Meta().Reason)+".")
 		}
 		return
 	}
 	driver, told := h.Driver.Get()
 	if !told && h.Driver.State == fabric.Unknown && len(counters) > 0 {
-		v.hidden(PortSubject(h, p), h.Driver.Meta(), "Where the counters end")
+		v.hidden(PortSubject(h, p), h.Driver.Meta(), "The maximum of the counters")
 		return
 	}
 	var full, stands []string
@@ -40,11 +40,11 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 		case c.Value.State == fabric.Unknown && (unread == nil || !silent(c.Value.Meta())):
 			unread = new(c.Value.Meta())
 		case known && value >= spec.Max():
-			full, stands = append(full, c.Name), append(stands, fmt.Sprintf("%s stands at %d", c.Name, value))
+			full, stands = append(full, c.Name), append(stands, fmt.Sprintf("%s is at %d", c.Name, value))
 		}
 	}
 	if len(full) == 0 && unread != nil { // one that the driver does not tell may have ended too
-		v.hidden(PortSubject(h, p), *unread, "Whether a counter counts")
+		v.hidden(PortSubject(h, p), *unread, "Whether a counter has reached its maximum")
 		return
 	}
 	if len(full) == 0 {
@@ -53,15 +53,15 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 	}
 	w := Verdict{
 		What:        "The counter " + full[0] + " has reached its maximum",
-		Evidence:    stands[0] + " and counts no more.",
+		Evidence:    stands[0] + " and no longer counts.",
 		Consequence: "Further events of this kind are not counted.",
-		Remedy:      "Clear it (perfquery -C <device> -P <port> -R), and see whether it grows again.",
+		Remedy:      "Clear it (perfquery -C <device> -P <port> -R), and check whether it grows again.",
 	}
 	if len(full) > 1 {
 		w.What = "The counters " + strings.Join(full, ", ") + " have reached their maximum"
-		w.Evidence = strings.Join(stands, ", ") + "; they count no more."
+		w.Evidence = strings.Join(stands, ", ") + "; they no longer count."
 		w.Consequence = "Further events of these kinds are not counted."
-		w.Remedy = "Clear them (perfquery -C <device> -P <port> -R), and see whether they grow again."
+		w.Remedy = "Clear them (perfquery -C <device> -P <port> -R), and check whether they grow again."
 	}
 	v.failed(PortSubject(h, p), w)
 }

@@ -58,7 +58,7 @@ func TestGPUTroubles(t *testing.T) {
 		}, fabrictest.Usable, nil},
 		{
 			"fabric manager not started", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.State = fabric.GPUFabricNotStarted }, fabrictest.Usable,
-			[]string{"GPU0: The GPU has not joined its NVLink fabric", "NVML says not started.", "systemctl start nvidia-fabricmanager"},
+			[]string{"GPU0: The GPU has not joined its NVLink fabric", "NVML reports not started.", "systemctl start nvidia-fabricmanager"},
 		},
 		{"IMEX", func(n *fabric.Node) {
 			gpu(n, 0).Fabric.Value.State, gpu(n, 0).Name.Value = fabric.GPUFabricInProgress, "NVIDIA GB200"
@@ -73,13 +73,13 @@ func TestGPUTroubles(t *testing.T) {
 		{"NVML alone sees x8", func(n *fabric.Node) {
 			gpu(n, 0).PCIeWidth.Value = 8
 			n.PCI.Function("0000:19:00.0").Link.Width = fabric.NotKnown[int](fabric.ReasonMissing, "", n.At)
-		}, fabrictest.Usable, []string{"GPU0: A PCIe link runs at x8 instead of x16", "NVML says so"}},
+		}, fabrictest.Usable, []string{"GPU0: A PCIe link runs at x8 instead of x16", "NVML reports so"}},
 		{
 			"slow under load", func(n *fabric.Node) { gpu(n, 1).Utilization.Value = 0.97 }, fabrictest.Usable,
-			[]string{"GPU1: The PCIe link of a working GPU is slow", "generation 1 instead of 5 while the GPU is busy for 97 %"},
+			[]string{"GPU1: The PCIe link of a busy GPU is slow", "generation 1 instead of 5 while the GPU is busy for 97 %"},
 		},
 		{"fast under load", func(n *fabric.Node) { gpu(n, 1).Utilization.Value, gpu(n, 1).PCIeGeneration.Value = 1, 5 }, fabrictest.Usable, nil},
-		{"throttled", func(n *fabric.Node) { gpu(n, 1).ClockReasons.Value = 0x88 }, fabrictest.Usable, []string{"GPU1: The hardware slows the GPU down", "hardware slowdown, power brake"}},
+		{"throttled", func(n *fabric.Node) { gpu(n, 1).ClockReasons.Value = 0x88 }, fabrictest.Usable, []string{"GPU1: The hardware throttles the GPU", "hardware slowdown, power brake"}},
 		{"at its power limit", func(n *fabric.Node) { gpu(n, 1).ClockReasons.Value = 0x04 }, fabrictest.Usable, nil},
 		{"no driver", func(n *fabric.Node) {
 			noDriver(n)

@@ -28,27 +28,27 @@ func TestRoCETroubles(t *testing.T) {
 			n.HCAs[1].Ports[0].TrafficClass = fabric.Known(fabric.TrafficClass{Global: 96}, "tc/1/traffic_class", n.At)
 		}, []string{"mlx5_1: RoCE packets", "DSCP 24", "echo 106 > /sys/class/infiniband/<device>/tc/<port>/traffic_class"}},
 		{"trust", func(_ *fabric.Node, q *fabric.QoS) { q.Trust.Value = fabric.TrustPCP }, []string{
-			"mlx5_1: RoCE packets do not get the priority that the site expects.", "trusts the VLAN tag", "--trust dscp",
+			"mlx5_1: RoCE packets do not have the priority that the site expects.", "trusts the VLAN tag", "--trust dscp",
 		}},
 		{"trust without a policy", func(n *fabric.Node, q *fabric.QoS) {
 			q.Trust.Value, n.Policy.RoCE = fabric.TrustPCP, fabric.RoCEPolicy{}
 		}, []string{
-			"mlx5_1: RoCE and PFC do not fit together. PFC is on for priority 3, but RoCE uses priority 0.", "--trust dscp",
+			"mlx5_1: PFC does not match the RoCE configuration. PFC is on for priority 3, but RoCE uses priority 0.", "--trust dscp",
 		}},
 		{"map", func(_ *fabric.Node, q *fabric.QoS) { q.DSCPPriority.Value[26] = 1 }, []string{"DSCP 26 goes to priority 1; the site expects priority 3.", "--dscp2prio set,26,3 or dcb app replace dev <interface> dscp-prio 26:3"}},
 		{"PFC off", func(_ *fabric.Node, q *fabric.QoS) { q.PFC.Value.Enabled = 0 }, []string{
-			"mlx5_1: RoCE and PFC do not fit together. PFC is off for all priorities; the site expects RoCE to be lossless.",
+			"mlx5_1: PFC does not match the RoCE configuration. PFC is off for all priorities; the site expects RoCE to be lossless.",
 			"mlnx_qos -i <interface> --pfc 0,0,0,1,0,0,0,0 or dcb pfc set dev <interface> prio-pfc all:off 3:on, and the same at the switch port.",
 		}},
 		{"PFC on", func(n *fabric.Node, _ *fabric.QoS) { n.Policy.RoCE.Lossless = new(false) }, []string{"mlx5_0, mlx5_1: ", "lossy by design", "--pfc 0,0,0,0,0,0,0,0"}},
 		{"PFC elsewhere", func(n *fabric.Node, q *fabric.QoS) { q.PFC.Value.Enabled, n.Policy.RoCE = 1<<4, fabric.RoCEPolicy{} }, []string{
-			"PFC is on for priority 4, but RoCE uses priority 3.", "Set the NCCL_IB_TC whose DSCP goes to the lossless priority, or make its priority lossless: mlnx_qos -i <interface> --pfc 0,0,0,1,0,0,0,0",
+			"PFC is on for priority 4, but RoCE uses priority 3.", "Set NCCL_IB_TC so that its DSCP maps to the lossless priority, or make its priority lossless: mlnx_qos -i <interface> --pfc 0,0,0,1,0,0,0,0",
 		}},
-		{"802.3x", func(_ *fabric.Node, q *fabric.QoS) { q.Pause.Value.Receive = true }, []string{"802.3x flow control is on beside PFC.", "ethtool -A <interface>"}},
+		{"802.3x", func(_ *fabric.Node, q *fabric.QoS) { q.Pause.Value.Receive = true }, []string{"802.3x flow control is on together with PFC.", "ethtool -A <interface>"}},
 		{"buffer", func(_ *fabric.Node, q *fabric.QoS) { q.Buffers.Value.Bytes[1] = 0 }, []string{"receive buffer 1 has 0 bytes", "--prio2buffer 0,0,0,1,0,0,0,0"}},
 		{"ETS", func(_ *fabric.Node, q *fabric.QoS) { q.ETS.Value.Algorithm[0] = fabric.TSAETS }, []string{"no share of the bandwidth", "--tcbw"}},
 		{"ECN", func(_ *fabric.Node, q *fabric.QoS) { q.RP.Value = 0 }, []string{"do not slow down", "echo 1 > /sys/class/net/<interface>/ecn/roce_np/enable/3"}},
-		{"notifications", func(_ *fabric.Node, q *fabric.QoS) { q.CNPDSCP.Value = 26 }, []string{"Congestion notifications wait behind the data.", "cnp_dscp"}},
+		{"notifications", func(_ *fabric.Node, q *fabric.QoS) { q.CNPDSCP.Value = 26 }, []string{"Congestion notifications queue behind the data.", "cnp_dscp"}},
 		{"RoCE v1", func(n *fabric.Node, _ *fabric.QoS) {
 			n.Policy.RoCE = fabric.RoCEPolicy{Priority: new(3)}
 			n.HCAs[1].Ports[0].GIDs.Entries.Value = n.HCAs[1].Ports[0].GIDs.Entries.Value[:3]
@@ -66,7 +66,7 @@ func TestRoCETroubles(t *testing.T) {
 				n.HCAs[0].Ports[0].GIDs.Entries.Value[i].NetDev = "bond0"
 			}
 			n.HCAs = n.HCAs[:1]
-		}, []string{"mlx5_0: RoCE and PFC do not fit together. eth1: PFC is off"}},
+		}, []string{"mlx5_0: PFC does not match the RoCE configuration. eth1: PFC is off"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestObservedTroubles(t *testing.T) {
 	}{
 		{"as set up", nil, map[string]uint64{"rdma": 1e9, "tx_prio3_bytes": 1e9}, nil},
 		{"another priority", nil, map[string]uint64{"rdma": 1e9, "tx_prio0_bytes": 1e9}, []string{
-			"mlx5_1: RDMA traffic leaves with another priority than it should. In the last 15 s RDMA sent 1 GB, none of it with priority 3; 100 % of all that was sent had priority 0.", "elsewhere they are dropped",
+			"mlx5_1: RDMA traffic is sent with the wrong priority. In the last 15 s RDMA sent 1 GB, none of it with priority 3; 100 % of all that was sent had priority 0.", "elsewhere they are dropped",
 		}},
 		{"another priority of a lossy fabric", func(n *fabric.Node) {
 			for i := range n.NetDevs {
@@ -119,11 +119,11 @@ func TestObservedTroubles(t *testing.T) {
 			n.Policy.RoCE.Lossless = new(false)
 		}, map[string]uint64{"rdma": 1e9, "tx_prio0_bytes": 1e9}, []string{"The network does not protect it there"}},
 		{"another priority, as the settings say", func(n *fabric.Node) { n.NetDevs[1].QoS.DSCPPriority.Value[26] = 0 }, map[string]uint64{"rdma": 1e9, "tx_prio3_bytes": 1e9}, []string{
-			"mlx5_1: RoCE packets do not get the priority that the site expects.",
+			"mlx5_1: RoCE packets do not have the priority that the site expects.",
 		}},
 		{"storm", nil, map[string]uint64{"tx_prio3_pause_duration": 12e6}, []string{"mlx5_1: A PFC storm", "for 80.0 % of the time"}},
-		{"paused", nil, map[string]uint64{"rx_prio3_pause_duration": 3e6}, []string{"mlx5_1: The network keeps this host from sending.", "for 20.0 % of the time"}},
-		{"loss", nil, map[string]uint64{"rx_prio3_discards": 1}, []string{"mlx5_1: The lossless priority loses packets. In the last 15 s this host dropped 1 packet of the lossless priority 3."}},
+		{"paused", nil, map[string]uint64{"rx_prio3_pause_duration": 3e6}, []string{"mlx5_1: The network pauses this host.", "for 20.0 % of the time"}},
+		{"loss", nil, map[string]uint64{"rx_prio3_discards": 1}, []string{"mlx5_1: The lossless priority drops packets. In the last 15 s this host dropped 1 packet of the lossless priority 3."}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -160,13 +160,13 @@ func TestCongestionOfABondIsToldOnce(t *testing.T) {
 	p.Counters.BeforeHW, p.Counters.HW = reading(n.At.Add(-6*time.Second), 0), reading(n.At, 9000)
 	n.Derive()
 	got := tell(diagnose.Run(n, nil))
-	contains(t, got, "mlx5_0: Congestion is not answered. In the last 6.0 s 9000 packets came with congestion marks, and 0 notifications went out. Senders")
+	contains(t, got, "mlx5_0: Congestion control does not react to congestion. In the last 6.0 s 9000 packets came with congestion marks, and 0 notifications went out. Senders")
 	if strings.Count(got, "\n") != 1 {
 		t.Errorf("got %q", got)
 	}
 	n.Policy.RoCE.ECN = new(false) // by design
 	n.Derive()
-	if got := tell(diagnose.Run(n, nil)); strings.Contains(got, "Congestion is not answered") {
+	if got := tell(diagnose.Run(n, nil)); strings.Contains(got, "Congestion control does not react to congestion") {
 		t.Errorf("without ECN by design: %q", got)
 	}
 }

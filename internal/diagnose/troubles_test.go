@@ -79,7 +79,7 @@ func TestTroubles(t *testing.T) {
 		}, []string{"mlx5_1: Reads do not return.", "since 22:13:20 UTC"}},
 		{"finding", func(n *fabric.Node, _ *fabric.Port) {
 			n.NCCL.Findings = []fabric.NCCLFinding{{Rule: "r", Name: "NCCL_IB_HAC", Source: "/etc/nccl.conf:3", Text: "no such variable"}}
-		}, []string{"/etc/nccl.conf:3: NCCL_IB_HAC does not do what it says. No such variable."}},
+		}, []string{"/etc/nccl.conf:3: NCCL_IB_HAC is ignored or misread by NCCL. No such variable."}},
 		{"not our ports", func(n *fabric.Node, p *fabric.Port) {
 			n.NetDevs[1].DefaultRoute.Value = true
 			p.State.Value, p.Rate.Value.BytesPerSecond = fabric.PortDown, 1e9
@@ -118,7 +118,7 @@ func TestUnchecked(t *testing.T) {
 		}, "list of RDMA devices: Could not be read. The read fails. (no luck)\n"},
 		{"state", func(n *fabric.Node, h *fabric.HCA) {
 			h.Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonMalformed, "state", n.At)
-		}, "mlx5_1: Could not be checked: port_active, port_rate, gid_usable and 15 more. The state of the port is not known: not in the format that the kernel promises.\n"},
+		}, "mlx5_1: Could not be checked: port_active, port_rate, gid_usable and 15 more. The state of the port is unknown: not in the documented format.\n"},
 		{"GIDs", func(n *fabric.Node, h *fabric.HCA) {
 			h.Ports[0].GIDs.Entries = fabric.NotKnown[[]fabric.GID](fabric.ReasonIO, "gids", n.At)
 		}, "mlx5_1: Could not be checked: gid_usable. The GID table is not known: the read fails.\n" +

@@ -60,25 +60,25 @@ func ReasonText(r fabric.Reason) string {
 	case fabric.ReasonIO:
 		return "the read fails"
 	case fabric.ReasonMalformed:
-		return "not in the format that the kernel promises"
+		return "not in the documented format"
 	case fabric.ReasonGone:
-		return "the device left"
+		return "the device is gone"
 	case fabric.ReasonStuck:
 		return "a read of the device does not return"
 	case fabric.ReasonRTNLStuck:
 		return "a read under the kernel's rtnl lock does not return"
 	case fabric.ReasonTimeout:
-		return "no answer in time"
+		return "timed out"
 	case fabric.ReasonPanic:
 		return "a bug of this exporter"
 	case fabric.ReasonDriverConstant:
-		return "the driver always answers the same"
+		return "the driver always reports the same value"
 	case fabric.ReasonRestricted:
-		return "the device is not to be touched"
+		return "the device is restricted"
 	case fabric.ReasonSuspended:
-		return "reading would wake a device that sleeps"
+		return "reading would wake a sleeping device"
 	case fabric.ReasonVirtual:
-		return "a hypervisor shows something else than the hardware"
+		return "a hypervisor hides the hardware"
 	case fabric.ReasonMoved:
 		return "it is in another network namespace"
 	default:

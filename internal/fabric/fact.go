@@ -39,15 +39,15 @@ const (
 	ReasonUnsupported    Reason = "unsupported"     // EOPNOTSUPP or EINVAL: the driver refuses
 	ReasonIO             Reason = "io_error"        // any other error of the read itself
 	ReasonMalformed      Reason = "malformed"       // read, but not what the kernel's ABI promises
-	ReasonGone           Reason = "gone"            // ENODEV: the device left while it was read
+	ReasonGone           Reason = "gone"            // ENODEV: the device is gone while it was read
 	ReasonStuck          Reason = "stuck"           // a read of this device does not return
 	ReasonRTNLStuck      Reason = "rtnl_stuck"      // a read under the kernel's rtnl lock does not return
 	ReasonTimeout        Reason = "timeout"         // no answer within this scrape's deadline
 	ReasonPanic          Reason = "panic"           // the reader failed; a bug of this exporter
 	ReasonDriverConstant Reason = "driver_constant" // the driver answers the same whatever the hardware does
-	ReasonRestricted     Reason = "restricted"      // the device is not to be touched beyond its name
-	ReasonSuspended      Reason = "suspended"       // reading would wake a device that sleeps
-	ReasonVirtual        Reason = "virtual"         // a hypervisor shows something else than the hardware
+	ReasonRestricted     Reason = "restricted"      // the device is restricted beyond its name
+	ReasonSuspended      Reason = "suspended"       // reading would wake a sleeping device
+	ReasonVirtual        Reason = "virtual"         // a hypervisor hides the hardware
 	ReasonMoved          Reason = "moved"           // the device, or its interface, is in another network namespace
 )
 

@@ -100,7 +100,7 @@ func selectRoCE(t gidLookup, nccl *NCCLConfig) GIDChoice {
 	if want.fits(have) {
 		return t.choice(cur, GIDByMatch, fmt.Sprintf("entry %d is the first RoCE v%d GID with an %s address%s", cur, want.version, want.family(), want.rangeText()))
 	}
-	why := fmt.Sprintf("no RoCE v%d GID with an %s address%s: entry %d is what is left", want.version, want.family(), want.rangeText(), cur)
+	why := fmt.Sprintf("no RoCE v%d GID with an %s address%s: entry %d is used instead", want.version, want.family(), want.rangeText(), cur)
 	return t.choice(cur, GIDByFallback, why)
 }
 

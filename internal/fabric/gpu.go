@@ -177,7 +177,7 @@ func GPUFabricStates() []GPUFabricState {
 	return []GPUFabricState{GPUFabricNotStarted, GPUFabricInProgress, GPUFabricCompleted}
 }
 
-// GPUPair is what NVML says of two GPUs, by index, A below B.
+// GPUPair is what NVML reports of two GPUs, by index, A below B.
 type GPUPair struct {
 	A, B int
 	// Write says whether peer-to-peer writes work (NVML_P2P_STATUS_OK, which is 0), and if not, why not.

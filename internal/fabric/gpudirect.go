@@ -52,7 +52,7 @@ const (
 	GDRNoDriver GDRBlock = "driver"   // no GPU driver answers, or it lost the GPU
 	GDRNoGPU    GDRBlock = "gpu"      // the product cannot do it
 	GDRModule   GDRBlock = "module"   // neither a peer-memory module nor dma-buf
-	GDROverride GDRBlock = "override" // the GPU driver is told to deny it (GrdmaPciTopoCheckOverride=2)
+	GDROverride GDRBlock = "override" // a driver option denies it (GrdmaPciTopoCheckOverride=2)
 	GDRDistance GDRBlock = "distance" // further than NCCL's default level
 	GDRLevel    GDRBlock = "level"    // NCCL_NET_GDR_LEVEL of the host is set lower than the distance
 	GDRACS      GDRBlock = "acs"      // a bridge redirects what they exchange

@@ -161,7 +161,7 @@ func (j *gdrJudge) driver() {
 	case !known:
 		j.dunno(j.in.Loaded.Meta(), "whether a GPU driver is loaded is not known")
 	case !seen:
-		j.dunno(j.in.Lost.Meta(), "the driver does not tell of this GPU")
+		j.dunno(j.in.Lost.Meta(), "the driver does not list this GPU")
 	}
 }
 
@@ -181,9 +181,9 @@ func (j *gdrJudge) override() {
 	f := j.in.Direct.TopologyOverride
 	switch v, known := f.Get(); {
 	case known && v == 2:
-		j.block(GDROverride, "GrdmaPciTopoCheckOverride=2 has the GPU driver deny it (%s)", f.Source)
+		j.block(GDROverride, "GrdmaPciTopoCheckOverride=2 makes the GPU driver deny it (%s)", f.Source)
 	case f.State == Unknown:
-		j.dunno(f.Meta(), "whether the GPU driver is told to deny it is not known")
+		j.dunno(f.Meta(), "whether a driver option denies it is not known")
 	}
 }
 
@@ -191,7 +191,7 @@ func (j *gdrJudge) override() {
 func (j *gdrJudge) distance() {
 	nccl, known := j.in.NCCL.Get()
 	if !known {
-		j.dunno(j.in.NCCL.Meta(), "how far apart NCCL lets GPU and NIC be is not known: its configuration could not be read")
+		j.dunno(j.in.NCCL.Meta(), "NCCL's distance limit is unknown: its configuration could not be read")
 		return
 	}
 	limit := nccl.gdrLimit()
@@ -220,10 +220,10 @@ func (j *gdrJudge) distance() {
 
 // elsewhere says that the bus does not tell how far apart NCCL takes GPU and NIC to be, or that this is not known.
 func (j *gdrJudge) elsewhere(file Fact[string], limit gdrLimit) {
-	m, text := file.Meta(), "whether a file tells NCCL where GPUs and NICs are is not known"
+	m, text := file.Meta(), "whether a file sets the positions of GPUs and NICs for NCCL is not known"
 	if name, known := file.Get(); known {
 		m = NotKnown[bool](ReasonUnsupported, file.Source, file.At).Meta()
-		text = name + " tells NCCL where GPUs and NICs are, whatever the bus says"
+		text = name + " sets the positions of GPUs and NICs for NCCL and overrides the bus"
 	}
 	j.dunno(m, "whether GPU and NIC are within %s of %s is not known: %s", limit.path, limit.from, text)
 }
@@ -282,19 +282,19 @@ func (j *gdrJudge) acs() {
 	case known && len(list) == 0:
 		j.pass("no bridge between them redirects (ACS)")
 	case told && guest:
-		j.pass("in a guest ACS says nothing of the way")
+		j.pass("in a guest ACS does not show the path")
 	case judged && coherent, nearest > pathPXB:
-		j.pass("ACS does not matter on a way through the processor")
+		j.pass("ACS does not affect a path through the processor")
 	case !known:
-		j.dunno(j.way.Redirects.Meta(), "whether bridges between them redirect (ACS) is not known; NCCL does not look at it")
+		j.dunno(j.way.Redirects.Meta(), "whether bridges between them redirect (ACS) is not known; NCCL does not check it")
 	case !told:
 		j.dunno(j.in.Hypervisor.Meta(), "ACS redirects at %s, which is right in a guest; whether this is one is not known", strings.Join(list, ", "))
 	case !judged:
 		j.dunno(j.way.Coherent.Meta(), "ACS redirects at %s; whether the GPU goes by NVLink-C2C instead is not known", strings.Join(list, ", "))
 	case furthest > pathPXB:
-		j.dunno(between, "ACS redirects at %s; whether that is on their way is not known", strings.Join(list, ", "))
+		j.dunno(between, "ACS redirects at %s; whether that is on their path is not known", strings.Join(list, ", "))
 	default:
-		j.block(GDRACS, "ACS redirects what they exchange through the root complex, at %s; NCCL does not look at it and would use GPUDirect RDMA, slowly",
+		j.block(GDRACS, "ACS redirects their traffic through the root complex, at %s; NCCL does not check it and would use GPUDirect RDMA, slowly",
 			strings.Join(list, ", "))
 	}
 }
@@ -313,20 +313,20 @@ func (j *gdrJudge) iommu() {
 	case gpu.State == OK && nic.State == OK && !on:
 		j.pass("no IOMMU translates")
 	case told && guest:
-		j.pass("in a guest the IOMMU is the host's affair")
+		j.pass("in a guest the host manages the IOMMU")
 	case judged && coherent:
-		j.pass("the IOMMU does not matter to NVLink-C2C")
+		j.pass("the IOMMU does not affect NVLink-C2C")
 	case !on:
-		j.dunno(side.Meta(), "whether an IOMMU translates is not known; NCCL does not look at it")
+		j.dunno(side.Meta(), "whether an IOMMU translates is not known; NCCL does not check it")
 	case !told:
 		j.dunno(j.in.Hypervisor.Meta(), "an IOMMU translates, which is right in a guest; whether this is one is not known")
 	case !judged:
-		j.dunno(j.way.Coherent.Meta(), "an IOMMU translates; whether the GPU goes by NVLink-C2C, to which it does not matter, is not known")
+		j.dunno(j.way.Coherent.Meta(), "an IOMMU translates; whether the GPU goes by NVLink-C2C, which it does not affect, is not known")
 	default:
 		if gpu.Or(false) {
 			side = gpu
 		}
-		j.block(GDRIOMMU, "an IOMMU translates (%s); NCCL does not look at it and would use GPUDirect RDMA, slowly or in vain", side.Source)
+		j.block(GDRIOMMU, "an IOMMU translates (%s); NCCL does not check it and would use GPUDirect RDMA, slowly or without success", side.Source)
 	}
 }
 

@@ -80,11 +80,11 @@ func (in *GDRInputs) peermem() gdrWord {
 	case known && bound:
 		return word(p.Bound, "%s is loaded and bound", name)
 	case known:
-		return word(p.Bound, "%s is loaded, but ib_core does not know it: it was built for another one", name)
+		return word(p.Bound, "%s is loaded, but not registered with ib_core: it was built for another version", name)
 	case p.Bound.Meta().Reason == ReasonMissing && p.Module == ModuleNvidiaPeermem:
 		return word(Known(true, f.Source, f.At), "%s is loaded", name)
 	}
-	return word(notKnownLike[bool](p.Bound.Meta()), "%s is loaded; whether ib_core knows it is not known", name)
+	return word(notKnownLike[bool](p.Bound.Meta()), "%s is loaded; whether it is registered with ib_core is not known", name)
 }
 
 // dmaBuf: the GPU driver exports, kernel and NIC driver take, NCCL wants to (ncclGpuGdrSupport and dmaBufSupported of

@@ -71,7 +71,7 @@ const (
 	WantNetStats                  // statistics of network interfaces
 	WantDCQCN                     // parameters of congestion control
 	WantPCI                       // links, errors and settings of GPUs, NICs and bridges; where they are comes with WantHCA
-	WantGPU                       // what NVML says of GPUs; and all of WantPCI
+	WantGPU                       // what NVML reports of GPUs; and all of WantPCI
 )
 
 // Host is the node itself.

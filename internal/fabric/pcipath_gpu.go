@@ -163,7 +163,7 @@ func (d *GPUDriver) joined(a, b *GPU) Fact[bool] {
 	return notKnownLike[bool](p2p.Meta())
 }
 
-// pair returns what NVML says of two GPUs by their indices.
+// pair returns what NVML reports of two GPUs by their indices.
 func (d *GPUDriver) pair(a, b int) GPUPair {
 	a, b = min(a, b), max(a, b)
 	for _, p := range d.P2P {

@@ -28,13 +28,13 @@ func (b *roceBuilder) pfc() {
 	case lossless:
 		b.consistent(RoCEPFC, f.Source, "PFC is on for priority %s", p)
 	default:
-		b.consistent(RoCEPFC, f.Source, "PFC is off for priority %s, as the site's lossy fabric wants", p)
+		b.consistent(RoCEPFC, f.Source, "PFC is off for priority %s, as expected for the site's lossy fabric", p)
 	}
 }
 
 func (b *roceBuilder) insteadOfPFC() string {
 	if p, ok := b.q.Pause.Get(); ok && (p.Receive || p.Transmit) {
-		return ", 802.3x flow control is on instead, which stops all traffic of the link and not only RoCE"
+		return ", 802.3x flow control is on instead, which pauses all traffic of the link and not only RoCE"
 	}
 	return ""
 }
@@ -48,13 +48,13 @@ func (b *roceBuilder) globalPause() {
 	case known && !on:
 		b.consistent(RoCEGlobalPause, b.q.Pause.Source, "802.3x flow control is off")
 	case knownPFC && pfc.Enabled == 0:
-		b.skip(RoCEGlobalPause, "PFC is off, so 802.3x flow control does not get in its way")
+		b.skip(RoCEGlobalPause, "PFC is off, so 802.3x flow control does not conflict")
 	case !knownPFC:
-		b.unknown(RoCEGlobalPause, b.q.PFC.Meta(), "whether 802.3x flow control meets PFC is not known")
+		b.unknown(RoCEGlobalPause, b.q.PFC.Meta(), "whether 802.3x flow control conflicts with PFC is not known")
 	case !known:
-		b.unknown(RoCEGlobalPause, b.q.Pause.Meta(), "whether 802.3x flow control is on beside PFC is not known")
+		b.unknown(RoCEGlobalPause, b.q.Pause.Meta(), "whether 802.3x flow control is on together with PFC is not known")
 	default:
-		b.broken(RoCEGlobalPause, b.q.Pause.Source, "802.3x flow control is on beside PFC; they exclude each other")
+		b.broken(RoCEGlobalPause, b.q.Pause.Source, "802.3x flow control is on together with PFC; they exclude each other")
 	}
 }
 

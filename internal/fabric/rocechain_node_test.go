@@ -138,7 +138,7 @@ func TestRoCETrafficOfNode(t *testing.T) {
 	}
 	for step, says := range map[RoCEStep]string{
 		RoCEObservedPriority: "in the last 10 s RDMA sent 1 GB, at least 100 % of it with priority 3", RoCEObservedLoss: "dropped 2 packets of the lossless priority 3",
-		RoCEObservedPauseReceived: "the network told this host to stop priority 3 for 30.0 % of the time",
+		RoCEObservedPauseReceived: "the network paused this host priority 3 for 30.0 % of the time",
 		RoCEObservedPauseSent:     "the NIC itself noticed 2 PFC storms",
 	} {
 		if l := c.Link(step); !strings.Contains(l.Evidence, says) {
@@ -228,8 +228,8 @@ func TestObserveRoCE(t *testing.T) {
 		{"loss", func(t *watched) { t.Discards[3] = ok(uint64(5)) }, RoCEObservedLoss, StatusFailed, "dropped 5 packets of the lossless priority 3"},
 		{"loss of lossy traffic", func(t *watched) { t.Discards[0] = ok(uint64(5)) }, RoCEObservedLoss, StatusOK, ""},
 		{"loss is not counted", func(t *watched) { t.Discards[3].hide(Meta{Reason: ReasonMissing, At: at}) }, RoCEObservedLoss, StatusUnknown, ""},
-		{"some pause sent", func(*watched) {}, RoCEObservedPauseSent, StatusOK, "this host told the network to stop priority 3 for 0.1 % of the time"},
-		{"some pause received", func(*watched) {}, RoCEObservedPauseReceived, StatusOK, "the network told this host to stop priority 3 for 0.1 % of the time"},
+		{"some pause sent", func(*watched) {}, RoCEObservedPauseSent, StatusOK, "this host paused the network priority 3 for 0.1 % of the time"},
+		{"some pause received", func(*watched) {}, RoCEObservedPauseReceived, StatusOK, "the network paused this host priority 3 for 0.1 % of the time"},
 		{"storm", func(t *watched) { t.Storms = ok(uint64(1)) }, RoCEObservedPauseSent, StatusFailed, "1 PFC storms"},
 		{"this host stops the network", func(t *watched) { t.PauseSent[3] = ok(6 * time.Second) }, RoCEObservedPauseSent, StatusFailed, "stop priority 3 for 60.0 %"},
 		{"the network stops this host", func(t *watched) { t.PauseReceived[3] = ok(2 * time.Second) }, RoCEObservedPauseReceived, StatusFailed, "stop priority 3 for 20.0 %"},

@@ -62,7 +62,7 @@ func observePriority(priority Fact[int], t *RoCETraffic) RoCELink {
 	const s = RoCEObservedPriority
 	p, known := priority.Get()
 	if !known {
-		return unknownLink(s, priority.Meta(), "which priority to look at is not known")
+		return unknownLink(s, priority.Meta(), "the priority to check is not known")
 	}
 	rdma, ok := t.SentRDMA.Get()
 	if !ok {
@@ -82,11 +82,11 @@ func observePriority(priority Fact[int], t *RoCETraffic) RoCELink {
 	}
 	if float64(all) < roceShare*float64(rdma) { // as on a virtual function, whose port is another's
 		return unknownLink(s, Meta{Source: t.SentRDMA.Source, Reason: ReasonUnsupported},
-			fmt.Sprintf("in the last %s RDMA sent %s, all priorities %s: they do not count it", span(t.Window), bytes(rdma), bytes(all)))
+			fmt.Sprintf("in the last %s RDMA sent %s, all priorities %s: the statistics do not include it", span(t.Window), bytes(rdma), bytes(all)))
 	}
 	if rdma < roceMinBytes {
 		return unknownLink(s, Meta{Source: t.SentRDMA.Source, Reason: ReasonNotRead},
-			fmt.Sprintf("in the last %s RDMA sent %s, too little to tell its priority", span(t.Window), bytes(rdma)))
+			fmt.Sprintf("in the last %s RDMA sent %s, too little to determine its priority", span(t.Window), bytes(rdma)))
 	}
 	on := t.SentBytes[p].Value
 	other := all - min(all, rdma)
@@ -137,7 +137,7 @@ func observeCNP(ecn *bool, t *RoCECongestion) RoCELink {
 		return unknownLink(l.Step, t.CNPSent.Meta(), "congestion notifications are not counted")
 	case marked < roceMinMarks:
 		l.Status, l.Reason = StatusUnknown, ReasonNotRead
-		l.Evidence += ": too few to tell"
+		l.Evidence += ": too few for a verdict"
 	case sent == 0:
 		l.Status = StatusFailed
 	}
@@ -171,15 +171,15 @@ func observePauseSent(priority Fact[int], lossless Fact[bool], t *RoCETraffic) R
 	if n := t.Storms.Or(0); n > 0 { // whichever priority it was
 		return RoCELink{
 			Step: s, Status: StatusFailed, Source: t.Storms.Source,
-			Evidence: fmt.Sprintf("in the last %s the NIC itself noticed %d PFC storms", span(t.Window), n),
+			Evidence: fmt.Sprintf("in the last %s the NIC detected %d PFC storms", span(t.Window), n),
 		}
 	}
-	return observePause(s, priority, lossless, t.Window, &t.PauseSent, rocePauseSent, "this host told the network to stop")
+	return observePause(s, priority, lossless, t.Window, &t.PauseSent, rocePauseSent, "this host paused the network")
 }
 
 // observePauseReceived: the network tells this host to stop.
 func observePauseReceived(priority Fact[int], lossless Fact[bool], t *RoCETraffic) RoCELink {
-	return observePause(RoCEObservedPauseReceived, priority, lossless, t.Window, &t.PauseReceived, rocePauseReceived, "the network told this host to stop")
+	return observePause(RoCEObservedPauseReceived, priority, lossless, t.Window, &t.PauseReceived, rocePauseReceived, "the network paused this host")
 }
 
 func observePause(s RoCEStep, priority Fact[int], lossless Fact[bool], window time.Duration, times *[NumPriorities]Fact[time.Duration], limit float64, what string) RoCELink {
@@ -206,7 +206,7 @@ func observeLossless(s RoCEStep, priority Fact[int], lossless Fact[bool]) (p int
 	on, knownPFC := lossless.Get()
 	switch {
 	case !known:
-		return 0, unknownLink(s, priority.Meta(), "which priority to look at is not known"), false
+		return 0, unknownLink(s, priority.Meta(), "the priority to check is not known"), false
 	case !knownPFC:
 		return 0, unknownLink(s, lossless.Meta(), "whether the priority is lossless is not known"), false
 	case !on:

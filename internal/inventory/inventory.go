@@ -57,7 +57,7 @@ func Open(file string, log *slog.Logger) *Inventory {
 		m.had, err = readFile(file)
 	}
 	if err != nil {
-		log.Warn("what hardware the node had is not known", "err", err)
+		log.Warn("the saved hardware inventory cannot be read", "err", err)
 		if !write {
 			return nil
 		}
@@ -122,7 +122,7 @@ func (m *Inventory) save(h hardware) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil && !m.failed {
-		m.log.Warn("what hardware the node has is not kept", "err", err)
+		m.log.Warn("the hardware inventory cannot be saved", "err", err)
 	}
 	m.failed = err != nil
 }

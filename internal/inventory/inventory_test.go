@@ -167,7 +167,7 @@ func TestFolders(t *testing.T) {
 			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			if said := updated(t, dir); !strings.Contains(said, "what hardware the node had is not known") {
+			if said := updated(t, dir); !strings.Contains(said, "the saved hardware inventory cannot be read") {
 				t.Errorf("%.20q: got %q", text, said)
 			}
 			if _, err := readFile(file); err != nil {

@@ -39,7 +39,7 @@ type Flags struct {
 // Define adds the flags.
 func (f *Flags) Define(flags *command.Flags) {
 	levels := func() []string { return []string{"debug", "info", "warn", "error"} } // from the least
-	flags.Add("log.level", "Least level that is logged: debug, info, warn, error.", command.Into(&f.level, func(s string) (level slog.Level, err error) {
+	flags.Add("log.level", "Minimum level to log: debug, info, warn, error.", command.Into(&f.level, func(s string) (level slog.Level, err error) {
 		if s, err = command.OneOf(levels()...)(s); err == nil {
 			err = level.UnmarshalText([]byte(s))
 		}

@@ -42,7 +42,7 @@ type rdmaClient interface {
 type dialer func() (rdmaClient, error)
 
 // dialerOf returns what answers for a sysfs: its kernel, a recording in a folder, or nobody. A copy of some sysfs has
-// nothing to do with this kernel's netlink.
+// not applicable with this kernel's netlink.
 func dialerOf(recordings string, sys *sysfs.FS) (dialer, error) {
 	switch {
 	case recordings != "":

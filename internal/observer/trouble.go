@@ -19,7 +19,7 @@ func (ob *Observer) logSources(n *fabric.Node) {
 		logged := ob.troubled[id]
 		switch {
 		case s.Up && logged != nil:
-			ob.log.Info("source is well again", "source", s.Name, "device", s.Device)
+			ob.log.Info("source recovered", "source", s.Name, "device", s.Device)
 			delete(ob.troubled, id)
 		case !s.Up && !logged[s.Reason]:
 			ob.log.Warn("source failed", "source", s.Name, "device", s.Device, "reason", string(s.Reason), "err", s.Err)

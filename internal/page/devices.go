@@ -34,7 +34,7 @@ func deviceRows(h *fabric.HCA, bad failing) []deviceRow {
 	if len(h.Ports) == 0 {
 		row.State = cell{Text: "unknown", Note: "its ports could not be read", Class: "unsure"}
 		if h.Restricted.Or(false) {
-			row.State = cell{Text: "not touched", Note: "the device is restricted", Class: "quiet"}
+			row.State = cell{Text: "not read", Note: "the device is restricted", Class: "quiet"}
 		}
 		return []deviceRow{row}
 	}

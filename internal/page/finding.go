@@ -50,8 +50,8 @@ func (v *view) conclude(probed cell) {
 	}
 	switch {
 	case good && complain:
-		v.Verdict = cell{Text: "Nothing looks wrong but what probes found", Class: "bad"}
+		v.Verdict = cell{Text: "No problems found except by probes", Class: "bad"}
 	case good && v.Wait > 0:
-		v.Verdict = cell{Text: "Nothing looks wrong so far; traffic has not been judged yet", Class: "unsure"}
+		v.Verdict = cell{Text: "No problems found so far; traffic has not been checked yet", Class: "unsure"}
 	}
 }

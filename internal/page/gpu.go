@@ -59,19 +59,19 @@ func modelCell(n *fabric.Node, g diagnose.GPU, bad failing) cell {
 		case bad.of(g.Subject(), diagnose.CheckGPUDriver):
 			return cell{Text: "no driver", Class: "bad"}
 		case g.Listable(n):
-			return cell{Text: "unknown", Note: "its driver does not show it", Class: "bad"}
+			return cell{Text: "unknown", Note: "not listed by its driver", Class: "bad"}
 		case g.Function.Driver.Or("") == "vfio-pci":
-			return cell{Text: "unknown", Note: "given to a virtual machine", Class: "quiet"}
+			return cell{Text: "unknown", Note: "assigned to a virtual machine", Class: "quiet"}
 		}
 		return cell{Text: "unknown", Class: "unsure"}
 	}
 	if g.Driver.Lost.Or(false) {
-		return cell{Text: "lost", Note: "its driver cannot reach it", Class: "bad"}
+		return cell{Text: "lost", Note: "unreachable for its driver", Class: "bad"}
 	}
 	c := show(g.Driver.Name, text)
 	c.Title = g.Driver.UUID
 	if bad.of(g.Subject(), diagnose.CheckGPUThrottled) {
-		c.Note, c.Class = "slowed down by the hardware", "bad"
+		c.Note, c.Class = "throttled by hardware", "bad"
 	}
 	return c
 }
@@ -79,7 +79,7 @@ func modelCell(n *fabric.Node, g diagnose.GPU, bad failing) cell {
 // placeCell is the PCI address with the NUMA node below.
 func placeCell(g diagnose.GPU) cell {
 	if g.Function == nil {
-		return cell{Text: g.Driver.Address, Note: "not on the bus that is seen here", Class: "unsure"}
+		return cell{Text: g.Driver.Address, Note: "not on the visible PCI bus", Class: "unsure"}
 	}
 	c := cell{Text: g.Function.Address, Note: "NUMA unknown"}
 	if numa, ok := g.Function.NUMANode.Get(); ok {
@@ -214,7 +214,7 @@ func useCell(g diagnose.GPU) cell {
 		c.Note = fmt.Sprintf("busy %.0f %%", load*100)
 	}
 	if g.Driver.MIG.Or(false) {
-		c.Note = "divided (MIG)"
+		c.Note = "MIG on"
 	}
 	return c
 }

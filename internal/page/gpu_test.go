@@ -43,23 +43,23 @@ func TestLandingOfGPUs(t *testing.T) {
 			n.PCI.Function("0000:9b:00.0").Link.Width.Value = 8
 			n.GPUDriver.GPUs[0].ClockReasons.Value = 0x40
 		}, fabrictest.Blocked(fabric.GDRModule, "no module"), []string{
-			"bad[17 of 18]bad[x8 / generation 1 of 5]", "bad[no: module / no module]", "bad[NVIDIA H100 80GB HBM3 / slowed down by the hardware]",
+			"bad[17 of 18]bad[x8 / generation 1 of 5]", "bad[no: module / no module]", "bad[NVIDIA H100 80GB HBM3 / throttled by hardware]",
 		}},
-		{"divided", func(n *fabric.Node) { n.GPUDriver.GPUs[0].MIG.Value = true }, fabrictest.Usable, []string{"[nobody / divided (MIG)]"}},
+		{"divided", func(n *fabric.Node) { n.GPUDriver.GPUs[0].MIG.Value = true }, fabrictest.Usable, []string{"[nobody / MIG on]"}},
 		{"lost, without a fabric", func(n *fabric.Node) {
 			n.GPUDriver.GPUs[1] = fabric.GPU{Index: 1, Lost: fabric.Known(true, "", n.At)}
 			n.GPUDriver.GPUs[0].Fabric.Value.State = fabric.GPUFabricNotStarted
-		}, fabrictest.Usable, []string{"bad[lost / its driver cannot reach it]", "bad[18 of 18 / fabric: not started]", "unsure[unknown / lost]"}},
+		}, fabrictest.Usable, []string{"bad[lost / unreachable for its driver]", "bad[18 of 18 / fabric: not started]", "unsure[unknown / lost]"}},
 		{"nobody asked", func(n *fabric.Node) { n.GPUDriver = fabric.GPUDriver{} }, func(g *fabric.GDR) { *g = fabric.GDR{GPU: g.GPU} }, []string{
-			"The GPU driver could not be asked: not read.", "unsure[unknown]", "[0000:9b:00.0 / NUMA 1]", "[x16]", "unsure[unknown / not read]",
+			"The GPU driver could not be queried: not read.", "unsure[unknown]", "[0000:9b:00.0 / NUMA 1]", "[x16]", "unsure[unknown / not read]",
 		}},
 		{"bare", func(n *fabric.Node) {
 			n.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", n.At)}
 			n.PCI.Function("0000:9b:00.0").Driver = fabric.None[string]("", n.At)
 			n.PCI.Function("0000:19:00.0").Driver.Value = "vfio-pci"
-		}, fabrictest.Blocked(fabric.GDRNoDriver, "none"), []string{"No GPU driver answers.", "bad[no driver]", "quiet[unknown / given to a virtual machine]", "quiet[no: driver / none]"}},
+		}, fabrictest.Blocked(fabric.GDRNoDriver, "none"), []string{"No GPU driver responds.", "bad[no driver]", "quiet[unknown / assigned to a virtual machine]", "quiet[no: driver / none]"}},
 		{"by design", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRDistance, "NODE"), []string{"quiet[no: distance / NODE]", "so the machine is built"}},
-		{"NVML alone", func(n *fabric.Node) { n.PCI = fabric.PCI{} }, fabrictest.Usable, []string{"unsure[0000:9b:00.0 / not on the bus that is seen here]", "[x16 / generation"}},
+		{"NVML alone", func(n *fabric.Node) { n.PCI = fabric.PCI{} }, fabrictest.Usable, []string{"unsure[0000:9b:00.0 / not on the visible PCI bus]", "[x16 / generation"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			node := func() *fabric.Node {

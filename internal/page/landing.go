@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page has the pages that people open in a browser: the node at a glance, and what became of probes.
+// Package page has the pages that people open in a browser: overview of the node, and what became of probes.
 //
 // A page may be asked by any number of goroutines at once, and is made anew each time. It loads nothing from elsewhere, runs no
 // script, and escapes whatever comes from the node. Where a page cannot be made, it says so with status 500 and logs why.
@@ -173,17 +173,17 @@ func (l *Landing) verdict(n *fabric.Node, found []trouble, unchecked int) cell {
 	none, isNone := l.NoDevice(n)
 	switch {
 	case len(found) == 1:
-		return cell{Text: "One thing looks wrong", Class: class}
+		return cell{Text: "1 problem found", Class: class}
 	case len(found) > 1:
-		return cell{Text: fmt.Sprintf("%d things look wrong", len(found)), Class: class}
+		return cell{Text: fmt.Sprintf("%d problems found", len(found)), Class: class}
 	case isNone:
 		return cell{Text: diagnose.Sentence(none), Class: "unsure"}
 	case l.Collectors.Want()&fabric.WantHCA == 0:
-		return cell{Text: "RDMA devices are not looked at: their collectors are disabled", Class: "unsure"}
+		return cell{Text: "RDMA devices are not checked: their collectors are disabled", Class: "unsure"}
 	case unchecked > 0:
-		return cell{Text: "Nothing looks wrong in what could be read", Class: "unsure"}
+		return cell{Text: "No problems found in the facts that could be read", Class: "unsure"}
 	default:
-		return cell{Text: "Nothing looks wrong", Class: "good"}
+		return cell{Text: "No problems found", Class: "good"}
 	}
 }
 
@@ -255,11 +255,11 @@ func (l *Landing) collectorRows(n *fabric.Node) []collectorRow {
 func collectorState(c collector.Health) cell {
 	switch {
 	case c.Timeout:
-		return cell{Text: "no answer in time", Note: c.Why, Class: "bad"}
+		return cell{Text: "timed out", Note: c.Why, Class: "bad"}
 	case !c.Success:
 		return cell{Text: "failing", Note: c.Why, Class: "bad"}
 	case !c.Supported:
-		return cell{Text: "nothing to do", Note: c.Why, Class: "quiet"}
+		return cell{Text: "not applicable", Note: c.Why, Class: "quiet"}
 	default:
 		return cell{Text: "running", Class: "good"}
 	}

@@ -64,9 +64,9 @@ func siteOf(t *testing.T, text string) func() ConfigStatus {
 // TestLanding shows a healthy node at a glance.
 func TestLanding(t *testing.T) {
 	page := landingOf(t, fabrictest.Healthy, func(o *LandingOptions) {
-		o.Devices.Exclude, o.Links = regexp.MustCompile("^(?:mlx5_9)$"), []Link{{"metrics", "Metrics", "what Prometheus reads"}}
+		o.Devices.Exclude, o.Links = regexp.MustCompile("^(?:mlx5_9)$"), []Link{{"metrics", "Metrics", "metrics for Prometheus"}}
 	})
-	contains(t, page, "node17", "Nothing looks wrong", "8 GPUs · 2 RDMA ports, 2 active · Linux 6.8.0", "mlx5_0", "MT_0000000838", "firmware 28.39.1002",
+	contains(t, page, "node17", "No problems found", "8 GPUs · 2 RDMA ports, 2 active · Linux 6.8.0", "mlx5_0", "MT_0000000838", "firmware 28.39.1002",
 		"0000:1a:00.0", "compute", "eth1", "400 Gb/s", "10.0.0.1", "entry 3 is the first RoCE v2 GID with an IPv4 address",
 		"No variable is set", "all but mlx5_9", `href="metrics"`, "running")
 	lacks(t, page, "<script", "http://", "https://", "ZgotmplZ", "&lt;no value")
@@ -155,15 +155,15 @@ func TestVerdicts(t *testing.T) {
 		edit func(*LandingOptions)
 		want []string
 	}{
-		{"stuck", stuck, nil, []string{`<section class="verdict bad">`, "One thing looks wrong", "Reads do not return", "a read of the device does not return"}},
-		{"unreadable", unreadable, nil, []string{"Nothing looks wrong in what could be read", "Not checked", "The state of the port is not known"}},
+		{"stuck", stuck, nil, []string{`<section class="verdict bad">`, "1 problem found", "Reads do not return", "a read of the device does not return"}},
+		{"unreadable", unreadable, nil, []string{"No problems found in the facts that could be read", "Not checked", "The state of the port is not known"}},
 		{"portless", portless, nil, []string{"its ports could not be read"}},
 		{"excluded", excluded, func(o *LandingOptions) {
 			o.NoDevice = func(*fabric.Node) (string, bool) { return "all 1 RDMA devices are excluded", true }
-		}, []string{"All 1 RDMA devices are excluded", "Excluded by flags and not touched: mlx5_0"}},
-		{"unlisted", unlisted, nil, []string{"Nothing looks wrong in what could be read", "list of RDMA devices"}},
-		{"in a pod", moved, nil, []string{"RDMA devices in other network namespaces, as of pods: mlx5_1. What their ports do is not known here."}},
-		{"collectors off", unwanted, func(o *LandingOptions) { o.Collectors, _ = collector.NewSet([]string{"nccl"}) }, []string{"RDMA devices are not looked at: their collectors are disabled"}},
+		}, []string{"All 1 RDMA devices are excluded", "Excluded by flags and not read: mlx5_0"}},
+		{"unlisted", unlisted, nil, []string{"No problems found in the facts that could be read", "list of RDMA devices"}},
+		{"in a pod", moved, nil, []string{"RDMA devices in other network namespaces, such as those of pods: mlx5_1. The state of their ports is unknown here."}},
+		{"collectors off", unwanted, func(o *LandingOptions) { o.Collectors, _ = collector.NewSet([]string{"nccl"}) }, []string{"RDMA devices are not checked: their collectors are disabled"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -207,9 +207,9 @@ func TestLandingCommands(t *testing.T) {
 		n.Derive()
 		return landingOf(t, func() *fabric.Node { return n })
 	}
-	contains(t, page("eth7"), `<p class="remedy">The network interface is switched off (ip link set dev eth7 up)`)
-	contains(t, page("eth7", "eth8"), `<li>mlx5_0: <span class="remedy">The network interface is switched off (ip link set dev eth7 up)`,
-		`<li>mlx5_1: <span class="remedy">The network interface is switched off (ip link set dev eth8 up)`)
+	contains(t, page("eth7"), `<p class="remedy">The network interface is down (ip link set dev eth7 up)`)
+	contains(t, page("eth7", "eth8"), `<li>mlx5_0: <span class="remedy">The network interface is down (ip link set dev eth7 up)`,
+		`<li>mlx5_1: <span class="remedy">The network interface is down (ip link set dev eth8 up)`)
 	hostile := page(`x;<script>'`)
 	contains(t, hostile, `ip link set dev &#39;x;&lt;script&gt;&#39;\&#39;&#39;&#39; up`)
 	lacks(t, hostile, "<script")
@@ -224,9 +224,9 @@ func TestLandingConcludes(t *testing.T) {
 	}{
 		{0, "good", "", "good", ""},
 		{0, "good", "good", "good", ""},
-		{11, "good", "", "unsure", "Nothing looks wrong so far; traffic has not been judged yet"},
-		{0, "good", "bad", "bad", "Nothing looks wrong but what probes found"},
-		{11, "good", "bad", "bad", "Nothing looks wrong but what probes found"},
+		{11, "good", "", "unsure", "No problems found so far; traffic has not been checked yet"},
+		{0, "good", "bad", "bad", "No problems found except by probes"},
+		{11, "good", "bad", "bad", "No problems found except by probes"},
 		{11, "unsure", "bad", "unsure", ""},
 		{11, "bad", "", "bad", ""},
 	} {

@@ -54,7 +54,7 @@ func (p *Probes) ServePage(w http.ResponseWriter, _ *http.Request) {
 	answer(w, "text/html; charset=utf-8", page.Bytes())
 }
 
-// ServeJSON answers with the same for programs.
+// ServeJSON answers with the same as JSON.
 func (p *Probes) ServeJSON(w http.ResponseWriter, _ *http.Request) {
 	body, err := json.MarshalIndent(statusJSON(p.Status(), p.Config(), time.Now()), "", "  ")
 	if err != nil {
@@ -116,7 +116,7 @@ func (p *Probes) view(now time.Time) probesView {
 	s, c := p.Status(), p.Config()
 	v := probesView{
 		CSS: template.CSS(landingCSS), Title: p.Title, Version: version.Version, Facts: dutyFacts(s, c, now), Config: probeConfig(c),
-		Links: []Link{{"./", "Node", "the node at a glance"}, {"probes.json", "JSON", "the same for programs"}},
+		Links: []Link{{"./", "Node", "overview of the node"}, {"probes.json", "JSON", "the same as JSON"}},
 	}
 	rails := slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" })
 	var bad []string
@@ -137,7 +137,7 @@ func (v *probeView) complaint() string {
 	for _, c := range []struct {
 		cell   cell
 		format string
-	}{{v.Path, "goes over %s"}, {v.Result, "%s"}, {v.Ratio, "%s of its baseline"}} {
+	}{{v.Path, "uses %s"}, {v.Result, "%s"}, {v.Ratio, "%s of its baseline"}} {
 		if c.cell.Class == "bad" {
 			parts = append(parts, fmt.Sprintf(c.format, c.cell.Text))
 		}
@@ -155,17 +155,17 @@ func probesVerdict(s probes.Status, c *probes.Config, bad []string) cell {
 	}
 	switch {
 	case c == nil:
-		return cell{Text: "Nothing is probed", Note: "The configuration does not switch probes on (probes: {enabled: true}): NCCL is run on this node by hand only (gpufabric_exporter probe).", Class: "unsure"}
+		return cell{Text: "Probes are disabled", Note: "The configuration does not enable probes (probes: {enabled: true}): NCCL runs on this node only by hand (gpufabric_exporter probe).", Class: "unsure"}
 	case len(bad) == 1:
-		return cell{Text: "One probe tells of trouble", Note: bad[0], Class: "bad"}
+		return cell{Text: "1 probe reports a problem", Note: bad[0], Class: "bad"}
 	case len(bad) > 1:
-		return cell{Text: fmt.Sprintf("%d probes tell of trouble", len(bad)), Note: strings.Join(bad, " "), Class: "bad"}
+		return cell{Text: fmt.Sprintf("%d probes report a problem", len(bad)), Note: strings.Join(bad, " "), Class: "bad"}
 	case s.State != "":
-		return cell{Text: "The history of probes is not kept", Note: fmt.Sprintf("State file %s: %s.", c.StateFile, s.State), Class: "bad"}
+		return cell{Text: "The probe history is not saved", Note: fmt.Sprintf("State file %s: %s.", c.StateFile, s.State), Class: "bad"}
 	case !s.Enabled && !ran:
 		return cell{Text: "Probes run on demand only", Class: "unsure"}
 	case !ran:
-		return cell{Text: "No probe has run yet", Note: "They wait for idle GPUs, and for the time that GPUs may spend on probes.", Class: "unsure"}
+		return cell{Text: "No probe has run yet", Note: "They wait for idle GPUs and for their share of GPU time.", Class: "unsure"}
 	}
 	return cell{Text: "All results are good", Class: "good"}
 }
@@ -206,25 +206,25 @@ func probeConfig(c *probes.Config) []namedValue {
 		}
 	}
 	if len(every) == 0 {
-		every = []string{"never by themselves"}
+		every = []string{"only on demand"}
 	}
 	channels := strconv.Itoa(c.MaxCTAs)
 	if c.MaxCTAs == 0 {
-		channels = "as many as NCCL wants"
+		channels = "as NCCL chooses"
 	}
 	list := []namedValue{
 		{"Every", strings.Join(every, ", ")},
 		{"Share of GPU time", fmt.Sprintf("%.3g %%", 100*c.Duty)},
 		{"Message", fmt.Sprintf("%s of %s, %s", c.Op, c.Type, probes.SizeText(c.Bytes))},
 		{"Channels", channels},
-		{"Time at most", fmt.Sprintf("%s in collectives, %s in all", shortly(c.Collective), shortly(c.Wall))},
+		{"Maximum time", fmt.Sprintf("%s in collectives, %s in all", shortly(c.Collective), shortly(c.Wall))},
 		{"Regressed below", fmt.Sprintf("%.3g %% of the baseline", 100*c.Warn)},
 	}
 	var idle string
 	if len(c.IdleCommand) > 0 {
 		idle = c.IdleCommand[0] // arguments may be secret
 	}
-	for _, f := range []namedValue{{"Says that the node is free", idle}, {"NCCL", c.NCCL}, {"CUDA", c.CUDA}, {"Variables", c.EnvFile}, {"State", c.StateFile}, {"Lock", c.LockFile}} {
+	for _, f := range []namedValue{{"Command that reports an idle node", idle}, {"NCCL", c.NCCL}, {"CUDA", c.CUDA}, {"Variables", c.EnvFile}, {"State", c.StateFile}, {"Lock", c.LockFile}} {
 		if f.Value != "" {
 			list = append(list, f)
 		}

@@ -34,7 +34,7 @@ func probeViewOf(p *probes.ProbeStatus, rails bool, now time.Time) probeView {
 	if !p.NextRun.IsZero() {
 		v.Next = cell{Text: "in " + age(p.NextRun.Sub(now)), Note: "every " + shortly(p.Every), Title: stamp(p.NextRun)}
 	} else if p.Every > 0 {
-		v.Next = cell{Text: "not due", Note: "every " + shortly(p.Every), Class: "unsure", Title: "what it needs is not there"}
+		v.Next = cell{Text: "not due", Note: "every " + shortly(p.Every), Class: "unsure", Title: "requirements are missing"}
 	}
 	if s := p.LastSkip; s != nil {
 		v.Skip = cell{Text: diagnose.Spaced(string(s.Why)), Note: age(now.Sub(s.At)) + " ago: " + s.Detail}
@@ -98,7 +98,7 @@ func changesOf(p *probes.ProbeStatus) *changesView {
 	if old == nil {
 		return nil
 	}
-	return &changesView{fmt.Sprintf("What changed from the good run of %s to that of %s", stamp(old.At), stamp(new.At)), probes.Changes(*old, *new)}
+	return &changesView{fmt.Sprintf("Changes between the good run of %s and the run of %s", stamp(old.At), stamp(new.At)), probes.Changes(*old, *new)}
 }
 
 // changed returns the results that Changes tells most of: a failure and the last good run; else the last good run and that
@@ -124,7 +124,7 @@ func resultCell(r *probes.Result) cell {
 	case r.Comparison.Regressed:
 		return cell{Text: "slower than before", Note: "confirmed by a second run", Class: "bad"}
 	case r.Comparison.Drifted:
-		return cell{Text: "ok", Note: "its baseline has worn away", Class: "bad"}
+		return cell{Text: "ok", Note: "its baseline has drifted down", Class: "bad"}
 	}
 	return cell{Text: "ok", Class: "good"}
 }
@@ -174,13 +174,13 @@ func runViewOf(title string, r *probes.Result) *runView {
 	add("GPUs", strings.Join(r.GPUs, ", "))
 	add("Took", fmt.Sprintf("%s, %s of GPU time; communicator %s, first collective %s", r.Wall.Text(), r.GPUTime.Text(), r.Init.Brief(), r.Connect.Brief()))
 	if share, ok := r.Expected.Get(); ok {
-		add("Of what the hardware allows", fmt.Sprintf("%.0f %%", 100*share))
+		add("Share of the hardware limit", fmt.Sprintf("%.0f %%", 100*share))
 	}
 	if r.Comparison.Fingerprint != "" {
 		add("Baseline", r.Comparison.Fingerprint)
 	}
 	if i := r.Intrusion; i != nil {
-		add("Somebody else came", fmt.Sprintf("%s; ranks killed after %s, gone after %s", i.Who, i.Killed.Brief(), i.Gone.Brief()))
+		add("Other use of the GPUs", fmt.Sprintf("%s; ranks killed after %s, exited after %s", i.Who, i.Killed.Brief(), i.Gone.Brief()))
 	}
 	if text := r.ReleaseText(); text != "" {
 		add("GPUs afterwards", text)

@@ -98,7 +98,7 @@ func roceVerdict(chains []fabric.RoCEChain) cell {
 	for i := range chains {
 		for _, l := range chains[i].Observed {
 			if l.Status == fabric.StatusFailed && !diagnose.Explained(&chains[i], l.Step) {
-				return cell{Text: "trouble in its traffic: " + roceStepName(l.Step), Class: "bad"}
+				return cell{Text: "problem in its traffic: " + roceStepName(l.Step), Class: "bad"}
 			}
 		}
 	}

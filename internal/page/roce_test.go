@@ -27,13 +27,13 @@ func TestLandingShowsTheChain(t *testing.T) {
 		n.NetDevs[1].QoS.Before = fabric.Fact[[]fabric.Counter]{}
 	})
 	contains(t, once, `<meta http-equiv="refresh" content="11">`, "this page looks again in 11 s", `<section class="verdict unsure">`,
-		"<h2>Nothing looks wrong so far; traffic has not been judged yet</h2>")
+		"<h2>No problems found so far; traffic has not been checked yet</h2>")
 	lacks(t, once, `<section class="verdict good">`)
 	contains(t, fine, `<section class="verdict good">`)
 	lacks(t, fine, "has not been judged")
 
 	contains(t, page(func(n *fabric.Node) { n.NetDevs[1].QoS.PFC.Value.Enabled = 0 }), `class="bad">broken at PFC<`, "ECN, no PFC")
-	contains(t, page(func(n *fabric.Node) { fabrictest.Counted(n, map[string]uint64{"tx_prio3_pause_duration": 15e6}) }), `class="bad">trouble in its traffic: pauses sent<`)
+	contains(t, page(func(n *fabric.Node) { fabrictest.Counted(n, map[string]uint64{"tx_prio3_pause_duration": 15e6}) }), `class="bad">problem in its traffic: pauses sent<`)
 	contains(t, page(func(n *fabric.Node) { n.NCCL.Variables = nil }), "traffic class ? → DSCP ? → priority ?", `class="unsure">unknown at traffic class<small>jobs choose it<`)
 
 	evil := page(func(n *fabric.Node) {

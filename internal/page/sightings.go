@@ -92,7 +92,7 @@ func (s *Sightings) since(list []diagnose.Verdict) (first sighting, known bool) 
 func (s sighting) String() string {
 	at := s.first.UTC().Format("2006-01-02 15:04:05 UTC")
 	if s.before {
-		return "at least since " + at + "; this exporter did not look before"
+		return "at least since " + at + "; this exporter has not run for longer"
 	}
 	return "since " + at
 }

@@ -34,7 +34,7 @@ func TestCheckFindsConfiguration(t *testing.T) {
 		return code, out.String()
 	}
 
-	missing := "Configuration: none: " + file + " does not exist, so nothing is compared with what the site expects\n"
+	missing := "Configuration: none: " + file + " does not exist, so the node is not compared with expectations of a site\n"
 	if code, out := run("check"); code != command.OK || !strings.Contains(out, missing) {
 		t.Errorf("without a configuration: exit code %d\n%s", code, out)
 	}
@@ -59,7 +59,7 @@ func TestCheckFindsConfiguration(t *testing.T) {
 	}
 	for _, broken := range []string{"expected: {compute_ports: many}\n", "expected: {manifest: " + dir + "/nosuch.yml}\n"} {
 		write("config.yml", broken)
-		if code, out := run("check"); code != command.Usage || strings.Contains(out, "checks fine") {
+		if code, out := run("check"); code != command.Usage || strings.Contains(out, "checks passed") {
 			t.Errorf("%s: exit code %d\n%s", broken, code, out)
 		}
 	}

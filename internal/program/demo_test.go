@@ -76,7 +76,7 @@ func TestDemo(t *testing.T) {
 			commandtest.Contains(t, page, "This node is made up")
 			rate := func(f simulator.GPUFinding) bool { return f.What == "nvlink_errors" }                                                   // an alert rule finds it
 			quiet := len(s.Expect) == 0 && !slices.ContainsFunc(s.GPUs, func(f simulator.GPUFinding) bool { return !rate(f) }) || s.OverTime // which one look does not see
-			if quiet != strings.Contains(page, "Nothing looks wrong") {
+			if quiet != strings.Contains(page, "No problems found") {
 				t.Errorf("expected %v:\n%.4000s", s.Expect, page)
 			}
 			where := strings.Join(regexp.MustCompile(`<strong>[^<]*`).FindAllString(page, -1), " ")
@@ -138,7 +138,7 @@ func TestLandingTellsOfProbes(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		_, page, _ := p.Get("/")
 		// A loaded machine may not read the node in time at first; then something is unchecked.
-		if strings.Contains(page, "One probe tells of trouble") && strings.Contains(page, "Nothing looks wrong but what probes found") {
+		if strings.Contains(page, "1 probe reports a problem") && strings.Contains(page, "No problems found except by probes") {
 			commandtest.Contains(t, page, `<a href="probes">`, "Its probes are made up, too")
 			break
 		}

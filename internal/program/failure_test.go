@@ -53,7 +53,7 @@ func TestFailuresNameTheFlag(t *testing.T) {
 		{"check --scenario=healthy --write-manifest=" + none + "/x.yml", []string{"no such file", writes}},
 		{"capture --file=" + none + "/x.tar.gz", []string{"no such file", writes}},
 		{"rules --directory=" + file + "/x", []string{"not a directory", writes}},
-		{"check --scenario=portdown", []string{`--scenario="portdown": there is no such scenario (demo --list names all); did you mean port-down?`}},
+		{"check --scenario=portdown", []string{`--scenario="portdown": unknown scenario (demo --list shows all); did you mean port-down?`}},
 	} {
 		var stdout, stderr commandtest.Output
 		if code := run(t, Options{}, &stdout, &stderr, strings.Fields(c.args)...); code == command.OK {

@@ -62,7 +62,7 @@ func ran(t *testing.T, shell []string, file string, env ...string) (int, string)
 
 // The prolog has a word and a decision for each way in which check can end. Only what failed drains by itself.
 func TestSlurmProlog(t *testing.T) {
-	const verdicts, unknown = "echo 'FAILED   critical  port_active  mlx5_3: down'; echo '1 failed, 0 unknown, 3 checks fine'", "echo '0 failed, 1 unknown, 3 checks fine'"
+	const verdicts, unknown = "echo 'FAILED   critical  port_active  mlx5_3: down'; echo '1 failed, 0 unknown, 3 checks passed'", "echo '0 failed, 1 unknown, 3 checks passed'"
 	for shellName, shell := range shells(t) {
 		for _, c := range []struct {
 			name, check string

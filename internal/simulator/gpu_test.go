@@ -40,19 +40,19 @@ func TestGPUsAreThoseOfNVML(t *testing.T) {
 			device, _ := about.mock.DeviceGetHandleByIndex(i)
 			major, minor, _ := device.GetCudaComputeCapability()
 			if capability := 10*major + minor; g.ComputeCap.Value != capability {
-				t.Errorf("%s GPU %d: compute capability %d, NVML says %d", name, i, g.ComputeCap.Value, capability)
+				t.Errorf("%s GPU %d: compute capability %d, NVML reports %d", name, i, g.ComputeCap.Value, capability)
 			}
 			if about.invented {
 				continue
 			}
 			product, _ := device.GetName()
 			if g.Name.Value != strings.TrimPrefix(product, "Mock ") {
-				t.Errorf("%s GPU %d: %q, NVML says %q", name, i, g.Name.Value, product)
+				t.Errorf("%s GPU %d: %q, NVML reports %q", name, i, g.Name.Value, product)
 			}
 			chip := n.Function(g.Address).Chip
 			info, _ := device.GetPciInfo()
 			if id := uint32(chip.Device)<<16 | uint32(chip.Vendor); id != info.PciDeviceId {
-				t.Errorf("%s GPU %d: PCI device %#x, NVML says %#x", name, i, id, info.PciDeviceId)
+				t.Errorf("%s GPU %d: PCI device %#x, NVML reports %#x", name, i, id, info.PciDeviceId)
 			}
 		}
 	}

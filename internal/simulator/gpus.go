@@ -187,7 +187,7 @@ func generation(l Link) int {
 	return slices.Index([]string{"", gen1, gen2, gen3, gen4, gen5}, l.Speed)
 }
 
-// pair is what NVML says of two GPUs. Without NVLink it takes peer-to-peer writes as far as one socket reaches.
+// pair is what NVML reports of two GPUs. Without NVLink it takes peer-to-peer writes as far as one socket reaches.
 func (n *Node) pair(a, b int, now time.Time) fabric.GPUPair {
 	const status, ancestor = "nvmlDeviceGetP2PStatus", "nvmlDeviceGetTopologyCommonAncestor"
 	distance := n.ancestor(n.GPUs[a].PCI, n.GPUs[b].PCI)

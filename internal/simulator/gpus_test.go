@@ -118,7 +118,7 @@ func ask(t *testing.T, tree *Tree, last fabric.GPUDriver, slow bool, now time.Ti
 	return d
 }
 
-// TestGPUsOfPlatforms counts what NVML says of each platform.
+// TestGPUsOfPlatforms counts what NVML reports of each platform.
 func TestGPUsOfPlatforms(t *testing.T) {
 	for name, want := range map[string]string{
 		// GPUs, compute capability; NVLinks, active ones, where to, GB/s each way, kinds of errors; PCIe; fabric; pairs: P2P, ancestor
@@ -293,7 +293,7 @@ func TestFilesOfGPUDrivers(t *testing.T) {
 	}
 }
 
-// TestGPUsStandWhereTheReaderOfPCISeesThem reads each tree as the exporter does: the functions and what NVML says of them
+// TestGPUsStandWhereTheReaderOfPCISeesThem reads each tree as the exporter does: the functions and what NVML reports of them
 // are of one machine.
 func TestGPUsStandWhereTheReaderOfPCISeesThem(t *testing.T) {
 	eachPlatform(t, func(t *testing.T, n *Node) {
@@ -321,7 +321,7 @@ func TestGPUsStandWhereTheReaderOfPCISeesThem(t *testing.T) {
 		for _, pair := range d.P2P {
 			way := fabric.DistanceOf(p.GPUs()[pair.A], p.GPUs()[pair.B], fabric.Known(false, "", then), then)
 			if known, ok := way.Get(); ok && known != pair.Ancestor.Value {
-				t.Errorf("GPUs %d and %d: NVML says %s, PCI %s", pair.A, pair.B, pair.Ancestor.Value, known)
+				t.Errorf("GPUs %d and %d: NVML reports %s, PCI %s", pair.A, pair.B, pair.Ancestor.Value, known)
 			}
 		}
 	})

@@ -104,7 +104,7 @@ func gpuScenarios() []Scenario {
 		},
 		{
 			Name: "gpu-mig-on", Platform: a100,
-			Summary: "one GPU of eight is divided (MIG)",
+			Summary: "one GPU of eight is MIG on",
 			Truth: "MIG is on for GPU 0, left over from inference: its parts have no peer-to-peer access to the other seven GPUs, and " +
 				"a job of all eight cannot run.",
 			GPUs: []GPUFinding{{"0000:07:00.0", "mig_on"}},

@@ -91,7 +91,7 @@ func lookalikeScenarios() []Scenario {
 		},
 		{
 			Name: "mig-meant", Platform: a100,
-			Summary: "nothing is wrong with a node all of whose GPUs are divided (MIG)",
+			Summary: "nothing is wrong with a node all of whose GPUs are MIG on",
 			Truth: "The site serves inference from this node and divides all eight GPUs. None differs from its peers, and the " +
 				"network is what it always is. Nothing is reported.",
 			edit: func(n *Node) {

@@ -49,9 +49,9 @@ type GPUs struct {
 
 // Define adds the flags.
 func (g *GPUs) Define(f *command.Flags) {
-	f.Add("gpu.nvml-library", "NVIDIA's management library (NVML), by name or path. A process of its own loads it.", command.File(&g.Library)).
+	f.Add("gpu.nvml-library", "Name or path of NVIDIA's management library (NVML). A separate process loads it.", command.File(&g.Library)).
 		Default("libnvidia-ml.so.1")
-	f.Add("gpu.maintenance-file", "While this file exists, no GPU is held open. SIGUSR1 does the same until the next SIGUSR1.", command.File(&g.Maintenance)).
+	f.Add("gpu.maintenance-file", "While this file exists, the exporter releases the GPUs. SIGUSR1 does the same until the next SIGUSR1.", command.File(&g.Maintenance)).
 		PlaceHolder("FILE")
 }
 

@@ -55,9 +55,9 @@ type Paths struct{ Sysfs, Procfs, Rootfs string }
 
 // Define adds the flags.
 func (p *Paths) Define(f *command.Flags) {
-	f.Add("path.sysfs", "Where sysfs is mounted.", command.Input(&p.Sysfs)).Default("/sys")
-	f.Add("path.procfs", "Where procfs is mounted.", command.Input(&p.Procfs)).Default("/proc")
-	f.Add("path.rootfs", "Where the file system of the host is mounted.", command.Input(&p.Rootfs)).Default("/")
+	f.Add("path.sysfs", "Mount point of sysfs.", command.Input(&p.Sysfs)).Default("/sys")
+	f.Add("path.procfs", "Mount point of procfs.", command.Input(&p.Procfs)).Default("/proc")
+	f.Add("path.rootfs", "Mount point of the host's root file system.", command.Input(&p.Rootfs)).Default("/")
 }
 
 // Recorded is what the kernel of the node answered when it was captured.
@@ -65,7 +65,7 @@ type Recorded struct{ Netlink string } // folder; empty: this kernel is asked
 
 // Define adds the flag.
 func (r *Recorded) Define(f *command.Flags) {
-	f.Add("path.netlink", "Folder of recorded answers of the kernel that belong to --path.sysfs: netlink of a capture.", command.File(&r.Netlink)).
+	f.Add("path.netlink", "Directory of recorded kernel answers that match --path.sysfs: netlink of a capture.", command.File(&r.Netlink)).
 		PlaceHolder("DIR")
 }
 
@@ -74,8 +74,8 @@ type Devices struct{ fabric.Filter }
 
 // Define adds the flags.
 func (d *Devices) Define(f *command.Flags) {
-	f.Add("collector.device-include", "Touch only RDMA devices whose whole name matches.", command.Into(&d.Include, config.ParsePattern)).PlaceHolder("REGEXP")
-	f.Add("collector.device-exclude", "Do not touch RDMA devices whose whole name matches.", command.Into(&d.Exclude, config.ParsePattern)).PlaceHolder("REGEXP")
+	f.Add("collector.device-include", "Read only RDMA devices whose full name matches this regular expression.", command.Into(&d.Include, config.ParsePattern)).PlaceHolder("REGEXP")
+	f.Add("collector.device-exclude", "Do not read RDMA devices whose full name matches this regular expression.", command.Into(&d.Exclude, config.ParsePattern)).PlaceHolder("REGEXP")
 	f.Check(func() error {
 		if d.Include != nil && d.Exclude != nil {
 			return errors.New("--collector.device-include and --collector.device-exclude: expected at most one of them")
@@ -93,7 +93,7 @@ type Config struct {
 // Define adds the flag.
 func (c *Config) Define(f *command.Flags) {
 	const flag = "config.file"
-	f.Add(flag, "What the site expects of its nodes (YAML). Read again on SIGHUP and on POST /-/reload. The default file may be missing; "+config.NoFile+": read no file.",
+	f.Add(flag, "Configuration file (YAML) with what the site expects of its nodes. Reloaded on SIGHUP and POST /-/reload. The default file may be missing; "+config.NoFile+": read no file.",
 		command.Input(&c.Path)).Default(cmp.Or(c.Default, config.DefaultFile))
 	f.Check(func() error {
 		c.Optional = !f.Given(flag)
@@ -116,7 +116,7 @@ func Scenario(to **simulator.Scenario) command.Value {
 	return command.Into(to, func(s string) (*simulator.Scenario, error) {
 		found, err := simulator.Find(s)
 		if err != nil {
-			err = errors.New("there is no such scenario (demo --list names all)" + spelling.Hint(s, names()))
+			err = errors.New("unknown scenario (demo --list shows all)" + spelling.Hint(s, names()))
 		}
 		return &found, err
 	}).Words(names)
@@ -124,7 +124,7 @@ func Scenario(to **simulator.Scenario) command.Value {
 
 // AddScenario adds the flag that has a command look at a simulated node; *to stays nil without it.
 func AddScenario(f *command.Flags, to **simulator.Scenario) {
-	f.Add("scenario", "Of a simulated node instead of this host; see demo --list.", Scenario(to)).PlaceHolder("NAME")
+	f.Add("scenario", "Use a simulated node instead of this host; see demo --list.", Scenario(to)).PlaceHolder("NAME")
 }
 
 // sysfsMagic is SYSFS_MAGIC of linux/magic.h.

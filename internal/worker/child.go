@@ -218,7 +218,7 @@ func (c *child) call(request []byte) ([]byte, error) {
 		c.kill(cause{fmt.Errorf("%w: its pipe broke: %w", ErrCrashed, err), FailureProtocol})
 	}
 	if !c.gone(c.o.Grace) {
-		return nil, fmt.Errorf("%w: killed, but the kernel does not let it go", ErrHung)
+		return nil, fmt.Errorf("%w: killed, but the kernel has not released it", ErrHung)
 	}
 	return nil, c.end.err
 }

@@ -57,7 +57,7 @@ func (c *Command) Run(ctx context.Context) (Ended, error) {
 		return Ended{}, fmt.Errorf("command %q: expected an absolute path first", c.Args)
 	}
 	if !c.held.CompareAndSwap(false, true) {
-		return Ended{}, fmt.Errorf("%s: %w: the process before was killed, but the kernel does not let it go", c.Args[0], ErrHung)
+		return Ended{}, fmt.Errorf("%s: %w: the process before was killed, but the kernel has not released it", c.Args[0], ErrHung)
 	}
 	late := fmt.Errorf("%w: it did not end within %s", ErrHung, timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, late)

@@ -199,7 +199,7 @@ func (p *Process) ready() (*child, error) {
 		case !c.ending():
 			return c, nil
 		case !c.gone(p.o.Grace):
-			return nil, fmt.Errorf("%w: the one before was killed, but the kernel does not let it go", ErrHung)
+			return nil, fmt.Errorf("%w: the one before was killed, but the kernel has not released it", ErrHung)
 		}
 	}
 }
@@ -251,7 +251,7 @@ func (p *Process) bar(why error, grace time.Duration) error {
 	if c == nil || c.stop(cause{err: why}, grace) {
 		return nil
 	}
-	return fmt.Errorf("%s worker: process %d was killed, but the kernel does not let it go", p.o.Name, c.pid())
+	return fmt.Errorf("%s worker: process %d was killed, but the kernel has not released it", p.o.Name, c.pid())
 }
 
 // Running tells whether there is a child, be it one that is being ended.

@@ -41,9 +41,9 @@ type taking struct {
 func New(s *site.Site, log *logging.Flags) *command.Command {
 	t := &taking{site: s, log: log}
 	return &command.Command{
-		Name: "capture", Help: "Write an archive of what is read of this host, with all identifiers replaced, for a report of a problem.",
+		Name: "capture", Help: "Write an archive of all data read from this host, with identifiers replaced, for a bug report.",
 		Define: func(f *command.Flags) {
-			f.Add("file", "The file to write, a tar.gz; - is the standard output.", command.File(&t.file)).Default(DefaultFile)
+			f.Add("file", "File to write (tar.gz); - is the standard output.", command.File(&t.file)).Default(DefaultFile)
 		},
 		Takes: []command.Group{&s.Config, &s.Paths, &s.Devices},
 		Run:   t.run,
@@ -74,7 +74,7 @@ func (t *taking) write(ctx context.Context, c *command.Call) (m capture.Manifest
 	if t.file != toStdout {
 		file, e := os.OpenFile(t.file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // what was not recognised as an identifier is in it
 		if errors.Is(e, os.ErrExist) {
-			return m, fmt.Errorf("--file=%q: it exists and is not overwritten: expected another name", t.file)
+			return m, fmt.Errorf("--file=%q: the file exists and is not overwritten: choose another name", t.file)
 		}
 		if e != nil {
 			return m, command.Unwritable("file", t.file, e)

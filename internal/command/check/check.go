@@ -49,7 +49,7 @@ type checking struct {
 func New(s *site.Site, log *logging.Flags) *command.Command {
 	k := &checking{site: s, log: log}
 	return &command.Command{
-		Name: "check", Help: "Judge this node: what is wrong, why, and what to do. Exit code 0: nothing is; 1: something is; 2: nothing is in what could be told, and not everything could; 3: the command line or the configuration is wrong, or the checks could not be made or reported. Verdicts of severity info do not count for it, unless asked for by --severity=info or --only.",
+		Name: "check", Help: "Check this node: print what is wrong, why, and how to fix it. Exit code 0: all checks passed; 1: a check failed; 2: no check failed, but some are unknown or none applies; 3: the command line or the configuration is wrong, or the checks could not be run or reported. Verdicts of severity info do not count, unless selected by --severity=info or --only.",
 		Define:  k.define,
 		Takes:   []command.Group{&s.Config, log, &s.Devices},
 		OnHost:  []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
@@ -90,7 +90,7 @@ func (k *checking) judge(ctx context.Context, c *command.Call) (int, error) {
 	}
 	list := verdictsOf(n, k.asked())
 	if len(list) == 0 {
-		err := errors.New("no check applies to this node: expected at least one that --only and --severity leave")
+		err := errors.New("no check applies to this node with the given --only and --severity")
 		return exitUndecided, errors.Join(err, writeTextfileError(k.textfile, n.At))
 	}
 	if k.json {

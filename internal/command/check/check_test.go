@@ -110,7 +110,7 @@ func TestCheckFlags(t *testing.T) {
 		{[]string{"--explain=nothing-like-it"}, `--explain="nothing-like-it": there is no such check: expected one of reads_return, `},
 		{[]string{"--only=mtu_uniform", "--severity=critical"}, `--only="mtu_uniform": it is of severity warning: expected no --severity=critical beside it`},
 		{[]string{"--only=port_active", "--only=mtu_uniform", "--severity=critical"}, "mtu_uniform"},
-		{[]string{"--only=roce_pause_sent"}, `--only="roce_pause_sent": it compares two readings: expected --interval beside it`},
+		{[]string{"--only=roce_pause_sent"}, `--only="roce_pause_sent": the check compares two readings: add --interval`},
 		{[]string{"--severity=fatal"}, "expected critical, warning or info"},
 		{[]string{"--interval=-1s"}, "expected a duration up to 10m"},
 		{[]string{"--interval=1h"}, "expected a duration up to 10m"},
@@ -187,7 +187,7 @@ func TestCheckInterval(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	code, out, _ = checked(t, "--scenario=healthy", "--only=roce_pause_sent", "--interval=2s")
-	if code != exitChecked || !strings.Contains(out, "0 failed, 0 unknown, 1 checks fine") {
+	if code != exitChecked || !strings.Contains(out, "0 failed, 0 unknown, 1 checks passed") {
 		t.Errorf("healthy: exit code %d:\n%s", code, out)
 	}
 }
@@ -273,7 +273,7 @@ func TestCheckTable(t *testing.T) {
 <32>ok     <>  critical  port_active               c
 <32>ok     <>  critical  gid_usable                d
 Configuration: /site.yml
-1 failed, 1 unknown, 1 checks fine
+1 failed, 1 unknown, 1 checks passed
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)

@@ -17,17 +17,17 @@ import (
 // define adds the flags.
 func (k *checking) define(f *command.Flags) {
 	f.Output(&k.json)
-	f.Add("only", "Make this check alone. Repeatable.", command.Append(&k.only, parseCheckID).Words(checkIDs)).PlaceHolder("ID")
-	f.Add("severity", "Make checks of this severity and worse alone: critical, warning, info. Left out: all, and info does not count for the exit code.",
+	f.Add("only", "Run only this check. Repeatable.", command.Append(&k.only, parseCheckID).Words(checkIDs)).PlaceHolder("ID")
+	f.Add("severity", "Run only checks of at least this severity: critical, warning, info. Default: all; info does not affect the exit code.",
 		command.Choice(&k.severity, diagnose.Severities()...))
-	f.Add("interval", "Look twice, with this time between, and judge what happened meanwhile too.", command.Into(&k.interval, parsePause)).Default("0s")
-	f.Add("manifest", "Compare with what --write-manifest recorded too, instead of expected.manifest of the configuration.", command.Input(&k.manifest)).
+	f.Add("interval", "Read the node twice, this long apart, and also check the traffic in between.", command.Into(&k.interval, parsePause)).Default("0s")
+	f.Add("manifest", "Also compare with this file of --write-manifest, instead of expected.manifest of the configuration.", command.Input(&k.manifest)).
 		PlaceHolder("FILE")
-	f.Add("write-manifest", "Record what this node is now in FILE, and judge nothing.", command.File(&k.writeManifest)).PlaceHolder("FILE")
-	f.Add("explain", "Say what this check reads, when it is made and what it finds, and make none.", command.Into(&k.explain, parseCheck).Words(checkIDs)).
+	f.Add("write-manifest", "Record the current state of this node in FILE, and run no checks.", command.File(&k.writeManifest)).PlaceHolder("FILE")
+	f.Add("explain", "Explain what this check reads, when it applies and what it detects, and run no checks.", command.Into(&k.explain, parseCheck).Words(checkIDs)).
 		PlaceHolder("ID")
-	f.Add(textfileFlag, "Write the verdicts as metrics to this file too, for node_exporter's textfile collector.", command.File(&k.textfile)).PlaceHolder("FILE")
-	f.Switch("verbose", "List what is fine too.", &k.verbose)
+	f.Add(textfileFlag, "Also write the verdicts as metrics to this file, for node_exporter's textfile collector.", command.File(&k.textfile)).PlaceHolder("FILE")
+	f.Switch("verbose", "List passed checks too.", &k.verbose)
 	site.AddScenario(f, &k.scenario)
 	f.Check(k.checkOnly)
 }
@@ -40,9 +40,9 @@ func (k *checking) checkOnly() error {
 	for _, id := range k.only {
 		switch c := diagnose.Find(id); {
 		case !severe(c, k.severity):
-			return fmt.Errorf("--only=%q: it is of severity %s: expected no --severity=%s beside it", id, c.Severity, k.severity)
+			return fmt.Errorf("--only=%q: the check has severity %s, which --severity=%s excludes", id, c.Severity, k.severity)
 		case c.Rate && k.interval == 0:
-			return fmt.Errorf("--only=%q: it compares two readings: expected --interval beside it", id)
+			return fmt.Errorf("--only=%q: the check compares two readings: add --interval", id)
 		}
 	}
 	return nil
@@ -79,7 +79,7 @@ func parseCheckID(s string) (string, error) {
 func parsePause(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 || d > 10*time.Minute {
-		return 0, errors.New("expected a duration up to 10m such as 5s; 0s: look once")
+		return 0, errors.New("expected a duration up to 10m such as 5s; 0s: one reading")
 	}
 	return d, nil
 }

@@ -45,7 +45,7 @@ func TestManifest(t *testing.T) {
 	if code != exitFailed {
 		t.Errorf("%d", code)
 	}
-	commandtest.Contains(t, said, "Changed since the manifest: port 1 rate", "Port 1 rate is 400 Gb/s, the manifest says 200 Gb/s.", "mlx5_99: The manifest has it, and it is not here")
+	commandtest.Contains(t, said, "Changed since the manifest: port 1 rate", "Port 1 rate is 400 Gb/s, the manifest says 200 Gb/s.", "mlx5_99: The manifest lists it, but the node does not have it")
 	// Each setting of a class that changed is told by name, and nothing else.
 	if code, said := run("--scenario=healthy", "--write-manifest="+file); code != exitChecked {
 		t.Fatalf("%d: %s", code, said)

@@ -51,7 +51,11 @@ func writeTable(w io.Writer, conf config.Config, list []diagnose.Verdict, verbos
 		}
 	}
 	fmt.Fprintf(&b, "Configuration: %s\n", command.OneLine(conf.Origin()))
-	fmt.Fprintf(&b, "%d failed, %d unknown, %d checks fine\n", count[diagnose.Failed], count[diagnose.Unknown], len(good))
+	plural := "s"
+	if len(good) == 1 {
+		plural = ""
+	}
+	fmt.Fprintf(&b, "%d failed, %d unknown, %d check%s passed\n", count[diagnose.Failed], count[diagnose.Unknown], len(good), plural)
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -139,6 +143,6 @@ func explain(w io.Writer, c *diagnose.Check, at config.Links) {
 		}
 	}
 	if c.Rate {
-		fmt.Fprintln(w, "  It compares two readings: asked with --interval, and by alert rules.")
+		fmt.Fprintln(w, "  Compares two readings: runs with --interval, and in alert rules.")
 	}
 }

@@ -56,11 +56,11 @@ func New(e *exporter.Exporter) *command.Command {
 func (d *serving) define(f *command.Flags) {
 	const scenario = "scenario"
 	f.Switch("list", "List the scenarios and exit.", &d.list)
-	f.Add(scenario, "What the simulated node is like; see --list.", site.Scenario(&d.scenario)).Default("healthy")
+	f.Add(scenario, "Scenario of the simulated node; see --list.", site.Scenario(&d.scenario)).Default("healthy")
 	f.Add("capture", "Serve the node of a capture instead of a simulated one.", command.Input(&d.capture)).PlaceHolder("FILE")
-	f.Add("break-after", "How long the node is healthy before the scenario happens to it, to watch alerts come.",
+	f.Add("break-after", "How long the node is healthy before the scenario starts, to watch alerts fire.",
 		command.Into(&d.breakTime, command.ParseInterval)).PlaceHolder("DURATION")
-	f.Add("mend-after", "How long after that it is healthy again, to watch them go.", command.Into(&d.mendTime, command.ParseInterval)).PlaceHolder("DURATION")
+	f.Add("mend-after", "How long after that the node recovers, to watch alerts resolve.", command.Into(&d.mendTime, command.ParseInterval)).PlaceHolder("DURATION")
 	f.Check(func() error { return d.check(f.Given(scenario)) })
 }
 
@@ -140,7 +140,7 @@ func (d *serving) run(ctx context.Context, c *command.Call) int {
 // introduce says what is simulated, where to look and what to look for.
 func (d *serving) introduce(w io.Writer, addrs []net.Addr, probed bool) {
 	s := d.scenario
-	fmt.Fprintf(w, "Simulated node, scenario %s: %s.\nWhat to look for: %s\n", s.Name, s.Summary, s.Truth)
+	fmt.Fprintf(w, "Simulated node, scenario %s: %s.\nExpected effect: %s\n", s.Name, s.Summary, s.Truth)
 	if d.breakTime > 0 {
 		fmt.Fprintf(w, "It is healthy for %s", d.breakTime)
 		if d.mendTime > 0 {
@@ -155,13 +155,13 @@ func (d *serving) introduce(w io.Writer, addrs []net.Addr, probed bool) {
 func (d *serving) showAddresses(w io.Writer, addrs []net.Addr, probed bool) {
 	for _, a := range addrs {
 		base := "http://" + a.String() + d.exporter.Web.RoutePrefix
-		fmt.Fprintf(w, "  %s/  the node at a glance\n", base)
+		fmt.Fprintf(w, "  %s/  overview of the node\n", base)
 		if probed {
-			fmt.Fprintf(w, "  %s%s  what probes measured\n", base, exporter.ProbesPath)
+			fmt.Fprintf(w, "  %s%s  results of probes\n", base, exporter.ProbesPath)
 		}
-		fmt.Fprintf(w, "  %s%s  what Prometheus reads\n", base, d.exporter.Web.TelemetryPath)
+		fmt.Fprintf(w, "  %s%s  metrics for Prometheus\n", base, d.exporter.Web.TelemetryPath)
 	}
-	fmt.Fprintf(w, "Ctrl-C ends it.\n")
+	fmt.Fprintf(w, "Press Ctrl-C to stop.\n")
 }
 
 // replay serves a capture. Nothing of this host is read.
@@ -188,7 +188,7 @@ func (d *serving) replay(ctx context.Context, c *command.Call) int {
 	what := fmt.Sprintf("Node as captured at %s by version %q", m.Time.Format(time.RFC3339), m.Version)
 	onListen := d.exporter.OnListen
 	d.exporter.OnListen = func(addrs []net.Addr) {
-		fmt.Fprintf(c.Stdout, "%s: %d RDMA devices. Nothing of it moves.\n", what, len(m.Devices))
+		fmt.Fprintf(c.Stdout, "%s: %d RDMA devices. The values are static.\n", what, len(m.Devices))
 		d.showAddresses(c.Stdout, addrs, false)
 		if onListen != nil {
 			onListen(addrs)

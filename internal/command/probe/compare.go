@@ -30,7 +30,7 @@ func compare(r *report) comparison {
 	c := comparison{what: r.what}
 	for _, run := range r.runs {
 		if run.result == nil || run.result.Outcome != probes.OK {
-			c.note = run.label + " was not measured to its end"
+			c.note = run.label + " was not measured completely"
 			return c
 		}
 		c.labels = append(c.labels, run.label)
@@ -75,11 +75,11 @@ func (c *comparison) doubt(runs []oneRun) string {
 	case c.what == probeScaling:
 		return ""
 	case !known || !knownToo:
-		return "NCCL's log does not say over which path the runs went"
+		return "NCCL's log does not show which path the runs used"
 	case first == last:
-		return fmt.Sprintf("both runs went over %s", first)
+		return fmt.Sprintf("both runs used %s", first)
 	case c.what == probeTCP && first != probes.PathSocket:
-		return fmt.Sprintf("the run over sockets went over %s", first)
+		return fmt.Sprintf("the run over sockets used %s", first)
 	}
 	return ""
 }
@@ -88,9 +88,9 @@ func (c *comparison) doubt(runs []oneRun) string {
 func (c *comparison) title() (title, ratio string) {
 	switch c.what {
 	case probeScaling:
-		return "bus bandwidth, and what part of that of the smallest run it is", "efficiency"
+		return "bus bandwidth, absolute and relative to the smallest run", "efficiency"
 	case probeNVLink:
-		return "bus bandwidth without and with direct ways between GPUs (NVLink or PCIe)", "speed-up"
+		return "bus bandwidth without and with direct paths between GPUs (NVLink or PCIe)", "speed-up"
 	}
 	return "bus bandwidth over sockets and without them", "speed-up"
 }

@@ -50,22 +50,22 @@ func (p *options) comparison() string {
 func (p *options) define(f *command.Flags) {
 	list := func(names []string) string { return strings.Join(names, ", ") }
 	kinds := spelling.Names(probes.Kinds())
-	f.Argument("what", "A kind: "+list(kinds)+"; or a comparison: scaling (2, 4, 8 GPUs), nvlink (direct ways between GPUs on and off), "+
+	f.Argument("what", "A kind: "+list(kinds)+"; or a comparison: scaling (2, 4, 8 GPUs), nvlink (direct paths between GPUs on and off), "+
 		"tcp (against sockets). Default: node.", command.Choice(&p.what, append(kinds, probeScaling, probeNVLink, probeTCP)...))
-	f.Add("kind", "What to compare with: node (light) or calibrate (all channels); for tcp: rail, node or calibrate.",
+	f.Add("kind", "Kind of run to compare with: node (light) or calibrate (all channels); for tcp: rail, node or calibrate.",
 		command.Choice(&p.kind, probes.Kinds()...)).PlaceHolder("KIND")
-	f.Add("op", "Operation: "+list(spelling.Names(probes.Ops()))+". Default: that of the configuration, and broadcast for rail and socket.",
+	f.Add("op", "Operation: "+list(spelling.Names(probes.Ops()))+". Default: from the configuration; broadcast for rail and socket.",
 		command.Choice(&p.op, probes.Ops()...)).PlaceHolder("OP")
-	f.Add("bytes", "Sizes of messages: SIZE, MIN:MAX or MIN:MAX:FACTOR, as 8:256M:2.", command.Into(&p.sizes, parseSizes)).PlaceHolder("SIZES")
-	f.Add("dtype", "Type of elements: "+list(spelling.Names(probes.DTypes()))+". Default: that of the configuration.",
+	f.Add("bytes", "Message sizes: SIZE, MIN:MAX or MIN:MAX:FACTOR, such as 8:256M:2.", command.Into(&p.sizes, parseSizes)).PlaceHolder("SIZES")
+	f.Add("dtype", "Element type: "+list(spelling.Names(probes.DTypes()))+". Default: from the configuration.",
 		command.Choice(&p.dtype, probes.DTypes()...)).PlaceHolder("TYPE")
-	f.Add("ranks", "Use so many GPUs. Default: all.", command.Into(&p.ranks, wholeNumber(2, maxProbeRanks))).PlaceHolder("N")
-	f.Add("iterations", "Time so many iterations. Default: 20 with --bytes, else as many as fit into 100 ms.",
+	f.Add("ranks", "Number of GPUs to use. Default: all.", command.Into(&p.ranks, wholeNumber(2, maxProbeRanks))).PlaceHolder("N")
+	f.Add("iterations", "Number of timed iterations. Default: 20 with --bytes, else as many as fit into 100 ms.",
 		command.Into(&p.iterations, wholeNumber(1, maxProbeIterations))).PlaceHolder("N")
 	f.Add("device", "RDMA device of a rail, mlx5_0 or mlx5_0:1 (port 1). Default: all rails.", command.Set(p.setDevice)).PlaceHolder("DEVICE")
-	f.Add("library", "NCCL, by name or path. Default: that of the configuration, else it is looked for.", command.File(&p.nccl)).PlaceHolder("FILE")
+	f.Add("library", "Name or path of the NCCL library. Default: from the configuration, else searched for.", command.File(&p.nccl)).PlaceHolder("FILE")
 	f.Output(&p.json)
-	f.Switch("even-if-busy", "Run although GPUs are in use, or nobody can tell. It slows down whatever runs on them.", &p.evenIfBusy)
+	f.Switch("even-if-busy", "Run even if GPUs are in use or their use is unknown. This slows down jobs on them.", &p.evenIfBusy)
 	f.Check(p.check)
 }
 

@@ -128,7 +128,7 @@ func (p *probing) rails() ([]probes.Key, *probes.Skipped) {
 	case len(keys) > 0:
 		return keys, nil
 	case p.flags.device == "":
-		return nil, &probes.Skipped{Why: probes.SkipNoDevice, Detail: "no port is active and for training traffic", At: time.Now()}
+		return nil, &probes.Skipped{Why: probes.SkipNoDevice, Detail: "no active port has the role compute", At: time.Now()}
 	case len(names) > 0:
 		return nil, &probes.Skipped{Why: probes.SkipNoDevice, Detail: fmt.Sprintf("%s is none of %s", p.flags.device, strings.Join(names, ", ")), At: time.Now()}
 	}

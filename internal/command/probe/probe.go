@@ -75,8 +75,8 @@ func unusable(r *probes.Result) bool {
 func New(s *site.Site, log *logging.Flags, platform *probes.Platform) *command.Command {
 	p := &probing{site: s, log: log, platform: platform}
 	return &command.Command{
-		Name: "probe", Help: "Run NCCL collectives on the GPUs of this host, if nobody uses them. " +
-			"Exit code 0: all went well; 1: a run failed or its results were wrong; 2: it could not be run; 3: the command line or the configuration is wrong.",
+		Name: "probe", Help: "Run NCCL collectives on the GPUs of this host, if they are idle. " +
+			"Exit code 0: all runs succeeded; 1: a run failed or its results were wrong; 2: it could not run; 3: the command line or the configuration is wrong.",
 		Define: p.flags.define,
 		Takes:  []command.Group{&s.Config, log, &s.Devices, &s.Paths, &s.GPUs},
 		Run:    p.run,
@@ -113,7 +113,7 @@ func (p *probing) run(ctx context.Context, c *command.Call) int {
 		p.warn(fmt.Sprintf("not probed (%s): %s", s.Why, s.Detail))
 		p.warn(s.Why.Advice())
 		if overridable(s.Why) && !p.flags.evenIfBusy {
-			p.warn("--even-if-busy probes nevertheless, and slows down whatever runs there")
+			p.warn("--even-if-busy probes anyway, and slows down jobs on these GPUs")
 		}
 	}
 	return r.code()
@@ -137,7 +137,7 @@ type probing struct {
 // probe plans all runs, enters the gate once for all of them, and runs them.
 func (p *probing) probe(ctx context.Context, log *slog.Logger) error {
 	if p.platform == nil {
-		return errors.New("this program was built without what runs NCCL")
+		return errors.New("this program was built without support for NCCL probes")
 	}
 	noLibrary, err := p.prepare(ctx, log)
 	if err != nil {
@@ -199,8 +199,8 @@ func (p *probing) prepare(ctx context.Context, log *slog.Logger) (noLibrary, err
 		return nil, err
 	}
 	if err != nil {
-		noLibrary = fmt.Errorf("no NCCL: %w (looked for in LD_LIBRARY_PATH of probes.env_file, in the cache of the loader and in packages of Python; "+
-			"--library or probes.nccl of the configuration name it)", err)
+		noLibrary = fmt.Errorf("NCCL not found: %w (searched LD_LIBRARY_PATH of probes.env_file, the cache of the loader and Python packages; "+
+			"set --library, or probes.nccl in the configuration)", err)
 	}
 	p.settings.Budget, p.settings.Deadline = probeBudget, probeDeadline
 	return noLibrary, nil
@@ -227,7 +227,7 @@ func (p *probing) enter(ctx context.Context, gate *probes.Gate) (probes.Guard, f
 			return nil, nil, s, nil
 		}
 		p.progress.end()
-		p.warn(fmt.Sprintf("goes on because of --even-if-busy, although (%s): %s", s.Why, s.Detail))
+		p.warn(fmt.Sprintf("continues because of --even-if-busy, although (%s): %s", s.Why, s.Detail))
 	}
 	lock, err := probes.TakeLock(p.config.LockFile)
 	if err != nil {

@@ -444,7 +444,7 @@ func TestProbeMakesWay(t *testing.T) {
 	if code != exitUnprobed || b.started != 2 {
 		t.Errorf("exit code %d, %d ranks started: the second rail was not to be tried", code, b.started)
 	}
-	commandtest.Contains(t, out, "# ABORTED (intruder)", "compute process 4711 (python3) on GPU-", "came to the GPUs", "try again when nobody uses the GPUs", "GPUs afterwards: free ")
+	commandtest.Contains(t, out, "# ABORTED (intruder)", "compute process 4711 (python3) on GPU-", "came to the GPUs", "try again when the GPUs are idle", "GPUs afterwards: free ")
 }
 
 // What ranks and libraries say cannot reach the terminal as it is.

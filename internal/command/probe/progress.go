@@ -129,9 +129,9 @@ func stepOf(q *probes.Request) string {
 	case q.Open != nil:
 		return "loading NCCL"
 	case q.Connect != nil || q.NewID != nil:
-		return "making the communicator"
+		return "creating the communicator"
 	case q.Measure != nil:
 		return fmt.Sprintf("%s of %s, %s", q.Measure.Op, probes.SizeText(q.Measure.Bytes), spelling.Plural(q.Measure.Iterations, "iteration", "iterations"))
 	}
-	return "letting go of the GPUs"
+	return "releasing the GPUs"
 }

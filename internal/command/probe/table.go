@@ -26,7 +26,7 @@ func writeRun(w io.Writer, run oneRun) error {
 	fmt.Fprintf(&b, "#   path %s, network %s, GPUDirect RDMA %s, channels %s, NVLS %s, SHARP %s\n", probes.Word(r.Path, func(p probes.Path) string { return string(p) }),
 		probes.OrUnknown(r.Network), probes.Word(r.GPUDirect, probes.YesNo), probes.Word(r.Channels, strconv.Itoa), probes.Word(r.NVLS, probes.YesNo), probes.Word(r.SHARP, probes.YesNo))
 	if r.Init > 0 {
-		fmt.Fprintf(&b, "#   communicator made in %s", r.Init.Brief())
+		fmt.Fprintf(&b, "#   communicator created in %s", r.Init.Brief())
 		if r.Connect > 0 {
 			fmt.Fprintf(&b, ", first collective in %s", r.Connect.Brief())
 		}
@@ -81,7 +81,7 @@ func summary(run oneRun) string {
 		parts = append(parts, fmt.Sprintf("average bus bandwidth %.2f GB/s", sum/1e9/float64(n)), fmt.Sprintf("%d wrong elements", wrong))
 		const large = 64 << 20 // small messages say nothing of the hardware
 		if share, ok := r.Expected.Get(); ok && r.Measurements[n-1].Bytes >= large {
-			parts = append(parts, fmt.Sprintf("the last one reaches %.0f %% of what the hardware allows", 100*share))
+			parts = append(parts, fmt.Sprintf("the last one reaches %.0f %% of the hardware limit", 100*share))
 		}
 	}
 	parts = append(parts, "took "+r.Wall.Text(), r.GPUTime.Text()+" of GPU time")
@@ -96,7 +96,7 @@ func summary(run oneRun) string {
 func writeTrouble(b *bytes.Buffer, r *probes.Result) {
 	fmt.Fprintf(b, "#   %s\n", r.Error)
 	if i := r.Intrusion; i != nil {
-		fmt.Fprintf(b, "#   its ranks were killed %s after it was seen, and gone after %s\n", i.Killed.Brief(), i.Gone.Brief())
+		fmt.Fprintf(b, "#   the ranks were killed %s after it was detected, and exited after %s\n", i.Killed.Brief(), i.Gone.Brief())
 	}
 	if text := r.ReleaseText(); text != "" {
 		fmt.Fprintf(b, "#   GPUs afterwards: %s\n", text)

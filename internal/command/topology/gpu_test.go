@@ -55,24 +55,24 @@ func TestTopologyOfGPUs(t *testing.T) {
 		}, fabrictest.Usable, []string{"GPU0 X SYS PIX", "No peer-to-peer writes between GPU0 and GPU1: chipset not supported\n"}, []string{"NVLinks are"}},
 		{"one link does not tell", func(n *fabric.Node) {
 			link(n, 0, 3).Active = fabric.NotKnown[bool](fabric.ReasonUnsupported, "", n.At)
-		}, fabrictest.Usable, []string{"GPU0 X SYS ", "NVLinks of GPU0 are not known: to them the table shows the way over PCIe.\n"}, nil},
+		}, fabrictest.Usable, []string{"GPU0 X SYS ", "NVLinks of GPU0 are unknown: to them the table shows the PCIe path.\n"}, nil},
 		{"no driver", func(n *fabric.Node) {
 			n.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", n.At)}
 		}, fabrictest.Blocked(fabric.GDRNoDriver, "no GPU driver is loaded"), []string{
-			"GPU0 X SYS PIX SYS 0 0 mlx5_0 no driver\n", "No GPU driver answers.\n", "NVLinks are not known: between GPUs the table shows the way over PCIe.\n",
+			"GPU0 X SYS PIX SYS 0 0 mlx5_0 no driver\n", "No GPU driver responds.\n", "NVLinks are unknown: between GPUs the table shows the PCIe path.\n",
 			"No GPUDirect RDMA: no GPU driver is loaded.\n", "GPU0 is 0000:19:00.0\n",
 		}, nil},
 		{"not asked", func(n *fabric.Node) { n.GPUDriver = fabric.GPUDriver{} }, func(g *fabric.GDR) {
 			*g = fabric.GDR{GPU: g.GPU, NIC: g.NIC, Usable: fabric.NotKnown[bool](fabric.ReasonNotRead, "", g.Usable.At)}
-		}, []string{"mlx5_0 ?\n", "The GPU driver could not be asked: not read.\n", "Whether GPUDirect RDMA works is not known: not read.\n", "GPU0 is 0000:19:00.0\n"}, nil},
+		}, []string{"mlx5_0 ?\n", "The GPU driver could not be queried: not read.\n", "Whether GPUDirect RDMA works is not known: not read.\n", "GPU0 is 0000:19:00.0\n"}, nil},
 		{"released", func(n *fabric.Node) {
 			n.GPUDriver = fabric.GPUDriver{Released: "maintenance file /run/maintenance"}
-		}, fabrictest.Usable, []string{"The exporter has let go of the GPUs: maintenance file /run/maintenance.\n"}, nil},
+		}, fabrictest.Usable, []string{"The exporter has released the GPUs: maintenance file /run/maintenance.\n"}, nil},
 		{"unprivileged", func(n *fabric.Node) {
 			for i := range n.PCI.Functions {
 				n.PCI.Functions[i].Config = fabric.UnknownPCIConfig(fabric.ReasonPrivilege, "config", n.At)
 			}
-		}, fabrictest.Usable, []string{"Whether ACS redirects between GPUs and NICs is not known: not permitted for this user, it takes root (CAP_SYS_ADMIN).\n"}, []string{"; whether"}},
+		}, fabrictest.Usable, []string{"Whether ACS redirects between GPUs and NICs is not known: not permitted for this user, requires root (CAP_SYS_ADMIN).\n"}, []string{"; whether"}},
 		{"one is lost", func(n *fabric.Node) {
 			n.GPUDriver.GPUs[1] = fabric.GPU{Index: 1, Lost: fabric.Known(true, "", n.At)}
 		}, fabrictest.Usable, []string{"GPU1 is 0000:9b:00.0; its driver has lost it\n", "NVLinks of GPU1 are not known"}, nil},

@@ -24,7 +24,7 @@ func write(w io.Writer, asJSON bool, r report) error {
 		return e.Encode(r)
 	}
 	if len(r.GPUs)+len(r.NICs) == 0 {
-		_, err := fmt.Fprintf(w, "No GPU and no RDMA NIC is on the PCI bus.\nConfiguration: %s\n", r.Configuration.Text)
+		_, err := fmt.Fprintf(w, "The PCI bus has no GPU and no RDMA NIC.\nConfiguration: %s\n", r.Configuration.Text)
 		return err
 	}
 	unknown, err := writeMatrix(w, r)
@@ -123,25 +123,25 @@ func orUnknown(n *int) string {
 func writeLegend(b *strings.Builder, r report, unknown map[string]bool) {
 	b.WriteString(`
 X     itself
-NV#   so many active NVLinks, to each other or both to NVSwitches
+NV#   number of active NVLinks, to each other or both to NVSwitches
 PIX   below one PCIe switch
 PXB   through several PCIe switches, not through the host bridge
-P2C   by NVLink-C2C to the processor, and PCIe from there
+P2C   through NVLink-C2C to the processor, then PCIe
 PHB   through one PCIe host bridge
-NODE  through PCIe host bridges of one NUMA node, which is PHB to NCCL
+NODE  through PCIe host bridges of one NUMA node (PHB in NCCL)
 SYS   through the interconnect of NUMA nodes
 `)
 	for _, reason := range fabric.Reasons() {
 		if unknown[string(reason)] {
-			fmt.Fprintf(b, "?     not known: %s\n", diagnose.ReasonText(reason))
+			fmt.Fprintf(b, "?     unknown: %s\n", diagnose.ReasonText(reason))
 		}
 	}
 	b.WriteString("rail  of a GPU: the number of its nearest compute NIC and that NIC; of a NIC: its role\n")
 	if len(r.GPUs) == 0 {
 		return
 	}
-	b.WriteString("GPUDirect  whether NCCL would use GPUDirect RDMA with that NIC: yes and by which way (dmabuf, peermem), or no and what is in the way:\n" +
-		"           driver: none answers; gpu: it cannot; module: no dma-buf, no peer-memory module; override: the driver is told to deny it;\n" +
+	b.WriteString("GPUDirect  whether NCCL would use GPUDirect RDMA with that NIC: yes and how (dmabuf, peermem), or no and why not:\n" +
+		"           driver: none responds; gpu: not supported; module: no dma-buf, no peer-memory module; override: denied by a driver option;\n" +
 		"           distance: further than NCCL's default level; level: NCCL_NET_GDR_LEVEL; acs: bridges redirect; iommu: an IOMMU translates\n")
 }
 
@@ -155,10 +155,10 @@ func writeReasons(b *strings.Builder, r report) {
 	}
 	acs, verdict, block := sameOfAll(r, acsUnknown), sameOfAll(r, verdictUnknown), sameOfAll(r, blockText)
 	if acs != "" {
-		fmt.Fprintf(b, "Whether ACS redirects between GPUs and NICs is not known: %s.\n", acs)
+		fmt.Fprintf(b, "Whether ACS redirects traffic between GPUs and NICs is unknown: %s.\n", acs)
 	}
 	if verdict != "" {
-		fmt.Fprintf(b, "Whether GPUDirect RDMA works is not known: %s.\n", verdict)
+		fmt.Fprintf(b, "Whether GPUDirect RDMA works is unknown: %s.\n", verdict)
 	}
 	if block != "" {
 		fmt.Fprintf(b, "No GPUDirect RDMA: %s.\n", block)
@@ -166,13 +166,13 @@ func writeReasons(b *strings.Builder, r report) {
 	for _, g := range r.GPUs {
 		text := g.Name + " is " + placeText(g)
 		if why := acsUnknown(g); why != "" && acs == "" {
-			text += "; whether ACS redirects on the way to " + g.NIC + " is not known: " + why
+			text += "; whether ACS redirects traffic to " + g.NIC + " is unknown: " + why
 		}
 		if len(g.ACSRedirect) > 0 && g.GPUDirect.Block != string(fabric.GDRACS) { // else that says it
-			text += "; ACS redirects on the way to " + g.NIC + " at " + strings.Join(g.ACSRedirect, ", ")
+			text += "; ACS redirects traffic to " + g.NIC + " at " + strings.Join(g.ACSRedirect, ", ")
 		}
 		if why := verdictUnknown(g); why != "" && verdict == "" {
-			text += "; GPUDirect RDMA is not known: " + why
+			text += "; GPUDirect RDMA is unknown: " + why
 		}
 		if why := blockText(g); why != "" && block == "" {
 			text += "; no GPUDirect RDMA: " + why
@@ -188,7 +188,7 @@ func writeReasons(b *strings.Builder, r report) {
 func placeText(g gpu) string {
 	text := g.PCI
 	if text == "" {
-		text = "at no known place"
+		text = "at an unknown position"
 	}
 	if g.Model != nil {
 		text += ", " + *g.Model
@@ -214,9 +214,9 @@ func linksUnknown(r report) string {
 	case len(names) == 0:
 		return ""
 	case len(names) == len(r.GPUs):
-		return "NVLinks are not known: between GPUs the table shows the way over PCIe."
+		return "NVLinks are unknown: between GPUs the table shows the PCIe path."
 	default:
-		return "NVLinks of " + strings.Join(names, ", ") + " are not known: to them the table shows the way over PCIe."
+		return "NVLinks of " + strings.Join(names, ", ") + " are unknown: to them the table shows the PCIe path."
 	}
 }
 
@@ -241,7 +241,7 @@ func acsUnknown(g gpu) string {
 	}
 	text := diagnose.ReasonText(fabric.Reason(g.ACSReason))
 	if fabric.Reason(g.ACSReason) == fabric.ReasonPrivilege {
-		text += ", it takes root (CAP_SYS_ADMIN)"
+		text += ", requires root (CAP_SYS_ADMIN)"
 	}
 	return text
 }

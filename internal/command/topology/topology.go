@@ -30,7 +30,7 @@ type printing struct {
 func New(s *site.Site, log *logging.Flags) *command.Command {
 	p := &printing{site: s, log: log}
 	return &command.Command{
-		Name: "topology", Help: "Print how far GPUs and RDMA NICs are from each other on the PCI bus, and which NIC is nearest to which GPU.",
+		Name: "topology", Help: "Print the PCI bus distances between GPUs and RDMA NICs, and the nearest NIC of each GPU.",
 		Define: func(f *command.Flags) {
 			f.Output(&p.json)
 			site.AddScenario(f, &p.scenario)
@@ -294,7 +294,7 @@ func distanceOf(n *fabric.Node, a, b *fabric.PCIFunction) fabric.Fact[fabric.Dis
 	return n.Distance(a, b)
 }
 
-// pairOf is what NVML says of writes from one GPU to another, and of the way between them; empty what it does not say.
+// pairOf is what NVML reports of writes from one GPU to another, and of the way between them; empty what it does not say.
 func pairOf(d *fabric.GPUDriver, a, b int) (write, class string) {
 	i := slices.IndexFunc(d.P2P, func(p fabric.GPUPair) bool { return p.A == min(a, b) && p.B == max(a, b) })
 	if i < 0 {

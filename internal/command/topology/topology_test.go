@@ -48,7 +48,7 @@ func TestTopology(t *testing.T) {
 		"mlx5_8 SYS SYS SYS SYS NODE NODE NODE NODE SYS SYS SYS SYS NODE NODE NODE NODE X PIX SYS 1 storage\n",
 		"PIX below one PCIe switch\n", "GPU0 is 0000:1b:00.0")
 	commandtest.Contains(t, words(topologyText(t, "--scenario=healthy-ib")), "GPU0 X NV12 ", " 0 mlx5_0 ", " 1 mlx5_1 ")
-	commandtest.Contains(t, words(topologyText(t, "--scenario=healthy-mana")), "GPU0 X ? ? ? ? ? ?\n", "? not known: a hypervisor shows something else than the hardware\n")
+	commandtest.Contains(t, words(topologyText(t, "--scenario=healthy-mana")), "GPU0 X ? ? ? ? ? ?\n", "? not known: a hypervisor hides the hardware\n")
 	commandtest.Contains(t, words(topologyText(t, "--scenario=pcie-nic-x8")), "mlx5_2 is 0000:4f:00.0; the link below 0000:4e:00.0 runs at x8 instead of x16\n")
 	commandtest.Contains(t, words(topologyText(t, "--scenario=pcie-acs-on")), "; no GPUDirect RDMA: ACS redirects what they exchange through the root complex, at 0000:17:03.0, 0000:17:00.0;")
 	commandtest.Contains(t, words(topologyText(t, "--scenario=healthy-gb200")), "GPU0 X NV18 NV18 NV18 P2C ", "P2C by NVLink-C2C")
@@ -98,7 +98,7 @@ func TestTopologyOfHosts(t *testing.T) {
 		}
 	}
 	host := []string{"--path.sysfs=" + dir + "/sys", "--path.procfs=" + dir + "/proc", "--path.rootfs=" + dir + "/root"}
-	commandtest.Contains(t, topologyText(t, host...), "No GPU and no RDMA NIC is on the PCI bus.")
+	commandtest.Contains(t, topologyText(t, host...), "The PCI bus has no GPU and no RDMA NIC.")
 	commandtest.Contains(t, topologyText(t, append(host, "--output=json")...), `"gpus": []`, `"virtual_machine": null`)
 
 	if err := os.Symlink("../../../../outside", filepath.Join(dir, "sys/bus/pci/devices/0000:99:00.0")); err != nil {

@@ -66,7 +66,7 @@ func harmOf(id string) fabric.NCCLHarm {
 func Rules() []Rule { return slices.Clone(rules[:]) }
 
 var rules = [...]Rule{
-	{RuleNotASetting, fabric.NCCLMisread, "A line that is not NAME=value is skipped without a word."},
+	{RuleNotASetting, fabric.NCCLMisread, "A line that is not NAME=value is skipped silently."},
 	{RuleLineTooLong, fabric.NCCLMisread, "NCCL from 2.30.3 on reads 4095 bytes of a line and takes the rest for a line of its own."},
 	{RuleValueTooLong, fabric.NCCLMisread, "A value in an nccl.conf is cut after 1023 bytes; an environment string of 128 KiB or more cannot exist."},
 	{RuleCarriageReturn, fabric.NCCLMisread, "NCCL before 2.30.3 takes the carriage return of a DOS line end for a part of the value."},

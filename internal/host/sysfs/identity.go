@@ -14,7 +14,7 @@ import (
 )
 
 // Identify reads what the device is and which ports it has. It keeps what h knows of these ports. Restricted
-// says that the site wants the device left alone: then, as when the device itself says so, it gets no ports and
+// says that the site wants the device is gone alone: then, as when the device itself says so, it gets no ports and
 // nothing below ports/ is read. None of this costs a firmware command.
 func (d *Device) Identify(h *fabric.HCA, restricted bool, now time.Time) error {
 	if err := d.check(); err != nil {

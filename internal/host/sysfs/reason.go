@@ -4,7 +4,7 @@ package sysfs
 
 import "gpufabric_exporter/internal/fabric"
 
-// ErrGone means that the device left while it was open. Close it and list the devices again.
+// ErrGone means that the device is gone while it was open. Close it and list the devices again.
 var ErrGone = fabric.Because(fabric.ReasonGone, "device is gone")
 
 var errMalformed = fabric.Because(fabric.ReasonMalformed, "not what sysfs promises")
