@@ -27,6 +27,7 @@ type board struct {
 	title       string // Grafana makes the end of the address of it
 	description string
 	oneNode     bool // shows one node at a time
+	oneDevice   bool // shows one RDMA device at a time
 	annotations bool // marks changes of versions
 	lines       []line
 	rows        []row

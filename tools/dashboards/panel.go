@@ -119,12 +119,15 @@ func (w words) mappings() []dashboard.ValueMapping {
 	return []dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{Type: dashboard.MappingTypeValueToText, Options: options}}}
 }
 
-// silent are exporters that do not answer, as in the alert GpuFabricExporterDown: known ones, and those of a job that is
-// called like this exporter and never answered.
-const silent = `(
-  up{@node} == 0 and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds
-  or up{job=~".*gpu.?fabric.*",@node} == 0
+// exporters are the targets known to be exporters, as in the alert GpuFabricExporterDown: those that answered before, and
+// those of a job that is called like this exporter.
+const exporters = `(
+  up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds
+  or up{job=~".*gpu.?fabric.*",@node}
 )`
+
+// silent are exporters that do not answer.
+const silent = exporters + ` == 0`
 
 // number is one figure, coloured by steps. Without data because no exporter answers it says so.
 func number(a about, unit, expr string, steps []step, w words) *dashboard.PanelBuilder {
@@ -182,7 +185,10 @@ func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelB
 		custom.ThresholdsStyle = &common.GraphThresholdsStyleConfig{Mode: common.GraphThresholdsStyleModeDashed}
 		p.Thresholds(thresholdsBuilder(thresholds("transparent", steps)))
 	}
-	calc, desc := "max", true
+	calc, desc, place := "max", true, common.LegendPlacementBottom
+	if a.w >= width/2 {
+		place = common.LegendPlacementRight
+	}
 	var all []*prometheus.DataqueryBuilder
 	for i, c := range behind(curves) {
 		all = append(all, query(ref(i), c.expr, c.legend).Range())
@@ -201,7 +207,7 @@ func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelB
 	}
 	return p.Custom(custom).Targets(targets(all...)).Options(timeseries.Options{
 		Legend: common.VizLegendOptions{
-			DisplayMode: common.LegendDisplayModeTable, Placement: common.LegendPlacementBottom, ShowLegend: true,
+			DisplayMode: common.LegendDisplayModeTable, Placement: place, ShowLegend: true,
 			Calcs: []string{"lastNotNull", calc}, SortBy: new("Last *"), SortDesc: new(desc),
 		},
 		Tooltip: common.VizTooltipOptions{Mode: common.TooltipDisplayModeMulti, Sort: common.SortOrderDescending},
