@@ -138,6 +138,13 @@ func number(a about, unit, expr string, steps []step, w words) *dashboard.PanelB
 		})
 }
 
+// instead shows another figure where the first one has no data, in a colour of its own. ref is the letter of its query.
+func instead(p *dashboard.PanelBuilder, ref, expr, unit, color string) *dashboard.PanelBuilder {
+	return p.WithTarget(query(ref, expr, "").Instant()).OverrideByQuery(ref, []dashboard.DynamicConfigValue{
+		{Id: "unit", Value: unit}, {Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": color}},
+	})
+}
+
 // curve is a query over time and the name of its lines.
 type curve struct{ expr, legend string }
 
