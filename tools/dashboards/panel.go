@@ -141,6 +141,13 @@ func number(a about, unit, expr string, steps []step, w words) *dashboard.PanelB
 		})
 }
 
+// instead shows another figure where the first one has no data, in a colour of its own. ref is the letter of its query.
+func instead(p *dashboard.PanelBuilder, ref, expr, unit, color string) *dashboard.PanelBuilder {
+	return p.WithTarget(query(ref, expr, "").Instant()).OverrideByQuery(ref, []dashboard.DynamicConfigValue{
+		{Id: "unit", Value: unit}, {Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": color}},
+	})
+}
+
 // curve is a query over time and the name of its lines.
 type curve struct{ expr, legend string }
 
@@ -185,10 +192,7 @@ func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelB
 		custom.ThresholdsStyle = &common.GraphThresholdsStyleConfig{Mode: common.GraphThresholdsStyleModeDashed}
 		p.Thresholds(thresholdsBuilder(thresholds("transparent", steps)))
 	}
-	calc, desc, place := "max", true, common.LegendPlacementBottom
-	if a.w >= width/2 {
-		place = common.LegendPlacementRight
-	}
+	calc, desc := "max", true
 	var all []*prometheus.DataqueryBuilder
 	for i, c := range behind(curves) {
 		all = append(all, query(ref(i), c.expr, c.legend).Range())
@@ -205,9 +209,13 @@ func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelB
 	if slices.Contains([]string{"Bps", packets, events}, unit) || unit == "percentunit" && len(steps) == 0 {
 		p.Min(0)
 	}
+	placement := common.LegendPlacementBottom
+	if a.w >= 12 { // below the lines there is room for three of its rows
+		placement = common.LegendPlacementRight
+	}
 	return p.Custom(custom).Targets(targets(all...)).Options(timeseries.Options{
 		Legend: common.VizLegendOptions{
-			DisplayMode: common.LegendDisplayModeTable, Placement: place, ShowLegend: true,
+			DisplayMode: common.LegendDisplayModeTable, Placement: placement, ShowLegend: true,
 			Calcs: []string{"lastNotNull", calc}, SortBy: new("Last *"), SortDesc: new(desc),
 		},
 		Tooltip: common.VizTooltipOptions{Mode: common.TooltipDisplayModeMulti, Sort: common.SortOrderDescending},

@@ -46,15 +46,15 @@ func railGrid() panel {
 			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{toNode()}}, {Id: "custom.width", Value: 150},
 		}).
 		OverrideByRegexp("^(rail .*|Other)$", []dashboard.DynamicConfigValue{{Id: "noValue", Value: "-"}, {Id: "links", Value: []map[string]any{toPortOf("Node")}}})
-	order, names := map[string]int{header: 0, findings: 1, other: mostRails + 2}, map[string]string{header: "Node", findings: "Findings", other: "Other"}
+	place, names := map[string]int{header: 0, findings: 1, other: mostRails + 2}, map[string]string{header: "Node", findings: "Findings", other: "Other"}
 	for i := range mostRails {
 		rail := strconv.Itoa(i)
-		order[rail], names[rail] = i+2, "rail "+rail
+		place[rail], names[rail] = i+2, "rail "+rail
 	}
 	return p.WithTransformation(dashboard.DataTransformerConfig{Id: "groupingToMatrix", Options: map[string]any{
 		"columnField": "rail", "rowField": "instance", "valueField": "cell",
 	}}).WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{
-		"excludeByName": map[string]bool{}, "indexByName": order, "renameByName": names,
+		"excludeByName": map[string]bool{}, "indexByName": place, "renameByName": names,
 	}}).Options(table.Options{ShowHeader: true})
 }
 

@@ -40,6 +40,24 @@ type column struct {
 	all    bool // a label of which rows are made one, with all values that it has; of values the smallest is left
 }
 
+// order is a label that no column shows and rows are sorted by, where a table has it.
+const order = "order"
+
+// worstFirst has a row for each row of a table, sorted by rank (0 is the worst), then by label. rank has the labels by.
+func worstFirst(by, label, rank string) string {
+	// Names of devices that end in one digit, or have two where others have three, are sorted by number.
+	key := `label_replace(count_values by (` + by + `) ("rank", min by (` + by + `) (` + rank + `)), "key", "$1", "` + label + `", "(.*)")`
+	if label == "device" {
+		key = `label_replace(label_replace(` + key + `, "key", "${1}0$2", "device", "(.*[^0-9])([0-9])"), "key", "${1}0$2", "device", "([a-z]+)([0-9]{2}s[0-9].*)")`
+	}
+	return `sum by (` + by + `, ` + order + `) (label_join(` + key + `, "` + order + `", " ", "rank", "key"))`
+}
+
+// orSilent gives a table one row that says so where the exporter is silent. label is that of the first wide column.
+func orSilent(expr, label string) string {
+	return expr + "\nor label_replace(max(" + silent + ") unless on () gpufabric_node_info{@node}, \"" + label + "\", \"the exporter is silent\", \"\", \"\")"
+}
+
 // What stands for a value that is absent in the column by which a table is sorted: Grafana puts absent values first.
 const (
 	sortedLast  = 1e9  // smallest first
@@ -68,7 +86,7 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 	}
 	p.Targets(targets(all...))
 
-	excluded, order, names := map[string]bool{"Time": true, "Value": true}, map[string]int{}, map[string]string{}
+	excluded, place, names := map[string]bool{"Time": true, "Value": true, order: true}, map[string]int{}, map[string]string{}
 	for i := range exprs {
 		excluded["Value #"+ref(i)] = true
 	}
@@ -87,7 +105,7 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 			if grouped != nil {
 				field = grouped.add(c, field)
 			}
-			order[field], names[field] = i, c.title
+			place[field], names[field] = i, c.title
 		}
 		if c.number {
 			numbers = append(numbers, map[string]any{"targetField": c.field, "destinationType": "number"})
@@ -108,8 +126,13 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 	if len(numbers) > 0 {
 		p.WithTransformation(dashboard.DataTransformerConfig{Id: "convertFieldType", Options: map[string]any{"conversions": numbers}})
 	}
+	if strings.Contains(strings.Join(exprs, ""), `, "`+order+`", `) {
+		p.WithTransformation(dashboard.DataTransformerConfig{Id: "sortBy", Options: map[string]any{
+			"fields": map[string]any{}, "sort": []map[string]any{{"field": order, "desc": false}},
+		}})
+	}
 	p.WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{
-		"excludeByName": excluded, "indexByName": order, "renameByName": names,
+		"excludeByName": excluded, "indexByName": place, "renameByName": names,
 	}})
 	o := table.Options{ShowHeader: true}
 	if sort != "" {
