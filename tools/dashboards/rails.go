@@ -39,13 +39,14 @@ func railGrid() panel {
 		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(60.0)}).
 		Thresholds(thresholdsBuilder(thresholds("transparent", nil))).
 		Mappings(append(deviceStates(), words{
-			"critical": {"critical", bad}, "warning": {"warning", warning}, "ok": {"ok", good}, "silent": {"exporter is silent", unknown}, "not checked": {"not checked", unknown},
+			"critical": {"critical", bad}, "warning": {"warning", warning}, "ok": {"ok", good}, "silent": {"silent", unknown}, "not checked": {"not checked", unknown},
 		}.mappings()...)).
 		Targets(targets(query("A", expr, "").Instant().Format("table"))).
 		OverrideByName("Node", []dashboard.DynamicConfigValue{
 			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{toNode()}}, {Id: "custom.width", Value: 150},
 		}).
-		OverrideByRegexp("^(rail .*|Other)$", []dashboard.DynamicConfigValue{{Id: "noValue", Value: "-"}, {Id: "links", Value: []map[string]any{toPortOf("Node")}}})
+		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 95}}).
+		OverrideByRegexp("^(rail .*|Other)$", []dashboard.DynamicConfigValue{{Id: "noValue", Value: " "}, {Id: "links", Value: []map[string]any{toPortOf("Node")}}})
 	place, names := map[string]int{header: 0, findings: 1, other: mostRails + 2}, map[string]string{header: "Node", findings: "Findings", other: "Other"}
 	for i := range mostRails {
 		rail := strconv.Itoa(i)
