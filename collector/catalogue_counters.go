@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/counters"
 )
 
 // The catalogue of counters: a family for each meaning of fabric's counter tables, which also say under which
@@ -85,8 +85,8 @@ func counterFamilies() []*Family {
 		cmReceived, cmReceivedDuplicates, cmTransmitted, cmTransmitRetries)
 }
 
-func newCountFamilies() map[fabric.Meaning]*Family {
-	families := map[fabric.Meaning]*Family{}
+func newCountFamilies() map[counters.Meaning]*Family {
+	families := map[counters.Meaning]*Family{}
 	for _, row := range countRows() {
 		if ofInfiniBand(row.meaning) {
 			row.help += ibLink
@@ -96,7 +96,7 @@ func newCountFamilies() map[fabric.Meaning]*Family {
 			Help:   row.help + " Kernel names: " + kernelNames(row.meaning) + ".",
 			Source: countSource(row.meaning), Cadence: row.cadence, Stability: Stable, Collector: "counters",
 		}
-		if u := row.meaning.Unit(); u == fabric.UnitBytes || u == fabric.UnitTicks {
+		if u := row.meaning.Unit(); u == counters.UnitBytes || u == counters.UnitTicks {
 			f.Unit = string(u)
 		}
 		families[row.meaning] = f
@@ -105,10 +105,10 @@ func newCountFamilies() map[fabric.Meaning]*Family {
 }
 
 // kernelNames lists under which names the drivers count it, for those who search by them.
-func kernelNames(m fabric.Meaning) string {
+func kernelNames(m counters.Meaning) string {
 	var list []string
-	for _, t := range fabric.CounterTables() {
-		if t.Place == fabric.PlacePMA && t.Drivers[0] != fabric.AnyDriver {
+	for _, t := range counters.Tables() {
+		if t.Place == counters.PlacePMA && t.Drivers[0] != counters.AnyDriver {
 			continue // the names of the standard
 		}
 		var names []string
@@ -124,12 +124,12 @@ func kernelNames(m fabric.Meaning) string {
 	return strings.Join(list, ", ")
 }
 
-func countSource(m fabric.Meaning) string {
+func countSource(m counters.Meaning) string {
 	pma, hw := false, false
-	for _, t := range fabric.CounterTables() {
+	for _, t := range counters.Tables() {
 		for _, spec := range t.Counters() {
 			if spec.Meaning == m {
-				of := t.Place == fabric.PlacePMA || t.Place == fabric.PlacePMAExt
+				of := t.Place == counters.PlacePMA || t.Place == counters.PlacePMAExt
 				pma, hw = pma || of, hw || !of
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/counters"
 )
 
 // The catalogue of Ethernet statistics: a family for each meaning of fabric's tables, which also say under which kernel
@@ -49,8 +49,8 @@ func ethernetCatalogue() []*Family {
 	return append(list, ethernetFECInfo, ethernetStatisticTotal, ethernetStatisticsDropped)
 }
 
-func newEthernetFamilies() map[fabric.Meaning]*Family {
-	families := map[fabric.Meaning]*Family{}
+func newEthernetFamilies() map[counters.Meaning]*Family {
+	families := map[counters.Meaning]*Family{}
 	for _, row := range ethernetRows() {
 		f := &Family{
 			Name: row.name, Type: Counter, Labels: []string{"device", "port", "netdev"},
@@ -67,9 +67,9 @@ func newEthernetFamilies() map[fabric.Meaning]*Family {
 			f.Labels = append(f.Labels, "priority")
 		}
 		switch u := row.meaning.Unit(); u {
-		case fabric.UnitRatio:
+		case counters.UnitRatio:
 			f.Type, f.Unit = Gauge, string(u)
-		case fabric.UnitBytes, fabric.UnitSeconds:
+		case counters.UnitBytes, counters.UnitSeconds:
 			f.Unit = string(u)
 		}
 		families[row.meaning] = f
@@ -78,9 +78,9 @@ func newEthernetFamilies() map[fabric.Meaning]*Family {
 }
 
 // statNames lists under which names the drivers count it, for those who search by them.
-func statNames(m fabric.Meaning) string {
+func statNames(m counters.Meaning) string {
 	var list []string
-	for _, t := range fabric.NetStatTables() {
+	for _, t := range counters.StatTables() {
 		var names, older []string
 		for name, spec := range t.Rows() {
 			switch {

@@ -2,11 +2,11 @@
 
 package collector
 
-import "gpufabric_exporter/internal/fabric"
+import "gpufabric_exporter/internal/counters"
 
 // countRow is the family of a meaning. The kernel names are added to the help.
 type countRow struct {
-	meaning fabric.Meaning
+	meaning counters.Meaning
 	name    string
 	cadence Cadence
 	help    string
@@ -19,11 +19,11 @@ const (
 
 // ofInfiniBand tells whether it happens on InfiniBand links only. An Ethernet port has the counters of that standard too,
 // and nothing counts in these: a dozen series a port that would never say anything.
-func ofInfiniBand(m fabric.Meaning) bool {
+func ofInfiniBand(m counters.Meaning) bool {
 	switch m {
-	case fabric.CountTransmitWait, fabric.CountSymbolErrors, fabric.CountLinkErrorRecoveries, fabric.CountReceiveErrors, fabric.CountReceiveRemotePhysical,
-		fabric.CountReceiveSwitchRelay, fabric.CountReceiveConstraintErrors, fabric.CountTransmitDiscards, fabric.CountTransmitConstraintErrors,
-		fabric.CountLocalLinkIntegrity, fabric.CountExcessiveBufferOverruns, fabric.CountVL15Dropped:
+	case counters.TransmitWait, counters.SymbolErrors, counters.LinkErrorRecoveries, counters.ReceiveErrors, counters.ReceiveRemotePhysical,
+		counters.ReceiveSwitchRelay, counters.ReceiveConstraintErrors, counters.TransmitDiscards, counters.TransmitConstraintErrors,
+		counters.LocalLinkIntegrity, counters.ExcessiveBufferOverruns, counters.VL15Dropped:
 		return true
 	default:
 		return false
@@ -32,71 +32,71 @@ func ofInfiniBand(m fabric.Meaning) bool {
 
 func countRows() []countRow {
 	return []countRow{
-		{fabric.CountTransmittedBytes, "port_transmitted_data_bytes_total", Fast, "Bytes that the port sent." + rdmaOnly},
-		{fabric.CountReceivedBytes, "port_received_data_bytes_total", Fast, "Bytes that the port received." + rdmaOnly},
-		{fabric.CountTransmittedPackets, "port_transmitted_packets_total", Fast, "Packets that the port sent; on Ethernet RDMA only."},
-		{fabric.CountReceivedPackets, "port_received_packets_total", Fast, "Packets that the port received; on Ethernet RDMA only."},
-		{fabric.CountTransmittedUnicastPackets, "port_transmitted_unicast_packets_total", Slow, "Packets to one receiver that the port sent; on Ethernet RDMA only."},
-		{fabric.CountReceivedUnicastPackets, "port_received_unicast_packets_total", Slow, "Packets to one receiver that the port received; on Ethernet RDMA only."},
-		{fabric.CountTransmittedMulticastPackets, "port_transmitted_multicast_packets_total", Slow, "Packets to many receivers that the port sent; on Ethernet RDMA only."},
-		{fabric.CountReceivedMulticastPackets, "port_received_multicast_packets_total", Slow, "Packets to many receivers that the port received; on Ethernet RDMA only."},
+		{counters.TransmittedBytes, "port_transmitted_data_bytes_total", Fast, "Bytes that the port sent." + rdmaOnly},
+		{counters.ReceivedBytes, "port_received_data_bytes_total", Fast, "Bytes that the port received." + rdmaOnly},
+		{counters.TransmittedPackets, "port_transmitted_packets_total", Fast, "Packets that the port sent; on Ethernet RDMA only."},
+		{counters.ReceivedPackets, "port_received_packets_total", Fast, "Packets that the port received; on Ethernet RDMA only."},
+		{counters.TransmittedUnicastPackets, "port_transmitted_unicast_packets_total", Slow, "Packets to one receiver that the port sent; on Ethernet RDMA only."},
+		{counters.ReceivedUnicastPackets, "port_received_unicast_packets_total", Slow, "Packets to one receiver that the port received; on Ethernet RDMA only."},
+		{counters.TransmittedMulticastPackets, "port_transmitted_multicast_packets_total", Slow, "Packets to many receivers that the port sent; on Ethernet RDMA only."},
+		{counters.ReceivedMulticastPackets, "port_received_multicast_packets_total", Slow, "Packets to many receivers that the port received; on Ethernet RDMA only."},
 		{
-			fabric.CountTransmitWait, "port_transmit_wait_ticks_total", Fast,
+			counters.TransmitWait, "port_transmit_wait_ticks_total", Fast,
 			"Ticks during which the port had something to send but no credit to send it: congestion beyond it. The device does not tell how long a tick is.",
 		},
 
-		{fabric.CountSymbolErrors, "port_symbol_errors_total", Slow, "Minor errors on the physical lanes: cable, connector or transceiver."},
-		{fabric.CountLinkErrorRecoveries, "port_link_error_recoveries_total", Slow, "Times the link came back by itself after errors, with traffic stopped meanwhile."},
-		{fabric.CountLinkDowned, "port_link_downed_total", Slow, "Times the link went down."},
-		{fabric.CountReceiveErrors, "port_receive_errors_total", Slow, "Packets received with an error."},
-		{fabric.CountReceiveRemotePhysical, "port_receive_remote_physical_errors_total", Slow, "Packets received that a switch had marked as bad: the error is on a link before the last."},
-		{fabric.CountReceiveSwitchRelay, "port_receive_switch_relay_errors_total", Slow, "Packets that a switch could not forward."},
-		{fabric.CountReceiveConstraintErrors, "port_receive_constraint_errors_total", Slow, "Packets not received because of the partition or as raw packets are filtered."},
-		{fabric.CountReceiveDiscards, "port_receive_discards_total", Fast, "RDMA packets that arrived and that the device dropped."},
-		{fabric.CountTransmitDiscards, "port_transmit_discards_total", Slow, "Packets dropped before they were sent, because the port was down or congested."},
-		{fabric.CountTransmitConstraintErrors, "port_transmit_constraint_errors_total", Slow, "Packets not sent because of the partition or as raw packets are filtered."},
-		{fabric.CountLocalLinkIntegrity, "port_local_link_integrity_errors_total", Slow, "Times errors on the physical lanes passed the threshold set for them."},
-		{fabric.CountExcessiveBufferOverruns, "port_excessive_buffer_overrun_errors_total", Slow, "Times the receive buffers overran for longer than the threshold set for it."},
-		{fabric.CountVL15Dropped, "port_vl15_dropped_total", Slow, "Packets of subnet management dropped for want of room."},
-		{fabric.CountICRCErrors, "icrc_errors_total", Fast, "RoCE packets that arrived damaged though the Ethernet checksum was right: memory of a switch or NIC."},
+		{counters.SymbolErrors, "port_symbol_errors_total", Slow, "Minor errors on the physical lanes: cable, connector or transceiver."},
+		{counters.LinkErrorRecoveries, "port_link_error_recoveries_total", Slow, "Times the link came back by itself after errors, with traffic stopped meanwhile."},
+		{counters.LinkDowned, "port_link_downed_total", Slow, "Times the link went down."},
+		{counters.ReceiveErrors, "port_receive_errors_total", Slow, "Packets received with an error."},
+		{counters.ReceiveRemotePhysical, "port_receive_remote_physical_errors_total", Slow, "Packets received that a switch had marked as bad: the error is on a link before the last."},
+		{counters.ReceiveSwitchRelay, "port_receive_switch_relay_errors_total", Slow, "Packets that a switch could not forward."},
+		{counters.ReceiveConstraintErrors, "port_receive_constraint_errors_total", Slow, "Packets not received because of the partition or as raw packets are filtered."},
+		{counters.ReceiveDiscards, "port_receive_discards_total", Fast, "RDMA packets that arrived and that the device dropped."},
+		{counters.TransmitDiscards, "port_transmit_discards_total", Slow, "Packets dropped before they were sent, because the port was down or congested."},
+		{counters.TransmitConstraintErrors, "port_transmit_constraint_errors_total", Slow, "Packets not sent because of the partition or as raw packets are filtered."},
+		{counters.LocalLinkIntegrity, "port_local_link_integrity_errors_total", Slow, "Times errors on the physical lanes passed the threshold set for them."},
+		{counters.ExcessiveBufferOverruns, "port_excessive_buffer_overrun_errors_total", Slow, "Times the receive buffers overran for longer than the threshold set for it."},
+		{counters.VL15Dropped, "port_vl15_dropped_total", Slow, "Packets of subnet management dropped for want of room."},
+		{counters.ICRCErrors, "icrc_errors_total", Fast, "RoCE packets that arrived damaged though the Ethernet checksum was right: memory of a switch or NIC."},
 
-		{fabric.CountOutOfSequence, "out_of_sequence_total", Fast, "Times the receiver of RDMA packets saw a gap in their numbers: packets were lost or overtaken on their way here."},
-		{fabric.CountPacketSequenceErrors, "packet_sequence_errors_total", Fast, "Times the sender of RDMA packets was told of a gap (NAK): packets that left here were lost or overtaken."},
-		{fabric.CountImpliedNAKs, "implied_nak_sequence_errors_total", Fast, "Times the reader of remote memory saw from a later answer that an earlier one was lost."},
-		{fabric.CountAckTimeouts, "ack_timeouts_total", Fast, "Times no acknowledgement came in time and the packets were sent again: loss, or the other side is gone."},
-		{fabric.CountDuplicateRequests, "duplicate_requests_total", Fast, "Requests that arrived again though they had been carried out: the sender missed the acknowledgement."},
-		{fabric.CountRetransmissions, "retransmissions_total", Fast, "Times the sender went back and sent again, whatever the reason."},
-		{fabric.CountRetransmittedPackets, "retransmitted_packets_total", Fast, "RDMA packets sent again."},
-		{fabric.CountRetransmittedBytes, "retransmitted_bytes_total", Fast, "Bytes of RDMA packets sent again."},
-		{fabric.CountAdaptiveRetrans, "adaptive_retransmissions_total", Fast, "Times adaptive retransmission of RoCE, which does not wait for the full timeout, sent again."},
-		{fabric.CountAdaptiveRetransTimeout, "adaptive_retransmission_timeouts_total", Fast, "Times RoCE traffic timed out in spite of adaptive retransmission."},
-		{fabric.CountSlowRestarts, "slow_restarts_total", Fast, "Times RoCE resumed sending slowly after a pause."},
-		{fabric.CountSlowRestartCNPs, "slow_restart_cnps_total", Fast, "Times a slow restart of RoCE made congestion notifications."},
-		{fabric.CountSlowRestartTransitions, "slow_restart_transitions_total", Fast, "Times RoCE changed to the state of slow restart."},
-		{fabric.CountRetriesExceeded, "retries_exceeded_total", Fast, "Connections given up because all retries were without an answer. The job that owns one fails (NCCL: \"transport retry counter exceeded\")."},
-		{fabric.CountRNRRetriesExceeded, "rnr_retries_exceeded_total", Fast, "Connections given up because the receiver stayed not ready through all retries. The job that owns one fails."},
-		{fabric.CountRNRNAKsReceived, "rnr_naks_received_total", Fast, "Times the other side was not ready to receive (RNR NAK): its application had posted no buffer."},
-		{fabric.CountRNRNAKsSent, "rnr_naks_sent_total", Fast, "Times this side was not ready to receive and said so (RNR NAK): the application here had posted no buffer."},
-		{fabric.CountOutOfBuffer, "out_of_buffer_total", Fast, "Times a message arrived for which the application had posted no receive buffer."},
+		{counters.OutOfSequence, "out_of_sequence_total", Fast, "Times the receiver of RDMA packets saw a gap in their numbers: packets were lost or overtaken on their way here."},
+		{counters.PacketSequenceErrors, "packet_sequence_errors_total", Fast, "Times the sender of RDMA packets was told of a gap (NAK): packets that left here were lost or overtaken."},
+		{counters.ImpliedNAKs, "implied_nak_sequence_errors_total", Fast, "Times the reader of remote memory saw from a later answer that an earlier one was lost."},
+		{counters.AckTimeouts, "ack_timeouts_total", Fast, "Times no acknowledgement came in time and the packets were sent again: loss, or the other side is gone."},
+		{counters.DuplicateRequests, "duplicate_requests_total", Fast, "Requests that arrived again though they had been carried out: the sender missed the acknowledgement."},
+		{counters.Retransmissions, "retransmissions_total", Fast, "Times the sender went back and sent again, whatever the reason."},
+		{counters.RetransmittedPackets, "retransmitted_packets_total", Fast, "RDMA packets sent again."},
+		{counters.RetransmittedBytes, "retransmitted_bytes_total", Fast, "Bytes of RDMA packets sent again."},
+		{counters.AdaptiveRetrans, "adaptive_retransmissions_total", Fast, "Times adaptive retransmission of RoCE, which does not wait for the full timeout, sent again."},
+		{counters.AdaptiveRetransTimeout, "adaptive_retransmission_timeouts_total", Fast, "Times RoCE traffic timed out in spite of adaptive retransmission."},
+		{counters.SlowRestarts, "slow_restarts_total", Fast, "Times RoCE resumed sending slowly after a pause."},
+		{counters.SlowRestartCNPs, "slow_restart_cnps_total", Fast, "Times a slow restart of RoCE made congestion notifications."},
+		{counters.SlowRestartTransitions, "slow_restart_transitions_total", Fast, "Times RoCE changed to the state of slow restart."},
+		{counters.RetriesExceeded, "retries_exceeded_total", Fast, "Connections given up because all retries were without an answer. The job that owns one fails (NCCL: \"transport retry counter exceeded\")."},
+		{counters.RNRRetriesExceeded, "rnr_retries_exceeded_total", Fast, "Connections given up because the receiver stayed not ready through all retries. The job that owns one fails."},
+		{counters.RNRNAKsReceived, "rnr_naks_received_total", Fast, "Times the other side was not ready to receive (RNR NAK): its application had posted no buffer."},
+		{counters.RNRNAKsSent, "rnr_naks_sent_total", Fast, "Times this side was not ready to receive and said so (RNR NAK): the application here had posted no buffer."},
+		{counters.OutOfBuffer, "out_of_buffer_total", Fast, "Times a message arrived for which the application had posted no receive buffer."},
 
-		{fabric.CountECNMarked, "ecn_marked_total", Fast, "RoCE packets received that a switch had marked as having met congestion (ECN)."},
-		{fabric.CountCNPSent, "cnp_sent_total", Fast, "Congestion notifications sent to senders whose packets arrived marked."},
-		{fabric.CountCNPReceived, "cnp_received_total", Fast, "Congestion notifications received: what is sent from here meets congestion."},
-		{fabric.CountCNPHandled, "cnp_handled_total", Fast, "Congestion notifications received that made the device send slower."},
-		{fabric.CountCNPIgnored, "cnp_ignored_total", Fast, "Congestion notifications received and ignored: congestion control is off for them."},
+		{counters.ECNMarked, "ecn_marked_total", Fast, "RoCE packets received that a switch had marked as having met congestion (ECN)."},
+		{counters.CNPSent, "cnp_sent_total", Fast, "Congestion notifications sent to senders whose packets arrived marked."},
+		{counters.CNPReceived, "cnp_received_total", Fast, "Congestion notifications received: what is sent from here meets congestion."},
+		{counters.CNPHandled, "cnp_handled_total", Fast, "Congestion notifications received that made the device send slower."},
+		{counters.CNPIgnored, "cnp_ignored_total", Fast, "Congestion notifications received and ignored: congestion control is off for them."},
 
-		{fabric.CountReceivedReads, "received_read_requests_total", Fast, "Requests received to read local memory."},
-		{fabric.CountReceivedWrites, "received_write_requests_total", Fast, "Requests received to write local memory."},
-		{fabric.CountReceivedAtomics, "received_atomic_requests_total", Fast, "Requests received to change local memory atomically."},
-		{fabric.CountReceivedDCTConnects, "received_dct_connects_total", Fast, "Connection requests received for dynamically connected transport."},
-		{fabric.CountRequesterCQEErrors, "requester_cqe_errors_total", Fast, "Sends, reads and writes that completed with an error."},
-		{fabric.CountResponderCQEErrors, "responder_cqe_errors_total", Fast, "Receives that completed with an error."},
-		{fabric.CountRequesterFlushErrors, "requester_flush_errors_total", Fast, "Sends, reads and writes given up because their connection had failed or was closed; normal when a job ends."},
-		{fabric.CountResponderFlushErrors, "responder_flush_errors_total", Fast, "Receives given up because their connection had failed or was closed; normal when a job ends."},
-		{fabric.CountRequesterRemoteAccess, "requester_remote_access_errors_total", Fast, "Requests from here that the other side refused: wrong key, address or permission."},
-		{fabric.CountResponderRemoteAccess, "responder_remote_access_errors_total", Fast, "Requests of other sides that were refused here: wrong key, address or permission."},
-		{fabric.CountRequesterRemoteInvalid, "requester_remote_invalid_requests_total", Fast, "Requests from here that the other side found invalid."},
-		{fabric.CountRequesterRemoteOperation, "requester_remote_operation_errors_total", Fast, "Requests from here that the other side failed to carry out."},
-		{fabric.CountResponderLocalLength, "responder_local_length_errors_total", Fast, "Messages that arrived longer than the buffer posted for them."},
+		{counters.ReceivedReads, "received_read_requests_total", Fast, "Requests received to read local memory."},
+		{counters.ReceivedWrites, "received_write_requests_total", Fast, "Requests received to write local memory."},
+		{counters.ReceivedAtomics, "received_atomic_requests_total", Fast, "Requests received to change local memory atomically."},
+		{counters.ReceivedDCTConnects, "received_dct_connects_total", Fast, "Connection requests received for dynamically connected transport."},
+		{counters.RequesterCQEErrors, "requester_cqe_errors_total", Fast, "Sends, reads and writes that completed with an error."},
+		{counters.ResponderCQEErrors, "responder_cqe_errors_total", Fast, "Receives that completed with an error."},
+		{counters.RequesterFlushErrors, "requester_flush_errors_total", Fast, "Sends, reads and writes given up because their connection had failed or was closed; normal when a job ends."},
+		{counters.ResponderFlushErrors, "responder_flush_errors_total", Fast, "Receives given up because their connection had failed or was closed; normal when a job ends."},
+		{counters.RequesterRemoteAccess, "requester_remote_access_errors_total", Fast, "Requests from here that the other side refused: wrong key, address or permission."},
+		{counters.ResponderRemoteAccess, "responder_remote_access_errors_total", Fast, "Requests of other sides that were refused here: wrong key, address or permission."},
+		{counters.RequesterRemoteInvalid, "requester_remote_invalid_requests_total", Fast, "Requests from here that the other side found invalid."},
+		{counters.RequesterRemoteOperation, "requester_remote_operation_errors_total", Fast, "Requests from here that the other side failed to carry out."},
+		{counters.ResponderLocalLength, "responder_local_length_errors_total", Fast, "Messages that arrived longer than the buffer posted for them."},
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"gpufabric_exporter/internal/counters"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -27,8 +28,8 @@ func TestCountersDocument(t *testing.T) {
 }
 
 func TestEveryMeaningHasItsFamily(t *testing.T) {
-	names := map[string]fabric.Meaning{}
-	rows := map[fabric.Meaning]bool{}
+	names := map[string]counters.Meaning{}
+	rows := map[counters.Meaning]bool{}
 	for _, row := range countRows() {
 		if m, ok := names[row.name]; ok || rows[row.meaning] {
 			t.Errorf("%s: %s and %s, or a meaning twice", row.name, m, row.meaning)
@@ -42,7 +43,7 @@ func TestEveryMeaningHasItsFamily(t *testing.T) {
 			t.Errorf("%s counts %s", row.name, unit)
 		}
 	}
-	for _, m := range fabric.Meanings() {
+	for _, m := range counters.Meanings() {
 		if !rows[m] {
 			t.Errorf("%s has no family", m)
 		}
@@ -51,7 +52,7 @@ func TestEveryMeaningHasItsFamily(t *testing.T) {
 
 // Every kernel name of a family is in its help: that is what people search for.
 func TestHelpHasTheKernelNames(t *testing.T) {
-	for _, table := range fabric.CounterTables() {
+	for _, table := range counters.Tables() {
 		for name, spec := range table.Counters() {
 			if f := countFamilies[spec.Meaning]; f != nil && !strings.Contains(f.Help, name) {
 				t.Errorf("%s: no %s of %s in %q", f.Name, name, table.Name, f.Help)
@@ -61,9 +62,9 @@ func TestHelpHasTheKernelNames(t *testing.T) {
 }
 
 // table returns a counter for each row of a driver's table, with values 1, 2, 3, ...
-func table(place fabric.CounterPlace, driver string) []fabric.Counter {
+func table(place counters.Place, driver string) []fabric.Counter {
 	var list []fabric.Counter
-	for _, t := range fabric.CounterTables() {
+	for _, t := range counters.Tables() {
 		if t.Place != place || !slices.Contains(t.Drivers, driver) {
 			continue
 		}
@@ -74,7 +75,7 @@ func table(place fabric.CounterPlace, driver string) []fabric.Counter {
 	return list
 }
 
-func counters(values ...any) fabric.Fact[[]fabric.Counter] {
+func counted(values ...any) fabric.Fact[[]fabric.Counter] {
 	var list []fabric.Counter
 	for i := 0; i < len(values); i += 2 {
 		c := fabric.Counter{Name: values[i].(string), Value: fabric.NotKnown[uint64](fabric.ReasonIO, "test", now)}
@@ -133,54 +134,54 @@ func check(t *testing.T, n *fabric.Node, want ...string) {
 const of = `{device="dev0",port="1"} `
 
 func TestScale(t *testing.T) {
-	check(t, port1("mlx5_core", counters("port_xmit_data", 1000, "port_xmit_packets", 7), noCounters),
+	check(t, port1("mlx5_core", counted("port_xmit_data", 1000, "port_xmit_packets", 7), noCounters),
 		"port_transmitted_data_bytes_total"+of+"4000", "port_transmitted_packets_total"+of+"7")
-	check(t, port1("efa", noCounters, counters("tx_bytes", 1000)), "port_transmitted_data_bytes_total"+of+"1000")
-	check(t, port1("hfi1", counters("port_xmit_data", 1000, "port_xmit_packets", 7), noCounters), // flits of eight octets
+	check(t, port1("efa", noCounters, counted("tx_bytes", 1000)), "port_transmitted_data_bytes_total"+of+"1000")
+	check(t, port1("hfi1", counted("port_xmit_data", 1000, "port_xmit_packets", 7), noCounters), // flits of eight octets
 		"port_transmitted_data_bytes_total"+of+"8000", "port_transmitted_packets_total"+of+"7")
-	check(t, port1("mlx4_core", counters("link_downed", 1, "port_rcv_data_64", 1000, "port_rcv_packets_64", 7, "port_unicast_rcv_packets", 6), noCounters), // counters_ext
+	check(t, port1("mlx4_core", counted("link_downed", 1, "port_rcv_data_64", 1000, "port_rcv_packets_64", 7, "port_unicast_rcv_packets", 6), noCounters), // counters_ext
 		"port_received_data_bytes_total"+of+"4000", "port_received_packets_total"+of+"7", "port_received_unicast_packets_total"+of+"6", "port_link_downed_total"+of+"1")
 }
 
 func TestDriversDiffer(t *testing.T) {
-	list := counters("duplicate_request", 1, "dup_req", 2, "tx_cnp_pkts", 3)
+	list := counted("duplicate_request", 1, "dup_req", 2, "tx_cnp_pkts", 3)
 	check(t, port1("mlx5_core", noCounters, list), "duplicate_requests_total"+of+"1",
 		`hw_counters_total{counter="dup_req",device="dev0",port="1"} 2`, `hw_counters_total{counter="tx_cnp_pkts",device="dev0",port="1"} 3`)
 	check(t, port1("bnxt_en", noCounters, list), "duplicate_requests_total"+of+"2", "cnp_sent_total"+of+"3",
 		`hw_counters_total{counter="duplicate_request",device="dev0",port="1"} 1`)
-	check(t, port1("", noCounters, counters("rcvd_pkts", 5)), "port_received_packets_total"+of+"5")
+	check(t, port1("", noCounters, counted("rcvd_pkts", 5)), "port_received_packets_total"+of+"5")
 	unknown := port1("mlx5_core", noCounters, list)
 	unknown.HCAs[0].Driver = fabric.NotKnown[string](fabric.ReasonIO, "test", now)
 	check(t, unknown)
 }
 
 func TestRepresentors(t *testing.T) {
-	check(t, port1("mlx5_core", noCounters, counters("vport_out_of_buffer", 3)), "out_of_buffer_total"+of+"3")
-	check(t, port1("mlx5_core", noCounters, counters("vport_out_of_buffer", 3, "out_of_buffer", 4)), // whatever that is
+	check(t, port1("mlx5_core", noCounters, counted("vport_out_of_buffer", 3)), "out_of_buffer_total"+of+"3")
+	check(t, port1("mlx5_core", noCounters, counted("vport_out_of_buffer", 3, "out_of_buffer", 4)), // whatever that is
 		`hw_counters_total{counter="out_of_buffer",device="dev0",port="1"} 4`, `hw_counters_total{counter="vport_out_of_buffer",device="dev0",port="1"} 3`)
 }
 
 func TestSaturation(t *testing.T) {
-	check(t, port1("mlx5_core", counters("symbol_error", 65534, "link_downed", 255, "excessive_buffer_overrun_errors", 15, "port_xmit_wait", math.MaxUint32), noCounters),
+	check(t, port1("mlx5_core", counted("symbol_error", 65534, "link_downed", 255, "excessive_buffer_overrun_errors", 15, "port_xmit_wait", math.MaxUint32), noCounters),
 		"port_symbol_errors_total"+of+"65534", "port_link_downed_total"+of+"255", "port_excessive_buffer_overrun_errors_total"+of+"15",
 		"port_transmit_wait_ticks_total"+of+"4.294967295e+09",
 		`counter_saturated{counter="link_downed",device="dev0",port="1"} 1`,
 		`counter_saturated{counter="excessive_buffer_overrun_errors",device="dev0",port="1"} 1`,
 		`counter_saturated{counter="port_xmit_wait",device="dev0",port="1"} 1`)
-	check(t, port1("mlx5_core", noCounters, counters("out_of_buffer", math.MaxUint32)), "out_of_buffer_total"+of+"4.294967295e+09") // wraps
+	check(t, port1("mlx5_core", noCounters, counted("out_of_buffer", math.MaxUint32)), "out_of_buffer_total"+of+"4.294967295e+09") // wraps
 }
 
 func TestAbsentAndUnknown(t *testing.T) {
 	unknown := fabric.NotKnown[[]fabric.Counter](fabric.ReasonStuck, "test", now)
 	check(t, port1("mlx5_core", noCounters, noCounters))
 	check(t, port1("mlx5_core", unknown, unknown))
-	check(t, port1("mlx5_core", counters("symbol_error", 1, "VL15_dropped", nil), counters("out_of_buffer", nil, "nosuch", nil)), "port_symbol_errors_total"+of+"1")
+	check(t, port1("mlx5_core", counted("symbol_error", 1, "VL15_dropped", nil), counted("out_of_buffer", nil, "nosuch", nil)), "port_symbol_errors_total"+of+"1")
 	check(t, port1("ionic", noCounters, known([]fabric.Counter{{Name: "resp_rx_outof_buf", Value: known(uint64(math.MaxUint64))}})))
 }
 
 // What only InfiniBand links have is not shown of an Ethernet port while it is 0.
 func TestCountersOfInfiniBand(t *testing.T) {
-	n := port1("mlx5_core", counters("symbol_error", 0, "VL15_dropped", 7, "link_downed", 0, "port_xmit_wait", nil), noCounters)
+	n := port1("mlx5_core", counted("symbol_error", 0, "VL15_dropped", 7, "link_downed", 0, "port_xmit_wait", nil), noCounters)
 	zero := "port_symbol_errors_total" + of + "0"
 	rest := []string{"port_vl15_dropped_total" + of + "7", "port_link_downed_total" + of + "0"}
 	check(t, n, append(rest, zero)...) // nobody knows what it is
@@ -191,28 +192,28 @@ func TestCountersOfInfiniBand(t *testing.T) {
 }
 
 func TestSums(t *testing.T) {
-	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1, "ip6OutOctets", 20)), "port_transmitted_data_bytes_total"+of+"21")
-	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1, "ip6OutOctets", nil))) // half of it would be a lie
-	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1)), `hw_counters_total{counter="ip4OutOctets",device="dev0",port="1"} 1`)
-	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1, "ip6OutOctets", 20, "ip4OutOctets", 300)), "port_transmitted_data_bytes_total"+of+"21")
+	check(t, port1("ice", noCounters, counted("ip4OutOctets", 1, "ip6OutOctets", 20)), "port_transmitted_data_bytes_total"+of+"21")
+	check(t, port1("ice", noCounters, counted("ip4OutOctets", 1, "ip6OutOctets", nil))) // half of it would be a lie
+	check(t, port1("ice", noCounters, counted("ip4OutOctets", 1)), `hw_counters_total{counter="ip4OutOctets",device="dev0",port="1"} 1`)
+	check(t, port1("ice", noCounters, counted("ip4OutOctets", 1, "ip6OutOctets", 20, "ip4OutOctets", 300)), "port_transmitted_data_bytes_total"+of+"21")
 }
 
 // No driver has a meaning in both places; if one did, two series of one name would cost the scrape.
 func TestMeaningInTwoPlaces(t *testing.T) {
-	check(t, port1("efa", counters("port_xmit_data", 1), counters("tx_bytes", 9)),
+	check(t, port1("efa", counted("port_xmit_data", 1), counted("tx_bytes", 9)),
 		"port_transmitted_data_bytes_total"+of+"4", `hw_counters_total{counter="tx_bytes",device="dev0",port="1"} 9`)
-	check(t, port1("efa", counters("port_xmit_data", nil), counters("tx_bytes", 9)), "port_transmitted_data_bytes_total"+of+"9")
+	check(t, port1("efa", counted("port_xmit_data", nil), counted("tx_bytes", 9)), "port_transmitted_data_bytes_total"+of+"9")
 }
 
 func TestGauges(t *testing.T) {
-	check(t, port1("bnxt_en", noCounters, counters("active_qps", 8, "watermark_qps", 9)),
+	check(t, port1("bnxt_en", noCounters, counted("active_qps", 8, "watermark_qps", 9)),
 		`hw_counters_value{counter="active_qps",device="dev0",port="1"} 8`, `hw_counters_value{counter="watermark_qps",device="dev0",port="1"} 9`)
-	check(t, port1("mana", noCounters, counters("current_rate", 8)), `hw_counters_value{counter="current_rate",device="dev0",port="1"} 8`)
+	check(t, port1("mana", noCounters, counted("current_rate", 8)), `hw_counters_value{counter="current_rate",device="dev0",port="1"} 8`)
 }
 
 func TestDeviceCounters(t *testing.T) {
-	n := port1("mana", noCounters, counters("received_cnps", 1))
-	n.HCAs[0].HWCounters = counters("sent_cnps", 2, "received_cnp_count", 3)
+	n := port1("mana", noCounters, counted("received_cnps", 1))
+	n.HCAs[0].HWCounters = counted("sent_cnps", 2, "received_cnp_count", 3)
 	check(t, n, "cnp_received_total"+of+"1", `cnp_sent_total{device="dev0",port=""} 2`, `hw_counters_total{counter="received_cnp_count",device="dev0",port=""} 3`)
 }
 
@@ -224,7 +225,7 @@ func TestLifespan(t *testing.T) {
 
 func TestCM(t *testing.T) {
 	n := port1("mlx5_core", noCounters, noCounters)
-	n.HCAs[0].Ports[0].Counters.CM = counters("cm_rx_msgs/req", 1, "cm_tx_msgs/rep", 2, "cm_tx_retries/req", 3, "cm_rx_duplicates/dreq", 4, "cm_rx_msgs/rej", nil, "nosuch/req", 5)
+	n.HCAs[0].Ports[0].Counters.CM = counted("cm_rx_msgs/req", 1, "cm_tx_msgs/rep", 2, "cm_tx_retries/req", 3, "cm_rx_duplicates/dreq", 4, "cm_rx_msgs/rej", nil, "nosuch/req", 5)
 	check(t, n,
 		`cm_received_messages_total{device="dev0",message="req",port="1"} 1`, `cm_transmitted_messages_total{device="dev0",message="rep",port="1"} 2`,
 		`cm_transmit_retries_total{device="dev0",message="req",port="1"} 3`, `cm_received_duplicates_total{device="dev0",message="dreq",port="1"} 4`)
@@ -232,7 +233,7 @@ func TestCM(t *testing.T) {
 
 func TestHostileCounters(t *testing.T) {
 	long := strings.Repeat("ü", 1000)
-	list := counters(`a"b\c`, 1, "x\ny", 2, "bad\xff", 3, "bad\xfe", 4, "", 5, long, 6, long+"2", 7, "out_of\xffbuffer", 8, "out_of_buffer", 9)
+	list := counted(`a"b\c`, 1, "x\ny", 2, "bad\xff", 3, "bad\xfe", 4, "", 5, long, 6, long+"2", 7, "out_of\xffbuffer", 8, "out_of_buffer", 9)
 	out := series(t, port1("mlx5_core", list, list))
 	for _, want := range []string{
 		"out_of_buffer_total" + of + "9",
@@ -251,9 +252,9 @@ func TestHostileCounters(t *testing.T) {
 	for i := range 10_000 {
 		many = append(many, fmt.Sprintf("c%d", i), i)
 	}
-	n := port1("ionic", counters(many...), counters(many...))
-	n.HCAs[0].HWCounters = counters(many...)
-	n.HCAs[0].Ports[0].Counters.CM = counters(many...)
+	n := port1("ionic", counted(many...), counted(many...))
+	n.HCAs[0].HWCounters = counted(many...)
+	n.HCAs[0].Ports[0].Counters.CM = counted(many...)
 	out = series(t, n)
 	if len(out) != 2*maxRaw+2 || !slices.Contains(out, "hw_counters_dropped"+of+"9936") {
 		t.Errorf("%d series, the last: %s", len(out), out[len(out)-1])
@@ -272,9 +273,9 @@ func TestSeriesOfEachDriver(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(drivers)) {
 		driver, shipped := strings.CutSuffix(name, " as shipped")
-		pma, hw := noCounters, known(table(fabric.PlacePort, driver))
+		pma, hw := noCounters, known(table(counters.PlacePort, driver))
 		if strings.HasPrefix(driver, "mlx") {
-			pma = known(table(fabric.PlacePMA, fabric.AnyDriver))
+			pma = known(table(counters.PlacePMA, counters.AnyDriver))
 		}
 		if shipped { // without optional counters
 			hw.Value = slices.DeleteFunc(hw.Value, func(c fabric.Counter) bool {
@@ -291,7 +292,7 @@ func TestSeriesOfEachDriver(t *testing.T) {
 			f, _, _ := strings.Cut(line, "{")
 			seen[f] = true
 		}
-		n.HCAs[0].Ports[0].Counters.HW, n.HCAs[0].Ports[0].Counters.PMA, n.HCAs[0].HWCounters = noCounters, noCounters, known(table(fabric.PlaceDevice, driver))
+		n.HCAs[0].Ports[0].Counters.HW, n.HCAs[0].Ports[0].Counters.PMA, n.HCAs[0].HWCounters = noCounters, noCounters, known(table(counters.PlaceDevice, driver))
 		whole := len(series(t, n)) - 1
 		t.Logf("%-20s %3d series a port, %2d a device", name, len(out), whole)
 		if len(out) != drivers[name] {
@@ -310,7 +311,7 @@ func TestCounterHealth(t *testing.T) {
 		_, why := hasCounters(n)
 		return why
 	}
-	if got := why(port1("mlx5_core", noCounters, counters("x", 1))); got != "" {
+	if got := why(port1("mlx5_core", noCounters, counted("x", 1))); got != "" {
 		t.Error(got)
 	}
 	if got := why(port1("siw", noCounters, noCounters)); !strings.Contains(got, "no driver") {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/counters"
 )
 
 // writeStats writes the section on Ethernet statistics of the page docs/COUNTERS.md.
@@ -21,7 +21,7 @@ func writeStats(b *strings.Builder) {
 			fmt.Fprintf(b, "1. `%s`\n", ethernetFamilies[row.meaning].FullName())
 		}
 	}
-	for _, t := range fabric.NetStatTables() {
+	for _, t := range counters.StatTables() {
 		fmt.Fprintf(b, "\n## %s: statistics\n\nDriver `%s`. Names from `%s`.\n\n%s\n", t.Name, strings.Join(t.Drivers, "`, `"), t.Source, t.Note)
 		first := true
 		for name, spec := range t.Rows() {
@@ -40,7 +40,7 @@ func writeStats(b *strings.Builder) {
 			if spec.Scale != 1 {
 				unit = fmt.Sprintf("%g %s", spec.Scale, unit)
 			}
-			fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", name, metric, unit, documentBits(spec.CounterSpec), documentEnd(spec.CounterSpec))
+			fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", name, metric, unit, documentBits(spec.Spec), documentEnd(spec.Spec))
 		}
 	}
 }
