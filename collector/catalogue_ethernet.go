@@ -3,7 +3,6 @@
 package collector
 
 import (
-	"fmt"
 	"strings"
 
 	"gpufabric_exporter/internal/counters"
@@ -94,12 +93,12 @@ func statNames(m counters.Meaning) string {
 		if len(names) > 0 {
 			list = append(list, t.Name+" "+strings.Join(names, " + "))
 		}
-		if len(older) > 0 {
+		switch {
+		case len(names) > 0 && len(older) > 0:
 			list[len(list)-1] += " (once " + strings.Join(older, " + ") + ")"
+		case len(older) > 0:
+			list = append(list, t.Name+" (once "+strings.Join(older, " + ")+")")
 		}
-	}
-	if len(list) == 0 {
-		panic(fmt.Sprintf("collector: no driver counts %s", m))
 	}
 	return strings.Join(list, ", ")
 }

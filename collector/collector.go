@@ -12,6 +12,7 @@ package collector
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -223,7 +224,11 @@ func (s *Set) Gather(n *fabric.Node, c ConfigState) []exposition.Family {
 type Gathered struct {
 	rows     []exposition.Family // each family at its place
 	families []exposition.Family
+	errs     []error
 }
+
+// Err is what collectors did wrong in the last Gather: a mistake in this program. Their series are missing.
+func (g *Gathered) Err() error { return errors.Join(g.errs...) }
 
 // GatherAgain is Gather in memory that an earlier one used: what that returned is overwritten.
 func (s *Set) GatherAgain(g *Gathered, n *fabric.Node, c ConfigState) []exposition.Family {
@@ -234,9 +239,11 @@ func (s *Set) GatherAgain(g *Gathered, n *fabric.Node, c ConfigState) []expositi
 		g.rows[i].Series = g.rows[i].Series[:0]
 	}
 	out := sink{families: g.rows}
+	g.errs = g.errs[:0]
 	for _, c := range s.collectors {
 		health := c.health(n)
 		if err := out.run(c.collect, n); err != nil {
+			g.errs = append(g.errs, fmt.Errorf("collector %s: %w", c.Name, err))
 			health.Success = false
 		}
 		emitHealth(health, out.emit)
@@ -244,6 +251,9 @@ func (s *Set) GatherAgain(g *Gathered, n *fabric.Node, c ConfigState) []expositi
 	collectNode(n, out.emit)
 	s.collectSources(n, out.emit)
 	collectConfig(c, out.emit)
+	if out.wrong != nil {
+		g.errs = append(g.errs, out.wrong)
+	}
 	g.families = g.families[:0]
 	for _, f := range g.rows {
 		if len(f.Series) > 0 {
@@ -257,9 +267,14 @@ func (s *Set) GatherAgain(g *Gathered, n *fabric.Node, c ConfigState) []expositi
 type sink struct {
 	families []exposition.Family // each at its place
 	begun    []*Family           // those that the collector in question has series of
+	wrong    error               // what it emitted that is no series of a row
 }
 
 func (s *sink) emit(f *Family, v float64, labels ...string) {
+	if f.head == nil || len(labels) != len(f.Labels) {
+		s.wrong = f.mistake(labels)
+		return
+	}
 	m := &s.families[f.place]
 	if len(m.Series) == 0 {
 		m.Head = f.head
@@ -271,15 +286,21 @@ func (s *sink) emit(f *Family, v float64, labels ...string) {
 	m.Series = append(m.Series, f.series(v, labels))
 }
 
-// run runs a collector. One that panics leaves nothing behind.
+// run runs a collector. One that panics, or emits what is no series, leaves nothing behind.
 func (s *sink) run(collect func(*fabric.Node, emit), n *fabric.Node) (err error) {
-	s.begun = s.begun[:0]
+	s.begun, s.wrong = s.begun[:0], nil
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("collector panicked: %v", p)
-			for _, f := range s.begun {
-				s.families[f.place].Series = s.families[f.place].Series[:0]
-			}
+			err = fmt.Errorf("panic: %v", p)
+		}
+		if err == nil {
+			err = s.wrong
+		}
+		if s.wrong = nil; err == nil {
+			return
+		}
+		for _, f := range s.begun {
+			s.families[f.place].Series = s.families[f.place].Series[:0]
 		}
 	}()
 	collect(n, s.emit)

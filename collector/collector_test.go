@@ -72,7 +72,11 @@ func protos(families []exposition.Family) []*dto.MetricFamily {
 
 func scrape(t *testing.T, n *fabric.Node) string {
 	t.Helper()
-	families := everything(t).Gather(n, ConfigState{LoadedAt: now, LastOK: true})
+	gathered := new(Gathered)
+	families := everything(t).GatherAgain(gathered, n, ConfigState{LoadedAt: now, LastOK: true})
+	if err := gathered.Err(); err != nil {
+		t.Error(err)
+	}
 	problems, err := testutil.GatherAndLint(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return protos(families), nil }))
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
@@ -138,25 +142,37 @@ func TestGIDEntriesArePresentAsZero(t *testing.T) {
 	}
 }
 
-func TestPanicCostsOneCollector(t *testing.T) {
-	s := everything(t)
-	s.collectors = slices.Clone(s.collectors)
-	for i := range s.collectors {
-		if s.collectors[i].Name == "hca" {
-			s.collectors[i].collect = func(_ *fabric.Node, emit emit) {
-				emit(hcaNUMANode, 1, "mlx5_0")
-				panic("boom")
+// A collector that goes wrong loses its own series and no others, and says what is wrong.
+func TestMistakesCostOneCollector(t *testing.T) {
+	unlisted := &Family{Name: "nobody_lists_it", Type: Gauge, Labels: []string{"device"}}
+	for says, mistake := range map[string]func(emit emit){
+		"collector hca: panic: boom": func(emit) { panic("boom") },
+		"collector hca: hca_numa_node wants the labels (device), not 2 values": func(emit emit) { emit(hcaNUMANode, 2, "mlx5_0", "1") },
+		"collector hca: nobody_lists_it is emitted, but is in no list of rows": func(emit emit) { emit(unlisted, 1, "mlx5_0") },
+	} {
+		s := everything(t)
+		s.collectors = slices.Clone(s.collectors)
+		for i := range s.collectors {
+			if s.collectors[i].Name == "hca" {
+				s.collectors[i].collect = func(_ *fabric.Node, emit emit) {
+					emit(hcaNUMANode, 1, "mlx5_0")
+					mistake(emit)
+				}
 			}
 		}
-	}
-	out := text(t, s.Gather(nodeOf(device("mlx5_0")), ConfigState{}))
-	for _, line := range []string{`scrape_collector_success{collector="hca"} 0`, `scrape_collector_success{collector="gid"} 1`, `source_up{`} {
-		if !strings.Contains(out, line) {
-			t.Errorf("missing %s in:\n%s", line, out)
+		g := new(Gathered)
+		out := text(t, s.GatherAgain(g, nodeOf(device("mlx5_0")), ConfigState{}))
+		if err := g.Err(); err == nil || err.Error() != says {
+			t.Errorf("the mistake is %v, want %s", err, says)
 		}
-	}
-	if strings.Contains(out, "hca_numa_node") {
-		t.Error("half of a failed collector is exposed")
+		for _, line := range []string{`scrape_collector_success{collector="hca"} 0`, `scrape_collector_success{collector="gid"} 1`, `source_up{`} {
+			if !strings.Contains(out, line) {
+				t.Errorf("missing %s in:\n%s", line, out)
+			}
+		}
+		if strings.Contains(out, "hca_numa_node") {
+			t.Error("half of a failed collector is exposed")
+		}
 	}
 }
 

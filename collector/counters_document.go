@@ -48,9 +48,10 @@ func documentDrivers(t *counters.Table) string {
 }
 
 func documentMetric(place counters.Place, s counters.Spec) (metric, unit string) {
+	f := countFamilies[s.Meaning]
 	switch {
-	case s.Meaning != "":
-		metric, unit = "`"+countFamilies[s.Meaning].FullName()+"`", string(s.Meaning.Unit())
+	case f != nil:
+		metric, unit = "`"+f.FullName()+"`", string(s.Meaning.Unit())
 	case place == counters.PlacePMA:
 		return "none", ""
 	case s.Gauge:

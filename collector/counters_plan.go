@@ -87,10 +87,10 @@ func newPlan(place counters.Place, driver string, list []fabric.Counter) *plan {
 	}
 	for i := range p.counts {
 		n := &p.counts[i]
-		if n.spec.Meaning == "" || parts[n.spec.Meaning] != n.spec.Parts {
+		f := countFamilies[n.spec.Meaning]
+		if f == nil || parts[n.spec.Meaning] != n.spec.Parts {
 			continue
 		}
-		f := countFamilies[n.spec.Meaning]
 		if n.part = slices.Index(p.families, f); n.part < 0 {
 			n.part = len(p.families)
 			p.families = append(p.families, f)

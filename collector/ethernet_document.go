@@ -29,7 +29,10 @@ func writeStats(b *strings.Builder) {
 				b.WriteString("\n| kernel name | metric | unit | bits | at the end |\n|---|---|---|---|---|\n")
 				first = false
 			}
-			metric := "`" + ethernetFamilies[spec.Meaning].FullName() + "`"
+			metric := "none"
+			if f := ethernetFamilies[spec.Meaning]; f != nil {
+				metric = "`" + f.FullName() + "`"
+			}
 			if spec.Parts > 1 {
 				metric += fmt.Sprintf(", one of %d", spec.Parts)
 			}

@@ -106,7 +106,7 @@ func TestEveryStatisticHasItsFamily(t *testing.T) {
 			f := ethernetFamilies[spec.Meaning]
 			switch {
 			case f == nil:
-				t.Errorf("%s has no family", spec.Meaning)
+				t.Errorf("statistics have the meaning %q, which has no metric: add its row to ethernetRows() in collector/ethernet_families.go", spec.Meaning)
 			case !strings.Contains(f.Help, name):
 				t.Errorf("%s: no %s of %s in %q", f.Name, name, table.Name, f.Help)
 			case (f.Type == Gauge) != spec.Gauge:
@@ -368,9 +368,6 @@ func TestInterfacesOfOtherRoles(t *testing.T) {
 		if one && has[row.name] == ofCompute(row.meaning) {
 			t.Errorf("%s of a storage port: %t", row.name, has[row.name])
 		}
-	}
-	if len(has) < 20 {
-		t.Errorf("only %d families are left", len(has))
 	}
 }
 

@@ -3,6 +3,7 @@
 package collector
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -82,13 +83,18 @@ func (f *Family) FullName() string { return Prefix + f.Name }
 // series returns a series of the family. Label values come from the kernel and from users: what is not UTF-8 is
 // replaced, because Prometheus refuses a whole scrape for one bad byte.
 func (f *Family) series(v float64, labels []string) exposition.Series {
-	if len(labels) != len(f.Labels) {
-		panic("collector: " + f.Name + " wants labels " + strings.Join(f.Labels, ","))
-	}
 	for i, l := range labels {
 		if !utf8.ValidString(l) {
 			labels[i] = strings.ToValidUTF8(l, "\uFFFD")
 		}
 	}
 	return exposition.Series{Value: v, Labels: labels}
+}
+
+// mistake says why values of labels make no series of the family.
+func (f *Family) mistake(labels []string) error {
+	if f.head == nil {
+		return fmt.Errorf("%s is emitted, but is in no list of rows", f.Name)
+	}
+	return fmt.Errorf("%s wants the labels (%s), not %d values", f.Name, strings.Join(f.Labels, ", "), len(labels))
 }
