@@ -13,7 +13,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures
+.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md and ALERTS.md 
 	$(GO) test ./alerts -run TestDocument -update
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
 	cd tools && $(GO) test ./operator -run 'TestObjects$$' -update
+
+generate: docs ## all that is generated: make docs, and the golden files of scenarios
+	$(GO) test ./collector -run TestScenarios -update
 
 dashboards: ## write dashboards/*.json from tools/dashboards
 	cd tools && $(GO) run ./dashboards

@@ -92,12 +92,15 @@ func TestScenarios(t *testing.T) {
 	for _, s := range all {
 		run(s)
 	}
-	conditional := []string{ // configuration, findings, failures, netlink, and drivers the simulator does not have, health of NVSwitches
+	conditional := []string{ // configuration, findings, failures, netlink, health of NVSwitches
 		"compute_ports_expected", "nccl_config_findings", "facts_unknown", "source_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
 		"gpu_fabric_unhealthy",
 		"check_unknown", "check_timestamp_seconds", "check_error", "check_run_timestamp_seconds", // what nobody expects is no matter for checks; in files of verdicts only
-		"retransmissions_total", "retransmitted_packets_total", "retransmitted_bytes_total", "hw_counters_dropped",
+		"hw_counters_dropped",
 		"ethernet_statistic_total", "ethernet_statistics_dropped", // what flags ask for, and more than fits
+	}
+	for _, f := range countFamilies {
+		conditional = append(conditional, f.Name) // TestSeriesOfEachDriver
 	}
 	for _, f := range Catalogue() {
 		if !emitted[f.FullName()] && !slices.Contains(conditional, f.Name) && f.Collector != probeName { // none is probed

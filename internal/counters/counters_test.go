@@ -3,6 +3,7 @@
 package counters
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -52,6 +53,21 @@ func kernelNames(t *testing.T, path string) []string {
 	return strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' }) // some have spaces
 }
 
+// fileOf is the file that a table is in.
+func fileOf(t *testing.T, name string) string {
+	t.Helper()
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), fmt.Sprintf("Name: %q", name)) {
+			return file
+		}
+	}
+	return "<driver>.go"
+}
+
 // The tables have each name that the kernel's drivers show, and no other.
 func TestTablesAreComplete(t *testing.T) {
 	used := map[string]bool{}
@@ -71,7 +87,7 @@ func TestTablesAreComplete(t *testing.T) {
 		}
 		for _, name := range names {
 			if _, ok := specOf(table.Place, table.Drivers[0], name); !ok {
-				t.Errorf("%s %s: the table lacks %s, which internal/counters/%s has: add a row, with the meaning passed if it has none", table.Name, table.Place, name, file)
+				t.Errorf("%s %s: the table lacks %s, which internal/counters/%s has: add its row to internal/counters/%s, with the meaning passed if it has none", table.Name, table.Place, name, file, fileOf(t, table.Name))
 			}
 		}
 	}

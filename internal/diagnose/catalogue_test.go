@@ -228,7 +228,7 @@ func TestChecksDocument(t *testing.T) {
 		}
 	}
 	if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, b.Bytes()) {
-		t.Errorf("%s is not of this catalogue (make docs): %v", path, err)
+		t.Errorf("%s is not of this catalogue (make generate): %v", path, err)
 	}
 }
 
