@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/spelling"
 )
@@ -100,10 +101,10 @@ func demo(ctx context.Context, f *flags, o Options) int {
 	}
 	return runSite(ctx, f, o, site{
 		sysfs: tree.Sysfs(), procfs: tree.Procfs(), rootfs: tree.Rootfs(), ethernet: tree.Ethernet(), gpus: tree.GPUs(),
-		config: func() (config, error) {
-			c, err := parseConfig(configName, []byte(scenario.Config()))
+		config: func() (config.Config, error) {
+			c, err := config.Parse(configName, []byte(scenario.Config()))
 			if probed != nil && err == nil {
-				c.probes = rehearsedConfig()
+				c.Probes = rehearsedConfig()
 			}
 			return c, err
 		},

@@ -6,11 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -56,46 +52,5 @@ func (e *errand[T]) run(ctx context.Context, patience time.Duration, do func() (
 		return r.value, r.err
 	case <-ctx.Done():
 		return none, fmt.Errorf("not read within %s: does its file system answer? %w", patience, ctx.Err())
-	}
-}
-
-// readRegular returns a regular file of at most limit bytes. It never waits for the writer of a FIFO.
-func readRegular(file string, limit int64) ([]byte, error) { return readFile(file, limit, 0) }
-
-// readOwn returns a regular file that this program replaces, which is never a symbolic link.
-func readOwn(file string, limit int64) ([]byte, error) {
-	return readFile(file, limit, syscall.O_NOFOLLOW)
-}
-
-func readFile(file string, limit int64, flags int) ([]byte, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|flags, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "read", Path: file, Err: fmt.Errorf("is %s, expected a regular file", kindOf(info.Mode()))}
-	}
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = &fs.PathError{Op: "read", Path: file, Err: fmt.Errorf("is longer than %d bytes", limit)}
-	}
-	return data, err
-}
-
-func kindOf(m os.FileMode) string {
-	switch {
-	case m.IsDir():
-		return "a directory"
-	case m&os.ModeNamedPipe != 0:
-		return "a FIFO"
-	case m&os.ModeSocket != 0:
-		return "a socket"
-	default:
-		return "a device"
 	}
 }

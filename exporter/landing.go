@@ -99,7 +99,7 @@ func (h *handler) view(n *fabric.Node) view {
 	v := view{
 		CSS: template.CSS(landingCSS), Title: h.site.title, Note: h.site.note,
 		Wait: secondReading(n), GPUs: gpuSectionOf(n, bad), RoCE: roceRows(n),
-		Facts: nodeFacts(n), Troubles: troubles(list), Unchecked: unchecked(list), Elsewhere: diagnose.Elsewhere(n), Excluded: n.Excluded,
+		Facts: nodeFacts(n), Troubles: troubles(list), Unchecked: uncheckedOf(list), Elsewhere: diagnose.Elsewhere(n), Excluded: n.Excluded,
 		NCCL: n.NCCL, Collectors: h.collectorRows(n), Config: h.configView(),
 		Links: h.links(), Version: version.Version,
 	}

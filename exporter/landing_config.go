@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
@@ -30,13 +31,13 @@ type configView struct {
 
 func (h *handler) configView() configView {
 	s := h.config.current()
-	p := s.config.policy
+	p := s.config.Policy
 	v := configView{
-		Name: s.config.file, Loaded: s.loaded.UTC().Format("2006-01-02 15:04:05 UTC"),
-		Restricted: pattern(p.Restricted), Environment: s.config.nccl.Environment, Home: s.config.nccl.Home,
-		Grafana: s.config.links.grafana,
+		Name: s.config.File, Loaded: s.loaded.UTC().Format("2006-01-02 15:04:05 UTC"),
+		Restricted: pattern(p.Restricted), Environment: s.config.NCCL.Environment, Home: s.config.NCCL.Home,
+		Grafana: s.config.Links.Grafana,
 	}
-	if l := s.config.links.runbooks; l != defaultLinks().runbooks {
+	if l := s.config.Links.Runbooks; l != config.DefaultLinks().Runbooks {
 		v.Runbooks = l
 	}
 	if s.err != nil {

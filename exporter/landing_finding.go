@@ -3,13 +3,14 @@
 package exporter
 
 import (
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
 
 // explain adds to what looks wrong what only this process knows: since when, where to read on, and the names in commands.
 func (h *handler) explain(n *fabric.Node, list []trouble) {
-	at, instance := h.config.current().config.links, h.site.title
+	at, instance := h.config.current().config.Links, h.site.title
 	if h.site.simulated {
 		instance = "" // that Prometheus does not know
 	}
@@ -18,13 +19,13 @@ func (h *handler) explain(n *fabric.Node, list []trouble) {
 		if seen, known := h.seen.since(t.members); known {
 			t.Since = seen.String()
 		}
-		runbook := at.runbook(t.members[0].Check)
-		if isAddress(runbook) {
+		runbook := at.Runbook(t.members[0].Check)
+		if config.IsAddress(runbook) {
 			t.Links = append(t.Links, link{runbook, "Runbook", runbook})
 		} else {
 			t.Links = append(t.Links, link{Text: "Runbook: " + runbook}) // a browser does not open files of the node
 		}
-		if to := at.nodeDashboard(instance); to != "" {
+		if to := at.NodeDashboard(instance); to != "" {
 			t.Links = append(t.Links, link{to, "Dashboard", to})
 		}
 		t.fill(n)

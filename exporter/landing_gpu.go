@@ -29,9 +29,9 @@ func gpuSectionOf(n *fabric.Node, bad failing) gpuSection {
 	if len(gpus) == 0 {
 		return gpuSection{}
 	}
-	s := gpuSection{Notes: gpuNotes(n, gpus)}
-	if hasNVIDIA(gpus) {
-		s.Driver = driverText(&n.GPUDriver)
+	s := gpuSection{Notes: diagnose.GPUNotes(n, gpus)}
+	if diagnose.HasNVIDIA(gpus) {
+		s.Driver = diagnose.DriverText(&n.GPUDriver)
 	}
 	for _, g := range gpus {
 		s.Rows = append(s.Rows, gpuRow{

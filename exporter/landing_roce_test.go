@@ -61,7 +61,7 @@ func TestObservedTroubles(t *testing.T) {
 			}
 			counted(n, test.grown)
 			n.Derive()
-			got := tell(troubles(diagnose.Run(n, nil)))
+			got := tell(diagnose.Run(n, nil))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1 {
 				t.Errorf("got %q", got)
@@ -87,14 +87,14 @@ func TestCongestionOfABondIsToldOnce(t *testing.T) {
 	}
 	p.Counters.BeforeHW, p.Counters.HW = reading(n.At.Add(-6*time.Second), 0), reading(n.At, 9000)
 	n.Derive()
-	got := tell(troubles(diagnose.Run(n, nil)))
+	got := tell(diagnose.Run(n, nil))
 	contains(t, got, "mlx5_0: Congestion is not answered. In the last 6.0 s 9000 packets came with congestion marks, and 0 notifications went out. Senders")
 	if strings.Count(got, "\n") != 1 {
 		t.Errorf("got %q", got)
 	}
 	n.Policy.RoCE.ECN = new(false) // by design
 	n.Derive()
-	lacks(t, tell(troubles(diagnose.Run(n, nil))), "Congestion is not answered")
+	lacks(t, tell(diagnose.Run(n, nil)), "Congestion is not answered")
 }
 
 func TestLandingShowsTheChain(t *testing.T) {

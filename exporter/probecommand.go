@@ -152,11 +152,11 @@ func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
 // prepare observes the node and reads what the site says of probes. The process that was asked for the GPUs is gone then.
 // noLibrary says that there is no NCCL.
 func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) (noLibrary, err error) {
-	c, err := f.configFile.read()
+	c, err := f.configFile.Read()
 	if err != nil {
 		return nil, err
 	}
-	p.config = c.byHand
+	p.config = c.ByHand
 	if f.probe.nccl != "" {
 		p.config.NCCL = f.probe.nccl
 	}

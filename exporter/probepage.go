@@ -32,7 +32,7 @@ type probePages struct {
 
 func (h *handler) probePages() *probePages {
 	return &probePages{
-		title: h.site.title, status: h.config.prober.status, config: func() *probes.Config { return h.config.current().config.probes },
+		title: h.site.title, status: h.config.prober.status, config: func() *probes.Config { return h.config.current().config.Probes },
 		page: template.Must(template.New("probes").Parse(probesHTML)),
 		fail: func(err error) { h.log.Error("page of probes", "err", err) },
 	}

@@ -8,12 +8,16 @@ import (
 	"html/template"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )
 
@@ -229,6 +233,51 @@ func TestProbesPageIsServed(t *testing.T) {
 		var stderr output
 		if code := Run(t.Context(), []string{"--web.telemetry-path=" + path}, Options{Stdout: &stderr, Stderr: &stderr}); code != exitUsage {
 			t.Errorf("%s for metrics: exit code %d, %s", path, code, stderr.String())
+		}
+	}
+}
+
+// The example of the document is what holds without it, and the document names all that results can say.
+func TestDocumentOfProbes(t *testing.T) {
+	raw, err := os.ReadFile("../docs/PROBES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(raw), "```yaml\n")
+	example, _, found := strings.Cut(rest, "```")
+	if !found {
+		t.Fatal("no example")
+	}
+	c, err := config.Parse("docs/PROBES.md", []byte(example))
+	if err != nil || c.Probes == nil || !reflect.DeepEqual(*c.Probes, probes.DefaultConfig()) {
+		t.Errorf("%+v, %v", c.Probes, err)
+	}
+	for _, list := range [][]string{
+		spelling.Names(probes.Kinds()), spelling.Names(probes.Ops()), spelling.Names(probes.DTypes()), spelling.Names(probes.Failures()), spelling.Names(probes.Skips()), spelling.Names(probes.Paths()),
+	} {
+		for _, name := range list {
+			if !strings.Contains(string(raw), "`"+name+"`") && !strings.Contains(string(raw), " "+name) {
+				t.Errorf("%s is not named", name)
+			}
+		}
+	}
+	for _, v := range []any{
+		probesStatusJSON{},
+		probeStateJSON{},
+		probeChangedJSON{},
+		probeResultJSON{},
+		probeIntrusionJSON{},
+		probeMeasuredJSON{},
+		probeBaselineJSON{},
+		probeLatencyJSON{},
+		probeDifferentJSON{},
+		probeSkippedJSON{},
+	} {
+		for field := range reflect.TypeOf(v).Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if name == "" || !strings.Contains(string(raw), name) {
+				t.Errorf("%T: the document does not have %q", v, name)
+			}
 		}
 	}
 }

@@ -5,6 +5,7 @@ package exporter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/config"
 )
 
 // reloader keeps the configuration in force and replaces it with a newer one that is without errors.
@@ -23,9 +25,9 @@ type reloader struct {
 	prober   siteProber
 	log      *slog.Logger
 
-	clients  *rate.Limiter  // of reloads over HTTP, each of which reads files and writes a line to the log
-	changing sync.Mutex     // held from reading the file until what it says is in force
-	reading  errand[config] // the file may be where nothing answers
+	clients  *rate.Limiter         // of reloads over HTTP, each of which reads files and writes a line to the log
+	changing sync.Mutex            // held from reading the file until what it says is in force
+	reading  errand[config.Config] // the file may be where nothing answers
 
 	mu     sync.Mutex
 	status configStatus
@@ -33,13 +35,13 @@ type reloader struct {
 
 // configStatus is what is in force and how the last attempt to replace it went.
 type configStatus struct {
-	config config
+	config config.Config
 	loaded time.Time
 	err    error // of the last reload
 }
 
 // newReloader takes over from a start with the given configuration.
-func newReloader(s site, initial config, ob nodeObserver, p siteProber, log *slog.Logger) *reloader {
+func newReloader(s site, initial config.Config, ob nodeObserver, p siteProber, log *slog.Logger) *reloader {
 	return &reloader{site: s, observer: ob, prober: p, log: log, clients: rate.NewLimiter(1, reloadBurst), status: configStatus{config: initial, loaded: time.Now()}}
 }
 
@@ -58,20 +60,20 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 		return errBusy
 	}
 	defer r.changing.Unlock()
-	c, err := r.reading.run(ctx, patience, func() (config, error) {
+	c, err := r.reading.run(ctx, patience, func() (config.Config, error) {
 		if client && !r.clients.Allow() {
-			return config{}, errTooMany
+			return config.Config{}, errTooMany
 		}
 		return r.site.config()
 	})
 	if errors.Is(err, errTooMany) || client && errors.Is(err, errBusy) {
 		return err // nothing was tried, and nothing is logged: clients may ask without end
 	}
-	if was := r.current().config.file; err == nil && c.file == "" && was != "" {
+	if was := r.current().config.File; err == nil && c.File == "" && was != "" {
 		err = vanished(was)
 	}
 	if err == nil {
-		err = r.prober.apply(c.probes)
+		err = r.prober.apply(c.Probes)
 	}
 	if err != nil {
 		if !errors.Is(err, errBusy) {
@@ -83,8 +85,8 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 		return err
 	}
 	r.replace(configStatus{config: c, loaded: time.Now()})
-	r.observer.SetPolicy(c.policy, c.nccl)
-	r.log.Info("configuration reloaded", "file", c.origin())
+	r.observer.SetPolicy(c.Policy, c.NCCL)
+	r.log.Info("configuration reloaded", "file", c.Origin())
 	return nil
 }
 
@@ -99,6 +101,12 @@ func (r *reloader) current() configStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status
+}
+
+// vanished is the error of a reload that finds the default file gone. What was in force stays: a deployment that removes the
+// file before it writes the next one must not turn every expectation off.
+func vanished(file string) error {
+	return &config.Error{Err: fmt.Errorf("%s does not exist any more: restart the exporter to serve without a configuration", file)}
 }
 
 // state is what the metrics say of it.

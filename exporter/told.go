@@ -3,7 +3,6 @@
 package exporter
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -12,37 +11,6 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
-
-// told is a verdict that several subjects share.
-type told struct {
-	diagnose.Verdict
-	subjects []string
-	evidence []string           // of each of them
-	members  []diagnose.Verdict // of each of them, the first
-}
-
-// together makes one of verdicts that differ only in their subject and in what was seen of it: the first stands for all.
-// What could not be told is one only where the reason is.
-func together(list []diagnose.Verdict) []told {
-	var all []told
-	for _, v := range list {
-		i := slices.IndexFunc(all, func(t told) bool {
-			return t.Check == v.Check && t.Status == v.Status && t.What == v.What && t.Consequence == v.Consequence && t.Remedy == v.Remedy &&
-				(v.Status == diagnose.Failed || t.Evidence == v.Evidence)
-		})
-		if i < 0 {
-			all, i = append(all, told{Verdict: v}), len(all)
-		}
-		t := &all[i]
-		if t.Evidence != v.Evidence && len(t.subjects) == 1 {
-			t.Evidence = t.subjects[0] + ", for one: " + t.Evidence
-		}
-		if s := v.Subject.String(); !slices.Contains(t.subjects, s) {
-			t.subjects, t.evidence, t.members = append(t.subjects, s), append(t.evidence, v.Evidence), append(t.members, v)
-		}
-	}
-	return all
-}
 
 // trouble is a verdict as the landing page shows it.
 type trouble struct {
@@ -63,78 +31,27 @@ type trouble struct {
 // troubles returns what looks wrong.
 func troubles(list []diagnose.Verdict) []trouble {
 	var all []trouble
-	for _, t := range together(diagnose.Failures(list)) {
+	for _, t := range diagnose.Together(diagnose.Failures(list)) {
 		class := "bad"
 		if t.Check.Severity != diagnose.Critical {
 			class = "unsure"
 		}
 		all = append(all, trouble{
-			Where: t.subjects, What: t.What, Why: strings.TrimSpace(t.Evidence + " " + t.Consequence), Remedy: t.Remedy,
-			Check: t.Check.ID, Severity: string(t.Check.Severity), Class: class, members: t.members,
+			Where: t.Subjects, What: t.What, Why: strings.TrimSpace(t.Evidence + " " + t.Consequence), Remedy: t.Remedy,
+			Check: t.Check.ID, Severity: string(t.Check.Severity), Class: class, members: t.Members,
 		})
 	}
 	return all
 }
 
-// unchecked returns what could not be looked at: no trouble was seen there, and none can be ruled out.
-func unchecked(list []diagnose.Verdict) []trouble {
-	var unread []diagnose.Verdict
-	for _, v := range list {
-		if v.Check.ID == checkReads && v.Status != diagnose.OK {
-			unread = append(unread, v)
-		}
-	}
+// uncheckedOf returns what could not be looked at.
+func uncheckedOf(list []diagnose.Verdict) []trouble {
 	var all []trouble
-	var checks [][]string
-	for _, t := range together(diagnose.Unknowns(list)) {
-		if noNews(t.Verdict, unread) {
-			continue
-		}
-		i := slices.IndexFunc(all, func(o trouble) bool { return o.Why == t.Evidence && slices.Equal(o.Where, t.subjects) })
-		if i < 0 {
-			all, checks, i = append(all, trouble{Where: t.subjects, Why: t.Evidence}), append(checks, nil), len(all)
-		}
-		checks[i] = append(checks[i], t.Check.ID)
-	}
-	for i := range all {
-		all[i].What = "Could not be checked: " + few(checks[i])
-		if checks[i][0] == checkReads {
-			all[i].What = "Could not be read"
-		}
+	for _, g := range diagnose.Unchecked(list) {
+		all = append(all, trouble{Where: g.Subjects, What: g.What, Why: g.Why})
 	}
 	return all
 }
-
-// few names the first of a long list.
-func few(list []string) string {
-	const most = 3
-	if len(list) <= most+1 {
-		return strings.Join(list, ", ")
-	}
-	return strings.Join(list[:most], ", ") + fmt.Sprintf(" and %d more", len(list)-most)
-}
-
-// noNews tells that a verdict is unknown for a reason that is told already, as a device whose reads fail or hang, with
-// what it hides of its peers; or for one that the reader chose: collectors that are off, and what jobs set. Nor is it news
-// that a driver does not show how it treats RoCE.
-func noNews(v diagnose.Verdict, unread []diagnose.Verdict) bool {
-	if v.Check.ID == checkReads {
-		return false
-	}
-	switch v.Reason {
-	case fabric.ReasonNotRead, fabric.ReasonStuck, fabric.ReasonRTNLStuck:
-		return true
-	case fabric.ReasonMissing, fabric.ReasonUnsupported:
-		return v.Check.Topic == "roce"
-	}
-	return slices.ContainsFunc(unread, func(r diagnose.Verdict) bool {
-		s := r.Subject
-		return r.Reason == v.Reason && (s.Device == v.Subject.Device || s.Device == "" || slices.Contains([]string{"port_rate", "firmware_uniform", "mtu_uniform"}, v.Check.ID))
-	})
-}
-
-// checkReads is the check of sources.
-const checkReads = "reads_return"
 
 // failing tells which checks fail for what: where the page shows a value, it shows it as bad.
 type failing map[failure]bool
@@ -181,34 +98,4 @@ func portName(h *fabric.HCA, p *fabric.Port) string {
 		return h.Name
 	}
 	return h.Name + " port " + strconv.Itoa(p.Number)
-}
-
-// gpuNotes are what is worth knowing of how the node is built, and no trouble.
-func gpuNotes(n *fabric.Node, gpus []diagnose.GPU) []string {
-	var notes []string
-	shared := map[string][]string{}
-	var nics []string
-	for _, g := range gpus {
-		if g.Rail != nil && g.Rail.Shared {
-			if shared[g.Rail.NIC] == nil {
-				nics = append(nics, g.Rail.NIC)
-			}
-			shared[g.Rail.NIC] = append(shared[g.Rail.NIC], g.Name)
-		}
-	}
-	if spare, _ := diagnose.SpareNICs(n); len(spare) > 0 { // a trouble
-		nics = nil
-	}
-	for _, nic := range nics {
-		notes = append(notes, fmt.Sprintf("%s share %s: the node has fewer NICs than GPUs, and each gets its part of the bandwidth.", strings.Join(shared[nic], ", "), nic))
-	}
-	far := slices.ContainsFunc(gpus, func(g diagnose.GPU) bool {
-		block, blocked := g.Blocked()
-		return blocked && block == fabric.GDRDistance
-	})
-	if far && diagnose.FarByDesign(gpus).Or(false) {
-		notes = append(notes, "No GPU is near enough to a NIC for GPUDirect RDMA by NCCL's default: so the machine is built. "+
-			"NCCL_NET_GDR_LEVEL=PHB or SYS makes NCCL try; measure whether that is faster.")
-	}
-	return notes
 }

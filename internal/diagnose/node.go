@@ -10,10 +10,13 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
+// CheckReads is the check that tells what could not be read at all.
+const CheckReads = "reads_return"
+
 func nodeChecks() []*Check {
 	return []*Check{
 		{
-			ID: "reads_return", Title: "Reads do not return", Severity: Critical, Topic: "node", Scope: ScopeDevice,
+			ID: CheckReads, Title: "Reads do not return", Severity: Critical, Topic: "node", Scope: ScopeDevice,
 			Reads: "what has been read of the device, or of the node, and since when it is waited for", Modes: []string{ModeDriverHung},
 			judge: judgeReads,
 		},

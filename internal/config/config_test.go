@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package config
 
 import (
 	"bytes"
 	"flag"
-	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -20,10 +19,10 @@ import (
 
 var update = flag.Bool("update", false, "write what is seen to testdata instead of comparing it")
 
-// TestConfigFiles compares the errors of every file in testdata/config with its .errors file; a file without
+// TestConfigFiles compares the errors of every file in testdata with its .errors file; a file without
 // one has none.
 func TestConfigFiles(t *testing.T) {
-	files, err := filepath.Glob("testdata/config/*.yml")
+	files, err := filepath.Glob("testdata/*.yml")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
@@ -34,7 +33,7 @@ func TestConfigFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := ""
-			if _, err := parseConfig(filepath.Base(file), data); err != nil {
+			if _, err := Parse(filepath.Base(file), data); err != nil {
 				got = err.Error() + "\n"
 			}
 			golden := strings.TrimSuffix(file, ".yml") + ".errors"
@@ -55,11 +54,11 @@ func TestConfigFiles(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	c, err := readConfig("testdata/config/good.yml")
+	c, err := (File{Path: "testdata/good.yml"}).Read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := c.policy
+	p := c.Policy
 	for device, want := range map[string]fabric.Role{"mlx5_3": fabric.RoleCompute, "mlx5_9": fabric.RoleStorage, "mlx5_30": "", "xmlx5_9": "", "mlx5_8x": ""} {
 		if r, _ := p.RoleOf(device); r != want {
 			t.Errorf("role of %s: %q, want %q", device, r, want)
@@ -79,27 +78,27 @@ func TestConfig(t *testing.T) {
 	if r := p.RoCE; r.DSCP == nil || *r.DSCP != 26 || r.Priority == nil || *r.Priority != 3 || r.Lossless == nil || !*r.Lossless || r.ECN == nil || *r.ECN {
 		t.Errorf("RoCE: %+v", r)
 	}
-	if want := (observer.NCCLFiles{Environment: "/etc/nccl.env", Home: "/root"}); c.nccl != want {
-		t.Errorf("nccl: %+v", c.nccl)
+	if want := (observer.NCCLFiles{Environment: "/etc/nccl.env", Home: "/root"}); c.NCCL != want {
+		t.Errorf("nccl: %+v", c.NCCL)
 	}
 }
 
 // The traffic class says the DSCP, whatever its ECN bits; what is not said is not expected.
 func TestConfigTrafficClass(t *testing.T) {
-	c, err := parseConfig("f", []byte("expected: {roce: {traffic_class: 104}}"))
+	c, err := Parse("f", []byte("expected: {roce: {traffic_class: 104}}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := c.policy.RoCE; r.DSCP == nil || *r.DSCP != 26 || r.Priority != nil || r.Lossless != nil || r.ECN != nil {
+	if r := c.Policy.RoCE; r.DSCP == nil || *r.DSCP != 26 || r.Priority != nil || r.Lossless != nil || r.ECN != nil {
 		t.Errorf("%+v", r)
 	}
 }
 
 func TestConfigDefaults(t *testing.T) {
 	for _, text := range []string{"", "\n", "# nothing\n", "---\n", "{}", "null", "roles:\nexpected: {compute_ports: }\n"} {
-		c, err := parseConfig("f", []byte(text))
-		if err != nil || !reflect.DeepEqual(c, config{policy: &fabric.Policy{}, byHand: probes.DefaultConfig(), links: defaultLinks(), file: "f"}) {
-			t.Errorf("%q: %+v, %v", text, c.policy, err)
+		c, err := Parse("f", []byte(text))
+		if err != nil || !reflect.DeepEqual(c, Config{Policy: &fabric.Policy{}, ByHand: probes.DefaultConfig(), Links: DefaultLinks(), File: "f"}) {
+			t.Errorf("%q: %+v, %v", text, c.Policy, err)
 		}
 	}
 }
@@ -110,14 +109,14 @@ func TestConfigLimits(t *testing.T) {
 		text []byte
 		want string
 	}{
-		"size":    {bytes.Repeat([]byte("#"), maxConfig+1), "f: is larger than 1048576 bytes"},
+		"size":    {bytes.Repeat([]byte("#"), maxSize+1), "f: is larger than 1048576 bytes"},
 		"depth":   {bytes.Repeat([]byte("["), 100_000), "f: not YAML: exceeded max depth"},
 		"aliases": {[]byte(bomb), "f:4: an entry of roles: *c is a YAML alias"},
 		"pattern": {[]byte("restricted: ['" + strings.Repeat("(", 2000) + "']"), "f:1: restricted: "},
 		"binary":  {[]byte("roles: \x00\xff"), "f: not YAML"},
 	}
 	for name, test := range tests {
-		if _, err := parseConfig("f", test.text); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := Parse("f", test.text); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %.300v", name, err)
 		}
 	}
@@ -126,42 +125,14 @@ func TestConfigLimits(t *testing.T) {
 // TestScenarioConfigs parses what the simulated sites say of their nodes.
 func TestScenarioConfigs(t *testing.T) {
 	for _, s := range simulator.Scenarios() {
-		if _, err := parseConfig(s.Name, []byte(s.Config())); err != nil {
+		if _, err := Parse(s.Name, []byte(s.Config())); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-func TestConfigCheck(t *testing.T) {
-	var stdout, stderr output
-	o := Options{Stdout: &stdout, Stderr: &stderr}
-	if code := Run(t.Context(), []string{"--config.check", "--config.file=testdata/config/good.yml"}, o); code != exitOK || stdout.String() != "testdata/config/good.yml: ok\n" {
-		t.Errorf("good: %d %s%s", code, stdout.String(), stderr.String())
-	}
-	if code := Run(t.Context(), []string{"--config.check", "--config.file=testdata/config/bad.yml"}, o); code != exitUsage {
-		t.Errorf("bad: %d", code)
-	}
-	contains(t, stderr.String(), name+": error: testdata/config/bad.yml:1: unknown key", "\n"+name+": error: testdata/config/bad.yml:18: ")
-	if code := Run(t.Context(), []string{"--config.check", "--config.file=testdata/config/good.yml", "--web.config.file=testdata/config/bad.yml"}, o); code != exitUsage {
-		t.Errorf("bad web configuration: %d", code)
-	}
-}
-
-// However many errors a file has, --config.check names each: who mends it sees them all at once.
-func TestConfigCheckNamesEachError(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config.yml")
-	if err := os.WriteFile(file, []byte("roles:\n"+strings.Repeat("- {device: mlx5_0, role: wrong}\n", 50)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var stderr output
-	code := Run(t.Context(), []string{"--config.check", "--config.file=" + file}, Options{Stdout: io.Discard, Stderr: &stderr})
-	if got := strings.Count(stderr.String(), name+": error: "+file); code != exitUsage || got != 50 {
-		t.Errorf("exit code %d, %d errors of 50\n%s", code, got, stderr.String())
-	}
-}
-
 func FuzzConfig(f *testing.F) {
-	files, err := filepath.Glob("testdata/config/*.yml")
+	files, err := filepath.Glob("testdata/*.yml")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -173,24 +144,24 @@ func FuzzConfig(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := parseConfig("f", data)
+		c, err := Parse("f", data)
 		if err != nil {
-			for _, e := range split(err) {
+			for _, e := range Errors(err) {
 				if !strings.HasPrefix(e.Error(), "f:") {
 					t.Errorf("error without a place: %v", e)
 				}
 			}
 			return
 		}
-		if c.policy == nil {
+		if c.Policy == nil {
 			t.Fatal("neither policy nor error")
 		}
-		for _, r := range c.policy.Roles { // as the observer does
+		for _, r := range c.Policy.Roles { // as the observer does
 			if r.Device == nil || r.Role == "" {
 				t.Errorf("half a rule: %+v", r)
 			}
 		}
-		c.policy.RoleOf("mlx5_0")
-		c.policy.IsRestricted("mlx5_0")
+		c.Policy.RoleOf("mlx5_0")
+		c.Policy.IsRestricted("mlx5_0")
 	})
 }

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+// Package config reads the configuration file of a site: what it expects of its nodes (a fabric.Policy), where it keeps NCCL's
+// configuration, what probes are like, and where its runbooks and dashboards are.
+//
+// All functions may be called at once from any number of goroutines. They read a file whenever they are called and keep nothing.
+// A file may be on a file system that does not answer, and then they do not return: callers that cannot wait bound them.
+//
+// Errors in the content are joined, one for each mistake, each with the file, the line and what was expected; Errors takes
+// them apart. File.Read returns errors of type *Error.
+package config
 
 import (
 	"errors"
@@ -11,78 +19,72 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/files"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/probes"
 )
 
-// maxConfig bounds the configuration file. What a site has to say fits in a few KiB.
-const maxConfig = 1 << 20
+// maxSize bounds the configuration file. What a site has to say fits in a few KiB.
+const maxSize = 1 << 20
 
-// config is what --config.file says. The zero value's policy is nil; parseConfig always sets one.
-type config struct {
-	policy *fabric.Policy
-	nccl   observer.NCCLFiles
-	probes *probes.Config // what the exporter probes by itself; nil: nothing
-	byHand probes.Config  // settings of probes by hand: those of the file, also where they are switched off
-	links  links
-	// file is where it comes from; empty: nothing was read. missing is the default file where that does not exist.
-	file, missing string
+// Config is what a configuration file says. The zero value's Policy is nil; Parse and File.Read always set one.
+type Config struct {
+	Policy *fabric.Policy
+	NCCL   observer.NCCLFiles
+	Probes *probes.Config // what the exporter probes by itself; nil: nothing
+	ByHand probes.Config  // settings of probes by hand: those of the file, also where they are switched off
+	Links  Links
+	// File is where it comes from; empty: nothing was read. Missing is the default file where that does not exist.
+	File, Missing string
 	// manifest is the file that has the manifest; empty: the policy has it, or there is none.
 	manifest string
 }
 
-// readConfig reads the file; without one it returns the defaults.
-func readConfig(file string) (config, error) {
+// read reads the file; without one it returns the defaults.
+func read(file string) (Config, error) {
 	if file == "" {
-		return parseConfig("", nil)
+		return Parse("", nil)
 	}
-	data, err := readRegular(file, maxConfig)
+	data, err := files.Read(file, maxSize)
 	if err != nil {
-		return config{}, err
+		return Config{}, err
 	}
-	c, err := parseConfig(file, data)
+	c, err := Parse(file, data)
 	if err != nil || c.manifest == "" {
 		return c, err
 	}
-	m, err := readManifest(c.manifest)
+	m, err := ReadManifest(c.manifest)
 	if err != nil {
-		return config{}, fmt.Errorf("%s: expected.manifest: %w", file, err)
+		return Config{}, fmt.Errorf("%s: expected.manifest: %w", file, err)
 	}
-	c.policy.Manifest = &m
+	c.Policy.Manifest = &m
 	return c, nil
 }
 
-// parseConfig parses the YAML of a file. It returns all errors at once, joined, each with file and line.
+// Parse parses the YAML of a file, whose name is for errors. A manifest that is in a file of its own is not read. It returns all errors at once, joined, each with file and line.
 //
 // It walks the document by hand instead of decoding into structs: so every value that makes no sense has a
 // line, unknown and duplicate keys are seen, and aliases, which nobody needs here, are never followed.
-func parseConfig(file string, data []byte) (config, error) {
-	p := &configParser{file: file}
-	c := config{policy: &fabric.Policy{}, byHand: probes.DefaultConfig(), links: defaultLinks(), file: file}
+func Parse(file string, data []byte) (Config, error) {
+	p := &parser{file: file}
+	c := Config{Policy: &fabric.Policy{}, ByHand: probes.DefaultConfig(), Links: DefaultLinks(), File: file}
 	if root := p.document(data); root != nil {
 		p.mapping(root, "the file", map[string]func(*yaml.Node){
-			"roles":      func(n *yaml.Node) { p.roles(n, c.policy) },
-			"restricted": func(n *yaml.Node) { p.restricted(n, c.policy) },
+			"roles":      func(n *yaml.Node) { p.roles(n, c.Policy) },
+			"restricted": func(n *yaml.Node) { p.restricted(n, c.Policy) },
 			"expected":   func(n *yaml.Node) { p.expected(n, &c) },
-			"nccl":       func(n *yaml.Node) { p.nccl(n, &c.nccl) },
+			"nccl":       func(n *yaml.Node) { p.nccl(n, &c.NCCL) },
 			"probes":     func(n *yaml.Node) { p.probes(n, &c) },
-			"links":      func(n *yaml.Node) { p.links(n, &c.links) },
+			"links":      func(n *yaml.Node) { p.links(n, &c.Links) },
 		})
 	}
 	if err := errors.Join(p.errs...); err != nil {
-		return config{}, err
+		return Config{}, err
 	}
 	return c, nil
 }
 
-// ParseSite parses what a site says in its configuration file, for those who observe nodes without the rest of this
-// program, as the corpus of checks does: what it expects of its nodes, and where it keeps NCCL configuration.
-func ParseSite(file string, data []byte) (*fabric.Policy, observer.NCCLFiles, error) {
-	c, err := parseConfig(file, data)
-	return c.policy, c.nccl, err
-}
-
-func (p *configParser) roles(n *yaml.Node, policy *fabric.Policy) {
+func (p *parser) roles(n *yaml.Node, policy *fabric.Policy) {
 	p.sequence(n, "roles", func(n *yaml.Node) {
 		var rule fabric.RoleRule
 		p.mapping(n, "an entry of roles", map[string]func(*yaml.Node){
@@ -93,7 +95,7 @@ func (p *configParser) roles(n *yaml.Node, policy *fabric.Policy) {
 	})
 }
 
-func (p *configParser) restricted(n *yaml.Node, policy *fabric.Policy) {
+func (p *parser) restricted(n *yaml.Node, policy *fabric.Policy) {
 	var patterns []string
 	p.sequence(n, "restricted", func(n *yaml.Node) {
 		if p.pattern(n, "restricted") != nil {
@@ -103,15 +105,15 @@ func (p *configParser) restricted(n *yaml.Node, policy *fabric.Policy) {
 	if len(patterns) == 0 {
 		return
 	}
-	all, err := parsePattern(strings.Join(patterns, "|"))
+	all, err := ParsePattern(strings.Join(patterns, "|"))
 	if err != nil {
 		p.errorf(n.Line, "restricted: all patterns together: %w", err)
 	}
 	policy.Restricted = all
 }
 
-func (p *configParser) expected(n *yaml.Node, c *config) {
-	policy := c.policy
+func (p *parser) expected(n *yaml.Node, c *Config) {
+	policy := c.Policy
 	p.mapping(n, "expected", map[string]func(*yaml.Node){
 		"compute_ports": func(n *yaml.Node) {
 			policy.ComputePorts = p.whole(n, "compute_ports", 1024)
@@ -143,7 +145,7 @@ func (p *configParser) expected(n *yaml.Node, c *config) {
 
 // roce reads how the fabric was designed. The traffic class is another way to say the DSCP: NCCL_IB_TC is what
 // people know by heart.
-func (p *configParser) roce(n *yaml.Node, policy *fabric.RoCEPolicy) {
+func (p *parser) roce(n *yaml.Node, policy *fabric.RoCEPolicy) {
 	var class *int
 	line := 0
 	p.mapping(n, "roce", map[string]func(*yaml.Node){
@@ -164,7 +166,7 @@ func (p *configParser) roce(n *yaml.Node, policy *fabric.RoCEPolicy) {
 	}
 }
 
-func (p *configParser) nccl(n *yaml.Node, files *observer.NCCLFiles) {
+func (p *parser) nccl(n *yaml.Node, files *observer.NCCLFiles) {
 	p.mapping(n, "nccl", map[string]func(*yaml.Node){
 		"environment_file": func(n *yaml.Node) { files.Environment = p.path(n, "environment_file") },
 		"home":             func(n *yaml.Node) { files.Home = p.path(n, "home") },

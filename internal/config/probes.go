@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package config
 
 import (
 	"errors"
@@ -13,24 +13,25 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )
 
 // probes reads what switches probing on and what it is like: true, false, or settings. Settings switch it on unless
 // enabled among them says otherwise; none are as good as no section.
-func (p *configParser) probes(n *yaml.Node, to *config) {
+func (p *parser) probes(n *yaml.Node, to *Config) {
 	before := len(p.errs)
 	on, c := p.probesOn(n)
 	if len(p.errs) > before {
 		return
 	}
-	to.byHand = c
+	to.ByHand = c
 	if on {
-		to.probes = &c
+		to.Probes = &c
 	}
 }
 
-func (p *configParser) probesOn(n *yaml.Node) (on bool, c probes.Config) {
+func (p *parser) probesOn(n *yaml.Node) (on bool, c probes.Config) {
 	c = probes.DefaultConfig()
 	const expected = "true or false, or settings such as enabled: true"
 	switch {
@@ -55,7 +56,7 @@ func (p *configParser) probesOn(n *yaml.Node) (on bool, c probes.Config) {
 
 // probeSettings returns what reads the settings into c, and sets given for each. What a file does not say has the default;
 // what is not allowed, the check of probes.Config says.
-func (p *configParser) probeSettings(c *probes.Config, given *bool) map[string]func(*yaml.Node) {
+func (p *parser) probeSettings(c *probes.Config, given *bool) map[string]func(*yaml.Node) {
 	// A key that is wrong is told with its line, and is as if it were not there for those that follow.
 	key := func(name string, read func(*yaml.Node)) func(*yaml.Node) {
 		return func(n *yaml.Node) {
@@ -67,7 +68,7 @@ func (p *configParser) probeSettings(c *probes.Config, given *bool) map[string]f
 				return
 			}
 			if err := c.Validate(); err != nil {
-				for _, e := range split(err) {
+				for _, e := range Errors(err) {
 					_, what, _ := strings.Cut(e.Error(), " is ") // the file has another name for the field
 					p.errorf(n.Line, "%s: %s", name, what)
 				}
@@ -89,9 +90,11 @@ func (p *configParser) probeSettings(c *probes.Config, given *bool) map[string]f
 		},
 	}
 	for name, read := range map[string]func(*yaml.Node){
-		"duty":        func(n *yaml.Node) { c.Duty, _ = p.number(n, "duty", "a share of time", 1e-6, 1) },
-		"op":          func(n *yaml.Node) { c.Op = probes.Op(p.text(n, "op", list(namesOf(probes.Ops())))) },
-		"type":        func(n *yaml.Node) { c.Type = probes.DType(p.text(n, "type", list(namesOf(probes.DTypes())))) },
+		"duty": func(n *yaml.Node) { c.Duty, _ = p.number(n, "duty", "a share of time", 1e-6, 1) },
+		"op":   func(n *yaml.Node) { c.Op = probes.Op(p.text(n, "op", spelling.List(spelling.Names(probes.Ops())))) },
+		"type": func(n *yaml.Node) {
+			c.Type = probes.DType(p.text(n, "type", spelling.List(spelling.Names(probes.DTypes()))))
+		},
 		"bytes":       func(n *yaml.Node) { c.Bytes = p.size(n, "bytes") },
 		"max_ctas":    func(n *yaml.Node) { set(&c.MaxCTAs, p.whole(n, "max_ctas", 64)) },
 		"collective":  func(n *yaml.Node) { c.Collective = p.duration(n, "collective") },
@@ -123,7 +126,7 @@ func set[T any](to *T, v *T) {
 }
 
 // duration returns a time, "90s" or "1h30m".
-func (p *configParser) duration(n *yaml.Node, what string) time.Duration {
+func (p *parser) duration(n *yaml.Node, what string) time.Duration {
 	const expected = "a time such as 90s, 10m or 2h"
 	s := p.text(n, what, expected)
 	if s == "" {
@@ -137,11 +140,11 @@ func (p *configParser) duration(n *yaml.Node, what string) time.Duration {
 }
 
 // size returns a number of bytes.
-func (p *configParser) size(n *yaml.Node, what string) uint64 {
+func (p *parser) size(n *yaml.Node, what string) uint64 {
 	if !p.is(n, yaml.ScalarNode, what, expectedSize) {
 		return 0
 	}
-	v, err := parseSize(n.Value)
+	v, err := ParseSize(n.Value)
 	if err != nil {
 		p.errorf(n.Line, "%s: %w", what, err)
 	}
@@ -152,9 +155,9 @@ const expectedSize = "bytes such as 8, 64K, 64MiB or 1G"
 
 var sizePattern = regexp.MustCompile(`^([0-9]{1,12})(?:([KMG])(?:i?B)?|B)?$`)
 
-// parseSize reads a number of bytes with a unit as nccl-tests has them: K, M and G are powers of 1024, with or without "iB"
+// ParseSize reads a number of bytes with a unit as nccl-tests has them: K, M and G are powers of 1024, with or without "iB"
 // or "B" behind them.
-func parseSize(s string) (uint64, error) {
+func ParseSize(s string) (uint64, error) {
 	m := sizePattern.FindStringSubmatch(s)
 	if m == nil {
 		return 0, errors.New(strconv.Quote(s) + ": expected " + expectedSize)

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package config
 
 import (
 	"math"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -38,24 +36,24 @@ func TestConfigSwitchesProbes(t *testing.T) {
 		"probes: {enabled: , duty: 0.001}":               true,
 		"probes: {duty: 0.001, enabled: true, op: null}": true,
 	} {
-		c, err := parseConfig("f", []byte(text))
-		if err != nil || (c.probes != nil) != on || on && !reflect.DeepEqual(*c.probes, defaults) || !reflect.DeepEqual(c.byHand, defaults) {
-			t.Errorf("%q: %+v, by hand %+v, %v", text, c.probes, c.byHand, err)
+		c, err := Parse("f", []byte(text))
+		if err != nil || (c.Probes != nil) != on || on && !reflect.DeepEqual(*c.Probes, defaults) || !reflect.DeepEqual(c.ByHand, defaults) {
+			t.Errorf("%q: %+v, by hand %+v, %v", text, c.Probes, c.ByHand, err)
 		}
 	}
 	// Who names kinds means no others, and no kind at all is for probes that are asked for.
-	c, err := parseConfig("f", []byte("probes: {every: {node: 2h}}"))
-	if err != nil || !reflect.DeepEqual(c.probes.Every, map[probes.Kind]time.Duration{probes.Node: 2 * time.Hour}) {
-		t.Errorf("one kind: %+v, %v", c.probes, err)
+	c, err := Parse("f", []byte("probes: {every: {node: 2h}}"))
+	if err != nil || !reflect.DeepEqual(c.Probes.Every, map[probes.Kind]time.Duration{probes.Node: 2 * time.Hour}) {
+		t.Errorf("one kind: %+v, %v", c.Probes, err)
 	}
-	c, err = parseConfig("f", []byte("probes: {every: {}}"))
-	if err != nil || c.probes == nil || len(c.probes.Every) != 0 {
-		t.Errorf("no kind: %+v, %v", c.probes, err)
+	c, err = Parse("f", []byte("probes: {every: {}}"))
+	if err != nil || c.Probes == nil || len(c.Probes.Every) != 0 {
+		t.Errorf("no kind: %+v, %v", c.Probes, err)
 	}
 	// Probes by hand have the settings also where the exporter does not probe by itself.
-	c, err = parseConfig("f", []byte("probes: {enabled: false, nccl: /opt/libnccl.so.2}"))
-	if err != nil || c.probes != nil || c.byHand.NCCL != "/opt/libnccl.so.2" {
-		t.Errorf("switched off: %+v, by hand %+v, %v", c.probes, c.byHand, err)
+	c, err = Parse("f", []byte("probes: {enabled: false, nccl: /opt/libnccl.so.2}"))
+	if err != nil || c.Probes != nil || c.ByHand.NCCL != "/opt/libnccl.so.2" {
+		t.Errorf("switched off: %+v, by hand %+v, %v", c.Probes, c.ByHand, err)
 	}
 }
 
@@ -74,15 +72,15 @@ func TestConfigOfProbesErrors(t *testing.T) {
 		"probes:\n  enabled: false\n  nosuch: 7\n":    `f:3: unknown key "nosuch"`,
 		"probes:\n  enabled: true\n  enabled: true\n": `f:3: enabled: the key is already in line 2`,
 	} {
-		if c, err := parseConfig("f", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%q: %+v, %v; want %q", text, c.probes, err, want)
+		if c, err := Parse("f", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %+v, %v; want %q", text, c.Probes, err, want)
 		}
 	}
 }
 
 // Every field of the configuration can be said in the file.
 func TestConfigOfProbesIsComplete(t *testing.T) {
-	c, err := readConfig("testdata/config/probes.yml")
+	c, err := (File{Path: "testdata/probes.yml"}).Read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,12 +91,12 @@ func TestConfigOfProbesIsComplete(t *testing.T) {
 		NCCL:        "/opt/nccl/lib/libnccl.so.2", CUDA: "/usr/lib/libcuda.so.1", EnvFile: "/etc/gpufabric/probes.env",
 		StateFile: "/var/lib/gpufabric/probes.json", LockFile: "/run/lock/probes.lock",
 	}
-	if !reflect.DeepEqual(*c.probes, want) {
-		t.Errorf("got\n%+v\nwant\n%+v", *c.probes, want)
+	if !reflect.DeepEqual(*c.Probes, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", *c.Probes, want)
 	}
 	defaults := reflect.ValueOf(probes.DefaultConfig())
 	for i := range defaults.NumField() {
-		if reflect.DeepEqual(defaults.Field(i).Interface(), reflect.ValueOf(*c.probes).Field(i).Interface()) {
+		if reflect.DeepEqual(defaults.Field(i).Interface(), reflect.ValueOf(*c.Probes).Field(i).Interface()) {
 			t.Errorf("%s has its default: the file does not say it", defaults.Type().Field(i).Name)
 		}
 	}
@@ -116,45 +114,9 @@ func TestConfigOfIdleCommand(t *testing.T) {
 		`["/bin/a\0b"]`:                        "f.yml:2: idle_command: ",
 		"[/" + strings.Repeat("x", 5000) + "]": "f.yml:2: idle_command: ",
 	} {
-		_, err := parseConfig("f.yml", []byte("probes:\n  idle_command: "+text+"\n"))
+		_, err := Parse("f.yml", []byte("probes:\n  idle_command: "+text+"\n"))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, expected %q", text[:min(len(text), 40)], err, want)
-		}
-	}
-}
-
-// --config.check reads the file of variables too, which the exporter reads with each probe.
-func TestConfigCheckReadsTheEnvironment(t *testing.T) {
-	dir := t.TempDir()
-	env, conf := filepath.Join(dir, "probes.env"), filepath.Join(dir, "site.yml")
-	if err := os.WriteFile(conf, []byte("probes: {env_file: "+env+"}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct {
-		content string // empty: there is no file
-		mode    os.FileMode
-		code    int
-		want    string
-	}{
-		{"# ours\nNCCL_IB_TC=106\nNCCL_SOCKET_IFNAME=eth0\n", 0o640, exitOK, env + ": ok\n"},
-		{"", 0, exitUsage, "no such file"},
-		{"NCCL_IB_TC=106\nLD_PRELOAD=/tmp/x.so\nNCCL_DEBUG=TRACE\n", 0o600, exitUsage, `line 2: "LD_PRELOAD" is not for probes`},
-		{strings.Repeat("# longer than anybody needs\n", 3000), 0o600, exitUsage, "longer than 65536 bytes"},
-		{"NCCL_IB_TC=106\n", 0o606, exitUsage, "others could have put it there"},
-	} {
-		os.Remove(env)
-		if test.content != "" {
-			if err := os.WriteFile(env, []byte(test.content), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Chmod(env, test.mode); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var stdout, stderr output
-		code := Run(t.Context(), []string{"--config.check", "--config.file=" + conf}, Options{Stdout: &stdout, Stderr: &stderr})
-		if said := stdout.String() + stderr.String(); code != test.code || !strings.Contains(said, test.want) {
-			t.Errorf("%.30q: exit code %d, %s", test.content, code, said)
 		}
 	}
 }
@@ -163,12 +125,12 @@ func TestParseSize(t *testing.T) {
 	for s, want := range map[string]uint64{
 		"8": 8, "8B": 8, "64K": 64 << 10, "64KB": 64 << 10, "64KiB": 64 << 10, "1M": 1 << 20, "4GiB": 4 << 30, "0": 0, "8589934591G": 8589934591 << 30,
 	} {
-		if got, err := parseSize(s); err != nil || got != want {
+		if got, err := ParseSize(s); err != nil || got != want {
 			t.Errorf("%s: %d, %v", s, got, err)
 		}
 	}
 	for _, s := range []string{"", "K", "-1", "1.5G", "64 MB", "64m", "1T", "8589934592G", "9999999999999", "1MM", "1iB", "0x10", "１"} {
-		if got, err := parseSize(s); err == nil {
+		if got, err := ParseSize(s); err == nil {
 			t.Errorf("%q: %d", s, got)
 		}
 	}
@@ -179,53 +141,8 @@ func FuzzParseSize(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if v, err := parseSize(s); err == nil && (v > math.MaxInt64 || s == "") {
+		if v, err := ParseSize(s); err == nil && (v > math.MaxInt64 || s == "") {
 			t.Errorf("%q: %d", s, v)
 		}
 	})
-}
-
-// The example of the document is what holds without it, and the document names all that results can say.
-func TestDocumentOfProbes(t *testing.T) {
-	raw, err := os.ReadFile("../docs/PROBES.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(raw), "```yaml\n")
-	example, _, found := strings.Cut(rest, "```")
-	if !found {
-		t.Fatal("no example")
-	}
-	c, err := parseConfig("docs/PROBES.md", []byte(example))
-	if err != nil || c.probes == nil || !reflect.DeepEqual(*c.probes, probes.DefaultConfig()) {
-		t.Errorf("%+v, %v", c.probes, err)
-	}
-	for _, list := range [][]string{
-		namesOf(probes.Kinds()), namesOf(probes.Ops()), namesOf(probes.DTypes()), namesOf(probes.Failures()), namesOf(probes.Skips()), namesOf(probes.Paths()),
-	} {
-		for _, name := range list {
-			if !strings.Contains(string(raw), "`"+name+"`") && !strings.Contains(string(raw), " "+name) {
-				t.Errorf("%s is not named", name)
-			}
-		}
-	}
-	for _, v := range []any{
-		probesStatusJSON{},
-		probeStateJSON{},
-		probeChangedJSON{},
-		probeResultJSON{},
-		probeIntrusionJSON{},
-		probeMeasuredJSON{},
-		probeBaselineJSON{},
-		probeLatencyJSON{},
-		probeDifferentJSON{},
-		probeSkippedJSON{},
-	} {
-		for field := range reflect.TypeOf(v).Fields() {
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if name == "" || !strings.Contains(string(raw), name) {
-				t.Errorf("%T: the document does not have %q", v, name)
-			}
-		}
-	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package config
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/files"
 )
 
 // manifestVersion is the layout of the file.
@@ -25,9 +26,9 @@ type manifestFile struct {
 	GPUs    map[string]map[string]string `yaml:"gpus"`
 }
 
-// readManifest reads what writeManifest wrote, or somebody changed by hand.
-func readManifest(name string) (fabric.Manifest, error) {
-	data, err := readRegular(name, maxConfig)
+// ReadManifest reads what WriteManifest wrote, or somebody changed by hand.
+func ReadManifest(name string) (fabric.Manifest, error) {
+	data, err := files.Read(name, maxSize)
 	if err != nil {
 		return fabric.Manifest{}, err
 	}
@@ -39,8 +40,8 @@ func readManifest(name string) (fabric.Manifest, error) {
 }
 
 func parseManifest(data []byte) (fabric.Manifest, error) {
-	if len(data) > maxConfig {
-		return fabric.Manifest{}, fmt.Errorf("larger than %d bytes", maxConfig)
+	if len(data) > maxSize {
+		return fabric.Manifest{}, fmt.Errorf("larger than %d bytes", maxSize)
 	}
 	var m manifestFile
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -57,8 +58,8 @@ func parseManifest(data []byte) (fabric.Manifest, error) {
 	return fabric.Manifest{Node: m.Node, Devices: m.Devices, GPUs: m.GPUs}, nil
 }
 
-// writeManifest replaces the file at once, so that nobody reads half of it.
-func writeManifest(name string, m fabric.Manifest) error {
+// WriteManifest replaces the file at once, so that nobody reads half of it.
+func WriteManifest(name string, m fabric.Manifest) error {
 	var b bytes.Buffer
 	b.WriteString("# What this node was when it was found good. Compare with: gpufabric_exporter check --manifest FILE, or expected.manifest of the configuration\n")
 	e := yaml.NewEncoder(&b)
@@ -66,14 +67,11 @@ func writeManifest(name string, m fabric.Manifest) error {
 	if err := errors.Join(e.Encode(manifestFile{manifestVersion, m.Node, m.Devices, m.GPUs}), e.Close()); err != nil {
 		return err
 	}
-	if err := replaceFile(name, b.Bytes()); err != nil {
-		return unwritable("write-manifest", name, err)
-	}
-	return nil
+	return files.Replace(name, b.Bytes())
 }
 
 // manifest reads a manifest that stands in the configuration itself.
-func (p *configParser) manifest(n *yaml.Node) *fabric.Manifest {
+func (p *parser) manifest(n *yaml.Node) *fabric.Manifest {
 	values := func(what string, into map[string]string) func(*yaml.Node) {
 		return func(n *yaml.Node) {
 			p.entries(n, what, func(key string, value *yaml.Node) {

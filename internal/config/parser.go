@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package config
 
 import (
 	"bytes"
@@ -21,13 +21,13 @@ import (
 	"gpufabric_exporter/internal/spelling"
 )
 
-// configParser walks the YAML of one file and collects everything that is wrong with it.
-type configParser struct {
+// parser walks the YAML of one file and collects everything that is wrong with it.
+type parser struct {
 	file string
 	errs []error
 }
 
-func (p *configParser) errorf(line int, format string, args ...any) {
+func (p *parser) errorf(line int, format string, args ...any) {
 	where := p.file
 	if line > 0 {
 		where += ":" + strconv.Itoa(line)
@@ -39,9 +39,9 @@ func (p *configParser) errorf(line int, format string, args ...any) {
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 
 // document returns the top node, or nil if there is nothing to walk.
-func (p *configParser) document(data []byte) *yaml.Node {
-	if len(data) > maxConfig {
-		p.errorf(0, "is larger than %d bytes", maxConfig)
+func (p *parser) document(data []byte) *yaml.Node {
+	if len(data) > maxSize {
+		p.errorf(0, "is larger than %d bytes", maxSize)
 		return nil
 	}
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -65,7 +65,7 @@ func (p *configParser) document(data []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-func (p *configParser) syntaxError(err error) {
+func (p *parser) syntaxError(err error) {
 	m := yamlError.FindStringSubmatch(err.Error())
 	line := 0
 	if m != nil {
@@ -75,7 +75,7 @@ func (p *configParser) syntaxError(err error) {
 }
 
 // mapping calls the function of each key. A key without a value counts as not given.
-func (p *configParser) mapping(n *yaml.Node, what string, keys map[string]func(*yaml.Node), required ...string) {
+func (p *parser) mapping(n *yaml.Node, what string, keys map[string]func(*yaml.Node), required ...string) {
 	if !p.is(n, yaml.MappingNode, what, "keys with values") {
 		return
 	}
@@ -106,7 +106,7 @@ func (p *configParser) mapping(n *yaml.Node, what string, keys map[string]func(*
 }
 
 // entries calls each for each key, of whatever name, and its value.
-func (p *configParser) entries(n *yaml.Node, what string, each func(key string, value *yaml.Node)) {
+func (p *parser) entries(n *yaml.Node, what string, each func(key string, value *yaml.Node)) {
 	if !p.is(n, yaml.MappingNode, what, "keys with values") {
 		return
 	}
@@ -125,7 +125,7 @@ func (p *configParser) entries(n *yaml.Node, what string, each func(key string, 
 }
 
 // sequence calls each for each item.
-func (p *configParser) sequence(n *yaml.Node, what string, each func(*yaml.Node)) {
+func (p *parser) sequence(n *yaml.Node, what string, each func(*yaml.Node)) {
 	if !p.is(n, yaml.SequenceNode, what, "a list") {
 		return
 	}
@@ -135,7 +135,7 @@ func (p *configParser) sequence(n *yaml.Node, what string, each func(*yaml.Node)
 }
 
 // is tells whether n is of that kind, and complains otherwise.
-func (p *configParser) is(n *yaml.Node, kind yaml.Kind, what, expected string) bool {
+func (p *parser) is(n *yaml.Node, kind yaml.Kind, what, expected string) bool {
 	switch {
 	case n.Kind == yaml.AliasNode:
 		p.errorf(n.Line, "%s: *%s is a YAML alias: expected %s (put patterns that begin with * in quotes)", what, n.Value, expected)
@@ -148,7 +148,7 @@ func (p *configParser) is(n *yaml.Node, kind yaml.Kind, what, expected string) b
 }
 
 // text returns a string, or "" after a complaint.
-func (p *configParser) text(n *yaml.Node, what, expected string) string {
+func (p *parser) text(n *yaml.Node, what, expected string) string {
 	if !p.is(n, yaml.ScalarNode, what, expected) {
 		return ""
 	}
@@ -160,31 +160,31 @@ func (p *configParser) text(n *yaml.Node, what, expected string) string {
 }
 
 // pattern returns a compiled pattern for whole names, or nil after a complaint.
-func (p *configParser) pattern(n *yaml.Node, what string) *regexp.Regexp {
+func (p *parser) pattern(n *yaml.Node, what string) *regexp.Regexp {
 	s := p.text(n, what, "a regular expression that matches device names")
 	if s == "" {
 		return nil
 	}
-	re, err := parsePattern(s)
+	re, err := ParsePattern(s)
 	if err != nil {
 		p.errorf(n.Line, "%s: %q: %w", what, s, err)
 	}
 	return re
 }
 
-func (p *configParser) role(n *yaml.Node) fabric.Role {
+func (p *parser) role(n *yaml.Node) fabric.Role {
 	var words []string
 	for _, r := range fabric.Roles() {
 		words = append(words, string(r))
 	}
-	s := p.text(n, "role", list(words))
+	s := p.text(n, "role", spelling.List(words))
 	if s != "" && !slices.Contains(words, s) {
-		p.errorf(n.Line, "role: %q: expected %s%s", s, list(words), spelling.Hint(s, words))
+		p.errorf(n.Line, "role: %q: expected %s%s", s, spelling.List(words), spelling.Hint(s, words))
 	}
 	return fabric.Role(s)
 }
 
-func (p *configParser) path(n *yaml.Node, what string) string {
+func (p *parser) path(n *yaml.Node, what string) string {
 	s := p.text(n, what, "an absolute path")
 	if s != "" && !path.IsAbs(s) {
 		p.errorf(n.Line, "%s: %q: expected an absolute path", what, s)
@@ -193,7 +193,7 @@ func (p *configParser) path(n *yaml.Node, what string) string {
 }
 
 // number returns a number as it is written, in decimal: YAML's own reading would take 0400 for octal.
-func (p *configParser) number(n *yaml.Node, what, expected string, low, high float64) (float64, bool) {
+func (p *parser) number(n *yaml.Node, what, expected string, low, high float64) (float64, bool) {
 	if !p.is(n, yaml.ScalarNode, what, expected) {
 		return 0, false
 	}
@@ -206,7 +206,7 @@ func (p *configParser) number(n *yaml.Node, what, expected string, low, high flo
 }
 
 // whole returns a whole number from 0 to high, or nil after a complaint.
-func (p *configParser) whole(n *yaml.Node, what string, high float64) *int {
+func (p *parser) whole(n *yaml.Node, what string, high float64) *int {
 	const expected = "a whole number"
 	v, ok := p.number(n, what, expected, 0, high)
 	switch {
@@ -220,7 +220,7 @@ func (p *configParser) whole(n *yaml.Node, what string, high float64) *int {
 }
 
 // boolean returns true or false, or nil after a complaint.
-func (p *configParser) boolean(n *yaml.Node, what string) *bool {
+func (p *parser) boolean(n *yaml.Node, what string) *bool {
 	const expected = "true or false"
 	if !p.is(n, yaml.ScalarNode, what, expected) {
 		return nil
@@ -235,11 +235,13 @@ func (p *configParser) boolean(n *yaml.Node, what string) *bool {
 
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// list joins words for a sentence: "a, b or c".
-func list(words []string) string {
-	if len(words) < 2 {
-		return strings.Join(words, "")
+// ParsePattern compiles a regular expression that matches whole names.
+func ParsePattern(s string) (*regexp.Regexp, error) {
+	if s == "" {
+		return nil, errors.New("expected a regular expression, not an empty one")
 	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	if _, err := regexp.Compile(s); err != nil { // by itself first: "a)(b" is none, but fits between the parentheses below
+		return nil, fmt.Errorf("expected a regular expression: %w", errors.New(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
+	}
+	return regexp.Compile("^(?:" + s + ")$")
 }
