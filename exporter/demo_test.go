@@ -56,7 +56,7 @@ func TestDemo(t *testing.T) {
 			}
 
 			_, body, _ := p.get("/metrics")
-			contains(t, body, "gpufabric_compute_ports_expected ", "go_goroutines")
+			contains(t, body, "gpufabric_node_compute_ports_expected ", "go_goroutines")
 			lacks(t, body, "\nprocess_") // those are of this host
 			status, page, _ := p.get("/")
 			if status != http.StatusOK {

@@ -230,7 +230,7 @@ func (c *commandLine) defineWeb() {
 	}).PlaceHolder("/")
 	define(c, "web.external-url", "URL under which a reverse proxy offers this exporter.", "",
 		into(&c.externalURL, parseURLPath)).PlaceHolder("URL")
-	c.bool("web.disable-exporter-metrics", "Leave out metrics about the exporter itself (go_*, process_*, promhttp_*).", &f.disableExporterMetrics)
+	c.bool("web.disable-exporter-metrics", "Leave out metrics about the exporter's process (go_*, process_*, promhttp_*); gpufabric_exporter_build_info stays.", &f.disableExporterMetrics)
 	define(c, "web.max-requests", "Requests served at a time, the others get 503; 0: any number.", "40", into(&f.maxRequests, parseCount))
 	c.bool("web.enable-pprof", "Serve profiles of the exporter under /debug/pprof/.", &f.enablePprof)
 	define(c, "timeout-offset", "Seconds by which a scrape ends before Prometheus gives it up.", "0.5", into(&f.timeoutOffset, parseSeconds))

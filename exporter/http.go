@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/diagnose"
@@ -32,6 +33,7 @@ type handler struct {
 	observer nodeObserver
 	config   *reloader
 	own      *prometheus.Registry // metrics about the exporter itself
+	build    []*dto.MetricFamily  // what is left of them with --web.disable-exporter-metrics
 	failures *prometheus.CounterVec
 	answers  answers
 	page     *template.Template
@@ -42,7 +44,7 @@ type handler struct {
 }
 
 func newHandler(f *flags, s site, set *collector.Set, ob nodeObserver, config *reloader, log *slog.Logger) *handler {
-	h := &handler{flags: f, site: s, observer: ob, config: config, own: newRegistry(!s.simulated), failures: newFailures(), log: log}
+	h := &handler{flags: f, site: s, observer: ob, config: config, own: newRegistry(!s.simulated), build: buildInfo(), failures: newFailures(), log: log}
 	h.set = set.WithVerdicts(func(n *fabric.Node, list []diagnose.Verdict) { h.seen.see(list, false, n.At) })
 	h.own.MustRegister(h.failures)
 	h.page = template.Must(template.New("landing").Parse(landingHTML))

@@ -80,7 +80,7 @@ func TestInventory(t *testing.T) {
 	}
 	p := startWith(t, Options{inventory: file}, "--path.sysfs="+gpu.Sysfs(), "--path.procfs="+gpu.Procfs(), "--path.rootfs="+gpu.Rootfs())
 	_, metrics, _ := p.get("/metrics?collect[]=check")
-	contains(t, metrics, `gpufabric_check_unknown{check="hardware",device="",job="",port="",reason="gone",severity="critical",uuid=""} 1`)
+	contains(t, metrics, `gpufabric_check_unknown{check="hardware",device="",pci_address="",port="",reason="gone",severity="critical",uuid=""} 1`)
 	stated := filepath.Join(t.TempDir(), "stated.yml")
 	if err := os.WriteFile(stated, []byte("expected: {gpus: 7}\n"), 0o600); err != nil {
 		t.Fatal(err)

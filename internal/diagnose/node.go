@@ -41,8 +41,8 @@ func judgeReads(n *fabric.Node, of *verdicts) {
 	var worst []*fabric.Source
 	for i := range n.Sources {
 		s := &n.Sources[i]
-		if s.Name == fabric.SourceQoS || s.Name == fabric.SourceNetStats || s.Name == fabric.SourceDCQCN {
-			continue // of a network interface: the lane of all interfaces speaks for them
+		if s.OfNetDev() {
+			continue // the lane of all interfaces speaks for them
 		}
 		key := s.Device
 		if key == "" {
