@@ -245,7 +245,7 @@ func brokenSteps(n *fabric.Node) map[string]string {
 			}
 			for _, c := range p.RoCE.Or(nil) {
 				for _, l := range append(slices.Clip(c.Links), c.Observed...) {
-					if l.State == fabric.RoCEBroken && !diagnose.Explained(&c, l.Step) && broken[n.HCAs[i].Name] == "" {
+					if l.Status == fabric.StatusFailed && !diagnose.Explained(&c, l.Step) && broken[n.HCAs[i].Name] == "" {
 						broken[n.HCAs[i].Name] = string(l.Step)
 					}
 				}

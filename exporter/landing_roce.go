@@ -92,17 +92,17 @@ func roceModeText(m fabric.RoCEMode) string {
 // roceVerdict is that of the settings, unless traffic shows worse.
 func roceVerdict(chains []fabric.RoCEChain) cell {
 	c := &chains[0] // the worst
-	if c.Verdict == fabric.RoCEBroken {
+	if c.Verdict == fabric.StatusFailed {
 		return cell{Text: "broken at " + roceStepName(c.Step), Class: "bad"}
 	}
 	for i := range chains {
 		for _, l := range chains[i].Observed {
-			if l.State == fabric.RoCEBroken && !diagnose.Explained(&chains[i], l.Step) {
+			if l.Status == fabric.StatusFailed && !diagnose.Explained(&chains[i], l.Step) {
 				return cell{Text: "trouble in its traffic: " + roceStepName(l.Step), Class: "bad"}
 			}
 		}
 	}
-	if c.Verdict == fabric.RoCEConsistent {
+	if c.Verdict == fabric.StatusOK {
 		return cell{Text: "consistent", Class: "good"}
 	}
 	l := c.Link(c.Step)
@@ -114,12 +114,12 @@ func roceVerdict(chains []fabric.RoCEChain) cell {
 }
 
 func roceState(l *fabric.RoCELink) cell {
-	switch l.State {
-	case fabric.RoCEConsistent:
+	switch l.Status {
+	case fabric.StatusOK:
 		return cell{Text: "consistent", Class: "good"}
-	case fabric.RoCEBroken:
+	case fabric.StatusFailed:
 		return cell{Text: "broken", Class: "bad"}
-	case fabric.RoCEUnknown:
+	case fabric.StatusUnknown:
 		return cell{Text: "unknown", Class: "unsure", Title: string(l.Reason)}
 	default:
 		return cell{Text: "does not apply", Class: "quiet"}

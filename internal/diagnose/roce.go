@@ -69,24 +69,16 @@ func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, conse
 	v.keepWorst(from)
 }
 
-// worse orders statuses, what is worst first and what is none last.
-func worse(s Status) int {
-	if i := slices.Index([]Status{Failed, Unknown, OK}, s); i >= 0 {
-		return i
-	}
-	return 3
-}
-
 func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, chains []fabric.RoCEChain, c *fabric.RoCEChain, l *fabric.RoCELink, consequence string) {
-	switch l.State {
-	case fabric.RoCEConsistent:
+	switch l.Status {
+	case fabric.StatusOK:
 		v.ok(of(h, p))
-	case fabric.RoCEUnknown:
+	case fabric.StatusUnknown:
 		silent := l.Reason == fabric.ReasonMissing || l.Reason == fabric.ReasonUnsupported || l.Reason == fabric.ReasonNotRead
 		if !silent || stated(n, p) {
 			v.unknown(of(h, p), l.Reason, memberOf(chains, c)+Sentence(l.Evidence))
 		}
-	case fabric.RoCEBroken:
+	case fabric.StatusFailed:
 		if follows(c, l.Step) {
 			return
 		}
@@ -103,7 +95,7 @@ func follows(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
 		if l.Step == s {
 			return false
 		}
-		if l.State == fabric.RoCEBroken && (l.Step == fabric.RoCEDSCP || l.Step == fabric.RoCEPriority) {
+		if l.Status == fabric.StatusFailed && (l.Step == fabric.RoCEDSCP || l.Step == fabric.RoCEPriority) {
 			return true
 		}
 	}
