@@ -86,7 +86,7 @@ func scrape(t *testing.T, n *fabric.Node) string {
 
 func TestUnknownFactsHaveNoSeries(t *testing.T) {
 	out := scrape(t, nodeOf(device("mlx5_0")))
-	for _, name := range []string{"hca_port_state", "hca_port_rate", "hca_port_lid", "hca_numa_node", "hca_restricted", "gid_", "rate_mismatch"} {
+	for _, name := range []string{"hca_port_state", "hca_port_rate", "hca_port_lid", "hca_moved", "hca_restricted", "gid_", "rate_mismatch"} {
 		if strings.Contains(out, "\n"+Prefix+name) {
 			t.Errorf("a series of %s though nothing is known:\n%s", name, out)
 		}
@@ -146,8 +146,8 @@ func TestGIDEntriesArePresentAsZero(t *testing.T) {
 func TestMistakesCostOneCollector(t *testing.T) {
 	unlisted := &Family{Name: "nobody_lists_it", Type: Gauge, Labels: []string{"device"}}
 	for says, mistake := range map[string]func(emit emit){
-		"collector hca: panic: boom": func(emit) { panic("boom") },
-		"collector hca: hca_numa_node wants the labels (device), not 2 values": func(emit emit) { emit(hcaNUMANode, 2, "mlx5_0", "1") },
+		"collector hca: panic: boom":                                           func(emit) { panic("boom") },
+		"collector hca: node_gpus wants the labels (), not 1 values":           func(emit emit) { emit(nodeGPUs, 2, "mlx5_0") },
 		"collector hca: nobody_lists_it is emitted, but is in no list of rows": func(emit emit) { emit(unlisted, 1, "mlx5_0") },
 	} {
 		s := everything(t)
@@ -155,7 +155,7 @@ func TestMistakesCostOneCollector(t *testing.T) {
 		for i := range s.collectors {
 			if s.collectors[i].Name == "hca" {
 				s.collectors[i].collect = func(_ *fabric.Node, emit emit) {
-					emit(hcaNUMANode, 1, "mlx5_0")
+					emit(hcaMoved, 1, "mlx5_0", "device")
 					mistake(emit)
 				}
 			}
@@ -170,7 +170,7 @@ func TestMistakesCostOneCollector(t *testing.T) {
 				t.Errorf("missing %s in:\n%s", line, out)
 			}
 		}
-		if strings.Contains(out, "hca_numa_node") {
+		if strings.Contains(out, "hca_moved") {
 			t.Error("half of a failed collector is exposed")
 		}
 	}

@@ -20,8 +20,12 @@ const (
 // collectCounters returns the collector, which keeps its plans from scrape to scrape.
 func collectCounters() func(*fabric.Node, emit) {
 	plans := &plans{}
+	places := 0
+	for _, f := range countFamilies {
+		places = max(places, f.place+1)
+	}
 	return func(n *fabric.Node, emit emit) {
-		c := counting{emit: emit, plans: plans, meant: make([]bool, rows)}
+		c := counting{emit: emit, plans: plans, meant: make([]bool, places)}
 		for i := range n.HCAs {
 			c.device(&n.HCAs[i])
 		}

@@ -2,7 +2,64 @@
 
 package collector
 
-import "gpufabric_exporter/internal/counters"
+import (
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/counters"
+)
+
+// The rows of the collector counters: one for each meaning of the tables in internal/counters, which also say under which
+// kernel names it is found; and rows for what has no meaning of its own.
+var (
+	countFamilies = newCountFamilies()
+
+	counterSaturated = &Family{
+		Name: "hca_counter_saturated", Type: Gauge, Labels: []string{"device", "port", "counter"},
+		Help: "1 for a counter of 4 to 32 bits, under its kernel name, that has reached its maximum and counts no more until somebody clears it " +
+			"(perfquery -R); its rate says nothing meanwhile. Absent otherwise.",
+		Source: pmaSource, Cadence: Slow, Stability: Stable,
+	}
+	hwCountersTotal = &Family{
+		Name: "hca_hw_counters_total", Type: Counter, Labels: []string{"device", "port", "counter"},
+		Help: "Hardware counters that have no metric of their own, under the name and in the unit of the kernel; at most 64 a port. " +
+			"port is empty for counters of the whole device. " +
+			"A name that docs/COUNTERS.md does not list is only taken to be a counter.",
+		Source: hwSource, Cadence: Fast, Stability: Experimental,
+	}
+	hwCountersValue = &Family{
+		Name: "hca_hw_counters_value", Type: Gauge, Labels: []string{"device", "port", "counter"},
+		Help: "What drivers show among their hardware counters though it goes up and down, under the name and in the unit of the kernel. " +
+			"port is empty for values of the whole device.",
+		Source: hwSource, Cadence: Fast, Stability: Experimental,
+	}
+	hwCountersDropped = &Family{
+		Name: "hca_hw_counters_dropped", Type: Gauge, Labels: []string{"device", "port"},
+		Help:   "How many hardware counters have no series because there are more than 64 without a metric of their own; absent when there are none.",
+		Source: hwSource, Cadence: Fast, Stability: Experimental,
+	}
+	hwCountersLifespan = &Family{
+		Name: "hca_hw_counters_lifespan_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"device", "port"},
+		Help:   "How long the kernel answers reads of the port's hardware counters from memory before it asks the device again.",
+		Source: "/sys/class/infiniband/<device>/ports/<port>/hw_counters/lifespan", Cadence: Slow, Stability: Stable,
+	}
+)
+
+// Where counters come from.
+const (
+	pmaSource    = "/sys/class/infiniband/<device>/ports/<port>/counters, counters_ext"
+	hwSource     = "/sys/class/infiniband/<device>/ports/<port>/hw_counters, RDMA_NLDEV_CMD_STAT_GET; /sys/class/infiniband/<device>/hw_counters"
+	pmaAndSource = pmaSource + "; " + hwSource
+)
+
+// countersFamilies are the rows of the collector counters, in the order of documentation.
+func countersFamilies() []*Family {
+	var list []*Family
+	for _, row := range countRows() {
+		list = append(list, countFamilies[row.meaning])
+	}
+	return append(list, counterSaturated, hwCountersTotal, hwCountersValue, hwCountersDropped, hwCountersLifespan)
+}
 
 // countRow is the family of a meaning. The kernel names are added to the help.
 type countRow struct {
@@ -98,5 +155,64 @@ func countRows() []countRow {
 		{counters.RequesterRemoteInvalid, "hca_requester_remote_invalid_requests_total", Fast, "Requests from here that the other side found invalid."},
 		{counters.RequesterRemoteOperation, "hca_requester_remote_operation_errors_total", Fast, "Requests from here that the other side failed to carry out."},
 		{counters.ResponderLocalLength, "hca_responder_local_length_errors_total", Fast, "Messages that arrived longer than the buffer posted for them."},
+	}
+}
+
+func newCountFamilies() map[counters.Meaning]*Family {
+	families := map[counters.Meaning]*Family{}
+	for _, row := range countRows() {
+		if ofInfiniBand(row.meaning) {
+			row.help += ibLink
+		}
+		f := &Family{
+			Name: row.name, Type: Counter, Labels: []string{"device", "port"},
+			Help:   row.help + " Kernel names: " + kernelNames(row.meaning) + ".",
+			Source: countSource(row.meaning), Cadence: row.cadence, Stability: Stable,
+		}
+		if u := row.meaning.Unit(); u == counters.UnitBytes || u == counters.UnitTicks {
+			f.Unit = string(u)
+		}
+		families[row.meaning] = f
+	}
+	return families
+}
+
+// kernelNames lists under which names the drivers count it, for those who search by them.
+func kernelNames(m counters.Meaning) string {
+	var list []string
+	for _, t := range counters.Tables() {
+		if t.Place == counters.PlacePMA && t.Drivers[0] != counters.AnyDriver {
+			continue // the names of the standard
+		}
+		var names []string
+		for name, spec := range t.Counters() {
+			if spec.Meaning == m {
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 && !slices.ContainsFunc(list, func(s string) bool { return strings.HasPrefix(s, t.Name+" ") }) {
+			list = append(list, t.Name+" "+strings.Join(names, " + "))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func countSource(m counters.Meaning) string {
+	pma, hw := false, false
+	for _, t := range counters.Tables() {
+		for _, spec := range t.Counters() {
+			if spec.Meaning == m {
+				of := t.Place == counters.PlacePMA || t.Place == counters.PlacePMAExt
+				pma, hw = pma || of, hw || !of
+			}
+		}
+	}
+	switch {
+	case pma && hw:
+		return pmaAndSource
+	case pma:
+		return pmaSource
+	default:
+		return hwSource
 	}
 }

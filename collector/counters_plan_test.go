@@ -77,15 +77,15 @@ func TestPlansAreBounded(t *testing.T) {
 
 // A collector that panics loses its own series.
 func TestPanicLeavesNothing(t *testing.T) {
-	out := sink{families: make([]exposition.Family, rows)}
+	out := sink{families: make([]exposition.Family, len(catalogue))}
 	out.emit(nodeGPUs, 8)
 	if err := out.run(func(_ *fabric.Node, emit emit) {
-		emit(hcaNUMANode, 1, "mlx5_0")
+		emit(hcaMoved, 1, "mlx5_0", "device")
 		panic("broken")
 	}, nil); err == nil {
 		t.Error("no error")
 	}
-	if len(out.families[hcaNUMANode.place].Series) != 0 || len(out.families[nodeGPUs.place].Series) != 1 {
+	if len(out.families[hcaMoved.place].Series) != 0 || len(out.families[nodeGPUs.place].Series) != 1 {
 		t.Errorf("%+v", out.families)
 	}
 }

@@ -120,7 +120,7 @@ func series(t *testing.T, n *fabric.Node) []string {
 	var lines []string
 	for line := range strings.Lines(text(t, families)) {
 		f, _, _ := strings.Cut(strings.TrimPrefix(line, Prefix), "{")
-		if slices.ContainsFunc(counterFamilies(), func(row *Family) bool { return row.Name == f }) {
+		if slices.ContainsFunc(append(countersFamilies(), cmFamilies()...), func(row *Family) bool { return row.Name == f }) {
 			lines = append(lines, strings.TrimSuffix(strings.TrimPrefix(line, Prefix), "\n"))
 		}
 	}

@@ -202,7 +202,7 @@ func (s *stats) row(row ethernetRow, priority int) {
 		labels = append(slices.Clip(labels), strconv.Itoa(priority))
 	}
 	s.series++
-	s.emit(ethernetFamilies[row.meaning], t.sum, labels...)
+	s.emit(statFamilies[row.meaning], t.sum, labels...)
 }
 
 // priorities emits the rows of priorities that are wanted, the most interesting ones first.

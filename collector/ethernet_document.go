@@ -18,7 +18,7 @@ func writeStats(b *strings.Builder) {
 		"rows of priorities are left out, those without PFC first and otherwise from the end of this list, and `" + ethernetStatisticsDropped.FullName() + "` says how many.\n\n")
 	for _, row := range ethernetRows() {
 		if row.meaning.PerPriority() {
-			fmt.Fprintf(b, "1. `%s`\n", ethernetFamilies[row.meaning].FullName())
+			fmt.Fprintf(b, "1. `%s`\n", statFamilies[row.meaning].FullName())
 		}
 	}
 	for _, t := range counters.StatTables() {
@@ -30,7 +30,7 @@ func writeStats(b *strings.Builder) {
 				first = false
 			}
 			metric := "none"
-			if f := ethernetFamilies[spec.Meaning]; f != nil {
+			if f := statFamilies[spec.Meaning]; f != nil {
 				metric = "`" + f.FullName() + "`"
 			}
 			if spec.Parts > 1 {

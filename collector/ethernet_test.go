@@ -77,7 +77,7 @@ func ofPriority(p int) string {
 
 func TestEveryStatisticHasItsFamily(t *testing.T) {
 	names := map[string]bool{}
-	for _, f := range counterFamilies() {
+	for _, f := range append(countersFamilies(), cmFamilies()...) {
 		names[f.Name] = true
 	}
 	rows := map[counters.Meaning]bool{}
@@ -103,7 +103,7 @@ func TestEveryStatisticHasItsFamily(t *testing.T) {
 	}
 	for _, table := range counters.StatTables() {
 		for name, spec := range table.Rows() {
-			f := ethernetFamilies[spec.Meaning]
+			f := statFamilies[spec.Meaning]
 			switch {
 			case f == nil:
 				t.Errorf("statistics have the meaning %q, which has no metric: add its row to ethernetRows() in collector/ethernet_families.go", spec.Meaning)
