@@ -87,7 +87,7 @@ func TestRules(t *testing.T) {
 				hard++
 			}
 			if (g.Name == "gpufabric-hard-faults") != hardFaults[r.Alert] {
-				t.Errorf("%s is in group %s", r.Alert, g.Name)
+				t.Errorf("alert %s is in group %s: what stops a job within seconds is in gpufabric-hard-faults and in hardFaults in alerts/alerts_test.go, and nothing else", r.Alert, g.Name)
 			}
 			if hardFaults[r.Alert] && (g.Interval != "15s" || (r.For != "" && r.For != "15s")) {
 				t.Errorf("%s: hard faults are evaluated every 15 s and wait 15 s at most", r.Alert)
@@ -137,7 +137,7 @@ func checkAlert(t *testing.T, r Rule) {
 	}
 	for _, part := range []string{subject, "$value"} {
 		if !strings.Contains(d, part) && (part != "$value" || !flag01[r.Alert]) {
-			t.Errorf("%s: the description does not show %s", r.Alert, part)
+			t.Errorf("alert %s: its description does not show %s; if its value says nothing, add it to flag01 in alerts/alerts_test.go", r.Alert, part)
 		}
 	}
 	if url := r.Annotations["runbook_url"]; url != RunbookBase+r.Alert+".md" {
@@ -184,7 +184,7 @@ func TestRunbooks(t *testing.T) {
 	}
 	for _, p := range pages {
 		if name := strings.TrimSuffix(path.Base(p), ".md"); name != "README" && !want[name] {
-			t.Errorf("alerts/%s: no alert and no topic of checks has that name", p)
+			t.Errorf("alerts/%s: no alert and no topic of checks has that name: add the rule to alerts/*.rules.yml, or the check to internal/diagnose", p)
 		}
 	}
 	for name := range want {
@@ -291,7 +291,7 @@ func TestEachAlertFiresAndStaysSilent(t *testing.T) {
 	for _, m := range []map[string]int{fires, silent} {
 		for alert := range m {
 			if !known[alert] {
-				t.Errorf("tests of %s, which is no alert", alert)
+				t.Errorf("alerts/*_test.yml have cases of %s, which is no alert: add its rule to alerts/*.rules.yml", alert)
 			}
 		}
 	}

@@ -93,20 +93,44 @@ func TestScenarios(t *testing.T) {
 	for _, s := range all {
 		run(s)
 	}
-	conditional := []string{ // configuration, findings, failures, netlink, health of NVSwitches
-		"node_compute_ports_expected", "nccl_config_findings", "exporter_facts_unknown", "exporter_source_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
-		"gpu_fabric_unhealthy",
-		"check_unknown", "check_timestamp_seconds", "check_error", "check_run_timestamp_seconds", // what nobody expects is no matter for checks; in files of verdicts only
-		"hca_hw_counters_dropped",
-		"ethernet_statistic_total", "ethernet_statistics_dropped", // what flags ask for, and more than fits
-	}
+	conditional := conditionalFamilies()
 	for _, f := range countFamilies {
 		conditional = append(conditional, f.Name) // TestSeriesOfEachDriver
 	}
 	for _, f := range Catalogue() {
 		if !emitted[f.FullName()] && !slices.Contains(conditional, f.Name) && f.Collector != probeName { // none is probed
 			t.Errorf("%s is emitted for no simulated node: emit it in collector/%s.go, let the nodes of internal/simulator have what it needs, "+
-				"or add it to conditional in collector/scenario_test.go, with a test of its own", f.FullName(), cmp.Or(f.Collector, "node"))
+				"or add it to conditionalFamilies in collector/scenario_test.go, with a test of its own", f.FullName(), cmp.Or(f.Collector, "node"))
+		}
+	}
+}
+
+// conditionalFamilies are emitted for no simulated node: configuration, findings, failures, netlink, health of NVSwitches. Each
+// has a test of its own.
+func conditionalFamilies() []string {
+	return []string{
+		"node_compute_ports_expected", "nccl_config_findings", "exporter_facts_unknown", "exporter_source_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
+		"gpu_fabric_unhealthy",
+		"check_unknown", "check_timestamp_seconds", "check_error", "check_run_timestamp_seconds", // what nobody expects is no matter for checks; in files of verdicts only
+		"hca_hw_counters_dropped",
+		"ethernet_statistic_total", "ethernet_statistics_dropped", // what flags ask for, and more than fits
+	}
+}
+
+// A metric with one value for each device or port has it on some simulated node.
+func TestValuesAreEmitted(t *testing.T) {
+	emitted := map[string]bool{}
+	for _, name := range []string{"healthy", "healthy-ib"} {
+		s, err := simulator.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkCatalogue(t, everything(t).Gather(observeScenario(t, s), ConfigState{}), emitted)
+	}
+	for _, f := range append(familiesOf(deviceValues), familiesOf(portValues)...) {
+		if !emitted[f.FullName()] && !slices.Contains(conditionalFamilies(), f.Name) {
+			t.Errorf("%s has a value on no simulated node: read its fact in internal/host/sysfs/*.go, where internal/observer asks for it, and "+
+				"let the nodes have the file in internal/simulator/files_rdma.go", f.FullName())
 		}
 	}
 }

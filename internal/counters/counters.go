@@ -88,7 +88,23 @@ type driver struct {
 
 // drivers has all of them, in the order of documentation. It is the only list of drivers.
 func drivers() []driver {
-	return []driver{infiniband, hfi1, mlx5, mlx4, bnxt, irdma, ice, i40e, efa, ena, ionic, mana, erdma, hns, rxe}
+	return []driver{
+		infiniband, // the standard
+		hfi1,
+		mlx5,
+		mlx4,
+		bnxt,
+		irdma,
+		ice,
+		i40e,
+		efa,
+		ena,
+		ionic,
+		mana,
+		erdma,
+		hns,
+		rxe,
+	}
 }
 
 // Tables returns the tables of counters of RDMA devices, in the order of documentation. They must not be modified.
