@@ -83,6 +83,9 @@ probes: ## probes with processes of this program over stand-ins for CUDA and NCC
 e2e: ## the alerts on real Prometheus and Alertmanager, with faults at known times, and what dashboards show of them (17 min; Debian's packages are fetched)
 	$(GO) test -count=1 -v -timeout 30m -tags e2e ./test/e2e
 
+contributing: ## docs/CONTRIBUTING.md on copies of the tree: each page as printed, and without each of its steps
+	$(GO) test -count=1 -v -timeout 60m -tags contributing ./test/contributing
+
 scale: ## what the rules cost Prometheus with 128, 256 and 512 nodes (25 min): bin/prometheus if it is there, else Debian's
 	PROMETHEUS_PROGRAMS=$${PROMETHEUS_PROGRAMS:-$$(test ! -x bin/prometheus || echo "$$PWD/bin")} $(GO) test -count=1 -v -timeout 30m -tags scale ./test/scale
 
@@ -108,7 +111,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: pint corpus fuzz bench probes hang-test lab-full e2e scale ## the slow proofs
+verify: pint contributing corpus fuzz bench probes hang-test lab-full e2e scale ## the slow proofs
 
 clean: ## remove what was built
 	rm -rf bin
