@@ -35,7 +35,7 @@ PURE := . ./internal/config ./internal/counters ./internal/fabric ./internal/dia
 test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -vet=off -race -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PURE))")
 	$(GO) test -vet=off -race -run Concurrent ./internal/host/sysfs
-	$(GO) test -vet=off ./exporter $(PURE) ./test/corpus
+	$(GO) test -vet=off ./exporter ./internal/demo $(PURE) ./test/corpus
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
 rules: ## alert rules and dashboards against the catalogue, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)

@@ -303,7 +303,7 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 		if code := <-first; code != http.StatusInternalServerError || time.Since(begin) != patience {
 			t.Errorf("status %d after %s", code, time.Since(begin))
 		}
-		if r.current().err == nil {
+		if r.current().Err == nil {
 			t.Error("a reload that failed counts as none")
 		}
 		for range 1500 {
@@ -316,8 +316,8 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 		}
 		close(answers)
 		synctest.Wait()
-		if code := post(); code != http.StatusOK || r.current().err != nil {
-			t.Errorf("status %d and %v when the file answers again", code, r.current().err)
+		if code := post(); code != http.StatusOK || r.current().Err != nil {
+			t.Errorf("status %d and %v when the file answers again", code, r.current().Err)
 		}
 	})
 }
@@ -366,7 +366,7 @@ func TestFIFOsAreNotRead(t *testing.T) {
 	if _, err := config.ReadManifest(fifo); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("manifest: %v", err)
 	}
-	if _, err := readEnvironment(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") || !errors.Is(err, errSettings) {
+	if _, err := probes.ReadEnvironment(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") || !errors.Is(err, probes.ErrSettings) {
 		t.Errorf("environment: %v", err)
 	}
 }
@@ -405,16 +405,15 @@ func TestSettingsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
 		answers := make(chan struct{})
-		p := &Probing{FindNCCL: func(string, string) (string, error) {
+		p := &probes.Platform{FindNCCL: func(string, string) (string, error) {
 			asked.Add(1)
 			<-answers
 			return "/lib/libnccl.so.2", nil
 		}}
-		var reading errand[library]
 		for range 10 { // as many reloads
-			m := &probeNode{config: probes.DefaultConfig(), probing: p, reading: &reading}
-			s, err := m.settings(t.Context())
-			if !errors.Is(err, errSettings) || s.Bytes == 0 {
+			m := &probes.Host{Config: probes.DefaultConfig(), Platform: p}
+			s, err := m.Settings(t.Context())
+			if !errors.Is(err, probes.ErrSettings) || s.Bytes == 0 {
 				t.Fatalf("%+v, %v", s, err)
 			}
 		}
@@ -423,8 +422,8 @@ func TestSettingsThatHang(t *testing.T) {
 		}
 		close(answers)
 		synctest.Wait()
-		m := &probeNode{config: probes.DefaultConfig(), probing: p, reading: &reading}
-		if s, err := m.settings(t.Context()); err != nil || s.NCCL != "/lib/libnccl.so.2" {
+		m := &probes.Host{Config: probes.DefaultConfig(), Platform: p}
+		if s, err := m.Settings(t.Context()); err != nil || s.NCCL != "/lib/libnccl.so.2" {
 			t.Errorf("%+v, %v", s, err)
 		}
 	})

@@ -86,7 +86,7 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 	node := h.observer.Observe(ctx, set.Want())
 	a := h.answers.get()
 	defer h.answers.put(a)
-	families := set.GatherAgain(&a.gathered, node, h.config.current().state())
+	families := set.GatherAgain(&a.gathered, node, h.config.state())
 	own := h.build // no name of the catalogue is among them
 	if !h.flags.disableExporterMetrics {
 		own, err = h.own.Gather()

@@ -30,7 +30,9 @@ import (
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/demo"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/inventory"
 	"gpufabric_exporter/internal/observer"
@@ -57,7 +59,9 @@ type Options struct {
 	// ServeGPUs is what the process of a GPUWorker does, as the sub-command gpu-worker, until it is no longer wanted.
 	ServeGPUs func(ctx context.Context, library string) error
 	// Probing is how NCCL is run; nil: it is not.
-	Probing *Probing
+	Probing *probes.Platform
+	// ServeRank is what the process of a rank does, as the sub-command probe-rank, until it is no longer wanted.
+	ServeRank func(ctx context.Context) error
 
 	newObserver   func(observer.Options) (nodeObserver, error) // for tests, as the next one is
 	defaultConfig string                                       // empty: defaultConfig
@@ -120,7 +124,7 @@ func Run(ctx context.Context, args []string, o Options) int {
 	case f.demoCapture != "":
 		return replay(ctx, f, o)
 	case f.command == commandDemo:
-		return demo(ctx, f, o)
+		return serveDemo(ctx, f, o)
 	default:
 		return serve(ctx, f, o)
 	}
@@ -147,7 +151,7 @@ func checkedFiles(f *flags, w io.Writer) error {
 	}
 	fmt.Fprintf(w, "%s: ok\n", c.File)
 	if env := c.ByHand.EnvFile; env != "" {
-		if _, err := readEnvironment(env); err != nil {
+		if _, err := probes.ReadEnvironment(env); err != nil {
 			return err
 		}
 		fmt.Fprintf(w, "%s: ok\n", env)
@@ -186,14 +190,14 @@ type site struct {
 	title                 string // how the node is called on the landing page
 	note                  string // a sentence about it, for simulated nodes
 	simulated             bool
-	rehearsal             *rehearsal // what makes up the probes of a simulated node; nil: those of this host, if any
+	rehearsal             *demo.Rehearsal // what makes up the probes of a simulated node; nil: those of this host, if any
 }
 
 // siteProber is what a site is probed with.
 type siteProber interface {
-	apply(*probes.Config) error // begins with it, or goes on so
-	status() probes.Status      // not Enabled while nothing is configured
-	close()
+	Apply(*probes.Config) error // begins with it, or goes on so
+	Status() probes.Status      // not Enabled while nothing is configured
+	Close()
 }
 
 func serve(ctx context.Context, f *flags, o Options) int {
@@ -274,8 +278,8 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 
-	var reading errand[config.Config]
-	initial, err := reading.run(ctx, patience, s.config)
+	var reading errand.Errand[config.Config]
+	initial, err := reading.Run(ctx, patience, s.config)
 	if err != nil {
 		return err
 	}
@@ -313,14 +317,14 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 	defer cancel()
 	var prober siteProber = newProber(ctx, f, s, o.Probing, ob, log)
 	if s.rehearsal != nil {
-		s.rehearsal.begin(ctx, ob)
+		s.rehearsal.Begin(ctx, ob)
 		prober = s.rehearsal
 	}
-	defer prober.close()
-	if err := prober.apply(initial.Probes); err != nil {
+	defer prober.Close()
+	if err := prober.Apply(initial.Probes); err != nil {
 		return err
 	}
-	set = set.WithProbes(prober.status)
+	set = set.WithProbes(prober.Status)
 	reload := newReloader(s, initial, ob, prober, log)
 	go reload.onSignal(ctx, hangup)
 	h := newHandler(f, s, set, ob, reload, log)
@@ -347,7 +351,7 @@ func (h *handler) observeFirst(ctx context.Context) {
 		return
 	}
 	list := diagnose.Run(n, nil)
-	h.seen.see(list, true, n.At)
+	h.seen.See(list, true, n.At)
 	h.ready.Store(true)
 	if short := ownDescriptors().shortage(n.Uncached); short != "" {
 		h.log.Warn(short)

@@ -36,18 +36,10 @@ type Machine interface {
 	// it is seen being skipped; none at all mean that nothing is known just now. It is asked every 5 minutes and before
 	// each probe.
 	Targets(ctx context.Context) []Target
-	// Enter says whether a probe may run now, and why not. If it may, the lock of the node is held until Leave. That may
-	// take minutes, in which GPUs are watched.
-	Enter(ctx context.Context, t Target) (Visit, *Skipped)
-}
-
-// Visit is one run of a probe, which may begin.
-type Visit interface {
-	// Run runs the probe to its end, and kills it when ctx is done. The Prober judges the result: of Comparison only
-	// Expected is kept.
-	Run(ctx context.Context) Result
-	// Leave gives the lock back. It is called once, after Run.
-	Leave()
+	// Probe enters the gate, runs the probe to its end and leaves, or says why the probe may not run now. The gate may take
+	// minutes, in which GPUs are watched. Behind it Probe calls begin once, before anything touches a GPU. It kills what
+	// runs when ctx is done. The Prober fills in Comparison.
+	Probe(ctx context.Context, t Target, begin func()) (Result, *Skipped)
 }
 
 // Options are what a Prober needs.

@@ -3,6 +3,7 @@
 package probes
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -22,9 +23,9 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 		b, d, node := newBench(t), &disk{}, Key{Kind: Node}
 		busBW, only := 100e9, func(c *Config) { c.Every = map[Kind]time.Duration{Node: 4 * time.Hour} }
 		b.run = func(_ context.Context, r *Result) {
-			if r.Key.Kind == Node {
+			if r.Kind == Node {
 				r.Measurements[0].BusBW = busBW
-				r.Comparison.Expected = fabric.Known(0.5, "line rate", time.Now())
+				r.Expected = Known(0.5, "line rate", time.Now())
 				r.Log = strings.Repeat("NCCL INFO ", 5000)
 				r.Settings = make([]string, 1000)
 			}
@@ -50,7 +51,7 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 		time.Sleep(60 * time.Second)
 		s := b.status(p, node)
 		at := b.runs(node)
-		if c := s.Last.Comparison; !c.Regressed || c.Expected.Value != 0.5 || c.Median != 100e9 {
+		if c := s.Last.Comparison; !c.Regressed || s.Last.Expected.Value != 0.5 || c.Median.Value != 100e9 {
 			t.Errorf("after the second: %+v", c)
 		}
 		if gap := at[len(at)-1].Sub(at[len(at)-2]); gap < 60*time.Second || gap > 70*time.Second {
@@ -95,7 +96,7 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 func TestResultsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, d, node := newBench(t), &disk{}, Key{Kind: Node}
-		busBW, latency, outcome := 100e9, 20*time.Microsecond, OK
+		busBW, latency, outcome := 100e9, Seconds(20e-6), OK
 		b.run = func(_ context.Context, r *Result) {
 			r.Measurements[0].BusBW = busBW
 			r.Measurements = append([]Measurement{{Op: AllReduce, Type: Float32, Bytes: 1 << 10, Ranks: 8, Time: latency, BusBW: 1e6}}, r.Measurements...)
@@ -129,13 +130,13 @@ func TestResultsAreCounted(t *testing.T) {
 		expect(0, 0, 0)
 		ask(1)
 		s := expect(1, 0, 0)
-		if c := s.Last.Comparison.Latency; c.Ratio.Value != 1 || c.Median != latency || c.Samples != enough {
+		if c := s.Last.Comparison.Latency; c.Ratio.Value != 1 || c.Median.Value != latency || c.Samples != enough {
 			t.Errorf("latency: %+v", c)
 		}
-		latency = 41 * time.Microsecond
+		latency = 41e-6
 		ask(1)
 		expect(2, 0, 1)
-		busBW, latency = 70e9, 20*time.Microsecond
+		busBW, latency = 70e9, 20e-6
 		ask(1)
 		expect(3, 1, 1)
 		time.Sleep(2 * time.Minute) // the confirmation
@@ -172,9 +173,9 @@ func TestLogOfResults(t *testing.T) {
 		p := b.prober(nil, nil)
 		p.log = slog.New(slog.NewTextHandler(&out, nil))
 		b.run = func(_ context.Context, r *Result) {
-			r.Release = fabric.Known(120*time.Millisecond, "NVML", time.Now())
-			if r.Key.Kind == Socket {
-				r.Release, r.Left = fabric.NotKnown[time.Duration](fabric.ReasonTimeout, "NVML", time.Now()), "500 MiB are used"
+			r.Release = Known(Seconds(0.12), "NVML", time.Now())
+			if r.Kind == Socket {
+				r.Release, r.Left = NotKnown[Seconds](fabric.ReasonTimeout, "NVML", time.Now()), "500 MiB are used"
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -252,6 +253,7 @@ func TestStateFileTroubleIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	newer := bytes.Replace(good, []byte(`"version":2`), []byte(`"version":3`), 1)
 	for _, c := range []struct {
 		name string
 		disk *disk
@@ -262,6 +264,7 @@ func TestStateFileTroubleIsTold(t *testing.T) {
 		{"good", &disk{data: good}, "", true},
 		{"cut", &disk{data: good[:len(good)/2]}, fabric.ReasonMalformed, true},
 		{"empty", &disk{data: []byte{}}, fabric.ReasonMalformed, true},
+		{"newer", &disk{data: newer}, fabric.ReasonMalformed, false},
 		{"read-only", &disk{err: syscall.EROFS}, fabric.ReasonPrivilege, false},
 		{"forbidden", &disk{err: fs.ErrPermission}, fabric.ReasonPrivilege, false},
 		{"full", &disk{err: syscall.ENOSPC}, fabric.ReasonIO, false},
@@ -285,6 +288,9 @@ func TestStateFileTroubleIsTold(t *testing.T) {
 			}
 			if c.mend && newMemory().decode(c.disk.data, time.Now(), time.Now()) != nil {
 				t.Errorf("%s: there is no good state file after a day", c.name)
+			}
+			if c.name == "newer" && !bytes.Equal(c.disk.data, newer) {
+				t.Errorf("%s: the file is overwritten: %.100s", c.name, c.disk.data)
 			}
 			cancel()
 			synctest.Wait()

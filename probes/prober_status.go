@@ -127,7 +127,12 @@ func (p *Prober) remember(ctx context.Context) {
 	}
 	p.lost = err
 	p.mu.Unlock()
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrNewerState):
+		p.keeper.refuse(err)
+		p.log.Warn("the history of probes is neither read nor saved", "file", p.config.StateFile, "err", err,
+			"remedy", "run the version that wrote the file, or move the file away to begin with an empty history")
+	case err != nil:
 		p.log.Warn("history of probes is lost", "err", err)
 	}
 	p.save(savedIn)

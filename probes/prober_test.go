@@ -69,39 +69,32 @@ func (b *bench) Targets(context.Context) []Target {
 	return there
 }
 
-type visit struct {
-	b *bench
-	t Target
-}
-
-func (b *bench) Enter(_ context.Context, t Target) (Visit, *Skipped) {
+func (b *bench) Probe(ctx context.Context, t Target, begin func()) (Result, *Skipped) {
 	b.mu.Lock()
 	b.tried[t.Key] = append(b.tried[t.Key], time.Now())
 	enter := b.enter
 	b.mu.Unlock()
 	if enter != nil {
 		if s := enter(t.Key); s != nil {
-			return nil, s
+			return Result{}, s
 		}
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.busy {
 		b.t.Error("two probes at a time")
 	}
 	b.busy = true
-	return visit{b, t}, nil
-}
-
-func (v visit) Run(ctx context.Context) Result {
-	b, took := v.b, v.b.costs[v.t.Key.Kind]
+	b.mu.Unlock()
+	defer b.leave()
+	begin()
+	took := b.costs[t.Key.Kind]
 	b.mu.Lock()
 	r := Result{
-		Key: v.t.Key, At: time.Now(), Wall: took, GPUTime: took * time.Duration(len(v.t.GPUs)), GPUs: v.t.GPUs, Outcome: OK,
+		Key: t.Key, At: time.Now(), Wall: SecondsOf(took), GPUTime: SecondsOf(took * time.Duration(len(t.GPUs))), GPUs: t.GPUs, Outcome: OK,
 		NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0",
 		Measurements: []Measurement{{Op: AllReduce, Type: Float32, Bytes: 64 << 20, Ranks: 8, BusBW: 100e9}},
 	}
-	if r.Key.Kind == Transport {
+	if r.Kind == Transport {
 		r.Measurements = nil
 	}
 	b.began[r.Key] = append(b.began[r.Key], r.At)
@@ -117,10 +110,10 @@ func (v visit) Run(ctx context.Context) Result {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, g := range v.t.GPUs {
-		b.gpus[g] += r.GPUTime / time.Duration(len(v.t.GPUs))
+	for _, g := range t.GPUs {
+		b.gpus[g] += r.GPUTime.Duration() / time.Duration(len(t.GPUs))
 	}
-	return r
+	return r, nil
 }
 
 // change changes what the machine does while it is used.
@@ -137,10 +130,10 @@ func (b *bench) runs(key Key) []time.Time {
 	return slices.Clone(b.began[key])
 }
 
-func (v visit) Leave() {
-	v.b.mu.Lock()
-	defer v.b.mu.Unlock()
-	v.b.busy = false
+func (b *bench) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.busy = false
 }
 
 // prober returns one with the defaults, but for what change changes, that keeps its state in d.

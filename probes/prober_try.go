@@ -27,7 +27,7 @@ func (p *Prober) try(ctx context.Context, pr *probe, asked bool) answer {
 
 	done := make(chan answer, 1)
 	go func() {
-		r, s := p.session(ctx, target)
+		r, s := p.run(ctx, target)
 		done <- answer{result: r, skipped: s}
 	}()
 	var e answer
@@ -60,8 +60,8 @@ func (p *Prober) try(ctx context.Context, pr *probe, asked bool) answer {
 	return answer{result: r}
 }
 
-// session enters the gate, runs the probe and leaves. A bug in it costs the probe.
-func (p *Prober) session(ctx context.Context, t Target) (r Result, skipped *Skipped) {
+// run has the machine run the probe. A bug in it costs the probe.
+func (p *Prober) run(ctx context.Context, t Target) (r Result, skipped *Skipped) {
 	began := time.Now()
 	var price time.Duration
 	running := false
@@ -75,14 +75,13 @@ func (p *Prober) session(ctx context.Context, t Target) (r Result, skipped *Skip
 			p.settle(t, r, price)
 		}
 	}()
-	visit, skipped := p.machine.Enter(ctx, t)
+	r, skipped = p.machine.Probe(ctx, t, func() {
+		price = p.advance(t)
+		running = true
+	})
 	if skipped != nil {
 		return Result{}, skipped
 	}
-	defer visit.Leave()
-	price = p.advance(t)
-	running = true
-	r = visit.Run(ctx)
 	r.Key = t.Key
 	return bounded(r), nil
 }
@@ -136,14 +135,14 @@ func (p *Prober) settle(t Target, r Result, price time.Duration) {
 	if len(used) == 0 {
 		used = t.GPUs
 	}
-	p.gpuTime += r.GPUTime
+	p.gpuTime += r.GPUTime.Duration()
 	if len(used) == 0 {
 		return
 	}
 	p.memory.duty.open(used, now)
 	costs := map[string]time.Duration{}
 	for _, gpu := range used { // two ranks may share one
-		costs[gpu] += r.GPUTime / time.Duration(len(used))
+		costs[gpu] += r.GPUTime.Duration() / time.Duration(len(used))
 	}
 	var most time.Duration
 	for gpu, cost := range costs {
@@ -172,21 +171,20 @@ func (p *Prober) spread(pr *probe) time.Duration {
 func (p *Prober) took(pr *probe, r Result, asked bool, now time.Time) Result {
 	key, s := pr.target.Key, &pr.status
 	planned, confirming := !pr.slot.IsZero(), pr.confirm
-	expected := r.Comparison.Expected
-	r.Comparison = Comparison{Expected: expected}
+	r.Comparison = Comparison{}
 	suspect := false
 	if print := fingerprint(r, pr.target, p.config.MaxCTAs); print != "" {
 		busBW, _ := judged(r)
-		var latency time.Duration
+		var latency Seconds
 		if small := r.SmallMessage(); small != nil {
 			latency = small.Time
 		}
 		b := p.memory.record(key).baselines.of(print, now)
 		r.Comparison = b.judge(busBW, latency, p.config.Warn, now)
-		r.Comparison.Fingerprint, r.Comparison.Expected = print, expected
+		r.Comparison.Fingerprint = print
 		suspect = b.below == 1
 		if !r.Comparison.Regressed && (!planned || !asked && !confirming) {
-			b.learn(busBW, latency, r.Comparison.Latency, now)
+			b.learn(busBW, latency, r.Comparison.late(), now)
 		}
 		s.count(r.Comparison)
 	}
@@ -234,19 +232,19 @@ func (s *ProbeStatus) count(c Comparison) {
 	if c.Below > 0 {
 		s.Slow++
 	}
-	if c.Latency.Late {
+	if c.late() {
 		s.Late++
 	}
 }
 
 // tell logs a result: with a warning if somebody should look at it.
 func (p *Prober) tell(r Result) {
-	log := p.log.With("kind", r.Key.Kind, "device", r.Key.Device, "port", r.Key.Port, "wall", r.Wall, "gpu_time", r.GPUTime)
+	log := p.log.With("kind", r.Kind, "device", r.Device, "port", r.Port, "wall", r.Wall.Duration(), "gpu_time", r.GPUTime.Duration())
 	if busBW, ok := judged(r); ok {
 		log = log.With("busbw_bytes", busBW)
 	}
 	if took, known := r.Release.Get(); known {
-		log = log.With("release", took)
+		log = log.With("release", took.Duration())
 	}
 	switch c := r.Comparison; {
 	case r.Outcome == Failed:
@@ -254,7 +252,7 @@ func (p *Prober) tell(r Result) {
 	case r.Outcome == Aborted:
 		log.Info("probe aborted", "failure", r.Failure, "err", r.Error)
 	case c.Regressed:
-		log.Warn("probe is slower than before", "median_bytes", c.Median, "ratio", c.Ratio.Value)
+		log.Warn("probe is slower than before", "median_bytes", c.Median.Value, "ratio", c.Ratio.Value)
 	default:
 		log.Info("probe ended", "path", r.Path.Value)
 	}

@@ -56,7 +56,7 @@ func (r *Rehearsal) Ran(result Result) {
 		return
 	}
 	p.memory.record(result.Key).began = result.At
-	p.gpuTime += result.GPUTime
+	p.gpuTime += result.GPUTime.Duration()
 	p.took(pr, bounded(result), false, result.At)
 }
 

@@ -87,7 +87,7 @@ func Run(ctx context.Context, p *Plan, ranks Ranks, guard Guard) Result {
 		why.text += "; " + held.Error()
 	}
 	e.conclude(&r, why)
-	r.Wall = time.Since(e.began)
+	r.Wall = SecondsOf(time.Since(e.began))
 	if guard != nil && held == nil && ctx.Err() == nil {
 		r.Release, r.Left = e.release(ctx, guard)
 	}
@@ -118,7 +118,7 @@ func (e *execution) follow(r *Result) *trouble {
 		return why
 	}
 	for _, reply := range connected {
-		r.Init = max(r.Init, reply.Connect.Took)
+		r.Init = max(r.Init, SecondsOf(reply.Connect.Took))
 	}
 	for _, w := range e.plan.Settings.Wants {
 		if spent := time.Since(e.began); spent > e.plan.Settings.Budget {
@@ -152,11 +152,11 @@ func (e *execution) open(r *Result) ([]Reply, *trouble) {
 
 // conclude writes down how the run ended, and what NCCL logged.
 func (e *execution) conclude(r *Result, why *trouble) {
-	r.GPUTime = e.gpuTime()
+	r.GPUTime = SecondsOf(e.gpuTime())
 	logs := e.harvest(r, why)
-	r.Comparison.Expected = fabric.None[float64]("plan", r.At)
+	r.Expected = None[float64]("plan", r.At)
 	if n := len(r.Measurements); why == nil && n > 0 && e.plan.Expected > 0 {
-		r.Comparison.Expected = fabric.Known(r.Measurements[n-1].BusBW/e.plan.Expected, "plan", r.At)
+		r.Expected = Known(r.Measurements[n-1].BusBW/e.plan.Expected, "plan", r.At)
 	}
 	if why == nil {
 		return

@@ -274,7 +274,7 @@ func (e *execution) reap() *trouble {
 	}
 	all.Wait()
 	if e.intrusion != nil {
-		e.intrusion.Gone = time.Since(e.seen)
+		e.intrusion.Gone = SecondsOf(time.Since(e.seen))
 	}
 	return held
 }

@@ -3,7 +3,10 @@
 // Package spelling names what a word may be, and finds the name that a user probably meant.
 package spelling
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // maxWord bounds what is compared, in bytes. No name of this program is longer.
 const maxWord = 64
@@ -32,6 +35,14 @@ func Names[T ~string](list []T) []string {
 		all[i] = string(w)
 	}
 	return all
+}
+
+// Plural is a number of things: "1 GPU is idle", "2 GPUs are idle".
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
 }
 
 // Nearest returns the name with the fewest edits, the first one of several, or nothing where that would be a guess: a word

@@ -129,7 +129,9 @@ func (s sample) String() string { return fmt.Sprintf("%s%v", s.name, s.labels) }
 func (s sample) port() string { return s.labels["device"] + "/" + s.labels["port"] }
 
 // counts tells whether it is what a device counts, which changes from one scrape to the next.
-func (s sample) counts() bool { return strings.HasSuffix(s.name, "_total") || s.name == "hca_hw_counters_value" }
+func (s sample) counts() bool {
+	return strings.HasSuffix(s.name, "_total") || s.name == "hca_hw_counters_value"
+}
 
 type scrape []sample
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package page
 
 import (
 	"sync"
@@ -9,9 +9,9 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 )
 
-// sightings remembers since when what fails now has failed, as far as this process has looked: with each scrape that asks
+// Sightings remembers since when what fails now has failed, as far as this process has looked: with each scrape that asks
 // the checks, and with each look at the page. All methods may be called at the same time. It holds no more than what fails.
-type sightings struct {
+type Sightings struct {
 	mu      sync.Mutex
 	at      time.Time // of the node that was looked at last
 	judged  map[*diagnose.Check]bool
@@ -29,9 +29,9 @@ type sighting struct {
 // of statistics are compared.
 const rateGap = 5 * time.Minute
 
-// see takes note of the verdicts on a node as it was at a time: those of all checks, or where rates is false of those only
+// See takes note of the verdicts on a node as it was at a time: those of all checks, or where rates is false of those only
 // that do not compare readings. What cannot be told changes nothing.
-func (s *sightings) see(list []diagnose.Verdict, rates bool, at time.Time) {
+func (s *Sightings) See(list []diagnose.Verdict, rates bool, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at.Before(s.at) {
@@ -65,7 +65,7 @@ func (s *sightings) see(list []diagnose.Verdict, rates bool, at time.Time) {
 	}
 }
 
-func (s *sightings) fails(key failure, c *diagnose.Check, at time.Time) {
+func (s *Sightings) fails(key failure, c *diagnose.Check, at time.Time) {
 	seen, is := s.failing[key]
 	gap := is && c.Rate && at.Sub(seen.last) > rateGap
 	if !is || gap {
@@ -76,7 +76,7 @@ func (s *sightings) fails(key failure, c *diagnose.Check, at time.Time) {
 }
 
 // since returns the first sighting of any of these verdicts, all of which fail.
-func (s *sightings) since(list []diagnose.Verdict) (first sighting, known bool) {
+func (s *Sightings) since(list []diagnose.Verdict) (first sighting, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range list {

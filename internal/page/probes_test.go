@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package page
 
 import (
 	"encoding/json"
 	"fmt"
-	"html/template"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -27,20 +26,23 @@ func probedAt() time.Time { return time.Unix(1_700_000_000, 0) }
 func probedResult(kind probes.Kind, ago time.Duration) probes.Result {
 	at := probedAt().Add(-ago)
 	return probes.Result{
-		Key: probes.Key{Kind: kind}, At: at, Wall: 3200 * time.Millisecond, GPUTime: 24 * time.Second, GPUs: []string{"GPU-a", "GPU-b"}, Outcome: probes.OK,
-		NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", Path: fabric.Known(probes.PathP2P, "NCCL log", at), Network: "IB",
-		GPUDirect: fabric.Known(true, "NCCL log", at), NVLS: fabric.Known(false, "NCCL log", at), SHARP: fabric.NotKnown[bool](fabric.ReasonMissing, "NCCL log", at),
-		Channels: fabric.Known(4, "NCCL log", at), Init: 1200 * time.Millisecond, Connect: 90 * time.Millisecond,
+		Key: probes.Key{Kind: kind}, At: at, Wall: 3.2, GPUTime: 24, GPUs: []string{"GPU-a", "GPU-b"}, Outcome: probes.OK,
+		NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", Path: probes.Known(probes.PathP2P, "NCCL log", at), Network: "IB",
+		GPUDirect: probes.Known(true, "NCCL log", at), NVLS: probes.Known(false, "NCCL log", at), SHARP: probes.NotKnown[bool](fabric.ReasonMissing, "NCCL log", at),
+		Channels: probes.Known(4, "NCCL log", at), Init: 1.2, Connect: 0.09,
 		Measurements: []probes.Measurement{
-			{Op: probes.AllReduce, Type: probes.Float32, Bytes: 1 << 10, Ranks: 2, Iterations: 20, Time: 14 * time.Microsecond, DeviceTime: 12 * time.Microsecond, AlgBW: 73e6, BusBW: 73e6},
-			{Op: probes.AllReduce, Type: probes.Float32, Bytes: 64 << 20, Ranks: 2, Iterations: 12, Time: 340 * time.Microsecond, AlgBW: 197e9, BusBW: 197e9},
+			{Op: probes.AllReduce, Type: probes.Float32, Bytes: 1 << 10, Count: 256, Ranks: 2, Iterations: 20, Time: 14e-6, DeviceTime: probes.Known(probes.Seconds(12e-6), "CUDA", at), AlgBW: 73e6, BusBW: 73e6},
+			{Op: probes.AllReduce, Type: probes.Float32, Bytes: 64 << 20, Count: 16 << 20, Ranks: 2, Iterations: 12, Time: 340e-6, AlgBW: 197e9, BusBW: 197e9},
 		},
 		Comparison: probes.Comparison{
-			Fingerprint: "node all_reduce float32", Samples: 40, Median: 200e9, MAD: 1e9, Ratio: fabric.Known(0.985, "baseline", at),
-			Expected: fabric.None[float64]("plan", at), Best: 201e9,
-			Latency: probes.LatencyComparison{Samples: 40, Median: 13 * time.Microsecond, MAD: 500 * time.Nanosecond, Ratio: fabric.Known(1.08, "baseline", at)},
+			Fingerprint: "node all_reduce float32", Samples: 40, Median: probes.Known(200e9, "baseline", at), MAD: probes.Known(1e9, "baseline", at), Ratio: probes.Known(0.985, "baseline", at),
+			Best: probes.Known(201e9, "baseline", at),
+			Latency: &probes.LatencyComparison{
+				Samples: 40, Median: probes.Known(probes.Seconds(13e-6), "baseline", at), MAD: probes.Known(probes.Seconds(500e-9), "baseline", at),
+				Ratio: probes.Known(1.08, "baseline", at),
+			},
 		},
-		Release:  fabric.Known(240*time.Millisecond, "NVML", at),
+		Expected: probes.None[float64]("plan", at), Release: probes.Known(probes.Seconds(0.24), "NVML", at),
 		Settings: []string{"NCCL_DEBUG=INFO", "NCCL_IB_TC=106"}, Log: "node17:1:1 [0] NCCL INFO Using network IB\n",
 	}
 }
@@ -51,24 +53,24 @@ func probedStatus() probes.Status {
 	node := probedResult(probes.Node, time.Hour)
 
 	before, rail := probedResult(probes.Rail, 30*time.Hour), probedResult(probes.Rail, 2*time.Hour)
-	rail.Path, rail.Network, rail.GPUDirect = fabric.Known(probes.PathSocket, "NCCL log", now), "Socket", fabric.None[bool]("NCCL log", now)
+	rail.Path, rail.Network, rail.GPUDirect = probes.Known(probes.PathSocket, "NCCL log", now), "Socket", probes.None[bool]("NCCL log", now)
 	rail.Settings = []string{"NCCL_DEBUG=INFO", "NCCL_IB_DISABLE=1"}
-	rail.Measurements = rail.Measurements[1:]
+	rail.Measurements, rail.Comparison.Latency = rail.Measurements[1:], nil
 	rail.Measurements[0].BusBW = 5e9
-	rail.Comparison.Ratio, rail.Comparison.Regressed = fabric.Known(0.025, "baseline", now), true
+	rail.Comparison.Ratio, rail.Comparison.Regressed = probes.Known(0.025, "baseline", now), true
 	rail.Comparison.Below, rail.Comparison.Collapsed = 4, 3
-	rail.Comparison.Expected = fabric.Known(0.11, "plan", now)
+	rail.Expected = probes.Known(0.11, "plan", now)
 	key := probes.Key{Kind: probes.Rail, Device: "mlx5_0", Port: 1}
 	before.Key, rail.Key = key, key
 
 	failed := probes.Result{
-		Key: probes.Key{Kind: probes.Socket}, At: now.Add(-20 * time.Minute), Wall: 30 * time.Second, GPUTime: 58 * time.Second, GPUs: []string{"GPU-a", "GPU-b"},
+		Key: probes.Key{Kind: probes.Socket}, At: now.Add(-20 * time.Minute), Wall: 30, GPUTime: 58, GPUs: []string{"GPU-a", "GPU-b"},
 		Outcome: probes.Failed, Failure: probes.FailureHang, Error: "rank 1: connect: no answer within 21s; NCCL warned: socketStartConnect: Connect to 10.0.0.7<41> failed",
 		NCCL: "2.28.3", Log: "node17:1:1 [0] NCCL WARN socketStartConnect: Connect to 10.0.0.7<41> failed\n", Settings: []string{"NCCL_DEBUG=INFO"},
 	}
 	aborted := failed
 	aborted.Outcome, aborted.Failure, aborted.Error, aborted.At = probes.Aborted, probes.FailureIntruder, "compute process 4711 came to the GPUs", now.Add(-time.Hour)
-	aborted.Intrusion = &probes.Intrusion{Who: "compute process 4711", Killed: 3 * time.Millisecond, Gone: 41 * time.Millisecond}
+	aborted.Intrusion = &probes.Intrusion{Who: "compute process 4711", Killed: 0.003, Gone: 0.041}
 	aborted.Left = "500 MiB are used on GPU-a, expected 64 at most: context deadline exceeded"
 	socketGood := probedResult(probes.Socket, 26*time.Hour)
 
@@ -89,14 +91,13 @@ func probedStatus() probes.Status {
 	}
 }
 
-func pagesOf(t *testing.T, s probes.Status, c *probes.Config) *probePages {
-	return &probePages{
-		title: "node17", status: func() probes.Status { return s }, config: func() *probes.Config { return c },
-		page: template.Must(template.New("probes").Parse(probesHTML)), fail: func(err error) { t.Error(err) },
-	}
+func pagesOf(s probes.Status, c *probes.Config) *Probes {
+	return NewProbes(ProbesOptions{
+		Title: "node17", Status: func() probes.Status { return s }, Config: func() *probes.Config { return c }, Log: slog.New(slog.DiscardHandler),
+	})
 }
 
-func pageText(t *testing.T, p *probePages) string {
+func pageText(t *testing.T, p *Probes) string {
 	t.Helper()
 	var b strings.Builder
 	v := p.view(probedAt())
@@ -107,11 +108,20 @@ func pageText(t *testing.T, p *probePages) string {
 	return b.String()
 }
 
+func jsonText(t *testing.T, s probes.Status, c *probes.Config) string {
+	t.Helper()
+	text, err := json.MarshalIndent(statusJSON(s, c, probedAt()), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text) + "\n"
+}
+
 // The page and the JSON of some results, to the letter.
 func TestProbesPage(t *testing.T) {
 	c := probes.DefaultConfig()
-	page := pageText(t, pagesOf(t, probedStatus(), &c))
-	golden(t, filepath.Join("testdata", "probe", "page.html"), page)
+	page := pageText(t, pagesOf(probedStatus(), &c))
+	golden(t, "testdata/probes.html", page)
 	contains(t, page, "2 probes tell of trouble", "0.042 % of the time of 2 GPUs, 0.1 % allowed", "far slower than before", "below 80 % of its baseline 3 times in a row", "39 compared with a baseline (2 slow, 1 late)", "14.00 µs<small>all_reduce of 1 KiB, 108 % of its baseline",
 		"free 240ms after its ranks were killed or asked to close", "not seen to be free: 500 MiB are used on GPU-a", "2.5 %", "in 3 hours", "3 minutes ago: 1 job,",
 		"<th scope=\"row\">path</th><td>p2p</td><td>socket</td>", "<th scope=\"row\">NCCL_IB_TC</th><td>106</td><td>not set</td>",
@@ -119,11 +129,8 @@ func TestProbesPage(t *testing.T) {
 		"14 times", "64 MiB", "<strong>Kept</strong>")
 	lacks(t, page, "ZgotmplZ", "&lt;no value", "<script", "http://", "https://")
 
-	var b strings.Builder
-	if err := encodeJSON(&b, statusJSON(probedStatus(), &c, probedAt())); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, filepath.Join("testdata", "probe", "status.json"), b.String())
+	body := jsonText(t, probedStatus(), &c)
+	golden(t, "testdata/probes.json", body)
 }
 
 // What is not known, or never was, is no 0 on the page and null in the JSON.
@@ -138,18 +145,14 @@ func TestProbesPageKnowsNothing(t *testing.T) {
 		"at once":   {probes.Status{Enabled: true, Since: probedAt()}, &c, []string{"No probe has run yet", "0.0 s of GPU time"}},
 		"by hand":   {probes.Status{Since: probedAt()}, &c, []string{"Probes run on demand only"}},
 		"state":     {probes.Status{Enabled: true, State: fabric.ReasonMalformed}, &c, []string{"The history of probes is not kept", "State file /var/lib/gpufabric_exporter/probes.json: "}},
-		"bare":      {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Node}, Last: &probes.Result{}}}}, &c, []string{"unknown"}},
+		"bare":      {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Node}, Last: &probes.Result{At: probedAt()}}}}, &c, []string{"unknown"}},
 		"no device": {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Rail}, Every: time.Hour}}}, &c, []string{"not due"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			page := pageText(t, pagesOf(t, test.status, test.config))
+			page := pageText(t, pagesOf(test.status, test.config))
 			contains(t, page, test.want...)
 			lacks(t, page, "0001-01-01", "ZgotmplZ", "NaN", "Inf")
-			var b strings.Builder
-			if err := encodeJSON(&b, statusJSON(test.status, test.config, probedAt())); err != nil {
-				t.Fatal(err)
-			}
-			lacks(t, b.String(), "0001-01-01", `"gpudirect_rdma": false`, `"channels": 0`)
+			lacks(t, jsonText(t, test.status, test.config), "0001-01-01", `"gpudirect_rdma": false`, `"channels": 0`)
 		})
 	}
 }
@@ -158,7 +161,7 @@ func TestProbesPageKnowsNothing(t *testing.T) {
 func TestProbesPageEscapes(t *testing.T) {
 	const evil = `</style></pre><script>alert("1")</script>'"{{.}}` + "\x1b[2J"
 	r := probedResult(probes.Kind(evil), time.Hour)
-	r.Key.Device, r.Error, r.NCCL, r.Driver, r.CUDA, r.Network, r.Log = evil, evil, evil, evil, evil, evil, strings.Repeat(evil+"\n", 16<<10/len(evil))
+	r.Device, r.Error, r.NCCL, r.Driver, r.CUDA, r.Network, r.Log = evil, evil, evil, evil, evil, evil, strings.Repeat(evil+"\n", 16<<10/len(evil))
 	r.Outcome, r.Failure, r.Path.Value = probes.Failed, probes.Failure(evil), probes.Path(evil)
 	r.GPUs, r.Comparison.Fingerprint, r.Intrusion = []string{evil}, evil, &probes.Intrusion{Who: evil}
 	r.Measurements[0].Op, r.Measurements[0].Type = probes.Op(evil), probes.DType(evil)
@@ -179,10 +182,10 @@ func TestProbesPageEscapes(t *testing.T) {
 	}
 	c := probes.DefaultConfig()
 	c.NCCL, c.EnvFile = evil, evil
-	p := pagesOf(t, s, &c)
-	p.title = evil
+	p := pagesOf(s, &c)
+	p.Title = evil
 	w := httptest.NewRecorder()
-	p.html(w, nil)
+	p.ServePage(w, nil)
 	page := w.Body.String()
 	if w.Code != http.StatusOK || strings.Count(page, "</style>") != 1 {
 		t.Errorf("status %d, %d styles", w.Code, strings.Count(page, "</style>"))
@@ -199,47 +202,15 @@ func TestProbesPageEscapes(t *testing.T) {
 		t.Errorf("%d escaped texts", n)
 	}
 	w = httptest.NewRecorder()
-	p.json(w, nil)
+	p.ServeJSON(w, nil)
 	if !json.Valid(w.Body.Bytes()) || strings.Contains(w.Body.String(), "<script") {
 		t.Error("the JSON is none, or has markup")
-	}
-	var b output
-	plan := &probes.Plan{Ranks: []probes.RankPlan{{UUID: "GPU-a"}}}
-	if err := writeProbeRun(legible{&b}, probeRun{plan: plan, result: &r}); err != nil {
-		t.Fatal(err)
-	}
-	lacks(t, b.String(), "\x1b")
-}
-
-// The pages are where the others are, and say so when nothing is probed.
-func TestProbesPageIsServed(t *testing.T) {
-	p := start(t, &fakeObserver{node: healthy}, "--web.route-prefix=/fabric")
-	status, page, header := p.get("/fabric/probes")
-	if status != http.StatusOK || header.Get("Content-Type") != "text/html; charset=utf-8" || header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%d %v", status, header)
-	}
-	contains(t, page, "Nothing is probed", `href="./"`, `href="probes.json"`)
-	status, body, header := p.get("/fabric/probes.json")
-	var j probesStatusJSON
-	if err := json.Unmarshal([]byte(body), &j); err != nil || status != http.StatusOK || header.Get("Content-Type") != "application/json" || j.Enabled || j.Probes == nil {
-		t.Errorf("%d %v %s: %v", status, header, body, err)
-	}
-	_, landing, _ := p.get("/fabric/")
-	contains(t, landing, `href="probes"`)
-	if status, _, _ := p.do(http.MethodPost, "/fabric/probes"); status != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %d", status)
-	}
-	for _, path := range []string{"/probes", "/probes.json"} {
-		var stderr output
-		if code := Run(t.Context(), []string{"--web.telemetry-path=" + path}, Options{Stdout: &stderr, Stderr: &stderr}); code != exitUsage {
-			t.Errorf("%s for metrics: exit code %d, %s", path, code, stderr.String())
-		}
 	}
 }
 
 // The example of the document is what holds without it, and the document names all that results can say.
 func TestDocumentOfProbes(t *testing.T) {
-	raw, err := os.ReadFile("../docs/PROBES.md")
+	raw, err := os.ReadFile("../../docs/PROBES.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,19 +232,31 @@ func TestDocumentOfProbes(t *testing.T) {
 			}
 		}
 	}
+	var skipped map[string]any
+	if text, err := json.Marshal(probes.Skipped{}); err != nil || json.Unmarshal(text, &skipped) != nil {
+		t.Fatal(err)
+	}
+	for name := range skipped {
+		if !strings.Contains(string(raw), name) {
+			t.Errorf("the document does not have %q", name)
+		}
+	}
 	for _, v := range []any{
 		probesStatusJSON{},
 		probeStateJSON{},
 		probeChangedJSON{},
-		probeResultJSON{},
-		probeIntrusionJSON{},
-		probeMeasuredJSON{},
-		probeBaselineJSON{},
-		probeLatencyJSON{},
-		probeDifferentJSON{},
-		probeSkippedJSON{},
+		probes.Result{},
+		probes.Key{},
+		probes.Intrusion{},
+		probes.Measurement{},
+		probes.Comparison{},
+		probes.LatencyComparison{},
+		probes.Change{},
 	} {
 		for field := range reflect.TypeOf(v).Fields() {
+			if field.Anonymous {
+				continue
+			}
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name == "" || !strings.Contains(string(raw), name) {
 				t.Errorf("%T: the document does not have %q", v, name)

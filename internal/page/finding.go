@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package page
 
 import (
 	"gpufabric_exporter/internal/config"
@@ -8,25 +8,22 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// explain adds to what looks wrong what only this process knows: since when, where to read on, and the names in commands.
-func (h *handler) explain(n *fabric.Node, list []trouble) {
-	at, instance := h.config.current().config.Links, h.site.title
-	if h.site.simulated {
-		instance = "" // that Prometheus does not know
-	}
+// explain adds to what looks wrong what the node does not say: since when, where to read on, and the names in commands.
+func (l *Landing) explain(n *fabric.Node, list []trouble) {
+	at := l.Config().Config.Links
 	for i := range list {
 		t := &list[i]
-		if seen, known := h.seen.since(t.members); known {
+		if seen, known := l.Seen.since(t.members); known {
 			t.Since = seen.String()
 		}
 		runbook := at.Runbook(t.members[0].Check)
 		if config.IsAddress(runbook) {
-			t.Links = append(t.Links, link{runbook, "Runbook", runbook})
+			t.Links = append(t.Links, Link{runbook, "Runbook", runbook})
 		} else {
-			t.Links = append(t.Links, link{Text: "Runbook: " + runbook}) // a browser does not open files of the node
+			t.Links = append(t.Links, Link{Text: "Runbook: " + runbook}) // a browser does not open files of the node
 		}
-		if to := at.NodeDashboard(instance); to != "" {
-			t.Links = append(t.Links, link{to, "Dashboard", to})
+		if to := at.NodeDashboard(l.Instance); to != "" {
+			t.Links = append(t.Links, Link{to, "Dashboard", to})
 		}
 		t.fill(n)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package page
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )
 
@@ -40,8 +41,8 @@ func probeViewOf(p *probes.ProbeStatus, rails bool, now time.Time) probeView {
 	}
 	for _, why := range slices.Sorted(maps.Keys(p.Skips)) {
 		what := times(p.Skips[why])
-		if lasting(why) {
-			what += ": " + adviceOnSkip(why)
+		if why.Lasting() {
+			what += ": " + why.Advice()
 		}
 		v.Skips = append(v.Skips, namedValue{diagnose.Spaced(string(why)), what})
 	}
@@ -50,7 +51,7 @@ func probeViewOf(p *probes.ProbeStatus, rails bool, now time.Time) probeView {
 		if r.Outcome != probes.OK {
 			v.Result.Note = "" // long; it stands with the run
 		}
-		v.Path, v.GPUDirect = show(r.Path, func(p probes.Path) string { return string(p) }), show(r.GPUDirect, yesNo)
+		v.Path, v.GPUDirect = show(r.Path.Fact, func(p probes.Path) string { return string(p) }), show(r.GPUDirect.Fact, probes.YesNo)
 		v.Path.Note = r.Network
 		if r.FellBack() {
 			v.Path.Class = map[bool]string{true: "bad", false: "unsure"}[rails]
@@ -71,7 +72,7 @@ func quiet(text string) cell { return cell{Text: text, Class: "quiet"} }
 
 // countsOf says how often a probe ran, and how that ended.
 func countsOf(p *probes.ProbeStatus) string {
-	parts := []string{plural(int(p.Runs), "run", "runs")}
+	parts := []string{spelling.Plural(int(p.Runs), "run", "runs")}
 	for _, f := range slices.Sorted(maps.Keys(p.Failures)) {
 		parts = append(parts, fmt.Sprintf("%d %s", p.Failures[f], diagnose.Spaced(string(f))))
 	}
@@ -81,7 +82,7 @@ func countsOf(p *probes.ProbeStatus) string {
 	if p.Judged > 0 {
 		parts = append(parts, fmt.Sprintf("%d compared with a baseline (%d slow, %d late)", p.Judged, p.Slow, p.Late))
 	}
-	return strings.Join(parts, ", ") + "; " + plural(p.Baselines, "baseline", "baselines")
+	return strings.Join(parts, ", ") + "; " + spelling.Plural(p.Baselines, "baseline", "baselines")
 }
 
 func times(n uint64) string {
@@ -134,22 +135,22 @@ func measuredCells(r *probes.Result) (latency, busBW, ratio cell) {
 	if n := len(r.Measurements); n > 0 {
 		last := r.Measurements[n-1]
 		if small := r.SmallMessage(); small != nil {
-			latency = cell{Text: microseconds(small.Time) + " µs", Note: string(small.Op) + " of " + byteText(small.Bytes)}
-			if c := r.Comparison.Latency; c.Median > 0 {
+			latency = cell{Text: small.Time.Microseconds() + " µs", Note: string(small.Op) + " of " + probes.SizeText(small.Bytes)}
+			if c := r.Comparison.Latency; c != nil && c.Median.Value > 0 {
 				latency.Note += fmt.Sprintf(", %.0f %% of its baseline", 100*c.Ratio.Value)
-				latency.Title = fmt.Sprintf("%d results, median %s µs", c.Samples, microseconds(c.Median))
+				latency.Title = fmt.Sprintf("%d results, median %s µs", c.Samples, c.Median.Value.Microseconds())
 				latency.Class = map[bool]string{true: "unsure"}[c.Late]
 			}
 		}
-		busBW = cell{Text: bandwidth(last.BusBW), Note: string(last.Op) + " of " + byteText(last.Bytes)}
+		busBW = cell{Text: bandwidth(last.BusBW), Note: string(last.Op) + " of " + probes.SizeText(last.Bytes)}
 	}
 	if r.Comparison.Fingerprint == "" {
 		return latency, busBW, ratio
 	}
 	c := r.Comparison
-	ratio = show(c.Ratio, func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) })
-	ratio.Note, ratio.Title = fmt.Sprintf("%d results, median %s", c.Samples, bandwidth(c.Median)), c.Fingerprint
-	if c.Median == 0 {
+	ratio = show(c.Ratio.Fact, func(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) })
+	ratio.Note, ratio.Title = fmt.Sprintf("%d results, median %s", c.Samples, bandwidth(c.Median.Value)), c.Fingerprint
+	if c.Median.Value == 0 {
 		ratio.Note = fmt.Sprintf("%d results so far", c.Samples)
 	}
 	if c.Regressed {
@@ -163,56 +164,45 @@ func bandwidth(v float64) string { return fmt.Sprintf("%.2f GB/s", v/1e9) }
 func runViewOf(title string, r *probes.Result) *runView {
 	v := &runView{Title: title, At: stamp(r.At), Result: resultCell(r), Settings: r.Settings, Log: r.Log}
 	if r.Outcome != probes.OK {
-		v.Advice = diagnose.Sentence(adviceOnFailure(r.Failure))
+		v.Advice = diagnose.Sentence(r.Failure.Advice())
 	}
 	add := func(name, value string) { v.Facts = append(v.Facts, namedValue{name, value}) }
-	add("NCCL, CUDA, GPU driver", strings.Join([]string{said(r.NCCL), said(r.CUDA), said(r.Driver)}, ", "))
-	add("Path, network", fmt.Sprintf("%s, %s", factWord(r.Path, func(p probes.Path) string { return string(p) }), said(r.Network)))
-	add("GPUDirect RDMA, NVLS, SHARP", strings.Join([]string{factWord(r.GPUDirect, yesNo), factWord(r.NVLS, yesNo), factWord(r.SHARP, yesNo)}, ", "))
-	add("Channels", factWord(r.Channels, strconv.Itoa))
+	add("NCCL, CUDA, GPU driver", strings.Join([]string{probes.OrUnknown(r.NCCL), probes.OrUnknown(r.CUDA), probes.OrUnknown(r.Driver)}, ", "))
+	add("Path, network", fmt.Sprintf("%s, %s", probes.Word(r.Path, func(p probes.Path) string { return string(p) }), probes.OrUnknown(r.Network)))
+	add("GPUDirect RDMA, NVLS, SHARP", strings.Join([]string{probes.Word(r.GPUDirect, probes.YesNo), probes.Word(r.NVLS, probes.YesNo), probes.Word(r.SHARP, probes.YesNo)}, ", "))
+	add("Channels", probes.Word(r.Channels, strconv.Itoa))
 	add("GPUs", strings.Join(r.GPUs, ", "))
-	add("Took", fmt.Sprintf("%s, %s of GPU time; communicator %s, first collective %s", seconds(r.Wall), seconds(r.GPUTime), brief(r.Init), brief(r.Connect)))
-	if share, ok := r.Comparison.Expected.Get(); ok {
+	add("Took", fmt.Sprintf("%s, %s of GPU time; communicator %s, first collective %s", r.Wall.Text(), r.GPUTime.Text(), r.Init.Brief(), r.Connect.Brief()))
+	if share, ok := r.Expected.Get(); ok {
 		add("Of what the hardware allows", fmt.Sprintf("%.0f %%", 100*share))
 	}
 	if r.Comparison.Fingerprint != "" {
 		add("Baseline", r.Comparison.Fingerprint)
 	}
 	if i := r.Intrusion; i != nil {
-		add("Somebody else came", fmt.Sprintf("%s; ranks killed after %s, gone after %s", i.Who, brief(i.Killed), brief(i.Gone)))
+		add("Somebody else came", fmt.Sprintf("%s; ranks killed after %s, gone after %s", i.Who, i.Killed.Brief(), i.Gone.Brief()))
 	}
-	if text := releaseText(r); text != "" {
+	if text := r.ReleaseText(); text != "" {
 		add("GPUs afterwards", text)
 	}
 	for _, m := range r.Measurements {
 		v.Rows = append(v.Rows, measuredView{
 			Op: string(m.Op), Type: string(m.Type), Bytes: m.Bytes, Wrong: m.Wrong, Iterations: m.Iterations,
-			Time: microseconds(m.Time) + " µs", AlgBW: bandwidth(m.AlgBW), BusBW: bandwidth(m.BusBW),
+			Time: m.Time.Microseconds() + " µs", AlgBW: bandwidth(m.AlgBW), BusBW: bandwidth(m.BusBW),
 		})
 	}
 	return v
-}
-
-// releaseText says how soon the GPUs were free of a run; empty: nobody looked.
-func releaseText(r *probes.Result) string {
-	if took, ok := r.Release.Get(); ok {
-		return fmt.Sprintf("free %s after its ranks were killed or asked to close", brief(took))
-	}
-	if r.Left != "" {
-		return "not seen to be free: " + r.Left
-	}
-	return ""
 }
 
 // age is a time that has passed, in the unit that people would say it in.
 func age(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < 2*time.Minute:
-		return plural(int(d.Seconds()), "second", "seconds")
+		return spelling.Plural(int(d.Seconds()), "second", "seconds")
 	case d < 2*time.Hour:
-		return plural(int(d.Minutes()), "minute", "minutes")
+		return spelling.Plural(int(d.Minutes()), "minute", "minutes")
 	case d < 48*time.Hour:
-		return plural(int(d.Hours()), "hour", "hours")
+		return spelling.Plural(int(d.Hours()), "hour", "hours")
 	}
-	return plural(int(d.Hours()/24), "day", "days")
+	return spelling.Plural(int(d.Hours()/24), "day", "days")
 }

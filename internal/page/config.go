@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package page
 
 import (
 	"regexp"
@@ -29,19 +29,18 @@ type configView struct {
 	Runbooks, Grafana string
 }
 
-func (h *handler) configView() configView {
-	s := h.config.current()
-	p := s.config.Policy
+func configViewOf(s ConfigStatus, devices fabric.Filter) configView {
+	p := s.Config.Policy
 	v := configView{
-		Name: s.config.File, Loaded: s.loaded.UTC().Format("2006-01-02 15:04:05 UTC"),
-		Restricted: pattern(p.Restricted), Environment: s.config.NCCL.Environment, Home: s.config.NCCL.Home,
-		Grafana: s.config.Links.Grafana,
+		Name: s.Config.File, Loaded: s.Loaded.UTC().Format("2006-01-02 15:04:05 UTC"),
+		Restricted: pattern(p.Restricted), Environment: s.Config.NCCL.Environment, Home: s.Config.NCCL.Home,
+		Grafana: s.Config.Links.Grafana,
 	}
-	if l := s.config.Links.Runbooks; l != config.DefaultLinks().Runbooks {
+	if l := s.Config.Links.Runbooks; l != config.DefaultLinks().Runbooks {
 		v.Runbooks = l
 	}
-	if s.err != nil {
-		v.Err = s.err.Error()
+	if s.Err != nil {
+		v.Err = s.Err.Error()
 	}
 	for _, r := range p.Roles {
 		v.Roles = append(v.Roles, pattern(r.Device)+": "+string(r.Role))
@@ -58,7 +57,7 @@ func (h *handler) configView() configView {
 		}
 	}
 	v.RoCE = roceWishText(p.RoCE)
-	switch d := h.flags.devices; {
+	switch d := devices; {
 	case d.Include != nil:
 		v.Devices = "only " + pattern(d.Include)
 	case d.Exclude != nil:

@@ -1,22 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+// Package page has the pages that people open in a browser: the node at a glance, and what became of probes.
+//
+// A page may be asked by any number of goroutines at once, and is made anew each time. It loads nothing from elsewhere, runs no
+// script, and escapes whatever comes from the node. Where a page cannot be made, it says so with status 500 and logs why.
+package page
 
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	_ "embed" // the page and its style
+	"encoding/base64"
 	"fmt"
 	"html/template"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/common/version"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
@@ -27,25 +34,66 @@ var landingHTML string
 //go:embed landing.css
 var landingCSS string
 
-// landingTimeout bounds how long a human waits for a device that hangs.
-const landingTimeout = 3 * time.Second
+// SecurityPolicy is the Content-Security-Policy that all pages can be shown with: it allows their style and nothing else.
+func SecurityPolicy() string {
+	sum := sha256.Sum256([]byte(landingCSS))
+	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+}
 
-// landing shows the node to a human: what is wrong first, then what there is.
-func (h *handler) landing(w http.ResponseWriter, r *http.Request) {
-	deadline := time.Now().Add(landingTimeout)
-	ctx, cancel := context.WithDeadline(r.Context(), deadline)
-	defer cancel()
-	writeBy(w, deadline)
-	n := h.observer.Observe(ctx, h.set.Want())
+// LandingOptions says what the landing page shows.
+type LandingOptions struct {
+	Title    string // how the node is called; may be empty
+	Note     string // a sentence about it; may be empty
+	Instance string // the node by the name that Prometheus has for it; empty: it has none
+
+	// Observe observes the node, with what the collectors want. It returns when ctx ends.
+	Observe    func(context.Context) *fabric.Node
+	Collectors *collector.Set
+	// NoDevice says in words that the node has no RDMA device, where that is known.
+	NoDevice func(*fabric.Node) (text string, none bool)
+
+	Config  func() ConfigStatus // what is in force
+	Devices fabric.Filter       // the devices that flags leave
+	Seen    *Sightings          // since when checks fail
+	Probes  *Probes             // what they complain of
+	Links   []Link              // to other pages
+	Log     *slog.Logger
+}
+
+// ConfigStatus is the configuration in force and how the last attempt to replace it went.
+type ConfigStatus struct {
+	Config config.Config
+	Loaded time.Time
+	Err    error // of the last reload
+}
+
+// Landing shows a node to people: what is wrong first, then what there is.
+type Landing struct {
+	LandingOptions
+	page *template.Template
+}
+
+// NewLanding returns the page.
+func NewLanding(o LandingOptions) *Landing {
+	return &Landing{o, template.Must(template.New("landing").Parse(landingHTML))}
+}
+
+// ServeHTTP answers with the page. The request bounds how long a device that hangs is waited for.
+func (l *Landing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var page bytes.Buffer
-	if err := h.page.Execute(&page, h.view(n)); err != nil {
-		h.log.Error("landing page", "err", err)
+	if err := l.page.Execute(&page, l.view(l.Observe(r.Context()))); err != nil {
+		l.Log.Error("landing page", "err", err)
 		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	answer(w, "text/html; charset=utf-8", page.Bytes())
+}
+
+func answer(w http.ResponseWriter, kind string, body []byte) {
+	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(page.Bytes())
+	_, _ = w.Write(body)
 }
 
 // view is what the template shows. Everything in it but CSS comes from outside and is escaped.
@@ -68,7 +116,7 @@ type view struct {
 	NCCLFiles  []fileRow
 	Collectors []collectorRow
 	Config     configView
-	Links      []link
+	Links      []Link
 	Version    string
 }
 
@@ -90,22 +138,23 @@ type collectorRow struct {
 	State      cell
 }
 
-type link struct{ Href, Text, Note string }
+// Link leads to another page. Without Href it is text.
+type Link struct{ Href, Text, Note string }
 
-func (h *handler) view(n *fabric.Node) view {
+func (l *Landing) view(n *fabric.Node) view {
 	list := diagnose.Run(n, nil)
-	h.seen.see(list, true, n.At)
+	l.Seen.See(list, true, n.At)
 	bad := failingOf(list)
 	v := view{
-		CSS: template.CSS(landingCSS), Title: h.site.title, Note: h.site.note,
+		CSS: template.CSS(landingCSS), Title: l.Title, Note: l.Note,
 		Wait: secondReading(n), GPUs: gpuSectionOf(n, bad), RoCE: roceRows(n),
 		Facts: nodeFacts(n), Troubles: troubles(list), Unchecked: uncheckedOf(list), Elsewhere: diagnose.Elsewhere(n), Excluded: n.Excluded,
-		NCCL: n.NCCL, Collectors: h.collectorRows(n), Config: h.configView(),
-		Links: h.links(), Version: version.Version,
+		NCCL: n.NCCL, Collectors: l.collectorRows(n), Config: configViewOf(l.Config(), l.Devices),
+		Links: l.Links, Version: version.Version,
 	}
-	h.explain(n, v.Troubles)
-	v.Verdict = h.verdict(n, v.Troubles, len(v.Unchecked))
-	v.conclude(h.probes.view(n.At).Verdict)
+	l.explain(n, v.Troubles)
+	v.Verdict = l.verdict(n, v.Troubles, len(v.Unchecked))
+	v.conclude(l.Probes.view(n.At).Verdict)
 	for i := range n.HCAs {
 		v.Devices = append(v.Devices, deviceRows(&n.HCAs[i], bad)...)
 	}
@@ -116,12 +165,12 @@ func (h *handler) view(n *fabric.Node) view {
 }
 
 // verdict is the first thing a reader sees. It is as bad as the worst finding.
-func (h *handler) verdict(n *fabric.Node, found []trouble, unchecked int) cell {
+func (l *Landing) verdict(n *fabric.Node, found []trouble, unchecked int) cell {
 	class := "unsure"
 	if slices.ContainsFunc(found, func(t trouble) bool { return t.Class == "bad" }) {
 		class = "bad"
 	}
-	none, isNone := noDevice(n, h.site)
+	none, isNone := l.NoDevice(n)
 	switch {
 	case len(found) == 1:
 		return cell{Text: "One thing looks wrong", Class: class}
@@ -129,7 +178,7 @@ func (h *handler) verdict(n *fabric.Node, found []trouble, unchecked int) cell {
 		return cell{Text: fmt.Sprintf("%d things look wrong", len(found)), Class: class}
 	case isNone:
 		return cell{Text: diagnose.Sentence(none), Class: "unsure"}
-	case h.set.Want()&fabric.WantHCA == 0:
+	case l.Collectors.Want()&fabric.WantHCA == 0:
 		return cell{Text: "RDMA devices are not looked at: their collectors are disabled", Class: "unsure"}
 	case unchecked > 0:
 		return cell{Text: "Nothing looks wrong in what could be read", Class: "unsure"}
@@ -190,8 +239,8 @@ func show[T any](f fabric.Fact[T], text func(T) string) cell {
 
 func text(s string) string { return s }
 
-func (h *handler) collectorRows(n *fabric.Node) []collectorRow {
-	health := h.set.Health(n)
+func (l *Landing) collectorRows(n *fabric.Node) []collectorRow {
+	health := l.Collectors.Health(n)
 	var rows []collectorRow
 	for _, a := range collector.Collectors() {
 		row := collectorRow{Name: a.Name, Help: a.Help, State: cell{Text: "disabled", Class: "quiet"}}
@@ -214,18 +263,4 @@ func collectorState(c collector.Health) cell {
 	default:
 		return cell{Text: "running", Class: "good"}
 	}
-}
-
-// links are relative to the page, so that they hold behind any reverse proxy.
-func (h *handler) links() []link {
-	ls := []link{
-		{strings.TrimPrefix(h.flags.telemetryPath, "/"), "Metrics", "what Prometheus reads"},
-		{strings.TrimPrefix(probesPath, "/"), "Probes", "NCCL collectives on idle GPUs"},
-		{"-/healthy", "Health", "the process is alive"},
-		{"-/ready", "Readiness", "the node was observed once"},
-	}
-	if h.flags.enablePprof {
-		ls = append(ls, link{"debug/pprof/", "Profiles", "of this exporter"})
-	}
-	return ls
 }

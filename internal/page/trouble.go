@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package page
 
 import (
 	"iter"
@@ -12,6 +12,9 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
+// namedValue is a value with its name.
+type namedValue struct{ Name, Value string }
+
 // trouble is a verdict as the landing page shows it.
 type trouble struct {
 	Where  []string // devices, ports, GPUs or files
@@ -22,7 +25,7 @@ type trouble struct {
 	// Of what failed.
 	Check, Severity, Class string
 	Since                  string
-	Links                  []link       // runbook and dashboard; without Href: text
+	Links                  []Link       // runbook and dashboard; without Href: text
 	Remedies               []namedValue // by subject, where there are several and commands differ: instead of Remedy
 
 	members []diagnose.Verdict

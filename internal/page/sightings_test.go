@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package page
 
 import (
 	"testing"
@@ -88,9 +88,9 @@ func TestSightings(t *testing.T) {
 			{2 * time.Minute, true, []diagnose.Verdict{bad(state), verdict(state, "b", diagnose.Failed)}},
 		}, state, "since 2026-11-22 16:01:00 UTC"},
 	} {
-		var s sightings
+		var s Sightings
 		for _, l := range c.looks {
-			s.see(l.list, l.rates, begin.Add(l.at))
+			s.See(l.list, l.rates, begin.Add(l.at))
 		}
 		seen, known := s.since([]diagnose.Verdict{bad(c.of), verdict(c.of, "b", diagnose.Failed)})
 		if known != (c.want != "") || known && seen.String() != c.want {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package page
 
 import (
 	"time"
@@ -22,33 +22,33 @@ type probesStatusJSON struct {
 }
 
 type probeStateJSON struct {
-	Kind      string             `json:"kind"`
-	Device    string             `json:"device,omitempty"`
-	Port      int                `json:"port,omitempty"`
-	Every     *float64           `json:"every_seconds"`
-	LastRun   *time.Time         `json:"last_run"`
-	NextRun   *time.Time         `json:"next_run"`
-	Runs      uint64             `json:"runs"`
-	Failures  map[string]uint64  `json:"failures"`
-	Skips     map[string]uint64  `json:"skips"`
-	Wrong     uint64             `json:"wrong_elements"`
-	Judged    uint64             `json:"judged_results"`
-	Slow      uint64             `json:"slow_results"`
-	Late      uint64             `json:"late_results"`
-	Baselines int                `json:"baselines"`
-	LastSkip  *probeSkippedJSON  `json:"last_skip"`
-	Last      *probeResultJSON   `json:"last"`
-	LastGood  *probeResultJSON   `json:"last_good"`
-	Kept      []*probeResultJSON `json:"kept"` // failures and regressions that are preserved, oldest first
+	Kind      string            `json:"kind"`
+	Device    string            `json:"device,omitempty"`
+	Port      int               `json:"port,omitempty"`
+	Every     *float64          `json:"every_seconds"`
+	LastRun   *time.Time        `json:"last_run"`
+	NextRun   *time.Time        `json:"next_run"`
+	Runs      uint64            `json:"runs"`
+	Failures  map[string]uint64 `json:"failures"`
+	Skips     map[string]uint64 `json:"skips"`
+	Wrong     uint64            `json:"wrong_elements"`
+	Judged    uint64            `json:"judged_results"`
+	Slow      uint64            `json:"slow_results"`
+	Late      uint64            `json:"late_results"`
+	Baselines int               `json:"baselines"`
+	LastSkip  *probes.Skipped   `json:"last_skip"`
+	Last      *probes.Result    `json:"last"`
+	LastGood  *probes.Result    `json:"last_good"`
+	Kept      []probes.Result   `json:"kept"` // failures and regressions that are preserved, oldest first
 	// Changed says what differs between two results, named by when they began: from the last good one to a failure, else
 	// from the one before the last change to the last good one.
 	Changed *probeChangedJSON `json:"changed"`
 }
 
 type probeChangedJSON struct {
-	From    *time.Time           `json:"from"`
-	To      *time.Time           `json:"to"`
-	Changes []probeDifferentJSON `json:"changes"`
+	From    *time.Time      `json:"from"`
+	To      *time.Time      `json:"to"`
+	Changes []probes.Change `json:"changes"`
 }
 
 func statusJSON(s probes.Status, c *probes.Config, now time.Time) probesStatusJSON {
@@ -67,7 +67,7 @@ func statusJSON(s probes.Status, c *probes.Config, now time.Time) probesStatusJS
 		state := probeStateJSON{
 			Kind: string(p.Key.Kind), Device: p.Key.Device, Port: p.Key.Port, Every: unlessZero(p.Every.Seconds()), LastRun: moment(p.LastRun),
 			NextRun: moment(p.NextRun), Runs: p.Runs, Failures: map[string]uint64{}, Skips: map[string]uint64{}, Wrong: p.Wrong, Judged: p.Judged, Slow: p.Slow, Late: p.Late, Baselines: p.Baselines,
-			LastSkip: skippedJSON(p.LastSkip), Last: resultJSON("", p.Last), LastGood: resultJSON("", p.LastGood), Kept: []*probeResultJSON{},
+			LastSkip: p.LastSkip, Last: p.Last, LastGood: p.LastGood, Kept: append([]probes.Result{}, p.Kept...),
 		}
 		for why, n := range p.Failures {
 			state.Failures[string(why)] = n
@@ -75,13 +75,26 @@ func statusJSON(s probes.Status, c *probes.Config, now time.Time) probesStatusJS
 		for why, n := range p.Skips {
 			state.Skips[string(why)] = n
 		}
-		for k := range p.Kept {
-			state.Kept = append(state.Kept, resultJSON("", &p.Kept[k]))
-		}
 		if from, to := changed(p); from != nil {
-			state.Changed = &probeChangedJSON{moment(from.At), moment(to.At), changesJSON(probes.Changes(*from, *to))}
+			state.Changed = &probeChangedJSON{moment(from.At), moment(to.At), append([]probes.Change{}, probes.Changes(*from, *to)...)}
 		}
 		j.Probes = append(j.Probes, state)
 	}
 	return j
+}
+
+// moment is nil for never.
+func moment(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC().Truncate(time.Millisecond)
+	return &t
+}
+
+func unlessZero(v float64) *float64 {
+	if v == 0 {
+		return nil
+	}
+	return &v
 }

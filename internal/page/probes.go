@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package page
 
 import (
 	"bytes"
 	_ "embed" // the page
+	"encoding/json"
 	"fmt"
 	"html/template"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strconv"
@@ -15,56 +17,52 @@ import (
 
 	"github.com/prometheus/common/version"
 
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )
 
 //go:embed probes.html
 var probesHTML string
 
-// probePages shows a human, and programs, what became of probes.
-type probePages struct {
-	title  string                // of the node
-	status func() probes.Status  // what became of them
-	config func() *probes.Config // nil: probing is off
-	page   *template.Template
-	fail   func(err error)
+// ProbesOptions says what the pages of probes show.
+type ProbesOptions struct {
+	Title  string                // of the node; may be empty
+	Status func() probes.Status  // what became of probes
+	Config func() *probes.Config // what is in force; nil: probing is off
+	Log    *slog.Logger
 }
 
-func (h *handler) probePages() *probePages {
-	return &probePages{
-		title: h.site.title, status: h.config.prober.status, config: func() *probes.Config { return h.config.current().config.Probes },
-		page: template.Must(template.New("probes").Parse(probesHTML)),
-		fail: func(err error) { h.log.Error("page of probes", "err", err) },
-	}
+// Probes shows people, and programs, what became of probes.
+type Probes struct {
+	ProbesOptions
+	page *template.Template
 }
 
-// html is /probes.
-func (p *probePages) html(w http.ResponseWriter, _ *http.Request) {
+// NewProbes returns the pages.
+func NewProbes(o ProbesOptions) *Probes {
+	return &Probes{o, template.Must(template.New("probes").Parse(probesHTML))}
+}
+
+// ServePage answers with the page for people.
+func (p *Probes) ServePage(w http.ResponseWriter, _ *http.Request) {
 	var page bytes.Buffer
 	if err := p.page.Execute(&page, p.view(time.Now())); err != nil {
-		p.fail(err)
+		p.Log.Error("page of probes", "err", err)
 		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
 		return
 	}
-	p.answer(w, "text/html; charset=utf-8", page.Bytes())
+	answer(w, "text/html; charset=utf-8", page.Bytes())
 }
 
-// json is /probes.json.
-func (p *probePages) json(w http.ResponseWriter, _ *http.Request) {
-	var body bytes.Buffer
-	if err := encodeJSON(&body, statusJSON(p.status(), p.config(), time.Now())); err != nil {
-		p.fail(err)
+// ServeJSON answers with the same for programs.
+func (p *Probes) ServeJSON(w http.ResponseWriter, _ *http.Request) {
+	body, err := json.MarshalIndent(statusJSON(p.Status(), p.Config(), time.Now()), "", "  ")
+	if err != nil {
+		p.Log.Error("page of probes", "err", err)
 		http.Error(w, "the results cannot be shown", http.StatusInternalServerError)
 		return
 	}
-	p.answer(w, "application/json", body.Bytes())
-}
-
-func (p *probePages) answer(w http.ResponseWriter, kind string, body []byte) {
-	writeBy(w, time.Now())
-	w.Header().Set("Content-Type", kind)
-	w.Header().Set("Cache-Control", "no-store")
-	_, _ = w.Write(body)
+	answer(w, "application/json", append(body, '\n'))
 }
 
 // probesView is what the template shows. Everything in it but CSS comes from outside and is escaped. What a Prober keeps is
@@ -73,15 +71,12 @@ type probesView struct {
 	CSS     template.CSS
 	Title   string
 	Facts   []string
-	Links   []link
+	Links   []Link
 	Version string
 	Verdict cell
 	Probes  []probeView
 	Config  []namedValue
 }
-
-// namedValue is a value with its name.
-type namedValue struct{ Name, Value string }
 
 // probeView is one probe.
 type probeView struct {
@@ -117,11 +112,11 @@ type measuredView struct {
 	Time, AlgBW, BusBW string
 }
 
-func (p *probePages) view(now time.Time) probesView {
-	s, c := p.status(), p.config()
+func (p *Probes) view(now time.Time) probesView {
+	s, c := p.Status(), p.Config()
 	v := probesView{
-		CSS: template.CSS(landingCSS), Title: p.title, Version: version.Version, Facts: dutyFacts(s, c, now), Config: probeConfig(c),
-		Links: []link{{"./", "Node", "the node at a glance"}, {"probes.json", "JSON", "the same for programs"}},
+		CSS: template.CSS(landingCSS), Title: p.Title, Version: version.Version, Facts: dutyFacts(s, c, now), Config: probeConfig(c),
+		Links: []Link{{"./", "Node", "the node at a glance"}, {"probes.json", "JSON", "the same for programs"}},
 	}
 	rails := slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" })
 	var bad []string
@@ -182,10 +177,10 @@ func dutyFacts(s probes.Status, c *probes.Config, now time.Time) []string {
 	}
 	facts := []string{
 		"since " + stamp(s.Since),
-		seconds(s.GPUTime) + " of GPU time",
+		probes.SecondsOf(s.GPUTime).Text() + " of GPU time",
 	}
 	if used, ok := dutyUsed(s, now); ok {
-		facts = append(facts, fmt.Sprintf("%.3f %% of the time of %s, %.3g %% allowed", 100*used, plural(s.GPUs, "GPU", "GPUs"), 100*c.Duty))
+		facts = append(facts, fmt.Sprintf("%.3f %% of the time of %s, %.3g %% allowed", 100*used, spelling.Plural(s.GPUs, "GPU", "GPUs"), 100*c.Duty))
 	}
 	return facts
 }
@@ -220,7 +215,7 @@ func probeConfig(c *probes.Config) []namedValue {
 	list := []namedValue{
 		{"Every", strings.Join(every, ", ")},
 		{"Share of GPU time", fmt.Sprintf("%.3g %%", 100*c.Duty)},
-		{"Message", fmt.Sprintf("%s of %s, %s", c.Op, c.Type, byteText(c.Bytes))},
+		{"Message", fmt.Sprintf("%s of %s, %s", c.Op, c.Type, probes.SizeText(c.Bytes))},
 		{"Channels", channels},
 		{"Time at most", fmt.Sprintf("%s in collectives, %s in all", shortly(c.Collective), shortly(c.Wall))},
 		{"Regressed below", fmt.Sprintf("%.3g %% of the baseline", 100*c.Warn)},

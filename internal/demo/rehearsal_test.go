@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package demo
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -13,10 +14,46 @@ import (
 	"testing/synctest"
 	"time"
 
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/probes"
 )
+
+// fixed is an observer of a node that does not change.
+type fixed struct{ node *fabric.Node }
+
+func (f fixed) Observe(context.Context, fabric.Want) *fabric.Node { return f.node }
+
+// observed is a simulated node as the readers see it.
+func observed(t *testing.T, s simulator.Scenario) (n *fabric.Node) {
+	t.Helper()
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
+	}
+	dir := t.TempDir()
+	c, err := config.Parse(s.Name, []byte(s.Config()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) { // so that no deadline passes on a loaded machine
+		tree, err := s.Build().Materialise(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ob, err := observer.New(observer.Options{
+			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(),
+			Policy: c.Policy, NCCL: c.NCCL, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ob.Close()
+		n = ob.Observe(t.Context(), probes.Wants)
+	})
+	return n
+}
 
 // complaints are what the results of a rehearsal say is wrong, in the words of labels; those that rails share without a
 // device.
@@ -82,15 +119,15 @@ func TestRehearsalTellsTheTruth(t *testing.T) {
 			if testing.Short() && s.Name != "probe-slow" {
 				t.Skip("-short: too slow under the race detector; make test runs it without")
 			}
-			n := watch(t, s, 0)[0]
+			n := observed(t, s)
 			nccl := s.Build().NCCL
-			r, err := newRehearsal(func() simulator.NCCL { return nccl }, s.Healthy())
+			r, err := NewRehearsal(func() simulator.NCCL { return nccl }, s.Healthy())
 			if err != nil {
 				t.Fatal(err)
 			}
 			r.observe = func(context.Context) *fabric.Node { return n }
 			r.remember(t.Context(), time.Now())
-			got := slices.Collect(maps.Keys(complaints(r.status())))
+			got := slices.Collect(maps.Keys(complaints(r.Status())))
 			order := func(a, b simulator.ProbeFinding) int {
 				return strings.Compare(a.Kind+a.Device+a.What, b.Kind+b.Device+b.What)
 			}
@@ -103,40 +140,16 @@ func TestRehearsalTellsTheTruth(t *testing.T) {
 	}
 }
 
-// The first page that a reader sees says that probes complain, and where of what.
-func TestLandingTellsOfProbes(t *testing.T) {
-	if _, err := os.Stat("/dev/shm"); err == nil {
-		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
-	}
-	p := start(t, nil, "demo", "--scenario=probe-wrong-result")
-	p.ready()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		_, page, _ := p.get("/")
-		// A loaded machine may not read the node in time at first; then something is unchecked.
-		if strings.Contains(page, "One probe tells of trouble") && strings.Contains(page, "Nothing looks wrong but what probes found") {
-			contains(t, page, `<a href="probes">`, "Its probes are made up, too")
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the page does not tell of probes:\n%.4000s", page)
-		}
-	}
-	_, page, _ := p.get("/probes")
-	contains(t, page, "simulated node", "elements are wrong")
-	_, metrics, _ := p.get("/metrics")
-	contains(t, metrics, `gpufabric_probe_failing{device="",kind="node",port="",reason="wrong_result"} 1`, `gpufabric_probe_transport{device="",kind="transport",port="",transport="ib"} 1`)
-}
-
 // All probes run soon after a change, and none in between; else they come and go by their schedule.
 func TestRehearsalGoesOn(t *testing.T) {
 	s, err := simulator.Find("probe-slow")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := watch(t, s, 0)[0]
+	n := observed(t, s)
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
-		r, err := newRehearsal(func() simulator.NCCL {
+		r, err := NewRehearsal(func() simulator.NCCL {
 			if broken.Load() {
 				return s.Build().NCCL
 			}
@@ -145,10 +158,10 @@ func TestRehearsalGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.begin(t.Context(), &fakeObserver{node: func() *fabric.Node { return n }})
-		defer r.close()
+		r.Begin(t.Context(), fixed{n})
+		defer r.Close()
 		runs := func() (all, skipped uint64, rail probes.Comparison) {
-			for _, p := range r.status().Probes {
+			for _, p := range r.Status().Probes {
 				all += p.Runs
 				skipped += p.Skips[probes.SkipProcess]
 				if p.Key.Device == "mlx5_6" {
@@ -159,7 +172,7 @@ func TestRehearsalGoesOn(t *testing.T) {
 		}
 		time.Sleep(time.Second / 2)
 		began, _, rail := runs()
-		if began != rehearsePast*11 || rail.Samples < 16 || rail.Below != 0 {
+		if began != past*11 || rail.Samples < 16 || rail.Below != 0 {
 			t.Errorf("at the start %d runs, the rail %+v", began, rail)
 		}
 		time.Sleep(20 * time.Minute)
@@ -167,10 +180,10 @@ func TestRehearsalGoesOn(t *testing.T) {
 		if got := later - began; got < 11*10 || got > 11*16 || skipped < 3 || skipped > 10 || rail.Below != 0 {
 			t.Errorf("%d runs of 11 probes in 20 minutes, %d skipped, the rail %+v", got, skipped, rail)
 		}
-		if err := r.change(func() error { broken.Store(true); return nil }); err != nil {
+		if err := r.Change(func() error { broken.Store(true); return nil }); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(rehearseCalm - time.Second)
+		time.Sleep(calm - time.Second)
 		if all, _, _ := runs(); all != later {
 			t.Errorf("%d runs while the node changes", all-later)
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package demo
 
 import (
 	"fmt"
@@ -24,9 +24,9 @@ type rehearsed struct {
 }
 
 const (
-	rehearsedNCCL    = "2.27.7"
-	rehearsedSource  = "simulated"
-	rehearsedTCP     = 3.1e9 // bytes per second between two ranks
+	ncclVersion      = "2.27.7"
+	source           = "simulated"
+	overTCP          = 3.1e9 // bytes per second between two ranks
 	nvlinkOfChannels = 0.25  // of the NVLinks of a GPU that four channels fill
 	busOverPCIe      = 19e9  // bytes per second, where GPUs have no NVLink to all others
 	railShare        = 0.88  // of the line rate
@@ -36,7 +36,7 @@ const (
 
 // run is a probe at a time, or why there is none.
 func (s rehearsed) run(key probes.Key, at time.Time) (probes.Result, *probes.Skipped) {
-	plan, skip := probes.NewPlan(key, s.node, probes.Settings{MaxCTAs: rehearsedConfig().MaxCTAs})
+	plan, skip := probes.NewPlan(key, s.node, probes.Settings{MaxCTAs: Config().MaxCTAs})
 	if skip != nil {
 		skip.At = at
 		return probes.Result{}, skip
@@ -52,19 +52,19 @@ func (s rehearsed) run(key probes.Key, at time.Time) (probes.Result, *probes.Ski
 	}
 	noise := func(what string, share float64) float64 { return 1 + share*(2*s.fraction(what, key, at)-1) }
 	r := probes.Result{
-		Key: key, At: at, GPUs: plan.GPUs(), Outcome: probes.OK, NCCL: rehearsedNCCL, Driver: plan.Driver, CUDA: s.node.GPUDriver.CUDA.Or(""),
-		Init:    time.Duration(1.1e9 * noise("init", 0.1)),
-		Connect: time.Duration(1.4e8 * noise("connect", 0.2)),
-		NVLS:    fabric.Known(false, rehearsedSource, at), SHARP: fabric.Known(false, rehearsedSource, at), Channels: fabric.Known(plan.Settings.MaxCTAs, rehearsedSource, at),
+		Key: key, At: at, GPUs: plan.GPUs(), Outcome: probes.OK, NCCL: ncclVersion, Driver: plan.Driver, CUDA: s.node.GPUDriver.CUDA.Or(""),
+		Init:    probes.Seconds(1.1 * noise("init", 0.1)),
+		Connect: probes.Seconds(0.14 * noise("connect", 0.2)),
+		NVLS:    probes.Known(false, source, at), SHARP: probes.Known(false, source, at), Channels: probes.Known(plan.Settings.MaxCTAs, source, at),
 		Settings: slices.Sorted(slices.Values(plan.Ranks[0].Env)),
 	}
-	r.Comparison.Expected = fabric.None[float64](rehearsedSource, at)
+	r.Expected = probes.None[float64](source, at)
 	busBW, latency := s.network(&r, key, network)
 	s.log(&r)
-	r.Wall = r.Init + r.Connect + time.Duration(1.3e9*noise("wall", 0.1))
-	s.measure(&r, plan, busBW*noise("bandwidth", 0.002), time.Duration(float64(latency)*noise("latency", 0.08)))
+	r.Wall = r.Init + r.Connect + probes.Seconds(1.3*noise("wall", 0.1))
+	s.measure(&r, plan, busBW*noise("bandwidth", 0.002), latency*probes.Seconds(noise("latency", 0.08)))
 	s.spoil(&r)
-	r.GPUTime = r.Wall * time.Duration(len(r.GPUs))
+	r.GPUTime = r.Wall * probes.Seconds(len(r.GPUs))
 	return r, nil
 }
 
@@ -76,7 +76,7 @@ func (s rehearsed) fabric() (path probes.Path, known bool) {
 			switch {
 			case p.Role.State == fabric.Unknown || p.LinkLayer.State == fabric.Unknown:
 				known = false
-			case s.nccl.TCP || p.Role.Or("") != fabric.RoleCompute:
+			case s.nccl.TCP || p.Role.Or("") == fabric.RoleUnused: // NCCL does not ask what else a port is for
 			case p.LinkLayer.Or("") == fabric.LinkUnspecified: // EFA, whose state is a constant of the driver
 				path = probes.PathPlugin
 			case p.State.State == fabric.Unknown:
@@ -91,31 +91,31 @@ func (s rehearsed) fabric() (path probes.Path, known bool) {
 
 // network fills in what the ranks talk over, and returns its bus bandwidth in bytes per second and how long a small message
 // takes.
-func (s rehearsed) network(r *probes.Result, key probes.Key, path probes.Path) (busBW float64, latency time.Duration) {
+func (s rehearsed) network(r *probes.Result, key probes.Key, path probes.Path) (busBW float64, latency probes.Seconds) {
 	r.Network = map[probes.Path]string{probes.PathSocket: "Socket", probes.PathPlugin: "AWS Libfabric", probes.PathIB: "IB"}[path]
-	r.GPUDirect = fabric.Known(!s.nccl.NoGPUDirect, rehearsedSource, r.At)
+	r.GPUDirect = probes.Known(!s.nccl.NoGPUDirect, source, r.At)
 	if key.Kind == probes.Socket {
 		path, r.Network = probes.PathSocket, "Socket"
 	}
 	if path == probes.PathSocket {
-		r.GPUDirect = fabric.None[bool](rehearsedSource, r.At)
+		r.GPUDirect = probes.None[bool](source, r.At)
 	}
-	r.Path = fabric.Known(path, rehearsedSource, r.At)
+	r.Path = probes.Known(path, source, r.At)
 	switch {
 	case key.Kind == probes.Node:
-		r.Path = fabric.Known(probes.PathP2P, rehearsedSource, r.At)
+		r.Path = probes.Known(probes.PathP2P, source, r.At)
 		bytes, toSwitch := s.nvlink()
-		r.NVLS = fabric.Known(toSwitch && s.node.GPUDriver.GPUs[0].ComputeCap.Or(0) >= 90, rehearsedSource, r.At)
+		r.NVLS = probes.Known(toSwitch && s.node.GPUDriver.GPUs[0].ComputeCap.Or(0) >= 90, source, r.At)
 		if !toSwitch {
-			return busOverPCIe, 31 * time.Microsecond
+			return busOverPCIe, 31e-6
 		}
-		return bytes * nvlinkOfChannels, 24 * time.Microsecond
+		return bytes * nvlinkOfChannels, 24e-6
 	case path == probes.PathSocket:
-		return rehearsedTCP, 52 * time.Microsecond
+		return overTCP, 52e-6
 	case s.nccl.NoGPUDirect:
-		return s.rail(key) * bounceShare, 19 * time.Microsecond
+		return s.rail(key) * bounceShare, 19e-6
 	}
-	return s.rail(key), 13 * time.Microsecond
+	return s.rail(key), 13e-6
 }
 
 // rail is what two GPUs get through a port, in bytes per second.
@@ -168,21 +168,22 @@ func (s rehearsed) nvlink() (bytes float64, toSwitch bool) {
 }
 
 // measure fills in what the plan wants measured.
-func (s rehearsed) measure(r *probes.Result, plan *probes.Plan, busBW float64, latency time.Duration) {
+func (s rehearsed) measure(r *probes.Result, plan *probes.Plan, busBW float64, latency probes.Seconds) {
 	wants := plan.Settings.Wants
 	for i, w := range wants {
 		m := probes.Measurement{Op: w.Op, Type: w.Type, Bytes: w.Bytes, Ranks: len(plan.Ranks), Iterations: w.Iterations, Time: latency}
+		m.Count = m.Op.Count(m.Type, m.Bytes, m.Ranks)
 		factor := w.Op.BusFactor(m.Ranks)
 		if i == len(wants)-1 {
-			m.Time = time.Duration(float64(w.Bytes) * factor / busBW * 1e9)
-			m.Iterations = int(min(max(plan.Settings.Collective/m.Time, 1), 100))
+			m.Time = probes.Seconds(float64(w.Bytes) * factor / busBW)
+			m.Iterations = int(min(max(probes.SecondsOf(plan.Settings.Collective)/m.Time, 1), 100))
 		}
-		m.DeviceTime = m.Time - m.Time/50
-		m.AlgBW = float64(w.Bytes) / m.Time.Seconds()
+		m.DeviceTime = probes.Known(m.Time-m.Time/50, source, r.At)
+		m.AlgBW = float64(w.Bytes) / float64(m.Time)
 		m.BusBW = m.AlgBW * factor
 		r.Measurements = append(r.Measurements, m)
 		if i == len(wants)-1 && plan.Expected > 0 {
-			r.Comparison.Expected = fabric.Known(m.BusBW/plan.Expected, rehearsedSource, r.At)
+			r.Expected = probes.Known(m.BusBW/plan.Expected, source, r.At)
 		}
 	}
 }
@@ -199,11 +200,11 @@ func (s rehearsed) spoil(r *probes.Result) {
 	switch last := len(r.Measurements) - 1; {
 	case fabricDown:
 		r.Measurements = nil
-		r.Path, r.GPUDirect = fabric.NotKnown[probes.Path](fabric.ReasonNotRead, rehearsedSource, r.At), fabric.NotKnown[bool](fabric.ReasonNotRead, rehearsedSource, r.At)
+		r.Path, r.GPUDirect = probes.NotKnown[probes.Path](fabric.ReasonNotRead, source, r.At), probes.NotKnown[bool](fabric.ReasonNotRead, source, r.At)
 		fail(probes.FailureCUDA, "rank 0: open: cuInit: system not yet initialized (802)")
-	case r.Key.Kind != probes.Node:
+	case r.Kind != probes.Node:
 	case s.nccl.HangingGPU > 0:
-		r.Wall, r.Measurements = probes.DefaultDeadline, nil
+		r.Wall, r.Measurements = probes.SecondsOf(probes.DefaultDeadline), nil
 		fail(probes.FailureHang, "rank %d: connect: no answer within 21s", s.nccl.HangingGPU-1)
 	case s.nccl.WrongGPU > 0:
 		m := &r.Measurements[last]
@@ -216,13 +217,13 @@ func (s rehearsed) spoil(r *probes.Result) {
 func (s rehearsed) log(r *probes.Result) {
 	var devices []string
 	for i := range s.node.HCAs {
-		if h := &s.node.HCAs[i]; slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.Role.Or("") == fabric.RoleCompute }) && (r.Key.Device == "" || r.Key.Device == h.Name) {
+		if h := &s.node.HCAs[i]; slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.Role.Or("") == fabric.RoleCompute }) && (r.Device == "" || r.Device == h.Name) {
 			devices = append(devices, fmt.Sprintf("[%d]%s:1", len(devices), h.Name))
 		}
 	}
-	lines := []string{"NCCL version " + rehearsedNCCL}
+	lines := []string{"NCCL version " + ncclVersion}
 	switch {
-	case r.Network == "Socket" && r.Key.Kind != probes.Socket:
+	case r.Network == "Socket" && r.Kind != probes.Socket:
 		lines = append(lines, "NCCL INFO NET/IB : No device found.", "NCCL INFO NET/Socket : Using [0]bond0")
 	case r.Network == "IB":
 		lines = append(lines, "NCCL INFO NET/IB : Using "+strings.Join(devices, " "))
