@@ -33,7 +33,7 @@ type step struct {
 var (
 	numbered = regexp.MustCompile(`^(\d+)\. (.*)`)
 	// placed says where a block goes.
-	placed  = regexp.MustCompile("(?:In|New file) `([^`]+)`(?:, (below|above)(?: the line)? (?:`([^`]+)`|`` (.+) ``)|(, at the end))?[^`]*(?:`[^`]*`[^`]*)?:$")
+	placed  = regexp.MustCompile("(?:In|New file) `([^`]+)`(?:, (?:(below|above) (?:`([^`]+)`|`` (.+) ``)|at the end))?:$")
 	command = regexp.MustCompile("^Run `([^`]+)`\\.$")
 )
 
