@@ -203,6 +203,11 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"device-gone-beside-moved": append(moved(`mlx5_[0-7]`, `enp\d+s0np0`), `sys/devices/pci0000:bd/.*/0000:c0:00.0(/.*)?`, `sys/class/infiniband_verbs/uverbs5`, `sys/bus/pci/.*/0000:c0:00\.0`, `sys/bus/auxiliary/.*/mlx5_core\.rdma\.5`, `sys/kernel/iommu_groups/\d+(/.*)?`),
 	})
 	maps.Copy(differences, differencesOfGPUs())
+	for name := range differences {
+		if !slices.ContainsFunc(Scenarios(), func(s Scenario) bool { return s.Name == name }) {
+			t.Errorf("differences in internal/simulator/scenario_test.go has %q, which is no scenario: add it to internal/simulator/scenarios*.go", name)
+		}
+	}
 	for _, s := range Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {
 			want, ok := differences[s.Name]
