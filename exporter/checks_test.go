@@ -27,7 +27,7 @@ func tell(list []diagnose.Verdict) string {
 func tellGaps(list []diagnose.Gap) string {
 	var b strings.Builder
 	for _, g := range list {
-		fmt.Fprintf(&b, "%s: %s. %s\n", strings.Join(g.Subjects, ", "), g.What, g.Why)
+		fmt.Fprintf(&b, "%s: %s. %s \n", strings.Join(g.Subjects, ", "), g.What, g.Why)
 	}
 	return b.String()
 }

@@ -433,7 +433,7 @@ func TestProbeTextEscapes(t *testing.T) {
 	r := probes.Result{Outcome: probes.Failed, Failure: probes.Failure(evil), Error: evil, NCCL: evil, Driver: evil, CUDA: evil, Network: evil, Log: evil + "\n"}
 	r.Device = evil
 	var b output
-	plan := &probes.Plan{Ranks: []probes.RankPlan{{UUID: "GPU-a"}}}
+	plan := &probes.Plan{Ranks: []probes.Rank{{UUID: "GPU-a"}}}
 	if err := writeProbeRun(legible{&b}, probeRun{plan: plan, result: &r}); err != nil {
 		t.Fatal(err)
 	}

@@ -115,36 +115,35 @@ func TestResultsAreCounted(t *testing.T) {
 			}
 			return s
 		}
-		ask := func(times int) {
+		next := func(runs int) {
 			t.Helper()
-			for range times {
-				if _, skipped, err := p.Trigger(ctx, node); skipped != nil || err != nil {
-					t.Fatal(skipped, err)
-				}
+			for until := len(b.runs(node)) + runs; len(b.runs(node)) < until; {
+				time.Sleep(10 * time.Second)
 			}
+			time.Sleep(10 * time.Second) // it ends
 		}
 		for len(b.runs(node)) < enough {
 			time.Sleep(time.Hour)
 		}
 		time.Sleep(2 * time.Hour)
 		expect(0, 0, 0)
-		ask(1)
+		next(1)
 		s := expect(1, 0, 0)
 		if c := s.Last.Comparison.Latency; c.Ratio.Value != 1 || c.Median.Value != latency || c.Samples != enough {
 			t.Errorf("latency: %+v", c)
 		}
 		latency = 41e-6
-		ask(1)
+		next(1)
 		expect(2, 0, 1)
 		busBW, latency = 70e9, 20e-6
-		ask(1)
+		next(1)
 		expect(3, 1, 1)
 		time.Sleep(2 * time.Minute) // the confirmation
 		if s := expect(4, 2, 1); !s.Last.Comparison.Regressed || s.Last.Comparison.Collapsed != 2 {
 			t.Errorf("%+v", s.Last.Comparison)
 		}
 		for _, outcome = range []Outcome{Failed, Aborted} {
-			ask(3)
+			next(3)
 			expect(4, 2, 1)
 		}
 		cancel()
@@ -156,7 +155,7 @@ func TestResultsAreCounted(t *testing.T) {
 		go p.Run(ctx)
 		time.Sleep(time.Minute)
 		expect(0, 0, 0)
-		ask(1)
+		next(1)
 		if s := expect(1, 1, 0); s.Last.Comparison.Collapsed != 3 || s.Last.Comparison.Latency.Ratio.Value != 1 {
 			t.Errorf("%+v", s.Last.Comparison)
 		}
@@ -167,31 +166,30 @@ func TestResultsAreCounted(t *testing.T) {
 
 // The log tells what there is to tell: a probe of the transport has no bandwidth.
 func TestLogOfResults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out strings.Builder
-		b := newBench(t)
-		p := b.prober(nil, nil)
-		p.log = slog.New(slog.NewTextHandler(&out, nil))
-		b.run = func(_ context.Context, r *Result) {
-			r.Release = Known(Seconds(0.12), "NVML", time.Now())
-			if r.Kind == Socket {
-				r.Release, r.Left = NotKnown[Seconds](fabric.ReasonTimeout, "NVML", time.Now()), "500 MiB are used"
+	for _, c := range []struct {
+		kind        Kind
+		want, lacks []string
+	}{
+		{Transport, []string{"probe ended", "release=120ms"}, []string{"busbw_bytes", "to be free"}},
+		{Node, []string{"probe ended", "busbw_bytes=1e+11", "release=120ms"}, []string{"to be free"}},
+		{Socket, []string{"busbw_bytes=1e+11", "GPUs are not seen to be free after a probe", `left="500 MiB are used"`}, []string{"release="}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var out strings.Builder
+			b := newBench(t)
+			p := b.prober(nil, func(config *Config) { config.Every = map[Kind]time.Duration{c.kind: time.Hour}; config.Duty = 1 })
+			p.log = slog.New(slog.NewTextHandler(&out, nil))
+			b.run = func(_ context.Context, r *Result) {
+				r.Release = Known(Seconds(0.12), "NVML", time.Now())
+				if r.Kind == Socket {
+					r.Release, r.Left = NotKnown[Seconds](fabric.ReasonTimeout, "NVML", time.Now()), "500 MiB are used"
+				}
 			}
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		go p.Run(ctx)
-		for _, c := range []struct {
-			kind        Kind
-			want, lacks []string
-		}{
-			{Transport, []string{"probe ended", "release=120ms"}, []string{"busbw_bytes", "to be free"}},
-			{Node, []string{"probe ended", "busbw_bytes=1e+11", "release=120ms"}, []string{"to be free"}},
-			{Socket, []string{"busbw_bytes=1e+11", "GPUs are not seen to be free after a probe", `left="500 MiB are used"`}, []string{"release="}},
-		} {
-			out.Reset()
-			if _, _, err := p.Trigger(ctx, Key{Kind: c.kind}); err != nil {
-				t.Fatal(err)
-			}
+			ctx, cancel := context.WithCancel(t.Context())
+			go p.Run(ctx)
+			time.Sleep(3 * time.Hour)
+			cancel()
+			synctest.Wait()
 			for _, want := range c.want {
 				if !strings.Contains(out.String(), want) {
 					t.Errorf("%s: lacks %q:\n%s", c.kind, want, out.String())
@@ -202,10 +200,8 @@ func TestLogOfResults(t *testing.T) {
 					t.Errorf("%s: has %q:\n%s", c.kind, not, out.String())
 				}
 			}
-		}
-		cancel()
-		synctest.Wait()
-	})
+		})
+	}
 }
 
 func TestFailuresAreKept(t *testing.T) {

@@ -9,35 +9,38 @@ import (
 	"time"
 )
 
-// try runs a probe if its GPUs can pay and the gate is open. Whoever asks for a probe need not wait for money, and his
-// runs are no part of the baseline: nobody knows why he asked.
-func (p *Prober) try(ctx context.Context, pr *probe, asked bool) answer {
+// try runs a probe if its GPUs can pay and the gate is open.
+func (p *Prober) try(ctx context.Context, pr *probe) {
 	p.mu.Lock()
 	now, target := p.now(), pr.target
-	if gpu, wait := p.unpaid(pr, now); wait > 0 && !asked && !pr.confirm {
+	if gpu, wait := p.unpaid(pr, now); wait > 0 && !pr.confirm {
 		pr.saving = true
 		skipped := &Skipped{Why: SkipDuty, Detail: fmt.Sprintf("GPU %s can pay for it in %s", gpu, wait.Round(time.Second)), At: time.Now()}
 		p.skipped(pr, skipped, now.Add(max(wait, rest)))
 		p.mu.Unlock()
 		p.tellSkipped(target.Key, skipped)
-		return answer{skipped: skipped}
+		return
 	}
 	pr.saving = false
 	p.mu.Unlock()
 
-	done := make(chan answer, 1)
+	type end struct {
+		result  Result
+		skipped *Skipped
+	}
+	done := make(chan end, 1)
 	go func() {
 		r, s := p.run(ctx, target)
-		done <- answer{result: r, skipped: s}
+		done <- end{r, s}
 	}()
-	var e answer
+	var e end
 	select {
 	case e = <-done:
 	case <-ctx.Done():
 		select {
 		case e = <-done:
 		case <-time.After(endWithin):
-			return answer{err: ErrStopped} // what it may have cost is paid already
+			return // what it may have cost is paid already
 		}
 	}
 	p.mu.Lock()
@@ -45,19 +48,16 @@ func (p *Prober) try(ctx context.Context, pr *probe, asked bool) answer {
 	p.quiet = now.Add(rest)
 	if e.skipped != nil {
 		e.skipped.Detail = clip(e.skipped.Detail, errorMost)
-		if !asked {
-			pr.delay = min(max(2*pr.delay, rest), retryMost)
-			p.skipped(pr, e.skipped, now.Add(p.spread(pr)))
-		}
+		pr.delay = min(max(2*pr.delay, rest), retryMost)
+		p.skipped(pr, e.skipped, now.Add(p.spread(pr)))
 		p.mu.Unlock()
 		p.tellSkipped(target.Key, e.skipped)
-		return e
+		return
 	}
-	r := p.took(pr, e.result, asked, now)
+	r := p.took(pr, e.result, now)
 	p.mu.Unlock()
 	p.tell(r)
 	p.save(0)
-	return answer{result: r}
 }
 
 // run has the machine run the probe. A bug in it costs the probe.
@@ -168,9 +168,8 @@ func (p *Prober) spread(pr *probe) time.Duration {
 }
 
 // took takes in the result of a run, judges it, and plans what comes next. It returns the result as it is kept.
-func (p *Prober) took(pr *probe, r Result, asked bool, now time.Time) Result {
+func (p *Prober) took(pr *probe, r Result, now time.Time) Result {
 	key, s := pr.target.Key, &pr.status
-	planned, confirming := !pr.slot.IsZero(), pr.confirm
 	r.Comparison = Comparison{}
 	suspect := false
 	if print := fingerprint(r, pr.target, p.config.MaxCTAs); print != "" {
@@ -183,7 +182,7 @@ func (p *Prober) took(pr *probe, r Result, asked bool, now time.Time) Result {
 		r.Comparison = b.judge(busBW, latency, p.config.Warn, now)
 		r.Comparison.Fingerprint = print
 		suspect = b.below == 1
-		if !r.Comparison.Regressed && (!planned || !asked && !confirming) {
+		if !r.Comparison.Regressed && !pr.confirm {
 			b.learn(busBW, latency, r.Comparison.late(), now)
 		}
 		s.count(r.Comparison)
@@ -207,17 +206,15 @@ func (p *Prober) took(pr *probe, r Result, asked bool, now time.Time) Result {
 		s.Kept = append(slices.Clone(s.Kept[max(0, len(s.Kept)+1-keptFailures):]), r)
 	}
 	switch {
-	case !planned:
+	case pr.slot.IsZero(): // it does not run by itself
 	case r.Outcome == Aborted:
-		if !asked {
-			pr.delay = retryMost
-			pr.due = now.Add(p.spread(pr))
-		}
+		pr.delay = retryMost
+		pr.due = now.Add(p.spread(pr))
 	case suspect:
 		pr.confirm, pr.delay = true, 0
 		pr.slot = now.Add(confirmIn)
 		pr.due = pr.slot
-	case !asked || confirming:
+	default:
 		p.plan(pr, now)
 	}
 	return r

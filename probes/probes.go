@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probes measures the training fabric of this node with short NCCL collectives, now and then and on demand, on
+// Package probes measures the training fabric of this node with short NCCL collectives, now and then and by hand, on
 // GPUs that are provably idle. It is pure Go: NCCL and CUDA run in processes of their own, one for each rank, which this
 // package asks step by step over the protocol of rank.go. It decides what is measured (plans), when (schedule and budget),
 // whether it may be (gate), and what the outcome means (baseline).
@@ -218,7 +218,7 @@ type ProbeStatus struct {
 	Failures map[Failure]uint64 // outcomes Failed and Aborted
 	Skips    map[Skip]uint64
 	Wrong    uint64 // wrong elements
-	// Judged counts results that were compared with a baseline, confirmations and what was asked for included. Of those
+	// Judged counts results that were compared with a baseline, confirmations included. Of those
 	// Slow were below the limit (Comparison.Below), and Late had a late small message.
 	Judged, Slow, Late uint64
 	LastSkip           *Skipped
@@ -228,7 +228,7 @@ type ProbeStatus struct {
 	Kept               []Result      // failures that are preserved, oldest first; bounded
 	LastRun            time.Time     // zero: never, as far as the state file remembers
 	NextRun            time.Time     // zero: not scheduled
-	Every              time.Duration // how often it is to run; 0: on demand only
+	Every              time.Duration // how often it is to run; 0: it does not run by itself
 	Baselines          int           // fingerprints known
 }
 

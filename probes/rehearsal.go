@@ -57,7 +57,7 @@ func (r *Rehearsal) Ran(result Result) {
 	}
 	p.memory.record(result.Key).began = result.At
 	p.gpuTime += result.GPUTime.Duration()
-	p.took(pr, bounded(result), false, result.At)
+	p.took(pr, bounded(result), result.At)
 }
 
 // Skipped takes in that a probe which was due did not run, and when it is tried again.

@@ -60,7 +60,7 @@ const settle = 200 * time.Millisecond
 // Run runs a plan. It returns when all its processes are gone and the GPUs free of them, or the kernel or the driver does
 // not let go of them. When ctx ends, the ranks are killed. Without a guard nobody looks at the GPUs.
 func Run(ctx context.Context, p *Plan, ranks Ranks, guard Guard) Result {
-	e := newExecution(ctx, p)
+	e := newRun(ctx, p)
 	defer e.close()
 	r := Result{Key: p.Key, At: e.began, Driver: p.Driver, Outcome: OK}
 	for _, rank := range p.Ranks {
@@ -95,7 +95,7 @@ func Run(ctx context.Context, p *Plan, ranks Ranks, guard Guard) Result {
 }
 
 // follow asks the ranks for everything in the plan.
-func (e *execution) follow(r *Result) *trouble {
+func (e *run) follow(r *Result) *trouble {
 	opened, why := e.open(r)
 	if why != nil {
 		return why
@@ -134,7 +134,7 @@ func (e *execution) follow(r *Result) *trouble {
 }
 
 // open has the ranks load the libraries and take their GPUs. From here on contexts cost time of the GPUs.
-func (e *execution) open(r *Result) ([]Reply, *trouble) {
+func (e *run) open(r *Result) ([]Reply, *trouble) {
 	e.hold()
 	opened, why := e.step(e.members, openLimit, func(rank int, _ time.Duration) Request {
 		return Request{Open: &OpenRequest{NCCL: e.plan.Settings.NCCL, CUDA: e.plan.Settings.CUDA, GPU: e.plan.Ranks[rank].Address}}
@@ -151,7 +151,7 @@ func (e *execution) open(r *Result) ([]Reply, *trouble) {
 }
 
 // conclude writes down how the run ended, and what NCCL logged.
-func (e *execution) conclude(r *Result, why *trouble) {
+func (e *run) conclude(r *Result, why *trouble) {
 	r.GPUTime = SecondsOf(e.gpuTime())
 	logs := e.harvest(r, why)
 	r.Expected = None[float64]("plan", r.At)

@@ -40,7 +40,7 @@ type Guard interface {
 var ErrMaintenance = errors.New("maintenance")
 
 // watch asks the guard, if there is one, until it is told to stop. The channel is closed when ranks may open their GPUs.
-func (e *execution) watch(guard Guard) (free <-chan struct{}, stop func()) {
+func (e *run) watch(guard Guard) (free <-chan struct{}, stop func()) {
 	opens := make(chan struct{})
 	allow := sync.OnceFunc(func() { close(opens) })
 	if guard == nil {
@@ -90,7 +90,7 @@ func (e *execution) watch(guard Guard) (free <-chan struct{}, stop func()) {
 }
 
 // await waits until ranks may open their GPUs.
-func (e *execution) await(free <-chan struct{}) *trouble {
+func (e *run) await(free <-chan struct{}) *trouble {
 	late := time.NewTimer(clearLimit)
 	defer late.Stop()
 	select {
@@ -104,7 +104,7 @@ func (e *execution) await(free <-chan struct{}) *trouble {
 }
 
 // intruded ends the run because of somebody else on its GPUs.
-func (e *execution) intruded(who string, asked time.Time) {
+func (e *run) intruded(who string, asked time.Time) {
 	who = printable(who, maxText/2)
 	e.cancel(troubled(FailureIntruder, -1, "%s came to the GPUs", who)) // before ranks say that they were killed
 	e.kill()
@@ -113,7 +113,7 @@ func (e *execution) intruded(who string, asked time.Time) {
 
 // release waits until the driver shows nothing of the ranks any more, and notes how long that took. What it shows instead
 // is in words.
-func (e *execution) release(ctx context.Context, guard Guard) (took Fact[Seconds], left string) {
+func (e *run) release(ctx context.Context, guard Guard) (took Fact[Seconds], left string) {
 	const source = "nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetMemoryInfo"
 	told := e.told()
 	_, err := within(ctx, releaseLimit+margin, func(ctx context.Context) (struct{}, error) {

@@ -21,7 +21,7 @@ const (
 const logSource = "NCCL log"
 
 // harvest writes down what NCCL logged, and returns what it is for each rank.
-func (e *execution) harvest(r *Result, why *trouble) []nccllog.Log {
+func (e *run) harvest(r *Result, why *trouble) []nccllog.Log {
 	logs := make([]nccllog.Log, len(e.members))
 	teller := 0
 	if why != nil && why.rank > 0 {

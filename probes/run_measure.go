@@ -15,7 +15,7 @@ const slowestCheck = 64 << 20
 
 // measure makes a measurement. The first iteration connects what was not yet, and the second one tells how long one takes,
 // and so how many fit into the time there is; these two count. With too few the message is halved.
-func (e *execution) measure(r *Result, w Want) *trouble {
+func (e *run) measure(r *Result, w Want) *trouble {
 	connecting, why := e.collective(r, w, w.Bytes, 1, 0)
 	if why != nil {
 		return why
@@ -50,7 +50,7 @@ func (e *execution) measure(r *Result, w Want) *trouble {
 }
 
 // collective runs an operation some times, which is to take less than that. Wrong results end the run, and are kept.
-func (e *execution) collective(r *Result, w Want, size uint64, iterations int, expected time.Duration) (Measurement, *trouble) {
+func (e *run) collective(r *Result, w Want, size uint64, iterations int, expected time.Duration) (Measurement, *trouble) {
 	ranks := len(e.members)
 	limit := measureLimit + 2*expected + time.Duration(size/slowestCheck)*time.Second
 	replies, why := e.step(e.members, limit, func(_ int, limit time.Duration) Request {

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// execution is a run under way. Its context ends when the run is to end before its plan does, with the trouble as its
+// run is a plan under way. Its context ends when the run is to end before its plan does, with the trouble as its
 // cause, and with it all processes are killed.
-type execution struct {
+type run struct {
 	plan    *Plan
 	began   time.Time
 	ctx     context.Context
@@ -29,7 +29,7 @@ type execution struct {
 	told func() time.Time
 }
 
-// member is a rank of an execution.
+// member is a rank of a run.
 type member struct {
 	rank int
 	held time.Time // since when it may have a context; zero: never
@@ -69,8 +69,8 @@ func telling(t *trouble) int {
 	return slices.Index([]Failure{FailureCrash, FailureProtocol, FailureLibrary, FailureCUDA, FailureInit, FailureNCCL}, t.failure)
 }
 
-func newExecution(ctx context.Context, p *Plan) *execution {
-	e := &execution{plan: p, began: time.Now(), told: sync.OnceValue(time.Now)}
+func newRun(ctx context.Context, p *Plan) *run {
+	e := &run{plan: p, began: time.Now(), told: sync.OnceValue(time.Now)}
 	e.ctx, e.cancel = context.WithCancelCause(ctx)
 	late := time.AfterFunc(p.Settings.Deadline, func() {
 		e.cancel(troubled(FailureHang, -1, "did not end within %s", p.Settings.Deadline))
@@ -88,7 +88,7 @@ func newExecution(ctx context.Context, p *Plan) *execution {
 }
 
 // stopped says why the run is to end before its plan; nil if it is not.
-func (e *execution) stopped() *trouble {
+func (e *run) stopped() *trouble {
 	if e.ctx.Err() == nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (e *execution) stopped() *trouble {
 }
 
 // pids returns those of all processes that were started, as this process sees them.
-func (e *execution) pids() []int {
+func (e *run) pids() []int {
 	var pids []int
 	for _, m := range e.members {
 		if p := m.running(); p != nil {
@@ -111,7 +111,7 @@ func (e *execution) pids() []int {
 }
 
 // kill kills all processes at once.
-func (e *execution) kill() {
+func (e *run) kill() {
 	e.told()
 	var all sync.WaitGroup
 	for _, m := range e.members {
@@ -123,7 +123,7 @@ func (e *execution) kill() {
 }
 
 // start starts all processes.
-func (e *execution) start(ranks Ranks) *trouble {
+func (e *run) start(ranks Ranks) *trouble {
 	return e.each(e.members, func(m *member) *trouble {
 		_, err := within(e.ctx, startLimit, func(context.Context) (struct{}, error) {
 			process, err := ranks.Start(e.ctx, e.plan.Ranks[m.rank].Env)
@@ -173,8 +173,8 @@ func within[T any](ctx context.Context, limit time.Duration, f func(context.Cont
 }
 
 // each does something with some members at the same time. It ends when all are done, or some time after the first trouble,
-// and returns the one that tells most of the cause. What is done must end with the execution.
-func (e *execution) each(members []*member, do func(*member) *trouble) *trouble {
+// and returns the one that tells most of the cause. What is done must end with the run.
+func (e *run) each(members []*member, do func(*member) *trouble) *trouble {
 	ends := make(chan *trouble, len(members))
 	for _, m := range members {
 		go func() { ends <- do(m) }()
@@ -204,7 +204,7 @@ func (e *execution) each(members []*member, do func(*member) *trouble) *trouble 
 
 // step asks some members at the same time, and returns their replies. request makes the request of a rank, which has so
 // long for what it does.
-func (e *execution) step(members []*member, limit time.Duration, request func(rank int, limit time.Duration) Request) ([]Reply, *trouble) {
+func (e *run) step(members []*member, limit time.Duration, request func(rank int, limit time.Duration) Request) ([]Reply, *trouble) {
 	if left := e.plan.Settings.Deadline - time.Since(e.began) - 2*margin; left < limit {
 		limit = max(left, time.Millisecond)
 	}
@@ -243,7 +243,7 @@ func (e *execution) step(members []*member, limit time.Duration, request func(ra
 }
 
 // hold notes that from now on all members may have a context.
-func (e *execution) hold() {
+func (e *run) hold() {
 	now := time.Now()
 	for _, m := range e.members {
 		m.held = now
@@ -251,7 +251,7 @@ func (e *execution) hold() {
 }
 
 // reap ends all processes and waits until they are gone. It returns trouble if one is not.
-func (e *execution) reap() *trouble {
+func (e *run) reap() *trouble {
 	var held *trouble
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -280,7 +280,7 @@ func (e *execution) reap() *trouble {
 }
 
 // gpuTime is for how long GPUs had a context, each counted once.
-func (e *execution) gpuTime() time.Duration {
+func (e *run) gpuTime() time.Duration {
 	type span struct{ from, to time.Time }
 	spans := map[string]span{}
 	for i, m := range e.members {
