@@ -4,6 +4,7 @@ package collector
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -85,14 +86,19 @@ func scrape(t *testing.T, n *fabric.Node) string {
 }
 
 func TestUnknownFactsHaveNoSeries(t *testing.T) {
-	out := scrape(t, nodeOf(device("mlx5_0")))
-	for _, name := range []string{"hca_port_state", "hca_port_rate", "hca_port_lid", "hca_moved", "hca_restricted", "gid_", "rate_mismatch"} {
+	h := device("mlx5_0")
+	facts := 0
+	for range h.Unknowns() {
+		facts++
+	}
+	out := scrape(t, nodeOf(h))
+	for _, name := range []string{"hca_port_state", "hca_port_rate", "hca_port_lid", "hca_numa_node", "hca_restricted", "gid_", "rate_mismatch"} {
 		if strings.Contains(out, "\n"+Prefix+name) {
 			t.Errorf("a series of %s though nothing is known:\n%s", name, out)
 		}
 	}
 	for _, line := range []string{
-		`gpufabric_exporter_facts_unknown{device="mlx5_0",reason="io_error",uuid=""} 30`,
+		fmt.Sprintf(`gpufabric_exporter_facts_unknown{device="mlx5_0",reason="io_error",uuid=""} %d`, facts),
 		`gpufabric_hca_port_info{device="mlx5_0",link_layer="",netdev="",port="1",role=""} 1`,
 	} {
 		if !strings.Contains(out, line) {
