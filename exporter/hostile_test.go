@@ -400,35 +400,6 @@ func TestFilesThatAreReplaced(t *testing.T) {
 	}
 }
 
-// The Prober asks for a file or a library that hangs; others that follow do not ask again.
-func TestSettingsThatHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int32
-		answers := make(chan struct{})
-		p := &probes.Platform{FindNCCL: func(string, string) (string, error) {
-			asked.Add(1)
-			<-answers
-			return "/lib/libnccl.so.2", nil
-		}}
-		for range 10 { // as many reloads
-			m := &probes.Host{Config: probes.DefaultConfig(), Platform: p}
-			s, err := m.Settings(t.Context())
-			if !errors.Is(err, probes.ErrSettings) || s.Bytes == 0 {
-				t.Fatalf("%+v, %v", s, err)
-			}
-		}
-		if n := asked.Load(); n != 1 {
-			t.Errorf("asked %d times", n)
-		}
-		close(answers)
-		synctest.Wait()
-		m := &probes.Host{Config: probes.DefaultConfig(), Platform: p}
-		if s, err := m.Settings(t.Context()); err != nil || s.NCCL != "/lib/libnccl.so.2" {
-			t.Errorf("%+v, %v", s, err)
-		}
-	})
-}
-
 // Whatever hangs, the end of the process waits for it no longer than it says.
 func TestEndWhileEverythingHangs(t *testing.T) {
 	forever := make(chan struct{})

@@ -121,6 +121,9 @@ func TestFilesThatHangAreAskedOnce(t *testing.T) {
 			if targets := reloaded.Targets(t.Context()); len(targets) == 0 {
 				t.Error("there is nothing to probe")
 			}
+			if s, err := reloaded.Settings(t.Context()); !errors.Is(err, ErrSettings) || s.Bytes != h.Config.Bytes {
+				t.Errorf("%+v, %v", s, err)
+			}
 		}
 		if n := asked.Load(); n != 1 {
 			t.Errorf("asked %d times, expected once", n)

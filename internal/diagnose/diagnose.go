@@ -32,7 +32,13 @@ const (
 func Severities() []Severity { return []Severity{Critical, Warning, Info} }
 
 // Rank orders severities: 0 is the worst.
-func (s Severity) Rank() int { return slices.Index(Severities(), s) }
+func (s Severity) Rank() int {
+	list := Severities()
+	if i := slices.Index(list, s); i >= 0 {
+		return i
+	}
+	return len(list)
+}
 
 // AtLeast tells that s is as bad as least, or worse.
 func (s Severity) AtLeast(least Severity) bool { return s.Rank() <= least.Rank() }
@@ -268,10 +274,10 @@ func (v *verdicts) sort() {
 // usual is how many verdicts a check gives on a node of eight devices and GPUs, about: every scrape asks for them.
 const usual = 12
 
-// places is how many different places there are: severities for each of the three statuses of verdicts.
+// places is how many different places there are: each severity of each status, with those that a check should not have.
 const (
-	severities = 3
-	places     = 3 * severities
+	severities = 4
+	places     = 5 * severities
 )
 
 // place is where a verdict stands among others: by status, then by severity.

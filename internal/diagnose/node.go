@@ -10,9 +10,6 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// CheckReads is the check that tells what could not be read at all.
-const CheckReads = "reads_return"
-
 func nodeChecks() []*Check {
 	return []*Check{
 		{

@@ -68,7 +68,7 @@ func judgeObserved(h *fabric.HCA, p *fabric.Port, v *verdicts, w Verdict, step f
 			if step == fabric.RoCEObservedPriority && c.Lossless.Or(false) {
 				w.Consequence = "Only the lossless priority keeps packets in congestion: elsewhere they are dropped, and RDMA stalls."
 			}
-			v.failed(of(h, p), w)
+			v.failed(PortSubject(h, p), w)
 			return
 		case l.Status == fabric.StatusOK:
 			asked = true
@@ -78,9 +78,9 @@ func judgeObserved(h *fabric.HCA, p *fabric.Port, v *verdicts, w Verdict, step f
 	}
 	switch {
 	case unread != nil:
-		v.unknown(of(h, p), unread.Reason, Sentence(unread.Evidence))
+		v.unknown(PortSubject(h, p), unread.Reason, Sentence(unread.Evidence))
 	case asked:
-		v.ok(of(h, p))
+		v.ok(PortSubject(h, p))
 	}
 }
 

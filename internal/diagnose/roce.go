@@ -53,7 +53,7 @@ func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, conse
 		return
 	case !known:
 		if r := p.RoCE.Meta().Reason; r != fabric.ReasonNotRead || stated(n, p) {
-			v.unknown(of(h, p), r, "What the chain begins with is not known: "+ReasonText(r)+".")
+			v.unknown(PortSubject(h, p), r, "What the chain begins with is not known: "+ReasonText(r)+".")
 		}
 		return
 	}
@@ -72,17 +72,17 @@ func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, conse
 func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, chains []fabric.RoCEChain, c *fabric.RoCEChain, l *fabric.RoCELink, consequence string) {
 	switch l.Status {
 	case fabric.StatusOK:
-		v.ok(of(h, p))
+		v.ok(PortSubject(h, p))
 	case fabric.StatusUnknown:
 		silent := l.Reason == fabric.ReasonMissing || l.Reason == fabric.ReasonUnsupported || l.Reason == fabric.ReasonNotRead
 		if !silent || stated(n, p) {
-			v.unknown(of(h, p), l.Reason, memberOf(chains, c)+Sentence(l.Evidence))
+			v.unknown(PortSubject(h, p), l.Reason, memberOf(chains, c)+Sentence(l.Evidence))
 		}
 	case fabric.StatusFailed:
 		if follows(c, l.Step) {
 			return
 		}
-		v.failed(of(h, p), Verdict{
+		v.failed(PortSubject(h, p), Verdict{
 			Evidence: memberOf(chains, c) + Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, c, roceWish(n, p)), Names: namesOfChain(c),
 		})
 	}

@@ -35,6 +35,14 @@ const (
 	RoCEObservedCNP           RoCEStep = "observed_cnp"
 )
 
+// RoCESteps returns every step: those of the configuration in the order of the chain, then those that only traffic shows.
+func RoCESteps() []RoCEStep {
+	return []RoCEStep{
+		RoCETrafficClass, RoCEDSCP, RoCEPriority, RoCEPFC, RoCEGlobalPause, RoCEBuffer, RoCEETS, RoCENotification, RoCEReaction, RoCECNP,
+		RoCEObservedPriority, RoCEObservedLoss, RoCEObservedPauseSent, RoCEObservedPauseReceived, RoCEObservedCNP,
+	}
+}
+
 // RoCEMode is what keeps RoCE from losing packets in congestion; it is used as a label value.
 type RoCEMode string
 

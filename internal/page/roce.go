@@ -40,7 +40,7 @@ func roceRows(n *fabric.Node) []roceRow {
 		if len(chains) == 0 {
 			continue
 		}
-		row := roceRow{Name: portName(h, p), Path: rocePath(&chains[0]), Mode: roceModeText(chains[0].Mode), Verdict: roceVerdict(chains)}
+		row := roceRow{Name: diagnose.PortSubject(h, p).String(), Path: rocePath(&chains[0]), Mode: roceModeText(chains[0].Mode), Verdict: roceVerdict(chains)}
 		for i := range chains {
 			c := &chains[i]
 			row.Chains = append(row.Chains, roceSteps{c.Interface, roceStepsOf(c.Links), roceStepsOf(c.Observed)})
