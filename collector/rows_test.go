@@ -6,11 +6,16 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"gpufabric_exporter/internal/fabric"
 )
 
 // rowVariable is a row that a variable of a file is.
@@ -133,6 +138,29 @@ func TestRowsAreListedAndEmitted(t *testing.T) {
 			t.Errorf("collector/%s: the row %s (%s) is %d times in the catalogue: list it once, in a function that a collector in collector/collector.go names in families", r.file, r.variable, r.name, count)
 		case !r.emitted:
 			t.Errorf("collector/%s: nothing emits %s (%s): emit it in the function collect... of its collector", r.file, r.variable, r.name)
+		}
+	}
+}
+
+// A fact of a device or port that costs a read is of use: as a metric, for a check or for what follows from it.
+func TestFactsAreUsed(t *testing.T) {
+	var source strings.Builder
+	for _, pattern := range []string{"*.go", "../internal/diagnose/*.go", "../internal/fabric/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, file := range files {
+			if text, err := os.ReadFile(file); err == nil && !strings.HasSuffix(file, "_test.go") {
+				source.Write(text)
+			}
+		}
+	}
+	for _, of := range []reflect.Type{reflect.TypeFor[fabric.HCA](), reflect.TypeFor[fabric.Port]()} {
+		for _, f := range reflect.VisibleFields(of) {
+			if strings.HasPrefix(f.Type.Name(), "Fact[") && !regexp.MustCompile(`\.`+f.Name+`\b`).MatchString(source.String()) {
+				t.Errorf("nothing uses the fact %s of a %s: add its metric to the tables in collector/hca.go", f.Name, of.Name())
+			}
 		}
 	}
 }
