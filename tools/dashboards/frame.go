@@ -7,6 +7,8 @@ import (
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+
+	"gpufabric_exporter/internal/diagnose"
 )
 
 // Addresses of the dashboards. Grafana puts its own path before them.
@@ -96,6 +98,27 @@ func toPort() map[string]any {
 // toPortOf does the same in a table of many nodes, which are in the column of that title.
 func toPortOf(column string) map[string]any {
 	return link("Port", portURL+keep+"&var-instance=${__data.fields."+column+"}&var-device=${__value.raw}&${__url_time_range}")
+}
+
+// marks are what happened: findings while alerts fire, those of warnings only if the reader wants them, and changes of
+// versions on dashboards that show what follows from these.
+func (b board) marks() []cog.Builder[dashboard.AnnotationQuery] {
+	by, text := "alertname, check", "{{check}}"
+	if b.oneNode {
+		by, text = "instance, "+by, "{{instance}} {{check}}"
+	}
+	mark := func(name, color string, s diagnose.Severity, enabled bool) cog.Builder[dashboard.AnnotationQuery] {
+		expr := fill("count by (" + by + `) (ALERTS{alertname=~"GpuFabric.*",alertname!~"GpuFabricErrorBudget.*",alertstate="firing",` + of(s) + `@node})`)
+		return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(source()).Enable(enabled).IconColor(color).
+			Expr(expr).Step("60s").TitleFormat("{{alertname}}").TextFormat(text).TagKeys("check")
+	}
+	all := []cog.Builder[dashboard.AnnotationQuery]{
+		mark("Critical findings", bad, diagnose.Critical, true), mark("Warnings", warning, diagnose.Warning, false),
+	}
+	if b.annotations {
+		all = append(all, versionChanges()...)
+	}
+	return all
 }
 
 // versionChanges mark for ten minutes what was not there ten minutes before, on nodes that were.
