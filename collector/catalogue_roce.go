@@ -79,11 +79,13 @@ var (
 		Source: "/sys/class/net/<netdev>/ecn/roce_np/cnp_dscp (MLNX_OFED)", Cadence: Slow, Stability: Stable, Collector: "roce",
 	}
 	roceConfigurationInfo = &Family{
-		Name: "roce_configuration_info", Type: Info, Labels: []string{"device", "port", "netdev", "hash", "traffic_class_source", "dcbx"},
+		Name: "roce_configuration_info", Type: Info, Labels: []string{"device", "port", "netdev", "hash", "pfc", "dscp_map", "buffers", "mtu", "traffic_class_source", "dcbx"},
 		Help: "How the interface is set for RoCE; constant 1. hash is of trust, traffic class, DSCP, priority, PFC, ETS, ECN, 802.3x pause and buffers: it is equal where they are, " +
-			"so that rails and nodes that differ can be found. traffic_class_source: ofed, nccl, job (not set on the host), none (RoCE v1), unknown. " +
+			"so that rails and nodes that differ can be found. Parts of it that are known, to compare nodes by: pfc has the priorities with PFC (3, or none); " +
+			"dscp_map is a hash of the priorities of all DSCPs, or pcp where DSCP is not trusted; buffers is a hash of the receive buffers; mtu is that of the interface, in bytes. " +
+			"What is not known is an empty label. traffic_class_source: ofed, nccl, job (not set on the host), none (RoCE v1), unknown. " +
 			"dcbx: host, or firmware, which may overwrite what the host sets.",
-		Source: "as roce_chain_consistent; DCB_ATTR_DCBX", Cadence: Slow, Stability: Experimental, Collector: "roce",
+		Source: "as roce_chain_consistent; DCB_ATTR_DCBX; /sys/class/net/<netdev>/mtu", Cadence: Slow, Stability: Experimental, Collector: "roce",
 	}
 
 	roceCongestionControlParameter = &Family{

@@ -88,7 +88,14 @@ func collectQoS(dev, port string, d *fabric.NetDev, c *fabric.RoCEChain, emit em
 	}
 	number(emit, roceLosslessBuffer, c.LosslessBuffer, dev, port, d.Name)
 	number(emit, roceCNPDSCP, q.CNPDSCP, dev, port, d.Name)
-	emit(roceConfigurationInfo, 1, dev, port, d.Name, c.Hash, c.TrafficClassFrom, dcbx(q.DCBX))
+	pfc, mtu := "", ""
+	if v, ok := q.PFC.Get(); ok {
+		pfc = v.Enabled.String()
+	}
+	if v, ok := d.MTU.Get(); ok {
+		mtu = strconv.Itoa(v)
+	}
+	emit(roceConfigurationInfo, 1, dev, port, d.Name, c.Hash, pfc, c.DSCPMap, c.BufferMap, mtu, c.TrafficClassFrom, dcbx(q.DCBX))
 }
 
 // dcbx says who configures the interface; empty when the driver does not.
