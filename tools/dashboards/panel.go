@@ -206,9 +206,13 @@ func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelB
 	if slices.Contains([]string{"Bps", packets, events}, unit) || unit == "percentunit" && len(steps) == 0 {
 		p.Min(0)
 	}
+	placement := common.LegendPlacementBottom
+	if a.w >= 12 { // below the lines there is room for three of its rows
+		placement = common.LegendPlacementRight
+	}
 	return p.Custom(custom).Targets(targets(all...)).Options(timeseries.Options{
 		Legend: common.VizLegendOptions{
-			DisplayMode: common.LegendDisplayModeTable, Placement: common.LegendPlacementBottom, ShowLegend: true,
+			DisplayMode: common.LegendDisplayModeTable, Placement: placement, ShowLegend: true,
 			Calcs: []string{"lastNotNull", calc}, SortBy: new("Last *"), SortDesc: new(desc),
 		},
 		Tooltip: common.VizTooltipOptions{Mode: common.TooltipDisplayModeMulti, Sort: common.SortOrderDescending},

@@ -81,25 +81,28 @@ func portIdentity() panel {
 }
 
 // dealtGPU are the GPUs near each NIC, by the index that the driver gives them.
-const dealtGPU = `(gpufabric_gpu_nic_distance{@port} * on (cluster, job, instance, pci_address) group_left (gpu)
+const dealtGPU = `gpufabric_gpu_nic_distance{@port} * on (cluster, job, instance, pci_address) group_left (gpu)
   max by (cluster, job, instance, pci_address, gpu) (label_replace(gpufabric_gpu_info{@node}, "gpu", "$1", "index", "(.*)"))
-or gpufabric_gpu_nic_distance{@port})`
+or gpufabric_gpu_nic_distance{@port} unless on (cluster, job, instance, pci_address) gpufabric_gpu_info{@node}`
 
 func portFindings(t texts) panel {
-	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. The runbook says what each means and what to do. What is wrong with the whole node is on its dashboard.", "nothing found on this port", 12, 7},
+	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. The runbook says what each means and what to do. What is wrong with the whole node is on its dashboard.", "nothing found on this port", 12, 8},
 		[]string{orSilent(open(`device=~"$device",`), "problem")}, "Severity",
 		column{field: "severity", title: "Severity", words: severities(), width: 85},
 		column{field: "problem", title: "What is wrong", words: t.problems},
 		column{field: "port", title: "Port", width: 50},
-		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 190})
+		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 190},
+		column{field: "cluster"}, column{field: "instance"}, column{field: "device"})
 }
 
 // portCourse shows in one place when each thing about the port was as it should be.
 func portCourse() panel {
-	return history(about{"As it should be, over time", "Whether the port was active, at the expected rate, had settings that agree and an address that NCCL can use, and whether its last probe succeeded and was as fast as before.", "nothing is known about this port", 12, 7},
+	return history(about{"As it should be, over time", "Whether the port was active, at the expected rate, had few pauses, settings that agree and an address that NCCL can use, and whether its last probe succeeded and was as fast as before.", "nothing is known about this port", 12, 8},
 		words{"1": {"yes", good}, "0": {"no", bad}},
 		curve{`min(gpufabric_hca_port_state{state="active",@port})`, "active"},
 		curve{`min(gpufabric_hca_port_rate_bytes_per_second{@port} >= bool on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "at full rate"},
+		curve{`max(`+rate("gpufabric_roce_transmitted_pause_seconds_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_seconds_total")+`) < bool 0.05`, "does not pause the network"},
+		curve{`max(`+rate("gpufabric_roce_received_pause_seconds_total")+` or `+rate("gpufabric_ethernet_received_pause_seconds_total")+`) < bool 0.1`, "is not paused"},
 		curve{`min(gpufabric_roce_chain_consistent{@port})`, "RoCE settings agree"},
 		curve{`min(1 + 0 * gpufabric_gid_selected_index{reason!="fallback",@port} or 0 * gpufabric_gid_selected_index{reason="fallback",@port})`, "address fits"},
 		curve{`min(gpufabric_probe_success{kind="rail",@port})`, "probe succeeds"},
