@@ -105,8 +105,20 @@ type transformationModel struct {
 	}
 }
 
+// mappingModel maps values to words; of patterns there is nothing in it.
 type mappingModel struct {
 	Options map[string]struct{ Text, Color string }
+}
+
+func (m *mappingModel) UnmarshalJSON(text []byte) error {
+	var either struct {
+		Type    string
+		Options json.RawMessage
+	}
+	if err := json.Unmarshal(text, &either); err != nil || either.Type != "value" {
+		return err
+	}
+	return json.Unmarshal(either.Options, &m.Options)
 }
 
 // shipped are the committed dashboards and their text.

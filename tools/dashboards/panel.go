@@ -119,12 +119,15 @@ func (w words) mappings() []dashboard.ValueMapping {
 	return []dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{Type: dashboard.MappingTypeValueToText, Options: options}}}
 }
 
-// silent are exporters that do not answer, as in the alert GpuFabricExporterDown: known ones, and those of a job that is
-// called like this exporter and never answered.
-const silent = `(
-  up{@node} == 0 and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds
-  or up{job=~".*gpu.?fabric.*",@node} == 0
+// exporters are the targets known to be exporters, as in the alert GpuFabricExporterDown: those that answered before, and
+// those of a job that is called like this exporter.
+const exporters = `(
+  up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds
+  or up{job=~".*gpu.?fabric.*",@node}
 )`
+
+// silent are exporters that do not answer.
+const silent = exporters + ` == 0`
 
 // number is one figure, coloured by steps. Without data because no exporter answers it says so.
 func number(a about, unit, expr string, steps []step, w words) *dashboard.PanelBuilder {

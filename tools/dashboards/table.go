@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
@@ -36,6 +37,7 @@ type column struct {
 
 	number bool // a label that is sorted as a number
 	hidden bool // there for the links of other columns
+	all    bool // a label of which rows are made one, with all values that it has; of values the smallest is left
 }
 
 // order is a label that no column shows and rows are sorted by, where a table has it.
@@ -89,6 +91,10 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 		excluded["Value #"+ref(i)] = true
 	}
 	var numbers []map[string]any
+	var grouped grouping
+	if slices.ContainsFunc(columns, func(c column) bool { return c.all }) {
+		grouped = grouping{}
+	}
 	for i, c := range columns {
 		if c.title == "" {
 			excluded[c.field] = true
@@ -96,17 +102,23 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 		}
 		for _, field := range c.fields() {
 			delete(excluded, field)
+			if grouped != nil {
+				field = grouped.add(c, field)
+			}
 			place[field], names[field] = i, c.title
 		}
 		if c.number {
 			numbers = append(numbers, map[string]any{"targetField": c.field, "destinationType": "number"})
 		}
-		if c.value() && strings.Contains(exprs[c.field[0]-'A'], absent(sortedLast)) {
-			c.words = c.words.with(absent(sortedLast), word{c.none, plainly})
-		} else if c.value() && strings.Contains(exprs[c.field[0]-'A'], absent(sortedFirst)) {
-			c.words = c.words.with(absent(sortedFirst), word{c.none, plainly})
+		for _, value := range []float64{sortedLast, sortedFirst} {
+			if c.value() && strings.Contains(exprs[c.field[0]-'A'], "or "+absent(value)+" ") {
+				c.words = c.words.with(absent(value), word{c.none, plainly})
+			}
 		}
 		p.OverrideByName(c.title, c.properties())
+	}
+	if grouped != nil {
+		p.WithTransformation(dashboard.DataTransformerConfig{Id: "groupBy", Options: map[string]any{"fields": grouped}})
 	}
 	if len(exprs) > 1 {
 		p.WithTransformation(dashboard.DataTransformerConfig{Id: "merge", Options: map[string]any{}})
@@ -131,6 +143,25 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 		o.SortBy = []common.TableSortByFieldState{{DisplayName: sort, Desc: new(desc)}}
 	}
 	return p.Options(o)
+}
+
+// grouping says what becomes of each field of rows that are made one.
+type grouping map[string]any
+
+// add returns what Grafana calls the field afterwards.
+func (g grouping) add(c column, field string) string {
+	calc := ""
+	switch {
+	case c.all:
+		calc = "uniqueValues"
+	case c.value():
+		calc = "min"
+	default:
+		g[field] = map[string]any{"operation": "groupby", "aggregations": []string{}}
+		return field
+	}
+	g[field] = map[string]any{"operation": "aggregate", "aggregations": []string{calc}}
+	return field + " (" + calc + ")"
 }
 
 // fields are the names that Grafana may have for what the column shows.
@@ -165,7 +196,7 @@ func (c column) properties() []dashboard.DynamicConfigValue {
 	if c.steps != nil {
 		set("thresholds", thresholds(plainly, c.steps))
 	}
-	if c.steps != nil || c.words.coloured() {
+	if c.steps != nil || c.words.coloured() || c.all { // several values in a cell are shown as JSON otherwise
 		set("custom.displayMode", string(common.TableCellDisplayModeColorText))
 	}
 	if c.link != nil {

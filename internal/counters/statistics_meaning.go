@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package fabric
+package counters
 
 // What the statistics of an Ethernet interface mean. A frame that is received here was sent by the switch, and what
 // it pauses is what this host sends.
@@ -41,7 +41,7 @@ const (
 const (
 	StatReceivedDiscards         Meaning = "received_discards"
 	StatTransmittedDiscards      Meaning = "transmitted_discards"
-	StatOutOfBuffer              Meaning = "ethernet_out_of_buffer" // of the network stack; CountOutOfBuffer is RDMA's
+	StatOutOfBuffer              Meaning = "ethernet_out_of_buffer" // of the network stack; OutOfBuffer is RDMA's
 	StatReceivedDrops            Meaning = "received_drops"         // of causes that the driver does not tell apart
 	StatTransmittedDrops         Meaning = "transmitted_drops"      // likewise
 	StatReceivedDeliveryErrors   Meaning = "received_delivery_errors"
@@ -80,7 +80,7 @@ func (m Meaning) PerPriority() bool {
 }
 
 // statUnit is the unit of a meaning of this file.
-func (m Meaning) statUnit() CounterUnit {
+func (m Meaning) statUnit() Unit {
 	switch m {
 	case StatReceivedPauseSeconds, StatTransmittedPauseSeconds, StatLinkReceivedPauseSeconds, StatLinkTransmittedPauseSecs,
 		StatPCIeReadStalledSeconds, StatPCIeWriteStalledSeconds:

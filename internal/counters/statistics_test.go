@@ -1,38 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package fabric
+package counters
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// testdata/netstats has the names that the kernel's drivers show, those of queues cut short. No table knows a name that
-// its driver does not.
-func TestNetStatNamesExist(t *testing.T) {
-	for _, table := range NetStatTables() {
-		text, err := os.ReadFile(filepath.Join("testdata/netstats", table.Drivers[0]))
-		if err != nil {
-			t.Fatal(err)
+// testdata/ethernet has the names that the kernel's drivers show, those of queues cut short, and in ".older" those that they
+// had once. No table has a name that its driver has not.
+func TestStatNamesExist(t *testing.T) {
+	used := map[string]bool{}
+	for _, table := range StatTables() {
+		file := filepath.Join("testdata/ethernet", table.Drivers[0])
+		used[file], used[file+".older"] = true, true
+		names := append(kernelNames(t, file), kernelNames(t, file+".older")...)
+		if len(names) == 0 {
+			t.Errorf("%s: there is no file internal/counters/%s: list there the names that the kernel's source has, one a line", table.Name, file)
+			continue
 		}
-		older, err := os.ReadFile(filepath.Join("testdata/netstats", table.Drivers[0]+".older")) // names that drivers had once
-		if err != nil && !os.IsNotExist(err) {
-			t.Fatal(err)
-		}
-		names := strings.Split(strings.TrimSpace(string(text)+string(older)), "\n")
 		for name := range table.Stats() {
 			if !slices.Contains(names, name) {
-				t.Errorf("%s: the kernel has no statistic %s", table.Name, name)
+				t.Errorf("%s: internal/counters/%s lacks %s: add it there if the kernel's source has it", table.Name, file, name)
 			}
 		}
-		wanted := NetStatWanted(table.Drivers[0])
+		wanted := StatWanted(table.Drivers[0])
 		for _, name := range names {
-			if _, ok := NetStatSpecOf(table.Drivers[0], name); ok != (wanted != nil && wanted(name)) {
+			if _, ok := StatSpecOf(table.Drivers[0], name); ok != (wanted != nil && wanted(name)) {
 				t.Errorf("%s %s: known %v", table.Name, name, ok)
 			}
+		}
+	}
+	files, err := filepath.Glob("testdata/ethernet/*")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if !used[file] {
+			t.Errorf("internal/counters/%s is of no table: add the driver to drivers() in internal/counters/counters.go", file)
 		}
 	}
 }
@@ -40,15 +47,15 @@ func TestNetStatNamesExist(t *testing.T) {
 // A driver whose statistics mean nothing to us is not asked for them.
 func TestNothingIsWantedWithoutATable(t *testing.T) {
 	for _, driver := range []string{"", "veth", "ena"} {
-		if NetStatWanted(driver) != nil {
+		if StatWanted(driver) != nil {
 			t.Errorf("statistics of %q are wanted", driver)
 		}
 	}
 }
 
-func TestNetStatTablesAreSound(t *testing.T) {
+func TestStatTablesAreSound(t *testing.T) {
 	drivers := map[string]bool{}
-	for _, table := range NetStatTables() {
+	for _, table := range StatTables() {
 		for _, d := range table.Drivers {
 			if drivers[d] {
 				t.Errorf("two tables for %s", d)
@@ -80,16 +87,16 @@ func TestNetStatTablesAreSound(t *testing.T) {
 				t.Errorf("%s %s: scale %g", table.Name, name, s.Scale)
 			case (s.Scale == 1e-6) != (s.Meaning.Unit() == UnitSeconds && s.Bits == 64):
 				t.Errorf("%s %s: time is in microseconds, but for PCIe", table.Name, name)
-			case s.Meaning.PerPriority() != (s.Priority >= 0 && s.Priority < NumPriorities):
+			case s.Meaning.PerPriority() != (s.Priority >= 0 && s.Priority < priorities):
 				t.Errorf("%s %s: priority %d", table.Name, name, s.Priority)
 			}
 			seen[name] = true
 			parts[key{s.Meaning, s.Priority, s.Older}]++
-			if !NetStatMeans(table.Drivers[0], s.Meaning) || NetStatMeans("nosuch", s.Meaning) {
+			if !StatMeans(table.Drivers[0], s.Meaning) || StatMeans("nosuch", s.Meaning) {
 				t.Errorf("%s: who has %s?", table.Name, s.Meaning)
 			}
 			for _, d := range table.Drivers {
-				if got, ok := NetStatSpecOf(d, name); !ok || got != s {
+				if got, ok := StatSpecOf(d, name); !ok || got != s {
 					t.Errorf("%s %s: found %+v, want %+v", d, name, got, s)
 				}
 			}
@@ -112,42 +119,42 @@ func TestNetStatTablesAreSound(t *testing.T) {
 }
 
 // The specs that others depend on, as the kernel source has them.
-func TestNetStatSpecs(t *testing.T) {
-	spec := func(m Meaning, parts, priority int, s CounterSpec) NetStatSpec {
+func TestStatSpecs(t *testing.T) {
+	spec := func(m Meaning, parts, priority int, s Spec) StatSpec {
 		s.Meaning, s.Parts = m, parts
 		if s.Scale == 0 {
 			s.Scale = 1
 		}
-		return NetStatSpec{CounterSpec: s, Priority: priority}
+		return StatSpec{Spec: s, Priority: priority}
 	}
-	older := func(s NetStatSpec) NetStatSpec {
+	older := func(s StatSpec) StatSpec {
 		s.Older = true
 		return s
 	}
 	for _, c := range []struct {
 		driver, name string
-		want         NetStatSpec
+		want         StatSpec
 		ok           bool
 	}{
-		{"mlx5_core", "rx_prio3_pause_duration", spec(StatReceivedPauseSeconds, 1, 3, CounterSpec{Bits: 64, Scale: 1e-6}), true},
+		{"mlx5_core", "rx_prio3_pause_duration", spec(StatReceivedPauseSeconds, 1, 3, Spec{Bits: 64, Scale: 1e-6}), true},
 		{"mlx5_core", "tx_prio7_pause", spec(StatTransmittedPauseFrames, 1, 7, bits64), true},
-		{"mlx5_core", "rx_prio8_pause", NetStatSpec{}, false},
-		{"mlx5_core", "rx_prio_pause", NetStatSpec{}, false},
-		{"mlx5_core", "rx_prio%d_pause", NetStatSpec{}, false},
-		{"mlx5_core", "rx_out_of_buffer", spec(StatOutOfBuffer, 1, NoPriority, CounterSpec{Bits: 32, Wraps: true}), true},
-		{"mlx5_core.sf", "rx_out_of_buffer", spec(StatOutOfBuffer, 1, NoPriority, CounterSpec{Bits: 32, Wraps: true}), true},
-		{"mlx5_core", "outbound_pci_stalled_wr", spec(StatPCIeWriteStalledRatio, 1, NoPriority, CounterSpec{Bits: 32, Scale: 0.01, Gauge: true}), true},
-		{"mlx5_core", "outbound_pci_stalled_wr_events", spec(StatPCIeWriteStalledSeconds, 1, NoPriority, CounterSpec{Bits: 32}), true},
-		{"mlx5_core", "rx_ecn_mark", NetStatSpec{}, false},
-		{"mlx5_core", "rx_symbol_err_phy", NetStatSpec{}, false},
-		{"mlx5_core", "rx0_packets", NetStatSpec{}, false},
+		{"mlx5_core", "rx_prio8_pause", StatSpec{}, false},
+		{"mlx5_core", "rx_prio_pause", StatSpec{}, false},
+		{"mlx5_core", "rx_prio%d_pause", StatSpec{}, false},
+		{"mlx5_core", "rx_out_of_buffer", spec(StatOutOfBuffer, 1, NoPriority, Spec{Bits: 32, Wraps: true}), true},
+		{"mlx5_core.sf", "rx_out_of_buffer", spec(StatOutOfBuffer, 1, NoPriority, Spec{Bits: 32, Wraps: true}), true},
+		{"mlx5_core", "outbound_pci_stalled_wr", spec(StatPCIeWriteStalledRatio, 1, NoPriority, Spec{Bits: 32, Scale: 0.01, Gauge: true}), true},
+		{"mlx5_core", "outbound_pci_stalled_wr_events", spec(StatPCIeWriteStalledSeconds, 1, NoPriority, Spec{Bits: 32}), true},
+		{"mlx5_core", "rx_ecn_mark", StatSpec{}, false},
+		{"mlx5_core", "rx_symbol_err_phy", StatSpec{}, false},
+		{"mlx5_core", "rx0_packets", StatSpec{}, false},
 		{"bnxt_en", "pfc_pri5_tx_duration_us", spec(StatTransmittedPauseSeconds, 1, 5, micros64), true},
 		{"bnxt_en", "rx_discard_packets_cos7", spec(StatReceivedDiscards, 8, NoPriority, bits64), true},
-		{"bnxt_en", "rx_bytes_pri3", spec(StatPriorityReceivedBytes, 1, 3, CounterSpec{Bits: 64, OfClass: true}), true},
-		{"bnxt_en", "pfc_pri3_tx_transitions", spec(StatTransmittedPauses, 1, 3, CounterSpec{Bits: 64, Scale: 0.5}), true},
-		{"bnxt_en", "rx_prio3_pause", NetStatSpec{}, false},
+		{"bnxt_en", "rx_bytes_pri3", spec(StatPriorityReceivedBytes, 1, 3, Spec{Bits: 64, OfClass: true}), true},
+		{"bnxt_en", "pfc_pri3_tx_transitions", spec(StatTransmittedPauses, 1, 3, Spec{Bits: 64, Scale: 0.5}), true},
+		{"bnxt_en", "rx_prio3_pause", StatSpec{}, false},
 		{"ice", "rx_priority_3_xoff.nic", spec(StatReceivedPauseFrames, 2, 3, bits64), true},
-		{"ice", "rx_dropped", NetStatSpec{}, false}, // of the function, without .nic
+		{"ice", "rx_dropped", StatSpec{}, false}, // of the function, without .nic
 		{"ice", "tx_dropped_link_down.nic", spec(StatTransmittedDiscards, 1, NoPriority, bits64), true},
 		{"i40e", "port.tx_priority_0_xon_tx", spec(StatTransmittedPauseFrames, 2, 0, wraps32), true},
 		{"i40e", "port.rx_priority_3_xon_2_xoff", spec(StatReceivedPauses, 1, 3, wraps32), true},
@@ -156,15 +163,15 @@ func TestNetStatSpecs(t *testing.T) {
 		{"i40e", "port.rx_dropped", older(spec(StatReceivedDiscards, 1, NoPriority, wraps32)), true},
 		{"i40e", "port.rx_priority_3_xon", older(spec(StatReceivedPauseFrames, 2, 3, wraps32)), true},
 		{"i40e", "port.tx_priority_3_xoff", older(spec(StatTransmittedPauseFrames, 2, 3, wraps32)), true},
-		{"i40e", "rx_dropped", NetStatSpec{}, false}, // of the interface, without port.
+		{"i40e", "rx_dropped", StatSpec{}, false}, // of the interface, without port.
 		{"i40e", "port.rx_crc_errors", spec(StatCRCErrors, 1, NoPriority, wraps32), true},
-		{"i40e", "rx_crc_errors", NetStatSpec{}, false}, // the same number once more
+		{"i40e", "rx_crc_errors", StatSpec{}, false}, // the same number once more
 		{"ice", "rx_crc_errors.nic", spec(StatCRCErrors, 1, NoPriority, bits64), true},
 		{"mlx5_core", "rx_crc_errors_phy", spec(StatCRCErrors, 1, NoPriority, bits64), true},
 		{"mlx4_core", "rx_crc_errors", spec(StatCRCErrors, 1, NoPriority, bits32), true},
 		{"bnxt_en", "rx_fcs_err_frames", spec(StatCRCErrors, 1, NoPriority, bits64), true},
 		{"ionic", "frames_rx_bad_fcs", spec(StatCRCErrors, 1, NoPriority, bits64), true},
-		{"ionic", "frames_rx_stomped_crc", NetStatSpec{}, false}, // may be among those of bad_fcs
+		{"ionic", "frames_rx_stomped_crc", StatSpec{}, false}, // may be among those of bad_fcs
 		{"hns3", "mac_rx_fcs_err_pkt_num", spec(StatCRCErrors, 1, NoPriority, bits64), true},
 		{"ice", "mac_local_faults.nic", spec(StatLocalFaults, 1, NoPriority, bits64), true},
 		{"i40e", "port.mac_remote_faults", spec(StatRemoteFaults, 1, NoPriority, wraps32), true},
@@ -178,19 +185,19 @@ func TestNetStatSpecs(t *testing.T) {
 		{"ionic", "rx_pripause_2_1us_count", spec(StatReceivedPauseSeconds, 1, 2, micros64), true},
 		{"hns3", "mac_rx_pfc_pri4_pkt_num", spec(StatReceivedPauseFrames, 1, 4, bits64), true},
 		{"mana", "hc_rx_discards_no_wqe", spec(StatOutOfBuffer, 1, NoPriority, bits64), true},
-		{"mana", "hc_tc3_rx_pause_phy", NetStatSpec{}, false},
-		{"ena", "wd_expired", NetStatSpec{}, false},
-		{"", "rx_prio3_pause", NetStatSpec{}, false},
-		{"nosuch", "rx_prio3_pause", NetStatSpec{}, false},
+		{"mana", "hc_tc3_rx_pause_phy", StatSpec{}, false},
+		{"ena", "wd_expired", StatSpec{}, false},
+		{"", "rx_prio3_pause", StatSpec{}, false},
+		{"nosuch", "rx_prio3_pause", StatSpec{}, false},
 	} {
-		got, ok := NetStatSpecOf(c.driver, c.name)
+		got, ok := StatSpecOf(c.driver, c.name)
 		if got != c.want || ok != c.ok {
 			t.Errorf("%s %s: %+v %v, want %+v", c.driver, c.name, got, ok, c.want)
 		}
 	}
 }
 
-func TestNetStatInUnit(t *testing.T) {
+func TestStatInUnit(t *testing.T) {
 	for _, c := range []struct {
 		driver, name string
 		value        uint64
@@ -202,50 +209,19 @@ func TestNetStatInUnit(t *testing.T) {
 		{"mlx5_core", "rx_prio3_pause", 7, 7},
 		{"bnxt_en", "pfc_pri3_rx_transitions", 7, 3.5},
 	} {
-		spec, _ := NetStatSpecOf(c.driver, c.name)
+		spec, _ := StatSpecOf(c.driver, c.name)
 		if got := spec.InUnit(c.value); got != c.want {
 			t.Errorf("%s %d: %g, want %g", c.name, c.value, got, c.want)
 		}
 	}
 }
 
-// Queues of bnxt serve traffic classes: what one counts is a priority's only where the class has no other.
-func TestClassesOfPriorities(t *testing.T) {
-	ets := func(classes ...int) QoS {
-		var q QoS
-		copy(q.ETS.Value.PriorityClass[:], classes)
-		q.ETS = ok(q.ETS.Value)
-		return q
-	}
-	for _, c := range []struct {
-		q    QoS
-		want string // priorities
-	}{
-		{ets(0, 0, 0, 1, 0, 0, 2, 0), "36"}, {ets(), ""}, {ets(0, 1, 2, 3, 4, 5, 6, 7), "01234567"}, {ets(1, 1, 1, 1, 1, 1, 1, 0), "7"}, {QoS{}, ""},
-	} {
-		for _, name := range []string{"tx_bytes_pri", "rx_bytes_pri", "tx_packets_pri", "rx_packets_pri"} {
-			var got []byte
-			for _, p := range []byte("01234567") {
-				if spec, known := NetStatSpecOf("bnxt_en", name+string(p)); known && spec.Tells(&c.q) {
-					got = append(got, p)
-				}
-			}
-			if string(got) != c.want {
-				t.Errorf("classes %v: %s tells of priorities %q, want %q", c.q.ETS, name, got, c.want)
-			}
-		}
-	}
-	if spec, known := NetStatSpecOf("bnxt_en", "rx_pfc_ena_frames_pri3"); !known || !spec.Tells(&QoS{}) {
-		t.Error("PFC frames are of a priority, whatever its class")
-	}
-}
-
-func TestNetStatRows(t *testing.T) {
-	for _, table := range NetStatTables() {
+func TestStatRows(t *testing.T) {
+	for _, table := range StatTables() {
 		var names []string
 		for pattern, s := range table.Rows() {
 			first := strings.Replace(pattern, "<n>", "0", 1)
-			if got, ok := NetStatSpecOf(table.Drivers[0], first); !ok || got != s {
+			if got, ok := StatSpecOf(table.Drivers[0], first); !ok || got != s {
 				t.Errorf("%s %s: %+v, want %+v", table.Name, pattern, s, got)
 			}
 			names = append(names, pattern)
@@ -258,33 +234,6 @@ func TestNetStatRows(t *testing.T) {
 		}
 		for range table.Stats() {
 			break
-		}
-	}
-}
-
-func TestPhysical(t *testing.T) {
-	dev := func(name string, lower ...string) NetDev {
-		d := NetDev{Name: name, Lower: None[[]string]("test", at)}
-		if len(lower) > 0 {
-			d.Lower = Known(lower, "test", at)
-		}
-		return d
-	}
-	n := &Node{NetDevs: []NetDev{
-		dev("eth0"), dev("eth1"), dev("bond0", "eth0", "eth1"), dev("bond0.100", "bond0"), dev("eth1.7", "eth1"),
-		dev("twice", "eth0", "bond0"), dev("ring", "ring2"), dev("ring2", "ring", "eth0"), dev("self", "self"), dev("left", "gone", "eth1"),
-		{Name: "dark"},
-	}}
-	for name, want := range map[string]string{
-		"eth0": "eth0", "bond0": "eth0 eth1", "bond0.100": "eth0 eth1", "eth1.7": "eth1", "twice": "eth0 eth1",
-		"ring": "eth0", "self": "", "left": "eth1", "dark": "dark", "nosuch": "",
-	} {
-		var got []string
-		for _, d := range n.Physical(name) {
-			got = append(got, d.Name)
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%s: %v, want %s", name, got, want)
 		}
 	}
 }
