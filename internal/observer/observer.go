@@ -315,13 +315,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if ob.uncached != nil {
 		n.Uncached = ob.uncached()
 	}
-	n.DerivePorts()
-	if want&wantWires != 0 { // nobody else looks at the chains
-		n.DeriveRoCE()
-	}
-	if want&fabric.WantGPU != 0 {
-		n.DeriveGDR()
-	}
+	derive(n, want)
 
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
@@ -332,6 +326,23 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 		ob.last, ob.lastWant, ob.lastAt = n, want, oldest
 	}
 	return n
+}
+
+// derive derives what follows from what is wanted.
+func derive(n *fabric.Node, want fabric.Want) {
+	n.DerivePorts()
+	if want&fabric.WantGID != 0 {
+		n.DeriveGIDs()
+	}
+	if want&fabric.WantPCI != 0 {
+		n.DeriveRails()
+	}
+	if want&wantWires != 0 {
+		n.DeriveRoCE()
+	}
+	if want&fabric.WantGPU != 0 {
+		n.DeriveGDR()
+	}
 }
 
 // halfOf returns a context that ends half way to ctx's deadline.
