@@ -71,7 +71,8 @@ const (
 	WantNetStats                  // statistics of network interfaces
 	WantDCQCN                     // parameters of congestion control
 	WantPCI                       // links, errors and settings of GPUs, NICs and bridges; where they are comes with WantHCA
-	WantGPU                       // what NVML says of GPUs; and all of WantPCI
+	WantGPU                       // what NVML says of GPUs, and the kernel of GPUDirect RDMA; and all of WantPCI
+	WantDaemons                   // daemons that start jobs, and what these may lock
 )
 
 // Host is the node itself.

@@ -38,12 +38,14 @@ type hostReader struct {
 	drivers *ethernetReader
 }
 
-func (r hostReader) Host(now time.Time) fabric.Host {
-	h := r.prc.Host(now)
+func (r hostReader) Host(last fabric.Host, now time.Time) fabric.Host {
+	h := r.prc.Host(last, now)
 	h.RDMANetNS = r.netNSMode(now)
-	h.Daemons = r.jobs.Read(now)
 	return h
 }
+
+func (r hostReader) Daemons(now time.Time) fabric.Fact[[]fabric.Daemon] { return r.jobs.Read(now) }
+
 func (r hostReader) GPUs(now time.Time) fabric.Fact[int] { return r.sys.GPUs(now) }
 
 // GPUDirect puts together what the driver of the GPUs shows in /proc, and the RDMA core in /sys.
@@ -97,7 +99,10 @@ func (r hostReader) Commands() fabric.Commands { return r.sys.Commands() }
 // netNSMode asks the RDMA core, where there is one: opening its socket elsewhere would load it.
 func (r hostReader) netNSMode(now time.Time) fabric.Fact[fabric.NetNSMode] {
 	const source = "RDMA_NLDEV_SYS_ATTR_NETNS_MODE"
-	if _, err := r.sys.Devices(); err != nil || r.dial == nil {
+	if r.dial == nil {
+		return fabric.NotKnown[fabric.NetNSMode](fabric.ReasonMissing, source, now)
+	}
+	if _, err := r.sys.Devices(); err != nil {
 		return fabric.NotKnown[fabric.NetNSMode](fabric.ReasonMissing, source, now)
 	}
 	c, err := r.dial()

@@ -127,8 +127,12 @@ func (k *kernel) Open(name string) (Device, error) {
 	return d, nil
 }
 
-func (k *kernel) Host(now time.Time) fabric.Host {
+func (k *kernel) Host(_ fabric.Host, now time.Time) fabric.Host {
 	return fabric.Host{Kernel: fabric.Known("6.1", "", now), BootTime: fabric.Known(now.Add(-time.Hour), "", now)}
+}
+func (k *kernel) Daemons(now time.Time) fabric.Fact[[]fabric.Daemon] {
+	k.called("daemons")
+	return fabric.Known([]fabric.Daemon{{Name: "slurmd", PID: 4127}}, "", now)
 }
 func (k *kernel) GPUs(now time.Time) fabric.Fact[int] { return fabric.Known(8, "", now) }
 func (k *kernel) GPUDirect(now time.Time) fabric.GPUDirect {

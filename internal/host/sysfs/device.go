@@ -119,7 +119,9 @@ func (d *Device) verdict() error {
 
 // listPorts returns the ports that the device has now, with what is already known of them.
 func (d *Device) listPorts(known []fabric.Port) []fabric.Port {
-	numbers, err := d.fs.listNumbers(d.dir.path + "/ports")
+	ports := d.dir.sub("ports")
+	defer ports.close()
+	numbers, err := ports.numbers()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return known
 	}
@@ -127,14 +129,14 @@ func (d *Device) listPorts(known []fabric.Port) []fabric.Port {
 		numbers = numbers[:maxPorts]
 	}
 	d.keepPorts(numbers)
-	ports := make([]fabric.Port, len(numbers))
+	list := make([]fabric.Port, len(numbers))
 	for i, n := range numbers {
-		ports[i].Number = n
+		list[i].Number = n
 		if k := slices.IndexFunc(known, func(p fabric.Port) bool { return p.Number == n }); k >= 0 {
-			ports[i] = known[k]
+			list[i] = known[k]
 		}
 	}
-	return ports
+	return list
 }
 
 // keepPorts closes all ports but these.
