@@ -80,6 +80,18 @@ func TestDeviceGone(t *testing.T) {
 	}
 }
 
+// TestGoneBetweenMethods: a device that leaves while its driver takes its time to answer is found out by the next method.
+func TestGoneBetweenMethods(t *testing.T) {
+	base := mlx5("mlx5_0", mlx5PCI, "hca0")
+	d, root := base.device(t, "mlx5_0")
+	h := all(t, d)
+	must(t, d.Identify(&h, false, now))
+	must(t, os.Remove(filepath.Join(root, "class/infiniband/mlx5_0")))
+	d.checked = d.checked.Add(-justChecked)
+	wantGone(t, "ReadPortDetails", d.ReadPortDetails(&h, now))
+	wantGone(t, "FindGIDs", d.FindGIDs(&h, now))
+}
+
 // TestErrorOfDriverIsNotGone: a driver may answer ENODEV or ENXIO while its device is there.
 func TestErrorOfDriverIsNotGone(t *testing.T) {
 	d, root := mlx5("mlx5_0", mlx5PCI, "hca0").device(t, "mlx5_0")
