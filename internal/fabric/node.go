@@ -157,7 +157,6 @@ type NetDev struct {
 	Name         string
 	Speed        Fact[float64] // bytes per second; class/net/<if>/speed is in Mb/s
 	MTU          Fact[int]     // bytes
-	OperState    Fact[string]  // RFC 2863 words: up, down, dormant, ...
 	Upper        Fact[string]  // the bond or bridge it is enslaved to
 	Bond         Fact[bool]    // it is a bond: its speed is the sum of its members
 	DefaultRoute Fact[bool]    // a default route leaves through it or through its upper device

@@ -8,7 +8,7 @@ import "time"
 func UnknownNetDev(name string, r Reason, at time.Time) NetDev {
 	const src = ""
 	d := NetDev{
-		Name: name, Speed: NotKnown[float64](r, src, at), MTU: NotKnown[int](r, src, at), OperState: NotKnown[string](r, src, at),
+		Name: name, Speed: NotKnown[float64](r, src, at), MTU: NotKnown[int](r, src, at),
 		Upper: NotKnown[string](r, src, at), Bond: NotKnown[bool](r, src, at), DefaultRoute: NotKnown[bool](r, src, at),
 		Lower: NotKnown[[]string](r, src, at), Driver: NotKnown[string](r, src, at),
 	}

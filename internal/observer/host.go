@@ -55,16 +55,16 @@ func (r hostReader) GPUDirect(now time.Time) fabric.GPUDirect {
 	return d
 }
 
-func (r hostReader) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error) {
+func (r hostReader) NetDevs(names []string, detailed bool, now time.Time) ([]fabric.NetDev, error) {
 	var speed func(string) fabric.Fact[float64]
 	if r.drivers != nil && r.drivers.answers() {
 		speed = func(netdev string) fabric.Fact[float64] { return r.drivers.tool.Speed(netdev, now) }
 	}
 	routes, err := r.prc.DefaultRoutes()
 	if err != nil {
-		return r.sys.NetDevs(names, nil, speed, now), err
+		return r.sys.NetDevs(names, nil, speed, detailed, now), err
 	}
-	return r.sys.NetDevs(names, routes, speed, now), nil
+	return r.sys.NetDevs(names, routes, speed, detailed, now), nil
 }
 
 // Interfaces does not know them where sysfs shows those of another network namespace than the one that the node's routes

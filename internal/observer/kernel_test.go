@@ -146,8 +146,11 @@ func (k *kernel) GPUDirect(now time.Time) fabric.GPUDirect {
 	return fabric.GPUDirect{OpenModule: fabric.Known(true, "", now), Peermem: fabric.Known(fabric.Peermem{Module: "nvidia_peermem"}, "", now)}
 }
 
-func (k *kernel) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error) {
+func (k *kernel) NetDevs(names []string, detailed bool, now time.Time) ([]fabric.NetDev, error) {
 	k.called("netdev")
+	if detailed {
+		k.called("netdev in detail")
+	}
 	k.lockRTNL()
 	all := slices.Clone(names)
 	for _, n := range names {
@@ -158,8 +161,11 @@ func (k *kernel) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error)
 	for _, n := range slices.Compact(all) {
 		devs = append(devs, fabric.NetDev{
 			Name: n, Speed: fabric.Known(k.speed, "", now), DefaultRoute: fabric.Known(false, "", now),
-			Lower: fabric.Known(k.lower[n], "", now), Driver: fabric.Known("mlx5_core", "", now),
+			Lower: fabric.Known(k.lower[n], "", now),
 		})
+		if detailed {
+			devs[len(devs)-1].Driver = fabric.Known("mlx5_core", "", now)
+		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

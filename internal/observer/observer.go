@@ -99,8 +99,8 @@ type Host interface {
 	GPUs(now time.Time) fabric.Fact[int]
 	// GPUDirect reads what the kernel shows of it. No driver is asked.
 	GPUDirect(now time.Time) fabric.GPUDirect
-	// NetDevs reads these interfaces and those below them.
-	NetDevs(names []string, now time.Time) ([]fabric.NetDev, error)
+	// NetDevs reads these interfaces and those below them, their MTU and driver if detailed is set.
+	NetDevs(names []string, detailed bool, now time.Time) ([]fabric.NetDev, error)
 	// Interfaces lists all network interfaces. No driver is asked.
 	Interfaces(now time.Time) fabric.Fact[[]fabric.Interface]
 	// ReadQoS and ReadCongestionParameters fill in what files say of the interface's QoS. They may ask its driver.

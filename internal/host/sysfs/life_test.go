@@ -146,7 +146,7 @@ func TestConcurrent(t *testing.T) {
 	wg.Go(func() {
 		for range 20 {
 			known(t, "GPUs", f.GPUs(now), 1)
-			known(t, "speed", f.NetDevs([]string{"hca0"}, nil, nil, now)[0].Speed, 50e9)
+			known(t, "speed", f.NetDevs([]string{"hca0"}, nil, nil, true, now)[0].Speed, 50e9)
 			if names, err := f.Devices(); err != nil || len(names) != 3 {
 				t.Errorf("Devices() = %q, %v", names, err)
 			}
@@ -170,7 +170,7 @@ func TestNoLeak(t *testing.T) {
 	}
 	for range 20 {
 		all(t, d)
-		f.NetDevs([]string{"hca0", "none"}, map[string]bool{"hca0": true}, nil, now)
+		f.NetDevs([]string{"hca0", "none"}, map[string]bool{"hca0": true}, nil, true, now)
 		f.GPUs(now)
 		if _, err := f.Devices(); err != nil {
 			t.Fatal(err)
