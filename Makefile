@@ -29,13 +29,13 @@ run: build ## serve this host on port 10791
 
 # What starts no goroutine needs no race detector, which makes it ten times slower; nor does what tests processes of its own
 # or reads whole trees of files, of which it makes ones that take a second longer to end.
-PURE := . ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/...
+PURE := . ./internal/config ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/...
 
 # The longest first, beside which the others run. make lint vets.
 test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -vet=off -race -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PURE))")
 	$(GO) test -vet=off -race -run Concurrent ./internal/host/sysfs
-	$(GO) test -vet=off ./exporter $(PURE) ./test/corpus
+	$(GO) test -vet=off ./exporter ./internal/demo $(PURE) ./test/corpus
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
 rules: ## alert rules and dashboards against the catalogue, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)

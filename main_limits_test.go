@@ -25,11 +25,11 @@ func TestFewOpenFiles(t *testing.T) {
 		for range 3 { // the first reading opens files, others find how many are left
 			text = get(t, url+"/metrics")
 		}
-		series[limit] = strings.Count(text, "\ngpufabric_hca_") + strings.Count(text, "\ngpufabric_port_") + strings.Count(text, "\ngpufabric_pcie_")
-		if n := strings.Count(text, "\ngpufabric_source_unknown{"); n > 0 || series[limit] != series["8192"] || series[limit] < 500 {
+		series[limit] = strings.Count(text, "\ngpufabric_hca_") + strings.Count(text, "\ngpufabric_pcie_")
+		if n := strings.Count(text, "\ngpufabric_exporter_source_unknown{"); n > 0 || series[limit] != series["8192"] || series[limit] < 500 {
 			t.Errorf("with %s open files %d sources fail and %d series are there, expected none and %d", limit, n, series[limit], series["8192"])
 		}
-		uncached := regexp.MustCompile(`\ngpufabric_uncached_reads_total (\S+)\n`).FindStringSubmatch(text)
+		uncached := regexp.MustCompile(`\ngpufabric_exporter_uncached_reads_total (\S+)\n`).FindStringSubmatch(text)
 		if uncached == nil || (uncached[1] == "0") != (limit == "8192") {
 			t.Errorf("with %s open files %v were opened for one read", limit, uncached)
 		}

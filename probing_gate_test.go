@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"gpufabric_exporter/exporter"
 	"gpufabric_exporter/internal/host/nvml/nvmltest"
 	"gpufabric_exporter/probes"
 )
@@ -25,8 +24,8 @@ func TestGateLetsGoDuringAHang(t *testing.T) {
 	library := nvmltest.Build(t, dir)
 	nvmltest.Describe(t, library, "gpus 1", "hang nvmlDeviceGetCount_v2")
 	var maintenance atomic.Bool
-	gate, closeGate, err := openGate(exporter.GateOptions{
-		Sysfs: "/sys", Procfs: "/proc", Rootfs: dir, Lock: filepath.Join(dir, "lock"), Library: library, Log: slog.New(slog.DiscardHandler),
+	gate, closeGate, err := openGate(probes.GateSources{
+		Sysfs: "/sys", Procfs: "/proc", Rootfs: dir, Config: probes.Config{LockFile: filepath.Join(dir, "lock")}, Library: library, Log: slog.New(slog.DiscardHandler),
 		Maintenance: func() (string, error) {
 			if maintenance.Load() {
 				return "SIGUSR1", nil

@@ -191,7 +191,7 @@ func TestIntruderEndsProbe(t *testing.T) {
 	}}, probes.Settings{})
 	<-gone
 	took, known := r.Release.Get()
-	if r.Outcome != probes.Aborted || r.Failure != probes.FailureIntruder || r.Intrusion == nil || !known || took < stays || took > stays+r.Intrusion.Gone+8*time.Second || r.Left != "" {
+	if r.Outcome != probes.Aborted || r.Failure != probes.FailureIntruder || r.Intrusion == nil || !known || took.Duration() < stays || took.Duration() > stays+r.Intrusion.Gone.Duration()+8*time.Second || r.Left != "" {
 		t.Fatalf("%s %s %+v, released %+v, left %q", r.Failure, r.Error, r.Intrusion, r.Release, r.Left)
 	}
 	t.Logf("killed after %s, gone after %s; memory free %s after the kill", r.Intrusion.Killed, r.Intrusion.Gone, took)
@@ -318,7 +318,7 @@ func TestServeProbes(t *testing.T) {
 	}
 	p := probing()
 	open := p.Gate
-	p.Gate = func(o exporter.GateOptions) (*probes.Gate, func() error, error) {
+	p.Gate = func(o probes.GateSources) (*probes.Gate, func() error, error) {
 		o.Procfs, o.Sysfs, o.Rootfs, o.Quiet = "/proc", filepath.Join(dir, "sys"), dir, 2*time.Second
 		return open(o)
 	}
@@ -331,7 +331,7 @@ func TestServeProbes(t *testing.T) {
 			"serve", "--web.listen-address=127.0.0.1:0", "--config.file=" + config, "--path.procfs=" + filepath.Join(dir, "proc"),
 			"--gpu.nvml-library=" + library, "--collector.disable-defaults", "--collector.probe",
 		}, exporter.Options{
-			Stdout: t.Output(), Stderr: t.Output(), GPUs: askGPUs, ServeGPUs: serveGPUs, Probing: p,
+			Stdout: t.Output(), Stderr: t.Output(), GPUs: askGPUs, ServeGPUs: serveGPUs, Probing: p, ServeRank: serveRank,
 			OnListen: func(a []net.Addr) { address <- a[0] },
 		})
 	}()

@@ -26,6 +26,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/nvml/nvmltest"
+	"gpufabric_exporter/internal/worker"
 	"gpufabric_exporter/ncclprobe/ncclprobetest"
 	"gpufabric_exporter/probes"
 )
@@ -167,7 +168,7 @@ func TestRankIsAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start processes of another user")
 	}
-	if _, err := another("/", nobody, true); err != nil {
+	if _, err := worker.InPlaceOfRoot("/", nobody, true); err != nil {
 		t.Skipf("not on this host: %v", err)
 	}
 	built := t.TempDir()
@@ -273,7 +274,7 @@ func TestNVMLIsAnother(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start processes of another user")
 	}
-	if _, err := another("/", nobody, true); err != nil {
+	if _, err := worker.InPlaceOfRoot("/", nobody, true); err != nil {
 		t.Skipf("not on this host: %v", err)
 	}
 	dir := t.TempDir()

@@ -27,45 +27,45 @@ var (
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	sourceUp = &Family{
-		Name: "source_up", Type: Gauge, Labels: []string{"source", "device"},
-		Help:   "1 when the source could be read. device is the RDMA device, for qos, netstats and dcqcn the network interface, and empty for sources of the whole node.",
+		Name: "exporter_source_up", Type: Gauge, Labels: []string{"source", "device", "netdev"},
+		Help:   "1 when the source could be read. netdev is the network interface for qos, netstats and dcqcn; device and netdev are empty for sources of the whole node.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	sourceUnknown = &Family{
-		Name: "source_unknown", Type: Gauge, Labels: []string{"source", "device", "reason"},
-		Help:   "1 while the source cannot be read (source_up is 0), and reason why not, as in facts_unknown. Absent otherwise.",
-		Source: "exporter", Cadence: Self, Stability: Experimental,
+		Name: "exporter_source_unknown", Type: Gauge, Labels: []string{"source", "device", "netdev", "reason"},
+		Help:   "1 while the source cannot be read (exporter_source_up is 0), and reason why not, as in exporter_facts_unknown. Absent otherwise.",
+		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
-	deviceStuck = &Family{
-		Name: "device_stuck", Type: Gauge, Labels: []string{"device"},
+	hcaStuck = &Family{
+		Name: "hca_stuck", Type: Gauge, Labels: []string{"device"},
 		Help:   "1 while a read of the RDMA device has not returned for 5 s or more; nothing else of it is read meanwhile.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	factsUnknown = &Family{
-		Name: "facts_unknown", Type: Gauge, Labels: []string{"device", "reason"},
-		Help:   "How many facts of the RDMA device, or of the GPU (device is its UUID), are unknown, by reason; device is empty for those of the GPU driver. Unknown facts have no other series.",
-		Source: "exporter", Cadence: Self, Stability: Experimental,
+		Name: "exporter_facts_unknown", Type: Gauge, Labels: []string{"device", "uuid", "reason"},
+		Help:   "How many facts of the RDMA device or of the GPU are unknown, by reason; device and uuid are empty for those of the GPU driver. Unknown facts have no other series.",
+		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	driverCommands = &Family{
-		Name: "driver_commands_total", Type: Counter, Labels: []string{"kind"},
+		Name: "exporter_driver_commands_total", Type: Counter, Labels: []string{"kind"},
 		Help: "Questions the exporter made the kernel pass on to drivers, most of which ask their firmware: query_port, process_mad (one PMA counter), " +
 			"get_hw_stats (all hardware counters of a port); and to drivers of network interfaces: dcb_get, pause_get, fec_get, link_get (speed), ethtool_stats " +
 			"(all statistics), ethtool_names (which there are), cong_query (one file of congestion control). Does not grow with the number of scrapers.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	uncachedReads = &Family{
-		Name: "uncached_reads_total", Type: Counter,
+		Name: "exporter_uncached_reads_total", Type: Counter,
 		Help: "Files of RDMA devices in sysfs that were opened for one read, because the limit of open files (RLIMIT_NOFILE) leaves none to keep them open with. " +
 			"Each read costs about twenty times as much; raise LimitNOFILE of the unit if this grows.",
 		Source: "exporter", Cadence: Self, Stability: Experimental,
 	}
 	configReloadSuccessful = &Family{
-		Name: "config_last_reload_successful", Type: Gauge,
+		Name: "exporter_config_last_reload_successful", Type: Gauge,
 		Help:   "1 when the last attempt to load the configuration file succeeded; the old configuration stays in force otherwise.",
 		Source: "--config.file", Cadence: Self, Stability: Stable,
 	}
 	configReloadTimestamp = &Family{
-		Name: "config_last_reload_success_timestamp_seconds", Type: Gauge, Unit: "seconds",
+		Name: "exporter_config_last_reload_success_timestamp_seconds", Type: Gauge, Unit: "seconds",
 		Help:   "When the configuration in force was loaded, in seconds since the epoch.",
 		Source: "--config.file", Cadence: Self, Stability: Stable,
 	}
@@ -84,7 +84,7 @@ var (
 		Name: "node_rdma_netns_mode", Type: StateSet, Labels: []string{"state"},
 		Help: "Whether every network namespace sees every RDMA device (shared) or each only its own (exclusive): 1 for the current mode. " +
 			"In exclusive mode the exporter must run in the host's network namespace to see the host's devices over netlink.",
-		Source: "RDMA_NLDEV_SYS_ATTR_NETNS_MODE", Cadence: Slow, Stability: Experimental,
+		Source: "RDMA_NLDEV_SYS_ATTR_NETNS_MODE", Cadence: Slow, Stability: Stable,
 	}
 	nodeGPUs = &Family{
 		Name: "node_gpus", Type: Gauge,
@@ -92,15 +92,15 @@ var (
 		Source: "/sys/bus/pci/devices/*/{vendor,class}", Cadence: Slow, Stability: Stable,
 	}
 	computePortsExpected = &Family{
-		Name: "compute_ports_expected", Type: Gauge,
+		Name: "node_compute_ports_expected", Type: Gauge,
 		Help:   "How many active ports of role compute the site expects on this node; absent when it does not say.",
 		Source: "config expected.compute_ports", Cadence: Config, Stability: Stable,
 	}
 
 	computePorts = &Family{
-		Name: "compute_ports", Type: Gauge,
+		Name: "node_compute_ports", Type: Gauge,
 		Help:   "How many ports are for training traffic, up or down (role compute of hca_port_info). Absent if none is known to be.",
-		Source: "see hca_port_info", Cadence: Slow, Stability: Experimental, Collector: "hca",
+		Source: "see hca_port_info", Cadence: Slow, Stability: Stable, Collector: "hca",
 	}
 	hcaInfo = &Family{
 		Name: "hca_info", Type: Info,
@@ -134,7 +134,7 @@ var (
 			"to a pod; absent otherwise. What its ports do is not known meanwhile. device is its name as last seen on the host, else its name now, or its PCI " +
 			"address where the host has another device of that name. A device that its driver lost, in a pod too, is not moved.",
 		Source:  "/sys/class/infiniband_verbs/*/ibdev against /sys/class/infiniband; /sys/class/infiniband/<device>/device/net",
-		Cadence: Fast, Stability: Experimental, Collector: "hca",
+		Cadence: Fast, Stability: Stable, Collector: "hca",
 	}
 	hcaPortInfo = &Family{
 		Name: "hca_port_info", Type: Info, Labels: []string{"device", "port", "link_layer", "netdev", "role"},
@@ -180,7 +180,7 @@ var (
 	hcaPortPKeys = &Family{
 		Name: "hca_port_pkey_table_entries", Type: Gauge, Labels: []string{"device", "port"},
 		Help:   "Entries of the P_Key table, in use or not; InfiniBand only. The keys themselves are not read: each costs a firmware command.",
-		Source: "/sys/class/infiniband/<device>/ports/<port>/pkeys", Cadence: Slow, Stability: Experimental, Collector: "hca",
+		Source: "/sys/class/infiniband/<device>/ports/<port>/pkeys", Cadence: Slow, Stability: Stable, Collector: "hca",
 	}
 
 	gidInfo = &Family{
@@ -197,7 +197,7 @@ var (
 	gidTableEntries = &Family{
 		Name: "gid_table_entries", Type: Gauge, Labels: []string{"device", "port"},
 		Help:   "Size of the GID table, occupied or not.",
-		Source: "/sys/class/infiniband/<device>/ports/<port>/gids", Cadence: Slow, Stability: Experimental, Collector: "gid",
+		Source: "/sys/class/infiniband/<device>/ports/<port>/gids", Cadence: Slow, Stability: Stable, Collector: "gid",
 	}
 	gidSelectedIndex = &Family{
 		Name: "gid_selected_index", Type: Gauge, Labels: []string{"device", "port", "reason"},
@@ -214,7 +214,7 @@ var (
 	ncclConfigVariables = &Family{
 		Name: "nccl_config_variables", Type: Gauge,
 		Help:   "NCCL variables that the host's configuration files set for every job.",
-		Source: "/etc/nccl.conf, config nccl", Cadence: Slow, Stability: Experimental, Collector: "nccl",
+		Source: "/etc/nccl.conf, config nccl", Cadence: Slow, Stability: Stable, Collector: "nccl",
 	}
 	ncclConfigFindings = &Family{
 		Name: "nccl_config_findings", Type: Gauge, Labels: []string{"rule"},
@@ -226,7 +226,7 @@ var (
 // Catalogue returns every row, in the order of documentation.
 func Catalogue() []*Family {
 	return append([]*Family{
-		scrapeCollectorSuccess, scrapeCollectorSupported, scrapeCollectorTimeout, scrapeCollectorDuration, sourceUp, sourceUnknown, deviceStuck, factsUnknown, driverCommands, uncachedReads,
+		scrapeCollectorSuccess, scrapeCollectorSupported, scrapeCollectorTimeout, scrapeCollectorDuration, sourceUp, sourceUnknown, hcaStuck, factsUnknown, driverCommands, uncachedReads,
 		configReloadSuccessful, configReloadTimestamp,
 		nodeInfo, nodeBootTime, nodeNetNSMode, nodeGPUs, computePortsExpected,
 		computePorts, hcaInfo, hcaNUMANode, hcaRestricted, hcaNetlink, hcaMoved, hcaPortInfo, hcaPortState, hcaPortPhysState, hcaPortRate, hcaPortExpectedRate, hcaPortRateMismatch,

@@ -16,30 +16,30 @@ var (
 	countFamilies = newCountFamilies()
 
 	hwCountersTotal = &Family{
-		Name: "hw_counters_total", Type: Counter, Labels: []string{"device", "port", "counter"},
+		Name: "hca_hw_counters_total", Type: Counter, Labels: []string{"device", "port", "counter"},
 		Help: "Hardware counters that have no metric of their own, under the name and in the unit of the kernel; at most 64 a port. " +
 			"port is empty for counters of the whole device. " +
 			"A name that docs/COUNTERS.md does not list is only taken to be a counter.",
 		Source: hwSource, Cadence: Fast, Stability: Experimental, Collector: "counters",
 	}
 	hwCountersValue = &Family{
-		Name: "hw_counters_value", Type: Gauge, Labels: []string{"device", "port", "counter"},
+		Name: "hca_hw_counters_value", Type: Gauge, Labels: []string{"device", "port", "counter"},
 		Help: "What drivers show among their hardware counters though it goes up and down, under the name and in the unit of the kernel. " +
 			"port is empty for values of the whole device.",
 		Source: hwSource, Cadence: Fast, Stability: Experimental, Collector: "counters",
 	}
 	hwCountersDropped = &Family{
-		Name: "hw_counters_dropped", Type: Gauge, Labels: []string{"device", "port"},
+		Name: "hca_hw_counters_dropped", Type: Gauge, Labels: []string{"device", "port"},
 		Help:   "How many hardware counters have no series because there are more than 64 without a metric of their own; absent when there are none.",
 		Source: hwSource, Cadence: Fast, Stability: Experimental, Collector: "counters",
 	}
 	hwCountersLifespan = &Family{
-		Name: "hw_counters_lifespan_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"device", "port"},
+		Name: "hca_hw_counters_lifespan_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"device", "port"},
 		Help:   "How long the kernel answers reads of the port's hardware counters from memory before it asks the device again.",
 		Source: "/sys/class/infiniband/<device>/ports/<port>/hw_counters/lifespan", Cadence: Slow, Stability: Stable, Collector: "counters",
 	}
 	counterSaturated = &Family{
-		Name: "counter_saturated", Type: Gauge, Labels: []string{"device", "port", "counter"},
+		Name: "hca_counter_saturated", Type: Gauge, Labels: []string{"device", "port", "counter"},
 		Help: "1 for a counter of 4 to 32 bits, under its kernel name, that has reached its maximum and counts no more until somebody clears it " +
 			"(perfquery -R); its rate says nothing meanwhile. Absent otherwise.",
 		Source: pmaSource, Cadence: Slow, Stability: Stable, Collector: "counters",

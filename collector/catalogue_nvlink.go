@@ -13,24 +13,24 @@ var (
 	nvlinkLinks = &Family{
 		Name: "nvlink_links", Type: Gauge, Labels: []string{"uuid"},
 		Help:   "NVLinks that the GPU has, in use or not. Absent where it has none.",
-		Source: "NVML_FI_DEV_NVLINK_LINK_COUNT", Cadence: Slow, Stability: Experimental, Collector: "nvlink",
+		Source: "NVML_FI_DEV_NVLINK_LINK_COUNT", Cadence: Slow, Stability: Stable, Collector: "nvlink",
 	}
 	nvlinkLinksActive = &Family{
 		Name: "nvlink_links_active", Type: Gauge, Labels: []string{"uuid"},
 		Help: "NVLinks of the GPU that are up. Not every link is wired on every board: compare it with the other GPUs of the node. " +
 			"Absent while the state of one link is not known.",
-		Source: "NVML_FI_DEV_NVLINK_GET_STATE", Cadence: Fast, Stability: Experimental, Collector: "nvlink",
+		Source: "NVML_FI_DEV_NVLINK_GET_STATE", Cadence: Fast, Stability: Stable, Collector: "nvlink",
 	}
 	nvlinkSpeed = &Family{
 		Name: "nvlink_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: []string{"uuid"},
 		Help:   "Speed of all NVLinks of the GPU that are up, added, in each direction. Absent while that of one is not known.",
-		Source: "NVML_FI_DEV_NVLINK_GET_SPEED", Cadence: Slow, Stability: Experimental, Collector: "nvlink",
+		Source: "NVML_FI_DEV_NVLINK_GET_SPEED", Cadence: Slow, Stability: Stable, Collector: "nvlink",
 	}
 	nvlinkErrors = &Family{
 		Name: "nvlink_errors_total", Type: Counter, Labels: []string{"uuid", "kind"},
 		Help: "Errors and recoveries of all NVLinks of the GPU, added; a few CRC errors and replays are normal. " + nvlinkKinds +
 			" Absent while the count of one link is not known.",
-		Source: nvlinkErrorFields, Cadence: Slow, Stability: Experimental, Collector: "nvlink",
+		Source: nvlinkErrorFields, Cadence: Slow, Stability: Stable, Collector: "nvlink",
 	}
 
 	nvlinkLinkInfo = &Family{

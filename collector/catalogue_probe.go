@@ -23,12 +23,12 @@ var (
 	probeGPUSeconds = &Family{
 		Name: "probe_gpu_seconds_total", Type: Counter, Unit: "seconds",
 		Help:   "Time for which probes had a context on a GPU, added up over GPUs, since the exporter started.",
-		Source: probeSource, Cadence: Self, Stability: Experimental, Collector: "probe",
+		Source: probeSource, Cadence: Self, Stability: Stable, Collector: "probe",
 	}
 	probeInterval = &Family{
 		Name: "probe_interval_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind"},
 		Help:   "How often each probe of the kind is to run. It runs less often where GPUs are busy or its share of their time is used up. Absent for kinds that run on demand only.",
-		Source: "config probes", Cadence: Config, Stability: Experimental, Collector: "probe",
+		Source: "config probes", Cadence: Config, Stability: Stable, Collector: "probe",
 	}
 	probeSkips = &Family{
 		Name: "probe_skips_total", Type: Counter, Labels: []string{"kind", "reason"},
@@ -45,47 +45,47 @@ var (
 	probeRuns = &Family{
 		Name: "probe_runs_total", Type: Counter, Labels: []string{"kind", "device", "port"},
 		Help:   "Runs of the probe that ended, whatever came of them, since the exporter started. Skips do not count." + probeLabels,
-		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeFailures = &Family{
 		Name: "probe_failures_total", Type: Counter, Labels: []string{"kind", "device", "port", "reason"},
 		Help: "Runs that failed or were aborted, since the exporter started. reason: library (NCCL or CUDA cannot be loaded), init (no communicator), hang (a deadline passed), crash, nccl, cuda, " +
 			"wrong_result, protocol (no answer), versions (ranks differ); aborted: intruder (somebody else came to the GPUs), stopped (the exporter ended, maintenance began, or nobody could see who uses the GPUs). Absent until it happened once: " +
 			"see probe_failing for alerts.",
-		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeWrong = &Family{
 		Name: "probe_wrong_results_total", Type: Counter, Labels: []string{"kind", "device", "port"},
 		Help:   "Elements that were not what the operation gives, since the exporter started. Every run is verified.",
-		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeLastRun = &Family{
 		Name: "probe_last_run_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
 		Help: "When the last run began, whatever came of it, in seconds since the epoch. The state file remembers it over restarts; " +
 			"absent if the probe has never run as far as it knows.",
-		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeLastSuccess = &Family{
 		Name: "probe_last_success_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
 		Help: "When the last run began that ended well, in seconds since the epoch: the time that bandwidths and what else is measured are of. " +
 			"The state file remembers it over restarts if it is the last run. Absent until there is one.",
-		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeSuccess = &Family{
 		Name: "probe_success", Type: Gauge, Labels: []string{"kind", "device", "port"},
 		Help: "1 when the last run ended well, slow or not; 0 when it failed, see probe_failing. Runs that were aborted change nothing: they say nothing about the fabric. " +
 			"The state file remembers the last run over restarts. Absent until there is one.",
-		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeFailing = &Family{
 		Name: "probe_failing", Type: Gauge, Labels: []string{"kind", "device", "port", "reason"},
 		Help:   "1 for the reason why the last run failed, as in probe_failures_total. Absent when it ended well.",
-		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeUnknown = &Family{
 		Name: "probe_result_unknown", Type: Gauge, Labels: []string{"kind", "device", "port"},
 		Help:   "1 while no result is known that says something about the fabric: none yet, or none since the exporter started and the state file remembers none. Absent otherwise.",
-		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeFault = &Family{
 		Name: "probe_fault_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port", "fault"},
@@ -93,13 +93,13 @@ var (
 			"gpudirect (not used, on a network that can), wrong (wrong result), failing (see probe_failing), " +
 			"stale (no success in three intervals though nobody uses the GPUs and it does not fail; since the last one), never_run (though nobody uses the GPUs; since the exporter started). " +
 			"Of bandwidth, see probe_fault_ratio.",
-		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: probeSource, Cadence: Self, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeFaultRatio = &Family{
 		Name: "probe_fault_ratio", Type: Gauge, Unit: "ratio", Labels: []string{"kind", "device", "port", "fault"},
 		Help: "probe_baseline_ratio while bandwidth is a fault, for alerts. fault: slow (three results in a row or more below 80 % of the baseline), regressed, drifted (see probe_regressed, probe_baseline_drifted). " +
 			"Absent while it is not so.",
-		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeRelease = &Family{
 		Name: "probe_release_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
@@ -124,7 +124,7 @@ var (
 		Name: "probe_gpudirect", Type: Gauge, Labels: []string{"kind", "device", "port"},
 		Help: "1 when NCCL used GPUDirect RDMA on its network, or would if it had needed the network; 0 when not. " +
 			"Of the last run that was not aborted; absent without a network that can, and if NCCL did not say.",
-		Source: probeLog, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: probeLog, Cadence: Probed, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeNVLS = &Family{
 		Name: "probe_nvls", Type: Gauge, Labels: []string{"kind", "device", "port"},
@@ -148,23 +148,23 @@ var (
 	probeBusBW = &Family{
 		Name: "probe_bus_bandwidth_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: []string{"kind", "device", "port"},
 		Help:   "Bus bandwidth as nccl-tests defines it: bytes over each link, whatever the operation and the number of ranks. Light probes use few channels; compare with their own baseline only." + probeNewest + probeLabels,
-		Source: "ncclAllReduce and the like, clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: "ncclAllReduce and the like, clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeAlgBW = &Family{
 		Name: "probe_algorithm_bandwidth_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: []string{"kind", "device", "port"},
 		Help:   "Algorithm bandwidth as nccl-tests defines it: size of the message over the time of one iteration." + probeNewest,
-		Source: "ncclAllReduce and the like, clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: "ncclAllReduce and the like, clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeLatency = &Family{
 		Name: "probe_latency_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
 		Help:   "Time of one iteration on the slowest rank, the mean over iterations. The size of the message is in probe_info." + probeNewest,
-		Source: "clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: "clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeSmallLatency = &Family{
 		Name: "probe_small_message_latency_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
 		Help: "Time of one iteration of the smallest message (1 KiB by default) on the slowest rank, the mean over iterations: what NCCL and the way cost before there is bandwidth. " +
 			"Absent for transport and calibrate, which measure none." + probeNewest,
-		Source: "clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental, Collector: "probe",
+		Source: "clock of the host", Cadence: Probed, Privilege: probePrivilege, Stability: Stable, Collector: "probe",
 	}
 	probeInit = &Family{
 		Name: "probe_init_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},

@@ -50,33 +50,33 @@ var (
 		Name: "roce_trust", Type: StateSet, Labels: []string{"device", "port", "netdev", "mode"},
 		Help: "What the interface takes the priority of a packet from: dscp, or pcp (VLAN tag, untagged packets have priority 0); 1 for the current one. " +
 			"Absent when the driver does not show it.",
-		Source: "/sys/class/net/<netdev>/qos/trust, DCB_ATTR_IEEE_APP_TABLE", Cadence: Slow, Stability: Experimental, Collector: "roce",
+		Source: "/sys/class/net/<netdev>/qos/trust, DCB_ATTR_IEEE_APP_TABLE", Cadence: Slow, Stability: Stable, Collector: "roce",
 	}
 	rocePFCEnabled = &Family{
 		Name: "roce_pfc_enabled", Type: Gauge, Labels: []string{"device", "port", "netdev", "priority"},
 		Help:   "1 when priority flow control is on for the priority, 0 when it is off. Only the priority of roce_priority and those with PFC have a series.",
-		Source: "DCB_ATTR_IEEE_PFC", Cadence: Slow, Stability: Experimental, Collector: "roce",
+		Source: "DCB_ATTR_IEEE_PFC", Cadence: Slow, Stability: Stable, Collector: "roce",
 	}
 	roceGlobalPauseEnabled = &Family{
 		Name: "roce_global_pause_enabled", Type: Gauge, Labels: []string{"device", "port", "netdev", "direction"},
 		Help:   "1 when IEEE 802.3x flow control, which stops the whole link, is on for the direction: receive, transmit. It excludes PFC.",
-		Source: "ETHTOOL_MSG_PAUSE_GET", Cadence: Slow, Stability: Experimental, Collector: "roce",
+		Source: "ETHTOOL_MSG_PAUSE_GET", Cadence: Slow, Stability: Stable, Collector: "roce",
 	}
 	roceECNEnabled = &Family{
 		Name: "roce_ecn_enabled", Type: Gauge, Labels: []string{"device", "port", "netdev", "priority", "role"},
 		Help: "1 when congestion control (DCQCN) is on for the priority of roce_priority, by role: notification (receivers report marked packets), " +
 			"reaction (senders slow down). Congestion control needs both.",
-		Source: "/sys/class/net/<netdev>/ecn/roce_{np,rp}/enable/<priority> (MLNX_OFED)", Cadence: Slow, Stability: Experimental, Collector: "roce",
+		Source: "/sys/class/net/<netdev>/ecn/roce_{np,rp}/enable/<priority> (MLNX_OFED)", Cadence: Slow, Stability: Stable, Collector: "roce",
 	}
 	roceLosslessBuffer = &Family{
 		Name: "roce_lossless_buffer_bytes", Type: Gauge, Unit: "bytes", Labels: []string{"device", "port", "netdev"},
 		Help:   "Receive buffer of the priority of roce_priority. Absent when that is not lossless, or the driver does not show it.",
-		Source: "DCB_ATTR_DCB_BUFFER", Cadence: Slow, Stability: Experimental, Collector: "roce",
+		Source: "DCB_ATTR_DCB_BUFFER", Cadence: Slow, Stability: Stable, Collector: "roce",
 	}
 	roceCNPDSCP = &Family{
 		Name: "roce_cnp_dscp", Type: Gauge, Labels: []string{"device", "port", "netdev"},
 		Help:   "DSCP of the congestion notifications that this host sends. Switches should give it a priority above that of data.",
-		Source: "/sys/class/net/<netdev>/ecn/roce_np/cnp_dscp (MLNX_OFED)", Cadence: Slow, Stability: Experimental, Collector: "roce",
+		Source: "/sys/class/net/<netdev>/ecn/roce_np/cnp_dscp (MLNX_OFED)", Cadence: Slow, Stability: Stable, Collector: "roce",
 	}
 	roceConfigurationInfo = &Family{
 		Name: "roce_configuration_info", Type: Info, Labels: []string{"device", "port", "netdev", "hash", "traffic_class_source", "dcbx"},

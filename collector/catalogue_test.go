@@ -61,8 +61,10 @@ func TestCatalogue(t *testing.T) {
 	name := regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 	names := map[string]bool{}
 	known := []string{""}
+	off := map[string]bool{} // collectors that are off by default
 	for _, c := range Collectors() {
 		known = append(known, c.Name)
+		off[c.Name] = !c.Default
 	}
 	for _, f := range Catalogue() {
 		switch {
@@ -80,6 +82,14 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("%s: the last label of a state set is state, mode or transport", f.Name)
 		case len(f.Help) < 20 || !strings.HasSuffix(f.Help, "."):
 			t.Errorf("%s: the help must be a sentence: %q", f.Name, f.Help)
+		case f.Subsystem().Name == "":
+			t.Errorf("%s: begins with no subsystem (Subsystems)", f.Name)
+		case slices.ContainsFunc([]string{"job", "instance", "gpu"}, func(l string) bool { return slices.Contains(f.Labels, l) }):
+			t.Errorf("%s: has labels %q; job and instance belong to Prometheus, a GPU has a uuid or a pci_address", f.Name, f.Labels)
+		case slices.Contains(f.Labels, trainingJob) && slices.Min(f.Labels) == trainingJob:
+			t.Errorf("%s: %s may be left out and must not be the first label by name", f.Name, trainingJob)
+		case f.Stability != Experimental && (slices.Contains(f.Labels, "statistic") || slices.Contains(f.Labels, "parameter") || off[f.Collector]):
+			t.Errorf("%s: is %s and shows names that drivers choose, or is off by default", f.Name, f.Stability)
 		case f.Source == "" || f.Cadence == "" || f.Stability == "":
 			t.Errorf("%s: source, cadence and stability must be stated", f.Name)
 		case !slices.Contains(known, f.Collector):

@@ -5,6 +5,7 @@ package collector
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
@@ -54,9 +55,9 @@ func everyNode(*fabric.Node) (bool, string) { return true, "" }
 
 // checked is what check series are about. Files have none of their own: their names come from users.
 type checked struct {
-	check        *diagnose.Check
-	device, uuid string
-	port         int
+	check       *diagnose.Check
+	device, gpu string
+	port        int
 }
 
 // emitChecks emits one series for each subject of which a check fails or cannot tell, and one for each check that fails for
@@ -67,7 +68,7 @@ func emitChecks(list []diagnose.Verdict, emit emit) {
 	answered := make(map[*diagnose.Check]bool) // those that failed, or whose 0 is told
 	for i := range list {
 		v := &list[i]
-		of := checked{check: v.Check, device: v.Subject.Device, uuid: label(v.Subject.GPU), port: v.Subject.Port}
+		of := checked{check: v.Check, device: v.Subject.Device, gpu: label(v.Subject.GPU), port: v.Subject.Port}
 		if v.Check.Rate || told[of] {
 			continue
 		}
@@ -82,11 +83,16 @@ func emitChecks(list []diagnose.Verdict, emit emit) {
 		if of.port != 0 {
 			port = strconv.Itoa(of.port)
 		}
+		uuid, address := of.gpu, ""
+		if strings.Contains(of.gpu, ":") { // no UUID has one
+			uuid, address = "", of.gpu
+		}
+		const job = "" // no check is about one
 		if v.Status == diagnose.Unknown {
-			emit(checkUnknown, 1, v.Check.ID, string(v.Check.Severity), of.device, port, of.uuid, "", string(v.Reason))
+			emit(checkUnknown, 1, v.Check.ID, string(v.Check.Severity), of.device, port, uuid, address, job, string(v.Reason))
 		} else {
 			answered[v.Check] = true
-			emit(checkFailed, bit(v.Status == diagnose.Failed), v.Check.ID, string(v.Check.Severity), of.device, port, of.uuid, "")
+			emit(checkFailed, bit(v.Status == diagnose.Failed), v.Check.ID, string(v.Check.Severity), of.device, port, uuid, address, job)
 		}
 	}
 }

@@ -35,9 +35,9 @@ func TestCheckSeries(t *testing.T) {
 	n := scenarioNode(t, "port-down")
 	lines := checkLines(t, n)
 	for _, want := range []string{
-		`check_failed{check="port_active",device="mlx5_3",job="",port="1",severity="critical",uuid=""} 1`,
-		`check_failed{check="reads_return",device="",job="",port="",severity="critical",uuid=""} 0`,
-		`check_failed{check="pcie_link",device="",job="",port="",severity="warning",uuid=""} 0`,
+		`check_failed{check="port_active",device="mlx5_3",pci_address="",port="1",severity="critical",uuid=""} 1`,
+		`check_failed{check="reads_return",device="",pci_address="",port="",severity="critical",uuid=""} 0`,
+		`check_failed{check="pcie_link",device="",pci_address="",port="",severity="warning",uuid=""} 0`,
 	} {
 		if !slices.Contains(lines, want) {
 			t.Errorf("missing %s in\n%s", want, strings.Join(lines, "\n"))
@@ -53,7 +53,7 @@ func TestCheckSeries(t *testing.T) {
 	}
 	n = scenarioNode(t, "gpu-x8")
 	if !slices.ContainsFunc(checkLines(t, n), func(l string) bool {
-		return strings.HasPrefix(l, `check_failed{check="pcie_link",device="",job="",port="",severity="warning",uuid="GPU-`) && strings.HasSuffix(l, " 1")
+		return strings.HasPrefix(l, `check_failed{check="pcie_link",device="",pci_address="",port="",severity="warning",uuid="GPU-`) && strings.HasSuffix(l, " 1")
 	}) {
 		t.Error("no check of a GPU has its UUID")
 	}
@@ -80,8 +80,12 @@ func TestCheckSeriesTellTheWorst(t *testing.T) {
 			if v.Subject.Port != 0 {
 				port = strconv.Itoa(v.Subject.Port)
 			}
+			uuid, address := v.Subject.GPU, ""
+			if !strings.HasPrefix(uuid, "GPU-") {
+				uuid, address = "", v.Subject.GPU
+			}
 			check := v.Check.ID + "|" + string(v.Check.Severity)
-			of := subject{check, check + "|" + strings.Join([]string{v.Subject.Device, port, v.Subject.GPU, ""}, "|")}
+			of := subject{check, check + "|" + strings.Join([]string{v.Subject.Device, port, uuid, address}, "|")}
 			if s := worst[of]; !v.Check.Rate && (s == "" || s == diagnose.OK || v.Status == diagnose.Failed) {
 				worst[of] = v.Status
 			}
@@ -127,8 +131,8 @@ func TestChecksThatKnowNothingHaveNoZero(t *testing.T) {
 		return lines
 	}
 	equal(t, of(verdict("a", diagnose.Unknown), verdict("b", diagnose.Unknown)))
-	equal(t, of(verdict("a", diagnose.Unknown), verdict("b", diagnose.OK), verdict("c", diagnose.OK)), `check_failed{check="x",device="",job="",port="",severity="warning",uuid=""} 0`)
-	equal(t, of(verdict("", diagnose.Failed), verdict("a", diagnose.Unknown), verdict("b", diagnose.OK)), `check_failed{check="x",device="",job="",port="",severity="warning",uuid=""} 1`)
+	equal(t, of(verdict("a", diagnose.Unknown), verdict("b", diagnose.OK), verdict("c", diagnose.OK)), `check_failed{check="x",device="",pci_address="",port="",severity="warning",uuid=""} 0`)
+	equal(t, of(verdict("", diagnose.Failed), verdict("a", diagnose.Unknown), verdict("b", diagnose.OK)), `check_failed{check="x",device="",pci_address="",port="",severity="warning",uuid=""} 1`)
 	equal(t, of(verdict("a", diagnose.Unknown), verdict("a", diagnose.OK))) // of two verdicts about one subject the worse one speaks
 }
 
@@ -141,10 +145,10 @@ func TestFilesDoNotMultiplySeries(t *testing.T) {
 	n.NCCL.Files = []fabric.NCCLFile{{Path: "/other", Exists: known(true)}, {Path: "/hidden", Exists: fabric.NotKnown[bool](fabric.ReasonPrivilege, "/hidden", now)}}
 	lines := checkLines(t, n)
 	lines = slices.DeleteFunc(lines, func(l string) bool { return !strings.Contains(l, "nccl_configuration") })
-	equal(t, lines, `check_failed{check="nccl_configuration",device="",job="",port="",severity="warning",uuid=""} 1`)
+	equal(t, lines, `check_failed{check="nccl_configuration",device="",pci_address="",port="",severity="warning",uuid=""} 1`)
 	n.NCCL.Findings = nil
 	lines = slices.DeleteFunc(checkLines(t, n), func(l string) bool { return !strings.Contains(l, "nccl_configuration") })
-	equal(t, lines, `check_unknown{check="nccl_configuration",device="",job="",port="",reason="privilege",severity="warning",uuid=""} 1`)
+	equal(t, lines, `check_unknown{check="nccl_configuration",device="",pci_address="",port="",reason="privilege",severity="warning",uuid=""} 1`)
 }
 
 func TestCheckFamilies(t *testing.T) {

@@ -6,6 +6,10 @@
 // the catalogue (catalogue.go), which is also the source of docs/METRICS.md. To add a metric, add its row
 // and emit it from the file of its subject.
 //
+// Names are Prefix, a subsystem (Subsystems), what is measured, its base unit, and _total for counters. Of the labels that
+// name things (Identities) each names one kind of thing: device is an RDMA device and nothing else. job and instance
+// belong to Prometheus. Stability tells what may change.
+//
 // A Set is immutable and may gather for any number of goroutines. There are no errors: facts that are not
 // known emit nothing, and a collector that panics loses its own series and reports success 0.
 package collector

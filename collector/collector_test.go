@@ -88,7 +88,7 @@ func TestUnknownFactsHaveNoSeries(t *testing.T) {
 		}
 	}
 	for _, line := range []string{
-		`gpufabric_facts_unknown{device="mlx5_0",reason="io_error"} 30`,
+		`gpufabric_exporter_facts_unknown{device="mlx5_0",reason="io_error",uuid=""} 30`,
 		`gpufabric_hca_port_info{device="mlx5_0",link_layer="",netdev="",port="1",role=""} 1`,
 	} {
 		if !strings.Contains(out, line) {
@@ -150,7 +150,7 @@ func TestPanicCostsOneCollector(t *testing.T) {
 		}
 	}
 	out := text(t, s.Gather(nodeOf(device("mlx5_0")), ConfigState{}))
-	for _, line := range []string{`scrape_collector_success{collector="hca"} 0`, `scrape_collector_success{collector="gid"} 1`, `source_up{`} {
+	for _, line := range []string{`scrape_collector_success{collector="hca"} 0`, `scrape_collector_success{collector="gid"} 1`, `exporter_source_up{`} {
 		if !strings.Contains(out, line) {
 			t.Errorf("missing %s in:\n%s", line, out)
 		}
@@ -190,13 +190,13 @@ func TestHealth(t *testing.T) {
 	}
 	out := scrape(t, stuck)
 	for _, line := range []string{
-		`device_stuck{device="mlx5_0"} 1`, `source_up{device="mlx5_0",source="hca"} 0`, `source_unknown{device="mlx5_0",reason="stuck",source="hca"} 1`,
+		`hca_stuck{device="mlx5_0"} 1`, `exporter_source_up{device="mlx5_0",netdev="",source="hca"} 0`, `exporter_source_unknown{device="mlx5_0",netdev="",reason="stuck",source="hca"} 1`,
 	} {
 		if !strings.Contains(out, "\n"+Prefix+line+"\n") {
 			t.Errorf("missing %s in:\n%s", line, out)
 		}
 	}
-	if strings.Count(out, "\n"+Prefix+"source_unknown{") != 1 {
+	if strings.Count(out, "\n"+Prefix+"exporter_source_unknown{") != 1 {
 		t.Errorf("sources that can be read are unknown:\n%s", out)
 	}
 }

@@ -134,55 +134,55 @@ const of = `{device="dev0",port="1"} `
 
 func TestScale(t *testing.T) {
 	check(t, port1("mlx5_core", counters("port_xmit_data", 1000, "port_xmit_packets", 7), noCounters),
-		"port_transmitted_data_bytes_total"+of+"4000", "port_transmitted_packets_total"+of+"7")
-	check(t, port1("efa", noCounters, counters("tx_bytes", 1000)), "port_transmitted_data_bytes_total"+of+"1000")
+		"hca_port_transmitted_data_bytes_total"+of+"4000", "hca_port_transmitted_packets_total"+of+"7")
+	check(t, port1("efa", noCounters, counters("tx_bytes", 1000)), "hca_port_transmitted_data_bytes_total"+of+"1000")
 	check(t, port1("hfi1", counters("port_xmit_data", 1000, "port_xmit_packets", 7), noCounters), // flits of eight octets
-		"port_transmitted_data_bytes_total"+of+"8000", "port_transmitted_packets_total"+of+"7")
+		"hca_port_transmitted_data_bytes_total"+of+"8000", "hca_port_transmitted_packets_total"+of+"7")
 	check(t, port1("mlx4_core", counters("link_downed", 1, "port_rcv_data_64", 1000, "port_rcv_packets_64", 7, "port_unicast_rcv_packets", 6), noCounters), // counters_ext
-		"port_received_data_bytes_total"+of+"4000", "port_received_packets_total"+of+"7", "port_received_unicast_packets_total"+of+"6", "port_link_downed_total"+of+"1")
+		"hca_port_received_data_bytes_total"+of+"4000", "hca_port_received_packets_total"+of+"7", "hca_port_received_unicast_packets_total"+of+"6", "hca_port_link_downed_total"+of+"1")
 }
 
 func TestDriversDiffer(t *testing.T) {
 	list := counters("duplicate_request", 1, "dup_req", 2, "tx_cnp_pkts", 3)
-	check(t, port1("mlx5_core", noCounters, list), "duplicate_requests_total"+of+"1",
-		`hw_counters_total{counter="dup_req",device="dev0",port="1"} 2`, `hw_counters_total{counter="tx_cnp_pkts",device="dev0",port="1"} 3`)
-	check(t, port1("bnxt_en", noCounters, list), "duplicate_requests_total"+of+"2", "cnp_sent_total"+of+"3",
-		`hw_counters_total{counter="duplicate_request",device="dev0",port="1"} 1`)
-	check(t, port1("", noCounters, counters("rcvd_pkts", 5)), "port_received_packets_total"+of+"5")
+	check(t, port1("mlx5_core", noCounters, list), "hca_duplicate_requests_total"+of+"1",
+		`hca_hw_counters_total{counter="dup_req",device="dev0",port="1"} 2`, `hca_hw_counters_total{counter="tx_cnp_pkts",device="dev0",port="1"} 3`)
+	check(t, port1("bnxt_en", noCounters, list), "hca_duplicate_requests_total"+of+"2", "hca_cnp_sent_total"+of+"3",
+		`hca_hw_counters_total{counter="duplicate_request",device="dev0",port="1"} 1`)
+	check(t, port1("", noCounters, counters("rcvd_pkts", 5)), "hca_port_received_packets_total"+of+"5")
 	unknown := port1("mlx5_core", noCounters, list)
 	unknown.HCAs[0].Driver = fabric.NotKnown[string](fabric.ReasonIO, "test", now)
 	check(t, unknown)
 }
 
 func TestRepresentors(t *testing.T) {
-	check(t, port1("mlx5_core", noCounters, counters("vport_out_of_buffer", 3)), "out_of_buffer_total"+of+"3")
+	check(t, port1("mlx5_core", noCounters, counters("vport_out_of_buffer", 3)), "hca_out_of_buffer_total"+of+"3")
 	check(t, port1("mlx5_core", noCounters, counters("vport_out_of_buffer", 3, "out_of_buffer", 4)), // whatever that is
-		`hw_counters_total{counter="out_of_buffer",device="dev0",port="1"} 4`, `hw_counters_total{counter="vport_out_of_buffer",device="dev0",port="1"} 3`)
+		`hca_hw_counters_total{counter="out_of_buffer",device="dev0",port="1"} 4`, `hca_hw_counters_total{counter="vport_out_of_buffer",device="dev0",port="1"} 3`)
 }
 
 func TestSaturation(t *testing.T) {
 	check(t, port1("mlx5_core", counters("symbol_error", 65534, "link_downed", 255, "excessive_buffer_overrun_errors", 15, "port_xmit_wait", math.MaxUint32), noCounters),
-		"port_symbol_errors_total"+of+"65534", "port_link_downed_total"+of+"255", "port_excessive_buffer_overrun_errors_total"+of+"15",
-		"port_transmit_wait_ticks_total"+of+"4.294967295e+09",
-		`counter_saturated{counter="link_downed",device="dev0",port="1"} 1`,
-		`counter_saturated{counter="excessive_buffer_overrun_errors",device="dev0",port="1"} 1`,
-		`counter_saturated{counter="port_xmit_wait",device="dev0",port="1"} 1`)
-	check(t, port1("mlx5_core", noCounters, counters("out_of_buffer", math.MaxUint32)), "out_of_buffer_total"+of+"4.294967295e+09") // wraps
+		"hca_port_symbol_errors_total"+of+"65534", "hca_port_link_downed_total"+of+"255", "hca_port_excessive_buffer_overrun_errors_total"+of+"15",
+		"hca_port_transmit_wait_ticks_total"+of+"4.294967295e+09",
+		`hca_counter_saturated{counter="link_downed",device="dev0",port="1"} 1`,
+		`hca_counter_saturated{counter="excessive_buffer_overrun_errors",device="dev0",port="1"} 1`,
+		`hca_counter_saturated{counter="port_xmit_wait",device="dev0",port="1"} 1`)
+	check(t, port1("mlx5_core", noCounters, counters("out_of_buffer", math.MaxUint32)), "hca_out_of_buffer_total"+of+"4.294967295e+09") // wraps
 }
 
 func TestAbsentAndUnknown(t *testing.T) {
 	unknown := fabric.NotKnown[[]fabric.Counter](fabric.ReasonStuck, "test", now)
 	check(t, port1("mlx5_core", noCounters, noCounters))
 	check(t, port1("mlx5_core", unknown, unknown))
-	check(t, port1("mlx5_core", counters("symbol_error", 1, "VL15_dropped", nil), counters("out_of_buffer", nil, "nosuch", nil)), "port_symbol_errors_total"+of+"1")
+	check(t, port1("mlx5_core", counters("symbol_error", 1, "VL15_dropped", nil), counters("out_of_buffer", nil, "nosuch", nil)), "hca_port_symbol_errors_total"+of+"1")
 	check(t, port1("ionic", noCounters, known([]fabric.Counter{{Name: "resp_rx_outof_buf", Value: known(uint64(math.MaxUint64))}})))
 }
 
 // What only InfiniBand links have is not shown of an Ethernet port while it is 0.
 func TestCountersOfInfiniBand(t *testing.T) {
 	n := port1("mlx5_core", counters("symbol_error", 0, "VL15_dropped", 7, "link_downed", 0, "port_xmit_wait", nil), noCounters)
-	zero := "port_symbol_errors_total" + of + "0"
-	rest := []string{"port_vl15_dropped_total" + of + "7", "port_link_downed_total" + of + "0"}
+	zero := "hca_port_symbol_errors_total" + of + "0"
+	rest := []string{"hca_port_vl15_dropped_total" + of + "7", "hca_port_link_downed_total" + of + "0"}
 	check(t, n, append(rest, zero)...) // nobody knows what it is
 	n.HCAs[0].Ports[0].LinkLayer = known(fabric.LinkInfiniBand)
 	check(t, n, append(rest, zero)...)
@@ -191,35 +191,35 @@ func TestCountersOfInfiniBand(t *testing.T) {
 }
 
 func TestSums(t *testing.T) {
-	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1, "ip6OutOctets", 20)), "port_transmitted_data_bytes_total"+of+"21")
+	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1, "ip6OutOctets", 20)), "hca_port_transmitted_data_bytes_total"+of+"21")
 	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1, "ip6OutOctets", nil))) // half of it would be a lie
-	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1)), `hw_counters_total{counter="ip4OutOctets",device="dev0",port="1"} 1`)
-	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1, "ip6OutOctets", 20, "ip4OutOctets", 300)), "port_transmitted_data_bytes_total"+of+"21")
+	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1)), `hca_hw_counters_total{counter="ip4OutOctets",device="dev0",port="1"} 1`)
+	check(t, port1("ice", noCounters, counters("ip4OutOctets", 1, "ip6OutOctets", 20, "ip4OutOctets", 300)), "hca_port_transmitted_data_bytes_total"+of+"21")
 }
 
 // No driver has a meaning in both places; if one did, two series of one name would cost the scrape.
 func TestMeaningInTwoPlaces(t *testing.T) {
 	check(t, port1("efa", counters("port_xmit_data", 1), counters("tx_bytes", 9)),
-		"port_transmitted_data_bytes_total"+of+"4", `hw_counters_total{counter="tx_bytes",device="dev0",port="1"} 9`)
-	check(t, port1("efa", counters("port_xmit_data", nil), counters("tx_bytes", 9)), "port_transmitted_data_bytes_total"+of+"9")
+		"hca_port_transmitted_data_bytes_total"+of+"4", `hca_hw_counters_total{counter="tx_bytes",device="dev0",port="1"} 9`)
+	check(t, port1("efa", counters("port_xmit_data", nil), counters("tx_bytes", 9)), "hca_port_transmitted_data_bytes_total"+of+"9")
 }
 
 func TestGauges(t *testing.T) {
 	check(t, port1("bnxt_en", noCounters, counters("active_qps", 8, "watermark_qps", 9)),
-		`hw_counters_value{counter="active_qps",device="dev0",port="1"} 8`, `hw_counters_value{counter="watermark_qps",device="dev0",port="1"} 9`)
-	check(t, port1("mana", noCounters, counters("current_rate", 8)), `hw_counters_value{counter="current_rate",device="dev0",port="1"} 8`)
+		`hca_hw_counters_value{counter="active_qps",device="dev0",port="1"} 8`, `hca_hw_counters_value{counter="watermark_qps",device="dev0",port="1"} 9`)
+	check(t, port1("mana", noCounters, counters("current_rate", 8)), `hca_hw_counters_value{counter="current_rate",device="dev0",port="1"} 8`)
 }
 
 func TestDeviceCounters(t *testing.T) {
 	n := port1("mana", noCounters, counters("received_cnps", 1))
 	n.HCAs[0].HWCounters = counters("sent_cnps", 2, "received_cnp_count", 3)
-	check(t, n, "cnp_received_total"+of+"1", `cnp_sent_total{device="dev0",port=""} 2`, `hw_counters_total{counter="received_cnp_count",device="dev0",port=""} 3`)
+	check(t, n, "hca_cnp_received_total"+of+"1", `hca_cnp_sent_total{device="dev0",port=""} 2`, `hca_hw_counters_total{counter="received_cnp_count",device="dev0",port=""} 3`)
 }
 
 func TestLifespan(t *testing.T) {
 	n := port1("mlx5_core", noCounters, noCounters)
 	n.HCAs[0].Ports[0].Counters.Lifespan = known(12 * time.Millisecond)
-	check(t, n, "hw_counters_lifespan_seconds"+of+"0.012")
+	check(t, n, "hca_hw_counters_lifespan_seconds"+of+"0.012")
 }
 
 func TestCM(t *testing.T) {
@@ -235,7 +235,7 @@ func TestHostileCounters(t *testing.T) {
 	list := counters(`a"b\c`, 1, "x\ny", 2, "bad\xff", 3, "bad\xfe", 4, "", 5, long, 6, long+"2", 7, "out_of\xffbuffer", 8, "out_of_buffer", 9)
 	out := series(t, port1("mlx5_core", list, list))
 	for _, want := range []string{
-		"out_of_buffer_total" + of + "9",
+		"hca_out_of_buffer_total" + of + "9",
 		`counter="a\"b\\c"`, "counter=\"x\uFFFDy\"", "counter=\"bad\uFFFD\",device=\"dev0\",port=\"1\"} 3", "counter=\"out_of\uFFFDbuffer\"",
 		`counter="` + strings.Repeat("ü", maxRawName/2) + `"`,
 	} {
@@ -255,7 +255,7 @@ func TestHostileCounters(t *testing.T) {
 	n.HCAs[0].HWCounters = counters(many...)
 	n.HCAs[0].Ports[0].Counters.CM = counters(many...)
 	out = series(t, n)
-	if len(out) != 2*maxRaw+2 || !slices.Contains(out, "hw_counters_dropped"+of+"9936") {
+	if len(out) != 2*maxRaw+2 || !slices.Contains(out, "hca_hw_counters_dropped"+of+"9936") {
 		t.Errorf("%d series, the last: %s", len(out), out[len(out)-1])
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)

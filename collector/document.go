@@ -12,9 +12,10 @@ import (
 func WriteDocument(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nGenerated from the metric catalogue (`make docs`); do not edit.\n\n")
-	b.WriteString("Unknown facts have no series; what that hides shows in `" + Prefix + "facts_unknown` and `" + Prefix + "source_up`.\n")
+	b.WriteString("Unknown facts have no series; what that hides shows in `" + Prefix + "exporter_facts_unknown` and `" + Prefix + "exporter_source_up`.\n")
 	b.WriteString("Cadence: **fast** is read for the scrape and shared for 5 s, **medium** at most once in 10 s, **slow** at most once a minute, **rare** once an hour and when a device comes or goes, **probe** is as old as the last probe (its timestamps tell), **config** and **self** are the exporter's own.\n")
 	b.WriteString("Units are base units; `stateset` has a series for each state, 1 for the current one; `info` is constant 1.\n")
+	writeConventions(&b)
 	group := "-"
 	for _, f := range Catalogue() {
 		if f.Collector != group {
@@ -48,4 +49,20 @@ func WriteDocument(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeConventions writes what names, labels and stability mean.
+func writeConventions(b *strings.Builder) {
+	b.WriteString("\n## Stability\n\n")
+	for _, s := range []Stability{Stable, Experimental} {
+		fmt.Fprintf(b, "- **%s**: %s\n", s, s.Promise())
+	}
+	b.WriteString("\n## Names\n\nThe word after `" + Prefix + "` tells what a metric is about.\n\n| name | about |\n|---|---|\n")
+	for _, s := range Subsystems() {
+		fmt.Fprintf(b, "| `%s%s_` | %s |\n", Prefix, s.Name, s.Help)
+	}
+	b.WriteString("\n## Labels that name things\n\n| label | what it names |\n|---|---|\n")
+	for _, i := range Identities() {
+		fmt.Fprintf(b, "| `%s` | %s |\n", i.Label, i.Help)
+	}
 }

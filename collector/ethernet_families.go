@@ -41,7 +41,7 @@ func ethernetRows() []ethernetRow {
 
 		{fabric.StatReceivedDiscards, "ethernet_received_discards_total", "", "Packets that arrived and that the port dropped because its buffer was full: this host takes less than it is sent. RDMA and TCP."},
 		{fabric.StatTransmittedDiscards, "ethernet_transmitted_discards_total", "", "Packets that the port dropped instead of sending them: the link was down or paused for too long."},
-		{fabric.StatOutOfBuffer, "ethernet_out_of_buffer_total", "", "Packets for the network stack of the kernel dropped because it had provided no buffer. RDMA has out_of_buffer."},
+		{fabric.StatOutOfBuffer, "ethernet_out_of_buffer_total", "", "Packets for the network stack of the kernel dropped because it had provided no buffer. RDMA has hca_out_of_buffer_total."},
 		{fabric.StatReceivedDrops, "ethernet_received_drops_total", "", "Packets that arrived and that the device dropped, where the driver does not say why: a full buffer, or packets that no receiver here asked for."},
 		{fabric.StatTransmittedDrops, "ethernet_transmitted_drops_total", "", "Packets that the device dropped instead of sending them, where the driver does not say why."},
 		{fabric.StatReceivedDeliveryErrors, "ethernet_received_delivery_errors_total", "", "Packets that arrived and that the device could not write to the memory of the host: errors of DMA or of descriptors, or a queue that was off."},
@@ -76,7 +76,7 @@ func ethernetRows() []ethernetRow {
 		{fabric.StatReceivedCongestionDiscards, "roce_received_congestion_discards_total", "", "Packets of the priority that arrived and that the device dropped because this host was congested."},
 		{fabric.StatPriorityTransmittedBytes, "roce_priority_transmitted_bytes_total", "", "Bytes sent with the priority." + allTraffic},
 		{fabric.StatPriorityReceivedBytes, "roce_priority_received_bytes_total", "", "Bytes received with the priority." + allTraffic},
-		{fabric.StatReceivedECNMarks, "roce_received_ecn_marks_total", "", "Packets of the priority that the device itself marked (ECN) because this host was congested; those that switches marked are in ecn_marked."},
+		{fabric.StatReceivedECNMarks, "roce_received_ecn_marks_total", "", "Packets of the priority that the device itself marked (ECN) because this host was congested; those that switches marked are in hca_ecn_marked_total."},
 		{fabric.StatReceivedHostDiscards, "roce_received_host_buffer_discards_total", "", "Packets of the priority dropped because the buffer of this host in the device was full, which matters where hosts share one."},
 		{fabric.StatReceivedPauses, "roce_received_pauses_total", "", "Times the network paused the priority (PFC), counted as the pause ends, as it begins (i40e), or half each (bnxt)."},
 		{fabric.StatTransmittedPauses, "roce_transmitted_pauses_total", "", "Times this port paused the priority (PFC), half of it counted as the pause begins and half as it ends."},

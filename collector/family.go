@@ -42,11 +42,20 @@ const (
 // Stability tells what may change between releases.
 type Stability string
 
-// Stabilities.
+// Stabilities. Experimental is what shows names that drivers choose, what is off by default and, unless alerts of severity
+// critical read it, what follows from how the exporter models other software: NCCL's choices, the RoCE chain, GPUDirect.
 const (
 	Stable       Stability = "stable"
 	Experimental Stability = "experimental"
 )
+
+// Promise is a sentence on what may change.
+func (s Stability) Promise() string {
+	if s == Stable {
+		return "Name, type, unit, labels and meaning stay the same until the next major version. Labels can get further values. Alerts of severity critical use stable metrics only."
+	}
+	return "The metric can change or disappear with any release; CHANGELOG says so."
+}
 
 // Family is a row of the catalogue: everything there is to say about a metric but its values.
 type Family struct {
@@ -71,7 +80,7 @@ var rows = func() int {
 	slices.SortFunc(all, func(a, b *Family) int { return strings.Compare(a.Name, b.Name) })
 	for i, f := range all {
 		f.place = i
-		f.head = &exposition.Head{Name: f.FullName(), Help: f.Help, Unit: f.Unit, Counter: f.Type == Counter, Labels: f.Labels}
+		f.head = &exposition.Head{Name: f.FullName(), Help: f.Help, Unit: f.Unit, Counter: f.Type == Counter, Labels: f.Labels, Optional: trainingJob}
 	}
 	return len(all)
 }()

@@ -74,7 +74,7 @@ func equal(t *testing.T, got []string, want ...string) {
 func TestGPU(t *testing.T) {
 	equal(t, linesOf(t, gpuNode(1), "gpu"),
 		`gpu_driver_loaded 1`, `gpu_driver_info{cuda="13.0",version="580.65.06"} 1`, `gpu_released 0`,
-		`gpu_info{compute_mode="default",gpu="0000:00:00.0",index="0",name="NVIDIA H100 80GB HBM3",uuid="GPU-0"} 1`,
+		`gpu_info{compute_mode="default",index="0",name="NVIDIA H100 80GB HBM3",pci_address="0000:00:00.0",uuid="GPU-0"} 1`,
 		`gpu_lost{index="0",uuid="GPU-0"} 0`, `gpu_utilization_ratio{uuid="GPU-0"} 0.93`,
 		`gpu_memory_used_bytes{uuid="GPU-0"} 7.516192768e+10`, `gpu_memory_total_bytes{uuid="GPU-0"} 8.589934592e+10`,
 		`gpu_bar1_used_bytes{uuid="GPU-0"} 1.048576e+06`, `gpu_bar1_total_bytes{uuid="GPU-0"} 1.37438953472e+11`,
@@ -104,7 +104,7 @@ func TestGPUFacts(t *testing.T) {
 		slices.Sort(changed)
 		return slices.Compact(changed)
 	}
-	const unknown = `+facts_unknown{device="GPU-0",reason="io_error"} 1`
+	const unknown = `+exporter_facts_unknown{device="",reason="io_error",uuid="GPU-0"} 1`
 	for _, c := range []struct {
 		name string
 		edit func(g *fabric.GPU)
@@ -136,7 +136,7 @@ func TestGPUFacts(t *testing.T) {
 		}},
 		{"lost is unknown", func(g *fabric.GPU) { g.Lost = no[bool]() }, []string{unknown, "-gpu_lost"}},
 		{"name and mode", func(g *fabric.GPU) { g.Name, g.ComputeMode = no[string](), no[fabric.ComputeMode]() }, []string{
-			`+facts_unknown{device="GPU-0",reason="io_error"} 2`, `+gpu_info{compute_mode="",gpu="0000:00:00.0",index="0",name="",uuid="GPU-0"} 1`, "-gpu_info",
+			`+exporter_facts_unknown{device="",reason="io_error",uuid="GPU-0"} 2`, `+gpu_info{compute_mode="",index="0",name="",pci_address="0000:00:00.0",uuid="GPU-0"} 1`, "-gpu_info",
 		}},
 	} {
 		if got := lost(c.edit); !slices.Equal(got, c.want) {
@@ -150,7 +150,7 @@ func no[T any]() fabric.Fact[T] { return fabric.NotKnown[T](fabric.ReasonIO, "te
 func TestGPUDriverStates(t *testing.T) {
 	about := func(n *fabric.Node) (lines []string, h Health) {
 		for _, line := range linesOf(t, n, "gpu") {
-			if !strings.Contains(line, "uuid=") && !strings.Contains(line, `device="GPU-`) {
+			if !strings.Contains(line, `uuid="GPU-`) {
 				lines = append(lines, line)
 			}
 		}
@@ -181,13 +181,13 @@ func TestGPUDriverStates(t *testing.T) {
 	n.Sources = []fabric.Source{{Name: fabric.SourceGPU, Reason: fabric.ReasonStuck, Since: now}}
 	n.GPUDriver = n.GPUDriver.WithoutFacts(fabric.ReasonStuck, now)
 	lines, h = about(n)
-	if equal(t, lines, `facts_unknown{device="",reason="stuck"} 3`); !h.Supported || h.Success || !h.Timeout {
+	if equal(t, lines, `exporter_facts_unknown{device="",reason="stuck",uuid=""} 3`); !h.Supported || h.Success || !h.Timeout {
 		t.Errorf("stuck: %+v", h)
 	}
 	// Who was there is known while the driver hangs, and nothing else.
 	of := linesOf(t, n, "gpu", "nvlink", "nvlink_links")
-	equal(t, slices.DeleteFunc(of, func(line string) bool { return strings.HasPrefix(line, "facts_unknown") }),
-		`gpu_info{compute_mode="",gpu="0000:00:00.0",index="0",name="",uuid="GPU-0"} 1`, `gpu_info{compute_mode="",gpu="0000:01:00.0",index="1",name="",uuid="GPU-1"} 1`)
+	equal(t, slices.DeleteFunc(of, func(line string) bool { return strings.HasPrefix(line, "exporter_facts_unknown") }),
+		`gpu_info{compute_mode="",index="0",name="",pci_address="0000:00:00.0",uuid="GPU-0"} 1`, `gpu_info{compute_mode="",index="1",name="",pci_address="0000:01:00.0",uuid="GPU-1"} 1`)
 }
 
 // GPUs that are lost have an index and perhaps no more; a library that lies costs its own series.
@@ -221,7 +221,9 @@ func TestGPUsThatCannotBeNamed(t *testing.T) {
 	if count["gpu_lost"] != 4 || count["gpu_info"] != 1 || count["gpu_utilization_ratio"] != 1 {
 		t.Errorf("%v", count)
 	}
-	if !slices.ContainsFunc(lines, func(s string) bool { return strings.HasPrefix(s, `facts_unknown{device="",reason="gone"} `) }) {
+	if !slices.ContainsFunc(lines, func(s string) bool {
+		return strings.HasPrefix(s, `exporter_facts_unknown{device="",reason="gone",uuid=""} `)
+	}) {
 		t.Errorf("nobody counts what is unknown of the lost ones:\n%s", strings.Join(lines, "\n"))
 	}
 }

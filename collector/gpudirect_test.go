@@ -27,25 +27,25 @@ func gdrNode() *fabric.Node {
 }
 
 func TestGPUDirect(t *testing.T) {
-	const first, second = `device="mlx5_0",gpu="0000:00:00.0"`, `device="mlx5_0",gpu="0000:01:00.0"`
+	const first, second = `pci_address="0000:00:00.0"`, `pci_address="0000:01:00.0"`
 	node := []string{"gpudirect_peermem_loaded 1", "gpudirect_peermem_bound 1", "gpudirect_peermem_registered_regions 12", "gpudirect_open_kernel_module 1"}
-	well := append(slices.Clone(node), `gpudirect_usable{`+first+`,uuid="GPU-0"} 1`, `gpudirect_path{`+first+`,path="dmabuf",uuid="GPU-0"} 1`)
+	well := append(slices.Clone(node), `gpudirect_usable{device="mlx5_0",`+first+`,uuid="GPU-0"} 1`, `gpudirect_path{device="mlx5_0",path="dmabuf",`+first+`,uuid="GPU-0"} 1`)
 	for _, c := range []struct {
 		name string
 		edit func(n *fabric.Node)
 		want []string
 	}{
-		{"well", func(*fabric.Node) {}, append(slices.Clone(well), `gpudirect_usable{`+second+`,uuid="GPU-1"} 1`, `gpudirect_path{`+second+`,path="dmabuf",uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 0")},
+		{"well", func(*fabric.Node) {}, append(slices.Clone(well), `gpudirect_usable{device="mlx5_0",`+second+`,uuid="GPU-1"} 1`, `gpudirect_path{device="mlx5_0",path="dmabuf",`+second+`,uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 0")},
 		{"too far", func(n *fabric.Node) {
 			n.GDR[1] = fabric.GDR{GPU: n.GDR[1].GPU, NIC: "mlx5_0", Usable: known(false), Block: fabric.GDRDistance}
-		}, append(slices.Clone(well), `gpudirect_usable{`+second+`,uuid="GPU-1"} 0`, `gpudirect_blocked{`+second+`,reason="distance",uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 1")},
+		}, append(slices.Clone(well), `gpudirect_usable{device="mlx5_0",`+second+`,uuid="GPU-1"} 0`, `gpudirect_blocked{device="mlx5_0",`+second+`,reason="distance",uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 1")},
 		{"chosen, and redirected", func(n *fabric.Node) {
 			n.GDR[1].Usable, n.GDR[1].Block = known(false), fabric.GDRACS
-		}, append(slices.Clone(well), `gpudirect_usable{`+second+`,uuid="GPU-1"} 0`, `gpudirect_blocked{`+second+`,reason="acs",uuid="GPU-1"} 1`,
-			`gpudirect_path{`+second+`,path="dmabuf",uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 1")},
+		}, append(slices.Clone(well), `gpudirect_usable{device="mlx5_0",`+second+`,uuid="GPU-1"} 0`, `gpudirect_blocked{device="mlx5_0",`+second+`,reason="acs",uuid="GPU-1"} 1`,
+			`gpudirect_path{device="mlx5_0",path="dmabuf",`+second+`,uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 1")},
 		{"chosen, and nobody may look", func(n *fabric.Node) {
 			n.GDR[1].Usable = fabric.NotKnown[bool](fabric.ReasonPrivilege, "config", now)
-		}, append(slices.Clone(well), `gpudirect_unknown{`+second+`,reason="privilege",uuid="GPU-1"} 1`, `gpudirect_path{`+second+`,path="dmabuf",uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 0")},
+		}, append(slices.Clone(well), `gpudirect_unknown{device="mlx5_0",`+second+`,reason="privilege",uuid="GPU-1"} 1`, `gpudirect_path{device="mlx5_0",path="dmabuf",`+second+`,uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 0")},
 		{"without a NIC", func(n *fabric.Node) {
 			n.GDR[1] = fabric.GDR{GPU: n.GDR[1].GPU, Usable: fabric.None[bool]("test", now)}
 		}, append(slices.Clone(well), "gpudirect_unusable_gpus 0")},
@@ -56,8 +56,8 @@ func TestGPUDirect(t *testing.T) {
 				n.GDR[i] = fabric.GDR{GPU: n.GDR[i].GPU, NIC: "mlx5_0", Usable: known(false), Block: fabric.GDRNoDriver}
 			}
 		}, []string{
-			"gpudirect_peermem_loaded 0", "gpudirect_unusable_gpus 2", `gpudirect_usable{` + first + `,uuid=""} 0`, `gpudirect_usable{` + second + `,uuid=""} 0`,
-			`gpudirect_blocked{` + first + `,reason="driver",uuid=""} 1`, `gpudirect_blocked{` + second + `,reason="driver",uuid=""} 1`,
+			"gpudirect_peermem_loaded 0", "gpudirect_unusable_gpus 2", `gpudirect_usable{device="mlx5_0",` + first + `,uuid=""} 0`, `gpudirect_usable{device="mlx5_0",` + second + `,uuid=""} 0`,
+			`gpudirect_blocked{device="mlx5_0",` + first + `,reason="driver",uuid=""} 1`, `gpudirect_blocked{device="mlx5_0",` + second + `,reason="driver",uuid=""} 1`,
 		}},
 		{"proprietary, peermem of no use", func(n *fabric.Node) {
 			n.GDR = nil
@@ -67,7 +67,7 @@ func TestGPUDirect(t *testing.T) {
 		{"files that cannot be read", func(n *fabric.Node) {
 			n.GDR = nil
 			n.GPUDirect = fabric.GPUDirect{Peermem: no[fabric.Peermem](), OpenModule: no[bool](), Driver: no[string](), TopologyOverride: no[int]()}
-		}, []string{`facts_unknown{device="",reason="io_error"} 4`}},
+		}, []string{`exporter_facts_unknown{device="",reason="io_error",uuid=""} 4`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := gdrNode()
@@ -98,11 +98,11 @@ func TestGPULinkUnderLoad(t *testing.T) {
 	g := gpuNode(1).GPUDriver.GPUs[0]
 	g.Address, g.PCIeGeneration.Value = "0000:1b:00.0", 1
 	n.GPUDriver.GPUs = []fabric.GPU{g}
-	if out := scrape(t, n); !strings.Contains(out, `gpufabric_pcie_link_degraded{device="0000:1b:00.0"} 1`) {
+	if out := scrape(t, n); !strings.Contains(out, `gpufabric_pcie_link_degraded{device="",pci_address="0000:1b:00.0"} 1`) {
 		t.Errorf("a GPU works over a slow link:\n%s", out)
 	}
 	n.GPUDriver.GPUs[0].Utilization.Value = 0
-	if out := scrape(t, n); !strings.Contains(out, `gpufabric_pcie_link_degraded{device="0000:1b:00.0"} 0`) {
+	if out := scrape(t, n); !strings.Contains(out, `gpufabric_pcie_link_degraded{device="",pci_address="0000:1b:00.0"} 0`) {
 		t.Errorf("an idle GPU saves power:\n%s", out)
 	}
 }

@@ -64,12 +64,16 @@ func (s *Set) collectSources(n *fabric.Node, emit emit) {
 		if !used[src.Name] {
 			continue
 		}
-		emit(sourceUp, bit(src.Up), src.Name, src.Device)
+		device, netdev := src.Device, ""
+		if src.OfNetDev() {
+			device, netdev = "", src.Device
+		}
+		emit(sourceUp, bit(src.Up), src.Name, device, netdev)
 		if !src.Up {
-			emit(sourceUnknown, 1, src.Name, src.Device, string(src.Reason))
+			emit(sourceUnknown, 1, src.Name, device, netdev, string(src.Reason))
 		}
 		if src.Name == fabric.SourceHCA {
-			emit(deviceStuck, bit(src.Stuck()), src.Device)
+			emit(hcaStuck, bit(src.Stuck()), device)
 		}
 	}
 	if used[fabric.SourceHCA] {
@@ -84,7 +88,7 @@ func (s *Set) collectSources(n *fabric.Node, emit emit) {
 			if f := n.PCI.NIC(h.Name); f != nil {
 				count.add(f.Metas())
 			}
-			count.emit(h.Name, emit)
+			count.emit(emit, h.Name, "")
 		}
 	}
 	if used[fabric.SourceGPU] {
@@ -102,14 +106,14 @@ func collectUnknownGPUs(n *fabric.Node, emit emit) {
 		named[g] = true
 		count := unknowns{}
 		count.add(g.Metas())
-		count.emit(label(g.UUID), emit)
+		count.emit(emit, "", label(g.UUID))
 	}
 	for i := range n.GPUDriver.GPUs {
 		if g := &n.GPUDriver.GPUs[i]; !named[g] {
 			node.add(g.Metas())
 		}
 	}
-	node.emit("", emit)
+	node.emit(emit, "", "")
 }
 
 // unknowns counts unknown facts.
@@ -123,10 +127,10 @@ func (u unknowns) add(facts iter.Seq2[string, fabric.Meta]) {
 	}
 }
 
-func (u unknowns) emit(device string, emit emit) {
+func (u unknowns) emit(emit emit, device, uuid string) {
 	for _, r := range fabric.Reasons() {
 		if u[r] > 0 {
-			emit(factsUnknown, float64(u[r]), device, string(r))
+			emit(factsUnknown, float64(u[r]), device, uuid, string(r))
 		}
 	}
 }

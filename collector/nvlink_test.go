@@ -31,14 +31,14 @@ func TestNVLink(t *testing.T) {
 			errors("replay", "153"), errors("recovery", "153"), errors("crc", "153"),
 		}},
 		{"one does not say", func(l []fabric.NVLink) { l[3].Active = no[bool]() }, []string{
-			"nvlink_links" + of0 + "18", errors("replay", "153"), errors("recovery", "153"), errors("crc", "153"), `facts_unknown{device="GPU-0",reason="io_error"} 1`,
+			"nvlink_links" + of0 + "18", errors("replay", "153"), errors("recovery", "153"), errors("crc", "153"), `exporter_facts_unknown{device="",reason="io_error",uuid="GPU-0"} 1`,
 		}},
 		{"the speed of one is unknown", func(l []fabric.NVLink) { l[3].Speed = no[float64]() }, []string{
 			"nvlink_links" + of0 + "18", "nvlink_links_active" + of0 + "18",
-			errors("replay", "153"), errors("recovery", "153"), errors("crc", "153"), `facts_unknown{device="GPU-0",reason="io_error"} 1`,
+			errors("replay", "153"), errors("recovery", "153"), errors("crc", "153"), `exporter_facts_unknown{device="",reason="io_error",uuid="GPU-0"} 1`,
 		}},
 		{"a count of one is unknown", func(l []fabric.NVLink) { l[3].Errors[0].Count = no[uint64]() }, append(slices.Clone(well[:3]),
-			errors("recovery", "153"), errors("crc", "153"), `facts_unknown{device="GPU-0",reason="io_error"} 1`)},
+			errors("recovery", "153"), errors("crc", "153"), `exporter_facts_unknown{device="",reason="io_error",uuid="GPU-0"} 1`)},
 		{"a count of one is not there", func(l []fabric.NVLink) { l[3].Errors = l[3].Errors[1:] }, append(slices.Clone(well[:3]),
 			errors("recovery", "153"), errors("crc", "153"))},
 	} {
@@ -60,7 +60,7 @@ func TestEachNVLink(t *testing.T) {
 		Errors: []fabric.NVLinkErrors{{Kind: fabric.NVLinkReplay, Count: no[uint64]()}},
 	}
 	links[2].Number = 1 // as another one has
-	got := slices.DeleteFunc(linesOf(t, n, "nvlink_links"), func(line string) bool { return strings.HasPrefix(line, "facts_unknown") })
+	got := slices.DeleteFunc(linesOf(t, n, "nvlink_links"), func(line string) bool { return strings.HasPrefix(line, "exporter_facts_unknown") })
 	equal(t, got,
 		`nvlink_link_info{end="switch",link="0",remote="0000:c0:00.0",uuid="GPU-0"} 1`, `nvlink_link_info{end="",link="1",remote="",uuid="GPU-0"} 1`,
 		`nvlink_link_active{link="0",uuid="GPU-0"} 1`, `nvlink_link_active{link="1",uuid="GPU-0"} 0`,

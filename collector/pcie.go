@@ -17,7 +17,7 @@ func collectPCIe(n *fabric.Node, emit emit) {
 		}
 	}
 	for _, f := range n.PCI.GPUs() {
-		collectLink(n, f, f.Address, emit)
+		collectLink(n, f, "", emit)
 	}
 	for _, r := range n.PCI.Rails {
 		collectRail(n, r, emit)
@@ -25,10 +25,10 @@ func collectPCIe(n *fabric.Node, emit emit) {
 }
 
 func collectLink(n *fabric.Node, f *fabric.PCIFunction, device string, emit emit) {
-	number(emit, pcieLinkWidth, f.Link.Width, device)
+	number(emit, pcieLinkWidth, f.Link.Width, device, f.Address)
 	list, ok := n.PCI.GPUShortfalls(f, n.GPUDriver.At(f.Address), n.At).Get() // of a NIC the driver of GPUs says nothing
 	if ok {
-		emit(pcieLinkDegraded, bit(len(list) > 0), device)
+		emit(pcieLinkDegraded, bit(len(list) > 0), device, f.Address)
 	}
 }
 

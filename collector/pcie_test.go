@@ -47,11 +47,11 @@ func TestPCIe(t *testing.T) {
 	n.PCI.Function("0000:1b:00.0").Link.Speed = known(2.5e9) // idle
 	out := scrape(t, n)
 	for _, line := range []string{
-		`gpufabric_pcie_link_degraded{device="mlx5_0"} 1`, `gpufabric_pcie_link_degraded{device="0000:1b:00.0"} 0`,
-		`gpufabric_pcie_link_transfers_per_second{device="mlx5_0"} 3.2e+10`, `gpufabric_pcie_link_width{device="mlx5_0"} 8`,
+		`gpufabric_pcie_link_degraded{device="mlx5_0",pci_address="0000:18:00.0"} 1`, `gpufabric_pcie_link_degraded{device="",pci_address="0000:1b:00.0"} 0`,
+		`gpufabric_pcie_link_transfers_per_second{device="mlx5_0"} 3.2e+10`, `gpufabric_pcie_link_width{device="mlx5_0",pci_address="0000:18:00.0"} 8`,
 		`gpufabric_pcie_link_max_width{device="mlx5_0"} 16`,
-		`gpufabric_pcie_aer_errors_total{device="mlx5_0",severity="correctable"} 8`, `gpufabric_pcie_acs_redirect{device="mlx5_0",gpu="0000:1b:00.0"} 1`,
-		`gpufabric_gpu_nic_distance{class="PIX",device="mlx5_0",gpu="0000:1b:00.0",rail="0"} 1`, `gpufabric_pcie_max_read_request_bytes{device="mlx5_0"} 4096`,
+		`gpufabric_pcie_aer_errors_total{device="mlx5_0",severity="correctable"} 8`, `gpufabric_pcie_acs_redirect{device="mlx5_0",pci_address="0000:1b:00.0"} 1`,
+		`gpufabric_gpu_nic_distance{class="PIX",device="mlx5_0",pci_address="0000:1b:00.0",rail="0"} 1`, `gpufabric_pcie_max_read_request_bytes{device="mlx5_0"} 4096`,
 	} {
 		if !strings.Contains(out, line) {
 			t.Errorf("missing %s in:\n%s", line, out)
@@ -92,7 +92,7 @@ func TestPCIeUnknown(t *testing.T) {
 			t.Errorf("a series of %s though nothing is known:\n%s", name, out)
 		}
 	}
-	for _, line := range []string{`gpufabric_facts_unknown{device="mlx5_0",reason="privilege"} 5`, `gpufabric_facts_unknown{device="mlx5_0",reason="suspended"} 1`} {
+	for _, line := range []string{`gpufabric_exporter_facts_unknown{device="mlx5_0",reason="privilege",uuid=""} 5`, `gpufabric_exporter_facts_unknown{device="mlx5_0",reason="suspended",uuid=""} 1`} {
 		if !strings.Contains(out, line) {
 			t.Errorf("missing %s in:\n%s", line, out)
 		}

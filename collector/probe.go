@@ -117,7 +117,7 @@ func collectProbe(s *probes.Status, p *probes.ProbeStatus, emit emit) {
 		of.timestamp(probeLastSuccess, r.At)
 	}
 	if r := p.Last; r != nil {
-		of.measured(probeRelease, r.Release.Or(0).Seconds())
+		of.measured(probeRelease, float64(r.Release.Or(0)))
 	}
 	r, faults := p.Verdict(), s.Faults(p)
 	for _, fault := range probes.Faults() {
@@ -178,39 +178,41 @@ func (of *subject) paths(r *probes.Result) {
 	if path, ok := r.Path.Get(); ok && slices.Contains(probes.Paths(), path) {
 		state(of.emit, probeTransport, path, probes.Paths(), of.kind, of.device, of.port)
 	}
-	boolean(of.emit, probeGPUDirect, r.GPUDirect, of.kind, of.device, of.port)
-	if r.Key.Kind == probes.Node || r.Key.Kind == probes.Calibrate { // the others have too few GPUs for sums in a switch
-		boolean(of.emit, probeNVLS, r.NVLS, of.kind, of.device, of.port)
-		boolean(of.emit, probeSHARP, r.SHARP, of.kind, of.device, of.port)
+	boolean(of.emit, probeGPUDirect, r.GPUDirect.Fact, of.kind, of.device, of.port)
+	if r.Kind == probes.Node || r.Kind == probes.Calibrate { // the others have too few GPUs for sums in a switch
+		boolean(of.emit, probeNVLS, r.NVLS.Fact, of.kind, of.device, of.port)
+		boolean(of.emit, probeSHARP, r.SHARP.Fact, of.kind, of.device, of.port)
 	}
-	number(of.emit, probeChannels, r.Channels, of.kind, of.device, of.port)
+	number(of.emit, probeChannels, r.Channels.Fact, of.kind, of.device, of.port)
 }
 
 // figures tells what a run measured that ended well: beside a failure they would look as if they were of today.
 func (of *subject) figures(r *probes.Result) {
-	of.measured(probeInit, r.Init.Seconds())
-	of.measured(probeConnect, r.Connect.Seconds())
+	of.measured(probeInit, float64(r.Init))
+	of.measured(probeConnect, float64(r.Connect))
 	if n := len(r.Measurements); n > 0 {
 		m := &r.Measurements[n-1]
-		of.measured(probeLatency, m.Time.Seconds())
+		of.measured(probeLatency, float64(m.Time))
 		of.measured(probeAlgBW, m.AlgBW)
 		of.measured(probeBusBW, m.BusBW)
 	}
 	if m := r.SmallMessage(); m != nil {
-		of.measured(probeSmallLatency, m.Time.Seconds())
+		of.measured(probeSmallLatency, float64(m.Time))
 	}
 	c := &r.Comparison
-	of.measured(probeExpectedRatio, c.Expected.Or(0))
+	of.measured(probeExpectedRatio, r.Expected.Or(0))
 	if c.Fingerprint != "" {
 		of.tell(probeBaselineSamples, float64(c.Samples))
 	}
-	of.measured(probeSmallLatencyRatio, c.Latency.Ratio.Or(0))
+	if l := c.Latency; l != nil {
+		of.measured(probeSmallLatencyRatio, l.Ratio.Or(0))
+	}
 	if ratio, ok := c.Ratio.Get(); ok {
 		of.measured(probeBaselineRatio, ratio)
 		of.tell(probeRegressed, bit(c.Regressed))
 		of.measured(probeBelow, float64(c.Below))
 		of.measured(probeCollapsed, float64(c.Collapsed))
-		if c.Best > 0 {
+		if _, known := c.Best.Get(); known {
 			of.tell(probeDrifted, bit(c.Drifted))
 		}
 	}

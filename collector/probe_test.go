@@ -23,31 +23,34 @@ const maxProbeSeries = 360
 
 const hour = time.Hour
 
+func measured[T any](v T) probes.Fact[T] { return probes.Known(v, "test", now) }
+
 // good is a result as a healthy node has it.
 func good(key probes.Key, at time.Time) *probes.Result {
 	r := &probes.Result{
-		Key: key, At: at, Wall: 4 * time.Second, Outcome: probes.OK, NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", Network: "IB",
-		Path: known(probes.PathIB), GPUDirect: known(true), NVLS: fabric.None[bool]("test", at), SHARP: fabric.None[bool]("test", at),
-		Channels: known(4), Init: 900 * time.Millisecond, Release: known(120 * time.Millisecond),
+		Key: key, At: at, Wall: 4, Outcome: probes.OK, NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", Network: "IB",
+		Path: measured(probes.PathIB), GPUDirect: measured(true), NVLS: probes.None[bool]("test", at), SHARP: probes.None[bool]("test", at),
+		Channels: measured(4), Init: 0.9, Release: measured(probes.Seconds(0.12)),
 	}
 	if key.Kind == probes.Transport {
 		return r
 	}
-	r.Connect = 250 * time.Millisecond
+	r.Connect = 0.25
 	r.Measurements = []probes.Measurement{
-		{Op: probes.AllReduce, Type: probes.Float32, Bytes: 1 << 10, Ranks: 2, Iterations: 20, Time: 20 * time.Microsecond, AlgBW: 51e6, BusBW: 51e6},
-		{Op: probes.AllReduce, Type: probes.Float32, Bytes: 64 << 20, Ranks: 2, Iterations: 20, Time: 1400 * time.Microsecond, AlgBW: 47.9e9, BusBW: 47.9e9},
+		{Op: probes.AllReduce, Type: probes.Float32, Bytes: 1 << 10, Ranks: 2, Iterations: 20, Time: 20e-6, AlgBW: 51e6, BusBW: 51e6},
+		{Op: probes.AllReduce, Type: probes.Float32, Bytes: 64 << 20, Ranks: 2, Iterations: 20, Time: 1.4e-3, AlgBW: 47.9e9, BusBW: 47.9e9},
 	}
-	r.Comparison = probes.Comparison{Fingerprint: "f", Samples: 40, Median: 48e9, MAD: 1e8, Best: 48.2e9, Ratio: known(0.998), Expected: fabric.None[float64]("test", at)}
-	r.Comparison.Latency = probes.LatencyComparison{Samples: 40, Median: 19 * time.Microsecond, Ratio: known(1.05)}
+	r.Comparison = probes.Comparison{Fingerprint: "f", Samples: 40, Median: measured(48e9), MAD: measured(1e8), Best: measured(48.2e9), Ratio: measured(0.998)}
+	r.Expected = probes.None[float64]("test", at)
+	r.Comparison.Latency = &probes.LatencyComparison{Samples: 40, Median: measured(probes.Seconds(19e-6)), Ratio: measured(1.05)}
 	switch key.Kind {
 	case probes.Node:
-		r.Path, r.GPUDirect, r.NVLS = known(probes.PathP2P), known(true), known(true)
+		r.Path, r.GPUDirect, r.NVLS = measured(probes.PathP2P), measured(true), measured(true)
 	case probes.Socket:
-		r.Path, r.Network, r.GPUDirect = known(probes.PathSocket), "Socket", fabric.None[bool]("test", at)
+		r.Path, r.Network, r.GPUDirect = measured(probes.PathSocket), "Socket", probes.None[bool]("test", at)
 	case probes.Rail:
-		r.NVLS, r.SHARP = known(false), known(false)
-		r.Comparison.Expected = known(1.06)
+		r.NVLS, r.SHARP = measured(false), measured(false)
+		r.Expected = measured(1.06)
 	}
 	return r
 }
@@ -206,7 +209,7 @@ func TestProbeStates(t *testing.T) {
 		}},
 		{"failed after NCCL had chosen TCP", func(p *probes.ProbeStatus) {
 			p.Last = failed(p.Key, now, probes.FailureWrong)
-			p.Last.At, p.Last.Path = p.LastRun, known(probes.PathSocket)
+			p.Last.At, p.Last.Path = p.LastRun, measured(probes.PathSocket)
 			p.LastGood = nil
 		}, slices.Concat(transports("socket"), []string{fault("socket"), fault("wrong"), fault("failing"), "success" + at + "} 0", "failing" + at + `,reason="wrong_result"} 1`, "last_run_timestamp_seconds" + at + "} 1.6999964e+09"})},
 		{"aborted after it was well: nothing changed", func(p *probes.ProbeStatus) {
@@ -227,19 +230,21 @@ func TestProbeStates(t *testing.T) {
 		}},
 		{"regressed", func(p *probes.ProbeStatus) {
 			c := &p.LastGood.Comparison
-			c.Regressed, c.Below, c.Collapsed, c.Ratio = true, 3, 2, known(0.75)
+			c.Regressed, c.Below, c.Collapsed, c.Ratio = true, 3, 2, measured(0.75)
 		}, slices.Concat(transports("ib"), []string{
 			`fault_ratio{device="mlx5_0",fault="regressed",kind="rail",port="1"} 0.75`,
 			"success" + at + "} 1", "bus_bandwidth_bytes_per_second" + at + "} 4.79e+10", "baseline_ratio" + at + "} 0.75", "regressed" + at + "} 1", "below_baseline_results" + at + "} 3", "collapsed_results" + at + "} 2",
 			"last_success_timestamp_seconds" + at + "} 1.6999964e+09", "last_run_timestamp_seconds" + at + "} 1.6999964e+09",
 		})},
 		{"no baseline yet", func(p *probes.ProbeStatus) {
-			p.LastGood.Comparison = probes.Comparison{Fingerprint: "f", Samples: 2, Ratio: fabric.NotKnown[float64](fabric.ReasonNotRead, "baseline", now)}
+			p.LastGood.Comparison = probes.Comparison{Fingerprint: "f", Samples: 2, Ratio: probes.NotKnown[float64](fabric.ReasonNotRead, "baseline", now)}
 		}, slices.Concat(transports("ib"), []string{
 			"success" + at + "} 1", "bus_bandwidth_bytes_per_second" + at + "} 4.79e+10",
 			"last_success_timestamp_seconds" + at + "} 1.6999964e+09", "last_run_timestamp_seconds" + at + "} 1.6999964e+09",
 		})},
-		{"NCCL's log said nothing", func(p *probes.ProbeStatus) { p.LastGood.Path = no[probes.Path]() }, slices.Concat(wellSince, []string{"last_run_timestamp_seconds" + at + "} 1.6999964e+09"})},
+		{"NCCL's log said nothing", func(p *probes.ProbeStatus) {
+			p.LastGood.Path = probes.NotKnown[probes.Path](fabric.ReasonIO, "test", now)
+		}, slices.Concat(wellSince, []string{"last_run_timestamp_seconds" + at + "} 1.6999964e+09"})},
 		{"run since it was skipped", func(p *probes.ProbeStatus) {
 			p.LastSkip = &probes.Skipped{Why: probes.SkipProcess, At: earlier}
 		}, slices.Concat(wellSince, transports("ib"), []string{"last_run_timestamp_seconds" + at + "} 1.6999964e+09"})},
@@ -253,10 +258,10 @@ func TestProbesThatLie(t *testing.T) {
 	p := probed(node, hour)
 	r := p.LastGood
 	r.NCCL, r.Network = "2\n\xff"+strings.Repeat("x", 1000), strings.Repeat("y", 1000)
-	r.Path, r.Init, r.Connect = known(probes.Path("smoke")), -time.Second, 0
+	r.Path, r.Init, r.Connect = measured(probes.Path("smoke")), -1, 0
 	m := &r.Measurements[1]
 	m.BusBW, m.AlgBW, m.Time = math.NaN(), math.Inf(1), -1
-	r.Comparison.Ratio, r.Comparison.Expected = known(math.NaN()), known(math.Inf(1))
+	r.Comparison.Ratio, r.Expected = measured(math.NaN()), measured(math.Inf(1))
 	p.Skips, p.Failures = map[probes.Skip]uint64{"whim": 3}, map[probes.Failure]uint64{"whim": 3}
 	p.LastSkip = &probes.Skipped{Why: "whim", At: now}
 	lines := probeLines(t, probes.Status{Enabled: true, Probes: []probes.ProbeStatus{p}})
@@ -285,14 +290,14 @@ func TestProbeResults(t *testing.T) {
 	p := probed(node, hour)
 	p.Judged, p.Slow, p.Late = 12, 3, 1
 	equal(t, of(p), append(counts("12", "3", "1"), "small_message_latency_seconds"+at+" 2e-05", "small_message_latency_ratio"+at+" 1.05")...)
-	p.LastGood.Comparison.Latency.Ratio = no[float64]()
+	p.LastGood.Comparison.Latency.Ratio = probes.NotKnown[float64](fabric.ReasonIO, "test", now)
 	equal(t, of(p), append(counts("12", "3", "1"), "small_message_latency_seconds"+at+" 2e-05")...)
 	p.LastGood.Measurements = p.LastGood.Measurements[1:]
 	equal(t, of(p), counts("12", "3", "1")...)
 	equal(t, of(probes.ProbeStatus{Key: node, Every: hour}), counts("0", "0", "0")...)
 	equal(t, of(probed(transport, hour)))
 	lies := probed(node, hour)
-	lies.Judged, lies.LastGood.Measurements[0].Time, lies.LastGood.Comparison.Latency.Ratio = 0, math.MinInt64, known(math.Inf(1))
+	lies.Judged, lies.LastGood.Measurements[0].Time, lies.LastGood.Comparison.Latency.Ratio = 0, math.MinInt64, measured(math.Inf(1))
 	equal(t, of(lies), counts("0", "0", "0")...)
 }
 
@@ -305,9 +310,9 @@ func TestProbeRelease(t *testing.T) {
 	equal(t, of(), `release_seconds{device="",kind="node",port=""} 0.12`)
 	p.Last = failed(p.Key, now, probes.FailureIntruder)
 	equal(t, of())
-	p.Last.Release = known(2 * time.Second)
+	p.Last.Release = measured(probes.Seconds(2))
 	equal(t, of(), `release_seconds{device="",kind="node",port=""} 2`)
-	p.Last.Release = fabric.NotKnown[time.Duration](fabric.ReasonTimeout, "test", now)
+	p.Last.Release = probes.NotKnown[probes.Seconds](fabric.ReasonTimeout, "test", now)
 	equal(t, of())
 }
 

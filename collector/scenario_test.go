@@ -71,6 +71,7 @@ func TestScenarios(t *testing.T) {
 			n.Commands = nil // how often the kernel's cache ran out depends on how busy the machine is
 			families := everything(t).Gather(n, ConfigState{LoadedAt: now, LastOK: true})
 			checkCatalogue(t, families, emitted)
+			checkIdentities(t, n, families)
 			checkFormats(t, families)
 			out := text(t, byDefault(t).Gather(n, ConfigState{LoadedAt: now, LastOK: true}))
 			if healthy(s) {
@@ -88,10 +89,10 @@ func TestScenarios(t *testing.T) {
 		run(s)
 	}
 	conditional := []string{ // configuration, findings, failures, netlink, and drivers the simulator does not have, health of NVSwitches
-		"compute_ports_expected", "nccl_config_findings", "facts_unknown", "source_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
+		"node_compute_ports_expected", "nccl_config_findings", "exporter_facts_unknown", "exporter_source_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
 		"gpu_fabric_unhealthy",
 		"check_unknown", "check_timestamp_seconds", "check_error", "check_run_timestamp_seconds", // what nobody expects is no matter for checks; in files of verdicts only
-		"retransmissions_total", "retransmitted_packets_total", "retransmitted_bytes_total", "hw_counters_dropped",
+		"hca_retransmissions_total", "hca_retransmitted_packets_total", "hca_retransmitted_bytes_total", "hca_hw_counters_dropped",
 		"ethernet_statistic_total", "ethernet_statistics_dropped", // what flags ask for, and more than fits
 	}
 	for _, f := range Catalogue() {
@@ -182,6 +183,29 @@ func checkCatalogue(t *testing.T, families []exposition.Family, emitted map[stri
 				t.Errorf("%s%q%s is there twice: Prometheus refuses the whole scrape", f.Name, f.Labels, key)
 			}
 			seen[key] = true
+		}
+	}
+}
+
+// checkIdentities: a label that names a thing names nothing else.
+func checkIdentities(t *testing.T, n *fabric.Node, families []exposition.Family) {
+	t.Helper()
+	address := regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`).MatchString
+	names := map[string]func(value string) bool{
+		"device": func(v string) bool { return n.HCA(v) != nil },
+		"netdev": func(v string) bool { return n.HCA(v) == nil && !address(v) }, // perhaps one of a pod
+		"uuid": func(v string) bool {
+			return slices.ContainsFunc(n.GPUDriver.GPUs, func(g fabric.GPU) bool { return g.UUID == v })
+		},
+		"pci_address": address,
+	}
+	for _, f := range families {
+		for at, label := range f.Labels {
+			for _, s := range f.Series {
+				if v := s.Labels[at]; v != "" && names[label] != nil && !names[label](v) {
+					t.Errorf("%s: the label %s is %q", f.Name, label, v)
+				}
+			}
 		}
 	}
 }

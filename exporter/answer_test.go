@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/config"
 )
 
 // unpacked returns a body as it was before compression.
@@ -117,7 +118,7 @@ func TestRegistryFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	ob := &fakeObserver{node: healthy}
-	h := newHandler(&flags{telemetryPath: "/metrics"}, site{}, set, ob, newReloader(site{}, config{}, ob, (*prober)(nil), log), log)
+	h := newHandler(&flags{telemetryPath: "/metrics"}, site{}, set, ob, newReloader(site{}, config.Config{}, ob, (*prober)(nil), log), log)
 	h.own.MustRegister(invalid{prometheus.NewDesc("broken", "help", nil, nil)})
 	var w *httptest.ResponseRecorder
 	for range 2 {

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/common/version"
 
 	"gpufabric_exporter/internal/capture"
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
 )
@@ -45,7 +46,7 @@ func takeCapture(ctx context.Context, f *flags, o Options) int {
 // writeCapture makes the file first: that it exists already should not take a minute to find out. What could not
 // be written in full does not stay.
 func writeCapture(ctx context.Context, f *flags, o Options) (m capture.Manifest, err error) {
-	conf, err := f.configFile.read()
+	conf, err := f.configFile.Read()
 	if err != nil {
 		return m, err
 	}
@@ -70,7 +71,7 @@ func writeCapture(ctx context.Context, f *flags, o Options) (m capture.Manifest,
 		return m, err
 	}
 	c, err := capture.Take(ctx, capture.Options{
-		Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Devices: f.devices, Policy: conf.policy, Version: version.Version, GPUs: askOnce(gpus),
+		Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Devices: f.devices, Policy: conf.Policy, Version: version.Version, GPUs: askOnce(gpus),
 		Names: namesHere(conf),
 	})
 	if err != nil {
@@ -80,8 +81,8 @@ func writeCapture(ctx context.Context, f *flags, o Options) (m capture.Manifest,
 }
 
 // namesHere returns the names of this host and of those who use it, as far as this process knows them.
-func namesHere(c config) []string {
-	names := []string{filepath.Base(c.nccl.Home), filepath.Base(os.Getenv("HOME"))}
+func namesHere(c config.Config) []string {
+	names := []string{filepath.Base(c.NCCL.Home), filepath.Base(os.Getenv("HOME"))}
 	for _, variable := range []string{"USER", "LOGNAME", "SUDO_USER", "HOSTNAME"} {
 		names = append(names, os.Getenv(variable))
 	}
@@ -172,7 +173,7 @@ func replay(ctx context.Context, f *flags, o Options) int {
 	}
 	return runSite(ctx, f, o, site{
 		sysfs: root("sys"), procfs: root("proc"), rootfs: root("root"), netlink: root(capture.NetlinkFolder), gpus: gpus,
-		config:    func() (config, error) { return parseConfig("", nil) },
+		config:    func() (config.Config, error) { return config.Parse("", nil) },
 		title:     "captured node",
 		note:      what + ". " + capture.Note,
 		simulated: true,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
@@ -26,11 +27,11 @@ const (
 func check(ctx context.Context, f *flags, o Options) int {
 	code, err := exitChecked, error(nil)
 	if f.checkExplain != nil {
-		var conf config
-		if conf, err = f.configFile.read(); err != nil {
+		var conf config.Config
+		if conf, err = f.configFile.Read(); err != nil {
 			code = exitUsage
 		} else {
-			explain(o.Stdout, f.checkExplain, conf.links)
+			explain(o.Stdout, f.checkExplain, conf.Links)
 		}
 	} else {
 		code, err = judge(ctx, f, o)
@@ -48,8 +49,8 @@ func judge(ctx context.Context, f *flags, o Options) (int, error) {
 		return exitUnchecked, errors.Join(err, writeTextfileError(f.checkTextfile, time.Now()))
 	}
 	if f.writeManifest != "" {
-		if err := writeManifest(f.writeManifest, diagnose.NewManifest(n)); err != nil {
-			return exitUnchecked, err
+		if err := config.WriteManifest(f.writeManifest, diagnose.NewManifest(n)); err != nil {
+			return exitUnchecked, unwritable("write-manifest", f.writeManifest, err)
 		}
 		return exitChecked, nil
 	}
@@ -79,12 +80,12 @@ func judge(ctx context.Context, f *flags, o Options) (int, error) {
 }
 
 // observeToCheck observes the node to be judged, and reads what the site expects of it.
-func observeToCheck(ctx context.Context, f *flags, o Options) (*fabric.Node, config, error) {
+func observeToCheck(ctx context.Context, f *flags, o Options) (*fabric.Node, config.Config, error) {
 	var manifest fabric.Manifest
 	if f.checkManifest != "" {
 		var err error
-		if manifest, err = readManifest(f.checkManifest); err != nil {
-			return nil, config{}, err
+		if manifest, err = config.ReadManifest(f.checkManifest); err != nil {
+			return nil, config.Config{}, err
 		}
 	}
 	n, conf, err := observeOnce(ctx, f, o, collector.CheckWants(), f.checkInterval)
@@ -106,11 +107,11 @@ func counts(f *flags, list []diagnose.Verdict) bool {
 // it is asked for just that: checks have nothing to say of devices that do not show, and that is no all-clear.
 func verdictsOf(n *fabric.Node, checks []*diagnose.Check) []diagnose.Verdict {
 	list := diagnose.Run(n, checks)
-	reads := func(c *diagnose.Check) bool { return c.ID == checkReads }
+	reads := func(c *diagnose.Check) bool { return c.ID == diagnose.CheckReads }
 	if slices.ContainsFunc(checks, reads) {
 		return list
 	}
-	for _, v := range diagnose.Run(n, []*diagnose.Check{diagnose.Find(checkReads)}) {
+	for _, v := range diagnose.Run(n, []*diagnose.Check{diagnose.Find(diagnose.CheckReads)}) {
 		if v.Status == diagnose.OK {
 			continue
 		}
@@ -149,7 +150,7 @@ func severe(c *diagnose.Check, least diagnose.Severity) bool {
 
 // observeOnce observes this host, or the simulated node that the flags name; a second time after the interval, if there
 // is one, so that rates show.
-func observeOnce(ctx context.Context, f *flags, o Options, want fabric.Want, interval time.Duration) (*fabric.Node, config, error) {
+func observeOnce(ctx context.Context, f *flags, o Options, want fabric.Want, interval time.Duration) (*fabric.Node, config.Config, error) {
 	look, conf, done, err := lookout(f, o)
 	if err != nil {
 		return nil, conf, err

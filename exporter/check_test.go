@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/simulator"
 )
@@ -275,7 +276,7 @@ func TestCheckTable(t *testing.T) {
 		{Check: diagnose.Find("gid_usable"), Subject: diagnose.Subject{Device: "d"}, Status: diagnose.OK, What: "y"},
 	}
 	var b bytes.Buffer
-	if err := writeChecks(&b, config{file: "/site.yml", links: links{runbooks: "/runbooks"}}, list, true, func(colour, s string) string { return "<" + colour + ">" + s + "<>" }); err != nil {
+	if err := writeChecks(&b, config.Config{File: "/site.yml", Links: config.Links{Runbooks: "/runbooks"}}, list, true, func(colour, s string) string { return "<" + colour + ">" + s + "<>" }); err != nil {
 		t.Fatal(err)
 	}
 	want := `<31>FAILED <>  critical  port_active               a: down
@@ -289,7 +290,7 @@ Configuration: /site.yml
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
-	if err := writeChecks(full{}, config{}, list, false, colours(full{})); err == nil {
+	if err := writeChecks(full{}, config.Config{}, list, false, colours(full{})); err == nil {
 		t.Error("a table that nobody got is no success")
 	}
 	t.Setenv("TMPDIR", memory(t))

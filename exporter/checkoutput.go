@@ -8,27 +8,15 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"slices"
 	"strings"
 
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 )
 
-// seen are the lines of evidence: one where it is the same of all subjects.
-func (t told) seen() []string {
-	if len(slices.Compact(slices.Clone(t.evidence))) == 1 {
-		return t.evidence[:1]
-	}
-	var lines []string
-	for i, e := range t.evidence {
-		lines = append(lines, t.subjects[i]+": "+e)
-	}
-	return lines
-}
-
 // writeChecks prints a table: what failed first, each with what was seen and what to do. All but what paint
 // adds is legible.
-func writeChecks(w io.Writer, conf config, list []diagnose.Verdict, verbose bool, paint painter) error {
+func writeChecks(w io.Writer, conf config.Config, list []diagnose.Verdict, verbose bool, paint painter) error {
 	var b bytes.Buffer
 	good, count := map[*diagnose.Check]bool{}, map[diagnose.Status]int{} // good: asked, and with nothing but ok
 	width := 0
@@ -38,21 +26,21 @@ func writeChecks(w io.Writer, conf config, list []diagnose.Verdict, verbose bool
 		good[v.Check] = v.Status == diagnose.OK && (so || !seen)
 	}
 	maps.DeleteFunc(good, func(_ *diagnose.Check, so bool) bool { return !so })
-	row := func(colour, status string, t told, text string) {
+	row := func(colour, status string, t diagnose.Group, text string) {
 		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Check.Severity, width, t.Check.ID, oneLine(text))
 	}
-	for _, t := range together(list) {
+	for _, t := range diagnose.Together(list) {
 		count[t.Status]++
-		subjects := strings.Join(t.subjects, ", ")
+		subjects := strings.Join(t.Subjects, ", ")
 		switch t.Status {
 		case diagnose.Failed:
 			row(red, "FAILED", t, subjects+": "+t.What)
-			for _, line := range t.seen() {
+			for _, line := range t.Seen() {
 				indent(&b, line)
 			}
 			indent(&b, t.Consequence)
 			indent(&b, prefixed("Do: ", t.Remedy))
-			indent(&b, "Runbook: "+conf.links.runbook(t.Check))
+			indent(&b, "Runbook: "+conf.Links.Runbook(t.Check))
 		case diagnose.Unknown:
 			row(yellow, "UNKNOWN", t, subjects+": "+t.Evidence)
 		default:
@@ -61,7 +49,7 @@ func writeChecks(w io.Writer, conf config, list []diagnose.Verdict, verbose bool
 			}
 		}
 	}
-	fmt.Fprintf(&b, "Configuration: %s\n", oneLine(conf.origin()))
+	fmt.Fprintf(&b, "Configuration: %s\n", oneLine(conf.Origin()))
 	fmt.Fprintf(&b, "%d failed, %d unknown, %d checks fine\n", count[diagnose.Failed], count[diagnose.Unknown], len(good))
 	_, err := w.Write(b.Bytes())
 	return err
@@ -111,10 +99,12 @@ type reportConfiguration struct {
 	Text string `json:"text"`
 }
 
-func configurationOf(c config) reportConfiguration { return reportConfiguration{c.file, c.origin()} }
+func configurationOf(c config.Config) reportConfiguration {
+	return reportConfiguration{c.File, c.Origin()}
+}
 
 // writeChecksJSON writes the verdicts. Note is what there is to say of the node beside them; empty: nothing.
-func writeChecksJSON(w io.Writer, conf config, list []diagnose.Verdict, note string) error {
+func writeChecksJSON(w io.Writer, conf config.Config, list []diagnose.Verdict, note string) error {
 	report := struct {
 		Configuration reportConfiguration `json:"configuration"`
 
@@ -139,7 +129,7 @@ func writeChecksJSON(w io.Writer, conf config, list []diagnose.Verdict, note str
 		report.Verdicts = append(report.Verdicts, checkVerdict{
 			Check: v.Check.ID, Severity: string(v.Check.Severity), Status: string(v.Status), Device: v.Subject.Device, Port: v.Subject.Port,
 			GPU: v.Subject.GPU, File: v.Subject.File, Reason: string(v.Reason), Title: v.Check.Title, What: v.What, Evidence: v.Evidence, Consequence: v.Consequence,
-			Remedy: v.Remedy, Runbook: conf.links.runbook(v.Check),
+			Remedy: v.Remedy, Runbook: conf.Links.Runbook(v.Check),
 		})
 	}
 	e := json.NewEncoder(w)
@@ -148,10 +138,10 @@ func writeChecksJSON(w io.Writer, conf config, list []diagnose.Verdict, note str
 }
 
 // explain prints all there is to say about a check.
-func explain(w io.Writer, c *diagnose.Check, at links) {
+func explain(w io.Writer, c *diagnose.Check, at config.Links) {
 	fmt.Fprintf(w, "%s (%s)\n  %s.\n", c.ID, c.Severity, c.Title)
 	for _, row := range [][2]string{
-		{"About", "each " + string(c.Scope)}, {"Reads", c.Reads}, {"When", c.Guard}, {"Finds", strings.Join(c.Modes, ", ")}, {"Runbook", at.runbook(c)},
+		{"About", "each " + string(c.Scope)}, {"Reads", c.Reads}, {"When", c.Guard}, {"Finds", strings.Join(c.Modes, ", ")}, {"Runbook", at.Runbook(c)},
 	} {
 		if row[1] != "" {
 			fmt.Fprintf(w, "  %-8s %s\n", row[0]+":", row[1])

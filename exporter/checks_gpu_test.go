@@ -130,7 +130,7 @@ func TestGPUTroubles(t *testing.T) {
 			n := withGPUs()
 			test.edit(n)
 			verdicts(n, test.gdr)
-			got := tell(troubles(diagnose.Run(n, nil)))
+			got := tell(diagnose.Run(n, nil))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1+strings.Count(test.name, "peermem unbound") {
 				t.Errorf("got %q", got)
@@ -142,38 +142,38 @@ func TestGPUTroubles(t *testing.T) {
 func TestGPUsUnchecked(t *testing.T) {
 	n := withGPUs()
 	verdicts(n, usable)
-	if got := tell(unchecked(diagnose.Run(n, nil))); got != "" {
+	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("healthy: %s", got)
 	}
 	verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonPrivilege, "", n.At) })
-	contains(t, tell(unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is not known", "ACS takes root")
+	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is not known", "ACS takes root")
 	verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonVirtual, "", n.At) })
-	if got := tell(unchecked(diagnose.Run(n, nil))); got != "" {
+	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("virtual: %s", got)
 	}
 	n.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", n.At)}
-	contains(t, tell(unchecked(diagnose.Run(n, nil))), "0000:19:00.0, 0000:9b:00.0: Could not be checked: gpu_driver.", "libnvidia-ml.so.1")
+	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "0000:19:00.0, 0000:9b:00.0: Could not be checked: gpu_driver.", "libnvidia-ml.so.1")
 	n.Sources = append(n.Sources, fabric.Source{Name: fabric.SourceGPU, Reason: fabric.ReasonTimeout})
-	contains(t, tell(unchecked(diagnose.Run(n, nil))), "GPU driver (NVML): Could not be read")
+	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU driver (NVML): Could not be read")
 }
 
 func TestGPUNotes(t *testing.T) {
 	n := withGPUs()
 	verdicts(n, usable)
-	if notes := gpuNotes(n, diagnose.GPUs(n)); len(notes) > 0 {
+	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) > 0 {
 		t.Errorf("healthy: %v", notes)
 	}
 	verdicts(n, blocked(fabric.GDRDistance, "SYS"))
-	if notes := gpuNotes(n, diagnose.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "so the machine is built") {
+	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "so the machine is built") {
 		t.Errorf("all far: %v", notes)
 	}
 	n.HCAs = slices.Delete(n.HCAs, 1, 2)
 	n.PCI.Functions = slices.DeleteFunc(n.PCI.Functions, func(f fabric.PCIFunction) bool { return slices.Contains(f.HCAs, "mlx5_1") })
 	verdicts(n, usable)
-	if notes := gpuNotes(n, diagnose.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "GPU0, GPU1 share mlx5_0") {
+	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "GPU0, GPU1 share mlx5_0") {
 		t.Errorf("one NIC: %v", notes)
 	}
-	if got := tell(troubles(diagnose.Run(n, nil))); got != "" {
+	if got := tell(diagnose.Run(n, nil)); got != "" {
 		t.Errorf("one NIC by design: %s", got)
 	}
 }

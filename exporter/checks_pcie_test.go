@@ -79,7 +79,7 @@ func TestPCIeTroubles(t *testing.T) {
 			n := withBus()
 			test.edit(n)
 			n.Derive()
-			got := tell(troubles(diagnose.Run(n, nil)))
+			got := tell(diagnose.Run(n, nil))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1 {
 				t.Errorf("got %q", got)

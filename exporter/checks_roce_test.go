@@ -92,12 +92,12 @@ func TestRoCETroubles(t *testing.T) {
 			n := lossless()
 			test.edit(n, &n.NetDevs[1].QoS)
 			n.Derive()
-			got := tell(troubles(diagnose.Run(n, nil)))
+			got := tell(diagnose.Run(n, nil))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) {
 				t.Errorf("got %q", got)
 			}
-			if u := tell(unchecked(diagnose.Run(n, nil))); u != "" {
+			if u := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); u != "" {
 				t.Errorf("not checked: %q", u)
 			}
 		})
@@ -110,12 +110,12 @@ func TestRoCEUnchecked(t *testing.T) {
 	n.Derive()
 	const want = "mlx5_1: Could not be checked: roce_pfc. For which priorities PFC is on is not known. \n" +
 		"mlx5_1: Could not be checked: roce_buffer, roce_cnp. Whether the priority is lossless is not known. \n"
-	if got := tell(unchecked(diagnose.Run(n, nil))); got != want {
+	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != want {
 		t.Errorf("got %q", got)
 	}
 	n.NetDevs[1].QoS.PFC.Reason = fabric.ReasonUnsupported
 	n.Derive()
-	if got := tell(unchecked(diagnose.Run(n, nil))); got != "" {
+	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("a driver without DCB: %q", got)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
@@ -30,7 +31,7 @@ func watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.
 		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
 	}
 	dir := t.TempDir()
-	c, err := parseConfig(s.Name, []byte(s.Config()))
+	c, err := config.Parse(s.Name, []byte(s.Config()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.
 		}
 		ob, err := observer.New(observer.Options{
 			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(),
-			Policy: c.policy, NCCL: c.nccl, Log: slog.New(slog.DiscardHandler),
+			Policy: c.Policy, NCCL: c.NCCL, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +138,7 @@ func TestVerdictsMatchLabels(t *testing.T) {
 					if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
 						return v.Check.ID == about.check && v.Subject.Device == f.Device && strings.Contains(strings.ToLower(v.Evidence), strings.ToLower(about.says))
 					}) {
-						t.Errorf("%s does not fail for %s with %q: %s", about.check, f.Device, about.says, tell(troubles(failed)))
+						t.Errorf("%s does not fail for %s with %q: %s", about.check, f.Device, about.says, tell(failed))
 					}
 				}
 				if got := brokenSteps(n); !maps.Equal(got, want) {
@@ -145,7 +146,7 @@ func TestVerdictsMatchLabels(t *testing.T) {
 				}
 				checkGPULabels(t, s, n, failed, later)
 				if len(s.Expect)+len(s.GPUs) == 0 && len(failed) > 0 {
-					t.Errorf("nothing is wrong, but %s", tell(troubles(failed)))
+					t.Errorf("nothing is wrong, but %s", tell(failed))
 				}
 				for _, v := range failed {
 					if v.Evidence == "" || v.Consequence == "" || !command.MatchString(v.Remedy) {
@@ -198,7 +199,7 @@ func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed [
 		if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
 			return slices.Contains(finds[f.What], v.Check.ID) && (f.GPU == "" || named(v, f.GPU))
 		}) {
-			t.Errorf("none of %v fails for GPU %s: %s", finds[f.What], f.GPU, tell(troubles(failed)))
+			t.Errorf("none of %v fails for GPU %s: %s", finds[f.What], f.GPU, tell(failed))
 		}
 	}
 	for _, v := range failed {

@@ -14,11 +14,20 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// tell renders troubles one a line.
-func tell(list []trouble) string {
+// tell renders what failed, one a line.
+func tell(list []diagnose.Verdict) string {
 	var b strings.Builder
-	for _, t := range list {
-		fmt.Fprintf(&b, "%s: %s. %s %s\n", strings.Join(t.Where, ", "), t.What, t.Why, t.Remedy)
+	for _, g := range diagnose.Together(diagnose.Failures(list)) {
+		fmt.Fprintf(&b, "%s: %s. %s %s\n", strings.Join(g.Subjects, ", "), g.What, strings.TrimSpace(g.Evidence+" "+g.Consequence), g.Remedy)
+	}
+	return b.String()
+}
+
+// tellGaps renders what could not be checked, one a line.
+func tellGaps(list []diagnose.Gap) string {
+	var b strings.Builder
+	for _, g := range list {
+		fmt.Fprintf(&b, "%s: %s. %s \n", strings.Join(g.Subjects, ", "), g.What, g.Why)
 	}
 	return b.String()
 }
@@ -81,12 +90,12 @@ func TestTroubles(t *testing.T) {
 			n := healthy()
 			test.edit(n, &n.HCAs[1].Ports[0])
 			n.Derive()
-			got := tell(troubles(diagnose.Run(n, nil)))
+			got := tell(diagnose.Run(n, nil))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1+strings.Count(test.name, "pinned") {
 				t.Errorf("got %q", got)
 			}
-			if u := tell(unchecked(diagnose.Run(n, nil))); u != "" {
+			if u := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); u != "" {
 				t.Errorf("not checked: %q", u)
 			}
 		})
@@ -124,10 +133,10 @@ func TestUnchecked(t *testing.T) {
 			n := healthy()
 			test.edit(n, &n.HCAs[1])
 			n.Derive()
-			if got := tell(unchecked(diagnose.Run(n, nil))); got != test.want {
+			if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if got := tell(troubles(diagnose.Run(n, nil))); got != "" {
+			if got := tell(diagnose.Run(n, nil)); got != "" {
 				t.Errorf("troubles: %q", got)
 			}
 		})

@@ -4,9 +4,6 @@ package exporter
 
 import (
 	"bytes"
-	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +14,7 @@ import (
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/exposition"
+	"gpufabric_exporter/internal/files"
 )
 
 // maxTextfile bounds what is read of an old textfile. Verdicts on a node of 128 ports and GPUs are some 100 KiB.
@@ -40,7 +38,7 @@ func replaceTextfile(path string, before []byte, families []exposition.Family) e
 	b := bytes.NewBuffer(before)
 	err := exposition.Encode(b, expfmt.FmtText, families, nil)
 	if err == nil {
-		err = replaceFile(path, b.Bytes())
+		err = files.Replace(path, b.Bytes())
 	}
 	if err != nil {
 		return unwritable("textfile", path, err)
@@ -51,7 +49,7 @@ func replaceTextfile(path string, before []byte, families []exposition.Family) e
 // oldVerdicts returns what the textfile has but for how the last run went. What is not the text format is dropped: with it
 // node_exporter would refuse the whole file.
 func oldVerdicts(path string) []byte {
-	old, err := readOwn(path, maxTextfile)
+	old, err := files.ReadOwn(path, maxTextfile)
 	if err != nil {
 		return nil
 	}
@@ -88,25 +86,4 @@ func usage(code int, args []string, o Options) int {
 		complain(o.Stderr, err)
 	}
 	return code
-}
-
-// replaceFile gives the file new content at once: who reads it meanwhile has the old or the new one, whole. What cannot
-// be written leaves the old one, and nothing beside it.
-func replaceFile(path string, content []byte) error {
-	// The name must not end like that of the file: node_exporter reads all *.prom.
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = errors.Join(f.Chmod(0o644), f.Sync())
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }

@@ -126,8 +126,8 @@ func TestServeFindsConfiguration(t *testing.T) {
 	contains(t, p.stderr.String(), "does not exist, so nothing is compared")
 	lacksMetric := func(want bool) {
 		t.Helper()
-		if _, body, _ := p.get("/metrics"); strings.Contains(body, "gpufabric_compute_ports_expected 3\n") == want {
-			t.Errorf("compute_ports_expected is there: %v", !want)
+		if _, body, _ := p.get("/metrics"); strings.Contains(body, "gpufabric_node_compute_ports_expected 3\n") == want {
+			t.Errorf("node_compute_ports_expected is there: %v", !want)
 		}
 	}
 	lacksMetric(true)

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/demo"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/spelling"
 )
@@ -45,9 +47,9 @@ func listScenarios(w io.Writer) int {
 	return exitOK
 }
 
-// demo serves a simulated node: the files of its scenario in a temporary folder, and the very pipeline that
+// serveDemo serves a simulated node: the files of its scenario in a temporary folder, and the very pipeline that
 // serves a real one on top. Nothing of this host is read.
-func demo(ctx context.Context, f *flags, o Options) int {
+func serveDemo(ctx context.Context, f *flags, o Options) int {
 	log := f.logger(o.Stderr)
 	fail := func(err error) int {
 		log.Error("cannot serve", "err", f.explain(err))
@@ -68,9 +70,9 @@ func demo(ctx context.Context, f *flags, o Options) int {
 		return fail(err)
 	}
 
-	var probed *rehearsal
+	var probed *demo.Rehearsal
 	if len(node.GPUs) > 0 {
-		if probed, err = newRehearsal(tree.NCCL, scenario.Healthy()); err != nil {
+		if probed, err = demo.NewRehearsal(tree.NCCL, scenario.Healthy()); err != nil {
 			return fail(err)
 		}
 	}
@@ -91,7 +93,7 @@ func demo(ctx context.Context, f *flags, o Options) int {
 	configName := "scenario " + scenario.Name
 	note := "This node is made up: " + scenario.Summary + ". " + scenario.Truth
 	if probed != nil {
-		note += fmt.Sprintf(" Its probes are made up, too, and run every %s instead of every few hours.", shortly(rehearseEvery))
+		note += fmt.Sprintf(" Its probes are made up, too, and run every %s instead of every few hours.", demo.Every)
 	}
 	onListen := o.OnListen
 	o.OnListen = func(addrs []net.Addr) {
@@ -100,10 +102,10 @@ func demo(ctx context.Context, f *flags, o Options) int {
 	}
 	return runSite(ctx, f, o, site{
 		sysfs: tree.Sysfs(), procfs: tree.Procfs(), rootfs: tree.Rootfs(), ethernet: tree.Ethernet(), gpus: tree.GPUs(),
-		config: func() (config, error) {
-			c, err := parseConfig(configName, []byte(scenario.Config()))
+		config: func() (config.Config, error) {
+			c, err := config.Parse(configName, []byte(scenario.Config()))
 			if probed != nil && err == nil {
-				c.probes = rehearsedConfig()
+				c.Probes = demo.Config()
 			}
 			return c, err
 		},
@@ -115,7 +117,7 @@ func demo(ctx context.Context, f *flags, o Options) int {
 }
 
 // play lets the scenario happen to a healthy node, and takes it back.
-func play(ctx context.Context, tree *simulator.Tree, probed *rehearsal, f *flags, log *slog.Logger) {
+func play(ctx context.Context, tree *simulator.Tree, probed *demo.Rehearsal, f *flags, log *slog.Logger) {
 	for _, act := range []struct {
 		after time.Duration
 		node  func() *simulator.Node
@@ -134,7 +136,7 @@ func play(ctx context.Context, tree *simulator.Tree, probed *rehearsal, f *flags
 			return
 		case <-wait.C:
 		}
-		if err := probed.change(func() error { return tree.Become(act.node()) }); err != nil {
+		if err := probed.Change(func() error { return tree.Become(act.node()) }); err != nil {
 			log.Error("the simulated node stays as it is", "err", err)
 			return
 		}

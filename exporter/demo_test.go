@@ -56,7 +56,7 @@ func TestDemo(t *testing.T) {
 			}
 
 			_, body, _ := p.get("/metrics")
-			contains(t, body, "gpufabric_compute_ports_expected ", "go_goroutines")
+			contains(t, body, "gpufabric_node_compute_ports_expected ", "go_goroutines")
 			lacks(t, body, "\nprocess_") // those are of this host
 			status, page, _ := p.get("/")
 			if status != http.StatusOK {
@@ -117,4 +117,28 @@ func TestDemoNeedsRoom(t *testing.T) {
 	if _, err := os.Stat(os.Getenv("TMPDIR")); err == nil {
 		t.Error("made the folder")
 	}
+}
+
+// The first page that a reader sees says that probes complain, and where of what.
+func TestLandingTellsOfProbes(t *testing.T) {
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
+	}
+	p := start(t, nil, "demo", "--scenario=probe-wrong-result")
+	p.ready()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		_, page, _ := p.get("/")
+		// A loaded machine may not read the node in time at first; then something is unchecked.
+		if strings.Contains(page, "One probe tells of trouble") && strings.Contains(page, "Nothing looks wrong but what probes found") {
+			contains(t, page, `<a href="probes">`, "Its probes are made up, too")
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the page does not tell of probes:\n%.4000s", page)
+		}
+	}
+	_, page, _ := p.get("/probes")
+	contains(t, page, "simulated node", "elements are wrong")
+	_, metrics, _ := p.get("/metrics")
+	contains(t, metrics, `gpufabric_probe_failing{device="",kind="node",port="",reason="wrong_result"} 1`, `gpufabric_probe_transport{device="",kind="transport",port="",transport="ib"} 1`)
 }

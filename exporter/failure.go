@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"gpufabric_exporter/internal/config"
 )
 
 // How much is said of what keeps a command from its work.
@@ -21,7 +23,7 @@ const (
 
 // complain prints errors, a line for each.
 func complain(w io.Writer, err error) {
-	all := split(err)
+	all := config.Errors(err)
 	for i, e := range all {
 		if i == maxFailures {
 			fmt.Fprintf(w, "%s: error: and %d more\n", name, len(all)-i)
@@ -45,9 +47,17 @@ func clip(s string, most int) string {
 	}, strings.ToValidUTF8(s, "?"))
 }
 
+// exitOf is what a command exits with after an error: exitUsage where the configuration is wrong, else that.
+func exitOf(err error, otherwise int) int {
+	if _, wrong := errors.AsType[*config.Error](err); wrong {
+		return exitUsage
+	}
+	return otherwise
+}
+
 // explain names the flag that an error is about, where a path that a flag says could not be read.
 func (f *flags) explain(err error) error {
-	if all := split(err); len(all) > 1 {
+	if all := config.Errors(err); len(all) > 1 {
 		all = slices.Clone(all)
 		for i := range all {
 			all[i] = f.explain(all[i])
@@ -59,7 +69,7 @@ func (f *flags) explain(err error) error {
 		return err
 	}
 	for _, flag := range []struct{ name, path string }{
-		{"config.file", f.configFile.path},
+		{"config.file", f.configFile.Path},
 		{"web.config.file", f.webConfigFile},
 		{"manifest", f.checkManifest},
 		{"capture", f.demoCapture},

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"gpufabric_exporter/probes"
 )
 
 // What keeps a command from its work is said in one line that names the flag, its value and what to do.
@@ -101,7 +103,7 @@ func TestComplain(t *testing.T) {
 		t.Errorf("%d lines of %d bytes", n, w.buf.Len())
 	}
 	var wrapped output
-	complain(&wrapped, fmt.Errorf("%w: %w", errSettings, net.ErrClosed))
+	complain(&wrapped, fmt.Errorf("%w: %w", probes.ErrSettings, net.ErrClosed))
 	if want := "gpufabric_exporter: error: settings of probes: use of closed network connection\n"; wrapped.String() != want {
 		t.Errorf("got %q, want %q", wrapped.String(), want)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/version"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
@@ -67,7 +68,7 @@ type flags struct {
 
 	sysfs, procfs, rootfs string
 	netlink               string
-	configFile            configFile
+	configFile            config.File
 	configCheck           bool
 
 	fastInterval, mediumInterval, slowInterval time.Duration
@@ -229,7 +230,7 @@ func (c *commandLine) defineWeb() {
 	}).PlaceHolder("/")
 	define(c, "web.external-url", "URL under which a reverse proxy offers this exporter.", "",
 		into(&c.externalURL, parseURLPath)).PlaceHolder("URL")
-	c.bool("web.disable-exporter-metrics", "Leave out metrics about the exporter itself (go_*, process_*, promhttp_*).", &f.disableExporterMetrics)
+	c.bool("web.disable-exporter-metrics", "Leave out metrics about the exporter's process (go_*, process_*, promhttp_*); gpufabric_exporter_build_info stays.", &f.disableExporterMetrics)
 	define(c, "web.max-requests", "Requests served at a time, the others get 503; 0: any number.", "40", into(&f.maxRequests, parseCount))
 	c.bool("web.enable-pprof", "Serve profiles of the exporter under /debug/pprof/.", &f.enablePprof)
 	define(c, "timeout-offset", "Seconds by which a scrape ends before Prometheus gives it up.", "0.5", into(&f.timeoutOffset, parseSeconds))
@@ -253,11 +254,11 @@ func (c *commandLine) defineCollectors() {
 	}
 	c.bool("collector.disable-defaults", "Run only the collectors that are named.", &c.disableDefaults)
 	define(c, "collector.device-include", "Touch only RDMA devices whose whole name matches.", "",
-		into(&c.f.devices.Include, parsePattern)).PlaceHolder("REGEXP")
+		into(&c.f.devices.Include, config.ParsePattern)).PlaceHolder("REGEXP")
 	define(c, "collector.device-exclude", "Do not touch RDMA devices whose whole name matches.", "",
-		into(&c.f.devices.Exclude, parsePattern)).PlaceHolder("REGEXP")
+		into(&c.f.devices.Exclude, config.ParsePattern)).PlaceHolder("REGEXP")
 	define(c, "collector.netdev.stats-include", "Read statistics of network interfaces whose whole name (ethtool -S) matches, beside those that have a metric of their own.", "",
-		into(&c.f.statistics, parsePattern)).PlaceHolder("REGEXP")
+		into(&c.f.statistics, config.ParsePattern)).PlaceHolder("REGEXP")
 }
 
 func (c *commandLine) defineNode() {
@@ -267,8 +268,8 @@ func (c *commandLine) defineNode() {
 	define(c, "path.rootfs", "Where the file system of the host is mounted.", "/", into(&f.rootfs, parseFile))
 	define(c, "path.netlink", "Folder of recorded answers of the kernel that belong to --path.sysfs: netlink of a capture.", "",
 		into(&f.netlink, parseFile)).PlaceHolder("DIR")
-	define(c, "config.file", "What the site expects of its nodes (YAML). Read again on SIGHUP and on POST /-/reload. The default file may be missing; "+noConfig+": read no file.", defaultConfig,
-		into(&f.configFile.path, parseFile))
+	define(c, "config.file", "What the site expects of its nodes (YAML). Read again on SIGHUP and on POST /-/reload. The default file may be missing; "+config.NoFile+": read no file.", config.DefaultFile,
+		into(&f.configFile.Path, parseFile))
 	c.bool("config.check", "Check the configuration files and exit.", &f.configCheck)
 	define(c, "observer.fast-interval", "How long scrapes share one reading of the hardware.", observer.DefaultFastInterval.String(),
 		into(&f.fastInterval, parseInterval))
@@ -338,9 +339,9 @@ func (c *commandLine) finish() error {
 		f.routePrefix = *c.prefix
 	}
 	f.routePrefix = strings.TrimSuffix(f.routePrefix, "/")
-	f.configFile.optional = !*c.set["config.file"]
-	if f.configFile.path == noConfig {
-		f.configFile.path = ""
+	f.configFile.Optional = !*c.set["config.file"]
+	if f.configFile.Path == config.NoFile {
+		f.configFile.Path = ""
 	}
 	if len(f.listen) == 0 {
 		f.listen = []string{defaultAddress}
@@ -370,8 +371,8 @@ func (c *commandLine) checkCombinations() error {
 		return fmt.Errorf("--observer.slow-interval=%q: expected at least --observer.fast-interval (%s)", f.slowInterval, f.fastInterval)
 	case f.mediumInterval < f.fastInterval:
 		return fmt.Errorf("--observer.medium-interval=%q: expected at least --observer.fast-interval (%s)", f.mediumInterval, f.fastInterval)
-	case f.configCheck && f.configFile.path == "":
-		return fmt.Errorf("--config.check: expected a file, not --config.file=%s", noConfig)
+	case f.configCheck && f.configFile.Path == "":
+		return fmt.Errorf("--config.check: expected a file, not --config.file=%s", config.NoFile)
 	case f.systemdSocket && *c.set["web.listen-address"]:
 		return errors.New("--web.systemd-socket and --web.listen-address: expected at most one of them")
 	}

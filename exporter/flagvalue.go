@@ -69,7 +69,7 @@ func appendTo[T any](to *[]T, parse func(string) (T, error)) func(string) error 
 
 // choice is the value of a flag, or of an argument without a name, that is one of some words.
 func choice[T ~string](name string, to *T, words ...T) *flagValue {
-	all := namesOf(words)
+	all := spelling.Names(words)
 	return &flagValue{name: name, words: func() []string { return all }, set: into(to, oneOf(words...))}
 }
 
@@ -85,18 +85,9 @@ func oneOf[T ~string](words ...T) func(string) (T, error) {
 		if slices.Contains(words, T(s)) {
 			return T(s), nil
 		}
-		all := namesOf(words)
-		return "", errors.New("expected " + list(all) + spelling.Hint(s, all))
+		all := spelling.Names(words)
+		return "", errors.New("expected " + spelling.List(all) + spelling.Hint(s, all))
 	}
-}
-
-// namesOf returns the names of things.
-func namesOf[T ~string](list []T) []string {
-	all := make([]string, len(list))
-	for i, w := range list {
-		all[i] = string(w)
-	}
-	return all
 }
 
 // levels are those of the log, from the least.
@@ -176,15 +167,4 @@ func parseURLPath(s string) (string, error) {
 		return "", errors.New("the path of the URL: " + err.Error())
 	}
 	return p, nil
-}
-
-// parsePattern compiles a regular expression that matches whole names.
-func parsePattern(s string) (*regexp.Regexp, error) {
-	if s == "" {
-		return nil, errors.New("expected a regular expression, not an empty one")
-	}
-	if _, err := regexp.Compile(s); err != nil { // by itself first: "a)(b" is none, but fits between the parentheses below
-		return nil, fmt.Errorf("expected a regular expression: %w", errors.New(strings.TrimPrefix(err.Error(), "error parsing regexp: ")))
-	}
-	return regexp.Compile("^(?:" + s + ")$")
 }

@@ -80,7 +80,7 @@ func (c *commandLine) read(words []string) (reading, error) {
 			i := slices.IndexFunc(model.Commands, func(m *kingpin.CmdModel) bool { return m.Name == w })
 			if i < 0 {
 				all := commandNames(model)
-				return at, fmt.Errorf("%.64q: unknown command: expected %s%s", w, list(all), spelling.Hint(w, all))
+				return at, fmt.Errorf("%.64q: unknown command: expected %s%s", w, spelling.List(all), spelling.Hint(w, all))
 			}
 			at.command = model.Commands[i]
 		default:
@@ -143,9 +143,9 @@ func (at *reading) unknown(written string, model *kingpin.ApplicationModel) erro
 	}
 	switch {
 	case len(those) > 0 && at.command == nil:
-		return fmt.Errorf("%s: expected the command before it: %s", written, list(those))
+		return fmt.Errorf("%s: expected the command before it: %s", written, spelling.List(those))
 	case len(those) > 0:
-		return fmt.Errorf("%s: %s does not take this flag, but %s", written, at.command.Name, list(those))
+		return fmt.Errorf("%s: %s does not take this flag, but %s", written, at.command.Name, spelling.List(those))
 	}
 	var all []string
 	for _, f := range at.flags() {

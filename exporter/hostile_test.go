@@ -21,6 +21,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/probes"
 )
@@ -280,13 +281,13 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := make(chan struct{})
 		var reads atomic.Int32
-		s := site{config: func() (config, error) {
+		s := site{config: func() (config.Config, error) {
 			reads.Add(1)
 			<-answers
-			return readConfig("")
+			return config.File{}.Read()
 		}}
 		ob := &fakeObserver{node: healthy}
-		r := newReloader(s, config{}, ob, (*prober)(nil), slog.New(slog.DiscardHandler))
+		r := newReloader(s, config.Config{}, ob, (*prober)(nil), slog.New(slog.DiscardHandler))
 		post := func() int {
 			w := httptest.NewRecorder()
 			r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/-/reload", nil))
@@ -302,7 +303,7 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 		if code := <-first; code != http.StatusInternalServerError || time.Since(begin) != patience {
 			t.Errorf("status %d after %s", code, time.Since(begin))
 		}
-		if r.current().err == nil {
+		if r.current().Err == nil {
 			t.Error("a reload that failed counts as none")
 		}
 		for range 1500 {
@@ -315,8 +316,8 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 		}
 		close(answers)
 		synctest.Wait()
-		if code := post(); code != http.StatusOK || r.current().err != nil {
-			t.Errorf("status %d and %v when the file answers again", code, r.current().err)
+		if code := post(); code != http.StatusOK || r.current().Err != nil {
+			t.Errorf("status %d and %v when the file answers again", code, r.current().Err)
 		}
 	})
 }
@@ -325,8 +326,8 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 func TestReloadFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
-		s := site{config: func() (config, error) { reads++; return config{}, nil }}
-		r := newReloader(s, config{}, &fakeObserver{node: healthy}, (*prober)(nil), slog.New(slog.DiscardHandler))
+		s := site{config: func() (config.Config, error) { reads++; return config.Config{}, nil }}
+		r := newReloader(s, config.Config{}, &fakeObserver{node: healthy}, (*prober)(nil), slog.New(slog.DiscardHandler))
 		post := func() int {
 			w := httptest.NewRecorder()
 			r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/-/reload", nil))
@@ -359,18 +360,17 @@ func TestFIFOsAreNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "is a FIFO, expected a regular file"
-	if _, err := readConfig(fifo); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := (config.File{Path: fifo}).Read(); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("configuration: %v", err)
 	}
-	if _, err := readManifest(fifo); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := config.ReadManifest(fifo); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("manifest: %v", err)
 	}
-	if _, err := readEnvironment(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") || !errors.Is(err, errSettings) {
+	if _, err := probes.ReadEnvironment(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") || !errors.Is(err, probes.ErrSettings) {
 		t.Errorf("environment: %v", err)
 	}
 }
 
-// The Prober asks for a file or a library that hangs; others that follow do not ask again.
 // What others can put in the place of a file that is read and replaced: a FIFO with a writer that is silent, or a link to
 // what they may not read.
 func TestFilesThatAreReplaced(t *testing.T) {
@@ -391,9 +391,6 @@ func TestFilesThatAreReplaced(t *testing.T) {
 			if old := oldVerdicts(file); len(old) > 0 {
 				t.Errorf("textfile: %s: %q", file, old)
 			}
-			if _, err := readInventory(file); err == nil {
-				t.Errorf("inventory: %s: expected an error", file)
-			}
 		}
 	}()
 	select {
@@ -401,35 +398,6 @@ func TestFilesThatAreReplaced(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("waits for the writer of a FIFO")
 	}
-}
-
-func TestSettingsThatHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int32
-		answers := make(chan struct{})
-		p := &Probing{FindNCCL: func(string, string) (string, error) {
-			asked.Add(1)
-			<-answers
-			return "/lib/libnccl.so.2", nil
-		}}
-		var reading errand[library]
-		for range 10 { // as many reloads
-			m := &probeNode{config: probes.DefaultConfig(), probing: p, reading: &reading}
-			s, err := m.settings(t.Context())
-			if !errors.Is(err, errSettings) || s.Bytes == 0 {
-				t.Fatalf("%+v, %v", s, err)
-			}
-		}
-		if n := asked.Load(); n != 1 {
-			t.Errorf("asked %d times", n)
-		}
-		close(answers)
-		synctest.Wait()
-		m := &probeNode{config: probes.DefaultConfig(), probing: p, reading: &reading}
-		if s, err := m.settings(t.Context()); err != nil || s.NCCL != "/lib/libnccl.so.2" {
-			t.Errorf("%+v, %v", s, err)
-		}
-	})
 }
 
 // Whatever hangs, the end of the process waits for it no longer than it says.

@@ -3,9 +3,7 @@
 package exporter
 
 import (
-	"crypto/sha256"
-	"encoding/base64"
-	"html/template"
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -16,10 +14,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/page"
 )
 
 // handler answers all requests. It may be used by any number of servers at once.
@@ -32,20 +32,19 @@ type handler struct {
 	observer nodeObserver
 	config   *reloader
 	own      *prometheus.Registry // metrics about the exporter itself
+	build    []*dto.MetricFamily  // what is left of them with --web.disable-exporter-metrics
 	failures *prometheus.CounterVec
 	answers  answers
-	page     *template.Template
-	probes   *probePages
+	probes   *page.Probes
 	log      *slog.Logger
 	ready    atomic.Bool // the first observation is done
-	seen     sightings
+	seen     page.Sightings
 }
 
 func newHandler(f *flags, s site, set *collector.Set, ob nodeObserver, config *reloader, log *slog.Logger) *handler {
-	h := &handler{flags: f, site: s, observer: ob, config: config, own: newRegistry(!s.simulated), failures: newFailures(), log: log}
-	h.set = set.WithVerdicts(func(n *fabric.Node, list []diagnose.Verdict) { h.seen.see(list, false, n.At) })
+	h := &handler{flags: f, site: s, observer: ob, config: config, own: newRegistry(!s.simulated), build: buildInfo(), failures: newFailures(), log: log}
+	h.set = set.WithVerdicts(func(n *fabric.Node, list []diagnose.Verdict) { h.seen.See(list, false, n.At) })
 	h.own.MustRegister(h.failures)
-	h.page = template.Must(template.New("landing").Parse(landingHTML))
 	h.probes = h.probePages()
 	h.Handler = secured(bodiless(new(http.CrossOriginProtection).Handler(h.routes())))
 	return h
@@ -62,10 +61,10 @@ func (h *handler) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+h.flags.telemetryPath, limit(metrics))
 	if h.flags.telemetryPath != "/" {
-		mux.Handle("GET /{$}", limit(http.HandlerFunc(h.landing)))
+		mux.Handle("GET /{$}", limit(shown(h.landing(), pageTimeout)))
 	}
-	mux.Handle("GET "+probesPath, limit(http.HandlerFunc(h.probes.html)))
-	mux.Handle("GET "+probesPath+".json", limit(http.HandlerFunc(h.probes.json)))
+	mux.Handle("GET "+probesPath, limit(shown(http.HandlerFunc(h.probes.ServePage), pageTimeout)))
+	mux.Handle("GET "+probesPath+".json", limit(shown(http.HandlerFunc(h.probes.ServeJSON), pageTimeout)))
 	mux.HandleFunc("GET /-/healthy", h.healthy)
 	mux.HandleFunc("GET /-/ready", h.readiness)
 	mux.Handle("POST /-/reload", h.config)
@@ -155,15 +154,24 @@ func writeBy(w http.ResponseWriter, deadline time.Time) {
 	_ = http.NewResponseController(w).SetWriteDeadline(deadline.Add(slowClient)) // recorders in tests have none
 }
 
+// shown gives a page so long to be made, and its reader until shortly after to read it.
+func shown(next http.Handler, within time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		deadline := time.Now().Add(within)
+		ctx, cancel := context.WithDeadline(r.Context(), deadline)
+		defer cancel()
+		writeBy(w, deadline)
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
 // secured sets headers that keep a browser from doing anything with our answers but show them. What
 // --web.config.file says of the same headers wins.
 func secured(next http.Handler) http.Handler {
-	sum := sha256.Sum256([]byte(landingCSS))
 	headers := map[string]string{
-		"Content-Security-Policy": "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
-			"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-		"X-Content-Type-Options": "nosniff",
-		"Referrer-Policy":        "no-referrer",
+		"Content-Security-Policy": page.SecurityPolicy(),
+		"X-Content-Type-Options":  "nosniff",
+		"Referrer-Policy":         "no-referrer",
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for k, v := range headers {

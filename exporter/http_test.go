@@ -18,7 +18,7 @@ func TestMetrics(t *testing.T) {
 	if status != http.StatusOK || !strings.HasPrefix(header.Get("Content-Type"), "text/plain; version=0.0.4") {
 		t.Errorf("%d %s", status, header)
 	}
-	contains(t, body, `gpufabric_hca_port_state{device="mlx5_0",port="1",state="active"} 1`, "gpufabric_scrape_collector_success", "gpufabric_config_last_reload_successful 1",
+	contains(t, body, `gpufabric_hca_port_state{device="mlx5_0",port="1",state="active"} 1`, "gpufabric_scrape_collector_success", "gpufabric_exporter_config_last_reload_successful 1",
 		"go_goroutines ", "process_open_fds ", "promhttp_metric_handler_requests_in_flight 1", "gpufabric_exporter_build_info{")
 	last := ""
 	for line := range strings.Lines(body) {
@@ -46,8 +46,15 @@ func TestOpenMetrics(t *testing.T) {
 func TestDisableExporterMetrics(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy}, "--web.disable-exporter-metrics")
 	_, body, _ := p.get("/metrics")
-	lacks(t, body, "\ngo_", "\nprocess_", "\npromhttp_", "build_info")
-	contains(t, body, "gpufabric_hca_port_state", "gpufabric_config_last_reload_successful 1")
+	lacks(t, body, "\ngo_", "\nprocess_", "\npromhttp_")
+	contains(t, body, "\ngpufabric_exporter_build_info{", "gpufabric_hca_port_state", "gpufabric_exporter_config_last_reload_successful 1")
+	for range 2 { // the names that one scraper asks for are not those of the next
+		_, body, _ = p.get("/metrics?name[]=gpufabric_hca_port_state")
+		lacks(t, body, "build_info")
+	}
+	_, body, _ = p.get("/metrics?name[]=gpufabric_exporter_build_info")
+	contains(t, body, "gpufabric_exporter_build_info{")
+	lacks(t, body, "gpufabric_hca_port_state")
 }
 
 func TestSelectCollectors(t *testing.T) {

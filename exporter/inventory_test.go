@@ -80,7 +80,7 @@ func TestInventory(t *testing.T) {
 	}
 	p := startWith(t, Options{inventory: file}, "--path.sysfs="+gpu.Sysfs(), "--path.procfs="+gpu.Procfs(), "--path.rootfs="+gpu.Rootfs())
 	_, metrics, _ := p.get("/metrics?collect[]=check")
-	contains(t, metrics, `gpufabric_check_unknown{check="hardware",device="",job="",port="",reason="gone",severity="critical",uuid=""} 1`)
+	contains(t, metrics, `gpufabric_check_unknown{check="hardware",device="",pci_address="",port="",reason="gone",severity="critical",uuid=""} 1`)
 	stated := filepath.Join(t.TempDir(), "stated.yml")
 	if err := os.WriteFile(stated, []byte("expected: {gpus: 7}\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -113,97 +113,4 @@ func TestInventoryOfAnotherView(t *testing.T) {
 	if code := Run(t.Context(), []string{"check", "--scenario=healthy-cpu-node", "--only=hardware"}, Options{Stdout: &out, Stderr: &out, inventory: filepath.Join(dir, "inventory.json")}); code != exitChecked {
 		t.Errorf("a simulated node: exit code %d\n%s", code, out.String())
 	}
-}
-
-// The memory is kept where no other user can change it, and what is not one is none.
-func TestInventoryIsCareful(t *testing.T) {
-	withoutRace(t)
-	tree := treeOf(t, "healthy")
-	t.Run("no folder", func(t *testing.T) {
-		dir := filepath.Join(t.TempDir(), "none")
-		if code, out := inventoried(t, tree, dir); code != exitChecked || strings.Contains(out, "level=") {
-			t.Errorf("exit code %d\n%s", code, out)
-		}
-		if _, err := os.Stat(dir); err == nil {
-			t.Error("the folder was made")
-		}
-	})
-	t.Run("a folder for all", func(t *testing.T) {
-		dir := t.TempDir()
-		if err := os.Chmod(dir, 0o777); err != nil {
-			t.Fatal(err)
-		}
-		if code, out := inventoried(t, tree, dir); code != exitChecked || !strings.Contains(out, "only its owner can write to") {
-			t.Errorf("exit code %d\n%s", code, out)
-		}
-		onlyFile(t, dir)
-	})
-	t.Run("a link", func(t *testing.T) {
-		dir := t.TempDir()
-		victim := filepath.Join(t.TempDir(), "victim")
-		if err := os.WriteFile(victim, []byte("mine"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(victim, filepath.Join(dir, "inventory.json")); err != nil {
-			t.Fatal(err)
-		}
-		if code, out := inventoried(t, tree, dir); code != exitChecked || !strings.Contains(out, "is not known") {
-			t.Errorf("exit code %d\n%s", code, out)
-		}
-		if text, _ := os.ReadFile(victim); string(text) != "mine" {
-			t.Errorf("the link was followed: %q", text)
-		}
-	})
-	t.Run("a folder as systemd lays it with DynamicUser", func(t *testing.T) {
-		dir := filepath.Join(t.TempDir(), "gpufabric_exporter")
-		if err := os.Symlink(t.TempDir(), dir); err != nil {
-			t.Fatal(err)
-		}
-		if code, out := inventoried(t, tree, dir); code != exitChecked || strings.Contains(out, "level=") {
-			t.Errorf("exit code %d\n%s", code, out)
-		}
-		if had, err := readInventory(filepath.Join(dir, "inventory.json")); err != nil || len(had.GPUs.Items) != 8 {
-			t.Errorf("%+v, %v", had, err)
-		}
-	})
-	t.Run("another user's folder", func(t *testing.T) {
-		dir := t.TempDir()
-		if err := os.Chown(dir, 65534, 65534); err != nil {
-			t.Skipf("skipped: needs root: %v", err)
-		}
-		if code, out := inventoried(t, tree, dir); code != exitChecked {
-			t.Errorf("exit code %d\n%s", code, out)
-		}
-		onlyFile(t, dir)
-	})
-	t.Run("garbage", func(t *testing.T) {
-		dir := t.TempDir()
-		file := filepath.Join(dir, "inventory.json")
-		for _, text := range []string{"", "{}", `{"version":2}`, `{"version":1,"sha256":"00","hardware":{}}`, strings.Repeat("x", inventoryMost+1)} {
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if code, out := inventoried(t, tree, dir); code != exitChecked || !strings.Contains(out, "what hardware the node had is not known") {
-				t.Errorf("%.20q: exit code %d\n%s", text, code, out)
-			}
-			if _, err := readInventory(file); err != nil {
-				t.Errorf("%.20q: not written anew: %v", text, err)
-			}
-		}
-	})
-}
-
-func FuzzInventory(f *testing.F) {
-	data, err := hardware{GPUs: stock{1, []string{"0000:1b:00.0"}}}.encode()
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(data)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if h, err := parseInventory(data); err == nil {
-			if _, err := h.encode(); err != nil {
-				t.Error(err)
-			}
-		}
-	})
 }

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"gpufabric_exporter/alerts"
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 )
 
@@ -25,34 +26,6 @@ func siteFile(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return file
-}
-
-func TestConfigLinks(t *testing.T) {
-	for text, want := range map[string]links{
-		"":         {runbooks: "https://github.com/gpufabric/gpufabric_exporter/blob/main/alerts/runbooks"},
-		"links: {": {},
-		"links: {runbooks: 'https://wiki.example/gpu/', grafana: 'http://[fd00::1]:3000/grafana'}": {"https://wiki.example/gpu", "http://[fd00::1]:3000/grafana"},
-		"links: {runbooks: /usr/share/doc/gpufabric}":                                              {runbooks: "/usr/share/doc/gpufabric"},
-		"links: {runbooks: 'wiki.example/gpu'}":                                                    {},
-		"links: {runbooks: 'javascript:alert(1)'}":                                                 {},
-		"links: {runbooks: 'https://wiki.example/a b'}":                                            {},
-		"links: {runbooks: '/a\"b'}":                                                               {},
-		"links: {runbooks: 'https://wiki.example/{{ $x }}'}":                                       {},
-		"links: {runbooks: 'https://'}":                                                            {},
-		"links: {grafana: 'https://user:password@grafana.example'}":                                {},
-		"links: {grafana: /grafana}":                                                               {},
-		"links: {grafana: 'https://grafana.example/?orgId=1'}":                                     {},
-		"links: {wiki: x}":                                                                         {},
-	} {
-		c, err := parseConfig("f", []byte(text))
-		if refused := want == (links{}); (err != nil) != refused || c.links != want {
-			t.Errorf("%s: %+v, %v; expected %+v", text, c.links, err, want)
-		}
-	}
-	_, err := parseConfig("f", []byte("links:\n  grafana: grafana.example"))
-	if want := `f:2: grafana: "grafana.example": expected an address such as https://grafana.example`; err == nil || err.Error() != want {
-		t.Errorf("got %v, expected %s", err, want)
-	}
 }
 
 // The text, the JSON and the explanation of check name the runbooks of the site.
@@ -174,7 +147,7 @@ func TestRulesRefuses(t *testing.T) {
 func TestJSONNamesRunbooks(t *testing.T) {
 	var b bytes.Buffer
 	list := []diagnose.Verdict{{Check: diagnose.Find("port_active"), Status: diagnose.Failed}}
-	if err := writeChecksJSON(&b, config{links: links{runbooks: "/runbooks"}}, list, ""); err != nil {
+	if err := writeChecksJSON(&b, config.Config{Links: config.Links{Runbooks: "/runbooks"}}, list, ""); err != nil {
 		t.Fatal(err)
 	}
 	contains(t, b.String(), `"runbook": "/runbooks/check-ports.md"`)

@@ -33,6 +33,18 @@ func newRegistry(process bool) *prometheus.Registry {
 	return r
 }
 
+// buildInfo returns the family that says which version this is. It stays where metrics about the exporter are left out,
+// as in node_exporter: a fleet is updated by it.
+func buildInfo() []*dto.MetricFamily {
+	r := prometheus.NewRegistry()
+	r.MustRegister(versioncollector.NewCollector(name))
+	families, err := r.Gather()
+	if err != nil {
+		panic(err) // it is one constant
+	}
+	return families
+}
+
 // newFailures counts what could not be answered, under the name that it has in all exporters.
 func newFailures() *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -74,15 +86,15 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 	node := h.observer.Observe(ctx, set.Want())
 	a := h.answers.get()
 	defer h.answers.put(a)
-	families := set.GatherAgain(&a.gathered, node, h.config.current().state())
-	var own []*dto.MetricFamily // no name of the catalogue is among them
+	families := set.GatherAgain(&a.gathered, node, h.config.state())
+	own := h.build // no name of the catalogue is among them
 	if !h.flags.disableExporterMetrics {
 		own, err = h.own.Gather()
 		h.failed(causeGathering, err)
 	}
 	if names := query["name[]"]; len(names) > 0 {
 		families = slices.DeleteFunc(families, func(f exposition.Family) bool { return !slices.Contains(names, f.Name) })
-		own = slices.DeleteFunc(own, func(f *dto.MetricFamily) bool { return !slices.Contains(names, f.GetName()) })
+		own = slices.DeleteFunc(slices.Clone(own), func(f *dto.MetricFamily) bool { return !slices.Contains(names, f.GetName()) })
 	}
 	format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
 	h.failed(causeEncoding, exposition.Encode(&a.text, format, families, own))

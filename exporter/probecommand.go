@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )
 
@@ -91,7 +92,7 @@ func probe(ctx context.Context, f *flags, o Options) int {
 		complain(o.Stderr, r.err)
 	}
 	if s := r.skipped; s != nil {
-		fmt.Fprintf(o.Stderr, "%s: not probed (%s): %s\n%s: %s\n", name, s.Why, s.Detail, name, adviceOnSkip(s.Why))
+		fmt.Fprintf(o.Stderr, "%s: not probed (%s): %s\n%s: %s\n", name, s.Why, s.Detail, name, s.Why.Advice())
 		if overridable(s.Why) && !f.probe.evenIfBusy {
 			fmt.Fprintf(o.Stderr, "%s: --even-if-busy probes nevertheless, and slows down whatever runs there\n", name)
 		}
@@ -135,7 +136,7 @@ func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
 		}
 	}
 	options := gateOptions(f, (&gpuGate{maintenance: f.gpuMaintenance}).maintained, f.logger(o.Stderr))
-	options.Lock, options.IdleMemory, options.IdleCommand = p.config.LockFile, p.config.IdleMemory, p.config.IdleCommand
+	options.Config = p.config
 	gate, closeGate, err := o.Probing.Gate(options)
 	if err != nil {
 		return err
@@ -152,11 +153,11 @@ func (p *probeCommand) probe(ctx context.Context, f *flags, o Options) error {
 // prepare observes the node and reads what the site says of probes. The process that was asked for the GPUs is gone then.
 // noLibrary says that there is no NCCL.
 func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) (noLibrary, err error) {
-	c, err := f.configFile.read()
+	c, err := f.configFile.Read()
 	if err != nil {
 		return nil, err
 	}
-	p.config = c.byHand
+	p.config = c.ByHand
 	if f.probe.nccl != "" {
 		p.config.NCCL = f.probe.nccl
 	}
@@ -166,11 +167,11 @@ func (p *probeCommand) prepare(ctx context.Context, f *flags, o Options) (noLibr
 		return nil, err
 	}
 	defer done()
-	if p.node, err = look(ctx, wantsOfProbes, 0); err != nil {
+	if p.node, err = look(ctx, probes.Wants, 0); err != nil {
 		return nil, err
 	}
-	node := probeNode{config: p.config, probing: o.Probing, reading: new(errand[library])}
-	if p.settings, err = node.settings(ctx); errors.Is(err, errSettings) {
+	host := probes.Host{Platform: o.Probing, Config: p.config}
+	if p.settings, err = host.Settings(ctx); errors.Is(err, probes.ErrSettings) {
 		return nil, err
 	}
 	if err != nil {
@@ -190,7 +191,7 @@ func (p *probeCommand) enter(ctx context.Context, gate *probes.Gate) (probes.Gua
 	slices.Sort(gpus)
 	gpus = slices.Compact(gpus)
 	if !p.flags.evenIfBusy {
-		p.progress.say("watching whether %s for a minute", plural(len(gpus), "GPU is idle", "GPUs are idle"))
+		p.progress.say("watching whether %s for a minute", spelling.Plural(len(gpus), "GPU is idle", "GPUs are idle"))
 		pass, skipped := gate.Enter(ctx, gpus)
 		if skipped != nil {
 			return nil, nil, skipped, nil
@@ -222,6 +223,7 @@ func (p *probeCommand) run(ctx context.Context, guard probes.Guard) error {
 		}
 		r := probes.Run(ctx, run.plan, p.progress.watch(run.ranks, what), guard)
 		p.progress.end()
+		r.Label = run.label
 		run.result = &r
 		if p.show != nil {
 			if err := p.show(*run); err != nil {
@@ -235,75 +237,7 @@ func (p *probeCommand) run(ctx context.Context, guard probes.Guard) error {
 	return nil
 }
 
-// adviceOnSkip says what to do about a probe that may not run.
-func adviceOnSkip(s probes.Skip) string {
-	switch s {
-	case probes.SkipProcess, probes.SkipMPS, probes.SkipMemory:
-		return "probe when it has ended (ps shows who it is)"
-	case probes.SkipSlurm, probes.SkipKubernetes:
-		return "wait for the job, or drain the node"
-	case probes.SkipScheduler:
-		return "name a command that knows whether the node is free: probes.idle_command of the configuration (docs/PROBES.md has examples)"
-	case probes.SkipSite:
-		return "wait until the site's command (probes.idle_command) says that the node is free, or drain the node"
-	case probes.SkipUtilization:
-		return "GPUs must have been idle for a minute: try again"
-	case probes.SkipMaintenance:
-		return "GPUs are released: remove the maintenance file, or send SIGUSR1 to the exporter once more"
-	case probes.SkipLocked:
-		return "another probe of this node is running: try again when it has ended"
-	case probes.SkipDuty:
-		return "it runs by itself when its GPUs may spend the time (duty)"
-	case probes.SkipNoGPU:
-		return "the driver must be loaded (nvidia-smi -L) and have as many GPUs as the kind needs: node, calibrate and nvlink 2, scaling 3"
-	case probes.SkipNoDevice:
-		return "a rail needs an RDMA port that is active and for training (gpufabric_exporter topology; --device names one)"
-	case probes.SkipPersistence:
-		return "nvidia-smi -pm 1 (or nvidia-persistenced) keeps the driver's state"
-	case probes.SkipComputeMode:
-		return "nvidia-smi -c 0 lets several processes use a GPU"
-	case probes.SkipMIG:
-		return "NCCL measures whole GPUs: nvidia-smi -mig 0"
-	case probes.SkipUntrusted:
-		return "what runs with privileges must belong to root or the exporter's user, with all folders above it, and nobody else may write there: chown root, chmod go-w"
-	case probes.SkipThrottled, probes.SkipLinkErrors:
-		return "a probe would measure the trouble that the GPUs are in (gpufabric_exporter check)"
-	}
-	return "run it as root, in the PID namespace of the host, so that everything can be read"
-}
-
 // overridable tells whether --even-if-busy probes nevertheless: there must be something to probe, and nobody who said no.
 func overridable(s probes.Skip) bool {
 	return !slices.Contains([]probes.Skip{probes.SkipLocked, probes.SkipMaintenance, probes.SkipNoGPU, probes.SkipNoDevice, probes.SkipUntrusted}, s)
-}
-
-// lasting tells that a node is skipped until somebody does something about it.
-func lasting(s probes.Skip) bool {
-	return slices.Contains([]probes.Skip{
-		probes.SkipCannotProveIdle, probes.SkipScheduler, probes.SkipPersistence, probes.SkipComputeMode, probes.SkipMIG, probes.SkipNoGPU, probes.SkipNoDevice,
-		probes.SkipUntrusted,
-	}, s)
-}
-
-// adviceOnFailure says where to look when a run failed; empty: its error says it all.
-func adviceOnFailure(f probes.Failure) string {
-	switch f {
-	case probes.FailureLibrary:
-		return "--library names NCCL; the driver's libcuda.so.1 must be where the loader looks"
-	case probes.FailureInit:
-		return "NCCL's log tells what it missed; often NCCL_SOCKET_IFNAME names no interface, or /dev/shm is too small"
-	case probes.FailureHang:
-		return "with large messages over a slow network try smaller --bytes or less --iterations; else see which transport NCCL's log names last"
-	case probes.FailureCrash:
-		return "NCCL's log and dmesg tell more (Xid, oom-killer)"
-	case probes.FailureNCCL, probes.FailureCUDA:
-		return "NCCL's log and dmesg tell more (Xid)"
-	case probes.FailureWrong:
-		return "do not train on these GPUs: compare with --ranks and rail to find which GPU or NIC it is, then dcgmi diag -r 3"
-	case probes.FailureVersions:
-		return "ranks must load the same library: --library names it"
-	case probes.FailureIntruder:
-		return "try again when nobody uses the GPUs"
-	}
-	return ""
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )
 
@@ -47,16 +49,16 @@ func (c *commandLine) defineProbe() {
 	p := &c.f.probe
 	k := c.app.Command(commandProbe, "Run NCCL collectives on the GPUs of this host, if nobody uses them. "+
 		"Exit code 0: all went well; 1: a run failed or its results were wrong; 2: it could not be run; 3: the command line or the configuration is wrong.")
-	k.Arg("what", "A kind: "+strings.Join(namesOf(probes.Kinds()), ", ")+"; or a comparison: scaling (2, 4, 8 GPUs), nvlink (direct ways between GPUs on and off), "+
+	k.Arg("what", "A kind: "+strings.Join(spelling.Names(probes.Kinds()), ", ")+"; or a comparison: scaling (2, 4, 8 GPUs), nvlink (direct ways between GPUs on and off), "+
 		"tcp (against sockets). Default: node.").
-		SetValue(choice("", &p.what, append(namesOf(probes.Kinds()), probeScaling, probeNVLink, probeTCP)...))
+		SetValue(choice("", &p.what, append(spelling.Names(probes.Kinds()), probeScaling, probeNVLink, probeTCP)...))
 	k.Flag("kind", "What to compare with: node (light) or calibrate (all channels); for tcp: rail, node or calibrate.").PlaceHolder("KIND").
 		SetValue(choice("kind", &p.kind, probes.Kinds()...))
-	k.Flag("op", "Operation: "+strings.Join(namesOf(probes.Ops()), ", ")+". Default: that of the configuration, and broadcast for rail and socket.").PlaceHolder("OP").
+	k.Flag("op", "Operation: "+strings.Join(spelling.Names(probes.Ops()), ", ")+". Default: that of the configuration, and broadcast for rail and socket.").PlaceHolder("OP").
 		SetValue(choice("op", &p.op, probes.Ops()...))
 	k.Flag("bytes", "Sizes of messages: SIZE, MIN:MAX or MIN:MAX:FACTOR, as 8:256M:2.").PlaceHolder("SIZES").
 		SetValue(&flagValue{name: "bytes", set: into(&p.sizes, parseSizes)})
-	k.Flag("dtype", "Type of elements: "+strings.Join(namesOf(probes.DTypes()), ", ")+". Default: that of the configuration.").PlaceHolder("TYPE").
+	k.Flag("dtype", "Type of elements: "+strings.Join(spelling.Names(probes.DTypes()), ", ")+". Default: that of the configuration.").PlaceHolder("TYPE").
 		SetValue(choice("dtype", &p.dtype, probes.DTypes()...))
 	k.Flag("ranks", "Use so many GPUs. Default: all.").PlaceHolder("N").
 		SetValue(&flagValue{name: "ranks", set: into(&p.ranks, wholeNumber(2, maxProbeRanks))})
@@ -86,7 +88,7 @@ func parseSizes(s string) ([]uint64, error) {
 	}
 	var ends []uint64
 	for _, part := range parts[:min(len(parts), 2)] {
-		v, err := parseSize(part)
+		v, err := config.ParseSize(part)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", expected, err)
 		}

@@ -100,21 +100,6 @@ func FuzzParseSizes(f *testing.F) {
 	})
 }
 
-// Whatever may keep a probe from running or make it fail, somebody is told what to do.
-func TestProbeAdvice(t *testing.T) {
-	for _, s := range probes.Skips() {
-		if adviceOnSkip(s) == "" {
-			t.Errorf("no advice on %s", s)
-		}
-	}
-	for _, f := range probes.Failures() {
-		says := adviceOnFailure(f) != ""
-		if own := f == probes.FailureProtocol || f == probes.FailureSettings || f == probes.FailureStopped; says == own {
-			t.Errorf("advice on %s: %v", f, says)
-		}
-	}
-}
-
 // The line is there while something is done, counts seconds, and is gone before anything else is printed.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,10 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"sync"
 	"time"
 
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )
 
@@ -130,27 +130,7 @@ func stepOf(q *probes.Request) string {
 	case q.Connect != nil || q.NewID != nil:
 		return "making the communicator"
 	case q.Measure != nil:
-		return fmt.Sprintf("%s of %s, %s", q.Measure.Op, byteText(q.Measure.Bytes), plural(q.Measure.Iterations, "iteration", "iterations"))
+		return fmt.Sprintf("%s of %s, %s", q.Measure.Op, probes.SizeText(q.Measure.Bytes), spelling.Plural(q.Measure.Iterations, "iteration", "iterations"))
 	}
 	return "letting go of the GPUs"
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + many
-}
-
-// byteText is a number of bytes in the largest unit that leaves no rest.
-func byteText(n uint64) string {
-	for _, unit := range []struct {
-		shift int
-		name  string
-	}{{30, "GiB"}, {20, "MiB"}, {10, "KiB"}} {
-		if n>>unit.shift > 0 && n&(1<<unit.shift-1) == 0 {
-			return strconv.FormatUint(n>>unit.shift, 10) + " " + unit.name
-		}
-	}
-	return strconv.FormatUint(n, 10) + " bytes"
 }

@@ -4,15 +4,13 @@ package exporter
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )
 
@@ -21,16 +19,16 @@ func writeProbeRun(w io.Writer, run probeRun) error {
 	var b bytes.Buffer
 	r := run.result
 	fmt.Fprintf(&b, "# %s\n", headline(run))
-	fmt.Fprintf(&b, "#   NCCL %s, CUDA %s, GPU driver %s\n", said(r.NCCL), said(r.CUDA), said(r.Driver))
+	fmt.Fprintf(&b, "#   NCCL %s, CUDA %s, GPU driver %s\n", probes.OrUnknown(r.NCCL), probes.OrUnknown(r.CUDA), probes.OrUnknown(r.Driver))
 	for i, rank := range run.plan.Ranks {
 		fmt.Fprintf(&b, "#   rank %d: %s %s\n", i, rank.Address, rank.UUID)
 	}
-	fmt.Fprintf(&b, "#   path %s, network %s, GPUDirect RDMA %s, channels %s, NVLS %s, SHARP %s\n", factWord(r.Path, func(p probes.Path) string { return string(p) }),
-		said(r.Network), factWord(r.GPUDirect, yesNo), factWord(r.Channels, strconv.Itoa), factWord(r.NVLS, yesNo), factWord(r.SHARP, yesNo))
+	fmt.Fprintf(&b, "#   path %s, network %s, GPUDirect RDMA %s, channels %s, NVLS %s, SHARP %s\n", probes.Word(r.Path, func(p probes.Path) string { return string(p) }),
+		probes.OrUnknown(r.Network), probes.Word(r.GPUDirect, probes.YesNo), probes.Word(r.Channels, strconv.Itoa), probes.Word(r.NVLS, probes.YesNo), probes.Word(r.SHARP, probes.YesNo))
 	if r.Init > 0 {
-		fmt.Fprintf(&b, "#   communicator made in %s", brief(r.Init))
+		fmt.Fprintf(&b, "#   communicator made in %s", r.Init.Brief())
 		if r.Connect > 0 {
-			fmt.Fprintf(&b, ", first collective in %s", brief(r.Connect))
+			fmt.Fprintf(&b, ", first collective in %s", r.Connect.Brief())
 		}
 		b.WriteByte('\n')
 	}
@@ -39,14 +37,14 @@ func writeProbeRun(w io.Writer, run probeRun) error {
 			"size", "count", "type", "redop", "iter", "time", "algbw", "busbw", "#wrong", "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)")
 	}
 	for _, m := range r.Measurements {
-		fmt.Fprintf(&b, " %11d %12d %9s %7s %7d %11s %9.2f %9.2f %8d\n", m.Bytes, elements(m), m.Type, reduction(m.Op), m.Iterations,
-			microseconds(m.Time), m.AlgBW/1e9, m.BusBW/1e9, m.Wrong)
+		fmt.Fprintf(&b, " %11d %12d %9s %7s %7d %11s %9.2f %9.2f %8d\n", m.Bytes, m.Count, m.Type, reduction(m.Op), m.Iterations,
+			m.Time.Microseconds(), m.AlgBW/1e9, m.BusBW/1e9, m.Wrong)
 	}
 	fmt.Fprintf(&b, "# %s\n", summary(run))
 	if r.Outcome != probes.OK {
 		writeTrouble(&b, r)
 	} else if r.Left != "" {
-		fmt.Fprintf(&b, "#   GPUs afterwards: %s\n", releaseText(r))
+		fmt.Fprintf(&b, "#   GPUs afterwards: %s\n", r.ReleaseText())
 	}
 	b.WriteByte('\n')
 	_, err := w.Write(b.Bytes())
@@ -56,9 +54,9 @@ func writeProbeRun(w io.Writer, run probeRun) error {
 // headline says what is measured, and where.
 func headline(run probeRun) string {
 	r := run.result
-	s := string(r.Key.Kind)
-	if r.Key.Device != "" {
-		s += fmt.Sprintf(" %s port %d", r.Key.Device, r.Key.Port)
+	s := string(r.Kind)
+	if r.Device != "" {
+		s += fmt.Sprintf(" %s port %d", r.Device, r.Port)
 	}
 	if run.label != "" {
 		s += " (" + run.label + ")"
@@ -66,7 +64,7 @@ func headline(run probeRun) string {
 	if wants := run.plan.Settings.Wants; len(wants) > 0 {
 		s += fmt.Sprintf(": %s of %s", wants[0].Op, wants[0].Type)
 	}
-	return fmt.Sprintf("%s over %s, %s", s, plural(len(run.plan.Ranks), "rank", "ranks"), r.At.UTC().Format("2006-01-02 15:04:05 UTC"))
+	return fmt.Sprintf("%s over %s, %s", s, spelling.Plural(len(run.plan.Ranks), "rank", "ranks"), r.At.UTC().Format("2006-01-02 15:04:05 UTC"))
 }
 
 // summary says how a run ended.
@@ -82,11 +80,11 @@ func summary(run probeRun) string {
 	if n := len(r.Measurements); n > 0 {
 		parts = append(parts, fmt.Sprintf("average bus bandwidth %.2f GB/s", sum/1e9/float64(n)), fmt.Sprintf("%d wrong elements", wrong))
 		const large = 64 << 20 // small messages say nothing of the hardware
-		if share, ok := r.Comparison.Expected.Get(); ok && r.Measurements[n-1].Bytes >= large {
+		if share, ok := r.Expected.Get(); ok && r.Measurements[n-1].Bytes >= large {
 			parts = append(parts, fmt.Sprintf("the last one reaches %.0f %% of what the hardware allows", 100*share))
 		}
 	}
-	parts = append(parts, "took "+seconds(r.Wall), seconds(r.GPUTime)+" of GPU time")
+	parts = append(parts, "took "+r.Wall.Text(), r.GPUTime.Text()+" of GPU time")
 	status := string(r.Outcome)
 	if r.Outcome != probes.OK {
 		status = strings.ToUpper(status) + " (" + string(r.Failure) + ")"
@@ -98,12 +96,12 @@ func summary(run probeRun) string {
 func writeTrouble(b *bytes.Buffer, r *probes.Result) {
 	fmt.Fprintf(b, "#   %s\n", r.Error)
 	if i := r.Intrusion; i != nil {
-		fmt.Fprintf(b, "#   its ranks were killed %s after it was seen, and gone after %s\n", brief(i.Killed), brief(i.Gone))
+		fmt.Fprintf(b, "#   its ranks were killed %s after it was seen, and gone after %s\n", i.Killed.Brief(), i.Gone.Brief())
 	}
-	if text := releaseText(r); text != "" {
+	if text := r.ReleaseText(); text != "" {
 		fmt.Fprintf(b, "#   GPUs afterwards: %s\n", text)
 	}
-	if advice := adviceOnFailure(r.Failure); advice != "" {
+	if advice := r.Failure.Advice(); advice != "" {
 		fmt.Fprintf(b, "#   %s\n", advice)
 	}
 	const most = 20
@@ -116,47 +114,10 @@ func writeTrouble(b *bytes.Buffer, r *probes.Result) {
 	}
 }
 
-// elements is how nccl-tests counts a message: for operations in which ranks have different parts of it, that of a rank.
-func elements(m probes.Measurement) uint64 {
-	n := m.Bytes / uint64(max(m.Type.Size(), 1))
-	if m.Op == probes.AllGather || m.Op == probes.ReduceScatter {
-		n /= uint64(max(m.Ranks, 1))
-	}
-	return n
-}
-
 // reduction is what an operation does with elements of several ranks.
 func reduction(op probes.Op) string {
 	if slices.Contains([]probes.Op{probes.AllReduce, probes.Reduce, probes.ReduceScatter}, op) {
 		return "sum"
 	}
 	return "none"
-}
-
-func microseconds(d time.Duration) string {
-	return strconv.FormatFloat(float64(d)/float64(time.Microsecond), 'f', 2, 64)
-}
-
-// brief is a time to a tenth of a millisecond: 1.0013s, 13.2ms, 100µs.
-func brief(d time.Duration) string { return d.Round(100 * time.Microsecond).String() }
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
-
-func said(s string) string { return cmp.Or(s, "unknown") }
-
-func yesNo(v bool) string {
-	if v {
-		return "yes"
-	}
-	return "no"
-}
-
-func factWord[T any](f fabric.Fact[T], word func(T) string) string {
-	switch v, ok := f.Get(); {
-	case ok:
-		return word(v)
-	case f.State == fabric.Absent:
-		return "none"
-	}
-	return "unknown"
 }

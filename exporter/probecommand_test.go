@@ -66,10 +66,10 @@ func (b *probeBench) run(args ...string) (code int, stdout, stderr string) {
 	b.t.Helper()
 	var out, errs output
 	synctest.Test(b.t, func(t *testing.T) {
-		o := Options{Stdout: &out, Stderr: &errs, Probing: &Probing{
-			Gate: func(o GateOptions) (*probes.Gate, func() error, error) {
+		o := Options{Stdout: &out, Stderr: &errs, Probing: &probes.Platform{
+			Gate: func(o probes.GateSources) (*probes.Gate, func() error, error) {
 				return probes.NewGate(probes.GateOptions{
-					GPUs: b, Processes: benchHost{}, Cgroups: benchHost{}, Pods: benchPods{}, Maintenance: o.Maintenance, Lock: o.Lock, IdleMemory: o.IdleMemory,
+					GPUs: b, Processes: benchHost{}, Cgroups: benchHost{}, Pods: benchPods{}, Maintenance: o.Maintenance, Lock: o.Config.LockFile, IdleMemory: o.Config.IdleMemory,
 				}), func() error { return nil }, nil
 			},
 			Ranks: func(*probes.Plan, *slog.Logger) (probes.Ranks, *probes.Skipped) { return b, b.untrusted },
@@ -425,4 +425,18 @@ func TestProbeMakesWay(t *testing.T) {
 		t.Errorf("exit code %d, %d ranks started: the second rail was not to be tried", code, b.started)
 	}
 	contains(t, out, "# ABORTED (intruder)", "compute process 4711 (python3) on GPU-", "came to the GPUs", "try again when nobody uses the GPUs", "GPUs afterwards: free ")
+}
+
+// What ranks and libraries say cannot reach the terminal as it is.
+func TestProbeTextEscapes(t *testing.T) {
+	const evil = "\x1b[2J"
+	r := probes.Result{Outcome: probes.Failed, Failure: probes.Failure(evil), Error: evil, NCCL: evil, Driver: evil, CUDA: evil, Network: evil, Log: evil + "\n"}
+	r.Device = evil
+	var b output
+	plan := &probes.Plan{Ranks: []probes.Rank{{UUID: "GPU-a"}}}
+	if err := writeProbeRun(legible{&b}, probeRun{plan: plan, result: &r}); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, b.String(), `\u001b[2J`)
+	lacks(t, b.String(), "\x1b")
 }

@@ -17,12 +17,10 @@ import (
 // prober runs the probes that the configuration asks for, and others when it changes.
 type prober struct {
 	ctx     context.Context
-	probing *Probing
-	gate    GateOptions // Lock comes from the configuration
+	probing *probes.Platform
+	gate    probes.GateSources // Config comes with each configuration
 	observe func(ctx context.Context) (*fabric.Node, error)
 	log     *slog.Logger
-	reading errand[library] // one for all configurations: what hangs is not begun again by a reload
-	vetting errand[vetted]
 
 	change sync.Mutex // held while one Prober ends and another begins
 
@@ -33,23 +31,23 @@ type prober struct {
 }
 
 // newProber returns a prober of this host, off; nil where there is nothing to probe with.
-func newProber(ctx context.Context, f *flags, s site, p *Probing, ob nodeObserver, log *slog.Logger) *prober {
+func newProber(ctx context.Context, f *flags, s site, p *probes.Platform, ob nodeObserver, log *slog.Logger) *prober {
 	if p == nil || s.maintenance == nil {
 		return nil
 	}
 	return &prober{
 		ctx: ctx, probing: p, log: log, stop: func() {},
 		gate:    gateOptions(f, s.maintenance, log),
-		observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, wantsOfProbes), nil },
+		observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, probes.Wants), nil },
 	}
 }
 
-func gateOptions(f *flags, maintenance func() (string, error), log *slog.Logger) GateOptions {
-	return GateOptions{Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Library: f.gpuLibrary, Maintenance: maintenance, Log: log}
+func gateOptions(f *flags, maintenance func() (string, error), log *slog.Logger) probes.GateSources {
+	return probes.GateSources{Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Library: f.gpuLibrary, Maintenance: maintenance, Log: log}
 }
 
-// apply brings what runs in line with the configuration. What does not change runs on.
-func (p *prober) apply(c *probes.Config) error {
+// Apply brings what runs in line with the configuration. What does not change runs on.
+func (p *prober) Apply(c *probes.Config) error {
 	if p == nil {
 		if c != nil {
 			return errors.New("probes are configured, and cannot run here: this is not the host itself, or nobody asks for its GPUs")
@@ -66,7 +64,7 @@ func (p *prober) apply(c *probes.Config) error {
 		return nil
 	}
 	o := p.gate
-	o.Lock, o.IdleMemory, o.IdleCommand = c.LockFile, c.IdleMemory, c.IdleCommand
+	o.Config = *c
 	gate, closeGate, err := p.probing.Gate(o)
 	if err != nil {
 		return err
@@ -74,7 +72,7 @@ func (p *prober) apply(c *probes.Config) error {
 	host, _ := os.Hostname() // all nodes without a name probe at the same times
 	runs, err := probes.New(probes.Options{
 		Config: *c, Host: host, Logger: p.log,
-		Machine: &probeNode{observe: p.observe, config: *c, probing: p.probing, gate: gate, reading: &p.reading, vetting: &p.vetting, log: p.log},
+		Machine: &probes.Host{Platform: p.probing, Config: *c, Gate: gate, Observe: p.observe, Log: p.log},
 	})
 	if err != nil {
 		return errors.Join(err, closeGate())
@@ -116,7 +114,7 @@ func (p *prober) end() {
 	stop()
 }
 
-func (p *prober) close() {
+func (p *prober) Close() {
 	if p == nil {
 		return
 	}
@@ -125,8 +123,8 @@ func (p *prober) close() {
 	p.end()
 }
 
-// status says what became of all probes; not enabled while none are configured.
-func (p *prober) status() probes.Status {
+// Status says what became of all probes; not enabled while none are configured.
+func (p *prober) Status() probes.Status {
 	if p == nil {
 		return probes.Status{}
 	}
@@ -137,4 +135,17 @@ func (p *prober) status() probes.Status {
 		return probes.Status{}
 	}
 	return running.Status()
+}
+
+// serveRank is the process of a rank.
+func serveRank(ctx context.Context, o Options) int {
+	err := errors.New(commandProbeRank + ": this program was built without it")
+	if o.ServeRank != nil {
+		err = o.ServeRank(ctx)
+	}
+	if err != nil {
+		complain(o.Stderr, err)
+		return exitFailure
+	}
+	return exitOK
 }

@@ -23,19 +23,19 @@ func TestUnwritableLockIsLogged(t *testing.T) {
 			var log output
 			p := &prober{
 				ctx: t.Context(), log: slog.New(slog.NewTextHandler(&log, nil)), stop: func() {},
-				probing: &Probing{Gate: func(o GateOptions) (*probes.Gate, func() error, error) {
-					return probes.NewGate(probes.GateOptions{Lock: o.Lock}), func() error { return nil }, nil
+				probing: &probes.Platform{Gate: func(o probes.GateSources) (*probes.Gate, func() error, error) {
+					return probes.NewGate(probes.GateOptions{Lock: o.Config.LockFile}), func() error { return nil }, nil
 				}},
 				observe: func(context.Context) (*fabric.Node, error) { return nil, errors.New("nothing is observed") },
 			}
 			c := probes.DefaultConfig()
 			c.StateFile, c.LockFile = "", filepath.Join(t.TempDir(), lock)
-			if err := p.apply(&c); err != nil {
+			if err := p.Apply(&c); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			p.close()
+			p.Close()
 			n := 0
 			for line := range strings.Lines(log.String()) {
 				if strings.Contains(line, "level=WARN") && strings.Contains(line, c.LockFile) && strings.Contains(line, "probes.lock_file") {

@@ -5,6 +5,7 @@ package exporter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -14,6 +15,9 @@ import (
 	"golang.org/x/time/rate"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/errand"
+	"gpufabric_exporter/internal/page"
 )
 
 // reloader keeps the configuration in force and replaces it with a newer one that is without errors.
@@ -23,24 +27,17 @@ type reloader struct {
 	prober   siteProber
 	log      *slog.Logger
 
-	clients  *rate.Limiter  // of reloads over HTTP, each of which reads files and writes a line to the log
-	changing sync.Mutex     // held from reading the file until what it says is in force
-	reading  errand[config] // the file may be where nothing answers
+	clients  *rate.Limiter                // of reloads over HTTP, each of which reads files and writes a line to the log
+	changing sync.Mutex                   // held from reading the file until what it says is in force
+	reading  errand.Errand[config.Config] // the file may be where nothing answers
 
 	mu     sync.Mutex
-	status configStatus
-}
-
-// configStatus is what is in force and how the last attempt to replace it went.
-type configStatus struct {
-	config config
-	loaded time.Time
-	err    error // of the last reload
+	status page.ConfigStatus
 }
 
 // newReloader takes over from a start with the given configuration.
-func newReloader(s site, initial config, ob nodeObserver, p siteProber, log *slog.Logger) *reloader {
-	return &reloader{site: s, observer: ob, prober: p, log: log, clients: rate.NewLimiter(1, reloadBurst), status: configStatus{config: initial, loaded: time.Now()}}
+func newReloader(s site, initial config.Config, ob nodeObserver, p siteProber, log *slog.Logger) *reloader {
+	return &reloader{site: s, observer: ob, prober: p, log: log, clients: rate.NewLimiter(1, reloadBurst), status: page.ConfigStatus{Config: initial, Loaded: time.Now()}}
 }
 
 // reloadBurst is how many reloads clients may ask for at once; after them it is one in a second.
@@ -52,58 +49,65 @@ var errTooMany = errors.New("too many reloads, try again in a second")
 const patience = 5 * time.Second
 
 // reload reads the configuration again. On an error the old one stays in force. It is not begun while another is under way
-// (errBusy), and ends within seconds whatever the file system does. A client may ask for only so many (errTooMany).
+// (errand.ErrBusy), and ends within seconds whatever the file system does. A client may ask for only so many (errTooMany).
 func (r *reloader) reload(ctx context.Context, client bool) error {
 	if !r.changing.TryLock() {
-		return errBusy
+		return errand.ErrBusy
 	}
 	defer r.changing.Unlock()
-	c, err := r.reading.run(ctx, patience, func() (config, error) {
+	c, err := r.reading.Run(ctx, patience, func() (config.Config, error) {
 		if client && !r.clients.Allow() {
-			return config{}, errTooMany
+			return config.Config{}, errTooMany
 		}
 		return r.site.config()
 	})
-	if errors.Is(err, errTooMany) || client && errors.Is(err, errBusy) {
+	if errors.Is(err, errTooMany) || client && errors.Is(err, errand.ErrBusy) {
 		return err // nothing was tried, and nothing is logged: clients may ask without end
 	}
-	if was := r.current().config.file; err == nil && c.file == "" && was != "" {
+	if was := r.current().Config.File; err == nil && c.File == "" && was != "" {
 		err = vanished(was)
 	}
 	if err == nil {
-		err = r.prober.apply(c.probes)
+		err = r.prober.Apply(c.Probes)
 	}
 	if err != nil {
-		if !errors.Is(err, errBusy) {
+		if !errors.Is(err, errand.ErrBusy) {
 			status := r.current()
-			status.err = err
+			status.Err = err
 			r.replace(status)
 		}
 		r.log.Error("configuration not reloaded, the one before stays in force", "err", err)
 		return err
 	}
-	r.replace(configStatus{config: c, loaded: time.Now()})
-	r.observer.SetPolicy(c.policy, c.nccl)
-	r.log.Info("configuration reloaded", "file", c.origin())
+	r.replace(page.ConfigStatus{Config: c, Loaded: time.Now()})
+	r.observer.SetPolicy(c.Policy, c.NCCL)
+	r.log.Info("configuration reloaded", "file", c.Origin())
 	return nil
 }
 
-func (r *reloader) replace(s configStatus) {
+func (r *reloader) replace(s page.ConfigStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status = s
 }
 
 // current returns what is in force.
-func (r *reloader) current() configStatus {
+func (r *reloader) current() page.ConfigStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status
 }
 
+// vanished is the error of a reload that finds the default file gone. What was in force stays: a deployment that removes the
+// file before it writes the next one must not turn every expectation off.
+func vanished(file string) error {
+	return &config.Error{Err: fmt.Errorf("%s does not exist any more: restart the exporter to serve without a configuration", file)}
+}
+
 // state is what the metrics say of it.
-func (c configStatus) state() collector.ConfigState {
-	return collector.ConfigState{LoadedAt: c.loaded, LastOK: c.err == nil}
+func (r *reloader) state() collector.ConfigState {
+	c := r.current()
+	return collector.ConfigState{LoadedAt: c.Loaded, LastOK: c.Err == nil}
 }
 
 // onSignal reloads whenever a signal arrives, until ctx ends.
@@ -123,7 +127,7 @@ func (r *reloader) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	switch err := r.reload(context.WithoutCancel(req.Context()), true); {
 	case errors.Is(err, errTooMany):
 		http.Error(w, "configuration not reloaded: "+err.Error(), http.StatusTooManyRequests)
-	case errors.Is(err, errBusy):
+	case errors.Is(err, errand.ErrBusy):
 		http.Error(w, "configuration not reloaded: a reload is "+err.Error(), http.StatusConflict)
 	case err != nil:
 		http.Error(w, "configuration not reloaded, the one before stays in force:\n"+err.Error(), http.StatusInternalServerError)

@@ -28,13 +28,13 @@ func TestReload(t *testing.T) {
 		_, body, _ := p.get("/metrics")
 		contains(t, body, want...)
 	}
-	metrics("gpufabric_config_last_reload_successful 1\n", "gpufabric_config_last_reload_success_timestamp_seconds 1.")
+	metrics("gpufabric_exporter_config_last_reload_successful 1\n", "gpufabric_exporter_config_last_reload_success_timestamp_seconds 1.")
 
 	write("expected: {compute_ports: 3}\nnccl: {home: /root}\n")
 	if status, body, _ := p.do("POST", "/-/reload"); status != http.StatusOK {
 		t.Fatalf("reload: %d %s", status, body)
 	}
-	metrics("gpufabric_config_last_reload_successful 1\n", "gpufabric_compute_ports_expected 3\n")
+	metrics("gpufabric_exporter_config_last_reload_successful 1\n", "gpufabric_node_compute_ports_expected 3\n")
 	if ob.nccl.Home != "/root" {
 		t.Errorf("NCCL files: %+v", ob.nccl)
 	}
@@ -45,7 +45,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("bad reload: %d", status)
 	}
 	contains(t, body, "stays in force", file+`:1: compute_ports: "<b>"`, file+`:2: unknown key "other"`)
-	metrics("gpufabric_config_last_reload_successful 0\n", "gpufabric_compute_ports_expected 3\n")
+	metrics("gpufabric_exporter_config_last_reload_successful 0\n", "gpufabric_node_compute_ports_expected 3\n")
 	_, page, _ := p.get("/")
 	contains(t, page, "The last reload failed", "fabric.yml:1: compute_ports: &#34;&lt;b&gt;&#34;", ">3<")
 	lacks(t, page, "<b>")
@@ -59,7 +59,7 @@ func TestReload(t *testing.T) {
 			break
 		}
 	}
-	metrics("gpufabric_config_last_reload_successful 1\n", "gpufabric_compute_ports_expected 4\n")
+	metrics("gpufabric_exporter_config_last_reload_successful 1\n", "gpufabric_node_compute_ports_expected 4\n")
 }
 
 func TestReloadWithoutFile(t *testing.T) {

@@ -3,7 +3,6 @@
 package exporter
 
 import (
-	"bytes"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"gpufabric_exporter/alerts"
 	"gpufabric_exporter/dashboards"
 	"gpufabric_exporter/deploy/operator"
+	"gpufabric_exporter/internal/files"
 )
 
 func (c *commandLine) defineRules() {
@@ -31,7 +31,7 @@ func rules(f *flags, o Options) int {
 }
 
 func writeRules(f *flags) error {
-	c, err := f.configFile.read()
+	c, err := f.configFile.Read()
 	if err != nil {
 		return err
 	}
@@ -51,19 +51,11 @@ func writeRules(f *flags) error {
 			if err != nil {
 				return err
 			}
-			return replaceFile(to, c.links.put(text))
+			return files.Replace(to, c.Links.Put(text))
 		})
 		if err != nil {
 			return unwritable("directory", f.rulesDirectory, err)
 		}
 	}
 	return nil
-}
-
-// put puts the addresses of the site into rules and dashboards, which have those of the project, and links to dashboards
-// without the address of Grafana.
-func (l links) put(text []byte) []byte {
-	text = bytes.ReplaceAll(text, []byte(alerts.RunbookBase), []byte(l.runbooks+"/"))
-	const toDashboard = "dashboard_url: "
-	return bytes.ReplaceAll(text, []byte(toDashboard+"/d/"), []byte(toDashboard+l.grafana+"/d/"))
 }

@@ -29,8 +29,12 @@ import (
 	"github.com/prometheus/exporter-toolkit/web"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/demo"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/inventory"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/probes"
 )
@@ -55,7 +59,9 @@ type Options struct {
 	// ServeGPUs is what the process of a GPUWorker does, as the sub-command gpu-worker, until it is no longer wanted.
 	ServeGPUs func(ctx context.Context, library string) error
 	// Probing is how NCCL is run; nil: it is not.
-	Probing *Probing
+	Probing *probes.Platform
+	// ServeRank is what the process of a rank does, as the sub-command probe-rank, until it is no longer wanted.
+	ServeRank func(ctx context.Context) error
 
 	newObserver   func(observer.Options) (nodeObserver, error) // for tests, as the next one is
 	defaultConfig string                                       // empty: defaultConfig
@@ -88,11 +94,11 @@ func Run(ctx context.Context, args []string, o Options) int {
 	if o.newObserver == nil {
 		o.newObserver = func(o observer.Options) (nodeObserver, error) { return observer.New(o) }
 		if f != nil && o.inventory == "" && f.thisHost() {
-			o.inventory = defaultInventory
+			o.inventory = inventory.DefaultFile
 		}
 	}
-	if f != nil && f.configFile.optional && o.defaultConfig != "" {
-		f.configFile.path = o.defaultConfig
+	if f != nil && f.configFile.Optional && o.defaultConfig != "" {
+		f.configFile.Path = o.defaultConfig
 	}
 	switch {
 	case f == nil:
@@ -118,7 +124,7 @@ func Run(ctx context.Context, args []string, o Options) int {
 	case f.demoCapture != "":
 		return replay(ctx, f, o)
 	case f.command == commandDemo:
-		return demo(ctx, f, o)
+		return serveDemo(ctx, f, o)
 	default:
 		return serve(ctx, f, o)
 	}
@@ -127,7 +133,7 @@ func Run(ctx context.Context, args []string, o Options) int {
 // checkFiles is --config.check.
 func checkFiles(f *flags, o Options) int {
 	if err := checkedFiles(f, o.Stdout); err != nil {
-		for _, e := range split(f.explain(err)) { // each, and not the first few
+		for _, e := range config.Errors(f.explain(err)) { // each, and not the first few
 			complain(o.Stderr, e)
 		}
 		return exitUsage
@@ -136,16 +142,16 @@ func checkFiles(f *flags, o Options) int {
 }
 
 func checkedFiles(f *flags, w io.Writer) error {
-	if f.configFile.optional && missing(f.configFile.path) {
-		return fmt.Errorf("--config.check: %s does not exist: expected it, or --config.file beside it (try --help)", f.configFile.path)
+	if f.configFile.Missing() {
+		return fmt.Errorf("--config.check: %s does not exist: expected it, or --config.file beside it (try --help)", f.configFile.Path)
 	}
-	c, err := readConfig(f.configFile.path)
+	c, err := f.configFile.Read()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s: ok\n", c.file)
-	if env := c.byHand.EnvFile; env != "" {
-		if _, err := readEnvironment(env); err != nil {
+	fmt.Fprintf(w, "%s: ok\n", c.File)
+	if env := c.ByHand.EnvFile; env != "" {
+		if _, err := probes.ReadEnvironment(env); err != nil {
 			return err
 		}
 		fmt.Fprintf(w, "%s: ok\n", env)
@@ -180,27 +186,27 @@ type site struct {
 	gpus                  observer.GPUs          // nil: nobody asks a GPU driver
 	maintenance           func() (string, error) // why GPUs are not to be touched; nil: they are not this host's
 	stopGPUs              func()                 // ends a read of gpus that hangs, before the observer is closed; nil: none does
-	config                func() (config, error)
+	config                func() (config.Config, error)
 	title                 string // how the node is called on the landing page
 	note                  string // a sentence about it, for simulated nodes
 	simulated             bool
-	rehearsal             *rehearsal // what makes up the probes of a simulated node; nil: those of this host, if any
+	rehearsal             *demo.Rehearsal // what makes up the probes of a simulated node; nil: those of this host, if any
 }
 
 // siteProber is what a site is probed with.
 type siteProber interface {
-	apply(*probes.Config) error // begins with it, or goes on so
-	status() probes.Status      // not Enabled while nothing is configured
-	close()
+	Apply(*probes.Config) error // begins with it, or goes on so
+	Status() probes.Status      // not Enabled while nothing is configured
+	Close()
 }
 
 func serve(ctx context.Context, f *flags, o Options) int {
 	s := site{
 		sysfs: f.sysfs, procfs: f.procfs, rootfs: f.rootfs, netlink: f.netlink,
-		config: func() (config, error) {
-			c, err := f.configFile.read()
+		config: func() (config.Config, error) {
+			c, err := f.configFile.Read()
 			if err != nil {
-				err = &configError{f.explain(err)}
+				err = &config.Error{Err: f.explain(err)}
 			}
 			return c, err
 		},
@@ -255,7 +261,7 @@ func runSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logger)
 		}
 	}
 	if err != nil {
-		for _, e := range split(f.explain(err)) {
+		for _, e := range config.Errors(f.explain(err)) {
 			log.Error("cannot serve", "err", e)
 		}
 		return exitOf(err, exitFailure)
@@ -272,14 +278,14 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 	signal.Notify(hangup, syscall.SIGHUP)
 	defer signal.Stop(hangup)
 
-	var reading errand[config]
-	initial, err := reading.run(ctx, patience, s.config)
+	var reading errand.Errand[config.Config]
+	initial, err := reading.Run(ctx, patience, s.config)
 	if err != nil {
 		return err
 	}
-	log.Info("configuration", "file", initial.origin())
+	log.Info("configuration", "file", initial.Origin())
 	if err := web.Validate(f.webConfigFile); err != nil {
-		return &configError{fmt.Errorf("--web.config.file=%q: %w", f.webConfigFile, err)}
+		return &config.Error{Err: fmt.Errorf("--web.config.file=%q: %w", f.webConfigFile, err)}
 	}
 	set, err := collector.NewSet(f.collectors)
 	if err != nil {
@@ -287,7 +293,7 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 	}
 	ob, err := o.newObserver(observer.Options{
 		Sysfs: s.sysfs, Procfs: s.procfs, Rootfs: s.rootfs, Netlink: s.netlink, Devices: f.devices,
-		Policy: initial.policy, NCCL: initial.nccl,
+		Policy: initial.Policy, NCCL: initial.NCCL,
 		Ethernet: s.ethernet, Statistics: f.statistics, GPUs: s.gpus, Descriptors: ownDescriptors().files,
 		FastInterval: f.fastInterval, MediumInterval: f.mediumInterval, SlowInterval: f.slowInterval, Log: log,
 	})
@@ -295,7 +301,7 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 		return err
 	}
 	if !s.simulated {
-		ob = remembering(ob, o.inventory, log)
+		ob = remember(ob, o.inventory, log)
 	}
 	defer ob.Close()
 	if s.stopGPUs != nil {
@@ -311,14 +317,14 @@ func serveSite(ctx context.Context, f *flags, o Options, s site, log *slog.Logge
 	defer cancel()
 	var prober siteProber = newProber(ctx, f, s, o.Probing, ob, log)
 	if s.rehearsal != nil {
-		s.rehearsal.begin(ctx, ob)
+		s.rehearsal.Begin(ctx, ob)
 		prober = s.rehearsal
 	}
-	defer prober.close()
-	if err := prober.apply(initial.probes); err != nil {
+	defer prober.Close()
+	if err := prober.Apply(initial.Probes); err != nil {
 		return err
 	}
-	set = set.WithProbes(prober.status)
+	set = set.WithProbes(prober.Status)
 	reload := newReloader(s, initial, ob, prober, log)
 	go reload.onSignal(ctx, hangup)
 	h := newHandler(f, s, set, ob, reload, log)
@@ -345,7 +351,7 @@ func (h *handler) observeFirst(ctx context.Context) {
 		return
 	}
 	list := diagnose.Run(n, nil)
-	h.seen.see(list, true, n.At)
+	h.seen.See(list, true, n.At)
 	h.ready.Store(true)
 	if short := ownDescriptors().shortage(n.Uncached); short != "" {
 		h.log.Warn(short)
@@ -358,7 +364,7 @@ func (h *handler) observeFirst(ctx context.Context) {
 	for i := range n.HCAs {
 		ports += len(n.HCAs[i].Ports)
 	}
-	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(troubles(list)))
+	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(diagnose.Together(diagnose.Failures(list))))
 }
 
 // noDevice tells that the kernel conclusively shows no RDMA device, in words.
@@ -376,17 +382,4 @@ func noDevice(n *fabric.Node, s site) (text string, none bool) {
 	default:
 		return fmt.Sprintf("no RDMA device found under %s; %s (try: make demo)", where, only), true
 	}
-}
-
-// split returns the errors that were joined to err, else err itself.
-func split(err error) []error {
-	if c, ok := errors.AsType[*configError](err); ok && c.Error() == err.Error() { // itself: one that is joined to others is one of them
-		err = c.err
-	}
-	if j, ok := err.(interface{ Unwrap() []error }); ok {
-		if all := j.Unwrap(); errors.Join(all...).Error() == err.Error() { // else it wraps several and has words of its own
-			return all
-		}
-	}
-	return []error{err}
 }

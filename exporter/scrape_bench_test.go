@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
@@ -97,7 +98,7 @@ func benchHandler(b *testing.B, collectors []string, devices string, slow time.D
 	if err != nil {
 		b.Fatal(err)
 	}
-	conf, err := parseConfig("", []byte(s.Config()))
+	conf, err := config.Parse("", []byte(s.Config()))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func benchHandler(b *testing.B, collectors []string, devices string, slow time.D
 	}
 	log := slog.New(slog.DiscardHandler)
 	ob, err := observer.New(observer.Options{
-		Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: keptStatistics{tree.Ethernet(), map[string][]fabric.Counter{}}, Policy: conf.policy,
+		Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: keptStatistics{tree.Ethernet(), map[string][]fabric.Counter{}}, Policy: conf.Policy,
 		Devices:      fabric.Filter{Include: regexp.MustCompile("^(" + devices + ")$")},
 		GPUs:         &keptGPUs{GPUs: tree.GPUs()},
 		FastInterval: time.Nanosecond, MediumInterval: time.Nanosecond, SlowInterval: slow, Log: log,

@@ -157,7 +157,7 @@ func topologyOf(n *fabric.Node) topologyReport {
 	}
 	var members []member
 	gpus := diagnose.GPUs(n)
-	if !hasNVIDIA(gpus) {
+	if !diagnose.HasNVIDIA(gpus) {
 		r.Driver.Text = ""
 	}
 	for _, v := range gpus {
@@ -201,7 +201,7 @@ func driverOf(n *fabric.Node) topologyDriver {
 	d := &n.GPUDriver
 	return topologyDriver{
 		Loaded: pointer(d.Loaded), Version: pointer(d.Version), CUDA: pointer(d.CUDA), Open: pointer(n.GPUDirect.OpenModule),
-		Reason: string(d.Loaded.Meta().Reason), Text: driverText(d),
+		Reason: string(d.Loaded.Meta().Reason), Text: diagnose.DriverText(d),
 	}
 }
 

@@ -3,15 +3,10 @@
 package exporter
 
 import (
-	"slices"
 	"strings"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
-
-// hasNVIDIA tells whether there is any GPU that NVML would know.
-func hasNVIDIA(gpus []diagnose.GPU) bool { return slices.ContainsFunc(gpus, diagnose.GPU.IsNVIDIA) }
 
 // linksBetween counts the active NVLinks between two GPUs: those that lead from one to the other, else what both have
 // into switches. It is absent where one has no NVLinks at all.
@@ -55,25 +50,4 @@ func linksBetween(a, b *fabric.GPU) fabric.Fact[int] {
 		direct = min(switched[0], switched[1])
 	}
 	return fabric.Known(direct, a.NVLinks.Source, a.NVLinks.At)
-}
-
-// driverText says whether there is a GPU driver to ask, and which.
-func driverText(d *fabric.GPUDriver) string {
-	loaded, known := d.Loaded.Get()
-	switch {
-	case d.Released != "":
-		return "The exporter has let go of the GPUs: " + d.Released + "."
-	case !known:
-		return "The GPU driver could not be asked: " + diagnose.ReasonText(d.Loaded.Meta().Reason) + "."
-	case !loaded:
-		return "No GPU driver answers."
-	}
-	text := "GPU driver"
-	if v, ok := d.Version.Get(); ok {
-		text += " " + v
-	}
-	if v, ok := d.CUDA.Get(); ok {
-		text += ", CUDA up to " + v
-	}
-	return text + "."
 }

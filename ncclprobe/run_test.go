@@ -65,7 +65,7 @@ func TestRun(t *testing.T) {
 				p.Settings.Deadline = tt.deadline
 			}
 			for gpu := range 2 {
-				p.Ranks = append(p.Ranks, probes.RankPlan{UUID: fmt.Sprintf("GPU-%08x-1111-2222-3333-444444444444", gpu), Address: fmt.Sprintf("0000:%02x:00.0", 0x1b+gpu)})
+				p.Ranks = append(p.Ranks, probes.Rank{UUID: fmt.Sprintf("GPU-%08x-1111-2222-3333-444444444444", gpu), Address: fmt.Sprintf("0000:%02x:00.0", 0x1b+gpu)})
 			}
 			got := probes.Run(t.Context(), p, r, nil)
 			if got.Failure != tt.want {

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -226,4 +227,17 @@ func homeOf(root string, uid int) string {
 		}
 	}
 	return ""
+}
+
+// MissingDevice says that CUDA would have a device made before it could open it, which a rank can and shall not do; nil where
+// there is none to make. root is where the file system begins, "/" but for tests.
+func MissingDevice(root string) error {
+	exists := func(name string) bool {
+		_, err := os.Stat(filepath.Join(root, name))
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	if !exists("dev/nvidiactl") || exists("dev/nvidia-uvm") {
+		return nil
+	}
+	return errors.New("/dev/nvidia-uvm does not exist, and a probe makes no devices: nvidia-modprobe -u -c 0")
 }

@@ -86,3 +86,29 @@ func TestVet(t *testing.T) {
 		})
 	}
 }
+
+// TestMissingDevice finds it where CUDA would have a device made first, and only there.
+func TestMissingDevice(t *testing.T) {
+	for _, c := range []struct {
+		devices []string
+		missing bool
+	}{
+		{[]string{"nvidiactl", "nvidia0", "nvidia-uvm"}, false},
+		{[]string{"nvidiactl", "nvidia0"}, true},
+		{[]string{"dxg"}, false}, // a guest of Hyper-V
+		{nil, false},             // what there is instead, the gate says
+	} {
+		root := t.TempDir()
+		if err := os.Mkdir(filepath.Join(root, "dev"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range c.devices {
+			if err := os.WriteFile(filepath.Join(root, "dev", name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := MissingDevice(root); (err != nil) != c.missing || err != nil && !strings.Contains(err.Error(), "nvidia-modprobe") {
+			t.Errorf("%v: %v", c.devices, err)
+		}
+	}
+}

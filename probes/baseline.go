@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"gpufabric_exporter/internal/fabric"
 )
 
 // A baseline is what results of one fingerprint have been like: median and MAD (median absolute deviation) of the bus
@@ -42,8 +40,8 @@ const (
 
 	sigmaOfMAD = 1.4826 // standard deviation of normal noise over its MAD
 
-	absurd  = 1e15      // bytes per second; no result, and no baseline
-	slowest = time.Hour // of a small message; beyond it is no result
+	absurd  = 1e15 // bytes per second; no result, and no baseline
+	slowest = 3600 // seconds of a small message; beyond it is no result
 
 	baselinesPerProbe = 8 // fingerprints, those that were used last
 )
@@ -113,24 +111,26 @@ func (bs baselines) of(print string, now time.Time) *baseline {
 
 // judge compares a result with those before it. warn is the share of the median below which it may be regressed. latency
 // is the time of the smallest message, 0 if there was none.
-func (b *baseline) judge(busBW float64, latency time.Duration, warn float64, now time.Time) Comparison {
+func (b *baseline) judge(busBW float64, latency Seconds, warn float64, now time.Time) Comparison {
 	settled := b.samples.settled(now)
-	c := Comparison{Samples: len(settled), Best: b.best, Latency: b.judgeLatency(latency, now)}
+	c := Comparison{Samples: len(settled), Latency: b.judgeLatency(latency, now)}
+	if b.best > 0 {
+		c.Best = ofBaseline(b.best, now)
+	}
 	if len(settled) < enough {
-		c.Ratio = fabric.NotKnown[float64](fabric.ReasonNotRead, "baseline", now)
 		b.below, b.collapsed = 0, 0
 		return c
 	}
-	c.Median, c.MAD = medianAndMAD(settled)
-	c.Ratio = fabric.Known(busBW/c.Median, "baseline", now)
-	sigma := sigmaOfMAD * c.MAD
+	median, mad := medianAndMAD(settled)
+	c.Median, c.MAD, c.Ratio = ofBaseline(median, now), ofBaseline(mad, now), ofBaseline(busBW/median, now)
+	sigma := sigmaOfMAD * mad
 	// The MAD of few samples is often too small by chance.
 	noise := noiseLimit * sigma * (1 + 8/float64(len(settled)))
-	below := busBW < min(warn*c.Median, c.Median-noise)
+	below := busBW < min(warn*median, median-noise)
 	b.below = inRow(b.below, below)
-	b.collapsed = inRow(b.collapsed, below && busBW < collapseShare*c.Median)
+	b.collapsed = inRow(b.collapsed, below && busBW < collapseShare*median)
 	c.Below, c.Collapsed, c.Regressed = b.below, b.collapsed, b.below >= 2
-	c.Drifted = c.Median < min(warn*b.best, b.best-driftLimit*sigma)
+	c.Drifted = median < min(warn*b.best, b.best-driftLimit*sigma)
 	return c
 }
 
@@ -142,26 +142,30 @@ func inRow(n int, more bool) int {
 	return n + 1
 }
 
-func (b *baseline) judgeLatency(latency time.Duration, now time.Time) LatencyComparison {
+// judgeLatency returns nil if there was no small message.
+func (b *baseline) judgeLatency(latency Seconds, now time.Time) *LatencyComparison {
+	if latency <= 0 {
+		return nil
+	}
 	settled := b.latencies.settled(now)
-	c := LatencyComparison{Samples: len(settled), Ratio: fabric.NotKnown[float64](fabric.ReasonNotRead, "baseline", now)}
-	if latency <= 0 || len(settled) < enough {
+	c := &LatencyComparison{Samples: len(settled)}
+	if len(settled) < enough {
 		return c
 	}
 	median, mad := medianAndMAD(settled)
-	c.Median, c.MAD = inSeconds(median), inSeconds(mad)
-	ratio := latency.Seconds() / median
-	c.Ratio, c.Late = fabric.Known(ratio, "baseline", now), ratio > lateFactor
+	ratio := float64(latency) / median
+	c.Median, c.MAD, c.Ratio = ofBaseline(Seconds(median), now), ofBaseline(Seconds(mad), now), ofBaseline(ratio, now)
+	c.Late = ratio > lateFactor
 	return c
 }
 
-func inSeconds(v float64) time.Duration { return time.Duration(math.Round(v * 1e9)) }
+func ofBaseline[T any](v T, now time.Time) Fact[T] { return Known(v, "baseline", now) }
 
 // learn takes in a result that was compared, but for a latency that was late or not measured.
-func (b *baseline) learn(busBW float64, latency time.Duration, c LatencyComparison, now time.Time) {
+func (b *baseline) learn(busBW float64, latency Seconds, late bool, now time.Time) {
 	b.samples = b.samples.learn(busBW, now)
-	if latency > 0 && !c.Late {
-		b.latencies = b.latencies.learn(latency.Seconds(), now)
+	if latency > 0 && !late {
+		b.latencies = b.latencies.learn(float64(latency), now)
 	}
 	if len(b.samples) >= steady {
 		values := make([]float64, len(b.samples))
@@ -197,13 +201,13 @@ func fingerprint(r Result, t Target, maxCTAs int) string {
 	if !ok || busBW <= 0 {
 		return ""
 	}
-	if r.Key.Kind == Calibrate {
+	if r.Kind == Calibrate {
 		maxCTAs = 0
 	}
 	m := r.Measurements[len(r.Measurements)-1]
-	where := string(r.Key.Kind)
-	if r.Key.Device != "" {
-		where += fmt.Sprintf(" %s/%d", r.Key.Device, r.Key.Port)
+	where := string(r.Kind)
+	if r.Device != "" {
+		where += fmt.Sprintf(" %s/%d", r.Device, r.Port)
 	}
 	rest := slices.Sorted(slices.Values(t.Conditions))
 	sum := sha256.Sum256([]byte(strings.Join(slices.Concat(r.GPUs, []string{""}, rest), "\n")))

@@ -25,7 +25,7 @@ func (h *history) result(busBW float64) {
 	h.at = h.at.Add(4 * time.Hour)
 	h.last = h.judge(busBW, 0, 0.95, h.at)
 	if !h.last.Regressed {
-		h.learn(busBW, 0, LatencyComparison{}, h.at)
+		h.learn(busBW, 0, false, h.at)
 	}
 	if h.below == 1 {
 		h.last = h.judge(busBW, 0, 0.95, h.at.Add(time.Minute))
@@ -43,13 +43,13 @@ func TestBaselineNeedsEnoughThatIsSettled(t *testing.T) {
 		if c := b.judge(100e9, 0, 0.95, at); c.Samples != 0 || c.Ratio.State == fabric.OK {
 			t.Fatalf("result %d is compared with results of this hour: %+v", i, c)
 		}
-		b.learn(100e9, 0, LatencyComparison{}, at)
+		b.learn(100e9, 0, false, at)
 	}
 	if c := b.judge(50e9, 0, 0.95, origin.Add(time.Hour+3*time.Minute)); c.Samples != 4 || c.Ratio.State == fabric.OK {
 		t.Errorf("compared with 4 results: %+v", c)
 	}
 	c := b.judge(50e9, 0, 0.95, origin.Add(time.Hour+4*time.Minute))
-	if c.Samples != 5 || c.Median != 100e9 || c.MAD != 0 || c.Ratio.Value != 0.5 || c.Regressed {
+	if c.Samples != 5 || c.Median.Value != 100e9 || c.MAD.Value != 0 || c.Ratio.Value != 0.5 || c.Regressed {
 		t.Errorf("compared with 5 results: %+v", c)
 	}
 }
@@ -115,26 +115,26 @@ func TestCollapseCountsInARow(t *testing.T) {
 // The small message has a median of its own, which late ones do not move.
 func TestLatency(t *testing.T) {
 	b, at := baseline{}, origin
-	result := func(latency time.Duration) LatencyComparison {
+	result := func(latency time.Duration) *LatencyComparison {
 		at = at.Add(4 * time.Hour)
-		c := b.judge(100e9, latency, 0.95, at).Latency
-		b.learn(100e9, latency, c, at)
-		return c
+		c := b.judge(100e9, SecondsOf(latency), 0.95, at)
+		b.learn(100e9, SecondsOf(latency), c.late(), at)
+		return c.Latency
 	}
 	for i := range enough {
 		if c := result(time.Duration(19+i%3) * time.Microsecond); c.Ratio.State == fabric.OK || c.Late || c.Samples != i {
 			t.Errorf("result %d is compared: %+v", i, c)
 		}
 	}
-	if c := result(40 * time.Microsecond); c.Late || c.Ratio.Value != 2 || c.Median != 20*time.Microsecond || c.MAD != time.Microsecond || c.Samples != enough {
+	if c := result(40 * time.Microsecond); c.Late || math.Abs(c.Ratio.Value-2) > 1e-12 || c.Median.Value != 20e-6 || c.MAD.Value.Duration() != time.Microsecond || c.Samples != enough {
 		t.Errorf("twice the median: %+v", c)
 	}
 	for i := range 200 { // a month
-		if c := result(41 * time.Microsecond); !c.Late || c.Median != 20*time.Microsecond {
+		if c := result(41 * time.Microsecond); !c.Late || c.Median.Value != 20e-6 {
 			t.Fatalf("late result %d: %+v", i, c)
 		}
 	}
-	if c := result(0); c.Late || c.Ratio.State == fabric.OK {
+	if c := result(0); c != nil {
 		t.Errorf("no small message: %+v", c)
 	}
 	if c := result(time.Nanosecond); c.Late || c.Ratio.State != fabric.OK {
@@ -146,7 +146,7 @@ func TestSmallMessage(t *testing.T) {
 	of := func(sizes ...uint64) *Result {
 		r := &Result{Outcome: OK}
 		for _, size := range sizes {
-			r.Measurements = append(r.Measurements, Measurement{Bytes: size, Time: time.Duration(size)})
+			r.Measurements = append(r.Measurements, Measurement{Bytes: size, Time: Seconds(size) / 1e9})
 		}
 		return r
 	}
@@ -161,7 +161,7 @@ func TestSmallMessage(t *testing.T) {
 			t.Errorf("%+v: %+v, expected %d bytes", c.r.Measurements, m, c.want)
 		}
 	}
-	for _, took := range []time.Duration{0, -1, slowest + 1} {
+	for _, took := range []Seconds{0, -1, slowest + 1} {
 		r := of(1024, 1<<20)
 		r.Measurements[0].Time = took
 		if m := r.SmallMessage(); m != nil {
@@ -179,7 +179,7 @@ func TestRegressionStaysOne(t *testing.T) {
 	for range 180 {
 		h.result(80e9)
 	}
-	if h.regressed != 180 || !h.last.Regressed || h.last.Median != 100e9 {
+	if h.regressed != 180 || !h.last.Regressed || h.last.Median.Value != 100e9 {
 		t.Errorf("%d of 180 results of 80 %% are regressed, the last is %+v", h.regressed, h.last)
 	}
 }
@@ -198,7 +198,7 @@ func TestNoiseIsNoRegression(t *testing.T) {
 			first := draw()
 			c := h.judge(first, 0, 0.95, h.at)
 			if !c.Regressed {
-				h.learn(first, 0, LatencyComparison{}, h.at)
+				h.learn(first, 0, false, h.at)
 			}
 			if h.below == 1 {
 				c = h.judge(draw(), 0, 0.95, h.at.Add(time.Minute))
@@ -242,12 +242,12 @@ func TestSlowLossIsToldAsDrift(t *testing.T) {
 func TestWindowIsBounded(t *testing.T) {
 	var b baseline
 	for i := range 1000 {
-		b.learn(1e9, 0, LatencyComparison{}, origin.Add(time.Duration(i)*time.Minute))
+		b.learn(1e9, 0, false, origin.Add(time.Duration(i)*time.Minute))
 	}
 	if len(b.samples) != windowSize {
 		t.Errorf("%d samples, expected %d", len(b.samples), windowSize)
 	}
-	b.learn(2e9, 0, LatencyComparison{}, origin.Add(30*24*time.Hour))
+	b.learn(2e9, 0, false, origin.Add(30*24*time.Hour))
 	if len(b.samples) != windowLeast {
 		t.Errorf("%d samples after a month without any, expected the newest %d", len(b.samples), windowLeast)
 	}
@@ -286,8 +286,8 @@ func TestFingerprintHasWhatMustBeEqual(t *testing.T) {
 		}
 		prints[print] = name
 	}
-	check("device", func(r *Result, _ *Target, _ *int) { r.Key.Device = "mlx5_1" }, true)
-	check("kind", func(r *Result, _ *Target, _ *int) { r.Key.Kind = Socket }, true)
+	check("device", func(r *Result, _ *Target, _ *int) { r.Device = "mlx5_1" }, true)
+	check("kind", func(r *Result, _ *Target, _ *int) { r.Kind = Socket }, true)
 	check("op", func(r *Result, _ *Target, _ *int) { r.Measurements[0].Op = Reduce }, true)
 	check("type", func(r *Result, _ *Target, _ *int) { r.Measurements[0].Type = Float16 }, true)
 	check("size", func(r *Result, _ *Target, _ *int) { r.Measurements[0].Bytes /= 2 }, true)
@@ -300,7 +300,7 @@ func TestFingerprintHasWhatMustBeEqual(t *testing.T) {
 	check("order", func(_ *Result, t *Target, _ *int) {
 		t.Conditions[0], t.Conditions[1] = t.Conditions[1], t.Conditions[0]
 	}, false)
-	check("path", func(r *Result, _ *Target, _ *int) { r.Path = fabric.Known(PathSocket, "log", origin) }, false)
+	check("path", func(r *Result, _ *Target, _ *int) { r.Path = Known(PathSocket, "log", origin) }, false)
 	check("bandwidth", func(r *Result, _ *Target, _ *int) { r.Measurements[0].BusBW = 2e9 }, false)
 
 	for name, change := range map[string]func(*Result){

@@ -14,8 +14,9 @@ import (
 
 // Change is a difference between two results of a probe, in words.
 type Change struct {
-	What     string // "NCCL", "path", the name of a setting, "bus bandwidth"
-	Old, New string // empty: a setting that was not there
+	What string `json:"what"` // "NCCL", "path", the name of a setting, "bus bandwidth"
+	Old  string `json:"old"`  // empty: a setting that was not there
+	New  string `json:"new"`  // likewise
 }
 
 // notable is from which difference on a bandwidth counts as another one.
@@ -69,7 +70,7 @@ func yes(v bool) string {
 }
 
 // wordOf is empty for what is not known.
-func wordOf[T any](f fabric.Fact[T], word func(T) string) string {
+func wordOf[T any](f Fact[T], word func(T) string) string {
 	switch v, ok := f.Get(); {
 	case ok:
 		return word(v)

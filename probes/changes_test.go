@@ -8,15 +8,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"gpufabric_exporter/internal/fabric"
 )
 
 func goodResult() Result {
 	at := time.Unix(1_700_000_000, 0)
 	return Result{
 		Key: Key{Kind: Node}, At: at, Outcome: OK, NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0", GPUs: []string{gpuA, gpuB},
-		Path: fabric.Known(PathP2P, "", at), Network: "IB", GPUDirect: fabric.Known(true, "", at), Channels: fabric.Known(4, "", at),
+		Path: Known(PathP2P, "", at), Network: "IB", GPUDirect: Known(true, "", at), Channels: Known(4, "", at),
 		Settings:     []string{"NCCL_DEBUG=INFO", "NCCL_IB_TC=106", "NCCL_MIN_NCHANNELS="},
 		Measurements: []Measurement{{Op: AllReduce, Type: Float32, Bytes: 64 << 20, Ranks: 2, BusBW: 200e9}},
 	}
@@ -31,7 +29,7 @@ func TestChanges(t *testing.T) {
 		"nothing":  {func(*Result) {}, nil},
 		"versions": {func(r *Result) { r.NCCL, r.Driver = "2.28.3", "590.1" }, []Change{{"NCCL", "2.27.3", "2.28.3"}, {"GPU driver", "580.65.06", "590.1"}}},
 		"fallback": {func(r *Result) {
-			r.Path, r.Network, r.GPUDirect = fabric.Known(PathSocket, "", at), "Socket", fabric.None[bool]("", at)
+			r.Path, r.Network, r.GPUDirect = Known(PathSocket, "", at), "Socket", None[bool]("", at)
 			r.Measurements = []Measurement{{Op: AllReduce, Type: Float32, Bytes: 64 << 20, Ranks: 2, BusBW: 5e9}}
 		}, []Change{{"path", "p2p", "socket"}, {"network", "IB", "Socket"}, {"GPUDirect", "yes", "none"}, {"bus bandwidth", "200 GB/s", "5 GB/s (-98 %)"}}},
 		"settings": {func(r *Result) { r.Settings = []string{"NCCL_DEBUG=INFO", "NCCL_IB_TC=", "NCCL_NET=Socket"} }, []Change{
@@ -59,8 +57,8 @@ func TestBeforeTheChange(t *testing.T) {
 		b, node := newBench(t), Key{Kind: Node}
 		busBW, over := 100e9, PathP2P
 		b.run = func(_ context.Context, r *Result) {
-			if b.mu.Lock(); r.Key.Kind == Node {
-				r.Measurements[0].BusBW, r.Path = busBW, fabric.Known(over, "", r.At)
+			if b.mu.Lock(); r.Kind == Node {
+				r.Measurements[0].BusBW, r.Path = busBW, Known(over, "", r.At)
 			}
 			b.mu.Unlock()
 		}

@@ -15,13 +15,12 @@ import (
 // Config is what a site can choose. DefaultConfig is where to start from: the zero value is not valid.
 type Config struct {
 	// Every tells how often the probes of a kind run, for kinds that are to run by themselves: 1 min to 31 days. It is
-	// a wish: Duty comes first. Empty: probes run on demand only. Calibrate cannot be in it.
+	// a wish: Duty comes first. Empty: none runs by itself. Calibrate cannot be in it.
 	//
 	// The defaults (transport 2 h, node 4 h, rail 12 h, socket 24 h) fit into a Duty of 0.1 %, which is 86 s a day for
 	// each GPU, if a rank holds its GPU for about 5 s. What costs are contexts and communicators, not traffic.
 	Every map[Kind]time.Duration
 	// Duty is the share of its time for which a GPU may have a context of a probe, more than 0 to 1. Default 0.001.
-	// Runs on demand count, but are not refused for it.
 	Duty float64
 
 	Op      Op     // default all_reduce

@@ -89,7 +89,7 @@ func (s *Status) Faults(p *ProbeStatus) map[Fault]time.Time {
 // FellBack tells whether NCCL chose TCP by itself, in a probe that is not about TCP. FastSocket is TCP that somebody
 // installed.
 func (r *Result) FellBack() bool {
-	return r.Path.Or("") == PathSocket && r.Network != nccllog.FastSocket && r.Key.Kind != Socket
+	return r.Path.Or("") == PathSocket && r.Network != nccllog.FastSocket && r.Kind != Socket
 }
 
 // faults are those of a result.
@@ -112,13 +112,13 @@ func (r *Result) faults() []Fault {
 	if _, ok := c.Ratio.Get(); !ok {
 		return found
 	}
-	if c.Collapsed >= collapsedLeast && r.Key.Kind != Socket {
+	if c.Collapsed >= collapsedLeast && r.Kind != Socket {
 		found = append(found, FaultSlow)
 	}
 	if c.Regressed {
 		found = append(found, FaultRegressed)
 	}
-	if c.Drifted && c.Best > 0 {
+	if _, known := c.Best.Get(); known && c.Drifted {
 		found = append(found, FaultDrifted)
 	}
 	return found

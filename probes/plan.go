@@ -120,15 +120,15 @@ func (s Settings) orDefaults() Settings {
 // Plan is a run that is ready to start. Nobody changes it.
 type Plan struct {
 	Key      Key
-	Ranks    []RankPlan
+	Ranks    []Rank
 	Settings Settings // with defaults filled in
 	Driver   string   // version of the GPU driver; empty if not known
 	// Expected is the bus bandwidth that the hardware allows, in bytes per second; 0 if nothing is expected.
 	Expected float64
 }
 
-// RankPlan is one rank of a Plan.
-type RankPlan struct {
+// Rank is one rank of a Plan.
+type Rank struct {
 	UUID    string // of the GPU
 	Address string // of its PCI function
 	Env     []string
@@ -194,7 +194,7 @@ func NewPlan(key Key, n *fabric.Node, s Settings) (*Plan, *Skipped) {
 	s.Wants = slices.DeleteFunc(slices.Clone(s.Wants), func(w Want) bool { return w.Bytes < w.Least(len(gpus)) })
 	p.Settings = s
 	for i, g := range gpus {
-		p.Ranks = append(p.Ranks, RankPlan{UUID: g.UUID, Address: g.Address, Env: environment(p, n, i)})
+		p.Ranks = append(p.Ranks, Rank{UUID: g.UUID, Address: g.Address, Env: environment(p, n, i)})
 	}
 	switch key.Kind {
 	case Rail:

@@ -5,20 +5,11 @@ package probes
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
-)
-
-// Errors of Trigger.
-var (
-	ErrBusy    = errors.New("another probe was asked for and waits for its turn")
-	ErrStopped = errors.New("the prober has ended")
-	ErrUnknown = errors.New("there is no such probe on this node")
 )
 
 // Target is a probe that could run on the node as it is now.
@@ -36,18 +27,10 @@ type Machine interface {
 	// it is seen being skipped; none at all mean that nothing is known just now. It is asked every 5 minutes and before
 	// each probe.
 	Targets(ctx context.Context) []Target
-	// Enter says whether a probe may run now, and why not. If it may, the lock of the node is held until Leave. That may
-	// take minutes, in which GPUs are watched.
-	Enter(ctx context.Context, t Target) (Visit, *Skipped)
-}
-
-// Visit is one run of a probe, which may begin.
-type Visit interface {
-	// Run runs the probe to its end, and kills it when ctx is done. The Prober judges the result: of Comparison only
-	// Expected is kept.
-	Run(ctx context.Context) Result
-	// Leave gives the lock back. It is called once, after Run.
-	Leave()
+	// Probe enters the gate, runs the probe to its end and leaves, or says why the probe may not run now. The gate may take
+	// minutes, in which GPUs are watched. Behind it Probe calls begin once, before anything touches a GPU. It kills what
+	// runs when ctx is done. The Prober fills in Comparison.
+	Probe(ctx context.Context, t Target, begin func()) (Result, *Skipped)
 }
 
 // Options are what a Prober needs.
@@ -58,7 +41,7 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// Prober runs the probes of a node: one at a time, when they are due and when asked to. It is safe for concurrent use.
+// Prober runs the probes of a node: one at a time, when they are due. It is safe for concurrent use.
 type Prober struct {
 	config   Config
 	machine  Machine
@@ -66,9 +49,6 @@ type Prober struct {
 	schedule schedule
 	start    time.Time
 	keeper   *keeper // nil: nothing is kept
-	asks     chan ask
-	asked    atomic.Bool
-	ended    chan struct{}
 
 	mu      sync.Mutex
 	memory  memory
@@ -86,7 +66,7 @@ type probe struct {
 
 	turn, turns int // among the probes of its kind
 
-	slot    time.Time     // the moment of the schedule that it is due for; zero: on demand only
+	slot    time.Time     // the moment of the schedule that it is due for; zero: it does not run by itself
 	due     time.Time     // when it is tried
 	delay   time.Duration // before the last try; 0: none failed
 	saving  bool          // it waits until its GPUs can pay
@@ -126,8 +106,6 @@ func New(o Options) (*Prober, error) {
 		log:      o.Logger,
 		schedule: schedule{o.Host},
 		start:    time.Now(),
-		asks:     make(chan ask),
-		ended:    make(chan struct{}),
 		memory:   memory{newDuty(o.Config.Duty, o.Config.Wall), map[Key]*record{}},
 		probes:   map[Key]*probe{},
 	}
@@ -143,20 +121,17 @@ func (p *Prober) now() time.Time { return p.start.Add(time.Since(p.start)).Round
 
 // Run probes until ctx is done, and returns within 2 s then, whatever hangs. It is called once.
 func (p *Prober) Run(ctx context.Context) {
-	defer close(p.ended)
 	p.remember(ctx)
 	for ctx.Err() == nil {
 		p.look(ctx)
 		next, wait := p.next()
 		if wait == 0 {
-			p.try(ctx, next, false)
+			p.try(ctx, next)
 			continue
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-		case a := <-p.asks:
-			a.answer <- p.answer(ctx, a)
 		case <-timer.C: // look once more, before anything is tried
 		}
 		timer.Stop()

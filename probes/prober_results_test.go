@@ -3,10 +3,13 @@
 package probes
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"syscall"
@@ -22,9 +25,9 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 		b, d, node := newBench(t), &disk{}, Key{Kind: Node}
 		busBW, only := 100e9, func(c *Config) { c.Every = map[Kind]time.Duration{Node: 4 * time.Hour} }
 		b.run = func(_ context.Context, r *Result) {
-			if r.Key.Kind == Node {
+			if r.Kind == Node {
 				r.Measurements[0].BusBW = busBW
-				r.Comparison.Expected = fabric.Known(0.5, "line rate", time.Now())
+				r.Expected = Known(0.5, "line rate", time.Now())
 				r.Log = strings.Repeat("NCCL INFO ", 5000)
 				r.Settings = make([]string, 1000)
 			}
@@ -50,7 +53,7 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 		time.Sleep(60 * time.Second)
 		s := b.status(p, node)
 		at := b.runs(node)
-		if c := s.Last.Comparison; !c.Regressed || c.Expected.Value != 0.5 || c.Median != 100e9 {
+		if c := s.Last.Comparison; !c.Regressed || s.Last.Expected.Value != 0.5 || c.Median.Value != 100e9 {
 			t.Errorf("after the second: %+v", c)
 		}
 		if gap := at[len(at)-1].Sub(at[len(at)-2]); gap < 60*time.Second || gap > 70*time.Second {
@@ -95,7 +98,7 @@ func TestRegressionIsConfirmedOnce(t *testing.T) {
 func TestResultsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, d, node := newBench(t), &disk{}, Key{Kind: Node}
-		busBW, latency, outcome := 100e9, 20*time.Microsecond, OK
+		busBW, latency, outcome := 100e9, Seconds(20e-6), OK
 		b.run = func(_ context.Context, r *Result) {
 			r.Measurements[0].BusBW = busBW
 			r.Measurements = append([]Measurement{{Op: AllReduce, Type: Float32, Bytes: 1 << 10, Ranks: 8, Time: latency, BusBW: 1e6}}, r.Measurements...)
@@ -114,36 +117,35 @@ func TestResultsAreCounted(t *testing.T) {
 			}
 			return s
 		}
-		ask := func(times int) {
+		next := func(runs int) {
 			t.Helper()
-			for range times {
-				if _, skipped, err := p.Trigger(ctx, node); skipped != nil || err != nil {
-					t.Fatal(skipped, err)
-				}
+			for until := len(b.runs(node)) + runs; len(b.runs(node)) < until; {
+				time.Sleep(10 * time.Second)
 			}
+			time.Sleep(10 * time.Second) // it ends
 		}
 		for len(b.runs(node)) < enough {
 			time.Sleep(time.Hour)
 		}
 		time.Sleep(2 * time.Hour)
 		expect(0, 0, 0)
-		ask(1)
+		next(1)
 		s := expect(1, 0, 0)
-		if c := s.Last.Comparison.Latency; c.Ratio.Value != 1 || c.Median != latency || c.Samples != enough {
+		if c := s.Last.Comparison.Latency; c.Ratio.Value != 1 || c.Median.Value != latency || c.Samples != enough {
 			t.Errorf("latency: %+v", c)
 		}
-		latency = 41 * time.Microsecond
-		ask(1)
+		latency = 41e-6
+		next(1)
 		expect(2, 0, 1)
-		busBW, latency = 70e9, 20*time.Microsecond
-		ask(1)
+		busBW, latency = 70e9, 20e-6
+		next(1)
 		expect(3, 1, 1)
 		time.Sleep(2 * time.Minute) // the confirmation
 		if s := expect(4, 2, 1); !s.Last.Comparison.Regressed || s.Last.Comparison.Collapsed != 2 {
 			t.Errorf("%+v", s.Last.Comparison)
 		}
 		for _, outcome = range []Outcome{Failed, Aborted} {
-			ask(3)
+			next(3)
 			expect(4, 2, 1)
 		}
 		cancel()
@@ -155,7 +157,7 @@ func TestResultsAreCounted(t *testing.T) {
 		go p.Run(ctx)
 		time.Sleep(time.Minute)
 		expect(0, 0, 0)
-		ask(1)
+		next(1)
 		if s := expect(1, 1, 0); s.Last.Comparison.Collapsed != 3 || s.Last.Comparison.Latency.Ratio.Value != 1 {
 			t.Errorf("%+v", s.Last.Comparison)
 		}
@@ -166,31 +168,30 @@ func TestResultsAreCounted(t *testing.T) {
 
 // The log tells what there is to tell: a probe of the transport has no bandwidth.
 func TestLogOfResults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out strings.Builder
-		b := newBench(t)
-		p := b.prober(nil, nil)
-		p.log = slog.New(slog.NewTextHandler(&out, nil))
-		b.run = func(_ context.Context, r *Result) {
-			r.Release = fabric.Known(120*time.Millisecond, "NVML", time.Now())
-			if r.Key.Kind == Socket {
-				r.Release, r.Left = fabric.NotKnown[time.Duration](fabric.ReasonTimeout, "NVML", time.Now()), "500 MiB are used"
+	for _, c := range []struct {
+		kind        Kind
+		want, lacks []string
+	}{
+		{Transport, []string{"probe ended", "release=120ms"}, []string{"busbw_bytes", "to be free"}},
+		{Node, []string{"probe ended", "busbw_bytes=1e+11", "release=120ms"}, []string{"to be free"}},
+		{Socket, []string{"busbw_bytes=1e+11", "GPUs are not seen to be free after a probe", `left="500 MiB are used"`}, []string{"release="}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var out strings.Builder
+			b := newBench(t)
+			p := b.prober(nil, func(config *Config) { config.Every = map[Kind]time.Duration{c.kind: time.Hour}; config.Duty = 1 })
+			p.log = slog.New(slog.NewTextHandler(&out, nil))
+			b.run = func(_ context.Context, r *Result) {
+				r.Release = Known(Seconds(0.12), "NVML", time.Now())
+				if r.Kind == Socket {
+					r.Release, r.Left = NotKnown[Seconds](fabric.ReasonTimeout, "NVML", time.Now()), "500 MiB are used"
+				}
 			}
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		go p.Run(ctx)
-		for _, c := range []struct {
-			kind        Kind
-			want, lacks []string
-		}{
-			{Transport, []string{"probe ended", "release=120ms"}, []string{"busbw_bytes", "to be free"}},
-			{Node, []string{"probe ended", "busbw_bytes=1e+11", "release=120ms"}, []string{"to be free"}},
-			{Socket, []string{"busbw_bytes=1e+11", "GPUs are not seen to be free after a probe", `left="500 MiB are used"`}, []string{"release="}},
-		} {
-			out.Reset()
-			if _, _, err := p.Trigger(ctx, Key{Kind: c.kind}); err != nil {
-				t.Fatal(err)
-			}
+			ctx, cancel := context.WithCancel(t.Context())
+			go p.Run(ctx)
+			time.Sleep(3 * time.Hour)
+			cancel()
+			synctest.Wait()
 			for _, want := range c.want {
 				if !strings.Contains(out.String(), want) {
 					t.Errorf("%s: lacks %q:\n%s", c.kind, want, out.String())
@@ -201,10 +202,8 @@ func TestLogOfResults(t *testing.T) {
 					t.Errorf("%s: has %q:\n%s", c.kind, not, out.String())
 				}
 			}
-		}
-		cancel()
-		synctest.Wait()
-	})
+		})
+	}
 }
 
 func TestFailuresAreKept(t *testing.T) {
@@ -252,6 +251,11 @@ func TestStateFileTroubleIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	old, err := os.ReadFile(filepath.Join("testdata", "state_v1.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newer := bytes.Replace(good, []byte(`"version":2`), []byte(`"version":3`), 1)
 	for _, c := range []struct {
 		name string
 		disk *disk
@@ -262,6 +266,8 @@ func TestStateFileTroubleIsTold(t *testing.T) {
 		{"good", &disk{data: good}, "", true},
 		{"cut", &disk{data: good[:len(good)/2]}, fabric.ReasonMalformed, true},
 		{"empty", &disk{data: []byte{}}, fabric.ReasonMalformed, true},
+		{"of version 1", &disk{data: old}, "", true},
+		{"newer", &disk{data: newer}, fabric.ReasonMalformed, false},
 		{"read-only", &disk{err: syscall.EROFS}, fabric.ReasonPrivilege, false},
 		{"forbidden", &disk{err: fs.ErrPermission}, fabric.ReasonPrivilege, false},
 		{"full", &disk{err: syscall.ENOSPC}, fabric.ReasonIO, false},
@@ -285,6 +291,12 @@ func TestStateFileTroubleIsTold(t *testing.T) {
 			}
 			if c.mend && newMemory().decode(c.disk.data, time.Now(), time.Now()) != nil {
 				t.Errorf("%s: there is no good state file after a day", c.name)
+			}
+			if c.name == "of version 1" && !bytes.HasPrefix(c.disk.data, []byte(`{"version":2,`)) {
+				t.Errorf("%s: the file is not converted: %.100s", c.name, c.disk.data)
+			}
+			if c.name == "newer" && !bytes.Equal(c.disk.data, newer) {
+				t.Errorf("%s: the file is overwritten: %.100s", c.name, c.disk.data)
 			}
 			cancel()
 			synctest.Wait()

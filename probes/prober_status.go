@@ -13,55 +13,6 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// ask is a probe that somebody wants now.
-type ask struct {
-	key    Key
-	answer chan answer // holds one
-}
-
-// answer is what became of a try: a result, or why there is none.
-type answer struct {
-	result  Result
-	skipped *Skipped
-	err     error
-}
-
-// Trigger runs a probe now, or when the one that is running has ended, and returns its result, or why the gate did not
-// open. Kinds that are not in Config.Every can be asked for too. The run counts on the duty of its GPUs, but is not
-// refused for it. One caller can wait at a time, the next gets ErrBusy. A run goes on when its caller's ctx is done.
-func (p *Prober) Trigger(ctx context.Context, key Key) (Result, *Skipped, error) {
-	if !p.asked.CompareAndSwap(false, true) {
-		return Result{}, nil, ErrBusy
-	}
-	defer p.asked.Store(false)
-	a := ask{key, make(chan answer, 1)}
-	select {
-	case p.asks <- a:
-	case <-ctx.Done():
-		return Result{}, nil, ctx.Err()
-	case <-p.ended:
-		return Result{}, nil, ErrStopped
-	}
-	select {
-	case got := <-a.answer:
-		return got.result, got.skipped, got.err
-	case <-ctx.Done():
-		return Result{}, nil, ctx.Err()
-	}
-}
-
-// answer runs what was asked for.
-func (p *Prober) answer(ctx context.Context, a ask) answer {
-	p.mu.Lock()
-	pr := p.probes[a.key]
-	known := pr != nil && pr.here
-	p.mu.Unlock()
-	if !known {
-		return answer{err: ErrUnknown}
-	}
-	return p.try(ctx, pr, true)
-}
-
 // Status returns what there is to tell. It does not wait for a probe or a file.
 func (p *Prober) Status() Status {
 	p.mu.Lock()
@@ -127,7 +78,12 @@ func (p *Prober) remember(ctx context.Context) {
 	}
 	p.lost = err
 	p.mu.Unlock()
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrNewerState):
+		p.keeper.refuse(err)
+		p.log.Warn("the history of probes is neither read nor saved", "file", p.config.StateFile, "err", err,
+			"remedy", "run the version that wrote the file, or move the file away to begin with an empty history")
+	case err != nil:
 		p.log.Warn("history of probes is lost", "err", err)
 	}
 	p.save(savedIn)

@@ -5,7 +5,6 @@ package probes
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -69,39 +68,32 @@ func (b *bench) Targets(context.Context) []Target {
 	return there
 }
 
-type visit struct {
-	b *bench
-	t Target
-}
-
-func (b *bench) Enter(_ context.Context, t Target) (Visit, *Skipped) {
+func (b *bench) Probe(ctx context.Context, t Target, begin func()) (Result, *Skipped) {
 	b.mu.Lock()
 	b.tried[t.Key] = append(b.tried[t.Key], time.Now())
 	enter := b.enter
 	b.mu.Unlock()
 	if enter != nil {
 		if s := enter(t.Key); s != nil {
-			return nil, s
+			return Result{}, s
 		}
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.busy {
 		b.t.Error("two probes at a time")
 	}
 	b.busy = true
-	return visit{b, t}, nil
-}
-
-func (v visit) Run(ctx context.Context) Result {
-	b, took := v.b, v.b.costs[v.t.Key.Kind]
+	b.mu.Unlock()
+	defer b.leave()
+	begin()
+	took := b.costs[t.Key.Kind]
 	b.mu.Lock()
 	r := Result{
-		Key: v.t.Key, At: time.Now(), Wall: took, GPUTime: took * time.Duration(len(v.t.GPUs)), GPUs: v.t.GPUs, Outcome: OK,
+		Key: t.Key, At: time.Now(), Wall: SecondsOf(took), GPUTime: SecondsOf(took * time.Duration(len(t.GPUs))), GPUs: t.GPUs, Outcome: OK,
 		NCCL: "2.27.3", Driver: "580.65.06", CUDA: "13.0",
 		Measurements: []Measurement{{Op: AllReduce, Type: Float32, Bytes: 64 << 20, Ranks: 8, BusBW: 100e9}},
 	}
-	if r.Key.Kind == Transport {
+	if r.Kind == Transport {
 		r.Measurements = nil
 	}
 	b.began[r.Key] = append(b.began[r.Key], r.At)
@@ -117,10 +109,10 @@ func (v visit) Run(ctx context.Context) Result {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, g := range v.t.GPUs {
-		b.gpus[g] += r.GPUTime / time.Duration(len(v.t.GPUs))
+	for _, g := range t.GPUs {
+		b.gpus[g] += r.GPUTime.Duration() / time.Duration(len(t.GPUs))
 	}
-	return r
+	return r, nil
 }
 
 // change changes what the machine does while it is used.
@@ -137,10 +129,10 @@ func (b *bench) runs(key Key) []time.Time {
 	return slices.Clone(b.began[key])
 }
 
-func (v visit) Leave() {
-	v.b.mu.Lock()
-	defer v.b.mu.Unlock()
-	v.b.busy = false
+func (b *bench) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.busy = false
 }
 
 // prober returns one with the defaults, but for what change changes, that keeps its state in d.
@@ -230,74 +222,6 @@ func TestSkippedIsTriedAgain(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-	})
-}
-
-func TestTrigger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, d := newBench(t), &disk{}
-		p := b.prober(d, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		go p.Run(ctx)
-		time.Sleep(time.Minute) // nobody can pay yet
-		for _, key := range []Key{{Kind: Calibrate}, {Kind: Node}, railKey(3)} {
-			r, skipped, err := p.Trigger(ctx, key)
-			if err != nil || skipped != nil || r.Outcome != OK || r.Key != key {
-				t.Errorf("%v: got %+v, %v, %v", key, r, skipped, err)
-			}
-			if s := b.status(p, key); s.Runs != 1 || s.Last == nil {
-				t.Errorf("%v: status %+v", key, s)
-			}
-		}
-		for _, base := range p.memory.records[railKey(3)].baselines {
-			if len(base.samples) > 0 {
-				t.Errorf("what somebody asked for is part of the baseline: %+v", base)
-			}
-		}
-		if balance := p.memory.duty.balance(gpu(0), p.now()); balance > -44*time.Second {
-			t.Errorf("45 s of contexts left a balance of %s", balance)
-		}
-		if _, _, err := p.Trigger(ctx, railKey(30)); !errors.Is(err, ErrUnknown) {
-			t.Errorf("a rail that is not there: %v", err)
-		}
-		b.change(func() { b.enter = func(Key) *Skipped { return &Skipped{Why: SkipSlurm} } })
-		if _, skipped, err := p.Trigger(ctx, Key{Kind: Node}); skipped == nil || skipped.Why != SkipSlurm || err != nil {
-			t.Errorf("a node that is busy: %v, %v", skipped, err)
-		}
-		if s := b.status(p, Key{Kind: Node}); s.Skips[SkipSlurm] != 0 {
-			t.Errorf("who asks is told, and it does not count as due: %+v", s.Skips)
-		}
-
-		b.change(func() { b.enter = func(Key) *Skipped { time.Sleep(time.Minute); return nil } })
-		go func() { _, _, _ = p.Trigger(ctx, Key{Kind: Node}) }()
-		synctest.Wait()
-		if _, _, err := p.Trigger(ctx, Key{Kind: Node}); !errors.Is(err, ErrBusy) {
-			t.Errorf("a second one at a time: %v", err)
-		}
-		time.Sleep(2 * time.Minute)
-
-		// What is never run but on demand has a baseline all the same.
-		b.change(func() { b.enter = nil })
-		for range enough {
-			time.Sleep(day)
-			if _, _, err := p.Trigger(ctx, Key{Kind: Calibrate}); err != nil {
-				t.Error(err)
-			}
-		}
-		if c := b.status(p, Key{Kind: Calibrate}).Last.Comparison; c.Samples != enough {
-			t.Errorf("calibrations: %+v", c)
-		}
-		short, stop := context.WithTimeout(ctx, time.Second)
-		defer stop()
-		if _, _, err := p.Trigger(short, Key{Kind: Calibrate}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("who does not wait: %v", err)
-		}
-		cancel()
-		synctest.Wait()
-		time.Sleep(3 * time.Second)
-		if _, _, err := p.Trigger(t.Context(), Key{Kind: Node}); !errors.Is(err, ErrStopped) {
-			t.Errorf("after the end: %v", err)
-		}
 	})
 }
 
@@ -432,8 +356,9 @@ func TestBugsCostTheProbe(t *testing.T) {
 			t.Errorf("%d runs of unknown cost in two days, expected %d at most", s.Runs, most)
 		}
 		b.change(func() { b.enter = func(Key) *Skipped { panic("of a gate") } })
-		if _, skipped, err := p.Trigger(ctx, node); err != nil || skipped == nil || skipped.Why != SkipCannotProveIdle {
-			t.Errorf("a gate that panics: %v, %v", skipped, err)
+		time.Sleep(2 * day)
+		if after := b.status(p, node); after.Skips[SkipCannotProveIdle] == 0 || after.Runs != s.Runs {
+			t.Errorf("a gate that panics: %+v", after)
 		}
 		cancel()
 		synctest.Wait()

@@ -9,35 +9,38 @@ import (
 	"time"
 )
 
-// try runs a probe if its GPUs can pay and the gate is open. Whoever asks for a probe need not wait for money, and his
-// runs are no part of the baseline: nobody knows why he asked.
-func (p *Prober) try(ctx context.Context, pr *probe, asked bool) answer {
+// try runs a probe if its GPUs can pay and the gate is open.
+func (p *Prober) try(ctx context.Context, pr *probe) {
 	p.mu.Lock()
 	now, target := p.now(), pr.target
-	if gpu, wait := p.unpaid(pr, now); wait > 0 && !asked && !pr.confirm {
+	if gpu, wait := p.unpaid(pr, now); wait > 0 && !pr.confirm {
 		pr.saving = true
 		skipped := &Skipped{Why: SkipDuty, Detail: fmt.Sprintf("GPU %s can pay for it in %s", gpu, wait.Round(time.Second)), At: time.Now()}
 		p.skipped(pr, skipped, now.Add(max(wait, rest)))
 		p.mu.Unlock()
 		p.tellSkipped(target.Key, skipped)
-		return answer{skipped: skipped}
+		return
 	}
 	pr.saving = false
 	p.mu.Unlock()
 
-	done := make(chan answer, 1)
+	type end struct {
+		result  Result
+		skipped *Skipped
+	}
+	done := make(chan end, 1)
 	go func() {
-		r, s := p.session(ctx, target)
-		done <- answer{result: r, skipped: s}
+		r, s := p.run(ctx, target)
+		done <- end{r, s}
 	}()
-	var e answer
+	var e end
 	select {
 	case e = <-done:
 	case <-ctx.Done():
 		select {
 		case e = <-done:
 		case <-time.After(endWithin):
-			return answer{err: ErrStopped} // what it may have cost is paid already
+			return // what it may have cost is paid already
 		}
 	}
 	p.mu.Lock()
@@ -45,23 +48,20 @@ func (p *Prober) try(ctx context.Context, pr *probe, asked bool) answer {
 	p.quiet = now.Add(rest)
 	if e.skipped != nil {
 		e.skipped.Detail = clip(e.skipped.Detail, errorMost)
-		if !asked {
-			pr.delay = min(max(2*pr.delay, rest), retryMost)
-			p.skipped(pr, e.skipped, now.Add(p.spread(pr)))
-		}
+		pr.delay = min(max(2*pr.delay, rest), retryMost)
+		p.skipped(pr, e.skipped, now.Add(p.spread(pr)))
 		p.mu.Unlock()
 		p.tellSkipped(target.Key, e.skipped)
-		return e
+		return
 	}
-	r := p.took(pr, e.result, asked, now)
+	r := p.took(pr, e.result, now)
 	p.mu.Unlock()
 	p.tell(r)
 	p.save(0)
-	return answer{result: r}
 }
 
-// session enters the gate, runs the probe and leaves. A bug in it costs the probe.
-func (p *Prober) session(ctx context.Context, t Target) (r Result, skipped *Skipped) {
+// run has the machine run the probe. A bug in it costs the probe.
+func (p *Prober) run(ctx context.Context, t Target) (r Result, skipped *Skipped) {
 	began := time.Now()
 	var price time.Duration
 	running := false
@@ -75,14 +75,13 @@ func (p *Prober) session(ctx context.Context, t Target) (r Result, skipped *Skip
 			p.settle(t, r, price)
 		}
 	}()
-	visit, skipped := p.machine.Enter(ctx, t)
+	r, skipped = p.machine.Probe(ctx, t, func() {
+		price = p.advance(t)
+		running = true
+	})
 	if skipped != nil {
 		return Result{}, skipped
 	}
-	defer visit.Leave()
-	price = p.advance(t)
-	running = true
-	r = visit.Run(ctx)
 	r.Key = t.Key
 	return bounded(r), nil
 }
@@ -136,14 +135,14 @@ func (p *Prober) settle(t Target, r Result, price time.Duration) {
 	if len(used) == 0 {
 		used = t.GPUs
 	}
-	p.gpuTime += r.GPUTime
+	p.gpuTime += r.GPUTime.Duration()
 	if len(used) == 0 {
 		return
 	}
 	p.memory.duty.open(used, now)
 	costs := map[string]time.Duration{}
 	for _, gpu := range used { // two ranks may share one
-		costs[gpu] += r.GPUTime / time.Duration(len(used))
+		costs[gpu] += r.GPUTime.Duration() / time.Duration(len(used))
 	}
 	var most time.Duration
 	for gpu, cost := range costs {
@@ -169,24 +168,22 @@ func (p *Prober) spread(pr *probe) time.Duration {
 }
 
 // took takes in the result of a run, judges it, and plans what comes next. It returns the result as it is kept.
-func (p *Prober) took(pr *probe, r Result, asked bool, now time.Time) Result {
+func (p *Prober) took(pr *probe, r Result, now time.Time) Result {
 	key, s := pr.target.Key, &pr.status
-	planned, confirming := !pr.slot.IsZero(), pr.confirm
-	expected := r.Comparison.Expected
-	r.Comparison = Comparison{Expected: expected}
+	r.Comparison = Comparison{}
 	suspect := false
 	if print := fingerprint(r, pr.target, p.config.MaxCTAs); print != "" {
 		busBW, _ := judged(r)
-		var latency time.Duration
+		var latency Seconds
 		if small := r.SmallMessage(); small != nil {
 			latency = small.Time
 		}
 		b := p.memory.record(key).baselines.of(print, now)
 		r.Comparison = b.judge(busBW, latency, p.config.Warn, now)
-		r.Comparison.Fingerprint, r.Comparison.Expected = print, expected
+		r.Comparison.Fingerprint = print
 		suspect = b.below == 1
-		if !r.Comparison.Regressed && (!planned || !asked && !confirming) {
-			b.learn(busBW, latency, r.Comparison.Latency, now)
+		if !r.Comparison.Regressed && !pr.confirm {
+			b.learn(busBW, latency, r.Comparison.late(), now)
 		}
 		s.count(r.Comparison)
 	}
@@ -209,17 +206,15 @@ func (p *Prober) took(pr *probe, r Result, asked bool, now time.Time) Result {
 		s.Kept = append(slices.Clone(s.Kept[max(0, len(s.Kept)+1-keptFailures):]), r)
 	}
 	switch {
-	case !planned:
+	case pr.slot.IsZero(): // it does not run by itself
 	case r.Outcome == Aborted:
-		if !asked {
-			pr.delay = retryMost
-			pr.due = now.Add(p.spread(pr))
-		}
+		pr.delay = retryMost
+		pr.due = now.Add(p.spread(pr))
 	case suspect:
 		pr.confirm, pr.delay = true, 0
 		pr.slot = now.Add(confirmIn)
 		pr.due = pr.slot
-	case !asked || confirming:
+	default:
 		p.plan(pr, now)
 	}
 	return r
@@ -234,19 +229,19 @@ func (s *ProbeStatus) count(c Comparison) {
 	if c.Below > 0 {
 		s.Slow++
 	}
-	if c.Latency.Late {
+	if c.late() {
 		s.Late++
 	}
 }
 
 // tell logs a result: with a warning if somebody should look at it.
 func (p *Prober) tell(r Result) {
-	log := p.log.With("kind", r.Key.Kind, "device", r.Key.Device, "port", r.Key.Port, "wall", r.Wall, "gpu_time", r.GPUTime)
+	log := p.log.With("kind", r.Kind, "device", r.Device, "port", r.Port, "wall", r.Wall.Duration(), "gpu_time", r.GPUTime.Duration())
 	if busBW, ok := judged(r); ok {
 		log = log.With("busbw_bytes", busBW)
 	}
 	if took, known := r.Release.Get(); known {
-		log = log.With("release", took)
+		log = log.With("release", took.Duration())
 	}
 	switch c := r.Comparison; {
 	case r.Outcome == Failed:
@@ -254,7 +249,7 @@ func (p *Prober) tell(r Result) {
 	case r.Outcome == Aborted:
 		log.Info("probe aborted", "failure", r.Failure, "err", r.Error)
 	case c.Regressed:
-		log.Warn("probe is slower than before", "median_bytes", c.Median, "ratio", c.Ratio.Value)
+		log.Warn("probe is slower than before", "median_bytes", c.Median.Value, "ratio", c.Ratio.Value)
 	default:
 		log.Info("probe ended", "path", r.Path.Value)
 	}

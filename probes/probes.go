@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probes measures the training fabric of this node with short NCCL collectives, now and then and on demand, on
+// Package probes measures the training fabric of this node with short NCCL collectives, now and then and by hand, on
 // GPUs that are provably idle. It is pure Go: NCCL and CUDA run in processes of their own, one for each rank, which this
 // package asks step by step over the protocol of rank.go. It decides what is measured (plans), when (schedule and budget),
 // whether it may be (gate), and what the outcome means (baseline).
+//
+// A Prober decides when a probe is due and judges its result. It has a Machine run the probe, which for a real node is a
+// Host: this makes a Plan, has the Gate opened, and Run asks the RankProcess of each Rank step by step.
 //
 // Harm comes first. The gate opens only when every source could be read and says idle; while a probe runs, whoever else
 // comes to its GPUs has the ranks killed. Between probes nothing is held: no process, no memory of a GPU, no lock.
@@ -90,6 +93,16 @@ func (op Op) BusFactor(n int) float64 {
 	return 0
 }
 
+// Count is how many elements nccl-tests counts in a message: for operations in which ranks have different parts of it,
+// those of a rank.
+func (op Op) Count(t DType, bytes uint64, ranks int) uint64 {
+	n := bytes / uint64(max(t.Size(), 1))
+	if op == AllGather || op == ReduceScatter {
+		n /= uint64(max(ranks, 1))
+	}
+	return n
+}
+
 // Outcome is how a probe ended.
 type Outcome string
 
@@ -148,106 +161,9 @@ func Paths() []Path {
 
 // Key tells probes apart that have a history of their own.
 type Key struct {
-	Kind   Kind
-	Device string // HCA of a Rail probe, "mlx5_0"; else empty
-	Port   int    // of Device
-}
-
-// Result is one probe that was started.
-type Result struct {
-	Key     Key
-	At      time.Time // when it began
-	Wall    time.Duration
-	GPUTime time.Duration // time with a CUDA context, summed over GPUs
-	GPUs    []string      // UUIDs, by rank
-
-	Outcome Outcome
-	Failure Failure // empty if OK
-	Error   string  // in words, bounded
-	// Intrusion tells how fast the ranks made way for an intruder; nil unless Failure is FailureIntruder.
-	Intrusion *Intrusion
-	// Release is how long it took from when the ranks were killed, or asked to close, until the driver showed none of
-	// them on the GPUs, and where nobody else was there, no memory in use. It is unknown without a guard, when that
-	// was not so within 10 s, and when the exporter ended or maintenance began first.
-	Release fabric.Fact[time.Duration]
-	Left    string // what the driver showed instead, or why it could not be asked; bounded
-
-	NCCL, Driver, CUDA string // versions: "2.27.3", "580.65.06", "13.0"; empty if not known
-	// Path and what follows come from NCCL's log; unknown where it says nothing.
-	Path      fabric.Fact[Path]
-	Network   string            // in NCCL's words: "IB", "Socket", "AWS Libfabric"; empty if not known
-	GPUDirect fabric.Fact[bool] // absent without a network that could use it
-	NVLS      fabric.Fact[bool]
-	SHARP     fabric.Fact[bool]
-	Channels  fabric.Fact[int]
-
-	Init, Connect time.Duration // making the communicator; the first collective, in which connections are made
-	Measurements  []Measurement // in the order they were made
-	Comparison    Comparison    // of the last measurement, for those that have a baseline
-
-	Settings []string // NAME=value that were in effect, by NCCL's log; bounded
-	Log      string   // excerpt of NCCL's log, of the rank that failed or of rank 0; bounded
-}
-
-// SmallMessage returns the measurement that latency is judged by: that of the smallest message, if the result has one
-// beside that which its bandwidth is of; else nil.
-func (r *Result) SmallMessage() *Measurement {
-	n := len(r.Measurements) - 1
-	var small *Measurement
-	for i := range max(n, 0) {
-		if m := &r.Measurements[i]; small == nil || m.Bytes < small.Bytes {
-			small = m
-		}
-	}
-	if small == nil || small.Bytes >= r.Measurements[n].Bytes || small.Time <= 0 || small.Time > slowest {
-		return nil
-	}
-	return small
-}
-
-// Measurement is one operation of one size.
-type Measurement struct {
-	Op         Op
-	Type       DType
-	Bytes      uint64 // of the message as nccl-tests counts it
-	Ranks      int
-	Iterations int
-	// Time is that of one iteration by the clock of the host, the mean over iterations, the slowest rank. DeviceTime is
-	// the same by events on the GPU's stream; 0 if not known.
-	Time, DeviceTime time.Duration
-	AlgBW, BusBW     float64 // bytes per second; 0 with one rank
-	Wrong            uint64  // elements that are not what they must be, over all ranks
-}
-
-// Comparison is how a result compares with those before it of the same fingerprint.
-type Comparison struct {
-	Fingerprint string // what must be equal for results to be compared; empty: there is none
-	Samples     int    // in the baseline, without this result
-	// Median and MAD (median absolute deviation) of the bus bandwidths in bytes per second; 0 without a baseline.
-	Median, MAD float64
-	// Ratio is the bus bandwidth over Median; unknown without a baseline.
-	Ratio fabric.Fact[float64]
-	// Expected is the bus bandwidth over what the line rate allows; absent for kinds that have no expectation.
-	Expected fabric.Fact[float64]
-	// Regressed tells that Ratio is below the limit, and that a second run confirmed it.
-	Regressed bool
-	// Below is how many results in a row were below that limit, with this one; Collapsed how many of them, in a row up to
-	// this one, were below 80 % of Median too.
-	Below, Collapsed int
-	// Best is the highest Median that there was; 0 until there are enough samples. Drifted tells that Median itself is so
-	// far below it that the baseline has worn away, too slowly for any one result to be regressed.
-	Best    float64
-	Drifted bool
-	// Latency is about the smallest message, where the kind measures one beside that which has the bandwidth.
-	Latency LatencyComparison
-}
-
-// LatencyComparison is how the time of one iteration of the smallest message compares with those of the same baseline.
-type LatencyComparison struct {
-	Samples     int                  // without this result, and without those that were late
-	Median, MAD time.Duration        // 0 without a baseline
-	Ratio       fabric.Fact[float64] // time over Median; unknown without a baseline
-	Late        bool                 // Ratio is above 2
+	Kind   Kind   `json:"kind"`
+	Device string `json:"device,omitempty"` // HCA of a Rail probe, "mlx5_0"; else empty
+	Port   int    `json:"port,omitempty"`   // of Device
 }
 
 // Skip is why a probe that was due did not run.
@@ -305,7 +221,7 @@ type ProbeStatus struct {
 	Failures map[Failure]uint64 // outcomes Failed and Aborted
 	Skips    map[Skip]uint64
 	Wrong    uint64 // wrong elements
-	// Judged counts results that were compared with a baseline, confirmations and what was asked for included. Of those
+	// Judged counts results that were compared with a baseline, confirmations included. Of those
 	// Slow were below the limit (Comparison.Below), and Late had a late small message.
 	Judged, Slow, Late uint64
 	LastSkip           *Skipped
@@ -315,7 +231,7 @@ type ProbeStatus struct {
 	Kept               []Result      // failures that are preserved, oldest first; bounded
 	LastRun            time.Time     // zero: never, as far as the state file remembers
 	NextRun            time.Time     // zero: not scheduled
-	Every              time.Duration // how often it is to run; 0: on demand only
+	Every              time.Duration // how often it is to run; 0: it does not run by itself
 	Baselines          int           // fingerprints known
 }
 
@@ -325,3 +241,5 @@ type Skipped struct {
 	Detail string // which GPU, which process; bounded
 	At     time.Time
 }
+
+func (s *Skipped) Error() string { return string(s.Why) + ": " + s.Detail }

@@ -56,8 +56,8 @@ func (r *Rehearsal) Ran(result Result) {
 		return
 	}
 	p.memory.record(result.Key).began = result.At
-	p.gpuTime += result.GPUTime
-	p.took(pr, bounded(result), false, result.At)
+	p.gpuTime += result.GPUTime.Duration()
+	p.took(pr, bounded(result), result.At)
 }
 
 // Skipped takes in that a probe which was due did not run, and when it is tried again.

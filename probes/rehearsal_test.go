@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"gpufabric_exporter/internal/fabric"
 )
 
 // A rehearsal judges what it is told as a Prober would: a regression after a second slow result, and the end of it.
@@ -25,8 +23,8 @@ func TestRehearsal(t *testing.T) {
 		key := Key{Kind: Rail, Device: "mlx5_0", Port: 1}
 		ran := func(at time.Time, busBW float64) *ProbeStatus {
 			r.Ran(Result{
-				Key: key, At: at, GPUTime: time.Second, GPUs: []string{"GPU-a"}, Outcome: OK, Path: fabric.Known(PathIB, "", at),
-				Measurements: []Measurement{{Op: Broadcast, Type: Float32, Bytes: 64 << 20, Ranks: 2, Time: time.Millisecond, BusBW: busBW}},
+				Key: key, At: at, GPUTime: 1, GPUs: []string{"GPU-a"}, Outcome: OK, Path: Known(PathIB, "", at),
+				Measurements: []Measurement{{Op: Broadcast, Type: Float32, Bytes: 64 << 20, Ranks: 2, Time: 0.001, BusBW: busBW}},
 			})
 			if s := r.Status(); len(s.Probes) == 1 {
 				return &s.Probes[0]

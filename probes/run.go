@@ -60,7 +60,7 @@ const settle = 200 * time.Millisecond
 // Run runs a plan. It returns when all its processes are gone and the GPUs free of them, or the kernel or the driver does
 // not let go of them. When ctx ends, the ranks are killed. Without a guard nobody looks at the GPUs.
 func Run(ctx context.Context, p *Plan, ranks Ranks, guard Guard) Result {
-	e := newExecution(ctx, p)
+	e := newRun(ctx, p)
 	defer e.close()
 	r := Result{Key: p.Key, At: e.began, Driver: p.Driver, Outcome: OK}
 	for _, rank := range p.Ranks {
@@ -87,7 +87,7 @@ func Run(ctx context.Context, p *Plan, ranks Ranks, guard Guard) Result {
 		why.text += "; " + held.Error()
 	}
 	e.conclude(&r, why)
-	r.Wall = time.Since(e.began)
+	r.Wall = SecondsOf(time.Since(e.began))
 	if guard != nil && held == nil && ctx.Err() == nil {
 		r.Release, r.Left = e.release(ctx, guard)
 	}
@@ -95,7 +95,7 @@ func Run(ctx context.Context, p *Plan, ranks Ranks, guard Guard) Result {
 }
 
 // follow asks the ranks for everything in the plan.
-func (e *execution) follow(r *Result) *trouble {
+func (e *run) follow(r *Result) *trouble {
 	opened, why := e.open(r)
 	if why != nil {
 		return why
@@ -118,7 +118,7 @@ func (e *execution) follow(r *Result) *trouble {
 		return why
 	}
 	for _, reply := range connected {
-		r.Init = max(r.Init, reply.Connect.Took)
+		r.Init = max(r.Init, SecondsOf(reply.Connect.Took))
 	}
 	for _, w := range e.plan.Settings.Wants {
 		if spent := time.Since(e.began); spent > e.plan.Settings.Budget {
@@ -134,7 +134,7 @@ func (e *execution) follow(r *Result) *trouble {
 }
 
 // open has the ranks load the libraries and take their GPUs. From here on contexts cost time of the GPUs.
-func (e *execution) open(r *Result) ([]Reply, *trouble) {
+func (e *run) open(r *Result) ([]Reply, *trouble) {
 	e.hold()
 	opened, why := e.step(e.members, openLimit, func(rank int, _ time.Duration) Request {
 		return Request{Open: &OpenRequest{NCCL: e.plan.Settings.NCCL, CUDA: e.plan.Settings.CUDA, GPU: e.plan.Ranks[rank].Address}}
@@ -151,12 +151,12 @@ func (e *execution) open(r *Result) ([]Reply, *trouble) {
 }
 
 // conclude writes down how the run ended, and what NCCL logged.
-func (e *execution) conclude(r *Result, why *trouble) {
-	r.GPUTime = e.gpuTime()
+func (e *run) conclude(r *Result, why *trouble) {
+	r.GPUTime = SecondsOf(e.gpuTime())
 	logs := e.harvest(r, why)
-	r.Comparison.Expected = fabric.None[float64]("plan", r.At)
+	r.Expected = None[float64]("plan", r.At)
 	if n := len(r.Measurements); why == nil && n > 0 && e.plan.Expected > 0 {
-		r.Comparison.Expected = fabric.Known(r.Measurements[n-1].BusBW/e.plan.Expected, "plan", r.At)
+		r.Expected = Known(r.Measurements[n-1].BusBW/e.plan.Expected, "plan", r.At)
 	}
 	if why == nil {
 		return

@@ -39,16 +39,8 @@ type Guard interface {
 // ErrMaintenance means that somebody wants to do something about the GPUs or their driver.
 var ErrMaintenance = errors.New("maintenance")
 
-// Intrusion is what happened when somebody else came to the GPUs of a run. Times count from when the sample was asked
-// for that showed the intruder. Result.Release tells when the memory was free.
-type Intrusion struct {
-	Who    string
-	Killed time.Duration // until SIGKILL was sent to all ranks
-	Gone   time.Duration // until all ranks were reaped
-}
-
 // watch asks the guard, if there is one, until it is told to stop. The channel is closed when ranks may open their GPUs.
-func (e *execution) watch(guard Guard) (free <-chan struct{}, stop func()) {
+func (e *run) watch(guard Guard) (free <-chan struct{}, stop func()) {
 	opens := make(chan struct{})
 	allow := sync.OnceFunc(func() { close(opens) })
 	if guard == nil {
@@ -98,7 +90,7 @@ func (e *execution) watch(guard Guard) (free <-chan struct{}, stop func()) {
 }
 
 // await waits until ranks may open their GPUs.
-func (e *execution) await(free <-chan struct{}) *trouble {
+func (e *run) await(free <-chan struct{}) *trouble {
 	late := time.NewTimer(clearLimit)
 	defer late.Stop()
 	select {
@@ -112,16 +104,16 @@ func (e *execution) await(free <-chan struct{}) *trouble {
 }
 
 // intruded ends the run because of somebody else on its GPUs.
-func (e *execution) intruded(who string, asked time.Time) {
+func (e *run) intruded(who string, asked time.Time) {
 	who = printable(who, maxText/2)
 	e.cancel(troubled(FailureIntruder, -1, "%s came to the GPUs", who)) // before ranks say that they were killed
 	e.kill()
-	e.intrusion, e.seen = &Intrusion{Who: who, Killed: time.Since(asked)}, asked
+	e.intrusion, e.seen = &Intrusion{Who: who, Killed: SecondsOf(time.Since(asked))}, asked
 }
 
 // release waits until the driver shows nothing of the ranks any more, and notes how long that took. What it shows instead
 // is in words.
-func (e *execution) release(ctx context.Context, guard Guard) (took fabric.Fact[time.Duration], left string) {
+func (e *run) release(ctx context.Context, guard Guard) (took Fact[Seconds], left string) {
 	const source = "nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetMemoryInfo"
 	told := e.told()
 	_, err := within(ctx, releaseLimit+margin, func(ctx context.Context) (struct{}, error) {
@@ -132,9 +124,9 @@ func (e *execution) release(ctx context.Context, guard Guard) (took fabric.Fact[
 	now := time.Now()
 	switch {
 	case err == nil:
-		return fabric.Known(now.Sub(told), source, now), ""
+		return Known(SecondsOf(now.Sub(told)), source, now), ""
 	case ctx.Err() != nil || errors.Is(err, ErrMaintenance):
-		return fabric.NotKnown[time.Duration](fabric.ReasonNotRead, source, now), ""
+		return NotKnown[Seconds](fabric.ReasonNotRead, source, now), ""
 	}
-	return fabric.NotKnown[time.Duration](fabric.ReasonTimeout, source, now), printable(err.Error(), maxText)
+	return NotKnown[Seconds](fabric.ReasonTimeout, source, now), printable(err.Error(), maxText)
 }

@@ -21,7 +21,7 @@ const (
 const logSource = "NCCL log"
 
 // harvest writes down what NCCL logged, and returns what it is for each rank.
-func (e *execution) harvest(r *Result, why *trouble) []nccllog.Log {
+func (e *run) harvest(r *Result, why *trouble) []nccllog.Log {
 	logs := make([]nccllog.Log, len(e.members))
 	teller := 0
 	if why != nil && why.rank > 0 {
@@ -54,7 +54,7 @@ func tellPaths(r *Result, logs []nccllog.Log) {
 		links = append(links, l.Links...)
 		for _, link := range l.Links {
 			network := link.Via == nccllog.Net || link.Via == nccllog.CollNet
-			if network && (r.Key.Kind != Rail || i == 0) { // of a rail rank 0 has the nearest GPU
+			if network && (r.Kind != Rail || i == 0) { // of a rail rank 0 has the nearest GPU
 				judged = append(judged, link)
 			}
 		}
@@ -68,46 +68,46 @@ func tellPaths(r *Result, logs []nccllog.Log) {
 	if !complete {
 		notSaid = fabric.ReasonNotRead
 	}
-	r.Path = fabric.NotKnown[Path](notSaid, logSource, r.At)
+	r.Path = NotKnown[Path](notSaid, logSource, r.At)
 	switch slowest := slowestOf(links); {
 	case slowest != "":
-		r.Path = fabric.Known(slowest, logSource, r.At)
+		r.Path = Known(slowest, logSource, r.At)
 	case len(logs) == 1 && r.Network != "":
-		r.Path = fabric.Known(pathOf(r.Network), logSource, r.At)
+		r.Path = Known(pathOf(r.Network), logSource, r.At)
 	case len(logs) > 1 && first.NVLSChannels > 0 && complete:
-		r.Path = fabric.Known(PathNVLS, logSource, r.At)
+		r.Path = Known(PathNVLS, logSource, r.At)
 	}
 	r.GPUDirect = gpuDirect(r, judged, first, notSaid)
-	known := func(is, known bool) fabric.Fact[bool] {
+	known := func(is, known bool) Fact[bool] {
 		if known {
-			return fabric.Known(is, logSource, r.At)
+			return Known(is, logSource, r.At)
 		}
-		return fabric.NotKnown[bool](notSaid, logSource, r.At)
+		return NotKnown[bool](notSaid, logSource, r.At)
 	}
 	r.NVLS = known(first.NVLSChannels > 0, first.NVLSChannels != nccllog.Unknown)
 	r.SHARP = known(collNet, collNet || complete)
-	r.Channels = fabric.NotKnown[int](notSaid, logSource, r.At)
+	r.Channels = NotKnown[int](notSaid, logSource, r.At)
 	if first.Channels != nccllog.Unknown {
-		r.Channels = fabric.Known(first.Channels, logSource, r.At)
+		r.Channels = Known(first.Channels, logSource, r.At)
 	}
 }
 
 // gpuDirect says whether connections over a network all use GPUDirect RDMA; without any, whether the devices of the
 // network could.
-func gpuDirect(r *Result, links []nccllog.Link, l nccllog.Log, notSaid fabric.Reason) fabric.Fact[bool] {
+func gpuDirect(r *Result, links []nccllog.Link, l nccllog.Log, notSaid fabric.Reason) Fact[bool] {
 	links = slices.DeleteFunc(slices.Clone(links), func(link nccllog.Link) bool { return pathOf(link.Name) == PathSocket })
 	switch {
 	case len(links) > 0:
-		return fabric.Known(!slices.ContainsFunc(links, func(link nccllog.Link) bool { return !link.GPUDirect }), logSource, r.At)
+		return Known(!slices.ContainsFunc(links, func(link nccllog.Link) bool { return !link.GPUDirect }), logSource, r.At)
 	case r.Network == "":
-		return fabric.NotKnown[bool](notSaid, logSource, r.At)
+		return NotKnown[bool](notSaid, logSource, r.At)
 	case pathOf(r.Network) == PathSocket:
-		return fabric.None[bool](logSource, r.At)
+		return None[bool](logSource, r.At)
 	}
-	could := fabric.NotKnown[bool](notSaid, logSource, r.At)
+	could := NotKnown[bool](notSaid, logSource, r.At)
 	for _, h := range l.HCAs {
 		if h.Network == r.Network {
-			could = fabric.Known(h.GPUDirect && could.Or(true), logSource, r.At)
+			could = Known(h.GPUDirect && could.Or(true), logSource, r.At)
 		}
 	}
 	return could

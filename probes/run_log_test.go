@@ -32,7 +32,7 @@ const (
 )
 
 // word is a fact in short: its value, - if it is absent, ? if it is not known.
-func word[T any](f fabric.Fact[T]) string {
+func word[T any](f Fact[T]) string {
 	switch f.State {
 	case fabric.OK:
 		return fmt.Sprint(f.Value)

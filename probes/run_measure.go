@@ -15,22 +15,23 @@ const slowestCheck = 64 << 20
 
 // measure makes a measurement. The first iteration connects what was not yet, and the second one tells how long one takes,
 // and so how many fit into the time there is; these two count. With too few the message is halved.
-func (e *execution) measure(r *Result, w Want) *trouble {
-	first, why := e.collective(r, w, w.Bytes, 1, 0)
+func (e *run) measure(r *Result, w Want) *trouble {
+	connecting, why := e.collective(r, w, w.Bytes, 1, 0)
 	if why != nil {
 		return why
 	}
 	if len(r.Measurements) == 0 {
-		r.Connect = first.Time
+		r.Connect = connecting.Time
 	}
+	first := connecting.Time.Duration()
 	size, n := w.Bytes, w.Iterations
 	for n == 0 {
-		one, why := e.collective(r, w, size, 1, first.Time)
+		one, why := e.collective(r, w, size, 1, first)
 		if why != nil {
 			return why
 		}
 		fits := func(size uint64) int {
-			t := float64(one.Time) * float64(size) / float64(one.Bytes)
+			t := float64(one.Time.Duration()) * float64(size) / float64(one.Bytes)
 			return int(float64(e.plan.Settings.Collective)/t) - 2
 		}
 		if fits(size) >= leastIterations || size/2 < floorBytes {
@@ -41,7 +42,7 @@ func (e *execution) measure(r *Result, w Want) *trouble {
 			size /= 2
 		}
 	}
-	m, why := e.collective(r, w, size, n, time.Duration(n)*first.Time)
+	m, why := e.collective(r, w, size, n, time.Duration(n)*first)
 	if why == nil {
 		r.Measurements = append(r.Measurements, m)
 	}
@@ -49,7 +50,7 @@ func (e *execution) measure(r *Result, w Want) *trouble {
 }
 
 // collective runs an operation some times, which is to take less than that. Wrong results end the run, and are kept.
-func (e *execution) collective(r *Result, w Want, size uint64, iterations int, expected time.Duration) (Measurement, *trouble) {
+func (e *run) collective(r *Result, w Want, size uint64, iterations int, expected time.Duration) (Measurement, *trouble) {
 	ranks := len(e.members)
 	limit := measureLimit + 2*expected + time.Duration(size/slowestCheck)*time.Second
 	replies, why := e.step(e.members, limit, func(_ int, limit time.Duration) Request {
@@ -59,26 +60,26 @@ func (e *execution) collective(r *Result, w Want, size uint64, iterations int, e
 		return Measurement{}, why
 	}
 	m := Measurement{Op: w.Op, Type: w.Type, Bytes: replies[0].Measure.Bytes, Ranks: ranks, Iterations: iterations}
+	m.Count = m.Op.Count(m.Type, m.Bytes, m.Ranks)
+	var took, onDevice time.Duration
 	device := true
 	for i, reply := range replies {
 		one := reply.Measure
 		if one.Bytes != m.Bytes {
 			return m, troubled(FailureProtocol, i, "measured a message of %d bytes, expected %d as rank 0", one.Bytes, m.Bytes)
 		}
-		m.Time = max(m.Time, one.Time)
-		m.DeviceTime = max(m.DeviceTime, one.DeviceTime)
+		took, onDevice = max(took, one.Time), max(onDevice, one.DeviceTime)
 		device = device && one.DeviceTime > 0
 		if m.Wrong += one.Wrong; one.Wrong > 0 && why == nil {
 			why = troubled(FailureWrong, i, "%s of %d bytes: %d elements are wrong", w.Op, m.Bytes, one.Wrong)
 		}
 	}
-	m.Time = max(m.Time/time.Duration(iterations), 1)
-	m.DeviceTime /= time.Duration(iterations)
-	if !device {
-		m.DeviceTime = 0
+	m.Time = SecondsOf(max(took/time.Duration(iterations), 1))
+	if device {
+		m.DeviceTime = Known(SecondsOf(onDevice/time.Duration(iterations)), "cuEventElapsedTime", time.Now())
 	}
 	if ranks > 1 {
-		m.AlgBW = float64(m.Bytes) / m.Time.Seconds()
+		m.AlgBW = float64(m.Bytes) / float64(m.Time)
 		m.BusBW = m.AlgBW * w.Op.BusFactor(ranks)
 	}
 	if why != nil {

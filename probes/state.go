@@ -21,9 +21,12 @@ import (
 // ErrState means that a state file is not what this version writes: damaged, truncated, too long, of another version.
 var ErrState = errors.New("not a state file of probes")
 
+// ErrNewerState means that a newer version of this program wrote the file, which it is not to lose. It is an ErrState.
+var ErrNewerState = fmt.Errorf("%w that this version can read", ErrState)
+
 const (
-	stateVersion = 1
-	stateMost    = 4 << 20 // bytes of a state file
+	stateVersion = 2
+	stateMost    = 8 << 20 // bytes of a state file
 	lastMost     = 8 << 10 // bytes of a result in it
 	probesMost   = 64      // probes that are remembered, those that ran last
 	textMost     = 512     // bytes of a fingerprint or a name
@@ -63,34 +66,34 @@ type (
 		State   json.RawMessage `json:"state"`
 	}
 	savedState struct {
-		Written int64            `json:"written"` // seconds since 1970
-		GPUs    map[string]int64 `json:"gpus"`    // balance in nanoseconds
-		Probes  []savedProbe     `json:"probes"`
+		Written int64              `json:"written_timestamp_seconds"` // since 1970
+		GPUs    map[string]Seconds `json:"gpu_balance_seconds"`       // by UUID
+		Probes  []savedProbe       `json:"probes"`
 	}
 	savedProbe struct {
-		Key       Key             `json:"key"`
-		Ran       *age            `json:"ran,omitempty"`
-		Cost      time.Duration   `json:"cost"`
+		Key
+		Ran       *age            `json:"last_run_age_seconds,omitempty"`
+		Cost      Seconds         `json:"gpu_cost_seconds"`
 		Baselines []savedBaseline `json:"baselines"`
-		// Last is the newest Result. It is left out where it is not understood: another version has other fields.
+		// Last is the newest Result. It is left out where it is not understood: a newer version may add values.
 		Last json.RawMessage `json:"last,omitempty"`
 	}
 	savedBaseline struct {
-		Fingerprint string         `json:"fingerprint"`
-		Best        float64        `json:"best"`
-		Below       int            `json:"below"`
-		Collapsed   int            `json:"collapsed,omitempty"` // version 1 had none at first
-		Used        age            `json:"used"`
-		Samples     []savedSample  `json:"samples"`
-		Latencies   []savedLatency `json:"latencies,omitempty"` // nor these
+		Fingerprint string           `json:"fingerprint"`
+		Best        float64          `json:"best_median_bytes_per_second"`
+		Below       int              `json:"results_below"`
+		Collapsed   int              `json:"results_collapsed"`
+		Used        age              `json:"last_used_age_seconds"`
+		Bandwidths  []savedBandwidth `json:"bandwidths"`
+		Latencies   []savedLatency   `json:"latencies"`
 	}
-	savedSample struct {
-		Age   age     `json:"age"`
-		BusBW float64 `json:"busbw"`
+	savedBandwidth struct {
+		Age   age     `json:"age_seconds"`
+		BusBW float64 `json:"busbw_bytes_per_second"`
 	}
 	savedLatency struct {
-		Age     age     `json:"age"`
-		Seconds float64 `json:"seconds"`
+		Age  age     `json:"age_seconds"`
+		Time float64 `json:"seconds"`
 	}
 	age int64 // seconds
 )
@@ -98,10 +101,10 @@ type (
 // encode returns the state file. now is the time of the prober, wall that of the host.
 func (m *memory) encode(now, wall time.Time) ([]byte, error) {
 	since := func(t time.Time) age { return age(now.Sub(t) / time.Second) }
-	state := savedState{Written: wall.Unix(), GPUs: map[string]int64{}}
+	state := savedState{Written: wall.Unix(), GPUs: map[string]Seconds{}}
 	for gpu := range m.duty.gpus {
 		if len(gpu) <= textMost {
-			state.GPUs[gpu] = int64(m.duty.balance(gpu, now))
+			state.GPUs[gpu] = SecondsOf(m.duty.balance(gpu, now))
 		}
 	}
 	keys := slices.SortedFunc(maps.Keys(m.records), func(a, b Key) int {
@@ -109,7 +112,7 @@ func (m *memory) encode(now, wall time.Time) ([]byte, error) {
 	})
 	for _, key := range keys[:min(len(keys), probesMost)] {
 		r := m.records[key]
-		p := savedProbe{Key: key, Cost: r.cost}
+		p := savedProbe{Key: key, Cost: SecondsOf(r.cost)}
 		if !r.began.IsZero() {
 			ran := since(r.began)
 			p.Ran = &ran
@@ -118,7 +121,7 @@ func (m *memory) encode(now, wall time.Time) ([]byte, error) {
 			b := r.baselines[print]
 			s := savedBaseline{Fingerprint: print, Best: b.best, Below: b.below, Collapsed: b.collapsed, Used: since(b.used)}
 			for _, sample := range b.samples {
-				s.Samples = append(s.Samples, savedSample{since(sample.at), sample.value})
+				s.Bandwidths = append(s.Bandwidths, savedBandwidth{since(sample.at), sample.value})
 			}
 			for _, sample := range b.latencies {
 				s.Latencies = append(s.Latencies, savedLatency{since(sample.at), sample.value})
@@ -148,45 +151,65 @@ func (m *memory) decode(file []byte, now, wall time.Time) error {
 	if err := json.Unmarshal(file, &s); err != nil {
 		return fmt.Errorf("%w: %w", ErrState, err)
 	}
-	if s.Version != stateVersion {
-		return fmt.Errorf("%w: version %d, expected %d", ErrState, s.Version, stateVersion)
+	if s.Version > stateVersion {
+		return fmt.Errorf("%w: version %d, expected at most %d", ErrNewerState, s.Version, stateVersion)
 	}
 	if sum := sha256.Sum256(s.State); s.SHA256 != hex.EncodeToString(sum[:]) {
 		return fmt.Errorf("%w: the checksum is not that of the content", ErrState)
 	}
-	var state savedState
-	d := json.NewDecoder(bytes.NewReader(s.State))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&state); err != nil {
-		return fmt.Errorf("%w: %w", ErrState, err)
-	}
-	if err := state.validate(); err != nil {
+	state, err := s.open()
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrState, err)
 	}
 	// What a clock that went backwards says of the time since then is not known. None is the careful answer.
 	down := min(max(wall.Sub(time.Unix(state.Written, 0)), 0), longAgo)
 	at := func(a age) time.Time { return now.Add(-down - time.Duration(a)*time.Second) }
 	for gpu, balance := range state.GPUs {
-		m.duty.gpus[gpu] = account{time.Duration(balance), now.Add(-down)}
+		m.duty.gpus[gpu] = account{balance.Duration(), now.Add(-down)}
 	}
 	for _, p := range state.Probes {
 		r := m.record(p.Key)
-		r.cost, r.last = p.Cost, loadResult(p.Last, p.Key, wall)
+		r.cost, r.last = p.Cost.Duration(), loadResult(p.Last, p.Key, wall)
 		if p.Ran != nil {
 			r.began = at(*p.Ran)
 		}
 		for _, s := range p.Baselines {
 			b := &baseline{best: s.Best, below: s.Below, collapsed: s.Collapsed, used: at(s.Used)}
-			for _, sm := range s.Samples {
-				b.samples = append(b.samples, sample{at(sm.Age), sm.BusBW})
+			for _, bw := range s.Bandwidths {
+				b.samples = append(b.samples, sample{at(bw.Age), bw.BusBW})
 			}
 			for _, l := range s.Latencies {
-				b.latencies = append(b.latencies, sample{at(l.Age), l.Seconds})
+				b.latencies = append(b.latencies, sample{at(l.Age), l.Time})
 			}
 			r.baselines[s.Fingerprint] = b
 		}
 	}
 	return nil
+}
+
+// open returns the state in a file of this version or of an older one.
+func (s *sealed) open() (state savedState, err error) {
+	switch s.Version {
+	case 1:
+		var old stateV1
+		if err = decodeStrictly(s.State, &old); err == nil {
+			state = old.convert()
+		}
+	case stateVersion:
+		err = decodeStrictly(s.State, &state)
+	default:
+		err = fmt.Errorf("version %d, expected 1 to %d", s.Version, stateVersion)
+	}
+	if err == nil {
+		err = state.validate()
+	}
+	return state, err
+}
+
+func decodeStrictly(raw []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	return d.Decode(v)
 }
 
 // saveResult returns a result for a state file; nil if there is no room for it.
@@ -202,12 +225,15 @@ func saveResult(r Result) json.RawMessage {
 // loadResult returns a result of a state file, if it is one of that probe.
 func loadResult(raw json.RawMessage, key Key, wall time.Time) *Result {
 	var r Result
-	if len(raw) == 0 || len(raw) > lastMost || json.Unmarshal(raw, &r) != nil || r.Key != key {
+	if len(raw) == 0 || len(raw) > lastMost || json.Unmarshal(raw, &r) != nil || r.Key != key || r.At.IsZero() {
 		return nil
 	}
 	good := r.Outcome == OK && r.Failure == "" || (r.Outcome == Failed || r.Outcome == Aborted) && slices.Contains(Failures(), r.Failure)
 	if path, known := r.Path.Get(); known && !slices.Contains(Paths(), path) || !good {
 		return nil
+	}
+	if _, known := r.GPUDirect.Get(); !known && r.Network != "" && pathOf(r.Network) == PathSocket { // null in the file
+		r.GPUDirect = None[bool](logSource, r.At)
 	}
 	if r.At.After(wall) { // by a clock that was wrong
 		r.At = wall
@@ -218,7 +244,7 @@ func loadResult(raw json.RawMessage, key Key, wall time.Time) *Result {
 // validate says whether a state is one that encode could have made.
 func (s savedState) validate() error {
 	inAge := func(a age) bool { return a >= 0 && a <= age(longAgo/time.Second) }
-	inTime := func(d time.Duration) bool { return d >= -longAgo && d <= longAgo }
+	inTime := func(s Seconds) bool { return math.Abs(float64(s)) <= longAgo.Seconds() }
 	inBW := func(v float64) bool { return v >= 0 && v < absurd }
 	if s.Written < 0 || s.Written > math.MaxInt64/int64(time.Second) {
 		return fmt.Errorf("written %d seconds after 1970", s.Written)
@@ -227,24 +253,24 @@ func (s savedState) validate() error {
 		return fmt.Errorf("%d GPUs and %d probes, expected %d and %d at most", len(s.GPUs), len(s.Probes), gpusMost, probesMost)
 	}
 	for gpu, balance := range s.GPUs {
-		if len(gpu) > textMost || !inTime(time.Duration(balance)) {
-			return fmt.Errorf("GPU %q has a balance of %d", clip(gpu, textMost), balance)
+		if len(gpu) > textMost || !inTime(balance) {
+			return fmt.Errorf("GPU %q has a balance of %s", clip(gpu, textMost), balance)
 		}
 	}
 	for _, p := range s.Probes {
-		if !slices.Contains(Kinds(), p.Key.Kind) || len(p.Key.Device) > textMost || p.Cost < 0 || !inTime(p.Cost) ||
+		if !slices.Contains(Kinds(), p.Kind) || len(p.Device) > textMost || p.Cost < 0 || !inTime(p.Cost) ||
 			p.Ran != nil && !inAge(*p.Ran) || len(p.Baselines) > baselinesPerProbe {
 			return fmt.Errorf("probe %q of %q: a kind, cost, age or number of baselines that is out of range",
-				clip(string(p.Key.Kind), textMost), clip(p.Key.Device, textMost))
+				clip(string(p.Kind), textMost), clip(p.Device, textMost))
 		}
 		for _, b := range p.Baselines {
-			ok := len(b.Fingerprint) <= textMost && inBW(b.Best) && b.Below >= 0 && b.Collapsed >= 0 && b.Collapsed <= b.Below && inAge(b.Used) && len(b.Samples) <= windowSize
-			for i, sm := range b.Samples {
-				ok = ok && inAge(sm.Age) && inBW(sm.BusBW) && sm.BusBW > 0 && (i == 0 || sm.Age <= b.Samples[i-1].Age)
+			ok := len(b.Fingerprint) <= textMost && inBW(b.Best) && b.Below >= 0 && b.Collapsed >= 0 && b.Collapsed <= b.Below && inAge(b.Used) && len(b.Bandwidths) <= windowSize
+			for i, bw := range b.Bandwidths {
+				ok = ok && inAge(bw.Age) && inBW(bw.BusBW) && bw.BusBW > 0 && (i == 0 || bw.Age <= b.Bandwidths[i-1].Age)
 			}
 			ok = ok && len(b.Latencies) <= windowSize
 			for i, l := range b.Latencies {
-				ok = ok && inAge(l.Age) && l.Seconds > 0 && l.Seconds <= slowest.Seconds() && (i == 0 || l.Age <= b.Latencies[i-1].Age)
+				ok = ok && inAge(l.Age) && l.Time > 0 && l.Time <= slowest && (i == 0 || l.Age <= b.Latencies[i-1].Age)
 			}
 			if !ok {
 				return fmt.Errorf("baseline %q: a value that is out of range", clip(b.Fingerprint, textMost))

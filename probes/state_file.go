@@ -94,7 +94,7 @@ type keeper struct {
 	since  time.Time     // of the call under way
 	failed error         // of the last save
 	told   bool          // that it fails
-	lost   bool          // a load did not return: nobody knows what a save would destroy
+	closed bool          // nothing is saved: a load did not return, or the file is another version's
 }
 
 // hung is how long a call of a store may take.
@@ -117,18 +117,24 @@ func (k *keeper) load(ctx context.Context) ([]byte, error) {
 	case l := <-done:
 		return l.data, l.err
 	case <-ctx.Done():
-		k.mu.Lock()
-		k.lost = true
-		k.mu.Unlock()
-		return nil, fabric.Because(fabric.ReasonStuck, "state file: reading it does not return")
+		err := fabric.Because(fabric.ReasonStuck, "state file: reading it does not return")
+		k.refuse(err)
+		return nil, err
 	}
+}
+
+// refuse leaves the store as it is from now on, and says why.
+func (k *keeper) refuse(why error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.closed, k.failed = true, why
 }
 
 // save keeps data soon, in place of what waits to be saved. The channel is closed when nothing waits any more.
 func (k *keeper) save(data []byte) <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.lost {
+	if k.closed {
 		done := make(chan struct{})
 		close(done)
 		return done

@@ -31,7 +31,7 @@ func numbered(n int) []byte {
 	for i := range 20 {
 		b := m.record(Key{Rail, fmt.Sprint("mlx5_", i), 1}).baselines.of("x", origin)
 		for range windowSize {
-			b.learn(1e9, 0, LatencyComparison{}, origin)
+			b.learn(1e9, 0, false, origin)
 		}
 	}
 	file, err := m.encode(origin, origin)

@@ -6,8 +6,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -16,7 +19,12 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
+var update = flag.Bool("update", false, "write testdata instead of comparing with it")
+
 func newMemory() *memory { return &memory{newDuty(0.001, 10*time.Second), map[Key]*record{}} }
+
+// fromFile is a fact as a state file has it: without source and time.
+func fromFile[T any](v T) Fact[T] { return Known(v, "", time.Time{}) }
 
 // lived returns a memory with something of everything.
 func lived() *memory {
@@ -28,14 +36,14 @@ func lived() *memory {
 		r.began, r.cost = origin.Add(-time.Duration(i)*time.Hour), 4*time.Second
 		b := r.baselines.of("rail all_reduce", origin.Add(-time.Minute))
 		for j := range 20 {
-			b.learn(1e9+float64(j), time.Duration(14_000+j), LatencyComparison{}, origin.Add(time.Duration(j-30)*time.Hour))
+			b.learn(1e9+float64(j), Seconds(14_000+j)/1e9, false, origin.Add(time.Duration(j-30)*time.Hour))
 		}
 		b.below, b.collapsed = i, i/2
 	}
 	m.record(Key{Kind: Node}).last = &Result{
-		Key: Key{Kind: Node}, At: origin, Outcome: OK, NCCL: "2.27.3", GPUs: []string{"GPU-a"}, Path: fabric.Known(PathNVLS, "log", origin),
-		Measurements: []Measurement{{Op: AllReduce, Type: Float32, Bytes: 8, Ranks: 2, Time: time.Second, BusBW: 1.5}},
-		Comparison:   Comparison{Median: 2, Ratio: fabric.Known(0.75, "baseline", origin), Regressed: true},
+		Key: Key{Kind: Node}, At: origin.UTC(), Outcome: OK, NCCL: "2.27.3", GPUs: []string{"GPU-a"}, Settings: []string{}, Path: fromFile(PathNVLS),
+		Measurements: []Measurement{{Op: AllReduce, Type: Float32, Bytes: 8, Ranks: 2, Time: 1, BusBW: 1.5}},
+		Comparison:   Comparison{Fingerprint: "node", Median: fromFile(2.), Ratio: fromFile(0.75), Regressed: true},
 	}
 	return m
 }
@@ -121,28 +129,34 @@ func TestDamagedStateIsRefused(t *testing.T) {
 		bad[i] ^= 4
 		refuse(fmt.Sprint("bit of byte ", i), bad)
 	}
-	refuse("another version", bytes.Replace(good, []byte(`"version":1`), []byte(`"version":2`), 1))
+	refuse("no version", bytes.Replace(good, []byte(`"version":2`), []byte(`"version":0`), 1))
+	refuse("the version before", bytes.Replace(good, []byte(`"version":2`), []byte(`"version":1`), 1))
+	newer := bytes.Replace(good, []byte(`"version":2`), []byte(`"version":3`), 1)
+	refuse("a newer version", newer)
+	if err := newMemory().decode(newer, origin, origin); !errors.Is(err, ErrNewerState) || !strings.Contains(err.Error(), "version 3, expected at most 2") {
+		t.Errorf("a newer version: %v", err)
+	}
 	refuse("too long", append(good, bytes.Repeat([]byte(" "), stateMost)...))
 	refuse("two", append(bytes.Clone(good), good...))
 	refuse("null", []byte("null"))
 
 	// With a checksum that is right.
 	for name, replace := range map[string][2]string{
-		"a kind":                    {`"Kind":"rail"`, `"Kind":"road"`},
-		"an age":                    {`"ran":0`, `"ran":-5`},
-		"a cost":                    {`"cost":4000000000`, `"cost":-1`},
-		"a balance":                 {`"GPU-a":4000000000`, `"GPU-a":9223372036854775807`},
-		"a bandwidth":               {`"busbw":1000000000`, `"busbw":1e300`},
-		"no bandwidth":              {`"busbw":1000000000`, `"busbw":0`},
-		"no number":                 {`"busbw":1000000000`, `"busbw":1e999`},
-		"a best":                    {`"best":1000000009.5`, `"best":-1`},
+		"a kind":                    {`"kind":"rail"`, `"kind":"road"`},
+		"an age":                    {`"last_run_age_seconds":0`, `"last_run_age_seconds":-5`},
+		"a cost":                    {`"gpu_cost_seconds":4`, `"gpu_cost_seconds":-1`},
+		"a balance":                 {`"GPU-a":4`, `"GPU-a":1e18`},
+		"a bandwidth":               {`"busbw_bytes_per_second":1000000000`, `"busbw_bytes_per_second":1e300`},
+		"no bandwidth":              {`"busbw_bytes_per_second":1000000000`, `"busbw_bytes_per_second":0`},
+		"no number":                 {`"busbw_bytes_per_second":1000000000`, `"busbw_bytes_per_second":1e999`},
+		"a best":                    {`"best_median_bytes_per_second":1000000009.5`, `"best_median_bytes_per_second":-1`},
 		"a latency":                 {`"seconds":0.000014`, `"seconds":-1`},
 		"a long latency":            {`"seconds":0.000014`, `"seconds":3601`},
-		"a collapse":                {`"collapsed":1`, `"collapsed":-1`},
-		"more collapsed than below": {`"collapsed":1`, `"collapsed":9`},
-		"samples in no row":         {`{"age":108000,`, `{"age":1,`},
-		"a field":                   {`"written"`, `"wrote"`},
-		"a time":                    {`"written":`, `"written":9`},
+		"a collapse":                {`"results_collapsed":1`, `"results_collapsed":-1`},
+		"more collapsed than below": {`"results_collapsed":1`, `"results_collapsed":9`},
+		"samples in no row":         {`{"age_seconds":108000,`, `{"age_seconds":1,`},
+		"a field":                   {`"written_timestamp_seconds"`, `"wrote"`},
+		"a time":                    {`"written_timestamp_seconds":`, `"written_timestamp_seconds":9`},
 		"a fingerprint":             {`"rail all_reduce"`, `"` + strings.Repeat("x", 600) + `"`},
 	} {
 		var s sealed
@@ -153,29 +167,80 @@ func TestDamagedStateIsRefused(t *testing.T) {
 		if changed == string(s.State) {
 			t.Fatalf("%s: %q is not in %s", name, replace[0], s.State)
 		}
-		refuse(name, seal(t, changed))
+		refuse(name, seal(changed))
 	}
 }
 
-// A file of before there were latencies and collapses is read, and what it does not say is not known.
-func TestOldStateIsRead(t *testing.T) {
+// A file of version 1 is converted: balances, baselines and results stay, and the file that is written then has the names
+// and units of this version.
+func TestStateOfVersion1IsConverted(t *testing.T) {
+	old, err := os.ReadFile(filepath.Join("testdata", "state_v1.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Unix(1_700_000_000, 0)
+	m := newMemory()
+	if err := m.decode(old, now, now); err != nil {
+		t.Fatal(err)
+	}
+	file, err := m.encode(now, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "state_v2.json")
+	if *update {
+		if err := os.WriteFile(golden, file, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(golden); err != nil || !bytes.Equal(file, want) {
+		t.Errorf("%v: got\n%s\nexpected\n%s", err, file, want)
+	}
+	again := newMemory()
+	if err := again.decode(file, now, now); err != nil || !reflect.DeepEqual(m.records, again.records) {
+		t.Errorf("%v: got %+v, expected %+v", err, again.records, m.records)
+	}
+	if a, b := m.duty.balance("GPU-a", now), m.duty.balance("GPU-b", now); a != 4*time.Second || b != -2*time.Second {
+		t.Errorf("balances %s and %s", a, b)
+	}
+	if len(m.records) != 3 {
+		t.Errorf("%d probes, expected 3", len(m.records))
+	}
+	rail := m.records[Key{Rail, "mlx5_0", 1}]
+	if rail == nil || rail.cost != 4500*time.Millisecond || now.Sub(rail.began) != 30*time.Minute || rail.last == nil || len(rail.baselines) != 1 {
+		t.Fatalf("%+v", rail)
+	}
+	c := rail.baselines[rail.last.Comparison.Fingerprint].judge(33554432000, 14e-6, 0.95, now)
+	if c.Below != 3 || c.Collapsed != 3 || c.Samples != 20 || c.Latency.Samples != 20 || c.Best.Value != 48_009_500_000 || math.Abs(float64(c.Latency.Median.Value)-13_009.5e-9) > 1e-15 {
+		t.Errorf("%+v", c)
+	}
+	if s := m.records[Key{Kind: Socket}]; s == nil || s.last == nil || s.last.GPUDirect.State != fabric.Absent || s.last.Path.Value != PathSocket {
+		t.Errorf("%+v", s)
+	}
+	if n := m.records[Key{Kind: Node}]; n == nil || n.last == nil || n.last.Failure != FailureHang || n.last.Wall != 3.2 || n.last.Left == "" {
+		t.Errorf("%+v", n)
+	}
+}
+
+// A file of version 1 from before there were latencies and collapses is read, and what it does not say is not known.
+func TestOldestStateIsRead(t *testing.T) {
 	var samples []string
 	for i := range enough {
 		samples = append(samples, fmt.Sprintf(`{"age":%d,"busbw":100000000000}`, 90000-i))
 	}
-	file := seal(t, `{"written":1700000000,"gpus":{"GPU-a":5},"probes":[{"key":{"Kind":"node","Device":"","Port":0},"ran":60,"cost":5,"baselines":[`+
+	file := sealAs(1, `{"written":1700000000,"gpus":{"GPU-a":5},"probes":[{"key":{"Kind":"node","Device":"","Port":0},"ran":60,"cost":5,"baselines":[`+
 		`{"fingerprint":"node","best":0,"below":2,"used":60,"samples":[`+strings.Join(samples, ",")+`]}],`+
-		`"last":{"Key":{"Kind":"node","Device":"","Port":0},"At":"2023-11-14T22:12:20Z","Outcome":"ok","Comparison":{"Ratio":{"Value":0.7,"State":1},"Regressed":true,"Below":2}}}]}`)
+		`"last":{"Key":{"Kind":"node","Device":"","Port":0},"At":"2023-11-14T22:12:20Z","Outcome":"ok","Comparison":{"Fingerprint":"node","Ratio":{"Value":0.7,"State":1},"Regressed":true,"Below":2}}}]}`)
 	now := time.Unix(1_700_000_000, 0)
 	m := newMemory()
 	if err := m.decode(file, now, now); err != nil {
 		t.Fatal(err)
 	}
 	r := m.records[Key{Kind: Node}]
-	if r == nil || r.last == nil || !r.last.Comparison.Regressed || r.last.Comparison.Collapsed != 0 || r.last.Comparison.Latency.Ratio.State == fabric.OK {
+	if r == nil || r.last == nil || !r.last.Comparison.Regressed || r.last.Comparison.Collapsed != 0 || r.last.Comparison.Latency != nil {
 		t.Fatalf("%+v", r)
 	}
-	c := r.baselines["node"].judge(70e9, time.Second, 0.95, now)
+	c := r.baselines["node"].judge(70e9, 1, 0.95, now)
 	if c.Below != 3 || c.Collapsed != 1 || c.Samples != enough || c.Latency.Samples != 0 || c.Latency.Ratio.State == fabric.OK || c.Latency.Late {
 		t.Errorf("%+v", c)
 	}
@@ -192,10 +257,11 @@ func TestStrangeLastResultIsLeftOut(t *testing.T) {
 		"none":          "",
 		"null":          "null",
 		"a number":      "5",
-		"another type":  strings.Replace(string(good), `"NCCL":"2.27.3"`, `"NCCL":22703`, 1),
-		"another probe": strings.Replace(string(good), `"Kind":"node"`, `"Kind":"socket"`, 1),
-		"an outcome":    strings.Replace(string(good), `"Outcome":"ok"`, `"Outcome":"fine"`, 1),
-		"a failure":     strings.Replace(string(good), `"Failure":""`, `"Failure":"hang"`, 1),
+		"another type":  strings.Replace(string(good), `"nccl_version":"2.27.3"`, `"nccl_version":22703`, 1),
+		"another probe": strings.Replace(string(good), `"kind":"node"`, `"kind":"socket"`, 1),
+		"no time":       strings.Replace(string(good), `"started"`, `"at"`, 1),
+		"an outcome":    strings.Replace(string(good), `"outcome":"ok"`, `"outcome":"fine"`, 1),
+		"a failure":     strings.Replace(string(good), `"outcome":"ok"`, `"outcome":"ok","failure":"hang"`, 1),
 		"a path":        strings.Replace(string(good), `"nvls"`, `"road"`, 1),
 		"too long":      strings.Replace(string(good), `"2.27.3"`, `"`+strings.Repeat("2", lastMost)+`"`, 1),
 	} {
@@ -215,9 +281,10 @@ func TestStrangeLastResultIsLeftOut(t *testing.T) {
 }
 
 // seal returns a state file with a checksum that is right.
-func seal(t testing.TB, state string) []byte {
-	sum := fmt.Sprintf("%x", sum256(state))
-	return fmt.Appendf(nil, `{"version":%d,"sha256":%q,"state":%s}`, stateVersion, sum, state)
+func seal(state string) []byte { return sealAs(stateVersion, state) }
+
+func sealAs(version int, state string) []byte {
+	return fmt.Appendf(nil, `{"version":%d,"sha256":"%x","state":%s}`, version, sum256(state), state)
 }
 
 func TestStateIsBounded(t *testing.T) {
@@ -260,14 +327,14 @@ func FuzzState(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(string(s.State))
-	f.Add(`{"written":1,"gpus":{"a":-5},"probes":[{"key":{"Kind":"node"},"cost":1,"baselines":[]}]}`)
-	f.Add(`{"probes":[null],"gpus":null}`)
+	f.Add(`{"written_timestamp_seconds":1,"gpu_balance_seconds":{"a":-5},"probes":[{"kind":"node","gpu_cost_seconds":1,"baselines":[]}]}`)
+	f.Add(`{"probes":[null],"gpu_balance_seconds":null}`)
 	f.Fuzz(func(t *testing.T, state string) {
 		m := newMemory()
 		if err := m.decode([]byte(state), origin, origin); err == nil {
 			t.Fatal("a state without a checksum was read")
 		}
-		if err := m.decode(seal(t, state), origin, origin); err != nil {
+		if err := m.decode(seal(state), origin, origin); err != nil {
 			if !errors.Is(err, ErrState) {
 				t.Fatalf("%v is no %v", err, ErrState)
 			}
@@ -278,8 +345,8 @@ func FuzzState(f *testing.F) {
 		}
 		for _, r := range m.records {
 			for _, b := range r.baselines {
-				b.judge(1e9, time.Millisecond, 0.95, origin)
-				b.learn(1e9, time.Millisecond, LatencyComparison{}, origin)
+				b.judge(1e9, 0.001, 0.95, origin)
+				b.learn(1e9, 0.001, false, origin)
 			}
 		}
 		file, err := m.encode(origin, origin)

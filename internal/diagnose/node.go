@@ -10,10 +10,13 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
+// CheckReads is the check that tells what could not be read at all.
+const CheckReads = "reads_return"
+
 func nodeChecks() []*Check {
 	return []*Check{
 		{
-			ID: "reads_return", Title: "Reads do not return", Severity: Critical, Topic: "node", Scope: ScopeDevice,
+			ID: CheckReads, Title: "Reads do not return", Severity: Critical, Topic: "node", Scope: ScopeDevice,
 			Reads: "what has been read of the device, or of the node, and since when it is waited for", Modes: []string{ModeDriverHung},
 			judge: judgeReads,
 		},
@@ -38,8 +41,8 @@ func judgeReads(n *fabric.Node, of *verdicts) {
 	var worst []*fabric.Source
 	for i := range n.Sources {
 		s := &n.Sources[i]
-		if s.Name == fabric.SourceQoS || s.Name == fabric.SourceNetStats || s.Name == fabric.SourceDCQCN {
-			continue // of a network interface: the lane of all interfaces speaks for them
+		if s.OfNetDev() {
+			continue // the lane of all interfaces speaks for them
 		}
 		key := s.Device
 		if key == "" {

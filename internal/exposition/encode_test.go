@@ -67,6 +67,26 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// The optional label is there where it has a value, wherever it stands among the others.
+func TestOptionalLabel(t *testing.T) {
+	for _, optional := range []string{"b", "c"} {
+		f := Family{Head: &Head{Name: "f", Help: "h", Labels: []string{"b", "c", "a"}, Optional: optional}}
+		f.Series = []Series{{1, []string{"", "", ""}}, {2, []string{"x", "y", ""}}, {3, []string{"", "y", "z"}}, {4, []string{"x", "", "z"}}}
+		equal(t, f)
+		var b bytes.Buffer
+		if err := Encode(&b, expfmt.FmtText, []Family{f}, nil); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{
+			"b": "f{a=\"\",c=\"\"} 1\nf{a=\"\",b=\"x\",c=\"y\"} 2\nf{a=\"z\",c=\"y\"} 3\nf{a=\"z\",b=\"x\",c=\"\"} 4\n",
+			"c": "f{a=\"\",b=\"\"} 1\nf{a=\"\",b=\"x\",c=\"y\"} 2\nf{a=\"z\",b=\"\",c=\"y\"} 3\nf{a=\"z\",b=\"x\"} 4\n",
+		}[optional]
+		if got := b.String(); !strings.HasSuffix(got, "\n"+want) {
+			t.Errorf("%s: got\n%s\nwant\n%s", optional, got, want)
+		}
+	}
+}
+
 func TestWholeNumbers(t *testing.T) {
 	for n := int64(1); n < 1<<53; n = n*3 + 7 {
 		for _, n := range []int64{n, n / 1000 * 1000} {

@@ -30,6 +30,7 @@ type Head struct {
 	Unit       string // empty: none
 	Counter    bool
 	Labels     []string // names, each once
+	Optional   string   // the label that series without a value of it do not have; not the first by name
 
 	once    sync.Once
 	written written
@@ -46,6 +47,7 @@ type Series struct {
 type written struct {
 	plain    bool            // the names stand for themselves in every format, whatever escaping the scraper asks for
 	order    []int           // the places of the labels, sorted by name, which is the order scrapers see them in
+	optional int             // the place of Head.Optional, or -1
 	before   []string        // what comes before each label value, in that order
 	comments [foreign]string // which tell what the family is
 }
@@ -54,6 +56,7 @@ func (h *Head) write() *written {
 	h.once.Do(func() {
 		w := &h.written
 		w.plain = model.LegacyValidation.IsValidMetricName(h.Name)
+		w.optional = slices.Index(h.Labels, h.Optional)
 		for i, l := range h.Labels {
 			w.plain = w.plain && l != model.MetricNameLabel && model.LegacyValidation.IsValidMetricName(l)
 			w.order = append(w.order, i)
@@ -80,11 +83,14 @@ func (f *Family) Proto() *dto.MetricFamily {
 	if f.Unit != "" {
 		m.Unit = &f.Unit
 	}
-	order := f.write().order
+	w := f.write()
 	for i := range f.Series {
 		s := &f.Series[i]
 		metric := &dto.Metric{}
-		for _, at := range order {
+		for _, at := range w.order {
+			if at == w.optional && s.Labels[at] == "" {
+				continue
+			}
 			metric.Label = append(metric.Label, &dto.LabelPair{Name: &f.Labels[at], Value: &s.Labels[at]})
 		}
 		if f.Counter {

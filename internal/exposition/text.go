@@ -25,6 +25,9 @@ func (d dialect) append(b []byte, f *Family) []byte {
 	for i := range f.Series {
 		s := &f.Series[i]
 		for k, at := range w.order {
+			if at == w.optional && s.Labels[at] == "" {
+				continue // what comes before the next value ends the one before it
+			}
 			b = append(b, w.before[k]...)
 			b = appendEscaped(b, s.Labels[at], true)
 		}

@@ -122,7 +122,7 @@ func NetNSModes() []NetNSMode { return []NetNSMode{NetNSShared, NetNSExclusive} 
 // Source tells how one read of one interface went.
 type Source struct {
 	Name     string // Source*
-	Device   string // RDMA device, or empty for a source of the whole node
+	Device   string // RDMA device or, see OfNetDev, network interface; empty for a source of the whole node
 	Up       bool
 	Reason   Reason        // why it is not up
 	Err      error         // for humans; nil when up
@@ -132,6 +132,11 @@ type Source struct {
 
 // Stuck tells whether the source has a read outstanding that missed its deadline.
 func (s Source) Stuck() bool { return s.Reason == ReasonStuck || s.Reason == ReasonRTNLStuck }
+
+// OfNetDev tells whether Device is a network interface.
+func (s Source) OfNetDev() bool {
+	return s.Name == SourceQoS || s.Name == SourceNetStats || s.Name == SourceDCQCN
+}
 
 // HCA returns the device of that name, or nil.
 func (n *Node) HCA(name string) *HCA {

@@ -52,6 +52,21 @@ func Check(root, name string) (Finding, error) {
 	return f, err
 }
 
+// Readable tells whether every user may read a library, and all folders of libraryPath (LD_LIBRARY_PATH), in which the loader
+// looks for it first. A library without a slash in its name is looked for, and is not judged itself.
+func Readable(library, libraryPath string) bool {
+	paths := strings.FieldsFunc(libraryPath, func(r rune) bool { return r == ':' || r == ';' })
+	if strings.Contains(library, "/") {
+		paths = append(paths, library)
+	}
+	for _, path := range paths {
+		if found, err := Check("/", path); !found.Public && !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return true
+}
+
 // walker is on its way.
 type walker struct {
 	Finding

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package spelling finds the name that a user probably meant.
+// Package spelling names what a word may be, and finds the name that a user probably meant.
 package spelling
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // maxWord bounds what is compared, in bytes. No name of this program is longer.
 const maxWord = 64
@@ -14,6 +17,32 @@ func Hint(word string, names []string) string {
 		return "; did you mean " + near + "?"
 	}
 	return ""
+}
+
+// List joins words for a sentence: "a, b or c".
+func List(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// Names returns the words that things of a type are named by.
+func Names[T ~string](list []T) []string {
+	all := make([]string, len(list))
+	for i, w := range list {
+		all[i] = string(w)
+	}
+	return all
+}
+
+// Plural is a number of things: "1 GPU is idle", "2 GPUs are idle".
+func Plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
 }
 
 // Nearest returns the name with the fewest edits, the first one of several, or nothing where that would be a guess: a word

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"gpufabric_exporter/exporter"
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
@@ -59,7 +59,7 @@ func (s *stage) set(n *simulator.Node) (err error) {
 // observe looks at a node through the real readers, at once and again later, on a clock that waits for nobody.
 func (s *stage) observe(t *testing.T, one sample) (nodes []*fabric.Node) {
 	t.Helper()
-	policy, files, err := exporter.ParseSite(one.name, []byte(one.config))
+	site, err := config.Parse(one.name, []byte(one.config))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func (s *stage) observe(t *testing.T, one sample) (nodes []*fabric.Node) {
 		tree := s.tree
 		ob, err := observer.New(observer.Options{
 			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(),
-			Policy: policy, NCCL: files, Log: slog.New(slog.DiscardHandler),
+			Policy: site.Policy, NCCL: site.NCCL, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

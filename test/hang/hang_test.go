@@ -76,11 +76,11 @@ func testStuck(t *testing.T, c stuckCase, start starter) report {
 	const (
 		device = "mlx5_3"
 		netdev = "enp94s0np0"
-		stuck  = `gpufabric_device_stuck{device="` + device + `"}`
+		stuck  = `gpufabric_hca_stuck{device="` + device + `"}`
 	)
 	// Which interface is the device's only the device says.
-	own := regexp.MustCompile(`device="(` + device + `|` + netdev + `)"|gpufabric_facts_unknown`)
-	facts := regexp.MustCompile(`gpufabric_(hca_port_state|gid_info|port_received_data_bytes_total){device="` + device + `"`)
+	own := regexp.MustCompile(`(device|netdev)="(` + device + `|` + netdev + `)"|gpufabric_exporter_facts_unknown`)
+	facts := regexp.MustCompile(`gpufabric_(hca_port_state|gid_info|hca_port_received_data_bytes_total){device="` + device + `"`)
 
 	tree, dir := layOut(t)
 	s := mount(t, tree.Sysfs(), dir)
@@ -134,7 +134,7 @@ func testStuck(t *testing.T, c stuckCase, start starter) report {
 	release()
 	p.until("well again", func() bool {
 		now := p.scrape()
-		return now[stuck] == "0" && len(now.lost(healthy, regexp.MustCompile(`gpufabric_facts_unknown`))) == 0
+		return now[stuck] == "0" && len(now.lost(healthy, regexp.MustCompile(`gpufabric_exporter_facts_unknown`))) == 0
 	})
 	return report{p, before, after, fmt.Sprintf("named after %.1f s, then %s each", named.Seconds(), each.Round(time.Millisecond))}
 }
@@ -157,7 +157,7 @@ func hanging(t *testing.T, s *server, r request) (rules map[request]behaviour, r
 
 // testRTNL lets a read under the kernel's rtnl lock hang.
 func testRTNL(t *testing.T) report {
-	const netdev = `gpufabric_source_up{device="",source="netdev"}`
+	const netdev = `gpufabric_exporter_source_up{device="",netdev="",source="netdev"}`
 	tree, dir := layOut(t)
 	s := mount(t, tree.Sysfs(), dir)
 	p := start(t, tree, dir)
@@ -173,7 +173,7 @@ func testRTNL(t *testing.T) report {
 	p.until("down", func() bool { return p.scrape()[netdev] == "0" })
 	before := p.used()
 	// What a port should do is compared with its interface, and how RoCE is treated is the interface's.
-	needs := regexp.MustCompile(`gpufabric_hca_port_rate_mismatch|gpufabric_facts_unknown|gpufabric_(roce|ethernet)_|source="(qos|netstats)"`)
+	needs := regexp.MustCompile(`gpufabric_hca_port_rate_mismatch|gpufabric_exporter_facts_unknown|gpufabric_(roce|ethernet)_|source="(qos|netstats)"`)
 	for range long {
 		now := p.scrape()
 		if lost := now.lost(healthy, needs); len(lost) > 0 || now[netdev] != "0" {
@@ -200,9 +200,9 @@ func testRefused(t *testing.T) report {
 	}{
 		{"mlx5_0", "ports/1/state", unix.EIO, `gpufabric_hca_port_(state|rate_mismatch)`},
 		{"mlx5_1", "ports/1/phys_state", unix.EINVAL, `gpufabric_hca_port_(physical_state|rate)`},
-		{"mlx5_2", "ports/1/counters/port_rcv_data", unix.EINVAL, `gpufabric_port_received_data_bytes_total`},
-		{"mlx5_4", "ports/1/hw_counters/out_of_sequence", unix.EIO, `gpufabric_out_of_sequence_total`},
-		{"mlx5_5", "ports/1/counters/port_xmit_packets", unix.EOPNOTSUPP, `gpufabric_port_transmitted_packets_total`},
+		{"mlx5_2", "ports/1/counters/port_rcv_data", unix.EINVAL, `gpufabric_hca_port_received_data_bytes_total`},
+		{"mlx5_4", "ports/1/hw_counters/out_of_sequence", unix.EIO, `gpufabric_hca_out_of_sequence_total`},
+		{"mlx5_5", "ports/1/counters/port_xmit_packets", unix.EOPNOTSUPP, `gpufabric_hca_port_transmitted_packets_total`},
 	}
 	tree, dir := layOut(t)
 	s := mount(t, tree.Sysfs(), dir)
@@ -217,7 +217,7 @@ func testRefused(t *testing.T) report {
 		questions, gone = append(questions, r), append(gone, c.gone+`.*device="`+c.device+`"`)
 	}
 	s.set(rules)
-	may := regexp.MustCompile(strings.Join(gone, "|") + "|gpufabric_facts_unknown")
+	may := regexp.MustCompile(strings.Join(gone, "|") + "|gpufabric_exporter_facts_unknown")
 	for _, pattern := range gone {
 		p.until("without "+pattern, func() bool { return !p.scrape().any(regexp.MustCompile(pattern)) })
 	}
@@ -256,14 +256,14 @@ func testFIFO(t *testing.T) report {
 	p := start(t, tree, tree.Sysfs())
 	before := p.used()
 	may := regexp.MustCompile(`gpufabric_hca_port_state{device="mlx5_0"|gpufabric_hca_port_rate_mismatch{device="mlx5_0"|gpufabric_hca_info.*device="mlx5_1"|` +
-		`gpufabric_out_of_sequence_total{device="mlx5_2"|gpufabric_port_transmitted_data_bytes_total{device="mlx5_4"|gpufabric_facts_unknown`)
+		`gpufabric_hca_out_of_sequence_total{device="mlx5_2"|gpufabric_hca_port_transmitted_data_bytes_total{device="mlx5_4"|gpufabric_exporter_facts_unknown`)
 	for range 50 {
 		now := p.scrape()
 		if lost := now.lost(healthy, may); len(lost) > 0 {
 			t.Fatalf("lost %q", lost)
 		}
 		for name, value := range now {
-			if strings.HasPrefix(name, "gpufabric_source_up") && value != "1" || strings.HasPrefix(name, "gpufabric_device_stuck") && value != "0" {
+			if strings.HasPrefix(name, "gpufabric_exporter_source_up") && value != "1" || strings.HasPrefix(name, "gpufabric_hca_stuck") && value != "0" {
 				t.Fatalf("%s %s", name, value)
 			}
 		}
@@ -285,8 +285,8 @@ func testTicks(t *testing.T) report {
 		read("mlx5_1/ports/1/counters/port_rcv_data"):      slow(100 * time.Millisecond),
 	})
 	for _, name := range []string{
-		`gpufabric_port_transmitted_packets_total{device="mlx5_0",port="1"}`,
-		`gpufabric_out_of_sequence_total{device="mlx5_1",port="1"}`,
+		`gpufabric_hca_port_transmitted_packets_total{device="mlx5_0",port="1"}`,
+		`gpufabric_hca_out_of_sequence_total{device="mlx5_1",port="1"}`,
 	} {
 		last, _ := strconv.ParseFloat(healthy[name], 64)
 		for range 8 {

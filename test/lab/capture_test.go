@@ -74,7 +74,7 @@ func testCapture(t *testing.T, _ *exporter) {
 func captured(s scrape) scrape {
 	return slices.DeleteFunc(slices.Clone(s), func(m sample) bool {
 		switch m.name {
-		case "pcie_max_payload_bytes", "pcie_max_read_request_bytes", "pcie_relaxed_ordering", "pcie_acs_redirect", "facts_unknown":
+		case "pcie_max_payload_bytes", "pcie_max_read_request_bytes", "pcie_relaxed_ordering", "pcie_acs_redirect", "exporter_facts_unknown":
 			return true
 		}
 		return false
@@ -167,7 +167,7 @@ func has(text, word string) bool {
 
 // alike: the same series with the same values but for identifiers, of which each always has the same counterpart.
 func alike(a, b scrape) error {
-	moving := regexp.MustCompile(`duration_seconds$|timestamp_seconds$|^driver_commands_total$`)
+	moving := regexp.MustCompile(`duration_seconds$|timestamp_seconds$|^exporter_driver_commands_total$`)
 	identifying := []string{"gid", "node_guid", "system_image_guid"}
 	type pair struct{ text, value string }
 	index := func(s scrape) map[string][]pair {

@@ -98,7 +98,7 @@ func testCheck(t *testing.T, _ *exporter) {
 		t.Errorf("exit code %d", code)
 	}
 	text := read("/tmp/check.prom")
-	if !strings.Contains(text, `gpufabric_check_failed{check="port_active",device="fakehca_1",job="",port="1",severity="critical",uuid=""} 1`) ||
+	if !strings.Contains(text, `gpufabric_check_failed{check="port_active",device="fakehca_1",pci_address="",port="1",severity="critical",uuid=""} 1`) ||
 		!strings.Contains(text, "gpufabric_check_timestamp_seconds ") {
 		t.Errorf("the file is\n%s", text)
 	}

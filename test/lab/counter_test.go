@@ -19,33 +19,33 @@ import (
 // Metrics of counters by their names in the kernel; what is not here has none of its own.
 var (
 	pmaMetrics = map[string]string{
-		"port_xmit_data": "port_transmitted_data_bytes_total", "port_rcv_data": "port_received_data_bytes_total",
-		"port_xmit_packets": "port_transmitted_packets_total", "port_rcv_packets": "port_received_packets_total",
-		"unicast_xmit_packets": "port_transmitted_unicast_packets_total", "unicast_rcv_packets": "port_received_unicast_packets_total",
-		"multicast_xmit_packets": "port_transmitted_multicast_packets_total", "multicast_rcv_packets": "port_received_multicast_packets_total",
-		"port_xmit_wait": "port_transmit_wait_ticks_total", "symbol_error": "port_symbol_errors_total",
-		"link_error_recovery": "port_link_error_recoveries_total", "link_downed": "port_link_downed_total",
-		"port_rcv_errors": "port_receive_errors_total", "port_rcv_remote_physical_errors": "port_receive_remote_physical_errors_total",
-		"port_rcv_switch_relay_errors": "port_receive_switch_relay_errors_total", "port_xmit_discards": "port_transmit_discards_total",
-		"port_xmit_constraint_errors": "port_transmit_constraint_errors_total", "port_rcv_constraint_errors": "port_receive_constraint_errors_total",
-		"local_link_integrity_errors": "port_local_link_integrity_errors_total", "VL15_dropped": "port_vl15_dropped_total",
-		"excessive_buffer_overrun_errors": "port_excessive_buffer_overrun_errors_total",
+		"port_xmit_data": "hca_port_transmitted_data_bytes_total", "port_rcv_data": "hca_port_received_data_bytes_total",
+		"port_xmit_packets": "hca_port_transmitted_packets_total", "port_rcv_packets": "hca_port_received_packets_total",
+		"unicast_xmit_packets": "hca_port_transmitted_unicast_packets_total", "unicast_rcv_packets": "hca_port_received_unicast_packets_total",
+		"multicast_xmit_packets": "hca_port_transmitted_multicast_packets_total", "multicast_rcv_packets": "hca_port_received_multicast_packets_total",
+		"port_xmit_wait": "hca_port_transmit_wait_ticks_total", "symbol_error": "hca_port_symbol_errors_total",
+		"link_error_recovery": "hca_port_link_error_recoveries_total", "link_downed": "hca_port_link_downed_total",
+		"port_rcv_errors": "hca_port_receive_errors_total", "port_rcv_remote_physical_errors": "hca_port_receive_remote_physical_errors_total",
+		"port_rcv_switch_relay_errors": "hca_port_receive_switch_relay_errors_total", "port_xmit_discards": "hca_port_transmit_discards_total",
+		"port_xmit_constraint_errors": "hca_port_transmit_constraint_errors_total", "port_rcv_constraint_errors": "hca_port_receive_constraint_errors_total",
+		"local_link_integrity_errors": "hca_port_local_link_integrity_errors_total", "VL15_dropped": "hca_port_vl15_dropped_total",
+		"excessive_buffer_overrun_errors": "hca_port_excessive_buffer_overrun_errors_total",
 	}
 	hwMetrics = map[string]string{
-		"rx_write_requests": "received_write_requests_total", "out_of_sequence": "out_of_sequence_total",
-		"packet_seq_err": "packet_sequence_errors_total", "out_of_buffer": "out_of_buffer_total",
-		"local_ack_timeout_err": "ack_timeouts_total", "rnr_nak_retry_err": "rnr_naks_received_total",
-		"implied_nak_seq_err": "implied_nak_sequence_errors_total", "duplicate_request": "duplicate_requests_total",
-		"np_cnp_sent": "cnp_sent_total", "np_ecn_marked_roce_packets": "ecn_marked_total",
-		"rp_cnp_handled": "cnp_handled_total", "rp_cnp_ignored": "cnp_ignored_total",
-		"roce_adp_retrans": "adaptive_retransmissions_total", "roce_slow_restart": "slow_restarts_total",
-		"rx_icrc_encapsulated": "icrc_errors_total",
+		"rx_write_requests": "hca_received_write_requests_total", "out_of_sequence": "hca_out_of_sequence_total",
+		"packet_seq_err": "hca_packet_sequence_errors_total", "out_of_buffer": "hca_out_of_buffer_total",
+		"local_ack_timeout_err": "hca_ack_timeouts_total", "rnr_nak_retry_err": "hca_rnr_naks_received_total",
+		"implied_nak_seq_err": "hca_implied_nak_sequence_errors_total", "duplicate_request": "hca_duplicate_requests_total",
+		"np_cnp_sent": "hca_cnp_sent_total", "np_ecn_marked_roce_packets": "hca_ecn_marked_total",
+		"rp_cnp_handled": "hca_cnp_handled_total", "rp_cnp_ignored": "hca_cnp_ignored_total",
+		"roce_adp_retrans": "hca_adaptive_retransmissions_total", "roce_slow_restart": "hca_slow_restarts_total",
+		"rx_icrc_encapsulated": "hca_icrc_errors_total",
 		// rxe
-		"sent_pkts": "port_transmitted_packets_total", "rcvd_pkts": "port_received_packets_total",
-		"out_of_seq_request": "out_of_sequence_total", "rcvd_rnr_err": "rnr_naks_received_total", "send_rnr_err": "rnr_naks_sent_total",
-		"rcvd_seq_err": "packet_sequence_errors_total", "retry_exceeded_err": "retries_exceeded_total",
-		"retry_rnr_exceeded_err": "rnr_retries_exceeded_total", "completer_retry_err": "retransmissions_total",
-		"link_downed": "port_link_downed_total",
+		"sent_pkts": "hca_port_transmitted_packets_total", "rcvd_pkts": "hca_port_received_packets_total",
+		"out_of_seq_request": "hca_out_of_sequence_total", "rcvd_rnr_err": "hca_rnr_naks_received_total", "send_rnr_err": "hca_rnr_naks_sent_total",
+		"rcvd_seq_err": "hca_packet_sequence_errors_total", "retry_exceeded_err": "hca_retries_exceeded_total",
+		"retry_rnr_exceeded_err": "hca_rnr_retries_exceeded_total", "completer_retry_err": "hca_retransmissions_total",
+		"link_downed": "hca_port_link_downed_total",
 	}
 )
 
@@ -106,7 +106,7 @@ func counters(s scrape) error {
 			if metric := hwMetrics[name]; metric != "" {
 				want = append(want, line(metric, p.name(), "", float64(v)))
 			} else {
-				want = append(want, line("hw_counters_total", p.name(), name, float64(v)))
+				want = append(want, line("hca_hw_counters_total", p.name(), name, float64(v)))
 			}
 		}
 		for name, v := range p.values("counters") {
@@ -119,7 +119,7 @@ func counters(s scrape) error {
 			want = append(want, line(pmaMetrics[name], p.name(), "", float64(v)))
 		}
 	}
-	metrics := map[string]bool{"hw_counters_total": true, "hw_counters_value": true}
+	metrics := map[string]bool{"hca_hw_counters_total": true, "hca_hw_counters_value": true}
 	for _, names := range []map[string]string{pmaMetrics, hwMetrics} {
 		for _, metric := range names {
 			metrics[metric] = true
@@ -160,15 +160,15 @@ func setCounters(t *testing.T, device string) {
 func testCounters(t *testing.T, x *exporter) {
 	setCounters(t, "fakehca_1")
 	setCounters(t, "fakehca_5")
-	s := x.agrees(t, counters, strangers, is(1<<51, "port_transmitted_data_bytes_total", "device", "fakehca_1"),
-		is(1<<53, "cnp_sent_total", "device", "fakehca_5"))
+	s := x.agrees(t, counters, strangers, is(1<<51, "hca_port_transmitted_data_bytes_total", "device", "fakehca_1"),
+		is(1<<53, "hca_cnp_sent_total", "device", "fakehca_5"))
 	for device, want := range map[string]int{"fakehca_1": 36, "rxe0": 15, "siw0": 0} { // as many as the kernel has files
 		p := port{Device: device, Number: 1}
 		if n := len(p.values("counters")) + len(p.values("hw_counters")); n != want {
 			t.Errorf("%s has %d counters, want %d", device, n, want)
 		}
 	}
-	if found := s.find("hw_counters_total", "device", "rxe0"); len(found) != 4 {
+	if found := s.find("hca_hw_counters_total", "device", "rxe0"); len(found) != 4 {
 		t.Errorf("%v pass through, want 4 counters", found)
 	}
 }
@@ -177,8 +177,8 @@ func testCounters(t *testing.T, x *exporter) {
 func testCounterLimits(t *testing.T, _ *exporter) {
 	x := start(t, 0) // it forgets what it has continued when it ends
 	const device = "fakehca_1"
-	sequence := func(v float64) func(scrape) error { return is(v, "out_of_sequence_total", "device", device) }
-	cnp := func(v float64) func(scrape) error { return is(v, "cnp_sent_total", "device", device) }
+	sequence := func(v float64) func(scrape) error { return is(v, "hca_out_of_sequence_total", "device", device) }
+	cnp := func(v float64) func(scrape) error { return is(v, "hca_cnp_sent_total", "device", device) }
 	for _, step := range []struct {
 		kernel string
 		want   float64
@@ -199,11 +199,11 @@ func testCounterLimits(t *testing.T, _ *exporter) {
 		x.agrees(t, sequence(step.want), cnp(v))
 	}
 	set(t, debug(device, "port_symbol_error"), "65535")
-	x.agrees(t, is(1, "counter_saturated", "device", device, "counter", "symbol_error"), is(65535, "port_symbol_errors_total", "device", device))
+	x.agrees(t, is(1, "hca_counter_saturated", "device", device, "counter", "symbol_error"), is(65535, "hca_port_symbol_errors_total", "device", device))
 	set(t, debug(device, "port_symbol_error"), "65534")
-	x.agrees(t, none("counter_saturated"), is(65534, "port_symbol_errors_total", "device", device))
+	x.agrees(t, none("hca_counter_saturated"), is(65534, "hca_port_symbol_errors_total", "device", device))
 	set(t, debug(device, "rx_icrc_encapsulated"), "18446744073709551615")
-	x.agrees(t, none("icrc_errors_total", "device", device))
+	x.agrees(t, none("hca_icrc_errors_total", "device", device))
 }
 
 // Where netlink does not show a device, sysfs tells the same, at no more than its price. In the exporter's mount

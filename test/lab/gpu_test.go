@@ -89,7 +89,7 @@ func testGPUs(t *testing.T, x *exporter) {
 	x.agrees(t, func(s scrape) error {
 		var errs []error
 		for address, name := range near {
-			errs = append(errs, is(1, "gpu_nic_distance", "gpu", address, "device", name, "class", "PIX")(s),
+			errs = append(errs, is(1, "gpu_nic_distance", "pci_address", address, "device", name, "class", "PIX")(s),
 				is(1, "hca_port_info", "device", name, "role", "compute")(s))
 		}
 		return errors.Join(errs...)

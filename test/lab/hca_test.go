@@ -46,7 +46,7 @@ func testHealth(t *testing.T, x *exporter) {
 				errs = append(errs, err)
 			}
 		}
-		for metric, want := range map[string]float64{"source_up": 1, "device_stuck": 0} {
+		for metric, want := range map[string]float64{"exporter_source_up": 1, "hca_stuck": 0} {
 			found := s.find(metric)
 			if len(found) == 0 {
 				errs = append(errs, fmt.Errorf("no %s", metric))

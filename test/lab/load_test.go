@@ -167,16 +167,16 @@ func testDriverLoad(t *testing.T, _ *exporter) {
 		}
 	}
 	for _, kind := range callKinds[:3] {
-		if v, err := s.one("driver_commands_total", "kind", kind); err != nil || int(v) != did.sum(kind) {
-			t.Errorf("driver_commands_total of %s is %v (%v), the driver counted %d", kind, v, err, did.sum(kind))
+		if v, err := s.one("exporter_driver_commands_total", "kind", kind); err != nil || int(v) != did.sum(kind) {
+			t.Errorf("exporter_driver_commands_total of %s is %v (%v), the driver counted %d", kind, v, err, did.sum(kind))
 		}
 	}
 	for kind, c := range map[string]struct {
 		call string
 		each int // calls for each question
 	}{"ethtool_stats": {"gstats", 1}, "dcb_get": {"dcb", dcbCalls}, "pause_get": {"pause", 1}, "fec_get": {"fec", 1}} {
-		if v, err := s.one("driver_commands_total", "kind", kind); err != nil || c.each*int(v) != did.sum(c.call) {
-			t.Errorf("driver_commands_total of %s is %v (%v), the driver counted %d calls of %s, %d a question", kind, v, err, did.sum(c.call), c.call, c.each)
+		if v, err := s.one("exporter_driver_commands_total", "kind", kind); err != nil || c.each*int(v) != did.sum(c.call) {
+			t.Errorf("exporter_driver_commands_total of %s is %v (%v), the driver counted %d calls of %s, %d a question", kind, v, err, did.sum(c.call), c.call, c.each)
 		}
 	}
 }
@@ -249,7 +249,7 @@ func testUnload(t *testing.T, x *exporter) {
 	}
 	x.agrees(t, func(s scrape) error {
 		return errors.Join(is(0, "scrape_collector_supported", "collector", "hca")(s), is(1, "scrape_collector_success", "collector", "hca")(s),
-			none("hca_info")(s), none("device_stuck")(s))
+			none("hca_info")(s), none("hca_stuck")(s))
 	})
 	if _, err := os.Stat("/sys/module/ib_core"); err == nil {
 		t.Error("a scrape loads ib_core")

@@ -53,7 +53,7 @@ func movedInterface(t *testing.T, x *exporter) {
 	x.agrees(t, moved("fakehca_0", "netdev"), none("hca_moved", "device", "fakehca_1"), gids, counters,
 		is(1, "hca_port_state", "device", "fakehca_0", "state", "active"),
 		is(1, "hca_port_info", "device", "fakehca_0", "netdev", ""),
-		none("source_unknown"), none("roce_trust", "device", "fakehca_0"), none("check_unknown", "device", "fakehca_0"))
+		none("exporter_source_unknown"), none("roce_trust", "device", "fakehca_0"), none("check_unknown", "device", "fakehca_0"))
 	found, _, _ := judge(t, 0, "--collector.device-include=fakehca_0")
 	for _, f := range found {
 		if strings.HasSuffix(f, " unknown") && strings.Contains(f, "fakehca_0") {
@@ -80,7 +80,7 @@ func movedDevice(t *testing.T, x *exporter) {
 	}
 	elsewhere := func(s scrape) error {
 		return errors.Join(moved("fakehca_2", "device")(s), none("hca_port_state", "device", "fakehca_2")(s), none("check_unknown", "device", "fakehca_2")(s),
-			none("source_unknown")(s), none("source_up", "device", "fakehca_2")(s), is(1, "scrape_collector_success", "collector", "hca")(s))
+			none("exporter_source_unknown")(s), none("exporter_source_up", "device", "fakehca_2")(s), is(1, "scrape_collector_success", "collector", "hca")(s))
 	}
 	same := func(s scrape) error {
 		return diff("hca_info", []string{fmt.Sprint(before)}, []string{fmt.Sprint(s.find("hca_info", "device", "fakehca_2"))})

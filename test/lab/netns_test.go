@@ -31,7 +31,7 @@ func testNamespaces(t *testing.T, x *exporter) {
 		return is(want, "scrape_collector_supported", "collector", collector)
 	}
 	nowhere := func(s scrape) error {
-		return errors.Join(none("hca_info")(s), none("hca_port_state")(s), none("device_stuck")(s), supported(0, "hca")(s))
+		return errors.Join(none("hca_info")(s), none("hca_port_state")(s), none("hca_stuck")(s), supported(0, "hca")(s))
 	}
 	for _, mode := range []struct {
 		name     string
@@ -54,7 +54,7 @@ func testNamespaces(t *testing.T, x *exporter) {
 			seen := len(there.find("hca_info"))
 			seenHost := len(host.agrees(t, append(mode.host, says)...).find("hca_info"))
 			t.Logf("%s: of %d devices, with its own sysfs an exporter in another namespace shows %d, with the host's %d", mode.name, len(all), seen, seenHost)
-			t.Log(there.find("hca_port_info", "device", "fakehca_0"), there.find("hca_port_info", "device", "siw0"), there.find("facts_unknown", "device", "fakehca_0"))
+			t.Log(there.find("hca_port_info", "device", "fakehca_0"), there.find("hca_port_info", "device", "siw0"), there.find("exporter_facts_unknown", "device", "fakehca_0"))
 			if text := strings.Join(own.lines(), "\n"); seen == 0 && !strings.Contains(text, "no RDMA device found") {
 				t.Errorf("the log does not say that nothing is seen:\n%s", text)
 			}

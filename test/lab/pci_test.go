@@ -81,7 +81,7 @@ func testTopology(t *testing.T, _ *exporter) {
 // testPCI: what is read of the bus is what sysfs and configuration space say, and nobody reads more than the header.
 func testPCI(t *testing.T, x *exporter) {
 	x.agrees(t, func(s scrape) error {
-		up, err := s.one("source_up", "source", "pci")
+		up, err := s.one("exporter_source_up", "source", "pci")
 		if err == nil && up != 1 {
 			err = errors.New("source pci is not up")
 		}
@@ -101,7 +101,7 @@ func testPCI(t *testing.T, x *exporter) {
 		if found := s.find("pcie_max_read_request_bytes"); len(found) > 0 {
 			return fmt.Errorf("nobody reads %v", found)
 		}
-		_, err := s.one("facts_unknown", "device", "fakehca_0", "reason", "privilege")
+		_, err := s.one("exporter_facts_unknown", "device", "fakehca_0", "reason", "privilege")
 		return err
 	})
 }

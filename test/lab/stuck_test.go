@@ -22,7 +22,7 @@ func testStuckDevices(t *testing.T, _ *exporter) {
 	stuck := []string{"fakehca_1", "fakehca_2", "fakehca_3"} // in query_port, process_mad, get_hw_stats
 	var named []func(scrape) error
 	for _, device := range stuck {
-		named = append(named, is(1, "device_stuck", "device", device), none("hca_port_state", "device", device), none("out_of_sequence_total", "device", device))
+		named = append(named, is(1, "hca_stuck", "device", device), none("hca_port_state", "device", device), none("hca_out_of_sequence_total", "device", device))
 	}
 	standstill{
 		what: "three devices", devices: stuck, named: named,
@@ -45,9 +45,9 @@ func testStuckDevices(t *testing.T, _ *exporter) {
 func testStuckRTNL(t *testing.T, _ *exporter) {
 	const holder, changed = "fakehca_4", "fakehca_3"
 	software := []string{"rxe0", "rxe1", "siw0", "siw1"}
-	named := []func(scrape) error{is(0, "source_up", "source", "netdev"), is(0, "device_stuck", "device", holder)}
+	named := []func(scrape) error{is(0, "exporter_source_up", "source", "netdev"), is(0, "hca_stuck", "device", holder)}
 	for _, device := range software {
-		named = append(named, is(1, "device_stuck", "device", device), none("hca_port_state", "device", device))
+		named = append(named, is(1, "hca_stuck", "device", device), none("hca_port_state", "device", device))
 	}
 	var ethtool *exec.Cmd
 	standstill{
@@ -91,7 +91,7 @@ type standstill struct {
 
 // others are the series of the devices that do not hang.
 func (s standstill) others(from scrape) (lines []string) {
-	moving := append([]string{"source_up", "source_unknown", "scrape_source_duration_seconds", "hca_port_expected_rate_bytes_per_second", "facts_unknown"}, s.lost...)
+	moving := append([]string{"exporter_source_up", "exporter_source_unknown", "scrape_source_duration_seconds", "hca_port_expected_rate_bytes_per_second", "exporter_facts_unknown"}, s.lost...)
 	for _, m := range from {
 		moves := slices.ContainsFunc(moving, func(pattern string) bool { ok, _ := path.Match(pattern, m.name); return ok })
 		if d := m.labels["device"]; d != "" && d != s.changed && !slices.Contains(s.devices, d) && !moves {
@@ -186,10 +186,10 @@ func (s standstill) test(t *testing.T) {
 	release()
 	begin = time.Now()
 	x.agrees(t, append(everything, counters, func(s scrape) error {
-		if stuck := slices.DeleteFunc(s.find("device_stuck"), func(m sample) bool { return m.value == 0 }); len(stuck) > 0 {
+		if stuck := slices.DeleteFunc(s.find("hca_stuck"), func(m sample) bool { return m.value == 0 }); len(stuck) > 0 {
 			return fmt.Errorf("still stuck: %v", stuck)
 		}
-		return is(1, "source_up", "source", "netdev")(s)
+		return is(1, "exporter_source_up", "source", "netdev")(s)
 	})...)
 	t.Logf("%s: back %.1f s after it was let go", s.what, time.Since(begin).Seconds())
 }

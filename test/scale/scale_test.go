@@ -173,7 +173,7 @@ func measure(t *testing.T, programs, source string, nodes int) result {
 		t.Errorf("%d of %d nodes answer", up, nodes)
 	}
 	r.hcas = count(t, server, "count(gpufabric_hca_info)") / nodes
-	if ports := count(t, server, "count(port:gpufabric_port_transmitted_data_bytes:rate2m)"); ports != trainingHCAs*nodes {
+	if ports := count(t, server, "count(port:gpufabric_hca_port_transmitted_data_bytes:rate2m)"); ports != trainingHCAs*nodes {
 		t.Errorf("rules see %d training ports on %d nodes", ports, nodes)
 	}
 	if firing := server.Query(t, `count by (alertname) (ALERTS{alertstate="firing"})`); len(firing) > 0 {

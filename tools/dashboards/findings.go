@@ -11,7 +11,7 @@ func open(more string) string {
 	name := func(expr, from string) string {
 		return `label_replace(label_replace(` + expr + `, "problem", "$1", "` + from + `", "(.*)"), "runbook", "$1", "` + from + `", "(.*)")`
 	}
-	const by = `max by (cluster, instance, severity, problem, runbook, device, port, uuid) `
+	const by = `max by (cluster, instance, severity, problem, runbook, device, port, uuid, pci_address) `
 	return by + `(
   ` + name(`(check:gpufabric_check_failed:latched{`+more+`@node} == 1 or gpufabric_check_failed{`+more+`@node} == 1)`, "check") + `
   or
@@ -30,6 +30,7 @@ func findings(t texts, w uint32) panel {
 		column{field: "device", title: "Device", width: 85},
 		column{field: "port", title: "Port", width: 45},
 		column{field: "uuid", title: "GPU", width: 110},
+		column{field: "pci_address", title: "PCI address", width: 100},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 250},
 		column{field: "cluster", title: "Cluster", width: 80})
 }

@@ -31,7 +31,7 @@ func fleetNow() line {
 		number(about{"Training ports down", "Ports of role compute that are not active.", "no port is known", 3, 4}, "none",
 			orZero(`count(gpufabric_hca_port_state{state="active",@port} == 0 `+compute+`)`, `gpufabric_hca_port_state{state="active",@port} `+compute), zero(bad), nil),
 		number(about{"Nodes on TCP", "Nodes where a probe of NCCL went over sockets, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "neither probes nor traffic are known", 3, 4}, "none",
-			orZero(nodes(onTCP), `gpufabric_probe_transport{@node} or instance:gpufabric_port_transmitted_data_bytes:rate2m{@node}`), zero(bad), nil),
+			orZero(nodes(onTCP), `gpufabric_probe_transport{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`), zero(bad), nil),
 		number(about{"Nodes slowed down", "Nodes with a probe whose bandwidth is below its own baseline, confirmed by a second run.", "no baseline yet, or no probes switched on", 3, 4}, "none",
 			orZero(nodes(`gpufabric_probe_regressed{@node} == 1`), `gpufabric_probe_regressed{@node}`), zero(warning), nil),
 		number(about{"Nodes with unknowns", "Nodes where at least one check cannot tell, mostly for want of privilege or of a driver's answer. Unknown is neither good nor bad.", "checks are off, or no node answers", 3, 4}, "none",
@@ -120,9 +120,9 @@ const rails = `on (cluster, job, instance, device) group_left (rail) topk by (cl
 func fleetTrends() line {
 	return line{
 		heat(about{"RDMA sent, by rail", "What each rail sends over RDMA, the mean of the nodes. Rail 0 is the first training NIC of every node. A row that is darker than the others is a rail that lags.", "no RDMA traffic is known, or no GPU is near a NIC", 12, 8}, "Bps",
-			curve{`avg by (rail) (port:gpufabric_port_transmitted_data_bytes:rate2m{@node} * ` + rails + `)`, "rail {{rail}}"}),
+			curve{`avg by (rail) (port:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node} * ` + rails + `)`, "rail {{rail}}"}),
 		over(about{"RDMA and other traffic", "What all nodes send: over RDMA from their training ports, and otherwise (mostly TCP) from all their RDMA-capable interfaces. Training that falls back moves from the first line to the second.", "no traffic counters are known", 12, 8}, "Bps", nil,
-			curve{`sum(instance:gpufabric_port_transmitted_data_bytes:rate2m{@node})`, "RDMA"},
+			curve{`sum(instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node})`, "RDMA"},
 			curve{`sum(instance:gpufabric_ethernet_transmitted_other_unicast_bytes:rate2m{@node})`, "not RDMA"}),
 	}
 }
@@ -132,7 +132,7 @@ func allNodes() panel {
 		[]string{
 			`max by (cluster, instance, kernel_release) (gpufabric_node_info{@node})`,
 			`count by (cluster, instance) (gpufabric_hca_port_state{state="active",@node} == 1 unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role!="compute"})`,
-			`max by (cluster, instance) (gpufabric_compute_ports_expected{@node})`,
+			`max by (cluster, instance) (gpufabric_node_compute_ports_expected{@node})`,
 			`max by (cluster, instance) (gpufabric_node_gpus{@node})`,
 			`min by (cluster, instance) (gpufabric_probe_baseline_ratio{kind!="socket",@node})`,
 			`count by (cluster, instance) (gpufabric_check_unknown{@node} == 1)`,

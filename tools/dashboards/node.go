@@ -66,7 +66,7 @@ func ports() panel {
 			`8 * max by (device, port) (gpufabric_hca_port_rate_bytes_per_second{@port})`,
 			`8 * max by (device, port) (gpufabric_hca_port_expected_rate_bytes_per_second{@port})`,
 			`max by (device, port) (gpufabric_hca_port_rate_bytes_per_second{@port} / gpufabric_hca_port_expected_rate_bytes_per_second)`,
-			`max by (device, port) (gpufabric_ethernet_link_down_events_total{@port} or gpufabric_port_link_downed_total{@port})`,
+			`max by (device, port) (gpufabric_ethernet_link_down_events_total{@port} or gpufabric_hca_port_link_downed_total{@port})`,
 		}, "Device",
 		column{field: "device", title: "Device", width: 100},
 		column{field: "port", title: "Port", width: 50},
@@ -113,24 +113,24 @@ func qosChain() panel {
 
 // ofGPU gives what is known by UUID the PCI address of the GPU, which is known without its driver, too.
 func ofGPU(expr string) string {
-	return `max by (gpu) (` + expr + ` * on (cluster, job, instance, uuid) group_left (gpu) group by (cluster, job, instance, uuid, gpu) (gpufabric_gpu_info{@node}))`
+	return `max by (pci_address) (` + expr + ` * on (cluster, job, instance, uuid) group_left (pci_address) group by (cluster, job, instance, uuid, pci_address) (gpufabric_gpu_info{@node}))`
 }
 
 func gpus() panel {
 	return grid(about{"GPUs", "Each GPU, its nearest training NIC and how far that is (PIX: one switch, SYS: another socket), and whether NCCL would use GPUDirect RDMA between them, or what stands in its way.", "no GPU, or the collectors pcie and gpu are off", 24, 10},
 		[]string{
-			`max by (gpu, index, name) (gpufabric_gpu_info{@node})`,
-			`max by (gpu, device, rail, class) (gpufabric_gpu_nic_distance{@node})`,
-			`min by (gpu) (gpufabric_gpudirect_usable{@node})`,
-			`max by (gpu, path) (gpufabric_gpudirect_path{@node} == 1)`,
-			`max by (gpu, reason) (gpufabric_gpudirect_blocked{@node} == 1 or label_replace(gpufabric_gpudirect_unknown{@node} == 1, "reason", "unknown: $1", "reason", "(.*)"))`,
+			`max by (pci_address, index, name) (gpufabric_gpu_info{@node})`,
+			`max by (pci_address, device, rail, class) (gpufabric_gpu_nic_distance{@node})`,
+			`min by (pci_address) (gpufabric_gpudirect_usable{@node})`,
+			`max by (pci_address, path) (gpufabric_gpudirect_path{@node} == 1)`,
+			`max by (pci_address, reason) (gpufabric_gpudirect_blocked{@node} == 1 or label_replace(gpufabric_gpudirect_unknown{@node} == 1, "reason", "unknown: $1", "reason", "(.*)"))`,
 			ofGPU(`gpufabric_gpu_utilization_ratio{@node}`),
 			ofGPU(`gpufabric_nvlink_links_active{@node}`),
 			ofGPU(`gpufabric_nvlink_links{@node}`),
-			`max by (gpu) (label_replace(gpufabric_pcie_link_degraded{device=~".+:.+",@node}, "gpu", "$1", "device", "(.*)"))`,
+			`max by (pci_address) (gpufabric_pcie_link_degraded{device="",@node})`,
 		}, "GPU",
 		column{field: "index", title: "GPU", width: 50},
-		column{field: "gpu", title: "PCI address", width: 130},
+		column{field: "pci_address", title: "PCI address", width: 130},
 		column{field: "name", title: "Product", none: "no driver"},
 		column{field: "device", title: "Nearest NIC", none: "unknown", width: 100},
 		column{field: "rail", title: "Rail", width: 50},
@@ -151,10 +151,10 @@ func nodeProbes() panel {
 func nodeTraffic() line {
 	return line{
 		over(about{"Sent, by port", "What each port sends over RDMA (on InfiniBand: all it sends), and what else leaves all interfaces together, mostly TCP.", "no traffic counters are known", 12, 8}, "Bps", nil,
-			curve{`sum by (device) (rate(gpufabric_port_transmitted_data_bytes_total{@port}[$__rate_interval]))`, "{{device}} RDMA"},
+			curve{`sum by (device) (rate(gpufabric_hca_port_transmitted_data_bytes_total{@port}[$__rate_interval]))`, "{{device}} RDMA"},
 			curve{`sum(rate(gpufabric_ethernet_transmitted_other_unicast_bytes_total{@port}[$__rate_interval]))`, "all ports, not RDMA"}),
 		over(about{"Received, by port", "What each port receives over RDMA (on InfiniBand: all it receives), and what else comes in on all interfaces together, mostly TCP.", "no traffic counters are known", 12, 8}, "Bps", nil,
-			curve{`sum by (device) (rate(gpufabric_port_received_data_bytes_total{@port}[$__rate_interval]))`, "{{device}} RDMA"},
+			curve{`sum by (device) (rate(gpufabric_hca_port_received_data_bytes_total{@port}[$__rate_interval]))`, "{{device}} RDMA"},
 			curve{`sum(rate(gpufabric_ethernet_received_other_unicast_bytes_total{@port}[$__rate_interval]))`, "all ports, not RDMA"}),
 	}
 }

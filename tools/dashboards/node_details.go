@@ -26,7 +26,7 @@ func gidTables() panel {
 
 func portHistory() line {
 	const (
-		symbols = `rate(gpufabric_ethernet_symbol_errors_total{@port}[$__rate_interval]) or rate(gpufabric_port_symbol_errors_total{@port}[$__rate_interval])`
+		symbols = `rate(gpufabric_ethernet_symbol_errors_total{@port}[$__rate_interval]) or rate(gpufabric_hca_port_symbol_errors_total{@port}[$__rate_interval])`
 		blocks  = `rate(gpufabric_ethernet_fec_uncorrectable_blocks_total{@port}[$__rate_interval])`
 	)
 	return line{
@@ -65,14 +65,14 @@ func gpuErrors() line {
 func exporterNow() line {
 	return line{
 		grid(about{"Sources that cannot be read", "Kernel interfaces and files that gave no answer, and why. What hangs on them is unknown.", "all sources could be read, or the exporter does not answer", 8, 8},
-			[]string{`max by (source, device, reason) (
-  gpufabric_source_unknown{@node} == 1
-  or gpufabric_source_up{@node} == 0 unless on (cluster, job, instance, source, device) gpufabric_source_unknown{@node}
+			[]string{`max by (source, device, netdev, reason) (
+  gpufabric_exporter_source_unknown{@node} == 1
+  or gpufabric_exporter_source_up{@node} == 0 unless on (cluster, job, instance, source, device, netdev) gpufabric_exporter_source_unknown{@node}
 )`}, "Source",
-			column{field: "source", title: "Source"}, column{field: "device", title: "Device"}, column{field: "reason", title: "Reason"}),
+			column{field: "source", title: "Source"}, column{field: "device", title: "Device"}, column{field: "netdev", title: "Interface"}, column{field: "reason", title: "Reason"}),
 		grid(about{"Facts that are unknown", "How many facts are unknown, by device (or GPU) and reason.", "no fact is unknown, or the exporter does not answer", 8, 8},
-			[]string{`max by (device, reason) (gpufabric_facts_unknown{@node} > 0)`}, "-Facts",
-			column{field: "device", title: "Device"}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Facts", width: 70}),
+			[]string{`max by (device, uuid, reason) (gpufabric_exporter_facts_unknown{@node} > 0)`}, "-Facts",
+			column{field: "device", title: "Device"}, column{field: "uuid", title: "GPU"}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Facts", width: 70}),
 		grid(about{"Collectors", "Whether each part of the exporter could read what it needs, and whether the node has what it is for.", "the exporter does not answer", 8, 8},
 			[]string{
 				`min by (collector) (gpufabric_scrape_collector_success{@node})`,
@@ -89,7 +89,7 @@ func exporterNow() line {
 func exporterTrends() line {
 	return line{
 		over(about{"Commands to drivers", "Questions the kernel passed on to drivers for the exporter. They do not grow with the number of scrapers.", "the exporter does not answer", 12, 7}, "cps", nil,
-			curve{`sum by (kind) (rate(gpufabric_driver_commands_total{@node}[$__rate_interval]))`, "{{kind}}"}),
+			curve{`sum by (kind) (rate(gpufabric_exporter_driver_commands_total{@node}[$__rate_interval]))`, "{{kind}}"}),
 		over(about{"Time to read", "How long the last reads of each collector took, added up over devices that are read side by side.", "the exporter does not answer", 12, 7}, "s", nil,
 			curve{`max by (collector) (gpufabric_scrape_collector_duration_seconds{@node})`, "{{collector}}"}),
 	}

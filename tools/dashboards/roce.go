@@ -33,7 +33,7 @@ func roceNow() line {
 		number(about{"Lossless packets lost", "Packets dropped on arrival in priorities that should lose nothing, per second, all ports.", "no discard counters by priority are known", 4, 5}, "pps",
 			`sum(rate(gpufabric_roce_received_discards_total{@port}[5m]) and on (cluster, job, instance, device, port, priority) gpufabric_roce_pfc_enabled{@port} == 1)`, []step{{0, good}, {1e-6, bad}}, nil),
 		number(about{"Connections given up", "Connections whose retries were used up within 10 minutes. Their jobs fail.", "no such counters are known", 4, 5}, "short",
-			`sum(increase(gpufabric_retries_exceeded_total{@port}[10m]))`, []step{{0, good}, {0.5, bad}}, nil),
+			`sum(increase(gpufabric_hca_retries_exceeded_total{@port}[10m]))`, []step{{0, good}, {0.5, bad}}, nil),
 		number(about{"Ports that pause storms hit", "Ports whose NIC found itself pausing for too long and began to drop, within 10 minutes.", "the NICs do not count storms", 4, 5}, "none",
 			orZero(`count(increase(gpufabric_ethernet_pause_storm_errors_total{@port}[10m]) > 0)`, `gpufabric_ethernet_pause_storm_errors_total{@port}`), zero(bad), nil),
 		number(about{"Ports with a broken RoCE chain", "Ports whose settings contradict each other between traffic class, DSCP, priority, PFC and ECN. The node's dashboard says where.", "no RoCE port, or the chain cannot be told", 4, 5}, "none",
@@ -55,20 +55,20 @@ func roceLosses() line {
 		rates(about{"Lost on arrival", "Packets dropped on arrival, by priority. In a lossless priority there should be none.", "no discard counters by priority are known", 8, 8}, "pps", "device, priority",
 			rate("gpufabric_roce_received_discards_total"), "{{instance}} {{device}} priority {{priority}}"),
 		rates(about{"Out of sequence", "Gaps in the numbers of RDMA packets that arrived: packets were lost or overtaken. With adaptive routing some are normal.", "no such counters are known", 8, 8}, "cps", "device",
-			rate("gpufabric_out_of_sequence_total"), "{{instance}} {{device}}"),
+			rate("gpufabric_hca_out_of_sequence_total"), "{{instance}} {{device}}"),
 		rates(about{"Sent again", "Retransmissions and acknowledgements that did not come in time.", "no such counters are known", 8, 8}, "cps", "device",
-			rate("gpufabric_retransmissions_total")+` or `+rate("gpufabric_adaptive_retransmissions_total")+` or `+rate("gpufabric_retransmitted_packets_total")+` or `+rate("gpufabric_ack_timeouts_total"), "{{instance}} {{device}}"),
+			rate("gpufabric_hca_retransmissions_total")+` or `+rate("gpufabric_hca_adaptive_retransmissions_total")+` or `+rate("gpufabric_hca_retransmitted_packets_total")+` or `+rate("gpufabric_hca_ack_timeouts_total"), "{{instance}} {{device}}"),
 	}
 }
 
 func roceMarks() line {
 	return line{
 		rates(about{"Congestion seen (ECN marks)", "RoCE packets that switches marked on their way here.", "no ECN counters are known", 8, 8}, "pps", "device",
-			rate("gpufabric_ecn_marked_total"), "{{instance}} {{device}}"),
+			rate("gpufabric_hca_ecn_marked_total"), "{{instance}} {{device}}"),
 		rates(about{"Senders told (CNP sent)", "Congestion notifications sent to the senders of marked packets. Marks without notifications: congestion control does not work.", "no CNP counters are known", 8, 8}, "pps", "device",
-			rate("gpufabric_cnp_sent_total"), "{{instance}} {{device}}"),
+			rate("gpufabric_hca_cnp_sent_total"), "{{instance}} {{device}}"),
 		rates(about{"Slowed down (CNP handled)", "Congestion notifications received that made a port send slower.", "no CNP counters are known", 8, 8}, "pps", "device",
-			rate("gpufabric_cnp_handled_total"), "{{instance}} {{device}}"),
+			rate("gpufabric_hca_cnp_handled_total"), "{{instance}} {{device}}"),
 	}
 }
 
@@ -91,7 +91,7 @@ func roceTraffic() line {
 	}
 	return line{
 		spread(about{"RDMA sent", "What ports send over RDMA (on InfiniBand: all they send): the highest, the median and the lowest of those chosen.", "no traffic counters are known", 12, 8},
-			rate("gpufabric_port_transmitted_data_bytes_total")+` or `+rate("gpufabric_ethernet_transmitted_rdma_unicast_bytes_total")),
+			rate("gpufabric_hca_port_transmitted_data_bytes_total")+` or `+rate("gpufabric_ethernet_transmitted_rdma_unicast_bytes_total")),
 		spread(about{"Other traffic sent", "What RDMA-capable interfaces send that is not RDMA, mostly TCP. On a training port it takes bandwidth from RDMA, or replaces it.", "the NICs do not count it apart", 12, 8},
 			rate("gpufabric_ethernet_transmitted_other_unicast_bytes_total")),
 	}
@@ -125,7 +125,7 @@ func brokenChains() panel {
 
 func connectionErrors() panel {
 	return rates(about{"Connections given up, by port", "Connections whose retries were used up (transport, or receiver not ready). The job that owns one fails.", "no such counters are known", 24, 8}, "cps", "device",
-		rate("gpufabric_retries_exceeded_total")+` or `+rate("gpufabric_rnr_retries_exceeded_total"), "{{instance}} {{device}}")
+		rate("gpufabric_hca_retries_exceeded_total")+` or `+rate("gpufabric_hca_rnr_retries_exceeded_total"), "{{instance}} {{device}}")
 }
 
 func roceHelp() panel {

@@ -4,7 +4,6 @@ package rules
 
 import (
 	"fmt"
-	"slices"
 
 	"gpufabric_exporter/alerts"
 	"gpufabric_exporter/collector"
@@ -19,11 +18,7 @@ func Known() (Metrics, error) {
 	}
 	m := Metrics{"up": {}, "ALERTS": nil}
 	for _, f := range collector.Catalogue() {
-		labels := slices.Clone(f.Labels)
-		if i := slices.Index(labels, "job"); i >= 0 {
-			labels[i] = "exported_job" // job is the target's
-		}
-		m[f.FullName()] = labels
+		m[f.FullName()] = f.Labels
 	}
 	for _, g := range groups {
 		for _, r := range g.Rules {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 
 	"gpufabric_exporter/alerts"
+	"gpufabric_exporter/collector"
 	"gpufabric_exporter/dashboards"
 )
 
@@ -55,6 +56,61 @@ func TestRulesAgainstCatalogue(t *testing.T) {
 		if strings.Contains(name, ":") && !used[name] {
 			t.Errorf("%s is recorded and not used", name)
 		}
+	}
+}
+
+// Whoever is paged by a rule must not find it silent after an update: metrics that can change at any time are for others.
+// What such a rule reads through recorded series counts.
+func TestPagesReadStableMetrics(t *testing.T) {
+	groups, err := alerts.Groups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	experimental, recorded := map[string]bool{}, map[string][]string{}
+	for _, f := range collector.Catalogue() {
+		experimental[f.FullName()] = f.Stability == collector.Experimental
+	}
+	var reads func(expr string, seen map[string]bool)
+	reads = func(expr string, seen map[string]bool) {
+		tree, err := parser.ParseExpr(expr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parser.Inspect(tree, func(node parser.Node, _ []parser.Node) error {
+			if v, ok := node.(*parser.VectorSelector); ok && !seen[v.Name] {
+				seen[v.Name] = true
+				for _, e := range recorded[v.Name] {
+					reads(e, seen)
+				}
+			}
+			return nil
+		})
+	}
+	pages := 0
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			if r.Record != "" {
+				recorded[r.Record] = append(recorded[r.Record], r.Expr)
+			}
+		}
+	}
+	for _, g := range groups {
+		for _, r := range g.Rules {
+			if r.Labels["severity"] != "critical" {
+				continue
+			}
+			pages++
+			seen := map[string]bool{}
+			reads(r.Expr, seen)
+			for name := range seen {
+				if experimental[name] {
+					t.Errorf("%s is critical and reads %s, which is experimental", r.Alert, name)
+				}
+			}
+		}
+	}
+	if pages < 10 {
+		t.Errorf("only %d rules are critical", pages)
 	}
 }
 

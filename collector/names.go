@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import "strings"
+
+// Subsystem is the first word of a metric's name, which tells what the metric is about.
+type Subsystem struct {
+	Name string
+	Help string
+}
+
+// Subsystems returns all of them. The name of each metric begins with one.
+func Subsystems() []Subsystem {
+	return []Subsystem{
+		{"exporter", "the exporter itself: its sources, its configuration, its load on drivers"},
+		{"scrape", "how each collector did in a scrape, named as in node_exporter"},
+		{"node", "the node as a whole"},
+		{"hca", "an RDMA device; `hca_port` is a port of one, with the counters of the InfiniBand standard"},
+		{"gid", "the GID table of a port"},
+		{"cm", "the connection manager of a port"},
+		{"ethernet", "the network interface of a port"},
+		{"roce", "how the network treats RoCE: priorities, PFC, ECN"},
+		{"pcie", "the PCIe link and settings of an RDMA device or a GPU"},
+		{"gpu", "a GPU"},
+		{"nvlink", "the NVLinks of a GPU"},
+		{"gpudirect", "GPUDirect RDMA between a GPU and an RDMA device"},
+		{"nccl", "the NCCL configuration of the host"},
+		{"probe", "results of NCCL probes"},
+		{"check", "verdicts of the checks"},
+	}
+}
+
+// Subsystem returns the subsystem of the metric, or an empty one for a name that begins with none.
+func (f *Family) Subsystem() Subsystem {
+	first, _, _ := strings.Cut(f.Name, "_")
+	for _, s := range Subsystems() {
+		if s.Name == first {
+			return s
+		}
+	}
+	return Subsystem{}
+}
+
+// trainingJob is the label of what is about a training job, left out where no job is known. Prometheus reserves the
+// label job for that of the scrape.
+const trainingJob = "training_job"
+
+// Identity is a label that names a thing. It never names a thing of another kind.
+type Identity struct {
+	Label string
+	Help  string
+}
+
+// Identities returns the labels that name things, in the order of documentation.
+func Identities() []Identity {
+	return []Identity{
+		{"device", "RDMA device, such as `mlx5_0`; nothing else"},
+		{"port", "port of the RDMA device, from 1; empty for the whole device"},
+		{"netdev", "network interface"},
+		{"uuid", "GPU, by the UUID that its driver gives it"},
+		{"pci_address", "PCI function, as in sysfs; beside a `device` in metrics of pairs it is that of the GPU"},
+		{trainingJob, "training job; left out where none is known, because Prometheus reserves `job`"},
+	}
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write what is seen to testdata instead of comparing it")
+
+func TestConfigCheck(t *testing.T) {
+	var stdout, stderr output
+	o := Options{Stdout: &stdout, Stderr: &stderr}
+	if code := Run(t.Context(), []string{"--config.check", "--config.file=../internal/config/testdata/good.yml"}, o); code != exitOK || stdout.String() != "../internal/config/testdata/good.yml: ok\n" {
+		t.Errorf("good: %d %s%s", code, stdout.String(), stderr.String())
+	}
+	if code := Run(t.Context(), []string{"--config.check", "--config.file=../internal/config/testdata/bad.yml"}, o); code != exitUsage {
+		t.Errorf("bad: %d", code)
+	}
+	contains(t, stderr.String(), name+": error: ../internal/config/testdata/bad.yml:1: unknown key", "\n"+name+": error: ../internal/config/testdata/bad.yml:18: ")
+	if code := Run(t.Context(), []string{"--config.check", "--config.file=../internal/config/testdata/good.yml", "--web.config.file=../internal/config/testdata/bad.yml"}, o); code != exitUsage {
+		t.Errorf("bad web configuration: %d", code)
+	}
+}
+
+// However many errors a file has, --config.check names each: who mends it sees them all at once.
+func TestConfigCheckNamesEachError(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yml")
+	if err := os.WriteFile(file, []byte("roles:\n"+strings.Repeat("- {device: mlx5_0, role: wrong}\n", 50)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var stderr output
+	code := Run(t.Context(), []string{"--config.check", "--config.file=" + file}, Options{Stdout: io.Discard, Stderr: &stderr})
+	if got := strings.Count(stderr.String(), name+": error: "+file); code != exitUsage || got != 50 {
+		t.Errorf("exit code %d, %d errors of 50\n%s", code, got, stderr.String())
+	}
+}
+
+// --config.check reads the file of variables too, which the exporter reads with each probe.
+func TestConfigCheckReadsTheEnvironment(t *testing.T) {
+	dir := t.TempDir()
+	env, conf := filepath.Join(dir, "probes.env"), filepath.Join(dir, "site.yml")
+	if err := os.WriteFile(conf, []byte("probes: {env_file: "+env+"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		content string // empty: there is no file
+		mode    os.FileMode
+		code    int
+		want    string
+	}{
+		{"# ours\nNCCL_IB_TC=106\nNCCL_SOCKET_IFNAME=eth0\n", 0o640, exitOK, env + ": ok\n"},
+		{"", 0, exitUsage, "no such file"},
+		{"NCCL_IB_TC=106\nLD_PRELOAD=/tmp/x.so\nNCCL_DEBUG=TRACE\n", 0o600, exitUsage, `line 2: "LD_PRELOAD" is not for probes`},
+		{strings.Repeat("# longer than anybody needs\n", 3000), 0o600, exitUsage, "longer than 65536 bytes"},
+		{"NCCL_IB_TC=106\n", 0o606, exitUsage, "others could have put it there"},
+	} {
+		os.Remove(env)
+		if test.content != "" {
+			if err := os.WriteFile(env, []byte(test.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(env, test.mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var stdout, stderr output
+		code := Run(t.Context(), []string{"--config.check", "--config.file=" + conf}, Options{Stdout: &stdout, Stderr: &stderr})
+		if said := stdout.String() + stderr.String(); code != test.code || !strings.Contains(said, test.want) {
+			t.Errorf("%.30q: exit code %d, %s", test.content, code, said)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package exporter
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/page"
+	"gpufabric_exporter/probes"
+)
+
+// probesPath is where the page of probes is; with .json behind, that for programs.
+const probesPath = "/probes"
+
+// pageTimeout bounds how long a human waits for a device that hangs.
+const pageTimeout = 3 * time.Second
+
+// probePages are the page of probes, and the same for programs.
+func (h *handler) probePages() *page.Probes {
+	return page.NewProbes(page.ProbesOptions{
+		Title: h.site.title, Status: h.config.prober.Status, Log: h.log,
+		Config: func() *probes.Config { return h.config.current().Config.Probes },
+	})
+}
+
+// landing is the page of the node.
+func (h *handler) landing() http.Handler {
+	o := page.LandingOptions{
+		Title: h.site.title, Note: h.site.note, Instance: h.site.title,
+		Observe:    func(ctx context.Context) *fabric.Node { return h.observer.Observe(ctx, h.set.Want()) },
+		Collectors: h.set, NoDevice: func(n *fabric.Node) (string, bool) { return noDevice(n, h.site) },
+		Config: h.config.current, Devices: h.flags.devices, Seen: &h.seen, Links: h.links(), Log: h.log,
+		Probes: h.probes,
+	}
+	if h.site.simulated {
+		o.Instance = "" // Prometheus does not know it
+	}
+	return page.NewLanding(o)
+}
+
+// links are relative to the landing page, so that they hold behind any reverse proxy.
+func (h *handler) links() []page.Link {
+	list := []page.Link{
+		{Href: strings.TrimPrefix(h.flags.telemetryPath, "/"), Text: "Metrics", Note: "what Prometheus reads"},
+		{Href: strings.TrimPrefix(probesPath, "/"), Text: "Probes", Note: "NCCL collectives on idle GPUs"},
+		{Href: "-/healthy", Text: "Health", Note: "the process is alive"},
+		{Href: "-/ready", Text: "Readiness", Note: "the node was observed once"},
+	}
+	if h.flags.enablePprof {
+		list = append(list, page.Link{Href: "debug/pprof/", Text: "Profiles", Note: "of this exporter"})
+	}
+	return list
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package demo
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gpufabric_exporter/internal/simulator"
+)
+
+// A node is healthy until the scenario happens to it, and again later. Its probes run soon after each change.
+func TestNodeBreaksAndIsMended(t *testing.T) {
+	s, err := simulator.Find("port-down")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
+	}
+	folder := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var life sync.WaitGroup
+		defer life.Wait()
+		defer cancel()
+		var said strings.Builder
+		n, err := NewNode(Options{Scenario: s, Folder: folder, Break: 5 * time.Second, Mend: 10 * time.Second, Log: slog.New(slog.NewTextHandler(&said, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		life.Go(func() { n.Run(ctx) })
+		is := func(want string) {
+			t.Helper()
+			state, err := os.ReadFile(n.Sysfs() + "/class/infiniband/mlx5_3/ports/1/state")
+			if err != nil || !strings.Contains(string(state), want) {
+				t.Errorf("the port is %q, %v; expected %s", state, err, want)
+			}
+		}
+		is("ACTIVE")
+		time.Sleep(4 * time.Second)
+		is("ACTIVE")
+		time.Sleep(2 * time.Second)
+		is("DOWN")
+		time.Sleep(8 * time.Second)
+		is("DOWN")
+		time.Sleep(2 * time.Second)
+		is("ACTIVE")
+		if c, err := n.Config(); err != nil || c.Probes == nil || c.Policy.ComputePorts == nil {
+			t.Errorf("its site expects %+v, %v", c, err)
+		}
+		for _, part := range []string{s.Summary, s.Truth, "every 1m30s"} {
+			if !strings.Contains(n.Note(), part) {
+				t.Errorf("the note lacks %q: %s", part, n.Note())
+			}
+		}
+		cancel()
+		life.Wait()
+		for _, part := range []string{"the simulated node breaks", "the simulated node is mended"} {
+			if !strings.Contains(said.String(), part) {
+				t.Errorf("lacks %q: %s", part, said.String())
+			}
+		}
+	})
+}

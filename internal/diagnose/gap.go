@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Gap is what could not be looked at: no trouble was seen there, and none can be ruled out.
+type Gap struct {
+	Subjects []string
+	What     string // which checks it keeps from judging
+	Why      string
+}
+
+// Unchecked returns the gaps that are news, by subject and reason.
+func Unchecked(list []Verdict) []Gap {
+	var unread []Verdict
+	for _, v := range list {
+		if v.Check.ID == CheckReads && v.Status != OK {
+			unread = append(unread, v)
+		}
+	}
+	var all []Gap
+	var checks [][]string
+	for _, t := range Together(Unknowns(list)) {
+		if noNews(t.Verdict, unread) {
+			continue
+		}
+		i := slices.IndexFunc(all, func(o Gap) bool { return o.Why == t.Evidence && slices.Equal(o.Subjects, t.Subjects) })
+		if i < 0 {
+			all, checks, i = append(all, Gap{Subjects: t.Subjects, Why: t.Evidence}), append(checks, nil), len(all)
+		}
+		checks[i] = append(checks[i], t.Check.ID)
+	}
+	for i := range all {
+		all[i].What = "Could not be checked: " + checkList(checks[i])
+		if checks[i][0] == CheckReads {
+			all[i].What = "Could not be read"
+		}
+	}
+	return all
+}
+
+// checkList names the first of a long list.
+func checkList(list []string) string {
+	const most = 3
+	if len(list) <= most+1 {
+		return strings.Join(list, ", ")
+	}
+	return strings.Join(list[:most], ", ") + fmt.Sprintf(" and %d more", len(list)-most)
+}
+
+// noNews tells that a verdict is unknown for a reason that is told already, as a device whose reads fail or hang, with
+// what it hides of its peers; or for one that the reader chose: collectors that are off, and what jobs set. Nor is it news
+// that a driver does not show how it treats RoCE.
+func noNews(v Verdict, unread []Verdict) bool {
+	if v.Check.ID == CheckReads {
+		return false
+	}
+	switch v.Reason {
+	case fabric.ReasonNotRead, fabric.ReasonStuck, fabric.ReasonRTNLStuck:
+		return true
+	case fabric.ReasonMissing, fabric.ReasonUnsupported:
+		return v.Check.Topic == "roce"
+	}
+	return slices.ContainsFunc(unread, func(r Verdict) bool {
+		s := r.Subject
+		return r.Reason == v.Reason && (s.Device == v.Subject.Device || s.Device == "" || slices.Contains([]string{"port_rate", "firmware_uniform", "mtu_uniform"}, v.Check.ID))
+	})
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"slices"
+)
+
+// Group is a verdict that several subjects share.
+type Group struct {
+	Verdict
+	Subjects  []string
+	Evidences []string  // of each of them
+	Members   []Verdict // of each of them, the first
+}
+
+// Together makes one of verdicts that differ only in their subject and in what was seen of it: the first stands for all.
+// What could not be told is one only where the reason is.
+func Together(list []Verdict) []Group {
+	var all []Group
+	for _, v := range list {
+		i := slices.IndexFunc(all, func(g Group) bool {
+			return g.Check == v.Check && g.Status == v.Status && g.What == v.What && g.Consequence == v.Consequence && g.Remedy == v.Remedy &&
+				(v.Status == Failed || g.Evidence == v.Evidence)
+		})
+		if i < 0 {
+			all, i = append(all, Group{Verdict: v}), len(all)
+		}
+		g := &all[i]
+		if g.Evidence != v.Evidence && len(g.Subjects) == 1 {
+			g.Evidence = g.Subjects[0] + ", for one: " + g.Evidence
+		}
+		if s := v.Subject.String(); !slices.Contains(g.Subjects, s) {
+			g.Subjects, g.Evidences, g.Members = append(g.Subjects, s), append(g.Evidences, v.Evidence), append(g.Members, v)
+		}
+	}
+	return all
+}
+
+// Seen are the lines of evidence: one where it is the same of all subjects.
+func (g Group) Seen() []string {
+	if len(slices.Compact(slices.Clone(g.Evidences))) == 1 {
+		return g.Evidences[:1]
+	}
+	var lines []string
+	for i, e := range g.Evidences {
+		lines = append(lines, g.Subjects[i]+": "+e)
+	}
+	return lines
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"syscall"
+	"time"
+
+	"gpufabric_exporter/internal/files"
+)
+
+const (
+	fileVersion = 1
+	maxFile     = 64 << 10       // bytes of the file
+	maxItems    = 512            // of each kind
+	maxItem     = 128            // bytes of an item
+	renewal     = 24 * time.Hour // how often an inventory that did not change is written anew, for its time
+)
+
+type (
+	// sealed is the file: one line of JSON.
+	sealed struct {
+		Version  int             `json:"version"`
+		SHA256   string          `json:"sha256"` // of Hardware, byte for byte
+		Hardware json.RawMessage `json:"hardware"`
+	}
+	// hardware is the most that the node was seen to have.
+	hardware struct {
+		GPUs    stock `json:"gpus"`
+		Devices stock `json:"devices"`
+	}
+	stock struct {
+		Seen  int64    `json:"seen"`  // seconds since 1970
+		Items []string `json:"items"` // sorted: PCI addresses, of RDMA devices with their name
+	}
+)
+
+// fitFolder tells whether files in the folder are worth reading, which is an error otherwise, and whether this user may write
+// there: to another user's folder root must not write either, because its owner decides what a name in it leads to. The folder
+// may be a link, as systemd lays it for DynamicUser: only root can lay one in /var/lib.
+func fitFolder(dir string) (write bool, err error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return false, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !info.IsDir() || !ok || info.Mode().Perm()&0o022 != 0 {
+		return false, fmt.Errorf("%s: expected a folder that only its owner can write to, not %s", dir, info.Mode())
+	}
+	return int(st.Uid) == os.Geteuid(), nil
+}
+
+// readFile reads the file; one that is not there is empty.
+func readFile(file string) (hardware, error) {
+	data, err := files.ReadOwn(file, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return hardware{}, nil
+	} else if err != nil {
+		return hardware{}, err
+	}
+	h, err := parse(data)
+	if err != nil {
+		return hardware{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return h, nil
+}
+
+func parse(data []byte) (h hardware, err error) {
+	var s sealed
+	if len(data) > maxFile {
+		return h, fmt.Errorf("more than %d bytes", maxFile)
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return h, fmt.Errorf("not an inventory: %w", err)
+	}
+	if s.Version != fileVersion {
+		return h, fmt.Errorf("version %d, expected %d", s.Version, fileVersion)
+	}
+	if sum := sha256.Sum256(s.Hardware); s.SHA256 != hex.EncodeToString(sum[:]) {
+		return h, errors.New("the checksum is not that of the content")
+	}
+	d := json.NewDecoder(bytes.NewReader(s.Hardware))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&h); err != nil {
+		return hardware{}, fmt.Errorf("not an inventory: %w", err)
+	}
+	for _, s := range []stock{h.GPUs, h.Devices} {
+		long := func(i string) bool { return len(i) > maxItem }
+		if s.Seen < 0 || len(s.Items) > maxItems || slices.ContainsFunc(s.Items, long) {
+			return hardware{}, errors.New("a value that is out of range")
+		}
+	}
+	return h, nil
+}
+
+func (h hardware) encode() ([]byte, error) {
+	raw, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(raw)
+	data, err := json.Marshal(sealed{fileVersion, hex.EncodeToString(sum[:]), raw})
+	return append(data, '\n'), err
+}

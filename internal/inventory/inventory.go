@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package inventory remembers what hardware a node had. What left the bus leaves no trace in the kernel over a reboot, so that
+// a node which lost a GPU and one that never had it look the same without a memory.
+//
+// An Inventory may be used by any number of goroutines. Its file is read and written in the background, by one goroutine at a
+// time, and keeps no observation waiting. Errors are logged where they arise: a node without a memory is still observed.
+package inventory
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/files"
+)
+
+// DefaultFile is where the inventory of this host is. It is the folder of the probes' state.
+const DefaultFile = "/var/lib/gpufabric_exporter/inventory.json"
+
+const closePatience = time.Second // for a disk, at the end
+
+// Inventory tells what a node had more of before. It compares numbers and not addresses, which change when a card is added or
+// the firmware counts buses otherwise.
+//
+// The file is written only into a folder of this user that no other can write to, replaced as a whole, when the node has as
+// much as before or more and, if nothing changed, once a day.
+type Inventory struct {
+	file  string
+	write bool // the folder is fit for it
+	log   *slog.Logger
+
+	mu     sync.Mutex
+	had    hardware
+	busy   bool // the file is being read or written
+	failed bool // it could not be written, which is logged once
+	life   sync.WaitGroup
+}
+
+// Open reads the inventory in a file, if there is a folder for that: nil, which may be used and remembers nothing, where there
+// is none or file is empty.
+func Open(file string, log *slog.Logger) *Inventory {
+	if file == "" {
+		return nil
+	}
+	write, err := fitFolder(filepath.Dir(file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	m := &Inventory{file: file, write: write, log: log}
+	if err == nil {
+		m.had, err = readFile(file)
+	}
+	if err != nil {
+		log.Warn("what hardware the node had is not known", "err", err)
+		if !write {
+			return nil
+		}
+	}
+	return m
+}
+
+// Update takes in what a node has. It returns the node, which it does not change, with what there was more of before.
+func (m *Inventory) Update(n *fabric.Node) *fabric.Node {
+	if m == nil {
+		return n
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.had
+	missing := slices.Concat(
+		now.GPUs.update(fabric.PCIGPU, n.At, gpusOf(n)),
+		now.Devices.update(fabric.PCINIC, n.At, devicesOf(n)),
+	)
+	switch {
+	case len(missing) > 0: // unless the file was removed meanwhile, which is how to say that it is on purpose
+		m.background(m.refresh)
+	case m.write && (now.GPUs.Seen != m.had.GPUs.Seen || now.Devices.Seen != m.had.Devices.Seen):
+		m.had = now
+		m.background(func() { m.save(now) })
+	}
+	if len(missing) == 0 {
+		return n
+	}
+	with := *n
+	with.Remembered, with.RememberedIn = missing, m.file
+	return &with
+}
+
+// background works on the file, one piece at a time. m.mu is held.
+func (m *Inventory) background(work func()) {
+	if m.busy {
+		return
+	}
+	m.busy = true
+	m.life.Go(func() {
+		work()
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.busy = false
+	})
+}
+
+func (m *Inventory) refresh() {
+	if had, err := readFile(m.file); err == nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.had = had
+	}
+}
+
+func (m *Inventory) save(h hardware) {
+	data, err := h.encode()
+	if err == nil {
+		err = files.Replace(m.file, data)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil && !m.failed {
+		m.log.Warn("what hardware the node has is not kept", "err", err)
+	}
+	m.failed = err != nil
+}
+
+// Close waits for the file a little.
+func (m *Inventory) Close() {
+	if m == nil {
+		return
+	}
+	done := make(chan struct{})
+	go func() { m.life.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(closePatience):
+	}
+}

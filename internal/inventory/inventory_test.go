@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inventory
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// nodeWith is a node with this many GPUs, seen at a time.
+func nodeWith(gpus int, at time.Time) *fabric.Node {
+	n := &fabric.Node{At: at, GPUs: fabric.Known(gpus, "sysfs", at), Sources: []fabric.Source{{Name: fabric.SourcePCI, Up: true}, {Name: fabric.SourceClass, Up: true}}}
+	for i := range gpus {
+		f := fabric.PCIFunction{Address: fmt.Sprintf("0000:%02x:00.0", 0x1b+i), Kind: fabric.PCIGPU, PF: fabric.None[string]("physfn", at)}
+		n.PCI.Functions = append(n.PCI.Functions, f)
+	}
+	return n
+}
+
+// updated has the inventory in a folder see a node with 8 GPUs, and returns what it logs.
+func updated(t *testing.T, dir string) string {
+	t.Helper()
+	var said strings.Builder
+	synctest.Test(t, func(t *testing.T) { // in which Close waits for the slowest disk
+		m := Open(filepath.Join(dir, "inventory.json"), slog.New(slog.NewTextHandler(&said, nil)))
+		defer m.Close()
+		if n := m.Update(nodeWith(8, time.Now())); len(n.Remembered) > 0 {
+			t.Errorf("a whole node lacks %+v", n.Remembered)
+		}
+	})
+	return said.String()
+}
+
+func onlyFile(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	var names []string
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("the folder has %v, want %v", names, want)
+	}
+}
+
+// What is missing stays known, is found again, and is forgotten only with the file. What did not change is written once a day.
+func TestUpdate(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "inventory.json")
+	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	see := func(gpus int, at time.Time) (n *fabric.Node) {
+		t.Helper()
+		synctest.Test(t, func(*testing.T) {
+			m := Open(file, slog.New(slog.DiscardHandler))
+			defer m.Close()
+			n = m.Update(nodeWith(gpus, at))
+		})
+		return n
+	}
+	seen := func() time.Time {
+		t.Helper()
+		had, err := readFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Unix(had.GPUs.Seen, 0).UTC()
+	}
+	see(8, at)
+	onlyFile(t, dir, "inventory.json")
+	for range 2 {
+		n := see(7, at.Add(time.Hour))
+		want := []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Seen: time.Unix(at.Unix(), 0), Missing: []string{"0000:22:00.0"}}}
+		if !reflect.DeepEqual(n.Remembered, want) || n.RememberedIn != file {
+			t.Errorf("got %+v in %s", n.Remembered, n.RememberedIn)
+		}
+	}
+	if n := see(8, at.Add(2*time.Hour)); n.Remembered != nil || !seen().Equal(at) {
+		t.Errorf("back again: %+v, written at %s", n.Remembered, seen())
+	}
+	if see(8, at.Add(25*time.Hour)); !seen().Equal(at.Add(25 * time.Hour)) {
+		t.Errorf("a day later: written at %s", seen())
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if n := see(7, at.Add(26*time.Hour)); n.Remembered != nil {
+		t.Errorf("without the file: %+v", n.Remembered)
+	}
+}
+
+// The memory is kept where no other user can change it, and what is not one is none.
+func TestFolders(t *testing.T) {
+	t.Run("no folder", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "none")
+		if said := updated(t, dir); said != "" {
+			t.Error(said)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Error("the folder was made")
+		}
+	})
+	t.Run("a folder for all", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if said := updated(t, dir); !strings.Contains(said, "only its owner can write to") {
+			t.Errorf("got %q", said)
+		}
+		onlyFile(t, dir)
+	})
+	t.Run("a link", func(t *testing.T) {
+		dir := t.TempDir()
+		victim := filepath.Join(t.TempDir(), "victim")
+		if err := os.WriteFile(victim, []byte("mine"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(victim, filepath.Join(dir, "inventory.json")); err != nil {
+			t.Fatal(err)
+		}
+		if said := updated(t, dir); !strings.Contains(said, "is not known") {
+			t.Errorf("got %q", said)
+		}
+		if text, _ := os.ReadFile(victim); string(text) != "mine" {
+			t.Errorf("the link was followed: %q", text)
+		}
+	})
+	t.Run("a folder as systemd lays it with DynamicUser", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "gpufabric_exporter")
+		if err := os.Symlink(t.TempDir(), dir); err != nil {
+			t.Fatal(err)
+		}
+		if said := updated(t, dir); said != "" {
+			t.Error(said)
+		}
+		if had, err := readFile(filepath.Join(dir, "inventory.json")); err != nil || len(had.GPUs.Items) != 8 {
+			t.Errorf("%+v, %v", had, err)
+		}
+	})
+	t.Run("another user's folder", func(t *testing.T) {
+		dir := t.TempDir()
+		if err := os.Chown(dir, 65534, 65534); err != nil {
+			t.Skipf("skipped: needs root: %v", err)
+		}
+		if said := updated(t, dir); said != "" {
+			t.Errorf("got %q", said)
+		}
+		onlyFile(t, dir)
+	})
+	t.Run("garbage", func(t *testing.T) {
+		dir := t.TempDir()
+		file := filepath.Join(dir, "inventory.json")
+		for _, text := range []string{"", "{}", `{"version":2}`, `{"version":1,"sha256":"00","hardware":{}}`, strings.Repeat("x", maxFile+1)} {
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if said := updated(t, dir); !strings.Contains(said, "what hardware the node had is not known") {
+				t.Errorf("%.20q: got %q", text, said)
+			}
+			if _, err := readFile(file); err != nil {
+				t.Errorf("%.20q: not written anew: %v", text, err)
+			}
+		}
+	})
+}
+
+func FuzzInventory(f *testing.F) {
+	data, err := hardware{GPUs: stock{1, []string{"0000:1b:00.0"}}}.encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if h, err := parse(data); err == nil {
+			if _, err := h.encode(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
+)
+
+func TestLandingShowsTheChain(t *testing.T) {
+	page := func(edit func(n *fabric.Node)) string {
+		n := fabrictest.Lossless()
+		edit(n)
+		n.Derive()
+		return landingOf(t, func() *fabric.Node { return n })
+	}
+	fine := page(func(n *fabric.Node) { fabrictest.Counted(n, nil) })
+	contains(t, fine, "<strong>mlx5_0</strong>", "traffic class 106 → DSCP 26 → priority 3", "PFC and ECN", `class="good">consistent<`,
+		"Priority 3 has receive buffer 1 of 156096 bytes.", "In the last 15 s this host dropped 0 packets of the lossless priority 3.")
+	lacks(t, fine, `http-equiv="refresh"`)
+
+	once := page(func(n *fabric.Node) {
+		fabrictest.Counted(n, nil)
+		n.NetDevs[1].QoS.Before = fabric.Fact[[]fabric.Counter]{}
+	})
+	contains(t, once, `<meta http-equiv="refresh" content="11">`, "this page looks again in 11 s", `<section class="verdict unsure">`,
+		"<h2>Nothing looks wrong so far; traffic has not been judged yet</h2>")
+	lacks(t, once, `<section class="verdict good">`)
+	contains(t, fine, `<section class="verdict good">`)
+	lacks(t, fine, "has not been judged")
+
+	contains(t, page(func(n *fabric.Node) { n.NetDevs[1].QoS.PFC.Value.Enabled = 0 }), `class="bad">broken at PFC<`, "ECN, no PFC")
+	contains(t, page(func(n *fabric.Node) { fabrictest.Counted(n, map[string]uint64{"tx_prio3_pause_duration": 15e6}) }), `class="bad">trouble in its traffic: pauses sent<`)
+	contains(t, page(func(n *fabric.Node) { n.NCCL.Variables = nil }), "traffic class ? → DSCP ? → priority ?", `class="unsure">unknown at traffic class<small>jobs choose it<`)
+
+	evil := page(func(n *fabric.Node) {
+		n.NCCL.Variables[0].Value, n.NCCL.Variables[0].Source = "<script>", "<script>"
+	})
+	lacks(t, evil, "<script")
+	contains(t, evil, "NCCL_IB_TC=&lt;script&gt;")
+}
+
+// Every step and every mode has words of its own.
+func TestRoCEStepNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, s := range []fabric.RoCEStep{
+		fabric.RoCETrafficClass, fabric.RoCEDSCP, fabric.RoCEPriority, fabric.RoCEPFC, fabric.RoCEGlobalPause, fabric.RoCEBuffer, fabric.RoCEETS,
+		fabric.RoCENotification, fabric.RoCEReaction, fabric.RoCECNP, fabric.RoCEObservedPriority, fabric.RoCEObservedLoss,
+		fabric.RoCEObservedPauseSent, fabric.RoCEObservedPauseReceived, fabric.RoCEObservedCNP,
+	} {
+		if name := roceStepName(s); seen[name] || strings.Contains(name, "observed") {
+			t.Errorf("%s: %q", s, name)
+		}
+		seen[roceStepName(s)] = true
+	}
+	for _, m := range fabric.RoCEModes() {
+		if text := roceModeText(m); seen[text] {
+			t.Errorf("%s: %q", m, text)
+		}
+		seen[roceModeText(m)] = true
+	}
+	for policy, want := range map[*fabric.RoCEPolicy]string{
+		{}: "", {DSCP: new(26), Priority: new(3), Lossless: new(true), ECN: new(true)}: "DSCP 26, priority 3, lossless (PFC), with ECN",
+		{Lossless: new(false), ECN: new(false)}: "lossy by design, without ECN",
+	} {
+		if got := roceWishText(*policy); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

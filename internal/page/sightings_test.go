@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/diagnose"
+)
+
+func TestSightings(t *testing.T) {
+	begin := time.Date(2026, 11, 22, 16, 0, 0, 0, time.UTC)
+	state, rate := diagnose.Find("port_active"), diagnose.Find("roce_pause_sent")
+	if state.Rate || !rate.Rate {
+		t.Fatal("not what they are taken for")
+	}
+	verdict := func(c *diagnose.Check, device string, s diagnose.Status) diagnose.Verdict {
+		return diagnose.Verdict{Check: c, Subject: diagnose.Subject{Device: device, Port: 1}, Status: s}
+	}
+	bad := func(c *diagnose.Check) diagnose.Verdict { return verdict(c, "a", diagnose.Failed) }
+	good := func(c *diagnose.Check) diagnose.Verdict { return verdict(c, "a", diagnose.OK) }
+	hidden := func(c *diagnose.Check) diagnose.Verdict { return verdict(c, "a", diagnose.Unknown) }
+	type look struct {
+		at    time.Duration
+		rates bool
+		list  []diagnose.Verdict
+	}
+	for _, c := range []struct {
+		what  string
+		looks []look
+		of    *diagnose.Check
+		want  string // empty: it does not fail
+	}{
+		{
+			"from the first look",
+			[]look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, []diagnose.Verdict{bad(state)}}},
+			state,
+			"at least since 2026-11-22 16:00:00 UTC; this exporter did not look before",
+		},
+		{
+			"later",
+			[]look{{0, false, []diagnose.Verdict{good(state)}}, {time.Minute, false, []diagnose.Verdict{bad(state)}}, {time.Hour, true, []diagnose.Verdict{bad(state)}}},
+			state,
+			"since 2026-11-22 16:01:00 UTC",
+		},
+		{"recovered", []look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, []diagnose.Verdict{good(state)}}}, state, ""},
+		{"gone", []look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, nil}}, state, ""},
+		{
+			"again",
+			[]look{{0, true, []diagnose.Verdict{bad(state)}}, {time.Minute, true, []diagnose.Verdict{good(state)}}, {time.Hour, true, []diagnose.Verdict{bad(state)}}},
+			state,
+			"since 2026-11-22 17:00:00 UTC",
+		},
+		{"hidden meanwhile", []look{
+			{0, true, []diagnose.Verdict{good(state)}},
+			{time.Minute, true, []diagnose.Verdict{bad(state)}},
+			{2 * time.Minute, true, []diagnose.Verdict{hidden(state)}},
+			{3 * time.Minute, true, []diagnose.Verdict{bad(state)}},
+		}, state, "since 2026-11-22 16:01:00 UTC"},
+		{
+			"hidden at first",
+			[]look{{0, true, []diagnose.Verdict{hidden(state)}}, {time.Minute, true, []diagnose.Verdict{bad(state)}}},
+			state,
+			"at least since 2026-11-22 16:01:00 UTC; this exporter did not look before",
+		},
+		{
+			"a scrape that was overtaken",
+			[]look{{time.Minute, true, []diagnose.Verdict{bad(state)}}, {0, true, []diagnose.Verdict{good(state)}}},
+			state,
+			"at least since 2026-11-22 16:01:00 UTC; this exporter did not look before",
+		},
+		{"traffic, scraped meanwhile", []look{
+			{0, true, []diagnose.Verdict{good(rate)}},
+			{time.Minute, true, []diagnose.Verdict{bad(rate)}},
+			{2 * time.Minute, false, nil},
+			{3 * time.Minute, true, []diagnose.Verdict{bad(rate)}},
+		}, rate, "since 2026-11-22 16:01:00 UTC"},
+		{
+			"traffic, not looked at for long",
+			[]look{{0, true, []diagnose.Verdict{bad(rate)}}, {time.Hour, true, []diagnose.Verdict{bad(rate)}}},
+			rate,
+			"at least since 2026-11-22 17:00:00 UTC; this exporter did not look before",
+		},
+		{"the first of several", []look{
+			{0, true, []diagnose.Verdict{good(state)}},
+			{time.Minute, true, []diagnose.Verdict{verdict(state, "b", diagnose.Failed)}},
+			{2 * time.Minute, true, []diagnose.Verdict{bad(state), verdict(state, "b", diagnose.Failed)}},
+		}, state, "since 2026-11-22 16:01:00 UTC"},
+	} {
+		var s Sightings
+		for _, l := range c.looks {
+			s.See(l.list, l.rates, begin.Add(l.at))
+		}
+		seen, known := s.since([]diagnose.Verdict{bad(c.of), verdict(c.of, "b", diagnose.Failed)})
+		if known != (c.want != "") || known && seen.String() != c.want {
+			t.Errorf("%s: %q, %v; expected %q", c.what, seen, known, c.want)
+		}
+	}
+}

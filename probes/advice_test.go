@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import "testing"
+
+// Whatever may keep a probe from running or make it fail, somebody is told what to do.
+func TestAdvice(t *testing.T) {
+	for _, s := range Skips() {
+		if s.Advice() == "" {
+			t.Errorf("no advice on %s", s)
+		}
+	}
+	for _, f := range Failures() {
+		says := f.Advice() != ""
+		if own := f == FailureProtocol || f == FailureSettings || f == FailureStopped; says == own {
+			t.Errorf("advice on %s: %v", f, says)
+		}
+	}
+}
