@@ -71,8 +71,7 @@ hang-test: ## the whole product over a file system that hangs, with the race det
 	$(GO) test -race -count=1 -v -tags hang ./test/hang
 
 corpus: ## precision and recall of the checks over all scenarios and 500 compositions of mutations
-	FULL=1 $(GO) test -count=1 -v -timeout 20m -run TestCorpus ./test/corpus
-	FULL=1 $(GO) test -count=1 -timeout 20m -run TestHidingNeverAcquits ./exporter
+	FULL=1 $(GO) test -count=1 -v -timeout 20m -run 'TestCorpus|TestHidingNeverAcquits' ./test/corpus
 
 probes: ## probes with processes of this program over stand-ins for CUDA and NCCL: faults, 1,000 runs, the whole product (5 min)
 	FULL=1 $(GO) test -count=1 -v -timeout 20m -run 'Probe' .

@@ -84,9 +84,9 @@ func (s *Set) collectSources(n *fabric.Node, emit emit) {
 		for i := range n.HCAs {
 			h := &n.HCAs[i]
 			count := unknowns{}
-			count.add(h.Metas())
+			count.add(h.Unknowns())
 			if f := n.PCI.NIC(h.Name); f != nil {
-				count.add(f.Metas())
+				count.add(f.Unknowns())
 			}
 			count.emit(emit, h.Name, "")
 		}
@@ -99,18 +99,18 @@ func (s *Set) collectSources(n *fabric.Node, emit emit) {
 // collectUnknownGPUs counts for the node what nobody is named of.
 func collectUnknownGPUs(n *fabric.Node, emit emit) {
 	node := unknowns{}
-	node.add(n.GPUDriver.Metas())
-	node.add(n.GPUDirect.Metas())
+	node.add(n.GPUDriver.Unknowns())
+	node.add(n.GPUDirect.Unknowns())
 	named := map[*fabric.GPU]bool{}
 	for g := range gpus(n) {
 		named[g] = true
 		count := unknowns{}
-		count.add(g.Metas())
+		count.add(g.Unknowns())
 		count.emit(emit, "", label(g.UUID))
 	}
 	for i := range n.GPUDriver.GPUs {
 		if g := &n.GPUDriver.GPUs[i]; !named[g] {
-			node.add(g.Metas())
+			node.add(g.Unknowns())
 		}
 	}
 	node.emit(emit, "", "")
@@ -119,10 +119,10 @@ func collectUnknownGPUs(n *fabric.Node, emit emit) {
 // unknowns counts unknown facts.
 type unknowns map[fabric.Reason]int
 
-func (u unknowns) add(facts iter.Seq2[string, fabric.Meta]) {
-	for _, m := range facts {
-		if m.State == fabric.Unknown && m.Reason != fabric.ReasonNotRead && m.Reason != fabric.ReasonMoved { // nobody asked for it; hca_moved tells
-			u[m.Reason]++
+func (u unknowns) add(facts iter.Seq2[string, fabric.Reason]) {
+	for _, r := range facts {
+		if r != fabric.ReasonNotRead && r != fabric.ReasonMoved { // nobody asked for it; hca_moved tells
+			u[r]++
 		}
 	}
 }

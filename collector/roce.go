@@ -48,9 +48,9 @@ func collectRoCE(n *fabric.Node, emit emit) {
 // collectChain is about the port.
 func collectChain(dev, port string, c *fabric.RoCEChain, emit emit) {
 	switch link := c.Link(c.Step); c.Verdict {
-	case fabric.RoCEConsistent:
+	case fabric.StatusOK:
 		emit(roceChainConsistent, 1, dev, port)
-	case fabric.RoCEBroken:
+	case fabric.StatusFailed:
 		emit(roceChainConsistent, 0, dev, port)
 		emit(roceChainBroken, 1, dev, port, string(c.Step))
 	default:

@@ -145,7 +145,7 @@ func withManifest(n *fabric.Node, m fabric.Manifest) *fabric.Node {
 
 // severe tells that a check is as severe as that or worse; all are, where nobody said how severe.
 func severe(c *diagnose.Check, least diagnose.Severity) bool {
-	return least == "" || slices.Index(diagnose.Severities(), c.Severity) <= slices.Index(diagnose.Severities(), least)
+	return least == "" || c.Severity.AtLeast(least)
 }
 
 // observeOnce observes this host, or the simulated node that the flags name; a second time after the interval, if there

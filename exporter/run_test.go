@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -172,48 +171,6 @@ func (f *fakeObserver) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
-}
-
-// noHardware is a node without RDMA.
-func noHardware() *fabric.Node {
-	at := time.Unix(1_700_000_000, 0)
-	n := &fabric.Node{At: at, Policy: &fabric.Policy{}, ClassPresent: fabric.Known(false, "class/infiniband", at), GPUs: fabric.Known(0, "bus/pci", at)}
-	n.Derive()
-	return n
-}
-
-// healthy is a node with two RoCE ports of 400 Gb/s.
-func healthy() *fabric.Node {
-	n := noHardware()
-	n.ClassPresent.Value = true
-	n.GPUs.Value = 8
-	n.Host.Kernel = fabric.Known("6.8.0", "sys/kernel/osrelease", n.At)
-	for _, name := range []string{"mlx5_0", "mlx5_1"} {
-		netdev := "eth" + name[len(name)-1:]
-		gid := func(i int, t fabric.GIDType, f fabric.GIDFamily, addr string) fabric.GID {
-			return fabric.GID{Index: i, Addr: netip.MustParseAddr(addr), Type: t, Family: f, NetDev: netdev}
-		}
-		n.HCAs = append(n.HCAs, fabric.HCA{
-			Name: name, NodeType: fabric.Known(fabric.NodeCA, "node_type", n.At), BoardID: fabric.Known("MT_0000000838", "board_id", n.At),
-			Firmware: fabric.Known("28.39.1002", "fw_ver", n.At), PCI: fabric.Known("0000:1a:00.0", "device", n.At),
-			Function: fabric.Known(fabric.FunctionPF, "device", n.At), Restricted: fabric.Known(false, "policy", n.At), Type: fabric.Known("MT4129", "hca_type", n.At),
-			Ports: []fabric.Port{{
-				Number: 1, State: fabric.Known(fabric.PortActive, "state", n.At), PhysState: fabric.Known(fabric.PhysLinkUp, "phys_state", n.At),
-				LinkLayer: fabric.Known(fabric.LinkEthernet, "link_layer", n.At), NetDev: fabric.Known(netdev, "ndevs/0", n.At),
-				Rate: fabric.Known(fabric.Rate{BytesPerSecond: 50e9, Lanes: 4, Generation: "NDR"}, "rate", n.At),
-				GIDs: fabric.GIDTable{Size: fabric.Known(256, "gids", n.At), Entries: fabric.Known([]fabric.GID{
-					gid(0, fabric.GIDRoCEv1, fabric.FamilyLinkLocal, "fe80::1"), gid(1, fabric.GIDRoCEv2, fabric.FamilyLinkLocal, "fe80::1"),
-					gid(2, fabric.GIDRoCEv1, fabric.FamilyIPv4, "::ffff:10.0.0.1"), gid(3, fabric.GIDRoCEv2, fabric.FamilyIPv4, "::ffff:10.0.0.1"),
-				}, "gids", n.At)},
-			}},
-		})
-		n.NetDevs = append(n.NetDevs, fabric.NetDev{
-			Name: netdev, Speed: fabric.Known(50e9, "speed", n.At), MTU: fabric.Known(9000, "mtu", n.At),
-			Upper: fabric.None[string]("upper", n.At), DefaultRoute: fabric.Known(false, "net/route", n.At),
-		})
-	}
-	n.Derive()
-	return n
 }
 
 func contains(t *testing.T, text string, parts ...string) {

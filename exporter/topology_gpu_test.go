@@ -5,69 +5,10 @@ package exporter
 import (
 	"bytes"
 	"encoding/json"
-	"strings"
 	"testing"
 
-	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 )
-
-// withGPUs is withBus with a driver that answers: two H100 with 18 NVLinks each into switches, and GPUDirect RDMA by
-// dma-buf.
-func withGPUs() *fabric.Node {
-	n := withBus()
-	n.GPUDriver = fabric.GPUDriver{
-		Loaded: fabric.Known(true, "nvmlInit", n.At), Version: fabric.Known("580.65.06", "nvmlSystemGetDriverVersion", n.At),
-		CUDA: fabric.Known("13.0", "nvmlSystemGetCudaDriverVersion", n.At),
-	}
-	n.GPUDirect = fabric.GPUDirect{
-		Peermem: fabric.None[fabric.Peermem]("module", n.At), OpenModule: fabric.Known(true, "driver/nvidia/version", n.At),
-		Driver: fabric.Known("580.65.06", "module/nvidia/version", n.At),
-	}
-	for i, address := range []string{"0000:19:00.0", "0000:9b:00.0"} {
-		n.PCI.Function(address).Vendor = fabric.Known(diagnose.NVIDIA, "vendor", n.At)
-		n.PCI.Function(address).Driver = fabric.Known("nvidia", "driver", n.At)
-		g := fabric.GPU{
-			Index: i, UUID: "GPU-" + strings.Repeat(string(rune('a'+i)), 8), Address: address,
-			Lost: fabric.Known(false, "", n.At), Name: fabric.Known("NVIDIA H100 80GB HBM3", "nvmlDeviceGetName", n.At),
-			Processes: fabric.Known[[]fabric.GPUProcess](nil, "", n.At), Utilization: fabric.Known(0.0, "", n.At), MIG: fabric.Known(false, "", n.At),
-			ClockReasons: fabric.Known(fabric.ClockReasons(1), "", n.At), PCIeGeneration: fabric.Known(1, "", n.At), PCIeMaxGen: fabric.Known(5, "", n.At),
-			PCIeWidth: fabric.Known(16, "", n.At), PCIeMaxWidth: fabric.Known(16, "", n.At),
-			Fabric: fabric.Known(fabric.GPUFabric{State: fabric.GPUFabricCompleted, Status: "success"}, "nvmlDeviceGetGpuFabricInfoV", n.At),
-		}
-		var links []fabric.NVLink
-		for k := range 18 {
-			links = append(links, fabric.NVLink{
-				Number: k, Active: fabric.Known(true, "", n.At), Remote: fabric.Known("0000:05:00.0", "", n.At), RemoteKind: fabric.Known(fabric.NVLinkToSwitch, "", n.At),
-			})
-		}
-		g.NVLinks = fabric.Known(links, "nvmlDeviceGetNvLinkState", n.At)
-		n.GPUDriver.GPUs = append(n.GPUDriver.GPUs, g)
-	}
-	n.GPUDriver.P2P = []fabric.GPUPair{{A: 0, B: 1, Write: fabric.Known(fabric.P2POK, "", n.At), Ancestor: fabric.Known(fabric.DistanceSYS, "", n.At)}}
-	return n
-}
-
-// verdicts gives each GPU a verdict, whatever Derive would say.
-func verdicts(n *fabric.Node, of func(*fabric.GDR)) {
-	n.Derive()
-	n.GDR = nil
-	for _, r := range n.PCI.Rails {
-		g := fabric.GDR{
-			GPU: r.GPU, NIC: r.NIC, Usable: fabric.Known(true, "", n.At), Path: fabric.GDRDMABuf, Send: fabric.Known(true, "", n.At), Evidence: "open kernel module, " + r.Distance.Value.String(),
-		}
-		of(&g)
-		n.GDR = append(n.GDR, g)
-	}
-}
-
-func usable(*fabric.GDR) {}
-
-func blocked(by fabric.GDRBlock, evidence string) func(*fabric.GDR) {
-	return func(g *fabric.GDR) {
-		g.Usable.Value, g.Path, g.Block, g.Evidence, g.Send = false, "", by, evidence, fabric.Fact[bool]{State: fabric.Absent}
-	}
-}
 
 func render(t *testing.T, n *fabric.Node) string {
 	t.Helper()

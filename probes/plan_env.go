@@ -123,8 +123,9 @@ func writesFile(name string) bool {
 type variables []string
 
 func (v *variables) set(name, value string) {
-	*v = slices.DeleteFunc(*v, func(s string) bool { return strings.HasPrefix(s, name+"=") })
-	*v = append(*v, name+"="+value)
+	begin := name + "="
+	*v = slices.DeleteFunc(*v, func(s string) bool { return strings.HasPrefix(s, begin) })
+	*v = append(*v, begin+value)
 }
 
 // environment is what rank number gets. What comes later wins: NCCL's files of the host, what keeps a light probe light,

@@ -31,14 +31,26 @@ const (
 // Severities returns all of them, the worst first.
 func Severities() []Severity { return []Severity{Critical, Warning, Info} }
 
-// Status is what a check found.
-type Status string
+// Rank orders severities: 0 is the worst.
+func (s Severity) Rank() int {
+	list := Severities()
+	if i := slices.Index(list, s); i >= 0 {
+		return i
+	}
+	return len(list)
+}
 
-// Statuses.
+// AtLeast tells that s is as bad as least, or worse.
+func (s Severity) AtLeast(least Severity) bool { return s.Rank() <= least.Rank() }
+
+// Status is what a check found about one subject. Its order is that of fabric.
+type Status = fabric.Status
+
+// Statuses of verdicts.
 const (
-	OK      Status = "ok"
-	Failed  Status = "failed"
-	Unknown Status = "unknown"
+	OK      = fabric.StatusOK
+	Failed  = fabric.StatusFailed
+	Unknown = fabric.StatusUnknown
 )
 
 // Scope is what one verdict of a check is about.
@@ -139,7 +151,7 @@ func (v *verdicts) keepWorst(from int) {
 	}
 	worst := from
 	for i := from + 1; i < len(v.list); i++ {
-		if worse(v.list[i].Status) < worse(v.list[worst].Status) {
+		if v.list[i].Status.Worse(v.list[worst].Status) {
 			worst = i
 		}
 	}
@@ -194,7 +206,7 @@ func (w *worstOf) add(v Verdict) {
 	switch {
 	case i < 0:
 		w.list = append(w.list, v)
-	case worse(v.Status) < worse(w.list[i].Status):
+	case v.Status.Worse(w.list[i].Status):
 		w.list[i] = v
 	}
 }
@@ -261,27 +273,15 @@ func (v *verdicts) sort() {
 // usual is how many verdicts a check gives on a node of eight devices and GPUs, about: every scrape asks for them.
 const usual = 12
 
-// places is how many different places there are.
-const places = 9
+// places is how many different places there are: each severity of each status, with those that a check should not have.
+const (
+	severities = 4
+	places     = 5 * severities
+)
 
 // place is where a verdict stands among others: by status, then by severity.
 func (v *Verdict) place() int {
-	severity := 0
-	switch v.Check.Severity {
-	case Warning:
-		severity = 1
-	case Info:
-		severity = 2
-	case Critical:
-	}
-	switch v.Status {
-	case Unknown:
-		return 3 + severity
-	case OK:
-		return 6 + severity
-	case Failed:
-	}
-	return severity
+	return v.Status.Rank()*severities + v.Check.Severity.Rank()
 }
 
 // Failures returns the verdicts that failed.

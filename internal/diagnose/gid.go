@@ -12,7 +12,7 @@ import (
 func gidChecks() []*Check {
 	return []*Check{
 		{
-			ID: "gid_usable", Title: "NCCL would not use a RoCE v2 address", Severity: Critical, Topic: "gids", Scope: ScopePort,
+			ID: CheckGID, Title: "NCCL would not use a RoCE v2 address", Severity: Critical, Topic: "gids", Scope: ScopePort,
 			Reads: "the GID table of the port and NCCL's own rule of choice (NCCL_IB_GID_INDEX, _ADDR_FAMILY, _ADDR_RANGE, _ROCE_VERSION_NUM of the host)",
 			Guard: "asked of active RoCE ports of role compute; an IPv6-only fabric is right where NCCL is told so",
 			Modes: []string{ModeGIDMissing, ModeGIDPinned}, judge: eachCompute(judgeGID),
@@ -27,25 +27,25 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	case p.GIDChoice.State == fabric.Absent || linked && layer != fabric.LinkEthernet:
 		return
 	case !known:
-		v.unknown(of(h, p), p.GIDChoice.Meta().Reason, "The GID table is not known: "+ReasonText(p.GIDChoice.Meta().Reason)+".")
+		v.unknown(PortSubject(h, p), p.GIDChoice.Meta().Reason, "The GID table is not known: "+ReasonText(p.GIDChoice.Meta().Reason)+".")
 		return
 	case unreadNCCL(n) != nil && (c.Rule == fabric.GIDByMatch || c.GID != nil && c.GID.Routable()):
 		r := unreadNCCL(n).Reason
-		v.unknown(of(h, p), r, "By default NCCL would use a good address, but a configuration file of NCCL is not known: "+ReasonText(r)+".")
+		v.unknown(PortSubject(h, p), r, "By default NCCL would use a good address, but a configuration file of NCCL is not known: "+ReasonText(r)+".")
 		return
 	case c.Rule == fabric.GIDByMatch || c.GID != nil && c.GID.Routable():
-		v.ok(of(h, p))
+		v.ok(PortSubject(h, p))
 		return
 	}
 	if p.NetDevMoved() { // its addresses are the pod's
-		v.unknown(of(h, p), fabric.ReasonMoved, "")
+		v.unknown(PortSubject(h, p), fabric.ReasonMoved, "")
 		return
 	}
 	evidence := Sentence(c.Why)
 	if c.GID != nil {
 		evidence += fmt.Sprintf(" Entry %d is %s with %s address.", c.Index, GIDTypeName(c.GID.Type), gidFamily(c.GID.Family))
 	}
-	v.failed(of(h, p), Verdict{
+	v.failed(PortSubject(h, p), Verdict{
 		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: gidRemedy(n, p, c),
 	})
 }

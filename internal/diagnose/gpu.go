@@ -21,7 +21,7 @@ const (
 func gpuChecks() []*Check {
 	return []*Check{
 		{
-			ID: "gpu_driver", Title: "The GPU has no driver that CUDA could use", Severity: Critical, Topic: topicGPU, Scope: ScopeGPU,
+			ID: CheckGPUDriver, Title: "The GPU has no driver that CUDA could use", Severity: Critical, Topic: topicGPU, Scope: ScopeGPU,
 			Reads: "the driver that the PCI function is bound to, and whether NVML answers",
 			Guard: "asked of NVIDIA GPUs on the PCI bus; not of those that were given to virtual machines (vfio-pci), nor while the exporter has let go of the GPUs",
 			Modes: []string{ModeGPUDriver}, judge: judgeGPUDriver,
@@ -38,18 +38,18 @@ func gpuChecks() []*Check {
 			judge: eachGPU(judgeGPULost),
 		},
 		{
-			ID: "nvlink_fabric", Title: "The GPU has not joined its NVLink fabric", Severity: Critical, Topic: topicNVLink, Scope: ScopeGPU,
+			ID: CheckNVLinkFabric, Title: "The GPU has not joined its NVLink fabric", Severity: Critical, Topic: topicNVLink, Scope: ScopeGPU,
 			Reads: "state, status and health of the registration with fabric manager or IMEX, as NVML tells them",
 			Guard: ofListed + ", and that have NVSwitches which need fabric manager", Modes: []string{ModeFabricManager}, judge: eachLiveGPU(judgeFabric),
 		},
 		{
-			ID: "nvlink_active", Title: "NVLinks are down", Severity: Critical, Topic: topicNVLink, Scope: ScopeGPU,
+			ID: CheckNVLinks, Title: "NVLinks are down", Severity: Critical, Topic: topicNVLink, Scope: ScopeGPU,
 			Reads: "NVLinks that are active, against the GPU of the same name that has most",
 			Guard: ofListed + "; not of divided GPUs (MIG), nor of those that have none where others are bridged in pairs",
 			Modes: []string{ModeNVLinkDown}, judge: judgeNVLinks,
 		},
 		{
-			ID: "gpu_pcie_link", Title: "The PCIe link of the GPU is slow", Severity: Warning, Topic: "pcie", Scope: ScopeGPU,
+			ID: CheckGPUPCIeLink, Title: "The PCIe link of the GPU is slow", Severity: Warning, Topic: "pcie", Scope: ScopeGPU,
 			Reads: "width and generation of the link, and how busy the GPU is, as NVML tells them",
 			Guard: ofListed + "; the width where the bus does not tell it (see pcie_link), the generation while the GPU works, because idle links slow down",
 			Modes: []string{ModePCIeLink}, judge: eachLiveGPU(judgeGPULink),
@@ -61,7 +61,7 @@ func gpuChecks() []*Check {
 			Modes: []string{ModeGPUDivided}, judge: judgeDivided,
 		},
 		{
-			ID: "gpu_throttled", Title: "The hardware slows the GPU down", Severity: Warning, Topic: topicGPU, Scope: ScopeGPU,
+			ID: CheckGPUThrottled, Title: "The hardware slows the GPU down", Severity: Warning, Topic: topicGPU, Scope: ScopeGPU,
 			Reads: "NVML's reasons for clocks below their maximum",
 			Guard: ofListed + "; that software keeps the power below its limit is how GPUs work", Modes: []string{ModeGPUThrottled}, judge: eachLiveGPU(judgeThrottled),
 		},

@@ -16,13 +16,13 @@ const throughHost = "NCCL copies what crosses the network through the memory of 
 func gpuDirectChecks() []*Check {
 	return []*Check{
 		{
-			ID: "gpudirect_usable", Title: "NCCL cannot use GPUDirect RDMA", Severity: Critical, Topic: "gpudirect", Scope: ScopeGPU,
+			ID: CheckGPUDirect, Title: "NCCL cannot use GPUDirect RDMA", Severity: Critical, Topic: "gpudirect", Scope: ScopeGPU,
 			Reads: "the GPU driver, peer-memory module and dma-buf, GrdmaPciTopoCheckOverride, distance to the NIC against NCCL's limit, ACS, IOMMU",
 			Guard: "asked of GPUs that have a compute NIC and can do it; not where no GPU of the node is near enough to a NIC, because so the machine is built, nor where gpu_driver, peermem_bound or pcie_acs tell why",
 			Modes: []string{ModeGDRModule, ModeGDRDistance, ModeGDRConfig, ModeIOMMU}, judge: judgeGPUDirect,
 		},
 		{
-			ID: "peermem_bound", Title: "The module is loaded, but the RDMA core does not know it", Severity: Critical, Topic: "gpudirect", Scope: ScopeNode,
+			ID: CheckPeermem, Title: "The module is loaded, but the RDMA core does not know it", Severity: Critical, Topic: "gpudirect", Scope: ScopeNode,
 			Reads: "/sys/module against the clients of the RDMA core (/sys/kernel/mm/memory_peers)",
 			Guard: "asked while a peer-memory module is loaded; not where NCCL has dma-buf, which it prefers", Modes: []string{ModeGDRModule}, judge: judgePeermem,
 		},

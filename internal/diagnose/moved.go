@@ -42,7 +42,7 @@ func Elsewhere(n *fabric.Node) string {
 		if a.Port == 0 {
 			devices = append(devices, h.Name)
 		} else {
-			interfaces = append(interfaces, of(h, &fabric.Port{Number: a.Port}).String())
+			interfaces = append(interfaces, PortSubject(h, &fabric.Port{Number: a.Port}).String())
 		}
 	}
 	var parts []string

@@ -60,14 +60,12 @@ func ncclChecks() []*Check {
 
 // judgeNCCL tells what NCCL reads otherwise than it is written, and gives a verdict for each file without any.
 func judgeNCCL(n *fabric.Node, v *verdicts) {
-	bad := map[string]bool{}
-	for _, f := range n.NCCL.Findings {
-		if f.Harm != fabric.NCCLMisread {
-			continue
-		}
-		path, _, _ := strings.Cut(f.Source, ":")
+	bad := map[string]bool{} // files
+	for line := range judgeFindings(n, v, fabric.NCCLMisread, func(f fabric.NCCLFinding) Verdict {
+		return Verdict{What: f.Name + " does not do what it says", Consequence: "NCCL does without it, or otherwise than meant.", Remedy: "Correct or remove the line."}
+	}) {
+		path, _, _ := strings.Cut(line, ":")
 		bad[path] = true
-		v.failed(Subject{File: f.Source}, Verdict{What: f.Name + " does not do what it says", Evidence: Sentence(f.Text), Consequence: "NCCL does without it, or otherwise than meant.", Remedy: "Correct or remove the line."})
 	}
 	for _, f := range n.NCCL.Files {
 		switch exists, known := f.Exists.Get(); {
@@ -81,17 +79,12 @@ func judgeNCCL(n *fabric.Node, v *verdicts) {
 }
 
 func judgeRefused(n *fabric.Node, v *verdicts) {
-	bad := map[string]bool{}
-	for _, f := range n.NCCL.Findings {
-		if f.Harm != fabric.NCCLFatal {
-			continue
-		}
-		bad[f.Source] = true
-		v.failed(Subject{File: f.Source}, Verdict{
-			What: "NCCL refuses the value of " + f.Name, Evidence: Sentence(f.Text),
+	bad := judgeFindings(n, v, fabric.NCCLFatal, func(f fabric.NCCLFinding) Verdict {
+		return Verdict{
+			What:        "NCCL refuses the value of " + f.Name,
 			Consequence: "Jobs with NCCL 2.24 or later fail when they start, unless they set the variable themselves.", Remedy: "Correct or remove the line.",
-		})
-	}
+		}
+	})
 	for _, name := range []string{"NCCL_ALGO", "NCCL_PROTO"} {
 		if set, ok := n.NCCL.Lookup(name); ok && set.Value != "" && !bad[set.Source] {
 			v.ok(Subject{File: set.Source})
@@ -100,20 +93,35 @@ func judgeRefused(n *fabric.Node, v *verdicts) {
 }
 
 func judgeNotes(n *fabric.Node, v *verdicts) {
+	judgeFindings(n, v, fabric.NCCLNote, func(f fabric.NCCLFinding) Verdict {
+		return Verdict{What: cmp.Or(f.Name, "A line") + " can go or be replaced", Consequence: "None for jobs.", Remedy: "Replace or remove the line at the next change."}
+	})
+}
+
+// judgeFindings adds a failed verdict for each finding that does that harm, and returns their lines.
+func judgeFindings(n *fabric.Node, v *verdicts, harm fabric.NCCLHarm, of func(fabric.NCCLFinding) Verdict) map[string]bool {
+	lines := map[string]bool{}
 	for _, f := range n.NCCL.Findings {
-		if f.Harm == fabric.NCCLNote {
-			v.failed(Subject{File: f.Source}, Verdict{
-				What: cmp.Or(f.Name, "A line") + " can go or be replaced", Evidence: Sentence(f.Text),
-				Consequence: "None for jobs.", Remedy: "Replace or remove the line at the next change.",
-			})
+		if f.Harm == harm {
+			w := of(f)
+			w.Evidence = Sentence(f.Text)
+			v.failed(Subject{File: f.Source}, w)
+			lines[f.Source] = true
 		}
 	}
+	return lines
+}
+
+// pinnedGID is NCCL_IB_GID_INDEX of the host, where it is set to an entry; -1 is the default.
+func pinnedGID(n *fabric.Node) (set fabric.NCCLVariable, pinned bool) {
+	set, found := n.NCCL.Lookup("NCCL_IB_GID_INDEX")
+	return set, found && set.IsNumber && set.Number >= 0
 }
 
 // judgeGIDIndex only says that it is set: that it is set wrong is gid_usable's to tell.
 func judgeGIDIndex(n *fabric.Node, v *verdicts) {
-	set, ok := n.NCCL.Lookup("NCCL_IB_GID_INDEX")
-	if !ok || !set.IsNumber || set.Number < 0 { // -1 is the default
+	set, pinned := pinnedGID(n)
+	if !pinned {
 		return
 	}
 	v.failed(Subject{File: set.Source}, Verdict{
@@ -124,7 +132,7 @@ func judgeGIDIndex(n *fabric.Node, v *verdicts) {
 }
 
 func judgePinnedGIDs(n *fabric.Node, v *verdicts) {
-	if set, ok := n.NCCL.Lookup("NCCL_IB_GID_INDEX"); !ok || !set.IsNumber || set.Number < 0 {
+	if _, pinned := pinnedGID(n); !pinned {
 		return
 	}
 	kinds := map[string][]string{}
@@ -144,7 +152,7 @@ func judgePinnedGIDs(n *fabric.Node, v *verdicts) {
 			if kinds[kind] == nil {
 				order = append(order, kind)
 			}
-			kinds[kind] = append(kinds[kind], of(h, p).String())
+			kinds[kind] = append(kinds[kind], PortSubject(h, p).String())
 		}
 	}
 	var evidence []string
@@ -177,11 +185,11 @@ func judgeNCCLDevices(n *fabric.Node, v *verdicts) {
 	active := 0
 	var unread *fabric.Meta
 	for h, p := range ports(n) {
-		switch state, known := p.State.Get(); {
+		switch {
 		case !f.Takes(h.Name, p.Number):
-		case known && state == fabric.PortActive, p.State.Meta().Reason == fabric.ReasonDriverConstant:
+		case carries(p):
 			active++
-		case !known:
+		case p.State.State != fabric.OK:
 			unread = new(p.State.Meta())
 		}
 	}

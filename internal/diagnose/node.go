@@ -10,9 +10,6 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// CheckReads is the check that tells what could not be read at all.
-const CheckReads = "reads_return"
-
 func nodeChecks() []*Check {
 	return []*Check{
 		{
@@ -52,7 +49,7 @@ func judgeReads(n *fabric.Node, of *verdicts) {
 		switch {
 		case !seen:
 			at[key], worst = len(worst), append(worst, s)
-		case rank(s) > rank(worst[k]):
+		case statusOf(s).Worse(statusOf(worst[k])):
 			worst[k] = s
 		}
 	}
@@ -61,14 +58,14 @@ func judgeReads(n *fabric.Node, of *verdicts) {
 		if s.Device == "" {
 			subject.File = sourceWords(s.Name)
 		}
-		switch rank(s) {
-		case 2:
+		switch statusOf(s) {
+		case Failed:
 			of.failed(subject, Verdict{
 				Evidence:    "The kernel has not answered since " + s.Since.UTC().Format("15:04:05 UTC") + ".",
 				Consequence: "Nothing is known about it until it does.",
 				Remedy:      "See dmesg -T | grep -iE 'hung|blocked for|health|firmware'. Take the node out of jobs, and restart it if the device does not answer again.",
 			})
-		case 1:
+		case Unknown:
 			evidence := Sentence(ReasonText(s.Reason))
 			if s.Err != nil {
 				evidence += " (" + strings.ReplaceAll(s.Err.Error(), "\n", "; ") + ")" // errors that are joined have a line each
@@ -80,15 +77,15 @@ func judgeReads(n *fabric.Node, of *verdicts) {
 	}
 }
 
-// rank is how badly a source does.
-func rank(s *fabric.Source) int {
+// statusOf is that of what a source is read from.
+func statusOf(s *fabric.Source) Status {
 	switch {
 	case s.Up:
-		return 0
+		return OK
 	case s.Stuck():
-		return 2
+		return Failed
 	}
-	return 1
+	return Unknown
 }
 
 // computePorts counts the compute ports of a node.

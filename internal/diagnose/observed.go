@@ -59,7 +59,7 @@ func judgeObserved(h *fabric.HCA, p *fabric.Port, v *verdicts, w Verdict, step f
 			continue
 		}
 		switch {
-		case l.State == fabric.RoCEBroken && !Explained(c, step):
+		case l.Status == fabric.StatusFailed && !Explained(c, step):
 			member := memberOf(chains, c)
 			if step == fabric.RoCEObservedCNP { // RDMA counters are the port's, whichever member carries the packets
 				member = ""
@@ -68,19 +68,19 @@ func judgeObserved(h *fabric.HCA, p *fabric.Port, v *verdicts, w Verdict, step f
 			if step == fabric.RoCEObservedPriority && c.Lossless.Or(false) {
 				w.Consequence = "Only the lossless priority keeps packets in congestion: elsewhere they are dropped, and RDMA stalls."
 			}
-			v.failed(of(h, p), w)
+			v.failed(PortSubject(h, p), w)
 			return
-		case l.State == fabric.RoCEConsistent:
+		case l.Status == fabric.StatusOK:
 			asked = true
-		case l.State == fabric.RoCEUnknown && !silent(fabric.Meta{Reason: l.Reason}):
+		case l.Status == fabric.StatusUnknown && !silent(fabric.Meta{Reason: l.Reason}):
 			unread = l
 		}
 	}
 	switch {
 	case unread != nil:
-		v.unknown(of(h, p), unread.Reason, Sentence(unread.Evidence))
+		v.unknown(PortSubject(h, p), unread.Reason, Sentence(unread.Evidence))
 	case asked:
-		v.ok(of(h, p))
+		v.ok(PortSubject(h, p))
 	}
 }
 
@@ -95,6 +95,6 @@ func Explained(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
 	}
 	return slices.ContainsFunc(by, func(s fabric.RoCEStep) bool {
 		l := c.Link(s)
-		return l != nil && l.State == fabric.RoCEBroken
+		return l != nil && l.Status == fabric.StatusFailed
 	})
 }

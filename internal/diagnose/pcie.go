@@ -15,13 +15,13 @@ import (
 func pcieChecks() []*Check {
 	return []*Check{
 		{
-			ID: "pcie_link", Title: "A PCIe link runs below what both of its ends can do", Severity: Warning, Topic: "pcie", Scope: ScopeDevice,
+			ID: CheckPCIeLink, Title: "A PCIe link runs below what both of its ends can do", Severity: Warning, Topic: "pcie", Scope: ScopeDevice,
 			Reads: "current and maximum width and speed of every link between the root complex and the device",
 			Guard: "asked of NICs that carry training or storage traffic and of GPUs; of GPUs the speed counts only while they work, because idle ones slow their link down",
 			Modes: []string{ModePCIeLink}, judge: judgeLinks,
 		},
 		{
-			ID: "pcie_acs", Title: "ACS sends GPUDirect traffic through the root complex", Severity: Warning, Topic: "pcie", Scope: ScopeDevice,
+			ID: CheckACS, Title: "ACS sends GPUDirect traffic through the root complex", Severity: Warning, Topic: "pcie", Scope: ScopeDevice,
 			Reads: "the ACS control registers of the bridges between a GPU and its NIC",
 			Guard: "not asked in virtual machines, which need ACS, nor across host bridges, where all traffic goes that way",
 			Modes: []string{ModeACS}, judge: judgeACS,

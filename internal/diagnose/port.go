@@ -16,7 +16,7 @@ const onlyCarrying = "asked of ports of role compute and storage"
 func portChecks() []*Check {
 	return []*Check{
 		{
-			ID: "port_active", Title: "The port is not active", Severity: Critical, Topic: "ports", Scope: ScopePort,
+			ID: CheckPortActive, Title: "The port is not active", Severity: Critical, Topic: "ports", Scope: ScopePort,
 			Reads: "state and phys_state of the port, what the exporter and expected.manifest have of it, NCCL_IB_HCA of the host, expected.compute_ports, the GID table",
 			Guard: onlyCarrying + "; not where the driver always answers the same (EFA), nor of uncabled ports. A port counts as uncabled if neither the exporter nor the manifest ever saw it active, " +
 				"and one of these holds: it is down at the same place on every card of its board, two at least, whose other port is up; NCCL_IB_HCA leaves it out and takes as many compute ports as " +
@@ -25,13 +25,13 @@ func portChecks() []*Check {
 			Modes: []string{ModePortDown}, judge: eachPort(judgeActive),
 		},
 		{
-			ID: "port_rate", Title: "The port runs slower than expected", Severity: Critical, Topic: "ports", Scope: ScopePort,
+			ID: CheckPortRate, Title: "The port runs slower than expected", Severity: Critical, Topic: "ports", Scope: ScopePort,
 			Reads: "rate of the port against expected.port_rate of the configuration, else against what most ports of its role and board have",
 			Guard: onlyCarrying + " that are active; not of a port without peers that the configuration says nothing of",
 			Modes: []string{ModeRateDegraded}, judge: eachActive(judgeRate),
 		},
 		{
-			ID: "port_rate_agrees", Title: "RDMA reports another speed than the network interface", Severity: Warning, Topic: "ports", Scope: ScopePort,
+			ID: CheckPortRateAgrees, Title: "RDMA reports another speed than the network interface", Severity: Warning, Topic: "ports", Scope: ScopePort,
 			Reads: "rate of the port, speed of its interface", Guard: onlyCarrying + " that are Ethernet and active, and not of bonds",
 			Modes: []string{ModeRateMisreported}, judge: eachActive(judgeRateAgrees),
 		},
@@ -41,12 +41,12 @@ func portChecks() []*Check {
 			Modes: []string{ModeCounterSaturated}, judge: eachActive(judgeSaturated),
 		},
 		{
-			ID: "firmware_uniform", Title: "Cards of one board run different firmware", Severity: Warning, Topic: "ports", Scope: ScopeDevice,
+			ID: CheckFirmware, Title: "Cards of one board run different firmware", Severity: Warning, Topic: "ports", Scope: ScopeDevice,
 			Reads: "fw_ver and board_id of the devices, driver and hca_type without a board_id", Guard: "asked of devices with a compute port that have peers of the same board",
 			Modes: []string{ModeFirmwareMismatch}, judge: judgeFirmware,
 		},
 		{
-			ID: "mtu_uniform", Title: "Network interfaces of compute ports have different MTUs", Severity: Warning, Topic: "ports", Scope: ScopePort,
+			ID: CheckMTU, Title: "Network interfaces of compute ports have different MTUs", Severity: Warning, Topic: "ports", Scope: ScopePort,
 			Reads: "mtu of the interfaces", Guard: "asked of Ethernet compute ports that have peers of the same board",
 			Modes: []string{ModeMTUMismatch}, judge: judgeMTU,
 		},
@@ -67,7 +67,8 @@ func ports(n *fabric.Node) iter.Seq2[*fabric.HCA, *fabric.Port] {
 	}
 }
 
-func of(h *fabric.HCA, p *fabric.Port) Subject {
+// PortSubject is a port; its name is that of the device where the device has no other.
+func PortSubject(h *fabric.HCA, p *fabric.Port) Subject {
 	s := Subject{Device: h.Name, Port: p.Number}
 	if len(h.Ports) > 1 {
 		s.Name = h.Name + " port " + strconv.Itoa(p.Number)
@@ -83,7 +84,7 @@ func eachPort(judge judgePort) func(*fabric.Node, *verdicts) {
 		for h, p := range ports(n) {
 			switch r, known := p.Role.Get(); {
 			case !known:
-				v.unknown(of(h, p), p.Role.Meta().Reason, "The role of the port is not known: "+ReasonText(p.Role.Meta().Reason)+".")
+				v.unknown(PortSubject(h, p), p.Role.Meta().Reason, "The role of the port is not known: "+ReasonText(p.Role.Meta().Reason)+".")
 			case r == fabric.RoleCompute || r == fabric.RoleStorage:
 				judge(n, h, p, v)
 			}
@@ -98,7 +99,7 @@ func eachActive(judge judgePort) func(*fabric.Node, *verdicts) {
 		case p.State.Meta().Reason == fabric.ReasonDriverConstant: // nobody can tell, and it is as good as active
 			judge(n, h, p, v)
 		case !known:
-			v.unknown(of(h, p), p.State.Meta().Reason, "The state of the port is not known: "+ReasonText(p.State.Meta().Reason)+".")
+			v.unknown(PortSubject(h, p), p.State.Meta().Reason, "The state of the port is not known: "+ReasonText(p.State.Meta().Reason)+".")
 		case s == fabric.PortActive:
 			judge(n, h, p, v)
 		}
@@ -120,18 +121,18 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	case p.State.Meta().Reason == fabric.ReasonDriverConstant:
 		return
 	case !known:
-		v.unknown(of(h, p), p.State.Meta().Reason, "The state of the port is not known: "+ReasonText(p.State.Meta().Reason)+".")
+		v.unknown(PortSubject(h, p), p.State.Meta().Reason, "The state of the port is not known: "+ReasonText(p.State.Meta().Reason)+".")
 		return
 	case state == fabric.PortActive:
-		v.ok(of(h, p))
+		v.ok(PortSubject(h, p))
 		return
 	case p.NetDevMoved(): // a port is down where its interface is switched off, which is for the pod to say
-		v.unknown(of(h, p), fabric.ReasonMoved, "")
+		v.unknown(PortSubject(h, p), fabric.ReasonMoved, "")
 		return
 	}
 	switch free := uncabled(n, h, p); {
 	case free.State == fabric.Unknown:
-		v.unknown(of(h, p), free.Meta().Reason, "The port is not active, and whether it is meant to be is not known: "+ReasonText(free.Meta().Reason)+".")
+		v.unknown(PortSubject(h, p), free.Meta().Reason, "The port is not active, and whether it is meant to be is not known: "+ReasonText(free.Meta().Reason)+".")
 		return
 	case free.Value:
 		return
@@ -150,7 +151,7 @@ func judgeActive(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	case p.LinkLayer.Or("") == fabric.LinkEthernet:
 		w.Remedy = "The network interface is switched off (ip link set dev <interface> up) or has no carrier: check cable, transceiver (ethtool -m <interface>) and switch port."
 	}
-	v.failed(of(h, p), w)
+	v.failed(PortSubject(h, p), w)
 }
 
 // unreadPeer returns what of other ports or devices hides whether they are peers of a port, and with what value; nil
@@ -194,27 +195,27 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	switch {
 	case p.ExpectedRate.State == fabric.Absent:
 		if m := unreadPeer(n, h, p, rateOf); m != nil {
-			v.unknown(of(h, p), m.Reason, "What it should run at is not known: its peers do not tell, "+ReasonText(m.Reason)+".")
+			v.unknown(PortSubject(h, p), m.Reason, "What it should run at is not known: its peers do not tell, "+ReasonText(m.Reason)+".")
 		}
 		return
 	case !ok:
-		v.unknown(of(h, p), p.ExpectedRate.Meta().Reason, "What it should run at is not known.")
+		v.unknown(PortSubject(h, p), p.ExpectedRate.Meta().Reason, "What it should run at is not known.")
 		return
 	}
 	rate, ok := p.Rate.Get()
 	if !ok {
-		v.unknown(of(h, p), p.Rate.Meta().Reason, "The rate is not known: "+ReasonText(p.Rate.Meta().Reason)+".")
+		v.unknown(PortSubject(h, p), p.Rate.Meta().Reason, "The rate is not known: "+ReasonText(p.Rate.Meta().Reason)+".")
 		return
 	}
 	if rate.BytesPerSecond >= expected {
-		v.ok(of(h, p))
+		v.ok(PortSubject(h, p))
 		return
 	}
 	who := "Its peers run faster."
 	if strings.HasPrefix(p.ExpectedRate.Source, "config") {
 		who = "The site's configuration expects it."
 	}
-	v.failed(of(h, p), Verdict{
+	v.failed(PortSubject(h, p), Verdict{
 		What:     fmt.Sprintf("The port runs at %s where %s is expected", Gigabits(rate.BytesPerSecond), Gigabits(expected)),
 		Evidence: who, Consequence: "Every collective waits for its slowest port.",
 		Remedy: "See what both ends offer (ethtool <interface>, mlxlink -d <device> -m) and what the switch port is set to, then check cable and transceiver.",
@@ -227,18 +228,18 @@ func judgeRateAgrees(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts)
 	case p.RateMismatch.State == fabric.Absent:
 		return
 	case !ok:
-		v.unknown(of(h, p), p.RateMismatch.Meta().Reason, "One of both is not known: "+ReasonText(p.RateMismatch.Meta().Reason)+".")
+		v.unknown(PortSubject(h, p), p.RateMismatch.Meta().Reason, "One of both is not known: "+ReasonText(p.RateMismatch.Meta().Reason)+".")
 		return
 	}
 	if !differs {
-		v.ok(of(h, p))
+		v.ok(PortSubject(h, p))
 		return
 	}
 	var speed fabric.Fact[float64]
 	if d := n.NetDev(p.NetDev.Or("")); d != nil {
 		speed = d.Speed
 	}
-	v.failed(of(h, p), Verdict{
+	v.failed(PortSubject(h, p), Verdict{
 		What:        fmt.Sprintf("RDMA reports %s, the network interface %s", Gigabits(p.Rate.Value.BytesPerSecond), Gigabits(speed.Value)),
 		Evidence:    p.Rate.Source + " against " + speed.Source + ".",
 		Consequence: "NCCL tunes itself for the rate that RDMA reports.",
@@ -314,15 +315,15 @@ func judgeMTU(n *fabric.Node, v *verdicts) {
 		most, peers, clear := polls.winner(h)
 		switch {
 		case own.State == fabric.Unknown:
-			v.hidden(of(h, p), own.Meta(), "The MTU")
+			v.hidden(PortSubject(h, p), own.Meta(), "The MTU")
 		case peers < 2 || !clear:
 			if unread := unreadPeer(n, h, p, func(_ *fabric.HCA, q *fabric.Port) []fabric.Meta { return []fabric.Meta{mtuOf(n, q).Meta()} }); unread != nil {
-				v.unknown(of(h, p), unread.Reason, "What MTU its peers have is not known: "+ReasonText(unread.Reason)+".")
+				v.unknown(PortSubject(h, p), unread.Reason, "What MTU its peers have is not known: "+ReasonText(unread.Reason)+".")
 			}
 		case own.Value == most:
-			v.ok(of(h, p))
+			v.ok(PortSubject(h, p))
 		default:
-			v.failed(of(h, p), Verdict{
+			v.failed(PortSubject(h, p), Verdict{
 				What:     fmt.Sprintf("The MTU is %d where those of its peers are %d", own.Value, most),
 				Evidence: own.Source, Consequence: "RDMA takes the largest MTU that both ends of a connection have: this rail is slower, or large packets are lost.",
 				Remedy: fmt.Sprintf("ip link set dev %s mtu %d, and the same at the switch port.", shellWord(p.NetDev.Value, "<interface>"), most),

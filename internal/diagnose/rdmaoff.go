@@ -121,7 +121,7 @@ func rdmaPorts(n *fabric.Node) (names []string, unread *fabric.Meta) {
 		case !stateKnown:
 			unread = new(p.State.Meta())
 		default:
-			names = append(names, of(h, p).String())
+			names = append(names, PortSubject(h, p).String())
 		}
 	}
 	return names, unread

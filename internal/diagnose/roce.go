@@ -53,7 +53,7 @@ func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, conse
 		return
 	case !known:
 		if r := p.RoCE.Meta().Reason; r != fabric.ReasonNotRead || stated(n, p) {
-			v.unknown(of(h, p), r, "What the chain begins with is not known: "+ReasonText(r)+".")
+			v.unknown(PortSubject(h, p), r, "What the chain begins with is not known: "+ReasonText(r)+".")
 		}
 		return
 	}
@@ -69,28 +69,20 @@ func judgeRoCE(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, conse
 	v.keepWorst(from)
 }
 
-// worse orders statuses, what is worst first and what is none last.
-func worse(s Status) int {
-	if i := slices.Index([]Status{Failed, Unknown, OK}, s); i >= 0 {
-		return i
-	}
-	return 3
-}
-
 func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, chains []fabric.RoCEChain, c *fabric.RoCEChain, l *fabric.RoCELink, consequence string) {
-	switch l.State {
-	case fabric.RoCEConsistent:
-		v.ok(of(h, p))
-	case fabric.RoCEUnknown:
+	switch l.Status {
+	case fabric.StatusOK:
+		v.ok(PortSubject(h, p))
+	case fabric.StatusUnknown:
 		silent := l.Reason == fabric.ReasonMissing || l.Reason == fabric.ReasonUnsupported || l.Reason == fabric.ReasonNotRead
 		if !silent || stated(n, p) {
-			v.unknown(of(h, p), l.Reason, memberOf(chains, c)+Sentence(l.Evidence))
+			v.unknown(PortSubject(h, p), l.Reason, memberOf(chains, c)+Sentence(l.Evidence))
 		}
-	case fabric.RoCEBroken:
+	case fabric.StatusFailed:
 		if follows(c, l.Step) {
 			return
 		}
-		v.failed(of(h, p), Verdict{
+		v.failed(PortSubject(h, p), Verdict{
 			Evidence: memberOf(chains, c) + Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, c, roceWish(n, p)), Names: namesOfChain(c),
 		})
 	}
@@ -103,7 +95,7 @@ func follows(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
 		if l.Step == s {
 			return false
 		}
-		if l.State == fabric.RoCEBroken && (l.Step == fabric.RoCEDSCP || l.Step == fabric.RoCEPriority) {
+		if l.Status == fabric.StatusFailed && (l.Step == fabric.RoCEDSCP || l.Step == fabric.RoCEPriority) {
 			return true
 		}
 	}

@@ -16,13 +16,13 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 	counters, known := p.Counters.PMA.Get()
 	if !known {
 		if p.Counters.PMA.Meta().Reason != fabric.ReasonNotRead && p.Counters.PMA.State == fabric.Unknown {
-			v.unknown(of(h, p), p.Counters.PMA.Meta().Reason, "The counters are not known: "+ReasonText(p.Counters.PMA.Meta().Reason)+".")
+			v.unknown(PortSubject(h, p), p.Counters.PMA.Meta().Reason, "The counters are not known: "+ReasonText(p.Counters.PMA.Meta().Reason)+".")
 		}
 		return
 	}
 	driver, told := h.Driver.Get()
 	if !told && h.Driver.State == fabric.Unknown && len(counters) > 0 {
-		v.hidden(of(h, p), h.Driver.Meta(), "Where the counters end")
+		v.hidden(PortSubject(h, p), h.Driver.Meta(), "Where the counters end")
 		return
 	}
 	var full, stands []string
@@ -44,11 +44,11 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 		}
 	}
 	if len(full) == 0 && unread != nil { // one that the driver does not tell may have ended too
-		v.hidden(of(h, p), *unread, "Whether a counter counts")
+		v.hidden(PortSubject(h, p), *unread, "Whether a counter counts")
 		return
 	}
 	if len(full) == 0 {
-		v.ok(of(h, p))
+		v.ok(PortSubject(h, p))
 		return
 	}
 	w := Verdict{
@@ -63,5 +63,5 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 		w.Consequence = "Further events of these kinds are not counted."
 		w.Remedy = "Clear them (perfquery -C <device> -P <port> -R), and see whether they grow again."
 	}
-	v.failed(of(h, p), w)
+	v.failed(PortSubject(h, p), w)
 }

@@ -5,6 +5,7 @@ package diagnose
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -125,13 +126,7 @@ func spareBesideOther(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact
 	case unreadNCCL(n) != nil:
 		unread = unreadNCCL(n)
 	}
-	switch {
-	case unread == nil:
-		return fabric.Known(true, source, n.At)
-	case silent(*unread):
-		return no
-	}
-	return fabric.NotKnown[bool](unread.Reason, unread.Source, n.At)
+	return soFar(unread, source, n.At)
 }
 
 // unusedBoard tells that the port is of a storage NIC that was plugged in and never put to use: Ethernet, and no port of its
@@ -164,13 +159,18 @@ func unusedBoard(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool
 	if unread == nil {
 		unread = unreadNCCL(n)
 	}
+	return soFar(unread, source, n.At)
+}
+
+// soFar is true where everything was read, false where the driver does not offer what was not, and else unknown.
+func soFar(unread *fabric.Meta, source string, at time.Time) fabric.Fact[bool] {
 	switch {
 	case unread == nil:
-		return fabric.Known(true, source, n.At)
+		return fabric.Known(true, source, at)
 	case silent(*unread):
-		return no
+		return fabric.Known(false, source, at)
 	}
-	return fabric.NotKnown[bool](unread.Reason, unread.Source, n.At)
+	return fabric.NotKnown[bool](unread.Reason, unread.Source, at)
 }
 
 // hasAddress tells that somebody gave the interface of the GID an address.

@@ -7,7 +7,7 @@ import "time"
 // Counter is one counter of a device or port, under the name the kernel gives it.
 type Counter struct {
 	Name  string
-	Value Fact[uint64] // as the kernel prints it; 32-bit counters that wrap are continued to 64 bits
+	Value Fact[uint64] `fact:"apart"` // as the kernel prints it; 32-bit counters that wrap are continued to 64 bits
 }
 
 // PortCounters is what a port counts. A driver without process_mad has no PMA counters, a driver without
@@ -15,7 +15,7 @@ type Counter struct {
 type PortCounters struct {
 	PMA      Fact[[]Counter]     // counters/: the performance management counters of the InfiniBand specification
 	HW       Fact[[]Counter]     // hw_counters/ or RDMA_NLDEV_CMD_STAT_GET, in the driver's order
-	BeforeHW Fact[[]Counter]     // the reading of HW before this one; not read where there was none
+	BeforeHW Fact[[]Counter]     `fact:"earlier"` // the reading of HW before this one; not read where there was none
 	CM       Fact[[]Counter]     // cm_{rx,tx}_msgs, cm_tx_retries, cm_rx_duplicates; opt-in. Name is "cm_rx_msgs/req"
 	Lifespan Fact[time.Duration] // how long the kernel serves hardware counters from its cache
 }

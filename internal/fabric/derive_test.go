@@ -4,9 +4,7 @@ package fabric
 
 import (
 	"fmt"
-	"reflect"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 )
@@ -141,34 +139,6 @@ func TestDeriveOfNothingKnown(t *testing.T) {
 			t.Errorf("%s of a stuck device is %s (%s), want unknown (stuck)", name, m.State, m.Reason)
 		}
 	}
-}
-
-// A fact that is added to HCA or Port and forgotten in Metas or WithoutFacts would be silent about being unknown.
-func TestEveryFactIsVisited(t *testing.T) {
-	h := roce(0)
-	u := h.WithoutFacts(ReasonStuck, at)
-	visited := 0
-	for name, m := range u.Metas() {
-		visited++
-		if m.Reason != ReasonStuck {
-			t.Errorf("%s: reason %q, want stuck", name, m.Reason)
-		}
-	}
-	want := countFacts(reflect.TypeFor[HCA]()) + countFacts(reflect.TypeFor[Port]()) + countFacts(reflect.TypeFor[GIDTable]()) +
-		countFacts(reflect.TypeFor[PortCounters]()) - 6 // the derived ones, and BeforeHW
-	if visited != want {
-		t.Errorf("Metas visits %d facts, HCA, Port and GIDTable have %d that are read", visited, want)
-	}
-}
-
-func countFacts(t reflect.Type) int {
-	n := 0
-	for f := range t.Fields() {
-		if strings.HasPrefix(f.Type.Name(), "Fact[") {
-			n++
-		}
-	}
-	return n
 }
 
 func TestFact(t *testing.T) {

@@ -88,3 +88,26 @@ func EmptyGID(layer LinkLayer, a netip.Addr) bool {
 func (g GID) Routable() bool {
 	return g.Type == GIDRoCEv2 && (g.Family == FamilyIPv4 || g.Family == FamilyIPv6)
 }
+
+// CountChanges returns how many entries differ between two readings of one table.
+func CountChanges(before, after []GID) uint64 {
+	var n uint64
+	i, k := 0, 0
+	for i < len(before) || k < len(after) {
+		switch {
+		case k == len(after) || i < len(before) && before[i].Index < after[k].Index:
+			i++
+			n++
+		case i == len(before) || after[k].Index < before[i].Index:
+			k++
+			n++
+		default:
+			if before[i] != after[k] {
+				n++
+			}
+			i++
+			k++
+		}
+	}
+	return n
+}

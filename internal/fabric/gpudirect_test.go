@@ -120,9 +120,7 @@ var gdrTruths = []gdrTruth{
 	{"another host bridge", func(in *GDRInputs) { in.Way.Distance = ok(DistanceNODE) }, "distance", "", "NODE apart"},
 	{"the other socket, and nothing else is known", func(in *GDRInputs) {
 		nccl := in.NCCL
-		for _, h := range gdrHides {
-			h(in, ReasonIO)
-		}
+		*in = walkOf[GDRInputs]().without(*in, Meta{Reason: ReasonIO, At: at})
 		in.NCCL, in.Way.Distance = nccl, ok(DistanceSYS)
 	}, "distance", "", "SYS apart"},
 	{"the host allows the host bridge", func(in *GDRInputs) {
@@ -294,79 +292,27 @@ func TestGDR(t *testing.T) {
 	}
 }
 
-// gdrHides makes each input unknown.
-var gdrHides = map[string]func(in *GDRInputs, r Reason){
-	"distance":    func(in *GDRInputs, r Reason) { hide(&in.Way.Distance, r) },
-	"one_switch":  func(in *GDRInputs, r Reason) { hide(&in.Way.OneSwitch, r) },
-	"coherent":    func(in *GDRInputs, r Reason) { hide(&in.Way.Coherent, r) },
-	"redirects":   func(in *GDRInputs, r Reason) { hide(&in.Way.Redirects, r) },
-	"iommu":       func(in *GDRInputs, r Reason) { hide(&in.Way.IOMMU, r) },
-	"nic_iommu":   func(in *GDRInputs, r Reason) { hide(&in.NICIOMMU, r) },
-	"loaded":      func(in *GDRInputs, r Reason) { hide(&in.Loaded, r) },
-	"lost":        func(in *GDRInputs, r Reason) { hide(&in.Lost, r) },
-	"product":     func(in *GDRInputs, r Reason) { hide(&in.Product, r) },
-	"compute_cap": func(in *GDRInputs, r Reason) { hide(&in.ComputeCap, r) },
-	"cuda":        func(in *GDRInputs, r Reason) { hide(&in.CUDA, r) },
-	"kernel":      func(in *GDRInputs, r Reason) { hide(&in.Kernel, r) },
-	"nic_driver":  func(in *GDRInputs, r Reason) { hide(&in.NICDriver, r) },
-	"hypervisor":  func(in *GDRInputs, r Reason) { hide(&in.Hypervisor, r) },
-	"nccl":        func(in *GDRInputs, r Reason) { hide(&in.NCCL, r) },
-	"topology_file": func(in *GDRInputs, r Reason) {
-		if in.NCCL.State == OK {
-			virtualTopology(in, NotKnown[bool](r, "", at))
-		}
-	},
-	"peermem":          func(in *GDRInputs, r Reason) { hide(&in.Direct.Peermem, r) },
-	"open_module":      func(in *GDRInputs, r Reason) { hide(&in.Direct.OpenModule, r) },
-	"override":         func(in *GDRInputs, r Reason) { hide(&in.Direct.TopologyOverride, r) },
-	"bound":            func(in *GDRInputs, r Reason) { bound(in, NotKnown[bool](r, "", at)) },
-	"other_linked":     hideOther(func(o *GDROther, r Reason) { hide(&o.Linked, r) }),
-	"other_distance":   hideOther(func(o *GDROther, r Reason) { hide(&o.Distance, r) }),
-	"other_one_switch": hideOther(func(o *GDROther, r Reason) { hide(&o.OneSwitch, r) }),
-	"other_coherent":   hideOther(func(o *GDROther, r Reason) { hide(&o.Coherent, r) }),
-	"other_redirects":  hideOther(func(o *GDROther, r Reason) { hide(&o.Redirects, r) }),
-	"other_iommu":      hideOther(func(o *GDROther, r Reason) { hide(&o.IOMMU, r) }),
-	"module_of_driver": func(in *GDRInputs, r Reason) { hide(&in.Direct.Driver, r) },
-}
-
-func hideOther(h func(o *GDROther, r Reason)) func(in *GDRInputs, r Reason) {
-	return func(in *GDRInputs, r Reason) {
-		for i := range in.Others {
-			h(&in.Others[i], r)
-		}
-	}
-}
-
 // Whatever cannot be read, one or two inputs at once, what was blocked or unknown does not become usable, nor
 // chosen, nor does NCCL come to read.
 func TestGDRHidingNeverPleases(t *testing.T) {
-	var names []string
-	for name := range gdrHides {
-		names = append(names, name)
-	}
-	slices.Sort(names)
 	count := 0
 	for _, r := range []Reason{ReasonIO, ReasonNotRead} {
 		for _, c := range gdrTruths {
-			truth := nearby()
-			c.edit(&truth)
-			was := EvaluateGDR(truth)
-			for i, a := range names {
-				for _, b := range names[i:] {
-					in := nearby()
-					c.edit(&in)
-					in.Others = slices.Clone(in.Others)
-					for _, name := range []string{a, b} {
-						if name == "bound" && in.Direct.Peermem.State != OK {
-							continue // there is no module to be bound
-						}
-						gdrHides[name](&in, r)
-					}
+			in := nearby()
+			c.edit(&in)
+			in.Others = slices.Clone(in.Others)
+			was := EvaluateGDR(in)
+			hides := hideables(&in)
+			for i, a := range hides {
+				for _, b := range hides[i:] {
+					showA, showB := a.hide(r), b.hide(r)
 					count++
 					is := EvaluateGDR(in)
 					if is.Usable.Or(false) && !was.Usable.Or(false) || is.Chosen.Or(false) && !was.Chosen.Or(false) || is.Send.Or(false) && !was.Send.Or(false) {
-						t.Errorf("%s without %s and %s (%s): was %+v, is %+v", c.name, a, b, r, was, is)
+						t.Errorf("%s without %s and %s (%s): was %+v, is %+v", c.name, a.path, b.path, r, was, is)
 					}
+					showB()
+					showA()
 				}
 			}
 		}

@@ -11,21 +11,21 @@ type HCA struct {
 	// its driver has it still. Nothing is known of it but what it is, and that only if it was seen before.
 	Moved bool
 
-	NodeType  Fact[NodeType]
-	Driver    Fact[string] // kernel driver bound to the parent PCI device; absent for software devices
-	Firmware  Fact[string]
-	BoardID   Fact[string] // PSID
-	Type      Fact[string] // hca_type, "MT4129"
-	Revision  Fact[string] // hw_rev
-	NodeGUID  Fact[string]
-	ImageGUID Fact[string] // equal on all functions of one physical card
-	PCI       Fact[string] // "0000:1a:00.0"; absent for software devices
-	NUMANode  Fact[int]    // unknown when the firmware does not say (-1)
-	Function  Fact[Function]
+	NodeType  Fact[NodeType] `fact:"identity"`
+	Driver    Fact[string]   `fact:"identity"` // kernel driver bound to the parent PCI device; absent for software devices
+	Firmware  Fact[string]   `fact:"identity"`
+	BoardID   Fact[string]   `fact:"identity"` // PSID
+	Type      Fact[string]   `fact:"identity"` // hca_type, "MT4129"
+	Revision  Fact[string]   `fact:"identity"` // hw_rev
+	NodeGUID  Fact[string]   `fact:"identity"`
+	ImageGUID Fact[string]   `fact:"identity"` // equal on all functions of one physical card
+	PCI       Fact[string]   `fact:"identity"` // "0000:1a:00.0"; absent for software devices
+	NUMANode  Fact[int]      `fact:"identity"` // unknown when the firmware does not say (-1)
+	Function  Fact[Function] `fact:"identity"`
 
 	// Restricted devices belong to the platform (NVSwitch management bridges of HGX boards). Reading their
 	// counters makes the driver log errors without end, so nothing but their identity is read.
-	Restricted Fact[bool]
+	Restricted Fact[bool] `fact:"identity"`
 
 	// Netlink tells whether NETLINK_RDMA shows the device. Where it does not (a container with a network
 	// namespace of its own, an old kernel) everything is read from sysfs, at a higher price for the driver.
@@ -72,12 +72,12 @@ type Port struct {
 
 	State     Fact[PortState]
 	PhysState Fact[PhysState]
-	LinkLayer Fact[LinkLayer]
-	Rate      Fact[Rate]   // absent unless the physical link is up: drivers invent one otherwise
-	LID       Fact[int]    // InfiniBand only, absent elsewhere
-	SMLID     Fact[int]    // InfiniBand only, absent elsewhere
-	PKeys     Fact[int]    // entries of the P_Key table, InfiniBand only; reading one costs a firmware command
-	NetDev    Fact[string] // unknown(moved) while the interface is in another network namespace than the device
+	LinkLayer Fact[LinkLayer] `fact:"identity"`
+	Rate      Fact[Rate]      // absent unless the physical link is up: drivers invent one otherwise
+	LID       Fact[int]       // InfiniBand only, absent elsewhere
+	SMLID     Fact[int]       // InfiniBand only, absent elsewhere
+	PKeys     Fact[int]       // entries of the P_Key table, InfiniBand only; reading one costs a firmware command
+	NetDev    Fact[string]    // unknown(moved) while the interface is in another network namespace than the device
 	GIDs      GIDTable
 	Counters  PortCounters
 	// TrafficClass is what MLNX_OFED sets for all queue pairs of the port; absent when unset, unknown(missing)
@@ -92,13 +92,13 @@ type Port struct {
 	Seen PortHistory
 
 	// Derived by Node.Derive.
-	Role         Fact[Role]
-	ExpectedRate Fact[float64] // bytes per second
-	RateMismatch Fact[bool]
-	GIDChoice    Fact[GIDChoice]
+	Role         Fact[Role]      `fact:"derived"`
+	ExpectedRate Fact[float64]   `fact:"derived"` // bytes per second
+	RateMismatch Fact[bool]      `fact:"derived"`
+	GIDChoice    Fact[GIDChoice] `fact:"derived"`
 	// RoCE judges each physical interface below the port, the worst first: its verdict is the port's. Absent without
 	// RoCE.
-	RoCE Fact[[]RoCEChain]
+	RoCE Fact[[]RoCEChain] `fact:"derived"`
 }
 
 // PortHistory is what was seen of a port since its device appeared or the exporter started, whichever was later.

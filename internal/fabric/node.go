@@ -29,7 +29,7 @@ type Node struct {
 	// the order of PCI.Rails.
 	GPUDriver GPUDriver
 	GPUDirect GPUDirect
-	GDR       []GDR
+	GDR       []GDR `fact:"derived"`
 	NCCL      NCCLConfig
 	Policy    *Policy // what the site expects; never nil
 	Sources   []Source

@@ -21,7 +21,7 @@ const (
 type PCI struct {
 	Functions []PCIFunction // sorted by address
 	// Rails are the GPUs, sorted by address, with the compute NICs nearest to them. Derived by Node.Derive.
-	Rails []Rail
+	Rails []Rail `fact:"derived"`
 }
 
 // PCIKind is what a function is to the exporter.

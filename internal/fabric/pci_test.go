@@ -234,22 +234,6 @@ func TestRails(t *testing.T) {
 	}
 }
 
-// A fact that is added and forgotten in Metas or WithoutFacts would be silent about being unknown.
-func TestPCIMetas(t *testing.T) {
-	f := (&PCIFunction{}).WithoutFacts(ReasonStuck, at)
-	visited := 0
-	for name, m := range f.Metas() {
-		visited++
-		if m.Reason != ReasonStuck {
-			t.Errorf("%s: %+v", name, m)
-		}
-	}
-	want := countFacts(reflect.TypeFor[PCIFunction]()) + countFacts(reflect.TypeFor[PCILink]()) + countFacts(reflect.TypeFor[PCIErrors]()) + countFacts(reflect.TypeFor[PCIConfig]())
-	if visited != want {
-		t.Errorf("Metas visits %d facts, there are %d", visited, want)
-	}
-}
-
 func TestNaturalOrder(t *testing.T) {
 	names := []string{"rdmap130s0", "mlx5_10", "rdmap79s0", "bnxt_re1", "mlx5_2", "mlx5_bond_0", "mlx5_1"}
 	slices.SortFunc(names, NaturalOrder)

@@ -43,15 +43,15 @@ func (m PriorityMask) String() string {
 // sysfs files say. The interface is a physical one; a bond or VLAN has none of its own, its members do.
 type QoS struct {
 	// Over RTM_GETDCB, DCB_ATTR_IEEE; PFC, ETS and Apps of old drivers over DCB_ATTR_CEE.
-	PFC     Fact[PFC]
-	ETS     Fact[ETS]
-	Apps    Fact[[]App]
-	Buffers Fact[Buffers]
-	DCBX    Fact[DCBX]
+	PFC     Fact[PFC]     `fact:"answer"`
+	ETS     Fact[ETS]     `fact:"answer"`
+	Apps    Fact[[]App]   `fact:"answer"`
+	Buffers Fact[Buffers] `fact:"answer"`
+	DCBX    Fact[DCBX]    `fact:"answer"`
 
 	// Over ethtool netlink.
-	Pause Fact[Pause] // ETHTOOL_MSG_PAUSE_GET
-	FEC   Fact[FEC]   // ETHTOOL_MSG_FEC_GET
+	Pause Fact[Pause] `fact:"answer"` // ETHTOOL_MSG_PAUSE_GET
+	FEC   Fact[FEC]   `fact:"answer"` // ETHTOOL_MSG_FEC_GET
 
 	// MLNX_OFED only, below class/net/<if>. Elsewhere they are unknown(missing), which says nothing about how the
 	// NIC is set.
@@ -67,7 +67,7 @@ type QoS struct {
 	Counters Fact[[]Counter]
 	// Before is the reading of Counters before this one; not read where there was none. The two tell what is
 	// going on now.
-	Before Fact[[]Counter]
+	Before Fact[[]Counter] `fact:"earlier"`
 }
 
 // NumDSCP is how many values a DSCP has.

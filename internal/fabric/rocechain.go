@@ -35,16 +35,13 @@ const (
 	RoCEObservedCNP           RoCEStep = "observed_cnp"
 )
 
-// RoCEState is the state of a step, and of the chain as a whole.
-type RoCEState string
-
-// States. RoCENotApplicable is for steps only.
-const (
-	RoCEConsistent    RoCEState = "consistent"
-	RoCEBroken        RoCEState = "broken"
-	RoCEUnknown       RoCEState = "unknown"
-	RoCENotApplicable RoCEState = "not_applicable"
-)
+// RoCESteps returns every step: those of the configuration in the order of the chain, then those that only traffic shows.
+func RoCESteps() []RoCEStep {
+	return []RoCEStep{
+		RoCETrafficClass, RoCEDSCP, RoCEPriority, RoCEPFC, RoCEGlobalPause, RoCEBuffer, RoCEETS, RoCENotification, RoCEReaction, RoCECNP,
+		RoCEObservedPriority, RoCEObservedLoss, RoCEObservedPauseSent, RoCEObservedPauseReceived, RoCEObservedCNP,
+	}
+}
 
 // RoCEMode is what keeps RoCE from losing packets in congestion; it is used as a label value.
 type RoCEMode string
@@ -66,16 +63,16 @@ func RoCEModes() []RoCEMode {
 // RoCELink is one step of the chain and what is known about it.
 type RoCELink struct {
 	Step     RoCEStep
-	State    RoCEState
+	Status   Status
 	Evidence string // half a sentence for humans
 	Source   string // of the fact that decided
-	Reason   Reason // why State is unknown
+	Reason   Reason // why Status is unknown
 }
 
 // RoCEChain is how one network interface treats what NCCL sends and receives with RoCE.
 type RoCEChain struct {
 	Interface string // the physical one
-	Verdict   RoCEState
+	Verdict   Status
 	Step      RoCEStep // the first broken step, else the first unknown one; empty when consistent
 
 	TrafficClass Fact[int] // 0 to 255
@@ -178,11 +175,11 @@ type roceBuilder struct {
 }
 
 func (b *roceBuilder) consistent(s RoCEStep, source, format string, args ...any) {
-	b.Links = append(b.Links, RoCELink{Step: s, State: RoCEConsistent, Evidence: fmt.Sprintf(format, args...), Source: source})
+	b.Links = append(b.Links, RoCELink{Step: s, Status: StatusOK, Evidence: fmt.Sprintf(format, args...), Source: source})
 }
 
 func (b *roceBuilder) broken(s RoCEStep, source, format string, args ...any) {
-	b.Links = append(b.Links, RoCELink{Step: s, State: RoCEBroken, Evidence: fmt.Sprintf(format, args...), Source: source})
+	b.Links = append(b.Links, RoCELink{Step: s, Status: StatusFailed, Evidence: fmt.Sprintf(format, args...), Source: source})
 }
 
 func (b *roceBuilder) unknown(s RoCEStep, m Meta, format string, args ...any) {
@@ -190,14 +187,14 @@ func (b *roceBuilder) unknown(s RoCEStep, m Meta, format string, args ...any) {
 }
 
 func (b *roceBuilder) skip(s RoCEStep, format string, args ...any) {
-	b.Links = append(b.Links, RoCELink{Step: s, State: RoCENotApplicable, Evidence: fmt.Sprintf(format, args...)})
+	b.Links = append(b.Links, RoCELink{Step: s, Status: StatusNotApplicable, Evidence: fmt.Sprintf(format, args...)})
 }
 
 func unknownLink(s RoCEStep, m Meta, evidence string) RoCELink {
 	if m.Reason == "" { // absent where a value is needed: this host has no such thing
 		m.Reason = ReasonMissing
 	}
-	return RoCELink{Step: s, State: RoCEUnknown, Evidence: evidence, Source: m.Source, Reason: m.Reason}
+	return RoCELink{Step: s, Status: StatusUnknown, Evidence: evidence, Source: m.Source, Reason: m.Reason}
 }
 
 // judge is consistent or broken by what is true.
@@ -210,14 +207,14 @@ func (b *roceBuilder) judge(s RoCEStep, holds bool, source, format string, args 
 }
 
 func (b *roceBuilder) verdict() {
-	b.Verdict = RoCEConsistent
+	b.Verdict = StatusOK
 	for _, l := range b.Links {
-		if l.State == RoCEBroken {
-			b.Verdict, b.Step = RoCEBroken, l.Step
+		if l.Status == StatusFailed {
+			b.Verdict, b.Step = StatusFailed, l.Step
 			return
 		}
-		if l.State == RoCEUnknown && b.Verdict == RoCEConsistent {
-			b.Verdict, b.Step = RoCEUnknown, l.Step
+		if l.Status == StatusUnknown && b.Verdict == StatusOK {
+			b.Verdict, b.Step = StatusUnknown, l.Step
 		}
 	}
 }

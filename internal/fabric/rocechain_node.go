@@ -60,15 +60,12 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 		c := EvaluateRoCE(in)
 		if role != RoleCompute {
 			*c.Link(RoCEObservedPriority) = RoCELink{
-				Step: RoCEObservedPriority, State: RoCENotApplicable, Evidence: "the traffic of this port is not NCCL's: its traffic class may be another",
+				Step: RoCEObservedPriority, Status: StatusNotApplicable, Evidence: "the traffic of this port is not NCCL's: its traffic class may be another",
 			}
 		}
 		chains = append(chains, c)
 	}
-	severity := []RoCEState{RoCEBroken, RoCEUnknown, RoCEConsistent}
-	slices.SortStableFunc(chains, func(a, b RoCEChain) int {
-		return slices.Index(severity, a.Verdict) - slices.Index(severity, b.Verdict)
-	})
+	slices.SortStableFunc(chains, func(a, b RoCEChain) int { return a.Verdict.Rank() - b.Verdict.Rank() })
 	return Known(chains, "RoCE chain", n.At)
 }
 

@@ -40,34 +40,34 @@ func TestRoCEOfNode(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		edit    func(n *Node, p *Port)
-		verdict RoCEState // empty: there is no RoCE
+		verdict Status // empty: there is no RoCE
 		step    RoCEStep
 		through string // interfaces, the worst first
 	}{
-		{"physical", func(*Node, *Port) {}, RoCEConsistent, "", "eth0"},
+		{"physical", func(*Node, *Port) {}, StatusOK, "", "eth0"},
 		{"policy is for compute ports", func(n *Node, p *Port) {
 			n.NetDevs[0].DefaultRoute, n.NCCL.Variables = ok(true), []NCCLVariable{setTo("NCCL_IB_TC", 96).Value}
-		}, RoCEConsistent, "", "eth0"},
-		{"NCCL has its own way to say unset", func(n *Node, _ *Port) { n.NCCL.Variables[0].Number = -1 }, RoCEUnknown, RoCETrafficClass, "eth0"},
-		{"not a number", func(n *Node, _ *Port) { n.NCCL.Variables[0].IsNumber = false }, RoCEUnknown, RoCETrafficClass, "eth0"},
+		}, StatusOK, "", "eth0"},
+		{"NCCL has its own way to say unset", func(n *Node, _ *Port) { n.NCCL.Variables[0].Number = -1 }, StatusUnknown, RoCETrafficClass, "eth0"},
+		{"not a number", func(n *Node, _ *Port) { n.NCCL.Variables[0].IsNumber = false }, StatusUnknown, RoCETrafficClass, "eth0"},
 		{"a file that may say otherwise", func(n *Node, _ *Port) {
 			n.NCCL.Files = append(n.NCCL.Files, NCCLFile{Path: "/home/train/.nccl.conf", Exists: NotKnown[bool](ReasonPrivilege, "home/train/.nccl.conf", at)})
-		}, RoCEUnknown, RoCETrafficClass, "eth0"},
-		{"no file was looked for", func(n *Node, _ *Port) { n.NCCL = NCCLConfig{} }, RoCEUnknown, RoCETrafficClass, "eth0"},
+		}, StatusUnknown, RoCETrafficClass, "eth0"},
+		{"no file was looked for", func(n *Node, _ *Port) { n.NCCL = NCCLConfig{} }, StatusUnknown, RoCETrafficClass, "eth0"},
 		{"bond", func(n *Node, p *Port) {
 			member(n, "eth1").QoS.PFC = ok(PFC{})
 			member(n, "bond0", "eth0", "eth1").Bond = ok(true)
 			p.GIDs.Entries.Value[0].NetDev = "bond0"
-		}, RoCEBroken, RoCEPFC, "eth1 eth0"},
+		}, StatusFailed, RoCEPFC, "eth1 eth0"},
 		{"bond of equals", func(n *Node, p *Port) {
 			member(n, "eth1")
 			member(n, "bond0", "eth0", "eth1").Bond = ok(true)
 			p.NetDev, p.GIDs.Entries.Value[0].NetDev = ok("bond0"), ""
-		}, RoCEConsistent, "", "eth0 eth1"},
+		}, StatusOK, "", "eth0 eth1"},
 		{"VLAN that trusts DSCP", func(n *Node, p *Port) {
 			member(n, "eth0.7", "eth0")
 			p.GIDs.Entries.Value[0].NetDev = "eth0.7"
-		}, RoCEConsistent, "", "eth0"},
+		}, StatusOK, "", "eth0"},
 		{"VLAN of a bond that trusts tags", func(n *Node, p *Port) {
 			n.NetDevs[0].QoS.Trust = ok(TrustPCP)
 			member(n, "eth1")
@@ -75,18 +75,18 @@ func TestRoCEOfNode(t *testing.T) {
 			member(n, "bond0.7", "bond0").Bond = ok(false)
 			p.GIDs.Entries.Value[0].NetDev = "bond0.7"
 			n.NCCL.Variables = []NCCLVariable{setTo("NCCL_IB_SL", 3).Value, setTo("NCCL_IB_TC", 106).Value}
-		}, RoCEConsistent, "", "eth0 eth1"},
+		}, StatusOK, "", "eth0 eth1"},
 		{"what lies below is not known", func(n *Node, p *Port) {
 			n.NetDevs[0].QoS.Trust, n.NetDevs[0].Lower = ok(TrustPCP), NotKnown[[]string](ReasonIO, "lower", at)
-		}, RoCEUnknown, RoCEPriority, "eth0"},
+		}, StatusUnknown, RoCEPriority, "eth0"},
 		{"a circle", func(n *Node, p *Port) {
 			member(n, "a", "b")
 			member(n, "b", "a")
 			p.GIDs.Entries.Value[0].NetDev = "a"
-		}, RoCEUnknown, RoCEPriority, "b"},
-		{"an interface nobody read", func(n *Node, p *Port) { n.NetDevs = nil; n.HCAs[0].Function = ok(FunctionPF) }, RoCEUnknown, RoCEPriority, "eth0"},
-		{"a GID that is not there", func(_ *Node, p *Port) { p.GIDs.Entries = ok([]GID{}) }, RoCEUnknown, RoCEDSCP, "eth0"},
-		{"no GID table", func(_ *Node, p *Port) { p.GIDs.Entries = NotKnown[[]GID](ReasonIO, "gids", at) }, RoCEUnknown, RoCEDSCP, "eth0"},
+		}, StatusUnknown, RoCEPriority, "b"},
+		{"an interface nobody read", func(n *Node, p *Port) { n.NetDevs = nil; n.HCAs[0].Function = ok(FunctionPF) }, StatusUnknown, RoCEPriority, "eth0"},
+		{"a GID that is not there", func(_ *Node, p *Port) { p.GIDs.Entries = ok([]GID{}) }, StatusUnknown, RoCEDSCP, "eth0"},
+		{"no GID table", func(_ *Node, p *Port) { p.GIDs.Entries = NotKnown[[]GID](ReasonIO, "gids", at) }, StatusUnknown, RoCEDSCP, "eth0"},
 		{"InfiniBand", func(_ *Node, p *Port) { p.LinkLayer = ok(LinkInfiniBand) }, "", "", ""},
 		{"EFA", func(_ *Node, p *Port) { p.LinkLayer = ok(LinkUnspecified) }, "", "", ""},
 		{"iWARP", func(n *Node, _ *Port) { n.HCAs[0].NodeType = ok(NodeRNIC) }, "", "", ""},
@@ -133,7 +133,7 @@ func TestRoCETrafficOfNode(t *testing.T) {
 	q.Before, q.Counters = reading(at, 1e9, 2e9, 5, 100, 7), reading(at.Add(10*time.Second), 2e9, 3e9, 5, 3_000_100, 9)
 	n.Derive()
 	c := n.HCAs[0].Ports[0].RoCE.Value[0]
-	if c.Verdict != RoCEConsistent || c.Priority.Or(none) != 3 || c.TrafficClassFrom != TrafficClassFromJob {
+	if c.Verdict != StatusOK || c.Priority.Or(none) != 3 || c.TrafficClassFrom != TrafficClassFromJob {
 		t.Errorf("traffic did not settle the traffic class: %s at %s", c.Verdict, c.Step)
 	}
 	for step, says := range map[RoCEStep]string{
@@ -147,23 +147,23 @@ func TestRoCETrafficOfNode(t *testing.T) {
 	}
 	n.NetDevs[0].DefaultRoute = ok(true)
 	n.Derive()
-	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedPriority); l.State != RoCENotApplicable {
+	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedPriority); l.Status != StatusNotApplicable {
 		t.Errorf("of a port that is not for NCCL: %+v", l)
 	}
 	n.NetDevs[0].DefaultRoute = ok(false)
 	q.Counters = reading(at.Add(10*time.Second), 5e8, 1e9, 5, 100, 7) // the counters began anew
 	n.Derive()
-	if c := n.HCAs[0].Ports[0].RoCE.Value[0]; c.Verdict != RoCEUnknown || c.Link(RoCEObservedPriority).State != RoCEUnknown {
+	if c := n.HCAs[0].Ports[0].RoCE.Value[0]; c.Verdict != StatusUnknown || c.Link(RoCEObservedPriority).Status != StatusUnknown {
 		t.Errorf("%s from counters that went back", c.Verdict)
 	}
 	q.Before, q.Counters = reading(at, 1e9, 2e9, 5, 100, 7), reading(at.Add(time.Hour), 2e9, 3e9, 5, 3_000_100, 9)
 	n.Derive()
-	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedLoss); l.State != RoCEUnknown || l.Reason != ReasonNotRead {
+	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedLoss); l.Status != StatusUnknown || l.Reason != ReasonNotRead {
 		t.Errorf("what happened within an hour is said to be now: %+v", l)
 	}
 	q.Before = Fact[[]Counter]{}
 	n.Derive()
-	if c := n.HCAs[0].Ports[0].RoCE.Value[0]; c.Verdict != RoCEUnknown || !strings.Contains(c.Link(RoCEObservedLoss).Evidence, "two readings") {
+	if c := n.HCAs[0].Ports[0].RoCE.Value[0]; c.Verdict != StatusUnknown || !strings.Contains(c.Link(RoCEObservedLoss).Evidence, "two readings") {
 		t.Errorf("%s from one reading: %+v", c.Verdict, c.Observed)
 	}
 }
@@ -178,7 +178,7 @@ func TestRoCEHash(t *testing.T) {
 		"trust": func(in *RoCEInputs) { in.QoS.Trust = ok(TrustPCP) }, "tc": func(in *RoCEInputs) { in.TC = setTo("NCCL_IB_TC", 104) },
 		"pfc": func(in *RoCEInputs) { in.QoS.PFC = ok(PFC{}) }, "np": func(in *RoCEInputs) { in.QoS.NP = ok(PriorityMask(0)) },
 		"pause": func(in *RoCEInputs) { in.QoS.Pause = ok(Pause{Receive: true}) }, "ets": func(in *RoCEInputs) { in.QoS.ETS.Value.Bandwidth[2] = 1 },
-		"buffers": func(in *RoCEInputs) { in.QoS.Buffers.Value.Bytes[1]++ }, "unread": func(in *RoCEInputs) { hide(&in.QoS.RP, ReasonIO) },
+		"buffers": func(in *RoCEInputs) { in.QoS.Buffers.Value.Bytes[1]++ }, "unread": func(in *RoCEInputs) { in.QoS.RP.hide(Meta{Reason: ReasonIO, At: at}) },
 	} {
 		in := designed()
 		edit(&in)
@@ -205,35 +205,35 @@ func TestObserveRoCE(t *testing.T) {
 		name string
 		edit func(t *watched)
 		step RoCEStep
-		want RoCEState
+		want Status
 		says string
 	}{
-		{"all as expected", func(*watched) {}, RoCEObservedPriority, RoCEConsistent, "in the last 10 s RDMA sent 100 MB, at least 99.0 % of it with priority 3"},
-		{"astray", func(t *watched) { t.SentBytes[3], t.SentBytes[0] = ok(uint64(0)), ok(uint64(100*mega)) }, RoCEObservedPriority, RoCEBroken, "none of it with priority 3; 100 % of all that was sent had priority 0"},
-		{"six in a hundred astray", func(t *watched) { t.SentBytes[3], t.SentBytes[0] = ok(uint64(94*mega)), ok(uint64(6*mega)) }, RoCEObservedPriority, RoCEBroken, "at most 94.0 %"},
-		{"notifications in priority 6", func(t *watched) { t.SentBytes[3], t.SentBytes[6] = ok(uint64(98*mega)), ok(uint64(3*mega)) }, RoCEObservedPriority, RoCEConsistent, "at least 96.0 %"},
-		{"TCP hides it", func(t *watched) { t.SentBytes[3], t.SentBytes[0] = ok(uint64(200*mega)), ok(uint64(200*mega)) }, RoCEObservedPriority, RoCEUnknown, "other traffic hides how much"},
-		{"hardly any", func(t *watched) { t.SentRDMA = ok(uint64(1000)) }, RoCEObservedPriority, RoCEUnknown, "too little"},
-		{"priorities stand at zero", func(t *watched) { t.SentBytes[0], t.SentBytes[3] = ok(uint64(0)), ok(uint64(0)) }, RoCEObservedPriority, RoCEUnknown, "they do not count it"},
-		{"RDMA is not counted", func(t *watched) { hide(&t.SentRDMA, ReasonMissing) }, RoCEObservedPriority, RoCEUnknown, "not counted"},
-		{"priorities are not counted", func(t *watched) { hide(&t.SentBytes[7], ReasonMissing) }, RoCEObservedPriority, RoCEUnknown, "not counted"},
-		{"marks are reported", func(*watched) {}, RoCEObservedCNP, RoCEConsistent, "in the last 5.0 s 1000 packets came with congestion marks, and 50 notifications went out; this host slowed down for 40"},
-		{"marks are not reported", func(t *watched) { t.CNPSent = ok(uint64(0)) }, RoCEObservedCNP, RoCEBroken, "0 notifications"},
-		{"nobody slows down", func(t *watched) { t.CNPHandled, t.CNPIgnored = ok(uint64(0)), ok(uint64(500)) }, RoCEObservedCNP, RoCEBroken, "ignored all 500"},
-		{"some were ignored", func(t *watched) { t.CNPIgnored = ok(uint64(500)) }, RoCEObservedCNP, RoCEConsistent, ""},
-		{"no marks prove nothing", func(t *watched) { t.Marked, t.CNPSent = ok(uint64(0)), ok(uint64(0)) }, RoCEObservedCNP, RoCEUnknown, ""},
-		{"marks are not counted", func(t *watched) { hide(&t.Marked, ReasonMissing) }, RoCEObservedCNP, RoCEUnknown, ""},
-		{"notifications are not counted", func(t *watched) { hide(&t.CNPSent, ReasonMissing) }, RoCEObservedCNP, RoCEUnknown, ""},
-		{"nothing lost", func(*watched) {}, RoCEObservedLoss, RoCEConsistent, "0 packets"},
-		{"loss", func(t *watched) { t.Discards[3] = ok(uint64(5)) }, RoCEObservedLoss, RoCEBroken, "dropped 5 packets of the lossless priority 3"},
-		{"loss of lossy traffic", func(t *watched) { t.Discards[0] = ok(uint64(5)) }, RoCEObservedLoss, RoCEConsistent, ""},
-		{"loss is not counted", func(t *watched) { hide(&t.Discards[3], ReasonMissing) }, RoCEObservedLoss, RoCEUnknown, ""},
-		{"some pause sent", func(*watched) {}, RoCEObservedPauseSent, RoCEConsistent, "this host told the network to stop priority 3 for 0.1 % of the time"},
-		{"some pause received", func(*watched) {}, RoCEObservedPauseReceived, RoCEConsistent, "the network told this host to stop priority 3 for 0.1 % of the time"},
-		{"storm", func(t *watched) { t.Storms = ok(uint64(1)) }, RoCEObservedPauseSent, RoCEBroken, "1 PFC storms"},
-		{"this host stops the network", func(t *watched) { t.PauseSent[3] = ok(6 * time.Second) }, RoCEObservedPauseSent, RoCEBroken, "stop priority 3 for 60.0 %"},
-		{"the network stops this host", func(t *watched) { t.PauseReceived[3] = ok(2 * time.Second) }, RoCEObservedPauseReceived, RoCEBroken, "stop priority 3 for 20.0 %"},
-		{"pause is not counted", func(t *watched) { hide(&t.PauseReceived[3], ReasonMissing) }, RoCEObservedPauseReceived, RoCEUnknown, ""},
+		{"all as expected", func(*watched) {}, RoCEObservedPriority, StatusOK, "in the last 10 s RDMA sent 100 MB, at least 99.0 % of it with priority 3"},
+		{"astray", func(t *watched) { t.SentBytes[3], t.SentBytes[0] = ok(uint64(0)), ok(uint64(100*mega)) }, RoCEObservedPriority, StatusFailed, "none of it with priority 3; 100 % of all that was sent had priority 0"},
+		{"six in a hundred astray", func(t *watched) { t.SentBytes[3], t.SentBytes[0] = ok(uint64(94*mega)), ok(uint64(6*mega)) }, RoCEObservedPriority, StatusFailed, "at most 94.0 %"},
+		{"notifications in priority 6", func(t *watched) { t.SentBytes[3], t.SentBytes[6] = ok(uint64(98*mega)), ok(uint64(3*mega)) }, RoCEObservedPriority, StatusOK, "at least 96.0 %"},
+		{"TCP hides it", func(t *watched) { t.SentBytes[3], t.SentBytes[0] = ok(uint64(200*mega)), ok(uint64(200*mega)) }, RoCEObservedPriority, StatusUnknown, "other traffic hides how much"},
+		{"hardly any", func(t *watched) { t.SentRDMA = ok(uint64(1000)) }, RoCEObservedPriority, StatusUnknown, "too little"},
+		{"priorities stand at zero", func(t *watched) { t.SentBytes[0], t.SentBytes[3] = ok(uint64(0)), ok(uint64(0)) }, RoCEObservedPriority, StatusUnknown, "they do not count it"},
+		{"RDMA is not counted", func(t *watched) { t.SentRDMA.hide(Meta{Reason: ReasonMissing, At: at}) }, RoCEObservedPriority, StatusUnknown, "not counted"},
+		{"priorities are not counted", func(t *watched) { t.SentBytes[7].hide(Meta{Reason: ReasonMissing, At: at}) }, RoCEObservedPriority, StatusUnknown, "not counted"},
+		{"marks are reported", func(*watched) {}, RoCEObservedCNP, StatusOK, "in the last 5.0 s 1000 packets came with congestion marks, and 50 notifications went out; this host slowed down for 40"},
+		{"marks are not reported", func(t *watched) { t.CNPSent = ok(uint64(0)) }, RoCEObservedCNP, StatusFailed, "0 notifications"},
+		{"nobody slows down", func(t *watched) { t.CNPHandled, t.CNPIgnored = ok(uint64(0)), ok(uint64(500)) }, RoCEObservedCNP, StatusFailed, "ignored all 500"},
+		{"some were ignored", func(t *watched) { t.CNPIgnored = ok(uint64(500)) }, RoCEObservedCNP, StatusOK, ""},
+		{"no marks prove nothing", func(t *watched) { t.Marked, t.CNPSent = ok(uint64(0)), ok(uint64(0)) }, RoCEObservedCNP, StatusUnknown, ""},
+		{"marks are not counted", func(t *watched) { t.Marked.hide(Meta{Reason: ReasonMissing, At: at}) }, RoCEObservedCNP, StatusUnknown, ""},
+		{"notifications are not counted", func(t *watched) { t.CNPSent.hide(Meta{Reason: ReasonMissing, At: at}) }, RoCEObservedCNP, StatusUnknown, ""},
+		{"nothing lost", func(*watched) {}, RoCEObservedLoss, StatusOK, "0 packets"},
+		{"loss", func(t *watched) { t.Discards[3] = ok(uint64(5)) }, RoCEObservedLoss, StatusFailed, "dropped 5 packets of the lossless priority 3"},
+		{"loss of lossy traffic", func(t *watched) { t.Discards[0] = ok(uint64(5)) }, RoCEObservedLoss, StatusOK, ""},
+		{"loss is not counted", func(t *watched) { t.Discards[3].hide(Meta{Reason: ReasonMissing, At: at}) }, RoCEObservedLoss, StatusUnknown, ""},
+		{"some pause sent", func(*watched) {}, RoCEObservedPauseSent, StatusOK, "this host told the network to stop priority 3 for 0.1 % of the time"},
+		{"some pause received", func(*watched) {}, RoCEObservedPauseReceived, StatusOK, "the network told this host to stop priority 3 for 0.1 % of the time"},
+		{"storm", func(t *watched) { t.Storms = ok(uint64(1)) }, RoCEObservedPauseSent, StatusFailed, "1 PFC storms"},
+		{"this host stops the network", func(t *watched) { t.PauseSent[3] = ok(6 * time.Second) }, RoCEObservedPauseSent, StatusFailed, "stop priority 3 for 60.0 %"},
+		{"the network stops this host", func(t *watched) { t.PauseReceived[3] = ok(2 * time.Second) }, RoCEObservedPauseReceived, StatusFailed, "stop priority 3 for 20.0 %"},
+		{"pause is not counted", func(t *watched) { t.PauseReceived[3].hide(Meta{Reason: ReasonMissing, At: at}) }, RoCEObservedPauseReceived, StatusUnknown, ""},
 	} {
 		in := watched{
 			traffic(100*mega, map[int]uint64{3: 100 * mega, 0: mega}).Value,
@@ -243,17 +243,17 @@ func TestObserveRoCE(t *testing.T) {
 		c.edit(&in)
 		links := ObserveRoCE(ok(3), ok(true), nil, ok(in.RoCETraffic), ok(in.RoCECongestion))
 		l := links[slices.IndexFunc(links, func(l RoCELink) bool { return l.Step == c.step })]
-		if l.State != c.want || !strings.Contains(l.Evidence, c.says) || (l.State == RoCEUnknown) != (l.Reason != "") {
+		if l.Status != c.want || !strings.Contains(l.Evidence, c.says) || (l.Status == StatusUnknown) != (l.Reason != "") {
 			t.Errorf("%s: %+v", c.name, l)
 		}
 	}
 	for _, l := range ObserveRoCE(NotKnown[int](ReasonIO, "", at), ok(true), nil, ok(RoCETraffic{}), ok(RoCECongestion{})) {
-		if l.State != RoCEUnknown {
+		if l.Status != StatusUnknown {
 			t.Errorf("judged without a priority: %+v", l)
 		}
 	}
 	for _, l := range ObserveRoCE(ok(3), ok(false), new(false), ok(RoCETraffic{}), ok(RoCECongestion{}))[1:] {
-		if l.State != RoCENotApplicable {
+		if l.Status != StatusNotApplicable {
 			t.Errorf("of a lossy priority without congestion control: %+v", l)
 		}
 	}
@@ -271,22 +271,22 @@ func TestRoCECongestionOfNode(t *testing.T) {
 	c.BeforeHW, c.HW = reading(at, 100, 9), reading(at.Add(6*time.Second), 5100, 9)
 	n.Derive()
 	l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedCNP)
-	if l.State != RoCEBroken || !strings.Contains(l.Evidence, "in the last 6.0 s 5000 packets came with congestion marks, and 0 notifications went out") {
+	if l.Status != StatusFailed || !strings.Contains(l.Evidence, "in the last 6.0 s 5000 packets came with congestion marks, and 0 notifications went out") {
 		t.Errorf("%+v", l)
 	}
 	c.HW.Value = c.HW.Value[1:] // a counter less, and the others at other places
 	n.Derive()
-	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedCNP); l.State != RoCEBroken {
+	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedCNP); l.Status != StatusFailed {
 		t.Errorf("%+v", l)
 	}
 	n.At = at.Add(time.Hour) // the collector was not asked for since
 	n.Derive()
-	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedCNP); l.State != RoCEUnknown || l.Reason != ReasonNotRead {
+	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedCNP); l.Status != StatusUnknown || l.Reason != ReasonNotRead {
 		t.Errorf("what happened an hour ago is said to be now: %+v", l)
 	}
 	c.HW = NotKnown[[]Counter](ReasonIO, "hw_counters", at)
 	n.Derive()
-	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedCNP); l.State != RoCEUnknown || l.Reason != ReasonIO {
+	if l := n.HCAs[0].Ports[0].RoCE.Value[0].Link(RoCEObservedCNP); l.Status != StatusUnknown || l.Reason != ReasonIO {
 		t.Errorf("%+v", l)
 	}
 }

@@ -96,7 +96,7 @@ func observePriority(priority Fact[int], t *RoCETraffic) RoCELink {
 	l := RoCELink{Step: s, Source: t.SentBytes[p].Source}
 	switch {
 	case upper < roceShare:
-		l.State = RoCEBroken
+		l.Status = StatusFailed
 		share := "none"
 		if upper > 0 {
 			share = "at most " + percent(upper)
@@ -104,10 +104,10 @@ func observePriority(priority Fact[int], t *RoCETraffic) RoCELink {
 		l.Evidence = in + fmt.Sprintf("%s of it with priority %d; %s of all that was sent had priority %d",
 			share, p, percent(float64(t.SentBytes[most].Value)/float64(all)), most)
 	case lower >= roceShare:
-		l.State = RoCEConsistent
+		l.Status = StatusOK
 		l.Evidence = in + fmt.Sprintf("at least %s of it with priority %d", percent(lower), p)
 	default:
-		l.State, l.Reason = RoCEUnknown, ReasonNotRead
+		l.Status, l.Reason = StatusUnknown, ReasonNotRead
 		l.Evidence = in + fmt.Sprintf("%s to %s of it with priority %d: other traffic hides how much", percent(lower), percent(upper), p)
 	}
 	return l
@@ -120,26 +120,26 @@ func observeCNP(ecn *bool, t *RoCECongestion) RoCELink {
 	sent, knownSent := t.CNPSent.Get()
 	handled, knownHandled := t.CNPHandled.Get()
 	ignored, knownIgnored := t.CNPIgnored.Get()
-	l := RoCELink{Step: RoCEObservedCNP, Source: t.CNPSent.Source, State: RoCEConsistent}
+	l := RoCELink{Step: RoCEObservedCNP, Source: t.CNPSent.Source, Status: StatusOK}
 	l.Evidence = fmt.Sprintf("in the last %s %d packets came with congestion marks, and %d notifications went out", span(t.Window), marked, sent)
 	if knownHandled && sent > 0 {
 		l.Evidence += fmt.Sprintf("; this host slowed down for %d that came", handled)
 	}
 	switch {
 	case ecn != nil && !*ecn:
-		return RoCELink{Step: l.Step, State: RoCENotApplicable, Evidence: "the site expects congestion control to be off"}
+		return RoCELink{Step: l.Step, Status: StatusNotApplicable, Evidence: "the site expects congestion control to be off"}
 	case knownHandled && knownIgnored && handled == 0 && ignored >= roceMinMarks:
-		l.State, l.Source = RoCEBroken, t.CNPIgnored.Source
+		l.Status, l.Source = StatusFailed, t.CNPIgnored.Source
 		l.Evidence = fmt.Sprintf("in the last %s this host ignored all %d congestion notifications that came", span(t.Window), ignored)
 	case !knownMarked:
 		return unknownLink(l.Step, t.Marked.Meta(), "congestion marks are not counted")
 	case !knownSent:
 		return unknownLink(l.Step, t.CNPSent.Meta(), "congestion notifications are not counted")
 	case marked < roceMinMarks:
-		l.State, l.Reason = RoCEUnknown, ReasonNotRead
+		l.Status, l.Reason = StatusUnknown, ReasonNotRead
 		l.Evidence += ": too few to tell"
 	case sent == 0:
-		l.State = RoCEBroken
+		l.Status = StatusFailed
 	}
 	return l
 }
@@ -153,9 +153,9 @@ func observeLoss(priority Fact[int], lossless Fact[bool], t *RoCETraffic) RoCELi
 	if !known {
 		return unknownLink(l.Step, t.Discards[p].Meta(), "dropped packets are not counted by priority")
 	}
-	l.Source, l.State = t.Discards[p].Source, RoCEConsistent
+	l.Source, l.Status = t.Discards[p].Source, StatusOK
 	if lost > 0 {
-		l.State = RoCEBroken
+		l.Status = StatusFailed
 	}
 	packets := "packets"
 	if lost == 1 {
@@ -170,7 +170,7 @@ func observePauseSent(priority Fact[int], lossless Fact[bool], t *RoCETraffic) R
 	const s = RoCEObservedPauseSent
 	if n := t.Storms.Or(0); n > 0 { // whichever priority it was
 		return RoCELink{
-			Step: s, State: RoCEBroken, Source: t.Storms.Source,
+			Step: s, Status: StatusFailed, Source: t.Storms.Source,
 			Evidence: fmt.Sprintf("in the last %s the NIC itself noticed %d PFC storms", span(t.Window), n),
 		}
 	}
@@ -192,9 +192,9 @@ func observePause(s RoCEStep, priority Fact[int], lossless Fact[bool], window ti
 		return unknownLink(s, times[p].Meta(), "pause time is not counted by priority")
 	}
 	share := d.Seconds() / window.Seconds()
-	l.Source, l.State = times[p].Source, RoCEConsistent
+	l.Source, l.Status = times[p].Source, StatusOK
 	if share > limit {
-		l.State = RoCEBroken
+		l.Status = StatusFailed
 	}
 	l.Evidence = fmt.Sprintf("in the last %s %s priority %d for %s of the time", span(window), what, p, percent(share))
 	return l
@@ -210,7 +210,7 @@ func observeLossless(s RoCEStep, priority Fact[int], lossless Fact[bool]) (p int
 	case !knownPFC:
 		return 0, unknownLink(s, lossless.Meta(), "whether the priority is lossless is not known"), false
 	case !on:
-		return 0, RoCELink{Step: s, State: RoCENotApplicable, Evidence: "the priority is not lossless"}, false
+		return 0, RoCELink{Step: s, Status: StatusNotApplicable, Evidence: "the priority is not lossless"}, false
 	}
 	return p, RoCELink{Step: s}, true
 }
@@ -218,13 +218,13 @@ func observeLossless(s RoCEStep, priority Fact[int], lossless Fact[bool]) (p int
 // settle: where only the traffic class of jobs is not known, traffic on the expected priority shows that it is right.
 func (b *roceBuilder) settle() {
 	seen := b.Link(RoCEObservedPriority)
-	if !b.openToJobs || seen.State != RoCEConsistent {
+	if !b.openToJobs || seen.Status != StatusOK {
 		return
 	}
 	b.Priority = Known(b.Judged.Value, seen.Source, b.in.Traffic.At)
 	for i := range b.Links {
-		if l := &b.Links[i]; l.State == RoCEUnknown {
-			l.State, l.Reason, l.Source = RoCEConsistent, "", seen.Source
+		if l := &b.Links[i]; l.Status == StatusUnknown {
+			l.Status, l.Reason, l.Source = StatusOK, "", seen.Source
 			l.Evidence += "; but " + seen.Evidence
 		}
 	}

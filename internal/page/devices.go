@@ -45,10 +45,10 @@ func deviceRows(h *fabric.HCA, bad failing) []deviceRow {
 		r.Port = strconv.Itoa(p.Number)
 		r.Role = show(p.Role, func(r fabric.Role) string { return string(r) })
 		r.NetDev = netDevCell(p)
-		r.State = stateCell(p, bad.of(portSubject(h, p), "port_active"))
-		r.Rate = rateCell(p, bad.of(portSubject(h, p), "port_rate", "port_rate_agrees"))
+		r.State = stateCell(p, bad.of(diagnose.PortSubject(h, p), diagnose.CheckPortActive))
+		r.Rate = rateCell(p, bad.of(diagnose.PortSubject(h, p), diagnose.CheckPortRate, diagnose.CheckPortRateAgrees))
 		r.GIDs = show(p.GIDs.Entries, func(g []fabric.GID) string { return strconv.Itoa(len(g)) })
-		r.Choice = choiceCell(p, bad.of(portSubject(h, p), "gid_usable"))
+		r.Choice = choiceCell(p, bad.of(diagnose.PortSubject(h, p), diagnose.CheckGID))
 		rows = append(rows, r)
 	}
 	return rows

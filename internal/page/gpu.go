@@ -56,7 +56,7 @@ func ofDriver[T any](g diagnose.GPU, fact func(*fabric.GPU) fabric.Fact[T], text
 func modelCell(n *fabric.Node, g diagnose.GPU, bad failing) cell {
 	if g.Driver == nil {
 		switch {
-		case bad.of(g.Subject(), "gpu_driver"):
+		case bad.of(g.Subject(), diagnose.CheckGPUDriver):
 			return cell{Text: "no driver", Class: "bad"}
 		case g.Listable(n):
 			return cell{Text: "unknown", Note: "its driver does not show it", Class: "bad"}
@@ -70,7 +70,7 @@ func modelCell(n *fabric.Node, g diagnose.GPU, bad failing) cell {
 	}
 	c := show(g.Driver.Name, text)
 	c.Title = g.Driver.UUID
-	if bad.of(g.Subject(), "gpu_throttled") {
+	if bad.of(g.Subject(), diagnose.CheckGPUThrottled) {
 		c.Note, c.Class = "slowed down by the hardware", "bad"
 	}
 	return c
@@ -101,10 +101,10 @@ func nvLinkCell(g diagnose.GPU, bad failing) cell {
 	if g.Driver == nil {
 		return c
 	}
-	if bad.of(g.Subject(), "nvlink_active") {
+	if bad.of(g.Subject(), diagnose.CheckNVLinks) {
 		c.Class = "bad"
 	}
-	if bad.of(g.Subject(), "nvlink_fabric") {
+	if bad.of(g.Subject(), diagnose.CheckNVLinkFabric) {
 		f := g.Driver.Fabric.Value
 		c.Class, c.Note = "bad", "fabric: "+diagnose.Spaced(string(f.State))
 		switch {
@@ -126,7 +126,7 @@ func widthCell(g diagnose.GPU, bad failing) cell {
 	} else {
 		c = ofDriver(g, func(d *fabric.GPU) fabric.Fact[int] { return d.PCIeWidth }, width)
 	}
-	if bad.of(g.Subject(), "pcie_link", "gpu_pcie_link") {
+	if bad.of(g.Subject(), diagnose.CheckPCIeLink, diagnose.CheckGPUPCIeLink) {
 		c.Class = "bad"
 	}
 	if g.Driver == nil {
@@ -180,8 +180,8 @@ func gpuDirectCell(g diagnose.GPU, bad failing) cell {
 		}
 	}
 	switch {
-	case bad.of(g.Subject(), "gpudirect_usable"), blocked && block == fabric.GDRACS && bad.of(diagnose.Subject{Device: g.GDR.NIC}, "pcie_acs"),
-		blocked && block == fabric.GDRModule && bad.of(diagnose.Subject{}, "peermem_bound"):
+	case bad.of(g.Subject(), diagnose.CheckGPUDirect), blocked && block == fabric.GDRACS && bad.of(diagnose.Subject{Device: g.GDR.NIC}, diagnose.CheckACS),
+		blocked && block == fabric.GDRModule && bad.of(diagnose.Subject{}, diagnose.CheckPeermem):
 		c.Class = "bad"
 	case blocked:
 		c.Class = "quiet"

@@ -40,7 +40,7 @@ func roceRows(n *fabric.Node) []roceRow {
 		if len(chains) == 0 {
 			continue
 		}
-		row := roceRow{Name: portName(h, p), Path: rocePath(&chains[0]), Mode: roceModeText(chains[0].Mode), Verdict: roceVerdict(chains)}
+		row := roceRow{Name: diagnose.PortSubject(h, p).String(), Path: rocePath(&chains[0]), Mode: roceModeText(chains[0].Mode), Verdict: roceVerdict(chains)}
 		for i := range chains {
 			c := &chains[i]
 			row.Chains = append(row.Chains, roceSteps{c.Interface, roceStepsOf(c.Links), roceStepsOf(c.Observed)})
@@ -92,17 +92,17 @@ func roceModeText(m fabric.RoCEMode) string {
 // roceVerdict is that of the settings, unless traffic shows worse.
 func roceVerdict(chains []fabric.RoCEChain) cell {
 	c := &chains[0] // the worst
-	if c.Verdict == fabric.RoCEBroken {
+	if c.Verdict == fabric.StatusFailed {
 		return cell{Text: "broken at " + roceStepName(c.Step), Class: "bad"}
 	}
 	for i := range chains {
 		for _, l := range chains[i].Observed {
-			if l.State == fabric.RoCEBroken && !diagnose.Explained(&chains[i], l.Step) {
+			if l.Status == fabric.StatusFailed && !diagnose.Explained(&chains[i], l.Step) {
 				return cell{Text: "trouble in its traffic: " + roceStepName(l.Step), Class: "bad"}
 			}
 		}
 	}
-	if c.Verdict == fabric.RoCEConsistent {
+	if c.Verdict == fabric.StatusOK {
 		return cell{Text: "consistent", Class: "good"}
 	}
 	l := c.Link(c.Step)
@@ -114,12 +114,12 @@ func roceVerdict(chains []fabric.RoCEChain) cell {
 }
 
 func roceState(l *fabric.RoCELink) cell {
-	switch l.State {
-	case fabric.RoCEConsistent:
+	switch l.Status {
+	case fabric.StatusOK:
 		return cell{Text: "consistent", Class: "good"}
-	case fabric.RoCEBroken:
+	case fabric.StatusFailed:
 		return cell{Text: "broken", Class: "bad"}
-	case fabric.RoCEUnknown:
+	case fabric.StatusUnknown:
 		return cell{Text: "unknown", Class: "unsure", Title: string(l.Reason)}
 	default:
 		return cell{Text: "does not apply", Class: "quiet"}

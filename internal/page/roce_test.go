@@ -46,11 +46,7 @@ func TestLandingShowsTheChain(t *testing.T) {
 // Every step and every mode has words of its own.
 func TestRoCEStepNames(t *testing.T) {
 	seen := map[string]bool{}
-	for _, s := range []fabric.RoCEStep{
-		fabric.RoCETrafficClass, fabric.RoCEDSCP, fabric.RoCEPriority, fabric.RoCEPFC, fabric.RoCEGlobalPause, fabric.RoCEBuffer, fabric.RoCEETS,
-		fabric.RoCENotification, fabric.RoCEReaction, fabric.RoCECNP, fabric.RoCEObservedPriority, fabric.RoCEObservedLoss,
-		fabric.RoCEObservedPauseSent, fabric.RoCEObservedPauseReceived, fabric.RoCEObservedCNP,
-	} {
+	for _, s := range fabric.RoCESteps() {
 		if name := roceStepName(s); seen[name] || strings.Contains(name, "observed") {
 			t.Errorf("%s: %q", s, name)
 		}

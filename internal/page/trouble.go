@@ -5,7 +5,6 @@ package page
 import (
 	"iter"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
@@ -77,10 +76,6 @@ func (f failing) of(s diagnose.Subject, checks ...string) bool {
 	return slices.ContainsFunc(checks, func(id string) bool { return f[failure{id, s.Key()}] })
 }
 
-func portSubject(h *fabric.HCA, p *fabric.Port) diagnose.Subject {
-	return diagnose.Subject{Device: h.Name, Port: p.Number}
-}
-
 // judged iterates over the ports that matter: those of role compute and storage.
 func judged(n *fabric.Node) iter.Seq2[*fabric.HCA, *fabric.Port] {
 	return func(yield func(*fabric.HCA, *fabric.Port) bool) {
@@ -93,12 +88,4 @@ func judged(n *fabric.Node) iter.Seq2[*fabric.HCA, *fabric.Port] {
 			}
 		}
 	}
-}
-
-// portName is the device, with the port where there are several.
-func portName(h *fabric.HCA, p *fabric.Port) string {
-	if len(h.Ports) == 1 {
-		return h.Name
-	}
-	return h.Name + " port " + strconv.Itoa(p.Number)
 }

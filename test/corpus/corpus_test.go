@@ -35,7 +35,7 @@ func TestCorpus(t *testing.T) {
 					t.Parallel()
 					s := newStage(t)
 					for _, one := range group {
-						failed, unknown := judge(s.observe(t, one))
+						failed, unknown := judge(s.observe(t, one, 0, later))
 						source.report.add(one, failed, unknown)
 						both.add(one, failed, unknown)
 					}

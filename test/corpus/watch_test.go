@@ -56,8 +56,9 @@ func (s *stage) set(n *simulator.Node) (err error) {
 	return s.tree.Step(0)
 }
 
-// observe looks at a node through the real readers, at once and again later, on a clock that waits for nobody.
-func (s *stage) observe(t *testing.T, one sample) (nodes []*fabric.Node) {
+// observe looks at a node through the real readers at each of these seconds, on a fake clock: the simulated node is a step
+// further for each second.
+func (s *stage) observe(t *testing.T, one sample, seconds ...int) (nodes []*fabric.Node) {
 	t.Helper()
 	site, err := config.Parse(one.name, []byte(one.config))
 	if err != nil {
@@ -76,12 +77,11 @@ func (s *stage) observe(t *testing.T, one sample) (nodes []*fabric.Node) {
 			t.Fatal(err)
 		}
 		defer ob.Close()
-		for _, second := range []int{0, later} {
-			if second > 0 {
-				time.Sleep(later * time.Second)
-				if err := tree.Step(second); err != nil {
-					t.Fatal(err)
-				}
+		begin := time.Now()
+		for _, second := range seconds {
+			time.Sleep(time.Until(begin.Add(time.Duration(second) * time.Second)))
+			if err := tree.Step(second); err != nil {
+				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			nodes = append(nodes, ob.Observe(ctx, wants))

@@ -50,7 +50,7 @@ func boards() ([]board, error) {
 		return nil, fmt.Errorf("names of alerts: %w", err)
 	}
 	t := newTexts(groups)
-	return []board{fleet(t), node(t), roce(), probes()}, nil
+	return []board{fleet(t), node(t), roce(), probeResults()}, nil
 }
 
 func (b board) uid() string { return "gpufabric-" + b.name }

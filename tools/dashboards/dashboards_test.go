@@ -12,6 +12,9 @@ import (
 	"testing"
 
 	"gpufabric_exporter/dashboards"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/probes"
 )
 
 var update = flag.Bool("update", false, "write the dashboards instead of comparing them")
@@ -284,4 +287,25 @@ func checkGrid(t *testing.T, m model) {
 			}
 		}
 	}
+}
+
+// What a metric can say has words in the tables.
+func TestEveryValueHasWords(t *testing.T) {
+	for _, lacks := range []string{
+		missing(severities(), diagnose.Severities()), missing(congestionModes(), fabric.RoCEModes()), missing(kinds(), probes.Kinds()),
+		missing(transports(), probes.Paths()), missing(skips(), probes.Skips()),
+	} {
+		if lacks != "" {
+			t.Errorf("no words for %s", lacks)
+		}
+	}
+}
+
+func missing[T ~string](w words, values []T) string {
+	for _, v := range values {
+		if _, ok := w[string(v)]; !ok {
+			return string(v)
+		}
+	}
+	return ""
 }

@@ -2,6 +2,8 @@
 
 package main
 
+import "gpufabric_exporter/internal/diagnose"
+
 // nodes counts the nodes of an expression.
 func nodes(expr string) string { return "count(count by (cluster, instance) (" + expr + "))" }
 
@@ -25,9 +27,9 @@ func fleetNow() line {
 			orZero(nodes(`up{@node} == 0 and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds`),
 				`up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds`), zero(bad), nil),
 		number(about{"Nodes critical", "Nodes with at least one open finding of severity critical: training there breaks, or is many times slower.", "checks are off, or no node answers", 3, 4}, "none",
-			orZero(nodes(open(`severity="critical",`)), `gpufabric_check_failed{@node}`), zero(bad), nil),
+			orZero(nodes(open(of(diagnose.Critical))), `gpufabric_check_failed{@node}`), zero(bad), nil),
 		number(about{"Nodes with warnings", "Nodes with at least one open finding of severity warning.", "checks are off, or no node answers", 3, 4}, "none",
-			orZero(nodes(open(`severity="warning",`)), `gpufabric_check_failed{@node}`), zero(warning), nil),
+			orZero(nodes(open(of(diagnose.Warning))), `gpufabric_check_failed{@node}`), zero(warning), nil),
 		number(about{"Training ports down", "Ports of role compute that are not active.", "no port is known", 3, 4}, "none",
 			orZero(`count(gpufabric_hca_port_state{state="active",@port} == 0 `+compute+`)`, `gpufabric_hca_port_state{state="active",@port} `+compute), zero(bad), nil),
 		number(about{"Nodes on TCP", "Nodes where a probe of NCCL went over sockets, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "neither probes nor traffic are known", 3, 4}, "none",
@@ -58,9 +60,9 @@ label_replace(
 func worstNodes() panel {
 	return grid(about{"Worst nodes", "The twenty nodes with most open findings. In the score, critical ones count 100 and warnings 1.", "no open finding on any node", 8, 9},
 		[]string{
-			`topk(20, sum by (cluster, instance) (100 * ` + open(`severity="critical",`) + ` or ` + open(`severity="warning",`) + `))`,
-			`topk(20, count by (cluster, instance) (` + open(`severity="critical",`) + `))`,
-			`topk(20, count by (cluster, instance) (` + open(`severity="warning",`) + `))`,
+			`topk(20, sum by (cluster, instance) (100 * ` + open(of(diagnose.Critical)) + ` or ` + open(of(diagnose.Warning)) + `))`,
+			`topk(20, count by (cluster, instance) (` + open(of(diagnose.Critical)) + `))`,
+			`topk(20, count by (cluster, instance) (` + open(of(diagnose.Warning)) + `))`,
 		}, "-Score",
 		column{field: "instance", title: "Node", link: toNode()},
 		column{field: "B", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 75},

@@ -2,6 +2,8 @@
 
 package main
 
+import "gpufabric_exporter/internal/diagnose"
+
 // compute leaves out ports that are known not to be for training.
 const compute = `unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role!="compute",@node}`
 
@@ -25,9 +27,9 @@ func nodeNow() line {
 		number(about{"The exporter", "Whether the last scrape was answered. While it is not, nothing on this page is of now.", "never seen", 3, 4}, "none",
 			`min(up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds)`, nil, words{"1": {"answers", good}, "0": {"silent", bad}}),
 		number(about{"Critical findings", "Open findings of severity critical.", "checks are off", 3, 4}, "none",
-			orZero(`count(`+open(`severity="critical",`)+`)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
+			orZero(`count(`+open(of(diagnose.Critical))+`)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
 		number(about{"Warnings", "Open findings of severity warning.", "checks are off", 3, 4}, "none",
-			orZero(`count(`+open(`severity="warning",`)+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
+			orZero(`count(`+open(of(diagnose.Warning))+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
 		number(about{"Training ports up", "Active ports of role compute.", "no RDMA port is known", 3, 4}, "none",
 			orZero(`count(gpufabric_hca_port_state{state="active",@node} == 1 `+compute+`)`, `gpufabric_hca_port_state{state="active",@node} `+compute), []step{{0, bad}, {1, plainly}}, nil),
 		number(about{"Training ports down", "Ports of role compute that are not active.", "no RDMA port is known", 3, 4}, "none",
@@ -105,7 +107,7 @@ func qosChain() panel {
 		column{field: "D", title: "PFC", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 60},
 		column{field: "E", title: "ECN", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 60},
 		column{field: "H", title: "Lossless buffer", unit: "bytes", width: 120},
-		column{field: "mode", title: "Congestion is met by", none: "unknown", words: words{"none": {"nothing", bad}, "pfc": {"PFC", plainly}, "ecn": {"ECN", plainly}, "pfc_ecn": {"PFC and ECN", plainly}, "unknown": {"unknown", note}}, width: 160},
+		column{field: "mode", title: "Congestion is met by", none: "unknown", words: congestionModes(), width: 160},
 		column{field: "I", title: "Consistent", words: yesNo(good, bad), width: 90},
 		column{field: "broken", title: "Broken at", none: "-"},
 		column{field: "unknown", title: "Unknown from", none: "-"})

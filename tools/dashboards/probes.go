@@ -2,7 +2,7 @@
 
 package main
 
-func probes() board {
+func probeResults() board {
 	return board{
 		name: "probes", title: "GPU fabric: NCCL probes", annotations: true,
 		description: "What short NCCL collectives on idle GPUs measured: transport, GPUDirect RDMA, bandwidth and latency against their own past.",

@@ -108,7 +108,7 @@ func congestionControl() panel {
 			`count by (mode) (gpufabric_roce_congestion_control{@port} == 1)`,
 			`count by (mode) (count by (cluster, instance, mode) (gpufabric_roce_congestion_control{@port} == 1))`,
 		}, "-Ports",
-		column{field: "mode", title: "Congestion is met by", words: words{"none": {"nothing", bad}, "pfc": {"PFC", plainly}, "ecn": {"ECN", plainly}, "pfc_ecn": {"PFC and ECN", plainly}, "unknown": {"unknown", note}}},
+		column{field: "mode", title: "Congestion is met by", words: congestionModes()},
 		column{field: "A", title: "Ports"},
 		column{field: "B", title: "Nodes"})
 }

@@ -7,10 +7,37 @@ import (
 
 	"gpufabric_exporter/alerts"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/probes"
 )
 
 func severities() words {
-	return words{"critical": {"critical", bad}, "warning": {"warning", warning}, "info": {"info", note}}
+	colors := map[diagnose.Severity]string{diagnose.Critical: bad, diagnose.Warning: warning, diagnose.Info: note}
+	w := words{}
+	for _, s := range diagnose.Severities() {
+		w[string(s)] = word{string(s), colors[s]}
+	}
+	return w
+}
+
+// of is a matcher of findings of a severity, with a comma.
+func of(s diagnose.Severity) string { return `severity="` + string(s) + `",` }
+
+// congestionModes are what keeps RoCE from losing packets.
+func congestionModes() words {
+	return wordsOf(map[fabric.RoCEMode]word{
+		fabric.RoCEModeNone: {"nothing", bad}, fabric.RoCEModePFC: {"PFC", plainly}, fabric.RoCEModeECN: {"ECN", plainly},
+		fabric.RoCEModePFCECN: {"PFC and ECN", plainly}, fabric.RoCEModeUnknown: {"unknown", note},
+	})
+}
+
+// wordsOf are the words for values of a type.
+func wordsOf[T ~string](of map[T]word) words {
+	w := words{}
+	for value, word := range of {
+		w[string(value)] = word
+	}
+	return w
 }
 
 func yesNo(yes, no string) words { return words{"1": {"yes", yes}, "0": {"no", no}} }
@@ -51,30 +78,30 @@ func objectives() words {
 }
 
 func kinds() words {
-	return words{
-		"transport": {"transport (which way NCCL takes)", ""}, "node": {"node (all its GPUs)", ""}, "rail": {"rail (one NIC)", ""},
-		"socket": {"socket (TCP, to compare with)", ""}, "calibrate": {"calibrate (by hand)", ""},
-	}
+	return wordsOf(map[probes.Kind]word{
+		probes.Transport: {"transport (which way NCCL takes)", ""}, probes.Node: {"node (all its GPUs)", ""}, probes.Rail: {"rail (one NIC)", ""},
+		probes.Socket: {"socket (TCP, to compare with)", ""}, probes.Calibrate: {"calibrate (by hand)", ""},
+	})
 }
 
 func transports() words {
-	return words{
-		"none": {"none", ""}, "nvls": {"NVLink (NVLS)", good}, "p2p": {"NVLink or PCIe", good}, "shm": {"host memory", warning},
-		"ib": {"RDMA", good}, "plugin": {"plugin", good}, "socket": {"TCP", bad}, "socket on purpose": {"TCP, to compare with", ""},
-	}
+	return wordsOf(map[probes.Path]word{
+		probes.PathNone: {"none", ""}, probes.PathNVLS: {"NVLink (NVLS)", good}, probes.PathP2P: {"NVLink or PCIe", good}, probes.PathSHM: {"host memory", warning},
+		probes.PathIB: {"RDMA", good}, probes.PathPlugin: {"plugin", good}, probes.PathSocket: {"TCP", bad}, "socket on purpose": {"TCP, to compare with", ""},
+	})
 }
 
 // skips are why a probe that is due does not run.
 func skips() words {
-	return words{
-		"cannot_prove_idle": {"nobody can tell that the GPUs are idle", warning},
-		"process":           {"a process is on the GPUs", ""}, "memory": {"GPU memory is in use", ""}, "utilization": {"the GPUs are busy", ""},
-		"mps": {"MPS is on", ""}, "mig": {"MIG is on", ""}, "compute_mode": {"compute mode forbids it", ""},
-		"slurm": {"Slurm has a job there", ""}, "kubernetes": {"Kubernetes has a pod there", ""},
-		"scheduler": {"a scheduler is not asked (probes.idle_command)", warning}, "site": {"the site says that the node is in use", ""}, "maintenance": {"maintenance", ""},
-		"throttled": {"a GPU is throttled", warning}, "link_errors": {"NVLink errors", warning}, "persistence": {"persistence mode is off", warning},
-		"locked": {"another probe runs", ""}, "duty": {"probes had their share of GPU time", ""},
-		"no_gpu": {"no GPU answers", warning}, "no_device": {"the device is not there", warning},
-		"untrusted": {"others could write what it loads", warning},
-	}
+	return wordsOf(map[probes.Skip]word{
+		probes.SkipCannotProveIdle: {"nobody can tell that the GPUs are idle", warning},
+		probes.SkipProcess:         {"a process is on the GPUs", ""}, probes.SkipMemory: {"GPU memory is in use", ""}, probes.SkipUtilization: {"the GPUs are busy", ""},
+		probes.SkipMPS: {"MPS is on", ""}, probes.SkipMIG: {"MIG is on", ""}, probes.SkipComputeMode: {"compute mode forbids it", ""},
+		probes.SkipSlurm: {"Slurm has a job there", ""}, probes.SkipKubernetes: {"Kubernetes has a pod there", ""},
+		probes.SkipScheduler: {"a scheduler is not asked (probes.idle_command)", warning}, probes.SkipSite: {"the site says that the node is in use", ""}, probes.SkipMaintenance: {"maintenance", ""},
+		probes.SkipThrottled: {"a GPU is throttled", warning}, probes.SkipLinkErrors: {"NVLink errors", warning}, probes.SkipPersistence: {"persistence mode is off", warning},
+		probes.SkipLocked: {"another probe runs", ""}, probes.SkipDuty: {"probes had their share of GPU time", ""},
+		probes.SkipNoGPU: {"no GPU answers", warning}, probes.SkipNoDevice: {"the device is not there", warning},
+		probes.SkipUntrusted: {"others could write what it loads", warning},
+	})
 }

@@ -113,10 +113,8 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}
-	for name, m := range f.Metas() {
-		if m.State == fabric.Unknown {
-			t.Errorf("%s is unknown: %+v", name, m)
-		}
+	for name, r := range f.Unknowns() {
+		t.Errorf("%s is unknown: %s", name, r)
 	}
 	g := p.Function("0000:25:00.0")
 	if g.Kind != fabric.PCIGPU || g.Driver.State != fabric.Absent || g.IOMMUGroup.State != fabric.Absent || g.IOMMUType.State != fabric.Absent {
@@ -166,11 +164,14 @@ func TestSuspended(t *testing.T) {
 	tr.write("devices/"+port+"/power/runtime_status", "suspended\n")
 	p, err := b.Read(fabric.PCI{}, fabric.PCIEverything, nics(t, tr.dir), now)
 	f := p.NIC("mlx5_0")
-	for name, m := range f.Metas() {
-		reads := strings.Contains(name, "link") || strings.Contains(m.Source, "config")
-		if err != nil || reads != (m.Reason == fabric.ReasonSuspended) {
-			t.Errorf("%v: %s: %+v", err, name, m)
+	var wakes []string
+	for name, r := range f.Unknowns() {
+		if wakes = append(wakes, name); r != fabric.ReasonSuspended {
+			t.Errorf("%s is unknown: %s", name, r)
 		}
+	}
+	if want := "Speed MaxSpeed Width MaxWidth MaxPayload MaxReadRequest RelaxedOrdering NoSnoop ACS"; err != nil || strings.Join(wakes, " ") != want {
+		t.Errorf("%v: unknown are %v, want %s", err, wakes, want)
 	}
 	if g := p.Function("0000:25:00.0"); g.Config.ACS.State != fabric.OK {
 		t.Errorf("the neighbour is awake: %+v", g)

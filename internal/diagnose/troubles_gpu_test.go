@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package diagnose_test
 
 import (
 	"slices"
@@ -9,6 +9,7 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
 )
 
 func TestGPUTroubles(t *testing.T) {
@@ -29,107 +30,107 @@ func TestGPUTroubles(t *testing.T) {
 		gdr  func(*fabric.GDR)
 		want []string // none: nothing
 	}{
-		{"idle and healthy", func(*fabric.Node) {}, usable, nil},
+		{"idle and healthy", func(*fabric.Node) {}, fabrictest.Usable, nil},
 		{"nothing was read", func(n *fabric.Node) {
 			n.PCI, n.GPUDriver, n.GPUDirect = fabric.PCI{}, fabric.GPUDriver{}, fabric.GPUDirect{}
-		}, usable, nil},
+		}, fabrictest.Usable, nil},
 		{"lost", func(n *fabric.Node) {
 			n.GPUDriver.GPUs[1] = fabric.GPU{Index: 1, Lost: fabric.Known(true, "", n.At)}
-		}, usable, []string{"GPU1: The driver has lost the GPU", "Xid 79"}},
+		}, fabrictest.Usable, []string{"GPU1: The driver has lost the GPU", "Xid 79"}},
 		{
-			"NVLinks down", func(n *fabric.Node) { links(n, 1, 16, fabric.NVLinkToSwitch) }, usable,
+			"NVLinks down", func(n *fabric.Node) { links(n, 1, 16, fabric.NVLinkToSwitch) }, fabrictest.Usable,
 			[]string{"GPU1: NVLinks are down", "16 are active, of GPU0 there are 18. Down: 16, 17.", "nvidia-smi nvlink -s"},
 		},
-		{"all NVLinks of one down", func(n *fabric.Node) { links(n, 1, 0, fabric.NVLinkToSwitch) }, usable, []string{"GPU1: NVLinks are down", "0 are active"}},
-		{"not bridged", func(n *fabric.Node) { links(n, 0, 12, fabric.NVLinkToGPU); links(n, 1, 0, fabric.NVLinkToGPU) }, usable, nil},
-		{"bridge half plugged", func(n *fabric.Node) { links(n, 0, 12, fabric.NVLinkToGPU); links(n, 1, 8, fabric.NVLinkToGPU) }, usable, []string{"8 are active, of GPU0 there are 12"}},
+		{"all NVLinks of one down", func(n *fabric.Node) { links(n, 1, 0, fabric.NVLinkToSwitch) }, fabrictest.Usable, []string{"GPU1: NVLinks are down", "0 are active"}},
+		{"not bridged", func(n *fabric.Node) { links(n, 0, 12, fabric.NVLinkToGPU); links(n, 1, 0, fabric.NVLinkToGPU) }, fabrictest.Usable, nil},
+		{"bridge half plugged", func(n *fabric.Node) { links(n, 0, 12, fabric.NVLinkToGPU); links(n, 1, 8, fabric.NVLinkToGPU) }, fabrictest.Usable, []string{"8 are active, of GPU0 there are 12"}},
 		{"another model", func(n *fabric.Node) {
 			links(n, 1, 12, fabric.NVLinkToSwitch)
 			gpu(n, 1).Name.Value = "NVIDIA A100-SXM4-80GB"
-		}, usable, nil},
-		{"MIG", func(n *fabric.Node) { links(n, 1, 0, fabric.NVLinkToSwitch); gpu(n, 1).MIG.Value = true }, usable, nil},
+		}, fabrictest.Usable, nil},
+		{"MIG", func(n *fabric.Node) { links(n, 1, 0, fabric.NVLinkToSwitch); gpu(n, 1).MIG.Value = true }, fabrictest.Usable, nil},
 		{"one NVLink does not tell", func(n *fabric.Node) {
 			links(n, 1, 3, fabric.NVLinkToSwitch)
 			gpu(n, 1).NVLinks.Value[0].Active = fabric.NotKnown[bool](fabric.ReasonUnsupported, "", n.At)
-		}, usable, nil},
+		}, fabrictest.Usable, nil},
 		{"NVLink errors are of some time", func(n *fabric.Node) {
 			gpu(n, 1).NVLinks.Value[0].Errors = []fabric.NVLinkErrors{{Kind: fabric.NVLinkCRC, Count: fabric.Known(uint64(9), "", n.At)}}
-		}, usable, nil},
+		}, fabrictest.Usable, nil},
 		{
-			"fabric manager not started", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.State = fabric.GPUFabricNotStarted }, usable,
+			"fabric manager not started", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.State = fabric.GPUFabricNotStarted }, fabrictest.Usable,
 			[]string{"GPU0: The GPU has not joined its NVLink fabric", "NVML says not started.", "systemctl start nvidia-fabricmanager"},
 		},
 		{"IMEX", func(n *fabric.Node) {
 			gpu(n, 0).Fabric.Value.State, gpu(n, 0).Name.Value = fabric.GPUFabricInProgress, "NVIDIA GB200"
-		}, usable, []string{"in progress", "systemctl start nvidia-imex", "switch trays"}},
-		{"fabric failed", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.Status = "Insufficient Resources" }, usable, []string{"ended with \"Insufficient Resources\""}},
-		{"fabric unhealthy", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.Unhealthy = []string{"degraded_bandwidth"} }, usable, []string{"health mask says degraded bandwidth"}},
-		{"no fabric", func(n *fabric.Node) { gpu(n, 0).Fabric = fabric.None[fabric.GPUFabric]("", n.At) }, usable, nil},
+		}, fabrictest.Usable, []string{"in progress", "systemctl start nvidia-imex", "switch trays"}},
+		{"fabric failed", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.Status = "Insufficient Resources" }, fabrictest.Usable, []string{"ended with \"Insufficient Resources\""}},
+		{"fabric unhealthy", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.Unhealthy = []string{"degraded_bandwidth"} }, fabrictest.Usable, []string{"health mask says degraded bandwidth"}},
+		{"no fabric", func(n *fabric.Node) { gpu(n, 0).Fabric = fabric.None[fabric.GPUFabric]("", n.At) }, fabrictest.Usable, nil},
 		{"NVML sees x8, and so does the bus", func(n *fabric.Node) {
 			gpu(n, 0).PCIeWidth.Value = 8
 			n.PCI.Function("0000:19:00.0").Link.Width.Value = 8
-		}, usable, []string{"GPU0: A PCIe link runs at x8 instead of x16", "Both ends of the link below 0000:17:01.0"}},
+		}, fabrictest.Usable, []string{"GPU0: A PCIe link runs at x8 instead of x16", "Both ends of the link below 0000:17:01.0"}},
 		{"NVML alone sees x8", func(n *fabric.Node) {
 			gpu(n, 0).PCIeWidth.Value = 8
 			n.PCI.Function("0000:19:00.0").Link.Width = fabric.NotKnown[int](fabric.ReasonMissing, "", n.At)
-		}, usable, []string{"GPU0: A PCIe link runs at x8 instead of x16", "NVML says so"}},
+		}, fabrictest.Usable, []string{"GPU0: A PCIe link runs at x8 instead of x16", "NVML says so"}},
 		{
-			"slow under load", func(n *fabric.Node) { gpu(n, 1).Utilization.Value = 0.97 }, usable,
+			"slow under load", func(n *fabric.Node) { gpu(n, 1).Utilization.Value = 0.97 }, fabrictest.Usable,
 			[]string{"GPU1: The PCIe link of a working GPU is slow", "generation 1 instead of 5 while the GPU is busy for 97 %"},
 		},
-		{"fast under load", func(n *fabric.Node) { gpu(n, 1).Utilization.Value, gpu(n, 1).PCIeGeneration.Value = 1, 5 }, usable, nil},
-		{"throttled", func(n *fabric.Node) { gpu(n, 1).ClockReasons.Value = 0x88 }, usable, []string{"GPU1: The hardware slows the GPU down", "hardware slowdown, power brake"}},
-		{"at its power limit", func(n *fabric.Node) { gpu(n, 1).ClockReasons.Value = 0x04 }, usable, nil},
+		{"fast under load", func(n *fabric.Node) { gpu(n, 1).Utilization.Value, gpu(n, 1).PCIeGeneration.Value = 1, 5 }, fabrictest.Usable, nil},
+		{"throttled", func(n *fabric.Node) { gpu(n, 1).ClockReasons.Value = 0x88 }, fabrictest.Usable, []string{"GPU1: The hardware slows the GPU down", "hardware slowdown, power brake"}},
+		{"at its power limit", func(n *fabric.Node) { gpu(n, 1).ClockReasons.Value = 0x04 }, fabrictest.Usable, nil},
 		{"no driver", func(n *fabric.Node) {
 			noDriver(n)
 			n.PCI.Function("0000:19:00.0").Driver = fabric.None[string]("driver", n.At)
-		}, blocked(fabric.GDRNoDriver, ""), []string{"0000:19:00.0: The GPU has no driver", "modprobe nvidia"}},
+		}, fabrictest.Blocked(fabric.GDRNoDriver, ""), []string{"0000:19:00.0: The GPU has no driver", "modprobe nvidia"}},
 		{"nouveau", func(n *fabric.Node) {
 			noDriver(n)
 			n.PCI.Function("0000:19:00.0").Driver.Value = "nouveau"
-		}, blocked(fabric.GDRNoDriver, ""), []string{"bound to nouveau", "blacklist nouveau"}},
+		}, fabrictest.Blocked(fabric.GDRNoDriver, ""), []string{"bound to nouveau", "blacklist nouveau"}},
 		{"passed through", func(n *fabric.Node) {
 			noDriver(n)
 			for _, f := range n.PCI.GPUs() {
 				f.Driver.Value = "vfio-pci"
 			}
-		}, blocked(fabric.GDRNoDriver, ""), nil},
+		}, fabrictest.Blocked(fabric.GDRNoDriver, ""), nil},
 		{"one passed through", func(n *fabric.Node) {
 			n.GPUDriver.GPUs = n.GPUDriver.GPUs[:1]
 			n.PCI.Function("0000:9b:00.0").Driver.Value = "vfio-pci"
-		}, usable, nil},
+		}, fabrictest.Usable, nil},
 		{
-			"one left out", func(n *fabric.Node) { n.GPUDriver.GPUs = n.GPUDriver.GPUs[:1] }, usable,
+			"one left out", func(n *fabric.Node) { n.GPUDriver.GPUs = n.GPUDriver.GPUs[:1] }, fabrictest.Usable,
 			[]string{"0000:9b:00.0: The driver does not show the GPU", "The PCI bus has 2 GPUs, NVML lists 1"},
 		},
 		{"NVML does not answer", func(n *fabric.Node) {
 			n.GPUDriver.GPUs = nil
 			n.Sources = append(n.Sources, fabric.Source{Name: fabric.SourceGPU, Reason: fabric.ReasonTimeout})
-		}, usable, nil},
-		{"released", func(n *fabric.Node) { n.GPUDriver.GPUs, n.GPUDriver.Released = nil, "SIGUSR1" }, usable, nil},
-		{"no module", func(*fabric.Node) {}, blocked(fabric.GDRModule, "proprietary kernel module"), []string{"GPU0, GPU1: NCCL cannot use GPUDirect RDMA: nothing lets", "Proprietary kernel module.", "modprobe nvidia-peermem", "through the memory of the host"}},
+		}, fabrictest.Usable, nil},
+		{"released", func(n *fabric.Node) { n.GPUDriver.GPUs, n.GPUDriver.Released = nil, "SIGUSR1" }, fabrictest.Usable, nil},
+		{"no module", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRModule, "proprietary kernel module"), []string{"GPU0, GPU1: NCCL cannot use GPUDirect RDMA: nothing lets", "Proprietary kernel module.", "modprobe nvidia-peermem", "through the memory of the host"}},
 		{"level", func(n *fabric.Node) {
 			n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_NET_GDR_LEVEL", Value: "LOC", Source: "/etc/nccl.conf:3"}}
-		}, blocked(fabric.GDRLevel, "level LOC, distance PIX"), []string{"GPU0, GPU1: NCCL_NET_GDR_LEVEL", "Remove it from /etc/nccl.conf:3 (NCCL_NET_GDR_LEVEL=LOC)"}},
-		{"ACS", func(*fabric.Node) {}, blocked(fabric.GDRACS, ""), []string{"mlx5_0, mlx5_1: ACS sends GPUDirect traffic"}},
-		{"IOMMU", func(*fabric.Node) {}, blocked(fabric.GDRIOMMU, "DMA-FQ"), []string{"An IOMMU translates", "iommu=pt"}},
-		{"all far", func(*fabric.Node) {}, blocked(fabric.GDRDistance, "NODE"), nil},
+		}, fabrictest.Blocked(fabric.GDRLevel, "level LOC, distance PIX"), []string{"GPU0, GPU1: NCCL_NET_GDR_LEVEL", "Remove it from /etc/nccl.conf:3 (NCCL_NET_GDR_LEVEL=LOC)"}},
+		{"ACS", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRACS, ""), []string{"mlx5_0, mlx5_1: ACS sends GPUDirect traffic"}},
+		{"IOMMU", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRIOMMU, "DMA-FQ"), []string{"An IOMMU translates", "iommu=pt"}},
+		{"all far", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRDistance, "NODE"), nil},
 		{"one far", func(*fabric.Node) {}, func(g *fabric.GDR) {
 			if g.GPU == "0000:9b:00.0" {
-				blocked(fabric.GDRDistance, "SYS")(g)
+				fabrictest.Blocked(fabric.GDRDistance, "SYS")(g)
 			}
 		}, []string{"GPU1: The GPU is too far from its NIC", "Other GPUs of this node are nearer"}},
-		{"GeForce", func(*fabric.Node) {}, blocked(fabric.GDRNoGPU, "NVIDIA GeForce RTX 4090"), nil},
-		{"forbidden", func(*fabric.Node) {}, blocked(fabric.GDROverride, "GrdmaPciTopoCheckOverride is 2"), []string{"GPU0, GPU1: The GPU driver is told to forbid", "/etc/modprobe.d"}},
+		{"GeForce", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRNoGPU, "NVIDIA GeForce RTX 4090"), nil},
+		{"forbidden", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDROverride, "GrdmaPciTopoCheckOverride is 2"), []string{"GPU0, GPU1: The GPU driver is told to forbid", "/etc/modprobe.d"}},
 		{"virtual", func(*fabric.Node) {}, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonVirtual, "", g.Usable.At) }, nil},
-		{"peermem unbound", peermem, blocked(fabric.GDRACS, ""), []string{"nvidia_peermem: The module is loaded", "modprobe nvidia-peermem", "mlx5_0, mlx5_1: ACS"}},
-		{"peermem unbound, no dma-buf", peermem, blocked(fabric.GDRModule, ""), []string{"nvidia_peermem: The module is loaded"}},
-		{"peermem unbound, with dma-buf", peermem, usable, nil},
+		{"peermem unbound", peermem, fabrictest.Blocked(fabric.GDRACS, ""), []string{"nvidia_peermem: The module is loaded", "modprobe nvidia-peermem", "mlx5_0, mlx5_1: ACS"}},
+		{"peermem unbound, no dma-buf", peermem, fabrictest.Blocked(fabric.GDRModule, ""), []string{"nvidia_peermem: The module is loaded"}},
+		{"peermem unbound, with dma-buf", peermem, fabrictest.Usable, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n := withGPUs()
+			n := fabrictest.WithGPUs()
 			test.edit(n)
-			verdicts(n, test.gdr)
+			fabrictest.Verdicts(n, test.gdr)
 			got := tell(diagnose.Run(n, nil))
 			contains(t, got, test.want...)
 			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1+strings.Count(test.name, "peermem unbound") {
@@ -140,14 +141,14 @@ func TestGPUTroubles(t *testing.T) {
 }
 
 func TestGPUsUnchecked(t *testing.T) {
-	n := withGPUs()
-	verdicts(n, usable)
+	n := fabrictest.WithGPUs()
+	fabrictest.Verdicts(n, fabrictest.Usable)
 	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("healthy: %s", got)
 	}
-	verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonPrivilege, "", n.At) })
+	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonPrivilege, "", n.At) })
 	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is not known", "ACS takes root")
-	verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonVirtual, "", n.At) })
+	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonVirtual, "", n.At) })
 	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("virtual: %s", got)
 	}
@@ -158,18 +159,18 @@ func TestGPUsUnchecked(t *testing.T) {
 }
 
 func TestGPUNotes(t *testing.T) {
-	n := withGPUs()
-	verdicts(n, usable)
+	n := fabrictest.WithGPUs()
+	fabrictest.Verdicts(n, fabrictest.Usable)
 	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) > 0 {
 		t.Errorf("healthy: %v", notes)
 	}
-	verdicts(n, blocked(fabric.GDRDistance, "SYS"))
+	fabrictest.Verdicts(n, fabrictest.Blocked(fabric.GDRDistance, "SYS"))
 	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "so the machine is built") {
 		t.Errorf("all far: %v", notes)
 	}
 	n.HCAs = slices.Delete(n.HCAs, 1, 2)
 	n.PCI.Functions = slices.DeleteFunc(n.PCI.Functions, func(f fabric.PCIFunction) bool { return slices.Contains(f.HCAs, "mlx5_1") })
-	verdicts(n, usable)
+	fabrictest.Verdicts(n, fabrictest.Usable)
 	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "GPU0, GPU1 share mlx5_0") {
 		t.Errorf("one NIC: %v", notes)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package diagnose_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
 )
 
 // tell renders what failed, one a line.
@@ -27,7 +28,7 @@ func tell(list []diagnose.Verdict) string {
 func tellGaps(list []diagnose.Gap) string {
 	var b strings.Builder
 	for _, g := range list {
-		fmt.Fprintf(&b, "%s: %s. %s \n", strings.Join(g.Subjects, ", "), g.What, g.Why)
+		fmt.Fprintf(&b, "%s: %s. %s\n", strings.Join(g.Subjects, ", "), g.What, g.Why)
 	}
 	return b.String()
 }
@@ -87,7 +88,7 @@ func TestTroubles(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			n := healthy()
+			n := fabrictest.Healthy()
 			test.edit(n, &n.HCAs[1].Ports[0])
 			n.Derive()
 			got := tell(diagnose.Run(n, nil))
@@ -111,17 +112,17 @@ func TestUnchecked(t *testing.T) {
 		{"source", func(n *fabric.Node, h *fabric.HCA) {
 			n.Sources = []fabric.Source{{Name: fabric.SourceHCA, Device: h.Name, Reason: fabric.ReasonPrivilege, Err: fs.ErrPermission}}
 			*h = h.WithoutFacts(fabric.ReasonPrivilege, n.At)
-		}, "mlx5_1: Could not be read. Not permitted for this user. (permission denied) \n"},
+		}, "mlx5_1: Could not be read. Not permitted for this user. (permission denied)\n"},
 		{"class", func(n *fabric.Node, _ *fabric.HCA) {
 			n.Sources = []fabric.Source{{Name: fabric.SourceClass, Reason: fabric.ReasonIO, Err: errors.New("no luck")}}
-		}, "list of RDMA devices: Could not be read. The read fails. (no luck) \n"},
+		}, "list of RDMA devices: Could not be read. The read fails. (no luck)\n"},
 		{"state", func(n *fabric.Node, h *fabric.HCA) {
 			h.Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonMalformed, "state", n.At)
-		}, "mlx5_1: Could not be checked: port_active, port_rate, gid_usable and 15 more. The state of the port is not known: not in the format that the kernel promises. \n"},
+		}, "mlx5_1: Could not be checked: port_active, port_rate, gid_usable and 15 more. The state of the port is not known: not in the format that the kernel promises.\n"},
 		{"GIDs", func(n *fabric.Node, h *fabric.HCA) {
 			h.Ports[0].GIDs.Entries = fabric.NotKnown[[]fabric.GID](fabric.ReasonIO, "gids", n.At)
-		}, "mlx5_1: Could not be checked: gid_usable. The GID table is not known: the read fails. \n" +
-			"mlx5_1: Could not be checked: roce_dscp, roce_priority. Which GID NCCL uses is not known. \n"},
+		}, "mlx5_1: Could not be checked: gid_usable. The GID table is not known: the read fails.\n" +
+			"mlx5_1: Could not be checked: roce_dscp, roce_priority. Which GID NCCL uses is not known.\n"},
 		{"collector off", func(n *fabric.Node, h *fabric.HCA) { h.Ports[0].GIDs = fabric.GIDTable{} }, ""},
 		{"restricted", func(n *fabric.Node, h *fabric.HCA) {
 			*h = h.WithoutFacts(fabric.ReasonRestricted, n.At)
@@ -130,7 +131,7 @@ func TestUnchecked(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			n := healthy()
+			n := fabrictest.Healthy()
 			test.edit(n, &n.HCAs[1])
 			n.Derive()
 			if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != test.want {
@@ -151,5 +152,14 @@ func TestReasonTexts(t *testing.T) {
 			t.Errorf("%s: %q, as %s", r, text, seen[text])
 		}
 		seen[text] = r
+	}
+}
+
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("lacks %q:\n%.4000s", p, text)
+		}
 	}
 }

@@ -1,79 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package corpus
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"gpufabric_exporter/collector"
-	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
 )
 
-// watch observes a simulated node through the real readers at each of these seconds, on a clock that waits for
-// nobody: the node is a step further for each second.
-func watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.Node) {
+// eachScenario observes the chosen scenarios at these seconds, those of one platform in one tree after the other.
+func eachScenario(t *testing.T, chosen func(s simulator.Scenario) bool, f func(t *testing.T, s simulator.Scenario, nodes []*fabric.Node), seconds ...int) {
 	t.Helper()
-	if _, err := os.Stat("/dev/shm"); err == nil {
-		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
-	}
-	dir := t.TempDir()
-	c, err := config.Parse(s.Name, []byte(s.Config()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, about := range collector.Collectors() {
-		if about.Default {
-			names = append(names, about.Name)
-		}
-	}
-	set, err := collector.NewSet(names)
-	if err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) {
-		tree, err := s.Build().Materialise(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ob, err := observer.New(observer.Options{
-			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(),
-			Policy: c.Policy, NCCL: c.NCCL, Log: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ob.Close()
-		begin := time.Now()
-		for _, at := range seconds {
-			time.Sleep(time.Until(begin.Add(time.Duration(at) * time.Second)))
-			if err := tree.Step(at); err != nil {
-				t.Fatal(err)
+	for platform, samples := range scenarioSamples() {
+		t.Run(platform, func(t *testing.T) {
+			t.Parallel()
+			tree := newStage(t)
+			for _, one := range samples {
+				s, err := simulator.Find(one.name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if chosen(s) {
+					t.Run(s.Name, func(t *testing.T) { f(t, s, tree.observe(t, one, seconds...)) })
+				}
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			nodes = append(nodes, ob.Observe(ctx, set.Want()))
-			cancel()
-		}
-	})
-	return nodes
+		})
+	}
 }
 
-// finding is where the chain of RoCE shows what a label of a scenario says, if it does, and the check that fails for it.
-type finding struct {
+// shown is where the chain of RoCE shows what a label of a scenario says, if it does, and the check that fails for it.
+type shown struct {
 	step  fabric.RoCEStep
 	check string
 	says  string // of the verdict
@@ -81,9 +44,9 @@ type finding struct {
 
 // findings maps what the labels of scenarios call a thing to what tells it. What is not in it alert rules find: it takes
 // longer than two readings.
-func findings() map[string]finding {
+func findings() map[string]shown {
 	const chain = "roce_pfc"
-	return map[string]finding{
+	return map[string]shown{
 		"pfc_off_on_used_priority":    {fabric.RoCEPFC, chain, "PFC"},
 		"trust_not_dscp":              {fabric.RoCEPriority, "roce_priority", "trusts the VLAN tag"},
 		"dscp_maps_to_other_priority": {fabric.RoCEPriority, "roce_priority", "goes to priority 2"},
@@ -122,44 +85,40 @@ func TestVerdictsMatchLabels(t *testing.T) {
 		t.Skip("-short: too slow under the race detector; make test runs it without")
 	}
 	known := findings()
-	for _, s := range simulator.Scenarios() {
-		t.Run(s.Name, func(t *testing.T) {
-			nodes := watch(t, s, 0, 30)
-			for i, n := range nodes {
-				later := i > 0
-				failed := diagnose.Failures(diagnose.Run(n, nil))
-				want := map[string]string{} // broken step, by device
-				for _, f := range s.Expect {
-					about, isRoCE := known[f.What]
-					if !isRoCE || s.OverTime && !later {
-						continue
-					}
-					want[f.Device] = string(about.step)
-					if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
-						return v.Check.ID == about.check && v.Subject.Device == f.Device && strings.Contains(strings.ToLower(v.Evidence), strings.ToLower(about.says))
-					}) {
-						t.Errorf("%s does not fail for %s with %q: %s", about.check, f.Device, about.says, tell(failed))
-					}
+	eachScenario(t, func(simulator.Scenario) bool { return true }, func(t *testing.T, s simulator.Scenario, nodes []*fabric.Node) {
+		for i, n := range nodes {
+			failed := diagnose.Failures(diagnose.Run(n, nil))
+			want := map[string]string{} // broken step, by device
+			for _, f := range s.Expect {
+				about, isRoCE := known[f.What]
+				if !isRoCE || s.OverTime && i == 0 {
+					continue
 				}
-				if got := brokenSteps(n); !maps.Equal(got, want) {
-					t.Errorf("after %d s broken: %v, want %v", 30*i, got, want)
-				}
-				checkGPULabels(t, s, n, failed, later)
-				if len(s.Expect)+len(s.GPUs) == 0 && len(failed) > 0 {
-					t.Errorf("nothing is wrong, but %s", tell(failed))
-				}
-				for _, v := range failed {
-					if v.Evidence == "" || v.Consequence == "" || !command.MatchString(v.Remedy) {
-						t.Errorf("%s of %s: evidence %q, consequence %q, and no command in the remedy %q", v.Check.ID, v.Subject, v.Evidence, v.Consequence, v.Remedy)
-					}
-					device := v.Subject.Device
-					if device != "" && !slices.ContainsFunc(s.Expect, func(f simulator.Finding) bool { return device == f.Device }) {
-						t.Errorf("nothing is wrong with %s, but %s: %s", device, v.Check.ID, v.What)
-					}
+				want[f.Device] = string(about.step)
+				if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
+					return v.Check.ID == about.check && v.Subject.Device == f.Device && strings.Contains(strings.ToLower(v.Evidence), strings.ToLower(about.says))
+				}) {
+					t.Errorf("%s does not fail for %s with %q: %s", about.check, f.Device, about.says, tell(failed))
 				}
 			}
-		})
-	}
+			if got := brokenSteps(n); !maps.Equal(got, want) {
+				t.Errorf("after %d s broken: %v, want %v", later*i, got, want)
+			}
+			checkGPULabels(t, s, n, failed, i > 0)
+			if len(s.Expect)+len(s.GPUs) == 0 && len(failed) > 0 {
+				t.Errorf("nothing is wrong, but %s", tell(failed))
+			}
+			for _, v := range failed {
+				if v.Evidence == "" || v.Consequence == "" || !command.MatchString(v.Remedy) {
+					t.Errorf("%s of %s: evidence %q, consequence %q, and no command in the remedy %q", v.Check.ID, v.Subject, v.Evidence, v.Consequence, v.Remedy)
+				}
+				device := v.Subject.Device
+				if device != "" && !slices.ContainsFunc(s.Expect, func(f simulator.Finding) bool { return device == f.Device }) {
+					t.Errorf("nothing is wrong with %s, but %s: %s", device, v.Check.ID, v.What)
+				}
+			}
+		}
+	}, 0, later)
 }
 
 // gpuFindings maps what the labels of scenarios call a thing that is wrong with GPUs to the checks that find it. What is
@@ -178,13 +137,13 @@ func gpuFindings() map[string][]string {
 }
 
 // toldOfGPUs returns the findings about GPUs of a scenario that checks tell.
-func toldOfGPUs(s simulator.Scenario, later bool) []simulator.GPUFinding {
+func toldOfGPUs(s simulator.Scenario, again bool) []simulator.GPUFinding {
 	finds := gpuFindings()
-	return slices.DeleteFunc(slices.Clone(s.GPUs), func(f simulator.GPUFinding) bool { return finds[f.What] == nil || s.OverTime && !later })
+	return slices.DeleteFunc(slices.Clone(s.GPUs), func(f simulator.GPUFinding) bool { return finds[f.What] == nil || s.OverTime && !again })
 }
 
 // checkGPULabels holds what a node says of its GPUs and of GPUDirect RDMA against the labels of its scenario.
-func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed []diagnose.Verdict, later bool) {
+func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed []diagnose.Verdict, again bool) {
 	t.Helper()
 	gpus := diagnose.GPUs(n)
 	named := func(v diagnose.Verdict, address string) bool {
@@ -195,7 +154,7 @@ func checkGPULabels(t *testing.T, s simulator.Scenario, n *fabric.Node, failed [
 		})
 	}
 	finds := gpuFindings()
-	for _, f := range toldOfGPUs(s, later) {
+	for _, f := range toldOfGPUs(s, again) {
 		if !slices.ContainsFunc(failed, func(v diagnose.Verdict) bool {
 			return slices.Contains(finds[f.What], v.Check.ID) && (f.GPU == "" || named(v, f.GPU))
 		}) {
@@ -245,7 +204,7 @@ func brokenSteps(n *fabric.Node) map[string]string {
 			}
 			for _, c := range p.RoCE.Or(nil) {
 				for _, l := range append(slices.Clip(c.Links), c.Observed...) {
-					if l.State == fabric.RoCEBroken && !diagnose.Explained(&c, l.Step) && broken[n.HCAs[i].Name] == "" {
+					if l.Status == fabric.StatusFailed && !diagnose.Explained(&c, l.Step) && broken[n.HCAs[i].Name] == "" {
 						broken[n.HCAs[i].Name] = string(l.Step)
 					}
 				}
@@ -255,13 +214,22 @@ func brokenSteps(n *fabric.Node) map[string]string {
 	return broken
 }
 
+// tell names what failed and what was seen of it.
+func tell(failed []diagnose.Verdict) string {
+	var b strings.Builder
+	for _, v := range failed {
+		fmt.Fprintf(&b, "%s of %s: %s; ", v.Check.ID, v.Subject, v.Evidence)
+	}
+	return b.String()
+}
+
 // A demo moves: what is read of it must stay as readable as it was.
 func TestSteppedNodeIsReadable(t *testing.T) {
 	s, err := simulator.Find("healthy")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range watch(t, s, 0, 1, 7, 100, 1000) {
+	for _, n := range newStage(t).observe(t, sample{name: s.Name, config: s.Config(), node: s.Build}, 0, 1, 7, 100, 1000) {
 		for _, h := range n.HCAs {
 			for _, p := range h.Ports {
 				for _, c := range slices.Concat(p.Counters.HW.Or(nil), p.Counters.PMA.Or(nil)) {

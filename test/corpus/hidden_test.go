@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package corpus
 
 import (
 	"cmp"
@@ -44,10 +44,9 @@ func factsOf(n *fabric.Node) []hideable {
 				walk(v.FieldByName("Value"), path)
 				return
 			}
-			for i := range v.NumField() {
-				name := v.Type().Field(i).Name
-				if v.Type().Field(i).IsExported() && !isDerived(v.Type(), name) {
-					walk(v.Field(i), path+"."+name)
+			for f, field := range v.Fields() {
+				if tag := f.Tag.Get("fact"); f.IsExported() && tag != "derived" && tag != "earlier" {
+					walk(field, path+"."+f.Name)
 				}
 			}
 		}
@@ -80,18 +79,6 @@ func hide(v reflect.Value, path string) hideable {
 		gone.FieldByName("Reason").Set(reflect.ValueOf(r))
 		v.Set(gone)
 	}}
-}
-
-func isDerived(in reflect.Type, name string) bool {
-	switch in.Name() {
-	case "Node":
-		return name == "GDR" || name == "Policy" || name == "Sources"
-	case "PCI":
-		return name == "Rails"
-	case "Port":
-		return slices.Contains([]string{"Role", "ExpectedRate", "RateMismatch", "GIDChoice", "RoCE"}, name)
-	}
-	return strings.HasPrefix(name, "Before")
 }
 
 type judgement struct {
@@ -178,58 +165,59 @@ func TestHidingNeverAcquits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: too slow under the race detector; make test runs it without")
 	}
-	hidden, everything := 0, os.Getenv("FULL") != ""
+	everything := os.Getenv("FULL") != ""
 	reasons := []fabric.Reason{fabric.ReasonIO, fabric.ReasonPrivilege, fabric.ReasonMissing, fabric.ReasonStuck, fabric.ReasonUnsupported}
+	turn := map[string]int{}
 	for i, s := range simulator.Scenarios() {
-		if i%8 != 0 && !everything {
-			continue // one scenario in eight; all of them with FULL=1, as make corpus does
-		}
-		t.Run(s.Name, func(t *testing.T) {
-			nodes := watch(t, s, 0, 30)
-			n := nodes[len(nodes)-1]
-			n.Derive()
-			before, fine := judgements(n)
-			if fine {
-				return
-			}
-			counted := false
-			for k, status := range before {
-				c := diagnose.Find(k.check)
-				counted = counted || status != diagnose.OK && (c.Rate || c.ID == "counter_counts")
-			}
-			near, others := suspects(n, before), map[string]bool{}
-			for _, f := range factsOf(n) {
-				suspect := slices.ContainsFunc(near, func(p string) bool { return strings.HasPrefix(f.path, p) })
-				kind := regexp.MustCompile(`\[\d+\]`).ReplaceAllString(f.path, "")
-				counter := strings.Contains(f.path, "Counters") && strings.HasSuffix(f.path, "].Value")
-				if counter && !counted || !suspect && others[kind] {
-					continue
-				}
-				others[kind] = others[kind] || !suspect
-				for r := range reasons {
-					if !everything && r != hidden%len(reasons) || reasons[r] == fabric.ReasonMissing && strings.HasSuffix(f.path, "].TrafficClass") {
-						continue // without that file the driver is not that of MLNX_OFED, and nothing goes over NCCL_IB_TC: that is knowledge
-					}
-					f.hide(reasons[r])
-					n.Derive()
-					after, fine := judgements(n)
-					if fine && reasons[r] != fabric.ReasonMissing && reasons[r] != fabric.ReasonUnsupported {
-						t.Errorf("hiding %s (%s) makes the node all well", f.path, reasons[r])
-					}
-					for k, status := range after {
-						if was := before[k]; status == diagnose.OK && (was == diagnose.Failed || was == diagnose.Unknown) {
-							t.Errorf("hiding %s (%s) turns %s of %v from %s to ok", f.path, reasons[r], k.check, k.subject, was)
-						}
-					}
-				}
-				hidden++
-				f.show()
-			}
-			n.Derive()
-			if again, _ := judgements(n); !reflect.DeepEqual(again, before) {
-				t.Error("what was hidden did not come back")
-			}
-		})
+		turn[s.Name] = i
 	}
-	t.Logf("%d facts hidden", hidden)
+	// One scenario in eight; all of them with FULL=1, as make corpus does.
+	chosen := func(s simulator.Scenario) bool { return turn[s.Name]%8 == 0 || everything }
+	eachScenario(t, chosen, func(t *testing.T, s simulator.Scenario, nodes []*fabric.Node) {
+		hidden := turn[s.Name]
+		n := nodes[len(nodes)-1]
+		n.Derive()
+		before, fine := judgements(n)
+		if fine {
+			return
+		}
+		counted := false
+		for k, status := range before {
+			c := diagnose.Find(k.check)
+			counted = counted || status != diagnose.OK && (c.Rate || c.ID == "counter_counts")
+		}
+		near, others := suspects(n, before), map[string]bool{}
+		for _, f := range factsOf(n) {
+			suspect := slices.ContainsFunc(near, func(p string) bool { return strings.HasPrefix(f.path, p) })
+			kind := regexp.MustCompile(`\[\d+\]`).ReplaceAllString(f.path, "")
+			counter := strings.Contains(f.path, "Counters") && strings.HasSuffix(f.path, "].Value")
+			if counter && !counted || !suspect && others[kind] {
+				continue
+			}
+			others[kind] = others[kind] || !suspect
+			for r := range reasons {
+				if !everything && r != hidden%len(reasons) || reasons[r] == fabric.ReasonMissing && strings.HasSuffix(f.path, "].TrafficClass") {
+					continue // without that file the driver is not that of MLNX_OFED, and nothing goes over NCCL_IB_TC: that is knowledge
+				}
+				f.hide(reasons[r])
+				n.Derive()
+				after, fine := judgements(n)
+				if fine && reasons[r] != fabric.ReasonMissing && reasons[r] != fabric.ReasonUnsupported {
+					t.Errorf("hiding %s (%s) makes the node all well", f.path, reasons[r])
+				}
+				for k, status := range after {
+					if was := before[k]; status == diagnose.OK && (was == diagnose.Failed || was == diagnose.Unknown) {
+						t.Errorf("hiding %s (%s) turns %s of %v from %s to ok", f.path, reasons[r], k.check, k.subject, was)
+					}
+				}
+			}
+			hidden++
+			f.show()
+		}
+		n.Derive()
+		if again, _ := judgements(n); !reflect.DeepEqual(again, before) {
+			t.Error("what was hidden did not come back")
+		}
+		t.Logf("%d facts hidden", hidden-turn[s.Name])
+	}, 0, later)
 }

@@ -1,35 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package diagnose_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
 )
-
-// lossless is healthy, set up for lossless RoCE with DSCP 26 and priority 3, and expected to be.
-func lossless() *fabric.Node {
-	n := healthy()
-	for i := range n.HCAs {
-		n.HCAs[i].Driver = fabric.Known("mlx5_core", "driver", n.At)
-		n.HCAs[i].Ports[0].TrafficClass = fabric.None[fabric.TrafficClass]("tc/1/traffic_class", n.At)
-		d := &n.NetDevs[i]
-		d.Lower, d.Bond = fabric.Known([]string{}, "lower_*", n.At), fabric.Known(false, "bonding", n.At)
-		d.QoS = fabric.QoS{
-			PFC: fabric.Known(fabric.PFC{Enabled: 1 << 3}, "DCB PFC", n.At), Pause: fabric.Known(fabric.Pause{}, "pause", n.At), ETS: fabric.Known(fabric.ETS{}, "DCB ETS", n.At),
-			Apps: fabric.Known([]fabric.App{}, "DCB APP", n.At), Trust: fabric.Known(fabric.TrustDSCP, "qos/trust", n.At),
-			DSCPPriority: fabric.Known([fabric.NumDSCP]int{26: 3, 48: 6}, "qos/dscp2prio", n.At), CNPDSCP: fabric.Known(48, "cnp_dscp", n.At),
-			NP: fabric.Known(fabric.PriorityMask(8), "roce_np", n.At), RP: fabric.Known(fabric.PriorityMask(8), "roce_rp", n.At),
-			Buffers: fabric.Known(fabric.Buffers{OfPriority: [8]int{3: 1}, Bytes: [8]int{20_016, 156_096}}, "DCB buffer", n.At),
-		}
-	}
-	n.NCCL.Files = []fabric.NCCLFile{{Path: "/etc/nccl.conf", Exists: fabric.Known(true, "etc/nccl.conf", n.At)}}
-	n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_IB_TC", Value: "106", Source: "/etc/nccl.conf:1", Number: 106, IsNumber: true}}
-	n.Policy.RoCE = fabric.RoCEPolicy{DSCP: new(26), Priority: new(3), Lossless: new(true), ECN: new(true)}
-	return n
-}
 
 func TestRoCETroubles(t *testing.T) {
 	tc := func(n *fabric.Node, v int64) { n.NCCL.Variables[0].Value, n.NCCL.Variables[0].Number = "?", v }
@@ -89,7 +70,7 @@ func TestRoCETroubles(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			n := lossless()
+			n := fabrictest.Lossless()
 			test.edit(n, &n.NetDevs[1].QoS)
 			n.Derive()
 			got := tell(diagnose.Run(n, nil))
@@ -105,11 +86,11 @@ func TestRoCETroubles(t *testing.T) {
 }
 
 func TestRoCEUnchecked(t *testing.T) {
-	n := lossless()
+	n := fabrictest.Lossless()
 	n.NetDevs[1].QoS.PFC = fabric.NotKnown[fabric.PFC](fabric.ReasonPrivilege, "DCB PFC", n.At)
 	n.Derive()
-	const want = "mlx5_1: Could not be checked: roce_pfc. For which priorities PFC is on is not known. \n" +
-		"mlx5_1: Could not be checked: roce_buffer, roce_cnp. Whether the priority is lossless is not known. \n"
+	const want = "mlx5_1: Could not be checked: roce_pfc. For which priorities PFC is on is not known.\n" +
+		"mlx5_1: Could not be checked: roce_buffer, roce_cnp. Whether the priority is lossless is not known.\n"
 	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != want {
 		t.Errorf("got %q", got)
 	}
@@ -117,5 +98,75 @@ func TestRoCEUnchecked(t *testing.T) {
 	n.Derive()
 	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("a driver without DCB: %q", got)
+	}
+}
+
+func TestObservedTroubles(t *testing.T) {
+	tests := []struct {
+		name  string
+		edit  func(n *fabric.Node)
+		grown map[string]uint64
+		want  []string // none: nothing
+	}{
+		{"as set up", nil, map[string]uint64{"rdma": 1e9, "tx_prio3_bytes": 1e9}, nil},
+		{"another priority", nil, map[string]uint64{"rdma": 1e9, "tx_prio0_bytes": 1e9}, []string{
+			"mlx5_1: RDMA traffic leaves with another priority than it should. In the last 15 s RDMA sent 1 GB, none of it with priority 3; 100 % of all that was sent had priority 0.", "elsewhere they are dropped",
+		}},
+		{"another priority of a lossy fabric", func(n *fabric.Node) {
+			for i := range n.NetDevs {
+				n.NetDevs[i].QoS.PFC.Value.Enabled = 0
+			}
+			n.Policy.RoCE.Lossless = new(false)
+		}, map[string]uint64{"rdma": 1e9, "tx_prio0_bytes": 1e9}, []string{"The network does not protect it there"}},
+		{"another priority, as the settings say", func(n *fabric.Node) { n.NetDevs[1].QoS.DSCPPriority.Value[26] = 0 }, map[string]uint64{"rdma": 1e9, "tx_prio3_bytes": 1e9}, []string{
+			"mlx5_1: RoCE packets do not get the priority that the site expects.",
+		}},
+		{"storm", nil, map[string]uint64{"tx_prio3_pause_duration": 12e6}, []string{"mlx5_1: A PFC storm", "for 80.0 % of the time"}},
+		{"paused", nil, map[string]uint64{"rx_prio3_pause_duration": 3e6}, []string{"mlx5_1: The network keeps this host from sending.", "for 20.0 % of the time"}},
+		{"loss", nil, map[string]uint64{"rx_prio3_discards": 1}, []string{"mlx5_1: The lossless priority loses packets. In the last 15 s this host dropped 1 packet of the lossless priority 3."}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			n := fabrictest.Lossless()
+			if test.edit != nil {
+				test.edit(n)
+			}
+			fabrictest.Counted(n, test.grown)
+			n.Derive()
+			got := tell(diagnose.Run(n, nil))
+			contains(t, got, test.want...)
+			if (got == "") != (test.want == nil) || strings.Count(got, "\n") > 1 {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// RDMA counters are the port's: what they show is told once, however many members a bond has.
+func TestCongestionOfABondIsToldOnce(t *testing.T) {
+	n := fabrictest.Lossless()
+	n.NetDevs = append(n.NetDevs, fabric.NetDev{Name: "bond0", Bond: fabric.Known(true, "bonding", n.At), Lower: fabric.Known([]string{"eth0", "eth1"}, "lower_*", n.At)})
+	n.HCAs = n.HCAs[:1]
+	p := &n.HCAs[0].Ports[0]
+	p.NetDev.Value = "bond0"
+	for i := range p.GIDs.Entries.Value {
+		p.GIDs.Entries.Value[i].NetDev = "bond0"
+	}
+	reading := func(at time.Time, marked uint64) fabric.Fact[[]fabric.Counter] {
+		return fabric.Known([]fabric.Counter{
+			{Name: "np_ecn_marked_roce_packets", Value: fabric.Known(marked, "", at)}, {Name: "np_cnp_sent", Value: fabric.Known[uint64](4, "", at)},
+		}, "hw_counters", at)
+	}
+	p.Counters.BeforeHW, p.Counters.HW = reading(n.At.Add(-6*time.Second), 0), reading(n.At, 9000)
+	n.Derive()
+	got := tell(diagnose.Run(n, nil))
+	contains(t, got, "mlx5_0: Congestion is not answered. In the last 6.0 s 9000 packets came with congestion marks, and 0 notifications went out. Senders")
+	if strings.Count(got, "\n") != 1 {
+		t.Errorf("got %q", got)
+	}
+	n.Policy.RoCE.ECN = new(false) // by design
+	n.Derive()
+	if got := tell(diagnose.Run(n, nil)); strings.Contains(got, "Congestion is not answered") {
+		t.Errorf("without ECN by design: %q", got)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package exporter
+package diagnose_test
 
 import (
 	"regexp"
@@ -9,36 +9,8 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
 )
-
-// withBus puts each NIC of a healthy node below a switch of its own, with a GPU beside it.
-func withBus() *fabric.Node {
-	n := healthy()
-	n.Host.Hypervisor = fabric.Known(false, "cpuinfo", n.At)
-	for i, rail := range []struct{ root, port, up, toNIC, toGPU, nic, gpu string }{
-		{"pci0000:15", "0000:15:01.0", "0000:16:00.0", "0000:17:00.0", "0000:17:01.0", "0000:18:00.0", "0000:19:00.0"},
-		{"pci0000:97", "0000:97:01.0", "0000:98:00.0", "0000:99:00.0", "0000:99:01.0", "0000:9a:00.0", "0000:9b:00.0"},
-	} {
-		add := func(address string, kind fabric.PCIKind, bridges ...string) *fabric.PCIFunction {
-			f := fabric.PCIFunction{Address: address, Kind: kind, Root: rail.root, Bridges: bridges}
-			f = f.WithoutFacts(fabric.ReasonNotRead, n.At)
-			f.NUMANode = fabric.Known(i, "numa_node", n.At)
-			f.Link = fabric.PCILink{
-				Speed: fabric.Known(32e9, "", n.At), MaxSpeed: fabric.Known(32e9, "", n.At), Width: fabric.Known(16, "", n.At), MaxWidth: fabric.Known(16, "", n.At),
-			}
-			f.Config.ACS = fabric.Known(fabric.ACS(0), "config", n.At)
-			n.PCI.Functions = append(n.PCI.Functions, f)
-			return &n.PCI.Functions[len(n.PCI.Functions)-1]
-		}
-		add(rail.port, fabric.PCIBridge)
-		add(rail.up, fabric.PCIBridge, rail.port)
-		add(rail.toNIC, fabric.PCIBridge, rail.port, rail.up)
-		add(rail.toGPU, fabric.PCIBridge, rail.port, rail.up)
-		add(rail.nic, fabric.PCINIC, rail.port, rail.up, rail.toNIC).HCAs = []string{n.HCAs[i].Name}
-		add(rail.gpu, fabric.PCIGPU, rail.port, rail.up, rail.toGPU)
-	}
-	return n
-}
 
 func TestPCIeTroubles(t *testing.T) {
 	acs := func(n *fabric.Node) { n.PCI.Function("0000:17:00.0").Config.ACS.Value = 0x1d }
@@ -76,7 +48,7 @@ func TestPCIeTroubles(t *testing.T) {
 		{"nothing was read", func(n *fabric.Node) { n.PCI = fabric.PCI{} }, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n := withBus()
+			n := fabrictest.WithBus()
 			test.edit(n)
 			n.Derive()
 			got := tell(diagnose.Run(n, nil))

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+// IDs of checks that code refers to. The others have theirs in the catalogue only.
+const (
+	CheckReads          = "reads_return" // what could not be read at all
+	CheckPortActive     = "port_active"
+	CheckPortRate       = "port_rate"
+	CheckPortRateAgrees = "port_rate_agrees"
+	CheckFirmware       = "firmware_uniform"
+	CheckMTU            = "mtu_uniform"
+	CheckGID            = "gid_usable"
+	CheckPCIeLink       = "pcie_link"
+	CheckACS            = "pcie_acs"
+	CheckGPUDriver      = "gpu_driver"
+	CheckGPUPCIeLink    = "gpu_pcie_link"
+	CheckGPUThrottled   = "gpu_throttled"
+	CheckNVLinks        = "nvlink_active"
+	CheckNVLinkFabric   = "nvlink_fabric"
+	CheckGPUDirect      = "gpudirect_usable"
+	CheckPeermem        = "peermem_bound"
+)
