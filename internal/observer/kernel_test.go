@@ -130,10 +130,12 @@ func (k *kernel) Open(name string) (Device, error) {
 func (k *kernel) Host(_ fabric.Host, now time.Time) fabric.Host {
 	return fabric.Host{Kernel: fabric.Known("6.1", "", now), BootTime: fabric.Known(now.Add(-time.Hour), "", now)}
 }
+
 func (k *kernel) Daemons(now time.Time) fabric.Fact[[]fabric.Daemon] {
 	k.called("daemons")
 	return fabric.Known([]fabric.Daemon{{Name: "slurmd", PID: 4127}}, "", now)
 }
+
 func (k *kernel) GPUs(now time.Time) fabric.Fact[int] { return fabric.Known(8, "", now) }
 func (k *kernel) GPUDirect(now time.Time) fabric.GPUDirect {
 	k.called("gpudirect")

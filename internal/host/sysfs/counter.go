@@ -135,7 +135,8 @@ func (d *Device) ReadPMA(h *fabric.HCA, all bool, now time.Time) error {
 	for i := range h.Ports {
 		q := &h.Ports[i]
 		p := d.port(q.Number)
-		if p.pma.listed.IsZero() || all && !(p.pma.settled(now) && (p.ext.listed.IsZero() || p.ext.settled(now))) {
+		settled := p.pma.settled(now) && (p.ext.listed.IsZero() || p.ext.settled(now))
+		if p.pma.listed.IsZero() || all && !settled {
 			d.listPMA(p, now)
 		}
 		for _, c := range []*counterDir{&p.pma, &p.ext} {
