@@ -38,8 +38,8 @@ test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -vet=off ./exporter ./internal/demo $(PURE) ./test/corpus
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
-rules: ## alert rules and dashboards against the catalogue, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)
-	cd tools && $(GO) test -count=1 ./rules ./operator ./dashboards
+rules: ## alert rules and dashboards against the catalogue, make pictures over stand-ins, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)
+	cd tools && $(GO) test -count=1 ./rules ./operator ./dashboards ./pictures
 	$(GO) test -v -run 'TestPromtool|TestAlertmanagerInhibits' ./alerts
 
 pint: ## alert rules again, by Cloudflare's pint (built once: 4 min)
@@ -87,10 +87,10 @@ prometheus: ## bin/prometheus for make scale: Prometheus 3 (built once: 10 min),
 	  -ldflags "-X github.com/prometheus/common/version.Version=$$($(GO) list -m -f '{{.Version}}' github.com/prometheus/prometheus)" \
 	  github.com/prometheus/prometheus/cmd/prometheus
 
-pictures: build ## docs/dashboards/*.png: the dashboards over simulated nodes (9 min; needs chromium, Debian's Prometheus is fetched)
-	cd tools && $(GO) build -o ../bin/preview ./preview
+pictures: build ## docs/dashboards/*.png and docs/landing.png over simulated nodes, by the Grafana in folder GRAFANA (15 min; needs chromium, Debian's Prometheus is fetched)
+	cd tools && $(GO) build -o ../bin/pictures ./pictures
 	programs=$$(test/prometheus/fetch.sh) || { echo "$$programs"; exit 1; }; \
-	bin/preview -exporter $(BIN) -programs "$$programs" -dashboards dashboards -rules alerts -set node.instance=gpu-05 -out docs/dashboards
+	bin/pictures -grafana "$(GRAFANA)" -exporter $(BIN) -programs "$$programs" -set node.instance=gpu-04 -landing docs/landing.png
 
 fuzz: ## each fuzz target for FUZZTIME (60s)
 	@set -e; for p in $$($(GO) list ./...); do \

@@ -5,8 +5,14 @@
 // proc/ and root/ laid out as on the node, netlink/ with what the kernel and the GPU driver were asked and answered, and
 // MANIFEST.json.
 //
-// Taking it is as harmless as a scrape: nothing is written to the node, each file is read once, and excluded and
-// restricted devices are left alone. All of it is held in memory, which the limits below allow.
+// Of sysfs an archive has what the readers in package host read: they run once with a recorder (tree.go), so that a new
+// fact is in captures by itself. What a file may say about somebody is decided in rewrite.go: of a file of no known kind
+// only numbers and common words are kept, and the manifest names it. Of procfs and the root file system it has the files
+// that read.go names, and of these the lines that are needed.
+//
+// Taking it is as harmless as a scrape: nothing is written to the node, each counter is read once from sysfs and once
+// over netlink, and excluded and restricted devices are left alone. All of it is held in memory, which the limits below
+// allow.
 //
 // Concurrency: Take and Unpack may be called by any number of goroutines. Each device is read in a goroutine of its
 // own, one after the other. One that hangs is left behind after a time limit: what it read until then stays, what it
@@ -24,7 +30,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,9 +81,9 @@ type Options struct {
 	// GPUs asks the GPU driver once, and lets go of it; nil: nobody asks.
 	GPUs func(now time.Time) (fabric.GPUDriver, error)
 
-	limit time.Duration                           // for tests; 0: timeLimit
-	read  func(f *os.File, p []byte) (int, error) // for tests; nil: f.Read
-	dial  dialer                                  // for tests; nil: this kernel, if Sysfs is its
+	limit time.Duration           // for tests; 0: timeLimit
+	begin func(path string) error // for tests: called before a file of sysfs is read; its error is the answer
+	dial  dialer                  // for tests; nil: this kernel, if Sysfs is its
 }
 
 // Capture is what was read of a node, its identifiers replaced.
@@ -121,9 +126,6 @@ type session struct {
 func Take(ctx context.Context, o Options) (*Capture, error) {
 	o.Policy = cmp.Or(o.Policy, new(fabric.Policy))
 	o.limit = cmp.Or(o.limit, timeLimit)
-	if o.read == nil {
-		o.read = (*os.File).Read
-	}
 	s := &session{o: o, all: newCollection(), root: map[string]*os.Root{}}
 	var err error
 	if s.sys, err = sysfs.Open(o.Sysfs); err != nil {
@@ -158,14 +160,14 @@ func (s *session) everything(ctx context.Context) ([]string, error) {
 	}{
 		{"default routes", s.routes},
 		{"netlink", func(u *unit) error { return s.netlink(u, devices) }}, // which may name other interfaces
-		{"network interfaces", func(u *unit) error { return s.tree(u, sysPart).netDevs(s.all.interfaces(), !s.hasNetlink()) }},
-		{"gpus", func(u *unit) error { return s.tree(u, sysPart).gpus() }},
-		{"GPU driver's modules", func(u *unit) error { return s.tree(u, sysPart).modules() }},
+		{"network interfaces", s.netDevs},
+		{"PCI functions", func(u *unit) error { return s.functions(u, devices) }},
+		{"node", s.node},
 		{"GPU driver's procfs", func(u *unit) error { return s.tree(u, procPart).gpuDriver() }},
-		{"procfs", func(u *unit) error { return s.tree(u, procPart).node() }},
+		{"procfs", func(u *unit) error { return s.tree(u, procPart).procfs() }},
 		{"daemons", s.daemons},
 		{"nccl.conf", func(u *unit) error { return s.tree(u, rootPart).nccl() }},
-		{"congestion control", func(u *unit) error { return s.tree(u, sysPart).congestion(s.all.wires()) }},
+		{"congestion control", func(u *unit) error { return s.congestion(u, s.all.wires()) }},
 		{"drivers of network interfaces", func(u *unit) error { return s.drivers(u, s.all.wires(), s.all.found()) }},
 	} {
 		if _, err := s.run(ctx, part.name, part.read); err != nil {
@@ -190,13 +192,15 @@ func (s *session) devices(ctx context.Context) ([]string, error) {
 		s.all.seeDevice(name)
 		switch {
 		case !s.o.Devices.Allows(name):
+			s.all.leaveAlone(name)
 			s.all.leaveOut(name, "excluded by flags")
 			continue
 		case s.o.Policy.IsRestricted(name):
+			s.all.leaveAlone(name)
 			s.all.leaveOut(name, "restricted by the configuration")
 			continue
 		}
-		ok, err := s.run(ctx, name, func(u *unit) error { return s.tree(u, sysPart).device(s.sys, name) })
+		ok, err := s.run(ctx, name, func(u *unit) error { return s.device(u, name) })
 		if err != nil {
 			return nil, err
 		}
@@ -206,26 +210,6 @@ func (s *session) devices(ctx context.Context) ([]string, error) {
 	}
 	_, err = s.run(ctx, "devices of other network namespaces", func(u *unit) error { return s.moved(u, names) })
 	return captured, err
-}
-
-// moved reads where the devices are that other network namespaces have, and nothing else of them.
-func (s *session) moved(u *unit, here []string) error {
-	list, err := s.sys.Moved(here)
-	t := s.tree(u, sysPart)
-	for _, m := range list {
-		if !s.o.Devices.Allows(m.Device) || s.o.Policy.IsRestricted(m.Device) {
-			u.leaveOut(m.Device, "excluded by flags or restricted by the configuration")
-			continue
-		}
-		at, err := t.resolve(m.Link)
-		if err != nil {
-			t.note(m.Link, err)
-			continue
-		}
-		t.attr(at, "ibdev")
-		t.functions(path.Dir(path.Dir(at)))
-	}
-	return err
 }
 
 // routes adds the interfaces of the default routes: the exporter looks at what is below them.
@@ -268,7 +252,7 @@ func (s *session) daemons(u *unit) error {
 }
 
 func (s *session) tree(u *unit, part string) *tree {
-	return &tree{unit: u, root: s.root[part], part: part, readFile: s.o.read}
+	return &tree{unit: u, root: s.root[part], part: part, before: s.o.begin, real: map[string]string{}}
 }
 
 // finish replaces the identifiers and writes the manifest.
@@ -288,8 +272,16 @@ func (s *session) finish(devices []string) (*Capture, error) {
 		Format: Format, Version: s.o.Version, Time: time.Now().UTC().Truncate(time.Second), Note: Note, Devices: []string{},
 	}}
 	for name, e := range entries {
-		e.text = a.rewrite(name, e)
 		to := a.path(name)
+		if e.kind == regular && !isKnown(name, e.text) {
+			text, why := a.guarded(e.text)
+			if why != "" {
+				leftOut = append(leftOut, Problem{to, why})
+			}
+			e.text = text
+		} else {
+			e.text = a.rewrite(name, e)
+		}
 		if !isSafe(to) || e.kind == link && !utf8.ValidString(e.text) {
 			leftOut = append(leftOut, Problem{to, "its name is not one for an archive"})
 			continue
@@ -311,6 +303,6 @@ func (a *anonymiser) problems(list []Problem) []Problem {
 	for i := range list {
 		list[i].Path, list[i].Reason = a.message(list[i].Path), a.message(list[i].Reason)
 	}
-	slices.SortFunc(list, func(x, y Problem) int { return cmp.Compare(x.Path, y.Path) })
-	return list
+	slices.SortFunc(list, func(x, y Problem) int { return cmp.Or(cmp.Compare(x.Path, y.Path), cmp.Compare(x.Reason, y.Reason)) })
+	return slices.Compact(list) // two readers may have failed at one file
 }

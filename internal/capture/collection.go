@@ -7,10 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/pci"
 )
 
 type kind uint8
@@ -19,6 +24,8 @@ const (
 	directory kind = iota
 	regular
 	link
+	named  // a file that somebody looked for and did not read
+	beside // one that somebody saw in a list
 )
 
 // entry is a file, a directory or a symbolic link of an archive.
@@ -41,11 +48,14 @@ type collection struct {
 	ports   map[string]string   // interfaces of Ethernet ports that may be asked; empty where sysfs names none
 	lower   map[string][]string // what lies below each interface that was read
 	hosts   []string            // names of the node itself, never written
+	nics    []pci.NIC           // of devices in other network namespaces
+	alone   map[string]bool     // devices that are not to be captured
 }
 
 func newCollection() *collection {
 	return &collection{
 		entries: map[string]entry{}, netdevs: map[string]bool{}, devices: map[string]bool{}, ports: map[string]string{}, lower: map[string][]string{},
+		alone:   map[string]bool{},
 		leftOut: []Problem{}, errors: []Problem{},
 	}
 }
@@ -58,7 +68,7 @@ func (c *collection) put(name string, e entry) {
 }
 
 func (c *collection) locked(name string, e entry) {
-	if _, ok := c.entries[name]; ok || c.full {
+	if was, ok := c.entries[name]; c.full || ok && (was.kind < named || e.kind != regular && e.kind != named) {
 		return
 	}
 	if len(c.entries) >= maxFiles || c.bytes+len(e.text) > maxBytes {
@@ -74,6 +84,20 @@ func (c *collection) leaveOut(name, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leftOut = append(c.leftOut, Problem{name, why})
+}
+
+// leaveAlone notes a device of which nothing is to be in the archive.
+func (c *collection) leaveAlone(device string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.alone[device] = true
+}
+
+// movedNICs returns the devices in other network namespaces.
+func (c *collection) movedNICs() []pci.NIC {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.nics)
 }
 
 // interfaces returns the network interfaces that were named so far.
@@ -135,11 +159,32 @@ func (c *collection) wires() []string {
 	return wires
 }
 
-// take returns copies, because a goroutine that was left behind may hold on to the collection.
+// take returns copies, because a goroutine that was left behind may hold on to the collection. Of devices that are to be
+// left alone nothing is in them.
 func (c *collection) take() (entries map[string]entry, leftOut, failed []Problem) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return maps.Clone(c.entries), slices.Clone(c.leftOut), slices.Clone(c.errors)
+	entries = maps.Clone(c.entries)
+	alone := maps.Clone(c.alone)
+	read := map[string]bool{} // directories of which files were read
+	for name, e := range entries {
+		read[path.Dir(name)] = read[path.Dir(name)] || e.kind == regular
+	}
+	for name, e := range entries {
+		switch {
+		case e.kind == beside && read[path.Dir(name)]: // somebody chose from them
+			delete(entries, name)
+		case e.kind >= named:
+			entries[name] = entry{kind: regular}
+		}
+		if dir, base := path.Split(name); base == "ibdev" && c.alone[strings.TrimSpace(e.text)] {
+			alone[path.Base(dir)] = true // uverbs0
+		}
+	}
+	maps.DeleteFunc(entries, func(name string, _ entry) bool {
+		return slices.ContainsFunc(strings.Split(name, "/"), func(s string) bool { return alone[s] })
+	})
+	return entries, slices.Clone(c.leftOut), slices.Clone(c.errors)
 }
 
 // unit is one read that may hang: a device, all network interfaces, and so on.
@@ -200,6 +245,17 @@ func (u *unit) have(name string) (entry, bool) {
 	return e, ok
 }
 
+// forget removes a file that turned out to be unreadable.
+func (u *unit) forget(name string) {
+	u.change(func(c *collection) {
+		if c.entries[name].kind >= named {
+			delete(c.entries, name)
+		}
+	})
+}
+
+func (u *unit) seeDevice(name string) { u.change(func(c *collection) { c.devices[name] = true }) }
+
 func (u *unit) put(name string, e entry) { u.change(func(c *collection) { c.locked(name, e) }) }
 
 func (u *unit) fail(name string, err error) {
@@ -221,7 +277,11 @@ func (u *unit) note(name string, err error) {
 	}
 }
 
-func (u *unit) seeInterface(name string) { u.change(func(c *collection) { c.netdevs[name] = true }) }
+func (u *unit) seeInterface(name string) {
+	if name != "" {
+		u.change(func(c *collection) { c.netdevs[name] = true })
+	}
+}
 
 // seePort notes the interface of an Ethernet port.
 func (u *unit) seePort(port, name string) { u.change(func(c *collection) { c.ports[port] = name }) }
@@ -264,6 +324,9 @@ var (
 func reason(err error) string {
 	if no, ok := errors.AsType[syscall.Errno](err); ok {
 		return no.Error()
+	}
+	if fabric.ReasonOf(err) == fabric.ReasonMalformed {
+		return "not what the kernel promises"
 	}
 	for _, e := range []error{errTooLong, errNotRegular, errOutside, errRestricted} {
 		if errors.Is(err, e) {

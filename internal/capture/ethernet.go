@@ -4,72 +4,21 @@ package capture
 
 import (
 	"errors"
-	"fmt"
 	"path"
-	"slices"
-	"strconv"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/dcbnl"
 	"gpufabric_exporter/internal/host/ethtool"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // Limits on what drivers of network interfaces are asked.
 const (
-	maxWires      = 256
-	maxParameters = 64 // of one directory; Linux 6.12 has 22
+	maxWires = 256
 
 	statisticBytes = 64 // of one in the archive, without its name
 )
-
-// congestion reads what MLNX_OFED adds to these interfaces, and where it does not show the parameters of congestion
-// control, those in debugfs. Most of these files cost a command to the firmware; package sysfs has the details.
-func (t *tree) congestion(wires []string) error {
-	if len(wires) > maxWires {
-		t.leaveOut("network interfaces", fmt.Sprintf("more than %d below RDMA ports: left out with all that follow", maxWires))
-	}
-	for _, name := range wires[:min(len(wires), maxWires)] {
-		at, err := t.resolve(netClass + "/" + name)
-		if err != nil {
-			t.note(netClass+"/"+name, err)
-			continue
-		}
-		t.attrs(at+"/qos", "trust", "dscp2prio")
-		found := false
-		for _, side := range []string{"roce_np", "roce_rp"} {
-			dir := at + "/ecn/" + side
-			found = t.parameters(dir) || found
-			t.switches(dir + "/enable")
-		}
-		device, err := t.resolve(at + "/device")
-		if function := path.Base(device); err == nil && !found && isFunction(function) {
-			t.parameters(debugMLX5 + "/" + function + "/cc_params")
-		}
-	}
-	return nil
-}
-
-// parameters reads the numbers in a directory and tells whether there are any.
-func (t *tree) parameters(dir string) (found bool) {
-	names := slices.DeleteFunc(t.list(dir), func(s string) bool { return s == "enable" })
-	for _, name := range names[:min(len(names), maxParameters)] {
-		if _, ok := t.attr(dir, name); ok {
-			found = true
-		}
-	}
-	return found
-}
-
-// switches reads for which priorities a side of congestion control is on. One that is unknown is enough to know
-// nothing.
-func (t *tree) switches(dir string) {
-	for p := range fabric.NumPriorities {
-		if _, ok := t.attr(dir, strconv.Itoa(p)); !ok {
-			return
-		}
-	}
-}
 
 // isFunction tells whether a device is named as a PCI function.
 func isFunction(name string) bool {
@@ -121,11 +70,11 @@ func (s *session) drivers(u *unit, wires, found []string) error {
 	defer dcb.Close()
 	defer tool.Close()
 	same := func(name string) string { return name }
-	answers, more := []dcbnl.Exchange{}, []ethtool.Exchange{}
-	dcb.Record(func(e dcbnl.Exchange) { answers = append(answers, e.Rewrite(same)) })
+	answers, more := []netlink.Exchange{}, []netlink.Exchange{}
+	dcb.Record(func(e netlink.Exchange) { answers = append(answers, dcbnl.Rewrite(e, same)) })
 	room := maxBytes / 2
-	tool.Record(func(e ethtool.Exchange) {
-		more = append(more, e.Rewrite(same))
+	tool.Record(func(e netlink.Exchange) {
+		more = append(more, ethtool.Rewrite(e, same))
 		for _, s := range e.Statistics {
 			room -= statisticBytes + len(s.Name)
 		}

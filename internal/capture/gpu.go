@@ -9,43 +9,11 @@ import (
 	"time"
 )
 
-const (
-	kernelModules = "module"
-	memoryPeers   = "kernel/mm/memory_peers"
-	nvidiaProc    = "driver/nvidia"
-
-	gpuModules  = "nvidia nvidia_uvm nvidia_peermem nv_peer_mem gdrdrv"
-	moduleAttrs = "version srcversion initstate refcnt"
-	peerParams  = "peerdirect_support persistent_api_support"
-	peerClients = "nv_mem nv_mem_nc"
-	peerAttrs   = "version num_alloc_mrs num_dealloc_mrs num_reg_pages num_dereg_pages num_reg_bytes num_dereg_bytes num_free_callbacks"
-)
+const nvidiaProc = "driver/nvidia"
 
 // gpuPatience is how many times the limit the GPU driver has to answer: the first answer comes with the initialisation of
 // all GPUs, which takes seconds for each.
 const gpuPatience = 7
-
-// modules reads what the kernel shows of the GPU driver and of peer memory. What driver/nvidia/gpus of procfs has of each
-// GPU is not read: serial numbers are in it.
-func (t *tree) modules() error {
-	t.list(kernelModules)
-	for name := range strings.FieldsSeq(gpuModules) {
-		at, err := t.resolve(kernelModules + "/" + name)
-		if err != nil {
-			t.note(kernelModules+"/"+name, err)
-			continue
-		}
-		t.list(at)
-		t.attrs(at, strings.Fields(moduleAttrs)...)
-		t.attrs(at+"/parameters", strings.Fields(peerParams)...)
-	}
-	t.list(memoryPeers)
-	for name := range strings.FieldsSeq(peerClients) {
-		t.list(memoryPeers + "/" + name)
-		t.attrs(memoryPeers+"/"+name, strings.Fields(peerAttrs)...)
-	}
-	return nil
-}
 
 // gpuDriver reads what the GPU driver shows of itself in procfs.
 func (t *tree) gpuDriver() error {

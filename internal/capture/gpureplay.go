@@ -18,7 +18,7 @@ import (
 	"unicode/utf8"
 
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/host/replay"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // GPUsFile is the file in NetlinkFolder with what the GPU driver answered.
@@ -50,7 +50,7 @@ type GPUs struct{ text []byte }
 // nobody asked it, and ErrInvalid where it is not a file that Take wrote.
 func ReplayGPUs(folder string) (*GPUs, error) {
 	name := filepath.Join(folder, GPUsFile)
-	b, err := replay.ReadFile(name, maxGPUText)
+	b, err := netlink.ReadFile(name, maxGPUText)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, err
@@ -101,7 +101,7 @@ func parseGPUs(b []byte) (fabric.GPUDriver, error) {
 	if len(b) > maxGPUText {
 		return fabric.GPUDriver{}, invalid("more than %d bytes", maxGPUText)
 	}
-	if replay.Elements(b) > maxGPUElements {
+	if netlink.Elements(b) > maxGPUElements {
 		return fabric.GPUDriver{}, invalid("more than %d elements of arrays", maxGPUElements)
 	}
 	d := json.NewDecoder(bytes.NewReader(b))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"gpufabric_exporter/internal/host/netlink"
 	"gpufabric_exporter/internal/host/rdmanl"
 )
 
@@ -21,9 +22,9 @@ func (s *session) netlink(u *unit, devices []string) error {
 		return err
 	}
 	defer c.Close()
-	exchanges := []rdmanl.Exchange{}
-	c.Record(func(e rdmanl.Exchange) {
-		exchanges = append(exchanges, e.Rewrite(rdmanl.Rewriting{
+	exchanges := []netlink.Exchange{}
+	c.Record(func(e netlink.Exchange) {
+		exchanges = append(exchanges, rdmanl.Rewrite(e, rdmanl.Rewriting{
 			Keep: func(device string) bool { return slices.Contains(devices, device) },
 			Name: func(s string) string { return s },
 			GUID: func(v uint64) uint64 { return v },
@@ -59,14 +60,14 @@ func askDevice(u *unit, c *rdmanl.Client, d rdmanl.Device) {
 }
 
 // marshal returns the text of a file with exchanges. It is as long as it will be when names in it are replaced.
-func marshal[E any](exchanges []E) (string, error) {
+func marshal(exchanges []netlink.Exchange) (string, error) {
 	b, err := json.MarshalIndent(exchanges, "", " ")
 	return string(b) + "\n", err
 }
 
 // rewriteAll replaces the identifiers in a file with exchanges.
-func rewriteAll[E any](text string, rewrite func(E) E) string {
-	var exchanges []E
+func rewriteAll(text string, rewrite func(netlink.Exchange) netlink.Exchange) string {
+	var exchanges []netlink.Exchange
 	if json.Unmarshal([]byte(text), &exchanges) != nil {
 		return "" // cannot be: it was marshalled above
 	}

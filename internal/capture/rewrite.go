@@ -12,9 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"gpufabric_exporter/internal/host/dcbnl"
 	"gpufabric_exporter/internal/host/ethtool"
+	"gpufabric_exporter/internal/host/netlink"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/rdmanl"
 )
@@ -29,13 +32,13 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 	case e.kind == directory:
 		return ""
 	case name == rdmaName:
-		return rewriteAll(e.text, func(e rdmanl.Exchange) rdmanl.Exchange {
-			return e.Rewrite(rdmanl.Rewriting{Keep: func(string) bool { return true }, Name: a.device, GUID: a.eui64})
+		return rewriteAll(e.text, func(e netlink.Exchange) netlink.Exchange {
+			return rdmanl.Rewrite(e, rdmanl.Rewriting{Keep: func(string) bool { return true }, Name: a.device, GUID: a.eui64})
 		})
 	case name == dcbName:
-		return rewriteAll(e.text, func(e dcbnl.Exchange) dcbnl.Exchange { return e.Rewrite(a.device) })
+		return rewriteAll(e.text, func(e netlink.Exchange) netlink.Exchange { return dcbnl.Rewrite(e, a.device) })
 	case name == ethtoolName:
-		return rewriteAll(e.text, func(e ethtool.Exchange) ethtool.Exchange { return e.Rewrite(a.device) })
+		return rewriteAll(e.text, func(e netlink.Exchange) netlink.Exchange { return ethtool.Rewrite(e, a.device) })
 	case name == gpusName:
 		return a.gpuText(e.text)
 	case name == procPart+"/"+nvidiaProc+"/version":
@@ -54,7 +57,7 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 		return a.words(e.text)
 	case base == "traffic_class":
 		return a.lines(e.text, a.rule)
-	case path.Base(dir) == "ndevs", base == "parent", base == "slaves", base == "active_slave", base == "primary":
+	case path.Base(dir) == "ndevs", base == "parent", base == "ibdev", base == "slaves", base == "active_slave", base == "primary":
 		return a.list(e.text)
 	case path.Base(dir) == "gids":
 		return a.gidText(e.text)
@@ -70,30 +73,62 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 		return a.lines(e.text, onlyIf(uidLine))
 	case isVersion(dir, base):
 		return a.scrub(e.text)
-	case isPlain(dir, base):
-		return e.text
+	case counterFile.MatchString(name), slices.Contains(strings.Fields("stat cpuinfo aer_dev_correctable aer_dev_nonfatal aer_dev_fatal"), base):
+		return e.text // a version of four numbers or a counter of twelve digits may look like an identifier
 	}
 	return a.text(e.text)
-}
-
-// isPlain tells whether a file has nothing in it that identifies anybody, but perhaps something that looks so: a
-// version of four numbers or a counter of twelve digits.
-func isPlain(dir, base string) bool {
-	switch parent := path.Base(dir); {
-	case parent == "counters", parent == "counters_ext", parent == "hw_counters", strings.HasPrefix(parent, "cm_"):
-		return true
-	}
-	switch base {
-	case "stat", "cpuinfo", "aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal":
-		return true
-	}
-	return false
 }
 
 // isVersion tells whether a file has what a vendor calls a thing, a version of four numbers for one.
 func isVersion(dir, base string) bool {
 	return slices.Contains([]string{"fw_ver", "hw_rev", "hca_type", "board_id"}, base) ||
-		strings.Contains(dir, "/"+memoryPeers+"/") || strings.HasPrefix(dir, sysPart+"/"+kernelModules+"/")
+		base == "version" && strings.HasPrefix(dir, sysPart+"/") || base == "srcversion"
+}
+
+// knownFiles are files of sysfs that rewrite treats rightly: how their paths end. All words in them are the kernel's own, or
+// replaced for what they are.
+const knownFiles = `ports/*/state ports/*/phys_state ports/*/rate ports/*/link_layer gid_attrs/types/* gid_attrs/ndevs/* gids/*
+	node_type node_desc node_guid sys_image_guid fw_ver hw_rev hca_type board_id infiniband/*/parent infiniband_verbs/*/ibdev
+	net/*/address net/*/operstate qos/trust qos/dscp2prio tc/*/traffic_class
+	bonding/mode bonding/slaves bonding/active_slave bonding/primary
+	power/runtime_status current_link_speed max_link_speed aer_dev_correctable aer_dev_nonfatal aer_dev_fatal iommu_groups/*/type
+	module/*/version module/*/srcversion module/*/initstate memory_peers/*/version`
+
+var (
+	knownFile = func() *regexp.Regexp {
+		var ends []string
+		for pattern := range strings.FieldsSeq(knownFiles) {
+			ends = append(ends, strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, `[^/]+`))
+		}
+		return regexp.MustCompile(`^` + sysPart + `/(?:.*/)?(?:` + strings.Join(ends, "|") + `)$`)
+	}()
+	counterFile = regexp.MustCompile(`^` + sysPart + `/.*/(?:counters|counters_ext|hw_counters|cm_\w+|memory_peers/\w+)/[^/]+$`)
+	counterText = regexp.MustCompile(`^(?:\d{1,20}|N/A \(no PMA\))\n?$`)
+)
+
+// isKnown tells whether rewrite knows what is in a file. All others that somebody reads are guarded.
+func isKnown(name, text string) bool {
+	switch dir, base := path.Split(name); {
+	case !strings.HasPrefix(name, sysPart+"/"): // these files are named in read.go, with what is kept of them
+		return true
+	case counterFile.MatchString(name):
+		return counterText.MatchString(text) || base == "version"
+	case isFunction(path.Base(dir)) && base == "config":
+		return true
+	}
+	return knownFile.MatchString(name)
+}
+
+// guarded returns what is kept of the text of a file that nobody said anything about: numbers of up to ten digits and
+// words that NCCL or a vendor has. All others are replaced, as a serial number or somebody's name would be. Why says so.
+func (a *anonymiser) guarded(text string) (kept, why string) {
+	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\t\r", r) }) {
+		return "", "of no known kind, and no text: it is empty here"
+	}
+	if kept = a.words(text); kept != text {
+		return kept, "of no known kind: words in it were replaced"
+	}
+	return kept, ""
 }
 
 // isAddress tells whether a file has a MAC address or GUID. In all others there are only texts that look like one.

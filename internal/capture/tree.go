@@ -3,13 +3,13 @@
 package capture
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 )
@@ -18,17 +18,17 @@ const (
 	maxAttribute = 4 << 10 // sysfs gives a driver one page, and nothing that is read here fills it
 	maxText      = 1 << 20 // of procfs and of nccl.conf
 	maxProcStat  = 4 << 20 // grows with the CPUs and interrupts; one line of it is kept
-	maxNames     = 1 << 16 // of a directory
 	maxLinks     = 40      // on one path, as MAXSYMLINKS of the kernel
 )
 
-// tree reads below one root on behalf of a unit. Paths are relative to the root; what it reads goes to the archive
+// tree reads below one root on behalf of a unit, or records what others read there. Paths are relative to the root; what it reads goes to the archive
 // under the name of the part.
 type tree struct {
 	*unit
-	root     *os.Root
-	part     string
-	readFile func(f *os.File, p []byte) (int, error)
+	root   *os.Root
+	part   string
+	before func(path string) error // nil: Begin calls nothing
+	real   map[string]string       // directories, with what they lead to
 }
 
 // resolve follows every symbolic link in p, puts them into the archive, and returns what p leads to.
@@ -90,59 +90,76 @@ func (t *tree) link(p string) (string, error) {
 	return target, nil
 }
 
-// links puts those of the names in a directory that are symbolic links into the archive.
-func (t *tree) links(dir string, names ...string) {
-	for _, name := range names {
-		_, err := t.link(dir + "/" + name)
-		t.note(dir+"/"+name, err, syscall.EINVAL)
+// Begin implements beneath.Recorder. Vital product data hold serial numbers, and nothing else that is needed.
+func (t *tree) Begin(p string) error {
+	if !t.begin(t.part+"/"+p) || path.Base(p) == "vpd" {
+		return errUnreadable
 	}
-}
-
-// list returns the sorted names in a directory and puts the directory into the archive.
-func (t *tree) list(p string) []string {
-	if !t.begin(t.part + "/" + p) {
+	if t.before == nil {
 		return nil
 	}
-	f, err := t.root.OpenFile(p, os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	err := t.before(p)
 	if err != nil {
-		t.note(p, err)
-		return nil
+		t.Text(p, nil, err)
 	}
-	defer f.Close()
-	names, err := f.Readdirnames(maxNames)
-	if err != nil && !errors.Is(err, io.EOF) {
-		t.note(p, err)
-		return nil
-	}
-	t.put(t.part+"/"+p, entry{kind: directory})
-	slices.Sort(names)
-	return names
+	return err
 }
 
-// attrs puts files of a directory without links on its path into the archive.
-func (t *tree) attrs(dir string, names ...string) {
-	for _, name := range names {
-		t.attr(dir, name)
-	}
-}
+// Look implements beneath.Recorder: it puts links and directories into the archive, and of files the names.
+func (t *tree) Look(p string) { t.look(p, named) }
 
-// attr puts a file into the archive and returns its text; ok is false when it could not be read. One that is not
-// there is nothing to note.
-func (t *tree) attr(dir, name string) (text string, ok bool) {
-	p := dir + "/" + name
-	if !t.begin(t.part + "/" + p) {
-		return "", false
-	}
-	if e, ok := t.have(t.part + "/" + p); ok { // two devices may lead to one file
-		return e.text, true
-	}
-	b, err := t.attribute(p)
+// Entry implements beneath.Recorder.
+func (t *tree) Entry(dir, name string) { t.look(dir+"/"+name, beside) }
+
+func (t *tree) look(p string, file kind) {
+	at, err := t.where(p)
 	if err != nil {
-		t.note(p, err)
-		return "", false
+		return
 	}
-	t.put(t.part+"/"+p, entry{kind: regular, text: string(b)})
-	return string(b), true
+	info, err := t.root.Lstat(at)
+	if err != nil {
+		return
+	}
+	if path.Base(path.Dir(at)) == "net" {
+		t.seeDevice(path.Base(at))
+	}
+	switch mode := info.Mode(); {
+	case mode&fs.ModeSymlink != 0:
+		_, err = t.link(at)
+		t.note(at, err)
+	case mode.IsDir():
+		t.put(t.part+"/"+at, entry{kind: directory})
+	case mode.IsRegular():
+		t.put(t.part+"/"+at, entry{kind: file})
+	}
+}
+
+// Text implements beneath.Recorder. The first answer counts.
+func (t *tree) Text(p string, text []byte, err error) {
+	at, lost := t.where(p)
+	switch err = cmp.Or(lost, err); {
+	case err != nil:
+		t.forget(t.part + "/" + at)
+		t.note(at, err)
+	case len(text) > maxAttribute:
+		t.fail(t.part+"/"+at, errTooLong)
+	default:
+		t.put(t.part+"/"+at, entry{kind: regular, text: string(text)})
+	}
+}
+
+// where returns the path without links to its last component, and puts the links into the archive.
+func (t *tree) where(p string) (string, error) {
+	dir := path.Dir(p)
+	real, known := t.real[dir]
+	if !known {
+		var err error
+		if real, err = t.resolve(dir); err != nil {
+			return p, err
+		}
+		t.real[dir] = real
+	}
+	return path.Join(real, path.Base(p)), nil
 }
 
 // note notes an error, unless it is one that says that there is no such thing.
@@ -155,24 +172,6 @@ func (t *tree) note(p string, err error, expected ...error) {
 	if err != nil {
 		t.fail(t.part+"/"+p, err)
 	}
-}
-
-// attribute reads a file of sysfs with a single read(2): every other one would ask the driver again.
-func (t *tree) attribute(p string) ([]byte, error) {
-	f, err := t.open(p)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	buf := make([]byte, maxAttribute+1)
-	n, err := t.readFile(f, buf)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, err
-	}
-	if n > maxAttribute {
-		return nil, errTooLong
-	}
-	return buf[:n], nil
 }
 
 // text reads a longer file.

@@ -18,7 +18,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"gpufabric_exporter/internal/host/replay"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // ErrInvalid is what is wrong with an archive that was not made by this program, or not in one piece.
@@ -173,7 +173,7 @@ func (u *unpacker) readManifest(h *tar.Header, r io.Reader) error {
 	if err != nil {
 		return invalid("%s: %w", manifestName, err)
 	}
-	if replay.Elements(text) > maxEntries {
+	if netlink.Elements(text) > maxEntries {
 		return invalid("%s lists more than %d things", manifestName, maxEntries)
 	}
 	if err := json.Unmarshal(text, &u.manifest); err != nil {

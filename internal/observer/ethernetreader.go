@@ -13,6 +13,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/dcbnl"
 	"gpufabric_exporter/internal/host/ethtool"
+	"gpufabric_exporter/internal/host/netlink"
 	"gpufabric_exporter/internal/host/sysfs"
 )
 
@@ -34,8 +35,8 @@ func ethernetOf(recordings string, sys *sysfs.FS) (*ethernetReader, error) {
 	r := &ethernetReader{dialDCB: dcbnl.Dial, openTool: ethtool.Open, asked: fabric.Commands{}}
 	switch {
 	case recordings != "":
-		dcb, err := recorded(dcbnl.Load, recordings, dcbnl.File)
-		tool, toolErr := recorded(ethtool.Load, recordings, ethtool.File)
+		dcb, err := recorded(recordings, dcbnl.File)
+		tool, toolErr := recorded(recordings, ethtool.File)
 		if err = errors.Join(err, toolErr); err != nil || dcb == nil && tool == nil {
 			return nil, err
 		}
@@ -49,8 +50,8 @@ func ethernetOf(recordings string, sys *sysfs.FS) (*ethernetReader, error) {
 
 // recorded loads exchanges from a file in a folder of recordings; nil where there is none, as in a capture of a copy
 // of some sysfs.
-func recorded[T any](load func(string) ([]T, error), folder, file string) ([]T, error) {
-	list, err := load(filepath.Join(folder, file))
+func recorded(folder, file string) ([]netlink.Exchange, error) {
+	list, err := netlink.Load(filepath.Join(folder, file))
 	if errors.Is(err, fs.ErrNotExist) {
 		_, err = os.Stat(folder)
 		return nil, err
@@ -82,7 +83,7 @@ func (r *ethernetReader) ReadQoS(netdev string, q *fabric.QoS, now time.Time) er
 
 // drop closes a socket that can no longer be trusted; the next question opens a new one. What it asked stays counted.
 func (r *ethernetReader) drop(err error) {
-	if errors.Is(err, dcbnl.ErrBroken) {
+	if errors.Is(err, netlink.ErrBroken) {
 		r.asked.Add(r.dcb.Commands())
 		r.dcb.Close()
 		r.dcb = nil

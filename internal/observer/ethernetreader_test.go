@@ -14,6 +14,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/dcbnl"
 	"gpufabric_exporter/internal/host/ethtool"
+	"gpufabric_exporter/internal/host/netlink"
 	"gpufabric_exporter/internal/host/sysfs"
 )
 
@@ -79,15 +80,15 @@ func TestBrokenSocket(t *testing.T) {
 			return c, c.Close()
 		},
 		openTool: func() (*ethtool.Client, error) {
-			return ethtool.Replay([]ethtool.Exchange{{Command: "ETHTOOL_MSG_PAUSE_GET", NetDev: "eth0", Answer: []byte{5, 0, 3, 0, 1, 0, 0, 0, 5, 0, 4, 0, 0, 0, 0, 0}}})
+			return ethtool.Replay([]netlink.Exchange{{Command: "ETHTOOL_MSG_PAUSE_GET", NetDev: "eth0", Answer: []byte{5, 0, 3, 0, 1, 0, 0, 0, 5, 0, 4, 0, 0, 0, 0, 0}}})
 		},
 	}
 	defer r.Close()
 	var q fabric.QoS
-	if err := r.ReadQoS("eth0", &q, time.Now()); !errors.Is(err, dcbnl.ErrBroken) || q.PFC.Reason != fabric.ReasonIO || !q.Pause.Value.Receive {
+	if err := r.ReadQoS("eth0", &q, time.Now()); !errors.Is(err, netlink.ErrBroken) || q.PFC.Reason != fabric.ReasonIO || !q.Pause.Value.Receive {
 		t.Errorf("%v, %+v", err, q)
 	}
-	if err := r.ReadQoS("eth1", &q, time.Now()); errors.Is(err, dcbnl.ErrBroken) || !errors.Is(err, unix.ENODEV) || q.PFC.Reason != fabric.ReasonGone {
+	if err := r.ReadQoS("eth1", &q, time.Now()); errors.Is(err, netlink.ErrBroken) || !errors.Is(err, unix.ENODEV) || q.PFC.Reason != fabric.ReasonGone {
 		t.Errorf("the next interface: %v, %+v", err, q)
 	}
 	if n := r.Commands()[fabric.CommandDCB]; dials != 2 || n != 2 {

@@ -46,7 +46,7 @@ type dialer func() (rdmaClient, error)
 func dialerOf(recordings string, sys *sysfs.FS) (dialer, error) {
 	switch {
 	case recordings != "":
-		exchanges, err := recorded(rdmanl.Load, recordings, rdmanl.File)
+		exchanges, err := recorded(recordings, rdmanl.File)
 		if exchanges == nil {
 			return nil, err
 		}

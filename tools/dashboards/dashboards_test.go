@@ -64,14 +64,28 @@ type panelModel struct {
 	Panels                   []panelModel
 	Targets                  []struct {
 		RefID, Expr, Format string
+		LegendFormat        string
 		Instant, Range      bool
 		Datasource          *sourceModel
 	}
-	Transformations []struct{ ID string }
-	FieldConfig     struct {
+	Transformations []transformationModel
+	Options         struct {
+		Legend struct {
+			DisplayMode string
+			Calcs       []string
+		}
+		SortBy []struct {
+			DisplayName string
+			Desc        bool
+		}
+	}
+	FieldConfig struct {
 		Defaults struct {
 			Unit, NoValue string
 			Links         []dataLink
+			Color         struct{ Mode string }
+			Mappings      []mappingModel
+			Custom        struct{ AxisSoftMax float64 }
 		}
 		Overrides []struct {
 			Matcher    struct{ ID, Options string }
@@ -81,6 +95,18 @@ type panelModel struct {
 			}
 		}
 	}
+}
+
+type transformationModel struct {
+	ID      string
+	Options struct {
+		ExcludeByName map[string]bool
+		RenameByName  map[string]string
+	}
+}
+
+type mappingModel struct {
+	Options map[string]struct{ Text, Color string }
 }
 
 // shipped are the committed dashboards and their text.
@@ -201,7 +227,7 @@ func checkVariables(t *testing.T, m model) {
 }
 
 func TestPanels(t *testing.T) {
-	types := []string{"timeseries", "stat", "table", "heatmap", "state-timeline", "gauge", "text"}
+	types := []string{"timeseries", "stat", "table", "state-timeline", "text"}
 	all, _ := shipped(t)
 	for _, m := range all {
 		ids, titles := map[int]string{}, map[string]bool{}
@@ -225,7 +251,7 @@ func TestPanels(t *testing.T) {
 			if p.Type == "text" {
 				continue
 			}
-			if p.FieldConfig.Defaults.Unit == "" || len(p.FieldConfig.Defaults.NoValue) < 4 {
+			if p.FieldConfig.Defaults.Unit == "" || len(p.FieldConfig.Defaults.NoValue) < 4 && p.Type != "state-timeline" {
 				t.Errorf("%s/%s: unit %q, without data it says %q", m.name, p.Title, p.FieldConfig.Defaults.Unit, p.FieldConfig.Defaults.NoValue)
 			}
 			if p.Datasource == nil || *p.Datasource != (sourceModel{"prometheus", "${datasource}"}) || len(p.Targets) == 0 {
@@ -240,13 +266,13 @@ func TestPanels(t *testing.T) {
 // checkTargets wants figures and tables to ask for now, and the rest for the time of the dashboard.
 func checkTargets(t *testing.T, name string, p panelModel) {
 	t.Helper()
-	now := slices.Contains([]string{"stat", "gauge", "table"}, p.Type)
+	now := slices.Contains([]string{"stat", "table"}, p.Type)
 	for _, q := range p.Targets {
 		if q.Datasource == nil || *q.Datasource != *p.Datasource || q.Instant != now || q.Range == now || (q.Format == "table") != (p.Type == "table") {
 			t.Errorf("%s/%s: query %s: instant %v, range %v, format %q, of %v", name, p.Title, q.RefID, q.Instant, q.Range, q.Format, q.Datasource)
 		}
 	}
-	if merged := slices.ContainsFunc(p.Transformations, func(x struct{ ID string }) bool { return x.ID == "merge" }); merged != (p.Type == "table" && len(p.Targets) > 1) {
+	if merged := slices.ContainsFunc(p.Transformations, func(x transformationModel) bool { return x.ID == "merge" }); merged != (p.Type == "table" && len(p.Targets) > 1) {
 		t.Errorf("%s/%s: %d queries of a %s, merged: %v", name, p.Title, len(p.Targets), p.Type, merged)
 	}
 }

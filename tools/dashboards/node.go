@@ -40,10 +40,10 @@ func nodeNow() line {
   or 2 * (gpufabric_probe_transport{kind="transport",transport="plugin",@node} == 1)
   or gpufabric_probe_transport{kind="transport",transport="ib",@node} == 1
 )`, nil, words{"1": {"RDMA", good}, "2": {"plugin", good}, "3": {"TCP", bad}}),
-		share(about{"GPUDirect RDMA", "Share of GPUs between which and their NIC NCCL would use GPUDirect RDMA under the host's configuration. The table of GPUs says what blocks it.", "no GPU with a NIC is known", 3, 4}, "percentunit",
-			`avg(gpufabric_gpudirect_usable{@node})`, 1, []step{{0, bad}, {1, good}}),
-		share(about{"Worst probe", "Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as ever.", "no baseline yet, or no probes switched on", 3, 4}, "percentunit",
-			`min(gpufabric_probe_baseline_ratio{kind!="socket",@node})`, 1.1, []step{{0, bad}, {0.8, warning}, {0.95, good}}),
+		number(about{"GPUDirect RDMA", "Share of GPUs between which and their NIC NCCL would use GPUDirect RDMA under the host's configuration. The table of GPUs says what blocks it.", "no GPU with a NIC is known", 3, 4}, "percentunit",
+			`avg(gpufabric_gpudirect_usable{@node})`, []step{{0, bad}, {1, good}}, nil),
+		number(about{"Worst probe", "Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as ever.", "no baseline yet, or no probes switched on", 3, 4}, "percentunit",
+			`min(gpufabric_probe_baseline_ratio{kind!="socket",@node})`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, nil),
 	}
 }
 

@@ -32,7 +32,7 @@ func portHistory() line {
 	return line{
 		history(about{"Ports up and down", "Whether each port was active.", "no RDMA port is known", 12, 8}, words{"1": {"active", good}, "0": {"not active", bad}},
 			curve{`max by (device, port) (gpufabric_hca_port_state{state="active",@port})`, "{{device}}/{{port}}"}),
-		over(about{"Link errors", "What the physical link could not repair: symbol errors and blocks that FEC gave up.", "no such counters are known", 12, 8}, "cps", nil,
+		over(about{"Link errors", "What the physical link could not repair: symbol errors and blocks that FEC gave up.", "no such counters are known", 12, 8}, events, nil,
 			curve{`sum by (device) (` + symbols + `) > 0`, "{{device}} symbols"},
 			curve{`sum by (device) (` + blocks + `) > 0`, "{{device}} blocks beyond FEC"},
 			curve{`sum(` + symbols + `)`, "symbols, all ports"},
@@ -45,7 +45,7 @@ func gpuTrends() line {
 	return line{
 		over(about{"GPU utilisation", "Share of time in which something ran on each GPU. All GPUs of a training job move together.", "no GPU driver answers, or the collector gpu is off", 12, 8}, "percentunit", nil,
 			curve{`max by (index) (gpufabric_gpu_utilization_ratio{@node} ` + index + `)`, "GPU {{index}}"}),
-		over(about{"NVLink errors", "Errors and recoveries by kind, all links of a GPU together. A few CRC errors and replays are normal.", "no NVLink, or the collector nvlink is off", 12, 8}, "cps", nil,
+		over(about{"NVLink errors", "Errors and recoveries by kind, all links of a GPU together. A few CRC errors and replays are normal.", "no NVLink, or the collector nvlink is off", 12, 8}, events, nil,
 			curve{`max by (index, kind) (rate(gpufabric_nvlink_errors_total{@node}[$__rate_interval]) ` + index + `) > 0`, "GPU {{index}}: {{kind}}"},
 			curve{`sum by (kind) (rate(gpufabric_nvlink_errors_total{@node}[$__rate_interval]))`, "all GPUs: {{kind}}"}),
 	}
@@ -55,7 +55,7 @@ func gpuErrors() line {
 	return line{
 		history(about{"Clocks held down", "Why the clocks of a GPU are held down. A power cap under full load is usual; heat and the power brake are not. One slow GPU makes all of its job slow.", "no GPU is throttled, or none is known", 12, 7}, words{"1": {"throttled", warning}},
 			curve{`max by (uuid, reason) (gpufabric_gpu_throttled{@node})`, "{{reason}} {{uuid}}"}),
-		over(about{"PCIe errors", "Errors of the PCIe links of training NICs (AER), and replays of GPUs. Correctable ones cost time, fatal ones the device.", "no PCIe error counters are known", 12, 7}, "cps", nil,
+		over(about{"PCIe errors", "Errors of the PCIe links of training NICs (AER), and replays of GPUs. Correctable ones cost time, fatal ones the device.", "no PCIe error counters are known", 12, 7}, events, nil,
 			curve{`sum by (device, severity) (rate(gpufabric_pcie_aer_errors_total{@port}[$__rate_interval])) > 0`, "{{device}} {{severity}}"},
 			curve{`sum by (severity) (rate(gpufabric_pcie_aer_errors_total{@port}[$__rate_interval]))`, "all NICs {{severity}}"},
 			curve{`sum(rate(gpufabric_gpu_pcie_replays_total{@node}[$__rate_interval]))`, "all GPUs replays"}),
@@ -88,7 +88,7 @@ func exporterNow() line {
 
 func exporterTrends() line {
 	return line{
-		over(about{"Commands to drivers", "Questions the kernel passed on to drivers for the exporter. They do not grow with the number of scrapers.", "the exporter does not answer", 12, 7}, "cps", nil,
+		over(about{"Commands to drivers", "Questions the kernel passed on to drivers for the exporter. They do not grow with the number of scrapers.", "the exporter does not answer", 12, 7}, events, nil,
 			curve{`sum by (kind) (rate(gpufabric_exporter_driver_commands_total{@node}[$__rate_interval]))`, "{{kind}}"}),
 		over(about{"Time to read", "How long the last reads of each collector took, added up over devices that are read side by side.", "the exporter does not answer", 12, 7}, "s", nil,
 			curve{`max by (collector) (gpufabric_scrape_collector_duration_seconds{@node})`, "{{collector}}"}),

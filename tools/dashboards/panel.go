@@ -10,8 +10,6 @@ import (
 
 	"github.com/grafana/grafana-foundation-sdk/go/common"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
-	"github.com/grafana/grafana-foundation-sdk/go/gauge"
-	"github.com/grafana/grafana-foundation-sdk/go/heatmap"
 	"github.com/grafana/grafana-foundation-sdk/go/prometheus"
 	"github.com/grafana/grafana-foundation-sdk/go/stat"
 	"github.com/grafana/grafana-foundation-sdk/go/statetimeline"
@@ -26,6 +24,14 @@ const (
 	bad     = "red"
 	plainly = "text"
 	note    = "blue"
+	unknown = "#808080"
+)
+
+// Units of what is counted. Grafana writes small values of its own units for packets with the prefix m, which reads as
+// mega.
+const (
+	packets = "count: packets/s"
+	events  = "count: /s"
 )
 
 // about is what the reader sees of a panel before its data.
@@ -53,11 +59,15 @@ func fill(expr string) string {
 
 func base(kind string, a about) *dashboard.PanelBuilder {
 	color := dashboard.FieldColorModeIdThresholds
-	if kind == "timeseries" {
+	if kind == "timeseries" || kind == "state-timeline" { // merged states have the colours of words only with a palette
 		color = dashboard.FieldColorModeIdPaletteClassic
 	}
-	return dashboard.NewPanelBuilder().Type(kind).PluginVersion("9.3.0").Title(a.title).Description(a.description).
-		Datasource(source()).Span(a.w).Height(a.h).NoValue(a.none).ColorScheme(dashboard.NewFieldColorBuilder().Mode(color))
+	p := dashboard.NewPanelBuilder().Type(kind).PluginVersion("9.3.0").Title(a.title).Description(a.description).
+		Datasource(source()).Span(a.w).Height(a.h).ColorScheme(dashboard.NewFieldColorBuilder().Mode(color))
+	if kind != "state-timeline" { // it would list the words in its legend, and not show them
+		p.NoValue(a.none)
+	}
+	return p
 }
 
 func query(ref, expr, legend string) *prometheus.DataqueryBuilder {
@@ -87,6 +97,13 @@ type words map[string]word
 
 type word struct{ text, color string }
 
+// with are the words and one more.
+func (w words) with(value string, to word) words {
+	all := words{value: to}
+	maps.Copy(all, w)
+	return all
+}
+
 func (w words) mappings() []dashboard.ValueMapping {
 	if len(w) == 0 {
 		return nil
@@ -102,9 +119,17 @@ func (w words) mappings() []dashboard.ValueMapping {
 	return []dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{Type: dashboard.MappingTypeValueToText, Options: options}}}
 }
 
-// number is one figure, coloured by steps.
+// silent are exporters that do not answer, as in the alert GpuFabricExporterDown: known ones, and those of a job that is
+// called like this exporter and never answered.
+const silent = `(
+  up{@node} == 0 and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds
+  or up{job=~".*gpu.?fabric.*",@node} == 0
+)`
+
+// number is one figure, coloured by steps. Without data because no exporter answers it says so.
 func number(a about, unit, expr string, steps []step, w words) *dashboard.PanelBuilder {
-	return base("stat", a).Unit(unit).Mappings(w.mappings()).Thresholds(thresholdsBuilder(thresholds(plainly, steps))).
+	expr += "\nor on () (max(" + silent + ") - 1 unless on () gpufabric_node_info{@node})"
+	return base("stat", a).Unit(unit).Mappings(w.with("-1", word{"exporter is silent", bad}).mappings()).Thresholds(thresholdsBuilder(thresholds(plainly, steps))).
 		Targets(targets(query("A", expr, "").Instant())).
 		Options(stat.Options{
 			ColorMode: common.BigValueColorModeValue, GraphMode: common.BigValueGraphModeNone, JustifyMode: common.BigValueJustifyModeAuto,
@@ -113,56 +138,89 @@ func number(a about, unit, expr string, steps []step, w words) *dashboard.PanelB
 		})
 }
 
-// share is a gauge from 0 to max.
-func share(a about, unit, expr string, limit float64, steps []step) *dashboard.PanelBuilder {
-	return base("gauge", a).Unit(unit).Min(0).Max(limit).Thresholds(thresholdsBuilder(thresholds(plainly, steps))).
-		Targets(targets(query("A", expr, "").Instant())).
-		Options(gauge.Options{
-			ShowThresholdMarkers: true, Orientation: common.VizOrientationAuto,
-			ReduceOptions: common.ReduceDataOptions{Values: new(false), Calcs: []string{"lastNotNull"}},
-		})
-}
-
 // curve is a query over time and the name of its lines.
 type curve struct{ expr, legend string }
+
+// What the highest or lowest value at each time is called, whichever line has it.
+const (
+	highest = "highest of all"
+	lowest  = "lowest of all"
+)
 
 // extreme are the lines of an expression that are the highest (topk) or lowest (bottomk) at the end of the time shown, so
 // that a line does not come and go, and what was the highest or lowest of all at each time.
 func extreme(op string, n int, expr, legend string) []curve {
-	name, of := "highest of all", "max"
+	name, of := highest, "max"
 	if op == "bottomk" {
-		name, of = "lowest of all", "min"
+		name, of = lowest, "min"
 	}
 	return []curve{
-		{expr + fmt.Sprintf("\nand %s(%d, ", op, n) + atEnd.Replace(expr) + ")", legend},
 		{of + "(" + expr + ")", name},
+		{expr + fmt.Sprintf("\nand %s(%d, ", op, n) + atEnd.Replace(expr) + ")", legend},
 	}
 }
 
 // atEnd makes what a query reads that of the end of the time shown.
 var atEnd = strings.NewReplacer("@port}[$__rate_interval]", "@port}[$__rate_interval] @ end()", "@port}", "@port} @ end()")
 
-// over draws lines over time. Gaps stay gaps. A step is drawn as a dashed line.
+// room is how far the axis reaches where all values are smaller: without it zero is drawn below 100, or 10000 %.
+var room = map[string]float64{"percentunit": 0.1, "Bps": 1e3, "bps": 1e3, "s": 0.001}
+
+// over draws lines over time. Gaps stay gaps. A step is drawn as a dashed line. The legend has the last value of each line
+// and the highest, or the lowest where that is what matters.
 func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelBuilder {
+	top := 1.0
+	if r, ok := room[unit]; ok {
+		top = r
+	}
 	custom := common.GraphFieldConfig{
 		DrawStyle: new(common.GraphDrawStyleLine), LineWidth: new(1.0), FillOpacity: new(0.0), ShowPoints: new(common.VisibilityModeAuto),
-		LineInterpolation: new(common.LineInterpolationLinear), SpanNulls: &common.BoolOrFloat64{Bool: new(false)},
+		LineInterpolation: new(common.LineInterpolationLinear), SpanNulls: &common.BoolOrFloat64{Bool: new(false)}, AxisSoftMax: new(top),
 	}
 	p := base("timeseries", a).Unit(unit)
 	if len(steps) > 0 {
 		custom.ThresholdsStyle = &common.GraphThresholdsStyleConfig{Mode: common.GraphThresholdsStyleModeDashed}
 		p.Thresholds(thresholdsBuilder(thresholds("transparent", steps)))
 	}
+	calc, desc := "max", true
 	var all []*prometheus.DataqueryBuilder
-	for i, c := range curves {
+	for i, c := range behind(curves) {
 		all = append(all, query(ref(i), c.expr, c.legend).Range())
+		if c.legend == lowest {
+			calc, desc = "min", false
+		}
+		if c.aggregate() {
+			p.OverrideByName(c.legend, []dashboard.DynamicConfigValue{
+				{Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": unknown}},
+				{Id: "custom.lineStyle", Value: map[string]any{"fill": "dash", "dash": []int{2, 6}}},
+			})
+		}
 	}
-	if slices.Contains([]string{"Bps", "pps", "cps"}, unit) || unit == "percentunit" && len(steps) == 0 {
+	if slices.Contains([]string{"Bps", packets, events}, unit) || unit == "percentunit" && len(steps) == 0 {
 		p.Min(0)
 	}
 	return p.Custom(custom).Targets(targets(all...)).Options(timeseries.Options{
-		Legend:  common.VizLegendOptions{DisplayMode: common.LegendDisplayModeList, Placement: common.LegendPlacementBottom, ShowLegend: true, Calcs: []string{}},
+		Legend: common.VizLegendOptions{
+			DisplayMode: common.LegendDisplayModeTable, Placement: common.LegendPlacementBottom, ShowLegend: true,
+			Calcs: []string{"lastNotNull", calc}, SortBy: new("Last *"), SortDesc: new(desc),
+		},
 		Tooltip: common.VizTooltipOptions{Mode: common.TooltipDisplayModeMulti, Sort: common.SortOrderDescending},
+	})
+}
+
+func (c curve) aggregate() bool { return c.legend == highest || c.legend == lowest }
+
+// behind draws aggregates first: the line of the port that is the highest must not vanish below them.
+func behind(curves []curve) []curve {
+	return slices.SortedStableFunc(slices.Values(curves), func(a, b curve) int {
+		switch {
+		case a.aggregate() == b.aggregate():
+			return 0
+		case a.aggregate():
+			return -1
+		default:
+			return 1
+		}
 	})
 }
 
@@ -174,35 +232,23 @@ func named(p *dashboard.PanelBuilder, names words) *dashboard.PanelBuilder {
 	return p
 }
 
-// history shows which state each line was in, over time.
+// history shows which state each line was in, over time. Without data it has one line that says what that means: the
+// panel itself has no words for it.
 func history(a about, w words, curves ...curve) *dashboard.PanelBuilder {
-	var all []*prometheus.DataqueryBuilder
+	var known []string
+	var queries []*prometheus.DataqueryBuilder
 	for i, c := range curves {
-		all = append(all, query(ref(i), c.expr, c.legend).Range())
+		queries = append(queries, query(ref(i), c.expr, c.legend).Range())
+		known = append(known, c.expr)
 	}
-	return base("state-timeline", a).Unit("none").Mappings(w.mappings()).Targets(targets(all...)).
+	queries = append(queries, query(ref(len(curves)), "vector(-1) unless on () ("+strings.Join(known, " or ")+")", "no data").Range())
+	return base("state-timeline", a).Unit("none").Mappings(w.with("-1", word{a.none, unknown}).mappings()).Targets(targets(queries...)).
 		Thresholds(thresholdsBuilder(thresholds(plainly, nil))).
 		Custom(statetimeline.FieldConfig{LineWidth: new(uint32(0)), FillOpacity: new(uint32(70)), SpanNulls: &statetimeline.BoolOrUint32{Bool: new(false)}}).
 		Options(statetimeline.Options{
 			ShowValue: common.VisibilityModeNever, RowHeight: 0.8, MergeValues: new(true), AlignValue: new(common.TimelineValueAlignmentLeft),
 			Legend:  common.VizLegendOptions{DisplayMode: common.LegendDisplayModeList, Placement: common.LegendPlacementBottom, ShowLegend: true, Calcs: []string{}},
 			Tooltip: common.VizTooltipOptions{Mode: common.TooltipDisplayModeSingle, Sort: common.SortOrderNone},
-		})
-}
-
-// heat has a line of cells for each series: the brighter, the more.
-func heat(a about, unit string, c curve) *dashboard.PanelBuilder {
-	return base("heatmap", a).Unit(unit).Targets(targets(query("A", c.expr, c.legend).Range())).
-		Options(heatmap.Options{
-			Calculate: new(false), CellGap: new(uint8(1)), ShowValue: common.VisibilityModeNever,
-			Color: heatmap.HeatmapColorOptions{
-				Mode: new(heatmap.HeatmapColorModeOpacity), Scheme: "Blues", Fill: "blue", Exponent: 1, Steps: 64,
-				Scale: new(heatmap.HeatmapColorScaleExponential), Min: new(float32(0)),
-			},
-			CellValues: &heatmap.CellValues{Unit: new(unit)},
-			YAxis:      heatmap.YAxisConfig{AxisPlacement: new(common.AxisPlacementLeft)},
-			Legend:     heatmap.HeatmapLegend{Show: true}, Tooltip: heatmap.HeatmapTooltip{Mode: common.TooltipDisplayModeSingle},
-			Exemplars: heatmap.ExemplarConfig{Color: "rgba(255,0,255,0.7)"},
 		})
 }
 

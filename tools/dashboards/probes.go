@@ -19,8 +19,8 @@ func probeResults() board {
 func probesNow() line {
 	return line{
 		number(about{"Nodes with probes", "Nodes where probes are switched on.", "no probes switched on", 4, 4}, "none", nodes(`gpufabric_probe_interval_seconds{@node}`), nil, nil),
-		share(about{"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.", "no probes switched on, or rules not loaded", 4, 4}, "percentunit",
-			`avg(instance:gpufabric_slo_good:ratio{slo="probe_coverage",@node})`, 1, []step{{0, bad}, {0.5, warning}, {0.9, good}}),
+		number(about{"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.", "no probes switched on, or rules not loaded", 4, 4}, "percentunit",
+			`avg(instance:gpufabric_slo_good:ratio{slo="probe_coverage",@node})`, []step{{0, bad}, {0.5, warning}, {0.9, good}}, nil),
 		number(about{"Probes on TCP", "Probes whose last run went over sockets, without those that do so to compare.", "no probe has told its transport", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_transport{transport="socket",kind!="socket",@port} == 1)`, `gpufabric_probe_transport{@node}`), zero(bad), nil),
 		number(about{"Without GPUDirect RDMA", "Probes whose last run moved data through the memory of the host, though its network could take it from the GPU.", "no probe has told", 4, 4}, "none",
@@ -63,7 +63,7 @@ func probeTable(title, by string, w, h uint32, fleet bool) panel {
 			q("max", ", transport", `gpufabric_probe_transport{kind!="socket",@node} == 1 or label_replace(gpufabric_probe_transport{kind="socket",@node} == 1, "transport", "$1 on purpose", "transport", "(.*)")`),
 			q("min", "", `gpufabric_probe_gpudirect{@node}`),
 			q("min", "", `gpufabric_probe_bus_bandwidth_bytes_per_second{@node}`),
-			q("min", "", `gpufabric_probe_baseline_ratio{@node}`),
+			orElse(q("min", "", `gpufabric_probe_baseline_ratio{@node}`), q("max", "", `gpufabric_probe_runs_total{@node}`), sortedLast),
 			q("max", "", `gpufabric_probe_small_message_latency_seconds{@node}`),
 			q("max", "", `gpufabric_probe_runs_total{@node}`),
 			q("max", ", skipped", `label_replace(gpufabric_probe_skipped{@node} == 1, "skipped", "$1", "reason", "(.*)")`),
@@ -94,7 +94,7 @@ func latency() line {
 
 func probeRails() line {
 	return line{
-		heat(about{"Bus bandwidth, by rail", "What the probe of each rail reached, the mean of the nodes chosen. A darker row is a slow rail.", "no probe of kind rail has a result", 12, 8}, "Bps",
+		over(about{"Bus bandwidth, by rail", "What the probe of each rail reached, the mean of the nodes chosen. A darker row is a slow rail.", "no probe of kind rail has a result", 12, 8}, "Bps", nil,
 			curve{`avg by (rail) (max by (cluster, job, instance, device) (gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port}) * ` + rails + `)`, "rail {{rail}}"}),
 		over(about{"Rails against the line rate", "Bus bandwidth of each rail over what its line rate lets expect, where two GPUs share a NIC and it is known. The ten lowest at the end of the time shown, and the lowest at each time.", "no rail of which it is known what to expect", 12, 8}, "percentunit", nil,
 			extreme("bottomk", 10, `min by (instance, device) (gpufabric_probe_expected_ratio{kind="rail",@port})`, "{{instance}} {{device}}")...),

@@ -5,7 +5,7 @@ package main
 // rates draws what is counted for each device: the ten highest, so that it stays readable on a large fleet.
 func rates(a about, unit, by, expr, legend string) panel {
 	a.description += " The ten that are highest at the end of the time shown, and the highest at each time."
-	return over(a, unit, nil, extreme("topk", 10, `sum by (instance, `+by+`) (`+expr+`) > 0`, legend)[0], curve{`max(sum by (instance, ` + by + `) (` + expr + `))`, "highest of all"})
+	return over(a, unit, nil, curve{`max(sum by (instance, ` + by + `) (` + expr + `))`, highest}, extreme("topk", 10, `sum by (instance, `+by+`) (`+expr+`) > 0`, legend)[1])
 }
 
 func rate(metric string) string { return `rate(` + metric + `{@port}[$__rate_interval])` }
@@ -28,9 +28,9 @@ func roceNow() line {
 	const paused, pausing = `max(max without (priority) (rate(gpufabric_roce_received_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_received_pause_seconds_total{@port}[5m]))`,
 		`max(max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]))`
 	return line{
-		share(about{"Most paused by the network", "Share of time in which the network kept the worst port from sending, in 5 minutes. Above 10 % jobs feel it: look for congestion in the switches.", "no pause counters are known", 4, 5}, "percentunit", paused, 1, []step{{0, good}, {0.02, warning}, {0.1, bad}}),
-		share(about{"Most pausing the network", "Share of time in which the worst host told its switch to wait, in 5 minutes. Above 5 % that host takes less than it is sent; above 50 % it is a storm, which spreads.", "no pause counters are known", 4, 5}, "percentunit", pausing, 1, []step{{0, good}, {0.05, warning}, {0.5, bad}}),
-		number(about{"Lossless packets lost", "Packets dropped on arrival in priorities that should lose nothing, per second, all ports.", "no discard counters by priority are known", 4, 5}, "pps",
+		number(about{"Most paused by the network", "Share of time in which the network kept the worst port from sending, in 5 minutes. Above 10 % jobs feel it: look for congestion in the switches.", "no pause counters are known", 4, 5}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
+		number(about{"Most pausing the network", "Share of time in which the worst host told its switch to wait, in 5 minutes. Above 5 % that host takes less than it is sent; above 50 % it is a storm, which spreads.", "no pause counters are known", 4, 5}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
+		number(about{"Lossless packets lost", "Packets dropped on arrival in priorities that should lose nothing, per second, all ports.", "no discard counters by priority are known", 4, 5}, packets,
 			`sum(rate(gpufabric_roce_received_discards_total{@port}[5m]) and on (cluster, job, instance, device, port, priority) gpufabric_roce_pfc_enabled{@port} == 1)`, []step{{0, good}, {1e-6, bad}}, nil),
 		number(about{"Connections given up", "Connections whose retries were used up within 10 minutes. Their jobs fail.", "no such counters are known", 4, 5}, "short",
 			`sum(increase(gpufabric_hca_retries_exceeded_total{@port}[10m]))`, []step{{0, good}, {0.5, bad}}, nil),
@@ -52,33 +52,33 @@ func rocePauses() line {
 
 func roceLosses() line {
 	return line{
-		rates(about{"Lost on arrival", "Packets dropped on arrival, by priority. In a lossless priority there should be none.", "no discard counters by priority are known", 8, 8}, "pps", "device, priority",
+		rates(about{"Lost on arrival", "Packets dropped on arrival, by priority. In a lossless priority there should be none.", "no discard counters by priority are known", 8, 8}, packets, "device, priority",
 			rate("gpufabric_roce_received_discards_total"), "{{instance}} {{device}} priority {{priority}}"),
-		rates(about{"Out of sequence", "Gaps in the numbers of RDMA packets that arrived: packets were lost or overtaken. With adaptive routing some are normal.", "no such counters are known", 8, 8}, "cps", "device",
+		rates(about{"Out of sequence", "Gaps in the numbers of RDMA packets that arrived: packets were lost or overtaken. With adaptive routing some are normal.", "no such counters are known", 8, 8}, events, "device",
 			rate("gpufabric_hca_out_of_sequence_total"), "{{instance}} {{device}}"),
-		rates(about{"Sent again", "Retransmissions and acknowledgements that did not come in time.", "no such counters are known", 8, 8}, "cps", "device",
+		rates(about{"Sent again", "Retransmissions and acknowledgements that did not come in time.", "no such counters are known", 8, 8}, events, "device",
 			rate("gpufabric_hca_retransmissions_total")+` or `+rate("gpufabric_hca_adaptive_retransmissions_total")+` or `+rate("gpufabric_hca_retransmitted_packets_total")+` or `+rate("gpufabric_hca_ack_timeouts_total"), "{{instance}} {{device}}"),
 	}
 }
 
 func roceMarks() line {
 	return line{
-		rates(about{"Congestion seen (ECN marks)", "RoCE packets that switches marked on their way here.", "no ECN counters are known", 8, 8}, "pps", "device",
+		rates(about{"Congestion seen (ECN marks)", "RoCE packets that switches marked on their way here.", "no ECN counters are known", 8, 8}, packets, "device",
 			rate("gpufabric_hca_ecn_marked_total"), "{{instance}} {{device}}"),
-		rates(about{"Senders told (CNP sent)", "Congestion notifications sent to the senders of marked packets. Marks without notifications: congestion control does not work.", "no CNP counters are known", 8, 8}, "pps", "device",
+		rates(about{"Senders told (CNP sent)", "Congestion notifications sent to the senders of marked packets. Marks without notifications: congestion control does not work.", "no CNP counters are known", 8, 8}, packets, "device",
 			rate("gpufabric_hca_cnp_sent_total"), "{{instance}} {{device}}"),
-		rates(about{"Slowed down (CNP handled)", "Congestion notifications received that made a port send slower.", "no CNP counters are known", 8, 8}, "pps", "device",
+		rates(about{"Slowed down (CNP handled)", "Congestion notifications received that made a port send slower.", "no CNP counters are known", 8, 8}, packets, "device",
 			rate("gpufabric_hca_cnp_handled_total"), "{{instance}} {{device}}"),
 	}
 }
 
 func roceFrames() line {
 	return line{
-		rates(about{"Pause frames received", "Frames that told a port to wait, by priority.", "no pause counters are known", 8, 8}, "pps", "device, priority",
+		rates(about{"Pause frames received", "Frames that told a port to wait, by priority.", "no pause counters are known", 8, 8}, packets, "device, priority",
 			rate("gpufabric_roce_received_pause_frames_total")+` or `+rate("gpufabric_ethernet_received_pause_frames_total"), "{{instance}} {{device}} priority {{priority}}"),
-		rates(about{"Pause frames sent", "Frames with which a port told its switch to wait, by priority.", "no pause counters are known", 8, 8}, "pps", "device, priority",
+		rates(about{"Pause frames sent", "Frames with which a port told its switch to wait, by priority.", "no pause counters are known", 8, 8}, packets, "device, priority",
 			rate("gpufabric_roce_transmitted_pause_frames_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_frames_total"), "{{instance}} {{device}} priority {{priority}}"),
-		rates(about{"Pause storms", "Times a NIC found itself pausing for too long: warnings and errors. After an error it drops instead.", "the NICs do not count storms", 8, 8}, "cps", "device",
+		rates(about{"Pause storms", "Times a NIC found itself pausing for too long: warnings and errors. After an error it drops instead.", "the NICs do not count storms", 8, 8}, events, "device",
 			rate("gpufabric_ethernet_pause_storm_warnings_total")+` + `+rate("gpufabric_ethernet_pause_storm_errors_total"), "{{instance}} {{device}}"),
 	}
 }
@@ -98,7 +98,7 @@ func roceTraffic() line {
 }
 
 func priorities() panel {
-	return heat(about{"Sent, by priority", "What the ports chosen send in each priority. RoCE should be in one, and other traffic in others.", "no counters by priority are known", 24, 7}, "Bps",
+	return over(about{"Sent, by priority", "What the ports chosen send in each priority. RoCE should be in one, and other traffic in others.", "no counters by priority are known", 24, 7}, "Bps", nil,
 		curve{`sum by (priority) (rate(gpufabric_roce_priority_transmitted_bytes_total{@port}[$__rate_interval]))`, "priority {{priority}}"})
 }
 
@@ -124,7 +124,7 @@ func brokenChains() panel {
 }
 
 func connectionErrors() panel {
-	return rates(about{"Connections given up, by port", "Connections whose retries were used up (transport, or receiver not ready). The job that owns one fails.", "no such counters are known", 24, 8}, "cps", "device",
+	return rates(about{"Connections given up, by port", "Connections whose retries were used up (transport, or receiver not ready). The job that owns one fails.", "no such counters are known", 24, 8}, events, "device",
 		rate("gpufabric_hca_retries_exceeded_total")+` or `+rate("gpufabric_hca_rnr_retries_exceeded_total"), "{{instance}} {{device}}")
 }
 

@@ -3,6 +3,9 @@
 package main
 
 import (
+	"fmt"
+	"strings"
+
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/cog/variants"
 	"github.com/grafana/grafana-foundation-sdk/go/common"
@@ -28,14 +31,31 @@ type column struct {
 	words words
 	steps []step // colours of a value
 	link  map[string]any
-	none  string // shown where the value is absent; empty: "unknown" for values, nothing for labels
+	none  string // shown where the value is absent, or stands for it (orElse); empty: "unknown" for values, nothing for labels
 	width int    // in pixels; 0: what is left
+
+	number bool // a label that is sorted as a number
+	hidden bool // there for the links of other columns
 }
+
+// What stands for a value that is absent in the column by which a table is sorted: Grafana puts absent values first.
+const (
+	sortedLast  = 1e9  // smallest first
+	sortedFirst = -1e9 // largest first
+)
+
+// orElse gives rows that the expression lacks a value that the column shows as absent.
+func orElse(expr, rows string, value float64) string {
+	return expr + "\nor " + absent(value) + " + 0 * " + rows
+}
+
+func absent(value float64) string { return fmt.Sprintf("%.0f", value) }
 
 func (c column) value() bool { return len(c.field) == 1 && c.field[0] >= 'A' && c.field[0] <= 'Z' }
 
 // grid is a table of what queries say now. Rows of several queries that agree in all labels they share become one.
-// What no column shows is left out. sort is the title of a column; largest first with a minus before it.
+// The first query has all rows: where it alone has data Grafana calls its value Value, otherwise Value #A. What no column
+// shows is left out. sort is the title of a column; largest first with a minus before it.
 func grid(a about, exprs []string, sort string, columns ...column) *dashboard.PanelBuilder {
 	p := base("table", a).Unit("none").
 		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeAuto), Filterable: new(false)}).
@@ -46,31 +66,35 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 	}
 	p.Targets(targets(all...))
 
-	value := func(ref string) string {
-		if len(exprs) == 1 {
-			return "Value"
-		}
-		return "Value #" + ref
-	}
-	excluded, order, names := map[string]bool{"Time": true}, map[string]int{}, map[string]string{}
+	excluded, order, names := map[string]bool{"Time": true, "Value": true}, map[string]int{}, map[string]string{}
 	for i := range exprs {
-		excluded[value(ref(i))] = true
+		excluded["Value #"+ref(i)] = true
 	}
+	var numbers []map[string]any
 	for i, c := range columns {
 		if c.title == "" {
 			excluded[c.field] = true
 			continue
 		}
-		field := c.field
-		if c.value() {
-			field = value(c.field)
+		for _, field := range c.fields() {
 			delete(excluded, field)
+			order[field], names[field] = i, c.title
 		}
-		order[field], names[field] = i, c.title
+		if c.number {
+			numbers = append(numbers, map[string]any{"targetField": c.field, "destinationType": "number"})
+		}
+		if c.value() && strings.Contains(exprs[c.field[0]-'A'], absent(sortedLast)) {
+			c.words = c.words.with(absent(sortedLast), word{c.none, plainly})
+		} else if c.value() && strings.Contains(exprs[c.field[0]-'A'], absent(sortedFirst)) {
+			c.words = c.words.with(absent(sortedFirst), word{c.none, plainly})
+		}
 		p.OverrideByName(c.title, c.properties())
 	}
 	if len(exprs) > 1 {
 		p.WithTransformation(dashboard.DataTransformerConfig{Id: "merge", Options: map[string]any{}})
+	}
+	if len(numbers) > 0 {
+		p.WithTransformation(dashboard.DataTransformerConfig{Id: "convertFieldType", Options: map[string]any{"conversions": numbers}})
 	}
 	p.WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{
 		"excludeByName": excluded, "indexByName": order, "renameByName": names,
@@ -84,6 +108,18 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 		o.SortBy = []common.TableSortByFieldState{{DisplayName: sort, Desc: new(desc)}}
 	}
 	return p.Options(o)
+}
+
+// fields are the names that Grafana may have for what the column shows.
+func (c column) fields() []string {
+	switch {
+	case c.field == "A":
+		return []string{"Value #A", "Value"}
+	case c.value():
+		return []string{"Value #" + c.field}
+	default:
+		return []string{c.field}
+	}
 }
 
 func (c column) properties() []dashboard.DynamicConfigValue {
@@ -114,6 +150,9 @@ func (c column) properties() []dashboard.DynamicConfigValue {
 	}
 	if c.width > 0 {
 		set("custom.width", c.width)
+	}
+	if c.hidden {
+		set("custom.hidden", true)
 	}
 	return all
 }

@@ -20,7 +20,8 @@ import (
 // refuses is left to os.Root: a path that leads out, a kernel or a sandbox that does not have it.
 type Root struct {
 	*os.Root
-	dir *os.File
+	dir      *os.File
+	recorder Recorder // nil: nobody records
 }
 
 // Open opens the directory at p.
@@ -49,6 +50,7 @@ func (r *Root) FileSystem() (int64, error) {
 
 // OpenDir opens a directory for reading.
 func (r *Root) OpenDir(p string) (int, error) {
+	r.look(p)
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY
 	fd, err := r.openat2(p, flags)
 	if !unanswered(err) {
@@ -78,6 +80,7 @@ func dup(f *os.File, err error) (int, error) {
 
 // Stat is Stat of os.Root.
 func (r *Root) Stat(p string) (Inode, error) {
+	r.look(p)
 	fd, err := r.openat2(p, unix.O_PATH)
 	if unanswered(err) {
 		return inodeOf(r.Root.Stat(p))
@@ -87,6 +90,7 @@ func (r *Root) Stat(p string) (Inode, error) {
 
 // Lstat is Lstat of os.Root.
 func (r *Root) Lstat(p string) (Inode, error) {
+	r.look(p)
 	fd, err := r.openat2(p, unix.O_PATH|unix.O_NOFOLLOW)
 	if unanswered(err) {
 		return inodeOf(r.Root.Lstat(p))
@@ -130,6 +134,7 @@ func InodeOfFD(fd int) (Inode, error) {
 
 // Readlink is Readlink of os.Root.
 func (r *Root) Readlink(p string) (string, error) {
+	r.look(p)
 	fd, err := r.openat2(p, unix.O_PATH|unix.O_NOFOLLOW)
 	if unanswered(err) {
 		return r.Root.Readlink(p)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // Selectors of CEE, DCB_APP_IDTYPE_*.
@@ -29,7 +30,7 @@ func decodeCEEPFC(b []byte) (fabric.PFC, error) {
 			return fabric.PFC{}, fmt.Errorf("priority %d: %w", p, err)
 		}
 		if setting > 3 {
-			return fabric.PFC{}, malformed("%d for priority %d, expected at most 3", setting, p)
+			return fabric.PFC{}, netlink.Malformed("%d for priority %d, expected at most 3", setting, p)
 		}
 		if setting != 0 {
 			v.Enabled |= 1 << p
@@ -42,25 +43,23 @@ func decodeCEEPFC(b []byte) (fabric.PFC, error) {
 // for each. The kernel has one table for CEE and IEEE; what is an entry of the latter without doubt is left out.
 func decodeCEEApps(b []byte) ([]fabric.App, error) {
 	apps := []fabric.App{}
-	for a, err := range walk(b) {
-		if err != nil {
-			return nil, err
-		}
-		if a.kind != attrApp {
+	d := netlink.Decode(b, nil)
+	for d.Next() {
+		if d.Type() != attrApp {
 			continue
 		}
-		app, priorities, err := decodeCEEApp(a.data)
+		app, priorities, err := decodeCEEApp(d.Bytes())
 		if err != nil {
 			return nil, fmt.Errorf("DCB_ATTR_APP: %w", err)
 		}
 		for _, app.Priority = range priorities.Priorities() {
 			if len(apps) == maxApps {
-				return nil, malformed("more than %d entries", maxApps)
+				return nil, netlink.Malformed("more than %d entries", maxApps)
 			}
 			apps = append(apps, app)
 		}
 	}
-	return sorted(apps), nil
+	return sorted(apps), d.Err()
 }
 
 func decodeCEEApp(b []byte) (app fabric.App, priorities fabric.PriorityMask, err error) {
@@ -74,7 +73,7 @@ func decodeCEEApp(b []byte) (app fabric.App, priorities fabric.PriorityMask, err
 	}
 	id := fields[appID]
 	if len(id) != 2 {
-		return app, 0, malformed("DCB_APP_ATTR_ID: %d bytes, expected 2", len(id))
+		return app, 0, netlink.Malformed("DCB_APP_ATTR_ID: %d bytes, expected 2", len(id))
 	}
 	set, err := u8(fields[appPriority])
 	if err != nil {

@@ -11,15 +11,16 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mdlayher/netlink"
+	mdlayher "github.com/mdlayher/netlink"
 	"github.com/mdlayher/netlink/nltest"
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // client returns a Client of a kernel that answers with fn.
-func client(fn nltest.Func) *Client { return &Client{conn: nltest.Dial(fn)} }
+func client(fn nltest.Func) *Client { return &Client{conn: netlink.New(name, nltest.Dial(fn))} }
 
 // answer answers each request with copies of messages, with its sequence number and port.
 func answer(messages ...netlink.Message) nltest.Func {
@@ -157,7 +158,7 @@ func TestRefusals(t *testing.T) {
 		for range 2 {
 			q := fabric.QoS{PFC: fabric.Known(fabric.PFC{Enabled: 8}, "before", at())}
 			err := c.Read("hca0", &q, at())
-			if none := errno == unix.EOPNOTSUPP; none != (err == nil) || !none && (!errors.Is(err, errno) || errors.Is(err, ErrBroken)) {
+			if none := errno == unix.EOPNOTSUPP; none != (err == nil) || !none && (!errors.Is(err, errno) || errors.Is(err, netlink.ErrBroken)) {
 				t.Errorf("%v: %v", errno, err)
 			}
 			if err != nil && !strings.HasPrefix(err.Error(), "dcbnl: hca0: DCB_CMD_IEEE_GET: ") {
@@ -226,7 +227,7 @@ func TestBroken(t *testing.T) {
 		c := client(fn)
 		for range 2 {
 			var q fabric.QoS
-			if err := c.Read("hca0", &q, at()); !errors.Is(err, ErrBroken) || q.PFC.Reason != fabric.ReasonIO {
+			if err := c.Read("hca0", &q, at()); !errors.Is(err, netlink.ErrBroken) || q.PFC.Reason != fabric.ReasonIO {
 				t.Errorf("%s: %v, %+v", name, err, q.PFC)
 			}
 		}
@@ -242,13 +243,13 @@ func TestForeignMessages(t *testing.T) {
 		"none":              {},
 		"two":               {good, good},
 		"another type":      {{Header: netlink.Header{Type: unix.RTM_SETDCB}, Data: good.Data}},
-		"acknowledgement":   {{Header: netlink.Header{Type: netlink.Error}, Data: make([]byte, 20)}},
-		"overrun":           {{Header: netlink.Header{Type: netlink.Overrun}}},
+		"acknowledgement":   {{Header: netlink.Header{Type: mdlayher.Error}, Data: make([]byte, 20)}},
+		"overrun":           {{Header: netlink.Header{Type: mdlayher.Overrun}}},
 		"another interface": {recording(t, "ieee_get_hca1")},
 		"another command":   {reply(message(cmdCEEGet, nil))},
 	} {
 		var q fabric.QoS
-		if err := client(answer(messages...)).Read("hca0", &q, at()); !errors.Is(err, ErrMalformed) || q.PFC.Reason != fabric.ReasonMalformed {
+		if err := client(answer(messages...)).Read("hca0", &q, at()); !errors.Is(err, netlink.ErrMalformed) || q.PFC.Reason != fabric.ReasonMalformed {
 			t.Errorf("%s: %v, %+v", name, err, q.PFC)
 		}
 	}
@@ -260,7 +261,7 @@ func TestMalformedFact(t *testing.T) {
 	var q fabric.QoS
 	err := c.Read("hca0", &q, at())
 	want := "dcbnl: hca0: DCB_CMD_IEEE_GET: DCB_ATTR_IEEE_ETS: 1 bytes, expected 59 or more: "
-	if !errors.Is(err, ErrMalformed) || !strings.HasPrefix(err.Error(), want) || q.PFC.State != fabric.OK || fabric.ReasonOf(err) != q.ETS.Reason {
+	if !errors.Is(err, netlink.ErrMalformed) || !strings.HasPrefix(err.Error(), want) || q.PFC.State != fabric.OK || fabric.ReasonOf(err) != q.ETS.Reason {
 		t.Errorf("%v, %+v", err, q)
 	}
 }
@@ -280,14 +281,14 @@ func TestSocket(t *testing.T) {
 	}
 	entries, _ := os.ReadDir("/sys/class/net")
 	for _, e := range entries {
-		if err := c.Read(e.Name(), &q, at()); errors.Is(err, ErrMalformed) || errors.Is(err, ErrBroken) {
+		if err := c.Read(e.Name(), &q, at()); errors.Is(err, netlink.ErrMalformed) || errors.Is(err, netlink.ErrBroken) {
 			t.Errorf("%s: %v", e.Name(), err)
 		}
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := c.Read("lo", &q, at()); !errors.Is(err, ErrBroken) || q.PFC.Reason != fabric.ReasonIO {
+	if err := c.Read("lo", &q, at()); !errors.Is(err, netlink.ErrBroken) || q.PFC.Reason != fabric.ReasonIO {
 		t.Error("after Close:", err)
 	}
 }

@@ -3,8 +3,9 @@
 package dcbnl
 
 import (
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // command is a DCB_CMD_... (enum dcbnl_commands of linux/dcbnl.h). Only commands that read are here, so that nothing
@@ -38,8 +39,15 @@ func (c command) nest() (int, string) {
 // messageHeader is the size of struct dcbmsg: a family, the command, and padding.
 const messageHeader = 4
 
-// encode returns the question about a network interface.
+// about returns the question about a network interface.
+func (c *Client) about(cmd command, netdev string) netlink.Question {
+	return netlink.Question{
+		Command: cmd.String(), NetDev: netdev, Message: encode(cmd, netdev), Sent: &c.sent,
+	}
+}
+
+// encode returns the request.
 func encode(cmd command, netdev string) netlink.Message {
-	b := appendAttribute([]byte{unix.AF_UNSPEC, byte(cmd), 0, 0}, attrIfName, append([]byte(netdev), 0))
+	b := netlink.AppendText([]byte{unix.AF_UNSPEC, byte(cmd), 0, 0}, attrIfName, netdev)
 	return netlink.Message{Header: netlink.Header{Type: unix.RTM_GETDCB, Flags: netlink.Request}, Data: b}
 }

@@ -8,8 +8,8 @@
 // A driver is asked once, for all it has of IEEE 802.1Qaz; a second time, for CEE, only when it uses that older
 // protocol. A driver that has no DCB at all (virtual functions, ionic, mana) leaves facts unknown, which is not "off".
 //
-// Asking and decoding are apart: dcbnl.go sends requests, the decode functions are pure and take the bytes of one
-// message. Answers can be recorded, and replayed where there is no such kernel (recording.go).
+// Asking and decoding are apart: package netlink sends requests, the decode functions are pure and take the bytes of
+// one message. Answers can be recorded, and replayed where there is no such kernel.
 //
 // Concurrency: a Client serves one goroutine at a time; only Close and Commands may be called from another one. The
 // kernel answers within sendmsg(2) and under its rtnl lock, which it shares with every change of every interface, and
@@ -19,7 +19,7 @@
 // is bounded by the receive buffer.
 //
 // Errors: an error number of the kernel is found with errors.Is; ENODEV says that the interface is not there (any
-// more). ErrMalformed and ErrBroken are the errors of this package.
+// more). The errors that are not answers of the kernel are those of package netlink.
 package dcbnl
 
 import (
@@ -29,47 +29,46 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
-// The errors that are not answers of the kernel.
-var (
-	// ErrMalformed means that a reply is not what the kernel's ABI promises.
-	ErrMalformed = fabric.Because(fabric.ReasonMalformed, "not what the kernel's ABI promises")
-	// ErrBroken means that an exchange ended half-way. Answers that are still on their way could be taken for those of
-	// later requests, so the Client refuses all of them: close it and dial again.
-	ErrBroken = fabric.Because(fabric.ReasonIO, "connection is broken")
-)
+// name begins every error.
+const name = "dcbnl"
+
+// File is the name of a file with exchanges among those of other packages.
+const File = "dcb.json"
 
 // bufferSize holds the largest reply, which the kernel limits to a page of at most 8 KiB (NLMSG_DEFAULT_SIZE).
 const bufferSize = 16 << 10
 
 // Client is a connection to rtnetlink. It sees the interfaces of the network namespace in which it was dialled.
 type Client struct {
-	conn   *netlink.Conn
-	broken bool
-	sent   atomic.Uint64
-	record func(Exchange) // nil: nobody wants to know
+	conn *netlink.Conn
+	sent atomic.Uint64
 }
 
 // Dial opens a connection.
 func Dial() (*Client, error) {
-	conn, err := netlink.Dial(unix.NETLINK_ROUTE, &netlink.Config{MessageBufferSize: bufferSize})
+	conn, err := netlink.Dial(name, unix.NETLINK_ROUTE, bufferSize)
 	if err != nil {
-		return nil, fmt.Errorf("dcbnl: %w", err)
+		return nil, err
 	}
 	return &Client{conn: conn}, nil
 }
 
 // Close closes the connection.
-func (c *Client) Close() error {
-	if err := c.conn.Close(); err != nil {
-		return fmt.Errorf("dcbnl: %w", err)
-	}
-	return nil
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Record calls f with every exchange from now on that the kernel brought to its end.
+func (c *Client) Record(f func(netlink.Exchange)) { c.conn.Record(f) }
+
+// Replay returns a Client of a kernel that answers as it was recorded. What was not asked then is ENODEV, as for an
+// interface that is not there.
+func Replay(exchanges []netlink.Exchange) *Client {
+	return &Client{conn: netlink.Replay(name, exchanges, unix.ENODEV)}
 }
 
 // Commands counts the questions that were asked. Where an interface has no DCB, the kernel answers for the driver.
@@ -102,54 +101,28 @@ func usesCEE(q *fabric.QoS) bool {
 
 // read asks one question and decodes the answer.
 func (c *Client) read(cmd command, netdev string, q *fabric.QoS, now time.Time) error {
-	data, err := c.ask(cmd, netdev)
-	c.note(cmd, netdev, data, err)
+	question := c.about(cmd, netdev)
+	data, err := c.ask(question)
 	if err == nil {
 		err = decode(cmd, data, netdev, q, now)
 	} else {
 		unknown(cmd, q, fabric.ReasonOf(err), now)
 	}
 	// EOPNOTSUPP is no failure: the driver or the kernel has no DCB.
-	if err == nil || errors.Is(err, errors.ErrUnsupported) && !c.broken {
+	if err == nil || errors.Is(err, errors.ErrUnsupported) && !c.conn.Broken() {
 		return nil
 	}
-	return fmt.Errorf("dcbnl: %s: %v: %w", netdev, cmd, err)
+	return c.conn.Failed(question, err)
 }
 
-// ask sends a question and returns the answer, beginning with its struct dcbmsg.
-func (c *Client) ask(cmd command, netdev string) ([]byte, error) {
-	if len(netdev) == 0 || len(netdev) >= unix.IFNAMSIZ || strings.Contains(netdev, "\x00") {
-		return nil, fmt.Errorf("%q, expected the name of an interface: %w", netdev, unix.ENODEV)
+// ask returns the answer, beginning with its struct dcbmsg.
+func (c *Client) ask(q netlink.Question) ([]byte, error) {
+	if len(q.NetDev) == 0 || len(q.NetDev) >= unix.IFNAMSIZ || strings.Contains(q.NetDev, "\x00") {
+		return nil, fmt.Errorf("%q, expected the name of an interface: %w", q.NetDev, unix.ENODEV)
 	}
-	if c.broken {
-		return nil, ErrBroken
-	}
-	c.sent.Add(1)
-	request, err := c.conn.Send(encode(cmd, netdev))
+	replies, err := c.conn.Ask(q)
 	if err != nil {
-		c.broken = true
-		return nil, fmt.Errorf("%w: %w", ErrBroken, err)
-	}
-	replies, err := c.conn.Receive()
-	if err == nil {
-		err = netlink.Validate(request, replies)
-	}
-	switch {
-	case err != nil && !answers(err, request):
-		c.broken = true
-		return nil, fmt.Errorf("%w: %w", ErrBroken, err)
-	case err != nil:
 		return nil, err
-	case len(replies) != 1:
-		return nil, malformed("%d messages, expected 1", len(replies))
-	case replies[0].Header.Type != unix.RTM_GETDCB:
-		return nil, malformed("message of type %d, expected %d", replies[0].Header.Type, unix.RTM_GETDCB)
 	}
 	return replies[0].Data, nil
-}
-
-// answers tells whether err is the kernel's answer to the request: NLMSG_ERROR.
-func answers(err error, request netlink.Message) bool {
-	op, ok := errors.AsType[*netlink.OpError](err)
-	return ok && op.Sequence != 0 && op.Sequence == request.Header.Sequence
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // The attributes that facts come from.
@@ -87,20 +88,20 @@ func fact[T any](name string, data []byte, decode func([]byte) (T, error), now t
 // open checks that a message answers the command for the interface, and returns its attributes and those in its nest.
 func open(cmd command, message []byte, netdev string) (top, inner attributes, err error) {
 	if len(message) < messageHeader {
-		return top, inner, malformed("%d bytes, expected %d or more", len(message), messageHeader)
+		return top, inner, netlink.Malformed("%d bytes, expected %d or more", len(message), messageHeader)
 	}
 	if got := message[1]; got != byte(cmd) {
-		return top, inner, malformed("answer to command %d, expected %d", got, byte(cmd))
+		return top, inner, netlink.Malformed("answer to command %d, expected %d", got, byte(cmd))
 	}
 	if top, err = parse(message[messageHeader:]); err != nil {
 		return top, inner, err
 	}
 	if name, ok := bytes.CutSuffix(top[attrIfName], []byte{0}); !ok || string(name) != netdev {
-		return top, inner, malformed("DCB_ATTR_IFNAME: %q, expected %q", top[attrIfName], netdev+"\x00")
+		return top, inner, netlink.Malformed("DCB_ATTR_IFNAME: %q, expected %q", top[attrIfName], netdev+"\x00")
 	}
 	kind, name := cmd.nest()
 	if top[kind] == nil {
-		return top, inner, malformed("%s: missing", name)
+		return top, inner, netlink.Malformed("%s: missing", name)
 	}
 	if inner, err = parse(top[kind]); err != nil {
 		return top, inner, fmt.Errorf("%s: %w", name, err)

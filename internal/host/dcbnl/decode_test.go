@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // at is when everything is read.
@@ -172,15 +173,15 @@ func TestMalformed(t *testing.T) {
 		{"short buffers", put(nil, ieeeBuffer, make([]byte, 43)), "DCB_ATTR_DCB_BUFFER: 43 bytes, expected 44 or more"},
 		{"buffer", put(nil, ieeeBuffer, with(emptyBuffers(), 2, 8)), "DCB_ATTR_DCB_BUFFER: buffer 8 of priority 2, expected at most 7"},
 		{"short app", put(nil, ieeeAppTable, put(nil, ieeeApp, []byte{5, 3, 26})), "DCB_ATTR_IEEE_APP_TABLE: entry 0: 3 bytes, expected 4 or more"},
-		{"app that is no nest", put(nil, ieeeAppTable, app(5, 3, 26)), "DCB_ATTR_IEEE_APP_TABLE: attribute 26 with a length of 773, expected 4 to 4"},
-		{"app table cut short", put(nil, ieeeAppTable, []byte{8, 0, 1}), "DCB_ATTR_IEEE_APP_TABLE: attribute 0 followed by 3 bytes, expected another attribute or none"},
+		{"app that is no nest", put(nil, ieeeAppTable, app(5, 3, 26)), "DCB_ATTR_IEEE_APP_TABLE: attribute 26: a length of 773, expected 4 to 4"},
+		{"app table cut short", put(nil, ieeeAppTable, []byte{8, 0, 1}), "DCB_ATTR_IEEE_APP_TABLE: attribute 0: followed by 3 bytes, expected another attribute or none"},
 		{"priority", put(nil, ieeeAppTable, put(put(nil, ieeeApp, app(1, 7, 0)), ieeeApp, app(1, 8, 0))), "DCB_ATTR_IEEE_APP_TABLE: entry 1: priority 8, expected at most 7"},
 		{"dscp", put(nil, ieeeAppTable, put(nil, ieeeApp, app(5, 0, 64))), "DCB_ATTR_IEEE_APP_TABLE: entry 0: dscp 64, expected at most 63"},
 		{"too many apps", put(nil, ieeeAppTable, entries(1025, put(nil, ieeeApp, app(5, 0, 1)))), "DCB_ATTR_IEEE_APP_TABLE: more than 1024 entries"},
 	} {
 		var q fabric.QoS
 		err := decode(cmdIEEEGet, message(cmdIEEEGet, c.nest), "hca0", &q, at())
-		if !errors.Is(err, ErrMalformed) || !strings.HasPrefix(err.Error(), c.want+": ") {
+		if !errors.Is(err, netlink.ErrMalformed) || !strings.HasPrefix(err.Error(), c.want+": ") {
 			t.Errorf("%s: %v, want %s", c.name, err, c.want)
 		}
 		q = fabric.QoS{}
@@ -211,7 +212,7 @@ func TestMalformedCEE(t *testing.T) {
 		{"no priorities", put(nil, ceePFC, []byte{}), "DCB_ATTR_CEE_PFC: priority 0: 0 bytes, expected 1"},
 		{"setting", put(nil, ceePFC, put(nil, 1, uint8(255))), "DCB_ATTR_CEE_PFC: 255 for priority 0, expected at most 3"},
 		{"wide setting", put(nil, ceePFC, put(nil, 1, uint16(1))), "DCB_ATTR_CEE_PFC: priority 0: 2 bytes, expected 1"},
-		{"PFC that is no nest", put(nil, ceePFC, []byte{1, 2, 3}), "DCB_ATTR_CEE_PFC: attribute 0 followed by 3 bytes, expected another attribute or none"},
+		{"PFC that is no nest", put(nil, ceePFC, []byte{1, 2, 3}), "DCB_ATTR_CEE_PFC: attribute 0: followed by 3 bytes, expected another attribute or none"},
 		{"empty app", put(nil, ceeAppTable, put(nil, attrApp, []byte{})), "DCB_ATTR_CEE_APP_TABLE: DCB_ATTR_APP: DCB_APP_ATTR_IDTYPE: 0 bytes, expected 1"},
 		{"narrow id", put(nil, ceeAppTable, put(nil, attrApp, put(put(nil, appIDType, uint8(0)), appID, uint8(1)))), "DCB_ATTR_CEE_APP_TABLE: DCB_ATTR_APP: DCB_APP_ATTR_ID: 1 bytes, expected 2"},
 		{"no priority", put(nil, ceeAppTable, put(nil, attrApp, put(put(nil, appIDType, uint8(0)), appID, uint16(1)))), "DCB_ATTR_CEE_APP_TABLE: DCB_ATTR_APP: DCB_APP_ATTR_PRIORITY: 0 bytes, expected 1"},
@@ -219,7 +220,7 @@ func TestMalformedCEE(t *testing.T) {
 	} {
 		var q fabric.QoS
 		err := decode(cmdCEEGet, message(cmdCEEGet, c.nest), "hca0", &q, at())
-		if !errors.Is(err, ErrMalformed) || !strings.HasPrefix(err.Error(), c.want+": ") {
+		if !errors.Is(err, netlink.ErrMalformed) || !strings.HasPrefix(err.Error(), c.want+": ") {
 			t.Errorf("%s: %v, want %s", c.name, err, c.want)
 		}
 	}
@@ -242,16 +243,16 @@ func TestNoAnswer(t *testing.T) {
 		{"name without NUL", put([]byte{0, byte(cmdIEEEGet), 0, 0}, attrIfName, []byte("hca0")), `DCB_ATTR_IFNAME: "hca0", expected "hca0\x00"`},
 		{"no nest", name, "DCB_ATTR_IEEE: missing"},
 		{"CEE instead", put(name, attrCEE, []byte{}), "DCB_ATTR_IEEE: missing"},
-		{"cut header", append(slices.Clone(good), 8, 0), "attribute 13 followed by 2 bytes, expected another attribute or none"},
-		{"length below the header", append(slices.Clone(name), 3, 0, 13, 0), "attribute 13 with a length of 3, expected 4 to 4"},
-		{"length 0", append(slices.Clone(name), 0, 0, 13, 0), "attribute 13 with a length of 0, expected 4 to 4"},
-		{"length beyond the message", append(slices.Clone(name), 255, 255, 13, 0), "attribute 13 with a length of 65535, expected 4 to 4"},
-		{"nest that is none", put(name, attrIEEE, []byte{1, 2, 3}), "DCB_ATTR_IEEE: attribute 0 followed by 3 bytes, expected another attribute or none"},
-		{"nest beyond itself", put(name, attrIEEE, []byte{140, 0, 2, 0}), "DCB_ATTR_IEEE: attribute 2 with a length of 140, expected 4 to 4"},
+		{"cut header", append(slices.Clone(good), 8, 0), "attribute 13: followed by 2 bytes, expected another attribute or none"},
+		{"length below the header", append(slices.Clone(name), 3, 0, 13, 0), "attribute 13: a length of 3, expected 4 to 4"},
+		{"length 0", append(slices.Clone(name), 0, 0, 13, 0), "attribute 13: a length of 0, expected 4 to 4"},
+		{"length beyond the message", append(slices.Clone(name), 255, 255, 13, 0), "attribute 13: a length of 65535, expected 4 to 4"},
+		{"nest that is none", put(name, attrIEEE, []byte{1, 2, 3}), "DCB_ATTR_IEEE: attribute 0: followed by 3 bytes, expected another attribute or none"},
+		{"nest beyond itself", put(name, attrIEEE, []byte{140, 0, 2, 0}), "DCB_ATTR_IEEE: attribute 2: a length of 140, expected 4 to 4"},
 	} {
 		q := fabric.QoS{PFC: fabric.Known(fabric.PFC{Enabled: 8}, "before", at())}
 		err := decode(cmdIEEEGet, c.b, "hca0", &q, at())
-		if !errors.Is(err, ErrMalformed) || !strings.HasPrefix(err.Error(), c.want+": ") {
+		if !errors.Is(err, netlink.ErrMalformed) || !strings.HasPrefix(err.Error(), c.want+": ") {
 			t.Errorf("%s: %v, want %s", c.name, err, c.want)
 		}
 		for _, m := range []fabric.Meta{q.PFC.Meta(), q.ETS.Meta(), q.Apps.Meta(), q.Buffers.Meta(), q.DCBX.Meta()} {
@@ -267,9 +268,9 @@ func TestTruncated(t *testing.T) {
 	for name, cmd := range map[string]command{"ieee_get_hca0": cmdIEEEGet, "cee_get_hca1": cmdCEEGet} {
 		b := recording(t, name).Data
 		netdev := name[len(name)-4:]
-		for n := range len(b) - alignment - 4 { // what is left out is more than DCB_ATTR_DCBX, which comes last
+		for n := range len(b) - 8 { // what is left out is more than DCB_ATTR_DCBX, which comes last
 			var q fabric.QoS
-			if err := decode(cmd, b[:n], netdev, &q, at()); !errors.Is(err, ErrMalformed) || q.PFC.State == fabric.OK {
+			if err := decode(cmd, b[:n], netdev, &q, at()); !errors.Is(err, netlink.ErrMalformed) || q.PFC.State == fabric.OK {
 				t.Errorf("%s: %d of %d bytes: %v, %+v", name, n, len(b), err, q)
 			}
 		}

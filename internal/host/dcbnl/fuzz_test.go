@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // Whatever a driver says, what is taken from it is in range, and the rest is malformed; an attribute that is not known
@@ -36,7 +37,7 @@ func FuzzDecode(f *testing.F) {
 		if !slices.Equal(b, before) {
 			t.Fatal("message was written to")
 		}
-		if err != nil && !errors.Is(err, ErrMalformed) {
+		if err != nil && !errors.Is(err, netlink.ErrMalformed) {
 			t.Error(err)
 		}
 		metas := []fabric.Meta{q.PFC.Meta(), q.ETS.Meta(), q.Apps.Meta()}
@@ -53,7 +54,7 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		checkRanges(t, q)
-		if err == nil && len(b)%alignment == 0 {
+		if err == nil && len(b)%4 == 0 {
 			var more fabric.QoS
 			if err := decode(cmd, put(slices.Clone(b), 0x3fff, []byte("new")), netdev, &more, at()); err != nil || !reflect.DeepEqual(q, more) {
 				t.Errorf("with one attribute more %+v, %v, was %+v", more, err, q)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // decodePFC reads struct ieee_pfc:
@@ -39,10 +40,10 @@ func decodeETS(b []byte) (fabric.ETS, error) {
 	for i := range fabric.NumPriorities {
 		v.Bandwidth[i], v.Algorithm[i], v.PriorityClass[i] = int(b[3+i]), fabric.TSA(b[19+i]), int(b[27+i])
 		if v.Bandwidth[i] > 100 {
-			return fabric.ETS{}, malformed("bandwidth %d of class %d, expected at most 100", v.Bandwidth[i], i)
+			return fabric.ETS{}, netlink.Malformed("bandwidth %d of class %d, expected at most 100", v.Bandwidth[i], i)
 		}
 		if v.PriorityClass[i] >= fabric.NumPriorities {
-			return fabric.ETS{}, malformed("class %d of priority %d, expected at most 7", v.PriorityClass[i], i)
+			return fabric.ETS{}, netlink.Malformed("class %d of priority %d, expected at most 7", v.PriorityClass[i], i)
 		}
 	}
 	return v, nil
@@ -59,7 +60,7 @@ func decodeBuffers(b []byte) (fabric.Buffers, error) {
 	for i := range fabric.NumPriorities {
 		v.OfPriority[i], v.Bytes[i] = int(b[i]), int(binary.NativeEndian.Uint32(b[8+4*i:]))
 		if v.OfPriority[i] >= fabric.NumPriorities {
-			return fabric.Buffers{}, malformed("buffer %d of priority %d, expected at most 7", v.OfPriority[i], i)
+			return fabric.Buffers{}, netlink.Malformed("buffer %d of priority %d, expected at most 7", v.OfPriority[i], i)
 		}
 	}
 	return v, nil
@@ -73,14 +74,12 @@ func decodeBuffers(b []byte) (fabric.Buffers, error) {
 // selector is not known here is left out like an attribute that is not.
 func decodeApps(b []byte) ([]fabric.App, error) {
 	apps := []fabric.App{}
-	for a, err := range walk(b) {
-		if err != nil {
-			return nil, err
-		}
-		if a.kind != ieeeApp && a.kind != dcbApp {
+	d := netlink.Decode(b, nil)
+	for d.Next() {
+		if d.Type() != ieeeApp && d.Type() != dcbApp {
 			continue
 		}
-		app, err := decodeApp(a.data)
+		app, err := decodeApp(d.Bytes())
 		if err != nil {
 			return nil, fmt.Errorf("entry %d: %w", len(apps), err)
 		}
@@ -88,11 +87,11 @@ func decodeApps(b []byte) ([]fabric.App, error) {
 			continue
 		}
 		if len(apps) == maxApps {
-			return nil, malformed("more than %d entries", maxApps)
+			return nil, netlink.Malformed("more than %d entries", maxApps)
 		}
 		apps = append(apps, app)
 	}
-	return sorted(apps), nil
+	return sorted(apps), d.Err()
 }
 
 func decodeApp(b []byte) (fabric.App, error) {
@@ -103,9 +102,9 @@ func decodeApp(b []byte) (fabric.App, error) {
 	switch {
 	case !isSelector(v.Selector): // whatever it means
 	case v.Priority >= fabric.NumPriorities:
-		return fabric.App{}, malformed("priority %d, expected at most 7", v.Priority)
+		return fabric.App{}, netlink.Malformed("priority %d, expected at most 7", v.Priority)
 	case v.Selector == fabric.AppDSCP && v.Protocol >= fabric.NumDSCP:
-		return fabric.App{}, malformed("dscp %d, expected at most 63", v.Protocol)
+		return fabric.App{}, netlink.Malformed("dscp %d, expected at most 63", v.Protocol)
 	}
 	return v, nil
 }

@@ -15,8 +15,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // The recordings are made by root in the guest of test/lab, on the devices of fakehca:

@@ -12,8 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // The sources hold no command but the two that read (they are of type RTM_GETDCB in reply_funcs of dcbnl.c), and only
@@ -68,7 +69,7 @@ func TestEncodeOnlyReads(t *testing.T) {
 		for _, netdev := range []string{"lo", "eth0", "fifteen-letters"} {
 			m := encode(cmd, netdev)
 			all, err := parse(m.Data[messageHeader:])
-			if err != nil || m.Header.Type != unix.RTM_GETDCB || m.Header.Flags != netlink.Request || len(m.Data)%alignment != 0 {
+			if err != nil || m.Header.Type != unix.RTM_GETDCB || m.Header.Flags != netlink.Request || len(m.Data)%4 != 0 {
 				t.Errorf("%+v, %v", m, err)
 			}
 			for kind, data := range all {

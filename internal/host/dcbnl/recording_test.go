@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mdlayher/netlink"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // recording returns the message in testdata/NAME.hex: a datagram of a little-endian kernel as lab_test.go recorded it,
@@ -53,8 +53,5 @@ func put(b []byte, kind int, value any) []byte {
 	case []byte:
 		data = v
 	}
-	b = binary.NativeEndian.AppendUint16(b, uint16(headerSize+len(data)))
-	b = binary.NativeEndian.AppendUint16(b, uint16(kind))
-	b = append(b, data...)
-	return append(b, make([]byte, -len(data)&(alignment-1))...)
+	return netlink.Append(b, uint16(kind), data)
 }

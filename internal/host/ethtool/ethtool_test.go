@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 func TestDriver(t *testing.T) {
@@ -33,7 +34,7 @@ func TestDriver(t *testing.T) {
 func TestReasons(t *testing.T) {
 	for err, want := range map[error]fabric.Reason{
 		fmt.Errorf("%w: %w", ErrMissing, unix.ENOENT): fabric.ReasonMissing,
-		ErrMalformed: fabric.ReasonMalformed, ErrChanging: fabric.ReasonIO, ErrBroken: fabric.ReasonIO, errClosed: fabric.ReasonIO,
+		netlink.ErrMalformed:                          fabric.ReasonMalformed, ErrChanging: fabric.ReasonIO, netlink.ErrBroken: fabric.ReasonIO, errClosed: fabric.ReasonIO,
 	} {
 		if got := fabric.ReasonOf(err); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)

@@ -3,12 +3,13 @@
 package ethtool
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // message is what generic netlink calls a command. Only those that read are here, so that nothing else can be sent; a
@@ -60,8 +61,7 @@ func (m message) flags() uint32 {
 const (
 	familyName    = "ethtool" // ETHTOOL_GENL_NAME
 	controller    = 0x10      // GENL_ID_CTRL
-	headerVersion = 1         // of the controller and of ethtool: ETHTOOL_GENL_VERSION
-	headerSize    = 4         // struct genlmsghdr: cmd, version, reserved
+	headerVersion = 1         // in struct genlmsghdr, of the controller and of ethtool: ETHTOOL_GENL_VERSION
 
 	attrFamilyID   = 1 // CTRL_ATTR_FAMILY_ID
 	attrFamilyName = 2 // CTRL_ATTR_FAMILY_NAME
@@ -74,6 +74,9 @@ const (
 	netlinkReceives = 32 << 10
 )
 
+// name begins every error.
+const name = "ethtool"
+
 // connection is a socket of generic netlink, and the number that this kernel gave to ethtool.
 type connection struct {
 	*netlink.Conn
@@ -81,7 +84,7 @@ type connection struct {
 }
 
 func dialGeneric() (*netlink.Conn, error) {
-	return netlink.Dial(unix.NETLINK_GENERIC, &netlink.Config{MessageBufferSize: netlinkReceives})
+	return netlink.Dial(name, unix.NETLINK_GENERIC, netlinkReceives)
 }
 
 // connect opens the socket that ask uses. Generic netlink belongs to the kernel proper: unlike a socket of the RDMA
@@ -92,21 +95,21 @@ func (c *Client) connect() error {
 	}
 	conn, err := c.dial()
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrBroken, err)
+		return fmt.Errorf("%w: %w", ErrNoSocket, err)
 	}
-	c.genl = &connection{Conn: conn}
-	e := netlink.NewAttributeEncoder()
-	e.String(attrFamilyName, familyName)
-	family, err := exchange(c, controller, msgGetFamily, e, decodeFamily)
-	switch {
-	case errors.Is(err, unix.ENOENT):
-		err = fmt.Errorf("%w: %w", ErrMissing, err)
-	case err == nil:
-		c.genl.family = family
-		return nil
+	if c.record != nil {
+		conn.Record(c.note)
 	}
-	c.disconnect()
-	return err
+	family, err := netlink.Get(conn, familyRequest(), decodeFamily)
+	if err != nil {
+		_ = conn.Close()
+		if errors.Is(err, unix.ENOENT) {
+			err = fmt.Errorf("%w: %w", ErrMissing, err)
+		}
+		return err
+	}
+	c.genl = &connection{conn, family}
+	return nil
 }
 
 func (c *Client) disconnect() {
@@ -116,114 +119,71 @@ func (c *Client) disconnect() {
 	}
 }
 
-// ask asks about an interface, and for statistics where there are some.
+// ask asks about an interface, and for statistics where there are some. An exchange that ends half-way takes the
+// connection with it.
 func ask[T any](c *Client, m message, netdev string, decode func([]byte) (T, error)) (T, error) {
-	var none T
 	if err := c.connect(); err != nil {
-		return none, fmt.Errorf("ethtool: %s: %v: %w", netdev, m, err)
+		var none T
+		return none, fmt.Errorf("%s: %s: %v: %w", name, netdev, m, err)
 	}
-	e := netlink.NewAttributeEncoder()
-	e.Nested(attrHeader, func(e *netlink.AttributeEncoder) error {
-		e.String(attrDeviceName, netdev)
-		e.Uint32(attrFlags, m.flags())
-		return nil
-	})
-	var answer []byte
-	v, err := exchange(c, c.genl.family, m, e, func(b []byte) (T, error) {
-		answer = bytes.Clone(b)
-		return decode(b)
-	})
-	c.note(Exchange{Command: m.String(), NetDev: netdev, Answer: answer}, err)
-	if err != nil {
-		return none, fmt.Errorf("ethtool: %s: %v: %w", netdev, m, err)
+	header := netlink.AppendUint32(netlink.AppendText(nil, attrDeviceName, netdev), attrFlags, m.flags())
+	q := question(m, c.genl.family, netlink.Append(nil, attrHeader|netlink.Nested, header))
+	q.NetDev, q.Sent = netdev, c.counter(m)
+	v, err := netlink.Get(c.genl.Conn, q, decode)
+	if c.genl.Broken() {
+		c.disconnect()
 	}
-	return v, nil
+	return v, err
 }
 
-// exchange sends a request and decodes the one message of the answer. An exchange that ends half-way takes the
-// connection with it: answers that are still on their way could be taken for those of later requests.
-func exchange[T any](c *Client, family uint16, m message, e *netlink.AttributeEncoder, decode func([]byte) (T, error)) (T, error) {
-	var none T
-	attributes, err := e.Encode()
-	if err != nil {
-		return none, err
+// question returns the question of a generic netlink family.
+func question(m message, family uint16, attributes []byte) netlink.Question {
+	return netlink.Question{
+		Command: m.String(), Generic: m.reply(),
+		Message: netlink.Message{
+			Header: netlink.Header{Type: netlink.HeaderType(family), Flags: netlink.Request},
+			Data:   append([]byte{uint8(m), headerVersion, 0, 0}, attributes...),
+		},
 	}
+}
+
+func (c *Client) counter(m message) *atomic.Uint64 {
 	switch m {
 	case msgLinkModes:
-		c.asked[countLink].Add(1)
+		return &c.asked[countLink]
 	case msgPause:
-		c.asked[countPause].Add(1)
-	case msgFEC:
-		c.asked[countFEC].Add(1)
+		return &c.asked[countPause]
+	default:
+		return &c.asked[countFEC]
 	}
-	request, err := c.genl.Send(netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(family), Flags: netlink.Request},
-		Data:   append([]byte{uint8(m), headerVersion, 0, 0}, attributes...),
-	})
-	var replies []netlink.Message
-	if err == nil {
-		if replies, err = c.genl.Receive(); err == nil {
-			err = netlink.Validate(request, replies)
-		}
-	}
-	if err != nil {
-		if !isAnswer(err, request) {
-			c.disconnect()
-			err = fmt.Errorf("%w: %w", ErrBroken, err)
-		}
-		return none, err
-	}
-	if len(replies) != 1 {
-		return none, fmt.Errorf("%d messages, expected 1: %w", len(replies), ErrMalformed)
-	}
-	r := replies[0]
-	if r.Header.Type != request.Header.Type || len(r.Data) < headerSize || r.Data[0] != m.reply() {
-		return none, fmt.Errorf("message of type %d, %#x, expected type %d and command %d: %w",
-			r.Header.Type, r.Data[:min(len(r.Data), headerSize)], request.Header.Type, m.reply(), ErrMalformed)
-	}
-	return decode(r.Data[headerSize:])
 }
 
-// isAnswer tells whether err is the kernel's answer to the request: NLMSG_ERROR.
-func isAnswer(err error, request netlink.Message) bool {
-	op, ok := errors.AsType[*netlink.OpError](err)
-	return ok && op.Sequence != 0 && op.Sequence == request.Header.Sequence
+func familyRequest() netlink.Question {
+	return question(msgGetFamily, controller, netlink.AppendText(nil, attrFamilyName, familyName))
 }
 
 // decodeFamily reads what ctrl_fill_info of net/netlink/genetlink.c writes.
 func decodeFamily(b []byte) (uint16, error) {
+	d := netlink.Decode(b, func(kind uint16) string { return nameIn([]string{attrFamilyID: "CTRL_ATTR_FAMILY_ID"}, kind) })
 	var id uint16
-	err := attributes(b, []string{attrFamilyID: "CTRL_ATTR_FAMILY_ID"}, func(d *netlink.AttributeDecoder) error {
+	for d.Next() {
 		if d.Type() == attrFamilyID {
-			id = d.Uint16()
+			if id = d.Uint16(); id == 0 {
+				d.Fail("0, expected a number of a family")
+			}
 		}
-		return nil
-	})
-	if err == nil && id == 0 {
-		err = fmt.Errorf("no CTRL_ATTR_FAMILY_ID: %w", ErrMalformed)
 	}
-	if err != nil {
+	d.Require(attrFamilyID)
+	if err := d.Err(); err != nil {
 		return 0, err
 	}
 	return id, nil
 }
 
-// attributes calls fn for each attribute of a message or of a nest. Errors have the names of attributes, by number.
-func attributes(b []byte, names []string, fn func(*netlink.AttributeDecoder) error) error {
-	d, err := netlink.NewAttributeDecoder(b)
-	for err == nil && d.Next() {
-		if err = fn(d); err == nil {
-			err = d.Err()
-		}
-		if kind := int(d.Type()); err != nil && kind < len(names) {
-			err = fmt.Errorf("%s: %w", names[kind], err)
-		}
+// nameIn returns the name of an attribute; empty without one.
+func nameIn(names []string, kind uint16) string {
+	if int(kind) < len(names) {
+		return names[kind]
 	}
-	if err == nil {
-		err = d.Err()
-	}
-	if err != nil && !errors.Is(err, ErrMalformed) {
-		err = fmt.Errorf("%w: %w", err, ErrMalformed)
-	}
-	return err
+	return ""
 }

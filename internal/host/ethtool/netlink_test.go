@@ -14,11 +14,12 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mdlayher/netlink"
+	mdlayher "github.com/mdlayher/netlink"
 	"github.com/mdlayher/netlink/nltest"
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // families is a number that a kernel may give to ethtool.
@@ -37,13 +38,13 @@ func (k *fakeNetlink) dial() (*netlink.Conn, error) {
 	if k.fails != nil {
 		return nil, k.fails
 	}
-	return nltest.Dial(func(requests []netlink.Message) ([]netlink.Message, error) {
+	return netlink.New(name, nltest.Dial(func(requests []netlink.Message) ([]netlink.Message, error) {
 		if len(requests) == 0 { // nothing was sent: a second Receive
 			return nil, io.EOF
 		}
 		k.sent = append(k.sent, requests[0])
 		return k.answers[message(requests[0].Data[0])](requests[0])
-	}), nil
+	})), nil
 }
 
 // says answers with a message.
@@ -64,8 +65,8 @@ func refuses(errno syscall.Errno) func(netlink.Message) ([]netlink.Message, erro
 }
 
 // encoded returns attributes.
-func encoded(fn func(*netlink.AttributeEncoder)) []byte {
-	e := netlink.NewAttributeEncoder()
+func encoded(fn func(*mdlayher.AttributeEncoder)) []byte {
+	e := mdlayher.NewAttributeEncoder()
 	fn(e)
 	b, err := e.Encode()
 	if err != nil {
@@ -74,12 +75,12 @@ func encoded(fn func(*netlink.AttributeEncoder)) []byte {
 	return b
 }
 
-func nest(e *netlink.AttributeEncoder, typ uint16, fn func(*netlink.AttributeEncoder)) {
-	e.Nested(typ, func(e *netlink.AttributeEncoder) error { fn(e); return nil })
+func nest(e *mdlayher.AttributeEncoder, typ uint16, fn func(*mdlayher.AttributeEncoder)) {
+	e.Nested(typ, func(e *mdlayher.AttributeEncoder) error { fn(e); return nil })
 }
 
 func familyReply() []byte {
-	return encoded(func(e *netlink.AttributeEncoder) {
+	return encoded(func(e *mdlayher.AttributeEncoder) {
 		e.String(attrFamilyName, familyName)
 		e.Uint16(attrFamilyID, families)
 		e.Uint32(3, 1) // CTRL_ATTR_VERSION
@@ -88,12 +89,12 @@ func familyReply() []byte {
 
 // pauseReply is what a driver says that sends and receives pause frames, and counts them.
 func pauseReply() []byte {
-	return encoded(func(e *netlink.AttributeEncoder) {
-		nest(e, attrHeader, func(e *netlink.AttributeEncoder) { e.Uint32(1, 7); e.String(attrDeviceName, "eth0") })
+	return encoded(func(e *mdlayher.AttributeEncoder) {
+		nest(e, attrHeader, func(e *mdlayher.AttributeEncoder) { e.Uint32(1, 7); e.String(attrDeviceName, "eth0") })
 		e.Uint8(attrPauseAuto, 1)
 		e.Uint8(attrPauseRX, 1)
 		e.Uint8(attrPauseTX, 0)
-		nest(e, attrPauseStats, func(e *netlink.AttributeEncoder) {
+		nest(e, attrPauseStats, func(e *mdlayher.AttributeEncoder) {
 			e.Bytes(1, nil) // PAD
 			e.Uint64(attrPauseFramesTX, 5)
 			e.Uint64(attrPauseFramesRX, 1<<40)
@@ -111,12 +112,12 @@ func array(values ...uint64) (b []byte) {
 
 // fecReply is what a driver with RS-FEC says that counts blocks by lane, and no bits.
 func fecReply() []byte {
-	return encoded(func(e *netlink.AttributeEncoder) {
-		nest(e, attrHeader, func(e *netlink.AttributeEncoder) { e.Uint32(1, 7); e.String(attrDeviceName, "eth0") })
-		nest(e, 2, func(e *netlink.AttributeEncoder) { e.Uint32(2, 121); e.Bytes(4, make([]byte, 16)) })
+	return encoded(func(e *mdlayher.AttributeEncoder) {
+		nest(e, attrHeader, func(e *mdlayher.AttributeEncoder) { e.Uint32(1, 7); e.String(attrDeviceName, "eth0") })
+		nest(e, 2, func(e *mdlayher.AttributeEncoder) { e.Uint32(2, 121); e.Bytes(4, make([]byte, 16)) })
 		e.Uint8(3, 1)
 		e.Uint32(attrFECActive, 50)
-		nest(e, attrFECStats, func(e *netlink.AttributeEncoder) {
+		nest(e, attrFECStats, func(e *mdlayher.AttributeEncoder) {
 			e.Bytes(attrFECCorrected, array(12, 3, 4, 5))
 			e.Bytes(attrFECUncorrectable, array(1<<50))
 			e.Bytes(attrFECCorrectedBits, nil)
@@ -214,17 +215,17 @@ func TestReadErrors(t *testing.T) {
 		"gone":         {func(k *fakeNetlink) { k.answers[msgPause] = refuses(unix.ENODEV) }, noPause(fabric.ReasonGone), noFEC(fabric.ReasonGone), unix.ENODEV},
 		"leaves":       {func(k *fakeNetlink) { k.answers[msgFEC] = refuses(unix.ENODEV) }, pause, noFEC(fabric.ReasonGone), unix.ENODEV},
 		"old kernel":   {func(k *fakeNetlink) { k.answers[msgGetFamily] = refuses(unix.ENOENT) }, noPause(fabric.ReasonMissing), noFEC(fabric.ReasonMissing), nil},
-		"no netlink":   {func(k *fakeNetlink) { k.fails = os.NewSyscallError("socket", unix.EAFNOSUPPORT) }, noPause(fabric.ReasonMissing), noFEC(fabric.ReasonMissing), ErrBroken},
+		"no netlink":   {func(k *fakeNetlink) { k.fails = os.NewSyscallError("socket", unix.EAFNOSUPPORT) }, noPause(fabric.ReasonMissing), noFEC(fabric.ReasonMissing), ErrNoSocket},
 		"forbidden":    {func(k *fakeNetlink) { k.fails = os.NewSyscallError("socket", unix.EACCES) }, noPause(fabric.ReasonPrivilege), noFEC(fabric.ReasonPrivilege), unix.EACCES},
-		"nonsense":     {func(k *fakeNetlink) { k.answers[msgPause] = says(msgPause, []byte{1, 2, 3, 4, 5}) }, noPause(fabric.ReasonMalformed), fec, ErrMalformed},
-		"nonsense too": {func(k *fakeNetlink) { k.answers[msgFEC] = says(msgFEC, fecReply()[:70]) }, pause, noFEC(fabric.ReasonMalformed), ErrMalformed},
-		"two messages": {func(k *fakeNetlink) { k.answers[msgPause] = otherMessage }, noPause(fabric.ReasonMalformed), fec, ErrMalformed},
-		"other answer": {func(k *fakeNetlink) { k.answers[msgPause] = says(msgFEC, pauseReply()) }, noPause(fabric.ReasonMalformed), fec, ErrMalformed},
-		"no family":    {func(k *fakeNetlink) { k.answers[msgGetFamily] = says(msgGetFamily, nil) }, noPause(fabric.ReasonMalformed), noFEC(fabric.ReasonMalformed), ErrMalformed},
-		"late answer":  {func(k *fakeNetlink) { k.answers[msgPause] = late }, noPause(fabric.ReasonIO), noFEC(fabric.ReasonIO), ErrBroken},
+		"nonsense":     {func(k *fakeNetlink) { k.answers[msgPause] = says(msgPause, []byte{1, 2, 3, 4, 5}) }, noPause(fabric.ReasonMalformed), fec, netlink.ErrMalformed},
+		"nonsense too": {func(k *fakeNetlink) { k.answers[msgFEC] = says(msgFEC, fecReply()[:70]) }, pause, noFEC(fabric.ReasonMalformed), netlink.ErrMalformed},
+		"two messages": {func(k *fakeNetlink) { k.answers[msgPause] = otherMessage }, noPause(fabric.ReasonMalformed), fec, netlink.ErrMalformed},
+		"other answer": {func(k *fakeNetlink) { k.answers[msgPause] = says(msgFEC, pauseReply()) }, noPause(fabric.ReasonMalformed), fec, netlink.ErrMalformed},
+		"no family":    {func(k *fakeNetlink) { k.answers[msgGetFamily] = says(msgGetFamily, nil) }, noPause(fabric.ReasonMalformed), noFEC(fabric.ReasonMalformed), netlink.ErrMalformed},
+		"late answer":  {func(k *fakeNetlink) { k.answers[msgPause] = late }, noPause(fabric.ReasonIO), noFEC(fabric.ReasonIO), netlink.ErrBroken},
 		"no buffer": {func(k *fakeNetlink) {
 			k.answers[msgPause] = func(netlink.Message) ([]netlink.Message, error) { return nil, unix.ENOBUFS }
-		}, noPause(fabric.ReasonIO), noFEC(fabric.ReasonIO), ErrBroken},
+		}, noPause(fabric.ReasonIO), noFEC(fabric.ReasonIO), netlink.ErrBroken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, k := fakeConnection(t)
@@ -245,13 +246,13 @@ func TestReadErrors(t *testing.T) {
 // What is malformed is named: the interface, the message, and the attribute with the nest that it is in.
 func TestMalformed(t *testing.T) {
 	stats := func(kind uint16, b []byte) []byte {
-		return encoded(func(e *netlink.AttributeEncoder) {
-			nest(e, attrFECStats, func(e *netlink.AttributeEncoder) { e.Bytes(kind, b) }) // of the same number as attrPauseStats
+		return encoded(func(e *mdlayher.AttributeEncoder) {
+			nest(e, attrFECStats, func(e *mdlayher.AttributeEncoder) { e.Bytes(kind, b) }) // of the same number as attrPauseStats
 		})
 	}
-	uint32s := func(kind uint16) []byte { return encoded(func(e *netlink.AttributeEncoder) { e.Uint32(kind, 1) }) }
-	wrongNest := encoded(func(e *netlink.AttributeEncoder) { e.Bytes(attrPauseStats, []byte{1, 2, 3}) })
-	longNest := encoded(func(e *netlink.AttributeEncoder) { e.Bytes(attrPauseStats, []byte{200, 0, attrPauseFramesRX, 0}) })
+	uint32s := func(kind uint16) []byte { return encoded(func(e *mdlayher.AttributeEncoder) { e.Uint32(kind, 1) }) }
+	wrongNest := encoded(func(e *mdlayher.AttributeEncoder) { e.Bytes(attrPauseStats, []byte{1, 2, 3}) })
+	longNest := encoded(func(e *mdlayher.AttributeEncoder) { e.Bytes(attrPauseStats, []byte{200, 0, attrPauseFramesRX, 0}) })
 	long := pauseReply()
 	long[0] = 255
 	for _, c := range []struct {
@@ -269,9 +270,9 @@ func TestMalformed(t *testing.T) {
 		{"nest beyond itself", msgPause, longNest, "ETHTOOL_MSG_PAUSE_GET: ETHTOOL_A_PAUSE_STATS: "},
 		{"narrow frames", msgPause, stats(attrPauseFramesRX, []byte{1, 2, 3, 4}), "ETHTOOL_MSG_PAUSE_GET: ETHTOOL_A_PAUSE_STATS: ETHTOOL_A_PAUSE_STAT_RX_FRAMES: "},
 		{"empty frames", msgPause, stats(attrPauseFramesTX, nil), "ETHTOOL_MSG_PAUSE_GET: ETHTOOL_A_PAUSE_STATS: ETHTOOL_A_PAUSE_STAT_TX_FRAMES: "},
-		{"no TX", msgPause, encoded(func(e *netlink.AttributeEncoder) { e.Uint8(attrPauseRX, 1) }), "ETHTOOL_MSG_PAUSE_GET: ETHTOOL_A_PAUSE_RX is there: true, ETHTOOL_A_PAUSE_TX: false, expected both: "},
+		{"no TX", msgPause, encoded(func(e *mdlayher.AttributeEncoder) { e.Uint8(attrPauseRX, 1) }), "ETHTOOL_MSG_PAUSE_GET: ETHTOOL_A_PAUSE_TX: missing: "},
 		{"cut FEC", msgFEC, fecReply()[:70], "ETHTOOL_MSG_FEC_GET: "},
-		{"narrow bit", msgFEC, encoded(func(e *netlink.AttributeEncoder) { e.Uint8(attrFECActive, 1) }), "ETHTOOL_MSG_FEC_GET: ETHTOOL_A_FEC_ACTIVE: "},
+		{"narrow bit", msgFEC, encoded(func(e *mdlayher.AttributeEncoder) { e.Uint8(attrFECActive, 1) }), "ETHTOOL_MSG_FEC_GET: ETHTOOL_A_FEC_ACTIVE: "},
 		{"odd blocks", msgFEC, stats(attrFECCorrected, make([]byte, 9)), "ETHTOOL_MSG_FEC_GET: ETHTOOL_A_FEC_STATS: ETHTOOL_A_FEC_STAT_CORRECTED: 9 bytes, expected a multiple of 8: "},
 		{"odd bits", msgFEC, stats(attrFECCorrectedBits, make([]byte, 1)), "ETHTOOL_MSG_FEC_GET: ETHTOOL_A_FEC_STATS: ETHTOOL_A_FEC_STAT_CORR_BITS: 1 bytes, expected a multiple of 8: "},
 	} {
@@ -279,7 +280,7 @@ func TestMalformed(t *testing.T) {
 		k.answers[c.m] = says(c.m, c.b)
 		var q fabric.QoS
 		err := client.Read("eth0", &q, now())
-		if !errors.Is(err, ErrMalformed) || !strings.HasPrefix(err.Error(), "ethtool: eth0: "+c.want) || fabric.ReasonOf(err) != fabric.ReasonMalformed {
+		if !errors.Is(err, netlink.ErrMalformed) || !strings.HasPrefix(err.Error(), "ethtool: eth0: "+c.want) || fabric.ReasonOf(err) != fabric.ReasonMalformed {
 			t.Errorf("%s: %v, want %s", c.name, err, c.want)
 		}
 		if broken := q.Pause.State != fabric.OK; broken != (c.m == msgPause) || broken == (q.FEC.State != fabric.OK) {
@@ -324,10 +325,10 @@ func TestLayout(t *testing.T) {
 }
 
 func TestDecodePause(t *testing.T) {
-	got, err := decodePause(encoded(func(e *netlink.AttributeEncoder) { // without statistics
+	got, err := decodePause(encoded(func(e *mdlayher.AttributeEncoder) { // without statistics
 		e.Uint8(attrPauseRX, 1)
 		e.Uint8(attrPauseTX, 1)
-		nest(e, attrPauseStats, func(*netlink.AttributeEncoder) {})
+		nest(e, attrPauseStats, func(*mdlayher.AttributeEncoder) {})
 	}), now())
 	want := fabric.Pause{
 		Receive: true, Transmit: true,
@@ -338,14 +339,14 @@ func TestDecodePause(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"nothing": nil,
-		"no TX":   encoded(func(e *netlink.AttributeEncoder) { e.Uint8(attrPauseRX, 1) }),
-		"wide RX": encoded(func(e *netlink.AttributeEncoder) { e.Uint32(attrPauseRX, 1); e.Uint8(attrPauseTX, 1) }),
-		"narrow frames": append(pauseReply(), encoded(func(e *netlink.AttributeEncoder) {
-			nest(e, attrPauseStats, func(e *netlink.AttributeEncoder) { e.Uint32(attrPauseFramesRX, 1) })
+		"no TX":   encoded(func(e *mdlayher.AttributeEncoder) { e.Uint8(attrPauseRX, 1) }),
+		"wide RX": encoded(func(e *mdlayher.AttributeEncoder) { e.Uint32(attrPauseRX, 1); e.Uint8(attrPauseTX, 1) }),
+		"narrow frames": append(pauseReply(), encoded(func(e *mdlayher.AttributeEncoder) {
+			nest(e, attrPauseStats, func(e *mdlayher.AttributeEncoder) { e.Uint32(attrPauseFramesRX, 1) })
 		})...),
 		"cut": pauseReply()[:50],
 	} {
-		if got, err := decodePause(b, now()); !errors.Is(err, ErrMalformed) || got != (fabric.Pause{}) {
+		if got, err := decodePause(b, now()); !errors.Is(err, netlink.ErrMalformed) || got != (fabric.Pause{}) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -360,15 +361,15 @@ func TestDecodeFEC(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for bit, want := range map[uint32]string{49: "none", 50: "rs", 51: "baser", 74: "llrs", 0: "", 52: "", 1 << 31: ""} {
-		got, err := decodeFEC(encoded(func(e *netlink.AttributeEncoder) { e.Uint32(attrFECActive, bit) }), now())
+		got, err := decodeFEC(encoded(func(e *mdlayher.AttributeEncoder) { e.Uint32(attrFECActive, bit) }), now())
 		if err != nil || got.Active != want {
 			t.Errorf("%d: %+v, %v", bit, got, err)
 		}
 	}
-	b := encoded(func(e *netlink.AttributeEncoder) {
-		nest(e, attrFECStats, func(e *netlink.AttributeEncoder) { e.Bytes(attrFECCorrected, make([]byte, 9)) })
+	b := encoded(func(e *mdlayher.AttributeEncoder) {
+		nest(e, attrFECStats, func(e *mdlayher.AttributeEncoder) { e.Bytes(attrFECCorrected, make([]byte, 9)) })
 	})
-	if got, err := decodeFEC(b, now()); !errors.Is(err, ErrMalformed) || got != (fabric.FEC{}) {
+	if got, err := decodeFEC(b, now()); !errors.Is(err, netlink.ErrMalformed) || got != (fabric.FEC{}) {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -384,11 +385,11 @@ func fuzzDecoder[T comparable](f *testing.F, reply []byte, decode func([]byte) (
 			t.Fatal("message was written to")
 		}
 		var none T
-		if err != nil && (!errors.Is(err, ErrMalformed) || v != none) {
+		if err != nil && (!errors.Is(err, netlink.ErrMalformed) || v != none) {
 			t.Errorf("%+v, %v", v, err)
 		}
 		if err == nil && len(b)%4 == 0 {
-			more, err := decode(append(b, encoded(func(e *netlink.AttributeEncoder) { e.String(0x3ff, "new") })...))
+			more, err := decode(append(b, encoded(func(e *mdlayher.AttributeEncoder) { e.String(0x3ff, "new") })...))
 			if err != nil || more != v {
 				t.Errorf("with one attribute more %+v, %v, was %+v", more, err, v)
 			}

@@ -5,13 +5,12 @@ package ethtool
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // Read fills in Pause and FEC. Each fails for itself; an error means that neither could be asked for, or says what is
@@ -34,11 +33,13 @@ func (c *Client) Read(netdev string, q *fabric.QoS, now time.Time) error {
 }
 
 // isHopeless tells whether every other question about the interface would fail too.
-func isHopeless(err error) bool { return errors.Is(err, ErrBroken) || errors.Is(err, unix.ENODEV) }
+func isHopeless(err error) bool {
+	return errors.Is(err, netlink.ErrBroken) || errors.Is(err, ErrNoSocket) || errors.Is(err, unix.ENODEV)
+}
 
 // worthAnError leaves out what is wrong with a single fact: a driver that does not have it, or refuses to say.
 func worthAnError(err error) error {
-	if isHopeless(err) || errors.Is(err, ErrMalformed) {
+	if isHopeless(err) || errors.Is(err, netlink.ErrMalformed) {
 		return err
 	}
 	return nil
@@ -62,41 +63,48 @@ const (
 	attrPauseFramesRX = 3 // ETHTOOL_A_PAUSE_STAT_RX_FRAMES
 )
 
-// decodePause reads what pause_fill_reply of net/ethtool/pause.c writes.
-func decodePause(b []byte, now time.Time) (fabric.Pause, error) {
-	const received, transmitted = "ETHTOOL_A_PAUSE_STAT_RX_FRAMES", "ETHTOOL_A_PAUSE_STAT_TX_FRAMES"
-	names := []string{
+func pauseAttribute(kind uint16) string {
+	return nameIn([]string{
 		attrPauseAuto: "ETHTOOL_A_PAUSE_AUTONEG", attrPauseRX: "ETHTOOL_A_PAUSE_RX", attrPauseTX: "ETHTOOL_A_PAUSE_TX",
 		attrPauseStats: "ETHTOOL_A_PAUSE_STATS",
-	}
-	counts := []string{attrPauseFramesTX: transmitted, attrPauseFramesRX: received}
-	p := fabric.Pause{Received: uncounted(received, now), Transmitted: uncounted(transmitted, now)}
-	var hasRX, hasTX bool
-	err := attributes(b, names, func(d *netlink.AttributeDecoder) error {
+	}, kind)
+}
+
+const (
+	sourcePauseReceived    = "ETHTOOL_A_PAUSE_STAT_RX_FRAMES"
+	sourcePauseTransmitted = "ETHTOOL_A_PAUSE_STAT_TX_FRAMES"
+)
+
+func pauseStatistic(kind uint16) string {
+	return nameIn([]string{attrPauseFramesTX: sourcePauseTransmitted, attrPauseFramesRX: sourcePauseReceived}, kind)
+}
+
+// decodePause reads what pause_fill_reply of net/ethtool/pause.c writes.
+func decodePause(b []byte, now time.Time) (fabric.Pause, error) {
+	p := fabric.Pause{Received: uncounted(sourcePauseReceived, now), Transmitted: uncounted(sourcePauseTransmitted, now)}
+	d := netlink.Decode(b, pauseAttribute)
+	for d.Next() {
 		switch d.Type() {
 		case attrPauseAuto:
 			p.Autonegotiated = d.Uint8() != 0
 		case attrPauseRX:
-			p.Receive, hasRX = d.Uint8() != 0, true
+			p.Receive = d.Uint8() != 0
 		case attrPauseTX:
-			p.Transmit, hasTX = d.Uint8() != 0, true
+			p.Transmit = d.Uint8() != 0
 		case attrPauseStats:
-			return attributes(d.Bytes(), counts, func(d *netlink.AttributeDecoder) error {
-				switch d.Type() {
+			s := d.Nest(pauseStatistic)
+			for s.Next() {
+				switch s.Type() {
 				case attrPauseFramesRX:
-					p.Received = fabric.Known(d.Uint64(), received, now)
+					p.Received = fabric.Known(s.Uint64(), sourcePauseReceived, now)
 				case attrPauseFramesTX:
-					p.Transmitted = fabric.Known(d.Uint64(), transmitted, now)
+					p.Transmitted = fabric.Known(s.Uint64(), sourcePauseTransmitted, now)
 				}
-				return nil
-			})
+			}
 		}
-		return nil
-	})
-	if err == nil && (!hasRX || !hasTX) {
-		err = fmt.Errorf("ETHTOOL_A_PAUSE_RX is there: %t, ETHTOOL_A_PAUSE_TX: %t, expected both: %w", hasRX, hasTX, ErrMalformed)
 	}
-	if err != nil {
+	d.Require(attrPauseRX, attrPauseTX)
+	if err := d.Err(); err != nil {
 		return fabric.Pause{}, err
 	}
 	return p, nil
@@ -112,36 +120,45 @@ const (
 	attrFECCorrectedBits = 4 // ETHTOOL_A_FEC_STAT_CORR_BITS
 )
 
+func fecAttribute(kind uint16) string {
+	return nameIn([]string{attrFECActive: "ETHTOOL_A_FEC_ACTIVE", attrFECStats: "ETHTOOL_A_FEC_STATS"}, kind)
+}
+
+func fecStatistic(kind uint16) string {
+	return nameIn([]string{
+		attrFECCorrected: "ETHTOOL_A_FEC_STAT_CORRECTED", attrFECUncorrectable: "ETHTOOL_A_FEC_STAT_UNCORR",
+		attrFECCorrectedBits: "ETHTOOL_A_FEC_STAT_CORR_BITS",
+	}, kind)
+}
+
 // decodeFEC reads what fec_fill_reply of net/ethtool/fec.c writes. A driver that does not know which one is active
 // has no ETHTOOL_A_FEC_ACTIVE.
 func decodeFEC(b []byte, now time.Time) (fabric.FEC, error) {
-	const corrected, uncorrectable, bits = "ETHTOOL_A_FEC_STAT_CORRECTED", "ETHTOOL_A_FEC_STAT_UNCORR", "ETHTOOL_A_FEC_STAT_CORR_BITS"
-	names := []string{attrFECActive: "ETHTOOL_A_FEC_ACTIVE", attrFECStats: "ETHTOOL_A_FEC_STATS"}
-	counts := []string{attrFECCorrected: corrected, attrFECUncorrectable: uncorrectable, attrFECCorrectedBits: bits}
 	v := fabric.FEC{
-		CorrectedBlocks: uncounted(corrected, now), UncorrectableBlocks: uncounted(uncorrectable, now),
-		CorrectedBits: uncounted(bits, now),
+		CorrectedBlocks:     uncounted(fecStatistic(attrFECCorrected), now),
+		UncorrectableBlocks: uncounted(fecStatistic(attrFECUncorrectable), now),
+		CorrectedBits:       uncounted(fecStatistic(attrFECCorrectedBits), now),
 	}
-	err := attributes(b, names, func(d *netlink.AttributeDecoder) error {
+	d := netlink.Decode(b, fecAttribute)
+	for d.Next() {
 		switch d.Type() {
 		case attrFECActive:
 			v.Active = fecName(d.Uint32())
 		case attrFECStats:
-			return attributes(d.Bytes(), counts, func(d *netlink.AttributeDecoder) (err error) {
-				switch d.Type() {
+			s := d.Nest(fecStatistic)
+			for s.Next() {
+				switch s.Type() {
 				case attrFECCorrected:
-					v.CorrectedBlocks, err = total(d.Bytes(), corrected, now)
+					v.CorrectedBlocks = total(&s, now)
 				case attrFECUncorrectable:
-					v.UncorrectableBlocks, err = total(d.Bytes(), uncorrectable, now)
+					v.UncorrectableBlocks = total(&s, now)
 				case attrFECCorrectedBits:
-					v.CorrectedBits, err = total(d.Bytes(), bits, now)
+					v.CorrectedBits = total(&s, now)
 				}
-				return err
-			})
+			}
 		}
-		return nil
-	})
-	if err != nil {
+	}
+	if err := d.Err(); err != nil {
 		return fabric.FEC{}, err
 	}
 	return v, nil
@@ -164,14 +181,15 @@ func fecName(bit uint32) string {
 
 // total reads an array whose first value is the sum and the others those of lanes. It is empty when the driver does
 // not count.
-func total(b []byte, source string, now time.Time) (fabric.Fact[uint64], error) {
-	if len(b)%8 != 0 {
-		return fabric.Fact[uint64]{}, fmt.Errorf("%d bytes, expected a multiple of 8: %w", len(b), ErrMalformed)
+func total(d *netlink.Decoder, now time.Time) fabric.Fact[uint64] {
+	b, source := d.Bytes(), fecStatistic(d.Type())
+	switch {
+	case len(b)%8 != 0:
+		d.Fail("%d bytes, expected a multiple of 8", len(b))
+	case len(b) > 0:
+		return fabric.Known(binary.NativeEndian.Uint64(b), source, now)
 	}
-	if len(b) == 0 {
-		return uncounted(source, now), nil
-	}
-	return fabric.Known(binary.NativeEndian.Uint64(b), source, now), nil
+	return uncounted(source, now)
 }
 
 func uncounted(source string, now time.Time) fabric.Fact[uint64] {

@@ -13,10 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mdlayher/netlink"
+	mdlayher "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // recordable is a client of a driver that answers all questions, and of one that refuses FEC and has no statistics.
@@ -51,9 +52,9 @@ func said(c *Client, netdevs ...string) (all []any) {
 
 func TestReplay(t *testing.T) {
 	c := recordable(t)
-	var exchanges []Exchange
+	var exchanges []netlink.Exchange
 	same := func(s string) string { return s }
-	c.Record(func(e Exchange) { exchanges = append(exchanges, e.Rewrite(same)) })
+	c.Record(func(e netlink.Exchange) { exchanges = append(exchanges, Rewrite(e, same)) })
 	want := said(c, "eth0", "eth1")
 	b, err := json.Marshal(exchanges)
 	if err != nil {
@@ -63,7 +64,7 @@ func TestReplay(t *testing.T) {
 	if err := os.WriteFile(name, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := Load(name)
+	loaded, err := netlink.Load(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,8 +94,8 @@ func TestReplay(t *testing.T) {
 func TestReplayWithoutNetlink(t *testing.T) {
 	c := recordable(t)
 	c.dial = (&fakeNetlink{answers: map[message]func(netlink.Message) ([]netlink.Message, error){msgGetFamily: refuses(unix.ENOENT)}}).dial
-	var exchanges []Exchange
-	c.Record(func(e Exchange) { exchanges = append(exchanges, e) })
+	var exchanges []netlink.Exchange
+	c.Record(func(e netlink.Exchange) { exchanges = append(exchanges, e) })
 	want := said(c, "eth0")
 	r, err := Replay(exchanges)
 	if err != nil {
@@ -109,12 +110,12 @@ func TestReplayWithoutNetlink(t *testing.T) {
 // The name of the interface is replaced wherever it is, and what is not known here is left out.
 func TestRewrite(t *testing.T) {
 	c := recordable(t)
-	var exchanges []Exchange
-	c.Record(func(e Exchange) {
+	var exchanges []netlink.Exchange
+	c.Record(func(e netlink.Exchange) {
 		if e.Command == msgPause.String() {
-			e.Answer = append(e.Answer, encoded(func(ae *netlink.AttributeEncoder) { ae.String(999, "secret") })...)
+			e.Answer = append(e.Answer, encoded(func(ae *mdlayher.AttributeEncoder) { ae.String(999, "secret") })...)
 		}
-		exchanges = append(exchanges, e.Rewrite(func(s string) string { return strings.ReplaceAll(s, "eth", "other") }))
+		exchanges = append(exchanges, Rewrite(e, func(s string) string { return strings.ReplaceAll(s, "eth", "other") }))
 	})
 	want := said(c, "eth0", "eth1")
 	r, err := Replay(exchanges)
@@ -130,17 +131,17 @@ func TestRewrite(t *testing.T) {
 			t.Errorf("%s: %q", e.Command, e.Answer)
 		}
 	}
-	if e := (Exchange{Command: msgFEC.String(), Answer: []byte("nonsense")}).Rewrite(strings.ToUpper); !bytes.Equal(e.Answer, []byte{0}) {
+	if e := Rewrite(netlink.Exchange{Command: msgFEC.String(), Answer: []byte("nonsense")}, strings.ToUpper); !bytes.Equal(e.Answer, []byte{0}) {
 		t.Errorf("%q", e.Answer)
 	}
 }
 
 // A recording that nobody recorded is refused as a driver is that answers so.
 func TestReplayOfNonsense(t *testing.T) {
-	many := make([]Statistic, maxStatistics+1)
-	r, err := Replay([]Exchange{
+	many := make([]netlink.Statistic, maxStatistics+1)
+	r, err := Replay([]netlink.Exchange{
 		{Command: cmdValues.String(), NetDev: "many", Statistics: many},
-		{Command: cmdValues.String(), NetDev: "long", Statistics: []Statistic{{strings.Repeat("x", 100), 1}, {"y", 2}}},
+		{Command: cmdValues.String(), NetDev: "long", Statistics: []netlink.Statistic{{Name: strings.Repeat("x", 100), Value: 1}, {Name: "y", Value: 2}}},
 		{Command: msgPause.String(), NetDev: "long", Answer: []byte{1}},
 	})
 	if err != nil {
@@ -148,7 +149,7 @@ func TestReplayOfNonsense(t *testing.T) {
 	}
 	defer r.Close()
 	everything := func(string) bool { return true }
-	if _, err := r.Statistics("many", everything, now()); !errors.Is(err, ErrMalformed) {
+	if _, err := r.Statistics("many", everything, now()); !errors.Is(err, netlink.ErrMalformed) {
 		t.Errorf("%d statistics: %v", len(many), err)
 	}
 	list, err := r.Statistics("long", everything, now())
@@ -167,12 +168,12 @@ func FuzzRewrite(f *testing.F) {
 	f.Add(true, pauseReply())
 	f.Add(false, fecReply())
 	f.Fuzz(func(t *testing.T, pause bool, b []byte) {
-		e := Exchange{Command: msgFEC.String(), Answer: slices.Clone(b)}
+		e := netlink.Exchange{Command: msgFEC.String(), Answer: slices.Clone(b)}
 		if pause {
 			e.Command = msgPause.String()
 		}
-		once := e.Rewrite(strings.ToUpper)
-		if twice := once.Rewrite(strings.ToUpper); !reflect.DeepEqual(once, twice) {
+		once := Rewrite(e, strings.ToUpper)
+		if twice := Rewrite(once, strings.ToUpper); !reflect.DeepEqual(once, twice) {
 			t.Errorf("%x became %x and then %x", b, once.Answer, twice.Answer)
 		}
 	})

@@ -3,12 +3,10 @@
 package ethtool
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/mdlayher/netlink"
-
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 const attrSpeed = 5 // ETHTOOL_A_LINKMODES_SPEED, Mb/s
@@ -44,19 +42,19 @@ func decodeSpeed(b []byte) (megabits uint32, err error) {
 		unknown = 1<<32 - 1   // SPEED_UNKNOWN
 		fastest = 100_000_000 // Mb/s
 	)
-	err = attributes(b, []string{attrSpeed: "ETHTOOL_A_LINKMODES_SPEED"}, func(d *netlink.AttributeDecoder) error {
+	d := netlink.Decode(b, func(kind uint16) string { return nameIn([]string{attrSpeed: "ETHTOOL_A_LINKMODES_SPEED"}, kind) })
+	for d.Next() {
 		if d.Type() != attrSpeed {
-			return nil
+			continue
 		}
 		if megabits = d.Uint32(); megabits == unknown {
 			megabits = 0
 		}
 		if megabits > fastest {
-			return fmt.Errorf("%d, expected %d at most: %w", megabits, fastest, ErrMalformed)
+			d.Fail("%d, expected %d at most", megabits, fastest)
 		}
-		return nil
-	})
-	if err != nil {
+	}
+	if err := d.Err(); err != nil {
 		return 0, err
 	}
 	return megabits, nil

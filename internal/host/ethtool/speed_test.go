@@ -5,15 +5,16 @@ package ethtool
 import (
 	"testing"
 
-	"github.com/mdlayher/netlink"
+	mdlayher "github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 func speedReply(megabits uint32) []byte {
-	return encoded(func(e *netlink.AttributeEncoder) {
-		nest(e, attrHeader, func(e *netlink.AttributeEncoder) { e.Uint32(1, 7); e.String(attrDeviceName, "eth0") })
+	return encoded(func(e *mdlayher.AttributeEncoder) {
+		nest(e, attrHeader, func(e *mdlayher.AttributeEncoder) { e.Uint32(1, 7); e.String(attrDeviceName, "eth0") })
 		e.Uint8(2, 1)
 		e.Uint32(attrSpeed, megabits)
 		e.Uint8(6, 1)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // The layout of the structures in linux/ethtool.h.
@@ -56,12 +57,12 @@ func (c *Client) Statistics(netdev string, wanted func(name string) bool, now ti
 	for range attempts {
 		list, err := c.statistics(netdev, wanted, now)
 		if err == nil {
-			c.note(Exchange{Command: cmdValues.String(), NetDev: netdev, Statistics: statisticsOf(list)}, nil)
+			c.noteStatistics(netdev, list, nil)
 			return list, nil
 		}
 		delete(c.tables, netdev)
 		if !errors.Is(err, errChanged) {
-			c.note(Exchange{Command: cmdValues.String(), NetDev: netdev}, err)
+			c.noteStatistics(netdev, nil, err)
 			return nil, err
 		}
 	}
@@ -179,7 +180,7 @@ func (c *Client) count(netdev string) (int, error) {
 	case binary.NativeEndian.Uint64(b[8:])&(1<<setStatistics) == 0, n == 0: // to ask such a driver for values makes kernels WARN
 		return 0, fmt.Errorf("ethtool: %s: %v: no statistics: %w", netdev, cmdCounts, unix.EOPNOTSUPP)
 	case n > maxStatistics:
-		return 0, fmt.Errorf("ethtool: %s: %v: %d statistics, expected at most %d: %w", netdev, cmdCounts, n, maxStatistics, ErrMalformed)
+		return 0, fmt.Errorf("ethtool: %s: %v: %d statistics, expected at most %d: %w", netdev, cmdCounts, n, maxStatistics, netlink.ErrMalformed)
 	}
 	return int(n), nil
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 func TestStatistics(t *testing.T) {
@@ -204,7 +205,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("%d requests for values, of drivers without any", n)
 	}
 	k.nics["none"], k.counted = hca(1, "3"), maxStatistics+1
-	if _, err := c.Statistics("none", all, now()); !errors.Is(err, ErrMalformed) {
+	if _, err := c.Statistics("none", all, now()); !errors.Is(err, netlink.ErrMalformed) {
 		t.Error(err)
 	}
 	k.counted = 4 // fewer than there are: seen by every kernel

@@ -19,6 +19,7 @@ type directory struct {
 	fd   int
 	path string // relative to the root
 	buf  *buffer
+	rec  beneath.Recorder // nil: nobody records
 }
 
 // buffer is what files are read into, one after the other.
@@ -26,7 +27,7 @@ type buffer [pageSize]byte
 
 func openDir(root *beneath.Root, p string, buf *buffer) (directory, error) {
 	fd, err := root.OpenDir(p)
-	return directory{fd, p, buf}, err
+	return directory{fd, p, buf, root.Recorder()}, err
 }
 
 func (d directory) close() { _ = unix.Close(d.fd) } // nothing was written that could be lost
@@ -34,6 +35,19 @@ func (d directory) close() { _ = unix.Close(d.fd) } // nothing was written that 
 // read reads a regular file with one read(2); what it returns is valid until the next read. It follows no link, and does
 // not wait for a writer of a FIFO.
 func (d directory) read(name string) ([]byte, error) {
+	if d.rec == nil {
+		return d.readFile(name)
+	}
+	p := d.path + "/" + name
+	if err := d.rec.Begin(p); err != nil {
+		return nil, err
+	}
+	b, err := d.readFile(name)
+	d.rec.Text(p, b, err)
+	return b, err
+}
+
+func (d directory) readFile(name string) ([]byte, error) {
 	const flags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW | unix.O_NONBLOCK
 	fd, err := beneath.Retry(func() (int, error) { return unix.Openat(d.fd, name, flags, 0) })
 	if err != nil {
@@ -49,6 +63,9 @@ func (d directory) read(name string) ([]byte, error) {
 
 // linkBase returns the last component of where a link points to.
 func (d directory) linkBase(name string) ([]byte, error) {
+	if d.rec != nil {
+		d.rec.Look(d.path + "/" + name)
+	}
 	var target [unix.PathMax]byte
 	n, err := unix.Readlinkat(d.fd, name, target[:])
 	if err != nil {

@@ -59,6 +59,19 @@ func (f *files) close() {
 // read reads a file with one read(2). The answer of a function that went away and came back is that it is gone: then its
 // files are opened anew.
 func (f *files) read(root *beneath.Root, which often, buf *buffer) ([]byte, error) {
+	rec := root.Recorder()
+	if rec == nil {
+		return f.readAgain(root, which, buf)
+	}
+	if err := rec.Begin(f.sources[which]); err != nil {
+		return nil, err
+	}
+	b, err := f.readAgain(root, which, buf)
+	rec.Text(f.sources[which], b, err)
+	return b, err
+}
+
+func (f *files) readAgain(root *beneath.Root, which often, buf *buffer) ([]byte, error) {
 	b, err := f.readOpen(root, which, buf)
 	if errors.Is(err, unix.ENODEV) {
 		f.close()

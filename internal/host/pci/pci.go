@@ -82,6 +82,9 @@ func Open(root string) (*Bus, error) {
 // Keep has files stay open within a budget. What is open already stays.
 func (b *Bus) Keep(kept *beneath.Budget) { b.kept = kept }
 
+// Record tells rec what is read from now on.
+func (b *Bus) Record(rec beneath.Recorder) { b.root.Record(rec) }
+
 // Close closes the root and all files.
 func (b *Bus) Close() error {
 	b.closeFiles()
@@ -147,6 +150,11 @@ func (b *Bus) names(dir string) ([]string, error) {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	slices.Sort(names)
+	if rec := b.root.Recorder(); rec != nil {
+		for _, name := range names {
+			rec.Entry(dir, name)
+		}
+	}
 	return names, nil
 }
 

@@ -2,37 +2,27 @@
 
 package rdmanl
 
-import (
-	"encoding/binary"
-	"strings"
-
-	"github.com/mdlayher/netlink"
-)
+import "gpufabric_exporter/internal/host/netlink"
 
 // command is an RDMA_NLDEV_CMD_... (enum rdma_nldev_command). Only commands that read are here, so that nothing else
 // can be sent; a test sees to it that it stays so.
 type command uint16
 
 const (
-	cmdGet           command = 1
-	cmdPortGet       command = 5
-	cmdSysGet        command = 6
-	cmdResGet        command = 9
-	cmdStatGet       command = 17
-	cmdStatGetStatus command = 24
+	cmdGet     command = 1
+	cmdPortGet command = 5
+	cmdSysGet  command = 6
+	cmdStatGet command = 17
 
-	lastCommand = cmdStatGetStatus
+	lastCommand = cmdStatGet
 )
 
 func commands() []command {
-	return []command{cmdGet, cmdPortGet, cmdSysGet, cmdResGet, cmdStatGet, cmdStatGetStatus}
+	return []command{cmdGet, cmdPortGet, cmdSysGet, cmdStatGet}
 }
 
-// String returns the name without RDMA_NLDEV_CMD_.
-func (c command) String() string { return strings.ToUpper(c.kind()) }
-
-// kind returns the name as a label.
-func (c command) kind() string {
+// String returns the name without RDMA_NLDEV_CMD_, as in recordings.
+func (c command) String() string {
 	switch c {
 	case cmdGet:
 		return "get"
@@ -40,12 +30,8 @@ func (c command) kind() string {
 		return "port_get"
 	case cmdSysGet:
 		return "sys_get"
-	case cmdResGet:
-		return "res_get"
 	case cmdStatGet:
 		return "stat_get"
-	case cmdStatGetStatus:
-		return "stat_get_status"
 	}
 	return "unknown"
 }
@@ -59,25 +45,20 @@ const (
 
 func (c command) header() netlink.HeaderType { return nldev<<clientShift | netlink.HeaderType(c) }
 
-func commandOf(request netlink.Message) command {
-	return command(request.Header.Type & (1<<clientShift - 1))
+// about returns the question about everything, a device, or a device and one of its ports.
+func (c *Client) about(cmd command, flags netlink.HeaderFlags, args ...uint32) netlink.Question {
+	q := netlink.Question{Command: cmd.String(), Message: encode(cmd, flags, args...), Sent: &c.sent[cmd]}
+	if cmd == cmdPortGet { // see nldev_port_get_doit
+		q.Alias = cmdGet.header()
+	}
+	return q
 }
 
-// isReply tells whether a message has the type of an answer to the request. The answer to PORT_GET calls itself GET
-// (nldev_port_get_doit).
-func isReply(m, request netlink.Message) bool {
-	t := m.Header.Type
-	return t == request.Header.Type || commandOf(request) == cmdPortGet && t == cmdGet.header()
-}
-
-// encode returns the request for everything, for a device, or for a device and one of its ports: args are
-// RDMA_NLDEV_ATTR_DEV_INDEX and RDMA_NLDEV_ATTR_PORT_INDEX.
+// encode returns the request: args are RDMA_NLDEV_ATTR_DEV_INDEX and RDMA_NLDEV_ATTR_PORT_INDEX.
 func encode(cmd command, flags netlink.HeaderFlags, args ...uint32) netlink.Message {
 	m := netlink.Message{Header: netlink.Header{Type: cmd.header(), Flags: netlink.Request | flags}}
 	for i, v := range args {
-		m.Data = binary.NativeEndian.AppendUint16(m.Data, headerSize+4)
-		m.Data = binary.NativeEndian.AppendUint16(m.Data, uint16([]attr{attrDevIndex, attrPortIndex}[i]))
-		m.Data = binary.NativeEndian.AppendUint32(m.Data, v)
+		m.Data = netlink.AppendUint32(m.Data, []uint16{attrDevIndex, attrPortIndex}[i], v)
 	}
 	return m
 }

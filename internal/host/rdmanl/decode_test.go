@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // decodes checks a decoder with what a real kernel said.
@@ -114,7 +115,7 @@ func TestDecodeCounters(t *testing.T) {
 // entries in another order of attributes, and a name that comes twice.
 func TestCountersVariations(t *testing.T) {
 	const nested = 1 << 15
-	entry := func(flag attr, parts ...[]byte) []byte {
+	entry := func(flag uint16, parts ...[]byte) []byte {
 		return put(nil, attrStatHWCounterEntry|flag, slices.Concat(parts...))
 	}
 	name := put(nil, attrStatHWCounterName, "ecn")
@@ -137,40 +138,6 @@ func TestCountersVariations(t *testing.T) {
 	}
 }
 
-func TestDecodeCounterStatus(t *testing.T) {
-	got, err := decodeCounterStatus(payload(t, "stat_get_status_fakehca_0"))
-	if err != nil || len(got) != 14 || got[7] != (CounterStatus{Name: "np_cnp_sent", Index: 7, Enabled: true}) {
-		t.Errorf("%+v, %v", got, err)
-	}
-	// No device of the lab has optional counters: these bytes are made by hand.
-	var table []byte
-	for i, dynamic := range []uint8{0, 1} {
-		e := put(put(nil, attrStatHWCounterName, "cc_rx_ce_pkts"), attrStatHWCounterIndex, uint32(i))
-		table = put(table, attrStatHWCounterEntry, put(e, attrStatHWCounterDynamic, dynamic))
-	}
-	got, err = decodeCounterStatus(put(nil, attrStatHWCounters, table))
-	want := []CounterStatus{
-		{Name: "cc_rx_ce_pkts", Index: 0, Optional: true},
-		{Name: "cc_rx_ce_pkts", Index: 1, Optional: true, Enabled: true},
-	}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
-	}
-}
-
-func TestDecodeResources(t *testing.T) {
-	decodes(t, "res_get", decodeResources, DeviceResources{
-		Index: 0, Name: "rxe0", Totals: []Resource{{"pd", 1}, {"cq", 1}, {"qp", 1}, {"cm_id", 0}, {"mr", 0}, {"ctx", 0}, {"srq", 0}},
-	})
-	r, _ := decodeResources(payload(t, "res_get"))
-	if n, ok := r.Count("qp"); n != 1 || !ok {
-		t.Errorf("qp: %d, %v", n, ok)
-	}
-	if n, ok := r.Count("dmah"); n != 0 || ok {
-		t.Errorf("dmah: %d, %v", n, ok)
-	}
-}
-
 func TestDecodeSystem(t *testing.T) {
 	decodes(t, "sys_get", decodeSystem, System{SharedNetNS: true, CopyOnFork: true})
 	exclusive := put(put(nil, attrSysNetNSMode, uint8(0)), attrSysMonitorMode, uint8(1))
@@ -185,7 +152,6 @@ func TestMalformed(t *testing.T) {
 	device := func(b []byte) any { v, err := decodeDevice(b); return result{v, err} }
 	counters := func(b []byte) any { v, err := decodeCounters(b); return result{v, err} }
 	system := func(b []byte) any { v, err := decodeSystem(b); return result{v, err} }
-	resources := func(b []byte) any { v, err := decodeResources(b); return result{v, err} }
 	counter := func(name any, value any) []byte {
 		entry := put(put(nil, attrStatHWCounterName, name), attrStatHWCounterValue, value)
 		return put(nil, attrStatHWCounters, put(nil, attrStatHWCounterEntry, entry))
@@ -197,8 +163,8 @@ func TestMalformed(t *testing.T) {
 		want   string
 	}{
 		{"nothing", port, nil, "ATTR_PORT_STATE: missing"},
-		{"no header", system, put(nil, attrSysNetNSMode, uint8(1))[:3], "ATTR_UNSPEC: followed by 3 bytes, expected an attribute"},
-		{"cut header", system, append(put(nil, attrSysNetNSMode, uint8(1)), 8, 0), "SYS_ATTR_NETNS_MODE: followed by 2 bytes, expected an attribute"},
+		{"no header", system, put(nil, attrSysNetNSMode, uint8(1))[:3], "ATTR_UNSPEC: followed by 3 bytes, expected another attribute or none"},
+		{"cut header", system, append(put(nil, attrSysNetNSMode, uint8(1)), 8, 0), "SYS_ATTR_NETNS_MODE: followed by 2 bytes, expected another attribute or none"},
 		{"cut payload", port, put(nil, attrLID, uint32(1))[:7], "ATTR_LID: a length of 8, expected 4 to 7"},
 		{"length below the header", port, []byte{3, 0, 12, 0}, "ATTR_PORT_STATE: a length of 3, expected 4 to 4"},
 		{"length 0", port, []byte{0, 0, 12, 0}, "ATTR_PORT_STATE: a length of 0, expected 4 to 4"},
@@ -208,20 +174,18 @@ func TestMalformed(t *testing.T) {
 		{"narrow u64", device, put(nil, attrNodeGUID, uint32(4)), "ATTR_NODE_GUID: 4 bytes, expected 8"},
 		{"not a flag", system, put(nil, attrSysNetNSMode, uint8(2)), "SYS_ATTR_NETNS_MODE: 2, expected 0 or 1"},
 		{"empty", device, put(nil, attrDevName, []byte{}), `ATTR_DEV_NAME: "", expected a NUL at the end`},
-		{"empty name", counters, counter("", uint64(1)), "ATTR_STAT_HWCOUNTER_ENTRY_NAME: empty, expected a string"},
-		{"no NUL", counters, counter([]byte("abc"), uint64(1)), `ATTR_STAT_HWCOUNTER_ENTRY_NAME: "abc", expected a NUL at the end`},
-		{"NUL inside", counters, counter("a\x00b", uint64(1)), `ATTR_STAT_HWCOUNTER_ENTRY_NAME: "a\x00b\x00", expected no NUL before the end`},
-		{"not UTF-8", counters, counter("\xff", uint64(1)), `ATTR_STAT_HWCOUNTER_ENTRY_NAME: "\xff\x00", expected UTF-8`},
-		{"value of 4 bytes", counters, counter("a", uint32(1)), "ATTR_STAT_HWCOUNTER_ENTRY_VALUE: 4 bytes, expected 8"},
-		{"entry without value", counters, put(nil, attrStatHWCounters, put(nil, attrStatHWCounterEntry, put(nil, attrStatHWCounterName, "a"))), "ATTR_STAT_HWCOUNTER_ENTRY_VALUE: missing"},
-		{"entry cut short", counters, put(nil, attrStatHWCounters, []byte{24, 0, 81, 0}), "ATTR_STAT_HWCOUNTER_ENTRY: a length of 24, expected 4 to 4"},
+		{"empty name", counters, counter("", uint64(1)), "ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: ATTR_STAT_HWCOUNTER_ENTRY_NAME: empty, expected a string"},
+		{"no NUL", counters, counter([]byte("abc"), uint64(1)), `ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: ATTR_STAT_HWCOUNTER_ENTRY_NAME: "abc", expected a NUL at the end`},
+		{"NUL inside", counters, counter("a\x00b", uint64(1)), `ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: ATTR_STAT_HWCOUNTER_ENTRY_NAME: "a\x00b\x00", expected no NUL before the end`},
+		{"not UTF-8", counters, counter("\xff", uint64(1)), `ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: ATTR_STAT_HWCOUNTER_ENTRY_NAME: "\xff\x00", expected UTF-8`},
+		{"value of 4 bytes", counters, counter("a", uint32(1)), "ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: ATTR_STAT_HWCOUNTER_ENTRY_VALUE: 4 bytes, expected 8"},
+		{"entry without value", counters, put(nil, attrStatHWCounters, put(nil, attrStatHWCounterEntry, put(nil, attrStatHWCounterName, "a"))), "ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: ATTR_STAT_HWCOUNTER_ENTRY_VALUE: missing"},
+		{"entry cut short", counters, put(nil, attrStatHWCounters, []byte{24, 0, 81, 0}), "ATTR_STAT_HWCOUNTERS: ATTR_STAT_HWCOUNTER_ENTRY: a length of 24, expected 4 to 4"},
 		{"no table", counters, put(nil, attrDevIndex, uint32(1)), "ATTR_STAT_HWCOUNTERS: missing"},
-		{"table that is no nest", counters, put(nil, attrStatHWCounters, []byte{1, 2, 3}), "ATTR_UNSPEC: followed by 3 bytes, expected an attribute"},
-		{"no summary", resources, put(put(nil, attrDevIndex, uint32(1)), attrDevName, "a"), "ATTR_RES_SUMMARY: missing"},
-		{"empty entry", resources, put(nil, attrResSummary, put(nil, attrResSummaryEntry, []byte{})), "ATTR_RES_SUMMARY_ENTRY_NAME: missing"},
+		{"table that is no nest", counters, put(nil, attrStatHWCounters, []byte{1, 2, 3}), "ATTR_STAT_HWCOUNTERS: ATTR_UNSPEC: followed by 3 bytes, expected another attribute or none"},
 	} {
 		got := c.decode(c.b).(result)
-		if got.err == nil || !errors.Is(got.err, ErrMalformed) || !strings.HasPrefix(got.err.Error(), c.want+": ") {
+		if got.err == nil || !errors.Is(got.err, netlink.ErrMalformed) || !strings.HasPrefix(got.err.Error(), c.want+": ") {
 			t.Errorf("%s: %v, want %s", c.name, got.err, c.want)
 		}
 		if !reflect.ValueOf(got.value).IsZero() {
@@ -239,7 +203,7 @@ type result struct {
 func TestTruncated(t *testing.T) {
 	b := payload(t, "stat_get_fakehca_0")
 	for n := range len(b) {
-		if got, err := decodeCounters(b[:n]); !errors.Is(err, ErrMalformed) || got != nil {
+		if got, err := decodeCounters(b[:n]); !errors.Is(err, netlink.ErrMalformed) || got != nil {
 			t.Errorf("%d of %d bytes: %v, %v", n, len(b), got, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // Device is an RDMA device.
@@ -23,34 +24,37 @@ type Device struct {
 // Devices lists the devices (RDMA_NLDEV_CMD_GET). No driver asks its firmware for it. A device may be missing from
 // the list when another one leaves at the same time. With an error that is ErrMalformed, the list holds the devices
 // that could be understood.
-func (c *Client) Devices() ([]Device, error) { return dump(c, cmdGet, decodeDevice) }
+func (c *Client) Devices() ([]Device, error) {
+	return netlink.List(c.conn, c.about(cmdGet, netlink.Dump), decodeDevice)
+}
 
 // decodeDevice reads what fill_dev_info of drivers/infiniband/core/nldev.c writes.
 func decodeDevice(b []byte) (Device, error) {
-	var d decoder
+	d := netlink.Decode(b, attributeName)
 	var v Device
-	for a, data := range d.attributes(b, attrDevIndex, attrDevName, attrPortIndex, attrNodeGUID, attrSysImageGUID, attrDevNodeType) {
-		switch a {
+	for d.Next() {
+		switch d.Type() {
 		case attrDevIndex:
-			v.Index = d.u32(a, data)
+			v.Index = d.Uint32()
 		case attrDevName:
-			v.Name = d.text(a, data)
+			v.Name = d.Text()
 		case attrPortIndex:
-			v.Ports = d.u32(a, data)
+			v.Ports = d.Uint32()
 		case attrFWVersion:
-			v.Firmware = d.text(a, data)
+			v.Firmware = d.Text()
 		case attrNodeGUID:
-			v.NodeGUID = guid(d.u64(a, data))
+			v.NodeGUID = guid(d.Uint64())
 		case attrSysImageGUID:
-			v.ImageGUID = guid(d.u64(a, data))
+			v.ImageGUID = guid(d.Uint64())
 		case attrDevNodeType:
-			v.NodeType = nodeType(d.u8(a, data))
+			v.NodeType = nodeType(d.Uint8())
 		case attrDevProtocol:
-			v.Protocol = d.text(a, data)
+			v.Protocol = d.Text()
 		}
 	}
-	if d.err != nil {
-		return Device{}, d.err
+	d.Require(attrDevIndex, attrDevName, attrPortIndex, attrNodeGUID, attrSysImageGUID, attrDevNodeType)
+	if err := d.Err(); err != nil {
+		return Device{}, err
 	}
 	return v, nil
 }

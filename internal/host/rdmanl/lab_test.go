@@ -19,8 +19,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // These tests need a kernel with RDMA devices, and root for the recordings:
@@ -65,10 +66,6 @@ func TestKernel(t *testing.T) {
 	for _, d := range devices {
 		t.Run(d.Name, func(t *testing.T) { compareDevice(t, c, d) })
 	}
-	resources, err := c.Resources()
-	if err != nil || len(resources) != len(devices) {
-		t.Error(resources, err)
-	}
 	system, err := c.System()
 	mode := sysfs(t, "/sys/module/ib_core/parameters/netns_mode")
 	if err != nil || system.SharedNetNS != (mode == "Y") {
@@ -78,7 +75,7 @@ func TestKernel(t *testing.T) {
 	if !errors.Is(err, unix.EINVAL) {
 		t.Error("no such device:", err)
 	}
-	t.Logf("%+v\n%+v\n%+v\n%v", devices, resources, system, c.Requests())
+	t.Logf("%+v\n%+v\n%v", devices, system, c.Requests())
 }
 
 func compareDevice(t *testing.T, c *Client, d Device) {
@@ -134,10 +131,6 @@ func compareCounters(t *testing.T, c *Client, d Device, port uint32) {
 	slices.Sort(got)
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("counters %q, %v, sysfs has %q", got, err, want)
-	}
-	status, err := c.CounterStatus(d.Index, port)
-	if err != nil || len(status) != len(counters) {
-		t.Error(status, err)
 	}
 }
 
@@ -197,8 +190,6 @@ func TestRecord(t *testing.T) {
 	record(t, "stat_get_rxe0", "STAT_GET, rxe0 (Soft-RoCE)", encode(cmdStatGet, 0, index["rxe0"], 1))
 	record(t, "stat_get_fakehca_0", "STAT_GET, fakehca_0 (names of mlx5)", encode(cmdStatGet, 0, index["fakehca_0"], 1))
 	record(t, "stat_get_einval", "STAT_GET, siw0, which has no counters", encode(cmdStatGet, 0, index["siw0"], 1))
-	record(t, "stat_get_status_fakehca_0", "STAT_GET_STATUS, fakehca_0", encode(cmdStatGetStatus, 0, index["fakehca_0"], 1))
-	record(t, "res_get", "RES_GET, all devices", encode(cmdResGet, netlink.Dump))
 	record(t, "sys_get", "SYS_GET", encode(cmdSysGet, 0))
 	unknown := encode(cmdSysGet, 0)
 	unknown.Header.Type = cmdSysGet.header() + 200

@@ -2,7 +2,10 @@
 
 package rdmanl
 
-import "gpufabric_exporter/internal/fabric"
+import (
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/netlink"
+)
 
 // Port is the state of a port. The kernel tells neither rate nor GIDs here.
 type Port struct {
@@ -31,39 +34,40 @@ type Subnet struct {
 // There is no method for all ports of a device: the kernel ends such a list without a word at the first port that
 // does not answer.
 func (c *Client) Port(device, port uint32) (Port, error) {
-	return get(c, cmdPortGet, decodePort, device, port)
+	return netlink.Get(c.conn, c.about(cmdPortGet, 0, device, port), decodePort)
 }
 
 // decodePort reads what fill_port_info of drivers/infiniband/core/nldev.c writes.
 func decodePort(b []byte) (Port, error) {
-	var d decoder
+	d := netlink.Decode(b, attributeName)
 	var v Port
 	var subnet Subnet
-	for a, data := range d.attributes(b, attrPortState, attrPortPhysState) {
-		switch a {
+	for d.Next() {
+		switch d.Type() {
 		case attrPortState:
-			v.State = portState(d.u8(a, data))
+			v.State = portState(d.Uint8())
 		case attrPortPhysState:
-			v.PhysState = physState(d.u8(a, data))
+			v.PhysState = physState(d.Uint8())
 		case attrLID:
-			subnet.LID = d.u32(a, data)
+			subnet.LID = d.Uint32()
 			v.Subnet = &subnet
 		case attrSMLID:
-			subnet.SMLID = d.u32(a, data)
+			subnet.SMLID = d.Uint32()
 		case attrLMC:
-			subnet.LMC = d.u8(a, data)
+			subnet.LMC = d.Uint8()
 		case attrCapFlags:
-			subnet.CapFlags = d.u64(a, data)
+			subnet.CapFlags = d.Uint64()
 		case attrSubnetPrefix:
-			subnet.Prefix = d.u64(a, data)
+			subnet.Prefix = d.Uint64()
 		case attrNdevIndex:
-			v.NetDevIndex = d.u32(a, data)
+			v.NetDevIndex = d.Uint32()
 		case attrNdevName:
-			v.NetDev = d.text(a, data)
+			v.NetDev = d.Text()
 		}
 	}
-	if d.err != nil {
-		return Port{}, d.err
+	d.Require(attrPortState, attrPortPhysState)
+	if err := d.Err(); err != nil {
+		return Port{}, err
 	}
 	return v, nil
 }

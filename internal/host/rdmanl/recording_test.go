@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mdlayher/netlink"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // recording returns the messages of testdata/NAME.hex: datagrams of a little-endian kernel as lab_test.go recorded
@@ -52,7 +52,7 @@ func payload(t testing.TB, name string) []byte {
 }
 
 // put appends an attribute as the kernel does: a uint8, uint32 or uint64, a string with its NUL, or raw bytes.
-func put(b []byte, a attr, value any) []byte {
+func put(b []byte, kind uint16, value any) []byte {
 	var data []byte
 	switch v := value.(type) {
 	case uint8:
@@ -66,8 +66,5 @@ func put(b []byte, a attr, value any) []byte {
 	case []byte:
 		data = v
 	}
-	b = binary.NativeEndian.AppendUint16(b, uint16(headerSize+len(data)))
-	b = binary.NativeEndian.AppendUint16(b, uint16(a))
-	b = append(b, data...)
-	return append(b, make([]byte, -len(data)&(alignment-1))...)
+	return netlink.Append(b, kind, data)
 }

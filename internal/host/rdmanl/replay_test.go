@@ -12,10 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"gpufabric_exporter/internal/host/replay"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // kernel answers each command with a recording of a real one, and refuses the second port.
@@ -25,7 +24,7 @@ func kernel(t testing.TB) *Client {
 		if strings.HasSuffix(string(requests[0].Data), "\x02\x00\x00\x00") {
 			return refuse(unix.EINVAL)(requests)
 		}
-		return answer(recording(t, names[commandOf(requests[0])])...)(requests)
+		return answer(recording(t, names[command(requests[0].Header.Type&(1<<clientShift-1))])...)(requests)
 	})
 }
 
@@ -48,8 +47,8 @@ func said(c *Client) []any {
 
 func TestReplay(t *testing.T) {
 	c := kernel(t)
-	var exchanges []Exchange
-	c.Record(func(e Exchange) { exchanges = append(exchanges, e) })
+	var exchanges []netlink.Exchange
+	c.Record(func(e netlink.Exchange) { exchanges = append(exchanges, e) })
 	want := said(c)
 	b, err := json.Marshal(exchanges)
 	if err != nil {
@@ -59,7 +58,7 @@ func TestReplay(t *testing.T) {
 	if err := os.WriteFile(file, b, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	loaded, err := Load(file)
+	loaded, err := netlink.Load(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,21 +75,21 @@ func TestReplay(t *testing.T) {
 	if err := os.WriteFile(file, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(file); err == nil || !strings.Contains(err.Error(), "rdma.json: expected recorded answers") {
+	if _, err := netlink.Load(file); err == nil || !strings.Contains(err.Error(), "rdma.json: expected recorded answers") {
 		t.Errorf("nonsense: %v", err)
 	}
 }
 
 // Identifiers are replaced, foreign devices are left out, and so is what is not known here.
 func TestRewrite(t *testing.T) {
-	var exchanges []Exchange
+	var exchanges []netlink.Exchange
 	c := kernel(t)
-	c.Record(func(e Exchange) {
-		if e.Command == cmdGet.kind() {
-			e.Messages[1] = put(e.Messages[1], attr(999), "secret")
+	c.Record(func(e netlink.Exchange) {
+		if e.Command == cmdGet.String() {
+			e.Messages[1] = put(e.Messages[1], 999, "secret")
 			e.Messages = append(e.Messages, []byte("nonsense"))
 		}
-		exchanges = append(exchanges, e.Rewrite(Rewriting{
+		exchanges = append(exchanges, Rewrite(e, Rewriting{
 			Keep: func(device string) bool { return device != "rxe0" },
 			Name: func(s string) string { return strings.ReplaceAll(s, "hca", "other") },
 			GUID: func(v uint64) uint64 { return v + 1 },
@@ -99,7 +98,7 @@ func TestRewrite(t *testing.T) {
 	want := said(c)
 	before := want[0].([]Device)
 	after, err := Replay(exchanges).Devices()
-	if !errors.Is(err, ErrMalformed) {
+	if !errors.Is(err, netlink.ErrMalformed) {
 		t.Errorf("the malformed device: %v", err)
 	}
 	if len(after) != len(before)-1 {
@@ -142,8 +141,8 @@ func FuzzRewrite(f *testing.F) {
 		Keep: func(string) bool { return true }, Name: func(s string) string { return s }, GUID: func(v uint64) uint64 { return v },
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		once := Exchange{Messages: []replay.Bytes{b}}.Rewrite(same)
-		if twice := once.Rewrite(same); !reflect.DeepEqual(once, twice) {
+		once := Rewrite(netlink.Exchange{Messages: []netlink.Bytes{b}}, same)
+		if twice := Rewrite(once, same); !reflect.DeepEqual(once, twice) {
 			t.Errorf("%x became %x and then %x", b, once, twice)
 		}
 	})

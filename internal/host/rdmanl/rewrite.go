@@ -5,7 +5,7 @@ package rdmanl
 import (
 	"encoding/binary"
 
-	"gpufabric_exporter/internal/host/replay"
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // Rewriting says what becomes of the identifiers in an Exchange.
@@ -16,52 +16,38 @@ type Rewriting struct {
 }
 
 // Rewrite returns the exchange with its identifiers replaced, and with no other attributes than those that Client
-// reads: what is in them, nobody can tell. Of a message that is malformed nothing stays.
-func (e Exchange) Rewrite(r Rewriting) Exchange {
-	messages := []replay.Bytes{}
-	for _, m := range e.Messages {
-		var d decoder
-		if b, keep := r.attributes(&d, m); d.err != nil {
-			messages = append(messages, replay.Bytes{})
-		} else if keep {
-			messages = append(messages, b)
-		}
-	}
-	e.Messages = messages
-	return e
+// reads. Of a message that is malformed nothing stays.
+func Rewrite(e netlink.Exchange, r Rewriting) netlink.Exchange {
+	return e.Rewrite(r.Name, r.rules().Rewrite)
 }
 
-// attributes rewrites the attributes of one level. keep is false in a message about a device that is not to be kept.
-func (r Rewriting) attributes(d *decoder, b []byte) (out []byte, keep bool) {
-	keep = true
-	out = []byte{}
-	for a, data := range d.attributes(b) {
-		switch a {
-		case attrDevName:
-			name := d.text(a, data)
-			keep = keep && r.Keep(name)
-			data = append([]byte(r.Name(name)), 0)
-		case attrNdevName:
-			data = append([]byte(r.Name(d.text(a, data))), 0)
-		case attrNodeGUID, attrSysImageGUID:
-			data = binary.NativeEndian.AppendUint64(nil, r.GUID(d.u64(a, data)))
-		case attrStatHWCounters, attrStatHWCounterEntry:
-			data, _ = r.attributes(d, data)
-		case attrDevIndex, attrPortIndex, attrFWVersion, attrDevNodeType, attrDevProtocol, attrPortState, attrPortPhysState,
-			attrNdevIndex, attrLID, attrSMLID, attrLMC, attrCapFlags, attrStatHWCounterName, attrStatHWCounterValue,
-			attrSysNetNSMode, attrSysCopyOnFork, attrSysMonitorMode:
-		default:
-			continue
-		}
-		out = appendAttribute(out, a, data)
+func (r Rewriting) rules() netlink.Rules {
+	rules := netlink.Rules{
+		attrDevName: netlink.Rename(func(device string) (string, error) {
+			if !r.Keep(device) {
+				return "", netlink.ErrLeaveOut
+			}
+			return r.Name(device), nil
+		}),
+		attrNdevName:     netlink.Rename(func(netdev string) (string, error) { return r.Name(netdev), nil }),
+		attrNodeGUID:     r.guid,
+		attrSysImageGUID: r.guid,
+		attrStatHWCounters: netlink.Rules{attrStatHWCounterEntry: netlink.Rules{
+			attrStatHWCounterName: netlink.Keep, attrStatHWCounterValue: netlink.Keep,
+		}.Rewrite}.Rewrite,
 	}
-	return out, keep
+	for _, kind := range []uint16{
+		attrDevIndex, attrPortIndex, attrFWVersion, attrDevNodeType, attrDevProtocol, attrPortState, attrPortPhysState,
+		attrNdevIndex, attrLID, attrSMLID, attrLMC, attrCapFlags, attrSysNetNSMode, attrSysCopyOnFork, attrSysMonitorMode,
+	} {
+		rules[kind] = netlink.Keep
+	}
+	return rules
 }
 
-// appendAttribute appends an attribute as the kernel lays it out (nla_put).
-func appendAttribute(b []byte, a attr, data []byte) []byte {
-	b = binary.NativeEndian.AppendUint16(b, uint16(headerSize+len(data)))
-	b = binary.NativeEndian.AppendUint16(b, uint16(a))
-	b = append(b, data...)
-	return append(b, make([]byte, -len(b)&(alignment-1))...)
+func (r Rewriting) guid(payload []byte) ([]byte, error) {
+	if len(payload) != 8 {
+		return nil, netlink.Malformed("GUID of %d bytes, expected 8", len(payload))
+	}
+	return binary.NativeEndian.AppendUint64(nil, r.GUID(binary.NativeEndian.Uint64(payload))), nil
 }

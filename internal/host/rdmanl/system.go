@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/host/netlink"
 )
 
 // System is what holds for all devices.
@@ -19,7 +21,7 @@ type System struct {
 // System asks for the state of the RDMA core (RDMA_NLDEV_CMD_SYS_GET). Kernels that do not know it make it
 // errors.ErrUnsupported.
 func (c *Client) System() (System, error) {
-	s, err := get(c, cmdSysGet, decodeSystem)
+	s, err := netlink.Get(c.conn, c.about(cmdSysGet, 0), decodeSystem)
 	if errors.Is(err, unix.EINVAL) {
 		// The request has nothing in it that could be invalid: the kernel does not know the command.
 		err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)
@@ -29,20 +31,21 @@ func (c *Client) System() (System, error) {
 
 // decodeSystem reads what nldev_sys_get_doit of drivers/infiniband/core/nldev.c writes.
 func decodeSystem(b []byte) (System, error) {
-	var d decoder
+	d := netlink.Decode(b, attributeName)
 	var v System
-	for a, data := range d.attributes(b, attrSysNetNSMode) {
-		switch a {
+	for d.Next() {
+		switch d.Type() {
 		case attrSysNetNSMode:
-			v.SharedNetNS = d.flag(a, data)
+			v.SharedNetNS = d.Bool()
 		case attrSysCopyOnFork:
-			v.CopyOnFork = d.flag(a, data)
+			v.CopyOnFork = d.Bool()
 		case attrSysMonitorMode:
-			v.Monitor = d.flag(a, data)
+			v.Monitor = d.Bool()
 		}
 	}
-	if d.err != nil {
-		return System{}, d.err
+	d.Require(attrSysNetNSMode)
+	if err := d.Err(); err != nil {
+		return System{}, err
 	}
 	return v, nil
 }

@@ -100,6 +100,28 @@ func (f *FS) reader() *reader { return &reader{pread: f.pread, asked: fabric.Com
 
 // read reads an attribute and leaves it open if the descriptors suffice.
 func (r *reader) read(a *attr) reading {
+	rec := a.dir.fs.root.Recorder()
+	if rec == nil {
+		return r.understand(a, r.readFile(a))
+	}
+	p := a.dir.path + "/" + a.name
+	if err := rec.Begin(p); err != nil {
+		return r.failed(a, err)
+	}
+	got := r.readFile(a)
+	rec.Text(p, got.data, got.err)
+	return r.understand(a, got)
+}
+
+// understand finds the error in a text that is one.
+func (r *reader) understand(a *attr, got reading) reading {
+	if got.err == nil && string(line(got.data)) == noPMA {
+		return r.failed(a, unix.EOPNOTSUPP)
+	}
+	return got
+}
+
+func (r *reader) readFile(a *attr) reading {
 	if a.fd < 0 {
 		if err := a.open(); err != nil {
 			return r.failed(a, err)
@@ -127,8 +149,6 @@ func (r *reader) read(a *attr) reading {
 		return r.failed(a, err)
 	case n > pageSize:
 		return r.failed(a, fmt.Errorf("%s: %w: longer than %d bytes", a.source, errMalformed, pageSize))
-	case string(line(p[:n])) == noPMA:
-		return r.failed(a, unix.EOPNOTSUPP)
 	}
 	return reading{source: a.source, data: r.buf[:n]}
 }

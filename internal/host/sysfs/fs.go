@@ -73,6 +73,9 @@ func Open(root string) (*FS, error) {
 // Keep has descriptors stay open within a budget, but for one of each device. What is open already stays.
 func (f *FS) Keep(b *beneath.Budget) { f.kept = b }
 
+// Record tells rec what is read from now on.
+func (f *FS) Record(rec beneath.Recorder) { f.root.Record(rec) }
+
 // Close closes the root. Devices that are still open can be read on but find nothing new.
 func (f *FS) Close() error { return f.root.Close() }
 
@@ -152,6 +155,16 @@ var scratch = sync.Pool{New: func() any { return new([8192]byte) }}
 func (d *dir) each(found func(name []byte, number uint64)) error {
 	if !d.stays() {
 		defer d.close()
+	}
+	if rec := d.fs.root.Recorder(); rec != nil {
+		if err := rec.Begin(d.path); err != nil {
+			return err
+		}
+		tell := found
+		found = func(name []byte, number uint64) {
+			rec.Entry(d.path, string(name))
+			tell(name, number)
+		}
 	}
 	at, err := d.fd()
 	if err != nil {
@@ -305,6 +318,9 @@ func (d *dir) unkeep() {
 }
 
 func (d *dir) openSub() (int, error) {
+	if rec := d.fs.root.Recorder(); rec != nil {
+		rec.Look(d.path)
+	}
 	at, err := d.parent.fd()
 	if err != nil {
 		return -1, err

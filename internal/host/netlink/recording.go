@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replay keeps what a kernel answered over netlink in files, and gives it again where there is no such
-// kernel. What an exchange is, and which answer belongs to a question, its users know.
-package replay
+package netlink
 
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
-
-	"github.com/mdlayher/netlink"
-	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/host/beneath"
 )
@@ -45,19 +39,19 @@ const (
 
 // Load reads a list of exchanges from a JSON file. An exchange that cannot be decoded is left out, as if it had not been
 // recorded; where none can be, that is the error.
-func Load[T any](name string) ([]T, error) {
+func Load(name string) ([]Exchange, error) {
 	b, err := ReadFile(name, maxFile)
 	if err != nil {
 		return nil, err
 	}
-	list, err := decode[T](b)
+	list, err := decodeList(b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: expected recorded answers of the kernel: %w", name, err)
 	}
 	return list, nil
 }
 
-func decode[T any](b []byte) ([]T, error) {
+func decodeList(b []byte) ([]Exchange, error) {
 	if Elements(b) > maxElements {
 		return nil, fmt.Errorf("more than %d elements of arrays", maxElements)
 	}
@@ -65,7 +59,7 @@ func decode[T any](b []byte) ([]T, error) {
 	if first, err := d.Token(); err != nil || first != json.Delim('[') {
 		return nil, cmp.Or(err, errNoList)
 	}
-	list, n := []T{}, 0
+	list, n := []Exchange{}, 0
 	var odd error
 	for ; d.More(); n++ {
 		var raw json.RawMessage
@@ -75,7 +69,7 @@ func decode[T any](b []byte) ([]T, error) {
 		if n == maxExchanges {
 			return nil, fmt.Errorf("more than %d of them", maxExchanges)
 		}
-		var e T
+		var e Exchange
 		if err := json.Unmarshal(raw, &e); err != nil {
 			odd = err
 			continue
@@ -123,51 +117,82 @@ func ReadFile(name string, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// Conn returns a connection to a kernel that answers each request with these messages, or with an error number that
-// is not 0.
-func Conn(answer func(request netlink.Message) ([]Bytes, syscall.Errno)) *netlink.Conn {
-	return netlink.NewConn(&player{kernel: answer}, 0)
+// Exchange is a question and what the kernel answered, in its bytes.
+type Exchange struct {
+	Command string `json:"command"`
+	// What is asked about: a network interface, or the attributes of the request.
+	NetDev  string `json:"netdev,omitempty"`
+	Request Bytes  `json:"request,omitempty"`
+	// What the kernel answers: one message about an interface, or messages about anything else, or an error number.
+	Answer   Bytes         `json:"answer,omitempty"`
+	Messages []Bytes       `json:"messages,omitempty"`
+	Errno    syscall.Errno `json:"errno,omitempty"`
+	// Statistics are the answer to ETHTOOL_GSTATS, which is asked over an ioctl.
+	Statistics []Statistic `json:"statistics,omitempty"`
 }
 
-// player is a socket without a kernel behind it.
-type player struct {
-	kernel func(netlink.Message) ([]Bytes, syscall.Errno)
-	answer []netlink.Message
+// Statistic is one value that a driver counts.
+type Statistic struct {
+	Name  string `json:"name"`
+	Value uint64 `json:"value"`
 }
 
-func (p *player) Close() error { return nil }
-
-func (p *player) Send(request netlink.Message) error {
-	messages, errno := p.kernel(request)
-	m := request
-	m.Header.Flags = 0
-	if errno != 0 {
-		m.Header.Type = netlink.Error
-		messages = []Bytes{binary.NativeEndian.AppendUint32(nil, -uint32(errno))}
+func (e *Exchange) setMessages(replies []Message) {
+	for _, m := range replies {
+		if e.NetDev != "" {
+			e.Answer = bytes.Clone(m.Data)
+			return
+		}
+		e.Messages = append(e.Messages, bytes.Clone(m.Data))
 	}
-	p.answer = nil
-	for _, m.Data = range messages {
-		p.answer = append(p.answer, m)
-	}
-	return nil
 }
 
-func (p *player) SendMessages([]netlink.Message) error { return errNotAsked }
+// Find returns the exchange about a question among others.
+func Find(exchanges []Exchange, command, netdev string, request []byte) (Exchange, bool) {
+	i := slices.IndexFunc(exchanges, func(e Exchange) bool {
+		return e.Command == command && e.NetDev == netdev && bytes.Equal(e.Request, request)
+	})
+	if i < 0 {
+		return Exchange{}, false
+	}
+	return exchanges[i], true
+}
 
-func (p *player) Receive() ([]netlink.Message, error) { return p.answer, nil }
+// Replay returns a connection to a kernel that answers as it was recorded. What was not asked then is refused with an
+// error number.
+func Replay(name string, exchanges []Exchange, otherwise syscall.Errno) *Conn {
+	return &Conn{name: name, recorded: &recording{exchanges, otherwise}}
+}
 
-func (p *player) ReceiveIter() iter.Seq2[netlink.Message, error] {
-	return func(yield func(netlink.Message, error) bool) {
-		for _, m := range p.answer {
-			if !yield(m, nil) {
-				return
-			}
+// recording is what stands for a kernel.
+type recording struct {
+	exchanges []Exchange
+	otherwise syscall.Errno
+}
+
+func (r *recording) answer(q Question) ([]Message, error) {
+	request := q.Message.Data
+	if q.NetDev != "" {
+		request = nil
+	}
+	e, found := Find(r.exchanges, q.Command, q.NetDev, request)
+	switch {
+	case !found:
+		return nil, r.otherwise
+	case e.Errno != 0:
+		return nil, e.Errno
+	case q.NetDev != "":
+		e.Messages = []Bytes{e.Answer}
+	}
+	replies := make([]Message, len(e.Messages))
+	for i, m := range e.Messages {
+		replies[i] = Message{Header: Header{Type: q.Message.Header.Type}, Data: m}
+		if q.Generic != 0 {
+			replies[i].Data = append([]byte{q.Generic, 0, 0, 0}, m...)
 		}
 	}
+	return replies, nil
 }
-
-// errNotAsked is for what no user does.
-var errNotAsked = fmt.Errorf("expected one message: %w", unix.EOPNOTSUPP)
 
 // Elements counts the elements of all arrays in a JSON text: a byte or two of one may become a kilobyte when it is decoded.
 // It takes no memory. Of what is no JSON the number means nothing.

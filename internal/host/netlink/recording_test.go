@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package replay
+package netlink
 
 import (
 	"errors"
@@ -13,32 +13,27 @@ import (
 	"testing"
 )
 
-type exchange struct {
-	Name  string
-	Bytes Bytes
-}
-
 // TestLoad: an archive of anybody brings these files. Nothing is read through a link, waited for or without bound.
 func TestLoad(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(outside, []byte(`[{"Name": "secret"}]`), 0o600); err != nil {
+	if err := os.WriteFile(outside, []byte(`[{"command": "secret"}]`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
 		make func(file string) error
-		want []exchange
+		want []Exchange
 		says string
 	}{
-		"good":             {text(`[{"Name": "a", "Bytes": "01ff"}, {"Name": "b"}] `), []exchange{{"a", Bytes{1, 255}}, {"b", nil}}, ""},
-		"none":             {text(`[]`), []exchange{}, ""},
-		"one is odd":       {text(`[{"Name": "a", "Bytes": "0"}, {"Name": ["odd"]}, 7, {"Name": "b"}]`), []exchange{{"b", nil}}, ""},
-		"all are odd":      {text(`[{"Bytes": "xy"}]`), nil, "expected recorded answers"},
+		"good":             {text(`[{"command": "a", "request": "01ff"}, {"command": "b"}] `), []Exchange{{Command: "a", Request: Bytes{1, 255}}, {Command: "b"}}, ""},
+		"none":             {text(`[]`), []Exchange{}, ""},
+		"one is odd":       {text(`[{"command": "a", "request": "0"}, {"command": ["odd"]}, 7, {"command": "b"}]`), []Exchange{{Command: "b"}}, ""},
+		"all are odd":      {text(`[{"request": "xy"}]`), nil, "expected recorded answers"},
 		"nonsense":         {text(`nonsense`), nil, "expected recorded answers"},
 		"empty":            {text(``), nil, "expected recorded answers"},
 		"no list":          {text(`{}`), nil, "expected one JSON array"},
 		"more behind":      {text(`[] []`), nil, "expected one JSON array"},
-		"broken off":       {text(`[{"Name": "a"}`), nil, "expected recorded answers"},
-		"too many parts":   {text(`[{"Many": [0` + strings.Repeat(",0", maxElements) + "]}]"), nil, "more than 1048576"},
+		"broken off":       {text(`[{"command": "a"}`), nil, "expected recorded answers"},
+		"too many parts":   {text(`[{"messages": [0` + strings.Repeat(",0", maxElements) + "]}]"), nil, "more than 1048576"},
 		"too many":         {text("[" + strings.Repeat("0,", maxExchanges) + "0]"), nil, "more than 65536"},
 		"a link":           {func(f string) error { return os.Symlink(outside, f) }, nil, "path escapes"},
 		"a chain of links": {chain(outside), nil, "path escapes"},
@@ -51,7 +46,7 @@ func TestLoad(t *testing.T) {
 			if err := c.make(file); err != nil {
 				t.Fatal(err)
 			}
-			got, err := Load[exchange](file)
+			got, err := Load(file)
 			if c.says == "" && (err != nil || !reflect.DeepEqual(got, c.want)) {
 				t.Errorf("%+v, %v; want %+v", got, err, c.want)
 			}
@@ -60,7 +55,7 @@ func TestLoad(t *testing.T) {
 			}
 		})
 	}
-	if _, err := Load[exchange](filepath.Join(t.TempDir(), "nosuch")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := Load(filepath.Join(t.TempDir(), "nosuch")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }

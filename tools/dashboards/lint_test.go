@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestLooks wants of each panel what Grafana needs to show it as it is meant. Each rule stands for a defect that was seen.
+func TestLooks(t *testing.T) {
+	all, _ := shipped(t)
+	for _, m := range all {
+		for _, p := range m.flat() {
+			for _, wrong := range looks(p) {
+				t.Errorf("%s/%s: %s", m.name, p.Title, wrong)
+			}
+		}
+	}
+}
+
+func looks(p panelModel) []string {
+	switch p.Type {
+	case "state-timeline":
+		return timelineLooks(p)
+	case "timeseries":
+		return graphLooks(p)
+	case "table":
+		return tableLooks(p)
+	case "stat":
+		return statLooks(p)
+	}
+	return nil
+}
+
+// timelineLooks: with thresholds for colours, merged states are grey whatever their words; words for no data become an
+// entry of the legend and are not shown.
+func timelineLooks(p panelModel) (wrong []string) {
+	if mode := p.FieldConfig.Defaults.Color.Mode; mode != "palette-classic" {
+		wrong = append(wrong, "color mode "+mode+" makes all states grey")
+	}
+	if p.FieldConfig.Defaults.NoValue != "" {
+		wrong = append(wrong, "noValue would be an entry of the legend")
+	}
+	fallback := p.Targets[len(p.Targets)-1]
+	if !strings.HasPrefix(fallback.Expr, "vector(-1) unless on () (") || shown(p, "-1") == "" {
+		wrong = append(wrong, "nothing says that there is no data")
+	}
+	return wrong
+}
+
+// shown is what a panel shows instead of a value.
+func shown(p panelModel, value string) string {
+	for _, m := range p.FieldConfig.Defaults.Mappings {
+		if to, ok := m.Options[value]; ok {
+			return to.Text
+		}
+	}
+	return ""
+}
+
+func graphLooks(p panelModel) (wrong []string) {
+	if p.FieldConfig.Defaults.Custom.AxisSoftMax <= 0 {
+		wrong = append(wrong, "no soft maximum: zero is drawn below 100 or 10000 %")
+	}
+	if p.FieldConfig.Defaults.Unit == "pps" {
+		wrong = append(wrong, "pps writes small values with the prefix m")
+	}
+	if l := p.Options.Legend; l.DisplayMode != "table" || !slices.Contains(l.Calcs, "lastNotNull") || len(l.Calcs) < 2 {
+		wrong = append(wrong, "the legend has no table of values")
+	}
+	for i, q := range p.Targets {
+		if strings.HasSuffix(q.LegendFormat, " of all") && i > 0 {
+			wrong = append(wrong, q.LegendFormat+" is drawn over the line that it follows")
+		}
+	}
+	return wrong
+}
+
+// tableLooks: Grafana calls the value of the first query Value where no other has data, and puts absent values first.
+func tableLooks(p panelModel) (wrong []string) {
+	for _, x := range p.Transformations {
+		if x.ID != "organize" {
+			continue
+		}
+		if x.Options.ExcludeByName["Value"] != x.Options.ExcludeByName["Value #A"] || x.Options.RenameByName["Value"] != x.Options.RenameByName["Value #A"] {
+			wrong = append(wrong, "Value and Value #A are the same column")
+		}
+		for _, by := range p.Options.SortBy {
+			for field, title := range x.Options.RenameByName {
+				ref, value := strings.CutPrefix(field, "Value #")
+				if title != by.DisplayName || !value || ref == "A" {
+					continue
+				}
+				for _, q := range p.Targets {
+					if q.RefID == ref && !strings.Contains(q.Expr, "\nor "+absent(sortedLast)) && !strings.Contains(q.Expr, "\nor "+absent(sortedFirst)) {
+						wrong = append(wrong, "sorted by "+title+", which not every row has: absent values come first")
+					}
+				}
+			}
+		}
+	}
+	return wrong
+}
+
+func statLooks(p panelModel) (wrong []string) {
+	if shown(p, "-1") == "" {
+		wrong = append(wrong, "it does not say that the exporter is silent")
+	}
+	return wrong
+}
+
+func TestLooksFindsDefects(t *testing.T) {
+	all, _ := shipped(t)
+	find := func(kind string, more func(panelModel) bool) panelModel {
+		for _, m := range all {
+			for _, p := range m.flat() {
+				if p.Type == kind && more(p) {
+					return p
+				}
+			}
+		}
+		t.Fatalf("no panel of type %s to break", kind)
+		return panelModel{}
+	}
+	anyOne := func(panelModel) bool { return true }
+	merged := func(p panelModel) bool { return len(p.Targets) > 1 }
+	for _, c := range []struct {
+		want   string
+		p      panelModel
+		spoilt func(*panelModel)
+	}{
+		{"grey", find("state-timeline", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.Color.Mode = "thresholds" }},
+		{"legend", find("state-timeline", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.NoValue = "nothing" }},
+		{"no data", find("state-timeline", anyOne), func(p *panelModel) { p.Targets = p.Targets[:1] }},
+		{"soft", find("timeseries", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.Custom.AxisSoftMax = 0 }},
+		{"prefix m", find("timeseries", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.Unit = "pps" }},
+		{"legend", find("timeseries", anyOne), func(p *panelModel) { p.Options.Legend.DisplayMode = "list" }},
+		{"drawn over", find("timeseries", merged), func(p *panelModel) {
+			p.Targets = slices.Clone(p.Targets)
+			p.Targets[1].LegendFormat = highest
+		}},
+		{"same column", find("table", merged), func(p *panelModel) {
+			for i := range p.Transformations {
+				delete(p.Transformations[i].Options.RenameByName, "Value")
+				delete(p.Transformations[i].Options.ExcludeByName, "Value")
+			}
+		}},
+		{"silent", find("stat", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.Mappings = nil }},
+	} {
+		if wrong := looks(c.p); len(wrong) > 0 {
+			continue // TestLooks says so
+		}
+		if c.spoilt(&c.p); !strings.Contains(strings.Join(looks(c.p), "; "), c.want) {
+			t.Errorf("%s, spoilt: %q, want %q", c.p.Title, looks(c.p), c.want)
+		}
+	}
+}
