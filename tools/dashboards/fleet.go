@@ -15,7 +15,7 @@ func fleet(t texts) board {
 		name: "fleet", title: "GPU fabric: fleet",
 		description: "All nodes of a training cluster: what is wrong, where, and whether the service levels are met.",
 		lines:       []line{fleetNow(), {findings(t, width)}, {railGrid()}, fleetLists(), fleetLevels(), fleetTrends()},
-		rows:        []row{{"All nodes", []line{{allNodes()}}}, {"Firing alerts", []line{{firing()}}}, {"How to read this", []line{{fleetHelp()}}}},
+		rows:        []row{drift(), {"All nodes", []line{{allNodes()}}}, {"Firing alerts", []line{{firing()}}}, {"How to read this", []line{{fleetHelp()}}}},
 	}
 }
 

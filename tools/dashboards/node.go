@@ -30,7 +30,7 @@ func nodeNow() line {
 		expected = `(max(gpufabric_node_compute_ports_expected{@node}) or count(` + states + `))`
 		some     = `(` + up + ` or 0 * count(` + states + `))`
 	)
-	portsUp := number(about{"Training ports up", "Active ports of role compute: green where all that are expected are up, red where one is missing. Without a number in the configuration all are expected.", "no RDMA port is known", 3, 4}, "none",
+	portsUp := number(about{"Ports up", "Active ports of role compute: green where all that are expected are up, red where one is missing. Without a number in the configuration all are expected.", "no RDMA port is known", 3, 4}, "none",
 		some+" >= "+expected, []step{{0, good}}, nil)
 	portsUp = instead(portsUp, "B", some+" < "+expected, "none", bad)
 	portsUp = instead(portsUp, "C", `count(`+known+`) unless on () `+states, "suffix: of unknown state", note)
@@ -53,7 +53,7 @@ func nodeNow() line {
 		number(about{"Warnings", "Open findings of severity warning.", "checks are off", 3, 4}, "none",
 			orZero(`count(`+open(of(diagnose.Warning))+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
 		portsUp,
-		number(about{"Training ports missing", "Ports of role compute that are expected and not active.", "no port tells its state", 3, 4}, "none",
+		number(about{"Ports missing", "Ports of role compute that are expected and not active.", "no port tells its state", 3, 4}, "none",
 			`clamp_min(`+expected+` - `+some+`, 0)`, zero(bad), nil),
 		number(about{"NCCL goes over", "The way that the last probe of kind transport found NCCL would take to other nodes: RDMA, a plugin, or TCP.", "no probes switched on", 3, 4}, "none",
 			`max(
@@ -101,24 +101,25 @@ func ports() panel {
 		[]string{
 			orSilent(worstFirst("device, port", "device", rank), "device"),
 			`max by (device, port, netdev, role, link_layer) (gpufabric_hca_port_info{@port})`,
-			`max by (device, port, state) (gpufabric_hca_port_state{@port} == 1)`,
+			`max by (device, port, state) (gpufabric_hca_port_state{@port} == 1
+  or label_replace(gpufabric_hca_port_info{@port} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@port}, "state", "unknown", "", ""))`,
 			`max by (device, port, physical) (label_replace(gpufabric_hca_port_physical_state{@port} == 1, "physical", "$1", "state", "(.*)"))`,
 			`8 * max by (device, port) (gpufabric_hca_port_rate_bytes_per_second{@port})`,
 			`8 * max by (device, port) (gpufabric_hca_port_expected_rate_bytes_per_second{@port})`,
 			`max by (device, port) (gpufabric_hca_port_rate_bytes_per_second{@port} / gpufabric_hca_port_expected_rate_bytes_per_second)`,
 			`max by (device, port) (gpufabric_ethernet_link_down_events_total{@port} or gpufabric_hca_port_link_downed_total{@port})`,
 		}, "",
-		column{field: "device", title: "Device", link: toPort(), width: 165},
+		column{field: "device", title: "Device", link: toPort(), width: 130},
 		column{field: "port", title: "Port", width: 50},
-		column{field: "role", title: "Role", words: roles(), width: 150},
+		column{field: "role", title: "Role", words: roles(), width: 140},
 		column{field: "netdev", title: "Interface", none: "-"},
-		column{field: "link_layer", title: "Link layer", width: 100},
-		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}}, width: 80},
+		column{field: "link_layer", title: "Link layer", width: 95},
+		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}, "unknown": {"unknown", note}}, width: 80},
 		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 150},
-		column{field: "E", title: "Rate", unit: "bps", width: 100},
-		column{field: "F", title: "Expected", unit: "bps", none: "not stated", width: 100},
-		column{field: "G", title: "Of expected", unit: "percentunit", steps: []step{{0, bad}, {1, good}}, width: 110},
-		column{field: "H", title: "Link losses ever", none: "not counted", steps: []step{{1, warning}}, width: 130})
+		column{field: "E", title: "Rate", unit: "bps", width: 90},
+		column{field: "F", title: "Expected", unit: "bps", none: "not stated", width: 90},
+		column{field: "G", title: "Of expected", unit: "percentunit", steps: []step{{0, bad}, {1, good}}, width: 100},
+		column{field: "H", title: "Link losses ever", none: "not counted", steps: []step{{1, warning}}, width: 120})
 }
 
 func qosChain(h uint32) panel {
@@ -138,7 +139,7 @@ func qosChain(h uint32) panel {
 			`max by (device, port, broken) (label_replace(gpufabric_roce_chain_broken{@port} == 1, "broken", "$1", "step", "(.*)"))`,
 			`max by (device, port, unknown) (label_replace(gpufabric_roce_chain_unknown{@port} == 1, "unknown", "$1", "step", "(.*)"))`,
 		}, "",
-		column{field: "device", title: "Device", link: toPort(), width: 165},
+		column{field: "device", title: "Device", link: toPort(), width: 130},
 		column{field: "port", title: "Port", width: 50},
 		column{field: "J", title: "Consistent", words: yesNo(good, bad), width: 95},
 		column{field: "broken", title: "Broken at", none: "-", width: 110},
@@ -190,18 +191,18 @@ func gpus() panel {
 			`max by (pci_address) (gpufabric_pcie_link_degraded{device="",@node})`,
 		}, "",
 		column{field: "index", title: "GPU", none: "?", width: 55},
-		column{field: "pci_address", title: "PCI address", width: 165},
+		column{field: "pci_address", title: "PCI address", width: 130},
 		column{field: "name", title: "Product", none: "no driver", words: words{gone: {gone, bad}}},
-		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 120},
+		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 105},
 		column{field: "rail", title: "Rail", width: 55},
-		column{field: "class", title: "Distance", none: "unknown", words: distances(), width: 80},
-		column{field: "D", title: "GPUDirect RDMA", words: words{"1": {"would be used", good}, "0": {"not used", bad}}, width: 130},
+		column{field: "class", title: "Distance", none: "unknown", words: distances(), width: 75},
+		column{field: "D", title: "GPUDirect RDMA", words: words{"1": {"would be used", good}, "0": {"not used", bad}}, width: 125},
 		column{field: "path", title: "By", none: "-", width: 80},
 		column{field: "reason", title: "Blocked by", none: "-"},
-		column{field: "G", title: "Busy", unit: "percentunit", width: 80},
-		column{field: "H", title: "NVLinks up", none: "none", width: 95},
-		column{field: "I", title: "NVLinks down", none: "none", steps: []step{{0, good}, {1, bad}}, width: 110},
-		column{field: "J", title: "PCIe degraded", words: yesNo(bad, good), width: 115})
+		column{field: "G", title: "Busy", unit: "percentunit", width: 65},
+		column{field: "H", title: "NVLinks up", none: "none", width: 90},
+		column{field: "I", title: "NVLinks down", none: "none", steps: []step{{0, good}, {1, bad}}, width: 105},
+		column{field: "J", title: "PCIe degraded", words: yesNo(bad, good), width: 110})
 }
 
 func nodeProbes() panel {

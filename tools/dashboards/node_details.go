@@ -14,7 +14,7 @@ func gids(w, h uint32) panel {
 			`max by (device, port, gid, type, family) ` + addresses,
 			`max by (device, port) (gpufabric_gid_changes_total{@port})`,
 		}, "",
-		column{field: "device", title: "Device", link: toPort(), width: 165},
+		column{field: "device", title: "Device", link: toPort(), width: 130},
 		column{field: "port", title: "Port", width: 50},
 		column{field: "B", title: "Index", none: "not chosen by index", width: 70},
 		column{field: "reason", title: "Chosen by", none: "the driver", words: words{"fallback": {"fallback (nothing fits)", bad}}, width: 150},
@@ -35,7 +35,7 @@ func portHistory() line {
 		blocks  = `rate(gpufabric_ethernet_fec_uncorrectable_blocks_total{@port}[$__rate_interval])`
 	)
 	return line{
-		history(about{"Ports up and down", "Whether each port was active.", "no RDMA port is known", 12, 8}, words{"1": {"active", good}, "0": {"not active", bad}},
+		history(about{"Ports up and down", "Whether each port was active.", "exporter silent, or no port tells its state", 12, 8}, words{"1": {"active", good}, "0": {"not active", bad}},
 			curve{`max by (device, port) (gpufabric_hca_port_state{state="active",@port})`, "{{device}}/{{port}}"}),
 		over(about{"Link errors", "What the physical link could not repair: symbol errors and blocks that FEC gave up.", "no such counters are known", 12, 8}, events, nil,
 			curve{`sum by (device) (` + symbols + `) > 0`, "{{device}} symbols"},
@@ -57,7 +57,7 @@ func gpuTrends() line {
 
 func gpuErrors() line {
 	return line{
-		history(about{"Clocks held down", "Why the clocks of a GPU are held down. A power cap under full load is usual; heat and the power brake are not. One slow GPU makes all of its job slow.", "no GPU is throttled, or none is known", 12, 7}, words{"1": {"throttled", warning}},
+		history(about{"Clocks held down", "Why the clocks of a GPU are held down. A power cap under full load is usual; heat and the power brake are not. One slow GPU makes all of its job slow.", "exporter silent, or no GPU is throttled or known", 12, 7}, words{"1": {"throttled", warning}},
 			curve{`max by (index, reason) ` + withIndex(`gpufabric_gpu_throttled{@node}`), "GPU {{index}}: {{reason}}"}),
 		over(about{"PCIe errors", "Errors of the PCIe links of training NICs (AER), and replays of GPUs. Correctable ones cost time, fatal ones the device.", "no PCIe error counters are known", 12, 7}, events, nil,
 			curve{`sum by (device, severity) (rate(gpufabric_pcie_aer_errors_total{@port}[$__rate_interval])) > 0`, "{{device}} {{severity}}"},
@@ -77,7 +77,7 @@ func exporterNow() line {
 		grid(about{"Facts that are unknown", "How many facts are unknown, by device (or GPU) and reason.", "no fact is unknown", 8, 8},
 			[]string{orSilent(`max by (device, index, reason) (`+withIndex(`(gpufabric_exporter_facts_unknown{uuid!="",@node} > 0)`)+`
   or gpufabric_exporter_facts_unknown{uuid="",@node} > 0)`, "device")}, "-Facts",
-			column{field: "device", title: "Device", link: toPort()}, column{field: "index", title: "GPU", width: 55}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Facts", width: 70}),
+			column{field: "device", title: "Device", link: toPort()}, column{field: "index", title: "GPU", width: 55}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Facts", none: "-", width: 70}),
 		grid(about{"Collectors", "Whether each part of the exporter could read what it needs, and whether the node has what it is for.", "the exporter does not answer", 8, 8},
 			[]string{
 				orSilent(`min by (collector) (gpufabric_scrape_collector_success{@node})`, "collector"),
@@ -85,7 +85,7 @@ func exporterNow() line {
 				`max by (collector) (gpufabric_scrape_collector_duration_seconds{@node})`,
 			}, "Collector",
 			column{field: "collector", title: "Collector"},
-			column{field: "A", title: "Reads all", words: yesNo(good, bad), width: 85},
+			column{field: "A", title: "Reads all", none: "-", words: yesNo(good, bad), width: 85},
 			column{field: "B", title: "On this node", words: yesNo(plainly, plainly), width: 100},
 			column{field: "C", title: "Took", unit: "s", width: 80}),
 	}

@@ -36,15 +36,15 @@ func portNow() line {
 			words{"1": {"active", good}, "2": {"armed", warning}, "3": {"init", warning}, "4": {"down", bad}, "5": {"other", warning}}),
 		speed,
 		number(about{"Expected rate", "What the site or the other ports of the node let expect.", "not stated", 3, 4}, "bps", expected, nil, nil),
-		number(about{"Errors in 10 minutes", "Symbol errors, blocks that FEC could not repair, packets lost, and connections given up.", "no such counters are known", 3, 4}, "short",
+		number(about{"Errors", "In 10 minutes: symbol errors, blocks that FEC could not repair, packets lost, and connections given up.", "no such counters are known", 3, 4}, "short",
 			`round(sum(increase(gpufabric_ethernet_symbol_errors_total{@port}[10m])
   or increase(gpufabric_hca_port_symbol_errors_total{@port}[10m])
   or increase(gpufabric_ethernet_fec_uncorrectable_blocks_total{@port}[10m])
   or increase(gpufabric_ethernet_received_discards_total{@port}[10m])
   or increase(gpufabric_hca_port_receive_errors_total{@port}[10m])
   or increase(gpufabric_hca_retries_exceeded_total{@port}[10m])))`, zero(bad), nil),
-		number(about{"Paused by the network", "Share of time in which the network kept the port from sending, in 5 minutes.", "no pause counters are known", 3, 4}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
-		number(about{"Pausing the network", "Share of time in which the port told its switch to wait, in 5 minutes: the host takes less than it is sent.", "no pause counters are known", 3, 4}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
+		number(about{"Is paused", "Share of time in which the network kept the port from sending, in 5 minutes.", "no pause counters are known", 3, 4}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
+		number(about{"Pauses switch", "Share of time in which the port told its switch to wait, in 5 minutes: the host takes less than it is sent.", "no pause counters are known", 3, 4}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
 		number(about{"RoCE settings", "Whether traffic class, DSCP, priority, PFC and ECN agree.", "no RoCE port, or unknown", 3, 4}, "none",
 			`min(gpufabric_roce_chain_consistent{@port})`, nil, words{"1": {"consistent", good}, "0": {"contradict", bad}}),
 		number(about{"Last probe", "Bus bandwidth of the last probe of this rail over its own baseline.", "no baseline yet, or no probe of this port", 3, 4}, "percentunit",
@@ -56,50 +56,49 @@ func portIdentity() panel {
 	return grid(about{"The port", "What it is, what it is for, and which GPU it is dealt.", "no such device, or the collector hca is off", 24, 4},
 		[]string{
 			orSilent(`max by (device, port, role, netdev, link_layer) (gpufabric_hca_port_info{@port})`, "device"),
-			`max by (device, hca_type, board_id, driver, firmware_version, pci_address) (gpufabric_hca_info{@port})`,
+			`max by (device, board_id, firmware_version, pci_address) (gpufabric_hca_info{@port})`,
 			`max by (device) (gpufabric_hca_numa_node{@port})`,
 			`max by (device, rail, class, gpu) (` + dealtGPU + `)`,
 			`max by (device, port, physical) (label_replace(gpufabric_hca_port_physical_state{@port} == 1, "physical", "$1", "state", "(.*)"))`,
-			`max by (device, port) (gpufabric_ethernet_link_down_events_total{@port} or gpufabric_hca_port_link_downed_total{@port})`,
 		}, "",
-		column{field: "device", title: "Device", width: 160},
+		column{field: "device", title: "Device", width: 130},
 		column{field: "port", title: "Port", width: 50},
 		column{field: "role", title: "Role", words: roles(), width: 140},
 		column{field: "netdev", title: "Interface"},
-		column{field: "link_layer", title: "Link layer", width: 100},
+		column{field: "link_layer", title: "Link layer", width: 95},
 		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 140},
-		column{field: "F", title: "Link losses ever", none: "not counted", width: 120},
-		column{field: "hca_type", title: "Type", width: 80},
 		column{field: "board_id", title: "Board", width: 130},
-		column{field: "driver", title: "Driver", width: 90},
 		column{field: "firmware_version", title: "Firmware", width: 100},
 		column{field: "pci_address", title: "PCI address", width: 110},
-		column{field: "C", title: "NUMA node", width: 90},
+		column{field: "C", title: "NUMA", width: 65},
 		column{field: "rail", title: "Rail", none: "-", width: 50},
 		column{field: "gpu", title: "GPU", none: "none", width: 60},
 		column{field: "class", title: "Distance", none: "-", words: distances(), width: 80})
 }
 
 // dealtGPU are the GPUs near each NIC, by the index that the driver gives them.
-const dealtGPU = `(gpufabric_gpu_nic_distance{@port} * on (cluster, job, instance, pci_address) group_left (gpu)
+const dealtGPU = `gpufabric_gpu_nic_distance{@port} * on (cluster, job, instance, pci_address) group_left (gpu)
   max by (cluster, job, instance, pci_address, gpu) (label_replace(gpufabric_gpu_info{@node}, "gpu", "$1", "index", "(.*)"))
-or gpufabric_gpu_nic_distance{@port})`
+or gpufabric_gpu_nic_distance{@port} unless on (cluster, job, instance, pci_address) gpufabric_gpu_info{@node}`
 
 func portFindings(t texts) panel {
-	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. The runbook says what each means and what to do. What is wrong with the whole node is on its dashboard.", "nothing found on this port", 12, 7},
+	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. The runbook says what each means and what to do. What is wrong with the whole node is on its dashboard.", "nothing found on this port", 12, 8},
 		[]string{orSilent(open(`device=~"$device",`), "problem")}, "Severity",
 		column{field: "severity", title: "Severity", words: severities(), width: 85},
 		column{field: "problem", title: "What is wrong", words: t.problems},
 		column{field: "port", title: "Port", width: 50},
-		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 190})
+		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 190},
+		column{field: "cluster"}, column{field: "instance"}, column{field: "device"})
 }
 
 // portCourse shows in one place when each thing about the port was as it should be.
 func portCourse() panel {
-	return history(about{"As it should be, over time", "Whether the port was active, at the expected rate, had settings that agree and an address that NCCL can use, and whether its last probe succeeded and was as fast as before.", "nothing is known about this port", 12, 7},
+	return history(about{"As it should be, over time", "Whether the port was active, at the expected rate, had few pauses, settings that agree and an address that NCCL can use, and whether its last probe succeeded and was as fast as before.", "exporter silent, or nothing is known about this port", 12, 8},
 		words{"1": {"yes", good}, "0": {"no", bad}},
 		curve{`min(gpufabric_hca_port_state{state="active",@port})`, "active"},
 		curve{`min(gpufabric_hca_port_rate_bytes_per_second{@port} >= bool on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "at full rate"},
+		curve{`max(` + rate("gpufabric_roce_transmitted_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_transmitted_pause_seconds_total") + `) < bool 0.05`, "does not pause the network"},
+		curve{`max(` + rate("gpufabric_roce_received_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_received_pause_seconds_total") + `) < bool 0.1`, "is not paused"},
 		curve{`min(gpufabric_roce_chain_consistent{@port})`, "RoCE settings agree"},
 		curve{`min(1 + 0 * gpufabric_gid_selected_index{reason!="fallback",@port} or 0 * gpufabric_gid_selected_index{reason="fallback",@port})`, "address fits"},
 		curve{`min(gpufabric_probe_success{kind="rail",@port})`, "probe succeeds"},

@@ -53,9 +53,9 @@ func worstFirst(by, label, rank string) string {
 	return `sum by (` + by + `, ` + order + `) (label_join(` + key + `, "` + order + `", " ", "rank", "key"))`
 }
 
-// orSilent gives a table one row that says so where the exporter is silent. label is that of the first wide column.
+// orSilent gives a table one row that says so where the exporter is silent. label is that of the first column.
 func orSilent(expr, label string) string {
-	return expr + "\nor label_replace(max(" + silent + ") unless on () gpufabric_node_info{@node}, \"" + label + "\", \"the exporter is silent\", \"\", \"\")"
+	return expr + "\nor label_replace(" + absent(sortedFirst) + " + 0 * max(" + silent + ") unless on () gpufabric_node_info{@node}, \"" + label + "\", \"exporter silent\", \"\", \"\")"
 }
 
 // What stands for a value that is absent in the column by which a table is sorted: Grafana puts absent values first.
