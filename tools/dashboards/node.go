@@ -84,7 +84,7 @@ or label_replace(max(gpufabric_node_info{@node}) unless on () gpufabric_check_fa
 func roles() words { return words{"compute": {"compute (training)", ""}} }
 
 func physicalStates() words {
-	return words{"link_up": {"up", good}, "disabled": {"disabled", bad}, "polling": {"polling (no partner)", bad}}
+	return words{"link_up": {"up", plainly}, "disabled": {"disabled", plainly}, "polling": {"polling (no partner)", plainly}}
 }
 
 // distances are classes of NCCL, from one switch to another socket.
@@ -118,9 +118,9 @@ func ports() panel {
 		column{field: "device", title: "Device", link: toPort(), width: 130},
 		column{field: "port", title: "Port", width: 45},
 		column{field: "role", title: "Role", words: roles(), width: 140},
-		column{field: "netdev", title: "Interface", none: "-", width: 115},
+		column{field: "netdev", title: "Interface", none: "-", width: 140},
 		column{field: "link_layer", title: "Link layer", width: 95},
-		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}, "spare": {"down, not expected", unknown}, "unknown": {"unknown", note}}, width: 135},
+		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}, "spare": {"down (spare)", unknown}, "unknown": {"unknown", note}}, width: 110},
 		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 150},
 		column{field: "E", title: "Rate", unit: "bps", width: 90},
 		column{field: "F", title: "Expected", unit: "bps", none: "not stated", width: 90},
@@ -197,7 +197,7 @@ func gpus() panel {
 			`max by (pci_address) (gpufabric_pcie_link_degraded{device="",@node})`,
 		}, "",
 		column{field: "index", title: "GPU", none: "?", width: 55},
-		column{field: "pci_address", title: "PCI address", width: 130},
+		column{field: "pci_address", title: "PCI address", width: 123},
 		column{field: "name", title: "Product", none: "no driver", words: words{gone: {gone, bad}}},
 		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 105},
 		column{field: "rail", title: "Rail", width: 55},
@@ -207,7 +207,7 @@ func gpus() panel {
 		column{field: "reason", title: "Blocked by", none: "-"},
 		column{field: "G", title: "Busy", unit: "percentunit", width: 65},
 		column{field: "H", title: "NVLinks up", none: "none", width: 90},
-		column{field: "I", title: "NVLinks down", none: "none", steps: []step{{0, good}, {1, bad}}, width: 105},
+		column{field: "I", title: "NVLinks down", none: "none", steps: []step{{0, good}, {1, bad}}, width: 112},
 		column{field: "J", title: "PCIe degraded", words: yesNo(bad, good), width: 110})
 }
 
