@@ -40,7 +40,7 @@ func nodeNow() line {
 		cards  = `(max(gpufabric_node_gpus{@node}) or count(gpufabric_gpudirect_usable{@node}))`
 		onTCP  = `max(gpufabric_probe_transport{kind="transport",transport="socket",@node} == 1)`
 	)
-	direct := number(about{"GPUDirect RDMA", "GPUs between which and their NIC NCCL would use GPUDirect RDMA under the host's configuration: green where these are all GPUs of the node. Where NCCL takes TCP it is not used, whatever is possible. The table of GPUs says what blocks it.", "no GPU with a NIC is known", 3, 4}, "none",
+	direct := number(about{"GPUDirect RDMA", "GPUs between which and their NIC NCCL would use GPUDirect RDMA under the host's configuration: green where these are all GPUs of the node. Where NCCL takes TCP it is not used, whatever is possible. The table of GPUs says what blocks it.", "no GPU with a NIC", 3, 4}, "none",
 		usable+" >= "+cards+" unless on () "+onTCP, []step{{0, good}}, nil)
 	direct = instead(direct, "B", usable+" < "+cards+" unless on () "+onTCP, "suffix: GPUs only", bad)
 	direct = instead(direct, "C", usable+" * 0 and on () "+onTCP, "suffix: (TCP)", bad)
@@ -62,7 +62,7 @@ func nodeNow() line {
   or gpufabric_probe_transport{kind="transport",transport="ib",@node} == 1
 )`, nil, words{"1": {"RDMA", good}, "2": {"plugin", good}, "3": {"TCP", bad}}),
 		direct,
-		number(about{"Worst probe", "Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as ever.", "no baseline yet, or no probes switched on", 3, 4}, "percentunit",
+		number(about{"Worst probe", "Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as ever.", "no baseline yet", 3, 4}, "percentunit",
 			`min(gpufabric_probe_baseline_ratio{kind!="socket",@node})`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, nil),
 	}
 }

@@ -19,7 +19,7 @@ func probeResults() board {
 func probesNow() line {
 	return line{
 		number(about{"Nodes with probes", "Nodes where probes are switched on.", "no probes switched on", 4, 4}, "none", nodes(`gpufabric_probe_interval_seconds{@node}`), nil, nil),
-		number(about{"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.", "no probes switched on, or rules not loaded", 4, 4}, "percentunit",
+		number(about{"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.", "no probes, or no rules", 4, 4}, "percentunit",
 			`avg(instance:gpufabric_slo_good:ratio{slo="probe_coverage",@node})`, []step{{0, bad}, {0.5, warning}, {0.9, good}}, nil),
 		number(about{"Probes on TCP", "Probes whose last run went over sockets, without those that do so to compare.", "no probe has told its transport", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_transport{transport="socket",kind!="socket",@port} == 1)`, `gpufabric_probe_transport{@node}`), zero(bad), nil),
