@@ -26,6 +26,8 @@ import (
 	"gpufabric_exporter/internal/host/podresources"
 	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/ownership"
+	"gpufabric_exporter/internal/program"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/internal/worker"
 	"gpufabric_exporter/ncclprobe"
 	"gpufabric_exporter/probes"
@@ -46,7 +48,11 @@ func main() {
 		collectByNeed()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := exporter.Run(ctx, os.Args[1:], exporter.Options{Stdout: os.Stdout, Stderr: os.Stderr, GPUs: askGPUs, ServeGPUs: serveGPUs, Probing: probing(), ServeRank: serveRank})
+	line := program.New(&program.Options{
+		Site: site.Site{Worker: askGPUs}, ServeGPUs: serveGPUs,
+		Exporter: exporter.Exporter{Probing: probing()}, ServeRank: serveRank,
+	})
+	code := line.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
@@ -67,7 +73,7 @@ func (g gpus) Close() error { return g.client.Close() }
 const nobody = 65534
 
 // askGPUs is the exporter's side of the process that loads NVML.
-func askGPUs(o exporter.GPUOptions) exporter.GPUWorker {
+func askGPUs(o site.GPUOptions) site.GPUWorker {
 	p := worker.New(worker.Options{
 		User: func() *worker.User {
 			user, err := worker.InPlaceOfRoot("/", nobody, ownership.Readable(o.Library, os.Getenv("LD_LIBRARY_PATH")))
@@ -118,7 +124,7 @@ func openGate(o probes.GateSources) (*probes.Gate, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	session := nvml.NewSession(func() nvml.Caller { return askGPUs(exporter.GPUOptions{Library: o.Library, Log: o.Log}).(gpus).Process })
+	session := nvml.NewSession(func() nvml.Caller { return askGPUs(site.GPUOptions{Library: o.Library, Log: o.Log}).(gpus).Process })
 	gate := probes.NewGate(probes.GateOptions{
 		Site: siteCommand(o.Config.IdleCommand),
 		GPUs: session, Processes: procfs, Cgroups: cgroup.New(filepath.Join(o.Sysfs, "fs/cgroup")),

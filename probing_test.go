@@ -22,6 +22,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/nvml"
 	"gpufabric_exporter/internal/host/nvml/nvmltest"
+	"gpufabric_exporter/internal/program"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/internal/worker"
 	"gpufabric_exporter/ncclprobe/ncclprobetest"
 	"gpufabric_exporter/probes"
@@ -162,7 +164,7 @@ func TestIntruderEndsProbe(t *testing.T) {
 	library := nvmltest.Build(t, dir)
 	nvmltest.Describe(t, library, "gpus 2", "processes 0")
 	session := nvml.NewSession(func() nvml.Caller {
-		return askGPUs(exporter.GPUOptions{Library: library, Log: slog.New(slog.DiscardHandler)}).(gpus).Process
+		return askGPUs(site.GPUOptions{Library: library, Log: slog.New(slog.DiscardHandler)}).(gpus).Process
 	})
 	gate := probes.NewGate(probes.GateOptions{
 		GPUs: session, Processes: idleHost{}, Cgroups: idleHost{}, Pods: idleHost{}, Maintenance: func() (string, error) { return "", nil },
@@ -327,13 +329,14 @@ func TestServeProbes(t *testing.T) {
 	address := make(chan net.Addr, 1)
 	ended := make(chan int, 1)
 	go func() {
-		ended <- exporter.Run(ctx, []string{
+		o := program.Options{
+			Site: site.Site{Worker: askGPUs}, ServeGPUs: serveGPUs,
+			Exporter: exporter.Exporter{Probing: p, OnListen: func(a []net.Addr) { address <- a[0] }},
+		}
+		ended <- program.New(&o).Run(ctx, []string{
 			"serve", "--web.listen-address=127.0.0.1:0", "--config.file=" + config, "--path.procfs=" + filepath.Join(dir, "proc"),
 			"--gpu.nvml-library=" + library, "--collector.disable-defaults", "--collector.probe",
-		}, exporter.Options{
-			Stdout: t.Output(), Stderr: t.Output(), GPUs: askGPUs, ServeGPUs: serveGPUs, Probing: p, ServeRank: serveRank,
-			OnListen: func(a []net.Addr) { address <- a[0] },
-		})
+		}, t.Output(), t.Output())
 	}()
 	url := "http://" + (<-address).String() + "/metrics"
 	const good = `gpufabric_probe_success{device="",kind="transport",port=""} 1`

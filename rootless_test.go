@@ -22,10 +22,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gpufabric_exporter/exporter"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/nvml/nvmltest"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/internal/worker"
 	"gpufabric_exporter/ncclprobe/ncclprobetest"
 	"gpufabric_exporter/probes"
@@ -281,7 +281,7 @@ func TestNVMLIsAnother(t *testing.T) {
 	library := nvmltest.Build(t, dir)
 	nvmltest.Describe(t, library, "gpus 2", "processes 0")
 	public(t, dir)
-	g := askGPUs(exporter.GPUOptions{Library: library, Log: slog.New(slog.DiscardHandler)}).(gpus)
+	g := askGPUs(site.GPUOptions{Library: library, Log: slog.New(slog.DiscardHandler)}).(gpus)
 	defer g.Process.Close()
 	d, err := g.Read(fabric.GPUDriver{}, true, time.Now())
 	if err != nil || len(d.GPUs) != 2 {

@@ -23,6 +23,8 @@ import (
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/site"
 )
 
 // unpacked returns a body as it was before compression.
@@ -45,7 +47,7 @@ func unpacked(t *testing.T, body string, h http.Header) string {
 // Scrapers must not notice that the handler of the Prometheus library does not answer them.
 func TestAnswersAsPromhttp(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy}, "--web.disable-exporter-metrics")
-	_, body, _ := p.get("/metrics", "Accept", string(expfmt.FmtProtoDelim))
+	_, body, _ := p.Get("/metrics", "Accept", string(expfmt.FmtProtoDelim))
 	var families []*dto.MetricFamily
 	for d := expfmt.NewDecoder(strings.NewReader(body), expfmt.FmtProtoDelim); ; {
 		f := &dto.MetricFamily{}
@@ -66,7 +68,7 @@ func TestAnswersAsPromhttp(t *testing.T) {
 		r.Header.Set("Accept-Encoding", encoding)
 		w := httptest.NewRecorder()
 		reference.ServeHTTP(w, r)
-		status, body, header := p.get(path, "Accept", accept, "Accept-Encoding", encoding)
+		status, body, header := p.Get(path, "Accept", accept, "Accept-Encoding", encoding)
 		if status != w.Code {
 			t.Errorf("%s, %q, %q: status %d, want %d", path, accept, encoding, status, w.Code)
 		}
@@ -112,13 +114,13 @@ func TestAnswersAsPromhttp(t *testing.T) {
 // What the registry cannot tell costs its own metrics, and is counted and logged.
 func TestRegistryFails(t *testing.T) {
 	var logged bytes.Buffer
-	log := newLogger(&logged, formatLogfmt, slog.LevelInfo)
+	log := logging.New(&logged, "logfmt", slog.LevelInfo)
 	set, err := collector.NewSet([]string{"hca"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ob := &fakeObserver{node: healthy}
-	h := newHandler(&flags{telemetryPath: "/metrics"}, site{}, set, ob, newReloader(site{}, config.Config{}, ob, (*prober)(nil), log), log)
+	h := newHandler(&Exporter{Site: new(site.Site), Web: Web{TelemetryPath: "/metrics"}}, Node{}, set, ob, newReloader(Node{}, config.Config{}, ob, (*prober)(nil), log), log)
 	h.own.MustRegister(invalid{prometheus.NewDesc("broken", "help", nil, nil)})
 	var w *httptest.ResponseRecorder
 	for range 2 {
@@ -143,8 +145,8 @@ func (c invalid) Collect(ch chan<- prometheus.Metric) {
 // Answers share memory one after the other and never at once.
 func TestAnswersAtOnce(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy}, "--web.disable-exporter-metrics", "--web.max-requests=0")
-	_, want, _ := p.get("/metrics", "Accept-Encoding", "identity")
-	_, open, _ := p.get("/metrics", "Accept-Encoding", "identity", "Accept", "application/openmetrics-text;version=1.0.0")
+	_, want, _ := p.Get("/metrics", "Accept-Encoding", "identity")
+	_, open, _ := p.Get("/metrics", "Accept-Encoding", "identity", "Accept", "application/openmetrics-text;version=1.0.0")
 	var clients sync.WaitGroup
 	for i := range 8 {
 		clients.Go(func() {
@@ -156,7 +158,7 @@ func TestAnswersAtOnce(t *testing.T) {
 				if i%4 < 2 {
 					accept, want = "application/openmetrics-text;version=1.0.0", open
 				}
-				_, body, header := p.get("/metrics", "Accept-Encoding", encoding, "Accept", accept)
+				_, body, header := p.Get("/metrics", "Accept-Encoding", encoding, "Accept", accept)
 				if unpacked(t, body, header) != want {
 					t.Errorf("another answer:\n%s", body)
 					return

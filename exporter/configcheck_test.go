@@ -3,27 +3,26 @@
 package exporter
 
 import (
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write what is seen to testdata instead of comparing it")
+	"gpufabric_exporter/internal/command"
+)
 
 func TestConfigCheck(t *testing.T) {
 	var stdout, stderr output
-	o := Options{Stdout: &stdout, Stderr: &stderr}
-	if code := Run(t.Context(), []string{"--config.check", "--config.file=../internal/config/testdata/good.yml"}, o); code != exitOK || stdout.String() != "../internal/config/testdata/good.yml: ok\n" {
+	o := options{Stdout: &stdout, Stderr: &stderr}
+	if code := run(t.Context(), []string{"--config.check", "--config.file=../internal/config/testdata/good.yml"}, o); code != command.OK || stdout.String() != "../internal/config/testdata/good.yml: ok\n" {
 		t.Errorf("good: %d %s%s", code, stdout.String(), stderr.String())
 	}
-	if code := Run(t.Context(), []string{"--config.check", "--config.file=../internal/config/testdata/bad.yml"}, o); code != exitUsage {
+	if code := run(t.Context(), []string{"--config.check", "--config.file=../internal/config/testdata/bad.yml"}, o); code != command.Usage {
 		t.Errorf("bad: %d", code)
 	}
-	contains(t, stderr.String(), name+": error: ../internal/config/testdata/bad.yml:1: unknown key", "\n"+name+": error: ../internal/config/testdata/bad.yml:18: ")
-	if code := Run(t.Context(), []string{"--config.check", "--config.file=../internal/config/testdata/good.yml", "--web.config.file=../internal/config/testdata/bad.yml"}, o); code != exitUsage {
+	contains(t, stderr.String(), command.Name+": error: ../internal/config/testdata/bad.yml:1: unknown key", "\n"+command.Name+": error: ../internal/config/testdata/bad.yml:18: ")
+	if code := run(t.Context(), []string{"--config.check", "--config.file=../internal/config/testdata/good.yml", "--web.config.file=../internal/config/testdata/bad.yml"}, o); code != command.Usage {
 		t.Errorf("bad web configuration: %d", code)
 	}
 }
@@ -35,8 +34,8 @@ func TestConfigCheckNamesEachError(t *testing.T) {
 		t.Fatal(err)
 	}
 	var stderr output
-	code := Run(t.Context(), []string{"--config.check", "--config.file=" + file}, Options{Stdout: io.Discard, Stderr: &stderr})
-	if got := strings.Count(stderr.String(), name+": error: "+file); code != exitUsage || got != 50 {
+	code := run(t.Context(), []string{"--config.check", "--config.file=" + file}, options{Stdout: io.Discard, Stderr: &stderr})
+	if got := strings.Count(stderr.String(), command.Name+": error: "+file); code != command.Usage || got != 50 {
 		t.Errorf("exit code %d, %d errors of 50\n%s", code, got, stderr.String())
 	}
 }
@@ -54,11 +53,11 @@ func TestConfigCheckReadsTheEnvironment(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"# ours\nNCCL_IB_TC=106\nNCCL_SOCKET_IFNAME=eth0\n", 0o640, exitOK, env + ": ok\n"},
-		{"", 0, exitUsage, "no such file"},
-		{"NCCL_IB_TC=106\nLD_PRELOAD=/tmp/x.so\nNCCL_DEBUG=TRACE\n", 0o600, exitUsage, `line 2: "LD_PRELOAD" is not for probes`},
-		{strings.Repeat("# longer than anybody needs\n", 3000), 0o600, exitUsage, "longer than 65536 bytes"},
-		{"NCCL_IB_TC=106\n", 0o606, exitUsage, "others could have put it there"},
+		{"# ours\nNCCL_IB_TC=106\nNCCL_SOCKET_IFNAME=eth0\n", 0o640, command.OK, env + ": ok\n"},
+		{"", 0, command.Usage, "no such file"},
+		{"NCCL_IB_TC=106\nLD_PRELOAD=/tmp/x.so\nNCCL_DEBUG=TRACE\n", 0o600, command.Usage, `line 2: "LD_PRELOAD" is not for probes`},
+		{strings.Repeat("# longer than anybody needs\n", 3000), 0o600, command.Usage, "longer than 65536 bytes"},
+		{"NCCL_IB_TC=106\n", 0o606, command.Usage, "others could have put it there"},
 	} {
 		os.Remove(env)
 		if test.content != "" {
@@ -70,7 +69,7 @@ func TestConfigCheckReadsTheEnvironment(t *testing.T) {
 			}
 		}
 		var stdout, stderr output
-		code := Run(t.Context(), []string{"--config.check", "--config.file=" + conf}, Options{Stdout: &stdout, Stderr: &stderr})
+		code := run(t.Context(), []string{"--config.check", "--config.file=" + conf}, options{Stdout: &stdout, Stderr: &stderr})
 		if said := stdout.String() + stderr.String(); code != test.code || !strings.Contains(said, test.want) {
 			t.Errorf("%.30q: exit code %d, %s", test.content, code, said)
 		}

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,8 +20,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
 )
 
@@ -35,7 +36,7 @@ func TestBodiesThatNeverComeSilenceNothing(t *testing.T) {
 		"POST /-/reload HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n",
 	} {
 		for range 50 {
-			c, err := net.Dial("tcp", p.addrs[0].String())
+			c, err := net.Dial("tcp", p.Addrs[0].String())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +50,7 @@ func TestBodiesThatNeverComeSilenceNothing(t *testing.T) {
 			}
 		}
 	}
-	if status, _, _ := p.get("/metrics"); status != http.StatusOK {
+	if status, _, _ := p.Get("/metrics"); status != http.StatusOK {
 		t.Errorf("status %d", status)
 	}
 }
@@ -184,7 +185,7 @@ func TestHalfRequestsSilenceNothing(t *testing.T) {
 			p := start(t, &fakeObserver{node: healthy})
 			for i := range maxConnections + 10 {
 				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from(i)}}
-				c, err := d.Dial("tcp", p.addrs[0].String())
+				c, err := d.Dial("tcp", p.Addrs[0].String())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -195,7 +196,7 @@ func TestHalfRequestsSilenceNothing(t *testing.T) {
 			}
 			scraper := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 			for range 20 {
-				answer, err := scraper.Get("http://" + p.addrs[0].String() + "/metrics")
+				answer, err := scraper.Get("http://" + p.Addrs[0].String() + "/metrics")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -281,7 +282,7 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := make(chan struct{})
 		var reads atomic.Int32
-		s := site{config: func() (config.Config, error) {
+		s := Node{Config: func() (config.Config, error) {
 			reads.Add(1)
 			<-answers
 			return config.File{}.Read()
@@ -326,7 +327,7 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 func TestReloadFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
-		s := site{config: func() (config.Config, error) { reads++; return config.Config{}, nil }}
+		s := Node{Config: func() (config.Config, error) { reads++; return config.Config{}, nil }}
 		r := newReloader(s, config.Config{}, &fakeObserver{node: healthy}, (*prober)(nil), slog.New(slog.DiscardHandler))
 		post := func() int {
 			w := httptest.NewRecorder()
@@ -354,52 +355,6 @@ func TestReloadFlood(t *testing.T) {
 	})
 }
 
-func TestFIFOsAreNotRead(t *testing.T) {
-	fifo := filepath.Join(t.TempDir(), "file")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	const want = "is a FIFO, expected a regular file"
-	if _, err := (config.File{Path: fifo}).Read(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("configuration: %v", err)
-	}
-	if _, err := config.ReadManifest(fifo); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("manifest: %v", err)
-	}
-	if _, err := probes.ReadEnvironment(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") || !errors.Is(err, probes.ErrSettings) {
-		t.Errorf("environment: %v", err)
-	}
-}
-
-// What others can put in the place of a file that is read and replaced: a FIFO with a writer that is silent, or a link to
-// what they may not read.
-func TestFilesThatAreReplaced(t *testing.T) {
-	dir := t.TempDir()
-	fifo, secret, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "secret"), filepath.Join(dir, "link")
-	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.WriteFile(secret, []byte("secret 1\n"), 0o600), os.Symlink(secret, link)); err != nil {
-		t.Fatal(err)
-	}
-	silent, err := os.OpenFile(fifo, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer silent.Close()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for _, file := range []string{fifo, link} {
-			if old := oldVerdicts(file); len(old) > 0 {
-				t.Errorf("textfile: %s: %q", file, old)
-			}
-		}
-	}()
-	select {
-	case <-done:
-	case <-time.After(20 * time.Second):
-		t.Fatal("waits for the writer of a FIFO")
-	}
-}
-
 // Whatever hangs, the end of the process waits for it no longer than it says.
 func TestEndWhileEverythingHangs(t *testing.T) {
 	forever := make(chan struct{})
@@ -409,20 +364,20 @@ func TestEndWhileEverythingHangs(t *testing.T) {
 	var stderr output
 	code := make(chan int, 1)
 	go func() {
-		code <- Run(ctx, []string{"--web.listen-address=127.0.0.1:0"}, Options{
+		code <- run(ctx, []string{"--web.listen-address=127.0.0.1:0"}, options{
 			Stdout: io.Discard, Stderr: &stderr,
-			newObserver: func(observer.Options) (nodeObserver, error) {
+			site: site.Site{NewObserver: func(observer.Options) (site.Observer, error) {
 				close(hangs)
 				<-forever
 				return nil, errors.New("too late")
-			},
+			}},
 		})
 	}()
 	<-hangs
 	cancel()
 	select {
 	case c := <-code:
-		if c != exitOK || !strings.Contains(stderr.String(), "something still hangs") {
+		if c != command.OK || !strings.Contains(stderr.String(), "something still hangs") {
 			t.Errorf("exit code %d, %s", c, stderr.String())
 		}
 	case <-time.After(time.Minute):
@@ -443,5 +398,22 @@ func TestDescriptorsAreShared(t *testing.T) {
 	}
 	if d := shareDescriptors(512); d.shortage(0) != "" || !strings.Contains(d.shortage(1), "LimitNOFILE") || !strings.Contains(d.shortage(1), strconv.Itoa(512)) {
 		t.Error(d.shortage(0), d.shortage(1))
+	}
+}
+
+func TestFIFOsAreNotRead(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "file")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const want = "is a FIFO, expected a regular file"
+	if _, err := (config.File{Path: fifo}).Read(); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("configuration: %v", err)
+	}
+	if _, err := config.ReadManifest(fifo); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("manifest: %v", err)
+	}
+	if _, err := probes.ReadEnvironment(fifo); err == nil || !strings.Contains(err.Error(), "not a regular file") || !errors.Is(err, probes.ErrSettings) {
+		t.Errorf("environment: %v", err)
 	}
 }

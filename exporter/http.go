@@ -20,16 +20,17 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/page"
+	"gpufabric_exporter/internal/site"
 )
 
 // handler answers all requests. It may be used by any number of servers at once.
 type handler struct {
 	http.Handler // the routes
 
-	flags    *flags
-	site     site
+	exporter *Exporter // its flags
+	node     Node
 	set      *collector.Set
-	observer nodeObserver
+	observer site.Observer
 	config   *reloader
 	own      *prometheus.Registry // metrics about the exporter itself
 	build    []*dto.MetricFamily  // what is left of them with --web.disable-exporter-metrics
@@ -41,9 +42,9 @@ type handler struct {
 	seen     page.Sightings
 }
 
-func newHandler(f *flags, s site, set *collector.Set, ob nodeObserver, config *reloader, log *slog.Logger) *handler {
-	h := &handler{flags: f, site: s, observer: ob, config: config, own: newRegistry(!s.simulated), build: buildInfo(), failures: newFailures(), log: log}
-	h.set = set.WithVerdicts(func(n *fabric.Node, list []diagnose.Verdict) { h.seen.See(list, false, n.At) })
+func newHandler(e *Exporter, n Node, set *collector.Set, ob site.Observer, config *reloader, log *slog.Logger) *handler {
+	h := &handler{exporter: e, node: n, observer: ob, config: config, own: newRegistry(!n.Simulated), build: buildInfo(), failures: newFailures(), log: log}
+	h.set = set.WithVerdicts(func(seen *fabric.Node, list []diagnose.Verdict) { h.seen.See(list, false, seen.At) })
 	h.own.MustRegister(h.failures)
 	h.probes = h.probePages()
 	h.Handler = secured(bodiless(new(http.CrossOriginProtection).Handler(h.routes())))
@@ -52,30 +53,31 @@ func newHandler(f *flags, s site, set *collector.Set, ob nodeObserver, config *r
 
 // routes lays everything out below the route prefix.
 func (h *handler) routes() http.Handler {
-	limit := limiter(h.flags.maxRequests)
+	web := &h.exporter.Web
+	limit := limiter(web.MaxRequests)
 	metrics := http.Handler(http.HandlerFunc(h.metrics))
-	if !h.flags.disableExporterMetrics {
+	if !web.DisableExporterMetrics {
 		metrics = promhttp.InstrumentMetricHandler(h.own, metrics)
 	}
 
 	mux := http.NewServeMux()
-	mux.Handle("GET "+h.flags.telemetryPath, limit(metrics))
-	if h.flags.telemetryPath != "/" {
+	mux.Handle("GET "+web.TelemetryPath, limit(metrics))
+	if web.TelemetryPath != "/" {
 		mux.Handle("GET /{$}", limit(shown(h.landing(), pageTimeout)))
 	}
-	mux.Handle("GET "+probesPath, limit(shown(http.HandlerFunc(h.probes.ServePage), pageTimeout)))
-	mux.Handle("GET "+probesPath+".json", limit(shown(http.HandlerFunc(h.probes.ServeJSON), pageTimeout)))
+	mux.Handle("GET "+ProbesPath, limit(shown(http.HandlerFunc(h.probes.ServePage), pageTimeout)))
+	mux.Handle("GET "+ProbesPath+".json", limit(shown(http.HandlerFunc(h.probes.ServeJSON), pageTimeout)))
 	mux.HandleFunc("GET /-/healthy", h.healthy)
 	mux.HandleFunc("GET /-/ready", h.readiness)
 	mux.Handle("POST /-/reload", h.config)
-	if h.flags.enablePprof {
+	if web.EnablePprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
 		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	prefix := h.flags.routePrefix
+	prefix := web.RoutePrefix
 	if prefix == "" {
 		return mux
 	}

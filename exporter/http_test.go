@@ -14,7 +14,7 @@ import (
 
 func TestMetrics(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy})
-	status, body, header := p.get("/metrics")
+	status, body, header := p.Get("/metrics")
 	if status != http.StatusOK || !strings.HasPrefix(header.Get("Content-Type"), "text/plain; version=0.0.4") {
 		t.Errorf("%d %s", status, header)
 	}
@@ -34,7 +34,7 @@ func TestMetrics(t *testing.T) {
 
 func TestOpenMetrics(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy})
-	_, body, header := p.get("/metrics", "Accept", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
+	_, body, header := p.Get("/metrics", "Accept", "application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
 	if c := header.Get("Content-Type"); !strings.HasPrefix(c, "application/openmetrics-text; version=1.0.0") {
 		t.Errorf("content type %q", c)
 	}
@@ -45,14 +45,14 @@ func TestOpenMetrics(t *testing.T) {
 
 func TestDisableExporterMetrics(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy}, "--web.disable-exporter-metrics")
-	_, body, _ := p.get("/metrics")
+	_, body, _ := p.Get("/metrics")
 	lacks(t, body, "\ngo_", "\nprocess_", "\npromhttp_")
 	contains(t, body, "\ngpufabric_exporter_build_info{", "gpufabric_hca_port_state", "gpufabric_exporter_config_last_reload_successful 1")
 	for range 2 { // the names that one scraper asks for are not those of the next
-		_, body, _ = p.get("/metrics?name[]=gpufabric_hca_port_state")
+		_, body, _ = p.Get("/metrics?name[]=gpufabric_hca_port_state")
 		lacks(t, body, "build_info")
 	}
-	_, body, _ = p.get("/metrics?name[]=gpufabric_exporter_build_info")
+	_, body, _ = p.Get("/metrics?name[]=gpufabric_exporter_build_info")
 	contains(t, body, "gpufabric_exporter_build_info{")
 	lacks(t, body, "gpufabric_hca_port_state")
 }
@@ -61,7 +61,7 @@ func TestSelectCollectors(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy}, "--no-collector.nccl")
 	has := func(query string, want ...string) {
 		t.Helper()
-		status, body, _ := p.get("/metrics?" + query)
+		status, body, _ := p.Get("/metrics?" + query)
 		if status != http.StatusOK {
 			t.Errorf("%s: %d %s", query, status, body)
 		}
@@ -84,7 +84,7 @@ func TestSelectCollectors(t *testing.T) {
 		"collect[]=hca&exclude[]=gid":   "collect[] and exclude[]: expected at most one",
 		"collect[]=hca&exclude[]=other": "collect[] and exclude[]: expected at most one",
 	} {
-		status, body, header := p.get("/metrics?" + query)
+		status, body, header := p.Get("/metrics?" + query)
 		if status != http.StatusBadRequest || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %q", query, status, body)
 		}
@@ -92,7 +92,7 @@ func TestSelectCollectors(t *testing.T) {
 			t.Errorf("%s: %v", query, header)
 		}
 	}
-	if _, body, _ := p.get("/metrics?name[]=gpufabric_hca_port_state"); strings.Contains(body, "go_goroutines") || !strings.Contains(body, "gpufabric_hca_port_state{") {
+	if _, body, _ := p.Get("/metrics?name[]=gpufabric_hca_port_state"); strings.Contains(body, "go_goroutines") || !strings.Contains(body, "gpufabric_hca_port_state{") {
 		t.Errorf("name[]:\n%s", body)
 	}
 }
@@ -127,7 +127,7 @@ func TestScrapeDeadline(t *testing.T) {
 	p := start(t, ob)
 	<-ob.asked
 	begin := time.Now()
-	p.get("/metrics", "X-Prometheus-Scrape-Timeout-Seconds", "3.5")
+	p.Get("/metrics", "X-Prometheus-Scrape-Timeout-Seconds", "3.5")
 	deadline, ok := (<-ob.asked).Deadline()
 	if d := deadline.Sub(begin); !ok || d < 3*time.Second || d > 3*time.Second+time.Since(begin) {
 		t.Errorf("deadline after %s", d)
@@ -151,12 +151,12 @@ func TestMethods(t *testing.T) {
 		{"GET", "/debug/pprof/", 404, ""},
 		{"GET", "/debug/pprof/cmdline", 404, ""},
 	} {
-		status, _, header := p.do(test.method, test.path)
+		status, _, header := p.Do(test.method, test.path)
 		if status != test.status || header.Get("Allow") != test.allow {
 			t.Errorf("%s %s: %d, allow %q", test.method, test.path, status, header.Get("Allow"))
 		}
 	}
-	if status, _, _ := p.do("POST", "/-/reload", "Origin", "https://elsewhere.example.com"); status != http.StatusForbidden {
+	if status, _, _ := p.Do("POST", "/-/reload", "Origin", "https://elsewhere.example.com"); status != http.StatusForbidden {
 		t.Errorf("reload from another site: %d", status)
 	}
 }
@@ -167,7 +167,7 @@ func TestMaxRequests(t *testing.T) {
 	<-ob.asked
 	done := make(chan int)
 	go func() {
-		r, err := p.client.Get(p.url + "/metrics")
+		r, err := p.Client.Get(p.URL + "/metrics")
 		if err != nil {
 			done <- 0
 			return
@@ -177,17 +177,17 @@ func TestMaxRequests(t *testing.T) {
 		done <- r.StatusCode
 	}()
 	<-ob.asked
-	if status, body, _ := p.get("/metrics"); status != http.StatusServiceUnavailable || !strings.Contains(body, "--web.max-requests") {
+	if status, body, _ := p.Get("/metrics"); status != http.StatusServiceUnavailable || !strings.Contains(body, "--web.max-requests") {
 		t.Errorf("second request: %d %q", status, body)
 	}
-	if status, _, _ := p.get("/-/healthy"); status != http.StatusOK {
+	if status, _, _ := p.Get("/-/healthy"); status != http.StatusOK {
 		t.Errorf("healthy: %d", status)
 	}
 	close(ob.hold)
 	if status := <-done; status != http.StatusOK {
 		t.Errorf("first request: %d", status)
 	}
-	if status, _, _ := p.get("/metrics"); status != http.StatusOK {
+	if status, _, _ := p.Get("/metrics"); status != http.StatusOK {
 		t.Errorf("third request: %d", status)
 	}
 }
@@ -198,15 +198,15 @@ func TestPaths(t *testing.T) {
 		"/fabric/m": 200, "/fabric/": 200, "/fabric/-/healthy": 200, "/fabric/debug/pprof/": 200, "/fabric/debug/pprof/cmdline": 200, "/fabric/debug/pprof/heap": 200, // and / leads to /fabric/
 		"/": 200, "/m": 404, "/metrics": 404, "/fabric/metrics": 404, "/-/healthy": 404,
 	} {
-		if status, _, _ := p.get(path); status != want {
+		if status, _, _ := p.Get(path); status != want {
 			t.Errorf("%s: %d, want %d", path, status, want)
 		}
 	}
-	_, page, _ := p.get("/fabric/")
+	_, page, _ := p.Get("/fabric/")
 	contains(t, page, `href="m"`, `href="-/ready"`, `href="debug/pprof/"`)
 
 	p = start(t, &fakeObserver{node: healthy}, "--web.telemetry-path=/")
-	if _, body, _ := p.get("/"); !strings.Contains(body, "gpufabric_hca_port_state") {
+	if _, body, _ := p.Get("/"); !strings.Contains(body, "gpufabric_hca_port_state") {
 		t.Error("no metrics at /")
 	}
 }
@@ -214,7 +214,7 @@ func TestPaths(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy})
 	for _, path := range []string{"/", "/metrics", "/-/healthy", "/nosuch"} {
-		_, _, h := p.get(path)
+		_, _, h := p.Get(path)
 		if h.Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(h.Get("Content-Security-Policy"), "default-src 'none'") {
 			t.Errorf("%s: %v", path, h)
 		}
@@ -224,11 +224,11 @@ func TestHeaders(t *testing.T) {
 // TestNothingAccumulates makes sure that scrapes leave nothing behind.
 func TestNothingAccumulates(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy})
-	p.get("/metrics")
+	p.Get("/metrics")
 	before := runtime.NumGoroutine()
 	for range 100 {
-		p.get("/metrics")
-		p.get("/")
+		p.Get("/metrics")
+		p.Get("/")
 	}
 	if after := runtime.NumGoroutine(); after > before+10 {
 		t.Errorf("%d goroutines, then %d", before, after)

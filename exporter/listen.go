@@ -15,6 +15,8 @@ import (
 
 	"github.com/coreos/go-systemd/v22/activation"
 	"github.com/prometheus/exporter-toolkit/web"
+
+	"gpufabric_exporter/internal/logging"
 )
 
 // Limits of the HTTP servers.
@@ -31,6 +33,13 @@ const (
 )
 
 // listen opens all addresses, or takes the sockets that systemd passed on.
+func (e *Exporter) listen() ([]net.Listener, error) {
+	if len(e.Web.Listen) == 0 {
+		return listen([]string{defaultAddress}, e.Web.SystemdSocket)
+	}
+	return listen(e.Web.Listen, e.Web.SystemdSocket)
+}
+
 func listen(addresses []string, fromSystemd bool) ([]net.Listener, error) {
 	if fromSystemd {
 		ls, err := activation.Listeners()
@@ -83,7 +92,7 @@ func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webC
 	// Requests in flight outlive ctx by the grace.
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	quiet := slog.New(demoted{log.Handler()})
+	quiet := slog.New(logging.Demoted{Handler: log.Handler()})
 	flags := &web.FlagConfig{WebConfigFile: &webConfigFile}
 
 	var running sync.WaitGroup

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/exposition"
 )
 
@@ -26,7 +27,7 @@ import (
 // host, where a simulated node must not look.
 func newRegistry(process bool) *prometheus.Registry {
 	r := prometheus.NewRegistry()
-	r.MustRegister(versioncollector.NewCollector(name), collectors.NewGoCollector())
+	r.MustRegister(versioncollector.NewCollector(command.Name), collectors.NewGoCollector())
 	if process {
 		r.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
@@ -37,7 +38,7 @@ func newRegistry(process bool) *prometheus.Registry {
 // as in node_exporter: a fleet is updated by it.
 func buildInfo() []*dto.MetricFamily {
 	r := prometheus.NewRegistry()
-	r.MustRegister(versioncollector.NewCollector(name))
+	r.MustRegister(versioncollector.NewCollector(command.Name))
 	families, err := r.Gather()
 	if err != nil {
 		panic(err) // it is one constant
@@ -78,7 +79,7 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	deadline := time.Now().Add(scrapeTimeout(r.Header, h.flags.timeoutOffset))
+	deadline := time.Now().Add(scrapeTimeout(r.Header, h.exporter.Web.TimeoutOffset))
 	ctx, cancel := context.WithDeadline(r.Context(), deadline)
 	defer cancel()
 	writeBy(w, deadline)
@@ -88,7 +89,7 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 	defer h.answers.put(a)
 	families := set.GatherAgain(&a.gathered, node, h.config.state())
 	own := h.build // no name of the catalogue is among them
-	if !h.flags.disableExporterMetrics {
+	if !h.exporter.Web.DisableExporterMetrics {
 		own, err = h.own.Gather()
 		h.failed(causeGathering, err)
 	}

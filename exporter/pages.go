@@ -13,8 +13,8 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// probesPath is where the page of probes is; with .json behind, that for programs.
-const probesPath = "/probes"
+// ProbesPath is where the page of probes is; with .json behind, that for programs.
+const ProbesPath = "/probes"
 
 // pageTimeout bounds how long a human waits for a device that hangs.
 const pageTimeout = 3 * time.Second
@@ -22,7 +22,7 @@ const pageTimeout = 3 * time.Second
 // probePages are the page of probes, and the same for programs.
 func (h *handler) probePages() *page.Probes {
 	return page.NewProbes(page.ProbesOptions{
-		Title: h.site.title, Status: h.config.prober.Status, Log: h.log,
+		Title: h.node.Title, Status: h.config.prober.Status, Log: h.log,
 		Config: func() *probes.Config { return h.config.current().Config.Probes },
 	})
 }
@@ -30,13 +30,13 @@ func (h *handler) probePages() *page.Probes {
 // landing is the page of the node.
 func (h *handler) landing() http.Handler {
 	o := page.LandingOptions{
-		Title: h.site.title, Note: h.site.note, Instance: h.site.title,
+		Title: h.node.Title, Note: h.node.Note, Instance: h.node.Title,
 		Observe:    func(ctx context.Context) *fabric.Node { return h.observer.Observe(ctx, h.set.Want()) },
-		Collectors: h.set, NoDevice: func(n *fabric.Node) (string, bool) { return noDevice(n, h.site) },
-		Config: h.config.current, Devices: h.flags.devices, Seen: &h.seen, Links: h.links(), Log: h.log,
+		Collectors: h.set, NoDevice: func(n *fabric.Node) (string, bool) { return noDevice(n, h.node) },
+		Config: h.config.current, Devices: h.exporter.Site.Devices.Filter, Seen: &h.seen, Links: h.links(), Log: h.log,
 		Probes: h.probes,
 	}
-	if h.site.simulated {
+	if h.node.Simulated {
 		o.Instance = "" // Prometheus does not know it
 	}
 	return page.NewLanding(o)
@@ -45,12 +45,12 @@ func (h *handler) landing() http.Handler {
 // links are relative to the landing page, so that they hold behind any reverse proxy.
 func (h *handler) links() []page.Link {
 	list := []page.Link{
-		{Href: strings.TrimPrefix(h.flags.telemetryPath, "/"), Text: "Metrics", Note: "what Prometheus reads"},
-		{Href: strings.TrimPrefix(probesPath, "/"), Text: "Probes", Note: "NCCL collectives on idle GPUs"},
+		{Href: strings.TrimPrefix(h.exporter.Web.TelemetryPath, "/"), Text: "Metrics", Note: "what Prometheus reads"},
+		{Href: strings.TrimPrefix(ProbesPath, "/"), Text: "Probes", Note: "NCCL collectives on idle GPUs"},
 		{Href: "-/healthy", Text: "Health", Note: "the process is alive"},
 		{Href: "-/ready", Text: "Readiness", Note: "the node was observed once"},
 	}
-	if h.flags.enablePprof {
+	if h.exporter.Web.EnablePprof {
 		list = append(list, page.Link{Href: "debug/pprof/", Text: "Profiles", Note: "of this exporter"})
 	}
 	return list

@@ -6,17 +6,19 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
+
+	"gpufabric_exporter/internal/command"
 )
 
 // The pages are where the others are, and say so when nothing is probed.
 func TestProbesPageIsServed(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy}, "--web.route-prefix=/fabric")
-	status, page, header := p.get("/fabric/probes")
+	status, page, header := p.Get("/fabric/probes")
 	if status != http.StatusOK || header.Get("Content-Type") != "text/html; charset=utf-8" || header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%d %v", status, header)
 	}
 	contains(t, page, "Nothing is probed", `href="./"`, `href="probes.json"`)
-	status, body, header := p.get("/fabric/probes.json")
+	status, body, header := p.Get("/fabric/probes.json")
 	var j struct {
 		Enabled bool
 		Probes  []any
@@ -24,14 +26,14 @@ func TestProbesPageIsServed(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &j); err != nil || status != http.StatusOK || header.Get("Content-Type") != "application/json" || j.Enabled || j.Probes == nil {
 		t.Errorf("%d %v %s: %v", status, header, body, err)
 	}
-	_, landing, _ := p.get("/fabric/")
+	_, landing, _ := p.Get("/fabric/")
 	contains(t, landing, `href="probes"`)
-	if status, _, _ := p.do(http.MethodPost, "/fabric/probes"); status != http.StatusMethodNotAllowed {
+	if status, _, _ := p.Do(http.MethodPost, "/fabric/probes"); status != http.StatusMethodNotAllowed {
 		t.Errorf("POST: %d", status)
 	}
 	for _, path := range []string{"/probes", "/probes.json"} {
 		var stderr output
-		if code := Run(t.Context(), []string{"--web.telemetry-path=" + path}, Options{Stdout: &stderr, Stderr: &stderr}); code != exitUsage {
+		if code := run(t.Context(), []string{"--web.telemetry-path=" + path}, options{Stdout: &stderr, Stderr: &stderr}); code != command.Usage {
 			t.Errorf("%s for metrics: exit code %d, %s", path, code, stderr.String())
 		}
 	}

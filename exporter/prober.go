@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
 )
 
@@ -30,20 +31,20 @@ type prober struct {
 	stop    func()
 }
 
-// newProber returns a prober of this host, off; nil where there is nothing to probe with.
-func newProber(ctx context.Context, f *flags, s site, p *probes.Platform, ob nodeObserver, log *slog.Logger) *prober {
-	if p == nil || s.maintenance == nil {
+// prober returns a prober of this host, off; nil where there is nothing to probe with.
+func (e *Exporter) prober(ctx context.Context, n Node, ob site.Observer, log *slog.Logger) *prober {
+	if e.Probing == nil || n.Maintenance == nil {
 		return nil
 	}
 	return &prober{
-		ctx: ctx, probing: p, log: log, stop: func() {},
-		gate:    gateOptions(f, s.maintenance, log),
+		ctx: ctx, probing: e.Probing, log: log, stop: func() {},
+		gate:    gateOptions(e.Site, n.Maintenance, log),
 		observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, probes.Wants), nil },
 	}
 }
 
-func gateOptions(f *flags, maintenance func() (string, error), log *slog.Logger) probes.GateSources {
-	return probes.GateSources{Sysfs: f.sysfs, Procfs: f.procfs, Rootfs: f.rootfs, Library: f.gpuLibrary, Maintenance: maintenance, Log: log}
+func gateOptions(s *site.Site, maintenance func() (string, error), log *slog.Logger) probes.GateSources {
+	return probes.GateSources{Sysfs: s.Paths.Sysfs, Procfs: s.Paths.Procfs, Rootfs: s.Paths.Rootfs, Library: s.GPUs.Library, Maintenance: maintenance, Log: log}
 }
 
 // Apply brings what runs in line with the configuration. What does not change runs on.
@@ -135,17 +136,4 @@ func (p *prober) Status() probes.Status {
 		return probes.Status{}
 	}
 	return running.Status()
-}
-
-// serveRank is the process of a rank.
-func serveRank(ctx context.Context, o Options) int {
-	err := errors.New(commandProbeRank + ": this program was built without it")
-	if o.ServeRank != nil {
-		err = o.ServeRank(ctx)
-	}
-	if err != nil {
-		complain(o.Stderr, err)
-		return exitFailure
-	}
-	return exitOK
 }

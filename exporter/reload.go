@@ -18,13 +18,14 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/page"
+	"gpufabric_exporter/internal/site"
 )
 
 // reloader keeps the configuration in force and replaces it with a newer one that is without errors.
 type reloader struct {
-	site     site
-	observer nodeObserver
-	prober   siteProber
+	node     Node
+	observer site.Observer
+	prober   Prober
 	log      *slog.Logger
 
 	clients  *rate.Limiter                // of reloads over HTTP, each of which reads files and writes a line to the log
@@ -36,8 +37,8 @@ type reloader struct {
 }
 
 // newReloader takes over from a start with the given configuration.
-func newReloader(s site, initial config.Config, ob nodeObserver, p siteProber, log *slog.Logger) *reloader {
-	return &reloader{site: s, observer: ob, prober: p, log: log, clients: rate.NewLimiter(1, reloadBurst), status: page.ConfigStatus{Config: initial, Loaded: time.Now()}}
+func newReloader(n Node, initial config.Config, ob site.Observer, p Prober, log *slog.Logger) *reloader {
+	return &reloader{node: n, observer: ob, prober: p, log: log, clients: rate.NewLimiter(1, reloadBurst), status: page.ConfigStatus{Config: initial, Loaded: time.Now()}}
 }
 
 // reloadBurst is how many reloads clients may ask for at once; after them it is one in a second.
@@ -59,7 +60,7 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 		if client && !r.clients.Allow() {
 			return config.Config{}, errTooMany
 		}
-		return r.site.config()
+		return r.node.Config()
 	})
 	if errors.Is(err, errTooMany) || client && errors.Is(err, errand.ErrBusy) {
 		return err // nothing was tried, and nothing is logged: clients may ask without end

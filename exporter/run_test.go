@@ -3,7 +3,6 @@
 package exporter
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net"
@@ -14,122 +13,59 @@ import (
 	"testing"
 	"time"
 
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/probes"
 )
 
-// output is what a process under test writes.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+type output = commandtest.Output
+
+// options is what the process is run with in tests.
+type options struct {
+	Stdout, Stderr io.Writer
+	OnListen       func([]net.Addr)
+	Probing        *probes.Platform
+
+	site site.Site
 }
 
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
+// run runs the command serve, or another of this package.
+func run(ctx context.Context, args []string, o options) int {
+	s, log := &o.site, new(logging.Flags)
+	e := &Exporter{Site: s, Log: log, OnListen: o.OnListen, Probing: o.Probing}
+	e.ConfigCheck.File = &s.Config.File
+	line := command.Line{
+		Groups:   []command.Group{&e.Web, log, &e.Collectors, &s.Devices, &s.Paths, &s.Recorded, &s.Config, &e.ConfigCheck, &e.Intervals, &s.GPUs},
+		Commands: []*command.Command{e.Command()},
+	}
+	return line.Run(ctx, args, o.Stdout, o.Stderr)
 }
 
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-// process is a Run in this process.
-type process struct {
-	t              *testing.T
-	stdout, stderr output
-	addrs          []net.Addr
-	url            string // of the first listener, without a trailing slash
-	client         *http.Client
-	cancel         context.CancelFunc
-	exited         chan int
-}
+// process is a run in this process.
+type process = commandtest.Serving
 
 // start runs the program until it listens. It is stopped when the test ends.
-func start(t *testing.T, ob nodeObserver, args ...string) *process {
+func start(t *testing.T, ob site.Observer, args ...string) *process {
 	t.Helper()
-	o := Options{}
+	o := options{}
 	if ob != nil {
-		o.newObserver = func(observer.Options) (nodeObserver, error) { return ob, nil }
+		o.site.NewObserver = func(observer.Options) (site.Observer, error) { return ob, nil }
 	}
 	return startWith(t, o, args...)
 }
 
 // startWith does so with these options.
-func startWith(t *testing.T, o Options, args ...string) *process {
+func startWith(t *testing.T, o options, args ...string) *process {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	p := &process{t: t, cancel: cancel, exited: make(chan int, 1), client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
-	o.Stdout, o.Stderr = &p.stdout, &p.stderr
-	listening := make(chan []net.Addr, 1)
-	o.OnListen = func(a []net.Addr) { listening <- a }
-	go func() { p.exited <- Run(ctx, append([]string{"--web.listen-address=127.0.0.1:0"}, args...), o) }()
-	select {
-	case p.addrs = <-listening:
-		p.url = "http://" + p.addrs[0].String()
-	case code := <-p.exited:
-		cancel()
-		t.Fatalf("exit code %d before listening:\n%s", code, p.stderr.String())
-	}
-	t.Cleanup(func() { p.stop() })
-	return p
-}
-
-// stop ends the process and returns how long that took.
-func (p *process) stop() time.Duration {
-	p.t.Helper()
-	begin := time.Now()
-	p.cancel()
-	select {
-	case code := <-p.exited:
-		p.exited <- code // stop may be called again
-		if code != exitOK {
-			p.t.Errorf("exit code %d:\n%s", code, p.stderr.String())
-		}
-	case <-time.After(time.Minute):
-		p.t.Fatal("does not stop")
-	}
-	return time.Since(begin)
-}
-
-// get returns status, body and headers of a request.
-func (p *process) get(path string, header ...string) (int, string, http.Header) {
-	p.t.Helper()
-	return p.do(http.MethodGet, path, header...)
-}
-
-func (p *process) do(method, path string, header ...string) (int, string, http.Header) {
-	p.t.Helper()
-	r, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	answer, err := p.client.Do(r)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return answer.StatusCode, string(body), answer.Header
-}
-
-// ready waits for the first observation.
-func (p *process) ready() {
-	p.t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if status, _, _ := p.get("/-/ready"); status == http.StatusOK {
-			return
-		}
-	}
-	p.t.Fatal("never ready")
+	return commandtest.Start(t, func(ctx context.Context, stdout, stderr io.Writer, onListen func([]net.Addr)) int {
+		o.Stdout, o.Stderr, o.OnListen = stdout, stderr, onListen
+		return run(ctx, append([]string{"--web.listen-address=127.0.0.1:0"}, args...), o)
+	})
 }
 
 // fakeObserver answers with a node, possibly late.
@@ -173,34 +109,29 @@ func (f *fakeObserver) Close() {
 	f.closed = true
 }
 
+func noHardware() *fabric.Node { return fabrictest.NoHardware() }
+func healthy() *fabric.Node    { return fabrictest.Healthy() }
+
 func contains(t *testing.T, text string, parts ...string) {
 	t.Helper()
-	for _, p := range parts {
-		if !strings.Contains(text, p) {
-			t.Errorf("lacks %q:\n%.4000s", p, text)
-		}
-	}
+	commandtest.Contains(t, text, parts...)
 }
 
 func lacks(t *testing.T, text string, parts ...string) {
 	t.Helper()
-	for _, p := range parts {
-		if strings.Contains(text, p) {
-			t.Errorf("has %q:\n%.4000s", p, text)
-		}
-	}
+	commandtest.Lacks(t, text, parts...)
 }
 
 func TestStartAndStop(t *testing.T) {
 	ob := &fakeObserver{node: healthy}
 	p := start(t, ob)
-	p.ready()
-	if status, body, _ := p.get("/-/healthy"); status != http.StatusOK || body != "healthy\n" {
+	p.Ready()
+	if status, body, _ := p.Get("/-/healthy"); status != http.StatusOK || body != "healthy\n" {
 		t.Errorf("healthy: %d %q", status, body)
 	}
-	p.stop()
-	log := p.stderr.String()
-	contains(t, log, `level=info msg=starting program=gpufabric_exporter version=`, `msg=listening address=`+p.addrs[0].String(),
+	p.Stop()
+	log := p.Stderr.String()
+	contains(t, log, `level=info msg=starting program=gpufabric_exporter version=`, `msg=listening address=`+p.Addrs[0].String(),
 		`msg="node observed" devices=2 ports=2 troubles=0`, "msg=stopping", "msg=stopped")
 	if strings.Count(log, "istening") != 1 {
 		t.Errorf("announces its listener more than once:\n%s", log)
@@ -212,12 +143,12 @@ func TestStartAndStop(t *testing.T) {
 
 func TestSeveralListeners(t *testing.T) {
 	p := start(t, &fakeObserver{node: healthy}, "--web.listen-address=127.0.0.1:0")
-	if len(p.addrs) != 2 {
-		t.Fatalf("listens on %v", p.addrs)
+	if len(p.Addrs) != 2 {
+		t.Fatalf("listens on %v", p.Addrs)
 	}
-	for _, a := range p.addrs {
-		p.url = "http://" + a.String()
-		if status, _, _ := p.get("/metrics"); status != http.StatusOK {
+	for _, a := range p.Addrs {
+		p.URL = "http://" + a.String()
+		if status, _, _ := p.Get("/metrics"); status != http.StatusOK {
 			t.Errorf("%s: status %d", a, status)
 		}
 	}
@@ -225,39 +156,39 @@ func TestSeveralListeners(t *testing.T) {
 
 func TestTwoInstances(t *testing.T) {
 	a, b := start(t, &fakeObserver{node: healthy}), start(t, &fakeObserver{node: noHardware})
-	_, one, _ := a.get("/metrics")
-	_, two, _ := b.get("/metrics")
+	_, one, _ := a.Get("/metrics")
+	_, two, _ := b.Get("/metrics")
 	contains(t, one, `device="mlx5_0"`)
 	lacks(t, two, `device="mlx5_0"`)
-	a.stop()
-	if status, _, _ := b.get("/metrics"); status != http.StatusOK {
+	a.Stop()
+	if status, _, _ := b.Get("/metrics"); status != http.StatusOK {
 		t.Errorf("the other instance answers %d", status)
 	}
 }
 
 func TestNoDevice(t *testing.T) {
 	p := start(t, &fakeObserver{node: noHardware}, "--path.sysfs=/host/sys")
-	p.ready()
-	p.get("/metrics")
+	p.Ready()
+	p.Get("/metrics")
 	const text = "no RDMA device found under /host/sys/class/infiniband; serving node facts only (try: make demo)"
-	if n := strings.Count(p.stderr.String(), text); n != 1 {
-		t.Errorf("says %d times that there is no device:\n%s", n, p.stderr.String())
+	if n := strings.Count(p.Stderr.String(), text); n != 1 {
+		t.Errorf("says %d times that there is no device:\n%s", n, p.Stderr.String())
 	}
-	_, page, _ := p.get("/")
+	_, page, _ := p.Get("/")
 	contains(t, page, "No RDMA device found under /host/sys/class/infiniband; serving node facts only")
 }
 
 func TestReadiness(t *testing.T) {
 	ob := &fakeObserver{node: healthy, hold: make(chan struct{})}
 	p := start(t, ob)
-	if status, body, _ := p.get("/-/ready"); status != http.StatusServiceUnavailable || !strings.Contains(body, "the first observation") {
+	if status, body, _ := p.Get("/-/ready"); status != http.StatusServiceUnavailable || !strings.Contains(body, "the first observation") {
 		t.Errorf("before the first observation: %d %q", status, body)
 	}
-	if status, _, _ := p.get("/-/healthy"); status != http.StatusOK {
+	if status, _, _ := p.Get("/-/healthy"); status != http.StatusOK {
 		t.Errorf("healthy: %d", status)
 	}
 	close(ob.hold)
-	p.ready()
+	p.Ready()
 }
 
 // TestStopWhileHanging stops while a read hangs that heeds nothing.
@@ -267,13 +198,13 @@ func TestStopWhileHanging(t *testing.T) {
 	p := start(t, ob)
 	<-ob.asked // the first observation
 	go func() {
-		if r, err := p.client.Get(p.url + "/metrics"); err == nil {
+		if r, err := p.Client.Get(p.URL + "/metrics"); err == nil {
 			r.Body.Close()
 		}
 	}()
 	<-ob.asked // the scrape
 	// 2 s are promised, of which TestShutdownGrace proves the first in fake time; a loaded machine takes longer. The read would hang for ever.
-	if took := p.stop(); took >= 10*time.Second {
+	if took := p.Stop(); took >= 10*time.Second {
 		t.Errorf("took %s to stop", took)
 	}
 }
@@ -288,7 +219,7 @@ func TestStopLetsScrapesFinish(t *testing.T) {
 	}
 	done := make(chan answer)
 	go func() {
-		r, err := p.client.Get(p.url + "/metrics")
+		r, err := p.Client.Get(p.URL + "/metrics")
 		if err != nil {
 			done <- answer{err: err}
 			return
@@ -297,7 +228,7 @@ func TestStopLetsScrapesFinish(t *testing.T) {
 		done <- answer{status: r.StatusCode}
 	}()
 	ctx := <-ob.asked
-	p.cancel()
+	p.Cancel()
 	if ctx.Err() != nil {
 		t.Error("the scrape in flight was cancelled")
 	}
@@ -314,8 +245,8 @@ func TestListenFails(t *testing.T) {
 	}
 	defer l.Close()
 	var stderr output
-	o := Options{Stderr: &stderr, newObserver: func(observer.Options) (nodeObserver, error) { return &fakeObserver{node: healthy}, nil }}
-	if code := Run(t.Context(), []string{"--web.listen-address=" + l.Addr().String()}, o); code != exitFailure {
+	o := options{Stdout: io.Discard, Stderr: &stderr, site: site.Site{NewObserver: func(observer.Options) (site.Observer, error) { return &fakeObserver{node: healthy}, nil }}}
+	if code := run(t.Context(), []string{"--web.listen-address=" + l.Addr().String()}, o); code != command.Failure {
 		t.Errorf("exit code %d", code)
 	}
 	contains(t, stderr.String(), l.Addr().String(), "address already in use", "level=error")
@@ -330,15 +261,15 @@ func TestStartFails(t *testing.T) {
 		arg, want string
 		code      int
 	}{
-		"configuration": {"--config.file=" + bad, `fabric.yml:2: compute_ports: \"many\"`, exitUsage},
-		"no such file":  {"--config.file=/nonexistent", "no such file", exitUsage},
-		"web":           {"--web.config.file=/nonexistent", `--web.config.file=\"/nonexistent\"`, exitUsage},
-		"sysfs":         {"--path.sysfs=/nonexistent", "/nonexistent", exitFailure},
+		"configuration": {"--config.file=" + bad, `fabric.yml:2: compute_ports: \"many\"`, command.Usage},
+		"no such file":  {"--config.file=/nonexistent", "no such file", command.Usage},
+		"web":           {"--web.config.file=/nonexistent", `--web.config.file=\"/nonexistent\"`, command.Usage},
+		"sysfs":         {"--path.sysfs=/nonexistent", "/nonexistent", command.Failure},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var stderr output
-			if code := Run(t.Context(), []string{"--web.listen-address=127.0.0.1:0", test.arg}, Options{Stderr: &stderr}); code != test.code {
+			if code := run(t.Context(), []string{"--web.listen-address=127.0.0.1:0", test.arg}, options{Stderr: &stderr}); code != test.code {
 				t.Errorf("exit code %d", code)
 			}
 			contains(t, stderr.String(), test.want)

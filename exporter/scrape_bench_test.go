@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/site"
 )
 
 // BenchmarkScrape is what a scrape costs on a simulated H100 node with eight compute ports, two of storage and a bond, and
@@ -117,8 +118,8 @@ func benchHandler(b *testing.B, collectors []string, devices string, slow time.D
 		b.Fatal(err)
 	}
 	b.Cleanup(ob.Close)
-	f := &flags{telemetryPath: "/metrics", disableExporterMetrics: true}
-	return newHandler(f, site{simulated: true}, set, ob, newReloader(site{}, conf, ob, (*prober)(nil), log), log)
+	e := &Exporter{Site: new(site.Site), Web: Web{TelemetryPath: "/metrics", DisableExporterMetrics: true}}
+	return newHandler(e, Node{Simulated: true}, set, ob, newReloader(Node{}, conf, ob, (*prober)(nil), log), log)
 }
 
 // keptStatistics has the statistics of simulated interfaces ready, as a kernel has: making them up would cost more than all

@@ -62,6 +62,15 @@ func (c Config) Origin() string {
 	return "none: nothing is compared with what the site expects"
 }
 
+// Report is what the JSON of commands says of the configuration in force.
+type Report struct {
+	File string `json:"file,omitempty"` // missing: none
+	Text string `json:"text"`
+}
+
+// Report says for programs which configuration is in force.
+func (c Config) Report() Report { return Report{c.File, c.Origin()} }
+
 // Error says that what the user wrote is wrong: the command line, or a file that it names.
 type Error struct{ Err error }
 

@@ -4,9 +4,7 @@ package demo
 
 import (
 	"context"
-	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,10 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/probes"
 )
 
@@ -25,35 +22,6 @@ import (
 type fixed struct{ node *fabric.Node }
 
 func (f fixed) Observe(context.Context, fabric.Want) *fabric.Node { return f.node }
-
-// observed is a simulated node as the readers see it.
-func observed(t *testing.T, s simulator.Scenario) (n *fabric.Node) {
-	t.Helper()
-	if _, err := os.Stat("/dev/shm"); err == nil {
-		t.Setenv("TMPDIR", "/dev/shm") // thousands of small files
-	}
-	dir := t.TempDir()
-	c, err := config.Parse(s.Name, []byte(s.Config()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	synctest.Test(t, func(t *testing.T) { // so that no deadline passes on a loaded machine
-		tree, err := s.Build().Materialise(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ob, err := observer.New(observer.Options{
-			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(),
-			Policy: c.Policy, NCCL: c.NCCL, Log: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ob.Close()
-		n = ob.Observe(t.Context(), probes.Wants)
-	})
-	return n
-}
 
 // complaints are what the results of a rehearsal say is wrong, in the words of labels; those that rails share without a
 // device.
@@ -119,7 +87,7 @@ func TestRehearsalTellsTheTruth(t *testing.T) {
 			if testing.Short() && s.Name != "probe-slow" {
 				t.Skip("-short: too slow under the race detector; make test runs it without")
 			}
-			n := observed(t, s)
+			n := simulatortest.Watch(t, s, 0)[0]
 			nccl := s.Build().NCCL
 			r, err := NewRehearsal(func() simulator.NCCL { return nccl }, s.Healthy())
 			if err != nil {
@@ -146,7 +114,7 @@ func TestRehearsalGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := observed(t, s)
+	n := simulatortest.Watch(t, s, 0)[0]
 	synctest.Test(t, func(t *testing.T) {
 		var broken atomic.Bool
 		r, err := NewRehearsal(func() simulator.NCCL {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"gpufabric_exporter/internal/counters"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -259,7 +260,7 @@ const sourceStatistics = "ETHTOOL_GSTATS"
 // wanted the driver is not asked: it would ask its firmware for all there are.
 func (ob *Observer) readStatistics(d *fabric.NetDev, now time.Time) error {
 	before := d.QoS.Counters
-	wanted := fabric.NetStatWanted(d.Driver.Or(""))
+	wanted := counters.StatWanted(d.Driver.Or(""))
 	if ob.wires.ethernet == nil || wanted == nil && ob.o.Statistics == nil {
 		d.QoS.Counters = fabric.NotKnown[[]fabric.Counter](fabric.ReasonMissing, sourceStatistics, now)
 		return nil
@@ -280,9 +281,9 @@ func (ob *Observer) readStatistics(d *fabric.NetDev, now time.Time) error {
 		ob.wires.meters[d.Name] = m
 		before, d.QoS.Before = fabric.Fact[[]fabric.Counter]{}, fabric.Fact[[]fabric.Counter]{}
 	}
-	m.turns.list(list, panel{driver: d.Driver.Or("")}, func(name string) (fabric.CounterSpec, bool) {
-		s, ok := fabric.NetStatSpecOf(d.Driver.Or(""), name)
-		return s.CounterSpec, ok
+	m.turns.list(list, panel{driver: d.Driver.Or("")}, func(name string) (counters.Spec, bool) {
+		s, ok := counters.StatSpecOf(d.Driver.Or(""), name)
+		return s.Spec, ok
 	})
 	d.QoS.Counters = fabric.Known(list, sourceStatistics, now)
 	if before.State == fabric.OK {

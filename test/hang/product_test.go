@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/exporter"
+	"gpufabric_exporter/internal/program"
 	"gpufabric_exporter/internal/simulator"
 )
 
@@ -101,9 +102,9 @@ func start(t *testing.T, tree *simulator.Tree, sysfs string) *product {
 	p.cancel = cancel
 	args := arguments(tree, sysfs)
 	listening := make(chan []net.Addr, 1)
-	o := exporter.Options{Stderr: stderr, OnListen: func(a []net.Addr) { listening <- a }}
+	o := program.Options{Exporter: exporter.Exporter{OnListen: func(a []net.Addr) { listening <- a }}}
 	go func() {
-		p.exited <- exporter.Run(ctx, args, o)
+		p.exited <- program.New(&o).Run(ctx, args, os.Stdout, stderr)
 		stderr.Close()
 	}()
 	p.stopAtEnd()
@@ -157,7 +158,7 @@ func runChild() int {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	return exporter.Run(ctx, os.Args[1:], exporter.Options{})
+	return program.New(new(program.Options)).Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
 
 func (p *product) stopAtEnd() {

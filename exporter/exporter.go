@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package exporter is the process: it observes one node, serves it to Prometheus and to people over HTTP, and takes over a
+// configuration that changed. It holds no knowledge of the fabric itself.
+//
+// An Exporter serves once. Any number of them may serve at once in one process: there are no globals, no default mux and no
+// default registry. Inside, one goroutine per listener serves, one makes the first observation, and one reloads on SIGHUP; the
+// observer is what they share.
+//
+// A configuration that is wrong ends in exit code command.Usage, all other failures to start in command.Failure. Once it serves,
+// nothing but its context or a listener that fails ends it.
+package exporter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/common/version"
+	toolkit "github.com/prometheus/exporter-toolkit/web"
+
+	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/errand"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/probes"
+)
+
+// Exporter is the process. Its flags are filled in by the command line that takes them, before anything is served.
+type Exporter struct {
+	Site *site.Site
+	Log  *logging.Flags
+
+	Web         Web
+	Collectors  Collectors
+	Intervals   Intervals
+	ConfigCheck ConfigCheck
+
+	// OnListen is called once with the bound addresses, before the first request is served; nil: nobody is told.
+	OnListen func([]net.Addr)
+	// Probing is how NCCL is run; nil: it is not.
+	Probing *probes.Platform
+}
+
+// Command returns the command serve.
+func (e *Exporter) Command() *command.Command {
+	s := e.Site
+	return &command.Command{
+		Name: "serve", Help: "Serve the metrics of this host. It is the default.",
+		Takes: []command.Group{
+			&e.Web, e.Log, &e.Collectors, &s.Devices, &s.Paths, &s.Recorded, &s.Config, &e.ConfigCheck, &e.Intervals, &s.GPUs,
+		},
+		Run: func(ctx context.Context, c *command.Call) int {
+			if e.ConfigCheck.On {
+				return e.checkFiles(c)
+			}
+			return e.serve(ctx, c)
+		},
+	}
+}
+
+// checkFiles is --config.check.
+func (e *Exporter) checkFiles(c *command.Call) int {
+	if err := e.checkedFiles(c.Stdout); err != nil {
+		for _, e := range config.Errors(c.Explain(err)) { // each, and not the first few
+			c.Complain(e)
+		}
+		return command.Usage
+	}
+	return command.OK
+}
+
+func (e *Exporter) checkedFiles(w io.Writer) error {
+	file := e.Site.Config.File
+	if file.Missing() {
+		return fmt.Errorf("--config.check: %s does not exist: expected it, or --config.file beside it (try --help)", file.Path)
+	}
+	c, err := file.Read()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%s: ok\n", c.File)
+	if env := c.ByHand.EnvFile; env != "" {
+		if _, err := probes.ReadEnvironment(env); err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "%s: ok\n", env)
+	}
+	if web := e.Web.ConfigFile; web != "" {
+		if err := toolkit.Validate(web); err != nil {
+			return fmt.Errorf("%s: %w", web, err)
+		}
+		fmt.Fprintf(w, "%s: ok\n", web)
+	}
+	return nil
+}
+
+// Node is what is served: this host, or a simulated node.
+type Node struct {
+	Sysfs, Procfs, Rootfs string
+	Netlink               string                 // folder of recorded answers; empty: this kernel's, if Sysfs is
+	Ethernet              observer.Ethernet      // nil: those in Netlink, or this kernel's
+	GPUs                  observer.GPUs          // nil: nobody asks a GPU driver
+	Maintenance           func() (string, error) // why GPUs are not to be touched; nil: they are not this host's
+	StopGPUs              func()                 // ends a read of GPUs that hangs, before the observer is closed; nil: none does
+	Config                func() (config.Config, error)
+	Title                 string // how the node is called on the landing page
+	Note                  string // a sentence about it, for simulated nodes
+	Simulated             bool
+	// Prober returns what makes up the probes of a simulated node; nil: they are those of this host, if any.
+	Prober func(context.Context, site.Observer) Prober
+}
+
+// Prober is what a node is probed with.
+type Prober interface {
+	Apply(*probes.Config) error // begins with it, or goes on so
+	Status() probes.Status      // not Enabled while nothing is configured
+	Close()
+}
+
+func (e *Exporter) serve(ctx context.Context, c *command.Call) int {
+	paths, recorded := e.Site.Paths, e.Site.Recorded.Netlink
+	n := Node{
+		Sysfs: paths.Sysfs, Procfs: paths.Procfs, Rootfs: paths.Rootfs, Netlink: recorded,
+		Config: func() (config.Config, error) {
+			read, err := e.Site.Config.Read()
+			if err != nil {
+				err = &config.Error{Err: c.Explain(err)}
+			}
+			return read, err
+		},
+	}
+	n.Title, _ = os.Hostname() // an empty title is no reason not to serve
+	log := e.Log.Logger(c.Stderr)
+	if os.Geteuid() == 0 {
+		log.Info("running as root is not needed")
+	}
+	user := make(chan os.Signal, 1) // SIGUSR1 kills a process that does not expect it
+	signal.Notify(user, syscall.SIGUSR1)
+	defer signal.Stop(user)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if recorded != "" {
+		gpus, err := site.ReplayedGPUs(recorded)
+		if err != nil {
+			c.Complain(err)
+			return command.Failure
+		}
+		n.GPUs = gpus
+	}
+	gpus := e.Site.Gate(log)
+	if gpus != nil {
+		n.GPUs = gpus // a nil *site.Gate would be no nil interface
+		n.Maintenance = gpus.Maintained
+		n.StopGPUs = func() {
+			if err := gpus.Close(); err != nil {
+				log.Warn("the process that asks the GPUs is not gone", "err", err)
+			}
+		}
+		go gpus.Watch(ctx)
+	}
+	go gpus.OnSignal(ctx, user)
+	return e.Serve(ctx, c, n, log)
+}
+
+// Serve observes and serves one node until ctx ends, and returns the exit code. It returns within two seconds of the end of
+// ctx, whatever hangs.
+func (e *Exporter) Serve(ctx context.Context, c *command.Call, n Node, log *slog.Logger) int {
+	log.Info("starting", "program", command.Name, "version", version.Version, "revision", version.GetRevision(), "go", version.GoVersion)
+	served := make(chan error, 1)
+	go func() { served <- e.serveNode(ctx, n, log) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		select {
+		case err = <-served:
+		case <-time.After(leaving):
+			log.Warn("stopped, though something still hangs")
+			return command.OK
+		}
+	}
+	if err != nil {
+		for _, e := range config.Errors(c.Explain(err)) {
+			log.Error("cannot serve", "err", e)
+		}
+		return command.ExitOf(err, command.Failure)
+	}
+	log.Info("stopped")
+	return command.OK
+}
+
+// leaving is how long the process takes to end at most, whatever hangs. The kernel ends its workers with it.
+const leaving = 1800 * time.Millisecond
+
+func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) error {
+	hangup := make(chan os.Signal, 1) // first of all: SIGHUP kills a process that does not expect it
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+
+	var reading errand.Errand[config.Config]
+	initial, err := reading.Run(ctx, patience, n.Config)
+	if err != nil {
+		return err
+	}
+	log.Info("configuration", "file", initial.Origin())
+	if err := toolkit.Validate(e.Web.ConfigFile); err != nil {
+		return &config.Error{Err: fmt.Errorf("--web.config.file=%q: %w", e.Web.ConfigFile, err)}
+	}
+	set, err := collector.NewSet(e.Collectors.Enabled)
+	if err != nil {
+		return err
+	}
+	ob, err := e.Site.Observe(observer.Options{
+		Sysfs: n.Sysfs, Procfs: n.Procfs, Rootfs: n.Rootfs, Netlink: n.Netlink, Devices: e.Site.Devices.Filter,
+		Policy: initial.Policy, NCCL: initial.NCCL,
+		Ethernet: n.Ethernet, Statistics: e.Collectors.Statistics, GPUs: n.GPUs, Descriptors: ownDescriptors().files,
+		FastInterval: e.Intervals.Fast, MediumInterval: e.Intervals.Medium, SlowInterval: e.Intervals.Slow, Log: log,
+	}, n.Simulated)
+	if err != nil {
+		return err
+	}
+	defer ob.Close()
+	if n.StopGPUs != nil {
+		defer n.StopGPUs()
+	}
+	listeners, err := e.listen()
+	if err != nil {
+		return err
+	}
+	defer closeAll(listeners)
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var prober Prober = e.prober(ctx, n, ob, log)
+	if n.Prober != nil {
+		prober = n.Prober(ctx, ob)
+	}
+	defer prober.Close()
+	if err := prober.Apply(initial.Probes); err != nil {
+		return err
+	}
+	set = set.WithProbes(prober.Status)
+	reload := newReloader(n, initial, ob, prober, log)
+	go reload.onSignal(ctx, hangup)
+	h := newHandler(e, n, set, ob, reload, log)
+	go h.observeFirst(ctx)
+
+	addrs := make([]net.Addr, len(listeners))
+	for i, l := range listeners {
+		addrs[i] = l.Addr()
+		log.Info("listening", "address", l.Addr().String())
+	}
+	if e.OnListen != nil {
+		e.OnListen(addrs)
+	}
+	return serveListeners(ctx, listeners, h, e.Web.ConfigFile, log)
+}
+
+// observeFirst makes the first observation, says what was found and lets the process be ready.
+func (h *handler) observeFirst(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, site.FirstObservation)
+	defer cancel()
+	n := h.observer.Observe(ctx, h.set.Want())
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return
+	}
+	list := diagnose.Run(n, nil)
+	h.seen.See(list, true, n.At)
+	h.ready.Store(true)
+	if short := ownDescriptors().shortage(n.Uncached); short != "" {
+		h.log.Warn(short)
+	}
+	if text, none := noDevice(n, h.node); none {
+		h.log.Info(text)
+		return
+	}
+	var ports int
+	for i := range n.HCAs {
+		ports += len(n.HCAs[i].Ports)
+	}
+	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(diagnose.Together(diagnose.Failures(list))))
+}
+
+// noDevice tells that the kernel conclusively shows no RDMA device, in words.
+func noDevice(n *fabric.Node, of Node) (text string, none bool) {
+	if n.ClassPresent.State != fabric.OK || len(n.HCAs) > 0 {
+		return "", false
+	}
+	const only = "serving node facts only"
+	where := of.Sysfs + "/class/infiniband"
+	switch {
+	case len(n.Excluded) > 0:
+		return fmt.Sprintf("all %d RDMA devices under %s are excluded by flags; %s", len(n.Excluded), where, only), true
+	case of.Simulated:
+		return fmt.Sprintf("no RDMA device found under %s; %s", where, only), true
+	default:
+		return fmt.Sprintf("no RDMA device found under %s; %s (try: make demo)", where, only), true
+	}
+}

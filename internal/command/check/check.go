@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package check is the command check: it judges this host, or a simulated node, once.
+package check
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/site"
+)
+
+// What check exits with: 0 to 2 tell about the node, 3 about the check itself. Verdicts of severity info do not count: see
+// counts. What failed is 1 whatever else went wrong, as when the report cannot be written.
+const (
+	exitChecked   = command.OK // nothing failed, everything could be told
+	exitFailed    = 1
+	exitUndecided = 2             // nothing failed in what could be told, or no check applies
+	exitUnchecked = command.Usage // the command line or the configuration is wrong, the checks could not be made or not be reported
+)
+
+// checking is one call of the command.
+type checking struct {
+	site *site.Site
+	log  *logging.Flags
+
+	json          bool
+	only          []string // IDs; empty: all
+	severity      diagnose.Severity
+	interval      time.Duration
+	manifest      string // to compare with; empty: none
+	writeManifest string // to write instead of judging; empty: judge
+	explain       *diagnose.Check
+	textfile      string // file; empty: none
+	verbose       bool
+	scenario      *simulator.Scenario // nil: this host
+}
+
+// New returns the command.
+func New(s *site.Site, log *logging.Flags) *command.Command {
+	k := &checking{site: s, log: log}
+	return &command.Command{
+		Name: "check", Help: "Judge this node: what is wrong, why, and what to do. Exit code 0: nothing is; 1: something is; 2: nothing is in what could be told, and not everything could; 3: the command line or the configuration is wrong, or the checks could not be made or reported. Verdicts of severity info do not count for it, unless asked for by --severity=info or --only.",
+		Define:  k.define,
+		Takes:   []command.Group{&s.Config, log, &s.Devices},
+		OnHost:  []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
+		Run:     k.run,
+		Refused: refused,
+	}
+}
+
+func (k *checking) run(ctx context.Context, c *command.Call) int {
+	code, err := exitChecked, error(nil)
+	if k.explain != nil {
+		var conf config.Config
+		if conf, err = k.site.Config.Read(); err != nil {
+			code = command.Usage
+		} else {
+			explain(c.Stdout, k.explain, conf.Links)
+		}
+	} else {
+		code, err = k.judge(ctx, c)
+	}
+	if err != nil {
+		c.Complain(err)
+	}
+	return code
+}
+
+// judge observes, prints the verdicts and returns what to exit with.
+func (k *checking) judge(ctx context.Context, c *command.Call) (int, error) {
+	n, conf, err := k.observe(ctx, c)
+	if err != nil {
+		return exitUnchecked, errors.Join(err, writeTextfileError(k.textfile, time.Now()))
+	}
+	if k.writeManifest != "" {
+		if err := config.WriteManifest(k.writeManifest, diagnose.NewManifest(n)); err != nil {
+			return exitUnchecked, command.Unwritable("write-manifest", k.writeManifest, err)
+		}
+		return exitChecked, nil
+	}
+	list := verdictsOf(n, k.asked())
+	if len(list) == 0 {
+		err := errors.New("no check applies to this node: expected at least one that --only and --severity leave")
+		return exitUndecided, errors.Join(err, writeTextfileError(k.textfile, n.At))
+	}
+	if k.json {
+		err = writeJSON(c.Stdout, conf, list, diagnose.Elsewhere(n))
+	} else {
+		writeNote(c.Stdout, diagnose.Elsewhere(n))
+		err = writeTable(command.Raw(c.Stdout), conf, list, k.verbose, command.Colours(c.Stdout))
+	}
+	if k.textfile != "" {
+		err = errors.Join(err, writeTextfile(k.textfile, list, n.At))
+	}
+	switch {
+	case k.counts(diagnose.Failures(list)):
+		return exitFailed, err
+	case err != nil:
+		return exitUnchecked, err
+	case k.counts(diagnose.Unknowns(list)):
+		return exitUndecided, nil
+	}
+	return exitChecked, nil
+}
+
+// observe observes the node to be judged, and reads what the site expects of it.
+func (k *checking) observe(ctx context.Context, c *command.Call) (*fabric.Node, config.Config, error) {
+	var manifest fabric.Manifest
+	if k.manifest != "" {
+		var err error
+		if manifest, err = config.ReadManifest(k.manifest); err != nil {
+			return nil, config.Config{}, err
+		}
+	}
+	n, conf, err := k.site.ObserveOnce(ctx, k.scenario, collector.CheckWants(), k.interval, k.log.Logger(c.Stderr))
+	if err == nil && k.manifest != "" {
+		n = withManifest(n, manifest)
+	}
+	return n, conf, err
+}
+
+// counts tells whether one of the verdicts is a matter for the exit code. What is worth knowing and no more takes no node
+// out of service, unless somebody asked for just that.
+func (k *checking) counts(list []diagnose.Verdict) bool {
+	return slices.ContainsFunc(list, func(v diagnose.Verdict) bool {
+		return v.Check.Severity != diagnose.Info || k.severity == diagnose.Info || slices.Contains(k.only, v.Check.ID)
+	})
+}
+
+// verdictsOf asks the checks that the flags leave. Where that leaves out the one that tells what could not be read at all,
+// it is asked for just that: checks have nothing to say of devices that do not show, and that is no all-clear.
+func verdictsOf(n *fabric.Node, checks []*diagnose.Check) []diagnose.Verdict {
+	list := diagnose.Run(n, checks)
+	reads := func(c *diagnose.Check) bool { return c.ID == diagnose.CheckReads }
+	if slices.ContainsFunc(checks, reads) {
+		return list
+	}
+	for _, v := range diagnose.Run(n, []*diagnose.Check{diagnose.Find(diagnose.CheckReads)}) {
+		if v.Status == diagnose.OK {
+			continue
+		}
+		if v.Status == diagnose.Failed {
+			v.Status, v.Reason = diagnose.Unknown, fabric.ReasonStuck
+		}
+		at := len(list) - len(withStatus(list, diagnose.OK))
+		list = slices.Insert(list, at, v)
+	}
+	return list
+}
+
+func withStatus(list []diagnose.Verdict, s diagnose.Status) []diagnose.Verdict {
+	return slices.DeleteFunc(slices.Clone(list), func(v diagnose.Verdict) bool { return v.Status != s })
+}
+
+// asked returns the checks that the flags leave. Those that compare two readings are asked with an interval only.
+func (k *checking) asked() []*diagnose.Check {
+	return slices.DeleteFunc(diagnose.Catalogue(), func(c *diagnose.Check) bool {
+		return len(k.only) > 0 && !slices.Contains(k.only, c.ID) || !severe(c, k.severity) || c.Rate && k.interval == 0
+	})
+}
+
+// withManifest returns a node of which the site expects that too.
+func withManifest(n *fabric.Node, m fabric.Manifest) *fabric.Node {
+	with, policy := *n, *n.Policy
+	policy.Manifest = &m
+	with.Policy = &policy
+	return &with
+}
+
+// severe tells that a check is as severe as that or worse; all are, where nobody said how severe.
+func severe(c *diagnose.Check, least diagnose.Severity) bool {
+	return least == "" || c.Severity.AtLeast(least)
+}

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/site"
+)
+
+var update = flag.Bool("update", false, "write what is seen to testdata instead of comparing it")
+
+// checked runs check and returns its exit code and what it printed. It must leave nothing behind in the temporary folder.
+func checked(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	temp := commandtest.Memory(t)
+	t.Setenv("TMPDIR", temp)
+	code, stdout, stderr = commandtest.Run(t, new(site.Site), New, args...)
+	if left, _ := filepath.Glob(temp + "/*"); len(left) > 0 {
+		t.Errorf("leaves %v", left)
+	}
+	return code, stdout, stderr
+}
+
+// The text and the JSON of some nodes, to the letter.
+func TestCheckOutput(t *testing.T) {
+	for _, c := range []struct {
+		file string
+		args []string
+		code int
+	}{
+		{"healthy", []string{"--scenario=healthy"}, exitChecked},
+		{"healthy-verbose", []string{"--scenario=healthy", "--severity=critical", "--verbose"}, exitChecked},
+		{"port-down", []string{"--scenario=port-down"}, exitFailed},
+		{"pfc-off", []string{"--scenario=pfc-off"}, exitFailed},
+		{"nccl-tc-5", []string{"--scenario=nccl-tc-5"}, exitFailed},
+		{"nccl-deprecated", []string{"--scenario=nccl-deprecated"}, exitChecked}, // info is told and fails nothing
+		{"nccl-rdma-off", []string{"--scenario=nccl-rdma-off"}, exitFailed},
+		{"no-rdma", []string{"--scenario=no-rdma"}, exitFailed},
+		{"pcie-acs-on-only", []string{"--scenario=pcie-acs-on", "--only=pcie_acs", "--only=pcie_numa"}, exitFailed},
+		{"vf-qos-unknown", []string{"--scenario=vf-qos-unknown"}, exitUndecided},
+		{"explain", []string{"--explain=port_active"}, exitChecked},
+		{"pfc-off-json", []string{"--scenario=pfc-off", "--severity=critical", "--only=roce_pfc", "--output=json"}, exitFailed},
+		{"vf-qos-unknown-json", []string{"--scenario=vf-qos-unknown", "--only=roce_pfc", "--output=json"}, exitUndecided},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			code, out, errs := checked(t, c.args...)
+			if code != c.code || errs != "" {
+				t.Errorf("exit code %d, want %d: %s", code, c.code, errs)
+			}
+			path := filepath.Join("testdata", c.file+".txt")
+			if *update {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(out), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out != string(want) {
+				t.Errorf("differs from %s (refresh with: go test ./internal/command/check -run TestCheckOutput -update)\ngot:\n%s\nwant:\n%s", path, out, want)
+			}
+		})
+	}
+}
+
+// A check takes less than the two seconds that a job can wait for its node.
+func TestCheckIsQuick(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the race detector is no measure of time; make test runs it without")
+	}
+	const limit = 2 * time.Second
+	best := time.Hour
+	for range 3 { // the first one after a build, and a machine that does something else, are not the check's fault
+		begin := time.Now()
+		if code, out, errs := checked(t, "--scenario=healthy"); code != exitChecked {
+			t.Fatalf("exit code %d: %s%s", code, out, errs)
+		}
+		best = min(best, time.Since(begin))
+	}
+	t.Logf("11 devices and 8 GPUs, simulated, in %s", best.Round(time.Millisecond))
+	if best > limit {
+		t.Errorf("a check takes %s, at most %s are promised", best, limit)
+	}
+}
+
+func TestCheckFlags(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--only=gid_usabel"}, `--only="gid_usabel": there is no such check; did you mean gid_usable?`},
+		{[]string{"--only=pcie-links"}, "did you mean pcie_link?"},
+		{[]string{"--only="}, "expected one of"},
+		{[]string{"--explain=nothing-like-it"}, `--explain="nothing-like-it": there is no such check: expected one of reads_return, `},
+		{[]string{"--only=mtu_uniform", "--severity=critical"}, `--only="mtu_uniform": it is of severity warning: expected no --severity=critical beside it`},
+		{[]string{"--only=port_active", "--only=mtu_uniform", "--severity=critical"}, "mtu_uniform"},
+		{[]string{"--only=roce_pause_sent"}, `--only="roce_pause_sent": it compares two readings: expected --interval beside it`},
+		{[]string{"--severity=fatal"}, "expected critical, warning or info"},
+		{[]string{"--interval=-1s"}, "expected a duration up to 10m"},
+		{[]string{"--interval=1h"}, "expected a duration up to 10m"},
+		{[]string{"--output=yaml"}, "expected text or json"},
+		{[]string{"--textfile="}, "expected a path"},
+		{[]string{"--scenario=healthy", "--gpu.maintenance-file=x"}, "--gpu.maintenance-file"},
+	} {
+		code, out, errs := checked(t, c.args...)
+		if code != command.Usage || !strings.Contains(errs, c.want) || out != "" {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q; want %q", c.args, code, out, errs, c.want)
+		}
+	}
+}
+
+// What the site expects is held against a simulated node in place of what the scenario's site expects.
+func TestCheckScenarioOfSite(t *testing.T) {
+	for text, want := range map[string]int{"": exitChecked, "expected: {compute_ports: 9}\n": exitFailed} {
+		file := filepath.Join(t.TempDir(), "site.yml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, out, errs := checked(t, "--scenario=healthy", "--config.file="+file, "--only=compute_ports", "--only=port_active")
+		if code != want || strings.Contains(out, "9 ") != (want == exitFailed) {
+			t.Errorf("%q: exit code %d, want %d: %s%s", text, code, want, out, errs)
+		}
+	}
+}
+
+// What is worth knowing and no more is told, and takes no node out of service unless somebody asks for just that.
+func TestInfoDoesNotCount(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		code int
+	}{
+		{nil, exitChecked},
+		{[]string{"--severity=info"}, exitFailed},
+		{[]string{"--only=counter_counts"}, exitFailed},
+		{[]string{"--severity=warning"}, exitChecked},
+		{[]string{"--only=counter_counts", "--only=port_active", "--severity=info"}, exitFailed},
+	} {
+		code, out, errs := checked(t, append(c.args, "--scenario=counter-saturated")...)
+		told := strings.Contains(out, "FAILED   info")
+		if code != c.code || told != !slices.Contains(c.args, "--severity=warning") {
+			t.Errorf("%v: exit code %d\n%s%s", c.args, code, out, errs)
+		}
+	}
+	if code, out, _ := checked(t, "--scenario=port-down", "--severity=warning"); code != exitFailed {
+		t.Errorf("what is worse counts: exit code %d\n%s", code, out)
+	}
+}
+
+// Where a site says nothing of RoCE, what a driver does not show is nobody's fault.
+func TestUnstatedSitesPass(t *testing.T) {
+	for _, scenario := range []string{"healthy-mana", "healthy-mixed-vendors", "healthy-sriov-vf", "healthy-two-port", "lossy-unstated"} {
+		if code, out, errs := checked(t, "--scenario="+scenario); code != exitChecked || !strings.Contains(out, "0 failed, 0 unknown, ") {
+			t.Errorf("%s: exit code %d\n%s%s", scenario, code, out, errs)
+		}
+	}
+}
+
+func TestExplainEveryCheck(t *testing.T) {
+	for _, c := range diagnose.Catalogue() {
+		code, out, errs := checked(t, "--explain="+strings.ToUpper(c.ID))
+		if code != exitChecked || errs != "" || !strings.HasPrefix(out, c.ID+" ("+string(c.Severity)+")\n  "+c.Title+".\n") || strings.Contains(out, ": \n") {
+			t.Errorf("%s: exit code %d\n%s%s", c.ID, code, out, errs)
+		}
+	}
+}
+
+// Two looks see what one cannot.
+func TestCheckInterval(t *testing.T) {
+	code, out, _ := checked(t, "--scenario=pfc-storm", "--only=roce_pause_sent", "--interval=2s")
+	if code != exitFailed || !strings.Contains(out, "mlx5_7") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	code, out, _ = checked(t, "--scenario=healthy", "--only=roce_pause_sent", "--interval=2s")
+	if code != exitChecked || !strings.Contains(out, "0 failed, 0 unknown, 1 checks fine") {
+		t.Errorf("healthy: exit code %d:\n%s", code, out)
+	}
+}
+
+// A host that cannot be read is no host that is well, whatever is asked.
+func TestCheckOfHalfReadableHost(t *testing.T) {
+	s, err := simulator.Find("healthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := commandtest.Memory(t)
+	tree, err := s.Build().Materialise(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hide := func(pattern string) { // as root nothing is forbidden; what is no file cannot be read by anybody
+		t.Helper()
+		found, err := filepath.Glob(filepath.Join(tree.Sysfs(), pattern))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: nothing to hide", pattern)
+		}
+		for _, path := range found {
+			if err := errors.Join(os.RemoveAll(path), os.MkdirAll(path, 0o755)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	judge := func(args ...string) (int, string) {
+		t.Helper()
+		code, out, errs := checked(t, append([]string{"--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs(), "--log.level=error"}, args...)...)
+		return code, out + errs
+	}
+	if code, out := judge("--only=port_active"); code != exitChecked {
+		t.Fatalf("before anything is hidden: exit code %d\n%s", code, out)
+	}
+	hide("class/infiniband/mlx5_2/ports/1/state")
+	code, out := judge("--only=port_active")
+	if code != exitUndecided || !strings.Contains(out, "UNKNOWN  critical  port_active  mlx5_2: ") {
+		t.Errorf("a hidden state: exit code %d\n%s", code, out)
+	}
+	if code, out = judge("--severity=critical"); code == exitChecked {
+		t.Errorf("a hidden state: exit code %d\n%s", code, out)
+	}
+	if err := os.RemoveAll(filepath.Join(tree.Sysfs(), "class/infiniband")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(tree.Sysfs(), "class/infiniband"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{nil, {"--severity=critical"}, {"--only=port_active"}, {"--only=port_active", "--only=gid_usable", "--output=json"}} {
+		if code, out = judge(args...); code != exitUndecided {
+			t.Errorf("%v where no device can be listed: exit code %d\n%s", args, code, out)
+		}
+	}
+	if !strings.Contains(out, `"check": "reads_return"`) {
+		t.Errorf("nothing says what could not be read:\n%s", out)
+	}
+}
+
+// Where nothing can be judged, that is no all-clear.
+func TestCheckWithoutVerdict(t *testing.T) {
+	code, out, errs := checked(t, "--scenario=healthy-cpu-node", "--only=pcie_acs")
+	if code != exitUndecided || out != "" || !strings.Contains(errs, "no check applies to this node") {
+		t.Errorf("exit code %d: %q %q", code, out, errs)
+	}
+}
+
+func TestCheckTable(t *testing.T) {
+	check := diagnose.Find("port_active")
+	list := []diagnose.Verdict{
+		{Check: check, Subject: diagnose.Subject{Device: "a"}, Status: diagnose.Failed, What: "down"},
+		{Check: diagnose.Find("roce_congestion_answered"), Subject: diagnose.Subject{Device: "b"}, Status: diagnose.Unknown, Evidence: "hidden"},
+		{Check: check, Subject: diagnose.Subject{Device: "c"}, Status: diagnose.OK, What: "x"},
+		{Check: diagnose.Find("gid_usable"), Subject: diagnose.Subject{Device: "d"}, Status: diagnose.OK, What: "y"},
+	}
+	var b bytes.Buffer
+	if err := writeTable(&b, config.Config{File: "/site.yml", Links: config.Links{Runbooks: "/runbooks"}}, list, true, func(colour, s string) string { return "<" + colour + ">" + s + "<>" }); err != nil {
+		t.Fatal(err)
+	}
+	want := `<31>FAILED <>  critical  port_active               a: down
+         Runbook: /runbooks/check-ports.md
+<33>UNKNOWN<>  warning   roce_congestion_answered  b: hidden
+<32>ok     <>  critical  port_active               c
+<32>ok     <>  critical  gid_usable                d
+Configuration: /site.yml
+1 failed, 1 unknown, 1 checks fine
+`
+	if b.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+	if err := writeTable(full{}, config.Config{}, list, false, command.Colours(full{})); err == nil {
+		t.Error("a table that nobody got is no success")
+	}
+	t.Setenv("TMPDIR", commandtest.Memory(t))
+	if code := commandtest.RunTo(t, full{}, new(commandtest.Output), new(site.Site), New, "--scenario=no-rdma"); code != exitFailed {
+		t.Errorf("exit code %d where a check failed and nobody gets the table", code)
+	}
+	if code := commandtest.RunTo(t, full{}, new(commandtest.Output), new(site.Site), New, "--scenario=healthy"); code != exitUnchecked {
+		t.Errorf("exit code %d where nobody gets the table", code)
+	}
+}
+
+// full is a disk without space.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+func TestCheckJSONIsWhole(t *testing.T) {
+	_, out, _ := checked(t, "--scenario=port-down", "--output=json")
+	var r struct {
+		Failed, Unknown, OK int
+		Verdicts            []verdict
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Failed != 1 || len(r.Verdicts) != r.Failed+r.Unknown+r.OK || r.OK < 100 {
+		t.Errorf("%d failed, %d unknown, %d ok of %d", r.Failed, r.Unknown, r.OK, len(r.Verdicts))
+	}
+	if v := r.Verdicts[0]; v.Check != "port_active" || v.Device != "mlx5_3" || v.Port != 1 || v.Status != "failed" || v.Remedy == "" || v.Runbook == "" {
+		t.Errorf("%+v", v)
+	}
+}
+
+// The README shows what check prints.
+func TestReadmeShowsCheck(t *testing.T) {
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed, err := os.ReadFile("testdata/pfc-off.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if block := "    " + strings.ReplaceAll(strings.TrimSpace(string(printed)), "\n", "\n    ") + "\n"; !strings.Contains(string(readme), block) {
+		t.Errorf("README.md does not have\n%s", block)
+	}
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/diagnose"
+)
+
+// writeTable prints a table: what failed first, each with what was seen and what to do. All but what paint
+// adds is legible.
+func writeTable(w io.Writer, conf config.Config, list []diagnose.Verdict, verbose bool, paint command.Painter) error {
+	var b bytes.Buffer
+	good, count := map[*diagnose.Check]bool{}, map[diagnose.Status]int{} // good: asked, and with nothing but ok
+	width := 0
+	for _, v := range list {
+		width = max(width, len(v.Check.ID))
+		so, seen := good[v.Check]
+		good[v.Check] = v.Status == diagnose.OK && (so || !seen)
+	}
+	maps.DeleteFunc(good, func(_ *diagnose.Check, so bool) bool { return !so })
+	row := func(colour, status string, t diagnose.Group, text string) {
+		fmt.Fprintf(&b, "%s  %-8s  %-*s  %s\n", paint(colour, fmt.Sprintf("%-7s", status)), t.Check.Severity, width, t.Check.ID, command.OneLine(text))
+	}
+	for _, t := range diagnose.Together(list) {
+		count[t.Status]++
+		subjects := strings.Join(t.Subjects, ", ")
+		switch t.Status {
+		case diagnose.Failed:
+			row(command.Red, "FAILED", t, subjects+": "+t.What)
+			for _, line := range t.Seen() {
+				indent(&b, line)
+			}
+			indent(&b, t.Consequence)
+			indent(&b, prefixed("Do: ", t.Remedy))
+			indent(&b, "Runbook: "+conf.Links.Runbook(t.Check))
+		case diagnose.Unknown:
+			row(command.Yellow, "UNKNOWN", t, subjects+": "+t.Evidence)
+		default:
+			if verbose {
+				row(command.Green, "ok", t, subjects)
+			}
+		}
+	}
+	fmt.Fprintf(&b, "Configuration: %s\n", command.OneLine(conf.Origin()))
+	fmt.Fprintf(&b, "%d failed, %d unknown, %d checks fine\n", count[diagnose.Failed], count[diagnose.Unknown], len(good))
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// writeNote prints what there is to say of the node beside verdicts, if anything.
+func writeNote(w io.Writer, note string) {
+	if note != "" {
+		fmt.Fprintf(w, "Note: %s\n", note)
+	}
+}
+
+func indent(w io.Writer, line string) {
+	if line != "" {
+		fmt.Fprintf(w, "         %s\n", command.OneLine(line))
+	}
+}
+
+func prefixed(prefix, s string) string {
+	if s == "" {
+		return ""
+	}
+	return prefix + s
+}
+
+// verdict is what the JSON of check promises.
+type verdict struct {
+	Check       string `json:"check"`
+	Severity    string `json:"severity"`
+	Status      string `json:"status"`
+	Device      string `json:"device,omitempty"`
+	Port        int    `json:"port,omitempty"`
+	GPU         string `json:"gpu,omitempty"`
+	File        string `json:"file,omitempty"`
+	Reason      string `json:"unknown_reason,omitempty"`
+	Title       string `json:"title"`          // what is so when the check fails
+	What        string `json:"what,omitempty"` // what is so
+	Evidence    string `json:"evidence,omitempty"`
+	Consequence string `json:"consequence,omitempty"`
+	Remedy      string `json:"remedy,omitempty"`
+	Runbook     string `json:"runbook"`
+}
+
+// writeJSON writes the verdicts. Note is what there is to say of the node beside them; empty: nothing.
+func writeJSON(w io.Writer, conf config.Config, list []diagnose.Verdict, note string) error {
+	report := struct {
+		Configuration config.Report `json:"configuration"`
+
+		Failed   int       `json:"failed"`
+		Unknown  int       `json:"unknown"`
+		OK       int       `json:"ok"`
+		Note     string    `json:"note,omitempty"`
+		Verdicts []verdict `json:"verdicts"`
+	}{Configuration: conf.Report(), Note: note, Verdicts: []verdict{}}
+	for _, v := range list {
+		switch v.Status {
+		case diagnose.Failed:
+			report.Failed++
+		case diagnose.Unknown:
+			report.Unknown++
+		default:
+			report.OK++
+		}
+		if v.Status != diagnose.Failed {
+			v.What = ""
+		}
+		report.Verdicts = append(report.Verdicts, verdict{
+			Check: v.Check.ID, Severity: string(v.Check.Severity), Status: string(v.Status), Device: v.Subject.Device, Port: v.Subject.Port,
+			GPU: v.Subject.GPU, File: v.Subject.File, Reason: string(v.Reason), Title: v.Check.Title, What: v.What, Evidence: v.Evidence, Consequence: v.Consequence,
+			Remedy: v.Remedy, Runbook: conf.Links.Runbook(v.Check),
+		})
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(report)
+}
+
+// explain prints all there is to say about a check.
+func explain(w io.Writer, c *diagnose.Check, at config.Links) {
+	fmt.Fprintf(w, "%s (%s)\n  %s.\n", c.ID, c.Severity, c.Title)
+	for _, row := range [][2]string{
+		{"About", "each " + string(c.Scope)}, {"Reads", c.Reads}, {"When", c.Guard}, {"Finds", strings.Join(c.Modes, ", ")}, {"Runbook", at.Runbook(c)},
+	} {
+		if row[1] != "" {
+			fmt.Fprintf(w, "  %-8s %s\n", row[0]+":", row[1])
+		}
+	}
+	if c.Rate {
+		fmt.Fprintln(w, "  It compares two readings: asked with --interval, and by alert rules.")
+	}
+}

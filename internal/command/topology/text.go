@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package topology
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+)
+
+func write(w io.Writer, asJSON bool, r report) error {
+	if asJSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	if len(r.GPUs)+len(r.NICs) == 0 {
+		_, err := fmt.Fprintf(w, "No GPU and no RDMA NIC is on the PCI bus.\nConfiguration: %s\n", r.Configuration.Text)
+		return err
+	}
+	unknown, err := writeMatrix(w, r)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	writeLegend(&b, r, unknown)
+	writeReasons(&b, r)
+	fmt.Fprintf(&b, "Configuration: %s\n", r.Configuration.Text)
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+// writeMatrix writes a row for each GPU and NIC, and returns why some distances are not known.
+func writeMatrix(w io.Writer, r report) (unknown map[string]bool, err error) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(first string, cells ...string) {
+		for i, c := range cells {
+			cells[i] = command.OneLine(c)
+		}
+		fmt.Fprintln(t, strings.TrimRight(command.OneLine(first)+"\t"+strings.Join(cells, "\t"), "\t"))
+	}
+	var names []string
+	for _, g := range r.GPUs {
+		names = append(names, g.Name)
+	}
+	for _, nic := range r.NICs {
+		names = append(names, nic.Name)
+	}
+	row("", append(slices.Clone(names), "NUMA", "rail", "GPUDirect")...)
+	unknown = map[string]bool{}
+	for i, from := range names {
+		var cells []string
+		for k := range names {
+			d := r.Distances[i*len(names)+k]
+			switch {
+			case i == k:
+				cells = append(cells, "X")
+			case d.NVLinks != nil && *d.NVLinks > 0:
+				cells = append(cells, "NV"+strconv.Itoa(*d.NVLinks))
+			case d.Class == "":
+				cells = append(cells, "?")
+				unknown[d.Reason] = true
+			default:
+				cells = append(cells, d.Class)
+			}
+		}
+		if i < len(r.GPUs) {
+			g := r.GPUs[i]
+			cells = append(cells, orUnknown(g.NUMANode), railText(g), gpuDirectText(g))
+		} else {
+			nic := r.NICs[i-len(r.GPUs)]
+			cells = append(cells, orUnknown(nic.NUMANode), nic.Role)
+		}
+		row(from, cells...)
+	}
+	return unknown, t.Flush()
+}
+
+// railText is a GPU's nearest NIC, as one looks for it in the matrix.
+func railText(g gpu) string {
+	switch {
+	case g.Rail == nil && g.Reason != "":
+		return "?"
+	case g.Rail == nil || g.NIC == "":
+		return "none"
+	case g.Shared:
+		return fmt.Sprintf("%d %s, shared", *g.Rail, g.NIC)
+	default:
+		return fmt.Sprintf("%d %s", *g.Rail, g.NIC)
+	}
+}
+
+// gpuDirectText is the verdict in two words.
+func gpuDirectText(g gpu) string {
+	switch d := g.GPUDirect; {
+	case d.Usable == nil && d.Reason != "":
+		return "?"
+	case d.Usable == nil:
+		return "none"
+	case *d.Usable:
+		return strings.TrimRight("yes "+d.Path, " ")
+	default:
+		return strings.TrimRight("no "+d.Block, " ")
+	}
+}
+
+func orUnknown(n *int) string {
+	if n == nil {
+		return "?"
+	}
+	return strconv.Itoa(*n)
+}
+
+func writeLegend(b *strings.Builder, r report, unknown map[string]bool) {
+	b.WriteString(`
+X     itself
+NV#   so many active NVLinks, to each other or both to NVSwitches
+PIX   below one PCIe switch
+PXB   through several PCIe switches, not through the host bridge
+P2C   by NVLink-C2C to the processor, and PCIe from there
+PHB   through one PCIe host bridge
+NODE  through PCIe host bridges of one NUMA node, which is PHB to NCCL
+SYS   through the interconnect of NUMA nodes
+`)
+	for _, reason := range fabric.Reasons() {
+		if unknown[string(reason)] {
+			fmt.Fprintf(b, "?     not known: %s\n", diagnose.ReasonText(reason))
+		}
+	}
+	b.WriteString("rail  of a GPU: the number of its nearest compute NIC and that NIC; of a NIC: its role\n")
+	if len(r.GPUs) == 0 {
+		return
+	}
+	b.WriteString("GPUDirect  whether NCCL would use GPUDirect RDMA with that NIC: yes and by which way (dmabuf, peermem), or no and what is in the way:\n" +
+		"           driver: none answers; gpu: it cannot; module: no dma-buf, no peer-memory module; override: the driver is told to deny it;\n" +
+		"           distance: further than NCCL's default level; level: NCCL_NET_GDR_LEVEL; acs: bridges redirect; iommu: an IOMMU translates\n")
+}
+
+// writeReasons says which is which, why the verdicts are as they are, and what is not known.
+func writeReasons(b *strings.Builder, r report) {
+	b.WriteString("\n")
+	for _, text := range []string{r.Driver.Text, linksUnknown(r)} {
+		if text != "" {
+			b.WriteString(text + "\n")
+		}
+	}
+	acs, verdict, block := sameOfAll(r, acsUnknown), sameOfAll(r, verdictUnknown), sameOfAll(r, blockText)
+	if acs != "" {
+		fmt.Fprintf(b, "Whether ACS redirects between GPUs and NICs is not known: %s.\n", acs)
+	}
+	if verdict != "" {
+		fmt.Fprintf(b, "Whether GPUDirect RDMA works is not known: %s.\n", verdict)
+	}
+	if block != "" {
+		fmt.Fprintf(b, "No GPUDirect RDMA: %s.\n", block)
+	}
+	for _, g := range r.GPUs {
+		text := g.Name + " is " + placeText(g)
+		if why := acsUnknown(g); why != "" && acs == "" {
+			text += "; whether ACS redirects on the way to " + g.NIC + " is not known: " + why
+		}
+		if len(g.ACSRedirect) > 0 && g.GPUDirect.Block != string(fabric.GDRACS) { // else that says it
+			text += "; ACS redirects on the way to " + g.NIC + " at " + strings.Join(g.ACSRedirect, ", ")
+		}
+		if why := verdictUnknown(g); why != "" && verdict == "" {
+			text += "; GPUDirect RDMA is not known: " + why
+		}
+		if why := blockText(g); why != "" && block == "" {
+			text += "; no GPUDirect RDMA: " + why
+		}
+		b.WriteString(command.OneLine(text) + "\n")
+	}
+	for _, nic := range r.NICs {
+		fmt.Fprintf(b, "%s is %s%s\n", command.OneLine(nic.Name), nic.PCI, linksText(nic.Degraded))
+	}
+	writePairs(b, r)
+}
+
+func placeText(g gpu) string {
+	text := g.PCI
+	if text == "" {
+		text = "at no known place"
+	}
+	if g.Model != nil {
+		text += ", " + *g.Model
+	}
+	if g.Lost != nil && *g.Lost {
+		text += "; its driver has lost it"
+	}
+	if g.Fabric != "" && g.Fabric != string(fabric.GPUFabricCompleted) {
+		text += "; it has not joined its NVLink fabric: " + diagnose.Spaced(g.Fabric)
+	}
+	return text
+}
+
+// linksUnknown says that the table shows PCIe where there may be NVLink.
+func linksUnknown(r report) string {
+	var names []string
+	for _, g := range r.GPUs {
+		if g.NVLinks == nil {
+			names = append(names, g.Name)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return ""
+	case len(names) == len(r.GPUs):
+		return "NVLinks are not known: between GPUs the table shows the way over PCIe."
+	default:
+		return "NVLinks of " + strings.Join(names, ", ") + " are not known: to them the table shows the way over PCIe."
+	}
+}
+
+// sameOfAll returns what is said of every GPU that has a NIC, or nothing if it is not the same.
+func sameOfAll(r report, say func(gpu) string) string {
+	var said []string
+	for _, g := range r.GPUs {
+		if g.NIC != "" {
+			said = append(said, say(g))
+		}
+	}
+	if said = slices.Compact(said); len(said) != 1 {
+		return ""
+	}
+	return said[0]
+}
+
+// acsUnknown says why nobody knows whether ACS redirects on the way to the NIC; empty when somebody does.
+func acsUnknown(g gpu) string {
+	if g.NIC == "" || g.ACSRedirect != nil {
+		return ""
+	}
+	text := diagnose.ReasonText(fabric.Reason(g.ACSReason))
+	if fabric.Reason(g.ACSReason) == fabric.ReasonPrivilege {
+		text += ", it takes root (CAP_SYS_ADMIN)"
+	}
+	return text
+}
+
+// verdictUnknown says why nobody knows whether GPUDirect RDMA works; empty when somebody does, or there is no NIC.
+func verdictUnknown(g gpu) string {
+	d := g.GPUDirect
+	switch {
+	case g.NIC == "" || d.Usable != nil || d.Reason == "":
+		return ""
+	case d.Evidence != "":
+		return strings.TrimSuffix(d.Evidence, ".")
+	default:
+		return diagnose.ReasonText(fabric.Reason(d.Reason))
+	}
+}
+
+// blockText says why GPUDirect RDMA does not work; empty when it does, or nobody knows.
+func blockText(g gpu) string {
+	d := g.GPUDirect
+	if d.Usable == nil || *d.Usable {
+		return ""
+	}
+	return cmp.Or(strings.TrimSuffix(d.Evidence, "."), d.Block)
+}
+
+// writePairs tells which GPUs cannot write to each other, by the reason that NVML gives.
+func writePairs(b *strings.Builder, r report) {
+	pairs := map[string][]string{}
+	var order []string
+	size := len(r.GPUs) + len(r.NICs)
+	for i := range r.GPUs {
+		for k := i + 1; k < len(r.GPUs); k++ {
+			d := r.Distances[i*size+k]
+			if d.Write == "" || d.Write == string(fabric.P2POK) {
+				continue
+			}
+			if pairs[d.Write] == nil {
+				order = append(order, d.Write)
+			}
+			pairs[d.Write] = append(pairs[d.Write], d.From+" and "+d.To)
+		}
+	}
+	for _, why := range order {
+		which := strings.Join(pairs[why], ", ")
+		if n := len(r.GPUs); len(pairs[why]) == n*(n-1)/2 && n > 2 {
+			which = "any two GPUs"
+		}
+		fmt.Fprintf(b, "No peer-to-peer writes between %s: %s\n", which, diagnose.Spaced(why))
+	}
+}
+
+func linksText(list []link) string {
+	var b strings.Builder
+	for _, l := range list {
+		fmt.Fprintf(&b, "; the link below %s runs at %s", l.Bridge, l.Text)
+	}
+	return b.String()
+}

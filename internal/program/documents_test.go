@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package program
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/exporter"
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/capture"
+	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/simulator"
+)
+
+// program is a call of this program in a document, up to a comment; short is one without its name.
+var (
+	program = regexp.MustCompile(`(?:^|[\s(])(?:\./bin/)?gpufabric_exporter((?: +[^\s#;|()]+)*)`)
+	short   = regexp.MustCompile(`^(?:check|topology|capture|demo|probe) --[a-z.-]+=.*`)
+)
+
+// codeOf returns what stands as code in Markdown: blocks, and words between backticks.
+func codeOf(markdown string) []string {
+	var code []string
+	fenced := false
+	for line := range strings.Lines(markdown) {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			fenced = !fenced
+		case fenced, strings.HasPrefix(line, "    "):
+			code = append(code, strings.TrimSpace(line))
+		default:
+			for i, part := range strings.Split(line, "`") {
+				if i%2 == 1 {
+					code = append(code, part)
+				}
+			}
+		}
+	}
+	return code
+}
+
+// callsIn returns the arguments of each call of this program in a document, with names in place of its placeholders.
+func callsIn(t *testing.T, file string) [][]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.NewReplacer("FILE", capture.DefaultFile, "CHECK", "port_active", "=ID", "=port_active", "=NAME", "=pfc-off")
+	var calls [][]string
+	for _, code := range codeOf(string(text)) {
+		for _, m := range program.FindAllStringSubmatch(code, -1) {
+			calls = append(calls, strings.Fields(words.Replace(m[1])))
+		}
+		if m := short.FindString(code); m != "" {
+			calls = append(calls, strings.Fields(words.Replace(m)))
+		}
+	}
+	return calls
+}
+
+// Every command line that a document shows is one.
+func TestDocumentsShowCommandsThatParse(t *testing.T) {
+	files := []string{"../../README.md"}
+	for _, pattern := range []string{"../../docs/*.md", "../../alerts/runbooks/*.md", "../../.github/ISSUE_TEMPLATE/*"} {
+		more, err := filepath.Glob(pattern)
+		if err != nil || len(more) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, more, err)
+		}
+		files = append(files, more...)
+	}
+	n := 0
+	for _, file := range files {
+		for _, args := range callsIn(t, file) {
+			if slices.Contains(args, "-n") { // of journalctl -u
+				continue
+			}
+			n++
+			var stdout, stderr commandtest.Output
+			if c, _, code := New(new(Options)).Parse(args, &stdout, &stderr); c == nil && code != command.OK {
+				t.Errorf("%s: gpufabric_exporter %s: %s", file, strings.Join(args, " "), stderr.String())
+			}
+		}
+	}
+	if n < 40 {
+		t.Errorf("%d commands are found", n)
+	}
+}
+
+// Every command of README.md runs: it prints what it found or serves, and complains of nothing. What would look at this
+// host looks at a simulated one.
+func TestCommandsOfREADME(t *testing.T) {
+	calls := callsIn(t, "../../README.md")
+	dir := t.TempDir()
+	t.Chdir(dir)
+	healthy, err := simulator.Find("healthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := healthy.Build().Materialise(filepath.Join(dir, "host"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"etc/gpufabric", "var/lib/node_exporter"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host := []string{"--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs()}
+	elsewhere := strings.NewReplacer("=/host/sys", "="+tree.Sysfs(), "=/host/proc", "="+tree.Procfs(), "=/host", "="+tree.Rootfs(), "=/etc/", "="+dir+"/etc/", "=/var/", "="+dir+"/var/")
+	ran := 0
+	for _, call := range calls {
+		line := strings.Join(call, " ")
+		args := strings.Fields(elsewhere.Replace(line))
+		name, looks := "serve", !strings.Contains(line, "--scenario") && !strings.Contains(line, "--path.")
+		if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+			name = args[0]
+		}
+		serves := (name == "serve" || name == "demo") && !slices.Contains(args, "--list") && !strings.HasPrefix(line, "--completion")
+		switch {
+		case name == "probe": // wants GPUs: TestProbe*
+			continue
+		case serves:
+			args = append(args, "--web.listen-address=127.0.0.1:0")
+		}
+		if name == "rules" { // whose FILE is no capture
+			if err := os.WriteFile("site.yml", []byte("links: {grafana: https://grafana.example}\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			args = strings.Fields(strings.ReplaceAll(strings.Join(args, " "), capture.DefaultFile, "site.yml"))
+		}
+		if looks && name != "demo" && name != "rules" && !strings.HasPrefix(line, "--completion") {
+			args = append(args, host...)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		served := false
+		var stdout, stderr commandtest.Output
+		o := Options{Exporter: exporter.Exporter{OnListen: func([]net.Addr) { served = true; cancel() }}}
+		code := New(&o).Run(ctx, args, &stdout, &stderr)
+		cancel()
+		ran++
+		if strings.Contains(stderr.String(), "error") || serves != served || !serves && stdout.String() == "" && !strings.Contains(line, "--write-manifest") {
+			t.Errorf("gpufabric_exporter %s: exit code %d: %s%s", line, code, stdout.String(), stderr.String())
+		}
+		if name != "check" && code != command.OK {
+			t.Errorf("gpufabric_exporter %s: exit code %d", line, code)
+		}
+	}
+	if ran < 15 {
+		t.Errorf("%d commands are found", ran)
+	}
+	for _, file := range []string{"etc/gpufabric/manifest.yml", "var/lib/node_exporter/gpufabric.prom", capture.DefaultFile} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			t.Errorf("a command of README.md did not write %s: %v", file, err)
+		}
+	}
+}
+
+// Every target that README.md names is in the Makefile, and demo takes a port.
+func TestTargetsOfREADME(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := regexp.MustCompile(`^make ([a-z0-9-]+)`)
+	n := 0
+	for _, code := range codeOf(string(readme)) {
+		if m := target.FindStringSubmatch(code); m != nil {
+			n++
+			if !strings.Contains(string(makefile), "\n"+m[1]+":") {
+				t.Errorf("make %s: there is no such target", m[1])
+			}
+		}
+	}
+	if n < 5 {
+		t.Errorf("%d targets are found", n)
+	}
+	demo, err := exec.Command("make", "-C", "../..", "-n", "demo", "PORT=10792", "SCENARIO=pfc-off").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, demo)
+	}
+	commandtest.Contains(t, string(demo), "demo --scenario=pfc-off --web.listen-address=127.0.0.1:10792")
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package program
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
+)
+
+// shells are those that may be /bin/sh on a node, as far as they are here: Debian's, Red Hat's, and that of small images.
+func shells(t *testing.T) map[string][]string {
+	t.Helper()
+	all := map[string][]string{"dash": {"dash"}, "bash": {"bash", "--posix"}, "busybox": {"busybox", "sh"}}
+	for name, command := range all {
+		if _, err := exec.LookPath(command[0]); err != nil {
+			t.Logf("%s is not here", name)
+			delete(all, name)
+		}
+	}
+	if len(all) == 0 {
+		t.Fatal("no shell to try scripts with")
+	}
+	return all
+}
+
+// script writes a program in shell.
+func script(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// ran runs a script of docs/check with nothing in its environment but that, and returns its exit code and standard error.
+func ran(t *testing.T, shell []string, file string, env ...string) (int, string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), shell[0], append(shell[1:], "../../docs/check/"+file)...)
+	cmd.Env = append([]string{}, env...)
+	cmd.WaitDelay = time.Minute // a process that is left behind must not hold its output open
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); errors.Is(err, exec.ErrWaitDelay) {
+		t.Error("something that the script started holds its output open")
+	}
+	if out.Len() > 0 {
+		t.Errorf("on standard output: %s", out.String())
+	}
+	return cmd.ProcessState.ExitCode(), errs.String()
+}
+
+// The prolog has a word and a decision for each way in which check can end. Only what failed drains by itself.
+func TestSlurmProlog(t *testing.T) {
+	const verdicts, unknown = "echo 'FAILED   critical  port_active  mlx5_3: down'; echo '1 failed, 0 unknown, 3 checks fine'", "echo '0 failed, 1 unknown, 3 checks fine'"
+	for shellName, shell := range shells(t) {
+		for _, c := range []struct {
+			name, check string
+			code        int    // as shipped
+			onError     int    // with ON_ERROR=drain
+			onUnknown   int    // with ON_UNKNOWN=drain
+			says        string // to standard error and to the log; empty: nothing at all
+		}{
+			{"0", "exit 0", 0, 0, 0, ""},
+			{"1", verdicts + "; exit 1", 1, 1, 1, "a critical check failed, and the node drains\nFAILED   critical  port_active"},
+			{"1 without a word", "exit 1", 1, 1, 1, "a critical check failed"},
+			{"2", unknown + "; exit 2", 0, 0, 1, "not everything could be checked"},
+			{"2 of a crash", "echo 'panic: runtime error' >&2; exit 2", 0, 1, 0, "without verdicts: it crashed\npanic: runtime error"},
+			{"2 of no check", "echo 'error: no check applies to this node' >&2; exit 2", 0, 0, 1, "not everything could be checked"},
+			{"3", "echo 'config.yml:1: unknown key' >&2; exit 3", 0, 1, 0, "its command line or its configuration is wrong, or its report could not be written\nconfig.yml:1"},
+			{"124", "exit 124", 0, 1, 0, "it took more than"},
+			{"126", "exit 126", 0, 1, 0, "cannot be run"},
+			{"127", "exit 127", 0, 1, 0, "is not there"},
+			{"134", "exit 134", 0, 1, 0, "it ended with 134"},
+			{"137", "kill -KILL $$", 0, 1, 0, "it ended with 137"},
+			{"139", "kill -SEGV $$", 0, 1, 0, "it ended with 139"},
+			{"77", "exit 77", 0, 1, 0, "it ended with 77"},
+		} {
+			t.Run(shellName+" "+c.name, func(t *testing.T) {
+				dir := commandtest.Memory(t)
+				env := []string{
+					"CHECK=" + script(t, dir, "check", "echo \"$@\" >"+dir+"/args\n"+c.check),
+					"LOGGER=" + script(t, dir, "logger", "{ echo \"$@\"; cat; } >"+dir+"/log"), "TMPDIR=" + dir,
+				}
+				for setting, want := range map[string]int{"": c.code, "ON_ERROR=drain": c.onError, "ON_UNKNOWN=drain": c.onUnknown, "ON_ERROR=Drain": c.code} {
+					os.Remove(dir + "/log")
+					code, errs := ran(t, shell, "slurm-prolog.sh", append(env, setting)...)
+					if code != want || !strings.Contains(errs, c.says) || (errs == "") != (c.says == "") {
+						t.Errorf("%s: exit code %d, want %d\n%s", setting, code, want, errs)
+					}
+					log, err := os.ReadFile(dir + "/log")
+					if !strings.Contains(string(log), c.says) || (err == nil) != (c.says != "") || err == nil && !strings.HasPrefix(string(log), "-t gpufabric_check -p daemon.") {
+						t.Errorf("%s: the log has %q", setting, log)
+					}
+				}
+				if args, _ := os.ReadFile(dir + "/args"); string(args) != "check --severity=critical --log.level=error\n" {
+					t.Errorf("check was asked %q", args)
+				}
+				if left, _ := filepath.Glob(dir + "/tmp*"); len(left) > 0 {
+					t.Errorf("leaves %v", left)
+				}
+			})
+		}
+	}
+}
+
+// What is missing on a node, or hangs, changes no decision and is not silent.
+func TestSlurmPrologOnBrokenNodes(t *testing.T) {
+	for shellName, shell := range shells(t) {
+		for _, c := range []struct {
+			name string
+			env  func(dir string) []string
+			code int
+			says string
+		}{
+			{"no program", func(dir string) []string { return []string{"CHECK=" + dir + "/nosuch"} }, 0, "is not there"},
+			{"no program, strict", func(dir string) []string { return []string{"CHECK=" + dir + "/nosuch", "ON_ERROR=drain"} }, 1, "is not there"},
+			{"not executable", func(dir string) []string {
+				p := script(t, dir, "check", "exit 0")
+				_ = os.Chmod(p, 0o644)
+				return []string{"CHECK=" + p}
+			}, 0, "cannot be run"},
+			{"a program of another processor", func(dir string) []string {
+				p := filepath.Join(dir, "check")
+				_ = os.WriteFile(p, []byte("\x7fELF\x02\x01\x01\x00(((\x00\xf7\x00"), 0o755)
+				return []string{"CHECK=" + p}
+			}, 0, "not checked, and the job starts"},
+			{"a report without end", func(dir string) []string {
+				return []string{
+					"CHECK=" + script(t, dir, "check", "echo 'FAILED   critical  gpu_lost  GPU1: lost'; head -c 50000000 /dev/zero | tr '\\0' x; exit 1"),
+					"LOGGER=" + script(t, dir, "logger", "cat >"+dir+"/log"),
+				}
+			}, 1, "the node drains\nFAILED   critical  gpu_lost"},
+			{"no logger", func(dir string) []string {
+				return []string{"CHECK=" + script(t, dir, "check", "exit 1"), "LOGGER=" + dir + "/nosuch"}
+			}, 1, "a critical check failed"},
+			{"a logger that hangs", func(dir string) []string {
+				return []string{"CHECK=" + script(t, dir, "check", "exit 1"), "LOGGER=" + script(t, dir, "logger", "exec sleep 600")}
+			}, 1, "a critical check failed"},
+			{"no place for a report", func(dir string) []string {
+				return []string{"CHECK=" + script(t, dir, "check", "exit 1"), "TMPDIR=" + dir + "/nosuch"}
+			}, 1, "a critical check failed"},
+			{"no place for a report, unknown", func(dir string) []string {
+				return []string{"CHECK=" + script(t, dir, "check", "exit 2"), "TMPDIR=" + dir + "/nosuch", "ON_ERROR=drain"}
+			}, 0, "not everything could be checked"},
+			{"a hang", func(dir string) []string {
+				return []string{"CHECK=" + script(t, dir, "check", "exec sleep 600"), "LIMIT=1"}
+			}, 0, "it took more than 1 seconds"},
+			{"a hang that does not end when asked, strict", func(dir string) []string {
+				return []string{"CHECK=" + script(t, dir, "check", "trap '' TERM; while :; do sleep 1; done"), "LIMIT=1", "ON_ERROR=drain"}
+			}, 1, "it took more than 1 seconds"},
+			{"a configuration of its own", func(dir string) []string {
+				return []string{"CHECK=" + script(t, dir, "check", "case $* in *'--config.file=/a b.yml'*) exit 1;; esac; exit 0"), "CONFIG=/a b.yml"}
+			}, 1, "a critical check failed"},
+		} {
+			t.Run(shellName+" "+c.name, func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				begin := time.Now()
+				code, errs := ran(t, shell, "slurm-prolog.sh", append([]string{"LOGGER=true", "TMPDIR=" + dir}, c.env(dir)...)...)
+				if code != c.code || !strings.Contains(errs, c.says) {
+					t.Errorf("exit code %d, want %d\n%s", code, c.code, errs)
+				}
+				if log, _ := os.ReadFile(dir + "/log"); len(log)+len(errs) > 200_000 {
+					t.Errorf("%d bytes logged, %d on standard error", len(log), len(errs))
+				}
+				if took := time.Since(begin); took > time.Minute {
+					t.Errorf("it took %s", took)
+				}
+			})
+		}
+	}
+}
+
+// The real program behind the prolog: verdicts drain, a configuration that is wrong is told.
+func TestSlurmPrologAndCheck(t *testing.T) {
+	dir := commandtest.Memory(t)
+	for name, c := range map[string]struct {
+		args string
+		code int
+		says string
+	}{
+		"port down":     {"--scenario=port-down", 1, "FAILED   critical  port_active"},
+		"healthy":       {"--scenario=healthy", 0, ""},
+		"configuration": {"--config.file=/nosuch.yml", 0, "--config.file=\"/nosuch.yml\": no such file or directory"},
+	} {
+		var out commandtest.Output
+		args := []string{"check", "--severity=critical", "--log.level=error", c.args}
+		code := run(t, Options{}, &out, &out, args...)
+		if err := os.WriteFile(dir+"/said", []byte(out.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		check := script(t, dir, "check", fmt.Sprintf("cat %s/said; exit %d", dir, code))
+		got, errs := ran(t, []string{"sh"}, "slurm-prolog.sh", "CHECK="+check, "LOGGER=true")
+		if got != c.code || !strings.Contains(errs, c.says) {
+			t.Errorf("%s: exit code %d, want %d\n%s", name, got, c.code, errs)
+		}
+	}
+}
+
+// The health check drains a node for its own reason alone: not twice, not over somebody else's, not without an answer.
+func TestSlurmHealth(t *testing.T) {
+	const failed = "echo 'gpufabric: a critical check failed, and the node drains' >&2; echo 'FAILED   critical  port_active  mlx5_3: the port \"is\" $(down)' >&2; exit 1"
+	for shellName, shell := range shells(t) {
+		for _, c := range []struct {
+			name, gate, state string
+			code              int
+			drains            string // the arguments of scontrol; empty: it is not called
+		}{
+			{"healthy", "exit 0", "echo idle", 0, ""},
+			{"told and let through", "echo 'gpufabric: not everything could be checked' >&2; exit 0", "echo idle", 0, ""},
+			{"failed", failed, "echo allocated", 0, "update NodeName=gpu-05 State=DRAIN Reason=gpufabric: port_active mlx5_3: the port is (down)"},
+			{"failed, in two partitions", failed, "echo mixed; echo mixed", 0, "update NodeName=gpu-05 State=DRAIN Reason=gpufabric: port_active mlx5_3: the port is (down)"},
+			{"no verdict, strict", "echo 'gpufabric: it took more than 20 seconds' >&2; exit 1", "echo idle", 0, "update NodeName=gpu-05 State=DRAIN Reason=gpufabric: it took more than 20 seconds"},
+			{"drained already", failed, "echo drained", 0, ""},
+			{"draining already", failed, "echo 'draining*'", 0, ""},
+			{"down", failed, "echo 'down*'", 0, ""},
+			{"maintenance", failed, "echo maint", 0, ""},
+			{"no controller", failed, "exit 1", 1, ""},
+			{"the prolog is broken", "exit 127", "echo idle", 1, ""},
+			{"the controller refuses", failed, "echo idle; touch $DIR/refuse", 1, "update"},
+		} {
+			t.Run(shellName+" "+c.name, func(t *testing.T) {
+				dir := commandtest.Memory(t)
+				script(t, dir, "sinfo", "echo \"$@\" >$DIR/asked\n"+c.state)
+				script(t, dir, "scontrol", "echo \"$@\" >>$DIR/drained; test ! -e $DIR/refuse")
+				code, errs := ran(t, shell, "slurm-health.sh", "PATH="+dir, "DIR="+dir, "SLURMD_NODENAME=gpu-05", "GATE="+script(t, dir, "gate", c.gate))
+				called, _ := os.ReadFile(dir + "/drained")
+				if code != c.code || !strings.HasPrefix(string(called), c.drains) || (c.drains == "") != (len(called) == 0) || strings.Count(string(called), "\n") > 1 {
+					t.Errorf("exit code %d, want %d; scontrol %q\n%s", code, c.code, called, errs)
+				}
+				if (code != 0) != (errs != "") {
+					t.Errorf("exit code %d says %q", code, errs)
+				}
+				if asked, err := os.ReadFile(dir + "/asked"); err == nil && !strings.Contains(string(asked), "-n gpu-05 ") {
+					t.Errorf("sinfo %s", asked)
+				}
+			})
+		}
+	}
+}
+
+// The timer's unit takes what failed for a success, because the file has it, and nothing else.
+func TestTimerUnit(t *testing.T) {
+	text, err := os.ReadFile("../../docs/check/gpufabric-check.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	commandtest.Contains(t, string(text), fmt.Sprintf("\nSuccessExitStatus=%d\n", command.Failure), "\nLimitNOFILE=65536\n") // room for the files of all devices
+	_, line, _ := strings.Cut(string(text), "ExecStart=/usr/bin/gpufabric_exporter ")
+	line, _, _ = strings.Cut(line, "\n")
+	file := filepath.Join(commandtest.Memory(t), "gpufabric.prom")
+	args := strings.Fields(strings.Replace(line, "/var/lib/node_exporter/gpufabric.prom", file, 1))
+	var out commandtest.Output
+	if code := run(t, Options{}, &out, &out, append(args, "--scenario=port-down")...); code != command.Failure {
+		t.Errorf("%s: exit code %d\n%s", line, code, out.String())
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package program is the list of the commands, and of the flags that they share.
+package program
+
+import (
+	"context"
+	"errors"
+
+	"gpufabric_exporter/exporter"
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/capture"
+	"gpufabric_exporter/internal/command/check"
+	"gpufabric_exporter/internal/command/demo"
+	"gpufabric_exporter/internal/command/probe"
+	"gpufabric_exporter/internal/command/rules"
+	"gpufabric_exporter/internal/command/topology"
+	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/site"
+)
+
+// Options is what the process around the commands provides. The zero value is ready to use.
+type Options struct {
+	Site     site.Site         // but for its flags
+	Exporter exporter.Exporter // but for its flags and what is named here
+	// ServeGPUs is what the process of a site.GPUWorker does, as the command gpu-worker, until it is no longer wanted.
+	ServeGPUs func(ctx context.Context, library string) error
+	// ServeRank is what the process of a rank of a probe does, as the command probe-rank, until it is no longer wanted.
+	ServeRank func(context.Context) error
+}
+
+// New returns the command line, which fills in the flags of o. It is for one call.
+func New(o *Options) command.Line {
+	s, e, log := &o.Site, &o.Exporter, new(logging.Flags)
+	e.Site, e.Log, e.ConfigCheck.File = s, log, &s.Config.File
+	return command.Line{
+		Help: "Tells Prometheus what the training fabric of this node is: RDMA devices, ports, GIDs and the NCCL configuration.",
+		Groups: []command.Group{
+			&e.Web, log, &e.Collectors, &s.Devices, &s.Paths, &s.Recorded, &s.Config, &e.ConfigCheck, &e.Intervals, &s.GPUs,
+		},
+		Commands: []*command.Command{
+			e.Command(),
+			demo.New(e),
+			capture.New(s, log),
+			topology.New(s, log),
+			check.New(s, log),
+			probe.New(s, log, e.Probing),
+			rules.New(s),
+			gpuWorker(o.ServeGPUs),
+			probeRank(o.ServeRank),
+		},
+	}
+}
+
+// gpuWorker returns the command that is the process of a site.GPUWorker.
+func gpuWorker(serve func(ctx context.Context, library string) error) *command.Command {
+	const name = "gpu-worker"
+	var library string
+	return &command.Command{
+		Name: name, Help: "Asks NVIDIA's driver for another process of this program, which starts it.", Hidden: true,
+		Define: func(f *command.Flags) {
+			f.Add("library", "The NVML library.", command.File(&library)).Required()
+		},
+		Run: func(ctx context.Context, c *command.Call) int {
+			err := errors.New(name + ": this program was built without it")
+			if serve != nil {
+				err = serve(ctx, library)
+			}
+			return ended(c, err)
+		},
+	}
+}
+
+// probeRank returns the command that is the process of a rank.
+func probeRank(serve func(context.Context) error) *command.Command {
+	const name = "probe-rank"
+	return &command.Command{
+		Name: name, Help: "Runs NCCL for another process of this program, which starts it.", Hidden: true,
+		Run: func(ctx context.Context, c *command.Call) int {
+			err := errors.New(name + ": this program was built without it")
+			if serve != nil {
+				err = serve(ctx)
+			}
+			return ended(c, err)
+		},
+	}
+}
+
+func ended(c *command.Call, err error) int {
+	if err != nil {
+		return c.Fail(err)
+	}
+	return command.OK
+}

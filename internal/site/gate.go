@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package site
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/observer"
+)
+
+// GPUWorker asks NVIDIA's driver in a process of its own.
+type GPUWorker interface {
+	observer.GPUs
+	// Release ends the process within 5 s, so that nobody holds a GPU open, and lets none start before Resume. An
+	// error says that the kernel does not let go of it.
+	Release(reason string) error
+	Resume()
+	// Running tells whether there is a process. There is none before the first Read.
+	Running() bool
+}
+
+// GPUOptions says how NVIDIA's driver is asked.
+type GPUOptions struct {
+	Library string // name or path of the NVML library
+	Log     *slog.Logger
+}
+
+// absentRetry is how long a driver that the kernel has and NVML does not find is not asked again: containers without
+// NVIDIA's runtime are so for ever, and each try is a process.
+const absentRetry = time.Minute
+
+// watchInterval is how often it is looked whether the GPUs must be let go of while a process holds them.
+const watchInterval = time.Second
+
+// GPUs is how the GPUs of this host are asked.
+type GPUs struct {
+	Library     string // NVML, by name or path
+	Maintenance string // file; empty: none
+}
+
+// Define adds the flags.
+func (g *GPUs) Define(f *command.Flags) {
+	f.Add("gpu.nvml-library", "NVIDIA's management library (NVML), by name or path. A process of its own loads it.", command.File(&g.Library)).
+		Default("libnvidia-ml.so.1")
+	f.Add("gpu.maintenance-file", "While this file exists, no GPU is held open. SIGUSR1 does the same until the next SIGUSR1.", command.File(&g.Maintenance)).
+		PlaceHolder("FILE")
+}
+
+// UnderMaintenance says why the GPUs are to be let go of, if they are. A file that cannot be looked for counts as there:
+// it is safer not to touch.
+func (g GPUs) UnderMaintenance() string {
+	if g.Maintenance == "" {
+		return ""
+	}
+	switch _, err := os.Stat(g.Maintenance); {
+	case err == nil:
+		return "maintenance file " + g.Maintenance
+	case errors.Is(err, fs.ErrNotExist):
+		return ""
+	default:
+		return "maintenance file: " + err.Error()
+	}
+}
+
+// Gate asks a GPUWorker when nothing speaks against it, and has it let go of all GPUs otherwise: while a maintenance
+// file exists, from one SIGUSR1 to the next, and without a driver. NVML must not be opened without one: it would load it.
+//
+// Read and Close are for the observer. Watch and OnSignal may be called at the same time from other goroutines.
+type Gate struct {
+	worker  GPUWorker
+	flags   GPUs
+	version string // file that the driver shows while it is loaded
+	module  string // folder of its kernel module
+	log     *slog.Logger
+
+	look sync.Mutex // held while files are looked at and what they say is done
+
+	mu       sync.Mutex
+	signal   bool   // SIGUSR1 wants the GPUs released
+	released string // why they are; empty: they are not
+	failed   bool   // the worker did not let go of them, which is logged once
+
+	absent      fabric.GPUDriver // the last answer of NVML that there is no driver; belongs to Read
+	absentUntil time.Time        // when NVML is asked again
+}
+
+var _ observer.GPUs = (*Gate)(nil)
+
+// Gate returns who asks the driver of this host's GPUs, nil if nobody does or if it is not this host that is looked at.
+func (s *Site) Gate(log *slog.Logger) *Gate {
+	if s.Worker == nil || !s.ThisHost() {
+		return nil
+	}
+	return s.gate(s.Worker(GPUOptions{Library: s.GPUs.Library, Log: log}), log)
+}
+
+func (s *Site) gate(w GPUWorker, log *slog.Logger) *Gate {
+	return &Gate{
+		worker: w, log: log, flags: s.GPUs,
+		version: filepath.Join(s.Paths.Procfs, "driver/nvidia/version"), module: filepath.Join(s.Paths.Sysfs, "module/nvidia"),
+	}
+}
+
+// Read asks the driver, unless it must not be touched or is not there.
+func (g *Gate) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPUDriver, error) {
+	loaded := g.settle()
+	if d, ok := g.held(loaded, now); ok {
+		return d, nil
+	}
+	if !loaded {
+		g.absentUntil = time.Time{}
+		return fabric.GPUDriver{Loaded: fabric.Known(false, g.version, now)}, nil
+	}
+	if now.Before(g.absentUntil) {
+		return g.absent, nil
+	}
+	d, err := g.worker.Read(last, slow, now)
+	if d, ok := g.held(loaded, now); ok { // meanwhile, which is why the worker failed
+		return d, nil
+	}
+	if there, known := d.Loaded.Get(); err == nil && known && !there {
+		g.absent, g.absentUntil = d, now.Add(absentRetry)
+		g.mu.Lock()
+		g.release("NVML finds no driver")
+		g.mu.Unlock()
+	}
+	return d, err
+}
+
+// held is the answer while the GPUs are released for a reason that is not the driver's.
+func (g *Gate) held(loaded bool, now time.Time) (fabric.GPUDriver, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.released == "" {
+		return fabric.GPUDriver{}, false
+	}
+	return fabric.GPUDriver{Loaded: fabric.Known(loaded, g.version, now), Released: g.released}, true
+}
+
+// settle looks whether the GPUs must be let go of, does it, and tells whether the kernel has their driver.
+func (g *Gate) settle() (loaded bool) {
+	g.look.Lock()
+	defer g.look.Unlock()
+	reason := g.flags.UnderMaintenance()
+	loaded = exists(g.version) || exists(g.module)
+
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.signal {
+		reason = "SIGUSR1"
+	}
+	before := g.released
+	g.released = reason
+	switch {
+	case reason != "":
+		g.release(reason)
+	case !loaded:
+		g.release("the driver is not loaded")
+	default:
+		g.worker.Resume()
+	}
+	switch {
+	case reason != "" && before == "":
+		g.log.Info("GPUs released", "reason", reason)
+	case reason == "" && before != "":
+		g.log.Info("GPUs are no longer released", "reason", before)
+	}
+	return loaded
+}
+
+// Maintained says why nobody may touch the GPUs; empty: nothing speaks against it.
+func (g *Gate) Maintained() (string, error) {
+	g.mu.Lock()
+	signal := g.signal
+	g.mu.Unlock()
+	if signal {
+		return "SIGUSR1", nil
+	}
+	return g.flags.UnderMaintenance(), nil
+}
+
+// exists counts what cannot be looked at as there.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// release is called with mu held.
+func (g *Gate) release(reason string) {
+	err := g.worker.Release(reason)
+	if err != nil && !g.failed {
+		g.log.Error("GPUs not released", "reason", reason, "err", err)
+	}
+	g.failed = err != nil
+}
+
+// toggle is SIGUSR1. Letting go waits for no file.
+func (g *Gate) toggle() {
+	g.mu.Lock()
+	g.signal = !g.signal
+	if g.signal {
+		g.released = "SIGUSR1"
+		g.release(g.released)
+		g.log.Info("GPUs released", "reason", g.released)
+		g.mu.Unlock()
+		return
+	}
+	g.mu.Unlock()
+	g.settle()
+}
+
+// Watch lets go of the GPUs when they are wanted, whether anybody asks for facts or not, until ctx ends.
+func (g *Gate) Watch(ctx context.Context) {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if g.worker.Running() {
+				g.settle()
+			}
+		}
+	}
+}
+
+// OnSignal toggles whenever a signal arrives, until ctx ends. Without a gate, signals have no effect: they would end the process.
+func (g *Gate) OnSignal(ctx context.Context, signals <-chan os.Signal) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-signals:
+			if g != nil {
+				g.toggle()
+			}
+		}
+	}
+}
+
+// Close ends the process.
+func (g *Gate) Close() error { return g.worker.Close() }

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package site
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"time"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/simulator"
+)
+
+// Look observes a node that is this much further than when it was opened; only a simulated one has to be told.
+type Look func(ctx context.Context, want fabric.Want, further time.Duration) (*fabric.Node, error)
+
+// Open opens this host, or a simulated node where there is a scenario, for commands that look and are done. The observer
+// logs what could not be read. The configuration is what the node is judged by. The function is called in the end.
+func (s *Site) Open(scenario *simulator.Scenario, log *slog.Logger) (Look, config.Config, func(), error) {
+	at := observer.Options{
+		Sysfs: s.Paths.Sysfs, Procfs: s.Paths.Procfs, Rootfs: s.Paths.Rootfs, Netlink: s.Recorded.Netlink, Devices: s.Devices.Filter, Log: log,
+		FastInterval: time.Millisecond, MediumInterval: time.Millisecond, // nobody shares a reading
+	}
+	read := s.Config.Read
+	step := func(int) error { return nil }
+	var undo []func()
+	done := func() {
+		for _, u := range undo {
+			u()
+		}
+	}
+	if scenario != nil {
+		dir, err := command.TemporaryFolder()
+		if err != nil {
+			return nil, config.Config{}, nil, err
+		}
+		undo = append(undo, func() { _ = os.RemoveAll(dir) })
+		tree, err := scenario.Build().Materialise(dir)
+		if err != nil {
+			done()
+			return nil, config.Config{}, nil, err
+		}
+		at.Sysfs, at.Procfs, at.Rootfs, at.Ethernet, at.GPUs = tree.Sysfs(), tree.Procfs(), tree.Rootfs(), tree.Ethernet(), tree.GPUs()
+		if s.Config.Optional { // else what this site expects is held against the simulated node
+			read = func() (config.Config, error) {
+				return config.Parse("scenario "+scenario.Name, []byte(scenario.Config()))
+			}
+		}
+		step = tree.Step
+	}
+	conf, err := read()
+	if err != nil {
+		done()
+		return nil, conf, nil, err
+	}
+	at.Policy, at.NCCL = conf.Policy, conf.NCCL
+	if scenario == nil {
+		if at.GPUs, err = s.HostGPUs(at.Log); err != nil {
+			return nil, conf, nil, err
+		}
+	}
+	ob, err := s.Observe(at, scenario != nil)
+	if err != nil {
+		done()
+		return nil, conf, nil, err
+	}
+	undo = append([]func(){ob.Close}, undo...)
+	return func(ctx context.Context, want fabric.Want, further time.Duration) (*fabric.Node, error) {
+		if err := step(int(further.Seconds())); err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, FirstObservation)
+		defer cancel()
+		n := ob.Observe(ctx, want)
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return nil, ctx.Err()
+		}
+		return n, nil
+	}, conf, done, nil
+}
+
+// ObserveOnce observes this host, or a simulated node where there is a scenario; a second time after the interval, if there is
+// one, so that rates show.
+func (s *Site) ObserveOnce(ctx context.Context, scenario *simulator.Scenario, want fabric.Want, interval time.Duration, log *slog.Logger) (*fabric.Node, config.Config, error) {
+	look, conf, done, err := s.Open(scenario, log)
+	if err != nil {
+		return nil, conf, err
+	}
+	defer done()
+	n, err := look(ctx, want, 0)
+	if err != nil || interval == 0 {
+		return n, conf, err
+	}
+	wait := time.NewTimer(interval)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		n, err = look(ctx, want, interval)
+		return n, conf, err
+	case <-ctx.Done():
+		return nil, conf, ctx.Err()
+	}
+}

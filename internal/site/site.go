@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package site is the node that flags describe: where its files are, who answers for its GPUs, and what is expected of it.
+//
+// A Site belongs to the goroutine that parses the flags until they are parsed, and only reads from then on. Errors of reading the
+// configuration are of type *config.Error.
+package site
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"syscall"
+	"time"
+
+	"gpufabric_exporter/internal/capture"
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/inventory"
+	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/spelling"
+)
+
+// Site is a node, by the groups of flags that describe it.
+type Site struct {
+	Paths    Paths
+	Recorded Recorded
+	Devices  Devices
+	Config   Config
+	GPUs     GPUs
+
+	// Worker returns who asks NVIDIA's driver, without starting anything yet; nil: nobody does.
+	Worker func(GPUOptions) GPUWorker
+	// NewObserver is observer.New, but in tests.
+	NewObserver func(observer.Options) (Observer, error)
+	// Inventory is the file that keeps what hardware the node had; empty: the default where this is this host, else none.
+	Inventory string
+}
+
+// Observer is what is needed of an observer.Observer.
+type Observer interface {
+	Observe(ctx context.Context, want fabric.Want) *fabric.Node
+	SetPolicy(p *fabric.Policy, files observer.NCCLFiles)
+	Close()
+}
+
+var _ Observer = (*observer.Observer)(nil)
+
+// Paths are where the file systems of the node are mounted.
+type Paths struct{ Sysfs, Procfs, Rootfs string }
+
+// Define adds the flags.
+func (p *Paths) Define(f *command.Flags) {
+	f.Add("path.sysfs", "Where sysfs is mounted.", command.Input(&p.Sysfs)).Default("/sys")
+	f.Add("path.procfs", "Where procfs is mounted.", command.Input(&p.Procfs)).Default("/proc")
+	f.Add("path.rootfs", "Where the file system of the host is mounted.", command.Input(&p.Rootfs)).Default("/")
+}
+
+// Recorded is what the kernel of the node answered when it was captured.
+type Recorded struct{ Netlink string } // folder; empty: this kernel is asked
+
+// Define adds the flag.
+func (r *Recorded) Define(f *command.Flags) {
+	f.Add("path.netlink", "Folder of recorded answers of the kernel that belong to --path.sysfs: netlink of a capture.", command.File(&r.Netlink)).
+		PlaceHolder("DIR")
+}
+
+// Devices are the RDMA devices that may be touched.
+type Devices struct{ fabric.Filter }
+
+// Define adds the flags.
+func (d *Devices) Define(f *command.Flags) {
+	f.Add("collector.device-include", "Touch only RDMA devices whose whole name matches.", command.Into(&d.Include, config.ParsePattern)).PlaceHolder("REGEXP")
+	f.Add("collector.device-exclude", "Do not touch RDMA devices whose whole name matches.", command.Into(&d.Exclude, config.ParsePattern)).PlaceHolder("REGEXP")
+	f.Check(func() error {
+		if d.Include != nil && d.Exclude != nil {
+			return errors.New("--collector.device-include and --collector.device-exclude: expected at most one of them")
+		}
+		return nil
+	})
+}
+
+// Config is the file that says what is expected of the node.
+type Config struct {
+	config.File
+	Default string // empty: that of the program
+}
+
+// Define adds the flag.
+func (c *Config) Define(f *command.Flags) {
+	const flag = "config.file"
+	f.Add(flag, "What the site expects of its nodes (YAML). Read again on SIGHUP and on POST /-/reload. The default file may be missing; "+config.NoFile+": read no file.",
+		command.Input(&c.Path)).Default(cmp.Or(c.Default, config.DefaultFile))
+	f.Check(func() error {
+		c.Optional = !f.Given(flag)
+		if c.Path == config.NoFile {
+			c.Path = ""
+		}
+		return nil
+	})
+}
+
+// Scenario is the value of a flag that names a simulated node.
+func Scenario(to **simulator.Scenario) command.Value {
+	names := func() []string {
+		var all []string
+		for _, s := range simulator.Scenarios() {
+			all = append(all, s.Name)
+		}
+		return all
+	}
+	return command.Into(to, func(s string) (*simulator.Scenario, error) {
+		found, err := simulator.Find(s)
+		if err != nil {
+			err = errors.New("there is no such scenario (demo --list names all)" + spelling.Hint(s, names()))
+		}
+		return &found, err
+	}).Words(names)
+}
+
+// AddScenario adds the flag that has a command look at a simulated node; *to stays nil without it.
+func AddScenario(f *command.Flags, to **simulator.Scenario) {
+	f.Add("scenario", "Of a simulated node instead of this host; see demo --list.", Scenario(to)).PlaceHolder("NAME")
+}
+
+// sysfsMagic is SYSFS_MAGIC of linux/magic.h.
+const sysfsMagic = 0x62656572
+
+// ThisHost tells that the flags name this host's own hardware, and no copy of some sysfs.
+func (s *Site) ThisHost() bool {
+	var st syscall.Statfs_t
+	return s.Recorded.Netlink == "" && syscall.Statfs(s.Paths.Sysfs, &st) == nil && st.Type == sysfsMagic
+}
+
+// Observe opens an observer of this host, or of a simulated node. That of this host remembers what hardware there was.
+func (s *Site) Observe(o observer.Options, simulated bool) (Observer, error) {
+	open, file := s.NewObserver, s.Inventory
+	if open == nil {
+		open = func(o observer.Options) (Observer, error) { return observer.New(o) }
+		if file == "" && s.ThisHost() {
+			file = inventory.DefaultFile
+		}
+	}
+	ob, err := open(o)
+	if err != nil || simulated {
+		return ob, err
+	}
+	return remembering{ob, inventory.Open(file, o.Log)}, nil
+}
+
+// remembering is an observer that tells what the node had more of before.
+type remembering struct {
+	Observer
+	had *inventory.Inventory
+}
+
+func (r remembering) Observe(ctx context.Context, want fabric.Want) *fabric.Node {
+	return r.had.Update(r.Observer.Observe(ctx, want))
+}
+
+func (r remembering) Close() {
+	r.Observer.Close()
+	r.had.Close()
+}
+
+// HostGPUs returns who answers for the GPUs of what the flags say: this host's driver, or what one answered that was
+// captured. Without either it is nil.
+func (s *Site) HostGPUs(log *slog.Logger) (observer.GPUs, error) {
+	if s.Recorded.Netlink != "" {
+		return ReplayedGPUs(s.Recorded.Netlink)
+	}
+	if g := s.Gate(log); g != nil {
+		return g, nil
+	}
+	return nil, nil // a nil *Gate would be no nil interface
+}
+
+// ReplayedGPUs returns what a GPU driver answered, nil where nobody asked one.
+func ReplayedGPUs(folder string) (observer.GPUs, error) {
+	g, err := capture.ReplayGPUs(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// FirstObservation bounds how long a node is waited for that was not observed yet, because of a device that hangs.
+const FirstObservation = 10 * time.Second
