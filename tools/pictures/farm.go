@@ -41,7 +41,10 @@ func nodes() []struct{ instance, scenario string } {
 
 // subjects are the variables that dashboards are opened with: their names and values, by the name of the dashboard.
 func subjects() map[string]map[string]string {
-	return map[string]map[string]string{"node": {"instance": landingNode}}
+	return map[string]map[string]string{
+		"node": {"instance": landingNode},
+		"port": {"instance": landingNode, "device": "mlx5_7"}, // of the PFC storm
+	}
 }
 
 // farm is the simulated cluster and its Prometheus.
