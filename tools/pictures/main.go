@@ -147,9 +147,11 @@ func executable(path string) error {
 	return err
 }
 
-// scratch is a folder in memory, where there is one: a simulated node is thousands of small files that change each second.
+// scratch is a folder in memory, where there is one with room for 15 simulated nodes of 25 MB each: they are thousands of
+// small files that change each second. Docker's /dev/shm is too small.
 func scratch() string {
-	if _, err := os.Stat("/dev/shm"); err == nil {
+	var shm syscall.Statfs_t
+	if err := syscall.Statfs("/dev/shm", &shm); err == nil && shm.Bavail > 1<<30/uint64(shm.Bsize) {
 		return "/dev/shm"
 	}
 	return ""

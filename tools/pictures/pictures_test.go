@@ -31,12 +31,11 @@ import (
 func TestMain(m *testing.M) {
 	if role := os.Getenv("PICTURES_STAND_IN"); role != "" {
 		if err := standIn(role, os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			panic(err)
 		}
 		return
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // standIn answers as an exporter, a Prometheus with data of all nodes, or a Grafana that has one page.
@@ -106,8 +105,10 @@ func site(t *testing.T, page string) (args []string, dir string) {
 		}
 	}
 	at := func(name string) string { return filepath.Join(dir, name) }
-	return []string{"-grafana=" + at("grafana"), "-exporter=" + at("exporter"), "-programs=" + at("programs"), "-rules=" + at("rules"),
-		"-dashboards=" + at("dashboards"), "-out=" + at("out"), "-collect=0s", "-width=800"}, dir
+	return []string{
+		"-grafana=" + at("grafana"), "-exporter=" + at("exporter"), "-programs=" + at("programs"), "-rules=" + at("rules"),
+		"-dashboards=" + at("dashboards"), "-out=" + at("out"), "-collect=0s", "-width=800",
+	}, dir
 }
 
 func panel(title string, y int) string {
