@@ -106,7 +106,7 @@ func (d *Device) ReadPorts(h *fabric.HCA, now time.Time) error {
 // ReadPortDetails reads what changes rarely. It needs what Identify and ReadPorts found out: the link layer, and
 // whether the link is up.
 func (d *Device) ReadPortDetails(h *fabric.HCA, now time.Time) error {
-	if err := d.check(); err != nil {
+	if err := d.checkAgain(); err != nil {
 		return err
 	}
 	for i := range h.Ports {
