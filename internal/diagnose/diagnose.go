@@ -231,8 +231,9 @@ func Run(n *fabric.Node, checks []*Check) []Verdict {
 	}
 	v := verdicts{list: make([]Verdict, 0, usual*len(checks))}
 	for _, c := range checks {
-		v.check = c
-		c.judge(n, &v)
+		if v.check = c; c.judge != nil {
+			c.judge(n, &v)
+		}
 	}
 	v.sort()
 	return v.list

@@ -65,7 +65,8 @@ const (
 	WantNetStats                  // statistics of network interfaces
 	WantDCQCN                     // parameters of congestion control
 	WantPCI                       // links, errors and settings of GPUs, NICs and bridges; where they are comes with WantHCA
-	WantGPU                       // what NVML says of GPUs; and all of WantPCI
+	WantGPU                       // what NVML says of GPUs, and the kernel of GPUDirect RDMA; and all of WantPCI
+	WantDaemons                   // daemons that start jobs, and what these may lock
 )
 
 // Host is the node itself.
@@ -155,7 +156,6 @@ type NetDev struct {
 	Name         string
 	Speed        Fact[float64] // bytes per second; class/net/<if>/speed is in Mb/s
 	MTU          Fact[int]     // bytes
-	OperState    Fact[string]  // RFC 2863 words: up, down, dormant, ...
 	Upper        Fact[string]  // the bond or bridge it is enslaved to
 	Bond         Fact[bool]    // it is a bond: its speed is the sum of its members
 	DefaultRoute Fact[bool]    // a default route leaves through it or through its upper device

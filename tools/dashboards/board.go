@@ -27,6 +27,7 @@ type board struct {
 	title       string // Grafana makes the end of the address of it
 	description string
 	oneNode     bool // shows one node at a time
+	oneDevice   bool // shows one RDMA device at a time
 	annotations bool // marks changes of versions
 	lines       []line
 	rows        []row
@@ -50,7 +51,7 @@ func boards() ([]board, error) {
 		return nil, fmt.Errorf("names of alerts: %w", err)
 	}
 	t := newTexts(groups)
-	return []board{fleet(t), node(t), roce(), probeResults()}, nil
+	return []board{fleet(t), node(t), port(t), roce(), probeResults()}, nil
 }
 
 func (b board) uid() string { return "gpufabric-" + b.name }

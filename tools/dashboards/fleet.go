@@ -14,7 +14,7 @@ func fleet(t texts) board {
 	return board{
 		name: "fleet", title: "GPU fabric: fleet",
 		description: "All nodes of a training cluster: what is wrong, where, and whether the service levels are met.",
-		lines:       []line{fleetNow(), {findings(t, 16), worstNodes()}, fleetLists(), fleetLevels(), fleetTrends()},
+		lines:       []line{fleetNow(), {findings(t, width)}, {railGrid()}, fleetLists(), fleetLevels(), fleetTrends()},
 		rows:        []row{{"All nodes", []line{{allNodes()}}}, {"Firing alerts", []line{{firing()}}}, {"How to read this", []line{{fleetHelp()}}}},
 	}
 }
@@ -23,20 +23,19 @@ func fleetNow() line {
 	return line{
 		number(about{"Nodes answering", "Exporters that answered the last scrape.", "no exporter answers", 3, 4}, "none",
 			nodes(`gpufabric_node_info{@node}`), []step{{0, bad}, {1, plainly}}, nil),
-		number(about{"Nodes silent", "Exporters that answered within the last minutes or hours and do not now. Nothing is known of their nodes.", "no exporter is known", 3, 4}, "none",
-			orZero(nodes(`up{@node} == 0 and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds`),
-				`up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds`), zero(bad), nil),
+		number(about{"Nodes silent", "Exporters that do not answer: those that did within the last hours, and targets of a job named like the exporter that never did. Nothing is known of their nodes.", "no exporter is known", 3, 4}, "none",
+			orZero(nodes(silent), exporters), zero(bad), nil),
 		number(about{"Nodes critical", "Nodes with at least one open finding of severity critical: training there breaks, or is many times slower.", "checks are off, or no node answers", 3, 4}, "none",
 			orZero(nodes(open(of(diagnose.Critical))), `gpufabric_check_failed{@node}`), zero(bad), nil),
-		number(about{"Nodes with warnings", "Nodes with at least one open finding of severity warning.", "checks are off, or no node answers", 3, 4}, "none",
+		number(about{"Nodes warning", "Nodes with at least one open finding of severity warning.", "checks are off, or no node answers", 3, 4}, "none",
 			orZero(nodes(open(of(diagnose.Warning))), `gpufabric_check_failed{@node}`), zero(warning), nil),
-		number(about{"Training ports down", "Ports of role compute that are not active.", "no port is known", 3, 4}, "none",
-			orZero(`count(gpufabric_hca_port_state{state="active",@port} == 0 `+compute+`)`, `gpufabric_hca_port_state{state="active",@port} `+compute), zero(bad), nil),
+		number(about{"Ports down", "Training ports that were active, or should be, and are not. Ports that nobody cabled do not count.", "no port is known", 3, 4}, "none",
+			orZero(`count(count by (cluster, instance, device, port) (port:gpufabric_hca_port_state:down_since_timestamp_seconds{@port} or gpufabric_check_failed{check="port_active",@port} == 1))`, `gpufabric_hca_port_state{@port}`), zero(bad), nil),
 		number(about{"Nodes on TCP", "Nodes where a probe of NCCL went over sockets, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "neither probes nor traffic are known", 3, 4}, "none",
 			orZero(nodes(onTCP), `gpufabric_probe_transport{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`), zero(bad), nil),
-		number(about{"Nodes slowed down", "Nodes with a probe whose bandwidth is below its own baseline, confirmed by a second run.", "no baseline yet, or no probes switched on", 3, 4}, "none",
+		number(about{"Nodes slowed", "Nodes with a probe whose bandwidth is below its own baseline, confirmed by a second run.", "no baseline yet, or no probes switched on", 3, 4}, "none",
 			orZero(nodes(`gpufabric_probe_regressed{@node} == 1`), `gpufabric_probe_regressed{@node}`), zero(warning), nil),
-		number(about{"Nodes with unknowns", "Nodes where at least one check cannot tell, mostly for want of privilege or of a driver's answer. Unknown is neither good nor bad.", "checks are off, or no node answers", 3, 4}, "none",
+		number(about{"Nodes unknown", "Nodes where at least one check cannot tell, mostly for want of privilege or of a driver's answer. Unknown is neither good nor bad.", "checks are off, or no node answers", 3, 4}, "none",
 			orZero(nodes(`gpufabric_check_unknown{@node} == 1`), `gpufabric_check_failed{@node}`), []step{{0, plainly}, {1, note}}, nil),
 	}
 }
@@ -56,20 +55,6 @@ label_replace(
   count by (cluster, instance) (ALERTS{alertname="GpuFabricTcpOnRdmaNic",alertstate="firing",@node}),
   "evidence", "training NICs carry mostly TCP", "", ""
 ))`
-
-func worstNodes() panel {
-	return grid(about{"Worst nodes", "The twenty nodes with most open findings. In the score, critical ones count 100 and warnings 1.", "no open finding on any node", 8, 9},
-		[]string{
-			`topk(20, sum by (cluster, instance) (100 * ` + open(of(diagnose.Critical)) + ` or ` + open(of(diagnose.Warning)) + `))`,
-			`topk(20, count by (cluster, instance) (` + open(of(diagnose.Critical)) + `))`,
-			`topk(20, count by (cluster, instance) (` + open(of(diagnose.Warning)) + `))`,
-		}, "-Score",
-		column{field: "instance", title: "Node", link: toNode()},
-		column{field: "B", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 75},
-		column{field: "C", title: "Warnings", none: "none", steps: []step{{1, warning}}, width: 85},
-		column{field: "A", title: "Score", none: "small", width: 65},
-		column{field: "cluster", title: "Cluster", width: 80})
-}
 
 func fleetLists() line {
 	return line{
@@ -105,11 +90,11 @@ func fleetLevels() line {
 				`clamp_min(min by (cluster, slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1)`,
 			}, "Service level",
 			column{field: "slo", title: "Service level", words: objectives()},
-			column{field: "A", title: "Objective", unit: "percentunit", width: 90},
-			column{field: "B", title: "Now", unit: "percentunit", width: 90},
-			column{field: "C", title: "1 day", unit: "percentunit", width: 90},
-			column{field: "D", title: "30 days", unit: "percentunit", width: 90},
-			column{field: "E", title: "Budget left", unit: "percentunit", steps: []step{{-1e9, bad}, {0, warning}, {0.25, good}}, width: 100},
+			column{field: "A", title: "Objective", unit: "percentunit", width: 80},
+			column{field: "B", title: "Now", unit: "percentunit", width: 65},
+			column{field: "C", title: "1 day", unit: "percentunit", width: 65},
+			column{field: "D", title: "30 days", unit: "percentunit", width: 70},
+			column{field: "E", title: "Budget left", unit: "percentunit", steps: []step{{-1e9, bad}, {0, warning}, {0.25, good}}, width: 90},
 			column{field: "cluster", title: "Cluster", width: 80}),
 		named(over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there.", "no service levels: the recording rules are not loaded, or nothing is known yet", 10, 10}, "percentunit",
 			[]step{{0, bad}}, curve{`clamp_min(min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1)`, "{{slo}}"}), objectives()),
@@ -138,8 +123,12 @@ func allNodes() panel {
 			`max by (cluster, instance) (gpufabric_node_gpus{@node})`,
 			`min by (cluster, instance) (gpufabric_probe_baseline_ratio{kind!="socket",@node})`,
 			`count by (cluster, instance) (gpufabric_check_unknown{@node} == 1)`,
-		}, "Node",
+			orElse(`count by (cluster, instance) (`+problems(of(diagnose.Critical))+`)`, `max by (cluster, instance) (gpufabric_node_info{@node})`, sortedFirst),
+			`count by (cluster, instance) (` + problems(of(diagnose.Warning)) + `)`,
+		}, "-Critical",
 		column{field: "instance", title: "Node", link: toNode()},
+		column{field: "G", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 80},
+		column{field: "H", title: "Warnings", none: "none", steps: []step{{1, warning}}, width: 90},
 		column{field: "kernel_release", title: "Kernel"},
 		column{field: "B", title: "Training ports up", none: "none known"},
 		column{field: "C", title: "Expected", none: "not stated"},

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/internal/site"
 )
 
@@ -75,5 +78,20 @@ func TestManifest(t *testing.T) {
 		if code != exitUnchecked || !strings.Contains(said, says) {
 			t.Errorf("%.40q: %d: %s", content, code, said)
 		}
+	}
+}
+
+// TestDriftIsOneVerdict: a setting that is not what the manifest says fails one check of the device, also for the exporter.
+func TestDriftIsOneVerdict(t *testing.T) {
+	s, err := simulator.Find("healthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := simulatortest.Watch(t, s, 0)[0]
+	m := diagnose.NewManifest(n)
+	m.Devices["mlx5_3"]["firmware"] = "28.0.0"
+	failed := diagnose.Failures(diagnose.Run(withManifest(n, m), nil))
+	if len(failed) != 1 || failed[0].Check.ID != "manifest" || failed[0].Subject.Device != "mlx5_3" || failed[0].What != "Changed since the manifest: firmware" {
+		t.Errorf("got %+v", failed)
 	}
 }
