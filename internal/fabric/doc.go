@@ -25,8 +25,8 @@
 //     what the site expects. RoCEInputs.JobTC is the input for the value of a job; nothing sets it yet.
 //   - Observed traffic (ObserveRoCE) comes from the last two readings of interface statistics and of RDMA counters, each with
 //     its own window. Readings that are older or further apart than five minutes say nothing about the present. Observed steps
-//     do not change the verdict, with one exception: when nearly all RDMA bytes have the expected priority, the traffic class
-//     of jobs counts as known. Observed steps have no metrics, because alert rules see more than two readings; the landing page
+//     do not change the verdict, with one exception: when the only thing missing is the traffic class of jobs, and nearly
+//     all RDMA bytes have the expected priority, it is right (settle). Observed steps have no metrics, because alert rules see more than two readings; the landing page
 //     and "check --interval" show them (internal/diagnose/observed.go).
 //
 // # PCI bus
