@@ -73,7 +73,7 @@ func TestRules(t *testing.T) {
 			}
 			seen[name] = true
 			for _, m := range matching.FindAllStringSubmatch(r.Expr, -1) {
-				if !strings.HasPrefix(m[1], "cluster, job, instance") {
+				if !strings.HasPrefix(m[1], "cluster, job, instance") && !strings.HasPrefix(m[1], "cluster, board, role, setting") { // of the whole cluster
 					t.Errorf("%s: on (%s) takes nodes of different clusters, or targets of different jobs, for one", name, m[1])
 				}
 			}
@@ -134,6 +134,9 @@ func checkAlert(t *testing.T, r Rule) {
 	subject, dashboard := "$labels.instance", "/d/gpufabric-node/"
 	if strings.HasPrefix(r.Alert, "GpuFabricErrorBudget") { // of a cluster
 		subject, dashboard = "$labels.slo", "/d/gpufabric-fleet/"
+	}
+	if r.Alert == "GpuFabricConfigurationDrift" { // against the fleet
+		dashboard = "/d/gpufabric-fleet/"
 	}
 	for _, part := range []string{subject, "$value"} {
 		if !strings.Contains(d, part) && (part != "$value" || !flag01[r.Alert]) {

@@ -86,11 +86,13 @@ var (
 		Source: "/sys/class/net/<netdev>/ecn/roce_np/cnp_dscp (MLNX_OFED)", Cadence: Slow, Stability: Stable,
 	}
 	roceConfigurationInfo = &Family{
-		Name: "roce_configuration_info", Type: Info, Labels: []string{"device", "port", "netdev", "hash", "traffic_class_source", "dcbx"},
+		Name: "roce_configuration_info", Type: Info, Labels: []string{"device", "port", "netdev", "hash", "pfc", "dscp_map", "buffers", "mtu", "traffic_class_source", "dcbx"},
 		Help: "How the interface is set for RoCE; constant 1. hash is of trust, traffic class, DSCP, priority, PFC, ETS, ECN, 802.3x pause and buffers: it is equal where they are, " +
-			"so that rails and nodes that differ can be found. traffic_class_source: ofed, nccl, job (not set on the host), none (RoCE v1), unknown. " +
+			"so that rails and nodes that differ can be found. Parts of it that are known, to compare nodes by: pfc has the priorities with PFC (3, or none); " +
+			"dscp_map is a hash of the priorities of all DSCPs, or pcp where DSCP is not trusted; buffers is a hash of the receive buffers; mtu is that of the interface, in bytes. " +
+			"What is not known is an empty label. traffic_class_source: ofed, nccl, job (not set on the host), none (RoCE v1), unknown. " +
 			"dcbx: host, or firmware, which may overwrite what the host sets.",
-		Source: "as roce_chain_consistent; DCB_ATTR_DCBX", Cadence: Slow, Stability: Experimental,
+		Source: "as roce_chain_consistent; DCB_ATTR_DCBX; /sys/class/net/<netdev>/mtu", Cadence: Slow, Stability: Experimental,
 	}
 	roceCongestionControlParameter = &Family{
 		Name: "roce_congestion_control_parameter", Type: Gauge, Labels: []string{"device", "port", "netdev", "parameter"},
@@ -194,7 +196,14 @@ func collectQoS(dev, port string, d *fabric.NetDev, c *fabric.RoCEChain, emit em
 	}
 	number(emit, roceLosslessBuffer, c.LosslessBuffer, dev, port, d.Name)
 	number(emit, roceCNPDSCP, q.CNPDSCP, dev, port, d.Name)
-	emit(roceConfigurationInfo, 1, dev, port, d.Name, c.Hash, c.TrafficClassFrom, dcbx(q.DCBX))
+	pfc, mtu := "", ""
+	if v, ok := q.PFC.Get(); ok {
+		pfc = v.Enabled.String()
+	}
+	if v, ok := d.MTU.Get(); ok {
+		mtu = strconv.Itoa(v)
+	}
+	emit(roceConfigurationInfo, 1, dev, port, d.Name, c.Hash, pfc, c.DSCPMap, c.BufferMap, mtu, c.TrafficClassFrom, dcbx(q.DCBX))
 }
 
 // dcbx says who configures the interface; empty when the driver does not.

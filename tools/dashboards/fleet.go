@@ -15,7 +15,7 @@ func fleet(t texts) board {
 		name: "fleet", title: "GPU fabric: fleet",
 		description: "All nodes of a training cluster: what is wrong, where, and whether the service levels are met.",
 		lines:       []line{fleetNow(), {findings(t, width)}, {railGrid()}, fleetLists(), fleetLevels(), fleetTrends()},
-		rows:        []row{{"All nodes", []line{{allNodes()}}}, {"Firing alerts", []line{{firing()}}}, {"How to read this", []line{{fleetHelp()}}}},
+		rows:        []row{drift(), {"All nodes", []line{{allNodes()}}}, {"Firing alerts", []line{{firing()}}}, {"How to read this", []line{{fleetHelp()}}}},
 	}
 }
 
@@ -106,7 +106,7 @@ const rails = `on (cluster, job, instance, device) group_left (rail) topk by (cl
 
 func fleetTrends() line {
 	return line{
-		over(about{"RDMA sent, by rail", "What each rail sends over RDMA, the mean of the nodes. Rail 0 is the first training NIC of every node. A row that is darker than the others is a rail that lags.", "no RDMA traffic is known, or no GPU is near a NIC", 12, 8}, "Bps", nil,
+		over(about{"RDMA sent, by rail", "What each rail sends over RDMA, the mean of the nodes. Rail 0 is the first training NIC of every node. A line below the others is a rail that lags.", "no RDMA traffic is known, or no GPU is near a NIC", 12, 8}, "Bps", nil,
 			curve{`avg by (rail) (port:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node} * ` + rails + `)`, "rail {{rail}}"}),
 		over(about{"RDMA and other traffic", "What all nodes send: over RDMA from their training ports, and otherwise (mostly TCP) from all their RDMA-capable interfaces. Training that falls back moves from the first line to the second.", "no traffic counters are known", 12, 8}, "Bps", nil,
 			curve{`sum(instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node})`, "RDMA"},

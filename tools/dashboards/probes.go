@@ -112,7 +112,7 @@ func latency() line {
 
 func probeRails() line {
 	return line{
-		over(about{"Bus bandwidth, by rail", "What the probe of each rail reached, the mean of the nodes chosen. A darker row is a slow rail.", "no probe of kind rail has a result", 12, 8}, "Bps", nil,
+		over(about{"Bus bandwidth, by rail", "What the probe of each rail reached, the mean of the nodes chosen. A line below the others is a slow rail.", "no probe of kind rail has a result", 12, 8}, "Bps", nil,
 			curve{`avg by (rail) (max by (cluster, job, instance, device) (gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port}) * ` + rails + `)`, "rail {{rail}}"}),
 		over(about{"Rails against the line rate", "Bus bandwidth of each rail over what its line rate lets expect, where two GPUs share a NIC and it is known. The ten lowest at the end of the time shown, and the lowest at each time.", "no rail of which it is known what to expect", 12, 8}, "percentunit", nil,
 			extreme("bottomk", 10, `min by (instance, device) (gpufabric_probe_expected_ratio{kind="rail",@port})`, "{{instance}} {{device}}")...),
