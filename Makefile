@@ -13,7 +13,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs lab-test lab-full hang-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures
+.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,7 @@ run: build ## serve this host on port 10791
 
 # What starts no goroutine needs no race detector, which makes it ten times slower; nor does what tests processes of its own
 # or reads whole trees of files, of which it makes ones that take a second longer to end.
-PURE := . ./internal/program ./internal/command/check ./internal/command/rules ./internal/command/topology ./internal/config ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/...
+PURE := . ./internal/program ./internal/command/check ./internal/command/rules ./internal/command/topology ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/...
 
 # The longest first, beside which the others run. make lint vets.
 test: ## all tests that need no virtual machine, most with the race detector
@@ -59,6 +59,9 @@ docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md and ALERTS.md 
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
 	cd tools && $(GO) test ./operator -run 'TestObjects$$' -update
 
+generate: docs ## all that is generated: make docs, and the golden files of scenarios
+	$(GO) test ./collector -run TestScenarios -update
+
 dashboards: ## write dashboards/*.json from tools/dashboards
 	cd tools && $(GO) run ./dashboards
 
@@ -80,6 +83,9 @@ probes: ## probes with processes of this program over stand-ins for CUDA and NCC
 e2e: ## the alerts on real Prometheus and Alertmanager, with faults at known times, and what dashboards show of them (17 min; Debian's packages are fetched)
 	$(GO) test -count=1 -v -timeout 30m -tags e2e ./test/e2e
 
+contributing: ## docs/CONTRIBUTING.md on copies of the tree: each page as printed, and without each of its steps
+	$(GO) test -count=1 -v -timeout 60m -tags contributing ./test/contributing
+
 scale: ## what the rules cost Prometheus with 128, 256 and 512 nodes (25 min): bin/prometheus if it is there, else Debian's
 	PROMETHEUS_PROGRAMS=$${PROMETHEUS_PROGRAMS:-$$(test ! -x bin/prometheus || echo "$$PWD/bin")} $(GO) test -count=1 -v -timeout 30m -tags scale ./test/scale
 
@@ -91,7 +97,7 @@ prometheus: ## bin/prometheus for make scale: Prometheus 3 (built once: 10 min),
 pictures: build ## docs/dashboards/*.png and docs/landing.png over simulated nodes, by the Grafana in folder GRAFANA (15 min; needs chromium, Debian's Prometheus is fetched)
 	cd tools && $(GO) build -o ../bin/pictures ./pictures
 	programs=$$(test/prometheus/fetch.sh) || { echo "$$programs"; exit 1; }; \
-	bin/pictures -grafana "$(GRAFANA)" -exporter $(BIN) -programs "$$programs" -set node.instance=gpu-04 -landing docs/landing.png
+	bin/pictures -grafana "$(GRAFANA)" -exporter $(BIN) -programs "$$programs" -landing docs/landing.png
 
 fuzz: ## each fuzz target for FUZZTIME (60s)
 	@set -e; for p in $$($(GO) list ./...); do \
@@ -105,7 +111,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: pint corpus fuzz bench probes hang-test lab-full e2e scale ## the slow proofs
+verify: pint contributing corpus fuzz bench probes hang-test lab-full e2e scale ## the slow proofs
 
 clean: ## remove what was built
 	rm -rf bin

@@ -29,7 +29,7 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Fatalf("%s is not what the rules say: make docs", name)
+		t.Fatalf("%s is not what the rules say: make generate", name)
 	}
 }
 

@@ -37,7 +37,7 @@ func golden(t *testing.T, path string, got []byte) {
 	g, w := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
 	for i := range max(len(g), len(w)) {
 		if i >= len(g) || i >= len(w) || g[i] != w[i] {
-			t.Fatalf("%s differs from line %d on (refresh with: go test %s -update)\n got: %s\nwant: %s", path, i+1, "./collector", at(g, i), at(w, i))
+			t.Fatalf("%s differs from line %d on (make generate)\n got: %s\nwant: %s", path, i+1, at(g, i), at(w, i))
 		}
 	}
 }

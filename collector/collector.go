@@ -2,9 +2,8 @@
 
 // Package collector turns a *fabric.Node into metrics.
 //
-// A collector is a pure function of the node: no I/O, no clock, no goroutine. What it may emit is a row of
-// the catalogue (catalogue.go), which is also the source of docs/METRICS.md. To add a metric, add its row
-// and emit it from the file of its subject.
+// A collector is a pure function of the node: no I/O, no clock, no goroutine. What it may emit are its rows, which stand
+// beside it and are also the source of docs/METRICS.md. docs/CONTRIBUTING.md says how to add one.
 //
 // Names are Prefix, a subsystem (Subsystems), what is measured, its base unit, and _total for counters. Of the labels that
 // name things (Identities) each names one kind of thing: device is an RDMA device and nothing else. job and instance
@@ -16,6 +15,7 @@ package collector
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,7 +41,9 @@ type collector struct {
 	About
 	want    fabric.Want
 	sources []string // names of the sources it lives on
-	collect func(n *fabric.Node, emit emit)
+	// families are its rows, in the order of documentation. A row that is in no list is not emitted.
+	families []*Family
+	collect  func(n *fabric.Node, emit emit)
 	// supported tells whether the node has what the collector is for, and if not, why.
 	supported func(n *fabric.Node) (bool, string)
 }
@@ -50,89 +52,103 @@ type collector struct {
 func collectors() []collector {
 	return []collector{
 		{
-			About:   About{Name: "hca", Help: "RDMA devices and ports: identity, states, rate, role.", Default: true},
-			want:    fabric.WantHCA,
-			sources: []string{fabric.SourceClass, fabric.SourceHCA, fabric.SourceNetDev},
-			collect: collectHCA, supported: hasRDMA,
+			About:    About{Name: "hca", Help: "RDMA devices and ports: identity, states, rate, role.", Default: true},
+			want:     fabric.WantHCA,
+			sources:  []string{fabric.SourceClass, fabric.SourceHCA, fabric.SourceNetDev},
+			families: hcaFamilies(),
+			collect:  collectHCA, supported: hasRDMA,
 		},
 		{
-			About:   About{Name: "gid", Help: "GID tables, and the GID selected by NCCL.", Default: true},
-			want:    fabric.WantHCA | fabric.WantGID | fabric.WantNCCL,
-			sources: []string{fabric.SourceClass, fabric.SourceGID},
-			collect: collectGID, supported: hasRDMA,
+			About:    About{Name: "gid", Help: "GID tables, and the GID selected by NCCL.", Default: true},
+			want:     fabric.WantHCA | fabric.WantGID | fabric.WantNCCL,
+			sources:  []string{fabric.SourceClass, fabric.SourceGID},
+			families: gidFamilies(),
+			collect:  collectGID, supported: hasRDMA,
 		},
 		{
-			About:   About{Name: "nccl", Help: "NCCL configuration files of the host.", Default: true},
-			want:    fabric.WantNCCL,
-			sources: []string{fabric.SourceNCCL},
-			collect: collectNCCL, supported: hasNCCLFile,
+			About:    About{Name: "nccl", Help: "NCCL configuration files of the host.", Default: true},
+			want:     fabric.WantNCCL,
+			sources:  []string{fabric.SourceNCCL},
+			families: ncclFamilies(),
+			collect:  collectNCCL, supported: hasNCCLFile,
 		},
 		{
-			About:   About{Name: "counters", Help: "Counters of ports and devices: traffic, loss, retries, congestion, link errors.", Default: true},
-			want:    fabric.WantHCA | fabric.WantCounters,
-			sources: []string{fabric.SourceClass, fabric.SourceCounters},
-			collect: collectCounters(), supported: hasCounters,
+			About:    About{Name: "counters", Help: "Counters of ports and devices: traffic, loss, retries, congestion, link errors.", Default: true},
+			want:     fabric.WantHCA | fabric.WantCounters,
+			sources:  []string{fabric.SourceClass, fabric.SourceCounters},
+			families: countersFamilies(),
+			collect:  collectCounters(), supported: hasCounters,
 		},
 		{
-			About:   About{Name: "cm", Help: "Messages of the connection manager."},
-			want:    fabric.WantHCA | fabric.WantCM,
-			sources: []string{fabric.SourceClass, fabric.SourceCM},
-			collect: collectCM, supported: hasCM,
+			About:    About{Name: "cm", Help: "Messages of the connection manager."},
+			want:     fabric.WantHCA | fabric.WantCM,
+			sources:  []string{fabric.SourceClass, fabric.SourceCM},
+			families: cmFamilies(),
+			collect:  collectCM, supported: hasCM,
 		},
 		{
-			About:   About{Name: "ethernet", Help: "Statistics of the Ethernet interfaces of RDMA ports: pauses, discards, priorities, link errors, PCIe.", Default: true},
-			want:    fabric.WantHCA | fabric.WantQoS | fabric.WantNetStats, // QoS: which priorities have PFC, what FEC corrects
-			sources: []string{fabric.SourceClass, fabric.SourceQoS, fabric.SourceNetStats},
-			collect: collectEthernet, supported: hasEthernetPort,
+			About:    About{Name: "ethernet", Help: "Statistics of the Ethernet interfaces of RDMA ports: pauses, discards, priorities, link errors, PCIe.", Default: true},
+			want:     fabric.WantHCA | fabric.WantQoS | fabric.WantNetStats, // QoS: which priorities have PFC, what FEC corrects
+			sources:  []string{fabric.SourceClass, fabric.SourceQoS, fabric.SourceNetStats},
+			families: ethernetFamilies(),
+			collect:  collectEthernet, supported: hasEthernetPort,
 		},
 		{
-			About:   About{Name: "roce", Help: "How the network treats RoCE: traffic class, DSCP, priority, PFC, ECN, and whether they fit together.", Default: true},
-			want:    fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantQoS,
-			sources: []string{fabric.SourceClass, fabric.SourceQoS},
-			collect: collectRoCE, supported: hasRoCE,
+			About:    About{Name: "roce", Help: "How the network treats RoCE: traffic class, DSCP, priority, PFC, ECN, and whether they fit together.", Default: true},
+			want:     fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantQoS,
+			sources:  []string{fabric.SourceClass, fabric.SourceQoS},
+			families: roceFamilies(),
+			collect:  collectRoCE, supported: hasRoCE,
 		},
 		{
-			About:   About{Name: "dcqcn", Help: "Parameters of RoCE congestion control."},
-			want:    fabric.WantHCA | fabric.WantDCQCN,
-			sources: []string{fabric.SourceClass, fabric.SourceQoS},
-			collect: collectDCQCN, supported: hasRoCE,
+			About:    About{Name: "dcqcn", Help: "Parameters of RoCE congestion control."},
+			want:     fabric.WantHCA | fabric.WantDCQCN,
+			sources:  []string{fabric.SourceClass, fabric.SourceQoS},
+			families: dcqcnFamilies(),
+			collect:  collectDCQCN, supported: hasRoCE,
 		},
 		{
-			About:   About{Name: "pcie", Help: "PCIe links, errors and settings of GPUs and compute NICs, and how far they are from each other.", Default: true},
-			want:    fabric.WantHCA | fabric.WantPCI,
-			sources: []string{fabric.SourceClass, fabric.SourcePCI},
-			collect: collectPCIe, supported: hasPCIe,
+			About:    About{Name: "pcie", Help: "PCIe links, errors and settings of GPUs and compute NICs, and how far they are from each other.", Default: true},
+			want:     fabric.WantHCA | fabric.WantPCI,
+			sources:  []string{fabric.SourceClass, fabric.SourcePCI},
+			families: pcieFamilies(),
+			collect:  collectPCIe, supported: hasPCIe,
 		},
 		{
-			About:   About{Name: "gpu", Help: "GPUs as NVIDIA's driver shows them: identity, use, memory, throttling, registration with NVSwitches.", Default: true},
-			want:    fabric.WantGPU,
-			sources: []string{fabric.SourceGPU},
-			collect: collectGPU, supported: hasGPUDriver,
+			About:    About{Name: "gpu", Help: "GPUs as NVIDIA's driver shows them: identity, use, memory, throttling, registration with NVSwitches.", Default: true},
+			want:     fabric.WantGPU,
+			sources:  []string{fabric.SourceGPU},
+			families: gpuFamilies(),
+			collect:  collectGPU, supported: hasGPUDriver,
 		},
 		{
-			About:   About{Name: "nvlink", Help: "NVLinks of each GPU: how many are up, how fast, errors.", Default: true},
-			want:    fabric.WantGPU,
-			sources: []string{fabric.SourceGPU},
-			collect: collectNVLink, supported: hasNVLink,
+			About:    About{Name: "nvlink", Help: "NVLinks of each GPU: how many are up, how fast, errors.", Default: true},
+			want:     fabric.WantGPU,
+			sources:  []string{fabric.SourceGPU},
+			families: nvlinkFamilies(),
+			collect:  collectNVLink, supported: hasNVLink,
 		},
 		{
-			About:   About{Name: "nvlink_links", Help: "Each NVLink: what it leads to, whether it is up, errors."},
-			want:    fabric.WantGPU,
-			sources: []string{fabric.SourceGPU},
-			collect: collectNVLinkLinks, supported: hasNVLink,
+			About:    About{Name: "nvlink_links", Help: "Each NVLink: what it leads to, whether it is up, errors."},
+			want:     fabric.WantGPU,
+			sources:  []string{fabric.SourceGPU},
+			families: nvlinkLinksFamilies(),
+			collect:  collectNVLinkLinks, supported: hasNVLink,
 		},
 		{
-			About:   About{Name: "gpudirect", Help: "Whether NCCL would use GPUDirect RDMA between each GPU and its NIC, and if not, why not.", Default: true},
-			want:    fabric.WantHCA | fabric.WantPCI | fabric.WantNCCL | fabric.WantGPU,
-			sources: []string{fabric.SourceClass, fabric.SourceHost, fabric.SourceNCCL, fabric.SourcePCI, fabric.SourceGPU},
-			collect: collectGPUDirect, supported: hasGPUDirect,
+			About:    About{Name: "gpudirect", Help: "Whether NCCL would use GPUDirect RDMA between each GPU and its NIC, and if not, why not.", Default: true},
+			want:     fabric.WantHCA | fabric.WantPCI | fabric.WantNCCL | fabric.WantGPU,
+			sources:  []string{fabric.SourceClass, fabric.SourceHost, fabric.SourceNCCL, fabric.SourcePCI, fabric.SourceGPU},
+			families: gpudirectFamilies(),
+			collect:  collectGPUDirect, supported: hasGPUDirect,
 		},
 		probeCollector(noProbes),
 		{
-			About:   About{Name: checkName, Help: "Verdicts of the checks on this node. It reads what they need, also for collectors that are switched off.", Default: true},
-			want:    checkWants,
-			sources: checkSources(),
-			collect: collectChecks(func(*fabric.Node, []diagnose.Verdict) {}), supported: everyNode,
+			About:    About{Name: checkName, Help: "Verdicts of the checks on this node. It reads what they need, also for collectors that are switched off.", Default: true},
+			want:     checkWants,
+			sources:  checkSources(),
+			families: checkFamilies(),
+			collect:  collectChecks(func(*fabric.Node, []diagnose.Verdict) {}), supported: everyNode,
 		},
 	}
 }
@@ -149,15 +165,6 @@ func hasRDMA(n *fabric.Node) (bool, string) {
 		return false, "no RDMA device is registered (" + n.ClassPresent.Source + " is empty)"
 	}
 	return true, ""
-}
-
-func hasNCCLFile(n *fabric.Node) (bool, string) {
-	for _, f := range n.NCCL.Files {
-		if f.Exists.State != fabric.Absent {
-			return true, ""
-		}
-	}
-	return false, "the host has no NCCL configuration file"
 }
 
 // Collectors describes all collectors.
@@ -219,6 +226,9 @@ func (s *Set) Want() fabric.Want {
 }
 
 // Gather returns the families of the set for a node, sorted by name. Families without series are left out.
+//
+// A Set is no prometheus.Collector: that has no context, and a registry would call it at a time and in a goroutine that the
+// deadline of the scrape does not reach. The registry serves the Go runtime's own metrics only.
 func (s *Set) Gather(n *fabric.Node, c ConfigState) []exposition.Family {
 	return s.GatherAgain(new(Gathered), n, c)
 }
@@ -227,20 +237,26 @@ func (s *Set) Gather(n *fabric.Node, c ConfigState) []exposition.Family {
 type Gathered struct {
 	rows     []exposition.Family // each family at its place
 	families []exposition.Family
+	errs     []error
 }
+
+// Err is what collectors did wrong in the last Gather: a mistake in this program. Their series are missing.
+func (g *Gathered) Err() error { return errors.Join(g.errs...) }
 
 // GatherAgain is Gather in memory that an earlier one used: what that returned is overwritten.
 func (s *Set) GatherAgain(g *Gathered, n *fabric.Node, c ConfigState) []exposition.Family {
 	if g.rows == nil {
-		g.rows = make([]exposition.Family, rows)
+		g.rows = make([]exposition.Family, len(catalogue))
 	}
 	for i := range g.rows {
 		g.rows[i].Series = g.rows[i].Series[:0]
 	}
 	out := sink{families: g.rows}
+	g.errs = g.errs[:0]
 	for _, c := range s.collectors {
 		health := c.health(n)
 		if err := out.run(c.collect, n); err != nil {
+			g.errs = append(g.errs, fmt.Errorf("collector %s: %w", c.Name, err))
 			health.Success = false
 		}
 		emitHealth(health, out.emit)
@@ -248,6 +264,9 @@ func (s *Set) GatherAgain(g *Gathered, n *fabric.Node, c ConfigState) []expositi
 	collectNode(n, out.emit)
 	s.collectSources(n, out.emit)
 	collectConfig(c, out.emit)
+	if out.wrong != nil {
+		g.errs = append(g.errs, out.wrong)
+	}
 	g.families = g.families[:0]
 	for _, f := range g.rows {
 		if len(f.Series) > 0 {
@@ -261,9 +280,14 @@ func (s *Set) GatherAgain(g *Gathered, n *fabric.Node, c ConfigState) []expositi
 type sink struct {
 	families []exposition.Family // each at its place
 	begun    []*Family           // those that the collector in question has series of
+	wrong    error               // what it emitted that is no series of a row
 }
 
 func (s *sink) emit(f *Family, v float64, labels ...string) {
+	if f.head == nil || len(labels) != len(f.Labels) {
+		s.wrong = f.mistake(labels)
+		return
+	}
 	m := &s.families[f.place]
 	if len(m.Series) == 0 {
 		m.Head = f.head
@@ -275,15 +299,21 @@ func (s *sink) emit(f *Family, v float64, labels ...string) {
 	m.Series = append(m.Series, f.series(v, labels))
 }
 
-// run runs a collector. One that panics leaves nothing behind.
+// run runs a collector. One that panics, or emits what is no series, leaves nothing behind.
 func (s *sink) run(collect func(*fabric.Node, emit), n *fabric.Node) (err error) {
-	s.begun = s.begun[:0]
+	s.begun, s.wrong = s.begun[:0], nil
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("collector panicked: %v", p)
-			for _, f := range s.begun {
-				s.families[f.place].Series = s.families[f.place].Series[:0]
-			}
+			err = fmt.Errorf("panic: %v", p)
+		}
+		if err == nil {
+			err = s.wrong
+		}
+		if s.wrong = nil; err == nil {
+			return
+		}
+		for _, f := range s.begun {
+			s.families[f.place].Series = s.families[f.place].Series[:0]
 		}
 	}()
 	collect(n, s.emit)

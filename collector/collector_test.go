@@ -4,6 +4,7 @@ package collector
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -72,7 +73,11 @@ func protos(families []exposition.Family) []*dto.MetricFamily {
 
 func scrape(t *testing.T, n *fabric.Node) string {
 	t.Helper()
-	families := everything(t).Gather(n, ConfigState{LoadedAt: now, LastOK: true})
+	gathered := new(Gathered)
+	families := everything(t).GatherAgain(gathered, n, ConfigState{LoadedAt: now, LastOK: true})
+	if err := gathered.Err(); err != nil {
+		t.Error(err)
+	}
 	problems, err := testutil.GatherAndLint(prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return protos(families), nil }))
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
@@ -81,14 +86,19 @@ func scrape(t *testing.T, n *fabric.Node) string {
 }
 
 func TestUnknownFactsHaveNoSeries(t *testing.T) {
-	out := scrape(t, nodeOf(device("mlx5_0")))
+	h := device("mlx5_0")
+	facts := 0
+	for range h.Unknowns() {
+		facts++
+	}
+	out := scrape(t, nodeOf(h))
 	for _, name := range []string{"hca_port_state", "hca_port_rate", "hca_port_lid", "hca_numa_node", "hca_restricted", "gid_", "rate_mismatch"} {
 		if strings.Contains(out, "\n"+Prefix+name) {
 			t.Errorf("a series of %s though nothing is known:\n%s", name, out)
 		}
 	}
 	for _, line := range []string{
-		`gpufabric_exporter_facts_unknown{device="mlx5_0",reason="io_error",uuid=""} 30`,
+		fmt.Sprintf(`gpufabric_exporter_facts_unknown{device="mlx5_0",reason="io_error",uuid=""} %d`, facts),
 		`gpufabric_hca_port_info{device="mlx5_0",link_layer="",netdev="",port="1",role=""} 1`,
 	} {
 		if !strings.Contains(out, line) {
@@ -138,25 +148,37 @@ func TestGIDEntriesArePresentAsZero(t *testing.T) {
 	}
 }
 
-func TestPanicCostsOneCollector(t *testing.T) {
-	s := everything(t)
-	s.collectors = slices.Clone(s.collectors)
-	for i := range s.collectors {
-		if s.collectors[i].Name == "hca" {
-			s.collectors[i].collect = func(_ *fabric.Node, emit emit) {
-				emit(hcaNUMANode, 1, "mlx5_0")
-				panic("boom")
+// A collector that goes wrong loses its own series and no others, and says what is wrong.
+func TestMistakesCostOneCollector(t *testing.T) {
+	unlisted := &Family{Name: "nobody_lists_it", Type: Gauge, Labels: []string{"device"}}
+	for says, mistake := range map[string]func(emit emit){
+		"collector hca: panic: boom":                                           func(emit) { panic("boom") },
+		"collector hca: node_gpus wants the labels (), not 1 values":           func(emit emit) { emit(nodeGPUs, 2, "mlx5_0") },
+		"collector hca: nobody_lists_it is emitted, but is in no list of rows": func(emit emit) { emit(unlisted, 1, "mlx5_0") },
+	} {
+		s := everything(t)
+		s.collectors = slices.Clone(s.collectors)
+		for i := range s.collectors {
+			if s.collectors[i].Name == "hca" {
+				s.collectors[i].collect = func(_ *fabric.Node, emit emit) {
+					emit(hcaMoved, 1, "mlx5_0", "device")
+					mistake(emit)
+				}
 			}
 		}
-	}
-	out := text(t, s.Gather(nodeOf(device("mlx5_0")), ConfigState{}))
-	for _, line := range []string{`scrape_collector_success{collector="hca"} 0`, `scrape_collector_success{collector="gid"} 1`, `exporter_source_up{`} {
-		if !strings.Contains(out, line) {
-			t.Errorf("missing %s in:\n%s", line, out)
+		g := new(Gathered)
+		out := text(t, s.GatherAgain(g, nodeOf(device("mlx5_0")), ConfigState{}))
+		if err := g.Err(); err == nil || err.Error() != says {
+			t.Errorf("the mistake is %v, want %s", err, says)
 		}
-	}
-	if strings.Contains(out, "hca_numa_node") {
-		t.Error("half of a failed collector is exposed")
+		for _, line := range []string{`scrape_collector_success{collector="hca"} 0`, `scrape_collector_success{collector="gid"} 1`, `exporter_source_up{`} {
+			if !strings.Contains(out, line) {
+				t.Errorf("missing %s in:\n%s", line, out)
+			}
+		}
+		if strings.Contains(out, "hca_moved") {
+			t.Error("half of a failed collector is exposed")
+		}
 	}
 }
 

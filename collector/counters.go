@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"gpufabric_exporter/internal/counters"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -19,8 +20,12 @@ const (
 // collectCounters returns the collector, which keeps its plans from scrape to scrape.
 func collectCounters() func(*fabric.Node, emit) {
 	plans := &plans{}
+	places := 0
+	for _, f := range countFamilies {
+		places = max(places, f.place+1)
+	}
 	return func(n *fabric.Node, emit emit) {
-		c := counting{emit: emit, plans: plans, meant: make([]bool, rows)}
+		c := counting{emit: emit, plans: plans, meant: make([]bool, places)}
 		for i := range n.HCAs {
 			c.device(&n.HCAs[i])
 		}
@@ -43,7 +48,7 @@ type counting struct {
 // count is a counter with what is known about it.
 type count struct {
 	name  string // as a label
-	spec  fabric.CounterSpec
+	spec  counters.Spec
 	value uint64
 	known bool
 }
@@ -63,9 +68,9 @@ func (c *counting) device(h *fabric.HCA) {
 		p := &h.Ports[k]
 		c.begin(h.Name, strconv.Itoa(p.Number))
 		c.ethernet = p.LinkLayer.Or("") == fabric.LinkEthernet
-		c.mean(p.Counters.PMA, fabric.PlacePMA)
+		c.mean(p.Counters.PMA, counters.PlacePMA)
 		c.rest = c.rest[:0] // a standard: what it does not have is not worth a name
-		c.mean(p.Counters.HW, fabric.PlacePort)
+		c.mean(p.Counters.HW, counters.PlacePort)
 		c.pass()
 		if d, ok := p.Counters.Lifespan.Get(); ok {
 			c.emit(hwCountersLifespan, d.Seconds(), c.at...)
@@ -74,7 +79,7 @@ func (c *counting) device(h *fabric.HCA) {
 	// The device as a whole is in the families of its ports, with an empty port. What a driver counts for
 	// both, its table passes through for the device, so that sums over ports are right.
 	c.begin(h.Name, "")
-	c.mean(h.HWCounters, fabric.PlaceDevice)
+	c.mean(h.HWCounters, counters.PlaceDevice)
 	c.pass()
 }
 
@@ -86,7 +91,7 @@ func (c *counting) begin(device, port string) {
 
 // mean emits the counters of a list that have a meaning, and keeps the others for pass. Kernel names that mean the
 // same add up if they are exactly those of the driver's table, and to nothing while one of them is unknown.
-func (c *counting) mean(fact fabric.Fact[[]fabric.Counter], place fabric.CounterPlace) {
+func (c *counting) mean(fact fabric.Fact[[]fabric.Counter], place counters.Place) {
 	list := fact.Or(nil)
 	p := c.plans.of(place, c.driver, list)
 	c.sums = append(c.sums[:0], make([]sum, len(p.families))...)
@@ -122,16 +127,16 @@ func (c *counting) mean(fact fabric.Fact[[]fabric.Counter], place fabric.Counter
 
 // pass emits counters under their own names.
 func (c *counting) pass() {
-	counters, dropped := 0, 0
+	shown, dropped := 0, 0
 	for _, n := range c.rest {
 		switch {
 		case !n.known:
 		case n.spec.Gauge: // known to a table, hence few
 			c.named(hwCountersValue, float64(n.value), n.name)
-		case counters == maxRaw:
+		case shown == maxRaw:
 			dropped++
 		default:
-			counters++
+			shown++
 			c.named(hwCountersTotal, float64(n.value), n.name)
 		}
 	}

@@ -9,6 +9,39 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
+const cmSource = "/sys/class/infiniband/<device>/ports/<port>/cm_{rx,tx}_msgs, cm_tx_retries, cm_rx_duplicates"
+
+// The rows of the collector cm.
+var (
+	cmReceived = &Family{
+		Name: "cm_received_messages_total", Type: Counter, Labels: []string{"device", "port", "message"},
+		Help:   "Messages of the connection manager received, by message (req, rep, rej, ...). Kernel names: cm_rx_msgs.",
+		Source: cmSource, Cadence: Slow, Stability: Experimental,
+	}
+	cmReceivedDuplicates = &Family{
+		Name: "cm_received_duplicates_total", Type: Counter, Labels: []string{"device", "port", "message"},
+		Help:   "Messages of the connection manager received again, because the other side missed the answer. Kernel names: cm_rx_duplicates.",
+		Source: cmSource, Cadence: Slow, Stability: Experimental,
+	}
+	cmTransmitted = &Family{
+		Name: "cm_transmitted_messages_total", Type: Counter, Labels: []string{"device", "port", "message"},
+		Help:   "Messages of the connection manager sent, retries included. Kernel names: cm_tx_msgs.",
+		Source: cmSource, Cadence: Slow, Stability: Experimental,
+	}
+	cmTransmitRetries = &Family{
+		Name: "cm_transmit_retries_total", Type: Counter, Labels: []string{"device", "port", "message"},
+		Help:   "Messages of the connection manager sent again, because no answer came in time. Kernel names: cm_tx_retries.",
+		Source: cmSource, Cadence: Slow, Stability: Experimental,
+	}
+)
+
+// cmFamilies are the rows of the collector cm, in the order of documentation.
+func cmFamilies() []*Family {
+	return []*Family{
+		cmReceived, cmReceivedDuplicates, cmTransmitted, cmTransmitRetries,
+	}
+}
+
 func collectCM(n *fabric.Node, emit emit) {
 	families := map[string]*Family{
 		"cm_rx_msgs": cmReceived, "cm_rx_duplicates": cmReceivedDuplicates, "cm_tx_msgs": cmTransmitted, "cm_tx_retries": cmTransmitRetries,

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/counters"
 )
 
 // WriteCounters writes the counter tables of all drivers as the Markdown page docs/COUNTERS.md.
@@ -20,7 +20,7 @@ func WriteCounters(w io.Writer) error {
 	b.WriteString("A metric with several names here is their sum, and is there only while all of them are known. Files below `/sys/class/infiniband/<device>`.\n\n")
 	b.WriteString("At the end of its register a counter **wraps** (starts again from 0; the exporter continues it to 64 bits), **sticks** (stays at its maximum until somebody clears it; `" +
 		counterSaturated.FullName() + "` is 1 meanwhile) or never gets there. Bits `?`: only the firmware knows.\n")
-	for _, t := range fabric.CounterTables() {
+	for _, t := range counters.Tables() {
 		fmt.Fprintf(&b, "\n## %s: `%s`\n\n%s. Names from `%s`.\n\n", t.Name, t.Place, documentDrivers(&t), t.Source)
 		if t.Note != "" {
 			b.WriteString(t.Note + "\n\n")
@@ -36,9 +36,9 @@ func WriteCounters(w io.Writer) error {
 	return err
 }
 
-func documentDrivers(t *fabric.CounterTable) string {
+func documentDrivers(t *counters.Table) string {
 	switch t.Drivers[0] {
-	case fabric.AnyDriver:
+	case counters.AnyDriver:
 		return "All drivers without a table of their own here"
 	case "":
 		return "Software devices"
@@ -47,11 +47,12 @@ func documentDrivers(t *fabric.CounterTable) string {
 	}
 }
 
-func documentMetric(place fabric.CounterPlace, s fabric.CounterSpec) (metric, unit string) {
+func documentMetric(place counters.Place, s counters.Spec) (metric, unit string) {
+	f := countFamilies[s.Meaning]
 	switch {
-	case s.Meaning != "":
-		metric, unit = "`"+countFamilies[s.Meaning].FullName()+"`", string(s.Meaning.Unit())
-	case place == fabric.PlacePMA:
+	case f != nil:
+		metric, unit = "`"+f.FullName()+"`", string(s.Meaning.Unit())
+	case place == counters.PlacePMA:
 		return "none", ""
 	case s.Gauge:
 		return "`" + hwCountersValue.FullName() + "`", ""
@@ -67,14 +68,14 @@ func documentMetric(place fabric.CounterPlace, s fabric.CounterSpec) (metric, un
 	return metric, unit
 }
 
-func documentBits(s fabric.CounterSpec) string {
+func documentBits(s counters.Spec) string {
 	if s.Bits == 0 {
 		return "?"
 	}
 	return strconv.Itoa(s.Bits)
 }
 
-func documentEnd(s fabric.CounterSpec) string {
+func documentEnd(s counters.Spec) string {
 	switch {
 	case s.Wraps:
 		return "wraps"

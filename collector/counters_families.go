@@ -2,11 +2,68 @@
 
 package collector
 
-import "gpufabric_exporter/internal/fabric"
+import (
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/counters"
+)
+
+// The rows of the collector counters: one for each meaning of the tables in internal/counters, which also say under which
+// kernel names it is found; and rows for what has no meaning of its own.
+var (
+	countFamilies = newCountFamilies()
+
+	counterSaturated = &Family{
+		Name: "hca_counter_saturated", Type: Gauge, Labels: []string{"device", "port", "counter"},
+		Help: "1 for a counter of 4 to 32 bits, under its kernel name, that has reached its maximum and counts no more until somebody clears it " +
+			"(perfquery -R); its rate says nothing meanwhile. Absent otherwise.",
+		Source: pmaSource, Cadence: Slow, Stability: Stable,
+	}
+	hwCountersTotal = &Family{
+		Name: "hca_hw_counters_total", Type: Counter, Labels: []string{"device", "port", "counter"},
+		Help: "Hardware counters that have no metric of their own, under the name and in the unit of the kernel; at most 64 a port. " +
+			"port is empty for counters of the whole device. " +
+			"A name that docs/COUNTERS.md does not list is only taken to be a counter.",
+		Source: hwSource, Cadence: Fast, Stability: Experimental,
+	}
+	hwCountersValue = &Family{
+		Name: "hca_hw_counters_value", Type: Gauge, Labels: []string{"device", "port", "counter"},
+		Help: "What drivers show among their hardware counters though it goes up and down, under the name and in the unit of the kernel. " +
+			"port is empty for values of the whole device.",
+		Source: hwSource, Cadence: Fast, Stability: Experimental,
+	}
+	hwCountersDropped = &Family{
+		Name: "hca_hw_counters_dropped", Type: Gauge, Labels: []string{"device", "port"},
+		Help:   "How many hardware counters have no series because there are more than 64 without a metric of their own; absent when there are none.",
+		Source: hwSource, Cadence: Fast, Stability: Experimental,
+	}
+	hwCountersLifespan = &Family{
+		Name: "hca_hw_counters_lifespan_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"device", "port"},
+		Help:   "How long the kernel answers reads of the port's hardware counters from memory before it asks the device again.",
+		Source: "/sys/class/infiniband/<device>/ports/<port>/hw_counters/lifespan", Cadence: Slow, Stability: Stable,
+	}
+)
+
+// Where counters come from.
+const (
+	pmaSource    = "/sys/class/infiniband/<device>/ports/<port>/counters, counters_ext"
+	hwSource     = "/sys/class/infiniband/<device>/ports/<port>/hw_counters, RDMA_NLDEV_CMD_STAT_GET; /sys/class/infiniband/<device>/hw_counters"
+	pmaAndSource = pmaSource + "; " + hwSource
+)
+
+// countersFamilies are the rows of the collector counters, in the order of documentation.
+func countersFamilies() []*Family {
+	var list []*Family
+	for _, row := range countRows() {
+		list = append(list, countFamilies[row.meaning])
+	}
+	return append(list, counterSaturated, hwCountersTotal, hwCountersValue, hwCountersDropped, hwCountersLifespan)
+}
 
 // countRow is the family of a meaning. The kernel names are added to the help.
 type countRow struct {
-	meaning fabric.Meaning
+	meaning counters.Meaning
 	name    string
 	cadence Cadence
 	help    string
@@ -19,11 +76,11 @@ const (
 
 // ofInfiniBand tells whether it happens on InfiniBand links only. An Ethernet port has the counters of that standard too,
 // and nothing counts in these: a dozen series a port that would never say anything.
-func ofInfiniBand(m fabric.Meaning) bool {
+func ofInfiniBand(m counters.Meaning) bool {
 	switch m {
-	case fabric.CountTransmitWait, fabric.CountSymbolErrors, fabric.CountLinkErrorRecoveries, fabric.CountReceiveErrors, fabric.CountReceiveRemotePhysical,
-		fabric.CountReceiveSwitchRelay, fabric.CountReceiveConstraintErrors, fabric.CountTransmitDiscards, fabric.CountTransmitConstraintErrors,
-		fabric.CountLocalLinkIntegrity, fabric.CountExcessiveBufferOverruns, fabric.CountVL15Dropped:
+	case counters.TransmitWait, counters.SymbolErrors, counters.LinkErrorRecoveries, counters.ReceiveErrors, counters.ReceiveRemotePhysical,
+		counters.ReceiveSwitchRelay, counters.ReceiveConstraintErrors, counters.TransmitDiscards, counters.TransmitConstraintErrors,
+		counters.LocalLinkIntegrity, counters.ExcessiveBufferOverruns, counters.VL15Dropped:
 		return true
 	default:
 		return false
@@ -32,71 +89,130 @@ func ofInfiniBand(m fabric.Meaning) bool {
 
 func countRows() []countRow {
 	return []countRow{
-		{fabric.CountTransmittedBytes, "hca_port_transmitted_data_bytes_total", Fast, "Bytes that the port sent." + rdmaOnly},
-		{fabric.CountReceivedBytes, "hca_port_received_data_bytes_total", Fast, "Bytes that the port received." + rdmaOnly},
-		{fabric.CountTransmittedPackets, "hca_port_transmitted_packets_total", Fast, "Packets that the port sent; on Ethernet RDMA only."},
-		{fabric.CountReceivedPackets, "hca_port_received_packets_total", Fast, "Packets that the port received; on Ethernet RDMA only."},
-		{fabric.CountTransmittedUnicastPackets, "hca_port_transmitted_unicast_packets_total", Slow, "Packets to one receiver that the port sent; on Ethernet RDMA only."},
-		{fabric.CountReceivedUnicastPackets, "hca_port_received_unicast_packets_total", Slow, "Packets to one receiver that the port received; on Ethernet RDMA only."},
-		{fabric.CountTransmittedMulticastPackets, "hca_port_transmitted_multicast_packets_total", Slow, "Packets to many receivers that the port sent; on Ethernet RDMA only."},
-		{fabric.CountReceivedMulticastPackets, "hca_port_received_multicast_packets_total", Slow, "Packets to many receivers that the port received; on Ethernet RDMA only."},
+		{counters.TransmittedBytes, "hca_port_transmitted_data_bytes_total", Fast, "Bytes that the port sent." + rdmaOnly},
+		{counters.ReceivedBytes, "hca_port_received_data_bytes_total", Fast, "Bytes that the port received." + rdmaOnly},
+		{counters.TransmittedPackets, "hca_port_transmitted_packets_total", Fast, "Packets that the port sent; on Ethernet RDMA only."},
+		{counters.ReceivedPackets, "hca_port_received_packets_total", Fast, "Packets that the port received; on Ethernet RDMA only."},
+		{counters.TransmittedUnicastPackets, "hca_port_transmitted_unicast_packets_total", Slow, "Packets to one receiver that the port sent; on Ethernet RDMA only."},
+		{counters.ReceivedUnicastPackets, "hca_port_received_unicast_packets_total", Slow, "Packets to one receiver that the port received; on Ethernet RDMA only."},
+		{counters.TransmittedMulticastPackets, "hca_port_transmitted_multicast_packets_total", Slow, "Packets to many receivers that the port sent; on Ethernet RDMA only."},
+		{counters.ReceivedMulticastPackets, "hca_port_received_multicast_packets_total", Slow, "Packets to many receivers that the port received; on Ethernet RDMA only."},
 		{
-			fabric.CountTransmitWait, "hca_port_transmit_wait_ticks_total", Fast,
+			counters.TransmitWait, "hca_port_transmit_wait_ticks_total", Fast,
 			"Ticks during which the port had something to send but no credit to send it: congestion beyond it. The device does not tell how long a tick is.",
 		},
 
-		{fabric.CountSymbolErrors, "hca_port_symbol_errors_total", Slow, "Minor errors on the physical lanes: cable, connector or transceiver."},
-		{fabric.CountLinkErrorRecoveries, "hca_port_link_error_recoveries_total", Slow, "Times the link came back by itself after errors, with traffic stopped meanwhile."},
-		{fabric.CountLinkDowned, "hca_port_link_downed_total", Slow, "Times the link went down."},
-		{fabric.CountReceiveErrors, "hca_port_receive_errors_total", Slow, "Packets received with an error."},
-		{fabric.CountReceiveRemotePhysical, "hca_port_receive_remote_physical_errors_total", Slow, "Packets received that a switch had marked as bad: the error is on a link before the last."},
-		{fabric.CountReceiveSwitchRelay, "hca_port_receive_switch_relay_errors_total", Slow, "Packets that a switch could not forward."},
-		{fabric.CountReceiveConstraintErrors, "hca_port_receive_constraint_errors_total", Slow, "Packets not received because of the partition or as raw packets are filtered."},
-		{fabric.CountReceiveDiscards, "hca_port_receive_discards_total", Fast, "RDMA packets that arrived and that the device dropped."},
-		{fabric.CountTransmitDiscards, "hca_port_transmit_discards_total", Slow, "Packets dropped before they were sent, because the port was down or congested."},
-		{fabric.CountTransmitConstraintErrors, "hca_port_transmit_constraint_errors_total", Slow, "Packets not sent because of the partition or as raw packets are filtered."},
-		{fabric.CountLocalLinkIntegrity, "hca_port_local_link_integrity_errors_total", Slow, "Times errors on the physical lanes passed the threshold set for them."},
-		{fabric.CountExcessiveBufferOverruns, "hca_port_excessive_buffer_overrun_errors_total", Slow, "Times the receive buffers overran for longer than the threshold set for it."},
-		{fabric.CountVL15Dropped, "hca_port_vl15_dropped_total", Slow, "Packets of subnet management dropped for want of room."},
-		{fabric.CountICRCErrors, "hca_icrc_errors_total", Fast, "RoCE packets that arrived damaged though the Ethernet checksum was right: memory of a switch or NIC."},
+		{counters.SymbolErrors, "hca_port_symbol_errors_total", Slow, "Minor errors on the physical lanes: cable, connector or transceiver."},
+		{counters.LinkErrorRecoveries, "hca_port_link_error_recoveries_total", Slow, "Times the link came back by itself after errors, with traffic stopped meanwhile."},
+		{counters.LinkDowned, "hca_port_link_downed_total", Slow, "Times the link went down."},
+		{counters.ReceiveErrors, "hca_port_receive_errors_total", Slow, "Packets received with an error."},
+		{counters.ReceiveRemotePhysical, "hca_port_receive_remote_physical_errors_total", Slow, "Packets received that a switch had marked as bad: the error is on a link before the last."},
+		{counters.ReceiveSwitchRelay, "hca_port_receive_switch_relay_errors_total", Slow, "Packets that a switch could not forward."},
+		{counters.ReceiveConstraintErrors, "hca_port_receive_constraint_errors_total", Slow, "Packets not received because of the partition or as raw packets are filtered."},
+		{counters.ReceiveDiscards, "hca_port_receive_discards_total", Fast, "RDMA packets that arrived and that the device dropped."},
+		{counters.TransmitDiscards, "hca_port_transmit_discards_total", Slow, "Packets dropped before they were sent, because the port was down or congested."},
+		{counters.TransmitConstraintErrors, "hca_port_transmit_constraint_errors_total", Slow, "Packets not sent because of the partition or as raw packets are filtered."},
+		{counters.LocalLinkIntegrity, "hca_port_local_link_integrity_errors_total", Slow, "Times errors on the physical lanes passed the threshold set for them."},
+		{counters.ExcessiveBufferOverruns, "hca_port_excessive_buffer_overrun_errors_total", Slow, "Times the receive buffers overran for longer than the threshold set for it."},
+		{counters.VL15Dropped, "hca_port_vl15_dropped_total", Slow, "Packets of subnet management dropped for want of room."},
+		{counters.ICRCErrors, "hca_icrc_errors_total", Fast, "RoCE packets that arrived damaged though the Ethernet checksum was right: memory of a switch or NIC."},
 
-		{fabric.CountOutOfSequence, "hca_out_of_sequence_total", Fast, "Times the receiver of RDMA packets saw a gap in their numbers: packets were lost or overtaken on their way here."},
-		{fabric.CountPacketSequenceErrors, "hca_packet_sequence_errors_total", Fast, "Times the sender of RDMA packets was told of a gap (NAK): packets that left here were lost or overtaken."},
-		{fabric.CountImpliedNAKs, "hca_implied_nak_sequence_errors_total", Fast, "Times the reader of remote memory saw from a later answer that an earlier one was lost."},
-		{fabric.CountAckTimeouts, "hca_ack_timeouts_total", Fast, "Times no acknowledgement came in time and the packets were sent again: loss, or the other side is gone."},
-		{fabric.CountDuplicateRequests, "hca_duplicate_requests_total", Fast, "Requests that arrived again though they had been carried out: the sender missed the acknowledgement."},
-		{fabric.CountRetransmissions, "hca_retransmissions_total", Fast, "Times the sender went back and sent again, whatever the reason."},
-		{fabric.CountRetransmittedPackets, "hca_retransmitted_packets_total", Fast, "RDMA packets sent again."},
-		{fabric.CountRetransmittedBytes, "hca_retransmitted_bytes_total", Fast, "Bytes of RDMA packets sent again."},
-		{fabric.CountAdaptiveRetrans, "hca_adaptive_retransmissions_total", Fast, "Times adaptive retransmission of RoCE, which does not wait for the full timeout, sent again."},
-		{fabric.CountAdaptiveRetransTimeout, "hca_adaptive_retransmission_timeouts_total", Fast, "Times RoCE traffic timed out in spite of adaptive retransmission."},
-		{fabric.CountSlowRestarts, "hca_slow_restarts_total", Fast, "Times RoCE resumed sending slowly after a pause."},
-		{fabric.CountSlowRestartCNPs, "hca_slow_restart_cnps_total", Fast, "Times a slow restart of RoCE made congestion notifications."},
-		{fabric.CountSlowRestartTransitions, "hca_slow_restart_transitions_total", Fast, "Times RoCE changed to the state of slow restart."},
-		{fabric.CountRetriesExceeded, "hca_retries_exceeded_total", Fast, "Connections given up because all retries were without an answer. The job that owns one fails (NCCL: \"transport retry counter exceeded\")."},
-		{fabric.CountRNRRetriesExceeded, "hca_rnr_retries_exceeded_total", Fast, "Connections given up because the receiver stayed not ready through all retries. The job that owns one fails."},
-		{fabric.CountRNRNAKsReceived, "hca_rnr_naks_received_total", Fast, "Times the other side was not ready to receive (RNR NAK): its application had posted no buffer."},
-		{fabric.CountRNRNAKsSent, "hca_rnr_naks_sent_total", Fast, "Times this side was not ready to receive and said so (RNR NAK): the application here had posted no buffer."},
-		{fabric.CountOutOfBuffer, "hca_out_of_buffer_total", Fast, "Times a message arrived for which the application had posted no receive buffer."},
+		{counters.OutOfSequence, "hca_out_of_sequence_total", Fast, "Times the receiver of RDMA packets saw a gap in their numbers: packets were lost or overtaken on their way here."},
+		{counters.PacketSequenceErrors, "hca_packet_sequence_errors_total", Fast, "Times the sender of RDMA packets was told of a gap (NAK): packets that left here were lost or overtaken."},
+		{counters.ImpliedNAKs, "hca_implied_nak_sequence_errors_total", Fast, "Times the reader of remote memory saw from a later answer that an earlier one was lost."},
+		{counters.AckTimeouts, "hca_ack_timeouts_total", Fast, "Times no acknowledgement came in time and the packets were sent again: loss, or the other side is gone."},
+		{counters.DuplicateRequests, "hca_duplicate_requests_total", Fast, "Requests that arrived again though they had been carried out: the sender missed the acknowledgement."},
+		{counters.Retransmissions, "hca_retransmissions_total", Fast, "Times the sender went back and sent again, whatever the reason."},
+		{counters.RetransmittedPackets, "hca_retransmitted_packets_total", Fast, "RDMA packets sent again."},
+		{counters.RetransmittedBytes, "hca_retransmitted_bytes_total", Fast, "Bytes of RDMA packets sent again."},
+		{counters.AdaptiveRetrans, "hca_adaptive_retransmissions_total", Fast, "Times adaptive retransmission of RoCE, which does not wait for the full timeout, sent again."},
+		{counters.AdaptiveRetransTimeout, "hca_adaptive_retransmission_timeouts_total", Fast, "Times RoCE traffic timed out in spite of adaptive retransmission."},
+		{counters.SlowRestarts, "hca_slow_restarts_total", Fast, "Times RoCE resumed sending slowly after a pause."},
+		{counters.SlowRestartCNPs, "hca_slow_restart_cnps_total", Fast, "Times a slow restart of RoCE made congestion notifications."},
+		{counters.SlowRestartTransitions, "hca_slow_restart_transitions_total", Fast, "Times RoCE changed to the state of slow restart."},
+		{counters.RetriesExceeded, "hca_retries_exceeded_total", Fast, "Connections given up because all retries were without an answer. The job that owns one fails (NCCL: \"transport retry counter exceeded\")."},
+		{counters.RNRRetriesExceeded, "hca_rnr_retries_exceeded_total", Fast, "Connections given up because the receiver stayed not ready through all retries. The job that owns one fails."},
+		{counters.RNRNAKsReceived, "hca_rnr_naks_received_total", Fast, "Times the other side was not ready to receive (RNR NAK): its application had posted no buffer."},
+		{counters.RNRNAKsSent, "hca_rnr_naks_sent_total", Fast, "Times this side was not ready to receive and said so (RNR NAK): the application here had posted no buffer."},
+		{counters.OutOfBuffer, "hca_out_of_buffer_total", Fast, "Times a message arrived for which the application had posted no receive buffer."},
 
-		{fabric.CountECNMarked, "hca_ecn_marked_total", Fast, "RoCE packets received that a switch had marked as having met congestion (ECN)."},
-		{fabric.CountCNPSent, "hca_cnp_sent_total", Fast, "Congestion notifications sent to senders whose packets arrived marked."},
-		{fabric.CountCNPReceived, "hca_cnp_received_total", Fast, "Congestion notifications received: what is sent from here meets congestion."},
-		{fabric.CountCNPHandled, "hca_cnp_handled_total", Fast, "Congestion notifications received that made the device send slower."},
-		{fabric.CountCNPIgnored, "hca_cnp_ignored_total", Fast, "Congestion notifications received and ignored: congestion control is off for them."},
+		{counters.ECNMarked, "hca_ecn_marked_total", Fast, "RoCE packets received that a switch had marked as having met congestion (ECN)."},
+		{counters.CNPSent, "hca_cnp_sent_total", Fast, "Congestion notifications sent to senders whose packets arrived marked."},
+		{counters.CNPReceived, "hca_cnp_received_total", Fast, "Congestion notifications received: what is sent from here meets congestion."},
+		{counters.CNPHandled, "hca_cnp_handled_total", Fast, "Congestion notifications received that made the device send slower."},
+		{counters.CNPIgnored, "hca_cnp_ignored_total", Fast, "Congestion notifications received and ignored: congestion control is off for them."},
 
-		{fabric.CountReceivedReads, "hca_received_read_requests_total", Fast, "Requests received to read local memory."},
-		{fabric.CountReceivedWrites, "hca_received_write_requests_total", Fast, "Requests received to write local memory."},
-		{fabric.CountReceivedAtomics, "hca_received_atomic_requests_total", Fast, "Requests received to change local memory atomically."},
-		{fabric.CountReceivedDCTConnects, "hca_received_dct_connects_total", Fast, "Connection requests received for dynamically connected transport."},
-		{fabric.CountRequesterCQEErrors, "hca_requester_cqe_errors_total", Fast, "Sends, reads and writes that completed with an error."},
-		{fabric.CountResponderCQEErrors, "hca_responder_cqe_errors_total", Fast, "Receives that completed with an error."},
-		{fabric.CountRequesterFlushErrors, "hca_requester_flush_errors_total", Fast, "Sends, reads and writes given up because their connection had failed or was closed; normal when a job ends."},
-		{fabric.CountResponderFlushErrors, "hca_responder_flush_errors_total", Fast, "Receives given up because their connection had failed or was closed; normal when a job ends."},
-		{fabric.CountRequesterRemoteAccess, "hca_requester_remote_access_errors_total", Fast, "Requests from here that the other side refused: wrong key, address or permission."},
-		{fabric.CountResponderRemoteAccess, "hca_responder_remote_access_errors_total", Fast, "Requests of other sides that were refused here: wrong key, address or permission."},
-		{fabric.CountRequesterRemoteInvalid, "hca_requester_remote_invalid_requests_total", Fast, "Requests from here that the other side found invalid."},
-		{fabric.CountRequesterRemoteOperation, "hca_requester_remote_operation_errors_total", Fast, "Requests from here that the other side failed to carry out."},
-		{fabric.CountResponderLocalLength, "hca_responder_local_length_errors_total", Fast, "Messages that arrived longer than the buffer posted for them."},
+		{counters.ReceivedReads, "hca_received_read_requests_total", Fast, "Requests received to read local memory."},
+		{counters.ReceivedWrites, "hca_received_write_requests_total", Fast, "Requests received to write local memory."},
+		{counters.ReceivedAtomics, "hca_received_atomic_requests_total", Fast, "Requests received to change local memory atomically."},
+		{counters.ReceivedDCTConnects, "hca_received_dct_connects_total", Fast, "Connection requests received for dynamically connected transport."},
+		{counters.RequesterCQEErrors, "hca_requester_cqe_errors_total", Fast, "Sends, reads and writes that completed with an error."},
+		{counters.ResponderCQEErrors, "hca_responder_cqe_errors_total", Fast, "Receives that completed with an error."},
+		{counters.RequesterFlushErrors, "hca_requester_flush_errors_total", Fast, "Sends, reads and writes given up because their connection had failed or was closed; normal when a job ends."},
+		{counters.ResponderFlushErrors, "hca_responder_flush_errors_total", Fast, "Receives given up because their connection had failed or was closed; normal when a job ends."},
+		{counters.RequesterRemoteAccess, "hca_requester_remote_access_errors_total", Fast, "Requests from here that the other side refused: wrong key, address or permission."},
+		{counters.ResponderRemoteAccess, "hca_responder_remote_access_errors_total", Fast, "Requests of other sides that were refused here: wrong key, address or permission."},
+		{counters.RequesterRemoteInvalid, "hca_requester_remote_invalid_requests_total", Fast, "Requests from here that the other side found invalid."},
+		{counters.RequesterRemoteOperation, "hca_requester_remote_operation_errors_total", Fast, "Requests from here that the other side failed to carry out."},
+		{counters.ResponderLocalLength, "hca_responder_local_length_errors_total", Fast, "Messages that arrived longer than the buffer posted for them."},
+	}
+}
+
+func newCountFamilies() map[counters.Meaning]*Family {
+	families := map[counters.Meaning]*Family{}
+	for _, row := range countRows() {
+		if ofInfiniBand(row.meaning) {
+			row.help += ibLink
+		}
+		f := &Family{
+			Name: row.name, Type: Counter, Labels: []string{"device", "port"},
+			Help:   row.help + " Kernel names: " + kernelNames(row.meaning) + ".",
+			Source: countSource(row.meaning), Cadence: row.cadence, Stability: Stable,
+		}
+		if u := row.meaning.Unit(); u == counters.UnitBytes || u == counters.UnitTicks {
+			f.Unit = string(u)
+		}
+		families[row.meaning] = f
+	}
+	return families
+}
+
+// kernelNames lists under which names the drivers count it, for those who search by them.
+func kernelNames(m counters.Meaning) string {
+	var list []string
+	for _, t := range counters.Tables() {
+		if t.Place == counters.PlacePMA && t.Drivers[0] != counters.AnyDriver {
+			continue // the names of the standard
+		}
+		var names []string
+		for name, spec := range t.Counters() {
+			if spec.Meaning == m {
+				names = append(names, name)
+			}
+		}
+		if len(names) > 0 && !slices.ContainsFunc(list, func(s string) bool { return strings.HasPrefix(s, t.Name+" ") }) {
+			list = append(list, t.Name+" "+strings.Join(names, " + "))
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func countSource(m counters.Meaning) string {
+	pma, hw := false, false
+	for _, t := range counters.Tables() {
+		for _, spec := range t.Counters() {
+			if spec.Meaning == m {
+				of := t.Place == counters.PlacePMA || t.Place == counters.PlacePMAExt
+				pma, hw = pma || of, hw || !of
+			}
+		}
+	}
+	switch {
+	case pma && hw:
+		return pmaAndSource
+	case pma:
+		return pmaSource
+	default:
+		return hwSource
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"gpufabric_exporter/internal/counters"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -19,7 +20,7 @@ type plans struct{ made atomic.Pointer[[]*plan] }
 
 // plan says what becomes of a list of counters.
 type plan struct {
-	place  fabric.CounterPlace
+	place  counters.Place
 	driver string
 	names  []string
 
@@ -31,12 +32,12 @@ type plan struct {
 type planned struct {
 	at   int    // in the list
 	name string // as a label
-	spec fabric.CounterSpec
+	spec counters.Spec
 	part int // of which of the families it is a part; -1: of none
 }
 
 // of returns the plan for a list.
-func (p *plans) of(place fabric.CounterPlace, driver string, list []fabric.Counter) *plan {
+func (p *plans) of(place counters.Place, driver string, list []fabric.Counter) *plan {
 	var made []*plan
 	if known := p.made.Load(); known != nil {
 		made = *known
@@ -55,7 +56,7 @@ func (p *plans) of(place fabric.CounterPlace, driver string, list []fabric.Count
 	return m
 }
 
-func (p *plan) fits(place fabric.CounterPlace, driver string, list []fabric.Counter) bool {
+func (p *plan) fits(place counters.Place, driver string, list []fabric.Counter) bool {
 	if p.place != place || p.driver != driver || len(p.names) != len(list) {
 		return false
 	}
@@ -67,12 +68,12 @@ func (p *plan) fits(place fabric.CounterPlace, driver string, list []fabric.Coun
 	return true
 }
 
-func newPlan(place fabric.CounterPlace, driver string, list []fabric.Counter) *plan {
-	specOf := map[fabric.CounterPlace]func(driver, name string) (fabric.CounterSpec, bool){
-		fabric.PlacePMA: fabric.PMASpecOf, fabric.PlacePort: fabric.CounterSpecOf, fabric.PlaceDevice: fabric.DeviceCounterSpecOf,
+func newPlan(place counters.Place, driver string, list []fabric.Counter) *plan {
+	specOf := map[counters.Place]func(driver, name string) (counters.Spec, bool){
+		counters.PlacePMA: counters.PMASpec, counters.PlacePort: counters.PortSpec, counters.PlaceDevice: counters.DeviceSpec,
 	}[place]
 	p := &plan{place: place, driver: driver}
-	seen, parts := map[string]bool{}, map[fabric.Meaning]int{}
+	seen, parts := map[string]bool{}, map[counters.Meaning]int{}
 	for i, c := range list {
 		p.names = append(p.names, c.Name)
 		n := planned{at: i, name: label(c.Name), part: -1}
@@ -86,10 +87,10 @@ func newPlan(place fabric.CounterPlace, driver string, list []fabric.Counter) *p
 	}
 	for i := range p.counts {
 		n := &p.counts[i]
-		if n.spec.Meaning == "" || parts[n.spec.Meaning] != n.spec.Parts {
+		f := countFamilies[n.spec.Meaning]
+		if f == nil || parts[n.spec.Meaning] != n.spec.Parts {
 			continue
 		}
-		f := countFamilies[n.spec.Meaning]
 		if n.part = slices.Index(p.families, f); n.part < 0 {
 			n.part = len(p.families)
 			p.families = append(p.families, f)

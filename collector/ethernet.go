@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"gpufabric_exporter/internal/counters"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -79,7 +80,7 @@ type meant struct {
 
 // stat is a meaning, of one priority if it is per priority.
 type stat struct {
-	meaning  fabric.Meaning
+	meaning  counters.Meaning
 	priority int
 	older    bool // under the names of former drivers
 }
@@ -97,7 +98,7 @@ func (s *stats) collect(d *fabric.NetDev) {
 	s.facts(d)
 	for _, row := range s.rows {
 		if !row.meaning.PerPriority() {
-			s.row(row, fabric.NoPriority)
+			s.row(row, counters.NoPriority)
 		}
 	}
 	s.priorities(s.lossless)
@@ -123,15 +124,15 @@ func (s *stats) tally(driver string, q *fabric.QoS) {
 		}
 		s.seen[c.name] = true
 		c.value, c.known = reading(v)
-		spec, ok := fabric.NetStatSpecOf(driver, v.Name)
+		spec, ok := counters.StatSpecOf(driver, v.Name)
 		if !ok {
 			s.rest = append(s.rest, c)
 			continue
 		}
-		if !spec.Tells(q) {
+		if spec.OfClass && !q.OwnClass(spec.Priority) {
 			continue
 		}
-		c.spec = spec.CounterSpec
+		c.spec = spec.Spec
 		key := stat{spec.Meaning, spec.Priority, spec.Older}
 		s.meant = append(s.meant, meant{c, key})
 		t := s.tallies[key]
@@ -149,7 +150,7 @@ func (s *stats) tally(driver string, q *fabric.QoS) {
 		case t.known == t.names:
 			t.done = true
 			s.tallies[m.stat] = t
-			if t.sum > 0 && m.priority != fabric.NoPriority {
+			if t.sum > 0 && m.priority != counters.NoPriority {
 				s.used |= 1 << m.priority
 			}
 		}
@@ -160,16 +161,16 @@ func (s *stats) tally(driver string, q *fabric.QoS) {
 // different times: a series that changed from one to the other could fall, which Prometheus takes for a reset.
 func (s *stats) facts(d *fabric.NetDev) {
 	pause, fec := d.QoS.Pause.Or(fabric.Pause{}), d.QoS.FEC.Or(fabric.FEC{})
-	for m, fact := range map[fabric.Meaning]fabric.Fact[uint64]{
-		fabric.StatLinkReceivedPauseFrames:    pause.Received,
-		fabric.StatLinkTransmittedPauseFrames: pause.Transmitted,
-		fabric.StatFECCorrectedBits:           fec.CorrectedBits,
-		fabric.StatFECCorrectedBlocks:         fec.CorrectedBlocks,
-		fabric.StatFECUncorrectableBlocks:     fec.UncorrectableBlocks,
+	for m, fact := range map[counters.Meaning]fabric.Fact[uint64]{
+		counters.StatLinkReceivedPauseFrames:    pause.Received,
+		counters.StatLinkTransmittedPauseFrames: pause.Transmitted,
+		counters.StatFECCorrectedBits:           fec.CorrectedBits,
+		counters.StatFECCorrectedBlocks:         fec.CorrectedBlocks,
+		counters.StatFECUncorrectableBlocks:     fec.UncorrectableBlocks,
 	} {
 		v, ok := fact.Get()
-		if ok && d.Driver.State != fabric.Unknown && !fabric.NetStatMeans(d.Driver.Value, m) {
-			s.tallies[stat{m, fabric.NoPriority, false}] = tally{sum: float64(v), done: true}
+		if ok && d.Driver.State != fabric.Unknown && !counters.StatMeans(d.Driver.Value, m) {
+			s.tallies[stat{m, counters.NoPriority, false}] = tally{sum: float64(v), done: true}
 		}
 	}
 	if fec.Active != "" {
@@ -179,7 +180,7 @@ func (s *stats) facts(d *fabric.NetDev) {
 }
 
 // of returns what there is of a meaning. Former names of it count where none of today is there.
-func (s *stats) of(m fabric.Meaning, priority int) tally {
+func (s *stats) of(m counters.Meaning, priority int) tally {
 	if t := s.tallies[stat{m, priority, false}]; t.names > 0 || t.done {
 		return t
 	}
@@ -197,15 +198,15 @@ func (s *stats) row(row ethernetRow, priority int) {
 		return
 	}
 	labels := s.labels
-	if priority != fabric.NoPriority {
+	if priority != counters.NoPriority {
 		labels = append(slices.Clip(labels), strconv.Itoa(priority))
 	}
 	s.series++
-	s.emit(ethernetFamilies[row.meaning], t.sum, labels...)
+	s.emit(statFamilies[row.meaning], t.sum, labels...)
 }
 
 // priorities emits the rows of priorities that are wanted, the most interesting ones first.
-func (s *stats) priorities(want func(m fabric.Meaning, priority int) bool) {
+func (s *stats) priorities(want func(m counters.Meaning, priority int) bool) {
 	for _, row := range s.rows {
 		for p := range fabric.NumPriorities {
 			if row.meaning.PerPriority() && want(row.meaning, p) {
@@ -216,12 +217,12 @@ func (s *stats) priorities(want func(m fabric.Meaning, priority int) bool) {
 }
 
 // lossless wants all rows of the priorities that have PFC.
-func (s *stats) lossless(_ fabric.Meaning, priority int) bool { return s.pfc.Has(priority) }
+func (s *stats) lossless(_ counters.Meaning, priority int) bool { return s.pfc.Has(priority) }
 
 // lossy wants of the other priorities what is not 0. Discards start from 0 for every priority that carries anything,
 // because Prometheus does not see a counter that appears as an increase.
-func (s *stats) lossy(m fabric.Meaning, priority int) bool {
-	worth := s.of(m, priority).sum > 0 || m == fabric.StatPriorityDiscards && s.used.Has(priority)
+func (s *stats) lossy(m counters.Meaning, priority int) bool {
+	worth := s.of(m, priority).sum > 0 || m == counters.StatPriorityDiscards && s.used.Has(priority)
 	return worth && !s.pfc.Has(priority)
 }
 

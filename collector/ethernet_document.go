@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/counters"
 )
 
 // writeStats writes the section on Ethernet statistics of the page docs/COUNTERS.md.
@@ -18,10 +18,10 @@ func writeStats(b *strings.Builder) {
 		"rows of priorities are left out, those without PFC first and otherwise from the end of this list, and `" + ethernetStatisticsDropped.FullName() + "` says how many.\n\n")
 	for _, row := range ethernetRows() {
 		if row.meaning.PerPriority() {
-			fmt.Fprintf(b, "1. `%s`\n", ethernetFamilies[row.meaning].FullName())
+			fmt.Fprintf(b, "1. `%s`\n", statFamilies[row.meaning].FullName())
 		}
 	}
-	for _, t := range fabric.NetStatTables() {
+	for _, t := range counters.StatTables() {
 		fmt.Fprintf(b, "\n## %s: statistics\n\nDriver `%s`. Names from `%s`.\n\n%s\n", t.Name, strings.Join(t.Drivers, "`, `"), t.Source, t.Note)
 		first := true
 		for name, spec := range t.Rows() {
@@ -29,7 +29,10 @@ func writeStats(b *strings.Builder) {
 				b.WriteString("\n| kernel name | metric | unit | bits | at the end |\n|---|---|---|---|---|\n")
 				first = false
 			}
-			metric := "`" + ethernetFamilies[spec.Meaning].FullName() + "`"
+			metric := "none"
+			if f := statFamilies[spec.Meaning]; f != nil {
+				metric = "`" + f.FullName() + "`"
+			}
 			if spec.Parts > 1 {
 				metric += fmt.Sprintf(", one of %d", spec.Parts)
 			}
@@ -40,7 +43,7 @@ func writeStats(b *strings.Builder) {
 			if spec.Scale != 1 {
 				unit = fmt.Sprintf("%g %s", spec.Scale, unit)
 			}
-			fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", name, metric, unit, documentBits(spec.CounterSpec), documentEnd(spec.CounterSpec))
+			fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", name, metric, unit, documentBits(spec.Spec), documentEnd(spec.Spec))
 		}
 	}
 }

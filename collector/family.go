@@ -3,11 +3,13 @@
 package collector
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"gpufabric_exporter/internal/exposition"
+	"gpufabric_exporter/internal/fabric"
 )
 
 // Prefix begins the name of every family.
@@ -28,7 +30,7 @@ const (
 // Cadence tells how old a value can be.
 type Cadence string
 
-// Cadences, see docs/DESIGN.md.
+// Cadences, see package observer.
 const (
 	Fast   Cadence = "fast"   // read for the scrape, shared for 5 s
 	Medium Cadence = "medium" // at most once in 10 s
@@ -68,22 +70,31 @@ type Family struct {
 	Cadence   Cadence
 	Privilege string // empty: none
 	Stability Stability
-	Collector string // whose flag switches it; empty: always on
+	Collector string // whose flag switches it, of the collector that lists it; empty: always on
 
 	place int              // among all families, in the order of their names
 	head  *exposition.Head // what scrapers see of it
 }
 
-// rows is how many families there are. It numbers them, by name.
-var rows = func() int {
-	all := Catalogue()
-	slices.SortFunc(all, func(a, b *Family) int { return strings.Compare(a.Name, b.Name) })
-	for i, f := range all {
+// catalogue has every row once: what is always on, and what each collector lists. It numbers the rows by name.
+var catalogue = func() []*Family {
+	all := slices.Concat(healthFamilies(), nodeFamilies())
+	for _, c := range collectors() {
+		for _, f := range c.families {
+			f.Collector = c.Name
+		}
+		all = append(all, c.families...)
+	}
+	byName := slices.SortedFunc(slices.Values(all), func(a, b *Family) int { return strings.Compare(a.Name, b.Name) })
+	for i, f := range byName {
 		f.place = i
 		f.head = &exposition.Head{Name: f.FullName(), Help: f.Help, Unit: f.Unit, Counter: f.Type == Counter, Labels: f.Labels, Optional: trainingJob}
 	}
-	return len(all)
+	return all
 }()
+
+// Catalogue returns every row, in the order of documentation. The rows are read-only.
+func Catalogue() []*Family { return slices.Clone(catalogue) }
 
 // FullName is the name as it is exposed.
 func (f *Family) FullName() string { return Prefix + f.Name }
@@ -91,13 +102,55 @@ func (f *Family) FullName() string { return Prefix + f.Name }
 // series returns a series of the family. Label values come from the kernel and from users: what is not UTF-8 is
 // replaced, because Prometheus refuses a whole scrape for one bad byte.
 func (f *Family) series(v float64, labels []string) exposition.Series {
-	if len(labels) != len(f.Labels) {
-		panic("collector: " + f.Name + " wants labels " + strings.Join(f.Labels, ","))
-	}
 	for i, l := range labels {
 		if !utf8.ValidString(l) {
 			labels[i] = strings.ToValidUTF8(l, "\uFFFD")
 		}
 	}
 	return exposition.Series{Value: v, Labels: labels}
+}
+
+// mistake says why values of labels make no series of the family.
+func (f *Family) mistake(labels []string) error {
+	if f.head == nil {
+		return fmt.Errorf("%s is emitted, but is in no list of rows", f.Name)
+	}
+	return fmt.Errorf("%s wants the labels (%s), not %d values", f.Name, strings.Join(f.Labels, ", "), len(labels))
+}
+
+// valueOf is a metric that has one value for each T: its row, and its value with whether that is known. One that is not known
+// has no series.
+type valueOf[T any] struct {
+	*Family
+	value func(of *T) (float64, bool)
+}
+
+// emitValues emits what is known of one T.
+func emitValues[T any](emit emit, metrics []valueOf[T], of *T, labels ...string) {
+	for i := range metrics {
+		if v, known := metrics[i].value(of); known {
+			emit(metrics[i].Family, v, labels...)
+		}
+	}
+}
+
+// familiesOf are the rows of a table of values.
+func familiesOf[T any](metrics []valueOf[T]) []*Family {
+	var list []*Family
+	for _, m := range metrics {
+		list = append(list, m.Family)
+	}
+	return list
+}
+
+// amount is the value of a fact that is a number.
+func amount[N int | uint64 | float64](f fabric.Fact[N]) (float64, bool) {
+	v, known := f.Get()
+	return float64(v), known
+}
+
+// truth is the value of a fact that is true or false.
+func truth(f fabric.Fact[bool]) (float64, bool) {
+	v, known := f.Get()
+	return bit(v), known
 }

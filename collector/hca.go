@@ -9,6 +9,135 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
+// The rows of the collector hca.
+var (
+	computePorts = &Family{
+		Name: "node_compute_ports", Type: Gauge,
+		Help:   "How many ports are for training traffic, up or down (role compute of hca_port_info). Absent if none is known to be.",
+		Source: "see hca_port_info", Cadence: Slow, Stability: Stable,
+	}
+	hcaInfo = &Family{
+		Name: "hca_info", Type: Info,
+		Labels: []string{
+			"device", "driver", "node_type", "firmware_version", "board_id", "hca_type", "hardware_revision", "pci_address", "function",
+			"node_guid", "system_image_guid",
+		},
+		Help:   "Identity of an RDMA device; constant 1. What the device does not have or could not be read is an empty label.",
+		Source: "/sys/class/infiniband/<device>/{node_type,fw_ver,board_id,hca_type,hw_rev,node_guid,sys_image_guid,device}", Cadence: Slow, Stability: Stable,
+	}
+	hcaMoved = &Family{
+		Name: "hca_moved", Type: Gauge, Labels: []string{"device", "part"},
+		Help: "1 while another network namespace has the RDMA device (part device) or only its network interface (part netdev), as when a container runtime gave it " +
+			"to a pod; absent otherwise. What its ports do is not known meanwhile. device is its name as last seen on the host, else its name now, or its PCI " +
+			"address where the host has another device of that name. A device that its driver lost, in a pod too, is not moved.",
+		Source:  "/sys/class/infiniband_verbs/*/ibdev against /sys/class/infiniband; /sys/class/infiniband/<device>/device/net",
+		Cadence: Fast, Stability: Stable,
+	}
+	hcaPortInfo = &Family{
+		Name: "hca_port_info", Type: Info, Labels: []string{"device", "port", "link_layer", "netdev", "role"},
+		Help:   "A port of an RDMA device with its network interface and what it is for; constant 1. Join with it to select by role.",
+		Source: "/sys/class/infiniband/<device>/ports/<port>/{link_layer,gid_attrs/ndevs/0}, config roles", Cadence: Slow, Stability: Stable,
+	}
+	hcaPortState = &Family{
+		Name: "hca_port_state", Type: StateSet, Labels: []string{"device", "port", "state"},
+		Help:   "Logical state of the port: 1 for the current state, 0 for all others. Absent for EFA, which always claims to be active.",
+		Source: "/sys/class/infiniband/<device>/ports/<port>/state", Cadence: Fast, Stability: Stable,
+	}
+	hcaPortPhysState = &Family{
+		Name: "hca_port_physical_state", Type: StateSet, Labels: []string{"device", "port", "state"},
+		Help:   "State of the physical link: 1 for the current state, 0 for all others. Absent for EFA.",
+		Source: "/sys/class/infiniband/<device>/ports/<port>/phys_state", Cadence: Fast, Stability: Stable,
+	}
+)
+
+// deviceValues are the metrics with one value for each device.
+var deviceValues = []valueOf[fabric.HCA]{
+	{
+		&Family{
+			Name: "hca_numa_node", Type: Gauge, Labels: []string{"device"},
+			Help:   "NUMA node of the RDMA device; absent when the firmware does not say (-1).",
+			Source: "/sys/class/infiniband/<device>/device/numa_node", Cadence: Slow, Stability: Stable,
+		},
+		func(h *fabric.HCA) (float64, bool) { return amount(h.NUMANode) },
+	},
+	{
+		&Family{
+			Name: "hca_restricted", Type: Gauge, Labels: []string{"device"},
+			Help: "1 for a device that belongs to the platform (NVSwitch management bridge) or that the site restricted: nothing but its identity is read. " +
+				"Absent when it cannot be told without privilege.",
+			Source: "config restricted; /sys/class/infiniband/<device>/device/vpd", Cadence: Slow, Privilege: "root for the automatic part (vpd is 0600)", Stability: Stable,
+		},
+		func(h *fabric.HCA) (float64, bool) { return truth(h.Restricted) },
+	},
+	{
+		&Family{
+			Name: "hca_netlink_visible", Type: Gauge, Labels: []string{"device"},
+			Help: "1 when NETLINK_RDMA shows the device; 0 when only sysfs does (a container with a network namespace of its own, an old kernel): " +
+				"then its counters are read from sysfs, which asks the driver more often.",
+			Source: "RDMA_NLDEV_CMD_GET", Cadence: Fast, Stability: Experimental,
+		},
+		func(h *fabric.HCA) (float64, bool) { return truth(h.Netlink) },
+	},
+}
+
+// portValues are the metrics with one value for each port.
+var portValues = []valueOf[fabric.Port]{
+	{
+		&Family{
+			Name: "hca_port_rate_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: []string{"device", "port"},
+			Help:   "Signalling rate of the port as the RDMA stack states it, which NCCL tunes for. Absent while the physical link is not up.",
+			Source: "/sys/class/infiniband/<device>/ports/<port>/rate", Cadence: Slow, Stability: Stable,
+		},
+		func(p *fabric.Port) (float64, bool) { return p.Rate.Value.BytesPerSecond, p.Rate.State == fabric.OK },
+	},
+	{
+		&Family{
+			Name: "hca_port_expected_rate_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: []string{"device", "port"},
+			Help:   "The rate the port should have: from the configuration, else what most ports of the same role and board have. Absent when neither says.",
+			Source: "config expected.port_rate_gigabits_per_second; peers", Cadence: Slow, Stability: Stable,
+		},
+		func(p *fabric.Port) (float64, bool) { return amount(p.ExpectedRate) },
+	},
+	{
+		&Family{
+			Name: "hca_port_rate_mismatch", Type: Gauge, Labels: []string{"device", "port"},
+			Help: "1 when an active Ethernet port states another rate than its network interface: the kernel does not know the rate, or misreads it, " +
+				"and NCCL tunes for the wrong one.",
+			Source: "/sys/class/infiniband/<device>/ports/<port>/rate against /sys/class/net/<netdev>/speed", Cadence: Slow, Stability: Stable,
+		},
+		func(p *fabric.Port) (float64, bool) { return truth(p.RateMismatch) },
+	},
+	{
+		&Family{
+			Name: "hca_port_lid", Type: Gauge, Labels: []string{"device", "port"},
+			Help:   "Local identifier of the port; InfiniBand only. 0: the subnet manager has not configured the port.",
+			Source: "/sys/class/infiniband/<device>/ports/<port>/lid", Cadence: Slow, Stability: Stable,
+		},
+		func(p *fabric.Port) (float64, bool) { return amount(p.LID) },
+	},
+	{
+		&Family{
+			Name: "hca_port_sm_lid", Type: Gauge, Labels: []string{"device", "port"},
+			Help:   "LID of the subnet manager that the port answers to; InfiniBand only. 0: none.",
+			Source: "/sys/class/infiniband/<device>/ports/<port>/sm_lid", Cadence: Slow, Stability: Stable,
+		},
+		func(p *fabric.Port) (float64, bool) { return amount(p.SMLID) },
+	},
+	{
+		&Family{
+			Name: "hca_port_pkey_table_entries", Type: Gauge, Labels: []string{"device", "port"},
+			Help:   "Entries of the P_Key table, in use or not; InfiniBand only. The keys themselves are not read: each costs a firmware command.",
+			Source: "/sys/class/infiniband/<device>/ports/<port>/pkeys", Cadence: Slow, Stability: Stable,
+		},
+		func(p *fabric.Port) (float64, bool) { return amount(p.PKeys) },
+	},
+}
+
+// hcaFamilies are the rows of the collector hca, in the order of documentation.
+func hcaFamilies() []*Family {
+	return slices.Concat([]*Family{computePorts, hcaInfo, hcaMoved}, familiesOf(deviceValues), []*Family{hcaPortInfo, hcaPortState, hcaPortPhysState}, familiesOf(portValues))
+}
+
 func collectHCA(n *fabric.Node, emit emit) {
 	compute := 0
 	for i := range n.HCAs {
@@ -30,13 +159,7 @@ func collectHCA(n *fabric.Node, emit emit) {
 func collectDevice(h *fabric.HCA, emit emit) {
 	emit(hcaInfo, 1, h.Name, h.Driver.Or(""), string(h.NodeType.Or("")), h.Firmware.Or(""), h.BoardID.Or(""),
 		h.Type.Or(""), h.Revision.Or(""), h.PCI.Or(""), string(h.Function.Or("")), h.NodeGUID.Or(""), h.ImageGUID.Or(""))
-	number(emit, hcaNUMANode, h.NUMANode, h.Name)
-	if r, ok := h.Restricted.Get(); ok {
-		emit(hcaRestricted, bit(r), h.Name)
-	}
-	if v, ok := h.Netlink.Get(); ok {
-		emit(hcaNetlink, bit(v), h.Name)
-	}
+	emitValues(emit, deviceValues, h, h.Name)
 	switch {
 	case h.Moved:
 		emit(hcaMoved, 1, h.Name, "device")
@@ -54,14 +177,5 @@ func collectPort(h *fabric.HCA, p *fabric.Port, emit emit) {
 	if s, ok := p.PhysState.Get(); ok {
 		state(emit, hcaPortPhysState, s, fabric.PhysStates(), at...)
 	}
-	if r, ok := p.Rate.Get(); ok {
-		emit(hcaPortRate, r.BytesPerSecond, at...)
-	}
-	number(emit, hcaPortExpectedRate, p.ExpectedRate, at...)
-	if m, ok := p.RateMismatch.Get(); ok {
-		emit(hcaPortRateMismatch, bit(m), at...)
-	}
-	number(emit, hcaPortLID, p.LID, at...)
-	number(emit, hcaPortSMLID, p.SMLID, at...)
-	number(emit, hcaPortPKeys, p.PKeys, at...)
+	emitValues(emit, portValues, p, at...)
 }

@@ -10,6 +10,81 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
+// The rows of what is always on: how collectors, sources, devices and the configuration do.
+var (
+	scrapeCollectorSuccess = &Family{
+		Name: "scrape_collector_success", Type: Gauge, Labels: []string{"collector"},
+		Help:   "1 when everything the collector needs could be read, also when the node has nothing to read; 0 otherwise.",
+		Source: "exporter", Cadence: Self, Stability: Stable,
+	}
+	scrapeCollectorSupported = &Family{
+		Name: "scrape_collector_supported", Type: Gauge, Labels: []string{"collector"},
+		Help:   "1 when the node has what the collector is for; 0 when it has not, which is not an error.",
+		Source: "exporter", Cadence: Self, Stability: Stable,
+	}
+	scrapeCollectorTimeout = &Family{
+		Name: "scrape_collector_timeout", Type: Gauge, Labels: []string{"collector"},
+		Help:   "1 when a read the collector needs did not return in time for this scrape.",
+		Source: "exporter", Cadence: Self, Stability: Stable,
+	}
+	scrapeCollectorDuration = &Family{
+		Name: "scrape_collector_duration_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"collector"},
+		Help:   "Time the last reads of what the collector needs took, added up over devices that are read side by side.",
+		Source: "exporter", Cadence: Self, Stability: Stable,
+	}
+	sourceUp = &Family{
+		Name: "exporter_source_up", Type: Gauge, Labels: []string{"source", "device", "netdev"},
+		Help:   "1 when the source could be read. netdev is the network interface for qos, netstats and dcqcn; device and netdev are empty for sources of the whole node.",
+		Source: "exporter", Cadence: Self, Stability: Stable,
+	}
+	sourceUnknown = &Family{
+		Name: "exporter_source_unknown", Type: Gauge, Labels: []string{"source", "device", "netdev", "reason"},
+		Help:   "1 while the source cannot be read (exporter_source_up is 0), and reason why not, as in exporter_facts_unknown. Absent otherwise.",
+		Source: "exporter", Cadence: Self, Stability: Stable,
+	}
+	hcaStuck = &Family{
+		Name: "hca_stuck", Type: Gauge, Labels: []string{"device"},
+		Help:   "1 while a read of the RDMA device has not returned for 5 s or more; nothing else of it is read meanwhile.",
+		Source: "exporter", Cadence: Self, Stability: Stable,
+	}
+	factsUnknown = &Family{
+		Name: "exporter_facts_unknown", Type: Gauge, Labels: []string{"device", "uuid", "reason"},
+		Help:   "How many facts of the RDMA device or of the GPU are unknown, by reason; device and uuid are empty for those of the GPU driver. Unknown facts have no other series.",
+		Source: "exporter", Cadence: Self, Stability: Stable,
+	}
+	driverCommands = &Family{
+		Name: "exporter_driver_commands_total", Type: Counter, Labels: []string{"kind"},
+		Help: "Questions the exporter made the kernel pass on to drivers, most of which ask their firmware: query_port, process_mad (one PMA counter), " +
+			"get_hw_stats (all hardware counters of a port); and to drivers of network interfaces: dcb_get, pause_get, fec_get, link_get (speed), ethtool_stats " +
+			"(all statistics), ethtool_names (which there are), cong_query (one file of congestion control). Does not grow with the number of scrapers.",
+		Source: "exporter", Cadence: Self, Stability: Stable,
+	}
+	uncachedReads = &Family{
+		Name: "exporter_uncached_reads_total", Type: Counter,
+		Help: "Files of RDMA devices in sysfs that were opened for one read, because the limit of open files (RLIMIT_NOFILE) leaves none to keep them open with. " +
+			"Each read costs about twenty times as much; raise LimitNOFILE of the unit if this grows.",
+		Source: "exporter", Cadence: Self, Stability: Experimental,
+	}
+	configReloadSuccessful = &Family{
+		Name: "exporter_config_last_reload_successful", Type: Gauge,
+		Help:   "1 when the last attempt to load the configuration file succeeded; the old configuration stays in force otherwise.",
+		Source: "--config.file", Cadence: Self, Stability: Stable,
+	}
+	configReloadTimestamp = &Family{
+		Name: "exporter_config_last_reload_success_timestamp_seconds", Type: Gauge, Unit: "seconds",
+		Help:   "When the configuration in force was loaded, in seconds since the epoch.",
+		Source: "--config.file", Cadence: Self, Stability: Stable,
+	}
+)
+
+// healthFamilies are the rows of health, in the order of documentation.
+func healthFamilies() []*Family {
+	return []*Family{
+		scrapeCollectorSuccess, scrapeCollectorSupported, scrapeCollectorTimeout, scrapeCollectorDuration, sourceUp, sourceUnknown, hcaStuck,
+		factsUnknown, driverCommands, uncachedReads, configReloadSuccessful, configReloadTimestamp,
+	}
+}
+
 // Health is how one collector does.
 type Health struct {
 	Name      string

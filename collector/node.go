@@ -4,6 +4,43 @@ package collector
 
 import "gpufabric_exporter/internal/fabric"
 
+// The rows of what is always on: the node.
+var (
+	nodeInfo = &Family{
+		Name: "node_info", Type: Info, Labels: []string{"kernel_release"},
+		Help:   "The node; constant 1.",
+		Source: "/proc/sys/kernel/osrelease", Cadence: Slow, Stability: Stable,
+	}
+	nodeBootTime = &Family{
+		Name: "node_boot_time_seconds", Type: Gauge, Unit: "seconds",
+		Help:   "When the node booted, in seconds since the epoch. Rules use it to be silent while a node starts.",
+		Source: "/proc/stat btime", Cadence: Slow, Stability: Stable,
+	}
+	nodeNetNSMode = &Family{
+		Name: "node_rdma_netns_mode", Type: StateSet, Labels: []string{"state"},
+		Help: "Whether every network namespace sees every RDMA device (shared) or each only its own (exclusive): 1 for the current mode. " +
+			"In exclusive mode the exporter must run in the host's network namespace to see the host's devices over netlink.",
+		Source: "RDMA_NLDEV_SYS_ATTR_NETNS_MODE", Cadence: Slow, Stability: Stable,
+	}
+	nodeGPUs = &Family{
+		Name: "node_gpus", Type: Gauge,
+		Help:   "NVIDIA GPUs on the PCI bus (display and 3D controllers), whether a driver has them or not.",
+		Source: "/sys/bus/pci/devices/*/{vendor,class}", Cadence: Slow, Stability: Stable,
+	}
+	computePortsExpected = &Family{
+		Name: "node_compute_ports_expected", Type: Gauge,
+		Help:   "How many active ports of role compute the site expects on this node; absent when it does not say.",
+		Source: "config expected.compute_ports", Cadence: Config, Stability: Stable,
+	}
+)
+
+// nodeFamilies are the rows of the node, in the order of documentation.
+func nodeFamilies() []*Family {
+	return []*Family{
+		nodeInfo, nodeBootTime, nodeNetNSMode, nodeGPUs, computePortsExpected,
+	}
+}
+
 func collectNode(n *fabric.Node, emit emit) {
 	emit(nodeInfo, 1, n.Host.Kernel.Or(""))
 	if t, ok := n.Host.BootTime.Get(); ok {
@@ -15,20 +52,5 @@ func collectNode(n *fabric.Node, emit emit) {
 	number(emit, nodeGPUs, n.GPUs)
 	if p := n.Policy.ComputePorts; p != nil {
 		emit(computePortsExpected, float64(*p))
-	}
-}
-
-func collectNCCL(n *fabric.Node, emit emit) {
-	emit(ncclConfigVariables, float64(len(n.NCCL.Variables)))
-	count := map[string]int{}
-	var rules []string
-	for _, f := range n.NCCL.Findings {
-		if count[f.Rule] == 0 {
-			rules = append(rules, f.Rule)
-		}
-		count[f.Rule]++
-	}
-	for _, r := range rules {
-		emit(ncclConfigFindings, float64(count[r]), r)
 	}
 }

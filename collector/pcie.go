@@ -8,6 +8,81 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
+const pcieDevice = "pci_address is that of the function, device the RDMA device of a compute NIC and empty for a GPU. "
+
+// The rows of the collector pcie. Only GPUs and compute NICs have series: a node has a dozen of other functions.
+var (
+	pcieLinkSpeed = &Family{
+		Name: "pcie_link_transfers_per_second", Type: Gauge, Unit: "transfers_per_second", Labels: []string{"device"},
+		Help:   "Speed of each lane of the PCIe link of a compute NIC: 32e9 is generation 5. Absent for GPUs, whose links slow down while they are idle.",
+		Source: "/sys/bus/pci/devices/<address>/current_link_speed", Cadence: Slow, Stability: Stable,
+	}
+	pcieLinkMaxSpeed = &Family{
+		Name: "pcie_link_max_transfers_per_second", Type: Gauge, Unit: "transfers_per_second", Labels: []string{"device"},
+		Help:   "The highest speed of each lane that the compute NIC can do, where its link is slower; its slot may do less.",
+		Source: "/sys/bus/pci/devices/<address>/max_link_speed", Cadence: Rare, Stability: Stable,
+	}
+	pcieLinkWidth = &Family{
+		Name: "pcie_link_width", Type: Gauge, Labels: []string{"device", "pci_address"},
+		Help:   "Lanes of the PCIe link. " + pcieDevice + "Absent for virtual functions, which have no link of their own.",
+		Source: "/sys/bus/pci/devices/<address>/current_link_width", Cadence: Slow, Stability: Stable,
+	}
+	pcieLinkMaxWidth = &Family{
+		Name: "pcie_link_max_width", Type: Gauge, Labels: []string{"device"},
+		Help:   "Lanes that the compute NIC can use, where its link has less; its slot may have no more.",
+		Source: "/sys/bus/pci/devices/<address>/max_link_width", Cadence: Rare, Stability: Stable,
+	}
+	pcieLinkDegraded = &Family{
+		Name: "pcie_link_degraded", Type: Gauge, Labels: []string{"device", "pci_address"},
+		Help: "1 when a PCIe link between the device and the root complex is narrower or slower than both of its ends can do. " + pcieDevice +
+			"For GPUs the speed is judged while they work (utilization of 0.5 or more), by what their driver says of it (collector gpu), because it falls while they are idle. Absent when that cannot be told: no port shows above the device, as in many virtual machines.",
+		Source:  "/sys/bus/pci/devices/<address>/{current,max}_link_{speed,width} of the device and all bridges above; nvmlDeviceGetCurrPcieLinkGeneration",
+		Cadence: Slow, Stability: Stable,
+	}
+	pcieErrors = &Family{
+		Name: "pcie_aer_errors_total", Type: Counter, Labels: []string{"device", "severity"},
+		Help: "Errors that Advanced Error Reporting counted at the compute NIC and at all bridges above it, where errors of its link often show. " +
+			"severity: correctable, nonfatal, fatal. A bridge above several NICs counts for each.",
+		Source: "/sys/bus/pci/devices/<address>/aer_dev_{correctable,nonfatal,fatal}", Cadence: Slow, Stability: Stable,
+	}
+	pcieMaxReadRequest = &Family{
+		Name: "pcie_max_read_request_bytes", Type: Gauge, Unit: "bytes", Labels: []string{"device"},
+		Help:   "The most that the compute NIC asks memory for at once (MaxReadReq); 512 costs a fast NIC bandwidth.",
+		Source: "/sys/bus/pci/devices/<address>/config", Cadence: Rare, Privilege: "root (CAP_SYS_ADMIN)", Stability: Stable,
+	}
+	pcieMaxPayload = &Family{
+		Name: "pcie_max_payload_bytes", Type: Gauge, Unit: "bytes", Labels: []string{"device"},
+		Help:   "The most that the compute NIC puts in a packet (MaxPayload).",
+		Source: "/sys/bus/pci/devices/<address>/config", Cadence: Rare, Privilege: "root (CAP_SYS_ADMIN)", Stability: Stable,
+	}
+	pcieRelaxedOrdering = &Family{
+		Name: "pcie_relaxed_ordering", Type: Gauge, Labels: []string{"device"},
+		Help:   "1 when the compute NIC may let writes overtake each other (RlxdOrd+).",
+		Source: "/sys/bus/pci/devices/<address>/config", Cadence: Rare, Privilege: "root (CAP_SYS_ADMIN)", Stability: Stable,
+	}
+	pcieACSRedirect = &Family{
+		Name: "pcie_acs_redirect", Type: Gauge, Labels: []string{"pci_address", "device"},
+		Help: "1 when a bridge between the GPU and its nearest compute NIC sends what they exchange up to the root complex (Access Control Services), " +
+			"which slows GPUDirect RDMA down or breaks it. Virtual machines need it. pci_address is that of the GPU.",
+		Source: "/sys/bus/pci/devices/<address>/config of the bridges", Cadence: Rare, Privilege: "root (CAP_SYS_ADMIN)", Stability: Stable,
+	}
+	gpuNICDistance = &Family{
+		Name: "gpu_nic_distance", Type: Gauge, Labels: []string{"pci_address", "device", "rail", "class"},
+		Help: "How far the GPU is from its nearest compute NIC, in NCCL's classes: 1 PIX (one switch), 2 PXB (several switches) and P2C (NVLink-C2C), 3 PHB (host bridge), " +
+			"4 NODE (host bridges of a NUMA node), 5 SYS (between NUMA nodes). Where several NICs are as near, GPUs get them in turn. rail is the number of " +
+			"the NIC among the compute NICs. pci_address is that of the GPU. Absent when a virtual machine does not show it.",
+		Source: "/sys/bus/pci/devices", Cadence: Rare, Stability: Experimental,
+	}
+)
+
+// pcieFamilies are the rows of the collector pcie, in the order of documentation.
+func pcieFamilies() []*Family {
+	return []*Family{
+		pcieLinkSpeed, pcieLinkMaxSpeed, pcieLinkWidth, pcieLinkMaxWidth, pcieLinkDegraded, pcieErrors, pcieMaxReadRequest, pcieMaxPayload,
+		pcieRelaxedOrdering, pcieACSRedirect, gpuNICDistance,
+	}
+}
+
 func collectPCIe(n *fabric.Node, emit emit) {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]

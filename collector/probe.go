@@ -29,8 +29,9 @@ func (s *Set) WithProbes(status func() probes.Status) *Set {
 // probeCollector is the one collector that is not about the node: nothing is observed for it.
 func probeCollector(status func() probes.Status) collector {
 	return collector{
-		About:   About{Name: probeName, Help: "What short NCCL collectives on idle GPUs measured: transport, GPUDirect, bandwidth against its baseline.", Default: true},
-		collect: func(_ *fabric.Node, emit emit) { collectProbes(status(), emit) },
+		About:    About{Name: probeName, Help: "What short NCCL collectives on idle GPUs measured: transport, GPUDirect, bandwidth against its baseline.", Default: true},
+		families: probeFamilies(),
+		collect:  func(_ *fabric.Node, emit emit) { collectProbes(status(), emit) },
 		supported: func(*fabric.Node) (bool, string) {
 			if s := status(); !s.Enabled && len(s.Probes) == 0 {
 				return false, "no probes are switched on (probes.enabled in the configuration)"

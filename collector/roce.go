@@ -9,6 +9,114 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
+// The rows of the collectors roce and dcqcn. Series with a label netdev are about one physical interface, of which
+// a bond has several; the others are about the port, for which the worst of them speaks.
+var (
+	roceChainConsistent = &Family{
+		Name: "roce_chain_consistent", Type: Gauge, Labels: []string{"device", "port"},
+		Help: "1 when what NCCL asks for, what the NIC makes of it and what the site expects agree: traffic class, DSCP, priority, PFC, 802.3x pause, buffer, ETS, ECN and CNP. " +
+			"0 when they contradict each other. Absent when that cannot be told, see roce_chain_unknown. Without expected.roce in the configuration only contradictions count.",
+		Source: "DCB and ethtool netlink, MLNX_OFED files, NCCL configuration, config expected.roce", Cadence: Slow, Stability: Experimental,
+	}
+	roceChainBroken = &Family{
+		Name: "roce_chain_broken", Type: Gauge, Labels: []string{"device", "port", "step"},
+		Help: "1 while the chain of RoCE settings is broken; step is the first that does not fit: traffic_class, dscp, priority, pfc, global_pause, buffer, ets, ecn_notification, " +
+			"ecn_reaction or cnp. Absent otherwise. The landing page says why.",
+		Source: "as roce_chain_consistent", Cadence: Slow, Stability: Experimental,
+	}
+	roceChainUnknown = &Family{
+		Name: "roce_chain_unknown", Type: Gauge, Labels: []string{"device", "port", "step", "reason"},
+		Help: "1 while it cannot be told whether the chain of RoCE settings is consistent; step is the first that is not known. Absent otherwise. " +
+			"traffic_class with not_read means that the host does not set NCCL_IB_TC and jobs may.",
+		Source: "as roce_chain_consistent", Cadence: Slow, Stability: Experimental,
+	}
+	roceTrafficClass = &Family{
+		Name: "roce_traffic_class", Type: Gauge, Labels: []string{"device", "port"},
+		Help: "Traffic class byte of NCCL's RoCE packets, 0 to 255: what MLNX_OFED sets for the port, else NCCL_IB_TC of the host's NCCL configuration. " +
+			"Absent when neither is set, because jobs may bring their own.",
+		Source: "/sys/class/infiniband/<device>/tc/<port>/traffic_class, /etc/nccl.conf, config nccl", Cadence: Slow, Stability: Experimental,
+	}
+	roceDSCP = &Family{
+		Name: "roce_dscp", Type: Gauge, Labels: []string{"device", "port"},
+		Help:   "DSCP of NCCL's RoCE v2 packets, 0 to 63: the upper six bits of the traffic class. Absent when the traffic class is.",
+		Source: "as roce_traffic_class", Cadence: Slow, Stability: Experimental,
+	}
+	rocePriority = &Family{
+		Name: "roce_priority", Type: Gauge, Labels: []string{"device", "port"},
+		Help: "Priority that the NIC gives to NCCL's RoCE packets, 0 to 7, by DSCP or VLAN tag. Where jobs bring the traffic class it is the one the site expects, " +
+			"from expected.roce; absent when that says nothing either.",
+		Source: "DCB_ATTR_IEEE_APP_TABLE, /sys/class/net/<netdev>/qos/{trust,dscp2prio}, NCCL_IB_SL, config expected.roce", Cadence: Slow, Stability: Experimental,
+	}
+	roceCongestionControl = &Family{
+		Name: "roce_congestion_control", Type: StateSet, Labels: []string{"device", "port", "mode"},
+		Help: "What keeps RoCE from losing packets in congestion, on the priority of roce_priority: none, pfc (lossless), ecn (DCQCN), pfc_ecn (both), " +
+			"or unknown; 1 for the current mode. Only MLNX_OFED shows whether ECN is on.",
+		Source: "DCB_ATTR_IEEE_PFC, /sys/class/net/<netdev>/ecn/roce_{np,rp}/enable/<priority>", Cadence: Slow, Stability: Experimental,
+	}
+	roceTrust = &Family{
+		Name: "roce_trust", Type: StateSet, Labels: []string{"device", "port", "netdev", "mode"},
+		Help: "What the interface takes the priority of a packet from: dscp, or pcp (VLAN tag, untagged packets have priority 0); 1 for the current one. " +
+			"Absent when the driver does not show it.",
+		Source: "/sys/class/net/<netdev>/qos/trust, DCB_ATTR_IEEE_APP_TABLE", Cadence: Slow, Stability: Stable,
+	}
+	rocePFCEnabled = &Family{
+		Name: "roce_pfc_enabled", Type: Gauge, Labels: []string{"device", "port", "netdev", "priority"},
+		Help:   "1 when priority flow control is on for the priority, 0 when it is off. Only the priority of roce_priority and those with PFC have a series.",
+		Source: "DCB_ATTR_IEEE_PFC", Cadence: Slow, Stability: Stable,
+	}
+	roceGlobalPauseEnabled = &Family{
+		Name: "roce_global_pause_enabled", Type: Gauge, Labels: []string{"device", "port", "netdev", "direction"},
+		Help:   "1 when IEEE 802.3x flow control, which stops the whole link, is on for the direction: receive, transmit. It excludes PFC.",
+		Source: "ETHTOOL_MSG_PAUSE_GET", Cadence: Slow, Stability: Stable,
+	}
+	roceECNEnabled = &Family{
+		Name: "roce_ecn_enabled", Type: Gauge, Labels: []string{"device", "port", "netdev", "priority", "role"},
+		Help: "1 when congestion control (DCQCN) is on for the priority of roce_priority, by role: notification (receivers report marked packets), " +
+			"reaction (senders slow down). Congestion control needs both.",
+		Source: "/sys/class/net/<netdev>/ecn/roce_{np,rp}/enable/<priority> (MLNX_OFED)", Cadence: Slow, Stability: Stable,
+	}
+	roceLosslessBuffer = &Family{
+		Name: "roce_lossless_buffer_bytes", Type: Gauge, Unit: "bytes", Labels: []string{"device", "port", "netdev"},
+		Help:   "Receive buffer of the priority of roce_priority. Absent when that is not lossless, or the driver does not show it.",
+		Source: "DCB_ATTR_DCB_BUFFER", Cadence: Slow, Stability: Stable,
+	}
+	roceCNPDSCP = &Family{
+		Name: "roce_cnp_dscp", Type: Gauge, Labels: []string{"device", "port", "netdev"},
+		Help:   "DSCP of the congestion notifications that this host sends. Switches should give it a priority above that of data.",
+		Source: "/sys/class/net/<netdev>/ecn/roce_np/cnp_dscp (MLNX_OFED)", Cadence: Slow, Stability: Stable,
+	}
+	roceConfigurationInfo = &Family{
+		Name: "roce_configuration_info", Type: Info, Labels: []string{"device", "port", "netdev", "hash", "pfc", "dscp_map", "buffers", "mtu", "traffic_class_source", "dcbx"},
+		Help: "How the interface is set for RoCE; constant 1. hash is of trust, traffic class, DSCP, priority, PFC, ETS, ECN, 802.3x pause and buffers: it is equal where they are, " +
+			"so that rails and nodes that differ can be found. Parts of it that are known, to compare nodes by: pfc has the priorities with PFC (3, or none); " +
+			"dscp_map is a hash of the priorities of all DSCPs, or pcp where DSCP is not trusted; buffers is a hash of the receive buffers; mtu is that of the interface, in bytes. " +
+			"What is not known is an empty label. traffic_class_source: ofed, nccl, job (not set on the host), none (RoCE v1), unknown. " +
+			"dcbx: host, or firmware, which may overwrite what the host sets.",
+		Source: "as roce_chain_consistent; DCB_ATTR_DCBX; /sys/class/net/<netdev>/mtu", Cadence: Slow, Stability: Experimental,
+	}
+	roceCongestionControlParameter = &Family{
+		Name: "roce_congestion_control_parameter", Type: Gauge, Labels: []string{"device", "port", "netdev", "parameter"},
+		Help:   "A parameter of DCQCN under the driver's name, in the driver's unit; np_ is for receivers that notify, rp_ for senders that react.",
+		Source: "/sys/class/net/<netdev>/ecn/roce_{np,rp}/* (MLNX_OFED), /sys/kernel/debug/mlx5/<pci address>/cc_params/*", Cadence: Slow,
+		Privilege: "none with MLNX_OFED, root for debugfs", Stability: Experimental,
+	}
+)
+
+// roceFamilies are the rows of the collector roce, in the order of documentation.
+func roceFamilies() []*Family {
+	return []*Family{
+		roceChainConsistent, roceChainBroken, roceChainUnknown, roceTrafficClass, roceDSCP, rocePriority, roceCongestionControl, roceTrust,
+		rocePFCEnabled, roceGlobalPauseEnabled, roceECNEnabled, roceLosslessBuffer, roceCNPDSCP, roceConfigurationInfo,
+	}
+}
+
+// dcqcnFamilies are the rows of the collector dcqcn, in the order of documentation.
+func dcqcnFamilies() []*Family {
+	return []*Family{
+		roceCongestionControlParameter,
+	}
+}
+
 // rocePorts iterates over the ports that have RoCE, with the labels device and port.
 func rocePorts(n *fabric.Node) iter.Seq2[[2]string, []fabric.RoCEChain] {
 	return func(yield func([2]string, []fabric.RoCEChain) bool) {
@@ -88,7 +196,14 @@ func collectQoS(dev, port string, d *fabric.NetDev, c *fabric.RoCEChain, emit em
 	}
 	number(emit, roceLosslessBuffer, c.LosslessBuffer, dev, port, d.Name)
 	number(emit, roceCNPDSCP, q.CNPDSCP, dev, port, d.Name)
-	emit(roceConfigurationInfo, 1, dev, port, d.Name, c.Hash, c.TrafficClassFrom, dcbx(q.DCBX))
+	pfc, mtu := "", ""
+	if v, ok := q.PFC.Get(); ok {
+		pfc = v.Enabled.String()
+	}
+	if v, ok := d.MTU.Get(); ok {
+		mtu = strconv.Itoa(v)
+	}
+	emit(roceConfigurationInfo, 1, dev, port, d.Name, c.Hash, pfc, c.DSCPMap, c.BufferMap, mtu, c.TrafficClassFrom, dcbx(q.DCBX))
 }
 
 // dcbx says who configures the interface; empty when the driver does not.

@@ -31,7 +31,7 @@ func netdev(name string) fabric.NetDev {
 		Buffers:    known(fabric.Buffers{OfPriority: [8]int{3: 1}, Bytes: [8]int{20_016, 156_096}}),
 		Parameters: known([]fabric.CongestionParameter{{Name: "rp_ai_rate", Value: 5}}),
 	}
-	return fabric.NetDev{Name: name, Lower: known([]string{}), Bond: known(false), DefaultRoute: known(false), Driver: known("mlx5_core"), QoS: q}
+	return fabric.NetDev{Name: name, MTU: known(9000), Lower: known([]string{}), Bond: known(false), DefaultRoute: known(false), Driver: known("mlx5_core"), QoS: q}
 }
 
 // roceSeries returns the series of a scrape whose names begin with roce.
@@ -50,7 +50,7 @@ func roceSeries(t *testing.T, n *fabric.Node) string {
 func TestRoCE(t *testing.T) {
 	const want = `roce_chain_consistent{device="mlx5_0",port="1"} 1
 roce_cnp_dscp{device="mlx5_0",netdev="eth0",port="1"} 48
-roce_configuration_info{dcbx="host",device="mlx5_0",hash="HASH",netdev="eth0",port="1",traffic_class_source="nccl"} 1
+roce_configuration_info{buffers="76110cba",dcbx="host",device="mlx5_0",dscp_map="96dfed96",hash="HASH",mtu="9000",netdev="eth0",pfc="3",port="1",traffic_class_source="nccl"} 1
 roce_congestion_control{device="mlx5_0",mode="none",port="1"} 0
 roce_congestion_control{device="mlx5_0",mode="pfc",port="1"} 0
 roce_congestion_control{device="mlx5_0",mode="ecn",port="1"} 0
@@ -101,7 +101,7 @@ func TestRoCEOdds(t *testing.T) {
 			n.NetDevs = append(n.NetDevs, netdev("eth1"), bond)
 			n.HCAs[0].Ports[0].NetDev, n.NetDevs[1].QoS.Trust.Value = known("bond0"), fabric.TrustPCP
 		}, []string{
-			`roce_chain_consistent{device="mlx5_0",port="1"} 0`, `netdev="eth0",port="1",traffic_class_source="nccl"} 1`, `netdev="eth1",port="1",traffic_class_source="nccl"} 1`,
+			`roce_chain_consistent{device="mlx5_0",port="1"} 0`, `netdev="eth0",pfc="3",port="1",traffic_class_source="nccl"} 1`, `netdev="eth1",pfc="3",port="1",traffic_class_source="nccl"} 1`,
 			`roce_trust{device="mlx5_0",mode="pcp",netdev="eth1",port="1"} 1`,
 		}, []string{`netdev="bond0"`}},
 		{"firmware has the word", func(n *fabric.Node) { n.NetDevs[0].QoS.DCBX.Value.Host = false }, []string{`dcbx="firmware"`}, nil},

@@ -88,6 +88,7 @@ func (h *handler) metrics(w http.ResponseWriter, r *http.Request) {
 	a := h.answers.get()
 	defer h.answers.put(a)
 	families := set.GatherAgain(&a.gathered, node, h.config.state())
+	h.failed(causeGathering, a.gathered.Err())
 	own := h.build // no name of the catalogue is among them
 	if !h.exporter.Web.DisableExporterMetrics {
 		own, err = h.own.Gather()

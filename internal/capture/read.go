@@ -123,7 +123,7 @@ func (s *session) netDevs(u *unit) error {
 	}
 	return s.recorded(u, func(sys *sysfs.FS) error {
 		now := time.Now()
-		for _, d := range sys.NetDevs(s.all.interfaces(), nil, speed, now) {
+		for _, d := range sys.NetDevs(s.all.interfaces(), nil, speed, true, now) {
 			if lower, ok := d.Lower.Get(); ok {
 				u.seeLower(d.Name, lower)
 			}

@@ -26,20 +26,21 @@ func TestCatalogue(t *testing.T) {
 		modes[m.ID] = true
 	}
 	for _, c := range Catalogue() {
-		switch {
-		case !regexp.MustCompile(`^[a-z][a-z_]+$`).MatchString(c.ID), ids[c.ID], titles[c.Title]:
-			t.Errorf("%s: id or title is bad or there twice", c.ID)
-		case c.Title == "" || strings.HasSuffix(c.Title, ".") || c.Reads == "" || c.Topic == "" || c.Scope == "" || c.judge == nil || len(c.Modes) == 0:
-			t.Errorf("%s is incomplete", c.ID)
-		case !slices.Contains(Severities(), c.Severity):
-			t.Errorf("%s: severity %q", c.ID, c.Severity)
-		case Find(c.ID) == nil:
-			t.Errorf("%s cannot be found", c.ID)
+		if !regexp.MustCompile(`^[a-z][a-z_]+$`).MatchString(c.ID) || ids[c.ID] || titles[c.Title] {
+			t.Errorf("check %q: the id is not in lower case with underscores, or id or title are there twice", c.ID)
+		}
+		for field, missing := range map[string]bool{
+			"Title, without a full stop": c.Title == "" || strings.HasSuffix(c.Title, "."), "Reads": c.Reads == "", "Topic": c.Topic == "", "Scope": c.Scope == "",
+			"judge": c.judge == nil, "Modes": len(c.Modes) == 0, "Severity": !slices.Contains(Severities(), c.Severity),
+		} {
+			if missing {
+				t.Errorf("check %s lacks %s: add it to its row in internal/diagnose", c.ID, field)
+			}
 		}
 		ids[c.ID], titles[c.Title] = true, true
 		for _, m := range c.Modes {
 			if !modes[m] {
-				t.Errorf("%s finds a mode that is not listed: %s", c.ID, m)
+				t.Errorf("check %s finds the mode %q, which is not in Modes() in internal/diagnose/mode.go: add its row", c.ID, m)
 			}
 		}
 	}
@@ -83,7 +84,7 @@ func TestModesAreFound(t *testing.T) {
 			by = append(by, m.Alert)
 		}
 		if (len(by) == 0) != (m.Gap != "") {
-			t.Errorf("mode %s: found by %v, and its gap is %q", m.ID, by, m.Gap)
+			t.Errorf("mode %s of internal/diagnose/mode.go is found by %v, and its Gap is %q: name it in Modes of a check, in Alert, or say in Gap why nothing finds it", m.ID, by, m.Gap)
 		}
 		if len(by) > 0 {
 			found++
@@ -184,14 +185,15 @@ func TestModesNameAlerts(t *testing.T) {
 	}
 }
 
-// TestRunbooksNameChecks: the page of a topic tells of each of its checks, and no page of checks is about none.
+// TestRunbooksNameChecks: the page of a topic has a heading for each of its checks, to which links lead, and no page of
+// checks is about none.
 func TestRunbooksNameChecks(t *testing.T) {
 	const pages = "../../alerts/runbooks/check-"
 	topics := map[string]bool{}
 	for _, c := range Catalogue() {
 		topics[c.Topic] = true
-		if text, err := os.ReadFile(pages + c.Topic + ".md"); err != nil || !bytes.Contains(text, []byte("`"+c.ID+"`")) {
-			t.Errorf("check-%s.md does not tell of %s: %v", c.Topic, c.ID, err)
+		if text, err := os.ReadFile(pages + c.Topic + ".md"); err != nil || !bytes.Contains(text, []byte("\n### "+c.ID+"\n")) {
+			t.Errorf("alerts/runbooks/check-%s.md does not name the check %s: add the heading \"### %s\" below Symptom, and what to do below Fix (%v)", c.Topic, c.ID, c.ID, err)
 		}
 	}
 	names, err := filepath.Glob(pages + "*.md")
@@ -204,9 +206,9 @@ func TestRunbooksNameChecks(t *testing.T) {
 			t.Fatal(err)
 		}
 		topic := strings.TrimSuffix(strings.TrimPrefix(name, pages), ".md")
-		for _, m := range regexp.MustCompile("(?m)^- `([a-z_]+)`: ").FindAllSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile("(?m)^### (.*)$").FindAllSubmatch(text, -1) {
 			if c := Find(string(m[1])); c == nil || c.Topic != topic {
-				t.Errorf("check-%s.md tells of %s, which is no check of that topic", topic, m[1])
+				t.Errorf("alerts/runbooks/check-%s.md names %s, which is no check of that topic: add it to the list of the topic in internal/diagnose, or remove the heading", topic, m[1])
 			}
 		}
 		if !topics[topic] {
@@ -227,7 +229,7 @@ func TestChecksDocument(t *testing.T) {
 		}
 	}
 	if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, b.Bytes()) {
-		t.Errorf("%s is not of this catalogue (make docs): %v", path, err)
+		t.Errorf("%s is not of this catalogue (make generate): %v", path, err)
 	}
 }
 

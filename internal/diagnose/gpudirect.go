@@ -38,7 +38,7 @@ func (g GPU) Blocked() (fabric.GDRBlock, bool) {
 	return g.GDR.Block, known && !usable
 }
 
-// FarByDesign tells that no GPU of the node is near enough to a NIC for GPUDirect RDMA: so the machine is built. It is
+// FarByDesign tells that no GPU of the node is near enough to a NIC for GPUDirect RDMA: this is the design of the machine. It is
 // unknown while one of them may be.
 func FarByDesign(all []GPU) fabric.Fact[bool] {
 	var unread fabric.Meta

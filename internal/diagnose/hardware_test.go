@@ -51,11 +51,11 @@ func TestHardware(t *testing.T) {
 		{"the bus cannot be read", nodeWith(0), func(n *fabric.Node) {
 			n.Policy.GPUs = new(0)
 			n.Sources[2] = fabric.Source{Name: fabric.SourcePCI, Reason: fabric.ReasonIO}
-		}, Unknown, "whether there are GPUs is not known"},
+		}, Unknown, "whether it has GPUs is unknown"},
 		{"fewer than before", nodeWith(7, "mlx5_0"), func(n *fabric.Node) {
 			n.RememberedIn = "/var/lib/x"
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Seen: time.Unix(1.7e9, 0), Missing: []string{"0000:db:00.0"}}}
-		}, Unknown, "There are 7 GPUs; at 2023-11-14 22:13 UTC there were 8, also 0000:db:00.0. If it was removed on purpose, set expected.gpus and expected.compute_ports, or remove /var/lib/x."},
+		}, Unknown, "The node has 7 GPUs; at 2023-11-14 22:13 UTC it had 8, also 0000:db:00.0. If it was removed on purpose, set expected.gpus and expected.compute_ports, or remove /var/lib/x."},
 		{"fewer than before, as the site says", nodeWith(7, "mlx5_0"), func(n *fabric.Node) {
 			n.Policy.GPUs = new(7)
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8}}

@@ -14,13 +14,15 @@ import (
 const enoughMemlock = 1 << 30
 
 func hostChecks() []*Check {
-	return []*Check{{
-		ID: "memlock", Title: "Jobs cannot lock the memory that RDMA needs", Severity: Warning, Topic: "node", Scope: ScopeNode,
-		Reads: "hard limit of locked memory of slurmd or pbs_mom, in /proc/<pid>/limits",
-		Guard: "if one of them runs as root; not containerd, crio and dockerd, because containers that use RDMA have CAP_IPC_LOCK, " +
-			"to which the limit does not apply",
-		Modes: []string{ModeMemlock}, judge: judgeMemlock,
-	}}
+	return []*Check{
+		{
+			ID: "memlock", Title: "Jobs cannot lock the memory that RDMA needs", Severity: Warning, Topic: "node", Scope: ScopeNode,
+			Reads: "hard limit of locked memory of slurmd or pbs_mom, in /proc/<pid>/limits",
+			Guard: "if one of them runs as root; not containerd, crio and dockerd, because containers that use RDMA have CAP_IPC_LOCK, " +
+				"to which the limit does not apply",
+			Modes: []string{ModeMemlock}, judge: judgeMemlock,
+		},
+	}
 }
 
 // handsOn tells daemons whose hard limit no job that they start gets beyond. The soft limit is that of whoever submits.

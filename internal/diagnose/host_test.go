@@ -41,9 +41,9 @@ func TestMemlock(t *testing.T) {
 		"unlimited":                  {[]fabric.Daemon{{Name: "slurmd", Memlock: none}}, OK, ""},
 		"a GiB":                      {[]fabric.Daemon{{Name: "slurmd", Memlock: limit(1<<30, 1<<30)}}, OK, ""},
 		"soft limit of the daemon":   {[]fabric.Daemon{{Name: "slurmd", Memlock: limit(65536, fabric.NoLimit)}}, OK, ""},
-		"low":                        {[]fabric.Daemon{{Name: "slurmd", PID: 41, Memlock: low}}, Failed, "slurmd (process 41) may lock 64 KiB and can raise that to no more than 64 KiB"},
+		"low":                        {[]fabric.Daemon{{Name: "slurmd", PID: 41, Memlock: low}}, Failed, "slurmd (process 41) may lock 64 KiB and can raise this limit to at most 64 KiB"},
 		"one of two":                 {[]fabric.Daemon{{Name: "pbs_mom", Memlock: low}, {Name: "slurmd", Memlock: none}}, Failed, "pbs_mom"},
-		"hidden":                     {[]fabric.Daemon{{Name: "slurmd", Memlock: hidden}}, Unknown, "What slurmd may lock"},
+		"hidden":                     {[]fabric.Daemon{{Name: "slurmd", Memlock: hidden}}, Unknown, "The memory lock limit of slurmd"},
 		"low and hidden":             {[]fabric.Daemon{{Name: "pbs_mom", Memlock: hidden}, {Name: "slurmd", Memlock: low}}, Failed, "slurmd"},
 		"unlimited and hidden":       {[]fabric.Daemon{{Name: "pbs_mom", Memlock: none}, {Name: "slurmd", Memlock: hidden}}, Unknown, ""},
 		"containers lock as allowed": {[]fabric.Daemon{{Name: "containerd", Memlock: low}}, "", ""},
@@ -87,20 +87,20 @@ func TestSocketInterface(t *testing.T) {
 	}{
 		{"eno1", usual, OK, ""},
 		{"en", usual, OK, ""},
-		{"=eno", usual, Failed, "names no interface"},
+		{"=eno", usual, Failed, "matches no interface"},
 		{"=eno1", usual, OK, ""},
 		{"eth0,bond", usual, OK, ""},
-		{"eth0", usual, Failed, "names no interface"},
-		{"eno1 ", usual, Failed, "names no interface"}, // NCCL does not trim
-		{"eno2", usual, Failed, "leaves no interface that is up"},
-		{"eth0,eno2,docker", usual, Failed, "leaves no interface that is up"},
+		{"eth0", usual, Failed, "matches no interface"},
+		{"eno1 ", usual, Failed, "matches no interface"}, // NCCL does not trim
+		{"eno2", usual, Failed, "matches no interface that is up"},
+		{"eth0,eno2,docker", usual, Failed, "matches no interface that is up"},
 		{"tun0", usual, OK, ""}, // without carrier the kernel does not know, and NCCL takes it
 		{"^docker0,lo", usual, OK, ""},
-		{"^e,bond,tun,docker", usual, Failed, "names no interface"}, // lo does not lead to other nodes
+		{"^e,bond,tun,docker", usual, Failed, "matches no interface"}, // lo does not lead to other nodes
 		{"lo", usual, OK, ""},
 		{"", usual, "", ""},
 		{"e", usual, "", ""}, // too short: NCCL ignores it
-		{"^=eno1,bond0,tun0", usual, Failed, "leaves no interface that is up"},
+		{"^=eno1,bond0,tun0", usual, Failed, "matches no interface that is up"},
 		{"eno3", interfaces("eno3 ?"), Unknown, ""},
 		{"eno", interfaces("eno2 down", "eno3 ?"), Unknown, ""},
 		{"eno", interfaces("eno1 up", "eno3 ?"), OK, ""},

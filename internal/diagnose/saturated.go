@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"gpufabric_exporter/internal/counters"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -13,7 +14,7 @@ import (
 const narrowest = 15
 
 func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
-	counters, known := p.Counters.PMA.Get()
+	list, known := p.Counters.PMA.Get()
 	if !known {
 		if p.Counters.PMA.Meta().Reason != fabric.ReasonNotRead && p.Counters.PMA.State == fabric.Unknown {
 			v.unknown(PortSubject(h, p), p.Counters.PMA.Meta().Reason, "The counters are unknown: "+ReasonText(p.Counters.PMA.Meta().Reason)+".")
@@ -21,18 +22,18 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 		return
 	}
 	driver, told := h.Driver.Get()
-	if !told && h.Driver.State == fabric.Unknown && len(counters) > 0 {
+	if !told && h.Driver.State == fabric.Unknown && len(list) > 0 {
 		v.hidden(PortSubject(h, p), h.Driver.Meta(), "The maximum of the counters")
 		return
 	}
 	var full, stands []string
 	var unread *fabric.Meta
-	for i := range counters {
-		c := &counters[i]
+	for i := range list {
+		c := &list[i]
 		if value, known := c.Value.Get(); known && value < narrowest { // most are: to look them up is what this check costs
 			continue
 		}
-		spec, ok := fabric.PMASpecOf(driver, c.Name)
+		spec, ok := counters.PMASpec(driver, c.Name)
 		if !ok || !spec.Saturates {
 			continue
 		}

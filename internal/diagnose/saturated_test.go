@@ -36,12 +36,12 @@ func TestSaturatedCounters(t *testing.T) {
 		t.Errorf("counters below their maximum: %+v", v)
 	}
 	one := judge(map[string]uint64{"link_downed": 255, "port_rcv_errors": 7})
-	if one.Status != Failed || one.What != "The counter link_downed has reached its maximum" || !strings.Contains(one.Evidence, "link_downed stands at 255") {
+	if one.Status != Failed || one.What != "The counter link_downed has reached its maximum" || !strings.Contains(one.Evidence, "link_downed is at 255") {
 		t.Errorf("one counter: %+v", one)
 	}
 	two := judge(map[string]uint64{"symbol_error": 65535, "link_downed": 255})
 	if two.Status != Failed || two.What != "The counters symbol_error, link_downed have reached their maximum" ||
-		!strings.Contains(two.Evidence, "symbol_error stands at 65535, link_downed stands at 255") {
+		!strings.Contains(two.Evidence, "symbol_error is at 65535, link_downed is at 255") {
 		t.Errorf("two counters: %+v", two)
 	}
 }

@@ -39,11 +39,11 @@ func TestGPUTroubles(t *testing.T) {
 		}, fabrictest.Usable, []string{"GPU1: The driver has lost the GPU", "Xid 79"}},
 		{
 			"NVLinks down", func(n *fabric.Node) { links(n, 1, 16, fabric.NVLinkToSwitch) }, fabrictest.Usable,
-			[]string{"GPU1: NVLinks are down", "16 are active, of GPU0 there are 18. Down: 16, 17.", "nvidia-smi nvlink -s"},
+			[]string{"GPU1: NVLinks are down", "16 are active; GPU0 has 18. Down: 16, 17.", "nvidia-smi nvlink -s"},
 		},
 		{"all NVLinks of one down", func(n *fabric.Node) { links(n, 1, 0, fabric.NVLinkToSwitch) }, fabrictest.Usable, []string{"GPU1: NVLinks are down", "0 are active"}},
 		{"not bridged", func(n *fabric.Node) { links(n, 0, 12, fabric.NVLinkToGPU); links(n, 1, 0, fabric.NVLinkToGPU) }, fabrictest.Usable, nil},
-		{"bridge half plugged", func(n *fabric.Node) { links(n, 0, 12, fabric.NVLinkToGPU); links(n, 1, 8, fabric.NVLinkToGPU) }, fabrictest.Usable, []string{"8 are active, of GPU0 there are 12"}},
+		{"bridge half plugged", func(n *fabric.Node) { links(n, 0, 12, fabric.NVLinkToGPU); links(n, 1, 8, fabric.NVLinkToGPU) }, fabrictest.Usable, []string{"8 are active; GPU0 has 12"}},
 		{"another model", func(n *fabric.Node) {
 			links(n, 1, 12, fabric.NVLinkToSwitch)
 			gpu(n, 1).Name.Value = "NVIDIA A100-SXM4-80GB"
@@ -64,7 +64,7 @@ func TestGPUTroubles(t *testing.T) {
 			gpu(n, 0).Fabric.Value.State, gpu(n, 0).Name.Value = fabric.GPUFabricInProgress, "NVIDIA GB200"
 		}, fabrictest.Usable, []string{"in progress", "systemctl start nvidia-imex", "switch trays"}},
 		{"fabric failed", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.Status = "Insufficient Resources" }, fabrictest.Usable, []string{"ended with \"Insufficient Resources\""}},
-		{"fabric unhealthy", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.Unhealthy = []string{"degraded_bandwidth"} }, fabrictest.Usable, []string{"health mask says degraded bandwidth"}},
+		{"fabric unhealthy", func(n *fabric.Node) { gpu(n, 0).Fabric.Value.Unhealthy = []string{"degraded_bandwidth"} }, fabrictest.Usable, []string{"health mask reports degraded bandwidth"}},
 		{"no fabric", func(n *fabric.Node) { gpu(n, 0).Fabric = fabric.None[fabric.GPUFabric]("", n.At) }, fabrictest.Usable, nil},
 		{"NVML sees x8, and so does the bus", func(n *fabric.Node) {
 			gpu(n, 0).PCIeWidth.Value = 8
@@ -73,7 +73,7 @@ func TestGPUTroubles(t *testing.T) {
 		{"NVML alone sees x8", func(n *fabric.Node) {
 			gpu(n, 0).PCIeWidth.Value = 8
 			n.PCI.Function("0000:19:00.0").Link.Width = fabric.NotKnown[int](fabric.ReasonMissing, "", n.At)
-		}, fabrictest.Usable, []string{"GPU0: A PCIe link runs at x8 instead of x16", "NVML reports so"}},
+		}, fabrictest.Usable, []string{"GPU0: A PCIe link runs at x8 instead of x16", "The expected width is what NVML reports"}},
 		{
 			"slow under load", func(n *fabric.Node) { gpu(n, 1).Utilization.Value = 0.97 }, fabrictest.Usable,
 			[]string{"GPU1: The PCIe link of a busy GPU is slow", "generation 1 instead of 5 while the GPU is busy for 97 %"},
@@ -108,7 +108,7 @@ func TestGPUTroubles(t *testing.T) {
 			n.Sources = append(n.Sources, fabric.Source{Name: fabric.SourceGPU, Reason: fabric.ReasonTimeout})
 		}, fabrictest.Usable, nil},
 		{"released", func(n *fabric.Node) { n.GPUDriver.GPUs, n.GPUDriver.Released = nil, "SIGUSR1" }, fabrictest.Usable, nil},
-		{"no module", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRModule, "proprietary kernel module"), []string{"GPU0, GPU1: NCCL cannot use GPUDirect RDMA: nothing lets", "Proprietary kernel module.", "modprobe nvidia-peermem", "through the memory of the host"}},
+		{"no module", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRModule, "proprietary kernel module"), []string{"GPU0, GPU1: NCCL cannot use GPUDirect RDMA: neither dma-buf", "Proprietary kernel module.", "modprobe nvidia-peermem", "through host memory"}},
 		{"level", func(n *fabric.Node) {
 			n.NCCL.Variables = []fabric.NCCLVariable{{Name: "NCCL_NET_GDR_LEVEL", Value: "LOC", Source: "/etc/nccl.conf:3"}}
 		}, fabrictest.Blocked(fabric.GDRLevel, "level LOC, distance PIX"), []string{"GPU0, GPU1: NCCL_NET_GDR_LEVEL", "Remove it from /etc/nccl.conf:3 (NCCL_NET_GDR_LEVEL=LOC)"}},
@@ -121,7 +121,7 @@ func TestGPUTroubles(t *testing.T) {
 			}
 		}, []string{"GPU1: The GPU is too far from its NIC", "Other GPUs of this node are nearer"}},
 		{"GeForce", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRNoGPU, "NVIDIA GeForce RTX 4090"), nil},
-		{"forbidden", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDROverride, "GrdmaPciTopoCheckOverride is 2"), []string{"GPU0, GPU1: The GPU driver is told to forbid", "/etc/modprobe.d"}},
+		{"forbidden", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDROverride, "GrdmaPciTopoCheckOverride is 2"), []string{"GPU0, GPU1: The GPU driver is configured to forbid", "/etc/modprobe.d"}},
 		{"virtual", func(*fabric.Node) {}, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonVirtual, "", g.Usable.At) }, nil},
 		{"peermem unbound", peermem, fabrictest.Blocked(fabric.GDRACS, ""), []string{"nvidia_peermem: The module is loaded", "modprobe nvidia-peermem", "mlx5_0, mlx5_1: ACS"}},
 		{"peermem unbound, no dma-buf", peermem, fabrictest.Blocked(fabric.GDRModule, ""), []string{"nvidia_peermem: The module is loaded"}},
@@ -147,7 +147,7 @@ func TestGPUsUnchecked(t *testing.T) {
 		t.Errorf("healthy: %s", got)
 	}
 	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonPrivilege, "", n.At) })
-	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is not known", "ACS takes root")
+	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU0, GPU1: Could not be checked: gpudirect_usable. Whether NCCL would use GPUDirect RDMA is unknown", "Reading ACS requires root")
 	fabrictest.Verdicts(n, func(g *fabric.GDR) { g.Usable = fabric.NotKnown[bool](fabric.ReasonVirtual, "", n.At) })
 	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("virtual: %s", got)
@@ -165,7 +165,7 @@ func TestGPUNotes(t *testing.T) {
 		t.Errorf("healthy: %v", notes)
 	}
 	fabrictest.Verdicts(n, fabrictest.Blocked(fabric.GDRDistance, "SYS"))
-	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "so the machine is built") {
+	if notes := diagnose.GPUNotes(n, diagnose.GPUs(n)); len(notes) != 1 || !strings.Contains(notes[0], "this is the design of the machine") {
 		t.Errorf("all far: %v", notes)
 	}
 	n.HCAs = slices.Delete(n.HCAs, 1, 2)

@@ -36,11 +36,11 @@ func TestPCIeTroubles(t *testing.T) {
 		{"ACS unreadable", func(n *fabric.Node) {
 			n.PCI.Function("0000:17:00.0").Config = fabric.UnknownPCIConfig(fabric.ReasonPrivilege, "config", n.At)
 		}, nil},
-		{"NUMA", func(n *fabric.Node) { n.PCI.NIC("mlx5_1").NUMANode.Value = 0 }, []string{"mlx5_1: The NUMA node of the NIC is not that of the GPU"}},
+		{"NUMA", func(n *fabric.Node) { n.PCI.NIC("mlx5_1").NUMANode.Value = 0 }, []string{"mlx5_1: NIC and GPU below one switch report different NUMA nodes"}},
 		{"NUMA unknown", func(n *fabric.Node) {
 			n.PCI.NIC("mlx5_1").NUMANode = fabric.NotKnown[int](fabric.ReasonMissing, "numa_node", n.At)
 		}, nil},
-		{"shared", sameSwitch, []string{"mlx5_0: Several GPUs share their nearest NIC", "No GPU is near mlx5_1."}},
+		{"shared", sameSwitch, []string{"mlx5_0: GPUs share a NIC while another NIC", "No GPU is near mlx5_1."}},
 		{"shared by design", func(n *fabric.Node) {
 			sameSwitch(n)
 			n.Policy.Roles = []fabric.RoleRule{{Device: regexp.MustCompile("^mlx5_1$"), Role: fabric.RoleStorage}}

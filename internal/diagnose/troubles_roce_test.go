@@ -55,7 +55,7 @@ func TestRoCETroubles(t *testing.T) {
 		}, []string{"NCCL would not use a RoCE v2 address", "RoCE v1 has no DSCP, and packets are untagged: priority 0; the site expects priority 3", "set NCCL_IB_SL"}},
 		{"RoCE v1 for DSCP", func(n *fabric.Node, _ *fabric.QoS) {
 			n.HCAs[1].Ports[0].GIDs.Entries.Value = n.HCAs[1].Ports[0].GIDs.Entries.Value[:3]
-		}, []string{"whose packets have no DSCP", "See that NCCL finds a RoCE v2 address, and"}},
+		}, []string{"whose packets have no DSCP", "Check that NCCL finds a RoCE v2 address, and"}},
 		{"two at once", func(_ *fabric.Node, q *fabric.QoS) { q.Pause.Value.Transmit, q.NP.Value = true, 0 }, []string{"802.3x", "do not notify"}},
 		{"bond", func(n *fabric.Node, q *fabric.QoS) {
 			q.PFC.Value.Enabled = 0
@@ -110,18 +110,18 @@ func TestObservedTroubles(t *testing.T) {
 	}{
 		{"as set up", nil, map[string]uint64{"rdma": 1e9, "tx_prio3_bytes": 1e9}, nil},
 		{"another priority", nil, map[string]uint64{"rdma": 1e9, "tx_prio0_bytes": 1e9}, []string{
-			"mlx5_1: RDMA traffic is sent with the wrong priority. In the last 15 s RDMA sent 1 GB, none of it with priority 3; 100 % of all that was sent had priority 0.", "elsewhere they are dropped",
+			"mlx5_1: RDMA traffic is sent with the wrong priority. In the last 15 s RDMA sent 1 GB, none of it with priority 3; 100 % of all that was sent had priority 0.", "packets of other priorities are dropped",
 		}},
 		{"another priority of a lossy fabric", func(n *fabric.Node) {
 			for i := range n.NetDevs {
 				n.NetDevs[i].QoS.PFC.Value.Enabled = 0
 			}
 			n.Policy.RoCE.Lossless = new(false)
-		}, map[string]uint64{"rdma": 1e9, "tx_prio0_bytes": 1e9}, []string{"The network does not protect it there"}},
+		}, map[string]uint64{"rdma": 1e9, "tx_prio0_bytes": 1e9}, []string{"The network does not protect this priority"}},
 		{"another priority, as the settings say", func(n *fabric.Node) { n.NetDevs[1].QoS.DSCPPriority.Value[26] = 0 }, map[string]uint64{"rdma": 1e9, "tx_prio3_bytes": 1e9}, []string{
 			"mlx5_1: RoCE packets do not have the priority that the site expects.",
 		}},
-		{"storm", nil, map[string]uint64{"tx_prio3_pause_duration": 12e6}, []string{"mlx5_1: A PFC storm", "for 80.0 % of the time"}},
+		{"storm", nil, map[string]uint64{"tx_prio3_pause_duration": 12e6}, []string{"mlx5_1: PFC storm", "for 80.0 % of the time"}},
 		{"paused", nil, map[string]uint64{"rx_prio3_pause_duration": 3e6}, []string{"mlx5_1: The network pauses this host.", "for 20.0 % of the time"}},
 		{"loss", nil, map[string]uint64{"rx_prio3_discards": 1}, []string{"mlx5_1: The lossless priority drops packets. In the last 15 s this host dropped 1 packet of the lossless priority 3."}},
 	}

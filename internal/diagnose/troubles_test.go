@@ -55,19 +55,19 @@ func TestTroubles(t *testing.T) {
 		{"slow by configuration", func(n *fabric.Node, p *fabric.Port) {
 			n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 50e9}
 			p.Rate.Value.BytesPerSecond, n.NetDevs[1].Speed.Value = 25e9, 25e9
-		}, []string{"mlx5_1: The port runs at 200 Gb/s where 400 Gb/s is expected.", "configuration expects"}},
+		}, []string{"mlx5_1: The port runs at 200 Gb/s, but 400 Gb/s is expected.", "configuration expects"}},
 		{"all slow", func(n *fabric.Node, _ *fabric.Port) {
 			n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 100e9}
-		}, []string{"mlx5_0, mlx5_1: The port runs at 400 Gb/s where 800 Gb/s is expected."}},
+		}, []string{"mlx5_0, mlx5_1: The port runs at 400 Gb/s, but 800 Gb/s is expected."}},
 		{"mismatch", func(_ *fabric.Node, p *fabric.Port) { p.Rate.Value.BytesPerSecond = 5e9 }, []string{"mlx5_1: RDMA reports 40 Gb/s, the network interface 400 Gb/s."}},
 		{"no address", func(_ *fabric.Node, p *fabric.Port) { entry(p, linkLocal) }, []string{
-			"mlx5_1: NCCL would not use a RoCE v2 address.", "No RoCE v2 GID with an IPv4 address: entry 0 is what is left.", "Entry 0 is RoCE v1 with a link-local address.", "Give the network interface an IPv4 address: ip addr add <address>/<length> dev <interface>",
+			"mlx5_1: NCCL would not use a RoCE v2 address.", "No RoCE v2 GID with an IPv4 address: entry 0 is used instead.", "Entry 0 is RoCE v1 with a link-local address.", "Give the network interface an IPv4 address: ip addr add <address>/<length> dev <interface>",
 		}},
 		{"IPv6 only", func(_ *fabric.Node, p *fabric.Port) { entry(p, linkLocal, v6) }, []string{"set NCCL_IB_ADDR_FAMILY=AF_INET6"}},
 		{"no entry", func(_ *fabric.Node, p *fabric.Port) { entry(p) }, []string{"that entry is empty"}},
 		{"range", func(n *fabric.Node, p *fabric.Port) { variable(n, "NCCL_IB_ADDR_RANGE", "192.168.0.0/16", 0, false) }, []string{"mlx5_0, mlx5_1: ", "Correct NCCL_IB_ADDR_RANGE"}},
 		{"pinned", func(n *fabric.Node, p *fabric.Port) { variable(n, "NCCL_IB_GID_INDEX", "2", 2, true) }, []string{"NCCL_IB_GID_INDEX=2 (/etc/nccl.conf:1) is used unchecked.", "Remove NCCL_IB_GID_INDEX"}},
-		{"pinned well", func(n *fabric.Node, p *fabric.Port) { variable(n, "NCCL_IB_GID_INDEX", "3", 3, true) }, []string{"/etc/nccl.conf:1: NCCL_IB_GID_INDEX is set, though"}},
+		{"pinned well", func(n *fabric.Node, p *fabric.Port) { variable(n, "NCCL_IB_GID_INDEX", "3", 3, true) }, []string{"/etc/nccl.conf:1: NCCL_IB_GID_INDEX is set; NCCL >= 2.21"}},
 		{"pinned to nothing", func(n *fabric.Node, p *fabric.Port) { variable(n, "NCCL_IB_GID_INDEX", "9", 9, true) }, []string{"that entry is empty"}},
 		{"missing port", func(n *fabric.Node, _ *fabric.Port) { n.Policy.ComputePorts = new(3) }, []string{"node: 2 compute ports where 3 are expected"}},
 		{"stuck", func(n *fabric.Node, _ *fabric.Port) {

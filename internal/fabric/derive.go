@@ -9,19 +9,19 @@ import "strings"
 // between them. The observer calls it once on a node that nobody else has seen yet.
 func (n *Node) Derive() {
 	n.DerivePorts()
+	n.DeriveGIDs()
+	n.DeriveRails()
 	n.DeriveRoCE()
 	n.DeriveGDR()
 }
 
-// DerivePorts derives everything but the RoCE chains and GPUDirect RDMA.
+// DerivePorts derives the roles and the expected rates of ports, which everything else follows from.
 func (n *Node) DerivePorts() {
 	n.deriveRoles()
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
 		for k := range h.Ports {
-			p := &h.Ports[k]
-			p.RateMismatch = n.rateMismatch(p)
-			p.GIDChoice = n.gidChoice(h, p)
+			h.Ports[k].RateMismatch = n.rateMismatch(&h.Ports[k])
 		}
 	}
 	for i := range n.HCAs {
@@ -29,10 +29,22 @@ func (n *Node) DerivePorts() {
 			n.HCAs[i].Ports[k].ExpectedRate = n.expectedRate(&n.HCAs[i], &n.HCAs[i].Ports[k])
 		}
 	}
-	n.PCI.Rails = n.rails()
 }
 
-// DeriveRoCE judges the RoCE chains, after DerivePorts.
+// DeriveGIDs derives the GID selected by NCCL on each port.
+func (n *Node) DeriveGIDs() {
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		for k := range h.Ports {
+			h.Ports[k].GIDChoice = n.gidChoice(h, &h.Ports[k])
+		}
+	}
+}
+
+// DeriveRails derives which NIC is near which GPU, after DerivePorts.
+func (n *Node) DeriveRails() { n.PCI.Rails = n.rails() }
+
+// DeriveRoCE judges the RoCE chains, after DerivePorts and DeriveGIDs.
 func (n *Node) DeriveRoCE() {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]

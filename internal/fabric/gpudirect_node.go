@@ -5,7 +5,7 @@ package fabric
 // nvidia is NVIDIA's vendor id on the PCI bus.
 const nvidia = 0x10de
 
-// DeriveGDR judges GPUDirect RDMA for each GPU and the NIC it is dealt, after DerivePorts.
+// DeriveGDR judges GPUDirect RDMA for each GPU and the NIC it is dealt, after DeriveRails.
 func (n *Node) DeriveGDR() {
 	n.GDR = make([]GDR, 0, len(n.PCI.Rails))
 	for i := range n.PCI.Rails {

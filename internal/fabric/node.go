@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fabric is the domain: what one node's training fabric is, as plain data, and the pure functions
-// over it (which GID NCCL chooses, what role a NIC has, which rate a port should have).
-//
-// It imports the standard library only and does no I/O. A *Node that the observer hands out is immutable
-// and may be read by any number of goroutines; nothing here locks. Functions do not return errors: what is
-// not known is a Fact that says so.
 package fabric
 
 import (
@@ -71,7 +65,8 @@ const (
 	WantNetStats                  // statistics of network interfaces
 	WantDCQCN                     // parameters of congestion control
 	WantPCI                       // links, errors and settings of GPUs, NICs and bridges; where they are comes with WantHCA
-	WantGPU                       // what NVML reports of GPUs; and all of WantPCI
+	WantGPU                       // what NVML reports of GPUs, and the kernel of GPUDirect RDMA; and all of WantPCI
+	WantDaemons                   // daemons that start jobs, and what these may lock
 )
 
 // Host is the node itself.
@@ -161,7 +156,6 @@ type NetDev struct {
 	Name         string
 	Speed        Fact[float64] // bytes per second; class/net/<if>/speed is in Mb/s
 	MTU          Fact[int]     // bytes
-	OperState    Fact[string]  // RFC 2863 words: up, down, dormant, ...
 	Upper        Fact[string]  // the bond or bridge it is enslaved to
 	Bond         Fact[bool]    // it is a bond: its speed is the sum of its members
 	DefaultRoute Fact[bool]    // a default route leaves through it or through its upper device

@@ -138,6 +138,16 @@ type DCBX struct {
 	StaticModes bool
 }
 
+// OwnClass reports whether no other priority has the traffic class of p: only then what the class counts is of p. It is false
+// while ETS is not known.
+func (q *QoS) OwnClass(p int) bool {
+	ets, known := q.ETS.Get()
+	for other, class := range ets.PriorityClass {
+		known = known && (other == p) == (class == ets.PriorityClass[p])
+	}
+	return known
+}
+
 // Pause is IEEE 802.3x flow control of the whole link, which excludes PFC.
 type Pause struct {
 	Autonegotiated    bool

@@ -96,6 +96,10 @@ type RoCEChain struct {
 	// Window is the time that Observed is about, but for RoCEObservedCNP: RDMA counters have readings of their own.
 	Window Fact[time.Duration]
 	Hash   string // of the configuration; equal on interfaces that are configured alike
+	// DSCPMap and BufferMap are hashes of one setting each, for comparing nodes; empty when it is not known. DSCPMap is of
+	// the priorities of all DSCPs, or "pcp" where the interface does not look at the DSCP. BufferMap is of the receive
+	// buffers: their sizes and the priorities that use them.
+	DSCPMap, BufferMap string
 }
 
 // Values of RoCEChain.TrafficClassFrom.
@@ -162,6 +166,8 @@ func EvaluateRoCE(in RoCEInputs) RoCEChain {
 	b.Mode = roceMode(b.Lossless, b.CongestionControlled)
 	b.verdict()
 	b.Hash = roceHash(&b.RoCEChain, &in.QoS)
+	b.DSCPMap = dscpMap(b.Trust, in.Driver.Or(""), b.q)
+	b.BufferMap = bufferMap(b.q.Buffers)
 	return b.RoCEChain
 }
 

@@ -158,6 +158,49 @@ func roceHash(c *RoCEChain, q *QoS) string {
 	return h.String()
 }
 
+// dscpMap hashes what priorityOfDSCP says of each DSCP. A DSCP that the driver does not list has priority -1: interfaces
+// with the same driver treat it alike.
+func dscpMap(trust Fact[Trust], driver string, q *QoS) string {
+	apps, knownApps := q.Apps.Get()
+	table, knownTable := q.DSCPPriority.Get()
+	switch trusted, known := trust.Get(); {
+	case !known, !knownApps && !notOffered(q.Apps.Meta()), !knownTable && !missing(q.DSCPPriority.Meta()), !knownApps && !knownTable:
+		return ""
+	case trusted == TrustPCP:
+		return string(TrustPCP)
+	}
+	if !knownTable {
+		for dscp := range table {
+			table[dscp] = -1
+			if driver == driverMLX5 {
+				table[dscp] = dscp >> 3
+			}
+		}
+	}
+	var listed [NumDSCP]bool
+	for _, a := range apps {
+		if a.Selector != AppDSCP || a.Protocol < 0 || a.Protocol >= NumDSCP {
+			continue
+		}
+		if !listed[a.Protocol] || a.Priority > table[a.Protocol] {
+			listed[a.Protocol], table[a.Protocol] = true, a.Priority
+		}
+	}
+	h := roceHasher{}
+	h.part(OK, table[:])
+	return h.String()
+}
+
+func bufferMap(buffers Fact[Buffers]) string {
+	b, known := buffers.Get()
+	if !known {
+		return ""
+	}
+	h := roceHasher{}
+	h.part(OK, b.OfPriority[:], b.Bytes[:])
+	return h.String()
+}
+
 // roceHasher collects what is hashed: for each part its state, and the numbers if it is known.
 type roceHasher struct{ text []byte }
 

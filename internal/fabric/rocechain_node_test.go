@@ -195,6 +195,62 @@ func TestRoCEHash(t *testing.T) {
 	}
 }
 
+// Nodes are compared by these: equal settings must look equal whichever driver shows them, and what is not known must not
+// look like a setting.
+func TestSettingsToCompare(t *testing.T) {
+	ofed := EvaluateRoCE(designed())
+	in := designed()
+	inbox(&in, true)
+	if c := EvaluateRoCE(in); c.DSCPMap != ofed.DSCPMap || c.DSCPMap == "" || c.BufferMap != ofed.BufferMap || c.BufferMap == "" {
+		t.Errorf("maps %q, %q with the kernel's driver, %q, %q with MLNX_OFED", c.DSCPMap, c.BufferMap, ofed.DSCPMap, ofed.BufferMap)
+	}
+	for name, c := range map[string]struct {
+		edit         func(in *RoCEInputs)
+		dscp, buffer bool // whether it differs
+		unknown      bool // whether what differs is unknown
+	}{
+		"map":              {func(in *RoCEInputs) { in.QoS.DSCPPriority.Value[26] = 4 }, true, false, false},
+		"application":      {func(in *RoCEInputs) { in.QoS.Apps = ok([]App{{AppDSCP, 26, 4}}) }, true, false, false},
+		"same application": {func(in *RoCEInputs) { in.QoS.Apps = ok([]App{{AppDSCP, 26, 3}, {AppDSCP, 99, 4}}) }, false, false, false},
+		"traffic class":    {func(in *RoCEInputs) { in.TC = setTo("NCCL_IB_TC", 104) }, false, false, false},
+		"not trusted":      {func(in *RoCEInputs) { in.QoS.Trust = ok(TrustPCP) }, true, false, false},
+		"size":             {func(in *RoCEInputs) { in.QoS.Buffers.Value.Bytes[1]++ }, false, true, false},
+		"trust unread":     {func(in *RoCEInputs) { in.QoS.Trust.hide(Meta{Reason: ReasonIO, At: at}) }, true, false, true},
+		"map unread":       {func(in *RoCEInputs) { in.QoS.DSCPPriority.hide(Meta{Reason: ReasonIO, At: at}) }, true, false, true},
+		"apps unread":      {func(in *RoCEInputs) { in.QoS.Apps.hide(Meta{Reason: ReasonTimeout, At: at}) }, true, false, true},
+		"buffers unread":   {func(in *RoCEInputs) { in.QoS.Buffers.hide(Meta{Reason: ReasonTimeout, At: at}) }, false, true, true},
+	} {
+		in := designed()
+		c.edit(&in)
+		got := EvaluateRoCE(in)
+		if (got.DSCPMap != ofed.DSCPMap) != c.dscp || (got.BufferMap != ofed.BufferMap) != c.buffer {
+			t.Errorf("%s: maps %q, %q, before %q, %q", name, got.DSCPMap, got.BufferMap, ofed.DSCPMap, ofed.BufferMap)
+		}
+		if unknown := got.DSCPMap == "" || got.BufferMap == ""; unknown != c.unknown {
+			t.Errorf("%s: maps %q, %q", name, got.DSCPMap, got.BufferMap)
+		}
+	}
+}
+
+// The map must be that by which the chain finds the priority of a packet.
+func TestDSCPMapIsThatOfTheChain(t *testing.T) {
+	apps := []App{{AppDSCP, 26, 3}, {AppDSCP, 26, 5}, {AppEtherType, 27, 6}, {AppDSCP, 48, 6}}
+	for _, driver := range []string{driverMLX5, "bnxt_en"} {
+		in := designed()
+		inbox(&in, true)
+		in.Driver, in.QoS.Apps = ok(driver), ok(apps)
+		var table []int
+		for dscp := range NumDSCP {
+			table = append(table, priorityOfDSCP(driver, &in.QoS, dscp).Or(-1))
+		}
+		want := roceHasher{}
+		want.part(OK, table)
+		if got := EvaluateRoCE(in).DSCPMap; got != want.String() {
+			t.Errorf("%s: map %s is not what priorityOfDSCP says", driver, got)
+		}
+	}
+}
+
 func TestObserveRoCE(t *testing.T) {
 	const mega = 1_000_000
 	type watched struct {

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"gpufabric_exporter/internal/counters"
 )
 
 // RoCETraffic is what an interface did between two readings of its statistics.
@@ -84,8 +86,8 @@ func roceTraffic(driver string, q *QoS, now time.Time) Fact[RoCETraffic] {
 	}
 	t := RoCETraffic{Window: w.Value}
 	for name, delta := range growth(q.Before.Value, q.Counters.Value) {
-		spec, mapped := NetStatSpecOf(driver, name)
-		if !mapped || spec.Parts > 1 || !spec.Tells(q) {
+		spec, mapped := counters.StatSpecOf(driver, name)
+		if !mapped || spec.Parts > 1 || spec.OfClass && !q.OwnClass(spec.Priority) {
 			continue
 		}
 		pause := notKnownLike[time.Duration](delta.Meta())
@@ -94,17 +96,17 @@ func roceTraffic(driver string, q *QoS, now time.Time) Fact[RoCETraffic] {
 		}
 		p := spec.Priority
 		switch spec.Meaning {
-		case StatPriorityTransmittedBytes:
+		case counters.StatPriorityTransmittedBytes:
 			t.SentBytes[p] = delta
-		case StatTransmittedRDMABytes:
+		case counters.StatTransmittedRDMABytes:
 			t.SentRDMA = delta
-		case StatTransmittedPauseSeconds:
+		case counters.StatTransmittedPauseSeconds:
 			t.PauseSent[p] = pause
-		case StatReceivedPauseSeconds:
+		case counters.StatReceivedPauseSeconds:
 			t.PauseReceived[p] = pause
-		case StatPriorityDiscards:
+		case counters.StatPriorityDiscards:
 			t.Discards[p] = delta
-		case StatPauseStormErrors:
+		case counters.StatPauseStormErrors:
 			t.Storms = delta
 		}
 	}
@@ -119,18 +121,18 @@ func roceCongestion(driver string, c *PortCounters, now time.Time) Fact[RoCECong
 	}
 	t := RoCECongestion{Window: w.Value}
 	for name, delta := range growth(c.BeforeHW.Value, c.HW.Value) {
-		spec, mapped := CounterSpecOf(driver, name)
+		spec, mapped := counters.PortSpec(driver, name)
 		if !mapped || spec.Parts > 1 {
 			continue
 		}
 		switch spec.Meaning {
-		case CountECNMarked:
+		case counters.ECNMarked:
 			t.Marked = delta
-		case CountCNPSent:
+		case counters.CNPSent:
 			t.CNPSent = delta
-		case CountCNPHandled:
+		case counters.CNPHandled:
 			t.CNPHandled = delta
-		case CountCNPIgnored:
+		case counters.CNPIgnored:
 			t.CNPIgnored = delta
 		}
 	}

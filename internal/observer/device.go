@@ -42,18 +42,20 @@ type part struct {
 	err   error
 }
 
-const numKinds = 4
+const numKinds = 5
 
 // due says what is to be read beside the fast facts. Rare facts are due with slow ones only.
 type due struct{ slow, rare bool }
 
-// kinds are the kinds of facts of a device, in the order in which they are read: each may need those before.
+// kinds are the kinds of facts of a device, in the order in which they are read: each may need those before. One without a
+// source of its own belongs to that of the device.
 var kinds = [numKinds]struct {
 	want   fabric.Want
 	source string
 	read   func(ob *Observer, d *device, h *fabric.HCA, policy *fabric.Policy, due due, now time.Time) error
 }{
 	{fabric.WantHCA, fabric.SourceHCA, (*Observer).readHCA},
+	{fabric.WantQoS, "", (*Observer).readTrafficClass},
 	{fabric.WantGID, fabric.SourceGID, (*Observer).readGIDs},
 	{fabric.WantCounters, fabric.SourceCounters, (*Observer).readCounters},
 	{fabric.WantCM, fabric.SourceCM, (*Observer).readCM},
@@ -195,7 +197,7 @@ func (ob *Observer) readParts(d *device, next *deviceFacts, want fabric.Want, po
 		p.began = now
 		p.err = k.read(ob, d, &next.hca, policy, due, now)
 		p.took = time.Since(begin)
-		if gone(p.err) || p.err != nil && k.want == fabric.WantHCA {
+		if gone(p.err) || p.err != nil && (k.source == "" || k.source == fabric.SourceHCA) {
 			return p.err
 		}
 		if p.err == nil && due.slow {
@@ -240,14 +242,18 @@ func (ob *Observer) readHCA(d *device, h *fabric.HCA, policy *fabric.Policy, due
 		if err := d.reader.ReadPortDetails(h, now); err != nil {
 			return err
 		}
-		if err := d.reader.ReadTrafficClass(h, now); err != nil {
-			return err
-		}
 	}
 	for i := range h.Ports {
 		h.Ports[i].Remember()
 	}
 	return nil
+}
+
+func (ob *Observer) readTrafficClass(d *device, h *fabric.HCA, _ *fabric.Policy, due due, now time.Time) error {
+	if !due.slow {
+		return nil
+	}
+	return d.reader.ReadTrafficClass(h, now)
 }
 
 func (ob *Observer) readGIDs(d *device, h *fabric.HCA, _ *fabric.Policy, due due, now time.Time) error {
@@ -372,6 +378,9 @@ func (d *device) assemble(n *fabric.Node, want fabric.Want, fresh func(deviceFac
 		s, p := src, f.parts[i]
 		if oldest.IsZero() || p.began.Before(oldest) {
 			oldest = p.began
+		}
+		if k.source == "" {
+			continue
 		}
 		s.Name, s.Duration = k.source, p.took
 		if s.Up && p.err != nil {

@@ -38,12 +38,14 @@ type hostReader struct {
 	drivers *ethernetReader
 }
 
-func (r hostReader) Host(now time.Time) fabric.Host {
-	h := r.prc.Host(now)
+func (r hostReader) Host(last fabric.Host, now time.Time) fabric.Host {
+	h := r.prc.Host(last, now)
 	h.RDMANetNS = r.netNSMode(now)
-	h.Daemons = r.jobs.Read(now)
 	return h
 }
+
+func (r hostReader) Daemons(now time.Time) fabric.Fact[[]fabric.Daemon] { return r.jobs.Read(now) }
+
 func (r hostReader) GPUs(now time.Time) fabric.Fact[int] { return r.sys.GPUs(now) }
 
 // GPUDirect puts together what the driver of the GPUs shows in /proc, and the RDMA core in /sys.
@@ -53,16 +55,16 @@ func (r hostReader) GPUDirect(now time.Time) fabric.GPUDirect {
 	return d
 }
 
-func (r hostReader) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error) {
+func (r hostReader) NetDevs(names []string, detailed bool, now time.Time) ([]fabric.NetDev, error) {
 	var speed func(string) fabric.Fact[float64]
 	if r.drivers != nil && r.drivers.answers() {
 		speed = func(netdev string) fabric.Fact[float64] { return r.drivers.tool.Speed(netdev, now) }
 	}
 	routes, err := r.prc.DefaultRoutes()
 	if err != nil {
-		return r.sys.NetDevs(names, nil, speed, now), err
+		return r.sys.NetDevs(names, nil, speed, detailed, now), err
 	}
-	return r.sys.NetDevs(names, routes, speed, now), nil
+	return r.sys.NetDevs(names, routes, speed, detailed, now), nil
 }
 
 // Interfaces does not know them where sysfs shows those of another network namespace than the one that the node's routes
@@ -97,7 +99,10 @@ func (r hostReader) Commands() fabric.Commands { return r.sys.Commands() }
 // netNSMode asks the RDMA core, where there is one: opening its socket elsewhere would load it.
 func (r hostReader) netNSMode(now time.Time) fabric.Fact[fabric.NetNSMode] {
 	const source = "RDMA_NLDEV_SYS_ATTR_NETNS_MODE"
-	if _, err := r.sys.Devices(); err != nil || r.dial == nil {
+	if r.dial == nil {
+		return fabric.NotKnown[fabric.NetNSMode](fabric.ReasonMissing, source, now)
+	}
+	if _, err := r.sys.Devices(); err != nil {
 		return fabric.NotKnown[fabric.NetNSMode](fabric.ReasonMissing, source, now)
 	}
 	c, err := r.dial()

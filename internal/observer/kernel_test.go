@@ -127,9 +127,15 @@ func (k *kernel) Open(name string) (Device, error) {
 	return d, nil
 }
 
-func (k *kernel) Host(now time.Time) fabric.Host {
+func (k *kernel) Host(_ fabric.Host, now time.Time) fabric.Host {
 	return fabric.Host{Kernel: fabric.Known("6.1", "", now), BootTime: fabric.Known(now.Add(-time.Hour), "", now)}
 }
+
+func (k *kernel) Daemons(now time.Time) fabric.Fact[[]fabric.Daemon] {
+	k.called("daemons")
+	return fabric.Known([]fabric.Daemon{{Name: "slurmd", PID: 4127}}, "", now)
+}
+
 func (k *kernel) GPUs(now time.Time) fabric.Fact[int] { return fabric.Known(8, "", now) }
 func (k *kernel) GPUDirect(now time.Time) fabric.GPUDirect {
 	k.called("gpudirect")
@@ -142,8 +148,11 @@ func (k *kernel) GPUDirect(now time.Time) fabric.GPUDirect {
 	return fabric.GPUDirect{OpenModule: fabric.Known(true, "", now), Peermem: fabric.Known(fabric.Peermem{Module: "nvidia_peermem"}, "", now)}
 }
 
-func (k *kernel) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error) {
+func (k *kernel) NetDevs(names []string, detailed bool, now time.Time) ([]fabric.NetDev, error) {
 	k.called("netdev")
+	if detailed {
+		k.called("netdev in detail")
+	}
 	k.lockRTNL()
 	all := slices.Clone(names)
 	for _, n := range names {
@@ -154,8 +163,11 @@ func (k *kernel) NetDevs(names []string, now time.Time) ([]fabric.NetDev, error)
 	for _, n := range slices.Compact(all) {
 		devs = append(devs, fabric.NetDev{
 			Name: n, Speed: fabric.Known(k.speed, "", now), DefaultRoute: fabric.Known(false, "", now),
-			Lower: fabric.Known(k.lower[n], "", now), Driver: fabric.Known("mlx5_core", "", now),
+			Lower: fabric.Known(k.lower[n], "", now),
 		})
+		if detailed {
+			devs[len(devs)-1].Driver = fabric.Known("mlx5_core", "", now)
+		}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"gpufabric_exporter/internal/counters"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -18,6 +19,7 @@ type netDevs struct {
 	asked    netNames
 	devs     []fabric.NetDev                 // what was asked for, and what is below it
 	began    time.Time                       // when the interfaces themselves were read
+	detailed bool                            // with their MTU and driver, which who asks for wires needs
 	err      error                           // of that read: the source is down until the next one succeeds
 	all      fabric.Fact[[]fabric.Interface] // for who asks for NCCL, which chooses from them
 	listed   time.Time
@@ -75,7 +77,7 @@ const wantWires = fabric.WantQoS | fabric.WantNetStats | fabric.WantDCQCN
 func (ob *Observer) observeNetDevs(ctx context.Context, n *fabric.Node, now time.Time, want fabric.Want) {
 	asked, newest := netDevNames(n)
 	same := func(v netDevs) bool {
-		return ob.young(v.began, now, false) && !v.began.Before(newest) && v.asked.equal(asked)
+		return ob.young(v.began, now, false) && !v.began.Before(newest) && v.asked.equal(asked) && (v.detailed || want&wantWires == 0)
 	}
 	fresh := func(v netDevs, _ time.Time) bool {
 		if want&fabric.WantNCCL != 0 && !ob.young(v.listed, now, false) {
@@ -189,8 +191,8 @@ func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fa
 	if good {
 		next.devs = slices.Clone(last.devs)
 	} else {
-		next.asked, next.began = asked, now
-		next.devs, next.err = ob.host.NetDevs(asked.all, now)
+		next.asked, next.began, next.detailed = asked, now, want&wantWires != 0 || ob.wiresWanted(last, now)
+		next.devs, next.err = ob.host.NetDevs(asked.all, next.detailed, now)
 		if !inherit(next.devs, last.devs) {
 			next.parts = [numWireKinds]wirePart{} // somebody is new
 		}
@@ -221,6 +223,12 @@ func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fa
 		next.commands.Add(ob.wires.ethernet.Commands())
 	}
 	return next, next.err
+}
+
+// wiresWanted tells whether wires were read lately. Who asks for them would have the interfaces read again, were they read
+// for less now.
+func (ob *Observer) wiresWanted(last netDevs, now time.Time) bool {
+	return slices.ContainsFunc(last.parts[:], func(p wirePart) bool { return ob.young(p.began, now, false) })
 }
 
 // inherit gives the interfaces what was read of their predecessors, and tells whether all had one.
@@ -259,7 +267,7 @@ const sourceStatistics = "ETHTOOL_GSTATS"
 // wanted the driver is not asked: it would ask its firmware for all there are.
 func (ob *Observer) readStatistics(d *fabric.NetDev, now time.Time) error {
 	before := d.QoS.Counters
-	wanted := fabric.NetStatWanted(d.Driver.Or(""))
+	wanted := counters.StatWanted(d.Driver.Or(""))
 	if ob.wires.ethernet == nil || wanted == nil && ob.o.Statistics == nil {
 		d.QoS.Counters = fabric.NotKnown[[]fabric.Counter](fabric.ReasonMissing, sourceStatistics, now)
 		return nil
@@ -280,9 +288,9 @@ func (ob *Observer) readStatistics(d *fabric.NetDev, now time.Time) error {
 		ob.wires.meters[d.Name] = m
 		before, d.QoS.Before = fabric.Fact[[]fabric.Counter]{}, fabric.Fact[[]fabric.Counter]{}
 	}
-	m.turns.list(list, panel{driver: d.Driver.Or("")}, func(name string) (fabric.CounterSpec, bool) {
-		s, ok := fabric.NetStatSpecOf(d.Driver.Or(""), name)
-		return s.CounterSpec, ok
+	m.turns.list(list, panel{driver: d.Driver.Or("")}, func(name string) (counters.Spec, bool) {
+		s, ok := counters.StatSpecOf(d.Driver.Or(""), name)
+		return s.Spec, ok
 	})
 	d.QoS.Counters = fabric.Known(list, sourceStatistics, now)
 	if before.State == fabric.OK {

@@ -82,6 +82,33 @@ func TestWhatIsNotWantedIsNotAsked(t *testing.T) {
 }
 
 // All interfaces of a node, which may be thousands, are listed for those who ask for NCCL, as soon as they ask.
+// Interfaces are read in detail for who asks for wires, and once a minute whoever asks besides.
+func TestInterfacesInDetail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(2)
+		ob := start(t, k, nil)
+		for range 8 { // two minutes
+			observe(t, ob, fabric.WantHCA)
+			time.Sleep(15 * time.Second)
+		}
+		if k.count("netdev") != 2 || k.count("netdev in detail") != 0 {
+			t.Errorf("interfaces were read %d times, %d in detail; want 2 and 0", k.count("netdev"), k.count("netdev in detail"))
+		}
+		for range 8 {
+			observe(t, ob, fabric.WantHCA)
+			time.Sleep(7 * time.Second)
+			if d := observe(t, ob, wired).NetDev("eth-mlx5_1"); d.Driver.Or("") != "mlx5_core" {
+				t.Errorf("the driver is %+v", d.Driver)
+			}
+			time.Sleep(8 * time.Second)
+		}
+		// In the third minute first for the one and then for the other.
+		if k.count("netdev") != 5 || k.count("netdev in detail") != 2 {
+			t.Errorf("interfaces were read %d times, %d in detail; want 5 and 2", k.count("netdev"), k.count("netdev in detail"))
+		}
+	})
+}
+
 func TestInterfacesAreListedForNCCL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel(1)

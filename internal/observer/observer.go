@@ -1,15 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observer owns every reader and decides when what is read. Observe puts the answers together to an
-// immutable *fabric.Node.
-//
-// It may be used by any number of goroutines. Each RDMA device is read by at most one goroutine at a time,
-// so are all network interfaces together (they share the kernel's rtnl lock), and callers share one reading
-// for FastInterval: what the node is asked does not grow with the number of scrapers. Nothing is read on a
-// timer of its own; facts that change slowly are read again by the first Observe after SlowInterval.
-//
-// There are no errors: a source that fails, hangs or panics is a fabric.Source that is not up, and its facts
-// are unknown with the reason. Observe returns by the deadline of its context whatever hangs.
 package observer
 
 import (
@@ -93,12 +83,14 @@ type Device interface {
 
 // Host reads what belongs to the node and not to one device.
 type Host interface {
-	Host(now time.Time) fabric.Host
+	// Host reads what the node itself is, all but its daemons; what cannot change it takes from last.
+	Host(last fabric.Host, now time.Time) fabric.Host
+	Daemons(now time.Time) fabric.Fact[[]fabric.Daemon]
 	GPUs(now time.Time) fabric.Fact[int]
 	// GPUDirect reads what the kernel shows of it. No driver is asked.
 	GPUDirect(now time.Time) fabric.GPUDirect
-	// NetDevs reads these interfaces and those below them.
-	NetDevs(names []string, now time.Time) ([]fabric.NetDev, error)
+	// NetDevs reads these interfaces and those below them, their MTU and driver if detailed is set.
+	NetDevs(names []string, detailed bool, now time.Time) ([]fabric.NetDev, error)
 	// Interfaces lists all network interfaces. No driver is asked.
 	Interfaces(now time.Time) fabric.Fact[[]fabric.Interface]
 	// ReadQoS and ReadCongestionParameters fill in what files say of the interface's QoS. They may ask its driver.
@@ -149,10 +141,13 @@ type classList struct {
 	odd     error // what could not be listed beside these
 }
 
+// hostFacts is one reading of the node itself. What few ask for has a time of its own.
 type hostFacts struct {
-	host   fabric.Host
-	gpus   fabric.Fact[int]
-	direct fabric.GPUDirect
+	host      fabric.Host
+	daemonsAt time.Time
+	gpus      fabric.Fact[int]
+	direct    fabric.GPUDirect
+	directAt  time.Time
 }
 
 // New opens the mounts of o. A mount that is missing altogether is an error; what is missing below it is not.
@@ -283,7 +278,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 
 	first, cancel := halfOf(ctx, now)
 	defer cancel()
-	hostDone := ob.node.kick(since[hostFacts](now, ob.o.SlowInterval), ob.readHost)
+	ob.node.kick(ob.freshHost(now, want), ob.readHost(want))
 	gpuDone := ob.kickGPUs(now, want)
 	if want&wantNCCLFiles != 0 {
 		ob.nccl.kick(since[fabric.NCCLConfig](now, ob.o.SlowInterval), ob.readNCCL)
@@ -300,9 +295,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if want&fabric.WantHCA != 0 {
 		ob.observeNetDevs(ctx, n, now, want)
 	}
-	if hostDone != nil {
-		ob.node.lane.wait(ctx, hostDone)
-	}
+	ob.node.refresh(ctx, ob.freshHost(now, want), ob.readHost(want))
 	if want&wantNCCLFiles != 0 {
 		ob.nccl.refresh(ctx, since[fabric.NCCLConfig](now, ob.o.SlowInterval), ob.readNCCL)
 	}
@@ -315,13 +308,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if ob.uncached != nil {
 		n.Uncached = ob.uncached()
 	}
-	n.DerivePorts()
-	if want&wantWires != 0 { // nobody else looks at the chains
-		n.DeriveRoCE()
-	}
-	if want&fabric.WantGPU != 0 {
-		n.DeriveGDR()
-	}
+	derive(n, want)
 
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
@@ -332,6 +319,23 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 		ob.last, ob.lastWant, ob.lastAt = n, want, oldest
 	}
 	return n
+}
+
+// derive derives what follows from what is wanted.
+func derive(n *fabric.Node, want fabric.Want) {
+	n.DerivePorts()
+	if want&fabric.WantGID != 0 {
+		n.DeriveGIDs()
+	}
+	if want&fabric.WantPCI != 0 {
+		n.DeriveRails()
+	}
+	if want&wantWires != 0 {
+		n.DeriveRoCE()
+	}
+	if want&fabric.WantGPU != 0 {
+		n.DeriveGDR()
+	}
 }
 
 // halfOf returns a context that ends half way to ctx's deadline.
@@ -366,12 +370,31 @@ func (ob *Observer) readClass(last classList, _ time.Time) (classList, error) {
 	return classList{present: true, names: names, moved: moved, odd: errors.Join(err, movedErr)}, nil
 }
 
-func (ob *Observer) readHost(_ hostFacts, now time.Time) (hostFacts, error) {
-	return hostFacts{host: ob.host.Host(now), gpus: ob.host.GPUs(now), direct: ob.host.GPUDirect(now)}, nil
+// freshHost tells whether what is wanted of the node itself is known well enough.
+func (ob *Observer) freshHost(now time.Time, want fabric.Want) func(hostFacts, time.Time) bool {
+	return func(v hostFacts, began time.Time) bool {
+		return ob.young(began, now, false) && (want&fabric.WantDaemons == 0 || ob.young(v.daemonsAt, now, false)) &&
+			(want&fabric.WantGPU == 0 || ob.young(v.directAt, now, false))
+	}
+}
+
+func (ob *Observer) readHost(want fabric.Want) func(hostFacts, time.Time) (hostFacts, error) {
+	return func(last hostFacts, now time.Time) (hostFacts, error) {
+		next := last
+		next.host, next.gpus = ob.host.Host(last.host, now), ob.host.GPUs(now)
+		next.host.Daemons = last.host.Daemons
+		if want&fabric.WantDaemons != 0 {
+			next.host.Daemons, next.daemonsAt = ob.host.Daemons(now), now
+		}
+		if want&fabric.WantGPU != 0 {
+			next.direct, next.directAt = ob.host.GPUDirect(now), now
+		}
+		return next, nil
+	}
 }
 
 func (ob *Observer) assembleHost(n *fabric.Node, want fabric.Want) {
-	h, src := ob.node.get(fabric.SourceHost, "", since[hostFacts](n.At, ob.o.SlowInterval))
+	h, src := ob.node.get(fabric.SourceHost, "", ob.freshHost(n.At, want))
 	n.Sources = append(n.Sources, src)
 	n.Host, n.GPUs, n.GPUDirect = h.host, h.gpus, h.direct
 	if !src.Up {

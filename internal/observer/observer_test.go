@@ -363,6 +363,24 @@ func TestOnlyWhatIsWantedIsTouched(t *testing.T) {
 		if k.count("scan mlx5_0") != 1 || n.HCAs[0].Ports[0].GIDChoice.Or(fabric.GIDChoice{}).Index != 3 {
 			t.Error("the GIDs are wanted at once and were not read")
 		}
+		few := []string{"tc mlx5_0", "daemons", "gpudirect"}
+		for _, what := range few {
+			if k.count(what) != 0 {
+				t.Errorf("%q was read though nobody wants it", what)
+			}
+		}
+		for range 2 {
+			n = observe(t, ob, fabric.WantHCA|fabric.WantQoS|fabric.WantDaemons|fabric.WantGPU)
+			for _, what := range few {
+				if k.count(what) != 1 {
+					t.Errorf("%q was read %d times, want once, with the first scrape that wants it", what, k.count(what))
+				}
+			}
+			if n.Host.Daemons.State != fabric.OK || n.GPUDirect.OpenModule.State != fabric.OK {
+				t.Errorf("daemons %+v, module %+v", n.Host.Daemons, n.GPUDirect.OpenModule)
+			}
+			time.Sleep(10 * time.Second)
+		}
 		time.Sleep(time.Minute)
 		reads := k.count("ports mlx5_0")
 		if n := observe(t, ob, 0); len(n.HCAs) != 0 || n.Host.Kernel.State != fabric.OK || k.count("ports mlx5_0") != reads {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"gpufabric_exporter/internal/counters"
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -76,18 +77,18 @@ func (o odometer) read(v uint64, at time.Time) (uint64, odometer) {
 // advance continues the counters of h. The lists were not handed out yet.
 func (o odometers) advance(h *fabric.HCA) {
 	driver := h.Driver.Or("")
-	o.list(h.HWCounters.Or(nil), panel{driver: driver}, func(name string) (fabric.CounterSpec, bool) {
-		return fabric.DeviceCounterSpecOf(driver, name)
+	o.list(h.HWCounters.Or(nil), panel{driver: driver}, func(name string) (counters.Spec, bool) {
+		return counters.DeviceSpec(driver, name)
 	})
 	for i := range h.Ports {
-		o.list(h.Ports[i].Counters.HW.Or(nil), panel{driver, h.Ports[i].Number}, func(name string) (fabric.CounterSpec, bool) {
-			return fabric.CounterSpecOf(driver, name)
+		o.list(h.Ports[i].Counters.HW.Or(nil), panel{driver, h.Ports[i].Number}, func(name string) (counters.Spec, bool) {
+			return counters.PortSpec(driver, name)
 		})
 	}
 }
 
 // list continues a list of counters. What they are is looked up when the names are not those of the last time.
-func (o odometers) list(list []fabric.Counter, p panel, spec func(name string) (fabric.CounterSpec, bool)) {
+func (o odometers) list(list []fabric.Counter, p panel, spec func(name string) (counters.Spec, bool)) {
 	same := func(d dial, c fabric.Counter) bool { return d.name == c.Name }
 	if len(o[p]) < len(list) || !slices.EqualFunc(o[p][:len(list)], list, same) {
 		o[p] = rearranged(o[p], list, spec)
@@ -101,7 +102,7 @@ func (o odometers) list(list []fabric.Counter, p panel, spec func(name string) (
 	}
 }
 
-func rearranged(dials []dial, list []fabric.Counter, spec func(name string) (fabric.CounterSpec, bool)) []dial {
+func rearranged(dials []dial, list []fabric.Counter, spec func(name string) (counters.Spec, bool)) []dial {
 	rest := slices.Clone(dials)
 	next := make([]dial, 0, len(list))
 	for _, c := range list {

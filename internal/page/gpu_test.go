@@ -58,7 +58,7 @@ func TestLandingOfGPUs(t *testing.T) {
 			n.PCI.Function("0000:9b:00.0").Driver = fabric.None[string]("", n.At)
 			n.PCI.Function("0000:19:00.0").Driver.Value = "vfio-pci"
 		}, fabrictest.Blocked(fabric.GDRNoDriver, "none"), []string{"No GPU driver responds.", "bad[no driver]", "quiet[unknown / assigned to a virtual machine]", "quiet[no: driver / none]"}},
-		{"by design", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRDistance, "NODE"), []string{"quiet[no: distance / NODE]", "so the machine is built"}},
+		{"by design", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRDistance, "NODE"), []string{"quiet[no: distance / NODE]", "this is the design of the machine"}},
 		{"NVML alone", func(n *fabric.Node) { n.PCI = fabric.PCI{} }, fabrictest.Usable, []string{"unsure[0000:9b:00.0 / not on the visible PCI bus]", "[x16 / generation"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -156,7 +156,7 @@ func TestVerdicts(t *testing.T) {
 		want []string
 	}{
 		{"stuck", stuck, nil, []string{`<section class="verdict bad">`, "1 problem found", "Reads do not return", "a read of the device does not return"}},
-		{"unreadable", unreadable, nil, []string{"No problems found in the facts that could be read", "Not checked", "The state of the port is not known"}},
+		{"unreadable", unreadable, nil, []string{"No problems found in the facts that could be read", "Not checked", "The state of the port is unknown"}},
 		{"portless", portless, nil, []string{"its ports could not be read"}},
 		{"excluded", excluded, func(o *LandingOptions) {
 			o.NoDevice = func(*fabric.Node) (string, bool) { return "all 1 RDMA devices are excluded", true }
@@ -187,7 +187,7 @@ func TestLandingLinksOfTheSite(t *testing.T) {
 	page := landingOf(t, broken, func(o *LandingOptions) {
 		o.Config = siteOf(t, "links: {runbooks: 'https://wiki.example/gpu/', grafana: 'https://grafana.example'}")
 	})
-	contains(t, page, `<a href="https://wiki.example/gpu/check-ports.md"`, `<a href="https://grafana.example/d/gpufabric-node?var-instance=node17"`,
+	contains(t, page, `<a href="https://wiki.example/gpu/check-ports.md#port_active"`, `<a href="https://grafana.example/d/gpufabric-node?var-instance=node17"`,
 		`<th scope="row">Grafana</th><td>https://grafana.example</td>`)
 	lacks(t, page, "github.com")
 

@@ -26,7 +26,7 @@ func TestLandingShowsTheChain(t *testing.T) {
 		fabrictest.Counted(n, nil)
 		n.NetDevs[1].QoS.Before = fabric.Fact[[]fabric.Counter]{}
 	})
-	contains(t, once, `<meta http-equiv="refresh" content="11">`, "this page looks again in 11 s", `<section class="verdict unsure">`,
+	contains(t, once, `<meta http-equiv="refresh" content="11">`, "this page reloads in 11 s", `<section class="verdict unsure">`,
 		"<h2>No problems found so far; traffic has not been checked yet</h2>")
 	lacks(t, once, `<section class="verdict good">`)
 	contains(t, fine, `<section class="verdict good">`)

@@ -29,7 +29,7 @@ var inline = regexp.MustCompile("`(gpufabric_exporter [^`]+)`")
 func printedCommands(t *testing.T) []printed {
 	t.Helper()
 	pages, err := filepath.Glob("../../alerts/runbooks/*.md")
-	if err != nil || len(pages) < 40 {
+	if err != nil || len(pages) == 0 {
 		t.Fatalf("%d pages, %v", len(pages), err)
 	}
 	var all []printed

@@ -48,7 +48,7 @@ func TestTreeBecomes(t *testing.T) {
 		}
 	}
 	whole := step(100)
-	become(s.Build())
+	become(built(t, s))
 	if got := step(100); got/100 != whole/20/100 { // both are rounded in each step
 		t.Errorf("100 s of a storm: %d received, want %d", got, whole/20)
 	}
@@ -71,7 +71,7 @@ func TestTreeIsMended(t *testing.T) {
 			}
 			tree := materialise(t, s.Healthy())
 			before := tree.current
-			for _, n := range []*Node{s.Build(), s.Healthy()} {
+			for _, n := range []*Node{built(t, s), s.Healthy()} {
 				if err := tree.Become(n); err != nil {
 					t.Fatal(err)
 				}
@@ -86,7 +86,7 @@ func TestTreeIsMended(t *testing.T) {
 func TestCountersHaveNames(t *testing.T) {
 	for _, s := range Scenarios() {
 		names := map[string]bool{}
-		s.Build().counters(func(name string, _ *Counter) {
+		built(t, s).counters(func(name string, _ *Counter) {
 			if names[name] {
 				t.Errorf("%s: two counters are called %q", s.Name, name)
 			}

@@ -188,7 +188,7 @@ func TestEveryFactOfNVMLIsFilledIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, g := range s.Build().nvml(then).GPUs {
+		for _, g := range built(t, s).nvml(then).GPUs {
 			v := reflect.ValueOf(g)
 			for i := range v.NumField() {
 				if m, ok := reflect.TypeAssert[interface{ Meta() fabric.Meta }](v.Field(i)); ok && (m.Meta().At != then || m.Meta().Source == "") {
@@ -266,7 +266,7 @@ func TestFilesOfGPUDrivers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := s.Build().at(61).layout()
+		f := built(t, s).at(61).layout()
 		text := func(path string) string {
 			if e, ok := f[path]; ok {
 				return strings.TrimSpace(e.text)

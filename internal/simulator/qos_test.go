@@ -104,7 +104,7 @@ func TestPauseStatisticsFollowTheConfiguration(t *testing.T) {
 // TestPrioritiesAddUp holds the bytes of the priorities against those of the port and of RDMA, on every scenario.
 func TestPrioritiesAddUp(t *testing.T) {
 	for _, s := range Scenarios() {
-		n := s.Build()
+		n := built(t, s)
 		before, after := n, n.at(600)
 		for i := range n.NetDevs {
 			d := &after.NetDevs[i]
@@ -133,7 +133,7 @@ func TestPrioritiesAddUp(t *testing.T) {
 // TestPortsAndInterfacesAgree holds what RDMA devices count against what their interfaces do.
 func TestPortsAndInterfacesAgree(t *testing.T) {
 	for _, s := range Scenarios() {
-		n := s.Build()
+		n := built(t, s)
 		for _, h := range n.HCAs {
 			p := h.Port(1)
 			if p.LinkLayer != Ethernet || p.Statistic("port_xmit_data") == nil {

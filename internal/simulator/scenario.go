@@ -74,13 +74,15 @@ func (s Scenario) GDROf(gpu string) (label GDRLabel, ok bool) {
 	return label, ok
 }
 
-// Scenarios returns every scenario, sorted by name.
+// Scenarios returns every scenario of a platform that there is, sorted by name.
 func Scenarios() []Scenario {
-	all := scenarios()
+	all, known := scenarios(), platforms()
+	all = slices.DeleteFunc(all, func(s Scenario) bool {
+		return !slices.ContainsFunc(known, func(p platform) bool { return p.name == s.Platform })
+	})
 	for i := range all {
 		s := &all[i]
-		k := slices.IndexFunc(platforms(), func(p platform) bool { return p.name == s.Platform })
-		s.platform = platforms()[k]
+		s.platform = known[slices.IndexFunc(known, func(p platform) bool { return p.name == s.Platform })]
 		if s.GDR == nil {
 			s.GDR = s.platform.gdr
 		}

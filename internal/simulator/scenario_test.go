@@ -33,6 +33,11 @@ func TestFind(t *testing.T) {
 
 func TestScenariosAreDescribed(t *testing.T) {
 	all := Scenarios()
+	for _, s := range scenarios() {
+		if !slices.ContainsFunc(platforms(), func(p platform) bool { return p.name == s.Platform }) {
+			t.Errorf("scenario %s: there is no platform %q: name one of platforms() in internal/simulator/platform.go", s.Name, s.Platform)
+		}
+	}
 	if !slices.IsSortedFunc(all, func(a, b Scenario) int { return strings.Compare(a.Name, b.Name) }) {
 		t.Error("not sorted")
 	}
@@ -40,7 +45,7 @@ func TestScenariosAreDescribed(t *testing.T) {
 	name, what := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`), regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
 	for _, s := range all {
 		if !name.MatchString(s.Name) || s.Summary == "" || strings.ContainsAny(s.Summary, "\n.") || s.Truth == "" {
-			t.Errorf("%s: name, summary or truth", s.Name)
+			t.Errorf("scenario %q: the name is words in lower case with hyphens, Summary one line without a full stop, and Truth says what a user should see and why", s.Name)
 		}
 		if !strings.Contains(s.Config(), "compute_ports: ") {
 			t.Errorf("%s: config %q", s.Name, s.Config())
@@ -198,15 +203,20 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"device-gone-beside-moved": append(moved(`mlx5_[0-7]`, `enp\d+s0np0`), `sys/devices/pci0000:bd/.*/0000:c0:00.0(/.*)?`, `sys/class/infiniband_verbs/uverbs5`, `sys/bus/pci/.*/0000:c0:00\.0`, `sys/bus/auxiliary/.*/mlx5_core\.rdma\.5`, `sys/kernel/iommu_groups/\d+(/.*)?`),
 	})
 	maps.Copy(differences, differencesOfGPUs())
+	for name := range differences {
+		if !slices.ContainsFunc(Scenarios(), func(s Scenario) bool { return s.Name == name }) {
+			t.Errorf("differences in internal/simulator/scenario_test.go has %q, which is no scenario: add it to internal/simulator/scenarios*.go", name)
+		}
+	}
 	for _, s := range Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {
 			want, ok := differences[s.Name]
-			if !ok {
-				t.Fatal("this test does not know how the scenario differs")
-			}
 			const step = 105 // a flapping link is down, and counters that are cleared each minute were
-			base, node := s.platform.build().at(step), s.Build().at(step)
+			base, node := s.platform.build().at(step), built(t, s).at(step)
 			ch := layoutAndAnswers(base).to(layoutAndAnswers(node))
+			if !ok {
+				t.Fatalf("add %q to differences in internal/simulator/scenario_test.go, with patterns of the files that differ:\n%s", s.Name, summary(ch))
+			}
 			patterns := make([]*regexp.Regexp, len(want))
 			for i := range want {
 				patterns[i] = regexp.MustCompile("^" + want[i] + "$")
@@ -226,6 +236,17 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 			t.Log(summary(ch))
 		})
 	}
+}
+
+// built is the node of a scenario.
+func built(t *testing.T, s Scenario) (n *Node) {
+	t.Helper()
+	defer func() {
+		if p := recover(); p != nil {
+			t.Fatalf("scenario %s: its edit ends with %v: has platform %s what it changes?", s.Name, p, s.Platform)
+		}
+	}()
+	return s.Build()
 }
 
 // moved is where a node differs that gave devices with their interfaces to a pod.

@@ -148,7 +148,7 @@ func TestTreesAreComplete(t *testing.T) {
 
 func TestLinksStayInSys(t *testing.T) {
 	for _, s := range Scenarios() {
-		f := s.Build().layout()
+		f := built(t, s).layout()
 		for name, e := range f {
 			if e.kind != link {
 				continue

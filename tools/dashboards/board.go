@@ -27,7 +27,8 @@ type board struct {
 	title       string // Grafana makes the end of the address of it
 	description string
 	oneNode     bool // shows one node at a time
-	annotations bool // marks changes of versions
+	oneDevice   bool // shows one RDMA device at a time
+	annotations bool // marks changes of versions, beside findings
 	lines       []line
 	rows        []row
 }
@@ -50,7 +51,7 @@ func boards() ([]board, error) {
 		return nil, fmt.Errorf("names of alerts: %w", err)
 	}
 	t := newTexts(groups)
-	return []board{fleet(t), node(t), roce(), probeResults()}, nil
+	return []board{fleet(t), node(t), port(t), roce(), probeResults()}, nil
 }
 
 func (b board) uid() string { return "gpufabric-" + b.name }
@@ -66,9 +67,7 @@ func (b board) encode() ([]byte, error) {
 		Tags([]string{"gpufabric"}).Readonly().Tooltip(dashboard.DashboardCursorSyncCrosshair).
 		Time("now-6h", "now").Refresh("1m").Timezone("browser").
 		Variables(b.variables()).Links(b.links())
-	if b.annotations {
-		d.Annotations(versionChanges())
-	}
+	d.Annotations(b.marks())
 	y := uint32(0)
 	for _, l := range b.lines {
 		for _, p := range l.at(&y) {

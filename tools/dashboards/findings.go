@@ -2,47 +2,119 @@
 
 package main
 
+import (
+	"fmt"
+
+	"gpufabric_exporter/internal/diagnose"
+)
+
 // told are alerts that say again what a check says, or speak of clusters.
 const told = `GpuFabric(CheckFailed|PortDown|GidLost|DeviceStuck|GpuLost|RateDegraded|NvlinkDown|ComputePortsMissing|ErrorBudget.*)`
 
 // open are the open findings: checks that failed and have not passed since (without the recording rules those that fail
-// now), and alerts that fire. Those of probes are told once for all rails of a node. more are matchers, with a comma.
+// now), and alerts that fire. The value is when a finding began, in seconds since 1970, or 1 where no rule recorded it.
+// more are matchers, with a comma.
 func open(more string) string {
-	name := func(expr, from string) string {
-		return `label_replace(label_replace(` + expr + `, "problem", "$1", "` + from + `", "(.*)"), "runbook", "$1", "` + from + `", "(.*)")`
-	}
-	const by = `max by (cluster, instance, severity, problem, runbook, device, port, uuid, pci_address) `
-	return by + `(
-  ` + name(`(check:gpufabric_check_failed:latched{`+more+`@node} == 1 or gpufabric_check_failed{`+more+`@node} == 1)`, "check") + `
+	const alert = `alertname=~"GpuFabric.*",alertname!~"` + told + `"`
+	return `(
+  label_replace(
+    check:gpufabric_check_failed:since_timestamp_seconds{` + more + `@node} or check:gpufabric_check_failed:latched{` + more + `@node} == 1 or gpufabric_check_failed{` + more + `@node} == 1,
+    "problem", "$1", "check", "(.*)"
+  )
   or
-  ` + name(`ALERTS{alertname=~"GpuFabric.*",alertname!~"`+told+`|GpuFabricProbe.*",alertstate="firing",`+more+`@node}`, "alertname") + `
-  or
-  ` + name(`max by (cluster, instance, severity, alertname) (ALERTS{alertname=~"GpuFabricProbe.*",alertstate="firing",`+more+`@node})`, "alertname") + `
+  label_replace(
+    ALERTS_FOR_STATE{` + alert + `,` + more + `@node} and ignoring (alertstate) ALERTS{` + alert + `,alertstate="firing",` + more + `@node},
+    "problem", "$1", "alertname", "(.*)"
+  )
 )`
 }
 
+// problems are the open findings of each node, however many devices and GPUs have them.
+func problems(more string) string {
+	return `count by (cluster, instance, problem) (` + open(more) + `)`
+}
+
+// placed are the open findings with the number of the GPU, as in tables; of one without a driver the PCI address.
+func placed() string {
+	const id = `cluster, instance, severity, problem, device, uuid, pci_address`
+	all := `min by (` + id + `) (` + open("") + `)`
+	by := func(name string) string {
+		return all + ` * on (cluster, instance, ` + name + `) group_left (gpu) max by (cluster, instance, ` + name + `, gpu) (label_replace(gpufabric_gpu_info{` + name + `!="",@node}, "gpu", "$1", "index", "(.+)"))`
+	}
+	return by("uuid") + `
+or on (` + id + `)
+` + by("pci_address") + `
+or on (` + id + `)
+label_replace(` + all + `, "gpu", "$1", "pci_address", "(.+)")`
+}
+
+// ranked gives severities the place that they have in order, for tables to sort by.
+func ranked(expr string) string {
+	for _, s := range diagnose.Severities() {
+		expr = fmt.Sprintf(`label_replace(%s, "rank", "%d", "severity", "%s")`, expr, s.Rank(), s)
+	}
+	return expr
+}
+
+// measured are what is and what should be, for problems that have numbers. More than one of a node are all there.
+func measured() string {
+	of := func(problem, unit, by, is, should string) string {
+		text := func(name, expr string) string {
+			return `count_values by (` + by + `) ("` + name + `", ` + expr + `)`
+		}
+		return `label_replace(label_replace(
+  label_join(` + text("is", is) + ` * on (` + by + `) group_left (should) ` + text("should", should) + `, "measured", " of ", "is", "should"),
+  "measured", "$1 ` + unit + `", "measured", "(.*)"), "problem", "` + problem + `", "", "")`
+	}
+	share := func(problem, of, expr string) string {
+		return `label_replace(label_replace(
+  count_values by (cluster, instance) ("measured", round(100 * ` + expr + `)),
+  "measured", "$1 % ` + of + `", "measured", "(.*)"), "problem", "` + problem + `", "", "")`
+	}
+	const port, gpu, whole = "cluster, job, instance, device, port", "cluster, job, instance, uuid", "cluster, job, instance"
+	const up = `sum by (` + whole + `) (gpufabric_node_compute_ports{@node})`
+	return `count by (cluster, instance, problem, measured) (
+` + of("port_rate", "Gb/s", port, `8e-9 * (gpufabric_hca_port_rate_bytes_per_second{@node} < gpufabric_hca_port_expected_rate_bytes_per_second{@node})`, `8e-9 * gpufabric_hca_port_expected_rate_bytes_per_second{@node}`) + `
+or ` + of("nvlink_active", "links", gpu, `gpufabric_nvlink_links_active{@node} < gpufabric_nvlink_links{@node}`, `gpufabric_nvlink_links{@node}`) + `
+or ` + of("compute_ports", "ports", whole, up+` < gpufabric_node_compute_ports_expected{@node}`, `gpufabric_node_compute_ports_expected{@node}`) + `
+or ` + share("GpuFabricPfcStorm", "of the time", `max by (cluster, instance) (max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@node}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@node}[5m]))`) + `
+or ` + share("GpuFabricPausedByNetwork", "of the time", `max by (cluster, instance) (max without (priority) (rate(gpufabric_roce_received_pause_seconds_total{@node}[5m])) or rate(gpufabric_ethernet_received_pause_seconds_total{@node}[5m]))`) + `
+or ` + share("GpuFabricProbeBandwidthCollapsed", "of the baseline", slowest) + `
+or ` + share("GpuFabricProbeBandwidthRegression", "of the baseline", slowest) + `
+)
+and on (cluster, instance, problem) ` + problems("")
+}
+
+// slowest is the worst probe of a node.
+const slowest = `min by (cluster, instance) (gpufabric_probe_baseline_ratio{kind!="socket",@node})`
+
+// findings are the open findings, one for each node and problem.
 func findings(t texts, w uint32) panel {
-	return grid(about{"Open findings", "Checks that fail, or failed and cannot be told since, and alerts that fire. The runbook says what each means and what to do.", "nothing found; what cannot be told is counted above", w, 9},
-		[]string{open("")}, "Severity",
-		column{field: "severity", title: "Severity", words: severities(), width: 75},
+	return grid(about{"Open findings", "Checks that fail, or failed and cannot be told since, and alerts that fire, one line for each node and problem. What is wrong leads to what it means and what to do; a device leads to its port.", "the exporter is silent, or nothing found; what cannot be told is counted above", w, 10},
+		[]string{
+			ranked(`1000 * min by (cluster, instance, severity, problem, runbook, device, gpu) (label_replace(` + placed() + `, "runbook", "$1", "problem", "(.*)"))`),
+			measured(),
+		}, "Severity",
+		column{field: "rank", title: "Severity", words: ranks(), width: 75},
 		column{field: "instance", title: "Node", link: toNode(), width: 150},
-		column{field: "problem", title: "What is wrong", words: t.problems},
-		column{field: "device", title: "Device", width: 85},
-		column{field: "port", title: "Port", width: 45},
-		column{field: "uuid", title: "GPU", width: 110},
-		column{field: "pci_address", title: "PCI address", width: 100},
-		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 250},
-		column{field: "cluster", title: "Cluster", width: 80})
+		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
+		column{field: "device", title: "Device", all: true, link: toPortOf("Node"), width: 110},
+		column{field: "gpu", title: "GPU", all: true, width: 105},
+		column{field: "measured", title: "Measured", all: true, width: 150},
+		column{field: "A", title: "Since", unit: "time:MMM D HH:mm", words: words{"1000": {"unknown", ""}}, width: 115},
+		column{field: "cluster", title: "Cluster", width: 80},
+		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true})
 }
 
 // firing are the alerts of the exporter.
 func firing() panel {
 	return grid(about{"Firing alerts", "Alerts of the exporter that fire. Each name leads to its runbook.", "no alert fires, or the rules are not loaded", 24, 9},
-		[]string{`max by (cluster, instance, alertname, severity, device, port) (ALERTS{alertname=~"GpuFabric.*",alertstate="firing",@node})`}, "Severity",
-		column{field: "severity", title: "Severity", words: severities(), width: 80},
+		[]string{ranked(`max by (cluster, instance, alertname, severity, device, port) (ALERTS{alertname=~"GpuFabric.*",alertstate="firing",@node})`)}, "Severity",
+		column{field: "rank", title: "Severity", words: ranks(), width: 80},
 		column{field: "instance", title: "Node", link: toNode()},
 		column{field: "alertname", title: "Alert", link: toRunbook()},
-		column{field: "device", title: "Device"},
+		column{field: "device", title: "Device", link: toPortOf("Node")},
 		column{field: "port", title: "Port"},
-		column{field: "cluster", title: "Cluster"})
+		column{field: "cluster", title: "Cluster"},
+		column{field: "severity"})
 }

@@ -7,12 +7,15 @@ import (
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+
+	"gpufabric_exporter/internal/diagnose"
 )
 
 // Addresses of the dashboards. Grafana puts its own path before them.
 const (
 	fleetURL  = "/d/gpufabric-fleet/gpu-fabric-fleet"
 	nodeURL   = "/d/gpufabric-node/gpu-fabric-node"
+	portURL   = "/d/gpufabric-port/gpu-fabric-port"
 	roceURL   = "/d/gpufabric-roce/gpu-fabric-roce-congestion"
 	probesURL = "/d/gpufabric-probes/gpu-fabric-nccl-probes"
 	keep      = "?var-datasource=${datasource}&${cluster:queryparam}"
@@ -44,30 +47,37 @@ func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 		query("instance", "Node", "Exporter of a node, as Prometheus calls it.",
 			`label_values(gpufabric_node_info{cluster=~"$cluster"}, instance)`, b.oneNode),
 		query("device", "Device", "RDMA device (NIC); for panels about ports.",
-			`label_values(gpufabric_hca_info{cluster=~"$cluster",instance=~"$instance"}, device)`, false),
+			`label_values(gpufabric_hca_info{cluster=~"$cluster",instance=~"$instance"}, device)`, b.oneDevice),
 	}
 }
 
-// links lead to the other dashboards. The one about a node cannot show all of them: it gets none, and takes the first.
+// links lead to the other dashboards and keep what was chosen, where that can be chosen there: a dashboard about one node
+// takes a node only from another one, and otherwise begins with the first.
 func (b board) links() []cog.Builder[dashboard.DashboardLink] {
-	var all []cog.Builder[dashboard.DashboardLink]
-	for _, to := range []struct{ title, tip, url string }{
-		{"Fleet", "All nodes: what is wrong, and where", fleetURL},
-		{"Node", "One node in all details", nodeURL},
-		{"RoCE congestion", "Pauses, marks and losses", roceURL},
-		{"NCCL probes", "Measured transport and bandwidth", probesURL},
+	const thisNode, theseDevices = "&${instance:queryparam}", "&${device:queryparam}"
+	single := ""
+	if b.oneNode {
+		single = thisNode
+	}
+	chosen, all := thisNode+theseDevices, thisNode+theseDevices
+	if b.oneNode {
+		all = ""
+	}
+	var out []cog.Builder[dashboard.DashboardLink]
+	for _, to := range []struct{ title, tip, url, kept string }{
+		{"Fleet", "All nodes: what is wrong, and where", fleetURL, all},
+		{"Node", "One node in all details", nodeURL, single},
+		{"Port", "One port in all details", portURL, single},
+		{"RoCE congestion", "Pauses, marks and losses", roceURL, chosen},
+		{"NCCL probes", "Measured transport and bandwidth", probesURL, chosen},
 	} {
 		if strings.HasPrefix(to.url, "/d/"+b.uid()+"/") {
 			continue
 		}
-		url := to.url + keep
-		if to.url == roceURL || to.url == probesURL {
-			url += "&${instance:queryparam}"
-		}
-		all = append(all, dashboard.NewDashboardLinkBuilder(to.title).Type(dashboard.DashboardLinkTypeLink).
-			Tooltip(to.tip).Icon("dashboard").Url(url).KeepTime(true))
+		out = append(out, dashboard.NewDashboardLinkBuilder(to.title).Type(dashboard.DashboardLinkTypeLink).
+			Tooltip(to.tip).Icon("dashboard").Url(to.url+keep+to.kept).KeepTime(true))
 	}
-	return all
+	return out
 }
 
 // link is a data link of a column or a series.
@@ -78,6 +88,38 @@ func link(title, url string) map[string]any {
 // toNode leads from a cell with the name of a node to its dashboard.
 func toNode() map[string]any {
 	return link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")
+}
+
+// toPort leads from a cell with the name of an RDMA device to its dashboard, in a table that shows one node.
+func toPort() map[string]any {
+	return link("Port", portURL+keep+"&${instance:queryparam}&var-device=${__value.raw}&${__url_time_range}")
+}
+
+// toPortOf does the same in a table of many nodes, which are in the column of that title.
+func toPortOf(column string) map[string]any {
+	return link("Port", portURL+keep+"&var-instance=${__data.fields."+column+"}&var-device=${__value.raw}&${__url_time_range}")
+}
+
+// marks are what happened: when alerts began to fire, those of warnings only if the reader wants them, and changes of
+// versions on dashboards that show what follows from these. A mark for as long as an alert fires would hide the graph.
+func (b board) marks() []cog.Builder[dashboard.AnnotationQuery] {
+	by, text := "alertname, check", "{{check}}"
+	if b.oneNode {
+		by, text = "instance, "+by, "{{instance}} {{check}}"
+	}
+	mark := func(name, color string, s diagnose.Severity, enabled bool) cog.Builder[dashboard.AnnotationQuery] {
+		firing := "count by (" + by + `) (ALERTS{alertname=~"GpuFabric.*",alertname!~"GpuFabricErrorBudget.*",alertstate="firing",` + of(s) + `@node}`
+		expr := fill(firing + ") unless " + firing + " offset 1m)")
+		return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(source()).Enable(enabled).IconColor(color).
+			Expr(expr).Step("60s").TitleFormat("{{alertname}}").TextFormat(text).TagKeys("check")
+	}
+	all := []cog.Builder[dashboard.AnnotationQuery]{
+		mark("Critical findings", bad, diagnose.Critical, true), mark("Warnings", warning, diagnose.Warning, false),
+	}
+	if b.annotations {
+		all = append(all, versionChanges()...)
+	}
+	return all
 }
 
 // versionChanges mark for ten minutes what was not there ten minutes before, on nodes that were.

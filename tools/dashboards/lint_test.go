@@ -84,8 +84,10 @@ func tableLooks(p panelModel) (wrong []string) {
 		if x.ID != "organize" {
 			continue
 		}
-		if x.Options.ExcludeByName["Value"] != x.Options.ExcludeByName["Value #A"] || x.Options.RenameByName["Value"] != x.Options.RenameByName["Value #A"] {
-			wrong = append(wrong, "Value and Value #A are the same column")
+		for _, made := range []string{"", " (min)"} { // of rows that are made one
+			if x.Options.ExcludeByName["Value"+made] != x.Options.ExcludeByName["Value #A"+made] || x.Options.RenameByName["Value"+made] != x.Options.RenameByName["Value #A"+made] {
+				wrong = append(wrong, "Value and Value #A are the same column")
+			}
 		}
 		for _, by := range p.Options.SortBy {
 			for field, title := range x.Options.RenameByName {
@@ -107,6 +109,9 @@ func tableLooks(p panelModel) (wrong []string) {
 func statLooks(p panelModel) (wrong []string) {
 	if shown(p, "-1") == "" {
 		wrong = append(wrong, "it does not say that the exporter is silent")
+	}
+	if none := p.FieldConfig.Defaults.NoValue; len(none) > 8*p.GridPos.W {
+		wrong = append(wrong, none+" is too long to be read")
 	}
 	return wrong
 }
@@ -143,10 +148,13 @@ func TestLooksFindsDefects(t *testing.T) {
 		}},
 		{"same column", find("table", merged), func(p *panelModel) {
 			for i := range p.Transformations {
-				delete(p.Transformations[i].Options.RenameByName, "Value")
-				delete(p.Transformations[i].Options.ExcludeByName, "Value")
+				for _, name := range []string{"Value", "Value (min)"} {
+					delete(p.Transformations[i].Options.RenameByName, name)
+					delete(p.Transformations[i].Options.ExcludeByName, name)
+				}
 			}
 		}},
+		{"too long", find("stat", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.NoValue = strings.Repeat("no ", 30) }},
 		{"silent", find("stat", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.Mappings = nil }},
 	} {
 		if wrong := looks(c.p); len(wrong) > 0 {

@@ -2,25 +2,30 @@
 
 package main
 
-func gids() panel {
-	return grid(about{"The address NCCL would use", "The entry of the GID table that NCCL 2.21 or later selects under the host's configuration, and why: matched (by itself), configured (NCCL_IB_GID_INDEX), fallback (nothing fits). RoCE needs type v2.", "no RDMA device, or the collector gid is off", 14, 8},
+func gids(w, h uint32) panel {
+	const addresses = `(gpufabric_gid_info{@port} and on (cluster, job, instance, device, port, index) count_values by (cluster, job, instance, device, port) ("index", gpufabric_gid_selected_index{@port}))`
+	rank := `0 * gpufabric_gid_selected_index{reason="fallback",@port}
+  or 0 * (gpufabric_gid_selected_index{@port} unless on (cluster, job, instance, device, port) ` + addresses + `)
+  or 1 + 0 * gpufabric_gid_table_entries{@port}`
+	return grid(about{"The address NCCL would use", "The entry of the GID table that NCCL 2.21 or later selects under the host's configuration, and why: matched (by itself), configured (NCCL_IB_GID_INDEX), fallback (nothing fits). RoCE needs type v2. Ports without a fitting one come first.", "no RDMA device, or the collector gid is off", w, h},
 		[]string{
+			orSilent(worstFirst("device, port", "device", rank), "device"),
 			`max by (device, port, reason) (gpufabric_gid_selected_index{@port})`,
-			`max by (device, port, gid, type, family) (gpufabric_gid_info{@port} and on (cluster, job, instance, device, port, index) count_values by (cluster, job, instance, device, port) ("index", gpufabric_gid_selected_index{@port}))`,
+			`max by (device, port, gid, type, family) ` + addresses,
 			`max by (device, port) (gpufabric_gid_changes_total{@port})`,
-		}, "Device",
-		column{field: "device", title: "Device"},
+		}, "",
+		column{field: "device", title: "Device", link: toPort(), width: 130},
 		column{field: "port", title: "Port", width: 50},
-		column{field: "A", title: "Index", width: 60},
-		column{field: "reason", title: "Chosen by", words: words{"fallback": {"fallback (nothing fits)", bad}}},
-		column{field: "type", title: "Type", none: "no such entry"},
-		column{field: "family", title: "Family", none: "-"},
-		column{field: "gid", title: "GID", none: "-", width: 330},
-		column{field: "C", title: "Changes"})
+		column{field: "B", title: "Index", none: "not chosen by index", width: 70},
+		column{field: "reason", title: "Chosen by", none: "the driver", words: words{"fallback": {"fallback (nothing fits)", bad}}, width: 150},
+		column{field: "type", title: "Type", none: "no such entry", width: 110},
+		column{field: "family", title: "Family", none: "-", width: 90},
+		column{field: "gid", title: "GID", none: "-"},
+		column{field: "D", title: "Changes", width: 80})
 }
 
 func gidTables() panel {
-	return over(about{"Entries of the GID table", "Occupied entries by type and address family, all ports together. A line that sinks is an address that went.", "no RDMA device, or the collector gid is off", 10, 8}, "short", nil,
+	return over(about{"Entries of the GID table", "Occupied entries by type and address family, all ports together. A line that sinks is an address that went.", "no RDMA device, or the collector gid is off", 9, 13}, "short", nil,
 		curve{`sum by (type, family) (gpufabric_gid_entries{@port})`, "{{type}} {{family}}"})
 }
 
@@ -30,7 +35,7 @@ func portHistory() line {
 		blocks  = `rate(gpufabric_ethernet_fec_uncorrectable_blocks_total{@port}[$__rate_interval])`
 	)
 	return line{
-		history(about{"Ports up and down", "Whether each port was active.", "no RDMA port is known", 12, 8}, words{"1": {"active", good}, "0": {"not active", bad}},
+		history(about{"Ports up and down", "Whether each port was active.", "exporter silent, or no port tells its state", 12, 8}, words{"1": {"active", good}, "0": {"not active", bad}},
 			curve{`max by (device, port) (gpufabric_hca_port_state{state="active",@port})`, "{{device}}/{{port}}"}),
 		over(about{"Link errors", "What the physical link could not repair: symbol errors and blocks that FEC gave up.", "no such counters are known", 12, 8}, events, nil,
 			curve{`sum by (device) (` + symbols + `) > 0`, "{{device}} symbols"},
@@ -41,20 +46,19 @@ func portHistory() line {
 }
 
 func gpuTrends() line {
-	index := `* on (cluster, job, instance, uuid) group_left (index) topk by (cluster, job, instance, uuid) (1, group by (cluster, job, instance, uuid, index) (gpufabric_gpu_info{@node}))`
 	return line{
 		over(about{"GPU utilisation", "Share of time in which something ran on each GPU. All GPUs of a training job move together.", "no GPU driver answers, or the collector gpu is off", 12, 8}, "percentunit", nil,
-			curve{`max by (index) (gpufabric_gpu_utilization_ratio{@node} ` + index + `)`, "GPU {{index}}"}),
+			curve{`max by (index) ` + withIndex(`gpufabric_gpu_utilization_ratio{@node}`), "GPU {{index}}"}),
 		over(about{"NVLink errors", "Errors and recoveries by kind, all links of a GPU together. A few CRC errors and replays are normal.", "no NVLink, or the collector nvlink is off", 12, 8}, events, nil,
-			curve{`max by (index, kind) (rate(gpufabric_nvlink_errors_total{@node}[$__rate_interval]) ` + index + `) > 0`, "GPU {{index}}: {{kind}}"},
+			curve{`max by (index, kind) ` + withIndex(`rate(gpufabric_nvlink_errors_total{@node}[$__rate_interval])`) + ` > 0`, "GPU {{index}}: {{kind}}"},
 			curve{`sum by (kind) (rate(gpufabric_nvlink_errors_total{@node}[$__rate_interval]))`, "all GPUs: {{kind}}"}),
 	}
 }
 
 func gpuErrors() line {
 	return line{
-		history(about{"Clocks held down", "Why the clocks of a GPU are held down. A power cap under full load is usual; heat and the power brake are not. One slow GPU makes all of its job slow.", "no GPU is throttled, or none is known", 12, 7}, words{"1": {"throttled", warning}},
-			curve{`max by (uuid, reason) (gpufabric_gpu_throttled{@node})`, "{{reason}} {{uuid}}"}),
+		history(about{"Clocks held down", "Why the clocks of a GPU are held down. A power cap under full load is usual; heat and the power brake are not. One slow GPU makes all of its job slow.", "exporter silent, or no GPU is throttled or known", 12, 7}, words{"1": {"throttled", warning}},
+			curve{`max by (index, reason) ` + withIndex(`gpufabric_gpu_throttled{@node}`), "GPU {{index}}: {{reason}}"}),
 		over(about{"PCIe errors", "Errors of the PCIe links of training NICs (AER), and replays of GPUs. Correctable ones cost time, fatal ones the device.", "no PCIe error counters are known", 12, 7}, events, nil,
 			curve{`sum by (device, severity) (rate(gpufabric_pcie_aer_errors_total{@port}[$__rate_interval])) > 0`, "{{device}} {{severity}}"},
 			curve{`sum by (severity) (rate(gpufabric_pcie_aer_errors_total{@port}[$__rate_interval]))`, "all NICs {{severity}}"},
@@ -64,23 +68,24 @@ func gpuErrors() line {
 
 func exporterNow() line {
 	return line{
-		grid(about{"Sources that cannot be read", "Kernel interfaces and files that gave no answer, and why. What hangs on them is unknown.", "all sources could be read, or the exporter does not answer", 8, 8},
-			[]string{`max by (source, device, netdev, reason) (
+		grid(about{"Sources that cannot be read", "Kernel interfaces and files that gave no answer, and why. What hangs on them is unknown.", "all sources could be read", 8, 8},
+			[]string{orSilent(`max by (source, device, netdev, reason) (
   gpufabric_exporter_source_unknown{@node} == 1
   or gpufabric_exporter_source_up{@node} == 0 unless on (cluster, job, instance, source, device, netdev) gpufabric_exporter_source_unknown{@node}
-)`}, "Source",
-			column{field: "source", title: "Source"}, column{field: "device", title: "Device"}, column{field: "netdev", title: "Interface"}, column{field: "reason", title: "Reason"}),
-		grid(about{"Facts that are unknown", "How many facts are unknown, by device (or GPU) and reason.", "no fact is unknown, or the exporter does not answer", 8, 8},
-			[]string{`max by (device, uuid, reason) (gpufabric_exporter_facts_unknown{@node} > 0)`}, "-Facts",
-			column{field: "device", title: "Device"}, column{field: "uuid", title: "GPU"}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Facts", width: 70}),
+)`, "source")}, "Source",
+			column{field: "source", title: "Source"}, column{field: "device", title: "Device", link: toPort()}, column{field: "netdev", title: "Interface"}, column{field: "reason", title: "Reason"}),
+		grid(about{"Facts that are unknown", "How many facts are unknown, by device (or GPU) and reason.", "no fact is unknown", 8, 8},
+			[]string{orSilent(`max by (device, index, reason) (`+withIndex(`(gpufabric_exporter_facts_unknown{uuid!="",@node} > 0)`)+`
+  or gpufabric_exporter_facts_unknown{uuid="",@node} > 0)`, "device")}, "-Facts",
+			column{field: "device", title: "Device", link: toPort()}, column{field: "index", title: "GPU", width: 55}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Facts", none: "-", width: 70}),
 		grid(about{"Collectors", "Whether each part of the exporter could read what it needs, and whether the node has what it is for.", "the exporter does not answer", 8, 8},
 			[]string{
-				`min by (collector) (gpufabric_scrape_collector_success{@node})`,
+				orSilent(`min by (collector) (gpufabric_scrape_collector_success{@node})`, "collector"),
 				`min by (collector) (gpufabric_scrape_collector_supported{@node})`,
 				`max by (collector) (gpufabric_scrape_collector_duration_seconds{@node})`,
 			}, "Collector",
 			column{field: "collector", title: "Collector"},
-			column{field: "A", title: "Reads all", words: yesNo(good, bad), width: 85},
+			column{field: "A", title: "Reads all", none: "-", words: yesNo(good, bad), width: 85},
 			column{field: "B", title: "On this node", words: yesNo(plainly, plainly), width: 100},
 			column{field: "C", title: "Took", unit: "s", width: 80}),
 	}

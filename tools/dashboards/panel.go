@@ -119,12 +119,15 @@ func (w words) mappings() []dashboard.ValueMapping {
 	return []dashboard.ValueMapping{{ValueMap: &dashboard.ValueMap{Type: dashboard.MappingTypeValueToText, Options: options}}}
 }
 
-// silent are exporters that do not answer, as in the alert GpuFabricExporterDown: known ones, and those of a job that is
-// called like this exporter and never answered.
-const silent = `(
-  up{@node} == 0 and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds
-  or up{job=~".*gpu.?fabric.*",@node} == 0
+// exporters are the targets known to be exporters, as in the alert GpuFabricExporterDown: those that answered before, and
+// those of a job that is called like this exporter.
+const exporters = `(
+  up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds
+  or up{job=~".*gpu.?fabric.*",@node}
 )`
+
+// silent are exporters that do not answer.
+const silent = exporters + ` == 0`
 
 // number is one figure, coloured by steps. Without data because no exporter answers it says so.
 func number(a about, unit, expr string, steps []step, w words) *dashboard.PanelBuilder {
@@ -136,6 +139,13 @@ func number(a about, unit, expr string, steps []step, w words) *dashboard.PanelB
 			TextMode: common.BigValueTextModeValue, Orientation: common.VizOrientationAuto,
 			ReduceOptions: common.ReduceDataOptions{Values: new(false), Calcs: []string{"lastNotNull"}},
 		})
+}
+
+// instead shows another figure where the first one has no data, in a colour of its own. ref is the letter of its query.
+func instead(p *dashboard.PanelBuilder, ref, expr, unit, color string) *dashboard.PanelBuilder {
+	return p.WithTarget(query(ref, expr, "").Instant()).OverrideByQuery(ref, []dashboard.DynamicConfigValue{
+		{Id: "unit", Value: unit}, {Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": color}},
+	})
 }
 
 // curve is a query over time and the name of its lines.
@@ -199,9 +209,13 @@ func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelB
 	if slices.Contains([]string{"Bps", packets, events}, unit) || unit == "percentunit" && len(steps) == 0 {
 		p.Min(0)
 	}
+	placement := common.LegendPlacementBottom
+	if a.w >= 12 { // below the lines there is room for three of its rows
+		placement = common.LegendPlacementRight
+	}
 	return p.Custom(custom).Targets(targets(all...)).Options(timeseries.Options{
 		Legend: common.VizLegendOptions{
-			DisplayMode: common.LegendDisplayModeTable, Placement: common.LegendPlacementBottom, ShowLegend: true,
+			DisplayMode: common.LegendDisplayModeTable, Placement: placement, ShowLegend: true,
 			Calcs: []string{"lastNotNull", calc}, SortBy: new("Last *"), SortDesc: new(desc),
 		},
 		Tooltip: common.VizTooltipOptions{Mode: common.TooltipDisplayModeMulti, Sort: common.SortOrderDescending},

@@ -6,7 +6,7 @@ func probeResults() board {
 	return board{
 		name: "probes", title: "GPU fabric: NCCL probes", annotations: true,
 		description: "What short NCCL collectives on idle GPUs measured: transport, GPUDirect RDMA, bandwidth and latency against their own past.",
-		lines:       []line{probesNow(), {probeTable("Last results", "cluster, instance, kind", 24, 10, true)}, bandwidth(), latency()},
+		lines:       []line{probesNow(), {lastResults()}, bandwidth(), latency()},
 		rows: []row{
 			{"Rail by rail", []line{probeRails()}},
 			{"Transport over time", []line{probeWays()}},
@@ -19,7 +19,7 @@ func probeResults() board {
 func probesNow() line {
 	return line{
 		number(about{"Nodes with probes", "Nodes where probes are switched on.", "no probes switched on", 4, 4}, "none", nodes(`gpufabric_probe_interval_seconds{@node}`), nil, nil),
-		number(about{"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.", "no probes switched on, or rules not loaded", 4, 4}, "percentunit",
+		number(about{"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.", "no probes, or no rules", 4, 4}, "percentunit",
 			`avg(instance:gpufabric_slo_good:ratio{slo="probe_coverage",@node})`, []step{{0, bad}, {0.5, warning}, {0.9, good}}, nil),
 		number(about{"Probes on TCP", "Probes whose last run went over sockets, without those that do so to compare.", "no probe has told its transport", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_transport{transport="socket",kind!="socket",@port} == 1)`, `gpufabric_probe_transport{@node}`), zero(bad), nil),
@@ -32,42 +32,60 @@ func probesNow() line {
 	}
 }
 
-// probeTable is the last result of each probe; of several below one node and kind, the worst.
-func probeTable(title, by string, w, h uint32, fleet bool) panel {
-	about := about{title, "The last result of each probe: which way NCCL went, how fast, and that over what the same probe reached before. A probe that is due and does not run says why.", "no probes switched on, or the exporter does not answer", w, h}
+const lastResult = "The last result of each probe: which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. A probe that is due and does not run says why. What is wrong comes first."
+
+// lastResults are those of all nodes chosen.
+func lastResults() panel {
+	return probeTable(about{"Last results", lastResult + " Of the rails of a node, the worst.", "no probes switched on, or no exporter answers", 24, 13}, "cluster, instance, kind", "@node", "instance")
+}
+
+// probeTable is the last result of each probe chosen by of (@node or @port); of several that agree in the labels by, the
+// worst. What is equally bad is sorted by label.
+func probeTable(a about, by, of, label string) panel {
+	metric := func(name string) string { return "gpufabric_probe_" + name + "{" + of + "}" }
+	training := func(name string) string { return `gpufabric_probe_` + name + `{kind!="socket",` + of + `}` }
+	rank := `0 * (` + metric("failing") + ` == 1)
+  or 0 * (gpufabric_probe_transport{transport="socket",kind!="socket",` + of + `} == 1)
+  or 0 * (` + training("baseline_ratio") + ` < 0.8)
+  or 1 + 0 * (` + training("baseline_ratio") + ` < 0.95)
+  or 1 + 0 * (` + training("gpudirect") + ` == 0)
+  or 2 + 0 * ` + metric("runs_total") + `
+  or 3 + 0 * ` + metric("skipped")
+	first := worstFirst(by, label, rank)
 	var columns []column
-	sort := "Probe"
-	if fleet {
-		about.description += " Of the rails of a node, the worst."
-		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 200})
-		sort = "Of the baseline"
+	device := column{field: "device", title: "Device", link: toPort(), width: 110}
+	if label == "instance" {
+		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 150})
+		device.link = toPortOf("Node")
+	} else {
+		first = orSilent(first, "kind")
 	}
 	columns = append(columns,
-		column{field: "kind", title: "Probe", words: kinds(), width: 230},
-		column{field: "device", title: "Device", width: 90},
-		column{field: "A", title: "Last success", unit: "s", none: "never", width: 110},
-		column{field: "reason", title: "Fails with", none: "-", words: words{"wrong_result": {"wrong result", bad}, "hang": {"hang", bad}, "init": {"init", bad}, "crash": {"crash", bad}, "nccl": {"nccl", bad}, "cuda": {"cuda", bad}}},
+		column{field: "kind", title: "Probe", words: kinds(), width: 225},
+		device,
+		column{field: "B", title: "Last success", unit: "s", none: "never", width: 100},
+		column{field: "reason", title: "Fails with", none: "-", words: words{"wrong_result": {"wrong result", bad}, "hang": {"hang", bad}, "init": {"init", bad}, "crash": {"crash", bad}, "nccl": {"nccl", bad}, "cuda": {"cuda", bad}}, width: 100},
 		column{field: "transport", title: "Transport", none: "unknown", words: transports()},
-		column{field: "D", title: "GPUDirect RDMA", none: "no network", words: yesNo(good, warning), width: 130},
-		column{field: "E", title: "Bus bandwidth", unit: "Bps", none: "none", width: 120},
-		column{field: "F", title: "Of the baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, width: 120},
-		column{field: "G", title: "Small messages", unit: "s", none: "not measured", width: 120},
+		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning), width: 95},
+		column{field: "F", title: "Bandwidth", unit: "Bps", none: "none", width: 95},
+		column{field: "G", title: "Of baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, width: 100},
+		column{field: "H", title: "Latency", unit: "s", none: "not measured", width: 110},
 		column{field: "skipped", title: "Not run now because", none: "-", words: skips()},
 		column{field: "cluster", title: "Cluster", width: 80},
 		column{field: "port"})
 	q := func(op, label, expr string) string { return op + " by (" + by + label + ") (" + expr + ")" }
-	return grid(about,
+	return grid(a,
 		[]string{
-			`time() - ` + q("min", "", `gpufabric_probe_last_success_timestamp_seconds{@node}`),
-			q("max", ", reason", `gpufabric_probe_failing{@node} == 1`),
-			q("max", ", transport", `gpufabric_probe_transport{kind!="socket",@node} == 1 or label_replace(gpufabric_probe_transport{kind="socket",@node} == 1, "transport", "$1 on purpose", "transport", "(.*)")`),
-			q("min", "", `gpufabric_probe_gpudirect{@node}`),
-			q("min", "", `gpufabric_probe_bus_bandwidth_bytes_per_second{@node}`),
-			orElse(q("min", "", `gpufabric_probe_baseline_ratio{@node}`), q("max", "", `gpufabric_probe_runs_total{@node}`), sortedLast),
-			q("max", "", `gpufabric_probe_small_message_latency_seconds{@node}`),
-			q("max", "", `gpufabric_probe_runs_total{@node}`),
-			q("max", ", skipped", `label_replace(gpufabric_probe_skipped{@node} == 1, "skipped", "$1", "reason", "(.*)")`),
-		}, sort, columns...)
+			first,
+			`time() - ` + q("min", "", metric("last_success_timestamp_seconds")),
+			q("max", ", reason", metric("failing")+` == 1`),
+			q("max", ", transport", training("transport")+` == 1 or label_replace(gpufabric_probe_transport{kind="socket",`+of+`} == 1, "transport", "$1 on purpose", "transport", "(.*)")`),
+			q("min", "", metric("gpudirect")),
+			q("min", "", metric("bus_bandwidth_bytes_per_second")),
+			q("min", "", metric("baseline_ratio")),
+			q("max", "", metric("small_message_latency_seconds")),
+			q("max", ", skipped", `label_replace(`+metric("skipped")+` == 1, "skipped", "$1", "reason", "(.*)")`),
+		}, "", columns...)
 }
 
 func bandwidth() line {
@@ -94,7 +112,7 @@ func latency() line {
 
 func probeRails() line {
 	return line{
-		over(about{"Bus bandwidth, by rail", "What the probe of each rail reached, the mean of the nodes chosen. A darker row is a slow rail.", "no probe of kind rail has a result", 12, 8}, "Bps", nil,
+		over(about{"Bus bandwidth, by rail", "What the probe of each rail reached, the mean of the nodes chosen. A line below the others is a slow rail.", "no probe of kind rail has a result", 12, 8}, "Bps", nil,
 			curve{`avg by (rail) (max by (cluster, job, instance, device) (gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port}) * ` + rails + `)`, "rail {{rail}}"}),
 		over(about{"Rails against the line rate", "Bus bandwidth of each rail over what its line rate lets expect, where two GPUs share a NIC and it is known. The ten lowest at the end of the time shown, and the lowest at each time.", "no rail of which it is known what to expect", 12, 8}, "percentunit", nil,
 			extreme("bottomk", 10, `min by (instance, device) (gpufabric_probe_expected_ratio{kind="rail",@port})`, "{{instance}} {{device}}")...),

@@ -147,7 +147,7 @@ func TestLinks(t *testing.T) {
 	}
 	check := func(where, link string, shown []string) {
 		if runbook, ok := strings.CutPrefix(link, alerts.RunbookBase); ok {
-			if runbook != "${__value.text}.md" || len(shown) == 0 {
+			if runbook != "${__value.text}.md" && runbook != "${__data.fields.Runbook}.md#${__value.raw}" || len(shown) == 0 {
 				t.Errorf("%s: runbook %q of %d names", where, runbook, len(shown))
 			}
 			for _, name := range shown {
@@ -197,26 +197,22 @@ func TestLinks(t *testing.T) {
 func linksOf(t *testing.T, where string, p panelModel, check func(where, link string, shown []string)) int {
 	t.Helper()
 	n := 0
+	shownIn := map[any][]string{}
+	for _, o := range p.FieldConfig.Overrides {
+		for _, prop := range o.Properties {
+			if prop.ID == "mappings" {
+				shownIn[o.Matcher.Options] = mappedTexts(t, prop.Value)
+			}
+		}
+	}
 	for _, o := range p.FieldConfig.Overrides {
 		var links []dataLink
-		var shown []string
+		shown := shownIn[o.Matcher.Options]
 		for _, prop := range o.Properties {
 			switch prop.ID {
 			case "links":
 				if err := json.Unmarshal(prop.Value, &links); err != nil {
 					t.Fatal(err)
-				}
-			case "mappings":
-				var maps []struct {
-					Options map[string]struct{ Text string }
-				}
-				if err := json.Unmarshal(prop.Value, &maps); err != nil {
-					t.Fatal(err)
-				}
-				for _, m := range maps {
-					for _, to := range m.Options {
-						shown = append(shown, to.Text)
-					}
 				}
 			}
 		}
@@ -225,10 +221,28 @@ func linksOf(t *testing.T, where string, p panelModel, check func(where, link st
 		}
 		for _, l := range links {
 			n++
+			if strings.Contains(l.URL, "${__data.fields.Runbook}") {
+				shown = append(shownIn["Runbook"], alertNames(t)...)
+			}
 			check(where, l.URL, shown)
 		}
 	}
 	return n
+}
+
+// mappedTexts are what a mapping makes of values.
+func mappedTexts(t *testing.T, mappings json.RawMessage) (all []string) {
+	t.Helper()
+	var list []mappingModel
+	if err := json.Unmarshal(mappings, &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range list {
+		for _, to := range m.Options {
+			all = append(all, to.Text)
+		}
+	}
+	return all
 }
 
 func alertNames(t *testing.T) []string {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
@@ -36,6 +37,25 @@ type column struct {
 
 	number bool // a label that is sorted as a number
 	hidden bool // there for the links of other columns
+	all    bool // a label of which rows are made one, with all values that it has; of values the smallest is left
+}
+
+// order is a label that no column shows and rows are sorted by, where a table has it.
+const order = "order"
+
+// worstFirst has a row for each row of a table, sorted by rank (0 is the worst), then by label. rank has the labels by.
+func worstFirst(by, label, rank string) string {
+	// Names of devices that end in one digit, or have two where others have three, are sorted by number.
+	key := `label_replace(count_values by (` + by + `) ("rank", min by (` + by + `) (` + rank + `)), "key", "$1", "` + label + `", "(.*)")`
+	if label == "device" {
+		key = `label_replace(label_replace(` + key + `, "key", "${1}0$2", "device", "(.*[^0-9])([0-9])"), "key", "${1}0$2", "device", "([a-z]+)([0-9]{2}s[0-9].*)")`
+	}
+	return `sum by (` + by + `, ` + order + `) (label_join(` + key + `, "` + order + `", " ", "rank", "key"))`
+}
+
+// orSilent gives a table one row that says so where the exporter is silent. label is that of the first column.
+func orSilent(expr, label string) string {
+	return expr + "\nor label_replace(" + absent(sortedFirst) + " + 0 * max(" + silent + ") unless on () gpufabric_node_info{@node}, \"" + label + "\", \"exporter silent\", \"\", \"\")"
 }
 
 // What stands for a value that is absent in the column by which a table is sorted: Grafana puts absent values first.
@@ -66,11 +86,15 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 	}
 	p.Targets(targets(all...))
 
-	excluded, order, names := map[string]bool{"Time": true, "Value": true}, map[string]int{}, map[string]string{}
+	excluded, place, names := map[string]bool{"Time": true, "Value": true, order: true}, map[string]int{}, map[string]string{}
 	for i := range exprs {
 		excluded["Value #"+ref(i)] = true
 	}
 	var numbers []map[string]any
+	var grouped grouping
+	if slices.ContainsFunc(columns, func(c column) bool { return c.all }) {
+		grouped = grouping{}
+	}
 	for i, c := range columns {
 		if c.title == "" {
 			excluded[c.field] = true
@@ -78,17 +102,23 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 		}
 		for _, field := range c.fields() {
 			delete(excluded, field)
-			order[field], names[field] = i, c.title
+			if grouped != nil {
+				field = grouped.add(c, field)
+			}
+			place[field], names[field] = i, c.title
 		}
 		if c.number {
 			numbers = append(numbers, map[string]any{"targetField": c.field, "destinationType": "number"})
 		}
-		if c.value() && strings.Contains(exprs[c.field[0]-'A'], absent(sortedLast)) {
-			c.words = c.words.with(absent(sortedLast), word{c.none, plainly})
-		} else if c.value() && strings.Contains(exprs[c.field[0]-'A'], absent(sortedFirst)) {
-			c.words = c.words.with(absent(sortedFirst), word{c.none, plainly})
+		for _, value := range []float64{sortedLast, sortedFirst} {
+			if c.value() && strings.Contains(exprs[c.field[0]-'A'], "or "+absent(value)+" ") {
+				c.words = c.words.with(absent(value), word{c.none, plainly})
+			}
 		}
 		p.OverrideByName(c.title, c.properties())
+	}
+	if grouped != nil {
+		p.WithTransformation(dashboard.DataTransformerConfig{Id: "groupBy", Options: map[string]any{"fields": grouped}})
 	}
 	if len(exprs) > 1 {
 		p.WithTransformation(dashboard.DataTransformerConfig{Id: "merge", Options: map[string]any{}})
@@ -96,8 +126,13 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 	if len(numbers) > 0 {
 		p.WithTransformation(dashboard.DataTransformerConfig{Id: "convertFieldType", Options: map[string]any{"conversions": numbers}})
 	}
+	if strings.Contains(strings.Join(exprs, ""), `, "`+order+`", `) {
+		p.WithTransformation(dashboard.DataTransformerConfig{Id: "sortBy", Options: map[string]any{
+			"fields": map[string]any{}, "sort": []map[string]any{{"field": order, "desc": false}},
+		}})
+	}
 	p.WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{
-		"excludeByName": excluded, "indexByName": order, "renameByName": names,
+		"excludeByName": excluded, "indexByName": place, "renameByName": names,
 	}})
 	o := table.Options{ShowHeader: true}
 	if sort != "" {
@@ -108,6 +143,25 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 		o.SortBy = []common.TableSortByFieldState{{DisplayName: sort, Desc: new(desc)}}
 	}
 	return p.Options(o)
+}
+
+// grouping says what becomes of each field of rows that are made one.
+type grouping map[string]any
+
+// add returns what Grafana calls the field afterwards.
+func (g grouping) add(c column, field string) string {
+	calc := ""
+	switch {
+	case c.all:
+		calc = "uniqueValues"
+	case c.value():
+		calc = "min"
+	default:
+		g[field] = map[string]any{"operation": "groupby", "aggregations": []string{}}
+		return field
+	}
+	g[field] = map[string]any{"operation": "aggregate", "aggregations": []string{calc}}
+	return field + " (" + calc + ")"
 }
 
 // fields are the names that Grafana may have for what the column shows.
@@ -142,7 +196,7 @@ func (c column) properties() []dashboard.DynamicConfigValue {
 	if c.steps != nil {
 		set("thresholds", thresholds(plainly, c.steps))
 	}
-	if c.steps != nil || c.words.coloured() {
+	if c.steps != nil || c.words.coloured() || c.all { // several values in a cell are shown as JSON otherwise
 		set("custom.displayMode", string(common.TableCellDisplayModeColorText))
 	}
 	if c.link != nil {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 
 	"gpufabric_exporter/alerts"
@@ -16,6 +17,15 @@ func severities() words {
 	w := words{}
 	for _, s := range diagnose.Severities() {
 		w[string(s)] = word{string(s), colors[s]}
+	}
+	return w
+}
+
+// ranks are the severities by their place, the worst first, so that tables sort them.
+func ranks() words {
+	w := words{}
+	for _, s := range diagnose.Severities() {
+		w[strconv.Itoa(s.Rank())] = severities()[string(s)]
 	}
 	return w
 }
@@ -63,6 +73,12 @@ func newTexts(groups []alerts.Group) texts {
 // toRunbook leads from a cell that shows the name of a page to it.
 func toRunbook() map[string]any {
 	return link("Runbook: what it means and what to do", alerts.RunbookBase+"${__value.text}.md")
+}
+
+// toRunbookOfRow leads from a cell with the id of a check or the name of an alert to the page that the column Runbook of
+// its row names, and there to the check.
+func toRunbookOfRow() map[string]any {
+	return link("Runbook: what it means and what to do", alerts.RunbookBase+"${__data.fields.Runbook}.md#${__value.raw}")
 }
 
 func objectives() words {

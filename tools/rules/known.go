@@ -16,7 +16,7 @@ func Known() (Metrics, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shipped rules: %w", err)
 	}
-	m := Metrics{"up": {}, "ALERTS": nil}
+	m := Metrics{"up": {}, "ALERTS": nil, "ALERTS_FOR_STATE": nil}
 	for _, f := range collector.Catalogue() {
 		m[f.FullName()] = f.Labels
 	}

@@ -108,7 +108,7 @@ func TestCheckFlags(t *testing.T) {
 		{[]string{"--only=pcie-links"}, "did you mean pcie_link?"},
 		{[]string{"--only="}, "expected one of"},
 		{[]string{"--explain=nothing-like-it"}, `--explain="nothing-like-it": there is no such check: expected one of reads_return, `},
-		{[]string{"--only=mtu_uniform", "--severity=critical"}, `--only="mtu_uniform": it is of severity warning: expected no --severity=critical beside it`},
+		{[]string{"--only=mtu_uniform", "--severity=critical"}, `--only="mtu_uniform": the check has severity warning, which --severity=critical excludes`},
 		{[]string{"--only=port_active", "--only=mtu_uniform", "--severity=critical"}, "mtu_uniform"},
 		{[]string{"--only=roce_pause_sent"}, `--only="roce_pause_sent": the check compares two readings: add --interval`},
 		{[]string{"--severity=fatal"}, "expected critical, warning or info"},

@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/internal/site"
 )
 
@@ -45,14 +48,14 @@ func TestManifest(t *testing.T) {
 	if code != exitFailed {
 		t.Errorf("%d", code)
 	}
-	commandtest.Contains(t, said, "Changed since the manifest: port 1 rate", "Port 1 rate is 400 Gb/s, the manifest says 200 Gb/s.", "mlx5_99: The manifest lists it, but the node does not have it")
+	commandtest.Contains(t, said, "Changed since the manifest: port 1 rate", "Port 1 rate is 400 Gb/s, the manifest has 200 Gb/s.", "mlx5_99: The manifest lists it, but the node does not have it")
 	// Each setting of a class that changed is told by name, and nothing else.
 	if code, said := run("--scenario=healthy", "--write-manifest="+file); code != exitChecked {
 		t.Fatalf("%d: %s", code, said)
 	}
 	for scenario, says := range map[string][]string{
-		"pfc-off":               {"mlx5_2: Changed since the manifest: port 1 buffer bytes, port 1 buffer of priority, port 1 pfc\n", "; port 1 pfc is 0x00, the manifest says 0x08."},
-		"dscp-map-wrong":        {"mlx5_6: Changed since the manifest: port 1 dscp applications\n", "24-25:3 26:2 27-31:3 32-39:4", ", the manifest says 0-7:0 8-15:1 16-23:2 24-31:3 "},
+		"pfc-off":               {"mlx5_2: Changed since the manifest: port 1 buffer bytes, port 1 buffer of priority, port 1 pfc\n", "; port 1 pfc is 0x00, the manifest has 0x08."},
+		"dscp-map-wrong":        {"mlx5_6: Changed since the manifest: port 1 dscp applications\n", "24-25:3 26:2 27-31:3 32-39:4", ", the manifest has 0-7:0 8-15:1 16-23:2 24-31:3 "},
 		"ecn-np-off":            {"mlx5_1: Changed since the manifest: port 1 ecn notify\n"},
 		"buffer-shared":         {"mlx5_6: Changed since the manifest: port 1 buffer bytes, port 1 buffer of priority\n"},
 		"ets-starved":           {"mlx5_1: Changed since the manifest: port 1 class bandwidth\n"},
@@ -75,5 +78,20 @@ func TestManifest(t *testing.T) {
 		if code != exitUnchecked || !strings.Contains(said, says) {
 			t.Errorf("%.40q: %d: %s", content, code, said)
 		}
+	}
+}
+
+// TestDriftIsOneVerdict: a setting that is not what the manifest says fails one check of the device, also for the exporter.
+func TestDriftIsOneVerdict(t *testing.T) {
+	s, err := simulator.Find("healthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := simulatortest.Watch(t, s, 0)[0]
+	m := diagnose.NewManifest(n)
+	m.Devices["mlx5_3"]["firmware"] = "28.0.0"
+	failed := diagnose.Failures(diagnose.Run(withManifest(n, m), nil))
+	if len(failed) != 1 || failed[0].Check.ID != "manifest" || failed[0].Subject.Device != "mlx5_3" || failed[0].What != "Changed since the manifest: firmware" {
+		t.Errorf("got %+v", failed)
 	}
 }

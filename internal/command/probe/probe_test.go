@@ -340,10 +340,10 @@ func TestProbeRefuses(t *testing.T) {
 		bench func(*probeBench)
 		want  []string
 	}{
-		"busy":     {2, nil, func(b *probeBench) { b.busy = process }, []string{"not probed (process): compute process 4711 on GPU-aaaaaaaa", "ps shows who it is", "--even-if-busy"}},
+		"busy":     {2, nil, func(b *probeBench) { b.busy = process }, []string{"not probed (process): compute process 4711 on GPU-aaaaaaaa", "ps shows the process", "--even-if-busy"}},
 		"memory":   {2, nil, func(b *probeBench) { b.busy = func(g *fabric.GPU) { g.Memory.Value.Used = 1 << 30 } }, []string{"not probed (memory): 1024 MiB"}},
 		"unread":   {2, nil, func(b *probeBench) { b.busy = func(g *fabric.GPU) { g.MIG = fabric.Fact[bool]{} } }, []string{"not probed (cannot_prove_idle): MIG of GPU", "root"}},
-		"no NCCL":  {2, nil, func(b *probeBench) { b.noNCCL = true }, []string{"error: no NCCL: look for libnccl.so.2", "LD_LIBRARY_PATH", "--library"}},
+		"no NCCL":  {2, nil, func(b *probeBench) { b.noNCCL = true }, []string{"error: NCCL not found: look for libnccl.so.2", "LD_LIBRARY_PATH", "--library"}},
 		"one GPU":  {1, nil, nil, []string{"not probed (no_gpu): 1 GPU, expected at least 2"}},
 		"no GPU":   {0, nil, func(b *probeBench) { b.noNCCL = true }, []string{"not probed (no_gpu)"}},
 		"too many": {2, []string{"--ranks=4"}, nil, []string{"not probed (no_gpu): 2 GPUs, expected at least 4"}},
@@ -353,7 +353,7 @@ func TestProbeRefuses(t *testing.T) {
 		"scaling of two": {2, []string{"scaling"}, nil, []string{"not probed (no_gpu): scaling over 2 GPUs: expected 3 or more"}},
 		"no such rail":   {2, []string{"rail", "--device=mlx5_7"}, nil, []string{"not probed (no_device): mlx5_7 is none of mlx5_0:1, mlx5_1:1"}},
 		"no such port":   {2, []string{"--device=mlx5_0:2"}, nil, []string{"not probed (no_device): mlx5_0 is none of"}},
-		"no rails":       {2, []string{"rail"}, func(b *probeBench) { b.node.HCAs = nil }, []string{"not probed (no_device): no port is active"}},
+		"no rails":       {2, []string{"rail"}, func(b *probeBench) { b.node.HCAs = nil }, []string{"not probed (no_device): no active port"}},
 		"too small":      {4, []string{"--op=all_gather", "--bytes=8"}, nil, []string{"error: --bytes: 8 bytes are too few: all_gather of float32 over 4 ranks moves at least 16"}},
 		"untrusted": {2, nil, func(b *probeBench) {
 			b.untrusted = &probes.Skipped{Why: probes.SkipUntrusted, Detail: "/home/u/x.so: owner 1000:1000"}
@@ -426,7 +426,7 @@ func TestProbeEvenIfBusy(t *testing.T) {
 		t.Errorf("exit code %d, %d ranks started", code, b.started)
 	}
 	commandtest.Contains(t, out, "# ok: average bus bandwidth")
-	commandtest.Contains(t, errs, "goes on because of --even-if-busy, although (process): compute process 4711")
+	commandtest.Contains(t, errs, "continues because of --even-if-busy, although (process): compute process 4711")
 }
 
 // An intruder ends it, and nothing is said of the fabric.
@@ -444,7 +444,7 @@ func TestProbeMakesWay(t *testing.T) {
 	if code != exitUnprobed || b.started != 2 {
 		t.Errorf("exit code %d, %d ranks started: the second rail was not to be tried", code, b.started)
 	}
-	commandtest.Contains(t, out, "# ABORTED (intruder)", "compute process 4711 (python3) on GPU-", "came to the GPUs", "try again when the GPUs are idle", "GPUs afterwards: free ")
+	commandtest.Contains(t, out, "# ABORTED (intruder)", "compute process 4711 (python3) on GPU-", "came to the GPUs", "try again when the GPUs are idle", "GPUs afterwards: idle ")
 }
 
 // What ranks and libraries say cannot reach the terminal as it is.

@@ -33,7 +33,7 @@ func TestTopologyOfGPUs(t *testing.T) {
 		{
 			"H100", func(*fabric.Node) {}, fabrictest.Usable,
 			[]string{
-				"GPU0 X NV18 PIX SYS 0 0 mlx5_0 yes dmabuf\n", "GPU driver 580.65.06, CUDA up to 13.0.\n", "NV# so many active NVLinks",
+				"GPU0 X NV18 PIX SYS 0 0 mlx5_0 yes dmabuf\n", "GPU driver 580.65.06, CUDA up to 13.0.\n", "NV# number of active NVLinks",
 				"GPU1 is 0000:9b:00.0, NVIDIA H100 80GB HBM3\n",
 			},
 			[]string{"not known", "No peer"},
@@ -64,7 +64,7 @@ func TestTopologyOfGPUs(t *testing.T) {
 		}, nil},
 		{"not asked", func(n *fabric.Node) { n.GPUDriver = fabric.GPUDriver{} }, func(g *fabric.GDR) {
 			*g = fabric.GDR{GPU: g.GPU, NIC: g.NIC, Usable: fabric.NotKnown[bool](fabric.ReasonNotRead, "", g.Usable.At)}
-		}, []string{"mlx5_0 ?\n", "The GPU driver could not be queried: not read.\n", "Whether GPUDirect RDMA works is not known: not read.\n", "GPU0 is 0000:19:00.0\n"}, nil},
+		}, []string{"mlx5_0 ?\n", "The GPU driver could not be queried: not read.\n", "Whether GPUDirect RDMA works is unknown: not read.\n", "GPU0 is 0000:19:00.0\n"}, nil},
 		{"released", func(n *fabric.Node) {
 			n.GPUDriver = fabric.GPUDriver{Released: "maintenance file /run/maintenance"}
 		}, fabrictest.Usable, []string{"The exporter has released the GPUs: maintenance file /run/maintenance.\n"}, nil},
@@ -72,14 +72,14 @@ func TestTopologyOfGPUs(t *testing.T) {
 			for i := range n.PCI.Functions {
 				n.PCI.Functions[i].Config = fabric.UnknownPCIConfig(fabric.ReasonPrivilege, "config", n.At)
 			}
-		}, fabrictest.Usable, []string{"Whether ACS redirects between GPUs and NICs is not known: not permitted for this user, requires root (CAP_SYS_ADMIN).\n"}, []string{"; whether"}},
+		}, fabrictest.Usable, []string{"Whether ACS redirects traffic between GPUs and NICs is unknown: not permitted for this user, requires root (CAP_SYS_ADMIN).\n"}, []string{"; whether"}},
 		{"one is lost", func(n *fabric.Node) {
 			n.GPUDriver.GPUs[1] = fabric.GPU{Index: 1, Lost: fabric.Known(true, "", n.At)}
-		}, fabrictest.Usable, []string{"GPU1 is 0000:9b:00.0; its driver has lost it\n", "NVLinks of GPU1 are not known"}, nil},
+		}, fabrictest.Usable, []string{"GPU1 is 0000:9b:00.0; its driver has lost it\n", "NVLinks of GPU1 are unknown"}, nil},
 		{"one is left out", func(n *fabric.Node) { n.GPUDriver.GPUs = n.GPUDriver.GPUs[:1] }, fabrictest.Usable, []string{"0000:9b:00.0 is 0000:9b:00.0\n"}, nil},
 		{
 			"NVML alone knows one", func(n *fabric.Node) { n.GPUDriver.GPUs[1].Address = "0001:00:00.0" }, fabrictest.Usable,
-			[]string{"GPU1 is 0001:00:00.0, NVIDIA", "? not known: this kernel or driver does not offer it"},
+			[]string{"GPU1 is 0001:00:00.0, NVIDIA", "? unknown: this kernel or driver does not offer it"},
 			nil,
 		},
 		{"AMD", func(n *fabric.Node) {

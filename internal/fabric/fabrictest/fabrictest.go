@@ -46,7 +46,7 @@ func Healthy() *fabric.Node {
 			}},
 		})
 		n.NetDevs = append(n.NetDevs, fabric.NetDev{
-			Name: netdev, Speed: fabric.Known(50e9, "speed", n.At), MTU: fabric.Known(9000, "mtu", n.At), OperState: fabric.Known("up", "operstate", n.At),
+			Name: netdev, Speed: fabric.Known(50e9, "speed", n.At), MTU: fabric.Known(9000, "mtu", n.At),
 			Upper: fabric.None[string]("upper", n.At), DefaultRoute: fabric.Known(false, "net/route", n.At),
 		})
 	}

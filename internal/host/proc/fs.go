@@ -42,13 +42,16 @@ func Open(root string) (*FS, error) {
 // Close closes the root; nothing can be read after it.
 func (f *FS) Close() error { return f.root.Close() }
 
-// Host reads what the node itself is.
-func (f *FS) Host(now time.Time) fabric.Host {
-	return fabric.Host{
-		BootTime:   readFact(f, "stat", now, parseBootTime),
-		Kernel:     readFact(f, "sys/kernel/osrelease", now, parseRelease),
-		Hypervisor: f.hypervisor(now),
+// Host reads what the node itself is. What cannot change while its kernel runs it takes from last, once that is known.
+func (f *FS) Host(last fabric.Host, now time.Time) fabric.Host {
+	h := fabric.Host{BootTime: readFact(f, "stat", now, parseBootTime), Kernel: last.Kernel, Hypervisor: last.Hypervisor}
+	if h.Kernel.State != fabric.OK {
+		h.Kernel = readFact(f, "sys/kernel/osrelease", now, parseRelease)
 	}
+	if h.Hypervisor.State != fabric.OK {
+		h.Hypervisor = f.hypervisor(now)
+	}
+	return h
 }
 
 // hypervisor looks at the first processor only: the file grows with their number.

@@ -56,12 +56,34 @@ const (
 
 func TestHost(t *testing.T) {
 	f, _ := open(t, map[string]string{"stat": stat, "sys/kernel/osrelease": "6.1.0-56-amd64\n"})
-	h := f.Host(now)
+	h := f.Host(fabric.Host{}, now)
 	if want := fabric.Known(time.Unix(1795226940, 0), "stat", now); h.BootTime != want {
 		t.Errorf("BootTime = %+v, want %+v", h.BootTime, want)
 	}
 	if want := fabric.Known("6.1.0-56-amd64", "sys/kernel/osrelease", now); h.Kernel != want {
 		t.Errorf("Kernel = %+v, want %+v", h.Kernel, want)
+	}
+}
+
+// What cannot change while the kernel runs is read until it is known; the boot time follows the clock, which may be set.
+func TestHostIsReadOnce(t *testing.T) {
+	const release = "sys/kernel/osrelease"
+	f, root := open(t, map[string]string{"stat": stat, release: "6.1.0-56-amd64\n", "cpuinfo": "processor\t: 0\n"})
+	h := f.Host(fabric.Host{}, now)
+	for name, text := range map[string]string{"stat": "btime 1795226941\n", release: "", "cpuinfo": "flags\t\t: fpu hypervisor\n"} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := f.Host(h, now.Add(time.Minute))
+	if next.Kernel != h.Kernel {
+		t.Errorf("Kernel = %+v, want %+v", next.Kernel, h.Kernel)
+	}
+	if !next.Hypervisor.Or(false) {
+		t.Errorf("Hypervisor = %+v: it was not known", next.Hypervisor)
+	}
+	if !next.BootTime.Or(time.Time{}).Equal(time.Unix(1795226941, 0)) {
+		t.Errorf("BootTime = %+v", next.BootTime)
 	}
 }
 
@@ -76,7 +98,7 @@ func TestHypervisor(t *testing.T) {
 		strings.Repeat("x", 16<<10) + "\n" + guest:       fabric.NotKnown[bool](fabric.ReasonMissing, "cpuinfo", now),
 	} {
 		f, _ := open(t, map[string]string{"cpuinfo": text})
-		if got := f.Host(now).Hypervisor; got != want {
+		if got := f.Host(fabric.Host{}, now).Hypervisor; got != want {
 			t.Errorf("%.80q: %+v, want %+v", text, got, want)
 		}
 	}
@@ -103,7 +125,7 @@ func TestHostUnreadable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, _ := open(t, map[string]string{"stat": c.stat, "sys/kernel/osrelease": c.release})
-			h := f.Host(now)
+			h := f.Host(fabric.Host{}, now)
 			if m := h.BootTime.Meta(); m.State != fabric.Unknown || m.Reason != c.want {
 				t.Errorf("BootTime = %+v, want unknown: %s", h.BootTime, c.want)
 			}
@@ -116,19 +138,19 @@ func TestHostUnreadable(t *testing.T) {
 
 func TestHostOddFiles(t *testing.T) {
 	f, root := open(t, map[string]string{"sys/kernel/other": ""})
-	if r := f.Host(now).Kernel.Reason; r != fabric.ReasonMissing {
+	if r := f.Host(fabric.Host{}, now).Kernel.Reason; r != fabric.ReasonMissing {
 		t.Errorf("missing file: %s", r)
 	}
 	if err := os.Mkdir(filepath.Join(root, "stat"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if r := f.Host(now).BootTime.Reason; r != fabric.ReasonIO {
+	if r := f.Host(fabric.Host{}, now).BootTime.Reason; r != fabric.ReasonIO {
 		t.Errorf("directory: %s", r)
 	}
 	if err := unix.Mkfifo(filepath.Join(root, "sys/kernel/osrelease"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if r := f.Host(now).Kernel.Reason; r != fabric.ReasonMalformed {
+	if r := f.Host(fabric.Host{}, now).Kernel.Reason; r != fabric.ReasonMalformed {
 		t.Errorf("fifo: %s", r)
 	}
 	outside := filepath.Join(t.TempDir(), "osrelease")
@@ -139,7 +161,7 @@ func TestHostOddFiles(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(root, "sys/kernel/osrelease")); err != nil {
 		t.Fatal(err)
 	}
-	if k := f.Host(now).Kernel; k.State != fabric.Unknown {
+	if k := f.Host(fabric.Host{}, now).Kernel; k.State != fabric.Unknown {
 		t.Errorf("link out of the root was followed: %+v", k)
 	}
 }
@@ -214,7 +236,7 @@ func TestKernel(t *testing.T) {
 		t.Skip("no procfs here")
 	}
 	defer f.Close()
-	h := f.Host(time.Now())
+	h := f.Host(fabric.Host{}, time.Now())
 	if boot, ok := h.BootTime.Get(); !ok || boot.After(time.Now()) {
 		t.Errorf("BootTime = %+v", h.BootTime)
 	}

@@ -70,6 +70,9 @@ func (a *attr) check() error {
 }
 
 func (a *attr) close() {
+	if a.dir == nil {
+		return // its descriptor is nobody's
+	}
 	if a.fd >= 0 {
 		_ = unix.Close(a.fd) // nothing was written that could be lost
 		a.fd = -1
@@ -100,6 +103,9 @@ func (f *FS) reader() *reader { return &reader{pread: f.pread, asked: fabric.Com
 
 // read reads an attribute and leaves it open if the descriptors suffice.
 func (r *reader) read(a *attr) reading {
+	if a.dir == nil {
+		return reading{err: errUnnamed}
+	}
 	rec := a.dir.fs.root.Recorder()
 	if rec == nil {
 		return r.understand(a, r.readFile(a))

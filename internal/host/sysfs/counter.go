@@ -16,6 +16,9 @@ const (
 	maxCounters    = 256 // of a directory; bnxt_re has 92
 	maxCounterName = 64  // bytes; those of Linux stay below 40
 	listEvery      = time.Minute
+	// The kernel makes the counters of a device when it registers it (ib_setup_port_attrs of drivers/infiniband/core/sysfs.c):
+	// what was listed twice alike is all of them.
+	listWholeEvery = time.Hour
 )
 
 // counter is one counter: a file that holds a number.
@@ -31,6 +34,7 @@ type counterDir struct {
 	prefix string         // of the published names
 	asks   fabric.Command // what one read of a file asks of the driver
 	listed time.Time      // zero: never
+	whole  bool           // it was listed twice alike, and nothing in it was missing since
 	names  []string       // that were listed
 	err    error          // of listing
 	files  []counter
@@ -44,13 +48,18 @@ func (c *counterDir) close() {
 	for i := range c.files {
 		c.files[i].close()
 	}
-	c.files, c.names, c.listed = nil, nil, time.Time{}
+	c.files, c.names, c.listed, c.whole = nil, nil, time.Time{}, false
 	c.dir.close()
 }
 
 // due tells whether the directory was not listed for a while.
 func (c *counterDir) due(now time.Time) bool {
-	return c.listed.IsZero() || now.Sub(c.listed) >= listEvery
+	return c.listed.IsZero() || !c.settled(now) && now.Sub(c.listed) >= listEvery
+}
+
+// settled tells whether the list can be relied on.
+func (c *counterDir) settled(now time.Time) bool {
+	return c.whole && now.Sub(c.listed) < listWholeEvery
 }
 
 // list finds out which counters there are now, and keeps what is known of them. Names are chosen by drivers,
@@ -59,8 +68,10 @@ func (d *Device) list(c *counterDir, now time.Time) {
 	c.dir.close() // a directory is listed once while it is open
 	names, err := c.dir.names()
 	d.lost = d.lost || err != nil // let verdict look
+	again := slices.Equal(c.names, names)
+	c.whole = again && err == nil && c.err == nil && !c.listed.IsZero()
 	c.listed, c.err = now, err
-	if slices.Equal(c.names, names) {
+	if again {
 		return
 	}
 	known := c.files
@@ -82,6 +93,14 @@ func (d *Device) list(c *counterDir, now time.Time) {
 	}
 	for i := range known {
 		known[i].close()
+	}
+}
+
+// readCounter reads a counter of c. One that is missing has the directory listed anew.
+func (d *Device) readCounter(c *counterDir, f *counter, now time.Time) {
+	f.fact = ask(d.reader, &f.question, now, parseCounter)
+	if r := f.fact.Reason; r == fabric.ReasonGone || r == fabric.ReasonMissing {
+		c.whole = false
 	}
 }
 
@@ -110,19 +129,20 @@ func publish(source string, now time.Time, dirs ...*counterDir) fabric.Fact[[]fa
 }
 
 // ReadPMA reads counters/ of every port of h, and counters_ext/ where that is. Counters that show traffic are read each
-// time. When all is true, the directories are listed and everything in them is read; else the other counters stay as they
+// time. When all is true, everything in the directories is read, which are listed until they are settled; else the other counters stay as they
 // were last read. On mlx5 each file costs one firmware command (process_pma_cmd of drivers/infiniband/hw/mlx5/mad.c).
 func (d *Device) ReadPMA(h *fabric.HCA, all bool, now time.Time) error {
 	for i := range h.Ports {
 		q := &h.Ports[i]
 		p := d.port(q.Number)
-		if all || p.pma.listed.IsZero() {
+		settled := p.pma.settled(now) && (p.ext.listed.IsZero() || p.ext.settled(now))
+		if p.pma.listed.IsZero() || all && !settled {
 			d.listPMA(p, now)
 		}
 		for _, c := range []*counterDir{&p.pma, &p.ext} {
 			for k := range c.files {
 				if f := &c.files[k]; all || showsTraffic(f.name) {
-					f.fact = ask(d.reader, &f.question, now, parseCounter)
+					d.readCounter(c, f, now)
 				}
 			}
 		}

@@ -3,6 +3,7 @@
 package sysfs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -148,6 +149,50 @@ func TestNoPMA(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(root, filepath.Clean(counters)), nil, 0o644))
 	must(t, d.ReadPMA(&h, true, now))
 	unknown(t, "PMA that is no directory", h.Ports[0].Counters.PMA, fabric.ReasonIO)
+}
+
+// TestCountersAreListedUntilTheyAreAllThere: a directory is listed every minute until two lists are alike, then every hour, and
+// at once when one of its counters is missing.
+func TestCountersAreListedUntilTheyAreAllThere(t *testing.T) {
+	const counters = "devices/" + mlx5PCI + "/infiniband/mlx5_0/ports/1/"
+	d, h, root := mlx5Counting().counting(t, "mlx5_0")
+	p := d.port(1)
+	for i, c := range []struct {
+		after  time.Duration
+		change func()
+		listed bool
+	}{
+		{0, func() {}, true},
+		{time.Minute, func() { tree{counters + "counters/a_new": "1\n", counters + "hw_counters/a_new": "1\n"}.write(t, root) }, true},
+		{2 * time.Minute, func() {}, true},
+		{3 * time.Minute, func() { tree{counters + "counters/b_new": "1\n", counters + "hw_counters/b_new": "1\n"}.write(t, root) }, false},
+		{62 * time.Minute, func() {}, true},
+		{63 * time.Minute, func() {}, true},
+		{64 * time.Minute, func() {}, false},
+	} {
+		c.change()
+		at := now.Add(c.after)
+		must(t, errors.Join(d.ReadPMA(&h, true, at), d.ReadHWCounters(&h, at)))
+		for what, listed := range map[string]time.Time{"counters": p.pma.listed, "hw_counters": p.hw.listed} {
+			if listed.Equal(at) != c.listed {
+				t.Errorf("%d. after %s: %s was listed %s after the first reading", i, c.after, what, listed.Sub(now))
+			}
+		}
+	}
+	for _, list := range []fabric.Fact[[]fabric.Counter]{h.Ports[0].Counters.PMA, h.Ports[0].Counters.HW} {
+		if v := valueOf(t, list, "b_new"); v.Or(0) != 1 {
+			t.Errorf("the counter that came is %+v", v)
+		}
+	}
+
+	missing := &p.hw.files[1]
+	missing.close()
+	must(t, os.Remove(filepath.Join(root, missing.source)))
+	must(t, d.ReadHWCounters(&h, now.Add(65*time.Minute)))
+	must(t, d.ReadHWCounters(&h, now.Add(66*time.Minute)))
+	if name := missing.name; slices.Contains(names(h.Ports[0].Counters.HW.Value), name) {
+		t.Errorf("%s is listed though it left", name)
+	}
 }
 
 // lies is what a counter may hold or answer that is not its value.

@@ -33,6 +33,7 @@ type Device struct {
 
 	firmware attr
 	lasting  lasting
+	checked  time.Time    // when check found it to be what was opened
 	entries  []fabric.GID // scratch
 }
 
@@ -84,7 +85,7 @@ func (d *Device) port(n int) *port {
 
 // check returns ErrGone when the device, or one of its ports, is not what was opened any more.
 func (d *Device) check() error {
-	d.lost = false
+	d.lost, d.checked = false, time.Time{}
 	if err := d.dir.check(); err != nil {
 		return err
 	}
@@ -96,7 +97,20 @@ func (d *Device) check() error {
 			return err
 		}
 	}
+	d.checked = time.Now()
 	return nil
+}
+
+// justChecked is how long check need not look again.
+const justChecked = 10 * time.Millisecond
+
+// checkAgain is check, unless that was fine a moment ago: the slow methods of one round come one after the other, but between
+// them a driver may take its time.
+func (d *Device) checkAgain() error {
+	if time.Since(d.checked) < justChecked {
+		return nil
+	}
+	return d.check()
 }
 
 // readExtra reads an attribute that most devices lack: where it is missing, the device is not.
@@ -119,7 +133,9 @@ func (d *Device) verdict() error {
 
 // listPorts returns the ports that the device has now, with what is already known of them.
 func (d *Device) listPorts(known []fabric.Port) []fabric.Port {
-	numbers, err := d.fs.listNumbers(d.dir.path + "/ports")
+	ports := d.dir.sub("ports")
+	defer ports.close()
+	numbers, err := ports.numbers()
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return known
 	}
@@ -127,14 +143,14 @@ func (d *Device) listPorts(known []fabric.Port) []fabric.Port {
 		numbers = numbers[:maxPorts]
 	}
 	d.keepPorts(numbers)
-	ports := make([]fabric.Port, len(numbers))
+	list := make([]fabric.Port, len(numbers))
 	for i, n := range numbers {
-		ports[i].Number = n
+		list[i].Number = n
 		if k := slices.IndexFunc(known, func(p fabric.Port) bool { return p.Number == n }); k >= 0 {
-			ports[i] = known[k]
+			list[i] = known[k]
 		}
 	}
-	return ports
+	return list
 }
 
 // keepPorts closes all ports but these.

@@ -126,6 +126,11 @@ func (d *dir) names() ([]string, error) {
 func (f *FS) listNumbers(p string) ([]int, error) {
 	d := dir{fs: f, path: p}
 	defer d.close()
+	return d.numbers()
+}
+
+// numbers returns the numbers among the names in a directory, sorted; once, while it is open.
+func (d *dir) numbers() ([]int, error) {
 	var numbers []int
 	err := d.each(func(name []byte, _ uint64) {
 		n, ok := parseDigits(string(name))

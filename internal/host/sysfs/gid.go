@@ -84,7 +84,7 @@ func (t *gidTable) close() {
 // ScanGIDs reads the whole GID table of every port and remembers which entries are occupied. It costs no
 // firmware command (the table is a cache of ib_core) but as many system calls as the table has entries.
 func (d *Device) ScanGIDs(h *fabric.HCA, now time.Time) error {
-	if err := d.check(); err != nil {
+	if err := d.checkAgain(); err != nil {
 		return err
 	}
 	for i := range h.Ports {
@@ -98,7 +98,7 @@ func (d *Device) ScanGIDs(h *fabric.HCA, now time.Time) error {
 // FindGIDs reads the entries that were occupied, and the slots that the kernel fills next. On ports that are not RoCE,
 // where the hardware says what is in which slot, it is ScanGIDs.
 func (d *Device) FindGIDs(h *fabric.HCA, now time.Time) error {
-	if err := d.check(); err != nil {
+	if err := d.checkAgain(); err != nil {
 		return err
 	}
 	for i := range h.Ports {

@@ -67,9 +67,7 @@ func (d *Device) ReadPortHWCounters(q *fabric.Port, now time.Time) {
 // readHW reads the file that fills the cache, and then the others while the cache lasts. When the driver refuses
 // to fill it, the others are not read: each would ask the driver the same again.
 func (d *Device) readHW(c *hwCounters, now time.Time) {
-	if c.due(now) {
-		d.listHW(c, now)
-	}
+	d.prepareHW(c, now)
 	if len(c.files) == 0 {
 		return
 	}
@@ -78,7 +76,7 @@ func (d *Device) readHW(c *hwCounters, now time.Time) {
 	refills := 0
 	fill := func() {
 		filled = time.Now()
-		first.fact = ask(d.reader, &first.question, now, parseCounter)
+		d.readCounter(&c.counterDir, first, now)
 	}
 	lifespan := max(c.lifespan.Or(defaultLifespan), shortestLifespan)
 	fill()
@@ -91,8 +89,18 @@ func (d *Device) readHW(c *hwCounters, now time.Time) {
 		if first.backoff.active(now) {
 			f.fact = fabric.NotKnown[uint64](first.fact.Reason, f.source, first.fact.At)
 		} else {
-			f.fact = ask(d.reader, &f.question, now, parseCounter)
+			d.readCounter(&c.counterDir, f, now)
 		}
+	}
+}
+
+// prepareHW lists the counters and reads their lifespan, which can be set, where these are due.
+func (d *Device) prepareHW(c *hwCounters, now time.Time) {
+	if c.due(now) {
+		d.listHW(c, now)
+	}
+	if at := c.lifespan.At; at.IsZero() || now.Sub(at) >= listEvery {
+		c.lifespan = optional(factOf(d.readOnce(c.dir, lifespanName), now, parseLifespan))
 	}
 }
 
@@ -113,5 +121,4 @@ func (d *Device) listHW(c *hwCounters, now time.Time) {
 	if len(c.files) > 0 {
 		c.files[0].asks = fabric.CommandHWStats
 	}
-	c.lifespan = optional(factOf(d.readOnce(c.dir, lifespanName), now, parseLifespan))
 }

@@ -80,6 +80,18 @@ func TestDeviceGone(t *testing.T) {
 	}
 }
 
+// TestGoneBetweenMethods: a device that leaves while its driver takes its time to answer is found out by the next method.
+func TestGoneBetweenMethods(t *testing.T) {
+	base := mlx5("mlx5_0", mlx5PCI, "hca0")
+	d, root := base.device(t, "mlx5_0")
+	h := all(t, d)
+	must(t, d.Identify(&h, false, now))
+	must(t, os.Remove(filepath.Join(root, "class/infiniband/mlx5_0")))
+	d.checked = d.checked.Add(-justChecked)
+	wantGone(t, "ReadPortDetails", d.ReadPortDetails(&h, now))
+	wantGone(t, "FindGIDs", d.FindGIDs(&h, now))
+}
+
 // TestErrorOfDriverIsNotGone: a driver may answer ENODEV or ENXIO while its device is there.
 func TestErrorOfDriverIsNotGone(t *testing.T) {
 	d, root := mlx5("mlx5_0", mlx5PCI, "hca0").device(t, "mlx5_0")
@@ -134,7 +146,7 @@ func TestConcurrent(t *testing.T) {
 	wg.Go(func() {
 		for range 20 {
 			known(t, "GPUs", f.GPUs(now), 1)
-			known(t, "speed", f.NetDevs([]string{"hca0"}, nil, nil, now)[0].Speed, 50e9)
+			known(t, "speed", f.NetDevs([]string{"hca0"}, nil, nil, true, now)[0].Speed, 50e9)
 			if names, err := f.Devices(); err != nil || len(names) != 3 {
 				t.Errorf("Devices() = %q, %v", names, err)
 			}
@@ -158,7 +170,7 @@ func TestNoLeak(t *testing.T) {
 	}
 	for range 20 {
 		all(t, d)
-		f.NetDevs([]string{"hca0", "none"}, map[string]bool{"hca0": true}, nil, now)
+		f.NetDevs([]string{"hca0", "none"}, map[string]bool{"hca0": true}, nil, true, now)
 		f.GPUs(now)
 		if _, err := f.Devices(); err != nil {
 			t.Fatal(err)

@@ -22,8 +22,9 @@ const (
 // NetDevs reads these network interfaces and those below them: the members of a bond, what a VLAN sits on. Each is
 // read once, and they are sorted by name. The default routes are those of proc.FS.DefaultRoutes; nil says that
 // they are not known. A speed comes from speed, or where that is nil from its file, reading which takes the kernel's
-// rtnl lock and a processor while somebody else has it (speed_show of net/core/net-sysfs.c).
-func (f *FS) NetDevs(names []string, defaultRoutes map[string]bool, speed func(netdev string) fabric.Fact[float64], now time.Time) []fabric.NetDev {
+// rtnl lock and a processor while somebody else has it (speed_show of net/core/net-sysfs.c). The MTU and the driver are read
+// if detailed is set.
+func (f *FS) NetDevs(names []string, defaultRoutes map[string]bool, speed func(netdev string) fabric.Fact[float64], detailed bool, now time.Time) []fabric.NetDev {
 	r := f.reader()
 	t := netTree{fs: f, listed: map[string]netEntries{}}
 	defer t.close()
@@ -32,6 +33,9 @@ func (f *FS) NetDevs(names []string, defaultRoutes map[string]bool, speed func(n
 	devs := make([]fabric.NetDev, len(names))
 	for i, name := range names {
 		n := t.netDev(r, name, speed, now)
+		if detailed {
+			t.readDetails(r, &n, now)
+		}
 		const source = "net/route and net/ipv6_route"
 		switch carries := below[name] || below[n.Upper.Or("")]; {
 		case defaultRoutes == nil:
@@ -142,31 +146,36 @@ func (t netTree) netDev(r *reader, name string, speed func(string) fabric.Fact[f
 	e := t.of(name)
 	if e.err != nil {
 		return fabric.NetDev{
-			Name:      name,
-			Speed:     notListed[float64](e, "speed", now),
-			MTU:       notListed[int](e, "mtu", now),
-			OperState: notListed[string](e, "operstate", now),
-			Upper:     notListed[string](e, "master", now),
-			Bond:      notListed[bool](e, "bonding", now),
-			Lower:     notListed[[]string](e, lowerPrefix+"*", now),
-			Driver:    notListed[string](e, "device/driver", now),
+			Name:  name,
+			Speed: notListed[float64](e, "speed", now),
+			Upper: notListed[string](e, "master", now),
+			Bond:  notListed[bool](e, "bonding", now),
+			Lower: notListed[[]string](e, lowerPrefix+"*", now),
 		}
 	}
 	if speed == nil {
 		speed = func(string) fabric.Fact[float64] { return speedFact(r.readOnce(e.dir, "speed"), now) }
 	}
 	return fabric.NetDev{
-		Name:      name,
-		Speed:     speed(name),
-		MTU:       factOf(r.readOnce(e.dir, "mtu"), now, parseInt(0, 1<<31-1)),
-		OperState: factOf(r.readOnce(e.dir, "operstate"), now, parseOperState),
-		Upper:     t.linked(e, "master", "master", now, parseNetDev),
+		Name:  name,
+		Speed: speed(name),
+		Upper: t.linked(e, "master", "master", now, parseNetDev),
 		// A bond has a directory of that name (drivers/net/bonding/bond_sysfs.c).
 		Bond:  fabric.Known(e.has("bonding"), e.path+"/bonding", now),
 		Lower: lowerFact(e, now),
-		// The device is a PCI function, a virtio device or one of another bus; virtual interfaces have none.
-		Driver: t.linked(e, "device", "device/driver", now, parseText),
 	}
+}
+
+// readDetails reads what few ask for.
+func (t netTree) readDetails(r *reader, n *fabric.NetDev, now time.Time) {
+	e := t.of(n.Name)
+	if e.err != nil {
+		n.MTU, n.Driver = notListed[int](e, "mtu", now), notListed[string](e, "device/driver", now)
+		return
+	}
+	n.MTU = factOf(r.readOnce(e.dir, "mtu"), now, parseInt(0, 1<<31-1))
+	// The device is a PCI function, a virtio device or one of another bus; virtual interfaces have none.
+	n.Driver = t.linked(e, "device", "device/driver", now, parseText)
 }
 
 func notListed[T any](e netEntries, name string, now time.Time) fabric.Fact[T] {

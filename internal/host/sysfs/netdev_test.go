@@ -24,7 +24,7 @@ func netDevs(t *testing.T, f *FS, routes map[string]bool, names ...string) map[s
 	t.Helper()
 	all := map[string]fabric.NetDev{}
 	before := ""
-	for _, n := range f.NetDevs(names, routes, nil, now) {
+	for _, n := range f.NetDevs(names, routes, nil, true, now) {
 		if n.Name <= before {
 			t.Errorf("%q follows %q", n.Name, before)
 		}
@@ -45,7 +45,6 @@ func TestNetDevs(t *testing.T) {
 	eth0, bond0, none := got["eth0"], got["bond0"], got["none"]
 	known(t, "speed", eth0.Speed, 50e9)
 	known(t, "MTU", eth0.MTU, 9000)
-	known(t, "operstate", eth0.OperState, "up")
 	known(t, "upper", eth0.Upper, "bond0")
 	known(t, "bond", bond0.Bond, true)
 	known(t, "no bond", eth0.Bond, false)
@@ -58,7 +57,6 @@ func TestNetDevs(t *testing.T) {
 		unknown(t, "speed of "+name, got[name].Speed, want)
 	}
 	unknown(t, "MTU", got["eth5"].MTU, fabric.ReasonMalformed)
-	unknown(t, "operstate", got["eth5"].OperState, fabric.ReasonMalformed)
 	unknown(t, "MTU", none.MTU, fabric.ReasonMissing)
 	unknown(t, "upper", none.Upper, fabric.ReasonMissing)
 	unknown(t, "bond", none.Bond, fabric.ReasonMissing)
@@ -166,26 +164,26 @@ func TestDefaultRoute(t *testing.T) {
 		"eth1": {false, true, false}, "eth1.7": {false, true, false}, "br0": {false, false, true},
 		"loop1": {false, false, false},
 	} {
-		for i, n := range f.NetDevs(names, map[string]bool{route: true, "eth9": false}, nil, now) {
+		for i, n := range f.NetDevs(names, map[string]bool{route: true, "eth9": false}, nil, true, now) {
 			known(t, "default route through "+route+" for "+n.Name, n.DefaultRoute, want[i])
 		}
 	}
 	// The route leaves through an interface that this sysfs does not show: that of another network namespace?
-	for i, n := range f.NetDevs(names, map[string]bool{"eth1": true, "other0": true}, nil, now) {
+	for i, n := range f.NetDevs(names, map[string]bool{"eth1": true, "other0": true}, nil, true, now) {
 		if i == 1 {
 			known(t, "default route", n.DefaultRoute, true)
 		} else {
 			unknown(t, "default route", n.DefaultRoute, fabric.ReasonMissing)
 		}
 	}
-	for _, n := range f.NetDevs(names, nil, nil, now) {
+	for _, n := range f.NetDevs(names, nil, nil, true, now) {
 		unknown(t, "default route", n.DefaultRoute, fabric.ReasonNotRead)
 	}
 }
 
 func TestNetDevStaysInside(t *testing.T) {
 	f, root := tree{"class/net/evil": "-> /proc/self", "class/net/": ""}.open(t)
-	for _, n := range f.NetDevs([]string{"evil", "", "..", "../../..", "a/b"}, map[string]bool{"../evil": true}, nil, now) {
+	for _, n := range f.NetDevs([]string{"evil", "", "..", "../../..", "a/b"}, map[string]bool{"../evil": true}, nil, true, now) {
 		if n.Speed.State == fabric.OK || n.Upper.State == fabric.OK || n.DefaultRoute.State == fabric.OK {
 			t.Errorf("%q: %+v", n.Name, n)
 		}
@@ -244,7 +242,7 @@ func TestKernel(t *testing.T) {
 	if _, err := os.Stat("/sys/class/net/lo/speed"); err != nil {
 		t.Skip("no loopback interface in sysfs")
 	}
-	lo := f.NetDevs([]string{"lo"}, map[string]bool{}, nil, now)[0]
+	lo := f.NetDevs([]string{"lo"}, map[string]bool{}, nil, true, now)[0]
 	unknown(t, "speed", lo.Speed, fabric.ReasonUnsupported) // EINVAL from the kernel
 	if m, ok := lo.MTU.Get(); !ok || m == 0 {
 		t.Errorf("MTU %+v", lo.MTU)

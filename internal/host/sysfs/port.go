@@ -18,8 +18,13 @@ type port struct {
 	dir    *dir
 	gids   gidTable
 
-	linkLayer                     attr
-	state, phys, rate, lid, smLID question
+	linkLayer attr
+	state     question
+	phys      question
+	rate      question
+	lid       question
+	smLID     question
+	asked     []*question // all of these
 
 	pma counterDir
 	ext counterDir // of kernels whose counters/ has no 64 bits
@@ -34,31 +39,35 @@ func newPort(device *dir, n int) *port {
 	d := &dir{fs: device.fs, path: device.path + "/ports/" + strconv.Itoa(n), spare: true}
 	tc := device.sub("tc")
 	tcPort := tc.sub(strconv.Itoa(n))
-	queryPort := func(name string) question { return newQuestion(d, name, fabric.CommandQueryPort) }
-	return &port{
+	p := &port{
 		number: n,
 		dir:    d,
 		gids:   newGIDTable(d),
 
 		linkLayer: newAttr(d, "link_layer"),
 
-		state: queryPort("state"),
-		phys:  queryPort("phys_state"),
-		rate:  queryPort("rate"),
-		lid:   queryPort("lid"),
-		smLID: queryPort("sm_lid"),
-		pma:   newCounterDir(d, "counters", "", fabric.CommandProcessMAD),
-		ext:   newCounterDir(d, "counters_ext", "", fabric.CommandProcessMAD),
-		hw:    newHWCounters(d),
-		cm:    newCMDirs(d),
+		pma: newCounterDir(d, "counters", "", fabric.CommandProcessMAD),
+		ext: newCounterDir(d, "counters_ext", "", fabric.CommandProcessMAD),
+		hw:  newHWCounters(d),
+		cm:  newCMDirs(d),
 
 		tc:           []*dir{tc, tcPort},
 		trafficClass: newQuestion(tcPort, "traffic_class", ""),
 	}
+	ask := func(q *question, name string) {
+		*q = newQuestion(d, name, fabric.CommandQueryPort)
+		p.asked = append(p.asked, q)
+	}
+	ask(&p.state, "state")
+	ask(&p.phys, "phys_state")
+	ask(&p.rate, "rate")
+	ask(&p.lid, "lid")
+	ask(&p.smLID, "sm_lid")
+	return p
 }
 
 func (p *port) close() {
-	for _, q := range []*question{&p.state, &p.phys, &p.rate, &p.lid, &p.smLID} {
+	for _, q := range p.asked {
 		q.close()
 	}
 	p.linkLayer.close()
@@ -97,7 +106,7 @@ func (d *Device) ReadPorts(h *fabric.HCA, now time.Time) error {
 // ReadPortDetails reads what changes rarely. It needs what Identify and ReadPorts found out: the link layer, and
 // whether the link is up.
 func (d *Device) ReadPortDetails(h *fabric.HCA, now time.Time) error {
-	if err := d.check(); err != nil {
+	if err := d.checkAgain(); err != nil {
 		return err
 	}
 	for i := range h.Ports {

@@ -8,3 +8,6 @@ import "gpufabric_exporter/internal/fabric"
 var ErrGone = fabric.Because(fabric.ReasonGone, "device is gone")
 
 var errMalformed = fabric.Because(fabric.ReasonMalformed, "not what sysfs promises")
+
+// errUnnamed is a mistake in this package: an attribute that was not made with a name.
+var errUnnamed = fabric.Because(fabric.ReasonNotRead, "the attribute has no file")

@@ -31,9 +31,7 @@ func (d *Device) ReadNetDev(q *fabric.Port, now time.Time) {
 // HasHWCounters tells whether a port has hardware counters, and reads their lifespan. No driver is asked.
 func (d *Device) HasHWCounters(q *fabric.Port, now time.Time) bool {
 	c := &d.port(q.Number).hw
-	if c.due(now) {
-		d.listHW(c, now)
-	}
+	d.prepareHW(c, now)
 	q.Counters.Lifespan = c.lifespan
 	if len(c.files) == 0 {
 		q.Counters.HW = publish(c.dir.path, now, &c.counterDir)

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strconv"
+
+	"github.com/grafana/grafana-foundation-sdk/go/common"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+	"github.com/grafana/grafana-foundation-sdk/go/table"
+
+	"gpufabric_exporter/internal/diagnose"
+)
+
+// mostRails is how many columns of rails are in order: EFA has the most, 32.
+const mostRails = 32
+
+// How a port is, the worst last.
+const (
+	portRight   = "0"
+	portUnknown = "1" // or not active and never seen active: nobody cabled it
+	portSlow    = "2" // or a warning
+	portBroken  = "3" // or a critical finding
+)
+
+// railGrid has a line for each node, those with the worst findings first, and a cell for each rail.
+func railGrid() panel {
+	const header, findings, other = `instance\rail`, "node", "other"
+	// The first part that has a node decides about it, and the order of parts is that of lines.
+	cell := func(expr, text string) string {
+		return `label_replace(label_replace(group by (instance) (` + expr + `), "rail", "` + findings + `", "", ""), "cell", "` + text + `", "", "")`
+	}
+	const next = "\nor on (instance, rail)\n"
+	expr := cell(open(of(diagnose.Critical)), "critical") + next + cell(silent, "silent") + next + cell(open(of(diagnose.Warning)), "warning") +
+		next + cell(`gpufabric_check_failed{@node}`, "ok") + next + cell(`gpufabric_node_info{@node}`, "not checked") + next +
+		`label_join(count_values by (instance, rail, device) ("state", max by (instance, rail, device) (` + portStates() + `)), "cell", " ", "device", "state")`
+
+	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Grey: unknown, or not active and never was as far as is known (no cable). Lines with the worst findings come first; Other is the worst NIC that is no GPU's nearest. A cell leads to its port. Nodes of one name in several clusters share a line.", "the exporter is silent, or no port is known", width, 12}).Unit("none").
+		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(60.0)}).
+		Thresholds(thresholdsBuilder(thresholds("transparent", nil))).
+		Mappings(append(deviceStates(), words{
+			"critical": {"critical", bad}, "warning": {"warning", warning}, "ok": {"ok", good}, "silent": {"silent", unknown}, "not checked": {"not checked", unknown},
+		}.mappings()...)).
+		Targets(targets(query("A", expr, "").Instant().Format("table"))).
+		OverrideByName("Node", []dashboard.DynamicConfigValue{
+			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{toNode()}}, {Id: "custom.width", Value: 150},
+		}).
+		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 95}}).
+		OverrideByRegexp("^(rail .*|Other)$", []dashboard.DynamicConfigValue{{Id: "noValue", Value: " "}, {Id: "links", Value: []map[string]any{toPortOf("Node")}}})
+	place, names := map[string]int{header: 0, findings: 1, other: mostRails + 2}, map[string]string{header: "Node", findings: "Findings", other: "Other"}
+	for i := range mostRails {
+		rail := strconv.Itoa(i)
+		place[rail], names[rail] = i+2, "rail "+rail
+	}
+	return p.WithTransformation(dashboard.DataTransformerConfig{Id: "groupingToMatrix", Options: map[string]any{
+		"columnField": "rail", "rowField": "instance", "valueField": "cell",
+	}}).WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{
+		"excludeByName": map[string]bool{}, "indexByName": place, "renameByName": names,
+	}}).Options(table.Options{ShowHeader: true})
+}
+
+// portStates are how training ports are, by device and rail. Those that are no GPU's nearest NIC share one rail: the worst
+// of them speaks.
+func portStates() string {
+	known := `max by (cluster, instance, device) (
+  ` + portUnknown + ` * (gpufabric_hca_port_state{state="active",@node} == bool 0) ` + compute + `
+  or ` + portBroken + ` + 0 * port:gpufabric_hca_port_state:down_since_timestamp_seconds{@node}
+  or ` + portUnknown + ` * gpufabric_hca_port_info{role="compute",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@node}` + `
+  or ` + portSlow + ` * (gpufabric_hca_port_rate_bytes_per_second{@node} < bool gpufabric_hca_port_expected_rate_bytes_per_second{@node}) ` + compute + `
+  or ` + portBroken + ` + 0 * max by (cluster, instance, device) (` + open(of(diagnose.Critical)+`device!="",`) + `)` + `
+  or ` + portSlow + ` + 0 * max by (cluster, instance, device) (` + open(of(diagnose.Warning)+`device!="",`) + `)` + `
+)`
+	const rail = `topk by (cluster, instance, device) (1, group by (cluster, instance, device, rail) (gpufabric_gpu_nic_distance{@node}))`
+	return known + ` * on (cluster, instance, device) group_left (rail) ` + rail + `
+or on (cluster, instance, device)
+label_replace(topk by (cluster, instance) (1, ` + known + ` unless on (cluster, instance, device) ` + rail + `), "rail", "other", "", "")`
+}
+
+// deviceStates show the name of a device in the colour of its state.
+func deviceStates() []dashboard.ValueMapping {
+	var all []dashboard.ValueMapping
+	for _, s := range []struct{ state, color string }{{portRight, good}, {portUnknown, unknown}, {portSlow, warning}, {portBroken, bad}} {
+		all = append(all, dashboard.ValueMapping{RegexMap: &dashboard.RegexMap{Type: dashboard.MappingTypeRegexToText, Options: dashboard.DashboardRegexMapOptions{
+			Pattern: "^(.*) " + s.state + "$", Result: dashboard.ValueMappingResult{Text: new("$1"), Color: new(s.color)},
+		}}})
+	}
+	return all
+}
