@@ -257,13 +257,13 @@ func TestNCCLDevices(t *testing.T) {
 	}{
 		{"prefix", "mlx5", nil, OK, ""},
 		{"unset", "", nil, "", ""},
-		{"another vendor", "bnxt", nil, Failed, "leaves no active RDMA port"},
-		{"one is missing", "=mlx5_0,mlx5_7", nil, Failed, "names devices that are not there"},
+		{"another vendor", "bnxt", nil, Failed, "matches no active RDMA port"},
+		{"one is missing", "=mlx5_0,mlx5_7", nil, Failed, "names missing devices"},
 		{"one is excluded by flags", "=mlx5_0,mlx5_7", func(n *fabric.Node) { n.Excluded = []string{"mlx5_7"} }, OK, ""},
-		{"another port", "mlx5_0:2", nil, Failed, "leaves no active RDMA port"},
+		{"another port", "mlx5_0:2", nil, Failed, "matches no active RDMA port"},
 		{"excluded that is not there", "^mlx5_7", nil, OK, ""},
-		{"all excluded", "^", nil, Failed, "leaves no active RDMA port"},
-		{"all down", "mlx5", down, Failed, "leaves no active RDMA port"},
+		{"all excluded", "^", nil, Failed, "matches no active RDMA port"},
+		{"all down", "mlx5", down, Failed, "matches no active RDMA port"},
 		{"one down, one hidden", "mlx5", func(n *fabric.Node) {
 			down(n)
 			n.HCAs[1].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonIO, "state", n.At)

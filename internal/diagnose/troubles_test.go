@@ -121,7 +121,7 @@ func TestUnchecked(t *testing.T) {
 		}, "mlx5_1: Could not be checked: port_active, port_rate, gid_usable and 15 more. The state of the port is unknown: not in the documented format.\n"},
 		{"GIDs", func(n *fabric.Node, h *fabric.HCA) {
 			h.Ports[0].GIDs.Entries = fabric.NotKnown[[]fabric.GID](fabric.ReasonIO, "gids", n.At)
-		}, "mlx5_1: Could not be checked: gid_usable. The GID table is not known: the read fails.\n" +
+		}, "mlx5_1: Could not be checked: gid_usable. The GID table is unknown: the read fails.\n" +
 			"mlx5_1: Could not be checked: roce_dscp, roce_priority. Which GID NCCL uses is not known.\n"},
 		{"collector off", func(n *fabric.Node, h *fabric.HCA) { h.Ports[0].GIDs = fabric.GIDTable{} }, ""},
 		{"restricted", func(n *fabric.Node, h *fabric.HCA) {
