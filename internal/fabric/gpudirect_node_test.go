@@ -53,7 +53,7 @@ func TestDeriveGDR(t *testing.T) {
 		{"ACS unreadable", func(n *Node) {
 			g := n.PCI.GPUs()[1]
 			n.PCI.Function(g.Bridges[2]).Config = UnknownPCIConfig(ReasonPrivilege, "", at)
-		}, [2]string{"mlx5_0 dmabuf", "mlx5_1 privilege"}, "NCCL does not look at it"},
+		}, [2]string{"mlx5_0 dmabuf", "mlx5_1 privilege"}, "NCCL does not check it"},
 		{"IOMMU of one NIC", func(n *Node) { n.PCI.NIC("mlx5_1").IOMMUType = ok("DMA-FQ") }, [2]string{"mlx5_0 dmabuf", "mlx5_1 iommu"}, "an IOMMU translates"},
 		{"one NIC gone, NVLink to the other GPU", func(n *Node) { drop(n, "mlx5_1") }, [2]string{"mlx5_0 dmabuf", "mlx5_0 dmabuf"}, "by NVLink through GPU 0000:14:00.0"},
 		{"one NIC gone, NVLinks down", func(n *Node) {
@@ -61,7 +61,7 @@ func TestDeriveGDR(t *testing.T) {
 			n.GPUDriver.GPUs[0].NVLinks = ok([]NVLink{down(link(NVLinkToSwitch, ""))})
 		}, [2]string{"mlx5_0 dmabuf", "mlx5_0 distance"}, "SYS apart"},
 		{"no NIC", func(n *Node) { n.HCAs = nil }, [2]string{" absent", " absent"}, "no compute NIC"},
-		{"a GPU lost", func(n *Node) { n.GPUDriver.GPUs[1] = GPU{Index: 1, Lost: ok(true)} }, [2]string{"mlx5_0 dmabuf", "mlx5_1 missing"}, "does not tell of this GPU"},
+		{"a GPU lost", func(n *Node) { n.GPUDriver.GPUs[1] = GPU{Index: 1, Lost: ok(true)} }, [2]string{"mlx5_0 dmabuf", "mlx5_1 missing"}, "does not list this GPU"},
 		{"no driver", func(n *Node) { n.GPUDriver = GPUDriver{Loaded: ok(false)} }, [2]string{"mlx5_0 driver", "mlx5_1 driver"}, "no GPU driver"},
 		{"nobody asked NVML", func(n *Node) { n.GPUDriver = GPUDriver{} }, [2]string{"mlx5_0 not_read", "mlx5_1 not_read"}, ""},
 		{"NCCL's file unreadable", func(n *Node) { n.NCCL.Files[0].Exists = NotKnown[bool](ReasonPrivilege, "", at) }, [2]string{"mlx5_0 privilege", "mlx5_1 privilege"}, ""},

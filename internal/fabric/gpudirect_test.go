@@ -99,7 +99,7 @@ var gdrTruths = []gdrTruth{
 	{"driver without that setting", func(in *GDRInputs) { in.Direct.TopologyOverride = None[int]("", at) }, "dmabuf", "yes", ""},
 
 	// Ways for a NIC to GPU memory.
-	{"peermem of another ib_core", func(in *GDRInputs) { noDMABuf(in); bound(in, ok(false)) }, "module", "", "built for another one"},
+	{"peermem of another ib_core", func(in *GDRInputs) { noDMABuf(in); bound(in, ok(false)) }, "module", "", "built for another version"},
 	{"dma-buf makes up for it", func(in *GDRInputs) { bound(in, ok(false)) }, "dmabuf", "yes", ""},
 	{"ib_core shows no clients", func(in *GDRInputs) { noDMABuf(in); bound(in, NotKnown[bool](ReasonMissing, "", at)) }, "peermem", "yes", "nvidia_peermem is loaded"},
 	{"ib_core's clients unreadable", func(in *GDRInputs) { noDMABuf(in); bound(in, NotKnown[bool](ReasonPrivilege, "", at)) }, "privilege", "", "whether ib_core knows it"},
@@ -209,7 +209,7 @@ var gdrTruths = []gdrTruth{
 	}, "distance", "", "NODE"},
 
 	// What NCCL does not look at.
-	{"ACS on", func(in *GDRInputs) { in.Way.Redirects = ok([]string{"0000:17:00.0"}) }, "acs", "yes", "NCCL does not look at it"},
+	{"ACS on", func(in *GDRInputs) { in.Way.Redirects = ok([]string{"0000:17:00.0"}) }, "acs", "yes", "NCCL does not check it"},
 	{"ACS on in a guest", func(in *GDRInputs) { in.Way.Redirects, in.Hypervisor = ok([]string{"0000:17:00.0"}), ok(true) }, "dmabuf", "yes", "in a guest"},
 	{"ACS on, guest or not", func(in *GDRInputs) {
 		in.Way.Redirects, in.Hypervisor = ok([]string{"0000:17:00.0"}), NotKnown[bool](ReasonMissing, "", at)
