@@ -59,7 +59,7 @@ func TestLandingFinding(t *testing.T) {
 	become(true, 2*time.Hour)
 	_, page, _ := p.Get("/")
 	contains(t, page, `<span class="bad">critical</span> <code>port_active</code> at least since 2026-11-22 16:00:00 UTC; this exporter did not look before`,
-		`<a href="https://github.com/gpufabric/gpufabric_exporter/blob/main/alerts/runbooks/check-ports.md"`)
+		`<a href="https://github.com/gpufabric/gpufabric_exporter/blob/main/alerts/runbooks/check-ports.md#port_active"`)
 	lacks(t, page, "Dashboard", "&lt;interface&gt;")
 
 	become(false, time.Minute)

@@ -24,8 +24,14 @@ type Links struct {
 // DefaultLinks are those of the project.
 func DefaultLinks() Links { return Links{Runbooks: strings.TrimSuffix(alerts.RunbookBase, "/")} }
 
-// Runbook is the page about a check.
-func (l Links) Runbook(c *diagnose.Check) string { return l.Runbooks + "/check-" + c.Topic + ".md" }
+// Runbook is the page about a check; of an address, the part of the page about it.
+func (l Links) Runbook(c *diagnose.Check) string {
+	page := l.Runbooks + "/check-" + c.Topic + ".md"
+	if strings.HasPrefix(l.Runbooks, "/") {
+		return page
+	}
+	return page + "#" + c.ID
+}
 
 // NodeDashboard is the dashboard of a node by the name that Prometheus has for it, of any if that is empty. It is empty if
 // Grafana's address is.

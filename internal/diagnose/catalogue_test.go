@@ -185,14 +185,15 @@ func TestModesNameAlerts(t *testing.T) {
 	}
 }
 
-// TestRunbooksNameChecks: the page of a topic tells of each of its checks, and no page of checks is about none.
+// TestRunbooksNameChecks: the page of a topic has a heading for each of its checks, to which links lead, and no page of
+// checks is about none.
 func TestRunbooksNameChecks(t *testing.T) {
 	const pages = "../../alerts/runbooks/check-"
 	topics := map[string]bool{}
 	for _, c := range Catalogue() {
 		topics[c.Topic] = true
-		if text, err := os.ReadFile(pages + c.Topic + ".md"); err != nil || !bytes.Contains(text, []byte("`"+c.ID+"`")) {
-			t.Errorf("alerts/runbooks/check-%s.md does not name the check %s: add \"- `%s`: ...\" below Symptom, and what to do below Fix (%v)", c.Topic, c.ID, c.ID, err)
+		if text, err := os.ReadFile(pages + c.Topic + ".md"); err != nil || !bytes.Contains(text, []byte("\n### "+c.ID+"\n")) {
+			t.Errorf("alerts/runbooks/check-%s.md does not name the check %s: add the heading \"### %s\" below Symptom, and what to do below Fix (%v)", c.Topic, c.ID, c.ID, err)
 		}
 	}
 	names, err := filepath.Glob(pages + "*.md")
@@ -205,9 +206,9 @@ func TestRunbooksNameChecks(t *testing.T) {
 			t.Fatal(err)
 		}
 		topic := strings.TrimSuffix(strings.TrimPrefix(name, pages), ".md")
-		for _, m := range regexp.MustCompile("(?m)^- `([a-z_]+)`: ").FindAllSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile("(?m)^### (.*)$").FindAllSubmatch(text, -1) {
 			if c := Find(string(m[1])); c == nil || c.Topic != topic {
-				t.Errorf("alerts/runbooks/check-%s.md names %s, which is no check of that topic: add it to the list of the topic in internal/diagnose, or remove the line", topic, m[1])
+				t.Errorf("alerts/runbooks/check-%s.md names %s, which is no check of that topic: add it to the list of the topic in internal/diagnose, or remove the heading", topic, m[1])
 			}
 		}
 		if !topics[topic] {

@@ -32,8 +32,8 @@ The exit code of ` + "`check`" + ` is about verdicts of severity critical and wa
 		if c.Rate {
 			guard += "; compares two readings: `check --interval`, and no metric"
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | [check-%s](../alerts/runbooks/check-%s.md) |\n", c.ID, c.Severity, cell(c.Title), c.Scope, cell(c.Reads), cell(guard),
-			strings.Join(c.Modes, ", "), c.Topic, c.Topic)
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | [check-%s](../alerts/runbooks/check-%s.md#%s) |\n", c.ID, c.Severity, cell(c.Title), c.Scope, cell(c.Reads), cell(guard),
+			strings.Join(c.Modes, ", "), c.Topic, c.Topic, c.ID)
 	}
 	b.WriteString("\n## Modes\n\nHow a fabric fails or is configured wrong, and what finds it.\n\n| Mode | What it is | Checks | Alert rule |\n|---|---|---|---|\n")
 	for _, m := range Modes() {

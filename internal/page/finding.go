@@ -17,7 +17,7 @@ func (l *Landing) explain(n *fabric.Node, list []trouble) {
 			t.Since = seen.String()
 		}
 		runbook := at.Runbook(t.members[0].Check)
-		if config.IsAddress(runbook) {
+		if config.IsAddress(at.Runbooks) {
 			t.Links = append(t.Links, Link{runbook, "Runbook", runbook})
 		} else {
 			t.Links = append(t.Links, Link{Text: "Runbook: " + runbook}) // a browser does not open files of the node

@@ -187,7 +187,7 @@ func TestLandingLinksOfTheSite(t *testing.T) {
 	page := landingOf(t, broken, func(o *LandingOptions) {
 		o.Config = siteOf(t, "links: {runbooks: 'https://wiki.example/gpu/', grafana: 'https://grafana.example'}")
 	})
-	contains(t, page, `<a href="https://wiki.example/gpu/check-ports.md"`, `<a href="https://grafana.example/d/gpufabric-node?var-instance=node17"`,
+	contains(t, page, `<a href="https://wiki.example/gpu/check-ports.md#port_active"`, `<a href="https://grafana.example/d/gpufabric-node?var-instance=node17"`,
 		`<th scope="row">Grafana</th><td>https://grafana.example</td>`)
 	lacks(t, page, "github.com")
 

@@ -28,7 +28,7 @@ type board struct {
 	description string
 	oneNode     bool // shows one node at a time
 	oneDevice   bool // shows one RDMA device at a time
-	annotations bool // marks changes of versions
+	annotations bool // marks changes of versions, beside findings
 	lines       []line
 	rows        []row
 }
@@ -67,9 +67,7 @@ func (b board) encode() ([]byte, error) {
 		Tags([]string{"gpufabric"}).Readonly().Tooltip(dashboard.DashboardCursorSyncCrosshair).
 		Time("now-6h", "now").Refresh("1m").Timezone("browser").
 		Variables(b.variables()).Links(b.links())
-	if b.annotations {
-		d.Annotations(versionChanges())
-	}
+	d.Annotations(b.marks())
 	y := uint32(0)
 	for _, l := range b.lines {
 		for _, p := range l.at(&y) {

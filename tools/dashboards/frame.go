@@ -7,6 +7,8 @@ import (
 
 	"github.com/grafana/grafana-foundation-sdk/go/cog"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
+
+	"gpufabric_exporter/internal/diagnose"
 )
 
 // Addresses of the dashboards. Grafana puts its own path before them.
@@ -96,6 +98,28 @@ func toPort() map[string]any {
 // toPortOf does the same in a table of many nodes, which are in the column of that title.
 func toPortOf(column string) map[string]any {
 	return link("Port", portURL+keep+"&var-instance=${__data.fields."+column+"}&var-device=${__value.raw}&${__url_time_range}")
+}
+
+// marks are what happened: when alerts began to fire, those of warnings only if the reader wants them, and changes of
+// versions on dashboards that show what follows from these. A mark for as long as an alert fires would hide the graph.
+func (b board) marks() []cog.Builder[dashboard.AnnotationQuery] {
+	by, text := "alertname, check", "{{check}}"
+	if b.oneNode {
+		by, text = "instance, "+by, "{{instance}} {{check}}"
+	}
+	mark := func(name, color string, s diagnose.Severity, enabled bool) cog.Builder[dashboard.AnnotationQuery] {
+		firing := "count by (" + by + `) (ALERTS{alertname=~"GpuFabric.*",alertname!~"GpuFabricErrorBudget.*",alertstate="firing",` + of(s) + `@node}`
+		expr := fill(firing + ") unless " + firing + " offset 1m)")
+		return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(source()).Enable(enabled).IconColor(color).
+			Expr(expr).Step("60s").TitleFormat("{{alertname}}").TextFormat(text).TagKeys("check")
+	}
+	all := []cog.Builder[dashboard.AnnotationQuery]{
+		mark("Critical findings", bad, diagnose.Critical, true), mark("Warnings", warning, diagnose.Warning, false),
+	}
+	if b.annotations {
+		all = append(all, versionChanges()...)
+	}
+	return all
 }
 
 // versionChanges mark for ten minutes what was not there ten minutes before, on nodes that were.

@@ -22,7 +22,7 @@ func TestCheckNamesRunbooksOfTheSite(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const want = "https://wiki.example/gpu/check-node.md"
+	const want = "https://wiki.example/gpu/check-node.md#compute_ports"
 	conf := "--config.file=" + commandtest.ConfigFile(t, "expected: {compute_ports: 8}\nlinks: {runbooks: https://wiki.example/gpu}")
 	node := []string{"--path.sysfs=" + dir + "/sys", "--path.procfs=" + dir + "/proc", "--path.rootfs=" + dir, "--only=compute_ports", conf}
 	_, out, errs := checked(t, node...)
@@ -32,7 +32,7 @@ func TestCheckNamesRunbooksOfTheSite(t *testing.T) {
 	_, out, _ = checked(t, "--explain=compute_ports", conf)
 	commandtest.Contains(t, out, want)
 	_, out, _ = checked(t, "--explain=compute_ports")
-	commandtest.Contains(t, out, alerts.RunbookBase+"check-node.md")
+	commandtest.Contains(t, out, alerts.RunbookBase+"check-node.md#compute_ports")
 }
 
 func TestJSONNamesRunbooks(t *testing.T) {
