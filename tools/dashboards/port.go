@@ -22,20 +22,12 @@ func portNow() line {
 		current  = `8 * min(gpufabric_hca_port_rate_bytes_per_second{@port})`
 		expected = `8 * max(gpufabric_hca_port_expected_rate_bytes_per_second{@port})`
 	)
-<<<<<<< HEAD
 	speed := number(about{"Rate", "Signalling rate of the link, which is unknown while it is down: green at the expected rate, red below it, without colour where no rate is expected.", "unknown", 3, 4}, "bps",
-=======
-	speed := number(about{"Rate", "Signalling rate of the link: green at the expected rate, red below it, without colour where no rate is expected.", "link down or unknown", 3, 4}, "bps",
->>>>>>> main
 		current+" >= "+expected, []step{{0, good}}, nil)
 	speed = instead(speed, "B", current+" < "+expected, "bps", bad)
 	speed = instead(speed, "C", current+" unless on () "+expected, "bps", plainly)
 	return line{
-<<<<<<< HEAD
 		number(about{"State", "Logical state of the port; of several ports the worst.", "unknown", 3, 4}, "none",
-=======
-		number(about{"State", "Logical state of the port; of several ports the worst.", "driver does not tell", 3, 4}, "none",
->>>>>>> main
 			`max(gpufabric_hca_port_state{state="active",@port} == 1
   or 2 * (gpufabric_hca_port_state{state="armed",@port} == 1)
   or 3 * (gpufabric_hca_port_state{state="init",@port} == 1)
@@ -44,30 +36,18 @@ func portNow() line {
 			words{"1": {"active", good}, "2": {"armed", warning}, "3": {"init", warning}, "4": {"down", bad}, "5": {"other", warning}}),
 		speed,
 		number(about{"Expected rate", "What the site or the other ports of the node let expect.", "not stated", 3, 4}, "bps", expected, nil, nil),
-<<<<<<< HEAD
 		number(about{"Errors", "In 10 minutes: symbol errors, blocks that FEC could not repair, packets lost, and connections given up.", "not counted", 3, 4}, "short",
-=======
-		number(about{"Errors", "In 10 minutes: symbol errors, blocks that FEC could not repair, packets lost, and connections given up.", "no counters are known", 3, 4}, "short",
->>>>>>> main
 			`round(sum(increase(gpufabric_ethernet_symbol_errors_total{@port}[10m])
   or increase(gpufabric_hca_port_symbol_errors_total{@port}[10m])
   or increase(gpufabric_ethernet_fec_uncorrectable_blocks_total{@port}[10m])
   or increase(gpufabric_ethernet_received_discards_total{@port}[10m])
   or increase(gpufabric_hca_port_receive_errors_total{@port}[10m])
   or increase(gpufabric_hca_retries_exceeded_total{@port}[10m])))`, zero(bad), nil),
-<<<<<<< HEAD
 		number(about{"Is paused", "Share of time in which the network kept the port from sending, in 5 minutes.", "not counted", 3, 4}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
 		number(about{"Pauses switch", "Share of time in which the port told its switch to wait, in 5 minutes: the host takes less than it is sent.", "not counted", 3, 4}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
 		number(about{"RoCE settings", "Whether traffic class, DSCP, priority, PFC and ECN agree; not known on ports without RoCE.", "not known", 3, 4}, "none",
 			`min(gpufabric_roce_chain_consistent{@port})`, nil, words{"1": {"consistent", good}, "0": {"contradict", bad}}),
 		number(about{"Last probe", "Bus bandwidth of the last probe of this rail over its own baseline, which takes five results.", "no result", 3, 4}, "percentunit",
-=======
-		number(about{"Is paused", "Share of time in which the network kept the port from sending, in 5 minutes.", "no counters are known", 3, 4}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
-		number(about{"Pauses switch", "Share of time in which the port told its switch to wait, in 5 minutes: the host takes less than it is sent.", "no counters are known", 3, 4}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
-		number(about{"RoCE settings", "Whether traffic class, DSCP, priority, PFC and ECN agree.", "no RoCE port, or unknown", 3, 4}, "none",
-			`min(gpufabric_roce_chain_consistent{@port})`, nil, words{"1": {"consistent", good}, "0": {"contradict", bad}}),
-		number(about{"Last probe", "Bus bandwidth of the last probe of this rail over its own baseline.", "no baseline yet", 3, 4}, "percentunit",
->>>>>>> main
 			`min(gpufabric_probe_baseline_ratio{kind="rail",@port})`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, nil),
 	}
 }

@@ -28,34 +28,20 @@ func roceNow() line {
 	const paused, pausing = `max(max without (priority) (rate(gpufabric_roce_received_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_received_pause_seconds_total{@port}[5m]))`,
 		`max(max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]))`
 	return line{
-<<<<<<< HEAD
 		number(about{"Most paused", "Share of time in which the network kept the worst port from sending, in 5 minutes. Above 10 % jobs feel it: look for congestion in the switches.", "no pause counters are known", 4, 5}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
 		number(about{"Most pausing", "Share of time in which the worst host told its switch to wait, in 5 minutes. Above 5 % that host takes less than it is sent; above 50 % it is a storm, which spreads.", "no pause counters are known", 4, 5}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
-		number(about{"Lossless packets lost", "Packets dropped on arrival in priorities that should lose nothing, per second, all ports.", "no discard counters by priority are known", 4, 5}, packets,
-			`sum(rate(gpufabric_roce_received_discards_total{@port}[5m]) and on (cluster, job, instance, device, port, priority) gpufabric_roce_pfc_enabled{@port} == 1)`, []step{{0, good}, {1e-6, bad}}, nil),
-		number(about{"Connections given up", "Connections whose retries were used up within 10 minutes. Their jobs fail.", "no such counters are known", 4, 5}, "short",
-			`sum(increase(gpufabric_hca_retries_exceeded_total{@port}[10m]))`, []step{{0, good}, {0.5, bad}}, nil),
-		number(about{"Ports in a storm", "Ports whose NIC warned within 10 minutes that it pauses for too long, or dropped instead, and ports that paused their switch for more than half of the last 5 minutes.", "no pauses and no storms are counted", 4, 5}, "none",
-=======
-		number(about{"Most paused by the network", "Share of time in which the network kept the worst port from sending, in 5 minutes. Above 10 % jobs feel it: look for congestion in the switches.", "no pause counters are known", 4, 5}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
-		number(about{"Most pausing the network", "Share of time in which the worst host told its switch to wait, in 5 minutes. Above 5 % that host takes less than it is sent; above 50 % it is a storm, which spreads.", "no pause counters are known", 4, 5}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
 		number(about{"Lossless packets lost", "Packets dropped on arrival in priorities that should lose nothing, per second, all ports.", "no counters by priority", 4, 5}, packets,
 			`sum(rate(gpufabric_roce_received_discards_total{@port}[5m]) and on (cluster, job, instance, device, port, priority) gpufabric_roce_pfc_enabled{@port} == 1)`, []step{{0, good}, {1e-6, bad}}, nil),
 		number(about{"Connections given up", "Connections whose retries were used up within 10 minutes. Their jobs fail.", "no such counters are known", 4, 5}, "short",
 			`sum(increase(gpufabric_hca_retries_exceeded_total{@port}[10m]))`, []step{{0, good}, {0.5, bad}}, nil),
-		number(about{"Ports in a pause storm", "Ports whose NIC warned within 10 minutes that it pauses for too long, or dropped instead, and ports that paused their switch for more than half of the last 5 minutes.", "no pauses are counted", 4, 5}, "none",
->>>>>>> main
+		number(about{"Ports in a storm", "Ports whose NIC warned within 10 minutes that it pauses for too long, or dropped instead, and ports that paused their switch for more than half of the last 5 minutes.", "no pauses are counted", 4, 5}, "none",
 			orZero(`count(sum by (cluster, instance, device, port) (
   increase(gpufabric_ethernet_pause_storm_warnings_total{@port}[10m]) > 0
   or increase(gpufabric_ethernet_pause_storm_errors_total{@port}[10m]) > 0
   or rate(gpufabric_roce_transmitted_pause_seconds_total{@port}[5m]) > 0.5
   or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]) > 0.5
 ))`, `gpufabric_ethernet_pause_storm_warnings_total{@port} or gpufabric_roce_transmitted_pause_seconds_total{@port}`), zero(bad), nil),
-<<<<<<< HEAD
-		number(about{"Broken RoCE chains", "Ports whose settings contradict each other between traffic class, DSCP, priority, PFC and ECN. The node's dashboard says where.", "no RoCE port, or the chain cannot be told", 4, 5}, "none",
-=======
-		number(about{"Ports with a broken RoCE chain", "Ports whose settings contradict each other between traffic class, DSCP, priority, PFC and ECN. The node's dashboard says where.", "no RoCE port, or unknown", 4, 5}, "none",
->>>>>>> main
+		number(about{"Broken RoCE chains", "Ports whose settings contradict each other between traffic class, DSCP, priority, PFC and ECN. The node's dashboard says where.", "no RoCE port, or unknown", 4, 5}, "none",
 			orZero(`count(gpufabric_roce_chain_consistent{@port} == 0)`, `gpufabric_roce_chain_consistent{@port}`), zero(bad), nil),
 	}
 }
