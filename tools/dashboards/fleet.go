@@ -83,14 +83,14 @@ func fleetLevels() line {
 	return line{
 		grid(about{"Service levels", "What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed, and what is below -100 % is shown as that.", "no service levels: the recording rules are not loaded, or nothing is known yet", 14, 10},
 			[]string{
-				`max by (cluster, slo) (cluster:gpufabric_slo_objective:ratio{@cluster})`,
+				orElse(`max by (cluster, slo) (cluster:gpufabric_slo_objective:ratio{@cluster})`, `avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`, sortedLast),
 				`avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`,
 				`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_1d{@cluster})`,
 				`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_30d{@cluster})`,
 				`clamp_min(min by (cluster, slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1)`,
 			}, "Service level",
 			column{field: "slo", title: "Service level", words: objectives()},
-			column{field: "A", title: "Objective", unit: "percentunit", width: 80},
+			column{field: "A", title: "Objective", unit: "percentunit", none: "unknown", width: 80},
 			column{field: "B", title: "Now", unit: "percentunit", width: 65},
 			column{field: "C", title: "1 day", unit: "percentunit", width: 65},
 			column{field: "D", title: "30 days", unit: "percentunit", width: 70},
@@ -120,18 +120,20 @@ func fleetTrends() line {
 }
 
 func allNodes() panel {
-	return grid(about{"All nodes", "Every node that answers, with its ports, GPUs and probes.", "no exporter answers", 24, 12},
+	return grid(about{"All nodes", "Every node that answers or is silent, with its ports, GPUs and probes.", "no exporter answers", 24, 12},
 		[]string{
-			`max by (cluster, instance, kernel_release) (gpufabric_node_info{@node})`,
+			`max by (cluster, instance, kernel_release) (gpufabric_node_info{@node})
+or 0 * max by (cluster, instance) (` + silent + `)`,
 			`count by (cluster, instance) (gpufabric_hca_port_state{state="active",@node} == 1 unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role!="compute"})`,
 			`max by (cluster, instance) (gpufabric_node_compute_ports_expected{@node})`,
 			`max by (cluster, instance) (gpufabric_node_gpus{@node})`,
 			`min by (cluster, instance) (gpufabric_probe_baseline_ratio{kind!="socket",@node})`,
 			`count by (cluster, instance) (gpufabric_check_unknown{@node} == 1)`,
-			orElse(`count by (cluster, instance) (`+problems(of(diagnose.Critical))+`)`, `max by (cluster, instance) (gpufabric_node_info{@node})`, sortedFirst),
+			orElse(`count by (cluster, instance) (`+problems(of(diagnose.Critical))+`)`, `max by (cluster, instance) (gpufabric_node_info{@node} or `+silent+`)`, sortedFirst),
 			`count by (cluster, instance) (` + problems(of(diagnose.Warning)) + `)`,
 		}, "-Critical",
 		column{field: "instance", title: "Node", link: toNode()},
+		column{field: "A", title: "Exporter", words: words{"1": {"answers", plainly}, "0": {"silent", bad}}, width: 80},
 		column{field: "G", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 80},
 		column{field: "H", title: "Warnings", none: "none", steps: []step{{1, warning}}, width: 90},
 		column{field: "kernel_release", title: "Kernel"},
