@@ -8,7 +8,12 @@ func port(t texts) board {
 		name: "port", title: "GPU fabric: port", oneNode: true, oneDevice: true, annotations: true,
 		description: "One port: its state, rate, traffic, errors, pauses, settings and probe, now and over time, against what is expected of it.",
 		lines: []line{
-			portNow(), {portIdentity()}, {portFindings(t), portCourse()}, {qosChain(4)}, {gids(24, 4)}, {portProbes()},
+			portNow(),
+			{portIdentity()},
+			{portFindings(t), portCourse()},
+			{qosChain(4)},
+			{gids(24, 4)},
+			{portProbes()},
 			portTraffic(), portPauses(), portErrors(),
 		},
 		rows: []row{{"PCIe", []line{portPCIe()}}},
