@@ -26,10 +26,11 @@ func portNow() line {
 		pausing  = `max(max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]))`
 		current  = `8 * min(gpufabric_hca_port_rate_bytes_per_second{@port})`
 		expected = `8 * max(gpufabric_hca_port_expected_rate_bytes_per_second{@port})`
+		slow     = `(gpufabric_hca_port_rate_bytes_per_second{@port} < on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})`
 	)
 	speed := number(about{"Rate", "Signalling rate of the link, which is unknown while it is down: green at the expected rate, red below it, without colour where no rate is expected.", "unknown", 3, 4}, "bps",
-		current+" >= "+expected, []step{{0, good}}, nil)
-	speed = instead(speed, "B", current+" < "+expected, "bps", bad)
+		current+" and on () "+expected+" unless on () "+slow, []step{{0, good}}, nil)
+	speed = instead(speed, "B", "8 * min("+slow+")", "bps", bad)
 	speed = instead(speed, "C", current+" unless on () "+expected, "bps", plainly)
 	return line{
 		number(about{"State", "Logical state of the port; of several ports the worst.", "unknown", 3, 4}, "none",
