@@ -165,7 +165,7 @@ func TestIntruders(t *testing.T) {
 			on(func(g *fabric.GPU) { unread(&g.Processes) })(m)
 			other(func(g *fabric.GPU) { g.Processes.Value = compute(800) })(m)
 		}, "compute process 800", ""},
-		{"a GPU is gone", on(func(g *fabric.GPU) { g.UUID = "" }), "", "does not show " + gpuA},
+		{"a GPU is gone", on(func(g *fabric.GPU) { g.UUID = "" }), "", "the driver no longer lists " + gpuA},
 		{"no answer", func(m *machine) { m.gpuErr = errBoom }, "", "boom"},
 		{"unknown maintenance", func(m *machine) { m.whyErr = errBoom }, "", "boom"},
 		{"no control groups", func(m *machine) { m.groupErr = errBoom }, "", "boom"},

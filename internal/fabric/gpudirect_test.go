@@ -102,7 +102,7 @@ var gdrTruths = []gdrTruth{
 	{"peermem of another ib_core", func(in *GDRInputs) { noDMABuf(in); bound(in, ok(false)) }, "module", "", "built for another version"},
 	{"dma-buf makes up for it", func(in *GDRInputs) { bound(in, ok(false)) }, "dmabuf", "yes", ""},
 	{"ib_core shows no clients", func(in *GDRInputs) { noDMABuf(in); bound(in, NotKnown[bool](ReasonMissing, "", at)) }, "peermem", "yes", "nvidia_peermem is loaded"},
-	{"ib_core's clients unreadable", func(in *GDRInputs) { noDMABuf(in); bound(in, NotKnown[bool](ReasonPrivilege, "", at)) }, "privilege", "", "whether ib_core knows it"},
+	{"ib_core's clients unreadable", func(in *GDRInputs) { noDMABuf(in); bound(in, NotKnown[bool](ReasonPrivilege, "", at)) }, "privilege", "", "whether it is registered with ib_core"},
 	{"old kernel", func(in *GDRInputs) { noPeermem(in); in.Kernel = ok("5.4.0-150-generic") }, "module", "", "Linux 5.4 is older than 5.12"},
 	{"kernel 5.12", func(in *GDRInputs) { in.Kernel = ok("5.12.0") }, "dmabuf", "yes", ""},
 	{"kernel 5.11 with peermem", func(in *GDRInputs) { in.Kernel = ok("5.11.22") }, "peermem", "yes", ""},
@@ -158,15 +158,15 @@ var gdrTruths = []gdrTruth{
 	}, "dmabuf", "yes", ""},
 	{"a file says where everything is", func(in *GDRInputs) {
 		in.Way.Distance, in.NCCL = ok(DistancePHB), withNCCL("NCCL_TOPO_FILE", "/opt/topo.xml")
-	}, "unsupported", "", "NCCL_TOPO_FILE (/etc/nccl.conf:1) tells NCCL where GPUs and NICs are"},
+	}, "unsupported", "", "NCCL_TOPO_FILE (/etc/nccl.conf:1) sets the positions of GPUs and NICs"},
 	{"a file says so, and any distance will do", func(in *GDRInputs) {
 		in.Way.Distance, in.NCCL = ok(DistancePHB), withNCCL("NCCL_NET_GDR_LEVEL", "SYS", "NCCL_TOPO_FILE", "/opt/topo.xml")
 	}, "dmabuf", "yes", "within SYS"},
 	{"a file says so, and no distance will do", func(in *GDRInputs) {
 		in.NCCL = withNCCL("NCCL_NET_GDR_LEVEL", "LOC", "NCCL_TOPO_FILE", "/opt/topo.xml")
 	}, "level", "", "no more than LOC"},
-	{"a virtual machine with a file", func(in *GDRInputs) { virtualTopology(in, Known(true, "var/run/v.xml", at)) }, "unsupported", "", "/var/run/v.xml tells NCCL"},
-	{"a file that may be there", func(in *GDRInputs) { virtualTopology(in, NotKnown[bool](ReasonPrivilege, "", at)) }, "privilege", "", "whether a file tells NCCL"},
+	{"a virtual machine with a file", func(in *GDRInputs) { virtualTopology(in, Known(true, "var/run/v.xml", at)) }, "unsupported", "", "/var/run/v.xml sets the positions"},
+	{"a file that may be there", func(in *GDRInputs) { virtualTopology(in, NotKnown[bool](ReasonPrivilege, "", at)) }, "privilege", "", "whether a file sets the positions"},
 	{"NCCL's configuration unreadable", func(in *GDRInputs) { in.NCCL = NotKnown[*NCCLConfig](ReasonPrivilege, "", at) }, "privilege", "", "its configuration could not be read"},
 
 	// NVLink-C2C.
@@ -217,14 +217,14 @@ var gdrTruths = []gdrTruth{
 	{"ACS on, coherent", func(in *GDRInputs) { grace(in); in.Way.Redirects = ok([]string{"0000:17:00.0"}) }, "dmabuf", "yes", ""},
 	{"ACS on a way that goes up anyway", func(in *GDRInputs) {
 		in.Way.Distance, in.NCCL, in.Way.Redirects = ok(DistancePHB), withNCCL("NCCL_NET_GDR_LEVEL", "SYS"), ok([]string{"0000:17:00.0"})
-	}, "dmabuf", "yes", "ACS does not matter"},
+	}, "dmabuf", "yes", "ACS does not affect"},
 	{"ACS may not be read", func(in *GDRInputs) { in.Way.Redirects = NotKnown[[]string](ReasonPrivilege, "", at) }, "privilege", "yes", "(ACS) is not known"},
 	{"IOMMU translates", func(in *GDRInputs) { in.NICIOMMU = ok("DMA-FQ") }, "iommu", "yes", "an IOMMU translates"},
 	{"IOMMU translates for the GPU", func(in *GDRInputs) { in.Way.IOMMU = ok("DMA") }, "iommu", "yes", ""},
 	{"IOMMU translates for the NIC, the GPU is unknown", func(in *GDRInputs) {
 		in.NICIOMMU, in.Way.IOMMU = ok("DMA"), NotKnown[string](ReasonIO, "", at)
 	}, "iommu", "yes", ""},
-	{"IOMMU in a guest", func(in *GDRInputs) { in.NICIOMMU, in.Hypervisor = ok("DMA-FQ"), ok(true) }, "dmabuf", "yes", "host's affair"},
+	{"IOMMU in a guest", func(in *GDRInputs) { in.NICIOMMU, in.Hypervisor = ok("DMA-FQ"), ok(true) }, "dmabuf", "yes", "the host manages the IOMMU"},
 	{"no IOMMU", func(in *GDRInputs) { in.NICIOMMU, in.Way.IOMMU = None[string]("", at), None[string]("", at) }, "dmabuf", "yes", "no IOMMU translates"},
 	{"NIC of a driver in user space", func(in *GDRInputs) { in.NICIOMMU = ok("unmanaged") }, "unsupported", "yes", ""},
 	{"ACS and IOMMU, and no module", func(in *GDRInputs) {

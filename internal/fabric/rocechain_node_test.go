@@ -138,8 +138,8 @@ func TestRoCETrafficOfNode(t *testing.T) {
 	}
 	for step, says := range map[RoCEStep]string{
 		RoCEObservedPriority: "in the last 10 s RDMA sent 1 GB, at least 100 % of it with priority 3", RoCEObservedLoss: "dropped 2 packets of the lossless priority 3",
-		RoCEObservedPauseReceived: "the network paused this host priority 3 for 30.0 % of the time",
-		RoCEObservedPauseSent:     "the NIC itself noticed 2 PFC storms",
+		RoCEObservedPauseReceived: "the network paused priority 3 of this host for 30.0 % of the time",
+		RoCEObservedPauseSent:     "the NIC detected 2 PFC storms",
 	} {
 		if l := c.Link(step); !strings.Contains(l.Evidence, says) {
 			t.Errorf("%s: %+v", step, l)
@@ -270,7 +270,7 @@ func TestObserveRoCE(t *testing.T) {
 		{"notifications in priority 6", func(t *watched) { t.SentBytes[3], t.SentBytes[6] = ok(uint64(98*mega)), ok(uint64(3*mega)) }, RoCEObservedPriority, StatusOK, "at least 96.0 %"},
 		{"TCP hides it", func(t *watched) { t.SentBytes[3], t.SentBytes[0] = ok(uint64(200*mega)), ok(uint64(200*mega)) }, RoCEObservedPriority, StatusUnknown, "other traffic hides how much"},
 		{"hardly any", func(t *watched) { t.SentRDMA = ok(uint64(1000)) }, RoCEObservedPriority, StatusUnknown, "too little"},
-		{"priorities stand at zero", func(t *watched) { t.SentBytes[0], t.SentBytes[3] = ok(uint64(0)), ok(uint64(0)) }, RoCEObservedPriority, StatusUnknown, "they do not count it"},
+		{"priorities stand at zero", func(t *watched) { t.SentBytes[0], t.SentBytes[3] = ok(uint64(0)), ok(uint64(0)) }, RoCEObservedPriority, StatusUnknown, "the statistics do not include it"},
 		{"RDMA is not counted", func(t *watched) { t.SentRDMA.hide(Meta{Reason: ReasonMissing, At: at}) }, RoCEObservedPriority, StatusUnknown, "not counted"},
 		{"priorities are not counted", func(t *watched) { t.SentBytes[7].hide(Meta{Reason: ReasonMissing, At: at}) }, RoCEObservedPriority, StatusUnknown, "not counted"},
 		{"marks are reported", func(*watched) {}, RoCEObservedCNP, StatusOK, "in the last 5.0 s 1000 packets came with congestion marks, and 50 notifications went out; this host slowed down for 40"},
@@ -285,10 +285,10 @@ func TestObserveRoCE(t *testing.T) {
 		{"loss of lossy traffic", func(t *watched) { t.Discards[0] = ok(uint64(5)) }, RoCEObservedLoss, StatusOK, ""},
 		{"loss is not counted", func(t *watched) { t.Discards[3].hide(Meta{Reason: ReasonMissing, At: at}) }, RoCEObservedLoss, StatusUnknown, ""},
 		{"some pause sent", func(*watched) {}, RoCEObservedPauseSent, StatusOK, "this host paused the network priority 3 for 0.1 % of the time"},
-		{"some pause received", func(*watched) {}, RoCEObservedPauseReceived, StatusOK, "the network paused this host priority 3 for 0.1 % of the time"},
+		{"some pause received", func(*watched) {}, RoCEObservedPauseReceived, StatusOK, "the network paused priority 3 of this host for 0.1 % of the time"},
 		{"storm", func(t *watched) { t.Storms = ok(uint64(1)) }, RoCEObservedPauseSent, StatusFailed, "1 PFC storms"},
-		{"this host stops the network", func(t *watched) { t.PauseSent[3] = ok(6 * time.Second) }, RoCEObservedPauseSent, StatusFailed, "stop priority 3 for 60.0 %"},
-		{"the network stops this host", func(t *watched) { t.PauseReceived[3] = ok(2 * time.Second) }, RoCEObservedPauseReceived, StatusFailed, "stop priority 3 for 20.0 %"},
+		{"this host stops the network", func(t *watched) { t.PauseSent[3] = ok(6 * time.Second) }, RoCEObservedPauseSent, StatusFailed, "paused priority 3 of the network for 60.0 %"},
+		{"the network stops this host", func(t *watched) { t.PauseReceived[3] = ok(2 * time.Second) }, RoCEObservedPauseReceived, StatusFailed, "paused priority 3 of this host for 20.0 %"},
 		{"pause is not counted", func(t *watched) { t.PauseReceived[3].hide(Meta{Reason: ReasonMissing, At: at}) }, RoCEObservedPauseReceived, StatusUnknown, ""},
 	} {
 		in := watched{

@@ -174,15 +174,15 @@ func observePauseSent(priority Fact[int], lossless Fact[bool], t *RoCETraffic) R
 			Evidence: fmt.Sprintf("in the last %s the NIC detected %d PFC storms", span(t.Window), n),
 		}
 	}
-	return observePause(s, priority, lossless, t.Window, &t.PauseSent, rocePauseSent, "this host paused the network")
+	return observePause(s, priority, lossless, t.Window, &t.PauseSent, rocePauseSent, "this host", "the network")
 }
 
 // observePauseReceived: the network tells this host to stop.
 func observePauseReceived(priority Fact[int], lossless Fact[bool], t *RoCETraffic) RoCELink {
-	return observePause(RoCEObservedPauseReceived, priority, lossless, t.Window, &t.PauseReceived, rocePauseReceived, "the network paused this host")
+	return observePause(RoCEObservedPauseReceived, priority, lossless, t.Window, &t.PauseReceived, rocePauseReceived, "the network", "this host")
 }
 
-func observePause(s RoCEStep, priority Fact[int], lossless Fact[bool], window time.Duration, times *[NumPriorities]Fact[time.Duration], limit float64, what string) RoCELink {
+func observePause(s RoCEStep, priority Fact[int], lossless Fact[bool], window time.Duration, times *[NumPriorities]Fact[time.Duration], limit float64, who, whom string) RoCELink {
 	p, l, ok := observeLossless(s, priority, lossless)
 	if !ok {
 		return l
@@ -196,7 +196,7 @@ func observePause(s RoCEStep, priority Fact[int], lossless Fact[bool], window ti
 	if share > limit {
 		l.Status = StatusFailed
 	}
-	l.Evidence = fmt.Sprintf("in the last %s %s priority %d for %s of the time", span(window), what, p, percent(share))
+	l.Evidence = fmt.Sprintf("in the last %s %s paused priority %d of %s for %s of the time", span(window), who, p, whom, percent(share))
 	return l
 }
 

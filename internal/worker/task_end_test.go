@@ -72,7 +72,7 @@ func TestKernelHoldsTask(t *testing.T) {
 	if err := <-failed; !errors.Is(err, ErrKilled) { // long before the time limit of the request
 		t.Error(err)
 	}
-	if err := task.Close(); err == nil || !strings.Contains(err.Error(), "does not let it go") {
+	if err := task.Close(); err == nil || !strings.Contains(err.Error(), "has not released it") {
 		t.Error(err)
 	}
 	if _, is := task.End(); is {

@@ -240,7 +240,7 @@ func TestKernelHoldsChild(t *testing.T) {
 	held.kill(cause{ErrHung, FailureHang})
 	p.child = held
 	for range 3 {
-		if _, err := p.Call(t.Context(), []byte("echo x")); !errors.Is(err, ErrHung) || !strings.Contains(err.Error(), "does not let it go") {
+		if _, err := p.Call(t.Context(), []byte("echo x")); !errors.Is(err, ErrHung) || !strings.Contains(err.Error(), "has not released it") {
 			t.Error(err)
 		}
 	}

@@ -11,6 +11,7 @@ func purposes() map[string]string {
 		unchanged = "- nothing is replaced here"
 		nameless  = "- the cluster of this test has no name"
 		others    = "other healthy nodes"
+		stated    = "- all nodes chosen here state it"
 	)
 	return map[string]string{
 		"fleet/variable: cluster":            nameless,
@@ -36,6 +37,14 @@ func purposes() map[string]string {
 		"node/Link errors/B":               "post-fec-errors",
 		"node/NVLink errors/A":             "nvlink-errors",
 		"node/PCIe errors/A":               "pcie-errors",
+
+		"node/Ports up/C": stated, // of EFA the state is unknown
+
+		"port/variable: cluster":      nameless,
+		"port/annotation: Firmware":   unchanged,
+		"port/annotation: GPU driver": unchanged,
+		"port/annotation: NCCL":       unchanged,
+		"port/Rate/C":                 stated, // without an expected rate
 
 		"roce/variable: cluster":               nameless,
 		"roce/Paused by the network/B":         others,

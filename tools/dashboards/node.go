@@ -177,7 +177,9 @@ func gpus() panel {
 		lost = `(max by (pci_address) (gpufabric_gpu_nic_distance{@node}) unless on (pci_address) gpufabric_gpu_info{@node})`
 		gone = "lost, or no driver"
 	)
-	down := `(` + ofGPU(`gpufabric_nvlink_links{@node}`) + ` - ` + ofGPU(`gpufabric_nvlink_links_active{@node}`) + `)`
+	// A GPU on a PCIe card without a bridge has links, none of which is up.
+	up := ofGPU(`gpufabric_nvlink_links_active{@node}`)
+	down := `(` + ofGPU(`gpufabric_nvlink_links{@node}`) + ` - (` + up + ` > 0))`
 	rank := `0 * ` + lost + `
   or 0 * (gpufabric_gpudirect_usable{@node} == 0)
   or 0 * (` + down + ` > 0)
@@ -192,7 +194,7 @@ func gpus() panel {
 			`max by (pci_address, path) (gpufabric_gpudirect_path{@node} == 1)`,
 			`max by (pci_address, reason) (gpufabric_gpudirect_blocked{@node} == 1 or label_replace(gpufabric_gpudirect_unknown{@node} == 1, "reason", "unknown: $1", "reason", "(.*)"))`,
 			ofGPU(`gpufabric_gpu_utilization_ratio{@node}`),
-			ofGPU(`gpufabric_nvlink_links_active{@node}`),
+			up,
 			down,
 			`max by (pci_address) (gpufabric_pcie_link_degraded{device="",@node})`,
 		}, "",
@@ -207,7 +209,7 @@ func gpus() panel {
 		column{field: "reason", title: "Blocked by", none: "-"},
 		column{field: "G", title: "Busy", unit: "percentunit", width: 65},
 		column{field: "H", title: "NVLinks up", none: "none", width: 90},
-		column{field: "I", title: "NVLinks down", none: "none", steps: []step{{0, good}, {1, bad}}, width: 112},
+		column{field: "I", title: "NVLinks down", none: "-", steps: []step{{0, good}, {1, bad}}, width: 112},
 		column{field: "J", title: "PCIe degraded", words: yesNo(bad, good), width: 110})
 }
 
@@ -218,10 +220,10 @@ func nodeProbes() panel {
 func nodeTraffic() line {
 	return line{
 		over(about{"Sent, by port", "What each port sends over RDMA (on InfiniBand: all it sends), and what else leaves all interfaces together, mostly TCP.", "no traffic counters are known", 12, 8}, "Bps", nil,
-			curve{`sum by (device) (rate(gpufabric_hca_port_transmitted_data_bytes_total{@port}[$__rate_interval]))`, "{{device}} RDMA"},
-			curve{`sum(rate(gpufabric_ethernet_transmitted_other_unicast_bytes_total{@port}[$__rate_interval]))`, "all ports, not RDMA"}),
+			curve{`sum by (device) (` + carried("gpufabric_hca_port_transmitted_data_bytes_total") + `)`, "{{device}} RDMA"},
+			curve{`sum(` + carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total") + `)`, "all ports, not RDMA"}),
 		over(about{"Received, by port", "What each port receives over RDMA (on InfiniBand: all it receives), and what else comes in on all interfaces together, mostly TCP.", "no traffic counters are known", 12, 8}, "Bps", nil,
-			curve{`sum by (device) (rate(gpufabric_hca_port_received_data_bytes_total{@port}[$__rate_interval]))`, "{{device}} RDMA"},
-			curve{`sum(rate(gpufabric_ethernet_received_other_unicast_bytes_total{@port}[$__rate_interval]))`, "all ports, not RDMA"}),
+			curve{`sum by (device) (` + carried("gpufabric_hca_port_received_data_bytes_total") + `)`, "{{device}} RDMA"},
+			curve{`sum(` + carried("gpufabric_ethernet_received_other_unicast_bytes_total") + `)`, "all ports, not RDMA"}),
 	}
 }

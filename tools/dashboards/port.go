@@ -8,7 +8,12 @@ func port(t texts) board {
 		name: "port", title: "GPU fabric: port", oneNode: true, oneDevice: true, annotations: true,
 		description: "One port: its state, rate, traffic, errors, pauses, settings and probe, now and over time, against what is expected of it.",
 		lines: []line{
-			portNow(), {portIdentity()}, {portFindings(t), portCourse()}, {qosChain(4)}, {gids(24, 4)}, {portProbes()},
+			portNow(),
+			{portIdentity()},
+			{portFindings(t), portCourse()},
+			{qosChain(4)},
+			{gids(24, 4)},
+			{portProbes()},
 			portTraffic(), portPauses(), portErrors(),
 		},
 		rows: []row{{"PCIe", []line{portPCIe()}}},
@@ -21,10 +26,11 @@ func portNow() line {
 		pausing  = `max(max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]))`
 		current  = `8 * min(gpufabric_hca_port_rate_bytes_per_second{@port})`
 		expected = `8 * max(gpufabric_hca_port_expected_rate_bytes_per_second{@port})`
+		slow     = `(gpufabric_hca_port_rate_bytes_per_second{@port} < on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})`
 	)
 	speed := number(about{"Rate", "Signalling rate of the link, which is unknown while it is down: green at the expected rate, red below it, without colour where no rate is expected.", "unknown", 3, 4}, "bps",
-		current+" >= "+expected, []step{{0, good}}, nil)
-	speed = instead(speed, "B", current+" < "+expected, "bps", bad)
+		current+" and on () "+expected+" unless on () "+slow, []step{{0, good}}, nil)
+	speed = instead(speed, "B", "8 * min("+slow+")", "bps", bad)
 	speed = instead(speed, "C", current+" unless on () "+expected, "bps", plainly)
 	return line{
 		number(about{"State", "Logical state of the port; of several ports the worst.", "unknown", 3, 4}, "none",
@@ -115,10 +121,10 @@ func portTraffic() line {
 		over(about{"Traffic and rate", "What the port sends and receives over RDMA (on InfiniBand: all of it) and otherwise, mostly TCP, against the rate of its link and the expected rate.", "exporter silent, or no traffic counters are known", 12, 9}, "bps", nil,
 			curve{`8 * max(gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "expected rate"},
 			curve{`8 * max(gpufabric_hca_port_rate_bytes_per_second{@port})`, "rate of the link"},
-			curve{`8 * sum(` + rate("gpufabric_hca_port_transmitted_data_bytes_total") + `)`, "sent over RDMA"},
-			curve{`8 * sum(` + rate("gpufabric_hca_port_received_data_bytes_total") + `)`, "received over RDMA"},
-			curve{`8 * sum(` + rate("gpufabric_ethernet_transmitted_other_unicast_bytes_total") + `)`, "sent otherwise"},
-			curve{`8 * sum(` + rate("gpufabric_ethernet_received_other_unicast_bytes_total") + `)`, "received otherwise"}).Min(0),
+			curve{`8 * sum(` + carried("gpufabric_hca_port_transmitted_data_bytes_total") + `)`, "sent over RDMA"},
+			curve{`8 * sum(` + carried("gpufabric_hca_port_received_data_bytes_total") + `)`, "received over RDMA"},
+			curve{`8 * sum(` + carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total") + `)`, "sent otherwise"},
+			curve{`8 * sum(` + carried("gpufabric_ethernet_received_other_unicast_bytes_total") + `)`, "received otherwise"}).Min(0),
 		over(about{"Probe: measured and expected", "Bus bandwidth of the last probe through this port, what the same probe reached before (its baseline), and what the line rate lets expect where that is known.", "exporter silent, or no probe of this port: probes are off, or none runs through it", 12, 9}, "Bps", nil,
 			curve{`max(gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port} / gpufabric_probe_expected_ratio{kind="rail",@port})`, "of the line rate"},
 			curve{`max(gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port} / gpufabric_probe_baseline_ratio{kind="rail",@port})`, "baseline"},

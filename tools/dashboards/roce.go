@@ -10,6 +10,12 @@ func rates(a about, unit, by, expr, legend string) panel {
 
 func rate(metric string) string { return `rate(` + metric + `{@port}[$__rate_interval])` }
 
+// carried is the rate of a counter of bytes. What no link can carry is left out: a counter began anew at a value above 0.
+func carried(metric string) string {
+	const port = "cluster, job, instance, device, port"
+	return `(` + rate(metric) + ` unless ` + rate(metric) + ` > on (` + port + `) group_left () max by (` + port + `) (2 * gpufabric_hca_port_rate_bytes_per_second{@port}))`
+}
+
 func roce() board {
 	return board{
 		name: "roce", title: "GPU fabric: RoCE congestion",
@@ -96,15 +102,15 @@ func roceTraffic() line {
 	}
 	return line{
 		spread(about{"RDMA sent", "What ports send over RDMA (on InfiniBand: all they send): the highest, the median and the lowest of those chosen.", "no traffic counters are known", 12, 8},
-			rate("gpufabric_hca_port_transmitted_data_bytes_total")+` or `+rate("gpufabric_ethernet_transmitted_rdma_unicast_bytes_total")),
+			carried("gpufabric_hca_port_transmitted_data_bytes_total")+` or `+carried("gpufabric_ethernet_transmitted_rdma_unicast_bytes_total")),
 		spread(about{"Other traffic sent", "What RDMA-capable interfaces send that is not RDMA, mostly TCP. On a training port it takes bandwidth from RDMA, or replaces it.", "the NICs do not count it apart", 12, 8},
-			rate("gpufabric_ethernet_transmitted_other_unicast_bytes_total")),
+			carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total")),
 	}
 }
 
 func priorities() panel {
 	return over(about{"Sent, by priority", "What the ports chosen send in each priority. RoCE should be in one, and other traffic in others.", "no counters by priority are known", 24, 7}, "Bps", nil,
-		curve{`sum by (priority) (rate(gpufabric_roce_priority_transmitted_bytes_total{@port}[$__rate_interval]))`, "priority {{priority}}"})
+		curve{`sum by (priority) (` + carried("gpufabric_roce_priority_transmitted_bytes_total") + `)`, "priority {{priority}}"})
 }
 
 func congestionControl() panel {
