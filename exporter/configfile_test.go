@@ -24,7 +24,7 @@ func TestServeFindsConfiguration(t *testing.T) {
 		Config: site.Config{Default: file}, NewObserver: func(observer.Options) (site.Observer, error) { return ob, nil },
 	}}
 	p := startWith(t, o)
-	contains(t, p.Stderr.String(), "does not exist, so nothing is compared")
+	contains(t, p.Stderr.String(), "does not exist, so the node is not compared")
 	lacksMetric := func(want bool) {
 		t.Helper()
 		if _, body, _ := p.Get("/metrics"); strings.Contains(body, "gpufabric_node_compute_ports_expected 3\n") == want {
@@ -44,7 +44,7 @@ func TestServeFindsConfiguration(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if status, body, _ := p.Do("POST", "/-/reload"); status != http.StatusInternalServerError || !strings.Contains(body, "does not exist any more") {
+	if status, body, _ := p.Do("POST", "/-/reload"); status != http.StatusInternalServerError || !strings.Contains(body, "no longer exists") {
 		t.Errorf("reload of what is gone: %d %s", status, body)
 	}
 	lacksMetric(false)

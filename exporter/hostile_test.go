@@ -377,7 +377,7 @@ func TestEndWhileEverythingHangs(t *testing.T) {
 	cancel()
 	select {
 	case c := <-code:
-		if c != command.OK || !strings.Contains(stderr.String(), "something still hangs") {
+		if c != command.OK || !strings.Contains(stderr.String(), "a read still hangs") {
 			t.Errorf("exit code %d, %s", c, stderr.String())
 		}
 	case <-time.After(time.Minute):

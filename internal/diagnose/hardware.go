@@ -134,7 +134,7 @@ func rememberedText(list []fabric.Remembered) string {
 		}
 		text := fmt.Sprintf("The node has %d %s; at %s it had %d", r.Now, what, r.Seen.UTC().Format("2006-01-02 15:04 UTC"), r.Then)
 		if len(r.Missing) > 0 {
-			text += ", also " + strings.Join(r.Missing[:min(len(r.Missing), 4)], ", ")
+			text += ", including " + strings.Join(r.Missing[:min(len(r.Missing), 4)], ", ")
 		}
 		texts = append(texts, text+".")
 	}

@@ -55,7 +55,7 @@ func TestHardware(t *testing.T) {
 		{"fewer than before", nodeWith(7, "mlx5_0"), func(n *fabric.Node) {
 			n.RememberedIn = "/var/lib/x"
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8, Seen: time.Unix(1.7e9, 0), Missing: []string{"0000:db:00.0"}}}
-		}, Unknown, "The node has 7 GPUs; at 2023-11-14 22:13 UTC it had 8, also 0000:db:00.0. If it was removed on purpose, set expected.gpus and expected.compute_ports, or remove /var/lib/x."},
+		}, Unknown, "The node has 7 GPUs; at 2023-11-14 22:13 UTC it had 8, including 0000:db:00.0. If it was removed on purpose, set expected.gpus and expected.compute_ports, or remove /var/lib/x."},
 		{"fewer than before, as the site says", nodeWith(7, "mlx5_0"), func(n *fabric.Node) {
 			n.Policy.GPUs = new(7)
 			n.Remembered = []fabric.Remembered{{Kind: fabric.PCIGPU, Now: 7, Then: 8}}

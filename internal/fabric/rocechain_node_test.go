@@ -284,7 +284,7 @@ func TestObserveRoCE(t *testing.T) {
 		{"loss", func(t *watched) { t.Discards[3] = ok(uint64(5)) }, RoCEObservedLoss, StatusFailed, "dropped 5 packets of the lossless priority 3"},
 		{"loss of lossy traffic", func(t *watched) { t.Discards[0] = ok(uint64(5)) }, RoCEObservedLoss, StatusOK, ""},
 		{"loss is not counted", func(t *watched) { t.Discards[3].hide(Meta{Reason: ReasonMissing, At: at}) }, RoCEObservedLoss, StatusUnknown, ""},
-		{"some pause sent", func(*watched) {}, RoCEObservedPauseSent, StatusOK, "this host paused the network priority 3 for 0.1 % of the time"},
+		{"some pause sent", func(*watched) {}, RoCEObservedPauseSent, StatusOK, "this host paused priority 3 of the network for 0.1 % of the time"},
 		{"some pause received", func(*watched) {}, RoCEObservedPauseReceived, StatusOK, "the network paused priority 3 of this host for 0.1 % of the time"},
 		{"storm", func(t *watched) { t.Storms = ok(uint64(1)) }, RoCEObservedPauseSent, StatusFailed, "1 PFC storms"},
 		{"this host stops the network", func(t *watched) { t.PauseSent[3] = ok(6 * time.Second) }, RoCEObservedPauseSent, StatusFailed, "paused priority 3 of the network for 60.0 %"},

@@ -47,7 +47,7 @@ func TestCheckFindsConfiguration(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &report); err != nil || code != command.Failure || report.Configuration.File != file || report.Configuration.Text != file {
 		t.Errorf("as JSON: exit code %d, %v\n%s", code, err, out)
 	}
-	if code, out := run("check", "--config.file=none"); code != command.OK || !strings.Contains(out, "Configuration: none: nothing is compared") {
+	if code, out := run("check", "--config.file=none"); code != command.OK || !strings.Contains(out, "Configuration: none: the node is not compared") {
 		t.Errorf("refused: exit code %d\n%s", code, out)
 	}
 	other := write("other.yml", "expected: {compute_ports: 8}\n")

@@ -67,8 +67,8 @@ func findings() map[string]shown {
 
 		"traffic_on_wrong_priority": {fabric.RoCEObservedPriority, "roce_traffic_priority", "none of it with priority 3"},
 		"marked_without_cnp":        {fabric.RoCEObservedCNP, "roce_congestion_answered", "and 0 notifications went out"},
-		"pfc_storm":                 {fabric.RoCEObservedPauseSent, "roce_pause_sent", "stop priority 3 for 90.0 % of the time"},
-		"paused_by_network":         {fabric.RoCEObservedPauseReceived, "roce_pause_received", "stop priority 3 for 35.0 % of the time"},
+		"pfc_storm":                 {fabric.RoCEObservedPauseSent, "roce_pause_sent", "this host paused priority 3 of the network for 90.0 % of the time"},
+		"paused_by_network":         {fabric.RoCEObservedPauseReceived, "roce_pause_received", "the network paused priority 3 of this host for 35.0 % of the time"},
 		"lossless_priority_drops":   {fabric.RoCEObservedLoss, "roce_lossless", "dropped 9300 packets of the lossless priority 3"},
 	}
 }

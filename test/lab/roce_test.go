@@ -249,9 +249,9 @@ func testRoCETraffic(t *testing.T, _ *exporter) {
 		{"as it should be", map[string]float64{rdma: 1e9, "tx_prio3_bytes": 1.02e9, "np_ecn_marked_roce_packets": 2000, "np_cnp_sent": 90}, nil, ""},
 		{"traffic on another priority", map[string]float64{rdma: 1e9, "tx_prio0_bytes": 1.02e9}, []string{"roce_traffic_priority fakehca_0 failed"}, "none of it with priority 3"},
 		{"marked, and no notification", map[string]float64{"np_ecn_marked_roce_packets": 2000}, []string{"roce_congestion_answered fakehca_0 failed"}, "0 notifications went out"},
-		{"PFC storm", map[string]float64{"tx_prio3_pause_duration": 900_000}, []string{"roce_pause_sent fakehca_0 failed"}, "stop priority 3"},
+		{"PFC storm", map[string]float64{"tx_prio3_pause_duration": 900_000}, []string{"roce_pause_sent fakehca_0 failed"}, "this host paused priority 3 of the network"},
 		{"PFC storm that the NIC noticed", map[string]float64{"tx_pause_storm_error_events": 1}, []string{"roce_pause_sent fakehca_0 failed"}, "PFC storms"},
-		{"paused by the network", map[string]float64{"rx_prio3_pause_duration": 350_000}, []string{"roce_pause_received fakehca_0 failed"}, "stop priority 3"},
+		{"paused by the network", map[string]float64{"rx_prio3_pause_duration": 350_000}, []string{"roce_pause_received fakehca_0 failed"}, "the network paused priority 3 of this host"},
 		{"lossless drops", map[string]float64{"rx_prio3_discards": 300}, []string{"roce_lossless fakehca_0 failed"}, "of the lossless priority 3"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

@@ -187,7 +187,7 @@ func TestCheckInterval(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", code, out)
 	}
 	code, out, _ = checked(t, "--scenario=healthy", "--only=roce_pause_sent", "--interval=2s")
-	if code != exitChecked || !strings.Contains(out, "0 failed, 0 unknown, 1 checks passed") {
+	if code != exitChecked || !strings.Contains(out, "0 failed, 0 unknown, 1 check passed") {
 		t.Errorf("healthy: exit code %d:\n%s", code, out)
 	}
 }
@@ -273,7 +273,7 @@ func TestCheckTable(t *testing.T) {
 <32>ok     <>  critical  port_active               c
 <32>ok     <>  critical  gid_usable                d
 Configuration: /site.yml
-1 failed, 1 unknown, 1 checks passed
+1 failed, 1 unknown, 1 check passed
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)

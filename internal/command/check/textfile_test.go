@@ -178,7 +178,7 @@ func TestTextfileThatCannotBeWritten(t *testing.T) {
 	}
 	for _, path := range []string{"/proc/gpufabric.prom", taken, filepath.Join(dir, "missing", "x.prom"), "/dev/null/x.prom"} {
 		code, out, errs := checked(t, "--scenario=healthy", "--only=port_active", "--textfile="+path)
-		if code != exitUnchecked || !strings.Contains(errs, fmt.Sprintf("--textfile=%q: ", path)) || !strings.Contains(out, "0 failed, 0 unknown, 1 checks passed") {
+		if code != exitUnchecked || !strings.Contains(errs, fmt.Sprintf("--textfile=%q: ", path)) || !strings.Contains(out, "0 failed, 0 unknown, 1 check passed") {
 			t.Errorf("%s: exit code %d: %s%s", path, code, out, errs)
 		}
 	}
