@@ -248,6 +248,12 @@ func balanced(t string) int {
 			}
 		case '\\':
 			i++
+		case '\'', '"': // a bracket between quotes is none of the command's
+			if open == '(' {
+				if n := strings.IndexByte(t[i+1:], t[i]); n >= 0 {
+					i += n + 1
+				}
+			}
 		}
 	}
 	return 2

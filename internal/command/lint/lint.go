@@ -56,18 +56,22 @@ type linting struct {
 
 // New returns the command.
 func New(s *site.Site, log *logging.Flags) *command.Command {
-	k := &linting{site: s, log: log, stdin: os.Stdin, version: lint.Newest()}
+	return (&linting{site: s, log: log, stdin: os.Stdin, version: lint.Newest()}).command()
+}
+
+func (k *linting) command() *command.Command {
+	s := k.site
 	return &command.Command{
 		Name: "lint", Help: "Say what NCCL makes of settings, line by line: in an nccl.conf, an environment file, a shell or Slurm script, or a manifest. Exit code 0: every line does what it says; 1: one does not, or harms; 2: none does, and not everything could be told; 3: the command line, the configuration or an input is wrong. Values of variables that have nothing to do with NCCL are never printed.",
 		Define: k.define,
-		Takes:  []command.Group{&s.Config, log, &s.Devices},
+		Takes:  []command.Group{&s.Config, k.log, &s.Devices},
 		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
 		Run:    k.run,
 	}
 }
 
 func (k *linting) define(f *command.Flags) {
-	f.Argument("file", "Files to read; - is the standard input.", command.Append(&k.files, command.ParseFile))
+	f.Argument("file", "Files to read; - is the standard input.", command.Append(&k.files, parseArgument))
 	f.Add("output", "Format: text, json, github (annotations of a workflow).", command.Choice(&k.output, outputText, outputJSON, outputGitHub)).Short('o').Default(string(outputText))
 	f.Switch("env", "Judge the environment that this command has, too.", &k.environment)
 	f.Add("format", "What the files are: conf (nccl.conf), env (environment file), shell, manifest (YAML, JSON); auto: by name and content.",
@@ -85,6 +89,14 @@ func (k *linting) define(f *command.Flags) {
 		}
 		return nil
 	})
+}
+
+// parseArgument parses the name of a file. Kingpin hands the argument "-" on as an empty one.
+func parseArgument(s string) (string, error) {
+	if s == "" {
+		return standardInput, nil
+	}
+	return command.ParseFile(s)
 }
 
 func (k *linting) run(ctx context.Context, c *command.Call) int {

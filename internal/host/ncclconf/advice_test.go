@@ -18,7 +18,7 @@ func TestAdvice(t *testing.T) {
 		if !known || v.Status != StatusCurrent || i > 0 && table[i-1].Name > a.Name {
 			t.Errorf("%+v: not a current variable, or not sorted", a)
 		}
-		if !slices.Contains([]string{"default", "works", "worse", "deprecated"}, a.Verdict) || !slices.Contains([]string{"info", "warning"}, a.Severity) ||
+		if !slices.Contains([]string{"default", "works", "worse", "deprecated", "ignored"}, a.Verdict) || !slices.Contains([]string{"info", "warning"}, a.Severity) ||
 			(a.Text == "") != (a.Verdict == "default") {
 			t.Errorf("%+v: verdict, severity or text", a)
 		}
