@@ -199,7 +199,7 @@ func (in *Input) add(s setting) {
 }
 
 func (in *Input) append(s setting) {
-	s.Value = fabric.MaskValue(s.Name, s.Value)
+	s.Value, s.Name = fabric.MaskValue(s.Name, s.Value), fabric.MaskCredentials(s.Name)
 	if len(s.Name) > maxValue {
 		s.Name = shown(s.Name)
 		s.findings = append(s.findings, Finding{Misread, diagnose.Warning, fmt.Sprintf("The name has more than %d bytes", maxValue), remove})

@@ -131,6 +131,12 @@ func TestCommandsOfREADME(t *testing.T) {
 		case serves:
 			args = append(args, "--web.listen-address=127.0.0.1:0")
 		}
+		if name == "lint" {
+			text := "#!/bin/bash\n#SBATCH --nodes=2\nexport NCCL_DEBUG=WARN\nexport NCCL_IB_DISABLE=true\nexport NCCL_IB_HCA=mlx5_1\nexport NCCL_SOCKET_IFNAME=bond0\n"
+			if err := os.WriteFile("job.sbatch", []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if name == "rules" { // whose FILE is no capture
 			if err := os.WriteFile("site.yml", []byte("links: {grafana: https://grafana.example}\n"), 0o600); err != nil {
 				t.Fatal(err)

@@ -73,7 +73,7 @@ func TestOnNode(t *testing.T) {
 		{"healthy", "NCCL_SOCKET_IFNAME=lo", exitFailed, []string{"lo: other nodes cannot be reached by it"}},
 		{"healthy", "NCCL_IB_DISABLE=1", exitFailed, []string{"RDMA is switched off", "NCCL takes TCP sockets"}},
 		{"healthy-efa", "NCCL_IB_DISABLE=1", exitFine, nil},
-		{"healthy-mana", "NCCL_IB_DISABLE=1", exitFine, nil},
+		{"no-rdma", "NCCL_IB_DISABLE=1", exitFine, nil},
 		{"healthy", "NCCL_NET=Socket", exitFailed, []string{"wrong_here"}},
 	} {
 		code, stdout, stderr := lintJob(t, "job.sh", "export "+c.line+"\n", "--scenario="+c.scenario)
