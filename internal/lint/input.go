@@ -49,6 +49,7 @@ type Input struct {
 	others      int  // settings of other variables
 	firstCounts bool // the first setting of a name counts, else the last one
 	scopes      int  // containers that were seen
+	host        bool // it is the configuration of the node itself
 }
 
 // setting is one line of an input.

@@ -5,6 +5,7 @@ package lint
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
@@ -188,8 +189,8 @@ func better(f fabric.NCCLFinding, s setting) string {
 	case ncclconf.RuleTrailingGarbage:
 		if n, ok := ncclconf.ParseNumber(s.Value); ok && n > 0 {
 			for suffix, shift := range map[string]uint{"k": 10, "m": 20, "g": 30} {
-				if rest, cut := strings.CutSuffix(strings.TrimSuffix(lower, "b"), suffix); cut && rest == fmt.Sprint(n) && n < 1<<20 {
-					return line(fmt.Sprint(n << shift))
+				if rest, cut := strings.CutSuffix(strings.TrimSuffix(lower, "b"), suffix); cut && rest == strconv.FormatInt(n, 10) && n < 1<<20 {
+					return line(strconv.FormatInt(n<<shift, 10))
 				}
 			}
 		}

@@ -135,10 +135,12 @@ func TestFiles(t *testing.T) {
 		{FormatConf, "hunter2\n", "1 =: misread (warning): A line that is not NAME=value is skipped without a word -> correct or remove the line\n"},
 		{FormatEnv, "NCCL_DEBUG=\"INFO\"\nTOKEN=hunter2\n", "1 NCCL_DEBUG=INFO: works\n"},
 		{FormatEnv, "NCCL_P2P_DISABLE=1\nNCCL_P2P_LEVEL=NVL\n", "1 NCCL_P2P_DISABLE=1: worse (warning): GPUs of one node do not reach each other over NVLink or PCIe: their traffic goes through host memory -> remove the line\n2 NCCL_P2P_LEVEL=NVL: ignored (info): NCCL_P2P_DISABLE=1 counts before it -> remove the line\n"},
-		{FormatManifest, "kind: Pod\nspec:\n  containers:\n  - env:\n    - {name: NCCL_DEBUG, value: WARN}\n    - name: NCCL_IB_DISABLE\n      value: 0\n    - name: TOKEN\n      value: hunter2\n  - env:\n    - name: NCCL_DEBUG\n      value: INFO\n    - name: NCCL_NET\n      valueFrom: {configMapKeyRef: {name: a, key: b}}\n",
+		{
+			FormatManifest, "kind: Pod\nspec:\n  containers:\n  - env:\n    - {name: NCCL_DEBUG, value: WARN}\n    - name: NCCL_IB_DISABLE\n      value: 0\n    - name: TOKEN\n      value: hunter2\n  - env:\n    - name: NCCL_DEBUG\n      value: INFO\n    - name: NCCL_NET\n      valueFrom: {configMapKeyRef: {name: a, key: b}}\n",
 			"5 NCCL_DEBUG=WARN: works\n7 NCCL_IB_DISABLE=0: refused (warning): Kubernetes refuses the manifest: a value of env is a string, and this one is not quoted -> value: \"0\"\n" +
 				"7 NCCL_IB_DISABLE=0: default (info): It is what NCCL 2.30.7 does by default -> remove the line\n12 NCCL_DEBUG=INFO: works\n" +
-				"13 NCCL_NET=: undecided (info): The value is known only when the script or the container runs\n"},
+				"13 NCCL_NET=: undecided (info): The value is known only when the script or the container runs\n",
+		},
 		{FormatManifest, "kind: ConfigMap\ndata:\n  NCCL_DEBUG: WARN\n  run.sh: |\n    set -e\n    export NCCL_NET=IB\n", "3 NCCL_DEBUG=WARN: works\n6 NCCL_NET=IB: works\n"},
 		{FormatManifest, "services: {a: {environment: [NCCL_DEBUG=WARN, TOKEN=hunter2]}}", "1 NCCL_DEBUG=WARN: works\n"},
 		{FormatManifest, "{\"env\": [{\"name\": \"NCCL_DEBUG\", \"value\": \"WARN\"}]}", "1 NCCL_DEBUG=WARN: works\n"},
@@ -158,8 +160,15 @@ func TestDetect(t *testing.T) {
 		name, text string
 		want       Format
 	}{
-		{"/etc/nccl.conf", "", FormatConf}, {".nccl.conf", "", FormatConf}, {"pod.yaml", "", FormatManifest}, {"job.sbatch", "", FormatShell}, {"x.env", "", FormatEnv},
-		{"standard input", "#!/bin/sh\n", FormatShell}, {"standard input", "\n# x\napiVersion: v1\n", FormatManifest}, {"standard input", "export NCCL_DEBUG=INFO\n", FormatShell}, {"x", "{\"a\": 1}", FormatManifest},
+		{"/etc/nccl.conf", "", FormatConf},
+		{".nccl.conf", "", FormatConf},
+		{"pod.yaml", "", FormatManifest},
+		{"job.sbatch", "", FormatShell},
+		{"x.env", "", FormatEnv},
+		{"standard input", "#!/bin/sh\n", FormatShell},
+		{"standard input", "\n# x\napiVersion: v1\n", FormatManifest},
+		{"standard input", "export NCCL_DEBUG=INFO\n", FormatShell},
+		{"x", "{\"a\": 1}", FormatManifest},
 	} {
 		if got := detect(c.name, []byte(c.text)); got != c.want {
 			t.Errorf("%s %q: %s, want %s", c.name, c.text, got, c.want)

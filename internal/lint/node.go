@@ -80,7 +80,11 @@ func (k *onNode) checks() {
 	}
 	slices.Sort(ids)
 	key := func(v diagnose.Verdict) string { return v.Check.ID + " " + v.Subject.String() + " " + string(v.Status) }
-	for _, v := range diagnose.Run(k.node, find(ids)) {
+	without := k.node
+	if k.in.host {
+		without = withVariables(k.node, nil)
+	}
+	for _, v := range diagnose.Run(without, find(ids)) {
 		before[key(v)] = true
 	}
 	failed := diagnose.Run(job, find(ids))
@@ -123,25 +127,29 @@ const jobSource = "job setting "
 // ofJob is how a text names such a source.
 var ofJob = regexp.MustCompile(` \(` + jobSource + `\d+\)`)
 
-// withJob returns the node as the job sees it: its settings are above those of the host. Roles stay what they are, so that a
-// job that leaves out a rail does not make it one of storage.
+// withJob returns the node as the job sees it: its settings are above those of the host.
 func (k *onNode) withJob() *fabric.Node {
-	n := *k.node
-	set := map[string]bool{}
-	n.NCCL.Variables = nil
+	var list []fabric.NCCLVariable
 	for name, i := range k.job {
 		v, _ := ncclconf.Describe(name)
 		value := k.in.settings[i].Value
 		number, ok := v.Number(value)
-		set[name] = true
-		n.NCCL.Variables = append(n.NCCL.Variables, fabric.NCCLVariable{Name: name, Value: value, Source: jobSource + strconv.Itoa(i), Number: number, IsNumber: ok})
+		list = append(list, fabric.NCCLVariable{Name: name, Value: value, Source: jobSource + strconv.Itoa(i), Number: number, IsNumber: ok})
 	}
 	for _, v := range k.node.NCCL.Variables {
-		if !set[v.Name] {
-			n.NCCL.Variables = append(n.NCCL.Variables, v)
+		if _, set := k.job[v.Name]; !set {
+			list = append(list, v)
 		}
 	}
-	slices.SortFunc(n.NCCL.Variables, func(a, b fabric.NCCLVariable) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b fabric.NCCLVariable) int { return strings.Compare(a.Name, b.Name) })
+	return withVariables(k.node, list)
+}
+
+// withVariables returns a node with another NCCL configuration, and what follows from it. Roles stay what they are, so that a
+// job that leaves out a rail does not make it one of storage.
+func withVariables(node *fabric.Node, list []fabric.NCCLVariable) *fabric.Node {
+	n := *node
+	n.NCCL.Variables = list
 	n.HCAs = slices.Clone(n.HCAs)
 	for i := range n.HCAs {
 		n.HCAs[i].Ports = slices.Clone(n.HCAs[i].Ports)

@@ -48,7 +48,7 @@ func (s *shellScanner) next() (words []word, after string, ok bool) {
 			comment := s.rest()
 			s.pos += len(comment)
 			if options, slurm := strings.CutPrefix(comment, "#SBATCH"); slurm && len(words) == 0 {
-				for _, w := range strings.Fields(options) {
+				for w := range strings.FieldsSeq(options) {
 					words = append(words, word{text: strings.Trim(w, `"'`), line: s.line})
 				}
 				return append([]word{{text: "#SBATCH", line: s.line}}, words...), after, true

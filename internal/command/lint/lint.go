@@ -71,7 +71,7 @@ func (k *linting) command() *command.Command {
 }
 
 func (k *linting) define(f *command.Flags) {
-	f.Argument("file", "Files to read; - is the standard input.", command.Append(&k.files, parseArgument))
+	f.Argument("file", "Files to read; - is the standard input. Without any and without --env: the NCCL configuration of the node.", command.Append(&k.files, parseArgument))
 	f.Add("output", "Format: text, json, github (annotations of a workflow).", command.Choice(&k.output, outputText, outputJSON, outputGitHub)).Short('o').Default(string(outputText))
 	f.Switch("env", "Judge the environment that this command has, too.", &k.environment)
 	f.Add("format", "What the files are: conf (nccl.conf), env (environment file), shell, manifest (YAML, JSON); auto: by name and content.",
@@ -81,15 +81,16 @@ func (k *linting) define(f *command.Flags) {
 	f.Switch("verbose", "List lines with nothing to say of, too.", &k.verbose)
 	site.AddScenario(f, &k.scenario)
 	f.Check(func() error {
-		switch {
-		case len(k.files) == 0 && !k.environment:
-			return errors.New("lint: expected a file, - for the standard input, or --env")
-		case k.host && k.scenario != nil:
+		if k.host && k.scenario != nil {
 			return errors.New("--host and --scenario: expected at most one of them")
 		}
+		k.host = k.host || k.ofHost() && k.scenario == nil
 		return nil
 	})
 }
+
+// ofHost tells that the NCCL configuration of the node is judged, because nothing else was named.
+func (k *linting) ofHost() bool { return len(k.files) == 0 && !k.environment }
 
 // parseArgument parses the name of a file. Kingpin hands the argument "-" on as an empty one.
 func parseArgument(s string) (string, error) {
@@ -111,6 +112,9 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 			c.Complain(err)
 			return exitUnjudged
 		}
+	}
+	if k.ofHost() {
+		inputs = lint.HostInputs(node)
 	}
 	result := lint.Judge(inputs, k.version, node)
 	switch k.output {

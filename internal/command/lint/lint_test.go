@@ -145,8 +145,23 @@ func TestExitCodes(t *testing.T) {
 			t.Errorf("%q %v: exit code %d, want %d: %s%s", c.text, c.args, code, c.code, stdout, stderr)
 		}
 	}
-	if code, _, stderr := commandtest.Run(t, new(site.Site), New); code != exitUnjudged || !strings.Contains(stderr, "expected a file") {
-		t.Errorf("without input: exit code %d, %s", code, stderr)
+}
+
+// Without an input the configuration of the node is judged.
+func TestConfigurationOfNode(t *testing.T) {
+	commandtest.Memory(t)
+	for scenario, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"healthy": {exitFine, "0 failed"}, "nccl-tc-5": {exitFailed, "/etc/nccl.conf:"}, "gid-index-pinned": {exitFailed, "NCCL_IB_GID_INDEX"},
+		"nccl-variable-unknown": {exitFine, "unknown_variable"}, "nccl-rdma-off": {exitFailed, "wrong_here"}, "nccl-algo-unknown": {exitFailed, "refused"},
+	} {
+		code, stdout, stderr := commandtest.Run(t, new(site.Site), New, "--scenario="+scenario)
+		if code != want.code || stderr != "" {
+			t.Errorf("%s: exit code %d, want %d: %s%s", scenario, code, want.code, stdout, stderr)
+		}
+		commandtest.Contains(t, stdout, want.text)
 	}
 }
 
