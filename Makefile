@@ -98,7 +98,7 @@ prometheus: ## bin/prometheus for make scale: Prometheus 3 (built once: 10 min),
 pictures: build ## docs/dashboards/*.png and docs/landing.png over simulated nodes, by the Grafana in folder GRAFANA (15 min; needs chromium, Debian's Prometheus is fetched)
 	cd tools && $(GO) build -o ../bin/pictures ./pictures
 	programs=$$(test/prometheus/fetch.sh) || { echo "$$programs"; exit 1; }; \
-	bin/pictures -grafana "$(GRAFANA)" -exporter $(BIN) -programs "$$programs" -set node.instance=gpu-04 -landing docs/landing.png
+	bin/pictures -grafana "$(GRAFANA)" -exporter $(BIN) -programs "$$programs" -landing docs/landing.png
 
 fuzz: ## each fuzz target for FUZZTIME (60s)
 	@set -e; for p in $$($(GO) list ./...); do \

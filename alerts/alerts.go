@@ -5,6 +5,10 @@
 //
 // The package only reads what is compiled into it: it has no state, is safe for concurrent use, and its errors mean
 // that a file of this folder is broken, which the tests exclude.
+//
+// What a rule costs Prometheus is the number of series that it names, whatever their values (make scale). So rules name families
+// that exist only while something is wrong (exporter_source_unknown, probe_fault_*) or that sum up a node (node_compute_ports,
+// gpudirect_unusable_gpus), and what several rules need is recorded once (port:gpufabric_hca_port_state:down).
 package alerts
 
 import (

@@ -29,7 +29,7 @@ func golden(t *testing.T, path string, got []byte) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: make generate writes it", err)
 	}
 	if bytes.Equal(got, want) {
 		return
@@ -67,33 +67,34 @@ func TestCatalogue(t *testing.T) {
 		off[c.Name] = !c.Default
 	}
 	for _, f := range Catalogue() {
+		where := rowFile(t, f) + ": " + f.Name
 		switch {
 		case !name.MatchString(f.Name) || names[f.Name]:
-			t.Errorf("%s: not a snake_case name, or there twice", f.Name)
+			t.Errorf("%s: not a snake_case name, or there twice", where)
 		case strings.HasPrefix(f.Name, Prefix):
-			t.Errorf("%s: the prefix is added by FullName", f.Name)
+			t.Errorf("%s: the prefix is added by FullName", where)
 		case (f.Type == Counter) != strings.HasSuffix(f.Name, "_total"):
-			t.Errorf("%s: counters end in _total, nothing else does", f.Name)
+			t.Errorf("%s: counters end in _total, nothing else does", where)
 		case (f.Type == Info) != strings.HasSuffix(f.Name, "_info"):
-			t.Errorf("%s: infos end in _info, nothing else does", f.Name)
+			t.Errorf("%s: infos end in _info, nothing else does", where)
 		case f.Unit != "" && !strings.HasSuffix(strings.TrimSuffix(f.Name, "_total"), "_"+f.Unit):
-			t.Errorf("%s: does not end in its unit %s", f.Name, f.Unit)
+			t.Errorf("%s: does not end in its unit %s", where, f.Unit)
 		case f.Type == StateSet && (len(f.Labels) == 0 || !slices.Contains([]string{"state", "mode", "transport"}, f.Labels[len(f.Labels)-1])):
-			t.Errorf("%s: the last label of a state set is state, mode or transport", f.Name)
+			t.Errorf("%s: the last label of a state set is state, mode or transport", where)
 		case len(f.Help) < 20 || !strings.HasSuffix(f.Help, "."):
-			t.Errorf("%s: the help must be a sentence: %q", f.Name, f.Help)
+			t.Errorf("%s: the help must be a sentence: %q", where, f.Help)
 		case f.Subsystem().Name == "":
-			t.Errorf("%s: begins with no subsystem (Subsystems)", f.Name)
+			t.Errorf("%s: begins with no subsystem: begin it with one of Subsystems() in collector/names.go", where)
 		case slices.ContainsFunc([]string{"job", "instance", "gpu"}, func(l string) bool { return slices.Contains(f.Labels, l) }):
-			t.Errorf("%s: has labels %q; job and instance belong to Prometheus, a GPU has a uuid or a pci_address", f.Name, f.Labels)
+			t.Errorf("%s: has labels %q; job and instance belong to Prometheus, a GPU has a uuid or a pci_address", where, f.Labels)
 		case slices.Contains(f.Labels, trainingJob) && slices.Min(f.Labels) == trainingJob:
-			t.Errorf("%s: %s may be left out and must not be the first label by name", f.Name, trainingJob)
+			t.Errorf("%s: %s may be left out and must not be the first label by name", where, trainingJob)
 		case f.Stability != Experimental && (slices.Contains(f.Labels, "statistic") || slices.Contains(f.Labels, "parameter") || off[f.Collector]):
-			t.Errorf("%s: is %s and shows names that drivers choose, or is off by default", f.Name, f.Stability)
+			t.Errorf("%s: is %s and shows names that drivers choose, or is off by default", where, f.Stability)
 		case f.Source == "" || f.Cadence == "" || f.Stability == "":
-			t.Errorf("%s: source, cadence and stability must be stated", f.Name)
+			t.Errorf("%s: has no Source, Cadence or Stability: add it to the row", where)
 		case !slices.Contains(known, f.Collector):
-			t.Errorf("%s: no collector %q", f.Name, f.Collector)
+			t.Errorf("%s: no collector %q", where, f.Collector)
 		}
 		names[f.Name] = true
 	}

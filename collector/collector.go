@@ -226,6 +226,9 @@ func (s *Set) Want() fabric.Want {
 }
 
 // Gather returns the families of the set for a node, sorted by name. Families without series are left out.
+//
+// A Set is no prometheus.Collector: that has no context, and a registry would call it at a time and in a goroutine that the
+// deadline of the scrape does not reach. The registry serves the Go runtime's own metrics only.
 func (s *Set) Gather(n *fabric.Node, c ConfigState) []exposition.Family {
 	return s.GatherAgain(new(Gathered), n, c)
 }

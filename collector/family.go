@@ -30,7 +30,7 @@ const (
 // Cadence tells how old a value can be.
 type Cadence string
 
-// Cadences, see docs/DESIGN.md.
+// Cadences, see package observer.
 const (
 	Fast   Cadence = "fast"   // read for the scrape, shared for 5 s
 	Medium Cadence = "medium" // at most once in 10 s

@@ -118,6 +118,21 @@ func familyName(e ast.Expr) (string, bool) {
 	return "", true
 }
 
+// rowFile is the file that has a row with this name.
+func rowFile(t *testing.T, f *Family) string {
+	t.Helper()
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if text, err := os.ReadFile(name); err == nil && !strings.HasSuffix(name, "_test.go") && strings.Contains(string(text), strconv.Quote(f.Name)) {
+			return "collector/" + name
+		}
+	}
+	return "collector"
+}
+
 // A row is in the list of its collector, once, and something emits it.
 func TestRowsAreListedAndEmitted(t *testing.T) {
 	rows := rowVariables(t)

@@ -1,17 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probes measures the training fabric of this node with short NCCL collectives, now and then and by hand, on
-// GPUs that are provably idle. It is pure Go: NCCL and CUDA run in processes of their own, one for each rank, which this
-// package asks step by step over the protocol of rank.go. It decides what is measured (plans), when (schedule and budget),
-// whether it may be (gate), and what the outcome means (baseline).
-//
-// A Prober decides when a probe is due and judges its result. It has a Machine run the probe, which for a real node is a
-// Host: this makes a Plan, has the Gate opened, and Run asks the RankProcess of each Rank step by step.
-//
-// Harm comes first. The gate opens only when every source could be read and says idle; while a probe runs, whoever else
-// comes to its GPUs has the ranks killed. Between probes nothing is held: no process, no memory of a GPU, no lock.
-//
-// What ranks, logs, the state file and the node say is not trusted: sizes, counts and times are bounded.
 package probes
 
 import (

@@ -55,7 +55,7 @@ func StatTables() []StatTable { return slices.Clone(statTables) }
 
 var statTables = func() (list []StatTable) {
 	for _, d := range drivers() {
-		if d.statistics != nil {
+		if d.statistics != nil && len(d.names) > 0 {
 			t := *d.statistics
 			t.Drivers = d.names
 			list = append(list, t)

@@ -1,13 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package diagnose turns the facts of one node into verdicts: what is wrong, what is right, and what cannot be told.
-//
-// The catalogue of checks is data, one row a check, and each check is a pure function over a fabric.Node. The same
-// catalogue drives the check command, the landing page, the check_failed metrics, the alert rules' labels and
-// docs/CHECKS.md. Nothing here does I/O, keeps state or locks; a node may be diagnosed by any number of goroutines.
-//
-// There are no errors. A fact that is not known makes the verdict unknown with the fact's reason, never ok: hiding a
-// fact from a check cannot turn a failed or unknown verdict into a good one.
 package diagnose
 
 import (

@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exposition holds the metric families of a scrape and writes them in the formats that scrapers ask for.
-//
-// What Prometheus asks for, its text format and OpenMetrics 1.0, is written straight from the families. Package
-// expfmt of Prometheus writes the rest, and is what the tests hold our text against, byte for byte: it takes
-// families as protobuf messages, nine objects a series, whose making and collecting costs more than all else in
-// a scrape.
 package exposition
 
 import (

@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fabric is the domain: what one node's training fabric is, as plain data, and the pure functions
-// over it (which GID NCCL chooses, what role a NIC has, which rate a port should have).
-//
-// It imports the standard library only and does no I/O. A *Node that the observer hands out is immutable
-// and may be read by any number of goroutines; nothing here locks. Functions do not return errors: what is
-// not known is a Fact that says so.
 package fabric
 
 import (

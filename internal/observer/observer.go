@@ -1,15 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observer owns every reader and decides when what is read. Observe puts the answers together to an
-// immutable *fabric.Node.
-//
-// It may be used by any number of goroutines. Each RDMA device is read by at most one goroutine at a time,
-// so are all network interfaces together (they share the kernel's rtnl lock), and callers share one reading
-// for FastInterval: what the node is asked does not grow with the number of scrapers. Nothing is read on a
-// timer of its own; facts that change slowly are read again by the first Observe after SlowInterval.
-//
-// There are no errors: a source that fails, hangs or panics is a fabric.Source that is not up, and its facts
-// are unknown with the reason. Observe returns by the deadline of its context whatever hangs.
 package observer
 
 import (

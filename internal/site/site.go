@@ -65,7 +65,7 @@ type Recorded struct{ Netlink string } // folder; empty: this kernel is asked
 
 // Define adds the flag.
 func (r *Recorded) Define(f *command.Flags) {
-	f.Add("path.netlink", "Folder of recorded answers of the kernel that belong to --path.sysfs: netlink of a capture.", command.File(&r.Netlink)).
+	f.Add("path.netlink", "Folder of recorded answers of the kernel that belong to --path.sysfs: netlink of a capture.", command.Input(&r.Netlink)).
 		PlaceHolder("DIR")
 }
 

@@ -1,22 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package worker runs what must not run in the exporter's own process: foreign libraries that crash, hang and
-// print. A Process is a child of this binary that answers one request at a time over a pipe. It starts when it is
-// first asked, starts again with back-off after it failed, is killed when it does not answer, and can be ended within
-// seconds so that it holds nothing open. Child and Serve are the other end. A Task is a child for one run: it is
-// started once, has a pipe for its library's log, and can be killed at any moment; its other end is TaskChild.
-//
-// A child begins with no_new_privs and without capabilities, as the user and in the Room of its Options: what it loads can
-// never get more. The exporter keeps its own.
-//
-// The child is the leader of a process group of its own, which is killed as a whole. It dies with the exporter,
-// however that ends: the kernel kills it when the thread dies that started it (PDEATHSIG), so a goroutine that is
-// locked to its thread starts each child and stays until it is reaped. A child may retire: one that ends with status 0
-// after an answer has not failed, and the next request to a Process starts another. A killed child that the kernel does
-// not let go, because it hangs in a driver, has no successor in its Process until it is gone.
-//
-// All methods may be called from any goroutine. What a child sends and prints is bounded before it is believed.
-// Errors are those below, with what is known of the child's end: its exit status and the line that it died with.
 package worker
 
 import (

@@ -11,15 +11,16 @@ func purposes() map[string]string {
 		unchanged = "- nothing is replaced here"
 		nameless  = "- the cluster of this test has no name"
 		others    = "other healthy nodes"
+		stated    = "- all nodes chosen here state it"
 	)
 	return map[string]string{
 		"fleet/variable: cluster":            nameless,
 		"fleet/Open findings":                "pfc-off",
-		"fleet/Worst nodes":                  "pfc-off",
-		"fleet/Worst nodes/C":                "pcie-nic-x8", // which is a warning
+		"fleet/Open findings/B":              "nvlink-down", // which has numbers
 		"fleet/Nodes that talk TCP":          "probe-tcp-fallback",
 		"fleet/Bandwidth below the baseline": "probe-slow",
-		"fleet/All nodes/F":                  others, // one of them has checks that are unknown
+		"fleet/All nodes/F":                  others,        // one of them has checks that are unknown
+		"fleet/All nodes/H":                  "pcie-nic-x8", // which is a warning
 		"fleet/Firing alerts":                "port-down",
 
 		"node/variable: cluster":           nameless,
@@ -27,6 +28,7 @@ func purposes() map[string]string {
 		"node/annotation: GPU driver":      unchanged,
 		"node/annotation: NCCL":            unchanged,
 		"node/Open findings":               "pfc-off",
+		"node/Open findings/B":             "nvlink-down",
 		"node/What cannot be told":         others,
 		"node/Clocks held down":            "gpu-power-brake",
 		"node/Sources that cannot be read": "statistics-refused",
@@ -36,16 +38,24 @@ func purposes() map[string]string {
 		"node/NVLink errors/A":             "nvlink-errors",
 		"node/PCIe errors/A":               "pcie-errors",
 
+		"node/Ports up/C": stated, // of EFA the state is unknown
+
+		"port/variable: cluster":      nameless,
+		"port/annotation: Firmware":   unchanged,
+		"port/annotation: GPU driver": unchanged,
+		"port/annotation: NCCL":       unchanged,
+		"port/Rate/C":                 stated, // without an expected rate
+
 		"roce/variable: cluster":               nameless,
-		"roce/Paused by the network/A":         others,
-		"roce/Pausing the network/A":           "pfc-storm",
-		"roce/Lost on arrival/A":               "lossless-drops",
-		"roce/Out of sequence/A":               "lossless-drops",
-		"roce/Sent again/A":                    "retransmissions",
-		"roce/Pause frames received/A":         others,
-		"roce/Pause frames sent/A":             "pfc-storm",
-		"roce/Pause storms/A":                  "pfc-storm",
-		"roce/Connections given up, by port/A": "qp-death",
+		"roce/Paused by the network/B":         others,
+		"roce/Pausing the network/B":           "pfc-storm",
+		"roce/Lost on arrival/B":               "lossless-drops",
+		"roce/Out of sequence/B":               "lossless-drops",
+		"roce/Sent again/B":                    "retransmissions",
+		"roce/Pause frames received/B":         others,
+		"roce/Pause frames sent/B":             "pfc-storm",
+		"roce/Pause storms/B":                  "pfc-storm",
+		"roce/Connections given up, by port/B": "qp-death",
 
 		"probes/variable: cluster":           nameless,
 		"probes/annotation: Firmware":        unchanged,

@@ -6,7 +6,7 @@ package main
 func drift() row {
 	const none = "nothing differs, or the recording rules are not loaded"
 	return row{"Settings that differ", []line{{
-		grid(about{"Nodes that differ", "Nodes with a setting that more than half of the nodes with the same board and role do not have. It fires an alert after six hours.", none, 14, 9},
+		grid(about{"Nodes that differ", "Nodes with a setting that more than half of the nodes with the same board and role do not have. It fires an alert after six hours.", none, 24, 7},
 			[]string{`max by (cluster, instance, board, role, setting, value, majority) (instance:gpufabric_setting:drift{@node})`}, "Setting",
 			column{field: "setting", title: "Setting", words: settings(), width: 140},
 			column{field: "instance", title: "Node", link: toNode(), width: 150},
@@ -16,7 +16,8 @@ func drift() row {
 			column{field: "role", title: "Role", width: 80},
 			column{field: "board", title: "Board"},
 			column{field: "cluster", title: "Cluster", width: 80}),
-		grid(about{"Values of settings that differ", "How many nodes have each value of a setting, where there is more than one. Without a value that most nodes have no alert fires.", none, 10, 9},
+	}, {
+		grid(about{"Values of settings that differ", "How many nodes have each value of a setting, where there is more than one. Without a value that most nodes have no alert fires.", none, 24, 7},
 			[]string{`max by (cluster, board, role, setting, value) (cluster:gpufabric_setting:nodes{@cluster})
 and on (cluster, board, role, setting) count by (cluster, board, role, setting) (cluster:gpufabric_setting:nodes{@cluster}) > 1`}, "Setting",
 			column{field: "setting", title: "Setting", words: settings(), width: 140},

@@ -113,7 +113,7 @@ func firing() panel {
 		column{field: "rank", title: "Severity", words: ranks(), width: 80},
 		column{field: "instance", title: "Node", link: toNode()},
 		column{field: "alertname", title: "Alert", link: toRunbook()},
-		column{field: "device", title: "Device"},
+		column{field: "device", title: "Device", link: toPortOf("Node")},
 		column{field: "port", title: "Port"},
 		column{field: "cluster", title: "Cluster"},
 		column{field: "severity"})

@@ -25,17 +25,17 @@ func fleetNow() line {
 			nodes(`gpufabric_node_info{@node}`), []step{{0, bad}, {1, plainly}}, nil),
 		number(about{"Nodes silent", "Exporters that do not answer: those that did within the last hours, and targets of a job named like the exporter that never did. Nothing is known of their nodes.", "no exporter is known", 3, 4}, "none",
 			orZero(nodes(silent), exporters), zero(bad), nil),
-		number(about{"Nodes critical", "Nodes with at least one open finding of severity critical: training there breaks, or is many times slower.", "checks are off, or no node answers", 3, 4}, "none",
+		number(about{"Nodes critical", "Nodes with at least one open finding of severity critical: training there breaks, or is many times slower.", "no checks are known", 3, 4}, "none",
 			orZero(nodes(open(of(diagnose.Critical))), `gpufabric_check_failed{@node}`), zero(bad), nil),
-		number(about{"Nodes warning", "Nodes with at least one open finding of severity warning.", "checks are off, or no node answers", 3, 4}, "none",
+		number(about{"Nodes warning", "Nodes with at least one open finding of severity warning.", "no checks are known", 3, 4}, "none",
 			orZero(nodes(open(of(diagnose.Warning))), `gpufabric_check_failed{@node}`), zero(warning), nil),
 		number(about{"Ports down", "Training ports that were active, or should be, and are not. Ports that nobody cabled do not count.", "no port is known", 3, 4}, "none",
 			orZero(`count(count by (cluster, instance, device, port) (port:gpufabric_hca_port_state:down_since_timestamp_seconds{@port} or gpufabric_check_failed{check="port_active",@port} == 1))`, `gpufabric_hca_port_state{@port}`), zero(bad), nil),
-		number(about{"Nodes on TCP", "Nodes where a probe of NCCL went over sockets, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "neither probes nor traffic are known", 3, 4}, "none",
+		number(about{"Nodes on TCP", "Nodes where a probe of NCCL went over sockets, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "no probes, no traffic", 3, 4}, "none",
 			orZero(nodes(onTCP), `gpufabric_probe_transport{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`), zero(bad), nil),
-		number(about{"Nodes slowed", "Nodes with a probe whose bandwidth is below its own baseline, confirmed by a second run.", "no baseline yet, or no probes switched on", 3, 4}, "none",
+		number(about{"Nodes slowed", "Nodes with a probe whose bandwidth is below its own baseline, confirmed by a second run.", "no baseline yet", 3, 4}, "none",
 			orZero(nodes(`gpufabric_probe_regressed{@node} == 1`), `gpufabric_probe_regressed{@node}`), zero(warning), nil),
-		number(about{"Nodes unknown", "Nodes where at least one check cannot tell, mostly for want of privilege or of a driver's answer. Unknown is neither good nor bad.", "checks are off, or no node answers", 3, 4}, "none",
+		number(about{"Nodes unknown", "Nodes where at least one check cannot tell, mostly for want of privilege or of a driver's answer. Unknown is neither good nor bad.", "no checks are known", 3, 4}, "none",
 			orZero(nodes(`gpufabric_check_unknown{@node} == 1`), `gpufabric_check_failed{@node}`), []step{{0, plainly}, {1, note}}, nil),
 	}
 }
@@ -58,13 +58,13 @@ label_replace(
 
 func fleetLists() line {
 	return line{
-		grid(about{"Nodes that talk TCP", "Training that falls back to TCP goes on, several times slower, and says nothing. What speaks for it here: a probe of NCCL, or the traffic of the node.", "none found; nodes without probes and without traffic cannot tell", 12, 7},
+		grid(about{"Nodes that talk TCP", "Training that falls back to TCP goes on, several times slower, and says nothing. What speaks for it here: a probe of NCCL, or the traffic of the node.", "the exporter is silent, or none found; nodes without probes and traffic are unknown", 12, 7},
 			[]string{onTCP}, "",
 			column{field: "instance", title: "Node", link: toNode(), width: 170},
 			column{field: "evidence", title: "Evidence"},
 			column{field: "A", title: "Seen", none: "-", width: 60},
 			column{field: "cluster", title: "Cluster", width: 80}),
-		grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed means that a second run found the same.", "none, or no probe has a baseline yet (five results)", 12, 7},
+		grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed means that a second run found the same.", "the exporter is silent, none, or no probe has a baseline yet (five results)", 12, 7},
 			[]string{
 				`bottomk(30, min by (cluster, instance, kind) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95))`,
 				`count by (cluster, instance, kind) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95)`,
@@ -83,14 +83,14 @@ func fleetLevels() line {
 	return line{
 		grid(about{"Service levels", "What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed, and what is below -100 % is shown as that.", "no service levels: the recording rules are not loaded, or nothing is known yet", 14, 10},
 			[]string{
-				`max by (cluster, slo) (cluster:gpufabric_slo_objective:ratio{@cluster})`,
+				orElse(`max by (cluster, slo) (cluster:gpufabric_slo_objective:ratio{@cluster})`, `avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`, sortedLast),
 				`avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`,
 				`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_1d{@cluster})`,
 				`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_30d{@cluster})`,
 				`clamp_min(min by (cluster, slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1)`,
 			}, "Service level",
 			column{field: "slo", title: "Service level", words: objectives()},
-			column{field: "A", title: "Objective", unit: "percentunit", width: 80},
+			column{field: "A", title: "Objective", unit: "percentunit", none: "unknown", width: 80},
 			column{field: "B", title: "Now", unit: "percentunit", width: 65},
 			column{field: "C", title: "1 day", unit: "percentunit", width: 65},
 			column{field: "D", title: "30 days", unit: "percentunit", width: 70},
@@ -104,29 +104,36 @@ func fleetLevels() line {
 // rails name each compute NIC of a node by its number.
 const rails = `on (cluster, job, instance, device) group_left (rail) topk by (cluster, job, instance, device) (1, group by (cluster, job, instance, device, rail) (gpufabric_gpu_nic_distance{@node}))`
 
+// sent is what training ports send. What no link can carry is left out: a counter began anew at a value above 0.
+const sent = `(port:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node} unless on (cluster, job, instance, device, port) (
+  port:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node} > on (cluster, job, instance, device, port) 2 * max by (cluster, job, instance, device, port) (gpufabric_hca_port_rate_bytes_per_second{@node})
+))`
+
 func fleetTrends() line {
 	return line{
-		over(about{"RDMA sent, by rail", "What each rail sends over RDMA, the mean of the nodes. Rail 0 is the first training NIC of every node. A row that is darker than the others is a rail that lags.", "no RDMA traffic is known, or no GPU is near a NIC", 12, 8}, "Bps", nil,
-			curve{`avg by (rail) (port:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node} * ` + rails + `)`, "rail {{rail}}"}),
+		over(about{"RDMA sent, by rail", "What each rail sends over RDMA, the mean of the nodes. Rail 0 is the first training NIC of every node. A line below the others is a rail that lags.", "no RDMA traffic is known, or no GPU is near a NIC", 12, 8}, "Bps", nil,
+			curve{`avg by (rail) (` + sent + ` * ` + rails + `)`, "rail {{rail}}"}),
 		over(about{"RDMA and other traffic", "What all nodes send: over RDMA from their training ports, and otherwise (mostly TCP) from all their RDMA-capable interfaces. Training that falls back moves from the first line to the second.", "no traffic counters are known", 12, 8}, "Bps", nil,
-			curve{`sum(instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node})`, "RDMA"},
+			curve{`sum(` + sent + `)`, "RDMA"},
 			curve{`sum(instance:gpufabric_ethernet_transmitted_other_unicast_bytes:rate2m{@node})`, "not RDMA"}),
 	}
 }
 
 func allNodes() panel {
-	return grid(about{"All nodes", "Every node that answers, with its ports, GPUs and probes.", "no exporter answers", 24, 12},
+	return grid(about{"All nodes", "Every node that answers or is silent, with its ports, GPUs and probes.", "no exporter answers", 24, 12},
 		[]string{
-			`max by (cluster, instance, kernel_release) (gpufabric_node_info{@node})`,
+			`max by (cluster, instance, kernel_release) (gpufabric_node_info{@node})
+or 0 * max by (cluster, instance) (` + silent + `)`,
 			`count by (cluster, instance) (gpufabric_hca_port_state{state="active",@node} == 1 unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role!="compute"})`,
 			`max by (cluster, instance) (gpufabric_node_compute_ports_expected{@node})`,
 			`max by (cluster, instance) (gpufabric_node_gpus{@node})`,
 			`min by (cluster, instance) (gpufabric_probe_baseline_ratio{kind!="socket",@node})`,
 			`count by (cluster, instance) (gpufabric_check_unknown{@node} == 1)`,
-			orElse(`count by (cluster, instance) (`+problems(of(diagnose.Critical))+`)`, `max by (cluster, instance) (gpufabric_node_info{@node})`, sortedFirst),
+			orElse(`count by (cluster, instance) (`+problems(of(diagnose.Critical))+`)`, `max by (cluster, instance) (gpufabric_node_info{@node} or `+silent+`)`, sortedFirst),
 			`count by (cluster, instance) (` + problems(of(diagnose.Warning)) + `)`,
 		}, "-Critical",
 		column{field: "instance", title: "Node", link: toNode()},
+		column{field: "A", title: "Exporter", words: words{"1": {"answers", plainly}, "0": {"silent", bad}}, width: 80},
 		column{field: "G", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 80},
 		column{field: "H", title: "Warnings", none: "none", steps: []step{{1, warning}}, width: 90},
 		column{field: "kernel_release", title: "Kernel"},

@@ -100,15 +100,16 @@ func toPortOf(column string) map[string]any {
 	return link("Port", portURL+keep+"&var-instance=${__data.fields."+column+"}&var-device=${__value.raw}&${__url_time_range}")
 }
 
-// marks are what happened: findings while alerts fire, those of warnings only if the reader wants them, and changes of
-// versions on dashboards that show what follows from these.
+// marks are what happened: when alerts began to fire, those of warnings only if the reader wants them, and changes of
+// versions on dashboards that show what follows from these. A mark for as long as an alert fires would hide the graph.
 func (b board) marks() []cog.Builder[dashboard.AnnotationQuery] {
 	by, text := "alertname, check", "{{check}}"
 	if b.oneNode {
 		by, text = "instance, "+by, "{{instance}} {{check}}"
 	}
 	mark := func(name, color string, s diagnose.Severity, enabled bool) cog.Builder[dashboard.AnnotationQuery] {
-		expr := fill("count by (" + by + `) (ALERTS{alertname=~"GpuFabric.*",alertname!~"GpuFabricErrorBudget.*",alertstate="firing",` + of(s) + `@node})`)
+		firing := "count by (" + by + `) (ALERTS{alertname=~"GpuFabric.*",alertname!~"GpuFabricErrorBudget.*",alertstate="firing",` + of(s) + `@node}`
+		expr := fill(firing + ") unless " + firing + " offset 1m)")
 		return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(source()).Enable(enabled).IconColor(color).
 			Expr(expr).Step("60s").TitleFormat("{{alertname}}").TextFormat(text).TagKeys("check")
 	}

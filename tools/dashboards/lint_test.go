@@ -110,6 +110,9 @@ func statLooks(p panelModel) (wrong []string) {
 	if shown(p, "-1") == "" {
 		wrong = append(wrong, "it does not say that the exporter is silent")
 	}
+	if none := p.FieldConfig.Defaults.NoValue; len(none) > 8*p.GridPos.W {
+		wrong = append(wrong, none+" is too long to be read")
+	}
 	return wrong
 }
 
@@ -151,6 +154,7 @@ func TestLooksFindsDefects(t *testing.T) {
 				}
 			}
 		}},
+		{"too long", find("stat", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.NoValue = strings.Repeat("no ", 30) }},
 		{"silent", find("stat", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.Mappings = nil }},
 	} {
 		if wrong := looks(c.p); len(wrong) > 0 {

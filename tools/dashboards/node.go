@@ -40,7 +40,7 @@ func nodeNow() line {
 		cards  = `(max(gpufabric_node_gpus{@node}) or count(gpufabric_gpudirect_usable{@node}))`
 		onTCP  = `max(gpufabric_probe_transport{kind="transport",transport="socket",@node} == 1)`
 	)
-	direct := number(about{"GPUDirect RDMA", "GPUs between which and their NIC NCCL would use GPUDirect RDMA under the host's configuration: green where these are all GPUs of the node. Where NCCL takes TCP it is not used, whatever is possible. The table of GPUs says what blocks it.", "no GPU with a NIC is known", 3, 4}, "none",
+	direct := number(about{"GPUDirect RDMA", "GPUs between which and their NIC NCCL would use GPUDirect RDMA under the host's configuration: green where these are all GPUs of the node. Where NCCL takes TCP it is not used, whatever is possible. The table of GPUs says what blocks it.", "no GPU with a NIC", 3, 4}, "none",
 		usable+" >= "+cards+" unless on () "+onTCP, []step{{0, good}}, nil)
 	direct = instead(direct, "B", usable+" < "+cards+" unless on () "+onTCP, "suffix: GPUs only", bad)
 	direct = instead(direct, "C", usable+" * 0 and on () "+onTCP, "suffix: (TCP)", bad)
@@ -48,10 +48,10 @@ func nodeNow() line {
 	return line{
 		number(about{"The exporter", "Whether the last scrape was answered. While it is not, nothing on this page is of now.", "never seen", 3, 4}, "none",
 			`min(up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds)`, nil, words{"1": {"answers", good}, "0": {"silent", bad}}),
-		number(about{"Critical findings", "Open findings of severity critical.", "checks are off", 3, 4}, "none",
-			orZero(`count(`+open(of(diagnose.Critical))+`)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
-		number(about{"Warnings", "Open findings of severity warning.", "checks are off", 3, 4}, "none",
-			orZero(`count(`+open(of(diagnose.Warning))+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
+		number(about{"Critical findings", "Problems of severity critical, however many devices have them.", "checks are off", 3, 4}, "none",
+			orZero(`count(`+problems(of(diagnose.Critical))+`)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
+		number(about{"Warnings", "Problems of severity warning, however many devices have them.", "checks are off", 3, 4}, "none",
+			orZero(`count(`+problems(of(diagnose.Warning))+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
 		portsUp,
 		number(about{"Ports missing", "Ports of role compute that are expected and not active.", "no port tells its state", 3, 4}, "none",
 			`clamp_min(`+expected+` - `+some+`, 0)`, zero(bad), nil),
@@ -62,7 +62,7 @@ func nodeNow() line {
   or gpufabric_probe_transport{kind="transport",transport="ib",@node} == 1
 )`, nil, words{"1": {"RDMA", good}, "2": {"plugin", good}, "3": {"TCP", bad}}),
 		direct,
-		number(about{"Worst probe", "Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as ever.", "no baseline yet, or no probes switched on", 3, 4}, "percentunit",
+		number(about{"Worst probe", "Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as ever.", "no baseline yet", 3, 4}, "percentunit",
 			`min(gpufabric_probe_baseline_ratio{kind!="socket",@node})`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, nil),
 	}
 }
@@ -73,7 +73,7 @@ func unknowns(t texts) panel {
   "runbook", "$1", "check", "(.*)"
 )
 or label_replace(max(gpufabric_node_info{@node}) unless on () gpufabric_check_failed{@node}, "problem", "checks are off", "", "")`
-	return grid(about{"What cannot be told", "Checks without a verdict, and why: not_read (nobody read it), no_permission, stuck and the like. Unknown is neither good nor bad.", "every check that applies has a verdict", 8, 9},
+	return grid(about{"What cannot be told", "Checks without a verdict, and why: not_read (nobody read it), no_permission, stuck and the like. Unknown is neither good nor bad.", "every check that applies has a verdict", 8, 10},
 		[]string{orSilent(expr, "problem")}, "What could be wrong",
 		column{field: "problem", title: "What could be wrong", words: t.problems},
 		column{field: "reason", title: "Not known because", width: 140},
@@ -84,7 +84,7 @@ or label_replace(max(gpufabric_node_info{@node}) unless on () gpufabric_check_fa
 func roles() words { return words{"compute": {"compute (training)", ""}} }
 
 func physicalStates() words {
-	return words{"link_up": {"up", good}, "disabled": {"disabled", bad}, "polling": {"polling (no partner)", bad}}
+	return words{"link_up": {"up", plainly}, "disabled": {"disabled", plainly}, "polling": {"polling (no partner)", plainly}}
 }
 
 // distances are classes of NCCL, from one switch to another socket.
@@ -92,8 +92,13 @@ func distances() words {
 	return words{"PIX": {"PIX", good}, "PXB": {"PXB", good}, "P2C": {"P2C", good}, "PHB": {"PHB", warning}, "NODE": {"NODE", warning}, "SYS": {"SYS", bad}}
 }
 
+// spare are training ports that are down on nodes that have as many as they should without them.
+const spare = `(gpufabric_hca_port_state{state="down",@port} == 1
+  and on (cluster, job, instance, device, port) gpufabric_hca_port_info{role="compute",@port}
+  and on (cluster, job, instance) gpufabric_node_compute_ports_expected{@node} <= on (cluster, job, instance) count by (cluster, job, instance) (gpufabric_hca_port_state{state="active",@node} == 1 ` + compute + `))`
+
 func ports() panel {
-	rank := `0 * (gpufabric_hca_port_state{state="active",@port} == 0 ` + compute + `)
+	rank := `0 * (gpufabric_hca_port_state{state="active",@port} == 0 ` + compute + ` unless on (cluster, job, instance, device, port) ` + spare + `)
   or 1 + 0 * (gpufabric_hca_port_state{state="active",@port} == 0)
   or 0 * (gpufabric_hca_port_rate_bytes_per_second{@port} < on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})
   or 2 + 0 * gpufabric_hca_port_info{@port}`
@@ -101,7 +106,8 @@ func ports() panel {
 		[]string{
 			orSilent(worstFirst("device, port", "device", rank), "device"),
 			`max by (device, port, netdev, role, link_layer) (gpufabric_hca_port_info{@port})`,
-			`max by (device, port, state) (gpufabric_hca_port_state{@port} == 1
+			`max by (device, port, state) (label_replace(` + spare + `, "state", "spare", "", "")
+  or gpufabric_hca_port_state{@port} == 1 unless on (cluster, job, instance, device, port) ` + spare + `
   or label_replace(gpufabric_hca_port_info{@port} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@port}, "state", "unknown", "", ""))`,
 			`max by (device, port, physical) (label_replace(gpufabric_hca_port_physical_state{@port} == 1, "physical", "$1", "state", "(.*)"))`,
 			`8 * max by (device, port) (gpufabric_hca_port_rate_bytes_per_second{@port})`,
@@ -110,11 +116,11 @@ func ports() panel {
 			`max by (device, port) (gpufabric_ethernet_link_down_events_total{@port} or gpufabric_hca_port_link_downed_total{@port})`,
 		}, "",
 		column{field: "device", title: "Device", link: toPort(), width: 130},
-		column{field: "port", title: "Port", width: 50},
+		column{field: "port", title: "Port", width: 45},
 		column{field: "role", title: "Role", words: roles(), width: 140},
-		column{field: "netdev", title: "Interface", none: "-"},
+		column{field: "netdev", title: "Interface", none: "-", width: 140},
 		column{field: "link_layer", title: "Link layer", width: 95},
-		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}, "unknown": {"unknown", note}}, width: 80},
+		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}, "spare": {"down (spare)", unknown}, "unknown": {"unknown", note}}, width: 110},
 		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 150},
 		column{field: "E", title: "Rate", unit: "bps", width: 90},
 		column{field: "F", title: "Expected", unit: "bps", none: "not stated", width: 90},
@@ -140,7 +146,7 @@ func qosChain(h uint32) panel {
 			`max by (device, port, unknown) (label_replace(gpufabric_roce_chain_unknown{@port} == 1, "unknown", "$1", "step", "(.*)"))`,
 		}, "",
 		column{field: "device", title: "Device", link: toPort(), width: 130},
-		column{field: "port", title: "Port", width: 50},
+		column{field: "port", title: "Port", width: 45},
 		column{field: "J", title: "Consistent", words: yesNo(good, bad), width: 95},
 		column{field: "broken", title: "Broken at", none: "-", width: 110},
 		column{field: "unknown", title: "Unknown from", none: "-", width: 110},
@@ -171,7 +177,9 @@ func gpus() panel {
 		lost = `(max by (pci_address) (gpufabric_gpu_nic_distance{@node}) unless on (pci_address) gpufabric_gpu_info{@node})`
 		gone = "lost, or no driver"
 	)
-	down := `(` + ofGPU(`gpufabric_nvlink_links{@node}`) + ` - ` + ofGPU(`gpufabric_nvlink_links_active{@node}`) + `)`
+	// A GPU on a PCIe card without a bridge has links, none of which is up.
+	up := ofGPU(`gpufabric_nvlink_links_active{@node}`)
+	down := `(` + ofGPU(`gpufabric_nvlink_links{@node}`) + ` - (` + up + ` > 0))`
 	rank := `0 * ` + lost + `
   or 0 * (gpufabric_gpudirect_usable{@node} == 0)
   or 0 * (` + down + ` > 0)
@@ -186,12 +194,12 @@ func gpus() panel {
 			`max by (pci_address, path) (gpufabric_gpudirect_path{@node} == 1)`,
 			`max by (pci_address, reason) (gpufabric_gpudirect_blocked{@node} == 1 or label_replace(gpufabric_gpudirect_unknown{@node} == 1, "reason", "unknown: $1", "reason", "(.*)"))`,
 			ofGPU(`gpufabric_gpu_utilization_ratio{@node}`),
-			ofGPU(`gpufabric_nvlink_links_active{@node}`),
+			up,
 			down,
 			`max by (pci_address) (gpufabric_pcie_link_degraded{device="",@node})`,
 		}, "",
 		column{field: "index", title: "GPU", none: "?", width: 55},
-		column{field: "pci_address", title: "PCI address", width: 130},
+		column{field: "pci_address", title: "PCI address", width: 123},
 		column{field: "name", title: "Product", none: "no driver", words: words{gone: {gone, bad}}},
 		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 105},
 		column{field: "rail", title: "Rail", width: 55},
@@ -201,7 +209,7 @@ func gpus() panel {
 		column{field: "reason", title: "Blocked by", none: "-"},
 		column{field: "G", title: "Busy", unit: "percentunit", width: 65},
 		column{field: "H", title: "NVLinks up", none: "none", width: 90},
-		column{field: "I", title: "NVLinks down", none: "none", steps: []step{{0, good}, {1, bad}}, width: 105},
+		column{field: "I", title: "NVLinks down", none: "-", steps: []step{{0, good}, {1, bad}}, width: 112},
 		column{field: "J", title: "PCIe degraded", words: yesNo(bad, good), width: 110})
 }
 
@@ -212,10 +220,10 @@ func nodeProbes() panel {
 func nodeTraffic() line {
 	return line{
 		over(about{"Sent, by port", "What each port sends over RDMA (on InfiniBand: all it sends), and what else leaves all interfaces together, mostly TCP.", "no traffic counters are known", 12, 8}, "Bps", nil,
-			curve{`sum by (device) (rate(gpufabric_hca_port_transmitted_data_bytes_total{@port}[$__rate_interval]))`, "{{device}} RDMA"},
-			curve{`sum(rate(gpufabric_ethernet_transmitted_other_unicast_bytes_total{@port}[$__rate_interval]))`, "all ports, not RDMA"}),
+			curve{`sum by (device) (` + carried("gpufabric_hca_port_transmitted_data_bytes_total") + `)`, "{{device}} RDMA"},
+			curve{`sum(` + carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total") + `)`, "all ports, not RDMA"}),
 		over(about{"Received, by port", "What each port receives over RDMA (on InfiniBand: all it receives), and what else comes in on all interfaces together, mostly TCP.", "no traffic counters are known", 12, 8}, "Bps", nil,
-			curve{`sum by (device) (rate(gpufabric_hca_port_received_data_bytes_total{@port}[$__rate_interval]))`, "{{device}} RDMA"},
-			curve{`sum(rate(gpufabric_ethernet_received_other_unicast_bytes_total{@port}[$__rate_interval]))`, "all ports, not RDMA"}),
+			curve{`sum by (device) (` + carried("gpufabric_hca_port_received_data_bytes_total") + `)`, "{{device}} RDMA"},
+			curve{`sum(` + carried("gpufabric_ethernet_received_other_unicast_bytes_total") + `)`, "all ports, not RDMA"}),
 	}
 }

@@ -8,7 +8,12 @@ func port(t texts) board {
 		name: "port", title: "GPU fabric: port", oneNode: true, oneDevice: true, annotations: true,
 		description: "One port: its state, rate, traffic, errors, pauses, settings and probe, now and over time, against what is expected of it.",
 		lines: []line{
-			portNow(), {portIdentity()}, {portFindings(t), portCourse()}, {qosChain(4)}, {gids(24, 4)}, {portProbes()},
+			portNow(),
+			{portIdentity()},
+			{portFindings(t), portCourse()},
+			{qosChain(4)},
+			{gids(24, 4)},
+			{portProbes()},
 			portTraffic(), portPauses(), portErrors(),
 		},
 		rows: []row{{"PCIe", []line{portPCIe()}}},
@@ -21,13 +26,14 @@ func portNow() line {
 		pausing  = `max(max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]))`
 		current  = `8 * min(gpufabric_hca_port_rate_bytes_per_second{@port})`
 		expected = `8 * max(gpufabric_hca_port_expected_rate_bytes_per_second{@port})`
+		slow     = `(gpufabric_hca_port_rate_bytes_per_second{@port} < on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})`
 	)
-	speed := number(about{"Rate", "Signalling rate of the link: green at the expected rate, red below it, without colour where no rate is expected.", "unknown: the link is down, or the driver does not tell", 3, 4}, "bps",
-		current+" >= "+expected, []step{{0, good}}, nil)
-	speed = instead(speed, "B", current+" < "+expected, "bps", bad)
+	speed := number(about{"Rate", "Signalling rate of the link, which is unknown while it is down: green at the expected rate, red below it, without colour where no rate is expected.", "unknown", 3, 4}, "bps",
+		current+" and on () "+expected+" unless on () "+slow, []step{{0, good}}, nil)
+	speed = instead(speed, "B", "8 * min("+slow+")", "bps", bad)
 	speed = instead(speed, "C", current+" unless on () "+expected, "bps", plainly)
 	return line{
-		number(about{"State", "Logical state of the port; of several ports the worst.", "unknown: the driver does not tell", 3, 4}, "none",
+		number(about{"State", "Logical state of the port; of several ports the worst.", "unknown", 3, 4}, "none",
 			`max(gpufabric_hca_port_state{state="active",@port} == 1
   or 2 * (gpufabric_hca_port_state{state="armed",@port} == 1)
   or 3 * (gpufabric_hca_port_state{state="init",@port} == 1)
@@ -36,18 +42,18 @@ func portNow() line {
 			words{"1": {"active", good}, "2": {"armed", warning}, "3": {"init", warning}, "4": {"down", bad}, "5": {"other", warning}}),
 		speed,
 		number(about{"Expected rate", "What the site or the other ports of the node let expect.", "not stated", 3, 4}, "bps", expected, nil, nil),
-		number(about{"Errors", "In 10 minutes: symbol errors, blocks that FEC could not repair, packets lost, and connections given up.", "no such counters are known", 3, 4}, "short",
+		number(about{"Errors", "In 10 minutes: symbol errors, blocks that FEC could not repair, packets lost, and connections given up.", "not counted", 3, 4}, "short",
 			`round(sum(increase(gpufabric_ethernet_symbol_errors_total{@port}[10m])
   or increase(gpufabric_hca_port_symbol_errors_total{@port}[10m])
   or increase(gpufabric_ethernet_fec_uncorrectable_blocks_total{@port}[10m])
   or increase(gpufabric_ethernet_received_discards_total{@port}[10m])
   or increase(gpufabric_hca_port_receive_errors_total{@port}[10m])
   or increase(gpufabric_hca_retries_exceeded_total{@port}[10m])))`, zero(bad), nil),
-		number(about{"Is paused", "Share of time in which the network kept the port from sending, in 5 minutes.", "no pause counters are known", 3, 4}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
-		number(about{"Pauses switch", "Share of time in which the port told its switch to wait, in 5 minutes: the host takes less than it is sent.", "no pause counters are known", 3, 4}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
-		number(about{"RoCE settings", "Whether traffic class, DSCP, priority, PFC and ECN agree.", "no RoCE port, or unknown", 3, 4}, "none",
+		number(about{"Is paused", "Share of time in which the network kept the port from sending, in 5 minutes.", "not counted", 3, 4}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
+		number(about{"Pauses switch", "Share of time in which the port told its switch to wait, in 5 minutes: the host takes less than it is sent.", "not counted", 3, 4}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
+		number(about{"RoCE settings", "Whether traffic class, DSCP, priority, PFC and ECN agree; not known on ports without RoCE.", "not known", 3, 4}, "none",
 			`min(gpufabric_roce_chain_consistent{@port})`, nil, words{"1": {"consistent", good}, "0": {"contradict", bad}}),
-		number(about{"Last probe", "Bus bandwidth of the last probe of this rail over its own baseline.", "no baseline yet, or no probe of this port", 3, 4}, "percentunit",
+		number(about{"Last probe", "Bus bandwidth of the last probe of this rail over its own baseline, which takes five results.", "no result", 3, 4}, "percentunit",
 			`min(gpufabric_probe_baseline_ratio{kind="rail",@port})`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, nil),
 	}
 }
@@ -61,19 +67,19 @@ func portIdentity() panel {
 			`max by (device, rail, class, gpu) (` + dealtGPU + `)`,
 			`max by (device, port, physical) (label_replace(gpufabric_hca_port_physical_state{@port} == 1, "physical", "$1", "state", "(.*)"))`,
 		}, "",
-		column{field: "device", title: "Device", width: 130},
-		column{field: "port", title: "Port", width: 50},
+		column{field: "device", title: "Device", width: 120},
+		column{field: "port", title: "Port", width: 45},
 		column{field: "role", title: "Role", words: roles(), width: 140},
-		column{field: "netdev", title: "Interface"},
-		column{field: "link_layer", title: "Link layer", width: 95},
+		column{field: "netdev", title: "Interface", width: 120},
+		column{field: "link_layer", title: "Link layer", width: 90},
 		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 140},
 		column{field: "board_id", title: "Board", width: 130},
 		column{field: "firmware_version", title: "Firmware", width: 100},
 		column{field: "pci_address", title: "PCI address", width: 110},
-		column{field: "C", title: "NUMA", width: 65},
-		column{field: "rail", title: "Rail", none: "-", width: 50},
-		column{field: "gpu", title: "GPU", none: "none", width: 60},
-		column{field: "class", title: "Distance", none: "-", words: distances(), width: 80})
+		column{field: "C", title: "NUMA", width: 60},
+		column{field: "rail", title: "Rail", none: "-", width: 45},
+		column{field: "gpu", title: "GPU", none: "none", width: 45},
+		column{field: "class", title: "Distance", none: "-", words: distances(), width: 75})
 }
 
 // dealtGPU are the GPUs near each NIC, by the index that the driver gives them.
@@ -82,13 +88,14 @@ const dealtGPU = `gpufabric_gpu_nic_distance{@port} * on (cluster, job, instance
 or gpufabric_gpu_nic_distance{@port} unless on (cluster, job, instance, pci_address) gpufabric_gpu_info{@node}`
 
 func portFindings(t texts) panel {
-	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. The runbook says what each means and what to do. What is wrong with the whole node is on its dashboard.", "nothing found on this port", 12, 8},
-		[]string{orSilent(open(`device=~"$device",`), "problem")}, "Severity",
-		column{field: "severity", title: "Severity", words: severities(), width: 85},
-		column{field: "problem", title: "What is wrong", words: t.problems},
-		column{field: "port", title: "Port", width: 50},
-		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 190},
-		column{field: "cluster"}, column{field: "instance"}, column{field: "device"})
+	found := `1000 * min by (severity, problem, runbook) (label_replace(` + open(`device=~"$device",`) + `, "runbook", "$1", "problem", "(.*)"))`
+	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. What is wrong leads to what it means and what to do. What is wrong with the whole node is on its dashboard.", "nothing found on this port", 12, 8},
+		[]string{orSilent(ranked(found), "problem")}, "Severity",
+		column{field: "rank", title: "Severity", words: ranks(), width: 85},
+		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
+		column{field: "A", title: "Since", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},
+		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},
+		column{field: "severity"})
 }
 
 // portCourse shows in one place when each thing about the port was as it should be.
@@ -111,26 +118,26 @@ func portProbes() panel {
 
 func portTraffic() line {
 	return line{
-		over(about{"Traffic and rate", "What the port sends and receives over RDMA (on InfiniBand: all of it) and otherwise, mostly TCP, against the rate of its link and the expected rate.", "no traffic counters are known", 12, 9}, "bps", nil,
+		over(about{"Traffic and rate", "What the port sends and receives over RDMA (on InfiniBand: all of it) and otherwise, mostly TCP, against the rate of its link and the expected rate.", "exporter silent, or no traffic counters are known", 12, 9}, "bps", nil,
 			curve{`8 * max(gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "expected rate"},
 			curve{`8 * max(gpufabric_hca_port_rate_bytes_per_second{@port})`, "rate of the link"},
-			curve{`8 * sum(` + rate("gpufabric_hca_port_transmitted_data_bytes_total") + `)`, "sent over RDMA"},
-			curve{`8 * sum(` + rate("gpufabric_hca_port_received_data_bytes_total") + `)`, "received over RDMA"},
-			curve{`8 * sum(` + rate("gpufabric_ethernet_transmitted_other_unicast_bytes_total") + `)`, "sent otherwise"},
-			curve{`8 * sum(` + rate("gpufabric_ethernet_received_other_unicast_bytes_total") + `)`, "received otherwise"}),
-		over(about{"Probe: measured and expected", "Bus bandwidth of the last probe through this port, what the same probe reached before (its baseline), and what the line rate lets expect where that is known.", "no probe of this port: probes are off, or none runs through it", 12, 9}, "Bps", nil,
+			curve{`8 * sum(` + carried("gpufabric_hca_port_transmitted_data_bytes_total") + `)`, "sent over RDMA"},
+			curve{`8 * sum(` + carried("gpufabric_hca_port_received_data_bytes_total") + `)`, "received over RDMA"},
+			curve{`8 * sum(` + carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total") + `)`, "sent otherwise"},
+			curve{`8 * sum(` + carried("gpufabric_ethernet_received_other_unicast_bytes_total") + `)`, "received otherwise"}).Min(0),
+		over(about{"Probe: measured and expected", "Bus bandwidth of the last probe through this port, what the same probe reached before (its baseline), and what the line rate lets expect where that is known.", "exporter silent, or no probe of this port: probes are off, or none runs through it", 12, 9}, "Bps", nil,
 			curve{`max(gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port} / gpufabric_probe_expected_ratio{kind="rail",@port})`, "of the line rate"},
 			curve{`max(gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port} / gpufabric_probe_baseline_ratio{kind="rail",@port})`, "baseline"},
-			curve{`min(gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port})`, "measured"}),
+			curve{`min(gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port})`, "measured"}).Min(0),
 	}
 }
 
 func portPauses() line {
 	return line{
-		over(about{"Pauses", "Share of time in which the network paused the port, and the port the network, by priority.", "no pause counters are known", 12, 8}, "percentunit", nil,
+		over(about{"Pauses", "Share of time in which the network paused the port, and the port the network, by priority.", "exporter silent, or no pause counters are known", 12, 8}, "percentunit", nil,
 			curve{`max by (priority) (` + rate("gpufabric_roce_received_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_received_pause_seconds_total") + `)`, "paused by the network {{priority}}"},
 			curve{`max by (priority) (` + rate("gpufabric_roce_transmitted_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_transmitted_pause_seconds_total") + `)`, "pausing the network {{priority}}"}),
-		over(about{"Congestion marks", "Marked packets seen, notifications sent to their senders, and notifications received that slowed this port down.", "no ECN and CNP counters are known", 12, 8}, packets, nil,
+		over(about{"Congestion marks", "Marked packets seen, notifications sent to their senders, and notifications received that slowed this port down.", "exporter silent, or no ECN and CNP counters are known", 12, 8}, packets, nil,
 			curve{`sum(` + rate("gpufabric_hca_ecn_marked_total") + `)`, "marked packets seen"},
 			curve{`sum(` + rate("gpufabric_hca_cnp_sent_total") + `)`, "notifications sent"},
 			curve{`sum(` + rate("gpufabric_hca_cnp_handled_total") + `)`, "notifications obeyed"}),
@@ -139,16 +146,16 @@ func portPauses() line {
 
 func portErrors() line {
 	return line{
-		over(about{"Link errors", "What the physical link could not repair, and how often it was lost.", "no such counters are known", 8, 8}, events, nil,
+		over(about{"Link errors", "What the physical link could not repair, and how often it was lost.", "exporter silent, or no such counters are known", 8, 8}, events, nil,
 			curve{`sum(` + rate("gpufabric_ethernet_symbol_errors_total") + ` or ` + rate("gpufabric_hca_port_symbol_errors_total") + `)`, "symbol errors"},
 			curve{`sum(` + rate("gpufabric_ethernet_fec_uncorrectable_blocks_total") + `)`, "blocks beyond FEC"},
 			curve{`sum(` + rate("gpufabric_ethernet_received_crc_errors_total") + `)`, "CRC errors"},
 			curve{`sum(` + rate("gpufabric_ethernet_link_down_events_total") + ` or ` + rate("gpufabric_hca_port_link_downed_total") + `)`, "link losses"}),
-		over(about{"Drops", "Packets dropped on arrival, by priority where the NIC tells it, and for want of receive buffers.", "no drop counters are known", 8, 8}, packets, nil,
+		over(about{"Drops", "Packets dropped on arrival, by priority where the NIC tells it, and for want of receive buffers.", "exporter silent, or no drop counters are known", 8, 8}, packets, nil,
 			curve{`sum by (priority) (` + rate("gpufabric_roce_received_discards_total") + `)`, "priority {{priority}}"},
 			curve{`sum(` + rate("gpufabric_ethernet_received_discards_total") + ` or ` + rate("gpufabric_hca_port_receive_discards_total") + `)`, "dropped by the port"},
 			curve{`sum(` + rate("gpufabric_hca_out_of_buffer_total") + `)`, "no receive buffer"}),
-		over(about{"Retransmissions", "Packets out of sequence, sent again, not acknowledged in time, and connections given up.", "no such counters are known", 8, 8}, events, nil,
+		over(about{"Retransmissions", "Packets out of sequence, sent again, not acknowledged in time, and connections given up.", "exporter silent, or no such counters are known", 8, 8}, events, nil,
 			curve{`sum(` + rate("gpufabric_hca_out_of_sequence_total") + `)`, "out of sequence"},
 			curve{`sum(` + rate("gpufabric_hca_retransmissions_total") + ` or ` + rate("gpufabric_hca_adaptive_retransmissions_total") + ` or ` + rate("gpufabric_hca_retransmitted_packets_total") + `)`, "sent again"},
 			curve{`sum(` + rate("gpufabric_hca_ack_timeouts_total") + `)`, "acknowledgement late"},
@@ -158,9 +165,9 @@ func portErrors() line {
 
 func portPCIe() line {
 	return line{
-		over(about{"PCIe errors", "Errors of the PCIe link of the NIC (AER). Correctable ones cost time, fatal ones the device.", "no PCIe error counters are known", 12, 8}, events, nil,
+		over(about{"PCIe errors", "Errors of the PCIe link of the NIC (AER). Correctable ones cost time, fatal ones the device.", "exporter silent, or no PCIe error counters are known", 12, 8}, events, nil,
 			curve{`sum by (severity) (` + rate("gpufabric_pcie_aer_errors_total") + `)`, "{{severity}}"}),
-		over(about{"PCIe stalls", "Share of time in which the NIC waited for the host to read or write memory.", "the NIC does not count stalls", 12, 8}, "percentunit", nil,
+		over(about{"PCIe stalls", "Share of time in which the NIC waited for the host to read or write memory.", "exporter silent, or the NIC does not count stalls", 12, 8}, "percentunit", nil,
 			curve{`max(` + rate("gpufabric_ethernet_pcie_read_stalled_seconds_total") + `)`, "reads"},
 			curve{`max(` + rate("gpufabric_ethernet_pcie_write_stalled_seconds_total") + `)`, "writes"}),
 	}

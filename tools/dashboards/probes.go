@@ -19,7 +19,7 @@ func probeResults() board {
 func probesNow() line {
 	return line{
 		number(about{"Nodes with probes", "Nodes where probes are switched on.", "no probes switched on", 4, 4}, "none", nodes(`gpufabric_probe_interval_seconds{@node}`), nil, nil),
-		number(about{"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.", "no probes switched on, or rules not loaded", 4, 4}, "percentunit",
+		number(about{"Nodes probed lately", "Share of nodes with probes that had a success within three intervals.", "no probes, or no rules", 4, 4}, "percentunit",
 			`avg(instance:gpufabric_slo_good:ratio{slo="probe_coverage",@node})`, []step{{0, bad}, {0.5, warning}, {0.9, good}}, nil),
 		number(about{"Probes on TCP", "Probes whose last run went over sockets, without those that do so to compare.", "no probe has told its transport", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_transport{transport="socket",kind!="socket",@port} == 1)`, `gpufabric_probe_transport{@node}`), zero(bad), nil),
@@ -32,7 +32,7 @@ func probesNow() line {
 	}
 }
 
-const lastResult = "The last result of each probe: which way NCCL went, how fast, and that over what the same probe reached before. A probe that is due and does not run says why. What is wrong comes first."
+const lastResult = "The last result of each probe: which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. A probe that is due and does not run says why. What is wrong comes first."
 
 // lastResults are those of all nodes chosen.
 func lastResults() panel {
@@ -55,21 +55,21 @@ func probeTable(a about, by, of, label string) panel {
 	var columns []column
 	device := column{field: "device", title: "Device", link: toPort(), width: 110}
 	if label == "instance" {
-		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 170})
+		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 150})
 		device.link = toPortOf("Node")
 	} else {
 		first = orSilent(first, "kind")
 	}
 	columns = append(columns,
-		column{field: "kind", title: "Probe", words: kinds(), width: 240},
+		column{field: "kind", title: "Probe", words: kinds(), width: 225},
 		device,
-		column{field: "B", title: "Last success", unit: "s", none: "never", width: 105},
+		column{field: "B", title: "Last success", unit: "s", none: "never", width: 100},
 		column{field: "reason", title: "Fails with", none: "-", words: words{"wrong_result": {"wrong result", bad}, "hang": {"hang", bad}, "init": {"init", bad}, "crash": {"crash", bad}, "nccl": {"nccl", bad}, "cuda": {"cuda", bad}}, width: 100},
 		column{field: "transport", title: "Transport", none: "unknown", words: transports()},
-		column{field: "E", title: "GPUDirect RDMA", none: "no network", words: yesNo(good, warning), width: 130},
-		column{field: "F", title: "Bus bandwidth", unit: "Bps", none: "none", width: 115},
-		column{field: "G", title: "Of the baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, width: 120},
-		column{field: "H", title: "Small messages", unit: "s", none: "not measured", width: 120},
+		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning), width: 95},
+		column{field: "F", title: "Bandwidth", unit: "Bps", none: "none", width: 95},
+		column{field: "G", title: "Of baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, width: 100},
+		column{field: "H", title: "Latency", unit: "s", none: "not measured", width: 110},
 		column{field: "skipped", title: "Not run now because", none: "-", words: skips()},
 		column{field: "cluster", title: "Cluster", width: 80},
 		column{field: "port"})
@@ -112,7 +112,7 @@ func latency() line {
 
 func probeRails() line {
 	return line{
-		over(about{"Bus bandwidth, by rail", "What the probe of each rail reached, the mean of the nodes chosen. A darker row is a slow rail.", "no probe of kind rail has a result", 12, 8}, "Bps", nil,
+		over(about{"Bus bandwidth, by rail", "What the probe of each rail reached, the mean of the nodes chosen. A line below the others is a slow rail.", "no probe of kind rail has a result", 12, 8}, "Bps", nil,
 			curve{`avg by (rail) (max by (cluster, job, instance, device) (gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port}) * ` + rails + `)`, "rail {{rail}}"}),
 		over(about{"Rails against the line rate", "Bus bandwidth of each rail over what its line rate lets expect, where two GPUs share a NIC and it is known. The ten lowest at the end of the time shown, and the lowest at each time.", "no rail of which it is known what to expect", 12, 8}, "percentunit", nil,
 			extreme("bottomk", 10, `min by (instance, device) (gpufabric_probe_expected_ratio{kind="rail",@port})`, "{{instance}} {{device}}")...),

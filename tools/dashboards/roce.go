@@ -10,6 +10,12 @@ func rates(a about, unit, by, expr, legend string) panel {
 
 func rate(metric string) string { return `rate(` + metric + `{@port}[$__rate_interval])` }
 
+// carried is the rate of a counter of bytes. What no link can carry is left out: a counter began anew at a value above 0.
+func carried(metric string) string {
+	const port = "cluster, job, instance, device, port"
+	return `(` + rate(metric) + ` unless ` + rate(metric) + ` > on (` + port + `) group_left () max by (` + port + `) (2 * gpufabric_hca_port_rate_bytes_per_second{@port}))`
+}
+
 func roce() board {
 	return board{
 		name: "roce", title: "GPU fabric: RoCE congestion",
@@ -28,20 +34,20 @@ func roceNow() line {
 	const paused, pausing = `max(max without (priority) (rate(gpufabric_roce_received_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_received_pause_seconds_total{@port}[5m]))`,
 		`max(max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@port}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]))`
 	return line{
-		number(about{"Most paused by the network", "Share of time in which the network kept the worst port from sending, in 5 minutes. Above 10 % jobs feel it: look for congestion in the switches.", "no pause counters are known", 4, 5}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
-		number(about{"Most pausing the network", "Share of time in which the worst host told its switch to wait, in 5 minutes. Above 5 % that host takes less than it is sent; above 50 % it is a storm, which spreads.", "no pause counters are known", 4, 5}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
-		number(about{"Lossless packets lost", "Packets dropped on arrival in priorities that should lose nothing, per second, all ports.", "no discard counters by priority are known", 4, 5}, packets,
+		number(about{"Most paused", "Share of time in which the network kept the worst port from sending, in 5 minutes. Above 10 % jobs feel it: look for congestion in the switches.", "no pause counters are known", 4, 5}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
+		number(about{"Most pausing", "Share of time in which the worst host told its switch to wait, in 5 minutes. Above 5 % that host takes less than it is sent; above 50 % it is a storm, which spreads.", "no pause counters are known", 4, 5}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
+		number(about{"Lossless packets lost", "Packets dropped on arrival in priorities that should lose nothing, per second, all ports.", "no counters by priority", 4, 5}, packets,
 			`sum(rate(gpufabric_roce_received_discards_total{@port}[5m]) and on (cluster, job, instance, device, port, priority) gpufabric_roce_pfc_enabled{@port} == 1)`, []step{{0, good}, {1e-6, bad}}, nil),
 		number(about{"Connections given up", "Connections whose retries were used up within 10 minutes. Their jobs fail.", "no such counters are known", 4, 5}, "short",
 			`sum(increase(gpufabric_hca_retries_exceeded_total{@port}[10m]))`, []step{{0, good}, {0.5, bad}}, nil),
-		number(about{"Ports in a pause storm", "Ports whose NIC warned within 10 minutes that it pauses for too long, or dropped instead, and ports that paused their switch for more than half of the last 5 minutes.", "no pauses and no storms are counted", 4, 5}, "none",
+		number(about{"Ports in a storm", "Ports whose NIC warned within 10 minutes that it pauses for too long, or dropped instead, and ports that paused their switch for more than half of the last 5 minutes.", "no pauses are counted", 4, 5}, "none",
 			orZero(`count(sum by (cluster, instance, device, port) (
   increase(gpufabric_ethernet_pause_storm_warnings_total{@port}[10m]) > 0
   or increase(gpufabric_ethernet_pause_storm_errors_total{@port}[10m]) > 0
   or rate(gpufabric_roce_transmitted_pause_seconds_total{@port}[5m]) > 0.5
   or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]) > 0.5
 ))`, `gpufabric_ethernet_pause_storm_warnings_total{@port} or gpufabric_roce_transmitted_pause_seconds_total{@port}`), zero(bad), nil),
-		number(about{"Ports with a broken RoCE chain", "Ports whose settings contradict each other between traffic class, DSCP, priority, PFC and ECN. The node's dashboard says where.", "no RoCE port, or the chain cannot be told", 4, 5}, "none",
+		number(about{"Broken RoCE chains", "Ports whose settings contradict each other between traffic class, DSCP, priority, PFC and ECN. The node's dashboard says where.", "no RoCE port, or unknown", 4, 5}, "none",
 			orZero(`count(gpufabric_roce_chain_consistent{@port} == 0)`, `gpufabric_roce_chain_consistent{@port}`), zero(bad), nil),
 	}
 }
@@ -96,15 +102,15 @@ func roceTraffic() line {
 	}
 	return line{
 		spread(about{"RDMA sent", "What ports send over RDMA (on InfiniBand: all they send): the highest, the median and the lowest of those chosen.", "no traffic counters are known", 12, 8},
-			rate("gpufabric_hca_port_transmitted_data_bytes_total")+` or `+rate("gpufabric_ethernet_transmitted_rdma_unicast_bytes_total")),
+			carried("gpufabric_hca_port_transmitted_data_bytes_total")+` or `+carried("gpufabric_ethernet_transmitted_rdma_unicast_bytes_total")),
 		spread(about{"Other traffic sent", "What RDMA-capable interfaces send that is not RDMA, mostly TCP. On a training port it takes bandwidth from RDMA, or replaces it.", "the NICs do not count it apart", 12, 8},
-			rate("gpufabric_ethernet_transmitted_other_unicast_bytes_total")),
+			carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total")),
 	}
 }
 
 func priorities() panel {
 	return over(about{"Sent, by priority", "What the ports chosen send in each priority. RoCE should be in one, and other traffic in others.", "no counters by priority are known", 24, 7}, "Bps", nil,
-		curve{`sum by (priority) (rate(gpufabric_roce_priority_transmitted_bytes_total{@port}[$__rate_interval]))`, "priority {{priority}}"})
+		curve{`sum by (priority) (` + carried("gpufabric_roce_priority_transmitted_bytes_total") + `)`, "priority {{priority}}"})
 }
 
 func congestionControl() panel {

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,24 +78,10 @@ func readBoard(name string, text []byte) (board, error) {
 	return b, nil
 }
 
-// known returns an error where no dashboard has the name, or it lacks one of the variables.
-func known(boards []board, name string, variables map[string]string) error {
-	i := slices.IndexFunc(boards, func(b board) bool { return b.name == name })
-	if i < 0 {
-		return fmt.Errorf("-set: there is no dashboard %s.json", name)
-	}
-	for v := range variables {
-		if !slices.Contains(boards[i].variables, v) {
-			return fmt.Errorf("-set: dashboard %s has no variable %s, only %s", name, v, strings.Join(boards[i].variables, ", "))
-		}
-	}
-	return nil
-}
-
 // address is the page of the dashboard without Grafana's menus.
-func (b board) address(grafana string, s span, variables map[string]string) string {
+func (b board) address(grafana string, s span) string {
 	query := url.Values{"orgId": {"1"}, "from": {millis(s.from)}, "to": {millis(s.to)}, "kiosk": {"1"}}
-	for name, value := range variables {
+	for name, value := range subjects()[b.name] {
 		query.Set("var-"+name, value)
 	}
 	return grafana + "/d/" + url.PathEscape(b.uid) + "/picture?" + query.Encode()

@@ -92,7 +92,7 @@ func shootAll(ctx context.Context, o *options, boards []board, s span, grafana, 
 			break
 		}
 		path := filepath.Join(o.out, b.name+".png")
-		page, err := shoot(ctx, b.address(grafana, s, o.given[b.name]), o.width, b.height(), b.titles)
+		page, err := shoot(ctx, b.address(grafana, s), o.width, b.height(), b.titles)
 		if err == nil {
 			err = page.write(path)
 		}
@@ -132,11 +132,12 @@ func shoot(ctx context.Context, address string, width, height int, titles []stri
 		return nil, errors.Join(context.Cause(ctx), err)
 	}
 	page, err := settle(ctx, traffic, titles)
+	queries, scripts := traffic.problems()
 	if err != nil {
-		return nil, errors.Join(context.Cause(ctx), err, traffic.scripts())
+		return nil, errors.Join(context.Cause(ctx), err, scripts)
 	}
-	if err := errors.Join(missing(page.Panels, titles), problems(page.Panels), traffic.queries()); err != nil {
-		return nil, errors.Join(err, traffic.scripts())
+	if err := errors.Join(missing(page.Panels, titles), problems(page.Panels), queries); err != nil {
+		return nil, errors.Join(err, scripts)
 	}
 	page.picture, err = chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	return &page, err
@@ -234,18 +235,12 @@ func (t *traffic) calm() time.Duration {
 	return time.Since(t.last)
 }
 
-// queries returns the requests for data that failed, also those of annotations, which no panel shows.
-func (t *traffic) queries() error {
+// problems returns the requests for data that failed, also those of annotations, which no panel shows; and exceptions,
+// which explain a page that is not complete. Pages that are complete may have some.
+func (t *traffic) problems() (queries, scripts error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return errors.Join(t.failed...)
-}
-
-// scripts returns exceptions, which explain a page that is not complete. Pages that are complete may have some.
-func (t *traffic) scripts() error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return errors.Join(t.thrown...)
+	return errors.Join(t.failed...), errors.Join(t.thrown...)
 }
 
 // write writes the part of the picture that is worth showing.

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// landingNode is the node whose landing page is shown.
+// landingNode is the node whose dashboard and landing page are shown.
 const landingNode = "gpu-04"
 
 // nodes are a small cluster: mostly healthy, and one of each fault that the dashboards are about. The exporter of a node
@@ -36,6 +36,14 @@ func nodes() []struct{ instance, scenario string } {
 		{"gpu-13", "healthy-half-cabled"},
 		{"gpu-14", "healthy-ib"},
 		{"gpu-15", "healthy"},
+	}
+}
+
+// subjects are the variables that dashboards are opened with: their names and values, by the name of the dashboard.
+func subjects() map[string]map[string]string {
+	return map[string]map[string]string{
+		"node": {"instance": landingNode},
+		"port": {"instance": landingNode, "device": "mlx5_7"}, // of the PFC storm
 	}
 }
 

@@ -30,8 +30,7 @@ type options struct {
 	browser                     string // program; empty: the first of browsers that is installed
 	landing                     string // file for the exporter's landing page; empty: none
 	collect, deadline           time.Duration
-	width                       int                          // of pictures, in pixels
-	given                       map[string]map[string]string // dashboard, variable, value
+	width                       int // of pictures, in pixels
 }
 
 func main() {
@@ -55,7 +54,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := o.check(boards); err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.deadline, fmt.Errorf("not finished after %s (-deadline)", o.deadline))
@@ -70,7 +69,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 }
 
 func parse(args []string) (*options, error) {
-	o := &options{given: map[string]map[string]string{}}
+	o := &options{}
 	flags := flag.NewFlagSet("pictures", flag.ContinueOnError)
 	flags.StringVar(&o.grafana, "grafana", "", "Grafana's home `folder`, with bin/grafana or bin/grafana-server")
 	flags.StringVar(&o.exporter, "exporter", "bin/gpufabric_exporter", "exporter that simulates nodes")
@@ -83,7 +82,6 @@ func parse(args []string) (*options, error) {
 	flags.DurationVar(&o.collect, "collect", 10*time.Minute, "how long data are collected, which is the time range of the pictures")
 	flags.DurationVar(&o.deadline, "deadline", 30*time.Minute, "how long everything may take")
 	flags.IntVar(&o.width, "width", 1600, "width of the pictures in pixels")
-	flags.Func("set", "variable of a dashboard, as `node.instance=gpu-04`; repeatable", o.set)
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -93,21 +91,8 @@ func parse(args []string) (*options, error) {
 	return o, nil
 }
 
-func (o *options) set(text string) error {
-	where, value, ok := strings.Cut(text, "=")
-	name, variable, dotted := strings.Cut(where, ".")
-	if !ok || !dotted || name == "" || variable == "" {
-		return errors.New("want DASHBOARD.VARIABLE=VALUE")
-	}
-	if o.given[name] == nil {
-		o.given[name] = map[string]string{}
-	}
-	o.given[name][variable] = value
-	return nil
-}
-
 // check returns what is missing on this machine and what to do about it, all at once.
-func (o *options) check(boards []board) error {
+func (o *options) check() error {
 	var wrong []error
 	if _, err := server(o.grafana); err != nil {
 		wrong = append(wrong, err)
@@ -124,9 +109,6 @@ func (o *options) check(boards []board) error {
 	}
 	if rules, _ := filepath.Glob(filepath.Join(o.rules, "*.rules.yml")); len(rules) == 0 { // the pattern is well formed
 		wrong = append(wrong, fmt.Errorf("no *.rules.yml in %s (-rules)", o.rules))
-	}
-	for name, variables := range o.given {
-		wrong = append(wrong, known(boards, name, variables))
 	}
 	return errors.Join(wrong...)
 }
@@ -165,9 +147,11 @@ func executable(path string) error {
 	return err
 }
 
-// scratch is a folder in memory, where there is one: a simulated node is thousands of small files that change each second.
+// scratch is a folder in memory, where there is one with room for 15 simulated nodes of 25 MB each: they are thousands of
+// small files that change each second. Docker's /dev/shm is too small.
 func scratch() string {
-	if _, err := os.Stat("/dev/shm"); err == nil {
+	var shm syscall.Statfs_t
+	if err := syscall.Statfs("/dev/shm", &shm); err == nil && shm.Bavail > 1<<30/uint64(shm.Bsize) {
 		return "/dev/shm"
 	}
 	return ""

@@ -31,12 +31,11 @@ import (
 func TestMain(m *testing.M) {
 	if role := os.Getenv("PICTURES_STAND_IN"); role != "" {
 		if err := standIn(role, os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+			panic(err)
 		}
 		return
 	}
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // standIn answers as an exporter, a Prometheus with data of all nodes, or a Grafana that has one page.
@@ -106,8 +105,10 @@ func site(t *testing.T, page string) (args []string, dir string) {
 		}
 	}
 	at := func(name string) string { return filepath.Join(dir, name) }
-	return []string{"-grafana=" + at("grafana"), "-exporter=" + at("exporter"), "-programs=" + at("programs"), "-rules=" + at("rules"),
-		"-dashboards=" + at("dashboards"), "-out=" + at("out"), "-collect=0s", "-width=800"}, dir
+	return []string{
+		"-grafana=" + at("grafana"), "-exporter=" + at("exporter"), "-programs=" + at("programs"), "-rules=" + at("rules"),
+		"-dashboards=" + at("dashboards"), "-out=" + at("out"), "-collect=0s", "-width=800",
+	}, dir
 }
 
 func panel(title string, y int) string {
@@ -155,9 +156,6 @@ func TestArguments(t *testing.T) {
 		"no Prometheus":     {func(a []string, dir string) []string { return append(a, "-programs="+dir+"/rules") }, "rules/prometheus: no such file"},
 		"no rules":          {func(a []string, dir string) []string { return append(a, "-rules="+dir+"/out") }, "no *.rules.yml in"},
 		"no dashboards":     {func(a []string, dir string) []string { return append(a, "-dashboards="+dir+"/out") }, "no *.json in"},
-		"dashboard unknown": {func(a []string, _ string) []string { return append(a, "-set=flet.instance=x") }, "there is no dashboard flet.json"},
-		"variable unknown":  {func(a []string, _ string) []string { return append(a, "-set=fleet.node=x") }, "dashboard fleet has no variable node, only instance"},
-		"not a variable":    {func(a []string, _ string) []string { return append(a, "-set=fleet") }, "want DASHBOARD.VARIABLE=VALUE"},
 		"surplus":           {func(a []string, _ string) []string { return append(a, "fleet") }, `unexpected argument "fleet"`},
 	}
 	for name, test := range tests {
@@ -171,6 +169,29 @@ func TestArguments(t *testing.T) {
 				t.Errorf("started %d programs, want none", len(left)-1)
 			}
 		})
+	}
+}
+
+// TestSubjects opens shipped dashboards with variables that they have, for nodes that are simulated.
+func TestSubjects(t *testing.T) {
+	boards, err := readBoards("../../dashboards")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, variables := range subjects() {
+		i := slices.IndexFunc(boards, func(b board) bool { return b.name == name })
+		if i < 0 {
+			t.Errorf("there is no dashboard %s", name)
+			continue
+		}
+		for v, value := range variables {
+			if !slices.Contains(boards[i].variables, v) {
+				t.Errorf("dashboard %s has no variable %s, only %q", name, v, boards[i].variables)
+			}
+			if v == "instance" && !slices.ContainsFunc(nodes(), func(n struct{ instance, scenario string }) bool { return n.instance == value }) {
+				t.Errorf("dashboard %s: there is no node %s", name, value)
+			}
+		}
 	}
 }
 

@@ -2,7 +2,8 @@
 
 // Package pci reads from sysfs which GPUs and RDMA NICs are on the PCI bus, the bridges above them, their links,
 // errors and configuration space. It never writes, never leaves its root directory, and never reads what would wake
-// a device that sleeps: what the kernel answers from configuration space is left alone below a suspended bridge.
+// a device that sleeps: what the kernel answers from configuration space (such as the state of links) is left alone below a
+// suspended bridge. Without CAP_SYS_ADMIN the kernel shows 64 bytes of it; what follows from the rest is unknown(privilege).
 //
 // Reading and parsing are apart: parse.go and config.go hold pure functions over bytes. What is read every minute is kept
 // open (often.go); all else is opened, read once and closed.

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package diagnose turns the facts of one node into verdicts: what is wrong, what is right, and what is not known.
+//
+// The catalogue of checks is data, one row per check, and each check is a pure function over a fabric.Node. The same
+// catalogue drives the check command, the landing page, the check_failed metrics, the alert rules' labels and
+// docs/CHECKS.md. Nothing here does I/O, keeps state or locks; a node may be diagnosed by any number of goroutines.
+//
+// There are no errors. A fact that is not known makes the verdict unknown with the fact's reason, never ok: hiding a
+// fact from a check cannot turn a failed or unknown verdict into a good one.
+//
+// # One judgement, several readers
+//
+// The check command and the exporter judge by the same configuration (package config) and the same memory of the hardware
+// (package inventory). Fewer GPUs or RDMA devices than before make a verdict unknown and not failed, because the site did not
+// say how many there should be.
+//
+// Checks that compare readings (Check.Rate) are made by "check --interval" and the landing page. They have no metrics: alert
+// rules see more of the past. Runbooks and Grafana are addressed through config.Links, names in commands are filled in and
+// quoted for a shell by FilledRemedy, and the landing page remembers since when this process has seen a finding
+// (page.Sightings).
+//
+// As metrics, a failed or unknown verdict has one series per subject, and a check that passes has a single 0. The simulated
+// healthy node (scenario healthy) has 36 of these series, where one per verdict would be 276; rules read them every 15 s.
+package diagnose

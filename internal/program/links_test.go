@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package program
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// link is the target of a link in Markdown; notInAnchor is what the anchor of a heading lacks.
+var (
+	link        = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// headings returns the anchors of a Markdown file, as GitHub makes them.
+func headings(markdown string) map[string]bool {
+	anchors, fenced := map[string]bool{}, false
+	for line := range strings.Lines(markdown) {
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+		}
+		if title := strings.TrimLeft(line, "#"); !fenced && title != line && strings.HasPrefix(title, " ") {
+			text := notInAnchor.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), "")
+			anchors[strings.ReplaceAll(text, " ", "-")] = true
+		}
+	}
+	return anchors
+}
+
+// Every link of a document within this repository leads to a file, and to a heading of it.
+func TestLinksOfDocuments(t *testing.T) {
+	n := 0
+	for _, file := range documents(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			path, anchor, _ := strings.Cut(m[1], "#")
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			n++
+			target := file
+			if path != "" {
+				target = filepath.Join(filepath.Dir(file), path)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: link to %s: %v", file, m[1], err)
+				continue
+			}
+			if anchor == "" {
+				continue
+			}
+			markdown, err := os.ReadFile(target)
+			if err != nil || !headings(string(markdown))[anchor] {
+				t.Errorf("%s: link to %s: expected a heading with that anchor in %s", file, m[1], target)
+			}
+		}
+	}
+	if n < 100 {
+		t.Errorf("%d links are found", n)
+	}
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// titles are what a table calls labels that it shows.
+func (p panelModel) titles(label string) []string {
+	var all []string
+	for _, x := range p.Transformations {
+		if title := x.Options.RenameByName[label]; title != "" {
+			all = append(all, title)
+		}
+	}
+	return all
+}
+
+// linkOf is where the cells of a column lead.
+func (p panelModel) linkOf(t *testing.T, title string) string {
+	t.Helper()
+	for _, o := range p.FieldConfig.Overrides {
+		for _, prop := range o.Properties {
+			var links []dataLink
+			if o.Matcher.Options != title || prop.ID != "links" {
+				continue
+			}
+			if err := json.Unmarshal(prop.Value, &links); err != nil {
+				t.Fatal(err)
+			}
+			return links[0].URL
+		}
+	}
+	return ""
+}
+
+// TestDevicesLeadToPorts wants each cell with an RDMA device to lead to its port on the right node, GPUs to be called by the
+// number that people know, and the worst rows of a table that ranks them to come first.
+func TestDevicesLeadToPorts(t *testing.T) {
+	all, _ := shipped(t)
+	n := 0
+	for _, m := range all {
+		for _, p := range m.flat() {
+			where := m.name + "/" + p.Title
+			for _, title := range p.titles("device") {
+				if where == "port/The port" {
+					continue // it is that port
+				}
+				url := p.linkOf(t, title)
+				node := "&${instance:queryparam}&"
+				if len(p.titles("instance")) > 0 {
+					node = "&var-instance=${__data.fields.Node}&"
+				}
+				if n++; !strings.HasPrefix(url, portURL+"?") || !strings.Contains(url, node) || !strings.Contains(url, "var-device=${__value.raw}&${__url_time_range}") {
+					t.Errorf("%s: %s leads to %q, want the port of %s", where, title, url, node)
+				}
+			}
+			if len(p.titles("uuid")) > 0 {
+				t.Errorf("%s: GPUs by UUID", where)
+			}
+			if p.Type == "table" && strings.Contains(p.Targets[0].Expr, `"`+order+`"`) {
+				ids := []string{}
+				for _, x := range p.Transformations {
+					ids = append(ids, x.ID)
+				}
+				if i := slices.Index(ids, "sortBy"); i < 0 || i > slices.Index(ids, "organize") || len(p.Options.SortBy) > 0 {
+					t.Errorf("%s: ranked, and not sorted by it: %q", where, ids)
+				}
+			}
+		}
+	}
+	if n < 10 {
+		t.Errorf("only %d columns of devices", n)
+	}
+}
+
+// TestSilence wants tables of one node to say that its exporter is silent, instead of that all is well or switched off.
+func TestSilence(t *testing.T) {
+	all, _ := shipped(t)
+	n := 0
+	for _, m := range all {
+		if m.name != "node" && m.name != "port" {
+			continue
+		}
+		for _, p := range m.flat() {
+			if p.Type != "table" || p.Title == "Open findings" || p.Title == "Firing alerts" { // an alert says so there
+				continue
+			}
+			if n++; !strings.Contains(p.Targets[0].Expr, `"exporter silent"`) {
+				t.Errorf("%s/%s: nothing about a silent exporter", m.name, p.Title)
+			}
+		}
+	}
+	if n < 10 {
+		t.Errorf("only %d tables", n)
+	}
+}
+
+// TestHeaderLinksKeep wants links between dashboards to keep what can be chosen there: All is no choice where one node or
+// device is shown at a time.
+func TestHeaderLinksKeep(t *testing.T) {
+	all, _ := shipped(t)
+	one := map[string]int{"fleet": 0, "roce": 0, "probes": 0, "node": 1, "port": 2} // what is one: nothing, the node, the device too
+	for _, m := range all {
+		for _, l := range m.Links {
+			to := strings.TrimPrefix(strings.Split(l.URL, "/")[2], "gpufabric-")
+			has := func(name string) bool { return strings.Contains(l.URL, "${"+name+":queryparam}") }
+			instance, device := one[m.name] > 0 || one[to] == 0, one[to] == 0
+			if to == "fleet" && one[m.name] > 0 {
+				instance, device = false, false // the fleet is more than this node
+			}
+			if !has("cluster") || has("instance") != instance || has("device") != device {
+				t.Errorf("%s to %s: %s: cluster %v, instance %v (want %v), device %v (want %v)", m.name, to, l.URL, has("cluster"), has("instance"), instance, has("device"), device)
+			}
+		}
+	}
+}
