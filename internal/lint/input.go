@@ -223,6 +223,9 @@ func concerns(name string) bool {
 	if len(name) > 5 && strings.EqualFold(name[:5], "NCCL_") {
 		return true
 	}
+	if len(name) > maxValue {
+		return false
+	}
 	_, known := ncclconf.Describe(name)
 	return known
 }

@@ -248,6 +248,27 @@ func TestSpeed(t *testing.T) {
 	t.Logf("takes %v", best)
 }
 
+// Nothing that 10 MiB can hold takes longer than reading it a few times.
+func TestHostileSize(t *testing.T) {
+	begin := time.Now()
+	for _, part := range []string{"$(", "${", "`", "'\n", "\"\n", "export A$(\n", "<<A ", "_", "A_", "unset NCCL_A\n", "NCCL_A=1\n", "\\", "[", "- ", "a: {", "&a [*a]\n", "bash -c 'NCCL_"} {
+		text := strings.Repeat(part, MaxInput/len(part)-20) + "=1"
+		for _, format := range Formats()[1:] {
+			if format == FormatManifest {
+				text = text[:min(len(text), 1<<20)] // the library's own parser is slower
+			}
+			if in, err := Parse("job", []byte(text), format); err == nil {
+				Judge([]Input{in}, Newest(), nil)
+			}
+		}
+	}
+	if took := time.Since(begin); took > 2*time.Minute {
+		t.Errorf("takes %v", took)
+	} else {
+		t.Logf("takes %v", took)
+	}
+}
+
 // Findings are sorted, and every line has one.
 func checkResult(t *testing.T, r Result) {
 	for i := range r.Lines {

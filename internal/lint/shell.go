@@ -23,11 +23,12 @@ type script struct {
 	all      bool             // set -a: every assignment is exported
 	exported map[string]bool  // variables that programs of the script see
 	private  map[string][]int // indices of assignments that are not exported yet
+	live     map[string][]int // indices of settings that nothing unsets yet
 }
 
 // parseShell reads a script whose first line has that number.
 func (in *Input) parseShell(text string, line, nested int) {
-	k := script{in: in, nested: nested, scope: in.scopes, exported: map[string]bool{}, private: map[string][]int{}}
+	k := script{in: in, nested: nested, scope: in.scopes, exported: map[string]bool{}, private: map[string][]int{}, live: map[string][]int{}}
 	s := shellScanner{text: text, line: line}
 	for {
 		words, after, ok := s.next()
@@ -165,12 +166,12 @@ func (k *script) unset(args []word, branch bool) {
 		if branch || !concerns(a.text) {
 			continue
 		}
-		for i := range k.in.settings {
-			if st := &k.in.settings[i]; st.set && st.Name == a.text && st.scope == k.scope && !st.branch {
-				st.set = false
-				st.findings = append(st.findings, Finding{Ignored, diagnose.Info, fmt.Sprintf("Line %d unsets it", a.line), remove})
-			}
+		for _, i := range k.live[a.text] {
+			st := &k.in.settings[i]
+			st.set = false
+			st.findings = append(st.findings, Finding{Ignored, diagnose.Info, fmt.Sprintf("Line %d unsets it", a.line), remove})
 		}
+		delete(k.live, a.text)
 		delete(k.exported, a.text)
 		delete(k.private, a.text)
 	}
@@ -190,9 +191,13 @@ func (k *script) assign(w word, branch bool) {
 func (k *script) set(w word, branch bool) {
 	name, value, _ := strings.Cut(w.text, "=")
 	name, appended := strings.CutSuffix(name, "+")
+	before := len(k.in.settings)
 	k.in.add(setting{
 		Setting: ncclconf.Setting{Line: w.line, Name: name, Value: value}, set: true, dynamic: w.dynamic || appended, branch: branch, scope: k.scope,
 	})
+	if len(k.in.settings) > before && !branch {
+		k.live[name] = append(k.live[name], before)
+	}
 }
 
 // blank reports NAME = value, which is no assignment to a shell.

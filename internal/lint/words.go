@@ -22,6 +22,7 @@ type shellScanner struct {
 	heredocs []string // what ends the documents that begin on the next line
 	after    string   // the operator before the command: "&&", "||" or another
 	unclosed []int    // lines of quotes that are not closed
+	open     int      // expansions that do not end
 }
 
 // next returns the words of the next simple command, or of a comment that Slurm reads. It is empty between operators; ok is
@@ -209,7 +210,12 @@ func (s *shellScanner) expansion(b *strings.Builder, w *word) {
 			end = i + 2
 		}
 	case strings.HasPrefix(t, "$("), strings.HasPrefix(t, "${"):
-		end = balanced(t)
+		if end = 2; s.open < maxUnclosed {
+			n, closed := balanced(t[:min(len(t), maxExpansion)])
+			if end = n; !closed {
+				s.open++
+			}
+		}
 	case len(t) > 1 && (t[1] == '\'' || t[1] == '"'): // $'...': as without the dollar
 		s.pos++
 		return
@@ -231,20 +237,20 @@ func (s *shellScanner) expansion(b *strings.Builder, w *word) {
 // maxExpansion bounds how far the end of an expansion is looked for, in bytes.
 const maxExpansion = 64 << 10
 
-// balanced returns the length of an expansion in brackets, or 2 where it does not end.
-func balanced(t string) int {
+// balanced returns the length of an expansion in brackets; of one that does not end, that of its beginning.
+func balanced(t string) (n int, closed bool) {
 	open, shut := t[1], byte(')')
 	if open == '{' {
 		shut = '}'
 	}
 	depth := 0
-	for i := 1; i < min(len(t), maxExpansion); i++ {
+	for i := 1; i < len(t); i++ {
 		switch t[i] {
 		case open:
 			depth++
 		case shut:
 			if depth--; depth == 0 {
-				return i + 1
+				return i + 1, true
 			}
 		case '\\':
 			i++
@@ -256,7 +262,7 @@ func balanced(t string) int {
 			}
 		}
 	}
-	return 2
+	return 2, false
 }
 
 func isWordByte(c byte) bool {
