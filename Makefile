@@ -53,10 +53,11 @@ lint: ## formatting, and golangci-lint with vet and the import directions, over 
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
-docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md and ALERTS.md from tables and rules, dashboards, and deploy/operator from both
+docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md and ALERTS.md from tables and rules, dashboards, and deploy/operator from both
 	$(GO) test ./collector -run 'TestMetricsDocument|TestCountersDocument' -update
 	$(GO) test ./alerts -run TestDocument -update
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
+	$(GO) test ./internal/host/ncclconf -run 'TestDocument$$' -update
 	cd tools && $(GO) test ./operator -run 'TestObjects$$' -update
 
 generate: docs ## all that is generated: make docs, and the golden files of scenarios

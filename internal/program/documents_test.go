@@ -23,7 +23,7 @@ import (
 // program is a call of this program in a document, up to a comment; short is one without its name.
 var (
 	program = regexp.MustCompile(`(?:^|[\s(])(?:\./bin/)?gpufabric_exporter((?: +[^\s#;|()]+)*)`)
-	short   = regexp.MustCompile(`^(?:check|topology|capture|demo|probe) --[a-z.-]+=.*`)
+	short   = regexp.MustCompile(`^(?:check|lint|topology|capture|demo|probe) --[a-z.-]+=.*`)
 )
 
 // codeOf returns what stands as code in Markdown: blocks, and words between backticks.
@@ -137,6 +137,12 @@ func TestCommandsOfREADME(t *testing.T) {
 		case serves:
 			args = append(args, "--web.listen-address=127.0.0.1:0")
 		}
+		if name == "lint" {
+			text := "#!/bin/bash\n#SBATCH --nodes=2\nexport NCCL_DEBUG=WARN\nexport NCCL_IB_DISABLE=true\nexport NCCL_IB_HCA=mlx5_1\nexport NCCL_SOCKET_IFNAME=bond0\n"
+			if err := os.WriteFile("job.sbatch", []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if name == "rules" { // whose FILE is no capture
 			if err := os.WriteFile("site.yml", []byte("links: {grafana: https://grafana.example}\n"), 0o600); err != nil {
 				t.Fatal(err)
@@ -156,7 +162,7 @@ func TestCommandsOfREADME(t *testing.T) {
 		if strings.Contains(stderr.String(), "error") || serves != served || !serves && stdout.String() == "" && !strings.Contains(line, "--write-manifest") {
 			t.Errorf("gpufabric_exporter %s: exit code %d: %s%s", line, code, stdout.String(), stderr.String())
 		}
-		if name != "check" && code != command.OK {
+		if name != "check" && name != "lint" && code != command.OK {
 			t.Errorf("gpufabric_exporter %s: exit code %d", line, code)
 		}
 	}

@@ -46,6 +46,8 @@ func TestOutputIsLegible(t *testing.T) {
 		{"check", "--output=json"},
 		{"topology"},
 		{"topology", "--output=json"},
+		{"lint", "--host", filepath.Join(tree.Rootfs(), "etc/nccl.conf")},
+		{"lint", "--output=json", filepath.Join(tree.Rootfs(), "etc/nccl.conf")},
 		{"check", "--log.format=json", "--log.level=debug"},
 		{"capture", "--output=" + filepath.Join(t.TempDir(), "x"+hostile)},
 		{"capture", "--output=" + filepath.Join(t.TempDir(), hostile, "x")},

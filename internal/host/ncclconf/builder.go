@@ -186,26 +186,34 @@ func (b *builder) take(st statement, r *report, inEnvironment bool) {
 	case RuleUnclosedQuote:
 		r.add(st.line, st.flaw, "", "a quote that begins here is not closed on its line")
 	}
-	bare, exported := cutExport(strings.Trim(st.name, blanks+"\ufeff")) // an editor may put a byte order mark first
-	bare = strings.TrimRight(bare, blanks)
+	bare, rule, text := nameFlaw(st)
 	if !ours(bare) || !usable(st) {
 		return
 	}
-	switch shown := quote(st.name); {
+	switch {
 	case st.flaw == RuleValueTooLong && inEnvironment:
 		r.add(st.line, st.flaw, bare, "%s is longer than an environment can hold: left out", clip(bare, maxQuoted))
 		return
-	case exported:
-		r.add(st.line, RuleExportKeyword, identifierIn(bare), "the name is %s to NCCL: %s is not set", shown, quote(bare))
-		return
-	case bare != st.name:
-		r.add(st.line, RuleBlankInName, identifierIn(bare), "the name is %s to NCCL: %s is not set", shown, quote(bare))
-		return
-	case !identifier(bare):
-		r.add(st.line, RuleUnknownVariable, identifierIn(bare), "%s is not the name of a variable", shown)
+	case rule != "":
+		r.add(st.line, rule, identifierIn(bare), "%s", text)
 		return
 	}
 	b.set(st, r, inEnvironment)
+}
+
+// nameFlaw returns the variable that a line is meant to set, and why it does not set it; the rule is empty where it does.
+func nameFlaw(st statement) (bare, rule, text string) {
+	bare, exported := cutExport(strings.Trim(st.name, blanks+"\ufeff")) // an editor may put a byte order mark first
+	bare = strings.TrimRight(bare, blanks)
+	switch shown := quote(st.name); {
+	case exported:
+		return bare, RuleExportKeyword, fmt.Sprintf("the name is %s to NCCL: %s is not set", shown, quote(bare))
+	case bare != st.name:
+		return bare, RuleBlankInName, fmt.Sprintf("the name is %s to NCCL: %s is not set", shown, quote(bare))
+	case !identifier(bare):
+		return bare, RuleUnknownVariable, shown + " is not the name of a variable"
+	}
+	return bare, "", ""
 }
 
 func (b *builder) set(st statement, r *report, inEnvironment bool) {

@@ -12,11 +12,11 @@ import (
 
 func TestVariables(t *testing.T) {
 	table := Variables()
-	if len(table) != 302 {
-		t.Errorf("%d variables, want 302", len(table))
+	if len(table) != 305 {
+		t.Errorf("%d variables, want 305", len(table))
 	}
 	var (
-		name     = regexp.MustCompile(`^NCCL_[A-Z0-9_]*([A-Z0-9]|_\*)$`)
+		name     = regexp.MustCompile(`^(NCCL_[A-Z0-9_]*([A-Z0-9]|_\*)|(OFI_NCCL|RCCL|TORCH_NCCL)_\*)$`)
 		release  = regexp.MustCompile(`^(<=?)?2(\.\d+){1,2}$`)
 		statuses = []Status{StatusCurrent, StatusRemoved, StatusPlugin, StatusTool, StatusFramework, StatusMistaken}
 		parsers  = []Parser{ParserNumber, ParserBoolean, ParserOne, ParserKeyword, ParserKeywordFold, ParserLevel, ParserTuning, ParserCIDR, ParserText}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lint is the command lint: it says what NCCL makes of the settings in files, line by line.
+package lint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/lint"
+	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/site"
+)
+
+// What lint exits with, as check does.
+const (
+	exitFine      = command.OK
+	exitFailed    = 1             // a line does not do what it says, or harms
+	exitUndecided = 2             // no line fails, and not everything could be told
+	exitUnjudged  = command.Usage // the command line, the configuration or an input is wrong
+)
+
+// standardInput is the name of the standard input, as an argument and in messages.
+const standardInput = "-"
+
+type output string
+
+const (
+	outputText   output = "text"
+	outputJSON   output = "json"
+	outputGitHub output = "github"
+)
+
+// linting is one call of the command.
+type linting struct {
+	site  *site.Site
+	log   *logging.Flags
+	stdin io.Reader
+
+	files       []string
+	environment bool
+	format      lint.Format
+	version     lint.Version
+	host        bool
+	scenario    *simulator.Scenario // nil: none
+	output      output
+	verbose     bool
+}
+
+// New returns the command.
+func New(s *site.Site, log *logging.Flags) *command.Command {
+	return (&linting{site: s, log: log, stdin: os.Stdin, version: lint.Newest()}).command()
+}
+
+func (k *linting) command() *command.Command {
+	s := k.site
+	return &command.Command{
+		Name: "lint", Help: "Say what NCCL makes of settings, line by line: in an nccl.conf, an environment file, a shell or Slurm script, or a manifest. Exit code 0: every line does what it says; 1: one does not, or harms; 2: none does, and not everything could be told; 3: the command line, the configuration or an input is wrong. Values of variables that have nothing to do with NCCL are never printed.",
+		Define: k.define,
+		Takes:  []command.Group{&s.Config, k.log, &s.Devices},
+		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
+		Run:    k.run,
+	}
+}
+
+func (k *linting) define(f *command.Flags) {
+	f.Argument("file", "Files to read; - is the standard input. Without any and without --env: the NCCL configuration of the node.", command.Append(&k.files, parseArgument))
+	f.Add("output", "Format: text, json, github (annotations of a workflow).", command.Choice(&k.output, outputText, outputJSON, outputGitHub)).Short('o').Default(string(outputText))
+	f.Switch("env", "Judge the environment that this command has, too.", &k.environment)
+	f.Add("format", "What the files are: conf (nccl.conf), env (environment file), shell, manifest (YAML, JSON); auto: by name and content.",
+		command.Choice(&k.format, lint.Formats()...)).Default(string(lint.FormatAuto))
+	f.Add("nccl-version", "Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: the newest that is known.", command.Into(&k.version, lint.ParseVersion)).PlaceHolder("VERSION")
+	f.Switch("host", "Judge for this host, too: its RDMA devices, addresses and interfaces, and its NCCL configuration below that of the job.", &k.host)
+	f.Switch("verbose", "List lines with nothing to say of, too.", &k.verbose)
+	site.AddScenario(f, &k.scenario)
+	f.Check(func() error {
+		if k.host && k.scenario != nil {
+			return errors.New("--host and --scenario: expected at most one of them")
+		}
+		k.host = k.host || k.ofHost() && k.scenario == nil
+		return nil
+	})
+}
+
+// ofHost tells that the NCCL configuration of the node is judged, because nothing else was named.
+func (k *linting) ofHost() bool { return len(k.files) == 0 && !k.environment }
+
+// parseArgument parses the name of a file. Kingpin hands the argument "-" on as an empty one.
+func parseArgument(s string) (string, error) {
+	if s == "" {
+		return standardInput, nil
+	}
+	return command.ParseFile(s)
+}
+
+func (k *linting) run(ctx context.Context, c *command.Call) int {
+	inputs, err := k.read()
+	if err != nil {
+		c.Complain(err)
+		return exitUnjudged
+	}
+	var node *fabric.Node
+	if k.host || k.scenario != nil {
+		if node, _, err = k.site.ObserveOnce(ctx, k.scenario, collector.CheckWants(), 0, k.log.Logger(c.Stderr)); err != nil {
+			c.Complain(err)
+			return exitUnjudged
+		}
+	}
+	if k.ofHost() {
+		inputs = lint.HostInputs(node)
+	}
+	result := lint.Judge(inputs, k.version, node)
+	switch k.output {
+	case outputJSON:
+		err = writeJSON(c.Stdout, &result)
+	case outputGitHub:
+		err = writeGitHub(c.Stdout, &result)
+	default:
+		err = writeText(command.Raw(c.Stdout), &result, k.verbose, command.Colours(c.Stdout))
+	}
+	if err != nil {
+		c.Complain(err)
+	}
+	switch {
+	case result.Failed():
+		return exitFailed
+	case err != nil:
+		return exitUnjudged
+	case result.Undecided():
+		return exitUndecided
+	}
+	return exitFine
+}
+
+// read reads all inputs. What cannot be read is an error of its own, whatever else could be.
+func (k *linting) read() ([]lint.Input, error) {
+	var inputs []lint.Input
+	var errs []error
+	for _, file := range k.files {
+		in, err := k.readFile(file)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		inputs = append(inputs, in)
+	}
+	if k.environment {
+		in, err := lint.Environment("environment", os.Environ())
+		if err != nil {
+			errs = append(errs, err)
+		}
+		inputs = append(inputs, in)
+	}
+	return inputs, errors.Join(errs...)
+}
+
+func (k *linting) readFile(file string) (lint.Input, error) {
+	name, from := file, k.stdin
+	if file == standardInput {
+		name = "standard input"
+	} else {
+		info, err := os.Stat(file)
+		switch {
+		case err != nil:
+			return lint.Input{}, err
+		case info.IsDir():
+			return lint.Input{}, fmt.Errorf("%s: it is a folder: expected a file", file)
+		}
+		f, err := os.Open(file)
+		if err != nil {
+			return lint.Input{}, err
+		}
+		defer f.Close()
+		from = f
+	}
+	data, err := io.ReadAll(io.LimitReader(from, lint.MaxInput+1))
+	if err != nil {
+		return lint.Input{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return lint.Parse(name, data, k.format)
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/lint"
+	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/site"
+)
+
+// lintJob runs the command over a file of that name and text.
+func lintJob(t *testing.T, name, text string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr = commandtest.Run(t, new(site.Site), New, append(args, file)...)
+	return code, strings.ReplaceAll(stdout, file, name), stderr
+}
+
+// What the clouds recommend fails nowhere: neither by itself nor on a node of their own shape.
+func TestClouds(t *testing.T) {
+	commandtest.Memory(t)
+	for file, scenarios := range map[string][]string{
+		"aws-efa.sh": {"", "healthy-efa"}, "azure-infiniband.sh": {"", "healthy-ib"}, "oci-roce.sh": {"", "healthy-oci-h100"}, "google-tcpxo.yaml": {""},
+	} {
+		for _, scenario := range scenarios {
+			args := []string{"testdata/" + file}
+			if scenario != "" {
+				args = append(args, "--scenario="+scenario)
+			}
+			code, stdout, stderr := commandtest.Run(t, new(site.Site), New, args...)
+			if code != exitFine && code != exitUndecided || stderr != "" || strings.Contains(stdout, "hunter2") {
+				t.Errorf("%s %s: exit code %d: %s%s", file, scenario, code, stdout, stderr)
+			}
+		}
+	}
+}
+
+// Each scenario judges the same line otherwise.
+func TestOnNode(t *testing.T) {
+	commandtest.Memory(t)
+	for _, c := range []struct {
+		scenario, line string
+		code           int
+		want           []string
+	}{
+		{"healthy", "NCCL_IB_HCA=mlx5_1", exitFailed, []string{"wrong_here", "It leaves out mlx5_0, mlx5_2, mlx5_3"}},
+		{"healthy", "NCCL_IB_HCA==mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_7", exitFine, nil},
+		{"healthy", "NCCL_IB_HCA=mlx5_99", exitFailed, []string{"NCCL_IB_HCA leaves no active RDMA port"}},
+		{"healthy", "NCCL_IB_HCA=^mlx5", exitFailed, []string{"NCCL_IB_HCA leaves no active RDMA port"}},
+		{"healthy", "NCCL_IB_HCA=mlx5:2", exitFailed, []string{"wrong_here"}},
+		{"healthy-oci-h100", "NCCL_IB_HCA=mlx5_0,mlx5_1", exitFailed, []string{"mlx5_1 stands for every name that begins so: mlx5_10", "NCCL_IB_HCA==mlx5_0,mlx5_1"}},
+		{"healthy", "NCCL_IB_GID_INDEX=7", exitFailed, []string{"NCCL_IB_GID_INDEX=7 is used unchecked; that entry is empty"}},
+		{"healthy", "NCCL_IB_GID_INDEX=3", exitFine, []string{"worse"}},
+		{"healthy-ib", "NCCL_IB_GID_INDEX=3", exitFine, []string{"The rails of this node are InfiniBand"}},
+		{"healthy-ib", "NCCL_IB_TC=106", exitFine, []string{"NCCL gives a traffic class to RoCE alone"}},
+		{"healthy", "NCCL_IB_TC=106", exitFine, nil},
+		{"healthy", "NCCL_IB_TC=32", exitFailed, []string{"RoCE and PFC do not fit together"}},
+		{"healthy", "NCCL_IB_SL=3", exitFine, []string{"The rails of this node are RoCE"}},
+		{"healthy", "NCCL_SOCKET_IFNAME=eth77", exitFailed, []string{"NCCL_SOCKET_IFNAME names no interface of the node"}},
+		{"healthy", "NCCL_SOCKET_IFNAME=bond0", exitFine, nil},
+		{"healthy", "NCCL_SOCKET_IFNAME=enp24s0np0", exitFine, []string{"It takes interfaces of rails: enp24s0np0"}},
+		{"healthy", "NCCL_SOCKET_IFNAME=lo", exitFailed, []string{"lo: other nodes cannot be reached by it"}},
+		{"healthy", "NCCL_IB_DISABLE=1", exitFailed, []string{"RDMA is switched off", "NCCL takes TCP sockets"}},
+		{"healthy-efa", "NCCL_IB_DISABLE=1", exitFine, nil},
+		{"no-rdma", "NCCL_IB_DISABLE=1", exitFine, nil},
+		{"healthy", "NCCL_NET=Socket", exitFailed, []string{"wrong_here"}},
+	} {
+		code, stdout, stderr := lintJob(t, "job.sh", "export "+c.line+"\n", "--scenario="+c.scenario)
+		if code != c.code || stderr != "" || strings.Contains(stdout, "job setting") {
+			t.Errorf("%s %s: exit code %d, want %d: %s%s", c.scenario, c.line, code, c.code, stdout, stderr)
+		}
+		commandtest.Contains(t, stdout, c.want...)
+	}
+}
+
+const job = "#!/bin/bash\nexport SECRET=hunter2 NCCL_DEBUG=WARN\nexport NCCL_IB_DISABLE=true\nexport NCCL_ALGO='Ri%,n:g'\n"
+
+func TestOutputs(t *testing.T) {
+	code, stdout, _ := lintJob(t, "job.sh", job)
+	want := `job.sh:3  misread  NCCL_IB_DISABLE=true
+    NCCL_IB_DISABLE="true" is not a number: NCCL reads 0.
+    Better: NCCL_IB_DISABLE=1
+    Source: src/transport/net_ib/init.cc of NCCL 2.30.7
+job.sh:4  refused  NCCL_ALGO=Ri%,n:g
+`
+	if code != exitFailed || strings.Contains(stdout, "hunter2") {
+		t.Errorf("exit code %d", code)
+	}
+	commandtest.Contains(t, stdout, want, "NCCL 2.30.7: 2 failed, 0 undecided, 0 with a note, 1 fine; 1 setting is not judged: other software reads them\n")
+
+	_, stdout, _ = lintJob(t, "job.sh", job, "--output=json")
+	var report struct {
+		Version string `json:"nccl_version"`
+		Failed  bool   `json:"failed"`
+		Others  int    `json:"other_settings"`
+		Lines   []line `json:"lines"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
+		t.Fatal(err)
+	}
+	if !report.Failed || report.Others != 1 || len(report.Lines) != 3 || report.Lines[1].Verdict != "misread" || report.Lines[1].Line != 3 ||
+		report.Lines[1].Findings[0].Better != "NCCL_IB_DISABLE=1" || report.Lines[1].Source != "src/transport/net_ib/init.cc" {
+		t.Errorf("%+v", report)
+	}
+
+	_, stdout, _ = lintJob(t, "job.sh", job, "--output=github")
+	commandtest.Contains(t, stdout, "::warning file=job.sh,line=3,title=NCCL_IB_DISABLE=true%3A misread::NCCL_IB_DISABLE=\"true\" is not a number: NCCL reads 0. Better: NCCL_IB_DISABLE=1\n",
+		"::error file=job.sh,line=4,title=NCCL_ALGO=Ri%25%2Cn%3Ag%3A refused::")
+	if strings.Count(stdout, "\n") != 2 {
+		t.Errorf("%q", stdout)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		args []string
+		code int
+	}{
+		{"export NCCL_DEBUG=WARN\n", nil, exitFine},
+		{"", nil, exitFine},
+		{"export NCCL_IB_TIMEOUT=22\n", nil, exitFine}, // worth knowing
+		{"export NCCL_DEBUG=$LEVEL\n", nil, exitUndecided},
+		{"export NCCL_DEBUG=DEBUG\n", nil, exitFailed},
+		{"export NCCL_IB_GID_INDEX=3\n", []string{"--nccl-version=2.18"}, exitFine},
+		{"export NCCL_RAS_ENABLE=0\n", []string{"--nccl-version=2.18.1"}, exitFailed},
+		{"a\x00b", nil, exitUnjudged},
+		{"export NCCL_DEBUG=WARN\n", []string{"--nccl-version=1"}, exitUnjudged},
+		{"export NCCL_DEBUG=WARN\n", []string{"--host", "--scenario=healthy"}, exitUnjudged},
+		{"export NCCL_DEBUG=WARN\n", []string{"/nonexistent"}, exitUnjudged},
+		{"export NCCL_DEBUG=WARN\n", []string{"/"}, exitUnjudged},
+	} {
+		if code, stdout, stderr := lintJob(t, "job.sh", c.text, c.args...); code != c.code {
+			t.Errorf("%q %v: exit code %d, want %d: %s%s", c.text, c.args, code, c.code, stdout, stderr)
+		}
+	}
+}
+
+// Without an input the configuration of the node is judged.
+func TestConfigurationOfNode(t *testing.T) {
+	commandtest.Memory(t)
+	for scenario, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"healthy": {exitFine, "0 failed"}, "nccl-tc-5": {exitFailed, "/etc/nccl.conf:"}, "gid-index-pinned": {exitFailed, "NCCL_IB_GID_INDEX"},
+		"nccl-variable-unknown": {exitFine, "unknown_variable"}, "nccl-rdma-off": {exitFailed, "wrong_here"}, "nccl-algo-unknown": {exitFailed, "refused"},
+	} {
+		code, stdout, stderr := commandtest.Run(t, new(site.Site), New, "--scenario="+scenario)
+		if code != want.code || stderr != "" {
+			t.Errorf("%s: exit code %d, want %d: %s%s", scenario, code, want.code, stdout, stderr)
+		}
+		commandtest.Contains(t, stdout, want.text)
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("NCCL_IB_DISABLE", "true")
+	t.Setenv("API_TOKEN", "hunter2")
+	code, stdout, _ := commandtest.Run(t, new(site.Site), New, "--env")
+	if code != exitFailed || strings.Contains(stdout, "hunter2") {
+		t.Errorf("exit code %d", code)
+	}
+	commandtest.Contains(t, stdout, "environment  misread  NCCL_IB_DISABLE=true\n")
+}
+
+func TestStandardInput(t *testing.T) {
+	var stdout, stderr commandtest.Output
+	define := func(s *site.Site, log *logging.Flags) *command.Command {
+		k := &linting{site: s, log: log, stdin: strings.NewReader("NCCL_DEBUG=\x1b[31m\"\n"), version: lint.Newest()}
+		return k.command()
+	}
+	code := commandtest.RunTo(t, &stdout, &stderr, new(site.Site), define, "--format=conf", "-")
+	if code != exitFailed || strings.Contains(stdout.String(), "\x1b") {
+		t.Errorf("exit code %d: %q %s", code, stdout.String(), stderr.String())
+	}
+	commandtest.Contains(t, stdout.String(), "standard input:1  misread")
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/lint"
+	"gpufabric_exporter/internal/spelling"
+)
+
+// maxShown bounds how much of a value a line of text has, in bytes.
+const maxShown = 160
+
+// text is a finding in words.
+func text(f lint.Finding) string {
+	switch {
+	case f.Reason != "" && strings.HasSuffix(f.Reason, "."):
+		return f.Reason
+	case f.Reason != "":
+		return f.Reason + "."
+	}
+	return "NCCL does what the line says."
+}
+
+// place is a line of an input; an environment has none.
+func place(l *lint.Line) string {
+	if l.Number == 0 {
+		return l.File
+	}
+	return fmt.Sprintf("%s:%d", l.File, l.Number)
+}
+
+// assignment is the setting of a line as people write it.
+func assignment(l *lint.Line) string {
+	switch {
+	case l.Name == "":
+		return "(not a setting)"
+	case len(l.Value) > maxShown:
+		return l.Name + "=" + l.Value[:maxShown] + "..."
+	}
+	return l.Name + "=" + l.Value
+}
+
+// source says where it was read what NCCL does.
+func source(l *lint.Line) string {
+	switch {
+	case l.Source == "":
+		return ""
+	case l.Release == "":
+		return l.Source
+	}
+	return l.Source + " of NCCL " + l.Release
+}
+
+// writeText prints each line with what becomes of it. All but what paint adds is legible.
+func writeText(w io.Writer, r *lint.Result, verbose bool, paint command.Painter) error {
+	var b bytes.Buffer
+	failed, undecided, noted, fine := 0, 0, 0, 0
+	for i := range r.Lines {
+		l := &r.Lines[i]
+		worst := l.Worst()
+		colour, quiet := command.Green, false
+		switch {
+		case worst.Severity.AtLeast(diagnose.Warning):
+			failed++
+			colour = command.Red
+		case worst.Verdict == lint.Undecided:
+			undecided++
+			colour = command.Yellow
+		case worst.Severity == diagnose.Info:
+			noted++
+			colour = command.Yellow
+		default:
+			fine++
+			quiet = !verbose
+		}
+		if quiet {
+			continue
+		}
+		fmt.Fprintf(&b, "%s  %s  %s\n", command.OneLine(place(l)), paint(colour, string(worst.Verdict)), command.OneLine(assignment(l)))
+		for _, f := range l.Findings {
+			indent(&b, text(f))
+			if f.Better != "" {
+				indent(&b, "Better: "+f.Better)
+			}
+		}
+		if s := source(l); s != "" {
+			indent(&b, "Source: "+s)
+		}
+	}
+	fmt.Fprintf(&b, "NCCL %s: %d failed, %d undecided, %d with a note, %d fine", r.Version, failed, undecided, noted, fine)
+	if r.Others > 0 {
+		fmt.Fprintf(&b, "; %s not judged: other software reads them", spelling.Plural(r.Others, "setting is", "settings are"))
+	}
+	b.WriteByte('\n')
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func indent(w io.Writer, line string) { fmt.Fprintf(w, "    %s\n", command.OneLine(line)) }
+
+// The JSON of lint.
+type (
+	finding struct {
+		Verdict  string `json:"verdict"`
+		Severity string `json:"severity,omitempty"` // missing: nothing is wrong
+		Reason   string `json:"reason"`
+		Better   string `json:"better,omitempty"`
+	}
+	line struct {
+		File     string    `json:"file"`
+		Line     int       `json:"line,omitempty"`
+		Name     string    `json:"name,omitempty"`
+		Value    string    `json:"value"`
+		Verdict  string    `json:"verdict"`
+		Source   string    `json:"source,omitempty"`
+		Release  string    `json:"source_release,omitempty"`
+		Findings []finding `json:"findings"`
+	}
+)
+
+func writeJSON(w io.Writer, r *lint.Result) error {
+	report := struct {
+		Version string `json:"nccl_version"`
+		Failed  bool   `json:"failed"`
+		Others  int    `json:"other_settings"`
+		Lines   []line `json:"lines"`
+	}{r.Version.String(), r.Failed(), r.Others, []line{}}
+	for i := range r.Lines {
+		l := &r.Lines[i]
+		one := line{l.File, l.Number, l.Name, l.Value, string(l.Worst().Verdict), l.Source, l.Release, nil}
+		for _, f := range l.Findings {
+			one.Findings = append(one.Findings, finding{string(f.Verdict), string(f.Severity), text(f), f.Better})
+		}
+		report.Lines = append(report.Lines, one)
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(report)
+}
+
+// writeGitHub prints workflow commands of GitHub, which it shows beside the lines of a pull request.
+func writeGitHub(w io.Writer, r *lint.Result) error {
+	data := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+	var b bytes.Buffer
+	for i := range r.Lines {
+		l := &r.Lines[i]
+		for _, f := range l.Findings {
+			kind := map[diagnose.Severity]string{diagnose.Critical: "error", diagnose.Warning: "warning", diagnose.Info: "notice"}[f.Severity]
+			if kind == "" {
+				continue
+			}
+			message := text(f)
+			if f.Better != "" {
+				message += " Better: " + f.Better
+			}
+			fmt.Fprintf(&b, "::%s file=%s,line=%d,title=%s::%s\n", kind, property.Replace(l.File), max(l.Number, 1),
+				property.Replace(assignment(l)+": "+string(f.Verdict)), data.Replace(message))
+		}
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}

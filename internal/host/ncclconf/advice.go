@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ncclconf
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"sync"
+)
+
+// Advice is what a value of a variable means for a job, where NCCL takes it as it is written.
+type Advice struct {
+	Name     string
+	Value    string // words separated by |, a span of numbers as in the column range of variables, or * for any
+	Releases string // "2.21..", "..2.20" or "2.14..2.22", both ends included; empty: all
+	Verdict  string // default, works, worse, deprecated or ignored
+	Severity string // info or warning
+	Text     string // what NCCL does with it; empty for a default
+	Better   string // what to write instead; empty: nothing
+}
+
+// AdviceOn returns what is known of a value of a variable, for any release.
+func AdviceOn(name, value string) []Advice {
+	v, known := Describe(name)
+	if !known || value == "" {
+		return nil
+	}
+	var list []Advice
+	for _, a := range adviceTable() {
+		if a.Name == name && a.matches(v, value) {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+func (a Advice) matches(v Variable, value string) bool {
+	if a.Value == "*" {
+		return true
+	}
+	n, isNumber := v.Number(value)
+	if v.Parser == ParserLevel && value[0] >= '0' && value[0] <= '9' {
+		n, isNumber = ParseNumber(value)
+	}
+	if spans, err := parseRanges(a.Value); err == nil {
+		return isNumber && spans[0].has(n)
+	}
+	if isNumber {
+		want, ok := ParseNumber(a.Value)
+		return ok && want == n
+	}
+	for word := range strings.SplitSeq(a.Value, "|") {
+		if strings.EqualFold(word, value) {
+			return true
+		}
+	}
+	return false
+}
+
+//go:embed advice.tsv
+var adviceTSV string
+
+const adviceColumns = "name\tvalue\treleases\tverdict\tseverity\ttext\tbetter"
+
+var adviceTable = sync.OnceValue(func() []Advice {
+	table, err := parseAdvice(adviceTSV)
+	if err != nil {
+		panic(err) // the table is part of the program, and a test reads it
+	}
+	return table
+})
+
+func parseAdvice(tsv string) ([]Advice, error) {
+	header, rows, _ := strings.Cut(tsv, "\n")
+	if header != adviceColumns {
+		return nil, fmt.Errorf("advice.tsv: columns are %q, expected %q", header, adviceColumns)
+	}
+	var table []Advice
+	for row := range strings.Lines(rows) {
+		c := strings.Split(strings.TrimSuffix(row, "\n"), "\t")
+		if len(c) != strings.Count(adviceColumns, "\t")+1 {
+			return nil, fmt.Errorf("advice.tsv: %s: %d columns, expected those of the header", c[0], len(c))
+		}
+		table = append(table, Advice{c[0], c[1], c[2], c[3], c[4], c[5], c[6]})
+	}
+	return table, nil
+}

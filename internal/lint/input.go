@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/ncclconf"
+)
+
+// Format is how an input is read.
+type Format string
+
+// Formats.
+const (
+	FormatAuto     Format = "auto"     // by name and content
+	FormatConf     Format = "conf"     // nccl.conf, as NCCL reads it
+	FormatEnv      Format = "env"      // an environment file, as systemd reads it
+	FormatShell    Format = "shell"    // a shell script, or the script of a Slurm job
+	FormatManifest Format = "manifest" // YAML or JSON: Kubernetes, Compose and the like
+)
+
+// Formats returns every format.
+func Formats() []Format {
+	return []Format{FormatAuto, FormatConf, FormatEnv, FormatShell, FormatManifest}
+}
+
+// MaxInput bounds an input, in bytes.
+const MaxInput = 10 << 20
+
+// maxSettings bounds the settings of one input that are judged.
+const maxSettings = 10_000
+
+// maxValue bounds a name or value that is shown, in bytes.
+const maxValue = 1024
+
+// Input is a parsed input.
+type Input struct {
+	Name   string // for messages: a path, or what the input is
+	Format Format
+
+	settings    []setting
+	others      int  // settings of other variables
+	firstCounts bool // the first setting of a name counts, else the last one
+	scopes      int  // containers that were seen
+	host        bool // it is the configuration of the node itself
+}
+
+// setting is one line of an input.
+type setting struct {
+	ncclconf.Setting
+	set      bool // it sets the variable for NCCL
+	dynamic  bool // the value follows from what only a shell knows
+	branch   bool // it is in a branch or a function of a script: it may not be reached
+	scope    int  // the container that it belongs to
+	findings []Finding
+}
+
+type scopedName struct {
+	scope int
+	name  string
+}
+
+func (s setting) scoped() scopedName { return scopedName{s.scope, s.Name} }
+
+// Errors of Parse.
+var (
+	errBinary = errors.New("expected text: it has NUL bytes")
+	errMany   = fmt.Errorf("expected at most %d settings", maxSettings)
+)
+
+// ErrTooLarge is the error of an input of more than MaxInput bytes.
+var ErrTooLarge = fmt.Errorf("expected at most %d MiB", MaxInput>>20)
+
+// Parse reads an input. The name tells the format where that is FormatAuto.
+func Parse(name string, data []byte, format Format) (Input, error) {
+	switch {
+	case len(data) > MaxInput:
+		return Input{}, fmt.Errorf("%s: %w", name, ErrTooLarge)
+	case bytes.IndexByte(data, 0) >= 0:
+		return Input{}, fmt.Errorf("%s: %w", name, errBinary)
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if format == FormatAuto || format == "" {
+		format = detect(name, data)
+	}
+	in := Input{Name: name, Format: format}
+	var err error
+	switch format {
+	case FormatConf:
+		in.firstCounts = true
+		for s := range ncclconf.ParseConf(data) {
+			in.addLine(s)
+		}
+	case FormatEnv:
+		for s := range ncclconf.ParseEnvironment(data) {
+			in.addLine(s)
+		}
+	case FormatManifest:
+		err = in.parseManifest(data)
+	default:
+		in.parseShell(string(data), 1, 0)
+	}
+	if err == nil && len(in.settings) > maxSettings {
+		err = errMany
+	}
+	if err != nil {
+		return Input{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return in, nil
+}
+
+// Environment returns the environment of a process as an input.
+func Environment(name string, environ []string) (Input, error) {
+	in := Input{Name: name, Format: FormatEnv}
+	for _, entry := range environ {
+		if variable, value, ok := strings.Cut(entry, "="); ok {
+			in.add(setting{Setting: ncclconf.Setting{Line: 0, Name: variable, Value: value}, set: true})
+		}
+	}
+	if len(in.settings) > maxSettings {
+		return Input{}, fmt.Errorf("%s: %w", name, errMany)
+	}
+	return in, nil
+}
+
+// detect tells the format from the name, else from the first lines that are no comments.
+func detect(name string, data []byte) Format {
+	base := path.Base(name)
+	switch ext := path.Ext(base); {
+	case strings.HasSuffix(base, "nccl.conf"):
+		return FormatConf
+	case ext == ".yaml", ext == ".yml", ext == ".json":
+		return FormatManifest
+	case ext == ".sh", ext == ".bash", ext == ".sbatch", ext == ".slurm":
+		return FormatShell
+	case ext == ".env", base == "environment":
+		return FormatEnv
+	case bytes.HasPrefix(data, []byte("#!")), bytes.Contains(data, []byte("#SBATCH ")):
+		return FormatShell
+	}
+	for line := range bytes.Lines(data[:min(len(data), 64<<10)]) {
+		line = bytes.TrimSpace(line)
+		switch {
+		case bytes.HasPrefix(line, []byte("apiVersion:")), bytes.HasPrefix(line, []byte("kind:")), bytes.HasPrefix(line, []byte("---")),
+			bytes.HasPrefix(line, []byte("{")), bytes.HasPrefix(line, []byte("- name:")), bytes.HasPrefix(line, []byte("env:")):
+			return FormatManifest
+		case len(line) == 0, line[0] == '#':
+			continue
+		}
+		break
+	}
+	return FormatShell
+}
+
+// addLine adds a line of a file that has a setting on each.
+func (in *Input) addLine(s ncclconf.Setting) {
+	bare, f, sets := ncclconf.CheckName(s)
+	one := setting{Setting: s, set: sets && s.Usable()}
+	switch {
+	case s.Flaw == ncclconf.RuleNotASetting, s.Flaw == ncclconf.RuleLineTooLong, s.Flaw == ncclconf.RuleUnclosedQuote:
+		one.Name, one.Value, one.set = "", "", false
+		one.findings = []Finding{{Misread, diagnose.Warning, flawText(s.Flaw), "correct or remove the line"}}
+		if concerns(s.Name) {
+			one.Name = shown(s.Name)
+		}
+	case !sets && concerns(bare):
+		one.Name = bare
+		one.findings = []Finding{{Misread, diagnose.Warning, upper(f.Text), bare + "=" + s.Value}}
+	}
+	if one.findings != nil {
+		in.append(one)
+		return
+	}
+	in.add(one)
+}
+
+func flawText(rule string) string {
+	for _, r := range ncclconf.Rules() {
+		if r.ID == rule {
+			return strings.TrimSuffix(r.Summary, ".")
+		}
+	}
+	return rule
+}
+
+// add adds a setting if its variable has to do with NCCL, and counts it else.
+func (in *Input) add(s setting) {
+	if !concerns(s.Name) {
+		in.others++
+		return
+	}
+	in.append(s)
+}
+
+func (in *Input) append(s setting) {
+	s.Value, s.Name = fabric.MaskValue(s.Name, s.Value), fabric.MaskCredentials(s.Name)
+	if len(s.Name) > maxValue {
+		s.Name = shown(s.Name)
+		s.findings = append(s.findings, Finding{Misread, diagnose.Warning, fmt.Sprintf("The name has more than %d bytes", maxValue), remove})
+		s.set = false
+	}
+	if len(s.Value) > maxValue {
+		s.Value = shown(s.Value)
+		s.findings = append(s.findings, Finding{Undecided, diagnose.Info, fmt.Sprintf("The value has more than %d bytes: it is not judged", maxValue), ""})
+		s.set = false
+	}
+	if len(in.settings) <= maxSettings {
+		in.settings = append(in.settings, s)
+	}
+}
+
+func shown(s string) string { return s[:min(len(s), maxValue)] }
+
+// concerns tells whether a variable has to do with NCCL: then it is judged, and its value may be shown.
+func concerns(name string) bool {
+	if len(name) > 5 && strings.EqualFold(name[:5], "NCCL_") {
+		return true
+	}
+	if len(name) > maxValue {
+		return false
+	}
+	_, known := ncclconf.Describe(name)
+	return known
+}

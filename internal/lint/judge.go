@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/ncclconf"
+)
+
+const remove = "remove the line"
+
+// judgeSetting says what NCCL of that release makes of one line, whatever the node.
+func judgeSetting(file string, s setting, version Version) Line {
+	l := Line{File: file, Number: s.Line, Name: s.Name, Value: s.Value, Findings: s.findings}
+	if s.Name == "" {
+		return l
+	}
+	v, known := ncclconf.Describe(s.Name)
+	if known {
+		l.Source, l.Release = v.Source, ncclconf.NewestNCCL
+		switch {
+		case v.Status == ncclconf.StatusRemoved:
+			l.Release = strings.TrimPrefix(v.Removed, "<")
+		case v.Status != ncclconf.StatusCurrent:
+			l.Source, l.Release = v.Source, ""
+		}
+	}
+	if s.set {
+		l.Findings = append(l.Findings, judgeVariable(s, v, known, version)...)
+	}
+	if len(l.Findings) == 0 {
+		l.Findings = []Finding{{Verdict: Works}}
+	}
+	return l
+}
+
+// judgeVariable says whether the release reads the variable and, if so, what it makes of the value.
+func judgeVariable(s setting, v ncclconf.Variable, known bool, version Version) []Finding {
+	if !known {
+		return []Finding{unknownVariable(s)}
+	}
+	switch v.Status {
+	case ncclconf.StatusMistaken:
+		better := remove
+		if strings.HasPrefix(v.Instead, "NCCL_") {
+			better = "use " + v.Instead
+		}
+		reason := "No release of NCCL reads " + s.Name
+		if v.Note != "" {
+			reason += ": " + v.Note
+		}
+		return []Finding{{Unknown, diagnose.Warning, reason, better}}
+	case ncclconf.StatusFramework, ncclconf.StatusPlugin, ncclconf.StatusTool:
+		f := Finding{Verdict: Foreign, Severity: diagnose.Info, Reason: "NCCL does not read it; it belongs to: " + cmp.Or(v.Note, v.Source)}
+		if v.Instead != "" {
+			f.Better = v.Instead + "=" + s.Value
+		}
+		return []Finding{f}
+	case ncclconf.StatusRemoved:
+		if last := strings.TrimPrefix(v.Removed, "<"); version.After(last) || strings.HasPrefix(v.Removed, "<") && version.AtLeast(last) {
+			return []Finding{{Ignored, diagnose.Warning, fmt.Sprintf("NCCL %s does not read it: %s was the last release that did", version, v.Removed), instead(v, s)}}
+		}
+		return nil
+	}
+	since, early := strings.CutPrefix(v.Since, "<=")
+	switch {
+	case version.AtLeast(since):
+	case early:
+		return []Finding{{Undecided, diagnose.Info, fmt.Sprintf("NCCL %s reads it; whether %s does is not known", since, version), ""}}
+	default:
+		return []Finding{{Ignored, diagnose.Warning, fmt.Sprintf("NCCL %s does not read it: it came with %s", version, since), remove}}
+	}
+	list := judgeValue(s, v, version)
+	if v.Deprecated != "" && version.AtLeast(v.Deprecated) {
+		list = append(list, Finding{Deprecated, diagnose.Info, fmt.Sprintf("NCCL %s still reads it; it is deprecated since %s", version, v.Deprecated), instead(v, s)})
+	}
+	return list
+}
+
+// instead is the line to write in place of that of a variable with a successor.
+func instead(v ncclconf.Variable, s setting) string {
+	switch {
+	case v.Instead == "":
+		return remove
+	case strings.HasPrefix(v.Instead, "NCCL_") && !strings.Contains(v.Instead, "=") && v.Type == "int" && v.Status == ncclconf.StatusCurrent:
+		return v.Instead + "=" + s.Value
+	}
+	return "use " + v.Instead
+}
+
+func unknownVariable(s setting) Finding {
+	if near := ncclconf.Similar(s.Name); near != "" {
+		return Finding{Unknown, diagnose.Warning, fmt.Sprintf("No release of NCCL up to %s reads %s", ncclconf.NewestNCCL, s.Name), near + "=" + s.Value}
+	}
+	return Finding{Unknown, diagnose.Info, fmt.Sprintf("No release of NCCL up to %s reads %s, and no software that is known here", ncclconf.NewestNCCL, s.Name), "remove the line, unless a plugin reads it"}
+}
+
+// judgeValue says what becomes of the value of a variable that the release reads.
+func judgeValue(s setting, v ncclconf.Variable, version Version) []Finding {
+	switch {
+	case s.dynamic:
+		return []Finding{{Undecided, diagnose.Info, "The value is known only when the script or the container runs", ""}}
+	case s.Value == "" && (v.Parser == ncclconf.ParserNumber || v.Parser == ncclconf.ParserOne):
+		return []Finding{{Default, diagnose.Info, "NCCL takes an empty number for one that is not set", remove}}
+	case s.Value == "":
+		return []Finding{{Works, diagnose.Info, "NCCL gets an empty text, which is not the same as no text for every variable", remove}}
+	}
+	var list []Finding
+	for _, f := range ncclconf.CheckValue(s.Setting) {
+		if one, tell := valueFinding(f, s, version); tell {
+			list = append(list, one)
+		}
+	}
+	if len(list) > 0 {
+		return list
+	}
+	hasDefault := false
+	for _, a := range ncclconf.AdviceOn(s.Name, s.Value) {
+		if !version.In(a.Releases) {
+			continue
+		}
+		hasDefault = hasDefault || a.Verdict == string(Default)
+		one := Finding{Verdict(a.Verdict), diagnose.Severity(a.Severity), upper(a.Text), a.Better}
+		if one.Verdict == Default {
+			one.Reason, one.Better = fmt.Sprintf("It is what NCCL %s does by default", version), remove
+		}
+		list = append(list, one)
+	}
+	if !hasDefault && isDefault(s, v) {
+		list = append([]Finding{{Default, diagnose.Info, fmt.Sprintf("It is what NCCL %s does by default", version), remove}}, list...)
+	}
+	if trafficClass := s.Name == "NCCL_IB_TC"; trafficClass {
+		if n, ok := v.Number(s.Value); ok && n > 0 {
+			list = append(list, Finding{Works, "", fmt.Sprintf("Packets have DSCP %d and ECN bits %d; which priority that is depends on the network interface", n>>2, n&3), ""})
+		}
+	}
+	return list
+}
+
+// isDefault tells that a value is the default of the table, where that is one word or number for all releases.
+func isDefault(s setting, v ncclconf.Variable) bool {
+	if v.Default == "" || strings.ContainsAny(v.Default, " :$*") {
+		return false
+	}
+	if n, ok := v.Number(s.Value); ok {
+		want, isNumber := v.Number(v.Default)
+		return isNumber && n == want && v.Default[0] <= '9'
+	}
+	return strings.EqualFold(s.Value, v.Default)
+}
+
+// valueFinding turns what ncclconf says of a value into a finding for one release. tell is false where it does not matter to
+// that release.
+func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding, tell bool) {
+	one = Finding{Misread, diagnose.Warning, upper(f.Text), better(f, s)}
+	switch f.Rule {
+	case ncclconf.RuleRejectedValue, ncclconf.RuleWithdrawnValue:
+		if version.AtLeast("2.24") {
+			one.Verdict, one.Severity = Refused, diagnose.Critical
+		}
+	case ncclconf.RuleCarriageReturn:
+		if version.AtLeast("2.30.3") {
+			return one, false
+		}
+	case ncclconf.RuleShellSyntax:
+		one.Severity = diagnose.Info
+	}
+	return one, true
+}
+
+// better is the line that was probably meant.
+func better(f fabric.NCCLFinding, s setting) string {
+	line := func(value string) string { return s.Name + "=" + value }
+	lower := strings.ToLower(strings.TrimSpace(s.Value))
+	switch f.Rule {
+	case ncclconf.RuleNotANumber:
+		switch lower {
+		case "true", "yes", "on", "enable", "enabled":
+			return line("1")
+		case "false", "no", "off", "disable", "disabled":
+			return line("0")
+		}
+	case ncclconf.RuleTrailingGarbage:
+		if n, ok := ncclconf.ParseNumber(s.Value); ok && n > 0 {
+			for suffix, shift := range map[string]uint{"k": 10, "m": 20, "g": 30} {
+				if rest, cut := strings.CutSuffix(strings.TrimSuffix(lower, "b"), suffix); cut && rest == strconv.FormatInt(n, 10) && n < 1<<20 {
+					return line(strconv.FormatInt(n<<shift, 10))
+				}
+			}
+		}
+	case ncclconf.RuleQuotedValue:
+		return line(strings.Trim(s.Value, `"'`))
+	case ncclconf.RuleBlankAroundValue:
+		return line(strings.TrimSpace(s.Value))
+	case ncclconf.RuleInlineComment:
+		before, _, _ := strings.Cut(s.Value, "#")
+		return line(strings.TrimSpace(before))
+	case ncclconf.RuleOctalNumber:
+		return line(strings.TrimLeft(s.Value, "0"))
+	}
+	return "correct or remove the line"
+}
+
+func upper(s string) string {
+	if s == "" || strings.HasPrefix(s, "mlx5") {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// overridden says of settings that another line of the same job sets the variable. Lines of branches may be the ones that count.
+func overridden(in Input, lines []Line) {
+	counts := map[scopedName]int{} // index of the line that counts
+	for i, s := range in.settings {
+		if s.set && s.Name != "" {
+			if _, seen := counts[s.scoped()]; !seen || !in.firstCounts {
+				counts[s.scoped()] = i
+			}
+		}
+	}
+	for i, s := range in.settings {
+		k, found := counts[s.scoped()]
+		if !s.set || !found || k == i || s.branch || in.settings[k].branch {
+			continue
+		}
+		f := Finding{Ignored, diagnose.Info, fmt.Sprintf("Line %d sets %s too, and counts", in.settings[k].Line, s.Name), remove}
+		if lines[i].Value != lines[k].Value {
+			f.Severity = diagnose.Warning
+		}
+		lines[i].Findings = append(lines[i].Findings, f)
+	}
+}
+
+// combined says of settings that another variable of the same job takes their place.
+func combined(in Input, lines []Line) {
+	effective := effectiveSettings(in)
+	hidden := func(scope int, name, by, reason string) {
+		i, set := effective[scopedName{scope, name}]
+		if _, found := effective[scopedName{scope, by}]; set && found {
+			lines[i].Findings = append(lines[i].Findings, Finding{Ignored, diagnose.Info, reason, remove})
+		}
+	}
+	for key, i := range effective {
+		switch key.name {
+		case "NCCL_P2P_DISABLE":
+			if v, _ := ncclconf.Describe(key.name); in.settings[i].Value != "" {
+				if n, ok := v.Number(in.settings[i].Value); ok && n == 1 {
+					hidden(key.scope, "NCCL_P2P_LEVEL", key.name, "NCCL_P2P_DISABLE=1 counts before it")
+				}
+			}
+		case "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS":
+			old := strings.Replace(key.name, "NCHANNELS", "NRINGS", 1)
+			hidden(key.scope, old, key.name, key.name+" counts before it")
+		case "NCCL_CONF_FILE":
+			if in.Format == FormatConf {
+				lines[i].Findings = append(lines[i].Findings, Finding{Ignored, diagnose.Warning, "NCCL looks for NCCL_CONF_FILE in the environment alone, before it reads files", "set it in the environment of the job"})
+			}
+		}
+	}
+}
+
+// effectiveSettings returns the index of the setting of each variable that counts, of those whose value is known.
+func effectiveSettings(in Input) map[scopedName]int {
+	all := map[scopedName]int{}
+	for i, s := range in.settings {
+		if !s.set || s.dynamic || s.Name == "" {
+			continue
+		}
+		if _, seen := all[s.scoped()]; !seen || !in.firstCounts {
+			all[s.scoped()] = i
+		}
+	}
+	return all
+}

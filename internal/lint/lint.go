@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lint judges NCCL settings before a job runs with them: for each line, what NCCL of one release makes of it, on one
+// node where its facts are known.
+//
+// Settings come from an nccl.conf, an environment file, a shell script, a manifest or the environment of a process (Parse). The
+// rules are those of package ncclconf, for what NCCL takes, and of package diagnose, for what fits the node; nothing here keeps a
+// list of variables. All functions are pure and may be called by any number of goroutines. Errors say which input cannot be
+// read and what was expected; a line that cannot be understood is a finding.
+//
+// Inputs are untrusted. They are bounded, and only the values of variables of NCCL, its plugins and the frameworks around it
+// leave the package: other lines may hold secrets.
+package lint
+
+import (
+	"cmp"
+	"slices"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Verdict is what becomes of a setting. The words are stable: programs read them.
+type Verdict string
+
+// Verdicts.
+const (
+	Works      Verdict = "works"            // NCCL does what the line says
+	Default    Verdict = "default"          // NCCL would do the same without the line
+	Worse      Verdict = "worse"            // NCCL does what the line says, and its own choice is better in most cases
+	Deprecated Verdict = "deprecated"       // NCCL reads it, and it has a successor
+	Ignored    Verdict = "ignored"          // this release of NCCL does not read it, or something else counts
+	Foreign    Verdict = "not_nccl"         // other software reads it
+	Unknown    Verdict = "unknown_variable" // nothing is known to read it
+	Misread    Verdict = "misread"          // NCCL takes something else than what is written
+	Refused    Verdict = "refused"          // NCCL or Kubernetes does not start with it
+	WrongHere  Verdict = "wrong_here"       // it does not fit the node
+	Undecided  Verdict = "undecided"        // the value, or a fact of the node that decides, is not known
+)
+
+// Verdicts returns every verdict.
+func Verdicts() []Verdict {
+	return []Verdict{Works, Default, Worse, Deprecated, Ignored, Foreign, Unknown, Misread, Refused, WrongHere, Undecided}
+}
+
+// Finding is one thing to say of a line.
+type Finding struct {
+	Verdict  Verdict
+	Severity diagnose.Severity // empty: nothing is wrong
+	Reason   string            // what happens, in one sentence
+	Better   string            // the line to write instead, or what to do; empty: nothing
+}
+
+// Line is one setting and what becomes of it.
+type Line struct {
+	File    string // name of the input
+	Number  int    // from 1
+	Name    string // empty for a line that is no setting
+	Value   string
+	Source  string // the file of NCCL, or the software, that reads the variable
+	Release string // of NCCL that Source was read in; empty: Source is no file of NCCL
+
+	Findings []Finding // the worst first; never empty
+}
+
+// Worst is the finding that makes the verdict of the line.
+func (l *Line) Worst() Finding { return l.Findings[0] }
+
+// Result is what there is to say of the inputs.
+type Result struct {
+	Version Version
+	Lines   []Line
+	Others  int // settings of variables that have nothing to do with NCCL; they are neither judged nor shown
+}
+
+// Failed tells that a line does not do what it says, or harms.
+func (r *Result) Failed() bool {
+	return slices.ContainsFunc(r.Lines, func(l Line) bool { return l.Worst().Severity.AtLeast(diagnose.Warning) })
+}
+
+// Undecided tells that not everything could be told.
+func (r *Result) Undecided() bool {
+	return slices.ContainsFunc(r.Lines, func(l Line) bool {
+		return slices.ContainsFunc(l.Findings, func(f Finding) bool { return f.Verdict == Undecided })
+	})
+}
+
+// Judge judges the settings of some inputs for a release, and for a node unless that is nil. Each input is a job of its own,
+// above the NCCL configuration of the node.
+func Judge(inputs []Input, version Version, node *fabric.Node) Result {
+	r := Result{Version: version}
+	for _, in := range inputs {
+		r.Others += in.others
+		from := len(r.Lines)
+		for _, s := range in.settings {
+			r.Lines = append(r.Lines, judgeSetting(in.Name, s, version))
+		}
+		lines := r.Lines[from:]
+		overridden(in, lines)
+		combined(in, lines)
+		if node != nil {
+			judgeOnNode(in, lines, node, version)
+		}
+	}
+	for i := range r.Lines {
+		l := &r.Lines[i]
+		if len(l.Findings) > 1 { // that it works says nothing beside the others
+			l.Findings = slices.DeleteFunc(l.Findings, func(f Finding) bool { return f == Finding{Verdict: Works} })
+		}
+		slices.SortStableFunc(l.Findings, func(a, b Finding) int { return cmp.Compare(rank(a), rank(b)) })
+	}
+	return r
+}
+
+// rank orders findings: 0 is the worst. Of those that are no matter for the exit code the more telling one comes first.
+func rank(f Finding) int {
+	const words = 16
+	order := []Verdict{Undecided, Ignored, Foreign, Unknown, Deprecated, Worse, Default}
+	if i := slices.Index(order, f.Verdict); i >= 0 {
+		return f.Severity.Rank()*words + i
+	}
+	if f.Verdict == Works && f.Reason == "" {
+		return f.Severity.Rank()*words + words - 1
+	}
+	return f.Severity.Rank()*words + len(order)
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/diagnose"
+)
+
+var update = flag.Bool("update", false, "write testdata")
+
+// lintText judges a text and returns a line for each finding.
+func lintText(t testing.TB, text string, format Format, release string) string {
+	t.Helper()
+	version, err := ParseVersion(release)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := Parse("job", []byte(text), format)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return describe(Judge([]Input{in}, version, nil))
+}
+
+func describe(r Result) string {
+	var b strings.Builder
+	for i := range r.Lines {
+		l := &r.Lines[i]
+		for _, f := range l.Findings {
+			fmt.Fprintf(&b, "%d %s=%s: %s", l.Number, l.Name, l.Value, f.Verdict)
+			if f.Severity != "" {
+				fmt.Fprintf(&b, " (%s)", f.Severity)
+			}
+			if f.Reason != "" {
+				fmt.Fprintf(&b, ": %s", f.Reason)
+			}
+			if f.Better != "" {
+				fmt.Fprintf(&b, " -> %s", f.Better)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// guides are settings that common guides name, and traps of values.
+var guides = []string{
+	"NCCL_TIMEOUT=1800", "NCCL_NVLINK_DISABLE=1", "NCCL_DEBUG_LOG_DIR=/tmp", "NCCL_NTHREADS=16", "NCCL_NTHREADS=256", "NCCL_P2P_LEVEL=PCI",
+	"NCCL_P2P_LEVEL=NVL", "NCCL_P2P_LEVEL=1", "NCCL_MIN_NRINGS=4", "NCCL_MAX_NRINGS=8", "NCCL_MIN_NCHANNELS=4", "NCCL_MAX_NCHANNELS=32", "NCCL_MIN_CTAS=80",
+	"NCCL_LAUNCH_MODE=PARALLEL", "NCCL_LAUNCH_MODE=GROUP", "NCCL_IB_TC=5", "NCCL_IB_TC=106", "NCCL_IB_TC=300", "NCCL_DEBUG=DEBUG", "NCCL_DEBUG=INFO", "NCCL_DEBUG=TRACE",
+	"NCCL_NET_GDR_LEVEL=5", "NCCL_NET_GDR_LEVEL=3", "NCCL_NET_GDR_LEVEL=PHB", "NCCL_NET_GDR_LEVEL=P2C", "NCCL_NET_GDR_LEVEL=LOC", "NCCL_P2P_LEVEL=C2C", "NCCL_NET_GDR_LEVEL=pix",
+	"NCCL_IB_GID_INDEX=3", "NCCL_IB_GID_INDEX=0", "NCCL_IB_GID_INDEX=-1", "NCCL_IB_TIMEOUT=22", "NCCL_IB_TIMEOUT=20", "NCCL_IB_TIMEOUT=99", "NCCL_IB_TIMEOUT=0", "NCCL_IB_SL=99",
+	"NCCL_IB_RETRY_CNT=13", "NCCL_ALGO=Ring", "NCCL_ALGO=Ring,Tre", "NCCL_ALGO=CollNet", "NCCL_PROTO=Simple", "NCCL_PROTO=LL1", "NCCL_BUFFSIZE=8388608", "NCCL_BUFFSIZE=8M",
+	"NCCL_BUFFSIZE=4194304", "NCCL_TOPO_FILE=/etc/topo.xml", "NCCL_CROSS_NIC=1", "NCCL_CROSS_NIC=0", "NCCL_CROSS_NIC=2", "NCCL_DEBUG_SUBSYS=INIT,NET", "NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log",
+	"NCCL_IB_DISABLE=true", "NCCL_IB_DISABLE=1", "NCCL_IB_DISABLE=0", "NCCL_IB_TIMEOUT=022", "NCCL_IB_QPS_PER_CONNECTION=4", "NCCL_IB_HCA=mlx5", "NCCL_SOCKET_IFNAME=eth0",
+	"NCCL_P2P_DISABLE=1", "NCCL_P2P_DISABLE=true", "NCCL_SHM_DISABLE=1", "NCCL_NET=Socket", "NCCL_NET=IB", "NCCL_NVLS_ENABLE=0", "NCCL_PXN_DISABLE=1", "NCCL_GDR_FLUSH_DISABLE=1", "NCCL_DMABUF_ENABLE=0",
+	"NCCL_IB_CUDA_SUPPORT=1", "NCCL_TREE_THRESHOLD=0", "NCCL_LL_THRESHOLD=0", "NCCL_CHECK_POINTERS=1", "NCCL_ASYNC_ERROR_HANDLING=1", "NCCL_BLOCKING_WAIT=1", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
+	"RCCL_MSCCL_ENABLE=0", "OFI_NCCL_PROTOCOL=RDMA", "NCCL_SHARP_DISABLE=1", "NCCL_FASTRAK_NUM_FLOWS=2", "NCCL_TESTS_DEVICE=0", "NCCL_IB_GIDINDEX=3", "NCCL_XYZ=1", "nccl_debug=INFO",
+	"NCCL_IB_PCI_RELAXED_ORDERING=1", "NCCL_SOCKET_NTHREADS=32", "NCCL_WORK_FIFO_DEPTH=65536", "NCCL_IB_SUBNET_AWARE_ROUTING=1", "NCCL_GRAPH_REGISTER=0", "NCCL_IB_TC=", "NCCL_DEBUG=", "NCCL_COLLNET_ENABLE=0",
+}
+
+func TestGuides(t *testing.T) {
+	var b strings.Builder
+	for _, release := range []string{"2.30.7", "2.18.1"} {
+		fmt.Fprintf(&b, "# NCCL %s\n", release)
+		for _, g := range guides { // each is a job of its own
+			b.WriteString(strings.TrimPrefix(lintText(t, g+"\n", FormatConf, release), "1 "))
+		}
+	}
+	const file = "testdata/guides.golden"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := b.String(); got != string(want) {
+		t.Errorf("differs from %s (go test -update writes it):\n%s", file, got)
+	}
+}
+
+func TestShell(t *testing.T) {
+	for _, c := range []struct{ script, want string }{
+		{"export NCCL_DEBUG=INFO", "1 NCCL_DEBUG=INFO: works\n"},
+		{"export NCCL_DEBUG=INFO # all of it", "1 NCCL_DEBUG=INFO: works\n"},
+		{"export NCCL_DEBUG='INFO'; export NCCL_IB_HCA=\"^mlx5_8\"", "1 NCCL_DEBUG=INFO: works\n1 NCCL_IB_HCA=^mlx5_8: works\n"},
+		{"export A=1 \\\n  NCCL_DEBUG=WARN \\\r\n NCCL_NET=IB", "2 NCCL_DEBUG=WARN: works\n3 NCCL_NET=IB: works\n"},
+		{"# export NCCL_DEBUG=INFO\n\nNCCL_DEBUG=WARN ./train", "3 NCCL_DEBUG=WARN: works\n"},
+		{"NCCL_DEBUG=WARN\nexport NCCL_DEBUG", "1 NCCL_DEBUG=WARN: works\n"},
+		{"set -a\nNCCL_DEBUG=WARN\nset +a", "2 NCCL_DEBUG=WARN: works\n"},
+		{"mpirun -np 8 -x PATH -x NCCL_DEBUG=WARN ./a", "1 NCCL_DEBUG=WARN: works\n"},
+		{"srun --export=ALL,NCCL_DEBUG=WARN ./a", "1 NCCL_DEBUG=WARN: works\n"},
+		{"#SBATCH --export ALL,NCCL_DEBUG=WARN", "1 NCCL_DEBUG=WARN: works\n"},
+		{"docker run -e NCCL_DEBUG=WARN --env NCCL_NET=IB image", "1 NCCL_DEBUG=WARN: works\n1 NCCL_NET=IB: works\n"},
+		{"env NCCL_DEBUG=WARN ./a", "1 NCCL_DEBUG=WARN: works\n"},
+		{"bash -c 'cd /\nexport NCCL_DEBUG=WARN && ./a'", "2 NCCL_DEBUG=WARN: works\n"},
+		{"cat <<EOF > x\nexport NCCL_DEBUG=bad\nEOF\nexport NCCL_NET=IB", "4 NCCL_NET=IB: works\n"},
+		{"echo \"NCCL_DEBUG=bad\" NCCL_DEBUG=bad", ""},
+		{"if [ -n \"$A\" ]; then export NCCL_DEBUG=WARN; else export NCCL_DEBUG=INFO; fi", "1 NCCL_DEBUG=WARN: works\n1 NCCL_DEBUG=INFO: works\n"},
+		{"export NCCL_DEBUG=WARN\nexport NCCL_DEBUG=INFO", "1 NCCL_DEBUG=WARN: ignored (warning): Line 2 sets NCCL_DEBUG too, and counts -> remove the line\n2 NCCL_DEBUG=INFO: works\n"},
+		{"export NCCL_DEBUG=WARN\nunset NCCL_DEBUG", "1 NCCL_DEBUG=WARN: ignored (info): Line 2 unsets it -> remove the line\n"},
+		{"export NCCL_DEBUG=${LEVEL:-INFO}", "1 NCCL_DEBUG=${LEVEL:-INFO}: undecided (info): The value is known only when the script or the container runs\n"},
+		{"export NCCL_DEBUG=$(echo \"a b\" | tr -d ')')x", "1 NCCL_DEBUG=$(echo \"a b\" | tr -d ')')x: undecided (info): The value is known only when the script or the container runs\n"},
+		{"export NCCL_DEBUG = INFO", "1 NCCL_DEBUG=: misread (warning): There is a blank before the \"=\": the shell does not set the variable -> write NCCL_DEBUG=value without blanks\n"},
+		{"NCCL_DEBUG =INFO", "1 NCCL_DEBUG=: misread (warning): There is a blank before the \"=\": the shell does not set the variable -> write NCCL_DEBUG=value without blanks\n"},
+		{"export A='\nexport NCCL_NET=IB", "2 NCCL_NET=IB: works\n1 =: misread (warning): A quote that begins here is not closed: the shell takes what follows for a part of it -> close the quote\n"},
+		{"NCCL_DEBUG=WARN\n./train", "1 NCCL_DEBUG=WARN: ignored (warning): The shell keeps the variable to itself: programs that the script starts do not get it, unless the script got it from its caller -> export NCCL_DEBUG=WARN\n"},
+	} {
+		if got := lintText(t, c.script, FormatShell, "2.30.7"); got != c.want {
+			t.Errorf("%q:\n%swant\n%s", c.script, got, c.want)
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	for _, c := range []struct {
+		format     Format
+		text, want string
+	}{
+		{FormatConf, "NCCL_DEBUG=INFO # x\n", "1 NCCL_DEBUG=INFO # x: misread (warning): The comment in NCCL_DEBUG=\"INFO # x\" is a part of the value; \"INFO\" is meant -> NCCL_DEBUG=INFO\n"},
+		{FormatConf, "NCCL_DEBUG=\"INFO\"\n", "1 NCCL_DEBUG=\"INFO\": misread (warning): The quotes in NCCL_DEBUG=\"\\\"INFO\\\"\" are a part of the value -> NCCL_DEBUG=INFO\n"},
+		{FormatConf, "export NCCL_DEBUG=INFO\n", "1 NCCL_DEBUG=INFO: misread (warning): The name is \"export NCCL_DEBUG\" to NCCL: \"NCCL_DEBUG\" is not set -> NCCL_DEBUG=INFO\n"},
+		{FormatConf, "NCCL_NET=IB\nNCCL_NET=Socket\n", "1 NCCL_NET=IB: works\n2 NCCL_NET=Socket: ignored (warning): Line 1 sets NCCL_NET too, and counts -> remove the line\n2 NCCL_NET=Socket: worse (info): All traffic between nodes goes over TCP -> remove the line\n"},
+		{FormatConf, "NCCL_CONF_FILE=/x\n", "1 NCCL_CONF_FILE=/x: ignored (warning): NCCL looks for NCCL_CONF_FILE in the environment alone, before it reads files -> set it in the environment of the job\n"},
+		{FormatConf, "hunter2\n", "1 =: misread (warning): A line that is not NAME=value is skipped without a word -> correct or remove the line\n"},
+		{FormatEnv, "NCCL_DEBUG=\"INFO\"\nTOKEN=hunter2\n", "1 NCCL_DEBUG=INFO: works\n"},
+		{FormatEnv, "NCCL_P2P_DISABLE=1\nNCCL_P2P_LEVEL=NVL\n", "1 NCCL_P2P_DISABLE=1: worse (warning): GPUs of one node do not reach each other over NVLink or PCIe: their traffic goes through host memory -> remove the line\n2 NCCL_P2P_LEVEL=NVL: ignored (info): NCCL_P2P_DISABLE=1 counts before it -> remove the line\n"},
+		{
+			FormatManifest, "kind: Pod\nspec:\n  containers:\n  - env:\n    - {name: NCCL_DEBUG, value: WARN}\n    - name: NCCL_IB_DISABLE\n      value: 0\n    - name: TOKEN\n      value: hunter2\n  - env:\n    - name: NCCL_DEBUG\n      value: INFO\n    - name: NCCL_NET\n      valueFrom: {configMapKeyRef: {name: a, key: b}}\n",
+			"5 NCCL_DEBUG=WARN: works\n7 NCCL_IB_DISABLE=0: refused (warning): Kubernetes refuses the manifest: a value of env is a string, and this one is not quoted -> value: \"0\"\n" +
+				"7 NCCL_IB_DISABLE=0: default (info): It is what NCCL 2.30.7 does by default -> remove the line\n12 NCCL_DEBUG=INFO: works\n" +
+				"13 NCCL_NET=: undecided (info): The value is known only when the script or the container runs\n",
+		},
+		{FormatManifest, "kind: ConfigMap\ndata:\n  NCCL_DEBUG: WARN\n  run.sh: |\n    set -e\n    export NCCL_NET=IB\n", "3 NCCL_DEBUG=WARN: works\n6 NCCL_NET=IB: works\n"},
+		{FormatManifest, "services: {a: {environment: [NCCL_DEBUG=WARN, TOKEN=hunter2]}}", "1 NCCL_DEBUG=WARN: works\n"},
+		{FormatManifest, "{\"env\": [{\"name\": \"NCCL_DEBUG\", \"value\": \"WARN\"}]}", "1 NCCL_DEBUG=WARN: works\n"},
+	} {
+		got := lintText(t, c.text, c.format, "2.30.7")
+		if got != c.want {
+			t.Errorf("%s %q:\n%swant\n%s", c.format, c.text, got, c.want)
+		}
+		if strings.Contains(got, "hunter2") {
+			t.Errorf("%s %q: a secret is shown", c.format, c.text)
+		}
+	}
+}
+
+func TestDetect(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		want       Format
+	}{
+		{"/etc/nccl.conf", "", FormatConf},
+		{".nccl.conf", "", FormatConf},
+		{"pod.yaml", "", FormatManifest},
+		{"job.sbatch", "", FormatShell},
+		{"x.env", "", FormatEnv},
+		{"standard input", "#!/bin/sh\n", FormatShell},
+		{"standard input", "\n# x\napiVersion: v1\n", FormatManifest},
+		{"standard input", "export NCCL_DEBUG=INFO\n", FormatShell},
+		{"x", "{\"a\": 1}", FormatManifest},
+	} {
+		if got := detect(c.name, []byte(c.text)); got != c.want {
+			t.Errorf("%s %q: %s, want %s", c.name, c.text, got, c.want)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	long := strings.Repeat("export NCCL_DEBUG=INFO\n", MaxInput/20)
+	for text, want := range map[string]string{
+		long: "job: expected at most 10 MiB", "a\x00b": "job: expected text: it has NUL bytes",
+		strings.Repeat("export NCCL_DEBUG=INFO\n", maxSettings+1): "job: expected at most 10000 settings",
+	} {
+		if _, err := Parse("job", []byte(text), FormatShell); err == nil || err.Error() != want {
+			t.Errorf("%.20q: %v, want %s", text, err, want)
+		}
+	}
+	deep := strings.Repeat("[", maxDepth+10) + strings.Repeat("]", maxDepth+10)
+	for _, text := range []string{"a: hunter2: b", "\t- hunter2", deep} {
+		if _, err := Parse("job", []byte(text), FormatManifest); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%.20q: %v", text, err)
+		}
+	}
+	bomb := "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]\n"
+	if in, err := Parse("job", []byte(bomb), FormatManifest); err != nil || len(in.settings) > 0 {
+		t.Errorf("aliases: %+v, %v", in, err)
+	}
+}
+
+func TestLongValues(t *testing.T) {
+	got := lintText(t, "export NCCL_IB_HCA="+strings.Repeat("a", 5000)+"\nexport NCCL_"+strings.Repeat("B", 5000)+"=1\n", FormatShell, "2.30.7")
+	if len(got) > 3000 || strings.Count(got, "has more than 1024 bytes") != 2 {
+		t.Errorf("%d bytes: %.300s", len(got), got)
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for _, c := range []struct {
+		version, release string
+		least, after     bool
+	}{
+		{"2.21.5", "2.21.5", true, false}, {"2.21", "2.21.5", true, false}, {"2.20.5", "2.21.5", false, false}, {"2.22.3", "2.21.5", true, true}, {"2.9.9", "2.21", false, false}, {"2.31.1", "2.30.7", true, true},
+	} {
+		v, err := ParseVersion(c.version)
+		if err != nil || v.AtLeast(c.release) != c.least || v.After(c.release) != c.after {
+			t.Errorf("%s and %s: %v %v, %v", c.version, c.release, v.AtLeast(c.release), v.After(c.release), err)
+		}
+	}
+	for _, s := range []string{"", "2", "3.1", "2.2.1", "2.x", "2.21.5.1", "v2.21.5", "2.-1"} {
+		if _, err := ParseVersion(s); err == nil {
+			t.Errorf("%q is a version", s)
+		}
+	}
+}
+
+// A script of 200 lines is judged in less than 50 ms: the best of some runs, because the machine may be busy.
+func TestSpeed(t *testing.T) {
+	var b strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&b, "export %s X%d=$(hostname) NCCL_UNKNWN_%d=1 # x\n", guides[i%len(guides)], i, i)
+	}
+	best := time.Hour
+	for range 20 {
+		begin := time.Now()
+		in, err := Parse("job.sh", []byte(b.String()), FormatAuto)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := Judge([]Input{in}, Newest(), nil); len(r.Lines) < 400 || !r.Failed() {
+			t.Fatalf("%d lines", len(r.Lines))
+		}
+		best = min(best, time.Since(begin))
+	}
+	if best > 50*time.Millisecond {
+		t.Errorf("takes %v", best)
+	}
+	t.Logf("takes %v", best)
+}
+
+// The time that hostile text takes grows with its length alone: a quadratic parser takes hours.
+func TestHostileSize(t *testing.T) {
+	begin := time.Now()
+	for _, part := range []string{"$(", "${", "`", "'\n", "\"\n", "export A$(\n", "<<A ", "_", "A_", "unset NCCL_A\n", "NCCL_A=1\n", "\\", "[", "- ", "a: {", "&a [*a]\n", "bash -c 'NCCL_"} {
+		text := strings.Repeat(part, MaxInput/8/len(part)) + "=1"
+		for _, format := range Formats()[1:] {
+			if format == FormatManifest {
+				text = text[:min(len(text), 1<<20)] // the library's own parser is slower
+			}
+			from := time.Now()
+			if in, err := Parse("job", []byte(text), format); err == nil {
+				Judge([]Input{in}, Newest(), nil)
+			}
+			if took := time.Since(from); took > time.Second {
+				t.Logf("%q as %s takes %v", part, format, took)
+			}
+		}
+	}
+	if took := time.Since(begin); took > 2*time.Minute {
+		t.Errorf("takes %v", took)
+	} else {
+		t.Logf("takes %v", took)
+	}
+}
+
+// Findings are sorted, and every line has one.
+func checkResult(t *testing.T, r Result) {
+	for i := range r.Lines {
+		l := &r.Lines[i]
+		if len(l.Findings) == 0 {
+			t.Fatalf("%+v: no finding", l)
+		}
+		for k, f := range l.Findings {
+			if k > 0 && l.Findings[k-1].Severity.Rank() > f.Severity.Rank() {
+				t.Fatalf("%+v: not sorted", l)
+			}
+			if f.Severity == diagnose.Critical && f.Verdict == Works {
+				t.Fatalf("%+v", f)
+			}
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{"export NCCL_DEBUG=\"a$(b)'\" c\n", "cat <<E\nE\nNCCL_A=1", "a: &a {env: [{name: NCCL_A, value: 1}]}", "NCCL_A=\"x\n", "'", "\"", "$(", "`", "\\", "<<", "a() { export NCCL_B=1; }"} {
+		for i := range Formats() {
+			f.Add(text, uint8(i))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string, format uint8) {
+		formats := Formats()
+		in, err := Parse("job", []byte(text), formats[int(format)%len(formats)])
+		if err != nil {
+			return
+		}
+		last := strings.Count(text, "\n") + 1
+		for _, s := range in.settings {
+			if s.Line < 1 || s.Line > last+1 || s.Name != "" && !concerns(s.Name) {
+				t.Errorf("%+v of %d lines", s, last)
+			}
+		}
+		checkResult(t, Judge([]Input{in}, Newest(), nil))
+	})
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/host/ncclconf"
+)
+
+// maxDocuments and maxDepth bound a manifest.
+const (
+	maxDocuments = 1000
+	maxDepth     = 200
+)
+
+// parseManifest reads the settings of YAML or JSON documents: env of containers, maps whose keys are variables (ConfigMap,
+// Compose, Helm), lists of NAME=value (Compose), and scripts in texts. Aliases are not followed: what they stand for is read
+// where it is written.
+func (in *Input) parseManifest(data []byte) error {
+	d := yaml.NewDecoder(bytes.NewReader(data))
+	for range maxDocuments {
+		var document yaml.Node
+		switch err := d.Decode(&document); {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil: // a text of the document may be a secret: only the place is told
+			return fmt.Errorf("expected YAML or JSON: %s", placeOf(err))
+		}
+		if err := in.node(&document, 0); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("expected at most %d documents", maxDocuments)
+}
+
+// placeOf is what an error of the parser says of the line, without what stands there.
+func placeOf(err error) string {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if line, _, found := strings.Cut(text, ":"); found && strings.HasPrefix(line, "line ") {
+		return line + " is neither"
+	}
+	return "it is neither"
+}
+
+func (in *Input) node(n *yaml.Node, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("line %d: expected at most %d levels", n.Line, maxDepth)
+	}
+	switch n.Kind {
+	case yaml.ScalarNode:
+		in.script(n)
+		return nil
+	case yaml.MappingNode:
+		return in.mapping(n, depth)
+	case yaml.AliasNode:
+		return nil
+	}
+	for _, c := range n.Content {
+		if name, value, ok := strings.Cut(c.Value, "="); ok && c.Kind == yaml.ScalarNode && isAssignment(c.Value) && concerns(name) {
+			in.variable(c, name, value)
+			continue
+		}
+		if err := in.node(c, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (in *Input) mapping(n *yaml.Node, depth int) error {
+	if name, value := field(n, "name"), field(n, "value"); name != nil && concerns(name.Value) {
+		in.container(name, value)
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		switch {
+		case concerns(key.Value) && value.Kind == yaml.ScalarNode:
+			in.variable(value, key.Value, value.Value)
+			continue
+		case key.Value == "env" || key.Value == "environment" || key.Value == "data":
+			in.scopes++
+		}
+		if err := in.node(value, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// container adds an entry of env of a container.
+func (in *Input) container(name, value *yaml.Node) {
+	if value == nil || value.Kind != yaml.ScalarNode { // valueFrom
+		in.append(setting{Setting: ncclconf.Setting{Line: name.Line, Name: name.Value}, set: true, dynamic: true, scope: in.scopes})
+		return
+	}
+	s := setting{Setting: ncclconf.Setting{Line: value.Line, Name: name.Value, Value: value.Value}, set: true, dynamic: strings.Contains(value.Value, "$("), scope: in.scopes}
+	switch value.ShortTag() {
+	case "!!int", "!!bool", "!!float":
+		s.findings = []Finding{{Refused, diagnose.Warning, "Kubernetes refuses the manifest: a value of env is a string, and this one is not quoted", fmt.Sprintf("value: %q", value.Value)}}
+	case "!!null":
+		s.Value = ""
+	}
+	in.append(s)
+}
+
+func (in *Input) variable(n *yaml.Node, name, value string) {
+	dynamic := strings.Contains(value, "${") || strings.Contains(value, "$(") || strings.Contains(value, "{{")
+	in.append(setting{Setting: ncclconf.Setting{Line: n.Line, Name: name, Value: value}, set: true, dynamic: dynamic, scope: in.scopes})
+}
+
+// script reads a text that is a shell script with settings of NCCL.
+func (in *Input) script(n *yaml.Node) {
+	if !strings.Contains(n.Value, "NCCL_") {
+		return
+	}
+	line := n.Line
+	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		line++
+	}
+	in.parseShell(n.Value, line, 1)
+}
+
+// field returns the value of a key of a mapping, or nil.
+func field(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/ncclconf"
+)
+
+// ofFile are checks of package diagnose that are about one line of the configuration of a host. Here they are asked of a node
+// whose configuration is that of the job.
+var ofFile = []string{"nccl_rdma_off", "nccl_devices", "nccl_socket_interface"}
+
+// ofPort are checks that are about ports, and the variable that decides.
+var ofPort = map[string]string{
+	diagnose.CheckGID: "NCCL_IB_GID_INDEX", "gid_pinned_uniform": "NCCL_IB_GID_INDEX",
+	"roce_dscp": "NCCL_IB_TC", "roce_priority": "NCCL_IB_TC", "roce_pfc": "NCCL_IB_TC",
+}
+
+// judgeOnNode adds what the settings of each job of an input mean on a node.
+func judgeOnNode(in Input, lines []Line, node *fabric.Node, version Version) {
+	jobs := map[int]map[string]int{} // index of the setting that counts, by name
+	for key, i := range effectiveSettings(in) {
+		if jobs[key.scope] == nil {
+			jobs[key.scope] = map[string]int{}
+		}
+		jobs[key.scope][key.name] = i
+	}
+	for _, job := range jobs {
+		k := onNode{in: in, job: job, lines: lines, node: node, version: version}
+		k.checks()
+		k.devices()
+		k.sockets()
+		k.layers()
+	}
+}
+
+// onNode judges the settings of one job.
+type onNode struct {
+	in      Input
+	job     map[string]int
+	lines   []Line
+	node    *fabric.Node
+	version Version
+}
+
+func (k *onNode) add(name string, f Finding) {
+	if i, ok := k.job[name]; ok && !slices.Contains(k.lines[i].Findings, f) {
+		k.lines[i].Findings = append(k.lines[i].Findings, f)
+	}
+}
+
+func (k *onNode) value(name string) (string, bool) {
+	i, ok := k.job[name]
+	if !ok || k.in.settings[i].Value == "" {
+		return "", false
+	}
+	return k.in.settings[i].Value, true
+}
+
+// checks asks the checks of package diagnose.
+func (k *onNode) checks() {
+	job := k.withJob()
+	for _, v := range diagnose.Run(job, find(ofFile)) {
+		if i, err := strconv.Atoi(strings.TrimPrefix(v.Subject.File, jobSource)); err == nil && strings.HasPrefix(v.Subject.File, jobSource) {
+			k.verdict(k.in.settings[i].Name, v, "")
+		}
+	}
+	before := map[string]bool{} // what fails on the node whatever the job sets
+	var ids []string
+	for id := range ofPort {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	key := func(v diagnose.Verdict) string { return v.Check.ID + " " + v.Subject.String() + " " + string(v.Status) }
+	without := k.node
+	if k.in.host {
+		without = withVariables(k.node, nil)
+	}
+	for _, v := range diagnose.Run(without, find(ids)) {
+		before[key(v)] = true
+	}
+	failed := diagnose.Run(job, find(ids))
+	failed = slices.DeleteFunc(failed, func(v diagnose.Verdict) bool { return v.Status != diagnose.Failed || before[key(v)] })
+	for _, g := range diagnose.Together(failed) {
+		v := g.Verdict
+		v.Evidence = strings.Join(g.Seen(), " ")
+		k.verdict(ofPort[v.Check.ID], v, strings.Join(g.Subjects, ", ")+": ")
+	}
+}
+
+// verdict adds a verdict of package diagnose to the line of a variable.
+func (k *onNode) verdict(name string, v diagnose.Verdict, subject string) {
+	v.What, v.Evidence = ofJob.ReplaceAllString(v.What, ""), ofJob.ReplaceAllString(v.Evidence, "")
+	switch v.Status {
+	case diagnose.Failed:
+		better := v.Remedy
+		if strings.Contains(better, jobSource) { // it names the file
+			better = remove
+		}
+		k.add(name, Finding{WrongHere, v.Check.Severity, strings.TrimSuffix(subject+v.What+": "+v.Evidence, ".") + ". " + strings.TrimSuffix(v.Consequence, "."), strings.TrimSuffix(better, ".")})
+	case diagnose.Unknown:
+		k.add(name, Finding{Undecided, diagnose.Info, strings.TrimSuffix(subject+v.Evidence, "."), ""})
+	}
+}
+
+func find(ids []string) []*diagnose.Check {
+	var list []*diagnose.Check
+	for _, id := range ids {
+		if c := diagnose.Find(id); c != nil {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// jobSource begins the source of a setting of the job: its index follows.
+const jobSource = "job setting "
+
+// ofJob is how a text names such a source.
+var ofJob = regexp.MustCompile(` \(` + jobSource + `\d+\)`)
+
+// withJob returns the node as the job sees it: its settings are above those of the host.
+func (k *onNode) withJob() *fabric.Node {
+	var list []fabric.NCCLVariable
+	for name, i := range k.job {
+		v, _ := ncclconf.Describe(name)
+		value := k.in.settings[i].Value
+		number, ok := v.Number(value)
+		list = append(list, fabric.NCCLVariable{Name: name, Value: value, Source: jobSource + strconv.Itoa(i), Number: number, IsNumber: ok})
+	}
+	for _, v := range k.node.NCCL.Variables {
+		if _, set := k.job[v.Name]; !set {
+			list = append(list, v)
+		}
+	}
+	slices.SortFunc(list, func(a, b fabric.NCCLVariable) int { return strings.Compare(a.Name, b.Name) })
+	return withVariables(k.node, list)
+}
+
+// withVariables returns a node with another NCCL configuration, and what follows from it. Roles stay what they are, so that a
+// job that leaves out a rail does not make it one of storage.
+func withVariables(node *fabric.Node, list []fabric.NCCLVariable) *fabric.Node {
+	n := *node
+	n.NCCL.Variables = list
+	n.HCAs = slices.Clone(n.HCAs)
+	for i := range n.HCAs {
+		n.HCAs[i].Ports = slices.Clone(n.HCAs[i].Ports)
+	}
+	n.DeriveGIDs()
+	n.DeriveRoCE()
+	return &n
+}
+
+// rails names the active ports of role compute of the node.
+func (k *onNode) rails(yield func(*fabric.HCA, *fabric.Port) bool) {
+	for i := range k.node.HCAs {
+		h := &k.node.HCAs[i]
+		for p := range h.Ports {
+			port := &h.Ports[p]
+			if port.Role.Or("") == fabric.RoleCompute && port.State.Or("") == fabric.PortActive && !yield(h, port) {
+				return
+			}
+		}
+	}
+}
+
+// devices judges which rails NCCL_IB_HCA leaves out, and which devices it takes by the beginning of their names.
+func (k *onNode) devices() {
+	const name = "NCCL_IB_HCA"
+	value, set := k.value(name)
+	if !set {
+		return
+	}
+	f := fabric.ParseNameFilter(value)
+	var out []string
+	taken := 0
+	for h, p := range k.rails {
+		if f.Takes(h.Name, p.Number) {
+			taken++
+		} else {
+			out = append(out, h.Name)
+		}
+	}
+	if len(out) > 0 && taken > 0 {
+		k.add(name, Finding{WrongHere, diagnose.Warning, fmt.Sprintf("It leaves out %s of this node, which have the role compute and are active: GPUs share the other %d", strings.Join(out, ", "), taken), "name all of them, or remove the line"})
+	}
+	if f.Exact {
+		return
+	}
+	for _, i := range f.Items {
+		exact := slices.ContainsFunc(k.node.HCAs, func(h fabric.HCA) bool { return h.Name == i.Name })
+		var more []string
+		for _, h := range k.node.HCAs {
+			listed := slices.ContainsFunc(f.Items, func(o fabric.NameItem) bool { return o.Name == h.Name })
+			if exact && !listed && f.Matches(i, h.Name, -1) {
+				more = append(more, h.Name)
+			}
+		}
+		if len(more) > 0 {
+			mark := "="
+			if f.Exclude {
+				mark = "^="
+			}
+			k.add(name, Finding{WrongHere, diagnose.Warning, fmt.Sprintf("%s stands for every name that begins so: %s too", i.Name, strings.Join(more, ", ")), name + "=" + mark + strings.TrimLeft(value, "^")})
+		}
+	}
+}
+
+// sockets judges which interfaces NCCL_SOCKET_IFNAME takes, beside there being one.
+func (k *onNode) sockets() {
+	const name = "NCCL_SOCKET_IFNAME"
+	value, set := k.value(name)
+	all, known := k.node.Interfaces.Get()
+	if !set || !known {
+		return
+	}
+	f := fabric.ParseNameFilter(value)
+	if f.Exclude {
+		return
+	}
+	var bridges, rails []string
+	for _, i := range all {
+		if !f.Takes(i.Name, -1) {
+			continue
+		}
+		if strings.HasPrefix(i.Name, "docker") || strings.HasPrefix(i.Name, "virbr") || i.Name == "lo" {
+			bridges = append(bridges, i.Name)
+		}
+		for h, p := range k.rails {
+			if p.NetDev.Or("") == i.Name {
+				rails = append(rails, i.Name+" ("+h.Name+")")
+			}
+		}
+	}
+	if len(bridges) > 0 {
+		k.add(name, Finding{WrongHere, diagnose.Warning, strings.Join(bridges, ", ") + ": other nodes cannot be reached by it", "name the interface of the management network"})
+	}
+	if len(rails) > 0 {
+		k.add(name, Finding{WrongHere, diagnose.Info, "It takes interfaces of rails: " + strings.Join(rails, ", ") + ". The bootstrap then depends on them, and so does TCP where NCCL falls back to it", "name the interface of the management network"})
+	}
+}
+
+// layers judges settings that one link layer alone has.
+func (k *onNode) layers() {
+	infiniband, ethernet := 0, 0
+	for _, p := range k.rails {
+		switch p.LinkLayer.Or("") {
+		case fabric.LinkInfiniBand:
+			infiniband++
+		case fabric.LinkEthernet:
+			ethernet++
+		default:
+			return
+		}
+	}
+	switch {
+	case infiniband > 0 && ethernet == 0:
+		const reason = "The rails of this node are InfiniBand: "
+		if _, set := k.value("NCCL_IB_TC"); set {
+			k.add("NCCL_IB_TC", Finding{Ignored, diagnose.Info, reason + "NCCL gives a traffic class to RoCE alone", "use NCCL_IB_SL"})
+		}
+		if _, set := k.value("NCCL_IB_GID_INDEX"); set && k.version.AtLeast("2.22") {
+			k.add("NCCL_IB_GID_INDEX", Finding{Ignored, diagnose.Info, reason + "NCCL from 2.22 on does not look at it there", remove})
+		}
+	case ethernet > 0 && infiniband == 0:
+		if n, set := k.value("NCCL_IB_SL"); set && n != "0" {
+			k.add("NCCL_IB_SL", Finding{Ignored, diagnose.Info, "The rails of this node are RoCE: a service level is no more than the priority of a VLAN tag there", "use NCCL_IB_TC"})
+		}
+	}
+}

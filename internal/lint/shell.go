@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/host/ncclconf"
+)
+
+// maxNested bounds how deep scripts stand in scripts: bash -c "...".
+const maxNested = 3
+
+// script reads the settings of a shell script.
+type script struct {
+	in       *Input
+	nested   int
+	scope    int
+	depth    int              // of branches, loops and functions
+	all      bool             // set -a: every assignment is exported
+	exported map[string]bool  // variables that programs of the script see
+	private  map[string][]int // indices of assignments that are not exported yet
+	live     map[string][]int // indices of settings that nothing unsets yet
+}
+
+// parseShell reads a script whose first line has that number.
+func (in *Input) parseShell(text string, line, nested int) {
+	k := script{in: in, nested: nested, scope: in.scopes, exported: map[string]bool{}, private: map[string][]int{}, live: map[string][]int{}}
+	s := shellScanner{text: text, line: line}
+	for {
+		words, after, ok := s.next()
+		if !ok {
+			break
+		}
+		k.command(words, after == "&&" || after == "||")
+	}
+	for _, at := range s.unclosed {
+		in.append(setting{Setting: ncclconf.Setting{Line: at}, findings: []Finding{
+			{Misread, diagnose.Warning, "A quote that begins here is not closed: the shell takes what follows for a part of it", "close the quote"},
+		}})
+	}
+	for name, list := range k.private {
+		for _, i := range list {
+			st := &in.settings[i]
+			st.set = false
+			st.findings = append(st.findings, Finding{
+				Ignored, diagnose.Warning, "The shell keeps the variable to itself: programs that the script starts do not get it, unless the script got it from its caller",
+				"export " + name + "=" + st.Value,
+			})
+		}
+	}
+}
+
+// words of the shell that stand before a command.
+var keywords = []string{"if", "then", "else", "elif", "fi", "do", "done", "while", "until", "case", "esac", "{", "}", "!", "time", "function"}
+
+// command reads one simple command.
+func (k *script) command(words []word, branch bool) {
+	for len(words) > 0 && slices.Contains(keywords, words[0].text) {
+		switch words[0].text {
+		case "if", "while", "until", "case", "{":
+			k.depth++
+		case "fi", "done", "esac", "}":
+			k.depth = max(k.depth-1, 0)
+		}
+		words = words[1:]
+	}
+	if len(words) > 0 && (words[0].text == "for" || words[0].text == "select") {
+		k.depth++
+		return
+	}
+	branch = branch || k.depth > 0
+	n := 0
+	for n < len(words) && isAssignment(words[n].text) {
+		n++
+	}
+	if n == len(words) {
+		for _, w := range words {
+			k.assign(w, branch)
+		}
+		return
+	}
+	for _, w := range words[:n] { // for that command alone
+		k.set(w, true)
+	}
+	k.arguments(words[n], words[n+1:], branch)
+}
+
+// arguments reads what a command sets.
+func (k *script) arguments(command word, args []word, branch bool) {
+	switch name := command.text; {
+	case name == "export", name == "ENV", (name == "declare" || name == "typeset" || name == "readonly") && hasFlag(args, 'x'):
+		k.export(args, branch)
+	case name == "unset":
+		k.unset(args, branch)
+	case name == "set":
+		for i, a := range args {
+			k.all = k.all && a.text != "+a" || a.text == "-a" || a.text == "allexport" && args[max(i-1, 0)].text == "-o"
+		}
+	case name == "setenv" && len(args) > 1:
+		k.set(word{args[0].text + "=" + args[1].text, args[0].line, args[1].dynamic}, branch)
+	case concerns(name) && len(args) > 0 && strings.HasPrefix(args[0].text, "="):
+		k.blank(command)
+	default:
+		k.options(name, args)
+	}
+}
+
+// options reads settings that a program passes on: env NAME=value, mpirun -x NAME=value, docker run -e NAME=value, srun
+// --export=ALL,NAME=value, and scripts of other shells.
+func (k *script) options(command string, args []word) {
+	for i, a := range args {
+		flag, value, joined := strings.Cut(a.text, "=")
+		before := ""
+		if i > 0 {
+			before = args[i-1].text
+		}
+		switch {
+		case before == "-c" && strings.Contains(a.text, "NCCL_") && k.nested < maxNested:
+			k.in.parseShell(a.text, a.line, k.nested+1)
+		case joined && strings.HasPrefix(flag, "-"):
+			for part := range strings.SplitSeq(value, ",") {
+				k.passed(word{part, a.line, a.dynamic})
+			}
+		case strings.HasPrefix(before, "-") && !strings.Contains(before, "="), command == "env", command == "sudo":
+			if strings.HasPrefix(before, "--export") {
+				for part := range strings.SplitSeq(a.text, ",") {
+					k.passed(word{part, a.line, a.dynamic})
+				}
+				continue
+			}
+			k.passed(a)
+		}
+	}
+}
+
+// passed adds a setting for one program, if it has to do with NCCL.
+func (k *script) passed(w word) {
+	if name, _, ok := strings.Cut(w.text, "="); ok && isAssignment(w.text) && concerns(name) {
+		k.set(w, true)
+	}
+}
+
+func (k *script) export(args []word, branch bool) {
+	for i, a := range args {
+		switch {
+		case isAssignment(a.text):
+			k.set(a, branch)
+			name, _, _ := strings.Cut(a.text, "=")
+			k.exported[name] = true
+		case strings.HasPrefix(a.text, "-"):
+		case concerns(a.text) && i+1 < len(args) && strings.HasPrefix(args[i+1].text, "="):
+			k.blank(a)
+		default:
+			k.exported[a.text] = true
+			delete(k.private, a.text)
+		}
+	}
+}
+
+func (k *script) unset(args []word, branch bool) {
+	for _, a := range args {
+		if branch || !concerns(a.text) {
+			continue
+		}
+		for _, i := range k.live[a.text] {
+			st := &k.in.settings[i]
+			st.set = false
+			st.findings = append(st.findings, Finding{Ignored, diagnose.Info, fmt.Sprintf("Line %d unsets it", a.line), remove})
+		}
+		delete(k.live, a.text)
+		delete(k.exported, a.text)
+		delete(k.private, a.text)
+	}
+}
+
+// assign reads NAME=value without a command behind it.
+func (k *script) assign(w word, branch bool) {
+	name, _, _ := strings.Cut(w.text, "=")
+	before := len(k.in.settings)
+	k.set(w, branch)
+	if !k.all && !k.exported[name] && len(k.in.settings) > before {
+		k.private[name] = append(k.private[name], before)
+	}
+}
+
+// set adds a setting.
+func (k *script) set(w word, branch bool) {
+	name, value, _ := strings.Cut(w.text, "=")
+	name, appended := strings.CutSuffix(name, "+")
+	before := len(k.in.settings)
+	k.in.add(setting{
+		Setting: ncclconf.Setting{Line: w.line, Name: name, Value: value}, set: true, dynamic: w.dynamic || appended, branch: branch, scope: k.scope,
+	})
+	if len(k.in.settings) > before && !branch {
+		k.live[name] = append(k.live[name], before)
+	}
+}
+
+// blank reports NAME = value, which is no assignment to a shell.
+func (k *script) blank(w word) {
+	k.in.append(setting{Setting: ncclconf.Setting{Line: w.line, Name: w.text}, scope: k.scope, findings: []Finding{
+		{Misread, diagnose.Warning, "There is a blank before the \"=\": the shell does not set the variable", "write " + w.text + "=value without blanks"},
+	}})
+}
+
+// isAssignment tells whether a word sets a variable.
+func isAssignment(text string) bool {
+	name, _, ok := strings.Cut(text, "=")
+	name = strings.TrimSuffix(name, "+")
+	if !ok || name == "" || name[0] >= '0' && name[0] <= '9' {
+		return false
+	}
+	return strings.IndexFunc(name, func(r rune) bool { return r > 127 || !isWordByte(byte(r)) }) < 0
+}
+
+func hasFlag(args []word, flag byte) bool {
+	return slices.ContainsFunc(args, func(w word) bool {
+		return strings.HasPrefix(w.text, "-") && !strings.HasPrefix(w.text, "--") && strings.IndexByte(w.text, flag) > 0
+	})
+}

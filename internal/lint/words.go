@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import "strings"
+
+// word is a word of a shell script, without its quotes.
+type word struct {
+	text    string
+	line    int
+	dynamic bool // it has an expansion: the text is what is written
+}
+
+// maxUnclosed bounds how often a quote that is not closed is passed over: each of them is looked for to the end.
+const maxUnclosed = 20
+
+// shellScanner splits a script into simple commands, without expanding anything.
+type shellScanner struct {
+	text     string
+	pos      int
+	line     int
+	heredocs []string // what ends the documents that begin on the next line
+	after    string   // the operator before the command: "&&", "||" or another
+	unclosed []int    // lines of quotes that are not closed
+	open     int      // expansions that do not end
+}
+
+// next returns the words of the next simple command, or of a comment that Slurm reads. It is empty between operators; ok is
+// false at the end.
+func (s *shellScanner) next() (words []word, after string, ok bool) {
+	after, s.after = s.after, ""
+	for s.pos < len(s.text) {
+		switch c := s.text[s.pos]; {
+		case c == '\n':
+			s.pos++
+			s.line++
+			s.skipDocuments()
+			s.after = "\n"
+			return words, after, true
+		case c == ' ' || c == '\t' || c == '\r':
+			s.pos++
+		case c == '\\' && strings.HasPrefix(s.text[s.pos:], "\\\n"):
+			s.pos += 2
+			s.line++
+		case c == '\\' && strings.HasPrefix(s.text[s.pos:], "\\\r\n"):
+			s.pos += 3
+			s.line++
+		case c == '#':
+			comment := s.rest()
+			s.pos += len(comment)
+			if options, slurm := strings.CutPrefix(comment, "#SBATCH"); slurm && len(words) == 0 {
+				for w := range strings.FieldsSeq(options) {
+					words = append(words, word{text: strings.Trim(w, `"'`), line: s.line})
+				}
+				return append([]word{{text: "#SBATCH", line: s.line}}, words...), after, true
+			}
+		case strings.IndexByte(";&|()", c) >= 0:
+			s.after = s.text[s.pos : s.pos+1]
+			if next := s.text[s.pos+1:]; next != "" && next[0] == c {
+				s.after += next[:1]
+			}
+			s.pos += len(s.after)
+			return words, after, true
+		case c == '<' || c == '>':
+			s.redirect()
+		default:
+			words = append(words, s.word())
+		}
+	}
+	return words, after, len(words) > 0
+}
+
+// rest is what is left of the line.
+func (s *shellScanner) rest() string {
+	line, _, _ := strings.Cut(s.text[s.pos:], "\n")
+	return line
+}
+
+// redirect passes over an operator, and notes what ends a here-document.
+func (s *shellScanner) redirect() {
+	t := s.text[s.pos:]
+	switch {
+	case strings.HasPrefix(t, "<<<"):
+		s.pos += 3
+	case strings.HasPrefix(t, "<<"):
+		s.pos += 2
+		if s.pos < len(s.text) && s.text[s.pos] == '-' {
+			s.pos++
+		}
+		for s.pos < len(s.text) && (s.text[s.pos] == ' ' || s.text[s.pos] == '\t') {
+			s.pos++
+		}
+		if s.pos < len(s.text) && strings.IndexByte("\n;&|()<>", s.text[s.pos]) < 0 {
+			s.heredocs = append(s.heredocs, s.word().text)
+		}
+	case strings.HasPrefix(t, ">&"), strings.HasPrefix(t, "<&"), strings.HasPrefix(t, ">>"):
+		s.pos += 2
+	default:
+		s.pos++
+	}
+}
+
+// skipDocuments passes over the here-documents that the last line began: they are input of a command.
+func (s *shellScanner) skipDocuments() {
+	for _, end := range s.heredocs {
+		for s.pos < len(s.text) {
+			line := s.rest()
+			s.pos = min(s.pos+len(line)+1, len(s.text))
+			s.line++
+			if strings.TrimSpace(line) == end {
+				break
+			}
+		}
+	}
+	s.heredocs = nil
+}
+
+// word reads one word. A quote that is not closed ends it, and the line.
+func (s *shellScanner) word() word {
+	w := word{line: s.line}
+	var b strings.Builder
+	for s.pos < len(s.text) {
+		switch c := s.text[s.pos]; {
+		case strings.IndexByte(" \t\r\n;&|()<>", c) >= 0:
+			w.text = b.String()
+			return w
+		case c == '\\':
+			s.escape(&b)
+		case c == '\'':
+			s.quoted(&b, "'")
+		case c == '"':
+			s.pos++
+			if !s.doubleQuoted(&b, &w) {
+				w.text = b.String()
+				return w
+			}
+		case c == '$' || c == '`':
+			s.expansion(&b, &w)
+		default:
+			b.WriteByte(c)
+			s.pos++
+		}
+	}
+	w.text = b.String()
+	return w
+}
+
+func (s *shellScanner) escape(b *strings.Builder) {
+	s.pos++
+	if s.pos == len(s.text) {
+		return
+	}
+	if c := s.text[s.pos]; c == '\n' {
+		s.line++
+	} else {
+		b.WriteByte(c)
+	}
+	s.pos++
+}
+
+// quoted reads what stands between single quotes.
+func (s *shellScanner) quoted(b *strings.Builder, quote string) {
+	body, _, closed := strings.Cut(s.text[s.pos+1:], quote)
+	if !closed {
+		s.giveUp(s.pos)
+		return
+	}
+	b.WriteString(body)
+	s.line += strings.Count(body, "\n")
+	s.pos += len(body) + 2
+}
+
+func (s *shellScanner) doubleQuoted(b *strings.Builder, w *word) (closed bool) {
+	from, line, start := s.pos, s.line, b.Len()
+	for s.pos < len(s.text) {
+		switch c := s.text[s.pos]; c {
+		case '"':
+			s.pos++
+			return true
+		case '\\':
+			if next := s.text[s.pos+1:]; next != "" && strings.IndexByte("\"\\$`\n", next[0]) < 0 {
+				b.WriteByte(c)
+			}
+			s.escape(b)
+		case '$', '`':
+			s.expansion(b, w)
+		default:
+			if c == '\n' {
+				s.line++
+			}
+			b.WriteByte(c)
+			s.pos++
+		}
+	}
+	text := b.String()[:start]
+	b.Reset()
+	b.WriteString(text)
+	s.line = line
+	s.giveUp(from)
+	return false
+}
+
+// expansion passes over $name, ${...}, $(...) and `...`, and keeps what is written.
+func (s *shellScanner) expansion(b *strings.Builder, w *word) {
+	from, t := s.pos, s.text[s.pos:]
+	end := 1
+	switch {
+	case t[0] == '`':
+		if i := strings.IndexByte(t[1:], '`'); i >= 0 {
+			end = i + 2
+		}
+	case strings.HasPrefix(t, "$("), strings.HasPrefix(t, "${"):
+		if end = 2; s.open < maxUnclosed {
+			n, closed := balanced(t[:min(len(t), maxExpansion)])
+			if end = n; !closed {
+				s.open++
+			}
+		}
+	case len(t) > 1 && (t[1] == '\'' || t[1] == '"'): // $'...': as without the dollar
+		s.pos++
+		return
+	case len(t) == 1 || strings.IndexByte(" \t\n\"'", t[1]) >= 0: // a dollar
+		b.WriteByte('$')
+		s.pos++
+		return
+	default:
+		for end < len(t) && isWordByte(t[end]) {
+			end++
+		}
+	}
+	w.dynamic = true
+	s.pos += end
+	s.line += strings.Count(s.text[from:s.pos], "\n")
+	b.WriteString(s.text[from:s.pos])
+}
+
+// maxExpansion bounds how far the end of an expansion is looked for, in bytes.
+const maxExpansion = 64 << 10
+
+// balanced returns the length of an expansion in brackets; of one that does not end, that of its beginning.
+func balanced(t string) (n int, closed bool) {
+	open, shut := t[1], byte(')')
+	if open == '{' {
+		shut = '}'
+	}
+	depth := 0
+	for i := 1; i < len(t); i++ {
+		switch t[i] {
+		case open:
+			depth++
+		case shut:
+			if depth--; depth == 0 {
+				return i + 1, true
+			}
+		case '\\':
+			i++
+		case '\'', '"': // a bracket between quotes is none of the command's
+			if open == '(' {
+				if n := strings.IndexByte(t[i+1:], t[i]); n >= 0 {
+					i += n + 1
+				}
+			}
+		}
+	}
+	return 2, false
+}
+
+func isWordByte(c byte) bool {
+	return c == '_' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9'
+}
+
+// giveUp notes a quote that is not closed and goes on with the next line.
+func (s *shellScanner) giveUp(at int) {
+	s.unclosed = append(s.unclosed, s.line)
+	s.pos = len(s.text)
+	if i := strings.IndexByte(s.text[at:], '\n'); i >= 0 && len(s.unclosed) < maxUnclosed {
+		s.pos = at + i
+	}
+}
