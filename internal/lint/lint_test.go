@@ -132,7 +132,7 @@ func TestFiles(t *testing.T) {
 		{FormatConf, "export NCCL_DEBUG=INFO\n", "1 NCCL_DEBUG=INFO: misread (warning): The name is \"export NCCL_DEBUG\" to NCCL: \"NCCL_DEBUG\" is not set -> NCCL_DEBUG=INFO\n"},
 		{FormatConf, "NCCL_NET=IB\nNCCL_NET=Socket\n", "1 NCCL_NET=IB: works\n2 NCCL_NET=Socket: ignored (warning): Line 1 sets NCCL_NET too, and counts -> remove the line\n2 NCCL_NET=Socket: worse (info): All traffic between nodes goes over TCP -> remove the line\n"},
 		{FormatConf, "NCCL_CONF_FILE=/x\n", "1 NCCL_CONF_FILE=/x: ignored (warning): NCCL looks for NCCL_CONF_FILE in the environment alone, before it reads files -> set it in the environment of the job\n"},
-		{FormatConf, "hunter2\n", "1 =: misread (warning): A line that is not NAME=value is skipped without a word -> correct or remove the line\n"},
+		{FormatConf, "hunter2\n", "1 =: misread (warning): A line that is not NAME=value is skipped silently -> correct or remove the line\n"},
 		{FormatEnv, "NCCL_DEBUG=\"INFO\"\nTOKEN=hunter2\n", "1 NCCL_DEBUG=INFO: works\n"},
 		{FormatEnv, "NCCL_P2P_DISABLE=1\nNCCL_P2P_LEVEL=NVL\n", "1 NCCL_P2P_DISABLE=1: worse (warning): GPUs of one node do not reach each other over NVLink or PCIe: their traffic goes through host memory -> remove the line\n2 NCCL_P2P_LEVEL=NVL: ignored (info): NCCL_P2P_DISABLE=1 counts before it -> remove the line\n"},
 		{

@@ -87,9 +87,12 @@ func (k *onNode) checks() {
 	for _, v := range diagnose.Run(without, find(ids)) {
 		before[key(v)] = true
 	}
-	failed := diagnose.Run(job, find(ids))
-	failed = slices.DeleteFunc(failed, func(v diagnose.Verdict) bool { return v.Status != diagnose.Failed || before[key(v)] })
-	for _, g := range diagnose.Together(failed) {
+	// What cannot be told of a variable that the job sets is no approval of it.
+	set := func(id string) bool { _, is := k.job[ofPort[id]]; return is }
+	list := slices.DeleteFunc(diagnose.Run(job, find(ids)), func(v diagnose.Verdict) bool {
+		return v.Status == diagnose.OK || v.Status == diagnose.Failed && before[key(v)] || v.Status == diagnose.Unknown && !set(v.Check.ID)
+	})
+	for _, g := range diagnose.Together(list) {
 		v := g.Verdict
 		v.Evidence = strings.Join(g.Seen(), " ")
 		k.verdict(ofPort[v.Check.ID], v, strings.Join(g.Subjects, ", ")+": ")

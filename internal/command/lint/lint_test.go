@@ -56,8 +56,8 @@ func TestOnNode(t *testing.T) {
 	}{
 		{"healthy", "NCCL_IB_HCA=mlx5_1", exitFailed, []string{"wrong_here", "It leaves out mlx5_0, mlx5_2, mlx5_3"}},
 		{"healthy", "NCCL_IB_HCA==mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_7", exitFine, nil},
-		{"healthy", "NCCL_IB_HCA=mlx5_99", exitFailed, []string{"NCCL_IB_HCA leaves no active RDMA port"}},
-		{"healthy", "NCCL_IB_HCA=^mlx5", exitFailed, []string{"NCCL_IB_HCA leaves no active RDMA port"}},
+		{"healthy", "NCCL_IB_HCA=mlx5_99", exitFailed, []string{"NCCL_IB_HCA matches no active RDMA port"}},
+		{"healthy", "NCCL_IB_HCA=^mlx5", exitFailed, []string{"NCCL_IB_HCA matches no active RDMA port"}},
 		{"healthy", "NCCL_IB_HCA=mlx5:2", exitFailed, []string{"wrong_here"}},
 		{"healthy-oci-h100", "NCCL_IB_HCA=mlx5_0,mlx5_1", exitFailed, []string{"mlx5_1 stands for every name that begins so: mlx5_10", "NCCL_IB_HCA==mlx5_0,mlx5_1"}},
 		{"healthy", "NCCL_IB_GID_INDEX=7", exitFailed, []string{"NCCL_IB_GID_INDEX=7 is used unchecked; that entry is empty"}},
@@ -65,13 +65,13 @@ func TestOnNode(t *testing.T) {
 		{"healthy-ib", "NCCL_IB_GID_INDEX=3", exitFine, []string{"The rails of this node are InfiniBand"}},
 		{"healthy-ib", "NCCL_IB_TC=106", exitFine, []string{"NCCL gives a traffic class to RoCE alone"}},
 		{"healthy", "NCCL_IB_TC=106", exitFine, nil},
-		{"healthy", "NCCL_IB_TC=32", exitFailed, []string{"RoCE and PFC do not fit together"}},
+		{"healthy", "NCCL_IB_TC=32", exitFailed, []string{"PFC does not match the RoCE configuration"}},
 		{"healthy", "NCCL_IB_SL=3", exitFine, []string{"The rails of this node are RoCE"}},
-		{"healthy", "NCCL_SOCKET_IFNAME=eth77", exitFailed, []string{"NCCL_SOCKET_IFNAME names no interface of the node"}},
+		{"healthy", "NCCL_SOCKET_IFNAME=eth77", exitFailed, []string{"NCCL_SOCKET_IFNAME matches no interface of the node"}},
 		{"healthy", "NCCL_SOCKET_IFNAME=bond0", exitFine, nil},
 		{"healthy", "NCCL_SOCKET_IFNAME=enp24s0np0", exitFine, []string{"It takes interfaces of rails: enp24s0np0"}},
 		{"healthy", "NCCL_SOCKET_IFNAME=lo", exitFailed, []string{"lo: other nodes cannot be reached by it"}},
-		{"healthy", "NCCL_IB_DISABLE=1", exitFailed, []string{"RDMA is switched off", "NCCL takes TCP sockets"}},
+		{"healthy", "NCCL_IB_DISABLE=1", exitFailed, []string{"RDMA is disabled", "NCCL uses TCP sockets"}},
 		{"healthy-efa", "NCCL_IB_DISABLE=1", exitFine, nil},
 		{"no-rdma", "NCCL_IB_DISABLE=1", exitFine, nil},
 		{"healthy", "NCCL_NET=Socket", exitFailed, []string{"wrong_here"}},
@@ -97,7 +97,7 @@ job.sh:4  refused  NCCL_ALGO=Ri%,n:g
 	if code != exitFailed || strings.Contains(stdout, "hunter2") {
 		t.Errorf("exit code %d", code)
 	}
-	commandtest.Contains(t, stdout, want, "NCCL 2.30.7: 2 failed, 0 undecided, 0 with a note, 1 fine; 1 setting is not judged: other software reads them\n")
+	commandtest.Contains(t, stdout, want, "NCCL 2.30.7: 2 failed, 0 undecided, 0 with a note, 1 without a finding; 1 setting is not judged: other software reads them\n")
 
 	_, stdout, _ = lintJob(t, "job.sh", job, "--output=json")
 	var report struct {

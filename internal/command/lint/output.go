@@ -95,7 +95,7 @@ func writeText(w io.Writer, r *lint.Result, verbose bool, paint command.Painter)
 			indent(&b, "Source: "+s)
 		}
 	}
-	fmt.Fprintf(&b, "NCCL %s: %d failed, %d undecided, %d with a note, %d fine", r.Version, failed, undecided, noted, fine)
+	fmt.Fprintf(&b, "NCCL %s: %d failed, %d undecided, %d with a note, %d without a finding", r.Version, failed, undecided, noted, fine)
 	if r.Others > 0 {
 		fmt.Fprintf(&b, "; %s not judged: other software reads them", spelling.Plural(r.Others, "setting is", "settings are"))
 	}
