@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gpufabric_exporter tells Prometheus what the training fabric of a GPU node is, and whether it is right.
+// Command gpufabric_exporter exposes to Prometheus what the training fabric of a GPU node is, and whether it is healthy and correctly configured.
 //
 // It is also the program of its own worker processes. Here they are wired: nothing else knows both what a worker does
 // and how it is run.

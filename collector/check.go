@@ -25,7 +25,7 @@ var (
 	}
 	checkUnknown = &Family{
 		Name: "check_unknown", Type: Gauge, Labels: []string{"check", "severity", "device", "port", "uuid", "pci_address", trainingJob, "reason"},
-		Help:   "1 while a check cannot tell about its subject, and reason why not, as in exporter_facts_unknown. Absent otherwise. The other labels are those of check_failed, of which there may be a 0 for what else it passes for.",
+		Help:   "1 while a check cannot judge its subject; reason says why not, as in exporter_facts_unknown. Absent otherwise. The other labels are those of check_failed, of which there may be a 0 for what else it passes for.",
 		Source: "internal/diagnose", Cadence: Fast, Stability: Stable,
 	}
 	checkTimestamp = &Family{

@@ -94,7 +94,7 @@ func collectors() []collector {
 			collect:  collectEthernet, supported: hasEthernetPort,
 		},
 		{
-			About:    About{Name: "roce", Help: "How the network treats RoCE: traffic class, DSCP, priority, PFC, ECN, and whether they fit together.", Default: true},
+			About:    About{Name: "roce", Help: "How the network treats RoCE: traffic class, DSCP, priority, PFC, ECN, and whether these settings are consistent.", Default: true},
 			want:     fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantQoS,
 			sources:  []string{fabric.SourceClass, fabric.SourceQoS},
 			families: roceFamilies(),

@@ -16,8 +16,8 @@ var (
 
 	counterSaturated = &Family{
 		Name: "hca_counter_saturated", Type: Gauge, Labels: []string{"device", "port", "counter"},
-		Help: "1 for a counter of 4 to 32 bits, under its kernel name, that has reached its maximum and counts no more until somebody clears it " +
-			"(perfquery -R); its rate says nothing meanwhile. Absent otherwise.",
+		Help: "1 for a counter of 4 to 32 bits, under its kernel name, that has reached its maximum and stays there until it is cleared " +
+			"(perfquery -R); its rate is meaningless until then. Absent otherwise.",
 		Source: pmaSource, Cadence: Slow, Stability: Stable,
 	}
 	hwCountersTotal = &Family{
@@ -99,7 +99,7 @@ func countRows() []countRow {
 		{counters.ReceivedMulticastPackets, "hca_port_received_multicast_packets_total", Slow, "Packets to many receivers that the port received; on Ethernet RDMA only."},
 		{
 			counters.TransmitWait, "hca_port_transmit_wait_ticks_total", Fast,
-			"Ticks during which the port had something to send but no credit to send it: congestion beyond it. The device does not tell how long a tick is.",
+			"Ticks during which the port had something to send but no credit to send it: congestion beyond it. The device does not report how long a tick is.",
 		},
 
 		{counters.SymbolErrors, "hca_port_symbol_errors_total", Slow, "Minor errors on the physical lanes: cable, connector or transceiver."},
@@ -118,7 +118,7 @@ func countRows() []countRow {
 		{counters.ICRCErrors, "hca_icrc_errors_total", Fast, "RoCE packets that arrived damaged though the Ethernet checksum was right: memory of a switch or NIC."},
 
 		{counters.OutOfSequence, "hca_out_of_sequence_total", Fast, "Times the receiver of RDMA packets saw a gap in their numbers: packets were lost or overtaken on their way here."},
-		{counters.PacketSequenceErrors, "hca_packet_sequence_errors_total", Fast, "Times the sender of RDMA packets was told of a gap (NAK): packets that left here were lost or overtaken."},
+		{counters.PacketSequenceErrors, "hca_packet_sequence_errors_total", Fast, "Negative acknowledgements (NAK) received for a gap in the sequence: packets that left here were lost or overtaken."},
 		{counters.ImpliedNAKs, "hca_implied_nak_sequence_errors_total", Fast, "Times the reader of remote memory saw from a later answer that an earlier one was lost."},
 		{counters.AckTimeouts, "hca_ack_timeouts_total", Fast, "Times no acknowledgement came in time and the packets were sent again: loss, or the other side is gone."},
 		{counters.DuplicateRequests, "hca_duplicate_requests_total", Fast, "Requests that arrived again though they had been carried out: the sender missed the acknowledgement."},
@@ -130,8 +130,8 @@ func countRows() []countRow {
 		{counters.SlowRestarts, "hca_slow_restarts_total", Fast, "Times RoCE resumed sending slowly after a pause."},
 		{counters.SlowRestartCNPs, "hca_slow_restart_cnps_total", Fast, "Times a slow restart of RoCE made congestion notifications."},
 		{counters.SlowRestartTransitions, "hca_slow_restart_transitions_total", Fast, "Times RoCE changed to the state of slow restart."},
-		{counters.RetriesExceeded, "hca_retries_exceeded_total", Fast, "Connections given up because all retries were without an answer. The job that owns one fails (NCCL: \"transport retry counter exceeded\")."},
-		{counters.RNRRetriesExceeded, "hca_rnr_retries_exceeded_total", Fast, "Connections given up because the receiver stayed not ready through all retries. The job that owns one fails."},
+		{counters.RetriesExceeded, "hca_retries_exceeded_total", Fast, "Connections that failed because all retries went unanswered. The job that owns one fails (NCCL: \"transport retry counter exceeded\")."},
+		{counters.RNRRetriesExceeded, "hca_rnr_retries_exceeded_total", Fast, "Connections that failed because the receiver stayed not ready through all retries. The job that owns one fails."},
 		{counters.RNRNAKsReceived, "hca_rnr_naks_received_total", Fast, "Times the other side was not ready to receive (RNR NAK): its application had posted no buffer."},
 		{counters.RNRNAKsSent, "hca_rnr_naks_sent_total", Fast, "Times this side was not ready to receive and said so (RNR NAK): the application here had posted no buffer."},
 		{counters.OutOfBuffer, "hca_out_of_buffer_total", Fast, "Times a message arrived for which the application had posted no receive buffer."},
@@ -148,8 +148,8 @@ func countRows() []countRow {
 		{counters.ReceivedDCTConnects, "hca_received_dct_connects_total", Fast, "Connection requests received for dynamically connected transport."},
 		{counters.RequesterCQEErrors, "hca_requester_cqe_errors_total", Fast, "Sends, reads and writes that completed with an error."},
 		{counters.ResponderCQEErrors, "hca_responder_cqe_errors_total", Fast, "Receives that completed with an error."},
-		{counters.RequesterFlushErrors, "hca_requester_flush_errors_total", Fast, "Sends, reads and writes given up because their connection had failed or was closed; normal when a job ends."},
-		{counters.ResponderFlushErrors, "hca_responder_flush_errors_total", Fast, "Receives given up because their connection had failed or was closed; normal when a job ends."},
+		{counters.RequesterFlushErrors, "hca_requester_flush_errors_total", Fast, "Sends, reads and writes that were discarded because their connection had failed or was closed; normal when a job ends."},
+		{counters.ResponderFlushErrors, "hca_responder_flush_errors_total", Fast, "Receives that were discarded because their connection had failed or was closed; normal when a job ends."},
 		{counters.RequesterRemoteAccess, "hca_requester_remote_access_errors_total", Fast, "Requests from here that the other side refused: wrong key, address or permission."},
 		{counters.ResponderRemoteAccess, "hca_responder_remote_access_errors_total", Fast, "Requests of other sides that were refused here: wrong key, address or permission."},
 		{counters.RequesterRemoteInvalid, "hca_requester_remote_invalid_requests_total", Fast, "Requests from here that the other side found invalid."},

@@ -13,7 +13,7 @@ func WriteDocument(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nGenerated from the metric catalogue (`make docs`); do not edit.\n\n")
 	b.WriteString("Unknown facts have no series; what that hides shows in `" + Prefix + "exporter_facts_unknown` and `" + Prefix + "exporter_source_up`.\n")
-	b.WriteString("Cadence: **fast** is read for the scrape and shared for 5 s, **medium** at most once in 10 s, **slow** at most once a minute, **rare** once an hour and when a device comes or goes, **probe** is as old as the last probe (its timestamps tell), **config** and **self** are the exporter's own.\n")
+	b.WriteString("Cadence: **fast** is read for the scrape and shared for 5 s, **medium** at most once in 10 s, **slow** at most once a minute, **rare** once an hour and when a device comes or goes, **probe** is as old as the last probe (see its timestamps), **config** and **self** are the exporter's own.\n")
 	b.WriteString("Units are base units; `stateset` has a series for each state, 1 for the current one; `info` is constant 1.\n")
 	writeConventions(&b)
 	group := "-"

@@ -100,7 +100,7 @@ func ethernetRows() []ethernetRow {
 		{counters.StatRemoteFaults, "ethernet_remote_faults_total", "", "Times the other side reported that it receives no valid signal from this port (remote fault of IEEE 802.3)."},
 		{counters.StatCRCErrors, "ethernet_received_crc_errors_total", "", "Frames that arrived damaged (wrong CRC, the frame check sequence) and were dropped: cable, connector or transceiver, or a switch that forwards what it received damaged."},
 		{counters.StatSymbolErrors, "ethernet_symbol_errors_total", "", "Symbols that arrived wrong and that forward error correction did not correct, or that none was there to correct: packets are lost. Cable, connector or transceiver."},
-		{counters.StatFECCorrectedBits, "ethernet_fec_bit_corrections_total", fecMessage, "Bits that forward error correction corrected; normal from 100 Gb/s on, the trend tells of a link that gets worse."},
+		{counters.StatFECCorrectedBits, "ethernet_fec_bit_corrections_total", fecMessage, "Bits that forward error correction corrected; normal from 100 Gb/s on, a rising trend shows a degrading link."},
 		{counters.StatFECCorrectedBlocks, "ethernet_fec_corrected_blocks_total", fecMessage, "Blocks that forward error correction corrected."},
 		{counters.StatFECUncorrectableBlocks, "ethernet_fec_uncorrectable_blocks_total", fecMessage, "Blocks with more errors than forward error correction corrects: packets are lost."},
 

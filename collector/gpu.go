@@ -15,7 +15,7 @@ import (
 var (
 	gpuDriverLoaded = &Family{
 		Name: "gpu_driver_loaded", Type: Gauge,
-		Help:   "1 when NVIDIA's driver is there to be asked; 0 without one, which is no error. Absent while that cannot be told.",
+		Help:   "1 when NVIDIA's driver is loaded and can be queried; 0 without one, which is no error. Absent while that is unknown.",
 		Source: "nvmlInit_v2", Cadence: Fast, Stability: Stable,
 	}
 	gpuDriverInfo = &Family{
@@ -25,7 +25,7 @@ var (
 	}
 	gpuReleased = &Family{
 		Name: "gpu_released", Type: Gauge,
-		Help: "1 while the exporter has let go of all GPUs because it was told to, for maintenance: nothing is known of them meanwhile. " +
+		Help: "1 while the exporter has released all GPUs for maintenance, on request: nothing is known of them during that time. " +
 			"Rules that miss GPUs should be silent then.",
 		Source: "exporter", Cadence: Fast, Stability: Stable,
 	}
@@ -79,7 +79,7 @@ var (
 	}
 	gpuPersistence = &Family{
 		Name: "gpu_persistence_enabled", Type: Gauge, Labels: []string{"uuid"},
-		Help:   "1 when the driver keeps the GPU initialised while nobody uses it.",
+		Help:   "1 when the driver keeps the GPU initialised while no process uses it.",
 		Source: "nvmlDeviceGetPersistenceMode", Cadence: Slow, Stability: Stable,
 	}
 	gpuThrottled = &Family{

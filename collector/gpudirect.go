@@ -18,30 +18,30 @@ var (
 	gpudirectUsable = &Family{
 		Name: "gpudirect_usable", Type: Gauge, Labels: []string{"pci_address", "uuid", "device"},
 		Help: "1 when NCCL would use GPUDirect RDMA between the GPU and its NIC under the host's configuration; 0 when it would not, see gpudirect_blocked. " +
-			"Absent while that cannot be told, see gpudirect_unknown. What a job sets itself is not in it, nor is what its NCCL decided." + gdrLabels,
+			"Absent while that is unknown, see gpudirect_unknown. What a job sets itself is not in it, nor is what its NCCL decided." + gdrLabels,
 		Source: gdrSource, Cadence: Slow, Privilege: "root (CAP_SYS_ADMIN) to see ACS", Stability: Stable,
 	}
 	gpudirectUnusable = &Family{
 		Name: "gpudirect_unusable_gpus", Type: Gauge,
-		Help:   "How many GPUs have gpudirect_usable 0. Absent while that can be told of none.",
+		Help:   "How many GPUs have gpudirect_usable 0. Absent while it is unknown for all of them.",
 		Source: gdrSource, Cadence: Slow, Privilege: "root (CAP_SYS_ADMIN) to see ACS", Stability: Stable,
 	}
 	gpudirectPath = &Family{
 		Name: "gpudirect_path", Type: Gauge, Labels: []string{"pci_address", "uuid", "device", "path"},
 		Help: "1 for the way that NCCL would choose for GPUDirect RDMA: dmabuf, or peermem (a peer-memory module). Absent when it would choose none. " +
-			"NCCL knows nothing of ACS and IOMMU: with them it may be chosen and still not be usable, or nobody may be able to tell." + gdrLabels,
+			"NCCL knows nothing of ACS and IOMMU: with them it may be chosen and still not be usable, or whether it is usable may be unknown." + gdrLabels,
 		Source: gdrSource, Cadence: Slow, Stability: Experimental,
 	}
 	gpudirectBlocked = &Family{
 		Name: "gpudirect_blocked", Type: Gauge, Labels: []string{"pci_address", "uuid", "device", "reason"},
-		Help: "1 for the first reason why GPUDirect RDMA is not used, or does no good: driver (none answers, or it lost the GPU), gpu (the product cannot do it), " +
-			"module (neither a peer-memory module nor dma-buf), override (the driver is told to deny it), distance (further than NCCL allows by default), " +
+		Help: "1 for the first reason why GPUDirect RDMA is not used, or does not help: driver (none answers, or it lost the GPU), gpu (the product cannot do it), " +
+			"module (neither a peer-memory module nor dma-buf), override (the driver is configured to deny it), distance (further than NCCL allows by default), " +
 			"level (NCCL_NET_GDR_LEVEL of the host forbids it), acs (a bridge redirects what they exchange), iommu (it translates). Absent unless it is blocked." + gdrLabels,
 		Source: gdrSource, Cadence: Slow, Stability: Experimental,
 	}
 	gpudirectUnknown = &Family{
 		Name: "gpudirect_unknown", Type: Gauge, Labels: []string{"pci_address", "uuid", "device", "reason"},
-		Help:   "1 while it cannot be told whether NCCL would use GPUDirect RDMA; reason as in exporter_facts_unknown. Absent otherwise." + gdrLabels,
+		Help:   "1 while it is unknown whether NCCL would use GPUDirect RDMA; reason as in exporter_facts_unknown. Absent otherwise." + gdrLabels,
 		Source: gdrSource, Cadence: Slow, Stability: Experimental,
 	}
 	gpudirectPeermemLoaded = &Family{

@@ -64,7 +64,7 @@ var deviceValues = []valueOf[fabric.HCA]{
 		&Family{
 			Name: "hca_restricted", Type: Gauge, Labels: []string{"device"},
 			Help: "1 for a device that belongs to the platform (NVSwitch management bridge) or that the site restricted: nothing but its identity is read. " +
-				"Absent when it cannot be told without privilege.",
+				"Absent when it cannot be determined without privilege.",
 			Source: "config restricted; /sys/class/infiniband/<device>/device/vpd", Cadence: Slow, Privilege: "root for the automatic part (vpd is 0600)", Stability: Stable,
 		},
 		func(h *fabric.HCA) (float64, bool) { return truth(h.Restricted) },

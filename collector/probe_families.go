@@ -89,7 +89,7 @@ var (
 	}
 	probeFault = &Family{
 		Name: "probe_fault_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port", "fault"},
-		Help: "What is wrong, and since when: the begin of the run that said so. It is what alerts read; absent while it is not so. fault: socket (NCCL chose TCP, in a probe that is not about TCP), " +
+		Help: "What is wrong, and since when: the begin of the run that said so. It is what alerts read; absent while it is not so. fault: socket (NCCL chose TCP, in a probe that does not measure TCP), " +
 			"gpudirect (not used, on a network that can), wrong (wrong result), failing (see probe_failing), " +
 			"stale (no success in three intervals though nobody uses the GPUs and it does not fail; since the last one), never_run (though nobody uses the GPUs; since the exporter started). " +
 			"Of bandwidth, see probe_fault_ratio.",
@@ -103,8 +103,8 @@ var (
 	}
 	probeRelease = &Family{
 		Name: "probe_release_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
-		Help: "Time from when the ranks of the last run were killed or asked to close, until the driver showed none of them on the GPUs any more, and no memory in use where nobody else was. " +
-			"Runs that were aborted count too: after an intruder it is what he had to wait for. Absent when that was not so within 10 s, and when nobody looked.",
+		Help: "Time from when the ranks of the last run were killed or asked to close, until the driver showed none of them on the GPUs any more, and no memory in use on GPUs without other processes. " +
+			"Runs that were aborted count too: after an intrusion it is how long that process had to wait. Absent when that was not so within 10 s, and when nobody looked.",
 		Source: "nvmlDeviceGetComputeRunningProcesses, nvmlDeviceGetMemoryInfo", Cadence: Probed, Privilege: probePrivilege, Stability: Experimental,
 	}
 	probeInfo = &Family{

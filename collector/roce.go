@@ -15,7 +15,7 @@ var (
 	roceChainConsistent = &Family{
 		Name: "roce_chain_consistent", Type: Gauge, Labels: []string{"device", "port"},
 		Help: "1 when what NCCL asks for, what the NIC makes of it and what the site expects agree: traffic class, DSCP, priority, PFC, 802.3x pause, buffer, ETS, ECN and CNP. " +
-			"0 when they contradict each other. Absent when that cannot be told, see roce_chain_unknown. Without expected.roce in the configuration only contradictions count.",
+			"0 when they contradict each other. Absent when that is unknown, see roce_chain_unknown. Without expected.roce in the configuration only contradictions count.",
 		Source: "DCB and ethtool netlink, MLNX_OFED files, NCCL configuration, config expected.roce", Cadence: Slow, Stability: Experimental,
 	}
 	roceChainBroken = &Family{
@@ -26,7 +26,7 @@ var (
 	}
 	roceChainUnknown = &Family{
 		Name: "roce_chain_unknown", Type: Gauge, Labels: []string{"device", "port", "step", "reason"},
-		Help: "1 while it cannot be told whether the chain of RoCE settings is consistent; step is the first that is not known. Absent otherwise. " +
+		Help: "1 while it is unknown whether the chain of RoCE settings is consistent; step is the first that is not known. Absent otherwise. " +
 			"traffic_class with not_read means that the host does not set NCCL_IB_TC and jobs may.",
 		Source: "as roce_chain_consistent", Cadence: Slow, Stability: Experimental,
 	}
