@@ -5,6 +5,7 @@ package lint
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -158,7 +159,7 @@ func isDefault(s setting, v ncclconf.Variable) bool {
 // valueFinding turns what ncclconf says of a value into a finding for one release. tell is false where it does not matter to
 // that release.
 func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding, tell bool) {
-	one = Finding{Misread, diagnose.Warning, upper(f.Text), better(f, s)}
+	one = Finding{Misread, diagnose.Warning, upper(f.Text), better(f, s, version)}
 	switch f.Rule {
 	case ncclconf.RuleRejectedValue, ncclconf.RuleWithdrawnValue:
 		if version.AtLeast("2.24") {
@@ -174,9 +175,17 @@ func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding
 	return one, true
 }
 
-// better is the line that was probably meant.
-func better(f fabric.NCCLFinding, s setting) string {
-	line := func(value string) string { return s.Name + "=" + value }
+// better is the line that was probably meant, unless NCCL without it does better: who wrote NCCL_IB_DISABLE=true has RDMA
+// now, and must not be led to lose it.
+func better(f fabric.NCCLFinding, s setting, version Version) string {
+	line := func(value string) string {
+		if slices.ContainsFunc(ncclconf.AdviceOn(s.Name, value), func(a ncclconf.Advice) bool {
+			return Verdict(a.Verdict) == Worse && version.In(a.Releases)
+		}) {
+			return remove
+		}
+		return s.Name + "=" + value
+	}
 	lower := strings.ToLower(strings.TrimSpace(s.Value))
 	switch f.Rule {
 	case ncclconf.RuleNotANumber:

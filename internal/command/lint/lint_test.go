@@ -90,7 +90,7 @@ func TestOutputs(t *testing.T) {
 	code, stdout, _ := lintJob(t, "job.sh", job)
 	want := `job.sh:3  misread  NCCL_IB_DISABLE=true
     NCCL_IB_DISABLE="true" is not a number: NCCL reads 0.
-    Better: NCCL_IB_DISABLE=1
+    Better: remove the line
     Source: src/transport/net_ib/init.cc of NCCL 2.30.7
 job.sh:4  refused  NCCL_ALGO=Ri%,n:g
 `
@@ -115,7 +115,7 @@ job.sh:4  refused  NCCL_ALGO=Ri%,n:g
 	}
 
 	_, stdout, _ = lintJob(t, "job.sh", job, "--output=github")
-	commandtest.Contains(t, stdout, "::warning file=job.sh,line=3,title=NCCL_IB_DISABLE=true%3A misread::NCCL_IB_DISABLE=\"true\" is not a number: NCCL reads 0. Better: NCCL_IB_DISABLE=1\n",
+	commandtest.Contains(t, stdout, "::warning file=job.sh,line=3,title=NCCL_IB_DISABLE=true%3A misread::NCCL_IB_DISABLE=\"true\" is not a number: NCCL reads 0. Better: remove the line\n",
 		"::error file=job.sh,line=4,title=NCCL_ALGO=Ri%25%2Cn%3Ag%3A refused::")
 	if strings.Count(stdout, "\n") != 2 {
 		t.Errorf("%q", stdout)
