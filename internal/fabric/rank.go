@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import (
+	"net/netip"
+	"time"
+)
+
+// RankCandidate is one reading of a process that holds a GPU: the evidence from which the verdict on a job follows: whether it is an
+// NCCL rank and how its data travels. Everything in it belongs to a tenant, who may lie; lists are bounded by the readers.
+type RankCandidate struct {
+	PID    int
+	Start  uint64 // clock ticks since boot, field 22 of /proc/PID/stat: with PID it names one process for ever
+	Parent int
+	User   uint32
+	// Command is the first 15 bytes of the name of the program (comm).
+	Command string
+	At      time.Time
+
+	// GPUs are the UUIDs of the GPUs that NVML lists this PID for; absent: NVML lists none for it.
+	GPUs Fact[[]string]
+	// Workload is what the scheduler calls it, from its control groups and the allow-listed names of its environment.
+	Workload Fact[Workload]
+	Files    Fact[OpenFiles]      // /proc/PID/fd
+	Maps     Fact[MappedFiles]    // /proc/PID/maps, read once for each process and again while no library was found
+	Sockets  Fact[[]Socket]       // TCP sockets whose inode Files has, from sock_diag of the network namespace
+	Verbs    Fact[VerbsUse]       // NETLINK_RDMA resources by PID
+	NetDevs  Fact[[]InterfaceUse] // /proc/PID/net/dev: interfaces of its network namespace
+	Settings Fact[[]NCCLVariable] // NCCL variables of its environment, allow-listed names only
+	Limits   Fact[ProcessLimits]  // /proc/PID/limits and status
+	Devices  Fact[ProcessDevices] // what its mount namespace offers
+	NetNS    Fact[uint64]         // inode of its network namespace
+}
+
+// Workload names the job that a process belongs to. Empty fields are not known. No field is trusted as text: readers
+// accept only the characters that the scheduler itself accepts, and bound the length.
+type Workload struct {
+	Scheduler   string // "slurm", "kubernetes", "container", "none"
+	Job         string // Slurm job id; Kubernetes namespace/pod; container id (12 digits); else the executable's name
+	User        string
+	Container   string // container of the pod
+	Rank, Ranks int    // rank and number of ranks that its environment states, -1 and 0 where it does not
+}
+
+// OpenFiles are the open descriptors of a process by kind.
+type OpenFiles struct {
+	All      int      // descriptors that were read
+	GPUs     []int    // minor numbers of /dev/nvidiaN
+	Uverbs   []string // names of /dev/infiniband/uverbsN
+	Events   int      // anon_inode:[infinibandevent]
+	Sockets  []uint64 // inodes of sockets
+	Complete bool     // all descriptors were read: below the bound, none refused
+}
+
+// MappedFiles are the libraries and segments that a process has mapped.
+type MappedFiles struct {
+	NCCL     string   // path of libnccl as the process names it; only for JSON
+	Version  string   // of NCCL, "2.27.3", from the name of the mapped file; empty: not told by it
+	Torch    bool     // libtorch_cuda, which may have NCCL in it
+	Verbs    bool     // libibverbs
+	Plugins  []string // libnccl-net*.so and the like, base names
+	Segments int      // /dev/shm/nccl-* segments
+}
+
+// Socket is a TCP socket with what tcp_info counts.
+type Socket struct {
+	Inode         uint64
+	Cgroup        uint64 // INET_DIAG_CGROUP_ID, 0: not reported
+	Listening     bool
+	Local, Remote netip.AddrPort
+	Sent          uint64 // tcpi_bytes_acked
+	Received      uint64 // tcpi_bytes_received
+}
+
+// VerbsUse is what the RDMA core keeps for a process, over all devices (RDMA_NLDEV_CMD_RES_CTX_GET, RES_PD_GET,
+// RES_MR_GET, RES_CQ_GET: no firmware command).
+type VerbsUse struct {
+	Devices  []string // that it has contexts on
+	Contexts int
+	PDs      int
+	Regions  int    // memory regions
+	Bytes    uint64 // of all of its memory regions
+	// QueuePairs is half of the use counts of its completion queues: each queue pair counts for its send and its
+	// receive completion queue. NVSHMEM, MPI and UCX have some, too.
+	QueuePairs int
+}
+
+// InterfaceUse is a network interface with the bytes that went through it.
+type InterfaceUse struct {
+	Name           string
+	Received, Sent uint64
+}
+
+// ProcessLimits are limits that RDMA depends on.
+type ProcessLimits struct {
+	Memlock uint64 // soft RLIMIT_MEMLOCK in bytes, math.MaxUint64: unlimited
+	CPUs    string // Cpus_allowed_list
+}
+
+// ProcessDevices is what the mount namespace of a process offers.
+type ProcessDevices struct {
+	Uverbs int // device nodes below /dev/infiniband; 0: it cannot open verbs
+	GPUs   int // device nodes /dev/nvidiaN
+}
