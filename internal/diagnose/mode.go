@@ -57,6 +57,7 @@ const (
 	ModeGPUDivided       = "gpu_divided"
 	ModeMemlock          = "memlock"
 	ModeSocket           = "socket_interface"
+	ModeNCCLOld          = "nccl_old"
 	ModeSurplusGPU       = "gpu_surplus"
 )
 
@@ -92,6 +93,7 @@ func Modes() []Mode {
 		{ID: ModeNUMA, Text: "The firmware reports a wrong NUMA node."},
 		{ID: ModeNICShared, Text: "GPUs share a NIC while another NIC is nearest to no GPU."},
 		{ID: ModeNCCLConfig, Text: "NCCL ignores or misreads a line of the host's configuration."},
+		{ID: ModeNCCLOld, Text: "The NCCL library is older than the site expects."},
 		{ID: ModeNCCLDevices, Text: "NCCL_IB_HCA names missing devices, or matches none that is active."},
 		{ID: ModeRDMAOff, Text: "The host's NCCL configuration disables RDMA for all jobs."},
 		{ID: ModeGPUDriver, Text: "A GPU has no driver that CUDA can use."},

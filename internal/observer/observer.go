@@ -34,6 +34,7 @@ const (
 type Options struct {
 	Sysfs, Procfs, Rootfs string // mount points
 	Netlink               string // folder of recorded answers of a kernel; empty: this kernel's, if Sysfs is
+	LibraryPath           string // LD_LIBRARY_PATH of programs whose NCCL library is looked for; empty: none
 	Devices               fabric.Filter
 	Policy                *fabric.Policy // nil: no expectations
 	NCCL                  NCCLFiles
@@ -121,6 +122,7 @@ type Observer struct {
 	mu       sync.Mutex
 	policy   *fabric.Policy
 	conf     NCCL
+	files    NCCLFiles
 	devices  map[string]*device
 	last     *fabric.Node // the last complete observation
 	lastWant fabric.Want
@@ -225,6 +227,7 @@ func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
 	ob.policy, ob.last = p, nil
+	ob.files = files
 	ob.conf = ncclconf.New(ob.o.Rootfs, files.Environment, files.Home)
 	ob.nccl.forget() // and not another reading: one that hangs would lose a thread with each reload
 }

@@ -76,7 +76,7 @@ func (k *linting) define(f *command.Flags) {
 	f.Switch("env", "Judge the environment that this command has, too.", &k.environment)
 	f.Add("format", "What the files are: conf (nccl.conf), env (environment file), shell, manifest (YAML, JSON); auto: by name and content.",
 		command.Choice(&k.format, lint.Formats()...)).Default(string(lint.FormatAuto))
-	f.Add("nccl-version", "Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: the newest that is known.", command.Into(&k.version, lint.ParseVersion)).PlaceHolder("VERSION")
+	f.Add("nccl-version", "Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: the newest that is known.", command.Into(&k.version, fabric.ParseNCCLVersion)).PlaceHolder("VERSION")
 	f.Switch("host", "Judge for this host, too: its RDMA devices, addresses and interfaces, and its NCCL configuration below that of the job.", &k.host)
 	f.Switch("verbose", "List lines with nothing to say of, too.", &k.verbose)
 	site.AddScenario(f, &k.scenario)
