@@ -110,7 +110,7 @@ job.sh:4  refused  NCCL_ALGO=Ri%,n:g
 		t.Fatal(err)
 	}
 	if !report.Failed || report.Others != 1 || len(report.Lines) != 3 || report.Lines[1].Verdict != "misread" || report.Lines[1].Line != 3 ||
-		report.Lines[1].Findings[0].Better != "NCCL_IB_DISABLE=1" || report.Lines[1].Source != "src/transport/net_ib/init.cc" {
+		report.Lines[1].Findings[0].Better != "remove the line" || report.Lines[1].Source != "src/transport/net_ib/init.cc" {
 		t.Errorf("%+v", report)
 	}
 
