@@ -5,6 +5,7 @@ package rdmanl
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -17,10 +18,8 @@ import (
 func using(t testing.TB, without ...command) *Client {
 	return client(func(requests []netlink.Message) ([]netlink.Message, error) {
 		cmd := command(requests[0].Header.Type & (1<<clientShift - 1))
-		for _, c := range without {
-			if c == cmd {
-				return refuse(unix.EINVAL)(requests)
-			}
+		if slices.Contains(without, cmd) {
+			return refuse(unix.EINVAL)(requests)
 		}
 		return answer(recording(t, cmd.String())...)(requests)
 	})
