@@ -15,3 +15,16 @@ func Newest() Version {
 	v, _ := fabric.ParseNCCLVersion(ncclconf.NewestNCCL)
 	return v
 }
+
+// LibraryVersion returns the release of the NCCL library of a node and its path, else the given release.
+func LibraryVersion(node *fabric.Node, otherwise Version) (v Version, path string) {
+	found, known := node.NCCL.Library.Get()
+	if !known {
+		return otherwise, ""
+	}
+	v, err := fabric.ParseNCCLVersion(found.Version)
+	if err != nil {
+		return otherwise, ""
+	}
+	return v, found.Path
+}

@@ -36,6 +36,7 @@ const (
 	outputText   output = "text"
 	outputJSON   output = "json"
 	outputGitHub output = "github"
+	outputSARIF  output = "sarif"
 )
 
 // linting is one call of the command.
@@ -48,7 +49,9 @@ type linting struct {
 	environment bool
 	format      lint.Format
 	version     lint.Version
+	versioned   bool // --nccl-version is given
 	host        bool
+	capture     string              // file; empty: none
 	scenario    *simulator.Scenario // nil: none
 	output      output
 	verbose     bool
@@ -72,19 +75,26 @@ func (k *linting) command() *command.Command {
 
 func (k *linting) define(f *command.Flags) {
 	f.Argument("file", "Files to read; - is the standard input. Without any and without --env: the NCCL configuration of the node.", command.Append(&k.files, parseArgument))
-	f.Add("output", "Format: text, json, github (annotations of a workflow).", command.Choice(&k.output, outputText, outputJSON, outputGitHub)).Short('o').Default(string(outputText))
+	f.Add("output", "Format: text, json, github (annotations of a workflow), sarif (SARIF 2.1.0, for code scanning).", command.Choice(&k.output, outputText, outputJSON, outputGitHub, outputSARIF)).Short('o').Default(string(outputText))
 	f.Switch("env", "Judge the environment that this command has, too.", &k.environment)
 	f.Add("format", "What the files are: conf (nccl.conf), env (environment file), shell, manifest (YAML, JSON); auto: by name and content.",
 		command.Choice(&k.format, lint.Formats()...)).Default(string(lint.FormatAuto))
-	f.Add("nccl-version", "Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: the newest that is known.", command.Into(&k.version, fabric.ParseNCCLVersion)).PlaceHolder("VERSION")
+	f.Add("nccl-version", "Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: with --host that of the library found on it, else the newest that is known.", command.Into(&k.version, fabric.ParseNCCLVersion)).PlaceHolder("VERSION")
 	f.Switch("host", "Judge for this host, too: its RDMA devices, addresses and interfaces, and its NCCL configuration below that of the job.", &k.host)
 	f.Switch("verbose", "List lines with nothing to say of, too.", &k.verbose)
 	site.AddScenario(f, &k.scenario)
+	f.Add("capture", "Judge for the node of this capture (see the command capture) instead of this host.", command.Input(&k.capture)).PlaceHolder("FILE")
 	f.Check(func() error {
-		if k.host && k.scenario != nil {
+		switch {
+		case k.host && k.scenario != nil:
 			return errors.New("--host and --scenario: expected at most one of them")
+		case k.host && k.capture != "":
+			return errors.New("--host and --capture: expected at most one of them")
+		case k.capture != "" && k.scenario != nil:
+			return errors.New("--capture and --scenario: expected at most one of them")
 		}
-		k.host = k.host || k.ofHost() && k.scenario == nil
+		k.host = k.host || k.ofHost() && k.scenario == nil && k.capture == ""
+		k.versioned = f.Given("nccl-version")
 		return nil
 	})
 }
@@ -106,22 +116,27 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 		c.Complain(err)
 		return exitUnjudged
 	}
-	var node *fabric.Node
-	if k.host || k.scenario != nil {
-		if node, _, err = k.site.ObserveOnce(ctx, k.scenario, collector.CheckWants(), 0, k.log.Logger(c.Stderr)); err != nil {
-			c.Complain(err)
-			return exitUnjudged
-		}
+	node, err := k.observe(ctx, c)
+	if err != nil {
+		c.Complain(err)
+		return exitUnjudged
 	}
 	if k.ofHost() {
 		inputs = lint.HostInputs(node)
 	}
-	result := lint.Judge(inputs, k.version, node)
+	version, found := k.version, ""
+	if k.host && !k.versioned {
+		version, found = lint.LibraryVersion(node, k.version)
+	}
+	result := lint.Judge(inputs, version, node)
+	result.Library = found
 	switch k.output {
 	case outputJSON:
 		err = writeJSON(c.Stdout, &result)
 	case outputGitHub:
 		err = writeGitHub(c.Stdout, &result)
+	case outputSARIF:
+		err = writeSARIF(c.Stdout, &result)
 	default:
 		err = writeText(command.Raw(c.Stdout), &result, k.verbose, command.Colours(c.Stdout))
 	}
@@ -137,6 +152,25 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 		return exitUndecided
 	}
 	return exitFine
+}
+
+// observe observes the node to judge for, if there is one.
+func (k *linting) observe(ctx context.Context, c *command.Call) (*fabric.Node, error) {
+	if !k.host && k.scenario == nil && k.capture == "" {
+		return nil, nil
+	}
+	at := *k.site
+	at.LibraryPath = os.Getenv("LD_LIBRARY_PATH")
+	if k.capture != "" {
+		of, _, done, err := at.Replay(k.capture)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		at = *of
+	}
+	node, _, err := at.ObserveOnce(ctx, k.scenario, collector.CheckWants(), 0, k.log.Logger(c.Stderr))
+	return node, err
 }
 
 // read reads all inputs. What cannot be read is an error of its own, whatever else could be.

@@ -29,6 +29,14 @@ func text(f lint.Finding) string {
 	return "NCCL does what the line says."
 }
 
+// advice is a finding in words, with what is better.
+func advice(f lint.Finding) string {
+	if f.Better == "" {
+		return text(f)
+	}
+	return text(f) + " Better: " + f.Better
+}
+
 // place is a line of an input; an environment has none.
 func place(l *lint.Line) string {
 	if l.Number == 0 {
@@ -95,7 +103,11 @@ func writeText(w io.Writer, r *lint.Result, verbose bool, paint command.Painter)
 			indent(&b, "Source: "+s)
 		}
 	}
-	fmt.Fprintf(&b, "NCCL %s: %d failed, %d undecided, %d with a note, %d without a finding", r.Version, failed, undecided, noted, fine)
+	release := r.Version.String()
+	if r.Library != "" {
+		release += " (library found: " + command.OneLine(r.Library) + ")"
+	}
+	fmt.Fprintf(&b, "NCCL %s: %d failed, %d undecided, %d with a note, %d without a finding", release, failed, undecided, noted, fine)
 	if r.Others > 0 {
 		fmt.Fprintf(&b, "; %s not judged: other software reads them", spelling.Plural(r.Others, "setting is", "settings are"))
 	}
@@ -129,10 +141,11 @@ type (
 func writeJSON(w io.Writer, r *lint.Result) error {
 	report := struct {
 		Version string `json:"nccl_version"`
+		Library string `json:"nccl_library,omitempty"` // missing: the version was named, or is the newest
 		Failed  bool   `json:"failed"`
 		Others  int    `json:"other_settings"`
 		Lines   []line `json:"lines"`
-	}{r.Version.String(), r.Failed(), r.Others, []line{}}
+	}{r.Version.String(), r.Library, r.Failed(), r.Others, []line{}}
 	for i := range r.Lines {
 		l := &r.Lines[i]
 		one := line{l.File, l.Number, l.Name, l.Value, string(l.Worst().Verdict), l.Source, l.Release, nil}
@@ -158,12 +171,8 @@ func writeGitHub(w io.Writer, r *lint.Result) error {
 			if kind == "" {
 				continue
 			}
-			message := text(f)
-			if f.Better != "" {
-				message += " Better: " + f.Better
-			}
 			fmt.Fprintf(&b, "::%s file=%s,line=%d,title=%s::%s\n", kind, property.Replace(l.File), max(l.Number, 1),
-				property.Replace(assignment(l)+": "+string(f.Verdict)), data.Replace(message))
+				property.Replace(assignment(l)+": "+string(f.Verdict)), data.Replace(advice(f)))
 		}
 	}
 	_, err := w.Write(b.Bytes())
