@@ -25,8 +25,10 @@ type Node struct {
 	GPUDirect GPUDirect
 	GDR       []GDR `fact:"derived"`
 	NCCL      NCCLConfig
-	Policy    *Policy // what the site expects; never nil
-	Sources   []Source
+	// Inside is what a job finds here, where that is wanted: nil otherwise.
+	Inside  *Inside
+	Policy  *Policy // what the site expects; never nil
+	Sources []Source
 	// Commands is what drivers were asked so far, for all devices together.
 	Commands Commands
 	// Uncached is how often a file of sysfs was opened for one read, because no descriptor was left to keep it open with.
@@ -66,6 +68,7 @@ const (
 	WantDCQCN                     // parameters of congestion control
 	WantPCI                       // links, errors and settings of GPUs, NICs and bridges; where they are comes with WantHCA
 	WantGPU                       // what NVML reports of GPUs, and the kernel of GPUDirect RDMA; and all of WantPCI
+	WantInside                    // what a job finds in the place where this process runs
 	WantDaemons                   // daemons that start jobs, and what these may lock
 )
 
@@ -181,4 +184,5 @@ const (
 	SourceDCQCN    = "dcqcn"      // parameters of congestion control of one network interface
 	SourcePCI      = "pci"        // GPUs, NICs and bridges on the PCI bus
 	SourceGPU      = "gpu"        // NVML, in a worker process
+	SourceInside   = "inside"     // device nodes, limits and libraries of this process
 )

@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path"
 	"path/filepath"
@@ -137,29 +138,76 @@ func names(dir string, most int) []string {
 	return list
 }
 
-// cached returns the paths that the loader's cache has for a name. ldconfig lets strings share their ends (glibc 2.33), so
-// the name may be there as the end of a path only.
+// cached returns the paths that the loader's cache has for a name.
 func cached(root, name string) []string {
-	opened, err := ownership.Open(root, "/etc/ld.so.cache")
-	if err != nil {
-		return nil
-	}
-	defer opened.File.Close()
-	cache, err := io.ReadAll(io.LimitReader(opened.File, maxLoaderFile))
-	if err != nil {
-		return nil
-	}
 	var found []string
-	for rest := cache; len(found) < maxCandidates; {
-		before, after, more := bytes.Cut(rest, []byte("/"+name+"\x00"))
-		if !more {
-			break
+	for dir := range foldersInCache(root, "/"+name+"\x00") {
+		found = append(found, dir+"/"+name)
+	}
+	return found
+}
+
+// cachedFolders returns the folders in which the loader's cache has libraries whose name begins so.
+func cachedFolders(root, prefix string) []string {
+	return slices.Collect(foldersInCache(root, "/"+prefix))
+}
+
+// foldersInCache yields what stands before a text in the paths of the loader's cache. ldconfig lets strings share their ends
+// (glibc 2.33), so the name may be there as the end of a path only.
+func foldersInCache(root, text string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		opened, err := ownership.Open(root, "/etc/ld.so.cache")
+		if err != nil {
+			return
 		}
-		dir := before[bytes.LastIndexByte(before, 0)+1:]
-		if len(dir) > 0 && dir[0] == '/' && len(dir) < maxPath {
-			found = append(found, string(dir)+"/"+name)
+		defer opened.File.Close()
+		rest, err := io.ReadAll(io.LimitReader(opened.File, maxLoaderFile))
+		if err != nil {
+			return
 		}
-		rest = after
+		for range maxCandidates {
+			before, after, more := bytes.Cut(rest, []byte(text))
+			if !more {
+				return
+			}
+			dir := before[bytes.LastIndexByte(before, 0)+1:]
+			if len(dir) > 0 && dir[0] == '/' && len(dir) < maxPath && !yield(string(dir)) {
+				return
+			}
+			rest = after
+		}
+	}
+}
+
+// maxFiles bounds the entries of a folder that are looked at.
+const maxFiles = 1 << 16
+
+// Matching returns the absolute paths, below root, of shared libraries whose name begins so, in the folders of libraryPath, in
+// the loader's cache and in the folders that the loader always searches.
+func Matching(root, prefix, libraryPath string) []string {
+	var dirs []string
+	for _, dir := range Folders(libraryPath) {
+		if filepath.IsAbs(dir) && len(dirs) < maxFolders {
+			dirs = append(dirs, dir)
+		}
+	}
+	dirs = append(dirs, cachedFolders(root, prefix)...)
+	dirs = append(dirs, StandardFolders(root)...)
+	slices.Sort(dirs)
+	var found []string
+	for _, dir := range slices.Compact(dirs) {
+		found = append(found, Files(root, dir, prefix)...)
+	}
+	return found
+}
+
+// Files returns the absolute paths, below root, of shared libraries in one folder whose name begins so.
+func Files(root, dir, prefix string) []string {
+	var found []string
+	for _, name := range names(filepath.Join(root, dir), maxFiles) {
+		if strings.HasPrefix(name, prefix) && strings.Contains(name, ".so") {
+			found = append(found, path.Join(dir, name))
+		}
 	}
 	return found
 }

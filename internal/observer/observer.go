@@ -115,6 +115,7 @@ type Observer struct {
 	netdevs *reading[netDevs]
 	pci     *reading[pciFacts]
 	gpus    *reading[gpuFacts]
+	inside  *reading[fabric.Inside]
 	wires   wires
 	// gpusClosed is used in the lane of gpus only.
 	gpusClosed bool
@@ -212,6 +213,7 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 		netdevs: newReading[netDevs](stuckAfter),
 		pci:     newReading[pciFacts](stuckAfter),
 		gpus:    newReading[gpuFacts](stuckAfter),
+		inside:  newReading[fabric.Inside](stuckAfter),
 		wires:   wires{ethernet: o.Ethernet, meters: map[string]meter{}},
 		devices: map[string]*device{}, troubled: map[sourceID]map[fabric.Reason]bool{}, asked: fabric.Commands{},
 	}
@@ -302,6 +304,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if want&wantNCCLFiles != 0 {
 		ob.nccl.refresh(ctx, since[fabric.NCCLConfig](now, ob.o.SlowInterval), ob.readNCCL)
 	}
+	ob.observeInside(ctx, n, want)
 	ob.assemblePCI(ctx, n, want, pciDone)
 	if began := ob.assembleGPUs(ctx, n, want, gpuDone); began.Before(oldest) {
 		oldest = began

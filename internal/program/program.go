@@ -45,6 +45,7 @@ func New(o *Options) command.Line {
 			capture.New(s, log),
 			topology.New(s, log),
 			check.New(s, log),
+			check.NewPreflight(s, log),
 			lint.New(s, log),
 			probe.New(s, log, e.Probing),
 			rules.New(s),

@@ -169,7 +169,11 @@ func (k *linting) observe(ctx context.Context, c *command.Call) (*fabric.Node, e
 		defer done()
 		at = *of
 	}
-	node, _, err := at.ObserveOnce(ctx, k.scenario, collector.CheckWants(), 0, k.log.Logger(c.Stderr))
+	want := collector.CheckWants()
+	if k.host && k.environment { // this is the place of the job
+		want |= fabric.WantInside
+	}
+	node, _, err := at.ObserveOnce(ctx, k.scenario, want, 0, k.log.Logger(c.Stderr))
 	return node, err
 }
 
