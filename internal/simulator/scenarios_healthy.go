@@ -47,6 +47,12 @@ func healthyScenarios() []Scenario {
 				"functions lack the counters of the link. Nothing is reported.",
 		},
 		{
+			Name: "healthy-128-ports", Platform: "sriov-rails",
+			Summary: "nothing is wrong with a node that has 128 RDMA ports",
+			Truth: "mlx5_0 to mlx5_15 are the 16 physical ports of the cluster network. Each has seven virtual functions, which belong to the " +
+				"containers of seven tenants and are no compute ports of this node. Nothing is reported.",
+		},
+		{
 			Name: "healthy-two-port", Platform: "two-port",
 			Summary: "nothing is wrong with a node whose NICs have two ports",
 			Truth: "mlx5_0 and mlx5_1 are one card: their image GUID says so. mlx4_0 is one device with ports 1 and 2, whose " +
