@@ -45,7 +45,7 @@ func healthyScenarios() []Scenario {
 		},
 		{
 			Name: "healthy-128-ports", Platform: "sriov-rails",
-			Summary: "nothing is wrong with a node that has 128 RDMA ports",
+			Summary: "healthy node with 128 RDMA ports",
 			Truth: "mlx5_0 to mlx5_15 are the 16 physical ports of the cluster network. Each has seven virtual functions, which belong to the " +
 				"containers of seven tenants and are no compute ports of this node. Nothing is reported.",
 		},
