@@ -78,7 +78,7 @@ are suppressed for 30 minutes after the boot. Load the files in ` + "`alerts/*.r
 			}
 		}
 	}
-	b.WriteString("\n## What is tested\n\nWith promtool; each line is a scene with everything that must stay silent beside what must fire.\n\n")
+	b.WriteString("\n## What is tested\n\nTested with promtool. Each line is one test: alerts that must fire, and all others that must stay silent.\n\n")
 	var names []string
 	for _, c := range testCases(t) {
 		if line := fmt.Sprintf("- %s ([%s](../alerts/%s))\n", c.test, c.file, c.file); !slices.Contains(names, line) {
