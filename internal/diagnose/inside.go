@@ -179,7 +179,7 @@ func judgeInsideDevices(n *fabric.Node, v *verdicts) {
 		v.ok(Subject{})
 		return
 	}
-	given := n.Inside.GivenGPUs().Or(nil)
+	given, known := n.Inside.GivenGPUs().Get()
 	var away []string
 	for i := range n.HCAs {
 		h := &n.HCAs[i]
@@ -188,11 +188,17 @@ func judgeInsideDevices(n *fabric.Node, v *verdicts) {
 			continue
 		}
 		for _, g := range given {
-			if gpu := n.PCI.Function(g.Address); gpu != nil && n.Distance(gpu, f).Or(fabric.DistanceSYS) <= fabric.DistanceP2C {
+			gpu := n.PCI.Function(g.Address)
+			known = known && gpu != nil
+			if gpu != nil && n.Distance(gpu, f).Or(fabric.DistanceSYS) <= fabric.DistanceP2C {
 				away = append(away, h.Name)
 				break
 			}
 		}
+	}
+	if moved := elsewhere(n); len(away) == 0 && !known && len(moved) > 0 {
+		v.unknown(Subject{}, fabric.ReasonMissing, "Other network namespaces have RDMA devices such as "+moved[0].Device+"; whether they are near a GPU of the job is unknown.")
+		return
 	}
 	if len(away) > 0 {
 		v.failed(Subject{}, Verdict{

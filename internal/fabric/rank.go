@@ -76,6 +76,7 @@ type Socket struct {
 	Local, Remote netip.AddrPort
 	Sent          uint64 // tcpi_bytes_acked
 	Received      uint64 // tcpi_bytes_received
+	Counted       bool   // Sent and Received were told: not of a listener, nor by Linux before 4.2
 }
 
 // VerbsUse is what the RDMA core keeps for a process, over all devices (RDMA_NLDEV_CMD_RES_CTX_GET, RES_PD_GET,
