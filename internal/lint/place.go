@@ -91,6 +91,8 @@ func (k *onNode) plugin() {
 		}
 	}
 	switch {
+	case listed && named && len(missing) > 0:
+		k.add(name, Finding{WrongHere, diagnose.Critical, fmt.Sprintf("There is no plugin %s here, and NCCL itself has the networks %s alone: with NCCL_NET=%s it fails", few(missing), strings.Join(networks, " and "), network), "add its folder to LD_LIBRARY_PATH, or remove both lines"})
 	case listed && len(missing) > 0:
 		k.add(name, Finding{WrongHere, diagnose.Warning, fmt.Sprintf("There is no plugin %s here: NCCL goes on without it, and uses its own networks", few(missing)), "add its folder to LD_LIBRARY_PATH, or remove the line"})
 	case named && !listed && len(found) == 0:
