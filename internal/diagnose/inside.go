@@ -274,7 +274,7 @@ func judgeInsideProvider(n *fabric.Node, v *verdicts) {
 		default:
 			v.failed(s, Verdict{
 				What:        "libibverbs has no driver for devices of " + h.Driver.Value,
-				Evidence:    "There is no lib" + library + "-rdmav<N>.so beside " + n.Inside.Libverbs.Value.Path + "; drivers found: " + strings.TrimPrefix(few(have)+", "+fmt.Sprint(len(have))+" in all", ", ") + ".",
+				Evidence:    "There is no lib" + library + "-rdmav<N>.so beside " + n.Inside.Libverbs.Value.Path + "; drivers found: " + cmp.Or(few(have), "none") + ".",
 				Consequence: overTCP, Remedy: "Install the drivers in the image: apt-get install ibverbs-providers, or dnf install libibverbs, of the same release as libibverbs.",
 			})
 		}

@@ -71,9 +71,13 @@ func parseCheck(s string) (*diagnose.Check, error) {
 }
 
 func checkIDs() []string {
-	all := idsOf(slices.Concat(diagnose.Catalogue(), diagnose.Inside()))
-	slices.Sort(all)
-	return slices.Compact(all)
+	all := idsOf(diagnose.Catalogue())
+	for _, id := range idsOf(diagnose.Inside()) {
+		if !slices.Contains(all, id) {
+			all = append(all, id)
+		}
+	}
+	return all
 }
 
 // catalogue returns the ids of the checks that can be made in this place.

@@ -130,7 +130,7 @@ func (r *Reader) verbsNode(dir, name string, now time.Time) fabric.VerbsNode {
 	if err != nil {
 		return unknown(err)
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return unknown(err)
