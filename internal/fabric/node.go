@@ -82,6 +82,8 @@ type Host struct {
 	RDMANetNS Fact[NetNSMode]
 	// Hypervisor says that this is a virtual machine (flags of /proc/cpuinfo); unknown where processors do not tell.
 	Hypervisor Fact[bool]
+	// NetNS is the inode of the network namespace of the node; only read with WantRanks.
+	NetNS Fact[uint64]
 	// Daemons are those that start jobs and containers, by name and PID. It is empty where the node shows none.
 	Daemons Fact[[]Daemon]
 }
