@@ -16,7 +16,7 @@ const (
 	quietRate = 1e6  // bytes per second that are none
 	busyFrom  = 0.3  // utilization of a GPU at work
 
-	leastInterval = 2 * time.Second // between two readings that are compared: rates over less say little
+	leastInterval = time.Second // between two readings that are compared: rates over less say little
 	mostInterval  = 10 * time.Minute
 )
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 )
 
 // Transport is how NCCL moves data between nodes.
@@ -183,3 +184,6 @@ type Jobs struct {
 	// Impaired is GPU time in seconds by UUID and impairment, since the Tracker began.
 	Impaired map[string]map[Impairment]float64
 }
+
+// Wants is what a node has to be observed for.
+const Wants = fabric.WantRanks | fabric.WantGID | fabric.WantQoS

@@ -70,7 +70,7 @@ func (e *evidence) spans() bool { return len(e.bootstrap) > 0 || e.size > len(e.
 func (e *evidence) verdictOf(r *observed) Verdict {
 	switch {
 	case r.sign == signNone:
-		return Verdict{Transport: Unknown, Reason: NoCommunicator, Evidence: []string{"no RAS listener, no /dev/shm/nccl-* segment, no verbs context and no bootstrap connection"}}
+		return Verdict{Transport: Unknown, Reason: NoCommunicator, Evidence: []string{"no RAS listener, no /dev/shm/nccl-* segment and no verbs context"}}
 	case !r.compared:
 		return Verdict{Transport: Unknown, Reason: FirstReading}
 	}
