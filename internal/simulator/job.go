@@ -98,13 +98,18 @@ func (r JobRank) at(n *Node, w fabric.Workload, step int, now time.Time) fabric.
 	return c
 }
 
-// quietRDMA stops the RDMA traffic of the node.
+// quietRDMA stops the RDMA traffic of the node, and what the statistics of its interfaces count of it.
 func (n *Node) quietRDMA() {
 	for i := range n.HCAs {
 		stop(n.HCAs[i].HW)
 		for k := range n.HCAs[i].Ports {
 			stop(n.HCAs[i].Ports[k].PMA)
 			stop(n.HCAs[i].Ports[k].HW)
+		}
+		for k := range n.NetDevs {
+			if d := &n.NetDevs[k]; d.PCI == n.HCAs[i].PCI {
+				stop(d.Stats)
+			}
 		}
 	}
 }
