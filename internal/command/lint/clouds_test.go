@@ -133,4 +133,3 @@ func release(r recommendation) string {
 	}
 	return r.release
 }
-

@@ -5,7 +5,6 @@ package lint
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -70,7 +69,7 @@ func TestSuggestionsAreClean(t *testing.T) {
 	}
 	network := map[string]string{}
 	for _, scenario := range simulator.Scenarios() {
-		node, _, err := new(site.Site).ObserveOnce(t.Context(), &scenario, collector.CheckWants(), 0, slog.New(slog.NewTextHandler(io.Discard, nil)))
+		node, _, err := new(site.Site).ObserveOnce(t.Context(), &scenario, collector.CheckWants(), 0, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
