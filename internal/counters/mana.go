@@ -4,7 +4,8 @@ package counters
 
 // mana drives the network adapter of Azure. Its RDMA counters came after Linux 6.12.
 var mana = driver{
-	names: []string{"mana"},
+	names:  []string{"mana"},
+	traits: Traits{DMABuf: Linux{6, 15}, OrdinaryNIC: true},
 	counters: []Table{
 		{
 			Name: "mana", Place: PlacePort,

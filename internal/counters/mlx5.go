@@ -4,7 +4,8 @@ package counters
 
 // mlx5 drives ConnectX-4 and later and BlueField, and their subfunctions. Names are those of Linux 6.12.
 var mlx5 = driver{
-	names: []string{"mlx5_core", "mlx5_core.sf"},
+	names:  []string{"mlx5_core", "mlx5_core.sf"},
+	traits: Traits{DMABuf: Linux{5, 12}, PCPUntilDSCP: true},
 	counters: []Table{
 		{
 			Name: "mlx5", Place: PlacePort,
