@@ -36,6 +36,8 @@ type Node struct {
 	Flaps     []Flap
 	NCCL      NCCL
 	Jobs      []Job
+
+	unsound []error // what is wrong with the tables that the node is built from
 }
 
 // Host is the machine itself.
