@@ -64,7 +64,7 @@ func findBrowser(name string) (string, error) {
 func openBrowser(ctx context.Context, program string) (_ context.Context, cancel func(), err error) {
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(program), chromedp.DisableGPU,
 		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"))
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.*"))
 	ctx, ended := chromedp.NewExecAllocator(ctx, options...)
 	ctx, closed := chromedp.NewContext(ctx)
 	cancel = func() { closed(); ended() }
