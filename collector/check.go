@@ -17,31 +17,31 @@ import (
 var (
 	checkFailed = &Family{
 		Name: "check_failed", Type: Gauge, Labels: []string{"check", "severity", "device", "port", "uuid", "pci_address", trainingJob},
-		Help: "What a check (docs/CHECKS.md) found: 1 for each subject that it fails for; one 0, without a subject, while it passes for all it could judge. " +
-			"What it could not judge is in check_unknown; there is no 0 while that is everything, or where the check does not apply. severity: critical, warning, info. " +
-			"Labels that do not apply are empty: port where the whole device is meant, device and uuid where the node is. A GPU has a uuid or, where " +
-			"its driver does not tell it, a pci_address. training_job is left out where no job is known. Checks that compare readings have no series: alert rules see more of the past.",
+		Help: "Result of a check (docs/CHECKS.md): 1 for each subject for which it fails; one 0, without a subject, if it passes for all subjects that it could judge. " +
+			"Subjects that it could not judge are in check_unknown; there is no 0 if it could judge none, or does not apply. severity: critical, warning, info. " +
+			"Labels that do not apply are empty: port for a whole device, device and uuid for the node. A GPU has a uuid or, if its driver does not report it, " +
+			"a pci_address. training_job is omitted if no job is known. Checks that compare two readings have no series, because alert rules see more of the past.",
 		Source: "internal/diagnose", Cadence: Fast, Stability: Stable,
 	}
 	checkUnknown = &Family{
 		Name: "check_unknown", Type: Gauge, Labels: []string{"check", "severity", "device", "port", "uuid", "pci_address", trainingJob, "reason"},
-		Help:   "1 while a check cannot judge its subject; reason says why not, as in exporter_facts_unknown. Absent otherwise. The other labels are those of check_failed, of which there may be a 0 for what else it passes for.",
+		Help:   "1 while a check cannot judge its subject, with the reason as in exporter_facts_unknown. Absent otherwise. The other labels are those of check_failed, which may be 0 at the same time if the check passes for all other subjects.",
 		Source: "internal/diagnose", Cadence: Fast, Stability: Stable,
 	}
 	checkTimestamp = &Family{
 		Name: "check_timestamp_seconds", Type: Gauge, Unit: "seconds",
-		Help:   "When the checks were made, in seconds since the epoch. Only in the file that check --textfile writes: a file may be old, a scrape is not.",
+		Help:   "Time at which the checks were run, in seconds since the epoch. Only in the file of check --textfile, which may be outdated.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	checkError = &Family{
 		Name: "check_error", Type: Gauge,
-		Help: "1 if the last run of check --textfile could not make its checks, because its command line or the configuration is wrong, the node could not be looked at, or no check applies to it; " +
-			"else 0. The verdicts in the file are then those of check_timestamp_seconds, if there are any. Only in that file.",
+		Help: "1 if the last run of check --textfile could not run the checks, because its command line or the configuration is wrong, the node could not be read, or no check applies to it; " +
+			"0 otherwise. If it is 1, the verdicts in the file, if any, are those of check_timestamp_seconds. Only in that file.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	checkRunTimestamp = &Family{
 		Name: "check_run_timestamp_seconds", Type: Gauge, Unit: "seconds",
-		Help:   "When check --textfile last ran, in seconds since the epoch, whether it could make its checks (check_error 0) or not. Only in the file that it writes.",
+		Help:   "Time of the last run of check --textfile, in seconds since the epoch, even if it could not run the checks (check_error 1). Only in the file that it writes.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 )

@@ -20,7 +20,7 @@ var (
 	}
 	cmReceivedDuplicates = &Family{
 		Name: "cm_received_duplicates_total", Type: Counter, Labels: []string{"device", "port", "message"},
-		Help:   "Messages of the connection manager received again, because the other side missed the answer. Kernel names: cm_rx_duplicates.",
+		Help:   "Duplicate messages of the connection manager received, because the remote side did not receive the answer. Kernel names: cm_rx_duplicates.",
 		Source: cmSource, Cadence: Slow, Stability: Experimental,
 	}
 	cmTransmitted = &Family{
@@ -30,7 +30,7 @@ var (
 	}
 	cmTransmitRetries = &Family{
 		Name: "cm_transmit_retries_total", Type: Counter, Labels: []string{"device", "port", "message"},
-		Help:   "Messages of the connection manager sent again, because no answer came in time. Kernel names: cm_tx_retries.",
+		Help:   "Messages of the connection manager sent again, because no answer arrived in time. Kernel names: cm_tx_retries.",
 		Source: cmSource, Cadence: Slow, Stability: Experimental,
 	}
 )

@@ -22,25 +22,25 @@ var (
 	}
 	hwCountersTotal = &Family{
 		Name: "hca_hw_counters_total", Type: Counter, Labels: []string{"device", "port", "counter"},
-		Help: "Hardware counters that have no metric of their own, under the name and in the unit of the kernel; at most 64 a port. " +
+		Help: "Hardware counters that have no metric of their own, with the kernel's name and unit; at most 64 per port. " +
 			"port is empty for counters of the whole device. " +
-			"A name that docs/COUNTERS.md does not list is only taken to be a counter.",
+			"Names that docs/COUNTERS.md does not list are assumed to be counters.",
 		Source: hwSource, Cadence: Fast, Stability: Experimental,
 	}
 	hwCountersValue = &Family{
 		Name: "hca_hw_counters_value", Type: Gauge, Labels: []string{"device", "port", "counter"},
-		Help: "What drivers show among their hardware counters though it goes up and down, under the name and in the unit of the kernel. " +
+		Help: "Values that drivers list among their hardware counters although they are gauges, with the kernel's name and unit. " +
 			"port is empty for values of the whole device.",
 		Source: hwSource, Cadence: Fast, Stability: Experimental,
 	}
 	hwCountersDropped = &Family{
 		Name: "hca_hw_counters_dropped", Type: Gauge, Labels: []string{"device", "port"},
-		Help:   "How many hardware counters have no series because there are more than 64 without a metric of their own; absent when there are none.",
+		Help:   "Number of hardware counters without a series, because more than 64 have no metric of their own; absent if there are none.",
 		Source: hwSource, Cadence: Fast, Stability: Experimental,
 	}
 	hwCountersLifespan = &Family{
 		Name: "hca_hw_counters_lifespan_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"device", "port"},
-		Help:   "How long the kernel answers reads of the port's hardware counters from memory before it asks the device again.",
+		Help:   "Time for which the kernel caches the port's hardware counters before it reads them from the device again.",
 		Source: "/sys/class/infiniband/<device>/ports/<port>/hw_counters/lifespan", Cadence: Slow, Stability: Stable,
 	}
 )
@@ -70,8 +70,8 @@ type countRow struct {
 }
 
 const (
-	rdmaOnly = " With headers, as the hardware counts them. All traffic of an InfiniBand port, IP over InfiniBand included; on Ethernet RDMA only, TCP is not in it."
-	ibLink   = " Of InfiniBand links: an Ethernet port has a series only while it is not 0; look at the network interface."
+	rdmaOnly = " Includes headers, as the hardware counts them. On InfiniBand all traffic, including IP over InfiniBand; on Ethernet RDMA only, without TCP."
+	ibLink   = " For InfiniBand links: an Ethernet port has a series only if it is not 0; use the counters of the network interface instead."
 )
 
 // ofInfiniBand tells whether it happens on InfiniBand links only. An Ethernet port has the counters of that standard too,
@@ -89,57 +89,57 @@ func ofInfiniBand(m counters.Meaning) bool {
 
 func countRows() []countRow {
 	return []countRow{
-		{counters.TransmittedBytes, "hca_port_transmitted_data_bytes_total", Fast, "Bytes that the port sent." + rdmaOnly},
-		{counters.ReceivedBytes, "hca_port_received_data_bytes_total", Fast, "Bytes that the port received." + rdmaOnly},
-		{counters.TransmittedPackets, "hca_port_transmitted_packets_total", Fast, "Packets that the port sent; on Ethernet RDMA only."},
-		{counters.ReceivedPackets, "hca_port_received_packets_total", Fast, "Packets that the port received; on Ethernet RDMA only."},
-		{counters.TransmittedUnicastPackets, "hca_port_transmitted_unicast_packets_total", Slow, "Packets to one receiver that the port sent; on Ethernet RDMA only."},
-		{counters.ReceivedUnicastPackets, "hca_port_received_unicast_packets_total", Slow, "Packets to one receiver that the port received; on Ethernet RDMA only."},
-		{counters.TransmittedMulticastPackets, "hca_port_transmitted_multicast_packets_total", Slow, "Packets to many receivers that the port sent; on Ethernet RDMA only."},
-		{counters.ReceivedMulticastPackets, "hca_port_received_multicast_packets_total", Slow, "Packets to many receivers that the port received; on Ethernet RDMA only."},
+		{counters.TransmittedBytes, "hca_port_transmitted_data_bytes_total", Fast, "Bytes sent by the port." + rdmaOnly},
+		{counters.ReceivedBytes, "hca_port_received_data_bytes_total", Fast, "Bytes received by the port." + rdmaOnly},
+		{counters.TransmittedPackets, "hca_port_transmitted_packets_total", Fast, "Packets sent by the port; on Ethernet RDMA only."},
+		{counters.ReceivedPackets, "hca_port_received_packets_total", Fast, "Packets received by the port; on Ethernet RDMA only."},
+		{counters.TransmittedUnicastPackets, "hca_port_transmitted_unicast_packets_total", Slow, "Unicast packets sent by the port; on Ethernet RDMA only."},
+		{counters.ReceivedUnicastPackets, "hca_port_received_unicast_packets_total", Slow, "Unicast packets received by the port; on Ethernet RDMA only."},
+		{counters.TransmittedMulticastPackets, "hca_port_transmitted_multicast_packets_total", Slow, "Multicast packets sent by the port; on Ethernet RDMA only."},
+		{counters.ReceivedMulticastPackets, "hca_port_received_multicast_packets_total", Slow, "Multicast packets received by the port; on Ethernet RDMA only."},
 		{
 			counters.TransmitWait, "hca_port_transmit_wait_ticks_total", Fast,
-			"Ticks during which the port had something to send but no credit to send it: congestion beyond it. The device does not report how long a tick is.",
+			"Ticks during which the port had data to send but no credits: the network behind it is congested. The device does not report the length of a tick.",
 		},
 
-		{counters.SymbolErrors, "hca_port_symbol_errors_total", Slow, "Minor errors on the physical lanes: cable, connector or transceiver."},
-		{counters.LinkErrorRecoveries, "hca_port_link_error_recoveries_total", Slow, "Times the link came back by itself after errors, with traffic stopped meanwhile."},
+		{counters.SymbolErrors, "hca_port_symbol_errors_total", Slow, "Minor errors on the physical lanes. Likely causes: cable, connector or transceiver."},
+		{counters.LinkErrorRecoveries, "hca_port_link_error_recoveries_total", Slow, "Times the link recovered by itself from errors; traffic stopped during the recovery."},
 		{counters.LinkDowned, "hca_port_link_downed_total", Slow, "Times the link went down."},
 		{counters.ReceiveErrors, "hca_port_receive_errors_total", Slow, "Packets received with an error."},
-		{counters.ReceiveRemotePhysical, "hca_port_receive_remote_physical_errors_total", Slow, "Packets received that a switch had marked as bad: the error is on a link before the last."},
+		{counters.ReceiveRemotePhysical, "hca_port_receive_remote_physical_errors_total", Slow, "Packets received that a switch had marked as bad: the error is on an earlier link, not the one to this port."},
 		{counters.ReceiveSwitchRelay, "hca_port_receive_switch_relay_errors_total", Slow, "Packets that a switch could not forward."},
-		{counters.ReceiveConstraintErrors, "hca_port_receive_constraint_errors_total", Slow, "Packets not received because of the partition or as raw packets are filtered."},
-		{counters.ReceiveDiscards, "hca_port_receive_discards_total", Fast, "RDMA packets that arrived and that the device dropped."},
+		{counters.ReceiveConstraintErrors, "hca_port_receive_constraint_errors_total", Slow, "Packets not received because of the partition or the filter for raw packets."},
+		{counters.ReceiveDiscards, "hca_port_receive_discards_total", Fast, "Received RDMA packets that the device dropped."},
 		{counters.TransmitDiscards, "hca_port_transmit_discards_total", Slow, "Packets dropped before they were sent, because the port was down or congested."},
-		{counters.TransmitConstraintErrors, "hca_port_transmit_constraint_errors_total", Slow, "Packets not sent because of the partition or as raw packets are filtered."},
-		{counters.LocalLinkIntegrity, "hca_port_local_link_integrity_errors_total", Slow, "Times errors on the physical lanes passed the threshold set for them."},
-		{counters.ExcessiveBufferOverruns, "hca_port_excessive_buffer_overrun_errors_total", Slow, "Times the receive buffers overran for longer than the threshold set for it."},
-		{counters.VL15Dropped, "hca_port_vl15_dropped_total", Slow, "Packets of subnet management dropped for want of room."},
-		{counters.ICRCErrors, "hca_icrc_errors_total", Fast, "RoCE packets that arrived damaged though the Ethernet checksum was right: memory of a switch or NIC."},
+		{counters.TransmitConstraintErrors, "hca_port_transmit_constraint_errors_total", Slow, "Packets not sent because of the partition or the filter for raw packets."},
+		{counters.LocalLinkIntegrity, "hca_port_local_link_integrity_errors_total", Slow, "Times errors on the physical lanes exceeded their threshold."},
+		{counters.ExcessiveBufferOverruns, "hca_port_excessive_buffer_overrun_errors_total", Slow, "Times the receive buffers overran for longer than the threshold."},
+		{counters.VL15Dropped, "hca_port_vl15_dropped_total", Slow, "Subnet management packets dropped because of a lack of buffers."},
+		{counters.ICRCErrors, "hca_icrc_errors_total", Fast, "Corrupted RoCE packets received with a correct Ethernet checksum. Likely cause: memory of a switch or NIC."},
 
-		{counters.OutOfSequence, "hca_out_of_sequence_total", Fast, "Times the receiver of RDMA packets saw a gap in their numbers: packets were lost or overtaken on their way here."},
-		{counters.PacketSequenceErrors, "hca_packet_sequence_errors_total", Fast, "Negative acknowledgements (NAK) received for a gap in the sequence: packets that left here were lost or overtaken."},
-		{counters.ImpliedNAKs, "hca_implied_nak_sequence_errors_total", Fast, "Times the reader of remote memory saw from a later answer that an earlier one was lost."},
-		{counters.AckTimeouts, "hca_ack_timeouts_total", Fast, "Times no acknowledgement came in time and the packets were sent again: loss, or the other side is gone."},
-		{counters.DuplicateRequests, "hca_duplicate_requests_total", Fast, "Requests that arrived again though they had been carried out: the sender missed the acknowledgement."},
-		{counters.Retransmissions, "hca_retransmissions_total", Fast, "Times the sender went back and sent again, whatever the reason."},
-		{counters.RetransmittedPackets, "hca_retransmitted_packets_total", Fast, "RDMA packets sent again."},
-		{counters.RetransmittedBytes, "hca_retransmitted_bytes_total", Fast, "Bytes of RDMA packets sent again."},
-		{counters.AdaptiveRetrans, "hca_adaptive_retransmissions_total", Fast, "Times adaptive retransmission of RoCE, which does not wait for the full timeout, sent again."},
-		{counters.AdaptiveRetransTimeout, "hca_adaptive_retransmission_timeouts_total", Fast, "Times RoCE traffic timed out in spite of adaptive retransmission."},
+		{counters.OutOfSequence, "hca_out_of_sequence_total", Fast, "Times received RDMA packets had a gap in their sequence numbers: packets to this host were lost or reordered."},
+		{counters.PacketSequenceErrors, "hca_packet_sequence_errors_total", Fast, "Negative acknowledgements (NAK) received for a gap in the sequence: packets from this host were lost or reordered."},
+		{counters.ImpliedNAKs, "hca_implied_nak_sequence_errors_total", Fast, "Times a later response to an RDMA read showed that an earlier one was lost."},
+		{counters.AckTimeouts, "hca_ack_timeouts_total", Fast, "Times packets were retransmitted because no acknowledgement arrived in time: packets were lost, or the remote side does not respond."},
+		{counters.DuplicateRequests, "hca_duplicate_requests_total", Fast, "Requests received again after they had been executed: the sender did not receive the acknowledgement."},
+		{counters.Retransmissions, "hca_retransmissions_total", Fast, "Times the sender retransmitted, for any reason."},
+		{counters.RetransmittedPackets, "hca_retransmitted_packets_total", Fast, "RDMA packets retransmitted."},
+		{counters.RetransmittedBytes, "hca_retransmitted_bytes_total", Fast, "Bytes of retransmitted RDMA packets."},
+		{counters.AdaptiveRetrans, "hca_adaptive_retransmissions_total", Fast, "Retransmissions by adaptive retransmission of RoCE, which does not wait for the full timeout."},
+		{counters.AdaptiveRetransTimeout, "hca_adaptive_retransmission_timeouts_total", Fast, "Times RoCE traffic timed out despite adaptive retransmission."},
 		{counters.SlowRestarts, "hca_slow_restarts_total", Fast, "Times RoCE resumed sending slowly after a pause."},
-		{counters.SlowRestartCNPs, "hca_slow_restart_cnps_total", Fast, "Times a slow restart of RoCE made congestion notifications."},
-		{counters.SlowRestartTransitions, "hca_slow_restart_transitions_total", Fast, "Times RoCE changed to the state of slow restart."},
-		{counters.RetriesExceeded, "hca_retries_exceeded_total", Fast, "Connections that failed because all retries went unanswered. The job that owns one fails (NCCL: \"transport retry counter exceeded\")."},
-		{counters.RNRRetriesExceeded, "hca_rnr_retries_exceeded_total", Fast, "Connections that failed because the receiver stayed not ready through all retries. The job that owns one fails."},
-		{counters.RNRNAKsReceived, "hca_rnr_naks_received_total", Fast, "Times the other side was not ready to receive (RNR NAK): its application had posted no buffer."},
-		{counters.RNRNAKsSent, "hca_rnr_naks_sent_total", Fast, "Times this side was not ready to receive and said so (RNR NAK): the application here had posted no buffer."},
+		{counters.SlowRestartCNPs, "hca_slow_restart_cnps_total", Fast, "Times a slow restart of RoCE generated congestion notifications."},
+		{counters.SlowRestartTransitions, "hca_slow_restart_transitions_total", Fast, "Times RoCE entered the slow restart state."},
+		{counters.RetriesExceeded, "hca_retries_exceeded_total", Fast, "Connections that failed because all retries went unanswered. The job that uses the connection fails (NCCL: \"transport retry counter exceeded\")."},
+		{counters.RNRRetriesExceeded, "hca_rnr_retries_exceeded_total", Fast, "Connections that failed because the receiver was not ready for all retries. The job that uses the connection fails."},
+		{counters.RNRNAKsReceived, "hca_rnr_naks_received_total", Fast, "Times the remote side was not ready to receive (RNR NAK): its application had posted no buffer."},
+		{counters.RNRNAKsSent, "hca_rnr_naks_sent_total", Fast, "Times this side reported that it was not ready to receive (RNR NAK): its application had posted no buffer."},
 		{counters.OutOfBuffer, "hca_out_of_buffer_total", Fast, "Times a message arrived for which the application had posted no receive buffer."},
 
-		{counters.ECNMarked, "hca_ecn_marked_total", Fast, "RoCE packets received that a switch had marked as having met congestion (ECN)."},
+		{counters.ECNMarked, "hca_ecn_marked_total", Fast, "RoCE packets received with a congestion mark of a switch (ECN)."},
 		{counters.CNPSent, "hca_cnp_sent_total", Fast, "Congestion notifications sent to senders whose packets arrived marked."},
-		{counters.CNPReceived, "hca_cnp_received_total", Fast, "Congestion notifications received: what is sent from here meets congestion."},
-		{counters.CNPHandled, "hca_cnp_handled_total", Fast, "Congestion notifications received that made the device send slower."},
+		{counters.CNPReceived, "hca_cnp_received_total", Fast, "Congestion notifications received: traffic from this host meets congestion."},
+		{counters.CNPHandled, "hca_cnp_handled_total", Fast, "Congestion notifications received for which the device reduced its rate."},
 		{counters.CNPIgnored, "hca_cnp_ignored_total", Fast, "Congestion notifications received and ignored: congestion control is off for them."},
 
 		{counters.ReceivedReads, "hca_received_read_requests_total", Fast, "Requests received to read local memory."},
@@ -150,11 +150,11 @@ func countRows() []countRow {
 		{counters.ResponderCQEErrors, "hca_responder_cqe_errors_total", Fast, "Receives that completed with an error."},
 		{counters.RequesterFlushErrors, "hca_requester_flush_errors_total", Fast, "Sends, reads and writes that were discarded because their connection had failed or was closed; normal when a job ends."},
 		{counters.ResponderFlushErrors, "hca_responder_flush_errors_total", Fast, "Receives that were discarded because their connection had failed or was closed; normal when a job ends."},
-		{counters.RequesterRemoteAccess, "hca_requester_remote_access_errors_total", Fast, "Requests from here that the other side refused: wrong key, address or permission."},
-		{counters.ResponderRemoteAccess, "hca_responder_remote_access_errors_total", Fast, "Requests of other sides that were refused here: wrong key, address or permission."},
-		{counters.RequesterRemoteInvalid, "hca_requester_remote_invalid_requests_total", Fast, "Requests from here that the other side found invalid."},
-		{counters.RequesterRemoteOperation, "hca_requester_remote_operation_errors_total", Fast, "Requests from here that the other side failed to carry out."},
-		{counters.ResponderLocalLength, "hca_responder_local_length_errors_total", Fast, "Messages that arrived longer than the buffer posted for them."},
+		{counters.RequesterRemoteAccess, "hca_requester_remote_access_errors_total", Fast, "Requests of this host that the remote side rejected: wrong key, address or permission."},
+		{counters.ResponderRemoteAccess, "hca_responder_remote_access_errors_total", Fast, "Remote requests that this host rejected: wrong key, address or permission."},
+		{counters.RequesterRemoteInvalid, "hca_requester_remote_invalid_requests_total", Fast, "Requests of this host that the remote side rejected as invalid."},
+		{counters.RequesterRemoteOperation, "hca_requester_remote_operation_errors_total", Fast, "Requests of this host that the remote side could not execute."},
+		{counters.ResponderLocalLength, "hca_responder_local_length_errors_total", Fast, "Messages received that were longer than the buffer posted for them."},
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 func WriteDocument(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Metrics\n\nGenerated from the metric catalogue (`make docs`); do not edit.\n\n")
-	b.WriteString("Unknown facts have no series; what that hides shows in `" + Prefix + "exporter_facts_unknown` and `" + Prefix + "exporter_source_up`.\n")
-	b.WriteString("Cadence: **fast** is read for the scrape and shared for 5 s, **medium** at most once in 10 s, **slow** at most once a minute, **rare** once an hour and when a device comes or goes, **probe** is as old as the last probe (see its timestamps), **config** and **self** are the exporter's own.\n")
+	b.WriteString("Unknown facts have no series; to see what is unknown, use `" + Prefix + "exporter_facts_unknown` and `" + Prefix + "exporter_source_up`.\n")
+	b.WriteString("Cadence is how often a fact is read: **fast** for each scrape, shared for 5 s; **medium** at most every 10 s; **slow** at most once a minute; **rare** once an hour and when a device appears or disappears; **probe** with each probe (see its timestamps); **config** and **self** come from the configuration and the exporter.\n")
 	b.WriteString("Units are base units; `stateset` has a series for each state, 1 for the current one; `info` is constant 1.\n")
 	writeConventions(&b)
 	group := "-"
@@ -27,9 +27,9 @@ func WriteDocument(w io.Writer) error {
 			fmt.Fprintf(&b, "\n## %s\n", title)
 			for _, c := range collectors() {
 				if c.Name == group {
-					how := "Switch off with `--no-collector."
+					how := "Disable with `--no-collector."
 					if !c.Default {
-						how = "Off by default, switch on with `--collector."
+						how = "Disabled by default; enable with `--collector."
 					}
 					fmt.Fprintf(&b, "\n%s %s%s`.\n", c.Help, how, c.Name)
 				}
@@ -57,11 +57,11 @@ func writeConventions(b *strings.Builder) {
 	for _, s := range []Stability{Stable, Experimental} {
 		fmt.Fprintf(b, "- **%s**: %s\n", s, s.Promise())
 	}
-	b.WriteString("\n## Names\n\nThe word after `" + Prefix + "` tells what a metric is about.\n\n| name | about |\n|---|---|\n")
+	b.WriteString("\n## Names\n\nThe word after `" + Prefix + "` says what a metric is about.\n\n| name | about |\n|---|---|\n")
 	for _, s := range Subsystems() {
 		fmt.Fprintf(b, "| `%s%s_` | %s |\n", Prefix, s.Name, s.Help)
 	}
-	b.WriteString("\n## Labels that name things\n\n| label | what it names |\n|---|---|\n")
+	b.WriteString("\n## Identity labels\n\n| label | identifies |\n|---|---|\n")
 	for _, i := range Identities() {
 		fmt.Fprintf(b, "| `%s` | %s |\n", i.Label, i.Help)
 	}

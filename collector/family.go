@@ -54,9 +54,9 @@ const (
 // Promise is a sentence on what may change.
 func (s Stability) Promise() string {
 	if s == Stable {
-		return "Name, type, unit, labels and meaning stay the same until the next major version. Labels can get further values. Alerts of severity critical use stable metrics only."
+		return "Name, type, unit, labels and meaning stay the same until the next major version. Labels can get new values. Alerts of severity critical use only stable metrics."
 	}
-	return "The metric can change or disappear with any release; CHANGELOG says so."
+	return "The metric can change or disappear in any release; CHANGELOG documents it."
 }
 
 // Family is a row of the catalogue: everything there is to say about a metric but its values.

@@ -17,24 +17,24 @@ var (
 	}
 	gidEntries = &Family{
 		Name: "gid_entries", Type: Gauge, Labels: []string{"device", "port", "type", "family"},
-		Help: "Occupied entries of the GID table by type and address family. RoCE v2 with IPv4 and with IPv6 are present on every Ethernet port, also as 0. " +
-			"An entry that vanishes shows with the scrape, a new one within a minute.",
+		Help: "Occupied entries of the GID table by type and address family. Every Ethernet port has the series for RoCE v2 with IPv4 and with IPv6, even if they are 0. " +
+			"A removed entry is visible at once, a new one within a minute.",
 		Source: "/sys/class/infiniband/<device>/ports/<port>/{gids,gid_attrs/types}/<index>", Cadence: Fast, Stability: Stable,
 	}
 	gidTableEntries = &Family{
 		Name: "gid_table_entries", Type: Gauge, Labels: []string{"device", "port"},
-		Help:   "Size of the GID table, occupied or not.",
+		Help:   "Size of the GID table, including free entries.",
 		Source: "/sys/class/infiniband/<device>/ports/<port>/gids", Cadence: Slow, Stability: Stable,
 	}
 	gidSelectedIndex = &Family{
 		Name: "gid_selected_index", Type: Gauge, Labels: []string{"device", "port", "reason"},
 		Help: "Index of the GID that NCCL 2.21 or later selects on this port under the host's NCCL configuration. reason: infiniband, infiniband_flid, " +
-			"configured (NCCL_IB_GID_INDEX), matched (automatic), fallback (nothing fits, index 0 or what is left).",
+			"configured (NCCL_IB_GID_INDEX), matched (automatic), fallback (no entry matches: index 0 or the remaining entry).",
 		Source: "GID table, /etc/nccl.conf, config nccl", Cadence: Fast, Stability: Stable,
 	}
 	gidChanges = &Family{
 		Name: "gid_changes_total", Type: Counter, Labels: []string{"device", "port"},
-		Help:   "Entries of the GID table that appeared, vanished or changed since the exporter first read it.",
+		Help:   "Number of entries of the GID table that were added, removed or changed since the exporter first read it.",
 		Source: "/sys/class/infiniband/<device>/ports/<port>/gids/<index>", Cadence: Fast, Stability: Stable,
 	}
 )

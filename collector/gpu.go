@@ -15,7 +15,7 @@ import (
 var (
 	gpuDriverLoaded = &Family{
 		Name: "gpu_driver_loaded", Type: Gauge,
-		Help:   "1 when NVIDIA's driver is loaded and can be queried; 0 without one, which is no error. Absent while that is unknown.",
+		Help:   "1 if NVIDIA's driver is loaded and can be queried; 0 without a driver, which is not an error. Absent while it is unknown.",
 		Source: "nvmlInit_v2", Cadence: Fast, Stability: Stable,
 	}
 	gpuDriverInfo = &Family{
@@ -25,83 +25,83 @@ var (
 	}
 	gpuReleased = &Family{
 		Name: "gpu_released", Type: Gauge,
-		Help: "1 while the exporter has released all GPUs for maintenance, on request: nothing is known of them during that time. " +
-			"Rules that miss GPUs should be silent then.",
+		Help: "1 while the exporter has released all GPUs for maintenance, on request: their facts are unknown during that time, " +
+			"and rules that expect GPUs should stay silent.",
 		Source: "exporter", Cadence: Fast, Stability: Stable,
 	}
 	gpuInfo = &Family{
 		Name: "gpu_info", Type: Info, Labels: []string{"uuid", "index", "pci_address", "name", "compute_mode"},
-		Help: "A GPU; constant 1. index is that of NVML, and of CUDA in the order of the bus. pcie_*, gpudirect_* and gpu_nic_distance name the GPU by its pci_address. " +
-			"compute_mode: default, prohibited, exclusive_process, exclusive_thread. What is not known is an empty label.",
+		Help: "A GPU; constant 1. index is the index in NVML, and in CUDA with CUDA_DEVICE_ORDER=PCI_BUS_ID. pcie_*, gpudirect_* and gpu_nic_distance name the GPU by its pci_address. " +
+			"compute_mode: default, prohibited, exclusive_process, exclusive_thread. Unknown labels are empty.",
 		Source: "nvmlDeviceGetUUID, nvmlDeviceGetPciInfo_v3, nvmlDeviceGetName, nvmlDeviceGetComputeMode", Cadence: Slow, Stability: Stable,
 	}
 	gpuLost = &Family{
 		Name: "gpu_lost", Type: Gauge, Labels: []string{"uuid", "index"},
-		Help:   "1 when the driver has lost the GPU (it fell off the bus, Xid 79): it takes a reboot. A lost GPU may have an empty uuid, and has no other series.",
+		Help:   "1 if the driver has lost the GPU (it fell off the bus, Xid 79), which needs a reboot; 0 otherwise. A lost GPU may have an empty uuid, and has no other series.",
 		Source: "NVML_ERROR_GPU_IS_LOST", Cadence: Fast, Stability: Stable,
 	}
 	gpuUtilization = &Family{
 		Name: "gpu_utilization_ratio", Type: Gauge, Unit: "ratio", Labels: []string{"uuid"},
-		Help:   "Share of the driver's last sample period (a sixth of a second to a second) in which a kernel ran. Says nothing about how much of the GPU it used. Absent with MIG.",
+		Help:   "Share of the driver's last sample period (1/6 s to 1 s) in which a kernel ran, regardless of how much of the GPU it used. Absent with MIG.",
 		Source: "nvmlDeviceGetUtilizationRates", Cadence: Fast, Stability: Stable,
 	}
 	gpuMemoryUsed = &Family{
 		Name: "gpu_memory_used_bytes", Type: Gauge, Unit: "bytes", Labels: []string{"uuid"},
-		Help:   "Memory of the GPU that is allocated, with what the driver takes for itself.",
+		Help:   "Allocated memory of the GPU, including the driver's own.",
 		Source: "nvmlDeviceGetMemoryInfo", Cadence: Fast, Stability: Stable,
 	}
 	gpuMemoryTotal = &Family{
 		Name: "gpu_memory_total_bytes", Type: Gauge, Unit: "bytes", Labels: []string{"uuid"},
-		Help:   "Memory that the GPU has.",
+		Help:   "Total memory of the GPU.",
 		Source: "nvmlDeviceGetMemoryInfo", Cadence: Fast, Stability: Stable,
 	}
 	gpuBAR1Used = &Family{
 		Name: "gpu_bar1_used_bytes", Type: Gauge, Unit: "bytes", Labels: []string{"uuid"},
-		Help:   "Part in use of the window through which other devices see the memory of the GPU (BAR1). GPUDirect RDMA by a peer-memory module pins in it; when it is full, registrations fail.",
+		Help:   "Used part of BAR1, the window through which other devices access the memory of the GPU. GPUDirect RDMA with a peer-memory module pins memory in it; registrations fail when it is full.",
 		Source: "nvmlDeviceGetBAR1MemoryInfo", Cadence: Fast, Stability: Stable,
 	}
 	gpuBAR1Total = &Family{
 		Name: "gpu_bar1_total_bytes", Type: Gauge, Unit: "bytes", Labels: []string{"uuid"},
-		Help:   "Size of the window through which other devices see the memory of the GPU (BAR1).",
+		Help:   "Size of BAR1, the window through which other devices access the memory of the GPU.",
 		Source: "nvmlDeviceGetBAR1MemoryInfo", Cadence: Fast, Stability: Stable,
 	}
 	gpuProcesses = &Family{
 		Name: "gpu_processes", Type: Gauge, Labels: []string{"uuid"},
-		Help: "Processes that have a context on the GPU: compute, graphics and clients of the Multi-Process Service, each process once. " +
-			"A job between two steps is among them though the GPU is idle.",
+		Help: "Number of processes that have a context on the GPU: compute, graphics and clients of the Multi-Process Service, each process once. " +
+			"A job between two steps counts, although the GPU is idle.",
 		Source:  "nvmlDeviceGetComputeRunningProcesses_v3, nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlDeviceGetMPSComputeRunningProcesses_v3",
 		Cadence: Fast, Stability: Stable,
 	}
 	gpuMIGEnabled = &Family{
 		Name: "gpu_mig_enabled", Type: Gauge, Labels: []string{"uuid"},
-		Help:   "1 when the GPU is divided into instances (MIG), which NCCL cannot join over NVLink. Absent where the GPU cannot be divided.",
+		Help:   "1 if the GPU is divided into instances (MIG), which NCCL cannot connect over NVLink. Absent if the GPU does not support MIG.",
 		Source: "nvmlDeviceGetMigMode", Cadence: Slow, Stability: Stable,
 	}
 	gpuPersistence = &Family{
 		Name: "gpu_persistence_enabled", Type: Gauge, Labels: []string{"uuid"},
-		Help:   "1 when the driver keeps the GPU initialised while no process uses it.",
+		Help:   "1 if the driver keeps the GPU initialized while no process uses it.",
 		Source: "nvmlDeviceGetPersistenceMode", Cadence: Slow, Stability: Stable,
 	}
 	gpuThrottled = &Family{
 		Name: "gpu_throttled", Type: Gauge, Labels: []string{"uuid", "reason"},
-		Help: "1 while the clocks of the GPU are held down, by reason: power_cap (its own limit; usual under full load), hardware_slowdown, software_thermal, hardware_thermal, " +
-			"power_brake (of the machine). Absent otherwise. One slow GPU makes all of its job slow.",
+		Help: "1 while the clocks of the GPU are reduced, by reason: power_cap (the GPU's own limit; normal under full load), hardware_slowdown, software_thermal, hardware_thermal, " +
+			"power_brake (asserted by the server). Absent otherwise. One slow GPU slows down its whole job.",
 		Source: "nvmlDeviceGetCurrentClocksEventReasons", Cadence: Fast, Stability: Stable,
 	}
 	gpuPCIeReplays = &Family{
 		Name: "gpu_pcie_replays_total", Type: Counter, Labels: []string{"uuid"},
-		Help:   "Packets that the PCIe link of the GPU had to send again: slot, riser or cable.",
+		Help:   "Packets that were resent on the PCIe link of the GPU. Likely causes: slot, riser or cable.",
 		Source: "nvmlDeviceGetPcieReplayCounter", Cadence: Slow, Stability: Stable,
 	}
 	gpuFabricState = &Family{
 		Name: "gpu_fabric_state", Type: StateSet, Labels: []string{"uuid", "state"},
-		Help: "How far fabric manager, or IMEX, has registered the GPU with its NVSwitches: not_started, in_progress, completed; 1 for the current state. " +
-			"Until it is completed CUDA does not initialise. Absent without NVSwitches, before Hopper, and on PCIe cards.",
+		Help: "Progress of the registration of the GPU with its NVSwitches by fabric manager or IMEX: not_started, in_progress, completed; 1 for the current state. " +
+			"CUDA does not initialize before it is completed. Absent without NVSwitches, before Hopper, and on PCIe cards.",
 		Source: "nvmlDeviceGetGpuFabricInfoV", Cadence: Slow, Stability: Experimental,
 	}
 	gpuFabricUnhealthy = &Family{
 		Name: "gpu_fabric_unhealthy", Type: Gauge, Labels: []string{"uuid", "reason"},
-		Help: "1 for what is wrong with the NVLink fabric of the GPU: what its health mask complains of (degraded_bandwidth, ...), or registration when it ended with an error. " +
+		Help: "1 for each problem of the NVLink fabric of the GPU: those in its health mask (degraded_bandwidth, ...), or registration if that ended with an error. " +
 			"Absent otherwise.",
 		Source: "nvmlDeviceGetGpuFabricInfoV", Cadence: Slow, Stability: Experimental,
 	}
@@ -137,7 +137,7 @@ func hasGPUDriver(n *fabric.Node) (bool, string) {
 	case known && !loaded:
 		return false, "no NVIDIA driver is loaded (" + d.Loaded.Source + ")"
 	case d.Loaded.Meta().Reason == fabric.ReasonNotRead:
-		return false, "nobody asks NVIDIA's driver"
+		return false, "NVIDIA's driver is not queried"
 	}
 	return true, ""
 }

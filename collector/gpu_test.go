@@ -168,8 +168,8 @@ func TestGPUDriverStates(t *testing.T) {
 		t.Errorf("no driver is no failure: %+v", h)
 	}
 	lines, h = about(nodeOf())
-	if equal(t, lines); h.Supported || !h.Success || !strings.Contains(h.Why, "nobody asks") {
-		t.Errorf("nobody asks: %+v", h)
+	if equal(t, lines); h.Supported || !h.Success || !strings.Contains(h.Why, "is not queried") {
+		t.Errorf("the driver is not queried: %+v", h)
 	}
 	n = gpuNode(0)
 	n.GPUDriver = fabric.GPUDriver{Released: "a maintenance file is there"}

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	gdrLabels = " pci_address and uuid are those of the GPU, uuid empty where NVML does not name it; device is the RDMA device that the GPU is dealt (gpu_nic_distance)."
+	gdrLabels = " pci_address and uuid are those of the GPU; uuid is empty if NVML does not report it. device is the RDMA device that is assigned to the GPU (gpu_nic_distance)."
 	gdrSource = "/sys/bus/pci/devices, /sys/module/nvidia_peermem, /proc/driver/nvidia/version, NVML, NCCL configuration"
 )
 
@@ -17,26 +17,26 @@ const (
 var (
 	gpudirectUsable = &Family{
 		Name: "gpudirect_usable", Type: Gauge, Labels: []string{"pci_address", "uuid", "device"},
-		Help: "1 when NCCL would use GPUDirect RDMA between the GPU and its NIC under the host's configuration; 0 when it would not, see gpudirect_blocked. " +
-			"Absent while that is unknown, see gpudirect_unknown. What a job sets itself is not in it, nor is what its NCCL decided." + gdrLabels,
+		Help: "1 if NCCL would use GPUDirect RDMA between the GPU and its NIC with the host's configuration; 0 if it would not, see gpudirect_blocked. " +
+			"Absent while it is unknown, see gpudirect_unknown. Settings and decisions of running jobs are not considered." + gdrLabels,
 		Source: gdrSource, Cadence: Slow, Privilege: "root (CAP_SYS_ADMIN) to see ACS", Stability: Stable,
 	}
 	gpudirectUnusable = &Family{
 		Name: "gpudirect_unusable_gpus", Type: Gauge,
-		Help:   "How many GPUs have gpudirect_usable 0. Absent while it is unknown for all of them.",
+		Help:   "Number of GPUs whose gpudirect_usable is 0. Absent while it is unknown for all GPUs.",
 		Source: gdrSource, Cadence: Slow, Privilege: "root (CAP_SYS_ADMIN) to see ACS", Stability: Stable,
 	}
 	gpudirectPath = &Family{
 		Name: "gpudirect_path", Type: Gauge, Labels: []string{"pci_address", "uuid", "device", "path"},
-		Help: "1 for the way that NCCL would choose for GPUDirect RDMA: dmabuf, or peermem (a peer-memory module). Absent when it would choose none. " +
-			"NCCL knows nothing of ACS and IOMMU: with them it may be chosen and still not be usable, or whether it is usable may be unknown." + gdrLabels,
+		Help: "1 for the mechanism that NCCL would choose for GPUDirect RDMA: dmabuf, or peermem (a peer-memory module). Absent if it would choose none. " +
+			"NCCL does not consider ACS and IOMMU: with them, the chosen mechanism may be unusable, or it may be unknown whether it is usable." + gdrLabels,
 		Source: gdrSource, Cadence: Slow, Stability: Experimental,
 	}
 	gpudirectBlocked = &Family{
 		Name: "gpudirect_blocked", Type: Gauge, Labels: []string{"pci_address", "uuid", "device", "reason"},
-		Help: "1 for the first reason why GPUDirect RDMA is not used, or does not help: driver (none answers, or it lost the GPU), gpu (the product cannot do it), " +
-			"module (neither a peer-memory module nor dma-buf), override (the driver is configured to deny it), distance (further than NCCL allows by default), " +
-			"level (NCCL_NET_GDR_LEVEL of the host forbids it), acs (a bridge redirects what they exchange), iommu (it translates). Absent unless it is blocked." + gdrLabels,
+		Help: "1 for the first reason why GPUDirect RDMA is not used or has no benefit: driver (not available, or it lost the GPU), gpu (the product does not support it), " +
+			"module (neither a peer-memory module nor dma-buf), override (an option of the driver forbids it), distance (farther than NCCL allows by default), " +
+			"level (NCCL_NET_GDR_LEVEL of the host forbids it), acs (a bridge redirects the traffic), iommu (it translates the traffic). Absent unless it is blocked." + gdrLabels,
 		Source: gdrSource, Cadence: Slow, Stability: Experimental,
 	}
 	gpudirectUnknown = &Family{
@@ -46,23 +46,23 @@ var (
 	}
 	gpudirectPeermemLoaded = &Family{
 		Name: "gpudirect_peermem_loaded", Type: Gauge,
-		Help:   "1 when a peer-memory module (nvidia_peermem, nv_peer_mem) is loaded. Not needed where dma-buf works.",
+		Help:   "1 if a peer-memory module (nvidia_peermem, nv_peer_mem) is loaded. It is not needed if dma-buf works.",
 		Source: "/sys/module/{nvidia_peermem,nv_peer_mem}", Cadence: Slow, Stability: Stable,
 	}
 	gpudirectPeermemBound = &Family{
 		Name: "gpudirect_peermem_bound", Type: Gauge,
-		Help: "1 when the peer-memory module has registered with the RDMA stack; 0 when it is loaded to no use, for want of an RDMA stack that it was built for. " +
-			"Absent without a module, and where the RDMA stack does not show it.",
+		Help: "1 if the peer-memory module has registered with the RDMA stack; 0 if it is loaded without effect, because it was built for another RDMA stack. " +
+			"Absent without a module, and if the RDMA stack does not show registrations.",
 		Source: "/sys/kernel/mm/memory_peers/nv_mem", Cadence: Slow, Stability: Stable,
 	}
 	gpudirectPeermemRegions = &Family{
 		Name: "gpudirect_peermem_registered_regions", Type: Gauge,
-		Help:   "Memory regions of GPUs that are registered through the peer-memory module now, by all processes: GPUDirect RDMA is in use. Says nothing about dma-buf.",
+		Help:   "Number of GPU memory regions that all processes have registered through the peer-memory module; above 0, GPUDirect RDMA is in use. Does not include dma-buf.",
 		Source: "/sys/kernel/mm/memory_peers/nv_mem/{num_alloc_mrs,num_dealloc_mrs}", Cadence: Slow, Stability: Stable,
 	}
 	gpudirectOpenModule = &Family{
 		Name: "gpudirect_open_kernel_module", Type: Gauge,
-		Help:   "1 when the GPU driver's kernel module is the open one, which alone exports memory as dma-buf; 0 when it is the proprietary one. Absent without a driver.",
+		Help:   "1 if the GPU driver's kernel module is the open one, 0 if it is the proprietary one. Only the open module exports memory as dma-buf. Absent without a driver.",
 		Source: "/proc/driver/nvidia/version", Cadence: Slow, Stability: Stable,
 	}
 )

@@ -13,7 +13,7 @@ import (
 var (
 	computePorts = &Family{
 		Name: "node_compute_ports", Type: Gauge,
-		Help:   "How many ports are for training traffic, up or down (role compute of hca_port_info). Absent if none is known to be.",
+		Help:   "Number of ports for training traffic, up or down (role compute of hca_port_info). Absent if none is known.",
 		Source: "see hca_port_info", Cadence: Slow, Stability: Stable,
 	}
 	hcaInfo = &Family{
@@ -22,25 +22,25 @@ var (
 			"device", "driver", "node_type", "firmware_version", "board_id", "hca_type", "hardware_revision", "pci_address", "function",
 			"node_guid", "system_image_guid",
 		},
-		Help:   "Identity of an RDMA device; constant 1. What the device does not have or could not be read is an empty label.",
+		Help:   "Identity of an RDMA device; constant 1. Labels are empty if the device does not have the property or it could not be read.",
 		Source: "/sys/class/infiniband/<device>/{node_type,fw_ver,board_id,hca_type,hw_rev,node_guid,sys_image_guid,device}", Cadence: Slow, Stability: Stable,
 	}
 	hcaMoved = &Family{
 		Name: "hca_moved", Type: Gauge, Labels: []string{"device", "part"},
-		Help: "1 while another network namespace has the RDMA device (part device) or only its network interface (part netdev), as when a container runtime gave it " +
-			"to a pod; absent otherwise. What its ports do is not known meanwhile. device is its name as last seen on the host, else its name now, or its PCI " +
-			"address where the host has another device of that name. A device that its driver lost, in a pod too, is not moved.",
+		Help: "1 while another network namespace has the RDMA device (part device) or only its network interface (part netdev), for example because a container runtime moved it " +
+			"to a pod; absent otherwise. The state of its ports is unknown during that time. device is its last name on the host, or else its current name, or its PCI " +
+			"address if the host has another device of that name. A device that its driver lost is not counted as moved, even in a pod.",
 		Source:  "/sys/class/infiniband_verbs/*/ibdev against /sys/class/infiniband; /sys/class/infiniband/<device>/device/net",
 		Cadence: Fast, Stability: Stable,
 	}
 	hcaPortInfo = &Family{
 		Name: "hca_port_info", Type: Info, Labels: []string{"device", "port", "link_layer", "netdev", "role"},
-		Help:   "A port of an RDMA device with its network interface and what it is for; constant 1. Join with it to select by role.",
+		Help:   "A port of an RDMA device with its network interface and its role; constant 1. Join other metrics with it to select ports by role.",
 		Source: "/sys/class/infiniband/<device>/ports/<port>/{link_layer,gid_attrs/ndevs/0}, config roles", Cadence: Slow, Stability: Stable,
 	}
 	hcaPortState = &Family{
 		Name: "hca_port_state", Type: StateSet, Labels: []string{"device", "port", "state"},
-		Help:   "Logical state of the port: 1 for the current state, 0 for all others. Absent for EFA, which always claims to be active.",
+		Help:   "Logical state of the port: 1 for the current state, 0 for all others. Absent for EFA, which always reports active.",
 		Source: "/sys/class/infiniband/<device>/ports/<port>/state", Cadence: Fast, Stability: Stable,
 	}
 	hcaPortPhysState = &Family{
@@ -55,7 +55,7 @@ var deviceValues = []valueOf[fabric.HCA]{
 	{
 		&Family{
 			Name: "hca_numa_node", Type: Gauge, Labels: []string{"device"},
-			Help:   "NUMA node of the RDMA device; absent when the firmware does not say (-1).",
+			Help:   "NUMA node of the RDMA device; absent if the firmware does not report it (-1).",
 			Source: "/sys/class/infiniband/<device>/device/numa_node", Cadence: Slow, Stability: Stable,
 		},
 		func(h *fabric.HCA) (float64, bool) { return amount(h.NUMANode) },
@@ -63,7 +63,7 @@ var deviceValues = []valueOf[fabric.HCA]{
 	{
 		&Family{
 			Name: "hca_restricted", Type: Gauge, Labels: []string{"device"},
-			Help: "1 for a device that belongs to the platform (NVSwitch management bridge) or that the site restricted: nothing but its identity is read. " +
+			Help: "1 for a device that belongs to the platform (NVSwitch management bridge) or that the configuration restricts: only its identity is read. " +
 				"Absent when it cannot be determined without privilege.",
 			Source: "config restricted; /sys/class/infiniband/<device>/device/vpd", Cadence: Slow, Privilege: "root for the automatic part (vpd is 0600)", Stability: Stable,
 		},
@@ -72,8 +72,8 @@ var deviceValues = []valueOf[fabric.HCA]{
 	{
 		&Family{
 			Name: "hca_netlink_visible", Type: Gauge, Labels: []string{"device"},
-			Help: "1 when NETLINK_RDMA shows the device; 0 when only sysfs does (a container with a network namespace of its own, an old kernel): " +
-				"then its counters are read from sysfs, which asks the driver more often.",
+			Help: "1 if NETLINK_RDMA shows the device; 0 if only sysfs does (a container with its own network namespace, or an old kernel): " +
+				"then its counters are read from sysfs, with more requests to the driver.",
 			Source: "RDMA_NLDEV_CMD_GET", Cadence: Fast, Stability: Experimental,
 		},
 		func(h *fabric.HCA) (float64, bool) { return truth(h.Netlink) },
@@ -85,7 +85,7 @@ var portValues = []valueOf[fabric.Port]{
 	{
 		&Family{
 			Name: "hca_port_rate_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: []string{"device", "port"},
-			Help:   "Signalling rate of the port as the RDMA stack states it, which NCCL tunes for. Absent while the physical link is not up.",
+			Help:   "Signaling rate of the port as the RDMA stack reports it; NCCL tunes for this rate. Absent while the physical link is not up.",
 			Source: "/sys/class/infiniband/<device>/ports/<port>/rate", Cadence: Slow, Stability: Stable,
 		},
 		func(p *fabric.Port) (float64, bool) { return p.Rate.Value.BytesPerSecond, p.Rate.State == fabric.OK },
@@ -93,7 +93,7 @@ var portValues = []valueOf[fabric.Port]{
 	{
 		&Family{
 			Name: "hca_port_expected_rate_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: []string{"device", "port"},
-			Help:   "The rate the port should have: from the configuration, else what most ports of the same role and board have. Absent when neither says.",
+			Help:   "Expected rate of the port: from the configuration, or else the most common rate of ports of the same role and board. Absent if there is neither.",
 			Source: "config expected.port_rate_gigabits_per_second; peers", Cadence: Slow, Stability: Stable,
 		},
 		func(p *fabric.Port) (float64, bool) { return amount(p.ExpectedRate) },
@@ -101,8 +101,8 @@ var portValues = []valueOf[fabric.Port]{
 	{
 		&Family{
 			Name: "hca_port_rate_mismatch", Type: Gauge, Labels: []string{"device", "port"},
-			Help: "1 when an active Ethernet port states another rate than its network interface: the kernel does not know the rate, or misreads it, " +
-				"and NCCL tunes for the wrong one.",
+			Help: "1 if an active Ethernet port and its network interface report different rates: the RDMA stack does not know the rate or misreads it, " +
+				"and NCCL tunes for the wrong rate.",
 			Source: "/sys/class/infiniband/<device>/ports/<port>/rate against /sys/class/net/<netdev>/speed", Cadence: Slow, Stability: Stable,
 		},
 		func(p *fabric.Port) (float64, bool) { return truth(p.RateMismatch) },
@@ -118,7 +118,7 @@ var portValues = []valueOf[fabric.Port]{
 	{
 		&Family{
 			Name: "hca_port_sm_lid", Type: Gauge, Labels: []string{"device", "port"},
-			Help:   "LID of the subnet manager that the port answers to; InfiniBand only. 0: none.",
+			Help:   "LID of the subnet manager of the port; InfiniBand only. 0: none.",
 			Source: "/sys/class/infiniband/<device>/ports/<port>/sm_lid", Cadence: Slow, Stability: Stable,
 		},
 		func(p *fabric.Port) (float64, bool) { return amount(p.SMLID) },
@@ -126,7 +126,7 @@ var portValues = []valueOf[fabric.Port]{
 	{
 		&Family{
 			Name: "hca_port_pkey_table_entries", Type: Gauge, Labels: []string{"device", "port"},
-			Help:   "Entries of the P_Key table, in use or not; InfiniBand only. The keys themselves are not read: each costs a firmware command.",
+			Help:   "Size of the P_Key table, used or not; InfiniBand only. The keys are not read, because each costs a firmware command.",
 			Source: "/sys/class/infiniband/<device>/ports/<port>/pkeys", Cadence: Slow, Stability: Stable,
 		},
 		func(p *fabric.Port) (float64, bool) { return amount(p.PKeys) },

@@ -14,65 +14,65 @@ import (
 var (
 	scrapeCollectorSuccess = &Family{
 		Name: "scrape_collector_success", Type: Gauge, Labels: []string{"collector"},
-		Help:   "1 when everything the collector needs could be read, also when the node has nothing to read; 0 otherwise.",
+		Help:   "1 if everything that the collector needs could be read, or the node has nothing to read; 0 otherwise.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	scrapeCollectorSupported = &Family{
 		Name: "scrape_collector_supported", Type: Gauge, Labels: []string{"collector"},
-		Help:   "1 when the node has what the collector is for; 0 when it has not, which is not an error.",
+		Help:   "1 if the node has the hardware or software that the collector reads; 0 if it has not, which is not an error.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	scrapeCollectorTimeout = &Family{
 		Name: "scrape_collector_timeout", Type: Gauge, Labels: []string{"collector"},
-		Help:   "1 when a read the collector needs did not return in time for this scrape.",
+		Help:   "1 if a read that the collector needs did not return in time for this scrape.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	scrapeCollectorDuration = &Family{
 		Name: "scrape_collector_duration_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"collector"},
-		Help:   "Time the last reads of what the collector needs took, added up over devices that are read side by side.",
+		Help:   "Duration of the last reads that the collector needs, summed over devices, which are read in parallel.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	sourceUp = &Family{
 		Name: "exporter_source_up", Type: Gauge, Labels: []string{"source", "device", "netdev"},
-		Help:   "1 when the source could be read. netdev is the network interface for qos, netstats and dcqcn; device and netdev are empty for sources of the whole node.",
+		Help:   "1 if the source could be read, 0 if not. netdev is the network interface for qos, netstats and dcqcn; device and netdev are empty for sources of the whole node.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	sourceUnknown = &Family{
 		Name: "exporter_source_unknown", Type: Gauge, Labels: []string{"source", "device", "netdev", "reason"},
-		Help:   "1 while the source cannot be read (exporter_source_up is 0), and reason why not, as in exporter_facts_unknown. Absent otherwise.",
+		Help:   "1 while the source cannot be read (exporter_source_up is 0), with the reason as in exporter_facts_unknown. Absent otherwise.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	hcaStuck = &Family{
 		Name: "hca_stuck", Type: Gauge, Labels: []string{"device"},
-		Help:   "1 while a read of the RDMA device has not returned for 5 s or more; nothing else of it is read meanwhile.",
+		Help:   "1 while a read of the RDMA device has not returned for 5 s or more; nothing else is read from the device during that time.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	factsUnknown = &Family{
 		Name: "exporter_facts_unknown", Type: Gauge, Labels: []string{"device", "uuid", "reason"},
-		Help:   "How many facts of the RDMA device or of the GPU are unknown, by reason; device and uuid are empty for those of the GPU driver. Unknown facts have no other series.",
+		Help:   "Number of unknown facts of the RDMA device or the GPU, by reason; device and uuid are empty for facts of the GPU driver. Unknown facts have no other series.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	driverCommands = &Family{
 		Name: "exporter_driver_commands_total", Type: Counter, Labels: []string{"kind"},
-		Help: "Questions the exporter made the kernel pass on to drivers, most of which ask their firmware: query_port, process_mad (one PMA counter), " +
+		Help: "Requests of the exporter that the kernel passed on to drivers, most of which query their firmware: query_port, process_mad (one PMA counter), " +
 			"get_hw_stats (all hardware counters of a port); and to drivers of network interfaces: dcb_get, pause_get, fec_get, link_get (speed), ethtool_stats " +
-			"(all statistics), ethtool_names (which there are), cong_query (one file of congestion control). Does not grow with the number of scrapers.",
+			"(all statistics), ethtool_names (their names), cong_query (one file of congestion control). The rate does not depend on the number of scrapers.",
 		Source: "exporter", Cadence: Self, Stability: Stable,
 	}
 	uncachedReads = &Family{
 		Name: "exporter_uncached_reads_total", Type: Counter,
-		Help: "Files of RDMA devices in sysfs that were opened for one read, because the limit of open files (RLIMIT_NOFILE) leaves none to keep them open with. " +
-			"Each read costs about twenty times as much; raise LimitNOFILE of the unit if this grows.",
+		Help: "Reads for which a sysfs file of an RDMA device had to be opened, because the limit of open files (RLIMIT_NOFILE) does not allow keeping it open. " +
+			"Such a read costs about twenty times as much; raise LimitNOFILE of the unit if this increases.",
 		Source: "exporter", Cadence: Self, Stability: Experimental,
 	}
 	configReloadSuccessful = &Family{
 		Name: "exporter_config_last_reload_successful", Type: Gauge,
-		Help:   "1 when the last attempt to load the configuration file succeeded; the old configuration stays in force otherwise.",
+		Help:   "1 if the last attempt to load the configuration file succeeded; 0 if not, in which case the previous configuration stays in force.",
 		Source: "--config.file", Cadence: Self, Stability: Stable,
 	}
 	configReloadTimestamp = &Family{
 		Name: "exporter_config_last_reload_success_timestamp_seconds", Type: Gauge, Unit: "seconds",
-		Help:   "When the configuration in force was loaded, in seconds since the epoch.",
+		Help:   "Time at which the current configuration was loaded, in seconds since the epoch.",
 		Source: "--config.file", Cadence: Self, Stability: Stable,
 	}
 )

@@ -4,7 +4,7 @@ package collector
 
 import "strings"
 
-// Subsystem is the first word of a metric's name, which tells what the metric is about.
+// Subsystem is the first word of a metric's name, which says what the metric is about.
 type Subsystem struct {
 	Name string
 	Help string
@@ -14,9 +14,9 @@ type Subsystem struct {
 func Subsystems() []Subsystem {
 	return []Subsystem{
 		{"exporter", "the exporter itself: its sources, its configuration, its load on drivers"},
-		{"scrape", "how each collector did in a scrape, named as in node_exporter"},
+		{"scrape", "the result of each collector in a scrape; names as in node_exporter"},
 		{"node", "the node as a whole"},
-		{"hca", "an RDMA device; `hca_port` is a port of one, with the counters of the InfiniBand standard"},
+		{"hca", "an RDMA device; `hca_port`: one of its ports, with the counters of the InfiniBand standard"},
 		{"gid", "the GID table of a port"},
 		{"cm", "the connection manager of a port"},
 		{"ethernet", "the network interface of a port"},
@@ -55,11 +55,11 @@ type Identity struct {
 // Identities returns the labels that name things, in the order of documentation.
 func Identities() []Identity {
 	return []Identity{
-		{"device", "RDMA device, such as `mlx5_0`; nothing else"},
+		{"device", "RDMA device, such as `mlx5_0`; never another kind of device"},
 		{"port", "port of the RDMA device, from 1; empty for the whole device"},
 		{"netdev", "network interface"},
-		{"uuid", "GPU, by the UUID that its driver gives it"},
-		{"pci_address", "PCI function, as in sysfs; beside a `device` in metrics of pairs it is that of the GPU"},
-		{trainingJob, "training job; left out where none is known, because Prometheus reserves `job`"},
+		{"uuid", "GPU, by the UUID that its driver reports"},
+		{"pci_address", "PCI function, as in sysfs; in metrics of a GPU and a `device` it is the GPU"},
+		{trainingJob, "training job; omitted if no job is known. Prometheus reserves the label `job`"},
 	}
 }

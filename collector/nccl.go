@@ -8,12 +8,12 @@ import "gpufabric_exporter/internal/fabric"
 var (
 	ncclConfigVariables = &Family{
 		Name: "nccl_config_variables", Type: Gauge,
-		Help:   "NCCL variables that the host's configuration files set for every job.",
+		Help:   "Number of NCCL variables that the host's configuration files set for every job.",
 		Source: "/etc/nccl.conf, config nccl", Cadence: Slow, Stability: Stable,
 	}
 	ncclConfigFindings = &Family{
 		Name: "nccl_config_findings", Type: Gauge, Labels: []string{"rule"},
-		Help:   "Lines of the host's NCCL configuration files that NCCL ignores, refuses or reads otherwise than they look, that have no effect or are deprecated, by rule; absent when there are none.",
+		Help:   "Number of lines of the host's NCCL configuration files that NCCL ignores, refuses or misreads, or that have no effect or are deprecated, by rule; absent if there are none.",
 		Source: "/etc/nccl.conf, config nccl", Cadence: Slow, Stability: Experimental,
 	}
 )

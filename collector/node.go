@@ -13,23 +13,23 @@ var (
 	}
 	nodeBootTime = &Family{
 		Name: "node_boot_time_seconds", Type: Gauge, Unit: "seconds",
-		Help:   "When the node booted, in seconds since the epoch. Rules use it to be silent while a node starts.",
+		Help:   "Boot time of the node, in seconds since the epoch. Rules use it to stay silent while a node starts.",
 		Source: "/proc/stat btime", Cadence: Slow, Stability: Stable,
 	}
 	nodeNetNSMode = &Family{
 		Name: "node_rdma_netns_mode", Type: StateSet, Labels: []string{"state"},
-		Help: "Whether every network namespace sees every RDMA device (shared) or each only its own (exclusive): 1 for the current mode. " +
+		Help: "Whether each network namespace sees all RDMA devices (shared) or only its own (exclusive); 1 for the current mode. " +
 			"In exclusive mode the exporter must run in the host's network namespace to see the host's devices over netlink.",
 		Source: "RDMA_NLDEV_SYS_ATTR_NETNS_MODE", Cadence: Slow, Stability: Stable,
 	}
 	nodeGPUs = &Family{
 		Name: "node_gpus", Type: Gauge,
-		Help:   "NVIDIA GPUs on the PCI bus (display and 3D controllers), whether a driver has them or not.",
+		Help:   "Number of NVIDIA GPUs on the PCI bus (display and 3D controllers), with or without a driver.",
 		Source: "/sys/bus/pci/devices/*/{vendor,class}", Cadence: Slow, Stability: Stable,
 	}
 	computePortsExpected = &Family{
 		Name: "node_compute_ports_expected", Type: Gauge,
-		Help:   "How many active ports of role compute the site expects on this node; absent when it does not say.",
+		Help:   "Number of active ports of role compute that the site expects on this node; absent if it is not configured.",
 		Source: "config expected.compute_ports", Cadence: Config, Stability: Stable,
 	}
 )

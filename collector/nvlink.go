@@ -19,35 +19,35 @@ const nvlinkKinds = "kind: replay, recovery, crc up to NVLink 4; recovery, recov
 var (
 	nvlinkLinks = &Family{
 		Name: "nvlink_links", Type: Gauge, Labels: []string{"uuid"},
-		Help:   "NVLinks that the GPU has, in use or not. Absent where it has none.",
+		Help:   "Number of NVLinks of the GPU, used or not. Absent if it has none.",
 		Source: "NVML_FI_DEV_NVLINK_LINK_COUNT", Cadence: Slow, Stability: Stable,
 	}
 	nvlinkLinksActive = &Family{
 		Name: "nvlink_links_active", Type: Gauge, Labels: []string{"uuid"},
-		Help: "NVLinks of the GPU that are up. Not every link is wired on every board: compare it with the other GPUs of the node. " +
-			"Absent while the state of one link is not known.",
+		Help: "Number of NVLinks of the GPU that are up. Some boards do not wire every link: compare with the other GPUs of the node. " +
+			"Absent while the state of a link is unknown.",
 		Source: "NVML_FI_DEV_NVLINK_GET_STATE", Cadence: Fast, Stability: Stable,
 	}
 	nvlinkSpeed = &Family{
 		Name: "nvlink_bytes_per_second", Type: Gauge, Unit: "bytes_per_second", Labels: []string{"uuid"},
-		Help:   "Speed of all NVLinks of the GPU that are up, added, in each direction. Absent while that of one is not known.",
+		Help:   "Total speed of all active NVLinks of the GPU in each direction. Absent while the speed of a link is unknown.",
 		Source: "NVML_FI_DEV_NVLINK_GET_SPEED", Cadence: Slow, Stability: Stable,
 	}
 	nvlinkErrors = &Family{
 		Name: "nvlink_errors_total", Type: Counter, Labels: []string{"uuid", "kind"},
-		Help: "Errors and recoveries of all NVLinks of the GPU, added; a few CRC errors and replays are normal. " + nvlinkKinds +
-			" Absent while the count of one link is not known.",
+		Help: "Errors and recoveries of all NVLinks of the GPU, in total; a few CRC errors and replays are normal. " + nvlinkKinds +
+			" Absent while the count of a link is unknown.",
 		Source: nvlinkErrorFields, Cadence: Slow, Stability: Stable,
 	}
 	nvlinkLinkInfo = &Family{
 		Name: "nvlink_link_info", Type: Info, Labels: []string{"uuid", "link", "remote", "end"},
-		Help: "An NVLink of a GPU; constant 1. remote is the PCI address at its other end, end what that is: gpu, switch, cpu. " +
-			"What is not known is an empty label.",
+		Help: "An NVLink of a GPU; constant 1. remote is the PCI address of the device at its other end, and end the kind of that device: gpu, switch, cpu. " +
+			"Unknown labels are empty.",
 		Source: "nvmlDeviceGetNvLinkRemotePciInfo_v2, nvmlDeviceGetNvLinkRemoteDeviceType", Cadence: Rare, Stability: Experimental,
 	}
 	nvlinkLinkActive = &Family{
 		Name: "nvlink_link_active", Type: Gauge, Labels: []string{"uuid", "link"},
-		Help:   "1 when the NVLink is up.",
+		Help:   "1 if the NVLink is up.",
 		Source: "NVML_FI_DEV_NVLINK_GET_STATE", Cadence: Fast, Stability: Experimental,
 	}
 	nvlinkLinkSpeed = &Family{

@@ -76,11 +76,11 @@ func TestNVLinkHealth(t *testing.T) {
 	}
 	without := fabric.None[[]fabric.NVLink]("test", now)
 	for want, edit := range map[string]func(d *fabric.GPUDriver){
-		"":                     func(*fabric.GPUDriver) {},
-		"no GPU has NVLinks":   func(d *fabric.GPUDriver) { d.GPUs[0].NVLinks, d.GPUs[1].NVLinks = without, without },
-		"the driver has no":    func(d *fabric.GPUDriver) { d.GPUs = nil },
-		"no NVIDIA driver is":  func(d *fabric.GPUDriver) { d.Loaded = known(false) },
-		"nobody asks NVIDIA's": func(d *fabric.GPUDriver) { *d = fabric.GPUDriver{} },
+		"":                               func(*fabric.GPUDriver) {},
+		"no GPU has NVLinks":             func(d *fabric.GPUDriver) { d.GPUs[0].NVLinks, d.GPUs[1].NVLinks = without, without },
+		"the driver has no":              func(d *fabric.GPUDriver) { d.GPUs = nil },
+		"no NVIDIA driver is":            func(d *fabric.GPUDriver) { d.Loaded = known(false) },
+		"NVIDIA's driver is not queried": func(d *fabric.GPUDriver) { *d = fabric.GPUDriver{} },
 	} {
 		if got := why(edit); !strings.HasPrefix(got, want) || (want == "") != (got == "") {
 			t.Errorf("%q, want %q", got, want)

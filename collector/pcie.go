@@ -8,7 +8,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-const pcieDevice = "pci_address is that of the function, device the RDMA device of a compute NIC and empty for a GPU. "
+const pcieDevice = "pci_address is that of the function; device is the RDMA device of a compute NIC, and empty for a GPU. "
 
 // The rows of the collector pcie. Only GPUs and compute NICs have series: a node has a dozen of other functions.
 var (
@@ -19,7 +19,7 @@ var (
 	}
 	pcieLinkMaxSpeed = &Family{
 		Name: "pcie_link_max_transfers_per_second", Type: Gauge, Unit: "transfers_per_second", Labels: []string{"device"},
-		Help:   "The highest speed of each lane that the compute NIC can do, where its link is slower; its slot may do less.",
+		Help:   "The highest lane speed that the compute NIC supports; absent unless its link is slower. The slot may support less.",
 		Source: "/sys/bus/pci/devices/<address>/max_link_speed", Cadence: Rare, Stability: Stable,
 	}
 	pcieLinkWidth = &Family{
@@ -29,48 +29,48 @@ var (
 	}
 	pcieLinkMaxWidth = &Family{
 		Name: "pcie_link_max_width", Type: Gauge, Labels: []string{"device"},
-		Help:   "Lanes that the compute NIC can use, where its link has less; its slot may have no more.",
+		Help:   "The most lanes that the compute NIC supports; absent unless its link has fewer. The slot may have fewer.",
 		Source: "/sys/bus/pci/devices/<address>/max_link_width", Cadence: Rare, Stability: Stable,
 	}
 	pcieLinkDegraded = &Family{
 		Name: "pcie_link_degraded", Type: Gauge, Labels: []string{"device", "pci_address"},
-		Help: "1 when a PCIe link between the device and the root complex is narrower or slower than both of its ends can do. " + pcieDevice +
-			"For GPUs the speed is judged while they work (utilization of 0.5 or more), by what their driver says of it (collector gpu), because it falls while they are idle. Absent when that cannot be told: no port shows above the device, as in many virtual machines.",
+		Help: "1 if a PCIe link between the device and the root complex is narrower or slower than both of its ends support. " + pcieDevice +
+			"The speed of a GPU counts only while the GPU is busy (utilization of 0.5 or more), as its driver reports it (collector gpu), because idle GPUs slow their links down. Absent if no port is visible above the device, as in many virtual machines.",
 		Source:  "/sys/bus/pci/devices/<address>/{current,max}_link_{speed,width} of the device and all bridges above; nvmlDeviceGetCurrPcieLinkGeneration",
 		Cadence: Slow, Stability: Stable,
 	}
 	pcieErrors = &Family{
 		Name: "pcie_aer_errors_total", Type: Counter, Labels: []string{"device", "severity"},
-		Help: "Errors that Advanced Error Reporting counted at the compute NIC and at all bridges above it, where errors of its link often show. " +
-			"severity: correctable, nonfatal, fatal. A bridge above several NICs counts for each.",
+		Help: "Errors that Advanced Error Reporting counted at the compute NIC and at all bridges above it, which often report the errors of its link. " +
+			"severity: correctable, nonfatal, fatal. The errors of a bridge above several NICs count for each NIC.",
 		Source: "/sys/bus/pci/devices/<address>/aer_dev_{correctable,nonfatal,fatal}", Cadence: Slow, Stability: Stable,
 	}
 	pcieMaxReadRequest = &Family{
 		Name: "pcie_max_read_request_bytes", Type: Gauge, Unit: "bytes", Labels: []string{"device"},
-		Help:   "The most that the compute NIC asks memory for at once (MaxReadReq); 512 costs a fast NIC bandwidth.",
+		Help:   "Maximum size of a read request of the compute NIC (MaxReadReq); 512 limits the bandwidth of a fast NIC.",
 		Source: "/sys/bus/pci/devices/<address>/config", Cadence: Rare, Privilege: "root (CAP_SYS_ADMIN)", Stability: Stable,
 	}
 	pcieMaxPayload = &Family{
 		Name: "pcie_max_payload_bytes", Type: Gauge, Unit: "bytes", Labels: []string{"device"},
-		Help:   "The most that the compute NIC puts in a packet (MaxPayload).",
+		Help:   "Maximum payload of a PCIe packet of the compute NIC (MaxPayload).",
 		Source: "/sys/bus/pci/devices/<address>/config", Cadence: Rare, Privilege: "root (CAP_SYS_ADMIN)", Stability: Stable,
 	}
 	pcieRelaxedOrdering = &Family{
 		Name: "pcie_relaxed_ordering", Type: Gauge, Labels: []string{"device"},
-		Help:   "1 when the compute NIC may let writes overtake each other (RlxdOrd+).",
+		Help:   "1 if the compute NIC may reorder writes (RlxdOrd+).",
 		Source: "/sys/bus/pci/devices/<address>/config", Cadence: Rare, Privilege: "root (CAP_SYS_ADMIN)", Stability: Stable,
 	}
 	pcieACSRedirect = &Family{
 		Name: "pcie_acs_redirect", Type: Gauge, Labels: []string{"pci_address", "device"},
-		Help: "1 when a bridge between the GPU and its nearest compute NIC sends what they exchange up to the root complex (Access Control Services), " +
-			"which slows GPUDirect RDMA down or breaks it. Virtual machines need it. pci_address is that of the GPU.",
+		Help: "1 if a bridge between the GPU and its nearest compute NIC redirects their traffic to the root complex (Access Control Services), " +
+			"which slows GPUDirect RDMA down or breaks it. Virtual machines need this redirection. pci_address is that of the GPU.",
 		Source: "/sys/bus/pci/devices/<address>/config of the bridges", Cadence: Rare, Privilege: "root (CAP_SYS_ADMIN)", Stability: Stable,
 	}
 	gpuNICDistance = &Family{
 		Name: "gpu_nic_distance", Type: Gauge, Labels: []string{"pci_address", "device", "rail", "class"},
-		Help: "How far the GPU is from its nearest compute NIC, in NCCL's classes: 1 PIX (one switch), 2 PXB (several switches) and P2C (NVLink-C2C), 3 PHB (host bridge), " +
-			"4 NODE (host bridges of a NUMA node), 5 SYS (between NUMA nodes). Where several NICs are as near, GPUs get them in turn. rail is the number of " +
-			"the NIC among the compute NICs. pci_address is that of the GPU. Absent when a virtual machine does not show it.",
+		Help: "Distance between the GPU and its nearest compute NIC, in NCCL's classes: 1 PIX (one switch), 2 PXB (several switches) and P2C (NVLink-C2C), 3 PHB (host bridge), " +
+			"4 NODE (host bridges of a NUMA node), 5 SYS (between NUMA nodes). If several NICs are equally near, they are assigned to the GPUs in turn. rail is the number of " +
+			"the NIC among the compute NICs. pci_address is that of the GPU. Absent if a virtual machine does not show the distance.",
 		Source: "/sys/bus/pci/devices", Cadence: Rare, Stability: Experimental,
 	}
 )

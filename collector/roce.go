@@ -14,89 +14,89 @@ import (
 var (
 	roceChainConsistent = &Family{
 		Name: "roce_chain_consistent", Type: Gauge, Labels: []string{"device", "port"},
-		Help: "1 when what NCCL asks for, what the NIC makes of it and what the site expects agree: traffic class, DSCP, priority, PFC, 802.3x pause, buffer, ETS, ECN and CNP. " +
-			"0 when they contradict each other. Absent when that is unknown, see roce_chain_unknown. Without expected.roce in the configuration only contradictions count.",
+		Help: "1 if the settings of NCCL, the settings of the NIC and the expectation of the site agree: traffic class, DSCP, priority, PFC, 802.3x pause, buffer, ETS, ECN and CNP. " +
+			"0 if they contradict each other. Absent while it is unknown, see roce_chain_unknown. Without expected.roce in the configuration, only contradictions between settings count.",
 		Source: "DCB and ethtool netlink, MLNX_OFED files, NCCL configuration, config expected.roce", Cadence: Slow, Stability: Experimental,
 	}
 	roceChainBroken = &Family{
 		Name: "roce_chain_broken", Type: Gauge, Labels: []string{"device", "port", "step"},
-		Help: "1 while the chain of RoCE settings is broken; step is the first that does not fit: traffic_class, dscp, priority, pfc, global_pause, buffer, ets, ecn_notification, " +
-			"ecn_reaction or cnp. Absent otherwise. The landing page says why.",
+		Help: "1 while the chain of RoCE settings is broken; step is the first wrong setting: traffic_class, dscp, priority, pfc, global_pause, buffer, ets, ecn_notification, " +
+			"ecn_reaction or cnp. Absent otherwise. The landing page shows the reason.",
 		Source: "as roce_chain_consistent", Cadence: Slow, Stability: Experimental,
 	}
 	roceChainUnknown = &Family{
 		Name: "roce_chain_unknown", Type: Gauge, Labels: []string{"device", "port", "step", "reason"},
-		Help: "1 while it is unknown whether the chain of RoCE settings is consistent; step is the first that is not known. Absent otherwise. " +
-			"traffic_class with not_read means that the host does not set NCCL_IB_TC and jobs may.",
+		Help: "1 while it is unknown whether the chain of RoCE settings is consistent; step is the first unknown setting. Absent otherwise. " +
+			"traffic_class with reason not_read means that the host does not set NCCL_IB_TC, but jobs may.",
 		Source: "as roce_chain_consistent", Cadence: Slow, Stability: Experimental,
 	}
 	roceTrafficClass = &Family{
 		Name: "roce_traffic_class", Type: Gauge, Labels: []string{"device", "port"},
-		Help: "Traffic class byte of NCCL's RoCE packets, 0 to 255: what MLNX_OFED sets for the port, else NCCL_IB_TC of the host's NCCL configuration. " +
-			"Absent when neither is set, because jobs may bring their own.",
+		Help: "Traffic class byte of NCCL's RoCE packets, 0 to 255: the one that MLNX_OFED sets for the port, or else NCCL_IB_TC of the host's NCCL configuration. " +
+			"Absent if neither is set, because jobs may set their own.",
 		Source: "/sys/class/infiniband/<device>/tc/<port>/traffic_class, /etc/nccl.conf, config nccl", Cadence: Slow, Stability: Experimental,
 	}
 	roceDSCP = &Family{
 		Name: "roce_dscp", Type: Gauge, Labels: []string{"device", "port"},
-		Help:   "DSCP of NCCL's RoCE v2 packets, 0 to 63: the upper six bits of the traffic class. Absent when the traffic class is.",
+		Help:   "DSCP of NCCL's RoCE v2 packets, 0 to 63: the upper six bits of the traffic class. Absent if the traffic class is absent.",
 		Source: "as roce_traffic_class", Cadence: Slow, Stability: Experimental,
 	}
 	rocePriority = &Family{
 		Name: "roce_priority", Type: Gauge, Labels: []string{"device", "port"},
-		Help: "Priority that the NIC gives to NCCL's RoCE packets, 0 to 7, by DSCP or VLAN tag. Where jobs bring the traffic class it is the one the site expects, " +
-			"from expected.roce; absent when that says nothing either.",
+		Help: "Priority that the NIC gives to NCCL's RoCE packets, 0 to 7, by DSCP or VLAN tag. If jobs set the traffic class, it is the priority in expected.roce; " +
+			"absent if that is not configured.",
 		Source: "DCB_ATTR_IEEE_APP_TABLE, /sys/class/net/<netdev>/qos/{trust,dscp2prio}, NCCL_IB_SL, config expected.roce", Cadence: Slow, Stability: Experimental,
 	}
 	roceCongestionControl = &Family{
 		Name: "roce_congestion_control", Type: StateSet, Labels: []string{"device", "port", "mode"},
-		Help: "What keeps RoCE from losing packets in congestion, on the priority of roce_priority: none, pfc (lossless), ecn (DCQCN), pfc_ecn (both), " +
+		Help: "How RoCE avoids packet loss in congestion, for the priority of roce_priority: none, pfc (lossless), ecn (DCQCN), pfc_ecn (both), " +
 			"or unknown; 1 for the current mode. Only MLNX_OFED shows whether ECN is on.",
 		Source: "DCB_ATTR_IEEE_PFC, /sys/class/net/<netdev>/ecn/roce_{np,rp}/enable/<priority>", Cadence: Slow, Stability: Experimental,
 	}
 	roceTrust = &Family{
 		Name: "roce_trust", Type: StateSet, Labels: []string{"device", "port", "netdev", "mode"},
-		Help: "What the interface takes the priority of a packet from: dscp, or pcp (VLAN tag, untagged packets have priority 0); 1 for the current one. " +
-			"Absent when the driver does not show it.",
+		Help: "The field from which the interface takes the priority of a packet: dscp, or pcp (VLAN tag; untagged packets have priority 0); 1 for the current one. " +
+			"Absent if the driver does not report it.",
 		Source: "/sys/class/net/<netdev>/qos/trust, DCB_ATTR_IEEE_APP_TABLE", Cadence: Slow, Stability: Stable,
 	}
 	rocePFCEnabled = &Family{
 		Name: "roce_pfc_enabled", Type: Gauge, Labels: []string{"device", "port", "netdev", "priority"},
-		Help:   "1 when priority flow control is on for the priority, 0 when it is off. Only the priority of roce_priority and those with PFC have a series.",
+		Help:   "1 if priority flow control is on for the priority, 0 if it is off. Only the priority of roce_priority and priorities with PFC have a series.",
 		Source: "DCB_ATTR_IEEE_PFC", Cadence: Slow, Stability: Stable,
 	}
 	roceGlobalPauseEnabled = &Family{
 		Name: "roce_global_pause_enabled", Type: Gauge, Labels: []string{"device", "port", "netdev", "direction"},
-		Help:   "1 when IEEE 802.3x flow control, which stops the whole link, is on for the direction: receive, transmit. It excludes PFC.",
+		Help:   "1 if IEEE 802.3x flow control, which stops the whole link, is on for the direction: receive, transmit. It excludes PFC.",
 		Source: "ETHTOOL_MSG_PAUSE_GET", Cadence: Slow, Stability: Stable,
 	}
 	roceECNEnabled = &Family{
 		Name: "roce_ecn_enabled", Type: Gauge, Labels: []string{"device", "port", "netdev", "priority", "role"},
-		Help: "1 when congestion control (DCQCN) is on for the priority of roce_priority, by role: notification (receivers report marked packets), " +
+		Help: "1 if congestion control (DCQCN) is on for the priority of roce_priority, by role: notification (receivers report marked packets), " +
 			"reaction (senders slow down). Congestion control needs both.",
 		Source: "/sys/class/net/<netdev>/ecn/roce_{np,rp}/enable/<priority> (MLNX_OFED)", Cadence: Slow, Stability: Stable,
 	}
 	roceLosslessBuffer = &Family{
 		Name: "roce_lossless_buffer_bytes", Type: Gauge, Unit: "bytes", Labels: []string{"device", "port", "netdev"},
-		Help:   "Receive buffer of the priority of roce_priority. Absent when that is not lossless, or the driver does not show it.",
+		Help:   "Size of the receive buffer of the priority of roce_priority. Absent if the priority is not lossless, or the driver does not report it.",
 		Source: "DCB_ATTR_DCB_BUFFER", Cadence: Slow, Stability: Stable,
 	}
 	roceCNPDSCP = &Family{
 		Name: "roce_cnp_dscp", Type: Gauge, Labels: []string{"device", "port", "netdev"},
-		Help:   "DSCP of the congestion notifications that this host sends. Switches should give it a priority above that of data.",
+		Help:   "DSCP of the congestion notifications that this host sends. Switches should give them a higher priority than data.",
 		Source: "/sys/class/net/<netdev>/ecn/roce_np/cnp_dscp (MLNX_OFED)", Cadence: Slow, Stability: Stable,
 	}
 	roceConfigurationInfo = &Family{
 		Name: "roce_configuration_info", Type: Info, Labels: []string{"device", "port", "netdev", "hash", "pfc", "dscp_map", "buffers", "mtu", "traffic_class_source", "dcbx"},
-		Help: "How the interface is set for RoCE; constant 1. hash is of trust, traffic class, DSCP, priority, PFC, ETS, ECN, 802.3x pause and buffers: it is equal where they are, " +
-			"so that rails and nodes that differ can be found. Parts of it that are known, to compare nodes by: pfc has the priorities with PFC (3, or none); " +
-			"dscp_map is a hash of the priorities of all DSCPs, or pcp where DSCP is not trusted; buffers is a hash of the receive buffers; mtu is that of the interface, in bytes. " +
-			"What is not known is an empty label. traffic_class_source: ofed, nccl, job (not set on the host), none (RoCE v1), unknown. " +
+		Help: "RoCE settings of the interface; constant 1. hash covers trust, traffic class, DSCP, priority, PFC, ETS, ECN, 802.3x pause and buffers: equal settings have equal hashes, " +
+			"so rails and nodes that differ can be found. Other labels have single settings, to compare nodes: pfc is the list of priorities with PFC (3, or none); " +
+			"dscp_map is a hash of the priorities of all DSCPs, or pcp if DSCP is not trusted; buffers is a hash of the receive buffers; mtu is the MTU of the interface in bytes. " +
+			"Unknown labels are empty. traffic_class_source: ofed, nccl, job (not set on the host), none (RoCE v1), unknown. " +
 			"dcbx: host, or firmware, which may overwrite what the host sets.",
 		Source: "as roce_chain_consistent; DCB_ATTR_DCBX; /sys/class/net/<netdev>/mtu", Cadence: Slow, Stability: Experimental,
 	}
 	roceCongestionControlParameter = &Family{
 		Name: "roce_congestion_control_parameter", Type: Gauge, Labels: []string{"device", "port", "netdev", "parameter"},
-		Help:   "A parameter of DCQCN under the driver's name, in the driver's unit; np_ is for receivers that notify, rp_ for senders that react.",
+		Help:   "A parameter of DCQCN with the driver's name and unit; np_: the notification point (receiver), rp_: the reaction point (sender).",
 		Source: "/sys/class/net/<netdev>/ecn/roce_{np,rp}/* (MLNX_OFED), /sys/kernel/debug/mlx5/<pci address>/cc_params/*", Cadence: Slow,
 		Privilege: "none with MLNX_OFED, root for debugfs", Stability: Experimental,
 	}

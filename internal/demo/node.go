@@ -106,9 +106,9 @@ func (n *Node) Title() string { return "simulated node: " + n.options.Scenario.N
 // Note says on the page that the node is made up, and what to look for.
 func (n *Node) Note() string {
 	s := &n.options.Scenario
-	note := "This node is made up: " + s.Summary + ". " + s.Truth
+	note := "This node is simulated: " + s.Summary + ". " + s.Truth
 	if n.Probes != nil {
-		note += fmt.Sprintf(" Its probes are made up, too, and run every %s instead of every few hours.", Every)
+		note += fmt.Sprintf(" Its probes are simulated, too, and run every %s instead of every few hours.", Every)
 	}
 	return note
 }

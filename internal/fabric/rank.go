@@ -17,6 +17,9 @@ type RankCandidate struct {
 	// Command is the first 15 bytes of the name of the program (comm).
 	Command string
 	At      time.Time
+	// Children is how many processes were forked from it and run the same program: data loaders, who inherit its GPUs and
+	// sockets. They are no candidates of their own.
+	Children int
 
 	// GPUs are the UUIDs of the GPUs that NVML lists this PID for; absent: NVML lists none for it.
 	GPUs Fact[[]string]
@@ -25,9 +28,9 @@ type RankCandidate struct {
 	Files    Fact[OpenFiles]      // /proc/PID/fd
 	Maps     Fact[MappedFiles]    // /proc/PID/maps, read once for each process and again while no library was found
 	Sockets  Fact[[]Socket]       // TCP sockets whose inode Files has, from sock_diag of the network namespace
-	Verbs    Fact[VerbsUse]       // NETLINK_RDMA resources by PID
+	Verbs    Fact[VerbsUse]       // NETLINK_RDMA resources by PID; unknown where Files do not confirm that there are none
 	NetDevs  Fact[[]InterfaceUse] // /proc/PID/net/dev: interfaces of its network namespace
-	Settings Fact[[]NCCLVariable] // NCCL variables of its environment, allow-listed names only
+	Settings Fact[[]NCCLVariable] // NCCL variables of the environment it was started with, allow-listed names only; a value that is neither a number nor a word of NCCL's is "set", with Masked
 	Limits   Fact[ProcessLimits]  // /proc/PID/limits and status
 	Devices  Fact[ProcessDevices] // what its mount namespace offers
 	NetNS    Fact[uint64]         // inode of its network namespace
@@ -38,8 +41,10 @@ type RankCandidate struct {
 type Workload struct {
 	Scheduler   string // "slurm", "kubernetes", "container", "none"
 	Job         string // Slurm job id; Kubernetes namespace/pod; container id (12 digits); else the executable's name
-	User        string
+	User        string // SLURM_JOB_USER as the environment has it: whoever started the process can change it
 	Container   string // container of the pod
+	Pod         string // UID of the pod, from its control group
+	ContainerID string // 64 hexadecimal digits, from its control group
 	Rank, Ranks int    // rank and number of ranks that its environment states, -1 and 0 where it does not
 }
 
@@ -71,10 +76,12 @@ type Socket struct {
 	Local, Remote netip.AddrPort
 	Sent          uint64 // tcpi_bytes_acked
 	Received      uint64 // tcpi_bytes_received
+	Counted       bool   // Sent and Received were told: not of a listener, nor by Linux before 4.2
 }
 
 // VerbsUse is what the RDMA core keeps for a process, over all devices (RDMA_NLDEV_CMD_RES_CTX_GET, RES_PD_GET,
-// RES_MR_GET, RES_CQ_GET: no firmware command).
+// RES_MR_GET, RES_CQ_GET: no firmware command). The kernel tells the thread that made each object. It does not tell it
+// once that thread has ended, so the numbers may be too low.
 type VerbsUse struct {
 	Devices  []string // that it has contexts on
 	Contexts int

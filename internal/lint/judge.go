@@ -34,6 +34,9 @@ func judgeSetting(file string, s setting, version Version) Line {
 	}
 	if s.set {
 		l.Findings = append(l.Findings, judgeVariable(s, v, known, version)...)
+		if a := adviceOn(s, version); len(a) > 0 && slices.ContainsFunc(l.Findings, func(f Finding) bool { return f.Verdict == Verdict(a[0].Verdict) }) {
+			l.Source, l.Release = a[0].File, a[0].Release
+		}
 	}
 	if len(l.Findings) == 0 {
 		l.Findings = []Finding{{Verdict: Works}}
@@ -122,10 +125,7 @@ func judgeValue(s setting, v ncclconf.Variable, version Version) []Finding {
 		return list
 	}
 	hasDefault := false
-	for _, a := range ncclconf.AdviceOn(s.Name, s.Value) {
-		if !version.In(a.Releases) {
-			continue
-		}
+	for _, a := range adviceOn(s, version) {
 		hasDefault = hasDefault || a.Verdict == string(Default)
 		one := Finding{Verdict(a.Verdict), diagnose.Severity(a.Severity), upper(a.Text), a.Better}
 		if one.Verdict == Default {
@@ -142,6 +142,11 @@ func judgeValue(s setting, v ncclconf.Variable, version Version) []Finding {
 		}
 	}
 	return list
+}
+
+// adviceOn returns what is known of the value for that release.
+func adviceOn(s setting, version Version) []ncclconf.Advice {
+	return slices.DeleteFunc(ncclconf.AdviceOn(s.Name, s.Value), func(a ncclconf.Advice) bool { return !version.In(a.Releases) })
 }
 
 // isDefault tells that a value is the default of the table, where that is one word or number for all releases.

@@ -43,6 +43,23 @@ func Verdicts() []Verdict {
 	return []Verdict{Works, Default, Worse, Deprecated, Ignored, Foreign, Unknown, Misread, Refused, WrongHere, Undecided}
 }
 
+// Meaning says in a sentence what becomes of a setting with that verdict.
+func (v Verdict) Meaning() string {
+	return map[Verdict]string{
+		Works:      "NCCL does what the line says.",
+		Default:    "The line sets what NCCL does by default.",
+		Worse:      "NCCL does what the line says, and does better without it in most cases.",
+		Deprecated: "NCCL still reads the setting, which has a successor.",
+		Ignored:    "The setting has no effect.",
+		Foreign:    "NCCL does not read the variable; other software does.",
+		Unknown:    "Neither NCCL nor any software that lint knows reads the variable.",
+		Misread:    "NCCL takes another value than the one that is written.",
+		Refused:    "NCCL or Kubernetes does not start with the setting.",
+		WrongHere:  "The setting does not fit the node.",
+		Undecided:  "What becomes of the setting depends on something that lint does not know.",
+	}[v]
+}
+
 // Finding is one thing to say of a line.
 type Finding struct {
 	Verdict  Verdict

@@ -73,7 +73,7 @@ func TestDemo(t *testing.T) {
 			if status != http.StatusOK {
 				t.Errorf("page: %d", status)
 			}
-			commandtest.Contains(t, page, "This node is made up")
+			commandtest.Contains(t, page, "This node is simulated")
 			rate := func(f simulator.GPUFinding) bool { return f.What == "nvlink_errors" }                                                   // an alert rule finds it
 			quiet := len(s.Expect) == 0 && !slices.ContainsFunc(s.GPUs, func(f simulator.GPUFinding) bool { return !rate(f) }) || s.OverTime // which one look does not see
 			if quiet != strings.Contains(page, "No problems found") {
@@ -139,7 +139,7 @@ func TestLandingTellsOfProbes(t *testing.T) {
 		_, page, _ := p.Get("/")
 		// A loaded machine may not read the node in time at first; then something is unchecked.
 		if strings.Contains(page, "1 probe reports a problem") && strings.Contains(page, "No problems found except by probes") {
-			commandtest.Contains(t, page, `<a href="probes">`, "Its probes are made up, too")
+			commandtest.Contains(t, page, `<a href="probes">`, "Its probes are simulated, too")
 			break
 		}
 		if time.Now().After(deadline) {

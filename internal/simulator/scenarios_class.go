@@ -9,9 +9,9 @@ func classScenarios() []Scenario {
 	return []Scenario{
 		{
 			Name: "buffer-shared", Platform: h100, policy: losslessPolicy,
-			Summary: "the lossless priority of one compute port shares a receive buffer with all others",
-			Truth: "PFC is on for priority 3 of mlx5_6, but a script put all priorities back into receive buffer 0, as the firmware has them " +
-				"without PFC. Lossy traffic fills what the lossless one needs while its sender stops.",
+			Summary: "on one compute port, the lossless priority shares a receive buffer with all others",
+			Truth: "PFC is on for priority 3 of mlx5_6, but a script mapped all priorities to receive buffer 0, which is the firmware's " +
+				"default without PFC. Lossy traffic fills the buffer that the lossless traffic needs while its sender is paused.",
 			Expect: []Finding{{"mlx5_6", 1, "lossless_buffer_missing"}},
 			edit: func(n *Node) {
 				b := &n.qos("mlx5_6").Buffers
@@ -20,9 +20,9 @@ func classScenarios() []Scenario {
 		},
 		{
 			Name: "ets-starved", Platform: h100, policy: losslessPolicy,
-			Summary: "the class of RoCE has no share of the bandwidth of one compute port",
-			Truth: "On mlx5_1 classes share bandwidth by ETS, and all of it is given to class 1, that of priority 0. The class of priority 3 has " +
-				"none and gets what others leave.",
+			Summary: "the traffic class of RoCE has no bandwidth share on one compute port",
+			Truth: "On mlx5_1 traffic classes share bandwidth by ETS, and class 1, that of priority 0, has all of it. The class of priority 3 " +
+				"has no share and gets only unused bandwidth.",
 			Expect: []Finding{{"mlx5_1", 1, "no_bandwidth_share"}},
 			edit: func(n *Node) {
 				e := &n.qos("mlx5_1").ETS
@@ -34,9 +34,9 @@ func classScenarios() []Scenario {
 		},
 		{
 			Name: "cnp-with-data", Platform: h100, policy: losslessPolicy,
-			Summary: "the congestion notifications of one compute port wait behind its data",
-			Truth: "The notifications that mlx5_4 sends carry DSCP 26, that of the data, instead of 48: they have priority 3 and stop with it " +
-				"whenever the network pauses. Senders hear of congestion when it is over.",
+			Summary: "the congestion notifications of one compute port queue behind its data",
+			Truth: "The notifications that mlx5_4 sends carry DSCP 26, like the data, instead of 48. They have priority 3 and are paused " +
+				"together with the data, so senders learn of the congestion after it is over.",
 			Expect: []Finding{{"mlx5_4", 1, "notifications_with_data"}},
 			edit: func(n *Node) {
 				q := n.qos("mlx5_4")
@@ -51,9 +51,9 @@ func classScenarios() []Scenario {
 		},
 		{
 			Name: "bnxt-pfc-off", Platform: "bnxt-roce", policy: losslessUnread,
-			Summary: "one Broadcom port has no PFC on a lossless fabric",
-			Truth: "The site wants priority 3 lossless. PFC is off on bnxt_re3 for all priorities, while DSCP 26 still leads to priority 3; its " +
-				"seven peers have it on. What it does not take in congestion is lost.",
+			Summary: "PFC is off on one Broadcom port of a lossless fabric",
+			Truth: "The site expects priority 3 to be lossless. PFC is off on bnxt_re3 for all priorities, while DSCP 26 still maps to " +
+				"priority 3; PFC is on for its seven peers. In congestion, this port loses packets.",
 			Expect: []Finding{{"bnxt_re3", 1, "pfc_off_on_used_priority"}},
 			edit:   func(n *Node) { n.qos("bnxt_re3").SetPFC(0) },
 		},

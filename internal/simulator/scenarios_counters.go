@@ -7,10 +7,10 @@ func counterScenarios() []Scenario {
 	return []Scenario{
 		{
 			Name: "counter-saturated", Platform: a100,
-			Summary: "three counters of two ports are stuck at their greatest value",
-			Truth: "PMA counters stop when they are full: excessive_buffer_overrun_errors of mlx5_2 is at 15, " +
-				"link_downed and port_xmit_wait of mlx5_7 are at 255 and 4294967295. Nobody knows since when, and no " +
-				"further error will show until somebody clears them (perfquery -R). The ports work.",
+			Summary: "three counters of two ports are stuck at their maximum",
+			Truth: "PMA counters stop at their maximum: excessive_buffer_overrun_errors of mlx5_2 is 15, link_downed and port_xmit_wait of " +
+				"mlx5_7 are 255 and 4294967295. It is unknown since when, and further errors stay hidden until the counters are cleared " +
+				"(perfquery -R). The ports work.",
 			Expect: []Finding{{"mlx5_2", 1, "counter_saturated"}, {"mlx5_7", 1, "counter_saturated"}},
 			edit: func(n *Node) {
 				n.HCA("mlx5_2").Port(1).Statistic("excessive_buffer_overrun_errors").Start = 15
@@ -20,11 +20,11 @@ func counterScenarios() []Scenario {
 		},
 		{
 			Name: "counters-garbage", Platform: h100,
-			Summary: "nothing is wrong with a port of which some counters cannot be read",
-			Truth: "mlx5_4 works, but eight of its counters have no value: there is the excuse of an old kernel, a negative " +
-				"number, one of more than 64 bits, words, two numbers, an empty line, nothing at all, and an error. A " +
-				"ninth is 2^64-1, which is what a driver prints that could not ask its device. Each is unknown for " +
-				"itself; all others, of this port too, are what they are. Nothing is reported.",
+			Summary: "healthy port with unreadable counters",
+			Truth: "mlx5_4 works, but eight of its counters have no valid value: the error text of an old kernel, a negative number, a number " +
+				"of more than 64 bits, words, two numbers, an empty line, an empty file, and a read error. A ninth is 2^64-1, which a " +
+				"driver prints when it could not ask its device. Only these counters are unknown; all others, including those of this " +
+				"port, are correct. Nothing is reported.",
 			edit: func(n *Node) {
 				p := n.HCA("mlx5_4").Port(1)
 				p.Texts = map[string]string{
@@ -42,18 +42,16 @@ func counterScenarios() []Scenario {
 		},
 		{
 			Name: "counter-reset", Platform: a100,
-			Summary: "nothing is wrong with a port whose counters somebody clears each minute",
-			Truth: "A script of the site runs perfquery -R on mlx5_1 each minute: its PMA counters go back to zero, those " +
-				"of the driver go on. The traffic is what it always is. Counters that go backwards are no reason to " +
-				"report anything.",
+			Summary: "healthy port whose counters are cleared every minute",
+			Truth: "A script of the site runs perfquery -R on mlx5_1 every minute. Its PMA counters return to zero, those of the driver " +
+				"continue. The traffic is normal, and counters that go backwards are not a fault. Nothing is reported.",
 			edit: func(n *Node) { n.HCA("mlx5_1").Port(1).ClearEvery = 60 },
 		},
 		{
 			Name: "retransmissions", Platform: h100,
-			Summary: "one rail loses packets and sends them again",
-			Truth: "A bad transceiver on the rail of mlx5_5: packets arrive out of sequence, the peers' NAKs and expired " +
-				"ACK timers make it send again, and its traffic is a third of that of its peers. The link is up, and " +
-				"no counter of it shows an error.",
+			Summary: "one rail loses and retransmits packets",
+			Truth: "A transceiver on the rail of mlx5_5 is bad: packets arrive out of sequence, NAKs from its peers and expired ACK timers " +
+				"make it retransmit, and its traffic is a third of that of its peers. The link is up, and no link counter shows an error.",
 			Expect:   []Finding{{"mlx5_5", 1, "retransmissions"}},
 			OverTime: true,
 			edit: func(n *Node) {
@@ -66,10 +64,10 @@ func counterScenarios() []Scenario {
 		},
 		{
 			Name: "congestion", Platform: h100,
-			Summary: "nothing is wrong with a node whose fabric is busy",
-			Truth: "Many senders meet at few receivers, as in every all-to-all: on all rails packets arrive marked, " +
-				"notifications go out and come in, and senders slow down. That is congestion control at work. Nothing " +
-				"is lost and nothing is reported.",
+			Summary: "healthy node in a busy fabric",
+			Truth: "Many senders send to few receivers, as in every all-to-all. On all rails packets arrive with congestion marks, " +
+				"notifications are sent and received, and senders slow down: congestion control works as intended. Nothing is lost. " +
+				"Nothing is reported.",
 			edit: func(n *Node) {
 				for _, f := range onCompute("") {
 					marked(n, f.Device)
@@ -78,10 +76,10 @@ func counterScenarios() []Scenario {
 		},
 		{
 			Name: "qp-death", Platform: h100,
-			Summary: "queue pairs of one port give up after their last retry",
-			Truth: "Each half minute four queue pairs of mlx5_3 die because their peer does not answer: seven ACK timers " +
-				"expire for each, then req_transport_retries_exceeded jumps, and what was still queued is flushed. The " +
-				"job ends with IBV_WC_RETRY_EXC_ERR and starts again. The link is up.",
+			Summary: "queue pairs of one port fail after their last retry",
+			Truth: "Every 30 seconds four queue pairs of mlx5_3 fail because their peer does not answer: seven ACK timers expire for each, " +
+				"then req_transport_retries_exceeded increases, and the queued requests are flushed. The job ends with " +
+				"IBV_WC_RETRY_EXC_ERR and starts again. The link is up.",
 			Expect:   []Finding{{"mlx5_3", 1, "transport_retries_exceeded"}},
 			OverTime: true,
 			edit: func(n *Node) {

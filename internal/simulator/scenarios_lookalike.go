@@ -7,46 +7,48 @@ func lookalikeScenarios() []Scenario {
 	return []Scenario{
 		{
 			Name: "healthy-uncabled-ports", Platform: "dual-port",
-			Summary: "nothing is wrong with a node whose two-port cards have one cable each",
-			Truth: "Four ConnectX-7 of two ports. The first port of each is active at 200 Gb/s; the second is down and disabled on all " +
-				"four, has no address, and NCCL_IB_HCA leaves it out: nobody cabled it. Each function is an RDMA device of its " +
-				"own with a port 1; that two are one card says sys_image_guid. Nothing is reported.",
+			Summary: "healthy node whose two-port cards have one cable each",
+			Truth: "Four ConnectX-7 with two ports. The first port of each is active at 200 Gb/s. The second is not cabled: on all four cards " +
+				"it is down and disabled, has no address, and NCCL_IB_HCA excludes it. Each function is an RDMA device with a port 1; " +
+				"sys_image_guid shows which two are one card. Nothing is reported.",
 		},
 		{
 			Name: "healthy-half-cabled", Platform: "half-cabled",
-			Summary: "nothing is wrong with a node half of whose rails are cabled",
-			Truth: "Eight equal InfiniBand ports, four of them active at 400 Gb/s and four that never had a link. The site expects four, and " +
-				"NCCL_IB_HCA lists those that have a cable. Nothing is reported.",
+			Summary: "healthy node with half of its rails cabled",
+			Truth: "Eight identical InfiniBand ports: four are active at 400 Gb/s, four never had a link. The site expects four, and " +
+				"NCCL_IB_HCA lists the cabled ones. Nothing is reported.",
 		},
 		{
 			Name: "healthy-single-card", Platform: "single-card",
-			Summary: "nothing is wrong with a node whose only card has one cable",
-			Truth: "One card of two ports: the default route leaves through the first, the second is down and disabled and has no address. The " +
-				"node does not train over RDMA. Nothing is reported.",
+			Summary: "healthy node with one cable in its only card",
+			Truth: "One card with two ports: the default route uses the first; the second is down and disabled and has no address. The node " +
+				"does not train over RDMA. Nothing is reported.",
 		},
 		{
 			Name: "healthy-mixed-nics-roce", Platform: "mixed-nics-roce",
-			Summary: "nothing is wrong with a storage NIC below a switch of GPUs, beside faster NICs on RoCE",
-			Truth: "Each of the eight GPUs has a 400 Gb/s rail below its switch. mlx5_2, which is as near to two of them, is of another board and " +
-				"runs at 100 Gb/s: storage. Nobody told the exporter. Eight compute ports, all at their rate. Nothing is reported.",
+			Summary: "healthy RoCE node with a slower storage NIC below a GPU's PCIe switch",
+			Truth: "Each of the eight GPUs has a 400 Gb/s rail below its switch. mlx5_2, which is as near to two of them, is another board " +
+				"and runs at 100 Gb/s, so it is for storage. No roles are configured. Eight compute ports, all at their rate. Nothing is " +
+				"reported.",
 		},
 		{
 			Name: "healthy-mixed-nics-ib", Platform: "mixed-nics-ib",
-			Summary: "nothing is wrong with an Ethernet NIC below a switch of GPUs, beside an InfiniBand fabric",
-			Truth: "Eight InfiniBand rails at 400 Gb/s. mlx5_2 and mlx5_3, the ports of an Ethernet card, are as near to two GPUs: the first carries " +
-				"the default route, the second storage. NCCL_IB_HCA=mlx5 takes them all, and nobody told the exporter. Nothing is reported.",
+			Summary: "healthy InfiniBand node with an Ethernet NIC below a GPU's PCIe switch",
+			Truth: "Eight InfiniBand rails at 400 Gb/s. mlx5_2 and mlx5_3, the ports of an Ethernet card, are as near to two GPUs as the " +
+				"rails: the first has the default route, the second is for storage. NCCL_IB_HCA=mlx5 includes all of them, and no roles " +
+				"are configured. Nothing is reported.",
 		},
 		{
 			Name: "healthy-oci-h100", Platform: "oci-h100",
-			Summary: "nothing is wrong with a cloud instance whose own NICs are beside those of the cluster network",
-			Truth: "16 ports at 200 Gb/s are in NCCL_IB_HCA. Of the two NICs of the cloud network mlx5_2 carries the default route; mlx5_11 is an RDMA " +
-				"device like the others, which NCCL leaves out. 16 compute ports. Nothing is reported.",
+			Summary: "healthy cloud instance with NICs outside of the cluster network",
+			Truth: "NCCL_IB_HCA lists 16 ports at 200 Gb/s. Of the two NICs of the cloud network, mlx5_2 has the default route; mlx5_11 is an " +
+				"RDMA device like the others, which NCCL_IB_HCA excludes. 16 compute ports. Nothing is reported.",
 		},
 		{
 			Name: "compute-ports-surplus", Platform: "mixed-nics-roce",
-			Summary: "a storage NIC looks just like those for training",
-			Truth: "The site put a ninth ConnectX-7 of the same board in for storage, at the same rate, and told nobody: nothing on the node says what " +
-				"it is for. Training works as before; nine ports count as compute where eight are expected.",
+			Summary: "a storage NIC cannot be told apart from the training NICs",
+			Truth: "The site added a ninth ConnectX-7 of the same board and rate for storage, but did not configure its role. Nothing on the " +
+				"node shows its purpose. Training works as before; nine ports count as compute where eight are expected.",
 			Expect: []Finding{{"", 0, "compute_ports_surplus"}},
 			edit: func(n *Node) {
 				h, rail := n.HCA("mlx5_2"), n.HCA("mlx5_0")
@@ -59,17 +61,17 @@ func lookalikeScenarios() []Scenario {
 		},
 		{
 			Name: "healthy-mixed-vendors", Platform: "mixed-vendors",
-			Summary: "nothing is wrong with a node whose NICs come from three vendors",
-			Truth: "Two InfiniBand ports of NVIDIA train, two RoCE ports of Broadcom carry storage and have neither PFC nor a DSCP map, " +
-				"and the default route leads through one of Intel. Rates, firmware and MTU differ between vendors, as they must. " +
+			Summary: "healthy node with NICs from three vendors",
+			Truth: "Two InfiniBand ports from NVIDIA are for training, two RoCE ports from Broadcom are for storage and have neither PFC nor " +
+				"a DSCP map, and the default route uses a port from Intel. Rates, firmware and MTU differ between vendors, as expected. " +
 				"Nothing is reported.",
 		},
 		{
 			Name: "adaptive-routing", Platform: h100, policy: losslessPolicy,
-			Summary: "nothing is wrong with a node whose packets arrive out of order",
-			Truth: "The fabric routes packet by packet, and NCCL is told so by NCCL_IB_ADAPTIVE_ROUTING=1: one of a hundred packets " +
-				"overtakes another and counts as out_of_sequence on every rail alike. Nobody sends NAKs, no timer expires, and " +
-				"nothing is sent again. Nothing is reported.",
+			Summary: "healthy node with adaptive routing, whose packets arrive out of order",
+			Truth: "The fabric routes each packet separately, and NCCL_IB_ADAPTIVE_ROUTING=1 tells NCCL so. One packet in a hundred overtakes " +
+				"another and counts as out_of_sequence, equally on every rail. There are no NAKs, no expired timers and no " +
+				"retransmissions. Nothing is reported.",
 			edit: func(n *Node) {
 				n.Files[ncclConf] += "NCCL_IB_ADAPTIVE_ROUTING=1\n"
 				for _, f := range onCompute("") {
@@ -79,9 +81,9 @@ func lookalikeScenarios() []Scenario {
 		},
 		{
 			Name: "fresh-boot", Platform: h100, policy: losslessPolicy,
-			Summary: "nothing is wrong with a node that has just booted",
-			Truth: "All counters of all devices, ports and interfaces are at zero and stay there, no process is on any GPU, and the links " +
-				"of idle GPUs are at 2.5 GT/s. Configuration, addresses and ports are as they should be. Nothing is reported.",
+			Summary: "healthy node that has just booted",
+			Truth: "All counters of all devices, ports and interfaces are zero, no process uses a GPU, and the PCIe links of the idle GPUs " +
+				"run at 2.5 GT/s. Configuration, addresses and ports are correct. Nothing is reported.",
 			edit: func(n *Node) {
 				n.quiet()
 				for _, g := range n.GPUs {
@@ -91,9 +93,9 @@ func lookalikeScenarios() []Scenario {
 		},
 		{
 			Name: "mig-meant", Platform: a100,
-			Summary: "nothing is wrong with a node all of whose GPUs are MIG on",
-			Truth: "The site serves inference from this node and divides all eight GPUs. None differs from its peers, and the " +
-				"network is what it always is. Nothing is reported.",
+			Summary: "healthy node with MIG on for all GPUs",
+			Truth: "The site uses this node for inference and divides all eight GPUs. None differs from its peers, and the network is normal. " +
+				"Nothing is reported.",
 			edit: func(n *Node) {
 				for i := range n.GPUs {
 					g := &n.GPUs[i]

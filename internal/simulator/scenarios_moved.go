@@ -15,16 +15,17 @@ func movedScenarios() []Scenario {
 	return []Scenario{
 		{
 			Name: "moved-to-pod", Platform: h100,
-			Summary: "nothing is wrong with a node whose training NICs a pod has",
-			Truth: "The RDMA core is in exclusive mode, and the RDMA CNI gave all eight devices with their interfaces to a pod. The host's " +
-				"class/infiniband has those for storage and management only, but the driver has all of them, and their functions are on the " +
-				"bus. Nothing is missing and nothing is reported.",
+			Summary: "healthy node whose training NICs are in a pod",
+			Truth: "The RDMA core is in exclusive mode, and the RDMA CNI moved all eight devices with their interfaces into a pod. " +
+				"class/infiniband of the host has the storage and management devices only, but the driver has all devices, and their " +
+				"functions are on the bus. Nothing is missing. Nothing is reported.",
 			edit: func(n *Node) { compute(n.Move) },
 		},
 		{
 			Name: "moved-to-pod-ib", Platform: a100,
-			Summary: "nothing is wrong with an InfiniBand node some of whose NICs pods have",
-			Truth:   "Two pods have two devices each, with their IPoIB interfaces. The four that are left on the host are active. Nothing is reported.",
+			Summary: "healthy InfiniBand node with some of its NICs in pods",
+			Truth: "Two pods have two devices each, with their IPoIB interfaces. The four devices that remain on the host are active. Nothing " +
+				"is reported.",
 			edit: func(n *Node) {
 				for _, device := range []string{"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"} {
 					n.Move(device)
@@ -33,10 +34,10 @@ func movedScenarios() []Scenario {
 		},
 		{
 			Name: "interfaces-in-pod", Platform: h100,
-			Summary: "nothing is wrong with a node whose training interfaces a pod has",
-			Truth: "Multus (host-device) gave the eight interfaces to a pod; the RDMA core is in shared mode, and the devices stayed. They are " +
-				"active, and their GIDs name interfaces as the pod calls them, one of them as the host calls its own. How the interfaces treat " +
-				"traffic only the pod knows. Nothing is reported.",
+			Summary: "healthy node whose training interfaces are in a pod",
+			Truth: "Multus (host-device) moved the eight interfaces into a pod; the RDMA core is in shared mode, and the devices stayed on " +
+				"the host. They are active, and their GIDs have the names that interfaces have in the pod, one of which is also the name " +
+				"of an interface of the host. Only in the pod can the RoCE settings of the interfaces be read. Nothing is reported.",
 			edit: func(n *Node) {
 				k := 0
 				compute(func(device string) {
@@ -50,9 +51,9 @@ func movedScenarios() []Scenario {
 		},
 		{
 			Name: "device-gone-beside-moved", Platform: h100,
-			Summary: "a compute HCA has fallen off the bus while pods have the others",
-			Truth: "Seven devices are in pods, and mlx5_5 is not there: no RDMA device in any namespace, no interface, no PCI function. The site " +
-				"expects eight compute ports; that pods have seven explains none that is missing.",
+			Summary: "one compute HCA has fallen off the bus while pods have the others",
+			Truth: "Seven devices are in pods, and mlx5_5 is missing: no RDMA device in any namespace, no interface, no PCI function. The " +
+				"site expects eight compute ports; the seven in pods do not explain the missing one.",
 			Expect: []Finding{{"", 0, "compute_ports_missing"}},
 			edit: func(n *Node) {
 				n.Unplug("mlx5_5")

@@ -8,9 +8,9 @@ func ncclScenarios() []Scenario {
 	return []Scenario{
 		{
 			Name: "nccl-rdma-off", Platform: h100,
-			Summary: "NCCL is told not to use RDMA",
-			Truth: "NCCL_IB_DISABLE=1 was left in nccl.conf after a search for an error. Eight compute ports are active, and ncclIbInit " +
-				"(transport/net_ib/init.cc) returns before it looks at them: every job of the host talks TCP over the management bond.",
+			Summary: "the NCCL configuration disables RDMA",
+			Truth: "NCCL_IB_DISABLE=1 was left in nccl.conf after debugging. Eight compute ports are active, but ncclIbInit " +
+				"(transport/net_ib/init.cc) returns before it looks at them: every job of the host uses TCP over the management bond.",
 			Expect: []Finding{{"", 0, "rdma_switched_off"}},
 			Probed: []ProbeFinding{{"transport", "", "socket"}, {"rail", "", "socket"}},
 			edit: func(n *Node) {
@@ -20,33 +20,33 @@ func ncclScenarios() []Scenario {
 		},
 		{
 			Name: "nccl-rdma-off-efa", Platform: "efa",
-			Summary: "nothing is wrong with an AWS instance whose NCCL leaves EFA to its plugin",
-			Truth: "NCCL_IB_DISABLE=1 stands in nccl.conf, as in many templates for EFA. NCCL's own transport needs queue pairs that EFA " +
-				"does not have (no IBV_QPT_RC, providers/efa of rdma-core); aws-ofi-nccl does not read the variable. Nothing is reported.",
+			Summary: "healthy AWS instance whose NCCL uses EFA through a plugin",
+			Truth: "NCCL_IB_DISABLE=1 is set in nccl.conf, as in many templates for EFA. NCCL's own transport needs queue pairs that EFA does " +
+				"not have (no IBV_QPT_RC, providers/efa of rdma-core); aws-ofi-nccl does not read the variable. Nothing is reported.",
 			edit: func(n *Node) { n.Files[ncclConf] += "NCCL_IB_DISABLE=1\n" },
 		},
 		{
 			Name: "nccl-timeout-99", Platform: h100,
 			Summary: "NCCL_IB_TIMEOUT is greater than a queue pair can hold",
-			Truth: "NCCL_IB_TIMEOUT=99 was meant to be long. ncclIbQpRts (transport/net_ib/connect.cc) passes it to ibv_modify_qp, and mlx5 " +
-				"keeps five bits (ack_timeout of struct mlx5_ifc_ads_bits): 3, which is 33 microseconds. A packet that waits in a " +
-				"switch is sent again. Ports and addresses are as they should be.",
+			Truth: "NCCL_IB_TIMEOUT=99 was intended as a long timeout. ncclIbQpRts (transport/net_ib/connect.cc) passes it to ibv_modify_qp, " +
+				"and mlx5 keeps five bits (ack_timeout of struct mlx5_ifc_ads_bits): 3, which is 33 microseconds. A packet that waits in a " +
+				"switch is retransmitted. Ports and addresses are correct.",
 			Expect: []Finding{{"", 0, "nccl_line_ignored"}},
 			edit:   func(n *Node) { n.setNCCL("NCCL_IB_TIMEOUT=22\n", "NCCL_IB_TIMEOUT=99\n") },
 		},
 		{
 			Name: "nccl-algo-unknown", Platform: h100,
 			Summary: "NCCL_ALGO names an algorithm that does not exist",
-			Truth: "NCCL_ALGO=Rings is a misspelt Ring. parseList (graph/tuning.cc) of NCCL 2.24 and later returns ncclInvalidUsage for it: " +
-				"no communicator is made, and every job of the host fails when it starts.",
+			Truth: "NCCL_ALGO=Rings is a misspelled Ring. parseList (graph/tuning.cc) of NCCL 2.24 and later returns ncclInvalidUsage for it: " +
+				"no communicator can be created, and every job of the host fails at its start.",
 			Expect: []Finding{{"", 0, "nccl_value_refused"}},
 			edit:   func(n *Node) { n.Files[ncclConf] += "NCCL_ALGO=Rings\n" },
 		},
 		{
 			Name: "nccl-deprecated", Platform: h100,
-			Summary: "nothing is wrong with a node whose NCCL configuration has old names",
-			Truth: "NCCL_MIN_NCHANNELS=16 and NCCL_MAX_NRINGS=32 are deprecated and read all the same (ncclMinNchannels and " +
-				"ncclMaxNchannels of graph/connect.cc). That is told, and fails nothing.",
+			Summary: "healthy node whose NCCL configuration uses deprecated names",
+			Truth: "NCCL_MIN_NCHANNELS=16 and NCCL_MAX_NRINGS=32 are deprecated but still read (ncclMinNchannels and ncclMaxNchannels of " +
+				"graph/connect.cc). That is reported with severity info, and no check of a higher severity fails.",
 			Expect: []Finding{{"", 0, "nccl_note"}},
 			edit:   func(n *Node) { n.Files[ncclConf] += "NCCL_MIN_NCHANNELS=16\nNCCL_MAX_NRINGS=32\n" },
 		},

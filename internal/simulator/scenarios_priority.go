@@ -9,10 +9,10 @@ func priorityScenarios() []Scenario {
 	return []Scenario{
 		{
 			Name: "marked-no-cnp", Platform: "two-port",
-			Summary: "packets arrive marked at one port, and it notifies nobody",
-			Truth: "21400 packets a second arrive at mlx5_1 with a congestion mark, and not one CNP goes out; mlx5_0 sends " +
-				"one for most. With the driver of the kernel nobody can read why: only the counters show it. Senders " +
-				"do not slow down until PFC stops them.",
+			Summary: "one port receives marked packets and sends no notifications",
+			Truth: "21400 packets per second arrive at mlx5_1 with a congestion mark, and it sends no CNP; mlx5_0 sends one for most of them. " +
+				"The settings that would explain it cannot be read with the kernel's driver; only the counters show it. Senders do not " +
+				"slow down until PFC stops them.",
 			Expect:   []Finding{{"mlx5_1", 1, "marked_without_cnp"}},
 			OverTime: true,
 			edit: func(n *Node) {
@@ -23,10 +23,10 @@ func priorityScenarios() []Scenario {
 		},
 		{
 			Name: "wrong-priority", Platform: h100,
-			Summary: "RDMA traffic leaves the lossless class, and no file says why",
-			Truth: "A job sets NCCL_IB_TC=0 in its own environment. nccl.conf says 106 and every port is set up for it, but " +
-				"all RDMA traffic has priority 0 while priority 3, which has PFC, is empty. The bytes of the priorities " +
-				"show it; no configuration of this node does.",
+			Summary: "RDMA traffic is not in the lossless class, and no setting explains it",
+			Truth: "A job sets NCCL_IB_TC=0 in its own environment. nccl.conf has 106 and every port is configured for it, but all RDMA " +
+				"traffic has priority 0, and priority 3, which has PFC, has none. The byte counters of the priorities show it; no " +
+				"configuration of this node does.",
 			Expect:   onCompute("traffic_on_wrong_priority"),
 			OverTime: true,
 			edit: func(n *Node) {
@@ -37,10 +37,10 @@ func priorityScenarios() []Scenario {
 		},
 		{
 			Name: "pfc-storm", Platform: h100,
-			Summary: "one compute port stops the network for nine tenths of the time",
-			Truth: "mlx5_7 cannot write to memory and sends pause frames without end: 12000 a second, which stop its switch " +
-				"port for 0.9 of each second, and with it everybody who sends through the same buffers. The firmware " +
-				"warns of it (tx_pause_storm_warning_events). A twentieth of the traffic is left.",
+			Summary: "one compute port pauses the network for nine tenths of the time",
+			Truth: "mlx5_7 cannot write to memory and sends pause frames continuously: 12000 per second, which stop its switch port for 0.9 s " +
+				"of each second, and every sender that shares its buffers. The firmware counts warnings (tx_pause_storm_warning_events). A " +
+				"twentieth of the traffic remains.",
 			Expect:   []Finding{{"mlx5_7", 1, "pfc_storm"}},
 			OverTime: true,
 			edit: func(n *Node) {
@@ -53,10 +53,9 @@ func priorityScenarios() []Scenario {
 		},
 		{
 			Name: "paused-by-network", Platform: h100,
-			Summary: "the network stops one compute port for a third of the time",
-			Truth: "The switch of mlx5_0's rail sends it pause frames: for 0.35 of each second it may not send on priority 3. " +
-				"Its traffic is less by that. The cause is elsewhere, a slow receiver or the buffers of the switch; " +
-				"this port is the victim.",
+			Summary: "the network pauses one compute port for a third of the time",
+			Truth: "The switch of mlx5_0's rail sends it pause frames: for 0.35 s of each second it may not send on priority 3, and its " +
+				"traffic drops by as much. The cause is elsewhere, for example a slow receiver or the buffers of the switch.",
 			Expect:   []Finding{{"mlx5_0", 1, "paused_by_network"}},
 			OverTime: true,
 			edit: func(n *Node) {
@@ -69,8 +68,8 @@ func priorityScenarios() []Scenario {
 		{
 			Name: "lossless-drops", Platform: h100, policy: losslessPolicy,
 			Summary: "one compute port drops packets of the lossless priority",
-			Truth: "The buffer of priority 3 on mlx5_2 is too small for what is under way when it sends a pause: 310 packets " +
-				"a second are dropped where nothing may be, and RDMA sends them again. PFC, trust and map are right.",
+			Truth: "The buffer of priority 3 on mlx5_2 is too small for the packets that arrive after it sends a pause: it drops 310 packets " +
+				"per second of a priority that must not lose any, and RDMA retransmits them. PFC, trust and DSCP map are correct.",
 			Expect:   []Finding{{"mlx5_2", 1, "lossless_priority_drops"}},
 			OverTime: true,
 			edit: func(n *Node) {

@@ -30,7 +30,7 @@ func TestHealthyNodes(t *testing.T) {
 	exporter := build(t, dir)
 	var nodes []*node
 	for _, s := range simulator.Scenarios() {
-		if !strings.HasPrefix(s.Summary, "nothing ") || slices.Contains(healthy(), s.Name) {
+		if !strings.HasPrefix(s.Summary, "healthy ") || slices.Contains(healthy(), s.Name) {
 			continue
 		}
 		n := &node{instance: s.Name}

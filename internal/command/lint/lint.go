@@ -36,6 +36,7 @@ const (
 	outputText   output = "text"
 	outputJSON   output = "json"
 	outputGitHub output = "github"
+	outputSARIF  output = "sarif"
 )
 
 // linting is one call of the command.
@@ -72,7 +73,7 @@ func (k *linting) command() *command.Command {
 
 func (k *linting) define(f *command.Flags) {
 	f.Argument("file", "Files to read; - is the standard input. Without any and without --env: the NCCL configuration of the node.", command.Append(&k.files, parseArgument))
-	f.Add("output", "Format: text, json, github (annotations of a workflow).", command.Choice(&k.output, outputText, outputJSON, outputGitHub)).Short('o').Default(string(outputText))
+	f.Add("output", "Format: text, json, github (annotations of a workflow), sarif (SARIF 2.1.0, for code scanning).", command.Choice(&k.output, outputText, outputJSON, outputGitHub, outputSARIF)).Short('o').Default(string(outputText))
 	f.Switch("env", "Judge the environment that this command has, too.", &k.environment)
 	f.Add("format", "What the files are: conf (nccl.conf), env (environment file), shell, manifest (YAML, JSON); auto: by name and content.",
 		command.Choice(&k.format, lint.Formats()...)).Default(string(lint.FormatAuto))
@@ -122,6 +123,8 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 		err = writeJSON(c.Stdout, &result)
 	case outputGitHub:
 		err = writeGitHub(c.Stdout, &result)
+	case outputSARIF:
+		err = writeSARIF(c.Stdout, &result)
 	default:
 		err = writeText(command.Raw(c.Stdout), &result, k.verbose, command.Colours(c.Stdout))
 	}

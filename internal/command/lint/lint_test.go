@@ -187,3 +187,36 @@ func TestStandardInput(t *testing.T) {
 	}
 	commandtest.Contains(t, stdout.String(), "standard input:1  misread")
 }
+
+// Whatever the input is, no output shows what belongs to other software, and none is longer than its bounds.
+func TestHostileInput(t *testing.T) {
+	secret := "export AWS_SECRET_ACCESS_KEY=hunter2 HF_TOKEN='hunter2'\n"
+	huge := secret + strings.Repeat("echo nothing to see here, only a line of a long script\n", lint.MaxInput/56)
+	for name, c := range map[string]struct {
+		text string
+		code int
+		want string
+	}{
+		"binary.sh":    {secret + "\x7fELF\x00\x01", exitUnjudged, "expected text: it has NUL bytes"},
+		"huge.sh":      {huge, exitFine, "2 settings are not judged"},
+		"toohuge.sh":   {huge + huge, exitUnjudged, "expected at most 10 MiB"},
+		"controls.sh":  {secret + "export NCCL_DEBUG=\x1b[31mWARN\u202e\n", exitFailed, "NCCL_DEBUG"},
+		"includes.sh":  {secret + ". ./includes.sh\nsource /etc/shadow\nsource <(curl -H 'Authorization: hunter2' x)\nexport NCCL_DEBUG=WARN\n", exitFine, "WARN"},
+		"includes.yml": {"a: !include hunter2\nb: &b {TOKEN: hunter2, NCCL_DEBUG: WARN}\nc: {<<: *b}\n", exitFine, "WARN"},
+		"broken.yml":   {"a: {TOKEN: hunter2\n", exitUnjudged, "expected YAML or JSON"},
+		"quotes.sh":    {"export TOKEN=\"hunter2\nexport NCCL_DEBUG=WARN\n", exitFailed, "A quote that begins here is not closed"},
+		"inline.sh":    {"TOKEN=hunter2 NCCL_DEBUG=DEBUG ./train --key hunter2\n", exitFailed, "NCCL_DEBUG"},
+		"url.sh":       {"export NCCL_DEBUG_FILE=https://user:hunter2@host/x NCCL_NETT=1\n", exitFailed, "NCCL_NETT"},
+	} {
+		for _, output := range []output{outputText, outputJSON, outputGitHub, outputSARIF} {
+			code, stdout, stderr := lintJob(t, name, c.text, "--verbose", "--output="+string(output))
+			all := stdout + stderr
+			if code != c.code || strings.Contains(all, "hunter2") || strings.ContainsAny(all, "\x1b\u202e") || len(all) > 10_000 {
+				t.Errorf("%s as %s: exit code %d, want %d: %.2000q", name, output, code, c.code, all)
+			}
+			if output == outputText {
+				commandtest.Contains(t, all, c.want)
+			}
+		}
+	}
+}

@@ -29,6 +29,14 @@ func text(f lint.Finding) string {
 	return "NCCL does what the line says."
 }
 
+// advice is a finding in words, with what is better.
+func advice(f lint.Finding) string {
+	if f.Better == "" {
+		return text(f)
+	}
+	return text(f) + " Better: " + f.Better
+}
+
 // place is a line of an input; an environment has none.
 func place(l *lint.Line) string {
 	if l.Number == 0 {
@@ -158,12 +166,8 @@ func writeGitHub(w io.Writer, r *lint.Result) error {
 			if kind == "" {
 				continue
 			}
-			message := text(f)
-			if f.Better != "" {
-				message += " Better: " + f.Better
-			}
 			fmt.Fprintf(&b, "::%s file=%s,line=%d,title=%s::%s\n", kind, property.Replace(l.File), max(l.Number, 1),
-				property.Replace(assignment(l)+": "+string(f.Verdict)), data.Replace(message))
+				property.Replace(assignment(l)+": "+string(f.Verdict)), data.Replace(advice(f)))
 		}
 	}
 	_, err := w.Write(b.Bytes())

@@ -18,6 +18,8 @@ type Advice struct {
 	Severity string // info or warning
 	Text     string // what NCCL does with it; empty for a default
 	Better   string // what to write instead; empty: nothing
+	File     string // of NCCL, that does it
+	Release  string // of NCCL, in which File was read
 }
 
 // AdviceOn returns what is known of a value of a variable, for any release.
@@ -61,7 +63,7 @@ func (a Advice) matches(v Variable, value string) bool {
 //go:embed advice.tsv
 var adviceTSV string
 
-const adviceColumns = "name\tvalue\treleases\tverdict\tseverity\ttext\tbetter"
+const adviceColumns = "name\tvalue\treleases\tverdict\tseverity\ttext\tbetter\tsource"
 
 var adviceTable = sync.OnceValue(func() []Advice {
 	table, err := parseAdvice(adviceTSV)
@@ -82,7 +84,8 @@ func parseAdvice(tsv string) ([]Advice, error) {
 		if len(c) != strings.Count(adviceColumns, "\t")+1 {
 			return nil, fmt.Errorf("advice.tsv: %s: %d columns, expected those of the header", c[0], len(c))
 		}
-		table = append(table, Advice{c[0], c[1], c[2], c[3], c[4], c[5], c[6]})
+		file, release, _ := strings.Cut(c[7], " ")
+		table = append(table, Advice{c[0], c[1], c[2], c[3], c[4], c[5], c[6], file, release})
 	}
 	return table, nil
 }

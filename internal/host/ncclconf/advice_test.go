@@ -3,9 +3,14 @@
 package ncclconf
 
 import (
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
+
+// fileOfNCCL is a file of NCCL and a release.
+var fileOfNCCL = regexp.MustCompile(`^(src|docs)/[a-z0-9_/]+\.(cc|rst) 2\.\d+\.\d+$`)
 
 // Each row is about a variable that NCCL reads and about a value that it takes.
 func TestAdvice(t *testing.T) {
@@ -21,6 +26,11 @@ func TestAdvice(t *testing.T) {
 		if !slices.Contains([]string{"default", "works", "worse", "deprecated", "ignored"}, a.Verdict) || !slices.Contains([]string{"info", "warning"}, a.Severity) ||
 			(a.Text == "") != (a.Verdict == "default") {
 			t.Errorf("%+v: verdict, severity or text", a)
+		}
+		// Where it was read: a file of a release that the row is about, or of the first one that is otherwise.
+		_, last, _ := strings.Cut(a.Releases, "..")
+		if !fileOfNCCL.MatchString(a.File+" "+a.Release) || last == "" && a.Release != NewestNCCL || last != "" && a.Release == NewestNCCL {
+			t.Errorf("%+v: source", a)
 		}
 	}
 	for _, bad := range []string{"", "name\n", adviceColumns + "\nNCCL_DEBUG\n"} {

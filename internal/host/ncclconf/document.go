@@ -27,9 +27,9 @@ What `+"`gpufabric_exporter lint`, `check`"+` and the collector `+"`nccl`"+` kno
 			row(&b, code(v.Name), v.Since, deprecation(v), v.Default, v.Valid, v.Note, v.Source)
 		}
 	}
-	b.WriteString("\n## What values mean\n\n| variable | value | releases | verdict | what NCCL does | better |\n|---|---|---|---|---|---|\n")
+	b.WriteString("\n## What values mean\n\n| variable | value | releases | verdict | what NCCL does | better | source |\n|---|---|---|---|---|---|---|\n")
 	for _, a := range adviceTable() {
-		row(&b, code(a.Name), a.Value, cmp.Or(a.Releases, "all"), a.Verdict, a.Text, a.Better)
+		row(&b, code(a.Name), a.Value, cmp.Or(a.Releases, "all"), a.Verdict, a.Text, a.Better, a.File+" of "+a.Release)
 	}
 	b.WriteString("\n## Variables that NCCL no longer reads\n\n| variable | since | last release | use | source |\n|---|---|---|---|---|\n")
 	for _, v := range all {

@@ -18,14 +18,27 @@ const (
 	attrPortState          = 12
 	attrPortPhysState      = 13
 	attrDevNodeType        = 14
+	attrResPID             = 28
+	attrResKernName        = 29
+	attrResCQ              = 35
+	attrResCQEntry         = 36
+	attrResUseCount        = 38
+	attrResMR              = 40
+	attrResMREntry         = 41
+	attrResMRLen           = 45
+	attrResPD              = 46
+	attrResPDEntry         = 47
 	attrNdevIndex          = 50
 	attrNdevName           = 51
+	attrResCtxN            = 64
 	attrSysNetNSMode       = 66
 	attrDevProtocol        = 67
 	attrStatHWCounters     = 80
 	attrStatHWCounterEntry = 81
 	attrStatHWCounterName  = 82
 	attrStatHWCounterValue = 83
+	attrResCtx             = 86
+	attrResCtxEntry        = 87
 	attrSysCopyOnFork      = 93
 	attrSysMonitorMode     = 103
 )
@@ -44,6 +57,10 @@ func attributeName(kind uint16) string {
 		attrStatHWCounterEntry: "ATTR_STAT_HWCOUNTER_ENTRY", attrStatHWCounterName: "ATTR_STAT_HWCOUNTER_ENTRY_NAME",
 		attrStatHWCounterValue: "ATTR_STAT_HWCOUNTER_ENTRY_VALUE", attrSysCopyOnFork: "SYS_ATTR_COPY_ON_FORK",
 		attrSysMonitorMode: "SYS_ATTR_MONITOR_MODE",
+		attrResPID:         "ATTR_RES_PID", attrResKernName: "ATTR_RES_KERN_NAME", attrResUseCount: "ATTR_RES_USECNT",
+		attrResCQ: "ATTR_RES_CQ", attrResCQEntry: "ATTR_RES_CQ_ENTRY", attrResMR: "ATTR_RES_MR", attrResMREntry: "ATTR_RES_MR_ENTRY",
+		attrResMRLen: "ATTR_RES_MRLEN", attrResPD: "ATTR_RES_PD", attrResPDEntry: "ATTR_RES_PD_ENTRY", attrResCtxN: "ATTR_RES_CTXN",
+		attrResCtx: "ATTR_RES_CTX", attrResCtxEntry: "ATTR_RES_CTX_ENTRY",
 	}
 	if int(kind) < len(names) {
 		return names[kind]

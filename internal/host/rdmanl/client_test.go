@@ -80,7 +80,7 @@ func TestRequests(t *testing.T) {
 		if !reflect.DeepEqual(got, want[cmd]) {
 			t.Errorf("%v sends %+v, want %+v", cmd, got, want[cmd])
 		}
-		if sent := c.Requests(); sent[cmd.String()] != 1 || len(sent) != len(want) {
+		if sent := c.Requests(); sent[cmd.String()] != 1 || len(sent) != len(commands()) {
 			t.Errorf("%v: requests %v", cmd, sent)
 		}
 	}

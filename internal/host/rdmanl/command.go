@@ -12,13 +12,17 @@ const (
 	cmdGet     command = 1
 	cmdPortGet command = 5
 	cmdSysGet  command = 6
+	cmdCQGet   command = 12
+	cmdMRGet   command = 13
+	cmdPDGet   command = 14
 	cmdStatGet command = 17
+	cmdCtxGet  command = 22
 
-	lastCommand = cmdStatGet
+	lastCommand = cmdCtxGet
 )
 
 func commands() []command {
-	return []command{cmdGet, cmdPortGet, cmdSysGet, cmdStatGet}
+	return []command{cmdGet, cmdPortGet, cmdSysGet, cmdCQGet, cmdMRGet, cmdPDGet, cmdStatGet, cmdCtxGet}
 }
 
 // String returns the name without RDMA_NLDEV_CMD_, as in recordings.
@@ -30,8 +34,16 @@ func (c command) String() string {
 		return "port_get"
 	case cmdSysGet:
 		return "sys_get"
+	case cmdCQGet:
+		return "res_cq_get"
+	case cmdMRGet:
+		return "res_mr_get"
+	case cmdPDGet:
+		return "res_pd_get"
 	case cmdStatGet:
 		return "stat_get"
+	case cmdCtxGet:
+		return "res_ctx_get"
 	}
 	return "unknown"
 }

@@ -82,6 +82,26 @@ func FuzzDecodeCounters(f *testing.F) {
 	}, "stat_get_rxe0", "stat_get_fakehca_0")
 }
 
+func FuzzDecodeResources(f *testing.F) {
+	kinds := resourceKinds()
+	for i, k := range kinds {
+		for _, m := range recording(f, k.command.String()) {
+			f.Add(byte(i), m.Data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, i byte, b []byte) {
+		k := kinds[int(i)%len(kinds)]
+		before, n := slices.Clone(b), 0
+		err := decodeResources(b, k, func(resource) error { n++; return nil })
+		if !slices.Equal(b, before) {
+			t.Fatal("message was written to")
+		}
+		if err != nil && (!errors.Is(err, netlink.ErrMalformed) || n > 0) {
+			t.Errorf("%d objects, %v", n, err)
+		}
+	})
+}
+
 func FuzzDecodeSystem(f *testing.F) {
 	fuzz(f, decodeSystem, func(*testing.T, System) {}, "sys_get")
 }

@@ -21,6 +21,7 @@ import (
 func readingCommands() map[string]int {
 	return map[string]int{
 		"cmdGet": 1, "cmdPortGet": 5, "cmdSysGet": 6, "cmdStatGet": 17,
+		"cmdCQGet": 12, "cmdMRGet": 13, "cmdPDGet": 14, "cmdCtxGet": 22,
 	}
 }
 
