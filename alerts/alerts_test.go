@@ -132,8 +132,11 @@ func checkAlert(t *testing.T, r Rule) {
 	}
 	d := r.Annotations["description"]
 	const fleet = "/d/gpufabric-fleet/gpu-fabric-fleet{{ with $labels.cluster }}?var-cluster={{ . }}{{ end }}"
-	subject, dashboard := "$labels.instance", "/d/gpufabric-{{ with $labels.device }}port/gpu-fabric-port?var-device={{ . }}&{{ else }}node/gpu-fabric-node?{{ end }}"+
-		"var-instance={{ $labels.instance }}{{ with $labels.cluster }}&var-cluster={{ . }}{{ end }}" // of the port, where there is one
+	const ofNode = "var-instance={{ $labels.instance }}{{ with $labels.cluster }}&var-cluster={{ . }}{{ end }}"
+	subject, dashboard := "$labels.instance", "/d/gpufabric-node/gpu-fabric-node?"+ofNode
+	if strings.Contains(d, "$labels.device") { // of its port, where there is one
+		dashboard = "/d/gpufabric-{{ with $labels.device }}port/gpu-fabric-port?var-device={{ . }}&{{ else }}node/gpu-fabric-node?{{ end }}" + ofNode
+	}
 	if strings.HasPrefix(r.Alert, "GpuFabricErrorBudget") { // of a cluster
 		subject, dashboard = "$labels.slo", fleet
 	}

@@ -112,7 +112,7 @@ func findings(t texts, w uint32) panel {
 		column{field: "rank", title: "Severity", words: ranks(), width: 75},
 		column{field: "instance", title: "Node", link: toNode(), width: 150},
 		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
-		column{field: "device", title: "Device", all: true, link: toPortOf("Node"), width: 110},
+		column{field: "device", title: "Device", all: true, link: link("Port", portURL+keepRow+"&var-instance=${__data.fields.Node}&var-device=${__data.fields."+first+"}&${__url_time_range}"), width: 110},
 		column{field: "gpu", title: "GPU", all: true, width: 105},
 		column{field: "measured", title: "Measured", all: true, width: 150},
 		column{field: "A", title: "Since", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},

@@ -79,6 +79,9 @@ func absent(value float64) string { return fmt.Sprintf("%.0f", value) }
 // Grafana has no column of a label that no series has.
 const site = "Site"
 
+// first is the title of a hidden column with one value of a column that has all, for its link.
+const first = "First"
+
 // withSites gives rows the column site if links want it.
 func withSites(exprs []string, columns []column) ([]string, []column) {
 	wanted := func(c column) bool { return c.link != nil && strings.Contains(c.link["url"].(string), keepRow) }
@@ -124,6 +127,11 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 			delete(excluded, field)
 			if grouped != nil {
 				field = grouped.add(c, field)
+			}
+			if c.all && c.link != nil { // which can lead to one only
+				one := c.field + " (firstNotNull)"
+				place[one], names[one] = i, first
+				p.OverrideByName(first, column{hidden: true}.properties())
 			}
 			place[field], names[field] = i, c.title
 		}
@@ -173,7 +181,12 @@ func (g grouping) add(c column, field string) string {
 	calc := ""
 	switch {
 	case c.all:
-		calc = "uniqueValues"
+		calcs := []string{"uniqueValues"}
+		if c.link != nil {
+			calcs = append(calcs, "firstNotNull")
+		}
+		g[field] = map[string]any{"operation": "aggregate", "aggregations": calcs}
+		return field + " (uniqueValues)"
 	case c.value():
 		calc = "min"
 	default:

@@ -36,8 +36,15 @@ const (
 
 // panelState is a panel as a page shows it.
 type panelState struct {
-	Title   string `json:"title"`
-	Problem string `json:"problem"` // what the panel shows instead of data, or nothing
+	Title   string      `json:"title"`
+	Problem string      `json:"problem"` // what the panel shows instead of data, or nothing
+	Links   []linkState `json:"links"`
+}
+
+// linkState is a link of a panel.
+type linkState struct {
+	Text string `json:"text"`
+	To   string `json:"to"` // URL
 }
 
 // pageState is a page of Grafana.
@@ -94,7 +101,7 @@ func shootAll(ctx context.Context, o *options, boards []board, s span, grafana, 
 		path := filepath.Join(o.out, b.name+".png")
 		page, err := shoot(ctx, b.address(grafana, s), o.width, b.height(), b.titles)
 		if err == nil {
-			err = page.write(path)
+			err = errors.Join(page.write(path), lost(page.Panels, boards))
 		}
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("dashboard %s: %w", b.name, err))

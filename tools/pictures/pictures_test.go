@@ -322,6 +322,7 @@ func TestRun(t *testing.T) {
 	}{
 		"pictures":      {section("Ports", full) + section("GPUs", full), nil, ""},
 		"panel fails":   {section("Ports", full) + section("GPUs", `<div role="alert">parse error</div>`), nil, `dashboard fleet: panel "GPUs": shows "parse error"`},
+		"link astray":   {section("Ports", full) + section("GPUs", full+`<a href="/d/none/x?var-instance=gpu-01">gpu-01</a>`), nil, `dashboard fleet: panel "GPUs": link "gpu-01" to`},
 		"exporter ends": {"", func(a []string, dir string) []string { return append(a, "-exporter="+failing(t, dir)) }, "no such scenario"},
 		"Grafana ends": {"", func(a []string, dir string) []string {
 			os.Rename(failing(t, dir), dir+"/grafana/bin/grafana")
