@@ -35,7 +35,7 @@ func New(o *Options) command.Line {
 	s, e, log := &o.Site, &o.Exporter, new(logging.Flags)
 	e.Site, e.Log, e.ConfigCheck.File = s, log, &s.Config.File
 	return command.Line{
-		Help: "Tells Prometheus what the training fabric of this node is: RDMA devices, ports, GIDs and the NCCL configuration.",
+		Help: "Exports the state of this node's training fabric to Prometheus: RDMA devices, RoCE, GPUs and the NCCL configuration.",
 		Groups: []command.Group{
 			&e.Web, log, &e.Collectors, &s.Devices, &s.Paths, &s.Recorded, &s.Config, &e.ConfigCheck, &e.Intervals, &s.GPUs,
 		},

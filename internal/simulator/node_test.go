@@ -89,7 +89,7 @@ func TestRails(t *testing.T) {
 		"sriov-vf": {2, 4}, "irdma-roce": {4, 0}, "mana": {2, 0}, "two-port": {2, 0}, "roce-bond": {8, 4}, "roce-vlan": {2, 0},
 		"dgx-b200-ib": {8, 8}, "gb200": {4, 0}, "nvlink-pairs": {4, 2}, "l40s-pcie": {4, 0}, "vm-flat": {4, 0}, "cpu-node": {0, 0},
 		"dual-port": {4, 8}, "mixed-vendors": {2, 2}, "half-cabled": {8, 8}, "single-card": {2, 0},
-		"mixed-nics-roce": {8, 9}, "mixed-nics-ib": {8, 10}, "oci-h100": {8, 18},
+		"mixed-nics-roce": {8, 9}, "mixed-nics-ib": {8, 10}, "oci-h100": {8, 18}, "sriov-rails": {8, 128},
 	}
 	for _, p := range platforms() {
 		n, beside := p.build(), map[string]bool{}

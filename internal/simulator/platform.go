@@ -25,7 +25,7 @@ func platforms() []platform {
 		dgxA100(), dgxH100(), // NVIDIA
 		bnxtRoCE(), irdmaRoCE(), ionicRoCE(), // other vendors
 		efaP5(), manaVM(), // clouds
-		sriovVF(), twoPort(), roceBond(), roceVLAN(), // shapes
+		sriovVF(), sriovRails(), twoPort(), roceBond(), roceVLAN(), // shapes
 		dgxB200(), gb200Tray(), nvlinkPairs(), l40sServer(), flatVM(), cpuNode(), // GPUs
 		dualPort(), halfCabled(), singleCard(), // cabling
 		mixedVendors(), mixedNICsRoCE(), mixedNICsIB(), ociH100(), // NICs for several things

@@ -118,6 +118,8 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"healthy-mana":           nil,
 		"healthy-sriov-vf":       nil,
 		"healthy-two-port":       nil,
+		"healthy-128-ports":      nil,
+		"port-down-of-128":       down(`mlx5_(9|79|8[0-5])`, `rdma9(v\d)?`),
 		"healthy-roce-bond":      nil,
 		"healthy-roce-vlan":      nil,
 		"vf-qos-unknown":         nil,

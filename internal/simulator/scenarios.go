@@ -42,6 +42,19 @@ func linkScenarios() []Scenario {
 			edit:   func(n *Node) { n.LinkDown("mlx5_3") },
 		},
 		{
+			Name: "port-down-of-128", Platform: "sriov-rails",
+			Summary: "the link of one of 16 compute ports is down on a node with 128 ports",
+			Truth: "mlx5_9 is down, and with it its seven virtual functions, mlx5_79 to mlx5_85, which are not reported: they are no compute ports " +
+				"of this node. The other 15 ports are active.",
+			Expect: []Finding{{"mlx5_9", 1, "port_down"}},
+			edit: func(n *Node) {
+				n.LinkDown("mlx5_9")
+				for vf := 79; vf <= 85; vf++ {
+					n.LinkDown(fmt.Sprintf("mlx5_%d", vf))
+				}
+			},
+		},
+		{
 			Name: "link-flapping", Platform: h100,
 			Summary: "the link of one compute port is flapping",
 			Truth: "mlx5_4 is active for 40 seconds of each minute and down for the other 20. A single reading shows a healthy port or a dead " +
