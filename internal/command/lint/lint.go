@@ -52,6 +52,7 @@ type linting struct {
 	host        bool
 	scenario    *simulator.Scenario // nil: none
 	output      output
+	suggest     lint.Format // empty: judge
 	verbose     bool
 }
 
@@ -79,13 +80,15 @@ func (k *linting) define(f *command.Flags) {
 		command.Choice(&k.format, lint.Formats()...)).Default(string(lint.FormatAuto))
 	f.Add("nccl-version", "Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: the newest that is known.", command.Into(&k.version, lint.ParseVersion)).PlaceHolder("VERSION")
 	f.Switch("host", "Also judge for this host: its RDMA devices, addresses and interfaces, and its NCCL configuration, which that of the job overrides.", &k.host)
+	f.Add("suggest", "Print settings that make failures of NCCL visible, and that the files do not have, instead of judging: shell, conf, env, manifest. They fit the node of --host or --scenario.",
+		command.Choice(&k.suggest, lint.Formats()[1:]...)).PlaceHolder("FORMAT")
 	f.Switch("verbose", "List lines without findings, too.", &k.verbose)
 	site.AddScenario(f, &k.scenario)
 	f.Check(func() error {
 		if k.host && k.scenario != nil {
 			return errors.New("--host and --scenario: expected at most one of them")
 		}
-		k.host = k.host || k.ofHost() && k.scenario == nil
+		k.host = k.host || k.ofHost() && k.scenario == nil && k.suggest == ""
 		return nil
 	})
 }
@@ -113,6 +116,13 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 			c.Complain(err)
 			return exitUnjudged
 		}
+	}
+	if k.suggest != "" {
+		if err := lint.WriteSuggestions(c.Stdout, lint.Suggest(inputs, k.version, node), k.suggest); err != nil {
+			c.Complain(err)
+			return exitUnjudged
+		}
+		return exitFine
 	}
 	if k.ofHost() {
 		inputs = lint.HostInputs(node)
