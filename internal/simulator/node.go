@@ -35,6 +35,8 @@ type Node struct {
 	Daemons   []Daemon
 	Flaps     []Flap
 	NCCL      NCCL
+
+	unsound []error // what is wrong with the tables that the node is built from
 }
 
 // Host is the machine itself.
