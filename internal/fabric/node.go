@@ -26,7 +26,10 @@ type Node struct {
 	GDR       []GDR `fact:"derived"`
 	NCCL      NCCLConfig
 	// Inside is what a job finds here, where that is wanted: nil otherwise.
-	Inside  *Inside
+	Inside *Inside
+	// Ranks are the processes that hold a GPU, the evidence for verdicts on jobs. At is when the reading began: with the
+	// same time it is the same reading.
+	Ranks   Fact[[]RankCandidate]
 	Policy  *Policy // what the site expects; never nil
 	Sources []Source
 	// Commands is what drivers were asked so far, for all devices together.
@@ -70,6 +73,7 @@ const (
 	WantGPU                       // what NVML reports of GPUs, and the kernel of GPUDirect RDMA; and all of WantPCI
 	WantInside                    // what a job finds in the place where this process runs
 	WantDaemons                   // daemons that start jobs, and what these may lock
+	WantRanks                     // processes that hold GPUs, for verdicts on jobs; and WantGPU
 )
 
 // Host is the node itself.
@@ -81,6 +85,8 @@ type Host struct {
 	RDMANetNS Fact[NetNSMode]
 	// Hypervisor says that this is a virtual machine (flags of /proc/cpuinfo); unknown where processors do not tell.
 	Hypervisor Fact[bool]
+	// NetNS is the inode of the network namespace of the node; only read with WantRanks.
+	NetNS Fact[uint64]
 	// Daemons are those that start jobs and containers, by name and PID. It is empty where the node shows none.
 	Daemons Fact[[]Daemon]
 }
@@ -185,4 +191,5 @@ const (
 	SourcePCI      = "pci"        // GPUs, NICs and bridges on the PCI bus
 	SourceGPU      = "gpu"        // NVML, in a worker process
 	SourceInside   = "inside"     // device nodes, limits and libraries of this process
+	SourceRanks    = "ranks"      // processes that hold GPUs: procfs, sock_diag, RDMA resources by PID
 )

@@ -54,6 +54,7 @@ type linting struct {
 	capture     string              // file; empty: none
 	scenario    *simulator.Scenario // nil: none
 	output      output
+	suggest     lint.Format // empty: judge
 	verbose     bool
 }
 
@@ -81,6 +82,8 @@ func (k *linting) define(f *command.Flags) {
 		command.Choice(&k.format, lint.Formats()...)).Default(string(lint.FormatAuto))
 	f.Add("nccl-version", "Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: with --host that of the library found on it, else the newest that is known.", command.Into(&k.version, fabric.ParseNCCLVersion)).PlaceHolder("VERSION")
 	f.Switch("host", "Also judge for this host: its RDMA devices, addresses and interfaces, and its NCCL configuration, which that of the job overrides.", &k.host)
+	f.Add("suggest", "Print settings that make failures of NCCL visible, and that the files do not have, instead of judging: shell, conf, env, manifest. They fit the node of --host or --scenario.",
+		command.Choice(&k.suggest, lint.Formats()[1:]...)).PlaceHolder("FORMAT")
 	f.Switch("verbose", "List lines without findings, too.", &k.verbose)
 	site.AddScenario(f, &k.scenario)
 	f.Add("capture", "Judge for the node of this capture (see the command capture) instead of this host.", command.Input(&k.capture)).PlaceHolder("FILE")
@@ -93,7 +96,7 @@ func (k *linting) define(f *command.Flags) {
 		case k.capture != "" && k.scenario != nil:
 			return errors.New("--capture and --scenario: expected at most one of them")
 		}
-		k.host = k.host || k.ofHost() && k.scenario == nil && k.capture == ""
+		k.host = k.host || k.ofHost() && k.scenario == nil && k.capture == "" && k.suggest == ""
 		k.versioned = f.Given("nccl-version")
 		return nil
 	})
@@ -120,6 +123,13 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 	if err != nil {
 		c.Complain(err)
 		return exitUnjudged
+	}
+	if k.suggest != "" {
+		if err := lint.WriteSuggestions(c.Stdout, lint.Suggest(inputs, k.version, node), k.suggest); err != nil {
+			c.Complain(err)
+			return exitUnjudged
+		}
+		return exitFine
 	}
 	if k.ofHost() {
 		inputs = lint.HostInputs(node)
