@@ -61,7 +61,7 @@ func TestSuggestionsAreClean(t *testing.T) {
 	commandtest.Memory(t)
 	var versions []lint.Version
 	for _, s := range []string{"2.4.8", "2.10.3", "2.18.1", "2.21.5", "2.24", "2.27.7", "2.28.3", "2.29.2", "2.29.3", lint.Newest().String()} {
-		v, err := lint.ParseVersion(s)
+		v, err := fabric.ParseNCCLVersion(s)
 		if err != nil {
 			t.Fatal(err)
 		}
