@@ -4,8 +4,18 @@ package fabric
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
+
+// RankReading is what one look at the processes of a node found.
+type RankReading struct {
+	Candidates []RankCandidate
+	Processes  int // that procfs shows
+	// Hidden is why there may be candidates that are not in the list: ReasonPrivilege where procfs or its PID namespace
+	// hides processes or their descriptors, ReasonMalformed where there are more candidates than are read. Empty: all are in it.
+	Hidden Reason
+}
 
 // RankCandidate is one reading of a process that holds a GPU: the evidence from which the verdict on a job follows: whether it is an
 // NCCL rank and how its data travels. Everything in it belongs to a tenant, who may lie; lists are bounded by the readers.
@@ -66,6 +76,9 @@ type MappedFiles struct {
 	Verbs    bool     // libibverbs
 	Plugins  []string // libnccl-net*.so and the like, base names
 	Segments int      // /dev/shm/nccl-* segments
+	// Hints say what libraries are beside it, by their names and folders: "efa", "fabric", "fastrak", "gib", "hpcx", "mpi",
+	// "nvshmem", "tcpx", "ucx"; sorted.
+	Hints []string
 }
 
 // Socket is a TCP socket with what tcp_info counts.
@@ -109,4 +122,18 @@ type ProcessLimits struct {
 type ProcessDevices struct {
 	Uverbs int // device nodes below /dev/infiniband; 0: it cannot open verbs
 	GPUs   int // device nodes /dev/nvidiaN
+}
+
+// Add adds what another thread of the same process has.
+func (v *VerbsUse) Add(w VerbsUse) {
+	for _, device := range w.Devices {
+		if !slices.Contains(v.Devices, device) {
+			v.Devices = append(v.Devices, device)
+		}
+	}
+	v.Contexts += w.Contexts
+	v.PDs += w.PDs
+	v.Regions += w.Regions
+	v.Bytes += w.Bytes
+	v.QueuePairs += w.QueuePairs
 }
