@@ -62,6 +62,7 @@ type Workload struct {
 type OpenFiles struct {
 	All      int      // descriptors that were read
 	GPUs     []int    // minor numbers of /dev/nvidiaN
+	CUDA     bool     // /dev/nvidia-uvm, which CUDA opens and programs that only watch GPUs do not
 	Uverbs   []string // names of /dev/infiniband/uverbsN
 	Events   int      // anon_inode:[infinibandevent]
 	Sockets  []uint64 // inodes of sockets

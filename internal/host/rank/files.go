@@ -73,6 +73,17 @@ var (
 	socket = []byte("socket:[")
 )
 
+const uvm = "/dev/nvidia-uvm"
+
+// usesCUDA tells whether a process has begun to use CUDA.
+func (r *Reader) usesCUDA(dir string) (uses bool) {
+	_, err := r.descriptors(dir, func(target []byte) bool {
+		uses = string(target) == uvm
+		return !uses
+	})
+	return uses && err == nil
+}
+
 // holdsGPU tells whether a process has a device node of a GPU open.
 func (r *Reader) holdsGPU(dir string) (holds bool, err error) {
 	_, err = r.descriptors(dir, func(target []byte) bool {
@@ -89,6 +100,8 @@ func (r *Reader) files(dir string, now time.Time) fabric.Fact[fabric.OpenFiles] 
 		v.All++
 		if n, ok := number(target, nvidia); ok {
 			v.GPUs = add(v.GPUs, n)
+		} else if string(target) == uvm {
+			v.CUDA = true
 		} else if _, ok := number(target, uverbs); ok {
 			v.Uverbs = add(v.Uverbs, string(target[len("/dev/infiniband/"):]))
 		} else if inode, ok := bytes.CutPrefix(target, socket); ok {

@@ -38,6 +38,7 @@ type process struct {
 	next    time.Time // when it is examined again
 	start   uint64    // of candidates and children
 	image   image
+	cuda    bool     // a candidate that uses CUDA
 	rank    *process // of a child
 	details *details // of a candidate
 }
@@ -186,9 +187,9 @@ func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string]
 	}
 }
 
-// ancestor returns the candidate that a process was forked from, if both still run the same program: execve(2) gives a
-// process other addresses. CUDA does not work in a process that was forked after it began to use it, so such a process
-// is no rank.
+// ancestor returns the candidate that a process was forked from, if both still run the same program (execve(2) gives a
+// process other addresses) and it uses CUDA. CUDA does not work in a process that was forked from one that uses it, so
+// such a process is no rank. One forked from a process that only counted the GPUs, as launchers do, may be one.
 func (r *Reader) ancestor(st stat, p *process) *process {
 	up := r.known[st.parent]
 	if up == nil || up == p || st.image == (image{}) || up.image != st.image {
@@ -196,6 +197,10 @@ func (r *Reader) ancestor(st stat, p *process) *process {
 	}
 	switch up.kind {
 	case candidate:
+		up.cuda = up.cuda || r.usesCUDA(strconv.Itoa(st.parent))
+		if !up.cuda {
+			return nil
+		}
 		return up
 	case child:
 		return up.rank
