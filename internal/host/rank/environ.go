@@ -56,7 +56,7 @@ func scan(f io.Reader, variable func(name, value string) (fabric.NCCLVariable, b
 		}
 		if n = copy(buffer, rest); n > longest { // too long for what is looked for, whatever its end is
 			if !skipping {
-				e.take(rest[:longest+1], variable)
+				e.take(buffer[:longest+1], variable)
 			}
 			skipping, n = true, 0
 		}

@@ -71,6 +71,7 @@ type Reader struct {
 	tasks   map[int]int // threads with RDMA objects, and their processes
 	stuck   *gate
 
+	counts   bool          // procfs tells how many descriptors a process has
 	samePIDs bool          // PIDs of procfs are those of this process and its kernel interfaces
 	hidden   fabric.Reason // why procfs does not show all processes
 }
@@ -86,6 +87,8 @@ func Open(path string, sources Sources) (*Reader, error) {
 		tasks: map[int]int{}, stuck: &gate{},
 	}
 	r.namespaces()
+	n, err := r.count("self")
+	r.counts = err == nil && n > 0
 	return r, nil
 }
 
