@@ -13,7 +13,8 @@ type RankReading struct {
 	Candidates []RankCandidate
 	Processes  int // that procfs shows
 	// Hidden is why there may be candidates that are not in the list: ReasonPrivilege where procfs or its PID namespace
-	// hides processes or their descriptors, ReasonMalformed where there are more candidates than are read. Empty: all are in it.
+	// hides processes or their descriptors, ReasonMalformed where there are more candidates than are read, ReasonNotRead
+	// where there were more new processes than one look examines. Empty: all are in it.
 	Hidden Reason
 }
 

@@ -128,7 +128,9 @@ func (r *Reader) Read(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 		return fabric.RankReading{}, fmt.Errorf("procfs: %w", err)
 	}
 	reading := fabric.RankReading{Processes: processes, Hidden: r.hidden}
-	r.examine(ctx, gpus, now)
+	if !r.examine(ctx, gpus, now) && gpus.State != fabric.OK { // for now: what else is hidden, the next look says
+		reading.Hidden = fabric.ReasonNotRead
+	}
 	if ctx.Err() != nil {
 		return fabric.RankReading{}, ctx.Err()
 	}
@@ -141,7 +143,7 @@ func (r *Reader) Read(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 		case child:
 			children[p.rank]++
 		case denied:
-			if gpus.State != fabric.OK {
+			if gpus.State != fabric.OK && reading.Hidden != fabric.ReasonNotRead {
 				reading.Hidden = fabric.ReasonPrivilege
 			}
 		}

@@ -50,6 +50,9 @@ const (
 	longest  = 15 * time.Minute
 	// againAtOnce bounds the processes that are examined again in one look.
 	againAtOnce = 32
+	// maxCalls bounds the system calls after which a look examines no further process: some 20 ms. The others wait for the
+	// next look.
+	maxCalls = 6000
 )
 
 // again sets when the process is examined next.
@@ -134,8 +137,9 @@ func parsePID(name []byte) int {
 	return n
 }
 
-// examine looks at processes that are new or due, and tells candidates from their children.
-func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) {
+// examine looks at processes that are new or due, and tells candidates from their children. done: none is left for the next
+// look.
+func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) (done bool) {
 	listed := func(pid int) bool { return len(gpus.Value[pid]) > 0 && gpus.State == fabric.OK }
 	type holder struct {
 		pid int
@@ -144,13 +148,19 @@ func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string]
 	}
 	var holders []holder
 	repeated := 0
-	for pid, p := range r.known {
+	done = true
+	for _, pid := range r.due(now, listed) {
+		p := r.known[pid]
 		due := p.kind == fresh || listed(pid) && p.kind != candidate
 		if !due && p.kind != candidate && !now.Before(p.next) && repeated < againAtOnce {
 			repeated++
 			due = true
 		}
 		if !due || ctx.Err() != nil {
+			continue
+		}
+		if r.calls > maxCalls && !listed(pid) {
+			done = done && p.kind != fresh
 			continue
 		}
 		p.again(now)
@@ -176,6 +186,10 @@ func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string]
 	// Parents come before what they forked.
 	slices.SortFunc(holders, func(a, b holder) int { return cmp.Or(cmp.Compare(a.st.start, b.st.start), a.pid-b.pid) })
 	for _, h := range holders {
+		if up := r.known[h.st.parent]; up != nil && up.kind == fresh && !listed(h.pid) { // its parent comes first
+			h.p.kind, done = fresh, false
+			continue
+		}
 		h.p.start, h.p.image = h.st.start, h.st.image
 		h.p.kind, h.p.rank = candidate, nil
 		if listed(h.pid) {
@@ -185,6 +199,19 @@ func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string]
 			h.p.kind, h.p.rank = child, rank
 		}
 	}
+	return done
+}
+
+// due returns the PIDs of processes that may have to be examined, in their order: parents mostly come before children.
+func (r *Reader) due(now time.Time, listed func(pid int) bool) []int {
+	var pids []int
+	for pid, p := range r.known {
+		if p.kind != candidate && (p.kind == fresh || !now.Before(p.next) || listed(pid)) {
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
 }
 
 // ancestor returns the candidate that a process was forked from, if both still run the same program (execve(2) gives a
