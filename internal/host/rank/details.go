@@ -5,9 +5,9 @@ package rank
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"sync"
 	"time"
 
@@ -99,7 +99,7 @@ func attempt[T any](ctx context.Context, g *gate, source string, now time.Time, 
 
 // read reads the details of a process.
 func (r *Reader) read(ctx context.Context, pid int, now time.Time) *details {
-	dir := fmt.Sprint(pid)
+	dir := strconv.Itoa(pid)
 	d := &details{netNS: fabric.NotKnown[uint64](fabric.ReasonMalformed, dir+"/ns/net", now)}
 	if link, err := r.readlink(dir + "/ns/net"); err != nil {
 		d.netNS.Reason = reasonOf(err)

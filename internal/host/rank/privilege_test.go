@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -46,7 +47,7 @@ func observe(pid int) (facts, error) {
 	say := func(m fabric.Meta) string { return strings.TrimSuffix(m.State.String()+" "+string(m.Reason), " ") }
 	return facts{
 		reading.Hidden, true, say(c.Files.Meta()), say(c.Maps.Meta()), say(c.Sockets.Meta()), say(c.Verbs.Meta()), say(c.NetDevs.Meta()),
-		say(c.Settings.Meta()), say(c.Limits.Meta()), say(c.Devices.Meta()), say(c.NetNS.Meta()), say(c.Workload.Meta()), fmt.Sprint(c.Start > 0),
+		say(c.Settings.Meta()), say(c.Limits.Meta()), say(c.Devices.Meta()), say(c.NetNS.Meta()), say(c.Workload.Meta()), strconv.FormatBool(c.Start > 0),
 	}, nil
 }
 
@@ -88,11 +89,16 @@ func TestPrivileges(t *testing.T) {
 		pod  bool // the rank is in a network namespace of its own
 		want facts
 	}{
-		{"root", false, all}, {"root", true, all},
-		{"files and setns", false, all}, {"files and setns", true, all},
-		{"files", false, all}, {"files", true, pod},
-		{"ptrace", false, trace}, {"ptrace", true, trace},
-		{"none", false, none}, {"none", true, none},
+		{"root", false, all},
+		{"root", true, all},
+		{"files and setns", false, all},
+		{"files and setns", true, all},
+		{"files", false, all},
+		{"files", true, pod},
+		{"ptrace", false, trace},
+		{"ptrace", true, trace},
+		{"none", false, none},
+		{"none", true, none},
 	} {
 		t.Run(fmt.Sprintf("%s, pod %t", c.tier, c.pod), func(t *testing.T) {
 			attr := inDev()
@@ -145,7 +151,6 @@ func lookAs(pid string) error {
 		return err
 	}
 	b, err := json.Marshal(f)
-	fmt.Println("ready")
-	fmt.Println(string(b))
+	fmt.Fprintf(os.Stdout, "ready\n%s\n", b)
 	return err
 }

@@ -41,14 +41,14 @@ func help() error {
 			return err
 		}
 	}
-	for _, name := range strings.Fields(os.Getenv("OPEN")) {
+	for name := range strings.FieldsSeq(os.Getenv("OPEN")) {
 		fd, err := unix.Open(name, unix.O_RDWR, 0) // stays open over execve(2), as not all are closed by programs
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		_ = fd
 	}
-	for _, name := range strings.Fields(os.Getenv("MAP")) {
+	for name := range strings.FieldsSeq(os.Getenv("MAP")) {
 		if err := mapFile(name); err != nil {
 			return err
 		}
