@@ -24,8 +24,11 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// maxSeries is the budget of a healthy node with 8 HCAs and 8 GPUs without jobs.
-const maxSeries = 2000
+const (
+	maxSeries   = 2000 // budget of a healthy node with 8 HCAs and 8 GPUs without jobs
+	maxPerPort  = 150  // and of each port beyond those
+	manyDevices = 8
+)
 
 // observeScenario runs a simulated node through the real readers.
 func observeScenario(t testing.TB, s simulator.Scenario) *fabric.Node {
@@ -211,10 +214,9 @@ func byDefault(t *testing.T) *Set {
 }
 
 // checkBudget prints the series of each family, and holds their sum against the budget: that of the whole node, or where
-// it has more devices than the budget is about, that of eight compute NICs.
+// it has more devices than the budget is about, that of eight compute NICs, and that of each port of all.
 func checkBudget(t *testing.T, s simulator.Scenario, n *fabric.Node) {
 	t.Helper()
-	const most = 8
 	count := func(n *fabric.Node) (total int, table string) {
 		var b strings.Builder
 		for _, f := range byDefault(t).Gather(n, ConfigState{LoadedAt: now, LastOK: true}) {
@@ -224,11 +226,18 @@ func checkBudget(t *testing.T, s simulator.Scenario, n *fabric.Node) {
 		return total, b.String()
 	}
 	total, table := count(n)
-	if len(n.HCAs) > most {
-		t.Logf("%d series of all %d devices", total, len(n.HCAs))
+	if len(n.HCAs) > manyDevices {
+		ports := 0
+		for i := range n.HCAs {
+			ports += len(n.HCAs[i].Ports)
+		}
+		t.Logf("%d series of all %d devices with %d ports", total, len(n.HCAs), ports)
+		if most := maxSeries + maxPerPort*(ports-manyDevices); total > most {
+			t.Errorf("%d series of %d ports, the budget is %d\n%s", total, ports, most, table)
+		}
 		var names []string
 		for i := range n.HCAs {
-			if h := &n.HCAs[i]; h.Serves(fabric.RoleCompute) && len(names) < most {
+			if h := &n.HCAs[i]; h.Serves(fabric.RoleCompute) && len(names) < manyDevices {
 				names = append(names, regexp.QuoteMeta(h.Name))
 			}
 		}

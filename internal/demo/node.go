@@ -22,7 +22,8 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Node is a simulated node of which counters move, which breaks and is mended, and which is probed where it has GPUs.
+// Node is a simulated node of which counters move, which breaks and is mended, and which is probed where it has GPUs. Its
+// counters start from 0: one that is started again looks as if its drivers had been loaded again, and no rate has a spike.
 type Node struct {
 	*simulator.Tree
 	Probes *Rehearsal // nil: it has no GPUs
@@ -36,7 +37,7 @@ func NewNode(o Options) (*Node, error) {
 	if o.Break > 0 {
 		node = o.Scenario.Healthy()
 	}
-	tree, err := node.Materialise(o.Folder)
+	tree, err := node.Reload().Materialise(o.Folder)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +83,7 @@ func (n *Node) play(ctx context.Context) {
 			return
 		case <-wait.C:
 		}
-		if err := n.Probes.Change(func() error { return n.Become(act.node()) }); err != nil {
+		if err := n.Probes.Change(func() error { return n.Become(act.node().Reload()) }); err != nil {
 			o.Log.Error("the simulated node stays as it is", "err", err)
 			return
 		}

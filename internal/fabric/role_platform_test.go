@@ -4,6 +4,7 @@ package fabric_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -31,6 +32,7 @@ func TestRolesOfPlatforms(t *testing.T) {
 		"healthy-efa":        "",
 		"healthy-mana":       "", // flat
 		"healthy-sriov-vf":   "mlx5_2 unused, mlx5_3 unused",
+		"healthy-128-ports":  tenants(16, 128),                 // virtual functions of 16 physical ones
 		"healthy-two-port":   "mlx4_0 storage, mlx4_0 storage", // NCCL_IB_HCA leaves it out
 		"healthy-roce-bond":  "",
 		"healthy-roce-vlan":  "",
@@ -83,4 +85,14 @@ func TestRolesOfPlatforms(t *testing.T) {
 			}
 		})
 	}
+}
+
+// tenants are the devices from the first to the last, all of them unused by the host, sorted as text.
+func tenants(first, end int) string {
+	var all []string
+	for i := first; i < end; i++ {
+		all = append(all, fmt.Sprintf("mlx5_%d unused", i))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
 }

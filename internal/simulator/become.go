@@ -7,6 +7,19 @@ import "strconv"
 // Healthy returns the node before the scenario happened to it, for the caller to keep.
 func (s Scenario) Healthy() *Node { return s.platform.build().gpuDirectFrom(s.platform.gdr) }
 
+// Reload has the node look as if its drivers had just been loaded, and returns it: what grows starts from 0. What does not grow
+// stays: gauges, and counters that have stopped at some value. The boot time stays, too: alerts give a node that booted half an
+// hour to settle.
+func (n *Node) Reload() *Node {
+	n.counters(func(_ string, c *Counter) {
+		if c.PerStep > 0 {
+			c.Start = 0
+		}
+	})
+	n.Driver.Peermem.Allocated.Start = n.Driver.Peermem.Registered // of the job that runs
+	return n
+}
+
 // Become turns the node into another of the same machine, which starts at step 0. What was unplugged stays so. Counters
 // that both have go on from their values of now, as those of a machine do; others start where the new node has them.
 func (t *Tree) Become(n *Node) error {
@@ -62,6 +75,13 @@ func (n *Node) counters(f func(name string, c *Counter)) {
 				f("gpu "+g.PCI+" link "+strconv.Itoa(k)+" "+string(l.Errors[e].Kind), &l.Errors[e].Counter)
 			}
 		}
+	}
+	for i := range n.Functions {
+		e := &n.Functions[i].AER
+		address := "function " + n.Functions[i].Address()
+		f(address+" correctable", &e.Correctable)
+		f(address+" nonfatal", &e.NonFatal)
+		f(address+" fatal", &e.Fatal)
 	}
 	f("peermem", &n.Driver.Peermem.Allocated)
 }

@@ -89,7 +89,7 @@ func TestRails(t *testing.T) {
 		"sriov-vf": {2, 4}, "irdma-roce": {4, 0}, "mana": {2, 0}, "two-port": {2, 0}, "roce-bond": {8, 4}, "roce-vlan": {2, 0},
 		"dgx-b200-ib": {8, 8}, "gb200": {4, 0}, "nvlink-pairs": {4, 2}, "l40s-pcie": {4, 0}, "vm-flat": {4, 0}, "cpu-node": {0, 0},
 		"dual-port": {4, 8}, "mixed-vendors": {2, 2}, "half-cabled": {8, 8}, "single-card": {2, 0},
-		"mixed-nics-roce": {8, 9}, "mixed-nics-ib": {8, 10}, "oci-h100": {8, 18},
+		"mixed-nics-roce": {8, 9}, "mixed-nics-ib": {8, 10}, "oci-h100": {8, 18}, "sriov-rails": {8, 128},
 	}
 	for _, p := range platforms() {
 		n, beside := p.build(), map[string]bool{}
@@ -235,5 +235,15 @@ func TestMistakesInANode(t *testing.T) {
 		if _, err := n.Materialise(t.TempDir()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
 		}
+	}
+}
+
+// An entry that is wrong is named, whoever lays the node out.
+func TestWrongEntryIsNamed(t *testing.T) {
+	n := assembly{Node: &Node{Host: Host{HZ: 100}}}
+	n.addNetDev(adapter{driver: rdmaDriver{linkLayer: Ethernet}}, nic{device: "mlx5_9", netdev: "eth9", mac: "a0:88:c2", addr: "10.0.0.1"}, "", 0)
+	_, err := n.Materialise(t.TempDir())
+	if err == nil || strings.Count(err.Error(), `internal/simulator/platform*.go: entry "mlx5_9" has `) != 2 {
+		t.Errorf("%v, expected the entry and both its faults", err)
 	}
 }

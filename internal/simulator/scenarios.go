@@ -15,7 +15,7 @@ const h100, a100 = "dgx-h100-roce", "dgx-a100-ib" // platforms
 // scenarios returns the tables of all scenarios. A new one is an entry there, with an edit below if none fits.
 func scenarios() []Scenario {
 	return slices.Concat(linkScenarios(), healthyScenarios(), counterScenarios(), qosScenarios(), priorityScenarios(), qosHealthyScenarios(), pciScenarios(),
-		gpuHealthyScenarios(), gpuScenarios(), nvlinkScenarios(), gpuDirectScenarios(), lookalikeScenarios(), mismatchScenarios(), classScenarios(), hostScenarios(), ncclScenarios(), movedScenarios(), probeScenarios())
+		gpuHealthyScenarios(), gpuScenarios(), nvlinkScenarios(), gpuDirectScenarios(), lookalikeScenarios(), mismatchScenarios(), classScenarios(), hostScenarios(), ncclScenarios(), movedScenarios(), probeScenarios(), jobScenarios(), jobTrapScenarios())
 }
 
 // linkScenarios are about links, addresses and GIDs.
@@ -40,6 +40,19 @@ func linkScenarios() []Scenario {
 				"without a link: the rate is unknown, and the missing link is reported instead of a slow one.",
 			Expect: []Finding{{"mlx5_3", 1, "port_down"}},
 			edit:   func(n *Node) { n.LinkDown("mlx5_3") },
+		},
+		{
+			Name: "port-down-of-128", Platform: "sriov-rails",
+			Summary: "the link of one of 16 compute ports is down on a node with 128 ports",
+			Truth: "mlx5_9 is down, and with it its seven virtual functions, mlx5_79 to mlx5_85, which are not reported: they are no compute ports " +
+				"of this node. The other 15 ports are active.",
+			Expect: []Finding{{"mlx5_9", 1, "port_down"}},
+			edit: func(n *Node) {
+				n.LinkDown("mlx5_9")
+				for vf := 79; vf <= 85; vf++ {
+					n.LinkDown(fmt.Sprintf("mlx5_%d", vf))
+				}
+			},
 		},
 		{
 			Name: "link-flapping", Platform: h100,

@@ -44,6 +44,12 @@ func healthyScenarios() []Scenario {
 				"and it counts as the third compute port. Virtual functions have no link counters. Nothing is reported.",
 		},
 		{
+			Name: "healthy-128-ports", Platform: "sriov-rails",
+			Summary: "healthy node with 128 RDMA ports",
+			Truth: "mlx5_0 to mlx5_15 are the 16 physical ports of the cluster network. Each has seven virtual functions, which belong to the " +
+				"containers of seven tenants and are no compute ports of this node. Nothing is reported.",
+		},
+		{
 			Name: "healthy-two-port", Platform: "two-port",
 			Summary: "healthy node whose NICs have two ports",
 			Truth: "mlx5_0 and mlx5_1 are one card, as their image GUID shows. mlx4_0 is one device with ports 1 and 2, whose interfaces " +

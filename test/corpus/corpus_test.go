@@ -92,7 +92,7 @@ func TestLabels(t *testing.T) {
 			"healthy", "healthy-ib", "healthy-dgx-b200", "healthy-gb200", "healthy-l40s", "healthy-cpu-node", "healthy-bnxt-roce", "healthy-irdma-roce",
 			"healthy-ionic-roce", "healthy-efa", "healthy-mana", "healthy-two-port",
 		},
-		"virtual machine": {"healthy-vm-flat", "healthy-mana"}, "SR-IOV": {"healthy-sriov-vf", "vf-qos-unknown"}, "storage NICs": {"healthy", "healthy-mixed-vendors"},
+		"virtual machine": {"healthy-vm-flat", "healthy-mana"}, "SR-IOV": {"healthy-sriov-vf", "healthy-128-ports", "vf-qos-unknown"}, "storage NICs": {"healthy", "healthy-mixed-vendors"},
 		"NICs beside the rails": {"healthy-mixed-nics-roce", "healthy-mixed-nics-ib", "healthy-oci-h100"},
 		"uncabled ports":        {"healthy-uncabled-ports", "healthy-half-cabled", "healthy-single-card"}, "IPv6 only": {"ipv6-only"}, "adaptive routing": {"adaptive-routing"}, "no PFC by design": {"lossy-design", "lossy-unstated"},
 		"MIG": {"mig-meant"}, "idle GPUs": {"pcie-gpus-idle"}, "fresh boot": {"fresh-boot"}, "mixed vendors": {"healthy-mixed-vendors"}, "bond": {"healthy-roce-bond"},

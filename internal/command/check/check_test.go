@@ -164,7 +164,7 @@ func TestInfoDoesNotCount(t *testing.T) {
 
 // Where a site says nothing of RoCE, what a driver does not show is nobody's fault.
 func TestUnstatedSitesPass(t *testing.T) {
-	for _, scenario := range []string{"healthy-mana", "healthy-mixed-vendors", "healthy-sriov-vf", "healthy-two-port", "lossy-unstated"} {
+	for _, scenario := range []string{"healthy-mana", "healthy-mixed-vendors", "healthy-sriov-vf", "healthy-128-ports", "healthy-two-port", "lossy-unstated"} {
 		if code, out, errs := checked(t, "--scenario="+scenario); code != exitChecked || !strings.Contains(out, "0 failed, 0 unknown, ") {
 			t.Errorf("%s: exit code %d\n%s%s", scenario, code, out, errs)
 		}

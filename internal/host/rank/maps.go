@@ -21,7 +21,7 @@ const (
 )
 
 // parseMaps reads which libraries and segments a process has mapped (show_map_vma of fs/proc/task_mmu.c): lines "address
-// permissions offset device inode path". In paths the kernel escapes newlines. It keeps no path but that of libnccl.
+// permissions offset device inode path". In paths the kernel escapes newlines. It keeps no path but that of libnccl and the ends of those of plugins.
 func parseMaps(f io.Reader) (fabric.MappedFiles, error) {
 	var m fabric.MappedFiles
 	var last string // path: a file is mapped in several pieces, one after the other
@@ -103,7 +103,7 @@ func note(m *fabric.MappedFiles, p string) {
 		return
 	case plugin:
 		if len(m.Plugins) < maxPlugins {
-			m.Plugins = add(m.Plugins, plain(base, 64))
+			m.Plugins = add(m.Plugins, plain(end(p), 128))
 		}
 		for _, h := range folderHints() {
 			if strings.Contains(strings.ToLower(p), h.text) {
@@ -124,6 +124,17 @@ func note(m *fabric.MappedFiles, p string) {
 			m.Hints = add(m.Hints, h.hint)
 		}
 	}
+}
+
+// end returns the last three parts of a path.
+func end(p string) string {
+	i := len(p)
+	for range 3 {
+		if i = strings.LastIndexByte(p[:i], '/'); i <= 0 {
+			return strings.TrimPrefix(p, "/")
+		}
+	}
+	return p[i+1:]
 }
 
 // version returns "2.27.3" of ".2.27.3"; empty where there is no such number.

@@ -127,7 +127,7 @@ func TestMaps(t *testing.T) {
 	got, err := parseMaps(strings.NewReader(text))
 	want := fabric.MappedFiles{
 		NCCL: "/usr/lib/x86_64-linux-gnu/libnccl.so.2.21.5", Version: "2.21.5", Torch: true, Verbs: true,
-		Plugins: []string{"libnccl-net.so", "libnccl-net-__.so"}, Segments: 2, Hints: []string{"fabric", "gib"},
+		Plugins: []string{"gib/lib64/libnccl-net.so", "tmp/_012evil__name/libnccl-net-__.so"}, Segments: 2, Hints: []string{"fabric", "gib"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\n%+v, want\n%+v", err, got, want)
