@@ -40,10 +40,10 @@ func document(t *testing.T) []byte {
 
 Generated from the rules and their tests (` + "`make docs`" + `); do not edit.
 
-**critical** wakes somebody: a job stops or runs several times slower. **warning** is for the next working day, **info** for whoever looks.
-Ports that are known not to be for training never page. What starting alone may cause (links that train, addresses and devices that come late, checks)
-is not told for half an hour after a node booted. Load the files of ` + "`alerts/*.rules.yml`" + ` as they are;
-` + "`alerts/alertmanager.example.yml`" + ` routes them and keeps one fault from paging twice.
+**critical** alerts page: a job stops or runs several times slower. **warning** alerts are for the next working day, **info** alerts for dashboards and logs.
+Ports that are known not to be for training never page. Alerts that a booting node can cause (links that train, late addresses and devices, checks)
+are suppressed for 30 minutes after the boot. Load the files in ` + "`alerts/*.rules.yml`" + ` unchanged;
+` + "`alerts/alertmanager.example.yml`" + ` routes the alerts and inhibits duplicates, so one fault does not page twice.
 
 | alert | severity | meaning | evaluated, for, kept | tests that fire, stay silent | runbook |
 |---|---|---|---|---|---|
@@ -70,7 +70,7 @@ is not told for half an hour after a node booted. Load the files of ` + "`alerts
 	for _, r := range rules {
 		fmt.Fprintf(&b, "\n### `%s`\n\n```promql\n%s\n```\n", r.Alert, strings.TrimSpace(r.Expr))
 	}
-	b.WriteString("\n## Recording rules\n\nWhat alerts have in common or must remember. The comments in the rule files say why.\n\n| name | every | file |\n|---|---|---|\n")
+	b.WriteString("\n## Recording rules\n\nExpressions that alerts share, and state that they keep. The comments in the rule files give the reasons.\n\n| name | every | file |\n|---|---|---|\n")
 	for _, g := range groups(t) {
 		for _, r := range g.Rules {
 			if r.Record != "" {
@@ -78,7 +78,7 @@ is not told for half an hour after a node booted. Load the files of ` + "`alerts
 			}
 		}
 	}
-	b.WriteString("\n## What is tested\n\nWith promtool; each line is a scene with everything that must stay silent beside what must fire.\n\n")
+	b.WriteString("\n## What is tested\n\nTested with promtool. Each line is one test: alerts that must fire, and all others that must stay silent.\n\n")
 	var names []string
 	for _, c := range testCases(t) {
 		if line := fmt.Sprintf("- %s ([%s](../alerts/%s))\n", c.test, c.file, c.file); !slices.Contains(names, line) {

@@ -15,11 +15,11 @@ import (
 func WriteCounters(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("# Counters\n\nGenerated from the counter tables (`make docs`); do not edit.\n\n")
-	b.WriteString("Which metric shows which counter of the kernel. A counter that means the same as another driver's shares its metric; every other keeps its name in the label `counter` of `" +
-		hwCountersTotal.FullName() + "`, and so does every name that is not listed.\n\n")
-	b.WriteString("A metric with several names here is their sum, and is there only while all of them are known. Files below `/sys/class/infiniband/<device>`.\n\n")
-	b.WriteString("At the end of its register a counter **wraps** (starts again from 0; the exporter continues it to 64 bits), **sticks** (stays at its maximum until somebody clears it; `" +
-		counterSaturated.FullName() + "` is 1 meanwhile) or never gets there. Bits `?`: only the firmware knows.\n")
+	b.WriteString("The kernel counter behind each metric. Counters of different drivers with the same meaning share a metric; all others, including names that are not listed, are exported with the kernel's name in the label `counter` of `" +
+		hwCountersTotal.FullName() + "`.\n\n")
+	b.WriteString("A metric with several names is their sum, and is absent while any of them is unknown. Files are below `/sys/class/infiniband/<device>`.\n\n")
+	b.WriteString("At its maximum a counter **wraps** (restarts at 0; the exporter extends it to 64 bits) or **sticks** (keeps its maximum until it is cleared; `" +
+		counterSaturated.FullName() + "` is 1 until then); counters without an entry never reach it. Bits `?`: only the firmware knows the width.\n")
 	for _, t := range counters.Tables() {
 		fmt.Fprintf(&b, "\n## %s: `%s`\n\n%s. Names from `%s`.\n\n", t.Name, t.Place, documentDrivers(&t), t.Source)
 		if t.Note != "" {
@@ -39,7 +39,7 @@ func WriteCounters(w io.Writer) error {
 func documentDrivers(t *counters.Table) string {
 	switch t.Drivers[0] {
 	case counters.AnyDriver:
-		return "All drivers without a table of their own here"
+		return "All drivers without their own table below"
 	case "":
 		return "Software devices"
 	default:

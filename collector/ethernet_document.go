@@ -12,10 +12,10 @@ import (
 // writeStats writes the section on Ethernet statistics of the page docs/COUNTERS.md.
 func writeStats(b *strings.Builder) {
 	b.WriteString("\n# Statistics of Ethernet interfaces\n\n")
-	b.WriteString("Which metric shows which statistic of the interface of an RDMA port (`ethtool -S`). `<n>` is the priority, 0 to 7. Other names are not read; `" +
-		ethernetStatisticTotal.FullName() + "` has those that `--collector.netdev.stats-include` asks for.\n\n")
-	b.WriteString("A priority has a series where PFC is on for it or where the statistic is not 0; its discards also where it carries anything. An interface has at most 60 series: beyond them " +
-		"rows of priorities are left out, those without PFC first and otherwise from the end of this list, and `" + ethernetStatisticsDropped.FullName() + "` says how many.\n\n")
+	b.WriteString("The statistic of the RDMA port's interface (`ethtool -S`) behind each metric. `<n>` is the priority, 0 to 7. Other names are not read, except those that match `--collector.netdev.stats-include`: they are exported as `" +
+		ethernetStatisticTotal.FullName() + "`.\n\n")
+	b.WriteString("A priority has a series if PFC is on for it or the statistic is not 0; its discards also if it carries traffic. An interface has at most 60 series: beyond that, " +
+		"statistics of priorities are omitted, those without PFC first and otherwise from the end of this list, and `" + ethernetStatisticsDropped.FullName() + "` is their number.\n\n")
 	for _, row := range ethernetRows() {
 		if row.meaning.PerPriority() {
 			fmt.Fprintf(b, "1. `%s`\n", statFamilies[row.meaning].FullName())

@@ -14,7 +14,10 @@ import (
 	"strings"
 	"testing"
 
+	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/netlink"
+	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/simulator"
 )
 
@@ -266,12 +269,19 @@ func TestText(t *testing.T) {
 	if a.path("sys/class/net/enx0c42a1d35e77") != "sys/class/net/"+a.list("enx0c42a1d35e77") {
 		t.Error("a name becomes another in a path than in a text")
 	}
-	if got := a.route("eth0\t0002000A\tzz"); got != removed {
-		t.Error(got)
+	for name, text := range map[string]string{"proc/net/route": "eth0\t0002000A\tzz", "proc/net/ipv6_route": "fe80 40"} {
+		if got := a.rewrite(name, read(name, text)); got != beneath.Removed {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
-	if got := a.route6("fe80 40"); got != removed {
-		t.Error(got)
-	}
+}
+
+// read is what a reader read of a file.
+func read(name, text string) entry {
+	part, file, _ := strings.Cut(name, "/")
+	redactions := map[string][]beneath.Redaction{procPart: proc.Redactions(), rootPart: ncclconf.Redactions()}[part]
+	r, _ := beneath.RedactionOf(redactions, file)
+	return entry{kind: regular, text: text, keep: r.Keep}
 }
 
 // FuzzAnonymise looks for addresses between blanks, whatever is around them.
@@ -295,7 +305,7 @@ func FuzzAnonymise(f *testing.F) {
 			}
 			s := before + " " + secret + " " + after
 			for _, e := range []string{"root/etc/nccl.conf", "sys/x/node_desc", "sys/x/other", "proc/net/route", "proc/net/ipv6_route", "sys/x/gids/0", "sys/x/tc/1/traffic_class"} {
-				if got := a.rewrite(e, entry{kind: regular, text: s}); strings.Contains(got, secret) && !strings.Contains(a.text(before+" "+after), secret) {
+				if got := a.rewrite(e, read(e, s)); strings.Contains(got, secret) && !strings.Contains(a.text(before+" "+after), secret) {
 					t.Errorf("%s: %q became %q", e, s, got)
 				}
 			}

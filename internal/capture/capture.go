@@ -5,10 +5,12 @@
 // proc/ and root/ laid out as on the node, netlink/ with what the kernel and the GPU driver were asked and answered, and
 // MANIFEST.json.
 //
-// Of sysfs an archive has what the readers in package host read: they run once with a recorder (tree.go), so that a new
-// fact is in captures by itself. What a file may say about somebody is decided in rewrite.go: of a file of no known kind
-// only numbers and common words are kept, and the manifest names it. Of procfs and the root file system it has the files
-// that read.go names, and of these the lines that are needed.
+// An archive has what the readers in package host read: they run once with a recorder (tree.go), so that a new fact is in
+// captures by itself. What may leave the node of a file of procfs or the root file system is said beside its reader
+// (Redactions of packages proc and ncclconf); the manifest names a file without a rule, which stays on the node. What a file of
+// sysfs may say about somebody is decided in rewrite.go: of a file of no known kind only numbers and common words are kept,
+// and the manifest names it. The one exception are the names of the host (names of read.go): they are read to be replaced
+// wherever they stand, and are in no archive.
 //
 // Taking it is as harmless as a scrape: nothing is written to the node, each counter is read once from sysfs and once
 // over netlink, and excluded and restricted devices are left alone. All of it is held in memory, which the limits below
@@ -31,14 +33,13 @@ import (
 	"io/fs"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/dcbnl"
 	"gpufabric_exporter/internal/host/ethtool"
+	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/host/rdmanl"
 	"gpufabric_exporter/internal/host/sysfs"
@@ -163,10 +164,11 @@ func (s *session) everything(ctx context.Context) ([]string, error) {
 		{"network interfaces", s.netDevs},
 		{"PCI functions", func(u *unit) error { return s.functions(u, devices) }},
 		{"node", s.node},
-		{"GPU driver's procfs", func(u *unit) error { return s.tree(u, procPart).gpuDriver() }},
-		{"procfs", func(u *unit) error { return s.tree(u, procPart).procfs() }},
+		{"GPU driver's procfs", s.gpuModule},
+		{"procfs", s.host},
 		{"daemons", s.daemons},
-		{"nccl.conf", func(u *unit) error { return s.tree(u, rootPart).nccl() }},
+		{"nccl.conf", s.nccl},
+		{"names of the host", s.names},
 		{"congestion control", func(u *unit) error { return s.congestion(u, s.all.wires()) }},
 		{"drivers of network interfaces", func(u *unit) error { return s.drivers(u, s.all.wires(), s.all.found()) }},
 	} {
@@ -212,47 +214,15 @@ func (s *session) devices(ctx context.Context) ([]string, error) {
 	return captured, err
 }
 
-// routes adds the interfaces of the default routes: the exporter looks at what is below them.
-func (s *session) routes(u *unit) error {
-	p, err := proc.Open(s.o.Procfs)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	names, err := p.DefaultRoutes()
-	for name := range names {
-		u.seeInterface(name)
-	}
-	return err
-}
-
-// daemons keeps what says how much memory the daemons that start jobs may lock: of these processes their names, users and
-// limits, and of all others nothing but the name of the first.
-func (s *session) daemons(u *unit) error {
-	p, err := proc.Open(s.o.Procfs)
-	if err != nil {
-		return err
-	}
-	defer p.Close()
-	t := s.tree(u, procPart)
-	t.copy("1/comm", "1/comm")
-	for _, d := range p.Daemons().Read(time.Now()).Or(nil) {
-		dir := strconv.Itoa(d.PID)
-		t.copy(dir+"/comm", dir+"/comm")
-		t.copy(dir+"/limits", dir+"/limits")
-		b, err := t.text(dir+"/status", maxText)
-		t.note(dir+"/status", err)
-		for line := range strings.Lines(string(b)) {
-			if strings.HasPrefix(line, "Uid:\t") {
-				t.put(t.part+"/"+dir+"/status", entry{kind: regular, text: line})
-			}
-		}
-	}
-	return nil
-}
-
 func (s *session) tree(u *unit, part string) *tree {
-	return &tree{unit: u, root: s.root[part], part: part, before: s.o.begin, real: map[string]string{}}
+	t := &tree{unit: u, root: s.root[part], part: part, before: s.o.begin, real: map[string]string{}}
+	switch part {
+	case procPart:
+		t.rules = proc.Redactions()
+	case rootPart:
+		t.rules = ncclconf.Redactions()
+	}
+	return t
 }
 
 // finish replaces the identifiers and writes the manifest.
@@ -280,7 +250,10 @@ func (s *session) finish(devices []string) (*Capture, error) {
 			}
 			e.text = text
 		} else {
-			e.text = a.rewrite(name, e)
+			was := e.text
+			if e.text = a.rewrite(name, e); e.keep != nil && e.text == "" && was != "" && !e.empty {
+				continue // nothing of it may leave the node
+			}
 		}
 		if !isSafe(to) || e.kind == link && !utf8.ValidString(e.text) {
 			leftOut = append(leftOut, Problem{to, "its name is not one for an archive"})

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/beneath"
 	"gpufabric_exporter/internal/host/pci"
+	"gpufabric_exporter/internal/ownership"
 )
 
 type kind uint8
@@ -30,8 +32,10 @@ const (
 
 // entry is a file, a directory or a symbolic link of an archive.
 type entry struct {
-	kind kind
-	text string // of a file, or the target of a link
+	kind  kind
+	text  string                                    // of a file, or the target of a link
+	keep  func(string, beneath.Replacements) string // what may leave of the text; nil: see rewrite.go
+	empty bool                                      // the file stays where nothing of its text does
 }
 
 // collection is what was read so far. Its methods may be called by any goroutine: those that were left behind still
@@ -314,7 +318,6 @@ func (u *unit) change(f func(*collection)) {
 // The reasons of this package for not reading a file.
 var (
 	errTooLong    = errors.New("too long")
-	errNotRegular = errors.New("not a regular file")
 	errOutside    = errors.New("link leads out of the tree")
 	errRestricted = errors.New("belongs to the platform, not to be touched")
 	errUnreadable = errors.New("cannot be read")
@@ -328,7 +331,7 @@ func reason(err error) string {
 	if fabric.ReasonOf(err) == fabric.ReasonMalformed {
 		return "not what the kernel promises"
 	}
-	for _, e := range []error{errTooLong, errNotRegular, errOutside, errRestricted} {
+	for _, e := range []error{errTooLong, ownership.ErrNotRegular, errOutside, errRestricted} {
 		if errors.Is(err, e) {
 			return e.Error()
 		}

@@ -9,18 +9,9 @@ import (
 	"time"
 )
 
-const nvidiaProc = "driver/nvidia"
-
 // gpuPatience is how many times the limit the GPU driver has to answer: the first answer comes with the initialisation of
 // all GPUs, which takes seconds for each.
 const gpuPatience = 7
-
-// gpuDriver reads what the GPU driver shows of itself in procfs.
-func (t *tree) gpuDriver() error {
-	t.copy(nvidiaProc+"/version", nvidiaProc+"/version")
-	t.copy(nvidiaProc+"/params", nvidiaProc+"/params")
-	return nil
-}
 
 // gpus asks the GPU driver once.
 func (s *session) gpus(u *unit) error {
@@ -39,10 +30,8 @@ func (s *session) gpus(u *unit) error {
 }
 
 var (
-	uuids     = regexp.MustCompile(`(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
-	uuidLike  = regexp.MustCompile(`(?i)^(?:(?:GPU|MIG)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
-	nvrm      = regexp.MustCompile(`^(NVRM version: NVIDIA UNIX [A-Za-z0-9_ ]{1,60}  [0-9.]{1,30}  )(?:\S.*)?$`)
-	parameter = regexp.MustCompile(`^(\w{1,64}): (\d{1,20}|""|"(?:\w{1,64}=(?:0x)?[0-9a-fA-F]{1,16};?)+"|"(?:driver|numa|none)")$`)
+	uuids    = regexp.MustCompile(`(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+	uuidLike = regexp.MustCompile(`(?i)^(?:(?:GPU|MIG)-)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 )
 
 // uuid replaces each UUID in a text. One of zeros says nothing of anybody.
@@ -87,28 +76,4 @@ func (a *anonymiser) gpuText(s string) string {
 		return ""
 	}
 	return text
-}
-
-// moduleLine rewrites a line of driver/nvidia/version: who built the module, where and when is not kept.
-func (a *anonymiser) moduleLine(line string) string {
-	if m := nvrm.FindStringSubmatch(line); m != nil {
-		return m[1] + removed
-	}
-	return removed
-}
-
-// parameterLine rewrites a line of driver/nvidia/params: numbers stay, texts may name anything.
-func (a *anonymiser) parameterLine(line string) string {
-	if parameter.MatchString(line) {
-		return line
-	}
-	name, _, found := strings.Cut(line, ": ")
-	if !found || strings.ContainsFunc(name, func(r rune) bool { return !isWord(r) }) {
-		return removed
-	}
-	return name + ": \"" + removed + "\""
-}
-
-func isWord(r rune) bool {
-	return r == '_' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 }

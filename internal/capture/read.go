@@ -3,16 +3,19 @@
 package capture
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
+	"io"
+	"os"
 	"strings"
 	"syscall"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/pci"
+	"gpufabric_exporter/internal/host/proc"
 	"gpufabric_exporter/internal/host/sysfs"
+	"gpufabric_exporter/internal/ownership"
 )
 
 // Directories of sysfs.
@@ -154,68 +157,96 @@ func (s *session) congestion(u *unit, wires []string) error {
 	})
 }
 
-// procfs reads what belongs to the node. What leads to a file there depends on the reading process, so its links are not kept.
-func (t *tree) procfs() error {
-	for _, name := range []string{"sys/kernel/hostname", "sys/kernel/domainname"} {
-		if b, err := t.text(name, maxAttribute); err == nil {
-			t.seeHost(strings.TrimSpace(string(b)))
-		}
-	}
-	for _, name := range []string{"sys/kernel/osrelease", "1/net/route", "1/net/ipv6_route", "net/route", "net/ipv6_route"} {
-		t.copy(name, name)
-	}
-	t.cpuFlags()
-	b, err := t.text("stat", maxProcStat)
-	t.note("stat", err)
-	for line := range strings.Lines(string(b)) {
-		if strings.HasPrefix(line, "btime ") {
-			t.put(t.part+"/stat", entry{kind: regular, text: line})
-		}
-	}
-	return nil
-}
-
-// cpuFlags keeps one line of the first processor.
-func (t *tree) cpuFlags() {
-	b, err := t.text("cpuinfo", maxProcStat)
-	t.note("cpuinfo", err)
-	for line := range strings.Lines(string(b)) {
-		if strings.HasPrefix(line, "flags\t") {
-			t.put(t.part+"/cpuinfo", entry{kind: regular, text: line})
-			return
-		}
-	}
-}
-
-// nccl reads the configuration of NCCL for the whole host. Of the file that tells NCCL of the bus of a virtual machine it
-// takes that it is there: more nobody reads.
-func (t *tree) nccl() error {
-	if b, err := t.text("etc/hostname", maxAttribute); err == nil {
-		t.seeHost(strings.TrimSpace(string(b)))
-	}
-	const name, topology = "etc/nccl.conf", "var/run/nvidia-topologyd/virtualTopology.xml"
-	p, err := t.resolve(topology)
-	if err == nil {
-		t.put(t.part+"/"+p, entry{kind: regular})
-	}
-	t.note(topology, err, syscall.ENOTDIR)
-	p, err = t.resolve(name)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
-		return nil
-	}
+// procfs runs readers of procfs, and puts into the archive what they read.
+func (s *session) procfs(u *unit, read func(*proc.FS) error) error {
+	p, err := proc.Open(s.o.Procfs)
 	if err != nil {
 		return err
 	}
-	t.copy(p, p)
+	defer func() { _ = p.Close() }() // nothing was written that could be lost
+	p.Record(s.tree(u, procPart))
+	return read(p)
+}
+
+// routes reads the default routes, and adds their interfaces: the exporter looks at what is below them.
+func (s *session) routes(u *unit) error {
+	return s.procfs(u, func(p *proc.FS) error {
+		names, err := p.DefaultRoutes()
+		for name := range names {
+			u.seeInterface(name)
+		}
+		return err
+	})
+}
+
+// host reads what the node itself is.
+func (s *session) host(u *unit) error {
+	return s.procfs(u, func(p *proc.FS) error {
+		p.Host(fabric.Host{}, time.Now()) // the recorder notes what cannot be read
+		return nil
+	})
+}
+
+// gpuModule reads what the module of the GPU driver shows of itself.
+func (s *session) gpuModule(u *unit) error {
+	return s.procfs(u, func(p *proc.FS) error {
+		p.GPUDriver(time.Now())
+		return nil
+	})
+}
+
+// daemons reads the daemons that start jobs. They are found first, among all processes, of which nothing is recorded.
+func (s *session) daemons(u *unit) error {
+	p, err := proc.Open(s.o.Procfs)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Close() }() // nothing was written that could be lost
+	daemons := p.Daemons()
+	daemons.Read(time.Now())
+	p.Record(s.tree(u, procPart))
+	daemons.Read(time.Now())
 	return nil
 }
 
-// copy puts a file into the archive under that name.
-func (t *tree) copy(p, name string) {
-	b, err := t.text(p, maxText)
-	if err != nil {
-		t.note(p, err)
-		return
+// nccl reads the configuration of NCCL for the whole host.
+func (s *session) nccl(u *unit) error {
+	r := ncclconf.New(s.o.Rootfs, "", "")
+	r.Record(s.tree(u, rootPart))
+	_, _ = r.Read(time.Now()) // the recorder notes what cannot be read
+	return nil
+}
+
+// names reads what the host is called. No reader does: these names are in no archive.
+func (s *session) names(u *unit) error {
+	for _, file := range []struct{ part, name string }{
+		{procPart, "sys/kernel/hostname"}, {procPart, "sys/kernel/domainname"}, {rootPart, "etc/hostname"},
+	} {
+		if !u.begin(file.part + "/" + file.name) {
+			return nil
+		}
+		name, err := readName(s.root[file.part], file.name)
+		if err == nil {
+			u.seeHost(strings.TrimSpace(name))
+		}
 	}
-	t.put(t.part+"/"+name, entry{kind: regular, text: string(b)})
+	return nil
+}
+
+// readName reads a short file. It does not wait for a writer of a FIFO, and refuses what is not a regular file.
+func readName(root *os.Root, name string) (string, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = ownership.ErrNotRegular
+	}
+	if err != nil {
+		return "", err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxAttribute))
+	return string(b), err
 }

@@ -5,12 +5,14 @@ package capture
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/sysfs"
 )
 
@@ -92,5 +94,78 @@ func TestNewFileIsCaptured(t *testing.T) {
 				t.Errorf("%s: %q has %q", name, got, secret)
 			}
 		}
+	}
+}
+
+// TestUnnamedFileStays: a file of procfs or the root file system that a reader reads and that has no redaction is not in the
+// archive, not even by its name, and the manifest says so. What other processes are called is not in it either.
+func TestUnnamedFileStays(t *testing.T) {
+	tree := materialise(t, find(t, "healthy"), nil)
+	write(t, tree.Procfs(), map[string]string{
+		"4711/environ": "AWS_SECRET_ACCESS_KEY=hunter2\x00NCCL_IB_HCA=mlx5_0\x00", "4711/comm": "train-acme\n", "4711/status": "Name:\ttrain-acme\nUid:\t1001\t1001\t1001\t1001\n",
+		"4712/comm": "slurmd\n", "4712/status": "Name:\tslurmd\nUid:\t1001\t1001\t1001\t1001\n", // a user may call a process so
+		"4713/comm": "slurmd\n", "4713/status": "Name:\tslurmd\nUid:\t0\t0\t0\t0\nGroups:\t1001 acme\n", "4713/limits": "Max locked memory         unlimited            unlimited            bytes     \nMax acme 1 1 bytes\n",
+		"stat": "cpu 1 2 acme\nbtime 1700000000\nacme\n", "cpuinfo": "vendor_id\t: acme\nflags\t\t: fpu hypervisor\n",
+	})
+	write(t, tree.Rootfs(), map[string]string{"home/acme/.nccl.conf": "NCCL_DEBUG=INFO\n"})
+	recorded := func(o Options, read func(*session, *unit)) (*Capture, string) {
+		s := &session{o: o, all: newCollection(), root: map[string]*os.Root{}}
+		for part, dir := range map[string]string{procPart: o.Procfs, rootPart: o.Rootfs} {
+			root, err := os.OpenRoot(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer root.Close()
+			s.root[part] = root
+		}
+		read(s, &unit{all: s.all})
+		c, err := s.finish(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c, string(decompress(t, archive(t, c)))
+	}
+	c, all := recorded(options(tree), func(s *session, u *unit) {
+		for _, file := range []string{"4711/environ", "4711/comm", "4711/status"} {
+			b, err := os.ReadFile(filepath.Join(tree.Procfs(), file))
+			s.tree(u, procPart).Text(file, b, err) // as a reader does that is new
+		}
+		for _, err := range []error{s.daemons(u), s.host(u)} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		r := ncclconf.New(tree.Rootfs(), "", "/home/acme")
+		r.Record(s.tree(u, rootPart))
+		if _, err := r.Read(time.Now()); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, secret := range []string{"acme", "hunter2", "NCCL_IB_HCA=mlx5_0\x00", "1001", "AWS"} {
+		if strings.Contains(all, secret) {
+			t.Errorf("has %q in it", secret)
+		}
+	}
+	for p := range c.entries {
+		if strings.HasPrefix(p, procPart+"/4711/") || strings.HasPrefix(p, procPart+"/4712/") {
+			t.Errorf("has %s, of a process that starts no jobs", p)
+		}
+	}
+	for p, want := range map[string]string{
+		"proc/4713/comm": "slurmd\n", "proc/4713/status": "Uid:\t0\t0\t0\t0\n", "proc/stat": "btime 1700000000\n", "proc/cpuinfo": "flags\t\t: fpu hypervisor\n",
+		"proc/4713/limits": "Max locked memory         unlimited            unlimited            bytes     \n",
+	} {
+		if got := c.entries[p].text; got != want {
+			t.Errorf("%s: %q, want %q", p, got, want)
+		}
+	}
+	var stayed []string
+	for _, p := range c.Manifest.LeftOut {
+		if p.Reason == noRule {
+			stayed = append(stayed, filepath.Base(p.Path))
+		}
+	}
+	if len(stayed) != 2 || !slices.Contains(stayed, "environ") {
+		t.Errorf("%q stayed without a redaction, want environ and .nccl.conf: %+v", stayed, c.Manifest.LeftOut)
 	}
 }

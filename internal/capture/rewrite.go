@@ -5,7 +5,6 @@ package capture
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"net/netip"
 	"path"
 	"regexp"
@@ -15,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"gpufabric_exporter/internal/host/beneath"
 	"gpufabric_exporter/internal/host/dcbnl"
 	"gpufabric_exporter/internal/host/ethtool"
 	"gpufabric_exporter/internal/host/netlink"
@@ -31,6 +31,8 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 		return a.link(name, e.text)
 	case e.kind == directory:
 		return ""
+	case e.keep != nil:
+		return e.keep(e.text, a.replacements())
 	case name == rdmaName:
 		return rewriteAll(e.text, func(e netlink.Exchange) netlink.Exchange {
 			return rdmanl.Rewrite(e, rdmanl.Rewriting{Keep: func(string) bool { return true }, Name: a.device, GUID: a.eui64})
@@ -41,42 +43,31 @@ func (a *anonymiser) rewrite(name string, e entry) string {
 		return rewriteAll(e.text, func(e netlink.Exchange) netlink.Exchange { return ethtool.Rewrite(e, a.device) })
 	case name == gpusName:
 		return a.gpuText(e.text)
-	case name == procPart+"/"+nvidiaProc+"/version":
-		return a.lines(e.text, a.moduleLine)
-	case name == procPart+"/"+nvidiaProc+"/params":
-		return a.lines(e.text, a.parameterLine)
 	case isFunction(path.Base(dir)) && base == "config":
 		return string(pci.Redact([]byte(e.text)))
-	case strings.HasPrefix(name, rootPart+"/"):
-		return a.conf(e.text)
-	case strings.HasPrefix(name, procPart+"/") && base == "route":
-		return a.lines(e.text, a.route)
-	case strings.HasPrefix(name, procPart+"/") && base == "ipv6_route":
-		return a.lines(e.text, a.route6)
 	case base == "node_desc":
 		return a.words(e.text)
 	case base == "traffic_class":
-		return a.lines(e.text, a.rule)
+		return beneath.Lines(e.text, a.rule)
 	case path.Base(dir) == "ndevs", base == "parent", base == "ibdev", base == "slaves", base == "active_slave", base == "primary":
 		return a.list(e.text)
 	case path.Base(dir) == "gids":
 		return a.gidText(e.text)
 	case isAddress(base):
 		return a.identifiers(e.text, true)
-	case base == "osrelease":
-		return letters.ReplaceAllStringFunc(e.text, a.flavour)
-	case base == "comm":
-		return a.lines(e.text, a.command)
-	case base == "limits":
-		return a.lines(e.text, onlyIf(memlockLine))
-	case base == "status" && strings.HasPrefix(name, procPart+"/"):
-		return a.lines(e.text, onlyIf(uidLine))
 	case isVersion(dir, base):
 		return a.scrub(e.text)
-	case counterFile.MatchString(name), slices.Contains(strings.Fields("stat cpuinfo aer_dev_correctable aer_dev_nonfatal aer_dev_fatal"), base):
+	case counterFile.MatchString(name), slices.Contains(strings.Fields("aer_dev_correctable aer_dev_nonfatal aer_dev_fatal"), base):
 		return e.text // a version of four numbers or a counter of twelve digits may look like an identifier
 	}
 	return a.text(e.text)
+}
+
+// replacements are what readers replace identifiers with in what they read.
+func (a *anonymiser) replacements() beneath.Replacements {
+	return beneath.Replacements{
+		Device: a.device, Listed: a.listed, Word: a.word, Words: a.words, Text: a.text, Shift: a.shift, Addr: a.addr, Prefix: a.prefix,
+	}
 }
 
 // isVersion tells whether a file has what a vendor calls a thing, a version of four numbers for one.
@@ -109,7 +100,7 @@ var (
 // isKnown tells whether rewrite knows what is in a file. All others that somebody reads are guarded.
 func isKnown(name, text string) bool {
 	switch dir, base := path.Split(name); {
-	case !strings.HasPrefix(name, sysPart+"/"): // these files are named in read.go, with what is kept of them
+	case !strings.HasPrefix(name, sysPart+"/"): // the readers of these have rules
 		return true
 	case counterFile.MatchString(name):
 		return counterText.MatchString(text) || base == "version"
@@ -134,39 +125,6 @@ func (a *anonymiser) guarded(text string) (kept, why string) {
 // isAddress tells whether a file has a MAC address or GUID. In all others there are only texts that look like one.
 func isAddress(base string) bool {
 	return slices.Contains([]string{"address", "ad_partner_mac", "node_guid", "sys_image_guid"}, base)
-}
-
-var (
-	memlockLine = regexp.MustCompile(`^Max locked memory +(?:\d{1,20}|unlimited) +(?:\d{1,20}|unlimited) +bytes *$`)
-	uidLine     = regexp.MustCompile(`^Uid:(?:\t\d{1,10}){4}$`)
-)
-
-// onlyIf keeps lines that match.
-func onlyIf(line *regexp.Regexp) func(string) string {
-	return func(s string) string {
-		if line.MatchString(s) {
-			return s
-		}
-		return removed
-	}
-}
-
-// command keeps the name of a daemon, or of what is the first process everywhere.
-func (a *anonymiser) command(s string) string {
-	if slices.Contains(strings.Fields("systemd init tini dumb-init docker-init catatonit pause sh bash slurmd pbs_mom containerd crio dockerd"), s) || s == "" {
-		return s
-	}
-	return a.word(s)
-}
-
-// flavour keeps words that distributions have in the releases of their kernels.
-func (a *anonymiser) flavour(s string) string {
-	const words = `generic lowlatency server cloud virtual kvm aws amzn azure gcp gke gkeop oracle uek ibm nvidia tegra k el fc deb bpo amd arm aarch x
-		rt lts default arch zen hardened pve cos flatcar talos coreos bottlerocket mlnx lp rc debug preempt dynamic vanilla elrepo`
-	if slices.Contains(strings.Fields(words), s) {
-		return s
-	}
-	return a.shift(s)
 }
 
 // identifier finds what looks like an identifier, in the order of preference: MAC addresses of IPoIB, of EUI-64 and
@@ -284,52 +242,6 @@ func (a *anonymiser) gidText(s string) string {
 	return punctuate(hex.EncodeToString(a.gidBytes(raw)), text) + s[len(strings.TrimRight(s, "\n")):]
 }
 
-// lines rewrites each line; those that are not what they should be are not kept.
-func (a *anonymiser) lines(s string, rewrite func(string) string) string {
-	var b strings.Builder
-	for line := range strings.Lines(s) {
-		text, end := strings.CutSuffix(line, "\n")
-		b.WriteString(rewrite(text))
-		if end {
-			b.WriteByte('\n')
-		}
-	}
-	return b.String()
-}
-
-const removed = "removed"
-
-// route rewrites a line of net/route: addresses are numbers of the machine, and the mask is among them.
-func (a *anonymiser) route(line string) string {
-	if strings.HasPrefix(line, "Iface\tDestination\tGateway ") && a.text(line) == line {
-		return line
-	}
-	f := strings.Split(line, "\t")
-	const iface, destination, gateway, mask, columns = 0, 1, 2, 7, 11
-	if len(f) != columns {
-		return removed
-	}
-	dst, ok1 := parseWord(f[destination])
-	gw, ok2 := parseWord(f[gateway])
-	m, ok3 := parseWord(f[mask])
-	if !ok1 || !ok2 || !ok3 {
-		return removed
-	}
-	d := a.addr(netip.AddrFrom4(dst)).As4()
-	if binary.BigEndian.Uint32(dst[:])&^binary.BigEndian.Uint32(m[:]) == 0 { // of a network, not of a host
-		for i := range d {
-			d[i] &= m[i]
-		}
-	}
-	for i := range f {
-		if i != iface && i != destination && i != gateway && i != mask {
-			f[i] = a.text(f[i])
-		}
-	}
-	f[iface], f[destination], f[gateway] = a.device(f[iface]), printWord(d), printWord(a.addr(netip.AddrFrom4(gw)).As4())
-	return strings.Join(f, "\t")
-}
-
 // rule rewrites a line of traffic_class: "Global tclass=106" or "src_ip=10.0.0.1,dst_ip=10.0.1.0/24,tclass=96".
 func (a *anonymiser) rule(line string) string {
 	fields := strings.Split(strings.TrimPrefix(line, "Global "), ",")
@@ -338,50 +250,17 @@ func (a *anonymiser) rule(line string) string {
 		switch key {
 		case "tclass":
 			if _, err := strconv.ParseUint(value, 0, 8); err != nil {
-				return removed
+				return beneath.Removed
 			}
 		case "src_ip", "dst_ip", "src_ip6", "dst_ip6":
 			_, noAddress := netip.ParseAddr(value)
 			if _, noPrefix := netip.ParsePrefix(value); noAddress != nil && noPrefix != nil {
-				return removed
+				return beneath.Removed
 			}
 			fields[i] = key + "=" + a.identifier(value, true)
 		default:
-			return removed
+			return beneath.Removed
 		}
 	}
 	return line[:len(line)-len(strings.TrimPrefix(line, "Global "))] + strings.Join(fields, ",")
-}
-
-func parseWord(s string) (b [4]byte, ok bool) {
-	v, err := strconv.ParseUint(s, 16, 32)
-	binary.NativeEndian.PutUint32(b[:], uint32(v))
-	return b, err == nil && len(s) == 8
-}
-
-func printWord(b [4]byte) string { return fmt.Sprintf("%08X", binary.NativeEndian.Uint32(b[:])) }
-
-// route6 rewrites a line of net/ipv6_route.
-func (a *anonymiser) route6(line string) string {
-	f := strings.Fields(line)
-	const destination, source, gateway, iface, columns = 0, 2, 4, 9, 10
-	if len(f) != columns {
-		return removed
-	}
-	for _, i := range []int{destination, source, gateway} {
-		raw, err := hex.DecodeString(f[i])
-		if err != nil || len(raw) != 16 {
-			return removed
-		}
-		ip := netip.AddrFrom16([16]byte(raw))
-		bits := uint64(128)
-		if i != gateway {
-			if bits, err = strconv.ParseUint(f[i+1], 16, 8); err != nil || bits > 128 {
-				return removed
-			}
-		}
-		is := a.prefix(netip.PrefixFrom(ip, int(bits))).Addr().As16()
-		f[i] = hex.EncodeToString(is[:])
-	}
-	return fmt.Sprintf("%s %8s", strings.Join(f[:iface], " "), a.device(f[iface]))
 }

@@ -5,28 +5,29 @@ package capture
 import (
 	"cmp"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"gpufabric_exporter/internal/host/beneath"
 )
 
 const (
 	maxAttribute = 4 << 10 // sysfs gives a driver one page, and nothing that is read here fills it
-	maxText      = 1 << 20 // of procfs and of nccl.conf
-	maxProcStat  = 4 << 20 // grows with the CPUs and interrupts; one line of it is kept
+	maxText      = 4 << 20 // of procfs and of nccl.conf: the limit of their readers
 	maxLinks     = 40      // on one path, as MAXSYMLINKS of the kernel
 )
 
-// tree reads below one root on behalf of a unit, or records what others read there. Paths are relative to the root; what it reads goes to the archive
-// under the name of the part.
+// tree records on behalf of a unit what readers read below one root. Paths are relative to the root; in the archive they
+// are below the part.
 type tree struct {
 	*unit
 	root   *os.Root
 	part   string
+	rules  []beneath.Redaction     // without one a file stays on the node; nil: rewrite.go knows the part
 	before func(path string) error // nil: Begin calls nothing
 	real   map[string]string       // directories, with what they lead to
 }
@@ -137,19 +138,42 @@ func (t *tree) look(p string, file kind) {
 // Text implements beneath.Recorder. The first answer counts.
 func (t *tree) Text(p string, text []byte, err error) {
 	at, lost := t.where(p)
+	limit := maxAttribute
+	var rule beneath.Redaction
+	known := true
+	if t.rules != nil {
+		limit = maxText
+		rule, known = beneath.RedactionOf(t.rules, p)
+	}
 	switch err = cmp.Or(lost, err); {
 	case err != nil:
 		t.forget(t.part + "/" + at)
-		t.note(at, err)
-	case len(text) > maxAttribute:
+		t.note(at, err, syscall.ENOTDIR, syscall.ESRCH) // no file, and a process that ended
+	case !known:
+		t.leaveOut(t.part+"/"+at, noRule)
+	case len(text) > limit:
 		t.fail(t.part+"/"+at, errTooLong)
 	default:
-		t.put(t.part+"/"+at, entry{kind: regular, text: string(text)})
+		t.put(t.part+"/"+at, entry{kind: regular, text: string(text), keep: rule.Keep, empty: rule.Empty})
 	}
 }
 
-// where returns the path without links to its last component, and puts the links into the archive.
+// noRule is why a file stays on the node.
+const noRule = "of no known kind: no rule says what of it may leave the node"
+
+// where returns the path in the archive, and puts the links on the way there into it: all of them of the root file system,
+// whose files are read through links; all but the last of sysfs; none of procfs, where they depend on the reading process.
 func (t *tree) where(p string) (string, error) {
+	switch t.part {
+	case procPart:
+		return p, nil
+	case rootPart:
+		at, err := t.resolve(p)
+		if err != nil {
+			return p, err
+		}
+		return at, nil
+	}
 	dir := path.Dir(p)
 	real, known := t.real[dir]
 	if !known {
@@ -172,38 +196,4 @@ func (t *tree) note(p string, err error, expected ...error) {
 	if err != nil {
 		t.fail(t.part+"/"+p, err)
 	}
-}
-
-// text reads a longer file.
-func (t *tree) text(p string, limit int64) ([]byte, error) {
-	if !t.begin(t.part + "/" + p) {
-		return nil, errUnreadable
-	}
-	f, err := t.open(p)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(b)) > limit {
-		err = errTooLong
-	}
-	return b, err
-}
-
-// open does not wait for a writer of a FIFO, and refuses what is not a regular file.
-func (t *tree) open(p string) (*os.File, error) {
-	f, err := t.root.OpenFile(p, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errNotRegular
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }

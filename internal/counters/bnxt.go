@@ -5,7 +5,8 @@ package counters
 // bnxt drives NetXtreme-C and NetXtreme-E of Broadcom: bnxt_re for RDMA over bnxt_en, whose name the PCI function has. Names are
 // those of Linux 6.12.
 var bnxt = driver{
-	names: []string{"bnxt_en"},
+	names:  []string{"bnxt_en"},
+	traits: Traits{DMABuf: Linux{6, 8}},
 	counters: []Table{
 		{
 			Name: "bnxt_re", Place: PlacePort,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package counters says what the counters of each driver mean: a table for each driver and place, in a file of the driver
-// beside what is known about it.
+// Package counters says what is known about each driver: what its counters mean, in a table for each place, and its traits,
+// in a file of the driver.
 //
 // A row is one counter under its kernel name. Where counters of several drivers count the same thing in one unit they share a
 // Meaning, which is a metric; what has none passes through under its own name. Everything here is data that never changes and
@@ -79,9 +79,10 @@ var (
 // AnyDriver is the driver of a table that is a standard and holds wherever no other table does.
 const AnyDriver = "*"
 
-// driver is what the driver of a family of devices counts. Each has a file of its own.
+// driver is what is known about the driver of a family of devices. Each has a file of its own.
 type driver struct {
-	names      []string   // HCA.Driver and NetDev.Driver of its devices; "": software devices
+	names      []string // HCA.Driver and NetDev.Driver of its devices; "": software devices
+	traits     Traits
 	counters   []Table    // of RDMA devices
 	statistics *StatTable // of network interfaces
 }

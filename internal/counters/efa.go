@@ -4,7 +4,8 @@ package counters
 
 // efa drives the Elastic Fabric Adapter of AWS. Names are those of Linux 6.12; those of retransmission came later.
 var efa = driver{
-	names: []string{"efa"},
+	names:  []string{"efa"},
+	traits: Traits{DMABuf: Linux{5, 16}, ConstantPorts: true, NoVerbs: true},
 	counters: []Table{
 		{
 			Name: "efa", Place: PlacePort,

@@ -8,6 +8,6 @@ var ena = driver{
 	statistics: &StatTable{
 		Name:   "ena",
 		Source: "drivers/net/ethernet/amazon/ena/ena_ethtool.c",
-		Note:   "Nothing is mapped: EFA is no Ethernet, and ena counts neither pauses nor RDMA.",
+		Note:   "Nothing is mapped: EFA is not Ethernet, and ena counts neither pauses nor RDMA.",
 	},
 }

@@ -7,7 +7,8 @@ package counters
 // Intel counts the frames that begin a pause (xoff) and those that end it early (xon) apart. Others count frames, which is
 // their sum.
 var ice = driver{
-	names: []string{"ice"},
+	names:  []string{"ice"},
+	traits: Traits{DMABuf: Linux{6, 4}},
 	statistics: &StatTable{
 		Name:   "ice",
 		Source: "drivers/net/ethernet/intel/ice/ice_ethtool.c",

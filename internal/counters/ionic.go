@@ -5,12 +5,13 @@ package counters
 // ionic drives Pensando DSC and Pollara of AMD. The interface's names are those of Linux 6.12; RDMA came later, its names are
 // those that the firmware of a Pollara 400 gave.
 var ionic = driver{
-	names: []string{"ionic"},
+	names:  []string{"ionic"},
+	traits: Traits{DMABuf: Linux{6, 18}},
 	counters: []Table{
 		{
 			Name: "ionic", Place: PlacePort,
 			Source: "drivers/infiniband/hw/ionic/ionic_hw_stats.c",
-			Note:   "The firmware names the counters and says how wide each is, so there may be others and fewer. The last four are of later firmware than the rest.",
+			Note:   "The firmware defines the names and widths of the counters, so there may be more or fewer. The last four need later firmware.",
 			rows: []row{
 				{"tx_rdma_ucast_bytes", TransmittedBytes, asFirmware},
 				{"tx_rdma_ucast_pkts", TransmittedPackets, asFirmware},

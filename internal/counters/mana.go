@@ -4,12 +4,13 @@ package counters
 
 // mana drives the network adapter of Azure. Its RDMA counters came after Linux 6.12.
 var mana = driver{
-	names: []string{"mana"},
+	names:  []string{"mana"},
+	traits: Traits{DMABuf: Linux{6, 15}, OrdinaryNIC: true},
 	counters: []Table{
 		{
 			Name: "mana", Place: PlacePort,
 			Source: "drivers/infiniband/hw/mana/counters.c",
-			Note:   "Whether a `nak_` counter counts what was sent or what was received is written nowhere.",
+			Note:   "It is not documented whether a `nak_` counter counts sent or received NAKs.",
 			rows: []row{
 				{"requester_timeout", AckTimeouts, bits64},
 				{"requester_oos_nak", PacketSequenceErrors, bits64},
@@ -64,8 +65,8 @@ var mana = driver{
 	statistics: &StatTable{
 		Name:   "mana",
 		Source: "drivers/net/ethernet/microsoft/mana/mana_ethtool.c",
-		Note: "`hc_rx_discards_no_wqe` is of the whole function: ports that share one show the same number. Pauses and traffic are counted by traffic class (`hc_tc<n>_*`), of which " +
-			"the guest does not know the priorities, and of other drops nobody says why they happened: they are not mapped.",
+		Note: "`hc_rx_discards_no_wqe` is of the whole function: ports that share one show the same number. Pauses and traffic are counted by traffic class (`hc_tc<n>_*`), but " +
+			"the guest does not know the priorities of the classes; the causes of other drops are not documented. Neither is mapped.",
 		rows: []row{
 			{"hc_rx_discards_no_wqe", StatOutOfBuffer, bits64},
 		},

@@ -39,7 +39,7 @@ var mlx4 = driver{
 		{
 			Name: "mlx4", Place: PlaceDevice,
 			Source: "drivers/infiniband/hw/mlx4/main.c",
-			Note:   "The device counts again what its ports count: a sum over both would be wrong.",
+			Note:   "The device counts the events of its ports, too: do not add both.",
 			rows: []row{
 				{"rq_num_lle", passed, wraps32},
 				{"sq_num_lle", passed, wraps32},

@@ -4,20 +4,21 @@ package counters
 
 // mlx5 drives ConnectX-4 and later and BlueField, and their subfunctions. Names are those of Linux 6.12.
 var mlx5 = driver{
-	names: []string{"mlx5_core", "mlx5_core.sf"},
+	names:  []string{"mlx5_core", "mlx5_core.sf"},
+	traits: Traits{DMABuf: Linux{5, 12}, PCPUntilDSCP: true},
 	counters: []Table{
 		{
 			Name: "mlx5", Place: PlacePort,
 			Source: "drivers/infiniband/hw/mlx5/counters.c",
-			Note: "Ports of representors prefix the names with `vport_`. The last seven are optional: somebody has to switch them on, and only netlink shows them. Most " +
-				"of them count again what others count.",
+			Note: "Ports of representors prefix the names with `vport_`. The last seven are optional: they must be enabled, and only netlink shows them. Most " +
+				"of them count events that other counters count, too.",
 			vport: true,
 			rows:  mlx5Counters,
 		},
 		{
 			Name: "mlx5", Place: PlaceDevice,
 			Source: "drivers/infiniband/hw/mlx5/counters.c",
-			Note:   "In switchdev mode only: what the function itself does, which none of its ports counts.",
+			Note:   "In switchdev mode only: events of the function itself, which none of its ports counts.",
 			rows:   mlx5Counters,
 		},
 	},

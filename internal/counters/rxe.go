@@ -9,7 +9,7 @@ var rxe = driver{
 		{
 			Name: "rxe", Place: PlacePort,
 			Source: "drivers/infiniband/sw/rxe/rxe_hw_counters.c",
-			Note:   "Counted by software. `completer_retry_err` is every going back, whatever the reason.",
+			Note:   "Counted by software. `completer_retry_err` counts every retransmission, for any reason.",
 			rows: []row{
 				{"sent_pkts", TransmittedPackets, bits64},
 				{"rcvd_pkts", ReceivedPackets, bits64},

@@ -126,10 +126,11 @@ func (r *Rehearsal) remember(ctx context.Context, now time.Time) {
 	n := r.observe(ctx)
 	targets := probes.Targets(n, probes.Settings{MaxCTAs: Config().MaxCTAs})
 	r.runs.See(targets)
+	plans := map[probes.Key]plan{}
 	for i := past; i > 0; i-- {
-		node := rehearsed{n, r.healthy, true}
+		node := rehearsed{n, r.healthy, true, plans}
 		if i <= recent {
-			node = rehearsed{n, r.nccl(), false}
+			node = rehearsed{n, r.nccl(), false, plans}
 		}
 		for k, t := range targets {
 			if r.planned(t.Key) {
@@ -158,7 +159,7 @@ func (r *Rehearsal) step(ctx context.Context, now time.Time) {
 	}
 	targets := probes.Targets(n, probes.Settings{MaxCTAs: Config().MaxCTAs})
 	r.runs.See(targets)
-	node := rehearsed{n, r.nccl(), false}
+	node := rehearsed{n, r.nccl(), false, map[probes.Key]plan{}}
 	if changed {
 		for _, t := range targets {
 			if r.planned(t.Key) {

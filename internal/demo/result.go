@@ -21,6 +21,13 @@ type rehearsed struct {
 	nccl simulator.NCCL
 	// whole says that links are as fast as the best of their kind on the node: so the node was before it broke.
 	whole bool
+	plans map[probes.Key]plan // made so far: they are the same at all times
+}
+
+// plan is a probe as NewPlan plans it, or why there is none.
+type plan struct {
+	plan *probes.Plan
+	skip *probes.Skipped
 }
 
 const (
@@ -36,18 +43,24 @@ const (
 
 // run is a probe at a time, or why there is none.
 func (s rehearsed) run(key probes.Key, at time.Time) (probes.Result, *probes.Skipped) {
-	plan, skip := probes.NewPlan(key, s.node, probes.Settings{MaxCTAs: Config().MaxCTAs})
-	if skip != nil {
+	planned, known := s.plans[key]
+	if !known {
+		planned.plan, planned.skip = probes.NewPlan(key, s.node, probes.Settings{MaxCTAs: Config().MaxCTAs})
+		s.plans[key] = planned
+	}
+	plan := planned.plan
+	if planned.skip != nil {
+		skip := *planned.skip
 		skip.At = at
-		return probes.Result{}, skip
+		return probes.Result{}, &skip
 	}
 	for i := range s.node.GPUDriver.GPUs {
 		if g := &s.node.GPUDriver.GPUs[i]; g.MIG.Or(false) {
 			return probes.Result{}, &probes.Skipped{Why: probes.SkipMIG, Detail: "GPU " + g.UUID, At: at}
 		}
 	}
-	network, known := s.fabric()
-	if !known {
+	network, readable := s.fabric()
+	if !readable {
 		return probes.Result{}, &probes.Skipped{Why: probes.SkipCannotProveIdle, Detail: "the ports could not be read", At: at}
 	}
 	noise := func(what string, share float64) float64 { return 1 + share*(2*s.fraction(what, key, at)-1) }

@@ -139,20 +139,19 @@ func trainsOverVerbs(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[
 	}
 	list, _ := n.NCCL.Text("NCCL_IB_HCA")
 	filter := fabric.ParseNameFilter(list)
-	driver, known := h.Driver.Get()
 	site, stated := n.Policy.RoleOf(h.Name)
 	switch {
 	case !filter.Takes(h.Name, p.Number):
 		return no
 	case h.Driver.State == fabric.Unknown:
 		return unknown(h.Driver.Meta())
-	case known && driver == "efa":
+	case h.Traits().NoVerbs:
 		return no
 	case stated && site == fabric.RoleCompute, n.Policy.ComputePorts != nil && *n.Policy.ComputePorts > 0, len(filter.Items) > 0 && !filter.Exclude:
 		return yes
 	case n.Policy.ComputePorts != nil: // none
 		return no
-	case known && driver == "mana":
+	case h.Traits().OrdinaryNIC:
 		return no
 	}
 	gpus, counted := n.GPUs.Get()

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"gpufabric_exporter/internal/counters"
 )
 
 // version is the first two numbers of one.
@@ -28,12 +30,6 @@ func parseVersion(s string) (version, bool) {
 	a, err := strconv.ParseUint(major, 10, 16)
 	b, err2 := strconv.ParseUint(rest[:end], 10, 16)
 	return version{int(a), int(b)}, ok && err == nil && err2 == nil
-}
-
-// dmaBufSince is the kernel whose own driver registers memory from a dma-buf, or a later one. Drivers that vendors ship
-// apart may do so on kernels before it, but not before Linux 5.12, which brought it to ib_core.
-var dmaBufSince = map[string]version{
-	"mlx5_core": {5, 12}, "efa": {5, 16}, "ice": {6, 4}, "irdma": {6, 4}, "bnxt_en": {6, 8}, "mana": {6, 15}, "ionic": {6, 18},
 }
 
 // gdrWord is an answer with what it comes from in words.
@@ -136,7 +132,7 @@ func (in *GDRInputs) kernel() gdrWord {
 	text, known := in.Kernel.Get()
 	v, ok := parseVersion(text)
 	driver, told := in.NICDriver.Get()
-	since, listed := dmaBufSince[driver]
+	since := counters.TraitsOf(driver).DMABuf
 	switch needed := (version{5, 12}); {
 	case known && ok && v.before(needed):
 		return word(Known(false, in.Kernel.Source, in.Kernel.At), "Linux %s is older than %s", v, needed)
@@ -146,9 +142,9 @@ func (in *GDRInputs) kernel() gdrWord {
 		return word(notKnownLike[bool](in.Kernel.Meta()), "the version of Linux is not known")
 	case !told:
 		return word(notKnownLike[bool](in.NICDriver.Meta()), "the driver of the NIC is not known")
-	case !listed:
+	case since == counters.Linux{}:
 		return word(NotKnown[bool](ReasonUnsupported, in.NICDriver.Source, in.NICDriver.At), "whether driver %s takes a dma-buf is not known", driver)
-	case v.before(since):
+	case v.before(version{since.Major, since.Minor}):
 		return word(NotKnown[bool](ReasonUnsupported, in.NICDriver.Source, in.NICDriver.At), "whether driver %s takes a dma-buf on Linux %s is not known", driver, v)
 	}
 	return word(Known(true, in.Kernel.Source, in.Kernel.At), "Linux %s with %s", v, driver)

@@ -2,7 +2,11 @@
 
 package fabric
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"gpufabric_exporter/internal/counters"
+)
 
 // HCA is one RDMA device of /sys/class/infiniband: an InfiniBand HCA, a RoCE NIC, EFA, or a software device.
 type HCA struct {
@@ -59,6 +63,9 @@ const (
 	FunctionVF Function = "vf"
 	FunctionSF Function = "sf" // a part of a physical function, below it on the auxiliary bus
 )
+
+// Traits are what sets the driver of the device apart; none where the driver is not known.
+func (h *HCA) Traits() counters.Traits { return counters.TraitsOf(h.Driver.Or("")) }
 
 // Lent tells that the device is a virtual function or a subfunction: the host has it for containers and guests.
 func (h *HCA) Lent() bool {

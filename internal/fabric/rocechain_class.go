@@ -4,9 +4,9 @@ package fabric
 
 import (
 	"fmt"
-)
 
-const driverMLX5 = "mlx5_core"
+	"gpufabric_exporter/internal/counters"
+)
 
 // trafficClass finds the traffic class byte that NCCL's queue pairs carry, and who sets it. What MLNX_OFED sets
 // for a port goes over what applications ask for (traffic_class_store in its mlx5 driver); then NCCL_IB_TC, of the job
@@ -224,7 +224,7 @@ func priorityOfDSCP(driver string, q *QoS, dscp int) Fact[int] {
 		return Known(table[dscp], q.DSCPPriority.Source, q.DSCPPriority.At)
 	case !missing(q.DSCPPriority.Meta()):
 		return notKnownLike[int](q.DSCPPriority.Meta())
-	case knownApps && driver == driverMLX5:
+	case knownApps && counters.TraitsOf(driver).PCPUntilDSCP:
 		return Known(dscp>>3, "default of the driver", q.Apps.At)
 	}
 	return NotKnown[int](ReasonMissing, q.Apps.Source, q.Apps.At)
@@ -256,7 +256,7 @@ func trustOf(driver string, q *QoS) Fact[Trust] {
 			return Known(TrustDSCP, q.Apps.Source, q.Apps.At)
 		}
 	}
-	if driver == driverMLX5 {
+	if counters.TraitsOf(driver).PCPUntilDSCP {
 		return Known(TrustPCP, q.Apps.Source, q.Apps.At)
 	}
 	return NotKnown[Trust](ReasonMissing, q.Apps.Source, q.Apps.At)

@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"hash/fnv"
 	"slices"
+
+	"gpufabric_exporter/internal/counters"
 )
 
 // roceChains judges the chain of each physical interface below a port, the worst first: its verdict is the port's.
@@ -172,7 +174,7 @@ func dscpMap(trust Fact[Trust], driver string, q *QoS) string {
 	if !knownTable {
 		for dscp := range table {
 			table[dscp] = -1
-			if driver == driverMLX5 {
+			if counters.TraitsOf(driver).PCPUntilDSCP {
 				table[dscp] = dscp >> 3
 			}
 		}

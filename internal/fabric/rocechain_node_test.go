@@ -235,7 +235,7 @@ func TestSettingsToCompare(t *testing.T) {
 // The map must be that by which the chain finds the priority of a packet.
 func TestDSCPMapIsThatOfTheChain(t *testing.T) {
 	apps := []App{{AppDSCP, 26, 3}, {AppDSCP, 26, 5}, {AppEtherType, 27, 6}, {AppDSCP, 48, 6}}
-	for _, driver := range []string{driverMLX5, "bnxt_en"} {
+	for _, driver := range []string{"mlx5_core", "bnxt_en"} {
 		in := designed()
 		inbox(&in, true)
 		in.Driver, in.QoS.Apps = ok(driver), ok(apps)

@@ -211,6 +211,9 @@ func better(f fabric.NCCLFinding, s setting, version Version) string {
 	case ncclconf.RuleQuotedValue:
 		return line(strings.Trim(s.Value, `"'`))
 	case ncclconf.RuleBlankAroundValue:
+		if v, _ := ncclconf.Describe(s.Name); v.Type == "hcalist" || v.Type == "iflist" {
+			return line(strings.ReplaceAll(strings.ReplaceAll(s.Value, " ", ""), "\t", ""))
+		}
 		return line(strings.TrimSpace(s.Value))
 	case ncclconf.RuleInlineComment:
 		before, _, _ := strings.Cut(s.Value, "#")
@@ -271,6 +274,15 @@ func combined(in Input, lines []Line) {
 		case "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS":
 			old := strings.Replace(key.name, "NCHANNELS", "NRINGS", 1)
 			hidden(key.scope, old, key.name, key.name+" counts before it")
+		case "NCCL_IB_ADDR_RANGE":
+			family := ""
+			if f, set := effective[scopedName{key.scope, "NCCL_IB_ADDR_FAMILY"}]; set {
+				family = in.settings[f].Value
+			}
+			value := in.settings[i].Value
+			if what := ncclconf.CheckAddressRange(value, family); what != "" && value != "" && lines[i].Worst().Verdict == Works {
+				lines[i].Findings = append(lines[i].Findings, Finding{Misread, diagnose.Warning, fmt.Sprintf("%s=%q %s", key.name, value, what), "correct or remove the line"})
+			}
 		case "NCCL_CONF_FILE":
 			if in.Format == FormatConf {
 				lines[i].Findings = append(lines[i].Findings, Finding{Ignored, diagnose.Warning, "NCCL looks for NCCL_CONF_FILE in the environment alone, before it reads files", "set it in the environment of the job"})

@@ -63,12 +63,13 @@ var guides = []string{
 	"NCCL_P2P_DISABLE=1", "NCCL_P2P_DISABLE=true", "NCCL_SHM_DISABLE=1", "NCCL_NET=Socket", "NCCL_NET=IB", "NCCL_NVLS_ENABLE=0", "NCCL_PXN_DISABLE=1", "NCCL_GDR_FLUSH_DISABLE=1", "NCCL_DMABUF_ENABLE=0",
 	"NCCL_IB_CUDA_SUPPORT=1", "NCCL_TREE_THRESHOLD=0", "NCCL_LL_THRESHOLD=0", "NCCL_CHECK_POINTERS=1", "NCCL_ASYNC_ERROR_HANDLING=1", "NCCL_BLOCKING_WAIT=1", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1",
 	"RCCL_MSCCL_ENABLE=0", "OFI_NCCL_PROTOCOL=RDMA", "NCCL_SHARP_DISABLE=1", "NCCL_FASTRAK_NUM_FLOWS=2", "NCCL_TESTS_DEVICE=0", "NCCL_IB_GIDINDEX=3", "NCCL_XYZ=1", "nccl_debug=INFO",
+	"NCCL_IB_TC=0x6a", "NCCL_IB_TC=106 # DSCP 26", "NCCL_IB_TIMEOUT= 22", "NCCL_NET= IB", "NCCL_DEBUG=info", "NCCL_DEBUG=\"INFO\"", "NCCL_DEBUG=INFO # all", "NCCL_BUFFSIZE=99999999999999999999", "NCCL_NET_GDR_LEVEL=PXB", "NCCL_IB_HCA=mlx5_0, mlx5_1", "NCCL_IB_ADDR_RANGE=10.0.0.0/33", "NCCL_P2P_DISABLE=2",
 	"NCCL_IB_PCI_RELAXED_ORDERING=1", "NCCL_SOCKET_NTHREADS=32", "NCCL_WORK_FIFO_DEPTH=65536", "NCCL_IB_SUBNET_AWARE_ROUTING=1", "NCCL_GRAPH_REGISTER=0", "NCCL_IB_TC=", "NCCL_DEBUG=", "NCCL_COLLNET_ENABLE=0",
 }
 
 func TestGuides(t *testing.T) {
 	var b strings.Builder
-	for _, release := range []string{"2.30.7", "2.18.1"} {
+	for _, release := range []string{"2.30.7", "2.24.3", "2.18.1"} {
 		fmt.Fprintf(&b, "# NCCL %s\n", release)
 		for _, g := range guides { // each is a job of its own
 			b.WriteString(strings.TrimPrefix(lintText(t, g+"\n", FormatConf, release), "1 "))
@@ -228,7 +229,7 @@ func TestVersions(t *testing.T) {
 func TestSpeed(t *testing.T) {
 	var b strings.Builder
 	for i := range 200 {
-		fmt.Fprintf(&b, "export %s X%d=$(hostname) NCCL_UNKNWN_%d=1 # x\n", guides[i%len(guides)], i, i)
+		fmt.Fprintf(&b, "export '%s' X%d=$(hostname) NCCL_UNKNWN_%d=1 # x\n", guides[i%len(guides)], i, i)
 	}
 	best := time.Hour
 	for range 20 {

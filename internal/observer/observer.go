@@ -40,64 +40,13 @@ type Options struct {
 	Ethernet              Ethernet       // answers for the drivers of network interfaces; nil: those in Netlink or, if Sysfs is its, of this kernel
 	Statistics            *regexp.Regexp // whole names of statistics of network interfaces to read beside those with a meaning; nil: none
 	GPUs                  GPUs           // answers for the driver of the GPUs, closed with the Observer; nil: nobody asks it
+	Ranks                 Ranks          // processes that hold GPUs, closed with the Observer; nil: nobody looks for them
 	Descriptors           int            // of files of devices that stay open; 0: no limit
 	FastInterval          time.Duration  // how long callers share a reading; 0: DefaultFastInterval
 	MediumInterval        time.Duration  // how long they share statistics of network interfaces; 0: DefaultMediumInterval
 	SlowInterval          time.Duration  // age at which slow facts are read again; 0: DefaultSlowInterval
 	RareInterval          time.Duration  // age at which what only a reboot changes is read again; 0: DefaultRareInterval
 	Log                   *slog.Logger
-}
-
-// RDMA lists and opens RDMA devices.
-type RDMA interface {
-	// Devices returns the names of all devices; errors.Is(err, fs.ErrNotExist) where the kernel has no RDMA. Names beside
-	// an error are to be used: what it tells of could not be listed.
-	Devices() ([]string, error)
-	// Moved returns the devices in other network namespaces, where these are the ones in this one. No driver is asked.
-	// What it returns beside an error is to be used.
-	Moved(here []string) ([]sysfs.Moved, error)
-	Open(name string) (Device, error)
-}
-
-// Device reads one RDMA device. Its methods fill facts into h, are called by one goroutine at a time and may
-// block for ever. An error means that nothing could be read; single facts fail for themselves.
-type Device interface {
-	Identify(h *fabric.HCA, restricted bool, now time.Time) error
-	ReadPorts(h *fabric.HCA, now time.Time) error
-	ReadPortDetails(h *fabric.HCA, now time.Time) error
-	// ScanGIDs reads GID tables whole, FindGIDs where new entries appear, ReadGIDs the known entries.
-	ScanGIDs(h *fabric.HCA, now time.Time) error
-	FindGIDs(h *fabric.HCA, now time.Time) error
-	ReadGIDs(h *fabric.HCA, now time.Time) error
-	ReadPMA(h *fabric.HCA, all bool, now time.Time) error
-	ReadHWCounters(h *fabric.HCA, now time.Time) error
-	ReadTrafficClass(h *fabric.HCA, now time.Time) error
-	ReadCM(h *fabric.HCA, now time.Time) error
-	// Begin and End enclose the reads of one round; Begin comes after the first Identify.
-	Begin(h *fabric.HCA, now time.Time)
-	End()
-	// Commands counts what the driver was asked since the device was opened.
-	Commands() fabric.Commands
-	Close()
-}
-
-// Host reads what belongs to the node and not to one device.
-type Host interface {
-	// Host reads what the node itself is, all but its daemons; what cannot change it takes from last.
-	Host(last fabric.Host, now time.Time) fabric.Host
-	Daemons(now time.Time) fabric.Fact[[]fabric.Daemon]
-	GPUs(now time.Time) fabric.Fact[int]
-	// GPUDirect reads what the kernel shows of it. No driver is asked.
-	GPUDirect(now time.Time) fabric.GPUDirect
-	// NetDevs reads these interfaces and those below them, their MTU and driver if detailed is set.
-	NetDevs(names []string, detailed bool, now time.Time) ([]fabric.NetDev, error)
-	// Interfaces lists all network interfaces. No driver is asked.
-	Interfaces(now time.Time) fabric.Fact[[]fabric.Interface]
-	// ReadQoS and ReadCongestionParameters fill in what files say of the interface's QoS. They may ask its driver.
-	ReadQoS(netdev string, q *fabric.QoS, now time.Time) error
-	ReadCongestionParameters(netdev string, q *fabric.QoS, now time.Time) error
-	// Commands counts what drivers of network interfaces were asked by ReadQoS and ReadCongestionParameters.
-	Commands() fabric.Commands
 }
 
 // Observer is described in the package comment.
@@ -114,6 +63,7 @@ type Observer struct {
 	netdevs *reading[netDevs]
 	pci     *reading[pciFacts]
 	gpus    *reading[gpuFacts]
+	ranks   *reading[rankFacts]
 	wires   wires
 	// gpusClosed is used in the lane of gpus only.
 	gpusClosed bool
@@ -210,6 +160,7 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 		netdevs: newReading[netDevs](stuckAfter),
 		pci:     newReading[pciFacts](stuckAfter),
 		gpus:    newReading[gpuFacts](stuckAfter),
+		ranks:   newReading[rankFacts](stuckAfter),
 		wires:   wires{ethernet: o.Ethernet, meters: map[string]meter{}},
 		devices: map[string]*device{}, troubled: map[sourceID]map[fabric.Reason]bool{}, asked: fabric.Commands{},
 	}
@@ -231,11 +182,15 @@ func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 
 // Close lets go of all files and GPUs. It does not wait for reads that hang; they let go when they return.
 func (ob *Observer) Close() {
-	released := ob.retireGPUs()
+	released, left := ob.retireGPUs(), ob.retireRanks()
 	ob.release()
-	select {
-	case <-released:
-	case <-time.After(closingGPUs):
+	patience := time.After(closingGPUs)
+	for _, done := range []<-chan struct{}{released, left} {
+		select {
+		case <-done:
+		case <-patience:
+			return
+		}
 	}
 }
 
@@ -258,6 +213,9 @@ func (ob *Observer) release() {
 // Observe returns the node as it is now, at most FastInterval old. Half of the time until ctx's deadline is
 // for the devices, the rest for what depends on their answers.
 func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node {
+	if want&fabric.WantRanks != 0 {
+		want |= fabric.WantGPU | fabric.WantCounters // their GPUs and their devices
+	}
 	if want&(fabric.WantGID|fabric.WantGPU) != 0 {
 		want |= fabric.WantNCCL // which chooses among GIDs, and whether to use GPUDirect RDMA
 	}
@@ -305,6 +263,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	}
 	n.LocateMoved()
 	ob.assembleHost(n, want)
+	ob.observeRanks(ctx, n, want)
 	if ob.uncached != nil {
 		n.Uncached = ob.uncached()
 	}

@@ -62,7 +62,7 @@ func dialerOf(recordings string, sys *sysfs.FS) (dialer, error) {
 func (d *rdmaDevice) Begin(h *fabric.HCA, now time.Time) {
 	const source = "RDMA_NLDEV_CMD_GET"
 	guid, known := h.NodeGUID.Get()
-	if d.dial == nil || !known || h.Driver.Or("") == "efa" { // EFA's answers are constants, whoever asks
+	if d.dial == nil || !known || h.Traits().ConstantPorts { // whoever asks
 		h.Netlink = fabric.NotKnown[bool](fabric.ReasonNotRead, source, now)
 		return
 	}

@@ -200,7 +200,7 @@ func useCell(g diagnose.GPU) cell {
 		}
 		switch len(pids) {
 		case 0:
-			return "nobody"
+			return "no process"
 		case 1:
 			return "1 process"
 		default:

@@ -36,7 +36,7 @@ func TestLandingOfGPUs(t *testing.T) {
 			n.GPUDriver.GPUs[1].Processes.Value = []fabric.GPUProcess{{PID: 7, Kind: fabric.GPUCompute}, {PID: 8}, {PID: 7, Kind: fabric.GPUMPS}}
 		}, fabrictest.Usable, []string{
 			"GPU driver 580.65.06, CUDA up to 13.0.", "GPU0", "[NVIDIA H100 80GB HBM3]", "[0000:19:00.0 / NUMA 0]", "[18 of 18][x16 / generation 1 of 5]",
-			"[mlx5_0 / PIX, rail 0][nobody / busy 0 %]good[yes, dma-buf]", "[2 processes / busy 0 %]",
+			"[mlx5_0 / PIX, rail 0][no process / busy 0 %]good[yes, dma-buf]", "[2 processes / busy 0 %]",
 		}},
 		{"down, narrow, blocked", func(n *fabric.Node) {
 			n.GPUDriver.GPUs[1].NVLinks.Value[4].Active.Value = false
@@ -45,7 +45,7 @@ func TestLandingOfGPUs(t *testing.T) {
 		}, fabrictest.Blocked(fabric.GDRModule, "no module"), []string{
 			"bad[17 of 18]bad[x8 / generation 1 of 5]", "bad[no: module / no module]", "bad[NVIDIA H100 80GB HBM3 / throttled by hardware]",
 		}},
-		{"divided", func(n *fabric.Node) { n.GPUDriver.GPUs[0].MIG.Value = true }, fabrictest.Usable, []string{"[nobody / MIG on]"}},
+		{"divided", func(n *fabric.Node) { n.GPUDriver.GPUs[0].MIG.Value = true }, fabrictest.Usable, []string{"[no process / MIG on]"}},
 		{"lost, without a fabric", func(n *fabric.Node) {
 			n.GPUDriver.GPUs[1] = fabric.GPU{Index: 1, Lost: fabric.Known(true, "", n.At)}
 			n.GPUDriver.GPUs[0].Fabric.Value.State = fabric.GPUFabricNotStarted

@@ -12,6 +12,7 @@ import (
 	"gpufabric_exporter/internal/command/capture"
 	"gpufabric_exporter/internal/command/check"
 	"gpufabric_exporter/internal/command/demo"
+	"gpufabric_exporter/internal/command/jobs"
 	"gpufabric_exporter/internal/command/lint"
 	"gpufabric_exporter/internal/command/probe"
 	"gpufabric_exporter/internal/command/rules"
@@ -35,7 +36,7 @@ func New(o *Options) command.Line {
 	s, e, log := &o.Site, &o.Exporter, new(logging.Flags)
 	e.Site, e.Log, e.ConfigCheck.File = s, log, &s.Config.File
 	return command.Line{
-		Help: "Tells Prometheus what the training fabric of this node is: RDMA devices, ports, GIDs and the NCCL configuration.",
+		Help: "Exports the state of this node's training fabric to Prometheus: RDMA devices, RoCE, GPUs and the NCCL configuration.",
 		Groups: []command.Group{
 			&e.Web, log, &e.Collectors, &s.Devices, &s.Paths, &s.Recorded, &s.Config, &e.ConfigCheck, &e.Intervals, &s.GPUs,
 		},
@@ -45,6 +46,7 @@ func New(o *Options) command.Line {
 			capture.New(s, log),
 			topology.New(s, log),
 			check.New(s, log),
+			jobs.New(s, log),
 			lint.New(s, log),
 			probe.New(s, log, e.Probing),
 			rules.New(s),

@@ -5,12 +5,14 @@ package simulator
 import (
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
+	"slices"
 )
 
 // check tells what of the node refers to something that it does not have.
 func (n *Node) check() error {
-	var errs []error
+	errs := slices.Clone(n.unsound)
 	need := func(ok bool, format string, args ...any) {
 		if !ok {
 			errs = append(errs, fmt.Errorf(format, args...))
@@ -33,6 +35,8 @@ func (n *Node) check() error {
 		need(n.Function(m.PCI) != nil, "moved device %s: no PCI function %q", m.Device, m.PCI)
 	}
 	for _, d := range n.NetDevs {
+		_, err := net.ParseMAC(d.Address)
+		need(d.Address == "" || err == nil, "interface %s: address %q: expected a MAC address", d.Name, d.Address)
 		need(d.PCI == "" || n.Function(d.PCI) != nil, "interface %s: no PCI function %q", d.Name, d.PCI)
 		need(d.Master == "" || n.NetDev(d.Master) != nil, "interface %s: no master %q", d.Name, d.Master)
 		need(d.VLAN.Lower == "" || n.NetDev(d.VLAN.Lower) != nil, "interface %s: no interface %q below", d.Name, d.VLAN.Lower)

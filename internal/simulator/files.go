@@ -4,6 +4,7 @@ package simulator
 
 import (
 	"cmp"
+	"fmt"
 	"path"
 	"path/filepath"
 	"slices"
@@ -73,7 +74,7 @@ func (f files) attrs(dir string, values map[string]string) {
 func (f files) link(name, target string) {
 	rel, err := filepath.Rel(path.Dir(name), target)
 	if err != nil {
-		panic(err) // both are relative and clean
+		panic(fmt.Sprintf("internal/simulator: link %s to %s: expected paths below the tree: %v", name, target, err))
 	}
 	f[name] = entry{kind: link, text: rel}
 }

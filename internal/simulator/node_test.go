@@ -237,3 +237,13 @@ func TestMistakesInANode(t *testing.T) {
 		}
 	}
 }
+
+// An entry that is wrong is named, whoever lays the node out.
+func TestWrongEntryIsNamed(t *testing.T) {
+	n := assembly{Node: &Node{Host: Host{HZ: 100}}}
+	n.addNetDev(adapter{driver: rdmaDriver{linkLayer: Ethernet}}, nic{device: "mlx5_9", netdev: "eth9", mac: "a0:88:c2", addr: "10.0.0.1"}, "", 0)
+	_, err := n.Materialise(t.TempDir())
+	if err == nil || strings.Count(err.Error(), `internal/simulator/platform*.go: entry "mlx5_9" has `) != 2 {
+		t.Errorf("%v, expected the entry and both its faults", err)
+	}
+}

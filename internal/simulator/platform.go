@@ -3,7 +3,10 @@
 package simulator
 
 import (
+	"cmp"
 	"encoding/hex"
+	"fmt"
+	"net"
 	"net/netip"
 	"path"
 	"slices"
@@ -193,8 +196,20 @@ func fullAddress(lspci string) string {
 	return lspci
 }
 
+// checkNIC notes what is wrong with an entry of a platform's table, for Node.check to report.
+func (n assembly) checkNIC(c nic) {
+	name := cmp.Or(c.device, c.netdev)
+	if m, err := net.ParseMAC(c.mac); err != nil || len(m) != 6 {
+		n.unsound = append(n.unsound, fmt.Errorf("internal/simulator/platform*.go: entry %q has mac %q: expected six bytes, a0:88:c2:01:02:03", name, c.mac))
+	}
+	if _, err := netip.ParsePrefix(c.addr); c.addr != "" && err != nil {
+		n.unsound = append(n.unsound, fmt.Errorf("internal/simulator/platform*.go: entry %q has addr %q: expected an address with its prefix length, 10.0.0.1/24", name, c.addr))
+	}
+}
+
 // addNetDev adds the interface of a NIC, if it has one. It is on that port of the function.
 func (n assembly) addNetDev(a adapter, c nic, address string, port int) *NetDev {
+	n.checkNIC(c)
 	if c.netdev == "" {
 		return nil
 	}
@@ -210,8 +225,8 @@ func (n assembly) addNetDev(a adapter, c nic, address string, port int) *NetDev 
 	if a.driver.linkLayer == InfiniBand {
 		d.Type, d.Address = TypeInfiniBand, ipoibAddress(guidOf(macOf(c.mac)))
 	}
-	if c.addr != "" {
-		d.Addrs = []netip.Prefix{netip.MustParsePrefix(c.addr)}
+	if p, err := netip.ParsePrefix(c.addr); err == nil {
+		d.Addrs = []netip.Prefix{p}
 	}
 	n.NetDevs = append(n.NetDevs, d)
 	return &n.NetDevs[len(n.NetDevs)-1]

@@ -11,7 +11,9 @@ import (
 
 // ociH100 is a bare-metal instance of Oracle's shape BM.GPU.H100.8: eight H100, each beside a ConnectX-7 with two 200G
 // ports, and two 100G NICs of the virtual cloud network in between, mlx5_2 and mlx5_11. NCCL_IB_HCA lists the 16 ports of the
-// cluster network, as Oracle's recipes for the shape do. The default route leaves through mlx5_2; mlx5_11 carries a second
+// cluster network and NCCL_IB_TC is 41, DSCP 10, as Oracle recommends for the shape
+// (https://github.com/oracle-quickstart/oci-hpc-oke/blob/main/docs/recommended-nccl-rccl-parameters-by-shape.md). Which
+// priority that DSCP leads to is made up. The default route leaves through mlx5_2; mlx5_11 carries a second
 // network. That NICs of the cloud sit below the switches of GPUs, PCI paths, addresses, PSIDs and versions are made up.
 func ociH100() platform {
 	return platform{name: "oci-h100", build: buildOCIH100, gdr: []GDRLabel{{Path: viaDMABuf}}, config: `expected:
@@ -43,6 +45,7 @@ func buildOCIH100() *Node {
 		rdma: traffic{sent: Counter{Start: 13_000_000_000, PerStep: 1_800_000}, received: Counter{Start: 12_900_000_000, PerStep: 1_780_000}},
 		qos:  mlx5Lossless(NoOFED),
 	}
+	cluster.qos.MapDSCP(10, losslessPriority)
 	cloud := adapter{
 		chip: connectX6Dx, driver: mlx5Ethernet, hca: "MT4125", board: "MT_0000000359", firmware: "22.43.2566", revision: "0", vfs: 8,
 		rate: "100 Gb/sec (4X EDR)", speed: 100_000, mtu: 9000,
@@ -74,7 +77,7 @@ func buildOCIH100() *Node {
 			})
 		}
 	}
-	n.Files = map[string]string{ncclConf: "# defaults of every job on this node\nNCCL_IB_HCA==" + strings.Join(list, ",") + "\nNCCL_SOCKET_IFNAME=eth0\nNCCL_IB_TC=106\n"}
+	n.Files = map[string]string{ncclConf: "# defaults of every job on this node\nNCCL_IB_HCA==" + strings.Join(list, ",") + "\nNCCL_SOCKET_IFNAME=eth0\nNCCL_IB_TC=41\n"}
 	n.addGPUs(h100SXM, gpus)
 	n.linkToSwitches(nil)
 	n.register(oneBoard, 0)

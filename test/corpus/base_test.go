@@ -51,7 +51,7 @@ func bases() []base {
 		{scenario: "healthy-single-card", others: []string{"mlx5_0"}},
 		{scenario: "healthy-mixed-nics-roce", policy: lossless, others: []string{"mlx5_2"}, storage: []string{"mlx5_2"}},
 		{scenario: "healthy-mixed-nics-ib", others: []string{"mlx5_2", "mlx5_3"}, storage: []string{"mlx5_3"}},
-		{scenario: "healthy-oci-h100", policy: losslessUnread, others: []string{"mlx5_2", "mlx5_11"}, storage: []string{"mlx5_11"}},
+		{scenario: "healthy-oci-h100", policy: "  roce: {dscp: 10, priority: 3, lossless: true}\n", others: []string{"mlx5_2", "mlx5_11"}, storage: []string{"mlx5_11"}},
 		{scenario: "lossy-design", others: []string{"mlx5_8", "mlx5_9", "mlx5_bond_0"}, storage: []string{"mlx5_8", "mlx5_9"}},
 		{scenario: "healthy-efa"},
 		{scenario: "healthy-dgx-b200", manifest: true},

@@ -22,7 +22,7 @@ func protected(m machine, h *simulator.HCA) bool {
 	return ethernet(m, h) && len(all) > 0 && all[0].QoS.PFC.Has(used) && traffic.MatchString(m.Files[ncclConf])
 }
 
-var traffic = regexp.MustCompile(`NCCL_IB_(TC=10[46]|SL=3)\n`)
+var traffic = regexp.MustCompile(`NCCL_IB_(TC=10[46]|TC=41|SL=3)\n`)
 
 // trusting tells whether moreover a DSCP leads there, and the site says that it should.
 func trusting(m machine, h *simulator.HCA) bool {

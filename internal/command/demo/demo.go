@@ -72,7 +72,7 @@ func (d *serving) check(scenario bool) error {
 	case d.capture != "" && d.breakTime > 0:
 		return errors.New("--capture and --break-after: expected at most one of them")
 	case d.mendTime > 0 && d.breakTime == 0:
-		return errors.New("--mend-after: expected --break-after beside it")
+		return errors.New("--mend-after: it needs --break-after")
 	}
 	web := &d.exporter.Web
 	if len(web.Listen) == 0 {

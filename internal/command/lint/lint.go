@@ -52,6 +52,7 @@ type linting struct {
 	host        bool
 	scenario    *simulator.Scenario // nil: none
 	output      output
+	suggest     lint.Format // empty: judge
 	verbose     bool
 }
 
@@ -63,7 +64,7 @@ func New(s *site.Site, log *logging.Flags) *command.Command {
 func (k *linting) command() *command.Command {
 	s := k.site
 	return &command.Command{
-		Name: "lint", Help: "Say what NCCL makes of settings, line by line: in an nccl.conf, an environment file, a shell or Slurm script, or a manifest. Exit code 0: every line does what it says; 1: one does not, or harms; 2: none does, and not everything could be told; 3: the command line, the configuration or an input is wrong. Values of variables that have nothing to do with NCCL are never printed.",
+		Name: "lint", Help: "Explain line by line how NCCL reads the settings in an nccl.conf, an environment file, a shell or Slurm script, or a manifest. Exit code 0: every line does what it says; 1: a line does not, or harms; 2: no line fails, but some could not be judged; 3: the command line, the configuration or an input is wrong. Values of variables that have nothing to do with NCCL are never printed.",
 		Define: k.define,
 		Takes:  []command.Group{&s.Config, k.log, &s.Devices},
 		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
@@ -74,18 +75,20 @@ func (k *linting) command() *command.Command {
 func (k *linting) define(f *command.Flags) {
 	f.Argument("file", "Files to read; - is the standard input. Without any and without --env: the NCCL configuration of the node.", command.Append(&k.files, parseArgument))
 	f.Add("output", "Format: text, json, github (annotations of a workflow), sarif (SARIF 2.1.0, for code scanning).", command.Choice(&k.output, outputText, outputJSON, outputGitHub, outputSARIF)).Short('o').Default(string(outputText))
-	f.Switch("env", "Judge the environment that this command has, too.", &k.environment)
+	f.Switch("env", "Also judge the environment of this command.", &k.environment)
 	f.Add("format", "What the files are: conf (nccl.conf), env (environment file), shell, manifest (YAML, JSON); auto: by name and content.",
 		command.Choice(&k.format, lint.Formats()...)).Default(string(lint.FormatAuto))
 	f.Add("nccl-version", "Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: the newest that is known.", command.Into(&k.version, lint.ParseVersion)).PlaceHolder("VERSION")
-	f.Switch("host", "Judge for this host, too: its RDMA devices, addresses and interfaces, and its NCCL configuration below that of the job.", &k.host)
-	f.Switch("verbose", "List lines with nothing to say of, too.", &k.verbose)
+	f.Switch("host", "Also judge for this host: its RDMA devices, addresses and interfaces, and its NCCL configuration, which that of the job overrides.", &k.host)
+	f.Add("suggest", "Print settings that make failures of NCCL visible, and that the files do not have, instead of judging: shell, conf, env, manifest. They fit the node of --host or --scenario.",
+		command.Choice(&k.suggest, lint.Formats()[1:]...)).PlaceHolder("FORMAT")
+	f.Switch("verbose", "List lines without findings, too.", &k.verbose)
 	site.AddScenario(f, &k.scenario)
 	f.Check(func() error {
 		if k.host && k.scenario != nil {
 			return errors.New("--host and --scenario: expected at most one of them")
 		}
-		k.host = k.host || k.ofHost() && k.scenario == nil
+		k.host = k.host || k.ofHost() && k.scenario == nil && k.suggest == ""
 		return nil
 	})
 }
@@ -113,6 +116,13 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 			c.Complain(err)
 			return exitUnjudged
 		}
+	}
+	if k.suggest != "" {
+		if err := lint.WriteSuggestions(c.Stdout, lint.Suggest(inputs, k.version, node), k.suggest); err != nil {
+			c.Complain(err)
+			return exitUnjudged
+		}
+		return exitFine
 	}
 	if k.ofHost() {
 		inputs = lint.HostInputs(node)

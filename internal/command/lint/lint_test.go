@@ -27,25 +27,6 @@ func lintJob(t *testing.T, name, text string, args ...string) (code int, stdout,
 	return code, strings.ReplaceAll(stdout, file, name), stderr
 }
 
-// What the clouds recommend fails nowhere: neither by itself nor on a node of their own shape.
-func TestClouds(t *testing.T) {
-	commandtest.Memory(t)
-	for file, scenarios := range map[string][]string{
-		"aws-efa.sh": {"", "healthy-efa"}, "azure-infiniband.sh": {"", "healthy-ib"}, "oci-roce.sh": {"", "healthy-oci-h100"}, "google-tcpxo.yaml": {""},
-	} {
-		for _, scenario := range scenarios {
-			args := []string{"testdata/" + file}
-			if scenario != "" {
-				args = append(args, "--scenario="+scenario)
-			}
-			code, stdout, stderr := commandtest.Run(t, new(site.Site), New, args...)
-			if code != exitFine && code != exitUndecided || stderr != "" || strings.Contains(stdout, "hunter2") {
-				t.Errorf("%s %s: exit code %d: %s%s", file, scenario, code, stdout, stderr)
-			}
-		}
-	}
-}
-
 // Each scenario judges the same line otherwise.
 func TestOnNode(t *testing.T) {
 	commandtest.Memory(t)

@@ -142,7 +142,7 @@ func (p *options) check() error {
 		p.kind = probes.Node
 	case p.what == "" || compares:
 	case kind != "" && string(kind) != p.what:
-		return fmt.Errorf("%s and --kind=%q: expected at most one of them, or a comparison beside --kind", p.what, kind)
+		return fmt.Errorf("%s and --kind=%q: expected at most one of them, or a comparison together with --kind", p.what, kind)
 	default:
 		p.kind = probes.Kind(p.what)
 	}
@@ -157,7 +157,7 @@ func (p *options) check() error {
 	case p.ranks > 0 && (kind == probes.Rail || kind == probes.Socket || kind == probes.Transport):
 		return fmt.Errorf("--ranks=%d: %s has a number of ranks of its own", p.ranks, kind)
 	case kind == probes.Transport && (p.op != "" || p.dtype != "" || len(p.sizes) > 0 || p.iterations > 0):
-		return errors.New("transport measures nothing: expected no --op, --bytes, --dtype or --iterations beside it")
+		return errors.New("transport measures nothing: do not use it with --op, --bytes, --dtype or --iterations")
 	}
 	return nil
 }

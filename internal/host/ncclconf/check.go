@@ -162,6 +162,10 @@ func (r *report) checkText(st statement, v Variable) {
 		r.add(st.line, RuleBlankAroundValue, st.name, "the blanks around %s=%s are a part of the value", st.name, quote(st.value))
 		return
 	}
+	if isNameList := v.Type == "hcalist" || v.Type == "iflist"; isNameList && strings.ContainsAny(st.value, blanks) {
+		r.add(st.line, RuleBlankAroundValue, st.name, "the blanks in %s=%s are a part of the names", st.name, quote(st.value))
+		return
+	}
 	if v.Parser == ParserTuning {
 		r.checkTuning(st, v)
 		return

@@ -13,7 +13,7 @@
 // begin with NCCL_ leave the package, and no line that is not a setting of one is ever quoted: an environment
 // file may hold secrets. Values and names are untrusted bytes; the texts of findings are escaped and bounded.
 //
-// A Reader is immutable and may be used by any number of goroutines. What one file could not tell is in
+// After Record, a Reader is immutable and may be used by any number of goroutines. What one file could not tell is in
 // fabric.NCCLConfig.Files; an error means that no file could be read although there is one.
 package ncclconf
 
@@ -24,14 +24,17 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/beneath"
 )
 
 // Reader reads the configuration. Use New.
 type Reader struct {
 	root, environmentFile, home string
+	recorder                    beneath.Recorder // nil outside of a capture
 }
 
 // New returns a reader of the host whose root file system is mounted at root. environmentFile, if not empty,
@@ -41,6 +44,9 @@ func New(root, environmentFile, home string) *Reader {
 	return &Reader{root: root, environmentFile: environmentFile, home: home}
 }
 
+// Record tells rec which files are read from now on. Call it before anything is. Redactions say what of them may leave the node.
+func (r *Reader) Record(rec beneath.Recorder) { r.recorder = rec }
+
 // Read reads all files. The configuration is usable also when there is an error.
 func (r *Reader) Read(now time.Time) (fabric.NCCLConfig, error) {
 	if _, err := os.Stat(r.root); err != nil {
@@ -48,7 +54,24 @@ func (r *Reader) Read(now time.Time) (fabric.NCCLConfig, error) {
 		c, _ := r.assemble(now, func(string) (content, error) { return content{}, err })
 		return c, err
 	}
-	return r.assemble(now, func(name string) (content, error) { return readHostFile(r.root, name) })
+	return r.assemble(now, r.open)
+}
+
+func (r *Reader) open(name string) (content, error) {
+	if r.recorder == nil {
+		return readHostFile(r.root, name)
+	}
+	below := strings.TrimPrefix(path.Clean(name), "/")
+	if err := r.recorder.Begin(below); err != nil {
+		return content{}, err
+	}
+	c, err := readHostFile(r.root, name)
+	if err == nil && !c.whole {
+		r.recorder.Text(below, nil, fmt.Errorf("%s: %w", name, syscall.EFBIG))
+		return c, nil
+	}
+	r.recorder.Text(below, c.data, err)
+	return c, err
 }
 
 // assemble puts the configuration together from the files that open returns.

@@ -57,5 +57,8 @@ func CheckValue(s Setting) []fabric.NCCLFinding {
 	return r.close()
 }
 
+// CheckAddressRange says what is wrong with a value of NCCL_IB_ADDR_RANGE beside one of NCCL_IB_ADDR_FAMILY; empty: nothing.
+func CheckAddressRange(value, family string) string { return cidrProblem(value, family == "AF_INET6") }
+
 // Similar returns the variable of NCCL whose name is nearest to one that is misspelt, or nothing.
 func Similar(name string) string { return similar(name) }

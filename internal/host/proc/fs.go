@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/beneath"
 )
 
 // maxSize bounds what is read of one file. The longest, stat and the routing tables, grow with the CPUs and
@@ -27,7 +28,8 @@ var errMalformed = fabric.Because(fabric.ReasonMalformed, "not what procfs promi
 
 // FS is a mounted procfs.
 type FS struct {
-	root *os.Root
+	root     *os.Root
+	recorder beneath.Recorder // nil outside of a capture
 }
 
 // Open opens the procfs mounted at root.
@@ -41,6 +43,9 @@ func Open(root string) (*FS, error) {
 
 // Close closes the root; nothing can be read after it.
 func (f *FS) Close() error { return f.root.Close() }
+
+// Record tells rec which files are read from now on. Call it before anything is. Redactions say what of them may leave the node.
+func (f *FS) Record(rec beneath.Recorder) { f.recorder = rec }
 
 // Host reads what the node itself is. What cannot change while its kernel runs it takes from last, once that is known.
 func (f *FS) Host(last fabric.Host, now time.Time) fabric.Host {
@@ -89,9 +94,21 @@ func (f *FS) read(name string) ([]byte, error) {
 	return b, err
 }
 
-// readStart reads so many bytes of a file. It does not wait for a writer of a FIFO, and refuses what is not a regular
-// file.
+// readStart reads so many bytes of a file.
 func (f *FS) readStart(name string, limit int64) ([]byte, error) {
+	if f.recorder == nil {
+		return f.readRegular(name, limit)
+	}
+	if err := f.recorder.Begin(name); err != nil {
+		return nil, err
+	}
+	b, err := f.readRegular(name, limit)
+	f.recorder.Text(name, b, err)
+	return b, err
+}
+
+// readRegular does not wait for a writer of a FIFO, and refuses what is not a regular file.
+func (f *FS) readRegular(name string, limit int64) ([]byte, error) {
 	file, err := f.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

@@ -165,7 +165,7 @@ func (d *Device) keepPorts(numbers []int) {
 
 // driverConstants tells whether the driver prints port states and a rate that no hardware was asked for: EFA is
 // always "4: ACTIVE", "5: LinkUp" and 100 Gb/sec (efa_query_port of drivers/infiniband/hw/efa/efa_verbs.c).
-func driverConstants(h *fabric.HCA) bool { return h.Driver.Or("") == "efa" }
+func driverConstants(h *fabric.HCA) bool { return h.Traits().ConstantPorts }
 
 func driverConstant[T any](q *question, now time.Time) fabric.Fact[T] {
 	return fabric.NotKnown[T](fabric.ReasonDriverConstant, q.source, now)

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/lint"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/site"
+)
+
+// suggestions returns what is suggested, and tests that lint finds no fault with it in any format.
+func suggestions(t *testing.T, version lint.Version, node *fabric.Node) []string {
+	t.Helper()
+	list := lint.Suggest(nil, version, node)
+	var lines []string
+	for _, s := range list {
+		lines = append(lines, s.Name+"="+s.Value)
+		if s.Reason == "" || s.Source == "" {
+			t.Errorf("%+v: no reason or no source", s)
+		}
+	}
+	for _, format := range lint.Formats()[1:] {
+		var b bytes.Buffer
+		if err := lint.WriteSuggestions(&b, list, format); err != nil {
+			t.Fatal(err)
+		}
+		in, err := lint.Parse("suggested", b.Bytes(), format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := lint.Judge([]lint.Input{in}, version, node)
+		var read []string
+		for _, l := range r.Lines {
+			read = append(read, l.Name+"="+l.Value)
+			for _, f := range l.Findings {
+				if f.Severity.AtLeast(diagnose.Warning) || f.Verdict != lint.Works && f.Verdict != lint.Foreign {
+					t.Errorf("NCCL %s as %s: %s=%s: %+v", version, format, l.Name, l.Value, f)
+				}
+			}
+		}
+		if want := slices.DeleteFunc(slices.Clone(lines), func(s string) bool { return strings.HasSuffix(s, "=") }); !slices.Equal(read, want) {
+			t.Errorf("NCCL %s as %s: %q is read of %q:\n%s", version, format, read, want, &b)
+		}
+	}
+	return lines
+}
+
+// Lint finds no fault with what it suggests, for each release and each simulated node.
+func TestSuggestionsAreClean(t *testing.T) {
+	commandtest.Memory(t)
+	var versions []lint.Version
+	for _, s := range []string{"2.4.8", "2.10.3", "2.18.1", "2.21.5", "2.24", "2.27.7", "2.28.3", "2.29.2", "2.29.3", lint.Newest().String()} {
+		v, err := lint.ParseVersion(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions = append(versions, v)
+	}
+	network := map[string]string{}
+	for _, scenario := range simulator.Scenarios() {
+		node, _, err := new(site.Site).ObserveOnce(t.Context(), &scenario, collector.CheckWants(), 0, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range versions {
+			lines := suggestions(t, v, node)
+			if v.String() == lint.Newest().String() && len(lines) > 0 {
+				network[scenario.Name] = lines[0]
+			}
+			if t.Failed() {
+				t.Fatalf("scenario %s", scenario.Name)
+			}
+		}
+	}
+	for scenario, want := range map[string]string{
+		"healthy": "NCCL_NET=IB", "healthy-ib": "NCCL_NET=IB", "healthy-oci-h100": "NCCL_NET=IB", "healthy-efa": "NCCL_NET=AWS Libfabric", "healthy-mana": "NCCL_NET=",
+		"no-rdma": "NCCL_NET=", "nccl-rdma-off": "NCCL_DEBUG=WARN", // the node says so itself
+	} {
+		if network[scenario] != want {
+			t.Errorf("%s: %s, want %s", scenario, network[scenario], want)
+		}
+	}
+	for _, v := range versions {
+		suggestions(t, v, nil)
+	}
+}
+
+func TestSuggest(t *testing.T) {
+	_, stdout, _ := lintJob(t, "job.sh", "export NCCL_DEBUG=INFO NCCL_PROFILER_PLUGIN=x\n", "--suggest=shell", "--scenario=healthy-efa")
+	commandtest.Contains(t, stdout, "# Source: src/nccl_ofi_interface_nvidia.cpp of aws-ofi-nccl 1.19.2\nexport NCCL_NET=\"AWS Libfabric\"\n", "export NCCL_DEBUG_FILE=/var/log/nccl/%h.%p.log\n")
+	for _, already := range []string{"NCCL_DEBUG=", "NCCL_PROFILER_PLUGIN", "INSPECTOR"} {
+		if strings.Contains(stdout, already) {
+			t.Errorf("%s is suggested to a job that has it:\n%s", already, stdout)
+		}
+	}
+	for release, want := range map[string]string{"2.27.7": "0 0", "2.28.3": "1 0", "2.29.3": "1 1"} {
+		code, stdout, stderr := commandtest.Run(t, new(site.Site), New, "--suggest=manifest", "--nccl-version="+release)
+		if got := fmt.Sprint(strings.Count(stdout, "name: NCCL_INSPECTOR_ENABLE"), strings.Count(stdout, "name: NCCL_INSPECTOR_PROM_DUMP")); code != exitFine || stderr != "" || got != want {
+			t.Errorf("NCCL %s: exit code %d, Inspector and its metrics %s, want %s: %s%s", release, code, got, want, stdout, stderr)
+		}
+		commandtest.Contains(t, stdout, "NCCL_NET=IB for InfiniBand and RoCE", "  - name: NCCL_DEBUG\n    value: \"WARN\"\n")
+	}
+}

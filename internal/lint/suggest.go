@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/ncclconf"
+)
+
+// Suggestion is a setting that makes a failure visible that NCCL hides without it.
+type Suggestion struct {
+	Name, Value string // Value is empty where the choice is left to the reader
+	Reason      string // one or more sentences
+	Source      string // file and release of NCCL, or of a plugin, that it was read in
+}
+
+// logFolder is where suggested settings write to. Jobs have to be able to write there, and the exporter to read.
+const logFolder = "/var/log/nccl"
+
+// dumpInterval is how often NCCL Inspector writes, in microseconds: the shortest that its Prometheus mode accepts.
+const dumpInterval = 30_000_000
+
+// Suggest returns settings for jobs of a release, on a node unless that is nil. What the inputs or the node set already is
+// left out.
+func Suggest(inputs []Input, version Version, node *fabric.Node) []Suggestion {
+	values := map[string]string{}
+	if node != nil {
+		for _, v := range node.NCCL.Variables {
+			values[v.Name] = v.Value
+		}
+	}
+	for _, in := range inputs {
+		for _, s := range in.settings {
+			if s.set {
+				values[s.Name] = s.Value
+			}
+		}
+	}
+	isSet := func(name string) bool { _, ok := values[name]; return ok }
+	var list []Suggestion
+	add := func(all ...Suggestion) {
+		for _, s := range all {
+			if v, known := ncclconf.Describe(s.Name); known && !isSet(s.Name) && version.AtLeast(strings.TrimPrefix(v.Since, "<=")) {
+				list = append(list, s)
+			}
+		}
+	}
+	if plugin := values["NCCL_NET_PLUGIN"]; !isSet("NCCL_IB_DISABLE") && (plugin == "" || plugin == "none") { // else these choose the network
+		add(suggestNetwork(node))
+	}
+	add(
+		Suggestion{"NCCL_DEBUG", "WARN", "Without it NCCL reports an error code, but not what failed.", "src/debug.cc of NCCL 2.30.7"},
+		Suggestion{"NCCL_DEBUG_FILE", logFolder + "/%h.%p.log", "Warnings go to one file for each process (%h: host, %p: process) instead of the output of the job. Create the folder first, writable for jobs: otherwise NCCL writes to the output as before. An existing file is overwritten.", "src/debug.cc of NCCL 2.30.7"},
+	)
+	if !isSet("NCCL_PROFILER_PLUGIN") && version.AtLeast("2.28") {
+		add(suggestInspector(version)...)
+	}
+	return list
+}
+
+// suggestNetwork returns the network that NCCL is to insist on.
+func suggestNetwork(node *fabric.Node) Suggestion {
+	const (
+		name     = "NCCL_NET"
+		fallback = "NCCL stops with an error instead of falling back to TCP when it cannot use "
+	)
+	verbs := Suggestion{name, "IB", fallback + "RDMA. Jobs whose image has a network plugin need the name of the plugin instead, such as IBext of HPC-X: with IB, NCCL does not use it.", "src/plugin/net.cc of NCCL 2.30.7"}
+	libfabric := Suggestion{name, "AWS Libfabric", fallback + "EFA. The job needs the plugin aws-ofi-nccl.", "src/nccl_ofi_interface_nvidia.cpp of aws-ofi-nccl 1.19.2"}
+	open := Suggestion{Name: name, Source: verbs.Source}
+	if node == nil {
+		open.Reason = "Name the network that jobs use, so that NCCL stops with an error instead of falling back to TCP: NCCL_NET=IB for InfiniBand and RoCE, NCCL_NET=\"AWS Libfabric\" for EFA, NCCL_NET=gIB for the plugin of Google's RDMA machines. --host or --scenario chooses for a node."
+		return open
+	}
+	efa, ports := 0, 0
+	for i := range node.HCAs {
+		h := &node.HCAs[i]
+		for _, p := range h.Ports {
+			if p.Role.Or("") != fabric.RoleCompute {
+				continue
+			}
+			ports++
+			link := p.LinkLayer.Or("")
+			switch {
+			case h.Driver.Or("") == "efa":
+				efa++
+			case link != fabric.LinkInfiniBand && link != fabric.LinkEthernet, strings.HasPrefix(h.Driver.Or(""), "mana"):
+				open.Reason = "Name the network that jobs use, so that NCCL stops with an error instead of falling back to TCP. Which one that is cannot be told from " + h.Name + "."
+				return open
+			}
+		}
+	}
+	switch {
+	case ports == 0:
+		open.Reason = "The node has no RDMA port of role compute: without a network plugin, NCCL uses TCP, and a name would only stop it. With a plugin, set NCCL_NET to its name."
+	case efa == ports:
+		return libfabric
+	case efa == 0:
+		return verbs
+	default:
+		open.Reason = "The node has EFA and other RDMA ports of role compute. Name the network that jobs use, so that NCCL stops with an error instead of falling back to TCP."
+	}
+	return open
+}
+
+// suggestInspector returns the settings of NCCL Inspector, a profiler plugin that is part of NCCL from 2.28 on.
+func suggestInspector(version Version) []Suggestion {
+	source := "ext-profiler/inspector/README.md of NCCL 2.28.3"
+	list := []Suggestion{
+		{"NCCL_PROFILER_PLUGIN", "libnccl-profiler-inspector.so", "NCCL Inspector measures the bandwidth of each collective. The library is in the source of NCCL and has to be built and in the library path of the job: where NCCL does not find it, jobs run without it.", source},
+		{"NCCL_INSPECTOR_ENABLE", "1", "The plugin does nothing without it.", source},
+		{"NCCL_INSPECTOR_DUMP_DIR", logFolder, "The folder that it writes to. Without it, that is a folder in the working directory of the job.", source},
+		{"NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS", strconv.Itoa(dumpInterval), fmt.Sprintf("It writes every %d s. What it does by default differs by release.", dumpInterval/1_000_000), source},
+	}
+	if version.AtLeast("2.29.3") {
+		list = append(list, Suggestion{"NCCL_INSPECTOR_PROM_DUMP", "1", "It writes metrics of Prometheus instead of JSON lines.", "ext-profiler/inspector/README.md of NCCL 2.29.3"})
+	}
+	return list
+}
+
+// WriteSuggestions prints settings as lines of a format, each below a comment with the reason and the source.
+func WriteSuggestions(w io.Writer, list []Suggestion, format Format) error {
+	indent, b := "", new(strings.Builder)
+	if format == FormatManifest {
+		indent = "  "
+		b.WriteString("env:\n")
+	}
+	for i, s := range list {
+		if i > 0 && format != FormatManifest {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(b, "%s# %s\n%s# Source: %s\n", indent, s.Reason, indent, s.Source)
+		if s.Value == "" {
+			continue
+		}
+		switch format {
+		case FormatConf:
+			fmt.Fprintf(b, "%s=%s\n", s.Name, s.Value)
+		case FormatEnv:
+			fmt.Fprintf(b, "%s=%s\n", s.Name, quoted(s.Value))
+		case FormatManifest:
+			fmt.Fprintf(b, "  - name: %s\n    value: %q\n", s.Name, s.Value)
+		default:
+			fmt.Fprintf(b, "export %s=%s\n", s.Name, quoted(s.Value))
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// quoted is a value as a shell and systemd read it.
+func quoted(value string) string {
+	if strings.Contains(value, " ") {
+		return `"` + value + `"`
+	}
+	return value
+}
