@@ -42,7 +42,7 @@ func Example() {
 			}
 			defer c.Close()
 			devices, err := c.Devices()
-			for errors.Is(err, netlink.ErrInterrupted) {
+			if errors.Is(err, netlink.ErrInterrupted) { // a device came or went
 				devices, err = c.Devices()
 			}
 			if err != nil {

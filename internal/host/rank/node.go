@@ -20,7 +20,11 @@ func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.Rank
 	} else if n, ok := parseNamespace(link); ok && r.hidden == "" {
 		netns = fabric.Known(n, source, now)
 	}
-	reading, err := r.Look(context.Background(), listed(gpus, now), now)
+	pids := listed(gpus, now)
+	if !r.samePIDs { // those of NVML are of another PID namespace than those of procfs
+		pids = fabric.NotKnown[map[int][]string](fabric.ReasonPrivilege, pids.Source, now)
+	}
+	reading, err := r.Look(context.Background(), pids, now)
 	if err == nil && len(reading.Candidates) == 0 && reading.Hidden != "" {
 		err = fabric.Because(reading.Hidden, fmt.Sprintf("processes that hold GPUs may be hidden: %d processes can be seen", reading.Processes))
 	}
