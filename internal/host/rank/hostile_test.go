@@ -25,7 +25,7 @@ func TestHostileDevices(t *testing.T) {
 	}{
 		"FIFOs":               {[]string{"FIFO=/dev/nvidia7 /dev/nvidia8", "NODES=/dev/nvidia0 /dev/nvidia00000 /dev/nvidiax"}, fabric.ProcessDevices{GPUs: 1}, true},
 		"a link out":          {[]string{"LINK=/dev/infiniband /proc/1/root/dev", "NODES=/dev/nvidia0"}, fabric.ProcessDevices{}, false},
-		"a link to a file":    {[]string{"LINK=/dev/infiniband /etc/passwd", "NODES=/dev/nvidia0"}, fabric.ProcessDevices{}, false},
+		"a link to a file":    {[]string{"LINK=/dev/infiniband /dev/null", "NODES=/dev/nvidia0"}, fabric.ProcessDevices{}, false},
 		"a link around":       {[]string{"LINK=/dev/infiniband /dev/infiniband", "NODES=/dev/nvidia0"}, fabric.ProcessDevices{}, false},
 		"a link to another":   {[]string{"LINK=/dev/infiniband other", "NODES=/dev/nvidia0 /dev/other/uverbs3"}, fabric.ProcessDevices{GPUs: 1, Uverbs: 1}, true},
 		"a link without goal": {[]string{"LINK=/dev/infiniband nowhere", "NODES=/dev/nvidia0"}, fabric.ProcessDevices{GPUs: 1}, true},

@@ -12,6 +12,15 @@
 // enumerated kind or of the characters that the scheduler itself accepts. No value of an environment does, unless its name
 // is on the list of names and it is a number or a word of NCCL's.
 //
+// Privileges, as TestPrivileges shows on a kernel. "files" is CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH, both of which need
+// the PID namespace of the node; all other facts are unknown(privilege):
+//
+//	root, or files and CAP_SYS_ADMIN   everything, also of pods with a network namespace of their own
+//	files                              everything but the sockets of such pods
+//	CAP_SYS_PTRACE alone               memory map, devices, limits, interfaces, control groups
+//	none                               limits, interfaces, control groups, of processes that NVML lists
+//	none, PID namespace of its own     nothing, and the reading says so
+//
 // Concurrency: a Reader serves one goroutine at a time. What may hang (the memory map of a process whose lock is held, a
 // path through its root) runs in a goroutine that is left behind; a few of these at most.
 //
