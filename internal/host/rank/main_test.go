@@ -41,6 +41,16 @@ func help() error {
 			return err
 		}
 	}
+	for name := range strings.FieldsSeq(os.Getenv("FIFO")) {
+		if err := unix.Mkfifo(name, 0o666); err != nil {
+			return err
+		}
+	}
+	if name, target, ok := strings.Cut(os.Getenv("LINK"), " "); ok {
+		if err := os.Symlink(target, name); err != nil {
+			return err
+		}
+	}
 	for name := range strings.FieldsSeq(os.Getenv("OPEN")) {
 		fd, err := unix.Open(name, unix.O_RDWR, 0) // stays open over execve(2), as not all are closed by programs
 		if err != nil {

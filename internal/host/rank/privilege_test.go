@@ -34,7 +34,7 @@ func observe(pid int) (facts, error) {
 	}
 	defer r.Close()
 	gpus := fabric.Known(map[int][]string{pid: {"GPU-a"}}, "NVML", time.Time{})
-	reading, err := r.Read(context.Background(), gpus, time.Now())
+	reading, err := r.Look(context.Background(), gpus, time.Now())
 	if err != nil {
 		return facts{}, err
 	}

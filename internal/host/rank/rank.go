@@ -119,8 +119,8 @@ func (r *Reader) Close() error {
 
 func (r *Reader) at() int { return int(r.dir.Fd()) }
 
-// Read looks at the processes. gpus are the UUIDs of the GPUs that NVML lists a PID for; unknown where it was not asked.
-func (r *Reader) Read(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) (fabric.RankReading, error) {
+// Look looks at the processes. gpus are the UUIDs of the GPUs that NVML lists a PID for; unknown where it was not asked.
+func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) (fabric.RankReading, error) {
 	r.look++
 	r.calls = 0
 	processes, err := r.list(now)

@@ -55,7 +55,7 @@ func reader(t testing.TB, s Sources) *Reader {
 func look(t testing.TB, r *Reader, gpus fabric.Fact[map[int][]string], now time.Time) fabric.RankReading {
 	t.Helper()
 	for {
-		reading, err := r.Read(context.Background(), gpus, now)
+		reading, err := r.Look(context.Background(), gpus, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,7 +250,7 @@ func TestReuse(t *testing.T) {
 		t.Fatal("not found")
 	}
 	r.known[s.Process.Pid].start-- // as if another one had started there before
-	reading, err := r.Read(t.Context(), noNVML(), now)
+	reading, err := r.Look(t.Context(), noNVML(), now)
 	if err != nil || has(reading, s.Process.Pid) {
 		t.Error("the reading is taken for one of the same process")
 	}
