@@ -50,7 +50,7 @@ func (k *onNode) level() {
 	case len(off) > 0:
 		k.add(name, Finding{WrongHere, diagnose.Critical, fmt.Sprintf("The level is nearer than %s: they do not use GPUDirect RDMA, and traffic goes through host memory", few(off)), remove})
 	case len(hidden) > 0:
-		k.add(name, Finding{Undecided, diagnose.Info, "How far apart " + few(hidden) + " are is not known", ""})
+		k.add(name, Finding{Undecided, diagnose.Info, "The distance of " + few(hidden) + " is not known", ""})
 	}
 }
 
@@ -72,7 +72,7 @@ func (k *onNode) plugin() {
 		name = "NCCL_NET"
 	}
 	if k.node.Inside == nil {
-		k.add(name, Finding{Undecided, diagnose.Info, "Whether the plugin is there can be told in the place of the job alone: check --inside, or lint --host --env", ""})
+		k.add(name, Finding{Undecided, diagnose.Info, "Only the environment of the job shows whether the plugin is installed: run check --inside or lint --host --env there", ""})
 		return
 	}
 	found, known := k.node.Inside.Plugins.Get()
@@ -85,18 +85,18 @@ func (k *onNode) plugin() {
 		switch {
 		case one == "" || strings.EqualFold(one, "none"):
 		case strings.Contains(one, "/") && !slices.Contains(found, one) && !k.in.environment:
-			k.add(name, Finding{Undecided, diagnose.Info, "Whether " + one + " is there is not known: only files that the environment names are looked for", ""})
+			k.add(name, Finding{Undecided, diagnose.Info, "Whether " + one + " exists is not known: only files named by the environment are looked for", ""})
 		case !slices.ContainsFunc(found, func(file string) bool { return isPlugin(file, one) }):
 			missing = append(missing, one)
 		}
 	}
 	switch {
 	case listed && named && len(missing) > 0:
-		k.add(name, Finding{WrongHere, diagnose.Critical, fmt.Sprintf("There is no plugin %s here, and NCCL itself has the networks %s alone: with NCCL_NET=%s it fails", few(missing), strings.Join(networks, " and "), network), "add its folder to LD_LIBRARY_PATH, or remove both lines"})
+		k.add(name, Finding{WrongHere, diagnose.Critical, fmt.Sprintf("There is no plugin %s here, and NCCL itself has only the networks %s: with NCCL_NET=%s it fails", few(missing), strings.Join(networks, " and "), network), "add its folder to LD_LIBRARY_PATH, or remove both lines"})
 	case listed && len(missing) > 0:
 		k.add(name, Finding{WrongHere, diagnose.Warning, fmt.Sprintf("There is no plugin %s here: NCCL goes on without it, and uses its own networks", few(missing)), "add its folder to LD_LIBRARY_PATH, or remove the line"})
 	case named && !listed && len(found) == 0:
-		k.add(name, Finding{WrongHere, diagnose.Critical, fmt.Sprintf("There is no plugin libnccl-net.so here, and NCCL itself has the networks %s alone: it fails", strings.Join(networks, " and ")), "install the plugin, add its folder to LD_LIBRARY_PATH, or remove the line"})
+		k.add(name, Finding{WrongHere, diagnose.Critical, fmt.Sprintf("There is no plugin libnccl-net.so here, and NCCL itself has only the networks %s: it fails", strings.Join(networks, " and ")), "install the plugin, add its folder to LD_LIBRARY_PATH, or remove the line"})
 	}
 }
 

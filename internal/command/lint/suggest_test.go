@@ -44,6 +44,9 @@ func suggestions(t *testing.T, version lint.Version, node *fabric.Node) []string
 		for _, l := range r.Lines {
 			read = append(read, l.Name+"="+l.Value)
 			for _, f := range l.Findings {
+				if f.Verdict == lint.Undecided && l.Name == "NCCL_NET" {
+					continue // a plugin, which only the place of the job has
+				}
 				if f.Severity.AtLeast(diagnose.Warning) || f.Verdict != lint.Works && f.Verdict != lint.Foreign {
 					t.Errorf("NCCL %s as %s: %s=%s: %+v", version, format, l.Name, l.Value, f)
 				}
