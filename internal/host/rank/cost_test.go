@@ -49,7 +49,7 @@ func TestCalls(t *testing.T) {
 	crowd(t, ranks, children, others)
 	r := reader(t, Sources{})
 	now := time.Unix(1e9, 0)
-	reading, err := r.Read(t.Context(), noNVML(), now)
+	reading, err := r.Look(t.Context(), noNVML(), now)
 	first := r.calls
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func BenchmarkRead(b *testing.B) {
 			r := prepare()
 			before := cpu()
 			b.StartTimer()
-			reading, err := r.Read(b.Context(), gpus, time.Unix(1e9+1, 0))
+			reading, err := r.Look(b.Context(), gpus, time.Unix(1e9+1, 0))
 			used += cpu() - before
 			calls, processes = r.calls, reading.Processes
 			if err != nil {

@@ -4,14 +4,18 @@ package rank
 
 import (
 	"bufio"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +25,7 @@ const helper = "GPUFABRIC_TEST_HELPER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(helper) != "" {
+		runtime.LockOSThread() // others run in other threads
 		if err := help(); err != nil {
 			fmt.Println("failed:", err)
 			os.Exit(1)
@@ -36,8 +41,23 @@ func help() error {
 	if pid := os.Getenv("LOOK"); pid != "" {
 		return lookAs(pid)
 	}
+	if node := os.Getenv("CONTEXT"); node != "" {
+		if err := verbsContext(node); err != nil {
+			return err
+		}
+	}
 	if os.Getenv("OWN_DEV") != "" {
 		if err := ownDev(strings.Fields(os.Getenv("NODES"))); err != nil {
+			return err
+		}
+	}
+	for name := range strings.FieldsSeq(os.Getenv("FIFO")) {
+		if err := unix.Mkfifo(name, 0o666); err != nil {
+			return err
+		}
+	}
+	if name, target, ok := strings.Cut(os.Getenv("LINK"), " "); ok {
+		if err := os.Symlink(target, name); err != nil {
 			return err
 		}
 	}
@@ -59,6 +79,34 @@ func help() error {
 	fmt.Println("ready")
 	_, err := io.Copy(io.Discard, os.Stdin)
 	return err
+}
+
+// verbsContext opens a context of verbs in a thread that is not the first of the process, and lives as long as it does.
+func verbsContext(node string) error {
+	fd, err := unix.Open(node, unix.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("%s: %w", node, err)
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		response := make([]byte, 8) // struct ib_uverbs_get_context_resp
+		var p runtime.Pinner
+		p.Pin(&response[0])
+		defer p.Unpin()
+		// struct ib_uverbs_cmd_hdr of IB_USER_VERBS_CMD_GET_CONTEXT: 4 words in, 2 out; then where the response goes.
+		b := binary.NativeEndian.AppendUint32(nil, 0)
+		b = binary.NativeEndian.AppendUint16(b, 4)
+		b = binary.NativeEndian.AppendUint16(b, 2)
+		b = binary.NativeEndian.AppendUint64(b, uint64(uintptr(unsafe.Pointer(&response[0]))))
+		_, err := unix.Write(fd, b)
+		if err == nil && unix.Gettid() == os.Getpid() {
+			err = errors.New("this is the first thread")
+		}
+		done <- err
+		select {}
+	}()
+	return <-done
 }
 
 // ownDev mounts a /dev of its own: that of the machine stays as it is.

@@ -106,7 +106,7 @@ func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
 		}
 		for _, i := range members {
 			if err != nil {
-				list[i].Sockets = fabric.NotKnown[[]fabric.Socket](reasonOf(err), source, now)
+				list[i].Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonOf(err), source, now)
 				continue
 			}
 			list[i].Sockets = fabric.Known(append([]fabric.Socket{}, of[i]...), source, now)
@@ -121,7 +121,7 @@ func (r *Reader) sockets(own bool, pid int, wanted func(uint64) bool) (list []fa
 		name := strconv.Itoa(pid) + "/ns/net"
 		fd, err := retry(func() (int, error) { return unix.Openat(r.at(), name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 		if err != nil {
-			return nil, err
+			return nil, fabric.Because(reasonOf(err), name+": "+err.Error())
 		}
 		namespace = os.NewFile(uintptr(fd), name)
 		defer namespace.Close()
@@ -176,7 +176,7 @@ func (r *Reader) addVerbs(list []fabric.RankCandidate, now time.Time) {
 		if r.samePIDs {
 			var err error
 			if use, err = r.sources.Verbs(); err != nil {
-				reason = reasonOf(err)
+				reason = fabric.ReasonOf(err)
 			} else {
 				reason = ""
 			}

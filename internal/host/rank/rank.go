@@ -12,6 +12,15 @@
 // enumerated kind or of the characters that the scheduler itself accepts. No value of an environment does, unless its name
 // is on the list of names and it is a number or a word of NCCL's.
 //
+// Privileges, as TestPrivileges shows on a kernel. "files" is CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH, both of which need
+// the PID namespace of the node; all other facts are unknown(privilege):
+//
+//	root, or files and CAP_SYS_ADMIN   everything, also of pods with a network namespace of their own
+//	files                              everything but the sockets of such pods
+//	CAP_SYS_PTRACE alone               memory map, devices, limits, interfaces, control groups
+//	none                               limits, interfaces, control groups, of processes that NVML lists
+//	none, PID namespace of its own     nothing, and the reading says so
+//
 // Concurrency: a Reader serves one goroutine at a time. What may hang (the memory map of a process whose lock is held, a
 // path through its root) runs in a goroutine that is left behind; a few of these at most.
 //
@@ -119,8 +128,8 @@ func (r *Reader) Close() error {
 
 func (r *Reader) at() int { return int(r.dir.Fd()) }
 
-// Read looks at the processes. gpus are the UUIDs of the GPUs that NVML lists a PID for; unknown where it was not asked.
-func (r *Reader) Read(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) (fabric.RankReading, error) {
+// Look looks at the processes. gpus are the UUIDs of the GPUs that NVML lists a PID for; unknown where it was not asked.
+func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) (fabric.RankReading, error) {
 	r.look++
 	r.calls = 0
 	processes, err := r.list(now)
