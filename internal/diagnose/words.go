@@ -41,6 +41,8 @@ func sourceWords(name string) string {
 		return "PCI bus"
 	case fabric.SourceInside:
 		return "device nodes, limits and libraries"
+	case fabric.SourceRanks:
+		return "processes that hold GPUs"
 	case fabric.SourceGPU:
 		return "GPU driver (NVML)"
 	default:
