@@ -105,6 +105,11 @@ func BenchmarkRead(b *testing.B) {
 		look(b, r, gpus, time.Unix(1e9, 0))
 		measure(b, func() *Reader { return r })
 	})
+	b.Run("unchanged, with sockets", func(b *testing.B) {
+		r := reader(b, sources())
+		look(b, r, gpus, time.Unix(1e9, 0))
+		measure(b, func() *Reader { return r })
+	})
 	b.Run("new", func(b *testing.B) {
 		measure(b, func() *Reader {
 			r, err := Open("/proc", Sources{})

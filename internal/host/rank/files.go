@@ -21,9 +21,9 @@ func retry(call func() (int, error)) (int, error) { return beneath.Retry(call) }
 // gone tells that a process ended while it was looked at.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
 
-// descriptors calls f with where each descriptor of a process leads, until f returns false; the text is valid until then. It
+// descriptors calls f with where each descriptor of a process leads, so many at most, until f returns false; the text is valid until then. It
 // reads the links and never opens what they lead to. all: none was left out.
-func (r *Reader) descriptors(dir string, f func(target []byte) bool) (all bool, err error) {
+func (r *Reader) descriptors(dir string, most int, f func(target []byte) bool) (all bool, err error) {
 	r.calls += 2
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(r.at(), dir+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -39,7 +39,7 @@ func (r *Reader) descriptors(dir string, f func(target []byte) bool) (all bool, 
 		if len(name) >= len(path) || name[0] == '.' {
 			return nil
 		}
-		if n++; n > maxFiles {
+		if n++; n > most {
 			all = false
 			return errEnough
 		}
@@ -77,7 +77,7 @@ const uvm = "/dev/nvidia-uvm"
 
 // usesCUDA tells whether a process has begun to use CUDA.
 func (r *Reader) usesCUDA(dir string) (uses bool) {
-	_, err := r.descriptors(dir, func(target []byte) bool {
+	_, err := r.descriptors(dir, maxScreened, func(target []byte) bool {
 		uses = string(target) == uvm
 		return !uses
 	})
@@ -96,11 +96,9 @@ func (r *Reader) holdsGPU(dir string) (holds bool, err error) {
 			return false, err
 		}
 	}
-	n := 0
-	_, err = r.descriptors(dir, func(target []byte) bool {
+	_, err = r.descriptors(dir, maxScreened, func(target []byte) bool {
 		_, holds = number(target, nvidia)
-		n++
-		return !holds && n < maxScreened
+		return !holds
 	})
 	return holds, err
 }
@@ -116,7 +114,7 @@ func (r *Reader) count(dir string) (int64, error) {
 // files reads all descriptors of a process.
 func (r *Reader) files(dir string, now time.Time) fabric.Fact[fabric.OpenFiles] {
 	var v fabric.OpenFiles
-	all, err := r.descriptors(dir, func(target []byte) bool {
+	all, err := r.descriptors(dir, min(maxFiles, r.left), func(target []byte) bool {
 		v.All++
 		if n, ok := number(target, nvidia); ok {
 			v.GPUs = add(v.GPUs, n)
@@ -133,6 +131,7 @@ func (r *Reader) files(dir string, now time.Time) fabric.Fact[fabric.OpenFiles] 
 		}
 		return true
 	})
+	r.left -= v.All
 	source := dir + "/fd"
 	if err != nil {
 		return fabric.NotKnown[fabric.OpenFiles](reasonOf(err), source, now)

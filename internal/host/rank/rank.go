@@ -46,9 +46,11 @@ import (
 // Bounds of a look.
 const (
 	maxProcesses  = 1 << 18
-	maxCandidates = 256 // 16 GPUs with 16 processes each
-	maxFiles      = 1 << 12
-	maxNamespaces = 16 // other network namespaces whose sockets are listed
+	maxCandidates = 256     // 16 GPUs with 16 processes each
+	maxFiles      = 1 << 12 // of a process
+	maxAllFiles   = 1 << 15 // of all candidates, the oldest first
+	maxRead       = 16      // candidates about which everything is read: the others wait for the next look
+	maxNamespaces = 16      // other network namespaces whose sockets are listed
 )
 
 // Sockets lists TCP sockets of one network namespace, as sockdiag.Client does.
@@ -76,7 +78,9 @@ type Reader struct {
 	look    int // number of this look
 	buffer  []byte
 	links   []byte
-	calls   int         // system calls of this look, for tests
+	calls   int         // system calls of this look
+	left    int         // descriptors of candidates that this look may still read
+	reads   int         // candidates about which this look has read everything
 	tasks   map[int]int // threads with RDMA objects, and their processes
 	stuck   *gate
 
@@ -131,7 +135,7 @@ func (r *Reader) at() int { return int(r.dir.Fd()) }
 // Look looks at the processes. gpus are the UUIDs of the GPUs that NVML lists a PID for; unknown where it was not asked.
 func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) (fabric.RankReading, error) {
 	r.look++
-	r.calls = 0
+	r.calls, r.left, r.reads = 0, maxAllFiles, 0
 	processes, err := r.list(now)
 	if err != nil {
 		return fabric.RankReading{}, fmt.Errorf("procfs: %w", err)
@@ -194,7 +198,8 @@ func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric
 	if f, ok := files.Get(); ok && f.Complete && len(f.GPUs) == 0 && len(gpus.Value[pid]) == 0 {
 		return fabric.RankCandidate{}, errGone // it has closed its GPUs
 	}
-	if p.details == nil || files.State == fabric.OK && !now.Before(p.next) && p.details.early() {
+	if r.reads < maxRead && (p.details == nil || files.State == fabric.OK && !now.Before(p.next) && p.details.early()) {
+		r.reads++
 		p.again(now)
 		p.details = r.read(ctx, pid, now)
 	}
@@ -208,7 +213,9 @@ func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric
 			c.GPUs = fabric.Known(uuids, gpus.Source, now)
 		}
 	}
-	p.details.fill(&c)
+	if p.details != nil { // else its facts are what they are before they are read
+		p.details.fill(&c)
+	}
 	return c, nil
 }
 

@@ -320,9 +320,42 @@ func TestSocketOwners(t *testing.T) {
 	}
 }
 
+// With more ranks than one look reads everything about, the others have it at the next look, and until then nothing that
+// could be taken for an answer.
+func TestManyCandidates(t *testing.T) {
+	needRoot(t)
+	const script = `exec 9<&0; i=0; while [ $i -lt 40 ]; do (read x <&9) & i=$((i+1)); done; echo ready; read x`
+	spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia0", "SCRIPT="+script)
+	r := reader(t, sources())
+	now := time.Unix(1e9, 0)
+	var read []int
+	for len(read) == 0 || read[len(read)-1] < 41 {
+		reading, err := r.Look(t.Context(), noNVML(), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, c := range reading.Candidates {
+			switch {
+			case c.Limits.State == fabric.OK:
+				n++
+			case c.Maps.State != fabric.Unknown || c.Settings.State != fabric.Unknown || c.Devices.State != fabric.Unknown || c.Sockets.State != fabric.Unknown:
+				t.Errorf("not read, and known: %+v", c)
+			}
+		}
+		if len(read) > 0 && n > read[len(read)-1]+maxRead {
+			t.Errorf("%d candidates were read, %d at the look before", n, read[len(read)-1])
+		}
+		if read = append(read, n); len(read) > 50 {
+			t.Fatalf("read at each look: %d", read)
+		}
+	}
+}
+
 // Many descriptors: those beyond the bound make the answer incomplete, never an error.
 func TestManyFiles(t *testing.T) {
 	r := reader(t, sources())
+	r.left = maxAllFiles
 	pid := os.Getpid()
 	fact := r.files(strconv.Itoa(pid), time.Time{})
 	before, ok := fact.Get()
