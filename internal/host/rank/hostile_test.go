@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -46,15 +47,15 @@ func TestStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{}
 		end := make(chan bool)
-		started := 0
-		hang := func() (int, error) { started++; <-end; return 1, nil }
+		var started atomic.Int32
+		hang := func() (int, error) { started.Add(1); <-end; return 1, nil }
 		for range 3 * maxStuck {
 			if f := attempt(t.Context(), g, "maps", time.Now(), hang); f.State != fabric.Unknown || f.Reason != fabric.ReasonStuck {
 				t.Errorf("%+v", f)
 			}
 		}
-		if started != maxStuck || !g.busy() {
-			t.Errorf("%d reads were left behind, want %d", started, maxStuck)
+		if started.Load() != maxStuck || !g.busy() {
+			t.Errorf("%d reads were left behind, want %d", started.Load(), maxStuck)
 		}
 		close(end)
 		synctest.Wait()
