@@ -124,6 +124,11 @@ func New(o Options) (*Observer, error) {
 	if drivers != nil {
 		o.Ethernet = drivers
 	}
+	if o.Ranks == nil && o.GPUs != nil && o.Netlink == "" && sys.IsKernel() {
+		if o.Ranks, err = ranksOf(&o, sys); err != nil {
+			return nil, errors.Join(err, prc.Close(), sys.Close())
+		}
+	}
 	ob := newObserver(o, classReader{sys, dial}, hostReader{sys, prc, prc.Daemons(), dial, drivers})
 	ob.close = append(ob.close, sys.Close, prc.Close)
 	bus, err := pci.Open(o.Sysfs)

@@ -102,7 +102,7 @@ var completedLines = []struct{ typed, want string }{
 	{"check --output=js", "check --output=json "},
 	{"check -o js", "check -o json "},
 	{"check --scenario=pfc-st", "check --scenario=pfc-storm "},
-	{"demo --scenario rate-mi", "demo --scenario rate-mismatch "},
+	{"demo --scenario gid-mis", "demo --scenario gid-missing "},
 	{"check --only=port_active --only=pcie_n", "check --only=port_active --only=pcie_numa "},
 	{"probe scal", "probe scaling "},
 	{"topology --config.file=%s/conf", "topology --config.file=%s/config.yml "},
