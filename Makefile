@@ -13,7 +13,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures pictures-test
+.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,8 +39,8 @@ test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -vet=off ./internal/demo $(PURE) ./test/corpus
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
-rules: ## alert rules and dashboards against the catalogue, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)
-	cd tools && $(GO) test -count=1 ./rules ./operator ./dashboards ./mixin
+rules: ## alert rules and dashboards against the catalogue, make pictures over stand-ins, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)
+	cd tools && $(GO) test -count=1 ./rules ./operator ./dashboards ./mixin ./pictures
 	$(GO) test -v -run 'TestPromtool|TestAlertmanagerInhibits' ./alerts
 
 pint: ## alert rules again, by Cloudflare's pint (built once: 4 min)
@@ -100,10 +100,6 @@ pictures: build ## docs/dashboards/*.png and docs/landing.png over simulated nod
 	programs=$$(test/prometheus/fetch.sh) || { echo "$$programs"; exit 1; }; \
 	bin/pictures -grafana "$(GRAFANA)" -exporter $(BIN) -programs "$$programs" -landing docs/landing.png
 
-# Its stand-ins take ports that were free a moment before: now and then one is taken.
-pictures-test: ## make pictures over stand-ins for Grafana, Prometheus and the exporter (needs chromium)
-	cd tools && $(GO) test -count=1 ./pictures
-
 fuzz: ## each fuzz target for FUZZTIME (60s)
 	@set -e; for p in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
@@ -116,7 +112,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: pictures-test pint contributing corpus fuzz bench probes hang-test lab-full e2e scale ## the slow proofs
+verify: pint contributing corpus fuzz bench probes hang-test lab-full e2e scale ## the slow proofs
 
 clean: ## remove what was built
 	rm -rf bin

@@ -131,12 +131,17 @@ func checkAlert(t *testing.T, r Rule) {
 		t.Errorf("%s: the summary is a sentence that is the same for all: %q", r.Alert, s)
 	}
 	d := r.Annotations["description"]
-	subject, dashboard := "$labels.instance", "/d/gpufabric-node/"
+	const fleet = "/d/gpufabric-fleet/gpu-fabric-fleet{{ with $labels.cluster }}?var-cluster={{ . }}{{ end }}"
+	const ofNode = "var-instance={{ $labels.instance }}{{ with $labels.cluster }}&var-cluster={{ . }}{{ end }}"
+	subject, dashboard := "$labels.instance", "/d/gpufabric-node/gpu-fabric-node?"+ofNode
+	if strings.Contains(d, "$labels.device") { // of its port, where there is one
+		dashboard = "/d/gpufabric-{{ with $labels.device }}port/gpu-fabric-port?var-device={{ . }}&{{ else }}node/gpu-fabric-node?{{ end }}" + ofNode
+	}
 	if strings.HasPrefix(r.Alert, "GpuFabricErrorBudget") { // of a cluster
-		subject, dashboard = "$labels.slo", "/d/gpufabric-fleet/"
+		subject, dashboard = "$labels.slo", fleet
 	}
 	if r.Alert == "GpuFabricConfigurationDrift" { // against the fleet
-		dashboard = "/d/gpufabric-fleet/"
+		dashboard = fleet
 	}
 	for _, part := range []string{subject, "$value"} {
 		if !strings.Contains(d, part) && (part != "$value" || !flag01[r.Alert]) {
@@ -146,8 +151,8 @@ func checkAlert(t *testing.T, r Rule) {
 	if url := r.Annotations["runbook_url"]; url != RunbookBase+r.Alert+".md" {
 		t.Errorf("%s: runbook %q", r.Alert, url)
 	}
-	if url := r.Annotations["dashboard_url"]; !strings.HasPrefix(url, dashboard) {
-		t.Errorf("%s: dashboard %q", r.Alert, url)
+	if url := r.Annotations["dashboard_url"]; url != dashboard {
+		t.Errorf("%s: dashboard %q, want %q", r.Alert, url, dashboard)
 	}
 }
 

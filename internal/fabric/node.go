@@ -25,8 +25,11 @@ type Node struct {
 	GPUDirect GPUDirect
 	GDR       []GDR `fact:"derived"`
 	NCCL      NCCLConfig
-	Policy    *Policy // what the site expects; never nil
-	Sources   []Source
+	// Ranks are the processes that hold a GPU, the evidence for verdicts on jobs. At is when the reading began: with the
+	// same time it is the same reading.
+	Ranks   Fact[[]RankCandidate]
+	Policy  *Policy // what the site expects; never nil
+	Sources []Source
 	// Commands is what drivers were asked so far, for all devices together.
 	Commands Commands
 	// Uncached is how often a file of sysfs was opened for one read, because no descriptor was left to keep it open with.
@@ -67,6 +70,7 @@ const (
 	WantPCI                       // links, errors and settings of GPUs, NICs and bridges; where they are comes with WantHCA
 	WantGPU                       // what NVML reports of GPUs, and the kernel of GPUDirect RDMA; and all of WantPCI
 	WantDaemons                   // daemons that start jobs, and what these may lock
+	WantRanks                     // processes that hold GPUs, for verdicts on jobs; and WantGPU
 )
 
 // Host is the node itself.
@@ -78,6 +82,8 @@ type Host struct {
 	RDMANetNS Fact[NetNSMode]
 	// Hypervisor says that this is a virtual machine (flags of /proc/cpuinfo); unknown where processors do not tell.
 	Hypervisor Fact[bool]
+	// NetNS is the inode of the network namespace of the node; only read with WantRanks.
+	NetNS Fact[uint64]
 	// Daemons are those that start jobs and containers, by name and PID. It is empty where the node shows none.
 	Daemons Fact[[]Daemon]
 }
@@ -181,4 +187,5 @@ const (
 	SourceDCQCN    = "dcqcn"      // parameters of congestion control of one network interface
 	SourcePCI      = "pci"        // GPUs, NICs and bridges on the PCI bus
 	SourceGPU      = "gpu"        // NVML, in a worker process
+	SourceRanks    = "ranks"      // processes that hold GPUs: procfs, sock_diag, RDMA resources by PID
 )

@@ -60,12 +60,14 @@ type OpenFiles struct {
 
 // MappedFiles are the libraries and segments that a process has mapped.
 type MappedFiles struct {
-	NCCL     string   // path of libnccl as the process names it; only for JSON
-	Version  string   // of NCCL, "2.27.3", from the name of the mapped file; empty: not told by it
-	Torch    bool     // libtorch_cuda, which may have NCCL in it
-	Verbs    bool     // libibverbs
-	Plugins  []string // libnccl-net*.so and the like, base names
-	Segments int      // /dev/shm/nccl-* segments
+	NCCL    string // path of libnccl as the process names it; only for JSON
+	Version string // of NCCL, "2.27.3", from the name of the mapped file; empty: not told by it
+	Torch   bool   // libtorch_cuda, which may have NCCL in it
+	Verbs   bool   // libibverbs
+	// Plugins are libnccl-net*.so and the like, by the last three parts of the path ("tcpx/lib64/libnccl-net.so"): most
+	// plugins have the same base name.
+	Plugins  []string
+	Segments int // /dev/shm/nccl-* segments
 }
 
 // Socket is a TCP socket with what tcp_info counts.

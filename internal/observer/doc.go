@@ -16,7 +16,7 @@
 // Facts have one of four cadences (DefaultFastInterval and the others):
 //
 //   - Fast, with each scrape, shared by all callers within 5 s: port state and physical state, hardware counters, PMA counters
-//     of data, packets and wait, occupied GID entries; processes, load and link states of GPUs.
+//     of data, packets and wait, occupied GID entries; processes, load and link states of GPUs; ranks of jobs.
 //   - Medium, when older than 10 s: statistics of network interfaces, which are tens of firmware commands on mlx5 under the
 //     rtnl lock.
 //   - Slow, when older than 60 s: PCIe links and AER, identity, rate, LIDs, other PMA counters, network interfaces with their
@@ -39,7 +39,7 @@
 // # Lanes
 //
 // A lane holds at most one read. There is one for each RDMA device, one for all network interfaces, and one each for the device
-// list, the node, the PCI bus, the GPU driver and the NCCL files. A read that does not return keeps its lane busy: no other read
+// list, the node, the PCI bus, the GPU driver, the processes that hold GPUs and the NCCL files. A read that does not return keeps its lane busy: no other read
 // starts there, and once it is stuck for 5 s no caller waits for it. Its facts are unknown(stuck), or unknown(rtnl_stuck) for
 // network interfaces; all other facts stay current. A device that is unplugged and returns while a read of it hangs stays with
 // its old lane until the read returns, so that a flapping device cannot accumulate goroutines.

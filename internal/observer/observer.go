@@ -40,6 +40,7 @@ type Options struct {
 	Ethernet              Ethernet       // answers for the drivers of network interfaces; nil: those in Netlink or, if Sysfs is its, of this kernel
 	Statistics            *regexp.Regexp // whole names of statistics of network interfaces to read beside those with a meaning; nil: none
 	GPUs                  GPUs           // answers for the driver of the GPUs, closed with the Observer; nil: nobody asks it
+	Ranks                 Ranks          // processes that hold GPUs, closed with the Observer; nil: nobody looks for them
 	Descriptors           int            // of files of devices that stay open; 0: no limit
 	FastInterval          time.Duration  // how long callers share a reading; 0: DefaultFastInterval
 	MediumInterval        time.Duration  // how long they share statistics of network interfaces; 0: DefaultMediumInterval
@@ -62,6 +63,7 @@ type Observer struct {
 	netdevs *reading[netDevs]
 	pci     *reading[pciFacts]
 	gpus    *reading[gpuFacts]
+	ranks   *reading[rankFacts]
 	wires   wires
 	// gpusClosed is used in the lane of gpus only.
 	gpusClosed bool
@@ -158,6 +160,7 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 		netdevs: newReading[netDevs](stuckAfter),
 		pci:     newReading[pciFacts](stuckAfter),
 		gpus:    newReading[gpuFacts](stuckAfter),
+		ranks:   newReading[rankFacts](stuckAfter),
 		wires:   wires{ethernet: o.Ethernet, meters: map[string]meter{}},
 		devices: map[string]*device{}, troubled: map[sourceID]map[fabric.Reason]bool{}, asked: fabric.Commands{},
 	}
@@ -179,11 +182,15 @@ func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 
 // Close lets go of all files and GPUs. It does not wait for reads that hang; they let go when they return.
 func (ob *Observer) Close() {
-	released := ob.retireGPUs()
+	released, left := ob.retireGPUs(), ob.retireRanks()
 	ob.release()
-	select {
-	case <-released:
-	case <-time.After(closingGPUs):
+	patience := time.After(closingGPUs)
+	for _, done := range []<-chan struct{}{released, left} {
+		select {
+		case <-done:
+		case <-patience:
+			return
+		}
 	}
 }
 
@@ -206,6 +213,9 @@ func (ob *Observer) release() {
 // Observe returns the node as it is now, at most FastInterval old. Half of the time until ctx's deadline is
 // for the devices, the rest for what depends on their answers.
 func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node {
+	if want&fabric.WantRanks != 0 {
+		want |= fabric.WantGPU | fabric.WantCounters // their GPUs and their devices
+	}
 	if want&(fabric.WantGID|fabric.WantGPU) != 0 {
 		want |= fabric.WantNCCL // which chooses among GIDs, and whether to use GPUDirect RDMA
 	}
@@ -253,6 +263,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	}
 	n.LocateMoved()
 	ob.assembleHost(n, want)
+	ob.observeRanks(ctx, n, want)
 	if ob.uncached != nil {
 		n.Uncached = ob.uncached()
 	}

@@ -33,7 +33,7 @@ func candidatesFor(t *testing.T, line string) []string {
 
 func TestCandidates(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                  "help serve demo capture topology check lint probe rules",
+		"":                  "help serve demo capture topology check jobs lint probe rules",
 		"ch":                "check",
 		"help pr":           "probe",
 		"check --out":       "--output=",

@@ -12,6 +12,7 @@ import (
 	"gpufabric_exporter/internal/command/capture"
 	"gpufabric_exporter/internal/command/check"
 	"gpufabric_exporter/internal/command/demo"
+	"gpufabric_exporter/internal/command/jobs"
 	"gpufabric_exporter/internal/command/lint"
 	"gpufabric_exporter/internal/command/probe"
 	"gpufabric_exporter/internal/command/rules"
@@ -45,6 +46,7 @@ func New(o *Options) command.Line {
 			capture.New(s, log),
 			topology.New(s, log),
 			check.New(s, log),
+			jobs.New(s, log),
 			lint.New(s, log),
 			probe.New(s, log, e.Probing),
 			rules.New(s),

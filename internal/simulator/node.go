@@ -35,6 +35,7 @@ type Node struct {
 	Daemons   []Daemon
 	Flaps     []Flap
 	NCCL      NCCL
+	Jobs      []Job
 
 	unsound []error // what is wrong with the tables that the node is built from
 }
@@ -269,6 +270,7 @@ func (n *Node) Clone() *Node {
 	c.Moved = slices.Clone(n.Moved)
 	c.NCCL.Slow = slices.Clone(n.NCCL.Slow)
 	c.Daemons = slices.Clone(n.Daemons)
+	c.Jobs = slices.Clone(n.Jobs) // whose ranks nothing changes
 	c.HCAs = slices.Clone(n.HCAs)
 	for i := range c.HCAs {
 		h := &c.HCAs[i]

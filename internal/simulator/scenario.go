@@ -23,6 +23,7 @@ type Scenario struct {
 	GPUs     []GPUFinding   // what is wrong with GPUs, beside what Expect says of devices; empty: nothing
 	GDR      []GDRLabel     // what is true of GPUDirect RDMA; empty: the node has no GPUs
 	Probed   []ProbeFinding // what probes complain of, beside what follows from the above; empty: nothing
+	Jobs     []JobLabel     // what is true of the jobs that run on it
 	OverTime bool           // only who watches for a while can find it: one look sees nothing wrong, or not always
 
 	platform platform

@@ -204,6 +204,16 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"interfaces-in-pod":        append(moved(``, `enp\d+s0np0`)[2:], fmt.Sprintf(port+`gid_attrs/ndevs/\d`, `mlx5_[0-7]`)),
 		"device-gone-beside-moved": append(moved(`mlx5_[0-7]`, `enp\d+s0np0`), `sys/devices/pci0000:bd/.*/0000:c0:00.0(/.*)?`, `sys/class/infiniband_verbs/uverbs5`, `sys/bus/pci/.*/0000:c0:00\.0`, `sys/bus/auxiliary/.*/mlx5_core\.rdma\.5`, `sys/kernel/iommu_groups/\d+(/.*)?`),
 	})
+	stopped, silent := []string{`sys/devices/.*/(counters|hw_counters)/.*`}, `ethernet/.*/stats/.*`
+	stoppedRoCE := append([]string{silent}, stopped...)
+	maps.Copy(differences, map[string][]string{ // only processes differ, and what they carry
+		"job-slurm": nil, "job-pyxis": nil, "job-kubernetes": nil, "job-efa": nil, "job-gib": nil, "job-hidden": nil, "job-data-loading": nil,
+		"job-checkpoint": nil, "job-two": nil, "job-ending": nil, "job-mixed": nil, "job-misaligned": nil,
+		"job-kubernetes-moved": moved(`mlx5_[0-7]`, `enp\d+s0np0`),
+		"job-tcpx":             stoppedRoCE, "job-fastrak": stoppedRoCE, "job-tcp": stoppedRoCE, "job-tcp-no-devices": stoppedRoCE, "job-efa-fallback": stopped,
+		"job-tcp-hidden": stoppedRoCE, "job-checkpoint-local": stoppedRoCE, "job-gloo": stoppedRoCE, "job-one-node": stoppedRoCE, "job-mpi-holds-verbs": stoppedRoCE,
+		"job-starting": append([]string{`nvml/\d/Utilization`}, stoppedRoCE...),
+	})
 	maps.Copy(differences, differencesOfGPUs())
 	for name := range differences {
 		if !slices.ContainsFunc(Scenarios(), func(s Scenario) bool { return s.Name == name }) {

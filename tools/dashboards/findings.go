@@ -8,14 +8,19 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 )
 
-// told are alerts that say again what a check says, or speak of clusters.
-const told = `GpuFabric(CheckFailed|PortDown|GidLost|DeviceStuck|GpuLost|RateDegraded|NvlinkDown|ComputePortsMissing|ErrorBudget.*)`
+// told are alerts that say again what a check says. They are findings where the checks are switched off.
+const told = `GpuFabric(PortDown|GidLost|DeviceStuck|GpuLost|RateDegraded|NvlinkDown|ComputePortsMissing)`
+
+const checksOff = "checks are switched off"
+
+// others are alerts that are no findings of their own: each check is one, and objectives are those of a cluster.
+const others = `GpuFabric(CheckFailed|ErrorBudget.*)`
 
 // open are the open findings: checks that failed and have not passed since (without the recording rules those that fail
 // now), and alerts that fire. The value is when a finding began, in seconds since 1970, or 1 where no rule recorded it.
 // more are matchers, with a comma.
 func open(more string) string {
-	const alert = `alertname=~"GpuFabric.*",alertname!~"` + told + `"`
+	const alert = `alertname=~"GpuFabric.*",alertname!~"` + others + `"`
 	return `(
   label_replace(
     check:gpufabric_check_failed:since_timestamp_seconds{` + more + `@node} or check:gpufabric_check_failed:latched{` + more + `@node} == 1 or gpufabric_check_failed{` + more + `@node} == 1,
@@ -23,7 +28,8 @@ func open(more string) string {
   )
   or
   label_replace(
-    ALERTS_FOR_STATE{` + alert + `,` + more + `@node} and ignoring (alertstate) ALERTS{` + alert + `,alertstate="firing",` + more + `@node},
+    (ALERTS_FOR_STATE{` + alert + `,alertname!~"` + told + `",` + more + `@node} or ALERTS_FOR_STATE{alertname=~"` + told + `",` + more + `@node} and on (cluster, instance) ` + unchecked + `)
+    and ignoring (alertstate) ALERTS{` + alert + `,alertstate="firing",` + more + `@node},
     "problem", "$1", "alertname", "(.*)"
   )
 )`
@@ -82,26 +88,34 @@ or ` + share("GpuFabricPausedByNetwork", "of the time", `max by (cluster, instan
 or ` + share("GpuFabricProbeBandwidthCollapsed", "of the baseline", slowest) + `
 or ` + share("GpuFabricProbeBandwidthRegression", "of the baseline", slowest) + `
 )
-and on (cluster, instance, problem) ` + problems("")
+and on (cluster, instance, problem) ` + problems("") + `
+or label_replace(label_replace(count_values("measured", count(` + unchecked + `)), "measured", "nodes: $1", "measured", "(.*)"), "problem", "` + checksOff + `", "", "")`
 }
 
 // slowest is the worst probe of a node.
 const slowest = `min by (cluster, instance) (gpufabric_probe_baseline_ratio{kind!="socket",@node})`
 
+// caveats are rows before the findings where these cannot be told: no exporter answers, or checks are switched off.
+func caveats(found string) string {
+	found += "\nor label_replace(" + absent(sortedFirst) + " + 0 * count(" + unchecked + `), "problem", "` + checksOff + `", "", "")`
+	return `label_replace(label_replace(` + orSilent(found, "problem") + `,
+  "runbook", "GpuFabricExporterDown", "problem", "exporter silent|no exporter"), "runbook", "GpuFabricCheckFailed", "problem", "` + checksOff + `")`
+}
+
 // findings are the open findings, one for each node and problem.
 func findings(t texts, w uint32) panel {
 	return grid(about{"Open findings", "Checks that fail, or failed and cannot be told since, and alerts that fire, one line for each node and problem. What is wrong leads to what it means and what to do; a device leads to its port.", "the exporter is silent, or nothing found; what cannot be told is counted above", w, 10},
 		[]string{
-			ranked(`1000 * min by (cluster, instance, severity, problem, runbook, device, gpu) (label_replace(` + placed() + `, "runbook", "$1", "problem", "(.*)"))`),
+			caveats(ranked(`1000 * min by (cluster, instance, severity, problem, runbook, device, gpu) (label_replace(` + placed() + `, "runbook", "$1", "problem", "(.*)"))`)),
 			measured(),
 		}, "Severity",
 		column{field: "rank", title: "Severity", words: ranks(), width: 75},
 		column{field: "instance", title: "Node", link: toNode(), width: 150},
 		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
-		column{field: "device", title: "Device", all: true, link: toPortOf("Node"), width: 110},
+		column{field: "device", title: "Device", all: true, link: link("Port", portURL+keepRow+"&var-instance=${__data.fields.Node}&var-device=${__data.fields."+first+"}&${__url_time_range}"), width: 110},
 		column{field: "gpu", title: "GPU", all: true, width: 105},
 		column{field: "measured", title: "Measured", all: true, width: 150},
-		column{field: "A", title: "Since", unit: "time:MMM D HH:mm", words: words{"1000": {"unknown", ""}}, width: 115},
+		column{field: "A", title: "Since", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},
 		column{field: "cluster", title: "Cluster", width: 80},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true})
 }

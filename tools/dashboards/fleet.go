@@ -35,8 +35,8 @@ func fleetNow() line {
 			orZero(nodes(onTCP), `gpufabric_probe_transport{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`), zero(bad), nil),
 		number(about{"Nodes slowed", "Nodes with a probe whose bandwidth is below its own baseline, confirmed by a second run.", "no baseline yet", 3, 4}, "none",
 			orZero(nodes(`gpufabric_probe_regressed{@node} == 1`), `gpufabric_probe_regressed{@node}`), zero(warning), nil),
-		number(about{"Nodes unknown", "Nodes where at least one check cannot tell, mostly for want of privilege or of a driver's answer. Unknown is neither good nor bad.", "no checks are known", 3, 4}, "none",
-			orZero(nodes(`gpufabric_check_unknown{@node} == 1`), `gpufabric_check_failed{@node}`), []step{{0, plainly}, {1, note}}, nil),
+		number(about{"Nodes unknown", "Nodes where at least one check cannot tell, mostly for want of privilege or of a driver's answer, or where the checks are switched off. Unknown is neither good nor bad.", "no checks are known", 3, 4}, "none",
+			orZero(nodes(`gpufabric_check_unknown{@node} == 1 or `+unchecked), `gpufabric_check_failed{@node}`), []step{{0, plainly}, {1, note}}, nil),
 	}
 }
 

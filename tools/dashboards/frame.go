@@ -19,6 +19,7 @@ const (
 	roceURL   = "/d/gpufabric-roce/gpu-fabric-roce-congestion"
 	probesURL = "/d/gpufabric-probes/gpu-fabric-nccl-probes"
 	keep      = "?var-datasource=${datasource}&${cluster:queryparam}"
+	keepRow   = "?var-datasource=${datasource}&var-cluster=${__data.fields." + site + "}" // in tables of many nodes
 )
 
 // variables are the same on all dashboards, so that links keep them. A site without the label cluster has no clusters to
@@ -32,7 +33,7 @@ func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 	query := func(name, label, description, values string, one bool) cog.Builder[dashboard.VariableModel] {
 		v := dashboard.NewQueryVariableBuilder(name).Label(label).Description(description).Datasource(source()).
 			Query(dashboard.StringOrMap{Map: map[string]any{"query": values, "refId": "StandardVariableQuery"}}).Definition(values).
-			Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortNaturalAsc).
+			Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortAlphabeticalAsc).
 			Multi(!one).IncludeAll(!one)
 		if !one {
 			v.AllValue(".*").Current(all)
@@ -85,9 +86,9 @@ func link(title, url string) map[string]any {
 	return map[string]any{"title": title, "url": url}
 }
 
-// toNode leads from a cell with the name of a node to its dashboard.
+// toNode leads from a cell with the name of a node to its dashboard: another cluster may have a node of that name.
 func toNode() map[string]any {
-	return link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")
+	return link("Node", nodeURL+keepRow+"&var-instance=${__value.raw}&${__url_time_range}")
 }
 
 // toPort leads from a cell with the name of an RDMA device to its dashboard, in a table that shows one node.
@@ -97,7 +98,7 @@ func toPort() map[string]any {
 
 // toPortOf does the same in a table of many nodes, which are in the column of that title.
 func toPortOf(column string) map[string]any {
-	return link("Port", portURL+keep+"&var-instance=${__data.fields."+column+"}&var-device=${__value.raw}&${__url_time_range}")
+	return link("Port", portURL+keepRow+"&var-instance=${__data.fields."+column+"}&var-device=${__value.raw}&${__url_time_range}")
 }
 
 // marks are what happened: when alerts began to fire, those of warnings only if the reader wants them, and changes of

@@ -55,7 +55,11 @@ func TestDevicesLeadToPorts(t *testing.T) {
 				if len(p.titles("instance")) > 0 {
 					node = "&var-instance=${__data.fields.Node}&"
 				}
-				if n++; !strings.HasPrefix(url, portURL+"?") || !strings.Contains(url, node) || !strings.Contains(url, "var-device=${__value.raw}&${__url_time_range}") {
+				device := "${__value.raw}"
+				if p.Title == "Open findings" { // a row has all devices of a problem
+					device = "${__data.fields." + first + "}"
+				}
+				if n++; !strings.HasPrefix(url, portURL+"?") || !strings.Contains(url, node) || !strings.Contains(url, "var-device="+device+"&${__url_time_range}") {
 					t.Errorf("%s: %s leads to %q, want the port of %s", where, title, url, node)
 				}
 			}
@@ -76,6 +80,23 @@ func TestDevicesLeadToPorts(t *testing.T) {
 	if n < 10 {
 		t.Errorf("only %d columns of devices", n)
 	}
+}
+
+// TestRailsLeadToPorts wants the link of a cell, whose value is the name of a device and its state, to have the name alone.
+func TestRailsLeadToPorts(t *testing.T) {
+	all, _ := shipped(t)
+	for _, m := range all {
+		for _, p := range m.flat() {
+			if p.Title != "Rails" {
+				continue
+			}
+			if url := p.linkOf(t, "^(rail .*|Other)$"); !strings.Contains(url, "&var-device=${__value.text}&") {
+				t.Errorf("%s/%s leads to %q", m.name, p.Title, url)
+			}
+			return
+		}
+	}
+	t.Error("no panel Rails")
 }
 
 // TestSilence wants tables of one node to say that its exporter is silent, instead of that all is well or switched off.

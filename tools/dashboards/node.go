@@ -130,9 +130,9 @@ func ports() panel {
 
 func qosChain(h uint32) panel {
 	rank := `0 * (gpufabric_roce_chain_consistent{@port} == 0) or 1 + 0 * gpufabric_roce_congestion_control{@port}`
-	return grid(about{"RoCE settings, from the traffic class to congestion control", "What NCCL asks for (traffic class), what packets carry (DSCP), which priority the NIC gives them, and what protects that priority. A contradiction on the way makes RoCE lose packets or wait behind other traffic. Ports with one come first.", "no RoCE port, or the collector roce is off", 24, h},
+	return grid(about{"RoCE settings, from the traffic class to congestion control", "What NCCL asks for (traffic class), what packets carry (DSCP), which priority the NIC gives them, and what protects that priority. A contradiction on the way makes RoCE lose packets or wait behind other traffic. Ports with one come first.", "no RDMA port is known, or the collectors roce and hca are off", 24, h},
 		[]string{
-			orSilent(worstFirst("device, port", "device", rank), "device"),
+			orSilent(worstFirst("device, port", "device", rank)+noRoCE(), "device"),
 			`max by (device, port) (gpufabric_roce_traffic_class{@port})`,
 			`max by (device, port) (gpufabric_roce_dscp{@port})`,
 			`max by (device, port) (gpufabric_roce_priority{@port})`,
@@ -157,7 +157,21 @@ func qosChain(h uint32) panel {
 		column{field: "E", title: "PFC", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 70},
 		column{field: "F", title: "ECN", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 70},
 		column{field: "I", title: "Lossless buffer", unit: "bytes", width: 120},
-		column{field: "mode", title: "Congestion is met by", none: "unknown", words: congestionModes()})
+		column{field: "mode", title: "Congestion is met by", none: "unknown", words: congestionModes()},
+		column{field: "why", title: "No RoCE settings"})
+}
+
+// noRoCE is a row for each kind of port that says why there are no settings.
+func noRoCE() string {
+	expr := `max by (link_layer) (gpufabric_hca_port_info{@port}) unless on () gpufabric_roce_congestion_control{@port}`
+	for _, w := range []struct{ layer, why string }{
+		{"ethernet", "the Ethernet ports do not tell them, or the collector roce is off"},
+		{"infiniband", "InfiniBand ports do not use RoCE"},
+		{"unspecified", "the ports are neither Ethernet nor InfiniBand, such as EFA: they do not use RoCE"},
+	} {
+		expr = `label_replace(` + expr + `, "why", "` + w.why + `", "link_layer", "` + w.layer + `")`
+	}
+	return "\nor max by (why) (" + expr + ")"
 }
 
 // ofGPU gives what is known by UUID the PCI address of the GPU, which is known without its driver, too.
@@ -205,7 +219,7 @@ func gpus() panel {
 		column{field: "rail", title: "Rail", width: 55},
 		column{field: "class", title: "Distance", none: "unknown", words: distances(), width: 75},
 		column{field: "D", title: "GPUDirect RDMA", words: words{"1": {"would be used", good}, "0": {"not used", bad}}, width: 125},
-		column{field: "path", title: "By", none: "-", width: 80},
+		column{field: "path", title: "By", none: "-", width: 90},
 		column{field: "reason", title: "Blocked by", none: "-"},
 		column{field: "G", title: "Busy", unit: "percentunit", width: 65},
 		column{field: "H", title: "NVLinks up", none: "none", width: 90},

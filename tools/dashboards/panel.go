@@ -129,10 +129,14 @@ const exporters = `(
 // silent are exporters that do not answer.
 const silent = exporters + ` == 0`
 
-// number is one figure, coloured by steps. Without data because no exporter answers it says so.
+// unchecked are nodes that answer and check nothing: the collector check is off there.
+const unchecked = `(gpufabric_node_info{@node} unless on (cluster, job, instance) gpufabric_scrape_collector_success{collector="check",@node})`
+
+// number is one figure, coloured by steps. Without data because no exporter answers, or none is known, it says so.
 func number(a about, unit, expr string, steps []step, w words) *dashboard.PanelBuilder {
-	expr += "\nor on () (max(" + silent + ") - 1 unless on () gpufabric_node_info{@node})"
-	return base("stat", a).Unit(unit).Mappings(w.with("-1", word{"exporter is silent", bad}).mappings()).Thresholds(thresholdsBuilder(thresholds(plainly, steps))).
+	expr += "\nor on () (max(" + silent + ") - 1 unless on () gpufabric_node_info{@node})\nor on () (vector(-2) unless on () gpufabric_node_info{@node})"
+	w = w.with("-1", word{"exporter is silent", bad}).with("-2", word{"no exporter known", unknown})
+	return base("stat", a).Unit(unit).Mappings(w.mappings()).Thresholds(thresholdsBuilder(thresholds(plainly, steps))).
 		Targets(targets(query("A", expr, "").Instant())).
 		Options(stat.Options{
 			ColorMode: common.BigValueColorModeValue, GraphMode: common.BigValueGraphModeNone, JustifyMode: common.BigValueJustifyModeAuto,

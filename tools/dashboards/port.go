@@ -70,7 +70,7 @@ func portIdentity() panel {
 		column{field: "device", title: "Device", width: 120},
 		column{field: "port", title: "Port", width: 45},
 		column{field: "role", title: "Role", words: roles(), width: 140},
-		column{field: "netdev", title: "Interface", width: 120},
+		column{field: "netdev", title: "Interface", width: 140},
 		column{field: "link_layer", title: "Link layer", width: 90},
 		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 140},
 		column{field: "board_id", title: "Board", width: 130},
@@ -90,7 +90,7 @@ or gpufabric_gpu_nic_distance{@port} unless on (cluster, job, instance, pci_addr
 func portFindings(t texts) panel {
 	found := `1000 * min by (severity, problem, runbook) (label_replace(` + open(`device=~"$device",`) + `, "runbook", "$1", "problem", "(.*)"))`
 	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. What is wrong leads to what it means and what to do. What is wrong with the whole node is on its dashboard.", "nothing found on this port", 12, 8},
-		[]string{orSilent(ranked(found), "problem")}, "Severity",
+		[]string{caveats(ranked(found))}, "Severity",
 		column{field: "rank", title: "Severity", words: ranks(), width: 85},
 		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
 		column{field: "A", title: "Since", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},

@@ -43,10 +43,10 @@ func railGrid() panel {
 		}.mappings()...)).
 		Targets(targets(query("A", expr, "").Instant().Format("table"))).
 		OverrideByName("Node", []dashboard.DynamicConfigValue{
-			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{toNode()}}, {Id: "custom.width", Value: 150},
+			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")}}, {Id: "custom.width", Value: 150},
 		}).
-		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 95}}).
-		OverrideByRegexp("^(rail .*|Other)$", []dashboard.DynamicConfigValue{{Id: "noValue", Value: " "}, {Id: "links", Value: []map[string]any{toPortOf("Node")}}})
+		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 110}}).
+		OverrideByRegexp("^(rail .*|Other)$", []dashboard.DynamicConfigValue{{Id: "noValue", Value: " "}, {Id: "links", Value: []map[string]any{link("Port", portURL+keep+"&var-instance=${__data.fields.Node}&var-device=${__value.text}&${__url_time_range}")}}})
 	place, names := map[string]int{header: 0, findings: 1, other: mostRails + 2}, map[string]string{header: "Node", findings: "Findings", other: "Other"}
 	for i := range mostRails {
 		rail := strconv.Itoa(i)

@@ -53,9 +53,13 @@ func worstFirst(by, label, rank string) string {
 	return `sum by (` + by + `, ` + order + `) (label_join(` + key + `, "` + order + `", " ", "rank", "key"))`
 }
 
-// orSilent gives a table one row that says so where the exporter is silent. label is that of the first column.
+// orSilent gives a table one row that says so where the exporter is silent, or no exporter is known. label is that of the first column.
 func orSilent(expr, label string) string {
-	return expr + "\nor label_replace(" + absent(sortedFirst) + " + 0 * max(" + silent + ") unless on () gpufabric_node_info{@node}, \"" + label + "\", \"exporter silent\", \"\", \"\")"
+	said := func(expr, text string) string {
+		return "\nor label_replace(" + expr + " unless on () gpufabric_node_info{@node}, \"" + label + "\", \"" + text + "\", \"\", \"\")"
+	}
+	return expr + said(absent(sortedFirst)+" + 0 * max("+silent+")", "exporter silent") +
+		said("vector("+absent(sortedFirst)+") unless on () "+silent, "no exporter")
 }
 
 // What stands for a value that is absent in the column by which a table is sorted: Grafana puts absent values first.
@@ -71,12 +75,31 @@ func orElse(expr, rows string, value float64) string {
 
 func absent(value float64) string { return fmt.Sprintf("%.0f", value) }
 
+// site is the title of a hidden column with the cluster of each row for links, or All where series have no label cluster:
+// Grafana has no column of a label that no series has.
+const site = "Site"
+
+// first is the title of a hidden column with one value of a column that has all, for its link.
+const first = "First"
+
+// withSites gives rows the column site if links want it.
+func withSites(exprs []string, columns []column) ([]string, []column) {
+	wanted := func(c column) bool { return c.link != nil && strings.Contains(c.link["url"].(string), keepRow) }
+	if !slices.ContainsFunc(columns, wanted) {
+		return exprs, columns
+	}
+	exprs = slices.Clone(exprs)
+	exprs[0] = `label_replace(label_replace(` + exprs[0] + `, "site", "All", "", ""), "site", "$1", "cluster", "(.+)")`
+	return exprs, append(slices.Clone(columns), column{field: "site", title: site, hidden: true})
+}
+
 func (c column) value() bool { return len(c.field) == 1 && c.field[0] >= 'A' && c.field[0] <= 'Z' }
 
 // grid is a table of what queries say now. Rows of several queries that agree in all labels they share become one.
 // The first query has all rows: where it alone has data Grafana calls its value Value, otherwise Value #A. What no column
 // shows is left out. sort is the title of a column; largest first with a minus before it.
 func grid(a about, exprs []string, sort string, columns ...column) *dashboard.PanelBuilder {
+	exprs, columns = withSites(exprs, columns)
 	p := base("table", a).Unit("none").
 		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeAuto), Filterable: new(false)}).
 		Thresholds(thresholdsBuilder(thresholds(plainly, nil)))
@@ -105,13 +128,18 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 			if grouped != nil {
 				field = grouped.add(c, field)
 			}
+			if c.all && c.link != nil { // which can lead to one only
+				one := c.field + " (firstNotNull)"
+				place[one], names[one] = i, first
+				p.OverrideByName(first, column{hidden: true}.properties())
+			}
 			place[field], names[field] = i, c.title
 		}
 		if c.number {
 			numbers = append(numbers, map[string]any{"targetField": c.field, "destinationType": "number"})
 		}
 		for _, value := range []float64{sortedLast, sortedFirst} {
-			if c.value() && strings.Contains(exprs[c.field[0]-'A'], "or "+absent(value)+" ") {
+			if c.value() && strings.Contains(exprs[c.field[0]-'A'], absent(value)) {
 				c.words = c.words.with(absent(value), word{c.none, plainly})
 			}
 		}
@@ -153,7 +181,12 @@ func (g grouping) add(c column, field string) string {
 	calc := ""
 	switch {
 	case c.all:
-		calc = "uniqueValues"
+		calcs := []string{"uniqueValues"}
+		if c.link != nil {
+			calcs = append(calcs, "firstNotNull")
+		}
+		g[field] = map[string]any{"operation": "aggregate", "aggregations": calcs}
+		return field + " (uniqueValues)"
 	case c.value():
 		calc = "min"
 	default:

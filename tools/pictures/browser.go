@@ -36,8 +36,15 @@ const (
 
 // panelState is a panel as a page shows it.
 type panelState struct {
-	Title   string `json:"title"`
-	Problem string `json:"problem"` // what the panel shows instead of data, or nothing
+	Title   string      `json:"title"`
+	Problem string      `json:"problem"` // what the panel shows instead of data, or nothing
+	Links   []linkState `json:"links"`
+}
+
+// linkState is a link of a panel.
+type linkState struct {
+	Text string `json:"text"`
+	To   string `json:"to"` // URL
 }
 
 // pageState is a page of Grafana.
@@ -64,7 +71,7 @@ func findBrowser(name string) (string, error) {
 func openBrowser(ctx context.Context, program string) (_ context.Context, cancel func(), err error) {
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(program), chromedp.DisableGPU,
 		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("lang", "en-US"),
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"))
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND , EXCLUDE 127.*"))
 	ctx, ended := chromedp.NewExecAllocator(ctx, options...)
 	ctx, closed := chromedp.NewContext(ctx)
 	cancel = func() { closed(); ended() }
@@ -94,7 +101,7 @@ func shootAll(ctx context.Context, o *options, boards []board, s span, grafana, 
 		path := filepath.Join(o.out, b.name+".png")
 		page, err := shoot(ctx, b.address(grafana, s), o.width, b.height(), b.titles)
 		if err == nil {
-			err = page.write(path)
+			err = errors.Join(page.write(path), lost(page.Panels, boards))
 		}
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("dashboard %s: %w", b.name, err))

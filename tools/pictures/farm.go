@@ -64,7 +64,7 @@ func startFarm(ctx context.Context, o *options, all *programs) (*farm, error) {
 	fmt.Fprintf(&config, "global: {scrape_interval: 15s, scrape_timeout: 14s, evaluation_interval: 15s}\nrule_files: [%s]\n", strconv.Quote(rules))
 	config.WriteString("scrape_configs:\n  - job_name: gpufabric\n    static_configs:\n")
 	for _, n := range nodes() {
-		address, err := freeAddress()
+		address, err := all.address()
 		if err != nil {
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func startFarm(ctx context.Context, o *options, all *programs) (*farm, error) {
 	if err := os.WriteFile(path, []byte(config.String()), 0o600); err != nil {
 		return nil, err
 	}
-	address, err := freeAddress()
+	address, err := all.address()
 	if err != nil {
 		return nil, err
 	}

@@ -109,7 +109,7 @@ func startGrafana(ctx context.Context, home, dashboards, prometheus string, boar
 			return "", err
 		}
 	}
-	address, err := freeAddress()
+	address, err := all.address()
 	if err != nil {
 		return "", err
 	}

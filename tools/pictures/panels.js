@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The panels of a page of Grafana: their titles, what they show instead of data, and where the last panel or closed row ends.
+// The panels of a page of Grafana: their titles, what they show instead of data, their links as a browser follows them, and
+// where the last panel or closed row ends.
 (() => {
   const header = 'data-testid Panel header ';
   // 9.3 marks the header within the section, 10 and later the section itself; "Panel" has no title.
@@ -19,7 +20,8 @@
     } else if (!section.querySelector(content)) {
       problem = 'shows nothing: its data source or type is missing';
     }
-    return { title: named?.dataset.testid.slice(header.length) ?? '', problem };
+    const links = Array.from(section.querySelectorAll('a[href]'), a => ({ text: a.innerText.trim(), to: a.href }));
+    return { links, title: named?.dataset.testid.slice(header.length) ?? '', problem };
   });
   const rows = document.querySelectorAll('[data-testid="dashboard-row-container"]');
   const bottom = Math.max(0, ...[...sections, ...rows].map(e => Math.ceil(e.getBoundingClientRect().bottom)));

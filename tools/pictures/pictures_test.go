@@ -64,7 +64,8 @@ func standIn(role string, args []string) error {
 		if err != nil {
 			return err
 		}
-		*address = "127.0.0.1:" + regexp.MustCompile(`http_port = (\d+)`).FindStringSubmatch(string(ini))[1]
+		found := regexp.MustCompile(`http_addr = (.+)\nhttp_port = (.+)\n`).FindStringSubmatch(string(ini))
+		*address = net.JoinHostPort(found[1], found[2])
 	}
 	return http.ListenAndServe(*address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -321,6 +322,7 @@ func TestRun(t *testing.T) {
 	}{
 		"pictures":      {section("Ports", full) + section("GPUs", full), nil, ""},
 		"panel fails":   {section("Ports", full) + section("GPUs", `<div role="alert">parse error</div>`), nil, `dashboard fleet: panel "GPUs": shows "parse error"`},
+		"link astray":   {section("Ports", full) + section("GPUs", full+`<a href="/d/none/x?var-instance=gpu-01">gpu-01</a>`), nil, `dashboard fleet: panel "GPUs": link "gpu-01" to`},
 		"exporter ends": {"", func(a []string, dir string) []string { return append(a, "-exporter="+failing(t, dir)) }, "no such scenario"},
 		"Grafana ends": {"", func(a []string, dir string) []string {
 			os.Rename(failing(t, dir), dir+"/grafana/bin/grafana")
@@ -435,5 +437,36 @@ func TestCancelled(t *testing.T) {
 	time.AfterFunc(time.Second, cancel)
 	if err := run(ctx, append(args, "-collect=1h"), io.Discard); err == nil {
 		t.Error("no error")
+	}
+}
+
+// TestAddresses wants addresses that no other run and nothing that asks for any port gets: what is started a second later
+// would find its port taken.
+func TestAddresses(t *testing.T) {
+	a, b := newPrograms(t.TempDir()), newPrograms(t.TempDir())
+	all := map[string]bool{}
+	for range 20 {
+		for _, p := range []*programs{a, b} {
+			address, err := p.address()
+			if err != nil {
+				t.Fatal(err)
+			}
+			host, port, err := net.SplitHostPort(address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, _ := strconv.Atoi(port); all[address] || host != p.host || a.host == b.host || n >= firstEphemeral || !net.ParseIP(host).IsLoopback() {
+				t.Errorf("address %s of runs at %s and %s", address, a.host, b.host)
+			}
+			all[address] = true
+		}
+	}
+	next := ":" + strconv.Itoa(a.port+1)
+	taken, err := net.Listen("tcp4", next) // another program may have it: then it is taken, too
+	if err == nil {
+		defer taken.Close()
+	}
+	if address, err := a.address(); err != nil || strings.HasSuffix(address, next) {
+		t.Errorf("address %s, %v; want a port after %s, which is taken", address, err, next)
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -23,11 +25,22 @@ type programs struct {
 	dir     string
 	running []*exec.Cmd
 	ended   chan string // their names, as they end
+
+	host string // address of loopback that no other run has
+	port int    // the last one that was given to a program
 }
 
 const most = 64 // programs
 
-func newPrograms(dir string) *programs { return &programs{dir: dir, ended: make(chan string, most)} }
+// Ports of programs are above firstPort and below those that the kernel chooses where a process asks for any port (Linux's
+// default of net.ipv4.ip_local_port_range).
+const firstPort, firstEphemeral = 20000, 32768
+
+func newPrograms(dir string) *programs {
+	// One of the 16 million addresses of loopback: that two runs choose the same is out of the question.
+	host := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	return &programs{dir: dir, ended: make(chan string, most), host: host, port: firstPort}
+}
 
 // start starts a program. env is added to the environment.
 func (p *programs) start(name string, env []string, program string, args ...string) error {
@@ -108,14 +121,22 @@ func (p *programs) stop() {
 	p.running = nil
 }
 
-// freeAddress returns an address of loopback that nothing listens on.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+// address returns an address for a program to listen on. No other process takes it before the program does: the host is of
+// this run alone, and the kernel does not choose such a port by itself. Ports on which something listens on all addresses
+// are left out.
+func (p *programs) address() (string, error) {
+	for p.port < firstEphemeral-1 {
+		p.port++
+		address := net.JoinHostPort(p.host, strconv.Itoa(p.port))
+		l, err := net.Listen("tcp", address)
+		if err == nil {
+			return address, l.Close()
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return "", err
+		}
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return "", fmt.Errorf("no port of %s is free", p.host)
 }
 
 // get returns the body of an HTTP answer, of 1 MiB at most. Any status but 200 is an error.

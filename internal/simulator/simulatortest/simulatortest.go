@@ -43,7 +43,7 @@ func Watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.
 			t.Fatal(err)
 		}
 		ob, err := observer.New(observer.Options{
-			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(),
+			Sysfs: tree.Sysfs(), Procfs: tree.Procfs(), Rootfs: tree.Rootfs(), Ethernet: tree.Ethernet(), GPUs: tree.GPUs(), Ranks: tree.Ranks(),
 			Policy: c.Policy, NCCL: c.NCCL, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package jobs is the command jobs: it says of each training job on this host, or on a simulated node, whether NCCL moves its data
+// over RDMA or over TCP.
+package jobs
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/site"
+)
+
+// What jobs exits with, as check.
+const (
+	exitGood      = command.OK // each job uses RDMA or needs no network, and nothing is wrong with its settings
+	exitFailed    = 1          // a job uses TCP, or is misconfigured
+	exitUndecided = 2          // of a job it could not be told
+)
+
+// looking is one call of the command.
+type looking struct {
+	site *site.Site
+	log  *logging.Flags
+
+	json     bool
+	watch    bool
+	interval time.Duration
+	scenario *simulator.Scenario // nil: this host
+}
+
+// New returns the command.
+func New(s *site.Site, log *logging.Flags) *command.Command {
+	k := &looking{site: s, log: log}
+	return &command.Command{
+		Name: "jobs", Help: "Show the jobs that use the GPUs of this node, and whether NCCL moves their data over RDMA or TCP. Exit code 0: RDMA, or no need of it; 1: a job uses TCP or is misconfigured; 2: the transport of a job is unknown; 3: the command line or the configuration is wrong.",
+		Define: func(f *command.Flags) {
+			f.Output(&k.json)
+			f.Add("interval", "Time between the two readings that are compared, 2s to 1m.", command.Into(&k.interval, parseInterval)).Default("5s")
+			f.Switch("watch", "Print the jobs after each interval until interrupted. With --output=json, one line for each.", &k.watch)
+			site.AddScenario(f, &k.scenario)
+		},
+		Takes:  []command.Group{&s.Config, log, &s.Devices},
+		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
+		Run:    k.run,
+	}
+}
+
+func parseInterval(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 2*time.Second || d > time.Minute {
+		return 0, errors.New("expected a duration from 2s to 1m such as 5s")
+	}
+	return d, nil
+}
+
+func (k *looking) run(ctx context.Context, c *command.Call) int {
+	jobs, err := k.follow(ctx, c)
+	if err != nil {
+		return c.Fail(err)
+	}
+	return exitOf(jobs)
+}
+
+// follow prints the jobs as they are after two readings, or after each further one until ctx ends.
+func (k *looking) follow(ctx context.Context, c *command.Call) (job.Jobs, error) {
+	look, _, done, err := k.site.Open(k.scenario, k.log.Logger(c.Stderr))
+	if err != nil {
+		return job.Jobs{}, err
+	}
+	defer done()
+	var tracker job.Tracker
+	tick := time.NewTicker(k.interval)
+	defer tick.Stop()
+	for further := time.Duration(0); ; further += k.interval {
+		n, err := look(ctx, job.Wants, further)
+		if err != nil {
+			return job.Jobs{}, k.unlessWatched(err)
+		}
+		jobs := tracker.Update(n)
+		if further > 0 {
+			if err := write(c.Stdout, k.json, k.watch, jobs); err != nil || !k.watch {
+				return jobs, err
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return jobs, k.unlessWatched(ctx.Err())
+		}
+	}
+}
+
+// unlessWatched is the error, unless it is that somebody who watched has seen enough.
+func (k *looking) unlessWatched(err error) error {
+	if k.watch && errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// exitOf is the exit code for these jobs. Findings of severity info do not count.
+func exitOf(jobs job.Jobs) int {
+	failed := func(j job.Job) bool {
+		return j.Verdict.Fallback() || slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return f.Severity.AtLeast(diagnose.Warning) })
+	}
+	switch {
+	case slices.ContainsFunc(jobs.List, failed):
+		return exitFailed
+	case !jobs.Known, jobs.Dropped > 0, slices.ContainsFunc(jobs.List, func(j job.Job) bool { return j.Verdict.Transport == job.Unknown }):
+		return exitUndecided
+	}
+	return exitGood
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+)
+
+const (
+	leastMemlock = 1 << 30 // bytes; NCCL registers buffers of this order
+	fullBAR1     = 0.95
+	maxFindings  = 32
+)
+
+// findings are what is wrong with a job beside its transport.
+func (t *Tracker) findings(n *fabric.Node, j *Job, e *evidence, next map[processID]*tracked) []Finding {
+	byRule := map[Rule]*Finding{}
+	add := func(rule Rule, severity diagnose.Severity, pid int, format string, args ...any) {
+		f := byRule[rule]
+		if f == nil {
+			f = &Finding{Rule: rule, Severity: severity, Text: fmt.Sprintf(format, args...)}
+			byRule[rule] = f
+		}
+		if !slices.Contains(f.PIDs, pid) {
+			f.PIDs = append(f.PIDs, pid)
+		}
+	}
+	rails := activeRails(n)
+	for _, r := range e.ranks {
+		keep := next[r.id()]
+		if keep.settled.shown.Reason == NoCommunicator && r.busy == yes && expectsNCCL(r.RankCandidate) {
+			add(RuleNoCommunicator, diagnose.Info, r.PID, "its GPUs are busy, and it shows no NCCL communicator: it may use another back end, such as Gloo")
+		}
+		if d, known := r.Devices.Get(); known && d.Uverbs == 0 && e.spans() && len(rails) > 0 && !e.devices.moved && !wayOf(r, e.devices).byDesign() {
+			add(RuleNoDevices, diagnose.Warning, r.PID, "its mount namespace has no /dev/infiniband/uverbs*: it cannot use RDMA, and the node has %d active RDMA ports", len(rails))
+		}
+		if l, known := r.Limits.Get(); known && l.Memlock < leastMemlock && e.spans() && keep.settled.shown.Transport != RDMA && len(rails) > 0 {
+			add(RuleMemlock, diagnose.Warning, r.PID, "it may lock %d bytes of memory (RLIMIT_MEMLOCK): memory regions of RDMA fail without CAP_IPC_LOCK", l.Memlock)
+		}
+		if far := withoutNearest(n, r, rails); far != "" && e.spans() {
+			add(RuleAlignment, diagnose.Warning, r.PID, "%s", far)
+		}
+		if keep.grown.leaks() {
+			add(RuleGrowing, diagnose.Warning, r.PID, "its verbs contexts grew in %d readings and never fell, to %d: communicators are made again and not destroyed", keep.grown.steps, keep.grown.contexts)
+		}
+		for _, uuid := range r.gpus {
+			if g := gpuOf(n, uuid); g != nil {
+				if m, known := g.BAR1.Get(); known && m.Total > 0 && float64(m.Used) >= fullBAR1*float64(m.Total) {
+					add(RuleBAR1, diagnose.Warning, r.PID, "%d of %d bytes of BAR1 of %s are in use: registrations for GPUDirect RDMA fail when it is full", m.Used, m.Total, uuid)
+				}
+			}
+		}
+		for _, f := range t.settings(n, r.RankCandidate) {
+			add(f.Rule, f.Severity, r.PID, "%s", f.Text)
+		}
+	}
+	differing(e.ranks, add)
+	var list []Finding
+	for _, f := range byRule {
+		slices.Sort(f.PIDs)
+		list = append(list, *f)
+	}
+	slices.SortFunc(list, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Severity.Rank(), b.Severity.Rank()), cmp.Compare(a.Rule, b.Rule))
+	})
+	return list[:min(len(list), maxFindings)]
+}
+
+// expectsNCCL tells that a process is one of several ranks, or has NCCL.
+func expectsNCCL(c *fabric.RankCandidate) bool {
+	return c.Workload.Or(fabric.Workload{}).Ranks > 1 || c.Maps.Or(fabric.MappedFiles{}).NCCL != ""
+}
+
+// activeRails are the devices that have an active port of role compute.
+func activeRails(n *fabric.Node) []string {
+	var list []string
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		if slices.ContainsFunc(h.Ports, func(p fabric.Port) bool {
+			return p.Role.Or("") == fabric.RoleCompute && p.State.Or("") == fabric.PortActive
+		}) {
+			list = append(list, h.Name)
+		}
+	}
+	return list
+}
+
+// withoutNearest says which of its GPUs a rank has without one of the NICs that are nearest; empty: none, or not known. NCCL opens
+// all devices that it may use.
+func withoutNearest(n *fabric.Node, r *observed, rails []string) string {
+	verbs, known := r.Verbs.Get()
+	if !known || verbs.Contexts == 0 {
+		return ""
+	}
+	for _, uuid := range r.gpus {
+		g := gpuOf(n, uuid)
+		if g == nil || g.Address == "" {
+			continue
+		}
+		i := slices.IndexFunc(n.PCI.Rails, func(r fabric.Rail) bool { return strings.EqualFold(r.GPU, g.Address) })
+		if i < 0 || n.PCI.Rails[i].Distance.State != fabric.OK {
+			continue
+		}
+		near := slices.DeleteFunc(slices.Clone(n.PCI.Rails[i].Nearest), func(d string) bool { return !slices.Contains(rails, d) })
+		if len(near) > 0 && !slices.ContainsFunc(near, func(d string) bool { return slices.Contains(verbs.Devices, d) }) {
+			return fmt.Sprintf("%s is nearest to %s, which the rank has not opened: it uses %s", uuid, deviceNames(near), deviceNames(verbs.Devices))
+		}
+	}
+	return ""
+}
+
+// differing compares the ranks of a job on the node with each other.
+func differing(ranks []*observed, add func(rule Rule, severity diagnose.Severity, pid int, format string, args ...any)) {
+	var first *observed
+	for _, r := range ranks {
+		version := r.Maps.Or(fabric.MappedFiles{}).Version
+		switch {
+		case version == "":
+		case first == nil:
+			first = r
+		case first.Maps.Value.Version != version:
+			add(RuleVersions, diagnose.Warning, r.PID, "ranks of the job have NCCL %s and %s", clean(first.Maps.Value.Version, maxCommand), clean(version, maxCommand))
+		}
+	}
+	first = nil
+	for _, r := range ranks {
+		if r.Settings.State != fabric.OK {
+			continue
+		}
+		if first == nil {
+			first = r
+			continue
+		}
+		if name := difference(first.Settings.Value, r.Settings.Value); name != "" {
+			add(RuleSettings, diagnose.Warning, r.PID, "ranks of the job differ in %s", name)
+		}
+	}
+}
+
+// perRank are variables that may differ between the ranks of a job.
+var perRank = []string{"NCCL_DEBUG", "NCCL_DEBUG_FILE", "NCCL_HOSTID", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE", "NCCL_IGNORE_CPU_AFFINITY"}
+
+// difference names a variable that two ranks have differently; empty: none.
+func difference(a, b []fabric.NCCLVariable) string {
+	for _, pair := range [][2][]fabric.NCCLVariable{{a, b}, {b, a}} {
+		for _, v := range pair[0] {
+			if slices.Contains(perRank, v.Name) || !strings.HasPrefix(v.Name, "NCCL_") {
+				continue
+			}
+			same := func(o fabric.NCCLVariable) bool { return o.Name == v.Name && o.Value == v.Value }
+			if !slices.ContainsFunc(pair[1], same) {
+				return clean(v.Name, maxName)
+			}
+		}
+	}
+	return ""
+}

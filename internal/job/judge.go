@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// evidence is what one reading, and what was compared with the one before, says of a job on the node.
+type evidence struct {
+	ranks []*observed
+	// sent and received went between ephemeral ports to hosts with quiet connections, added up over the ranks.
+	sent, received float64
+	bootstrap      map[netip.Addr]bool // hosts with quiet connections
+	size           int                 // ranks on all nodes, as stated
+	devices        devices
+}
+
+// observed is a rank at one reading.
+type observed struct {
+	*process
+	interval
+	gpus   []string
+	domain bool // its GPUs are in an NVLink domain of several nodes
+}
+
+// devices is what RDMA devices of the node carried between two readings.
+type devices struct {
+	rates    traffic                             // bytes per second
+	users    func(device string) map[string]bool // names of the jobs that have contexts on it
+	efa      func(device string) bool
+	byName   func(device string) bool // the node has it
+	moved    bool                     // another network namespace has some
+	compared bool
+}
+
+// gather adds up what the ranks of a job did.
+func (e *evidence) gather() {
+	e.bootstrap = map[netip.Addr]bool{}
+	for _, r := range e.ranks {
+		for host, f := range r.peers {
+			e.bootstrap[host] = e.bootstrap[host] || f.quiet
+		}
+	}
+	for _, r := range e.ranks {
+		sent, received := e.exchanged(r)
+		e.sent, e.received = e.sent+sent, e.received+received
+	}
+}
+
+// exchanged is what a rank sent to and received from hosts of the job.
+func (e *evidence) exchanged(r *observed) (sent, received float64) {
+	for host, f := range r.peers {
+		if e.bootstrap[host] {
+			sent, received = sent+f.sent, received+f.received
+		}
+	}
+	return sent, received
+}
+
+// spans tells that the job has ranks on other nodes.
+func (e *evidence) spans() bool { return len(e.bootstrap) > 0 || e.size > len(e.ranks) }
+
+// verdictOf judges a rank.
+func (e *evidence) verdictOf(r *observed) Verdict {
+	switch {
+	case r.sign == signNone:
+		return Verdict{Transport: Unknown, Reason: NoCommunicator, Evidence: []string{"no RAS listener, no /dev/shm/nccl-* segment and no verbs context"}}
+	case !r.compared:
+		return Verdict{Transport: Unknown, Reason: FirstReading}
+	}
+	rdma := e.rdmaOf(r)
+	sent, received := e.exchanged(r)
+	overTCP := comparable(e.sent, e.received) && max(sent, received) >= dataRate
+	if !overTCP && r.sockets.State != fabric.OK && r.ownNet {
+		overTCP = comparable(r.netSent, r.netReceived)
+	}
+	switch {
+	case overTCP && rdma.carried && rdma.queuePairs > 0:
+		return Verdict{Transport: Mixed, Way: wayOf(r, e.devices), Evidence: slices.Concat(e.tcpEvidence(r), rdma.evidence)}
+	case overTCP:
+		return e.tcpVerdict(r, rdma)
+	case rdma.carried && rdma.queuePairs != 0:
+		return e.rdmaVerdict(r, rdma)
+	}
+	return e.quietVerdict(r, rdma)
+}
+
+// rdmaUse is what a rank has of RDMA.
+type rdmaUse struct {
+	has        answer
+	devices    []string // those that carried data
+	carried    bool
+	known      bool // counters of all of its devices
+	moved      bool
+	shared     bool // another job has contexts on them
+	queuePairs int  // -1: not known
+	evidence   []string
+}
+
+func (e *evidence) rdmaOf(r *observed) rdmaUse {
+	u := rdmaUse{has: hasVerbs(r.RankCandidate), queuePairs: -1, known: e.devices.compared}
+	verbs, read := r.Verbs.Get()
+	if u.has != yes {
+		return u
+	}
+	if !read || verbs.Contexts == 0 { // it has descriptors, and the kernel does not show whose contexts they are
+		u.known, u.moved = false, read || e.devices.moved
+		u.evidence = append(u.evidence, fmt.Sprintf("%d uverbs descriptors whose devices are not seen", len(r.Files.Value.Uverbs)))
+		return u
+	}
+	u.queuePairs = verbs.QueuePairs
+	rate := 0.0
+	for _, device := range verbs.Devices {
+		v, counted := e.devices.rates[device]
+		u.known = u.known && counted
+		u.moved = u.moved || !e.devices.byName(device)
+		u.shared = u.shared || len(e.devices.users(device)) > 1
+		rate += v
+		if v >= quietRate {
+			u.devices = append(u.devices, device)
+		}
+	}
+	u.carried = rate >= dataRate
+	u.evidence = append(u.evidence, fmt.Sprintf("%d verbs contexts, %d queue pairs", verbs.Contexts, verbs.QueuePairs))
+	if e.devices.compared {
+		u.evidence = append(u.evidence, fmt.Sprintf("%s carried %s", deviceNames(verbs.Devices), rateText(rate)))
+	}
+	return u
+}
+
+// tcpVerdict is that of a rank whose sockets carry its data.
+func (e *evidence) tcpVerdict(r *observed, rdma rdmaUse) Verdict {
+	v := Verdict{Transport: TCP, Way: WaySocket, Evidence: append(e.tcpEvidence(r), rdma.evidence...)}
+	way := wayOf(r, e.devices)
+	if way.byDesign() {
+		v.Way = way
+		v.Evidence = append(v.Evidence, string(way)+" is loaded: TCP is how it works")
+		return v
+	}
+	v.Cause = causeOf(r, way, e.devices)
+	v.Confirmed = r.busy == yes && rdma.has == no && r.sign == signStrong && r.sockets.State == fabric.OK &&
+		r.Maps.State == fabric.OK && r.Settings.State == fabric.OK && comparable(e.sent, e.received)
+	switch {
+	case rdma.has == no:
+		v.Evidence = append(v.Evidence, "no uverbs descriptor and no verbs context")
+	case r.Files.State != fabric.OK:
+		v.Evidence = append(v.Evidence, "its descriptors could not be read: "+string(r.Files.Meta().Reason))
+	case !r.Files.Value.Complete:
+		v.Evidence = append(v.Evidence, "not all of its descriptors could be read")
+	}
+	if r.sign != signStrong {
+		v.Evidence = append(v.Evidence, "it may be Gloo: no sign is certain of a communicator")
+	}
+	return v
+}
+
+func (e *evidence) tcpEvidence(r *observed) []string {
+	if r.sockets.State != fabric.OK {
+		return []string{fmt.Sprintf("interfaces of its network namespace sent %s and received %s", rateText(r.netSent), rateText(r.netReceived))}
+	}
+	hosts := 0
+	for host := range r.peers {
+		if e.bootstrap[host] {
+			hosts++
+		}
+	}
+	sent, received := e.exchanged(r)
+	return []string{fmt.Sprintf("its sockets sent %s and received %s, those of its job here %s and %s, to %d hosts of the bootstrap",
+		rateText(sent), rateText(received), rateText(e.sent), rateText(e.received), hosts)}
+}
+
+// rdmaVerdict is that of a rank whose devices carry data and whose sockets do not.
+func (e *evidence) rdmaVerdict(r *observed, rdma rdmaUse) Verdict {
+	sent, received := e.exchanged(r)
+	quiet := r.sockets.State == fabric.OK && !comparable(sent, received)
+	v := Verdict{Transport: RDMA, Way: wayOf(r, e.devices), Evidence: rdma.evidence}
+	v.Confirmed = rdma.queuePairs > 0 && !rdma.shared && quiet
+	switch {
+	case rdma.shared:
+		v.Evidence = append(v.Evidence, "another job has contexts on its devices: whose data they carried cannot be told")
+	case r.sockets.State != fabric.OK:
+		v.Evidence = append(v.Evidence, "its sockets are not seen: "+string(r.sockets.Reason))
+	}
+	return v
+}
+
+// quietVerdict is that of a rank that was not seen to move data to other nodes.
+func (e *evidence) quietVerdict(r *observed, rdma rdmaUse) Verdict {
+	unknown := func(why Reason) Verdict { return Verdict{Transport: Unknown, Reason: why, Evidence: rdma.evidence} }
+	because := func(m fabric.Meta) Verdict {
+		if m.Reason == fabric.ReasonPrivilege {
+			return unknown(Privilege)
+		}
+		return unknown(Unreadable)
+	}
+	switch {
+	case r.busy == no:
+		return unknown(Idle)
+	case r.Files.State != fabric.OK && rdma.has != yes:
+		return because(r.Files.Meta())
+	case rdma.has == yes && rdma.moved:
+		return unknown(Moved)
+	case rdma.has == yes && !rdma.known:
+		return unknown(Unreadable)
+	case r.sockets.State != fabric.OK && !r.ownNet:
+		return because(r.sockets)
+	case r.sockets.State == fabric.OK && !e.spans() && r.busy == yes:
+		return Verdict{Transport: Local, Confirmed: r.sign == signStrong && e.size > 0, Evidence: append(rdma.evidence, "no connections of the bootstrap to other hosts")}
+	case r.busy == unclear:
+		return unknown(Unreadable)
+	}
+	if sent, received := e.exchanged(r); max(sent, received) >= quietRate || len(rdma.devices) > 0 {
+		return unknown(LittleTraffic)
+	}
+	if r.domain {
+		return Verdict{Transport: Local, Evidence: append(rdma.evidence, "its GPUs are in an NVLink domain of several nodes, and nothing else carried data")}
+	}
+	return unknown(NoTraffic)
+}
+
+// wayOf tells which part of NCCL, or plugin, a rank uses for RDMA, from the plugins that it has mapped and from its settings.
+func wayOf(r *observed, d devices) Way {
+	maps, verbs := r.Maps.Or(fabric.MappedFiles{}), r.Verbs.Or(fabric.VerbsUse{})
+	for _, v := range r.Settings.Or(nil) {
+		switch {
+		case strings.HasPrefix(v.Name, "NCCL_FASTRAK_"):
+			return WayFasTrak
+		case strings.HasPrefix(v.Name, "NCCL_GPUDIRECTTCPX_"):
+			return WayTCPX
+		case v.Name == "NCCL_NET" && strings.EqualFold(v.Value, "gIB"):
+			return WayGIB
+		}
+	}
+	way := WayVerbs
+	for _, p := range maps.Plugins {
+		switch p = strings.ToLower(p); {
+		case strings.Contains(p, "fastrak"), strings.Contains(p, "tcpxo"):
+			return WayFasTrak
+		case strings.Contains(p, "tcpx"):
+			return WayTCPX
+		case strings.Contains(p, "gib/"), strings.Contains(p, "-gib"):
+			return WayGIB
+		case strings.Contains(p, "ofi"), strings.Contains(p, "efa"):
+			way = WayEFA
+		case strings.Contains(p, "ucx"):
+			way = WayUCX
+		case strings.Contains(p, "hpcx"), strings.Contains(p, "rdma-sharp"), strings.Contains(p, "ibext"):
+			way = WayIBext
+		case way == WayVerbs:
+			way = WayPlugin
+		}
+	}
+	if slices.ContainsFunc(verbs.Devices, d.efa) {
+		return WayEFA
+	}
+	return way
+}
+
+// causeOf tells why a rank uses sockets, as far as that can be seen.
+func causeOf(r *observed, way Way, d devices) Cause {
+	number := func(name string) (int64, bool) {
+		for _, v := range r.Settings.Or(nil) {
+			if v.Name == name {
+				return v.Number, v.IsNumber
+			}
+		}
+		return 0, false
+	}
+	maps, mapped := r.Maps.Get()
+	offered, seen := r.Devices.Get()
+	switch off, set := number("NCCL_IB_DISABLE"); {
+	case seen && offered.Uverbs == 0 && d.compared && len(d.rates) > 0:
+		return CauseNoDevices
+	case set && off != 0:
+		return CauseDisabled
+	case slices.ContainsFunc(r.Settings.Or(nil), func(v fabric.NCCLVariable) bool {
+		return v.Name == "NCCL_NET" && strings.EqualFold(v.Value, "Socket")
+	}):
+		return CauseSocketSelected
+	case mapped && !maps.Verbs:
+		return CauseNoLibrary
+	case way != WayVerbs && way != WayPlugin:
+		return CausePlugin
+	case d.compared && len(d.rates) == 0:
+		return CauseNoPort
+	}
+	return CauseNone
+}
+
+func rateText(v float64) string {
+	for _, u := range []struct {
+		from float64
+		unit string
+	}{{1e9, "GB/s"}, {1e6, "MB/s"}, {1e3, "kB/s"}} {
+		if v >= u.from {
+			return fmt.Sprintf("%.1f %s", v/u.from, u.unit)
+		}
+	}
+	return fmt.Sprintf("%.0f B/s", v)
+}
+
+// deviceNames names a few devices.
+func deviceNames(list []string) string {
+	const most = 8
+	if len(list) > most {
+		return fmt.Sprintf("%s and %d more devices", strings.Join(list[:most], ", "), len(list)-most)
+	}
+	return strings.Join(list, ", ")
+}

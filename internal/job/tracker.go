@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Bounds of what is kept of a node. A node has at most some ten GPUs and a few ranks for each of them.
+const (
+	maxCandidates = 1024
+	maxJobs       = 64
+	maxGPUs       = 64
+	maxName       = 320 // namespace and pod of Kubernetes: 63 and 253
+	maxCommand    = 15
+)
+
+// Tracker follows the jobs of a node from reading to reading. The zero Tracker is ready.
+type Tracker struct {
+	mu       sync.Mutex
+	last     Jobs
+	read     time.Time // of last, as the reading of ranks says it
+	traffic  traffic
+	before   map[processID]*tracked
+	impaired map[string]map[Impairment]float64
+	lint     map[string]linted
+}
+
+// tracked is what is remembered of a process.
+type tracked struct {
+	candidate fabric.RankCandidate
+	busy      answer
+	settled   settled
+	grown     growth
+}
+
+// Update takes a reading of the node and returns its jobs. A reading that was taken already, or one that is too close to it,
+// changes nothing. What it returns is not changed later.
+func (t *Tracker) Update(n *fabric.Node) Jobs {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	candidates, known := n.Ranks.Get()
+	if !known {
+		if n.Ranks.State == fabric.Absent { // there is no GPU to hold
+			return Jobs{At: n.At, Known: true, Impaired: t.totals()}
+		}
+		why := Unreadable
+		if n.Ranks.Meta().Reason == fabric.ReasonPrivilege {
+			why = Privilege
+		}
+		return Jobs{At: n.At, Reason: why, Impaired: t.totals()} // what was known is compared with the next reading
+	}
+	if elapsed := n.Ranks.At.Sub(t.read); !t.read.IsZero() && elapsed < leastInterval && elapsed > -leastInterval {
+		return t.last
+	}
+	return t.take(n, candidates)
+}
+
+// take judges a new reading.
+func (t *Tracker) take(n *fabric.Node, candidates []fabric.RankCandidate) Jobs {
+	now := Jobs{At: n.Ranks.At, Known: true}
+	if len(candidates) > maxCandidates {
+		now.Dropped = len(candidates) - maxCandidates
+		candidates = candidates[:maxCandidates]
+	}
+	elapsed := now.At.Sub(t.read)
+	if t.read.IsZero() || elapsed < 0 || elapsed > mostInterval {
+		elapsed = 0
+	}
+	carried := trafficOf(n)
+	ranks, next := t.observe(n, processesOf(candidates), elapsed)
+	groups := groupsOf(ranks)
+	devices := devicesOf(n, groups, carried.rates(t.traffic, elapsed.Seconds()), elapsed > 0)
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		if len(now.List) == maxJobs {
+			now.Dropped += len(groups[name])
+			continue
+		}
+		e := &evidence{ranks: groups[name], devices: devices}
+		now.List = append(now.List, t.judge(n, name, e, next))
+	}
+	t.forgetLint()
+	t.account(n, now.List, elapsed)
+	t.before, t.traffic, t.read = next, carried, now.At
+	now.Impaired = t.totals()
+	t.last = now
+	return now
+}
+
+// observe compares the processes with the last reading, and returns what is to be remembered of them.
+func (t *Tracker) observe(n *fabric.Node, all []*process, elapsed time.Duration) ([]*observed, map[processID]*tracked) {
+	next := make(map[processID]*tracked, len(all))
+	var ranks []*observed
+	for _, p := range all {
+		r := &observed{process: p, gpus: gpusOf(p.RankCandidate)}
+		busy := busyOf(n, r.gpus)
+		r.domain = inDomain(n, r.gpus)
+		keep := &tracked{candidate: *p.RankCandidate, busy: busy}
+		if was := t.before[p.id()]; was != nil {
+			keep.settled, keep.grown = was.settled, was.grown
+			if elapsed > 0 {
+				r.interval = between(&was.candidate, p.RankCandidate, elapsed.Seconds(), n.Host.NetNS.Or(0), both(was.busy, busy))
+			}
+		}
+		next[p.id()] = keep
+		ranks = append(ranks, r)
+	}
+	return ranks, next
+}
+
+// judge puts a job together.
+func (t *Tracker) judge(n *fabric.Node, name string, e *evidence, next map[processID]*tracked) Job {
+	j := Job{Name: name}
+	for _, r := range e.ranks {
+		w := r.Workload.Or(fabric.Workload{Rank: -1})
+		e.size = max(e.size, w.Ranks)
+		j.Scheduler, j.User = schedulerOf(w.Scheduler), cmp.Or(j.User, clean(w.User, maxName))
+		for _, uuid := range r.gpus {
+			if !slices.Contains(j.GPUs, uuid) && len(j.GPUs) < maxGPUs {
+				j.GPUs = append(j.GPUs, uuid)
+			}
+		}
+	}
+	slices.Sort(j.GPUs)
+	e.gather()
+	j.Size = e.size
+	used := map[string]bool{}
+	for _, r := range e.ranks {
+		keep := next[r.id()]
+		keep.settled.take(e.verdictOf(r), n.Ranks.At)
+		keep.grown.take(r.Verbs)
+		j.Ranks = append(j.Ranks, Rank{
+			PID: r.PID, Rank: r.Workload.Or(fabric.Workload{Rank: -1}).Rank, Command: clean(r.Command, maxCommand), GPUs: r.gpus,
+			Children: r.children, Verdict: keep.settled.shown,
+		})
+		for _, d := range e.rdmaOf(r).devices {
+			used[d] = true
+		}
+		if keep.settled.since.After(j.Since) {
+			j.Since = keep.settled.since
+		}
+	}
+	slices.SortFunc(j.Ranks, func(a, b Rank) int { return cmp.Compare(a.PID, b.PID) })
+	j.Devices = slices.SortedFunc(maps.Keys(used), fabric.NaturalOrder)
+	j.Verdict = worst(j.Ranks)
+	j.Findings = t.findings(n, &j, e, next)
+	return j
+}
+
+// worst is the verdict of the worst rank. It is confirmed only if that of all ranks with the same transport is, but for TCP:
+// one rank that is confirmed to use it makes the job slow.
+func worst(ranks []Rank) Verdict {
+	w := slices.MaxFunc(ranks, func(a, b Rank) int { return cmp.Compare(badness(&a.Verdict), badness(&b.Verdict)) }).Verdict
+	if w.Transport != TCP {
+		w.Confirmed = !slices.ContainsFunc(ranks, func(r Rank) bool { return r.Verdict.Transport == w.Transport && !r.Verdict.Confirmed })
+	}
+	return w
+}
+
+func badness(v *Verdict) int {
+	switch {
+	case v.fellBack() && v.Confirmed:
+		return 6
+	case v.fellBack():
+		return 5
+	case v.Transport == Mixed:
+		return 4
+	case v.Transport == TCP: // by design
+		return 3
+	case v.Transport == Unknown:
+		return 2
+	case v.Transport == RDMA:
+		return 1
+	}
+	return 0
+}
+
+// groupsOf groups processes by job.
+func groupsOf(ranks []*observed) map[string][]*observed {
+	groups := map[string][]*observed{}
+	for _, r := range ranks {
+		name := nameOf(r.RankCandidate)
+		groups[name] = append(groups[name], r)
+	}
+	return groups
+}
+
+// nameOf names the job of a process.
+func nameOf(c *fabric.RankCandidate) string {
+	w, known := c.Workload.Get()
+	if !known || w.Job == "" {
+		return "none/" + clean(cmp.Or(c.Command, "unknown"), maxName)
+	}
+	return schedulerOf(w.Scheduler) + "/" + clean(w.Job, maxName)
+}
+
+func schedulerOf(s string) string {
+	if slices.Contains([]string{"slurm", "kubernetes", "container"}, s) {
+		return s
+	}
+	return "none"
+}
+
+// clean keeps what is safe in a label, a page and a terminal.
+func clean(s string, most int) string {
+	if len(s) > most {
+		s = s[:most]
+	}
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-/:+@", r) {
+			return r
+		}
+		return '_'
+	}, s)
+}
+
+// gpusOf are the GPUs of a process by UUID, each once.
+func gpusOf(c *fabric.RankCandidate) []string {
+	list := slices.Clone(c.GPUs.Or(nil))
+	slices.Sort(list)
+	list = slices.Compact(list)
+	return list[:min(len(list), maxGPUs)]
+}
+
+// busyOf tells whether the GPUs are at work on average; it is unclear if that of one is not known.
+func busyOf(n *fabric.Node, uuids []string) answer {
+	sum := 0.0
+	for _, uuid := range uuids {
+		g := gpuOf(n, uuid)
+		if g == nil {
+			return unclear
+		}
+		v, known := g.Utilization.Get()
+		if !known {
+			return unclear
+		}
+		sum += v
+	}
+	switch {
+	case len(uuids) == 0:
+		return unclear
+	case sum/float64(len(uuids)) >= busyFrom:
+		return yes
+	}
+	return no
+}
+
+// both is yes only if both are.
+func both(a, b answer) answer {
+	switch {
+	case a == no || b == no:
+		return no
+	case a == yes && b == yes:
+		return yes
+	}
+	return unclear
+}
+
+func gpuOf(n *fabric.Node, uuid string) *fabric.GPU {
+	for i := range n.GPUDriver.GPUs {
+		if g := &n.GPUDriver.GPUs[i]; g.UUID == uuid {
+			return g
+		}
+	}
+	return nil
+}
+
+// inDomain tells that all GPUs are in an NVLink domain that reaches beyond the node: the cluster of its partition is not zero.
+func inDomain(n *fabric.Node, uuids []string) bool {
+	return len(uuids) > 0 && !slices.ContainsFunc(uuids, func(uuid string) bool {
+		g := gpuOf(n, uuid)
+		return g == nil || strings.Trim(g.Fabric.Or(fabric.GPUFabric{}).Cluster, "0-") == ""
+	})
+}
+
+// devicesOf looks at the devices of the node, and at who has contexts on them.
+func devicesOf(n *fabric.Node, groups map[string][]*observed, rates traffic, compared bool) devices {
+	users := map[string]map[string]bool{}
+	for name, ranks := range groups {
+		for _, r := range ranks {
+			for _, device := range r.Verbs.Or(fabric.VerbsUse{}).Devices {
+				if users[device] == nil {
+					users[device] = map[string]bool{}
+				}
+				users[device][name] = true
+			}
+		}
+	}
+	return devices{
+		rates: rates, compared: compared,
+		users: func(device string) map[string]bool { return users[device] },
+		efa: func(device string) bool {
+			h := n.HCA(device)
+			return h != nil && h.Driver.Or("") == "efa"
+		},
+		byName: func(device string) bool {
+			h := n.HCA(device)
+			return h != nil && !h.Moved
+		},
+		moved: slices.ContainsFunc(n.HCAs, func(h fabric.HCA) bool { return h.Moved }),
+	}
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+const gpuUUID = "GPU-0"
+
+// nodeOf is a node with one GPU at work and these processes.
+func nodeOf(at time.Time, list ...fabric.RankCandidate) *fabric.Node {
+	return &fabric.Node{
+		At: at, Policy: &fabric.Policy{}, Ranks: fabric.Known(list, "/proc", at),
+		GPUDriver: fabric.GPUDriver{GPUs: []fabric.GPU{{UUID: gpuUUID, Utilization: fabric.Known(0.9, "nvml", at)}}},
+	}
+}
+
+// rankOf is a process that shows a communicator and exchanges that many bytes with another host.
+func rankOf(pid int, sent, received uint64) fabric.RankCandidate {
+	known := netip.MustParseAddrPort
+	return fabric.RankCandidate{
+		PID: pid, Start: uint64(pid), Command: "python3", GPUs: fabric.Known([]string{gpuUUID}, "nvml", epoch),
+		Workload: fabric.Known(fabric.Workload{Scheduler: "slurm", Job: "7", Ranks: 2}, "cgroup", epoch),
+		Files:    fabric.Known(fabric.OpenFiles{All: 9, Complete: true, Sockets: []uint64{uint64(pid)*10 + 1, uint64(pid)*10 + 2}}, "fd", epoch),
+		Maps:     fabric.Known(fabric.MappedFiles{NCCL: "libnccl.so.2", Version: "2.27.3", Verbs: true, Segments: 1}, "maps", epoch),
+		Verbs:    fabric.Known(fabric.VerbsUse{}, "netlink", epoch),
+		Settings: fabric.Known([]fabric.NCCLVariable(nil), "environ", epoch),
+		Sockets: fabric.Known([]fabric.Socket{
+			{Inode: uint64(pid)*10 + 1, Local: known("10.0.0.1:40001"), Remote: known("10.0.0.2:40002")},
+			{Inode: uint64(pid)*10 + 2, Local: known("10.0.0.1:40003"), Remote: known("10.0.0.2:40004"), Sent: sent, Received: received},
+		}, "sock_diag", epoch),
+	}
+}
+
+// run gives a tracker readings ten seconds apart and returns the verdicts on its only job, in short.
+func run(t *testing.T, edits ...func(n *fabric.Node, c *fabric.RankCandidate)) []string {
+	t.Helper()
+	var tr Tracker
+	var got []string
+	for i, edit := range edits {
+		at := epoch.Add(time.Duration(i) * 10 * time.Second)
+		n := nodeOf(at, rankOf(100, uint64(i)*5e9, uint64(i)*5e9))
+		if edit != nil {
+			edit(n, &n.Ranks.Value[0])
+		}
+		jobs := tr.Update(n)
+		if len(jobs.List) != 1 {
+			t.Fatalf("%d jobs", len(jobs.List))
+		}
+		v := jobs.List[0].Verdict
+		s := string(v.Transport)
+		if v.Confirmed {
+			s += "!"
+		}
+		if v.Reason != "" {
+			s += ":" + string(v.Reason)
+		}
+		got = append(got, s)
+	}
+	return got
+}
+
+type edit = func(n *fabric.Node, c *fabric.RankCandidate)
+
+// Each condition of a confirmed verdict of TCP is needed: without one it is suspected, or unknown.
+func TestConfirmedTCPNeedsAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit edit
+		want string
+	}{
+		"all":              {nil, "tcp!"},
+		"GPU idle":         {func(n *fabric.Node, _ *fabric.RankCandidate) { n.GPUDriver.GPUs[0].Utilization.Value = 0.01 }, "tcp"},
+		"GPU unknown":      {func(n *fabric.Node, _ *fabric.RankCandidate) { n.GPUDriver.GPUs = nil }, "tcp"},
+		"some descriptors": {func(_ *fabric.Node, c *fabric.RankCandidate) { c.Files.Value.Complete = false }, "tcp"},
+		"no descriptors": {func(_ *fabric.Node, c *fabric.RankCandidate) {
+			c.Files = fabric.NotKnown[fabric.OpenFiles](fabric.ReasonPrivilege, "", epoch)
+		}, "tcp"},
+		"uverbs": {func(_ *fabric.Node, c *fabric.RankCandidate) { c.Files.Value.Uverbs = []string{"uverbs0"} }, "tcp"},
+		"contexts": {func(_ *fabric.Node, c *fabric.RankCandidate) {
+			c.Verbs.Value = fabric.VerbsUse{Contexts: 1, Devices: []string{"mlx5_0"}}
+		}, "tcp"},
+		"contexts unknown": {func(_ *fabric.Node, c *fabric.RankCandidate) {
+			c.Verbs = fabric.NotKnown[fabric.VerbsUse](fabric.ReasonMissing, "", epoch)
+		}, "tcp"},
+		"no RDMA at all": {func(_ *fabric.Node, c *fabric.RankCandidate) { c.Verbs = fabric.None[fabric.VerbsUse]("", epoch) }, "tcp!"},
+		"TCPX": {func(_ *fabric.Node, c *fabric.RankCandidate) {
+			c.Maps.Value.Plugins = []string{"tcpx/lib64/libnccl-net.so"}
+		}, "tcp"},
+		"FasTrak": {func(_ *fabric.Node, c *fabric.RankCandidate) {
+			c.Settings.Value = []fabric.NCCLVariable{{Name: "NCCL_FASTRAK_IFNAME", Value: "set"}}
+		}, "tcp"},
+		"plugins unknown": {func(_ *fabric.Node, c *fabric.RankCandidate) {
+			c.Maps = fabric.NotKnown[fabric.MappedFiles](fabric.ReasonPrivilege, "", epoch)
+		}, "tcp"},
+		"settings unknown": {func(_ *fabric.Node, c *fabric.RankCandidate) {
+			c.Settings = fabric.NotKnown[[]fabric.NCCLVariable](fabric.ReasonPrivilege, "", epoch)
+		}, "tcp"},
+		"no certain sign": {func(_ *fabric.Node, c *fabric.RankCandidate) {
+			c.Maps.Value.Segments, c.Maps.Value.Version = 0, ""
+			listen(c)
+		}, "tcp"},
+		"mostly one way": {func(_ *fabric.Node, c *fabric.RankCandidate) { c.Sockets.Value[1].Received /= 10 }, "unknown:little_traffic"},
+		"no bootstrap":   {func(_ *fabric.Node, c *fabric.RankCandidate) { c.Sockets.Value = c.Sockets.Value[1:] }, "unknown:no_traffic"},
+		"port of a service": {func(_ *fabric.Node, c *fabric.RankCandidate) {
+			c.Sockets.Value[1].Remote = netip.MustParseAddrPort("10.0.0.2:9000")
+		}, "unknown:no_traffic"},
+		"to itself": {func(_ *fabric.Node, c *fabric.RankCandidate) {
+			c.Sockets.Value[1].Remote = netip.MustParseAddrPort("10.0.0.1:40004")
+		}, "unknown:no_traffic"},
+		"sockets unknown": {func(_ *fabric.Node, c *fabric.RankCandidate) {
+			c.Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonPrivilege, "", epoch)
+		}, "unknown:privilege"},
+	} {
+		if got := run(t, c.edit, c.edit); got[1] != c.want {
+			t.Errorf("%s: %s, expected %s", name, got[1], c.want)
+		}
+	}
+}
+
+// listen gives a process a listener of the bootstrap.
+func listen(c *fabric.RankCandidate) {
+	c.Sockets.Value = append(c.Sockets.Value, fabric.Socket{Inode: 5, Listening: true, Local: netip.MustParseAddrPort("10.0.0.1:40009")})
+}
+
+func idle(n *fabric.Node, c *fabric.RankCandidate) {
+	n.GPUDriver.GPUs[0].Utilization.Value = 0
+	c.Sockets.Value[1].Sent, c.Sockets.Value[1].Received = 5e9, 5e9
+}
+
+func hidden(_ *fabric.Node, c *fabric.RankCandidate) {
+	c.Files = fabric.NotKnown[fabric.OpenFiles](fabric.ReasonPrivilege, "", epoch)
+	c.Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonPrivilege, "", epoch)
+}
+
+func restarted(_ *fabric.Node, c *fabric.RankCandidate) { c.Start++ }
+
+// A known verdict changes after two contradictions, and is kept while nothing moves; a pid that is used again is a new process.
+func TestVerdictsSettle(t *testing.T) {
+	for name, c := range map[string]struct {
+		edits []edit
+		want  string
+	}{
+		"at the second reading": {[]edit{nil, nil}, "unknown:first_reading tcp!"},
+		"kept while idle":       {[]edit{nil, nil, idle, idle, idle}, "unknown:first_reading tcp! tcp! tcp! tcp!"},
+		"one contradiction":     {[]edit{nil, nil, hidden, nil}, "unknown:first_reading tcp! tcp! tcp!"},
+		"two contradictions":    {[]edit{nil, nil, hidden, hidden}, "unknown:first_reading tcp! tcp! unknown:privilege"},
+		"pid used again":        {[]edit{nil, nil, restarted}, "unknown:first_reading tcp! unknown:first_reading"},
+	} {
+		if got := strings.Join(run(t, c.edits...), " "); got != c.want {
+			t.Errorf("%s: %s, expected %s", name, got, c.want)
+		}
+	}
+	var tr Tracker
+	tr.Update(nodeOf(epoch, rankOf(1, 0, 0)))
+	tr.Update(nodeOf(epoch.Add(time.Minute), rankOf(1, 9e10, 9e10)))
+	for at := 2 * time.Minute; ; at += time.Minute {
+		n := nodeOf(epoch.Add(at), rankOf(1, 9e10, 9e10))
+		n.GPUDriver.GPUs[0].Utilization.Value = 0
+		if tr.Update(n).List[0].Verdict.Transport == Unknown {
+			if kept := at - time.Minute; kept != keepIdle {
+				t.Errorf("kept for %s, expected %s", kept, keepIdle)
+			}
+			break
+		}
+	}
+}
+
+// The same reading, seen by two scrapers, counts once, and one that failed neither ends jobs nor counts.
+func TestReadingsAreTakenOnce(t *testing.T) {
+	var tr Tracker
+	second := nodeOf(epoch.Add(10*time.Second), rankOf(1, 5e9, 5e9))
+	tr.Update(nodeOf(epoch, rankOf(1, 0, 0)))
+	first := tr.Update(second)
+	if again := tr.Update(second); !reflect.DeepEqual(first, again) {
+		t.Errorf("the same reading: %+v, then %+v", first, again)
+	}
+	failed := nodeOf(epoch.Add(20 * time.Second))
+	failed.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonStuck, "/proc", failed.At)
+	if got := tr.Update(failed); got.Known || got.Reason != Unreadable || len(got.List) != 0 || got.Impaired[gpuUUID][ImpairedTCP] != 10 {
+		t.Errorf("a reading that failed: %+v", got)
+	}
+	got := tr.Update(nodeOf(epoch.Add(30*time.Second), rankOf(1, 15e9, 15e9)))
+	if v := got.List[0].Verdict; v.Transport != TCP || !v.Confirmed || got.Impaired[gpuUUID][ImpairedTCP] != 30 {
+		t.Errorf("after it: %+v, %v", v, got.Impaired)
+	}
+	if got := tr.Update(nodeOf(epoch.Add(40 * time.Second))); len(got.List) != 0 || len(tr.before) != 0 || len(tr.lint) != 0 {
+		t.Errorf("a job that ended is still there: %+v", got.List)
+	}
+}
+
+// Forked children belong to the rank that they inherited from, also after their parent died, and what they inherited counts once.
+func TestChildrenAreNoRanks(t *testing.T) {
+	child := func(pid, parent int) fabric.RankCandidate {
+		c := rankOf(100, 5e9, 5e9)
+		c.PID, c.Parent, c.Start, c.GPUs = pid, parent, uint64(pid), fabric.None[[]string]("nvml", epoch)
+		return c
+	}
+	second := rankOf(103, 0, 0) // a rank that inherited a socket of another one
+	second.Sockets.Value = append(second.Sockets.Value, rankOf(100, 5e9, 5e9).Sockets.Value...)
+	kept := processesOf([]fabric.RankCandidate{child(201, 100), child(202, 201), child(203, 1), second, rankOf(100, 5e9, 5e9)})
+	if len(kept) != 2 || kept[0].PID != 100 || kept[0].children != 3 || kept[1].PID != 103 || len(kept[1].Sockets.Value) != 2 {
+		t.Errorf("%d processes: %+v", len(kept), kept[0])
+	}
+}
+
+// What users write does not pass into names, texts and labels as it is, and nothing of a job is without bound.
+func TestHostileCandidates(t *testing.T) {
+	const secret = "hunter2 \"\n\x1b[31m{}"
+	r := rand.New(rand.NewPCG(1, 2))
+	var tr Tracker
+	for i := range 4 {
+		var list []fabric.RankCandidate
+		for k := range 3000 {
+			c := rankOf(k+1, r.Uint64(), r.Uint64())
+			c.Workload.Value.Scheduler, c.Workload.Value.Job, c.Workload.Value.User = secret, fmt.Sprint(strings.Repeat(secret, 50), k), secret
+			c.Command, c.Maps.Value.NCCL, c.Maps.Value.Version, c.Maps.Value.Plugins = secret, secret, secret, []string{secret}
+			c.Settings.Value = []fabric.NCCLVariable{{Name: "NCCL_DEBUG_FILE", Value: hiddenValue}, {Name: "NCCL_IB_HCA", Value: secret, Masked: true}}
+			list = append(list, c)
+		}
+		jobs := tr.Update(nodeOf(epoch.Add(time.Duration(i)*10*time.Second), list...))
+		if len(jobs.List) > maxJobs || jobs.Dropped == 0 || len(tr.before) > maxCandidates {
+			t.Errorf("%d jobs, %d left out, %d remembered", len(jobs.List), jobs.Dropped, len(tr.before))
+		}
+		if text := fmt.Sprintf("%+v", jobs); strings.Contains(text, "hunter2 ") || strings.ContainsAny(text, "\n\x1b\"") {
+			t.Errorf("it shows: %.600s", text)
+		}
+		for _, j := range jobs.List {
+			if len(j.Name) > maxName+20 {
+				t.Errorf("a name of %d bytes", len(j.Name))
+			}
+		}
+	}
+}
+
+// A job of a scheduler cannot be taken for one that a user named like it.
+func TestNamesThatLie(t *testing.T) {
+	c := rankOf(1, 0, 0)
+	lie := c
+	lie.Workload = fabric.NotKnown[fabric.Workload](fabric.ReasonPrivilege, "", epoch)
+	lie.Command = "slurm/7"
+	if a, b := nameOf(&c), nameOf(&lie); a != "slurm/7" || b != "none/slurm/7" {
+		t.Errorf("%s and %s", a, b)
+	}
+}
+
+// Contexts that grow in each reading are reported, those that are made once are not.
+func TestGrowth(t *testing.T) {
+	var grows, stays growth
+	for i := range stepsToLeak + 2 {
+		grows.take(fabric.Known(fabric.VerbsUse{Contexts: 8 + i, Regions: 100 + i}, "", epoch))
+		stays.take(fabric.Known(fabric.VerbsUse{Contexts: 8, Regions: 100 + i}, "", epoch))
+	}
+	if !grows.leaks() || stays.leaks() {
+		t.Errorf("%+v, %+v", grows, stays)
+	}
+	if grows.take(fabric.Known(fabric.VerbsUse{Contexts: 8, Regions: 100}, "", epoch)); grows.leaks() {
+		t.Error("they fell, and still leak")
+	}
+}

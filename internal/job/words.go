@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+// Text says in a sentence why a transport is unknown.
+func (r Reason) Text() string {
+	return map[Reason]string{
+		FirstReading:   "it was read once; a second reading is needed",
+		Idle:           "its GPUs are idle",
+		NoTraffic:      "its GPUs are busy, and neither RDMA nor sockets carry data",
+		LittleTraffic:  "too little data is moved to tell",
+		Privilege:      "the exporter lacks the privilege to look into the processes (root, or the host's PID namespace with CAP_SYS_PTRACE)",
+		Unreadable:     "a reading that decides failed",
+		Moved:          "its RDMA devices are in another network namespace, where their counters are not seen",
+		NoCommunicator: "it holds GPUs and shows no NCCL communicator",
+	}[r]
+}
+
+// Text says in a sentence why NCCL uses TCP.
+func (c Cause) Text() string {
+	return map[Cause]string{
+		CauseNoDevices:      "its container has no /dev/infiniband/uverbs*",
+		CauseDisabled:       "NCCL_IB_DISABLE is set in its environment",
+		CauseSocketSelected: "NCCL_NET=Socket is set in its environment",
+		CauseNoLibrary:      "libibverbs is not loaded: it may be missing in the image",
+		CausePlugin:         "a plugin for RDMA is loaded, and NCCL uses sockets nevertheless",
+		CauseNoPort:         "no RDMA device of the node could be read",
+	}[c]
+}
+
+// State is the verdict in a few words: "tcp, confirmed".
+func (v *Verdict) State() string {
+	switch {
+	case v.Transport == Unknown:
+		return string(Unknown)
+	case v.Confirmed:
+		return string(v.Transport) + ", confirmed"
+	}
+	return string(v.Transport) + ", suspected"
+}
+
+// Fallback tells that NCCL uses its sockets, or uses them too, where RDMA was to be expected.
+func (v *Verdict) Fallback() bool { return v.fellBack() || v.Transport == Mixed }

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observer
+
+import (
+	"context"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Ranks reads the processes that hold GPUs. It is called by one goroutine at a time.
+type Ranks interface {
+	// Read reads the processes. The driver says which processes the GPUs have; it is only read. What cannot be read of one
+	// process is an unknown fact; an error means that no process could be looked for. netns is the network namespace of the
+	// node: a rank in another one has interfaces and sockets of its own.
+	Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64], err error)
+	Close() error
+}
+
+// rankFacts is one reading of the processes. It is replaced, never changed.
+type rankFacts struct {
+	list  []fabric.RankCandidate
+	netns fabric.Fact[uint64]
+	began time.Time
+}
+
+// ranksPatience bounds how long a scrape waits for the processes, which are looked for last: what hangs there are files of jobs.
+const ranksPatience = time.Second
+
+// observeRanks reads the processes in a lane of its own, after the GPUs that they hold.
+func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabric.Want) {
+	if want&fabric.WantRanks == 0 || ob.o.Ranks == nil {
+		return
+	}
+	const source = "/proc"
+	gpus := n.GPUDriver // a copy: the node goes on to change while a read that is late still runs
+	fresh := since[rankFacts](n.At, ob.o.FastInterval)
+	done := ob.ranks.kick(fresh, func(_ rankFacts, now time.Time) (rankFacts, error) {
+		list, netns, err := ob.o.Ranks.Read(&gpus, now)
+		return rankFacts{list, netns, now}, err
+	})
+	if done != nil {
+		ctx, cancel := context.WithTimeout(ctx, ranksPatience)
+		defer cancel()
+		ob.ranks.lane.wait(ctx, done)
+	}
+	v, src := ob.ranks.get(fabric.SourceRanks, "", fresh)
+	n.Sources = append(n.Sources, src)
+	n.Ranks, n.Host.NetNS = fabric.Known(v.list, source, v.began), v.netns
+	if !src.Up {
+		n.Ranks = fabric.NotKnown[[]fabric.RankCandidate](src.Reason, source, n.At)
+	}
+}
+
+// retireRanks closes the reader in the lane that uses it, and returns what is closed when that is done.
+func (ob *Observer) retireRanks() <-chan struct{} {
+	done := make(chan struct{})
+	if ob.o.Ranks == nil {
+		close(done)
+		return done
+	}
+	go func() {
+		defer close(done)
+		for closed := false; !closed; { // the lane may have been busy with a read
+			<-ob.ranks.lane.start(func() {
+				closed = true
+				if err := ob.o.Ranks.Close(); err != nil {
+					ob.log.Debug("closing the reader of processes failed", "err", err)
+				}
+			})
+		}
+	}()
+	return done
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// lost returns an error for each panel with a link that leads to the wrong place: Grafana did not fill in a variable, there
+// is no such dashboard, or a cell with the name of a node or device leads to another one.
+func lost(panels []panelState, boards []board) error {
+	var wrong []error
+	for _, p := range panels {
+		for _, l := range p.Links {
+			if why := astray(l.Text, l.To, boards); why != "" {
+				wrong = append(wrong, fmt.Errorf("panel %q: link %q to %s: %s", p.Title, l.Text, l.To, why))
+				break
+			}
+		}
+	}
+	return errors.Join(wrong...)
+}
+
+// astray says what is wrong with a link of that text, or nothing.
+func astray(text, to string, boards []board) string {
+	u, err := url.Parse(to)
+	if err != nil {
+		return err.Error()
+	}
+	query := u.Query()
+	for name, values := range query {
+		if strings.Contains(strings.Join(values, ""), "${") {
+			return "Grafana did not fill in " + name
+		}
+	}
+	if strings.Contains(u.Path+u.Fragment, "${") {
+		return "Grafana did not fill in the address"
+	}
+	uid, ok := strings.CutPrefix(u.Path, "/d/")
+	if !ok {
+		return "" // a runbook
+	}
+	uid, _, _ = strings.Cut(uid, "/")
+	if !slices.ContainsFunc(boards, func(b board) bool { return b.uid == uid }) {
+		return "no such dashboard"
+	}
+	subject := "var-instance"
+	if query.Has("var-device") {
+		subject = "var-device"
+	}
+	// A cell may have several devices: it leads to the first.
+	if shown, _, _ := strings.Cut(text, ","); text != "" && query.Get(subject) != shown {
+		return subject + " is not what the link says"
+	}
+	return ""
+}
