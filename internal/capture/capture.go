@@ -83,7 +83,7 @@ type Options struct {
 	GPUs func(now time.Time) (fabric.GPUDriver, error)
 
 	limit time.Duration           // for tests; 0: timeLimit
-	begin func(path string) error // for tests: called before a file of sysfs is read; its error is the answer
+	begin func(path string) error // for tests: called before a file is read; its error is the answer
 	dial  dialer                  // for tests; nil: this kernel, if Sysfs is its
 }
 
