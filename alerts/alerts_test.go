@@ -157,7 +157,7 @@ func checkAlert(t *testing.T, r Rule) {
 }
 
 // flag01 are alerts on something that is or is not: their value says nothing.
-var flag01 = map[string]bool{"GpuFabricCheckFailed": true, "GpuFabricDeviceStuck": true, "GpuFabricGpuLost": true, "GpuFabricSourceUnknown": true}
+var flag01 = map[string]bool{"GpuFabricCheckFailed": true, "GpuFabricDeviceStuck": true, "GpuFabricGpuLost": true, "GpuFabricSourceUnknown": true, "GpuFabricJobMisconfigured": true, "GpuFabricJobNicsFar": true}
 
 // TestChecksThatRulesName: a check that has another name is told twice, by an alert of its own and as a check.
 func TestChecksThatRulesName(t *testing.T) {

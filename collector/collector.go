@@ -2,7 +2,7 @@
 
 // Package collector turns a *fabric.Node into metrics.
 //
-// A collector is a pure function of the node: no I/O, no clock, no goroutine. What it may emit are its rows, which stand
+// A collector is a pure function of the node: no I/O, no clock, no goroutine; job also remembers readings. What it may emit are its rows, which stand
 // beside it and are also the source of docs/METRICS.md. docs/CONTRIBUTING.md says how to add one.
 //
 // Names are Prefix, a subsystem (Subsystems), what is measured, its base unit, and _total for counters. Of the labels that
@@ -142,6 +142,7 @@ func collectors() []collector {
 			families: gpudirectFamilies(),
 			collect:  collectGPUDirect, supported: hasGPUDirect,
 		},
+		jobCollector(),
 		probeCollector(noProbes),
 		{
 			About:    About{Name: checkName, Help: "Verdicts of the checks on this node. It reads what they need, also for collectors that are switched off.", Default: true},

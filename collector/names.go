@@ -26,6 +26,7 @@ func Subsystems() []Subsystem {
 		{"nvlink", "the NVLinks of a GPU"},
 		{"gpudirect", "GPUDirect RDMA between a GPU and an RDMA device"},
 		{"nccl", "the NCCL configuration of the host"},
+		{"job", "a training job on the node"},
 		{"probe", "results of NCCL probes"},
 		{"check", "verdicts of the checks"},
 	}

@@ -113,6 +113,7 @@ type Node struct {
 	Netlink               string                 // folder of recorded answers; empty: this kernel's, if Sysfs is
 	Ethernet              observer.Ethernet      // nil: those in Netlink, or this kernel's
 	GPUs                  observer.GPUs          // nil: nobody asks a GPU driver
+	Ranks                 observer.Ranks         // nil: processes that hold GPUs are not read
 	Maintenance           func() (string, error) // why GPUs are not to be touched; nil: they are not this host's
 	StopGPUs              func()                 // ends a read of GPUs that hangs, before the observer is closed; nil: none does
 	Config                func() (config.Config, error)
@@ -226,7 +227,7 @@ func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) erro
 	ob, err := e.Site.Observe(observer.Options{
 		Sysfs: n.Sysfs, Procfs: n.Procfs, Rootfs: n.Rootfs, Netlink: n.Netlink, Devices: e.Site.Devices.Filter,
 		Policy: initial.Policy, NCCL: initial.NCCL,
-		Ethernet: n.Ethernet, Statistics: e.Collectors.Statistics, GPUs: n.GPUs, Descriptors: ownDescriptors().files,
+		Ethernet: n.Ethernet, Statistics: e.Collectors.Statistics, GPUs: n.GPUs, Ranks: n.Ranks, Descriptors: ownDescriptors().files,
 		FastInterval: e.Intervals.Fast, MediumInterval: e.Intervals.Medium, SlowInterval: e.Intervals.Slow, Log: log,
 	}, n.Simulated)
 	if err != nil {

@@ -10,7 +10,7 @@
 #
 # slurmd runs it as root and kills it after 60 seconds; draining is up to the program. The prolog beside it decides: what it
 # would keep a job from drains the node here, with its settings (ON_ERROR, ON_UNKNOWN). A node that is drained, down or reserved
-# for maintenance already is left as it is, with the reason that it has. Nodes are never resumed: whoever repaired the node
+# for maintenance already is left as it is, with the reason that it has. Nodes are never resumed: the person who repaired the node
 # does that.
 PATH=${PATH:+$PATH:}/usr/sbin:/usr/bin:/sbin:/bin
 export PATH

@@ -12,7 +12,7 @@ var bnxt = driver{
 			Name: "bnxt_re", Place: PlacePort,
 			Source: "drivers/infiniband/hw/bnxt_re/hw_counters.c",
 			Note: "Packets and bytes are the unicast ones of the RoCE driver's own statistics context, in which the Ethernet driver has no part; `tx_roce_only_` and " +
-				"`rx_roce_only_` are a constant 0 on virtual functions. `recoverable_errors` is not what it says: the driver fills it with broadcast packets sent. " +
+				"`rx_roce_only_` are a constant 0 on virtual functions. The driver reports broadcast packets sent as `recoverable_errors`. " +
 				"`tx_write_req` and its like count packets, of which a request may have many; a read or atomic request is one packet. Chips that retransmit in hardware " +
 				"count `to_retransmits`, `seq_err_naks_rcvd`, `rnr_naks_rcvd` and `dup_req` where the driver of kernel 6.12 does not look.",
 			rows: []row{

@@ -4,8 +4,19 @@ package fabric
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
+
+// RankReading is what one look at the processes of a node found.
+type RankReading struct {
+	Candidates []RankCandidate
+	Processes  int // that procfs shows
+	// Hidden is why there may be candidates that are not in the list: ReasonPrivilege where procfs or its PID namespace
+	// hides processes or their descriptors, ReasonMalformed where there are more candidates than are read, ReasonNotRead
+	// where there were more new processes than one look examines. Empty: all are in it.
+	Hidden Reason
+}
 
 // RankCandidate is one reading of a process that holds a GPU: the evidence from which the verdict on a job follows: whether it is an
 // NCCL rank and how its data travels. Everything in it belongs to a tenant, who may lie; lists are bounded by the readers.
@@ -52,6 +63,7 @@ type Workload struct {
 type OpenFiles struct {
 	All      int      // descriptors that were read
 	GPUs     []int    // minor numbers of /dev/nvidiaN
+	CUDA     bool     // /dev/nvidia-uvm, which CUDA opens and programs that only watch GPUs do not
 	Uverbs   []string // names of /dev/infiniband/uverbsN
 	Events   int      // anon_inode:[infinibandevent]
 	Sockets  []uint64 // inodes of sockets
@@ -68,6 +80,9 @@ type MappedFiles struct {
 	// plugins have the same base name.
 	Plugins  []string
 	Segments int // /dev/shm/nccl-* segments
+	// Hints say what libraries are beside it, by their names and folders: "efa", "fabric", "fastrak", "gib", "hpcx", "mpi",
+	// "nvshmem", "tcpx", "ucx"; sorted.
+	Hints []string
 }
 
 // Socket is a TCP socket with what tcp_info counts.
@@ -111,4 +126,18 @@ type ProcessLimits struct {
 type ProcessDevices struct {
 	Uverbs int // device nodes below /dev/infiniband; 0: it cannot open verbs
 	GPUs   int // device nodes /dev/nvidiaN
+}
+
+// Add adds what another thread of the same process has.
+func (v *VerbsUse) Add(w VerbsUse) {
+	for _, device := range w.Devices {
+		if !slices.Contains(v.Devices, device) {
+			v.Devices = append(v.Devices, device)
+		}
+	}
+	v.Contexts += w.Contexts
+	v.PDs += w.PDs
+	v.Regions += w.Regions
+	v.Bytes += w.Bytes
+	v.QueuePairs += w.QueuePairs
 }

@@ -48,7 +48,7 @@ func (t *Tracker) Update(n *fabric.Node) Jobs {
 	defer t.mu.Unlock()
 	candidates, known := n.Ranks.Get()
 	if !known {
-		if n.Ranks.State == fabric.Absent { // there is no GPU to hold
+		if loaded, told := n.GPUDriver.Loaded.Get(); n.Ranks.State == fabric.Absent || told && !loaded { // there is no GPU to hold
 			return Jobs{At: n.At, Known: true, Impaired: t.totals()}
 		}
 		why := Unreadable

@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -22,6 +23,7 @@ import (
 type column struct {
 	scenario string
 	nodes    string    // pattern of instances
+	one      string    // that of the node which dashboards of one node show; empty: nodes
 	at       time.Time // when its fault has lasted longest
 }
 
@@ -29,11 +31,11 @@ const everybody = "all nodes"
 
 // columns returns those of all nodes, the healthy ones and each fault.
 func columns(t *testing.T, nodes []*node, begin, end time.Time) []column {
-	all := []column{{everybody, ".*", begin.Add(warmUp + 85*time.Second)}}
+	all := []column{{scenario: everybody, nodes: ".*", at: begin.Add(warmUp + 85*time.Second)}}
 	fine := healthy()
-	all = append(all, column{fine[0], fine[0], end}, column{"other healthy nodes", strings.Join(fine[1:], "|"), end})
+	all = append(all, column{scenario: fine[0], nodes: fine[0], at: end}, column{scenario: "other healthy nodes", nodes: strings.Join(fine[1:], "|"), at: end})
 	for _, f := range faults() {
-		c := column{scenario: f.scenario, nodes: f.scenario + "-[0-9]+", at: end}
+		c := column{scenario: f.scenario, nodes: f.scenario + "-[0-9]+", one: f.scenario + "-1", at: end}
 		for _, n := range nodes {
 			if n.fault == nil || n.fault.scenario != f.scenario {
 				continue
@@ -71,18 +73,22 @@ func dashboards(t *testing.T, server *prometheus.Server, nodes []*node, begin ti
 		found := map[string]int{}
 		fmt.Fprintf(table, "%s\t%s", q.Name(), purposeOf(purpose, q))
 		for _, c := range about {
+			nodes := c.nodes
+			if q.Dashboard == "node" || q.Dashboard == "port" { // what two nodes have together hides what one lacks
+				nodes = cmp.Or(c.one, nodes)
+			}
 			for _, instant := range []bool{true, false} {
 				if instant != q.Instant && c.scenario != everybody {
 					continue
 				}
-				ask := func() (int, error) { return server.RowsOver(q.For(c.nodes), begin, c.at, scrape) }
+				ask := func() (int, error) { return server.RowsOver(q.For(nodes), begin, c.at, scrape) }
 				if instant {
-					ask = func() (int, error) { return server.Rows(q.For(c.nodes), c.at) }
+					ask = func() (int, error) { return server.Rows(q.For(nodes), c.at) }
 				}
 				asked++
 				rows, err := ask()
 				if err != nil {
-					t.Errorf("%s of %s: %v\n%s", q.Name(), c.scenario, err, q.For(c.nodes))
+					t.Errorf("%s of %s: %v\n%s", q.Name(), c.scenario, err, q.For(nodes))
 				}
 				if instant == q.Instant {
 					found[c.scenario] = rows

@@ -92,8 +92,10 @@ func distances() words {
 	return words{"PIX": {"PIX", good}, "PXB": {"PXB", good}, "P2C": {"P2C", good}, "PHB": {"PHB", warning}, "NODE": {"NODE", warning}, "SYS": {"SYS", bad}}
 }
 
-// spare are training ports that are down on nodes that have as many as they should without them.
-const spare = `(gpufabric_hca_port_state{state="down",@port} == 1
+// spare are ports that are down and nobody misses: those that are not used, such as virtual functions that no guest has, and
+// training ports on nodes that have as many as they should without them.
+const spare = `(gpufabric_hca_port_state{state="down",@port} == 1 and on (cluster, job, instance, device, port) gpufabric_hca_port_info{role="unused",@port}
+  or gpufabric_hca_port_state{state="down",@port} == 1
   and on (cluster, job, instance, device, port) gpufabric_hca_port_info{role="compute",@port}
   and on (cluster, job, instance) gpufabric_node_compute_ports_expected{@node} <= on (cluster, job, instance) count by (cluster, job, instance) (gpufabric_hca_port_state{state="active",@node} == 1 ` + compute + `))`
 

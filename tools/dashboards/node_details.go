@@ -35,8 +35,8 @@ func portHistory() line {
 		blocks  = `rate(gpufabric_ethernet_fec_uncorrectable_blocks_total{@port}[$__rate_interval])`
 	)
 	return line{
-		history(about{"Ports up and down", "Whether each port was active.", "exporter silent, or no port tells its state", 12, 8}, words{"1": {"active", good}, "0": {"not active", bad}},
-			curve{`max by (device, port) (gpufabric_hca_port_state{state="active",@port})`, "{{device}}/{{port}}"}),
+		history(about{"Ports up and down", "Whether each port was active, of those that the node uses.", "exporter silent, or no port in use tells its state", 12, 8}, words{"1": {"active", good}, "0": {"not active", bad}},
+			curve{`max by (device, port) (gpufabric_hca_port_state{state="active",@port} unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role="unused",@port})`, "{{device}}/{{port}}"}),
 		over(about{"Link errors", "What the physical link could not repair: symbol errors and blocks that FEC gave up.", "no such counters are known", 12, 8}, events, nil,
 			curve{`sum by (device) (` + symbols + `) > 0`, "{{device}} symbols"},
 			curve{`sum by (device) (` + blocks + `) > 0`, "{{device}} blocks beyond FEC"},

@@ -102,7 +102,7 @@ func roceTraffic() line {
 	}
 	return line{
 		spread(about{"RDMA sent", "What ports send over RDMA (on InfiniBand: all they send): the highest, the median and the lowest of those chosen.", "no traffic counters are known", 12, 8},
-			carried("gpufabric_hca_port_transmitted_data_bytes_total")+` or `+carried("gpufabric_ethernet_transmitted_rdma_unicast_bytes_total")),
+			carried("gpufabric_hca_port_transmitted_data_bytes_total")+` or on (cluster, job, instance, device, port) `+carried("gpufabric_ethernet_transmitted_rdma_unicast_bytes_total")),
 		spread(about{"Other traffic sent", "What RDMA-capable interfaces send that is not RDMA, mostly TCP. On a training port it takes bandwidth from RDMA, or replaces it.", "the NICs do not count it apart", 12, 8},
 			carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total")),
 	}

@@ -45,10 +45,10 @@ const order = "order"
 
 // worstFirst has a row for each row of a table, sorted by rank (0 is the worst), then by label. rank has the labels by.
 func worstFirst(by, label, rank string) string {
-	// Names of devices that end in one digit, or have two where others have three, are sorted by number.
+	// Names of devices that end in one digit or two, or have two where others have three, are sorted by number.
 	key := `label_replace(count_values by (` + by + `) ("rank", min by (` + by + `) (` + rank + `)), "key", "$1", "` + label + `", "(.*)")`
 	if label == "device" {
-		key = `label_replace(label_replace(` + key + `, "key", "${1}0$2", "device", "(.*[^0-9])([0-9])"), "key", "${1}0$2", "device", "([a-z]+)([0-9]{2}s[0-9].*)")`
+		key = `label_replace(label_replace(label_replace(` + key + `, "key", "${1}00$2", "device", "(.*[^0-9])([0-9])"), "key", "${1}0$2", "device", "(.*[^0-9])([0-9]{2})"), "key", "${1}0$2", "device", "([a-z]+)([0-9]{2}s[0-9].*)")`
 	}
 	return `sum by (` + by + `, ` + order + `) (label_join(` + key + `, "` + order + `", " ", "rank", "key"))`
 }

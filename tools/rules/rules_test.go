@@ -4,6 +4,7 @@ package rules
 
 import (
 	"io/fs"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,7 +27,11 @@ func TestRulesAgainstCatalogue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	used, panels := map[string]bool{}, shown(t)
+	queries, err := os.ReadFile("../../docs/JOBS.md") // what management asks for by hand
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, panels := map[string]bool{}, shown(t)+string(queries)
 	for name := range known {
 		used[name] = strings.Contains(panels, name)
 	}

@@ -125,7 +125,7 @@ func (d *serving) run(ctx context.Context, c *command.Call) int {
 		}
 	}
 	served := exporter.Node{
-		Sysfs: node.Sysfs(), Procfs: node.Procfs(), Rootfs: node.Rootfs(), Ethernet: node.Ethernet(), GPUs: node.GPUs(),
+		Sysfs: node.Sysfs(), Procfs: node.Procfs(), Rootfs: node.Rootfs(), Ethernet: node.Ethernet(), GPUs: node.GPUs(), Ranks: node.Ranks(),
 		Config: node.Config, Title: node.Title(), Note: node.Note(), Simulated: true,
 	}
 	if node.Probes != nil {

@@ -151,7 +151,7 @@ func (p *options) check() error {
 	}
 	switch kind := p.kind; {
 	case compares && kind != "" && kind != probes.Node && kind != probes.Calibrate && (kind != probes.Rail || p.what != probeTCP):
-		return fmt.Errorf("--kind=%q: %s compares runs of node or calibrate%s", kind, p.what, map[bool]string{true: ", or of rail"}[p.what == probeTCP])
+		return fmt.Errorf("--kind=%q: %s compares runs of kind node or calibrate%s", kind, p.what, map[bool]string{true: ", or of rail"}[p.what == probeTCP])
 	case p.device != "" && kind != probes.Rail:
 		return fmt.Errorf("--device=%q: expected it with rail, or with tcp, only", p.device)
 	case p.ranks > 0 && (kind == probes.Rail || kind == probes.Socket || kind == probes.Transport):

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"maps"
+	"slices"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/job"
+)
+
+// The rows of the collector job. What users can set is in training_job and user only, in safe characters.
+var (
+	jobInfo = &Family{
+		Name: "job_info", Type: Info, Labels: []string{trainingJob, "scheduler", "user", "way", "cause"},
+		Help: "A job that holds GPUs of the node; constant 1. training_job is scheduler/id. scheduler: slurm, kubernetes, container, none. user is empty if not known. " +
+			"way is what moves its data: verbs, efa, ucx, ibext, gib, plugin, tcpx, fastrak, socket; empty if not known. cause is why it uses TCP, if that can be seen (docs/JOBS.md).",
+		Source: "/proc/<pid>, NETLINK_RDMA, NETLINK_SOCK_DIAG, NVML", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
+	}
+	jobGPU = &Family{
+		Name: "job_gpu_info", Type: Info, Labels: []string{trainingJob, "uuid"},
+		Help:   "A GPU that a rank of the job holds; constant 1.",
+		Source: "nvmlDeviceGetComputeRunningProcesses_v3", Cadence: Fast, Stability: Experimental,
+	}
+	jobRanks = &Family{
+		Name: "job_ranks", Type: Gauge, Labels: []string{trainingJob},
+		Help:   "Ranks of the job on this node, without forked children.",
+		Source: "/proc/<pid>", Cadence: Fast, Stability: Stable,
+	}
+	jobTransport = &Family{
+		Name: "job_transport", Type: StateSet, Labels: []string{trainingJob, "transport"},
+		Help: "How NCCL moves the data of the job between nodes, from two readings: rdma, tcp, mixed, local (one node or NVLink domain), unknown; 1 for the current one. " +
+			"It is that of the worst rank. job_transport_confirmed tells how certain it is.",
+		Source: "internal/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Stable,
+	}
+	jobTransportConfirmed = &Family{
+		Name: "job_transport_confirmed", Type: Gauge, Labels: []string{trainingJob},
+		Help:   "1 if the evidence for job_transport is complete, 0 if the transport is suspected. Absent if it is unknown.",
+		Source: "internal/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Stable,
+	}
+	jobTransportByDesign = &Family{
+		Name: "job_transport_by_design", Type: Gauge, Labels: []string{trainingJob},
+		Help:   "1 if the job uses TCPX or FasTrak, whose data go over TCP by design: job_transport tcp is no fallback. 0 otherwise.",
+		Source: "internal/job", Cadence: Fast, Stability: Stable,
+	}
+	jobTransportUnknown = &Family{
+		Name: "job_transport_unknown", Type: Gauge, Labels: []string{trainingJob, "reason"},
+		Help: "1 for the reason for which job_transport is unknown: first_reading, idle, no_traffic, little_traffic, privilege, unreadable, moved (its RDMA devices are in another network namespace), " +
+			"no_communicator. Absent otherwise.",
+		Source: "internal/job", Cadence: Fast, Stability: Experimental,
+	}
+	jobMisconfigured = &Family{
+		Name: "job_misconfigured", Type: Gauge, Labels: []string{trainingJob, "rule", "severity"},
+		Help:   "1 for each rule that the job breaks (docs/JOBS.md). severity: critical, warning, info. Absent otherwise.",
+		Source: "internal/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
+	}
+	jobProcessesDropped = &Family{
+		Name: "job_processes_dropped", Type: Gauge,
+		Help:   "Processes with GPUs that are in no job, because there are more processes or jobs than the exporter keeps. Absent if there are none.",
+		Source: "internal/job", Cadence: Fast, Stability: Experimental,
+	}
+	gpuImpaired = &Family{
+		Name: "gpu_impaired_seconds_total", Type: Counter, Unit: "seconds", Labels: []string{"uuid", "reason"},
+		Help: "Time in which the GPU worked for a job that was impaired: tcp (confirmed), misconfigured (job_misconfigured of severity warning or critical), degraded_link (RDMA, and the nearest NIC is down or slow), " +
+			"no_gpudirect (RDMA without GPUDirect RDMA). One second can count for several reasons. Counted between scrapes; starts at 0 with the exporter.",
+		Source: "internal/job", Cadence: Fast, Stability: Experimental,
+	}
+)
+
+// jobFamilies are the rows of the collector job, in the order of documentation.
+func jobFamilies() []*Family {
+	return []*Family{
+		jobInfo, jobGPU, jobRanks, jobTransport, jobTransportConfirmed, jobTransportByDesign, jobTransportUnknown, jobMisconfigured, jobProcessesDropped, gpuImpaired,
+	}
+}
+
+// jobCollector is the one collector with a memory: a verdict on a job takes two readings. Its tracker may be used by any number of
+// goroutines.
+func jobCollector() collector {
+	tracker := new(job.Tracker)
+	return collector{
+		About:    About{Name: "job", Help: "Running jobs: whether NCCL moves their data over RDMA or TCP, what is wrong with their settings, GPU time lost.", Default: true},
+		want:     job.Wants,
+		sources:  []string{fabric.SourceRanks, fabric.SourceGPU},
+		families: jobFamilies(),
+		collect:  func(n *fabric.Node, emit emit) { collectJobs(tracker.Update(n), emit) }, supported: hasJobs,
+	}
+}
+
+func hasJobs(n *fabric.Node) (bool, string) {
+	if supported, why := hasGPUDriver(n); !supported {
+		return false, why
+	}
+	if n.Ranks.Meta().Reason == fabric.ReasonNotRead {
+		return false, "the processes that hold GPUs are not read"
+	}
+	return true, ""
+}
+
+func collectJobs(jobs job.Jobs, emit emit) {
+	gpus := map[string]bool{}
+	for i := range jobs.List {
+		j := &jobs.List[i]
+		for _, uuid := range j.GPUs {
+			gpus[uuid] = true
+		}
+		collectJob(j, emit)
+	}
+	if jobs.Dropped > 0 {
+		emit(jobProcessesDropped, float64(jobs.Dropped))
+	}
+	for uuid := range jobs.Impaired {
+		gpus[uuid] = true
+	}
+	for _, uuid := range slices.Sorted(maps.Keys(gpus)) { // 0 at first, so that rates see the beginning
+		for _, why := range job.Impairments() {
+			emit(gpuImpaired, jobs.Impaired[uuid][why], label(uuid), string(why))
+		}
+	}
+}
+
+func collectJob(j *job.Job, emit emit) {
+	v := &j.Verdict
+	emit(jobInfo, 1, j.Name, j.Scheduler, j.User, string(v.Way), string(v.Cause))
+	for _, uuid := range j.GPUs {
+		emit(jobGPU, 1, j.Name, label(uuid))
+	}
+	emit(jobRanks, float64(len(j.Ranks)), j.Name)
+	state(emit, jobTransport, v.Transport, job.Transports(), j.Name)
+	emit(jobTransportByDesign, bit(v.Transport == job.TCP && !v.Fallback()), j.Name)
+	if v.Transport == job.Unknown {
+		emit(jobTransportUnknown, 1, j.Name, string(v.Reason))
+	} else {
+		emit(jobTransportConfirmed, bit(v.Confirmed), j.Name)
+	}
+	for _, f := range j.Findings {
+		emit(jobMisconfigured, 1, j.Name, string(f.Rule), string(f.Severity))
+	}
+}

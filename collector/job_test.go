@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/simulator"
+)
+
+func jobLines(t *testing.T, jobs job.Jobs) string {
+	t.Helper()
+	set := &Set{collectors: []collector{{About: About{Name: "job"}, families: jobFamilies(), supported: hasJobs,
+		collect: func(_ *fabric.Node, emit emit) { collectJobs(jobs, emit) }}}}
+	var lines []string
+	for line := range strings.Lines(withoutHelp(text(t, set.Gather(&fabric.Node{Policy: &fabric.Policy{}}, ConfigState{})))) {
+		if strings.HasPrefix(line, "gpufabric_job_") || strings.HasPrefix(line, "gpufabric_gpu_") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+// A job that fell back has the series that its alerts ask for; one that is not known has no confidence; TCPX is no fallback.
+func TestJobs(t *testing.T) {
+	got := jobLines(t, job.Jobs{Known: true, Dropped: 3, List: []job.Job{
+		{
+			Name: "slurm/7", Scheduler: "slurm", User: "ann", GPUs: []string{"GPU-a"}, Ranks: make([]job.Rank, 2),
+			Verdict:  job.Verdict{Transport: job.TCP, Way: job.WaySocket, Confirmed: true, Cause: job.CauseNoDevices},
+			Findings: []job.Finding{{Rule: job.RuleMemlock, Severity: diagnose.Warning}},
+		},
+		{Name: "slurm/8", Scheduler: "slurm", Verdict: job.Verdict{Transport: job.Unknown, Reason: job.Moved}},
+		{Name: "slurm/9", Scheduler: "slurm", Verdict: job.Verdict{Transport: job.TCP, Way: job.WayTCPX}},
+	}, Impaired: map[string]map[job.Impairment]float64{"GPU-a": {job.ImpairedTCP: 45}}})
+	for _, want := range []string{
+		`gpufabric_job_info{cause="no_rdma_devices_in_container",scheduler="slurm",training_job="slurm/7",user="ann",way="socket"} 1`,
+		`gpufabric_job_gpu_info{training_job="slurm/7",uuid="GPU-a"} 1`, `gpufabric_job_ranks{training_job="slurm/7"} 2`,
+		`gpufabric_job_transport{training_job="slurm/7",transport="tcp"} 1`, `gpufabric_job_transport{training_job="slurm/7",transport="rdma"} 0`,
+		`gpufabric_job_transport_confirmed{training_job="slurm/7"} 1`, `gpufabric_job_transport_by_design{training_job="slurm/7"} 0`,
+		`gpufabric_job_misconfigured{rule="memlock",severity="warning",training_job="slurm/7"} 1`,
+		`gpufabric_job_transport_unknown{reason="moved",training_job="slurm/8"} 1`, `gpufabric_job_transport_by_design{training_job="slurm/9"} 1`,
+		`gpufabric_job_processes_dropped 3`,
+		`gpufabric_gpu_impaired_seconds_total{reason="tcp",uuid="GPU-a"} 45`, `gpufabric_gpu_impaired_seconds_total{reason="misconfigured",uuid="GPU-a"} 0`,
+	} {
+		if !strings.Contains(got, want+"\n") {
+			t.Errorf("lacks %s", want)
+		}
+	}
+	if strings.Contains(got, `confirmed{training_job="slurm/8"}`) {
+		t.Error("an unknown transport has a confidence")
+	}
+	if t.Failed() {
+		t.Log(got)
+	}
+}
+
+// A node with a job on all of its GPUs stays within the budget of series, and shows no jobs if their processes cannot be read.
+func TestJobSeries(t *testing.T) {
+	const budget = 2500
+	s, err := simulator.Find("job-tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := observeScenario(t, s)
+	set := byDefault(t)
+	out := text(t, set.Gather(n, ConfigState{}))
+	series := 0
+	for line := range strings.Lines(out) {
+		if !strings.HasPrefix(line, "#") {
+			series++
+		}
+	}
+	if series > budget || !strings.Contains(out, `gpufabric_job_transport{training_job="slurm/4242",transport="unknown"} 1`) {
+		t.Errorf("%d series, the budget is %d", series, budget)
+	}
+	hidden := *n
+	hidden.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonStuck, "/proc", n.At)
+	if out := text(t, set.Gather(&hidden, ConfigState{})); strings.Contains(out, "gpufabric_job_transport{") {
+		t.Error("jobs of a reading that failed are shown")
+	}
+}

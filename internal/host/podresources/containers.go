@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podresources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Container is one that has been given GPUs. The API has neither the UID of its pod nor its own ID: a process is found in
+// it by its GPUs.
+type Container struct {
+	Namespace, Pod, Name string
+	UUIDs                []string // of GPUs or MIG devices; those of replicas (time-slicing, MPS) without their number
+	Minors               []int    // of /dev/nvidiaN: Google's plugin and dynamic resource allocation name no UUIDs
+}
+
+// Containers lists the containers that have been given a GPU. kubelet is false if there is no socket.
+func (c *Client) Containers(ctx context.Context) (list []Container, kubelet bool, err error) {
+	if _, err := os.Lstat(c.socket); errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	message, err := c.call(ctx)
+	if err == nil {
+		list, err = decodeContainers(message)
+	}
+	if err != nil {
+		return nil, true, fmt.Errorf("PodResources of %s: %w", c.socket, err)
+	}
+	return list, true, nil
+}
+
+// decodeContainers reads the same message as decode, and what was given to each container.
+func decodeContainers(message []byte) (list []Container, err error) {
+	seen := 0
+	err = fields(message, func(number uint64, pod []byte) error {
+		if number != 1 {
+			return nil
+		}
+		var name, namespace string
+		first := len(list)
+		err := fields(pod, func(number uint64, value []byte) (err error) {
+			switch number {
+			case 1:
+				name, err = identifier(value)
+			case 2:
+				namespace, err = identifier(value)
+			case 3:
+				if seen++; seen > maxContainers {
+					return malformed("more than %d containers", maxContainers)
+				}
+				var v Container
+				if v, err = devicesOf(value); len(v.UUIDs)+len(v.Minors) > 0 {
+					list = append(list, v)
+				}
+			}
+			return err
+		})
+		for i := range list[first:] {
+			list[first+i].Namespace, list[first+i].Pod = namespace, name
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+func devicesOf(b []byte) (v Container, err error) {
+	take := func(number uint64) func(uint64, []byte) error {
+		return func(n uint64, value []byte) error {
+			if n != number {
+				return nil
+			}
+			id, err := text(value)
+			if err == nil {
+				v.add(id)
+			}
+			return err
+		}
+	}
+	err = fields(b, func(number uint64, value []byte) (err error) {
+		switch number {
+		case 1:
+			v.Name, err = identifier(value)
+		case 2: // a device plugin: the ids that it has given
+			err = fields(value, take(2))
+		case 5: // claims: the names of the devices for the runtime
+			err = fields(value, func(n uint64, claim []byte) error {
+				if n != 4 {
+					return nil
+				}
+				return fields(claim, func(n uint64, device []byte) error {
+					if n != 1 {
+						return nil
+					}
+					return fields(device, take(1))
+				})
+			})
+		}
+		return err
+	})
+	return v, err
+}
+
+const maxDevices = 1 << 8 // of a container
+
+// add adds a device by its id:
+//
+//	GPU-<uuid>, MIG-<uuid>, GPU-<uuid>::<replica>   NVIDIA's device plugin
+//	nvidia<minor>, nvidia<minor>/gi<n>, nvidia<minor>/vgpu<n>   Google's
+//	<vendor>/<class>=gpu-<minor>, =<claim>-gpu-<minor>   NVIDIA's driver for dynamic resource allocation
+func (c *Container) add(id string) {
+	if len(c.UUIDs)+len(c.Minors) >= maxDevices {
+		return
+	}
+	if _, device, ok := strings.Cut(id, "="); ok {
+		if i := strings.LastIndex(device, "gpu-"); i >= 0 {
+			c.minor(device[i+len("gpu-"):])
+		}
+		return
+	}
+	bare, _, _ := strings.Cut(id, "::")
+	if strings.HasPrefix(bare, "GPU-") || strings.HasPrefix(bare, "MIG-") {
+		if !slices.Contains(c.UUIDs, bare) {
+			c.UUIDs = append(c.UUIDs, bare)
+		}
+		return
+	}
+	if device, ok := strings.CutPrefix(id, "nvidia"); ok {
+		device, _, _ = strings.Cut(device, "/")
+		c.minor(device)
+	}
+}
+
+func (c *Container) minor(digits string) {
+	if n, err := strconv.ParseUint(digits, 10, 8); err == nil && !slices.Contains(c.Minors, int(n)) {
+		c.Minors = append(c.Minors, int(n))
+	}
+}
+
+// identifier reads a name as Kubernetes accepts it.
+func identifier(b []byte) (string, error) {
+	if len(b) > 253 || strings.Trim(string(b), "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" {
+		return "", malformed("a name of %d bytes that Kubernetes does not accept", len(b))
+	}
+	return string(b), nil
+}
+
+// Join names the pods of processes that control groups say are in one, by their GPUs. A container that shares its GPUs
+// with others is told from them by all of its processes together. What stays ambiguous keeps the UID of its pod.
+func Join(list []fabric.RankCandidate, containers []Container) {
+	possible := map[string][]Container{} // by container ID
+	for i := range list {
+		w := list[i].Workload.Value
+		if w.Pod == "" || w.ContainerID == "" {
+			continue
+		}
+		from, seen := possible[w.ContainerID]
+		if !seen {
+			from = containers
+		}
+		possible[w.ContainerID] = slices.DeleteFunc(slices.Clone(from), func(c Container) bool { return !c.has(list[i]) })
+	}
+	for i := range list {
+		w := &list[i].Workload.Value
+		if found := possible[w.ContainerID]; w.Pod != "" && len(found) == 1 {
+			w.Container = found[0].Name
+			if w.Scheduler == "kubernetes" { // a scheduler in the pod has a name of its own for the job
+				w.Job = found[0].Namespace + "/" + found[0].Pod
+			}
+		}
+	}
+}
+
+// has tells whether all GPUs of a process are among those of the container. GPUs that are not known are not.
+func (c Container) has(r fabric.RankCandidate) bool {
+	if uuids, ok := r.GPUs.Get(); ok && len(c.UUIDs) > 0 {
+		return len(uuids) > 0 && !slices.ContainsFunc(uuids, func(u string) bool { return !slices.Contains(c.UUIDs, u) })
+	}
+	files, ok := r.Files.Get()
+	return ok && len(c.Minors) > 0 && len(files.GPUs) > 0 && !slices.ContainsFunc(files.GPUs, func(n int) bool { return !slices.Contains(c.Minors, n) })
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rank
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/errand"
+	"gpufabric_exporter/internal/fabric"
+)
+
+// details is what is read of a candidate once.
+type details struct {
+	user     uint32
+	workload fabric.Fact[fabric.Workload]
+	maps     fabric.Fact[fabric.MappedFiles]
+	settings fabric.Fact[[]fabric.NCCLVariable]
+	limits   fabric.Fact[fabric.ProcessLimits]
+	devices  fabric.Fact[fabric.ProcessDevices]
+	netNS    fabric.Fact[uint64]
+}
+
+// early tells that the process may not have loaded all of its libraries yet, or that not all could be read.
+func (d *details) early() bool {
+	m, ok := d.maps.Get()
+	return !ok || m.NCCL == "" && !m.Torch && m.Segments == 0 || d.devices.Reason == fabric.ReasonStuck
+}
+
+func (d *details) fill(c *fabric.RankCandidate) {
+	c.User, c.Workload, c.Maps, c.Settings, c.Limits, c.Devices, c.NetNS = d.user, d.workload, d.maps, d.settings, d.limits, d.devices, d.netNS
+	if w, ok := c.Workload.Get(); ok && w.Job == "" {
+		w.Job = c.Command
+		c.Workload.Value = w
+	}
+}
+
+// What is waited for, and how many reads may be left behind.
+const (
+	patience = time.Second
+	maxStuck = 4
+)
+
+// gate bounds the reads that were left behind.
+type gate struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.n == maxStuck {
+		return false
+	}
+	g.n++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.n--
+}
+
+func (g *gate) busy() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.n > 0
+}
+
+// attempt reads what may hang: memory of a process needs a lock that a process in uninterruptible sleep may hold, and its
+// file system may be that of a server that is gone.
+func attempt[T any](ctx context.Context, g *gate, source string, now time.Time, read func() (T, error)) fabric.Fact[T] {
+	if !g.enter() {
+		return fabric.NotKnown[T](fabric.ReasonStuck, source, now)
+	}
+	v, err := new(errand.Errand[T]).Run(ctx, patience, func() (T, error) {
+		defer g.leave()
+		return read()
+	})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
+		return fabric.NotKnown[T](fabric.ReasonStuck, source, now)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return fabric.NotKnown[T](fabric.ReasonTimeout, source, now)
+	case err != nil:
+		return fabric.NotKnown[T](reasonOf(err), source, now)
+	}
+	return fabric.Known(v, source, now)
+}
+
+// read reads the details of a process.
+func (r *Reader) read(ctx context.Context, pid int, now time.Time) *details {
+	dir := strconv.Itoa(pid)
+	d := &details{netNS: fabric.NotKnown[uint64](fabric.ReasonMalformed, dir+"/ns/net", now)}
+	if link, err := r.readlink(dir + "/ns/net"); err != nil {
+		d.netNS.Reason = reasonOf(err)
+	} else if n, ok := parseNamespace(link); ok {
+		d.netNS = fabric.Known(n, dir+"/ns/net", now)
+	}
+	d.limits = fabric.NotKnown[fabric.ProcessLimits](fabric.ReasonMalformed, dir+"/limits", now)
+	if b, err := r.file(dir+"/limits", 4<<10); err != nil {
+		d.limits.Reason = reasonOf(err)
+	} else if memlock, ok := parseMemlock(b); ok {
+		if b, err = r.file(dir+"/status", 16<<10); err != nil {
+			d.limits.Reason = reasonOf(err)
+		} else if user, cpus, ok := parseStatus(b); ok {
+			d.user = user
+			d.limits = fabric.Known(fabric.ProcessLimits{Memlock: memlock, CPUs: cpus}, dir+"/limits", now)
+		}
+	}
+	var w fabric.Workload
+	b, err := r.file(dir+"/cgroup", 16<<10)
+	if err == nil {
+		w = parseCgroup(b)
+	}
+	d.maps = attempt(ctx, r.stuck, dir+"/maps", now, func() (fabric.MappedFiles, error) {
+		return open(r, dir+"/maps", parseMaps)
+	})
+	environment := attempt(ctx, r.stuck, dir+"/environ", now, func() (environment, error) {
+		return open(r, dir+"/environ", func(f io.Reader) (environment, error) { return scan(f, r.sources.Variable) })
+	})
+	d.settings = fabric.Fact[[]fabric.NCCLVariable]{Value: environment.Value.settings, State: environment.State, Reason: environment.Reason, Source: environment.Source, At: now}
+	if err != nil {
+		d.workload = fabric.NotKnown[fabric.Workload](reasonOf(err), dir+"/cgroup", now)
+	} else {
+		d.workload = fabric.Known(environment.Value.complete(w), dir+"/cgroup", now)
+	}
+	d.devices = attempt(ctx, r.stuck, dir+"/root/dev", now, func() (fabric.ProcessDevices, error) { return r.devices(dir) })
+	return d
+}
+
+// open opens a file of procfs for a parser that reads it by parts.
+func open[T any](r *Reader, name string, parse func(io.Reader) (T, error)) (T, error) {
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(r.at(), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		var none T
+		return none, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	return parse(f)
+}

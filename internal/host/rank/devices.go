@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rank
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/beneath"
+)
+
+const (
+	maxMounts  = 4 << 20 // bytes of mountinfo
+	maxDevices = 1 << 12 // entries of a folder
+
+	resolveCached = 0x20 // RESOLVE_CACHED of linux/openat2.h, Linux 5.12
+)
+
+// errRemote means that an answer could only come from a server or a daemon: it may never come.
+var errRemote = fabric.Because(fabric.ReasonUnsupported, "file system of a network or of FUSE, which may hang")
+
+// devices counts the device nodes that a process can open, in /dev of its mount namespace.
+func (r *Reader) devices(dir string) (v fabric.ProcessDevices, err error) {
+	types, err := open(r, dir+"/mountinfo", parseMounts)
+	if err != nil {
+		return v, err
+	}
+	more := uint64(0)
+	switch {
+	case isLocal(types["/"]):
+	case types["/dev"] == "": // it is on the root
+		return v, fmt.Errorf("%s/root/dev: %w", dir, errRemote)
+	default: // a mount point is cached: the kernel answers without asking the file system, or not at all
+		more = resolveCached
+	}
+	for _, p := range []string{"/dev", "/dev/infiniband"} {
+		if t := types[p]; t != "" && !isLocal(t) {
+			return v, fmt.Errorf("%s/root%s: %w", dir, p, errRemote)
+		}
+	}
+	root, err := retry(func() (int, error) {
+		return unix.Openat(r.at(), dir+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return v, err
+	}
+	defer func() { _ = unix.Close(root) }()
+	if v.GPUs, err = nodes(root, "dev", "nvidia", more); err != nil {
+		return fabric.ProcessDevices{}, err
+	}
+	v.Uverbs, err = nodes(root, "dev/infiniband", "uverbs", more)
+	if errors.Is(err, unix.ENOENT) {
+		v.Uverbs, err = 0, nil
+	}
+	if err != nil {
+		return fabric.ProcessDevices{}, err
+	}
+	return v, nil
+}
+
+// nodes counts the character devices in a folder whose name is a prefix and a number.
+func nodes(root int, folder, prefix string, more uint64) (n int, err error) {
+	fd, err := beneath.OpenInRoot(root, folder, unix.O_DIRECTORY, more)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil {
+		return 0, err
+	}
+	if !isLocalMagic(st.Type) {
+		return 0, fmt.Errorf("%s: %w", folder, errRemote)
+	}
+	seen := 0
+	buffer := make([]byte, 8<<10)
+	for {
+		size, err := unix.Getdents(fd, buffer)
+		if err != nil || size <= 0 {
+			return n, err
+		}
+		const atLength, atName = 16, 19
+		for b := buffer[:size]; len(b) > atName; {
+			length := int(binary.NativeEndian.Uint16(b[atLength:]))
+			if length <= atName || length > len(b) {
+				return 0, malformed(folder)
+			}
+			name := unix.ByteSliceToString(b[atName:length])
+			b = b[length:]
+			if seen++; seen > maxDevices {
+				return 0, fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("%s: more than %d entries", folder, maxDevices))
+			}
+			if _, is := number([]byte(name), []byte(prefix)); !is {
+				continue
+			}
+			var node unix.Stat_t // what a runtime mounts over a file is a device, too
+			if unix.Fstatat(fd, name, &node, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT) == nil && node.Mode&unix.S_IFMT == unix.S_IFCHR {
+				n++
+			}
+		}
+	}
+}
+
+// parseMounts reads the types of the file systems at /, /dev and /dev/infiniband from mountinfo (show_mountinfo of
+// fs/proc_namespace.c): "id parent device root mountpoint options ... - type source options". The last one is on top.
+func parseMounts(f io.Reader) (map[string]string, error) {
+	types := map[string]string{}
+	limited := &io.LimitedReader{R: f, N: maxMounts}
+	lines := bufio.NewScanner(limited)
+	lines.Buffer(nil, 64<<10) // options of an overlay are a page at most
+	for lines.Scan() {
+		before, after, ok := strings.Cut(lines.Text(), " - ")
+		fields := strings.Fields(before)
+		if !ok || len(fields) < 6 {
+			return nil, malformed("mountinfo")
+		}
+		kind, _, _ := strings.Cut(after, " ")
+		switch at := fields[4]; at {
+		case "/", "/dev", "/dev/infiniband":
+			types[at] = kind
+		}
+	}
+	switch err := lines.Err(); {
+	case err != nil:
+		return nil, malformed("mountinfo")
+	case limited.N == 0:
+		return nil, fabric.Because(fabric.ReasonMalformed, "mountinfo of more than 4 MiB")
+	case types["/"] == "":
+		return nil, malformed("mountinfo without a root")
+	}
+	return types, nil
+}
+
+// isLocal tells the types of file systems that need nobody else to answer. Others may hang.
+func isLocal(kind string) bool {
+	switch kind {
+	case "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "devtmpfs", "ramfs", "rootfs", "squashfs", "erofs":
+		return true
+	}
+	return false
+}
+
+// isLocalMagic is isLocal for the numbers of statfs(2).
+func isLocalMagic(magic int64) bool {
+	const zfs = 0x2fc12fc1
+	switch magic {
+	case unix.OVERLAYFS_SUPER_MAGIC, unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
+		unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.SQUASHFS_MAGIC, unix.EROFS_SUPER_MAGIC_V1, zfs:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rank
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Bounds of an environment.
+const (
+	maxEnvironment = 8 << 20 // bytes; execve(2) takes 6 MiB at most
+	maxName        = 64      // bytes
+	maxValue       = 1 << 10 // bytes of a value that is looked at
+	maxSettings    = 128
+)
+
+// environment is all that leaves /proc/PID/environ.
+type environment struct {
+	settings []fabric.NCCLVariable
+	numbers  map[string]int // of schedulers: ranks, sizes, job ids
+	user     string
+}
+
+// scan reads NAME=value strings, each with a NUL at its end, in a buffer of its own that it clears. Of a string with another
+// name than those on the lists, and of a value that says more than a number or a word, it makes no copy. The first of two
+// strings with one name counts, as it does for getenv(3).
+func scan(f io.Reader, variable func(name, value string) (fabric.NCCLVariable, bool)) (environment, error) {
+	const longest = maxName + 1 + maxValue
+	buffer := make([]byte, 16<<10)
+	defer func() { clear(buffer) }()
+	e := environment{numbers: map[string]int{}}
+	total, n := 0, 0
+	skipping := false // in a string that is longer than the buffer
+	for {
+		got, err := f.Read(buffer[n:])
+		if total += got; total > maxEnvironment {
+			return environment{}, fabric.Because(fabric.ReasonMalformed, "environment of more than "+strconv.Itoa(maxEnvironment)+" bytes")
+		}
+		rest := buffer[:n+got]
+		for {
+			s, after, whole := bytes.Cut(rest, []byte{0})
+			if !whole {
+				break
+			}
+			if !skipping {
+				e.take(s, variable)
+			}
+			skipping, rest = false, after
+		}
+		if n = copy(buffer, rest); n > longest { // too long for what is looked for, whatever its end is
+			if !skipping {
+				e.take(buffer[:longest+1], variable)
+			}
+			skipping, n = true, 0
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			if n > 0 && !skipping {
+				e.take(buffer[:n], variable)
+			}
+			slices.SortFunc(e.settings, func(a, b fabric.NCCLVariable) int { return cmp.Compare(a.Name, b.Name) })
+			return e, nil
+		case err != nil:
+			return environment{}, err
+		}
+	}
+}
+
+// take notes a string if its name is on a list.
+func (e *environment) take(s []byte, variable func(name, value string) (fabric.NCCLVariable, bool)) {
+	name, value, ok := bytes.Cut(s, []byte("="))
+	if !ok || len(name) == 0 || len(name) > maxName {
+		return
+	}
+	switch {
+	case bytes.HasPrefix(name, []byte("NCCL_")) && variable != nil:
+		if len(e.settings) == maxSettings || slices.ContainsFunc(e.settings, func(v fabric.NCCLVariable) bool { return v.Name == string(name) }) {
+			return
+		}
+		long := len(value) > maxValue
+		if long {
+			value = nil
+		}
+		if v, ok := variable(string(name), string(value)); ok {
+			if long {
+				v = fabric.NCCLVariable{Name: v.Name, Value: "set", Masked: true}
+			}
+			v.Source = "environ"
+			e.settings = append(e.settings, v)
+		}
+	case string(name) == "SLURM_JOB_USER":
+		if e.user == "" && isUser(value) {
+			e.user = string(value)
+		}
+	case ofScheduler(name):
+		if _, twice := e.numbers[string(name)]; twice || len(value) > 10 {
+			return
+		}
+		if n, err := strconv.ParseUint(string(value), 10, 32); err == nil {
+			e.numbers[string(name)] = int(n)
+		}
+	}
+}
+
+// ranks and sizes are where launchers say which rank a process is and of how many, the nearest to the program first.
+func ranks() []string {
+	return []string{"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}
+}
+
+func sizes() []string {
+	return []string{"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}
+}
+
+// ofScheduler tells the variables whose value is a number that is read.
+func ofScheduler(name []byte) bool {
+	switch string(name) {
+	case "RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NTASKS", "PMI_RANK", "PMI_SIZE", "PMIX_RANK",
+		"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK":
+		return true
+	}
+	return false
+}
+
+// isUser tells a name as useradd(8) takes it.
+func isUser(b []byte) bool {
+	if len(b) == 0 || len(b) > 32 {
+		return false
+	}
+	for i, c := range b {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_'
+		if !letter && (i == 0 || c != '-' && c != '.' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return true
+}
+
+// complete returns the workload with what the environment says of it. What control groups say comes first: a process cannot
+// change them.
+func (e environment) complete(w fabric.Workload) fabric.Workload {
+	const most = 1 << 24
+	w.Rank, w.Ranks = -1, 0
+	for _, name := range ranks() {
+		if n, ok := e.numbers[name]; ok && n < most {
+			w.Rank = n
+			break
+		}
+	}
+	for _, name := range sizes() {
+		if n, ok := e.numbers[name]; ok && n <= most {
+			w.Ranks = n
+			break
+		}
+	}
+	if w.Ranks > 0 && w.Rank >= w.Ranks {
+		w.Rank, w.Ranks = -1, 0 // one of them is a lie
+	}
+	if id, ok := e.numbers["SLURM_JOB_ID"]; ok && id > 0 && (w.Scheduler == "none" || w.Scheduler == "container") {
+		w.Scheduler, w.Job = "slurm", strconv.Itoa(id)
+	}
+	if w.Scheduler == "slurm" {
+		w.User = e.user
+	}
+	return w
+}

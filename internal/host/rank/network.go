@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rank
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+const maxInterfaces = 128 // of a network namespace
+
+// addInterfaces reads the interfaces of each network namespace once.
+func (r *Reader) addInterfaces(list []fabric.RankCandidate, now time.Time) {
+	read := map[uint64]fabric.Fact[[]fabric.InterfaceUse]{}
+	for i := range list {
+		c := &list[i]
+		ns, known := c.NetNS.Get()
+		if use, ok := read[ns]; ok && known {
+			c.NetDevs = use
+			continue
+		}
+		source := strconv.Itoa(c.PID) + "/net/dev"
+		if b, err := r.file(source, 64<<10); err != nil {
+			c.NetDevs = fabric.NotKnown[[]fabric.InterfaceUse](reasonOf(err), source, now)
+		} else if use, ok := parseInterfaces(b); !ok {
+			c.NetDevs = fabric.NotKnown[[]fabric.InterfaceUse](fabric.ReasonMalformed, source, now)
+		} else {
+			c.NetDevs = fabric.Known(use, source, now)
+		}
+		if known {
+			read[ns] = c.NetDevs
+		}
+	}
+}
+
+// parseInterfaces reads /proc/PID/net/dev (dev_seq_show of net/core/net-procfs.c): two lines of headers, then
+// "name: bytes packets ..." with 8 numbers received and 8 sent.
+func parseInterfaces(b []byte) ([]fabric.InterfaceUse, bool) {
+	const received, sent, columns = 0, 8, 16
+	list := []fabric.InterfaceUse{}
+	n := 0
+	for line := range bytes.Lines(b) {
+		if n++; n <= 2 {
+			if !bytes.Contains(line, []byte("|")) {
+				return nil, false
+			}
+			continue
+		}
+		// A name may have colons in it, the numbers have none.
+		i := bytes.LastIndexByte(line, ':')
+		if i < 0 || len(list) == maxInterfaces {
+			return nil, false
+		}
+		f := bytes.Fields(line[i+1:])
+		if len(f) != columns {
+			return nil, false
+		}
+		in, err := strconv.ParseUint(string(f[received]), 10, 64)
+		out, also := strconv.ParseUint(string(f[sent]), 10, 64)
+		if err != nil || also != nil {
+			return nil, false
+		}
+		list = append(list, fabric.InterfaceUse{Name: plain(strings.TrimSpace(string(line[:i])), unix.IFNAMSIZ-1), Received: in, Sent: out})
+	}
+	return list, n >= 2
+}
+
+// addSockets lists the sockets of each network namespace once, and gives each to the candidate that it belongs to.
+func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
+	const source = "sock_diag"
+	owners := socketOwners(list)
+	own := r.ownNamespace()
+	groups := map[uint64][]int{} // candidates by network namespace
+	for i := range list {
+		c := &list[i]
+		ns, known := c.NetNS.Get()
+		switch {
+		case r.sources.Sockets == nil:
+			c.Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonNotRead, source, now)
+		case c.Files.State != fabric.OK:
+			c.Sockets = fabric.NotKnown[[]fabric.Socket](c.Files.Reason, source, now)
+		case !known:
+			c.Sockets = fabric.NotKnown[[]fabric.Socket](c.NetNS.Reason, source, now)
+		case len(groups) == maxNamespaces && groups[ns] == nil:
+			c.Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonMalformed, source, now)
+		default:
+			groups[ns] = append(groups[ns], i)
+		}
+	}
+	for ns, members := range groups {
+		wanted := func(inode uint64) bool { _, ok := owners[inode]; return ok }
+		found, err := r.sockets(ns == own, list[members[0]].PID, wanted)
+		of := map[int][]fabric.Socket{}
+		for _, s := range found {
+			of[owners[s.Inode]] = append(of[owners[s.Inode]], s)
+		}
+		for _, i := range members {
+			if err != nil {
+				list[i].Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonOf(err), source, now)
+				continue
+			}
+			list[i].Sockets = fabric.Known(append([]fabric.Socket{}, of[i]...), source, now)
+		}
+	}
+}
+
+// sockets lists those of the network namespace of a process.
+func (r *Reader) sockets(own bool, pid int, wanted func(uint64) bool) (list []fabric.Socket, err error) {
+	var namespace *os.File
+	if !own {
+		name := strconv.Itoa(pid) + "/ns/net"
+		fd, err := retry(func() (int, error) { return unix.Openat(r.at(), name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+		if err != nil {
+			return nil, fabric.Because(reasonOf(err), name+": "+err.Error())
+		}
+		namespace = os.NewFile(uintptr(fd), name)
+		defer namespace.Close()
+	}
+	s, err := r.sources.Sockets(namespace)
+	if err != nil {
+		return nil, err
+	}
+	list, err = s.Sockets(wanted)
+	return list, errors.Join(err, s.Close())
+}
+
+// ownNamespace is the network namespace of this process, 0: not known.
+func (r *Reader) ownNamespace() uint64 {
+	link, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return 0
+	}
+	ns, _ := parseNamespace(link)
+	return ns
+}
+
+// socketOwners tells which candidate a socket belongs to. A process that was started by another one may have inherited
+// sockets of it: they belong to the one that has verbs open, else to the oldest.
+func socketOwners(list []fabric.RankCandidate) map[uint64]int {
+	owners := map[uint64]int{}
+	better := func(a, b int) bool {
+		va, vb := len(list[a].Files.Value.Uverbs) > 0, len(list[b].Files.Value.Uverbs) > 0
+		if va != vb {
+			return va
+		}
+		return list[a].Start < list[b].Start
+	}
+	for i := range list {
+		for _, inode := range list[i].Files.Value.Sockets {
+			if o, ok := owners[inode]; !ok || better(i, o) {
+				owners[inode] = i
+			}
+		}
+	}
+	return owners
+}
+
+// addVerbs gives RDMA objects to the candidate whose thread made them. The kernel may have lost the thread, or hide it: that
+// a process has none is only known when it has no uverbs device open either.
+func (r *Reader) addVerbs(list []fabric.RankCandidate, now time.Time) {
+	const source = "RDMA_NLDEV_CMD_RES_*_GET"
+	reason := fabric.ReasonNotRead
+	var use map[int]*fabric.VerbsUse
+	if r.sources.Verbs != nil && len(list) > 0 {
+		reason = fabric.ReasonPrivilege
+		if r.samePIDs {
+			var err error
+			if use, err = r.sources.Verbs(); err != nil {
+				reason = fabric.ReasonOf(err)
+			} else {
+				reason = ""
+			}
+		}
+	}
+	of := map[int]*fabric.VerbsUse{}
+	for task, v := range use {
+		if pid := r.processOf(task, list); pid != 0 {
+			if of[pid] == nil {
+				of[pid] = &fabric.VerbsUse{}
+			}
+			of[pid].Add(*v)
+		}
+	}
+	maps.DeleteFunc(r.tasks, func(task, _ int) bool { return use[task] == nil })
+	for i := range list {
+		c := &list[i]
+		files, readable := c.Files.Get()
+		switch v := of[c.PID]; {
+		case reason != "":
+			c.Verbs = fabric.NotKnown[fabric.VerbsUse](reason, source, now)
+		case v != nil:
+			slices.Sort(v.Devices)
+			c.Verbs = fabric.Known(*v, source, now)
+		case readable && files.Complete && len(files.Uverbs) == 0:
+			c.Verbs = fabric.Known(fabric.VerbsUse{}, source, now)
+		case !readable:
+			c.Verbs = fabric.NotKnown[fabric.VerbsUse](c.Files.Reason, source, now)
+		default:
+			c.Verbs = fabric.NotKnown[fabric.VerbsUse](fabric.ReasonMissing, source, now)
+		}
+	}
+}
+
+// processOf returns the candidate that a thread is of, or 0. IDs of threads are used again: what was found before is asked
+// again.
+func (r *Reader) processOf(task int, list []fabric.RankCandidate) int {
+	has := func(pid int) bool {
+		r.calls++
+		var st unix.Stat_t
+		return unix.Fstatat(r.at(), strconv.Itoa(pid)+"/task/"+strconv.Itoa(task), &st, 0) == nil
+	}
+	if pid, ok := r.tasks[task]; ok && has(pid) {
+		return pid
+	}
+	delete(r.tasks, task)
+	for i := range list {
+		if pid := list[i].PID; pid == task || has(pid) {
+			r.tasks[task] = pid
+			return pid
+		}
+	}
+	return 0
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rank
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Read looks at the processes, given what the driver of the GPUs says. netns is the network namespace of the node, that of its
+// first process. It is an error when no candidate was found and there may be one that is hidden.
+func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.RankCandidate, netns fabric.Fact[uint64], err error) {
+	const source = "1/ns/net"
+	netns = fabric.NotKnown[uint64](fabric.ReasonMalformed, source, now)
+	if link, err := r.readlink(source); err != nil {
+		netns.Reason = reasonOf(err)
+	} else if n, ok := parseNamespace(link); ok && r.hidden == "" {
+		netns = fabric.Known(n, source, now)
+	}
+	pids := listed(gpus, now)
+	if !r.samePIDs { // those of NVML are of another PID namespace than those of procfs
+		pids = fabric.NotKnown[map[int][]string](fabric.ReasonPrivilege, pids.Source, now)
+	}
+	reading, err := r.Look(context.Background(), pids, now)
+	if err == nil && len(reading.Candidates) == 0 && reading.Hidden != "" {
+		err = fabric.Because(reading.Hidden, fmt.Sprintf("processes that hold GPUs may be hidden: %d processes can be seen", reading.Processes))
+	}
+	return reading.Candidates, netns, err
+}
+
+// listed returns the UUIDs of GPUs by the PIDs that NVML lists for them; known if it answered for each GPU.
+func listed(gpus *fabric.GPUDriver, now time.Time) fabric.Fact[map[int][]string] {
+	const source = "NVML"
+	if gpus == nil || len(gpus.GPUs) == 0 {
+		return fabric.NotKnown[map[int][]string](fabric.ReasonNotRead, source, now)
+	}
+	of := map[int][]string{}
+	for i := range gpus.GPUs {
+		g := &gpus.GPUs[i]
+		list, ok := g.Processes.Get()
+		if !ok || g.UUID == "" {
+			return fabric.NotKnown[map[int][]string](g.Processes.Meta().Reason, source, now)
+		}
+		for _, p := range list {
+			of[p.PID] = add(of[p.PID], g.UUID)
+		}
+	}
+	return fabric.Known(of, source, now)
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rank finds the processes of a node that hold a GPU, and reads what shows whether they are NCCL ranks and how
+// their data travels: /proc/PID, the sockets and the RDMA objects that are theirs, and the devices that their mount namespace
+// offers. It never attaches to a process, sends it no signal, and reads no memory of it but the strings of its environment.
+//
+// Cost: a look lists /proc once; only new processes are examined, and others again when their age has doubled. Files of
+// candidates are read at each look, everything else about them once. Processes that were forked from a candidate and still
+// run its program, such as data loaders, are counted and not read.
+//
+// Everything read is a tenant's: lists, texts and sizes are bounded, and text leaves the package only where it is of an
+// enumerated kind or of the characters that the scheduler itself accepts. No value of an environment does, unless its name
+// is on the list of names and it is a number or a word of NCCL's.
+//
+// Privileges, as TestPrivileges shows on a kernel. "files" is CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH, both of which need
+// the PID namespace of the node; all other facts are unknown(privilege):
+//
+//	root, or files and CAP_SYS_ADMIN   everything, also of pods with a network namespace of their own
+//	files                              everything but the sockets of such pods
+//	CAP_SYS_PTRACE alone               memory map, devices, limits, interfaces, control groups
+//	none                               limits, interfaces, control groups, of processes that NVML lists
+//	none, PID namespace of its own     nothing, and the reading says so
+//
+// Concurrency: a Reader serves one goroutine at a time. What may hang (the memory map of a process whose lock is held, a
+// path through its root) runs in a goroutine that is left behind; a few of these at most.
+//
+// Errors: what cannot be read of a process is an unknown fact with the reason; a process that ends meanwhile is left out.
+package rank
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// Bounds of a look.
+const (
+	maxProcesses  = 1 << 18
+	maxCandidates = 256     // 16 GPUs with 16 processes each
+	maxFiles      = 1 << 12 // of a process
+	maxAllFiles   = 1 << 15 // of all candidates, the oldest first
+	maxRead       = 16      // candidates about which everything is read: the others wait for the next look
+	maxNamespaces = 16      // other network namespaces whose sockets are listed
+)
+
+// Sockets lists TCP sockets of one network namespace, as sockdiag.Client does.
+type Sockets interface {
+	Sockets(wanted func(inode uint64) bool) ([]fabric.Socket, error)
+	io.Closer
+}
+
+// Sources are what a Reader asks beside procfs. Each may be nil: its facts are then unknown (not read).
+type Sources struct {
+	// Sockets opens the list of sockets of a network namespace; nil is that of this process.
+	Sockets func(namespace *os.File) (Sockets, error)
+	// Verbs tells what threads have of verbs, by their IDs, as rdmanl.Client.Use does.
+	Verbs func() (map[int]*fabric.VerbsUse, error)
+	// Variable tells what may leave the package of a variable of the environment: nothing, or the value if it is one that
+	// words or a number of this variable can be.
+	Variable func(name, value string) (v fabric.NCCLVariable, ok bool)
+}
+
+// Reader looks at the processes of one procfs.
+type Reader struct {
+	dir     *os.File
+	sources Sources
+	known   map[int]*process
+	look    int // number of this look
+	buffer  []byte
+	links   []byte
+	calls   int         // system calls of this look
+	left    int         // descriptors of candidates that this look may still read
+	reads   int         // candidates about which this look has read everything
+	tasks   map[int]int // threads with RDMA objects, and their processes
+	stuck   *gate
+
+	counts   bool          // procfs tells how many descriptors a process has
+	samePIDs bool          // PIDs of procfs are those of this process and its kernel interfaces
+	hidden   fabric.Reason // why procfs does not show all processes
+}
+
+// Open returns a Reader of the procfs mounted at path.
+func Open(path string, sources Sources) (*Reader, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("procfs: %w", err)
+	}
+	r := &Reader{
+		dir: dir, sources: sources, known: map[int]*process{}, buffer: make([]byte, 64<<10), links: make([]byte, 256),
+		tasks: map[int]int{}, stuck: &gate{},
+	}
+	r.namespaces()
+	n, err := r.count("self")
+	r.counts = err == nil && n > 0
+	return r, nil
+}
+
+// namespaces looks which PID namespace procfs shows.
+func (r *Reader) namespaces() {
+	const initial = "pid:[4026531836]" // PROC_PID_INIT_INO of linux/proc_ns.h
+	self, err := r.readlink("self")
+	r.samePIDs = err == nil && self == strconv.Itoa(os.Getpid())
+	if !r.samePIDs {
+		return // mounted from a namespace above this one: it shows more than this process's own
+	}
+	if ns, err := r.readlink("self/ns/pid"); err != nil || ns != initial {
+		r.hidden = fabric.ReasonPrivilege
+	}
+	var st unix.Stat_t
+	if err := unix.Fstatat(r.at(), "1", &st, 0); err != nil { // hidepid
+		r.hidden = fabric.ReasonPrivilege
+	}
+}
+
+// Close closes what the Reader keeps open. Nothing can be read after it.
+func (r *Reader) Close() error {
+	if r.stuck.busy() { // and what is left behind still needs it
+		return nil
+	}
+	return r.dir.Close()
+}
+
+func (r *Reader) at() int { return int(r.dir.Fd()) }
+
+// Look looks at the processes. gpus are the UUIDs of the GPUs that NVML lists a PID for; unknown where it was not asked.
+func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) (fabric.RankReading, error) {
+	r.look++
+	r.calls, r.left, r.reads = 0, maxAllFiles, 0
+	processes, err := r.list(now)
+	if err != nil {
+		return fabric.RankReading{}, fmt.Errorf("procfs: %w", err)
+	}
+	reading := fabric.RankReading{Processes: processes, Hidden: r.hidden}
+	if !r.examine(ctx, gpus, now) && gpus.State != fabric.OK { // for now: what else is hidden, the next look says
+		reading.Hidden = fabric.ReasonNotRead
+	}
+	if ctx.Err() != nil {
+		return fabric.RankReading{}, ctx.Err()
+	}
+	var ranks []int
+	children := map[*process]int{}
+	for pid, p := range r.known {
+		switch p.kind {
+		case candidate:
+			ranks = append(ranks, pid)
+		case child:
+			children[p.rank]++
+		case denied:
+			if gpus.State != fabric.OK && reading.Hidden != fabric.ReasonNotRead {
+				reading.Hidden = fabric.ReasonPrivilege
+			}
+		}
+	}
+	slices.SortFunc(ranks, func(a, b int) int { return cmp.Or(cmp.Compare(r.known[a].start, r.known[b].start), a-b) })
+	if len(ranks) > maxCandidates {
+		ranks, reading.Hidden = ranks[:maxCandidates], fabric.ReasonMalformed
+	}
+	for _, pid := range ranks {
+		p := r.known[pid]
+		c, err := r.candidate(ctx, pid, p, gpus, now)
+		if err != nil { // gone, or another process by now: the next look finds what it is
+			delete(r.known, pid)
+			continue
+		}
+		c.Children = children[p]
+		reading.Candidates = append(reading.Candidates, c)
+	}
+	r.addInterfaces(reading.Candidates, now)
+	r.addSockets(reading.Candidates, now)
+	r.addVerbs(reading.Candidates, now)
+	return reading, nil
+}
+
+// candidate reads a process that holds a GPU.
+func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric.Fact[map[int][]string], now time.Time) (fabric.RankCandidate, error) {
+	dir := strconv.Itoa(pid)
+	st, err := r.stat(dir)
+	if err != nil {
+		return fabric.RankCandidate{}, err
+	}
+	if st.start != p.start {
+		return fabric.RankCandidate{}, errGone
+	}
+	if st.image != p.image { // it runs another program
+		p.image, p.details, p.next = st.image, nil, time.Time{}
+	}
+	files := r.files(dir, now)
+	if f, ok := files.Get(); ok && f.Complete && len(f.GPUs) == 0 && len(gpus.Value[pid]) == 0 {
+		return fabric.RankCandidate{}, errGone // it has closed its GPUs
+	}
+	if r.reads < maxRead && (p.details == nil || files.State == fabric.OK && !now.Before(p.next) && p.details.early()) {
+		r.reads++
+		p.again(now)
+		p.details = r.read(ctx, pid, now)
+	}
+	c := fabric.RankCandidate{
+		PID: pid, Start: st.start, Parent: st.parent, Command: st.command, At: now, Files: files,
+		GPUs: fabric.NotKnown[[]string](gpus.Reason, gpus.Source, now),
+	}
+	if list, ok := gpus.Get(); ok {
+		c.GPUs = fabric.None[[]string](gpus.Source, now)
+		if uuids := list[pid]; len(uuids) > 0 {
+			c.GPUs = fabric.Known(uuids, gpus.Source, now)
+		}
+	}
+	if p.details != nil { // else its facts are what they are before they are read
+		p.details.fill(&c)
+	}
+	return c, nil
+}
+
+var errGone = errors.New("another process has this PID")
