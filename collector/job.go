@@ -92,8 +92,11 @@ func hasJobs(n *fabric.Node) (bool, string) {
 	if supported, why := hasGPUDriver(n); !supported {
 		return false, why
 	}
-	if n.Ranks.Meta().Reason == fabric.ReasonNotRead {
+	switch n.Ranks.Meta().Reason {
+	case fabric.ReasonNotRead:
 		return false, "the processes that hold GPUs are not read"
+	case fabric.ReasonPrivilege:
+		return false, "the processes that hold GPUs are not seen: it takes root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"
 	}
 	return true, ""
 }

@@ -14,8 +14,10 @@ import (
 
 func jobLines(t *testing.T, jobs job.Jobs) string {
 	t.Helper()
-	set := &Set{collectors: []collector{{About: About{Name: "job"}, families: jobFamilies(), supported: hasJobs,
-		collect: func(_ *fabric.Node, emit emit) { collectJobs(jobs, emit) }}}}
+	set := &Set{collectors: []collector{{
+		About: About{Name: "job"}, families: jobFamilies(), supported: hasJobs,
+		collect: func(_ *fabric.Node, emit emit) { collectJobs(jobs, emit) },
+	}}}
 	var lines []string
 	for line := range strings.Lines(withoutHelp(text(t, set.Gather(&fabric.Node{Policy: &fabric.Policy{}}, ConfigState{})))) {
 		if strings.HasPrefix(line, "gpufabric_job_") || strings.HasPrefix(line, "gpufabric_gpu_") {

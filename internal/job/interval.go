@@ -63,6 +63,10 @@ func (v *interval) addSockets(last, now []fabric.Socket, elapsed float64) {
 		if !betweenHosts(s) {
 			continue
 		}
+		if !s.Counted { // Linux before 4.2
+			v.sockets = fabric.Meta{Reason: fabric.ReasonMissing}
+			return
+		}
 		was, known := before[s.Inode]
 		if !known || was.Local != s.Local || was.Remote != s.Remote || was.Sent > s.Sent || was.Received > s.Received {
 			was = fabric.Socket{} // it is a new one: all that it carried was since

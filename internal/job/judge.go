@@ -235,6 +235,18 @@ func wayOf(r *observed, d devices) Way {
 			return WayTCPX
 		case v.Name == "NCCL_NET" && strings.EqualFold(v.Value, "gIB"):
 			return WayGIB
+		case v.Name == "NCCL_NET" && strings.EqualFold(v.Value, "FasTrak"):
+			return WayFasTrak
+		case v.Name == "NCCL_NET" && strings.EqualFold(v.Value, "GPUDirectTCPX"):
+			return WayTCPX
+		}
+	}
+	for _, hint := range []struct {
+		library string
+		way     Way
+	}{{"fastrak", WayFasTrak}, {"tcpx", WayTCPX}, {"gib", WayGIB}} {
+		if slices.Contains(maps.Hints, hint.library) {
+			return hint.way
 		}
 	}
 	way := WayVerbs

@@ -59,6 +59,9 @@ func processesOf(candidates []fabric.RankCandidate) []*process {
 			continue
 		}
 		byPID[p.PID] = p
+		if !computes(p.RankCandidate) {
+			continue
+		}
 		kept = append(kept, p)
 		keepOwn(p, holders)
 	}
@@ -66,6 +69,18 @@ func processesOf(candidates []fabric.RankCandidate) []*process {
 		p.sign = signOf(p.RankCandidate)
 	}
 	return kept
+}
+
+// computes tells that a process may use a GPU. What only watches GPUs, such as a monitoring agent, has their files open, too.
+func computes(c *fabric.RankCandidate) bool {
+	files, read := c.Files.Get()
+	switch {
+	case len(c.GPUs.Or(nil)) > 0:
+		return true
+	case c.GPUs.State == fabric.Absent:
+		return false
+	}
+	return !read || files.CUDA
 }
 
 // inheritedFrom returns the older process that a process was forked from; nil: it is one of its own. A process that the driver

@@ -138,7 +138,7 @@ func (t *Tracker) judge(n *fabric.Node, name string, e *evidence, next map[proce
 		keep.grown.take(r.Verbs)
 		j.Ranks = append(j.Ranks, Rank{
 			PID: r.PID, Rank: r.Workload.Or(fabric.Workload{Rank: -1}).Rank, Command: clean(r.Command, maxCommand), GPUs: r.gpus,
-			Children: r.children, Verdict: keep.settled.shown,
+			Children: r.children + r.Children, Verdict: keep.settled.shown,
 		})
 		for _, d := range e.rdmaOf(r).devices {
 			used[d] = true

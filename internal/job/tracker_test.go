@@ -37,8 +37,8 @@ func rankOf(pid int, sent, received uint64) fabric.RankCandidate {
 		Verbs:    fabric.Known(fabric.VerbsUse{}, "netlink", epoch),
 		Settings: fabric.Known([]fabric.NCCLVariable(nil), "environ", epoch),
 		Sockets: fabric.Known([]fabric.Socket{
-			{Inode: uint64(pid)*10 + 1, Local: known("10.0.0.1:40001"), Remote: known("10.0.0.2:40002")},
-			{Inode: uint64(pid)*10 + 2, Local: known("10.0.0.1:40003"), Remote: known("10.0.0.2:40004"), Sent: sent, Received: received},
+			{Inode: uint64(pid)*10 + 1, Local: known("10.0.0.1:40001"), Remote: known("10.0.0.2:40002"), Counted: true},
+			{Inode: uint64(pid)*10 + 2, Local: known("10.0.0.1:40003"), Remote: known("10.0.0.2:40004"), Sent: sent, Received: received, Counted: true},
 		}, "sock_diag", epoch),
 	}
 }
@@ -118,6 +118,8 @@ func TestConfirmedTCPNeedsAll(t *testing.T) {
 		"to itself": {func(_ *fabric.Node, c *fabric.RankCandidate) {
 			c.Sockets.Value[1].Remote = netip.MustParseAddrPort("10.0.0.1:40004")
 		}, "unknown:no_traffic"},
+		"no byte counts":    {func(_ *fabric.Node, c *fabric.RankCandidate) { c.Sockets.Value[1].Counted = false }, "unknown:unreadable"},
+		"TCPX by libraries": {func(_ *fabric.Node, c *fabric.RankCandidate) { c.Maps.Value.Hints = []string{"tcpx"} }, "tcp"},
 		"sockets unknown": {func(_ *fabric.Node, c *fabric.RankCandidate) {
 			c.Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonPrivilege, "", epoch)
 		}, "unknown:privilege"},
@@ -211,6 +213,19 @@ func TestChildrenAreNoRanks(t *testing.T) {
 	kept := processesOf([]fabric.RankCandidate{child(201, 100), child(202, 201), child(203, 1), second, rankOf(100, 5e9, 5e9)})
 	if len(kept) != 2 || kept[0].PID != 100 || kept[0].children != 3 || kept[1].PID != 103 || len(kept[1].Sockets.Value) != 2 {
 		t.Errorf("%d processes: %+v", len(kept), kept[0])
+	}
+}
+
+// Agents that watch GPUs are no jobs, whether the driver was asked or not.
+func TestWatchersAreNoJobs(t *testing.T) {
+	agent := rankOf(1, 0, 0)
+	agent.GPUs = fabric.None[[]string]("nvml", epoch)
+	unlisted := rankOf(2, 0, 0)
+	unlisted.GPUs = fabric.NotKnown[[]string](fabric.ReasonPrivilege, "nvml", epoch)
+	worker := rankOf(3, 0, 0)
+	worker.GPUs, worker.Files.Value.CUDA = unlisted.GPUs, true
+	if kept := processesOf([]fabric.RankCandidate{agent, unlisted, worker}); len(kept) != 1 || kept[0].PID != 3 {
+		t.Errorf("%d are kept", len(kept))
 	}
 }
 

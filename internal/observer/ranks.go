@@ -34,6 +34,10 @@ func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabri
 		return
 	}
 	const source = "/proc"
+	if loaded, known := n.GPUDriver.Loaded.Get(); known && !loaded { // there is nothing to hold
+		n.Ranks = fabric.None[[]fabric.RankCandidate](n.GPUDriver.Loaded.Source, n.At)
+		return
+	}
 	gpus := n.GPUDriver // a copy: the node goes on to change while a read that is late still runs
 	fresh := since[rankFacts](n.At, ob.o.FastInterval)
 	done := ob.ranks.kick(fresh, func(_ rankFacts, now time.Time) (rankFacts, error) {
@@ -46,6 +50,10 @@ func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabri
 		ob.ranks.lane.wait(ctx, done)
 	}
 	v, src := ob.ranks.get(fabric.SourceRanks, "", fresh)
+	if src.Reason == fabric.ReasonPrivilege { // the site gave none: that is known, and no failure
+		n.Ranks = fabric.NotKnown[[]fabric.RankCandidate](src.Reason, source, n.At)
+		return
+	}
 	n.Sources = append(n.Sources, src)
 	n.Ranks, n.Host.NetNS = fabric.Known(v.list, source, v.began), v.netns
 	if !src.Up {

@@ -33,9 +33,9 @@ func candidatesFor(t *testing.T, line string) []string {
 
 func TestCandidates(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                  "help serve demo capture topology check jobs lint probe rules",
+		"":                  "help serve demo capture topology check preflight jobs lint probe rules",
 		"ch":                "check",
-		"help pr":           "probe",
+		"help pr":           "preflight probe",
 		"check --out":       "--output=",
 		"check --output=":   "--output=text --output=json",
 		"check --output j":  "json",
@@ -102,7 +102,7 @@ var completedLines = []struct{ typed, want string }{
 	{"check --output=js", "check --output=json "},
 	{"check -o js", "check -o json "},
 	{"check --scenario=pfc-st", "check --scenario=pfc-storm "},
-	{"demo --scenario port-do", "demo --scenario port-down "},
+	{"demo --scenario gid-mis", "demo --scenario gid-missing "},
 	{"check --only=port_active --only=pcie_n", "check --only=port_active --only=pcie_numa "},
 	{"probe scal", "probe scaling "},
 	{"topology --config.file=%s/conf", "topology --config.file=%s/config.yml "},

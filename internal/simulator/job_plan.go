@@ -91,7 +91,7 @@ func (p *jobPlan) rank(n *Node, k, pid int) JobRank {
 	}
 	r.Is.Maps = fabric.Known(maps, "maps", at)
 	r.sockets(p, k, at)
-	files := fabric.OpenFiles{All: 180, GPUs: p.gpus, Complete: true}
+	files := fabric.OpenFiles{All: 180, GPUs: p.gpus, CUDA: true, Complete: true}
 	verbs := fabric.VerbsUse{}
 	if len(p.devices) > 0 {
 		for i := range p.devices {
@@ -141,7 +141,7 @@ func (r *JobRank) sockets(p *jobPlan, k int, at time.Time) {
 	var rates []Rate
 	add := func(s fabric.Socket, rate Rate) {
 		inode++
-		s.Inode = inode
+		s.Inode, s.Counted = inode, !s.Listening
 		list, rates = append(list, s), append(rates, rate)
 	}
 	if !p.noRAS {
@@ -166,7 +166,7 @@ func (r *JobRank) sockets(p *jobPlan, k int, at time.Time) {
 func (r *JobRank) connect(remote netip.AddrPort, rate Rate) {
 	list := r.Is.Sockets.Value
 	inode := list[len(list)-1].Inode + 1
-	r.Is.Sockets.Value = append(list, fabric.Socket{Inode: inode, Local: netip.AddrPortFrom(jobHere, uint16(50000+len(list))), Remote: remote})
+	r.Is.Sockets.Value = append(list, fabric.Socket{Inode: inode, Local: netip.AddrPortFrom(jobHere, uint16(50000+len(list))), Remote: remote, Counted: true})
 	r.Is.Files.Value.Sockets = append(r.Is.Files.Value.Sockets, inode)
 	for len(r.Sockets) < len(list) {
 		r.Sockets = append(r.Sockets, Rate{})

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -62,7 +63,7 @@ func writeTable(w io.Writer, jobs job.Jobs) error {
 // ranksText is the ranks on the node, of those on all nodes if that is stated.
 func ranksText(j *job.Job) string {
 	if j.Size == 0 {
-		return fmt.Sprint(len(j.Ranks))
+		return strconv.Itoa(len(j.Ranks))
 	}
 	return fmt.Sprintf("%d of %d", len(j.Ranks), j.Size)
 }

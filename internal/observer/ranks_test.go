@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package observer
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// processes is a reader of processes that can hang and fail.
+type processes struct {
+	reads, closed atomic.Int32
+	hang          chan struct{} // reads block until it is closed
+	err           error
+	gpus          int // of the driver that the last read was given
+}
+
+func (p *processes) Read(gpus *fabric.GPUDriver, now time.Time) ([]fabric.RankCandidate, fabric.Fact[uint64], error) {
+	p.reads.Add(1)
+	p.gpus = len(gpus.GPUs)
+	if p.hang != nil {
+		<-p.hang
+	}
+	return []fabric.RankCandidate{{PID: 7, At: now}}, fabric.Known[uint64](9, "1/ns/net", now), p.err
+}
+
+func (p *processes) Close() error {
+	p.closed.Add(1)
+	return nil
+}
+
+func startRanks(t *testing.T, p *processes) (*Observer, *gpuDriver) {
+	t.Helper()
+	d := &gpuDriver{}
+	ob := start(t, newKernel(1), func(o *Options) { o.GPUs, o.Ranks = d, p })
+	ob.bus = &bus{}
+	return ob, d
+}
+
+// Processes are read for those who want them, once for all callers, with the GPUs that the driver has at that moment.
+func TestRanksAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &processes{}
+		ob, _ := startRanks(t, p)
+		if n := observe(t, ob, wantGPU); p.reads.Load() != 0 || n.Ranks.Meta().Reason != fabric.ReasonNotRead {
+			t.Errorf("nobody asked: %d reads, %+v", p.reads.Load(), n.Ranks)
+		}
+		first := observe(t, ob, fabric.WantRanks)
+		again := observe(t, ob, fabric.WantRanks|fabric.WantNCCL)
+		if len(first.Ranks.Value) != 1 || p.gpus != 2 || first.Host.NetNS.Or(0) != 9 || !source(first, fabric.SourceRanks, "").Up {
+			t.Errorf("%+v, %d GPUs, %+v", first.Ranks, p.gpus, first.Sources)
+		}
+		if p.reads.Load() != 1 || !again.Ranks.At.Equal(first.Ranks.At) {
+			t.Errorf("%d reads", p.reads.Load())
+		}
+		time.Sleep(DefaultFastInterval)
+		if observe(t, ob, fabric.WantRanks); p.reads.Load() != 2 {
+			t.Errorf("%d reads after %s", p.reads.Load(), DefaultFastInterval)
+		}
+		ob.Close()
+		if p.closed.Load() != 1 {
+			t.Errorf("closed %d times", p.closed.Load())
+		}
+	})
+}
+
+// A process whose files hang costs a scrape a second at most, nothing once it is known, and no other facts.
+func TestRanksHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &processes{hang: make(chan struct{})}
+		ob, _ := startRanks(t, p)
+		for i, patience := range []time.Duration{ranksPatience, ranksPatience, 0} {
+			begin := time.Now()
+			n := observe(t, ob, fabric.WantRanks)
+			if took := time.Since(begin); took > patience || n.Ranks.State != fabric.Unknown || load(n).Or(0) != 0.5 || len(n.HCAs) == 0 {
+				t.Errorf("scrape %d took %s: %+v", i, took, n.Ranks)
+			}
+			time.Sleep(DefaultFastInterval)
+		}
+		if s := source(observe(t, ob, fabric.WantRanks), fabric.SourceRanks, ""); s.Reason != fabric.ReasonStuck || p.reads.Load() != 1 {
+			t.Errorf("%+v after %d reads", s, p.reads.Load())
+		}
+		close(p.hang)
+		synctest.Wait()
+		if n := observe(t, ob, fabric.WantRanks); len(n.Ranks.Value) != 1 {
+			t.Errorf("it returned: %+v", n.Ranks)
+		}
+	})
+}
+
+// Without a driver there is nothing to hold, and without the privilege the site gave none: neither is a failure.
+func TestRanksThatAreNotSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &processes{err: fabric.Because(fabric.ReasonPrivilege, "hidden")}
+		ob, d := startRanks(t, p)
+		n := observe(t, ob, fabric.WantRanks)
+		if n.Ranks.Meta().Reason != fabric.ReasonPrivilege || source(n, fabric.SourceRanks, "").Name != "" {
+			t.Errorf("hidden: %+v, %+v", n.Ranks, n.Sources)
+		}
+		d.set(func() { d.absent = true })
+		time.Sleep(DefaultFastInterval)
+		if n := observe(t, ob, fabric.WantRanks); n.Ranks.State != fabric.Absent || p.reads.Load() != 1 {
+			t.Errorf("without a driver: %+v, %d reads", n.Ranks, p.reads.Load())
+		}
+	})
+}
