@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gpufabric_exporter/internal/library"
 	"gpufabric_exporter/internal/ownership"
 )
 
@@ -88,7 +89,7 @@ func Vet(root string, e Errand) (public bool, err error) {
 			v.library("libnccl-"+kind+".so", "NCCL loads it where "+variable+" does not say otherwise")
 		}
 	}
-	for _, dir := range folders(v.libraryPath) { // in the end: what is said above names the variable
+	for _, dir := range library.Folders(v.libraryPath) { // in the end: what is said above names the variable
 		v.folder(dir, searchPath)
 	}
 	return v.public, v.err
@@ -147,7 +148,7 @@ func (v *vetting) folder(name, why string) {
 // folders judges those that the loader searches first. An empty one is the current directory, which is "/", and dollar
 // signs are expanded by the loader.
 func (v *vetting) folders() {
-	for _, dir := range folders(v.libraryPath) {
+	for _, dir := range library.Folders(v.libraryPath) {
 		if !path.IsAbs(dir) || strings.Contains(dir, "$") {
 			v.refuse(searchPath, fmt.Errorf("%q: expected an absolute path without $", dir))
 			continue
@@ -165,7 +166,7 @@ func (v *vetting) library(name, why string) {
 	case strings.Contains(name, "/"):
 		v.file(name, why) // relative to "/", where ranks run
 	default:
-		for _, file := range locate(v.root, name, v.libraryPath) {
+		for _, file := range library.Locate(v.root, name, v.libraryPath) {
 			v.file(file, why)
 		}
 	}

@@ -38,7 +38,7 @@ type Command struct {
 	Define     func(*Flags) // adds its own flags; nil: it has none
 
 	Takes  []Group  // the shared flags that it heeds
-	OnHost []Group  // those that it heeds only without its flag --scenario, because they are about this host
+	OnHost []Group  // those that it heeds only without its flags --scenario and --capture, because they are about this host
 	Except []string // flags of these groups that it does not heed after all
 
 	// Run does the work and returns the exit code.

@@ -170,14 +170,18 @@ func (p *parser) checkWords(words []string) error {
 
 // check refuses the shared flags that the command does not heed, and asks what was to be checked of those that it does.
 func (p *parser) check(c *Command) error {
-	simulated := p.own[c].Given(scenarioFlag)
+	elsewhere, what := scenarioFlag, "a simulated node"
+	if p.own[c].Given(captureFlag) {
+		elsewhere, what = captureFlag, "the node of a capture"
+	}
+	simulated := p.own[c].Given(elsewhere)
 	for _, f := range p.app.Model().Flags {
 		g := p.group[f.Name]
 		if g == nil || !p.groups[g].Given(f.Name) || c.takes(g, f.Name, simulated) {
 			continue
 		}
 		if c.takes(g, f.Name, false) {
-			return fmt.Errorf("--%s: %s --%s does not take this flag: it looks at a simulated node", f.Name, c.Name, scenarioFlag)
+			return fmt.Errorf("--%s: %s --%s does not take this flag: it looks at %s", f.Name, c.Name, elsewhere, what)
 		}
 		return fmt.Errorf("--%s: %s does not take this flag", f.Name, c.Name)
 	}

@@ -14,8 +14,11 @@ import (
 	"gpufabric_exporter/internal/spelling"
 )
 
-// scenarioFlag has a command look at a simulated node.
-const scenarioFlag = "scenario"
+// Flags that have a command look at a simulated or captured node.
+const (
+	scenarioFlag = "scenario"
+	captureFlag  = "capture"
+)
 
 // reading is how far a command line has been read.
 type reading struct {
@@ -66,7 +69,7 @@ func (at *reading) readFlag(word string, model *kingpin.ApplicationModel) error 
 	if flag == nil {
 		return at.unknown(name, model)
 	}
-	at.simulated = at.simulated || flag.Name == scenarioFlag
+	at.simulated = at.simulated || flag.Name == scenarioFlag || flag.Name == captureFlag
 	if !flag.IsBoolFlag() && !valued {
 		at.value = flag
 	}

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -81,6 +82,9 @@ func Parse(file string, data []byte) (Config, error) {
 	if err := errors.Join(p.errs...); err != nil {
 		return Config{}, err
 	}
+	if path.IsAbs(c.ByHand.NCCL) {
+		c.NCCL.Library = c.ByHand.NCCL
+	}
 	return c, nil
 }
 
@@ -132,7 +136,8 @@ func (p *parser) expected(n *yaml.Node, c *Config) {
 			}
 			p.mapping(n, "port_rate_gigabits_per_second", rates)
 		},
-		"roce": func(n *yaml.Node) { p.roce(n, &policy.RoCE) },
+		"nccl_minimum_version": func(n *yaml.Node) { policy.NCCL = p.ncclVersion(n) },
+		"roce":                 func(n *yaml.Node) { p.roce(n, &policy.RoCE) },
 		"manifest": func(n *yaml.Node) {
 			if n.Kind == yaml.ScalarNode {
 				c.manifest = p.path(n, "manifest")
@@ -141,6 +146,19 @@ func (p *parser) expected(n *yaml.Node, c *Config) {
 			}
 		},
 	})
+}
+
+func (p *parser) ncclVersion(n *yaml.Node) *fabric.NCCLVersion {
+	const key = "nccl_minimum_version"
+	if !p.is(n, yaml.ScalarNode, key, "a release of NCCL") {
+		return nil
+	}
+	v, err := fabric.ParseNCCLVersion(n.Value) // also 2.20 without quotes, which YAML takes for a number
+	if err != nil {
+		p.errorf(n.Line, "%s: %.64q: %w", key, n.Value, err)
+		return nil
+	}
+	return &v
 }
 
 // roce reads how the fabric was designed. The traffic class is another way to say the DSCP: NCCL_IB_TC is what

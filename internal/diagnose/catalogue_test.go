@@ -25,7 +25,7 @@ func TestCatalogue(t *testing.T) {
 		}
 		modes[m.ID] = true
 	}
-	for _, c := range Catalogue() {
+	for _, c := range slices.Concat(Catalogue(), insideChecks()) {
 		if !regexp.MustCompile(`^[a-z][a-z_]+$`).MatchString(c.ID) || ids[c.ID] || titles[c.Title] {
 			t.Errorf("check %q: the id is not in lower case with underscores, or id or title are there twice", c.ID)
 		}
@@ -190,7 +190,7 @@ func TestModesNameAlerts(t *testing.T) {
 func TestRunbooksNameChecks(t *testing.T) {
 	const pages = "../../alerts/runbooks/check-"
 	topics := map[string]bool{}
-	for _, c := range Catalogue() {
+	for _, c := range slices.Concat(Catalogue(), insideChecks()) {
 		topics[c.Topic] = true
 		if text, err := os.ReadFile(pages + c.Topic + ".md"); err != nil || !bytes.Contains(text, []byte("\n### "+c.ID+"\n")) {
 			t.Errorf("alerts/runbooks/check-%s.md does not name the check %s: add the heading \"### %s\" below Symptom, and what to do below Fix (%v)", c.Topic, c.ID, c.ID, err)

@@ -289,12 +289,15 @@ func withStatus(list []Verdict, s Status) []Verdict {
 
 // Find returns the check with that ID, or nil.
 func Find(id string) *Check {
+	named := func(c *Check) bool { return strings.EqualFold(c.ID, id) }
 	all := Catalogue()
-	i := slices.IndexFunc(all, func(c *Check) bool { return strings.EqualFold(c.ID, id) })
-	if i < 0 {
-		return nil
+	if i := slices.IndexFunc(all, named); i >= 0 {
+		return all[i]
 	}
-	return all[i]
+	if all = insideChecks(); slices.ContainsFunc(all, named) {
+		return all[slices.IndexFunc(all, named)]
+	}
+	return nil
 }
 
 // Catalogue returns every check, by topic. The rows are read-only.

@@ -6,13 +6,13 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
 // WriteDocument writes the catalogue and the coverage of modes as the Markdown page docs/CHECKS.md.
 func WriteDocument(w io.Writer) error {
 	var b bytes.Buffer
-	cell := func(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 	b.WriteString(`# Checks
 
 Generated from the catalogue in internal/diagnose by ` + "`make docs`" + `; do not edit.
@@ -21,19 +21,13 @@ A check is ok, failed or unknown for each subject; subjects that its guard exclu
 
 The exit code of ` + "`check`" + ` depends on verdicts of severity critical and warning: 1 if one failed, else 2 if one is unknown; 3 if the checks could not be run. Verdicts of severity info are printed, but count only with ` + "`--severity=info`" + `, or for checks named by ` + "`--only`" + `.
 
-| Check | Severity | Fails when | Subject | Reads | Applies | Modes | Runbook |
-|---|---|---|---|---|---|---|---|
-`)
+` + header)
 	for _, c := range Catalogue() {
-		guard := c.Guard
-		if guard == "" {
-			guard = "always"
-		}
-		if c.Rate {
-			guard += "; compares two readings: needs `check --interval`, has no metric"
-		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | [check-%s](../alerts/runbooks/check-%s.md#%s) |\n", c.ID, c.Severity, cell(c.Title), c.Scope, cell(c.Reads), cell(guard),
-			strings.Join(c.Modes, ", "), c.Topic, c.Topic, c.ID)
+		writeRow(&b, c)
+	}
+	b.WriteString("\n## Inside a job\n\nChecks of `check --inside`, which is also the command `preflight`: run in the container or task prolog of a job, they say what the job finds there. They have no metrics. `gid_usable`, `nccl_version` and `reads_return` are made there, too.\n\n" + header)
+	for _, c := range insideChecks() {
+		writeRow(&b, c)
 	}
 	b.WriteString("\n## Modes\n\nHow a fabric fails or is misconfigured, and which checks and alert rules detect it.\n\n| Mode | Description | Checks | Alert rule |\n|---|---|---|---|\n")
 	for _, m := range Modes() {
@@ -53,10 +47,29 @@ The exit code of ` + "`check`" + ` depends on verdicts of severity critical and 
 	return err
 }
 
+// header begins a table of checks.
+const header = `| Check | Severity | Fails when | Subject | Reads | Applies | Modes | Runbook |
+|---|---|---|---|---|---|---|---|
+`
+
+func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
+
+func writeRow(b *bytes.Buffer, c *Check) {
+	guard := c.Guard
+	if guard == "" {
+		guard = "always"
+	}
+	if c.Rate {
+		guard += "; compares two readings: needs `check --interval`, has no metric"
+	}
+	fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s | %s | [check-%s](../alerts/runbooks/check-%s.md#%s) |\n", c.ID, c.Severity, cell(c.Title), c.Scope, cell(c.Reads), cell(guard),
+		strings.Join(c.Modes, ", "), c.Topic, c.Topic, c.ID)
+}
+
 // FindsMode returns the ids of the checks that find a mode.
 func FindsMode(id string) []string {
 	var ids []string
-	for _, c := range Catalogue() {
+	for _, c := range slices.Concat(Catalogue(), insideChecks()) {
 		for _, m := range c.Modes {
 			if m == id {
 				ids = append(ids, c.ID)

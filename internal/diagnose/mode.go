@@ -57,6 +57,9 @@ const (
 	ModeGPUDivided       = "gpu_divided"
 	ModeMemlock          = "memlock"
 	ModeSocket           = "socket_interface"
+	ModeNCCLOld          = "nccl_old"
+	ModeDeviceNode       = "device_node_missing"
+	ModeAlignment        = "gpu_without_nic"
 	ModeSurplusGPU       = "gpu_surplus"
 )
 
@@ -92,6 +95,7 @@ func Modes() []Mode {
 		{ID: ModeNUMA, Text: "The firmware reports a wrong NUMA node."},
 		{ID: ModeNICShared, Text: "GPUs share a NIC while another NIC is nearest to no GPU."},
 		{ID: ModeNCCLConfig, Text: "NCCL ignores or misreads a line of the host's configuration."},
+		{ID: ModeNCCLOld, Text: "The NCCL library is older than the site expects."},
 		{ID: ModeNCCLDevices, Text: "NCCL_IB_HCA names missing devices, or matches none that is active."},
 		{ID: ModeRDMAOff, Text: "The host's NCCL configuration disables RDMA for all jobs."},
 		{ID: ModeGPUDriver, Text: "A GPU has no driver that CUDA can use."},
@@ -106,6 +110,8 @@ func Modes() []Mode {
 		{ID: ModeGPUDivided, Text: "MIG is on for some GPUs of a node that trains on all of them."},
 		{ID: ModeMemlock, Text: "Jobs cannot lock the memory that RDMA needs."},
 		{ID: ModeSocket, Text: "NCCL_SOCKET_IFNAME names an interface that is missing or down."},
+		{ID: ModeDeviceNode, Text: "Containers lack /dev/infiniband, RDMA devices or libibverbs."},
+		{ID: ModeAlignment, Text: "A job has a GPU without a NIC near it."},
 		{ID: ModeIOMMU, Text: "An IOMMU translates traffic between GPU and NIC."},
 
 		{ID: "link_flapping", Text: "A link goes down and comes back.", Alert: "GpuFabricLinkFlapping"},
@@ -125,7 +131,6 @@ func Modes() []Mode {
 		{ID: "module_hot", Text: "A transceiver is too hot or gets too little power.", Gap: "reported in the kernel log; the counter of ethtool -S of mlx5 (module_high_temp) is not exported"},
 		{ID: "duplicate_address", Text: "Two nodes have one address, or a rail has no route.", Gap: "not visible on one node; routes of rails are not read"},
 		{ID: "peermem_refuses", Text: "nvidia-peermem reports invalid contexts.", Gap: "reported only in the kernel log"},
-		{ID: "device_node_missing", Text: "Containers lack /dev/infiniband or libibverbs.", Gap: "visible only inside the container"},
 		{ID: "offload_unused", Text: "SHARP or NVLS is not used where it could be.", Gap: "reported only in NCCL's log; probes show a drop of bandwidth"},
 		{ID: "adaptive_routing_wrong", Text: "NCCL_IB_ADAPTIVE_ROUTING or NCCL_IB_SL does not fit the InfiniBand fabric.", Gap: "known only to the subnet manager"},
 	}

@@ -4,6 +4,7 @@ package diagnose
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -22,6 +23,12 @@ func ncclChecks() []*Check {
 			Reads: "NCCL_ALGO and NCCL_PROTO of the host as NCCL 2.24 and later parse them",
 			Guard: "if the host sets one of them. A word that no release accepts is critical, because every job with NCCL 2.24 or later fails; nccl_configuration reports words that releases before 2.14 accepted",
 			Modes: []string{ModeNCCLConfig}, judge: judgeRefused,
+		},
+		{
+			ID: "nccl_version", Title: "The NCCL library is older than the site expects", Severity: Warning, Topic: "nccl", Scope: ScopeFile,
+			Reads: "name and content of libnccl.so.2 as the dynamic loader of the host finds it, else of a Python package, and of the library that probes use; expected.nccl_minimum_version of the configuration",
+			Guard: "only if the configuration sets the version, and there is a library: images of containers bring their own", Modes: []string{ModeNCCLOld},
+			judge: judgeNCCLVersion,
 		},
 		{
 			ID: "nccl_notes", Title: "A line of the NCCL configuration can be removed or replaced", Severity: Info, Topic: "nccl", Scope: ScopeFile,
@@ -74,6 +81,38 @@ func judgeNCCL(n *fabric.Node, v *verdicts) {
 			v.unknown(Subject{File: f.Path}, f.Exists.Meta().Reason, "The file could not be read: "+ReasonText(f.Exists.Meta().Reason)+".")
 		case exists && !bad[f.Path]:
 			v.ok(Subject{File: f.Path})
+		}
+	}
+}
+
+func judgeNCCLVersion(n *fabric.Node, v *verdicts) {
+	least := n.Policy.NCCL
+	if least == nil {
+		return
+	}
+	if n.NCCL.Library.State == fabric.Unknown {
+		v.hidden(Subject{File: "libnccl.so.2"}, n.NCCL.Library.Meta(), "The NCCL library of the host")
+	}
+	of := worstOf{verdicts: v} // both may be one
+	defer of.done()
+	for _, f := range []fabric.Fact[fabric.Library]{n.NCCL.Library, n.NCCL.ProbeLibrary} {
+		l, known := f.Get()
+		if !known {
+			continue
+		}
+		s := Subject{File: l.Path}
+		release, err := fabric.ParseNCCLVersion(l.Version)
+		switch {
+		case err != nil:
+			of.unknown(s, fabric.ReasonMalformed, "Neither the name of the file nor its content tells the release.")
+		case release.AtLeast(least.String()):
+			of.ok(s)
+		default:
+			of.failed(s, Verdict{
+				Evidence:    fmt.Sprintf("It is NCCL %s; expected.nccl_minimum_version is %s.", l.Version, least),
+				Consequence: "Jobs of this node that do not bring a library of their own have the faults that later releases fixed; ranks with different releases refuse to start.",
+				Remedy:      "Install NCCL " + least.String() + " or later, or correct the configuration.",
+			})
 		}
 	}
 }

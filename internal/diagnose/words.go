@@ -39,6 +39,8 @@ func sourceWords(name string) string {
 		return "NCCL configuration"
 	case fabric.SourcePCI:
 		return "PCI bus"
+	case fabric.SourceInside:
+		return "device nodes, limits and libraries"
 	case fabric.SourceRanks:
 		return "processes that hold GPUs"
 	case fabric.SourceGPU:

@@ -71,6 +71,16 @@ func leadingNumber(text string) int {
 	return int(n)
 }
 
+// GDRAllows tells whether NCCL uses GPUDirect RDMA at that distance with that NCCL_NET_GDR_LEVEL; without one that it takes, by
+// its default.
+func GDRAllows(level string, d Distance) bool {
+	limit, ok := parseLevel(level)
+	if !ok {
+		limit = pathP2C
+	}
+	return ncclPathOf(d) <= limit
+}
+
 // gdrLimit is the furthest path on which NCCL uses GPUDirect RDMA.
 type gdrLimit struct {
 	path, standard ncclPath // in effect, and without NCCL_NET_GDR_LEVEL

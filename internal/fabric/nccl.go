@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// NCCLConfig is the NCCL configuration that a process started on this host would read: /etc/nccl.conf below
+// NCCLConfig is the NCCL configuration and library that a process started on this host would read: /etc/nccl.conf below
 // the environment the site configured. What one job sets for itself is not part of it.
 type NCCLConfig struct {
 	Files     []NCCLFile
@@ -17,6 +17,17 @@ type NCCLConfig struct {
 	// VirtualTopology says that there is the file of a virtual machine (/var/run/nvidia-topologyd/virtualTopology.xml) that
 	// NCCL believes more than sysfs, unless NCCL_TOPO_FILE names another one; absent without it.
 	VirtualTopology Fact[bool]
+	// Library is what the dynamic loader of this host finds as libnccl.so.2, else that of a Python package; absent without one.
+	// Images of containers bring their own.
+	Library Fact[Library]
+	// ProbeLibrary is the file that the site has probes use instead; absent if it names none.
+	ProbeLibrary Fact[Library]
+}
+
+// Library is a shared library.
+type Library struct {
+	Path    string // as the loader finds it
+	Version string // such as 2.27.3; empty: neither the name of the file nor what is in it tells
 }
 
 // NCCLFile is one file that was looked for.

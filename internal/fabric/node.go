@@ -25,6 +25,8 @@ type Node struct {
 	GPUDirect GPUDirect
 	GDR       []GDR `fact:"derived"`
 	NCCL      NCCLConfig
+	// Inside is what a job finds here, where that is wanted: nil otherwise.
+	Inside *Inside
 	// Ranks are the processes that hold a GPU, the evidence for verdicts on jobs. At is when the reading began: with the
 	// same time it is the same reading.
 	Ranks   Fact[[]RankCandidate]
@@ -69,6 +71,7 @@ const (
 	WantDCQCN                     // parameters of congestion control
 	WantPCI                       // links, errors and settings of GPUs, NICs and bridges; where they are comes with WantHCA
 	WantGPU                       // what NVML reports of GPUs, and the kernel of GPUDirect RDMA; and all of WantPCI
+	WantInside                    // what a job finds in the place where this process runs
 	WantDaemons                   // daemons that start jobs, and what these may lock
 	WantRanks                     // processes that hold GPUs, for verdicts on jobs; and WantGPU
 )
@@ -187,5 +190,6 @@ const (
 	SourceDCQCN    = "dcqcn"      // parameters of congestion control of one network interface
 	SourcePCI      = "pci"        // GPUs, NICs and bridges on the PCI bus
 	SourceGPU      = "gpu"        // NVML, in a worker process
+	SourceInside   = "inside"     // device nodes, limits and libraries of this process
 	SourceRanks    = "ranks"      // processes that hold GPUs: procfs, sock_diag, RDMA resources by PID
 )

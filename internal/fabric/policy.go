@@ -29,6 +29,8 @@ type Policy struct {
 	GPUs *int
 	// PortRates is the rate in bytes per second that a port of that role should have.
 	PortRates map[Role]float64
+	// NCCL is the oldest release that libraries of the node may have; nil: not said.
+	NCCL *NCCLVersion
 	// RoCE is what the site expects of ports of role compute.
 	RoCE RoCEPolicy
 	// Manifest is what the node was when somebody found it good; nil: nobody recorded that.

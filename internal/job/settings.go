@@ -43,7 +43,7 @@ func (t *Tracker) settings(n *fabric.Node, c *fabric.RankCandidate) []Finding {
 		return nil
 	}
 	slices.Sort(environ)
-	version, err := lint.ParseVersion(c.Maps.Or(fabric.MappedFiles{}).Version)
+	version, err := fabric.ParseNCCLVersion(c.Maps.Or(fabric.MappedFiles{}).Version)
 	if err != nil {
 		version = lint.Newest()
 	}

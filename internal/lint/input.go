@@ -50,6 +50,7 @@ type Input struct {
 	firstCounts bool // the first setting of a name counts, else the last one
 	scopes      int  // containers that were seen
 	host        bool // it is the configuration of the node itself
+	environment bool // it is the environment of this process
 }
 
 // setting is one line of an input.
@@ -118,7 +119,7 @@ func Parse(name string, data []byte, format Format) (Input, error) {
 
 // Environment returns the environment of a process as an input.
 func Environment(name string, environ []string) (Input, error) {
-	in := Input{Name: name, Format: FormatEnv}
+	in := Input{Name: name, Format: FormatEnv, environment: true}
 	for _, entry := range environ {
 		if variable, value, ok := strings.Cut(entry, "="); ok {
 			in.add(setting{Setting: ncclconf.Setting{Line: 0, Name: variable, Value: value}, set: true})

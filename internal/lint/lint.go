@@ -86,6 +86,7 @@ func (l *Line) Worst() Finding { return l.Findings[0] }
 // Result is what there is to say of the inputs.
 type Result struct {
 	Version Version
+	Library string // the library found on the node that has this release; empty: it was named, or is the newest
 	Lines   []Line
 	Others  int // settings of variables that have nothing to do with NCCL; they are neither judged nor shown
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 )
 
 var update = flag.Bool("update", false, "write testdata")
@@ -18,7 +19,7 @@ var update = flag.Bool("update", false, "write testdata")
 // lintText judges a text and returns a line for each finding.
 func lintText(t testing.TB, text string, format Format, release string) string {
 	t.Helper()
-	version, err := ParseVersion(release)
+	version, err := fabric.ParseNCCLVersion(release)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,13 +214,13 @@ func TestVersions(t *testing.T) {
 	}{
 		{"2.21.5", "2.21.5", true, false}, {"2.21", "2.21.5", true, false}, {"2.20.5", "2.21.5", false, false}, {"2.22.3", "2.21.5", true, true}, {"2.9.9", "2.21", false, false}, {"2.31.1", "2.30.7", true, true},
 	} {
-		v, err := ParseVersion(c.version)
+		v, err := fabric.ParseNCCLVersion(c.version)
 		if err != nil || v.AtLeast(c.release) != c.least || v.After(c.release) != c.after {
 			t.Errorf("%s and %s: %v %v, %v", c.version, c.release, v.AtLeast(c.release), v.After(c.release), err)
 		}
 	}
 	for _, s := range []string{"", "2", "3.1", "2.2.1", "2.x", "2.21.5.1", "v2.21.5", "2.-1"} {
-		if _, err := ParseVersion(s); err == nil {
+		if _, err := fabric.ParseNCCLVersion(s); err == nil {
 			t.Errorf("%q is a version", s)
 		}
 	}

@@ -39,6 +39,9 @@ func judgeOnNode(in Input, lines []Line, node *fabric.Node, version Version) {
 		k.devices()
 		k.sockets()
 		k.layers()
+		k.level()
+		k.plugin()
+		k.place()
 	}
 }
 
@@ -146,6 +149,22 @@ func (k *onNode) withJob() *fabric.Node {
 	}
 	slices.SortFunc(list, func(a, b fabric.NCCLVariable) int { return strings.Compare(a.Name, b.Name) })
 	return withVariables(k.node, list)
+}
+
+// OnNode returns a node as a job with these settings sees it, and what NCCL makes of its GIDs.
+func OnNode(in Input, node *fabric.Node) *fabric.Node {
+	k := onNode{in: in, job: map[string]int{}, node: node}
+	for key, i := range effectiveSettings(in) {
+		k.job[key.name] = i
+	}
+	n := k.withJob()
+	for i := range n.NCCL.Variables {
+		v := &n.NCCL.Variables[i]
+		if strings.HasPrefix(v.Source, jobSource) {
+			v.Source = in.Name
+		}
+	}
+	return n
 }
 
 // withVariables returns a node with another NCCL configuration, and what follows from it. Roles stay what they are, so that a

@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/library"
 )
 
-// NCCLFiles says where the site keeps NCCL configuration beside /etc/nccl.conf.
+// NCCLFiles says where the site keeps NCCL configuration beside /etc/nccl.conf, and a library.
 type NCCLFiles struct {
 	Environment string // KEY=value file that jobs get as environment; empty: none
 	Home        string // folder whose .nccl.conf counts; empty: none
+	Library     string // path of the NCCL library that probes use; empty: what the loader finds
 }
 
 // NCCL reads the NCCL configuration of the host.
@@ -22,10 +24,35 @@ type NCCL interface {
 // wantNCCLFiles is for what NCCL's configuration is read: the roles of devices follow it too.
 const wantNCCLFiles = fabric.WantNCCL | fabric.WantHCA
 
+// libraryAge is how old the facts of a library may be. To find one costs about a hundred system calls.
+const libraryAge = 10 * time.Minute
+
 // readNCCL reads the files that are configured when it begins.
-func (ob *Observer) readNCCL(_ fabric.NCCLConfig, now time.Time) (fabric.NCCLConfig, error) {
+func (ob *Observer) readNCCL(last fabric.NCCLConfig, now time.Time) (fabric.NCCLConfig, error) {
 	ob.mu.Lock()
-	conf := ob.conf
+	conf, files := ob.conf, ob.files
 	ob.mu.Unlock()
-	return conf.Read(now)
+	c, err := conf.Read(now)
+	c.Library, c.ProbeLibrary = last.Library, last.ProbeLibrary
+	if last.Library.At.IsZero() || now.Sub(last.Library.At) >= libraryAge {
+		c.Library, c.ProbeLibrary = ob.libraries(files, now)
+	}
+	return c, err
+}
+
+// libraries looks for the NCCL libraries of the host and of probes. What a capture lacks is not known.
+func (ob *Observer) libraries(files NCCLFiles, now time.Time) (host, probes fabric.Fact[fabric.Library]) {
+	const source = library.NCCL
+	if ob.o.Netlink != "" {
+		unread := fabric.NotKnown[fabric.Library](fabric.ReasonNotRead, source, now)
+		return unread, unread
+	}
+	host, probes = fabric.None[fabric.Library](source, now), fabric.None[fabric.Library](source, now)
+	if found, ok := library.FindNCCL(ob.o.Rootfs, ob.o.LibraryPath); ok {
+		host = fabric.Known(fabric.Library(found), source, now)
+	}
+	if found, ok := library.NCCLAt(ob.o.Rootfs, files.Library); ok {
+		probes = fabric.Known(fabric.Library(found), source, now)
+	}
+	return host, probes
 }

@@ -34,6 +34,7 @@ const (
 type Options struct {
 	Sysfs, Procfs, Rootfs string // mount points
 	Netlink               string // folder of recorded answers of a kernel; empty: this kernel's, if Sysfs is
+	LibraryPath           string // LD_LIBRARY_PATH of programs whose NCCL library is looked for; empty: none
 	Devices               fabric.Filter
 	Policy                *fabric.Policy // nil: no expectations
 	NCCL                  NCCLFiles
@@ -63,6 +64,7 @@ type Observer struct {
 	netdevs *reading[netDevs]
 	pci     *reading[pciFacts]
 	gpus    *reading[gpuFacts]
+	inside  *reading[fabric.Inside]
 	ranks   *reading[rankFacts]
 	wires   wires
 	// gpusClosed is used in the lane of gpus only.
@@ -71,6 +73,7 @@ type Observer struct {
 	mu       sync.Mutex
 	policy   *fabric.Policy
 	conf     NCCL
+	files    NCCLFiles
 	devices  map[string]*device
 	last     *fabric.Node // the last complete observation
 	lastWant fabric.Want
@@ -165,6 +168,7 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 		netdevs: newReading[netDevs](stuckAfter),
 		pci:     newReading[pciFacts](stuckAfter),
 		gpus:    newReading[gpuFacts](stuckAfter),
+		inside:  newReading[fabric.Inside](stuckAfter),
 		ranks:   newReading[rankFacts](stuckAfter),
 		wires:   wires{ethernet: o.Ethernet, meters: map[string]meter{}},
 		devices: map[string]*device{}, troubled: map[sourceID]map[fabric.Reason]bool{}, asked: fabric.Commands{},
@@ -181,6 +185,7 @@ func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
 	ob.policy, ob.last = p, nil
+	ob.files = files
 	ob.conf = ncclconf.New(ob.o.Rootfs, files.Environment, files.Home)
 	ob.nccl.forget() // and not another reading: one that hangs would lose a thread with each reload
 }
@@ -262,6 +267,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if want&wantNCCLFiles != 0 {
 		ob.nccl.refresh(ctx, since[fabric.NCCLConfig](now, ob.o.SlowInterval), ob.readNCCL)
 	}
+	ob.observeInside(ctx, n, want)
 	ob.assemblePCI(ctx, n, want, pciDone)
 	if began := ob.assembleGPUs(ctx, n, want, gpuDone); began.Before(oldest) {
 		oldest = began

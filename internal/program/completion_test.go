@@ -33,9 +33,9 @@ func candidatesFor(t *testing.T, line string) []string {
 
 func TestCandidates(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                  "help serve demo capture topology check jobs lint probe rules",
+		"":                  "help serve demo capture topology check preflight jobs lint probe rules",
 		"ch":                "check",
-		"help pr":           "probe",
+		"help pr":           "preflight probe",
 		"check --out":       "--output=",
 		"check --output=":   "--output=text --output=json",
 		"check --output j":  "json",

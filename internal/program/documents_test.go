@@ -58,7 +58,7 @@ func callsIn(t *testing.T, file string) [][]string {
 	var calls [][]string
 	for _, code := range codeOf(string(text)) {
 		for _, m := range program.FindAllStringSubmatch(code, -1) {
-			calls = append(calls, strings.Fields(words.Replace(m[1])))
+			calls = append(calls, slices.DeleteFunc(strings.Fields(words.Replace(m[1])), func(field string) bool { return strings.HasPrefix(field, ">") }))
 		}
 		if m := short.FindString(code); m != "" {
 			calls = append(calls, strings.Fields(words.Replace(m)))

@@ -46,6 +46,7 @@ func New(o *Options) command.Line {
 			capture.New(s, log),
 			topology.New(s, log),
 			check.New(s, log),
+			check.NewPreflight(s, log),
 			jobs.New(s, log),
 			lint.New(s, log),
 			probe.New(s, log, e.Probing),

@@ -23,7 +23,7 @@ type Look func(ctx context.Context, want fabric.Want, further time.Duration) (*f
 // logs what could not be read. The configuration is what the node is judged by. The function is called in the end.
 func (s *Site) Open(scenario *simulator.Scenario, log *slog.Logger) (Look, config.Config, func(), error) {
 	at := observer.Options{
-		Sysfs: s.Paths.Sysfs, Procfs: s.Paths.Procfs, Rootfs: s.Paths.Rootfs, Netlink: s.Recorded.Netlink, Devices: s.Devices.Filter, Log: log,
+		Sysfs: s.Paths.Sysfs, Procfs: s.Paths.Procfs, Rootfs: s.Paths.Rootfs, Netlink: s.Recorded.Netlink, LibraryPath: s.LibraryPath, Devices: s.Devices.Filter, Log: log,
 		FastInterval: time.Millisecond, MediumInterval: time.Millisecond, // nobody shares a reading
 	}
 	read := s.Config.Read

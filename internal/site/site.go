@@ -39,6 +39,8 @@ type Site struct {
 	NewObserver func(observer.Options) (Observer, error)
 	// Inventory is the file that keeps what hardware the node had; empty: the default where this is this host, else none.
 	Inventory string
+	// LibraryPath is LD_LIBRARY_PATH of programs whose NCCL library is looked for; empty: none.
+	LibraryPath string
 }
 
 // Observer is what is needed of an observer.Observer.

@@ -55,6 +55,7 @@ var suite = []struct {
 	{name: "roce_bond", run: testRoCEBond, long: true},
 	{name: "roce_ofed", run: testRoCEOFED, long: true},
 	{name: "check", run: testCheck},
+	{name: "inside", run: testInside},
 	{name: "steady", run: testSteady},
 	{name: "pages", run: testPages},
 	{name: "link_down", run: testLinkDown},

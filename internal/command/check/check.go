@@ -6,6 +6,7 @@ package check
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"time"
 
@@ -33,6 +34,7 @@ type checking struct {
 	site *site.Site
 	log  *logging.Flags
 
+	inside        bool // what a job finds here is checked, and not the node
 	json          bool
 	only          []string // IDs; empty: all
 	severity      diagnose.Severity
@@ -88,15 +90,23 @@ func (k *checking) judge(ctx context.Context, c *command.Call) (int, error) {
 		}
 		return exitChecked, nil
 	}
-	list := verdictsOf(n, k.asked())
+	list, note := []diagnose.Verdict(nil), diagnose.Elsewhere(n)
+	if k.inside {
+		note = diagnose.InsideNote(n)
+		if list, err = k.insideVerdicts(n); err != nil {
+			return exitUnchecked, err
+		}
+	} else {
+		list = verdictsOf(n, k.asked())
+	}
 	if len(list) == 0 {
 		err := errors.New("no check applies to this node with the given --only and --severity")
 		return exitUndecided, errors.Join(err, writeTextfileError(k.textfile, n.At))
 	}
 	if k.json {
-		err = writeJSON(c.Stdout, conf, list, diagnose.Elsewhere(n))
+		err = writeJSON(c.Stdout, conf, list, note)
 	} else {
-		writeNote(c.Stdout, diagnose.Elsewhere(n))
+		writeNote(c.Stdout, note)
 		err = writeTable(command.Raw(c.Stdout), conf, list, k.verbose, command.Colours(c.Stdout))
 	}
 	if k.textfile != "" {
@@ -122,7 +132,12 @@ func (k *checking) observe(ctx context.Context, c *command.Call) (*fabric.Node, 
 			return nil, config.Config{}, err
 		}
 	}
-	n, conf, err := k.site.ObserveOnce(ctx, k.scenario, collector.CheckWants(), k.interval, k.log.Logger(c.Stderr))
+	at, want := *k.site, collector.CheckWants()
+	if k.inside {
+		at.LibraryPath = os.Getenv("LD_LIBRARY_PATH")
+		want = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantInside // the GPU driver is not asked: a prolog need not wait for it
+	}
+	n, conf, err := at.ObserveOnce(ctx, k.scenario, want, k.interval, k.log.Logger(c.Stderr))
 	if err == nil && k.manifest != "" {
 		n = withManifest(n, manifest)
 	}
@@ -164,7 +179,11 @@ func withStatus(list []diagnose.Verdict, s diagnose.Status) []diagnose.Verdict {
 
 // asked returns the checks that the flags leave. Those that compare two readings are asked with an interval only.
 func (k *checking) asked() []*diagnose.Check {
-	return slices.DeleteFunc(diagnose.Catalogue(), func(c *diagnose.Check) bool {
+	all := diagnose.Catalogue()
+	if k.inside {
+		all = diagnose.Inside()
+	}
+	return slices.DeleteFunc(all, func(c *diagnose.Check) bool {
 		return len(k.only) > 0 && !slices.Contains(k.only, c.ID) || !severe(c, k.severity) || c.Rate && k.interval == 0
 	})
 }

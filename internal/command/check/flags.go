@@ -5,6 +5,7 @@ package check
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,9 +18,8 @@ import (
 // define adds the flags.
 func (k *checking) define(f *command.Flags) {
 	f.Output(&k.json)
-	f.Add("only", "Run only this check. Repeatable.", command.Append(&k.only, parseCheckID).Words(checkIDs)).PlaceHolder("ID")
-	f.Add("severity", "Run only checks of at least this severity: critical, warning, info. Default: all; info does not affect the exit code.",
-		command.Choice(&k.severity, diagnose.Severities()...))
+	k.defineSelection(f)
+	f.Switch("inside", "Run in the container or task prolog of a job: check what the job finds there, instead of the node. It needs no privilege.", &k.inside)
 	f.Add("interval", "Read the node twice, this long apart, and also check the traffic in between.", command.Into(&k.interval, parsePause)).Default("0s")
 	f.Add("manifest", "Also compare with this file of --write-manifest, instead of expected.manifest of the configuration.", command.Input(&k.manifest)).
 		PlaceHolder("FILE")
@@ -27,9 +27,17 @@ func (k *checking) define(f *command.Flags) {
 	f.Add("explain", "Explain what this check reads, when it applies and what it detects, and run no checks.", command.Into(&k.explain, parseCheck).Words(checkIDs)).
 		PlaceHolder("ID")
 	f.Add(textfileFlag, "Also write the verdicts as metrics to this file, for node_exporter's textfile collector.", command.File(&k.textfile)).PlaceHolder("FILE")
+	f.Check(k.checkInside)
+	f.Check(k.checkOnly)
+}
+
+// defineSelection adds the flags that say which checks are made and shown.
+func (k *checking) defineSelection(f *command.Flags) {
+	f.Add("only", "Run only this check. Repeatable.", command.Append(&k.only, parseCheckID).Words(checkIDs)).PlaceHolder("ID")
+	f.Add("severity", "Run only checks of at least this severity: critical, warning, info. Default: all; info does not affect the exit code.",
+		command.Choice(&k.severity, diagnose.Severities()...))
 	f.Switch("verbose", "List passed checks too.", &k.verbose)
 	site.AddScenario(f, &k.scenario)
-	f.Check(k.checkOnly)
 }
 
 // textfileFlag names the file for node_exporter.
@@ -41,6 +49,8 @@ func (k *checking) checkOnly() error {
 		switch c := diagnose.Find(id); {
 		case !severe(c, k.severity):
 			return fmt.Errorf("--only=%q: the check has severity %s, which --severity=%s excludes", id, c.Severity, k.severity)
+		case !slices.Contains(k.catalogue(), id):
+			return fmt.Errorf("--only=%q: the check is made %s", id, map[bool]string{true: "without --inside only", false: "with --inside only"}[k.inside])
 		case c.Rate && k.interval == 0:
 			return fmt.Errorf("--only=%q: the check compares two readings: add --interval", id)
 		}
@@ -61,8 +71,26 @@ func parseCheck(s string) (*diagnose.Check, error) {
 }
 
 func checkIDs() []string {
+	all := idsOf(diagnose.Catalogue())
+	for _, id := range idsOf(diagnose.Inside()) {
+		if !slices.Contains(all, id) {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// catalogue returns the ids of the checks that can be made in this place.
+func (k *checking) catalogue() []string {
+	if k.inside {
+		return idsOf(diagnose.Inside())
+	}
+	return idsOf(diagnose.Catalogue())
+}
+
+func idsOf(checks []*diagnose.Check) []string {
 	var all []string
-	for _, c := range diagnose.Catalogue() {
+	for _, c := range checks {
 		all = append(all, c.ID)
 	}
 	return all

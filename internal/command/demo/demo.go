@@ -171,17 +171,12 @@ func (d *serving) replay(ctx context.Context, c *command.Call) int {
 		log.Error("cannot serve", "err", c.Explain(err))
 		return command.Failure
 	}
-	dir, err := command.TemporaryFolder()
+	of, m, done, err := d.exporter.Site.Replay(d.capture)
 	if err != nil {
 		return fail(err)
 	}
-	defer os.RemoveAll(dir)
-	m, err := unpackCapture(d.capture, dir)
-	if err != nil {
-		return fail(err)
-	}
-	root := func(part string) string { return dir + "/" + part }
-	gpus, err := site.ReplayedGPUs(root(capture.NetlinkFolder))
+	defer done()
+	gpus, err := site.ReplayedGPUs(of.Recorded.Netlink)
 	if err != nil {
 		return fail(err)
 	}
@@ -195,23 +190,10 @@ func (d *serving) replay(ctx context.Context, c *command.Call) int {
 		}
 	}
 	return d.exporter.Serve(ctx, c, exporter.Node{
-		Sysfs: root("sys"), Procfs: root("proc"), Rootfs: root("root"), Netlink: root(capture.NetlinkFolder), GPUs: gpus,
+		Sysfs: of.Paths.Sysfs, Procfs: of.Paths.Procfs, Rootfs: of.Paths.Rootfs, Netlink: of.Recorded.Netlink, GPUs: gpus,
 		Config:    func() (config.Config, error) { return config.Parse("", nil) },
 		Title:     "captured node",
 		Note:      what + ". " + capture.Note,
 		Simulated: true,
 	}, log)
-}
-
-func unpackCapture(file, dir string) (capture.Manifest, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return capture.Manifest{}, err
-	}
-	defer f.Close()
-	m, err := capture.Unpack(f, dir)
-	if err != nil {
-		return m, fmt.Errorf("%s: %w", file, err)
-	}
-	return m, nil
 }

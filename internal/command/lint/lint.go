@@ -49,7 +49,9 @@ type linting struct {
 	environment bool
 	format      lint.Format
 	version     lint.Version
+	versioned   bool // --nccl-version is given
 	host        bool
+	capture     string              // file; empty: none
 	scenario    *simulator.Scenario // nil: none
 	output      output
 	suggest     lint.Format // empty: judge
@@ -78,17 +80,24 @@ func (k *linting) define(f *command.Flags) {
 	f.Switch("env", "Also judge the environment of this command.", &k.environment)
 	f.Add("format", "What the files are: conf (nccl.conf), env (environment file), shell, manifest (YAML, JSON); auto: by name and content.",
 		command.Choice(&k.format, lint.Formats()...)).Default(string(lint.FormatAuto))
-	f.Add("nccl-version", "Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: the newest that is known.", command.Into(&k.version, lint.ParseVersion)).PlaceHolder("VERSION")
+	f.Add("nccl-version", "Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: with --host that of the library found on it, else the newest that is known.", command.Into(&k.version, fabric.ParseNCCLVersion)).PlaceHolder("VERSION")
 	f.Switch("host", "Also judge for this host: its RDMA devices, addresses and interfaces, and its NCCL configuration, which that of the job overrides.", &k.host)
 	f.Add("suggest", "Print settings that make failures of NCCL visible, and that the files do not have, instead of judging: shell, conf, env, manifest. They fit the node of --host or --scenario.",
 		command.Choice(&k.suggest, lint.Formats()[1:]...)).PlaceHolder("FORMAT")
 	f.Switch("verbose", "List lines without findings, too.", &k.verbose)
 	site.AddScenario(f, &k.scenario)
+	f.Add("capture", "Judge for the node of this capture (see the command capture) instead of this host.", command.Input(&k.capture)).PlaceHolder("FILE")
 	f.Check(func() error {
-		if k.host && k.scenario != nil {
+		switch {
+		case k.host && k.scenario != nil:
 			return errors.New("--host and --scenario: expected at most one of them")
+		case k.host && k.capture != "":
+			return errors.New("--host and --capture: expected at most one of them")
+		case k.capture != "" && k.scenario != nil:
+			return errors.New("--capture and --scenario: expected at most one of them")
 		}
-		k.host = k.host || k.ofHost() && k.scenario == nil && k.suggest == ""
+		k.host = k.host || k.ofHost() && k.scenario == nil && k.capture == "" && k.suggest == ""
+		k.versioned = f.Given("nccl-version")
 		return nil
 	})
 }
@@ -110,12 +119,10 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 		c.Complain(err)
 		return exitUnjudged
 	}
-	var node *fabric.Node
-	if k.host || k.scenario != nil {
-		if node, _, err = k.site.ObserveOnce(ctx, k.scenario, collector.CheckWants(), 0, k.log.Logger(c.Stderr)); err != nil {
-			c.Complain(err)
-			return exitUnjudged
-		}
+	node, err := k.observe(ctx, c)
+	if err != nil {
+		c.Complain(err)
+		return exitUnjudged
 	}
 	if k.suggest != "" {
 		if err := lint.WriteSuggestions(c.Stdout, lint.Suggest(inputs, k.version, node), k.suggest); err != nil {
@@ -127,7 +134,12 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 	if k.ofHost() {
 		inputs = lint.HostInputs(node)
 	}
-	result := lint.Judge(inputs, k.version, node)
+	version, found := k.version, ""
+	if k.host && !k.versioned {
+		version, found = lint.LibraryVersion(node, k.version)
+	}
+	result := lint.Judge(inputs, version, node)
+	result.Library = found
 	switch k.output {
 	case outputJSON:
 		err = writeJSON(c.Stdout, &result)
@@ -150,6 +162,29 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 		return exitUndecided
 	}
 	return exitFine
+}
+
+// observe observes the node to judge for, if there is one.
+func (k *linting) observe(ctx context.Context, c *command.Call) (*fabric.Node, error) {
+	if !k.host && k.scenario == nil && k.capture == "" {
+		return nil, nil
+	}
+	at := *k.site
+	at.LibraryPath = os.Getenv("LD_LIBRARY_PATH")
+	if k.capture != "" {
+		of, _, done, err := at.Replay(k.capture)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		at = *of
+	}
+	want := collector.CheckWants()
+	if k.host && k.environment { // this is the place of the job
+		want |= fabric.WantInside
+	}
+	node, _, err := at.ObserveOnce(ctx, k.scenario, want, 0, k.log.Logger(c.Stderr))
+	return node, err
 }
 
 // read reads all inputs. What cannot be read is an error of its own, whatever else could be.

@@ -103,7 +103,11 @@ func writeText(w io.Writer, r *lint.Result, verbose bool, paint command.Painter)
 			indent(&b, "Source: "+s)
 		}
 	}
-	fmt.Fprintf(&b, "NCCL %s: %d failed, %d undecided, %d with a note, %d without a finding", r.Version, failed, undecided, noted, fine)
+	release := r.Version.String()
+	if r.Library != "" {
+		release += " (library found: " + command.OneLine(r.Library) + ")"
+	}
+	fmt.Fprintf(&b, "NCCL %s: %d failed, %d undecided, %d with a note, %d without a finding", release, failed, undecided, noted, fine)
 	if r.Others > 0 {
 		fmt.Fprintf(&b, "; %s not judged: other software reads them", spelling.Plural(r.Others, "setting is", "settings are"))
 	}
@@ -137,10 +141,11 @@ type (
 func writeJSON(w io.Writer, r *lint.Result) error {
 	report := struct {
 		Version string `json:"nccl_version"`
+		Library string `json:"nccl_library,omitempty"` // missing: the version was named, or is the newest
 		Failed  bool   `json:"failed"`
 		Others  int    `json:"other_settings"`
 		Lines   []line `json:"lines"`
-	}{r.Version.String(), r.Failed(), r.Others, []line{}}
+	}{r.Version.String(), r.Library, r.Failed(), r.Others, []line{}}
 	for i := range r.Lines {
 		l := &r.Lines[i]
 		one := line{l.File, l.Number, l.Name, l.Value, string(l.Worst().Verdict), l.Source, l.Release, nil}

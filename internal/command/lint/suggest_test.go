@@ -44,6 +44,9 @@ func suggestions(t *testing.T, version lint.Version, node *fabric.Node) []string
 		for _, l := range r.Lines {
 			read = append(read, l.Name+"="+l.Value)
 			for _, f := range l.Findings {
+				if f.Verdict == lint.Undecided && l.Name == "NCCL_NET" {
+					continue // a plugin, which only the place of the job has
+				}
 				if f.Severity.AtLeast(diagnose.Warning) || f.Verdict != lint.Works && f.Verdict != lint.Foreign {
 					t.Errorf("NCCL %s as %s: %s=%s: %+v", version, format, l.Name, l.Value, f)
 				}
@@ -61,7 +64,7 @@ func TestSuggestionsAreClean(t *testing.T) {
 	commandtest.Memory(t)
 	var versions []lint.Version
 	for _, s := range []string{"2.4.8", "2.10.3", "2.18.1", "2.21.5", "2.24", "2.27.7", "2.28.3", "2.29.2", "2.29.3", lint.Newest().String()} {
-		v, err := lint.ParseVersion(s)
+		v, err := fabric.ParseNCCLVersion(s)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"slices"
+
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/lint"
+	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/site"
+)
+
+// NewPreflight returns the command preflight, which is check --inside.
+func NewPreflight(s *site.Site, log *logging.Flags) *command.Command {
+	k := &checking{site: s, log: log, inside: true}
+	return &command.Command{
+		Name: "preflight", Help: "Check what a job finds in the place where this command runs, such as its container or task prolog: the same as check --inside, with its exit codes. It needs no privilege.",
+		Define: func(f *command.Flags) {
+			f.Output(&k.json)
+			k.defineSelection(f)
+			f.Check(k.checkOnly)
+		},
+		Takes:  []command.Group{&s.Config, log, &s.Devices},
+		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
+		Run:    k.run,
+	}
+}
+
+// checkInside refuses what a look from inside a job cannot do.
+func (k *checking) checkInside() error {
+	switch {
+	case !k.inside:
+		return nil
+	case k.scenario != nil:
+		return errors.New("--inside and --scenario: expected at most one of them")
+	case k.interval > 0:
+		return errors.New("--inside and --interval: expected at most one of them")
+	case k.manifest != "" || k.writeManifest != "":
+		return errors.New("--inside and a manifest: expected at most one of them")
+	case k.textfile != "":
+		return errors.New("--inside and --textfile: expected at most one of them: its checks have no metrics")
+	}
+	return nil
+}
+
+// insideVerdicts returns what is wrong for a job in this place: the checks of package diagnose on the node as the environment has
+// NCCL see it, and what lint says of the settings.
+func (k *checking) insideVerdicts(n *fabric.Node) ([]diagnose.Verdict, error) {
+	environment, err := lint.Environment("environment", os.Environ())
+	if err != nil {
+		return nil, err
+	}
+	asked := k.asked()
+	list := verdictsOf(lint.OnNode(environment, n), asked)
+	if !slices.ContainsFunc(asked, func(c *diagnose.Check) bool { return c.ID == diagnose.CheckSettings }) {
+		return list, nil
+	}
+	version, _ := lint.LibraryVersion(n, lint.Newest())
+	result := lint.Judge(append([]lint.Input{environment}, lint.HostInputs(n)...), version, n)
+	settings := settingVerdicts(&result)
+	for _, status := range []diagnose.Status{diagnose.OK, diagnose.Unknown, diagnose.Failed} { // in front of the next one
+		at := 0
+		if status != diagnose.Failed {
+			at = slices.IndexFunc(list, func(v diagnose.Verdict) bool {
+				return v.Status == status || status == diagnose.Unknown && v.Status == diagnose.OK
+			})
+		}
+		if at < 0 {
+			at = len(list)
+		}
+		list = slices.Insert(list, at, withStatus(settings, status)...)
+	}
+	return list, nil
+}
+
+// settingVerdicts has a verdict for each line of which lint says more than that NCCL does what it says.
+func settingVerdicts(r *lint.Result) []diagnose.Verdict {
+	check := diagnose.Find(diagnose.CheckSettings)
+	var list []diagnose.Verdict
+	for i := range r.Lines {
+		l, worst := &r.Lines[i], r.Lines[i].Worst()
+		v := diagnose.Verdict{Check: check, Subject: diagnose.Subject{File: cmp.Or(l.Name, l.File)}, Status: diagnose.OK, What: check.Title}
+		switch {
+		case worst.Severity.AtLeast(diagnose.Warning):
+			v.Status, v.What, v.Evidence, v.Remedy = diagnose.Failed, diagnose.Sentence(worst.Reason), l.Name+"="+l.Value+" ("+l.File+"), NCCL "+r.Version.String()+".", diagnose.Sentence(worst.Better)
+			v.What = v.What[:len(v.What)-1]
+		case worst.Verdict == lint.Undecided:
+			v.Status, v.Reason, v.Evidence = diagnose.Unknown, fabric.ReasonNotRead, diagnose.Sentence(worst.Reason)
+		}
+		list = append(list, v)
+	}
+	return list
+}

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// CheckSettings is what lint finds in the settings of a job. The command that runs lint makes its verdicts.
+const CheckSettings = "inside_settings"
+
+// withoutFabric says when checks of a job have nothing to say.
+const withoutFabric = "not in jobs without GPUs (no /dev/nvidia<N>, CUDA_VISIBLE_DEVICES empty) or of one node (SLURM_STEP_NUM_NODES or SLURM_JOB_NUM_NODES is 1), " +
+	"nor where no active RDMA device is for training, nor if NCCL_IB_DISABLE or NCCL_NET=Socket switches RDMA off"
+
+// Inside returns the checks of the place where a job runs, as its container (Node.Inside). They are asked there only, and are no
+// metrics.
+func Inside() []*Check {
+	gid := *Find(CheckGID)
+	always := gid.judge
+	gid.judge = func(n *fabric.Node, v *verdicts) {
+		if _, applies := jobDevices(n); applies {
+			always(n, v)
+		}
+	}
+	return append(insideChecks(), &gid, Find("nccl_version"), Find(CheckReads))
+}
+
+// insideChecks are those that are asked nowhere else.
+func insideChecks() []*Check {
+	return []*Check{
+		{
+			ID: "inside_verbs", Title: "The job may not open RDMA devices", Severity: Critical, Topic: "inside", Scope: ScopeNode,
+			Reads: "/dev/infiniband/uverbs*, which are opened and closed; their numbers in /sys/class/infiniband_verbs",
+			Guard: withoutFabric + ". One device that opens is enough: a job may be given some of them", Modes: []string{ModeDeviceNode}, judge: judgeInsideVerbs,
+		},
+		{
+			ID: "inside_devices", Title: "The job's network namespace has no RDMA device", Severity: Warning, Topic: "inside", Scope: ScopeNode,
+			Reads: "/sys/class/infiniband and /sys/class/infiniband_verbs",
+			Guard: withoutFabric + ". Only if other network namespaces have RDMA devices near a GPU of the job", Modes: []string{ModeDeviceNode}, judge: judgeInsideDevices,
+		},
+		{
+			ID: "inside_memlock", Title: "The job cannot lock the memory that RDMA needs", Severity: Warning, Topic: "inside", Scope: ScopeNode,
+			Reads: "RLIMIT_MEMLOCK and CAP_IPC_LOCK of this process", Guard: withoutFabric + ", nor with CAP_IPC_LOCK in the first user namespace", Modes: []string{ModeMemlock}, judge: judgeInsideMemlock,
+		},
+		{
+			ID: "inside_libibverbs", Title: "The job has no libibverbs", Severity: Critical, Topic: "inside", Scope: ScopeNode,
+			Reads: "libibverbs.so.1 in LD_LIBRARY_PATH, the cache and the folders of the dynamic loader",
+			Guard: withoutFabric + ", nor if all devices are EFA. A program with a search path of its own (RUNPATH) may find another library", Modes: []string{ModeDeviceNode}, judge: judgeInsideLibverbs,
+		},
+		{
+			ID: "inside_provider", Title: "libibverbs has no driver for a device of the job", Severity: Critical, Topic: "inside", Scope: ScopeDevice,
+			Reads: "lib<name>-rdmav<N>.so beside libibverbs and in the folders of the dynamic loader; the kernel driver of the device",
+			Guard: withoutFabric + ", nor EFA, nor kernel drivers whose library is not known here, nor without libibverbs", Modes: []string{ModeDeviceNode}, judge: judgeInsideProvider,
+		},
+		{
+			ID: "inside_plugin", Title: "The job has EFA devices, and no plugin through which NCCL uses them", Severity: Critical, Topic: "inside", Scope: ScopeNode,
+			Reads: "libnccl-net*.so in LD_LIBRARY_PATH, the cache and the folders of the dynamic loader; NCCL_NET_PLUGIN",
+			Guard: withoutFabric + "; only if all devices are EFA, which NCCL's own RDMA transport cannot use", Modes: []string{ModeDeviceNode}, judge: judgeInsidePlugin,
+		},
+		{
+			ID: "inside_alignment", Title: "The job has a GPU without a NIC near it", Severity: Warning, Topic: "inside", Scope: ScopeGPU,
+			Reads: "GPUs given to the job (/dev/nvidia<N>, SLURM_STEP_GPUS, SLURM_JOB_GPUS, CUDA_VISIBLE_DEVICES, NVIDIA_VISIBLE_DEVICES), RDMA devices that it may open, and their places on the PCI bus",
+			Guard: withoutFabric + ", nor GPUs without a NIC below their PCIe switch, nor without any RDMA device (inside_verbs)", Modes: []string{ModeAlignment}, judge: judgeAlignment,
+		},
+		{
+			ID: CheckSettings, Title: "An NCCL setting of the job does not do what it says, or harms", Severity: Warning, Topic: "inside", Scope: ScopeFile,
+			Reads: "NCCL variables of the environment, ~/.nccl.conf and /etc/nccl.conf, judged as by the command lint for this place and its NCCL library",
+			Guard: "if there is such a setting", Modes: []string{ModeNCCLConfig}, judge: func(*fabric.Node, *verdicts) {}, // see CheckSettings
+		},
+	}
+}
+
+// jobDevices returns the RDMA devices through which NCCL would send the traffic of a job between nodes, as far as this place
+// shows them. applies is false where the job needs none.
+func jobDevices(n *fabric.Node) (devices []*fabric.HCA, applies bool) {
+	in := n.Inside
+	if in == nil || in.OneNode() {
+		return nil, false
+	}
+	if given, known := in.GivenGPUs().Get(); known && len(given) == 0 {
+		return nil, false
+	}
+	if _, off, set := rdmaSetting(&n.NCCL); set && off {
+		return nil, false
+	}
+	for h, p := range ports(n) {
+		efa := h.Driver.Or("") == "efa"
+		if efa || p.State.Or("") == fabric.PortActive && p.Role.Or(fabric.RoleCompute) == fabric.RoleCompute && trainsOverVerbs(n, h, p).Or(false) {
+			if !slices.Contains(devices, h) {
+				devices = append(devices, h)
+			}
+		}
+	}
+	return devices, true
+}
+
+// withVerbs are those that NCCL uses through libibverbs itself.
+func withVerbs(devices []*fabric.HCA) []*fabric.HCA {
+	return slices.DeleteFunc(slices.Clone(devices), func(h *fabric.HCA) bool { return h.Driver.Or("") == "efa" })
+}
+
+// verbsNodeOf returns the device node of an RDMA device.
+func verbsNodeOf(in *fabric.Inside, device string) (fabric.VerbsNode, bool) {
+	for _, v := range in.Verbs.Value {
+		if v.Device == device {
+			return v, true
+		}
+	}
+	return fabric.VerbsNode{}, false
+}
+
+func deviceNames(list []*fabric.HCA) string {
+	var all []string
+	for _, h := range list {
+		all = append(all, h.Name)
+	}
+	return few(all)
+}
+
+// overTCP is what NCCL does without RDMA.
+const overTCP = "NCCL uses TCP sockets without a word, unless NCCL_NET names another network: then it fails. Collectives between nodes have a fraction of the bandwidth."
+
+func judgeInsideVerbs(n *fabric.Node, v *verdicts) {
+	devices, applies := jobDevices(n)
+	if !applies || len(devices) == 0 {
+		return
+	}
+	in := n.Inside
+	if in.Verbs.State == fabric.Unknown {
+		v.unknown(Subject{}, in.Verbs.Meta().Reason, "/dev/infiniband is unknown: "+ReasonText(in.Verbs.Meta().Reason)+".")
+		return
+	}
+	var refused []string
+	var unread *fabric.Meta
+	for _, h := range devices {
+		node, has := verbsNodeOf(in, h.Name)
+		if !has {
+			continue
+		}
+		switch usable, known := node.Usable.Get(); {
+		case usable:
+			v.ok(Subject{})
+			return
+		case !known:
+			unread = new(node.Usable.Meta())
+		default:
+			refused = append(refused, "/dev/infiniband/"+node.Name+" ("+h.Name+")")
+		}
+	}
+	switch {
+	case unread != nil:
+		v.unknown(Subject{}, unread.Reason, "Whether device nodes of RDMA devices open is unknown: "+ReasonText(unread.Reason)+".")
+	case len(refused) > 0:
+		v.failed(Subject{}, Verdict{
+			What: "The job is not permitted to open RDMA devices", Evidence: few(refused) + ": permission denied.", Consequence: overTCP,
+			Remedy: "Give the job the devices, not the folder alone: in Kubernetes a resource of an RDMA device plugin, with docker --device=/dev/infiniband (a bind mount does not permit opening), " +
+				"with Slurm no ConstrainDevices for them. Otherwise correct the mode of the nodes: 0666 by the rules of rdma-core.",
+		})
+	default:
+		v.failed(Subject{}, Verdict{
+			What: "The job has no device node of an RDMA device", Evidence: "The kernel shows " + deviceNames(devices) + ", and /dev/infiniband has no uverbs node of these.", Consequence: overTCP,
+			Remedy: "In Kubernetes request a resource of an RDMA device plugin in this container; with docker and enroot mount or add /dev/infiniband.",
+		})
+	}
+}
+
+func judgeInsideDevices(n *fabric.Node, v *verdicts) {
+	devices, applies := jobDevices(n)
+	if !applies {
+		return
+	}
+	if len(devices) > 0 {
+		v.ok(Subject{})
+		return
+	}
+	given, known := n.Inside.GivenGPUs().Get()
+	var away []string
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		f := n.PCI.NIC(h.Name)
+		if !h.Moved || f == nil {
+			continue
+		}
+		for _, g := range given {
+			gpu := n.PCI.Function(g.Address)
+			known = known && gpu != nil
+			if gpu != nil && n.Distance(gpu, f).Or(fabric.DistanceSYS) <= fabric.DistanceP2C {
+				away = append(away, h.Name)
+				break
+			}
+		}
+	}
+	if moved := elsewhere(n); len(away) == 0 && !known && len(moved) > 0 {
+		v.unknown(Subject{}, fabric.ReasonMissing, "Other network namespaces have RDMA devices such as "+moved[0].Device+"; whether they are near a GPU of the job is unknown.")
+		return
+	}
+	if len(away) > 0 {
+		v.failed(Subject{}, Verdict{
+			Evidence: few(away) + " belong to other network namespaces, and no RDMA device to this one.", Consequence: overTCP,
+			Remedy: "Use the network of the host (hostNetwork: true), or have a CNI plugin move devices into the pod (host-device, SR-IOV).",
+		})
+	}
+}
+
+func judgeInsideMemlock(n *fabric.Node, v *verdicts) {
+	devices, applies := jobDevices(n)
+	if !applies || len(devices) == 0 {
+		return
+	}
+	limit, known := n.Inside.Memlock.Get()
+	all, told := n.Inside.LocksAll.Get()
+	switch {
+	case known && limit.Soft >= enoughMemlock || told && all:
+		v.ok(Subject{})
+	case !known:
+		v.unknown(Subject{}, n.Inside.Memlock.Meta().Reason, "The memory lock limit is unknown: "+ReasonText(n.Inside.Memlock.Meta().Reason)+".")
+	case !told:
+		v.unknown(Subject{}, n.Inside.LocksAll.Meta().Reason, "Whether the memory lock limit applies is unknown: "+ReasonText(n.Inside.LocksAll.Meta().Reason)+".")
+	default:
+		v.failed(Subject{}, Verdict{
+			Evidence:    fmt.Sprintf("The limit is %s, and %s at most.", Bytes(limit.Soft), Bytes(limit.Hard)),
+			Consequence: "ibv_create_cq and ibv_reg_mr fail with ENOMEM, and NCCL fails.",
+			Remedy: "In Kubernetes add the capability IPC_LOCK to the container; with docker --ulimit memlock=-1; with Slurm set LimitMEMLOCK=infinity in the unit of slurmd and " +
+				"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf.",
+		})
+	}
+}
+
+func judgeInsideLibverbs(n *fabric.Node, v *verdicts) {
+	devices, applies := jobDevices(n)
+	if devices = withVerbs(devices); !applies || len(devices) == 0 {
+		return
+	}
+	switch l := n.Inside.Libverbs; l.State {
+	case fabric.OK:
+		v.ok(Subject{})
+	case fabric.Absent:
+		v.failed(Subject{}, Verdict{
+			Evidence: "The dynamic loader finds no libibverbs.so.1.", Consequence: overTCP,
+			Remedy: "Install it in the image with the drivers: apt-get install libibverbs1 ibverbs-providers, or dnf install libibverbs.",
+		})
+	default:
+		v.unknown(Subject{}, l.Meta().Reason, "The folders of the dynamic loader are not known here: neither libc.so.6 nor libibverbs.so.1 is in the usual ones, or LD_LIBRARY_PATH has relative folders.")
+	}
+}
+
+// providers are the drivers of libibverbs by kernel driver.
+var providers = map[string]string{
+	"mlx5_core": "mlx5", "mlx4_core": "mlx4", "bnxt_en": "bnxt_re", "bnxt_re": "bnxt_re", "ice": "irdma", "irdma": "irdma", "idpf": "irdma", "hns3": "hns", "mana": "mana", "cxgb4": "cxgb4",
+	"qede": "qedr", "erdma": "erdma", "ionic": "ionic", "vmxnet3": "vmw_pvrdma",
+}
+
+func judgeInsideProvider(n *fabric.Node, v *verdicts) {
+	devices, applies := jobDevices(n)
+	if !applies || n.Inside.Libverbs.State != fabric.OK {
+		return
+	}
+	have, known := n.Inside.Providers.Get()
+	for _, h := range withVerbs(devices) {
+		library, named := providers[h.Driver.Or("")]
+		s := Subject{Device: h.Name}
+		switch {
+		case !named:
+		case !known:
+			v.unknown(s, n.Inside.Providers.Meta().Reason, "The drivers of libibverbs are unknown: "+ReasonText(n.Inside.Providers.Meta().Reason)+".")
+		case slices.Contains(have, library):
+			v.ok(s)
+		default:
+			v.failed(s, Verdict{
+				What:        "libibverbs has no driver for devices of " + h.Driver.Value,
+				Evidence:    "There is no lib" + library + "-rdmav<N>.so beside " + n.Inside.Libverbs.Value.Path + "; drivers found: " + cmp.Or(few(have), "none") + ".",
+				Consequence: overTCP, Remedy: "Install the drivers in the image: apt-get install ibverbs-providers, or dnf install libibverbs, of the same release as libibverbs.",
+			})
+		}
+	}
+}
+
+func judgeInsidePlugin(n *fabric.Node, v *verdicts) {
+	devices, applies := jobDevices(n)
+	if !applies || len(devices) == 0 || len(withVerbs(devices)) > 0 {
+		return
+	}
+	switch list, known := n.Inside.Plugins.Get(); {
+	case len(list) > 0:
+		v.ok(Subject{})
+	case !known:
+		v.unknown(Subject{}, n.Inside.Plugins.Meta().Reason, "The folders of the dynamic loader are not known here.")
+	default:
+		v.failed(Subject{}, Verdict{
+			Evidence: "The dynamic loader finds no libnccl-net*.so.", Consequence: overTCP,
+			Remedy: "Install aws-ofi-nccl in the image, and add its folder to LD_LIBRARY_PATH or to the loader's cache (ldconfig).",
+		})
+	}
+}
+
+func judgeAlignment(n *fabric.Node, v *verdicts) {
+	devices, applies := jobDevices(n)
+	if !applies {
+		return
+	}
+	filter, _ := n.NCCL.Devices()
+	var mine []string
+	for _, h := range devices {
+		if node, has := verbsNodeOf(n.Inside, h.Name); has && node.Usable.Or(false) && filter.Takes(h.Name, -1) {
+			mine = append(mine, h.Name)
+		}
+	}
+	if len(mine) == 0 {
+		return
+	}
+	given := n.Inside.GivenGPUs()
+	gpus, known := given.Get()
+	if !known {
+		v.unknown(Subject{}, given.Meta().Reason, "Which GPUs the job has is unknown: "+given.Source+" names GPUs that the driver does not show.")
+		return
+	}
+	for _, g := range gpus {
+		s := Subject{GPU: g.Address, Name: fmt.Sprintf("/dev/nvidia%d", g.Minor)}
+		f := n.PCI.Function(g.Address)
+		if f == nil {
+			v.unknown(s, fabric.ReasonMissing, "The place of this GPU on the PCI bus is unknown.")
+			continue
+		}
+		alignGPU(n, s, f, mine, v)
+	}
+}
+
+// alignGPU compares the NIC nearest to a GPU with those that the job has.
+func alignGPU(n *fabric.Node, s Subject, gpu *fabric.PCIFunction, mine []string, v *verdicts) {
+	near, nearMine := fabric.DistanceSYS, fabric.DistanceSYS
+	var others []string // nearest ones that the job has not
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		f := n.PCI.NIC(h.Name)
+		has := slices.Contains(mine, h.Name)
+		if f == nil || !has && !h.Moved && !h.Serves(fabric.RoleCompute) {
+			continue
+		}
+		d, known := n.Distance(gpu, f).Get()
+		switch {
+		case !known:
+			v.unknown(s, n.Distance(gpu, f).Meta().Reason, "Its distance from "+h.Name+" is unknown: "+ReasonText(n.Distance(gpu, f).Meta().Reason)+".")
+			return
+		case has:
+			nearMine = min(nearMine, d)
+		case d < near:
+			near, others = d, []string{h.Name}
+		case d == near:
+			others = append(others, h.Name)
+		}
+	}
+	switch {
+	case nearMine <= fabric.DistanceP2C:
+		v.ok(s)
+	case near > fabric.DistanceP2C: // no NIC of the node is near
+	default:
+		v.failed(s, Verdict{
+			Evidence:    fmt.Sprintf("Its NIC is %s (%s); those of the job are %s, %s away at best.", strings.Join(others, ", "), near, few(mine), nearMine),
+			Consequence: "Traffic of this GPU crosses the processor, without GPUDirect RDMA by NCCL's default: collectives of all ranks become as slow.",
+			Remedy: "Give the job the NICs near its GPUs: in Kubernetes the Topology Manager with policy restricted or single-numa-node, or all NICs of the node; with Slurm do not constrain RDMA devices; " +
+				"correct NCCL_IB_HCA if it leaves them out.",
+		})
+	}
+}
+
+// InsideNote says in one line what a job finds here; empty without Node.Inside.
+func InsideNote(n *fabric.Node) string {
+	in := n.Inside
+	if in == nil {
+		return ""
+	}
+	var parts []string
+	if l, ok := n.NCCL.Library.Get(); ok {
+		parts = append(parts, strings.TrimSpace("NCCL "+l.Version)+" in "+l.Path)
+	} else {
+		parts = append(parts, "no libnccl.so.2 found, which PyTorch may have within itself")
+	}
+	if l, ok := in.Libverbs.Get(); ok {
+		parts = append(parts, strings.TrimSpace("libibverbs "+l.Version)+" with "+cmp.Or(few(in.Providers.Or(nil)), "no driver"))
+	}
+	if list := in.Plugins.Or(nil); len(list) > 0 {
+		parts = append(parts, "plugins "+few(list))
+	}
+	if gpus, ok := in.GivenGPUs().Get(); ok {
+		parts = append(parts, fmt.Sprintf("%d GPUs", len(gpus)))
+	}
+	usable := 0
+	for _, v := range in.Verbs.Or(nil) {
+		if v.Usable.Or(false) {
+			usable++
+		}
+	}
+	return strings.Join(append(parts, fmt.Sprintf("%d RDMA devices that open", usable)), "; ") + "."
+}
