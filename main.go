@@ -119,17 +119,17 @@ func probing() *probes.Platform {
 }
 
 // openGate has everything read of this host that says whether its GPUs are idle.
-func openGate(o probes.GateSources) (*probes.Gate, func() error, error) {
-	procfs, err := proc.Open(o.Procfs)
+func openGate(h *probes.Host) (*probes.Gate, func() error, error) {
+	procfs, err := proc.Open(h.Procfs)
 	if err != nil {
 		return nil, nil, err
 	}
-	session := nvml.NewSession(func() nvml.Caller { return askGPUs(site.GPUOptions{Library: o.Library, Log: o.Log}).(gpus).Process })
+	session := nvml.NewSession(func() nvml.Caller { return askGPUs(site.GPUOptions{Library: h.Library, Log: h.Log}).(gpus).Process })
 	gate := probes.NewGate(probes.GateOptions{
-		Site: siteCommand(o.Config.IdleCommand),
-		GPUs: session, Processes: procfs, Cgroups: cgroup.New(filepath.Join(o.Sysfs, "fs/cgroup")),
-		Pods:        podresources.New(filepath.Join(o.Rootfs, podresources.DefaultSocket)),
-		Maintenance: o.Maintenance, Lock: o.Config.LockFile, Quiet: o.Quiet, IdleMemory: o.Config.IdleMemory,
+		Site: siteCommand(h.Config.IdleCommand),
+		GPUs: session, Processes: procfs, Cgroups: cgroup.New(filepath.Join(h.Sysfs, "fs/cgroup")),
+		Pods:        podresources.New(filepath.Join(h.Rootfs, podresources.DefaultSocket)),
+		Maintenance: h.Maintenance, Lock: h.Config.LockFile, Quiet: h.Quiet, IdleMemory: h.Config.IdleMemory,
 	})
 	return gate, func() error {
 		session.Release()
@@ -160,7 +160,7 @@ func siteCommand(args []string) func(context.Context) (string, error) {
 }
 
 // vetRanks returns what starts the ranks of a plan, unless others could have written what they would load or obey.
-func vetRanks(p *probes.Plan, log *slog.Logger) (probes.Ranks, *probes.Skipped) {
+func vetRanks(p *probes.Plan, log *slog.Logger) (probes.StartRank, *probes.Skipped) {
 	public := true
 	for _, r := range p.Ranks {
 		ok, err := ncclprobe.Vet("/", ncclprobe.Errand{NCCL: p.Settings.NCCL, CUDA: p.Settings.CUDA, Env: r.Env, UIDs: []int{os.Geteuid(), p.Settings.User}})
@@ -176,7 +176,7 @@ func vetRanks(p *probes.Plan, log *slog.Logger) (probes.Ranks, *probes.Skipped) 
 	if err != nil {
 		log.Debug("ranks run as root", "reason", err)
 	}
-	return ranks{user, new(worker.Room)}, nil
+	return startRank(user, new(worker.Room)), nil
 }
 
 // trusted says why others than root and the user of this process may have written a file.
@@ -188,23 +188,20 @@ func trusted(path string) error {
 	return found.Others
 }
 
-// ranks starts a process for each rank of a probe.
-type ranks struct {
-	user *worker.User // nil: that of this process
-	room *worker.Room // of the run; nil: none
-}
-
-func (r ranks) Start(ctx context.Context, env []string) (probes.RankProcess, error) {
-	t, err := worker.Start(ctx, worker.Options{
-		Name: "rank", Path: "/proc/self/exe", Args: []string{os.Args[0], "probe-rank"}, Env: append([]string{"GOMAXPROCS=2"}, env...),
-		User: func() *worker.User { return r.user }, Room: r.room, PinsMemory: true,
-		// A rank keeps the deadlines that it is given. This one is for what hangs in spite of them.
-		Timeout: 5 * time.Minute, Log: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		return nil, err
+// startRank starts the ranks of a run as a user, nil: that of this process, in a room; nil: in none.
+func startRank(user *worker.User, room *worker.Room) probes.StartRank {
+	return func(ctx context.Context, env []string) (probes.RankProcess, error) {
+		t, err := worker.Start(ctx, worker.Options{
+			Name: "rank", Path: "/proc/self/exe", Args: []string{os.Args[0], "probe-rank"}, Env: append([]string{"GOMAXPROCS=2"}, env...),
+			User: func() *worker.User { return user }, Room: room, PinsMemory: true,
+			// A rank keeps the deadlines that it is given. This one is for what hangs in spite of them.
+			Timeout: 5 * time.Minute, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			return nil, err
+		}
+		return rank{t}, nil
 	}
-	return rank{t}, nil
 }
 
 // rank is a worker.Task as a probe sees it.

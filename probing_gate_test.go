@@ -24,7 +24,7 @@ func TestGateLetsGoDuringAHang(t *testing.T) {
 	library := nvmltest.Build(t, dir)
 	nvmltest.Describe(t, library, "gpus 1", "hang nvmlDeviceGetCount_v2")
 	var maintenance atomic.Bool
-	gate, closeGate, err := openGate(probes.GateSources{
+	gate, closeGate, err := openGate(&probes.Host{
 		Sysfs: "/sys", Procfs: "/proc", Rootfs: dir, Config: probes.Config{LockFile: filepath.Join(dir, "lock")}, Library: library, Log: slog.New(slog.DiscardHandler),
 		Maintenance: func() (string, error) {
 			if maintenance.Load() {

@@ -61,7 +61,7 @@ func (s standIns) probe(t *testing.T, key probes.Key, guard probes.Guard, more p
 	if skip != nil {
 		t.Fatalf("%+v", skip)
 	}
-	return probes.Run(t.Context(), plan, ranks{room: new(worker.Room)}, guard)
+	return probes.Run(t.Context(), plan, startRank(nil, new(worker.Room)), guard)
 }
 
 // What goes wrong with a library, in a process of its own, is named by the result, and the next probe runs.
@@ -320,9 +320,10 @@ func TestServeProbes(t *testing.T) {
 	}
 	p := probing()
 	open := p.Gate
-	p.Gate = func(o probes.GateSources) (*probes.Gate, func() error, error) {
-		o.Procfs, o.Sysfs, o.Rootfs, o.Quiet = "/proc", filepath.Join(dir, "sys"), dir, 2*time.Second
-		return open(o)
+	p.Gate = func(h *probes.Host) (*probes.Gate, func() error, error) {
+		elsewhere := *h
+		elsewhere.Procfs, elsewhere.Sysfs, elsewhere.Rootfs, elsewhere.Quiet = "/proc", filepath.Join(dir, "sys"), dir, 2*time.Second
+		return open(&elsewhere)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()

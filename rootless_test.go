@@ -133,11 +133,11 @@ func (s standIns) tryProbe(t *testing.T) *probes.Skipped {
 	if skip != nil {
 		return skip
 	}
-	starts, skip := vetRanks(plan, slog.New(slog.DiscardHandler))
+	start, skip := vetRanks(plan, slog.New(slog.DiscardHandler))
 	if skip != nil {
 		return skip
 	}
-	if r := probes.Run(t.Context(), plan, starts, nil); r.Outcome != probes.OK {
+	if r := probes.Run(t.Context(), plan, start, nil); r.Outcome != probes.OK {
 		t.Errorf("%s: %s", r.Failure, r.Error)
 	}
 	return nil
@@ -182,13 +182,13 @@ func TestRankIsAnother(t *testing.T) {
 	if skip != nil {
 		t.Fatal(skip)
 	}
-	starts, skip := vetRanks(plan, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	start, skip := vetRanks(plan, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if skip != nil {
 		t.Fatal(skip)
 	}
 	before := sharedFiles(t)
 	look := make(chan string, 8)
-	r := probes.Run(t.Context(), plan, spied{starts, look}, nil)
+	r := probes.Run(t.Context(), plan, spied(start, look), nil)
 	if r.Failure != probes.FailureHang {
 		t.Errorf("%s %s", r.Failure, r.Error)
 	}
@@ -218,17 +218,14 @@ func sharedFiles(t *testing.T) string {
 }
 
 // spied tells of each rank as it is when it is killed.
-type spied struct {
-	probes.Ranks
-	look chan<- string
-}
-
-func (s spied) Start(ctx context.Context, env []string) (probes.RankProcess, error) {
-	p, err := s.Ranks.Start(ctx, env)
-	if err != nil {
-		return nil, err
+func spied(start probes.StartRank, look chan<- string) probes.StartRank {
+	return func(ctx context.Context, env []string) (probes.RankProcess, error) {
+		p, err := start(ctx, env)
+		if err != nil {
+			return nil, err
+		}
+		return &spiedRank{RankProcess: p, look: look}, nil
 	}
-	return &spiedRank{RankProcess: p, look: s.look}, nil
 }
 
 type spiedRank struct {

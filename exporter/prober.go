@@ -17,11 +17,9 @@ import (
 
 // prober runs the probes that the configuration asks for, and others when it changes.
 type prober struct {
-	ctx     context.Context
-	probing *probes.Platform
-	gate    probes.GateSources // Config comes with each configuration
-	observe func(ctx context.Context) (*fabric.Node, error)
-	log     *slog.Logger
+	ctx  context.Context
+	host probes.Host // Config and Gate come with each configuration
+	log  *slog.Logger
 
 	change sync.Mutex // held while one Prober ends and another begins
 
@@ -36,15 +34,15 @@ func (e *Exporter) prober(ctx context.Context, n Node, ob site.Observer, log *sl
 	if e.Probing == nil || n.Maintenance == nil {
 		return nil
 	}
+	paths := e.Site.Paths
 	return &prober{
-		ctx: ctx, probing: e.Probing, log: log, stop: func() {},
-		gate:    gateOptions(e.Site, n.Maintenance, log),
-		observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, probes.Wants), nil },
+		ctx: ctx, log: log, stop: func() {},
+		host: probes.Host{
+			Platform: e.Probing, Log: log,
+			Observe: func(ctx context.Context) (*fabric.Node, error) { return ob.Observe(ctx, probes.Wants), nil },
+			Sysfs:   paths.Sysfs, Procfs: paths.Procfs, Rootfs: paths.Rootfs, Library: e.Site.GPUs.Library, Maintenance: n.Maintenance,
+		},
 	}
-}
-
-func gateOptions(s *site.Site, maintenance func() (string, error), log *slog.Logger) probes.GateSources {
-	return probes.GateSources{Sysfs: s.Paths.Sysfs, Procfs: s.Paths.Procfs, Rootfs: s.Paths.Rootfs, Library: s.GPUs.Library, Maintenance: maintenance, Log: log}
 }
 
 // Apply brings what runs in line with the configuration. What does not change runs on.
@@ -64,17 +62,15 @@ func (p *prober) Apply(c *probes.Config) error {
 	if c == nil {
 		return nil
 	}
-	o := p.gate
-	o.Config = *c
-	gate, closeGate, err := p.probing.Gate(o)
-	if err != nil {
+	host := p.host
+	host.Config = *c
+	var closeGate func() error
+	var err error
+	if host.Gate, closeGate, err = host.Platform.Gate(&host); err != nil {
 		return err
 	}
-	host, _ := os.Hostname() // all nodes without a name probe at the same times
-	runs, err := probes.New(probes.Options{
-		Config: *c, Host: host, Logger: p.log,
-		Machine: &probes.Host{Platform: p.probing, Config: *c, Gate: gate, Observe: p.observe, Log: p.log},
-	})
+	name, _ := os.Hostname() // all nodes without a name probe at the same times
+	runs, err := probes.New(probes.Options{Config: *c, Host: name, Logger: p.log, Machine: &host})
 	if err != nil {
 		return errors.Join(err, closeGate())
 	}

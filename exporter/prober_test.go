@@ -23,10 +23,12 @@ func TestUnwritableLockIsLogged(t *testing.T) {
 			var log output
 			p := &prober{
 				ctx: t.Context(), log: slog.New(slog.NewTextHandler(&log, nil)), stop: func() {},
-				probing: &probes.Platform{Gate: func(o probes.GateSources) (*probes.Gate, func() error, error) {
-					return probes.NewGate(probes.GateOptions{Lock: o.Config.LockFile}), func() error { return nil }, nil
-				}},
-				observe: func(context.Context) (*fabric.Node, error) { return nil, errors.New("nothing is observed") },
+				host: probes.Host{
+					Platform: &probes.Platform{Gate: func(h *probes.Host) (*probes.Gate, func() error, error) {
+						return probes.NewGate(probes.GateOptions{Lock: h.Config.LockFile}), func() error { return nil }, nil
+					}},
+					Observe: func(context.Context) (*fabric.Node, error) { return nil, errors.New("nothing is observed") },
+				},
 			}
 			c := probes.DefaultConfig()
 			c.StateFile, c.LockFile = "", filepath.Join(t.TempDir(), lock)

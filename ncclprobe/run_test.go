@@ -11,16 +11,6 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// ranks starts the ranks of a run as children of the test.
-type ranks struct {
-	t   *testing.T
-	dir string
-}
-
-func (r ranks) Start(_ context.Context, env []string) (probes.RankProcess, error) {
-	return process{start(r.t, r.dir, env...)}, nil
-}
-
 // process is a child as a run sees it.
 type process struct{ *child }
 
@@ -55,8 +45,8 @@ func TestRun(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := ranks{t, standin(t, tt.machine)}
-			q := (&child{dir: r.dir}).open(0).Open
+			dir := standin(t, tt.machine)
+			q := (&child{dir: dir}).open(0).Open
 			p := &probes.Plan{Key: probes.Key{Kind: probes.Node}, Settings: probes.Settings{
 				NCCL: q.NCCL, CUDA: q.CUDA, MaxCTAs: 2, Budget: patient, Deadline: max(tt.deadline, patient), Collective: 10 * time.Millisecond,
 				Wants: []probes.Want{{Op: probes.AllReduce, Type: probes.BFloat16, Bytes: 1 << 20}, {Op: probes.AllGather, Type: probes.Float32, Bytes: 1 << 10, Iterations: 5}},
@@ -67,7 +57,9 @@ func TestRun(t *testing.T) {
 			for gpu := range 2 {
 				p.Ranks = append(p.Ranks, probes.Rank{UUID: fmt.Sprintf("GPU-%08x-1111-2222-3333-444444444444", gpu), Address: fmt.Sprintf("0000:%02x:00.0", 0x1b+gpu)})
 			}
-			got := probes.Run(t.Context(), p, r, nil)
+			got := probes.Run(t.Context(), p, func(_ context.Context, env []string) (probes.RankProcess, error) {
+				return process{start(t, dir, env...)}, nil
+			}, nil)
 			if got.Failure != tt.want {
 				t.Fatalf("%s: %s, expected %q", got.Failure, got.Error, tt.want)
 			}

@@ -138,7 +138,7 @@ func TestJobBetweenTheGateAndTheRun(t *testing.T) {
 				return nil, nil, false
 			}}
 			began := time.Now()
-			r := Run(t.Context(), p, crew, pass)
+			r := Run(t.Context(), p, crew.Start, pass)
 			if r.Failure != FailureIntruder || !strings.Contains(r.Error, "came to the GPUs") || r.Intrusion == nil {
 				t.Fatalf("%s: %s %s: %s", name, r.Outcome, r.Failure, r.Error)
 			}

@@ -20,25 +20,15 @@ import (
 // Platform is what the program provides to probe with: the sources of the gate, the processes of ranks, and where NCCL is.
 // There is one for all configurations, so that what hangs is not begun again by a reload.
 type Platform struct {
-	// Gate returns the gate, and what ends the process that it asks.
-	Gate func(GateSources) (*Gate, func() error, error)
+	// Gate returns the gate of a host, and what ends the process that it asks.
+	Gate func(*Host) (*Gate, func() error, error)
 	// Ranks returns what starts the processes of a run, or why none may be started.
-	Ranks func(*Plan, *slog.Logger) (Ranks, *Skipped)
+	Ranks func(*Plan, *slog.Logger) (StartRank, *Skipped)
 	// FindNCCL returns the library that a rank is to load. The error says where it was looked for.
 	FindNCCL func(given, libraryPath string) (string, error)
 
-	reading errand.Errand[Settings] // the site's files may be where nothing answers
-	vetting errand.Errand[Ranks]    // and so may be what they name
-}
-
-// GateSources are where a gate looks.
-type GateSources struct {
-	Sysfs, Procfs, Rootfs string
-	Library               string // NVML
-	Config                Config
-	Maintenance           func() (why string, err error)
-	Quiet                 time.Duration // 0: the gate's own
-	Log                   *slog.Logger
+	reading errand.Errand[Settings]  // the site's files may be where nothing answers
+	vetting errand.Errand[StartRank] // and so may be what they name
 }
 
 // patience is how long a file of the site's may take to be read.
@@ -48,9 +38,15 @@ const patience = 5 * time.Second
 type Host struct {
 	Platform *Platform
 	Config   Config
-	Gate     *Gate
+	Gate     *Gate // what Platform.Gate returns
 	Observe  func(ctx context.Context) (*fabric.Node, error)
 	Log      *slog.Logger
+
+	// Where the gate looks.
+	Sysfs, Procfs, Rootfs string
+	Library               string                         // NVML
+	Maintenance           func() (why string, err error) // as GateOptions has it
+	Quiet                 time.Duration                  // 0: the gate's own
 }
 
 var _ Machine = (*Host)(nil)
@@ -80,7 +76,7 @@ func (h *Host) Probe(ctx context.Context, t Target, begin func()) (Result, *Skip
 		begin()
 		return unready(t, err), nil
 	}
-	ranks, skipped := h.vet(ctx, plan)
+	start, skipped := h.vet(ctx, plan)
 	if skipped != nil {
 		return Result{}, skipped
 	}
@@ -90,7 +86,7 @@ func (h *Host) Probe(ctx context.Context, t Target, begin func()) (Result, *Skip
 	}
 	defer pass.Leave()
 	begin()
-	return Run(ctx, plan, ranks, pass), nil
+	return Run(ctx, plan, start, pass), nil
 }
 
 // unready is the result of a run that fails because of what the site configured.
@@ -103,13 +99,13 @@ func unready(t Target, err error) Result {
 }
 
 // vet looks at the files of a plan.
-func (h *Host) vet(ctx context.Context, plan *Plan) (Ranks, *Skipped) {
-	ranks, err := h.Platform.vetting.Run(ctx, patience, func() (Ranks, error) {
-		ranks, skipped := h.Platform.Ranks(plan, h.Log)
+func (h *Host) vet(ctx context.Context, plan *Plan) (StartRank, *Skipped) {
+	start, err := h.Platform.vetting.Run(ctx, patience, func() (StartRank, error) {
+		start, skipped := h.Platform.Ranks(plan, h.Log)
 		if skipped != nil {
 			return nil, skipped
 		}
-		return ranks, nil
+		return start, nil
 	})
 	if skipped, ok := errors.AsType[*Skipped](err); ok {
 		return nil, skipped
@@ -117,7 +113,7 @@ func (h *Host) vet(ctx context.Context, plan *Plan) (Ranks, *Skipped) {
 	if err != nil {
 		return nil, &Skipped{Why: SkipUntrusted, Detail: "the files of NCCL cannot be looked at: " + err.Error(), At: time.Now()}
 	}
-	return ranks, nil
+	return start, nil
 }
 
 // ErrSettings tells what a site said from what it lacks.

@@ -23,9 +23,9 @@ func hosted(t *testing.T, m *machine) (*Host, *crew) {
 	c := &crew{}
 	return &Host{
 		Platform: &Platform{
-			Ranks: func(p *Plan, _ *slog.Logger) (Ranks, *Skipped) {
+			Ranks: func(p *Plan, _ *slog.Logger) (StartRank, *Skipped) {
 				c.plan = p
-				return c, nil
+				return c.Start, nil
 			},
 			FindNCCL: func(string, string) (string, error) { return "libnccl.so.2", nil },
 		},
@@ -52,12 +52,12 @@ func TestHostProbes(t *testing.T) {
 		}, FailureLibrary, ""},
 		{"in use", func(_ *Host, m *machine) { on(func(g *fabric.GPU) { g.Processes.Value = compute(800) })(m) }, "", SkipProcess},
 		{"others could write NCCL", func(h *Host, _ *machine) {
-			h.Platform.Ranks = func(*Plan, *slog.Logger) (Ranks, *Skipped) {
+			h.Platform.Ranks = func(*Plan, *slog.Logger) (StartRank, *Skipped) {
 				return nil, &Skipped{Why: SkipUntrusted, Detail: "/home/u/libnccl.so.2"}
 			}
 		}, "", SkipUntrusted},
 		{"the files of NCCL hang", func(h *Host, _ *machine) {
-			h.Platform.Ranks = func(*Plan, *slog.Logger) (Ranks, *Skipped) {
+			h.Platform.Ranks = func(*Plan, *slog.Logger) (StartRank, *Skipped) {
 				time.Sleep(time.Hour)
 				return nil, nil
 			}

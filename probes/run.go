@@ -13,11 +13,9 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Ranks starts the processes of ranks. It is implemented over internal/worker.
-type Ranks interface {
-	// Start starts a process with that environment. It is ended when ctx ends, if it was not before.
-	Start(ctx context.Context, env []string) (RankProcess, error)
-}
+// StartRank starts the process of a rank with that environment, by internal/worker. It is ended when ctx ends, if it was not
+// before.
+type StartRank func(ctx context.Context, env []string) (RankProcess, error)
 
 // RankProcess is the process of one rank. Its methods may be called from any goroutine.
 type RankProcess interface {
@@ -59,14 +57,14 @@ const settle = 200 * time.Millisecond
 
 // Run runs a plan. It returns when all its processes are gone and the GPUs free of them, or the kernel or the driver does
 // not let go of them. When ctx ends, the ranks are killed. Without a guard nobody looks at the GPUs.
-func Run(ctx context.Context, p *Plan, ranks Ranks, guard Guard) Result {
+func Run(ctx context.Context, p *Plan, start StartRank, guard Guard) Result {
 	e := newRun(ctx, p)
 	defer e.close()
 	r := Result{Key: p.Key, At: e.began, Driver: p.Driver, Outcome: OK}
 	for _, rank := range p.Ranks {
 		r.GPUs = append(r.GPUs, rank.UUID)
 	}
-	why := e.start(ranks)
+	why := e.start(start)
 	if why == nil {
 		free, unwatch := e.watch(guard)
 		if why = e.await(free); why == nil {

@@ -37,7 +37,7 @@ func TestNoRankOpensAGPUThatIsTaken(t *testing.T) {
 				return nil, nil, false
 			}}
 			began, looks := time.Now(), 0
-			r := Run(t.Context(), p, crew, guardFunc(func(ctx context.Context, _ []int) (string, error) {
+			r := Run(t.Context(), p, crew.Start, guardFunc(func(ctx context.Context, _ []int) (string, error) {
 				saw := c.looks[min(looks, len(c.looks)-1)]
 				looks++
 				nap(ctx, 80*time.Millisecond)
@@ -79,7 +79,7 @@ func TestRanksOpenAfterTwoClearLooks(t *testing.T) {
 				first.CompareAndSwap(-1, int64(time.Since(began)))
 				return nil, nil, false
 			}}
-			if r := Run(t.Context(), p, crew, c.guard); r.Outcome != OK || time.Duration(first.Load()) != c.want {
+			if r := Run(t.Context(), p, crew.Start, c.guard); r.Outcome != OK || time.Duration(first.Load()) != c.want {
 				t.Errorf("%s: %s %s, opened after %s, expected %s", name, r.Outcome, r.Error, time.Duration(first.Load()), c.want)
 			}
 		})

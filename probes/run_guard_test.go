@@ -28,7 +28,7 @@ func TestIntruder(t *testing.T) {
 			}}
 			began := time.Now()
 			var seen time.Time
-			r := Run(t.Context(), p, c, guardFunc(func(ctx context.Context, _ []int) (string, error) {
+			r := Run(t.Context(), p, c.Start, guardFunc(func(ctx context.Context, _ []int) (string, error) {
 				asked := time.Now()
 				nap(ctx, 30*time.Millisecond)
 				if asked.Sub(began) < after {
@@ -129,7 +129,7 @@ func TestRelease(t *testing.T) {
 				if c.stop > 0 {
 					time.AfterFunc(c.stop, cancel)
 				}
-				r := Run(ctx, p, crew, d)
+				r := Run(ctx, p, crew.Start, d)
 				if r.Outcome != c.outcome || r.Failure != c.failure {
 					t.Fatalf("%s %s: %s", r.Outcome, r.Failure, r.Error)
 				}
@@ -164,7 +164,7 @@ func TestRelease(t *testing.T) {
 func TestReleaseHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, hang := planFor(t, Key{Kind: Node}, Settings{}), make(chan struct{})
-		r := Run(t.Context(), p, &crew{plan: p}, hangingGuard{nobody, hang})
+		r := Run(t.Context(), p, (&crew{plan: p}).Start, hangingGuard{nobody, hang})
 		if _, known := r.Release.Get(); r.Outcome != OK || known || r.Left == "" || r.Wall > 3 {
 			t.Errorf("%s %s: released %+v, left %q, took %s", r.Outcome, r.Error, r.Release, r.Left, r.Wall)
 		}
@@ -189,7 +189,7 @@ func TestIntruderAfterwards(t *testing.T) {
 		p := planFor(t, Key{Kind: Node}, Settings{})
 		c := &crew{plan: p, reap: time.Second}
 		began := time.Now()
-		r := Run(t.Context(), p, c, guardFunc(func(context.Context, []int) (string, error) {
+		r := Run(t.Context(), p, c.Start, guardFunc(func(context.Context, []int) (string, error) {
 			if time.Since(began) > 1400*time.Millisecond { // processes without contexts are being reaped
 				return "the next job", nil
 			}
@@ -232,7 +232,7 @@ func TestGuardFails(t *testing.T) {
 				}}
 				var samples atomic.Int32
 				hung := make(chan struct{})
-				r := Run(t.Context(), p, c, guardFunc(func(context.Context, []int) (string, error) {
+				r := Run(t.Context(), p, c.Start, guardFunc(func(context.Context, []int) (string, error) {
 					who, err, hang := tt.guard(int(samples.Add(1)))
 					if hang {
 						<-hung // whatever happens to its context
@@ -253,7 +253,7 @@ func TestGuardFails(t *testing.T) {
 func TestWithoutGuard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := planFor(t, Key{Kind: Node}, Settings{})
-		if r := Run(t.Context(), p, &crew{plan: p}, nil); r.Outcome != OK {
+		if r := Run(t.Context(), p, (&crew{plan: p}).Start, nil); r.Outcome != OK {
 			t.Errorf("%s %s: %s", r.Outcome, r.Failure, r.Error)
 		}
 	})
@@ -267,18 +267,15 @@ func (s stubborn) Kill() {
 	s.RankProcess.Kill()
 }
 
-type stubbornCrew struct{ *crew }
-
-func (s stubbornCrew) Start(ctx context.Context, env []string) (RankProcess, error) {
-	p, err := s.crew.Start(ctx, env)
-	return stubborn{p}, err
-}
-
 func TestIntruderKillsAllAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := planFor(t, Key{Kind: Node}, Settings{})
 		c := &crew{plan: p}
-		r := Run(t.Context(), p, stubbornCrew{c}, guardFunc(func(context.Context, []int) (string, error) { return "python3", nil }))
+		stubbornly := func(ctx context.Context, env []string) (RankProcess, error) {
+			r, err := c.Start(ctx, env)
+			return stubborn{r}, err
+		}
+		r := Run(t.Context(), p, stubbornly, guardFunc(func(context.Context, []int) (string, error) { return "python3", nil }))
 		if r.Intrusion == nil || r.Intrusion.Killed > 0.16 {
 			t.Errorf("%+v, expected all to be killed at once", r.Intrusion)
 		}

@@ -123,19 +123,19 @@ func (e *run) kill() {
 }
 
 // start starts all processes.
-func (e *run) start(ranks Ranks) *trouble {
+func (e *run) start(process StartRank) *trouble {
 	return e.each(e.members, func(m *member) *trouble {
 		_, err := within(e.ctx, startLimit, func(context.Context) (struct{}, error) {
-			process, err := ranks.Start(e.ctx, e.plan.Ranks[m.rank].Env)
+			started, err := process(e.ctx, e.plan.Ranks[m.rank].Env)
 			if err != nil {
 				return struct{}{}, err
 			}
 			m.mu.Lock()
-			m.process = process
+			m.process = started
 			m.mu.Unlock()
 			if e.ctx.Err() != nil { // nobody may wait for it any more
-				process.Kill()
-				_ = process.Close()
+				started.Kill()
+				_ = started.Close()
 			}
 			return struct{}{}, nil
 		})

@@ -141,6 +141,12 @@ func TestNoIdentifierSurvives(t *testing.T) {
 			if e, ok := c.entries["root/var/run/nvidia-topologyd/virtualTopology.xml"]; !ok || e.kind != regular || e.text != "" {
 				t.Errorf("that a file tells NCCL of the bus: %v %+v", ok, e)
 			}
+			for _, p := range c.Manifest.LeftOut {
+				if strings.Contains(p.Reason, "more than") {
+					t.Errorf("%s: %s", p.Path, p.Reason)
+				}
+			}
+			t.Logf("%d entries, %d bytes", len(c.entries), c.Manifest.Bytes)
 			conf := c.entries["root/etc/nccl.conf"].text
 			for _, kept := range []string{"NCCL_IB_HCA=mlx5\n", "NCCL_SOCKET_IFNAME==eth0,", "NCCL_ALGO=Ring,Tree\n", ":12345\n", "NCCL_SOCKET_FAMILY=AF_INET\n", ".%h.%p\n", "\nREMOVED=\nremoved\n"} {
 				if !strings.Contains(conf, kept) {

@@ -47,7 +47,7 @@ import (
 
 // Limits of an archive, when it is made and when it is unpacked.
 const (
-	maxFiles  = 20_000
+	maxFiles  = 50_000 // directories and links count; a node with 128 virtual functions has 21,000
 	maxBytes  = 64 << 20
 	timeLimit = 10 * time.Second // for one device
 )
@@ -83,7 +83,7 @@ type Options struct {
 	GPUs func(now time.Time) (fabric.GPUDriver, error)
 
 	limit time.Duration           // for tests; 0: timeLimit
-	begin func(path string) error // for tests: called before a file of sysfs is read; its error is the answer
+	begin func(path string) error // for tests: called before a file is read; its error is the answer
 	dial  dialer                  // for tests; nil: this kernel, if Sysfs is its
 }
 
@@ -151,28 +151,35 @@ func Take(ctx context.Context, o Options) (*Capture, error) {
 
 // everything reads the whole node and returns the devices that were read.
 func (s *session) everything(ctx context.Context) ([]string, error) {
-	devices, err := s.devices(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, part := range []struct {
+	type part struct {
 		name string
 		read func(*unit) error
-	}{
-		{"default routes", s.routes},
-		{"netlink", func(u *unit) error { return s.netlink(u, devices) }}, // which may name other interfaces
-		{"network interfaces", s.netDevs},
-		{"PCI functions", func(u *unit) error { return s.functions(u, devices) }},
-		{"node", s.node},
+	}
+	for _, p := range []part{ // first what is small: a node with too many devices for an archive lacks other files
 		{"GPU driver's procfs", s.gpuModule},
 		{"procfs", s.host},
 		{"daemons", s.daemons},
 		{"nccl.conf", s.nccl},
 		{"names of the host", s.names},
+		{"default routes", s.routes},
+	} {
+		if _, err := s.run(ctx, p.name, p.read); err != nil {
+			return nil, err
+		}
+	}
+	devices, err := s.devices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range []part{
+		{"netlink", func(u *unit) error { return s.netlink(u, devices) }}, // which may name other interfaces
+		{"network interfaces", s.netDevs},
+		{"PCI functions", func(u *unit) error { return s.functions(u, devices) }},
+		{"node", s.node},
 		{"congestion control", func(u *unit) error { return s.congestion(u, s.all.wires()) }},
 		{"drivers of network interfaces", func(u *unit) error { return s.drivers(u, s.all.wires(), s.all.found()) }},
 	} {
-		if _, err := s.run(ctx, part.name, part.read); err != nil {
+		if _, err := s.run(ctx, p.name, p.read); err != nil {
 			return nil, err
 		}
 	}

@@ -71,7 +71,7 @@ type Call struct {
 
 // Run parses the words and runs the command that they name. It returns the exit code.
 func (l Line) Run(ctx context.Context, words []string, stdout, stderr io.Writer) int {
-	stdout, stderr = legible{stdout}, legible{stderr}
+	stdout, stderr = Legible(stdout), Legible(stderr)
 	chosen, call, code := l.Parse(words, stdout, stderr)
 	switch {
 	case chosen != nil:

@@ -22,11 +22,6 @@ const (
 	GIDByFallback       GIDRule = "fallback"        // automatic, nothing fits: index 0 whatever it holds
 )
 
-// GIDRules returns every rule.
-func GIDRules() []GIDRule {
-	return []GIDRule{GIDByInfiniBand, GIDByInfiniBandFLID, GIDByConfiguration, GIDByMatch, GIDByFallback}
-}
-
 // GIDChoice is the entry NCCL would use, and why.
 type GIDChoice struct {
 	Index int

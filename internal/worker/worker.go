@@ -37,11 +37,6 @@ const (
 	FailureProtocol Failure = "protocol" // it sent what is no answer
 )
 
-// Failures returns all failures.
-func Failures() []Failure {
-	return []Failure{FailureStart, FailureCrash, FailureHang, FailureProtocol}
-}
-
 // Defaults and limits of Options.
 const (
 	DefaultTimeout    = 30 * time.Second

@@ -12,25 +12,32 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
-// tree copies what git has of this tree, with what is not committed.
-func tree(t *testing.T) string {
+// restore makes dir a copy of what git has of this tree, with what is not committed. Times of files are kept, and a
+// page is followed in one folder, so that Go's cache has the tests that a step does not affect.
+func restore(t *testing.T, dir string) {
 	t.Helper()
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
 	out, err := exec.Command("git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		if info, err := os.Lstat(filepath.Join(root, name)); err != nil || !info.Mode().IsRegular() {
+		info, err := os.Lstat(filepath.Join(root, name))
+		if err != nil || !info.Mode().IsRegular() {
 			continue // deleted, or a link
 		}
 		if err := copyFile(dir, name); err != nil {
 			t.Fatal(err)
 		}
+		if err := os.Chtimes(filepath.Join(dir, name), time.Time{}, info.ModTime()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return dir
 }
 
 // run runs a command line in a tree.
@@ -38,7 +45,7 @@ func run(t *testing.T, dir, line string) (string, error) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "sh", "-c", line)
 	c.Dir = dir
-	c.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false -vet=off")
+	c.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false -vet=off -trimpath") // the cache is that of every copy
 	out, err := c.CombinedOutput()
 	return string(out), err
 }
@@ -60,7 +67,8 @@ func (p *page) runTests(t *testing.T, dir string, enough func(out string) bool) 
 func TestPages(t *testing.T) {
 	for _, p := range pages(t) {
 		t.Run(p.title, func(t *testing.T) {
-			dir := tree(t)
+			dir := filepath.Join(t.TempDir(), "tree")
+			restore(t, dir)
 			made := 0
 			for _, s := range p.steps {
 				if s.command == "" {
@@ -84,7 +92,7 @@ func TestPages(t *testing.T) {
 			t.Logf("%d steps by hand; generated: %s", made, p.generated(t, dir))
 			for i, s := range p.steps {
 				if s.command == "" {
-					t.Run("without step "+s.number, func(t *testing.T) { p.without(t, i) })
+					t.Run("without step "+s.number, func(t *testing.T) { p.without(t, dir, i) })
 				}
 			}
 		})
@@ -94,7 +102,7 @@ func TestPages(t *testing.T) {
 // generated lists the files of a tree that differ from this one and are of no step.
 func (p *page) generated(t *testing.T, dir string) string {
 	t.Helper()
-	out, _ := run(t, dir, `find . -type f -newer go.mod | sort`)
+	out, _ := run(t, dir, `find . -type f | sort`)
 	var names []string
 	for name := range strings.FieldsSeq(out) {
 		name = strings.TrimPrefix(name, "./")
@@ -118,8 +126,9 @@ var (
 )
 
 // without leaves out a step. What fails names its file, or is what the compiler says of what the step defines.
-func (p *page) without(t *testing.T, out int) {
-	dir, s := tree(t), p.steps[out]
+func (p *page) without(t *testing.T, dir string, out int) {
+	restore(t, dir)
+	s := p.steps[out]
 	for i, other := range p.steps {
 		if i != out && other.command == "" {
 			if err := other.apply(dir); err != nil {

@@ -162,15 +162,17 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 	p.WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{
 		"excludeByName": excluded, "indexByName": place, "renameByName": names,
 	}})
+	return p.Options(sortedBy(sort))
+}
+
+// sortedBy returns the options of a table that is sorted by the column with that title, largest first with a minus before it.
+func sortedBy(title string) table.Options {
 	o := table.Options{ShowHeader: true}
-	if sort != "" {
-		desc := sort[0] == '-'
-		if desc {
-			sort = sort[1:]
-		}
-		o.SortBy = []common.TableSortByFieldState{{DisplayName: sort, Desc: new(desc)}}
+	if title != "" {
+		title, desc := strings.CutPrefix(title, "-")
+		o.SortBy = []common.TableSortByFieldState{{DisplayName: title, Desc: new(desc)}}
 	}
-	return p.Options(o)
+	return o
 }
 
 // grouping says what becomes of each field of rows that are made one.

@@ -108,12 +108,12 @@ func TestProgress(t *testing.T) {
 		var out commandtest.Output
 		p := &progress{w: &out}
 		b := newProbeBench(t, 2)
-		ranks := p.watch(b, "node")
-		first, err := ranks.Start(t.Context(), nil)
+		start := p.watch(b.Start, "node")
+		first, err := start(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		second, err := ranks.Start(t.Context(), nil)
+		second, err := start(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

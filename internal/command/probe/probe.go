@@ -37,7 +37,7 @@ const (
 type oneRun struct {
 	label  string // in a comparison: "4 GPUs", "sockets"
 	plan   *probes.Plan
-	ranks  probes.Ranks
+	start  probes.StartRank
 	result *probes.Result // nil: it did not come to it
 }
 
@@ -153,15 +153,14 @@ func (p *probing) probe(ctx context.Context, log *slog.Logger) error {
 	}
 	for i := range p.report.runs {
 		run := &p.report.runs[i]
-		if run.ranks, p.report.skipped = p.platform.Ranks(run.plan, log); p.report.skipped != nil {
+		if run.start, p.report.skipped = p.platform.Ranks(run.plan, log); p.report.skipped != nil {
 			return nil
 		}
 	}
-	sources := probes.GateSources{
+	gate, closeGate, err := p.platform.Gate(&probes.Host{
 		Sysfs: p.site.Paths.Sysfs, Procfs: p.site.Paths.Procfs, Rootfs: p.site.Paths.Rootfs, Library: p.site.GPUs.Library,
 		Maintenance: func() (string, error) { return p.site.GPUs.UnderMaintenance(), nil }, Log: log, Config: p.config,
-	}
-	gate, closeGate, err := p.platform.Gate(sources)
+	})
 	if err != nil {
 		return err
 	}
@@ -245,7 +244,7 @@ func (p *probing) runAll(ctx context.Context, guard probes.Guard) error {
 		if run.label != "" {
 			what += ", " + run.label
 		}
-		r := probes.Run(ctx, run.plan, p.progress.watch(run.ranks, what), guard)
+		r := probes.Run(ctx, run.plan, p.progress.watch(run.start, what), guard)
 		p.progress.end()
 		r.Label = run.label
 		run.result = &r

@@ -74,12 +74,12 @@ func (b *probeBench) run(args ...string) (code int, stdout, stderr string) {
 	var out, errs commandtest.Output
 	synctest.Test(b.t, func(t *testing.T) {
 		platform := &probes.Platform{
-			Gate: func(o probes.GateSources) (*probes.Gate, func() error, error) {
+			Gate: func(h *probes.Host) (*probes.Gate, func() error, error) {
 				return probes.NewGate(probes.GateOptions{
-					GPUs: b, Processes: benchHost{}, Cgroups: benchHost{}, Pods: benchPods{}, Maintenance: o.Maintenance, Lock: o.Config.LockFile, IdleMemory: o.Config.IdleMemory,
+					GPUs: b, Processes: benchHost{}, Cgroups: benchHost{}, Pods: benchPods{}, Maintenance: h.Maintenance, Lock: h.Config.LockFile, IdleMemory: h.Config.IdleMemory,
 				}), func() error { return nil }, nil
 			},
-			Ranks: func(*probes.Plan, *slog.Logger) (probes.Ranks, *probes.Skipped) { return b, b.untrusted },
+			Ranks: func(*probes.Plan, *slog.Logger) (probes.StartRank, *probes.Skipped) { return b.Start, b.untrusted },
 			FindNCCL: func(given, _ string) (string, error) {
 				if b.noNCCL {
 					return "", fmt.Errorf("look for libnccl.so.2: %w", os.ErrNotExist)

@@ -86,39 +86,32 @@ func (p *progress) end() {
 	}
 }
 
-// watch returns ranks that say what the run does, by what the first of them is asked for.
-func (p *progress) watch(ranks probes.Ranks, what string) probes.Ranks {
+// watch returns what starts ranks and says what the run does, by what the first of them is asked for.
+func (p *progress) watch(start probes.StartRank, what string) probes.StartRank {
 	if p == nil {
-		return ranks
+		return start
 	}
 	p.say("%s: starting", what)
-	return &watchedRanks{Ranks: ranks, progress: p, what: what}
-}
-
-type watchedRanks struct {
-	probes.Ranks
-	progress *progress
-	what     string
-	first    sync.Once
-}
-
-func (w *watchedRanks) Start(ctx context.Context, env []string) (probes.RankProcess, error) {
-	r, err := w.Ranks.Start(ctx, env)
-	if err == nil {
-		w.first.Do(func() { r = watchedRank{r, w} })
+	var first sync.Once
+	return func(ctx context.Context, env []string) (probes.RankProcess, error) {
+		r, err := start(ctx, env)
+		if err == nil {
+			first.Do(func() { r = watchedRank{r, p, what} })
+		}
+		return r, err
 	}
-	return r, err
 }
 
 type watchedRank struct {
 	probes.RankProcess
-	ranks *watchedRanks
+	progress *progress
+	what     string
 }
 
 func (r watchedRank) Call(ctx context.Context, request []byte) ([]byte, error) {
 	var q probes.Request
 	if err := json.Unmarshal(request, &q); err == nil {
-		r.ranks.progress.say("%s: %s", r.ranks.what, stepOf(&q))
+		r.progress.say("%s: %s", r.what, stepOf(&q))
 	}
 	return r.RankProcess.Call(ctx, request)
 }
