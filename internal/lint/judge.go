@@ -5,6 +5,7 @@ package lint
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,7 +69,7 @@ func judgeVariable(s setting, v ncclconf.Variable, known bool, version Version) 
 		return []Finding{f}
 	case ncclconf.StatusRemoved:
 		if last := strings.TrimPrefix(v.Removed, "<"); version.After(last) || strings.HasPrefix(v.Removed, "<") && version.AtLeast(last) {
-			return []Finding{{Ignored, diagnose.Warning, fmt.Sprintf("NCCL %s does not read it: %s was the last release that did", version, v.Removed), instead(v, s)}}
+			return []Finding{{Ignored, diagnose.Warning, fmt.Sprintf("NCCL %s does not read it: %s", version, lastRelease(v.Removed)), instead(v, s)}}
 		}
 		return nil
 	}
@@ -85,6 +86,14 @@ func judgeVariable(s setting, v ncclconf.Variable, known bool, version Version) 
 		list = append(list, Finding{Deprecated, diagnose.Info, fmt.Sprintf("NCCL %s still reads it; it is deprecated since %s", version, v.Deprecated), instead(v, s)})
 	}
 	return list
+}
+
+// lastRelease says which release was the last one to read a variable; with < it is the last one before that.
+func lastRelease(removed string) string {
+	if next, before := strings.CutPrefix(removed, "<"); before {
+		return "the last release that did is older than " + next
+	}
+	return removed + " was the last release that did"
 }
 
 // instead is the line to write in place of that of a variable with a successor.
@@ -291,16 +300,18 @@ func combined(in Input, lines []Line) {
 	}
 }
 
-// effectiveSettings returns the index of the setting of each variable that counts, of those whose value is known.
+// effectiveSettings returns the index of the setting of each variable that counts, of those whose value is known. An unknown
+// value hides the known one that it replaces, unless it is in a branch that may not be reached.
 func effectiveSettings(in Input) map[scopedName]int {
 	all := map[scopedName]int{}
 	for i, s := range in.settings {
-		if !s.set || s.dynamic || s.Name == "" {
+		if !s.set || s.Name == "" || s.dynamic && s.branch {
 			continue
 		}
 		if _, seen := all[s.scoped()]; !seen || !in.firstCounts {
 			all[s.scoped()] = i
 		}
 	}
+	maps.DeleteFunc(all, func(_ scopedName, i int) bool { return in.settings[i].dynamic })
 	return all
 }

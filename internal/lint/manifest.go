@@ -89,11 +89,45 @@ func (in *Input) mapping(n *yaml.Node, depth int) error {
 		case key.Value == "env" || key.Value == "environment" || key.Value == "data":
 			in.scopes++
 		}
+		if value.Kind == yaml.ScalarNode && in.file(key.Value, value) {
+			continue
+		}
 		if err := in.node(value, depth+1); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// file reads a text that is an nccl.conf or an environment file by its key, as in a ConfigMap that is mounted.
+func (in *Input) file(key string, n *yaml.Node) bool {
+	parse := ncclconf.ParseConf
+	switch detect(key, nil) {
+	case FormatConf:
+	case FormatEnv:
+		parse = ncclconf.ParseEnvironment
+	default:
+		return false
+	}
+	in.scopes++
+	from := len(in.settings)
+	for s := range parse([]byte(n.Value)) {
+		in.addLine(s)
+	}
+	for i := from; i < len(in.settings); i++ {
+		in.settings[i].Line += firstLine(n) - 1
+		in.settings[i].scope = in.scopes
+	}
+	in.scopes++
+	return true
+}
+
+// firstLine is the line on which a text begins.
+func firstLine(n *yaml.Node) int {
+	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+		return n.Line + 1
+	}
+	return n.Line
 }
 
 // container adds an entry of env of a container.
@@ -122,11 +156,7 @@ func (in *Input) script(n *yaml.Node) {
 	if !strings.Contains(n.Value, "NCCL_") {
 		return
 	}
-	line := n.Line
-	if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-		line++
-	}
-	in.parseShell(n.Value, line, 1)
+	in.parseShell(n.Value, firstLine(n), 1)
 }
 
 // field returns the value of a key of a mapping, or nil.

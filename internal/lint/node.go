@@ -130,8 +130,8 @@ func find(ids []string) []*diagnose.Check {
 // jobSource begins the source of a setting of the job: its index follows.
 const jobSource = "job setting "
 
-// ofJob is how a text names such a source.
-var ofJob = regexp.MustCompile(` \(` + jobSource + `\d+\)`)
+// ofJob is how a text names such a source, and how it says that the settings are those of a host.
+var ofJob = regexp.MustCompile(` \(` + jobSource + `\d+\)| for all jobs of the host`)
 
 // withJob returns the node as the job sees it: its settings are above those of the host.
 func (k *onNode) withJob() *fabric.Node {

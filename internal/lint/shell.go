@@ -28,6 +28,11 @@ type script struct {
 
 // parseShell reads a script whose first line has that number.
 func (in *Input) parseShell(text string, line, nested int) {
+	if at := strings.Index(text, "\r\n"); at >= 0 {
+		in.append(setting{Setting: ncclconf.Setting{Line: line + strings.Count(text[:at], "\n")}, findings: []Finding{
+			{Misread, diagnose.Warning, "Lines end in a carriage return: the shell takes it for a part of the last word, and Slurm refuses the script", "remove the carriage returns, as dos2unix does"},
+		}})
+	}
 	k := script{in: in, nested: nested, scope: in.scopes, exported: map[string]bool{}, private: map[string][]int{}, live: map[string][]int{}}
 	s := shellScanner{text: text, line: line}
 	for {
@@ -46,12 +51,22 @@ func (in *Input) parseShell(text string, line, nested int) {
 		for _, i := range list {
 			st := &in.settings[i]
 			st.set = false
+			severity := diagnose.Info // scripts keep paths and options in such names
+			if readOrMeant(name) {
+				severity = diagnose.Warning
+			}
 			st.findings = append(st.findings, Finding{
-				Ignored, diagnose.Warning, "The shell keeps the variable to itself: programs that the script starts do not get it, unless the script got it from its caller",
+				Ignored, severity, "The shell keeps the variable to itself: programs that the script starts do not get it, unless the script got it from its caller",
 				"export " + name + "=" + st.Value,
 			})
 		}
 	}
+}
+
+// readOrMeant tells whether NCCL reads a variable, or one with a similar name.
+func readOrMeant(name string) bool {
+	v, known := ncclconf.Describe(name)
+	return known && v.Status == ncclconf.StatusCurrent || !known && ncclconf.Similar(name) != ""
 }
 
 // words of the shell that stand before a command.
@@ -92,6 +107,8 @@ func (k *script) command(words []word, branch bool) {
 // arguments reads what a command sets.
 func (k *script) arguments(command word, args []word, branch bool) {
 	switch name := command.text; {
+	case name == "ENV" && len(args) > 1 && !strings.Contains(args[0].text, "="): // the old form of a Dockerfile
+		k.set(word{args[0].text + "=" + args[1].text, args[0].line, args[1].dynamic}, branch)
 	case name == "export", name == "ENV", (name == "declare" || name == "typeset" || name == "readonly") && hasFlag(args, 'x'):
 		k.export(args, branch)
 	case name == "unset":
@@ -114,7 +131,7 @@ func (k *script) arguments(command word, args []word, branch bool) {
 func (k *script) options(command string, args []word) {
 	for i, a := range args {
 		flag, value, joined := strings.Cut(a.text, "=")
-		before := ""
+		before := command // the first option of an array stands in its place
 		if i > 0 {
 			before = args[i-1].text
 		}

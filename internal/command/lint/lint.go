@@ -114,7 +114,7 @@ func parseArgument(s string) (string, error) {
 }
 
 func (k *linting) run(ctx context.Context, c *command.Call) int {
-	inputs, err := k.read()
+	inputs, err := k.read(ctx)
 	if err != nil {
 		c.Complain(err)
 		return exitUnjudged
@@ -188,11 +188,11 @@ func (k *linting) observe(ctx context.Context, c *command.Call) (*fabric.Node, e
 }
 
 // read reads all inputs. What cannot be read is an error of its own, whatever else could be.
-func (k *linting) read() ([]lint.Input, error) {
+func (k *linting) read(ctx context.Context) ([]lint.Input, error) {
 	var inputs []lint.Input
 	var errs []error
 	for _, file := range k.files {
-		in, err := k.readFile(file)
+		in, err := k.readFile(ctx, file)
 		if err != nil {
 			errs = append(errs, err)
 			continue
@@ -209,28 +209,53 @@ func (k *linting) read() ([]lint.Input, error) {
 	return inputs, errors.Join(errs...)
 }
 
-func (k *linting) readFile(file string) (lint.Input, error) {
-	name, from := file, k.stdin
+// readFile reads one input. A pipe, a terminal or a mount may block for ever: the read is abandoned when the context ends.
+func (k *linting) readFile(ctx context.Context, file string) (lint.Input, error) {
+	name := file
 	if file == standardInput {
 		name = "standard input"
-	} else {
+	}
+	type content struct {
+		data []byte
+		err  error
+	}
+	done := make(chan content, 1)
+	go func() {
+		data, err := k.content(file)
+		done <- content{data, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return lint.Input{}, fmt.Errorf("%s: interrupted before its end: %w", name, ctx.Err())
+	case c := <-done:
+		if c.err != nil {
+			return lint.Input{}, c.err
+		}
+		return lint.Parse(name, c.data, k.format)
+	}
+}
+
+// content returns the content of an input, and one byte more than is allowed of one that is too large.
+func (k *linting) content(file string) ([]byte, error) {
+	from := k.stdin
+	if file != standardInput {
 		info, err := os.Stat(file)
 		switch {
 		case err != nil:
-			return lint.Input{}, err
+			return nil, err
 		case info.IsDir():
-			return lint.Input{}, fmt.Errorf("%s: it is a folder: expected a file", file)
+			return nil, fmt.Errorf("%s: it is a folder: expected a file", file)
 		}
 		f, err := os.Open(file)
 		if err != nil {
-			return lint.Input{}, err
+			return nil, err
 		}
 		defer f.Close()
 		from = f
 	}
 	data, err := io.ReadAll(io.LimitReader(from, lint.MaxInput+1))
 	if err != nil {
-		return lint.Input{}, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("read %s: %w", file, err)
 	}
-	return lint.Parse(name, data, k.format)
+	return data, nil
 }

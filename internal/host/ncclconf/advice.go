@@ -5,6 +5,7 @@ package ncclconf
 import (
 	_ "embed"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -49,8 +50,8 @@ func (a Advice) matches(v Variable, value string) bool {
 		return isNumber && spans[0].has(n)
 	}
 	if isNumber {
-		want, ok := ParseNumber(a.Value)
-		return ok && want == n
+		want, err := strconv.ParseInt(a.Value, 0, 64) // a word is no number, unlike to NCCL
+		return err == nil && want == n
 	}
 	for word := range strings.SplitSeq(a.Value, "|") {
 		if strings.EqualFold(word, value) {
