@@ -94,6 +94,20 @@ func TestConfigTrafficClass(t *testing.T) {
 	}
 }
 
+func TestConfigMinimumVersion(t *testing.T) {
+	for text, want := range map[string]string{"2.21.5": "2.21.5", "2.20": "2.20", `"2.27"`: "2.27"} {
+		c, err := Parse("f", []byte("expected: {nccl_minimum_version: "+text+"}"))
+		if err != nil || c.Policy.NCCL == nil || c.Policy.NCCL.String() != want {
+			t.Errorf("%s: %v, %v", text, c.Policy, err)
+		}
+	}
+	for _, text := range []string{"2", "v2.21", "latest", "[2.21]"} {
+		if _, err := Parse("f", []byte("expected: {nccl_minimum_version: "+text+"}")); err == nil || !strings.Contains(err.Error(), "nccl_minimum_version") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestConfigDefaults(t *testing.T) {
 	for _, text := range []string{"", "\n", "# nothing\n", "---\n", "{}", "null", "roles:\nexpected: {compute_ports: }\n"} {
 		c, err := Parse("f", []byte(text))

@@ -59,6 +59,16 @@ func TestCapture(t *testing.T) {
 		t.Error("overwritten")
 	}
 
+	var judged commandtest.Output
+	job := filepath.Join(t.TempDir(), "job.sh")
+	if err := os.WriteFile(job, []byte("export NCCL_IB_HCA=mlx5_1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code := run(t, Options{}, &judged, &judged, "lint", "--capture="+file, job); code != 1 {
+		t.Errorf("lint: exit code %d", code)
+	}
+	commandtest.Contains(t, judged.String(), "wrong_here  NCCL_IB_HCA=mlx5_1", "It leaves out mlx5_0, mlx5_2,")
+
 	p := start(t, Options{}, "demo", "--capture="+file)
 	p.Ready()
 	commandtest.Contains(t, p.Stdout.String(), "Node as captured at", "10 RDMA devices", p.URL+"/metrics")

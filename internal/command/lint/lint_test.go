@@ -3,10 +3,13 @@
 package lint
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"gpufabric_exporter/internal/command"
@@ -53,12 +56,13 @@ func TestOnNode(t *testing.T) {
 		{"healthy", "NCCL_SOCKET_IFNAME=enp24s0np0", exitFine, []string{"It takes interfaces of rails: enp24s0np0"}},
 		{"healthy", "NCCL_SOCKET_IFNAME=lo", exitFailed, []string{"lo: other nodes cannot be reached by it"}},
 		{"healthy", "NCCL_IB_DISABLE=1", exitFailed, []string{"RDMA is disabled", "NCCL uses TCP sockets"}},
+		{"healthy", "NCCL_IB_HCA=mlx5_0; export NCCL_IB_HCA=$(devices)", exitFailed, []string{"1 failed, 1 undecided", "Line 1 sets NCCL_IB_HCA too"}},
 		{"healthy-efa", "NCCL_IB_DISABLE=1", exitFine, nil},
 		{"no-rdma", "NCCL_IB_DISABLE=1", exitFine, nil},
 		{"healthy", "NCCL_NET=Socket", exitFailed, []string{"wrong_here"}},
 	} {
 		code, stdout, stderr := lintJob(t, "job.sh", "export "+c.line+"\n", "--scenario="+c.scenario)
-		if code != c.code || stderr != "" || strings.Contains(stdout, "job setting") {
+		if code != c.code || stderr != "" || strings.Contains(stdout, "job setting") || strings.Contains(stdout, "jobs of the host") || strings.Contains(c.line, "$(") && strings.Contains(stdout, "It leaves out") {
 			t.Errorf("%s %s: exit code %d, want %d: %s%s", c.scenario, c.line, code, c.code, stdout, stderr)
 		}
 		commandtest.Contains(t, stdout, c.want...)
@@ -154,6 +158,45 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	commandtest.Contains(t, stdout, "environment  misread  NCCL_IB_DISABLE=true\n")
+}
+
+// An interrupt ends the wait for an input that does not.
+func TestInterrupted(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { // lets the abandoned read go
+		if f, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil {
+			f.Close()
+		}
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	k := &linting{files: []string{pipe}, format: lint.FormatAuto}
+	if _, err := k.read(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), pipe+": interrupted") {
+		t.Errorf("%v", err)
+	}
+}
+
+// The release of the library of the host is the one that settings are judged for.
+func TestLibraryOfHost(t *testing.T) {
+	dir := t.TempDir()
+	lib := filepath.Join(dir, "usr/lib/x86_64-linux-gnu")
+	if err := os.MkdirAll(lib, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.WriteFile(filepath.Join(lib, "libnccl.so.2.18.1"), []byte("\x7fELF"), 0o600), os.Symlink("libnccl.so.2.18.1", filepath.Join(lib, "libnccl.so.2"))); err != nil {
+		t.Fatal(err)
+	}
+	host := []string{"--host", "--path.rootfs=" + dir, "--path.sysfs=" + dir, "--path.procfs=" + dir}
+	code, stdout, stderr := lintJob(t, "job.sh", "export NCCL_RAS_ENABLE=0\n", host...)
+	if code != exitFailed {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	commandtest.Contains(t, stdout, "NCCL 2.18.1 does not read it", "NCCL 2.18.1 (library found: /usr/lib/x86_64-linux-gnu/libnccl.so.2): 1 failed")
+	_, stdout, _ = lintJob(t, "job.sh", "export NCCL_RAS_ENABLE=0\n", append(host, "--nccl-version=2.24.3")...)
+	commandtest.Contains(t, stdout, "NCCL 2.24.3: 0 failed")
 }
 
 func TestStandardInput(t *testing.T) {

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package diagnose
+
+import (
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+func TestNCCLVersion(t *testing.T) {
+	library := func(path, version string) fabric.Fact[fabric.Library] {
+		return fabric.Known(fabric.Library{Path: path, Version: version}, path, at)
+	}
+	least := &fabric.NCCLVersion{}
+	*least, _ = fabric.ParseNCCLVersion("2.21.5")
+	for _, c := range []struct {
+		name        string
+		least       *fabric.NCCLVersion
+		host, probe fabric.Fact[fabric.Library]
+		want        []Status
+		says        string
+	}{
+		{"not asked for", nil, library("/a", "2.10.3"), fabric.Fact[fabric.Library]{}, nil, ""},
+		{"the same", least, library("/a", "2.21.5"), fabric.None[fabric.Library]("", at), []Status{OK}, ""},
+		{"newer", least, library("/a", "2.30.7"), fabric.None[fabric.Library]("", at), []Status{OK}, ""},
+		{"older", least, library("/a", "2.9.9"), fabric.None[fabric.Library]("", at), []Status{Failed}, "It is NCCL 2.9.9; expected.nccl_minimum_version is 2.21.5."},
+		{"no release", least, library("/a", ""), fabric.None[fabric.Library]("", at), []Status{Unknown}, "Neither the name of the file nor its content"},
+		{"unreadable", least, fabric.NotKnown[fabric.Library](fabric.ReasonPrivilege, "", at), fabric.None[fabric.Library]("", at), []Status{Unknown}, "The NCCL library of the host"},
+		{"none", least, fabric.None[fabric.Library]("", at), fabric.None[fabric.Library]("", at), nil, ""},
+		{"that of probes is older", least, library("/a", "2.21.5"), library("/b", "2.20.5"), []Status{OK, Failed}, "It is NCCL 2.20.5"},
+		{"both are one", least, library("/a", "2.20.5"), library("/a", "2.20.5"), []Status{Failed}, ""},
+	} {
+		n := &fabric.Node{Policy: &fabric.Policy{NCCL: c.least}, At: at}
+		n.NCCL.Library, n.NCCL.ProbeLibrary = c.host, c.probe
+		found := map[Status]int{}
+		var text strings.Builder
+		list := Run(n, []*Check{Find("nccl_version")})
+		for _, v := range list {
+			found[v.Status]++
+			text.WriteString(v.Evidence)
+		}
+		for _, s := range c.want {
+			found[s]--
+		}
+		if len(list) != len(c.want) || found[OK] != 0 || found[Failed] != 0 || found[Unknown] != 0 || !strings.Contains(text.String(), c.says) {
+			t.Errorf("%s: %+v, want %v %q", c.name, list, c.want, c.says)
+		}
+	}
+}
