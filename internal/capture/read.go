@@ -85,7 +85,7 @@ func isRestricted(sys *sysfs.FS, name string) (bool, error) {
 // moved reads where the devices are that other network namespaces have, and nothing else of them.
 func (s *session) moved(u *unit, here []string) error {
 	return s.recorded(u, func(sys *sysfs.FS) error {
-		list, err := sys.Moved(here)
+		list, err := sys.Moved(here, false)
 		for _, m := range list {
 			if !s.o.Devices.Allows(m.Device) || s.o.Policy.IsRestricted(m.Device) {
 				s.all.leaveAlone(m.Device)

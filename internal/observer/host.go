@@ -19,7 +19,9 @@ type classReader struct {
 
 func (r classReader) Devices() ([]string, error) { return r.fs.Devices() }
 
-func (r classReader) Moved(here []string) ([]sysfs.Moved, error) { return r.fs.Moved(here) }
+func (r classReader) Moved(here []string, container bool) ([]sysfs.Moved, error) {
+	return r.fs.Moved(here, container)
+}
 
 func (r classReader) Open(name string) (Device, error) {
 	dev, err := r.fs.Device(name)

@@ -110,7 +110,7 @@ func (k *kernel) Devices() ([]string, error) {
 	return names, k.odd
 }
 
-func (k *kernel) Moved([]string) ([]sysfs.Moved, error) {
+func (k *kernel) Moved([]string, bool) ([]sysfs.Moved, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.moved), nil

@@ -252,7 +252,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 		ob.nccl.kick(since[fabric.NCCLConfig](now, ob.o.SlowInterval), ob.readNCCL)
 	}
 	if want&fabric.WantHCA != 0 {
-		ob.class.refresh(first, since[classList](now, ob.o.FastInterval), ob.readClass)
+		ob.class.refresh(first, since[classList](now, ob.o.FastInterval), ob.readClass(want&fabric.WantInside != 0))
 		ob.listed(now) // what left has its place on the bus still, if it is in another network namespace
 	}
 	pciDone := ob.kickPCI(now, want, policy)
@@ -327,17 +327,19 @@ func complete(n *fabric.Node) bool {
 }
 
 // readClass lists the devices. A kernel without RDMA is an answer, not an error. Where nothing can be listed, the last
-// list stands.
-func (ob *Observer) readClass(last classList, _ time.Time) (classList, error) {
-	names, err := ob.rdma.Devices()
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return classList{}, nil
-	case err != nil && len(names) == 0:
-		return last, err
+// list stands. A job wants to know of the devices that its container lacks.
+func (ob *Observer) readClass(inside bool) func(classList, time.Time) (classList, error) {
+	return func(last classList, _ time.Time) (classList, error) {
+		names, err := ob.rdma.Devices()
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return classList{}, nil
+		case err != nil && len(names) == 0:
+			return last, err
+		}
+		moved, movedErr := ob.rdma.Moved(names, inside)
+		return classList{present: true, names: names, moved: moved, odd: errors.Join(err, movedErr)}, nil
 	}
-	moved, movedErr := ob.rdma.Moved(names)
-	return classList{present: true, names: names, moved: moved, odd: errors.Join(err, movedErr)}, nil
 }
 
 // freshHost tells whether what is wanted of the node itself is known well enough.

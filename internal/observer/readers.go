@@ -14,9 +14,10 @@ type RDMA interface {
 	// Devices returns the names of all devices; errors.Is(err, fs.ErrNotExist) where the kernel has no RDMA. Names beside
 	// an error are to be used: what it tells of could not be listed.
 	Devices() ([]string, error)
-	// Moved returns the devices in other network namespaces, where these are the ones in this one. No driver is asked.
+	// Moved returns the devices in other network namespaces, where these are the ones in this one; those of a container
+	// only if container is set. No driver is asked.
 	// What it returns beside an error is to be used.
-	Moved(here []string) ([]sysfs.Moved, error)
+	Moved(here []string, container bool) ([]sysfs.Moved, error)
 	Open(name string) (Device, error)
 }
 

@@ -42,6 +42,8 @@ func testInside(t *testing.T, _ *exporter) {
 		const run = "LD_LIBRARY_PATH=" + libraries + " ./gpufabric_exporter preflight --output=json --config.file=/tmp/inside.yml --only=inside_verbs --only=inside_devices --only=inside_memlock --only=inside_libibverbs --only=inside_provider"
 		cmd := exec.Command("sh", "-c", strings.ReplaceAll(script, "PREFLIGHT", run))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		var said strings.Builder
+		cmd.Stderr = &said
 		out, err := cmd.Output()
 		var ended *exec.ExitError
 		if err != nil && !errors.As(err, &ended) {
@@ -49,7 +51,7 @@ func testInside(t *testing.T, _ *exporter) {
 		}
 		var report struct{ Verdicts []verdict }
 		if err := json.Unmarshal(out, &report); err != nil {
-			t.Fatalf("%v: %s", err, out)
+			t.Fatalf("%v: %s%s", err, out, said.String())
 		}
 		var found []string
 		asked := 0

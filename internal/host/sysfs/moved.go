@@ -42,12 +42,15 @@ type moved struct {
 // (attribute ibdev). So one that a driver let go of, or whose function left the bus, is in neither. A bound
 // driver or an auxiliary device would prove less: they are there too when the RDMA driver failed. No driver is asked.
 //
-// There are none without ib_uverbs, and none where sysfs shows no hardware at all: then it is that of a container, and
-// all devices are elsewhere. One entry that cannot be read costs itself; it is reported beside the others.
-func (f *FS) Moved(here []string) ([]Moved, error) {
+// There are none without ib_uverbs. Where sysfs shows no hardware at all, it is that of a container, and all devices are
+// elsewhere: container says that these are wanted. One entry that cannot be read costs itself; it is reported beside the others.
+func (f *FS) Moved(here []string, container bool) ([]Moved, error) {
 	names, listed, err := f.listVerbs(here)
 	if err != nil || len(names) == 0 {
 		return nil, err
+	}
+	if container {
+		listed = append(listed, 1) // another question
 	}
 	f.moved.mu.Lock()
 	defer f.moved.mu.Unlock()
@@ -56,7 +59,7 @@ func (f *FS) Moved(here []string) ([]Moved, error) {
 	}
 	f.moved.listed = nil
 	found, whole, err := f.findMoved(names)
-	if len(here) == 0 && len(found) > 0 && !f.showsHardware() {
+	if !container && len(here) == 0 && len(found) > 0 && !f.showsHardware() {
 		found = nil
 	}
 	if whole {

@@ -38,24 +38,24 @@ func carryOff(t *testing.T, root, parent, device, netdev string) {
 func TestMoved(t *testing.T) {
 	f, root := twoHere().open(t)
 	both := []string{"mlx5_0", "mlx5_1"}
-	if got, err := f.Moved(both); err != nil || len(got) != 0 {
+	if got, err := f.Moved(both, false); err != nil || len(got) != 0 {
 		t.Fatalf("all are here: %+v, %v", got, err)
 	}
 	carryOff(t, root, otherPCI, "mlx5_1", "hca1")
 	want := []Moved{{Device: "mlx5_1", Address: "0000:25:00.0", Link: "class/infiniband_verbs/uverbs1"}}
 	for range 2 {
-		if got, err := f.Moved(both[:1]); err != nil || !slices.Equal(got, want) {
+		if got, err := f.Moved(both[:1], false); err != nil || !slices.Equal(got, want) {
 			t.Fatalf("%+v, %v", got, err)
 		}
 	}
 	// The driver lets go of it, there as here: it is in neither class.
 	must(t, os.Remove(filepath.Join(root, "class/infiniband_verbs/uverbs1")))
 	must(t, os.RemoveAll(filepath.Join(root, "devices", otherPCI, "infiniband_verbs")))
-	if got, err := f.Moved(both[:1]); err != nil || len(got) != 0 {
+	if got, err := f.Moved(both[:1], false); err != nil || len(got) != 0 {
 		t.Errorf("a device that its driver let go of: %+v, %v", got, err)
 	}
 	verbs("uverbs1", otherPCI, "mlx5_9").write(t, root) // and comes back, renamed by its pod
-	if got, err := f.Moved(both[:1]); err != nil || len(got) != 1 || got[0].Device != "mlx5_9" {
+	if got, err := f.Moved(both[:1], false); err != nil || len(got) != 1 || got[0].Device != "mlx5_9" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -63,7 +63,7 @@ func TestMoved(t *testing.T) {
 // Two namespaces may each have a device of one name: their places tell them apart.
 func TestMovedOfTheSameName(t *testing.T) {
 	f, _ := mlx5("mlx5_0", mlx5PCI, "hca0").with(verbs("uverbs0", mlx5PCI, "mlx5_0"), verbs("uverbs1", otherPCI, "mlx5_0")).open(t)
-	if got, err := f.Moved([]string{"mlx5_0"}); err != nil || len(got) != 1 || got[0].Address != "0000:25:00.0" {
+	if got, err := f.Moved([]string{"mlx5_0"}, false); err != nil || len(got) != 1 || got[0].Address != "0000:25:00.0" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -79,8 +79,11 @@ func TestNothingIsMoved(t *testing.T) {
 		f, _ := tr.open(t)
 		here, err := f.Devices()
 		must(t, err)
-		if got, err := f.Moved(here); err != nil || len(got) != 0 {
+		if got, err := f.Moved(here, false); err != nil || len(got) != 0 {
 			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+		if got, err := f.Moved(here, true); name == "sysfs of a container" && (err != nil || len(got) != 1) {
+			t.Errorf("%s, asked for a job in it: %+v, %v", name, got, err)
 		}
 	}
 }
@@ -90,7 +93,7 @@ func TestAllAreMoved(t *testing.T) {
 	f, _ := verbs("uverbs0", mlx5PCI, "mlx5_0").with(tree{
 		"class/infiniband/": "", "class/net/eno1": "-> ../../devices/pci0000:00/0000:00:1f.6/net/eno1", "devices/pci0000:00/0000:00:1f.6/net/eno1/device": "-> ../..",
 	}).open(t)
-	if got, err := f.Moved(nil); err != nil || len(got) != 1 {
+	if got, err := f.Moved(nil, false); err != nil || len(got) != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -103,7 +106,7 @@ func TestOddVerbs(t *testing.T) {
 		carryOff(t, root, otherPCI, "mlx5_1", "hca1")
 		must(t, os.WriteFile(filepath.Join(root, "class/infiniband_verbs/uverbs0/ibdev"), []byte(text), 0o644))
 		tree{"class/net/eno1": "-> ../../devices/pci0000:00/0000:00:1f.6/net/eno1", "devices/pci0000:00/0000:00:1f.6/net/eno1/device": "-> ../.."}.write(t, root)
-		if got, err := f.Moved(nil); err == nil || len(got) != 1 || got[0].Device != "mlx5_1" {
+		if got, err := f.Moved(nil, false); err == nil || len(got) != 1 || got[0].Device != "mlx5_1" {
 			t.Errorf("%q: %+v, %v", text, got, err)
 		}
 	}
@@ -113,11 +116,11 @@ func TestOddVerbs(t *testing.T) {
 func TestMovedIsCheap(t *testing.T) {
 	f, root := twoHere().open(t)
 	carryOff(t, root, otherPCI, "mlx5_1", "hca1")
-	first, err := f.Moved([]string{"mlx5_0"})
+	first, err := f.Moved([]string{"mlx5_0"}, false)
 	must(t, err)
 	reads := 0
 	f.pread = func(fd int, p []byte, offset int64) (int, error) { reads++; return unix.Pread(fd, p, offset) }
-	again, err := f.Moved([]string{"mlx5_0"})
+	again, err := f.Moved([]string{"mlx5_0"}, false)
 	if err != nil || reads != 0 || !slices.Equal(first, again) {
 		t.Errorf("%d reads, %+v, %v", reads, again, err)
 	}
