@@ -84,7 +84,7 @@ probes: ## probes with processes of this program over stand-ins for CUDA and NCC
 e2e: ## the alerts on real Prometheus and Alertmanager, with faults at known times, and what dashboards show of them (17 min; Debian's packages are fetched)
 	$(GO) test -count=1 -v -timeout 30m -tags e2e ./test/e2e
 
-contributing: ## docs/CONTRIBUTING.md on copies of the tree: each page as printed, and without each of its steps
+contributing: ## docs/CONTRIBUTING.md on copies of the tree: each page as printed, and without each of its steps (15 min)
 	$(GO) test -count=1 -v -timeout 60m -tags contributing ./test/contributing
 
 scale: ## what the rules cost Prometheus with 128, 256 and 512 nodes (25 min): bin/prometheus if it is there, else Debian's

@@ -186,6 +186,9 @@ func TestRunbooks(t *testing.T) {
 	for _, f := range checkTopics() {
 		want["check-"+f] = true
 	}
+	for _, c := range diagnose.Inside() { // which are no metrics, so no alert leads to their page
+		want["check-"+c.Topic] = true
+	}
 	pages, err := fs.Glob(Files(), "runbooks/*.md")
 	if err != nil {
 		t.Fatal(err)

@@ -135,8 +135,8 @@ func TestMutations(t *testing.T) {
 }
 
 // TestConditionsNameChecks: a condition of the corpus calls for each check. That a read does not return takes a kernel:
-// the lab and the file system that hangs have it. That GPUs are not on the bus is told against a number of the site, or a
-// memory, which no base has: internal/diagnose and exporter test that.
+// the lab and the file system that hangs have it. The number of GPUs and the release of NCCL are compared with what the site
+// expects, or with a memory, which no base has: internal/diagnose and exporter test that.
 func TestConditionsNameChecks(t *testing.T) {
 	called := map[string]bool{}
 	for _, c := range conditions() {
@@ -145,7 +145,7 @@ func TestConditionsNameChecks(t *testing.T) {
 		}
 	}
 	for _, c := range diagnose.Catalogue() {
-		if !called[c.ID] && !slices.Contains([]string{"reads_return", "hardware", "gpus", "gpus_surplus"}, c.ID) {
+		if !called[c.ID] && !slices.Contains([]string{"reads_return", "hardware", "gpus", "gpus_surplus", "nccl_version"}, c.ID) {
 			t.Errorf("no condition of the corpus is for the check %s: name it in shows of a condition in test/corpus/labels_test.go, with a scenario or a mutation that has it", c.ID)
 		}
 	}
