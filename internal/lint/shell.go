@@ -28,8 +28,8 @@ type script struct {
 
 // parseShell reads a script whose first line has that number.
 func (in *Input) parseShell(text string, line, nested int) {
-	if at := strings.Index(text, "\r\n"); at >= 0 {
-		in.append(setting{Setting: ncclconf.Setting{Line: line + strings.Count(text[:at], "\n")}, findings: []Finding{
+	if before, _, found := strings.Cut(text, "\r\n"); found {
+		in.append(setting{Setting: ncclconf.Setting{Line: line + strings.Count(before, "\n")}, findings: []Finding{
 			{Misread, diagnose.Warning, "Lines end in a carriage return: the shell takes it for a part of the last word, and Slurm refuses the script", "remove the carriage returns, as dos2unix does"},
 		}})
 	}
