@@ -171,7 +171,7 @@ func (e *evidence) tcpEvidence(r *observed) []string {
 		}
 	}
 	sent, received := e.exchanged(r)
-	return []string{fmt.Sprintf("its sockets sent %s and received %s, those of its job here %s and %s, to %d hosts of the bootstrap",
+	return []string{fmt.Sprintf("its sockets sent %s and received %s, those of its job on this node %s and %s, to other nodes of the job: %d",
 		rateText(sent), rateText(received), rateText(e.sent), rateText(e.received), hosts)}
 }
 

@@ -29,7 +29,7 @@ func fleetNow() line {
 			orZero(nodes(open(of(diagnose.Critical))), `gpufabric_check_failed{@node}`), zero(bad), nil),
 		number(about{"Nodes warning", "Nodes with at least one open finding of severity warning.", "no checks are known", 3, 4}, "none",
 			orZero(nodes(open(of(diagnose.Warning))), `gpufabric_check_failed{@node}`), zero(warning), nil),
-		number(about{"Ports down", "Training ports that were active, or should be, and are not. Ports that nobody cabled do not count.", "no port is known", 3, 4}, "none",
+		number(about{"Ports down", "Training ports that were active, or should be, and are not. Ports without a cable do not count.", "no port is known", 3, 4}, "none",
 			orZero(`count(count by (cluster, instance, device, port) (port:gpufabric_hca_port_state:down_since_timestamp_seconds{@port} or gpufabric_check_failed{check="port_active",@port} == 1))`, `gpufabric_hca_port_state{@port}`), zero(bad), nil),
 		number(about{"Nodes on TCP", "Nodes where a probe of NCCL went over sockets, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "no probes, no traffic", 3, 4}, "none",
 			orZero(nodes(onTCP), `gpufabric_probe_transport{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`), zero(bad), nil),
@@ -146,9 +146,9 @@ or 0 * max by (cluster, instance) (` + silent + `)`,
 }
 
 func fleetHelp() panel {
-	return prose("What is what", 24, 6, `Start at the top left: figures in red or orange are nodes that need somebody. **Open findings** say what is wrong and link to what to do; a click on a node opens everything that is known about it.
+	return prose("What is what", 24, 6, `Start at the top left: figures in red or orange are nodes that need attention. **Open findings** say what is wrong and link to what to do; a click on a node opens its dashboard.
 
-**Nodes that talk TCP** and **Bandwidth below the baseline** are the two failures that no job reports: it goes on, only slower. Probes must be switched on for the second, and they run only on idle GPUs.
+**Nodes that talk TCP** and **Bandwidth below the baseline** show the two failures that jobs do not report: the job continues, but slower. The second needs probes, which are off by default and run only on idle GPUs.
 
-Where nothing is known a panel says so. *Unknown* is never shown as 0 or green.`)
+If nothing is known, a panel says so. *Unknown* is never shown as 0 or green.`)
 }

@@ -73,7 +73,7 @@ func unknowns(t texts) panel {
   "runbook", "$1", "check", "(.*)"
 )
 or label_replace(max(gpufabric_node_info{@node}) unless on () gpufabric_check_failed{@node}, "problem", "checks are off", "", "")`
-	return grid(about{"What cannot be told", "Checks without a verdict, and why: not_read (nobody read it), no_permission, stuck and the like. Unknown is neither good nor bad.", "every check that applies has a verdict", 8, 10},
+	return grid(about{"What cannot be told", "Checks without a verdict, and why: not_read (it was not read), no_permission, stuck and the like. Unknown is neither good nor bad.", "every check that applies has a verdict", 8, 10},
 		[]string{orSilent(expr, "problem")}, "What could be wrong",
 		column{field: "problem", title: "What could be wrong", words: t.problems},
 		column{field: "reason", title: "Not known because", width: 140},

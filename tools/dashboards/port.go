@@ -151,7 +151,7 @@ func portErrors() line {
 			curve{`sum(` + rate("gpufabric_ethernet_fec_uncorrectable_blocks_total") + `)`, "blocks beyond FEC"},
 			curve{`sum(` + rate("gpufabric_ethernet_received_crc_errors_total") + `)`, "CRC errors"},
 			curve{`sum(` + rate("gpufabric_ethernet_link_down_events_total") + ` or ` + rate("gpufabric_hca_port_link_downed_total") + `)`, "link losses"}),
-		over(about{"Drops", "Packets dropped on arrival, by priority where the NIC tells it, and for want of receive buffers.", "exporter silent, or no drop counters are known", 8, 8}, packets, nil,
+		over(about{"Drops", "Packets dropped on arrival, by priority where the NIC reports it, and because of a lack of receive buffers.", "exporter silent, or no drop counters are known", 8, 8}, packets, nil,
 			curve{`sum by (priority) (` + rate("gpufabric_roce_received_discards_total") + `)`, "priority {{priority}}"},
 			curve{`sum(` + rate("gpufabric_ethernet_received_discards_total") + ` or ` + rate("gpufabric_hca_port_receive_discards_total") + `)`, "dropped by the port"},
 			curve{`sum(` + rate("gpufabric_hca_out_of_buffer_total") + `)`, "no receive buffer"}),

@@ -133,7 +133,7 @@ func probeTrouble() line {
 		grid(about{"Failures by reason", "Runs that failed or were aborted since the exporters started. intruder and stopped say nothing about the fabric.", "no run has failed, or no probes switched on", 12, 7},
 			[]string{`sum by (kind, reason) (gpufabric_probe_failures_total{@port})`}, "-Runs",
 			column{field: "kind", title: "Probe", words: kinds()}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Runs"}),
-		grid(about{"Skips by reason", "Times a probe was due and did not run since the exporters started. Most mean that somebody used the GPUs, which is as it should be; cannot_prove_idle wants a look.", "no probe was skipped, or no probes switched on", 12, 7},
+		grid(about{"Skips by reason", "Times a probe was due and did not run since the exporters started. Most skips mean that the GPUs were in use, as intended; investigate cannot_prove_idle.", "no probe was skipped, or no probes switched on", 12, 7},
 			[]string{`sum by (kind, reason) (gpufabric_probe_skips_total{@node})`}, "-Times",
 			column{field: "kind", title: "Probe", words: kinds()}, column{field: "reason", title: "Reason", words: skips()}, column{field: "A", title: "Times", width: 80}),
 	}
@@ -150,9 +150,9 @@ func probeCost() line {
 }
 
 func probesHelp() panel {
-	return prose("What a probe is", 24, 7, `A probe is an NCCL collective of less than a second on GPUs that provably nobody uses, some times a day. Figures stay until the next run, so lines are steps.
+	return prose("What a probe is", 24, 7, `A probe is an NCCL collective of less than a second on GPUs verified idle, run a few times a day. Values stay until the next run, so lines are steps.
 
-* **transport** asks which way NCCL would take; **node** uses all GPUs of a node; **rail** sends through one NIC and back; **socket** is TCP, to compare with.
-* A result is judged against the same probe's own past under the same conditions. Another firmware, driver or NCCL starts a new baseline: such changes are marked in the graphs.
-* A rail is tested up to its NIC, not the cable or the switch.`)
+* **transport** shows which transport NCCL would use; **node** uses all GPUs of a node; **rail** sends through one NIC and back; **socket** uses TCP, for comparison.
+* A result is compared with earlier results of the same probe under the same conditions. A new firmware, driver or NCCL version starts a new baseline; graphs mark such changes.
+* A rail probe tests the path up to the NIC, not the cable or the switch.`)
 }

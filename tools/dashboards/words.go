@@ -110,7 +110,7 @@ func transports() words {
 // skips are why a probe that is due does not run.
 func skips() words {
 	return wordsOf(map[probes.Skip]word{
-		probes.SkipCannotProveIdle: {"nobody can tell that the GPUs are idle", warning},
+		probes.SkipCannotProveIdle: {"the GPUs cannot be verified idle", warning},
 		probes.SkipProcess:         {"a process is on the GPUs", ""}, probes.SkipMemory: {"GPU memory is in use", ""}, probes.SkipUtilization: {"the GPUs are busy", ""},
 		probes.SkipMPS: {"MPS is on", ""}, probes.SkipMIG: {"MIG is on", ""}, probes.SkipComputeMode: {"compute mode forbids it", ""},
 		probes.SkipSlurm: {"Slurm has a job there", ""}, probes.SkipKubernetes: {"Kubernetes has a pod there", ""},
