@@ -3,6 +3,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -59,6 +60,7 @@ func (s *Site) Open(scenario *simulator.Scenario, log *slog.Logger) (Look, confi
 		return nil, conf, nil, err
 	}
 	at.Policy, at.NCCL = conf.Policy, conf.NCCL
+	at.NCCL.Home = cmp.Or(at.NCCL.Home, s.Home)
 	if scenario == nil {
 		if at.GPUs, err = s.HostGPUs(at.Log); err != nil {
 			return nil, conf, nil, err

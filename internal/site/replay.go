@@ -27,7 +27,7 @@ func (s *Site) Replay(file string) (*Site, capture.Manifest, func(), error) {
 	of := *s
 	of.Paths = Paths{Sysfs: filepath.Join(dir, "sys"), Procfs: filepath.Join(dir, "proc"), Rootfs: filepath.Join(dir, "root")}
 	of.Recorded.Netlink = filepath.Join(dir, capture.NetlinkFolder)
-	of.Inventory, of.LibraryPath = "", ""
+	of.Inventory, of.LibraryPath, of.Home = "", "", ""
 	if s.Config.Optional {
 		of.Config.Path = ""
 	}

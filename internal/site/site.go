@@ -41,6 +41,8 @@ type Site struct {
 	Inventory string
 	// LibraryPath is LD_LIBRARY_PATH of programs whose NCCL library is looked for; empty: none.
 	LibraryPath string
+	// Home is the folder whose .nccl.conf counts if the configuration names none; empty: none.
+	Home string
 }
 
 // Observer is what is needed of an observer.Observer.

@@ -134,7 +134,7 @@ func (k *checking) observe(ctx context.Context, c *command.Call) (*fabric.Node, 
 	}
 	at, want := *k.site, collector.CheckWants()
 	if k.inside {
-		at.LibraryPath = os.Getenv("LD_LIBRARY_PATH")
+		at.LibraryPath, at.Home = os.Getenv("LD_LIBRARY_PATH"), jobHome()
 		want = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantInside // the GPU driver is not asked: a prolog need not wait for it
 	}
 	n, conf, err := at.ObserveOnce(ctx, k.scenario, want, k.interval, k.log.Logger(c.Stderr))

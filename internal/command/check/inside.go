@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"gpufabric_exporter/internal/command"
@@ -47,6 +48,15 @@ func (k *checking) checkInside() error {
 		return errors.New("--inside and --textfile: expected at most one of them: its checks have no metrics")
 	}
 	return nil
+}
+
+// jobHome is the folder whose .nccl.conf NCCL reads in this place; empty: none.
+func jobHome() string {
+	home := os.Getenv("HOME")
+	if _, other := os.LookupEnv("NCCL_CONF_FILE"); other || !filepath.IsAbs(home) {
+		return ""
+	}
+	return home
 }
 
 // insideVerdicts returns what is wrong for a job in this place: the checks of package diagnose on the node as the environment has
