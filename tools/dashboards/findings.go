@@ -104,7 +104,7 @@ func caveats(found string) string {
 
 // findings are the open findings, one for each node and problem.
 func findings(t texts, w uint32) panel {
-	return grid(about{"Open findings", "Checks that fail, or failed and cannot be told since, and alerts that fire, one line for each node and problem. What is wrong leads to what it means and what to do; a device leads to its port.", "the exporter is silent, or nothing found; what cannot be told is counted above", w, 10},
+	return grid(about{"Open findings", "Checks that fail, or failed and cannot be told since, and alerts that fire, one line for each node and problem. What is wrong leads to what it means and what to do; a device leads to its port.", "no findings", w, 10},
 		[]string{
 			caveats(ranked(`1000 * min by (cluster, instance, severity, problem, runbook, device, gpu) (label_replace(` + placed() + `, "runbook", "$1", "problem", "(.*)"))`)),
 			measured(),
