@@ -295,6 +295,8 @@ func combined(in Input, lines []Line) {
 		case "NCCL_CONF_FILE":
 			if in.Format == FormatConf {
 				lines[i].Findings = append(lines[i].Findings, Finding{Ignored, diagnose.Warning, "NCCL looks for NCCL_CONF_FILE in the environment alone, before it reads files", "set it in the environment of the job"})
+			} else if in.environment {
+				lines[i].Findings = append(lines[i].Findings, Finding{Undecided, diagnose.Info, "The settings in that file are not judged here", "run lint with the file as argument"})
 			}
 		}
 	}

@@ -28,4 +28,5 @@ func TestPreflightReadsHome(t *testing.T) {
 	commandtest.Contains(t, run(), "NCCL_DEBUG=DEBUG (/home/user/.nccl.conf)")
 	t.Setenv("NCCL_CONF_FILE", "/etc/other.conf")
 	commandtest.Lacks(t, run(), "NCCL_DEBUG=DEBUG")
+	commandtest.Contains(t, run(), "NCCL_CONF_FILE: The settings in that file are not judged here")
 }
