@@ -170,6 +170,10 @@ func (r *report) checkText(st statement, v Variable) {
 		r.checkTuning(st, v)
 		return
 	}
+	if name := v.unknownSubsystem(st.value); name != "" {
+		r.add(st.line, RuleUnknownValue, st.name, "%s in %s=%s is no subsystem that a release knows: NCCL from 2.30.5 on ignores the whole list, older releases ignore the name", quote(name), st.name, quote(st.value))
+		return
+	}
 	if !v.accepts(st.value) {
 		r.add(st.line, RuleUnknownValue, st.name, "%s=%s is ignored by NCCL, which knows %s", st.name, quote(st.value), v.Valid)
 	}
@@ -187,4 +191,20 @@ func (v Variable) accepts(value string) bool {
 		return slices.Contains(words, value) || value[0] >= '0' && value[0] <= '9'
 	}
 	return true
+}
+
+// unknownSubsystem returns the first name in a value of NCCL_DEBUG_SUBSYS that no release knows, in any case (src/debug.cc);
+// empty if there is none, or v is another variable.
+func (v Variable) unknownSubsystem(value string) string {
+	_, known, list := strings.Cut(v.Valid, "[^]name,... of ")
+	if v.Name != "NCCL_DEBUG_SUBSYS" || !list {
+		return ""
+	}
+	names := strings.Fields(known)
+	for name := range strings.SplitSeq(strings.TrimPrefix(value, "^"), ",") {
+		if name != "" && !slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) }) {
+			return name
+		}
+	}
+	return ""
 }
