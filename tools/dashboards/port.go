@@ -37,9 +37,10 @@ func portNow() line {
 			`max(gpufabric_hca_port_state{state="active",@port} == 1
   or 2 * (gpufabric_hca_port_state{state="armed",@port} == 1)
   or 3 * (gpufabric_hca_port_state{state="init",@port} == 1)
-  or 4 * (gpufabric_hca_port_state{state="down",@port} == 1)
+  or 0 * `+spare+`
+  or 4 * (gpufabric_hca_port_state{state="down",@port} == 1 unless on (cluster, job, instance, device, port) `+spare+`)
   or 5 * (gpufabric_hca_port_state{state!~"active|armed|init|down",@port} == 1))`, nil,
-			words{"1": {"active", good}, "2": {"armed", warning}, "3": {"init", warning}, "4": {"down", bad}, "5": {"other", warning}}),
+			words{"0": {"down (spare)", unknown}, "1": {"active", good}, "2": {"armed", warning}, "3": {"init", warning}, "4": {"down", bad}, "5": {"other", warning}}),
 		speed,
 		number(about{"Expected rate", "What the site or the other ports of the node let expect.", "not stated", 3, 4}, "bps", expected, nil, nil),
 		number(about{"Errors", "In 10 minutes: symbol errors, blocks that FEC could not repair, packets lost, and connections given up.", "not counted", 3, 4}, "short",

@@ -117,7 +117,7 @@ func skips() words {
 		probes.SkipScheduler: {"a scheduler is not asked (probes.idle_command)", warning}, probes.SkipSite: {"the site says that the node is in use", ""}, probes.SkipMaintenance: {"maintenance", ""},
 		probes.SkipThrottled: {"a GPU is throttled", warning}, probes.SkipLinkErrors: {"NVLink errors", warning}, probes.SkipPersistence: {"persistence mode is off", warning},
 		probes.SkipLocked: {"another probe runs", ""}, probes.SkipDuty: {"probes had their share of GPU time", ""},
-		probes.SkipNoGPU: {"no GPU answers", warning}, probes.SkipNoDevice: {"the device is not there", warning},
+		probes.SkipNoGPU: {"too few usable GPUs", warning}, probes.SkipNoDevice: {"the device is not there", warning},
 		probes.SkipUntrusted: {"others could write what it loads", warning},
 	})
 }
