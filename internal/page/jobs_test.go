@@ -43,11 +43,11 @@ func TestLandingJobs(t *testing.T) {
 		PID: 41200, Command: "python3", GPUs: fabric.Known([]string{"GPU-a"}, "nvml", at), Files: fabric.Known(fabric.OpenFiles{CUDA: true, Complete: true}, "fd", at),
 		Workload: fabric.Known(fabric.Workload{Scheduler: "slurm", Job: "4242", Ranks: 16, Rank: 3, User: "ann"}, "cgroup", at),
 		Maps:     fabric.Known(fabric.MappedFiles{Version: "2.27.3", Segments: 1}, "maps", at),
-		Settings: fabric.Known([]fabric.NCCLVariable{{Name: "NCCL_IB_DISBALE", Value: "1", Number: 1, IsNumber: true}}, "environ", at),
+		Settings: fabric.Known([]fabric.NCCLVariable{{Name: "NCCL_IB_DISABLED", Value: "1", Number: 1, IsNumber: true}}, "environ", at),
 	}
 	page := landingOf(t, func() *fabric.Node { return withRanks(rank) })
 	contains(t, page, "<h2>Jobs</h2>", "slurm/4242", "1 of 16 ranks", "user ann", "unknown:</span> it was read once", "rank 3, PID 41200, python3", "this page reloads in 6 s",
-		`http-equiv="refresh" content="6"`, "setting_unknown_variable:</span> NCCL_IB_DISBALE=1", "No problems found except in 1 job", `href="jobs.json"`)
+		`http-equiv="refresh" content="6"`, "setting_unknown_variable:</span> NCCL_IB_DISABLED=1", "No problems found except in 1 job", `href="jobs.json"`)
 
 	contains(t, landingOf(t, func() *fabric.Node { return withRanks() }), "No process is known to hold a GPU of this node", "No problems found")
 	hidden := withRanks()
