@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -266,8 +267,8 @@ func TestThousandJobsAnHour(t *testing.T) {
 	for i := range jobs * each {
 		job := i / each
 		c := rankOf(100, uint64(i%each)*5e9, uint64(i%each)*5e9)
-		c.Start, c.Workload.Value.Job = uint64(job+1), fmt.Sprint(job)
-		c.Settings.Value = []fabric.NCCLVariable{{Name: "NCCL_IB_TIMEOUT", Value: fmt.Sprint(job), Number: int64(job), IsNumber: true}}
+		c.Start, c.Workload.Value.Job = uint64(job+1), strconv.Itoa(job)
+		c.Settings.Value = []fabric.NCCLVariable{{Name: "NCCL_IB_TIMEOUT", Value: strconv.Itoa(job), Number: int64(job), IsNumber: true}}
 		got := tr.Update(nodeOf(epoch.Add(time.Duration(i)*1200*time.Millisecond), c))
 		if len(got.List) != 1 || got.List[0].Name != fmt.Sprintf("slurm/%d", job) {
 			t.Fatalf("reading %d: %+v", i, got.List)
