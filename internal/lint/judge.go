@@ -130,10 +130,10 @@ func judgeValue(s setting, v ncclconf.Variable, version Version) []Finding {
 			list = append(list, one)
 		}
 	}
-	if len(list) > 0 {
+	if n, ok := v.Number(s.Value); len(list) > 0 && !(ok && v.Flag(n)) { // of a switch it still matters what 1 does
 		return list
 	}
-	hasDefault := false
+	hasDefault := len(list) > 0
 	for _, a := range adviceOn(s, version) {
 		hasDefault = hasDefault || a.Verdict == string(Default)
 		one := Finding{Verdict(a.Verdict), diagnose.Severity(a.Severity), upper(a.Text), a.Better}
@@ -164,6 +164,9 @@ func isDefault(s setting, v ncclconf.Variable) bool {
 		return false
 	}
 	if n, ok := v.Number(s.Value); ok {
+		if v.Flag(n) {
+			n = 1
+		}
 		want, isNumber := v.Number(v.Default)
 		return isNumber && n == want && v.Default[0] <= '9'
 	}
@@ -177,6 +180,11 @@ func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding
 	switch f.Rule {
 	case ncclconf.RuleRejectedValue, ncclconf.RuleWithdrawnValue:
 		if version.AtLeast("2.24") {
+			one.Verdict, one.Severity = Refused, diagnose.Critical
+		}
+	case ncclconf.RuleOutOfRange:
+		v, _ := ncclconf.Describe(s.Name)
+		if n, ok := v.Number(s.Value); ok && v.Breaks(n) {
 			one.Verdict, one.Severity = Refused, diagnose.Critical
 		}
 	case ncclconf.RuleCarriageReturn:

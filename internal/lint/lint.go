@@ -33,7 +33,7 @@ const (
 	Foreign    Verdict = "not_nccl"         // other software reads it
 	Unknown    Verdict = "unknown_variable" // nothing is known to read it
 	Misread    Verdict = "misread"          // NCCL takes something else than what is written
-	Refused    Verdict = "refused"          // NCCL or Kubernetes does not start with it
+	Refused    Verdict = "refused"          // the job does not start or does not run with it
 	WrongHere  Verdict = "wrong_here"       // it does not fit the node
 	Undecided  Verdict = "undecided"        // the value, or a fact of the node that decides, is not known
 )
@@ -54,7 +54,7 @@ func (v Verdict) Meaning() string {
 		Foreign:    "NCCL does not read the variable; other software does.",
 		Unknown:    "Neither NCCL nor any software that lint knows reads the variable.",
 		Misread:    "NCCL takes another value than the one that is written.",
-		Refused:    "NCCL or Kubernetes does not start with the setting.",
+		Refused:    "The job does not start, or does not run, with the setting.",
 		WrongHere:  "The setting does not fit the node.",
 		Undecided:  "What becomes of the setting depends on something that lint does not know.",
 	}[v]

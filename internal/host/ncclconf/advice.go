@@ -13,7 +13,7 @@ import (
 // Advice is what a value of a variable means for a job, where NCCL takes it as it is written.
 type Advice struct {
 	Name     string
-	Value    string // words separated by |, a span of numbers as in the column range of variables, or * for any
+	Value    string // words separated by |, a span of numbers as in the column range of variables, or * for any; of NCCL_ALGO and NCCL_PROTO a word that is enabled or a kind of list
 	Releases string // "2.21..", "..2.20" or "2.14..2.22", both ends included; empty: all
 	Verdict  string // default, works, worse, deprecated or ignored
 	Severity string // info or warning
@@ -41,6 +41,9 @@ func AdviceOn(name, value string) []Advice {
 func (a Advice) matches(v Variable, value string) bool {
 	if a.Value == "*" {
 		return true
+	}
+	if v.Parser == ParserTuning {
+		return v.tunes(value, a.Value)
 	}
 	n, isNumber := v.Number(value)
 	if v.Parser == ParserLevel && value[0] >= '0' && value[0] <= '9' {

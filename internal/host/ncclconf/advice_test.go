@@ -53,6 +53,14 @@ func TestAdviceOn(t *testing.T) {
 		{"NCCL_NET_GDR_LEVEL", "LOC", 1},
 		{"NCCL_NET_GDR_LEVEL", "", 0},
 		{"NCCL_ALGO", "Ring", 1},
+		{"NCCL_ALGO", "^NVLS", 1},
+		{"NCCL_ALGO", "allreduce:tree;broadcast:^ring", 3},
+		{"NCCL_PROTO", "Simple", 1},
+		{"NCCL_PROTO", "LL128", 2},
+		{"NCCL_PROTO", "^LL128", 1},
+		{"NCCL_PROTO", "^LL", 2}, // LL128 is one of the others
+		{"NCCL_SHM_DISABLE", "2", 0}, // only 1 acts
+		{"NCCL_IB_DISABLE", "-1", 1},
 		{"NCCL_NOSUCH", "1", 0},
 	} {
 		if got := AdviceOn(c.name, c.value); len(got) != c.rows {
