@@ -173,7 +173,7 @@ func (in *Input) addLine(s ncclconf.Setting) {
 		}
 	case !sets && concerns(bare):
 		one.Name = bare
-		one.findings = []Finding{{Misread, diagnose.Warning, upper(f.Text), bare + "=" + s.Value}}
+		one.findings = []Finding{{Misread, diagnose.Warning, upper(f.Text), bare + "=" + presentable(bare, s.Value)}}
 	}
 	if one.findings != nil {
 		in.append(one)
@@ -201,7 +201,7 @@ func (in *Input) add(s setting) {
 }
 
 func (in *Input) append(s setting) {
-	s.Value, s.Name = fabric.MaskValue(s.Name, s.Value), fabric.MaskCredentials(s.Name)
+	s.Value, s.Name = presentable(s.Name, s.Value), fabric.MaskTokens(fabric.MaskCredentials(s.Name))
 	if len(s.Name) > maxValue {
 		s.Name = shown(s.Name)
 		s.findings = append(s.findings, Finding{Misread, diagnose.Warning, fmt.Sprintf("The name has more than %d bytes", maxValue), remove})
@@ -215,6 +215,14 @@ func (in *Input) append(s setting) {
 	if len(in.settings) <= maxSettings {
 		in.settings = append(in.settings, s)
 	}
+}
+
+// presentable is a value as it may be shown: that of a variable that is not known may be anything, and is not.
+func presentable(name, value string) string {
+	if _, known := ncclconf.Describe(name); !known && value != "" {
+		return fabric.Mask
+	}
+	return fabric.MaskValue(name, value)
 }
 
 func shown(s string) string { return s[:min(len(s), maxValue)] }

@@ -109,7 +109,7 @@ func instead(v ncclconf.Variable, s setting) string {
 
 func unknownVariable(s setting) Finding {
 	if near := ncclconf.Similar(s.Name); near != "" {
-		return Finding{Unknown, diagnose.Warning, fmt.Sprintf("No release of NCCL up to %s reads %s", ncclconf.NewestNCCL, s.Name), near + "=" + s.Value}
+		return Finding{Unknown, diagnose.Warning, fmt.Sprintf("No release of NCCL up to %s reads %s", ncclconf.NewestNCCL, s.Name), "write " + near + " if it is meant, else remove the line"}
 	}
 	return Finding{Unknown, diagnose.Info, fmt.Sprintf("No release of NCCL up to %s reads %s, and no software that is known here", ncclconf.NewestNCCL, s.Name), "remove the line, unless a plugin reads it"}
 }

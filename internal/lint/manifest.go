@@ -139,7 +139,7 @@ func (in *Input) container(name, value *yaml.Node) {
 	s := setting{Setting: ncclconf.Setting{Line: value.Line, Name: name.Value, Value: value.Value}, set: true, dynamic: strings.Contains(value.Value, "$("), scope: in.scopes}
 	switch value.ShortTag() {
 	case "!!int", "!!bool", "!!float":
-		s.findings = []Finding{{Refused, diagnose.Warning, "Kubernetes refuses the manifest: a value of env is a string, and this one is not quoted", fmt.Sprintf("value: %q", value.Value)}}
+		s.findings = []Finding{{Refused, diagnose.Warning, "Kubernetes refuses the manifest: a value of env is a string, and this one is not quoted", fmt.Sprintf("value: %q", presentable(name.Value, value.Value))}}
 	case "!!null":
 		s.Value = ""
 	}
