@@ -15,7 +15,7 @@ type Advice struct {
 	Name     string
 	Value    string // words separated by |, a span of numbers as in the column range of variables, or * for any; of NCCL_ALGO and NCCL_PROTO a word that is enabled or a kind of list
 	Releases string // "2.21..", "..2.20" or "2.14..2.22", both ends included; empty: all
-	Verdict  string // default, works, worse, deprecated or ignored
+	Verdict  string // default, works, not_recommended, deprecated or ignored
 	Severity string // info or warning
 	Text     string // what NCCL does with it; empty for a default
 	Better   string // what to write instead; empty: nothing
