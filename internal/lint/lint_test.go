@@ -124,8 +124,8 @@ func TestShell(t *testing.T) {
 		{"export ${NCCL_DEBUG=WARN}", "1 NCCL_DEBUG=WARN: works (info): The line sets this value only where the caller has not set the variable that it names\n"},
 		{"export NCCL_DEBUG=${LEVEL}", "1 NCCL_DEBUG=${LEVEL}: undecided (info): The value is known only when the script or the container runs\n"},
 		{"export NCCL_DEBUG_FILE=/tmp/$SLURM_JOB_ID.log", "1 NCCL_DEBUG_FILE=/tmp/$SLURM_JOB_ID.log: works\n"},
-		{"srun --export=ALL,NCCL_IB_HCA=mlx5_0,mlx5_1 ./a", "1 NCCL_IB_HCA=mlx5_0: misread (warning): Slurm ends the value at the comma, and takes \"mlx5_1\" for the name of a variable -> export NCCL_IB_HCA before the command, and use --export=ALL\n"},
-		{"#SBATCH --export=NCCL_DEBUG_SUBSYS=INIT,NET,PATH", "1 NCCL_DEBUG_SUBSYS=INIT: misread (warning): Slurm ends the value at the comma, and takes \"NET\" for the name of a variable -> export NCCL_DEBUG_SUBSYS before the command, and use --export=ALL\n1 NCCL_DEBUG_SUBSYS=INIT: works (info): It counts only where NCCL_DEBUG is INFO or TRACE\n"},
+		{"srun --export=ALL,NCCL_IB_HCA=mlx5_0,mlx5_1 ./a", "1 NCCL_IB_HCA=mlx5_0: misread (warning): Slurm ends the value at the comma, and takes what follows for the name of a variable -> export NCCL_IB_HCA before the command, and use --export=ALL\n"},
+		{"#SBATCH --export=NCCL_DEBUG_SUBSYS=INIT,NET,PATH", "1 NCCL_DEBUG_SUBSYS=INIT: misread (warning): Slurm ends the value at the comma, and takes what follows for the name of a variable -> export NCCL_DEBUG_SUBSYS before the command, and use --export=ALL\n1 NCCL_DEBUG_SUBSYS=INIT: works (info): It counts only where NCCL_DEBUG is INFO or TRACE\n"},
 		{"srun --export=NCCL_DEBUG=WARN,PATH,HOME ./a", "1 NCCL_DEBUG=WARN: works\n"},
 		{"docker run --env=NCCL_IB_HCA=mlx5_0,mlx5_1 image", "1 NCCL_IB_HCA=mlx5_0,mlx5_1: works\n"},
 		{"case $1 in\na) export NCCL_P2P_DISABLE=1;;\n*) export NCCL_P2P_LEVEL=NVL;;\nesac", "2 NCCL_P2P_DISABLE=1: not_recommended (warning): GPUs of one node do not reach each other over NVLink or PCIe: their traffic goes through host memory -> remove the line\n3 NCCL_P2P_LEVEL=NVL: works\n"},
@@ -179,7 +179,7 @@ func TestFiles(t *testing.T) {
 				"3 NCCL_IB_DISABLE=0: refused (warning): Kubernetes refuses the object: a value of data is a string, and this one is not quoted -> NCCL_IB_DISABLE: \"0\"\n" +
 				"3 NCCL_IB_DISABLE=0: default (info): It is what NCCL 2.30.7 does by default -> remove the line\n4 NCCL_DEBUG=WARN: works\n" +
 				"5 NCCL_P2P_DISABLE=off: refused (warning): Kubernetes refuses the object: a value of data is a string, and this one is not quoted -> NCCL_P2P_DISABLE: \"off\"\n" +
-				"5 NCCL_P2P_DISABLE=off: misread (warning): NCCL_P2P_DISABLE=\"off\" is not a number: NCCL reads 0 -> remove the line\n",
+				"5 NCCL_P2P_DISABLE=off: misread (warning): NCCL_P2P_DISABLE=\"off\" is not a number: NCCL reads 0 -> NCCL_P2P_DISABLE=0\n",
 		},
 		{FormatManifest, "kind: RayCluster\nspec:\n  runtimeEnvYAML: |\n    env_vars:\n      NCCL_DEBUG: WARN\n      TOKEN: hunter2\n", "5 NCCL_DEBUG=WARN: works\n"},
 		{FormatManifest, "kind: Pod\n", nothing},

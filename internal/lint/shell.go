@@ -224,7 +224,7 @@ func (k *script) list(value string, w word) {
 		}
 		if st := &k.in.settings[before]; continues(st.Name, parts[i+1]) {
 			st.findings = append(st.findings, Finding{
-				Misread, diagnose.Warning, fmt.Sprintf("Slurm ends the value at the comma, and takes %q for the name of a variable", parts[i+1]),
+				Misread, diagnose.Warning, "Slurm ends the value at the comma, and takes what follows for the name of a variable",
 				"export " + st.Name + " before the command, and use --export=ALL",
 			})
 		}
