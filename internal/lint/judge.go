@@ -134,7 +134,7 @@ func judgeValue(s setting, v ncclconf.Variable, version Version) []Finding {
 			list = append(list, one)
 		}
 	}
-	if n, ok := v.Number(s.Value); len(list) > 0 && !(ok && v.Flag(n)) { // of a switch it still matters what 1 does
+	if n, ok := v.Number(s.Value); len(list) > 0 && (!ok || !v.Flag(n)) { // of a switch it still matters what 1 does
 		return list
 	}
 	hasDefault := len(list) > 0

@@ -178,7 +178,7 @@ func TestExitCodes(t *testing.T) {
 		code int
 	}{
 		{"export NCCL_DEBUG=WARN\n", nil, exitFine},
-		{"", nil, exitUndecided}, // nothing was judged
+		{"", nil, exitUndecided},                       // nothing was judged
 		{"export NCCL_IB_TIMEOUT=22\n", nil, exitFine}, // worth knowing
 		{"export NCCL_DEBUG=$LEVEL\n", nil, exitUndecided},
 		{"export NCCL_DEBUG=DEBUG\n", nil, exitFailed},
