@@ -164,13 +164,13 @@ const (
 // extreme are the lines of an expression that are the highest (topk) or lowest (bottomk) at the end of the time shown, so
 // that a line does not come and go, and what was the highest or lowest of all at each time.
 func extreme(op string, n int, expr, legend string) []curve {
-	name, of := highest, "max"
+	name, of, nonzero := highest, "max", " > 0"
 	if op == "bottomk" {
-		name, of = lowest, "min"
+		name, of, nonzero = lowest, "min", ""
 	}
 	return []curve{
 		{of + "(" + expr + ")", name},
-		{expr + fmt.Sprintf("\nand %s(%d, ", op, n) + atEnd.Replace(expr) + ")", legend},
+		{expr + fmt.Sprintf("\nand %s(%d, ", op, n) + atEnd.Replace(expr) + nonzero + ")", legend},
 	}
 }
 

@@ -32,7 +32,18 @@ func probesNow() line {
 	}
 }
 
-const lastResult = "The last result of each probe: which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. A probe that is due and does not run says why. What is wrong comes first."
+const lastResult = "The last result of each probe: which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. The cause is what NCCL logged about TCP, or what differs from the last run at full bandwidth. Outdated: the run is older than a critical finding on its node, or than two intervals. A probe that is due and does not run says why. What is wrong comes first."
+
+const (
+	unlessOutdated = `unless on (cluster, job, instance, kind, device, port) probe:gpufabric_probe_last_run:outdated{@node}`
+	ifOutdated     = `and on (cluster, job, instance, kind, device, port) probe:gpufabric_probe_last_run:outdated{@node}`
+	notFresh     = "1000" // what stands for a value that is outdated: more than any other
+)
+
+// fresh is the value of a probe, or notFresh where its result is outdated.
+func fresh(expr string) string {
+	return `(` + expr + ` ` + unlessOutdated + ` or ` + notFresh + ` + 0 * (` + expr + ` ` + ifOutdated + `))`
+}
 
 // lastResults are those of all nodes chosen.
 func lastResults() panel {
@@ -61,30 +72,35 @@ func probeTable(a about, by, of, label string) panel {
 		first = orSilent(first, "kind")
 	}
 	columns = append(columns,
-		column{field: "kind", title: "Probe", words: kinds(), width: 225},
+		column{field: "kind", title: "Probe", words: shortKinds(), width: 80},
 		device,
-		column{field: "B", title: "Last success", unit: "s", none: "never", width: 100},
+		column{field: "B", title: "Age", unit: "s", none: "never", width: 85},
 		column{field: "reason", title: "Fails with", none: "-", words: words{"wrong_result": {"wrong result", bad}, "hang": {"hang", bad}, "init": {"init", bad}, "crash": {"crash", bad}, "nccl": {"nccl", bad}, "cuda": {"cuda", bad}}, width: 100},
-		column{field: "transport", title: "Transport", none: "unknown", words: transports()},
-		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning), width: 95},
+		column{field: "transport", title: "Transport", none: "unknown", words: withOutdated(transports()).with("socket on purpose", transports()["socket on purpose"])},
+		column{field: "cause", title: "Cause", none: "-", words: probeCauses()},
+		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning).with(notFresh, outdated), width: 85},
 		column{field: "F", title: "Bandwidth", unit: "Bps", none: "none", width: 95},
-		column{field: "G", title: "Of baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, width: 100},
-		column{field: "H", title: "Latency", unit: "s", none: "not measured", width: 110},
+		column{field: "G", title: "Of baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, words: words{notFresh: outdated}, width: 95},
+		column{field: "H", title: "Latency", unit: "s", none: "-", width: 75},
 		column{field: "skipped", title: "Not run now because", none: "-", words: skips()},
 		column{field: "cluster", title: "Cluster", width: 80},
 		column{field: "port"})
+	stale := func(expr, label string) string {
+		return expr + ` ` + unlessOutdated + ` or label_replace(` + expr + ` ` + ifOutdated + `, "` + label + `", "$1 outdated", "` + label + `", "(.*)")`
+	}
 	q := func(op, label, expr string) string { return op + " by (" + by + label + ") (" + expr + ")" }
 	return grid(a,
 		[]string{
 			first,
 			`time() - ` + q("min", "", metric("last_success_timestamp_seconds")),
 			q("max", ", reason", metric("failing")+` == 1`),
-			q("max", ", transport", training("transport")+` == 1 or label_replace(gpufabric_probe_transport{kind="socket",`+of+`} == 1, "transport", "$1 on purpose", "transport", "(.*)")`),
-			q("min", "", metric("gpudirect")),
+			q("max", ", transport", stale(training("transport")+` == 1`, "transport")+` or label_replace(gpufabric_probe_transport{kind="socket",`+of+`} == 1, "transport", "$1 on purpose", "transport", "(.*)")`),
+			q("min", "", fresh(metric("gpudirect"))),
 			q("min", "", metric("bus_bandwidth_bytes_per_second")),
-			q("min", "", metric("baseline_ratio")),
+			q("min", "", fresh(metric("baseline_ratio"))),
 			q("max", "", metric("small_message_latency_seconds")),
 			q("max", ", skipped", `label_replace(`+metric("skipped")+` == 1, "skipped", "$1", "reason", "(.*)")`),
+			`topk by (` + by + `) (1, ` + q("count", ", cause", metric("fault_cause")) + `)`,
 		}, "", columns...)
 }
 
