@@ -103,8 +103,8 @@ var (
 	}
 	probeFaultCause = &Family{
 		Name: "probe_fault_cause", Type: Gauge, Labels: []string{"kind", "device", "port", "fault", "cause"},
-		Help: "1 for what explains a fault. fault socket, according to NCCL's log: rdma_disabled (NCCL_IB_DISABLE), socket_selected (NCCL_NET=Socket), no_matching_device (NCCL_IB_HCA is set and NCCL found no device), " +
-			"no_rdma_device (NCCL found no RDMA device that it can open), not_logged. Faults slow, regressed and drifted: what differs from the last run at full bandwidth: versions (NCCL, CUDA, GPU driver), gpus, transport, gpudirect, " +
+		Help: "1 for what explains a fault. fault socket, according to NCCL's log: rdma_disabled (NCCL_IB_DISABLE), socket_selected (NCCL_NET=Socket), " +
+			"no_rdma_device (NCCL found no RDMA device that it can open and that NCCL_IB_HCA selects), not_logged. Faults slow, regressed and drifted: what differs from the last run at full bandwidth: versions (NCCL, CUDA, GPU driver), gpus, transport, gpudirect, " +
 			"switch_sums (NVLS, SHARP), channels, settings (variables of NCCL), no_difference (nothing that NCCL reports). Absent for other faults.",
 		Source: probeLog, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental,
 	}

@@ -13,11 +13,10 @@ type Cause string
 
 // Causes of FaultSocket, from NCCL's log.
 const (
-	CauseDisabled       Cause = "rdma_disabled"      // NCCL_IB_DISABLE
-	CauseSocketSelected Cause = "socket_selected"    // NCCL_NET=Socket
-	CauseNoMatch        Cause = "no_matching_device" // NCCL_IB_HCA is set, and NCCL found no device
-	CauseNoDevice       Cause = "no_rdma_device"     // NCCL found no RDMA device that it can open
-	CauseNotLogged      Cause = "not_logged"         // the log does not show it
+	CauseDisabled       Cause = "rdma_disabled"   // NCCL_IB_DISABLE
+	CauseSocketSelected Cause = "socket_selected" // NCCL_NET=Socket
+	CauseNoDevice       Cause = "no_rdma_device"  // NCCL found no RDMA device that it can open and that NCCL_IB_HCA selects
+	CauseNotLogged      Cause = "not_logged"      // the log does not show it
 )
 
 // Causes of faults of bandwidth: what differs from the last run at full bandwidth.
@@ -35,7 +34,7 @@ const (
 // Causes returns all causes.
 func Causes() []Cause {
 	return []Cause{
-		CauseDisabled, CauseSocketSelected, CauseNoMatch, CauseNoDevice, CauseNotLogged,
+		CauseDisabled, CauseSocketSelected, CauseNoDevice, CauseNotLogged,
 		CauseVersions, CauseGPUs, CauseTransport, CauseGPUDirect, CauseSwitchSums, CauseChannels, CauseSettings, CauseNoDifference,
 	}
 }
@@ -54,7 +53,7 @@ func (p *ProbeStatus) Causes(f Fault) []Cause {
 	return nil
 }
 
-// socketCause is why NCCL chose TCP. A rail probe selects its device itself.
+// socketCause is why NCCL chose TCP.
 func (r *Result) socketCause() Cause {
 	set := func(name string) string {
 		for _, s := range r.Settings {
@@ -69,8 +68,6 @@ func (r *Result) socketCause() Cause {
 		return CauseDisabled
 	case strings.EqualFold(set("NCCL_NET"), "Socket"):
 		return CauseSocketSelected
-	case r.NoDevices && r.Kind != Rail && set("NCCL_IB_HCA") != "":
-		return CauseNoMatch
 	case r.NoDevices:
 		return CauseNoDevice
 	}

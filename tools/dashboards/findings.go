@@ -47,6 +47,9 @@ func found(checks, more string) string {
 )`
 }
 
+// warnings are matchers of findings of severity warning. A silent exporter is none: it is counted apart.
+func warnings() string { return of(diagnose.Warning) + `alertname!="` + exporterDown + `",` }
+
 // problems are the open findings of each node, however many devices and GPUs have them.
 func problems(more string) string {
 	return `count by (cluster, instance, problem) (` + open(more) + `)`
@@ -83,7 +86,7 @@ func ranked(expr string) string {
 	}
 	expr = `label_replace(label_replace(label_replace(` + expr + `, "place", "1", "", ""), "place", "0", "problem", "` + causes + `"), "place", "2", "problem", "` + followers + `")`
 	expr = `label_replace(label_replace(` + expr + `, "place", "0 silent", "problem", "` + exporterDown + `"), "rank", "silent", "problem", "` + exporterDown + `")`
-	return `label_join(label_replace(label_replace(` + expr + `, "sorted", "$1", "rank", "(.*)"), "sorted", "0 3", "rank", "silent"), "` + order + `", " ", "sorted", "place", "instance", "problem")`
+	return `max without (place, sorted) (label_join(label_replace(label_replace(` + expr + `, "sorted", "$1", "rank", "(.*)"), "sorted", "0 3", "rank", "silent"), "` + order + `", " ", "sorted", "place", "instance", "problem"))`
 }
 
 // measured are what is and what should be, for problems that have numbers. More than one of a node are all there.
@@ -154,7 +157,7 @@ func findings(t texts, oneNode bool, h uint32) panel {
 		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
 		column{field: "device", title: "Device", all: true, link: link("Port", portURL+keepRow+"&var-instance=${__data.fields.Node}&var-device=${__data.fields."+first+"}&${__url_time_range}"), width: 110},
 		column{field: "gpu", title: "GPU", all: true, width: 105},
-		column{field: "measured", title: "Measured, or cause", all: true, width: 290},
+		column{field: "measured", title: "Measured, or cause", all: true},
 		column{field: "A", title: "First seen", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},
 		column{field: "cluster", title: "Cluster", width: 80, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true})

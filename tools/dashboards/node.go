@@ -51,9 +51,9 @@ func nodeNow() line {
 		number(about{"Critical findings", "Problems of severity critical, however many devices have them.", "checks are off", 3, 4}, "none",
 			orZero(`count(`+problems(of(diagnose.Critical))+`)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
 		number(about{"Warnings", "Problems of severity warning, however many devices have them.", "checks are off", 3, 4}, "none",
-			orZero(`count(`+problems(of(diagnose.Warning))+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
+			orZero(`count(`+problems(warnings())+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
 		portsUp,
-		number(about{"Ports missing", "Ports of role compute that are expected and not active.", "no port tells its state", 3, 4}, "none",
+		number(about{"Ports missing", "Ports of role compute that are expected and not active.", "no port reports a state", 3, 4}, "none",
 			`clamp_min(`+expected+` - `+some+`, 0)`, zero(bad), nil),
 		number(about{"NCCL goes over", "What NCCL uses to other nodes, according to the last probe of kind transport: RDMA, a plugin, or TCP. Outdated: the probe is older than a critical finding on this node, or than two of its intervals.", "no probes switched on", 3, 4}, "none",
 			`max(10 * probe:gpufabric_probe_last_run:outdated{kind="transport",@node} or on () vector(0)) + max(
@@ -73,8 +73,8 @@ func unknowns(t texts) panel {
   "runbook", "$1", "check", "(.*)"
 )
 or label_replace(max(gpufabric_node_info{@node}) unless on () gpufabric_check_failed{@node}, "problem", "checks are off", "", "")
-or label_replace(label_replace(count_values("ports", count(gpufabric_hca_port_info{role="compute",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@node})),
-  "problem", "the state of $1 training ports", "ports", "(.*)"), "reason", "the driver reports none, as EFA", "", "")`
+or max by (problem, reason) (label_replace(label_replace(count_values("ports", count(gpufabric_hca_port_info{role="compute",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@node})),
+  "problem", "the state of $1 training ports", "ports", "(.*)"), "reason", "the driver reports none, as EFA", "", ""))`
 	return grid(about{"Checks without a verdict", "What could be wrong and is not known, and why: not_read (it was not read), no_permission, stuck and the like. Unknown is neither good nor bad.", "every check that applies has a verdict", width, 5},
 		[]string{orSilent(expr, "problem")}, "What could be wrong",
 		column{field: "problem", title: "What could be wrong", words: t.problems},
@@ -130,9 +130,9 @@ func ports() panel {
 		}, "",
 		column{field: "device", title: "Device", link: toPort(), width: 115},
 		column{field: "port", title: "Port", width: 45},
-		column{field: "role", title: "Role", words: roles(), width: 130},
-		column{field: "netdev", title: "Interface", none: "-", width: 120},
-		column{field: "link_layer", title: "Link layer", width: 90},
+		column{field: "role", title: "Role", words: roles(), width: 145},
+		column{field: "netdev", title: "Interface", none: "-", width: 132},
+		column{field: "link_layer", title: "Link layer", words: words{"unspecified": {"other", ""}}, width: 90},
 		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}, "spare": {"down (spare)", unknown}, "unknown": {"unknown", note}}, width: 110},
 		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 150},
 		column{field: "E", title: "Rate", unit: "bps", width: 90},
@@ -217,10 +217,10 @@ func gpus() panel {
 			orSilent(worstFirst("pci_address", "pci_address", rank), "pci_address"),
 			`max by (pci_address, index, name) (gpufabric_gpu_info{@node}) or label_replace(` + lost + `, "name", "` + gone + `", "", "")`,
 			`max by (pci_address, device, rail, class) (gpufabric_gpu_nic_distance{@node})`,
-			`min by (pci_address) (0 * (gpufabric_gpudirect_usable{@node} == 0)
-  or 2 + 0 * ` + nicDown + `
-  or 3 + 0 * (gpufabric_gpudirect_usable{@node} and on (cluster, job, instance) gpufabric_probe_transport{kind="transport",transport="socket",@node} == 1)
-  or gpufabric_gpudirect_usable{@node})`,
+			`max by (pci_address) (0 * (gpufabric_gpudirect_usable{@node} == 0))
+or max by (pci_address) (2 + 0 * ` + nicDown + `)
+or max by (pci_address) (3 + 0 * (gpufabric_gpudirect_usable{@node} and on (cluster, job, instance) gpufabric_probe_transport{kind="transport",transport="socket",@node} == 1))
+or max by (pci_address) (gpufabric_gpudirect_usable{@node})`,
 			`max by (pci_address, reason) (gpufabric_gpudirect_blocked{@node} == 1 or label_replace(gpufabric_gpudirect_unknown{@node} == 1, "reason", "unknown: $1", "reason", "(.*)"))`,
 			ofGPU(`gpufabric_gpu_utilization_ratio{@node}`),
 			up,
@@ -230,15 +230,15 @@ func gpus() panel {
 		column{field: "index", title: "GPU", none: "?", width: 55},
 		column{field: "pci_address", title: "PCI address", width: 115},
 		column{field: "name", title: "Product", none: "no driver", words: words{gone: {gone, bad}}},
-		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 100},
+		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 112},
 		column{field: "rail", title: "Rail", width: 45},
-		column{field: "class", title: "Distance", none: "unknown", words: distances(), width: 130},
-		column{field: "D", title: "GPUDirect", words: words{"0": {"blocked", bad}, "1": {"possible", good}, "2": {"NIC is down", bad}, "3": {"NCCL uses TCP", bad}}, width: 120},
+		column{field: "class", title: "Distance", none: "unknown", words: distances(), width: 135},
+		column{field: "D", title: "GPUDirect", words: words{"0": {"blocked", bad}, "1": {"possible", good}, "2": {"NIC is down", bad}, "3": {"NCCL uses TCP", bad}}, width: 112},
 		column{field: "reason", title: "Blocked by", none: "-"},
 		column{field: "F", title: "Busy", unit: "percentunit", width: 65},
 		column{field: "G", title: "NVLinks up", none: "none", width: 90},
-		column{field: "H", title: "NVLinks down", none: "-", steps: []step{{0, good}, {1, bad}}, width: 112},
-		column{field: "I", title: "PCIe degraded", words: yesNo(bad, good), width: 110})
+		column{field: "H", title: "NVLinks down", none: "-", steps: []step{{0, good}, {1, bad}}, width: 115},
+		column{field: "I", title: "PCIe degraded", words: yesNo(bad, good), width: 120})
 }
 
 func nodeProbes() panel {

@@ -177,6 +177,9 @@ func extreme(op string, n int, expr, legend string) []curve {
 // atEnd makes what a query reads that of the end of the time shown.
 var atEnd = strings.NewReplacer("@port}[$__rate_interval]", "@port}[$__rate_interval] @ end()", "@port}", "@port} @ end()")
 
+// axis is the width in pixels of axes whose labels Grafana would cut.
+var axis = map[string]float64{packets: 90, events: 60}
+
 // room is how far the axis reaches where all values are smaller: without it zero is drawn below 100, or 10000 %.
 var room = map[string]float64{"percentunit": 0.1, "Bps": 1e3, "bps": 1e3, "s": 0.001}
 
@@ -190,6 +193,9 @@ func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelB
 	custom := common.GraphFieldConfig{
 		DrawStyle: new(common.GraphDrawStyleLine), LineWidth: new(1.0), FillOpacity: new(0.0), ShowPoints: new(common.VisibilityModeAuto),
 		LineInterpolation: new(common.LineInterpolationLinear), SpanNulls: &common.BoolOrFloat64{Bool: new(false)}, AxisSoftMax: new(top),
+	}
+	if w, ok := axis[unit]; ok {
+		custom.AxisWidth = new(w)
 	}
 	p := base("timeseries", a).Unit(unit)
 	if len(steps) > 0 {

@@ -63,33 +63,33 @@ func rocePauses() line {
 
 func roceLosses() line {
 	return line{
-		rates(about{"Lost on arrival", "Packets dropped on arrival, by priority. In a lossless priority there should be none.", "no discard counters by priority are known", 8, 8}, packets, "device, priority",
+		rates(about{"Lost on arrival", "Packets dropped on arrival, by priority. In a lossless priority there should be none.", "no discard counters by priority are known", 8, 10}, packets, "device, priority",
 			rate("gpufabric_roce_received_discards_total"), "{{instance}} {{device}} priority {{priority}}"),
-		rates(about{"Out of sequence", "Gaps in the numbers of RDMA packets that arrived: packets were lost or overtaken. With adaptive routing some are normal.", "no such counters are known", 8, 8}, events, "device",
+		rates(about{"Out of sequence", "Gaps in the numbers of RDMA packets that arrived: packets were lost or overtaken. With adaptive routing some are normal.", "no such counters are known", 8, 10}, events, "device",
 			rate("gpufabric_hca_out_of_sequence_total"), "{{instance}} {{device}}"),
-		rates(about{"Sent again", "Retransmissions and acknowledgements that did not come in time.", "no such counters are known", 8, 8}, events, "device",
+		rates(about{"Sent again", "Retransmissions and acknowledgements that did not come in time.", "no such counters are known", 8, 10}, events, "device",
 			rate("gpufabric_hca_retransmissions_total")+` or `+rate("gpufabric_hca_adaptive_retransmissions_total")+` or `+rate("gpufabric_hca_retransmitted_packets_total")+` or `+rate("gpufabric_hca_ack_timeouts_total"), "{{instance}} {{device}}"),
 	}
 }
 
 func roceMarks() line {
 	return line{
-		rates(about{"Congestion seen (ECN marks)", "RoCE packets that switches marked on their way here.", "no ECN counters are known", 8, 8}, packets, "device",
+		rates(about{"Congestion seen (ECN marks)", "RoCE packets that switches marked on their way here.", "no ECN counters are known", 8, 10}, packets, "device",
 			rate("gpufabric_hca_ecn_marked_total"), "{{instance}} {{device}}"),
-		rates(about{"Senders told (CNP sent)", "Congestion notifications sent to the senders of marked packets. Marks without notifications: congestion control does not work.", "no CNP counters are known", 8, 8}, packets, "device",
+		rates(about{"Senders told (CNP sent)", "Congestion notifications sent to the senders of marked packets. Marks without notifications: congestion control does not work.", "no CNP counters are known", 8, 10}, packets, "device",
 			rate("gpufabric_hca_cnp_sent_total"), "{{instance}} {{device}}"),
-		rates(about{"Slowed down (CNP handled)", "Congestion notifications received that made a port send slower.", "no CNP counters are known", 8, 8}, packets, "device",
+		rates(about{"Slowed down (CNP handled)", "Congestion notifications received that made a port send slower.", "no CNP counters are known", 8, 10}, packets, "device",
 			rate("gpufabric_hca_cnp_handled_total"), "{{instance}} {{device}}"),
 	}
 }
 
 func roceFrames() line {
 	return line{
-		rates(about{"Pause frames received", "Frames that told a port to wait, by priority.", "no pause counters are known", 8, 8}, packets, "device, priority",
+		rates(about{"Pause frames received", "Frames that told a port to wait, by priority.", "no pause counters are known", 8, 10}, packets, "device, priority",
 			rate("gpufabric_roce_received_pause_frames_total")+` or `+rate("gpufabric_ethernet_received_pause_frames_total"), "{{instance}} {{device}} priority {{priority}}"),
-		rates(about{"Pause frames sent", "Frames with which a port told its switch to wait, by priority.", "no pause counters are known", 8, 8}, packets, "device, priority",
+		rates(about{"Pause frames sent", "Frames with which a port told its switch to wait, by priority.", "no pause counters are known", 8, 10}, packets, "device, priority",
 			rate("gpufabric_roce_transmitted_pause_frames_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_frames_total"), "{{instance}} {{device}} priority {{priority}}"),
-		rates(about{"Pause storms", "Times a NIC found itself pausing for too long: warnings and errors. After an error it drops instead.", "the NICs do not count storms", 8, 8}, events, "device",
+		rates(about{"Pause storms", "Times a NIC found itself pausing for too long: warnings and errors. After an error it drops instead.", "the NICs do not count storms", 8, 10}, events, "device",
 			rate("gpufabric_ethernet_pause_storm_warnings_total")+` + `+rate("gpufabric_ethernet_pause_storm_errors_total"), "{{instance}} {{device}}"),
 	}
 }
