@@ -23,16 +23,26 @@ const others = `GpuFabric(CheckFailed|ErrorBudget.*)`
 // now), and alerts that fire. The value is when a finding was first seen, in seconds since 1970, or 1 where no rule recorded
 // it. more are matchers, with a comma.
 func open(more string) string {
-	return found(`check:gpufabric_check_failed:since_timestamp_seconds{`+more+`@node} or check:gpufabric_check_failed:latched{`+more+`@node} == 1 or gpufabric_check_failed{`+more+`@node} == 1`, more)
+	return found(failed(more), more, others)
+}
+
+// openWarnings are those of severity warning. A silent exporter is none: it is counted apart.
+func openWarnings() string {
+	more := of(diagnose.Warning)
+	return found(failed(more), more, others+"|"+exporterDown)
+}
+
+func failed(more string) string {
+	return `check:gpufabric_check_failed:since_timestamp_seconds{` + more + `@node} or check:gpufabric_check_failed:latched{` + more + `@node} == 1 or gpufabric_check_failed{` + more + `@node} == 1`
 }
 
 // recorded are the open findings of which the rules recorded when they were first seen: cheap to ask over time.
 func recorded(more string) string {
-	return found(`check:gpufabric_check_failed:since_timestamp_seconds{`+more+`@node}`, more)
+	return found(`check:gpufabric_check_failed:since_timestamp_seconds{`+more+`@node}`, more, others)
 }
 
-func found(checks, more string) string {
-	const alert = `alertname=~"GpuFabric.*",alertname!~"` + others + `"`
+func found(checks, more, but string) string {
+	alert := `alertname=~"GpuFabric.*",alertname!~"` + but + `"`
 	return `(
   label_replace(
     ` + checks + `,
@@ -47,12 +57,9 @@ func found(checks, more string) string {
 )`
 }
 
-// warnings are matchers of findings of severity warning. A silent exporter is none: it is counted apart.
-func warnings() string { return of(diagnose.Warning) + `alertname!="` + exporterDown + `",` }
-
 // problems are the open findings of each node, however many devices and GPUs have them.
-func problems(more string) string {
-	return `count by (cluster, instance, problem) (` + open(more) + `)`
+func problems(findings string) string {
+	return `count by (cluster, instance, problem) (` + findings + `)`
 }
 
 // placed are the open findings with the number of the GPU, as in tables; of one without a driver the PCI address.
@@ -112,13 +119,13 @@ or ` + of("nvlink_active", "links", gpu, `gpufabric_nvlink_links_active{@node} <
 or ` + of("compute_ports", "ports", whole, up+` < gpufabric_node_compute_ports_expected{@node}`, `gpufabric_node_compute_ports_expected{@node}`) + `
 or ` + share("GpuFabricPfcStorm", "of the time", `max by (cluster, instance) (max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@node}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@node}[5m]))`) + `
 or ` + share("GpuFabricPausedByNetwork", "of the time", `max by (cluster, instance) (max without (priority) (rate(gpufabric_roce_received_pause_seconds_total{@node}[5m])) or rate(gpufabric_ethernet_received_pause_seconds_total{@node}[5m]))`) + `
-or ` + share("GpuFabricProbeBandwidthCollapsed", "of the baseline", slowest) + `
-or ` + share("GpuFabricProbeBandwidthRegression", "of the baseline", slowest) + `
+or ` + share("GpuFabricProbeBandwidthCollapsed", "of baseline", slowest) + `
+or ` + share("GpuFabricProbeBandwidthRegression", "of baseline", slowest) + `
 or ` + explained("GpuFabricProbeTransportSocket", "socket") + `
 or ` + explained("GpuFabricProbeBandwidthCollapsed", "slow") + `
 or ` + explained("GpuFabricProbeBandwidthRegression", "regressed") + `
 )
-and on (cluster, instance, problem) ` + problems("") + `
+and on (cluster, instance, problem) ` + problems(open("")) + `
 or label_replace(label_replace(count_values("measured", count(` + unchecked + `)), "measured", "nodes: $1", "measured", "(.*)"), "problem", "` + checksOff + `", "", "")`
 }
 
@@ -153,11 +160,11 @@ func findings(t texts, oneNode bool, h uint32) panel {
 			measured(),
 		}, "",
 		column{field: "rank", title: "Severity", words: ranks(), width: 75},
-		column{field: "instance", title: "Node", link: toNode(), width: 150, hidden: oneNode},
+		column{field: "instance", title: "Node", link: toNode(), width: 120, hidden: oneNode},
 		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
 		column{field: "device", title: "Device", all: true, link: link("Port", portURL+keepRow+"&var-instance=${__data.fields.Node}&var-device=${__data.fields."+first+"}&${__url_time_range}"), width: 110},
 		column{field: "gpu", title: "GPU", all: true, width: 105},
-		column{field: "measured", title: "Measured, or cause", all: true},
+		column{field: "measured", title: "Measured, or cause", all: true, width: 240},
 		column{field: "A", title: "First seen", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},
 		column{field: "cluster", title: "Cluster", width: 80, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true})

@@ -21,14 +21,14 @@ func fleet(t texts) board {
 
 func fleetNow() line {
 	return line{
-		number(about{"Nodes answering", "Exporters that answered the last scrape.", "no exporter answers", 3, 4}, "none",
+		number(about{"Nodes up", "Nodes whose exporter answered the last scrape.", "no exporter answers", 3, 4}, "none",
 			nodes(`gpufabric_node_info{@node}`), []step{{0, bad}, {1, plainly}}, nil),
 		number(about{"Nodes silent", "Exporters that do not answer: those that did within the last hours, and targets of a job named like the exporter that never did. Nothing is known of their nodes.", "no exporter is known", 3, 4}, "none",
 			orZero(nodes(silent), exporters), zero(bad), nil),
 		number(about{"Nodes critical", "Nodes with at least one open finding of severity critical: training there breaks, or is many times slower.", "no checks are known", 3, 4}, "none",
 			orZero(nodes(open(of(diagnose.Critical))), `gpufabric_check_failed{@node}`), zero(bad), nil),
 		number(about{"Nodes warning", "Nodes with at least one open finding of severity warning.", "no checks are known", 3, 4}, "none",
-			orZero(nodes(open(warnings())), `gpufabric_check_failed{@node}`), zero(warning), nil),
+			orZero(nodes(openWarnings()), `gpufabric_check_failed{@node}`), zero(warning), nil),
 		number(about{"Ports down", "Training ports that were active, or should be, and are not. Ports without a cable do not count.", "no port is known", 3, 4}, "none",
 			orZero(`count(count by (cluster, instance, device, port) (port:gpufabric_hca_port_state:down_since_timestamp_seconds{@port} or gpufabric_check_failed{check="port_active",@port} == 1))`, `gpufabric_hca_port_state{@port}`), zero(bad), nil),
 		number(about{"Nodes on TCP", "Nodes where a probe of NCCL went over sockets, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "no probes, no traffic", 3, 4}, "none",
@@ -43,42 +43,46 @@ func fleetNow() line {
 // onTCP says what speaks for TCP.
 const onTCP = `sum by (cluster, instance, evidence) (label_replace(
   count by (cluster, instance, kind) (gpufabric_probe_transport{transport="socket",kind!="socket",@node} == 1),
-  "evidence", "$1 probes went over TCP", "kind", "(.*)"
+  "evidence", "$1 probes", "kind", "(.*)"
 )
 or
 label_replace(
   count by (cluster, instance) (ALERTS{alertname="GpuFabricTrainingOnTcpSuspected",alertstate="firing",@node}),
-  "evidence", "GPUs busy, RDMA silent, much other traffic", "", ""
+  "evidence", "busy GPUs without RDMA", "", ""
 )
 or
 label_replace(
   count by (cluster, instance) (ALERTS{alertname="GpuFabricTcpOnRdmaNic",alertstate="firing",@node}),
-  "evidence", "training NICs carry mostly TCP", "", ""
+  "evidence", "TCP on training NICs", "", ""
+)
+or
+label_replace(
+  count by (cluster, instance) (ALERTS{alertname=~"GpuFabricJobOnTcp.*",alertstate="firing",@node}),
+  "evidence", "a job", "", ""
 ))`
 
 func fleetLists() line {
 	return line{
-		grid(about{"Nodes that talk TCP", "Training that falls back to TCP continues several times slower, without an error. Evidence is a probe of NCCL, or the traffic of the node; the cause is that of a job, or what NCCL logged in a probe.", "the exporter is silent, or none found; nodes without probes and traffic are unknown", 12, 7},
-			[]string{onTCP, `topk by (cluster, instance) (1, count by (cluster, instance, cause) (gpufabric_job_info{cause!="",@node}) or on (cluster, instance) count by (cluster, instance, cause) (gpufabric_probe_fault_cause{fault="socket",@node}))`}, "",
-			column{field: "instance", title: "Node", link: toNode(), width: 130},
+		grid(about{"Nodes that talk TCP", "Training that falls back to TCP continues several times slower, without an error. Evidence is a probe of NCCL, a job, or the traffic of the node; the cause is that of a job, or what NCCL logged in a probe.", "the exporter is silent, or none found; nodes without probes and traffic are unknown", 12, 7},
+			[]string{onTCP, `topk by (cluster, instance) (1, count by (cluster, instance, cause) (gpufabric_job_info{cause!="",@node}) or on (cluster, instance) count by (cluster, instance, cause) (gpufabric_probe_fault_cause{fault="socket",@node}))
+and on (cluster, instance) ` + onTCP}, "",
+			column{field: "instance", title: "Node", link: toNode(), width: 115},
 			column{field: "evidence", title: "Evidence"},
 			column{field: "cause", title: "Cause", none: "not known", words: fallbackCauses()},
 			column{field: "A", title: "Seen", none: "-", width: 55},
 			column{field: "cluster", title: "Cluster", width: 80}),
-		grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed means that a second run found the same. The cause is what differs from the last run at full bandwidth.", "the exporter is silent, none, or no probe has a baseline yet (five results)", 12, 7},
+		grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed is how many of these a second run confirmed. The cause is what differs from the last run at full bandwidth.", "the exporter is silent, none, or no probe has a baseline yet (five results)", 12, 7},
 			[]string{
 				`bottomk(30, min by (cluster, instance, kind) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95))`,
-				`count by (cluster, instance, kind) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95)`,
 				`count by (cluster, instance, kind) (gpufabric_probe_regressed{kind!="socket",@node} == 1)`,
 				`(` + causeBy("cluster, instance, kind", "@node") + `)
 and on (cluster, instance, kind) gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95`,
 			}, "Of baseline",
-			column{field: "instance", title: "Node", link: toNode(), width: 130},
+			column{field: "instance", title: "Node", link: toNode(), width: 115},
 			column{field: "kind", title: "Probe", words: shortKinds(), width: 85},
 			column{field: "cause", title: "Cause", none: "-", words: probeCauses()},
 			column{field: "A", title: "Of baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 105},
-			column{field: "B", title: "Slow", none: "none", width: 60},
-			column{field: "C", title: "Confirmed", none: "none", steps: []step{{1, warning}}, width: 90},
+			column{field: "B", title: "Confirmed", none: "none", steps: []step{{1, warning}}, width: 92},
 			column{field: "cluster", title: "Cluster", width: 80}),
 	}
 }
@@ -133,8 +137,8 @@ or 0 * max by (cluster, instance) (` + silent + `)`,
 			`max by (cluster, instance) (gpufabric_node_gpus{@node})`,
 			`min by (cluster, instance) (gpufabric_probe_baseline_ratio{kind!="socket",@node})`,
 			`count by (cluster, instance) (gpufabric_check_unknown{@node} == 1)`,
-			orElse(`count by (cluster, instance) (`+problems(of(diagnose.Critical))+`)`, `max by (cluster, instance) (gpufabric_node_info{@node} or `+silent+`)`, sortedFirst),
-			`count by (cluster, instance) (` + problems(warnings()) + `)`,
+			orElse(`count by (cluster, instance) (`+problems(open(of(diagnose.Critical)))+`)`, `max by (cluster, instance) (gpufabric_node_info{@node} or `+silent+`)`, sortedFirst),
+			`count by (cluster, instance) (` + problems(openWarnings()) + `)`,
 		}, "-Critical",
 		column{field: "instance", title: "Node", link: toNode()},
 		column{field: "A", title: "Exporter", words: words{"1": {"answers", plainly}, "0": {"silent", bad}}, width: 80},

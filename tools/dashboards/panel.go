@@ -30,7 +30,7 @@ const (
 // Units of what is counted. Grafana writes small values of its own units for packets with the prefix m, which reads as
 // mega.
 const (
-	packets = "count: packets/s"
+	packets = "count: pkt/s"
 	events  = "count: /s"
 )
 
@@ -178,7 +178,7 @@ func extreme(op string, n int, expr, legend string) []curve {
 var atEnd = strings.NewReplacer("@port}[$__rate_interval]", "@port}[$__rate_interval] @ end()", "@port}", "@port} @ end()")
 
 // axis is the width in pixels of axes whose labels Grafana would cut.
-var axis = map[string]float64{packets: 90, events: 60}
+var axis = map[string]float64{packets: 75, events: 60}
 
 // room is how far the axis reaches where all values are smaller: without it zero is drawn below 100, or 10000 %.
 var room = map[string]float64{"percentunit": 0.1, "Bps": 1e3, "bps": 1e3, "s": 0.001}

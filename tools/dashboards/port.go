@@ -72,7 +72,7 @@ func portIdentity() panel {
 		column{field: "role", title: "Role", words: words{"compute": {"training", ""}}, width: 95},
 		column{field: "netdev", title: "Interface", width: 115},
 		column{field: "link_layer", title: "Link layer", words: words{"unspecified": {"other", ""}}, width: 85},
-		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 125},
+		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 112},
 		column{field: "board_id", title: "Board", width: 135},
 		column{field: "firmware_version", title: "Firmware", width: 95},
 		column{field: "pci_address", title: "PCI address", width: 105},

@@ -84,7 +84,7 @@ func probeTable(a about, by, of, label string) panel {
 		device,
 		column{field: "B", title: "Age", unit: "s", none: "never", width: 75},
 		column{field: "reason", title: "Fails with", none: "-", words: words{"wrong_result": {"wrong result", bad}, "hang": {"hang", bad}, "init": {"init", bad}, "crash": {"crash", bad}, "nccl": {"nccl", bad}, "cuda": {"cuda", bad}}, width: 100},
-		column{field: "transport", title: "Transport", none: "unknown", width: 135, words: withOutdated(transports()).with("socket on purpose", transports()["socket on purpose"])},
+		column{field: "transport", title: "Transport", none: "unknown", width: 165, words: withOutdated(transports()).with("socket on purpose", transports()["socket on purpose"])},
 		column{field: "cause", title: "Cause", none: "-", words: probeCauses()},
 		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning).with(notFresh, outdated), width: 85},
 		column{field: "F", title: "Bandwidth", unit: "Bps", none: "none", width: 95},

@@ -36,7 +36,7 @@ func railGrid() panel {
 		`label_join(count_values by (instance, rail, device) ("state", max by (instance, rail, device) (` + portStates() + `)), "cell", " ", "device", "state")`
 
 	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Grey: unknown, or not active and never was as far as is known (no cable). Lines with the worst findings come first: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port. Nodes of one name in several clusters share a line.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
-		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(90.0)}).
+		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(105.0)}).
 		Thresholds(thresholdsBuilder(thresholds("transparent", nil))).
 		Mappings(append(deviceStates(), words{
 			"critical": {"critical", bad}, "warning": {"warning", warning}, "ok": {"ok", good}, "silent": {"silent", unknown}, "not checked": {"not checked", unknown},
