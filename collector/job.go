@@ -10,11 +10,11 @@ import (
 	"gpufabric_exporter/internal/job"
 )
 
-// The rows of the collector job. What users can set is in training_job and user only, in safe characters.
+// The rows of the collector job. What users can set is in training_job only, in safe characters.
 var (
 	jobInfo = &Family{
 		Name: "job_info", Type: Info, Labels: []string{trainingJob, "scheduler", "user", "way", "cause"},
-		Help: "A job that holds GPUs of the node; constant 1. training_job is scheduler/id. scheduler: slurm, kubernetes, container, none. user is empty if not known. " +
+		Help: "A job that holds GPUs of the node; constant 1. training_job is scheduler/id. scheduler: slurm, kubernetes, container, none. user is the numeric user ID, empty if not known. " +
 			"way is what moves its data: verbs, efa, ucx, ibext, gib, plugin, tcpx, fastrak, socket; empty if not known. cause is why it uses TCP, if that can be seen (docs/JOBS.md).",
 		Source: "/proc/<pid>, NETLINK_RDMA, NETLINK_SOCK_DIAG, NVML", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
 	}
@@ -85,7 +85,21 @@ func jobCollector() collector {
 		sources:  []string{fabric.SourceRanks, fabric.SourceGPU},
 		families: jobFamilies(),
 		collect:  func(n *fabric.Node, emit emit) { collectJobs(tracker.Update(n), emit) }, supported: hasJobs,
+		jobs: tracker.Update,
 	}
+}
+
+// Jobs returns the jobs of the node, which Gather compares with the same earlier readings. False: the collector job is not in the
+// set, or the node has no GPUs whose processes are read.
+func (s *Set) Jobs(n *fabric.Node) (job.Jobs, bool) {
+	i := slices.IndexFunc(s.collectors, func(c collector) bool { return c.jobs != nil })
+	if i < 0 || n.Ranks.Meta().Reason == fabric.ReasonNotRead {
+		return job.Jobs{}, false
+	}
+	if supported, _ := hasGPUDriver(n); !supported {
+		return job.Jobs{}, false
+	}
+	return s.collectors[i].jobs(n), true
 }
 
 func hasJobs(n *fabric.Node) (bool, string) {

@@ -24,7 +24,7 @@ type RankCandidate struct {
 	PID    int
 	Start  uint64 // clock ticks since boot, field 22 of /proc/PID/stat: with PID it names one process for ever
 	Parent int
-	User   uint32
+	User   uint32 // real user ID, known if Limits are
 	// Command is the first 15 bytes of the name of the program (comm).
 	Command string
 	At      time.Time
@@ -52,7 +52,6 @@ type RankCandidate struct {
 type Workload struct {
 	Scheduler   string // "slurm", "kubernetes", "container", "none"
 	Job         string // Slurm job id; Kubernetes namespace/pod; container id (12 digits); else the executable's name
-	User        string // SLURM_JOB_USER as the environment has it: whoever started the process can change it
 	Container   string // container of the pod
 	Pod         string // UID of the pod, from its control group
 	ContainerID string // 64 hexadecimal digits, from its control group

@@ -15,20 +15,20 @@ import (
 
 // jobPlan is how a job is built. The zero values are those of a job of Slurm on bare metal that uses TCP.
 type jobPlan struct {
-	scheduler, id, user string // empty: slurm, 4242
-	gpus                []int  // indices; none: all of the node
-	size                int    // ranks on all nodes; 0: twice those of the node
-	devices             []string
-	queuePairs          int // of each rank
-	plugins             []string
-	settings            map[string]string
-	version             string // of NCCL; empty: 2.27.3
-	netns               uint64 // 0: that of the node
-	uverbs              int    // device nodes that its container offers; 0: as many as the node has, -1: none
-	busy                bool   // its sockets carry the collectives
-	noRAS               bool
-	noSegments          bool
-	edit                func(rank int, r *JobRank) // of each rank
+	scheduler, id string // empty: slurm, 4242
+	gpus          []int  // indices; none: all of the node
+	size          int    // ranks on all nodes; 0: twice those of the node
+	devices       []string
+	queuePairs    int // of each rank
+	plugins       []string
+	settings      map[string]string
+	version       string // of NCCL; empty: 2.27.3
+	netns         uint64 // 0: that of the node
+	uverbs        int    // device nodes that its container offers; 0: as many as the node has, -1: none
+	busy          bool   // its sockets carry the collectives
+	noRAS         bool
+	noSegments    bool
+	edit          func(rank int, r *JobRank) // of each rank
 }
 
 // Addresses of the jobs: this node, the next one and a store.
@@ -47,7 +47,7 @@ func (n *Node) train(p jobPlan) {
 			p.gpus = append(p.gpus, i)
 		}
 	}
-	w := fabric.Workload{Scheduler: orText(p.scheduler, "slurm"), Job: orText(p.id, "4242"), User: p.user, Ranks: p.size}
+	w := fabric.Workload{Scheduler: orText(p.scheduler, "slurm"), Job: orText(p.id, "4242"), Ranks: p.size}
 	if p.size == 0 {
 		w.Ranks = 2 * len(p.gpus)
 	}
