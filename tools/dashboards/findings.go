@@ -79,8 +79,8 @@ label_replace(` + all + `, "gpu", "$1", "pci_address", "(.+)")`
 // Problems that break training or are the cause of others come before the rest of their severity, partial losses and what
 // follows from others after it.
 const (
-	causes    = `port_active|gpu_lost|gpu_listed|reads_return|gid_.+|GpuFabric(PortDown|GpuLost|Device.+|GidLost|JobOnTcp.*|TrainingOnTcpSuspected|TcpOnRdmaNic|ProbeTransportSocket|ProbeWrongResult|PfcStorm)`
-	followers = `compute_ports|nvlink_.+|GpuFabric(ComputePortsMissing|Nvlink.+|GidChanged|ProbeBandwidth.+|ErrorBudget.+)`
+	causesFirst   = `port_active|gpu_lost|gpu_listed|reads_return|gid_.+|GpuFabric(PortDown|GpuLost|Device.+|GidLost|JobOnTcp.*|TrainingOnTcpSuspected|TcpOnRdmaNic|ProbeTransportSocket|ProbeWrongResult|PfcStorm)`
+	followersLast = `compute_ports|nvlink_.+|GpuFabric(ComputePortsMissing|Nvlink.+|GidChanged|ProbeBandwidth.+|ErrorBudget.+)`
 )
 
 const exporterDown = "GpuFabricExporterDown"
@@ -91,7 +91,7 @@ func ranked(expr string) string {
 	for _, s := range diagnose.Severities() {
 		expr = fmt.Sprintf(`label_replace(%s, "rank", "%d", "severity", "%s")`, expr, s.Rank(), s)
 	}
-	expr = `label_replace(label_replace(label_replace(` + expr + `, "place", "1", "", ""), "place", "0", "problem", "` + causes + `"), "place", "2", "problem", "` + followers + `")`
+	expr = `label_replace(label_replace(label_replace(` + expr + `, "place", "1", "", ""), "place", "0", "problem", "` + causesFirst + `"), "place", "2", "problem", "` + followersLast + `")`
 	expr = `label_replace(label_replace(` + expr + `, "place", "0 silent", "problem", "` + exporterDown + `"), "rank", "silent", "problem", "` + exporterDown + `")`
 	return `max without (place, sorted) (label_join(label_replace(label_replace(` + expr + `, "sorted", "$1", "rank", "(.*)"), "sorted", "0 3", "rank", "silent"), "` + order + `", " ", "sorted", "place", "instance", "problem"))`
 }

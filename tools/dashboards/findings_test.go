@@ -42,7 +42,7 @@ func TestPlacesNameProblems(t *testing.T) {
 		problems = append(problems, c.ID)
 	}
 	placed := map[string]string{}
-	for _, pattern := range []string{causes, followers} {
+	for _, pattern := range []string{causesFirst, followersLast} {
 		checks, inner, _ := strings.Cut(pattern, "|GpuFabric(")
 		parts := strings.Split(checks, "|")
 		for part := range strings.SplitSeq(strings.TrimSuffix(inner, ")"), "|") {

@@ -3,13 +3,13 @@
 package main
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 
 	"gpufabric_exporter/alerts"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
-	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/probes"
 )
 
@@ -144,12 +144,8 @@ func probeCauses() words {
 
 // fallbackCauses are why NCCL uses TCP, according to probes and to jobs.
 func fallbackCauses() words {
-	all := probeCauses()
-	for _, c := range []job.Cause{job.CauseNoDevices, job.CauseDisabled, job.CauseSocketSelected, job.CauseNoLibrary, job.CausePlugin, job.CauseNoPort} {
-		if _, known := all[string(c)]; !known {
-			all[string(c)] = word{c.Text(), ""}
-		}
-	}
+	all := causes()
+	maps.Copy(all, probeCauses())
 	return all
 }
 
