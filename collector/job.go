@@ -10,11 +10,11 @@ import (
 	"gpufabric_exporter/internal/job"
 )
 
-// The rows of the collector job. What users can set is in training_job and user only, in safe characters.
+// The rows of the collector job. What users can set is in training_job only, in safe characters.
 var (
 	jobInfo = &Family{
 		Name: "job_info", Type: Info, Labels: []string{trainingJob, "scheduler", "user", "way", "cause"},
-		Help: "A job that holds GPUs of the node; constant 1. training_job is scheduler/id. scheduler: slurm, kubernetes, container, none. user is empty if not known. " +
+		Help: "A job that holds GPUs of the node; constant 1. training_job is scheduler/id. scheduler: slurm, kubernetes, container, none. user is the numeric user ID, empty if not known. " +
 			"way is what moves its data: verbs, efa, ucx, ibext, gib, plugin, tcpx, fastrak, socket; empty if not known. cause is why it uses TCP, if that can be seen (docs/JOBS.md).",
 		Source: "/proc/<pid>, NETLINK_RDMA, NETLINK_SOCK_DIAG, NVML", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
 	}
@@ -22,6 +22,11 @@ var (
 		Name: "job_gpu_info", Type: Info, Labels: []string{trainingJob, "uuid"},
 		Help:   "A GPU that a rank of the job holds; constant 1.",
 		Source: "nvmlDeviceGetComputeRunningProcesses_v3", Cadence: Fast, Stability: Experimental,
+	}
+	jobDevice = &Family{
+		Name: "job_device_info", Type: Info, Labels: []string{trainingJob, "device"},
+		Help:   "RDMA devices that carried data of the job between the last two readings.",
+		Source: "internal/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
 	}
 	jobRanks = &Family{
 		Name: "job_ranks", Type: Gauge, Labels: []string{trainingJob},
@@ -71,7 +76,7 @@ var (
 // jobFamilies are the rows of the collector job, in the order of documentation.
 func jobFamilies() []*Family {
 	return []*Family{
-		jobInfo, jobGPU, jobRanks, jobTransport, jobTransportConfirmed, jobTransportByDesign, jobTransportUnknown, jobMisconfigured, jobProcessesDropped, gpuImpaired,
+		jobInfo, jobGPU, jobDevice, jobRanks, jobTransport, jobTransportConfirmed, jobTransportByDesign, jobTransportUnknown, jobMisconfigured, jobProcessesDropped, gpuImpaired,
 	}
 }
 
@@ -142,6 +147,9 @@ func collectJob(j *job.Job, emit emit) {
 	emit(jobInfo, 1, j.Name, j.Scheduler, j.User, string(v.Way), string(v.Cause))
 	for _, uuid := range j.GPUs {
 		emit(jobGPU, 1, j.Name, label(uuid))
+	}
+	for _, device := range j.Devices {
+		emit(jobDevice, 1, j.Name, label(device))
 	}
 	emit(jobRanks, float64(len(j.Ranks)), j.Name)
 	state(emit, jobTransport, v.Transport, job.Transports(), j.Name)
