@@ -23,6 +23,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/internal/spelling"
 )
 
@@ -46,6 +47,7 @@ type collector struct {
 	collect  func(n *fabric.Node, emit emit)
 	// supported tells whether the node has what the collector is for, and if not, why.
 	supported func(n *fabric.Node) (bool, string)
+	jobs      func(n *fabric.Node) job.Jobs // of the collector job
 }
 
 // collectors returns all of them, in the order of documentation.

@@ -85,7 +85,21 @@ func jobCollector() collector {
 		sources:  []string{fabric.SourceRanks, fabric.SourceGPU},
 		families: jobFamilies(),
 		collect:  func(n *fabric.Node, emit emit) { collectJobs(tracker.Update(n), emit) }, supported: hasJobs,
+		jobs: tracker.Update,
 	}
+}
+
+// Jobs returns the jobs of the node, which Gather compares with the same earlier readings. False: the collector job is not in the
+// set, or the node has no GPUs whose processes are read.
+func (s *Set) Jobs(n *fabric.Node) (job.Jobs, bool) {
+	i := slices.IndexFunc(s.collectors, func(c collector) bool { return c.jobs != nil })
+	if i < 0 || n.Ranks.Meta().Reason == fabric.ReasonNotRead {
+		return job.Jobs{}, false
+	}
+	if supported, _ := hasGPUDriver(n); !supported {
+		return job.Jobs{}, false
+	}
+	return s.collectors[i].jobs(n), true
 }
 
 func hasJobs(n *fabric.Node) (bool, string) {

@@ -67,6 +67,7 @@ func (h *handler) routes() http.Handler {
 	}
 	mux.Handle("GET "+ProbesPath, limit(shown(http.HandlerFunc(h.probes.ServePage), pageTimeout)))
 	mux.Handle("GET "+ProbesPath+".json", limit(shown(http.HandlerFunc(h.probes.ServeJSON), pageTimeout)))
+	mux.Handle("GET "+JobsPath, limit(shown(page.JobsJSON(h.observe, h.set, h.log), pageTimeout)))
 	mux.HandleFunc("GET /-/healthy", h.healthy)
 	mux.HandleFunc("GET /-/ready", h.readiness)
 	mux.Handle("POST /-/reload", h.config)

@@ -16,6 +16,9 @@ import (
 // ProbesPath is where the page of probes is; with .json behind, that for programs.
 const ProbesPath = "/probes"
 
+// JobsPath is where the jobs of the node are as JSON; people see them on the page of the node.
+const JobsPath = "/jobs.json"
+
 // pageTimeout bounds how long a human waits for a device that hangs.
 const pageTimeout = 3 * time.Second
 
@@ -27,12 +30,16 @@ func (h *handler) probePages() *page.Probes {
 	})
 }
 
+// observe observes the node for the pages, with all that the collectors want.
+func (h *handler) observe(ctx context.Context) *fabric.Node {
+	return h.observer.Observe(ctx, h.set.Want())
+}
+
 // landing is the page of the node.
 func (h *handler) landing() http.Handler {
 	o := page.LandingOptions{
 		Title: h.node.Title, Note: h.node.Note, Instance: h.node.Title,
-		Observe:    func(ctx context.Context) *fabric.Node { return h.observer.Observe(ctx, h.set.Want()) },
-		Collectors: h.set, NoDevice: func(n *fabric.Node) (string, bool) { return noDevice(n, h.node) },
+		Observe: h.observe, Collectors: h.set, NoDevice: func(n *fabric.Node) (string, bool) { return noDevice(n, h.node) },
 		Config: h.config.current, Devices: h.exporter.Site.Devices.Filter, Seen: &h.seen, Links: h.links(), Log: h.log,
 		Probes: h.probes,
 	}

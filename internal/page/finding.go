@@ -42,15 +42,19 @@ func (t *trouble) fill(n *fabric.Node) {
 	}
 }
 
-// conclude makes a good verdict a bad one where probes complain, and an unsure one until traffic has been judged.
+// conclude makes a good verdict a bad one where probes complain or jobs are in trouble, and an unsure one until traffic has been judged.
 func (v *view) conclude(probed cell) {
 	complain, good := probed.Class == "bad", v.Verdict.Class == "good"
 	if complain {
 		v.Probed = probed
 	}
 	switch {
+	case good && complain && v.Jobs.Problem != "":
+		v.Verdict = cell{Text: "No problems found except by probes and in " + v.Jobs.Problem, Class: "bad"}
 	case good && complain:
 		v.Verdict = cell{Text: "No problems found except by probes", Class: "bad"}
+	case good && v.Jobs.Problem != "":
+		v.Verdict = cell{Text: "No problems found except in " + v.Jobs.Problem, Class: v.Jobs.Class}
 	case good && v.Wait > 0:
 		v.Verdict = cell{Text: "No problems found so far; traffic has not been checked yet", Class: "unsure"}
 	}

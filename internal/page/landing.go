@@ -107,7 +107,9 @@ type view struct {
 	Unchecked  []trouble
 	Elsewhere  string // devices that pods have, which cannot be judged here; empty: there are none
 	Probed     cell   // what probes complain of; empty: nothing
-	Wait       int    // seconds until the page looks again by itself; 0: never
+	Jobs       jobSection
+	Wait       int // seconds until traffic can be judged; 0: it was, or never is
+	Reload     int // seconds until the page looks again by itself; 0: never
 	GPUs       gpuSection
 	Devices    []deviceRow
 	Excluded   []string
@@ -154,6 +156,8 @@ func (l *Landing) view(n *fabric.Node) view {
 	}
 	l.explain(n, v.Troubles)
 	v.Verdict = l.verdict(n, v.Troubles, len(v.Unchecked))
+	v.Jobs = jobSectionOf(n, l.Collectors)
+	v.Reload = max(v.Wait, v.Jobs.Wait)
 	v.conclude(l.Probes.view(n.At).Verdict)
 	for i := range n.HCAs {
 		v.Devices = append(v.Devices, deviceRows(&n.HCAs[i], bad)...)

@@ -59,7 +59,7 @@ func TestOutput(t *testing.T) {
 			t.Errorf("lacks %q:\n%s", want, text.String())
 		}
 	}
-	var back report
+	var back job.Document
 	if err := json.Unmarshal(document.Bytes(), &back); err != nil || len(back.Jobs) != 1 || back.Jobs[0].Transport != "tcp" || !back.Jobs[0].Confirmed || *back.Jobs[0].Ranks[0].Rank != 0 {
 		t.Errorf("%v: %s", err, document.String())
 	}

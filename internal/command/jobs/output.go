@@ -22,7 +22,7 @@ func write(w io.Writer, asJSON, watch bool, jobs job.Jobs) error {
 		if !watch {
 			e.SetIndent("", "  ")
 		}
-		return e.Encode(reportOf(jobs))
+		return e.Encode(jobs.Document())
 	}
 	if watch {
 		fmt.Fprintln(w, jobs.At.Format(time.TimeOnly))
@@ -90,89 +90,4 @@ func pidsText(pids []int) string {
 		return fmt.Sprintf("PID %d", pids[0])
 	}
 	return fmt.Sprintf("%d ranks, first PID %d", len(pids), pids[0])
-}
-
-// report is what the JSON of jobs promises (docs/JOBS.md).
-type report struct {
-	Time    time.Time `json:"time"`
-	Known   bool      `json:"known"`
-	Reason  string    `json:"unknown_reason,omitempty"`
-	Dropped int       `json:"processes_left_out"`
-	Jobs    []oneJob  `json:"jobs"`
-}
-
-type oneJob struct {
-	Name      string    `json:"name"`
-	Scheduler string    `json:"scheduler"`
-	User      string    `json:"user,omitempty"`
-	Size      *int      `json:"ranks_of_all_nodes"` // null: not stated
-	GPUs      []string  `json:"gpus"`
-	Devices   []string  `json:"devices"`
-	Since     time.Time `json:"since"`
-	verdict
-	Findings []finding `json:"findings"`
-	Ranks    []rank    `json:"ranks"`
-}
-
-type verdict struct {
-	Transport string   `json:"transport"`
-	Confirmed bool     `json:"confirmed"`
-	Way       string   `json:"way,omitempty"`
-	Reason    string   `json:"unknown_reason,omitempty"`
-	Cause     string   `json:"cause,omitempty"`
-	Evidence  []string `json:"evidence"`
-}
-
-type finding struct {
-	Rule     string `json:"rule"`
-	Severity string `json:"severity"`
-	Text     string `json:"text"`
-	PIDs     []int  `json:"pids"`
-}
-
-type rank struct {
-	PID      int      `json:"pid"`
-	Rank     *int     `json:"rank"` // null: not stated
-	Command  string   `json:"command"`
-	GPUs     []string `json:"gpus"`
-	Children int      `json:"forked_children"`
-	verdict
-}
-
-func reportOf(jobs job.Jobs) report {
-	r := report{Time: jobs.At, Known: jobs.Known, Reason: string(jobs.Reason), Dropped: jobs.Dropped, Jobs: []oneJob{}}
-	for i := range jobs.List {
-		j := &jobs.List[i]
-		one := oneJob{
-			Name: j.Name, Scheduler: j.Scheduler, User: j.User, GPUs: list(j.GPUs), Devices: list(j.Devices), Since: j.Since,
-			verdict: verdictOf(&j.Verdict), Findings: []finding{}, Ranks: []rank{},
-		}
-		if j.Size > 0 {
-			one.Size = &j.Size
-		}
-		for _, f := range j.Findings {
-			one.Findings = append(one.Findings, finding{string(f.Rule), string(f.Severity), f.Text, f.PIDs})
-		}
-		for _, k := range j.Ranks {
-			p := rank{PID: k.PID, Command: k.Command, GPUs: list(k.GPUs), Children: k.Children, verdict: verdictOf(&k.Verdict)}
-			if k.Rank >= 0 {
-				p.Rank = &k.Rank
-			}
-			one.Ranks = append(one.Ranks, p)
-		}
-		r.Jobs = append(r.Jobs, one)
-	}
-	return r
-}
-
-func verdictOf(v *job.Verdict) verdict {
-	return verdict{string(v.Transport), v.Confirmed, string(v.Way), string(v.Reason), string(v.Cause), list(v.Evidence)}
-}
-
-// list is never null in JSON.
-func list(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
 }

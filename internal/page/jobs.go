@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/observer"
+)
+
+// maxRankRows bounds the ranks that are shown of a job; /jobs.json has all.
+const maxRankRows = 64
+
+// jobSection is what the page shows of running jobs.
+type jobSection struct {
+	Shown   bool   // jobs are looked for
+	Class   string // of the section: that of the worst job, empty if none is bad or unsure
+	Problem string // how many jobs use TCP or are misconfigured, in words; empty: none
+	Note    string // why there are no jobs, or which are missing
+	Rows    []jobRow
+	Wait    int // seconds until a second reading of a new job; 0: there is none
+}
+
+// jobRow is a job; its notes are what was seen and what is wrong.
+type jobRow struct {
+	Name      string
+	Transport cell
+	Facts     []string // ranks, GPUs, devices, way, since
+	Notes     []jobNote
+	Ranks     []rankRow
+	More      int // ranks that are not in Ranks
+
+	class string // the worse of the transport and the findings
+}
+
+// jobNote is a line about a job: what it is about, and the text.
+type jobNote struct{ Label, Text, Class string }
+
+type rankRow struct {
+	Process   string
+	GPUs      string
+	Transport cell
+	Way       string
+	Children  int
+}
+
+// jobSectionOf shows the worst jobs first.
+func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
+	jobs, looked := set.Jobs(n)
+	s := jobSection{Shown: looked}
+	switch {
+	case !looked:
+		return s
+	case !jobs.Known:
+		s.Class, s.Note = "unsure", "Jobs are unknown: "+jobs.Reason.Text()+"."
+		return s
+	case len(jobs.List) == 0:
+		s.Note = "No process is known to hold a GPU of this node."
+	case jobs.Dropped > 0:
+		s.Note = fmt.Sprintf("%d more processes are not shown: there are too many.", jobs.Dropped)
+	}
+	names := gpuNames(n)
+	problems := 0
+	for i := range jobs.List {
+		j := &jobs.List[i]
+		row := jobRowOf(j, names)
+		if j.Verdict.Reason == job.FirstReading {
+			s.Wait = int(observer.DefaultFastInterval.Seconds()) + 1
+		}
+		if row.class == "bad" || row.class == "unsure" {
+			problems++
+		}
+		s.Rows = append(s.Rows, row)
+	}
+	order := map[string]int{"bad": -2, "unsure": -1}
+	slices.SortStableFunc(s.Rows, func(a, b jobRow) int { return cmp.Compare(order[a.class], order[b.class]) })
+	if problems > 0 {
+		s.Class, s.Problem = s.Rows[0].class, counted(problems, "job")
+	}
+	return s
+}
+
+func jobRowOf(j *job.Job, names map[string]string) jobRow {
+	v := &j.Verdict
+	row := jobRow{Name: j.Name, Transport: transportCell(v)}
+	row.class = row.Transport.Class
+	if row.class != "bad" && slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return f.Severity.AtLeast(diagnose.Warning) }) {
+		row.class = "unsure"
+	}
+	ranks := counted(len(j.Ranks), "rank")
+	if j.Size > 0 {
+		ranks = fmt.Sprintf("%d of %s", len(j.Ranks), counted(j.Size, "rank"))
+	}
+	row.Facts = []string{ranks, gpuList(j.GPUs, names)}
+	if v.Way != "" {
+		row.Facts = append(row.Facts, "way: "+string(v.Way))
+	}
+	if len(j.Devices) > 0 {
+		row.Facts = append(row.Facts, "rails used: "+strings.Join(j.Devices, ", "))
+	}
+	if j.User != "" {
+		row.Facts = append(row.Facts, "user "+j.User)
+	}
+	if v.Transport != job.Unknown && !j.Since.IsZero() {
+		row.Facts = append(row.Facts, "since "+j.Since.UTC().Format("2006-01-02 15:04:05 UTC"))
+	}
+	row.Notes = jobNotes(j)
+	for i := range j.Ranks {
+		if i == maxRankRows {
+			row.More = len(j.Ranks) - i
+			break
+		}
+		row.Ranks = append(row.Ranks, rankRowOf(&j.Ranks[i], names))
+	}
+	return row
+}
+
+// jobNotes are the reason, the evidence, the cause and what is wrong with settings.
+func jobNotes(j *job.Job) []jobNote {
+	var list []jobNote
+	note := func(label, text, class string) {
+		if text != "" {
+			list = append(list, jobNote{label, text, class})
+		}
+	}
+	note("unknown", j.Verdict.Reason.Text(), "")
+	note("cause", j.Verdict.Cause.Text(), "")
+	for _, e := range j.Verdict.Evidence {
+		note("seen", e, "")
+	}
+	for _, f := range j.Findings {
+		class := "unsure"
+		switch f.Severity {
+		case diagnose.Critical:
+			class = "bad"
+		case diagnose.Info:
+			class = "quiet"
+		}
+		ranks := counted(len(f.PIDs), "rank")
+		if len(f.PIDs) > 0 {
+			ranks += ", first PID " + strconv.Itoa(f.PIDs[0])
+		}
+		note(string(f.Severity)+" "+string(f.Rule), f.Text+" ("+ranks+")", class)
+	}
+	return list
+}
+
+func rankRowOf(r *job.Rank, names map[string]string) rankRow {
+	name := fmt.Sprintf("PID %d, %s", r.PID, r.Command)
+	if r.Rank >= 0 {
+		name = fmt.Sprintf("rank %d, %s", r.Rank, name)
+	}
+	c := transportCell(&r.Verdict)
+	c.Note = cmp.Or(r.Verdict.Reason.Text(), r.Verdict.Cause.Text())
+	return rankRow{Process: name, GPUs: gpuList(r.GPUs, names), Transport: c, Way: cmp.Or(string(r.Verdict.Way), "-"), Children: r.Children}
+}
+
+// transportCell is the verdict. TCP that the plugin uses by design is neither good nor bad.
+func transportCell(v *job.Verdict) cell {
+	c := cell{Text: v.State()}
+	switch {
+	case v.Fallback() && v.Confirmed:
+		c.Class = "bad"
+	case v.Fallback():
+		c.Class = "unsure"
+	case v.Transport == job.TCP:
+		c.Text = "tcp by design"
+	case v.Transport != job.Unknown:
+		c.Class = "good"
+	}
+	return c
+}
+
+// gpuNames are the names of GPUs on this page by UUID.
+func gpuNames(n *fabric.Node) map[string]string {
+	names := map[string]string{}
+	for _, g := range diagnose.GPUs(n) {
+		if g.Driver != nil {
+			names[g.Driver.UUID] = g.Name
+		}
+	}
+	return names
+}
+
+// gpuList names GPUs, or counts them where there are many.
+func gpuList(uuids []string, names map[string]string) string {
+	const most = 4
+	switch {
+	case len(uuids) == 0:
+		return "GPUs unknown"
+	case len(uuids) > most:
+		return counted(len(uuids), "GPU")
+	}
+	var list []string
+	for _, uuid := range uuids {
+		list = append(list, cmp.Or(names[uuid], uuid))
+	}
+	slices.SortFunc(list, fabric.NaturalOrder)
+	return strings.Join(list, ", ")
+}
+
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
+}
+
+// JobsJSON answers with the jobs as JSON, which the command jobs prints, too. observe returns when its context ends. Where jobs are
+// not looked for, the answer is status 404 with the reason.
+func JobsJSON(observe func(context.Context) *fabric.Node, set *collector.Set, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		jobs, looked := set.Jobs(observe(r.Context()))
+		if !looked {
+			http.Error(w, "jobs are not looked for: the collector job is disabled, or the node has no GPUs of NVIDIA", http.StatusNotFound)
+			return
+		}
+		body, err := json.MarshalIndent(jobs.Document(), "", "  ")
+		if err != nil {
+			log.Error("jobs as JSON", "err", err)
+			http.Error(w, "the jobs cannot be shown", http.StatusInternalServerError)
+			return
+		}
+		answer(w, "application/json", append(body, '\n'))
+	})
+}

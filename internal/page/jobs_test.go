@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/job"
+)
+
+// withRanks is a node with these processes on its GPUs.
+func withRanks(list ...fabric.RankCandidate) *fabric.Node {
+	n := fabrictest.Healthy()
+	n.GPUDriver.Loaded = fabric.Known(true, "nvml", n.At)
+	n.Ranks = fabric.Known(list, "/proc", n.At)
+	return n
+}
+
+func setOf(t *testing.T, names ...string) *collector.Set {
+	t.Helper()
+	set, err := collector.NewSet(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// A job is shown from its first reading on, and a page that saw it once looks again.
+func TestLandingJobs(t *testing.T) {
+	at := time.Unix(1_700_000_000, 0)
+	rank := fabric.RankCandidate{
+		PID: 41200, Command: "python3", GPUs: fabric.Known([]string{"GPU-a"}, "nvml", at), Files: fabric.Known(fabric.OpenFiles{CUDA: true, Complete: true}, "fd", at),
+		Workload: fabric.Known(fabric.Workload{Scheduler: "slurm", Job: "4242", Ranks: 16, Rank: 3, User: "ann"}, "cgroup", at),
+		Maps:     fabric.Known(fabric.MappedFiles{Version: "2.27.3", Segments: 1}, "maps", at),
+		Settings: fabric.Known([]fabric.NCCLVariable{{Name: "NCCL_IB_DISABLED", Value: "1", Number: 1, IsNumber: true}}, "environ", at),
+	}
+	page := landingOf(t, func() *fabric.Node { return withRanks(rank) })
+	contains(t, page, "<h2>Jobs</h2>", "slurm/4242", "1 of 16 ranks", "user ann", "unknown:</span> it was read once", "rank 3, PID 41200, python3", "this page reloads in 6 s",
+		`http-equiv="refresh" content="6"`, "setting_unknown_variable:</span> NCCL_IB_DISABLED=1", "No problems found except in 1 job", `href="jobs.json"`)
+
+	contains(t, landingOf(t, func() *fabric.Node { return withRanks() }), "No process is known to hold a GPU of this node", "No problems found")
+	hidden := withRanks()
+	hidden.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonPrivilege, "/proc", hidden.At)
+	contains(t, landingOf(t, func() *fabric.Node { return hidden }), "Jobs are unknown: the exporter lacks the privilege")
+	lacks(t, landingOf(t, fabrictest.Healthy), "<h2>Jobs</h2>")
+	lacks(t, landingOf(t, func() *fabric.Node { return withRanks(rank) }, func(o *LandingOptions) { o.Collectors = setOf(t, "hca") }), "<h2>Jobs</h2>")
+}
+
+// Whatever a job is called, the page stays whole and of bounded size.
+func TestLandingHostileJobs(t *testing.T) {
+	const evil = "</style><script>alert(1)</script>\u202e\x00\n"
+	var list []fabric.RankCandidate
+	for i := range 2000 {
+		c := fabric.RankCandidate{PID: i + 1, Start: uint64(i), Command: evil, GPUs: fabric.Known([]string{"GPU-a"}, "nvml", time.Time{})}
+		c.Workload = fabric.Known(fabric.Workload{Scheduler: evil, Job: strings.Repeat(evil, 100) + strconv.Itoa(i%100), User: evil, Ranks: i}, "cgroup", time.Time{})
+		c.Maps = fabric.Known(fabric.MappedFiles{Version: evil, NCCL: evil, Plugins: []string{evil}}, "maps", time.Time{})
+		c.Settings = fabric.Known([]fabric.NCCLVariable{{Name: "NCCL_" + evil, Value: evil}}, "environ", time.Time{})
+		list = append(list, c)
+	}
+	page := landingOf(t, func() *fabric.Node { return withRanks(list...) })
+	lacks(t, page, "<script", "\u202e", "\x00", "ZgotmplZ")
+	if strings.Count(page, "</style>") != 1 || len(page) > 2<<20 {
+		t.Errorf("%d bytes, %d styles", len(page), strings.Count(page, "</style>"))
+	}
+	contains(t, page, "more processes are not shown")
+
+	one := job.Job{Name: "none/" + evil, Ranks: make([]job.Rank, 100), Verdict: job.Verdict{Transport: job.Unknown, Evidence: []string{evil}}}
+	if row := jobRowOf(&one, nil); len(row.Ranks) != maxRankRows || row.More != 100-maxRankRows {
+		t.Errorf("%d ranks are shown, %d more", len(row.Ranks), row.More)
+	}
+}
+
+// The state of a job has one colour, and a setting that is wrong does not make good transport bad.
+func TestJobClasses(t *testing.T) {
+	for want, v := range map[string]job.Verdict{
+		"bad":    {Transport: job.TCP, Way: job.WaySocket, Confirmed: true},
+		"unsure": {Transport: job.Mixed},
+		"good":   {Transport: job.RDMA},
+		"":       {Transport: job.TCP, Way: job.WayTCPX},
+	} {
+		if got := transportCell(&v).Class; got != want {
+			t.Errorf("%s is %q, expected %q", v.State(), got, want)
+		}
+	}
+	row := jobRowOf(&job.Job{Verdict: job.Verdict{Transport: job.RDMA}, Findings: []job.Finding{{Severity: "warning", PIDs: []int{1}}}}, nil)
+	if row.Transport.Class != "good" || row.class != "unsure" {
+		t.Errorf("%+v", row)
+	}
+}
+
+// Programs get the same; where jobs are not looked for they are told so.
+func TestJobsJSON(t *testing.T) {
+	ask := func(set *collector.Set) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		JobsJSON(func(context.Context) *fabric.Node { return withRanks() }, set, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/jobs.json", nil))
+		return w
+	}
+	w := ask(setOf(t, "job"))
+	var d job.Document
+	if err := json.Unmarshal(w.Body.Bytes(), &d); err != nil || w.Code != http.StatusOK || !d.Known || d.Jobs == nil || w.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%d %v: %s", w.Code, err, w.Body)
+	}
+	if w := ask(setOf(t, "hca")); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "collector job is disabled") {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+}
