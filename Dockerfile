@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The image of the exporter: the program on glibc, without a shell, for user 65534. docs/KUBERNETES.md says how the libraries
-# of the GPU driver and NCCL get in. Releases pin both images by digest:
+# The image of the exporter: the program on glibc, without a shell, for user 65534. Releases pin both images by digest:
 #
 #   podman build --build-arg REVISION=$(git rev-parse --short HEAD) \
 #     --build-arg BUILD_IMAGE=docker.io/library/golang@sha256:... --build-arg RUNTIME_IMAGE=gcr.io/distroless/base-debian12@sha256:... .
+#
+# RUNTIME_IMAGE must have glibc, because a worker process loads the library of the GPU driver, which the container runtime mounts.
+# For probes, which load NCCL and libibverbs, it is the image of the site's jobs (docs/KUBERNETES.md).
 
 ARG BUILD_IMAGE=docker.io/library/golang:1.26-bookworm
-# glibc is needed, because a worker process loads the library of the GPU driver at run time. It must not be older than that of
-# BUILD_IMAGE.
 ARG RUNTIME_IMAGE=gcr.io/distroless/base-debian12:nonroot
 
 FROM ${BUILD_IMAGE} AS build
