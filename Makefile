@@ -53,11 +53,12 @@ lint: ## formatting, and golangci-lint with vet and the import directions, over 
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
-docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md and ALERTS.md from tables and rules, dashboards, and deploy/operator from both
+docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md, ALERTS.md and CONFIGURATION.md from tables and rules, the default configuration, dashboards, and deploy/operator from both
 	$(GO) test ./collector -run 'TestMetricsDocument|TestCountersDocument' -update
 	$(GO) test ./alerts -run TestDocument -update
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
 	$(GO) test ./internal/host/ncclconf -run 'TestDocument$$' -update
+	$(GO) test ./internal/config -run TestConfigurationDocument -update
 	cd tools && $(GO) test ./operator -run 'TestObjects$$' -update
 
 generate: docs ## all that is generated: make docs, and the golden files of scenarios
@@ -131,6 +132,8 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 verify: pint contributing corpus fuzz bench probes hang-test lab-full e2e scale image-test kubernetes ## the slow proofs
+
+include packaging/packaging.mk
 
 clean: ## remove what was built
 	rm -rf bin

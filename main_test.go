@@ -24,7 +24,7 @@ import (
 
 // TestMain lets this binary be the exporter, and thereby its own worker.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && slices.Contains([]string{"serve", "demo", "gpu-worker", "probe-rank", "probe"}, os.Args[1]) {
+	if len(os.Args) > 1 && slices.Contains([]string{"serve", "demo", "gpu-worker", "probe-rank", "probe", "jobs", "check", "capture"}, os.Args[1]) {
 		main()
 	}
 	os.Exit(m.Run())

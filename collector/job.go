@@ -10,11 +10,11 @@ import (
 	"gpufabric_exporter/internal/job"
 )
 
-// The rows of the collector job. What users can set is in training_job and user only, in safe characters.
+// The rows of the collector job. What users can set is in training_job only, in safe characters.
 var (
 	jobInfo = &Family{
 		Name: "job_info", Type: Info, Labels: []string{trainingJob, "scheduler", "user", "way", "cause"},
-		Help: "A job that holds GPUs of the node; constant 1. training_job is scheduler/id. scheduler: slurm, kubernetes, container, none. user is empty if not known. " +
+		Help: "A job that holds GPUs of the node; constant 1. training_job is scheduler/id. scheduler: slurm, kubernetes, container, none. user is the numeric user ID, empty if not known. " +
 			"way is what moves its data: verbs, efa, ucx, ibext, gib, plugin, tcpx, fastrak, socket; empty if not known. cause is why it uses TCP, if that can be seen (docs/JOBS.md).",
 		Source: "/proc/<pid>, NETLINK_RDMA, NETLINK_SOCK_DIAG, NVML", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
 	}

@@ -4,8 +4,8 @@
 // configuration that changed. It holds no knowledge of the fabric itself.
 //
 // An Exporter serves once. Any number of them may serve at once in one process: there are no globals, no default mux and no
-// default registry. Inside, one goroutine per listener serves, one makes the first observation, and one reloads on SIGHUP; the
-// observer is what they share.
+// default registry. Inside, one goroutine per listener serves, one makes the first observation, one reloads on SIGHUP, and
+// one notifies systemd; the observer is what they share.
 //
 // A configuration that is wrong ends in exit code command.Usage, all other failures to start in command.Failure. Once it serves,
 // nothing but its context or a listener that fails ends it.
@@ -267,7 +267,9 @@ func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) erro
 	if e.OnListen != nil {
 		e.OnListen(addrs)
 	}
-	return serveListeners(ctx, listeners, h, e.Web.ConfigFile, log)
+	dog := newWatchdog(listeners, e.Web.RoutePrefix, log)
+	go dog.run(ctx)
+	return serveListeners(ctx, listeners, h, e.Web.ConfigFile, log, dog.serverLog(log.Handler()))
 }
 
 // observeFirst makes the first observation, says what was found and lets the process be ready.

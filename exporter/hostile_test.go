@@ -79,7 +79,9 @@ func TestReadTimeout(t *testing.T) {
 					}
 					io.WriteString(w, "done")
 				}))
-				go func() { ended <- serveListeners(ctx, []net.Listener{l}, slow, "", slog.New(slog.DiscardHandler)) }()
+				go func() {
+					ended <- serveListeners(ctx, []net.Listener{l}, slow, "", slog.New(slog.DiscardHandler), slog.DiscardHandler)
+				}()
 				client, server := net.Pipe()
 				l.conns <- server
 				io.WriteString(client, test.sent)
@@ -110,7 +112,9 @@ func TestWriteTimeout(t *testing.T) {
 			_, err := w.Write(make([]byte, 1<<20))
 			wrote <- err
 		}))
-		go func() { ended <- serveListeners(ctx, []net.Listener{l}, answer, "", slog.New(slog.DiscardHandler)) }()
+		go func() {
+			ended <- serveListeners(ctx, []net.Listener{l}, answer, "", slog.New(slog.DiscardHandler), slog.DiscardHandler)
+		}()
 		client := l.request()
 		select {
 		case err := <-wrote:

@@ -87,8 +87,8 @@ func closeAll(ls []net.Listener) {
 }
 
 // serveListeners serves h on all listeners until ctx ends or one of them fails. Each has a server of its own:
-// the toolkit's ServeMultiple changes one shared server from several goroutines.
-func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webConfigFile string, log *slog.Logger) error {
+// the toolkit's ServeMultiple changes one shared server from several goroutines. What they log goes to errs.
+func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webConfigFile string, log *slog.Logger, errs slog.Handler) error {
 	// Requests in flight outlive ctx by the grace.
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -109,7 +109,7 @@ func serveListeners(ctx context.Context, ls []net.Listener, h http.Handler, webC
 			MaxHeaderBytes: maxHeaderBytes,
 			ConnState:      clients.track,
 			BaseContext:    func(net.Listener) context.Context { return requests },
-			ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+			ErrorLog:       slog.NewLogLogger(errs, slog.LevelWarn),
 		}
 		servers[i] = s
 		running.Go(func() {

@@ -77,7 +77,9 @@ func TestShutdownGrace(t *testing.T) {
 					case <-r.Context().Done():
 					}
 				})
-				go func() { ended <- serveListeners(ctx, []net.Listener{l}, h, "", slog.New(slog.DiscardHandler)) }()
+				go func() {
+					ended <- serveListeners(ctx, []net.Listener{l}, h, "", slog.New(slog.DiscardHandler), slog.DiscardHandler)
+				}()
 				client := l.request()
 				defer client.Close()
 				answer := make(chan string, 1)
@@ -108,7 +110,7 @@ func TestListenerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good, bad := newPipeListener(), newPipeListener()
 		bad.err = errors.New("no more")
-		err := serveListeners(t.Context(), []net.Listener{good, bad}, http.NotFoundHandler(), "", slog.New(slog.DiscardHandler))
+		err := serveListeners(t.Context(), []net.Listener{good, bad}, http.NotFoundHandler(), "", slog.New(slog.DiscardHandler), slog.DiscardHandler)
 		if err == nil || !strings.Contains(err.Error(), "no more") {
 			t.Errorf("error %v", err)
 		}

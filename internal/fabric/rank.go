@@ -24,7 +24,7 @@ type RankCandidate struct {
 	PID    int
 	Start  uint64 // clock ticks since boot, field 22 of /proc/PID/stat: with PID it names one process for ever
 	Parent int
-	User   uint32
+	User   uint32 // real user ID, known if Limits are
 	// Command is the first 15 bytes of the name of the program (comm).
 	Command string
 	At      time.Time
@@ -42,6 +42,7 @@ type RankCandidate struct {
 	Verbs    Fact[VerbsUse]       // NETLINK_RDMA resources by PID; unknown where Files do not confirm that there are none
 	NetDevs  Fact[[]InterfaceUse] // /proc/PID/net/dev: interfaces of its network namespace
 	Settings Fact[[]NCCLVariable] // NCCL variables of the environment it was started with, allow-listed names only; a value that is neither a number nor a word of NCCL's is "set", with Masked
+	Conf     Fact[[]NCCLVariable] // those of /etc/nccl.conf in its root, likewise; none where there is no file
 	Limits   Fact[ProcessLimits]  // /proc/PID/limits and status
 	Devices  Fact[ProcessDevices] // what its mount namespace offers
 	NetNS    Fact[uint64]         // inode of its network namespace
@@ -52,7 +53,6 @@ type RankCandidate struct {
 type Workload struct {
 	Scheduler   string // "slurm", "kubernetes", "container", "none"
 	Job         string // Slurm job id; Kubernetes namespace/pod; container id (12 digits); else the executable's name
-	User        string // SLURM_JOB_USER as the environment has it: whoever started the process can change it
 	Container   string // container of the pod
 	Pod         string // UID of the pod, from its control group
 	ContainerID string // 64 hexadecimal digits, from its control group
@@ -126,6 +126,18 @@ type ProcessLimits struct {
 type ProcessDevices struct {
 	Uverbs int // device nodes below /dev/infiniband; 0: it cannot open verbs
 	GPUs   int // device nodes /dev/nvidiaN
+}
+
+// Variables are the NCCL variables that the process has, as far as they are known: those of its environment, and those of
+// nccl.conf that the environment does not set.
+func (c *RankCandidate) Variables() []NCCLVariable {
+	list := slices.Clone(c.Settings.Or(nil))
+	for _, v := range c.Conf.Or(nil) {
+		if !slices.ContainsFunc(list, func(o NCCLVariable) bool { return o.Name == v.Name }) {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 // Add adds what another thread of the same process has.

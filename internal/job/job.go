@@ -111,7 +111,7 @@ type Job struct {
 	// scheduler.
 	Name      string
 	Scheduler string
-	User      string // empty: not known
+	User      string // numeric user ID; empty: not known
 	Ranks     []Rank // by PID
 	Size      int    // ranks on all nodes, as their environment states it; 0: not stated
 	GPUs      []string

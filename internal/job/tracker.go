@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -121,7 +122,10 @@ func (t *Tracker) judge(n *fabric.Node, name string, e *evidence, next map[proce
 	for _, r := range e.ranks {
 		w := r.Workload.Or(fabric.Workload{Rank: -1})
 		e.size = max(e.size, w.Ranks)
-		j.Scheduler, j.User = schedulerOf(w.Scheduler), cmp.Or(j.User, clean(w.User, maxName))
+		j.Scheduler = schedulerOf(w.Scheduler)
+		if j.User == "" && r.Limits.State == fabric.OK {
+			j.User = strconv.FormatUint(uint64(r.User), 10)
+		}
 		for _, uuid := range r.gpus {
 			if !slices.Contains(j.GPUs, uuid) && len(j.GPUs) < maxGPUs {
 				j.GPUs = append(j.GPUs, uuid)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -238,7 +239,7 @@ func TestHostileCandidates(t *testing.T) {
 		var list []fabric.RankCandidate
 		for k := range 3000 {
 			c := rankOf(k+1, r.Uint64(), r.Uint64())
-			c.Workload.Value.Scheduler, c.Workload.Value.Job, c.Workload.Value.User = secret, fmt.Sprint(strings.Repeat(secret, 50), k), secret
+			c.Workload.Value.Scheduler, c.Workload.Value.Job = secret, fmt.Sprint(strings.Repeat(secret, 50), k)
 			c.Command, c.Maps.Value.NCCL, c.Maps.Value.Version, c.Maps.Value.Plugins = secret, secret, secret, []string{secret}
 			c.Settings.Value = []fabric.NCCLVariable{{Name: "NCCL_DEBUG_FILE", Value: hiddenValue}, {Name: "NCCL_IB_HCA", Value: secret, Masked: true}}
 			list = append(list, c)
@@ -254,6 +255,54 @@ func TestHostileCandidates(t *testing.T) {
 			if len(j.Name) > maxName+20 {
 				t.Errorf("a name of %d bytes", len(j.Name))
 			}
+		}
+	}
+}
+
+// A variable in nccl.conf of the job counts where the environment does not set it, and findings name the file.
+func TestSettingsOfConf(t *testing.T) {
+	number := func(name string, n int64, source string) fabric.NCCLVariable {
+		return fabric.NCCLVariable{Name: name, Value: strconv.FormatInt(n, 10), Number: n, IsNumber: true, Source: source}
+	}
+	for _, c := range []struct {
+		environ []fabric.NCCLVariable
+		cause   Cause
+	}{
+		{nil, CauseDisabled},
+		{[]fabric.NCCLVariable{number("NCCL_IB_DISABLE", 0, "environ")}, CauseNoPort},
+	} {
+		var tr Tracker
+		for i := range 3 {
+			r := rankOf(100, uint64(i)*5e9, uint64(i)*5e9)
+			r.Settings.Value = c.environ
+			r.Conf = fabric.Known([]fabric.NCCLVariable{number("NCCL_IB_DISABLE", 1, "/etc/nccl.conf"), number("NCCL_IB_DISABLED", 1, "/etc/nccl.conf")}, "", epoch)
+			j := tr.Update(nodeOf(epoch.Add(time.Duration(i)*10*time.Second), r)).List[0]
+			if text := fmt.Sprintf("%+v", j.Findings); !strings.Contains(text, "NCCL_IB_DISABLED=1 in /etc/nccl.conf: ") || i == 2 && j.Verdict.Cause != c.cause {
+				t.Errorf("%+v: %s, %s", c.environ, j.Verdict.Cause, text)
+			}
+		}
+	}
+}
+
+// Jobs that last seconds, a thousand in an hour, with the same PID again and again: each begins anew, and nothing of those that
+// ended is kept but the time that their GPU lost.
+func TestThousandJobsAnHour(t *testing.T) {
+	var tr Tracker
+	const jobs, each = 1000, 3
+	for i := range jobs * each {
+		job := i / each
+		c := rankOf(100, uint64(i%each)*5e9, uint64(i%each)*5e9)
+		c.Start, c.Workload.Value.Job = uint64(job+1), strconv.Itoa(job)
+		c.Settings.Value = []fabric.NCCLVariable{{Name: "NCCL_IB_TIMEOUT", Value: strconv.Itoa(job), Number: int64(job), IsNumber: true}}
+		got := tr.Update(nodeOf(epoch.Add(time.Duration(i)*1200*time.Millisecond), c))
+		if len(got.List) != 1 || got.List[0].Name != fmt.Sprintf("slurm/%d", job) {
+			t.Fatalf("reading %d: %+v", i, got.List)
+		}
+		if v := got.List[0].Verdict; i%each == 0 && v.Reason != FirstReading || i%each == each-1 && v.Transport != TCP {
+			t.Fatalf("reading %d of a job: %+v", i%each, v)
+		}
+		if len(tr.before) != 1 || len(tr.lint) > 1 || len(got.Impaired) > 1 {
+			t.Fatalf("%d processes, %d settings and %d GPUs are remembered", len(tr.before), len(tr.lint), len(got.Impaired))
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 func ranksOf(o *Options, sys *sysfs.FS) (Ranks, error) {
 	return rank.Open(o.Procfs, rank.Sources{
 		Variable: ncclconf.Exposed,
+		Conf:     ncclconf.ExposedConf,
 		Sockets: func(namespace *os.File) (rank.Sockets, error) {
 			switch {
 			case !sockdiag.Loaded(o.Procfs, o.Rootfs):

@@ -111,7 +111,7 @@ func jobRowOf(j *job.Job, names map[string]string) jobRow {
 		row.Facts = append(row.Facts, "rails used: "+strings.Join(j.Devices, ", "))
 	}
 	if j.User != "" {
-		row.Facts = append(row.Facts, "user "+j.User)
+		row.Facts = append(row.Facts, "user ID "+j.User)
 	}
 	if v.Transport != job.Unknown && !j.Since.IsZero() {
 		row.Facts = append(row.Facts, "since "+j.Since.UTC().Format("2006-01-02 15:04:05 UTC"))

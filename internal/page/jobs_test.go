@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -40,13 +41,13 @@ func setOf(t *testing.T, names ...string) *collector.Set {
 func TestLandingJobs(t *testing.T) {
 	at := time.Unix(1_700_000_000, 0)
 	rank := fabric.RankCandidate{
-		PID: 41200, Command: "python3", GPUs: fabric.Known([]string{"GPU-a"}, "nvml", at), Files: fabric.Known(fabric.OpenFiles{CUDA: true, Complete: true}, "fd", at),
-		Workload: fabric.Known(fabric.Workload{Scheduler: "slurm", Job: "4242", Ranks: 16, Rank: 3, User: "ann"}, "cgroup", at),
+		PID: 41200, User: 1000, Command: "python3", Limits: fabric.Known(fabric.ProcessLimits{Memlock: math.MaxUint64}, "limits", at), GPUs: fabric.Known([]string{"GPU-a"}, "nvml", at), Files: fabric.Known(fabric.OpenFiles{CUDA: true, Complete: true}, "fd", at),
+		Workload: fabric.Known(fabric.Workload{Scheduler: "slurm", Job: "4242", Ranks: 16, Rank: 3}, "cgroup", at),
 		Maps:     fabric.Known(fabric.MappedFiles{Version: "2.27.3", Segments: 1}, "maps", at),
 		Settings: fabric.Known([]fabric.NCCLVariable{{Name: "NCCL_IB_DISABLED", Value: "1", Number: 1, IsNumber: true}}, "environ", at),
 	}
 	page := landingOf(t, func() *fabric.Node { return withRanks(rank) })
-	contains(t, page, "<h2>Jobs</h2>", "slurm/4242", "1 of 16 ranks", "user ann", "unknown:</span> it was read once", "rank 3, PID 41200, python3", "this page reloads in 6 s",
+	contains(t, page, "<h2>Jobs</h2>", "slurm/4242", "1 of 16 ranks", "user ID 1000", "unknown:</span> it was read once", "rank 3, PID 41200, python3", "this page reloads in 6 s",
 		`http-equiv="refresh" content="6"`, "setting_unknown_variable:</span> NCCL_IB_DISABLED=1", "No problems found except in 1 job", `href="jobs.json"`)
 
 	contains(t, landingOf(t, func() *fabric.Node { return withRanks() }), "No process is known to hold a GPU of this node", "No problems found")
@@ -63,7 +64,7 @@ func TestLandingHostileJobs(t *testing.T) {
 	var list []fabric.RankCandidate
 	for i := range 2000 {
 		c := fabric.RankCandidate{PID: i + 1, Start: uint64(i), Command: evil, GPUs: fabric.Known([]string{"GPU-a"}, "nvml", time.Time{})}
-		c.Workload = fabric.Known(fabric.Workload{Scheduler: evil, Job: strings.Repeat(evil, 100) + strconv.Itoa(i%100), User: evil, Ranks: i}, "cgroup", time.Time{})
+		c.Workload = fabric.Known(fabric.Workload{Scheduler: evil, Job: strings.Repeat(evil, 100) + strconv.Itoa(i%100), Ranks: i}, "cgroup", time.Time{})
 		c.Maps = fabric.Known(fabric.MappedFiles{Version: evil, NCCL: evil, Plugins: []string{evil}}, "maps", time.Time{})
 		c.Settings = fabric.Known([]fabric.NCCLVariable{{Name: "NCCL_" + evil, Value: evil}}, "environ", time.Time{})
 		list = append(list, c)

@@ -252,7 +252,7 @@ func TestSlurmHealth(t *testing.T) {
 
 // The timer's unit takes what failed for a success, because the file has it, and nothing else.
 func TestTimerUnit(t *testing.T) {
-	text, err := os.ReadFile("../../docs/check/gpufabric-check.service")
+	text, err := os.ReadFile("../../packaging/systemd/gpufabric-check.service")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,20 +15,20 @@ import (
 
 // jobPlan is how a job is built. The zero values are those of a job of Slurm on bare metal that uses TCP.
 type jobPlan struct {
-	scheduler, id, user string // empty: slurm, 4242
-	gpus                []int  // indices; none: all of the node
-	size                int    // ranks on all nodes; 0: twice those of the node
-	devices             []string
-	queuePairs          int // of each rank
-	plugins             []string
-	settings            map[string]string
-	version             string // of NCCL; empty: 2.27.3
-	netns               uint64 // 0: that of the node
-	uverbs              int    // device nodes that its container offers; 0: as many as the node has, -1: none
-	busy                bool   // its sockets carry the collectives
-	noRAS               bool
-	noSegments          bool
-	edit                func(rank int, r *JobRank) // of each rank
+	scheduler, id string // empty: slurm, 4242
+	gpus          []int  // indices; none: all of the node
+	size          int    // ranks on all nodes; 0: twice those of the node
+	devices       []string
+	queuePairs    int // of each rank
+	plugins       []string
+	settings      map[string]string
+	version       string // of NCCL; empty: 2.27.3
+	netns         uint64 // 0: that of the node
+	uverbs        int    // device nodes that its container offers; 0: as many as the node has, -1: none
+	busy          bool   // its sockets carry the collectives
+	noRAS         bool
+	noSegments    bool
+	edit          func(rank int, r *JobRank) // of each rank
 }
 
 // Addresses of the jobs: this node, the next one and a store.
@@ -47,7 +47,7 @@ func (n *Node) train(p jobPlan) {
 			p.gpus = append(p.gpus, i)
 		}
 	}
-	w := fabric.Workload{Scheduler: orText(p.scheduler, "slurm"), Job: orText(p.id, "4242"), User: p.user, Ranks: p.size}
+	w := fabric.Workload{Scheduler: orText(p.scheduler, "slurm"), Job: orText(p.id, "4242"), Ranks: p.size}
 	if p.size == 0 {
 		w.Ranks = 2 * len(p.gpus)
 	}
@@ -82,6 +82,7 @@ func (p *jobPlan) rank(n *Node, k, pid int) JobRank {
 		NetNS:    fabric.Known(netns, "ns/net", at),
 		Limits:   fabric.Known(fabric.ProcessLimits{Memlock: math.MaxUint64, CPUs: "0-111"}, "limits", at),
 		Settings: fabric.Known(p.variables(), "environ", at),
+		Conf:     fabric.Known([]fabric.NCCLVariable(nil), "root/etc/nccl.conf", at),
 		Devices:  fabric.Known(fabric.ProcessDevices{Uverbs: p.offered(n), GPUs: len(p.gpus)}, "root/dev", at),
 		NetDevs:  fabric.Known([]fabric.InterfaceUse{{Name: "lo"}, {Name: "eth0"}}, "net/dev", at),
 	}}
@@ -185,6 +186,7 @@ func (r *JobRank) hide(sockets, rest bool) {
 		r.Is.Files = fabric.NotKnown[fabric.OpenFiles](why, "fd", at)
 		r.Is.Maps = fabric.NotKnown[fabric.MappedFiles](why, "maps", at)
 		r.Is.Settings = fabric.NotKnown[[]fabric.NCCLVariable](why, "environ", at)
+		r.Is.Conf = fabric.NotKnown[[]fabric.NCCLVariable](why, "root/etc/nccl.conf", at)
 		r.Is.Devices = fabric.NotKnown[fabric.ProcessDevices](why, "root/dev", at)
 	}
 }

@@ -25,7 +25,6 @@ const (
 type environment struct {
 	settings []fabric.NCCLVariable
 	numbers  map[string]int // of schedulers: ranks, sizes, job ids
-	user     string
 }
 
 // scan reads NAME=value strings, each with a NUL at its end, in a buffer of its own that it clears. Of a string with another
@@ -95,10 +94,6 @@ func (e *environment) take(s []byte, variable func(name, value string) (fabric.N
 			v.Source = "environ"
 			e.settings = append(e.settings, v)
 		}
-	case string(name) == "SLURM_JOB_USER":
-		if e.user == "" && isUser(value) {
-			e.user = string(value)
-		}
 	case ofScheduler(name):
 		if _, twice := e.numbers[string(name)]; twice || len(value) > 10 {
 			return
@@ -128,20 +123,6 @@ func ofScheduler(name []byte) bool {
 	return false
 }
 
-// isUser tells a name as useradd(8) takes it.
-func isUser(b []byte) bool {
-	if len(b) == 0 || len(b) > 32 {
-		return false
-	}
-	for i, c := range b {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_'
-		if !letter && (i == 0 || c != '-' && c != '.' && (c < '0' || c > '9')) {
-			return false
-		}
-	}
-	return true
-}
-
 // complete returns the workload with what the environment says of it. What control groups say comes first: a process cannot
 // change them.
 func (e environment) complete(w fabric.Workload) fabric.Workload {
@@ -164,9 +145,6 @@ func (e environment) complete(w fabric.Workload) fabric.Workload {
 	}
 	if id, ok := e.numbers["SLURM_JOB_ID"]; ok && id > 0 && (w.Scheduler == "none" || w.Scheduler == "container") {
 		w.Scheduler, w.Job = "slurm", strconv.Itoa(id)
-	}
-	if w.Scheduler == "slurm" {
-		w.User = e.user
 	}
 	return w
 }

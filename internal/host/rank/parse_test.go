@@ -78,11 +78,11 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("%s: %v\n%+v, want\n%+v", name, err, e.settings, want)
 		}
 		w := e.complete(fabric.Workload{Scheduler: "none"})
-		if w != (fabric.Workload{Scheduler: "slurm", Job: "55", User: "bob", Rank: 7, Ranks: 64}) {
+		if w != (fabric.Workload{Scheduler: "slurm", Job: "55", Rank: 7, Ranks: 64}) {
 			t.Errorf("%s: %+v", name, w)
 		}
 		// What control groups say comes first.
-		if w := e.complete(fabric.Workload{Scheduler: "kubernetes", Job: podUID}); w.Job != podUID || w.User != "" {
+		if w := e.complete(fabric.Workload{Scheduler: "kubernetes", Job: podUID}); w.Job != podUID {
 			t.Errorf("%s: %+v", name, w)
 		}
 	}
@@ -208,17 +208,18 @@ func FuzzEnvironment(f *testing.F) {
 	f.Add([]byte("NCCL_IB_HCA=" + secret))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		const planted = "planted_SECRET"
-		text := append(append([]byte{}, b...), "\x00TOKEN="+planted+"\x00NCCL_IB_HCA="+planted+"\x00NCCL_"+planted+"=1\x00RANK="+planted...)
+		text := append(append([]byte{}, b...), "\x00TOKEN="+planted+"\x00NCCL_IB_HCA="+planted+"\x00NCCL_"+planted+"=1\x00RANK="+planted+"\x00SLURM_JOB_USER="+planted...)
 		e, err := scan(bytes.NewReader(text), ncclconf.Exposed)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := e.complete(parseCgroup(b))
+		const paths = "\n0::/slurm/uid_0/job_" + planted + "\n0::/kubepods/besteffort/pod" + planted + "/" + planted + "\n0::/x/cri-containerd-" + planted + ".scope"
+		w := e.complete(parseCgroup(append(bytes.Clone(b), paths...)))
 		out, _ := json.Marshal([]any{e.settings, w, e.numbers})
 		if bytes.Contains(out, []byte(planted)) {
 			t.Fatalf("the secret is out: %s", out)
 		}
-		if len(e.settings) > maxSettings || len(w.User) > 32 || w.Rank < -1 || strings.ContainsAny(w.Job+w.User+w.Pod, "\n\"\\{}") {
+		if len(e.settings) > maxSettings || w.Rank < -1 || strings.ContainsAny(w.Job+w.Pod+w.ContainerID, "\n\"\\{}") {
 			t.Errorf("%+v", w)
 		}
 		again, err := scan(iotest.HalfReader(bytes.NewReader(text)), ncclconf.Exposed)
@@ -248,7 +249,7 @@ func FuzzProc(f *testing.F) {
 		if list, ok := parseInterfaces(b); ok && len(list) > maxInterfaces {
 			t.Errorf("%d interfaces", len(list))
 		}
-		if types, err := parseMounts(bytes.NewReader(b)); err == nil && len(types) > 3 {
+		if types, err := parseMounts(bytes.NewReader(b)); err == nil && len(types) > 5 {
 			t.Errorf("%v", types)
 		}
 		_, cpus, _ := parseStatus(b)

@@ -32,6 +32,7 @@ func noNVML() fabric.Fact[map[int][]string] {
 func sources() Sources {
 	return Sources{
 		Variable: ncclconf.Exposed,
+		Conf:     ncclconf.ExposedConf,
 		Sockets: func(namespace *os.File) (Sockets, error) {
 			if namespace == nil {
 				return sockdiag.Dial()
@@ -147,7 +148,7 @@ func TestRank(t *testing.T) {
 	if got, _ := c.Settings.Get(); !reflect.DeepEqual(got, want) {
 		t.Errorf("settings %+v, want %+v", got, want)
 	}
-	if w := c.Workload.Value; w.Rank != 3 || w.Ranks != 16 || w.Scheduler == "slurm" && (w.Job != "4242" || w.User != "alice") {
+	if w := c.Workload.Value; w.Rank != 3 || w.Ranks != 16 || w.Scheduler == "slurm" && w.Job != "4242" {
 		t.Errorf("workload %+v", w)
 	}
 	if d, ok := c.Devices.Get(); !ok || d != (fabric.ProcessDevices{GPUs: 2, Uverbs: 2}) {

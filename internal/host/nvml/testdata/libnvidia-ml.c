@@ -10,6 +10,7 @@
 //   gpus 8  links 18  nvlink 4        how many GPUs and NVLinks for each; 5 has other counters of errors
 //   version 580.65.06  cuda 13000     of the driver
 //   processes 1  graphics 0  mps 0    how many of each kind on each GPU; PIDs count from 1000, 2000 and 3000, plus 100 for each GPU
+//   pid 0                             the only process of each kind on each GPU, if it is not 0
 //   util 0  generation 5  width 16  reasons 1  replays 0  bar1_used 1048576
 //   mode 0  mig 0  persistence 1      -1: not supported
 //   fabric 3  status 0  health 426  summary 1      nvmlGpuFabricInfo_v3_t; 426 is 0x1aa: nothing is wrong
@@ -57,7 +58,7 @@ struct fault { char word[16], function[64]; long a, b; };
 static struct gpu gpus[MAX_GPUS];
 static struct {
 	long gpus, links, nvlink, cuda, processes, graphics, mps, util, generation, width, reasons, replays, bar1_used, mode, mig,
-		persistence, fabric, status, health, summary, write, read, ancestor, numa, link_errors, driver;
+		persistence, fabric, status, health, summary, write, read, ancestor, numa, link_errors, driver, pid;
 	char version[64];
 	struct fault faults[MAX_FAULTS];
 	int n;
@@ -69,7 +70,7 @@ static int initialised;
 static char *calls;
 
 static const struct { const char *word; long *value, preset; } words[] = {
-	{"gpus", &m.gpus, 8}, {"links", &m.links, 18}, {"nvlink", &m.nvlink, 4}, {"cuda", &m.cuda, 13000}, {"processes", &m.processes, 1},
+	{"gpus", &m.gpus, 8}, {"links", &m.links, 18}, {"nvlink", &m.nvlink, 4}, {"cuda", &m.cuda, 13000}, {"processes", &m.processes, 1}, {"pid", &m.pid, 0},
 	{"graphics", &m.graphics, 0}, {"mps", &m.mps, 0}, {"util", &m.util, 0}, {"generation", &m.generation, 5}, {"width", &m.width, 16},
 	{"reasons", &m.reasons, 1}, {"replays", &m.replays, 0}, {"bar1_used", &m.bar1_used, 1 << 20}, {"mode", &m.mode, 0}, {"mig", &m.mig, 0},
 	{"persistence", &m.persistence, 1}, {"fabric", &m.fabric, 3}, {"status", &m.status, 0}, {"health", &m.health, 426},
@@ -322,7 +323,7 @@ static int list(struct gpu *g, unsigned *n, struct process *p, long have, unsign
 	if (room < *n)
 		return INSUFFICIENT;
 	for (long i = 0; i < have; i++)
-		p[i] = (struct process){pid + 100 * g->index + i, i % 2 ? ~0ull : 1 << 20, ~0u, ~0u};
+		p[i] = (struct process){m.pid ? m.pid : pid + 100 * g->index + i, i % 2 ? ~0ull : 1 << 20, ~0u, ~0u};
 	if (lies("processes"))
 		*n = 100000;
 	return OK;
