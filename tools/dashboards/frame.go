@@ -18,6 +18,7 @@ const (
 	portURL   = "/d/gpufabric-port/gpu-fabric-port"
 	roceURL   = "/d/gpufabric-roce/gpu-fabric-roce-congestion"
 	probesURL = "/d/gpufabric-probes/gpu-fabric-nccl-probes"
+	jobsURL   = "/d/gpufabric-jobs/gpu-fabric-jobs"
 	keep      = "?var-datasource=${datasource}&${cluster:queryparam}"
 	keepRow   = "?var-datasource=${datasource}&var-cluster=${__data.fields." + site + "}" // in tables of many nodes
 )
@@ -40,7 +41,7 @@ func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 		}
 		return v
 	}
-	return []cog.Builder[dashboard.VariableModel]{
+	list := []cog.Builder[dashboard.VariableModel]{
 		dashboard.NewDatasourceVariableBuilder("datasource").Label("Prometheus").Type("prometheus").
 			Description("The Prometheus that scrapes the exporters and has their rules."),
 		query("cluster", "Cluster", "Label cluster of the targets; there is nothing to choose where the site sets none.",
@@ -50,6 +51,11 @@ func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 		query("device", "Device", "RDMA device (NIC); for panels about ports.",
 			`label_values(gpufabric_hca_info{cluster=~"$cluster",instance=~"$instance"}, device)`, b.oneDevice),
 	}
+	if b.ofJobs {
+		list = append(list, query("training_job", "Job", "Job, by scheduler and id.",
+			`label_values(gpufabric_job_info{cluster=~"$cluster",instance=~"$instance"}, training_job)`, false))
+	}
+	return list
 }
 
 // links lead to the other dashboards and keep what was chosen, where that can be chosen there: a dashboard about one node
@@ -70,6 +76,7 @@ func (b board) links() []cog.Builder[dashboard.DashboardLink] {
 		{"Node", "One node in all details", nodeURL, single},
 		{"Port", "One port in all details", portURL, single},
 		{"RoCE congestion", "Pauses, marks and losses", roceURL, chosen},
+		{"Jobs", "RDMA or TCP, job by job", jobsURL, chosen},
 		{"NCCL probes", "Measured transport and bandwidth", probesURL, chosen},
 	} {
 		if strings.HasPrefix(to.url, "/d/"+b.uid()+"/") {
@@ -89,6 +96,11 @@ func link(title, url string) map[string]any {
 // toNode leads from a cell with the name of a node to its dashboard: another cluster may have a node of that name.
 func toNode() map[string]any {
 	return link("Node", nodeURL+keepRow+"&var-instance=${__value.raw}&${__url_time_range}")
+}
+
+// toJob leads from a cell with the name of a job to its nodes.
+func toJob() map[string]any {
+	return link("Job", jobsURL+keepRow+"&var-training_job=${__value.raw:percentencode}&${__url_time_range}")
 }
 
 // toPort leads from a cell with the name of an RDMA device to its dashboard, in a table that shows one node.

@@ -51,10 +51,10 @@ type step struct {
 // zero colours a count of which any is trouble.
 func zero(color string) []step { return []step{{0, good}, {1, color}} }
 
-// fill puts the choice of the reader into a query: @node for what a node exposes, @port for what a device does.
+// fill puts the choice of the reader into a query: @node for what a node exposes, @port for what a device does, @job for jobs.
 func fill(expr string) string {
 	const chosen = `cluster=~"$cluster",instance=~"$instance"`
-	return strings.NewReplacer("@node", chosen, "@port", chosen+`,device=~"$device"`, "@cluster", `cluster=~"$cluster"`).Replace(expr)
+	return strings.NewReplacer("@node", chosen, "@port", chosen+`,device=~"$device"`, "@job", chosen+`,training_job=~"$training_job"`, "@cluster", `cluster=~"$cluster"`).Replace(expr)
 }
 
 func base(kind string, a about) *dashboard.PanelBuilder {
@@ -175,7 +175,7 @@ func extreme(op string, n int, expr, legend string) []curve {
 }
 
 // atEnd makes what a query reads that of the end of the time shown.
-var atEnd = strings.NewReplacer("@port}[$__rate_interval]", "@port}[$__rate_interval] @ end()", "@port}", "@port} @ end()")
+var atEnd = strings.NewReplacer("@port}[$__rate_interval]", "@port}[$__rate_interval] @ end()", "@port}", "@port} @ end()", "@job}", "@job} @ end()")
 
 // room is how far the axis reaches where all values are smaller: without it zero is drawn below 100, or 10000 %.
 var room = map[string]float64{"percentunit": 0.1, "Bps": 1e3, "bps": 1e3, "s": 0.001}
