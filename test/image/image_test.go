@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -98,7 +97,7 @@ func (p podman) bases(t *testing.T) {
 			command(t, "ln", "-s", "usr/"+link, filepath.Join(glibc, link))
 		}
 	}
-	command(t, "cp", "-a", runtime.GOROOT(), filepath.Join(build, "usr/local/go"))
+	command(t, "cp", "-a", command(t, "go", "env", "GOROOT"), filepath.Join(build, "usr/local/go"))
 	for from, changes := range map[string][]string{
 		build: {"ENV PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin", "ENV GOPROXY=file:///proxy", "ENV GOSUMDB=off", "ENV GOTOOLCHAIN=local"},
 		glibc: nil,

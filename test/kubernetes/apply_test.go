@@ -137,7 +137,8 @@ func (c *cluster) testRefuses(t *testing.T) {
 
 // testSecurity lists what the pods of each tier have that the standards forbid. docs/KUBERNETES.md has the list.
 func (c *cluster) testSecurity(t *testing.T) {
-	table := "| tier | violates `baseline` | and `restricted` |\n|---|---|---|\n"
+	var table strings.Builder
+	table.WriteString("| tier | violates `baseline` | and `restricted` |\n|---|---|---|\n")
 	for _, tier := range tiers {
 		row := []string{"`" + tier + "`"}
 		known := map[string]bool{}
@@ -158,10 +159,10 @@ func (c *cluster) testSecurity(t *testing.T) {
 			row = append(row, strings.Join(fresh, "; "))
 			c.testEnforced(t, tier, level, set[i])
 		}
-		table += "| " + strings.Join(row, " | ") + " |\n"
+		fmt.Fprintf(&table, "| %s |\n", strings.Join(row, " | "))
 	}
-	t.Log("\n" + table)
-	document(t, table)
+	t.Log("\n" + table.String())
+	document(t, table.String())
 }
 
 // testEnforced wants a namespace that enforces a standard to refuse the pods, and any other to take them.
