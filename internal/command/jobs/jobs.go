@@ -7,7 +7,6 @@ package jobs
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"slices"
 	"time"
@@ -80,7 +79,10 @@ func (k *looking) follow(ctx context.Context, c *command.Call) (job.Jobs, error)
 	defer done()
 	var tracker job.Tracker
 	var last job.Jobs // that were printed
-	p := printer{json: k.json, watch: k.watch, redraw: k.watch && !k.json && isTerminal(c.Stdout)}
+	p := printer{json: k.json, watch: k.watch}
+	if k.watch && !k.json && os.Getenv("TERM") != "dumb" {
+		p.screen = command.Terminal(c.Stdout)
+	}
 	tick := time.NewTicker(k.interval)
 	defer tick.Stop()
 	for further := time.Duration(0); ; further += k.interval {
@@ -109,16 +111,6 @@ func (k *looking) unlessWatched(err error) error {
 		return nil
 	}
 	return err
-}
-
-// isTerminal tells that what is written is seen as it comes. A file, a pipe and what is not of the system are not.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok || os.Getenv("TERM") == "dumb" {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // exitOf is the exit code for these jobs. Findings of severity info do not count.

@@ -20,8 +20,8 @@ import (
 // printer prints readings.
 type printer struct {
 	json   bool
-	watch  bool // one reading after the other
-	redraw bool // each in place of the one before
+	watch  bool      // one reading after the other
+	screen io.Writer // on which each takes the place of the one before; nil: none
 }
 
 // Sequences of ECMA-48.
@@ -42,17 +42,19 @@ func (p printer) write(w io.Writer, jobs job.Jobs) error {
 			return err
 		}
 	} else {
-		if p.redraw {
-			b.WriteString(cursorHome + eraseBelow)
-		}
 		if p.watch {
 			fmt.Fprintln(&b, jobs.At.Format(time.TimeOnly))
 		}
 		if err := writeTable(&b, jobs); err != nil {
 			return err
 		}
-		if p.watch && !p.redraw {
+		if p.watch && p.screen == nil {
 			b.WriteByte('\n')
+		}
+	}
+	if p.screen != nil {
+		if _, err := io.WriteString(p.screen, cursorHome+eraseBelow); err != nil {
+			return err
 		}
 	}
 	_, err := w.Write(b.Bytes())
