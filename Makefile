@@ -13,7 +13,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures
+.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, n
 hang-test: ## the whole product over a file system that hangs, with the race detector (FUSE; needs root)
 	$(GO) test -race -count=1 -v -tags hang ./test/hang
 
+systemd-test: build ## the units of packaging/systemd under the real systemd, in a container (1 min; systemd-nspawn, needs root)
+	$(GO) test -count=1 -v -tags systemd ./test/systemd
+
 corpus: ## precision and recall of the checks over all scenarios and 500 compositions of mutations
 	FULL=1 $(GO) test -count=1 -v -timeout 20m -run 'TestCorpus|TestHidingNeverAcquits' ./test/corpus
 
@@ -114,7 +117,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: pint contributing corpus fuzz bench probes hang-test lab-full e2e scale ## the slow proofs
+verify: pint contributing corpus fuzz bench probes hang-test systemd-test lab-full e2e scale ## the slow proofs
 
 include packaging/packaging.mk
 
