@@ -55,7 +55,7 @@ mount -t tmpfs tmpfs /dev
 mkdir /dev/shm /dev/infiniband /dev/tcpx
 for n in null nvidia0 nvidia-uvm infiniband/uverbs0; do mknod -m 666 /dev/$n c 1 3; done
 mount -t tmpfs tmpfs /etc
-printf 'NCCL_IB_HCA=%s\nNCCL_DEBUG=%s\nNCCL_%s=1\nNCCL_IB_DISABLE=1\nTOKEN=%s\n%s\n' $1 $1 $1 $1 $1 >/etc/nccl.conf
+printf 'NCCL_IB_HCA=%s\nNCCL_DEBUG=%s\nNCCL_%s=1\nNCCL_IB_TIMEOUT=99\nTOKEN=%s\n%s\n' $1 $1 $1 $1 $1 >/etc/nccl.conf
 printf 'NCCL INFO %s\n' $1 >/dev/$1.log
 exec 5<>/dev/nvidia0 6<>/dev/nvidia-uvm 7>>/dev/$1.log
 exec "$0" --token=$1
@@ -123,13 +123,16 @@ const aSecret = "Zq7hunter2xW9-correct.horse_battery"
 // libraries, segments and logs, nccl.conf of its container) and looks for it in everything that the exporter says.
 func TestPlantedSecret(t *testing.T) {
 	t.Parallel()
-	pid := plant(t, aSecret, "python3", "PASSWORD="+aSecret, "NCCL_"+aSecret+"=1", "NCCL_IB_HCA="+aSecret, "NCCL_DEBUG="+aSecret, "NCCL_IB_TIMEOUT="+aSecret,
+	pid := plant(t, aSecret, "python3", "PASSWORD="+aSecret, "NCCL_"+aSecret+"=1", "NCCL_IB_HCA="+aSecret, "NCCL_DEBUG="+aSecret,
 		"NCCL_DEBUG_FILE=/dev/"+aSecret+".log", "NCCL_NET="+aSecret, "NCCL_CONF_FILE=/dev/"+aSecret+".log", "SLURM_JOB_ID=4242", "SLURM_JOB_USER=Zq7hunter2xW9", "RANK=0", "WORLD_SIZE=16",
 		"SLURM_JOB_NAME="+aSecret, "OMPI_COMM_WORLD_RANK="+aSecret)
 	n := newNodeOf(t, pid)
 	surfaces := n.surfaces()
 	if !strings.Contains(surfaces["/metrics"], `gpufabric_job_ranks{training_job="slurm/4242"} 1`) {
 		t.Errorf("the job is not seen:\n%s", regexp.MustCompile(`(?m)^gpufabric_job.*|^gpufabric_scrape.*job.*$`).FindAllString(surfaces["/metrics"], -1))
+	}
+	if !strings.Contains(surfaces["jobs"], "NCCL_IB_TIMEOUT=99 in /etc/nccl.conf: ") {
+		t.Errorf("nccl.conf of the job is not judged:\n%s", surfaces["jobs"])
 	}
 	if len(surfaces) < 12 {
 		t.Errorf("only %d surfaces were read", len(surfaces))

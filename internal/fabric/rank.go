@@ -42,6 +42,7 @@ type RankCandidate struct {
 	Verbs    Fact[VerbsUse]       // NETLINK_RDMA resources by PID; unknown where Files do not confirm that there are none
 	NetDevs  Fact[[]InterfaceUse] // /proc/PID/net/dev: interfaces of its network namespace
 	Settings Fact[[]NCCLVariable] // NCCL variables of the environment it was started with, allow-listed names only; a value that is neither a number nor a word of NCCL's is "set", with Masked
+	Conf     Fact[[]NCCLVariable] // those of /etc/nccl.conf in its root, likewise; none where there is no file
 	Limits   Fact[ProcessLimits]  // /proc/PID/limits and status
 	Devices  Fact[ProcessDevices] // what its mount namespace offers
 	NetNS    Fact[uint64]         // inode of its network namespace
@@ -125,6 +126,18 @@ type ProcessLimits struct {
 type ProcessDevices struct {
 	Uverbs int // device nodes below /dev/infiniband; 0: it cannot open verbs
 	GPUs   int // device nodes /dev/nvidiaN
+}
+
+// Variables are the NCCL variables that the process has, as far as they are known: those of its environment, and those of
+// nccl.conf that the environment does not set.
+func (c *RankCandidate) Variables() []NCCLVariable {
+	list := slices.Clone(c.Settings.Or(nil))
+	for _, v := range c.Conf.Or(nil) {
+		if !slices.ContainsFunc(list, func(o NCCLVariable) bool { return o.Name == v.Name }) {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 // Add adds what another thread of the same process has.

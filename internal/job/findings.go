@@ -137,7 +137,7 @@ func differing(ranks []*observed, add func(rule Rule, severity diagnose.Severity
 			first = r
 			continue
 		}
-		if name := difference(first.Settings.Value, r.Settings.Value); name != "" {
+		if name := difference(first.Variables(), r.Variables()); name != "" {
 			add(RuleSettings, diagnose.Warning, r.PID, "ranks of the job differ in %s", name)
 		}
 	}

@@ -227,7 +227,7 @@ func (e *evidence) quietVerdict(r *observed, rdma rdmaUse) Verdict {
 // wayOf tells which part of NCCL, or plugin, a rank uses for RDMA, from the plugins that it has mapped and from its settings.
 func wayOf(r *observed, d devices) Way {
 	maps, verbs := r.Maps.Or(fabric.MappedFiles{}), r.Verbs.Or(fabric.VerbsUse{})
-	for _, v := range r.Settings.Or(nil) {
+	for _, v := range r.Variables() {
 		switch {
 		case strings.HasPrefix(v.Name, "NCCL_FASTRAK_"):
 			return WayFasTrak
@@ -277,7 +277,7 @@ func wayOf(r *observed, d devices) Way {
 // causeOf tells why a rank uses sockets, as far as that can be seen.
 func causeOf(r *observed, way Way, d devices) Cause {
 	number := func(name string) (int64, bool) {
-		for _, v := range r.Settings.Or(nil) {
+		for _, v := range r.Variables() {
 			if v.Name == name {
 				return v.Number, v.IsNumber
 			}
@@ -291,7 +291,7 @@ func causeOf(r *observed, way Way, d devices) Cause {
 		return CauseNoDevices
 	case set && off != 0:
 		return CauseDisabled
-	case slices.ContainsFunc(r.Settings.Or(nil), func(v fabric.NCCLVariable) bool {
+	case slices.ContainsFunc(r.Variables(), func(v fabric.NCCLVariable) bool {
 		return v.Name == "NCCL_NET" && strings.EqualFold(v.Value, "Socket")
 	}):
 		return CauseSocketSelected

@@ -160,8 +160,8 @@ func bootstraps(c *fabric.RankCandidate) bool {
 
 // showsRAS tells that a communicator would show by its RAS listener: NCCL 2.24 and later, unless it is told otherwise.
 func showsRAS(c *fabric.RankCandidate) bool {
-	settings, read := c.Settings.Get()
-	told := slices.ContainsFunc(settings, func(v fabric.NCCLVariable) bool { return strings.HasPrefix(v.Name, "NCCL_RAS_") })
+	_, read := c.Settings.Get()
+	told := slices.ContainsFunc(c.Variables(), func(v fabric.NCCLVariable) bool { return strings.HasPrefix(v.Name, "NCCL_RAS_") })
 	return read && !told && atLeast(c.Maps.Or(fabric.MappedFiles{}).Version, 2, 24)
 }
 

@@ -29,14 +29,14 @@ type linted struct {
 // settings judges the NCCL variables of a rank by the rules of package lint. Ranks of a job have the same as a rule: they
 // are judged once.
 func (t *Tracker) settings(n *fabric.Node, c *fabric.RankCandidate) []Finding {
-	list, known := c.Settings.Get()
-	if !known {
-		return nil
-	}
 	var environ []string
-	for _, v := range list {
+	files := map[string]string{} // that set a variable which the environment does not
+	for _, v := range c.Variables() {
 		if !v.Masked && v.Value != hiddenValue && strings.HasPrefix(v.Name, "NCCL_") {
 			environ = append(environ, v.Name+"="+v.Value)
+			if strings.HasPrefix(v.Source, "/") {
+				files[v.Name] = v.Source
+			}
 		}
 	}
 	if len(environ) == 0 {
@@ -47,7 +47,7 @@ func (t *Tracker) settings(n *fabric.Node, c *fabric.RankCandidate) []Finding {
 	if err != nil {
 		version = lint.Newest()
 	}
-	key := version.String() + "\x00" + strings.Join(environ, "\x00")
+	key := fmt.Sprintf("%s\x00%q\x00%q", version, environ, files)
 	if l, ok := t.lint[key]; ok && n.Ranks.At.Sub(l.at) < lintAge {
 		l.used = true
 		t.lint[key] = l
@@ -55,7 +55,7 @@ func (t *Tracker) settings(n *fabric.Node, c *fabric.RankCandidate) []Finding {
 	}
 	l := linted{at: n.Ranks.At, used: true}
 	if in, err := lint.Environment("job", environ); err == nil {
-		l.findings = lintFindings(lint.Judge([]lint.Input{in}, version, n))
+		l.findings = lintFindings(lint.Judge([]lint.Input{in}, version, n), files)
 	}
 	if t.lint == nil {
 		t.lint = map[string]linted{}
@@ -67,11 +67,11 @@ func (t *Tracker) settings(n *fabric.Node, c *fabric.RankCandidate) []Finding {
 // ruleOf are the rules of verdicts on settings.
 var ruleOf = map[lint.Verdict]Rule{
 	lint.Misread: RuleSettingMisread, lint.Refused: RuleSettingRefused, lint.Ignored: RuleSettingIgnored, lint.Unknown: RuleSettingUnknown,
-	lint.WrongHere: RuleSettingWrongHere, lint.Worse: RuleSettingWorse,
+	lint.WrongHere: RuleSettingWrongHere, lint.NotRecommended: RuleSettingWorse,
 }
 
-// lintFindings are the settings that are wrong, one finding for each rule.
-func lintFindings(r lint.Result) []Finding {
+// lintFindings are the settings that are wrong, one finding for each rule. files are those that set a variable.
+func lintFindings(r lint.Result, files map[string]string) []Finding {
 	var list []Finding
 	for i := range r.Lines {
 		line := &r.Lines[i]
@@ -81,6 +81,9 @@ func lintFindings(r lint.Result) []Finding {
 			continue
 		}
 		text := fmt.Sprintf("%s=%s: %s", line.Name, line.Value, worst.Reason)
+		if file := files[line.Name]; file != "" {
+			text = fmt.Sprintf("%s=%s in %s: %s", line.Name, line.Value, file, worst.Reason)
+		}
 		k := slices.IndexFunc(list, func(f Finding) bool { return f.Rule == rule })
 		if k < 0 {
 			list = append(list, Finding{Rule: rule, Severity: worst.Severity, Text: text})

@@ -259,6 +259,31 @@ func TestHostileCandidates(t *testing.T) {
 	}
 }
 
+// A variable in nccl.conf of the job counts where the environment does not set it, and findings name the file.
+func TestSettingsOfConf(t *testing.T) {
+	number := func(name string, n int64, source string) fabric.NCCLVariable {
+		return fabric.NCCLVariable{Name: name, Value: strconv.FormatInt(n, 10), Number: n, IsNumber: true, Source: source}
+	}
+	for _, c := range []struct {
+		environ []fabric.NCCLVariable
+		cause   Cause
+	}{
+		{nil, CauseDisabled},
+		{[]fabric.NCCLVariable{number("NCCL_IB_DISABLE", 0, "environ")}, CauseNoPort},
+	} {
+		var tr Tracker
+		for i := range 3 {
+			r := rankOf(100, uint64(i)*5e9, uint64(i)*5e9)
+			r.Settings.Value = c.environ
+			r.Conf = fabric.Known([]fabric.NCCLVariable{number("NCCL_IB_DISABLE", 1, "/etc/nccl.conf"), number("NCCL_IB_DISABLED", 1, "/etc/nccl.conf")}, "", epoch)
+			j := tr.Update(nodeOf(epoch.Add(time.Duration(i)*10*time.Second), r)).List[0]
+			if text := fmt.Sprintf("%+v", j.Findings); !strings.Contains(text, "NCCL_IB_DISABLED=*** in /etc/nccl.conf: ") || i == 2 && j.Verdict.Cause != c.cause {
+				t.Errorf("%+v: %s, %s", c.environ, j.Verdict.Cause, text)
+			}
+		}
+	}
+}
+
 // Jobs that last seconds, a thousand in an hour, with the same PID again and again: each begins anew, and nothing of those that
 // ended is kept but the time that their GPU lost.
 func TestThousandJobsAnHour(t *testing.T) {

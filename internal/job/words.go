@@ -20,19 +20,21 @@ func (r Reason) Text() string {
 func (c Cause) Text() string {
 	return map[Cause]string{
 		CauseNoDevices:      "its container has no /dev/infiniband/uverbs*",
-		CauseDisabled:       "NCCL_IB_DISABLE is set in its environment",
-		CauseSocketSelected: "NCCL_NET=Socket is set in its environment",
+		CauseDisabled:       "NCCL_IB_DISABLE is set",
+		CauseSocketSelected: "NCCL_NET=Socket is set",
 		CauseNoLibrary:      "libibverbs is not loaded: it may be missing in the image",
 		CausePlugin:         "a plugin for RDMA is loaded, and NCCL uses sockets nevertheless",
 		CauseNoPort:         "no RDMA device of the node could be read",
 	}[c]
 }
 
-// State is the verdict in a few words: "tcp, confirmed".
+// State is the verdict in a few words: "tcp, confirmed". TCPX and FasTrak use TCP by design.
 func (v *Verdict) State() string {
 	switch {
 	case v.Transport == Unknown:
 		return string(Unknown)
+	case v.Transport == TCP && v.Way.byDesign():
+		return "tcp, by design"
 	case v.Confirmed:
 		return string(v.Transport) + ", confirmed"
 	}

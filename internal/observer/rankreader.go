@@ -3,23 +3,47 @@
 package observer
 
 import (
+	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
+	"path/filepath"
+	"time"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/netlink"
+	"gpufabric_exporter/internal/host/podresources"
 	"gpufabric_exporter/internal/host/rank"
 	"gpufabric_exporter/internal/host/rdmanl"
 	"gpufabric_exporter/internal/host/sockdiag"
 	"gpufabric_exporter/internal/host/sysfs"
 )
 
+// namedRanks are processes whose pods have the names that the kubelet of the node has for them.
+type namedRanks struct {
+	*rank.Reader
+	pods   *podresources.Namer
+	log    *slog.Logger
+	failed bool // the last question
+}
+
+func (r *namedRanks) Read(gpus *fabric.GPUDriver, now time.Time) ([]fabric.RankCandidate, fabric.Fact[uint64], error) {
+	list, netns, err := r.Reader.Read(gpus, now)
+	unnamed := r.pods.Name(context.Background(), list, now)
+	if unnamed != nil && !r.failed {
+		r.log.Warn("jobs in pods have the UID of their pod for a name", "err", unnamed)
+	}
+	r.failed = unnamed != nil
+	return list, netns, err
+}
+
 // ranksOf opens the reader of the processes of this kernel. It loads no module: neither tcp_diag nor, by a socket, ib_core.
 func ranksOf(o *Options, sys *sysfs.FS) (Ranks, error) {
-	return rank.Open(o.Procfs, rank.Sources{
+	r, err := rank.Open(o.Procfs, rank.Sources{
 		Variable: ncclconf.Exposed,
+		Conf:     ncclconf.ExposedConf,
 		Sockets: func(namespace *os.File) (rank.Sockets, error) {
 			switch {
 			case !sockdiag.Loaded(o.Procfs, o.Rootfs):
@@ -31,6 +55,11 @@ func ranksOf(o *Options, sys *sysfs.FS) (Ranks, error) {
 		},
 		Verbs: func() (map[int]*fabric.VerbsUse, error) { return verbsUse(sys) },
 	})
+	if err != nil {
+		return nil, err
+	}
+	kubelet := podresources.New(filepath.Join(o.Rootfs, podresources.DefaultSocket))
+	return &namedRanks{Reader: r, pods: podresources.NewNamer(kubelet.Containers), log: o.Log}, nil
 }
 
 // verbsUse returns what threads have of verbs, by their IDs.

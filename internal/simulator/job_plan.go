@@ -82,6 +82,7 @@ func (p *jobPlan) rank(n *Node, k, pid int) JobRank {
 		NetNS:    fabric.Known(netns, "ns/net", at),
 		Limits:   fabric.Known(fabric.ProcessLimits{Memlock: math.MaxUint64, CPUs: "0-111"}, "limits", at),
 		Settings: fabric.Known(p.variables(), "environ", at),
+		Conf:     fabric.Known([]fabric.NCCLVariable(nil), "root/etc/nccl.conf", at),
 		Devices:  fabric.Known(fabric.ProcessDevices{Uverbs: p.offered(n), GPUs: len(p.gpus)}, "root/dev", at),
 		NetDevs:  fabric.Known([]fabric.InterfaceUse{{Name: "lo"}, {Name: "eth0"}}, "net/dev", at),
 	}}
@@ -185,6 +186,7 @@ func (r *JobRank) hide(sockets, rest bool) {
 		r.Is.Files = fabric.NotKnown[fabric.OpenFiles](why, "fd", at)
 		r.Is.Maps = fabric.NotKnown[fabric.MappedFiles](why, "maps", at)
 		r.Is.Settings = fabric.NotKnown[[]fabric.NCCLVariable](why, "environ", at)
+		r.Is.Conf = fabric.NotKnown[[]fabric.NCCLVariable](why, "root/etc/nccl.conf", at)
 		r.Is.Devices = fabric.NotKnown[fabric.ProcessDevices](why, "root/dev", at)
 	}
 }

@@ -200,6 +200,17 @@ func OpenInRoot(root int, p string, flags, more uint64) (int, error) {
 	return fd, nil
 }
 
+// PathInRoot is OpenInRoot for a descriptor that only stands for what is there (O_PATH): nothing is opened.
+func PathInRoot(root int, p string, more uint64) (int, error) {
+	fd, err := Retry(func() (int, error) {
+		return unix.Openat2(root, p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS | more})
+	})
+	if err != nil {
+		return -1, &fs.PathError{Op: "openat2", Path: p, Err: err}
+	}
+	return fd, nil
+}
+
 // Retry repeats a system call that a signal interrupted: the Go runtime sends signals to its own threads.
 func Retry(call func() (int, error)) (int, error) {
 	for {

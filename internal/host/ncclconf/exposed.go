@@ -28,6 +28,24 @@ func Exposed(name, value string) (fabric.NCCLVariable, bool) {
 	return fabric.NCCLVariable{Name: v.Name, Value: "set", Masked: true}, true
 }
 
+// ExposedConf returns what may be shown of an nccl.conf, as Exposed does: the first line with a name counts, and lines that
+// NCCL takes otherwise than they are written are left out.
+func ExposedConf(text []byte) []fabric.NCCLVariable {
+	const most = 128
+	var list []fabric.NCCLVariable
+	for s := range ParseConf(text) {
+		if !s.Usable() || len(list) == most || slices.ContainsFunc(list, func(v fabric.NCCLVariable) bool { return v.Name == s.Name }) {
+			continue
+		}
+		if v, ok := Exposed(s.Name, s.Value); ok {
+			v.Source = systemFile
+			list = append(list, v)
+		}
+	}
+	slices.SortFunc(list, func(a, b fabric.NCCLVariable) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
 // isKnownWord tells whether a value is a word of the table, or one of those that text variables usually have.
 func isKnownWord(v Variable, value string) bool {
 	same := func(word string) bool { return strings.EqualFold(word, value) }

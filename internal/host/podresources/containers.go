@@ -158,9 +158,9 @@ func identifier(b []byte) (string, error) {
 	return string(b), nil
 }
 
-// Join names the pods of processes that control groups say are in one, by their GPUs. A container that shares its GPUs
-// with others is told from them by all of its processes together. What stays ambiguous keeps the UID of its pod.
-func Join(list []fabric.RankCandidate, containers []Container) {
+// owners are the containers that processes of a pod are in, by container ID, as their GPUs tell. A container that shares its
+// GPUs with others is told from them by all of its processes together. What stays ambiguous is left out.
+func owners(list []fabric.RankCandidate, containers []Container) map[string]Container {
 	possible := map[string][]Container{} // by container ID
 	for i := range list {
 		w := list[i].Workload.Value
@@ -173,15 +173,13 @@ func Join(list []fabric.RankCandidate, containers []Container) {
 		}
 		possible[w.ContainerID] = slices.DeleteFunc(slices.Clone(from), func(c Container) bool { return !c.has(list[i]) })
 	}
-	for i := range list {
-		w := &list[i].Workload.Value
-		if found := possible[w.ContainerID]; w.Pod != "" && len(found) == 1 {
-			w.Container = found[0].Name
-			if w.Scheduler == "kubernetes" { // a scheduler in the pod has a name of its own for the job
-				w.Job = found[0].Namespace + "/" + found[0].Pod
-			}
+	of := map[string]Container{}
+	for id, found := range possible {
+		if len(found) == 1 {
+			of[id] = found[0]
 		}
 	}
+	return of
 }
 
 // has tells whether all GPUs of a process are among those of the container. GPUs that are not known are not.

@@ -3,6 +3,8 @@
 package podresources
 
 import (
+	"context"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -55,7 +57,7 @@ func TestContainersAreAsked(t *testing.T) {
 }
 
 // Processes are named by their GPUs; where several containers have the same GPU, by all GPUs of a container's processes.
-func TestJoin(t *testing.T) {
+func TestName(t *testing.T) {
 	containers := []Container{
 		{"ml", "alone", "main", []string{"GPU-a", "GPU-b"}, nil},
 		{"ml", "shared-1", "c", []string{"GPU-c"}, nil},
@@ -86,10 +88,63 @@ func TestJoin(t *testing.T) {
 		process("kubernetes", "6", nil),
 	}
 	list[5].GPUs = fabric.NotKnown[[]string](fabric.ReasonMissing, "NVML", time.Time{})
-	Join(list, containers)
+	n := NewNamer(func(context.Context) ([]Container, bool, error) { return containers, true, nil })
+	if err := n.Name(t.Context(), list, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
 	for i, want := range []string{"ml/alone main", "ml/alone main", "uid-2 ", "ml/shared-2 c", "ml/shared-2 c", "gke/minor c", "uid-5 ", "uid-1 main", "uid-6 "} {
 		if w := list[i].Workload.Value; w.Job+" "+w.Container != want {
 			t.Errorf("process %d: %s %s, want %s", i, w.Job, w.Container, want)
+		}
+	}
+}
+
+// The kubelet is asked when a container appears, and once in a while for what has no name; never about what has one. A name is kept, and
+// no other container has it.
+func TestNamerAsks(t *testing.T) {
+	at := time.Unix(1e9, 0)
+	process := func(id, uuid string) fabric.RankCandidate {
+		return fabric.RankCandidate{
+			Workload: fabric.Known(fabric.Workload{Scheduler: "kubernetes", Job: "uid-" + id, Pod: "uid-" + id, ContainerID: id}, "", at),
+			GPUs:     fabric.Known([]string{uuid}, "NVML", at),
+		}
+	}
+	asked := 0
+	containers, failure := []Container{{"ml", "a", "c", []string{"GPU-a"}, nil}}, error(nil)
+	n := NewNamer(func(context.Context) ([]Container, bool, error) { asked++; return containers, true, failure })
+	for _, c := range []struct {
+		what  string
+		after time.Duration
+		now   func()
+		list  []fabric.RankCandidate
+		names string
+		asked int
+	}{
+		{"no pod", 0, nil, []fabric.RankCandidate{{}}, "", 0},
+		{"the first", 5 * time.Second, nil, []fabric.RankCandidate{process("1", "GPU-a")}, "ml/a", 1},
+		{"the same", 10 * time.Second, nil, []fabric.RankCandidate{process("1", "GPU-a")}, "ml/a", 1},
+		{"one without a name", 15 * time.Second, nil, []fabric.RankCandidate{process("1", "GPU-a"), process("2", "MIG-x")}, "ml/a uid-2", 2},
+		{"the same, soon", 20 * time.Second, nil, []fabric.RankCandidate{process("1", "GPU-a"), process("2", "MIG-x")}, "ml/a uid-2", 2},
+		{"the same, later", 80 * time.Second, nil, []fabric.RankCandidate{process("1", "GPU-a"), process("2", "MIG-x")}, "ml/a uid-2", 3},
+		{
+			"the GPU is given to another pod, and the kubelet fails", 85 * time.Second, func() { containers, failure = nil, errors.New("no answer") },
+			[]fabric.RankCandidate{process("1", "GPU-a"), process("3", "GPU-a")}, "ml/a uid-3", 4,
+		},
+		{
+			"the next pod", 90 * time.Second, func() { containers, failure = []Container{{"ml", "b", "c", []string{"GPU-a"}, nil}}, nil },
+			[]fabric.RankCandidate{process("4", "GPU-a")}, "ml/b", 5,
+		},
+	} {
+		if c.now != nil {
+			c.now()
+		}
+		err := n.Name(t.Context(), c.list, at.Add(c.after))
+		var names []string
+		for _, r := range c.list {
+			names = append(names, r.Workload.Value.Job)
+		}
+		if got := strings.Join(names, " "); got != c.names || asked != c.asked || (err != nil) != (failure != nil) {
+			t.Errorf("%s: %q after %d questions, %v; want %q after %d", c.what, got, asked, err, c.names, c.asked)
 		}
 	}
 }

@@ -23,6 +23,7 @@ type details struct {
 	workload fabric.Fact[fabric.Workload]
 	maps     fabric.Fact[fabric.MappedFiles]
 	settings fabric.Fact[[]fabric.NCCLVariable]
+	conf     fabric.Fact[[]fabric.NCCLVariable]
 	limits   fabric.Fact[fabric.ProcessLimits]
 	devices  fabric.Fact[fabric.ProcessDevices]
 	netNS    fabric.Fact[uint64]
@@ -35,7 +36,7 @@ func (d *details) early() bool {
 }
 
 func (d *details) fill(c *fabric.RankCandidate) {
-	c.User, c.Workload, c.Maps, c.Settings, c.Limits, c.Devices, c.NetNS = d.user, d.workload, d.maps, d.settings, d.limits, d.devices, d.netNS
+	c.User, c.Workload, c.Maps, c.Settings, c.Conf, c.Limits, c.Devices, c.NetNS = d.user, d.workload, d.maps, d.settings, d.conf, d.limits, d.devices, d.netNS
 	if w, ok := c.Workload.Get(); ok && w.Job == "" {
 		w.Job = c.Command
 		c.Workload.Value = w
@@ -135,6 +136,7 @@ func (r *Reader) read(ctx context.Context, pid int, now time.Time) *details {
 		d.workload = fabric.Known(environment.Value.complete(w), dir+"/cgroup", now)
 	}
 	d.devices = attempt(ctx, r.stuck, dir+"/root/dev", now, func() (fabric.ProcessDevices, error) { return r.devices(dir) })
+	d.conf = attempt(ctx, r.stuck, dir+"/root"+confFile, now, func() ([]fabric.NCCLVariable, error) { return r.conf(dir) })
 	return d
 }
 

@@ -108,7 +108,7 @@ func nodes(root int, folder, prefix string, more uint64) (n int, err error) {
 	}
 }
 
-// parseMounts reads the types of the file systems at /, /dev and /dev/infiniband from mountinfo (show_mountinfo of
+// parseMounts reads the types of the file systems on the way to what is read of a root, from mountinfo (show_mountinfo of
 // fs/proc_namespace.c): "id parent device root mountpoint options ... - type source options". The last one is on top.
 func parseMounts(f io.Reader) (map[string]string, error) {
 	types := map[string]string{}
@@ -122,8 +122,7 @@ func parseMounts(f io.Reader) (map[string]string, error) {
 			return nil, malformed("mountinfo")
 		}
 		kind, _, _ := strings.Cut(after, " ")
-		switch at := fields[4]; at {
-		case "/", "/dev", "/dev/infiniband":
+		if at := fields[4]; isMountOfInterest(at) {
 			types[at] = kind
 		}
 	}

@@ -5,6 +5,7 @@ package rank
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -37,6 +38,48 @@ func TestHostileDevices(t *testing.T) {
 			d := of(t, look(t, r, noNVML(), time.Unix(1e9, 0)), s.Process.Pid).Devices
 			if v, ok := d.Get(); ok != c.ok || v != c.want {
 				t.Errorf("%+v, %s", d, d.Reason)
+			}
+		})
+	}
+}
+
+// nccl.conf is read as NCCL of the process reads it, and only that: nothing is opened that is no regular file, nothing outside
+// of its root, and nothing of another file system behind a link.
+func TestConf(t *testing.T) {
+	needRoot(t)
+	outside := t.TempDir() + "/outside.conf"
+	if err := os.WriteFile(outside, []byte("NCCL_IB_TIMEOUT=21\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		script string // in /etc of its own
+		want   string // of Conf
+	}{
+		"none":             {"", "ok"},
+		"a file":           {"printf 'NCCL_IB_TIMEOUT=22\\nNCCL_IB_HCA=" + secret + "\\nPASSWORD=" + secret + "\\nNCCL_" + secret + "=1\\nNCCL_IB_TIMEOUT=23' >/etc/nccl.conf", "ok NCCL_IB_HCA=set NCCL_IB_TIMEOUT=22"},
+		"a link":           {"echo NCCL_IB_TIMEOUT=22 >/etc/real; ln -s real /etc/nccl.conf", "unknown unsupported"}, // /etc is a mount, which a link may not leave or enter
+		"a mounted file":   {": >/etc/nccl.conf; echo NCCL_DEBUG=INFO >/etc/x; mount --bind /etc/x /etc/nccl.conf", "ok NCCL_DEBUG=INFO"},
+		"a FIFO":           {"mkfifo /etc/nccl.conf", "unknown malformed"},
+		"a device":         {"mknod /etc/nccl.conf c 10 130", "unknown malformed"}, // to open a watchdog starts it
+		"a folder":         {"mkdir /etc/nccl.conf", "unknown malformed"},
+		"a link to itself": {"ln -s nccl.conf /etc/nccl.conf", "unknown unsupported"},
+		"a link out":       {"ln -s /proc/1/root" + outside + " /etc/nccl.conf", "unknown unsupported"},
+		"too large":        {"head -c 70000 /dev/zero >/etc/nccl.conf", "unknown malformed"},
+		"of the kernel":    {": >/etc/nccl.conf; mount -t proc proc /tmp && mount --bind /tmp/version /etc/nccl.conf", "unknown unsupported"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			script := "set -e; mount -t tmpfs tmpfs /etc; mknod -m 666 /dev/zero c 1 5;" + c.script + "\necho ready; read x"
+			s := spawn(t, inDev(), nil, "PATH="+os.Getenv("PATH"), "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia0", "SCRIPT="+script)
+			f := of(t, look(t, reader(t, sources()), noNVML(), time.Unix(1e9, 0)), s.Process.Pid).Conf
+			words := []string{f.State.String()}
+			if f.Reason != "" {
+				words = append(words, string(f.Reason))
+			}
+			for _, v := range f.Value {
+				words = append(words, v.Name+"="+v.Value)
+			}
+			if got := strings.Join(words, " "); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
 			}
 		})
 	}

@@ -32,6 +32,7 @@ func noNVML() fabric.Fact[map[int][]string] {
 func sources() Sources {
 	return Sources{
 		Variable: ncclconf.Exposed,
+		Conf:     ncclconf.ExposedConf,
 		Sockets: func(namespace *os.File) (Sockets, error) {
 			if namespace == nil {
 				return sockdiag.Dial()
