@@ -4,7 +4,7 @@
 #
 # The binaries are built against glibc 2.27 by Debian's and Ubuntu's cross compilers (gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu,
 # of which the native one is gcc itself). Another compiler: make release CC_arm64='...'.
-.PHONY: release packages archive packages-test
+.PHONY: release packages archive packages-test test-arm64
 
 ARCHITECTURES ?= amd64 arm64
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
@@ -56,3 +56,9 @@ archive: $(ARCHITECTURES:%=archive-%) ## bin/packages/*.tar.gz for each architec
 
 packages-test: packages archive ## install, upgrade and remove the packages under systemd, and build them again (10 min; debootstrap, systemd-nspawn, needs root)
 	$(GO) test -count=1 -v -timeout 30m -tags packages ./test/packages
+
+# Packages whose tests need no processes of this program and no race detector; all else is as on amd64.
+PORTABLE := ./internal/fabric ./internal/counters ./internal/config ./internal/exposition ./internal/host/... ./internal/diagnose ./internal/lint ./internal/job ./probes ./collector
+
+test-arm64: bin/sysroot-arm64 ## unit tests as a program for arm64 (qemu-aarch64-static; 15 min)
+	CC='$(CC_arm64)' GOARCH=arm64 CGO_ENABLED=1 $(GO) test -vet=off -short -exec 'qemu-aarch64-static -L $(SYSROOT)-arm64' $(PORTABLE)
