@@ -137,6 +137,9 @@ func checkAlert(t *testing.T, r Rule) {
 	if strings.Contains(d, "$labels.device") { // of its port, where there is one
 		dashboard = "/d/gpufabric-{{ with $labels.device }}port/gpu-fabric-port?var-device={{ . }}&{{ else }}node/gpu-fabric-node?{{ end }}" + ofNode
 	}
+	if strings.HasPrefix(r.Alert, "GpuFabricJob") { // of the job, on all of its nodes
+		dashboard = "/d/gpufabric-jobs/gpu-fabric-jobs?var-training_job={{ $labels.training_job }}{{ with $labels.cluster }}&var-cluster={{ . }}{{ end }}"
+	}
 	if strings.HasPrefix(r.Alert, "GpuFabricErrorBudget") { // of a cluster
 		subject, dashboard = "$labels.slo", fleet
 	}

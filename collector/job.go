@@ -23,6 +23,11 @@ var (
 		Help:   "A GPU that a rank of the job holds; constant 1.",
 		Source: "nvmlDeviceGetComputeRunningProcesses_v3", Cadence: Fast, Stability: Experimental,
 	}
+	jobDevice = &Family{
+		Name: "job_device_info", Type: Info, Labels: []string{trainingJob, "device"},
+		Help:   "RDMA devices that carried data of the job between the last two readings.",
+		Source: "internal/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Experimental,
+	}
 	jobRanks = &Family{
 		Name: "job_ranks", Type: Gauge, Labels: []string{trainingJob},
 		Help:   "Ranks of the job on this node, without forked children.",
@@ -71,7 +76,7 @@ var (
 // jobFamilies are the rows of the collector job, in the order of documentation.
 func jobFamilies() []*Family {
 	return []*Family{
-		jobInfo, jobGPU, jobRanks, jobTransport, jobTransportConfirmed, jobTransportByDesign, jobTransportUnknown, jobMisconfigured, jobProcessesDropped, gpuImpaired,
+		jobInfo, jobGPU, jobDevice, jobRanks, jobTransport, jobTransportConfirmed, jobTransportByDesign, jobTransportUnknown, jobMisconfigured, jobProcessesDropped, gpuImpaired,
 	}
 }
 
@@ -142,6 +147,9 @@ func collectJob(j *job.Job, emit emit) {
 	emit(jobInfo, 1, j.Name, j.Scheduler, j.User, string(v.Way), string(v.Cause))
 	for _, uuid := range j.GPUs {
 		emit(jobGPU, 1, j.Name, label(uuid))
+	}
+	for _, device := range j.Devices {
+		emit(jobDevice, 1, j.Name, label(device))
 	}
 	emit(jobRanks, float64(len(j.Ranks)), j.Name)
 	state(emit, jobTransport, v.Transport, job.Transports(), j.Name)

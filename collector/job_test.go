@@ -37,9 +37,11 @@ func TestJobs(t *testing.T) {
 		},
 		{Name: "slurm/8", Scheduler: "slurm", Verdict: job.Verdict{Transport: job.Unknown, Reason: job.Moved}},
 		{Name: "slurm/9", Scheduler: "slurm", Verdict: job.Verdict{Transport: job.TCP, Way: job.WayTCPX}},
+		{Name: "slurm/10", Scheduler: "slurm", Devices: []string{"mlx5_0"}, Verdict: job.Verdict{Transport: job.RDMA}},
 	}, Impaired: map[string]map[job.Impairment]float64{"GPU-a": {job.ImpairedTCP: 45}}})
 	for _, want := range []string{
 		`gpufabric_job_info{cause="no_rdma_devices_in_container",scheduler="slurm",training_job="slurm/7",user="ann",way="socket"} 1`,
+		`gpufabric_job_device_info{device="mlx5_0",training_job="slurm/10"} 1`,
 		`gpufabric_job_gpu_info{training_job="slurm/7",uuid="GPU-a"} 1`, `gpufabric_job_ranks{training_job="slurm/7"} 2`,
 		`gpufabric_job_transport{training_job="slurm/7",transport="tcp"} 1`, `gpufabric_job_transport{training_job="slurm/7",transport="rdma"} 0`,
 		`gpufabric_job_transport_confirmed{training_job="slurm/7"} 1`, `gpufabric_job_transport_by_design{training_job="slurm/7"} 0`,

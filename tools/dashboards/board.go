@@ -28,6 +28,7 @@ type board struct {
 	description string
 	oneNode     bool // shows one node at a time
 	oneDevice   bool // shows one RDMA device at a time
+	ofJobs      bool // shows the jobs that are chosen
 	annotations bool // marks changes of versions, beside findings
 	lines       []line
 	rows        []row
@@ -51,7 +52,7 @@ func boards() ([]board, error) {
 		return nil, fmt.Errorf("names of alerts: %w", err)
 	}
 	t := newTexts(groups)
-	return []board{fleet(t), node(t), port(t), roce(), probeResults()}, nil
+	return []board{fleet(t), node(t), port(t), roce(), jobs(), probeResults()}, nil
 }
 
 func (b board) uid() string { return "gpufabric-" + b.name }

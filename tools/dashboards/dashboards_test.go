@@ -14,6 +14,7 @@ import (
 	"gpufabric_exporter/dashboards"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/probes"
 )
 
@@ -187,7 +188,7 @@ func TestUpToDate(t *testing.T) {
 
 func TestFrame(t *testing.T) {
 	all, texts := shipped(t)
-	if len(all) != 5 {
+	if len(all) != 6 {
 		t.Fatalf("%d dashboards", len(all))
 	}
 	for _, m := range all {
@@ -238,7 +239,11 @@ func checkVariables(t *testing.T, m model) {
 			t.Errorf("%s: variable %s: multi %v, all %v as %q", m.name, v.Name, v.Multi, v.IncludeAll, v.AllValue)
 		}
 	}
-	if want := []string{"datasource", "cluster", "instance", "device"}; !slices.Equal(names, want) {
+	want := []string{"datasource", "cluster", "instance", "device"}
+	if m.name == "jobs" {
+		want = append(want, "training_job")
+	}
+	if !slices.Equal(names, want) {
 		t.Errorf("%s: variables %q, want %q", m.name, names, want)
 	}
 }
@@ -337,6 +342,7 @@ func TestEveryValueHasWords(t *testing.T) {
 	for _, lacks := range []string{
 		missing(severities(), diagnose.Severities()), missing(congestionModes(), fabric.RoCEModes()), missing(kinds(), probes.Kinds()),
 		missing(transports(), probes.Paths()), missing(skips(), probes.Skips()),
+		missing(jobUnknowns(), job.Reasons()), missing(jobRulesWords(), job.Rules()), missing(impairments(), job.Impairments()),
 	} {
 		if lacks != "" {
 			t.Errorf("no words for %s", lacks)

@@ -18,6 +18,7 @@ const (
 	portURL   = "/d/gpufabric-port/gpu-fabric-port"
 	roceURL   = "/d/gpufabric-roce/gpu-fabric-roce-congestion"
 	probesURL = "/d/gpufabric-probes/gpu-fabric-nccl-probes"
+	jobsURL   = "/d/gpufabric-jobs/gpu-fabric-jobs"
 	keep      = "?var-datasource=${datasource}&${cluster:queryparam}"
 	keepRow   = "?var-datasource=${datasource}&var-cluster=${__data.fields." + site + "}" // in tables of many nodes
 )
@@ -40,7 +41,7 @@ func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 		}
 		return v
 	}
-	return []cog.Builder[dashboard.VariableModel]{
+	list := []cog.Builder[dashboard.VariableModel]{
 		dashboard.NewDatasourceVariableBuilder("datasource").Label("Prometheus").Type("prometheus").
 			Description("The Prometheus that scrapes the exporters and has their rules."),
 		query("cluster", "Cluster", "Label cluster of the targets; there is nothing to choose where the site sets none.",
@@ -50,6 +51,11 @@ func (b board) variables() []cog.Builder[dashboard.VariableModel] {
 		query("device", "Device", "RDMA device (NIC); for panels about ports.",
 			`label_values(gpufabric_hca_info{cluster=~"$cluster",instance=~"$instance"}, device)`, b.oneDevice),
 	}
+	if b.ofJobs {
+		list = append(list, query("training_job", "Job", "Job, by scheduler and id.",
+			`label_values(gpufabric_job_info{cluster=~"$cluster",instance=~"$instance"}, training_job)`, false))
+	}
+	return list
 }
 
 // links lead to the other dashboards and keep what was chosen, where that can be chosen there: a dashboard about one node
@@ -70,6 +76,7 @@ func (b board) links() []cog.Builder[dashboard.DashboardLink] {
 		{"Node", "One node in all details", nodeURL, single},
 		{"Port", "One port in all details", portURL, single},
 		{"RoCE congestion", "Pauses, marks and losses", roceURL, chosen},
+		{"Jobs", "RDMA or TCP, job by job", jobsURL, chosen},
 		{"NCCL probes", "Measured transport and bandwidth", probesURL, chosen},
 	} {
 		if strings.HasPrefix(to.url, "/d/"+b.uid()+"/") {
@@ -91,6 +98,11 @@ func toNode() map[string]any {
 	return link("Node", nodeURL+keepRow+"&var-instance=${__value.raw}&${__url_time_range}")
 }
 
+// toJob leads from a cell with the name of a job to its nodes.
+func toJob() map[string]any {
+	return link("Job", jobsURL+keepRow+"&var-training_job=${__value.raw:percentencode}&${__url_time_range}")
+}
+
 // toPort leads from a cell with the name of an RDMA device to its dashboard, in a table that shows one node.
 func toPort() map[string]any {
 	return link("Port", portURL+keep+"&${instance:queryparam}&var-device=${__value.raw}&${__url_time_range}")
@@ -101,21 +113,21 @@ func toPortOf(column string) map[string]any {
 	return link("Port", portURL+keepRow+"&var-instance=${__data.fields."+column+"}&var-device=${__value.raw}&${__url_time_range}")
 }
 
-// marks are what happened: when alerts began to fire, those of warnings only if the reader wants them, and changes of
-// versions on dashboards that show what follows from these. A mark for as long as an alert fires would hide the graph.
+// marks are what happened: when findings were first seen, as in the column of that name (those of warnings only if the reader
+// wants them), and changes of versions on dashboards that show what follows from these. Findings of many nodes that begin one
+// after the other have a mark each: at any time the newest is looked at.
 func (b board) marks() []cog.Builder[dashboard.AnnotationQuery] {
-	by, text := "alertname, check", "{{check}}"
+	by, text := "problem", "{{problem}}"
 	if b.oneNode {
-		by, text = "instance, "+by, "{{instance}} {{check}}"
+		by, text = "instance, problem", "{{instance}} {{problem}}"
 	}
 	mark := func(name, color string, s diagnose.Severity, enabled bool) cog.Builder[dashboard.AnnotationQuery] {
-		firing := "count by (" + by + `) (ALERTS{alertname=~"GpuFabric.*",alertname!~"GpuFabricErrorBudget.*",alertstate="firing",` + of(s) + `@node}`
-		expr := fill(firing + ") unless " + firing + " offset 1m)")
 		return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(source()).Enable(enabled).IconColor(color).
-			Expr(expr).Step("60s").TitleFormat("{{alertname}}").TextFormat(text).TagKeys("check")
+			Expr(fill("1000 * max by (" + by + ") (" + recorded(of(s)) + ")")).Step("60s").UseValueForTime(true).
+			TitleFormat(string(s) + " finding first seen").TextFormat(text).TagKeys("problem")
 	}
 	all := []cog.Builder[dashboard.AnnotationQuery]{
-		mark("Critical findings", bad, diagnose.Critical, true), mark("Warnings", warning, diagnose.Warning, false),
+		mark("Marks: critical", bad, diagnose.Critical, true), mark("Marks: warnings", warning, diagnose.Warning, false),
 	}
 	if b.annotations {
 		all = append(all, versionChanges()...)
@@ -133,8 +145,8 @@ and on (cluster, instance) count by (cluster, instance) (` + metric + `{@node} o
 			Expr(expr).Step("60s").TitleFormat(title).TextFormat("{{instance}}: {{" + label + "}}").TagKeys(label)
 	}
 	return []cog.Builder[dashboard.AnnotationQuery]{
-		mark("Firmware", "orange", "gpufabric_hca_info", "firmware_version", "NIC firmware changed"),
-		mark("GPU driver", "purple", "gpufabric_gpu_driver_info", "version", "GPU driver changed"),
-		mark("NCCL", "blue", "gpufabric_probe_info", "nccl_version", "NCCL changed"),
+		mark("Marks: firmware", "orange", "gpufabric_hca_info", "firmware_version", "NIC firmware changed"),
+		mark("Marks: GPU driver", "purple", "gpufabric_gpu_driver_info", "version", "GPU driver changed"),
+		mark("Marks: NCCL", "blue", "gpufabric_probe_info", "nccl_version", "NCCL changed"),
 	}
 }

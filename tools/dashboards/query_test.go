@@ -18,7 +18,7 @@ import (
 )
 
 // chosen are a reader's choices. What they are must not matter.
-var chosen = strings.NewReplacer("$cluster", "c1", "$instance", "node1", "$device", "mlx5_0", "$__rate_interval", rateInterval, "${datasource}", "p")
+var chosen = strings.NewReplacer("$cluster", "c1", "$instance", "node1", "$device", "mlx5_0", "$training_job", "slurm/7", "$__rate_interval", rateInterval, "${datasource}", "p")
 
 const rateInterval = "61s" // like no range that somebody would write
 
@@ -162,7 +162,7 @@ func TestLinks(t *testing.T) {
 			t.Errorf("%s: no dashboard at %s", where, path)
 		}
 		for _, v := range regexp.MustCompile(`\bvar-(\w+)=`).FindAllStringSubmatch(query, -1) {
-			if !slices.Contains([]string{"datasource", "cluster", "instance", "device"}, v[1]) {
+			if !slices.Contains([]string{"datasource", "cluster", "instance", "device", "training_job"}, v[1]) {
 				t.Errorf("%s: no variable %s", where, v[1])
 			}
 		}

@@ -36,6 +36,7 @@ func nodes() []struct{ instance, scenario string } {
 		{"gpu-13", "healthy-half-cabled"},
 		{"gpu-14", "healthy-ib"},
 		{"gpu-15", "healthy"},
+		{"gpu-16", "job-two"},
 	}
 }
 

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build systemd
+
+package systemd_test
+
+import (
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestSystemd(t *testing.T) {
+	m := boot(t)
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T, *machine)
+	}{
+		{"start", testStart},
+		{"reload", testReload},
+		{"wrong configuration", testWrongConfiguration},
+		{"state", testState},
+		{"watchdog", testWatchdog},
+		{"tiers", testTiers},
+		{"loosened lines", testLoosened},
+		{"check", testCheck},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			here := *m
+			here.t = t
+			here.tiers()
+			here.dropIn("RestartSec=1", "TimeoutStartSec=30")
+			_, _ = here.run("", "systemctl", "reset-failed", unit)
+			c.run(t, &here)
+			_, _ = here.run("", "systemctl", "stop", unit)
+		})
+	}
+}
+
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("lacks %q:\n%s", part, text)
+		}
+	}
+}
+
+// raises tells whether the systemd of a container can raise limits on this machine.
+func raises(t *testing.T) bool {
+	t.Helper()
+	set, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0)
+	if err != nil || set == 0 {
+		t.Log("limits are not looked at: this machine has no CAP_SYS_RESOURCE, with which systemd raises them")
+		return false
+	}
+	return true
+}
+
+// The unit is started when the exporter listens, runs as its own user without a capability, and leaves nothing behind but its state.
+func testStart(t *testing.T, m *machine) {
+	m.must("systemctl", "start", unit)
+	contains(t, m.scrape(), "\ngpufabric_node_info{", "\ngpufabric_exporter_build_info{") // at once
+	status := m.must("cat", "/proc/"+m.property("MainPID")+"/status")
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+		contains(t, status, set+":\t0000000000000000\n")
+	}
+	contains(t, status, "NoNewPrivs:\t1\n", "Seccomp:\t2\n", "Uid:\t"+m.must("id", "-u", "gpufabric_exporter")+"\t")
+	if raises(t) {
+		contains(t, m.must("grep", "Max open files", "/proc/"+m.property("MainPID")+"/limits"), "65536")
+	}
+	m.must("systemctl", "stop", unit)
+	if result := m.property("Result"); result != "success" {
+		t.Errorf("stopped with %s\n%s", result, m.log())
+	}
+}
+
+// systemctl reload takes a changed configuration over, and a wrong one not.
+func testReload(t *testing.T, m *machine) {
+	const file = "/etc/gpufabric_exporter/config.yml"
+	expects := func(ports string) bool {
+		return strings.Contains(m.scrape(), "\ngpufabric_node_compute_ports_expected "+ports+"\n")
+	}
+	m.write(file, "expected: {compute_ports: 4}\n")
+	defer m.must("rm", file)
+	m.must("systemctl", "start", unit)
+	pid := m.property("MainPID")
+	m.until("the configuration is read", func() bool { return expects("4") })
+	m.write(file, "expected: {compute_ports: 8}\n")
+	m.must("systemctl", "reload", unit)
+	m.until("it is read again", func() bool { return expects("8") })
+	m.write(file, "expected: {computer_ports: 16}\n")
+	m.must("systemctl", "reload", unit)
+	m.until("the wrong one is refused", func() bool {
+		return strings.Contains(m.scrape(), "\ngpufabric_exporter_config_last_reload_successful 0\n")
+	})
+	if !expects("8") || m.property("MainPID") != pid {
+		t.Errorf("the previous configuration is not in force, or another process serves\n%s", m.log())
+	}
+	contains(t, m.log(), "configuration not reloaded, the previous one stays in force")
+}
+
+// What a restart does not change is not restarted, and the log has the reason.
+func testWrongConfiguration(t *testing.T, m *machine) {
+	const file = "/etc/default/gpufabric_exporter"
+	m.write(file, `ARGS="--collector.nonsense"`+"\n")
+	defer m.must("rm", file)
+	if m.fails("systemctl", "start", unit) == nil {
+		t.Error("it starts")
+	}
+	m.until("it fails", func() bool { return m.property("ActiveState") == "failed" })
+	if n, status := m.property("NRestarts"), m.property("ExecMainStatus"); n != "0" || status != "3" {
+		t.Errorf("%s restarts, exit status %s", n, status)
+	}
+	contains(t, m.log(), "nonsense")
+}
+
+// The state is the user's own, and survives.
+func testState(t *testing.T, m *machine) {
+	const folder = "/var/lib/gpufabric_exporter"
+	m.must("systemctl", "start", unit)
+	m.must("sh", "-c", "echo kept >"+folder+"/note")
+	m.must("systemctl", "restart", unit)
+	contains(t, m.must("stat", "-c", "%U %a", folder), "gpufabric_exporter 755")
+	contains(t, m.must("cat", folder+"/note"), "kept")
+}
+
+// A process that no longer serves is killed and started again; one that serves is left alone.
+func testWatchdog(t *testing.T, m *machine) {
+	m.dropIn("RestartSec=1", "WatchdogSec=6", "TimeoutAbortSec=2", "TimeoutStartSec=30")
+	m.must("systemctl", "start", unit)
+	pid, began := m.property("MainPID"), m.property("WatchdogTimestampMonotonic")
+	m.until("systemd is notified three times", func() bool {
+		now := m.property("WatchdogTimestampMonotonic")
+		if now != began {
+			began = now
+			pid += "."
+		}
+		return strings.HasSuffix(pid, "...")
+	})
+	pid = strings.TrimRight(pid, ".")
+	if m.property("MainPID") != pid || m.property("NRestarts") != "0" {
+		t.Fatalf("killed although it serves\n%s", m.log())
+	}
+	m.must("kill", "-STOP", pid)
+	m.until("it is started again", func() bool {
+		now := m.property("MainPID")
+		return now != "0" && now != pid && m.property("ActiveState") == "active"
+	})
+	contains(t, m.scrape(), "\ngpufabric_node_info{")
+	contains(t, m.log(), "Failed with result 'watchdog'")
+}
+
+// Each tier has its capabilities on every thread, and no others.
+func testTiers(t *testing.T, m *machine) {
+	for _, c := range []struct {
+		tiers []string
+		set   string
+	}{
+		{[]string{"gpu"}, "0000000000000000"},
+		{[]string{"bus"}, "0000000000200000"},
+		{[]string{"gpu", "jobs"}, "0000000000080004"},
+		{[]string{"gpu", "probes"}, "0000000000000000"},
+		{[]string{"gpu", "bus", "jobs", "probes"}, "0000000000280004"},
+	} {
+		m.tiers(c.tiers...)
+		m.must("systemctl", "start", unit)
+		contains(t, m.scrape(), "\ngpufabric_node_info{")
+		pid := m.property("MainPID")
+		for _, set := range []string{"CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+			if got := m.must("sh", "-c", "grep -h ^"+set+" /proc/"+pid+"/task/*/status | sort -u"); got != set+":\t"+c.set {
+				t.Errorf("%v: %s, want %s", c.tiers, got, c.set)
+			}
+		}
+		limits := m.must("grep", "Max locked memory", "/proc/"+pid+"/limits")
+		if unlimited := strings.Contains(limits, "unlimited"); unlimited != (c.tiers[len(c.tiers)-1] == "probes") && raises(t) {
+			t.Errorf("%v: %s", c.tiers, limits)
+		}
+		m.must("systemctl", "stop", unit)
+	}
+}
+
+// Every line that could be tighter is so for a reason: what is lost when it is tightened.
+func testLoosened(t *testing.T, m *machine) {
+	m.must("cp", "/usr/bin/sleep", "/run/slurmd")
+	m.must("systemd-run", "--quiet", "--unit=slurmd", "-p", "LimitMEMLOCK=65536", "/run/slurmd", "infinity")
+	defer m.must("systemctl", "stop", "slurmd")
+	m.until("slurmd runs", func() bool { return m.fails("pidof", "slurmd") == nil })
+	const (
+		memlock = "\n" + `gpufabric_check_failed{check="memlock",`
+		kernel  = "\n" + `gpufabric_node_info{kernel_release="`
+	)
+	m.must("systemctl", "start", unit)
+	contains(t, m.scrape(), memlock)
+	if strings.Contains(m.scrape(), kernel+`"}`) {
+		t.Error("no release of the kernel to begin with")
+	}
+	for line, lost := range map[string]func() bool{
+		"ProtectProc=invisible":                     func() bool { return !strings.Contains(m.scrape(), memlock) },
+		"ProcSubset=pid":                            func() bool { return strings.Contains(m.scrape(), kernel+`"}`) },
+		"PrivateNetwork=yes":                        func() bool { return m.fails("curl", "-sS", "--fail", "http://localhost:10791/metrics") != nil },
+		"RestrictAddressFamilies=~AF_INET AF_INET6": func() bool { return m.property("ActiveState") != "active" },
+		"RestrictAddressFamilies=~AF_UNIX":          func() bool { return m.property("ActiveState") != "active" }, // nobody notifies systemd
+		"StateDirectory=": func() bool {
+			return m.fails("grep", "gpufabric_exporter .*rw", "/proc/"+m.property("MainPID")+"/mountinfo") != nil
+		},
+		"User=root\nGroup=root\nPrivateUsers=no": func() bool { return strings.Contains(m.log(), "running as root is not needed") },
+	} {
+		m.dropIn("RestartSec=1", "TimeoutStartSec=5", line)
+		_, _ = m.run("", "systemctl", "restart", unit)
+		if !lost() {
+			t.Errorf("with %s nothing is lost\n%s", line, m.log())
+		}
+	}
+}
+
+// The check writes its textfile beside node_exporter, which owns the folder; its unit has failed where something is unknown.
+func testCheck(t *testing.T, m *machine) {
+	const folder, file = "/var/lib/node_exporter", "/var/lib/node_exporter/gpufabric.prom"
+	if m.fails("systemctl", "start", "gpufabric-check.service") == nil {
+		t.Error("without a folder for the textfile the unit does not fail")
+	}
+	contains(t, m.must("journalctl", "--no-pager", "-o", "cat", "-n", "5", "-u", "gpufabric-check"), file)
+	m.must("install", "-d", "-o", "daemon", folder)
+	_, _ = m.run("", "systemctl", "start", "gpufabric-check.service") // no device: hardware is unknown
+	contains(t, m.must("cat", file), "gpufabric_check_timestamp_seconds", `gpufabric_check_unknown{check="hardware"`)
+	contains(t, m.must("systemctl", "show", "--value", "-p", "ExecMainStatus", "gpufabric-check.service"), "2")
+
+	m.must("rm", file)
+	m.must("mkdir", "-p", "/run/systemd/system/gpufabric-check.service.d")
+	if out, err := m.run("[Service]\nCapabilityBoundingSet=~CAP_DAC_OVERRIDE\nAmbientCapabilities=~CAP_DAC_OVERRIDE\n", "sh", "-c", "cat >/run/systemd/system/gpufabric-check.service.d/50-test.conf"); err != nil {
+		t.Fatal(err, out)
+	}
+	m.must("systemctl", "daemon-reload")
+	_, _ = m.run("", "systemctl", "start", "gpufabric-check.service")
+	if m.fails("test", "-e", file) == nil {
+		t.Error("without CAP_DAC_OVERRIDE it writes into the folder of another user")
+	}
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import "gpufabric_exporter/internal/job"
+
+// What panels show where there are no jobs: that can have several reasons.
+const noJobs = "no job is seen: no GPU is in use, the exporter lacks privilege (see Nodes unseen), or the collector job is off"
+
+func jobs() board {
+	return board{
+		name: "jobs", title: "GPU fabric: jobs", ofJobs: true,
+		description: "Jobs that use GPUs now: whether NCCL moves their data over RDMA or fell back to TCP, why, which settings are wrong, and the GPU time that is lost.",
+		lines:       []line{jobsNow(), {allJobs()}, {jobNodes()}, {jobRules()}, jobTraffic(), jobLoss()},
+		rows: []row{
+			{"Transport over time", []line{jobHistory()}},
+			{"How to read this", []line{{jobsHelp()}}},
+		},
+	}
+}
+
+// transportsOf is the transport of each job on each node as a number, the worst first (jobTransports).
+func transportsOf() string {
+	is := func(place, transport, more string) string {
+		return place + ` + 0 * (gpufabric_job_transport{transport="` + transport + `",@job} == 1` + more + `)`
+	}
+	and := func(metric, value string) string {
+		return ` and on (cluster, job, instance, training_job) ` + metric + `{@job} == ` + value
+	}
+	const design, confirmed = "gpufabric_job_transport_by_design", "gpufabric_job_transport_confirmed"
+	return `(
+  ` + is("0", "tcp", and(design, "0")+and(confirmed, "1")) + `
+  or ` + is("1", "tcp", and(design, "0")+and(confirmed, "0")) + `
+  or ` + is("2", "mixed", "") + `
+  or ` + is("3", "unknown", "") + `
+  or ` + is("4", "tcp", and(design, "1")) + `
+  or ` + is("5", "rdma", and(confirmed, "0")) + `
+  or ` + is("6", "rdma", and(confirmed, "1")) + `
+  or ` + is("7", "local", "") + `
+)`
+}
+
+func jobTransports() words {
+	return words{
+		"0": {"TCP", bad}, "1": {"TCP suspected", warning}, "2": {"RDMA and TCP", warning}, "3": {"unknown", note}, "4": {"TCP by design", plainly},
+		"5": {"RDMA, not certain", plainly}, "6": {"RDMA", good}, "7": {"one node or NVLink", good},
+	}
+}
+
+// causes are why NCCL uses TCP.
+func causes() words {
+	return wordsOf(map[job.Cause]word{
+		job.CauseNoDevices: {"no /dev/infiniband in its container", ""}, job.CauseDisabled: {"NCCL_IB_DISABLE is set", ""}, job.CauseSocketSelected: {"NCCL_NET=Socket is set", ""},
+		job.CauseNoLibrary: {"libibverbs is not loaded", ""}, job.CausePlugin: {"the plugin fell back", ""}, job.CauseNoPort: {"no RDMA device could be read", ""},
+	})
+}
+
+// jobUnknowns are why a transport is unknown.
+func jobUnknowns() words {
+	return wordsOf(map[job.Reason]word{
+		job.FirstReading: {"second reading needed", ""}, job.Idle: {"its GPUs are idle", ""}, job.NoTraffic: {"nothing carries data", ""}, job.LittleTraffic: {"too little data", ""},
+		job.Privilege: {"the exporter lacks privilege", warning}, job.Unreadable: {"a reading failed", warning}, job.Moved: {"devices are in the pod", ""},
+		job.NoCommunicator: {"no NCCL communicator", ""},
+	})
+}
+
+// jobRulesWords are the rules that a job can break.
+func jobRulesWords() words {
+	return wordsOf(map[job.Rule]word{
+		job.RuleNoCommunicator: {"GPUs are busy without NCCL", ""}, job.RuleNoDevices: {"no RDMA devices in the container", ""}, job.RuleMemlock: {"locked memory is limited", ""},
+		job.RuleAlignment: {"GPUs without their nearest NICs", ""}, job.RuleVersions: {"ranks have different NCCL releases", ""}, job.RuleSettings: {"ranks have different settings", ""},
+		job.RuleGrowing: {"verbs contexts grow", ""}, job.RuleBAR1: {"BAR1 of a GPU is full", ""}, job.RuleSettingMisread: {"NCCL misreads a setting", ""},
+		job.RuleSettingRefused: {"NCCL refuses a setting", ""}, job.RuleSettingIgnored: {"NCCL ignores a setting", ""}, job.RuleSettingUnknown: {"a setting that no release of NCCL has", ""},
+		job.RuleSettingWrongHere: {"a setting is wrong on this node", ""}, job.RuleSettingWorse: {"a setting makes it slower", ""},
+	})
+}
+
+// impairments are why GPU time is lost.
+func impairments() words {
+	return wordsOf(map[job.Impairment]word{
+		job.ImpairedTCP: {"on TCP", bad}, job.ImpairedMisconfig: {"misconfigured", warning}, job.ImpairedLink: {"nearest NIC slow or down", warning}, job.ImpairedNoGPUDirect: {"without GPUDirect RDMA", warning},
+	})
+}
+
+// perJob counts jobs, on however many nodes they are.
+func perJob(expr string) string { return "count(count by (cluster, training_job) (" + expr + "))" }
+
+func jobsNow() line {
+	worst := func(places string) string {
+		return orZero(perJob("min by (cluster, training_job) ("+transportsOf()+") "+places), `gpufabric_job_info{@job}`)
+	}
+	onTCP := `count by (cluster, job, instance, training_job) (job:gpufabric_job_transport:tcp{@job})`
+	return line{
+		number(about{"Jobs", "Jobs that use GPUs now, each counted once on however many nodes it is.", "no job is seen", 3, 4}, "none", perJob(`gpufabric_job_info{@job}`), nil, nil),
+		number(about{"Jobs on TCP", "Jobs of which a rank is confirmed to move its data over TCP, which is 5 to 20 times slower. TCPX and FasTrak do so by design and do not count.", "no job is seen", 3, 4}, "none", worst("== 0"), zero(bad), nil),
+		number(about{"TCP suspected", "Jobs that seem to use TCP, or use RDMA and TCP: not all evidence could be read.", "no job is seen", 3, 4}, "none", worst("> 0 < 3"), zero(warning), nil),
+		number(about{"Misconfigured", "Jobs that break a rule of severity warning or critical: settings of NCCL, locked memory, NICs far from their GPUs.", "no job is seen", 3, 4}, "none",
+			orZero(perJob(`gpufabric_job_misconfigured{severity=~"critical|warning",@job} == 1`), `gpufabric_job_info{@job}`), zero(warning), nil),
+		number(about{"Unknown", "Jobs of which the transport is unknown on every node that tells anything. Unknown is neither good nor bad.", "no job is seen", 3, 4}, "none", worst("== 3"), []step{{0, plainly}, {1, note}}, nil),
+		number(about{"GPUs on TCP", "GPUs of jobs that use TCP, confirmed or suspected.", "no job is seen", 3, 4}, "none",
+			orZero(`count(gpufabric_job_gpu_info{@job} and on (cluster, job, instance, training_job) `+onTCP+`)`, `gpufabric_job_info{@job}`), zero(bad), nil),
+		number(about{"GPU h on TCP", "Hours that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen.", "no rules loaded", 3, 4}, "suffix: h",
+			`sum(cluster:gpufabric_gpu_impaired_seconds:sum_1d{reason="tcp",@cluster}) / 3600`, zero(warning), nil),
+		number(about{"Nodes unseen", "Nodes with GPUs whose processes the exporter may not look into: jobs there are not shown. It needs root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.", "no exporter answers", 3, 4}, "none",
+			orZero(nodes(`gpufabric_scrape_collector_supported{collector="job",@node} == 0 and on (cluster, job, instance) gpufabric_gpu_driver_loaded{@node} == 1`), `gpufabric_scrape_collector_supported{collector="job",@node}`), []step{{0, plainly}, {1, note}}, nil),
+	}
+}
+
+// allJobs has one line for each job, the worst first.
+func allJobs() panel {
+	const by = "cluster, training_job"
+	transport := "min by (" + by + ") (" + transportsOf() + ")"
+	return grid(about{"Jobs by transport", "Every job with the transport of its worst rank, jobs on TCP first. The name of a job leads to its nodes below.", noJobs, 24, 9},
+		[]string{
+			worstFirst(by, "training_job", transport),
+			transport,
+			`count by (` + by + `) (count by (cluster, instance, training_job) (gpufabric_job_info{@job}))`,
+			`sum by (` + by + `) (gpufabric_job_ranks{@job})`,
+			`count by (` + by + `) (gpufabric_job_gpu_info{@job})`,
+			`count by (` + by + `) (job:gpufabric_job_transport:tcp{@job})`,
+			`count by (` + by + `) (count by (cluster, training_job, rule) (gpufabric_job_misconfigured{severity=~"critical|warning",@job} == 1))`,
+		}, "",
+		column{field: "training_job", title: "Job", link: toJob()},
+		column{field: "B", title: "Transport", words: jobTransports(), width: 150},
+		column{field: "C", title: "Nodes", none: "none", width: 90},
+		column{field: "F", title: "Nodes on TCP", none: "none", steps: []step{{1, bad}}, width: 130},
+		column{field: "D", title: "Ranks", width: 90},
+		column{field: "E", title: "GPUs", width: 90},
+		column{field: "G", title: "Rules broken", none: "none", steps: []step{{1, warning}}, width: 130},
+		column{field: "cluster", title: "Cluster", width: 110})
+}
+
+// jobNodes has one line for each job and node.
+func jobNodes() panel {
+	const by = "cluster, instance, training_job"
+	transport := "min by (" + by + ") (" + transportsOf() + ")"
+	return grid(about{"Jobs, node by node", "The chosen jobs on each of their nodes: how the data go there, and why. The way is the part of NCCL, or the plugin, that moves them.", noJobs, 24, 9},
+		[]string{
+			worstFirst(by, "training_job", transport),
+			transport,
+			`max by (` + by + `, way, cause) (gpufabric_job_info{@job})`,
+			`max by (` + by + `) (gpufabric_job_ranks{@job})`,
+			`count by (` + by + `) (gpufabric_job_gpu_info{@job})`,
+			`max by (` + by + `, reason) (gpufabric_job_transport_unknown{@job} == 1)`,
+			`count by (` + by + `) (gpufabric_job_device_info{@job})`,
+		}, "",
+		column{field: "training_job", title: "Job", link: toJob()},
+		column{field: "instance", title: "Node", link: toNode(), width: 190},
+		column{field: "B", title: "Transport", words: jobTransports(), width: 150},
+		column{field: "way", title: "Way", none: "-", width: 90},
+		column{field: "cause", title: "TCP because", none: "-", words: causes(), width: 220},
+		column{field: "reason", title: "Unknown because", none: "-", words: jobUnknowns(), width: 190},
+		column{field: "D", title: "Ranks", width: 80},
+		column{field: "E", title: "GPUs", width: 80},
+		column{field: "G", title: "Rails used", none: "none", width: 100},
+		column{field: "cluster", title: "Cluster", width: 90})
+}
+
+// jobRules are what is wrong with jobs beside their transport.
+func jobRules() panel {
+	return grid(about{"Wrong settings", "Rules that the chosen jobs break, the most severe first, with the number of nodes. The command jobs, or the page of a node, says which variable or rank.", "no job breaks a rule, or no job is seen", 24, 7},
+		[]string{ranked(`count by (cluster, training_job, rule, severity) (gpufabric_job_misconfigured{@job} == 1)`)}, "",
+		column{field: "rank", title: "Severity", words: ranks(), width: 90},
+		column{field: "training_job", title: "Job", link: toJob()},
+		column{field: "rule", title: "What is wrong", words: jobRulesWords()},
+		column{field: "A", title: "Nodes", width: 90},
+		column{field: "cluster", title: "Cluster", width: 110},
+		column{field: "severity"})
+}
+
+func jobTraffic() line {
+	const devices = `on (cluster, job, instance, device) group_left () group by (cluster, job, instance, device) (gpufabric_job_device_info{@job})`
+	const hosts = `on (cluster, job, instance) group by (cluster, job, instance) (gpufabric_job_info{@job})`
+	return line{
+		over(about{"RDMA sent, by device", "What the RDMA devices send that carry data of the chosen jobs: the ten highest at the end of the time shown, and the highest of all. Devices that several jobs use carry the data of all of them.", "no device carries data of these jobs", 12, 9}, "Bps", nil,
+			extreme("topk", 10, `(sum by (cluster, job, instance, device) (port:gpufabric_hca_port_transmitted_data_bytes:rate2m{@port}) * `+devices+`)`, "{{instance}} {{device}}")...),
+		over(about{"RDMA and other traffic of their nodes", "What the nodes of the chosen jobs send: over RDMA from their training ports, and otherwise (mostly TCP) from all their RDMA-capable interfaces.", "no traffic counters are known, or no job is seen", 12, 9}, "Bps", nil,
+			curve{`sum(` + sent + ` and ` + hosts + `)`, "RDMA"},
+			curve{`sum(instance:gpufabric_ethernet_transmitted_other_unicast_bytes:rate2m{@node} and ` + hosts + `)`, "not RDMA"}),
+	}
+}
+
+func jobLoss() line {
+	return line{
+		named(over(about{"GPUs at work for impaired jobs", "How many GPUs work for jobs that are impaired, by reason, in the chosen clusters, whichever jobs are chosen. The area below a line is GPU time lost; one GPU can count for several reasons.", "no job was impaired, no GPU is in use, or no rules are loaded", 14, 8}, "none", nil,
+			curve{`sum by (reason) (cluster:gpufabric_gpu_impaired_seconds:rate5m{@cluster})`, "{{reason}}"}), impairments()),
+		grid(about{"GPU hours lost in a day, by reason", "Hours that GPUs worked for impaired jobs in the last day, added up over all GPUs, whichever jobs are chosen. One hour can count for several reasons.", "no job was impaired, no GPU is in use, or no rules are loaded", 10, 8},
+			[]string{`sum by (cluster, reason) (cluster:gpufabric_gpu_impaired_seconds:sum_1d{@cluster}) / 3600`}, "-GPU hours",
+			column{field: "reason", title: "Reason", words: impairments()},
+			column{field: "A", title: "GPU hours", unit: "suffix: h", width: 130},
+			column{field: "cluster", title: "Cluster", width: 110}),
+	}
+}
+
+func jobHistory() line {
+	return line{
+		history(about{"Transport over time", "The transport of the worst rank of each chosen job.", "no job is seen", 24, 10}, jobTransports(),
+			curve{"min by (cluster, training_job) (" + transportsOf() + ")", "{{training_job}}"}),
+	}
+}
+
+func jobsHelp() panel {
+	return prose("What a job is", 24, 8, `A job is the processes on GPUs that belong together by their scheduler: slurm/ID, kubernetes/NAMESPACE/POD, container/ID, or none/PROGRAM.
+
+* **TCP** is confirmed if the GPUs are busy, no RDMA device is open, and sockets carry as much in both directions. What could not be read makes it *suspected*, and never good.
+* **RDMA, not certain**: devices carry data, and something that would prove whose data it is was not read.
+* **TCP by design** is TCPX or FasTrak. **Unknown** has its reason in the table by node; idle GPUs are the most frequent one.
+* A running job does not go back to RDMA: correct the cause and start it again from its checkpoint. The node is not the cause unless its own checks fail.`)
+}
