@@ -180,7 +180,7 @@ func faults() []fault {
 			wait: ticket, stays: "told within 15 min", also: []string{"GpuFabricJobOnTcp"},
 		},
 		{
-			scenario: "job-misaligned", alert: "GpuFabricJobNicsFar", nodes: 1, within: 8 * time.Minute, mend: 8 * time.Minute,
+			scenario: "job-misaligned", alert: "GpuFabricJobNicsFar", nodes: 1, within: 8 * time.Minute, mend: 465 * time.Second,
 			wait: ticket, stays: "told within 15 min", also: []string{"GpuFabricJobMisconfigured"},
 		},
 		// Nobody is told of what has passed after two minutes: it must last for five, of which the rates remember some.
