@@ -268,3 +268,33 @@ func (c *cluster) testHelm(t *testing.T) {
 		t.Errorf("after the removal: capabilities %s", got)
 	}
 }
+
+// TestDocumentedCommands runs the commands of docs/KUBERNETES.md that call Helm, in order, but those that need running pods.
+func TestDocumentedCommands(t *testing.T) {
+	text, err := os.ReadFile("../../docs/KUBERNETES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := filepath.Abs(helmProgram)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t)
+	c.prepare(t)
+	var done []string
+	for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {
+		words := strings.Fields(line)
+		if !strings.HasPrefix(line, "    helm ") || slices.Contains(words, "test") {
+			continue
+		}
+		command := exec.CommandContext(t.Context(), program, append(words[1:], "--kubeconfig="+c.kubeconfig)...)
+		command.Dir = "../.."
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", strings.TrimSpace(line), err, out)
+		}
+		done = append(done, strings.Join(words, " "))
+	}
+	if len(done) < 2 {
+		t.Errorf("the commands are %q", done)
+	}
+}
