@@ -130,6 +130,11 @@ func collectProbe(s *probes.Status, p *probes.ProbeStatus, emit emit) {
 		default:
 			of.timestamp(probeFault, at, string(fault))
 		}
+		if found {
+			for _, cause := range p.Causes(fault) {
+				of.tell(probeFaultCause, 1, string(fault), string(cause))
+			}
+		}
 	}
 	if r == nil {
 		of.tell(probeUnknown, 1)

@@ -101,6 +101,13 @@ var (
 			"Absent while there is no such fault.",
 		Source: probeSource, Cadence: Probed, Privilege: probePrivilege, Stability: Stable,
 	}
+	probeFaultCause = &Family{
+		Name: "probe_fault_cause", Type: Gauge, Labels: []string{"kind", "device", "port", "fault", "cause"},
+		Help: "1 for what explains a fault. fault socket, according to NCCL's log: rdma_disabled (NCCL_IB_DISABLE), socket_selected (NCCL_NET=Socket), " +
+			"no_rdma_device (NCCL found no RDMA device that it can open and that NCCL_IB_HCA selects), not_logged. Faults slow, regressed and drifted: what differs from the last run at full bandwidth: versions (NCCL, CUDA, GPU driver), gpus, transport, gpudirect, " +
+			"switch_sums (NVLS, SHARP), channels, settings (variables of NCCL), no_difference (nothing that NCCL reports). Absent for other faults.",
+		Source: probeLog, Cadence: Probed, Privilege: probePrivilege, Stability: Experimental,
+	}
 	probeRelease = &Family{
 		Name: "probe_release_seconds", Type: Gauge, Unit: "seconds", Labels: []string{"kind", "device", "port"},
 		Help: "Time from killing or closing the ranks of the last run until the driver showed none of them on the GPUs, and no used memory on GPUs without other processes. " +
@@ -239,7 +246,7 @@ var (
 func probeFamilies() []*Family {
 	return []*Family{
 		probeStateFile, probeGPUSeconds, probeInterval, probeSkips, probeSkipped, probeRuns, probeFailures, probeWrong, probeLastRun, probeLastSuccess,
-		probeSuccess, probeFailing, probeUnknown, probeFault, probeFaultRatio, probeRelease, probeInfo, probeTransport, probeGPUDirect, probeNVLS,
+		probeSuccess, probeFailing, probeUnknown, probeFault, probeFaultRatio, probeFaultCause, probeRelease, probeInfo, probeTransport, probeGPUDirect, probeNVLS,
 		probeSHARP, probeChannels, probeBusBW, probeAlgBW, probeLatency, probeSmallLatency, probeInit, probeConnect, probeBaselineRatio,
 		probeBaselineSamples, probeSmallLatencyRatio, probeJudged, probeSlow, probeLate, probeExpectedRatio, probeRegressed, probeBelow,
 		probeCollapsed, probeDrifted,

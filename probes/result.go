@@ -37,8 +37,9 @@ type Result struct {
 	CUDA   string `json:"cuda_version,omitempty"`
 	// Path and what follows come from NCCL's log; unknown where it says nothing.
 	Path      Fact[Path] `json:"path"`
-	Network   string     `json:"network,omitempty"` // in NCCL's words: "IB", "Socket", "AWS Libfabric"; empty if not known
-	GPUDirect Fact[bool] `json:"gpudirect_rdma"`    // absent without a network that could use it
+	Network   string     `json:"network,omitempty"`        // in NCCL's words: "IB", "Socket", "AWS Libfabric"; empty if not known
+	NoDevices bool       `json:"no_rdma_device,omitempty"` // NCCL reported that it found no RDMA device
+	GPUDirect Fact[bool] `json:"gpudirect_rdma"`           // absent without a network that could use it
 	NVLS      Fact[bool] `json:"nvls"`
 	SHARP     Fact[bool] `json:"sharp"`
 	Channels  Fact[int]  `json:"channels"`

@@ -61,6 +61,7 @@ func tellPaths(r *Result, logs []nccllog.Log) {
 		if r.Network == "" || pathOf(l.Network) == PathSocket {
 			r.Network = l.Network
 		}
+		r.NoDevices = r.NoDevices || l.NoDevices
 		complete, collNet = complete && l.Complete, collNet || l.CollNet
 	}
 	first := logs[0]

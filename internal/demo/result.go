@@ -111,6 +111,7 @@ func (s rehearsed) network(r *probes.Result, key probes.Key, path probes.Path) (
 		path, r.Network = probes.PathSocket, "Socket"
 	}
 	if path == probes.PathSocket {
+		r.NoDevices = key.Kind != probes.Socket
 		r.GPUDirect = probes.None[bool](source, r.At)
 	}
 	r.Path = probes.Known(path, source, r.At)

@@ -19,17 +19,19 @@ func purposes() map[string]string {
 		"fleet/Open findings/B":              "nvlink-down", // which has numbers
 		"fleet/Nodes that talk TCP":          "probe-tcp-fallback",
 		"fleet/Bandwidth below the baseline": "probe-slow",
+		"fleet/Service levels/D":            "- it needs a day of data",
 		"fleet/All nodes/F":                  others,        // one of them has checks that are unknown
 		"fleet/All nodes/H":                  "pcie-nic-x8", // which is a warning
 		"fleet/Firing alerts":                "port-down",
 
 		"node/variable: cluster":           nameless,
-		"node/annotation: Firmware":        unchanged,
-		"node/annotation: GPU driver":      unchanged,
-		"node/annotation: NCCL":            unchanged,
+		"node/annotation: Marks: firmware":        unchanged,
+		"node/annotation: Marks: GPU driver":      unchanged,
+		"node/annotation: Marks: NCCL":            unchanged,
 		"node/Open findings":               "pfc-off",
 		"node/Open findings/B":             "nvlink-down",
-		"node/What cannot be told":         others,
+		"node/Checks without a verdict":    others,
+		"node/Probes/J":                    "probe-slow", // why it is slow
 		"node/Clocks held down":            "gpu-power-brake",
 		"node/Sources that cannot be read": "statistics-refused",
 		"node/Firing alerts":               "port-down",
@@ -40,10 +42,11 @@ func purposes() map[string]string {
 
 		"node/Ports up/C": stated, // of EFA the state is unknown
 
+		"port/Probe of this rail/J":   "probe-slow",
 		"port/variable: cluster":      nameless,
-		"port/annotation: Firmware":   unchanged,
-		"port/annotation: GPU driver": unchanged,
-		"port/annotation: NCCL":       unchanged,
+		"port/annotation: Marks: firmware":   unchanged,
+		"port/annotation: Marks: GPU driver": unchanged,
+		"port/annotation: Marks: NCCL":       unchanged,
 		"port/Rate/C":                 stated, // without an expected rate
 
 		"roce/variable: cluster":               nameless,
@@ -58,10 +61,11 @@ func purposes() map[string]string {
 		"roce/Connections given up, by port/B": "qp-death",
 
 		"probes/variable: cluster":           nameless,
-		"probes/annotation: Firmware":        unchanged,
-		"probes/annotation: GPU driver":      unchanged,
-		"probes/annotation: NCCL":            unchanged,
+		"probes/annotation: Marks: firmware":        unchanged,
+		"probes/annotation: Marks: GPU driver":      unchanged,
+		"probes/annotation: Marks: NCCL":            unchanged,
 		"probes/Last results/C":              "probe-wrong-result", // why it failed
+		"probes/Last results/J":              "probe-slow",         // why it is slow
 		"probes/Rails against the line rate": others,               // expected only where two GPUs are near one NIC
 		"probes/Failures by reason":          "probe-wrong-result",
 	}

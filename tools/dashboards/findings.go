@@ -4,6 +4,9 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
 )
@@ -17,13 +20,32 @@ const checksOff = "checks are switched off"
 const others = `GpuFabric(CheckFailed|ErrorBudget.*)`
 
 // open are the open findings: checks that failed and have not passed since (without the recording rules those that fail
-// now), and alerts that fire. The value is when a finding began, in seconds since 1970, or 1 where no rule recorded it.
-// more are matchers, with a comma.
+// now), and alerts that fire. The value is when a finding was first seen, in seconds since 1970, or 1 where no rule recorded
+// it. more are matchers, with a comma.
 func open(more string) string {
-	const alert = `alertname=~"GpuFabric.*",alertname!~"` + others + `"`
+	return found(failed(more), more, others)
+}
+
+// openWarnings are those of severity warning. A silent exporter is none: it is counted apart.
+func openWarnings() string {
+	more := of(diagnose.Warning)
+	return found(failed(more), more, others+"|"+exporterDown)
+}
+
+func failed(more string) string {
+	return `check:gpufabric_check_failed:since_timestamp_seconds{` + more + `@node} or check:gpufabric_check_failed:latched{` + more + `@node} == 1 or gpufabric_check_failed{` + more + `@node} == 1`
+}
+
+// recorded are the open findings of which the rules recorded when they were first seen: cheap to ask over time.
+func recorded(more string) string {
+	return found(`check:gpufabric_check_failed:since_timestamp_seconds{`+more+`@node}`, more, others)
+}
+
+func found(checks, more, but string) string {
+	alert := `alertname=~"GpuFabric.*",alertname!~"` + but + `"`
 	return `(
   label_replace(
-    check:gpufabric_check_failed:since_timestamp_seconds{` + more + `@node} or check:gpufabric_check_failed:latched{` + more + `@node} == 1 or gpufabric_check_failed{` + more + `@node} == 1,
+    ` + checks + `,
     "problem", "$1", "check", "(.*)"
   )
   or
@@ -36,8 +58,8 @@ func open(more string) string {
 }
 
 // problems are the open findings of each node, however many devices and GPUs have them.
-func problems(more string) string {
-	return `count by (cluster, instance, problem) (` + open(more) + `)`
+func problems(findings string) string {
+	return `count by (cluster, instance, problem) (` + findings + `)`
 }
 
 // placed are the open findings with the number of the GPU, as in tables; of one without a driver the PCI address.
@@ -54,12 +76,24 @@ or on (` + id + `)
 label_replace(` + all + `, "gpu", "$1", "pci_address", "(.+)")`
 }
 
-// ranked gives severities the place that they have in order, for tables to sort by.
+// Problems that break training or are the cause of others come before the rest of their severity, partial losses and what
+// follows from others after it.
+const (
+	causesFirst   = `port_active|gpu_lost|gpu_listed|reads_return|gid_.+|GpuFabric(PortDown|GpuLost|Device.+|GidLost|JobOnTcp.*|TrainingOnTcpSuspected|TcpOnRdmaNic|ProbeTransportSocket|ProbeWrongResult|PfcStorm)`
+	followersLast = `compute_ports|nvlink_.+|GpuFabric(ComputePortsMissing|Nvlink.+|GidChanged|ProbeBandwidth.+|ErrorBudget.+)`
+)
+
+const exporterDown = "GpuFabricExporterDown"
+
+// ranked gives findings the place of their severity, and an order: by severity, then by impact, then by node. A silent node
+// comes after what is critical: nothing is known of it.
 func ranked(expr string) string {
 	for _, s := range diagnose.Severities() {
 		expr = fmt.Sprintf(`label_replace(%s, "rank", "%d", "severity", "%s")`, expr, s.Rank(), s)
 	}
-	return expr
+	expr = `label_replace(label_replace(label_replace(` + expr + `, "place", "1", "", ""), "place", "0", "problem", "` + causesFirst + `"), "place", "2", "problem", "` + followersLast + `")`
+	expr = `label_replace(label_replace(` + expr + `, "place", "0 silent", "problem", "` + exporterDown + `"), "rank", "silent", "problem", "` + exporterDown + `")`
+	return `max without (place, sorted) (label_join(label_replace(label_replace(` + expr + `, "sorted", "$1", "rank", "(.*)"), "sorted", "0 3", "rank", "silent"), "` + order + `", " ", "sorted", "place", "instance", "problem"))`
 }
 
 // measured are what is and what should be, for problems that have numbers. More than one of a node are all there.
@@ -85,11 +119,24 @@ or ` + of("nvlink_active", "links", gpu, `gpufabric_nvlink_links_active{@node} <
 or ` + of("compute_ports", "ports", whole, up+` < gpufabric_node_compute_ports_expected{@node}`, `gpufabric_node_compute_ports_expected{@node}`) + `
 or ` + share("GpuFabricPfcStorm", "of the time", `max by (cluster, instance) (max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@node}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@node}[5m]))`) + `
 or ` + share("GpuFabricPausedByNetwork", "of the time", `max by (cluster, instance) (max without (priority) (rate(gpufabric_roce_received_pause_seconds_total{@node}[5m])) or rate(gpufabric_ethernet_received_pause_seconds_total{@node}[5m]))`) + `
-or ` + share("GpuFabricProbeBandwidthCollapsed", "of the baseline", slowest) + `
-or ` + share("GpuFabricProbeBandwidthRegression", "of the baseline", slowest) + `
+or ` + share("GpuFabricProbeBandwidthCollapsed", "of baseline", slowest) + `
+or ` + share("GpuFabricProbeBandwidthRegression", "of baseline", slowest) + `
+or ` + explained("GpuFabricProbeTransportSocket", "socket") + `
+or ` + explained("GpuFabricProbeBandwidthCollapsed", "slow") + `
+or ` + explained("GpuFabricProbeBandwidthRegression", "regressed") + `
 )
-and on (cluster, instance, problem) ` + problems("") + `
+and on (cluster, instance, problem) ` + problems(open("")) + `
 or label_replace(label_replace(count_values("measured", count(` + unchecked + `)), "measured", "nodes: $1", "measured", "(.*)"), "problem", "` + checksOff + `", "", "")`
+}
+
+// explained are the causes of a fault of probes, in words.
+func explained(problem, fault string) string {
+	expr := `count by (cluster, instance, cause) (gpufabric_probe_fault_cause{fault="` + fault + `",@node})`
+	texts := probeCauses()
+	for _, cause := range slices.Sorted(maps.Keys(texts)) {
+		expr = `label_replace(` + expr + `, "measured", "` + texts[cause].text + `", "cause", "` + cause + `")`
+	}
+	return `label_replace(` + expr + `, "problem", "` + problem + `", "", "")`
 }
 
 // slowest is the worst probe of a node.
@@ -98,32 +145,35 @@ const slowest = `min by (cluster, instance) (gpufabric_probe_baseline_ratio{kind
 // caveats are rows before the findings where these cannot be told: no exporter answers, or checks are switched off.
 func caveats(found string) string {
 	found += "\nor label_replace(" + absent(sortedFirst) + " + 0 * count(" + unchecked + `), "problem", "` + checksOff + `", "", "")`
-	return `label_replace(label_replace(` + orSilent(found, "problem") + `,
-  "runbook", "GpuFabricExporterDown", "problem", "exporter silent|no exporter"), "runbook", "GpuFabricCheckFailed", "problem", "` + checksOff + `")`
+	const said = `unless on () ALERTS{alertname="` + exporterDown + `",alertstate="firing",@node}` // which is a finding
+	return `label_replace(label_replace(label_replace(label_replace(` + found + `
+or ` + `(` + strings.TrimPrefix(orSilent("", "problem"), "\nor ") + `) ` + said + `,
+  "runbook", "` + exporterDown + `", "problem", "exporter silent|no exporter"), "runbook", "GpuFabricCheckFailed", "problem", "` + checksOff + `"),
+  "rank", "silent", "problem", "exporter silent|no exporter"), "rank", "unknown", "problem", "` + checksOff + `")`
 }
 
-// findings are the open findings, one for each node and problem.
-func findings(t texts, w uint32) panel {
-	return grid(about{"Open findings", "Checks that fail, or failed and cannot be told since, and alerts that fire, one line for each node and problem. What is wrong leads to what it means and what to do; a device leads to its port.", "no findings", w, 10},
+// findings are the open findings, one for each node and problem. A page about one node has no columns for it.
+func findings(t texts, oneNode bool, h uint32) panel {
+	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, and alerts that fire: one line for each node and problem, the most severe first, of these causes before what follows from them. First seen is when the rules first saw the problem; marks in graphs are at the same time. The problem links to its runbook, a device to its port.", "no findings", width, h},
 		[]string{
 			caveats(ranked(`1000 * min by (cluster, instance, severity, problem, runbook, device, gpu) (label_replace(` + placed() + `, "runbook", "$1", "problem", "(.*)"))`)),
 			measured(),
-		}, "Severity",
+		}, "",
 		column{field: "rank", title: "Severity", words: ranks(), width: 75},
-		column{field: "instance", title: "Node", link: toNode(), width: 150},
+		column{field: "instance", title: "Node", link: toNode(), width: 120, hidden: oneNode},
 		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
 		column{field: "device", title: "Device", all: true, link: link("Port", portURL+keepRow+"&var-instance=${__data.fields.Node}&var-device=${__data.fields."+first+"}&${__url_time_range}"), width: 110},
 		column{field: "gpu", title: "GPU", all: true, width: 105},
-		column{field: "measured", title: "Measured", all: true, width: 150},
-		column{field: "A", title: "Since", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},
-		column{field: "cluster", title: "Cluster", width: 80},
+		column{field: "measured", title: "Measured, or cause", all: true, width: 240},
+		column{field: "A", title: "First seen", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},
+		column{field: "cluster", title: "Cluster", width: 80, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true})
 }
 
 // firing are the alerts of the exporter.
 func firing() panel {
 	return grid(about{"Firing alerts", "Alerts of the exporter that fire. Each name leads to its runbook.", "no alert fires, or the rules are not loaded", 24, 9},
-		[]string{ranked(`max by (cluster, instance, alertname, severity, device, port) (ALERTS{alertname=~"GpuFabric.*",alertstate="firing",@node})`)}, "Severity",
+		[]string{ranked(`label_replace(max by (cluster, instance, alertname, severity, device, port) (ALERTS{alertname=~"GpuFabric.*",alertstate="firing",@node}), "problem", "$1", "alertname", "(.*)")`)}, "",
 		column{field: "rank", title: "Severity", words: ranks(), width: 80},
 		column{field: "instance", title: "Node", link: toNode()},
 		column{field: "alertname", title: "Alert", link: toRunbook()},

@@ -14,28 +14,28 @@ func fleet(t texts) board {
 	return board{
 		name: "fleet", title: "GPU fabric: fleet",
 		description: "All nodes of a training cluster: what is wrong, where, and whether the service levels are met.",
-		lines:       []line{fleetNow(), {findings(t, width)}, {railGrid()}, fleetLists(), fleetLevels(), fleetTrends()},
+		lines:       []line{fleetNow(), {findings(t, false, 15)}, {railGrid()}, fleetLists(), fleetLevels(), fleetTrends()},
 		rows:        []row{drift(), {"All nodes", []line{{allNodes()}}}, {"Firing alerts", []line{{firing()}}}, {"How to read this", []line{{fleetHelp()}}}},
 	}
 }
 
 func fleetNow() line {
 	return line{
-		number(about{"Nodes answering", "Exporters that answered the last scrape.", "no exporter answers", 3, 4}, "none",
+		number(about{"Nodes up", "Nodes whose exporter answered the last scrape.", "no exporter answers", 3, 4}, "none",
 			nodes(`gpufabric_node_info{@node}`), []step{{0, bad}, {1, plainly}}, nil),
 		number(about{"Nodes silent", "Exporters that do not answer: those that did within the last hours, and targets of a job named like the exporter that never did. Nothing is known of their nodes.", "no exporter is known", 3, 4}, "none",
 			orZero(nodes(silent), exporters), zero(bad), nil),
 		number(about{"Nodes critical", "Nodes with at least one open finding of severity critical: training there breaks, or is many times slower.", "no checks are known", 3, 4}, "none",
 			orZero(nodes(open(of(diagnose.Critical))), `gpufabric_check_failed{@node}`), zero(bad), nil),
 		number(about{"Nodes warning", "Nodes with at least one open finding of severity warning.", "no checks are known", 3, 4}, "none",
-			orZero(nodes(open(of(diagnose.Warning))), `gpufabric_check_failed{@node}`), zero(warning), nil),
+			orZero(nodes(openWarnings()), `gpufabric_check_failed{@node}`), zero(warning), nil),
 		number(about{"Ports down", "Training ports that were active, or should be, and are not. Ports without a cable do not count.", "no port is known", 3, 4}, "none",
 			orZero(`count(count by (cluster, instance, device, port) (port:gpufabric_hca_port_state:down_since_timestamp_seconds{@port} or gpufabric_check_failed{check="port_active",@port} == 1))`, `gpufabric_hca_port_state{@port}`), zero(bad), nil),
 		number(about{"Nodes on TCP", "Nodes where a probe of NCCL went over sockets, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "no probes, no traffic", 3, 4}, "none",
 			orZero(nodes(onTCP), `gpufabric_probe_transport{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`), zero(bad), nil),
-		number(about{"Nodes slowed", "Nodes with a probe whose bandwidth is below its own baseline, confirmed by a second run.", "no baseline yet", 3, 4}, "none",
+		number(about{"Slow nodes", "Nodes where the bandwidth of an NCCL probe is below its own baseline, confirmed by a second run.", "no baseline yet", 3, 4}, "none",
 			orZero(nodes(`gpufabric_probe_regressed{@node} == 1`), `gpufabric_probe_regressed{@node}`), zero(warning), nil),
-		number(about{"Nodes unknown", "Nodes where at least one check cannot tell, mostly for want of privilege or of a driver's answer, or where the checks are switched off. Unknown is neither good nor bad.", "no checks are known", 3, 4}, "none",
+		number(about{"Nodes unknown", "Nodes with at least one check without a verdict, mostly for want of privilege or of a driver's answer, or where the checks are switched off. Unknown is neither good nor bad.", "no checks are known", 3, 4}, "none",
 			orZero(nodes(`gpufabric_check_unknown{@node} == 1 or `+unchecked), `gpufabric_check_failed{@node}`), []step{{0, plainly}, {1, note}}, nil),
 	}
 }
@@ -43,57 +43,67 @@ func fleetNow() line {
 // onTCP says what speaks for TCP.
 const onTCP = `sum by (cluster, instance, evidence) (label_replace(
   count by (cluster, instance, kind) (gpufabric_probe_transport{transport="socket",kind!="socket",@node} == 1),
-  "evidence", "NCCL probes of kind $1 went over sockets", "kind", "(.*)"
+  "evidence", "$1 probes", "kind", "(.*)"
 )
 or
 label_replace(
   count by (cluster, instance) (ALERTS{alertname="GpuFabricTrainingOnTcpSuspected",alertstate="firing",@node}),
-  "evidence", "GPUs busy, RDMA silent, much other traffic", "", ""
+  "evidence", "busy GPUs without RDMA", "", ""
 )
 or
 label_replace(
   count by (cluster, instance) (ALERTS{alertname="GpuFabricTcpOnRdmaNic",alertstate="firing",@node}),
-  "evidence", "training NICs carry mostly TCP", "", ""
+  "evidence", "TCP on training NICs", "", ""
+)
+or
+label_replace(
+  count by (cluster, instance) (ALERTS{alertname=~"GpuFabricJobOnTcp.*",alertstate="firing",@node}),
+  "evidence", "a job", "", ""
 ))`
 
 func fleetLists() line {
 	return line{
-		grid(about{"Nodes that talk TCP", "Training that falls back to TCP goes on, several times slower, and says nothing. What speaks for it here: a probe of NCCL, or the traffic of the node.", "the exporter is silent, or none found; nodes without probes and traffic are unknown", 12, 7},
-			[]string{onTCP}, "",
-			column{field: "instance", title: "Node", link: toNode(), width: 170},
+		grid(about{"Nodes that talk TCP", "Training that falls back to TCP continues several times slower, without an error. Evidence is a probe of NCCL, a job, or the traffic of the node; the cause is that of a job, or what NCCL logged in a probe.", "the exporter is silent, or none found; nodes without probes and traffic are unknown", 12, 7},
+			[]string{onTCP, `topk by (cluster, instance) (1, count by (cluster, instance, cause) (gpufabric_job_info{cause!="",@node}) or on (cluster, instance) count by (cluster, instance, cause) (gpufabric_probe_fault_cause{fault="socket",@node}))
+and on (cluster, instance) ` + onTCP}, "",
+			column{field: "instance", title: "Node", link: toNode(), width: 115},
 			column{field: "evidence", title: "Evidence"},
-			column{field: "A", title: "Seen", none: "-", width: 60},
+			column{field: "cause", title: "Cause", none: "not known", words: fallbackCauses()},
+			column{field: "A", title: "Seen", none: "-", width: 55},
 			column{field: "cluster", title: "Cluster", width: 80}),
-		grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed means that a second run found the same.", "the exporter is silent, none, or no probe has a baseline yet (five results)", 12, 7},
+		grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed is how many of these a second run confirmed. The cause is what differs from the last run at full bandwidth.", "the exporter is silent, none, or no probe has a baseline yet (five results)", 12, 7},
 			[]string{
 				`bottomk(30, min by (cluster, instance, kind) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95))`,
-				`count by (cluster, instance, kind) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95)`,
 				`count by (cluster, instance, kind) (gpufabric_probe_regressed{kind!="socket",@node} == 1)`,
-			}, "Of the baseline",
-			column{field: "instance", title: "Node", link: toNode(), width: 170},
-			column{field: "kind", title: "Probe", words: kinds()},
-			column{field: "A", title: "Of the baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 120},
-			column{field: "B", title: "Slow", none: "none", width: 60},
-			column{field: "C", title: "Confirmed", none: "none", steps: []step{{1, warning}}, width: 90},
+				`(` + causeBy("cluster, instance, kind", "@node") + `)
+and on (cluster, instance, kind) gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95`,
+			}, "Of baseline",
+			column{field: "instance", title: "Node", link: toNode(), width: 115},
+			column{field: "kind", title: "Probe", words: shortKinds(), width: 85},
+			column{field: "cause", title: "Cause", none: "-", words: probeCauses()},
+			column{field: "A", title: "Of baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 105},
+			column{field: "B", title: "Confirmed", none: "none", steps: []step{{1, warning}}, width: 92},
 			column{field: "cluster", title: "Cluster", width: 80}),
 	}
 }
 
 func fleetLevels() line {
 	return line{
-		grid(about{"Service levels", "What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed, and what is below -100 % is shown as that.", "no service levels: the recording rules are not loaded, or nothing is known yet", 14, 10},
+		grid(about{"Service levels", "What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed, and what is below -100 % is shown as that. Data is how much of the 30 days was recorded: a value for 30 days needs more than one day.", "no service levels: the recording rules are not loaded, or nothing is known yet", 14, 10},
 			[]string{
 				orElse(`max by (cluster, slo) (cluster:gpufabric_slo_objective:ratio{@cluster})`, `avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`, sortedLast),
 				`avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`,
 				`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_1d{@cluster})`,
-				`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_30d{@cluster})`,
+				`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_30d{@cluster}) and on (cluster, slo) cluster:gpufabric_slo_total:observed_seconds{@cluster} > 86400`,
 				`clamp_min(min by (cluster, slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1)`,
+				`max by (cluster, slo) (cluster:gpufabric_slo_total:observed_seconds{@cluster})`,
 			}, "Service level",
 			column{field: "slo", title: "Service level", words: objectives()},
 			column{field: "A", title: "Objective", unit: "percentunit", none: "unknown", width: 80},
 			column{field: "B", title: "Now", unit: "percentunit", width: 65},
 			column{field: "C", title: "1 day", unit: "percentunit", width: 65},
-			column{field: "D", title: "30 days", unit: "percentunit", width: 70},
+			column{field: "D", title: "30 days", unit: "percentunit", none: "too little data", width: 105},
+			column{field: "F", title: "Data", unit: "s", width: 75},
 			column{field: "E", title: "Budget left", unit: "percentunit", steps: []step{{-1e9, bad}, {0, warning}, {0.25, good}}, width: 90},
 			column{field: "cluster", title: "Cluster", width: 80}),
 		named(over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there.", "no service levels: the recording rules are not loaded, or nothing is known yet", 10, 10}, "percentunit",
@@ -101,13 +111,11 @@ func fleetLevels() line {
 	}
 }
 
-// rails name each compute NIC of a node by its number.
-const rails = `on (cluster, job, instance, device) group_left (rail) topk by (cluster, job, instance, device) (1, group by (cluster, job, instance, device, rail) (gpufabric_gpu_nic_distance{@node}))`
+// rails name each NIC by its number.
+const rails = `on (cluster, job, instance, device) group_left (rail) max by (cluster, job, instance, device, rail) (device:gpufabric_hca_info:rail{rail!="other",@node})`
 
-// sent is what training ports send. What no link can carry is left out: a counter began anew at a value above 0.
-const sent = `(port:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node} unless on (cluster, job, instance, device, port) (
-  port:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node} > on (cluster, job, instance, device, port) 2 * max by (cluster, job, instance, device, port) (gpufabric_hca_port_rate_bytes_per_second{@node})
-))`
+// sent is what training ports send.
+const sent = `port:gpufabric_hca_port_transmitted_data_bytes:carried2m{@node}`
 
 func fleetTrends() line {
 	return line{
@@ -129,8 +137,8 @@ or 0 * max by (cluster, instance) (` + silent + `)`,
 			`max by (cluster, instance) (gpufabric_node_gpus{@node})`,
 			`min by (cluster, instance) (gpufabric_probe_baseline_ratio{kind!="socket",@node})`,
 			`count by (cluster, instance) (gpufabric_check_unknown{@node} == 1)`,
-			orElse(`count by (cluster, instance) (`+problems(of(diagnose.Critical))+`)`, `max by (cluster, instance) (gpufabric_node_info{@node} or `+silent+`)`, sortedFirst),
-			`count by (cluster, instance) (` + problems(of(diagnose.Warning)) + `)`,
+			orElse(`count by (cluster, instance) (`+problems(open(of(diagnose.Critical)))+`)`, `max by (cluster, instance) (gpufabric_node_info{@node} or `+silent+`)`, sortedFirst),
+			`count by (cluster, instance) (` + problems(openWarnings()) + `)`,
 		}, "-Critical",
 		column{field: "instance", title: "Node", link: toNode()},
 		column{field: "A", title: "Exporter", words: words{"1": {"answers", plainly}, "0": {"silent", bad}}, width: 80},

@@ -113,21 +113,21 @@ func toPortOf(column string) map[string]any {
 	return link("Port", portURL+keepRow+"&var-instance=${__data.fields."+column+"}&var-device=${__value.raw}&${__url_time_range}")
 }
 
-// marks are what happened: when alerts began to fire, those of warnings only if the reader wants them, and changes of
-// versions on dashboards that show what follows from these. A mark for as long as an alert fires would hide the graph.
+// marks are what happened: when findings were first seen, as in the column of that name (those of warnings only if the reader
+// wants them), and changes of versions on dashboards that show what follows from these. Findings of many nodes that begin one
+// after the other have a mark each: at any time the newest is looked at.
 func (b board) marks() []cog.Builder[dashboard.AnnotationQuery] {
-	by, text := "alertname, check", "{{check}}"
+	by, text := "problem", "{{problem}}"
 	if b.oneNode {
-		by, text = "instance, "+by, "{{instance}} {{check}}"
+		by, text = "instance, problem", "{{instance}} {{problem}}"
 	}
 	mark := func(name, color string, s diagnose.Severity, enabled bool) cog.Builder[dashboard.AnnotationQuery] {
-		firing := "count by (" + by + `) (ALERTS{alertname=~"GpuFabric.*",alertname!~"GpuFabricErrorBudget.*",alertstate="firing",` + of(s) + `@node}`
-		expr := fill(firing + ") unless " + firing + " offset 1m)")
 		return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(source()).Enable(enabled).IconColor(color).
-			Expr(expr).Step("60s").TitleFormat("{{alertname}}").TextFormat(text).TagKeys("check")
+			Expr(fill("1000 * max by (" + by + ") (" + recorded(of(s)) + ")")).Step("60s").UseValueForTime(true).
+			TitleFormat(string(s) + " finding first seen").TextFormat(text).TagKeys("problem")
 	}
 	all := []cog.Builder[dashboard.AnnotationQuery]{
-		mark("Critical findings", bad, diagnose.Critical, true), mark("Warnings", warning, diagnose.Warning, false),
+		mark("Marks: critical", bad, diagnose.Critical, true), mark("Marks: warnings", warning, diagnose.Warning, false),
 	}
 	if b.annotations {
 		all = append(all, versionChanges()...)
@@ -145,8 +145,8 @@ and on (cluster, instance) count by (cluster, instance) (` + metric + `{@node} o
 			Expr(expr).Step("60s").TitleFormat(title).TextFormat("{{instance}}: {{" + label + "}}").TagKeys(label)
 	}
 	return []cog.Builder[dashboard.AnnotationQuery]{
-		mark("Firmware", "orange", "gpufabric_hca_info", "firmware_version", "NIC firmware changed"),
-		mark("GPU driver", "purple", "gpufabric_gpu_driver_info", "version", "GPU driver changed"),
-		mark("NCCL", "blue", "gpufabric_probe_info", "nccl_version", "NCCL changed"),
+		mark("Marks: firmware", "orange", "gpufabric_hca_info", "firmware_version", "NIC firmware changed"),
+		mark("Marks: GPU driver", "purple", "gpufabric_gpu_driver_info", "version", "GPU driver changed"),
+		mark("Marks: NCCL", "blue", "gpufabric_probe_info", "nccl_version", "NCCL changed"),
 	}
 }

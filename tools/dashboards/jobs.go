@@ -159,7 +159,7 @@ func jobNodes() panel {
 // jobRules are what is wrong with jobs beside their transport.
 func jobRules() panel {
 	return grid(about{"Wrong settings", "Rules that the chosen jobs break, the most severe first, with the number of nodes. The command jobs, or the page of a node, says which variable or rank.", "no job breaks a rule, or no job is seen", 24, 7},
-		[]string{ranked(`count by (cluster, training_job, rule, severity) (gpufabric_job_misconfigured{@job} == 1)`)}, "Severity",
+		[]string{ranked(`count by (cluster, training_job, rule, severity) (gpufabric_job_misconfigured{@job} == 1)`)}, "",
 		column{field: "rank", title: "Severity", words: ranks(), width: 90},
 		column{field: "training_job", title: "Job", link: toJob()},
 		column{field: "rule", title: "What is wrong", words: jobRulesWords()},

@@ -11,7 +11,7 @@ func node(t texts) board {
 	return board{
 		name: "node", title: "GPU fabric: node", oneNode: true, annotations: true,
 		description: "One node: what is wrong with it, and everything that is known about its ports, RoCE settings, GPUs and probes.",
-		lines:       []line{nodeNow(), {findings(t, 16), unknowns(t)}, {ports()}, {qosChain(13)}, {gpus()}, {nodeProbes()}, nodeTraffic()},
+		lines:       []line{nodeNow(), {findings(t, true, 8)}, {unknowns(t)}, {ports()}, {qosChain(13)}, {gpus()}, {nodeProbes()}, nodeTraffic()},
 		rows: []row{
 			{"Addresses (GIDs)", []line{{gids(15, 13), gidTables()}}},
 			{"Ports over time", []line{portHistory()}},
@@ -36,11 +36,11 @@ func nodeNow() line {
 	portsUp = instead(portsUp, "C", `count(`+known+`) unless on () `+states, "suffix: of unknown state", note)
 
 	const (
-		usable = `sum(gpufabric_gpudirect_usable{@node})`
+		usable = `(count(gpufabric_gpudirect_usable{@node} == 1 unless on (cluster, job, instance, pci_address) ` + nicDown + `) or 0 * sum(gpufabric_gpudirect_usable{@node}))`
 		cards  = `(max(gpufabric_node_gpus{@node}) or count(gpufabric_gpudirect_usable{@node}))`
 		onTCP  = `max(gpufabric_probe_transport{kind="transport",transport="socket",@node} == 1)`
 	)
-	direct := number(about{"GPUDirect RDMA", "GPUs between which and their NIC NCCL would use GPUDirect RDMA under the host's configuration: green where these are all GPUs of the node. Where NCCL takes TCP it is not used, whatever is possible. The table of GPUs says what blocks it.", "no GPU with a NIC", 3, 4}, "none",
+	direct := number(about{"GPUDirect", "GPUs that can use GPUDirect RDMA with their nearest NIC under the host's configuration: the NIC reads and writes GPU memory without a copy through host memory. Green if all GPUs of the node can. A GPU whose NIC is down does not count, and none does if NCCL selects TCP. The table of GPUs has the reason.", "no GPU with a NIC", 3, 4}, "none",
 		usable+" >= "+cards+" unless on () "+onTCP, []step{{0, good}}, nil)
 	direct = instead(direct, "B", usable+" < "+cards+" unless on () "+onTCP, "suffix: GPUs only", bad)
 	direct = instead(direct, "C", usable+" * 0 and on () "+onTCP, "suffix: (TCP)", bad)
@@ -49,21 +49,21 @@ func nodeNow() line {
 		number(about{"The exporter", "Whether the last scrape was answered. While it is not, nothing on this page is of now.", "never seen", 3, 4}, "none",
 			`min(up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds)`, nil, words{"1": {"answers", good}, "0": {"silent", bad}}),
 		number(about{"Critical findings", "Problems of severity critical, however many devices have them.", "checks are off", 3, 4}, "none",
-			orZero(`count(`+problems(of(diagnose.Critical))+`)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
+			orZero(`count(`+problems(open(of(diagnose.Critical)))+`)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
 		number(about{"Warnings", "Problems of severity warning, however many devices have them.", "checks are off", 3, 4}, "none",
-			orZero(`count(`+problems(of(diagnose.Warning))+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
+			orZero(`count(`+problems(openWarnings())+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
 		portsUp,
-		number(about{"Ports missing", "Ports of role compute that are expected and not active.", "no port tells its state", 3, 4}, "none",
+		number(about{"Ports missing", "Ports of role compute that are expected and not active.", "no port reports a state", 3, 4}, "none",
 			`clamp_min(`+expected+` - `+some+`, 0)`, zero(bad), nil),
-		number(about{"NCCL goes over", "The way that the last probe of kind transport found NCCL would take to other nodes: RDMA, a plugin, or TCP.", "no probes switched on", 3, 4}, "none",
-			`max(
+		number(about{"NCCL goes over", "What NCCL uses to other nodes, according to the last probe of kind transport: RDMA, a plugin, or TCP. Outdated: the probe is older than a critical finding on this node, or than two of its intervals.", "no probes switched on", 3, 4}, "none",
+			`max(10 * probe:gpufabric_probe_last_run:outdated{kind="transport",@node} or on () vector(0)) + max(
   3 * (gpufabric_probe_transport{kind="transport",transport="socket",@node} == 1)
   or 2 * (gpufabric_probe_transport{kind="transport",transport="plugin",@node} == 1)
   or gpufabric_probe_transport{kind="transport",transport="ib",@node} == 1
-)`, nil, words{"1": {"RDMA", good}, "2": {"plugin", good}, "3": {"TCP", bad}}),
+)`, nil, words{"1": {"RDMA", good}, "2": {"plugin", good}, "3": {"TCP", bad}, "11": {"RDMA, outdated", unknown}, "12": {"plugin, outdated", unknown}, "13": {"TCP, outdated", bad}}),
 		direct,
-		number(about{"Worst probe", "Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as ever.", "no baseline yet", 3, 4}, "percentunit",
-			`min(gpufabric_probe_baseline_ratio{kind!="socket",@node})`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, nil),
+		number(about{"Worst probe", "Lowest bus bandwidth of the last probes over their own baselines: 100 % is as fast as before. Outdated probes (see the table) count only if there are no others.", "no baseline yet", 3, 4}, "percentunit",
+			`min(`+fresh(`gpufabric_probe_baseline_ratio{kind!="socket",@node}`)+`)`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, words{notFresh: outdated}),
 	}
 }
 
@@ -72,11 +72,13 @@ func unknowns(t texts) panel {
   label_replace(max by (instance, check, reason, device) (gpufabric_check_unknown{@node} == 1), "problem", "$1", "check", "(.*)"),
   "runbook", "$1", "check", "(.*)"
 )
-or label_replace(max(gpufabric_node_info{@node}) unless on () gpufabric_check_failed{@node}, "problem", "checks are off", "", "")`
-	return grid(about{"What cannot be told", "Checks without a verdict, and why: not_read (it was not read), no_permission, stuck and the like. Unknown is neither good nor bad.", "every check that applies has a verdict", 8, 10},
+or label_replace(max(gpufabric_node_info{@node}) unless on () gpufabric_check_failed{@node}, "problem", "checks are off", "", "")
+or max by (problem, reason) (label_replace(label_replace(count_values("ports", count(gpufabric_hca_port_info{role="compute",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@node})),
+  "problem", "the state of $1 training ports", "ports", "(.*)"), "reason", "the driver reports none, as EFA", "", ""))`
+	return grid(about{"Checks without a verdict", "What could be wrong and is not known, and why: not_read (it was not read), no_permission, stuck and the like. Unknown is neither good nor bad.", "every check that applies has a verdict", width, 5},
 		[]string{orSilent(expr, "problem")}, "What could be wrong",
 		column{field: "problem", title: "What could be wrong", words: t.problems},
-		column{field: "reason", title: "Not known because", width: 140},
+		column{field: "reason", title: "Not known because", width: 260},
 		column{field: "device", title: "Device", link: toPort(), width: 110},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 120})
 }
@@ -87,10 +89,19 @@ func physicalStates() words {
 	return words{"link_up": {"up", plainly}, "disabled": {"disabled", plainly}, "polling": {"polling (no partner)", plainly}}
 }
 
+// nearness explains the distances.
+const nearness = "The distance is what lies between GPU and NIC, with NCCL's name for it: one PCIe switch (PIX), several (PXB), a CPU reached over NVLink-C2C (P2C), the host bridge of a CPU (PHB), several of one socket (NODE), or the link between sockets (SYS)."
+
 // distances are classes of NCCL, from one switch to another socket.
 func distances() words {
-	return words{"PIX": {"PIX", good}, "PXB": {"PXB", good}, "P2C": {"P2C", good}, "PHB": {"PHB", warning}, "NODE": {"NODE", warning}, "SYS": {"SYS", bad}}
+	return words{
+		"PIX": {"one switch (PIX)", good}, "PXB": {"switches (PXB)", good}, "P2C": {"CPU, C2C (P2C)", good},
+		"PHB": {"CPU (PHB)", warning}, "NODE": {"socket (NODE)", warning}, "SYS": {"sockets (SYS)", bad},
+	}
 }
+
+// nicDown are GPUs whose nearest NIC is not active.
+const nicDown = `(gpufabric_gpu_nic_distance{@node} and on (cluster, job, instance, device) gpufabric_hca_port_state{state="active",@node} == 0)`
 
 // spare are ports that are down and nobody misses: those that are not used, such as virtual functions that no guest has, and
 // training ports on nodes that have as many as they should without them.
@@ -104,7 +115,7 @@ func ports() panel {
   or 1 + 0 * (gpufabric_hca_port_state{state="active",@port} == 0)
   or 0 * (gpufabric_hca_port_rate_bytes_per_second{@port} < on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})
   or 2 + 0 * gpufabric_hca_port_info{@port}`
-	return grid(about{"Ports", "Every RDMA port: what it is for, its state, and its rate against what it should have. Training ports have the role compute. What is wrong comes first.", "no RDMA device, or the collector hca is off", 24, 13},
+	return grid(about{"Ports", "Every RDMA port: what it is for, its state, and its rate against what it should have. Training ports have the role compute. Link downs are counted since the driver was loaded. What is wrong comes first.", "no RDMA device, or the collector hca is off", 24, 13},
 		[]string{
 			orSilent(worstFirst("device, port", "device", rank), "device"),
 			`max by (device, port, netdev, role, link_layer) (gpufabric_hca_port_info{@port})`,
@@ -117,17 +128,17 @@ func ports() panel {
 			`max by (device, port) (gpufabric_hca_port_rate_bytes_per_second{@port} / gpufabric_hca_port_expected_rate_bytes_per_second)`,
 			`max by (device, port) (gpufabric_ethernet_link_down_events_total{@port} or gpufabric_hca_port_link_downed_total{@port})`,
 		}, "",
-		column{field: "device", title: "Device", link: toPort(), width: 130},
+		column{field: "device", title: "Device", link: toPort(), width: 115},
 		column{field: "port", title: "Port", width: 45},
-		column{field: "role", title: "Role", words: roles(), width: 140},
-		column{field: "netdev", title: "Interface", none: "-", width: 140},
-		column{field: "link_layer", title: "Link layer", width: 95},
+		column{field: "role", title: "Role", words: roles(), width: 145},
+		column{field: "netdev", title: "Interface", none: "-", width: 132},
+		column{field: "link_layer", title: "Link layer", words: words{"unspecified": {"other", ""}}, width: 90},
 		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}, "spare": {"down (spare)", unknown}, "unknown": {"unknown", note}}, width: 110},
 		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 150},
 		column{field: "E", title: "Rate", unit: "bps", width: 90},
 		column{field: "F", title: "Expected", unit: "bps", none: "not stated", width: 90},
 		column{field: "G", title: "Of expected", unit: "percentunit", steps: []step{{0, bad}, {1, good}}, width: 100},
-		column{field: "H", title: "Link losses ever", none: "not counted", steps: []step{{1, warning}}, width: 120})
+		column{field: "H", title: "Link downs", none: "not counted", steps: []step{{1, warning}}, width: 100})
 }
 
 func qosChain(h uint32) panel {
@@ -152,14 +163,14 @@ func qosChain(h uint32) panel {
 		column{field: "J", title: "Consistent", words: yesNo(good, bad), width: 95},
 		column{field: "broken", title: "Broken at", none: "-", width: 110},
 		column{field: "unknown", title: "Unknown from", none: "-", width: 110},
-		column{field: "B", title: "Traffic class", none: "left to jobs", width: 105},
+		column{field: "B", title: "Traffic class", none: "not set (jobs decide)", width: 150},
 		column{field: "C", title: "DSCP", width: 80},
 		column{field: "D", title: "Priority", width: 75},
 		column{field: "trust", title: "Priority from", none: "unknown", width: 110},
 		column{field: "E", title: "PFC", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 70},
 		column{field: "F", title: "ECN", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 70},
 		column{field: "I", title: "Lossless buffer", unit: "bytes", width: 120},
-		column{field: "mode", title: "Congestion is met by", none: "unknown", words: congestionModes()},
+		column{field: "mode", title: "Flow control", none: "unknown", words: congestionModes()},
 		column{field: "why", title: "No RoCE settings"})
 }
 
@@ -201,13 +212,15 @@ func gpus() panel {
   or 0 * (` + down + ` > 0)
   or 0 * (gpufabric_pcie_link_degraded{device="",@node} == 1)
   or 1 + 0 * gpufabric_gpu_info{@node}`
-	return grid(about{"GPUs", "Each GPU, its nearest training NIC and how far that is (PIX: one switch, SYS: another socket), and whether NCCL would use GPUDirect RDMA between them, or what stands in its way. What is wrong comes first.", "no GPU, or the collectors pcie and gpu are off", 24, 11},
+	return grid(about{"GPUs", "Each GPU, its nearest training NIC, and whether GPUDirect RDMA is possible between them (the NIC reads and writes GPU memory directly), or what blocks it. What is wrong comes first. " + nearness, "no GPU, or the collectors pcie and gpu are off", 24, 11},
 		[]string{
 			orSilent(worstFirst("pci_address", "pci_address", rank), "pci_address"),
 			`max by (pci_address, index, name) (gpufabric_gpu_info{@node}) or label_replace(` + lost + `, "name", "` + gone + `", "", "")`,
 			`max by (pci_address, device, rail, class) (gpufabric_gpu_nic_distance{@node})`,
-			`min by (pci_address) (gpufabric_gpudirect_usable{@node})`,
-			`max by (pci_address, path) (gpufabric_gpudirect_path{@node} == 1)`,
+			`max by (pci_address) (0 * (gpufabric_gpudirect_usable{@node} == 0))
+or max by (pci_address) (2 + 0 * ` + nicDown + `)
+or max by (pci_address) (3 + 0 * (gpufabric_gpudirect_usable{@node} and on (cluster, job, instance) gpufabric_probe_transport{kind="transport",transport="socket",@node} == 1))
+or max by (pci_address) (gpufabric_gpudirect_usable{@node})`,
 			`max by (pci_address, reason) (gpufabric_gpudirect_blocked{@node} == 1 or label_replace(gpufabric_gpudirect_unknown{@node} == 1, "reason", "unknown: $1", "reason", "(.*)"))`,
 			ofGPU(`gpufabric_gpu_utilization_ratio{@node}`),
 			up,
@@ -215,18 +228,17 @@ func gpus() panel {
 			`max by (pci_address) (gpufabric_pcie_link_degraded{device="",@node})`,
 		}, "",
 		column{field: "index", title: "GPU", none: "?", width: 55},
-		column{field: "pci_address", title: "PCI address", width: 123},
+		column{field: "pci_address", title: "PCI address", width: 115},
 		column{field: "name", title: "Product", none: "no driver", words: words{gone: {gone, bad}}},
-		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 105},
-		column{field: "rail", title: "Rail", width: 55},
-		column{field: "class", title: "Distance", none: "unknown", words: distances(), width: 75},
-		column{field: "D", title: "GPUDirect RDMA", words: words{"1": {"would be used", good}, "0": {"not used", bad}}, width: 125},
-		column{field: "path", title: "By", none: "-", width: 90},
+		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 112},
+		column{field: "rail", title: "Rail", width: 45},
+		column{field: "class", title: "Distance", none: "unknown", words: distances(), width: 135},
+		column{field: "D", title: "GPUDirect", words: words{"0": {"blocked", bad}, "1": {"possible", good}, "2": {"NIC is down", bad}, "3": {"NCCL uses TCP", bad}}, width: 112},
 		column{field: "reason", title: "Blocked by", none: "-"},
-		column{field: "G", title: "Busy", unit: "percentunit", width: 65},
-		column{field: "H", title: "NVLinks up", none: "none", width: 90},
-		column{field: "I", title: "NVLinks down", none: "-", steps: []step{{0, good}, {1, bad}}, width: 112},
-		column{field: "J", title: "PCIe degraded", words: yesNo(bad, good), width: 110})
+		column{field: "F", title: "Busy", unit: "percentunit", width: 78},
+		column{field: "G", title: "NVLinks up", none: "none", width: 90},
+		column{field: "H", title: "NVLinks down", none: "-", steps: []step{{0, good}, {1, bad}}, width: 115},
+		column{field: "I", title: "PCIe degraded", words: yesNo(bad, good), width: 120})
 }
 
 func nodeProbes() panel {

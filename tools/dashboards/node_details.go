@@ -7,7 +7,7 @@ func gids(w, h uint32) panel {
 	rank := `0 * gpufabric_gid_selected_index{reason="fallback",@port}
   or 0 * (gpufabric_gid_selected_index{@port} unless on (cluster, job, instance, device, port) ` + addresses + `)
   or 1 + 0 * gpufabric_gid_table_entries{@port}`
-	return grid(about{"The address NCCL would use", "The entry of the GID table that NCCL 2.21 or later selects under the host's configuration, and why: matched (by itself), configured (NCCL_IB_GID_INDEX), fallback (nothing fits). RoCE needs type v2. Ports without a fitting one come first.", "no RDMA device, or the collector gid is off", w, h},
+	return grid(about{"RoCE address (GID)", "The GID is the address of a port in RDMA packets; a port has a table of them. Shown is the entry that NCCL 2.21 or later selects under the host's configuration, and how: NCCL finds one of the right type, NCCL_IB_GID_INDEX names one, or nothing fits. RoCE needs type v2. Ports without a fitting one come first.", "no RDMA device, or the collector gid is off", w, h},
 		[]string{
 			orSilent(worstFirst("device, port", "device", rank), "device"),
 			`max by (device, port, reason) (gpufabric_gid_selected_index{@port})`,
@@ -17,7 +17,7 @@ func gids(w, h uint32) panel {
 		column{field: "device", title: "Device", link: toPort(), width: 130},
 		column{field: "port", title: "Port", width: 50},
 		column{field: "B", title: "Index", none: "not chosen by index", width: 70},
-		column{field: "reason", title: "Chosen by", none: "the driver", words: words{"fallback": {"fallback (nothing fits)", bad}}, width: 150},
+		column{field: "reason", title: "Selected by", none: "the driver", words: words{"matched": {"NCCL, by type", ""}, "configured": {"NCCL_IB_GID_INDEX", ""}, "fallback": {"nothing fits", bad}}, width: 155},
 		column{field: "type", title: "Type", none: "no such entry", width: 110},
 		column{field: "family", title: "Family", none: "-", width: 90},
 		column{field: "gid", title: "GID", none: "-"},
@@ -25,7 +25,7 @@ func gids(w, h uint32) panel {
 }
 
 func gidTables() panel {
-	return over(about{"Entries of the GID table", "Occupied entries by type and address family, all ports together. A line that sinks is an address that went.", "no RDMA device, or the collector gid is off", 9, 13}, "short", nil,
+	return over(about{"Entries of the GID table", "Occupied entries by type and address family, all ports together. A line that falls is an address that was removed.", "no RDMA device, or the collector gid is off", 9, 13}, "short", nil,
 		curve{`sum by (type, family) (gpufabric_gid_entries{@port})`, "{{type}} {{family}}"})
 }
 

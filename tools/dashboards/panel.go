@@ -30,7 +30,7 @@ const (
 // Units of what is counted. Grafana writes small values of its own units for packets with the prefix m, which reads as
 // mega.
 const (
-	packets = "count: packets/s"
+	packets = "count: pkt/s"
 	events  = "count: /s"
 )
 
@@ -164,18 +164,21 @@ const (
 // extreme are the lines of an expression that are the highest (topk) or lowest (bottomk) at the end of the time shown, so
 // that a line does not come and go, and what was the highest or lowest of all at each time.
 func extreme(op string, n int, expr, legend string) []curve {
-	name, of := highest, "max"
+	name, of, nonzero := highest, "max", " > 0"
 	if op == "bottomk" {
-		name, of = lowest, "min"
+		name, of, nonzero = lowest, "min", ""
 	}
 	return []curve{
 		{of + "(" + expr + ")", name},
-		{expr + fmt.Sprintf("\nand %s(%d, ", op, n) + atEnd.Replace(expr) + ")", legend},
+		{expr + fmt.Sprintf("\nand %s(%d, ", op, n) + atEnd.Replace(expr) + nonzero + ")", legend},
 	}
 }
 
 // atEnd makes what a query reads that of the end of the time shown.
 var atEnd = strings.NewReplacer("@port}[$__rate_interval]", "@port}[$__rate_interval] @ end()", "@port}", "@port} @ end()", "@job}", "@job} @ end()")
+
+// axis is the width in pixels of axes whose labels Grafana would cut.
+var axis = map[string]float64{packets: 75, events: 60}
 
 // room is how far the axis reaches where all values are smaller: without it zero is drawn below 100, or 10000 %.
 var room = map[string]float64{"percentunit": 0.1, "Bps": 1e3, "bps": 1e3, "s": 0.001}
@@ -190,6 +193,9 @@ func over(a about, unit string, steps []step, curves ...curve) *dashboard.PanelB
 	custom := common.GraphFieldConfig{
 		DrawStyle: new(common.GraphDrawStyleLine), LineWidth: new(1.0), FillOpacity: new(0.0), ShowPoints: new(common.VisibilityModeAuto),
 		LineInterpolation: new(common.LineInterpolationLinear), SpanNulls: &common.BoolOrFloat64{Bool: new(false)}, AxisSoftMax: new(top),
+	}
+	if w, ok := axis[unit]; ok {
+		custom.AxisWidth = new(w)
 	}
 	p := base("timeseries", a).Unit(unit)
 	if len(steps) > 0 {

@@ -14,9 +14,8 @@ func port(t texts) board {
 			{qosChain(4)},
 			{gids(24, 4)},
 			{portProbes()},
-			portTraffic(), portPauses(), portErrors(),
+			portTraffic(), portPauses(), portErrors(), portPCIe(),
 		},
-		rows: []row{{"PCIe", []line{portPCIe()}}},
 	}
 }
 
@@ -50,37 +49,37 @@ func portNow() line {
   or increase(gpufabric_ethernet_received_discards_total{@port}[10m])
   or increase(gpufabric_hca_port_receive_errors_total{@port}[10m])
   or increase(gpufabric_hca_retries_exceeded_total{@port}[10m])))`, zero(bad), nil),
-		number(about{"Is paused", "Share of time in which the network kept the port from sending, in 5 minutes.", "not counted", 3, 4}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
-		number(about{"Pauses switch", "Share of time in which the port told its switch to wait, in 5 minutes: the host takes less than it is sent.", "not counted", 3, 4}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
+		number(about{"Time paused", "Share of the last 5 minutes in which pause frames (PFC) of the switch kept the port from sending: the network is congested.", "not counted", 3, 4}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
+		number(about{"Time pausing", "Share of the last 5 minutes in which the port made its switch wait with pause frames (PFC): the host receives slower than others send.", "not counted", 3, 4}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
 		number(about{"RoCE settings", "Whether traffic class, DSCP, priority, PFC and ECN agree; not known on ports without RoCE.", "not known", 3, 4}, "none",
 			`min(gpufabric_roce_chain_consistent{@port})`, nil, words{"1": {"consistent", good}, "0": {"contradict", bad}}),
-		number(about{"Last probe", "Bus bandwidth of the last probe of this rail over its own baseline, which takes five results.", "no result", 3, 4}, "percentunit",
-			`min(gpufabric_probe_baseline_ratio{kind="rail",@port})`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, nil),
+		number(about{"Last probe", "Bus bandwidth of the last probe of this rail over its own baseline, which takes five results. Outdated: it is older than a critical finding on this node, or than two of its intervals.", "no result", 3, 4}, "percentunit",
+			`min(`+fresh(`gpufabric_probe_baseline_ratio{kind="rail",@port}`)+`)`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, words{notFresh: outdated}),
 	}
 }
 
 func portIdentity() panel {
-	return grid(about{"The port", "What it is, what it is for, and which GPU it is dealt.", "no such device, or the collector hca is off", 24, 4},
+	return grid(about{"The port", "What it is, what it is for, whether its PCIe link has its full speed and width, and the nearest GPU. " + nearness, "no such device, or the collector hca is off", 24, 4},
 		[]string{
 			orSilent(`max by (device, port, role, netdev, link_layer) (gpufabric_hca_port_info{@port})`, "device"),
 			`max by (device, board_id, firmware_version, pci_address) (gpufabric_hca_info{@port})`,
-			`max by (device) (gpufabric_hca_numa_node{@port})`,
 			`max by (device, rail, class, gpu) (` + dealtGPU + `)`,
+			`max by (device) (gpufabric_pcie_link_degraded{@port})`,
 			`max by (device, port, physical) (label_replace(gpufabric_hca_port_physical_state{@port} == 1, "physical", "$1", "state", "(.*)"))`,
 		}, "",
-		column{field: "device", title: "Device", width: 120},
+		column{field: "device", title: "Device", width: 90},
 		column{field: "port", title: "Port", width: 45},
-		column{field: "role", title: "Role", words: roles(), width: 140},
-		column{field: "netdev", title: "Interface", width: 140},
-		column{field: "link_layer", title: "Link layer", width: 90},
-		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 140},
-		column{field: "board_id", title: "Board", width: 130},
-		column{field: "firmware_version", title: "Firmware", width: 100},
-		column{field: "pci_address", title: "PCI address", width: 110},
-		column{field: "C", title: "NUMA", width: 60},
+		column{field: "role", title: "Role", words: words{"compute": {"training", ""}}, width: 95},
+		column{field: "netdev", title: "Interface", width: 115},
+		column{field: "link_layer", title: "Link layer", words: words{"unspecified": {"other", ""}}, width: 85},
+		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 112},
+		column{field: "board_id", title: "Board", width: 135},
+		column{field: "firmware_version", title: "Firmware", width: 95},
+		column{field: "pci_address", title: "PCI address", width: 105},
+		column{field: "D", title: "PCIe link", words: words{"0": {"full", good}, "1": {"degraded", bad}}, width: 85},
 		column{field: "rail", title: "Rail", none: "-", width: 45},
 		column{field: "gpu", title: "GPU", none: "none", width: 45},
-		column{field: "class", title: "Distance", none: "-", words: distances(), width: 75})
+		column{field: "class", title: "Distance", none: "-", words: distances(), width: 130})
 }
 
 // dealtGPU are the GPUs near each NIC, by the index that the driver gives them.
@@ -91,10 +90,10 @@ or gpufabric_gpu_nic_distance{@port} unless on (cluster, job, instance, pci_addr
 func portFindings(t texts) panel {
 	found := `1000 * min by (severity, problem, runbook) (label_replace(` + open(`device=~"$device",`) + `, "runbook", "$1", "problem", "(.*)"))`
 	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. What is wrong leads to what it means and what to do. What is wrong with the whole node is on its dashboard.", "nothing found on this port", 12, 8},
-		[]string{caveats(ranked(found))}, "Severity",
+		[]string{caveats(ranked(found))}, "",
 		column{field: "rank", title: "Severity", words: ranks(), width: 85},
 		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
-		column{field: "A", title: "Since", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},
+		column{field: "A", title: "First seen", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},
 		column{field: "severity"})
 }
@@ -109,8 +108,8 @@ func portCourse() panel {
 		curve{`max(` + rate("gpufabric_roce_received_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_received_pause_seconds_total") + `) < bool 0.1`, "is not paused"},
 		curve{`min(gpufabric_roce_chain_consistent{@port})`, "RoCE settings agree"},
 		curve{`min(1 + 0 * gpufabric_gid_selected_index{reason!="fallback",@port} or 0 * gpufabric_gid_selected_index{reason="fallback",@port})`, "address fits"},
-		curve{`min(gpufabric_probe_success{kind="rail",@port})`, "probe succeeds"},
-		curve{`1 - max(gpufabric_probe_regressed{kind="rail",@port})`, "probe as fast as before"})
+		curve{`min(gpufabric_probe_success{kind="rail",@port} ` + unlessOutdated + `)`, "probe succeeds"},
+		curve{`1 - max(gpufabric_probe_regressed{kind="rail",@port} ` + unlessOutdated + `)`, "probe as fast as before"})
 }
 
 func portProbes() panel {
@@ -147,16 +146,16 @@ func portPauses() line {
 
 func portErrors() line {
 	return line{
-		over(about{"Link errors", "What the physical link could not repair, and how often it was lost.", "exporter silent, or no such counters are known", 8, 8}, events, nil,
+		over(about{"Link errors", "What the physical link could not repair, and how often it was lost.", "exporter silent, or no such counters are known", 8, 10}, events, nil,
 			curve{`sum(` + rate("gpufabric_ethernet_symbol_errors_total") + ` or ` + rate("gpufabric_hca_port_symbol_errors_total") + `)`, "symbol errors"},
 			curve{`sum(` + rate("gpufabric_ethernet_fec_uncorrectable_blocks_total") + `)`, "blocks beyond FEC"},
 			curve{`sum(` + rate("gpufabric_ethernet_received_crc_errors_total") + `)`, "CRC errors"},
 			curve{`sum(` + rate("gpufabric_ethernet_link_down_events_total") + ` or ` + rate("gpufabric_hca_port_link_downed_total") + `)`, "link losses"}),
-		over(about{"Drops", "Packets dropped on arrival, by priority where the NIC reports it, and because of a lack of receive buffers.", "exporter silent, or no drop counters are known", 8, 8}, packets, nil,
+		over(about{"Drops", "Packets dropped on arrival, by priority where the NIC reports it, and because of a lack of receive buffers.", "exporter silent, or no drop counters are known", 8, 10}, packets, nil,
 			curve{`sum by (priority) (` + rate("gpufabric_roce_received_discards_total") + `)`, "priority {{priority}}"},
 			curve{`sum(` + rate("gpufabric_ethernet_received_discards_total") + ` or ` + rate("gpufabric_hca_port_receive_discards_total") + `)`, "dropped by the port"},
 			curve{`sum(` + rate("gpufabric_hca_out_of_buffer_total") + `)`, "no receive buffer"}),
-		over(about{"Retransmissions", "Packets out of sequence, sent again, not acknowledged in time, and connections given up.", "exporter silent, or no such counters are known", 8, 8}, events, nil,
+		over(about{"Retransmissions", "Packets out of sequence, sent again, not acknowledged in time, and connections given up.", "exporter silent, or no such counters are known", 8, 10}, events, nil,
 			curve{`sum(` + rate("gpufabric_hca_out_of_sequence_total") + `)`, "out of sequence"},
 			curve{`sum(` + rate("gpufabric_hca_retransmissions_total") + ` or ` + rate("gpufabric_hca_adaptive_retransmissions_total") + ` or ` + rate("gpufabric_hca_retransmitted_packets_total") + `)`, "sent again"},
 			curve{`sum(` + rate("gpufabric_hca_ack_timeouts_total") + `)`, "acknowledgement late"},

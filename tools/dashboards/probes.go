@@ -23,7 +23,7 @@ func probesNow() line {
 			`avg(instance:gpufabric_slo_good:ratio{slo="probe_coverage",@node})`, []step{{0, bad}, {0.5, warning}, {0.9, good}}, nil),
 		number(about{"Probes on TCP", "Probes whose last run went over sockets, without those that do so to compare.", "no probe has told its transport", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_transport{transport="socket",kind!="socket",@port} == 1)`, `gpufabric_probe_transport{@node}`), zero(bad), nil),
-		number(about{"Without GPUDirect RDMA", "Probes whose last run moved data through the memory of the host, though its network could take it from the GPU.", "no probe has told", 4, 4}, "none",
+		number(about{"Without GPUDirect", "Probes whose last run moved data through the memory of the host, though its network could take it from the GPU.", "no probe has told", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_gpudirect{kind!="socket",@port} == 0)`, `gpufabric_probe_gpudirect{@node}`), zero(warning), nil),
 		number(about{"Probes that fail", "Probes whose last run failed. Skipped ones do not count.", "no probe has run", 4, 4}, "none",
 			orZero(`count(gpufabric_probe_success{@port} == 0)`, `gpufabric_probe_success{@node}`), zero(bad), nil),
@@ -32,7 +32,26 @@ func probesNow() line {
 	}
 }
 
-const lastResult = "The last result of each probe: which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. A probe that is due and does not run says why. What is wrong comes first."
+const lastResult = "The last result of each probe: which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. The cause is what NCCL logged about TCP, or what differs from the last run at full bandwidth. Outdated: the run is older than a critical finding on its node, or than two intervals. A probe that is due and does not run says why. What is wrong comes first."
+
+// causeBy is one cause of what probes found: where they went over TCP, that of TCP.
+func causeBy(by, of string) string {
+	one := func(faults string) string {
+		return `topk by (` + by + `) (1, count by (` + by + `, cause) (gpufabric_probe_fault_cause{fault` + faults + `,` + of + `}))`
+	}
+	return one(`="socket"`) + ` or on (` + by + `) ` + one(`!="socket"`)
+}
+
+const (
+	unlessOutdated = `unless on (cluster, job, instance, kind, device, port) probe:gpufabric_probe_last_run:outdated{@node}`
+	ifOutdated     = `and on (cluster, job, instance, kind, device, port) probe:gpufabric_probe_last_run:outdated{@node}`
+	notFresh       = "1000" // what stands for a value that is outdated: more than any other
+)
+
+// fresh is the value of a probe, or notFresh where its result is outdated.
+func fresh(expr string) string {
+	return `(` + expr + ` ` + unlessOutdated + ` or ` + notFresh + ` + 0 * (` + expr + ` ` + ifOutdated + `))`
+}
 
 // lastResults are those of all nodes chosen.
 func lastResults() panel {
@@ -55,36 +74,41 @@ func probeTable(a about, by, of, label string) panel {
 	var columns []column
 	device := column{field: "device", title: "Device", link: toPort(), width: 110}
 	if label == "instance" {
-		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 150})
+		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 120})
 		device.link = toPortOf("Node")
 	} else {
 		first = orSilent(first, "kind")
 	}
 	columns = append(columns,
-		column{field: "kind", title: "Probe", words: kinds(), width: 225},
+		column{field: "kind", title: "Probe", words: shortKinds(), width: 78},
 		device,
-		column{field: "B", title: "Last success", unit: "s", none: "never", width: 100},
+		column{field: "B", title: "Age", unit: "s", none: "never", width: 75},
 		column{field: "reason", title: "Fails with", none: "-", words: words{"wrong_result": {"wrong result", bad}, "hang": {"hang", bad}, "init": {"init", bad}, "crash": {"crash", bad}, "nccl": {"nccl", bad}, "cuda": {"cuda", bad}}, width: 100},
-		column{field: "transport", title: "Transport", none: "unknown", words: transports()},
-		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning), width: 95},
+		column{field: "transport", title: "Transport", none: "unknown", width: 165, words: withOutdated(transports()).with("socket on purpose", transports()["socket on purpose"])},
+		column{field: "cause", title: "Cause", none: "-", words: probeCauses()},
+		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning).with(notFresh, outdated), width: 85},
 		column{field: "F", title: "Bandwidth", unit: "Bps", none: "none", width: 95},
-		column{field: "G", title: "Of baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, width: 100},
-		column{field: "H", title: "Latency", unit: "s", none: "not measured", width: 110},
-		column{field: "skipped", title: "Not run now because", none: "-", words: skips()},
+		column{field: "G", title: "Of baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, words: words{notFresh: outdated}, width: 95},
+		column{field: "H", title: "Latency", unit: "s", none: "-", width: 75},
+		column{field: "skipped", title: "Skipped because", none: "-", words: skips()},
 		column{field: "cluster", title: "Cluster", width: 80},
 		column{field: "port"})
+	stale := func(expr, label string) string {
+		return expr + ` ` + unlessOutdated + ` or label_replace(` + expr + ` ` + ifOutdated + `, "` + label + `", "$1 outdated", "` + label + `", "(.*)")`
+	}
 	q := func(op, label, expr string) string { return op + " by (" + by + label + ") (" + expr + ")" }
 	return grid(a,
 		[]string{
 			first,
 			`time() - ` + q("min", "", metric("last_success_timestamp_seconds")),
 			q("max", ", reason", metric("failing")+` == 1`),
-			q("max", ", transport", training("transport")+` == 1 or label_replace(gpufabric_probe_transport{kind="socket",`+of+`} == 1, "transport", "$1 on purpose", "transport", "(.*)")`),
-			q("min", "", metric("gpudirect")),
+			q("max", ", transport", stale(training("transport")+` == 1`, "transport")+` or label_replace(gpufabric_probe_transport{kind="socket",`+of+`} == 1, "transport", "$1 on purpose", "transport", "(.*)")`),
+			q("min", "", fresh(metric("gpudirect"))),
 			q("min", "", metric("bus_bandwidth_bytes_per_second")),
-			q("min", "", metric("baseline_ratio")),
+			q("min", "", fresh(metric("baseline_ratio"))),
 			q("max", "", metric("small_message_latency_seconds")),
 			q("max", ", skipped", `label_replace(`+metric("skipped")+` == 1, "skipped", "$1", "reason", "(.*)")`),
+			causeBy(by, of),
 		}, "", columns...)
 }
 

@@ -35,8 +35,8 @@ func railGrid() panel {
 		next + cell(`gpufabric_check_failed{@node}`, "ok") + next + cell(`gpufabric_node_info{@node}`, "not checked") + next +
 		`label_join(count_values by (instance, rail, device) ("state", max by (instance, rail, device) (` + portStates() + `)), "cell", " ", "device", "state")`
 
-	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Grey: unknown, or not active and never was as far as is known (no cable). Lines with the worst findings come first; Other is the worst NIC that is no GPU's nearest. A cell leads to its port. Nodes of one name in several clusters share a line.", "the exporter is silent, or no port is known", width, 12}).Unit("none").
-		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(60.0)}).
+	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Grey: unknown, or not active and never was as far as is known (no cable). Lines with the worst findings come first: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port. Nodes of one name in several clusters share a line.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
+		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(105.0)}).
 		Thresholds(thresholdsBuilder(thresholds("transparent", nil))).
 		Mappings(append(deviceStates(), words{
 			"critical": {"critical", bad}, "warning": {"warning", warning}, "ok": {"ok", good}, "silent": {"silent", unknown}, "not checked": {"not checked", unknown},
@@ -70,10 +70,7 @@ func portStates() string {
   or ` + portBroken + ` + 0 * max by (cluster, instance, device) (` + open(of(diagnose.Critical)+`device!="",`) + `)` + `
   or ` + portSlow + ` + 0 * max by (cluster, instance, device) (` + open(of(diagnose.Warning)+`device!="",`) + `)` + `
 )`
-	const rail = `topk by (cluster, instance, device) (1, group by (cluster, instance, device, rail) (gpufabric_gpu_nic_distance{@node}))`
-	return known + ` * on (cluster, instance, device) group_left (rail) ` + rail + `
-or on (cluster, instance, device)
-label_replace(topk by (cluster, instance) (1, ` + known + ` unless on (cluster, instance, device) ` + rail + `), "rail", "other", "", "")`
+	return `topk by (cluster, instance, rail) (1, ` + known + ` * on (cluster, instance, device) group_left (rail) max by (cluster, instance, device, rail) (device:gpufabric_hca_info:rail{@node}))`
 }
 
 // deviceStates show the name of a device in the colour of its state.

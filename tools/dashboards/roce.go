@@ -5,7 +5,7 @@ package main
 // rates draws what is counted for each device: the ten highest, so that it stays readable on a large fleet.
 func rates(a about, unit, by, expr, legend string) panel {
 	a.description += " The ten that are highest at the end of the time shown, and the highest at each time."
-	return over(a, unit, nil, curve{`max(sum by (instance, ` + by + `) (` + expr + `))`, highest}, extreme("topk", 10, `sum by (instance, `+by+`) (`+expr+`) > 0`, legend)[1])
+	return over(a, unit, nil, extreme("topk", 10, `sum by (instance, `+by+`) (`+expr+`)`, legend)...)
 }
 
 func rate(metric string) string { return `rate(` + metric + `{@port}[$__rate_interval])` }
@@ -13,7 +13,7 @@ func rate(metric string) string { return `rate(` + metric + `{@port}[$__rate_int
 // carried is the rate of a counter of bytes. What no link can carry is left out: a counter began anew at a value above 0.
 func carried(metric string) string {
 	const port = "cluster, job, instance, device, port"
-	return `(` + rate(metric) + ` unless ` + rate(metric) + ` > on (` + port + `) group_left () max by (` + port + `) (2 * gpufabric_hca_port_rate_bytes_per_second{@port}))`
+	return `(` + rate(metric) + ` < on (` + port + `) group_left () min by (` + port + `) (2 * gpufabric_hca_port_rate_bytes_per_second{@port} or 1e12 * gpufabric_hca_port_info{@port}))`
 }
 
 func roce() board {
@@ -63,33 +63,33 @@ func rocePauses() line {
 
 func roceLosses() line {
 	return line{
-		rates(about{"Lost on arrival", "Packets dropped on arrival, by priority. In a lossless priority there should be none.", "no discard counters by priority are known", 8, 8}, packets, "device, priority",
+		rates(about{"Lost on arrival", "Packets dropped on arrival, by priority. In a lossless priority there should be none.", "no discard counters by priority are known", 8, 10}, packets, "device, priority",
 			rate("gpufabric_roce_received_discards_total"), "{{instance}} {{device}} priority {{priority}}"),
-		rates(about{"Out of sequence", "Gaps in the numbers of RDMA packets that arrived: packets were lost or overtaken. With adaptive routing some are normal.", "no such counters are known", 8, 8}, events, "device",
+		rates(about{"Out of sequence", "Gaps in the numbers of RDMA packets that arrived: packets were lost or overtaken. With adaptive routing some are normal.", "no such counters are known", 8, 10}, events, "device",
 			rate("gpufabric_hca_out_of_sequence_total"), "{{instance}} {{device}}"),
-		rates(about{"Sent again", "Retransmissions and acknowledgements that did not come in time.", "no such counters are known", 8, 8}, events, "device",
+		rates(about{"Sent again", "Retransmissions and acknowledgements that did not come in time.", "no such counters are known", 8, 10}, events, "device",
 			rate("gpufabric_hca_retransmissions_total")+` or `+rate("gpufabric_hca_adaptive_retransmissions_total")+` or `+rate("gpufabric_hca_retransmitted_packets_total")+` or `+rate("gpufabric_hca_ack_timeouts_total"), "{{instance}} {{device}}"),
 	}
 }
 
 func roceMarks() line {
 	return line{
-		rates(about{"Congestion seen (ECN marks)", "RoCE packets that switches marked on their way here.", "no ECN counters are known", 8, 8}, packets, "device",
+		rates(about{"Congestion seen (ECN marks)", "RoCE packets that switches marked on their way here.", "no ECN counters are known", 8, 10}, packets, "device",
 			rate("gpufabric_hca_ecn_marked_total"), "{{instance}} {{device}}"),
-		rates(about{"Senders told (CNP sent)", "Congestion notifications sent to the senders of marked packets. Marks without notifications: congestion control does not work.", "no CNP counters are known", 8, 8}, packets, "device",
+		rates(about{"Senders told (CNP sent)", "Congestion notifications sent to the senders of marked packets. Marks without notifications: congestion control does not work.", "no CNP counters are known", 8, 10}, packets, "device",
 			rate("gpufabric_hca_cnp_sent_total"), "{{instance}} {{device}}"),
-		rates(about{"Slowed down (CNP handled)", "Congestion notifications received that made a port send slower.", "no CNP counters are known", 8, 8}, packets, "device",
+		rates(about{"Slowed down (CNP handled)", "Congestion notifications received that made a port send slower.", "no CNP counters are known", 8, 10}, packets, "device",
 			rate("gpufabric_hca_cnp_handled_total"), "{{instance}} {{device}}"),
 	}
 }
 
 func roceFrames() line {
 	return line{
-		rates(about{"Pause frames received", "Frames that told a port to wait, by priority.", "no pause counters are known", 8, 8}, packets, "device, priority",
+		rates(about{"Pause frames received", "Frames that told a port to wait, by priority.", "no pause counters are known", 8, 10}, packets, "device, priority",
 			rate("gpufabric_roce_received_pause_frames_total")+` or `+rate("gpufabric_ethernet_received_pause_frames_total"), "{{instance}} {{device}} priority {{priority}}"),
-		rates(about{"Pause frames sent", "Frames with which a port told its switch to wait, by priority.", "no pause counters are known", 8, 8}, packets, "device, priority",
+		rates(about{"Pause frames sent", "Frames with which a port told its switch to wait, by priority.", "no pause counters are known", 8, 10}, packets, "device, priority",
 			rate("gpufabric_roce_transmitted_pause_frames_total")+` or `+rate("gpufabric_ethernet_transmitted_pause_frames_total"), "{{instance}} {{device}} priority {{priority}}"),
-		rates(about{"Pause storms", "Times a NIC found itself pausing for too long: warnings and errors. After an error it drops instead.", "the NICs do not count storms", 8, 8}, events, "device",
+		rates(about{"Pause storms", "Times a NIC found itself pausing for too long: warnings and errors. After an error it drops instead.", "the NICs do not count storms", 8, 10}, events, "device",
 			rate("gpufabric_ethernet_pause_storm_warnings_total")+` + `+rate("gpufabric_ethernet_pause_storm_errors_total"), "{{instance}} {{device}}"),
 	}
 }
@@ -101,8 +101,8 @@ func roceTraffic() line {
 		return over(a, "Bps", nil, curve{`max(` + expr + `)`, "highest port"}, curve{`quantile(0.5, ` + expr + `)`, "median"}, curve{`min(` + expr + `)`, "lowest port"})
 	}
 	return line{
-		spread(about{"RDMA sent", "What ports send over RDMA (on InfiniBand: all they send): the highest, the median and the lowest of those chosen.", "no traffic counters are known", 12, 8},
-			carried("gpufabric_hca_port_transmitted_data_bytes_total")+` or on (cluster, job, instance, device, port) `+carried("gpufabric_ethernet_transmitted_rdma_unicast_bytes_total")),
+		spread(about{"RDMA sent", "What training ports send over RDMA (on InfiniBand: all they send), over 2 minutes: the highest, the median and the lowest of those chosen.", "no traffic is known, or the recording rules are not loaded", 12, 8},
+			`port:gpufabric_hca_port_transmitted_data_bytes:carried2m{@port}`),
 		spread(about{"Other traffic sent", "What RDMA-capable interfaces send that is not RDMA, mostly TCP. On a training port it takes bandwidth from RDMA, or replaces it.", "the NICs do not count it apart", 12, 8},
 			carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total")),
 	}
@@ -119,7 +119,7 @@ func congestionControl() panel {
 			`count by (mode) (gpufabric_roce_congestion_control{@port} == 1)`,
 			`count by (mode) (count by (cluster, instance, mode) (gpufabric_roce_congestion_control{@port} == 1))`,
 		}, "-Ports",
-		column{field: "mode", title: "Congestion is met by", words: congestionModes()},
+		column{field: "mode", title: "Flow control", words: congestionModes()},
 		column{field: "A", title: "Ports"},
 		column{field: "B", title: "Nodes"})
 }

@@ -43,14 +43,21 @@ type column struct {
 // order is a label that no column shows and rows are sorted by, where a table has it.
 const order = "order"
 
-// worstFirst has a row for each row of a table, sorted by rank (0 is the worst), then by label. rank has the labels by.
+// worstFirst has a row for each row of a table, sorted by rank (0 is the worst), then by label, then by device. rank has the
+// labels by.
 func worstFirst(by, label, rank string) string {
 	// Names of devices that end in one digit or two, or have two where others have three, are sorted by number.
-	key := `label_replace(count_values by (` + by + `) ("rank", min by (` + by + `) (` + rank + `)), "key", "$1", "` + label + `", "(.*)")`
-	if label == "device" {
+	key := `count_values by (` + by + `) ("rank", min by (` + by + `) (` + rank + `))`
+	labels := `"rank"`
+	if label != "device" {
+		labels += `, "` + label + `"`
+	}
+	if strings.Contains(by, "device") {
+		labels += `, "key"`
+		key = `label_replace(` + key + `, "key", "$1", "device", "(.*)")`
 		key = `label_replace(label_replace(label_replace(` + key + `, "key", "${1}00$2", "device", "(.*[^0-9])([0-9])"), "key", "${1}0$2", "device", "(.*[^0-9])([0-9]{2})"), "key", "${1}0$2", "device", "([a-z]+)([0-9]{2}s[0-9].*)")`
 	}
-	return `sum by (` + by + `, ` + order + `) (label_join(` + key + `, "` + order + `", " ", "rank", "key"))`
+	return `sum by (` + by + `, ` + order + `) (label_join(` + key + `, "` + order + `", " ", ` + labels + `))`
 }
 
 // orSilent gives a table one row that says so where the exporter is silent, or no exporter is known. label is that of the first column.
@@ -113,6 +120,7 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 	for i := range exprs {
 		excluded["Value #"+ref(i)] = true
 	}
+	sorted := strings.Contains(strings.Join(exprs, ""), `, "`+order+`", `)
 	var numbers []map[string]any
 	var grouped grouping
 	if slices.ContainsFunc(columns, func(c column) bool { return c.all }) {
@@ -146,6 +154,9 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 		p.OverrideByName(c.title, c.properties())
 	}
 	if grouped != nil {
+		if sorted {
+			grouped[order] = map[string]any{"operation": "groupby", "aggregations": []string{}}
+		}
 		p.WithTransformation(dashboard.DataTransformerConfig{Id: "groupBy", Options: map[string]any{"fields": grouped}})
 	}
 	if len(exprs) > 1 {
@@ -154,7 +165,7 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 	if len(numbers) > 0 {
 		p.WithTransformation(dashboard.DataTransformerConfig{Id: "convertFieldType", Options: map[string]any{"conversions": numbers}})
 	}
-	if strings.Contains(strings.Join(exprs, ""), `, "`+order+`", `) {
+	if sorted {
 		p.WithTransformation(dashboard.DataTransformerConfig{Id: "sortBy", Options: map[string]any{
 			"fields": map[string]any{}, "sort": []map[string]any{{"field": order, "desc": false}},
 		}})

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 
@@ -27,6 +28,7 @@ func ranks() words {
 	for _, s := range diagnose.Severities() {
 		w[strconv.Itoa(s.Rank())] = severities()[string(s)]
 	}
+	w["silent"], w["unknown"] = word{"silent", bad}, word{"unknown", note}
 	return w
 }
 
@@ -100,11 +102,51 @@ func kinds() words {
 	})
 }
 
+// shortKinds are for narrow columns.
+func shortKinds() words {
+	w := words{}
+	for _, k := range probes.Kinds() {
+		w[string(k)] = word{string(k), ""}
+	}
+	return w
+}
+
 func transports() words {
 	return wordsOf(map[probes.Path]word{
 		probes.PathNone: {"none", ""}, probes.PathNVLS: {"NVLink (NVLS)", good}, probes.PathP2P: {"NVLink or PCIe", good}, probes.PathSHM: {"host memory", warning},
 		probes.PathIB: {"RDMA", good}, probes.PathPlugin: {"plugin", good}, probes.PathSocket: {"TCP", bad}, "socket on purpose": {"TCP, to compare with", ""},
 	})
+}
+
+// outdated is the colour and word of what a probe found before a critical fault, or too long ago.
+var outdated = word{"outdated", unknown}
+
+// withOutdated are the words, and those for the same values that are outdated.
+func withOutdated(w words) words {
+	all := words{}
+	for value, to := range w {
+		all[value], all[value+" outdated"] = to, word{to.text + ", outdated", unknown}
+	}
+	return all
+}
+
+// probeCauses are what explains a fault of a probe.
+func probeCauses() words {
+	return wordsOf(map[probes.Cause]word{
+		probes.CauseDisabled: {"NCCL_IB_DISABLE is set", ""}, probes.CauseSocketSelected: {"NCCL_NET=Socket is set", ""},
+		probes.CauseNoDevice:  {"NCCL finds no RDMA device", ""},
+		probes.CauseNotLogged: {"NCCL did not log why", ""}, probes.CauseVersions: {"other NCCL, CUDA or driver", ""}, probes.CauseGPUs: {"other GPUs", ""},
+		probes.CauseTransport: {"other transport", ""}, probes.CauseGPUDirect: {"GPUDirect RDMA changed", ""}, probes.CauseSwitchSums: {"NVLS or SHARP changed", ""},
+		probes.CauseChannels: {"number of channels changed", ""}, probes.CauseSettings: {"NCCL settings changed", ""},
+		probes.CauseNoDifference: {"no change in NCCL", ""},
+	})
+}
+
+// fallbackCauses are why NCCL uses TCP, according to probes and to jobs.
+func fallbackCauses() words {
+	all := causes()
+	maps.Copy(all, probeCauses())
+	return all
 }
 
 // skips are why a probe that is due does not run.
@@ -117,7 +159,7 @@ func skips() words {
 		probes.SkipScheduler: {"a scheduler is not asked (probes.idle_command)", warning}, probes.SkipSite: {"the site says that the node is in use", ""}, probes.SkipMaintenance: {"maintenance", ""},
 		probes.SkipThrottled: {"a GPU is throttled", warning}, probes.SkipLinkErrors: {"NVLink errors", warning}, probes.SkipPersistence: {"persistence mode is off", warning},
 		probes.SkipLocked: {"another probe runs", ""}, probes.SkipDuty: {"probes had their share of GPU time", ""},
-		probes.SkipNoGPU: {"too few usable GPUs", warning}, probes.SkipNoDevice: {"the device is not there", warning},
+		probes.SkipNoGPU: {"too few usable GPUs", warning}, probes.SkipNoDevice: {"no active training port to test", ""},
 		probes.SkipUntrusted: {"others could write what it loads", warning},
 	})
 }

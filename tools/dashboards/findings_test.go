@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/alerts"
+	"gpufabric_exporter/internal/diagnose"
+)
+
+// TestRunbooksQuoteFindings wants the page that a finding links to to have the sentence that the reader clicked on.
+func TestRunbooksQuoteFindings(t *testing.T) {
+	groups, err := alerts.Groups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := newTexts(groups)
+	for problem, title := range names.problems {
+		page := problem
+		if of, check := names.runbooks[problem]; check {
+			page = of.text
+		}
+		text, err := alerts.Runbook(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), title.text) {
+			t.Errorf("%s does not have the sentence %q of %s", page, title.text, problem)
+		}
+	}
+}
+
+// TestPlacesNameProblems wants each part of the patterns that order findings to name a check or an alert, and none to be in two
+// places.
+func TestPlacesNameProblems(t *testing.T) {
+	problems := alertNames(t)
+	for _, c := range diagnose.Catalogue() {
+		problems = append(problems, c.ID)
+	}
+	placed := map[string]string{}
+	for _, pattern := range []string{causesFirst, followersLast} {
+		checks, inner, _ := strings.Cut(pattern, "|GpuFabric(")
+		parts := strings.Split(checks, "|")
+		for part := range strings.SplitSeq(strings.TrimSuffix(inner, ")"), "|") {
+			parts = append(parts, "GpuFabric"+part)
+		}
+		for _, part := range parts {
+			names := regexp.MustCompile("^(?:" + part + ")$")
+			if !slices.ContainsFunc(problems, names.MatchString) {
+				t.Errorf("%s is no problem", part)
+			}
+			for _, p := range problems {
+				if was := placed[p]; names.MatchString(p) && was != "" && was != pattern {
+					t.Errorf("%s is in two places", p)
+				} else if names.MatchString(p) {
+					placed[p] = pattern
+				}
+			}
+		}
+	}
+}
