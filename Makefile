@@ -58,6 +58,7 @@ docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md, ALER
 	$(GO) test ./alerts -run TestDocument -update
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
 	$(GO) test ./internal/host/ncclconf -run 'TestDocument$$' -update
+	$(GO) test ./internal/job -run TestDeployments -update
 	$(GO) test ./internal/config -run TestConfigurationDocument -update
 	cd tools && $(GO) test ./operator -run 'TestObjects$$' -update
 
