@@ -46,6 +46,17 @@ func TestFindings(t *testing.T) {
 			a.Verbs = fabric.Known(fabric.VerbsUse{Devices: []string{"mlx5_0"}, Contexts: of(i), Regions: 100}, "netlink", epoch)
 		}
 	}
+	cpus := func(gpuNode int, distances ...int) edit { // as seen from the CPUs of the rank, to nodes 0 and 1
+		return func(_ int, n *fabric.Node, a, _ *fabric.RankCandidate) {
+			n.GPUDriver.GPUs[0].Address = "0000:1B:00.0"
+			f := fabric.PCIFunction{Address: "0000:1b:00.0", Kind: fabric.PCIGPU}
+			if gpuNode >= 0 {
+				f.NUMANode = fabric.Known(gpuNode, "numa_node", epoch)
+			}
+			n.PCI.Functions = []fabric.PCIFunction{f}
+			a.Limits = fabric.Known(fabric.ProcessLimits{Memlock: 1 << 40, CPUs: "0-55", Distances: distances}, "limits", epoch)
+		}
+	}
 	for name, c := range map[string]struct {
 		readings int
 		edit     edit
@@ -67,6 +78,13 @@ func TestFindings(t *testing.T) {
 			a.Settings = set("NCCL_ALGO", "Ring")
 			b.Settings = fabric.NotKnown[[]fabric.NCCLVariable](fabric.ReasonPrivilege, "environ", epoch)
 		}, ""},
+		"CPUs of the other socket":           {2, cpus(1, 10, 21), "cpu_affinity"},
+		"CPUs of both sockets":               {2, cpus(1, 10, 10), ""},
+		"another node of the socket":         {2, cpus(1, 10, 12), ""},
+		"one NUMA node":                      {2, cpus(0, 10), ""},
+		"NUMA of the GPU not told":           {2, cpus(-1, 10, 21), ""},
+		"a node that is not there":           {2, cpus(5, 10, 21), ""},
+		"CPUs not known":                     {2, cpus(1), ""},
 		"contexts grow":                      {stepsToLeak + 2, verbs(func(i int) int { return 8 + i }), "resources_grow"},
 		"contexts are made and destroyed":    {3 * stepsToLeak, verbs(func(i int) int { return 8 + i%5 }), ""},
 		"contexts stay":                      {3 * stepsToLeak, verbs(func(int) int { return 8 }), ""},

@@ -130,6 +130,7 @@ const (
 	RuleNoDevices        Rule = "no_rdma_devices_in_container"
 	RuleMemlock          Rule = "memlock"
 	RuleAlignment        Rule = "nic_alignment"
+	RuleAffinity         Rule = "cpu_affinity"
 	RuleVersions         Rule = "nccl_versions_differ"
 	RuleSettings         Rule = "settings_differ"
 	RuleGrowing          Rule = "resources_grow"
@@ -145,7 +146,7 @@ const (
 // Rules returns every rule.
 func Rules() []Rule {
 	return []Rule{
-		RuleNoCommunicator, RuleNoDevices, RuleMemlock, RuleAlignment, RuleVersions, RuleSettings, RuleGrowing, RuleBAR1, RuleSettingMisread,
+		RuleNoCommunicator, RuleNoDevices, RuleMemlock, RuleAlignment, RuleAffinity, RuleVersions, RuleSettings, RuleGrowing, RuleBAR1, RuleSettingMisread,
 		RuleSettingRefused, RuleSettingIgnored, RuleSettingUnknown, RuleSettingWrongHere, RuleSettingWorse,
 	}
 }
