@@ -29,17 +29,15 @@ func jobs(in Input, lines []Line) []job {
 			places = append(places, at)
 		}
 	}
+	judged := places[:min(len(places), maxJobs)]
 	var list []job
-	for n, at := range places {
-		if n >= maxJobs {
-			for i, s := range in.settings {
-				if (place{s.scope, s.arm}) == at && lines != nil {
-					add(&lines[i], Finding{Undecided, diagnose.Info, fmt.Sprintf("The file has more than %d containers and branches: this one is not judged together with the other lines", maxJobs), ""})
-				}
-			}
-			break
-		}
+	for _, at := range judged {
 		list = append(list, in.job(at.scope, at.arm))
+	}
+	for i, s := range in.settings {
+		if lines != nil && s.set && s.Name != "" && !slices.Contains(judged, place{s.scope, s.arm}) {
+			add(&lines[i], Finding{Undecided, diagnose.Info, fmt.Sprintf("The file has more than %d containers and branches: this one is not judged together with the other lines", maxJobs), ""})
+		}
 	}
 	return list
 }

@@ -269,7 +269,7 @@ func overridden(in Input, lines []Line) {
 			continue
 		}
 		f := Finding{Ignored, diagnose.Info, fmt.Sprintf("Line %d sets %s too, and counts", in.settings[k].Line, s.Name), remove}
-		if lines[i].Value != lines[k].Value {
+		if v, _ := ncclconf.Describe(s.Name); lines[i].Value != lines[k].Value && v.Status == ncclconf.StatusCurrent {
 			f.Severity = diagnose.Warning
 		}
 		lines[i].Findings = append(lines[i].Findings, f)

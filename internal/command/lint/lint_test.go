@@ -133,6 +133,26 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
+// The output in README.md is what lint prints.
+func TestREADME(t *testing.T) {
+	commandtest.Memory(t)
+	text, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "    $ gpufabric_exporter lint --scenario=healthy job.sbatch\n")
+	shown, _, closed := strings.Cut(rest, "\n\n")
+	script := "#!/bin/bash\nexport NCCL_DEBUG=WARN\nexport NCCL_NET=IB\nexport NCCL_IB_DISABLE=true\nexport NCCL_IB_HCA=mlx5_1\n"
+	_, stdout, _ := lintJob(t, "job.sbatch", script, "--scenario=healthy")
+	var want strings.Builder
+	for line := range strings.Lines(stdout) {
+		want.WriteString("    " + line)
+	}
+	if !found || !closed || shown+"\n" != want.String() {
+		t.Errorf("README.md shows\n%s\nwant\n%s", shown, want.String())
+	}
+}
+
 const job = "#!/bin/bash\nexport SECRET=hunter2 NCCL_DEBUG=WARN\nexport NCCL_IB_DISABLE=true\nexport NCCL_ALGO='Ri%,n:g'\n"
 
 func TestOutputs(t *testing.T) {
