@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -37,8 +38,15 @@ func TestFrom(t *testing.T) {
 		root, cpus string
 		want       []int
 	}{
-		{two, "0-15", []int{10, 10}}, {two, "4", []int{21, 10}}, {two, "12", []int{21, 10}}, {two, "3,8", []int{10, 21}},
-		{two, "99", nil}, {two, "4-", nil}, {two, "0-99999999", nil}, {two, "", nil}, {memory, "0-71", []int{10, 0, 80}},
+		{two, "0-15", []int{10, 10}},
+		{two, "4", []int{21, 10}},
+		{two, "12", []int{21, 10}},
+		{two, "3,8", []int{10, 21}},
+		{two, "99", nil},
+		{two, "4-", nil},
+		{two, "0-99999999", nil},
+		{two, "", nil},
+		{memory, "0-71", []int{10, 0, 80}},
 	} {
 		n, err := Read(c.root)
 		if err != nil {
@@ -76,7 +84,7 @@ func TestThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for cpu, node := range n.of {
-		if d := n.From(fmt.Sprint(cpu)); d[node] != 10 {
+		if d := n.From(strconv.Itoa(cpu)); d[node] != 10 {
 			t.Errorf("CPU %d is %d from its node %d", cpu, d[node], node)
 		}
 	}
