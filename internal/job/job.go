@@ -40,11 +40,6 @@ const (
 	WaySocket  Way = "socket"  // NCCL's own NET/Socket
 )
 
-// Ways returns every way.
-func Ways() []Way {
-	return []Way{WayVerbs, WayEFA, WayUCX, WayIBext, WayGIB, WayPlugin, WayTCPX, WayFasTrak, WaySocket}
-}
-
 // byDesign tells that the way uses TCP, or what looks like it, on purpose.
 func (w Way) byDesign() bool { return w == WayTCPX || w == WayFasTrak }
 
