@@ -1,14 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-FROM golang:1.26-bookworm AS build
+#
+# The image of the exporter: the program on glibc, without a shell, for user 65534. Releases pin both images by digest:
+#
+#   podman build --build-arg REVISION=$(git rev-parse --short HEAD) \
+#     --build-arg BUILD_IMAGE=docker.io/library/golang@sha256:... --build-arg RUNTIME_IMAGE=gcr.io/distroless/base-debian12@sha256:... .
+#
+# RUNTIME_IMAGE must have glibc, because a worker process loads the library of the GPU driver, which the container runtime mounts.
+# For probes, which load NCCL and libibverbs, it is the image of the site's jobs (docs/KUBERNETES.md).
+
+ARG BUILD_IMAGE=docker.io/library/golang:1.26-bookworm
+ARG RUNTIME_IMAGE=gcr.io/distroless/base-debian12:nonroot
+
+FROM ${BUILD_IMAGE} AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN make build
+# .git is not part of the context (.dockerignore).
+ARG REVISION=unknown
+RUN make build REVISION="$REVISION"
 
-# glibc, because the library of the GPU driver is loaded at run time by a worker process.
-FROM gcr.io/distroless/base-debian12:nonroot
+FROM ${RUNTIME_IMAGE}
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="gpufabric_exporter" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.revision="$REVISION"
 COPY --from=build /src/bin/gpufabric_exporter /bin/gpufabric_exporter
 USER 65534:65534
 EXPOSE 10791
+HEALTHCHECK --interval=30s --timeout=5s CMD ["/bin/gpufabric_exporter", "healthcheck"]
 ENTRYPOINT ["/bin/gpufabric_exporter"]

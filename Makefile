@@ -13,7 +13,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures
+.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,7 @@ docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md, ALER
 	$(GO) test ./alerts -run TestDocument -update
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
 	$(GO) test ./internal/host/ncclconf -run 'TestDocument$$' -update
+	$(GO) test ./internal/job -run TestDeployments -update
 	$(GO) test ./internal/config -run TestConfigurationDocument -update
 	cd tools && $(GO) test ./operator -run 'TestObjects$$' -update
 
@@ -99,6 +100,24 @@ prometheus: ## bin/prometheus for make scale: Prometheus 3 (built once: 10 min),
 	  -ldflags "-X github.com/prometheus/common/version.Version=$$($(GO) list -m -f '{{.Version}}' github.com/prometheus/prometheus)" \
 	  github.com/prometheus/prometheus/cmd/prometheus
 
+image-test: ## the image, built on bases that debootstrap makes, and run in containers (5 min; needs root, debootstrap, podman, buildah and crun)
+	$(GO) test -count=1 -v -timeout 30m -tags image ./test/image
+
+bin/helm: tools/helm/go.mod
+	cd tools/helm && $(GO) build -o ../../$@ helm.sh/helm/v4/cmd/helm
+
+# A server that does not know its version says 0.0.0, which charts and clients refuse.
+bin/kube-apiserver: tools/kubernetes/go.mod
+	cd tools/kubernetes && version=$$($(GO) list -m -f '{{.Version}}' k8s.io/kubernetes) && minor=$${version#v1.} && $(GO) build -o ../../$@ \
+	  -ldflags "-X k8s.io/component-base/version.gitVersion=$$version -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$${minor%%.*}" \
+	  k8s.io/kubernetes/cmd/kube-apiserver
+
+kubernetes: bin/helm bin/kube-apiserver ## the chart by Helm, and all objects on a real API server (both built once: 10 min; needs Debian's etcd-server)
+	$(GO) test -count=1 -v -timeout 10m -tags kubernetes ./test/kubernetes
+
+kubernetes-manifests: bin/helm bin/kube-apiserver ## write deploy/kubernetes from the chart, and the violations of pod security into docs/KUBERNETES.md
+	$(GO) test -count=1 -tags kubernetes ./test/kubernetes -run 'TestManifests|TestCluster' -update
+
 pictures: build ## docs/dashboards/*.png and docs/landing.png over simulated nodes, by the Grafana in folder GRAFANA (15 min; needs chromium, Debian's Prometheus is fetched)
 	cd tools && $(GO) build -o ../bin/pictures ./pictures
 	programs=$$(test/prometheus/fetch.sh) || { echo "$$programs"; exit 1; }; \
@@ -116,7 +135,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: pint contributing corpus fuzz bench probes hang-test systemd-test lab-full e2e scale ## the slow proofs
+verify: pint contributing corpus fuzz bench probes hang-test systemd-test lab-full e2e scale image-test kubernetes ## the slow proofs
 
 include packaging/packaging.mk
 

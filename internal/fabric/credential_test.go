@@ -37,7 +37,17 @@ func TestMaskCredentials(t *testing.T) {
 		}
 	}
 	for _, c := range [][3]string{
-		{"NCCL_ACME_TOKEN", "hunter2", "***"}, {"NCCL_ACME_PASSWORD", "", ""}, {"NCCL_IB_PKEY", "3", "3"}, {"NCCL_X", "u:hunter2@h", "***@h"},
+		{"NCCL_ACME_TOKEN", "hunter2", "***"},
+		{"NCCL_ACME_PASSWORD", "", ""},
+		{"NCCL_IB_PKEY", "3", "3"},
+		{"NCCL_X", "u:hunter2@h", "***@h"},
+		{"NCCL_HF", "hf_abcdefghijklmnop", "***"},
+		{"NCCL_X", "a,ghp_0123456789abcdef,b", "a***,b"},
+		{"NCCL_X", "3f786850e387550fdab836ed7e6dc881de23001b", "***"},
+		{"NCCL_X", "kJ8sd7Fh2kLm9Qw3Er5Ty7Ui1Op4As6D", "***"},
+		{"NCCL_TOPO_FILE", "/opt/x/ndv5-topology-of-the-machine-0123.xml", "/opt/x/ndv5-topology-of-the-machine-0123.xml"},
+		{"NCCL_NET_PLUGIN", "/usr/lib/x86_64-linux-gnu/libnccl-net-ofi.so", "/usr/lib/x86_64-linux-gnu/libnccl-net-ofi.so"},
+		{"NCCL_BUFFSIZE", "99999999999999999999999999999999999", "99999999999999999999999999999999999"},
 	} {
 		if got := fabric.MaskValue(c[0], c[1]); got != c[2] {
 			t.Errorf("%s=%s became %q, want %q", c[0], c[1], got, c[2])

@@ -28,11 +28,13 @@ func (c Cause) Text() string {
 	}[c]
 }
 
-// State is the verdict in a few words: "tcp, confirmed".
+// State is the verdict in a few words: "tcp, confirmed". TCPX and FasTrak use TCP by design.
 func (v *Verdict) State() string {
 	switch {
 	case v.Transport == Unknown:
 		return string(Unknown)
+	case v.Transport == TCP && v.Way.byDesign():
+		return "tcp, by design"
 	case v.Confirmed:
 		return string(v.Transport) + ", confirmed"
 	}

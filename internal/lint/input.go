@@ -9,6 +9,8 @@ import (
 	"path"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/ncclconf"
@@ -24,11 +26,12 @@ const (
 	FormatEnv      Format = "env"      // an environment file, as systemd reads it
 	FormatShell    Format = "shell"    // a shell script, or the script of a Slurm job
 	FormatManifest Format = "manifest" // YAML or JSON: Kubernetes, Compose and the like
+	FormatPython   Format = "python"   // a Python program that sets os.environ
 )
 
 // Formats returns every format.
 func Formats() []Format {
-	return []Format{FormatAuto, FormatConf, FormatEnv, FormatShell, FormatManifest}
+	return []Format{FormatAuto, FormatConf, FormatEnv, FormatShell, FormatManifest, FormatPython}
 }
 
 // MaxInput bounds an input, in bytes.
@@ -46,11 +49,13 @@ type Input struct {
 	Format Format
 
 	settings    []setting
-	others      int  // settings of other variables
-	firstCounts bool // the first setting of a name counts, else the last one
-	scopes      int  // containers that were seen
-	host        bool // it is the configuration of the node itself
-	environment bool // it is the environment of this process
+	others      int                 // settings of other variables
+	firstCounts bool                // the first setting of a name counts, else the last one
+	scopes      int                 // containers that were seen
+	refused     map[*yaml.Node]bool // values that Kubernetes refuses
+	arms        []int               // the arm around each arm; that of 0 is 0
+	host        bool                // it is the configuration of the node itself
+	environment bool                // it is the environment of this process
 }
 
 // setting is one line of an input.
@@ -58,7 +63,8 @@ type setting struct {
 	ncclconf.Setting
 	set      bool // it sets the variable for NCCL
 	dynamic  bool // the value follows from what only a shell knows
-	branch   bool // it is in a branch or a function of a script: it may not be reached
+	arm      int  // the branch or function of the script that it is in, and may not be reached; 0: none
+	chosen   bool // the value is that of ${NAME:-value}, where NAME is not set
 	scope    int  // the container that it belongs to
 	findings []Finding
 }
@@ -105,8 +111,13 @@ func Parse(name string, data []byte, format Format) (Input, error) {
 		}
 	case FormatManifest:
 		err = in.parseManifest(data)
+	case FormatPython:
+		in.parsePython(data)
 	default:
 		in.parseShell(string(data), 1, 0)
+	}
+	if err == nil && len(in.settings) == 0 && format != FormatConf && format != FormatEnv {
+		in.append(setting{Setting: ncclconf.Setting{Line: 1}, findings: []Finding{{Undecided, diagnose.Info, nothingFound, ""}}})
 	}
 	if err == nil && len(in.settings) > maxSettings {
 		err = errMany
@@ -131,6 +142,10 @@ func Environment(name string, environ []string) (Input, error) {
 	return in, nil
 }
 
+// nothingFound is said of a file in which no setting was found: that is no approval of what it sets in another way.
+const nothingFound = "No NCCL setting found. lint reads assignments, export, env, and options of srun, mpirun and docker in shell scripts; " +
+	"env, data and scripts in manifests; and os.environ in Python"
+
 // detect tells the format from the name, else from the first lines that are no comments.
 func detect(name string, data []byte) Format {
 	base := path.Base(name)
@@ -141,6 +156,8 @@ func detect(name string, data []byte) Format {
 		return FormatManifest
 	case ext == ".sh", ext == ".bash", ext == ".sbatch", ext == ".slurm":
 		return FormatShell
+	case ext == ".py", bytes.HasPrefix(data, []byte("#!")) && bytes.Contains(data[:min(len(data), 128)], []byte("python")):
+		return FormatPython
 	case ext == ".env", base == "environment":
 		return FormatEnv
 	case bytes.HasPrefix(data, []byte("#!")), bytes.Contains(data, []byte("#SBATCH ")):
@@ -173,7 +190,7 @@ func (in *Input) addLine(s ncclconf.Setting) {
 		}
 	case !sets && concerns(bare):
 		one.Name = bare
-		one.findings = []Finding{{Misread, diagnose.Warning, upper(f.Text), bare + "=" + s.Value}}
+		one.findings = []Finding{{Misread, diagnose.Warning, upper(f.Text), bare + "=" + presentable(bare, s.Value)}}
 	}
 	if one.findings != nil {
 		in.append(one)
@@ -201,7 +218,7 @@ func (in *Input) add(s setting) {
 }
 
 func (in *Input) append(s setting) {
-	s.Value, s.Name = fabric.MaskValue(s.Name, s.Value), fabric.MaskCredentials(s.Name)
+	s.Value, s.Name = presentable(s.Name, s.Value), fabric.MaskTokens(fabric.MaskCredentials(s.Name))
 	if len(s.Name) > maxValue {
 		s.Name = shown(s.Name)
 		s.findings = append(s.findings, Finding{Misread, diagnose.Warning, fmt.Sprintf("The name has more than %d bytes", maxValue), remove})
@@ -215,6 +232,14 @@ func (in *Input) append(s setting) {
 	if len(in.settings) <= maxSettings {
 		in.settings = append(in.settings, s)
 	}
+}
+
+// presentable is a value as it may be shown: that of a variable that is not known may be anything, and is not.
+func presentable(name, value string) string {
+	if _, known := ncclconf.Describe(name); !known && value != "" {
+		return fabric.Mask
+	}
+	return fabric.MaskValue(name, value)
 }
 
 func shown(s string) string { return s[:min(len(s), maxValue)] }

@@ -5,7 +5,6 @@ package lint
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +37,9 @@ func judgeSetting(file string, s setting, version Version) Line {
 		if a := adviceOn(s, version); len(a) > 0 && slices.ContainsFunc(l.Findings, func(f Finding) bool { return f.Verdict == Verdict(a[0].Verdict) }) {
 			l.Source, l.Release = a[0].File, a[0].Release
 		}
+	}
+	if s.chosen {
+		l.Findings = append(l.Findings, Finding{Works, diagnose.Info, "The line sets this value only where the caller has not set the variable that it names", ""})
 	}
 	if len(l.Findings) == 0 {
 		l.Findings = []Finding{{Verdict: Works}}
@@ -109,7 +111,7 @@ func instead(v ncclconf.Variable, s setting) string {
 
 func unknownVariable(s setting) Finding {
 	if near := ncclconf.Similar(s.Name); near != "" {
-		return Finding{Unknown, diagnose.Warning, fmt.Sprintf("No release of NCCL up to %s reads %s", ncclconf.NewestNCCL, s.Name), near + "=" + s.Value}
+		return Finding{Unknown, diagnose.Warning, fmt.Sprintf("No release of NCCL up to %s reads %s", ncclconf.NewestNCCL, s.Name), "write " + near + " if it is meant, else remove the line"}
 	}
 	return Finding{Unknown, diagnose.Info, fmt.Sprintf("No release of NCCL up to %s reads %s, and no software that is known here", ncclconf.NewestNCCL, s.Name), "remove the line, unless a plugin reads it"}
 }
@@ -117,6 +119,8 @@ func unknownVariable(s setting) Finding {
 // judgeValue says what becomes of the value of a variable that the release reads.
 func judgeValue(s setting, v ncclconf.Variable, version Version) []Finding {
 	switch {
+	case s.dynamic && v.Type == "path": // NCCL takes any path
+		return []Finding{{Verdict: Works}}
 	case s.dynamic:
 		return []Finding{{Undecided, diagnose.Info, "The value is known only when the script or the container runs", ""}}
 	case s.Value == "" && (v.Parser == ncclconf.ParserNumber || v.Parser == ncclconf.ParserOne):
@@ -130,10 +134,10 @@ func judgeValue(s setting, v ncclconf.Variable, version Version) []Finding {
 			list = append(list, one)
 		}
 	}
-	if len(list) > 0 {
+	if n, ok := v.Number(s.Value); len(list) > 0 && (!ok || !v.Flag(n)) { // of a switch it still matters what 1 does
 		return list
 	}
-	hasDefault := false
+	hasDefault := len(list) > 0
 	for _, a := range adviceOn(s, version) {
 		hasDefault = hasDefault || a.Verdict == string(Default)
 		one := Finding{Verdict(a.Verdict), diagnose.Severity(a.Severity), upper(a.Text), a.Better}
@@ -179,6 +183,11 @@ func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding
 		if version.AtLeast("2.24") {
 			one.Verdict, one.Severity = Refused, diagnose.Critical
 		}
+	case ncclconf.RuleOutOfRange:
+		v, _ := ncclconf.Describe(s.Name)
+		if n, ok := v.Number(s.Value); ok && v.Breaks(n) {
+			one.Verdict, one.Severity = Refused, diagnose.Critical
+		}
 	case ncclconf.RuleCarriageReturn:
 		if version.AtLeast("2.30.3") {
 			return one, false
@@ -194,7 +203,7 @@ func valueFinding(f fabric.NCCLFinding, s setting, version Version) (one Finding
 func better(f fabric.NCCLFinding, s setting, version Version) string {
 	line := func(value string) string {
 		if slices.ContainsFunc(ncclconf.AdviceOn(s.Name, value), func(a ncclconf.Advice) bool {
-			return Verdict(a.Verdict) == Worse && version.In(a.Releases)
+			return Verdict(a.Verdict) == NotRecommended && version.In(a.Releases)
 		}) {
 			return remove
 		}
@@ -242,78 +251,27 @@ func upper(s string) string {
 
 // overridden says of settings that another line of the same job sets the variable. Lines of branches may be the ones that count.
 func overridden(in Input, lines []Line) {
-	counts := map[scopedName]int{} // index of the line that counts
+	type place struct {
+		scopedName
+		arm int
+	}
+	counts := map[place]int{} // index of the line that counts
 	for i, s := range in.settings {
-		if s.set && s.Name != "" {
-			if _, seen := counts[s.scoped()]; !seen || !in.firstCounts {
-				counts[s.scoped()] = i
+		if at := (place{s.scoped(), s.arm}); s.set && s.Name != "" {
+			if _, seen := counts[at]; !seen || !in.firstCounts {
+				counts[at] = i
 			}
 		}
 	}
 	for i, s := range in.settings {
-		k, found := counts[s.scoped()]
-		if !s.set || !found || k == i || s.branch || in.settings[k].branch {
+		k, found := counts[place{s.scoped(), s.arm}]
+		if !s.set || !found || k == i {
 			continue
 		}
 		f := Finding{Ignored, diagnose.Info, fmt.Sprintf("Line %d sets %s too, and counts", in.settings[k].Line, s.Name), remove}
-		if lines[i].Value != lines[k].Value {
+		if v, _ := ncclconf.Describe(s.Name); lines[i].Value != lines[k].Value && v.Status == ncclconf.StatusCurrent {
 			f.Severity = diagnose.Warning
 		}
 		lines[i].Findings = append(lines[i].Findings, f)
 	}
-}
-
-// combined says of settings that another variable of the same job takes their place.
-func combined(in Input, lines []Line) {
-	effective := effectiveSettings(in)
-	hidden := func(scope int, name, by, reason string) {
-		i, set := effective[scopedName{scope, name}]
-		if _, found := effective[scopedName{scope, by}]; set && found {
-			lines[i].Findings = append(lines[i].Findings, Finding{Ignored, diagnose.Info, reason, remove})
-		}
-	}
-	for key, i := range effective {
-		switch key.name {
-		case "NCCL_P2P_DISABLE":
-			if v, _ := ncclconf.Describe(key.name); in.settings[i].Value != "" {
-				if n, ok := v.Number(in.settings[i].Value); ok && n == 1 {
-					hidden(key.scope, "NCCL_P2P_LEVEL", key.name, "NCCL_P2P_DISABLE=1 counts before it")
-				}
-			}
-		case "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS":
-			old := strings.Replace(key.name, "NCHANNELS", "NRINGS", 1)
-			hidden(key.scope, old, key.name, key.name+" counts before it")
-		case "NCCL_IB_ADDR_RANGE":
-			family := ""
-			if f, set := effective[scopedName{key.scope, "NCCL_IB_ADDR_FAMILY"}]; set {
-				family = in.settings[f].Value
-			}
-			value := in.settings[i].Value
-			if what := ncclconf.CheckAddressRange(value, family); what != "" && value != "" && lines[i].Worst().Verdict == Works {
-				lines[i].Findings = append(lines[i].Findings, Finding{Misread, diagnose.Warning, fmt.Sprintf("%s=%q %s", key.name, value, what), "correct or remove the line"})
-			}
-		case "NCCL_CONF_FILE":
-			if in.Format == FormatConf {
-				lines[i].Findings = append(lines[i].Findings, Finding{Ignored, diagnose.Warning, "NCCL looks for NCCL_CONF_FILE in the environment alone, before it reads files", "set it in the environment of the job"})
-			} else if in.environment {
-				lines[i].Findings = append(lines[i].Findings, Finding{Undecided, diagnose.Info, "The settings in that file are not judged here", "run lint with the file as argument"})
-			}
-		}
-	}
-}
-
-// effectiveSettings returns the index of the setting of each variable that counts, of those whose value is known. An unknown
-// value hides the known one that it replaces, unless it is in a branch that may not be reached.
-func effectiveSettings(in Input) map[scopedName]int {
-	all := map[scopedName]int{}
-	for i, s := range in.settings {
-		if !s.set || s.Name == "" || s.dynamic && s.branch {
-			continue
-		}
-		if _, seen := all[s.scoped()]; !seen || !in.firstCounts {
-			all[s.scoped()] = i
-		}
-	}
-	maps.DeleteFunc(all, func(_ scopedName, i int) bool { return in.settings[i].dynamic })
-	return all
 }

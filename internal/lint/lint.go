@@ -25,38 +25,38 @@ type Verdict string
 
 // Verdicts.
 const (
-	Works      Verdict = "works"            // NCCL does what the line says
-	Default    Verdict = "default"          // NCCL would do the same without the line
-	Worse      Verdict = "worse"            // NCCL does what the line says, and its own choice is better in most cases
-	Deprecated Verdict = "deprecated"       // NCCL reads it, and it has a successor
-	Ignored    Verdict = "ignored"          // this release of NCCL does not read it, or something else counts
-	Foreign    Verdict = "not_nccl"         // other software reads it
-	Unknown    Verdict = "unknown_variable" // nothing is known to read it
-	Misread    Verdict = "misread"          // NCCL takes something else than what is written
-	Refused    Verdict = "refused"          // NCCL or Kubernetes does not start with it
-	WrongHere  Verdict = "wrong_here"       // it does not fit the node
-	Undecided  Verdict = "undecided"        // the value, or a fact of the node that decides, is not known
+	Works          Verdict = "works"            // NCCL does what the line says
+	Default        Verdict = "default"          // NCCL would do the same without the line
+	NotRecommended Verdict = "not_recommended"  // NCCL does what the line says, and its own choice is better in most cases
+	Deprecated     Verdict = "deprecated"       // NCCL reads it, and it has a successor
+	Ignored        Verdict = "ignored"          // this release of NCCL does not read it, or something else counts
+	Foreign        Verdict = "not_nccl"         // other software reads it
+	Unknown        Verdict = "unknown_variable" // nothing is known to read it
+	Misread        Verdict = "misread"          // NCCL takes something else than what is written
+	Refused        Verdict = "refused"          // the job does not start or does not run with it
+	WrongHere      Verdict = "wrong_here"       // it does not fit the node
+	Undecided      Verdict = "undecided"        // the value, or a fact of the node that decides, is not known
 )
 
 // Verdicts returns every verdict.
 func Verdicts() []Verdict {
-	return []Verdict{Works, Default, Worse, Deprecated, Ignored, Foreign, Unknown, Misread, Refused, WrongHere, Undecided}
+	return []Verdict{Works, Default, NotRecommended, Deprecated, Ignored, Foreign, Unknown, Misread, Refused, WrongHere, Undecided}
 }
 
 // Meaning says in a sentence what becomes of a setting with that verdict.
 func (v Verdict) Meaning() string {
 	return map[Verdict]string{
-		Works:      "NCCL does what the line says.",
-		Default:    "The line sets what NCCL does by default.",
-		Worse:      "NCCL does what the line says, and does better without it in most cases.",
-		Deprecated: "NCCL still reads the setting, which has a successor.",
-		Ignored:    "The setting has no effect.",
-		Foreign:    "NCCL does not read the variable; other software does.",
-		Unknown:    "Neither NCCL nor any software that lint knows reads the variable.",
-		Misread:    "NCCL takes another value than the one that is written.",
-		Refused:    "NCCL or Kubernetes does not start with the setting.",
-		WrongHere:  "The setting does not fit the node.",
-		Undecided:  "What becomes of the setting depends on something that lint does not know.",
+		Works:          "NCCL does what the line says.",
+		Default:        "The line sets what NCCL does by default.",
+		NotRecommended: "NCCL does what the line says, but its own choice is better in most cases.",
+		Deprecated:     "NCCL still reads the setting, which has a successor.",
+		Ignored:        "The setting has no effect.",
+		Foreign:        "NCCL does not read the variable; other software does.",
+		Unknown:        "Neither NCCL nor any software that lint knows reads the variable.",
+		Misread:        "NCCL takes another value than the one that is written.",
+		Refused:        "The job does not start, or does not run, with the setting.",
+		WrongHere:      "The setting does not fit the node.",
+		Undecided:      "What becomes of the setting depends on something that lint does not know.",
 	}[v]
 }
 
@@ -133,7 +133,7 @@ func Judge(inputs []Input, version Version, node *fabric.Node) Result {
 // rank orders findings: 0 is the worst. Of those that are no matter for the exit code the more telling one comes first.
 func rank(f Finding) int {
 	const words = 16
-	order := []Verdict{Undecided, Ignored, Foreign, Unknown, Deprecated, Worse, Default}
+	order := []Verdict{Undecided, Ignored, Foreign, Unknown, Deprecated, NotRecommended, Default}
 	if i := slices.Index(order, f.Verdict); i >= 0 {
 		return f.Severity.Rank()*words + i
 	}

@@ -91,6 +91,9 @@ func TestGuides(t *testing.T) {
 	}
 }
 
+// nothing is what is said of a file without a setting.
+const nothing = "1 =: undecided (info): " + nothingFound + "\n"
+
 func TestShell(t *testing.T) {
 	for _, c := range []struct{ script, want string }{
 		{"export NCCL_DEBUG=INFO", "1 NCCL_DEBUG=INFO: works\n"},
@@ -110,12 +113,31 @@ func TestShell(t *testing.T) {
 		{"env NCCL_DEBUG=WARN ./a", "1 NCCL_DEBUG=WARN: works\n"},
 		{"bash -c 'cd /\nexport NCCL_DEBUG=WARN && ./a'", "2 NCCL_DEBUG=WARN: works\n"},
 		{"cat <<EOF > x\nexport NCCL_DEBUG=bad\nEOF\nexport NCCL_NET=IB", "4 NCCL_NET=IB: works\n"},
-		{"echo \"NCCL_DEBUG=bad\" NCCL_DEBUG=bad", ""},
+		{"echo \"NCCL_DEBUG=bad\" NCCL_DEBUG=bad", nothing},
+		{"export $(cat nccl.env | xargs)", nothing},
 		{"if [ -n \"$A\" ]; then export NCCL_DEBUG=WARN; else export NCCL_DEBUG=INFO; fi", "1 NCCL_DEBUG=WARN: works\n1 NCCL_DEBUG=INFO: works\n"},
 		{"export NCCL_DEBUG=WARN\nexport NCCL_DEBUG=INFO", "1 NCCL_DEBUG=WARN: ignored (warning): Line 2 sets NCCL_DEBUG too, and counts -> remove the line\n2 NCCL_DEBUG=INFO: works\n"},
 		{"export NCCL_DEBUG=WARN\nunset NCCL_DEBUG", "1 NCCL_DEBUG=WARN: ignored (info): Line 2 unsets it -> remove the line\n"},
-		{"export NCCL_DEBUG=${LEVEL:-INFO}", "1 NCCL_DEBUG=${LEVEL:-INFO}: undecided (info): The value is known only when the script or the container runs\n"},
-		{"export NCCL_DEBUG=$(echo \"a b\" | tr -d ')')x", "1 NCCL_DEBUG=$(echo \"a b\" | tr -d ')')x: undecided (info): The value is known only when the script or the container runs\n"},
+		{"export NCCL_DEBUG=${LEVEL:-INFO}", "1 NCCL_DEBUG=INFO: works (info): The line sets this value only where the caller has not set the variable that it names\n"},
+		{"export NCCL_DEBUG=${LEVEL:-DEBUG}", "1 NCCL_DEBUG=DEBUG: misread (warning): NCCL_DEBUG=\"DEBUG\" is ignored by NCCL, which knows VERSION|WARN|INFO|ABORT|TRACE -> correct or remove the line\n1 NCCL_DEBUG=DEBUG: works (info): The line sets this value only where the caller has not set the variable that it names\n"},
+		{": ${NCCL_DEBUG:=WARN}\nexport NCCL_DEBUG", "1 NCCL_DEBUG=WARN: works (info): The line sets this value only where the caller has not set the variable that it names\n"},
+		{"export ${NCCL_DEBUG=WARN}", "1 NCCL_DEBUG=WARN: works (info): The line sets this value only where the caller has not set the variable that it names\n"},
+		{"export NCCL_DEBUG=${LEVEL}", "1 NCCL_DEBUG=${LEVEL}: undecided (info): The value is known only when the script or the container runs\n"},
+		{"export NCCL_DEBUG_FILE=/tmp/$SLURM_JOB_ID.log", "1 NCCL_DEBUG_FILE=/tmp/$SLURM_JOB_ID.log: works\n"},
+		{"srun --export=ALL,NCCL_IB_HCA=mlx5_0,mlx5_1 ./a", "1 NCCL_IB_HCA=mlx5_0: misread (warning): Slurm ends the value at the comma, and takes what follows for the name of a variable -> export NCCL_IB_HCA before the command, and use --export=ALL\n"},
+		{"#SBATCH --export=NCCL_DEBUG_SUBSYS=INIT,NET,PATH", "1 NCCL_DEBUG_SUBSYS=INIT: misread (warning): Slurm ends the value at the comma, and takes what follows for the name of a variable -> export NCCL_DEBUG_SUBSYS before the command, and use --export=ALL\n1 NCCL_DEBUG_SUBSYS=INIT: works (info): It counts only where NCCL_DEBUG is INFO or TRACE\n"},
+		{"srun --export=NCCL_DEBUG=WARN,PATH,HOME ./a", "1 NCCL_DEBUG=WARN: works\n"},
+		{"docker run --env=NCCL_IB_HCA=mlx5_0,mlx5_1 image", "1 NCCL_IB_HCA=mlx5_0,mlx5_1: works\n"},
+		{"case $1 in\na) export NCCL_P2P_DISABLE=1;;\n*) export NCCL_P2P_LEVEL=NVL;;\nesac", "2 NCCL_P2P_DISABLE=1: not_recommended (warning): GPUs of one node do not reach each other over NVLink or PCIe: their traffic goes through host memory -> remove the line\n3 NCCL_P2P_LEVEL=NVL: works\n"},
+		{"if a; then export NCCL_NET=IB NCCL_NET=Socket; fi\nexport NCCL_NET=IB", "1 NCCL_NET=IB: ignored (warning): Line 1 sets NCCL_NET too, and counts -> remove the line\n1 NCCL_NET=Socket: not_recommended (info): All traffic between nodes goes over TCP -> remove the line\n2 NCCL_NET=IB: works\n"},
+		{"export NCCL_SOCKET_NTHREADS=8 NCCL_NSOCKS_PERTHREAD=16", "1 NCCL_SOCKET_NTHREADS=8: works\n1 NCCL_NSOCKS_PERTHREAD=16: misread (warning): 8 threads with 16 sockets each are more than 64 sockets: NCCL takes 8 for each -> NCCL_NSOCKS_PERTHREAD=8\n"},
+		{"export NCCL_SOCKET_NTHREADS=8 NCCL_NSOCKS_PERTHREAD=8", "1 NCCL_SOCKET_NTHREADS=8: works\n1 NCCL_NSOCKS_PERTHREAD=8: works\n"},
+		{"export NCCL_NSOCKS_PERTHREAD=4", "1 NCCL_NSOCKS_PERTHREAD=4: works (info): It counts for each thread of NCCL_SOCKET_NTHREADS, of which there are none by default except on AWS and Google Cloud\n"},
+		{"export NCCL_BUFFSIZE=0", "1 NCCL_BUFFSIZE=0: refused (critical): NCCL_BUFFSIZE=\"0\" is out of range (bytes, >= 4096): NCCL does not check it, and jobs fail or hang -> correct or remove the line\n"},
+		{"export NCCL_CROSS_NIC=3", "1 NCCL_CROSS_NIC=3: misread (warning): NCCL_CROSS_NIC=\"3\" is out of range (0|1|2): NCCL does not check it, and takes it for none of these -> correct or remove the line\n"},
+		{"export NCCL_IB_DISABLE=-1", "1 NCCL_IB_DISABLE=-1: misread (warning): NCCL_IB_DISABLE=\"-1\" is out of range (0|1): NCCL takes any number but 0 for 1 -> correct or remove the line\n1 NCCL_IB_DISABLE=-1: not_recommended (info): Any number but 0 switches the RDMA transport off: without a network plugin all traffic between nodes goes over TCP -> remove the line\n"},
+		{"export NCCL_PROTO=^LL128", "1 NCCL_PROTO=^LL128: works (info): NCCL chooses among the other protocols; NVIDIA means the variable for debugging\n"},
+		{"export NCCL_DEBUG=$(echo \"a b\" | tr -d ')')x", "1 NCCL_DEBUG=$(...)x: undecided (info): The value is known only when the script or the container runs\n"},
 		{"export NCCL_DEBUG = INFO", "1 NCCL_DEBUG=: misread (warning): There is a blank before the \"=\": the shell does not set the variable -> write NCCL_DEBUG=value without blanks\n"},
 		{"NCCL_DEBUG =INFO", "1 NCCL_DEBUG=: misread (warning): There is a blank before the \"=\": the shell does not set the variable -> write NCCL_DEBUG=value without blanks\n"},
 		{"export A='\nexport NCCL_NET=IB", "2 NCCL_NET=IB: works\n1 =: misread (warning): A quote that begins here is not closed: the shell takes what follows for a part of it -> close the quote\n"},
@@ -135,14 +157,14 @@ func TestFiles(t *testing.T) {
 		{FormatConf, "NCCL_DEBUG=INFO # x\n", "1 NCCL_DEBUG=INFO # x: misread (warning): The comment in NCCL_DEBUG=\"INFO # x\" is a part of the value; \"INFO\" is meant -> NCCL_DEBUG=INFO\n"},
 		{FormatConf, "NCCL_DEBUG=\"INFO\"\n", "1 NCCL_DEBUG=\"INFO\": misread (warning): The quotes in NCCL_DEBUG=\"\\\"INFO\\\"\" are a part of the value -> NCCL_DEBUG=INFO\n"},
 		{FormatConf, "export NCCL_DEBUG=INFO\n", "1 NCCL_DEBUG=INFO: misread (warning): The name is \"export NCCL_DEBUG\" to NCCL: \"NCCL_DEBUG\" is not set -> NCCL_DEBUG=INFO\n"},
-		{FormatConf, "NCCL_NET=IB\nNCCL_NET=Socket\n", "1 NCCL_NET=IB: works\n2 NCCL_NET=Socket: ignored (warning): Line 1 sets NCCL_NET too, and counts -> remove the line\n2 NCCL_NET=Socket: worse (info): All traffic between nodes goes over TCP -> remove the line\n"},
+		{FormatConf, "NCCL_NET=IB\nNCCL_NET=Socket\n", "1 NCCL_NET=IB: works\n2 NCCL_NET=Socket: ignored (warning): Line 1 sets NCCL_NET too, and counts -> remove the line\n2 NCCL_NET=Socket: not_recommended (info): All traffic between nodes goes over TCP -> remove the line\n"},
 		{FormatConf, "NCCL_CONF_FILE=/x\n", "1 NCCL_CONF_FILE=/x: ignored (warning): NCCL looks for NCCL_CONF_FILE in the environment alone, before it reads files -> set it in the environment of the job\n"},
 		{FormatConf, "hunter2\n", "1 =: misread (warning): A line that is not NAME=value is skipped silently -> correct or remove the line\n"},
 		{FormatEnv, "NCCL_DEBUG=\"INFO\"\nTOKEN=hunter2\n", "1 NCCL_DEBUG=INFO: works\n"},
-		{FormatEnv, "NCCL_P2P_DISABLE=1\nNCCL_P2P_LEVEL=NVL\n", "1 NCCL_P2P_DISABLE=1: worse (warning): GPUs of one node do not reach each other over NVLink or PCIe: their traffic goes through host memory -> remove the line\n2 NCCL_P2P_LEVEL=NVL: ignored (info): NCCL_P2P_DISABLE=1 counts before it -> remove the line\n"},
+		{FormatEnv, "NCCL_P2P_DISABLE=1\nNCCL_P2P_LEVEL=NVL\n", "1 NCCL_P2P_DISABLE=1: not_recommended (warning): GPUs of one node do not reach each other over NVLink or PCIe: their traffic goes through host memory -> remove the line\n2 NCCL_P2P_LEVEL=NVL: ignored (info): NCCL_P2P_DISABLE=1 counts before it -> remove the line\n"},
 		{
 			FormatManifest, "kind: Pod\nspec:\n  containers:\n  - env:\n    - {name: NCCL_DEBUG, value: WARN}\n    - name: NCCL_IB_DISABLE\n      value: 0\n    - name: TOKEN\n      value: hunter2\n  - env:\n    - name: NCCL_DEBUG\n      value: INFO\n    - name: NCCL_NET\n      valueFrom: {configMapKeyRef: {name: a, key: b}}\n",
-			"5 NCCL_DEBUG=WARN: works\n7 NCCL_IB_DISABLE=0: refused (warning): Kubernetes refuses the manifest: a value of env is a string, and this one is not quoted -> value: \"0\"\n" +
+			"5 NCCL_DEBUG=WARN: works\n7 NCCL_IB_DISABLE=0: refused (warning): Kubernetes refuses the object: a value of env is a string, and this one is not quoted -> value: \"0\"\n" +
 				"7 NCCL_IB_DISABLE=0: default (info): It is what NCCL 2.30.7 does by default -> remove the line\n12 NCCL_DEBUG=INFO: works\n" +
 				"13 NCCL_NET=: undecided (info): The value is known only when the script or the container runs\n",
 		},
@@ -151,6 +173,19 @@ func TestFiles(t *testing.T) {
 			FormatManifest, "kind: ConfigMap\ndata:\n  nccl.conf: |\n    # of all jobs\n    NCCL_DEBUG=WARN\n    NCCL_DEBUG=INFO\n  job.env: |\n    NCCL_NET=\"IB\"\n    TOKEN=hunter2\n",
 			"5 NCCL_DEBUG=WARN: ignored (warning): Line 6 sets NCCL_DEBUG too, and counts -> remove the line\n6 NCCL_DEBUG=INFO: works\n8 NCCL_NET=IB: works\n",
 		},
+		{
+			FormatManifest, "kind: ConfigMap\ndata:\n  NCCL_IB_DISABLE: 0\n  NCCL_DEBUG: \"WARN\"\n  NCCL_P2P_DISABLE: off\n  SECRET: 1234567\n",
+			"6 =: refused (warning): Kubernetes refuses the object: a value of data is a string, and this one is not quoted -> quote the value\n" +
+				"3 NCCL_IB_DISABLE=0: refused (warning): Kubernetes refuses the object: a value of data is a string, and this one is not quoted -> NCCL_IB_DISABLE: \"0\"\n" +
+				"3 NCCL_IB_DISABLE=0: default (info): It is what NCCL 2.30.7 does by default -> remove the line\n4 NCCL_DEBUG=WARN: works\n" +
+				"5 NCCL_P2P_DISABLE=off: refused (warning): Kubernetes refuses the object: a value of data is a string, and this one is not quoted -> NCCL_P2P_DISABLE: \"off\"\n" +
+				"5 NCCL_P2P_DISABLE=off: misread (warning): NCCL_P2P_DISABLE=\"off\" is not a number: NCCL reads 0 -> NCCL_P2P_DISABLE=0\n",
+		},
+		{FormatManifest, "kind: RayCluster\nspec:\n  runtimeEnvYAML: |\n    env_vars:\n      NCCL_DEBUG: WARN\n      TOKEN: hunter2\n", "5 NCCL_DEBUG=WARN: works\n"},
+		{FormatManifest, "kind: Pod\n", nothing},
+		{FormatConf, "# nothing\n", ""},
+		{FormatPython, "import os\nos.environ[\"NCCL_DEBUG\"] = \"DEBUG\"\nos.environ.setdefault('NCCL_NET', 'IB')\nenv = {\"NCCL_IB_DISABLE\": x, \"TOKEN\": \"hunter2\"}\n", "2 NCCL_DEBUG=DEBUG: misread (warning): NCCL_DEBUG=\"DEBUG\" is ignored by NCCL, which knows VERSION|WARN|INFO|ABORT|TRACE -> correct or remove the line\n3 NCCL_NET=IB: works\n4 NCCL_IB_DISABLE=: undecided (info): The value is known only when the script or the container runs\n"},
+		{FormatPython, "print(1)\n", nothing},
 		{FormatManifest, "services: {a: {environment: [NCCL_DEBUG=WARN, TOKEN=hunter2]}}", "1 NCCL_DEBUG=WARN: works\n"},
 		{FormatManifest, "{\"env\": [{\"name\": \"NCCL_DEBUG\", \"value\": \"WARN\"}]}", "1 NCCL_DEBUG=WARN: works\n"},
 	} {
@@ -174,6 +209,8 @@ func TestDetect(t *testing.T) {
 		{"pod.yaml", "", FormatManifest},
 		{"job.sbatch", "", FormatShell},
 		{"x.env", "", FormatEnv},
+		{"train.py", "", FormatPython},
+		{"train", "#!/usr/bin/env python3\n", FormatPython},
 		{"standard input", "#!/bin/sh\n", FormatShell},
 		{"standard input", "\n# x\napiVersion: v1\n", FormatManifest},
 		{"standard input", "export NCCL_DEBUG=INFO\n", FormatShell},
@@ -202,7 +239,7 @@ func TestParseRefuses(t *testing.T) {
 		}
 	}
 	bomb := "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]\n"
-	if in, err := Parse("job", []byte(bomb), FormatManifest); err != nil || len(in.settings) > 0 {
+	if in, err := Parse("job", []byte(bomb), FormatManifest); err != nil || len(in.settings) != 1 || in.settings[0].Name != "" {
 		t.Errorf("aliases: %+v, %v", in, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -25,6 +26,7 @@ const (
 // Compose, Helm), lists of NAME=value (Compose), and scripts in texts. Aliases are not followed: what they stand for is read
 // where it is written.
 func (in *Input) parseManifest(data []byte) error {
+	in.refused = map[*yaml.Node]bool{}
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	for range maxDocuments {
 		var document yaml.Node
@@ -80,9 +82,15 @@ func (in *Input) mapping(n *yaml.Node, depth int) error {
 		in.container(name, value)
 		return nil
 	}
+	in.unquoted(n)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		switch {
+		case key.Value == "runtimeEnvYAML" && value.Kind == yaml.ScalarNode: // of a RayCluster or RayJob: a document in a text
+			if err := in.embedded(value, depth); err != nil {
+				return err
+			}
+			continue
 		case concerns(key.Value) && value.Kind == yaml.ScalarNode:
 			in.variable(value, key.Value, value.Value)
 			continue
@@ -97,6 +105,65 @@ func (in *Input) mapping(n *yaml.Node, depth int) error {
 		}
 	}
 	return nil
+}
+
+// embedded reads a document that stands in a text.
+func (in *Input) embedded(n *yaml.Node, depth int) error {
+	var document yaml.Node
+	if err := yaml.Unmarshal([]byte(n.Value), &document); err != nil {
+		return fmt.Errorf("line %d: expected YAML in the text that begins here", n.Line)
+	}
+	from := len(in.settings)
+	if err := in.node(&document, depth+1); err != nil {
+		return err
+	}
+	for i := from; i < len(in.settings); i++ {
+		in.settings[i].Line += firstLine(n) - 1
+	}
+	return nil
+}
+
+// unquoted reports values of a ConfigMap or Secret of Kubernetes that are no strings: its API refuses the whole object.
+func (in *Input) unquoted(n *yaml.Node) {
+	kind := field(n, "kind")
+	if kind == nil || kind.Value != "ConfigMap" && kind.Value != "Secret" {
+		return
+	}
+	for _, name := range []string{"data", "stringData"} {
+		data := field(n, name)
+		if data == nil || data.Kind != yaml.MappingNode {
+			continue
+		}
+		for i := 0; i+1 < len(data.Content); i += 2 {
+			key, value := data.Content[i], data.Content[i+1]
+			if isString(value) {
+				continue
+			}
+			if concerns(key.Value) {
+				in.refused[value] = true
+				continue
+			}
+			in.append(setting{Setting: ncclconf.Setting{Line: value.Line}, scope: in.scopes, findings: []Finding{refusedByKubernetes("data", "quote the value")}})
+		}
+	}
+}
+
+func refusedByKubernetes(where, better string) Finding {
+	return Finding{Refused, diagnose.Warning, "Kubernetes refuses the object: a value of " + where + " is a string, and this one is not quoted", better}
+}
+
+// isString tells whether Kubernetes reads a value as a string. Its YAML is of version 1.1, to which on and yes are booleans.
+func isString(n *yaml.Node) bool {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias == nil || isString(n.Alias)
+	}
+	switch n.ShortTag() {
+	case "!!int", "!!bool", "!!float":
+		return false
+	case "!!str":
+		return n.Style != 0 || !slices.Contains([]string{"yes", "no", "on", "off"}, strings.ToLower(n.Value))
+	}
+	return n.Kind == yaml.ScalarNode // null is an empty one
 }
 
 // file reads a text that is an nccl.conf or an environment file by its key, as in a ConfigMap that is mounted.
@@ -137,10 +204,10 @@ func (in *Input) container(name, value *yaml.Node) {
 		return
 	}
 	s := setting{Setting: ncclconf.Setting{Line: value.Line, Name: name.Value, Value: value.Value}, set: true, dynamic: strings.Contains(value.Value, "$("), scope: in.scopes}
-	switch value.ShortTag() {
-	case "!!int", "!!bool", "!!float":
-		s.findings = []Finding{{Refused, diagnose.Warning, "Kubernetes refuses the manifest: a value of env is a string, and this one is not quoted", fmt.Sprintf("value: %q", value.Value)}}
-	case "!!null":
+	if !isString(value) {
+		s.findings = []Finding{refusedByKubernetes("env", fmt.Sprintf("value: %q", presentable(name.Value, value.Value)))}
+	}
+	if value.ShortTag() == "!!null" {
 		s.Value = ""
 	}
 	in.append(s)
@@ -148,7 +215,11 @@ func (in *Input) container(name, value *yaml.Node) {
 
 func (in *Input) variable(n *yaml.Node, name, value string) {
 	dynamic := strings.Contains(value, "${") || strings.Contains(value, "$(") || strings.Contains(value, "{{")
-	in.append(setting{Setting: ncclconf.Setting{Line: n.Line, Name: name, Value: value}, set: true, dynamic: dynamic, scope: in.scopes})
+	s := setting{Setting: ncclconf.Setting{Line: n.Line, Name: name, Value: value}, set: true, dynamic: dynamic, scope: in.scopes}
+	if in.refused[n] {
+		s.findings = []Finding{refusedByKubernetes("data", fmt.Sprintf("%s: %q", name, presentable(name, value)))}
+	}
+	in.append(s)
 }
 
 // script reads a text that is a shell script with settings of NCCL.

@@ -26,14 +26,7 @@ var ofPort = map[string]string{
 
 // judgeOnNode adds what the settings of each job of an input mean on a node.
 func judgeOnNode(in Input, lines []Line, node *fabric.Node, version Version) {
-	jobs := map[int]map[string]int{} // index of the setting that counts, by name
-	for key, i := range effectiveSettings(in) {
-		if jobs[key.scope] == nil {
-			jobs[key.scope] = map[string]int{}
-		}
-		jobs[key.scope][key.name] = i
-	}
-	for _, job := range jobs {
+	for _, job := range jobs(in, lines) {
 		k := onNode{in: in, job: job, lines: lines, node: node, version: version}
 		k.checks()
 		k.devices()
@@ -48,15 +41,15 @@ func judgeOnNode(in Input, lines []Line, node *fabric.Node, version Version) {
 // onNode judges the settings of one job.
 type onNode struct {
 	in      Input
-	job     map[string]int
+	job     job
 	lines   []Line
 	node    *fabric.Node
 	version Version
 }
 
 func (k *onNode) add(name string, f Finding) {
-	if i, ok := k.job[name]; ok && !slices.Contains(k.lines[i].Findings, f) {
-		k.lines[i].Findings = append(k.lines[i].Findings, f)
+	if i, ok := k.job[name]; ok {
+		add(&k.lines[i], f)
 	}
 }
 
@@ -153,10 +146,7 @@ func (k *onNode) withJob() *fabric.Node {
 
 // OnNode returns a node as a job with these settings sees it, and what NCCL makes of its GIDs.
 func OnNode(in Input, node *fabric.Node) *fabric.Node {
-	k := onNode{in: in, job: map[string]int{}, node: node}
-	for key, i := range effectiveSettings(in) {
-		k.job[key.name] = i
-	}
+	k := onNode{in: in, job: in.job(0, 0), node: node}
 	n := k.withJob()
 	for i := range n.NCCL.Variables {
 		v := &n.NCCL.Variables[i]
@@ -212,7 +202,7 @@ func (k *onNode) devices() {
 		}
 	}
 	if len(out) > 0 && taken > 0 {
-		k.add(name, Finding{WrongHere, diagnose.Warning, fmt.Sprintf("It leaves out %s of this node, which have the role compute and are active: GPUs share the other %d", strings.Join(out, ", "), taken), "name all of them, or remove the line"})
+		k.add(name, Finding{WrongHere, diagnose.Warning, fmt.Sprintf("It does not include %s, which are active compute NICs of this node: all GPUs use the remaining %d", strings.Join(out, ", "), taken), "name all of them, or remove the line"})
 	}
 	if f.Exact {
 		return
@@ -231,7 +221,7 @@ func (k *onNode) devices() {
 			if f.Exclude {
 				mark = "^="
 			}
-			k.add(name, Finding{WrongHere, diagnose.Warning, fmt.Sprintf("%s stands for every name that begins so: %s too", i.Name, strings.Join(more, ", ")), name + "=" + mark + strings.TrimLeft(value, "^")})
+			k.add(name, Finding{WrongHere, diagnose.Warning, fmt.Sprintf("%s is a prefix, and also matches %s", i.Name, strings.Join(more, ", ")), name + "=" + mark + strings.TrimLeft(value, "^")})
 		}
 	}
 }
@@ -263,7 +253,7 @@ func (k *onNode) sockets() {
 		}
 	}
 	if len(bridges) > 0 {
-		k.add(name, Finding{WrongHere, diagnose.Warning, strings.Join(bridges, ", ") + ": other nodes cannot be reached by it", "name the interface of the management network"})
+		k.add(name, Finding{WrongHere, diagnose.Warning, strings.Join(bridges, ", ") + ": it does not reach other nodes", "name the interface of the management network"})
 	}
 	if len(rails) > 0 {
 		k.add(name, Finding{WrongHere, diagnose.Info, "It takes interfaces of rails: " + strings.Join(rails, ", ") + ". The bootstrap then depends on them, and so does TCP where NCCL falls back to it", "name the interface of the management network"})

@@ -19,11 +19,51 @@ type script struct {
 	in       *Input
 	nested   int
 	scope    int
-	depth    int              // of branches, loops and functions
+	around   []arm            // branches, loops and functions, the innermost last
+	single   int              // the arm of what the command sets for itself alone; 0: nothing yet
 	all      bool             // set -a: every assignment is exported
 	exported map[string]bool  // variables that programs of the script see
 	private  map[string][]int // indices of assignments that are not exported yet
 	live     map[string][]int // indices of settings that nothing unsets yet
+}
+
+// arm is a part of a script that may not be reached.
+type arm struct {
+	id    int
+	begin string // the word that begins it: if, case, ...
+}
+
+// newArm returns a new arm inside another one.
+func (in *Input) newArm(around int) int {
+	if in.arms == nil {
+		in.arms = []int{0}
+	}
+	in.arms = append(in.arms, around)
+	return len(in.arms) - 1
+}
+
+// arm is the innermost arm; 0: none.
+func (k *script) arm() int {
+	if len(k.around) == 0 {
+		return 0
+	}
+	return k.around[len(k.around)-1].id
+}
+
+func (k *script) enter(begin string) {
+	k.around = append(k.around, arm{k.in.newArm(k.arm()), begin})
+}
+
+func (k *script) leave() {
+	k.around = k.around[:max(len(k.around)-1, 0)]
+}
+
+// otherwise begins the next arm of an if or a case.
+func (k *script) otherwise(begin string) {
+	if n := len(k.around); n > 0 && k.around[n-1].begin == begin {
+		k.leave()
+		k.enter(begin)
+	}
 }
 
 // parseShell reads a script whose first line has that number.
@@ -39,6 +79,9 @@ func (in *Input) parseShell(text string, line, nested int) {
 		words, after, ok := s.next()
 		if !ok {
 			break
+		}
+		if after == ";;" {
+			k.otherwise("case")
 		}
 		k.command(words, after == "&&" || after == "||")
 	}
@@ -74,51 +117,63 @@ var keywords = []string{"if", "then", "else", "elif", "fi", "do", "done", "while
 
 // command reads one simple command.
 func (k *script) command(words []word, branch bool) {
+	k.single = 0
 	for len(words) > 0 && slices.Contains(keywords, words[0].text) {
 		switch words[0].text {
 		case "if", "while", "until", "case", "{":
-			k.depth++
+			k.enter(words[0].text)
+		case "elif", "else":
+			k.otherwise("if")
 		case "fi", "done", "esac", "}":
-			k.depth = max(k.depth-1, 0)
+			k.leave()
 		}
 		words = words[1:]
 	}
 	if len(words) > 0 && (words[0].text == "for" || words[0].text == "select") {
-		k.depth++
+		k.enter("for")
 		return
 	}
-	branch = branch || k.depth > 0
+	if branch {
+		k.enter("&&")
+		defer k.leave()
+	}
 	n := 0
 	for n < len(words) && isAssignment(words[n].text) {
 		n++
 	}
 	if n == len(words) {
 		for _, w := range words {
-			k.assign(w, branch)
+			k.assign(w)
 		}
 		return
 	}
 	for _, w := range words[:n] { // for that command alone
-		k.set(w, true)
+		k.once(w)
 	}
-	k.arguments(words[n], words[n+1:], branch)
+	k.arguments(words[n], words[n+1:])
 }
 
 // arguments reads what a command sets.
-func (k *script) arguments(command word, args []word, branch bool) {
+func (k *script) arguments(command word, args []word) {
 	switch name := command.text; {
 	case name == "ENV" && len(args) > 1 && !strings.Contains(args[0].text, "="): // the old form of a Dockerfile
-		k.set(word{args[0].text + "=" + args[1].text, args[0].line, args[1].dynamic}, branch)
+		k.set(joined(args))
 	case name == "export", name == "ENV", (name == "declare" || name == "typeset" || name == "readonly") && hasFlag(args, 'x'):
-		k.export(args, branch)
+		k.export(args)
 	case name == "unset":
-		k.unset(args, branch)
+		k.unset(args)
 	case name == "set":
 		for i, a := range args {
 			k.all = k.all && a.text != "+a" || a.text == "-a" || a.text == "allexport" && args[max(i-1, 0)].text == "-o"
 		}
 	case name == "setenv" && len(args) > 1:
-		k.set(word{args[0].text + "=" + args[1].text, args[0].line, args[1].dynamic}, branch)
+		k.set(joined(args))
+	case name == ":":
+		for _, a := range args {
+			if a.assigns != "" {
+				k.assign(word{text: a.assigns + "=" + a.text, line: a.line, chosen: true})
+			}
+		}
 	case concerns(name) && len(args) > 0 && strings.HasPrefix(args[0].text, "="):
 		k.blank(command)
 	default:
@@ -130,7 +185,7 @@ func (k *script) arguments(command word, args []word, branch bool) {
 // --export=ALL,NAME=value, and scripts of other shells.
 func (k *script) options(command string, args []word) {
 	for i, a := range args {
-		flag, value, joined := strings.Cut(a.text, "=")
+		flag, value, equals := strings.Cut(a.text, "=")
 		before := command // the first option of an array stands in its place
 		if i > 0 {
 			before = args[i-1].text
@@ -138,15 +193,17 @@ func (k *script) options(command string, args []word) {
 		switch {
 		case before == "-c" && strings.Contains(a.text, "NCCL_") && k.nested < maxNested:
 			k.in.parseShell(a.text, a.line, k.nested+1)
-		case joined && strings.HasPrefix(flag, "-"):
-			for part := range strings.SplitSeq(value, ",") {
-				k.passed(word{part, a.line, a.dynamic})
+		case equals && strings.HasPrefix(flag, "-"):
+			if strings.HasPrefix(flag, "--export") {
+				k.list(value, a)
+			} else {
+				one := a
+				one.text = value
+				k.passed(one)
 			}
 		case strings.HasPrefix(before, "-") && !strings.Contains(before, "="), command == "env", command == "sudo":
 			if strings.HasPrefix(before, "--export") {
-				for part := range strings.SplitSeq(a.text, ",") {
-					k.passed(word{part, a.line, a.dynamic})
-				}
+				k.list(a.text, a)
 				continue
 			}
 			k.passed(a)
@@ -154,18 +211,72 @@ func (k *script) options(command string, args []word) {
 	}
 }
 
-// passed adds a setting for one program, if it has to do with NCCL.
-func (k *script) passed(w word) {
-	if name, _, ok := strings.Cut(w.text, "="); ok && isAssignment(w.text) && concerns(name) {
-		k.set(w, true)
+// list reads the value of an option of Slurm: settings and names of variables between commas.
+func (k *script) list(value string, w word) {
+	parts := splitExport(value)
+	for i, part := range parts {
+		one := w
+		one.text = part
+		before := len(k.in.settings)
+		k.passed(one)
+		if len(k.in.settings) == before || i+1 == len(parts) {
+			continue
+		}
+		if st := &k.in.settings[before]; continues(st.Name, parts[i+1]) {
+			st.findings = append(st.findings, Finding{
+				Misread, diagnose.Warning, "Slurm ends the value at the comma, and takes what follows for the name of a variable",
+				"export " + st.Name + " before the command, and use --export=ALL",
+			})
+		}
 	}
 }
 
-func (k *script) export(args []word, branch bool) {
+// splitExport splits the value of --export at commas that are not between quotes.
+func splitExport(value string) []string {
+	quote := rune(0)
+	parts := strings.FieldsFunc(value, func(r rune) bool {
+		switch {
+		case quote == r:
+			quote = 0
+		case quote == 0 && (r == '\'' || r == '"'):
+			quote = r
+		}
+		return r == ',' && quote == 0
+	})
+	for i := range parts {
+		parts[i] = strings.NewReplacer("'", "", `"`, "").Replace(parts[i])
+	}
+	return parts
+}
+
+// continues tells that a part of --export behind a setting was meant as a part of its value: it is no name that people give
+// variables, or the value is a list of such words.
+func continues(name, part string) bool {
+	if strings.Contains(part, "=") {
+		return false
+	}
+	if strings.ToUpper(part) != part || strings.Trim(part, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
+		return true
+	}
+	v, _ := ncclconf.Describe(name)
+	return slices.Contains(strings.FieldsFunc(v.Valid, func(r rune) bool { return strings.ContainsRune(" |,", r) }), part)
+}
+
+// passed adds a setting for one program, if it has to do with NCCL.
+func (k *script) passed(w word) {
+	if name, _, ok := strings.Cut(w.text, "="); ok && isAssignment(w.text) && concerns(name) {
+		k.once(w)
+	}
+}
+
+func (k *script) export(args []word) {
 	for i, a := range args {
 		switch {
+		case a.assigns != "":
+			k.set(word{text: a.assigns + "=" + a.text, line: a.line, chosen: true})
+			k.exported[a.assigns] = true
 		case isAssignment(a.text):
-			k.set(a, branch)
+			k.set(a)
 			name, _, _ := strings.Cut(a.text, "=")
 			k.exported[name] = true
 		case strings.HasPrefix(a.text, "-"):
@@ -178,9 +289,9 @@ func (k *script) export(args []word, branch bool) {
 	}
 }
 
-func (k *script) unset(args []word, branch bool) {
+func (k *script) unset(args []word) {
 	for _, a := range args {
-		if branch || !concerns(a.text) {
+		if k.arm() != 0 || !concerns(a.text) {
 			continue
 		}
 		for _, i := range k.live[a.text] {
@@ -195,26 +306,46 @@ func (k *script) unset(args []word, branch bool) {
 }
 
 // assign reads NAME=value without a command behind it.
-func (k *script) assign(w word, branch bool) {
+func (k *script) assign(w word) {
 	name, _, _ := strings.Cut(w.text, "=")
 	before := len(k.in.settings)
-	k.set(w, branch)
+	k.set(w)
 	if !k.all && !k.exported[name] && len(k.in.settings) > before {
 		k.private[name] = append(k.private[name], before)
 	}
 }
 
 // set adds a setting.
-func (k *script) set(w word, branch bool) {
+func (k *script) set(w word) {
+	if w.chosen { // the variable may be set otherwise
+		k.enter("${")
+		defer k.leave()
+	}
 	name, value, _ := strings.Cut(w.text, "=")
 	name, appended := strings.CutSuffix(name, "+")
 	before := len(k.in.settings)
 	k.in.add(setting{
-		Setting: ncclconf.Setting{Line: w.line, Name: name, Value: value}, set: true, dynamic: w.dynamic || appended, branch: branch, scope: k.scope,
+		Setting: ncclconf.Setting{Line: w.line, Name: name, Value: value}, set: true, dynamic: w.dynamic || appended, chosen: w.chosen && !w.dynamic,
+		arm: k.arm(), scope: k.scope,
 	})
-	if len(k.in.settings) > before && !branch {
+	if len(k.in.settings) > before && k.arm() == 0 {
 		k.live[name] = append(k.live[name], before)
 	}
+}
+
+// once adds a setting for one command. All of its settings have one arm.
+func (k *script) once(w word) {
+	if k.single == 0 {
+		k.single = k.in.newArm(k.arm())
+	}
+	k.around = append(k.around, arm{k.single, "once"})
+	k.set(w)
+	k.leave()
+}
+
+// joined is NAME=value of the words NAME and value.
+func joined(args []word) word {
+	return word{text: args[0].text + "=" + args[1].text, line: args[0].line, dynamic: args[1].dynamic, chosen: args[1].chosen}
 }
 
 // blank reports NAME = value, which is no assignment to a shell.

@@ -125,9 +125,12 @@ func suggestInspector(version Version) []Suggestion {
 // WriteSuggestions prints settings as lines of a format, each below a comment with the reason and the source.
 func WriteSuggestions(w io.Writer, list []Suggestion, format Format) error {
 	indent, b := "", new(strings.Builder)
-	if format == FormatManifest {
+	switch format {
+	case FormatManifest:
 		indent = "  "
 		b.WriteString("env:\n")
+	case FormatPython:
+		b.WriteString("import os\n\n")
 	}
 	for i, s := range list {
 		if i > 0 && format != FormatManifest {
@@ -144,6 +147,8 @@ func WriteSuggestions(w io.Writer, list []Suggestion, format Format) error {
 			fmt.Fprintf(b, "%s=%s\n", s.Name, quoted(s.Value))
 		case FormatManifest:
 			fmt.Fprintf(b, "  - name: %s\n    value: %q\n", s.Name, s.Value)
+		case FormatPython:
+			fmt.Fprintf(b, "os.environ[%q] = %q\n", s.Name, s.Value)
 		default:
 			fmt.Fprintf(b, "export %s=%s\n", s.Name, quoted(s.Value))
 		}

@@ -8,7 +8,9 @@ import "strings"
 type word struct {
 	text    string
 	line    int
-	dynamic bool // it has an expansion: the text is what is written
+	dynamic bool   // it has an expansion whose value is not known: the text is what is written, without commands
+	chosen  bool   // the text has the value that ${NAME:-value} has where NAME is not set
+	assigns string // the NAME of ${NAME:=value}
 }
 
 // maxUnclosed bounds how often a quote that is not closed is passed over: each of them is looked for to the end.
@@ -200,18 +202,20 @@ func (s *shellScanner) doubleQuoted(b *strings.Builder, w *word) (closed bool) {
 	return false
 }
 
-// expansion passes over $name, ${...}, $(...) and `...`, and keeps what is written.
+// expansion passes over $name, ${...}, $(...) and `...`, and keeps what is written of names. What a command is called with is
+// not shown. The value of ${NAME:-value} is the one that is written, and is possible.
 func (s *shellScanner) expansion(b *strings.Builder, w *word) {
 	from, t := s.pos, s.text[s.pos:]
-	end := 1
+	end, closed := 1, false
 	switch {
 	case t[0] == '`':
 		if i := strings.IndexByte(t[1:], '`'); i >= 0 {
-			end = i + 2
+			end, closed = i+2, true
 		}
 	case strings.HasPrefix(t, "$("), strings.HasPrefix(t, "${"):
 		if end = 2; s.open < maxUnclosed {
-			n, closed := balanced(t[:min(len(t), maxExpansion)])
+			n := 0
+			n, closed = balanced(t[:min(len(t), maxExpansion)])
 			if end = n; !closed {
 				s.open++
 			}
@@ -228,10 +232,40 @@ func (s *shellScanner) expansion(b *strings.Builder, w *word) {
 			end++
 		}
 	}
-	w.dynamic = true
 	s.pos += end
-	s.line += strings.Count(s.text[from:s.pos], "\n")
-	b.WriteString(s.text[from:s.pos])
+	text := s.text[from:s.pos]
+	s.line += strings.Count(text, "\n")
+	name, value, assigns, defaulted := defaultOf(text)
+	switch {
+	case closed && defaulted:
+		w.chosen = true
+		if assigns {
+			w.assigns = name
+		}
+		b.WriteString(value)
+		return
+	case closed && text[1] != '{':
+		text = "$(...)"
+	}
+	w.dynamic = true
+	b.WriteString(text)
+}
+
+// defaultOf returns the parts of ${NAME:-value}, ${NAME-value}, ${NAME:=value} and ${NAME=value} whose value has no expansion.
+func defaultOf(expansion string) (name, value string, assigns, ok bool) {
+	body, braces := strings.CutPrefix(strings.TrimSuffix(expansion, "}"), "${")
+	if !braces {
+		return "", "", false, false
+	}
+	end := 0
+	for end < len(body) && isWordByte(body[end]) {
+		end++
+	}
+	name, value = body[:end], strings.TrimPrefix(body[end:], ":")
+	if name == "" || value == "" || value[0] != '-' && value[0] != '=' || strings.ContainsAny(value, "$`\\") {
+		return "", "", false, false
+	}
+	return name, strings.Trim(value[1:], `"'`), value[0] == '=', true
 }
 
 // maxExpansion bounds how far the end of an expansion is looked for, in bytes.

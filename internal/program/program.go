@@ -12,6 +12,7 @@ import (
 	"gpufabric_exporter/internal/command/capture"
 	"gpufabric_exporter/internal/command/check"
 	"gpufabric_exporter/internal/command/demo"
+	"gpufabric_exporter/internal/command/healthcheck"
 	"gpufabric_exporter/internal/command/jobs"
 	"gpufabric_exporter/internal/command/lint"
 	"gpufabric_exporter/internal/command/probe"
@@ -51,6 +52,7 @@ func New(o *Options) command.Line {
 			lint.New(s, log),
 			probe.New(s, log, e.Probing),
 			rules.New(s),
+			healthcheck.New(),
 			gpuWorker(o.ServeGPUs),
 			probeRank(o.ServeRank),
 		},

@@ -218,7 +218,7 @@ func TestRunbookCommandsRun(t *testing.T) {
 		for _, code := range codes {
 			ran++
 			allowed := []string{"curl 0", "gpufabric_exporter 0"}
-			if strings.Contains(c.line, "gpufabric_exporter check") || strings.Contains(c.line, "gpufabric_exporter jobs") || strings.Contains(c.line, "gpufabric_exporter probe") { // 1, 2: what they find, here without a GPU driver
+			if strings.Contains(c.line, "gpufabric_exporter check") || strings.Contains(c.line, "gpufabric_exporter jobs") || strings.Contains(c.line, "gpufabric_exporter lint") || strings.Contains(c.line, "gpufabric_exporter probe") { // 1, 2: what they find, here without a GPU driver
 				allowed = append(allowed, "gpufabric_exporter 1", "gpufabric_exporter 2")
 			}
 			if !slices.Contains(allowed, code) {

@@ -5,6 +5,8 @@
 package systemd_test
 
 import (
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -13,6 +15,13 @@ import (
 
 func TestSystemd(t *testing.T) {
 	m := boot(t)
+	if !t.Run("install", func(t *testing.T) {
+		here := *m
+		here.t = t
+		testInstall(t, &here)
+	}) {
+		return
+	}
 	for _, c := range []struct {
 		name string
 		run  func(*testing.T, *machine)
@@ -45,6 +54,29 @@ func contains(t *testing.T, text string, parts ...string) {
 			t.Errorf("lacks %q:\n%s", part, text)
 		}
 	}
+}
+
+// testInstall follows docs/INSTALL.md: the archive, the tier gpu, the start.
+func testInstall(t *testing.T, m *machine) {
+	text, err := os.ReadFile("../../docs/INSTALL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands strings.Builder
+	for _, block := range regexp.MustCompile("(?s)\n```sh\n(.*?)\n```").FindAllStringSubmatch(string(text), -1) {
+		commands.WriteString(block[1] + "\n")
+	}
+	out, err := m.run("cd /root\n"+commands.String(), "sh", "-ex")
+	t.Log(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	contains(t, out, "gpufabric_node_info{", "exit code 2") // no device: unknown
+	contains(t, m.property("DropInPaths"), "/gpu.conf")
+	if m.property("UnitFileState") != "enabled" || m.property("ActiveState") != "active" {
+		t.Error("it is not enabled, or does not run")
+	}
+	m.must("systemctl", "stop", unit)
 }
 
 // raises tells whether the systemd of a container can raise limits on this machine.

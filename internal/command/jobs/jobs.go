@@ -7,6 +7,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"time"
 
@@ -44,7 +45,7 @@ func New(s *site.Site, log *logging.Flags) *command.Command {
 		Define: func(f *command.Flags) {
 			f.Output(&k.json)
 			f.Add("interval", "Time between the two readings that are compared, 2s to 1m.", command.Into(&k.interval, parseInterval)).Default("5s")
-			f.Switch("watch", "Print the jobs after each interval until interrupted. With --output=json, one line for each.", &k.watch)
+			f.Switch("watch", "Print the jobs after each interval until interrupted: a terminal is drawn anew, elsewhere the tables follow each other. With --output=json, one line for each.", &k.watch)
 			site.AddScenario(f, &k.scenario)
 		},
 		Takes:  []command.Group{&s.Config, log, &s.Devices},
@@ -77,23 +78,29 @@ func (k *looking) follow(ctx context.Context, c *command.Call) (job.Jobs, error)
 	}
 	defer done()
 	var tracker job.Tracker
+	var last job.Jobs // that were printed
+	p := printer{json: k.json, watch: k.watch}
+	if k.watch && !k.json && os.Getenv("TERM") != "dumb" {
+		p.screen = command.Terminal(c.Stdout)
+	}
 	tick := time.NewTicker(k.interval)
 	defer tick.Stop()
 	for further := time.Duration(0); ; further += k.interval {
 		n, err := look(ctx, job.Wants, further)
 		if err != nil {
-			return job.Jobs{}, k.unlessWatched(err)
+			return last, k.unlessWatched(err)
 		}
 		jobs := tracker.Update(n)
 		if further > 0 {
-			if err := write(c.Stdout, k.json, k.watch, jobs); err != nil || !k.watch {
-				return jobs, err
+			last = jobs
+			if err := p.write(c.Stdout, jobs); err != nil || !k.watch {
+				return last, err
 			}
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return jobs, k.unlessWatched(ctx.Err())
+			return last, k.unlessWatched(ctx.Err())
 		}
 	}
 }

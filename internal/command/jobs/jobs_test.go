@@ -49,7 +49,7 @@ func TestOutput(t *testing.T) {
 		job.Finding{Rule: job.RuleMemlock, Severity: diagnose.Warning, Text: "it may lock 65536 bytes", PIDs: []int{9}},
 	)
 	var text, document bytes.Buffer
-	if err := errors.Join(write(&text, false, false, jobs), write(&document, true, false, jobs)); err != nil {
+	if err := errors.Join(printer{}.write(&text, jobs), printer{json: true}.write(&document, jobs)); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -71,8 +71,35 @@ func TestOutput(t *testing.T) {
 		says string
 	}{{job.Jobs{Known: true}, "No process"}, {job.Jobs{Reason: job.Privilege}, "could not be read: the exporter lacks the privilege"}} {
 		text.Reset()
-		if err := write(&text, false, false, c.jobs); err != nil || !strings.Contains(text.String(), c.says) {
+		if err := (printer{}).write(&text, c.jobs); err != nil || !strings.Contains(text.String(), c.says) {
 			t.Errorf("%v: %s", err, text.String())
+		}
+	}
+}
+
+// A terminal shows one table, whatever was there before; elsewhere each has its time, and JSON is one line each.
+func TestWatch(t *testing.T) {
+	jobs := jobsWith(job.Verdict{Transport: job.RDMA})
+	for name, c := range map[string]struct {
+		p      printer
+		screen bool
+		begin  string
+		lines  int
+	}{
+		"terminal":  {printer{watch: true}, true, cursorHome + eraseBelow, 0},
+		"file":      {printer{watch: true}, false, jobs.At.Format(time.TimeOnly) + "\n", 0},
+		"JSON":      {printer{watch: true, json: true}, false, "{", 1},
+		"one table": {printer{}, false, "JOB", 0},
+	} {
+		var out bytes.Buffer
+		if c.screen {
+			c.p.screen = &out
+		}
+		if err := errors.Join(c.p.write(&out, jobs), c.p.write(&out, jobs)); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(out.String(), c.begin) || c.lines > 0 && strings.Count(out.String(), "\n") != 2*c.lines || strings.Contains(out.String(), "\x1b") != c.screen {
+			t.Errorf("%s: %q", name, out.String())
 		}
 	}
 }

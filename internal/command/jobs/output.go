@@ -3,6 +3,7 @@
 package jobs
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -16,18 +17,48 @@ import (
 	"gpufabric_exporter/internal/job"
 )
 
-func write(w io.Writer, asJSON, watch bool, jobs job.Jobs) error {
-	if asJSON {
-		e := json.NewEncoder(w)
-		if !watch {
+// printer prints readings.
+type printer struct {
+	json   bool
+	watch  bool      // one reading after the other
+	screen io.Writer // on which each takes the place of the one before; nil: none
+}
+
+// Sequences of ECMA-48.
+const (
+	cursorHome = "\x1b[H"
+	eraseBelow = "\x1b[J"
+)
+
+// write prints a reading at once, so that a terminal does not show half of it.
+func (p printer) write(w io.Writer, jobs job.Jobs) error {
+	var b bytes.Buffer
+	if p.json {
+		e := json.NewEncoder(&b)
+		if !p.watch {
 			e.SetIndent("", "  ")
 		}
-		return e.Encode(jobs.Document())
+		if err := e.Encode(jobs.Document()); err != nil {
+			return err
+		}
+	} else {
+		if p.watch {
+			fmt.Fprintln(&b, jobs.At.Format(time.TimeOnly))
+		}
+		if err := writeTable(&b, jobs); err != nil {
+			return err
+		}
+		if p.watch && p.screen == nil {
+			b.WriteByte('\n')
+		}
 	}
-	if watch {
-		fmt.Fprintln(w, jobs.At.Format(time.TimeOnly))
+	if p.screen != nil {
+		if _, err := io.WriteString(p.screen, cursorHome+eraseBelow); err != nil {
+			return err
+		}
 	}
-	return writeTable(w, jobs)
+	_, err := w.Write(b.Bytes())
+	return err
 }
 
 // writeTable writes a row for each job, below it the evidence and what is wrong.

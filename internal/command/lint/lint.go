@@ -66,7 +66,7 @@ func New(s *site.Site, log *logging.Flags) *command.Command {
 func (k *linting) command() *command.Command {
 	s := k.site
 	return &command.Command{
-		Name: "lint", Help: "Explain line by line how NCCL reads the settings in an nccl.conf, an environment file, a shell or Slurm script, or a manifest. Exit code 0: every line does what it says; 1: a line does not, or harms; 2: no line fails, but some could not be judged; 3: the command line, the configuration or an input is wrong. Values of variables that have nothing to do with NCCL are never printed.",
+		Name: "lint", Help: "Explain line by line how NCCL reads the settings in an nccl.conf, an environment file, a shell or Slurm script, a manifest, or a Python program. Exit code 0: every line does what it says; 1: a line does not, or harms; 2: no line fails, but some could not be judged, or a file has no setting that lint reads; 3: the command line, the configuration or an input is wrong. Only values of variables that NCCL and the software around it read are printed.",
 		Define: k.define,
 		Takes:  []command.Group{&s.Config, k.log, &s.Devices},
 		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
@@ -78,11 +78,11 @@ func (k *linting) define(f *command.Flags) {
 	f.Argument("file", "Files to read; - is the standard input. Without any and without --env: the NCCL configuration of the node.", command.Append(&k.files, parseArgument))
 	f.Add("output", "Format: text, json, github (annotations of a workflow), sarif (SARIF 2.1.0, for code scanning).", command.Choice(&k.output, outputText, outputJSON, outputGitHub, outputSARIF)).Short('o').Default(string(outputText))
 	f.Switch("env", "Also judge the environment of this command.", &k.environment)
-	f.Add("format", "What the files are: conf (nccl.conf), env (environment file), shell, manifest (YAML, JSON); auto: by name and content.",
+	f.Add("format", "What the files are: conf (nccl.conf), env (environment file), shell, manifest (YAML, JSON), python; auto: by name and content.",
 		command.Choice(&k.format, lint.Formats()...)).Default(string(lint.FormatAuto))
 	f.Add("nccl-version", "Release of NCCL that the job uses, such as 2.21.5 or 2.21. Left out: with --host that of the library found on it, else the newest that is known.", command.Into(&k.version, fabric.ParseNCCLVersion)).PlaceHolder("VERSION")
 	f.Switch("host", "Also judge for this host: its RDMA devices, addresses and interfaces, and its NCCL configuration, which that of the job overrides.", &k.host)
-	f.Add("suggest", "Print settings that make failures of NCCL visible, and that the files do not have, instead of judging: shell, conf, env, manifest. They fit the node of --host or --scenario.",
+	f.Add("suggest", "Print settings that make failures of NCCL visible, and that the files do not have, instead of judging: shell, conf, env, manifest, python. They fit the node of --host or --scenario.",
 		command.Choice(&k.suggest, lint.Formats()[1:]...)).PlaceHolder("FORMAT")
 	f.Switch("verbose", "List lines without findings, too.", &k.verbose)
 	site.AddScenario(f, &k.scenario)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,14 +39,14 @@ func TestOnNode(t *testing.T) {
 		code           int
 		want           []string
 	}{
-		{"healthy", "NCCL_IB_HCA=mlx5_1", exitFailed, []string{"wrong_here", "It leaves out mlx5_0, mlx5_2, mlx5_3"}},
+		{"healthy", "NCCL_IB_HCA=mlx5_1", exitFailed, []string{"wrong_here", "It does not include mlx5_0, mlx5_2, mlx5_3"}},
 		{"healthy", "NCCL_IB_HCA==mlx5_0,mlx5_1,mlx5_2,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_7", exitFine, nil},
 		{"healthy", "NCCL_IB_HCA=mlx5_99", exitFailed, []string{"NCCL_IB_HCA matches no active RDMA port"}},
 		{"healthy", "NCCL_IB_HCA=^mlx5", exitFailed, []string{"NCCL_IB_HCA matches no active RDMA port"}},
 		{"healthy", "NCCL_IB_HCA=mlx5:2", exitFailed, []string{"wrong_here"}},
-		{"healthy-oci-h100", "NCCL_IB_HCA=mlx5_0,mlx5_1", exitFailed, []string{"mlx5_1 stands for every name that begins so: mlx5_10", "NCCL_IB_HCA==mlx5_0,mlx5_1"}},
+		{"healthy-oci-h100", "NCCL_IB_HCA=mlx5_0,mlx5_1", exitFailed, []string{"mlx5_1 is a prefix, and also matches mlx5_10", "NCCL_IB_HCA==mlx5_0,mlx5_1"}},
 		{"healthy", "NCCL_IB_GID_INDEX=7", exitFailed, []string{"NCCL_IB_GID_INDEX=7 is used unchecked; that entry is empty"}},
-		{"healthy", "NCCL_IB_GID_INDEX=3", exitFine, []string{"worse"}},
+		{"healthy", "NCCL_IB_GID_INDEX=3", exitFine, []string{"not_recommended"}},
 		{"healthy-ib", "NCCL_IB_GID_INDEX=3", exitFine, []string{"The rails of this node are InfiniBand"}},
 		{"healthy-ib", "NCCL_IB_TC=106", exitFine, []string{"NCCL gives a traffic class to RoCE alone"}},
 		{"healthy", "NCCL_IB_TC=106", exitFine, nil},
@@ -54,7 +55,7 @@ func TestOnNode(t *testing.T) {
 		{"healthy", "NCCL_SOCKET_IFNAME=eth77", exitFailed, []string{"NCCL_SOCKET_IFNAME matches no interface of the node"}},
 		{"healthy", "NCCL_SOCKET_IFNAME=bond0", exitFine, nil},
 		{"healthy", "NCCL_SOCKET_IFNAME=enp24s0np0", exitFine, []string{"It takes interfaces of rails: enp24s0np0"}},
-		{"healthy", "NCCL_SOCKET_IFNAME=lo", exitFailed, []string{"lo: other nodes cannot be reached by it"}},
+		{"healthy", "NCCL_SOCKET_IFNAME=lo", exitFailed, []string{"lo: it does not reach other nodes"}},
 		{"healthy", "NCCL_IB_DISABLE=1", exitFailed, []string{"RDMA is disabled", "NCCL uses TCP sockets"}},
 		{"healthy", "NCCL_IB_HCA=mlx5_0; export NCCL_IB_HCA=$(devices)", exitFailed, []string{"1 failed, 1 undecided", "Line 1 sets NCCL_IB_HCA too"}},
 		{"healthy-efa", "NCCL_IB_DISABLE=1", exitFine, nil},
@@ -62,10 +63,93 @@ func TestOnNode(t *testing.T) {
 		{"healthy", "NCCL_NET=Socket", exitFailed, []string{"wrong_here"}},
 	} {
 		code, stdout, stderr := lintJob(t, "job.sh", "export "+c.line+"\n", "--scenario="+c.scenario)
-		if code != c.code || stderr != "" || strings.Contains(stdout, "job setting") || strings.Contains(stdout, "jobs of the host") || strings.Contains(c.line, "$(") && strings.Contains(stdout, "It leaves out") {
+		if code != c.code || stderr != "" || strings.Contains(stdout, "job setting") || strings.Contains(stdout, "jobs of the host") || strings.Contains(c.line, "$(") && strings.Contains(stdout, "It does not include") {
 			t.Errorf("%s %s: exit code %d, want %d: %s%s", c.scenario, c.line, code, c.code, stdout, stderr)
 		}
 		commandtest.Contains(t, stdout, c.want...)
+	}
+}
+
+// A value in any branch may be the one of the job. Values of different branches are not mixed.
+func TestBranchesOnNode(t *testing.T) {
+	commandtest.Memory(t)
+	const matches = "NCCL_IB_HCA matches no active RDMA port"
+	for name, c := range map[string]struct {
+		script string
+		code   int
+		lines  []string // that have the finding
+	}{
+		"first":  {"if a; then\nexport NCCL_IB_HCA=mlx5_99\nelse\nexport NCCL_IB_HCA=mlx5\nfi\n", exitFailed, []string{"job.sh:2"}},
+		"case":   {"case $1 in\na) export NCCL_IB_HCA=mlx5_98;;\nb) export NCCL_IB_HCA=mlx5_99;;\n*) export NCCL_IB_HCA=mlx5;;\nesac\n", exitFailed, []string{"job.sh:2", "job.sh:3"}},
+		"base":   {"export NCCL_IB_HCA=mlx5_99\n[ -n \"$A\" ] && export NCCL_IB_HCA=mlx5\n", exitFailed, []string{"job.sh:1"}},
+		"choice": {"export NCCL_IB_HCA=${HCA:-mlx5_99}\n", exitFailed, []string{"job.sh:1"}},
+		"call":   {"NCCL_IB_HCA=mlx5_99 ./a\nNCCL_IB_HCA=mlx5 ./b\n", exitFailed, []string{"job.sh:1"}},
+		"inside": {"main() {\nexport NCCL_IB_HCA=mlx5\nif a; then\nexport NCCL_IB_HCA=mlx5_99\nfi\n}\nmain\n", exitFailed, []string{"job.sh:4"}},
+		"apart":  {"if a; then\nexport NCCL_IB_DISABLE=0\nelse\nexport NCCL_IB_HCA=mlx5\nfi\n", exitFine, nil},
+	} {
+		code, stdout, stderr := lintJob(t, "job.sh", c.script, "--scenario=healthy")
+		if code != c.code || stderr != "" || strings.Count(stdout, matches) != len(c.lines) {
+			t.Errorf("%s: exit code %d, want %d and %q: %s%s", name, code, c.code, c.lines, stdout, stderr)
+		}
+		for _, line := range c.lines {
+			commandtest.Contains(t, stdout, line+"  wrong_here")
+		}
+	}
+	var many strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&many, "if a; then export NCCL_IB_HCA=mlx5_%d; fi\n", i)
+	}
+	_, stdout, _ := lintJob(t, "job.sh", many.String(), "--scenario=healthy")
+	commandtest.Contains(t, stdout, "more than 32 containers and branches: this one is not judged together with the other lines")
+}
+
+// No format shows a value that may be a secret, wherever it stands.
+func TestSecrets(t *testing.T) {
+	const (
+		hf     = "hf_AbCdEfGhIjKlMnOp"
+		random = "3f786850e387550fdab836ed7e6dc881de23001b"
+		plain  = "correct-horse"
+		bearer = "eyJhbGciOiJIUzI1NiJ9.e30.ZRrHA1JJJW8opsbC"
+	)
+	inputs := map[string]string{
+		"job.sh": "export NCCL_HF=" + hf + " NCCL_MINE=" + plain + " NCCL_DEBUG=" + random + " TOKEN=" + plain + "\nNCCL_OWN=" + plain + "\nexport NCCL_NET=" + bearer +
+			"\nexport NCCL_DEBUG_FILE=$(curl -u a:" + plain + " x) NCCL_IB_TIMEOUT=`login " + plain + "`\nexport NCCL_IB_HCAA=" + plain + " NCCL_X = " + plain + "\nsrun --export=ALL,NCCL_Q=" + plain + "," + plain + " a\n",
+		"nccl.conf": "NCCL_HF=" + hf + "\nexport NCCL_MINE=" + plain + "\n " + plain + "\nNCCL_NET=" + hf + "\nNCCL_MINE2 =" + plain + "\nnccl_net=" + plain + "\n",
+		"job.env":   "NCCL_HF=\"" + hf + "\"\nNCCL_TOPO_FILE=/tmp/" + random + "\nNCCL_Y=\"" + plain + "\n",
+		"pod.yaml": "kind: ConfigMap\ndata:\n  NCCL_MINE: " + plain + "\n  NCCL_NET: " + hf + "\n  NCCL_PIN: 123454321\n---\nkind: Pod\nspec:\n  containers:\n  - env:\n" +
+			"    - {name: NCCL_PIN, value: 123454321}\n    - {name: NCCL_MINE, value: " + plain + "}\n    - {name: NCCL_TOKEN, value: " + plain + "}\n",
+		"bad.yaml": "a: b: " + plain + "\n" + hf + "\n\t" + random,
+		"train.py": "os.environ['NCCL_MINE'] = '" + plain + "'\nos.environ['NCCL_NET'] = '" + hf + "'\n",
+	}
+	for name, text := range inputs {
+		for _, args := range [][]string{{"--verbose"}, {"--output=json"}, {"--output=github"}, {"--output=sarif"}, {"--suggest=shell"}} {
+			_, stdout, stderr := lintJob(t, name, text, args...)
+			for _, secret := range []string{hf, random, plain, bearer, "123454321"} {
+				if strings.Contains(stdout+stderr, secret) {
+					t.Errorf("%s %v shows %s:\n%s%s", name, args, secret, stdout, stderr)
+				}
+			}
+		}
+	}
+}
+
+// The output in README.md is what lint prints.
+func TestREADME(t *testing.T) {
+	commandtest.Memory(t)
+	text, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "    $ gpufabric_exporter lint --scenario=healthy job.sbatch\n")
+	shown, _, closed := strings.Cut(rest, "\n\n")
+	script := "#!/bin/bash\nexport NCCL_DEBUG=WARN\nexport NCCL_NET=IB\nexport NCCL_IB_DISABLE=true\nexport NCCL_IB_HCA=mlx5_1\n"
+	_, stdout, _ := lintJob(t, "job.sbatch", script, "--scenario=healthy")
+	var want strings.Builder
+	for line := range strings.Lines(stdout) {
+		want.WriteString("    " + line)
+	}
+	if !found || !closed || shown+"\n" != want.String() {
+		t.Errorf("README.md shows\n%s\nwant\n%s", shown, want.String())
 	}
 }
 
@@ -114,7 +198,7 @@ func TestExitCodes(t *testing.T) {
 		code int
 	}{
 		{"export NCCL_DEBUG=WARN\n", nil, exitFine},
-		{"", nil, exitFine},
+		{"", nil, exitUndecided},                       // nothing was judged
 		{"export NCCL_IB_TIMEOUT=22\n", nil, exitFine}, // worth knowing
 		{"export NCCL_DEBUG=$LEVEL\n", nil, exitUndecided},
 		{"export NCCL_DEBUG=DEBUG\n", nil, exitFailed},
@@ -222,7 +306,7 @@ func TestHostileInput(t *testing.T) {
 		want string
 	}{
 		"binary.sh":    {secret + "\x7fELF\x00\x01", exitUnjudged, "expected text: it has NUL bytes"},
-		"huge.sh":      {huge, exitFine, "2 settings are not judged"},
+		"huge.sh":      {huge, exitUndecided, "2 settings are not judged"},
 		"toohuge.sh":   {huge + huge, exitUnjudged, "expected at most 10 MiB"},
 		"controls.sh":  {secret + "export NCCL_DEBUG=\x1b[31mWARN\u202e\n", exitFailed, "NCCL_DEBUG"},
 		"includes.sh":  {secret + ". ./includes.sh\nsource /etc/shadow\nsource <(curl -H 'Authorization: hunter2' x)\nexport NCCL_DEBUG=WARN\n", exitFine, "WARN"},

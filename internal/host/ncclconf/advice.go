@@ -13,9 +13,9 @@ import (
 // Advice is what a value of a variable means for a job, where NCCL takes it as it is written.
 type Advice struct {
 	Name     string
-	Value    string // words separated by |, a span of numbers as in the column range of variables, or * for any
+	Value    string // words separated by |, a span of numbers as in the column range of variables, or * for any; of NCCL_ALGO and NCCL_PROTO a word that is enabled or a kind of list
 	Releases string // "2.21..", "..2.20" or "2.14..2.22", both ends included; empty: all
-	Verdict  string // default, works, worse, deprecated or ignored
+	Verdict  string // default, works, not_recommended, deprecated or ignored
 	Severity string // info or warning
 	Text     string // what NCCL does with it; empty for a default
 	Better   string // what to write instead; empty: nothing
@@ -41,6 +41,9 @@ func AdviceOn(name, value string) []Advice {
 func (a Advice) matches(v Variable, value string) bool {
 	if a.Value == "*" {
 		return true
+	}
+	if v.Parser == ParserTuning {
+		return v.tunes(value, a.Value)
 	}
 	n, isNumber := v.Number(value)
 	if v.Parser == ParserLevel && value[0] >= '0' && value[0] <= '9' {

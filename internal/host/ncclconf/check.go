@@ -189,6 +189,8 @@ func (v Variable) accepts(value string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, value) })
 	case ParserLevel: // ncclGetLevel: what begins with a digit is one of the old numbers
 		return slices.Contains(words, value) || value[0] >= '0' && value[0] <= '9'
+	case ParserPattern:
+		return v.Pattern.MatchString(value)
 	}
 	return true
 }

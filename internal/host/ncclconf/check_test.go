@@ -203,7 +203,7 @@ func TestFindingTexts(t *testing.T) {
 		"NCCL_NTHREADS=32":                       `NCCL_NTHREADS="32" is out of range (64..512, a multiple of 32): NCCL takes 64`,
 		"NCCL_MIN_CTAS=65":                       `NCCL_MIN_CTAS="65" is out of range (1..64; 1..32 before 2.25): NCCL takes 64`,
 		"NCCL_MIN_CTAS=-1":                       `NCCL_MIN_CTAS="-1" is out of range (1..64; 1..32 before 2.25): NCCL ignores it`,
-		"NCCL_IB_QPS_PER_CONNECTION=256":         `NCCL_IB_QPS_PER_CONNECTION="256" is out of range (1..128): NCCL does not check it, and jobs fail`,
+		"NCCL_IB_QPS_PER_CONNECTION=256":         `NCCL_IB_QPS_PER_CONNECTION="256" is out of range (1..128): NCCL does not check it, and jobs fail or hang`,
 		"NCCL_ALGO=Ring,Trees":                   `"Trees" in NCCL_ALGO="Ring,Trees" is none of Tree|Ring|CollNetDirect|CollNetChain|NVLS|NVLSTree|PAT: NCCL from 2.24 on refuses to start, older releases ignore the word`,
 		"NCCL_PROTO=LL;gather:Simple":            `"gather" in NCCL_PROTO="LL;gather:Simple" is none of Broadcast|Reduce|AllGather|ReduceScatter|AllReduce: NCCL from 2.24 on refuses to start, older releases ignore the word`,
 		"NCCL_ALGO=CollNet":                      `"CollNet" in NCCL_ALGO="CollNet" is a word of NCCL before 2.14: NCCL from 2.24 on refuses to start, releases in between ignore the word`,

@@ -58,6 +58,39 @@ func (v Variable) refused(value string) (refusal, bool) {
 	return refusal{}, false
 }
 
+// Kinds of lists in NCCL_ALGO and NCCL_PROTO, as values of advice.
+const (
+	listOnly     = "list" // NCCL takes these alone
+	listExcept   = "^"    // NCCL takes all but these
+	listFunction = "f:"   // it is for one function
+)
+
+// tunes tells whether a value of NCCL_ALGO or NCCL_PROTO has a list of that kind, or one that enables that word.
+func (v Variable) tunes(value, kind string) bool {
+	for entry := range fields(value, ';') {
+		parts := slices.Collect(fields(entry, ':'))
+		if len(parts) == 0 {
+			continue
+		}
+		list, except := strings.CutPrefix(parts[len(parts)-1], "^")
+		found := false
+		switch kind {
+		case listOnly:
+			found = !except
+		case listExcept:
+			found = except
+		case listFunction:
+			found = len(parts) > 1
+		default:
+			found = isWord(kind, strings.Split(list, ",")) != except
+		}
+		if found {
+			return true
+		}
+	}
+	return false
+}
+
 // fields yields what is between separators, without empty parts, as strtok does.
 func fields(s string, separator byte) iter.Seq[string] {
 	return strings.FieldsFuncSeq(s, func(r rune) bool { return r == rune(separator) })

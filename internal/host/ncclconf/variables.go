@@ -5,6 +5,7 @@ package ncclconf
 import (
 	_ "embed"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -40,6 +41,7 @@ const (
 	ParserLevel       Parser = "level"        // one of Valid exactly or, from the days before 2.5, a number; else ignored
 	ParserTuning      Parser = "tuning"       // lists of words of Valid, for some functions or all (parseList of graph/tuning.cc)
 	ParserCIDR        Parser = "cidr"         // address/length, see fabric.ParseNCCLRange
+	ParserPattern     Parser = "pattern"      // what Pattern matches, else ignored
 	ParserText        Parser = "text"
 )
 
@@ -48,16 +50,18 @@ type Variable struct {
 	Name       string // one that ends in * stands for every name that begins so and has no entry of its own
 	Status     Status
 	Parser     Parser
-	Type       string  // int, bool, enum, list, path, ...
-	Default    string  // for people
-	Valid      string  // for people; for keywords, levels and lists exactly the words, separated by |
-	Ranges     []Range // of numbers that NCCL and verbs take as they are written; none: any
-	Outside    Outside // what becomes of other numbers
-	Since      string  // the first release that has it; with <= that one or an earlier one
-	Deprecated string  // the release that deprecated it
-	Removed    string  // the last release that has it; with < the last one before
-	Instead    string  // what to use in its place
-	Documented bool    // in NCCL's user guide
+	Type       string         // int, bool, enum, list, path, ...
+	Default    string         // for people
+	Valid      string         // for people; for keywords, levels and lists exactly the words, separated by |
+	Ranges     []Range        // of numbers that NCCL and verbs take as they are written; none: any
+	Below      Outside        // what becomes of numbers below the last of the ranges
+	Above      Outside        // what becomes of other numbers that the ranges do not have
+	Pattern    *regexp.Regexp // of ParserPattern; else nil
+	Since      string         // the first release that has it; with <= that one or an earlier one
+	Deprecated string         // the release that deprecated it
+	Removed    string         // the last release that has it; with < the last one before
+	Instead    string         // what to use in its place
+	Documented bool           // in NCCL's user guide
 	Note       string
 	// Source is the file that reads the variable: of NCCL NewestNCCL, of the release Removed where it is no longer read,
 	// else of the repository that it begins with. Since, Removed, the defaults and the ranges were read there, in every tag.
@@ -112,12 +116,20 @@ func parseVariables(tsv string) ([]Variable, error) {
 		if len(c) != strings.Count(variableColumns, "\t")+1 {
 			return nil, fmt.Errorf("variables.tsv: %s: %d columns, expected those of the header", c[0], len(c))
 		}
-		ranges, err := parseRanges(c[6])
+		var ranges []Range
+		var pattern *regexp.Regexp
+		var err error
+		if Parser(c[2]) == ParserPattern {
+			pattern, err = regexp.Compile("^(?i:" + c[6] + ")$")
+		} else {
+			ranges, err = parseRanges(c[6])
+		}
 		if err != nil {
 			return nil, fmt.Errorf("variables.tsv: %s: %w", c[0], err)
 		}
+		below, above := parseOutside(c[7])
 		table = append(table, Variable{
-			Name: c[0], Status: Status(c[1]), Parser: Parser(c[2]), Type: c[3], Default: c[4], Valid: c[5], Ranges: ranges, Outside: Outside(c[7]),
+			Name: c[0], Status: Status(c[1]), Parser: Parser(c[2]), Type: c[3], Default: c[4], Valid: c[5], Ranges: ranges, Below: below, Above: above, Pattern: pattern,
 			Since: c[8], Deprecated: c[9], Removed: c[10], Instead: c[11], Documented: c[12] == "yes", Note: c[13], Source: c[14],
 		})
 	}

@@ -19,9 +19,9 @@ func TestVariables(t *testing.T) {
 		name     = regexp.MustCompile(`^(NCCL_[A-Z0-9_]*([A-Z0-9]|_\*)|(OFI_NCCL|RCCL|TORCH_NCCL)_\*)$`)
 		release  = regexp.MustCompile(`^(<=?)?2(\.\d+){1,2}$`)
 		statuses = []Status{StatusCurrent, StatusRemoved, StatusPlugin, StatusTool, StatusFramework, StatusMistaken}
-		parsers  = []Parser{ParserNumber, ParserBoolean, ParserOne, ParserKeyword, ParserKeywordFold, ParserLevel, ParserTuning, ParserCIDR, ParserText}
+		parsers  = []Parser{ParserNumber, ParserBoolean, ParserOne, ParserKeyword, ParserKeywordFold, ParserLevel, ParserTuning, ParserCIDR, ParserPattern, ParserText}
 		places   = regexp.MustCompile(`^(src|docs)/[a-z0-9_/]+\.(cc|cu|h|rst)$`)
-		outsides = []Outside{OutsideCut, OutsideDevice, OutsideClamp, OutsideCap, OutsideDefault, OutsideUnchecked}
+		outsides = []Outside{OutsideCut, OutsideDevice, OutsideClamp, OutsideCap, OutsideDefault, OutsideOn, OutsideOff, OutsideUnlisted, OutsideUnchecked, OutsideRefused}
 		types    = []string{"bool", "cidr", "cpulist", "enum", "hcalist", "hostport", "iflist", "int", "level", "list", "path", "string", "uint64"}
 		current  = 0
 	)
@@ -55,7 +55,9 @@ func TestVariables(t *testing.T) {
 			}
 		}
 		expect(places.MatchString(v.Source) || v.Status != StatusCurrent && v.Status != StatusRemoved, "source")
-		expect((len(v.Ranges) > 0) == (v.Outside != "") && (v.Outside == "" || slices.Contains(outsides, v.Outside)), "what becomes of numbers outside the ranges")
+		for _, what := range []Outside{v.Below, v.Above} {
+			expect((len(v.Ranges) > 0 || v.Pattern != nil) == (what != "") && (what == "" || slices.Contains(outsides, what)), "what becomes of numbers outside the ranges")
+		}
 		expect(len(v.Ranges) == 0 || v.Parser == ParserNumber && v.Valid != "", "ranges")
 		if def, ok := ParseNumber(v.Default); ok && strings.Trim(v.Default, "-0123456789") == "" {
 			expect(v.Accepts(def), "the default is outside the ranges")
@@ -83,7 +85,7 @@ func TestParseVariables(t *testing.T) {
 		return variableColumns + "\nNCCL_A\tcurrent\tnumber\tint\t0\t\t" + ranges + "\tcut\t2.5\t\t\t\t\t\tsrc/a.cc\n"
 	}
 	if table, err := parseVariables(row("-1..7 ..-9 64..512/32")); err != nil || len(table) != 1 ||
-		!slices.Equal(table[0].Ranges, []Range{{-1, 7, 0}, {math.MinInt64, -9, 0}, {64, 512, 32}}) {
+		!slices.Equal(table[0].Ranges, []Range{{-1, 7, 0, false}, {math.MinInt64, -9, 0, false}, {64, 512, 32, false}}) {
 		t.Errorf("ranges are %+v, %v", table, err)
 	}
 	for _, tsv := range []string{"", "name\n", variableColumns + "\nNCCL_DEBUG\tcurrent\n", row("7"), row("a..b"), row("1..2/"), row("1..2/x")} {

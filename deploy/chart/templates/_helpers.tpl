@@ -1,0 +1,98 @@
+{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+
+{{- define "exporter.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "exporter.fullname" -}}
+{{- $name := include "exporter.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "exporter.selector" -}}
+app.kubernetes.io/name: {{ include "exporter.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "exporter.labels" -}}
+{{ include "exporter.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+{{- end -}}
+
+{{- define "exporter.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "exporter.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "exporter.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ default $.Chart.AppVersion .tag }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The capabilities of the tiers, as a JSON list; any of them needs root, because Kubernetes gives them to no other user. */ -}}
+{{- define "exporter.capabilities" -}}
+{{- $c := list -}}
+{{- with .Values.tiers -}}
+{{- if .bus }}{{ $c = append $c "SYS_ADMIN" }}{{ end -}}
+{{- if or .jobs .probes }}{{ $c = concat $c (list "SYS_PTRACE" "DAC_READ_SEARCH") }}{{ end -}}
+{{- if .probes }}{{ $c = concat $c (list "SETUID" "SETGID" "IPC_LOCK") }}{{ end -}}
+{{- end -}}
+{{- $c | toJson -}}
+{{- end -}}
+
+{{- define "exporter.scheme" -}}
+{{- ternary "https" "http" .Values.web.tls -}}
+{{- end -}}
+
+{{- /* How the kubelet asks: over HTTP, or with the program itself where HTTP would be refused. */ -}}
+{{- define "exporter.probe" -}}
+{{- $path := index . 1 -}}
+{{- with index . 0 -}}
+{{- if .Values.web.authentication -}}
+exec:
+  command: [/bin/gpufabric_exporter, healthcheck, --url={{ include "exporter.scheme" . }}://localhost:{{ .Values.web.port }}{{ $path }}{{ if .Values.web.tls }}, --tls.insecure-skip-verify{{ end }}]
+{{- else -}}
+httpGet:
+  path: {{ $path }}
+  port: metrics
+  scheme: {{ include "exporter.scheme" . | upper }}
+{{- end }}
+timeoutSeconds: 5
+{{- end -}}
+{{- end -}}
+
+{{- /* What the schema cannot say. */ -}}
+{{- define "exporter.check" -}}
+{{- $v := .Values -}}
+{{- if and (or $v.tiers.jobs $v.tiers.probes) (not $v.tiers.gpu) -}}
+{{- fail "tiers.jobs and tiers.probes ask the GPU driver who uses the GPUs: set tiers.gpu to true, too" -}}
+{{- end -}}
+{{- if and $v.tiers.probes (not $v.config.probes) -}}
+{{- fail "tiers.probes gives the privileges only: set config.probes.enabled to true, too (docs/PROBES.md)" -}}
+{{- end -}}
+{{- if and $v.config.probes (not $v.tiers.probes) -}}
+{{- fail "config.probes needs the privileges of tiers.probes: set it to true, too" -}}
+{{- end -}}
+{{- if and (or $v.web.tls $v.web.authentication) (not $v.web.secret) -}}
+{{- fail "web.tls and web.authentication say what web.yml of the Secret in web.secret has: set web.secret, too" -}}
+{{- end -}}
+{{- if not (regexMatch "gpu.?fabric" (include "exporter.fullname" .)) -}}
+{{- fail (printf "the name %s is that of the scrape job, which the alert GpuFabricExporterDown expects to contain gpufabric: leave fullnameOverride and nameOverride empty, or let it contain it" (include "exporter.fullname" .)) -}}
+{{- end -}}
+{{- end -}}

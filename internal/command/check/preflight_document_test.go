@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+)
+
+const preflightDocument = "../../../docs/PREFLIGHT.md"
+
+func readPreflight(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(preflightDocument)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// block returns the first code block of a language.
+func block(t *testing.T, text, language string) string {
+	t.Helper()
+	_, from, found := strings.Cut(text, "```"+language+"\n")
+	body, _, closed := strings.Cut(from, "```\n")
+	if !found || !closed {
+		t.Fatalf("%s has no block of %s", preflightDocument, language)
+	}
+	return body
+}
+
+// The output in docs/PREFLIGHT.md (go test -update writes it) is what preflight prints for a node with eight GPUs and too low a limit.
+func TestPreflightDocumentOutput(t *testing.T) {
+	at := time.Unix(1, 0)
+	ports := 8
+	n := &fabric.Node{At: at, Policy: &fabric.Policy{ComputePorts: &ports}}
+	in := &fabric.Inside{
+		Memlock: fabric.Known(fabric.Memlock{Soft: 8 << 20, Hard: 8 << 20}, "", at), LocksAll: fabric.Known(false, "", at),
+		Libverbs:  fabric.Known(fabric.Library{Path: "/usr/lib/x86_64-linux-gnu/libibverbs.so.1", Version: "1.14.50.0"}, "", at),
+		Providers: fabric.Known([]string{"mlx5"}, "", at), Plugins: fabric.Known([]string(nil), "", at),
+	}
+	var gpus []fabric.GPUNode
+	var verbs []fabric.VerbsNode
+	for i := range 8 {
+		gpus = append(gpus, fabric.GPUNode{Address: fmt.Sprintf("0000:%02x:00.0", i+1)})
+		verbs = append(verbs, fabric.VerbsNode{Name: fmt.Sprintf("uverbs%d", i), Device: fmt.Sprintf("mlx5_%d", i), Usable: fabric.Known(true, "", at)})
+		n.HCAs = append(n.HCAs, fabric.HCA{Name: fmt.Sprintf("mlx5_%d", i), Driver: fabric.Known("mlx5_core", "", at), Ports: []fabric.Port{{
+			Number: 1, State: fabric.Known(fabric.PortActive, "", at), Role: fabric.Known(fabric.RoleCompute, "", at), LinkLayer: fabric.Known(fabric.LinkInfiniBand, "", at),
+		}}})
+	}
+	in.GPUs, in.Verbs, n.Inside = fabric.Known(gpus, "", at), fabric.Known(verbs, "", at), in
+	n.NCCL.Library = fabric.Known(fabric.Library{Path: "/usr/lib/x86_64-linux-gnu/libnccl.so.2", Version: "2.27.3"}, "", at)
+
+	var b bytes.Buffer
+	writeNote(&b, diagnose.InsideNote(n))
+	if err := writeTable(&b, config.Config{Links: config.DefaultLinks()}, diagnose.Run(n, []*diagnose.Check{diagnose.Find("inside_memlock")}), false, func(_, s string) string { return s }); err != nil {
+		t.Fatal(err)
+	}
+	var shown strings.Builder
+	for line := range strings.Lines(b.String()) {
+		shown.WriteString("    " + line)
+	}
+	text := readPreflight(t)
+	_, rest, found := strings.Cut(text, "    $ gpufabric_exporter preflight\n")
+	got, _, closed := strings.Cut(rest, "\n\n")
+	if *update {
+		text = strings.Replace(text, got+"\n", shown.String(), 1)
+		if err := os.WriteFile(preflightDocument, []byte(text), 0o644); err != nil { //nolint:gosec // a document
+			t.Fatal(err)
+		}
+		return
+	}
+	if !found || !closed || got+"\n" != shown.String() {
+		t.Errorf("%s shows\n%s\nwant\n%s", preflightDocument, got, shown.String())
+	}
+}
+
+// The task prolog ends the task for code 1 only, runs once on each node, and says nothing on standard output, which Slurm reads.
+func TestPreflightDocumentProlog(t *testing.T) {
+	dir := t.TempDir()
+	prolog := filepath.Join(dir, "prolog.sh")
+	if err := os.WriteFile(prolog, []byte(block(t, readPreflight(t), "sh")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	standIn := "#!/bin/sh\necho \"report $*\"\ntouch " + dir + "/ran\nexit $CODE\n"
+	for _, name := range []string{"gpufabric_exporter"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(standIn), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		local, code string
+		want        int
+		ran         bool
+	}{{"0", "0", 0, true}, {"0", "1", 1, true}, {"0", "2", 0, true}, {"0", "3", 0, true}, {"1", "1", 0, false}} {
+		_ = os.Remove(filepath.Join(dir, "ran"))
+		cmd := exec.CommandContext(t.Context(), "sh", prolog)
+		cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "SLURM_LOCALID=" + c.local, "CODE=" + c.code}
+		out, err := cmd.Output()
+		code := 0
+		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+			code = exit.ExitCode()
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		_, missing := os.Stat(filepath.Join(dir, "ran"))
+		if code != c.want || (missing == nil) != c.ran || len(out) > 0 {
+			t.Errorf("task %s, preflight ends with %s: exit code %d, want %d; ran: %v; output %q", c.local, c.code, code, c.want, missing == nil, out)
+		}
+	}
+	// srun runs what stands behind its options, with the container's image and mounts.
+	srun := "#!/bin/sh\nwhile :; do case $1 in --container-image=?*|--ntasks-per-node=1) ;; --container-mounts=/?*:/?*:ro) ;; --*) exit 64;; *) break;; esac; shift; done\nexec \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "srun"), []byte(srun), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, command, found := strings.Cut(readPreflight(t), "\n    srun ")
+	command, _, closed := strings.Cut(command, "\n\n")
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", "srun "+command)
+	cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "CODE=0"}
+	if out, err := cmd.Output(); !found || !closed || err != nil || string(out) != "report preflight\n" {
+		t.Errorf("srun %s: %v, %q", command, err, out)
+	}
+}
+
+// The manifest has fields of a pod, and strings where Kubernetes wants strings.
+func TestPreflightDocumentManifest(t *testing.T) {
+	var spec struct {
+		InitContainers []struct {
+			Name, Image string
+			Command     []string
+			Resources   struct{ Limits map[string]int }
+			Security    struct {
+				Capabilities struct{ Add []string }
+			} `yaml:"securityContext"`
+			Mounts []struct {
+				Name     string
+				Path     string `yaml:"mountPath"`
+				ReadOnly bool   `yaml:"readOnly"`
+			} `yaml:"volumeMounts"`
+		} `yaml:"initContainers"`
+		Volumes []struct {
+			Name     string
+			HostPath struct{ Path, Type string } `yaml:"hostPath"`
+		}
+	}
+	d := yaml.NewDecoder(strings.NewReader(block(t, readPreflight(t), "yaml")))
+	d.KnownFields(true)
+	if err := d.Decode(&spec); err != nil {
+		t.Fatal(err)
+	}
+	if len(spec.InitContainers) != 1 || len(spec.Volumes) != 1 || len(spec.InitContainers[0].Mounts) != 1 || spec.InitContainers[0].Mounts[0].Name != spec.Volumes[0].Name ||
+		!strings.HasPrefix(spec.InitContainers[0].Command[0], spec.InitContainers[0].Mounts[0].Path+"/") {
+		t.Errorf("the command is not in the mounted folder: %+v", spec)
+	}
+}

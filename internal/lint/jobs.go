@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/host/ncclconf"
+)
+
+// maxJobs bounds the jobs that one input may be: each of them is judged on the node.
+const maxJobs = 32
+
+// job is what may be the environment of a job: the index of the setting that counts, by name.
+type job map[string]int
+
+// jobs returns what the jobs of an input may have: for each container the settings outside of branches, and once more with those
+// of each branch. Branches beyond maxJobs are left out, and their settings say so.
+func jobs(in Input, lines []Line) []job {
+	type place struct{ scope, arm int }
+	var places []place
+	for _, s := range in.settings {
+		if at := (place{s.scope, s.arm}); s.set && s.Name != "" && !slices.Contains(places[max(len(places)-maxJobs, 0):], at) {
+			places = append(places, at)
+		}
+	}
+	judged := places[:min(len(places), maxJobs)]
+	var list []job
+	for _, at := range judged {
+		list = append(list, in.job(at.scope, at.arm))
+	}
+	for i, s := range in.settings {
+		if lines != nil && s.set && s.Name != "" && !slices.Contains(judged, place{s.scope, s.arm}) {
+			add(&lines[i], Finding{Undecided, diagnose.Info, fmt.Sprintf("The file has more than %d containers and branches: this one is not judged together with the other lines", maxJobs), ""})
+		}
+	}
+	return list
+}
+
+// job returns the settings of a container that count where an arm of the script is reached, of those whose value is known. An
+// unknown value hides the known one that it replaces.
+func (in *Input) job(scope, arm int) job {
+	reached := map[int]bool{0: true}
+	for ; arm != 0; arm = in.arms[arm] {
+		reached[arm] = true
+	}
+	all := job{}
+	for i, s := range in.settings {
+		if !s.set || s.Name == "" || s.scope != scope || !reached[s.arm] {
+			continue
+		}
+		if _, seen := all[s.Name]; !seen || !in.firstCounts {
+			all[s.Name] = i
+		}
+	}
+	maps.DeleteFunc(all, func(_ string, i int) bool { return in.settings[i].dynamic })
+	return all
+}
+
+// add adds a finding to a line that does not have it.
+func add(l *Line, f Finding) {
+	if !slices.Contains(l.Findings, f) {
+		l.Findings = append(l.Findings, f)
+	}
+}
+
+// combined says of settings that another variable of the same job takes their place, or changes what they mean.
+func combined(in Input, lines []Line) {
+	for _, j := range jobs(in, nil) {
+		j.hidden(in, lines)
+		j.sockets(in, lines)
+		j.files(in, lines)
+	}
+}
+
+// value is the value of a variable of the job.
+func (j job) value(in Input, name string) string {
+	if i, set := j[name]; set {
+		return in.settings[i].Value
+	}
+	return ""
+}
+
+// number is the number that NCCL reads of a variable of the job.
+func (j job) number(in Input, name string) (int64, bool) {
+	v, _ := ncclconf.Describe(name)
+	value := j.value(in, name)
+	n, ok := v.Number(value)
+	return n, ok && value != ""
+}
+
+func (j job) hidden(in Input, lines []Line) {
+	hides := func(by, name, reason string) {
+		_, set := j[by]
+		if i, found := j[name]; set && found {
+			add(&lines[i], Finding{Ignored, diagnose.Info, reason, remove})
+		}
+	}
+	if n, ok := j.number(in, "NCCL_P2P_DISABLE"); ok && n == 1 {
+		hides("NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_P2P_DISABLE=1 counts before it")
+	}
+	for _, name := range []string{"NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"} {
+		hides(name, strings.Replace(name, "NCHANNELS", "NRINGS", 1), name+" counts before it")
+	}
+}
+
+// What NCCL takes of the threads and sockets of a TCP connection at most (MAX_THREADS and MAX_SOCKETS, src/transport/net_socket.cc).
+const (
+	maxSocketThreads = 16
+	maxSockets       = 64
+)
+
+// sockets judges the threads and the sockets of each, which NCCL multiplies.
+func (j job) sockets(in Input, lines []Line) {
+	const threads, each = "NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"
+	n, hasThreads := j.number(in, threads)
+	m, hasEach := j.number(in, each)
+	n = min(n, maxSocketThreads)
+	switch {
+	case !hasEach || m < 0:
+	case !hasThreads || n == -2:
+		add(&lines[j[each]], Finding{Works, diagnose.Info, "It counts for each thread of " + threads + ", of which there are none by default except on AWS and Google Cloud", ""})
+	case n == 0:
+		add(&lines[j[each]], Finding{Ignored, diagnose.Warning, threads + "=0: there is no thread that it counts for", "set " + threads + ", or remove the line"})
+	case n > 0 && n*min(m, maxSockets+1) > maxSockets:
+		add(&lines[j[each]], Finding{
+			Misread, diagnose.Warning, fmt.Sprintf("%d threads with %d sockets each are more than %d sockets: NCCL takes %d for each", n, m, maxSockets, maxSockets/n),
+			each + "=" + strconv.FormatInt(maxSockets/n, 10),
+		})
+	}
+}
+
+func (j job) files(in Input, lines []Line) {
+	if i, set := j["NCCL_IB_ADDR_RANGE"]; set {
+		value := in.settings[i].Value
+		what := ncclconf.CheckAddressRange(value, j.value(in, "NCCL_IB_ADDR_FAMILY"))
+		if what != "" && value != "" && lines[i].Worst().Verdict == Works {
+			add(&lines[i], Finding{Misread, diagnose.Warning, fmt.Sprintf("NCCL_IB_ADDR_RANGE=%q %s", value, what), "correct or remove the line"})
+		}
+	}
+	i, set := j["NCCL_CONF_FILE"]
+	switch {
+	case !set:
+	case in.Format == FormatConf:
+		add(&lines[i], Finding{Ignored, diagnose.Warning, "NCCL looks for NCCL_CONF_FILE in the environment alone, before it reads files", "set it in the environment of the job"})
+	case in.environment:
+		add(&lines[i], Finding{Undecided, diagnose.Info, "The settings in that file are not judged here", "run lint with the file as argument"})
+	}
+}

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build image
+
+// Package image builds the image of the Dockerfile on bases that debootstrap makes, because registries cannot be reached
+// everywhere, and runs it in containers (make image-test). It needs root, debootstrap, podman, buildah and crun.
+package image
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/host/nvml/nvmltest"
+	"gpufabric_exporter/ncclprobe/ncclprobetest"
+)
+
+// revision is what the image is built as.
+const revision = "abc1234"
+
+// podman is a store of images and containers that lasts as long as a test.
+type podman struct{ store string }
+
+// confined is how containers run: as Kubernetes runs those that `restricted` allows. Limits above those of the caller need
+// CAP_SYS_RESOURCE.
+var confined = []string{
+	"run", "--rm", "--cgroups=disabled", "--ulimit=nofile=1024:1024", "--ulimit=nproc=4096:4096",
+	"--no-healthcheck", // whose timers are systemd's
+	"--read-only", "--read-only-tmpfs=false", "--cap-drop=all", "--security-opt=no-new-privileges",
+}
+
+func (p podman) command(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, "./container.sh", append([]string{p.store}, args...)...)
+}
+
+// try returns what podman writes to both of its streams.
+func (p podman) try(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	out, err := p.command(t.Context(), args...).CombinedOutput()
+	return string(out), err
+}
+
+func (p podman) do(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := p.try(t, args...)
+	if err != nil {
+		t.Fatalf("podman %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// run runs the image, confined.
+func (p podman) run(t *testing.T, flags []string, args ...string) (string, error) {
+	t.Helper()
+	return p.try(t, p.args(flags, args...)...)
+}
+
+func (p podman) args(flags []string, args ...string) []string {
+	all := append(append([]string{}, confined...), flags...)
+	return append(append(all, "localhost/exporter"), args...)
+}
+
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// bases makes the images that the Dockerfile starts from: Debian with a compiler and this Go, and the files of glibc alone.
+func (p podman) bases(t *testing.T) {
+	t.Helper()
+	dir := t.TempDir()
+	build, glibc := filepath.Join(dir, "build"), filepath.Join(dir, "glibc")
+	command(t, "debootstrap", "--variant=minbase", "--include=gcc,libc6-dev,make,ca-certificates", "bookworm", build)
+	list := filepath.Join(dir, "files")
+	command(t, "sh", "-c", "cd '"+build+"' && cat var/lib/dpkg/info/libc6*.list | sed 's,^/,,' | while read -r f; do [ -d \"$f\" ] || echo \"$f\"; done > '"+list+"'")
+	if err := os.Mkdir(glibc, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	command(t, "tar", "-C", build, "-cf", filepath.Join(dir, "glibc.tar"), "--files-from="+list)
+	command(t, "tar", "-C", glibc, "-xf", filepath.Join(dir, "glibc.tar"))
+	for _, link := range []string{"lib", "lib64"} { // of Debian's /usr merge, which list files below /lib
+		if info, err := os.Lstat(filepath.Join(build, link)); err == nil && info.Mode()&os.ModeSymlink != 0 {
+			command(t, "cp", "-a", "--no-target-directory", filepath.Join(glibc, link), filepath.Join(glibc, "usr", link))
+			command(t, "rm", "-r", filepath.Join(glibc, link))
+			command(t, "ln", "-s", "usr/"+link, filepath.Join(glibc, link))
+		}
+	}
+	command(t, "cp", "-a", command(t, "go", "env", "GOROOT"), filepath.Join(build, "usr/local/go"))
+	for from, changes := range map[string][]string{
+		build: {"ENV PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin", "ENV GOPROXY=file:///proxy", "ENV GOSUMDB=off", "ENV GOTOOLCHAIN=local"},
+		glibc: nil,
+	} {
+		tar := from + ".tar"
+		command(t, "tar", "-C", from, "--numeric-owner", "-cf", tar, ".")
+		args := []string{"import"}
+		for _, c := range changes {
+			args = append(args, "--change="+c)
+		}
+		p.do(t, append(args, tar, "localhost/"+filepath.Base(from))...)
+		_ = os.Remove(tar)
+	}
+}
+
+// build builds the image as the Dockerfile says, with the modules and the compiled packages of this user's caches.
+func (p podman) build(t *testing.T) {
+	t.Helper()
+	modules, cache := command(t, "go", "env", "GOMODCACHE"), command(t, "go", "env", "GOCACHE")
+	p.do(t, "build", "--isolation=chroot", "--layers=false", "--format=docker", "--pull-never",
+		"--volume="+filepath.Join(modules, "cache/download")+":/proxy:ro", "--volume="+cache+":/root/.cache/go-build",
+		"--build-arg=BUILD_IMAGE=localhost/build", "--build-arg=RUNTIME_IMAGE=localhost/glibc", "--build-arg=REVISION="+revision,
+		"--tag=localhost/exporter", "../..")
+}
+
+// TestImage builds the image once and runs it in all the ways that docs/KUBERNETES.md names.
+func TestImage(t *testing.T) {
+	p := podman{t.TempDir()}
+	p.bases(t)
+	p.build(t)
+	t.Run("build", p.testBuild)
+	t.Run("serves", p.testServes)
+	t.Run("namespaces", p.testNamespaces)
+	t.Run("gpus", p.testGPUs)
+	t.Run("nccl", p.testNCCL)
+}
+
+// testBuild wants the program to know what it is, although .git is not in the context, and nothing beside it.
+func (p podman) testBuild(t *testing.T) {
+	version, err := os.ReadFile("../../VERSION")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "version " + strings.TrimSpace(string(version)) + " (branch: , revision: " + revision + ")"
+	if out, err := p.run(t, []string{"--network=none"}, "--version"); err != nil || !strings.Contains(out, want) {
+		t.Errorf("%v, expected %q in %q", err, want, out)
+	}
+	for format, want := range map[string]string{
+		"{{.Config.User}}": "65534:65534",
+		`{{index .Config.Labels "org.opencontainers.image.revision"}}`: revision,
+		"{{.Config.Entrypoint}}":   "[/bin/gpufabric_exporter]",
+		"{{.HealthCheck.Test}}":    "[CMD /bin/gpufabric_exporter healthcheck]",
+		"{{.Config.ExposedPorts}}": "map[10791/tcp:{}]",
+	} {
+		if got := strings.TrimSpace(p.do(t, "image", "inspect", "--format="+format, "localhost/exporter")); got != want {
+			t.Errorf("%s is %s, expected %s", format, got, want)
+		}
+	}
+	if out, err := p.run(t, []string{"--network=none", "--entrypoint=/bin/sh"}, "-c", "true"); err == nil || !strings.Contains(out, "not found") {
+		t.Errorf("the image has a shell: %v %s", err, out)
+	}
+	size := strings.TrimSpace(p.do(t, "image", "inspect", "--format={{.Size}}", "localhost/exporter"))
+	base := strings.TrimSpace(p.do(t, "image", "inspect", "--format={{.Size}}", "localhost/glibc"))
+	t.Logf("the image has %s bytes, of which %s are its base", size, base)
+}
+
+// serve starts the exporter in a container with a name and returns its metrics, which it waits for.
+func (p podman) serve(t *testing.T, name string, flags []string, args ...string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	var said strings.Builder
+	c := p.command(context.WithoutCancel(t.Context()), p.args(append(flags, "--name="+name, "--network=host"), append(args, "--web.listen-address="+address)...)...)
+	c.Stdout, c.Stderr = &said, &said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	t.Cleanup(func() {
+		_, _ = p.command(context.Background(), "stop", "--time=5", name).CombinedOutput() // which removes it
+		<-ended
+		if t.Failed() {
+			t.Log(said.String())
+		}
+	})
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		select {
+		case err := <-ended:
+			ended <- err
+			t.Fatalf("it ended: %v", err)
+		default:
+		}
+		if r, err := http.Get("http://" + address + "/-/ready"); err == nil {
+			r.Body.Close()
+			if r.StatusCode != http.StatusOK {
+				continue
+			}
+			if out, err := p.try(t, "exec", name, "/bin/gpufabric_exporter", "healthcheck", "--url=http://"+address+"/-/ready"); err != nil || out != "ready\n" {
+				t.Errorf("healthcheck: %v, %q", err, out)
+			}
+			r, err := http.Get("http://" + address + "/metrics")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Body.Close()
+			body, err := io.ReadAll(r.Body)
+			if err != nil || r.StatusCode != http.StatusOK {
+				t.Fatalf("%v, %s", err, r.Status)
+			}
+			return string(body)
+		}
+	}
+	t.Fatal("it was never ready")
+	return ""
+}
+
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("expected %q", p)
+		}
+	}
+}
+
+// testServes runs it with no capability, no writable file and no network of its own, as user 65534.
+func (p podman) testServes(t *testing.T) {
+	metrics := p.serve(t, "plain", nil)
+	contains(t, metrics, "gpufabric_exporter_build_info{", `revision="`+revision+`"`, "gpufabric_node_info{")
+	if out, err := p.try(t, "exec", "plain", "/bin/gpufabric_exporter", "healthcheck", "--url=http://127.0.0.1:1/-/healthy"); err == nil || !strings.Contains(out, "connection refused") {
+		t.Errorf("healthcheck of nothing: %v, %q", err, out)
+	}
+}
+
+// testNamespaces holds what the chart says: with the network namespace of the host, /sys of the container shows the
+// interfaces of the host, and no mount of the host's /sys is needed. Without it, both are needed and not enough: sockets ask
+// the container's own namespace.
+func (p podman) testNamespaces(t *testing.T) {
+	host, err := os.ReadDir("/sys/class/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := ""
+	for _, e := range host {
+		if plain := strings.TrimRight(e.Name(), "0123456789"); plain == "eth" || plain == "ens" || plain == "eno" { // captures replace others
+			name = e.Name()
+		}
+	}
+	if name == "" {
+		t.Skip("this machine has no network interface with a plain name such as eth0")
+	}
+	for _, c := range []struct {
+		what  string
+		flags []string
+		path  string
+		seen  bool
+	}{
+		{"host network, own /sys", []string{"--network=host"}, "/sys", true},
+		{"own network, own /sys", []string{"--network=none"}, "/sys", false},
+		{"own network, /sys of the host", []string{"--network=none", "--volume=/sys:/host/sys:ro"}, "/host/sys", true},
+	} {
+		dir := t.TempDir()
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, "capture.tar.gz")
+		out, err := p.run(t, append(c.flags, "--volume="+dir+":/out"), "capture", "--path.sysfs="+c.path, "--config.file=none", "--file=/out/"+filepath.Base(file))
+		if err != nil {
+			t.Errorf("%s: %v\n%s", c.what, err, out)
+			continue
+		}
+		listing := command(t, "tar", "-tzf", file)
+		if seen := strings.Contains(listing+"\n", "sys/class/net/"+name+"\n"); seen != c.seen {
+			t.Errorf("%s: interface %s is seen: %v\n%s", c.what, name, seen, out)
+		}
+	}
+}
+
+// loaded is where the container toolkit of NVIDIA mounts the libraries of the driver.
+const loaded = "/usr/lib/x86_64-linux-gnu/"
+
+// mounts are flags that mount files of a folder in another.
+func mounts(from, to string, names ...string) (flags []string) {
+	for _, name := range names {
+		flags = append(flags, "--volume="+filepath.Join(from, name)+":"+filepath.Join(to, name)+":ro")
+	}
+	return flags
+}
+
+// driver is flags that mount a stand-in for NVML, and a procfs in which the driver is loaded.
+func driver(t *testing.T) []string {
+	t.Helper()
+	dir := shared(t)
+	library := nvmltest.Build(t, dir)
+	nvmltest.Describe(t, library, "gpus 2", "processes 0")
+	return append(mounts(dir, loaded, filepath.Base(library), filepath.Base(library)+".machine"), "--volume="+procfs(t)+":/host/proc:ro")
+}
+
+// testGPUs runs it as the runtime class of NVIDIA does, which mounts the library of the driver.
+func (p podman) testGPUs(t *testing.T) {
+	contains(t, p.serve(t, "gpus", driver(t), "--path.procfs=/host/proc"), "gpufabric_gpu_info{", `index="1"`)
+	if metrics := p.serve(t, "passive", []string{"--volume=" + procfs(t) + ":/host/proc:ro"}, "--path.procfs=/host/proc"); strings.Contains(metrics, "gpufabric_gpu_info{") {
+		t.Error("GPUs are known without the library of the driver")
+	}
+}
+
+// testNCCL probes with NCCL in an image like those of jobs: with a Python package or a library that the loader finds.
+func (p podman) testNCCL(t *testing.T) {
+	dir := shared(t)
+	ncclprobetest.Build(t, dir, "2.27.3")
+	ncclprobetest.Describe(t, dir, "gpus 2")
+	for what, at := range map[string]string{"package": "/usr/local/lib/python3.12/site-packages/nvidia/nccl/lib", "loader": loaded} {
+		flags := append(driver(t), mounts(dir, loaded, ncclprobetest.CUDA)...)
+		flags = append(flags, mounts(dir, at, ncclprobetest.NCCL, "machine")...)
+		if at != loaded {
+			flags = append(flags, mounts(dir, loaded, "machine")...)
+		}
+		flags = append(flags, "--network=host", "--tmpfs=/run:rw,mode=0755", "--user=0:0")
+		out, err := p.run(t, flags, "probe", "transport", "--even-if-busy", "--path.procfs=/host/proc")
+		if err != nil || !strings.Contains(out, "2.27.3") {
+			t.Errorf("%s: %v", what, err)
+		}
+		t.Log(out)
+	}
+}
+
+// shared is a folder whose files containers may read.
+func shared(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(fmt.Errorf("folder of libraries: %w", err))
+		}
+	}
+	return dir
+}
+
+// procfs is a folder in which procfs shows that the driver is loaded.
+func procfs(t *testing.T) string {
+	t.Helper()
+	dir := shared(t)
+	file := filepath.Join(dir, "driver/nvidia/version")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const version = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder@U16)\n"
+	if err := os.WriteFile(file, []byte(version), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
