@@ -296,6 +296,7 @@ func testDenied(t *testing.T, m *machine) {
 // Without the tier probes there is no folder for the lock, and the log says so; with it the lock can be taken.
 func testLock(t *testing.T, m *machine) {
 	const file, says = "/etc/gpufabric_exporter/config.yml", "the lock of probes cannot be taken, and every probe is skipped"
+	m.must("rm", "-rf", "/run/gpufabric_exporter") // kept from the tier probes before
 	m.write(file, "probes: true\n")
 	defer m.must("rm", file)
 	m.must("systemctl", "start", unit)
