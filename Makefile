@@ -138,7 +138,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: pint contributing corpus fuzz bench probes hang-test systemd-test lab-full e2e scale image-test kubernetes ## the slow proofs
+verify: pint contributing corpus fuzz bench probes hang-test systemd-test lab-full e2e scale image-test kubernetes packages-test ## the slow proofs
 
 include packaging/packaging.mk
 

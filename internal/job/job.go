@@ -40,11 +40,6 @@ const (
 	WaySocket  Way = "socket"  // NCCL's own NET/Socket
 )
 
-// Ways returns every way.
-func Ways() []Way {
-	return []Way{WayVerbs, WayEFA, WayUCX, WayIBext, WayGIB, WayPlugin, WayTCPX, WayFasTrak, WaySocket}
-}
-
 // byDesign tells that the way uses TCP, or what looks like it, on purpose.
 func (w Way) byDesign() bool { return w == WayTCPX || w == WayFasTrak }
 
@@ -62,11 +57,6 @@ const (
 	Moved          Reason = "moved"           // its RDMA devices are in another network namespace: their counters are not seen
 	NoCommunicator Reason = "no_communicator" // it holds GPUs and shows no NCCL communicator
 )
-
-// Reasons returns every reason.
-func Reasons() []Reason {
-	return []Reason{FirstReading, Idle, NoTraffic, LittleTraffic, Privilege, Unreadable, Moved, NoCommunicator}
-}
 
 // Cause is why NCCL uses TCP, as far as that can be seen.
 type Cause string
@@ -141,14 +131,6 @@ const (
 	RuleSettingWrongHere Rule = "setting_wrong_here"
 	RuleSettingWorse     Rule = "setting_worse"
 )
-
-// Rules returns every rule.
-func Rules() []Rule {
-	return []Rule{
-		RuleNoCommunicator, RuleNoDevices, RuleMemlock, RuleAlignment, RuleVersions, RuleSettings, RuleGrowing, RuleBAR1, RuleSettingMisread,
-		RuleSettingRefused, RuleSettingIgnored, RuleSettingUnknown, RuleSettingWrongHere, RuleSettingWorse,
-	}
-}
 
 // Finding is something that is wrong with a job whatever its transport.
 type Finding struct {
