@@ -100,10 +100,18 @@ func boot(t *testing.T) *machine {
 		children, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", nspawn.Process.Pid))
 		if pids := strings.Fields(string(children)); len(pids) == 1 {
 			if m.leader = pids[0]; m.fails("systemctl", "is-active", "lab.target") == nil {
+				m.mountSysfs()
 				return m
 			}
 		}
 	}
+}
+
+// mountSysfs replaces the parts of sysfs that nspawn shows in a tmpfs by all of it, read-only: the exporter tells this host from a
+// copy by it.
+func (m *machine) mountSysfs() {
+	m.t.Helper()
+	m.must("sh", "-ec", "mkdir /run/cgroup; mount --rbind /sys/fs/cgroup /run/cgroup; mount -t sysfs -o ro sysfs /sys; mount --rbind /run/cgroup /sys/fs/cgroup")
 }
 
 // write writes a file of the container, outside of /usr and of what it mounts.
