@@ -142,7 +142,7 @@ func TestRefused(t *testing.T) {
 		"open label":     {file(metricsFile, `nccl_bus_bandwidth_gbs{collective="AllReduce} 1`+"\n"), fabric.RefusedMalformed},
 		"other metric":   {file(metricsFile, strings.ReplaceAll(good, "nccl_", "node_")), fabric.RefusedMalformed},
 		"other JSON":     {file(logFile, `{"header":{}}`+"\n"), fabric.RefusedMalformed},
-		"deep JSON":      {file(logFile, strings.Repeat("[", 20_000)+"\n"), fabric.RefusedMalformed},
+		"deep JSON":      {file(logFile, strings.Repeat("[", 10_000)+"\n"), fabric.RefusedMalformed},
 		"elsewhere":      {file("metrics.prom", good), ""},
 		"name":           {file("nccl_inspector_metrics_"+uuid+"\n.prom", good), ""},
 		"folder":         {func(dir string) error { return os.Mkdir(filepath.Join(dir, metricsFile), 0o700) }, ""},
