@@ -91,7 +91,7 @@ func testJobs(t *testing.T, _ *exporter) {
 		{"tcp without devices", []string{"PEER=" + l.Addr().String()}, "tcp", "no_rdma_devices_in_container", echoed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			id := fmt.Sprint(4000 + len(c.name))
+			id := strconv.Itoa(4000 + len(c.name))
 			pid, end := rankOf(t, append(c.env, "SLURM_JOB_ID="+id)...)
 			defer end()
 			describe(t, pid)
