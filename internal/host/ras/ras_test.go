@@ -136,13 +136,13 @@ func TestHostile(t *testing.T) {
 		want  string
 		ended bool
 	}{
-		"silent":            {func(conn net.Conn) { says("")(conn); time.Sleep(time.Hour) }, "no complete answer within 12s: read nothing, expected", false},
-		"closes":            {func(net.Conn) {}, "ended before", true},
-		"HTTP":              {says("HTTP/1.1 400 Bad Request\r\n\r\n"), `read "HTTP/1.1 400 Bad Request", expected "SERVER PROTOCOL 2"`, false},
-		"newer protocol":    {says("SERVER PROTOCOL 3\n"), `read "SERVER PROTOCOL 3"`, false},
-		"SSH":               {says("\x16\x03\x01\x1b[2J\n"), `\x1b[2J", expected`, false},
-		"endless line":      {func(conn net.Conn) { says("")(conn); endless(conn) }, "a line of more than 1024 bytes", false},
-		"refuses":           {func(conn net.Conn) {
+		"silent":         {func(conn net.Conn) { says("")(conn); time.Sleep(time.Hour) }, "no complete answer within 12s: read nothing, expected", false},
+		"closes":         {func(net.Conn) {}, "ended before", true},
+		"HTTP":           {says("HTTP/1.1 400 Bad Request\r\n\r\n"), `read "HTTP/1.1 400 Bad Request", expected "SERVER PROTOCOL 2"`, false},
+		"newer protocol": {says("SERVER PROTOCOL 3\n"), `read "SERVER PROTOCOL 3"`, false},
+		"SSH":            {says("\x16\x03\x01\x1b[2J\n"), `\x1b[2J", expected`, false},
+		"endless line":   {func(conn net.Conn) { says("")(conn); endless(conn) }, "a line of more than 1024 bytes", false},
+		"refuses": {func(conn net.Conn) {
 			says("SERVER PROTOCOL 2\nERROR: Invalid timeout value\n")(conn)
 			time.Sleep(time.Second)
 		}, "ERROR: Invalid timeout", false},
