@@ -59,7 +59,7 @@ docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md, ALER
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
 	$(GO) test ./internal/host/ncclconf -run 'TestDocument$$' -update
 	$(GO) test ./internal/job -run TestDeployments -update
-	$(GO) test ./internal/config -run TestConfigurationDocument -update
+	$(GO) test ./internal/config -run 'TestConfigurationDocument|TestChartSchema' -update
 	cd tools && $(GO) test ./operator -run 'TestObjects$$' -update
 
 generate: docs ## all that is generated: make docs, and the golden files of scenarios

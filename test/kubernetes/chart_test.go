@@ -81,6 +81,11 @@ func TestWrongValues(t *testing.T) {
 		"image.digest=sha256:1":            "at '/image/digest'",
 		"fullnameOverride=fabric":          "GpuFabricExporterDown expects to contain gpufabric",
 		"extraArgs[0]=collector.cm":        "at '/extraArgs/0'",
+		"config.rolls=x":                   "at '/config': additional properties 'rolls' not allowed",
+		"resources.limits.memory=much":     "at '/resources/limits/memory'",
+		"resources.limit.memory=1Gi":       "at '/resources': additional properties 'limit' not allowed",
+		"podMonitor.scrapeTimeout=1m30s":   "longer than podMonitor.interval=15s",
+		"podLabels.app\\.kubernetes\\.io/name=x": "podLabels has app.kubernetes.io/name",
 		"podMonitor.interval=often":        "at '/podMonitor/interval'",
 		"podMonitor.labels.release=1":      "at '/podMonitor/labels/release': got number, want string",
 	} {
