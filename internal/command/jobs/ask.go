@@ -27,14 +27,6 @@ const (
 	libraryPatience = 5 * time.Second // a library may be on the file system of a server that is gone
 )
 
-// asking is the flag that has RAS asked.
-type asking struct{ on bool }
-
-// Define adds the flag.
-func (a *asking) Define(f *command.Flags) {
-	f.Switch("ask-ras", "Also ask the RAS subsystem of NCCL in the process of rank 0, three times within a minute, which ranks are lost, failed or behind. Releases of NCCL that crashed when they were asked are not asked; see docs/JOBS.md.", &a.on)
-}
-
 // inquiry asks RAS about jobs.
 type inquiry struct {
 	look func(ctx context.Context) (*fabric.Node, job.Jobs, error)

@@ -36,7 +36,7 @@ type looking struct {
 	watch    bool
 	interval time.Duration
 	scenario *simulator.Scenario // nil: this host
-	asking   asking
+	askRAS   bool
 	told     []told // by RAS
 }
 
@@ -50,17 +50,24 @@ func New(s *site.Site, log *logging.Flags) *command.Command {
 			f.Add("interval", "Time between the two readings that are compared, 2s to 1m.", command.Into(&k.interval, parseInterval)).Default("5s")
 			f.Switch("watch", "Print the jobs after each interval until interrupted: a terminal is drawn anew, elsewhere the tables follow each other. With --output=json, one line for each.", &k.watch)
 			site.AddScenario(f, &k.scenario)
-			f.Check(func() error {
-				if k.asking.on && k.watch {
-					return errors.New("--ask-ras asks three times and ends: leave out --watch")
-				}
-				return nil
-			})
+			f.Switch("ask-ras", "Also ask the RAS subsystem of NCCL in the process of rank 0, three times within a minute, which ranks are lost, failed or behind. Releases of NCCL that crashed when they were asked are not asked; see docs/JOBS.md.", &k.askRAS)
+			f.Check(k.checkAsking)
 		},
 		Takes:  []command.Group{&s.Config, log, &s.Devices},
-		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs, &k.asking},
+		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
 		Run:    k.run,
 	}
+}
+
+// checkAsking refuses flags that do not go with --ask-ras.
+func (k *looking) checkAsking() error {
+	switch {
+	case k.askRAS && k.watch:
+		return errors.New("--ask-ras: asks three times and ends: leave out --watch")
+	case k.askRAS && (k.scenario != nil || k.site.Recorded.Netlink != ""):
+		return errors.New("--ask-ras: expected this host, not a simulated or recorded node")
+	}
+	return nil
 }
 
 func parseInterval(s string) (time.Duration, error) {
@@ -102,7 +109,7 @@ func (k *looking) follow(ctx context.Context, c *command.Call) (job.Jobs, error)
 		jobs := tracker.Update(n)
 		if further > 0 {
 			last = jobs
-			if k.asking.on {
+			if k.askRAS {
 				return last, k.askAll(ctx, c, p, jobs, func(ctx context.Context) (*fabric.Node, job.Jobs, error) {
 					n, err := look(ctx, job.Wants, further)
 					if err != nil {
