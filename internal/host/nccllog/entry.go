@@ -41,7 +41,9 @@ func ParseEntry(line string) (Entry, bool) {
 			e.origin(line[:at])
 			return e, true
 		case Version:
-			return e, true
+			if _, _, ok := ParseVersion(e.Message); ok && strings.Contains(word(e.Message), "+cuda") { // PyTorch ends errors with one that has none
+				return e, true
+			}
 		}
 	}
 }

@@ -163,13 +163,20 @@ func (l *Log) warn(message string) {
 	}
 }
 
-// version reads "2.27.3+cuda12.9".
+// version keeps the first one.
 func (l *Log) version(s string) {
-	version, cuda, _ := strings.Cut(s, "+cuda")
-	if l.Version != "" || version == "" || version[0] < '0' || version[0] > '9' {
-		return
+	if version, cuda, ok := ParseVersion(s); ok && l.Version == "" {
+		l.Version, l.CUDA = version, cuda
 	}
-	l.Version, l.CUDA = Text(word(version)), Text(word(cuda))
+}
+
+// ParseVersion parses "2.27.3+cuda12.9".
+func ParseVersion(s string) (version, cuda string, ok bool) {
+	version, cuda, _ = strings.Cut(s, "+cuda")
+	if version == "" || version[0] < '0' || version[0] > '9' {
+		return "", "", false
+	}
+	return Text(word(version)), Text(word(cuda)), true
 }
 
 // word is what comes before the first blank.
@@ -180,11 +187,25 @@ func word(s string) string {
 
 // Text bounds what is kept of foreign text, and makes it fit to be printed.
 func Text(s string) string {
-	s = strings.ToValidUTF8(s[:min(len(s), MaxText)], "?")
+	s = s[:min(len(s), MaxText)]
+	if plain(s) {
+		return strings.TrimSpace(s)
+	}
+	s = strings.ToValidUTF8(s, "?")
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
 	}, s))
+}
+
+// plain reports whether a text has printable ASCII only, as most have.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
