@@ -134,9 +134,13 @@ var nccl = []Signature{
 	{
 		ID: "bootstrap_connect", Source: NCCL, Kind: Cause,
 		Forms: []Form{
-			{Text: "socketStartConnect: exceeded retries"}, {Text: "socketStartConnect: exceeded timeouts"},
-			{Text: "socketPollConnect: exceeded retries"}, {Text: "socketPollConnect: exceeded timeouts"},
-			{Text: "socketStartConnect: Connect to"}, {Text: "exceeded error retry count"}, {Text: ": connect to ", In: `: connect to %s failed`},
+			{Text: "socketStartConnect: exceeded retries"},
+			{Text: "socketStartConnect: exceeded timeouts"},
+			{Text: "socketPollConnect: exceeded retries"},
+			{Text: "socketPollConnect: exceeded timeouts"},
+			{Text: "socketStartConnect: Connect to"},
+			{Text: "exceeded error retry count"},
+			{Text: ": connect to ", In: `: connect to %s failed`},
 			{Text: "No interface found in the same subnet as remote address"},
 		},
 		Cause:  "A rank could not reach another one over TCP: a firewall, the address of an interface that other hosts cannot reach (docker0, a management network), or the process there is gone.",

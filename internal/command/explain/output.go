@@ -60,7 +60,7 @@ func writeSetup(r *explain.Result, say func(name, format string, args ...any)) {
 		c := &r.Communicators[i]
 		missing := ""
 		if len(c.Missing) > 0 {
-			missing = fmt.Sprintf("; not ended: rank %s", strings.Trim(strings.ReplaceAll(fmt.Sprint(c.Missing), " ", ", "), "[]"))
+			missing = "; not ended: rank " + strings.Trim(strings.ReplaceAll(fmt.Sprint(c.Missing), " ", ", "), "[]")
 		}
 		say("communicator", "%s: set-up complete on %d of the %d in this log%s", spelling.Plural(c.Ranks, "rank", "ranks"), c.Complete, c.Started, missing)
 	}
