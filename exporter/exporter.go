@@ -84,7 +84,7 @@ func (e *Exporter) checkFiles(c *command.Call) int {
 }
 
 func (e *Exporter) checkedFiles(w io.Writer) error {
-	c, err := e.Site.Config.File.Read()
+	c, err := e.Site.Config.Read()
 	if err != nil {
 		return err
 	}
