@@ -56,6 +56,11 @@ func (s *shellScanner) next() (words []word, after string, ok bool) {
 				}
 				return append([]word{{text: "#SBATCH", line: s.line}}, words...), after, true
 			}
+			if options, pbs := strings.CutPrefix(comment, "#PBS"); pbs && len(words) == 0 {
+				if _, list, found := strings.Cut(options, " -v "); found {
+					return []word{{text: "#PBS", line: s.line}, {text: strings.TrimSpace(list), line: s.line}}, after, true
+				}
+			}
 		case strings.IndexByte(";&|()", c) >= 0:
 			s.after = s.text[s.pos : s.pos+1]
 			if next := s.text[s.pos+1:]; next != "" && next[0] == c {
