@@ -20,6 +20,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -290,11 +291,24 @@ func (h *handler) observeFirst(ctx context.Context) {
 		h.log.Info(text)
 		return
 	}
+	if n.ClassPresent.State == fabric.Unknown {
+		h.log.Warn(unreadable(n, h.node))
+		return
+	}
 	var ports int
 	for i := range n.HCAs {
 		ports += len(n.HCAs[i].Ports)
 	}
 	h.log.Info("node observed", "devices", len(n.HCAs), "ports", ports, "troubles", len(diagnose.Together(diagnose.Failures(list))))
+}
+
+// unreadable says that the RDMA devices of a node are not known, and what to do.
+func unreadable(n *fabric.Node, of Node) string {
+	text := fmt.Sprintf("the RDMA devices of the node are unknown: %s/class/infiniband could not be read (%s)", of.Sysfs, n.ClassPresent.Reason)
+	if n.ClassPresent.Reason == fabric.ReasonPrivilege {
+		text += ": allow user " + strconv.Itoa(os.Geteuid()) + " to read it; the audit log shows what SELinux or AppArmor denied"
+	}
+	return text
 }
 
 // noDevice tells that the kernel conclusively shows no RDMA device, in words.
@@ -310,6 +324,6 @@ func noDevice(n *fabric.Node, of Node) (text string, none bool) {
 	case of.Simulated:
 		return fmt.Sprintf("no RDMA device found under %s; %s", where, only), true
 	default:
-		return fmt.Sprintf("no RDMA device found under %s; %s (try: make demo)", where, only), true
+		return fmt.Sprintf("no RDMA device found under %s; %s (try: gpufabric_exporter demo)", where, only), true
 	}
 }

@@ -170,12 +170,26 @@ func TestNoDevice(t *testing.T) {
 	p := start(t, &fakeObserver{node: noHardware}, "--path.sysfs=/host/sys")
 	p.Ready()
 	p.Get("/metrics")
-	const text = "no RDMA device found under /host/sys/class/infiniband; serving node facts only (try: make demo)"
+	const text = "no RDMA device found under /host/sys/class/infiniband; serving node facts only (try: gpufabric_exporter demo)"
 	if n := strings.Count(p.Stderr.String(), text); n != 1 {
 		t.Errorf("says %d times that there is no device:\n%s", n, p.Stderr.String())
 	}
 	_, page, _ := p.Get("/")
 	contains(t, page, "No RDMA device found under /host/sys/class/infiniband; serving node facts only")
+}
+
+// A node whose devices may not be read, as SELinux and AppArmor have it, is not one without devices.
+func TestDevicesMayNotBeRead(t *testing.T) {
+	denied := func() *fabric.Node {
+		n := noHardware()
+		n.ClassPresent = fabric.NotKnown[bool](fabric.ReasonPrivilege, "class/infiniband", n.At)
+		return n
+	}
+	p := start(t, &fakeObserver{node: denied}, "--path.sysfs=/host/sys")
+	p.Ready()
+	said := p.Stderr.String()
+	contains(t, said, "the RDMA devices of the node are unknown: /host/sys/class/infiniband could not be read (privilege)", "SELinux or AppArmor")
+	lacks(t, said, "devices=0", "no RDMA device")
 }
 
 func TestReadiness(t *testing.T) {

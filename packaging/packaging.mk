@@ -4,7 +4,7 @@
 #
 # The binaries are built against glibc 2.27 by Debian's and Ubuntu's cross compilers (gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu,
 # of which the native one is gcc itself). Another compiler: make release CC_arm64='...'.
-.PHONY: release release-% test-arm64
+.PHONY: release packages archive packages-test test-arm64
 
 ARCHITECTURES ?= amd64 arm64
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
@@ -23,3 +23,43 @@ bin/sysroot-%: packaging/sysroot.sh
 	packaging/sysroot.sh $* $@
 	touch $@
 
+# What is in archives and packages, but for the binary of an architecture.
+NATIVE := bin/linux-$(shell $(GO) env GOHOSTARCH)/gpufabric_exporter
+SHIPPED := LICENSE CHANGELOG.md packaging/config.yml packaging/default packaging/systemd packaging/slurm packaging/deb packaging/rpm packaging/deb/copyright
+
+stage-%: release release-$(shell $(GO) env GOHOSTARCH)
+	rm -rf bin/stage-$*
+	mkdir -p bin/stage-$*/completion
+	cp -r $(SHIPPED) bin/linux-$*/gpufabric_exporter bin/stage-$*
+	rm bin/stage-$*/systemd/*.go
+	$(NATIVE) --help-man | tee bin/stage-$*/gpufabric_exporter.1 | gzip -9n > bin/stage-$*/gpufabric_exporter.1.gz
+	gzip -9nc CHANGELOG.md > bin/stage-$*/changelog.gz
+	$(NATIVE) --completion-script-bash > bin/stage-$*/completion/gpufabric_exporter.bash
+	$(NATIVE) --completion-script-zsh > bin/stage-$*/completion/_gpufabric_exporter
+	chmod -R u=rwX,go=rX bin/stage-$*
+	find bin/stage-$* -exec touch -h -d @$(SOURCE_DATE_EPOCH) {} +
+
+package-%: stage-%
+	mkdir -p bin/packages
+	$(GO) build -C tools/nfpm -o ../../bin/nfpm github.com/goreleaser/nfpm/v2/cmd/nfpm
+	cd bin/stage-$* && for kind in deb rpm; do VERSION=$(VERSION) ARCHITECTURE=$* ../nfpm package --config ../../packaging/nfpm.yml --packager $$kind --target ../packages; done
+
+packages: $(ARCHITECTURES:%=package-%) ## bin/packages/*.deb and *.rpm for each architecture
+
+archive-%: stage-%
+	mkdir -p bin/packages
+	cd bin/stage-$* && tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(SOURCE_DATE_EPOCH) \
+	  --transform='s,^,gpufabric_exporter-$(VERSION).linux-$*/,' -cf - \
+	  LICENSE CHANGELOG.md gpufabric_exporter gpufabric_exporter.1 config.yml default completion systemd slurm | gzip -9n > ../packages/gpufabric_exporter-$(VERSION).linux-$*.tar.gz
+
+archive: $(ARCHITECTURES:%=archive-%) ## bin/packages/*.tar.gz for each architecture, for hosts without packages
+
+packages-test: packages archive ## install, upgrade and remove the packages under systemd, and build them again (10 min; debootstrap, systemd-nspawn, needs root)
+	$(GO) test -count=1 -v -timeout 30m -tags packages ./test/packages
+
+# Packages whose tests need nothing that qemu-user lacks: generic netlink, DCB, ioctls of ethtool, processes with shared libraries.
+HOST := cgroup inside nccllog netlink pci podresources proc ncclconf
+PORTABLE := ./internal/fabric ./internal/counters ./internal/config ./internal/exposition ./internal/capture ./internal/command ./internal/command/check ./internal/command/jobs $(HOST:%=./internal/host/%)
+
+test-arm64: bin/sysroot-arm64 ## unit tests as a program for arm64 (qemu-aarch64-static; 15 min)
+	CC='$(CC_arm64)' GOARCH=arm64 CGO_ENABLED=1 $(GO) test -vet=off -short -skip 'TestProcfsIsNotRead$$' -exec 'qemu-aarch64-static -L $(SYSROOT)-arm64' $(PORTABLE)

@@ -60,6 +60,7 @@ type Line struct {
 	Help     string
 	Groups   []Group    // the flags that commands share, in the order of the usage text
 	Commands []*Command // the first is meant where none is named
+	Sections []Section  // more for the manual page
 }
 
 // Call is one call of a command. What it writes to is legible whatever it is given; see Raw.

@@ -108,6 +108,11 @@ func (p *parser) run(words []string, stdout, stderr io.Writer) (chosen *Command,
 	if len(words) > 0 && p.complete(words[0], words[1:], stdout) {
 		return nil, OK, nil
 	}
+	if len(words) > 0 && words[0] == manualFlag {
+		_, _ = p.app.ParseContext(nil) // kingpin adds its flags then
+		p.manual(stdout)
+		return nil, OK, nil
+	}
 	chosen, err = p.parse(words)
 	if done {
 		return nil, code, nil

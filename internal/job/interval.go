@@ -136,7 +136,29 @@ func carried(h *fabric.HCA) (float64, bool) {
 			return sum, true
 		}
 	}
-	return dataOf(h.HWCounters.Or(nil), driver, counters.DeviceSpec)
+	if v, ok := dataOf(h.HWCounters.Or(nil), driver, counters.DeviceSpec); ok {
+		return v, true
+	}
+	return packetsOf(h), countsPackets(h)
+}
+
+// packet is the payload of a packet of a device that counts packets and no bytes: the path MTU that interfaces of 1,500 bytes have.
+const packet = 1024
+
+// countsPackets tells the one device that counts packets and no bytes: Soft-RoCE. What it carried is an estimate.
+func countsPackets(h *fabric.HCA) bool {
+	return len(h.Ports) > 0 && slices.ContainsFunc(h.Ports[0].Counters.HW.Or(nil), func(c fabric.Counter) bool { return c.Name == "sent_pkts" })
+}
+
+func packetsOf(h *fabric.HCA) (sum float64) {
+	for k := range h.Ports {
+		for _, c := range h.Ports[k].Counters.HW.Or(nil) {
+			if c.Name == "sent_pkts" || c.Name == "rcvd_pkts" {
+				sum += packet * float64(c.Value.Or(0))
+			}
+		}
+	}
+	return sum
 }
 
 func dataOf(list []fabric.Counter, driver string, spec func(driver, name string) (counters.Spec, bool)) (sum float64, found bool) {

@@ -40,11 +40,6 @@ const (
 	WaySocket  Way = "socket"  // NCCL's own NET/Socket
 )
 
-// Ways returns every way.
-func Ways() []Way {
-	return []Way{WayVerbs, WayEFA, WayUCX, WayIBext, WayGIB, WayPlugin, WayTCPX, WayFasTrak, WaySocket}
-}
-
 // byDesign tells that the way uses TCP, or what looks like it, on purpose.
 func (w Way) byDesign() bool { return w == WayTCPX || w == WayFasTrak }
 
@@ -130,6 +125,7 @@ const (
 	RuleNoDevices             Rule = "no_rdma_devices_in_container"
 	RuleMemlock               Rule = "memlock"
 	RuleAlignment             Rule = "nic_alignment"
+	RuleAffinity              Rule = "cpu_affinity"
 	RuleVersions              Rule = "nccl_versions_differ"
 	RuleSettings              Rule = "settings_differ"
 	RuleGrowing               Rule = "resources_grow"
@@ -145,7 +141,7 @@ const (
 // Rules returns every rule.
 func Rules() []Rule {
 	return []Rule{
-		RuleNoCommunicator, RuleNoDevices, RuleMemlock, RuleAlignment, RuleVersions, RuleSettings, RuleGrowing, RuleBAR1, RuleSettingMisread,
+		RuleNoCommunicator, RuleNoDevices, RuleMemlock, RuleAlignment, RuleAffinity, RuleVersions, RuleSettings, RuleGrowing, RuleBAR1, RuleSettingMisread,
 		RuleSettingRefused, RuleSettingIgnored, RuleSettingUnknown, RuleSettingWrongHere, RuleSettingNotRecommended,
 	}
 }

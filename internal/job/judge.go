@@ -34,6 +34,7 @@ type devices struct {
 	rates    traffic                             // bytes per second
 	users    func(device string) map[string]bool // names of the jobs that have contexts on it
 	efa      func(device string) bool
+	packets  func(device string) bool // its rate is an estimate: it counts no bytes
 	byName   func(device string) bool // the node has it
 	moved    bool                     // another network namespace has some
 	compared bool
@@ -99,6 +100,7 @@ type rdmaUse struct {
 	known      bool // counters of all of its devices
 	moved      bool
 	shared     bool // another job has contexts on them
+	estimated  bool // one counts packets only
 	queuePairs int  // -1: not known
 	evidence   []string
 }
@@ -121,6 +123,7 @@ func (e *evidence) rdmaOf(r *observed) rdmaUse {
 		u.known = u.known && counted
 		u.moved = u.moved || !e.devices.byName(device)
 		u.shared = u.shared || len(e.devices.users(device)) > 1
+		u.estimated = u.estimated || e.devices.packets(device)
 		rate += v
 		if v >= quietRate {
 			u.devices = append(u.devices, device)
@@ -180,8 +183,10 @@ func (e *evidence) rdmaVerdict(r *observed, rdma rdmaUse) Verdict {
 	sent, received := e.exchanged(r)
 	quiet := r.sockets.State == fabric.OK && !comparable(sent, received)
 	v := Verdict{Transport: RDMA, Way: wayOf(r, e.devices), Evidence: rdma.evidence}
-	v.Confirmed = rdma.queuePairs > 0 && !rdma.shared && quiet
+	v.Confirmed = rdma.queuePairs > 0 && !rdma.shared && !rdma.estimated && quiet
 	switch {
+	case rdma.estimated:
+		v.Evidence = append(v.Evidence, "its devices count packets and no bytes: what they carried is an estimate")
 	case rdma.shared:
 		v.Evidence = append(v.Evidence, "another job has contexts on its devices: whose data they carried cannot be told")
 	case r.sockets.State != fabric.OK:

@@ -304,6 +304,10 @@ func devicesOf(n *fabric.Node, groups map[string][]*observed, rates traffic, com
 			h := n.HCA(device)
 			return h != nil && h.Driver.Or("") == "efa"
 		},
+		packets: func(device string) bool {
+			h := n.HCA(device)
+			return h != nil && countsPackets(h)
+		},
 		byName: func(device string) bool {
 			h := n.HCA(device)
 			return h != nil && !h.Moved

@@ -43,10 +43,10 @@ func script(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// ran runs a script of docs/check with nothing in its environment but that, and returns its exit code and standard error.
+// ran runs a script of packaging/slurm with nothing in its environment but that, and returns its exit code and standard error.
 func ran(t *testing.T, shell []string, file string, env ...string) (int, string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), shell[0], append(shell[1:], "../../docs/check/"+file)...)
+	cmd := exec.CommandContext(t.Context(), shell[0], append(shell[1:], "../../packaging/slurm/"+file)...)
 	cmd.Env = append([]string{}, env...)
 	cmd.WaitDelay = time.Minute // a process that is left behind must not hold its output open
 	var out, errs bytes.Buffer
@@ -204,6 +204,17 @@ func TestSlurmPrologAndCheck(t *testing.T) {
 		got, errs := ran(t, []string{"sh"}, "slurm-prolog.sh", "CHECK="+check, "LOGGER=true")
 		if got != c.code || !strings.Contains(errs, c.says) {
 			t.Errorf("%s: exit code %d, want %d\n%s", name, got, c.code, errs)
+		}
+	}
+}
+
+// As an epilog it does not say that a job starts.
+func TestSlurmEpilog(t *testing.T) {
+	for shellName, shell := range shells(t) {
+		dir := commandtest.Memory(t)
+		code, errs := ran(t, shell, "slurm-prolog.sh", "CHECK="+script(t, dir, "check", "exit 77"), "LOGGER=true", "SLURM_SCRIPT_CONTEXT=epilog_slurmd")
+		if code != 0 || !strings.Contains(errs, "the node stays in service: it ended with 77") {
+			t.Errorf("%s: exit code %d\n%s", shellName, code, errs)
 		}
 	}
 }

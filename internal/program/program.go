@@ -6,6 +6,7 @@ package program
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"gpufabric_exporter/exporter"
 	"gpufabric_exporter/internal/command"
@@ -18,8 +19,10 @@ import (
 	"gpufabric_exporter/internal/command/probe"
 	"gpufabric_exporter/internal/command/rules"
 	"gpufabric_exporter/internal/command/topology"
+	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/probes"
 )
 
 // Options is what the process around the commands provides. The zero value is ready to use.
@@ -56,6 +59,29 @@ func New(o *Options) command.Line {
 			gpuWorker(o.ServeGPUs),
 			probeRank(o.ServeRank),
 		},
+		Sections: sections(),
+	}
+}
+
+// sections is what the manual page says beyond the commands and their flags.
+func sections() []command.Section {
+	state := probes.DefaultConfig()
+	return []command.Section{
+		{Title: "Exit status", Entries: [][2]string{
+			{strconv.Itoa(command.OK), "Success."},
+			{strconv.Itoa(command.Failure), "Failure; of check, lint and jobs: something is wrong."},
+			{"2", "Of check, lint, jobs and probe: not everything could be determined."},
+			{strconv.Itoa(command.Usage), "The command line or the configuration is wrong."},
+		}},
+		{Title: "Files", Entries: [][2]string{
+			{config.DefaultFile, "Configuration. It may be missing."},
+			{state.StateFile, "State of probes that the exporter runs by itself."},
+			{state.LockFile, "Locked while a probe of the node runs."},
+		}},
+		{Title: "Signals", Entries: [][2]string{
+			{"SIGHUP", "Reload the configuration."},
+			{"SIGUSR1", "Release the GPUs, until the next SIGUSR1."},
+		}},
 	}
 }
 

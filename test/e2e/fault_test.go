@@ -166,6 +166,23 @@ func faults() []fault {
 			scenario: "exporter-down", outage: true, alert: "GpuFabricExporterDown", nodes: 1, within: 320 * time.Second, mend: 340 * time.Second,
 			wait: ticket, stays: "told within 15 min",
 		},
+		{
+			// A verdict takes two readings. The traffic of the node is explained by it: nobody is told of that, too.
+			scenario: "job-tcp", alert: "GpuFabricJobOnTcp", nodes: 2, within: hard, mend: 130 * time.Second,
+			builds: scrape, wait: page, stays: "kept firing for 2 min", also: []string{"GpuFabricJobMisconfigured"},
+		},
+		{
+			scenario: "job-mpi-holds-verbs", alert: "GpuFabricJobOnTcpSuspected", nodes: 1, within: 6 * time.Minute, mend: 6 * time.Minute,
+			builds: scrape, wait: ticket, stays: "told within 15 min",
+		},
+		{
+			scenario: "job-tcp-no-devices", alert: "GpuFabricJobMisconfigured", nodes: 1, within: 5 * time.Minute, mend: 5 * time.Minute,
+			wait: ticket, stays: "told within 15 min", also: []string{"GpuFabricJobOnTcp"},
+		},
+		{
+			scenario: "job-misaligned", alert: "GpuFabricJobNicsFar", nodes: 1, within: 8 * time.Minute, mend: 465 * time.Second,
+			wait: ticket, stays: "told within 15 min", also: []string{"GpuFabricJobMisconfigured"},
+		},
 		// Nobody is told of what has passed after two minutes: it must last for five, of which the rates remember some.
 		{scenario: "retransmissions", nodes: 1, device: "mlx5_5", mend: 120 * time.Second, also: []string{"GpuFabricRetransmissions", "GpuFabricRailImbalance"}},
 		{scenario: "pcie-errors", nodes: 1, device: "mlx5_1", mend: 120 * time.Second, also: []string{"GpuFabricPcieErrors"}},
@@ -183,5 +200,6 @@ func healthy() []string {
 		"healthy-roce-bond", "healthy-roce-vlan",
 		"vf-qos-unknown", // not all can be told of it
 		"brief-pauses",   // as on any busy fabric
+		"job-slurm", "job-kubernetes", "job-data-loading", "job-checkpoint", "job-checkpoint-local", "job-tcpx",
 	}
 }

@@ -268,3 +268,42 @@ func (c *cluster) testHelm(t *testing.T) {
 		t.Errorf("after the removal: capabilities %s", got)
 	}
 }
+
+// TestDocumentedCommands runs the commands of docs/KUBERNETES.md in order, those of Helm and those of kubectl on a cluster each, which
+// are two ways to install. What needs running pods, or files that other commands write, is left out.
+func TestDocumentedCommands(t *testing.T) {
+	text, err := os.ReadFile("../../docs/KUBERNETES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, file := range []string{"web.yml", "tls.crt", "tls.key"} {
+		write(t, filepath.Join(dir, file), "x\n")
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(root, "deploy"), filepath.Join(dir, "deploy")); err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"helm", "kubectl"} {
+		c := start(t)
+		c.prepare(t)
+		done := 0
+		for line := range strings.Lines(strings.ReplaceAll(string(text), "\\\n", "")) {
+			if !strings.HasPrefix(line, "    "+program+" ") || strings.Contains(line, " test ") || strings.Contains(line, "/tmp/") {
+				continue
+			}
+			command := exec.CommandContext(t.Context(), filepath.Join(root, "bin", program), strings.Fields(line)[1:]...)
+			command.Dir, command.Env = dir, append(os.Environ(), "KUBECONFIG="+c.kubeconfig)
+			if out, err := command.CombinedOutput(); err != nil {
+				t.Errorf("%s: %v\n%s", strings.TrimSpace(line), err, out)
+			}
+			done++
+		}
+		if done < 2 {
+			t.Errorf("%d commands of %s", done, program)
+		}
+	}
+}

@@ -81,7 +81,7 @@ func startCommand(t *testing.T, cmd *exec.Cmd) *exporter {
 		x.url = "http://" + a
 	case err := <-x.done:
 		t.Fatalf("exporter ended: %v\n%s", err, strings.Join(x.lines(), "\n"))
-	case <-time.After(60 * time.Second):
+	case <-time.After(3 * time.Minute): // the host may be busy
 		t.Fatalf("exporter does not say where it listens\n%s", strings.Join(x.lines(), "\n"))
 	}
 	return x

@@ -73,6 +73,7 @@ var suite = []struct {
 	{name: "capture", run: testCapture, long: true},
 	{name: "namespaces", run: testNamespaces, long: true},
 	{name: "moved", run: testMoved},
+	{name: "jobs", run: testJobs},
 	{name: "unprivileged", run: testUnprivileged},
 	{name: "read_only", run: testReadOnly},
 	{name: "unload", run: testUnload},

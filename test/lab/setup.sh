@@ -68,7 +68,7 @@ build_host() {
 
 build_guest() {
   local unneeded='perl|libperl|debconf|dpkg_|tar_' deb
-  fetch install busybox-static dash kmod iproute2 ethtool
+  fetch install busybox-static dash kmod iproute2 ethtool ibverbs-utils ibverbs-providers
   for deb in debs/*.deb; do [[ ! ${deb#debs/} =~ ^($unneeded) ]] || rm "$deb"; done
   unpack
   rm -rf usr/share usr/lib/x86_64-linux-gnu/{perl*,gconv}
@@ -77,7 +77,7 @@ build_guest() {
 }
 
 build_kernel() {
-  local modules="aer_inject virtio_pci 9p 9pnet_virtio veth dummy 8021q bonding rdma_rxe crc32_generic libcrc32c crc32c_generic"
+  local modules="aer_inject virtio_pci 9p 9pnet_virtio veth dummy 8021q bonding rdma_rxe tcp_diag crc32_generic libcrc32c crc32c_generic"
   local image version common at m ko
   fetch download linux-image-amd64
   image=$(dpkg-deb -f debs/linux-image-amd64_*.deb Depends | grep -o '^linux-image-[^ ]*')

@@ -19,6 +19,7 @@ rm -rf "$job"; mkdir "$job"
 cd "$here/../.."
 go build -o "$job/gpufabric_exporter" .
 go test -c -tags lab -o "$job/lab.test" ./test/lab
+gcc -shared -fPIC -O1 -o "$job/libnvidia-ml.so.1" internal/host/nvml/testdata/libnvidia-ml.c   # a stand-in
 if [ -n "${FULL:-}" ]; then
   (cd tools && CGO_ENABLED=0 go build -o "$job/node_exporter" github.com/prometheus/node_exporter)
   set -- -full "$@"

@@ -2,8 +2,8 @@
 
 //go:build systemd
 
-// Package systemd_test starts the units of packaging/systemd under the real systemd, in a container of systemd-nspawn whose /usr is
-// that of this machine with the exporter installed in it. It needs root, and installs nothing.
+// Package systemd_test follows docs/INSTALL.md and starts the units of packaging/systemd under the real systemd, in a container of
+// systemd-nspawn with the /usr of this machine. It needs root, and changes nothing on this machine.
 package systemd_test
 
 import (
@@ -32,18 +32,8 @@ type machine struct {
 	leader string // PID of its systemd
 }
 
-// Where a package would put the files, as arguments of install(1).
-var installed = []string{
-	"-Dm755 bin/gpufabric_exporter usr/bin/gpufabric_exporter",
-	"-Dm644 packaging/systemd/gpufabric_exporter.service usr/lib/systemd/system/gpufabric_exporter.service",
-	"-Dm644 packaging/systemd/gpufabric-check.service usr/lib/systemd/system/gpufabric-check.service",
-	"-Dm644 packaging/systemd/gpufabric-check.timer usr/lib/systemd/system/gpufabric-check.timer",
-	"-Dm644 packaging/systemd/gpufabric_exporter.sysusers usr/lib/sysusers.d/gpufabric_exporter.conf",
-	"-Dm644 packaging/systemd/tiers/gpu.conf usr/share/gpufabric_exporter/tiers/gpu.conf",
-	"-Dm644 packaging/systemd/tiers/bus.conf usr/share/gpufabric_exporter/tiers/bus.conf",
-	"-Dm644 packaging/systemd/tiers/jobs.conf usr/share/gpufabric_exporter/tiers/jobs.conf",
-	"-Dm644 packaging/systemd/tiers/probes.conf usr/share/gpufabric_exporter/tiers/probes.conf",
-}
+// archive is what a release has for hosts without packages; docs/INSTALL.md installs it.
+const archive = "gpufabric_exporter-VERSION.linux-amd64"
 
 // boot starts a container. What it mounts is in a mount namespace of its own, and gone with it.
 func boot(t *testing.T) *machine {
@@ -79,10 +69,7 @@ func boot(t *testing.T) *machine {
 		"set -e", "cd " + source, "root=" + m.root, "upper=" + dir + "/upper", "mkdir $upper", "mount -t tmpfs none $upper", "mkdir $upper/files $upper/work",
 		"mount -t overlay overlay -o lowerdir=/usr,upperdir=$upper/files,workdir=$upper/work $root/usr",
 	}
-	for _, files := range installed {
-		f := strings.Fields(files)
-		script = append(script, fmt.Sprintf("install %s %s $root/%s", f[0], f[1], f[2]))
-	}
+	script = append(script, "tar -czf $root/root/"+archive+".tar.gz --transform=s,^,"+archive+"/, -C bin gpufabric_exporter -C ../packaging config.yml systemd")
 	script = append(script, fmt.Sprintf(
 		"exec systemd-nspawn -q -D $root --register=no --keep-unit -M gpufabric-%d --private-network --console=pipe --boot -- --unit=lab.target", os.Getpid()))
 	nspawn := exec.Command("unshare", "--mount", "--propagation=private", "sh", "-c", strings.Join(script, "\n"))
@@ -113,10 +100,18 @@ func boot(t *testing.T) *machine {
 		children, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", nspawn.Process.Pid))
 		if pids := strings.Fields(string(children)); len(pids) == 1 {
 			if m.leader = pids[0]; m.fails("systemctl", "is-active", "lab.target") == nil {
+				m.mountSysfs()
 				return m
 			}
 		}
 	}
+}
+
+// mountSysfs replaces the parts of sysfs that nspawn shows in a tmpfs by all of it, read-only: the exporter tells this host from a
+// copy by it.
+func (m *machine) mountSysfs() {
+	m.t.Helper()
+	m.must("sh", "-ec", "mkdir /run/cgroup; mount --rbind /sys/fs/cgroup /run/cgroup; mount -t sysfs -o ro sysfs /sys; mount --rbind /run/cgroup /sys/fs/cgroup")
 }
 
 // write writes a file of the container, outside of /usr and of what it mounts.

@@ -79,11 +79,11 @@ and on (cluster, instance) ` + onTCP}, "",
 and on (cluster, instance, kind) gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95`,
 			}, "Of baseline",
 			column{field: "instance", title: "Node", link: toNode(), width: 115},
-			column{field: "kind", title: "Probe", words: shortKinds(), width: 85},
+			column{field: "kind", title: "Probe", words: shortKinds(), width: 80},
 			column{field: "cause", title: "Cause", none: "-", words: probeCauses()},
-			column{field: "A", title: "Of baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 105},
+			column{field: "A", title: "Of baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 100},
 			column{field: "B", title: "Confirmed", none: "none", steps: []step{{1, warning}}, width: 92},
-			column{field: "cluster", title: "Cluster", width: 80}),
+			column{field: "cluster", title: "Cluster", width: 68}),
 	}
 }
 

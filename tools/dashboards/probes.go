@@ -80,7 +80,7 @@ func probeTable(a about, by, of, label string) panel {
 		first = orSilent(first, "kind")
 	}
 	columns = append(columns,
-		column{field: "kind", title: "Probe", words: shortKinds(), width: 78},
+		column{field: "kind", title: "Probe", words: shortKinds(), width: 88},
 		device,
 		column{field: "B", title: "Age", unit: "s", none: "never", width: 75},
 		column{field: "reason", title: "Fails with", none: "-", words: words{"wrong_result": {"wrong result", bad}, "hang": {"hang", bad}, "init": {"init", bad}, "crash": {"crash", bad}, "nccl": {"nccl", bad}, "cuda": {"cuda", bad}}, width: 100},

@@ -134,7 +134,7 @@ func withOutdated(w words) words {
 func probeCauses() words {
 	return wordsOf(map[probes.Cause]word{
 		probes.CauseDisabled: {"NCCL_IB_DISABLE is set", ""}, probes.CauseSocketSelected: {"NCCL_NET=Socket is set", ""},
-		probes.CauseNoDevice:  {"NCCL finds no RDMA device", ""},
+		probes.CauseNoDevice:  {"no RDMA device found", ""},
 		probes.CauseNotLogged: {"NCCL did not log why", ""}, probes.CauseVersions: {"other NCCL, CUDA or driver", ""}, probes.CauseGPUs: {"other GPUs", ""},
 		probes.CauseTransport: {"other transport", ""}, probes.CauseGPUDirect: {"GPUDirect RDMA changed", ""}, probes.CauseSwitchSums: {"NVLS or SHARP changed", ""},
 		probes.CauseChannels: {"number of channels changed", ""}, probes.CauseSettings: {"NCCL settings changed", ""},

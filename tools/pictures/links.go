@@ -49,8 +49,11 @@ func astray(text, to string, boards []board) string {
 		return "no such dashboard"
 	}
 	subject := "var-instance"
-	if query.Has("var-device") {
+	switch {
+	case query.Has("var-device"):
 		subject = "var-device"
+	case query.Has("var-training_job") && !query.Has("var-instance"):
+		subject = "var-training_job"
 	}
 	// A cell may have several devices: it leads to the first.
 	if shown, _, _ := strings.Cut(text, ","); text != "" && query.Get(subject) != shown {

@@ -20,6 +20,8 @@ func TestLinks(t *testing.T) {
 		{"another node", "gpu-07", port, "var-instance is not what the link says"},
 		{"not filled in", "mlx5_3", port + "&var-device=%24%7B__data.fields.Device%7D", "Grafana did not fill in var-device"},
 		{"runbook not filled in", "x", "https://wiki.example/$%7B__value.text%7D.md", "Grafana did not fill in the address"},
+		{"job", "slurm/7", "http://127.0.0.1:3000/d/gpufabric-node/x?var-training_job=slurm%2F7", ""},
+		{"another job", "slurm/7", "http://127.0.0.1:3000/d/gpufabric-node/x?var-training_job=slurm%2F8", "var-training_job is not what the link says"},
 		{"no dashboard", "gpu-06", "http://127.0.0.1:3000/d/gpufabric-nodes/x?var-instance=gpu-06", "no such dashboard"},
 	}
 	for _, test := range tests {

@@ -127,12 +127,16 @@ func TestNamerAsks(t *testing.T) {
 		{"the same, soon", 20 * time.Second, nil, []fabric.RankCandidate{process("1", "GPU-a"), process("2", "MIG-x")}, "ml/a uid-2", 2},
 		{"the same, later", 80 * time.Second, nil, []fabric.RankCandidate{process("1", "GPU-a"), process("2", "MIG-x")}, "ml/a uid-2", 3},
 		{
-			"the GPU is given to another pod, and the kubelet fails", 85 * time.Second, func() { containers, failure = nil, errors.New("no answer") },
-			[]fabric.RankCandidate{process("1", "GPU-a"), process("3", "GPU-a")}, "ml/a uid-3", 4,
+			"the GPU is given to another pod, and the kubelet fails",
+			85 * time.Second, func() { containers, failure = nil, errors.New("no answer") },
+			[]fabric.RankCandidate{process("1", "GPU-a"), process("3", "GPU-a")},
+			"ml/a uid-3", 4,
 		},
 		{
-			"the next pod", 90 * time.Second, func() { containers, failure = []Container{{"ml", "b", "c", []string{"GPU-a"}, nil}}, nil },
-			[]fabric.RankCandidate{process("4", "GPU-a")}, "ml/b", 5,
+			"the next pod",
+			90 * time.Second, func() { containers, failure = []Container{{"ml", "b", "c", []string{"GPU-a"}, nil}}, nil },
+			[]fabric.RankCandidate{process("4", "GPU-a")},
+			"ml/b", 5,
 		},
 	} {
 		if c.now != nil {

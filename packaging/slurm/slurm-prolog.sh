@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Prolog for Slurm (slurm.conf: Prolog=/etc/slurm/prolog.d/gpufabric.sh): a node on which a critical check fails gets no job.
-# Where a prolog ends with anything but 0, slurmd drains the node and the job goes back into the queue.
+# Where a prolog ends with anything but 0, slurmd drains the node and the job goes back into the queue. As an epilog (Epilog=) it
+# drains the node after the job that broke it, instead of before the next one.
 #
 #   check ends with                                 what happens                          the prolog ends with
 #   0  nothing is wrong                             the job starts                        0
@@ -22,6 +23,9 @@ LOGGER=${LOGGER:-logger}
 ON_ERROR=${ON_ERROR:-start}     # or drain
 ON_UNKNOWN=${ON_UNKNOWN:-start} # or drain
 LIMIT=${LIMIT:-20}              # seconds
+
+goes_on="the job starts"
+case ${SLURM_SCRIPT_CONTEXT:-} in epilog*) goes_on="the node stays in service" ;; esac
 
 # bounded SECONDS INPUT OUTPUT COMMAND... runs a command between two files. It returns what the command ends with, or 124 after
 # that time: a process that hangs in the kernel cannot be killed, and timeout(1) would wait for it.
@@ -91,8 +95,8 @@ if [ -n "$why" ]; then
 		tell err "this node could not be checked and drains (ON_ERROR=drain): $why"
 		finish 1
 		;;
-	start) tell err "this node was not checked, and the job starts: $why" ;;
-	*) tell err "this node was not checked, and the job starts (ON_ERROR=$ON_ERROR is neither start nor drain): $why" ;;
+	start) tell err "this node was not checked, and $goes_on: $why" ;;
+	*) tell err "this node was not checked, and $goes_on (ON_ERROR=$ON_ERROR is neither start nor drain): $why" ;;
 	esac
 	finish 0
 fi
@@ -106,7 +110,7 @@ case $code in
 		tell warning "not everything could be checked, and the node drains (ON_UNKNOWN=drain)"
 		finish 1
 	fi
-	tell warning "not everything could be checked, and the job starts"
+	tell warning "not everything could be checked, and $goes_on"
 	;;
 esac
 finish 0

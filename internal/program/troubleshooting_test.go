@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package program
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every message that docs/TROUBLESHOOTING.md quotes is one that the program has.
+func TestTroubleshootingQuotesMessages(t *testing.T) {
+	var source strings.Builder
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() && strings.HasPrefix(d.Name(), ".git") || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		source.Write(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../docs/TROUBLESHOOTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Names in messages are filled in, and the errors of the kernel are those of Go's table.
+	filled := regexp.MustCompile(`…|^address already in use: |^permission denied: | ?--[a-z.-]+: |\(privilege\)|/class/infiniband`)
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, " | ")
+		if len(cells) < 3 {
+			continue
+		}
+		for _, cell := range cells[:2] {
+			for i, message := range strings.Split(cell, "`") {
+				if i%2 == 0 || !strings.Contains(message, " ") {
+					continue
+				}
+				n++
+				for _, part := range filled.Split(message, -1) {
+					if part = strings.TrimSpace(part); len(part) > 8 && !strings.Contains(source.String(), part) {
+						t.Errorf("no source has %q, of %q", part, message)
+					}
+				}
+			}
+		}
+	}
+	if n < 15 {
+		t.Errorf("%d messages are found", n)
+	}
+}
+
+// Links of the documents to files of the repository lead somewhere, headings included.
+func TestLinksOfInstallDocuments(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	for _, name := range []string{"INSTALL.md", "PRIVILEGES.md", "TROUBLESHOOTING.md", "COMPATIBILITY.md", "NEIGHBOURS.md"} {
+		text, err := os.ReadFile("../../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			file, heading, _ := strings.Cut(m[1], "#")
+			if strings.Contains(file, "://") {
+				continue
+			}
+			if file == "" {
+				file = name
+			}
+			target, err := os.ReadFile("../../docs/" + file)
+			if info, statErr := os.Stat("../../docs/" + file); statErr == nil && info.IsDir() {
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if heading != "" && !hasHeading(string(target), heading) {
+				t.Errorf("%s: %s has no heading #%s", name, file, heading)
+			}
+		}
+	}
+}
+
+// hasHeading tells whether a document has a heading with that anchor, as GitHub makes them.
+func hasHeading(markdown, anchor string) bool {
+	gone := regexp.MustCompile("[^a-z0-9 -]")
+	for line := range strings.Lines(markdown) {
+		title, found := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
+		if found && strings.HasPrefix(line, "#") && strings.ReplaceAll(gone.ReplaceAllString(strings.ToLower(strings.TrimSpace(title)), ""), " ", "-") == anchor {
+			return true
+		}
+	}
+	return false
+}

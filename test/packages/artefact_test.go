@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build packages
+
+package packages
+
+import (
+	"debug/elf"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	repository = "../.."
+	packages   = repository + "/bin/packages/"
+)
+
+// version is that of the packages.
+func version(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(repository + "/VERSION")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// glibc is the newest release of glibc that a program may need: that of RHEL 8.
+var glibc = []int{2, 28}
+
+// TestGlibc reads which releases of glibc the binaries need.
+func TestGlibc(t *testing.T) {
+	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
+		f, err := elf.Open(repository + "/bin/linux-" + arch + program[strings.LastIndex(program, "/"):])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if f.Machine != machine || f.Type != elf.ET_DYN {
+			t.Errorf("%s: %v, %v: expected a position-independent program for %v", arch, f.Machine, f.Type, machine)
+		}
+		needs, err := f.DynamicVersionNeeds()
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest := []int{0}
+		for _, library := range needs {
+			for _, need := range library.Needs {
+				number, ok := strings.CutPrefix(need.Dep, "GLIBC_")
+				if !ok {
+					t.Errorf("%s needs %s of %s", arch, need.Dep, library.Name)
+					continue
+				}
+				var release []int
+				for part := range strings.SplitSeq(number, ".") {
+					n, err := strconv.Atoi(part)
+					if err != nil {
+						t.Fatal(err)
+					}
+					release = append(release, n)
+				}
+				if slices.Compare(release, newest) > 0 {
+					newest = release
+				}
+			}
+		}
+		if len(newest) < 2 || slices.Compare(newest, glibc) > 0 {
+			t.Errorf("%s needs glibc %v, expected at most %v", arch, newest, glibc)
+		}
+		t.Logf("%s needs glibc %v", arch, newest)
+		libraries, err := f.ImportedLibraries()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, library := range libraries {
+			if !slices.Contains([]string{"libc.so.6", "libdl.so.2", "libpthread.so.0", "libresolv.so.2", "ld-linux-aarch64.so.1"}, library) {
+				t.Errorf("%s needs %s, which a node may lack", arch, library)
+			}
+		}
+	}
+}
+
+// TestArchive unpacks the archive and runs what is in it.
+func TestArchive(t *testing.T) {
+	dir := t.TempDir()
+	name := "gpufabric_exporter-" + version(t) + ".linux-amd64"
+	if out, err := exec.CommandContext(t.Context(), "tar", "-C", dir, "-xzf", packages+name+".tar.gz").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	top, err := filepath.Glob(dir + "/*")
+	if err != nil || len(top) != 1 || filepath.Base(top[0]) != name {
+		t.Fatalf("at the top: %v, %v", top, err)
+	}
+	for _, file := range []string{
+		"LICENSE", "CHANGELOG.md", "config.yml", "default", "gpufabric_exporter.1", "completion/gpufabric_exporter.bash", "completion/_gpufabric_exporter",
+		"systemd/gpufabric_exporter.service", "systemd/tiers/gpu.conf", "slurm/slurm-prolog.sh", "slurm/slurm-health.sh",
+	} {
+		if info, err := os.Stat(filepath.Join(top[0], file)); err != nil || info.Size() == 0 {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), top[0]+"/gpufabric_exporter", "--config.check", "--config.file="+top[0]+"/config.yml").CombinedOutput()
+	if err != nil {
+		t.Errorf("the default configuration: %v: %s", err, out)
+	}
+	out, err = exec.CommandContext(t.Context(), top[0]+"/gpufabric_exporter", "--version").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "version "+version(t)+" ") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestReproducible builds packages and archive in a copy of the tree: they have the same bits.
+func TestReproducible(t *testing.T) {
+	dir := t.TempDir()
+	copied := exec.CommandContext(t.Context(), "sh", "-c", "git ls-files -z --cached --others --exclude-standard | xargs -0 cp -P --parents -t "+dir)
+	copied.Dir = repository
+	if out, err := copied.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	revision, err := exec.CommandContext(t.Context(), "git", "rev-parse", "--short", "HEAD").Output()
+	epoch, err2 := exec.CommandContext(t.Context(), "git", "log", "-1", "--format=%ct").Output()
+	if err := errors.Join(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	again := exec.CommandContext(t.Context(), "make", "-C", dir, "packages", "archive", "ARCHITECTURES=amd64", "REVISION="+strings.TrimSpace(string(revision)))
+	again.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+strings.TrimSpace(string(epoch)))
+	if out, err := again.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	files, err := filepath.Glob(dir + "/bin/packages/*")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, file := range files {
+		one, err := os.ReadFile(packages + filepath.Base(file))
+		two, err2 := os.ReadFile(file)
+		if err := errors.Join(err, err2); err != nil || string(one) != string(two) {
+			t.Errorf("%s has other bits in another folder: %v", filepath.Base(file), err)
+		}
+	}
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build packages
+
+package packages
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// release makes a package of another version, whose default configuration has one more line, and returns its file.
+func release(t *testing.T, kind, version string) string {
+	t.Helper()
+	dir := t.TempDir()
+	stage := filepath.Join(dir, "stage")
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", repository+"/bin/stage-amd64", stage).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	file, err := os.OpenFile(stage+"/config.yml", os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString("\n# of release " + version + "\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), root+"/bin/nfpm", "package", "--config", root+"/packaging/nfpm.yml", "--packager", kind, "--target", dir)
+	c.Dir = stage
+	c.Env = append(os.Environ(), "VERSION="+version, "ARCHITECTURE=amd64")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	files, err := filepath.Glob(dir + "/*." + kind)
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	return files[0]
+}
+
+func shipped(t *testing.T, kind string) string {
+	t.Helper()
+	if kind == "rpm" {
+		return packages + "gpufabric-exporter-" + version(t) + "-1.x86_64.rpm"
+	}
+	return packages + "gpufabric-exporter_" + version(t) + "_amd64.deb"
+}
+
+// dpkg installs a package without questions: a configuration that was changed stays.
+func (c *container) dpkg(file string) (string, error) {
+	return c.try("dpkg", "--force-confold", "-i", file)
+}
+
+func (c *container) installed(t *testing.T, out string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// TestDeb is the life of the package on Debian.
+func TestDeb(t *testing.T) {
+	c := booted(t)
+	first, second, third := c.put(shipped(t, "deb")), c.put(release(t, "deb", "90.0.0")), c.put(release(t, "deb", "91.0.0"))
+
+	out, err := c.dpkg(first)
+	c.installed(t, out, err)
+	c.serves()
+	for unit, want := range map[string]string{unit: "enabled", "gpufabric-check.timer": "disabled"} {
+		if got, _ := c.try("systemctl", "is-enabled", unit); got != want {
+			t.Errorf("%s is %s after the installation, want %s", unit, got, want)
+		}
+	}
+	c.must(program, "--config.check")
+	c.must("bash", "-c", "source /usr/share/bash-completion/completions/gpufabric_exporter && complete -p gpufabric_exporter")
+	if user := c.must("stat", "-c", "%U", state); user != "gpufabric_exporter" {
+		t.Errorf("%s belongs to %s", state, user)
+	}
+	c.must("systemctl", "start", "gpufabric-check.timer")
+
+	before := c.pid()
+	out, err = c.dpkg(second)
+	c.installed(t, out, err)
+	if c.serves(); c.pid() == before {
+		t.Error("an upgrade does not restart the service")
+	}
+	if !strings.Contains(c.read(config), "# of release 90.0.0") {
+		t.Error("an upgrade does not replace the default configuration, which nobody changed")
+	}
+
+	c.write(config, "links: {grafana: https://grafana.example}\n")
+	c.write(options, "ARGS=\"--collector.cm --web.max-requests=7\"\n")
+	c.write(state+"/kept", "x")
+	out, err = c.dpkg(third)
+	c.installed(t, out, err)
+	c.serves()
+	if c.read(config) != "links: {grafana: https://grafana.example}\n" || !c.has(config+".dpkg-dist") {
+		t.Errorf("an upgrade changes the configuration of the site: %s", c.read(config))
+	}
+	if line := c.must("cat", "/proc/"+c.pid()+"/cmdline"); !strings.Contains(line, "\x00--web.max-requests=7") {
+		t.Errorf("the options of the site are lost: %q", line)
+	}
+	if !c.has(state + "/kept") {
+		t.Error("an upgrade loses state")
+	}
+
+	// What this version refuses does not stop the service that runs.
+	before = c.pid()
+	for path, wrong := range map[string]string{config: "rolls: []\n", options: "ARGS=\"--no-such-flag\"\n"} {
+		right := c.read(path)
+		c.write(path, wrong)
+		out, err = c.dpkg(third)
+		c.installed(t, out, err)
+		if !strings.Contains(out, "the service is not restarted") || !strings.Contains(out, "rolls") && !strings.Contains(out, "no-such-flag") {
+			t.Errorf("an upgrade with %q says\n%s", wrong, out)
+		}
+		if c.pid() != before {
+			t.Errorf("an upgrade with %q stopped the service", wrong)
+		}
+		c.write(path, right)
+	}
+
+	// What the administrator disabled stays so.
+	c.must("systemctl", "disable", "--now", unit)
+	out, err = c.dpkg(third)
+	c.installed(t, out, err)
+	if got, _ := c.try("systemctl", "is-enabled", unit); got != "disabled" || c.pid() != "0" {
+		t.Errorf("an upgrade starts a service that is disabled: %s, PID %s", got, c.pid())
+	}
+
+	c.must("systemctl", "enable", "--now", unit)
+	c.must("dpkg", "--remove", "gpufabric-exporter")
+	if out, err := c.try("pgrep", "-f", "^"+program); err == nil || c.has(program) {
+		t.Errorf("the service runs after its removal: %s", out)
+	}
+	if !c.has(config) || !c.has(state+"/kept") {
+		t.Error("a removal loses the configuration or state")
+	}
+	out, err = c.dpkg(third)
+	c.installed(t, out, err)
+	c.serves()
+
+	c.must("dpkg", "--purge", "gpufabric-exporter")
+	if left := c.left(); len(left) > 0 {
+		t.Errorf("a purge leaves %v", left)
+	}
+	if out, _ := c.try("systemctl", "list-units", "--all", "--plain", "--no-legend", "gpufabric*"); out != "" {
+		t.Errorf("a purge leaves %s", out)
+	}
+}
+
+// Without systemd that runs, as while an image is built, the service is enabled and not started.
+func TestDebInAnImage(t *testing.T) {
+	c := unbooted(t)
+	out, err := c.dpkg(c.put(shipped(t, "deb")))
+	c.installed(t, out, err)
+	if !c.has("/etc/systemd/system/multi-user.target.wants/" + unit) {
+		t.Error("the service is not enabled")
+	}
+	c.must(program, "--config.check")
+	if out := c.must("dpkg", "--verify", "gpufabric-exporter"); out != "" {
+		t.Error(out)
+	}
+}
+
+// A root that is read-only is left as it was, with a word about it.
+func TestDebOnReadOnlyRoot(t *testing.T) {
+	for name, readOnly := range map[string]string{"all": "/", "usr": "/usr"} {
+		t.Run(name, func(t *testing.T) {
+			c := unbooted(t)
+			file := c.put(shipped(t, "deb"))
+			script := "mount --bind " + c.root + " " + c.root + " && mount --bind " + c.root + readOnly + " " + c.root + readOnly +
+				" && mount -o remount,ro,bind " + c.root + readOnly + " && exec chroot " + c.root + " dpkg --force-confold -i " + file
+			out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation=private", "sh", "-c", script).CombinedOutput()
+			if err == nil || !strings.Contains(strings.ToLower(string(out)), "read-only file system") {
+				t.Errorf("%v\n%s", err, out)
+			}
+			left := slices.DeleteFunc(c.left(), func(path string) bool { return strings.HasPrefix(path, "/var/lib/dpkg/") })
+			if len(left) > 0 {
+				t.Errorf("half installed: %v", left)
+			}
+			if out, _ := c.try("dpkg-query", "-W", "-f", "${db:Status-Status}", "gpufabric-exporter"); strings.Contains(out, "installed") && out != "not-installed" {
+				t.Errorf("dpkg takes it for %s", out)
+			}
+		})
+	}
+}
+
+// An installation that fails half way is completed by dpkg --configure -a, once its cause is mended.
+func TestDebHalfInstalled(t *testing.T) {
+	c := unbooted(t)
+	useradd := filepath.Join(c.root, "usr/sbin/useradd")
+	if err := os.Rename(useradd, useradd+".away"); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.dpkg(c.put(shipped(t, "deb")))
+	if err == nil || !strings.Contains(out, "useradd") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if c.has("/etc/systemd/system/multi-user.target.wants/" + unit) {
+		t.Error("the service is enabled without its user")
+	}
+	if err := os.Rename(useradd+".away", useradd); err != nil {
+		t.Fatal(err)
+	}
+	c.must("dpkg", "--configure", "-a")
+	c.must("getent", "passwd", "gpufabric_exporter")
+	if status := c.must("dpkg-query", "-W", "-f", "${db:Status-Status}", "gpufabric-exporter"); status != "installed" {
+		t.Errorf("dpkg takes it for %s", status)
+	}
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build packages
+
+package packages
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// rpm runs Debian's rpm in the container. Its database has no glibc, hence --nodeps.
+func (c *container) rpm(args ...string) (string, error) {
+	return c.try(append([]string{"rpm", "--force-debian", "--nodeps"}, args...)...)
+}
+
+// TestRPM is the life of the package, with rpm of Debian.
+func TestRPM(t *testing.T) {
+	c := booted(t)
+	first, second, third := c.put(shipped(t, "rpm")), c.put(release(t, "rpm", "90.0.0")), c.put(release(t, "rpm", "91.0.0"))
+
+	// Presets decide. Debian enables everything, RHEL nothing.
+	c.write("/etc/systemd/system-preset/00-none.preset", "disable *\n")
+	out, err := c.rpm("-i", first)
+	c.installed(t, out, err)
+	if got, _ := c.try("systemctl", "is-enabled", unit); got != "disabled" || c.pid() != "0" {
+		t.Errorf("the service is %s after the installation, PID %s", got, c.pid())
+	}
+	c.must("systemctl", "enable", "--now", unit)
+	c.serves()
+	if out, err := c.try("rpm", "-V", "--nodeps", "gpufabric-exporter"); err != nil {
+		t.Errorf("rpm -V: %s", out)
+	}
+
+	before := c.pid()
+	out, err = c.rpm("-U", second)
+	c.installed(t, out, err)
+	if c.serves(); c.pid() == before {
+		t.Error("an upgrade does not restart the service")
+	}
+	if !strings.Contains(c.read(config), "# of release 90.0.0") {
+		t.Error("an upgrade does not replace the default configuration, which nobody changed")
+	}
+
+	c.write(config, "links: {grafana: https://grafana.example}\n")
+	c.write(state+"/kept", "x")
+	out, err = c.rpm("-U", third)
+	c.installed(t, out, err)
+	c.serves()
+	if c.read(config) != "links: {grafana: https://grafana.example}\n" || !c.has(config+".rpmnew") || !c.has(state+"/kept") {
+		t.Errorf("an upgrade changes the configuration or the state of the site: %s", c.read(config))
+	}
+
+	before = c.pid()
+	c.write(config, "rolls: []\n")
+	out, err = c.rpm("-U", "--replacepkgs", third)
+	c.installed(t, out, err)
+	out, err = c.rpm("-U", "--oldpackage", second)
+	c.installed(t, out, err)
+	if !strings.Contains(out, "the service is not restarted") || !strings.Contains(out, "rolls") || c.pid() != before {
+		t.Errorf("an upgrade with a wrong configuration: PID %s, was %s\n%s", c.pid(), before, out)
+	}
+
+	out, err = c.rpm("-e", "gpufabric-exporter")
+	c.installed(t, out, err)
+	if out, err := c.try("pgrep", "-f", "^"+program); err == nil || c.has(program) {
+		t.Errorf("the service runs after its removal: %s", out)
+	}
+	if c.read(config+".rpmsave") != "rolls: []\n" || !c.has(state+"/kept") {
+		t.Error("a removal loses the configuration or state of the site")
+	}
+	if c.has("/etc/systemd/system/multi-user.target.wants/" + unit) {
+		t.Error("a removal leaves the service enabled")
+	}
+}
+
+// Without the user nothing is installed.
+func TestRPMWithoutUser(t *testing.T) {
+	c := unbooted(t)
+	if err := os.Remove(filepath.Join(c.root, "usr/sbin/useradd")); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.rpm("-i", c.put(shipped(t, "rpm")))
+	if err == nil || !strings.Contains(out, "useradd") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if left := c.left(); len(left) > 0 {
+		t.Errorf("half installed: %v", left)
+	}
+}
