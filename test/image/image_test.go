@@ -38,7 +38,9 @@ var confined = []string{
 }
 
 func (p podman) command(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, "./container.sh", append([]string{p.store}, args...)...)
+	cmd := exec.CommandContext(ctx, "./container.sh", append([]string{p.store}, args...)...)
+	cmd.Stdin = strings.NewReader("") // a pipe: crun gives the standard input to the user of the container, and /dev/null is the host's
+	return cmd
 }
 
 // try returns what podman writes to both of its streams.

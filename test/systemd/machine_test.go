@@ -74,7 +74,7 @@ func boot(t *testing.T) *machine {
 		"exec systemd-nspawn -q -D $root --register=no --keep-unit -M gpufabric-%d --private-network --console=pipe --boot -- --unit=lab.target", os.Getpid()))
 	nspawn := exec.Command("unshare", "--mount", "--propagation=private", "sh", "-c", strings.Join(script, "\n"))
 	var said strings.Builder
-	nspawn.Stdout, nspawn.Stderr = &said, &said
+	nspawn.Stdin, nspawn.Stdout, nspawn.Stderr = strings.NewReader(""), &said, &said // no device of the host
 	if err := nspawn.Start(); err != nil {
 		t.Fatal(err)
 	}
