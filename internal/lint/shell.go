@@ -91,6 +91,11 @@ func (in *Input) parseShell(text string, line, nested int) {
 			{Misread, diagnose.Warning, "A quote that begins here is not closed: the shell takes what follows for a part of it", "close the quote"},
 		}})
 	}
+	for _, at := range s.unread {
+		in.append(setting{Setting: ncclconf.Setting{Line: at}, findings: []Finding{
+			{Undecided, diagnose.Info, "The here-document that has this line sets variables of NCCL, and is not judged: what reads it is not known", "run lint with the text of the document in a file of its own"},
+		}})
+	}
 	for name, list := range k.private {
 		for _, i := range list {
 			st := &in.settings[i]
