@@ -34,7 +34,7 @@ func TestInspector(t *testing.T) {
 			t.Errorf("%+v, %+v", n.Inspector, n.Sources)
 		}
 		ob.SetPolicy(nil, NCCLFiles{Inspector: file})
-		if n := observe(t, ob, fabric.WantRanks); n.Inspector.Known() || source(n, fabric.SourceInspector, "").Up {
+		if n := observe(t, ob, fabric.WantRanks); n.Inspector.State == fabric.OK || source(n, fabric.SourceInspector, "").Up {
 			t.Errorf("no folder: %+v, %+v", n.Inspector, n.Sources)
 		}
 	})
