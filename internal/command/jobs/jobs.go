@@ -70,30 +70,37 @@ func (k *looking) run(ctx context.Context, c *command.Call) int {
 	return exitOf(jobs)
 }
 
-// follow prints the jobs as they are after two readings, or after each further one until ctx ends.
+// follow opens the node and prints its jobs.
 func (k *looking) follow(ctx context.Context, c *command.Call) (job.Jobs, error) {
 	look, _, done, err := k.site.Open(k.scenario, k.log.Logger(c.Stderr))
 	if err != nil {
 		return job.Jobs{}, err
 	}
 	defer done()
-	var tracker job.Tracker
-	var last job.Jobs // that were printed
 	p := printer{json: k.json, watch: k.watch}
 	if k.watch && !k.json && os.Getenv("TERM") != "dumb" {
 		p.screen = command.Terminal(c.Stdout)
 	}
+	return k.print(ctx, look, func(jobs job.Jobs) error { return p.write(c.Stdout, jobs) })
+}
+
+// mostReadings is after how many the jobs are printed as they are: on a busy node, one may be late.
+const mostReadings = 5
+
+// print prints the jobs once two readings of each could be compared, or after each reading until ctx ends.
+func (k *looking) print(ctx context.Context, look site.Look, write func(job.Jobs) error) (last job.Jobs, err error) {
+	var tracker job.Tracker
 	tick := time.NewTicker(k.interval)
 	defer tick.Stop()
-	for further := time.Duration(0); ; further += k.interval {
-		n, err := look(ctx, job.Wants, further)
+	for i := 0; ; i++ {
+		n, err := look(ctx, job.Wants, time.Duration(i)*k.interval)
 		if err != nil {
 			return last, k.unlessWatched(err)
 		}
 		jobs := tracker.Update(n)
-		if further > 0 {
+		if i > 0 && (k.watch || i+1 >= mostReadings || compared(jobs)) {
 			last = jobs
-			if err := p.write(c.Stdout, jobs); err != nil || !k.watch {
+			if err := write(jobs); err != nil || !k.watch {
 				return last, err
 			}
 		}
@@ -103,6 +110,14 @@ func (k *looking) follow(ctx context.Context, c *command.Call) (job.Jobs, error)
 			return last, k.unlessWatched(ctx.Err())
 		}
 	}
+}
+
+// compared tells that a further reading would say no more: the jobs are known, or why they cannot be, and none was seen only once.
+func compared(jobs job.Jobs) bool {
+	once := func(j job.Job) bool {
+		return slices.ContainsFunc(j.Ranks, func(r job.Rank) bool { return r.Verdict.Reason == job.FirstReading })
+	}
+	return jobs.Reason == job.Privilege || jobs.Known && !slices.ContainsFunc(jobs.List, once)
 }
 
 // unlessWatched is the error, unless it is that somebody who watched has seen enough.
