@@ -121,6 +121,9 @@ type InterfaceUse struct {
 type ProcessLimits struct {
 	Memlock uint64 // soft RLIMIT_MEMLOCK in bytes, math.MaxUint64: unlimited
 	CPUs    string // Cpus_allowed_list
+	// Distances are the least distances to each NUMA node, by number, from a CPU of CPUs, as the firmware says (ACPI SLIT: 10 is
+	// local, from 20 on it is another socket); 0: there is no such node. Nil: not known.
+	Distances []int
 }
 
 // ProcessDevices is what the mount namespace of a process offers.

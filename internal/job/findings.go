@@ -46,6 +46,9 @@ func (t *Tracker) findings(n *fabric.Node, j *Job, e *evidence, next map[process
 		if far := withoutNearest(n, r, rails); far != "" && e.spans() {
 			add(RuleAlignment, diagnose.Warning, r.PID, "%s", far)
 		}
+		if far := onFarCPUs(n, r); far != "" && e.spans() {
+			add(RuleAffinity, diagnose.Info, r.PID, "%s", far)
+		}
 		if keep.grown.leaks() {
 			add(RuleGrowing, diagnose.Warning, r.PID, "its verbs contexts grew in %d readings and never fell, to %d: communicators are made again and not destroyed", keep.grown.steps, keep.grown.contexts)
 		}
@@ -113,6 +116,41 @@ func withoutNearest(n *fabric.Node, r *observed, rails []string) string {
 		}
 	}
 	return ""
+}
+
+// remote is the least distance that the firmware has for another socket (REMOTE_DISTANCE of linux/topology.h). Nodes of one socket
+// (NPS, SNC) are nearer.
+const remote = 20
+
+// onFarCPUs says that a rank may use no CPU on the socket of any of its GPUs; empty: it may, or it is not known. NCCL keeps its threads
+// on the CPUs that the rank may use and that are near its GPU; where there are none, on all that the rank may use.
+func onFarCPUs(n *fabric.Node, r *observed) string {
+	limits, known := r.Limits.Get()
+	if !known || len(limits.Distances) == 0 {
+		return ""
+	}
+	nearest, at := 0, 0
+	for _, uuid := range r.gpus {
+		g := gpuOf(n, uuid)
+		if g == nil {
+			return ""
+		}
+		f := n.PCI.Function(strings.ToLower(g.Address))
+		if f == nil {
+			return ""
+		}
+		node, told := f.NUMANode.Get()
+		if !told || node < 0 || node >= len(limits.Distances) || limits.Distances[node] < 10 {
+			return ""
+		}
+		if d := limits.Distances[node]; nearest == 0 || d < nearest {
+			nearest, at = d, node
+		}
+	}
+	if nearest < remote {
+		return ""
+	}
+	return fmt.Sprintf("it may run on CPUs %s only, and its GPU is at NUMA node %d of another socket (distance %d)", clean(limits.CPUs, maxName), at, nearest)
 }
 
 // differing compares the ranks of a job on the node with each other.

@@ -58,6 +58,11 @@ const (
 	NoCommunicator Reason = "no_communicator" // it holds GPUs and shows no NCCL communicator
 )
 
+// Reasons returns every reason.
+func Reasons() []Reason {
+	return []Reason{FirstReading, Idle, NoTraffic, LittleTraffic, Privilege, Unreadable, Moved, NoCommunicator}
+}
+
 // Cause is why NCCL uses TCP, as far as that can be seen.
 type Cause string
 
@@ -120,6 +125,7 @@ const (
 	RuleNoDevices        Rule = "no_rdma_devices_in_container"
 	RuleMemlock          Rule = "memlock"
 	RuleAlignment        Rule = "nic_alignment"
+	RuleAffinity         Rule = "cpu_affinity"
 	RuleVersions         Rule = "nccl_versions_differ"
 	RuleSettings         Rule = "settings_differ"
 	RuleGrowing          Rule = "resources_grow"
@@ -131,6 +137,14 @@ const (
 	RuleSettingWrongHere Rule = "setting_wrong_here"
 	RuleSettingWorse     Rule = "setting_worse"
 )
+
+// Rules returns every rule.
+func Rules() []Rule {
+	return []Rule{
+		RuleNoCommunicator, RuleNoDevices, RuleMemlock, RuleAlignment, RuleAffinity, RuleVersions, RuleSettings, RuleGrowing, RuleBAR1, RuleSettingMisread,
+		RuleSettingRefused, RuleSettingIgnored, RuleSettingUnknown, RuleSettingWrongHere, RuleSettingWorse,
+	}
+}
 
 // Finding is something that is wrong with a job whatever its transport.
 type Finding struct {

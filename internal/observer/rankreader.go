@@ -14,6 +14,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/netlink"
+	"gpufabric_exporter/internal/host/numa"
 	"gpufabric_exporter/internal/host/podresources"
 	"gpufabric_exporter/internal/host/rank"
 	"gpufabric_exporter/internal/host/rdmanl"
@@ -41,9 +42,14 @@ func (r *namedRanks) Read(gpus *fabric.GPUDriver, now time.Time) ([]fabric.RankC
 
 // ranksOf opens the reader of the processes of this kernel. It loads no module: neither tcp_diag nor, by a socket, ib_core.
 func ranksOf(o *Options, sys *sysfs.FS) (Ranks, error) {
+	var distances func(cpus string) []int
+	if nodes, err := numa.Read(o.Sysfs); err == nil { // else the machine has no NUMA, or nothing is known of it
+		distances = nodes.From
+	}
 	r, err := rank.Open(o.Procfs, rank.Sources{
-		Variable: ncclconf.Exposed,
-		Conf:     ncclconf.ExposedConf,
+		Distances: distances,
+		Variable:  ncclconf.Exposed,
+		Conf:      ncclconf.ExposedConf,
 		Sockets: func(namespace *os.File) (rank.Sockets, error) {
 			switch {
 			case !sockdiag.Loaded(o.Procfs, o.Rootfs):

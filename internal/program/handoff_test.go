@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -137,11 +138,11 @@ func TestSlurmDrain(t *testing.T) {
 				}
 				code, out, errs := handOff(t, shell, "slurm-drain.sh", dir, env...)
 				told, _ := os.ReadFile(dir + "/told")
-				var want string
-				for _, node := range strings.Fields(c.drained) {
-					want += "update NodeName=" + node + " State=DRAIN Reason=gpufabric: job on TCP and a critical check fails\n"
+				var want strings.Builder
+				for node := range strings.FieldsSeq(c.drained) {
+					fmt.Fprintf(&want, "update NodeName=%s State=DRAIN Reason=gpufabric: job on TCP and a critical check fails\n", node)
 				}
-				if code != c.code || string(told) != want || !strings.Contains(out+errs, c.says) || c.says == "" && out+errs != "" {
+				if code != c.code || string(told) != want.String() || !strings.Contains(out+errs, c.says) || c.says == "" && out+errs != "" {
 					t.Errorf("exit code %d, want %d: %q %q, told %q", code, c.code, out, errs, told)
 				}
 			})

@@ -80,7 +80,7 @@ func (p *jobPlan) rank(n *Node, k, pid int) JobRank {
 		PID: pid, Start: uint64(360000 + k), Parent: 40100, User: 1000, Command: "python3",
 		Workload: fabric.Known(fabric.Workload{Rank: k}, "cgroup", at),
 		NetNS:    fabric.Known(netns, "ns/net", at),
-		Limits:   fabric.Known(fabric.ProcessLimits{Memlock: math.MaxUint64, CPUs: "0-111"}, "limits", at),
+		Limits:   fabric.Known(fabric.ProcessLimits{Memlock: math.MaxUint64, CPUs: "0-111", Distances: []int{10, 10}}, "limits", at),
 		Settings: fabric.Known(p.variables(), "environ", at),
 		Conf:     fabric.Known([]fabric.NCCLVariable(nil), "root/etc/nccl.conf", at),
 		Devices:  fabric.Known(fabric.ProcessDevices{Uverbs: p.offered(n), GPUs: len(p.gpus)}, "root/dev", at),

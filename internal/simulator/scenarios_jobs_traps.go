@@ -118,15 +118,18 @@ func jobTrapScenarios() []Scenario {
 			Name: "job-misaligned", Platform: h100,
 			Jobs: []JobLabel{{
 				Name: "kubernetes/" + aPod, Transport: "rdma", Way: "verbs", Confirmed: true,
-				Findings: []string{"nccl_versions_differ", "nic_alignment", "settings_differ"},
+				Findings: []string{"nccl_versions_differ", "nic_alignment", "settings_differ", "cpu_affinity"},
 			}},
 			Summary: "a pod has GPUs without their nearest NICs, and ranks that differ",
-			Truth:   "The device plugins gave four GPUs of one socket and four NICs of the other. One rank has another NCCL, and another NCCL_ALGO.",
+			Truth:   "The device plugins gave four GPUs of one socket and four NICs of the other. One rank has another NCCL, and another NCCL_ALGO, and one may run on the CPUs of the other socket only.",
 			edit: func(n *Node) {
 				n.train(jobPlan{
 					scheduler: "kubernetes", id: aPod, gpus: []int{0, 1, 2, 3}, devices: rails8()[4:], queuePairs: 64, netns: podNetNS,
 					settings: map[string]string{"NCCL_ALGO": "Ring"},
 					edit: func(k int, r *JobRank) {
+						if k == 2 {
+							r.Is.Limits.Value.CPUs, r.Is.Limits.Value.Distances = "56-111", []int{21, 10}
+						}
 						if k == 3 {
 							r.Is.Maps.Value.Version = "2.26.2"
 							r.Is.Settings.Value = []fabric.NCCLVariable{{Name: "NCCL_ALGO", Value: "Tree", Source: "environ"}}

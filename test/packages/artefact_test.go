@@ -118,7 +118,7 @@ func TestArchive(t *testing.T) {
 // TestReproducible builds packages and archive in a copy of the tree: they have the same bits.
 func TestReproducible(t *testing.T) {
 	dir := t.TempDir()
-	copied := exec.CommandContext(t.Context(), "sh", "-c", "git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "+dir)
+	copied := exec.CommandContext(t.Context(), "sh", "-c", "git ls-files -z --cached --others --exclude-standard | xargs -0 cp -P --parents -t "+dir)
 	copied.Dir = repository
 	if out, err := copied.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -97,7 +97,7 @@ func booted(t *testing.T) *container {
 	c := unbooted(t)
 	nspawn := exec.Command("systemd-nspawn", "-q", "-D", c.root, "--register=no", "--keep-unit", fmt.Sprintf("--machine=packages-%d", os.Getpid()), "--private-network", "--console=pipe", "--boot")
 	var said strings.Builder
-	nspawn.Stdout, nspawn.Stderr = &said, &said
+	nspawn.Stdin, nspawn.Stdout, nspawn.Stderr = strings.NewReader(""), &said, &said // no device of the host
 	if err := nspawn.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func boot(t *testing.T) *machine {
 		"exec systemd-nspawn -q -D $root --register=no --keep-unit -M gpufabric-%d --private-network --console=pipe --boot -- --unit=lab.target", os.Getpid()))
 	nspawn := exec.Command("unshare", "--mount", "--propagation=private", "sh", "-c", strings.Join(script, "\n"))
 	var said strings.Builder
-	nspawn.Stdout, nspawn.Stderr = &said, &said
+	nspawn.Stdin, nspawn.Stdout, nspawn.Stderr = strings.NewReader(""), &said, &said // no device of the host
 	if err := nspawn.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -100,10 +100,18 @@ func boot(t *testing.T) *machine {
 		children, _ := os.ReadFile(fmt.Sprintf("/proc/%[1]d/task/%[1]d/children", nspawn.Process.Pid))
 		if pids := strings.Fields(string(children)); len(pids) == 1 {
 			if m.leader = pids[0]; m.fails("systemctl", "is-active", "lab.target") == nil {
+				m.mountSysfs()
 				return m
 			}
 		}
 	}
+}
+
+// mountSysfs replaces the parts of sysfs that nspawn shows in a tmpfs by all of it, read-only: the exporter tells this host from a
+// copy by it.
+func (m *machine) mountSysfs() {
+	m.t.Helper()
+	m.must("sh", "-ec", "mkdir /run/cgroup; mount --rbind /sys/fs/cgroup /run/cgroup; mount -t sysfs -o ro sysfs /sys; mount --rbind /run/cgroup /sys/fs/cgroup")
 }
 
 // write writes a file of the container, outside of /usr and of what it mounts.

@@ -34,6 +34,8 @@ func TestSystemd(t *testing.T) {
 		{"tiers", testTiers},
 		{"loosened lines", testLoosened},
 		{"check", testCheck},
+		{"denied", testDenied},
+		{"lock", testLock},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			here := *m
@@ -181,7 +183,10 @@ func testWatchdog(t *testing.T, m *machine) {
 		return now != "0" && now != pid && m.property("ActiveState") == "active"
 	})
 	contains(t, m.scrape(), "\ngpufabric_node_info{")
-	contains(t, m.log(), "Failed with result 'watchdog'")
+	// The dump of its goroutines is long, and may reach the journal later than systemd's own line.
+	m.until("the journal has the reason", func() bool {
+		return m.fails("sh", "-c", "journalctl --no-pager -o cat -u "+unit+` | grep -q "Failed with result 'watchdog'"`) == nil
+	})
 }
 
 // Each tier has its capabilities on every thread, and no others.
@@ -268,5 +273,43 @@ func testCheck(t *testing.T, m *machine) {
 	_, _ = m.run("", "systemctl", "start", "gpufabric-check.service")
 	if m.fails("test", "-e", file) == nil {
 		t.Error("without CAP_DAC_OVERRIDE it writes into the folder of another user")
+	}
+}
+
+// What SELinux, AppArmor or a read-only file system denies is named at the start, and what needs it not is served.
+func testDenied(t *testing.T, m *machine) {
+	const file = "/etc/gpufabric_exporter/config.yml"
+	m.write(file, "expected: {compute_ports: 4}\n")
+	defer m.must("rm", file)
+	for line, says := range map[string]string{
+		"InaccessiblePaths=" + file: file,
+		"InaccessiblePaths=/sys":    "--path.sysfs",
+	} {
+		m.dropIn("RestartSec=1", "Restart=no", line)
+		if m.fails("systemctl", "restart", unit) == nil {
+			t.Errorf("%s: it starts", line)
+		}
+		contains(t, m.log(), says, "permission denied: expected a path that exists and that user ")
+	}
+	m.dropIn("RestartSec=1", "ReadOnlyPaths=/")
+	m.must("systemctl", "restart", unit)
+	contains(t, m.scrape(), "\ngpufabric_node_info{")
+}
+
+// Without the tier probes there is no folder for the lock, and the log says so; with it the lock can be taken.
+func testLock(t *testing.T, m *machine) {
+	const file, says = "/etc/gpufabric_exporter/config.yml", "the lock of probes cannot be taken, and every probe is skipped"
+	m.must("rm", "-rf", "/run/gpufabric_exporter") // kept from the tier probes before
+	m.write(file, "probes: true\n")
+	defer m.must("rm", file)
+	m.must("systemctl", "start", unit)
+	m.until("the lock is missed", func() bool { return strings.Contains(m.log(), says) })
+	m.must("systemctl", "stop", unit)
+	m.tiers("gpu", "probes")
+	m.must("systemctl", "start", unit)
+	contains(t, m.must("stat", "-c", "%U %a", "/run/gpufabric_exporter"), "gpufabric_exporter 700")
+	m.until("a probe is considered", func() bool { return strings.Contains(m.scrape(), "gpufabric_probe_") })
+	if log := m.must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.property("InvocationID")); strings.Contains(log, says) {
+		t.Error(log)
 	}
 }

@@ -341,7 +341,7 @@ func checkGrid(t *testing.T, m model) {
 func TestEveryValueHasWords(t *testing.T) {
 	for _, lacks := range []string{
 		missing(severities(), diagnose.Severities()), missing(congestionModes(), fabric.RoCEModes()), missing(kinds(), probes.Kinds()),
-		missing(transports(), probes.Paths()), missing(skips(), probes.Skips()),
+		missing(transports(), probes.Paths()), missing(skips(), probes.Skips()), missing(probeCauses(), probes.Causes()),
 		missing(jobUnknowns(), job.Reasons()), missing(jobRulesWords(), job.Rules()), missing(impairments(), job.Impairments()),
 	} {
 		if lacks != "" {

@@ -51,7 +51,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- with .Values.tiers -}}
 {{- if .bus }}{{ $c = append $c "SYS_ADMIN" }}{{ end -}}
 {{- if or .jobs .probes }}{{ $c = concat $c (list "SYS_PTRACE" "DAC_READ_SEARCH") }}{{ end -}}
-{{- if .probes }}{{ $c = concat $c (list "SETUID" "SETGID" "IPC_LOCK") }}{{ end -}}
+{{- if .probes }}{{ $c = concat $c (list "SETUID" "SETGID" "KILL" "CHOWN" "IPC_LOCK") }}{{ end -}}
 {{- end -}}
 {{- $c | toJson -}}
 {{- end -}}

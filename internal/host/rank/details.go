@@ -127,7 +127,11 @@ func (r *Reader) read(ctx context.Context, pid int, now time.Time) *details {
 			d.limits.Reason = reasonOf(err)
 		} else if user, cpus, ok := parseStatus(b); ok {
 			d.user = user
-			d.limits = fabric.Known(fabric.ProcessLimits{Memlock: memlock, CPUs: cpus}, dir+"/limits", now)
+			limits := fabric.ProcessLimits{Memlock: memlock, CPUs: cpus}
+			if r.sources.Distances != nil {
+				limits.Distances = r.sources.Distances(cpus)
+			}
+			d.limits = fabric.Known(limits, dir+"/limits", now)
 		}
 	}
 	var w fabric.Workload

@@ -68,6 +68,8 @@ type Sources struct {
 	// Variable tells what may leave the package of a variable of the environment: nothing, or the value if it is one that
 	// words or a number of this variable can be.
 	Variable func(name, value string) (v fabric.NCCLVariable, ok bool)
+	// Distances tells how far NUMA nodes are from CPUs, as fabric.ProcessLimits has it.
+	Distances func(cpus string) []int
 	// Conf tells the same of an nccl.conf: the variables that it sets.
 	Conf func(text []byte) []fabric.NCCLVariable
 }
