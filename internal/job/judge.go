@@ -276,8 +276,17 @@ func wayOfPlugin(path string) Way {
 		word string
 		way  Way
 	}{
-		{"fastrak", WayFasTrak}, {"tcpxo", WayFasTrak}, {"tcpx", WayTCPX}, {"gib", WayGIB}, {"ofi", WayEFA}, {"efa", WayEFA}, {"ucx", WayUCX},
-		{"hpcx", WayIBext}, {"sharp", WayIBext}, {"ibext", WayIBext}, {"spcx", WayIBext},
+		{"fastrak", WayFasTrak},
+		{"tcpxo", WayFasTrak},
+		{"tcpx", WayTCPX},
+		{"gib", WayGIB},
+		{"ofi", WayEFA},
+		{"efa", WayEFA},
+		{"ucx", WayUCX},
+		{"hpcx", WayIBext},
+		{"sharp", WayIBext},
+		{"ibext", WayIBext},
+		{"spcx", WayIBext},
 	} {
 		if slices.Contains(words, w.word) {
 			return w.way

@@ -13,6 +13,7 @@ import (
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/simulator"
@@ -98,7 +99,7 @@ func (k *looking) print(ctx context.Context, look site.Look, write func(job.Jobs
 			return last, k.unlessWatched(err)
 		}
 		jobs := tracker.Update(n)
-		if i > 0 && (k.watch || i+1 >= mostReadings || compared(jobs)) {
+		if i > 0 && (k.watch || i+1 >= mostReadings || compared(jobs) && !late(n)) {
 			last = jobs
 			if err := write(jobs); err != nil || !k.watch {
 				return last, err
@@ -118,6 +119,13 @@ func compared(jobs job.Jobs) bool {
 		return slices.ContainsFunc(j.Ranks, func(r job.Rank) bool { return r.Verdict.Reason == job.FirstReading })
 	}
 	return jobs.Reason == job.Privilege || jobs.Known && !slices.ContainsFunc(jobs.List, once)
+}
+
+// late tells that processes or GPUs were not read in time.
+func late(n *fabric.Node) bool {
+	return slices.ContainsFunc(n.Sources, func(s fabric.Source) bool {
+		return (s.Name == fabric.SourceRanks || s.Name == fabric.SourceGPU) && (s.Reason == fabric.ReasonTimeout || s.Reason == fabric.ReasonStuck)
+	})
 }
 
 // unlessWatched is the error, unless it is that somebody who watched has seen enough.

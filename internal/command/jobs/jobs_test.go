@@ -110,7 +110,7 @@ func TestWatch(t *testing.T) {
 
 // A reading that was late is made up for by a further one, and what cannot be known is not waited for.
 func TestLateReadings(t *testing.T) {
-	const late, idle, none, secret = "late", "idle", "none", "secret"
+	const late, gpus, idle, none, secret = "late", "GPUs late", "idle", "none", "secret"
 	for name, c := range map[string]struct {
 		looks []string // what each finds; the last one from then on
 		want  int      // looks until the jobs are printed
@@ -120,6 +120,7 @@ func TestLateReadings(t *testing.T) {
 		"the first late":  {[]string{late, idle}, 3},
 		"the second late": {[]string{idle, late, idle}, 3},
 		"found later":     {[]string{none, idle}, 3},
+		"GPUs late":       {[]string{idle, gpus, idle}, 3},
 		"always late":     {[]string{late}, mostReadings},
 		"no privilege":    {[]string{secret}, 2},
 	} {
@@ -128,7 +129,11 @@ func TestLateReadings(t *testing.T) {
 				looks, printed := 0, 0
 				look := func(context.Context, fabric.Want, time.Duration) (*fabric.Node, error) {
 					n := &fabric.Node{At: time.Now(), Policy: &fabric.Policy{}}
-					switch what := c.looks[min(looks, len(c.looks)-1)]; what {
+					what := c.looks[min(looks, len(c.looks)-1)]
+					if what == gpus {
+						n.Sources = []fabric.Source{{Name: fabric.SourceGPU, Reason: fabric.ReasonStuck}}
+					}
+					switch what {
 					case late:
 						n.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonTimeout, "/proc", n.At)
 					case secret:
