@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package fabric
+
+import "time"
+
+// InspectorReading is what one look at the files of NCCL Inspector found: the profiler plugin of NCCL that measures the
+// collectives of a job.
+type InspectorReading struct {
+	Files []InspectorFile
+	// Refused counts the files that were not read, by the reason.
+	Refused map[InspectorRefusal]int
+}
+
+// InspectorRefusal is why a file of Inspector is not read. The words are stable: they are label values.
+type InspectorRefusal string
+
+// Refusals.
+const (
+	RefusedNotRegular InspectorRefusal = "not_regular" // a link, a folder, a FIFO, or a file with several names
+	RefusedTooLarge   InspectorRefusal = "too_large"   // longer than the reader takes
+	RefusedMalformed  InspectorRefusal = "malformed"   // has lines that Inspector does not write
+	RefusedTooMany    InspectorRefusal = "too_many"    // more files than the reader takes
+	RefusedUnreadable InspectorRefusal = "unreadable"  // the kernel refused
+)
+
+// InspectorRefusals returns every refusal.
+func InspectorRefusals() []InspectorRefusal {
+	return []InspectorRefusal{RefusedNotRegular, RefusedTooLarge, RefusedMalformed, RefusedTooMany, RefusedUnreadable}
+}
+
+// InspectorFile is what one process wrote. Everything in it belongs to a tenant, who may lie.
+type InspectorFile struct {
+	GPU     string // UUID ("GPU-…") in the name of a file of the Prometheus mode; empty: JSON mode
+	PID     int    // in the name of a file of the JSON mode, as the process sees it; 0: Prometheus mode
+	Owner   uint32 // user ID that owns the file
+	Written time.Time
+	Samples []CollectiveSample
+}
+
+// CollectiveSample is the mean of what Inspector says of one kind of collective on one GPU. Inspector's rings drop records, so
+// it is a sample of the collectives that ran.
+type CollectiveSample struct {
+	Collective   string // one of Collectives()
+	Size         SizeClass
+	Nodes        bool          // the communicator has ranks on several nodes
+	BusBandwidth float64       // bytes per second, geometric mean
+	Duration     time.Duration // mean
+}
+
+// Collectives returns the operations that Inspector tells apart, by the names that NCCL gives them.
+func Collectives() []string {
+	return []string{"AllGather", "AllGatherV", "AllReduce", "All2All", "Broadcast", "Reduce", "ReduceScatter", "Recv", "Send", "SendRecv"}
+}
+
+// SizeClass is a range of message sizes. Bandwidth depends on the size: only results of one class can be compared.
+type SizeClass string
+
+// Size classes.
+const (
+	SizeTiny   SizeClass = "under_1MiB"
+	SizeSmall  SizeClass = "1MiB_to_16MiB"
+	SizeMedium SizeClass = "16MiB_to_256MiB"
+	SizeLarge  SizeClass = "from_256MiB"
+)
+
+// SizeClassOf returns the class of a message of that many bytes.
+func SizeClassOf(bytes float64) SizeClass {
+	const mib = 1 << 20
+	switch {
+	case bytes < mib:
+		return SizeTiny
+	case bytes < 16*mib:
+		return SizeSmall
+	case bytes < 256*mib:
+		return SizeMedium
+	}
+	return SizeLarge
+}

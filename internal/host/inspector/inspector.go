@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package inspector reads the files of NCCL Inspector, the profiler plugin that NCCL ships: those of its Prometheus mode (NCCL
+// 2.29.3 and later, nccl_inspector_metrics_<GPU UUID>.prom) and those of its JSON mode (2.28 and later, <host>-pid<pid>.log).
+// The formats are those of inspector_prom.cc and inspector_json.cc in https://github.com/NVIDIA/nccl.
+//
+// Jobs write the files, so nothing in them is trusted: only regular files with one name are read, through openat2(2) without
+// links, in the folder and the folders in it; sizes, lines and numbers of files are bounded; texts never leave the package,
+// only words of fixed lists and numbers do. Inspector rewrites files in place: a line without an end is left out, and a file
+// of the Prometheus mode that changed in the last second keeps its earlier reading.
+//
+// Concurrency: a Reader belongs to one goroutine at a time. On a file system that does not answer, Read does not return. Errors
+// say that the folder could not be listed; a file that cannot be read is counted in the reading.
+package inspector
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+const (
+	maxFiles    = 64       // that are read
+	maxNames    = 1024     // in one folder
+	maxFolders  = 64       // below the one that is configured
+	maxMetrics  = 1 << 20  // bytes of a file of the Prometheus mode: 64 communicators with two kinds each have about 60 KiB
+	maxTail     = 16 << 10 // bytes at the end of a file of the JSON mode, which grows without bound
+	maxLine     = 2 << 10  // bytes of a line of the Prometheus mode; Inspector's own buffer is as large
+	settleAfter = time.Second
+
+	// staleAfter is how old a file may be. Inspector writes every 30 s or less often; files of the JSON mode stay when their
+	// job has ended.
+	staleAfter = 10 * time.Minute
+	maxAhead   = time.Minute // of the clock, for files on a server
+)
+
+// Reader reads the files of one folder. It keeps what it parsed, by file, until the file changes or goes.
+type Reader struct {
+	folder string
+	parsed map[string]parsed
+}
+
+// parsed is a file as it was when it was read.
+type parsed struct {
+	inode, device uint64
+	size          int64
+	changed       unix.Timespec // mtime
+	file          fabric.InspectorFile
+	refused       fabric.InspectorRefusal // empty: it was read
+}
+
+// New returns a Reader of the folder, which need not exist yet.
+func New(folder string) *Reader { return &Reader{folder: folder, parsed: map[string]parsed{}} }
+
+// Read reads the files that changed since the last call. A folder that does not exist has none.
+func (r *Reader) Read(now time.Time) (fabric.InspectorReading, error) {
+	look := look{reader: r, now: now, seen: map[string]parsed{}, reading: fabric.InspectorReading{Refused: map[fabric.InspectorRefusal]int{}}}
+	dir, err := os.Open(r.folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		r.parsed = look.seen
+		return look.reading, nil
+	}
+	if err != nil {
+		return fabric.InspectorReading{}, err
+	}
+	defer dir.Close()
+	folders, err := look.list(dir, "")
+	if err != nil {
+		return fabric.InspectorReading{}, err
+	}
+	for i, name := range folders {
+		if i == maxFolders {
+			look.reading.Refused[fabric.RefusedTooMany] += len(folders) - i
+			break
+		}
+		look.descend(dir, name)
+	}
+	r.parsed = look.seen
+	return look.reading, nil
+}
+
+// look is one call of Read.
+type look struct {
+	reader  *Reader
+	now     time.Time
+	seen    map[string]parsed
+	reading fabric.InspectorReading
+}
+
+// descend reads the files of a folder in the configured one: jobs of several users need folders of their own.
+func (l *look) descend(at *os.File, name string) {
+	fd, err := open(at, name, unix.O_DIRECTORY)
+	if err != nil {
+		l.refuse(err)
+		return
+	}
+	dir := os.NewFile(uintptr(fd), name)
+	defer dir.Close()
+	if _, err := l.list(dir, name); err != nil {
+		l.refuse(err)
+	}
+}
+
+// list reads the files of a folder and returns the folders in it.
+func (l *look) list(dir *os.File, below string) (folders []string, err error) {
+	entries, err := dir.ReadDir(maxNames + 1)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if len(entries) > maxNames {
+		l.reading.Refused[fabric.RefusedTooMany]++
+		entries = entries[:maxNames]
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	for _, e := range entries {
+		if e.IsDir() {
+			folders = append(folders, e.Name())
+		} else if file, ok := named(e.Name()); ok {
+			l.take(dir, path.Join(below, e.Name()), e.Name(), file)
+		}
+	}
+	return folders, nil
+}
+
+var (
+	metricsName = regexp.MustCompile(`^nccl_inspector_metrics_(?:GPU-)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.prom$`)
+	logName     = regexp.MustCompile(`^[A-Za-z0-9._-]{1,255}-pid([0-9]{1,10})\.log$`)
+)
+
+// named tells whose file it is by its name. False: it is none of Inspector's.
+func named(name string) (fabric.InspectorFile, bool) {
+	if m := metricsName.FindStringSubmatch(name); m != nil {
+		return fabric.InspectorFile{GPU: "GPU-" + m[1]}, true
+	}
+	if m := logName.FindStringSubmatch(name); m != nil {
+		pid, err := strconv.Atoi(m[1])
+		return fabric.InspectorFile{PID: pid}, err == nil && pid > 0
+	}
+	return fabric.InspectorFile{}, false
+}
+
+func (l *look) take(dir *os.File, key, name string, file fabric.InspectorFile) {
+	var st unix.Stat_t
+	if unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return // its job ended meanwhile
+	}
+	if age := l.now.Sub(time.Unix(st.Mtim.Unix())); age > staleAfter || age < -maxAhead {
+		return
+	}
+	if len(l.seen) == maxFiles {
+		l.reading.Refused[fabric.RefusedTooMany]++
+		return
+	}
+	p, err := l.read(dir, key, name, file, &st)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	if err != nil {
+		l.refuse(err)
+		return
+	}
+	l.seen[key] = p
+	if p.refused != "" {
+		l.reading.Refused[p.refused]++
+	} else if len(p.file.Samples) > 0 {
+		l.reading.Files = append(l.reading.Files, p.file)
+	}
+}
+
+// read returns the earlier reading of a file that did not change, else a new one.
+func (l *look) read(dir *os.File, key, name string, file fabric.InspectorFile, st *unix.Stat_t) (parsed, error) {
+	p := parsed{inode: st.Ino, device: st.Dev, size: st.Size, changed: st.Mtim, file: file}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink > 1 {
+		p.refused = fabric.RefusedNotRegular
+		return p, nil
+	}
+	last, known := l.reader.parsed[key]
+	known = known && last.inode == p.inode && last.device == p.device
+	if known && last.size == p.size && last.changed == p.changed {
+		return last, nil
+	}
+	if age := l.now.Sub(time.Unix(st.Mtim.Unix())); file.GPU != "" && age >= 0 && age < settleAfter {
+		if known {
+			return last, nil // and compared again in the next call
+		}
+		return parsed{}, nil // not settled yet: neither read nor refused
+	}
+	fd, err := open(dir, name, 0)
+	if err != nil {
+		return parsed{}, err
+	}
+	f := os.NewFile(uintptr(fd), key)
+	defer f.Close()
+	return p, parse(f, &p)
+}
+
+// parse reads the open file, which may be another one than that which was looked at.
+func parse(f *os.File, p *parsed) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: f.Name(), Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink > 1 {
+		p.refused = fabric.RefusedNotRegular
+		return nil
+	}
+	p.inode, p.device, p.size, p.changed = st.Ino, st.Dev, st.Size, st.Mtim
+	p.file.Owner, p.file.Written = st.Uid, time.Unix(st.Mtim.Unix())
+	if p.file.GPU == "" {
+		return p.parseLog(f)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxMetrics+1))
+	switch {
+	case err != nil:
+		return err
+	case len(data) > maxMetrics:
+		p.refused = fabric.RefusedTooLarge
+		return nil
+	}
+	p.keep(parseMetrics(data))
+	return nil
+}
+
+// parseLog reads the end of a file of the JSON mode.
+func (p *parsed) parseLog(f *os.File) error {
+	from := max(p.size-maxTail, 0)
+	data := make([]byte, p.size-from)
+	n, err := f.ReadAt(data, from)
+	if err != nil && !errors.Is(err, io.EOF) { // it may have been truncated meanwhile
+		return err
+	}
+	data = data[:n]
+	if from > 0 { // in the middle of a line
+		_, data, _ = bytes.Cut(data, []byte{'\n'})
+	}
+	p.keep(parseLog(data))
+	return nil
+}
+
+func (p *parsed) keep(samples []fabric.CollectiveSample, ok bool) {
+	p.file.Samples = samples
+	if !ok {
+		p.refused = fabric.RefusedMalformed
+	}
+}
+
+func (l *look) refuse(err error) {
+	why := fabric.RefusedUnreadable
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
+		why = fabric.RefusedNotRegular
+	}
+	l.reading.Refused[why]++
+}
+
+// open opens what is in the folder itself, without links. It does not wait for the writer of a FIFO. Kernels before Linux 5.6
+// answer ENOSYS: nothing else is as safe.
+func open(dir *os.File, name string, flags uint64) (int, error) {
+	for {
+		fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{
+			Flags:   unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC | flags,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+		})
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return -1, &fs.PathError{Op: "openat2", Path: name, Err: err}
+		}
+		return fd, nil
+	}
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inspector
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// maxBandwidth bounds what is believed, in GB/s: an NVL72 domain has about 1,800 for each GPU.
+const maxBandwidth = 1e5
+
+// maxDuration bounds what is believed, in microseconds: an hour.
+const maxDuration = 3.6e9
+
+// kind is what samples are told apart by.
+type kind struct {
+	collective string
+	size       fabric.SizeClass
+	nodes      bool
+}
+
+// sum is what the samples of one kind add up to.
+type sum struct {
+	logs       float64 // of the bandwidths in GB/s
+	bandwidths int
+	duration   float64 // microseconds
+	durations  int
+}
+
+// sums is bounded: there are only so many kinds.
+type sums map[kind]*sum
+
+func (s sums) of(k kind) *sum {
+	if s[k] == nil {
+		s[k] = new(sum)
+	}
+	return s[k]
+}
+
+// addBandwidth adds GB/s. Inspector writes 0 where nothing was measured.
+func (s *sum) addBandwidth(gigabytes float64) {
+	if gigabytes > 0 && gigabytes <= maxBandwidth {
+		s.logs, s.bandwidths = s.logs+math.Log(gigabytes), s.bandwidths+1
+	}
+}
+
+func (s *sum) addDuration(microseconds float64) {
+	if microseconds > 0 && microseconds <= maxDuration {
+		s.duration, s.durations = s.duration+microseconds, s.durations+1
+	}
+}
+
+// samples returns the kinds of which both were measured, sorted.
+func (s sums) samples() []fabric.CollectiveSample {
+	var list []fabric.CollectiveSample
+	for k, v := range s {
+		if v.bandwidths > 0 && v.durations > 0 {
+			list = append(list, fabric.CollectiveSample{
+				Collective: k.collective, Size: k.size, Nodes: k.nodes, BusBandwidth: 1e9 * math.Exp(v.logs/float64(v.bandwidths)),
+				Duration: time.Duration(1e3 * v.duration / float64(v.durations)),
+			})
+		}
+	}
+	slices.SortFunc(list, func(a, b fabric.CollectiveSample) int {
+		return cmp.Or(cmp.Compare(a.Collective, b.Collective), cmp.Compare(a.Size, b.Size), compareBool(a.Nodes, b.Nodes))
+	})
+	return list
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// parseMetrics reads a file of the Prometheus mode. A last line without an end is left out: it is being written. False: the
+// file has a line that Inspector does not write.
+func parseMetrics(data []byte) ([]fabric.CollectiveSample, bool) {
+	all := sums{}
+	for {
+		line, rest, whole := bytes.Cut(data, []byte{'\n'})
+		if !whole {
+			return all.samples(), len(line) <= maxLine
+		}
+		if data = rest; len(line) > 0 && !all.addLine(line) {
+			return nil, false
+		}
+	}
+}
+
+// addLine adds a line such as nccl_bus_bandwidth_gbs{collective="AllReduce",message_size="4-5GB",n_nodes="2"} 178.2, with more
+// labels. It takes no escapes: Inspector writes none.
+func (s sums) addLine(line []byte) bool {
+	if len(line) > maxLine {
+		return false
+	}
+	name, rest, ok := bytes.Cut(line, []byte{'{'})
+	if !ok {
+		return false
+	}
+	end := bytes.LastIndexByte(rest, '}')
+	if end < 0 {
+		return false
+	}
+	k, known, ok := kindOf(rest[:end])
+	value, err := strconv.ParseFloat(string(bytes.TrimSpace(rest[end+1:])), 64)
+	if !ok || err != nil {
+		return false
+	}
+	if !known {
+		return true
+	}
+	switch string(name) {
+	case "nccl_bus_bandwidth_gbs", "nccl_p2p_bus_bandwidth_gbs":
+		s.of(k).addBandwidth(value)
+	case "nccl_collective_exec_time_microseconds", "nccl_p2p_exec_time_microseconds":
+		s.of(k).addDuration(value)
+	case "nccl_algorithm_bandwidth_gbs": // 2.29 only
+	default: // a release that is newer than this reader may have more
+		return bytes.HasPrefix(name, []byte("nccl_"))
+	}
+	return true
+}
+
+// kindOf reads the labels that tell what was measured. Those that jobs choose, such as comm_name, are passed over. ok: they are
+// labels. known: and name a kind.
+func kindOf(labels []byte) (k kind, known, ok bool) {
+	var operation, size, nodes []byte
+	for len(labels) > 0 {
+		name, rest, found := bytes.Cut(labels, []byte(`="`))
+		if !found {
+			return k, false, false
+		}
+		value, more, found := bytes.Cut(rest, []byte(`",`))
+		if !found {
+			if value, found = bytes.CutSuffix(rest, []byte{'"'}); !found {
+				return k, false, false
+			}
+		}
+		labels = more
+		switch string(name) {
+		case "collective", "p2p_operation":
+			operation = value
+		case "message_size":
+			size = value
+		case "n_nodes":
+			nodes = value
+		}
+	}
+	bytesOf, ok := parseSize(size)
+	count, err := strconv.ParseUint(string(nodes), 10, 31)
+	if !ok || err != nil {
+		return k, false, false
+	}
+	k, known = makeKind(string(operation), bytesOf, count)
+	return k, known, true
+}
+
+// makeKind returns false for an operation that is not known, such as "Invalid", which Inspector writes for those.
+func makeKind(operation string, size float64, nodes uint64) (kind, bool) {
+	i := slices.Index(operations, operation)
+	if i < 0 || nodes == 0 {
+		return kind{}, false
+	}
+	return kind{operations[i], fabric.SizeClassOf(size), nodes > 1}, true
+}
+
+var operations = fabric.Collectives()
+
+// parseSize reads a size as 2.30 writes it, "4-5GB", of which the lower bound counts, or as 2.29 does, "4.25GB". Its units are
+// powers of 1024.
+func parseSize(text []byte) (float64, bool) {
+	n := bytes.IndexFunc(text, func(c rune) bool { return (c < '0' || c > '9') && c != '.' })
+	if n <= 0 {
+		return 0, false
+	}
+	value, err := strconv.ParseFloat(string(text[:n]), 64)
+	if err != nil {
+		return 0, false
+	}
+	unit := text[n:]
+	if unit[0] == '-' {
+		unit = bytes.TrimLeft(unit[1:], "0123456789")
+	}
+	i := slices.Index([]string{"B", "KB", "MB", "GB", "TB"}, string(unit))
+	if i < 0 {
+		return 0, false
+	}
+	return value * math.Pow(1024, float64(i)), true
+}
+
+// record is what a line of the JSON mode has of interest.
+type record struct {
+	Header struct {
+		Nodes uint64 `json:"nnodes"`
+	} `json:"header"`
+	Coll *struct {
+		Operation string  `json:"coll"`
+		Size      float64 `json:"coll_msg_size_bytes"`
+		Duration  float64 `json:"coll_exec_time_us"`
+		Bandwidth gbs     `json:"coll_busbw_gbs"`
+	} `json:"coll_perf"`
+	P2P *struct {
+		Operation string  `json:"p2p"`
+		Size      float64 `json:"p2p_msg_size_bytes"`
+		Duration  float64 `json:"p2p_exec_time_us"`
+		Bandwidth gbs     `json:"p2p_busbw_gbs"`
+	} `json:"p2p_perf"`
+}
+
+// gbs is a bandwidth in GB/s, 0 for the text "nan" that Inspector writes where it has no number.
+type gbs float64
+
+// UnmarshalJSON reads the number or the text.
+func (g *gbs) UnmarshalJSON(data []byte) error {
+	if string(data) == `"nan"` {
+		return nil
+	}
+	return json.Unmarshal(data, (*float64)(g))
+}
+
+// parseLog reads lines of the JSON mode. A last line without an end is left out. False: there is a line that Inspector does not
+// write.
+func parseLog(data []byte) ([]fabric.CollectiveSample, bool) {
+	all := sums{}
+	for {
+		line, rest, whole := bytes.Cut(data, []byte{'\n'})
+		if !whole {
+			return all.samples(), true
+		}
+		if data = rest; len(bytes.TrimSpace(line)) > 0 && !all.addRecord(line) {
+			return nil, false
+		}
+	}
+}
+
+func (s sums) addRecord(line []byte) bool {
+	var r record
+	if json.Unmarshal(line, &r) != nil {
+		return false
+	}
+	operation, size, duration, bandwidth := "", 0.0, 0.0, gbs(0)
+	switch {
+	case r.Coll != nil:
+		operation, size, duration, bandwidth = r.Coll.Operation, r.Coll.Size, r.Coll.Duration, r.Coll.Bandwidth
+	case r.P2P != nil:
+		operation, size, duration, bandwidth = r.P2P.Operation, r.P2P.Size, r.P2P.Duration, r.P2P.Bandwidth
+	default:
+		return false
+	}
+	if k, known := makeKind(operation, size, r.Header.Nodes); known {
+		s.of(k).addBandwidth(float64(bandwidth))
+		s.of(k).addDuration(duration)
+	}
+	return true
+}
