@@ -150,7 +150,7 @@ func TestLateReadings(t *testing.T) {
 					return n, nil
 				}
 				k := &looking{interval: 5 * time.Second}
-				_, err := k.print(t.Context(), look, func(job.Jobs) error { printed++; return nil })
+				_, err := k.print(t.Context(), look, func(job.Jobs, again) error { printed++; return nil })
 				if err != nil || looks != c.want || printed != 1 {
 					t.Errorf("%d looks, printed %d times, want %d and once: %v", looks, printed, c.want, err)
 				}
