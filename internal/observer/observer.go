@@ -14,6 +14,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/inspector"
 	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/proc"
@@ -43,6 +44,7 @@ type Options struct {
 	GPUs                  GPUs           // answers for the driver of the GPUs, closed with the Observer; nil: nobody asks it
 	Ranks                 Ranks          // processes that hold GPUs, closed with the Observer; nil: nobody looks for them
 	Descriptors           int            // of files of devices that stay open; 0: no limit
+	RanksPatience         time.Duration  // how long a caller waits for Ranks; 0: ranksPatience
 	FastInterval          time.Duration  // how long callers share a reading; 0: DefaultFastInterval
 	MediumInterval        time.Duration  // how long they share statistics of network interfaces; 0: DefaultMediumInterval
 	SlowInterval          time.Duration  // age at which slow facts are read again; 0: DefaultSlowInterval
@@ -66,24 +68,26 @@ type Observer struct {
 	gpus    *reading[gpuFacts]
 	inside  *reading[fabric.Inside]
 	ranks   *reading[rankFacts]
+	inspect *reading[fabric.InspectorReading]
 	wires   wires
 	// gpusClosed is used in the lane of gpus only.
 	gpusClosed bool
 
-	mu       sync.Mutex
-	policy   *fabric.Policy
-	conf     NCCL
-	files    NCCLFiles
-	devices  map[string]*device
-	last     *fabric.Node // the last complete observation
-	lastWant fabric.Want
-	lastAt   time.Time                           // when the oldest read in it began
-	troubled map[sourceID]map[fabric.Reason]bool // why sources fail, as far as it was logged
-	asked    fabric.Commands                     // of devices that left
-	uncached func() uint64                       // nil: nothing is
-	left     []fabric.HCA                        // devices that are in other network namespaces now, as they were when they left
-	close    []func() error
-	closed   bool
+	mu        sync.Mutex
+	policy    *fabric.Policy
+	conf      NCCL
+	files     NCCLFiles
+	inspector *inspector.Reader // belongs to the lane of inspect
+	devices   map[string]*device
+	last      *fabric.Node // the last complete observation
+	lastWant  fabric.Want
+	lastAt    time.Time                           // when the oldest read in it began
+	troubled  map[sourceID]map[fabric.Reason]bool // why sources fail, as far as it was logged
+	asked     fabric.Commands                     // of devices that left
+	uncached  func() uint64                       // nil: nothing is
+	left      []fabric.HCA                        // devices that are in other network namespaces now, as they were when they left
+	close     []func() error
+	closed    bool
 }
 
 // classList is what the kernel lists below class/infiniband, and which devices it has in other network namespaces.
@@ -148,6 +152,9 @@ func New(o Options) (*Observer, error) {
 }
 
 func newObserver(o Options, r RDMA, h Host) *Observer {
+	if o.RanksPatience == 0 {
+		o.RanksPatience = ranksPatience
+	}
 	if o.FastInterval == 0 {
 		o.FastInterval = DefaultFastInterval
 	}
@@ -170,6 +177,7 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 		gpus:    newReading[gpuFacts](stuckAfter),
 		inside:  newReading[fabric.Inside](stuckAfter),
 		ranks:   newReading[rankFacts](stuckAfter),
+		inspect: newReading[fabric.InspectorReading](stuckAfter),
 		wires:   wires{ethernet: o.Ethernet, meters: map[string]meter{}},
 		devices: map[string]*device{}, troubled: map[sourceID]map[fabric.Reason]bool{}, asked: fabric.Commands{},
 	}
@@ -187,6 +195,8 @@ func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 	ob.policy, ob.last = p, nil
 	ob.files = files
 	ob.conf = ncclconf.New(ob.o.Rootfs, files.Environment, files.Home)
+	ob.inspector = inspector.New(files.Inspector)
+	ob.inspect.forget()
 	ob.nccl.forget() // and not another reading: one that hangs would lose a thread with each reload
 }
 
@@ -275,6 +285,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	n.LocateMoved()
 	ob.assembleHost(n, want)
 	ob.observeRanks(ctx, n, want)
+	ob.observeInspector(ctx, n, want)
 	if ob.uncached != nil {
 		n.Uncached = ob.uncached()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -139,6 +140,29 @@ func TestRefusedReleases(t *testing.T) {
 		}
 		if why := Refused(parsed); (why == "") != (want == "") || !strings.Contains(why, want) {
 			t.Errorf("%s: %q, expected %q", v, why, want)
+		}
+	}
+}
+
+// The table in the documentation has the releases that are refused, with their issues.
+func TestRefusedDocument(t *testing.T) {
+	document, err := os.ReadFile("../../docs/JOBS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range refused() {
+		i := strings.Index(string(document), "| "+r.why+" | ")
+		if i < 0 {
+			t.Errorf("docs/JOBS.md lacks %q", r.why)
+			continue
+		}
+		if line, _, _ := strings.Cut(string(document[i:]), "\n"); !strings.Contains(line, r.issue) {
+			t.Errorf("docs/JOBS.md lacks %s: %s", r.issue, line)
+		}
+	}
+	for _, s := range states() {
+		if !strings.Contains(string(document), "`"+string(s)+"`") {
+			t.Errorf("docs/JOBS.md lacks the state %s", s)
 		}
 	}
 }

@@ -138,3 +138,29 @@ func (a Asker) askable(n *fabric.Node, j *job.Job, c *fabric.RankCandidate) (fab
 	}
 	return v, nil
 }
+
+// busyFrom is the mean utilization from which GPUs are at work.
+const busyFrom = 0.3
+
+// ActivityOf tells what the GPUs of a job on this node do.
+func ActivityOf(n *fabric.Node, j *job.Job) Activity {
+	sum := 0.0
+	for _, uuid := range j.GPUs {
+		i := slices.IndexFunc(n.GPUDriver.GPUs, func(g fabric.GPU) bool { return g.UUID == uuid })
+		if i < 0 {
+			return ActivityUnknown
+		}
+		v, known := n.GPUDriver.GPUs[i].Utilization.Get()
+		if !known {
+			return ActivityUnknown
+		}
+		sum += v
+	}
+	switch {
+	case len(j.GPUs) == 0:
+		return ActivityUnknown
+	case sum/float64(len(j.GPUs)) >= busyFrom:
+		return GPUsBusy
+	}
+	return GPUsIdle
+}

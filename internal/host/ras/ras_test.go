@@ -271,3 +271,31 @@ func sound(t *testing.T, b []byte, parse func([]byte) (fabric.RASAnswer, error))
 		}
 	}
 }
+
+// A reset, as from the kernel when a process crashes with data unread, is told apart: the process is not asked again.
+func TestReset(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		speak(func(conn net.Conn) {
+			_, _ = conn.Write([]byte("{\n"))
+			_ = conn.(*net.TCPConn).SetLinger(0)
+		})(conn)
+		conn.Close()
+	}()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := Ask(t.Context(), conn, version(t, "2.30.7")); !errors.Is(err, fabric.ErrRASEnded) {
+		t.Errorf("%v, expected %v", err, fabric.ErrRASEnded)
+	}
+}
