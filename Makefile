@@ -53,11 +53,12 @@ lint: ## formatting, and golangci-lint with vet and the import directions, over 
 fmt: ## format the code
 	gofmt -w $$(git ls-files '*.go')
 
-docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md, ALERTS.md and CONFIGURATION.md from tables and rules, the default configuration, dashboards, and deploy/operator from both
+docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md, SIGNATURES.md, ALERTS.md and CONFIGURATION.md from tables and rules, the default configuration, dashboards, and deploy/operator from both
 	$(GO) test ./collector -run 'TestMetricsDocument|TestCountersDocument' -update
 	$(GO) test ./alerts -run TestDocument -update
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
 	$(GO) test ./internal/host/ncclconf -run 'TestDocument$$' -update
+	$(GO) test ./internal/signature -run 'TestDocument$$' -update
 	$(GO) test ./internal/job -run TestDeployments -update
 	$(GO) test ./internal/config -run TestConfigurationDocument -update
 	cd tools && $(GO) test ./operator -run 'TestObjects$$' -update

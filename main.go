@@ -25,6 +25,7 @@ import (
 	"gpufabric_exporter/internal/host/nvml"
 	"gpufabric_exporter/internal/host/podresources"
 	"gpufabric_exporter/internal/host/proc"
+	"gpufabric_exporter/internal/host/ras"
 	"gpufabric_exporter/internal/ownership"
 	"gpufabric_exporter/internal/program"
 	"gpufabric_exporter/internal/site"
@@ -49,7 +50,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	line := program.New(&program.Options{
-		Site: site.Site{Worker: askGPUs}, ServeGPUs: serveGPUs,
+		Site: site.Site{Worker: askGPUs, RAS: ras.Ask}, ServeGPUs: serveGPUs,
 		Exporter: exporter.Exporter{Probing: probing()}, ServeRank: serveRank,
 	})
 	code := line.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)

@@ -13,6 +13,7 @@ import (
 	"gpufabric_exporter/internal/command/capture"
 	"gpufabric_exporter/internal/command/check"
 	"gpufabric_exporter/internal/command/demo"
+	"gpufabric_exporter/internal/command/explain"
 	"gpufabric_exporter/internal/command/healthcheck"
 	"gpufabric_exporter/internal/command/jobs"
 	"gpufabric_exporter/internal/command/lint"
@@ -53,6 +54,7 @@ func New(o *Options) command.Line {
 			check.NewPreflight(s, log),
 			jobs.New(s, log),
 			lint.New(s, log),
+			explain.New(),
 			probe.New(s, log, e.Probing),
 			rules.New(s),
 			healthcheck.New(),
@@ -69,8 +71,8 @@ func sections() []command.Section {
 	return []command.Section{
 		{Title: "Exit status", Entries: [][2]string{
 			{strconv.Itoa(command.OK), "Success."},
-			{strconv.Itoa(command.Failure), "Failure; of check, lint and jobs: something is wrong."},
-			{"2", "Of check, lint, jobs and probe: not everything could be determined."},
+			{strconv.Itoa(command.Failure), "Failure; of check, lint, jobs and explain: something is wrong."},
+			{"2", "Of check, lint, jobs, explain and probe: not everything could be determined."},
 			{strconv.Itoa(command.Usage), "The command line or the configuration is wrong."},
 		}},
 		{Title: "Files", Entries: [][2]string{

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"syscall"
 	"time"
@@ -35,6 +36,8 @@ type Site struct {
 
 	// Worker returns who asks NVIDIA's driver, without starting anything yet; nil: nobody does.
 	Worker func(GPUOptions) GPUWorker
+	// RAS asks the RAS subsystem of NCCL at the other end of a connection; nil: nobody does.
+	RAS func(ctx context.Context, conn net.Conn, version fabric.NCCLVersion) (fabric.RASAnswer, error)
 	// NewObserver is observer.New, but in tests.
 	NewObserver func(observer.Options) (Observer, error)
 	// Inventory is the file that keeps what hardware the node had; empty: the default where this is this host, else none.

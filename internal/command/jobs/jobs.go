@@ -13,6 +13,7 @@ import (
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/simulator"
@@ -35,6 +36,8 @@ type looking struct {
 	watch    bool
 	interval time.Duration
 	scenario *simulator.Scenario // nil: this host
+	askRAS   bool
+	told     []told // by RAS
 }
 
 // New returns the command.
@@ -47,11 +50,24 @@ func New(s *site.Site, log *logging.Flags) *command.Command {
 			f.Add("interval", "Time between the two readings that are compared, 2s to 1m.", command.Into(&k.interval, parseInterval)).Default("5s")
 			f.Switch("watch", "Print the jobs after each interval until interrupted: a terminal is drawn anew, elsewhere the tables follow each other. With --output=json, one line for each.", &k.watch)
 			site.AddScenario(f, &k.scenario)
+			f.Switch("ask-ras", "Also ask the RAS subsystem of NCCL in the process of rank 0, three times within a minute, which ranks are lost, failed or behind. Releases of NCCL that crashed when they were asked are not asked; see docs/JOBS.md.", &k.askRAS)
+			f.Check(k.checkAsking)
 		},
 		Takes:  []command.Group{&s.Config, log, &s.Devices},
 		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
 		Run:    k.run,
 	}
+}
+
+// checkAsking refuses flags that do not go with --ask-ras.
+func (k *looking) checkAsking() error {
+	switch {
+	case k.askRAS && k.watch:
+		return errors.New("--ask-ras: asks three times and ends: leave out --watch")
+	case k.askRAS && (k.scenario != nil || k.site.Recorded.Netlink != ""):
+		return errors.New("--ask-ras: expected this host, not a simulated or recorded node")
+	}
+	return nil
 }
 
 func parseInterval(s string) (time.Duration, error) {
@@ -67,7 +83,7 @@ func (k *looking) run(ctx context.Context, c *command.Call) int {
 	if err != nil {
 		return c.Fail(err)
 	}
-	return exitOf(jobs)
+	return exitOfAnswers(exitOf(jobs), k.told)
 }
 
 // follow prints the jobs as they are after two readings, or after each further one until ctx ends.
@@ -93,6 +109,15 @@ func (k *looking) follow(ctx context.Context, c *command.Call) (job.Jobs, error)
 		jobs := tracker.Update(n)
 		if further > 0 {
 			last = jobs
+			if k.askRAS {
+				return last, k.askAll(ctx, c, p, jobs, func(ctx context.Context) (*fabric.Node, job.Jobs, error) {
+					n, err := look(ctx, job.Wants, further)
+					if err != nil {
+						return nil, job.Jobs{}, err
+					}
+					return n, tracker.Update(n), nil
+				})
+			}
 			if err := p.write(c.Stdout, jobs); err != nil || !k.watch {
 				return last, err
 			}
@@ -103,6 +128,20 @@ func (k *looking) follow(ctx context.Context, c *command.Call) (job.Jobs, error)
 			return last, k.unlessWatched(ctx.Err())
 		}
 	}
+}
+
+// askAll prints the jobs, and what RAS tells about each of them.
+func (k *looking) askAll(ctx context.Context, c *command.Call, p printer, jobs job.Jobs, look func(ctx context.Context) (*fabric.Node, job.Jobs, error)) error {
+	if !p.json {
+		if err := p.write(c.Stdout, jobs); err != nil {
+			return err
+		}
+	}
+	q := k.inquire(c, look)
+	for i := range jobs.List {
+		k.told = append(k.told, q.about(ctx, jobs.List[i].Name))
+	}
+	return p.writeTold(c.Stdout, jobs, k.told)
 }
 
 // unlessWatched is the error, unless it is that somebody who watched has seen enough.

@@ -61,6 +61,32 @@ func (p printer) write(w io.Writer, jobs job.Jobs) error {
 	return err
 }
 
+// writeTold prints what RAS told: as text below the jobs, or as JSON together with them.
+func (p printer) writeTold(w io.Writer, jobs job.Jobs, all []told) error {
+	var b bytes.Buffer
+	if !p.json {
+		for i := range all {
+			all[i].write(&b)
+		}
+		_, err := w.Write(b.Bytes())
+		return err
+	}
+	d := struct {
+		job.Document
+		RAS []rasDocument `json:"ras"`
+	}{jobs.Document(), []rasDocument{}}
+	for i := range all {
+		d.RAS = append(d.RAS, all[i].document())
+	}
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "  ")
+	if err := e.Encode(d); err != nil {
+		return err
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
 // writeTable writes a row for each job, below it the evidence and what is wrong.
 func writeTable(w io.Writer, jobs job.Jobs) error {
 	switch {

@@ -19,9 +19,9 @@ func (l *Log) info(m string) {
 	case cut(&m, "NCCL version "):
 		l.version(m)
 	case cut(&m, "Using network "):
-		l.Network = text(m)
+		l.Network = Text(m)
 	case cut(&m, "Bootstrap : Using"), cut(&m, "Bootstrap: Using"):
-		l.Bootstrap = text(m)
+		l.Bootstrap = Text(m)
 	case strings.HasPrefix(m, "DMA-BUF is available on GPU device"):
 		l.DMABuf = true
 	case strings.HasPrefix(m, "NVLS multicast support is "):
@@ -83,7 +83,7 @@ func (l *Log) setting(m string) {
 			value = number
 		}
 	}
-	s := Setting{Name: text(name), Value: text(value)}
+	s := Setting{Name: Text(name), Value: Text(value)}
 	if !slices.Contains(l.Settings, s) {
 		l.Settings = append(l.Settings, s)
 	}
@@ -98,7 +98,7 @@ func (l *Log) failed(m string) {
 	}
 	for _, suffix := range []string{".cc", ".cu", ".h", ".cpp"} {
 		if strings.HasSuffix(file, suffix) && !strings.Contains(file, " ") {
-			l.Failed = text(m)
+			l.Failed = Text(m)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (l *Log) net(m string) {
 	case CarrierOf(name) == Sockets && strings.HasPrefix(rest, "Using [") && len(l.Sockets) == 0:
 		for field := range strings.FieldsSeq(rest[len("Using "):]) {
 			if _, s, found := strings.Cut(field, "]"); found && s != "" && len(l.Sockets) < maxDevices {
-				l.Sockets = append(l.Sockets, text(s))
+				l.Sockets = append(l.Sockets, Text(s))
 			}
 		}
 	}
@@ -131,7 +131,7 @@ func (l *Log) hca(network, m string) {
 	if !found || !quoted || err != nil || n < 0 || state != "Enabled" && state != "Disabled" {
 		return
 	}
-	h := HCA{Network: text(network), Index: n, Name: text(strings.Trim(strings.TrimSpace(name), "'")), GPUDirect: state == "Enabled"}
+	h := HCA{Network: Text(network), Index: n, Name: Text(strings.Trim(strings.TrimSpace(name), "'")), GPUDirect: state == "Enabled"}
 	if !slices.Contains(l.HCAs, h) && len(l.HCAs) < maxDevices {
 		l.HCAs = append(l.HCAs, h)
 	}
@@ -154,7 +154,7 @@ func (l *Log) devices(m string) {
 		number, _, _ := strings.Cut(place, ":")
 		layer, _, _ := strings.Cut(layers, "/")
 		if port, err := strconv.Atoi(number); err == nil && port >= 0 {
-			l.Devices = append(l.Devices, Device{Name: text(name), Port: port, LinkLayer: text(layer)})
+			l.Devices = append(l.Devices, Device{Name: Text(name), Port: port, LinkLayer: Text(layer)})
 		}
 	}
 }
@@ -179,7 +179,7 @@ func (l *Log) channel(m string) {
 	default:
 		return
 	}
-	link.Name = text(link.Name)
+	link.Name = Text(link.Name)
 	for i, known := range l.Links {
 		if known.Count = 1; known == link {
 			l.Links[i].Count++

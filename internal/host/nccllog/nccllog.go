@@ -17,8 +17,8 @@ import (
 
 // Limits of what is kept of a log.
 const (
-	maxLine     = 4096 // bytes; the rest of a line is dropped
-	maxText     = 256  // bytes of a name, a value or a warning
+	MaxLine     = 4096 // bytes; the rest of a line is dropped
+	MaxText     = 256  // bytes of a name, a value or a warning
 	maxLinks    = 128
 	maxDevices  = 64
 	maxSettings = 128
@@ -112,12 +112,15 @@ type Setting struct{ Name, Value string }
 // Parse reads the beginning and the end of a log, between which some bytes were dropped. If none were, tail continues
 // head.
 func Parse(head, tail []byte, dropped int64) Log {
-	l := Log{Channels: Unknown, NVLSChannels: Unknown}
+	l := New()
 	for line := range lines(head, tail, dropped > 0) {
-		l.line(line)
+		l.Add(line)
 	}
-	return l
+	return *l
 }
+
+// New returns a log without lines.
+func New() *Log { return &Log{Channels: Unknown, NVLSChannels: Unknown} }
 
 // lines yields whole lines, without those that were cut where bytes were dropped.
 func lines(head, tail []byte, cut bool) iter.Seq[string] {
@@ -131,7 +134,7 @@ func lines(head, tail []byte, cut bool) iter.Seq[string] {
 		}
 		for _, part := range parts {
 			for line := range bytes.Lines(part) {
-				line = line[:min(len(line), maxLine)]
+				line = line[:min(len(line), MaxLine)]
 				if !yield(strings.TrimRight(string(line), "\r\n")) {
 					return
 				}
@@ -140,37 +143,40 @@ func lines(head, tail []byte, cut bool) iter.Seq[string] {
 	}
 }
 
-// line reads one line. Launchers put their own words before NCCL's.
-func (l *Log) line(line string) {
-	_, text, found := strings.Cut(line, "NCCL ")
-	for ; found; _, text, found = strings.Cut(text, "NCCL ") {
-		switch level, message, _ := strings.Cut(text, " "); level {
-		case "INFO":
-			l.info(strings.TrimSpace(message))
-			return
-		case "WARN":
-			l.warn(strings.TrimSpace(message))
-			return
-		case "version":
-			l.version(message)
-			return
-		}
+// Add reads one more line. It reports what NCCL wrote, and whether it wrote the line; launchers put their own words before.
+func (l *Log) Add(line string) (Entry, bool) {
+	e, found := ParseEntry(line)
+	switch e.Level {
+	case Info:
+		l.info(e.Message)
+	case Warn:
+		l.warn(e.Message)
+	case Version:
+		l.version(e.Message)
 	}
+	return e, found
 }
 
 func (l *Log) warn(message string) {
 	if len(l.Warnings) < maxWarnings && message != "" {
-		l.Warnings = append(l.Warnings, text(message))
+		l.Warnings = append(l.Warnings, Text(message))
 	}
 }
 
-// version reads "2.27.3+cuda12.9".
+// version keeps the first one.
 func (l *Log) version(s string) {
-	version, cuda, _ := strings.Cut(s, "+cuda")
-	if l.Version != "" || version == "" || version[0] < '0' || version[0] > '9' {
-		return
+	if version, cuda, ok := ParseVersion(s); ok && l.Version == "" {
+		l.Version, l.CUDA = version, cuda
 	}
-	l.Version, l.CUDA = text(word(version)), text(word(cuda))
+}
+
+// ParseVersion parses "2.27.3+cuda12.9".
+func ParseVersion(s string) (version, cuda string, ok bool) {
+	version, cuda, _ = strings.Cut(s, "+cuda")
+	if version == "" || version[0] < '0' || version[0] > '9' {
+		return "", "", false
+	}
+	return Text(word(version)), Text(word(cuda)), true
 }
 
 // word is what comes before the first blank.
@@ -179,13 +185,27 @@ func word(s string) string {
 	return s
 }
 
-// text bounds what is kept of foreign text, and makes it fit to be printed.
-func text(s string) string {
-	s = strings.ToValidUTF8(s[:min(len(s), maxText)], "?")
+// Text bounds what is kept of foreign text, and makes it fit to be printed.
+func Text(s string) string {
+	s = s[:min(len(s), MaxText)]
+	if plain(s) {
+		return strings.TrimSpace(s)
+	}
+	s = strings.ToValidUTF8(s, "?")
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r
 	}, s))
+}
+
+// plain reports whether a text has printable ASCII only, as most have.
+func plain(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }

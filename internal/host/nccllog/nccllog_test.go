@@ -179,7 +179,7 @@ func TestParseIsBounded(t *testing.T) {
 		fmt.Fprintf(&b, "x y.cc:1 NCCL WARN %d %s\n", i, strings.Repeat("w", 9000))
 	}
 	l := Parse([]byte(b.String()), nil, 0)
-	if len(l.Links) != maxLinks || len(l.HCAs) != maxDevices || len(l.Settings) != maxSettings || len(l.Warnings) != maxWarnings || len(l.Warnings[0]) != maxText {
+	if len(l.Links) != maxLinks || len(l.HCAs) != maxDevices || len(l.Settings) != maxSettings || len(l.Warnings) != maxWarnings || len(l.Warnings[0]) != MaxText {
 		t.Errorf("%d links, %d HCAs, %d settings, %d warnings", len(l.Links), len(l.HCAs), len(l.Settings), len(l.Warnings))
 	}
 }
@@ -205,7 +205,7 @@ func FuzzParse(f *testing.F) {
 			texts = append(texts, v.Name, v.LinkLayer)
 		}
 		for _, s := range texts {
-			if len(s) > maxText || !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			if len(s) > MaxText || !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 				t.Errorf("%q is not fit to be printed", s)
 			}
 		}

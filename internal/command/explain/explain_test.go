@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"gpufabric_exporter/internal/command"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func run(t *testing.T, ctx context.Context, stdin io.Reader, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	k := &explaining{stdin: stdin}
+	var out, errs bytes.Buffer
+	code = command.Line{Commands: []*command.Command{k.command()}}.Run(ctx, append([]string{"explain"}, args...), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// TestExplain has the text and the JSON of each log, whose lines testdata/README.md has the sources of.
+func TestExplain(t *testing.T) {
+	for log, tt := range map[string]struct {
+		code  int
+		first string
+	}{
+		"healthy":        {exitFine, ""},
+		"tcp":            {exitFailed, "transport_tcp"},
+		"retry_exceeded": {exitFailed, "completion_retry_exceeded"},
+		"memlock":        {exitFailed, "qp_create"},
+		"bootstrap":      {exitFailed, "bootstrap_connect"},
+		"gpudirect":      {exitFailed, "gpudirect_unused"},
+		"kernel":         {exitFailed, "mlx5_health"},
+		"hostile":        {exitFailed, "cuda_failed"},
+	} {
+		t.Run(log, func(t *testing.T) {
+			file := filepath.Join("testdata", log+".log")
+			for _, output := range []string{"text", "json"} {
+				code, stdout, stderr := run(t, t.Context(), nil, file, "--output="+output)
+				if code != tt.code || stderr != "" {
+					t.Errorf("exit code %d, expected %d: %s", code, tt.code, stderr)
+				}
+				golden(t, filepath.Join("testdata", log+"."+output), stdout)
+				if strings.ContainsAny(stdout, "\x1b\x07\x00\u202e") || strings.Contains(stdout, "hunter2") {
+					t.Errorf("%s is not fit to be printed: %q", output, stdout)
+				}
+				if output == "json" {
+					var got report
+					if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+						t.Fatal(err)
+					}
+					first := ""
+					if got.First != nil {
+						first = got.First.Signature
+					}
+					if first != tt.first {
+						t.Errorf("the first failure is %q, expected %q", first, tt.first)
+					}
+				}
+			}
+		})
+	}
+}
+
+func golden(t *testing.T, path, have string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(have), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(path); err != nil || string(want) != have {
+		t.Errorf("%s differs (go test -update), %v:\n%s", path, err, have)
+	}
+}
+
+func TestInputs(t *testing.T) {
+	dir := t.TempDir()
+	packed := filepath.Join(dir, "log.gz")
+	if err := os.WriteFile(packed, []byte("\x1f\x8b\x08\x00"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		args  []string
+		stdin io.Reader
+		code  int
+		want  string
+	}{
+		"none":           {nil, nil, exitUnread, "expected the name of a log"},
+		"missing":        {[]string{filepath.Join(dir, "no.log")}, nil, exitUnread, "no such file"},
+		"a folder":       {[]string{dir}, nil, exitUnread, "it is a folder"},
+		"gzip":           {[]string{packed}, nil, exitUnread, "zcat FILE | gpufabric_exporter explain -"},
+		"read error":     {[]string{"-"}, iotest.ErrReader(io.ErrClosedPipe), exitUnread, "standard input"},
+		"standard input": {[]string{"-"}, strings.NewReader("gpu1:1:1 [0] NCCL INFO Using network IB\n"), exitUndecided, "UNKNOWN no communicator"},
+		"empty":          {[]string{"-"}, strings.NewReader(""), exitUndecided, "NCCL_DEBUG=INFO"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := run(t, t.Context(), tt.stdin, tt.args...)
+			if code != tt.code || !strings.Contains(stdout+stderr, tt.want) {
+				t.Errorf("exit code %d, expected %d and %q:\n%s%s", code, tt.code, tt.want, stdout, stderr)
+			}
+		})
+	}
+}
+
+// A pipe that never ends is left when the user interrupts.
+func TestInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	from, to := io.Pipe()
+	defer to.Close()
+	go func() {
+		_, _ = to.Write([]byte("gpu1:1:1 [0] NCCL INFO Using network IB\n"))
+		cancel()
+	}()
+	if code, _, stderr := run(t, ctx, from, "-"); code != exitUnread || !strings.Contains(stderr, "interrupted") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+}

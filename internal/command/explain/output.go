@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/alerts"
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/explain"
+	"gpufabric_exporter/internal/signature"
+	"gpufabric_exporter/internal/spelling"
+)
+
+// shownItems bounds how many names a line of text lists.
+const shownItems = 8
+
+// list names some of what there is.
+func list(names []string) string {
+	if len(names) > shownItems {
+		return strings.Join(names[:shownItems], ", ") + fmt.Sprintf(" and %d more", len(names)-shownItems)
+	}
+	return strings.Join(names, ", ")
+}
+
+// writeText prints what a log shows. All but what paint adds is legible.
+func writeText(w io.Writer, r *explain.Result, paint command.Painter) error {
+	var b bytes.Buffer
+	say := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-12s %s\n", name, command.OneLine(fmt.Sprintf(format, args...)))
+	}
+	log := fmt.Sprintf("%s, %d of NCCL", spelling.Plural(int(r.Lines), "line", "lines"), r.NCCLLines)
+	if r.Long > 0 {
+		log += fmt.Sprintf(", %d cut", r.Long)
+	}
+	if r.Unprintable > 0 {
+		log += fmt.Sprintf(", %d with control characters", r.Unprintable)
+	}
+	say("log", "%s", log)
+	if r.NCCLLines > 0 {
+		writeSetup(r, say)
+		writeConnections(r, say)
+	}
+	writeFindings(&b, r, paint)
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+func writeSetup(r *explain.Result, say func(name, format string, args ...any)) {
+	say("release", "%s", releases(r))
+	if len(r.Hosts) > 0 {
+		say("processes", "%d on %s: %s", r.Processes, spelling.Plural(len(r.Hosts), "host", "hosts"), list(r.Hosts))
+	}
+	for i := range r.Communicators[:min(len(r.Communicators), shownItems)] {
+		c := &r.Communicators[i]
+		missing := ""
+		if len(c.Missing) > 0 {
+			missing = "; not ended: rank " + strings.Trim(strings.ReplaceAll(fmt.Sprint(c.Missing), " ", ", "), "[]")
+		}
+		say("communicator", "%s: set-up complete on %d of the %d in this log%s", spelling.Plural(c.Ranks, "rank", "ranks"), c.Complete, c.Started, missing)
+	}
+	if more := len(r.Communicators) - shownItems; more > 0 {
+		say("communicator", "%d more", more)
+	}
+	if s := r.Setup; s != nil {
+		say("set-up time", "%.2f s on rank %d, the slowest; longest part: %s %.2f s", s.Total, s.Rank, s.Phase, s.Longest)
+	}
+}
+
+func releases(r *explain.Result) string {
+	text := "not known"
+	if len(r.Versions) > 0 {
+		text = strings.Join(r.Versions, ", ")
+	}
+	if r.Log.CUDA != "" {
+		text += ", built for CUDA " + r.Log.CUDA
+	}
+	return text
+}
+
+func writeConnections(r *explain.Result, say func(name, format string, args ...any)) {
+	l := &r.Log
+	if l.Network != "" {
+		var devices []string
+		for _, d := range l.Devices {
+			if name := fmt.Sprintf("%s:%d (%s)", d.Name, d.Port, d.LinkLayer); !slices.Contains(devices, name) {
+				devices = append(devices, name)
+			}
+		}
+		text := l.Network
+		if len(devices) > 0 {
+			text += ": " + list(devices)
+		}
+		say("network", "%s", text)
+	}
+	if l.NoDevices {
+		say("devices", "NCCL found no RDMA device")
+	}
+	say("connections", "%s", connections(r))
+	if l.Channels != explain.Unknown {
+		say("channels", "%d", l.Channels)
+	}
+	if all, known := r.RingsGPUDirect(); known {
+		say("rings", "GPUDirect RDMA %s", yesNo(all, "on all rings", "not on all rings"))
+	}
+	nvls := "the log does not tell"
+	if l.NVLSChannels != explain.Unknown {
+		nvls = yesNo(l.NVLSChannels > 0, spelling.Plural(l.NVLSChannels, "channel", "channels"), "not used")
+	}
+	say("NVLS", "%s", nvls)
+	say("SHARP", "%s", yesNo(l.CollNet, "used", "not seen"))
+}
+
+func yesNo(is bool, yes, no string) string {
+	if is {
+		return yes
+	}
+	return no
+}
+
+func connections(r *explain.Result) string {
+	t := r.Transports()
+	var parts []string
+	add := func(n int, format string, args ...any) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d ", n)+fmt.Sprintf(format, args...))
+		}
+	}
+	add(t.RDMA, "RDMA (%d with GPUDirect RDMA)", t.RDMAGPUDirect)
+	add(t.TCP, "TCP")
+	add(t.Plugin, "of a network plugin")
+	add(t.P2P, "P2P")
+	add(t.SHM, "shared memory")
+	add(t.SHARP, "SHARP")
+	if len(parts) == 0 {
+		return "the log shows none (they are at the level INFO of the subsystems INIT and NET)"
+	}
+	return strings.Join(parts, ", ")
+}
+
+func writeFindings(b *bytes.Buffer, r *explain.Result, paint command.Painter) {
+	first := r.First()
+	if first != nil {
+		fmt.Fprintf(b, "\n%s ", paint(command.Red, "FAILED"))
+		writeFinding(b, first)
+	}
+	others := 0
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		if f == first {
+			continue
+		}
+		if others == 0 {
+			b.WriteString("\nAlso seen:\n")
+		}
+		others++
+		fmt.Fprintf(b, "  %s %s%s\n", f.Signature.Kind, f.Signature.ID, seen(f))
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintf(b, "  warning without a signature, line %d: %s\n", w.Line, command.OneLine(w.Text))
+	}
+	switch why := r.Undecided(); {
+	case first != nil:
+	case why != "":
+		fmt.Fprintf(b, "\n%s %s.\n", paint(command.Yellow, "UNKNOWN"), command.OneLine(why))
+	default:
+		fmt.Fprintf(b, "\n%s The set-up is complete, and the log shows no failure.\n", paint(command.Green, "OK"))
+	}
+}
+
+// seen is how often and where a finding was seen. What follows from the connections has no line.
+func seen(f *explain.Finding) string {
+	if f.Line == 0 {
+		return ""
+	}
+	parts := []string{spelling.Plural(int(f.Count), "line", "lines"), fmt.Sprintf("first line %d", f.Line)}
+	if f.Host != "" {
+		parts = append(parts, "host "+f.Host)
+	}
+	if f.Rank != explain.Unknown {
+		parts = append(parts, fmt.Sprintf("rank %d", f.Rank))
+	}
+	if f.Peer != "" {
+		parts = append(parts, "peer "+f.Peer)
+	}
+	if len(f.Hosts) > 1 {
+		parts = append(parts, "logged by "+list(f.Hosts))
+	}
+	return command.OneLine(", " + strings.Join(parts, ", "))
+}
+
+func writeFinding(b *bytes.Buffer, f *explain.Finding) {
+	s := f.Signature
+	fmt.Fprintf(b, "%s (%s)%s\n", s.ID, s.Source, seen(f))
+	fmt.Fprintf(b, "    %s\n    Cause: %s\n    Remedy: %s\n", command.OneLine(f.Text), s.Cause, s.Remedy)
+	if s.Kind == signature.Consequence {
+		b.WriteString("    It is a consequence: the log does not show what failed first. Look at the logs of the other ranks.\n")
+	}
+	if s.Runbook != "" {
+		fmt.Fprintf(b, "    Runbook: %s%s\n", alerts.RunbookBase, s.Runbook)
+	}
+}
+
+// The JSON of explain.
+type (
+	communicator struct {
+		ID       string `json:"id,omitempty"`
+		Ranks    int    `json:"ranks"`
+		Started  int    `json:"started"`
+		Complete int    `json:"complete"`
+		Missing  []int  `json:"missing,omitempty"`
+	}
+	finding struct {
+		Signature string   `json:"signature"`
+		Source    string   `json:"source"`
+		Kind      string   `json:"kind"`
+		Lines     int64    `json:"lines"`
+		Line      int64    `json:"first_line,omitempty"`
+		Host      string   `json:"host,omitempty"`
+		Hosts     []string `json:"hosts,omitempty"`
+		Rank      *int     `json:"rank,omitempty"`
+		Code      *int     `json:"code,omitempty"`
+		Peer      string   `json:"peer,omitempty"`
+		Text      string   `json:"text"`
+		Cause     string   `json:"cause"`
+		Remedy    string   `json:"remedy"`
+		Runbook   string   `json:"runbook,omitempty"`
+	}
+	transports struct {
+		RDMA          int `json:"rdma"`
+		RDMAGPUDirect int `json:"rdma_gpudirect"`
+		TCP           int `json:"tcp"`
+		Plugin        int `json:"plugin"`
+		P2P           int `json:"p2p"`
+		SHM           int `json:"shm"`
+		SHARP         int `json:"sharp"`
+	}
+	setup struct {
+		Rank    int     `json:"rank"`
+		Seconds float64 `json:"seconds"`
+		Phase   string  `json:"longest_phase,omitempty"`
+		Longest float64 `json:"longest_phase_seconds"`
+	}
+	report struct {
+		Verdict       string         `json:"verdict"` // ok, failed, unknown
+		Reason        string         `json:"reason,omitempty"`
+		Lines         int64          `json:"lines"`
+		NCCLLines     int64          `json:"nccl_lines"`
+		Long          int64          `json:"cut_lines"`
+		Unprintable   int64          `json:"unprintable_lines"`
+		Incomplete    bool           `json:"counts_incomplete"`
+		Versions      []string       `json:"nccl_versions"`
+		CUDA          string         `json:"cuda,omitempty"`
+		Hosts         []string       `json:"hosts"`
+		Processes     int            `json:"processes"`
+		Communicators []communicator `json:"communicators"`
+		Setup         *setup         `json:"slowest_setup,omitempty"`
+		Network       string         `json:"network,omitempty"`
+		Connections   transports     `json:"connections"`
+		Channels      *int           `json:"channels,omitempty"`
+		NVLSChannels  *int           `json:"nvls_channels,omitempty"`
+		First         *finding       `json:"first_failure,omitempty"`
+		Findings      []finding      `json:"findings"`
+		Warnings      []string       `json:"warnings_without_signature"`
+	}
+)
+
+// known is a number that the log tells.
+func known(n int) *int {
+	if n == explain.Unknown {
+		return nil
+	}
+	return &n
+}
+
+func writeJSON(w io.Writer, r *explain.Result) error {
+	out := report{
+		Verdict: "ok", Lines: r.Lines, NCCLLines: r.NCCLLines, Long: r.Long, Unprintable: r.Unprintable, Incomplete: r.Full,
+		Versions: append([]string{}, r.Versions...), CUDA: r.Log.CUDA, Hosts: append([]string{}, r.Hosts...), Processes: r.Processes, Communicators: []communicator{},
+		Network: r.Log.Network, Connections: transports(r.Transports()), Channels: known(r.Log.Channels), NVLSChannels: known(r.Log.NVLSChannels),
+		Findings: []finding{}, Warnings: []string{},
+	}
+	if why := r.Undecided(); r.Failed() {
+		out.Verdict = "failed"
+	} else if why != "" {
+		out.Verdict, out.Reason = "unknown", why
+	}
+	for _, c := range r.Communicators {
+		out.Communicators = append(out.Communicators, communicator{c.ID, c.Ranks, c.Started, c.Complete, c.Missing})
+	}
+	if s := r.Setup; s != nil {
+		out.Setup = &setup{s.Rank, s.Total, s.Phase, s.Longest}
+	}
+	for i := range r.Findings {
+		out.Findings = append(out.Findings, jsonFinding(&r.Findings[i]))
+	}
+	if f := r.First(); f != nil {
+		one := jsonFinding(f)
+		out.First = &one
+	}
+	for _, w := range r.Warnings {
+		out.Warnings = append(out.Warnings, w.Text)
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(out)
+}
+
+func jsonFinding(f *explain.Finding) finding {
+	s := f.Signature
+	runbook := s.Runbook
+	if runbook != "" {
+		runbook = alerts.RunbookBase + runbook
+	}
+	return finding{
+		s.ID, string(s.Source), string(s.Kind), f.Count, f.Line, f.Host, f.Hosts, known(f.Rank), known(f.Code), f.Peer, f.Text, s.Cause, s.Remedy, runbook,
+	}
+}

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package explain says what a log of a job shows: how NCCL was set up, how its connections go, and what failed first.
+//
+// A log is not trusted, and may have any size. Read takes it line by line; what it keeps is bounded, and can be printed. A Result
+// is for one goroutine until it is read, and does not change then. The errors of Read are those of reading, and ErrNotText for what
+// is no text.
+package explain
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/nccllog"
+	"gpufabric_exporter/internal/signature"
+)
+
+// Limits of what is kept of a log.
+const (
+	maxHosts         = 4096
+	maxProcesses     = 1 << 16
+	maxCommunicators = 256
+	maxRanks         = 1 << 20 // of all communicators together
+	maxVersions      = 8
+	maxFindings      = 64
+	maxFindingHosts  = 64
+	maxWarnings      = 16
+)
+
+// Unknown is a number that the log does not tell.
+const Unknown = nccllog.Unknown
+
+// ErrNotText is wrapped by the errors of input that is not text.
+var ErrNotText = errors.New("it is not text")
+
+// Result is what a log shows.
+type Result struct {
+	Lines, NCCLLines int64 // all, and those of NCCL
+	Long             int64 // lines of more than nccllog.MaxLine bytes, of which the rest was not read
+	Unprintable      int64 // lines with control characters or bytes that are not UTF-8
+
+	Log       nccllog.Log
+	Versions  []string // of NCCL, as they were found
+	Hosts     []string // sorted
+	Processes int
+	Full      bool // a limit was reached: counts are at least these
+
+	Communicators []Communicator
+	Setup         *nccllog.Timings // the slowest; nil if the log does not say (before NCCL 2.22)
+
+	Findings []Finding // failures and notes, in the order of their first lines
+	Warnings []Warning // of NCCL without a signature
+	Unknown  int64     // lines that are such warnings
+}
+
+// Communicator is a group of ranks.
+type Communicator struct {
+	ID       string // empty before NCCL 2.16
+	Ranks    int    // that it has
+	Started  int    // ranks whose set-up the log shows the begin or the end of
+	Complete int    // ranks whose set-up ended
+	Missing  []int  // first ranks that began and did not end
+
+	started, complete map[int]struct{}
+}
+
+// Finding is a signature that the log shows.
+type Finding struct {
+	Signature *signature.Signature
+	Count     int64
+	Hosts     []string // that logged it; as far as is known
+	// What follows is of the first line.
+	Line int64
+	Host string // empty if not known
+	Rank int    // Unknown if not known
+	Code int    // completion status or Xid; signature.NoCode if it has none
+	Peer string // address of the other side; empty if it names none
+	Text string
+}
+
+// Warning is a line of NCCL that has no signature.
+type Warning struct {
+	Line int64
+	Text string
+}
+
+// First returns the first failure: a cause before its consequences. nil: the log shows none.
+func (r *Result) First() *Finding {
+	for _, kind := range []signature.Kind{signature.Cause, signature.Consequence} {
+		i := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature.Kind == kind })
+		if i >= 0 {
+			return &r.Findings[i]
+		}
+	}
+	return nil
+}
+
+// Failed reports whether the log shows a failure.
+func (r *Result) Failed() bool { return r.First() != nil }
+
+// Undecided says why the log does not show that all is well; empty: it does.
+func (r *Result) Undecided() string {
+	switch {
+	case r.NCCLLines == 0:
+		return "no line is of NCCL: run the job with NCCL_DEBUG=INFO"
+	case r.called():
+		return "a call of NCCL failed, and no line says why: " + r.Log.Failed
+	case r.Unknown > 0:
+		return "NCCL warned of something that is not known here"
+	case r.Full:
+		return "the log has more hosts, ranks or failures than are counted"
+	case len(r.Communicators) == 0:
+		return "no communicator is set up in it: run the job with NCCL_DEBUG=INFO, and give the log from its beginning"
+	}
+	for i := range r.Communicators {
+		if c := &r.Communicators[i]; c.Complete < c.Started {
+			return "the set-up of a communicator did not end on all ranks"
+		}
+	}
+	return ""
+}
+
+// called reports whether a call failed. Result 7 is ncclInProgress.
+func (r *Result) called() bool {
+	return r.Log.Failed != "" && !strings.Contains(r.Log.Failed, " -> 7")
+}
+
+// process is a process that logs.
+type process struct {
+	host string
+	pid  int
+}
+
+// member is which rank a process is, of how many.
+type member struct{ rank, of int }
+
+// reading is a Result in the making.
+type reading struct {
+	Result
+	log       *nccllog.Log
+	hosts     map[string]struct{}
+	processes map[process]member
+	tracked   int // ranks
+	warnings  map[string]struct{}
+}
+
+// Read reads a log to its end.
+func Read(from io.Reader) (*Result, error) {
+	const buffer = 64 << 10
+	in := bufio.NewReaderSize(from, buffer)
+	if err := refuse(in); err != nil {
+		return nil, err
+	}
+	r := &reading{log: nccllog.New(), hosts: map[string]struct{}{}, processes: map[process]member{}, warnings: map[string]struct{}{}}
+	for {
+		line, long, err := readLine(in)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		if len(line) > 0 || err == nil {
+			r.line(line, long)
+		}
+		if err != nil {
+			break
+		}
+	}
+	return r.result(), nil
+}
+
+// readLine returns a line, or the beginning of a long one whose rest it skips. The line is valid until the next call.
+func readLine(in *bufio.Reader) (line []byte, long bool, err error) {
+	line, err = in.ReadSlice('\n')
+	if len(line) > nccllog.MaxLine {
+		line, long = line[:nccllog.MaxLine], true
+	}
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return line, long, err
+	}
+	line = bytes.Clone(line)
+	for errors.Is(err, bufio.ErrBufferFull) {
+		_, err = in.ReadSlice('\n')
+	}
+	return line, true, err
+}
+
+// compressed is how archives begin, and what prints them.
+var compressed = []struct{ magic, name, command string }{
+	{"\x1f\x8b", "gzip", "zcat"}, {"\x28\xb5\x2f\xfd", "zstd", "zstdcat"}, {"\xfd7zXZ\x00", "xz", "xzcat"}, {"BZh", "bzip2", "bzcat"},
+}
+
+// refuse looks at the first bytes. Zeros are no sign of a binary file: a log that was truncated while it was written begins with them.
+func refuse(in *bufio.Reader) error {
+	head, err := in.Peek(4096)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	for _, c := range compressed {
+		if bytes.HasPrefix(head, []byte(c.magic)) {
+			return fmt.Errorf("%w: it is compressed with %s: expected a log (%s FILE | gpufabric_exporter explain -)", ErrNotText, c.name, c.command)
+		}
+	}
+	if bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")) {
+		return fmt.Errorf("%w in UTF-8 but in UTF-16: expected a log (iconv -f UTF-16 -t UTF-8 FILE)", ErrNotText)
+	}
+	controls := 0
+	for _, b := range head {
+		if b != 0 && b < ' ' && !strings.ContainsRune("\t\n\r\x1b\b\f", rune(b)) {
+			controls++
+		}
+	}
+	const tolerated = 10 // percent
+	if controls*100 > len(head)*tolerated {
+		return fmt.Errorf("%w: %d of its first %d bytes are control characters: expected a log", ErrNotText, controls, len(head))
+	}
+	return nil
+}
+
+// line reads one line.
+func (r *reading) line(line []byte, long bool) {
+	r.Lines++
+	if long {
+		r.Long++
+	}
+	line = bytes.TrimLeft(bytes.TrimRight(line, "\r\n"), "\x00")
+	if unprintable(line) {
+		r.Unprintable++
+	}
+	text := string(line)
+	e, found := r.log.Add(text)
+	if !found {
+		if s, code := signature.MatchLine(text); s != nil {
+			r.find(s, code, process{pid: nccllog.Unknown}, text)
+		}
+		return
+	}
+	r.NCCLLines++
+	from := r.process(e)
+	switch e.Level {
+	case nccllog.Warn:
+		r.warned(from, e.Message)
+	case nccllog.Info:
+		r.informed(from, e.Message)
+	case nccllog.Version:
+	}
+	message := e.Message
+	if rest, printed := strings.CutPrefix(message, "NCCL version "); printed || e.Level == nccllog.Version {
+		message = rest
+		if v, _, ok := nccllog.ParseVersion(message); ok && !slices.Contains(r.Versions, v) && len(r.Versions) < maxVersions {
+			r.Versions = append(r.Versions, v)
+		}
+	}
+}
+
+func unprintable(line []byte) bool {
+	for _, b := range line {
+		if b < ' ' && b != '\t' || b == 0x7f {
+			return true
+		}
+	}
+	return false
+}
+
+// process counts the process that an entry is of.
+func (r *reading) process(e nccllog.Entry) process {
+	from := process{e.Host, e.PID}
+	if e.Host == "" {
+		return from
+	}
+	if _, known := r.processes[from]; known {
+		return from
+	}
+	if len(r.processes) == maxProcesses {
+		r.Full = true
+		return from
+	}
+	r.processes[from] = member{rank: nccllog.Unknown}
+	if _, known := r.hosts[e.Host]; !known {
+		if len(r.hosts) == maxHosts {
+			r.Full = true
+			return from
+		}
+		r.hosts[e.Host] = struct{}{}
+	}
+	return from
+}
+
+func (r *reading) warned(from process, message string) {
+	if message == "" {
+		return
+	}
+	if s, code := signature.Match(signature.NCCL, message); s != nil {
+		r.find(s, code, from, message)
+		return
+	}
+	r.Unknown++
+	if len(r.Warnings) == maxWarnings {
+		return
+	}
+	text := nccllog.Text(message)
+	if _, known := r.warnings[text]; !known {
+		r.warnings[text] = struct{}{}
+		r.Warnings = append(r.Warnings, Warning{r.Lines, shown(message)})
+	}
+}
+
+func (r *reading) informed(from process, message string) {
+	if i, ok := nccllog.ParseInit(message); ok {
+		if p, is := r.processes[from]; is && i.Ranks > p.of { // the largest communicator is the job's
+			r.processes[from] = member{i.Rank, i.Ranks}
+		}
+		r.communicator(i)
+		return
+	}
+	if t, ok := nccllog.ParseTimings(message); ok {
+		if r.Setup == nil || t.Total > r.Setup.Total {
+			r.Setup = &t
+		}
+		return
+	}
+	if s := signature.MatchInfo(message); s != nil {
+		r.find(s, signature.NoCode, from, message)
+	}
+}
+
+// communicator notes the set-up of a rank.
+func (r *reading) communicator(i nccllog.Init) {
+	at := slices.IndexFunc(r.Communicators, func(c Communicator) bool { return c.ID == i.ID && c.Ranks == i.Ranks })
+	if at < 0 {
+		if len(r.Communicators) == maxCommunicators {
+			r.Full = true
+			return
+		}
+		at = len(r.Communicators)
+		r.Communicators = append(r.Communicators, Communicator{ID: i.ID, Ranks: i.Ranks, started: map[int]struct{}{}, complete: map[int]struct{}{}})
+	}
+	c := &r.Communicators[at]
+	if _, known := c.started[i.Rank]; !known {
+		if r.tracked == maxRanks {
+			r.Full = true
+			return
+		}
+		r.tracked++
+		c.started[i.Rank] = struct{}{}
+	}
+	if i.Complete {
+		c.complete[i.Rank] = struct{}{}
+	}
+}
+
+// find notes a signature.
+func (r *reading) find(s *signature.Signature, code int, from process, message string) {
+	at := slices.IndexFunc(r.Findings, func(f Finding) bool { return f.Signature == s })
+	if at < 0 {
+		if len(r.Findings) == maxFindings {
+			r.Full = true
+			return
+		}
+		rank := rankNamed(message)
+		if p, known := r.processes[from]; known {
+			rank = p.rank
+		}
+		at = len(r.Findings)
+		r.Findings = append(r.Findings, Finding{
+			Signature: s, Line: r.Lines, Host: from.host, Rank: rank, Code: code, Peer: shown(signature.Peer(message)), Text: shown(message),
+		})
+	}
+	f := &r.Findings[at]
+	f.Count++
+	if from.host != "" && len(f.Hosts) < maxFindingHosts && !slices.Contains(f.Hosts, from.host) {
+		f.Hosts = append(f.Hosts, from.host)
+	}
+}
+
+// rankNamed is the rank that PyTorch puts before its lines, "[rank3]:[E ..." or "[Rank 3] ...".
+func rankNamed(line string) int {
+	for _, before := range []string{"[rank", "[Rank ", " Rank "} {
+		if _, rest, found := strings.Cut(line, before); found {
+			digits, _, _ := strings.Cut(rest, "]")
+			if n, err := strconv.Atoi(digits); err == nil && n >= 0 && n < maxRanks {
+				return n
+			}
+		}
+	}
+	return nccllog.Unknown
+}
+
+// shown is text of a log that may be printed: bounded, without control characters and credentials.
+func shown(s string) string { return fabric.MaskCredentials(nccllog.Text(s)) }

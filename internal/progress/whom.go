@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package progress
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/job"
+)
+
+const (
+	port     = 28028             // NCCL_RAS_CLIENT_PORT, unless NCCL_RAS_ADDR is set
+	leastAge = 10 * time.Minute  // of a process; its communicators may be younger
+	tick     = time.Second / 100 // USER_HZ, of the start times of processes
+)
+
+// Target is a process that may be asked.
+type Target struct {
+	Addr    netip.AddrPort // of the loopback interface
+	PID     int
+	Start   uint64 // as in fabric.RankCandidate
+	Version fabric.NCCLVersion
+}
+
+// Asker is who would ask.
+type Asker struct {
+	NetNS uint64 // inode of its network namespace, 0: not known
+	// Version is the version of the NCCL library that a process has mapped; empty: not known.
+	Version func(c *fabric.RankCandidate) string
+}
+
+// Whom returns the process to ask about a job. The error says why none may be asked.
+func (a Asker) Whom(n *fabric.Node, j *job.Job) (Target, error) {
+	candidates, known := n.Ranks.Get()
+	if !known {
+		return Target{}, errors.New("the processes of the node could not be read")
+	}
+	asked, err := first(candidates, j)
+	if err != nil {
+		return Target{}, err
+	}
+	ns, known := asked.NetNS.Get()
+	switch {
+	case a.NetNS == 0 || !known:
+		return Target{}, errors.New("its network namespace is not known")
+	case ns != a.NetNS:
+		return Target{}, errors.New("its RAS listens in the network namespace of a pod or container, which the exporter does not enter")
+	}
+	addr, ok := listener(asked)
+	if !ok {
+		return Target{}, fmt.Errorf("PID %d is not seen to listen on port %d: NCCL before 2.24, NCCL_RAS_ENABLE=0, NCCL_RAS_ADDR, or no communicator", asked.PID, port)
+	}
+	target := Target{Addr: addr, PID: asked.PID, Start: asked.Start}
+	for i := range candidates {
+		c := &candidates[i]
+		if of, known := c.NetNS.Get(); known && of != ns {
+			continue
+		}
+		if c.Sockets.State != fabric.OK {
+			return Target{}, fmt.Errorf("whether PID %d listens on the port, too, is not known", c.PID)
+		}
+		if _, listens := listener(c); !listens {
+			continue
+		}
+		v, err := a.askable(n, j, c)
+		if err != nil {
+			return Target{}, err
+		}
+		if c == asked {
+			target.Version = v
+		}
+	}
+	return target, nil
+}
+
+// first is the process of the lowest rank of a job on this node. All nodes would get the same answer: that of rank 0 asks.
+func first(candidates []fabric.RankCandidate, j *job.Job) (*fabric.RankCandidate, error) {
+	var found *fabric.RankCandidate
+	lowest := -1 // -1: not stated
+	for _, r := range j.Ranks {
+		i := slices.IndexFunc(candidates, func(c fabric.RankCandidate) bool { return c.PID == r.PID })
+		if i < 0 {
+			continue
+		}
+		if found == nil || r.Rank >= 0 && (lowest < 0 || r.Rank < lowest) {
+			found, lowest = &candidates[i], r.Rank
+		}
+	}
+	switch {
+	case found == nil:
+		return nil, errors.New("none of its ranks is left")
+	case lowest > 0:
+		return nil, fmt.Errorf("its lowest rank on this node is %d: ask on the node of rank 0, which tells of all nodes", lowest)
+	}
+	return found, nil
+}
+
+// listener is where RAS of a process listens.
+func listener(c *fabric.RankCandidate) (netip.AddrPort, bool) {
+	for _, s := range c.Sockets.Or(nil) {
+		a := s.Local.Addr()
+		switch {
+		case !s.Listening || s.Local.Port() != port:
+		case a.IsLoopback():
+			return s.Local, true
+		case a.IsUnspecified() && a.Is4():
+			return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port), true
+		case a.IsUnspecified():
+			return netip.AddrPortFrom(netip.IPv6Loopback(), port), true
+		}
+	}
+	return netip.AddrPort{}, false
+}
+
+// askable is the version of NCCL of a process that the kernel may connect to.
+func (a Asker) askable(n *fabric.Node, j *job.Job, c *fabric.RankCandidate) (fabric.NCCLVersion, error) {
+	if !slices.ContainsFunc(j.Ranks, func(r job.Rank) bool { return r.PID == c.PID }) {
+		return fabric.NCCLVersion{}, fmt.Errorf("PID %d of another job listens on the same port, and might answer", c.PID)
+	}
+	boot, known := n.Host.BootTime.Get()
+	if !known {
+		return fabric.NCCLVersion{}, errors.New("the age of its processes is not known")
+	}
+	if age := n.Ranks.At.Sub(boot.Add(time.Duration(c.Start) * tick)); age < leastAge {
+		return fabric.NCCLVersion{}, fmt.Errorf("PID %d is younger than %s: asking while communicators are made has crashed jobs", c.PID, leastAge)
+	}
+	v, err := fabric.ParseNCCLVersion(a.Version(c))
+	if err != nil {
+		return fabric.NCCLVersion{}, fmt.Errorf("the version of NCCL of PID %d is not known", c.PID)
+	}
+	if why := Refused(v); why != "" {
+		return fabric.NCCLVersion{}, errors.New(why)
+	}
+	return v, nil
+}
+
+// busyFrom is the mean utilization from which GPUs are at work.
+const busyFrom = 0.3
+
+// ActivityOf tells what the GPUs of a job on this node do.
+func ActivityOf(n *fabric.Node, j *job.Job) Activity {
+	sum := 0.0
+	for _, uuid := range j.GPUs {
+		i := slices.IndexFunc(n.GPUDriver.GPUs, func(g fabric.GPU) bool { return g.UUID == uuid })
+		if i < 0 {
+			return ActivityUnknown
+		}
+		v, known := n.GPUDriver.GPUs[i].Utilization.Get()
+		if !known {
+			return ActivityUnknown
+		}
+		sum += v
+	}
+	switch {
+	case len(j.GPUs) == 0:
+		return ActivityUnknown
+	case sum/float64(len(j.GPUs)) >= busyFrom:
+		return GPUsBusy
+	}
+	return GPUsIdle
+}
