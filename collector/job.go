@@ -77,6 +77,7 @@ var (
 func jobFamilies() []*Family {
 	return []*Family{
 		jobInfo, jobGPU, jobDevice, jobRanks, jobTransport, jobTransportConfirmed, jobTransportByDesign, jobTransportUnknown, jobMisconfigured, jobProcessesDropped, gpuImpaired,
+		jobBusBandwidth, jobCollectiveDuration, jobInspectorRefused,
 	}
 }
 
@@ -89,8 +90,13 @@ func jobCollector() collector {
 		want:     job.Wants,
 		sources:  []string{fabric.SourceRanks, fabric.SourceGPU},
 		families: jobFamilies(),
-		collect:  func(n *fabric.Node, emit emit) { collectJobs(tracker.Update(n), emit) }, supported: hasJobs,
-		jobs: tracker.Update,
+		collect: func(n *fabric.Node, emit emit) {
+			jobs := tracker.Update(n)
+			collectJobs(jobs, emit)
+			collectCollectives(jobs, n, emit)
+		},
+		supported: hasJobs,
+		jobs:      tracker.Update,
 	}
 }
 

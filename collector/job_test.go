@@ -5,6 +5,7 @@ package collector
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
@@ -85,5 +86,37 @@ func TestJobSeries(t *testing.T) {
 	hidden.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonStuck, "/proc", n.At)
 	if out := text(t, set.Gather(&hidden, ConfigState{})); strings.Contains(out, "gpufabric_job_transport{") {
 		t.Error("jobs of a reading that failed are shown")
+	}
+}
+
+// What Inspector says of a job has the labels of fixed lists, and refused files are counted, 0 included.
+func TestCollectives(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	n := &fabric.Node{
+		Policy: &fabric.Policy{}, Host: fabric.Host{BootTime: fabric.Known(now.Add(-time.Hour), "stat", now)},
+		Ranks: fabric.Known([]fabric.RankCandidate{{PID: 9, User: 7, GPUs: fabric.Known([]string{"GPU-a"}, "nvml", now), Limits: fabric.Known(fabric.ProcessLimits{}, "limits", now)}}, "/proc", now),
+		Inspector: fabric.Known(fabric.InspectorReading{Refused: map[fabric.InspectorRefusal]int{fabric.RefusedMalformed: 2}, Files: []fabric.InspectorFile{{
+			GPU: "GPU-a", Owner: 7, Written: now,
+			Samples: []fabric.CollectiveSample{{Collective: "AllReduce", Size: fabric.SizeLarge, Nodes: true, BusBandwidth: 2e11, Duration: 3 * time.Millisecond}},
+		}}}, "folder", now),
+	}
+	jobs := job.Jobs{List: []job.Job{{Name: "slurm/7", Ranks: []job.Rank{{PID: 9}}}}}
+	set := &Set{collectors: []collector{{
+		About: About{Name: "job"}, families: jobFamilies(), supported: everyNode,
+		collect: func(n *fabric.Node, emit emit) { collectCollectives(jobs, n, emit) },
+	}}}
+	got := withoutHelp(text(t, set.Gather(n, ConfigState{})))
+	const labels = `{collective="AllReduce",scope="nodes",size_class="from_256MiB",training_job="slurm/7",uuid="GPU-a"}`
+	for _, want := range []string{
+		"gpufabric_job_bus_bandwidth_bytes_per_second" + labels + " 2e+11", "gpufabric_job_collective_duration_seconds" + labels + " 0.003",
+		`gpufabric_job_inspector_files_refused{reason="malformed"} 2`, `gpufabric_job_inspector_files_refused{reason="too_large"} 0`,
+	} {
+		if !strings.Contains(got, want+"\n") {
+			t.Errorf("lacks %s in\n%s", want, got)
+		}
+	}
+	n.Inspector = fabric.Fact[fabric.InspectorReading]{}
+	if got = withoutHelp(text(t, set.Gather(n, ConfigState{}))); strings.Contains(got, "gpufabric_job_") {
+		t.Errorf("no folder is read, and yet\n%s", got)
 	}
 }

@@ -139,7 +139,8 @@ func conditionalFamilies() []string {
 	return []string{
 		"node_compute_ports_expected", "nccl_config_findings", "exporter_facts_unknown", "exporter_source_unknown", "node_rdma_netns_mode", "hca_netlink_visible",
 		"gpu_fabric_unhealthy",
-		"job_transport_confirmed", "job_processes_dropped", // TestJobs
+		"job_transport_confirmed", "job_device_info", "job_processes_dropped", // TestJobs
+		"job_bus_bandwidth_bytes_per_second", "job_collective_duration_seconds", "job_inspector_files_refused", // TestCollectives
 		"check_unknown", "check_timestamp_seconds", "check_error", "check_run_timestamp_seconds", // what nobody expects is no matter for checks; in files of verdicts only
 		"hca_hw_counters_dropped",
 		"ethernet_statistic_total", "ethernet_statistics_dropped", // what flags ask for, and more than fits

@@ -188,5 +188,6 @@ func (p *parser) nccl(n *yaml.Node, files *observer.NCCLFiles) {
 	p.mapping(n, "nccl", map[string]func(*yaml.Node){
 		"environment_file": func(n *yaml.Node) { files.Environment = p.path(n, "environment_file") },
 		"home":             func(n *yaml.Node) { files.Home = p.path(n, "home") },
+		"inspector_folder": func(n *yaml.Node) { files.Inspector = p.path(n, "inspector_folder") },
 	})
 }

@@ -67,6 +67,7 @@ func keys() []key {
 		key{path: "nccl", meaning: "Where the settings of NCCL are that jobs of the node get"},
 		key{path: "nccl.environment_file", takes: "absolute path", beyond: []string{"nccl.env"}, without: "none", meaning: "File of `NAME=value` lines that jobs get as environment variables", example: "/etc/site/nccl.env"},
 		key{path: "nccl.home", takes: "absolute path", beyond: []string{"root"}, without: "none", meaning: "Home folder of the user whose `.nccl.conf` counts", example: "/root"},
+		key{path: "nccl.inspector_folder", takes: "absolute path", beyond: []string{"inspector"}, without: "none", meaning: "Folder that NCCL Inspector of jobs writes to, and the folders in it, see [INSPECTOR.md](INSPECTOR.md)", example: "/run/nccl_inspector"},
 	)
 	all = append(all, probeKeys(d)...)
 	return append(all,

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/nccllog"
@@ -215,7 +216,7 @@ func refuse(in *bufio.Reader) error {
 			controls++
 		}
 	}
-	const tolerated = 10 // percent
+	const tolerated = 5 // percent; random bytes have 10
 	if controls*100 > len(head)*tolerated {
 		return fmt.Errorf("%w: %d of its first %d bytes are control characters: expected a log", ErrNotText, controls, len(head))
 	}
@@ -259,12 +260,14 @@ func (r *reading) line(line []byte, long bool) {
 }
 
 func unprintable(line []byte) bool {
+	ascii := true
 	for _, b := range line {
 		if b < ' ' && b != '\t' || b == 0x7f {
 			return true
 		}
+		ascii = ascii && b < utf8.RuneSelf
 	}
-	return false
+	return !ascii && !utf8.Valid(line)
 }
 
 // process counts the process that an entry is of.

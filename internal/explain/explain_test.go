@@ -30,7 +30,7 @@ func TestRefusesWhatIsNoText(t *testing.T) {
 		"zstd":   {"\x28\xb5\x2f\xfd", "zstdcat"},
 		"xz":     {"\xfd7zXZ\x00", "xzcat"},
 		"UTF-16": {"\xff\xfeg\x00p\x00", "UTF-16"},
-		"binary": {"\x7fELF" + strings.Repeat("\x01\x02\x03", 100), "control characters"},
+		"binary": {"\x7fELF" + strings.Repeat("\x01\x02\x03"+strings.Repeat("\xf0", 30), 100), "control characters"},
 	} {
 		if _, err := Read(strings.NewReader(tt.head)); !errors.Is(err, ErrNotText) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, expected %q", name, err, tt.want)

@@ -29,9 +29,11 @@ type Node struct {
 	Inside *Inside
 	// Ranks are the processes that hold a GPU, the evidence for verdicts on jobs. At is when the reading began: with the
 	// same time it is the same reading.
-	Ranks   Fact[[]RankCandidate]
-	Policy  *Policy // what the site expects; never nil
-	Sources []Source
+	Ranks Fact[[]RankCandidate]
+	// Inspector is what NCCL of the jobs says of their collectives; only read with WantRanks, and where the site names a folder.
+	Inspector Fact[InspectorReading]
+	Policy    *Policy // what the site expects; never nil
+	Sources   []Source
 	// Commands is what drivers were asked so far, for all devices together.
 	Commands Commands
 	// Uncached is how often a file of sysfs was opened for one read, because no descriptor was left to keep it open with.
@@ -177,19 +179,20 @@ type NetDev struct {
 
 // The names of Source.
 const (
-	SourceClass    = "rdma_class" // the list of RDMA devices
-	SourceHCA      = "hca"        // states and attributes of one device and its ports
-	SourceGID      = "gid"        // GID tables of one device
-	SourceCounters = "counters"   // counters of one device and its ports
-	SourceCM       = "cm"         // connection manager counters of one device
-	SourceNetDev   = "netdev"     // network interfaces and default routes; takes the kernel's rtnl lock
-	SourceHost     = "host"       // boot time, kernel, GPUs on the PCI bus
-	SourceNCCL     = "nccl"       // NCCL configuration files
-	SourceQoS      = "qos"        // DCB, pause, FEC and ECN of one network interface; takes the rtnl lock
-	SourceNetStats = "netstats"   // ethtool statistics of one network interface; takes the rtnl lock
-	SourceDCQCN    = "dcqcn"      // parameters of congestion control of one network interface
-	SourcePCI      = "pci"        // GPUs, NICs and bridges on the PCI bus
-	SourceGPU      = "gpu"        // NVML, in a worker process
-	SourceInside   = "inside"     // device nodes, limits and libraries of this process
-	SourceRanks    = "ranks"      // processes that hold GPUs: procfs, sock_diag, RDMA resources by PID
+	SourceClass     = "rdma_class" // the list of RDMA devices
+	SourceHCA       = "hca"        // states and attributes of one device and its ports
+	SourceGID       = "gid"        // GID tables of one device
+	SourceCounters  = "counters"   // counters of one device and its ports
+	SourceCM        = "cm"         // connection manager counters of one device
+	SourceNetDev    = "netdev"     // network interfaces and default routes; takes the kernel's rtnl lock
+	SourceHost      = "host"       // boot time, kernel, GPUs on the PCI bus
+	SourceNCCL      = "nccl"       // NCCL configuration files
+	SourceQoS       = "qos"        // DCB, pause, FEC and ECN of one network interface; takes the rtnl lock
+	SourceNetStats  = "netstats"   // ethtool statistics of one network interface; takes the rtnl lock
+	SourceDCQCN     = "dcqcn"      // parameters of congestion control of one network interface
+	SourcePCI       = "pci"        // GPUs, NICs and bridges on the PCI bus
+	SourceGPU       = "gpu"        // NVML, in a worker process
+	SourceInside    = "inside"     // device nodes, limits and libraries of this process
+	SourceInspector = "inspector"  // files of NCCL Inspector
+	SourceRanks     = "ranks"      // processes that hold GPUs: procfs, sock_diag, RDMA resources by PID
 )

@@ -121,28 +121,28 @@ type Rule string
 
 // Rules. A rule that begins with setting_ is a verdict of package lint on NCCL settings of the job.
 const (
-	RuleNoCommunicator   Rule = "no_communicator"
-	RuleNoDevices        Rule = "no_rdma_devices_in_container"
-	RuleMemlock          Rule = "memlock"
-	RuleAlignment        Rule = "nic_alignment"
-	RuleAffinity         Rule = "cpu_affinity"
-	RuleVersions         Rule = "nccl_versions_differ"
-	RuleSettings         Rule = "settings_differ"
-	RuleGrowing          Rule = "resources_grow"
-	RuleBAR1             Rule = "bar1_full"
-	RuleSettingMisread   Rule = "setting_misread"
-	RuleSettingRefused   Rule = "setting_refused"
-	RuleSettingIgnored   Rule = "setting_ignored"
-	RuleSettingUnknown   Rule = "setting_unknown_variable"
-	RuleSettingWrongHere Rule = "setting_wrong_here"
-	RuleSettingWorse     Rule = "setting_worse"
+	RuleNoCommunicator        Rule = "no_communicator"
+	RuleNoDevices             Rule = "no_rdma_devices_in_container"
+	RuleMemlock               Rule = "memlock"
+	RuleAlignment             Rule = "nic_alignment"
+	RuleAffinity              Rule = "cpu_affinity"
+	RuleVersions              Rule = "nccl_versions_differ"
+	RuleSettings              Rule = "settings_differ"
+	RuleGrowing               Rule = "resources_grow"
+	RuleBAR1                  Rule = "bar1_full"
+	RuleSettingMisread        Rule = "setting_misread"
+	RuleSettingRefused        Rule = "setting_refused"
+	RuleSettingIgnored        Rule = "setting_ignored"
+	RuleSettingUnknown        Rule = "setting_unknown_variable"
+	RuleSettingWrongHere      Rule = "setting_wrong_here"
+	RuleSettingNotRecommended Rule = "setting_not_recommended"
 )
 
 // Rules returns every rule.
 func Rules() []Rule {
 	return []Rule{
 		RuleNoCommunicator, RuleNoDevices, RuleMemlock, RuleAlignment, RuleAffinity, RuleVersions, RuleSettings, RuleGrowing, RuleBAR1, RuleSettingMisread,
-		RuleSettingRefused, RuleSettingIgnored, RuleSettingUnknown, RuleSettingWrongHere, RuleSettingWorse,
+		RuleSettingRefused, RuleSettingIgnored, RuleSettingUnknown, RuleSettingWrongHere, RuleSettingNotRecommended,
 	}
 }
 

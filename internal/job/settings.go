@@ -67,7 +67,7 @@ func (t *Tracker) settings(n *fabric.Node, c *fabric.RankCandidate) []Finding {
 // ruleOf are the rules of verdicts on settings.
 var ruleOf = map[lint.Verdict]Rule{
 	lint.Misread: RuleSettingMisread, lint.Refused: RuleSettingRefused, lint.Ignored: RuleSettingIgnored, lint.Unknown: RuleSettingUnknown,
-	lint.WrongHere: RuleSettingWrongHere, lint.NotRecommended: RuleSettingWorse,
+	lint.WrongHere: RuleSettingWrongHere, lint.NotRecommended: RuleSettingNotRecommended,
 }
 
 // lintFindings are the settings that are wrong, one finding for each rule. files are those that set a variable.

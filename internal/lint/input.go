@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -33,6 +34,11 @@ const (
 func Formats() []Format {
 	return []Format{FormatAuto, FormatConf, FormatEnv, FormatShell, FormatManifest, FormatPython}
 }
+
+// formatUnread is that of files which set variables in a way that is not read.
+const formatUnread Format = "unread"
+
+var unread = []string{".toml", ".tf", ".ini", ".fish"}
 
 // MaxInput bounds an input, in bytes.
 const MaxInput = 10 << 20
@@ -64,6 +70,7 @@ type setting struct {
 	set      bool // it sets the variable for NCCL
 	dynamic  bool // the value follows from what only a shell knows
 	arm      int  // the branch or function of the script that it is in, and may not be reached; 0: none
+	after    int  // programs that the script has run before the line
 	chosen   bool // the value is that of ${NAME:-value}, where NAME is not set
 	scope    int  // the container that it belongs to
 	findings []Finding
@@ -113,6 +120,7 @@ func Parse(name string, data []byte, format Format) (Input, error) {
 		err = in.parseManifest(data)
 	case FormatPython:
 		in.parsePython(data)
+	case formatUnread:
 	default:
 		in.parseShell(string(data), 1, 0)
 	}
@@ -150,6 +158,8 @@ const nothingFound = "No NCCL setting found. lint reads assignments, export, env
 func detect(name string, data []byte) Format {
 	base := path.Base(name)
 	switch ext := path.Ext(base); {
+	case slices.Contains(unread, ext):
+		return formatUnread
 	case strings.HasSuffix(base, "nccl.conf"):
 		return FormatConf
 	case ext == ".yaml", ext == ".yml", ext == ".json":
@@ -158,7 +168,7 @@ func detect(name string, data []byte) Format {
 		return FormatShell
 	case ext == ".py", bytes.HasPrefix(data, []byte("#!")) && bytes.Contains(data[:min(len(data), 128)], []byte("python")):
 		return FormatPython
-	case ext == ".env", base == "environment":
+	case strings.HasPrefix(base, ".env"), ext == ".env", ext == ".deepspeed_env", base == "environment":
 		return FormatEnv
 	case bytes.HasPrefix(data, []byte("#!")), bytes.Contains(data, []byte("#SBATCH ")):
 		return FormatShell
@@ -174,7 +184,26 @@ func detect(name string, data []byte) Format {
 		}
 		break
 	}
+	if onlyAssignments(data[:min(len(data), 64<<10)]) {
+		return FormatEnv
+	}
 	return FormatShell
+}
+
+// onlyAssignments tells that a text is a list of NAME=value with nothing that a shell expands or runs: an environment file, or
+// what env prints. A script would do nothing with them.
+func onlyAssignments(data []byte) bool {
+	found := false
+	for line := range bytes.Lines(data) {
+		switch line = bytes.TrimSpace(line); {
+		case len(line) == 0, line[0] == '#':
+		case !isAssignment(string(line)), bytes.ContainsAny(line, "$`;&| \t") || bytes.HasSuffix(line, []byte("\\")):
+			return false
+		default:
+			found = true
+		}
+	}
+	return found
 }
 
 // addLine adds a line of a file that has a setting on each.
@@ -190,7 +219,7 @@ func (in *Input) addLine(s ncclconf.Setting) {
 		}
 	case !sets && concerns(bare):
 		one.Name = bare
-		one.findings = []Finding{{Misread, diagnose.Warning, upper(f.Text), bare + "=" + presentable(bare, s.Value)}}
+		one.findings = []Finding{{Misread, diagnose.Warning, upper(f.Text), bare + "=" + presentable(bare, strings.TrimSpace(s.Value))}}
 	}
 	if one.findings != nil {
 		in.append(one)

@@ -112,7 +112,8 @@ func TestShell(t *testing.T) {
 		{"NCCL_TESTS_DIR=/opt/nccl-tests", "1 NCCL_TESTS_DIR=/opt/nccl-tests: ignored (info): The shell keeps the variable to itself: programs that the script starts do not get it, unless the script got it from its caller -> export NCCL_TESTS_DIR=/opt/nccl-tests\n"},
 		{"env NCCL_DEBUG=WARN ./a", "1 NCCL_DEBUG=WARN: works\n"},
 		{"bash -c 'cd /\nexport NCCL_DEBUG=WARN && ./a'", "2 NCCL_DEBUG=WARN: works\n"},
-		{"cat <<EOF > x\nexport NCCL_DEBUG=bad\nEOF\nexport NCCL_NET=IB", "4 NCCL_NET=IB: works\n"},
+		{"cat <<EOF > x\nexport NCCL_DEBUG=bad\nEOF\nexport NCCL_NET=IB", "4 NCCL_NET=IB: works\n2 =: undecided (info): The here-document that has this line sets variables of NCCL, and is not judged: what reads it is not known -> run lint with the text of the document in a file of its own\n"},
+		{"cat <<EOF\nNCCL is used\nEOF\nexport NCCL_NET=IB", "4 NCCL_NET=IB: works\n"},
 		{"echo \"NCCL_DEBUG=bad\" NCCL_DEBUG=bad", nothing},
 		{"export $(cat nccl.env | xargs)", nothing},
 		{"if [ -n \"$A\" ]; then export NCCL_DEBUG=WARN; else export NCCL_DEBUG=INFO; fi", "1 NCCL_DEBUG=WARN: works\n1 NCCL_DEBUG=INFO: works\n"},
@@ -141,6 +142,15 @@ func TestShell(t *testing.T) {
 		{"export NCCL_DEBUG = INFO", "1 NCCL_DEBUG=: misread (warning): There is a blank before the \"=\": the shell does not set the variable -> write NCCL_DEBUG=value without blanks\n"},
 		{"NCCL_DEBUG =INFO", "1 NCCL_DEBUG=: misread (warning): There is a blank before the \"=\": the shell does not set the variable -> write NCCL_DEBUG=value without blanks\n"},
 		{"export A='\nexport NCCL_NET=IB", "2 NCCL_NET=IB: works\n1 =: misread (warning): A quote that begins here is not closed: the shell takes what follows for a part of it -> close the quote\n"},
+		{"export NCCL_ALGO=Ring\n./a\nexport NCCL_ALGO=Tree\n./a", "1 NCCL_ALGO=Ring: not_recommended (info): NCCL no longer chooses the algorithm by size and topology; NVIDIA means the variable for debugging -> remove the line\n3 NCCL_ALGO=Tree: not_recommended (info): NCCL no longer chooses the algorithm by size and topology; NVIDIA means the variable for debugging -> remove the line\n"},
+		{"export NCCL_DEBUG=DEBUG\n./a\nunset NCCL_DEBUG", "1 NCCL_DEBUG=DEBUG: misread (warning): NCCL_DEBUG=\"DEBUG\" is ignored by NCCL, which knows VERSION|WARN|INFO|ABORT|TRACE -> correct or remove the line\n"},
+		{"export NCCL_TESTS_DEVICE=0\n./a\nexport NCCL_TESTS_DEVICE=1", "1 NCCL_TESTS_DEVICE=0: not_nccl (info): NCCL does not read it; it belongs to: nccl-tests\n3 NCCL_TESTS_DEVICE=1: not_nccl (info): NCCL does not read it; it belongs to: nccl-tests\n"},
+		{"docker run -eNCCL_NET=IB image bash -lc \"NCCL_DEBUG=WARN ./a\"", "1 NCCL_NET=IB: works\n1 NCCL_DEBUG=WARN: works\n"},
+		{"apptainer exec --env NCCL_DEBUG=WARN,NCCL_IB_HCA=mlx5_0,mlx5_1,NCCL_NET=IB a.sif ./a", "1 NCCL_DEBUG=WARN: works\n1 NCCL_IB_HCA=mlx5_0,mlx5_1: works\n1 NCCL_NET=IB: works\n"},
+		{"mpiexec -genv NCCL_DEBUG WARN -env NCCL_NET IB ./a", "1 NCCL_DEBUG=WARN: works\n1 NCCL_NET=IB: works\n"},
+		{"ssh a \"export NCCL_NET=IB; ./a\"\nssh b NCCL_DEBUG=WARN ./a\nnohup env NCCL_DEBUG=INFO ./a &", "1 NCCL_NET=IB: works\n2 NCCL_DEBUG=WARN: works\n3 NCCL_DEBUG=INFO: works\n"},
+		{"#PBS -v NCCL_DEBUG=WARN,PATH", "1 NCCL_DEBUG=WARN: works\n"},
+		{"[Service]\nEnvironment=\"NCCL_DEBUG=WARN\" \"NCCL_NET=IB\"", "2 NCCL_DEBUG=WARN: works\n2 NCCL_NET=IB: works\n"},
 		{"NCCL_DEBUG=WARN\n./train", "1 NCCL_DEBUG=WARN: ignored (warning): The shell keeps the variable to itself: programs that the script starts do not get it, unless the script got it from its caller -> export NCCL_DEBUG=WARN\n"},
 	} {
 		if got := lintText(t, c.script, FormatShell, "2.30.7"); got != c.want {
@@ -186,6 +196,10 @@ func TestFiles(t *testing.T) {
 		{FormatConf, "# nothing\n", ""},
 		{FormatPython, "import os\nos.environ[\"NCCL_DEBUG\"] = \"DEBUG\"\nos.environ.setdefault('NCCL_NET', 'IB')\nenv = {\"NCCL_IB_DISABLE\": x, \"TOKEN\": \"hunter2\"}\n", "2 NCCL_DEBUG=DEBUG: misread (warning): NCCL_DEBUG=\"DEBUG\" is ignored by NCCL, which knows VERSION|WARN|INFO|ABORT|TRACE -> correct or remove the line\n3 NCCL_NET=IB: works\n4 NCCL_IB_DISABLE=: undecided (info): The value is known only when the script or the container runs\n"},
 		{FormatPython, "print(1)\n", nothing},
+		{FormatPython, "if os.environ[\"NCCL_DEBUG\"] == \"INFO\":\n  os.environ.update(NCCL_DEBUG=\"WARN\", NCCL_NET=net)\n", "2 NCCL_DEBUG=WARN: works\n2 NCCL_NET=: undecided (info): The value is known only when the script or the container runs\n"},
+		{FormatConf, "NCCL_IB_TC = 106\n", "1 NCCL_IB_TC= 106: misread (warning): The name is \"NCCL_IB_TC \" to NCCL: \"NCCL_IB_TC\" is not set -> NCCL_IB_TC=106\n"},
+		{FormatManifest, "env:\n  NCCL_NET: {{ .Values.net }}\n", "2 NCCL_NET=: undecided (info): The value is known only when the script or the container runs\n"},
+		{FormatManifest, "[{Name: NCCL_NET, Value: IB}]", "1 NCCL_NET=IB: works\n"},
 		{FormatManifest, "services: {a: {environment: [NCCL_DEBUG=WARN, TOKEN=hunter2]}}", "1 NCCL_DEBUG=WARN: works\n"},
 		{FormatManifest, "{\"env\": [{\"name\": \"NCCL_DEBUG\", \"value\": \"WARN\"}]}", "1 NCCL_DEBUG=WARN: works\n"},
 	} {
@@ -215,6 +229,11 @@ func TestDetect(t *testing.T) {
 		{"standard input", "\n# x\napiVersion: v1\n", FormatManifest},
 		{"standard input", "export NCCL_DEBUG=INFO\n", FormatShell},
 		{"x", "{\"a\": 1}", FormatManifest},
+		{".deepspeed_env", "NCCL_DEBUG=INFO\n", FormatEnv},
+		{"standard input", "# of env\nNCCL_DEBUG=INFO\nNCCL_NET=IB\n", FormatEnv},
+		{"standard input", "NCCL_DEBUG=INFO ./train\n", FormatShell},
+		{"standard input", "NCCL_DEBUG=$LEVEL\n", FormatShell},
+		{"x.toml", "NCCL_DEBUG = \"INFO\"\n", formatUnread},
 	} {
 		if got := detect(c.name, []byte(c.text)); got != c.want {
 			t.Errorf("%s %q: %s, want %s", c.name, c.text, got, c.want)

@@ -94,6 +94,9 @@ func (in *Input) mapping(n *yaml.Node, depth int) error {
 		case concerns(key.Value) && value.Kind == yaml.ScalarNode:
 			in.variable(value, key.Value, value.Value)
 			continue
+		case concerns(key.Value) && value.Kind == yaml.MappingNode && value.Style&yaml.FlowStyle != 0: // a template: {{ .Values.x }}
+			in.append(setting{Setting: ncclconf.Setting{Line: value.Line, Name: key.Value}, set: true, dynamic: true, scope: in.scopes})
+			continue
 		case key.Value == "env" || key.Value == "environment" || key.Value == "data":
 			in.scopes++
 		}
@@ -233,7 +236,7 @@ func (in *Input) script(n *yaml.Node) {
 // field returns the value of a key of a mapping, or nil.
 func field(n *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
+		if strings.EqualFold(n.Content[i].Value, key) { // CloudFormation has Name and Value
 			return n.Content[i+1]
 		}
 	}

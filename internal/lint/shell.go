@@ -21,6 +21,7 @@ type script struct {
 	scope    int
 	around   []arm            // branches, loops and functions, the innermost last
 	single   int              // the arm of what the command sets for itself alone; 0: nothing yet
+	ran      int              // programs that were run so far
 	all      bool             // set -a: every assignment is exported
 	exported map[string]bool  // variables that programs of the script see
 	private  map[string][]int // indices of assignments that are not exported yet
@@ -90,6 +91,11 @@ func (in *Input) parseShell(text string, line, nested int) {
 			{Misread, diagnose.Warning, "A quote that begins here is not closed: the shell takes what follows for a part of it", "close the quote"},
 		}})
 	}
+	for _, at := range s.unread {
+		in.append(setting{Setting: ncclconf.Setting{Line: at}, findings: []Finding{
+			{Undecided, diagnose.Info, "The here-document that has this line sets variables of NCCL, and is not judged: what reads it is not known", "run lint with the text of the document in a file of its own"},
+		}})
+	}
 	for name, list := range k.private {
 		for _, i := range list {
 			st := &in.settings[i]
@@ -142,15 +148,31 @@ func (k *script) command(words []word, branch bool) {
 		n++
 	}
 	if n == len(words) {
-		for _, w := range words {
-			k.assign(w)
-		}
+		k.assignments(words)
 		return
 	}
 	for _, w := range words[:n] { // for that command alone
 		k.once(w)
 	}
 	k.arguments(words[n], words[n+1:])
+}
+
+// assignments reads a command that is nothing but assignments, or a line Environment= of a unit of systemd.
+func (k *script) assignments(words []word) {
+	if len(words) > 0 && strings.HasPrefix(words[0].text, "Environment=") {
+		words[0].text = strings.TrimPrefix(words[0].text, "Environment=")
+		k.export(words)
+		return
+	}
+	for _, w := range words {
+		k.assign(w)
+	}
+}
+
+// builtins are commands that are no program that NCCL runs in.
+var builtins = []string{
+	"echo", "printf", "cd", "module", "ml", "source", ".", "mkdir", "[", "[[", "test", "ulimit", "conda", "spack", "hostname", "date", "sleep",
+	"nvidia-smi", "true", "false", "shift", "local", "trap", "wait", "which", "ls", "cat", "rm", "pwd", "return", "exit", "#SBATCH", "#PBS",
 }
 
 // arguments reads what a command sets.
@@ -174,98 +196,15 @@ func (k *script) arguments(command word, args []word) {
 				k.assign(word{text: a.assigns + "=" + a.text, line: a.line, chosen: true})
 			}
 		}
+	case name == "#PBS" && len(args) > 0:
+		k.list("PBS", args[0].text, args[0])
 	case concerns(name) && len(args) > 0 && strings.HasPrefix(args[0].text, "="):
 		k.blank(command)
 	default:
 		k.options(name, args)
-	}
-}
-
-// options reads settings that a program passes on: env NAME=value, mpirun -x NAME=value, docker run -e NAME=value, srun
-// --export=ALL,NAME=value, and scripts of other shells.
-func (k *script) options(command string, args []word) {
-	for i, a := range args {
-		flag, value, equals := strings.Cut(a.text, "=")
-		before := command // the first option of an array stands in its place
-		if i > 0 {
-			before = args[i-1].text
+		if !slices.Contains(builtins, name) {
+			k.ran++
 		}
-		switch {
-		case before == "-c" && strings.Contains(a.text, "NCCL_") && k.nested < maxNested:
-			k.in.parseShell(a.text, a.line, k.nested+1)
-		case equals && strings.HasPrefix(flag, "-"):
-			if strings.HasPrefix(flag, "--export") {
-				k.list(value, a)
-			} else {
-				one := a
-				one.text = value
-				k.passed(one)
-			}
-		case strings.HasPrefix(before, "-") && !strings.Contains(before, "="), command == "env", command == "sudo":
-			if strings.HasPrefix(before, "--export") {
-				k.list(a.text, a)
-				continue
-			}
-			k.passed(a)
-		}
-	}
-}
-
-// list reads the value of an option of Slurm: settings and names of variables between commas.
-func (k *script) list(value string, w word) {
-	parts := splitExport(value)
-	for i, part := range parts {
-		one := w
-		one.text = part
-		before := len(k.in.settings)
-		k.passed(one)
-		if len(k.in.settings) == before || i+1 == len(parts) {
-			continue
-		}
-		if st := &k.in.settings[before]; continues(st.Name, parts[i+1]) {
-			st.findings = append(st.findings, Finding{
-				Misread, diagnose.Warning, "Slurm ends the value at the comma, and takes what follows for the name of a variable",
-				"export " + st.Name + " before the command, and use --export=ALL",
-			})
-		}
-	}
-}
-
-// splitExport splits the value of --export at commas that are not between quotes.
-func splitExport(value string) []string {
-	quote := rune(0)
-	parts := strings.FieldsFunc(value, func(r rune) bool {
-		switch {
-		case quote == r:
-			quote = 0
-		case quote == 0 && (r == '\'' || r == '"'):
-			quote = r
-		}
-		return r == ',' && quote == 0
-	})
-	for i := range parts {
-		parts[i] = strings.NewReplacer("'", "", `"`, "").Replace(parts[i])
-	}
-	return parts
-}
-
-// continues tells that a part of --export behind a setting was meant as a part of its value: it is no name that people give
-// variables, or the value is a list of such words.
-func continues(name, part string) bool {
-	if strings.Contains(part, "=") {
-		return false
-	}
-	if strings.ToUpper(part) != part || strings.Trim(part, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
-		return true
-	}
-	v, _ := ncclconf.Describe(name)
-	return slices.Contains(strings.FieldsFunc(v.Valid, func(r rune) bool { return strings.ContainsRune(" |,", r) }), part)
-}
-
-// passed adds a setting for one program, if it has to do with NCCL.
-func (k *script) passed(w word) {
-	if name, _, ok := strings.Cut(w.text, "="); ok && isAssignment(w.text) && concerns(name) {
-		k.once(w)
 	}
 }
 
@@ -296,6 +235,9 @@ func (k *script) unset(args []word) {
 		}
 		for _, i := range k.live[a.text] {
 			st := &k.in.settings[i]
+			if st.after < k.ran { // programs have run with it
+				continue
+			}
 			st.set = false
 			st.findings = append(st.findings, Finding{Ignored, diagnose.Info, fmt.Sprintf("Line %d unsets it", a.line), remove})
 		}
@@ -326,7 +268,7 @@ func (k *script) set(w word) {
 	before := len(k.in.settings)
 	k.in.add(setting{
 		Setting: ncclconf.Setting{Line: w.line, Name: name, Value: value}, set: true, dynamic: w.dynamic || appended, chosen: w.chosen && !w.dynamic,
-		arm: k.arm(), scope: k.scope,
+		arm: k.arm(), scope: k.scope, after: k.ran,
 	})
 	if len(k.in.settings) > before && k.arm() == 0 {
 		k.live[name] = append(k.live[name], before)

@@ -2,7 +2,10 @@
 
 package lint
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // word is a word of a shell script, without its quotes.
 type word struct {
@@ -24,6 +27,7 @@ type shellScanner struct {
 	heredocs []string // what ends the documents that begin on the next line
 	after    string   // the operator before the command: "&&", "||" or another
 	unclosed []int    // lines of quotes that are not closed
+	unread   []int    // lines of here-documents that set variables of NCCL, the first of each document
 	open     int      // expansions that do not end
 }
 
@@ -55,6 +59,11 @@ func (s *shellScanner) next() (words []word, after string, ok bool) {
 					words = append(words, word{text: strings.Trim(w, `"'`), line: s.line})
 				}
 				return append([]word{{text: "#SBATCH", line: s.line}}, words...), after, true
+			}
+			if options, pbs := strings.CutPrefix(comment, "#PBS"); pbs && len(words) == 0 {
+				if _, list, found := strings.Cut(options, " -v "); found {
+					return []word{{text: "#PBS", line: s.line}, {text: strings.TrimSpace(list), line: s.line}}, after, true
+				}
 			}
 		case strings.IndexByte(";&|()", c) >= 0:
 			s.after = s.text[s.pos : s.pos+1]
@@ -102,11 +111,19 @@ func (s *shellScanner) redirect() {
 	}
 }
 
-// skipDocuments passes over the here-documents that the last line began: they are input of a command.
+// setsNCCL matches what may set a variable of NCCL, in a script or in nccl.conf.
+var setsNCCL = regexp.MustCompile(`\bNCCL_[A-Z0-9_]+\s*=`)
+
+// skipDocuments passes over the here-documents that the last line began: they are input of a command. What it does with them is
+// not known, so those that set variables of NCCL are noted.
 func (s *shellScanner) skipDocuments() {
 	for _, end := range s.heredocs {
+		noted := false
 		for s.pos < len(s.text) {
 			line := s.rest()
+			if !noted && setsNCCL.MatchString(line) {
+				s.unread, noted = append(s.unread, s.line), true
+			}
 			s.pos = min(s.pos+len(line)+1, len(s.text))
 			s.line++
 			if strings.TrimSpace(line) == end {

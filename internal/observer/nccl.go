@@ -13,6 +13,7 @@ import (
 type NCCLFiles struct {
 	Environment string // KEY=value file that jobs get as environment; empty: none
 	Home        string // folder whose .nccl.conf counts; empty: none
+	Inspector   string // folder that Inspector of jobs writes to; empty: none
 	Library     string // path of the NCCL library that probes use; empty: what the loader finds
 }
 

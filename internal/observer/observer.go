@@ -14,6 +14,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/beneath"
+	"gpufabric_exporter/internal/host/inspector"
 	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/proc"
@@ -66,24 +67,26 @@ type Observer struct {
 	gpus    *reading[gpuFacts]
 	inside  *reading[fabric.Inside]
 	ranks   *reading[rankFacts]
+	inspect *reading[fabric.InspectorReading]
 	wires   wires
 	// gpusClosed is used in the lane of gpus only.
 	gpusClosed bool
 
-	mu       sync.Mutex
-	policy   *fabric.Policy
-	conf     NCCL
-	files    NCCLFiles
-	devices  map[string]*device
-	last     *fabric.Node // the last complete observation
-	lastWant fabric.Want
-	lastAt   time.Time                           // when the oldest read in it began
-	troubled map[sourceID]map[fabric.Reason]bool // why sources fail, as far as it was logged
-	asked    fabric.Commands                     // of devices that left
-	uncached func() uint64                       // nil: nothing is
-	left     []fabric.HCA                        // devices that are in other network namespaces now, as they were when they left
-	close    []func() error
-	closed   bool
+	mu        sync.Mutex
+	policy    *fabric.Policy
+	conf      NCCL
+	files     NCCLFiles
+	inspector *inspector.Reader // belongs to the lane of inspect
+	devices   map[string]*device
+	last      *fabric.Node // the last complete observation
+	lastWant  fabric.Want
+	lastAt    time.Time                           // when the oldest read in it began
+	troubled  map[sourceID]map[fabric.Reason]bool // why sources fail, as far as it was logged
+	asked     fabric.Commands                     // of devices that left
+	uncached  func() uint64                       // nil: nothing is
+	left      []fabric.HCA                        // devices that are in other network namespaces now, as they were when they left
+	close     []func() error
+	closed    bool
 }
 
 // classList is what the kernel lists below class/infiniband, and which devices it has in other network namespaces.
@@ -170,6 +173,7 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 		gpus:    newReading[gpuFacts](stuckAfter),
 		inside:  newReading[fabric.Inside](stuckAfter),
 		ranks:   newReading[rankFacts](stuckAfter),
+		inspect: newReading[fabric.InspectorReading](stuckAfter),
 		wires:   wires{ethernet: o.Ethernet, meters: map[string]meter{}},
 		devices: map[string]*device{}, troubled: map[sourceID]map[fabric.Reason]bool{}, asked: fabric.Commands{},
 	}
@@ -187,6 +191,8 @@ func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 	ob.policy, ob.last = p, nil
 	ob.files = files
 	ob.conf = ncclconf.New(ob.o.Rootfs, files.Environment, files.Home)
+	ob.inspector = inspector.New(files.Inspector)
+	ob.inspect.forget()
 	ob.nccl.forget() // and not another reading: one that hangs would lose a thread with each reload
 }
 
@@ -275,6 +281,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	n.LocateMoved()
 	ob.assembleHost(n, want)
 	ob.observeRanks(ctx, n, want)
+	ob.observeInspector(ctx, n, want)
 	if ob.uncached != nil {
 		n.Uncached = ob.uncached()
 	}

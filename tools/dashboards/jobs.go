@@ -71,7 +71,7 @@ func jobRulesWords() words {
 		job.RuleAlignment: {"GPUs without their nearest NICs", ""}, job.RuleAffinity: {"CPUs far from their GPUs", ""}, job.RuleVersions: {"ranks have different NCCL releases", ""}, job.RuleSettings: {"ranks have different settings", ""},
 		job.RuleGrowing: {"verbs contexts grow", ""}, job.RuleBAR1: {"BAR1 of a GPU is full", ""}, job.RuleSettingMisread: {"NCCL misreads a setting", ""},
 		job.RuleSettingRefused: {"NCCL refuses a setting", ""}, job.RuleSettingIgnored: {"NCCL ignores a setting", ""}, job.RuleSettingUnknown: {"a setting that no release of NCCL has", ""},
-		job.RuleSettingWrongHere: {"a setting is wrong on this node", ""}, job.RuleSettingWorse: {"a setting makes it slower", ""},
+		job.RuleSettingWrongHere: {"a setting is wrong on this node", ""}, job.RuleSettingNotRecommended: {"a setting makes it slower", ""},
 	})
 }
 

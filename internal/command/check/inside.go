@@ -5,6 +5,7 @@ package check
 import (
 	"cmp"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,6 +56,11 @@ func jobHome() string {
 	home := os.Getenv("HOME")
 	if _, other := os.LookupEnv("NCCL_CONF_FILE"); other || !filepath.IsAbs(home) {
 		return ""
+	}
+	if f, err := os.Open(filepath.Join(home, ".nccl.conf")); errors.Is(err, fs.ErrPermission) {
+		return "" // NCCL passes over a file that its user may not read (setEnvFile, src/misc/param.cc)
+	} else if err == nil {
+		_ = f.Close()
 	}
 	return home
 }
