@@ -196,7 +196,7 @@ func findings(t texts, oneNode bool, h uint32) panel {
 		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
 		column{field: "device", title: "Device", all: true, link: link("Port", portURL+keepRow+"&var-instance=${__data.fields.Node}&var-device=${__data.fields."+first+"}&${__url_time_range}"), width: 150},
 		column{field: "gpu", title: "GPU", all: true, width: 100},
-		column{field: "measured", title: "Measured, or cause", all: true, width: 270},
+		column{field: "measured", title: "Measured, or cause", all: true},
 		column{field: "A", title: "First seen", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},
 		column{field: "cluster", title: "Cluster", width: 80, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true})

@@ -14,7 +14,7 @@ func fleet(t texts) board {
 	return board{
 		name: "fleet", title: "GPU fabric: fleet",
 		description: "All nodes of a training cluster: what is wrong, where, and whether the service levels are met.",
-		lines:       []line{fleetNow(), {findings(t, false, 15)}, {railGrid()}, {onTCPList()}, {slowList()}, fleetLevels(), fleetTrends()},
+		lines:       []line{fleetNow(), {findings(t, false, 18)}, {railGrid()}, {onTCPList()}, {slowList()}, fleetLevels(), fleetTrends()},
 		rows:        []row{drift(), {"All nodes", []line{{allNodes()}}}, {"Firing alerts", []line{{firing()}}}, {"How to read this", []line{{fleetHelp()}}}},
 	}
 }
