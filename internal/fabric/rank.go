@@ -56,6 +56,7 @@ type Workload struct {
 	Container   string // container of the pod
 	Pod         string // UID of the pod, from its control group
 	ContainerID string // 64 hexadecimal digits, from its control group
+	Stated      bool   // Job is of the environment, which its user writes, and not of a control group
 	Rank, Ranks int    // rank and number of ranks that its environment states, -1 and 0 where it does not
 }
 
@@ -76,8 +77,8 @@ type MappedFiles struct {
 	Version string // of NCCL, "2.27.3", from the name of the mapped file; empty: not told by it
 	Torch   bool   // libtorch_cuda, which may have NCCL in it
 	Verbs   bool   // libibverbs
-	// Plugins are libnccl-net*.so and the like, by the last three parts of the path ("tcpx/lib64/libnccl-net.so"): most
-	// plugins have the same base name.
+	// Plugins are libnccl-net*.so and the like, by the last four parts of the path ("ofi-nccl/lib/x86_64-linux-gnu/libnccl-net.so"):
+	// most plugins have the same base name.
 	Plugins  []string
 	Segments int // /dev/shm/nccl-* segments
 	// Hints say what libraries are beside it, by their names and folders: "efa", "fabric", "fastrak", "gib", "hpcx", "mpi",

@@ -256,27 +256,43 @@ func wayOf(r *observed, d devices) Way {
 	}
 	way := WayVerbs
 	for _, p := range maps.Plugins {
-		switch p = strings.ToLower(p); {
-		case strings.Contains(p, "fastrak"), strings.Contains(p, "tcpxo"):
-			return WayFasTrak
-		case strings.Contains(p, "tcpx"):
-			return WayTCPX
-		case strings.Contains(p, "gib/"), strings.Contains(p, "-gib"):
-			return WayGIB
-		case strings.Contains(p, "ofi"), strings.Contains(p, "efa"):
-			way = WayEFA
-		case strings.Contains(p, "ucx"):
-			way = WayUCX
-		case strings.Contains(p, "hpcx"), strings.Contains(p, "rdma-sharp"), strings.Contains(p, "ibext"):
-			way = WayIBext
-		case way == WayVerbs:
-			way = WayPlugin
+		switch of := wayOfPlugin(p); {
+		case of.byDesign(), of == WayGIB:
+			return of
+		case of != WayPlugin || way == WayVerbs:
+			way = of
 		}
 	}
 	if slices.ContainsFunc(verbs.Devices, d.efa) {
 		return WayEFA
 	}
 	return way
+}
+
+// wayOfPlugin tells which plugin a file is, by the words of its path: most have the same base name.
+func wayOfPlugin(path string) Way {
+	words := strings.FieldsFunc(strings.ToLower(path), func(r rune) bool { return strings.ContainsRune("/.-_", r) })
+	for _, w := range []struct {
+		word string
+		way  Way
+	}{
+		{"fastrak", WayFasTrak},
+		{"tcpxo", WayFasTrak},
+		{"tcpx", WayTCPX},
+		{"gib", WayGIB},
+		{"ofi", WayEFA},
+		{"efa", WayEFA},
+		{"ucx", WayUCX},
+		{"hpcx", WayIBext},
+		{"sharp", WayIBext},
+		{"ibext", WayIBext},
+		{"spcx", WayIBext},
+	} {
+		if slices.Contains(words, w.word) {
+			return w.way
+		}
+	}
+	return WayPlugin
 }
 
 // causeOf tells why a rank uses sockets, as far as that can be seen.

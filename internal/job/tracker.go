@@ -4,6 +4,7 @@ package job
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -79,14 +80,17 @@ func (t *Tracker) take(n *fabric.Node, candidates []fabric.RankCandidate) Jobs {
 	ranks, next := t.observe(n, processesOf(candidates), elapsed)
 	groups := groupsOf(ranks)
 	devices := devicesOf(n, groups, carried.rates(t.traffic, elapsed.Seconds()), elapsed > 0)
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		if len(now.List) == maxJobs {
+	names := slices.Sorted(maps.Keys(groups))
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(selfNamed(groups[a]), selfNamed(groups[b])) })
+	for i, name := range names {
+		if i >= maxJobs {
 			now.Dropped += len(groups[name])
 			continue
 		}
 		e := &evidence{ranks: groups[name], devices: devices}
 		now.List = append(now.List, t.judge(n, name, e, next))
 	}
+	slices.SortFunc(now.List, func(a, b Job) int { return cmp.Compare(a.Name, b.Name) })
 	t.forgetLint()
 	t.account(n, now.List, elapsed)
 	t.before, t.traffic, t.read = next, carried, now.At
@@ -119,10 +123,10 @@ func (t *Tracker) observe(n *fabric.Node, all []*process, elapsed time.Duration)
 // judge puts a job together.
 func (t *Tracker) judge(n *fabric.Node, name string, e *evidence, next map[processID]*tracked) Job {
 	j := Job{Name: name}
+	j.Scheduler, _, _ = strings.Cut(name, "/")
 	for _, r := range e.ranks {
 		w := r.Workload.Or(fabric.Workload{Rank: -1})
 		e.size = max(e.size, w.Ranks)
-		j.Scheduler = schedulerOf(w.Scheduler)
 		if j.User == "" && r.Limits.State == fabric.OK {
 			j.User = strconv.FormatUint(uint64(r.User), 10)
 		}
@@ -186,14 +190,37 @@ func badness(v *Verdict) int {
 	return 0
 }
 
-// groupsOf groups processes by job.
+// groupsOf groups processes by job. A process whose environment states the job of another user is none of it: control groups
+// say whose a job is, or else its oldest process.
 func groupsOf(ranks []*observed) map[string][]*observed {
+	users := map[string]uint32{}
+	for _, stated := range []bool{false, true} {
+		for _, r := range ranks {
+			name := nameOf(r.RankCandidate)
+			if _, known := users[name]; !known && r.Workload.Value.Stated == stated {
+				users[name] = r.User
+			}
+		}
+	}
 	groups := map[string][]*observed{}
 	for _, r := range ranks {
 		name := nameOf(r.RankCandidate)
+		if r.Workload.Value.Stated && r.User != users[name] {
+			name = fmt.Sprintf("none/%s-of-user-%d", clean(r.Workload.Value.Job, maxName), r.User)
+		}
 		groups[name] = append(groups[name], r)
 	}
 	return groups
+}
+
+// selfNamed is 1 if the processes themselves name the job, and 0 if their scheduler does. A user can make up any number of names.
+func selfNamed(ranks []*observed) int {
+	for _, r := range ranks {
+		if w, known := r.Workload.Get(); known && !w.Stated && schedulerOf(w.Scheduler) != "none" {
+			return 0
+		}
+	}
+	return 1
 }
 
 // nameOf names the job of a process.

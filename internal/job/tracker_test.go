@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -330,5 +331,54 @@ func TestGrowth(t *testing.T) {
 	}
 	if grows.take(fabric.Known(fabric.VerbsUse{Contexts: 8, Regions: 100}, "", epoch)); grows.leaks() {
 		t.Error("they fell, and still leak")
+	}
+}
+
+// The way of a plugin follows from the words of its path, as they are installed.
+func TestWayOfPlugin(t *testing.T) {
+	for path, want := range map[string]Way{
+		"hpcx/nccl_rdma_sharp_plugin/lib/libnccl-net.so.0.0.0": WayIBext, // https://github.com/NVIDIA/nccl/issues/1357
+		"hpcx/nccl_spectrum-x_plugin/lib/libnccl-net.so":       WayIBext,
+		"ofi-nccl/lib/x86_64-linux-gnu/libnccl-net.so":         WayEFA,
+		"amazon/ofi-nccl/lib64/libnccl-net-ofi.so":             WayEFA,
+		"opt/aws-ofi-nccl/lib/libnccl-net.so":                  WayEFA,
+		"local/gib/lib64/libnccl-net.so":                       WayGIB,
+		"local/tcpx/lib64/libnccl-net.so":                      WayTCPX,
+		"var/lib/tcpxo/lib64/libnccl-net.so":                   WayFasTrak,
+		"envs/default/lib/libnccl-net.so":                      WayPlugin, // neither EFA
+		"home/.nix-profile/lib/libnccl-net.so":                 WayPlugin, // nor OFI
+		"usr/local/nvidia/lib64/libnccl-net.so":                WayPlugin,
+	} {
+		if got := wayOfPlugin(path); got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
+// An environment that states the job of another user gives that job no ranks, and names that users make up leave those of
+// schedulers their place.
+func TestStatedJobs(t *testing.T) {
+	known := func(c fabric.RankCandidate, user uint32, w fabric.Workload) fabric.RankCandidate {
+		c.User, c.Workload = user, fabric.Known(w, "cgroup", epoch)
+		return c
+	}
+	real := known(rankOf(200, 0, 0), 1000, fabric.Workload{Scheduler: "slurm", Job: "7"})
+	own := known(rankOf(201, 0, 0), 1000, fabric.Workload{Scheduler: "slurm", Job: "7", Stated: true})
+	liar := known(rankOf(100, 0, 0), 1001, fabric.Workload{Scheduler: "slurm", Job: "7", Stated: true})
+	var names []string
+	for _, j := range new(Tracker).Update(nodeOf(epoch, liar, real, own)).List {
+		names = append(names, fmt.Sprintf("%s %s %d", j.Name, j.Scheduler, len(j.Ranks)))
+	}
+	if want := []string{"none/7-of-user-1001 none 1", "slurm/7 slurm 2"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+	many := []fabric.RankCandidate{real}
+	for i := range 2 * maxJobs {
+		many = append(many, known(rankOf(300+i, 0, 0), 1001, fabric.Workload{Scheduler: "slurm", Job: strconv.Itoa(10 + i), Stated: true}))
+		many = append(many, known(rankOf(900+i, 0, 0), 1001, fabric.Workload{Scheduler: "none", Job: strconv.Itoa(i)}))
+	}
+	jobs := new(Tracker).Update(nodeOf(epoch, many...))
+	if len(jobs.List) != maxJobs || jobs.Dropped == 0 || !slices.ContainsFunc(jobs.List, func(j Job) bool { return j.Name == "slurm/7" }) {
+		t.Errorf("%d jobs, %d dropped", len(jobs.List), jobs.Dropped)
 	}
 }

@@ -44,6 +44,7 @@ type Options struct {
 	GPUs                  GPUs           // answers for the driver of the GPUs, closed with the Observer; nil: nobody asks it
 	Ranks                 Ranks          // processes that hold GPUs, closed with the Observer; nil: nobody looks for them
 	Descriptors           int            // of files of devices that stay open; 0: no limit
+	RanksPatience         time.Duration  // how long a caller waits for Ranks; 0: ranksPatience
 	FastInterval          time.Duration  // how long callers share a reading; 0: DefaultFastInterval
 	MediumInterval        time.Duration  // how long they share statistics of network interfaces; 0: DefaultMediumInterval
 	SlowInterval          time.Duration  // age at which slow facts are read again; 0: DefaultSlowInterval
@@ -151,6 +152,9 @@ func New(o Options) (*Observer, error) {
 }
 
 func newObserver(o Options, r RDMA, h Host) *Observer {
+	if o.RanksPatience == 0 {
+		o.RanksPatience = ranksPatience
+	}
 	if o.FastInterval == 0 {
 		o.FastInterval = DefaultFastInterval
 	}

@@ -28,6 +28,10 @@ type rankFacts struct {
 // ranksPatience bounds how long a scrape waits for the processes, which are looked for last: what hangs there are files of jobs.
 const ranksPatience = time.Second
 
+// ranksLate is the age up to which a reading stands in for one that is not there in time: on a busy node a look takes longer
+// than a scrape waits, and verdicts come one scrape later instead of never.
+const ranksLate = time.Minute
+
 // observeRanks reads the processes in a lane of its own, after the GPUs that they hold.
 func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabric.Want) {
 	if want&fabric.WantRanks == 0 || ob.o.Ranks == nil {
@@ -45,11 +49,11 @@ func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabri
 		return rankFacts{list, netns, now}, err
 	})
 	if done != nil {
-		ctx, cancel := context.WithTimeout(ctx, ranksPatience)
+		ctx, cancel := context.WithTimeout(ctx, ob.o.RanksPatience)
 		defer cancel()
 		ob.ranks.lane.wait(ctx, done)
 	}
-	v, src := ob.ranks.get(fabric.SourceRanks, "", fresh)
+	v, src := ob.ranks.get(fabric.SourceRanks, "", since[rankFacts](n.At, ranksLate))
 	if src.Reason == fabric.ReasonPrivilege { // the site gave none: that is known, and no failure
 		n.Ranks = fabric.NotKnown[[]fabric.RankCandidate](src.Reason, source, n.At)
 		return

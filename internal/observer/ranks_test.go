@@ -15,6 +15,7 @@ import (
 type processes struct {
 	reads, closed atomic.Int32
 	hang          chan struct{} // reads block until it is closed
+	takes         time.Duration
 	err           error
 	gpus          int // of the driver that the last read was given
 }
@@ -25,6 +26,7 @@ func (p *processes) Read(gpus *fabric.GPUDriver, now time.Time) ([]fabric.RankCa
 	if p.hang != nil {
 		<-p.hang
 	}
+	time.Sleep(p.takes)
 	return []fabric.RankCandidate{{PID: 7, At: now}}, fabric.Known[uint64](9, "1/ns/net", now), p.err
 }
 
@@ -88,6 +90,35 @@ func TestRanksHang(t *testing.T) {
 		synctest.Wait()
 		if n := observe(t, ob, fabric.WantRanks); len(n.Ranks.Value) != 1 {
 			t.Errorf("it returned: %+v", n.Ranks)
+		}
+	})
+}
+
+// On a node where a look takes longer than a scrape waits, each scrape has the reading of the one before, for a minute at most; a
+// command waits.
+func TestRanksLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &processes{takes: ranksPatience + time.Second/2}
+		ob, _ := startRanks(t, p)
+		for i := range 4 {
+			n := observe(t, ob, fabric.WantRanks)
+			list, known := n.Ranks.Get()
+			if known != (i > 0) || known && n.At.Sub(list[0].At).Round(time.Second) != 16*time.Second {
+				t.Errorf("scrape %d: %+v at %s", i, n.Ranks, n.At)
+			}
+			time.Sleep(15 * time.Second)
+		}
+		time.Sleep(ranksLate)
+		if n := observe(t, ob, fabric.WantRanks); n.Ranks.State == fabric.OK {
+			t.Errorf("after a minute: %+v", n.Ranks)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		p := &processes{takes: ranksPatience + time.Second/2}
+		ob, _ := startRanks(t, p)
+		ob.o.RanksPatience = 5 * time.Second
+		if n := observe(t, ob, fabric.WantRanks); len(n.Ranks.Value) != 1 {
+			t.Errorf("%+v", n.Ranks)
 		}
 	})
 }

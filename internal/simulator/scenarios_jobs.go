@@ -42,7 +42,7 @@ func jobScenarios() []Scenario {
 			Summary: "nothing is wrong with a job of Slurm in a container of enroot",
 			Truth:   "pyxis gave the job a mount namespace of its own; network and devices are those of the node. The image has the plugin of HPC-X, which uses verbs.",
 			edit: func(n *Node) {
-				n.train(jobPlan{devices: rails8(), queuePairs: 64, plugins: []string{"nccl_rdma_sharp_plugin/hpcx/libnccl-net.so"}})
+				n.train(jobPlan{devices: rails8(), queuePairs: 64, plugins: []string{"hpcx/nccl_rdma_sharp_plugin/lib/libnccl-net.so.0.0.0"}})
 			},
 		},
 		{
@@ -74,7 +74,7 @@ func jobScenarios() []Scenario {
 				for _, h := range n.HCAs {
 					devices = append(devices, h.Name)
 				}
-				n.train(jobPlan{devices: devices, queuePairs: 128, plugins: []string{"amazon/lib/libnccl-net-ofi.so"}})
+				n.train(jobPlan{devices: devices, queuePairs: 128, plugins: []string{"ofi-nccl/lib/x86_64-linux-gnu/libnccl-net-ofi.so"}})
 			},
 		},
 		{
@@ -82,7 +82,7 @@ func jobScenarios() []Scenario {
 			Summary: "nothing is wrong with a job over gIB (Google A3 Ultra)",
 			Truth:   "gIB is a plugin that uses verbs; the devices carry the data.",
 			edit: func(n *Node) {
-				n.train(jobPlan{scheduler: "kubernetes", id: aPod, devices: rails8(), queuePairs: 64, plugins: []string{"gib/lib64/libnccl-net.so"}, netns: podNetNS})
+				n.train(jobPlan{scheduler: "kubernetes", id: aPod, devices: rails8(), queuePairs: 64, plugins: []string{"local/gib/lib64/libnccl-net.so"}, netns: podNetNS})
 			},
 		},
 		{
@@ -91,7 +91,7 @@ func jobScenarios() []Scenario {
 			Truth:   "TCPX moves data over TCP into GPU memory, by design. No verbs context exists, and sockets carry the collectives. It is no fallback.",
 			edit: func(n *Node) {
 				n.quietRDMA()
-				n.train(jobPlan{scheduler: "kubernetes", id: aPod, plugins: []string{"local/tcpx/libnccl-net.so"}, busy: true, netns: podNetNS, uverbs: -1})
+				n.train(jobPlan{scheduler: "kubernetes", id: aPod, plugins: []string{"local/tcpx/lib64/libnccl-net.so"}, busy: true, netns: podNetNS, uverbs: -1})
 			},
 		},
 		{
@@ -102,7 +102,7 @@ func jobScenarios() []Scenario {
 				n.quietRDMA()
 				n.train(jobPlan{
 					scheduler: "kubernetes", id: aPod, netns: podNetNS, uverbs: -1,
-					plugins: []string{"tcpxo/lib64/libnccl-net.so"}, settings: map[string]string{"NCCL_FASTRAK_NUM_FLOWS": "2"},
+					plugins: []string{"lib/tcpxo/lib64/libnccl-net.so"}, settings: map[string]string{"NCCL_FASTRAK_NUM_FLOWS": "2"},
 				})
 			},
 		},
@@ -139,7 +139,7 @@ func jobScenarios() []Scenario {
 			Truth:   "libfabric has no provider for EFA in the image: the plugin is mapped, finds no device, and NCCL takes its sockets. No verbs context exists.",
 			edit: func(n *Node) {
 				n.quietRDMA()
-				n.train(jobPlan{busy: true, plugins: []string{"amazon/lib/libnccl-net-ofi.so"}})
+				n.train(jobPlan{busy: true, plugins: []string{"ofi-nccl/lib/x86_64-linux-gnu/libnccl-net-ofi.so"}})
 			},
 		},
 		{

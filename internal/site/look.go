@@ -26,6 +26,7 @@ func (s *Site) Open(scenario *simulator.Scenario, log *slog.Logger) (Look, confi
 	at := observer.Options{
 		Sysfs: s.Paths.Sysfs, Procfs: s.Paths.Procfs, Rootfs: s.Paths.Rootfs, Netlink: s.Recorded.Netlink, LibraryPath: s.LibraryPath, Devices: s.Devices.Filter, Log: log,
 		FastInterval: time.Millisecond, MediumInterval: time.Millisecond, // nobody shares a reading
+		RanksPatience: FirstObservation / 2, // no scraper waits
 	}
 	read := s.Config.Read
 	step := func(int) error { return nil }

@@ -86,39 +86,52 @@ func (k *looking) run(ctx context.Context, c *command.Call) int {
 	return exitOfAnswers(exitOf(jobs), k.told)
 }
 
-// follow prints the jobs as they are after two readings, or after each further one until ctx ends.
+// follow opens the node and prints its jobs.
 func (k *looking) follow(ctx context.Context, c *command.Call) (job.Jobs, error) {
 	look, _, done, err := k.site.Open(k.scenario, k.log.Logger(c.Stderr))
 	if err != nil {
 		return job.Jobs{}, err
 	}
 	defer done()
-	var tracker job.Tracker
-	var last job.Jobs // that were printed
 	p := printer{json: k.json, watch: k.watch}
 	if k.watch && !k.json && os.Getenv("TERM") != "dumb" {
 		p.screen = command.Terminal(c.Stdout)
 	}
+	return k.print(ctx, look, func(jobs job.Jobs, look again) error {
+		if k.askRAS {
+			return k.askAll(ctx, c, p, jobs, look)
+		}
+		return p.write(c.Stdout, jobs)
+	})
+}
+
+// again looks at the node once more.
+type again = func(ctx context.Context) (*fabric.Node, job.Jobs, error)
+
+// mostReadings is after how many the jobs are printed as they are: on a busy node, one may be late.
+const mostReadings = 5
+
+// print prints the jobs once two readings of each could be compared, or after each reading until ctx ends.
+func (k *looking) print(ctx context.Context, look site.Look, write func(job.Jobs, again) error) (last job.Jobs, err error) {
+	var tracker job.Tracker
 	tick := time.NewTicker(k.interval)
 	defer tick.Stop()
-	for further := time.Duration(0); ; further += k.interval {
-		n, err := look(ctx, job.Wants, further)
+	for i := 0; ; i++ {
+		n, err := look(ctx, job.Wants, time.Duration(i)*k.interval)
 		if err != nil {
 			return last, k.unlessWatched(err)
 		}
 		jobs := tracker.Update(n)
-		if further > 0 {
+		if i > 0 && (k.watch || i+1 >= mostReadings || compared(jobs) && !late(n)) {
 			last = jobs
-			if k.askRAS {
-				return last, k.askAll(ctx, c, p, jobs, func(ctx context.Context) (*fabric.Node, job.Jobs, error) {
-					n, err := look(ctx, job.Wants, further)
-					if err != nil {
-						return nil, job.Jobs{}, err
-					}
-					return n, tracker.Update(n), nil
-				})
+			once := func(ctx context.Context) (*fabric.Node, job.Jobs, error) {
+				n, err := look(ctx, job.Wants, time.Duration(i)*k.interval)
+				if err != nil {
+					return nil, job.Jobs{}, err
+				}
+				return n, tracker.Update(n), nil
 			}
-			if err := p.write(c.Stdout, jobs); err != nil || !k.watch {
+			if err := write(jobs, once); err != nil || !k.watch {
 				return last, err
 			}
 		}
@@ -130,8 +143,23 @@ func (k *looking) follow(ctx context.Context, c *command.Call) (job.Jobs, error)
 	}
 }
 
+// compared tells that a further reading would say no more: the jobs are known, or why they cannot be, and none was seen only once.
+func compared(jobs job.Jobs) bool {
+	once := func(j job.Job) bool {
+		return slices.ContainsFunc(j.Ranks, func(r job.Rank) bool { return r.Verdict.Reason == job.FirstReading })
+	}
+	return jobs.Reason == job.Privilege || jobs.Known && !slices.ContainsFunc(jobs.List, once)
+}
+
+// late tells that processes or GPUs were not read in time.
+func late(n *fabric.Node) bool {
+	return slices.ContainsFunc(n.Sources, func(s fabric.Source) bool {
+		return (s.Name == fabric.SourceRanks || s.Name == fabric.SourceGPU) && (s.Reason == fabric.ReasonTimeout || s.Reason == fabric.ReasonStuck)
+	})
+}
+
 // askAll prints the jobs, and what RAS tells about each of them.
-func (k *looking) askAll(ctx context.Context, c *command.Call, p printer, jobs job.Jobs, look func(ctx context.Context) (*fabric.Node, job.Jobs, error)) error {
+func (k *looking) askAll(ctx context.Context, c *command.Call, p printer, jobs job.Jobs, look again) error {
 	if !p.json {
 		if err := p.write(c.Stdout, jobs); err != nil {
 			return err

@@ -4,13 +4,17 @@ package jobs
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/job"
 )
 
@@ -101,5 +105,56 @@ func TestWatch(t *testing.T) {
 		if !strings.HasPrefix(out.String(), c.begin) || c.lines > 0 && strings.Count(out.String(), "\n") != 2*c.lines || strings.Contains(out.String(), "\x1b") != c.screen {
 			t.Errorf("%s: %q", name, out.String())
 		}
+	}
+}
+
+// A reading that was late is made up for by a further one, and what cannot be known is not waited for.
+func TestLateReadings(t *testing.T) {
+	const late, gpus, idle, none, secret = "late", "GPUs late", "idle", "none", "secret"
+	for name, c := range map[string]struct {
+		looks []string // what each finds; the last one from then on
+		want  int      // looks until the jobs are printed
+	}{
+		"in time":         {[]string{idle}, 2},
+		"no jobs":         {[]string{none}, 2},
+		"the first late":  {[]string{late, idle}, 3},
+		"the second late": {[]string{idle, late, idle}, 3},
+		"found later":     {[]string{none, idle}, 3},
+		"GPUs late":       {[]string{idle, gpus, idle}, 3},
+		"always late":     {[]string{late}, mostReadings},
+		"no privilege":    {[]string{secret}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				looks, printed := 0, 0
+				look := func(context.Context, fabric.Want, time.Duration) (*fabric.Node, error) {
+					n := &fabric.Node{At: time.Now(), Policy: &fabric.Policy{}}
+					what := c.looks[min(looks, len(c.looks)-1)]
+					if what == gpus {
+						n.Sources = []fabric.Source{{Name: fabric.SourceGPU, Reason: fabric.ReasonStuck}}
+					}
+					switch what {
+					case late:
+						n.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonTimeout, "/proc", n.At)
+					case secret:
+						n.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonPrivilege, "/proc", n.At)
+					case none:
+						n.Ranks = fabric.Known[[]fabric.RankCandidate](nil, "/proc", n.At)
+					default:
+						n.Ranks = fabric.Known(slices.Clone([]fabric.RankCandidate{{
+							PID: 7, Start: 7, GPUs: fabric.Known([]string{"GPU-1"}, "nvml", n.At), Maps: fabric.Known(fabric.MappedFiles{Segments: 1}, "maps", n.At),
+							Files: fabric.Known(fabric.OpenFiles{Complete: true}, "fd", n.At), Sockets: fabric.Known([]fabric.Socket{}, "sock_diag", n.At),
+						}}), "/proc", n.At)
+					}
+					looks++
+					return n, nil
+				}
+				k := &looking{interval: 5 * time.Second}
+				_, err := k.print(t.Context(), look, func(job.Jobs, again) error { printed++; return nil })
+				if err != nil || looks != c.want || printed != 1 {
+					t.Errorf("%d looks, printed %d times, want %d and once: %v", looks, printed, c.want, err)
+				}
+			})
+		})
 	}
 }

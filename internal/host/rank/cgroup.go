@@ -15,7 +15,9 @@ import (
 // for each hierarchy of version 1.
 //
 //   - Slurm: job_<id> somewhere below slurmstepd.scope, slurm or slurm_<node>;
-//   - Kubernetes: pod<uid> below kubepods, or kubepods-...-pod<uid>.slice, in which "_" stands for "-";
+//   - Kubernetes: pod<uid> below kubepods, or kubepods-...-pod<uid>.slice, in which "_" stands for "-". Where this process has a
+//     control group namespace, as in a pod, paths are relative to its own group ("/../../podUID/..."), and kubepods may be
+//     missing;
 //   - containers: 64 hexadecimal digits, after the name of the runtime and before ".scope".
 func parseCgroup(b []byte) fabric.Workload {
 	var job, pod, container string
@@ -25,14 +27,13 @@ func parseCgroup(b []byte) fabric.Workload {
 		if !ok {
 			continue
 		}
-		slurm, pods := false, false
+		slurm := false
 		for part := range strings.SplitSeq(path, "/") {
 			slurm = slurm || part == "slurm" || strings.HasPrefix(part, "slurm_") || strings.HasSuffix(part, "slurmstepd.scope")
-			pods = pods || strings.Contains(part, "kubepods")
 			if id, is := strings.CutPrefix(part, "job_"); is && slurm && job == "" && isNumber(id) {
 				job = id
 			}
-			if uid := podOf(part); pods && pod == "" {
+			if uid := podOf(part); pod == "" {
 				pod = uid
 			}
 			if id := containerOf(part); id != "" {
@@ -61,7 +62,7 @@ func isNumber(s string) bool {
 func podOf(part string) string {
 	part = strings.TrimSuffix(part, ".slice")
 	i := strings.LastIndex(part, "pod")
-	if i < 0 || i > 0 && part[i-1] != '-' {
+	if i < 0 || i > 0 && (part[i-1] != '-' || !strings.Contains(part[:i], "kubepods")) {
 		return ""
 	}
 	uid := strings.ReplaceAll(part[i+len("pod"):], "_", "-")

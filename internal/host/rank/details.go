@@ -5,6 +5,7 @@ package rank
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 // details is what is read of a candidate once.
 type details struct {
 	user     uint32
+	command  string // the first that was seen: a process can change it with each scrape
 	workload fabric.Fact[fabric.Workload]
 	maps     fabric.Fact[fabric.MappedFiles]
 	settings fabric.Fact[[]fabric.NCCLVariable]
@@ -38,7 +40,7 @@ func (d *details) early() bool {
 func (d *details) fill(c *fabric.RankCandidate) {
 	c.User, c.Workload, c.Maps, c.Settings, c.Conf, c.Limits, c.Devices, c.NetNS = d.user, d.workload, d.maps, d.settings, d.conf, d.limits, d.devices, d.netNS
 	if w, ok := c.Workload.Get(); ok && w.Job == "" {
-		w.Job = c.Command
+		w.Job = d.command
 		c.Workload.Value = w
 	}
 }
@@ -47,28 +49,38 @@ func (d *details) fill(c *fabric.RankCandidate) {
 const (
 	patience = time.Second
 	maxStuck = 4
+	// maxStuckOfJob leaves the others something if files of one job, or of one user without a scheduler, hang.
+	maxStuckOfJob = 2
 )
 
 // gate bounds the reads that were left behind.
 type gate struct {
 	mu sync.Mutex
 	n  int
+	of map[string]int // by job
 }
 
-func (g *gate) enter() bool {
+func (g *gate) enter(job string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.n == maxStuck {
+	if g.n == maxStuck || g.of[job] == maxStuckOfJob {
 		return false
 	}
+	if g.of == nil {
+		g.of = map[string]int{}
+	}
 	g.n++
+	g.of[job]++
 	return true
 }
 
-func (g *gate) leave() {
+func (g *gate) leave(job string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.n--
+	if g.of[job]--; g.of[job] == 0 {
+		delete(g.of, job)
+	}
 }
 
 func (g *gate) busy() bool {
@@ -79,12 +91,12 @@ func (g *gate) busy() bool {
 
 // attempt reads what may hang: memory of a process needs a lock that a process in uninterruptible sleep may hold, and its
 // file system may be that of a server that is gone.
-func attempt[T any](ctx context.Context, g *gate, source string, now time.Time, read func() (T, error)) fabric.Fact[T] {
-	if !g.enter() {
+func attempt[T any](ctx context.Context, g *gate, job, source string, now time.Time, read func() (T, error)) fabric.Fact[T] {
+	if !g.enter(job) {
 		return fabric.NotKnown[T](fabric.ReasonStuck, source, now)
 	}
 	v, err := new(errand.Errand[T]).Run(ctx, patience, func() (T, error) {
-		defer g.leave()
+		defer g.leave(job)
 		return read()
 	})
 	switch {
@@ -127,10 +139,11 @@ func (r *Reader) read(ctx context.Context, pid int, now time.Time) *details {
 	if err == nil {
 		w = parseCgroup(b)
 	}
-	d.maps = attempt(ctx, r.stuck, dir+"/maps", now, func() (fabric.MappedFiles, error) {
+	job := fmt.Sprint(w.Scheduler, "/", w.Job, "/", d.user)
+	d.maps = attempt(ctx, r.stuck, job, dir+"/maps", now, func() (fabric.MappedFiles, error) {
 		return open(r, dir+"/maps", parseMaps)
 	})
-	environment := attempt(ctx, r.stuck, dir+"/environ", now, func() (environment, error) {
+	environment := attempt(ctx, r.stuck, job, dir+"/environ", now, func() (environment, error) {
 		return open(r, dir+"/environ", func(f io.Reader) (environment, error) { return scan(f, r.sources.Variable) })
 	})
 	d.settings = fabric.Fact[[]fabric.NCCLVariable]{Value: environment.Value.settings, State: environment.State, Reason: environment.Reason, Source: environment.Source, At: now}
@@ -139,8 +152,8 @@ func (r *Reader) read(ctx context.Context, pid int, now time.Time) *details {
 	} else {
 		d.workload = fabric.Known(environment.Value.complete(w), dir+"/cgroup", now)
 	}
-	d.devices = attempt(ctx, r.stuck, dir+"/root/dev", now, func() (fabric.ProcessDevices, error) { return r.devices(dir) })
-	d.conf = attempt(ctx, r.stuck, dir+"/root"+confFile, now, func() ([]fabric.NCCLVariable, error) { return r.conf(dir) })
+	d.devices = attempt(ctx, r.stuck, job, dir+"/root/dev", now, func() (fabric.ProcessDevices, error) { return r.devices(dir) })
+	d.conf = attempt(ctx, r.stuck, job, dir+"/root"+confFile, now, func() ([]fabric.NCCLVariable, error) { return r.conf(dir) })
 	return d
 }
 

@@ -144,7 +144,7 @@ func (e environment) complete(w fabric.Workload) fabric.Workload {
 		w.Rank, w.Ranks = -1, 0 // one of them is a lie
 	}
 	if id, ok := e.numbers["SLURM_JOB_ID"]; ok && id > 0 && (w.Scheduler == "none" || w.Scheduler == "container") {
-		w.Scheduler, w.Job = "slurm", strconv.Itoa(id)
+		w.Scheduler, w.Job, w.Stated = "slurm", strconv.Itoa(id), true
 	}
 	return w
 }

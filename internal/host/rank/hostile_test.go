@@ -92,8 +92,9 @@ func TestStuck(t *testing.T) {
 		end := make(chan bool)
 		var started atomic.Int32
 		hang := func() (int, error) { started.Add(1); <-end; return 1, nil }
-		for range 3 * maxStuck {
-			if f := attempt(t.Context(), g, "maps", time.Now(), hang); f.State != fabric.Unknown || f.Reason != fabric.ReasonStuck {
+		for i := range 3 * maxStuck {
+			job := []string{"a", "b", "c"}[i*2/maxStuck%3]
+			if f := attempt(t.Context(), g, job, "maps", time.Now(), hang); f.State != fabric.Unknown || f.Reason != fabric.ReasonStuck {
 				t.Errorf("%+v", f)
 			}
 		}
@@ -102,18 +103,18 @@ func TestStuck(t *testing.T) {
 		}
 		close(end)
 		synctest.Wait()
-		if f := attempt(t.Context(), g, "maps", time.Now(), func() (int, error) { return 7, nil }); f.Value != 7 || f.State != fabric.OK || g.busy() {
+		if f := attempt(t.Context(), g, "a", "maps", time.Now(), func() (int, error) { return 7, nil }); f.Value != 7 || f.State != fabric.OK || g.busy() {
 			t.Errorf("afterwards: %+v", f)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		f := attempt(ctx, g, "maps", time.Now(), func() (int, error) { time.Sleep(time.Second); return 0, nil })
+		f := attempt(ctx, g, "a", "maps", time.Now(), func() (int, error) { time.Sleep(time.Second); return 0, nil })
 		if f.State != fabric.Unknown {
 			t.Errorf("given up: %+v", f)
 		}
 		time.Sleep(2 * time.Second) // what was given up ends
 		for err, want := range map[error]fabric.Reason{unix.ESRCH: fabric.ReasonGone, unix.EACCES: fabric.ReasonPrivilege, errors.New("x"): fabric.ReasonIO} {
-			if f := attempt(t.Context(), g, "maps", time.Now(), func() (int, error) { return 0, err }); f.Reason != want {
+			if f := attempt(t.Context(), g, "a", "maps", time.Now(), func() (int, error) { return 0, err }); f.Reason != want {
 				t.Errorf("%v is %s, want %s", err, f.Reason, want)
 			}
 		}
@@ -131,5 +132,41 @@ func TestHugeEnvironment(t *testing.T) {
 	c := of(t, look(t, reader(t, sources()), noNVML(), time.Unix(1e9, 0)), s.Process.Pid)
 	if v, ok := c.Settings.Get(); !ok || len(v) != 1 || v[0].Name != "NCCL_IB_TIMEOUT" || v[0].Value != "22" {
 		t.Errorf("%+v", c.Settings)
+	}
+}
+
+// Files that have the names of GPUs do not use up what a look reads: processes that the driver lists come first.
+func TestDecoys(t *testing.T) {
+	needRoot(t)
+	const script = `exec 9<&0; i=0; while [ $i -lt 40 ]; do (read x <&9) & i=$((i+1)); done; echo ready; read x`
+	spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia0", "SCRIPT="+script)
+	s := spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia0")
+	now, r := time.Unix(1e9, 0), reader(t, Sources{})
+	var reading fabric.RankReading
+	for len(reading.Candidates) <= 40 { // a look examines so many new processes
+		reading = look(t, r, fabric.Known(map[int][]string{s.Process.Pid: {"GPU-a"}}, "NVML", now), now)
+	}
+	if c := of(t, reading, s.Process.Pid); reading.Candidates[0].PID != s.Process.Pid || c.Maps.State != fabric.OK {
+		t.Errorf("the first of %d candidates is PID %d: %+v", len(reading.Candidates), reading.Candidates[0].PID, c.Maps)
+	}
+}
+
+// A process that renames itself with each scrape stays one job.
+func TestRenamed(t *testing.T) {
+	needRoot(t)
+	s := spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia0", "MAP=/dev/shm/nccl-abc",
+		"SCRIPT=printf one >/proc/$$/comm; echo ready; read x; printf two >/proc/$$/comm; echo renamed; read x")
+	r := reader(t, Sources{})
+	now := time.Unix(1e9, 0)
+	first := of(t, look(t, r, noNVML(), now), s.Process.Pid)
+	if _, err := s.input.Write([]byte("\n")); err != nil || s.line(t) != "renamed" {
+		t.Fatal(err)
+	}
+	c := of(t, look(t, r, noNVML(), now.Add(15*time.Second)), s.Process.Pid)
+	if first.Workload.Value.Scheduler != "none" {
+		t.Skip("the test runs in a container, whose ID is the name of the job")
+	}
+	if first.Workload.Value.Job != "one" || c.Workload.Value.Job != "one" || c.Command != "two" {
+		t.Errorf("%+v, %+v, %s", first.Workload, c.Workload, c.Command)
 	}
 }

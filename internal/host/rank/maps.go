@@ -126,10 +126,10 @@ func note(m *fabric.MappedFiles, p string) {
 	}
 }
 
-// end returns the last three parts of a path.
+// end returns the last four parts of a path.
 func end(p string) string {
 	i := len(p)
-	for range 3 {
+	for range 4 {
 		if i = strings.LastIndexByte(p[:i], '/'); i <= 0 {
 			return strings.TrimPrefix(p, "/")
 		}

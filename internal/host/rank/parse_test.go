@@ -27,21 +27,24 @@ func TestCgroup(t *testing.T) {
 		text string
 		want fabric.Workload
 	}{
-		"Slurm, version 2":         {"0::/system.slice/slurmstepd.scope/job_123/step_0/user/task_0\n", fabric.Workload{Scheduler: "slurm", Job: "123"}},
-		"Slurm, several slurmd":    {"0::/system.slice/node1_slurmstepd.scope/job_7/step_batch\n", fabric.Workload{Scheduler: "slurm", Job: "7"}},
-		"Slurm, version 1":         {"12:memory:/slurm/uid_1000/job_99/step_1\n5:freezer:/slurm_n1/uid_1000/job_99\n0::/\n", fabric.Workload{Scheduler: "slurm", Job: "99"}},
-		"not of Slurm":             {"0::/user.slice/job_5\n", fabric.Workload{Scheduler: "none"}},
-		"no number":                {"0::/system.slice/slurmstepd.scope/job_x1/step_0\n", fabric.Workload{Scheduler: "none"}},
-		"pod, systemd":             {"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + under + ".slice/cri-containerd-" + container + ".scope\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
-		"pod, guaranteed, crio":    {"0::/kubepods.slice/kubepods-pod" + under + ".slice/crio-" + container + ".scope/container\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
-		"pod, cgroupfs, version 1": {"4:cpu:/kubepods/besteffort/pod" + podUID + "/" + container + "\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
-		"pod, namespaced path":     {"0::/../../kubepods-pod" + under + ".slice/cri-containerd-" + container + ".scope\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
-		"Slurm in a pod":           {"0::/kubepods.slice/kubepods-pod" + under + ".slice/x/system.slice/slurmstepd.scope/job_3/step_0\n", fabric.Workload{Scheduler: "slurm", Job: "3", Pod: podUID}},
-		"docker":                   {"0::/system.slice/docker-" + container + ".scope\n", fabric.Workload{Scheduler: "container", Job: container[:12], ContainerID: container}},
-		"docker, version 1":        {"3:cpu:/docker/" + container + "\n", fabric.Workload{Scheduler: "container", Job: container[:12], ContainerID: container}},
-		"a login":                  {"0::/user.slice/user-1000.slice/session-3.scope\n", fabric.Workload{Scheduler: "none"}},
-		"nothing":                  {"", fabric.Workload{Scheduler: "none"}},
-		"names that lie":           {"0::/kubepods/pod\"}{x=\"1/evil\x01\n", fabric.Workload{Scheduler: "none"}},
+		"Slurm, version 2":                 {"0::/system.slice/slurmstepd.scope/job_123/step_0/user/task_0\n", fabric.Workload{Scheduler: "slurm", Job: "123"}},
+		"Slurm, several slurmd":            {"0::/system.slice/node1_slurmstepd.scope/job_7/step_batch\n", fabric.Workload{Scheduler: "slurm", Job: "7"}},
+		"Slurm, version 1":                 {"12:memory:/slurm/uid_1000/job_99/step_1\n5:freezer:/slurm_n1/uid_1000/job_99\n0::/\n", fabric.Workload{Scheduler: "slurm", Job: "99"}},
+		"not of Slurm":                     {"0::/user.slice/job_5\n", fabric.Workload{Scheduler: "none"}},
+		"no number":                        {"0::/system.slice/slurmstepd.scope/job_x1/step_0\n", fabric.Workload{Scheduler: "none"}},
+		"pod, systemd":                     {"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod" + under + ".slice/cri-containerd-" + container + ".scope\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
+		"pod, guaranteed, crio":            {"0::/kubepods.slice/kubepods-pod" + under + ".slice/crio-" + container + ".scope/container\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
+		"pod, cgroupfs, version 1":         {"4:cpu:/kubepods/besteffort/pod" + podUID + "/" + container + "\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
+		"pod, namespaced path":             {"0::/../../kubepods-pod" + under + ".slice/cri-containerd-" + container + ".scope\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
+		"pod, cgroupfs, namespaced path":   {"0::/../../../burstable/pod" + podUID + "/" + container + "\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
+		"pod, cgroupfs, guaranteed, as is": {"0::/../../../pod" + podUID + "/" + container + "\n", fabric.Workload{Scheduler: "kubernetes", Job: podUID, Pod: podUID, ContainerID: container}},
+		"pod of podman":                    {"0::/machine.slice/machine-libpod_pod_" + container + ".slice/libpod-" + container + ".scope\n", fabric.Workload{Scheduler: "container", Job: container[:12], ContainerID: container}},
+		"Slurm in a pod":                   {"0::/kubepods.slice/kubepods-pod" + under + ".slice/x/system.slice/slurmstepd.scope/job_3/step_0\n", fabric.Workload{Scheduler: "slurm", Job: "3", Pod: podUID}},
+		"docker":                           {"0::/system.slice/docker-" + container + ".scope\n", fabric.Workload{Scheduler: "container", Job: container[:12], ContainerID: container}},
+		"docker, version 1":                {"3:cpu:/docker/" + container + "\n", fabric.Workload{Scheduler: "container", Job: container[:12], ContainerID: container}},
+		"a login":                          {"0::/user.slice/user-1000.slice/session-3.scope\n", fabric.Workload{Scheduler: "none"}},
+		"nothing":                          {"", fabric.Workload{Scheduler: "none"}},
+		"names that lie":                   {"0::/kubepods/pod\"}{x=\"1/evil\x01\n", fabric.Workload{Scheduler: "none"}},
 	} {
 		c.want.Rank = -1
 		if got := parseCgroup([]byte(c.text)); got != c.want {
@@ -78,7 +81,7 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("%s: %v\n%+v, want\n%+v", name, err, e.settings, want)
 		}
 		w := e.complete(fabric.Workload{Scheduler: "none"})
-		if w != (fabric.Workload{Scheduler: "slurm", Job: "55", Rank: 7, Ranks: 64}) {
+		if w != (fabric.Workload{Scheduler: "slurm", Job: "55", Stated: true, Rank: 7, Ranks: 64}) {
 			t.Errorf("%s: %+v", name, w)
 		}
 		// What control groups say comes first.
@@ -127,7 +130,7 @@ func TestMaps(t *testing.T) {
 	got, err := parseMaps(strings.NewReader(text))
 	want := fabric.MappedFiles{
 		NCCL: "/usr/lib/x86_64-linux-gnu/libnccl.so.2.21.5", Version: "2.21.5", Torch: true, Verbs: true,
-		Plugins: []string{"gib/lib64/libnccl-net.so", "tmp/_012evil__name/libnccl-net-__.so"}, Segments: 2, Hints: []string{"fabric", "gib"},
+		Plugins: []string{"local/gib/lib64/libnccl-net.so", "tmp/_012evil__name/libnccl-net-__.so"}, Segments: 2, Hints: []string{"fabric", "gib"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v\n%+v, want\n%+v", err, got, want)

@@ -48,7 +48,7 @@ const (
 	maxProcesses  = 1 << 18
 	maxCandidates = 256     // 16 GPUs with 16 processes each
 	maxFiles      = 1 << 12 // of a process
-	maxAllFiles   = 1 << 15 // of all candidates, the oldest first
+	maxAllFiles   = 1 << 15 // of all candidates, those that NVML lists first
 	maxRead       = 16      // candidates about which everything is read: the others wait for the next look
 	maxNamespaces = 16      // other network namespaces whose sockets are listed
 )
@@ -165,7 +165,10 @@ func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 			}
 		}
 	}
-	slices.SortFunc(ranks, func(a, b int) int { return cmp.Or(cmp.Compare(r.known[a].start, r.known[b].start), a-b) })
+	// Those that the driver lists come first: any user can make files whose names are those of GPUs, and use up the bounds.
+	slices.SortFunc(ranks, func(a, b int) int {
+		return cmp.Or(-cmp.Compare(min(1, len(gpus.Value[a])), min(1, len(gpus.Value[b]))), cmp.Compare(r.known[a].start, r.known[b].start), a-b)
+	})
 	if len(ranks) > maxCandidates {
 		ranks, reading.Hidden = ranks[:maxCandidates], fabric.ReasonMalformed
 	}
@@ -205,7 +208,12 @@ func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric
 	if r.reads < maxRead && (p.details == nil || files.State == fabric.OK && !now.Before(p.next) && p.details.early()) {
 		r.reads++
 		p.again(now)
+		name := st.command
+		if p.details != nil {
+			name = p.details.command
+		}
 		p.details = r.read(ctx, pid, now)
+		p.details.command = name
 	}
 	c := fabric.RankCandidate{
 		PID: pid, Start: st.start, Parent: st.parent, Command: st.command, At: now, Files: files,

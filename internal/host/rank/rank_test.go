@@ -137,7 +137,7 @@ func TestRank(t *testing.T) {
 		t.Errorf("files %+v", files)
 	}
 	maps, _ := c.Maps.Get()
-	if maps.NCCL != nccl || maps.Version != "2.27.3" || maps.Segments != 2 || !slices.Equal(maps.Plugins, []string{"plugins/tcpx/libnccl-net.so"}) || !slices.Equal(maps.Hints, []string{"tcpx"}) {
+	if maps.NCCL != nccl || maps.Version != "2.27.3" || maps.Segments != 2 || !slices.Equal(maps.Plugins, []string{"dev/plugins/tcpx/libnccl-net.so"}) || !slices.Equal(maps.Hints, []string{"tcpx"}) {
 		t.Errorf("maps %+v", maps)
 	}
 	want := []fabric.NCCLVariable{
