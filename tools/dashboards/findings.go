@@ -188,7 +188,7 @@ or ` + `(` + strings.TrimPrefix(orSilent("", "problem"), "\nor ") + `) ` + said 
 func findings(t texts, oneNode bool, h uint32) panel {
 	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, and alerts that fire: one line for each node and problem. Nodes with the most severe finding come first, and on each node causes before what follows from them. First seen is when the rules first saw the problem; marks in graphs are at the same time. The problem links to its runbook, a device to its port.", "no findings", width, h},
 		[]string{
-			caveats(rankedByNode(`1000 * min by (cluster, instance, severity, problem, runbook, device, gpu) (label_replace(` + placed() + `, "runbook", "$1", "problem", "(.*)"))`, open(""))),
+			caveats(rankedByNode(`1000 * min by (cluster, instance, severity, problem, runbook, device, gpu) (label_replace(`+placed()+`, "runbook", "$1", "problem", "(.*)"))`, open(""))),
 			measured(),
 		}, "",
 		column{field: "rank", title: "Severity", words: ranks(), width: 75},
