@@ -60,7 +60,7 @@ docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md, SIGN
 	$(GO) test ./internal/host/ncclconf -run 'TestDocument$$' -update
 	$(GO) test ./internal/signature -run 'TestDocument$$' -update
 	$(GO) test ./internal/job -run TestDeployments -update
-	$(GO) test ./internal/config -run TestConfigurationDocument -update
+	$(GO) test ./internal/config -run 'TestConfigurationDocument|TestChartSchema' -update
 	cd tools && $(GO) test ./operator -run 'TestObjects$$' -update
 
 generate: docs ## all that is generated: make docs, and the golden files of scenarios

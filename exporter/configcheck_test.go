@@ -27,6 +27,18 @@ func TestConfigCheck(t *testing.T) {
 	}
 }
 
+// Without a configuration the service runs, and the other files are checked all the same.
+func TestConfigCheckWithoutFile(t *testing.T) {
+	var stdout, stderr output
+	o := options{Stdout: &stdout, Stderr: &stderr}
+	if code := run(t.Context(), []string{"--config.check", "--config.file=none"}, o); code != command.OK || !strings.HasPrefix(stdout.String(), "none: the node is not compared") {
+		t.Errorf("%d %s%s", code, stdout.String(), stderr.String())
+	}
+	if code := run(t.Context(), []string{"--config.check", "--config.file=none", "--web.config.file=../internal/config/testdata/bad.yml"}, o); code != command.Usage {
+		t.Errorf("bad web configuration: %d", code)
+	}
+}
+
 // However many errors a file has, --config.check names each: who mends it sees them all at once.
 func TestConfigCheckNamesEachError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yml")

@@ -84,15 +84,15 @@ func (e *Exporter) checkFiles(c *command.Call) int {
 }
 
 func (e *Exporter) checkedFiles(w io.Writer) error {
-	file := e.Site.Config.File
-	if file.Missing() {
-		return fmt.Errorf("--config.check: %s does not exist: create it, or set --config.file (try --help)", file.Path)
-	}
-	c, err := file.Read()
+	c, err := e.Site.Config.Read()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "%s: ok\n", c.File)
+	if c.File == "" { // no error for the service either
+		fmt.Fprintln(w, c.Origin())
+	} else {
+		fmt.Fprintf(w, "%s: ok\n", c.File)
+	}
 	if env := c.ByHand.EnvFile; env != "" {
 		if _, err := probes.ReadEnvironment(env); err != nil {
 			return err

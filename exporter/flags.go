@@ -139,17 +139,10 @@ func (i *Intervals) Define(f *command.Flags) {
 
 // ConfigCheck has the configuration files checked, and nothing served.
 type ConfigCheck struct {
-	File *config.File
-	On   bool
+	On bool
 }
 
 // Define adds the flag.
 func (c *ConfigCheck) Define(f *command.Flags) {
 	f.Switch("config.check", "Check the configuration files and exit.", &c.On)
-	f.Check(func() error {
-		if c.On && c.File.Path == "" {
-			return fmt.Errorf("--config.check: expected a file, not --config.file=%s", config.NoFile)
-		}
-		return nil
-	})
 }

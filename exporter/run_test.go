@@ -38,7 +38,6 @@ type options struct {
 func run(ctx context.Context, args []string, o options) int {
 	s, log := &o.site, new(logging.Flags)
 	e := &Exporter{Site: s, Log: log, OnListen: o.OnListen, Probing: o.Probing}
-	e.ConfigCheck.File = &s.Config.File
 	line := command.Line{
 		Groups:   []command.Group{&e.Web, log, &e.Collectors, &s.Devices, &s.Paths, &s.Recorded, &s.Config, &e.ConfigCheck, &e.Intervals, &s.GPUs},
 		Commands: []*command.Command{e.Command()},

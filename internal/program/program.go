@@ -39,7 +39,7 @@ type Options struct {
 // New returns the command line, which fills in the flags of o. It is for one call.
 func New(o *Options) command.Line {
 	s, e, log := &o.Site, &o.Exporter, new(logging.Flags)
-	e.Site, e.Log, e.ConfigCheck.File = s, log, &s.Config.File
+	e.Site, e.Log = s, log
 	return command.Line{
 		Help: "Exports the state of this node's training fabric to Prometheus: RDMA devices, RoCE, GPUs and the NCCL configuration.",
 		Groups: []command.Group{

@@ -86,7 +86,7 @@ func TestDeb(t *testing.T) {
 	if user := c.must("stat", "-c", "%U", state); user != "gpufabric_exporter" {
 		t.Errorf("%s belongs to %s", state, user)
 	}
-	c.must("systemctl", "start", "gpufabric-check.timer")
+	c.must("systemctl", "enable", "--now", "gpufabric-check.timer")
 
 	before := c.pid()
 	out, err = c.dpkg(second)
@@ -130,6 +130,26 @@ func TestDeb(t *testing.T) {
 		c.write(path, right)
 	}
 
+	// Files are read as the service reads them: either may be missing, an option needs no quotes, and its user is not root.
+	for prepare, restarts := range map[string]bool{
+		"rm " + options: true,
+		"rm " + config:  true,
+		"printf 'ARGS=--collector.cm --web.max-requests=7\\n' > " + options: true,
+		"chmod 600 " + config: false,
+	} {
+		c.must("cp", "-a", config, options, "/tmp")
+		c.must("sh", "-c", prepare)
+		before = c.pid()
+		out, err = c.dpkg(third)
+		c.installed(t, out, err)
+		c.serves()
+		if (c.pid() != before) != restarts || strings.Contains(out, "the service is not restarted") == restarts {
+			t.Errorf("an upgrade after %q: PID %s, was %s\n%s", prepare, c.pid(), before, out)
+		}
+		c.must("mv", "/tmp/config.yml", config)
+		c.must("mv", "/tmp/gpufabric_exporter", options)
+	}
+
 	// What the administrator disabled stays so.
 	c.must("systemctl", "disable", "--now", unit)
 	out, err = c.dpkg(third)
@@ -162,6 +182,7 @@ func TestDeb(t *testing.T) {
 // Without systemd that runs, as while an image is built, the service is enabled and not started.
 func TestDebInAnImage(t *testing.T) {
 	c := unbooted(t)
+	c.must("groupadd", "--system", "gpufabric_exporter") // of a site that manages groups
 	out, err := c.dpkg(c.put(shipped(t, "deb")))
 	c.installed(t, out, err)
 	if !c.has("/etc/systemd/system/multi-user.target.wants/" + unit) {

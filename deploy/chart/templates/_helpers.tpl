@@ -24,7 +24,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "exporter.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
 {{- end -}}
 
 {{- define "exporter.serviceAccountName" -}}
@@ -77,6 +77,16 @@ timeoutSeconds: 5
 {{- end -}}
 {{- end -}}
 
+{{- /* The seconds of a duration of Prometheus, as in 1m30s. */ -}}
+{{- define "exporter.seconds" -}}
+{{- $sum := 0.0 -}}
+{{- range regexFindAll "[0-9]+(ms|s|m|h)" . -1 -}}
+{{- $unit := regexFind "[a-z]+" . -}}
+{{- $sum = addf $sum (mulf (regexFind "[0-9]+" . | float64) (get (dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0) $unit)) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end -}}
+
 {{- /* What the schema cannot say. */ -}}
 {{- define "exporter.check" -}}
 {{- $v := .Values -}}
@@ -86,8 +96,17 @@ timeoutSeconds: 5
 {{- if and $v.tiers.probes (not $v.config.probes) -}}
 {{- fail "tiers.probes gives the privileges only: set config.probes.enabled to true, too (docs/PROBES.md)" -}}
 {{- end -}}
-{{- if and $v.config.probes (not $v.tiers.probes) -}}
+{{- $off := and (kindIs "map" $v.config.probes) (eq (toString (dig "enabled" true $v.config.probes)) "false") -}}
+{{- if and $v.config.probes (not $off) (not $v.tiers.probes) -}}
 {{- fail "config.probes needs the privileges of tiers.probes: set it to true, too" -}}
+{{- end -}}
+{{- range $key, $_ := include "exporter.selector" . | fromYaml -}}
+{{- if hasKey $v.podLabels $key -}}
+{{- fail (printf "podLabels has %s, by which the DaemonSet knows its pods: leave it out, or set nameOverride" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- if gt (include "exporter.seconds" $v.podMonitor.scrapeTimeout | float64) (include "exporter.seconds" $v.podMonitor.interval | float64) -}}
+{{- fail (printf "podMonitor.scrapeTimeout=%s is longer than podMonitor.interval=%s, and Prometheus would refuse it: set a shorter one" $v.podMonitor.scrapeTimeout $v.podMonitor.interval) -}}
 {{- end -}}
 {{- if and (or $v.web.tls $v.web.authentication) (not $v.web.secret) -}}
 {{- fail "web.tls and web.authentication say what web.yml of the Secret in web.secret has: set web.secret, too" -}}
