@@ -43,7 +43,7 @@ func gpuChecks() []*Check {
 			Guard: ofListed + ", and that have NVSwitches that need fabric manager", Modes: []string{ModeFabricManager}, judge: eachLiveGPU(judgeFabric),
 		},
 		{
-			ID: CheckNVLinks, Title: "NVLinks are down", Severity: Critical, Topic: topicNVLink, Scope: ScopeGPU,
+			ID: CheckNVLinks, Title: "The GPU has lost NVLinks", Severity: Critical, Topic: topicNVLink, Scope: ScopeGPU,
 			Reads: "number of active NVLinks, compared with the GPU of the same model that has the most",
 			Guard: ofListed + "; not GPUs with MIG on, nor GPUs without NVLinks if others are bridged in pairs",
 			Modes: []string{ModeNVLinkDown}, judge: judgeNVLinks,

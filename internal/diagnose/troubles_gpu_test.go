@@ -39,9 +39,9 @@ func TestGPUTroubles(t *testing.T) {
 		}, fabrictest.Usable, []string{"GPU1: The driver has lost the GPU", "Xid 79"}},
 		{
 			"NVLinks down", func(n *fabric.Node) { links(n, 1, 16, fabric.NVLinkToSwitch) }, fabrictest.Usable,
-			[]string{"GPU1: NVLinks are down", "16 are active; GPU0 has 18. Down: 16, 17.", "nvidia-smi nvlink -s"},
+			[]string{"GPU1: The GPU has lost NVLinks", "16 are active; GPU0 has 18. Down: 16, 17.", "nvidia-smi nvlink -s"},
 		},
-		{"all NVLinks of one down", func(n *fabric.Node) { links(n, 1, 0, fabric.NVLinkToSwitch) }, fabrictest.Usable, []string{"GPU1: NVLinks are down", "0 are active"}},
+		{"all NVLinks of one down", func(n *fabric.Node) { links(n, 1, 0, fabric.NVLinkToSwitch) }, fabrictest.Usable, []string{"GPU1: The GPU has lost NVLinks", "0 are active"}},
 		{"not bridged", func(n *fabric.Node) { links(n, 0, 12, fabric.NVLinkToGPU); links(n, 1, 0, fabric.NVLinkToGPU) }, fabrictest.Usable, nil},
 		{"bridge half plugged", func(n *fabric.Node) { links(n, 0, 12, fabric.NVLinkToGPU); links(n, 1, 8, fabric.NVLinkToGPU) }, fabrictest.Usable, []string{"8 are active; GPU0 has 12"}},
 		{"another model", func(n *fabric.Node) {

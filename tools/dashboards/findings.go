@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
@@ -26,7 +27,7 @@ func open(more string) string {
 	return found(failed(more), more, others)
 }
 
-// openWarnings are those of severity warning. A silent exporter is none: it is counted apart.
+// openWarnings are those of severity warning. A silent exporter is not among them: it is counted apart.
 func openWarnings() string {
 	more := of(diagnose.Warning)
 	return found(failed(more), more, others+"|"+exporterDown)
@@ -85,15 +86,46 @@ const (
 
 const exporterDown = "GpuFabricExporterDown"
 
-// ranked gives findings the place of their severity, and an order: by severity, then by impact, then by node. A silent node
-// comes after what is critical: nothing is known of it.
+// ranked gives findings the place of their severity, and an order: by severity, then by impact. A silent node comes after
+// what is critical: nothing is known of it.
 func ranked(expr string) string {
+	return `max without (place, sorted) (label_join(` + placedBySeverity(expr) + `, "` + order + `", " ", "sorted", "place", "problem"))`
+}
+
+// rankedByNode is the same for many nodes, in the order of their worst findings. all are the findings that decide about nodes.
+func rankedByNode(expr, all string) string {
+	return `max without (place, sorted, worst) (label_join(` + placedBySeverity(expr) + `
+* on (cluster, instance) group_left (worst) count_values by (cluster, instance) ("worst", ` + worst(all) + `), "` + order + `", " ", "worst", "instance", "sorted", "place", "problem"))`
+}
+
+// placedBySeverity gives findings the labels rank, sorted (by which ranks are in order) and place: their impact within the severity.
+func placedBySeverity(expr string) string {
 	for _, s := range diagnose.Severities() {
 		expr = fmt.Sprintf(`label_replace(%s, "rank", "%d", "severity", "%s")`, expr, s.Rank(), s)
 	}
 	expr = `label_replace(label_replace(label_replace(` + expr + `, "place", "1", "", ""), "place", "0", "problem", "` + causesFirst + `"), "place", "2", "problem", "` + followersLast + `")`
-	expr = `label_replace(label_replace(` + expr + `, "place", "0 silent", "problem", "` + exporterDown + `"), "rank", "silent", "problem", "` + exporterDown + `")`
-	return `max without (place, sorted) (label_join(label_replace(label_replace(` + expr + `, "sorted", "$1", "rank", "(.*)"), "sorted", "0 3", "rank", "silent"), "` + order + `", " ", "sorted", "place", "instance", "problem"))`
+	expr = `label_replace(label_replace(` + expr + `, "place", "0", "problem", "` + exporterDown + `"), "rank", "silent", "problem", "` + exporterDown + `")`
+	return `label_replace(label_replace(` + expr + `, "sorted", "$1", "rank", "(.*)"), "sorted", "0 silent", "rank", "silent")`
+}
+
+// worst is the place of the worst finding of each node, of two digits: 10 to 12 for critical, 19 for silent nodes, 20 to 22 for warnings.
+func worst(findings string) string {
+	values := func(label string, of map[string]int) string {
+		var all []string
+		for _, name := range slices.Sorted(maps.Keys(of)) {
+			all = append(all, fmt.Sprintf(`label_replace(vector(%d), "%s", "%s", "", "")`, of[name], label, name))
+		}
+		return `max by (` + label + `) (` + strings.Join(all, " or ") + `)`
+	}
+	ranks := map[string]int{"0 silent": 19}
+	for _, s := range diagnose.Severities() {
+		ranks[strconv.Itoa(s.Rank())] = 10 * (s.Rank() + 1)
+	}
+	return `min by (cluster, instance) (
+  0 * max by (cluster, instance, sorted, place) (` + placedBySeverity(findings) + `)
+  + on (sorted) group_left () ` + values("sorted", ranks) + `
+  + on (place) group_left () ` + values("place", map[string]int{"0": 0, "1": 1, "2": 2}) + `
+)`
 }
 
 // measured are what is and what should be, for problems that have numbers. More than one of a node are all there.
@@ -115,8 +147,8 @@ func measured() string {
 	const up = `sum by (` + whole + `) (gpufabric_node_compute_ports{@node})`
 	return `count by (cluster, instance, problem, measured) (
 ` + of("port_rate", "Gb/s", port, `8e-9 * (gpufabric_hca_port_rate_bytes_per_second{@node} < gpufabric_hca_port_expected_rate_bytes_per_second{@node})`, `8e-9 * gpufabric_hca_port_expected_rate_bytes_per_second{@node}`) + `
-or ` + of("nvlink_active", "links", gpu, `gpufabric_nvlink_links_active{@node} < gpufabric_nvlink_links{@node}`, `gpufabric_nvlink_links{@node}`) + `
-or ` + of("compute_ports", "ports", whole, up+` < gpufabric_node_compute_ports_expected{@node}`, `gpufabric_node_compute_ports_expected{@node}`) + `
+or ` + of("nvlink_active", "links down", gpu, `gpufabric_nvlink_links{@node} - gpufabric_nvlink_links_active{@node} > 0`, `gpufabric_nvlink_links{@node}`) + `
+or ` + of("compute_ports", "ports missing", whole, `gpufabric_node_compute_ports_expected{@node} - `+up+` > 0`, `gpufabric_node_compute_ports_expected{@node}`) + `
 or ` + share("GpuFabricPfcStorm", "of the time", `max by (cluster, instance) (max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@node}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@node}[5m]))`) + `
 or ` + share("GpuFabricPausedByNetwork", "of the time", `max by (cluster, instance) (max without (priority) (rate(gpufabric_roce_received_pause_seconds_total{@node}[5m])) or rate(gpufabric_ethernet_received_pause_seconds_total{@node}[5m]))`) + `
 or ` + share("GpuFabricProbeBandwidthCollapsed", "of baseline", slowest) + `
@@ -148,23 +180,23 @@ func caveats(found string) string {
 	const said = `unless on () ALERTS{alertname="` + exporterDown + `",alertstate="firing",@node}` // which is a finding
 	return `label_replace(label_replace(label_replace(label_replace(` + found + `
 or ` + `(` + strings.TrimPrefix(orSilent("", "problem"), "\nor ") + `) ` + said + `,
-  "runbook", "` + exporterDown + `", "problem", "exporter silent|no exporter"), "runbook", "GpuFabricCheckFailed", "problem", "` + checksOff + `"),
-  "rank", "silent", "problem", "exporter silent|no exporter"), "rank", "unknown", "problem", "` + checksOff + `")`
+  "runbook", "` + exporterDown + `", "problem", "exporter (silent|never answered)|no exporter"), "runbook", "GpuFabricCheckFailed", "problem", "` + checksOff + `"),
+  "rank", "silent", "problem", "exporter (silent|never answered)|no exporter"), "rank", "unknown", "problem", "` + checksOff + `")`
 }
 
 // findings are the open findings, one for each node and problem. A page about one node has no columns for it.
 func findings(t texts, oneNode bool, h uint32) panel {
-	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, and alerts that fire: one line for each node and problem, the most severe first, of these causes before what follows from them. First seen is when the rules first saw the problem; marks in graphs are at the same time. The problem links to its runbook, a device to its port.", "no findings", width, h},
+	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, and alerts that fire: one line for each node and problem. Nodes with the most severe finding come first, and on each node causes before what follows from them. First seen is when the rules first saw the problem; marks in graphs are at the same time. The problem links to its runbook, a device to its port.", "no findings", width, h},
 		[]string{
-			caveats(ranked(`1000 * min by (cluster, instance, severity, problem, runbook, device, gpu) (label_replace(` + placed() + `, "runbook", "$1", "problem", "(.*)"))`)),
+			caveats(rankedByNode(`1000 * min by (cluster, instance, severity, problem, runbook, device, gpu) (label_replace(`+placed()+`, "runbook", "$1", "problem", "(.*)"))`, open(""))),
 			measured(),
 		}, "",
 		column{field: "rank", title: "Severity", words: ranks(), width: 75},
 		column{field: "instance", title: "Node", link: toNode(), width: 120, hidden: oneNode},
 		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
-		column{field: "device", title: "Device", all: true, link: link("Port", portURL+keepRow+"&var-instance=${__data.fields.Node}&var-device=${__data.fields."+first+"}&${__url_time_range}"), width: 110},
-		column{field: "gpu", title: "GPU", all: true, width: 105},
-		column{field: "measured", title: "Measured, or cause", all: true, width: 250},
+		column{field: "device", title: "Device", all: true, link: link("Port", portURL+keepRow+"&var-instance=${__data.fields.Node}&var-device=${__data.fields."+first+"}&${__url_time_range}"), width: 150},
+		column{field: "gpu", title: "GPU", all: true, width: 100},
+		column{field: "measured", title: "Measured, or cause", all: true},
 		column{field: "A", title: "First seen", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},
 		column{field: "cluster", title: "Cluster", width: 80, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true})
@@ -172,8 +204,9 @@ func findings(t texts, oneNode bool, h uint32) panel {
 
 // firing are the alerts of the exporter.
 func firing() panel {
+	alerts := `label_replace(max by (cluster, instance, alertname, severity, device, port) (ALERTS{alertname=~"GpuFabric.*",alertstate="firing",@node}), "problem", "$1", "alertname", "(.*)")`
 	return grid(about{"Firing alerts", "Alerts of the exporter that fire. Each name leads to its runbook.", "no alert fires, or the rules are not loaded", 24, 9},
-		[]string{ranked(`label_replace(max by (cluster, instance, alertname, severity, device, port) (ALERTS{alertname=~"GpuFabric.*",alertstate="firing",@node}), "problem", "$1", "alertname", "(.*)")`)}, "",
+		[]string{rankedByNode(alerts, alerts)}, "",
 		column{field: "rank", title: "Severity", words: ranks(), width: 80},
 		column{field: "instance", title: "Node", link: toNode()},
 		column{field: "alertname", title: "Alert", link: toRunbook()},

@@ -14,7 +14,7 @@ func fleet(t texts) board {
 	return board{
 		name: "fleet", title: "GPU fabric: fleet",
 		description: "All nodes of a training cluster: what is wrong, where, and whether the service levels are met.",
-		lines:       []line{fleetNow(), {findings(t, false, 15)}, {railGrid()}, fleetLists(), fleetLevels(), fleetTrends()},
+		lines:       []line{fleetNow(), {findings(t, false, 18)}, {railGrid()}, {onTCPList()}, {slowList()}, fleetLevels(), fleetTrends()},
 		rows:        []row{drift(), {"All nodes", []line{{allNodes()}}}, {"Firing alerts", []line{{firing()}}}, {"How to read this", []line{{fleetHelp()}}}},
 	}
 }
@@ -27,8 +27,8 @@ func fleetNow() line {
 			orZero(nodes(silent), exporters), zero(bad), nil),
 		number(about{"Nodes critical", "Nodes with at least one open finding of severity critical: training there breaks, or is many times slower.", "no checks are known", 3, 4}, "none",
 			orZero(nodes(open(of(diagnose.Critical))), `gpufabric_check_failed{@node}`), zero(bad), nil),
-		number(about{"Nodes warning", "Nodes with at least one open finding of severity warning.", "no checks are known", 3, 4}, "none",
-			orZero(nodes(openWarnings()), `gpufabric_check_failed{@node}`), zero(warning), nil),
+		number(about{"Nodes warning", "Nodes with an open finding of severity warning and none of severity critical. Those that are silent now are counted apart.", "no checks are known", 3, 4}, "none",
+			orZero(nodes(openWarnings()+` unless on (cluster, instance) `+open(of(diagnose.Critical))), `gpufabric_check_failed{@node}`), zero(warning), nil),
 		number(about{"Ports down", "Training ports that were active, or should be, and are not. Ports without a cable do not count.", "no port is known", 3, 4}, "none",
 			orZero(`count(count by (cluster, instance, device, port) (port:gpufabric_hca_port_state:down_since_timestamp_seconds{@port} or gpufabric_check_failed{check="port_active",@port} == 1))`, `gpufabric_hca_port_state{@port}`), zero(bad), nil),
 		number(about{"Nodes on TCP", "Nodes where a probe of NCCL went over sockets, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "no probes, no traffic", 3, 4}, "none",
@@ -61,30 +61,31 @@ label_replace(
   "evidence", "a job", "", ""
 ))`
 
-func fleetLists() line {
-	return line{
-		grid(about{"Nodes that talk TCP", "Training that falls back to TCP continues several times slower, without an error. Evidence is a probe of NCCL, a job, or the traffic of the node; the cause is that of a job, or what NCCL logged in a probe.", "the exporter is silent, or none found; nodes without probes and traffic are unknown", 12, 7},
-			[]string{onTCP, `topk by (cluster, instance) (1, count by (cluster, instance, cause) (gpufabric_job_info{cause!="",@node}) or on (cluster, instance) count by (cluster, instance, cause) (gpufabric_probe_fault_cause{fault="socket",@node}))
+func onTCPList() panel {
+	return grid(about{"Nodes that talk TCP", "Training that falls back to TCP continues several times slower, without an error. Evidence is a probe of NCCL, a job, or the traffic of the node; the cause is that of a job, or what NCCL logged in a probe.", "the exporter is silent, or none found; nodes without probes and traffic are unknown", width, 6},
+		[]string{onTCP, `topk by (cluster, instance) (1, count by (cluster, instance, cause) (gpufabric_job_info{cause!="",@node}) or on (cluster, instance) count by (cluster, instance, cause) (gpufabric_probe_fault_cause{fault="socket",@node}))
 and on (cluster, instance) ` + onTCP}, "",
-			column{field: "instance", title: "Node", link: toNode(), width: 115},
-			column{field: "evidence", title: "Evidence"},
-			column{field: "cause", title: "Cause", none: "not known", words: fallbackCauses()},
-			column{field: "A", title: "Seen", none: "-", width: 55},
-			column{field: "cluster", title: "Cluster", width: 80}),
-		grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed is how many of these a second run confirmed. The cause is what differs from the last run at full bandwidth.", "the exporter is silent, none, or no probe has a baseline yet (five results)", 12, 7},
-			[]string{
-				`bottomk(30, min by (cluster, instance, kind) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95))`,
-				`count by (cluster, instance, kind) (gpufabric_probe_regressed{kind!="socket",@node} == 1)`,
-				`(` + causeBy("cluster, instance, kind", "@node") + `)
+		column{field: "instance", title: "Node", link: toNode(), width: 115},
+		column{field: "evidence", title: "Evidence", width: 350},
+		column{field: "cause", title: "Cause", none: "not known", words: fallbackCauses()},
+		column{field: "A", title: "Seen", none: "-", width: 55},
+		column{field: "cluster", title: "Cluster", width: 80})
+}
+
+func slowList() panel {
+	return grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed is how many of these a second run confirmed. The cause is what differs from the last run at full bandwidth.", "the exporter is silent, none, or no probe has a baseline yet (five results)", width, 6},
+		[]string{
+			`bottomk(30, min by (cluster, instance, kind) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95))`,
+			`count by (cluster, instance, kind) (gpufabric_probe_regressed{kind!="socket",@node} == 1)`,
+			`(` + causeBy("cluster, instance, kind", "@node") + `)
 and on (cluster, instance, kind) gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95`,
-			}, "Of baseline",
-			column{field: "instance", title: "Node", link: toNode(), width: 115},
-			column{field: "kind", title: "Probe", words: shortKinds(), width: 80},
-			column{field: "cause", title: "Cause", none: "-", words: probeCauses()},
-			column{field: "A", title: "Of baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 100},
-			column{field: "B", title: "Confirmed", none: "none", steps: []step{{1, warning}}, width: 92},
-			column{field: "cluster", title: "Cluster", width: 68}),
-	}
+		}, "Of baseline",
+		column{field: "instance", title: "Node", link: toNode(), width: 115},
+		column{field: "kind", title: "Probe", words: shortKinds(), width: 100},
+		column{field: "cause", title: "Cause", none: "-", words: probeCauses()},
+		column{field: "A", title: "Of baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 100},
+		column{field: "B", title: "Confirmed", none: "none", steps: []step{{1, warning}}, width: 92},
+		column{field: "cluster", title: "Cluster", width: 80})
 }
 
 func fleetLevels() line {
@@ -131,7 +132,7 @@ func allNodes() panel {
 	return grid(about{"All nodes", "Every node that answers or is silent, with its ports, GPUs and probes.", "no exporter answers", 24, 12},
 		[]string{
 			`max by (cluster, instance, kernel_release) (gpufabric_node_info{@node})
-or 0 * max by (cluster, instance) (` + silent + `)`,
+or max by (cluster, instance) (` + silence + `)`,
 			`count by (cluster, instance) (gpufabric_hca_port_state{state="active",@node} == 1 unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role!="compute"})`,
 			`max by (cluster, instance) (gpufabric_node_compute_ports_expected{@node})`,
 			`max by (cluster, instance) (gpufabric_node_gpus{@node})`,
@@ -141,7 +142,7 @@ or 0 * max by (cluster, instance) (` + silent + `)`,
 			`count by (cluster, instance) (` + problems(openWarnings()) + `)`,
 		}, "-Critical",
 		column{field: "instance", title: "Node", link: toNode()},
-		column{field: "A", title: "Exporter", words: words{"1": {"answers", plainly}, "0": {"silent", bad}}, width: 80},
+		column{field: "A", title: "Exporter", words: words{"1": {"answers", plainly}, "-1": {"silent", bad}, "-3": {"never answered", bad}}, width: 115},
 		column{field: "G", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 80},
 		column{field: "H", title: "Warnings", none: "none", steps: []step{{1, warning}}, width: 90},
 		column{field: "kernel_release", title: "Kernel"},

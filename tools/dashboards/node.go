@@ -47,7 +47,7 @@ func nodeNow() line {
 
 	return line{
 		number(about{"The exporter", "Whether the last scrape was answered. While it is not, nothing on this page is of now.", "never seen", 3, 4}, "none",
-			`min(up{@node} and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds)`, nil, words{"1": {"answers", good}, "0": {"silent", bad}}),
+			`min(up{@node} == 1 and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds)`, nil, words{"1": {"answers", good}}),
 		number(about{"Critical findings", "Problems of severity critical, however many devices have them.", "checks are off", 3, 4}, "none",
 			orZero(`count(`+problems(open(of(diagnose.Critical)))+`)`, `gpufabric_check_failed{@node}`), zero(bad), nil),
 		number(about{"Warnings", "Problems of severity warning, however many devices have them.", "checks are off", 3, 4}, "none",
@@ -233,7 +233,7 @@ or max by (pci_address) (gpufabric_gpudirect_usable{@node})`,
 		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 112},
 		column{field: "rail", title: "Rail", width: 45},
 		column{field: "class", title: "Distance", none: "unknown", words: distances(), width: 135},
-		column{field: "D", title: "GPUDirect", words: words{"0": {"blocked", bad}, "1": {"possible", good}, "2": {"NIC is down", bad}, "3": {"NCCL uses TCP", bad}}, width: 112},
+		column{field: "D", title: "GPUDirect", words: words{"0": {"blocked", bad}, "1": {"possible", good}, "2": {"NIC is down", bad}, "3": {"probe over TCP", bad}}, width: 125},
 		column{field: "reason", title: "Blocked by", none: "-"},
 		column{field: "F", title: "Busy", unit: "percentunit", width: 78},
 		column{field: "G", title: "NVLinks up", none: "none", width: 90},

@@ -35,7 +35,7 @@ func portHistory() line {
 		blocks  = `rate(gpufabric_ethernet_fec_uncorrectable_blocks_total{@port}[$__rate_interval])`
 	)
 	return line{
-		history(about{"Ports up and down", "Whether each port was active, of those that the node uses.", "exporter silent, or no port in use tells its state", 12, 8}, words{"1": {"active", good}, "0": {"not active", bad}},
+		history(about{"Ports up and down", "Whether each port was active, of those that the node uses.", "no state of a port in use is known", 12, 8}, words{"1": {"active", good}, "0": {"not active", bad}},
 			curve{`max by (device, port) (gpufabric_hca_port_state{state="active",@port} unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role="unused",@port})`, "{{device}}/{{port}}"}),
 		over(about{"Link errors", "What the physical link could not repair: symbol errors and blocks that FEC gave up.", "no such counters are known", 12, 8}, events, nil,
 			curve{`sum by (device) (` + symbols + `) > 0`, "{{device}} symbols"},
@@ -57,7 +57,7 @@ func gpuTrends() line {
 
 func gpuErrors() line {
 	return line{
-		history(about{"Clocks held down", "Why the clocks of a GPU are held down. A power cap under full load is usual; heat and the power brake are not. One slow GPU makes all of its job slow.", "exporter silent, or no GPU is throttled or known", 12, 7}, words{"1": {"throttled", warning}},
+		history(about{"Clocks held down", "Why the clocks of a GPU are held down. A power cap under full load is usual; heat and the power brake are not. One slow GPU makes all of its job slow.", "no GPU is throttled, or none is known", 12, 7}, words{"1": {"throttled", warning}},
 			curve{`max by (index, reason) ` + withIndex(`gpufabric_gpu_throttled{@node}`), "GPU {{index}}: {{reason}}"}),
 		over(about{"PCIe errors", "Errors of the PCIe links of training NICs (AER), and replays of GPUs. Correctable ones cost time, fatal ones the device.", "no PCIe error counters are known", 12, 7}, events, nil,
 			curve{`sum by (device, severity) (rate(gpufabric_pcie_aer_errors_total{@port}[$__rate_interval])) > 0`, "{{device}} {{severity}}"},

@@ -129,13 +129,19 @@ const exporters = `(
 // silent are exporters that do not answer.
 const silent = exporters + ` == 0`
 
+// silence is -1 for exporters that do not answer, and -3 for those that never did, as far as the rules know.
+const silence = `(
+  (up{@node} == 0 and on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds) - 1
+  or (up{job=~".*gpu.?fabric.*",@node} == 0 unless on (cluster, job, instance) instance:gpufabric_node_info:last_seen_timestamp_seconds) - 3
+)`
+
 // unchecked are nodes that answer and check nothing: the collector check is off there.
 const unchecked = `(gpufabric_node_info{@node} unless on (cluster, job, instance) gpufabric_scrape_collector_success{collector="check",@node})`
 
 // number is one figure, coloured by steps. Without data because no exporter answers, or none is known, it says so.
 func number(a about, unit, expr string, steps []step, w words) *dashboard.PanelBuilder {
-	expr += "\nor on () (max(" + silent + ") - 1 unless on () gpufabric_node_info{@node})\nor on () (vector(-2) unless on () gpufabric_node_info{@node})"
-	w = w.with("-1", word{"exporter is silent", bad}).with("-2", word{"no exporter known", unknown})
+	expr += "\nor on () (max(" + silence + ") unless on () gpufabric_node_info{@node})\nor on () (vector(-2) unless on () gpufabric_node_info{@node})"
+	w = w.with("-1", word{"exporter silent", bad}).with("-3", word{"never answered", bad}).with("-2", word{"no exporter known", unknown})
 	return base("stat", a).Unit(unit).Mappings(w.mappings()).Thresholds(thresholdsBuilder(thresholds(plainly, steps))).
 		Targets(targets(query("A", expr, "").Instant())).
 		Options(stat.Options{

@@ -100,7 +100,7 @@ func portFindings(t texts) panel {
 
 // portCourse shows in one place when each thing about the port was as it should be.
 func portCourse() panel {
-	return history(about{"As it should be, over time", "Whether the port was active, at the expected rate, had few pauses, settings that agree and an address that NCCL can use, and whether its last probe succeeded and was as fast as before.", "exporter silent, or nothing is known about this port", 12, 8},
+	return history(about{"As it should be, over time", "Whether the port was active, at the expected rate, had few pauses, settings that agree and an address that NCCL can use, and whether its last probe succeeded and was as fast as before.", "nothing is known about this port", 12, 8},
 		words{"1": {"yes", good}, "0": {"no", bad}},
 		curve{`min(gpufabric_hca_port_state{state="active",@port})`, "active"},
 		curve{`min(gpufabric_hca_port_rate_bytes_per_second{@port} >= bool on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "at full rate"},
@@ -118,14 +118,14 @@ func portProbes() panel {
 
 func portTraffic() line {
 	return line{
-		over(about{"Traffic and rate", "What the port sends and receives over RDMA (on InfiniBand: all of it) and otherwise, mostly TCP, against the rate of its link and the expected rate.", "exporter silent, or no traffic counters are known", 12, 9}, "bps", nil,
+		over(about{"Traffic and rate", "What the port sends and receives over RDMA (on InfiniBand: all of it) and otherwise, mostly TCP, against the rate of its link and the expected rate.", "no traffic counters are known", 12, 9}, "bps", nil,
 			curve{`8 * max(gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "expected rate"},
 			curve{`8 * max(gpufabric_hca_port_rate_bytes_per_second{@port})`, "rate of the link"},
 			curve{`8 * sum(` + carried("gpufabric_hca_port_transmitted_data_bytes_total") + `)`, "sent over RDMA"},
 			curve{`8 * sum(` + carried("gpufabric_hca_port_received_data_bytes_total") + `)`, "received over RDMA"},
 			curve{`8 * sum(` + carried("gpufabric_ethernet_transmitted_other_unicast_bytes_total") + `)`, "sent otherwise"},
 			curve{`8 * sum(` + carried("gpufabric_ethernet_received_other_unicast_bytes_total") + `)`, "received otherwise"}).Min(0),
-		over(about{"Probe: measured and expected", "Bus bandwidth of the last probe through this port, what the same probe reached before (its baseline), and what the line rate lets expect where that is known.", "exporter silent, or no probe of this port: probes are off, or none runs through it", 12, 9}, "Bps", nil,
+		over(about{"Probe: measured and expected", "Bus bandwidth of the last probe through this port, what the same probe reached before (its baseline), and what the line rate lets expect where that is known.", "no probe of this port is known", 12, 9}, "Bps", nil,
 			curve{`max(gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port} / gpufabric_probe_expected_ratio{kind="rail",@port})`, "of the line rate"},
 			curve{`max(gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port} / gpufabric_probe_baseline_ratio{kind="rail",@port})`, "baseline"},
 			curve{`min(gpufabric_probe_bus_bandwidth_bytes_per_second{kind="rail",@port})`, "measured"}).Min(0),
@@ -134,10 +134,10 @@ func portTraffic() line {
 
 func portPauses() line {
 	return line{
-		over(about{"Pauses", "Share of time in which the network paused the port, and the port the network, by priority.", "exporter silent, or no pause counters are known", 12, 8}, "percentunit", nil,
+		over(about{"Pauses", "Share of time in which the network paused the port, and the port the network, by priority.", "no pause counters are known", 12, 8}, "percentunit", nil,
 			curve{`max by (priority) (` + rate("gpufabric_roce_received_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_received_pause_seconds_total") + `)`, "paused by the network {{priority}}"},
 			curve{`max by (priority) (` + rate("gpufabric_roce_transmitted_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_transmitted_pause_seconds_total") + `)`, "pausing the network {{priority}}"}),
-		over(about{"Congestion marks", "Marked packets seen, notifications sent to their senders, and notifications received that slowed this port down.", "exporter silent, or no ECN and CNP counters are known", 12, 8}, packets, nil,
+		over(about{"Congestion marks", "Marked packets seen, notifications sent to their senders, and notifications received that slowed this port down.", "no ECN and CNP counters are known", 12, 8}, packets, nil,
 			curve{`sum(` + rate("gpufabric_hca_ecn_marked_total") + `)`, "marked packets seen"},
 			curve{`sum(` + rate("gpufabric_hca_cnp_sent_total") + `)`, "notifications sent"},
 			curve{`sum(` + rate("gpufabric_hca_cnp_handled_total") + `)`, "notifications obeyed"}),
@@ -146,16 +146,16 @@ func portPauses() line {
 
 func portErrors() line {
 	return line{
-		over(about{"Link errors", "What the physical link could not repair, and how often it was lost.", "exporter silent, or no such counters are known", 8, 10}, events, nil,
+		over(about{"Link errors", "What the physical link could not repair, and how often it was lost.", "no such counters are known", 8, 10}, events, nil,
 			curve{`sum(` + rate("gpufabric_ethernet_symbol_errors_total") + ` or ` + rate("gpufabric_hca_port_symbol_errors_total") + `)`, "symbol errors"},
 			curve{`sum(` + rate("gpufabric_ethernet_fec_uncorrectable_blocks_total") + `)`, "blocks beyond FEC"},
 			curve{`sum(` + rate("gpufabric_ethernet_received_crc_errors_total") + `)`, "CRC errors"},
 			curve{`sum(` + rate("gpufabric_ethernet_link_down_events_total") + ` or ` + rate("gpufabric_hca_port_link_downed_total") + `)`, "link losses"}),
-		over(about{"Drops", "Packets dropped on arrival, by priority where the NIC reports it, and because of a lack of receive buffers.", "exporter silent, or no drop counters are known", 8, 10}, packets, nil,
+		over(about{"Drops", "Packets dropped on arrival, by priority where the NIC reports it, and because of a lack of receive buffers.", "no drop counters are known", 8, 10}, packets, nil,
 			curve{`sum by (priority) (` + rate("gpufabric_roce_received_discards_total") + `)`, "priority {{priority}}"},
 			curve{`sum(` + rate("gpufabric_ethernet_received_discards_total") + ` or ` + rate("gpufabric_hca_port_receive_discards_total") + `)`, "dropped by the port"},
 			curve{`sum(` + rate("gpufabric_hca_out_of_buffer_total") + `)`, "no receive buffer"}),
-		over(about{"Retransmissions", "Packets out of sequence, sent again, not acknowledged in time, and connections given up.", "exporter silent, or no such counters are known", 8, 10}, events, nil,
+		over(about{"Retransmissions", "Packets out of sequence, sent again, not acknowledged in time, and connections given up.", "no such counters are known", 8, 10}, events, nil,
 			curve{`sum(` + rate("gpufabric_hca_out_of_sequence_total") + `)`, "out of sequence"},
 			curve{`sum(` + rate("gpufabric_hca_retransmissions_total") + ` or ` + rate("gpufabric_hca_adaptive_retransmissions_total") + ` or ` + rate("gpufabric_hca_retransmitted_packets_total") + `)`, "sent again"},
 			curve{`sum(` + rate("gpufabric_hca_ack_timeouts_total") + `)`, "acknowledgement late"},
@@ -165,9 +165,9 @@ func portErrors() line {
 
 func portPCIe() line {
 	return line{
-		over(about{"PCIe errors", "Errors of the PCIe link of the NIC (AER). Correctable ones cost time, fatal ones the device.", "exporter silent, or no PCIe error counters are known", 12, 8}, events, nil,
+		over(about{"PCIe errors", "Errors of the PCIe link of the NIC (AER). Correctable ones cost time, fatal ones the device.", "no PCIe error counters are known", 12, 8}, events, nil,
 			curve{`sum by (severity) (` + rate("gpufabric_pcie_aer_errors_total") + `)`, "{{severity}}"}),
-		over(about{"PCIe stalls", "Share of time in which the NIC waited for the host to read or write memory.", "exporter silent, or the NIC does not count stalls", 12, 8}, "percentunit", nil,
+		over(about{"PCIe stalls", "Share of time in which the NIC waited for the host to read or write memory.", "no stall counters are known", 12, 8}, "percentunit", nil,
 			curve{`max(` + rate("gpufabric_ethernet_pcie_read_stalled_seconds_total") + `)`, "reads"},
 			curve{`max(` + rate("gpufabric_ethernet_pcie_write_stalled_seconds_total") + `)`, "writes"}),
 	}

@@ -23,19 +23,22 @@ const (
 	portBroken  = "3" // or a critical finding
 )
 
-// railGrid has a line for each node, those with the worst findings first, and a cell for each rail.
+// railGrid has a line for each node, in the order of findings, and a cell for each rail.
 func railGrid() panel {
 	const header, findings, other = `instance\rail`, "node", "other"
-	// The first part that has a node decides about it, and the order of parts is that of lines.
+	// The first part that has a node decides about it.
 	cell := func(expr, text string) string {
 		return `label_replace(label_replace(group by (instance) (` + expr + `), "rail", "` + findings + `", "", ""), "cell", "` + text + `", "", "")`
 	}
 	const next = "\nor on (instance, rail)\n"
-	expr := cell(open(of(diagnose.Critical)), "critical") + next + cell(silent, "silent") + next + cell(open(of(diagnose.Warning)), "warning") +
-		next + cell(`gpufabric_check_failed{@node}`, "ok") + next + cell(`gpufabric_node_info{@node}`, "not checked") + next +
+	status := cell(open(of(diagnose.Critical)), "critical") + next + cell(silent, "silent") + next + cell(open(of(diagnose.Warning)), "warning") +
+		next + cell(`gpufabric_check_failed{@node}`, "ok") + next + cell(`gpufabric_node_info{@node}`, "not checked")
+	// Rows begin in the order of the cells of this column: as in Open findings, then those without a finding, by name.
+	const known = `max by (cluster, instance) (gpufabric_node_info{@node} or ` + silent + `)`
+	expr := `label_join((` + status + `) * on (instance) group_left (worst) count_values by (instance) ("worst", min by (instance) (` + worst(open("")) + ` or 90 + 0 * ` + known + `)), "` + order + `", " ", "worst", "instance")` + next +
 		`label_join(count_values by (instance, rail, device) ("state", max by (instance, rail, device) (` + portStates() + `)), "cell", " ", "device", "state")`
 
-	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Grey: unknown, or not active and never was as far as is known (no cable). Lines with the worst findings come first: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port. Nodes of one name in several clusters share a line.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
+	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Grey: unknown, or not active and never was as far as is known (no cable). Lines are in the order of the open findings, then those without one: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port. Nodes of one name in several clusters share a line.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
 		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(105.0)}).
 		Thresholds(thresholdsBuilder(thresholds("transparent", nil))).
 		Mappings(append(deviceStates(), words{
@@ -52,7 +55,9 @@ func railGrid() panel {
 		rail := strconv.Itoa(i)
 		place[rail], names[rail] = i+2, "rail "+rail
 	}
-	return p.WithTransformation(dashboard.DataTransformerConfig{Id: "groupingToMatrix", Options: map[string]any{
+	return p.WithTransformation(dashboard.DataTransformerConfig{Id: "sortBy", Options: map[string]any{
+		"fields": map[string]any{}, "sort": []map[string]any{{"field": order, "desc": false}},
+	}}).WithTransformation(dashboard.DataTransformerConfig{Id: "groupingToMatrix", Options: map[string]any{
 		"columnField": "rail", "rowField": "instance", "valueField": "cell",
 	}}).WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{
 		"excludeByName": map[string]bool{}, "indexByName": place, "renameByName": names,

@@ -65,7 +65,7 @@ func orSilent(expr, label string) string {
 	said := func(expr, text string) string {
 		return "\nor label_replace(" + expr + " unless on () gpufabric_node_info{@node}, \"" + label + "\", \"" + text + "\", \"\", \"\")"
 	}
-	return expr + said(absent(sortedFirst)+" + 0 * max("+silent+")", "exporter silent") +
+	return expr + said(absent(sortedFirst)+" + 0 * max("+silence+" == -1)", "exporter silent") + said(absent(sortedFirst)+" + 0 * max("+silence+" == -3)", "exporter never answered") +
 		said("vector("+absent(sortedFirst)+") unless on () "+silent, "no exporter")
 }
 
