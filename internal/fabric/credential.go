@@ -38,13 +38,16 @@ func MaskCredentials(s string) string {
 	return bearer.ReplaceAllString(s, "${1} "+Mask)
 }
 
-// MaskValue is MaskCredentials for the value of a variable, which may be a credential because its name says so.
-func MaskValue(name, value string) string {
+// MaskNamed is MaskCredentials for the value of a variable, which may be a credential because its name says so.
+func MaskNamed(name, value string) string {
 	if value != "" && credential.MatchString(name) {
 		return Mask
 	}
-	return MaskTokens(MaskCredentials(value))
+	return MaskCredentials(value)
 }
+
+// MaskValue is MaskNamed, and MaskTokens.
+func MaskValue(name, value string) string { return MaskTokens(MaskNamed(name, value)) }
 
 // MaskTokens replaces what has the shape of a token: the beginning that an issuer gives it, 32 hexadecimal digits or more, or 30
 // characters or more of which many are capital letters, small letters and digits.

@@ -86,7 +86,6 @@ func TestFlagErrors(t *testing.T) {
 		{"--collector.device-exclude=a)(b", []string{`--collector.device-exclude="a)(b"`, "expected a regular expression"}},
 		{"--collector.device-include=", []string{"--collector.device-include", "expected a regular expression"}},
 		{"--collector.device-include=a --collector.device-exclude=b", []string{"--collector.device-include", "--collector.device-exclude", "at most one"}},
-		{"--config.check", []string{"--config.check", "--config.file"}},
 		{"demo --scenario=nosuch", []string{`--scenario="nosuch"`, "demo --list shows all"}},
 		{"demo --break-after=0s", []string{`--break-after="0s"`, "above 0"}},
 		{"demo --mend-after=1m", []string{"--mend-after", "--break-after"}},

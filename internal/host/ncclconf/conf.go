@@ -20,9 +20,13 @@ type statement struct {
 	masked bool // the value had a credential, which goes no further
 }
 
-// mask takes credentials out: nothing beyond this package is to show or pass on one.
+// mask takes credentials out: nothing beyond this package is to show or pass on one. An absolute path keeps its long names, for
+// the file that it names is looked for.
 func (st statement) mask() statement {
-	value := fabric.MaskValue(st.name, st.value)
+	value := fabric.MaskNamed(st.name, st.value)
+	if !strings.HasPrefix(value, "/") {
+		value = fabric.MaskTokens(value)
+	}
 	st.name, st.value, st.masked = fabric.MaskCredentials(st.name), value, value != st.value
 	return st
 }
