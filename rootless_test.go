@@ -217,28 +217,49 @@ func sharedFiles(t *testing.T) string {
 	return strings.Join(found, " ")
 }
 
-// spied tells of each rank as it is when it is killed.
+// spied tells of each rank as it was last seen before it ended: the first that is killed may end the other.
 func spied(start probes.StartRank, look chan<- string) probes.StartRank {
 	return func(ctx context.Context, env []string) (probes.RankProcess, error) {
 		p, err := start(ctx, env)
 		if err != nil {
 			return nil, err
 		}
-		return &spiedRank{RankProcess: p, look: look}, nil
+		s := &spiedRank{RankProcess: p, look: look, end: make(chan struct{}), seen: make(chan string, 1)}
+		go s.watch()
+		return s, nil
 	}
 }
 
 type spiedRank struct {
 	probes.RankProcess
 	look chan<- string
+	end  chan struct{}
+	seen chan string
 	told bool
+}
+
+// watch keeps what was seen while the process had its namespaces, which it gives up when it ends.
+func (s *spiedRank) watch() {
+	last := "never seen\n"
+	for {
+		shm, _ := filepath.Glob(fmt.Sprintf("/proc/%d/root/dev/shm/nccl-*", s.PID()))
+		if now := privileges(s.PID()); strings.Contains(now, "mnt:[") {
+			last = now + fmt.Sprintf("shm %d\n", len(shm))
+		}
+		select {
+		case <-s.end:
+			s.seen <- last
+			return
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 func (s *spiedRank) Kill() {
 	if !s.told {
 		s.told = true
-		shm, _ := filepath.Glob(fmt.Sprintf("/proc/%d/root/dev/shm/nccl-*", s.PID()))
-		s.look <- privileges(s.PID()) + fmt.Sprintf("shm %d\n", len(shm))
+		close(s.end)
+		s.look <- <-s.seen
 	}
 	s.RankProcess.Kill()
 }
