@@ -17,7 +17,7 @@ func (n *Node) at(step int) *Node {
 	delete(down, "") // a port without an interface; "" is no master either
 	for i := range c.NetDevs {
 		if d := &c.NetDevs[i]; n.NetDevs[i].Carrier {
-			up := step - down[d.Name] - down[d.Master] - down[d.VLAN.Lower]
+			up := n.carriedBy(d, step) - down[d.Name] - down[d.Master] - down[d.VLAN.Lower]
 			d.Received, d.Sent = d.Received.at(up), d.Sent.at(up)
 			move(d.Stats, up)
 			fec := &d.QoS.FEC
@@ -26,6 +26,7 @@ func (n *Node) at(step int) *Node {
 	}
 	for i := range c.HCAs {
 		h := &c.HCAs[i]
+		step := n.carried(step)
 		move(h.HW, step)
 		for k := range h.Ports {
 			if n.HCAs[i].Ports[k].State == active {
@@ -33,6 +34,7 @@ func (n *Node) at(step int) *Node {
 			}
 		}
 	}
+	c.idle(step)
 	for i := range c.GPUs {
 		c.GPUs[i].at(i, step)
 	}
