@@ -166,3 +166,16 @@ func processesOf(n *fabric.Node, j *job.Job) []*fabric.RankCandidate {
 	}
 	return list
 }
+
+// Text says it for people.
+func (s Suspicion) Text() string {
+	switch s {
+	case TrafficStopped:
+		return "its GPUs are busy and it no longer moves data to other nodes"
+	case RanksApart:
+		return "the GPUs of some ranks are busy and those of others idle"
+	case VerdictTurned:
+		return "it used RDMA and uses TCP now"
+	}
+	return string(s)
+}
