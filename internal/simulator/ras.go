@@ -30,7 +30,7 @@ func (n *Node) carried(step int) int {
 	return step
 }
 
-// carriedBy is the step up to which an interface carries data: that of an RDMA device has little else.
+// carriedBy is the step up to which the statistics of an interface grow: those of an RDMA device count little but RDMA.
 func (n *Node) carriedBy(d *NetDev, step int) int {
 	if slices.ContainsFunc(n.HCAs, func(h HCA) bool { return h.PCI == d.PCI }) {
 		return n.carried(step)

@@ -17,9 +17,9 @@ func (n *Node) at(step int) *Node {
 	delete(down, "") // a port without an interface; "" is no master either
 	for i := range c.NetDevs {
 		if d := &c.NetDevs[i]; n.NetDevs[i].Carrier {
-			up := n.carriedBy(d, step) - down[d.Name] - down[d.Master] - down[d.VLAN.Lower]
+			up := step - down[d.Name] - down[d.Master] - down[d.VLAN.Lower]
 			d.Received, d.Sent = d.Received.at(up), d.Sent.at(up)
-			move(d.Stats, up)
+			move(d.Stats, min(up, n.carriedBy(d, step)))
 			fec := &d.QoS.FEC
 			fec.Corrected, fec.Uncorrectable = fec.Corrected.at(up), fec.Uncorrectable.at(up)
 		}
