@@ -45,14 +45,16 @@ func rasText(a *progress.Account) string {
 		return text
 	}
 	c := &a.Report.Bad[0]
-	text += fmt.Sprintf("; communicator %s of %s: %s", c.ID, counted(c.Size, "rank"), c.State)
 	const most = 4
+	list := []string{text + fmt.Sprintf("; communicator %s of %s: %s", c.ID, counted(c.Size, "rank"), c.State)}
 	for _, r := range c.Ranks[:min(len(c.Ranks), most)] {
-		text += fmt.Sprintf(", rank %d", r.Rank)
+		rank := fmt.Sprintf("rank %d", r.Rank)
 		if r.Host.IsValid() {
-			text += fmt.Sprintf(" (PID %d on %s)", r.PID, r.Host)
+			rank += fmt.Sprintf(" (PID %d on %s)", r.PID, r.Host)
 		}
+		list = append(list, rank)
 	}
+	text = strings.Join(list, ", ")
 	if more := c.Count - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}

@@ -5,6 +5,7 @@ package page
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"testing"
@@ -29,7 +30,7 @@ func TestLandingRAS(t *testing.T) {
 	show := func(a ...progress.Account) string {
 		set := setOf(t, "job").WithRAS(func() progress.Status { return progress.Status{Enabled: true, Jobs: a} })
 		w := httptest.NewRecorder()
-		JobsJSON(func(context.Context) *fabric.Node { return node() }, set, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest("GET", "/jobs.json", nil))
+		JobsJSON(func(context.Context) *fabric.Node { return node() }, set, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/jobs.json", nil))
 		return landingOf(t, node, func(o *LandingOptions) { o.Collectors = set }) + w.Body.String()
 	}
 	contains(t, show(account), "it no longer moves data to other nodes", "dead (1 answer of 2023-11-14 22:13:20 UTC, 1 communicator); communicator 1f2e-2-3 of 16 ranks: dead, rank 12 (PID 41212 on 10.0.0.18)",
