@@ -33,12 +33,12 @@ var (
 	jobRASState = &Family{
 		Name: "job_ras_state", Type: StateSet, Labels: []string{trainingJob, "state"},
 		Help:   "What three answers of RAS within a minute say of the job: failed, dead, missing, hang, stalled, straggler (docs/JOBS.md), unknown, starting, ending, idle, moving; 1 for the current one." + rasAbsent,
-		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
+		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Stable,
 	}
 	jobRASConfirmed = &Family{
 		Name: "job_ras_state_confirmed", Type: Gauge, Labels: []string{trainingJob},
 		Help:   "0 if the state hang is suspected, because the GPUs are busy and the ranks are not apart; 1 otherwise." + rasAbsent,
-		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
+		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Stable,
 	}
 	jobRASRanks = &Family{
 		Name: "job_ras_ranks", Type: Gauge, Labels: []string{trainingJob, "problem"},
