@@ -59,7 +59,7 @@ type Input struct {
 	firstCounts bool                // the first setting of a name counts, else the last one
 	scopes      int                 // containers that were seen
 	refused     map[*yaml.Node]bool // values that Kubernetes refuses
-	arms        []int               // the arm around each arm; that of 0 is 0
+	scripts     []script            // what the scripts do with the settings
 	host        bool                // it is the configuration of the node itself
 	environment bool                // it is the environment of this process
 }
@@ -67,21 +67,20 @@ type Input struct {
 // setting is one line of an input.
 type setting struct {
 	ncclconf.Setting
-	set      bool // it sets the variable for NCCL
-	dynamic  bool // the value follows from what only a shell knows
-	arm      int  // the branch or function of the script that it is in, and may not be reached; 0: none
-	after    int  // programs that the script has run before the line
-	chosen   bool // the value is that of ${NAME:-value}, where NAME is not set
-	scope    int  // the container that it belongs to
+	set      bool   // it sets the variable for NCCL
+	dynamic  bool   // the value follows from what only a shell knows
+	scripted bool   // a part of a script sets it
+	sources  string // the last element of the path of a file that the line sources
+	chosen   bool   // the value is that of ${NAME:-value}, where NAME is not set
+	scope    int    // the container that it belongs to
 	findings []Finding
 }
 
-type scopedName struct {
+// script is what a script does, whose settings are those of a container.
+type script struct {
 	scope int
-	name  string
+	body  []part
 }
-
-func (s setting) scoped() scopedName { return scopedName{s.scope, s.Name} }
 
 // Errors of Parse.
 var (
@@ -122,9 +121,10 @@ func Parse(name string, data []byte, format Format) (Input, error) {
 		in.parsePython(data)
 	case formatUnread:
 	default:
-		in.parseShell(string(data), 1, 0)
+		err = in.parseShell(string(data), 1)
 	}
-	if err == nil && len(in.settings) == 0 && format != FormatConf && format != FormatEnv {
+	read := slices.ContainsFunc(in.settings, func(s setting) bool { return s.sources == "" })
+	if err == nil && !read && format != FormatConf && format != FormatEnv {
 		in.append(setting{Setting: ncclconf.Setting{Line: 1}, findings: []Finding{{Undecided, diagnose.Info, nothingFound, ""}}})
 	}
 	if err == nil && len(in.settings) > maxSettings {

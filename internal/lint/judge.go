@@ -248,31 +248,3 @@ func upper(s string) string {
 	}
 	return strings.ToUpper(s[:1]) + s[1:]
 }
-
-// overridden says of settings that another line of the same job sets the variable. Lines of branches may be the ones that count, and those before a program count
-// for it.
-func overridden(in Input, lines []Line) {
-	type place struct {
-		scopedName
-		arm, after int
-	}
-	counts := map[place]int{} // index of the line that counts
-	for i, s := range in.settings {
-		if at := (place{s.scoped(), s.arm, s.after}); s.set && s.Name != "" {
-			if _, seen := counts[at]; !seen || !in.firstCounts {
-				counts[at] = i
-			}
-		}
-	}
-	for i, s := range in.settings {
-		k, found := counts[place{s.scoped(), s.arm, s.after}]
-		if !s.set || !found || k == i {
-			continue
-		}
-		f := Finding{Ignored, diagnose.Info, fmt.Sprintf("Line %d sets %s too, and counts", in.settings[k].Line, s.Name), remove}
-		if v, _ := ncclconf.Describe(s.Name); lines[i].Value != lines[k].Value && v.Status == ncclconf.StatusCurrent {
-			f.Severity = diagnose.Warning
-		}
-		lines[i].Findings = append(lines[i].Findings, f)
-	}
-}

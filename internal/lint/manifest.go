@@ -58,8 +58,7 @@ func (in *Input) node(n *yaml.Node, depth int) error {
 	}
 	switch n.Kind {
 	case yaml.ScalarNode:
-		in.script(n)
-		return nil
+		return in.script(n)
 	case yaml.MappingNode:
 		return in.mapping(n, depth)
 	case yaml.AliasNode:
@@ -226,11 +225,11 @@ func (in *Input) variable(n *yaml.Node, name, value string) {
 }
 
 // script reads a text that is a shell script with settings of NCCL.
-func (in *Input) script(n *yaml.Node) {
+func (in *Input) script(n *yaml.Node) error {
 	if !strings.Contains(n.Value, "NCCL_") {
-		return
+		return nil
 	}
-	in.parseShell(n.Value, firstLine(n), 1)
+	return in.parseShell(n.Value, firstLine(n))
 }
 
 // field returns the value of a key of a mapping, or nil.

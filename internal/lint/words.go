@@ -65,6 +65,8 @@ func (s *shellScanner) next() (words []word, after string, ok bool) {
 					return []word{{text: "#PBS", line: s.line}, {text: strings.TrimSpace(list), line: s.line}}, after, true
 				}
 			}
+		case c == '(' && arithmetic.MatchString(s.rest()):
+			s.pos += len(arithmetic.FindString(s.rest()))
 		case strings.IndexByte(";&|()", c) >= 0:
 			s.after = s.text[s.pos : s.pos+1]
 			if next := s.text[s.pos+1:]; next != "" && next[0] == c {
@@ -80,6 +82,9 @@ func (s *shellScanner) next() (words []word, after string, ok bool) {
 	}
 	return words, after, len(words) > 0
 }
+
+// arithmetic matches (( ... )) of one line that is no subshell in another one.
+var arithmetic = regexp.MustCompile(`^\(\([\w\s$\[\]{}+*/%<>=!?:,;#-]*\)\)`)
 
 // rest is what is left of the line.
 func (s *shellScanner) rest() string {

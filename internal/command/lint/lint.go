@@ -153,12 +153,17 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 	if err != nil {
 		c.Complain(err)
 	}
-	switch {
-	case result.Failed():
-		return exitFailed
-	case err != nil:
+	if err != nil && !result.Failed() {
 		return exitUnjudged
-	case result.Undecided():
+	}
+	return exitCode(&result)
+}
+
+func exitCode(r *lint.Result) int {
+	switch {
+	case r.Failed():
+		return exitFailed
+	case r.Undecided():
 		return exitUndecided
 	}
 	return exitFine

@@ -7,16 +7,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/lint"
 	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
 )
 
@@ -95,12 +99,141 @@ func TestBranchesOnNode(t *testing.T) {
 			commandtest.Contains(t, stdout, line+"  wrong_here")
 		}
 	}
-	var many strings.Builder
-	for i := range 100 {
-		fmt.Fprintf(&many, "if a; then export NCCL_IB_HCA=mlx5_%d; fi\n", i)
+}
+
+// simulated returns the node of a scenario.
+func simulated(t *testing.T, name string) *fabric.Node {
+	t.Helper()
+	scenario, err := simulator.Find(name)
+	if err != nil {
+		t.Fatal(err)
 	}
-	_, stdout, _ := lintJob(t, "job.sh", many.String(), "--scenario=healthy")
-	commandtest.Contains(t, stdout, "more than 32 containers and branches: this one is not judged together with the other lines")
+	node, _, err := new(site.Site).ObserveOnce(t.Context(), &scenario, collector.CheckWants(), 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// judge judges a script for a node, as the command does.
+func judge(t *testing.T, node *fabric.Node, script string) (code int, text string) {
+	t.Helper()
+	in, err := lint.Parse("job.sh", []byte(script), lint.FormatAuto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := lint.Judge([]lint.Input{in}, lint.Newest(), node)
+	var b strings.Builder
+	if err := writeText(&b, &result, false, command.Colours(&b)); err != nil {
+		t.Fatal(err)
+	}
+	return exitCode(&result), b.String()
+}
+
+// Every program that a script may run is judged with the settings that it gets.
+func TestProgramsOnNode(t *testing.T) {
+	commandtest.Memory(t)
+	node := simulated(t, "healthy")
+	const bad, good = "NCCL_IB_HCA=mlx5_77", "NCCL_IB_HCA=mlx5"
+	for _, c := range []struct {
+		script string
+		code   int
+	}{
+		{"export BAD; ./a; export GOOD; ./a", exitFailed},
+		{"export GOOD; ./a; export BAD; ./a", exitFailed},
+		{"export GOOD; ./a; export GOOD; ./b", exitFine},
+		{"export BAD; srun ./a; export GOOD; srun ./a", exitFailed},
+		{"export BAD\nmpirun -np 8 ./a\nexport GOOD\nmpirun -np 8 ./a", exitFailed},
+		{"export BAD; torchrun a.py; unset NCCL_IB_HCA; torchrun a.py", exitFailed},
+		{"export BAD; unset NCCL_IB_HCA; torchrun a.py", exitFine},
+		{"export BAD; export -n NCCL_IB_HCA; torchrun a.py", exitFine},
+		{"export BAD; ./a & export GOOD; ./b & wait", exitFailed},
+		{"export BAD; ./a | tee log; export GOOD; ./b", exitFailed},
+		{"export BAD; cat x | ./a 2>&1 |& tee log; export GOOD; ./b", exitFailed},
+		{"BAD ./a; GOOD ./a", exitFailed},
+		{"GOOD ./a; env BAD ./a; export GOOD; ./a", exitFailed},
+		{"( export BAD; ./a ); export GOOD; ./b", exitFailed},
+		{"export GOOD; ( export BAD ); ./b", exitFailed}, // it has no effect: a mistake
+		{"export GOOD; ( export GOOD; ./a ) ; ./b", exitFine},
+		{"export BAD; ( export GOOD; ./a ); ./b", exitFailed},
+		{"export BAD; (export GOOD; ./a) & ./b", exitFailed},
+		{"export BAD; { export GOOD; ./a; } & ./b", exitFailed},
+		{"export BAD; { export GOOD; ./a; } | tee log; ./b", exitFailed},
+		{"export BAD; cat x | { export GOOD; ./a; }; ./b", exitFailed},
+		{"export BAD; { export GOOD; ./a; }; ./b", exitFailed}, // line 1 counts for nothing
+		{"for i in 1 2; do export BAD; ./a; done; export GOOD; ./b", exitFailed},
+		{"for i in 1 2; do ./a; export BAD; done; export GOOD; ./b", exitFailed},
+		{"while read l; do export BAD; ./a; done < x; export GOOD; ./b", exitFailed},
+		{"export BAD; while true; do ./a; export GOOD; done", exitFailed},
+		{"run() { ./a; }\nexport BAD; run\nexport GOOD; run", exitFailed},
+		{"run() { ./a; }\nexport GOOD; run", exitFine},
+		{"function run { ./a; }\nexport BAD; run; export GOOD; run", exitFailed},
+		{"function run() { ./a; }\nexport BAD; run; export GOOD; run", exitFailed},
+		{"setup() { export BAD; }\nsetup; ./a; export GOOD; ./b", exitFailed},
+		{"setup() { export GOOD; }\nexport BAD; setup; ./a", exitFailed}, // line 2 counts for nothing
+		{"setup() (\n export GOOD; ./b\n)\nexport BAD; setup; ./a", exitFailed},
+		{"a() { export BAD; }\nmain() { a; ./a; export GOOD; ./a; }\nmain \"$@\"", exitFailed},
+		{"a() { export BAD; }\n./a", exitFailed}, // another script may call it
+		{"if x; then export BAD; fi; ./a; export GOOD; ./b", exitFailed},
+		{"if x; then export BAD; else export GOOD; fi; if y; then ./a; fi; export GOOD; ./b", exitFailed},
+		{"export BAD; if ./a; then echo; fi; export GOOD; ./b", exitFailed},
+		{"if x; then export GOOD; elif y; then export GOOD; else export BAD; fi; ./a", exitFailed},
+		{"case $1 in\na) export BAD; ./a;;\nb|c) export GOOD;;\nesac\nexport GOOD; ./b", exitFailed},
+		{"case $1 in a) export GOOD;; *) export BAD; esac; ./a; export GOOD; ./b", exitFailed},
+		{"[ x ] && export BAD && ./a\nexport GOOD; ./b", exitFailed},
+		{"x ||\n export BAD\n./a; export GOOD; ./b", exitFailed},
+		{"[ x ] && ( export BAD; ./a ); export GOOD; ./b", exitFailed},
+		{"[ x ] && { export BAD; ./a; }; export GOOD; ./b", exitFailed},
+		{"cd /x && export GOOD && ./a", exitFine},
+		{"bash -c 'export BAD; ./a'; export GOOD; ./b", exitFailed},
+		{"export BAD; bash -c './a'; export GOOD; ./b", exitFailed},
+		{"ssh a \"export BAD; ./a\"; export GOOD; ./b", exitFailed},
+		{"eval \"export BAD; ./a\"; export GOOD; ./b", exitFailed},
+		{"export BAD; source ./run.sh; export GOOD; ./b", exitFailed},
+		{"export BAD; . run.sh; export GOOD; ./b", exitFailed},
+		{"export BAD; source venv/bin/activate; unset NCCL_IB_HCA; ./b", exitFine},
+		{"#SBATCH --export=ALL,BAD\nsrun ./a; export GOOD; ./b", exitFailed},
+		{"OPTIONS=(-x BAD)\nmpirun ${OPTIONS[@]} ./a; mpirun -x GOOD ./a", exitFailed},
+		{"export BAD; $RUN ./a; export GOOD; ./b", exitFailed},
+		{"for ((i=0; i<3; i++)); do export BAD; ./a; done; export GOOD; ./b", exitFailed},
+		{"export BAD; ((n++)); unset NCCL_IB_HCA; ./b", exitFine},
+		{"((export BAD; ./a) | tee x); export GOOD; ./b", exitFailed},
+		{"export BAD; echo; mkdir x; unset NCCL_IB_HCA; ./b", exitFine},
+		{"export NCCL_IB_HCA=${NCCL_IB_HCA:-mlx5_77}; ./a; export GOOD; ./a", exitFailed},
+		{"export BAD; export NCCL_IB_HCA=${NCCL_IB_HCA:-mlx5}; ./a", exitFailed},
+		{"export BAD; exec ./a", exitFailed},
+		{"export BAD; ./a; export NCCL_IB_HCA=$(devices); ./a", exitFailed},
+		{"time ./a; export BAD; ! ./a; export GOOD; ./a", exitFailed},
+		{"export BAD; command ./a; export GOOD; ./a", exitFailed},
+		{"export BAD; nohup ./a & export GOOD; ./a", exitFailed},
+	} {
+		script := strings.NewReplacer("BAD", bad, "GOOD", good).Replace(c.script) + "\n"
+		if code, stdout := judge(t, node, script); code != c.code {
+			t.Errorf("%q: exit code %d, want %d: %s", c.script, code, c.code, stdout)
+		}
+	}
+}
+
+// What lies beyond the bounds of a script is undecided: it does not pass.
+func TestBoundsOnNode(t *testing.T) {
+	commandtest.Memory(t)
+	node := simulated(t, "healthy")
+	programs, branches := "", ""
+	for i := range 200 {
+		programs += fmt.Sprintf("export NCCL_BUFFSIZE=%d; ./a\n", 1<<22+i)
+		branches += fmt.Sprintf("if a; then export NCCL_MAX_NCHANNELS=32 NCCL_BUFFSIZE=%d; fi\n", 1<<22+i)
+	}
+	calls := "export NCCL_DEBUG=WARN\n./a\n"
+	for i := range 20 {
+		calls = fmt.Sprintf("f%d() { f%d; f%d; export NCCL_BUFFSIZE=%d; ./a; }\n", i, i+1, i+1, 1<<22+i) + calls
+	}
+	for name, script := range map[string]string{"programs": programs, "branches": branches + "./a\n", "calls": calls + "f0\n"} {
+		code, stdout := judge(t, node, script)
+		if code != exitUndecided {
+			t.Errorf("%s: exit code %d: %.2000s", name, code, stdout)
+		}
+		commandtest.Contains(t, stdout, "The settings are not judged in all combinations: expected at most 128 different environments of programs, and 64 at a line")
+	}
 }
 
 // No format shows a value that may be a secret, wherever it stands.
@@ -309,7 +442,7 @@ func TestHostileInput(t *testing.T) {
 		"huge.sh":      {huge, exitUndecided, "2 settings are not judged"},
 		"toohuge.sh":   {huge + huge, exitUnjudged, "expected at most 10 MiB"},
 		"controls.sh":  {secret + "export NCCL_DEBUG=\x1b[31mWARN\u202e\n", exitFailed, "NCCL_DEBUG"},
-		"includes.sh":  {secret + ". ./includes.sh\nsource /etc/shadow\nsource <(curl -H 'Authorization: hunter2' x)\nexport NCCL_DEBUG=WARN\n", exitFine, "WARN"},
+		"includes.sh":  {secret + ". ./includes.sh\nsource /etc/shadow\nsource <(curl -H 'Authorization: hunter2' x)\nexport NCCL_DEBUG=WARN\n", exitUndecided, "lint does not read /etc/shadow: what it sets is not judged"},
 		"includes.yml": {"a: !include hunter2\nb: &b {TOKEN: hunter2, NCCL_DEBUG: WARN}\nc: {<<: *b}\n", exitFine, "WARN"},
 		"broken.yml":   {"a: {TOKEN: hunter2\n", exitUnjudged, "expected YAML or JSON"},
 		"quotes.sh":    {"export TOKEN=\"hunter2\nexport NCCL_DEBUG=WARN\n", exitFailed, "A quote that begins here is not closed"},
