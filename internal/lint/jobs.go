@@ -39,6 +39,15 @@ func combined(in Input, jobs []job, lines []Line) {
 	}
 }
 
+// withoutNode says of settings that a node decides whether they harm.
+func withoutNode(in Input, jobs []job, lines []Line) {
+	for _, j := range jobs {
+		if n, ok := j.number(in, noPeers); ok && n == 1 {
+			add(&lines[j[noPeers]], Finding{Undecided, diagnose.Info, "Only a node shows whether its GPUs reach each other directly, over NVLink or PCIe", "run lint on such a node with --host"})
+		}
+	}
+}
+
 // value is the value of a variable of the job.
 func (j job) value(in Input, name string) string {
 	if i, set := j[name]; set {

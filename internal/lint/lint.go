@@ -130,6 +130,8 @@ func Judge(inputs []Input, version Version, node *fabric.Node) Result {
 		combined(in, of.jobs, lines)
 		if node != nil {
 			judgeOnNode(in, of.jobs, lines, node, version)
+		} else {
+			withoutNode(in, of.jobs, lines)
 		}
 		if of.full {
 			r.Lines = append(r.Lines, Line{File: in.Name, Number: 1, Findings: []Finding{tooMany}})

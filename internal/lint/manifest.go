@@ -64,7 +64,10 @@ func (in *Input) node(n *yaml.Node, depth int) error {
 	case yaml.AliasNode:
 		return nil
 	}
-	for _, c := range n.Content {
+	for i, c := range n.Content {
+		if in.argument(n.Content, i) {
+			continue
+		}
 		if name, value, ok := strings.Cut(c.Value, "="); ok && c.Kind == yaml.ScalarNode && isAssignment(c.Value) && concerns(name) {
 			in.variable(c, name, value)
 			continue
@@ -74,6 +77,31 @@ func (in *Input) node(n *yaml.Node, depth int) error {
 		}
 	}
 	return nil
+}
+
+// argument reads one of the arguments of a command if it is an option that has a setting.
+func (in *Input) argument(list []*yaml.Node, i int) (done bool) {
+	c := list[i]
+	if c.Kind != yaml.ScalarNode || !strings.Contains(c.Value, "NCCL_") {
+		return false
+	}
+	before := ""
+	if i > 0 {
+		before = list[i-1].Value
+	}
+	switch {
+	case (before == "-genv" || before == "-env") && i+1 < len(list) && concerns(c.Value):
+		in.variable(c, c.Value, list[i+1].Value)
+	case strings.HasPrefix(before, "--export"), strings.HasPrefix(c.Value, "-") && !strings.ContainsAny(c.Value, " \n"):
+		k, from := shellReader{in: in, scope: in.scopes, blocks: newBlocks()}, len(in.settings)
+		k.options(before, []word{{text: c.Value, line: c.Line, dynamic: strings.Contains(c.Value, "$(") || strings.Contains(c.Value, "{{")}})
+		for i := from; i < len(in.settings); i++ {
+			in.settings[i].scripted = false
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 func (in *Input) mapping(n *yaml.Node, depth int) error {

@@ -33,6 +33,7 @@ func judgeOnNode(in Input, jobs []job, lines []Line, node *fabric.Node, version 
 		k.sockets()
 		k.layers()
 		k.level()
+		k.peers()
 		k.plugin()
 		k.place()
 	}

@@ -30,6 +30,8 @@ func (k *shellReader) options(command string, args []word) {
 		switch {
 		case (isCommandFlag(before) || slices.Contains(remote, command) && strings.ContainsAny(a.text, " ;")) && strings.Contains(a.text, "NCCL_") && k.nested < maxNested:
 			k.script(command, a)
+		case command == "bsub" && before == "-env":
+			k.list("LSF", a.text, a)
 		case (before == "-genv" || before == "-env") && !equals && i+1 < len(args): // MPICH
 			k.passed(joined(args[i:]))
 		case (strings.HasPrefix(flag, "-eNCCL_") || strings.HasPrefix(flag, "-xNCCL_")) && equals:
@@ -110,7 +112,7 @@ func (k *shellReader) list(manager, value string, w word) {
 		if st := &k.in.settings[before]; continues(st.Name, parts[i+1]) {
 			st.findings = append(st.findings, Finding{
 				Misread, diagnose.Warning, manager + " ends the value at the comma, and takes what follows for the name of a variable",
-				"export " + st.Name + " before the command, and use --export=ALL",
+				"export " + st.Name + " before the command, and pass the whole environment",
 			})
 		}
 	}
@@ -129,7 +131,7 @@ func splitExport(value string) []string {
 		return r == ',' && quote == 0
 	})
 	for i := range parts {
-		parts[i] = strings.NewReplacer("'", "", `"`, "").Replace(parts[i])
+		parts[i] = strings.NewReplacer("'", "", `"`, "").Replace(strings.TrimSpace(parts[i]))
 	}
 	return parts
 }
@@ -144,12 +146,15 @@ func continues(name, part string) bool {
 		return true
 	}
 	v, _ := ncclconf.Describe(name)
-	return slices.Contains(strings.FieldsFunc(v.Valid, func(r rune) bool { return strings.ContainsRune(" |,", r) }), part)
+	words := strings.FieldsFunc(v.Valid, func(r rune) bool { return strings.ContainsRune(" |,", r) })
+	return slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, part) })
 }
 
 // passed adds a setting for one program, if it has to do with NCCL.
 func (k *shellReader) passed(w word) {
-	if name, _, ok := strings.Cut(w.text, "="); ok && isAssignment(w.text) && concerns(name) {
+	if isAssignment(w.text) {
+		others := k.in.others
 		k.once(w)
+		k.in.others = others // options of programs are none
 	}
 }

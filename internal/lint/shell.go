@@ -3,6 +3,7 @@
 package lint
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -52,6 +53,12 @@ func (in *Input) shellParts(text string, line, nested int) ([]part, error) {
 	carried := ""
 	for k.err == nil {
 		words, after, ok := s.next()
+		switch {
+		case s.long:
+			k.err = fmt.Errorf("line %d: expected at most %d words in a command", s.line, maxWords)
+		case len(in.settings) > maxSettings:
+			k.err = errMany
+		}
 		if !ok {
 			break
 		}
@@ -63,7 +70,11 @@ func (in *Input) shellParts(text string, line, nested int) ([]part, error) {
 			continue
 		}
 		k.before, k.behind = after, s.after
-		k.read(words, s.line)
+		at := s.line
+		if len(words) > 0 {
+			at = words[0].line
+		}
+		k.read(words, at)
 	}
 	k.closeTo(1)
 	k.flaws(&s)
@@ -313,6 +324,8 @@ func (k *shellReader) arguments(command word, args []word) (runs bool) {
 		}
 	case name == "#PBS" && len(args) > 0:
 		k.list("PBS", args[0].text, args[0])
+	case name == "#BSUB" && len(args) > 0:
+		k.list("LSF", args[0].text, args[0])
 	case (name == "source" || name == ".") && len(args) > 0:
 		return k.source(args[0])
 	case concerns(name) && len(args) > 0 && strings.HasPrefix(args[0].text, "="):

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/command"
@@ -65,6 +66,7 @@ func TestOnNode(t *testing.T) {
 		{"healthy-efa", "NCCL_IB_DISABLE=1", exitFine, nil},
 		{"no-rdma", "NCCL_IB_DISABLE=1", exitFine, nil},
 		{"healthy", "NCCL_NET=Socket", exitFailed, []string{"wrong_here"}},
+		{"healthy", "NCCL_P2P_DISABLE=1", exitFailed, []string{"wrong_here", "8 GPUs of this node have NVLink, which NCCL then does not use"}},
 	} {
 		code, stdout, stderr := lintJob(t, "job.sh", "export "+c.line+"\n", "--scenario="+c.scenario)
 		if code != c.code || stderr != "" || strings.Contains(stdout, "job setting") || strings.Contains(stdout, "jobs of the host") || strings.Contains(c.line, "$(") && strings.Contains(stdout, "It does not include") {
@@ -377,7 +379,7 @@ func TestEnvironment(t *testing.T) {
 	commandtest.Contains(t, stdout, "environment  misread  NCCL_IB_DISABLE=true\n")
 }
 
-// An interrupt ends the wait for an input that does not.
+// An interrupt or the time ends the wait for an input that does not end.
 func TestInterrupted(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -388,9 +390,13 @@ func TestInterrupted(t *testing.T) {
 			f.Close()
 		}
 	}()
+	k := &linting{files: []string{pipe}, format: lint.FormatAuto, wait: time.Millisecond}
+	if _, err := k.read(t.Context()); err == nil || !strings.Contains(err.Error(), pipe+": expected its end within 1ms") {
+		t.Errorf("%v", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	k := &linting{files: []string{pipe}, format: lint.FormatAuto}
+	k.wait = time.Hour
 	if _, err := k.read(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), pipe+": interrupted") {
 		t.Errorf("%v", err)
 	}
@@ -419,7 +425,7 @@ func TestLibraryOfHost(t *testing.T) {
 func TestStandardInput(t *testing.T) {
 	var stdout, stderr commandtest.Output
 	define := func(s *site.Site, log *logging.Flags) *command.Command {
-		k := &linting{site: s, log: log, stdin: strings.NewReader("NCCL_DEBUG=\x1b[31m\"\n"), version: lint.Newest()}
+		k := &linting{site: s, log: log, stdin: strings.NewReader("NCCL_DEBUG=\x1b[31m\"\n"), version: lint.Newest(), wait: maxWait}
 		return k.command()
 	}
 	code := commandtest.RunTo(t, &stdout, &stderr, new(site.Site), define, "--format=conf", "-")
