@@ -3,19 +3,25 @@
 package lint
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/capture"
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/fabric"
@@ -399,6 +405,126 @@ func TestInterrupted(t *testing.T) {
 	k.wait = time.Hour
 	if _, err := k.read(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), pipe+": interrupted") {
 		t.Errorf("%v", err)
+	}
+}
+
+// archive is a capture with a manifest and these entries; a header without a type is a file, whose text is in Uname.
+func archive(t *testing.T, headers ...tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for _, h := range append([]tar.Header{{Name: "MANIFEST.json", Uname: fmt.Sprintf(`{"format": %d}`, capture.Format)}}, headers...) {
+		text := h.Uname
+		h.Uname, h.Mode = "", 0o644
+		if h.Typeflag == 0 {
+			h.Typeflag, h.Size = tar.TypeReg, int64(len(text))
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// Whatever a capture is, lint ends with a clear error, and writes nowhere else; facts that make no sense are no approval.
+func TestHostileCapture(t *testing.T) {
+	commandtest.Memory(t)
+	dir := t.TempDir()
+	outside := filepath.Join(dir, "outside")
+	pipe := filepath.Join(dir, "pipe.tar.gz")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var zeros bytes.Buffer
+	z := gzip.NewWriter(&zeros)
+	if _, err := io.CopyN(z, zero{}, 300<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var many []tar.Header
+	for i := range 2000 {
+		many = append(many, tar.Header{Name: fmt.Sprintf("sys/class/infiniband/mlx5_%d/ports/1/state", i), Uname: "4: ACTIVE\n"})
+	}
+	good := archive(t, many[:8]...)
+	deep := strings.Repeat("a/", 500) + "b"
+	for name, c := range map[string]struct {
+		data []byte
+		want string // in the error; empty: the capture is judged
+	}{
+		"text":         {[]byte("no archive"), "expected a tar.gz"},
+		"truncated":    {good[:len(good)/2], "not a usable capture"},
+		"without end":  {good[:len(good)-4], "not a usable capture"},
+		"bomb":         {zeros.Bytes(), "not a usable capture"},
+		"bomb behind":  {append(slices.Clone(good), zeros.Bytes()...), "it unpacks to more than"},
+		"traversal":    {archive(t, tar.Header{Name: "sys/../../outside", Uname: "x"}), "path"},
+		"absolute":     {archive(t, tar.Header{Name: outside, Uname: "x"}), "path"},
+		"link":         {archive(t, tar.Header{Name: "root/etc/nccl.conf", Typeflag: tar.TypeSymlink, Linkname: "/etc/shadow"}), "expected a place in root"},
+		"links":        {archive(t, tar.Header{Name: "sys/a", Typeflag: tar.TypeSymlink, Linkname: "b/.."}, tar.Header{Name: "sys/b", Typeflag: tar.TypeSymlink, Linkname: "../sys"}), "not a usable capture"},
+		"hard link":    {archive(t, tar.Header{Name: "root/x", Typeflag: tar.TypeLink, Linkname: "/etc/shadow"}), "is neither file, directory nor symbolic link"},
+		"device":       {archive(t, tar.Header{Name: "root/dev/zero", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 5}), "is neither file, directory nor symbolic link"},
+		"pipe":         {archive(t, tar.Header{Name: "root/x", Typeflag: tar.TypeFifo}), "is neither file, directory nor symbolic link"},
+		"deep":         {archive(t, tar.Header{Name: "sys/" + deep, Uname: "x"}), ""},
+		"loop":         {archive(t, tar.Header{Name: "sys/class/infiniband", Typeflag: tar.TypeSymlink, Linkname: "infiniband"}), ""},
+		"many devices": {archive(t, many...), ""},
+		"hostile conf": {archive(t, tar.Header{Name: "root/etc/nccl.conf", Uname: strings.Repeat("NCCL_NET=\x1b[31mhunter2\n", 50_000)}), ""},
+	} {
+		file := filepath.Join(dir, "capture.tar.gz")
+		if err := os.WriteFile(file, c.data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		code, stdout, stderr := lintJob(t, "job.sh", "export NCCL_IB_HCA=mlx5_99999 NCCL_DEBUG=WARN\n", "--capture="+file)
+		want := exitUnjudged
+		if c.want == "" {
+			want = exitFailed
+			if name == "deep" || name == "loop" || name == "hostile conf" { // no device is known
+				want = code
+			}
+		}
+		if code != want || code == exitFine || strings.Contains(stdout+stderr, "\x1b") || len(stdout+stderr) > 20_000 || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s: exit code %d, want %d and %q: %.2000s%.2000s", name, code, want, c.want, stdout, stderr)
+		}
+		t.Logf("%s: exit code %d, %v: %.200s", name, code, time.Since(begin).Round(time.Millisecond), stderr)
+	}
+	if code, _, stderr := lintJob(t, "job.sh", "export NCCL_DEBUG=WARN\n", "--capture="+pipe); code != exitUnjudged || !strings.Contains(stderr, "expected a regular file") {
+		t.Errorf("pipe: exit code %d: %s", code, stderr)
+	}
+	if _, err := os.Lstat(outside); err == nil {
+		t.Error("a file was written outside of the capture")
+	}
+}
+
+type zero struct{}
+
+func (zero) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// What env prints is read as an environment, whatever its values are.
+func TestPrintedEnvironment(t *testing.T) {
+	for text, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"SHELL=/bin/bash\nTOKEN=hunter2 x\nPWD=/home/a b\nNCCL_IB_HCA=mlx5_0, mlx5_1\n_=/usr/bin/env\n": {exitFailed, "standard input:4  misread  NCCL_IB_HCA=mlx5_0, mlx5_1"},
+		"PATH=/bin\nPWD=/\nNCCL_NET=AWS Libfabric\nPS1=$(x) `y`; z\nNCCL_DEBUG=\"INFO\"\n":              {exitFailed, "standard input:5  misread  NCCL_DEBUG=\"INFO\""},
+		"PATH=/bin\nPWD=/\nNCCL_NET=AWS Libfabric\nBASH_FUNC_m%%=() {  a\n b\n}\n":                      {exitFine, "1 without a finding"},
+	} {
+		var stdout, stderr commandtest.Output
+		define := func(s *site.Site, log *logging.Flags) *command.Command {
+			return (&linting{site: s, log: log, stdin: strings.NewReader(text), version: lint.Newest(), wait: maxWait}).command()
+		}
+		if code := commandtest.RunTo(t, &stdout, &stderr, new(site.Site), define, "-"); code != want.code || strings.Contains(stdout.String(), "hunter2") {
+			t.Errorf("%q: exit code %d, want %d: %s%s", text, code, want.code, stdout.String(), stderr.String())
+		}
+		commandtest.Contains(t, stdout.String(), want.text)
 	}
 }
 
