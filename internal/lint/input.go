@@ -112,11 +112,15 @@ func Parse(name string, data []byte, format Format) (Input, error) {
 	case FormatConf:
 		in.firstCounts = true
 		for s := range ncclconf.ParseConf(data) {
-			in.addLine(s)
+			if in.addLine(s); len(in.settings) > maxSettings {
+				break
+			}
 		}
 	case FormatEnv:
 		for s := range ncclconf.ParseEnvironment(data) {
-			in.addLine(s)
+			if in.addLine(s); len(in.settings) > maxSettings {
+				break
+			}
 		}
 	case FormatManifest:
 		err = in.parseManifest(data)

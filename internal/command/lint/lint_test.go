@@ -226,16 +226,16 @@ func TestProgramsOnNode(t *testing.T) {
 func TestBoundsOnNode(t *testing.T) {
 	commandtest.Memory(t)
 	node := simulated(t, "healthy")
-	programs, branches := "", ""
+	var programs, branches strings.Builder
 	for i := range 200 {
-		programs += fmt.Sprintf("export NCCL_BUFFSIZE=%d; ./a\n", 1<<22+i)
-		branches += fmt.Sprintf("if a; then export NCCL_MAX_NCHANNELS=32 NCCL_BUFFSIZE=%d; fi\n", 1<<22+i)
+		fmt.Fprintf(&programs, "export NCCL_BUFFSIZE=%d; ./a\n", 1<<22+i)
+		fmt.Fprintf(&branches, "if a; then export NCCL_MAX_NCHANNELS=32 NCCL_BUFFSIZE=%d; fi\n", 1<<22+i)
 	}
 	calls := "export NCCL_DEBUG=WARN\n./a\n"
 	for i := range 20 {
 		calls = fmt.Sprintf("f%d() { f%d; f%d; export NCCL_BUFFSIZE=%d; ./a; }\n", i, i+1, i+1, 1<<22+i) + calls
 	}
-	for name, script := range map[string]string{"programs": programs, "branches": branches + "./a\n", "calls": calls + "f0\n"} {
+	for name, script := range map[string]string{"programs": programs.String(), "branches": branches.String() + "./a\n", "calls": calls + "f0\n"} {
 		code, stdout := judge(t, node, script)
 		if code != exitUndecided {
 			t.Errorf("%s: exit code %d: %.2000s", name, code, stdout)
