@@ -189,7 +189,7 @@ or (` + last + orSilent("", "problem") + `) ` + said + `,
 }
 
 // exporterSilent is what a page about one node says while all that is known of it is old.
-var exporterSilent = word{"The exporter does not answer: what is below is empty or old, and nothing is known since then", ""}
+var exporterSilent = word{"The exporter does not answer: since then nothing is known, and what is below is empty or old", ""}
 
 // listed gives findings a label with each device or GPU that they concern.
 func listed(expr, name, of string) string {
@@ -209,22 +209,23 @@ func counted(expr, name, of, by string) string {
 // findings are the open findings, one for each node and problem. A page about one node has no columns for it.
 func findings(t texts, oneNode bool, h uint32) panel {
 	found := `1000 * min by (cluster, instance, severity, problem, runbook, device, gpu) (label_replace(` + placed() + `, "runbook", "$1", "problem", "(.*)"))`
-	devices, gpus, problems := 150, 100, t.problems.with("exporter silent", exporterSilent)
+	devices, gpus, numbers, problems := 130, 105, 280, maps.Clone(t.problems)
 	if oneNode {
 		found = listed(listed(found, "devices", "device"), "GPUs", "gpu")
-		devices, gpus, problems = 330, 170, problems.with(exporterDown, exporterSilent)
+		devices, gpus, numbers = 445, 170, 240
+		problems[exporterDown], problems["exporter silent"] = exporterSilent, exporterSilent
 	} else {
 		found = counted(counted(found, "devices", "device", "device"), "GPUs", "gpu", "uuid")
 	}
 	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, and alerts that fire: one line for each node and problem. Nodes with the most severe finding come first, and on each node causes before what follows from them. First seen is when the rules first saw the problem; marks in graphs are at the same time. The problem links to its runbook, a device to its port.", "no findings", width, h},
 		[]string{caveats(rankedByNode(found, open(""))), measured()}, "",
 		column{field: "rank", title: "Severity", words: ranks(), width: 75},
-		column{field: "instance", title: "Node", link: toNode(), width: 120, hidden: oneNode},
+		column{field: "instance", title: "Node", link: toNode(), width: 110, hidden: oneNode},
 		column{field: "problem", title: "What is wrong", words: problems, link: toRunbookOfRow()},
 		column{field: "devices", title: "Device", all: true, link: link("Port", portURL+keepRow+"&var-instance=${__data.fields.Node}&var-device=${__data.fields."+first+"}&${__url_time_range}"), width: devices},
 		column{field: "device", title: first, one: true, hidden: true},
 		column{field: "GPUs", title: "GPU", all: true, width: gpus},
-		column{field: "measured", title: "Measured, or cause", all: true},
+		column{field: "measured", title: "Measured, or cause", all: true, width: numbers},
 		column{field: "A", title: "First seen", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},
 		column{field: "cluster", title: "Cluster", width: 80, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true})
