@@ -134,7 +134,7 @@ func TestPlanted(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
 			s := &stage{begun: time.Now(), stops: stops, peer: c.peer}
-			w := NewWatch(t.Context(), Options{Look: s.look, Whom: whom(), Ask: s.ask, Log: slog.New(slog.NewTextHandler(&log, nil)), Quiet: progress.Quiet})
+			w := NewWatch(t.Context(), Options{Look: s.look, Whom: asker(), Ask: s.ask, Log: slog.New(slog.NewTextHandler(&log, nil)), Quiet: progress.Quiet})
 			w.Apply(true)
 			defer w.Close()
 			var seen time.Duration
@@ -167,7 +167,7 @@ func TestPlanted(t *testing.T) {
 	}
 }
 
-func whom() progress.Asker {
+func asker() progress.Asker {
 	return progress.Asker{NetNS: 7, Version: func(c *fabric.RankCandidate) string { return c.Maps.Value.Version }}
 }
 
@@ -205,7 +205,7 @@ func TestNotAsked(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &stage{begun: time.Now(), stops: c.stops, change: c.change, peer: replies(hung())}
-			w := NewWatch(t.Context(), Options{Look: s.look, Whom: whom(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
+			w := NewWatch(t.Context(), Options{Look: s.look, Whom: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
 			w.Apply(true)
 			defer w.Close()
 			for range 5 {
@@ -235,7 +235,7 @@ func TestSuspicions(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &stage{begun: time.Now(), change: change, peer: replies(rastest.Healthy("2.30.7", 10))}
-			w := NewWatch(t.Context(), Options{Look: s.look, Whom: whom(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
+			w := NewWatch(t.Context(), Options{Look: s.look, Whom: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
 			w.Apply(true)
 			defer w.Close()
 			time.Sleep(20*time.Minute + 30*time.Second)
@@ -262,7 +262,7 @@ func TestRecovery(t *testing.T) {
 				j.Name = ""
 			}
 		}
-		w := NewWatch(t.Context(), Options{Look: s.look, Whom: whom(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
+		w := NewWatch(t.Context(), Options{Look: s.look, Whom: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
 		w.Apply(true)
 		defer w.Close()
 		at := func(d time.Duration) []progress.Account {
@@ -291,7 +291,7 @@ func TestRecovery(t *testing.T) {
 func TestSwitchedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{begun: time.Now(), stops: 20 * time.Minute, peer: func(conn net.Conn, _ int) { _, _ = io.Copy(io.Discard, conn) }}
-		w := NewWatch(t.Context(), Options{Look: s.look, Whom: whom(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
+		w := NewWatch(t.Context(), Options{Look: s.look, Whom: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
 		if w.Status().Enabled {
 			t.Error("it is on from the beginning")
 		}
@@ -340,7 +340,7 @@ func TestLookFails(t *testing.T) {
 		looks := 0
 		w := NewWatch(t.Context(), Options{
 			Look: func(context.Context) (*fabric.Node, job.Jobs, error) { looks++; return nil, job.Jobs{}, errNode },
-			Whom: whom(), Log: slog.New(slog.DiscardHandler),
+			Whom: asker(), Log: slog.New(slog.DiscardHandler),
 		})
 		w.Apply(true)
 		time.Sleep(time.Minute)
