@@ -68,7 +68,7 @@ func keys() []key {
 		key{path: "nccl.environment_file", takes: "absolute path", beyond: []string{"nccl.env"}, without: "none", meaning: "File of `NAME=value` lines that jobs get as environment variables", example: "/etc/site/nccl.env"},
 		key{path: "nccl.home", takes: "absolute path", beyond: []string{"root"}, without: "none", meaning: "Home folder of the user whose `.nccl.conf` counts", example: "/root"},
 		key{path: "nccl.inspector_folder", takes: "absolute path", beyond: []string{"inspector"}, without: "none", meaning: "Folder that NCCL Inspector of jobs writes to, and the folders in it, see [INSPECTOR.md](INSPECTOR.md)", example: "/run/nccl_inspector"},
-		key{path: "nccl.ask_ras", takes: "boolean", beyond: []string{"maybe"}, without: "no job is asked", meaning: "Whether the RAS subsystem of NCCL is asked about jobs that are suspected to hang. **Asking has crashed jobs**, see [JOBS.md](JOBS.md#ask-nccl)", example: "true"},
+		key{path: "nccl.ask_ras", takes: "true or false", beyond: []string{"1", "maybe"}, without: "no job is asked", meaning: "Whether the RAS subsystem of NCCL is asked about jobs that are suspected to hang. **Asking has crashed jobs**, see [JOBS.md](JOBS.md#ask-nccl)", example: "true"},
 	)
 	all = append(all, probeKeys(d)...)
 	return append(all,
