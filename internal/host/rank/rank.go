@@ -4,8 +4,9 @@
 // their data travels: /proc/PID, the sockets and the RDMA objects that are theirs, and the devices that their mount namespace
 // offers. It never attaches to a process, sends it no signal, and reads no memory of it but the strings of its environment.
 //
-// Cost: a look lists /proc once; only new processes are examined, and others again when their age has doubled. Files of
-// candidates are read at each look, everything else about them once. Processes that were forked from a candidate and still
+// Cost: a look lists /proc once; only new processes are examined, and others again when their age has doubled. Descriptors of
+// candidates are counted at each look, those that are new are read, and all of them again at every fourth look; everything else
+// about a candidate is read once. Processes that were forked from a candidate and still
 // run its program, such as data loaders, are counted and not read.
 //
 // Everything read is a tenant's: lists, texts and sizes are bounded, and text leaves the package only where it is of an
@@ -87,6 +88,7 @@ type Reader struct {
 	reads   int         // candidates about which this look has read everything
 	tasks   map[int]int // threads with RDMA objects, and their processes
 	stuck   *gate
+	turns   int // candidates that have got a turn
 
 	counts   bool          // procfs tells how many descriptors a process has
 	samePIDs bool          // PIDs of procfs are those of this process and its kernel interfaces
@@ -199,9 +201,9 @@ func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric
 		return fabric.RankCandidate{}, errGone
 	}
 	if st.image != p.image { // it runs another program
-		p.image, p.details, p.next = st.image, nil, time.Time{}
+		p.image, p.details, p.targets, p.next = st.image, nil, nil, time.Time{}
 	}
-	files := r.files(dir, now)
+	files := r.files(dir, p, now)
 	if f, ok := files.Get(); ok && f.Complete && len(f.GPUs) == 0 && len(gpus.Value[pid]) == 0 {
 		return fabric.RankCandidate{}, errGone // it has closed its GPUs
 	}

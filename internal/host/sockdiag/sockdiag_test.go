@@ -290,11 +290,13 @@ func TestBounds(t *testing.T) {
 		sockets int
 		wanted  bool
 		err     error
-	}{{maxMessages, false, nil}, {maxMessages + 1, false, netlink.ErrTooMany}, {MaxSockets / 2, true, nil}, {MaxSockets/2 + 1, true, netlink.ErrTooMany}} {
-		m := netlink.Message{Header: netlink.Header{Type: byFamily, Flags: 2}, Data: message(unix.AF_INET, stateEstablished, 7, nil)}
+	}{{maxMessages, false, nil}, {maxMessages + 1, false, netlink.ErrTooMany}, {MaxSockets, true, nil}, {MaxSockets + 1, true, netlink.ErrTooMany}} {
+		m := netlink.Message{Header: netlink.Header{Type: getSock, Flags: 2}, Data: message(unix.AF_INET, stateEstablished, 7, nil)}
 		all := slices.Repeat([]netlink.Message{m}, c.sockets)
 		all = append(all, netlink.Message{Header: netlink.Header{Type: 3, Flags: 2}, Data: make([]byte, 4)})
+		asked := 0
 		socket := nltest.Dial(func(requests []netlink.Message) ([]netlink.Message, error) {
+			asked += len(requests)
 			for i := range all {
 				all[i].Header.Sequence, all[i].Header.PID = requests[0].Header.Sequence, requests[0].Header.PID
 			}
@@ -303,6 +305,9 @@ func TestBounds(t *testing.T) {
 		list, err := (&Client{netlink.New(name, socket)}).Sockets(func(uint64) bool { return c.wanted })
 		if !errors.Is(err, c.err) || c.err != nil && list != nil {
 			t.Errorf("%d sockets: %d, %v, want %v", c.sockets, len(list), err, c.err)
+		}
+		if asked != 1 { // each question is a walk through the table of the kernel
+			t.Errorf("%d questions for one list", asked)
 		}
 	}
 }
@@ -344,7 +349,7 @@ func TestRecord(t *testing.T) {
 	}
 	c := kernel(t)
 	p := connect(t, "tcp4", "127.0.0.1:0")
-	err := c.conn.Each(question(unix.AF_INET), maxMessages, func(b []byte) error {
+	err := c.conn.Each(question(), maxMessages, func(b []byte) error {
 		if i, _ := inodeOf(b); i == p.from {
 			return os.WriteFile(recorded, bytes.Clone(b), 0o644)
 		}
