@@ -382,3 +382,82 @@ func TestStatedJobs(t *testing.T) {
 		t.Errorf("%d jobs, %d dropped", len(jobs.List), jobs.Dropped)
 	}
 }
+
+// What a log says counts only where the kernel cannot show how the data travels, and never makes a verdict certain.
+func TestLog(t *testing.T) {
+	says := func(said fabric.NCCLLog, more edit) []edit {
+		one := func(n *fabric.Node, c *fabric.RankCandidate) {
+			c.Log = fabric.Known(said, "log", epoch)
+			if more != nil {
+				more(n, c)
+			}
+		}
+		return []edit{one, one, one}
+	}
+	hidden := func(_ *fabric.Node, c *fabric.RankCandidate) {
+		c.Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonPrivilege, "setns", epoch)
+	}
+	moved := func(n *fabric.Node, c *fabric.RankCandidate) {
+		hidden(n, c)
+		c.Files.Value.Uverbs = []string{"uverbs0"}
+	}
+	quiet := func(_ *fabric.Node, c *fabric.RankCandidate) {
+		c.Sockets.Value[1].Sent, c.Sockets.Value[1].Received = 0, 0
+	}
+	idle := func(n *fabric.Node, c *fabric.RankCandidate) {
+		moved(n, c)
+		n.GPUDriver.GPUs[0].Utilization.Value = 0
+	}
+	for name, c := range map[string]struct {
+		said fabric.NCCLLog
+		more edit
+		want string
+	}{
+		"sockets seen, log agrees":         {fabric.NCCLLog{Sockets: true}, nil, "tcp!"},
+		"sockets seen, log lies":           {fabric.NCCLLog{Verbs: true}, nil, "tcp!"},
+		"hidden, log says sockets":         {fabric.NCCLLog{Sockets: true}, hidden, "tcp"},
+		"hidden, log says nothing":         {fabric.NCCLLog{}, hidden, "unknown:privilege"},
+		"moved, log says verbs":            {fabric.NCCLLog{Verbs: true}, moved, "rdma"},
+		"moved, log says both":             {fabric.NCCLLog{Verbs: true, Sockets: true}, moved, "mixed"},
+		"moved, log says what may be both": {fabric.NCCLLog{Verbs: true, Other: true}, moved, "unknown:moved"},
+		"moved and idle":                   {fabric.NCCLLog{Verbs: true}, idle, "unknown:idle"},
+		"all read, nothing moves":          {fabric.NCCLLog{Verbs: true}, quiet, "unknown:no_traffic"},
+	} {
+		if got := run(t, says(c.said, c.more)...); got[2] != c.want {
+			t.Errorf("%s: %q, want %s", name, got, c.want)
+		}
+	}
+}
+
+// Sockets of a control group stand in for those of a rank whose descriptors cannot be read: what they carry is suspected, and what they do
+// not carry says nothing.
+func TestSocketsByCgroup(t *testing.T) {
+	hidden := func(_ *fabric.Node, c *fabric.RankCandidate) {
+		const why = fabric.ReasonPrivilege
+		c.Files = fabric.NotKnown[fabric.OpenFiles](why, "fd", epoch)
+		c.Maps = fabric.NotKnown[fabric.MappedFiles](why, "maps", epoch)
+		c.Settings = fabric.NotKnown[[]fabric.NCCLVariable](why, "environ", epoch)
+		c.Verbs = fabric.NotKnown[fabric.VerbsUse](why, "netlink", epoch)
+		c.SocketsByCgroup = true
+	}
+	quiet := func(n *fabric.Node, c *fabric.RankCandidate) {
+		hidden(n, c)
+		c.Sockets.Value[1].Sent, c.Sockets.Value[1].Received = 0, 0
+	}
+	alone := func(n *fabric.Node, c *fabric.RankCandidate) {
+		hidden(n, c)
+		c.Workload.Value.Ranks, c.Sockets.Value = 1, []fabric.Socket{{Inode: 5, Listening: true, Local: netip.MustParseAddrPort("127.0.0.1:28028")}}
+	}
+	queues := func(n *fabric.Node, c *fabric.RankCandidate) {
+		quiet(n, c)
+		c.Verbs = fabric.Known(fabric.VerbsUse{Devices: []string{"mlx5_0"}, Contexts: 1, QueuePairs: 2}, "netlink", epoch)
+	}
+	for name, c := range map[string]struct {
+		edit edit
+		want string
+	}{"busy": {hidden, "tcp"}, "quiet": {quiet, "unknown:privilege"}, "no connections": {alone, "unknown:privilege"}, "queue pairs": {queues, "unknown:moved"}} {
+		if got := run(t, c.edit, c.edit, c.edit); got[2] != c.want {
+			t.Errorf("%s: %q, want %s", name, got, c.want)
+		}
+	}
+}

@@ -99,7 +99,7 @@ func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
 	}
 	for ns, members := range groups {
 		wanted := func(inode uint64) bool { _, ok := owners[inode]; return ok }
-		found, err := r.sockets(ns == own, list[members[0]].PID, wanted)
+		found, err := r.sockets(ns == own, list[members[0]].PID, wanted, nil)
 		of := map[int][]fabric.Socket{}
 		for _, s := range found {
 			of[owners[s.Inode]] = append(of[owners[s.Inode]], s)
@@ -114,8 +114,37 @@ func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
 	}
 }
 
+// addSocketsByCgroup gives candidates whose descriptors cannot be read the sockets that were made in their control group, of those in
+// the network namespace of this process. Where there are none, the process may be in another one: nothing is known.
+func (r *Reader) addSocketsByCgroup(list []fabric.RankCandidate, now time.Time) {
+	own := r.ownNamespace()
+	ids, members := map[uint64]bool{}, map[uint64][]int{}
+	for i := range list {
+		c, p := &list[i], r.known[list[i].PID]
+		ns, known := c.NetNS.Get()
+		if c.Files.State == fabric.OK || known && ns != own || p == nil || p.details == nil || p.details.cgroup == 0 {
+			continue
+		}
+		id := p.details.cgroup
+		ids[id], members[id] = true, append(members[id], i)
+	}
+	if len(ids) == 0 || r.sources.Sockets == nil {
+		return
+	}
+	found, err := r.sockets(true, 0, func(uint64) bool { return false }, ids)
+	if err != nil { // that descriptors cannot be read is the reason that the facts have already
+		return
+	}
+	for _, s := range found {
+		for _, i := range members[s.Cgroup] {
+			c := &list[i]
+			c.Sockets, c.SocketsByCgroup = fabric.Known(append(c.Sockets.Value, s), "sock_diag", now), true
+		}
+	}
+}
+
 // sockets lists those of the network namespace of a process.
-func (r *Reader) sockets(own bool, pid int, wanted func(uint64) bool) (list []fabric.Socket, err error) {
+func (r *Reader) sockets(own bool, pid int, wanted func(uint64) bool, groups map[uint64]bool) (list []fabric.Socket, err error) {
 	var namespace *os.File
 	if !own {
 		name := strconv.Itoa(pid) + "/ns/net"
@@ -130,7 +159,7 @@ func (r *Reader) sockets(own bool, pid int, wanted func(uint64) bool) (list []fa
 	if err != nil {
 		return nil, err
 	}
-	list, err = s.Sockets(wanted)
+	list, err = s.Sockets(wanted, groups)
 	return list, errors.Join(err, s.Close())
 }
 

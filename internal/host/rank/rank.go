@@ -54,9 +54,9 @@ const (
 	maxNamespaces = 16      // other network namespaces whose sockets are listed
 )
 
-// Sockets lists TCP sockets of one network namespace, as sockdiag.Client does.
+// Sockets lists TCP sockets of one network namespace, by inode and by control group, as sockdiag.Client does.
 type Sockets interface {
-	Sockets(wanted func(inode uint64) bool) ([]fabric.Socket, error)
+	Sockets(wanted func(inode uint64) bool, groups map[uint64]bool) ([]fabric.Socket, error)
 	io.Closer
 }
 
@@ -64,6 +64,8 @@ type Sockets interface {
 type Sources struct {
 	// Sockets opens the list of sockets of a network namespace; nil is that of this process.
 	Sockets func(namespace *os.File) (Sockets, error)
+	// Cgroup returns the ID of a control group of version 2, by its path from the root.
+	Cgroup func(path string) (uint64, error)
 	// Verbs tells what threads have of verbs, by their IDs, as rdmanl.Client.Use does.
 	Verbs func() (map[int]*fabric.VerbsUse, error)
 	// Variable tells what may leave the package of a variable of the environment: nothing, or the value if it is one that
@@ -73,6 +75,8 @@ type Sources struct {
 	Distances func(cpus string) []int
 	// Conf tells the same of an nccl.conf: the variables that it sets.
 	Conf func(text []byte) []fabric.NCCLVariable
+	// Log tells what a log of NCCL says, of its beginning and its end, between which some bytes were dropped.
+	Log func(head, tail []byte, dropped int64) fabric.NCCLLog
 }
 
 // Reader looks at the processes of one procfs.
@@ -186,6 +190,7 @@ func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 	}
 	r.addInterfaces(reading.Candidates, now)
 	r.addSockets(reading.Candidates, now)
+	r.addSocketsByCgroup(reading.Candidates, now)
 	r.addVerbs(reading.Candidates, now)
 	return reading, nil
 }

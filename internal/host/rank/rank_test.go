@@ -89,7 +89,7 @@ func hasSockets(t *testing.T) bool {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_, err = c.Sockets(func(uint64) bool { return false })
+	_, err = c.Sockets(func(uint64) bool { return false }, nil)
 	if err != nil {
 		t.Logf("without sockets: %v", err)
 	}

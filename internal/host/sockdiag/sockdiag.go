@@ -64,15 +64,18 @@ func client(conn *netlink.Conn, err error) (*Client, error) {
 // Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Sockets lists the established and the listening TCP sockets, over IPv4 and IPv6, whose inode is wanted.
-func (c *Client) Sockets(wanted func(inode uint64) bool) ([]fabric.Socket, error) {
+// Sockets lists the established and the listening TCP sockets, over IPv4 and IPv6, whose inode is wanted, and those whose control
+// group is: that in which the socket was made. groups may be nil.
+func (c *Client) Sockets(wanted func(inode uint64) bool, groups map[uint64]bool) ([]fabric.Socket, error) {
 	list := []fabric.Socket{}
 	err := c.conn.Each(question(), maxMessages, func(b []byte) error {
-		if inode, ok := inodeOf(b); ok && !wanted(inode) {
+		inode, ok := inodeOf(b)
+		mine := !ok || wanted(inode)
+		if !mine && len(groups) == 0 {
 			return nil
 		}
 		s, err := decode(b)
-		if err != nil {
+		if err != nil || !mine && !groups[s.Cgroup] {
 			return err
 		}
 		if len(list) == MaxSockets {
