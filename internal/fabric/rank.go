@@ -47,6 +47,7 @@ type RankCandidate struct {
 	Settings        Fact[[]NCCLVariable] // NCCL variables of the environment it was started with, allow-listed names only; a value that is neither a number nor a word of NCCL's is "set", with Masked
 	Conf            Fact[[]NCCLVariable] // those of /etc/nccl.conf in its root, likewise; none where there is no file
 	Log             Fact[NCCLLog]        // what NCCL wrote into the file of NCCL_DEBUG_FILE; none without that variable
+	EphemeralFrom   uint16               // first port of net.ipv4.ip_local_port_range in its network namespace; 0: not known
 	Limits          Fact[ProcessLimits]  // /proc/PID/limits and status
 	Devices         Fact[ProcessDevices] // what its mount namespace offers
 	NetNS           Fact[uint64]         // inode of its network namespace

@@ -234,11 +234,19 @@ func (e *evidence) quietVerdict(r *observed, rdma rdmaUse) Verdict {
 	if sent, received := e.exchanged(r); max(sent, received) >= quietRate || len(rdma.devices) > 0 {
 		return unknown(LittleTraffic)
 	}
+	if usesCXI(r) {
+		v := unknown(Unreadable)
+		v.Evidence = append(v.Evidence, "libcxi is loaded: what Slingshot carries is not read")
+		return v
+	}
 	if r.domain {
 		return Verdict{Transport: Local, Evidence: append(rdma.evidence, "its GPUs are in an NVLink domain of several nodes, and nothing else carried data")}
 	}
 	return unknown(NoTraffic)
 }
+
+// usesCXI tells that a rank has loaded the library of HPE Slingshot, whose devices are no RDMA devices of the kernel (/dev/cxi*).
+func usesCXI(r *observed) bool { return slices.Contains(r.Maps.Or(fabric.MappedFiles{}).Hints, "cxi") }
 
 // wayOf tells which part of NCCL, or plugin, a rank uses for RDMA, from the plugins that it has mapped and from its settings.
 func wayOf(r *observed, d devices) Way {
@@ -268,6 +276,8 @@ func wayOf(r *observed, d devices) Way {
 	way := WayVerbs
 	for _, p := range maps.Plugins {
 		switch of := wayOfPlugin(p); {
+		case of == WayEFA && usesCXI(r): // the plugin of AWS works with each provider of libfabric
+			way = WayPlugin
 		case of.byDesign(), of == WayGIB:
 			return of
 		case of != WayPlugin || way == WayVerbs:

@@ -461,3 +461,39 @@ func TestSocketsByCgroup(t *testing.T) {
 		}
 	}
 }
+
+// Sockets of ports below 32768 count where the range of ephemeral ports begins below.
+func TestEphemeralPorts(t *testing.T) {
+	low := func(first uint16) edit {
+		return func(_ *fabric.Node, c *fabric.RankCandidate) {
+			c.EphemeralFrom = first
+			for i := range c.Sockets.Value {
+				s := &c.Sockets.Value[i]
+				s.Local = netip.AddrPortFrom(s.Local.Addr(), s.Local.Port()-20000)
+			}
+		}
+	}
+	for first, want := range map[uint16]string{0: "unknown:no_traffic", 32768: "unknown:no_traffic", 15000: "tcp!"} {
+		if got := run(t, low(first), low(first), low(first)); got[2] != want {
+			t.Errorf("from %d: %q, want %s", first, got, want)
+		}
+	}
+}
+
+// Without a scheduler, what two users run under one name is two jobs.
+func TestUsersWithoutScheduler(t *testing.T) {
+	var list []fabric.RankCandidate
+	for pid, user := range []uint32{1000, 1001, 1000} {
+		c := rankOf(pid+1, 0, 0)
+		c.User, c.Limits = user, fabric.Known(fabric.ProcessLimits{}, "limits", epoch)
+		c.Workload.Value = fabric.Workload{Scheduler: "none", Job: "python3", Rank: -1}
+		list = append(list, c)
+	}
+	var names []string
+	for _, j := range new(Tracker).Update(nodeOf(epoch, list...)).List {
+		names = append(names, fmt.Sprint(j.Name, " ", len(j.Ranks), " ", j.User))
+	}
+	if want := []string{"none/python3-of-user-1000 2 1000", "none/python3-of-user-1001 1 1001"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+}

@@ -74,6 +74,7 @@ var suite = []struct {
 	{name: "namespaces", run: testNamespaces, long: true},
 	{name: "moved", run: testMoved},
 	{name: "jobs", run: testJobs},
+	{name: "job_privileges", run: testJobPrivileges},
 	{name: "unprivileged", run: testUnprivileged},
 	{name: "read_only", run: testReadOnly},
 	{name: "unload", run: testUnload},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -318,6 +319,38 @@ func TestUnifiedCgroup(t *testing.T) {
 	} {
 		if got := unifiedCgroup([]byte(text)); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Where the driver says nothing, one user's many processes do not use up what a look reads: each user gets a turn.
+func TestTurns(t *testing.T) {
+	r := &Reader{known: map[int]*process{}}
+	var pids []int
+	for pid := 1; pid <= 2*maxCandidates; pid++ { // decoys, older than all others
+		r.known[pid] = &process{start: uint64(pid), user: 1001}
+		pids = append(pids, pid)
+	}
+	for pid := 5000; pid < 5008; pid++ {
+		r.known[pid] = &process{start: uint64(pid), user: 1002}
+		pids = append(pids, pid)
+	}
+	r.order(pids, nil)
+	for pid := 5000; pid < 5008; pid++ {
+		if i := slices.Index(pids, pid); i >= 16 {
+			t.Errorf("PID %d is number %d", pid, i)
+		}
+	}
+	r.order(pids, map[int][]string{77: {"GPU-a"}})
+	if pids[0] != 77 {
+		t.Errorf("PID %d is the first, not that which the driver lists", pids[0])
+	}
+}
+
+func TestPorts(t *testing.T) {
+	for text, want := range map[string]uint16{"32768\t60999\n": 32768, "1024 65535": 1024, "1\t65535\n": 1024, "": 0, "x y": 0, "70000 1": 0, "1": 0} {
+		if got := parsePorts([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
 		}
 	}
 }

@@ -19,6 +19,38 @@ import (
 
 const maxInterfaces = 128 // of a network namespace
 
+// addPorts reads the range of ephemeral ports (ipv4_local_port_range of net/ipv4/sysctl_net_ipv4.c), which procfs shows of the network
+// namespace of its reader.
+func (r *Reader) addPorts(list []fabric.RankCandidate) {
+	own := r.ownNamespace()
+	var first uint16
+	for i := range list {
+		if ns, known := list[i].NetNS.Get(); !known || ns != own || own == 0 {
+			continue
+		}
+		if first == 0 {
+			b, err := r.file("sys/net/ipv4/ip_local_port_range", 64)
+			if first = parsePorts(b); err != nil || first == 0 {
+				return
+			}
+		}
+		list[i].EphemeralFrom = first
+	}
+}
+
+// parsePorts returns the first of the two ports in "32768	60999"; 0: it is not that. Ports below 1024 are of services.
+func parsePorts(b []byte) uint16 {
+	f := strings.Fields(string(b))
+	if len(f) != 2 {
+		return 0
+	}
+	first, err := strconv.ParseUint(f[0], 10, 16)
+	if err != nil {
+		return 0
+	}
+	return max(1024, uint16(first))
+}
+
 // addInterfaces reads the interfaces of each network namespace once.
 func (r *Reader) addInterfaces(list []fabric.RankCandidate, now time.Time) {
 	read := map[uint64]fabric.Fact[[]fabric.InterfaceUse]{}

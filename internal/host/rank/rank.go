@@ -171,10 +171,7 @@ func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 			}
 		}
 	}
-	// Those that the driver lists come first: any user can make files whose names are those of GPUs, and use up the bounds.
-	slices.SortFunc(ranks, func(a, b int) int {
-		return cmp.Or(-cmp.Compare(min(1, len(gpus.Value[a])), min(1, len(gpus.Value[b]))), cmp.Compare(r.known[a].start, r.known[b].start), a-b)
-	})
+	r.order(ranks, gpus.Value)
 	if len(ranks) > maxCandidates {
 		ranks, reading.Hidden = ranks[:maxCandidates], fabric.ReasonMalformed
 	}
@@ -188,11 +185,27 @@ func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 		c.Children = children[p]
 		reading.Candidates = append(reading.Candidates, c)
 	}
+	r.addPorts(reading.Candidates)
 	r.addInterfaces(reading.Candidates, now)
 	r.addSockets(reading.Candidates, now)
 	r.addSocketsByCgroup(reading.Candidates, now)
 	r.addVerbs(reading.Candidates, now)
 	return reading, nil
+}
+
+// order puts those first that the driver lists: any user can make files whose names are those of GPUs. Then come the oldest process of each
+// user, the second of each, and so on: none uses up the bounds with many.
+func (r *Reader) order(pids []int, listed map[int][]string) {
+	slices.SortFunc(pids, func(a, b int) int { return cmp.Or(cmp.Compare(r.known[a].start, r.known[b].start), a-b) })
+	of, turn := map[uint32]int{}, map[int]int{}
+	for _, pid := range pids {
+		user := r.known[pid].user
+		turn[pid] = of[user]
+		of[user]++
+	}
+	slices.SortStableFunc(pids, func(a, b int) int {
+		return cmp.Or(-cmp.Compare(min(1, len(listed[a])), min(1, len(listed[b]))), turn[a]-turn[b])
+	})
 }
 
 // candidate reads a process that holds a GPU.

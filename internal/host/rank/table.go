@@ -38,6 +38,7 @@ type process struct {
 	next    time.Time // when it is examined again
 	start   uint64    // of candidates and children
 	image   image
+	user    uint32         // of a candidate: owner of its directory in procfs
 	cuda    bool           // a candidate that uses CUDA
 	rank    *process       // of a child
 	details *details       // of a candidate
@@ -194,7 +195,7 @@ func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string]
 			continue
 		}
 		h.p.start, h.p.image = h.st.start, h.st.image
-		h.p.kind, h.p.rank = candidate, nil
+		h.p.kind, h.p.rank, h.p.user = candidate, nil, r.owner(strconv.Itoa(h.pid))
 		if listed(h.pid) {
 			continue
 		}
@@ -203,6 +204,16 @@ func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string]
 		}
 	}
 	return done
+}
+
+// owner is the user whose process it is; root if it may not be traced by its user, or has ended.
+func (r *Reader) owner(dir string) uint32 {
+	r.calls++
+	var st unix.Stat_t
+	if unix.Fstatat(r.at(), dir, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return 0
+	}
+	return st.Uid
 }
 
 // due returns the PIDs of processes that may have to be examined, in their order: parents mostly come before children.
