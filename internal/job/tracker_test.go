@@ -497,3 +497,37 @@ func TestUsersWithoutScheduler(t *testing.T) {
 		t.Errorf("%q, want %q", names, want)
 	}
 }
+
+// Thousands of connections of a rank, to as many hosts, make neither the verdict wrong nor what is said or kept grow.
+func TestThousandsOfSockets(t *testing.T) {
+	const sockets = 4000 // the reader takes 4096 descriptors of a process
+	many := func(_ *fabric.Node, c *fabric.RankCandidate) {
+		for i := range sockets {
+			s := c.Sockets.Value[0]
+			s.Inode = uint64(1e6 + i)
+			s.Remote = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 9, byte(i >> 8), byte(i)}), 45000)
+			c.Sockets.Value = append(c.Sockets.Value, s)
+		}
+	}
+	var edits []edit
+	for range 20 {
+		edits = append(edits, many)
+	}
+	for i, got := range run(t, edits...) {
+		if i > 0 && got != "tcp!" {
+			t.Errorf("reading %d: %s", i, got)
+		}
+	}
+	var tr Tracker
+	for i := range 20 {
+		n := nodeOf(epoch.Add(time.Duration(i)*10*time.Second), rankOf(100, uint64(i)*5e9, uint64(i)*5e9))
+		many(n, &n.Ranks.Value[0])
+		v := tr.Update(n).List[0].Verdict
+		if text := strings.Join(v.Evidence, ""); len(text) > 1<<10 {
+			t.Fatalf("%d bytes of evidence: %.200s", len(text), text)
+		}
+	}
+	if len(tr.before) != 1 {
+		t.Errorf("%d processes are remembered", len(tr.before))
+	}
+}

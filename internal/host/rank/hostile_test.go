@@ -354,3 +354,44 @@ func TestPorts(t *testing.T) {
 		}
 	}
 }
+
+// What hangs in the files of one job leaves the rest of the look alone, and is not waited for again and again.
+func TestHangingFiles(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	var started atomic.Int32
+	end := make(chan struct{})
+	defer close(end)
+	from := sources()
+	from.Log = func([]byte, []byte, int64) fabric.NCCLLog {
+		started.Add(1)
+		<-end
+		return fabric.NCCLLog{}
+	}
+	var hanging []*spawned
+	for i := range 3 {
+		p := fmt.Sprintf("%s/%d.log", dir, i)
+		if err := os.WriteFile(p, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		hanging = append(hanging, spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia0 "+p, "NCCL_DEBUG_FILE="+p, "SLURM_JOB_ID=1"))
+	}
+	fine := spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia1", "NCCL_IB_TIMEOUT=22")
+	r := reader(t, from)
+	began := time.Now()
+	for n := range 4 { // the last ones find it under way
+		reading := look(t, r, noNVML(), time.Unix(1e9, 0).Add(time.Duration(n)*time.Minute))
+		for _, s := range hanging {
+			if c := of(t, reading, s.Process.Pid); c.Log.Reason != fabric.ReasonStuck || c.Files.State != fabric.OK || c.Sockets.Reason == fabric.ReasonStuck {
+				t.Errorf("look %d: %+v", n, c)
+			}
+		}
+		if c := of(t, reading, fine.Process.Pid); c.Files.State != fabric.OK || c.NetDevs.State != fabric.OK { // the rest is of the same user
+			t.Errorf("look %d: %+v, %+v", n, c.Files, c.NetDevs)
+		}
+	}
+	if n := started.Load(); n > maxStuckOfJob {
+		t.Errorf("%d reads were left behind", n)
+	}
+	t.Logf("4 looks took %v, %d reads were left behind", time.Since(began), started.Load())
+}
