@@ -72,7 +72,7 @@ func TestCalls(t *testing.T) {
 		t.Errorf("%d system calls when nothing changed, want at most %d", again, most)
 	}
 	// Of the process that is examined last, all descriptors may be read.
-	if most := maxCalls + maxScreened + len(reading.Candidates)*200 + files; first < again || first > most {
+	if most := maxCalls + maxScreened + len(reading.Candidates)*200 + 2*files; first < again || first > most {
 		t.Errorf("%d system calls at first, want %d to %d", first, again, most)
 	}
 }
