@@ -72,6 +72,7 @@ var suite = []struct {
 	{name: "stuck_rtnl", run: testStuckRTNL, long: true},
 	{name: "capture", run: testCapture, long: true},
 	{name: "namespaces", run: testNamespaces, long: true},
+	{name: "without_netlink", run: testWithoutNetlink},
 	{name: "moved", run: testMoved},
 	{name: "jobs", run: testJobs},
 	{name: "job_privileges", run: testJobPrivileges},
