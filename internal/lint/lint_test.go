@@ -114,8 +114,8 @@ func TestShell(t *testing.T) {
 		{"bash -c 'cd /\nexport NCCL_DEBUG=WARN && ./a'", "2 NCCL_DEBUG=WARN: works\n"},
 		{"cat <<EOF > x\nexport NCCL_DEBUG=bad\nEOF\nexport NCCL_NET=IB", "4 NCCL_NET=IB: works\n2 =: undecided (info): The here-document that has this line sets variables of NCCL, and is not judged: what reads it is not known -> run lint with the text of the document in a file of its own\n"},
 		{"cat <<EOF\nNCCL is used\nEOF\nexport NCCL_NET=IB", "4 NCCL_NET=IB: works\n"},
-		{"echo \"NCCL_DEBUG=bad\" NCCL_DEBUG=bad", nothing},
-		{"export $(cat nccl.env | xargs)", nothing},
+		{"echo \"with NCCL_DEBUG=bad\" $NCCL_DEBUG", nothing},
+		{"export $(cat nccl.env | xargs)", "1 =: undecided (info): The names of the variables that this exports are known only when the script runs -> run lint with the file that has them, or on what env prints in the job\n"},
 		{"if [ -n \"$A\" ]; then export NCCL_DEBUG=WARN; else export NCCL_DEBUG=INFO; fi", "1 NCCL_DEBUG=WARN: works\n1 NCCL_DEBUG=INFO: works\n"},
 		{"export NCCL_DEBUG=WARN\nexport NCCL_DEBUG=INFO", "1 NCCL_DEBUG=WARN: ignored (warning): Line 2 sets NCCL_DEBUG too, and counts -> remove the line\n2 NCCL_DEBUG=INFO: works\n"},
 		{"export NCCL_DEBUG=WARN\nunset NCCL_DEBUG", "1 NCCL_DEBUG=WARN: ignored (info): Line 2 unsets it -> remove the line\n"},
@@ -407,6 +407,52 @@ func FuzzParse(f *testing.F) {
 		}
 		checkResult(t, Judge([]Input{in}, Newest(), nil))
 	})
+}
+
+// A file in which one setting is read is not approved where another one is set in a way that is not followed.
+func TestUnfollowed(t *testing.T) {
+	for _, script := range []string{
+		"trap 'export NCCL_ALGO=Rong; ./train' EXIT",
+		"export $(cat x.env)\n./train",
+		"while read -r line; do export \"$line\"; done < x.env\n./train",
+		"V=NCCL_ALGO\nexport $V=Rong\n./train",
+		"for v in NCCL_ALGO=Rong NCCL_NET=IB; do env $v ./train; done",
+		"echo NCCL_ALGO=Rong > .deepspeed_env\ndeepspeed train.py",
+		"LAUNCH=\"env NCCL_ALGO=Rong torchrun train.py\"\nsrun $LAUNCH",
+		"MPI=\"-x NCCL_ALGO=Rong -x NCCL_NET=IB\"\nmpirun $MPI ./train",
+		"docker run --env-file x.env image ./train",
+		"helm install x ./c --set env.NCCL_ALGO=Rong",
+	} {
+		if got := lintText(t, "export NCCL_DEBUG=INFO\n"+script, FormatShell, "2.30.7"); !strings.Contains(got, "undecided") {
+			t.Errorf("%q:\n%s", script, got)
+		}
+	}
+	for _, script := range []string{"echo NCCL_ALGO=$NCCL_ALGO\n./train", "[ \"$NCCL_ALGO\" = Ring ] && ./train", "echo \"run with NCCL_ALGO=Ring\"\n./train"} {
+		if got := lintText(t, "export NCCL_DEBUG=INFO\n"+script, FormatShell, "2.30.7"); strings.Contains(got, "undecided") {
+			t.Errorf("%q:\n%s", script, got)
+		}
+	}
+	for _, program := range []string{"env = os.environ.copy()\nenv[\"NCCL_ALGO\"] = \"Rong\"\n", "os.environ.update(\n    NCCL_ALGO=\"Rong\",\n)\n"} {
+		if got := lintText(t, program, FormatPython, "2.30.7"); !strings.Contains(got, "refused (critical)") {
+			t.Errorf("%q:\n%s", program, got)
+		}
+	}
+}
+
+// What published manifests leave to a template, or to a reader of null, is no failure; a text that is another document is read.
+func TestPublishedManifests(t *testing.T) {
+	for _, c := range []struct{ manifest, want string }{
+		{"env:\n- name: NCCL_DEBUG\n  value: \"${NCCL_DEBUG}\"\n", "3 NCCL_DEBUG=${NCCL_DEBUG}: undecided"},
+		{"environment:\n  NCCL_DEBUG: $LEVEL\n", "2 NCCL_DEBUG=$LEVEL: undecided"},
+		{"env_vars:\n  NCCL_PROTO: null\n", "2 NCCL_PROTO=: undecided"},
+		{"- destination: /etc/environment\n  content: |\n    # gIB\n    NCCL_NET_GDR_LEVEL=PIX\n", "4 NCCL_NET_GDR_LEVEL=PIX: works"},
+		{"patches:\n- patch: |-\n    - op: add\n      path: /spec/containers/0/env/0\n      value: {name: NCCL_ALGO, value: Rong}\n", "5 NCCL_ALGO=Rong: refused (critical)"},
+		{"{\"args\": [\"cd /\\nexport NCCL_NET=IB\\n./train\"]}", "1 NCCL_NET=IB: works"},
+	} {
+		if got := lintText(t, c.manifest, FormatManifest, "2.30.7"); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %s\nwant %s", c.manifest, got, c.want)
+		}
+	}
 }
 
 // Loops in loops are followed up to a bound.

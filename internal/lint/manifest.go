@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 
@@ -34,7 +35,11 @@ func (in *Input) parseManifest(data []byte) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil: // a text of the document may be a secret: only the place is told
-			return fmt.Errorf("expected YAML or JSON: %s", placeOf(err))
+			hint := ""
+			if bytes.Contains(data, []byte("{{")) {
+				hint = "; of a template, run lint on what it becomes: helm template ... | gpufabric_exporter lint -"
+			}
+			return fmt.Errorf("expected YAML or JSON: %s%s", placeOf(err), hint)
 		}
 		if err := in.node(&document, 0); err != nil {
 			return err
@@ -94,7 +99,7 @@ func (in *Input) argument(list []*yaml.Node, i int) (done bool) {
 		in.variable(c, c.Value, list[i+1].Value)
 	case strings.HasPrefix(before, "--export"), strings.HasPrefix(c.Value, "-") && !strings.ContainsAny(c.Value, " \n"):
 		k, from := shellReader{in: in, scope: in.scopes, blocks: newBlocks()}, len(in.settings)
-		k.options(before, []word{{text: c.Value, line: c.Line, dynamic: strings.Contains(c.Value, "$(") || strings.Contains(c.Value, "{{")}})
+		k.options(before, []word{{text: c.Value, line: c.Line, dynamic: isTemplate(c.Value)}})
 		for i := from; i < len(in.settings); i++ {
 			in.settings[i].scripted = false
 		}
@@ -113,7 +118,8 @@ func (in *Input) mapping(n *yaml.Node, depth int) error {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		switch {
-		case key.Value == "runtimeEnvYAML" && value.Kind == yaml.ScalarNode: // of a RayCluster or RayJob: a document in a text
+		case key.Value == "patch" && strings.Contains(value.Value, "NCCL_") && isDocument(value.Value), // of a kustomization
+			key.Value == "runtimeEnvYAML" && value.Kind == yaml.ScalarNode: // of a RayCluster or RayJob: a document in a text
 			if err := in.embedded(value, depth); err != nil {
 				return err
 			}
@@ -147,10 +153,32 @@ func (in *Input) embedded(n *yaml.Node, depth int) error {
 	if err := in.node(&document, depth+1); err != nil {
 		return err
 	}
+	in.place(n, from)
+	return nil
+}
+
+// isDocument tells whether a text is a mapping or a list of YAML.
+func isDocument(text string) bool {
+	var n yaml.Node
+	return yaml.Unmarshal([]byte(text), &n) == nil && len(n.Content) == 1 && n.Content[0].Kind != yaml.ScalarNode
+}
+
+// place moves settings that were read from a text to its lines in the document.
+func (in *Input) place(n *yaml.Node, from int) {
 	for i := from; i < len(in.settings); i++ {
 		in.settings[i].Line += firstLine(n) - 1
 	}
-	return nil
+	in.oneLine(n, from)
+}
+
+// oneLine gives settings that were read from a quoted text its first line: its line ends are not those of the document.
+func (in *Input) oneLine(n *yaml.Node, from int) {
+	if firstLine(n) != n.Line {
+		return
+	}
+	for i := from; i < len(in.settings); i++ {
+		in.settings[i].Line = n.Line
+	}
 }
 
 // unquoted reports values of a ConfigMap or Secret of Kubernetes that are no strings: its API refuses the whole object.
@@ -206,17 +234,22 @@ func (in *Input) file(key string, n *yaml.Node) bool {
 	default:
 		return false
 	}
+	in.lines(parse, n)
+	return true
+}
+
+// lines reads a text that has a setting on each line.
+func (in *Input) lines(parse func([]byte) iter.Seq[ncclconf.Setting], n *yaml.Node) {
 	in.scopes++
 	from := len(in.settings)
 	for s := range parse([]byte(n.Value)) {
 		in.addLine(s)
 	}
+	in.place(n, from)
 	for i := from; i < len(in.settings); i++ {
-		in.settings[i].Line += firstLine(n) - 1
 		in.settings[i].scope = in.scopes
 	}
 	in.scopes++
-	return true
 }
 
 // firstLine is the line on which a text begins.
@@ -233,7 +266,7 @@ func (in *Input) container(name, value *yaml.Node) {
 		in.append(setting{Setting: ncclconf.Setting{Line: name.Line, Name: name.Value}, set: true, dynamic: true, scope: in.scopes})
 		return
 	}
-	s := setting{Setting: ncclconf.Setting{Line: value.Line, Name: name.Value, Value: value.Value}, set: true, dynamic: strings.Contains(value.Value, "$("), scope: in.scopes}
+	s := setting{Setting: ncclconf.Setting{Line: value.Line, Name: name.Value, Value: value.Value}, set: true, dynamic: isTemplate(value.Value), scope: in.scopes}
 	if !isString(value) {
 		s.findings = []Finding{refusedByKubernetes("env", fmt.Sprintf("value: %q", presentable(name.Value, value.Value)))}
 	}
@@ -243,9 +276,17 @@ func (in *Input) container(name, value *yaml.Node) {
 	in.append(s)
 }
 
+// isTemplate tells whether something replaces a part of a value before the container starts: $(NAME) of Kubernetes, ${NAME} of Compose
+// and envsubst, {{ }} of Helm and Argo. No value of NCCL has these characters.
+func isTemplate(value string) bool {
+	return strings.Contains(value, "$") || strings.Contains(value, "{{")
+}
+
 func (in *Input) variable(n *yaml.Node, name, value string) {
-	dynamic := strings.Contains(value, "${") || strings.Contains(value, "$(") || strings.Contains(value, "{{")
-	s := setting{Setting: ncclconf.Setting{Line: n.Line, Name: name, Value: value}, set: true, dynamic: dynamic, scope: in.scopes}
+	s := setting{Setting: ncclconf.Setting{Line: n.Line, Name: name, Value: value}, set: true, dynamic: isTemplate(value), scope: in.scopes}
+	if n.ShortTag() == "!!null" { // not set, or as the caller has it
+		s.Value, s.dynamic = "", true
+	}
 	if in.refused[n] {
 		s.findings = []Finding{refusedByKubernetes("data", fmt.Sprintf("%s: %q", name, presentable(name, value)))}
 	}
@@ -257,7 +298,14 @@ func (in *Input) script(n *yaml.Node) error {
 	if !strings.Contains(n.Value, "NCCL_") {
 		return nil
 	}
-	return in.parseShell(n.Value, firstLine(n))
+	if onlyAssignments([]byte(n.Value)) { // the content of an environment file
+		in.lines(ncclconf.ParseEnvironment, n)
+		return nil
+	}
+	from := len(in.settings)
+	err := in.parseShell(n.Value, firstLine(n))
+	in.oneLine(n, from)
+	return err
 }
 
 // field returns the value of a key of a mapping, or nil.

@@ -28,6 +28,10 @@ func (k *shellReader) options(command string, args []word) {
 			before = args[i-1].text
 		}
 		switch {
+		case flag == "--env-file" && equals:
+			k.source(word{text: value, line: a.line})
+		case before == "--env-file":
+			k.source(a)
 		case (isCommandFlag(before) || slices.Contains(remote, command) && strings.ContainsAny(a.text, " ;")) && strings.Contains(a.text, "NCCL_") && k.nested < maxNested:
 			k.script(command, a)
 		case command == "bsub" && before == "-env":

@@ -10,9 +10,9 @@ import (
 	"gpufabric_exporter/internal/host/ncclconf"
 )
 
-// pythonSetting finds os.environ["NAME"] = "value", environ.setdefault("NAME", "value"), putenv("NAME", "value") and an entry
-// "NAME": "value" of a dictionary, or an argument NCCL_NAME="value". The value is a text in quotes, or any other expression.
-var pythonSetting = regexp.MustCompile(`(?:environ\s*\[\s*["'](\w+)["']\s*\]\s*=|(?:setdefault|putenv)\s*\(\s*["'](\w+)["']\s*,|["'](\w+)["']\s*:|[(,]\s*(NCCL_\w+)\s*=)\s*[rb]?(?:"([^"\\\n]*)"|'([^'\\\n]*)'|([^\s]))`)
+// pythonSetting finds os.environ["NAME"] = "value", env["NCCL_NAME"] = "value" of any dictionary, environ.setdefault("NAME", "value"), putenv("NAME", "value") and an entry
+// "NAME": "value" of a dictionary, or an argument NCCL_NAME="value", also on a line of its own. The value is a text in quotes, or any other expression.
+var pythonSetting = regexp.MustCompile(`(?:environ\s*\[\s*["'](\w+)["']\s*\]\s*=|\w\s*\[\s*["'](NCCL_\w+)["']\s*\]\s*=|(?:setdefault|putenv)\s*\(\s*["'](\w+)["']\s*,|["'](\w+)["']\s*:|[(,]\s*(NCCL_\w+)\s*=|^\s+(NCCL_\w+)=)\s*[rb]?(?:"([^"\\\n]*)"|'([^'\\\n]*)'|([^\s]))`)
 
 // parsePython reads the settings of a Python program, line by line. Comments and texts of several lines are no settings; such a text
 // that sets variables of NCCL and is no documentation is mentioned. What is indented may not be reached: each indented group counts as
@@ -34,12 +34,12 @@ func (in *Input) parsePython(data []byte) {
 			}
 		}
 		for _, m := range pythonSetting.FindAllStringSubmatch(line, -1) {
-			if m[7] == "=" { // a comparison
+			if m[9] == "=" { // a comparison
 				continue
 			}
 			at := len(in.settings)
 			in.add(setting{
-				Setting: ncclconf.Setting{Line: number, Name: strings.Join(m[1:5], ""), Value: m[5] + m[6]}, set: true, dynamic: m[7] != "", scripted: true,
+				Setting: ncclconf.Setting{Line: number, Name: strings.Join(m[1:7], ""), Value: m[7] + m[8]}, set: true, dynamic: m[9] != "", scripted: true,
 			})
 			if len(in.settings) > at {
 				b.add(part{kind: partSet, setting: at})

@@ -5,6 +5,7 @@ package lint
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -149,11 +150,15 @@ func (k *shellReader) read(words []word, line int) {
 	}
 	k.function = ""
 	if words[0].text == "for" || words[0].text == "select" {
+		k.texts(words)
 		k.begin("for", line)
 		return
 	}
 	k.array = k.behind == "(" && strings.HasSuffix(words[len(words)-1].text, "=")
-	k.command(words)
+	before := len(k.in.settings)
+	if k.command(words); len(k.in.settings) == before && !strings.HasPrefix(words[0].text, "#") && !slices.Contains(conditions, words[0].text) {
+		k.texts(words)
+	}
 }
 
 // brackets reads the bracket before a command.
@@ -328,6 +333,8 @@ func (k *shellReader) arguments(command word, args []word) (runs bool) {
 		k.list("LSF", args[0].text, args[0])
 	case (name == "source" || name == ".") && len(args) > 0:
 		return k.source(args[0])
+	case name == "source": // <(command)
+		return k.source(word{text: "the output of a command", line: command.line})
 	case concerns(name) && len(args) > 0 && strings.HasPrefix(args[0].text, "="):
 		k.blank(command)
 	default:
@@ -359,6 +366,27 @@ func (k *shellReader) source(file word) (runs bool) {
 	return true
 }
 
+// undecided reports a line that may set variables in a way that is not followed.
+func (k *shellReader) undecided(line int, reason, better string) {
+	k.in.append(setting{Setting: ncclconf.Setting{Line: line}, scope: k.scope, findings: []Finding{{Undecided, diagnose.Info, reason, better}}})
+}
+
+// textSetting is a setting in a text: of a variable that holds a command, a file that echo writes, a trap. One whose value is a variable
+// is most often printed.
+var textSetting = regexp.MustCompile(`(?:^|[^\w$}])NCCL_[A-Z0-9_]+=[^$=\s]`)
+
+// texts reports settings in words of a command of which none was read. What echo prints with words before it is a message.
+func (k *shellReader) texts(words []word) {
+	for i, w := range words {
+		at := textSetting.FindStringIndex(w.text)
+		if at == nil || at[0] > 0 && i > 0 && (words[0].text == "echo" || words[0].text == "printf") {
+			continue
+		}
+		k.undecided(w.line, "The text sets variables of NCCL, and is not judged: what reads it is not known", "export the variables in a line of their own")
+		return
+	}
+}
+
 func (k *shellReader) export(args []word) {
 	for i, a := range args {
 		switch {
@@ -370,6 +398,8 @@ func (k *shellReader) export(args []word) {
 			name, _, _ := strings.Cut(a.text, "=")
 			k.exported[name] = true
 		case strings.HasPrefix(a.text, "-"):
+		case a.dynamic:
+			k.undecided(a.line, "The names of the variables that this exports are known only when the script runs", "run lint with the file that has them, or on what env prints in the job")
 		case concerns(a.text) && i+1 < len(args) && strings.HasPrefix(args[i+1].text, "="):
 			k.blank(a)
 		default:
