@@ -78,7 +78,7 @@ func collectFailures(seen fabric.Failures, source string, emit emit) {
 		if (s.Source == signature.Kernel) != (source == "kernel") {
 			continue
 		}
-		lines := seen[s.ID]
+		lines := seen.Of(s.ID)
 		emit(logFailures, float64(lines.Count), source, s.ID, string(s.Kind))
 		if !lines.Last.IsZero() {
 			emit(logFailureSeen, float64(lines.Last.UnixMilli())/1e3, source, s.ID, string(s.Kind))

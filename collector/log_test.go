@@ -20,10 +20,10 @@ func TestLog(t *testing.T) {
 	n := &fabric.Node{
 		Policy: &fabric.Policy{},
 		Logs: fabric.Known(fabric.LogReading{
-			Failures: fabric.Failures{"completion_retry_exceeded": {Count: 2, Last: at}}, Skipped: 7, Refused: map[fabric.Refusal]int{fabric.RefusedTooMany: 3},
+			Failures: fabric.Failures{{ID: "completion_retry_exceeded", Count: 2, Last: at}}, Skipped: 7, Refused: map[fabric.Refusal]int{fabric.RefusedTooMany: 3},
 			Files: []fabric.LogFile{{Transport: fabric.LogTCP}, {Transport: fabric.LogGDR}, {Transport: fabric.LogGDR}},
 		}, "logs", at),
-		Kernel: fabric.Known(fabric.KernelReading{Failures: fabric.Failures{"xid_fallen_off": {Last: at}}, Lost: 1}, "kernel", at),
+		Kernel: fabric.Known(fabric.KernelReading{Failures: fabric.Failures{{ID: "xid_fallen_off", Last: at}}, Lost: 1}, "kernel", at),
 	}
 	got := withoutHelp(text(t, set.Gather(n, ConfigState{})))
 	for _, want := range []string{

@@ -2,7 +2,10 @@
 
 package fabric
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // LogReading is what logs of jobs showed since the exporter began to follow them. Jobs write the logs: a user can have them say
 // anything.
@@ -20,25 +23,40 @@ type KernelReading struct {
 	Lost     uint64 // times that the kernel overwrote messages before they were read
 }
 
-// Failures are the failures that lines showed, by the ID of the signature in docs/SIGNATURES.md.
-type Failures map[string]FailureLines
+// Failures are the failures that lines showed.
+type Failures []FailureLines
 
 // FailureLines are the lines with the signature of one failure.
 type FailureLines struct {
+	ID    string    // of the signature in docs/SIGNATURES.md
 	Count uint64    // since the exporter began to read
 	Last  time.Time // of a log when it was read, of the kernel when it was written
 }
 
-// Add counts one more line.
-func (f Failures) Add(id string, at time.Time, count bool) {
-	lines := f[id]
-	if count {
+// Add notes one more line, which counts or is of the past.
+func (f *Failures) Add(id string, at time.Time, counts bool) {
+	i := slices.IndexFunc(*f, func(l FailureLines) bool { return l.ID == id })
+	if i < 0 {
+		i = len(*f)
+		*f = append(*f, FailureLines{ID: id})
+	}
+	lines := &(*f)[i]
+	if counts {
 		lines.Count++
 	}
 	if at.After(lines.Last) {
 		lines.Last = at
 	}
-	f[id] = lines
+}
+
+// Of returns the lines of a signature; zero: none was seen.
+func (f Failures) Of(id string) FailureLines {
+	for _, l := range f {
+		if l.ID == id {
+			return l
+		}
+	}
+	return FailureLines{}
 }
 
 // LogFile is what the log of a job shows of how NCCL is set up, in whatever release wrote it.

@@ -50,14 +50,14 @@ func TestLogs(t *testing.T) {
 			t.Errorf("nothing is named: %+v, %+v", n.Logs, n.Kernel)
 		}
 		ob.SetPolicy(nil, files)
-		if n := look(); len(n.Logs.Value.Files) != 1 || n.Kernel.Value.Failures["xid_fallen_off"].Last.IsZero() || !source(n, fabric.SourceKernel, "").Up {
+		if n := look(); len(n.Logs.Value.Files) != 1 || n.Kernel.Value.Failures.Of("xid_fallen_off").Last.IsZero() || !source(n, fabric.SourceKernel, "").Up {
 			t.Errorf("%+v, %+v, %+v", n.Logs, n.Kernel, n.Sources)
 		}
 		write(log, "[rank0]:[E x] [Rank 0] Watchdog caught collective operation timeout\n")
 		write(messages, xid)
 		ob.SetPolicy(nil, files)
 		n := look()
-		if n.Logs.Value.Failures["pytorch_watchdog_timeout"].Count != 1 || n.Kernel.Value.Failures["xid_fallen_off"].Count != 1 {
+		if n.Logs.Value.Failures.Of("pytorch_watchdog_timeout").Count != 1 || n.Kernel.Value.Failures.Of("xid_fallen_off").Count != 1 {
 			t.Errorf("after a reload: %+v, %+v", n.Logs.Value, n.Kernel.Value)
 		}
 		ob.SetPolicy(nil, NCCLFiles{Kernel: folder + "/missing"})

@@ -52,7 +52,7 @@ type Reader struct {
 
 // New returns a Reader of the files that fit one of the patterns.
 func New(patterns []Pattern) *Reader {
-	return &Reader{patterns: patterns, files: map[identity]*file{}, failures: fabric.Failures{}}
+	return &Reader{patterns: patterns, files: map[identity]*file{}}
 }
 
 // identity tells a file from any other that exists at the same time, whatever its name.
@@ -90,7 +90,7 @@ func (r *Reader) forget(there map[identity]found) {
 }
 
 func (r *Reader) reading(active []found, refused map[fabric.Refusal]int) fabric.LogReading {
-	v := fabric.LogReading{Failures: maps.Clone(r.failures), Refused: refused, Skipped: r.skipped}
+	v := fabric.LogReading{Failures: slices.Clone(r.failures), Refused: refused, Skipped: r.skipped}
 	for _, f := range active {
 		if state := r.files[f.id]; state != nil {
 			v.Files = append(v.Files, fabric.LogFile{Owner: f.owner, Transport: state.setup.transport(), Offloads: state.setup.offloads()})

@@ -17,8 +17,8 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
-	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,7 +53,7 @@ type Reader struct {
 
 // New returns a Reader of the file, which is opened with the first Read.
 func New(file string) *Reader {
-	return &Reader{file: file, fd: -1, past: true, failures: fabric.Failures{}, uptime: uptime}
+	return &Reader{file: file, fd: -1, past: true, uptime: uptime}
 }
 
 // uptime is the clock of the messages, as far as CLOCK_MONOTONIC goes with it: to seconds in months.
@@ -114,7 +114,7 @@ func (r *Reader) Read(now time.Time) (fabric.KernelReading, error) {
 }
 
 func (r *Reader) reading() fabric.KernelReading {
-	return fabric.KernelReading{Failures: maps.Clone(r.failures), Lost: r.lost}
+	return fabric.KernelReading{Failures: slices.Clone(r.failures), Lost: r.lost}
 }
 
 func (r *Reader) open() error {

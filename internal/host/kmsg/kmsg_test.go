@@ -100,16 +100,16 @@ const fallen = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
 func TestReads(t *testing.T) {
 	r, write := pipe(t)
 	write(record(time.Minute, fallen))
-	if v := read(t, r); v.Failures["xid_fallen_off"] != (fabric.FailureLines{Last: booted.Add(time.Minute)}) {
+	if v := read(t, r); v.Failures.Of("xid_fallen_off") != (fabric.FailureLines{ID: "xid_fallen_off", Last: booted.Add(time.Minute)}) {
 		t.Errorf("the past: %+v", v)
 	}
 	write(record(50*time.Minute, fallen)[:20])
-	if v := read(t, r); v.Failures["xid_fallen_off"].Count != 0 {
+	if v := read(t, r); v.Failures.Of("xid_fallen_off").Count != 0 {
 		t.Errorf("a piece: %+v", v)
 	}
 	write(record(50*time.Minute, fallen)[20:] + strings.Replace(record(51*time.Minute, fallen), "4,", "12,", 1) + record(2*time.Hour, fallen))
 	v := read(t, r)
-	if got := v.Failures["xid_fallen_off"]; got.Count != 2 || !got.Last.Equal(now) {
+	if got := v.Failures.Of("xid_fallen_off"); got.Count != 2 || !got.Last.Equal(now) {
 		t.Errorf("two of the kernel, one of a process: %+v", v)
 	}
 	if len(v.Failures) != 1 {
@@ -170,9 +170,9 @@ func FuzzTake(f *testing.F) {
 		r := New("")
 		r.take(one, booted, now)
 		r.take(two, booted, now)
-		for id, v := range r.failures {
-			if v.Last.After(now) || v.Last.Before(booted) || len(id) > 64 {
-				t.Errorf("%s: %+v", id, v)
+		for _, v := range r.failures {
+			if v.Last.After(now) || v.Last.Before(booted) || len(v.ID) > 64 {
+				t.Errorf("%+v", v)
 			}
 		}
 		if len(r.rest) > maxRecord {
