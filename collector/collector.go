@@ -121,7 +121,7 @@ func collectors() []collector {
 			want:     fabric.WantGPU,
 			sources:  []string{fabric.SourceGPU},
 			families: gpuFamilies(),
-			collect:  collectGPU, supported: hasGPUDriver,
+			collect:  collectGPU, supported: asksGPUDriver,
 		},
 		{
 			About:    About{Name: "nvlink", Help: "NVLinks of each GPU: how many are up, how fast, errors.", Default: true},

@@ -15,8 +15,9 @@ import (
 var (
 	gpuDriverLoaded = &Family{
 		Name: "gpu_driver_loaded", Type: Gauge,
-		Help:   "1 if NVIDIA's driver is loaded and can be queried; 0 without a driver, which is not an error. Absent while it is unknown.",
-		Source: "nvmlInit_v2", Cadence: Fast, Stability: Stable,
+		Help: "1 if NVIDIA's driver is loaded; 0 without a driver, which is not an error. Absent while it is unknown. " +
+			"A driver that is loaded and cannot be queried, as in a container without its library, has scrape_collector_supported 0 for the collector gpu.",
+		Source: "nvmlInit_v2, /proc/driver/nvidia/version", Cadence: Fast, Stability: Stable,
 	}
 	gpuDriverInfo = &Family{
 		Name: "gpu_driver_info", Type: Info, Labels: []string{"version", "cuda"},
@@ -142,11 +143,22 @@ func hasGPUDriver(n *fabric.Node) (bool, string) {
 	return true, ""
 }
 
+// asksGPUDriver is for what NVML alone shows.
+func asksGPUDriver(n *fabric.Node) (bool, string) {
+	if supported, why := hasGPUDriver(n); !supported {
+		return false, why
+	}
+	if why, unreached := n.GPUDriver.Unreached(); unreached {
+		return false, "NVIDIA's driver is loaded, but " + why
+	}
+	return true, ""
+}
+
 func collectGPU(n *fabric.Node, emit emit) {
 	d := &n.GPUDriver
 	loaded, known := d.Loaded.Get()
-	if known {
-		emit(gpuDriverLoaded, bit(loaded))
+	if known || n.GPUDirect.Driver.State == fabric.OK {
+		emit(gpuDriverLoaded, bit(loaded || !known))
 	}
 	if known || d.Released != "" {
 		emit(gpuReleased, bit(d.Released != ""))

@@ -161,11 +161,21 @@ func TestGPUDriverStates(t *testing.T) {
 		return lines, s.Health(n)[0]
 	}
 	n := nodeOf()
-	n.GPUDriver.Loaded = fabric.Known(false, "libnvidia-ml.so.1", now)
+	n.GPUDriver.Loaded = fabric.Known(false, "/proc/driver/nvidia/version", now)
 	lines, h := about(n)
 	equal(t, lines, "gpu_driver_loaded 0", "gpu_released 0")
-	if h.Supported || !h.Success || !strings.Contains(h.Why, "libnvidia-ml.so.1") {
+	if h.Supported || !h.Success || !strings.Contains(h.Why, "/proc/driver/nvidia/version") {
 		t.Errorf("no driver is no failure: %+v", h)
+	}
+	n.GPUDriver.Loaded = fabric.NotKnown[bool](fabric.ReasonMissing, "libnvidia-ml.so.1", now)
+	lines, h = about(n)
+	equal(t, lines, `exporter_facts_unknown{device="",reason="missing",uuid=""} 1`)
+	if h.Supported || !h.Success || !strings.Contains(h.Why, "libnvidia-ml.so.1") {
+		t.Errorf("no library is no failure: %+v", h)
+	}
+	n.GPUDirect.Driver = known("580.65.06")
+	if lines, _ = about(n); len(lines) == 0 || lines[len(lines)-1] != "gpu_driver_loaded 1" {
+		t.Errorf("the kernel has the driver: %v", lines)
 	}
 	lines, h = about(nodeOf())
 	if equal(t, lines); h.Supported || !h.Success || !strings.Contains(h.Why, "is not queried") {

@@ -9,7 +9,7 @@ var (
 	nodeInfo = &Family{
 		Name: "node_info", Type: Info, Labels: []string{"kernel_release"},
 		Help:   "The node; constant 1.",
-		Source: "/proc/sys/kernel/osrelease", Cadence: Slow, Stability: Stable,
+		Source: "/proc/sys/kernel/osrelease, uname", Cadence: Slow, Stability: Stable,
 	}
 	nodeBootTime = &Family{
 		Name: "node_boot_time_seconds", Type: Gauge, Unit: "seconds",

@@ -77,7 +77,7 @@ func nvlinkLinksFamilies() []*Family {
 }
 
 func hasNVLink(n *fabric.Node) (bool, string) {
-	if ok, why := hasGPUDriver(n); !ok {
+	if ok, why := asksGPUDriver(n); !ok {
 		return false, why
 	}
 	if len(n.GPUDriver.GPUs) == 0 {

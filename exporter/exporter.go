@@ -287,6 +287,9 @@ func (h *handler) observeFirst(ctx context.Context) {
 	if short := ownDescriptors().shortage(n.Uncached); short != "" {
 		h.log.Warn(short)
 	}
+	if text, missing := noGPUDriver(n); missing {
+		h.log.Info(text)
+	}
 	if text, none := noDevice(n, h.node); none {
 		h.log.Info(text)
 		return
@@ -309,6 +312,16 @@ func unreadable(n *fabric.Node, of Node) string {
 		text += ": allow user " + strconv.Itoa(os.Geteuid()) + " to read it; the audit log shows what SELinux or AppArmor denied"
 	}
 	return text
+}
+
+// noGPUDriver says that there is no GPU driver to ask, and what to do where the kernel has one.
+func noGPUDriver(n *fabric.Node) (text string, missing bool) {
+	d := &n.GPUDriver
+	if why, unreached := d.Unreached(); unreached {
+		return "the GPUs of the node are unknown: NVIDIA's driver is loaded, but " + why +
+			". With systemd, enable the tier gpu; in a container, use NVIDIA's runtime with NVIDIA_DRIVER_CAPABILITIES=utility", true
+	}
+	return "no GPU driver is loaded (" + d.Loaded.Source + "); serving no facts of GPUs", d.Released == "" && !d.Loaded.Or(true)
 }
 
 // noDevice tells that the kernel conclusively shows no RDMA device, in words.

@@ -177,6 +177,29 @@ func TestNoDevice(t *testing.T) {
 	contains(t, page, "No RDMA device found under /host/sys/class/infiniband; serving node facts only")
 }
 
+// What is missing of the GPU driver is said once, with what to do.
+func TestNoGPUDriver(t *testing.T) {
+	for says, loaded := range map[string]fabric.Fact[bool]{
+		"no GPU driver is loaded (/proc/driver/nvidia/version); serving no facts of GPUs":                                                fabric.Known(false, "/proc/driver/nvidia/version", time.Now()),
+		"NVIDIA's driver is loaded, but its library libnvidia-ml.so.1 is not found here. With systemd, enable the tier gpu":              fabric.NotKnown[bool](fabric.ReasonMissing, fabric.NVMLLibrary, time.Now()),
+		"NVIDIA's driver is loaded, but NVML does not reach it: the device nodes /dev/nvidia* may be missing here. With systemd, enable": fabric.NotKnown[bool](fabric.ReasonMissing, "nvmlInit", time.Now()),
+	} {
+		p := start(t, &fakeObserver{node: func() *fabric.Node {
+			n := healthy()
+			n.GPUDriver = fabric.GPUDriver{Loaded: loaded}
+			return n
+		}})
+		p.Ready()
+		p.Get("/metrics")
+		if n := strings.Count(p.Stderr.String(), says); n != 1 {
+			t.Errorf("says %q %d times:\n%s", says, n, p.Stderr.String())
+		}
+	}
+	p := start(t, &fakeObserver{node: healthy})
+	p.Ready()
+	lacks(t, p.Stderr.String(), "GPU driver", "NVIDIA")
+}
+
 // A node whose devices may not be read, as SELinux and AppArmor have it, is not one without devices.
 func TestDevicesMayNotBeRead(t *testing.T) {
 	denied := func() *fabric.Node {

@@ -3,6 +3,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -109,6 +110,7 @@ func eachLiveGPU(judge judgeGPU) func(*fabric.Node, *verdicts) {
 
 func judgeGPUDriver(n *fabric.Node, v *verdicts) {
 	loaded, known := n.GPUDriver.Loaded.Get()
+	why, unreached := n.GPUDriver.Unreached()
 	if n.GPUDriver.Released != "" {
 		return
 	}
@@ -125,7 +127,7 @@ func judgeGPUDriver(n *fabric.Node, v *verdicts) {
 			Remedy:      "Run modprobe nvidia and check the kernel log (dmesg | grep -i nvrm); after a kernel update, build the driver for this kernel (dkms status).",
 		}
 		switch {
-		case !known:
+		case !known && !unreached:
 			v.hidden(s, n.GPUDriver.Loaded.Meta(), "Whether a GPU driver responds")
 		case loaded:
 			v.ok(s)
@@ -136,8 +138,8 @@ func judgeGPUDriver(n *fabric.Node, v *verdicts) {
 		case g.Function.Driver.State == fabric.Absent:
 			v.failed(s, w)
 		case bound && driver == "nvidia":
-			v.unknown(s, fabric.ReasonMissing, "GPUs are bound to the driver, but its library libnvidia-ml.so.1 is missing or does not work. "+
-				"In a container, use the NVIDIA container runtime with NVIDIA_DRIVER_CAPABILITIES=utility.")
+			v.unknown(s, fabric.ReasonMissing, "GPUs are bound to the driver, but "+cmp.Or(why, "it does not respond")+". "+
+				"In a container, use the NVIDIA container runtime with NVIDIA_DRIVER_CAPABILITIES=utility; with systemd, enable the tier gpu.")
 		case !bound:
 			v.unknown(s, g.Function.Driver.Meta().Reason, "No GPU driver responds, and the driver that the GPU is bound to is unknown: "+ReasonText(g.Function.Driver.Meta().Reason)+".")
 		}

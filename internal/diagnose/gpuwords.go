@@ -16,9 +16,12 @@ func HasNVIDIA(gpus []GPU) bool { return slices.ContainsFunc(gpus, GPU.IsNVIDIA)
 // DriverText says whether there is a GPU driver to ask, and which.
 func DriverText(d *fabric.GPUDriver) string {
 	loaded, known := d.Loaded.Get()
+	why, unreached := d.Unreached()
 	switch {
 	case d.Released != "":
 		return "The exporter has released the GPUs: " + d.Released + "."
+	case unreached:
+		return "The GPU driver is loaded, but " + why + "."
 	case !known:
 		return "The GPU driver could not be queried: " + ReasonText(d.Loaded.Meta().Reason) + "."
 	case !loaded:

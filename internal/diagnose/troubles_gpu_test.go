@@ -152,8 +152,14 @@ func TestGPUsUnchecked(t *testing.T) {
 	if got := tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))); got != "" {
 		t.Errorf("virtual: %s", got)
 	}
-	n.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", n.At)}
-	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "0000:19:00.0, 0000:9b:00.0: Could not be checked: gpu_driver.", "libnvidia-ml.so.1")
+	for what, loaded := range map[string]fabric.Fact[bool]{
+		"it does not respond":                               fabric.Known(false, "nvmlInit", n.At),
+		"its library libnvidia-ml.so.1 is not found here":   fabric.NotKnown[bool](fabric.ReasonMissing, fabric.NVMLLibrary, n.At),
+		"the device nodes /dev/nvidia* may be missing here": fabric.NotKnown[bool](fabric.ReasonMissing, "nvmlInit", n.At),
+	} {
+		n.GPUDriver = fabric.GPUDriver{Loaded: loaded}
+		contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "0000:19:00.0, 0000:9b:00.0: Could not be checked: gpu_driver.", what, "enable the tier gpu")
+	}
 	n.Sources = append(n.Sources, fabric.Source{Name: fabric.SourceGPU, Reason: fabric.ReasonTimeout})
 	contains(t, tellGaps(diagnose.Unchecked(diagnose.Run(n, nil))), "GPU driver (NVML): Could not be read")
 }

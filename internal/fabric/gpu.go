@@ -6,9 +6,13 @@ import (
 	"strings"
 )
 
+// NVMLLibrary is the library of NVIDIA's driver, by the name that the loader knows.
+const NVMLLibrary = "libnvidia-ml.so.1"
+
 // GPUDriver is what NVIDIA's driver says of itself and of its GPUs, by way of NVML.
 type GPUDriver struct {
-	// Loaded says whether there is a driver to ask: known false without one, which is no error.
+	// Loaded says whether there is a driver to ask: known false without one, which is no error. It is unknown where the kernel has
+	// one (GPUDirect.Driver) that NVML does not reach, as in a container without NVIDIA's runtime: its source then is what is missing.
 	Loaded  Fact[bool]
 	Version Fact[string] // "580.65.06"
 	CUDA    Fact[string] // the newest CUDA that the driver supports, "13.0"
@@ -198,6 +202,18 @@ const (
 	P2PDisabledByRegkey    P2PStatus = "disabled_by_regkey"
 	P2PNotSupported        P2PStatus = "not_supported"
 )
+
+// Unreached reports that the kernel has the driver and NVML does not reach it, and why. That is how a site gave the privileges,
+// and no failure.
+func (d *GPUDriver) Unreached() (why string, unreached bool) {
+	switch {
+	case d.Loaded.State != Unknown || d.Loaded.Reason != ReasonMissing:
+		return "", false
+	case d.Loaded.Source == NVMLLibrary:
+		return "its library " + NVMLLibrary + " is not found here", true
+	}
+	return "NVML does not reach it: the device nodes /dev/nvidia* may be missing here", true
+}
 
 // At returns the GPU with the PCI function at that address, or nil.
 func (d *GPUDriver) At(address string) *GPU {

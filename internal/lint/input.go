@@ -35,6 +35,9 @@ func Formats() []Format {
 	return []Format{FormatAuto, FormatConf, FormatEnv, FormatShell, FormatManifest, FormatPython}
 }
 
+// formatPrinted is what env prints of an environment: values are as they are, and may have line ends.
+const formatPrinted Format = "printed"
+
 // formatUnread is that of files which set variables in a way that is not read.
 const formatUnread Format = "unread"
 
@@ -59,7 +62,7 @@ type Input struct {
 	firstCounts bool                // the first setting of a name counts, else the last one
 	scopes      int                 // containers that were seen
 	refused     map[*yaml.Node]bool // values that Kubernetes refuses
-	arms        []int               // the arm around each arm; that of 0 is 0
+	scripts     []script            // what the scripts do with the settings
 	host        bool                // it is the configuration of the node itself
 	environment bool                // it is the environment of this process
 }
@@ -67,21 +70,20 @@ type Input struct {
 // setting is one line of an input.
 type setting struct {
 	ncclconf.Setting
-	set      bool // it sets the variable for NCCL
-	dynamic  bool // the value follows from what only a shell knows
-	arm      int  // the branch or function of the script that it is in, and may not be reached; 0: none
-	after    int  // programs that the script has run before the line
-	chosen   bool // the value is that of ${NAME:-value}, where NAME is not set
-	scope    int  // the container that it belongs to
+	set      bool   // it sets the variable for NCCL
+	dynamic  bool   // the value follows from what only a shell knows
+	scripted bool   // a part of a script sets it
+	sources  string // the last element of the path of a file that the line sources
+	chosen   bool   // the value is that of ${NAME:-value}, where NAME is not set
+	scope    int    // the container that it belongs to
 	findings []Finding
 }
 
-type scopedName struct {
+// script is what a script does, whose settings are those of a container.
+type script struct {
 	scope int
-	name  string
+	body  []part
 }
-
-func (s setting) scoped() scopedName { return scopedName{s.scope, s.Name} }
 
 // Errors of Parse.
 var (
@@ -110,21 +112,29 @@ func Parse(name string, data []byte, format Format) (Input, error) {
 	case FormatConf:
 		in.firstCounts = true
 		for s := range ncclconf.ParseConf(data) {
-			in.addLine(s)
+			if in.addLine(s); len(in.settings) > maxSettings {
+				break
+			}
 		}
 	case FormatEnv:
 		for s := range ncclconf.ParseEnvironment(data) {
-			in.addLine(s)
+			if in.addLine(s); len(in.settings) > maxSettings {
+				break
+			}
 		}
 	case FormatManifest:
 		err = in.parseManifest(data)
 	case FormatPython:
 		in.parsePython(data)
+	case formatPrinted:
+		in.Format = FormatEnv
+		in.parsePrinted(string(data))
 	case formatUnread:
 	default:
-		in.parseShell(string(data), 1, 0)
+		err = in.parseShell(string(data), 1)
 	}
-	if err == nil && len(in.settings) == 0 && format != FormatConf && format != FormatEnv {
+	read := slices.ContainsFunc(in.settings, func(s setting) bool { return s.sources == "" })
+	if err == nil && !read && format != FormatConf && format != FormatEnv {
 		in.append(setting{Setting: ncclconf.Setting{Line: 1}, findings: []Finding{{Undecided, diagnose.Info, nothingFound, ""}}})
 	}
 	if err == nil && len(in.settings) > maxSettings {
@@ -187,7 +197,49 @@ func detect(name string, data []byte) Format {
 	if onlyAssignments(data[:min(len(data), 64<<10)]) {
 		return FormatEnv
 	}
+	if printed(data) {
+		return formatPrinted
+	}
 	return FormatShell
+}
+
+// usual are variables that every environment has.
+var usual = []string{"PATH", "PWD", "HOME", "SHLVL", "USER", "LOGNAME", "SHELL", "HOSTNAME", "LANG", "TERM", "_"}
+
+// printed tells that a text is what env prints: it begins with NAME=value, has two of the usual variables on lines of their own, and
+// nothing that only scripts have; or it is a part of that, with each variable once, and one value at least without blanks.
+func printed(data []byte) bool {
+	seen := map[string]bool{}
+	found, plain, all := 0, false, true
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimRight(line, "\r\n")
+		name, value, _ := strings.Cut(line, "=")
+		switch {
+		case strings.HasPrefix(line, "export "), strings.HasPrefix(line, "srun "), strings.HasPrefix(line, "mpirun "), strings.HasPrefix(line, "#"):
+			return false
+		case !isAssignment(line) && len(seen) == 0:
+			return false
+		case !isAssignment(line), seen[name], strings.ContainsAny(value, "$`;&|\\"):
+			all = false
+		case slices.Contains(usual, name):
+			found++
+		}
+		plain = plain || !strings.ContainsAny(value, " \t")
+		seen[name] = true
+	}
+	return found > 1 || all && plain && len(seen) > 1
+}
+
+// parsePrinted reads what env prints. A line that is no assignment belongs to the value before.
+func (in *Input) parsePrinted(text string) {
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		line = strings.TrimRight(line, "\r\n")
+		if name, value, _ := strings.Cut(line, "="); isAssignment(line) {
+			in.add(setting{Setting: ncclconf.Setting{Line: number, Name: name, Value: value}, set: true})
+		}
+	}
 }
 
 // onlyAssignments tells that a text is a list of NAME=value with nothing that a shell expands or runs: an environment file, or
@@ -237,8 +289,16 @@ func flawText(rule string) string {
 	return rule
 }
 
+// containerPrefixes are those of variables that Apptainer and Singularity set in containers without the prefix.
+var containerPrefixes = []string{"APPTAINERENV_", "SINGULARITYENV_"}
+
 // add adds a setting if its variable has to do with NCCL, and counts it else.
 func (in *Input) add(s setting) {
+	for _, prefix := range containerPrefixes {
+		if name, cut := strings.CutPrefix(s.Name, prefix); cut && concerns(name) {
+			s.Name = name
+		}
+	}
 	if !concerns(s.Name) {
 		in.others++
 		return

@@ -13,53 +13,14 @@ import (
 	"gpufabric_exporter/internal/host/ncclconf"
 )
 
-// maxJobs bounds the jobs that one input may be: each of them is judged on the node.
-const maxJobs = 32
-
 // job is what may be the environment of a job: the index of the setting that counts, by name.
 type job map[string]int
 
-// jobs returns what the jobs of an input may have: for each container the settings outside of branches, and once more with those
-// of each branch. Branches beyond maxJobs are left out, and their settings say so.
-func jobs(in Input, lines []Line) []job {
-	type place struct{ scope, arm int }
-	var places []place
-	for _, s := range in.settings {
-		if at := (place{s.scope, s.arm}); s.set && s.Name != "" && !slices.Contains(places[max(len(places)-maxJobs, 0):], at) {
-			places = append(places, at)
-		}
-	}
-	judged := places[:min(len(places), maxJobs)]
-	var list []job
-	for _, at := range judged {
-		list = append(list, in.job(at.scope, at.arm))
-	}
-	for i, s := range in.settings {
-		if lines != nil && s.set && s.Name != "" && !slices.Contains(judged, place{s.scope, s.arm}) {
-			add(&lines[i], Finding{Undecided, diagnose.Info, fmt.Sprintf("The file has more than %d containers and branches: this one is not judged together with the other lines", maxJobs), ""})
-		}
-	}
-	return list
-}
-
-// job returns the settings of a container that count where an arm of the script is reached, of those whose value is known. An
-// unknown value hides the known one that it replaces.
-func (in *Input) job(scope, arm int) job {
-	reached := map[int]bool{0: true}
-	for ; arm != 0; arm = in.arms[arm] {
-		reached[arm] = true
-	}
-	all := job{}
-	for i, s := range in.settings {
-		if !s.set || s.Name == "" || s.scope != scope || !reached[s.arm] {
-			continue
-		}
-		if _, seen := all[s.Name]; !seen || !in.firstCounts {
-			all[s.Name] = i
-		}
-	}
-	maps.DeleteFunc(all, func(_ string, i int) bool { return in.settings[i].dynamic })
-	return all
+// decided returns a job without the settings whose value is not known: such a value hides the known one that it replaces.
+func (j job) decided(in *Input) job {
+	decided := maps.Clone(j)
+	maps.DeleteFunc(decided, func(_ string, i int) bool { return in.settings[i].dynamic })
+	return decided
 }
 
 // add adds a finding to a line that does not have it.
@@ -70,11 +31,20 @@ func add(l *Line, f Finding) {
 }
 
 // combined says of settings that another variable of the same job takes their place, or changes what they mean.
-func combined(in Input, lines []Line) {
-	for _, j := range jobs(in, nil) {
+func combined(in Input, jobs []job, lines []Line) {
+	for _, j := range jobs {
 		j.hidden(in, lines)
 		j.sockets(in, lines)
 		j.files(in, lines)
+	}
+}
+
+// withoutNode says of settings that a node decides whether they harm.
+func withoutNode(in Input, jobs []job, lines []Line) {
+	for _, j := range jobs {
+		if n, ok := j.number(in, noPeers); ok && n == 1 {
+			add(&lines[j[noPeers]], Finding{Undecided, diagnose.Info, "Only a node shows whether its GPUs reach each other directly, over NVLink or PCIe", "run lint on such a node with --host"})
+		}
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
@@ -134,6 +136,9 @@ func judgeValue(s setting, v ncclconf.Variable, version Version) []Finding {
 			list = append(list, one)
 		}
 	}
+	if (v.Type == "hcalist" || v.Type == "iflist") && strings.IndexFunc(s.Value, unprintable) >= 0 {
+		list = append(list, Finding{Misread, diagnose.Warning, "The value has characters that are not printed: no device has such a name, and what has them matches none", "write the value anew"})
+	}
 	if n, ok := v.Number(s.Value); len(list) > 0 && (!ok || !v.Flag(n)) { // of a switch it still matters what 1 does
 		return list
 	}
@@ -155,6 +160,11 @@ func judgeValue(s setting, v ncclconf.Variable, version Version) []Finding {
 		}
 	}
 	return list
+}
+
+// unprintable tells that a character leaves no mark, or is none: control characters, blanks of other scripts, bytes that are no UTF-8.
+func unprintable(r rune) bool {
+	return r == utf8.RuneError || !unicode.IsPrint(r) // of the blanks, that of ASCII is printed
 }
 
 // adviceOn returns what is known of the value for that release.
@@ -247,32 +257,4 @@ func upper(s string) string {
 		return s
 	}
 	return strings.ToUpper(s[:1]) + s[1:]
-}
-
-// overridden says of settings that another line of the same job sets the variable. Lines of branches may be the ones that count, and those before a program count
-// for it.
-func overridden(in Input, lines []Line) {
-	type place struct {
-		scopedName
-		arm, after int
-	}
-	counts := map[place]int{} // index of the line that counts
-	for i, s := range in.settings {
-		if at := (place{s.scoped(), s.arm, s.after}); s.set && s.Name != "" {
-			if _, seen := counts[at]; !seen || !in.firstCounts {
-				counts[at] = i
-			}
-		}
-	}
-	for i, s := range in.settings {
-		k, found := counts[place{s.scoped(), s.arm, s.after}]
-		if !s.set || !found || k == i {
-			continue
-		}
-		f := Finding{Ignored, diagnose.Info, fmt.Sprintf("Line %d sets %s too, and counts", in.settings[k].Line, s.Name), remove}
-		if v, _ := ncclconf.Describe(s.Name); lines[i].Value != lines[k].Value && v.Status == ncclconf.StatusCurrent {
-			f.Severity = diagnose.Warning
-		}
-		lines[i].Findings = append(lines[i].Findings, f)
-	}
 }

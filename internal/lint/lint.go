@@ -14,6 +14,7 @@ package lint
 
 import (
 	"cmp"
+	"path"
 	"slices"
 
 	"gpufabric_exporter/internal/diagnose"
@@ -107,17 +108,33 @@ func (r *Result) Undecided() bool {
 // above the NCCL configuration of the node.
 func Judge(inputs []Input, version Version, node *fabric.Node) Result {
 	r := Result{Version: version}
+	given := map[string]bool{}
+	for _, in := range inputs {
+		given[path.Base(in.Name)] = true
+	}
 	for _, in := range inputs {
 		r.Others += in.others
 		from := len(r.Lines)
 		for _, s := range in.settings {
+			if s.sources != "" && given[s.sources] {
+				s.findings = []Finding{{Works, diagnose.Info, "The settings of " + s.sources + " are judged by themselves, without those of this file", ""}}
+			}
 			r.Lines = append(r.Lines, judgeSetting(in.Name, s, version))
 		}
 		lines := r.Lines[from:]
-		overridden(in, lines)
-		combined(in, lines)
+		of := follow(&in)
+		of.unused(lines)
+		for i := range of.jobs {
+			of.jobs[i] = of.jobs[i].decided(&in)
+		}
+		combined(in, of.jobs, lines)
 		if node != nil {
-			judgeOnNode(in, lines, node, version)
+			judgeOnNode(in, of.jobs, lines, node, version)
+		} else {
+			withoutNode(in, of.jobs, lines)
+		}
+		if of.full {
+			r.Lines = append(r.Lines, Line{File: in.Name, Number: 1, Findings: []Finding{tooMany}})
 		}
 	}
 	for i := range r.Lines {

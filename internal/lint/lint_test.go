@@ -125,12 +125,12 @@ func TestShell(t *testing.T) {
 		{"export ${NCCL_DEBUG=WARN}", "1 NCCL_DEBUG=WARN: works (info): The line sets this value only where the caller has not set the variable that it names\n"},
 		{"export NCCL_DEBUG=${LEVEL}", "1 NCCL_DEBUG=${LEVEL}: undecided (info): The value is known only when the script or the container runs\n"},
 		{"export NCCL_DEBUG_FILE=/tmp/$SLURM_JOB_ID.log", "1 NCCL_DEBUG_FILE=/tmp/$SLURM_JOB_ID.log: works\n"},
-		{"srun --export=ALL,NCCL_IB_HCA=mlx5_0,mlx5_1 ./a", "1 NCCL_IB_HCA=mlx5_0: misread (warning): Slurm ends the value at the comma, and takes what follows for the name of a variable -> export NCCL_IB_HCA before the command, and use --export=ALL\n"},
-		{"#SBATCH --export=NCCL_DEBUG_SUBSYS=INIT,NET,PATH", "1 NCCL_DEBUG_SUBSYS=INIT: misread (warning): Slurm ends the value at the comma, and takes what follows for the name of a variable -> export NCCL_DEBUG_SUBSYS before the command, and use --export=ALL\n1 NCCL_DEBUG_SUBSYS=INIT: works (info): It counts only where NCCL_DEBUG is INFO or TRACE\n"},
+		{"srun --export=ALL,NCCL_IB_HCA=mlx5_0,mlx5_1 ./a", "1 NCCL_IB_HCA=mlx5_0: misread (warning): Slurm ends the value at the comma, and takes what follows for the name of a variable -> export NCCL_IB_HCA before the command, and pass the whole environment\n"},
+		{"#SBATCH --export=NCCL_DEBUG_SUBSYS=INIT,NET,PATH", "1 NCCL_DEBUG_SUBSYS=INIT: misread (warning): Slurm ends the value at the comma, and takes what follows for the name of a variable -> export NCCL_DEBUG_SUBSYS before the command, and pass the whole environment\n1 NCCL_DEBUG_SUBSYS=INIT: works (info): It counts only where NCCL_DEBUG is INFO or TRACE\n"},
 		{"srun --export=NCCL_DEBUG=WARN,PATH,HOME ./a", "1 NCCL_DEBUG=WARN: works\n"},
 		{"docker run --env=NCCL_IB_HCA=mlx5_0,mlx5_1 image", "1 NCCL_IB_HCA=mlx5_0,mlx5_1: works\n"},
-		{"case $1 in\na) export NCCL_P2P_DISABLE=1;;\n*) export NCCL_P2P_LEVEL=NVL;;\nesac", "2 NCCL_P2P_DISABLE=1: not_recommended (warning): GPUs of one node do not reach each other over NVLink or PCIe: their traffic goes through host memory -> remove the line\n3 NCCL_P2P_LEVEL=NVL: works\n"},
-		{"if a; then export NCCL_NET=IB NCCL_NET=Socket; fi\nexport NCCL_NET=IB", "1 NCCL_NET=IB: ignored (warning): Line 1 sets NCCL_NET too, and counts -> remove the line\n1 NCCL_NET=Socket: not_recommended (info): All traffic between nodes goes over TCP -> remove the line\n2 NCCL_NET=IB: works\n"},
+		{"case $1 in\na) export NCCL_P2P_DISABLE=1;;\n*) export NCCL_P2P_LEVEL=NVL;;\nesac", "2 NCCL_P2P_DISABLE=1: undecided (info): Only a node shows whether its GPUs reach each other directly, over NVLink or PCIe -> run lint on such a node with --host\n2 NCCL_P2P_DISABLE=1: not_recommended (info): GPUs of one node do not reach each other over NVLink or PCIe: their traffic goes through host memory, which is right only where direct access does not work -> remove the line\n3 NCCL_P2P_LEVEL=NVL: works\n"},
+		{"if a; then export NCCL_NET=IB NCCL_NET=Socket; fi\nexport NCCL_NET=IB", "1 NCCL_NET=IB: ignored (warning): Line 1 sets NCCL_NET too, and counts -> remove the line\n1 NCCL_NET=Socket: ignored (warning): Line 2 sets NCCL_NET too, and counts -> remove the line\n1 NCCL_NET=Socket: not_recommended (info): All traffic between nodes goes over TCP -> remove the line\n2 NCCL_NET=IB: works\n"},
 		{"export NCCL_SOCKET_NTHREADS=8 NCCL_NSOCKS_PERTHREAD=16", "1 NCCL_SOCKET_NTHREADS=8: works\n1 NCCL_NSOCKS_PERTHREAD=16: misread (warning): 8 threads with 16 sockets each are more than 64 sockets: NCCL takes 8 for each -> NCCL_NSOCKS_PERTHREAD=8\n"},
 		{"export NCCL_SOCKET_NTHREADS=8 NCCL_NSOCKS_PERTHREAD=8", "1 NCCL_SOCKET_NTHREADS=8: works\n1 NCCL_NSOCKS_PERTHREAD=8: works\n"},
 		{"export NCCL_NSOCKS_PERTHREAD=4", "1 NCCL_NSOCKS_PERTHREAD=4: works (info): It counts for each thread of NCCL_SOCKET_NTHREADS, of which there are none by default except on AWS and Google Cloud\n"},
@@ -149,6 +149,14 @@ func TestShell(t *testing.T) {
 		{"apptainer exec --env NCCL_DEBUG=WARN,NCCL_IB_HCA=mlx5_0,mlx5_1,NCCL_NET=IB a.sif ./a", "1 NCCL_DEBUG=WARN: works\n1 NCCL_IB_HCA=mlx5_0,mlx5_1: works\n1 NCCL_NET=IB: works\n"},
 		{"mpiexec -genv NCCL_DEBUG WARN -env NCCL_NET IB ./a", "1 NCCL_DEBUG=WARN: works\n1 NCCL_NET=IB: works\n"},
 		{"ssh a \"export NCCL_NET=IB; ./a\"\nssh b NCCL_DEBUG=WARN ./a\nnohup env NCCL_DEBUG=INFO ./a &", "1 NCCL_NET=IB: works\n2 NCCL_DEBUG=WARN: works\n3 NCCL_DEBUG=INFO: works\n"},
+		{"#BSUB -env \"all, NCCL_DEBUG=WARN, NCCL_IB_HCA='mlx5_0,mlx5_1'\"\nbsub -env all,NCCL_NET=IB ./a", "1 NCCL_DEBUG=WARN: works\n1 NCCL_IB_HCA=mlx5_0,mlx5_1: works\n2 NCCL_NET=IB: works\n"},
+		{"#BSUB -env all,NCCL_PROTO=LL,SIMPLE", "1 NCCL_PROTO=LL: misread (warning): LSF ends the value at the comma, and takes what follows for the name of a variable -> export NCCL_PROTO before the command, and pass the whole environment\n1 NCCL_PROTO=LL: not_recommended (info): NCCL no longer chooses the protocol by size and topology; NVIDIA means the variable for debugging -> remove the line\n"},
+		{"export APPTAINERENV_NCCL_DEBUG=DEBUG\nSINGULARITYENV_NCCL_NET=IB ./a\nenroot start --env NCCL_DEBUG=WARN -e NCCL_NET=IB image", "1 NCCL_DEBUG=DEBUG: misread (warning): NCCL_DEBUG=\"DEBUG\" is ignored by NCCL, which knows VERSION|WARN|INFO|ABORT|TRACE -> correct or remove the line\n2 NCCL_NET=IB: works\n3 NCCL_DEBUG=WARN: works\n3 NCCL_NET=IB: works\n"},
+		{"export NCCL_IB_HCA=$'mlx5_0\x01'", "1 NCCL_IB_HCA=mlx5_0\x01: misread (warning): The value has characters that are not printed: no device has such a name, and what has them matches none -> write the value anew\n"},
+		{"export NCCL_SOCKET_IFNAME=eth0\u200b", "1 NCCL_SOCKET_IFNAME=eth0\u200b: misread (warning): The value has characters that are not printed: no device has such a name, and what has them matches none -> write the value anew\n"},
+		{"source common.sh\nexport NCCL_NET=IB", "1 =: undecided (info): lint does not read common.sh: what it sets is not judged -> run lint with that file, too\n2 NCCL_NET=IB: works\n"},
+		{". ~/venv/bin/activate\nexport NCCL_NET=IB", "1 =: not_nccl (info): lint does not read ~/venv/bin/activate, which such scripts use for other software\n2 NCCL_NET=IB: works\n"},
+		{". ~/.bashrc", "1 =: not_nccl (info): lint does not read ~/.bashrc, which such scripts use for other software\n" + nothing},
 		{"#PBS -v NCCL_DEBUG=WARN,PATH", "1 NCCL_DEBUG=WARN: works\n"},
 		{"[Service]\nEnvironment=\"NCCL_DEBUG=WARN\" \"NCCL_NET=IB\"", "2 NCCL_DEBUG=WARN: works\n2 NCCL_NET=IB: works\n"},
 		{"NCCL_DEBUG=WARN\n./train", "1 NCCL_DEBUG=WARN: ignored (warning): The shell keeps the variable to itself: programs that the script starts do not get it, unless the script got it from its caller -> export NCCL_DEBUG=WARN\n"},
@@ -171,7 +179,7 @@ func TestFiles(t *testing.T) {
 		{FormatConf, "NCCL_CONF_FILE=/x\n", "1 NCCL_CONF_FILE=/x: ignored (warning): NCCL looks for NCCL_CONF_FILE in the environment alone, before it reads files -> set it in the environment of the job\n"},
 		{FormatConf, "hunter2\n", "1 =: misread (warning): A line that is not NAME=value is skipped silently -> correct or remove the line\n"},
 		{FormatEnv, "NCCL_DEBUG=\"INFO\"\nTOKEN=hunter2\n", "1 NCCL_DEBUG=INFO: works\n"},
-		{FormatEnv, "NCCL_P2P_DISABLE=1\nNCCL_P2P_LEVEL=NVL\n", "1 NCCL_P2P_DISABLE=1: not_recommended (warning): GPUs of one node do not reach each other over NVLink or PCIe: their traffic goes through host memory -> remove the line\n2 NCCL_P2P_LEVEL=NVL: ignored (info): NCCL_P2P_DISABLE=1 counts before it -> remove the line\n"},
+		{FormatEnv, "NCCL_P2P_DISABLE=1\nNCCL_P2P_LEVEL=NVL\n", "1 NCCL_P2P_DISABLE=1: undecided (info): Only a node shows whether its GPUs reach each other directly, over NVLink or PCIe -> run lint on such a node with --host\n1 NCCL_P2P_DISABLE=1: not_recommended (info): GPUs of one node do not reach each other over NVLink or PCIe: their traffic goes through host memory, which is right only where direct access does not work -> remove the line\n2 NCCL_P2P_LEVEL=NVL: ignored (info): NCCL_P2P_DISABLE=1 counts before it -> remove the line\n"},
 		{
 			FormatManifest, "kind: Pod\nspec:\n  containers:\n  - env:\n    - {name: NCCL_DEBUG, value: WARN}\n    - name: NCCL_IB_DISABLE\n      value: 0\n    - name: TOKEN\n      value: hunter2\n  - env:\n    - name: NCCL_DEBUG\n      value: INFO\n    - name: NCCL_NET\n      valueFrom: {configMapKeyRef: {name: a, key: b}}\n",
 			"5 NCCL_DEBUG=WARN: works\n7 NCCL_IB_DISABLE=0: refused (warning): Kubernetes refuses the object: a value of env is a string, and this one is not quoted -> value: \"0\"\n" +
@@ -196,6 +204,11 @@ func TestFiles(t *testing.T) {
 		{FormatConf, "# nothing\n", ""},
 		{FormatPython, "import os\nos.environ[\"NCCL_DEBUG\"] = \"DEBUG\"\nos.environ.setdefault('NCCL_NET', 'IB')\nenv = {\"NCCL_IB_DISABLE\": x, \"TOKEN\": \"hunter2\"}\n", "2 NCCL_DEBUG=DEBUG: misread (warning): NCCL_DEBUG=\"DEBUG\" is ignored by NCCL, which knows VERSION|WARN|INFO|ABORT|TRACE -> correct or remove the line\n3 NCCL_NET=IB: works\n4 NCCL_IB_DISABLE=: undecided (info): The value is known only when the script or the container runs\n"},
 		{FormatPython, "print(1)\n", nothing},
+		{FormatPython, "\"\"\"Set os.environ['NCCL_DEBUG'] = 'DEBUG'\n\nor os.environ['NCCL_NET'] = 'x'.\"\"\"\nx = '#'; os.environ['NCCL_NET'] = 'IB'  # not os.environ['NCCL_NET'] = 'DEBUG'\ndef f():\n  '''os.environ['NCCL_DEBUG'] = 'X' '''\n", "4 NCCL_NET=IB: works\n"},
+		{FormatPython, "os.environ['NCCL_NET'] = 'IB'\njob = f\"\"\"\nexport NCCL_DEBUG=x\n\"\"\"\n", "1 NCCL_NET=IB: works\n2 =: undecided (info): The text that begins here sets variables of NCCL, and is not judged: what reads it is not known -> run lint with the text in a file of its own\n"},
+		{FormatPython, "if x:\n  os.environ['NCCL_NET'] = 'IB'\nelse:\n  os.environ['NCCL_NET'] = 'Socket'\n", "2 NCCL_NET=IB: works\n4 NCCL_NET=Socket: not_recommended (info): All traffic between nodes goes over TCP -> remove the line\n"},
+		{FormatManifest, "args: [mpirun, -genv, NCCL_DEBUG, WARN, \"-env\", NCCL_NET, IB, --env=NCCL_IB_HCA=mlx5, -xNCCL_IB_TIMEOUT=21, --export, \"ALL,NCCL_PXN_C2C=1\", ./a]\n", "1 NCCL_DEBUG=WARN: works\n1 NCCL_NET=IB: works\n1 NCCL_IB_HCA=mlx5: works\n1 NCCL_IB_TIMEOUT=21: works\n1 NCCL_PXN_C2C=1: works\n"},
+		{FormatManifest, "command:\n- bash\n- -c\n- export NCCL_DEBUG=WARN; ./a\n- -x\n- NCCL_NET=IB\n", "4 NCCL_DEBUG=WARN: works\n6 NCCL_NET=IB: works\n"},
 		{FormatPython, "if os.environ[\"NCCL_DEBUG\"] == \"INFO\":\n  os.environ.update(NCCL_DEBUG=\"WARN\", NCCL_NET=net)\n", "2 NCCL_DEBUG=WARN: works\n2 NCCL_NET=: undecided (info): The value is known only when the script or the container runs\n"},
 		{FormatConf, "NCCL_IB_TC = 106\n", "1 NCCL_IB_TC= 106: misread (warning): The name is \"NCCL_IB_TC \" to NCCL: \"NCCL_IB_TC\" is not set -> NCCL_IB_TC=106\n"},
 		{FormatManifest, "env:\n  NCCL_NET: {{ .Values.net }}\n", "2 NCCL_NET=: undecided (info): The value is known only when the script or the container runs\n"},
@@ -232,6 +245,10 @@ func TestDetect(t *testing.T) {
 		{".deepspeed_env", "NCCL_DEBUG=INFO\n", FormatEnv},
 		{"standard input", "# of env\nNCCL_DEBUG=INFO\nNCCL_NET=IB\n", FormatEnv},
 		{"standard input", "NCCL_DEBUG=INFO ./train\n", FormatShell},
+		{"standard input", "NCCL_DEBUG=INFO ./a\nNCCL_DEBUG=WARN ./a\n", FormatShell},
+		{"standard input", "SHELL=/bin/bash\nPWD=/home/a b\nLS_COLORS=di=01;34:ln=01;36\nNCCL_NET=AWS Libfabric\nBASH_FUNC_ml%%=() {  eval $x;\n}\n_=/usr/bin/env\n", formatPrinted},
+		{"standard input", "NCCL_NET=AWS Libfabric\nNCCL_DEBUG=INFO\n", formatPrinted},
+		{"standard input", "PATH=/x:$PATH\nHOME=/y\nexport NCCL_DEBUG=INFO\n./a\n", FormatShell},
 		{"standard input", "NCCL_DEBUG=$LEVEL\n", FormatShell},
 		{"x.toml", "NCCL_DEBUG = \"INFO\"\n", formatUnread},
 	} {
@@ -249,6 +266,20 @@ func TestParseRefuses(t *testing.T) {
 	} {
 		if _, err := Parse("job", []byte(text), FormatShell); err == nil || err.Error() != want {
 			t.Errorf("%.20q: %v, want %s", text, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		strings.Repeat("if a\n", 1<<20):   "job: line 101: expected at most 100 blocks (if, case, loops, functions, subshells) in each other",
+		strings.Repeat("if ", MaxInput/3): "job: line 1: expected at most 20000 words in a command",
+		strings.Repeat("f() { ", 1<<20):   "job: line 1: expected at most 100 blocks (if, case, loops, functions, subshells) in each other",
+		strings.Repeat("a\nb\n", 1<<20):   "job: expected at most 200000 commands",
+	} {
+		if _, err := Parse("job", []byte(text), FormatShell); err == nil || err.Error() != want {
+			t.Errorf("%.20q: %v, want %s", text, err, want)
+		}
+		manifest := "run: |\n  " + strings.ReplaceAll("export NCCL_NET=IB\n"+text, "\n", "\n  ") + "\n"
+		if _, err := Parse("job", []byte(manifest[:min(len(manifest), MaxInput)]), FormatManifest); err == nil {
+			t.Errorf("%.20q in a manifest: no error", text)
 		}
 	}
 	deep := strings.Repeat("[", maxDepth+10) + strings.Repeat("]", maxDepth+10)
@@ -316,7 +347,7 @@ func TestSpeed(t *testing.T) {
 // The time that hostile text takes grows with its length alone: a quadratic parser takes hours.
 func TestHostileSize(t *testing.T) {
 	begin := time.Now()
-	for _, part := range []string{"$(", "${", "`", "'\n", "\"\n", "export A$(\n", "<<A ", "_", "A_", "unset NCCL_A\n", "NCCL_A=1\n", "\\", "[", "- ", "a: {", "&a [*a]\n", "bash -c 'NCCL_"} {
+	for _, part := range []string{"$(", "${", "`", "'\n", "\"\n", "export A$(\n", "<<A ", "_", "A_", "unset NCCL_A\n", "NCCL_A=1\n", "\\", "[", "- ", "a: {", "&a [*a]\n", "bash -c 'NCCL_", "if ", "if a\n", "( ", "a && ", "f() { ", "\"\"\"", "f() { f; }\n", "for a in b; do export NCCL_A=1; ./a; done; ", ". ./x\n"} {
 		text := strings.Repeat(part, MaxInput/8/len(part)) + "=1"
 		for _, format := range Formats()[1:] {
 			if format == FormatManifest {

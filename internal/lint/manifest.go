@@ -58,14 +58,16 @@ func (in *Input) node(n *yaml.Node, depth int) error {
 	}
 	switch n.Kind {
 	case yaml.ScalarNode:
-		in.script(n)
-		return nil
+		return in.script(n)
 	case yaml.MappingNode:
 		return in.mapping(n, depth)
 	case yaml.AliasNode:
 		return nil
 	}
-	for _, c := range n.Content {
+	for i, c := range n.Content {
+		if in.argument(n.Content, i) {
+			continue
+		}
 		if name, value, ok := strings.Cut(c.Value, "="); ok && c.Kind == yaml.ScalarNode && isAssignment(c.Value) && concerns(name) {
 			in.variable(c, name, value)
 			continue
@@ -75,6 +77,31 @@ func (in *Input) node(n *yaml.Node, depth int) error {
 		}
 	}
 	return nil
+}
+
+// argument reads one of the arguments of a command if it is an option that has a setting.
+func (in *Input) argument(list []*yaml.Node, i int) (done bool) {
+	c := list[i]
+	if c.Kind != yaml.ScalarNode || !strings.Contains(c.Value, "NCCL_") {
+		return false
+	}
+	before := ""
+	if i > 0 {
+		before = list[i-1].Value
+	}
+	switch {
+	case (before == "-genv" || before == "-env") && i+1 < len(list) && concerns(c.Value):
+		in.variable(c, c.Value, list[i+1].Value)
+	case strings.HasPrefix(before, "--export"), strings.HasPrefix(c.Value, "-") && !strings.ContainsAny(c.Value, " \n"):
+		k, from := shellReader{in: in, scope: in.scopes, blocks: newBlocks()}, len(in.settings)
+		k.options(before, []word{{text: c.Value, line: c.Line, dynamic: strings.Contains(c.Value, "$(") || strings.Contains(c.Value, "{{")}})
+		for i := from; i < len(in.settings); i++ {
+			in.settings[i].scripted = false
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 func (in *Input) mapping(n *yaml.Node, depth int) error {
@@ -226,11 +253,11 @@ func (in *Input) variable(n *yaml.Node, name, value string) {
 }
 
 // script reads a text that is a shell script with settings of NCCL.
-func (in *Input) script(n *yaml.Node) {
+func (in *Input) script(n *yaml.Node) error {
 	if !strings.Contains(n.Value, "NCCL_") {
-		return
+		return nil
 	}
-	in.parseShell(n.Value, firstLine(n), 1)
+	return in.parseShell(n.Value, firstLine(n))
 }
 
 // field returns the value of a key of a mapping, or nil.

@@ -25,14 +25,15 @@ var ofPort = map[string]string{
 }
 
 // judgeOnNode adds what the settings of each job of an input mean on a node.
-func judgeOnNode(in Input, lines []Line, node *fabric.Node, version Version) {
-	for _, job := range jobs(in, lines) {
+func judgeOnNode(in Input, jobs []job, lines []Line, node *fabric.Node, version Version) {
+	for _, job := range jobs {
 		k := onNode{in: in, job: job, lines: lines, node: node, version: version}
 		k.checks()
 		k.devices()
 		k.sockets()
 		k.layers()
 		k.level()
+		k.peers()
 		k.plugin()
 		k.place()
 	}
@@ -146,7 +147,10 @@ func (k *onNode) withJob() *fabric.Node {
 
 // OnNode returns a node as a job with these settings sees it, and what NCCL makes of its GIDs.
 func OnNode(in Input, node *fabric.Node) *fabric.Node {
-	k := onNode{in: in, job: in.job(0, 0), node: node}
+	k := onNode{in: in, job: job{}, node: node}
+	if jobs := follow(&in).jobs; len(jobs) > 0 {
+		k.job = jobs[0].decided(&in)
+	}
 	n := k.withJob()
 	for i := range n.NCCL.Variables {
 		v := &n.NCCL.Variables[i]

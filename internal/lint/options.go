@@ -18,7 +18,7 @@ var remote = []string{"ssh", "pdsh", "clush", "eval"}
 
 // options reads settings that a program passes on: env NAME=value, mpirun -x NAME=value, docker run -e NAME=value, srun
 // --export=ALL,NAME=value, and scripts of other shells.
-func (k *script) options(command string, args []word) {
+func (k *shellReader) options(command string, args []word) {
 	carries := slices.Contains(carriers, command)
 	for i, a := range args {
 		carries = carries || a.text == "env" // nohup env NAME=value
@@ -29,7 +29,9 @@ func (k *script) options(command string, args []word) {
 		}
 		switch {
 		case (isCommandFlag(before) || slices.Contains(remote, command) && strings.ContainsAny(a.text, " ;")) && strings.Contains(a.text, "NCCL_") && k.nested < maxNested:
-			k.in.parseShell(a.text, a.line, k.nested+1)
+			k.script(command, a)
+		case command == "bsub" && before == "-env":
+			k.list("LSF", a.text, a)
 		case (before == "-genv" || before == "-env") && !equals && i+1 < len(args): // MPICH
 			k.passed(joined(args[i:]))
 		case (strings.HasPrefix(flag, "-eNCCL_") || strings.HasPrefix(flag, "-xNCCL_")) && equals:
@@ -56,13 +58,28 @@ func (k *script) options(command string, args []word) {
 	}
 }
 
+// script reads a script that is a word of a command.
+func (k *shellReader) script(command string, w word) {
+	body, err := k.in.shellParts(w.text, w.line, k.nested+1)
+	if k.err == nil && err != nil {
+		k.err = err
+	}
+	if command == "eval" { // in the same shell
+		for _, p := range body {
+			k.add(p)
+		}
+		return
+	}
+	k.own = append(k.own, part{kind: partScope, body: [][]part{append(body, part{kind: partRun})}})
+}
+
 // isCommandFlag tells that a script follows the option: -c, -lc.
 func isCommandFlag(option string) bool {
 	return len(option) >= 2 && len(option) <= 4 && option[0] == '-' && option[1] != '-' && option[len(option)-1] == 'c'
 }
 
 // between reads settings between commas, as options of Apptainer have them. Those without a name belong to the value before.
-func (k *script) between(value string, w word, whole bool) {
+func (k *shellReader) between(value string, w word, whole bool) {
 	if whole {
 		value = w.text
 	}
@@ -82,7 +99,7 @@ func (k *script) between(value string, w word, whole bool) {
 }
 
 // list reads the value of an option of Slurm or PBS: settings and names of variables between commas.
-func (k *script) list(manager, value string, w word) {
+func (k *shellReader) list(manager, value string, w word) {
 	parts := splitExport(value)
 	for i, part := range parts {
 		one := w
@@ -95,7 +112,7 @@ func (k *script) list(manager, value string, w word) {
 		if st := &k.in.settings[before]; continues(st.Name, parts[i+1]) {
 			st.findings = append(st.findings, Finding{
 				Misread, diagnose.Warning, manager + " ends the value at the comma, and takes what follows for the name of a variable",
-				"export " + st.Name + " before the command, and use --export=ALL",
+				"export " + st.Name + " before the command, and pass the whole environment",
 			})
 		}
 	}
@@ -114,7 +131,7 @@ func splitExport(value string) []string {
 		return r == ',' && quote == 0
 	})
 	for i := range parts {
-		parts[i] = strings.NewReplacer("'", "", `"`, "").Replace(parts[i])
+		parts[i] = strings.NewReplacer("'", "", `"`, "").Replace(strings.TrimSpace(parts[i]))
 	}
 	return parts
 }
@@ -129,12 +146,15 @@ func continues(name, part string) bool {
 		return true
 	}
 	v, _ := ncclconf.Describe(name)
-	return slices.Contains(strings.FieldsFunc(v.Valid, func(r rune) bool { return strings.ContainsRune(" |,", r) }), part)
+	words := strings.FieldsFunc(v.Valid, func(r rune) bool { return strings.ContainsRune(" |,", r) })
+	return slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, part) })
 }
 
 // passed adds a setting for one program, if it has to do with NCCL.
-func (k *script) passed(w word) {
-	if name, _, ok := strings.Cut(w.text, "="); ok && isAssignment(w.text) && concerns(name) {
+func (k *shellReader) passed(w word) {
+	if isAssignment(w.text) {
+		others := k.in.others
 		k.once(w)
+		k.in.others = others // options of programs are none
 	}
 }

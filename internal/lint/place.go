@@ -54,6 +54,40 @@ func (k *onNode) level() {
 	}
 }
 
+const noPeers = "NCCL_P2P_DISABLE"
+
+// peers judges whether NCCL_P2P_DISABLE takes something away from the GPUs of the node.
+func (k *onNode) peers() {
+	if n, ok := k.job.number(k.in, noPeers); !ok || n != 1 {
+		return
+	}
+	gpu := &k.node.GPUDriver
+	linked, reach, apart, hidden := 0, 0, 0, len(gpu.P2P) == 0
+	for i := range gpu.GPUs {
+		if n, ok := gpu.GPUs[i].Active().Get(); ok && n > 0 {
+			linked++
+		}
+	}
+	for _, p := range gpu.P2P {
+		switch status, ok := p.Write.Get(); {
+		case !ok:
+			hidden = true
+		case status == fabric.P2POK:
+			reach++
+		default:
+			apart++
+		}
+	}
+	switch {
+	case linked > 1:
+		k.add(noPeers, Finding{WrongHere, diagnose.Warning, fmt.Sprintf("%d GPUs of this node have NVLink, which NCCL then does not use", linked), remove})
+	case reach > 0:
+		k.add(noPeers, Finding{WrongHere, diagnose.Warning, "GPUs of this node reach each other directly, which NCCL then does not use", remove})
+	case hidden:
+		k.add(noPeers, Finding{Undecided, diagnose.Info, "Whether GPUs of this node reach each other directly is not known", ""})
+	}
+}
+
 // networks are those that NCCL has without a plugin (plugin/net.cc).
 var networks = []string{"IB", "Socket"}
 

@@ -4,101 +4,103 @@ package lint
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/ncclconf"
 )
 
 // maxNested bounds how deep scripts stand in scripts: bash -c "...".
 const maxNested = 3
 
-// script reads the settings of a shell script.
-type script struct {
-	in       *Input
-	nested   int
-	scope    int
-	around   []arm            // branches, loops and functions, the innermost last
-	single   int              // the arm of what the command sets for itself alone; 0: nothing yet
-	ran      int              // programs that were run so far
-	all      bool             // set -a: every assignment is exported
-	exported map[string]bool  // variables that programs of the script see
-	private  map[string][]int // indices of assignments that are not exported yet
-	live     map[string][]int // indices of settings that nothing unsets yet
-}
-
-// arm is a part of a script that may not be reached.
-type arm struct {
-	id    int
-	begin string // the word that begins it: if, case, ...
-}
-
-// newArm returns a new arm inside another one.
-func (in *Input) newArm(around int) int {
-	if in.arms == nil {
-		in.arms = []int{0}
-	}
-	in.arms = append(in.arms, around)
-	return len(in.arms) - 1
-}
-
-// arm is the innermost arm; 0: none.
-func (k *script) arm() int {
-	if len(k.around) == 0 {
-		return 0
-	}
-	return k.around[len(k.around)-1].id
-}
-
-func (k *script) enter(begin string) {
-	k.around = append(k.around, arm{k.in.newArm(k.arm()), begin})
-}
-
-func (k *script) leave() {
-	k.around = k.around[:max(len(k.around)-1, 0)]
-}
-
-// otherwise begins the next arm of an if or a case.
-func (k *script) otherwise(begin string) {
-	if n := len(k.around); n > 0 && k.around[n-1].begin == begin {
-		k.leave()
-		k.enter(begin)
-	}
+// shellReader reads the settings of a shell script, and what the script does with them.
+type shellReader struct {
+	in     *Input
+	nested int
+	scope  int
+	blocks
+	own        []part           // what a command sets for itself alone
+	before     string           // the operator before the command
+	behind     string           // the operator behind it
+	sure       bool             // the command before it succeeds, as far as it matters: && behind it is no condition
+	function   string           // the name of the function whose body follows
+	parameters bool             // the brackets behind that name are read
+	array      bool             // what follows is the value of an array
+	all        bool             // set -a: every assignment is exported
+	exported   map[string]bool  // variables that programs of the script see
+	private    map[string][]int // indices of assignments that are not exported yet
 }
 
 // parseShell reads a script whose first line has that number.
-func (in *Input) parseShell(text string, line, nested int) {
+func (in *Input) parseShell(text string, line int) error {
+	body, err := in.shellParts(text, line, 0)
+	in.scripts = append(in.scripts, script{in.scopes, body})
+	return err
+}
+
+// shellParts reads a script in the script of another one, or in nothing.
+func (in *Input) shellParts(text string, line, nested int) ([]part, error) {
 	if before, _, found := strings.Cut(text, "\r\n"); found {
 		in.append(setting{Setting: ncclconf.Setting{Line: line + strings.Count(before, "\n")}, findings: []Finding{
 			{Misread, diagnose.Warning, "Lines end in a carriage return: the shell takes it for a part of the last word, and Slurm refuses the script", "remove the carriage returns, as dos2unix does"},
 		}})
 	}
-	k := script{in: in, nested: nested, scope: in.scopes, exported: map[string]bool{}, private: map[string][]int{}, live: map[string][]int{}}
+	k := shellReader{in: in, nested: nested, scope: in.scopes, blocks: newBlocks(), exported: map[string]bool{}, private: map[string][]int{}}
 	s := shellScanner{text: text, line: line}
-	for {
+	carried := ""
+	for k.err == nil {
 		words, after, ok := s.next()
+		switch {
+		case s.long:
+			k.err = fmt.Errorf("line %d: expected at most %d words in a command", s.line, maxWords)
+		case len(in.settings) > maxSettings:
+			k.err = errMany
+		}
 		if !ok {
 			break
 		}
-		if after == ";;" {
-			k.otherwise("case")
+		if carried != "" {
+			after, carried = carried, ""
 		}
-		k.command(words, after == "&&" || after == "||")
+		if len(words) == 0 && (after == "&&" || after == "||" || after == "|") && s.after != "(" && s.after != "((" { // the command is on the next line
+			carried = after
+			continue
+		}
+		k.before, k.behind = after, s.after
+		at := s.line
+		if len(words) > 0 {
+			at = words[0].line
+		}
+		k.read(words, at)
 	}
+	k.closeTo(1)
+	k.flaws(&s)
+	k.keptPrivate()
+	return k.stack[0].bodies[0], k.err
+}
+
+// flaws reports what the scanner could not read.
+func (k *shellReader) flaws(s *shellScanner) {
 	for _, at := range s.unclosed {
-		in.append(setting{Setting: ncclconf.Setting{Line: at}, findings: []Finding{
+		k.in.append(setting{Setting: ncclconf.Setting{Line: at}, findings: []Finding{
 			{Misread, diagnose.Warning, "A quote that begins here is not closed: the shell takes what follows for a part of it", "close the quote"},
 		}})
 	}
 	for _, at := range s.unread {
-		in.append(setting{Setting: ncclconf.Setting{Line: at}, findings: []Finding{
+		k.in.append(setting{Setting: ncclconf.Setting{Line: at}, findings: []Finding{
 			{Undecided, diagnose.Info, "The here-document that has this line sets variables of NCCL, and is not judged: what reads it is not known", "run lint with the text of the document in a file of its own"},
 		}})
 	}
+}
+
+// keptPrivate reports variables that the script does not export.
+func (k *shellReader) keptPrivate() {
 	for name, list := range k.private {
 		for _, i := range list {
-			st := &in.settings[i]
+			st := &k.in.settings[i]
 			st.set = false
 			severity := diagnose.Info // scripts keep paths and options in such names
 			if readOrMeant(name) {
@@ -118,47 +120,161 @@ func readOrMeant(name string) bool {
 	return known && v.Status == ncclconf.StatusCurrent || !known && ncclconf.Similar(name) != ""
 }
 
-// words of the shell that stand before a command.
+// keywords are words of the shell that stand before a command.
 var keywords = []string{"if", "then", "else", "elif", "fi", "do", "done", "while", "until", "case", "esac", "{", "}", "!", "time", "function"}
 
-// command reads one simple command.
-func (k *script) command(words []word, branch bool) {
-	k.single = 0
-	for len(words) > 0 && slices.Contains(keywords, words[0].text) {
-		switch words[0].text {
-		case "if", "while", "until", "case", "{":
-			k.enter(words[0].text)
-		case "elif", "else":
-			k.otherwise("if")
-		case "fi", "done", "esac", "}":
-			k.leave()
-		}
-		words = words[1:]
+// read reads one simple command, or the words between two operators.
+func (k *shellReader) read(words []word, line int) {
+	if k.before != "&&" && k.top().begin == "&&" { // what is behind a condition ends
+		k.closeTo(len(k.stack) - 1)
 	}
-	if len(words) > 0 && (words[0].text == "for" || words[0].text == "select") {
-		k.enter("for")
+	k.brackets(len(words) == 0, line)
+	t := k.top()
+	switch {
+	case t.pattern && (len(words) == 0 || words[0].text != "esac"): // of which ) ends the last one
+		t.usual = t.usual || k.behind == ")" && len(words) == 1 && words[0].text == "*"
+		return
+	case len(words) == 1 && k.behind == "(" && isName(words[0].text):
+		k.function = words[0].text
 		return
 	}
-	if branch {
-		k.enter("&&")
-		defer k.leave()
+	if (k.before == "||" || k.before == "&&" && !k.sure && t.begin != "&&") && (len(words) > 0 || k.behind == "(") {
+		k.open("&&", line)
 	}
+	for len(words) > 0 && slices.Contains(keywords, words[0].text) {
+		words = k.keyword(words, line)
+	}
+	if len(words) == 0 {
+		return
+	}
+	k.function = ""
+	if words[0].text == "for" || words[0].text == "select" {
+		k.begin("for", line)
+		return
+	}
+	k.array = k.behind == "(" && strings.HasSuffix(words[len(words)-1].text, "=")
+	k.command(words)
+}
+
+// brackets reads the bracket before a command.
+func (k *shellReader) brackets(empty bool, line int) {
+	t := k.top()
+	switch k.before {
+	case ";;":
+		t.pattern = t.begin == "case"
+	case ")", "))":
+		switch {
+		case t.pattern:
+			t.pattern = false
+			t.bodies = append(t.bodies, nil)
+		case k.parameters:
+			k.parameters = false
+		default:
+			for range k.before {
+				k.close(false, "(", "[")
+			}
+		}
+	case "(", "((":
+		switch {
+		case t.pattern:
+		case k.function != "" && empty && k.behind == ")":
+			k.parameters = true
+		case k.array:
+			k.array = false
+			k.open("[", line)
+		default:
+			for range k.before {
+				k.begin("(", line)
+			}
+		}
+	}
+}
+
+// begin begins a block, which may be the body of a function.
+func (k *shellReader) begin(word string, line int) {
+	k.open(word, line)
+	t := k.top()
+	t.alone = k.before == "|"
+	if word == "{" || word == "(" {
+		t.name, k.function = k.function, ""
+	}
+}
+
+// keyword reads a word of the shell, and returns the words behind it.
+func (k *shellReader) keyword(words []word, line int) []word {
+	alone := len(words) == 1 && (k.behind == "|" || k.behind == "&")
+	switch w := words[0].text; w {
+	case "if", "while", "until", "{":
+		k.begin(w, line)
+	case "case":
+		k.begin(w, line)
+		k.top().pattern, k.top().usual = true, k.behind == ")" && words[len(words)-1].text == "*"
+		return nil
+	case "function":
+		if len(words) > 1 {
+			k.function = words[1].text
+			return words[2:]
+		}
+	case "elif", "else":
+		k.otherwise("if", w == "else")
+	case "fi":
+		k.close(alone, "if")
+	case "done":
+		k.close(alone, "for", "while", "until")
+	case "esac":
+		k.close(alone, "case")
+	case "}":
+		k.close(alone, "{")
+	}
+	return words[1:]
+}
+
+// command reads one simple command.
+func (k *shellReader) command(words []word) {
+	k.own = nil
 	n := 0
 	for n < len(words) && isAssignment(words[n].text) {
 		n++
 	}
 	if n == len(words) {
 		k.assignments(words)
+		k.sure = true
 		return
 	}
 	for _, w := range words[:n] { // for that command alone
 		k.once(w)
 	}
-	k.arguments(words[n], words[n+1:])
+	command := words[n]
+	runs := k.arguments(command, words[n+1:]) && k.top().begin != "["
+	k.sure = !runs && !slices.Contains(conditions, command.text)
+	switch own := k.own; {
+	case len(own) > 0 && strings.HasPrefix(command.text, "#"): // options of a job are for all of its script
+		for _, p := range own {
+			k.add(p)
+		}
+	case len(own) > 0:
+		k.add(part{kind: partScope, body: [][]part{append(own, run(command))}})
+	case runs:
+		k.add(run(command))
+	}
+}
+
+// run is the part that runs a program, or a function.
+func run(command word) part {
+	if isName(command.text) {
+		return part{kind: partRun, name: command.text}
+	}
+	return part{kind: partRun}
+}
+
+// isName tells whether a function may have that name. Longer ones are not followed.
+func isName(text string) bool {
+	const most = 64
+	return text != "" && len(text) <= most && strings.IndexFunc(text, func(r rune) bool { return r > 127 || !isWordByte(byte(r)) && !strings.ContainsRune("-.:", r) }) < 0
 }
 
 // assignments reads a command that is nothing but assignments, or a line Environment= of a unit of systemd.
-func (k *script) assignments(words []word) {
+func (k *shellReader) assignments(words []word) {
 	if len(words) > 0 && strings.HasPrefix(words[0].text, "Environment=") {
 		words[0].text = strings.TrimPrefix(words[0].text, "Environment=")
 		k.export(words)
@@ -171,18 +287,28 @@ func (k *script) assignments(words []word) {
 
 // builtins are commands that are no program that NCCL runs in.
 var builtins = []string{
-	"echo", "printf", "cd", "module", "ml", "source", ".", "mkdir", "[", "[[", "test", "ulimit", "conda", "spack", "hostname", "date", "sleep",
-	"nvidia-smi", "true", "false", "shift", "local", "trap", "wait", "which", "ls", "cat", "rm", "pwd", "return", "exit", "#SBATCH", "#PBS",
+	"echo", "printf", "cd", "pushd", "popd", "module", "ml", "mkdir", "[", "[[", "test", "ulimit", "conda", "spack", "hostname", "date", "sleep",
+	"nvidia-smi", "true", "false", "shift", "local", "declare", "typeset", "readonly", "trap", "wait", "which", "type", "command", "hash", "ls", "cat", "head", "tail",
+	"rm", "cp", "mv", "ln", "chmod", "touch", "pwd", "return", "exit", "break", "continue", "read", "mapfile", "let", "getopts", "shopt", "alias", "tee", "grep", "egrep",
+	"sed", "awk", "cut", "tr", "sort", "uniq", "wc", "seq", "find", "dirname", "basename", "realpath", "readlink", "id", "whoami", "uname", "getent", "scontrol", "squeue",
+	"sinfo", "ip", "ifconfig", "lspci", "lscpu", "ibstat", "ibstatus", "ibv_devinfo", "ibdev2netdev", "pip", "pip3", "git", "tar", "unzip", "curl", "wget", "make", "cmake",
+	"apt-get", "apt", "yum", "dnf", "chown", "df", "du", "free", "kill", "modprobe", "sysctl", "FROM", "RUN", "COPY", "WORKDIR", "ARG", "LABEL", "USER", "EXPOSE",
+	"#SBATCH", "#PBS", "#BSUB",
 }
 
-// arguments reads what a command sets.
-func (k *script) arguments(command word, args []word) {
+// conditions are commands that scripts ask something with.
+var conditions = []string{"[", "[[", "test", "true", "false", "which", "type", "command", "hash", "grep", "egrep", "read", "let", "getent", "ls", "find", "git"}
+
+// arguments reads what a command sets, and tells whether it may run a program.
+func (k *shellReader) arguments(command word, args []word) (runs bool) {
 	switch name := command.text; {
 	case name == "ENV" && len(args) > 1 && !strings.Contains(args[0].text, "="): // the old form of a Dockerfile
 		k.set(joined(args))
+	case name == "export" && hasFlag(args, 'n'):
+		k.unset(args)
 	case name == "export", name == "ENV", (name == "declare" || name == "typeset" || name == "readonly") && hasFlag(args, 'x'):
 		k.export(args)
-	case name == "unset":
+	case name == "unset", name == "unsetenv":
 		k.unset(args)
 	case name == "set":
 		for i, a := range args {
@@ -198,17 +324,42 @@ func (k *script) arguments(command word, args []word) {
 		}
 	case name == "#PBS" && len(args) > 0:
 		k.list("PBS", args[0].text, args[0])
+	case name == "#BSUB" && len(args) > 0:
+		k.list("LSF", args[0].text, args[0])
+	case (name == "source" || name == ".") && len(args) > 0:
+		return k.source(args[0])
 	case concerns(name) && len(args) > 0 && strings.HasPrefix(args[0].text, "="):
 		k.blank(command)
 	default:
 		k.options(name, args)
-		if !slices.Contains(builtins, name) {
-			k.ran++
-		}
+		return !slices.Contains(builtins, name)
 	}
+	return false
 }
 
-func (k *script) export(args []word) {
+// activations are files that scripts source for compilers, Python and modules. They set nothing of NCCL.
+var activations = []string{
+	"activate", ".bashrc", ".bash_profile", ".profile", "profile", "bashrc", "conda.sh", "mamba.sh", "micromamba.sh", "modules.sh", "lmod.sh", "z00_lmod.sh", "bash", "sh",
+	"setvars.sh", "setup-env.sh", "hpcx-init.sh", "hpcx-init-ompi.sh", "hpcx-mt-init.sh", "hpcx-mt-init-ompi.sh", "os-release", "functions", "nvm.sh", "env_parallel.bash",
+}
+
+// source mentions a file that the script reads, which is not followed: it may belong to others, or not be there. It tells whether
+// the file may run a program.
+func (k *shellReader) source(file word) (runs bool) {
+	base := path.Base(file.text)
+	s := setting{Setting: ncclconf.Setting{Line: file.line}, scope: k.scope, sources: base}
+	name := fabric.MaskTokens(fabric.MaskCredentials(shown(file.text)))
+	if slices.Contains(activations, base) {
+		s.findings = []Finding{{Foreign, diagnose.Info, "lint does not read " + name + ", which such scripts use for other software", ""}}
+		k.in.append(s)
+		return false
+	}
+	s.findings = []Finding{{Undecided, diagnose.Info, "lint does not read " + name + ": what it sets is not judged", "run lint with that file, too"}}
+	k.in.append(s)
+	return true
+}
+
+func (k *shellReader) export(args []word) {
 	for i, a := range args {
 		switch {
 		case a.assigns != "":
@@ -228,27 +379,19 @@ func (k *script) export(args []word) {
 	}
 }
 
-func (k *script) unset(args []word) {
+func (k *shellReader) unset(args []word) {
 	for _, a := range args {
-		if k.arm() != 0 || !concerns(a.text) {
+		if !concerns(a.text) {
 			continue
 		}
-		for _, i := range k.live[a.text] {
-			st := &k.in.settings[i]
-			if st.after < k.ran { // programs have run with it
-				continue
-			}
-			st.set = false
-			st.findings = append(st.findings, Finding{Ignored, diagnose.Info, fmt.Sprintf("Line %d unsets it", a.line), remove})
-		}
-		delete(k.live, a.text)
+		k.add(part{kind: partUnset, name: a.text, line: a.line})
 		delete(k.exported, a.text)
 		delete(k.private, a.text)
 	}
 }
 
 // assign reads NAME=value without a command behind it.
-func (k *script) assign(w word) {
+func (k *shellReader) assign(w word) {
 	name, _, _ := strings.Cut(w.text, "=")
 	before := len(k.in.settings)
 	k.set(w)
@@ -258,31 +401,32 @@ func (k *script) assign(w word) {
 }
 
 // set adds a setting.
-func (k *script) set(w word) {
-	if w.chosen { // the variable may be set otherwise
-		k.enter("${")
-		defer k.leave()
-	}
-	name, value, _ := strings.Cut(w.text, "=")
-	name, appended := strings.CutSuffix(name, "+")
-	before := len(k.in.settings)
-	k.in.add(setting{
-		Setting: ncclconf.Setting{Line: w.line, Name: name, Value: value}, set: true, dynamic: w.dynamic || appended, chosen: w.chosen && !w.dynamic,
-		arm: k.arm(), scope: k.scope, after: k.ran,
-	})
-	if len(k.in.settings) > before && k.arm() == 0 {
-		k.live[name] = append(k.live[name], before)
+func (k *shellReader) set(w word) {
+	if p, ok := k.setting(w); ok {
+		k.add(p)
 	}
 }
 
-// once adds a setting for one command. All of its settings have one arm.
-func (k *script) once(w word) {
-	if k.single == 0 {
-		k.single = k.in.newArm(k.arm())
+// once adds a setting for one command.
+func (k *shellReader) once(w word) {
+	if p, ok := k.setting(w); ok {
+		k.own = append(k.own, p)
 	}
-	k.around = append(k.around, arm{k.single, "once"})
-	k.set(w)
-	k.leave()
+}
+
+// setting returns the part that sets a variable, if that has to do with NCCL.
+func (k *shellReader) setting(w word) (p part, ok bool) {
+	name, value, _ := strings.Cut(w.text, "=")
+	name, appended := strings.CutSuffix(name, "+")
+	p = part{kind: partSet, setting: len(k.in.settings)}
+	if w.chosen { // the variable may be set otherwise
+		p.kind = partDefault
+	}
+	k.in.add(setting{
+		Setting: ncclconf.Setting{Line: w.line, Name: name, Value: value}, set: true, dynamic: w.dynamic || appended, chosen: w.chosen && !w.dynamic,
+		scope: k.scope, scripted: true,
+	})
+	return p, len(k.in.settings) > p.setting
 }
 
 // joined is NAME=value of the words NAME and value.
@@ -291,7 +435,7 @@ func joined(args []word) word {
 }
 
 // blank reports NAME = value, which is no assignment to a shell.
-func (k *script) blank(w word) {
+func (k *shellReader) blank(w word) {
 	k.in.append(setting{Setting: ncclconf.Setting{Line: w.line, Name: w.text}, scope: k.scope, findings: []Finding{
 		{Misread, diagnose.Warning, "There is a blank before the \"=\": the shell does not set the variable", "write " + w.text + "=value without blanks"},
 	}})

@@ -19,6 +19,9 @@ type word struct {
 // maxUnclosed bounds how often a quote that is not closed is passed over: each of them is looked for to the end.
 const maxUnclosed = 20
 
+// maxWords bounds the words of a command.
+const maxWords = 20_000
+
 // shellScanner splits a script into simple commands, without expanding anything.
 type shellScanner struct {
 	text     string
@@ -29,6 +32,7 @@ type shellScanner struct {
 	unclosed []int    // lines of quotes that are not closed
 	unread   []int    // lines of here-documents that set variables of NCCL, the first of each document
 	open     int      // expansions that do not end
+	long     bool     // a command has too many words: it is the last one
 }
 
 // next returns the words of the next simple command, or of a comment that Slurm reads. It is empty between operators; ok is
@@ -60,11 +64,18 @@ func (s *shellScanner) next() (words []word, after string, ok bool) {
 				}
 				return append([]word{{text: "#SBATCH", line: s.line}}, words...), after, true
 			}
+			if options, lsf := strings.CutPrefix(comment, "#BSUB"); lsf && len(words) == 0 {
+				if _, list, found := strings.Cut(options, " -env "); found {
+					return []word{{text: "#BSUB", line: s.line}, {text: unquote(list), line: s.line}}, after, true
+				}
+			}
 			if options, pbs := strings.CutPrefix(comment, "#PBS"); pbs && len(words) == 0 {
 				if _, list, found := strings.Cut(options, " -v "); found {
 					return []word{{text: "#PBS", line: s.line}, {text: strings.TrimSpace(list), line: s.line}}, after, true
 				}
 			}
+		case c == '(' && arithmetic.MatchString(s.rest()):
+			s.pos += len(arithmetic.FindString(s.rest()))
 		case strings.IndexByte(";&|()", c) >= 0:
 			s.after = s.text[s.pos : s.pos+1]
 			if next := s.text[s.pos+1:]; next != "" && next[0] == c {
@@ -74,12 +85,27 @@ func (s *shellScanner) next() (words []word, after string, ok bool) {
 			return words, after, true
 		case c == '<' || c == '>':
 			s.redirect()
+		case len(words) == maxWords:
+			s.long = true
+			return nil, after, false
 		default:
 			words = append(words, s.word())
 		}
 	}
 	return words, after, len(words) > 0
 }
+
+// unquote returns a text without the quotes around it and what follows them.
+func unquote(text string) string {
+	text = strings.TrimSpace(text)
+	if text != "" && (text[0] == '"' || text[0] == '\'') {
+		text, _, _ = strings.Cut(text[1:], text[:1])
+	}
+	return text
+}
+
+// arithmetic matches (( ... )) of one line that is no subshell in another one.
+var arithmetic = regexp.MustCompile(`^\(\([\w\s$\[\]{}+*/%<>=!?:,;#-]*\)\)`)
 
 // rest is what is left of the line.
 func (s *shellScanner) rest() string {

@@ -34,7 +34,7 @@ type GPUOptions struct {
 	Log     *slog.Logger
 }
 
-// absentRetry is how long a driver that the kernel has and NVML does not find is not asked again: containers without
+// absentRetry is how long a driver that the kernel has and NVML does not reach is not asked again: containers without
 // NVIDIA's runtime are so for ever, and each try is a process.
 const absentRetry = time.Minute
 
@@ -50,7 +50,7 @@ type GPUs struct {
 // Define adds the flags.
 func (g *GPUs) Define(f *command.Flags) {
 	f.Add("gpu.nvml-library", "Name or path of NVIDIA's management library (NVML). A separate process loads it.", command.File(&g.Library)).
-		Default("libnvidia-ml.so.1")
+		Default(fabric.NVMLLibrary)
 	f.Add("gpu.maintenance-file", "While this file exists, the exporter releases the GPUs. SIGUSR1 does the same until the next SIGUSR1.", command.File(&g.Maintenance)).
 		PlaceHolder("FILE")
 }
@@ -89,7 +89,7 @@ type Gate struct {
 	released string // why they are; empty: they are not
 	failed   bool   // the worker did not let go of them, which is logged once
 
-	absent      fabric.GPUDriver // the last answer of NVML that there is no driver; belongs to Read
+	absent      fabric.GPUDriver // the last answer without a driver, although the kernel has one; belongs to Read
 	absentUntil time.Time        // when NVML is asked again
 }
 
@@ -127,13 +127,16 @@ func (g *Gate) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPU
 	if d, ok := g.held(loaded, now); ok { // meanwhile, which is why the worker failed
 		return d, nil
 	}
-	if there, known := d.Loaded.Get(); err == nil && known && !there {
-		g.absent, g.absentUntil = d, now.Add(absentRetry)
-		g.mu.Lock()
-		g.release("NVML finds no driver")
-		g.mu.Unlock()
+	if err != nil || d.Loaded.Or(false) {
+		return d, err
 	}
-	return d, err
+	// The kernel has the driver, whatever NVML says: its library is not here, or the device nodes are not.
+	d.Loaded = fabric.NotKnown[bool](fabric.ReasonMissing, d.Loaded.Source, now)
+	g.absent, g.absentUntil = d, now.Add(absentRetry)
+	g.mu.Lock()
+	g.release("NVML reaches no driver")
+	g.mu.Unlock()
+	return d, nil
 }
 
 // held is the answer while the GPUs are released for a reason that is not the driver's.

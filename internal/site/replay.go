@@ -35,6 +35,10 @@ func (s *Site) Replay(file string) (*Site, capture.Manifest, func(), error) {
 }
 
 func unpack(file, dir string) (capture.Manifest, error) {
+	// A pipe without a writer would be waited for, for ever.
+	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
+		return capture.Manifest{}, fmt.Errorf("%s: expected a regular file", file)
+	}
 	f, err := os.Open(file)
 	if err != nil {
 		return capture.Manifest{}, err

@@ -72,7 +72,13 @@ func (o *Options) confine(user *User, attr *syscall.SysProcAttr) error {
 		attr.Credential = &syscall.Credential{Uid: user.UID, Gid: user.GID}
 		left = have
 	}
-	return setCapabilities(left)
+	err = setCapabilities(left)
+	if errors.Is(err, unix.EPERM) && left == 0 && os.Getuid() != 0 && os.Geteuid() != 0 {
+		// A filter of system calls (@privileged of systemd) denies capset. A child of an ordinary user has none after execve(2):
+		// there are no ambient ones, and with no_new_privs those of files do not count.
+		return nil
+	}
+	return err
 }
 
 // raisesMemlock tells whether this process can lift the limit of locked memory for its children, or need not.

@@ -306,7 +306,9 @@ func driver(t *testing.T) []string {
 // testGPUs runs it as the runtime class of NVIDIA does, which mounts the library of the driver.
 func (p podman) testGPUs(t *testing.T) {
 	contains(t, p.serve(t, "gpus", driver(t), "--path.procfs=/host/proc"), "gpufabric_gpu_info{", `index="1"`)
-	if metrics := p.serve(t, "passive", []string{"--volume=" + procfs(t) + ":/host/proc:ro"}, "--path.procfs=/host/proc"); strings.Contains(metrics, "gpufabric_gpu_info{") {
+	metrics := p.serve(t, "passive", []string{"--volume=" + procfs(t) + ":/host/proc:ro"}, "--path.procfs=/host/proc")
+	contains(t, metrics, "\ngpufabric_gpu_driver_loaded 1\n", "\n"+`gpufabric_scrape_collector_supported{collector="gpu"} 0`, "\n"+`gpufabric_exporter_facts_unknown{device="",reason="missing",uuid=""} `)
+	if strings.Contains(metrics, "gpufabric_gpu_info{") {
 		t.Error("GPUs are known without the library of the driver")
 	}
 }

@@ -57,11 +57,11 @@ func shipped(t *testing.T, kind string) string {
 }
 
 // dpkg installs a package without questions: a configuration that was changed stays.
-func (c *container) dpkg(file string) (string, error) {
-	return c.try("dpkg", "--force-confold", "-i", file)
+func (c container) dpkg(file string) (string, error) {
+	return c.Try("dpkg", "--force-confold", "-i", file)
 }
 
-func (c *container) installed(t *testing.T, out string, err error) {
+func (c container) installed(t *testing.T, out string, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -71,63 +71,63 @@ func (c *container) installed(t *testing.T, out string, err error) {
 // TestDeb is the life of the package on Debian.
 func TestDeb(t *testing.T) {
 	c := booted(t)
-	first, second, third := c.put(shipped(t, "deb")), c.put(release(t, "deb", "90.0.0")), c.put(release(t, "deb", "91.0.0"))
+	first, second, third := c.Put(shipped(t, "deb")), c.Put(release(t, "deb", "90.0.0")), c.Put(release(t, "deb", "91.0.0"))
 
 	out, err := c.dpkg(first)
 	c.installed(t, out, err)
 	c.serves()
 	for unit, want := range map[string]string{unit: "enabled", "gpufabric-check.timer": "disabled"} {
-		if got, _ := c.try("systemctl", "is-enabled", unit); got != want {
+		if got, _ := c.Try("systemctl", "is-enabled", unit); got != want {
 			t.Errorf("%s is %s after the installation, want %s", unit, got, want)
 		}
 	}
-	c.must(program, "--config.check")
-	c.must("bash", "-c", "source /usr/share/bash-completion/completions/gpufabric_exporter && complete -p gpufabric_exporter")
-	if user := c.must("stat", "-c", "%U", state); user != "gpufabric_exporter" {
+	c.Must(program, "--config.check")
+	c.Must("bash", "-c", "source /usr/share/bash-completion/completions/gpufabric_exporter && complete -p gpufabric_exporter")
+	if user := c.Must("stat", "-c", "%U", state); user != "gpufabric_exporter" {
 		t.Errorf("%s belongs to %s", state, user)
 	}
-	c.must("systemctl", "enable", "--now", "gpufabric-check.timer")
+	c.Must("systemctl", "enable", "--now", "gpufabric-check.timer")
 
-	before := c.pid()
+	before := c.PID()
 	out, err = c.dpkg(second)
 	c.installed(t, out, err)
-	if c.serves(); c.pid() == before {
+	if c.serves(); c.PID() == before {
 		t.Error("an upgrade does not restart the service")
 	}
-	if !strings.Contains(c.read(config), "# of release 90.0.0") {
+	if !strings.Contains(c.Read(config), "# of release 90.0.0") {
 		t.Error("an upgrade does not replace the default configuration, which nobody changed")
 	}
 
-	c.write(config, "links: {grafana: https://grafana.example}\n")
-	c.write(options, "ARGS=\"--collector.cm --web.max-requests=7\"\n")
-	c.write(state+"/kept", "x")
+	c.Write(config, "links: {grafana: https://grafana.example}\n")
+	c.Write(options, "ARGS=\"--collector.cm --web.max-requests=7\"\n")
+	c.Write(state+"/kept", "x")
 	out, err = c.dpkg(third)
 	c.installed(t, out, err)
 	c.serves()
-	if c.read(config) != "links: {grafana: https://grafana.example}\n" || !c.has(config+".dpkg-dist") {
-		t.Errorf("an upgrade changes the configuration of the site: %s", c.read(config))
+	if c.Read(config) != "links: {grafana: https://grafana.example}\n" || !c.Has(config+".dpkg-dist") {
+		t.Errorf("an upgrade changes the configuration of the site: %s", c.Read(config))
 	}
-	if line := c.must("cat", "/proc/"+c.pid()+"/cmdline"); !strings.Contains(line, "\x00--web.max-requests=7") {
+	if line := c.Must("cat", "/proc/"+c.PID()+"/cmdline"); !strings.Contains(line, "\x00--web.max-requests=7") {
 		t.Errorf("the options of the site are lost: %q", line)
 	}
-	if !c.has(state + "/kept") {
+	if !c.Has(state + "/kept") {
 		t.Error("an upgrade loses state")
 	}
 
 	// What this version refuses does not stop the service that runs.
-	before = c.pid()
+	before = c.PID()
 	for path, wrong := range map[string]string{config: "rolls: []\n", options: "ARGS=\"--no-such-flag\"\n"} {
-		right := c.read(path)
-		c.write(path, wrong)
+		right := c.Read(path)
+		c.Write(path, wrong)
 		out, err = c.dpkg(third)
 		c.installed(t, out, err)
 		if !strings.Contains(out, "the service is not restarted") || !strings.Contains(out, "rolls") && !strings.Contains(out, "no-such-flag") {
 			t.Errorf("an upgrade with %q says\n%s", wrong, out)
 		}
-		if c.pid() != before {
+		if c.PID() != before {
 			t.Errorf("an upgrade with %q stopped the service", wrong)
 		}
-		c.write(path, right)
+		c.Write(path, right)
 	}
 
 	// Files are read as the service reads them: either may be missing, an option needs no quotes, and its user is not root.
@@ -137,44 +137,44 @@ func TestDeb(t *testing.T) {
 		"printf 'ARGS=--collector.cm --web.max-requests=7\\n' > " + options: true,
 		"chmod 600 " + config: false,
 	} {
-		c.must("cp", "-a", config, options, "/tmp")
-		c.must("sh", "-c", prepare)
-		before = c.pid()
+		c.Must("cp", "-a", config, options, "/tmp")
+		c.Must("sh", "-c", prepare)
+		before = c.PID()
 		out, err = c.dpkg(third)
 		c.installed(t, out, err)
 		c.serves()
-		if (c.pid() != before) != restarts || strings.Contains(out, "the service is not restarted") == restarts {
-			t.Errorf("an upgrade after %q: PID %s, was %s\n%s", prepare, c.pid(), before, out)
+		if (c.PID() != before) != restarts || strings.Contains(out, "the service is not restarted") == restarts {
+			t.Errorf("an upgrade after %q: PID %s, was %s\n%s", prepare, c.PID(), before, out)
 		}
-		c.must("mv", "/tmp/config.yml", config)
-		c.must("mv", "/tmp/gpufabric_exporter", options)
+		c.Must("mv", "/tmp/config.yml", config)
+		c.Must("mv", "/tmp/gpufabric_exporter", options)
 	}
 
 	// What the administrator disabled stays so.
-	c.must("systemctl", "disable", "--now", unit)
+	c.Must("systemctl", "disable", "--now", unit)
 	out, err = c.dpkg(third)
 	c.installed(t, out, err)
-	if got, _ := c.try("systemctl", "is-enabled", unit); got != "disabled" || c.pid() != "0" {
-		t.Errorf("an upgrade starts a service that is disabled: %s, PID %s", got, c.pid())
+	if got, _ := c.Try("systemctl", "is-enabled", unit); got != "disabled" || c.PID() != "0" {
+		t.Errorf("an upgrade starts a service that is disabled: %s, PID %s", got, c.PID())
 	}
 
-	c.must("systemctl", "enable", "--now", unit)
-	c.must("dpkg", "--remove", "gpufabric-exporter")
-	if out, err := c.try("pgrep", "-f", "^"+program); err == nil || c.has(program) {
+	c.Must("systemctl", "enable", "--now", unit)
+	c.Must("dpkg", "--remove", "gpufabric-exporter")
+	if out, err := c.Try("pgrep", "-f", "^"+program); err == nil || c.Has(program) {
 		t.Errorf("the service runs after its removal: %s", out)
 	}
-	if !c.has(config) || !c.has(state+"/kept") {
+	if !c.Has(config) || !c.Has(state+"/kept") {
 		t.Error("a removal loses the configuration or state")
 	}
 	out, err = c.dpkg(third)
 	c.installed(t, out, err)
 	c.serves()
 
-	c.must("dpkg", "--purge", "gpufabric-exporter")
+	c.Must("dpkg", "--purge", "gpufabric-exporter")
 	if left := c.left(); len(left) > 0 {
 		t.Errorf("a purge leaves %v", left)
 	}
-	if out, _ := c.try("systemctl", "list-units", "--all", "--plain", "--no-legend", "gpufabric*"); out != "" {
+	if out, _ := c.Try("systemctl", "list-units", "--all", "--plain", "--no-legend", "gpufabric*"); out != "" {
 		t.Errorf("a purge leaves %s", out)
 	}
 }
@@ -182,14 +182,14 @@ func TestDeb(t *testing.T) {
 // Without systemd that runs, as while an image is built, the service is enabled and not started.
 func TestDebInAnImage(t *testing.T) {
 	c := unbooted(t)
-	c.must("groupadd", "--system", "gpufabric_exporter") // of a site that manages groups
-	out, err := c.dpkg(c.put(shipped(t, "deb")))
+	c.Must("groupadd", "--system", "gpufabric_exporter") // of a site that manages groups
+	out, err := c.dpkg(c.Put(shipped(t, "deb")))
 	c.installed(t, out, err)
-	if !c.has("/etc/systemd/system/multi-user.target.wants/" + unit) {
+	if !c.Has("/etc/systemd/system/multi-user.target.wants/" + unit) {
 		t.Error("the service is not enabled")
 	}
-	c.must(program, "--config.check")
-	if out := c.must("dpkg", "--verify", "gpufabric-exporter"); out != "" {
+	c.Must(program, "--config.check")
+	if out := c.Must("dpkg", "--verify", "gpufabric-exporter"); out != "" {
 		t.Error(out)
 	}
 }
@@ -199,9 +199,9 @@ func TestDebOnReadOnlyRoot(t *testing.T) {
 	for name, readOnly := range map[string]string{"all": "/", "usr": "/usr"} {
 		t.Run(name, func(t *testing.T) {
 			c := unbooted(t)
-			file := c.put(shipped(t, "deb"))
-			script := "mount --bind " + c.root + " " + c.root + " && mount --bind " + c.root + readOnly + " " + c.root + readOnly +
-				" && mount -o remount,ro,bind " + c.root + readOnly + " && exec chroot " + c.root + " dpkg --force-confold -i " + file
+			file := c.Put(shipped(t, "deb"))
+			script := "mount --bind " + c.Root + " " + c.Root + " && mount --bind " + c.Root + readOnly + " " + c.Root + readOnly +
+				" && mount -o remount,ro,bind " + c.Root + readOnly + " && exec chroot " + c.Root + " dpkg --force-confold -i " + file
 			out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation=private", "sh", "-c", script).CombinedOutput()
 			if err == nil || !strings.Contains(strings.ToLower(string(out)), "read-only file system") {
 				t.Errorf("%v\n%s", err, out)
@@ -210,7 +210,7 @@ func TestDebOnReadOnlyRoot(t *testing.T) {
 			if len(left) > 0 {
 				t.Errorf("half installed: %v", left)
 			}
-			if out, _ := c.try("dpkg-query", "-W", "-f", "${db:Status-Status}", "gpufabric-exporter"); strings.Contains(out, "installed") && out != "not-installed" {
+			if out, _ := c.Try("dpkg-query", "-W", "-f", "${db:Status-Status}", "gpufabric-exporter"); strings.Contains(out, "installed") && out != "not-installed" {
 				t.Errorf("dpkg takes it for %s", out)
 			}
 		})
@@ -220,23 +220,23 @@ func TestDebOnReadOnlyRoot(t *testing.T) {
 // An installation that fails half way is completed by dpkg --configure -a, once its cause is mended.
 func TestDebHalfInstalled(t *testing.T) {
 	c := unbooted(t)
-	useradd := filepath.Join(c.root, "usr/sbin/useradd")
+	useradd := filepath.Join(c.Root, "usr/sbin/useradd")
 	if err := os.Rename(useradd, useradd+".away"); err != nil {
 		t.Fatal(err)
 	}
-	out, err := c.dpkg(c.put(shipped(t, "deb")))
+	out, err := c.dpkg(c.Put(shipped(t, "deb")))
 	if err == nil || !strings.Contains(out, "useradd") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if c.has("/etc/systemd/system/multi-user.target.wants/" + unit) {
+	if c.Has("/etc/systemd/system/multi-user.target.wants/" + unit) {
 		t.Error("the service is enabled without its user")
 	}
 	if err := os.Rename(useradd+".away", useradd); err != nil {
 		t.Fatal(err)
 	}
-	c.must("dpkg", "--configure", "-a")
-	c.must("getent", "passwd", "gpufabric_exporter")
-	if status := c.must("dpkg-query", "-W", "-f", "${db:Status-Status}", "gpufabric-exporter"); status != "installed" {
+	c.Must("dpkg", "--configure", "-a")
+	c.Must("getent", "passwd", "gpufabric_exporter")
+	if status := c.Must("dpkg-query", "-W", "-f", "${db:Status-Status}", "gpufabric-exporter"); status != "installed" {
 		t.Errorf("dpkg takes it for %s", status)
 	}
 }

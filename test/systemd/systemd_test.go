@@ -16,15 +16,13 @@ import (
 func TestSystemd(t *testing.T) {
 	m := boot(t)
 	if !t.Run("install", func(t *testing.T) {
-		here := *m
-		here.t = t
-		testInstall(t, &here)
+		testInstall(t, on{m.For(t), t})
 	}) {
 		return
 	}
 	for _, c := range []struct {
 		name string
-		run  func(*testing.T, *machine)
+		run  func(*testing.T, on)
 	}{
 		{"start", testStart},
 		{"reload", testReload},
@@ -33,18 +31,18 @@ func TestSystemd(t *testing.T) {
 		{"watchdog", testWatchdog},
 		{"tiers", testTiers},
 		{"loosened lines", testLoosened},
+		{"devices", testDevices},
 		{"check", testCheck},
 		{"denied", testDenied},
 		{"lock", testLock},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			here := *m
-			here.t = t
+			here := on{m.For(t), t}
 			here.tiers()
 			here.dropIn("RestartSec=1", "TimeoutStartSec=30")
-			_, _ = here.run("", "systemctl", "reset-failed", unit)
-			c.run(t, &here)
-			_, _ = here.run("", "systemctl", "stop", unit)
+			_, _ = here.Run("", "systemctl", "reset-failed", unit)
+			defer func() { _, _ = here.Try("systemctl", "stop", unit) }() // for the next, whatever happens
+			c.run(t, here)
 		})
 	}
 }
@@ -59,7 +57,7 @@ func contains(t *testing.T, text string, parts ...string) {
 }
 
 // testInstall follows docs/INSTALL.md: the archive, the tier gpu, the start.
-func testInstall(t *testing.T, m *machine) {
+func testInstall(t *testing.T, m on) {
 	text, err := os.ReadFile("../../docs/INSTALL.md")
 	if err != nil {
 		t.Fatal(err)
@@ -68,17 +66,17 @@ func testInstall(t *testing.T, m *machine) {
 	for _, block := range regexp.MustCompile("(?s)\n```sh\n(.*?)\n```").FindAllStringSubmatch(string(text), -1) {
 		commands.WriteString(block[1] + "\n")
 	}
-	out, err := m.run("cd /root\n"+commands.String(), "sh", "-ex")
+	out, err := m.Run("cd /root\n"+commands.String(), "sh", "-ex")
 	t.Log(out)
 	if err != nil {
 		t.Fatal(err)
 	}
 	contains(t, out, "gpufabric_node_info{", "exit code 2") // no device: unknown
-	contains(t, m.property("DropInPaths"), "/gpu.conf")
-	if m.property("UnitFileState") != "enabled" || m.property("ActiveState") != "active" {
+	contains(t, m.Property("DropInPaths"), "/gpu.conf")
+	if m.Property("UnitFileState") != "enabled" || m.Property("ActiveState") != "active" {
 		t.Error("it is not enabled, or does not run")
 	}
-	m.must("systemctl", "stop", unit)
+	m.Must("systemctl", "stop", unit)
 }
 
 // raises tells whether the systemd of a container can raise limits on this machine.
@@ -93,80 +91,80 @@ func raises(t *testing.T) bool {
 }
 
 // The unit is started when the exporter listens, runs as its own user without a capability, and leaves nothing behind but its state.
-func testStart(t *testing.T, m *machine) {
-	m.must("systemctl", "start", unit)
-	contains(t, m.scrape(), "\ngpufabric_node_info{", "\ngpufabric_exporter_build_info{") // at once
-	status := m.must("cat", "/proc/"+m.property("MainPID")+"/status")
+func testStart(t *testing.T, m on) {
+	m.Must("systemctl", "start", unit)
+	contains(t, m.Scrape(), "\ngpufabric_node_info{", "\ngpufabric_exporter_build_info{") // at once
+	status := m.Must("cat", "/proc/"+m.PID()+"/status")
 	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
 		contains(t, status, set+":\t0000000000000000\n")
 	}
-	contains(t, status, "NoNewPrivs:\t1\n", "Seccomp:\t2\n", "Uid:\t"+m.must("id", "-u", "gpufabric_exporter")+"\t")
+	contains(t, status, "NoNewPrivs:\t1\n", "Seccomp:\t2\n", "Uid:\t"+m.Must("id", "-u", "gpufabric_exporter")+"\t")
 	if raises(t) {
-		contains(t, m.must("grep", "Max open files", "/proc/"+m.property("MainPID")+"/limits"), "65536")
+		contains(t, m.Must("grep", "Max open files", "/proc/"+m.PID()+"/limits"), "65536")
 	}
-	m.must("systemctl", "stop", unit)
-	if result := m.property("Result"); result != "success" {
-		t.Errorf("stopped with %s\n%s", result, m.log())
+	m.Must("systemctl", "stop", unit)
+	if result := m.Property("Result"); result != "success" {
+		t.Errorf("stopped with %s\n%s", result, m.Log())
 	}
 }
 
 // systemctl reload takes a changed configuration over, and a wrong one not.
-func testReload(t *testing.T, m *machine) {
+func testReload(t *testing.T, m on) {
 	const file = "/etc/gpufabric_exporter/config.yml"
 	expects := func(ports string) bool {
-		return strings.Contains(m.scrape(), "\ngpufabric_node_compute_ports_expected "+ports+"\n")
+		return strings.Contains(m.Scrape(), "\ngpufabric_node_compute_ports_expected "+ports+"\n")
 	}
-	m.write(file, "expected: {compute_ports: 4}\n")
-	defer m.must("rm", file)
-	m.must("systemctl", "start", unit)
-	pid := m.property("MainPID")
-	m.until("the configuration is read", func() bool { return expects("4") })
-	m.write(file, "expected: {compute_ports: 8}\n")
-	m.must("systemctl", "reload", unit)
-	m.until("it is read again", func() bool { return expects("8") })
-	m.write(file, "expected: {computer_ports: 16}\n")
-	m.must("systemctl", "reload", unit)
-	m.until("the wrong one is refused", func() bool {
-		return strings.Contains(m.scrape(), "\ngpufabric_exporter_config_last_reload_successful 0\n")
+	m.Write(file, "expected: {compute_ports: 4}\n")
+	defer m.Must("rm", file)
+	m.Must("systemctl", "start", unit)
+	pid := m.PID()
+	m.Until("the configuration is read", func() bool { return expects("4") })
+	m.Write(file, "expected: {compute_ports: 8}\n")
+	m.Must("systemctl", "reload", unit)
+	m.Until("it is read again", func() bool { return expects("8") })
+	m.Write(file, "expected: {computer_ports: 16}\n")
+	m.Must("systemctl", "reload", unit)
+	m.Until("the wrong one is refused", func() bool {
+		return strings.Contains(m.Scrape(), "\ngpufabric_exporter_config_last_reload_successful 0\n")
 	})
-	if !expects("8") || m.property("MainPID") != pid {
-		t.Errorf("the previous configuration is not in force, or another process serves\n%s", m.log())
+	if !expects("8") || m.PID() != pid {
+		t.Errorf("the previous configuration is not in force, or another process serves\n%s", m.Log())
 	}
-	contains(t, m.log(), "configuration not reloaded, the previous one stays in force")
+	contains(t, m.Log(), "configuration not reloaded, the previous one stays in force")
 }
 
 // What a restart does not change is not restarted, and the log has the reason.
-func testWrongConfiguration(t *testing.T, m *machine) {
+func testWrongConfiguration(t *testing.T, m on) {
 	const file = "/etc/default/gpufabric_exporter"
-	m.write(file, `ARGS="--collector.nonsense"`+"\n")
-	defer m.must("rm", file)
+	m.Write(file, `ARGS="--collector.nonsense"`+"\n")
+	defer m.Must("rm", file)
 	if m.fails("systemctl", "start", unit) == nil {
 		t.Error("it starts")
 	}
-	m.until("it fails", func() bool { return m.property("ActiveState") == "failed" })
-	if n, status := m.property("NRestarts"), m.property("ExecMainStatus"); n != "0" || status != "3" {
+	m.Until("it fails", func() bool { return m.Property("ActiveState") == "failed" })
+	if n, status := m.Property("NRestarts"), m.Property("ExecMainStatus"); n != "0" || status != "3" {
 		t.Errorf("%s restarts, exit status %s", n, status)
 	}
-	contains(t, m.log(), "nonsense")
+	contains(t, m.Log(), "nonsense")
 }
 
 // The state is the user's own, and survives.
-func testState(t *testing.T, m *machine) {
+func testState(t *testing.T, m on) {
 	const folder = "/var/lib/gpufabric_exporter"
-	m.must("systemctl", "start", unit)
-	m.must("sh", "-c", "echo kept >"+folder+"/note")
-	m.must("systemctl", "restart", unit)
-	contains(t, m.must("stat", "-c", "%U %a", folder), "gpufabric_exporter 755")
-	contains(t, m.must("cat", folder+"/note"), "kept")
+	m.Must("systemctl", "start", unit)
+	m.Must("sh", "-c", "echo kept >"+folder+"/note")
+	m.Must("systemctl", "restart", unit)
+	contains(t, m.Must("stat", "-c", "%U %a", folder), "gpufabric_exporter 755")
+	contains(t, m.Must("cat", folder+"/note"), "kept")
 }
 
 // A process that no longer serves is killed and started again; one that serves is left alone.
-func testWatchdog(t *testing.T, m *machine) {
+func testWatchdog(t *testing.T, m on) {
 	m.dropIn("RestartSec=1", "WatchdogSec=6", "TimeoutAbortSec=2", "TimeoutStartSec=30")
-	m.must("systemctl", "start", unit)
-	pid, began := m.property("MainPID"), m.property("WatchdogTimestampMonotonic")
-	m.until("systemd is notified three times", func() bool {
-		now := m.property("WatchdogTimestampMonotonic")
+	m.Must("systemctl", "start", unit)
+	pid, began := m.PID(), m.Property("WatchdogTimestampMonotonic")
+	m.Until("systemd is notified three times", func() bool {
+		now := m.Property("WatchdogTimestampMonotonic")
 		if now != began {
 			began = now
 			pid += "."
@@ -174,23 +172,23 @@ func testWatchdog(t *testing.T, m *machine) {
 		return strings.HasSuffix(pid, "...")
 	})
 	pid = strings.TrimRight(pid, ".")
-	if m.property("MainPID") != pid || m.property("NRestarts") != "0" {
-		t.Fatalf("killed although it serves\n%s", m.log())
+	if m.PID() != pid || m.Property("NRestarts") != "0" {
+		t.Fatalf("killed although it serves\n%s", m.Log())
 	}
-	m.must("kill", "-STOP", pid)
-	m.until("it is started again", func() bool {
-		now := m.property("MainPID")
-		return now != "0" && now != pid && m.property("ActiveState") == "active"
+	m.Must("sh", "-c", "kill -STOP "+pid)
+	m.Until("it is started again", func() bool {
+		now := m.PID()
+		return now != "0" && now != pid && m.Property("ActiveState") == "active"
 	})
-	contains(t, m.scrape(), "\ngpufabric_node_info{")
+	contains(t, m.Scrape(), "\ngpufabric_node_info{")
 	// The dump of its goroutines is long, and may reach the journal later than systemd's own line.
-	m.until("the journal has the reason", func() bool {
+	m.Until("the journal has the reason", func() bool {
 		return m.fails("sh", "-c", "journalctl --no-pager -o cat -u "+unit+` | grep -q "Failed with result 'watchdog'"`) == nil
 	})
 }
 
 // Each tier has its capabilities on every thread, and no others.
-func testTiers(t *testing.T, m *machine) {
+func testTiers(t *testing.T, m on) {
 	for _, c := range []struct {
 		tiers []string
 		set   string
@@ -202,85 +200,90 @@ func testTiers(t *testing.T, m *machine) {
 		{[]string{"gpu", "bus", "jobs", "probes"}, "0000000000280004"},
 	} {
 		m.tiers(c.tiers...)
-		m.must("systemctl", "start", unit)
-		contains(t, m.scrape(), "\ngpufabric_node_info{")
-		pid := m.property("MainPID")
+		m.Must("systemctl", "start", unit)
+		contains(t, m.Scrape(), "\ngpufabric_node_info{")
+		pid := m.PID()
 		for _, set := range []string{"CapPrm", "CapEff", "CapBnd", "CapAmb"} {
-			if got := m.must("sh", "-c", "grep -h ^"+set+" /proc/"+pid+"/task/*/status | sort -u"); got != set+":\t"+c.set {
+			if got := m.Must("sh", "-c", "grep -h ^"+set+" /proc/"+pid+"/task/*/status | sort -u"); got != set+":\t"+c.set {
 				t.Errorf("%v: %s, want %s", c.tiers, got, c.set)
 			}
 		}
-		limits := m.must("grep", "Max locked memory", "/proc/"+pid+"/limits")
+		limits := m.Must("grep", "Max locked memory", "/proc/"+pid+"/limits")
 		if unlimited := strings.Contains(limits, "unlimited"); unlimited != (c.tiers[len(c.tiers)-1] == "probes") && raises(t) {
 			t.Errorf("%v: %s", c.tiers, limits)
 		}
-		m.must("systemctl", "stop", unit)
+		m.Must("systemctl", "stop", unit)
 	}
 }
 
 // Every line that could be tighter is so for a reason: what is lost when it is tightened.
-func testLoosened(t *testing.T, m *machine) {
-	m.must("cp", "/usr/bin/sleep", "/run/slurmd")
-	m.must("systemd-run", "--quiet", "--unit=slurmd", "-p", "LimitMEMLOCK=65536", "/run/slurmd", "infinity")
-	defer m.must("systemctl", "stop", "slurmd")
-	m.until("slurmd runs", func() bool { return m.fails("pidof", "slurmd") == nil })
+func testLoosened(t *testing.T, m on) {
+	m.Must("cp", "/usr/bin/sleep", "/run/slurmd")
+	m.Must("systemd-run", "--quiet", "--unit=slurmd", "-p", "LimitMEMLOCK=65536", "/run/slurmd", "infinity")
+	defer m.Must("systemctl", "stop", "slurmd")
+	m.Until("slurmd runs", func() bool { return m.fails("pidof", "slurmd") == nil })
 	const (
 		memlock = "\n" + `gpufabric_check_failed{check="memlock",`
-		kernel  = "\n" + `gpufabric_node_info{kernel_release="`
+		hidden  = "\n" + `gpufabric_check_unknown{check="memlock",`
+		boot    = "\ngpufabric_node_boot_time_seconds "
+		unnamed = "\n" + `gpufabric_node_info{kernel_release=""}`
 	)
-	m.must("systemctl", "start", unit)
-	contains(t, m.scrape(), memlock)
-	if strings.Contains(m.scrape(), kernel+`"}`) {
-		t.Error("no release of the kernel to begin with")
-	}
+	m.Must("systemctl", "start", unit)
+	contains(t, m.Scrape(), memlock, boot)
 	for line, lost := range map[string]func() bool{
-		"ProtectProc=invisible":                     func() bool { return !strings.Contains(m.scrape(), memlock) },
-		"ProcSubset=pid":                            func() bool { return strings.Contains(m.scrape(), kernel+`"}`) },
-		"PrivateNetwork=yes":                        func() bool { return m.fails("curl", "-sS", "--fail", "http://localhost:10791/metrics") != nil },
-		"RestrictAddressFamilies=~AF_INET AF_INET6": func() bool { return m.property("ActiveState") != "active" },
-		"RestrictAddressFamilies=~AF_UNIX":          func() bool { return m.property("ActiveState") != "active" }, // nobody notifies systemd
-		"StateDirectory=": func() bool {
-			return m.fails("grep", "gpufabric_exporter .*rw", "/proc/"+m.property("MainPID")+"/mountinfo") != nil
+		"ProtectProc=invisible": func() bool {
+			text := m.Scrape()
+			return !strings.Contains(text, memlock) && strings.Contains(text, hidden)
 		},
-		"User=root\nGroup=root\nPrivateUsers=no": func() bool { return strings.Contains(m.log(), "running as root is not needed") },
+		"ProcSubset=pid": func() bool {
+			text := m.Scrape()
+			return !strings.Contains(text, boot) && !strings.Contains(text, unnamed)
+		},
+		"PrivateNetwork=yes":                        func() bool { return m.fails("curl", "-sS", "--fail", "http://localhost:10791/metrics") != nil },
+		"RestrictAddressFamilies=~AF_INET AF_INET6": func() bool { return m.Property("ActiveState") != "active" },
+		"RestrictAddressFamilies=~AF_UNIX":          func() bool { return m.Property("ActiveState") != "active" }, // nobody notifies systemd
+		"StateDirectory=": func() bool {
+			return m.fails("grep", "gpufabric_exporter .*rw", "/proc/"+m.PID()+"/mountinfo") != nil
+		},
+		"User=root\nGroup=root\nPrivateUsers=no": func() bool { return strings.Contains(m.Log(), "running as root is not needed") },
 	} {
 		m.dropIn("RestartSec=1", "TimeoutStartSec=5", line)
-		_, _ = m.run("", "systemctl", "restart", unit)
+		_, _ = m.Run("", "systemctl", "restart", unit)
 		if !lost() {
-			t.Errorf("with %s nothing is lost\n%s", line, m.log())
+			t.Errorf("with %s nothing is lost\n%s", line, m.Log())
 		}
 	}
 }
 
 // The check writes its textfile beside node_exporter, which owns the folder; its unit has failed where something is unknown.
-func testCheck(t *testing.T, m *machine) {
+func testCheck(t *testing.T, m on) {
 	const folder, file = "/var/lib/node_exporter", "/var/lib/node_exporter/gpufabric.prom"
 	if m.fails("systemctl", "start", "gpufabric-check.service") == nil {
 		t.Error("without a folder for the textfile the unit does not fail")
 	}
-	contains(t, m.must("journalctl", "--no-pager", "-o", "cat", "-n", "5", "-u", "gpufabric-check"), file)
-	m.must("install", "-d", "-o", "daemon", folder)
-	_, _ = m.run("", "systemctl", "start", "gpufabric-check.service") // no device: hardware is unknown
-	contains(t, m.must("cat", file), "gpufabric_check_timestamp_seconds", `gpufabric_check_unknown{check="hardware"`)
-	contains(t, m.must("systemctl", "show", "--value", "-p", "ExecMainStatus", "gpufabric-check.service"), "2")
+	contains(t, m.Must("journalctl", "--no-pager", "-o", "cat", "-n", "5", "-u", "gpufabric-check"), file)
+	m.Must("install", "-d", "-o", "daemon", folder)
+	_, _ = m.Run("", "systemctl", "start", "gpufabric-check.service") // no device: hardware is unknown
+	contains(t, m.Must("cat", file), "gpufabric_check_timestamp_seconds", `gpufabric_check_unknown{check="hardware"`)
+	contains(t, m.Must("systemctl", "show", "--value", "-p", "ExecMainStatus", "gpufabric-check.service"), "2")
 
-	m.must("rm", file)
-	m.must("mkdir", "-p", "/run/systemd/system/gpufabric-check.service.d")
-	if out, err := m.run("[Service]\nCapabilityBoundingSet=~CAP_DAC_OVERRIDE\nAmbientCapabilities=~CAP_DAC_OVERRIDE\n", "sh", "-c", "cat >/run/systemd/system/gpufabric-check.service.d/50-test.conf"); err != nil {
+	m.Must("rm", file)
+	m.Must("mkdir", "-p", "/run/systemd/system/gpufabric-check.service.d")
+	if out, err := m.Run("[Service]\nCapabilityBoundingSet=~CAP_DAC_OVERRIDE\nAmbientCapabilities=~CAP_DAC_OVERRIDE\n", "sh", "-c", "cat >/run/systemd/system/gpufabric-check.service.d/50-test.conf"); err != nil {
 		t.Fatal(err, out)
 	}
-	m.must("systemctl", "daemon-reload")
-	_, _ = m.run("", "systemctl", "start", "gpufabric-check.service")
+	m.Must("systemctl", "daemon-reload")
+	_, _ = m.Run("", "systemctl", "start", "gpufabric-check.service")
 	if m.fails("test", "-e", file) == nil {
 		t.Error("without CAP_DAC_OVERRIDE it writes into the folder of another user")
 	}
 }
 
 // What SELinux, AppArmor or a read-only file system denies is named at the start, and what needs it not is served.
-func testDenied(t *testing.T, m *machine) {
+func testDenied(t *testing.T, m on) {
 	const file = "/etc/gpufabric_exporter/config.yml"
-	m.write(file, "expected: {compute_ports: 4}\n")
-	defer m.must("rm", file)
+	m.Write(file, "expected: {compute_ports: 4}\n")
+	defer m.Must("rm", file)
 	for line, says := range map[string]string{
 		"InaccessiblePaths=" + file: file,
 		"InaccessiblePaths=/sys":    "--path.sysfs",
@@ -289,27 +292,27 @@ func testDenied(t *testing.T, m *machine) {
 		if m.fails("systemctl", "restart", unit) == nil {
 			t.Errorf("%s: it starts", line)
 		}
-		contains(t, m.log(), says, "permission denied: expected a path that exists and that user ")
+		contains(t, m.Log(), says, "permission denied: expected a path that exists and that user ")
 	}
 	m.dropIn("RestartSec=1", "ReadOnlyPaths=/")
-	m.must("systemctl", "restart", unit)
-	contains(t, m.scrape(), "\ngpufabric_node_info{")
+	m.Must("systemctl", "restart", unit)
+	contains(t, m.Scrape(), "\ngpufabric_node_info{")
 }
 
 // Without the tier probes there is no folder for the lock, and the log says so; with it the lock can be taken.
-func testLock(t *testing.T, m *machine) {
+func testLock(t *testing.T, m on) {
 	const file, says = "/etc/gpufabric_exporter/config.yml", "the lock of probes cannot be taken, and every probe is skipped"
-	m.must("rm", "-rf", "/run/gpufabric_exporter") // kept from the tier probes before
-	m.write(file, "probes: true\n")
-	defer m.must("rm", file)
-	m.must("systemctl", "start", unit)
-	m.until("the lock is missed", func() bool { return strings.Contains(m.log(), says) })
-	m.must("systemctl", "stop", unit)
+	m.Must("rm", "-rf", "/run/gpufabric_exporter") // kept from the tier probes before
+	m.Write(file, "probes: true\n")
+	defer m.Must("rm", file)
+	m.Must("systemctl", "start", unit)
+	m.Until("the lock is missed", func() bool { return strings.Contains(m.Log(), says) })
+	m.Must("systemctl", "stop", unit)
 	m.tiers("gpu", "probes")
-	m.must("systemctl", "start", unit)
-	contains(t, m.must("stat", "-c", "%U %a", "/run/gpufabric_exporter"), "gpufabric_exporter 700")
-	m.until("a probe is considered", func() bool { return strings.Contains(m.scrape(), "gpufabric_probe_") })
-	if log := m.must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.property("InvocationID")); strings.Contains(log, says) {
+	m.Must("systemctl", "start", unit)
+	contains(t, m.Must("stat", "-c", "%U %a", "/run/gpufabric_exporter"), "gpufabric_exporter 700")
+	m.Until("a probe is considered", func() bool { return strings.Contains(m.Scrape(), "gpufabric_probe_") })
+	if log := m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID")); strings.Contains(log, says) {
 		t.Error(log)
 	}
 }

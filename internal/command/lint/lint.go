@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/command"
@@ -56,11 +57,16 @@ type linting struct {
 	output      output
 	suggest     lint.Format // empty: judge
 	verbose     bool
+	wait        time.Duration // for the end of a file
 }
+
+// maxWait bounds the wait for the end of a file: a pipe may have no writer, and a mount may hang. That for the standard input is
+// bounded by the caller.
+const maxWait = 30 * time.Second
 
 // New returns the command.
 func New(s *site.Site, log *logging.Flags) *command.Command {
-	return (&linting{site: s, log: log, stdin: os.Stdin, version: lint.Newest()}).command()
+	return (&linting{site: s, log: log, stdin: os.Stdin, version: lint.Newest(), wait: maxWait}).command()
 }
 
 func (k *linting) command() *command.Command {
@@ -153,12 +159,17 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 	if err != nil {
 		c.Complain(err)
 	}
-	switch {
-	case result.Failed():
-		return exitFailed
-	case err != nil:
+	if err != nil && !result.Failed() {
 		return exitUnjudged
-	case result.Undecided():
+	}
+	return exitCode(&result)
+}
+
+func exitCode(r *lint.Result) int {
+	switch {
+	case r.Failed():
+		return exitFailed
+	case r.Undecided():
 		return exitUndecided
 	}
 	return exitFine
@@ -209,11 +220,15 @@ func (k *linting) read(ctx context.Context) ([]lint.Input, error) {
 	return inputs, errors.Join(errs...)
 }
 
-// readFile reads one input. A pipe, a terminal or a mount may block for ever: the read is abandoned when the context ends.
+// readFile reads one input. A pipe, a terminal or a mount may block for ever: the read is abandoned when the context ends, and that of
+// a file after a time.
 func (k *linting) readFile(ctx context.Context, file string) (lint.Input, error) {
 	name := file
+	var late <-chan time.Time
 	if file == standardInput {
 		name = "standard input"
+	} else {
+		late = time.After(k.wait)
 	}
 	type content struct {
 		data []byte
@@ -227,6 +242,8 @@ func (k *linting) readFile(ctx context.Context, file string) (lint.Input, error)
 	select {
 	case <-ctx.Done():
 		return lint.Input{}, fmt.Errorf("%s: interrupted before its end: %w", name, ctx.Err())
+	case <-late:
+		return lint.Input{}, fmt.Errorf("%s: expected its end within %s: if it is a pipe, its writer has to end; else pass it as standard input (-)", name, k.wait)
 	case c := <-done:
 		if c.err != nil {
 			return lint.Input{}, c.err

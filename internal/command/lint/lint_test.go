@@ -3,20 +3,31 @@
 package lint
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"gpufabric_exporter/collector"
+	"gpufabric_exporter/internal/capture"
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/lint"
 	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
 )
 
@@ -61,6 +72,7 @@ func TestOnNode(t *testing.T) {
 		{"healthy-efa", "NCCL_IB_DISABLE=1", exitFine, nil},
 		{"no-rdma", "NCCL_IB_DISABLE=1", exitFine, nil},
 		{"healthy", "NCCL_NET=Socket", exitFailed, []string{"wrong_here"}},
+		{"healthy", "NCCL_P2P_DISABLE=1", exitFailed, []string{"wrong_here", "8 GPUs of this node have NVLink, which NCCL then does not use"}},
 	} {
 		code, stdout, stderr := lintJob(t, "job.sh", "export "+c.line+"\n", "--scenario="+c.scenario)
 		if code != c.code || stderr != "" || strings.Contains(stdout, "job setting") || strings.Contains(stdout, "jobs of the host") || strings.Contains(c.line, "$(") && strings.Contains(stdout, "It does not include") {
@@ -95,12 +107,141 @@ func TestBranchesOnNode(t *testing.T) {
 			commandtest.Contains(t, stdout, line+"  wrong_here")
 		}
 	}
-	var many strings.Builder
-	for i := range 100 {
-		fmt.Fprintf(&many, "if a; then export NCCL_IB_HCA=mlx5_%d; fi\n", i)
+}
+
+// simulated returns the node of a scenario.
+func simulated(t *testing.T, name string) *fabric.Node {
+	t.Helper()
+	scenario, err := simulator.Find(name)
+	if err != nil {
+		t.Fatal(err)
 	}
-	_, stdout, _ := lintJob(t, "job.sh", many.String(), "--scenario=healthy")
-	commandtest.Contains(t, stdout, "more than 32 containers and branches: this one is not judged together with the other lines")
+	node, _, err := new(site.Site).ObserveOnce(t.Context(), &scenario, collector.CheckWants(), 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return node
+}
+
+// judge judges a script for a node, as the command does.
+func judge(t *testing.T, node *fabric.Node, script string) (code int, text string) {
+	t.Helper()
+	in, err := lint.Parse("job.sh", []byte(script), lint.FormatAuto)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := lint.Judge([]lint.Input{in}, lint.Newest(), node)
+	var b strings.Builder
+	if err := writeText(&b, &result, false, command.Colours(&b)); err != nil {
+		t.Fatal(err)
+	}
+	return exitCode(&result), b.String()
+}
+
+// Every program that a script may run is judged with the settings that it gets.
+func TestProgramsOnNode(t *testing.T) {
+	commandtest.Memory(t)
+	node := simulated(t, "healthy")
+	const bad, good = "NCCL_IB_HCA=mlx5_77", "NCCL_IB_HCA=mlx5"
+	for _, c := range []struct {
+		script string
+		code   int
+	}{
+		{"export BAD; ./a; export GOOD; ./a", exitFailed},
+		{"export GOOD; ./a; export BAD; ./a", exitFailed},
+		{"export GOOD; ./a; export GOOD; ./b", exitFine},
+		{"export BAD; srun ./a; export GOOD; srun ./a", exitFailed},
+		{"export BAD\nmpirun -np 8 ./a\nexport GOOD\nmpirun -np 8 ./a", exitFailed},
+		{"export BAD; torchrun a.py; unset NCCL_IB_HCA; torchrun a.py", exitFailed},
+		{"export BAD; unset NCCL_IB_HCA; torchrun a.py", exitFine},
+		{"export BAD; export -n NCCL_IB_HCA; torchrun a.py", exitFine},
+		{"export BAD; ./a & export GOOD; ./b & wait", exitFailed},
+		{"export BAD; ./a | tee log; export GOOD; ./b", exitFailed},
+		{"export BAD; cat x | ./a 2>&1 |& tee log; export GOOD; ./b", exitFailed},
+		{"BAD ./a; GOOD ./a", exitFailed},
+		{"GOOD ./a; env BAD ./a; export GOOD; ./a", exitFailed},
+		{"( export BAD; ./a ); export GOOD; ./b", exitFailed},
+		{"export GOOD; ( export BAD ); ./b", exitFailed}, // it has no effect: a mistake
+		{"export GOOD; ( export GOOD; ./a ) ; ./b", exitFine},
+		{"export BAD; ( export GOOD; ./a ); ./b", exitFailed},
+		{"export BAD; (export GOOD; ./a) & ./b", exitFailed},
+		{"export BAD; { export GOOD; ./a; } & ./b", exitFailed},
+		{"export BAD; { export GOOD; ./a; } | tee log; ./b", exitFailed},
+		{"export BAD; cat x | { export GOOD; ./a; }; ./b", exitFailed},
+		{"export BAD; { export GOOD; ./a; }; ./b", exitFailed}, // line 1 counts for nothing
+		{"for i in 1 2; do export BAD; ./a; done; export GOOD; ./b", exitFailed},
+		{"for i in 1 2; do ./a; export BAD; done; export GOOD; ./b", exitFailed},
+		{"while read l; do export BAD; ./a; done < x; export GOOD; ./b", exitFailed},
+		{"export BAD; while true; do ./a; export GOOD; done", exitFailed},
+		{"run() { ./a; }\nexport BAD; run\nexport GOOD; run", exitFailed},
+		{"run() { ./a; }\nexport GOOD; run", exitFine},
+		{"function run { ./a; }\nexport BAD; run; export GOOD; run", exitFailed},
+		{"function run() { ./a; }\nexport BAD; run; export GOOD; run", exitFailed},
+		{"setup() { export BAD; }\nsetup; ./a; export GOOD; ./b", exitFailed},
+		{"setup() { export GOOD; }\nexport BAD; setup; ./a", exitFailed}, // line 2 counts for nothing
+		{"setup() (\n export GOOD; ./b\n)\nexport BAD; setup; ./a", exitFailed},
+		{"a() { export BAD; }\nmain() { a; ./a; export GOOD; ./a; }\nmain \"$@\"", exitFailed},
+		{"a() { export BAD; }\n./a", exitFailed}, // another script may call it
+		{"if x; then export BAD; fi; ./a; export GOOD; ./b", exitFailed},
+		{"if x; then export BAD; else export GOOD; fi; if y; then ./a; fi; export GOOD; ./b", exitFailed},
+		{"export BAD; if ./a; then echo; fi; export GOOD; ./b", exitFailed},
+		{"if x; then export GOOD; elif y; then export GOOD; else export BAD; fi; ./a", exitFailed},
+		{"case $1 in\na) export BAD; ./a;;\nb|c) export GOOD;;\nesac\nexport GOOD; ./b", exitFailed},
+		{"case $1 in a) export GOOD;; *) export BAD; esac; ./a; export GOOD; ./b", exitFailed},
+		{"[ x ] && export BAD && ./a\nexport GOOD; ./b", exitFailed},
+		{"x ||\n export BAD\n./a; export GOOD; ./b", exitFailed},
+		{"[ x ] && ( export BAD; ./a ); export GOOD; ./b", exitFailed},
+		{"[ x ] && { export BAD; ./a; }; export GOOD; ./b", exitFailed},
+		{"cd /x && export GOOD && ./a", exitFine},
+		{"bash -c 'export BAD; ./a'; export GOOD; ./b", exitFailed},
+		{"export BAD; bash -c './a'; export GOOD; ./b", exitFailed},
+		{"ssh a \"export BAD; ./a\"; export GOOD; ./b", exitFailed},
+		{"eval \"export BAD; ./a\"; export GOOD; ./b", exitFailed},
+		{"export BAD; source ./run.sh; export GOOD; ./b", exitFailed},
+		{"export BAD; . run.sh; export GOOD; ./b", exitFailed},
+		{"export BAD; source venv/bin/activate; unset NCCL_IB_HCA; ./b", exitFine},
+		{"#SBATCH --export=ALL,BAD\nsrun ./a; export GOOD; ./b", exitFailed},
+		{"OPTIONS=(-x BAD)\nmpirun ${OPTIONS[@]} ./a; mpirun -x GOOD ./a", exitFailed},
+		{"export BAD; $RUN ./a; export GOOD; ./b", exitFailed},
+		{"for ((i=0; i<3; i++)); do export BAD; ./a; done; export GOOD; ./b", exitFailed},
+		{"export BAD; ((n++)); unset NCCL_IB_HCA; ./b", exitFine},
+		{"((export BAD; ./a) | tee x); export GOOD; ./b", exitFailed},
+		{"export BAD; echo; mkdir x; unset NCCL_IB_HCA; ./b", exitFine},
+		{"export NCCL_IB_HCA=${NCCL_IB_HCA:-mlx5_77}; ./a; export GOOD; ./a", exitFailed},
+		{"export BAD; export NCCL_IB_HCA=${NCCL_IB_HCA:-mlx5}; ./a", exitFailed},
+		{"export BAD; exec ./a", exitFailed},
+		{"export BAD; ./a; export NCCL_IB_HCA=$(devices); ./a", exitFailed},
+		{"time ./a; export BAD; ! ./a; export GOOD; ./a", exitFailed},
+		{"export BAD; command ./a; export GOOD; ./a", exitFailed},
+		{"export BAD; nohup ./a & export GOOD; ./a", exitFailed},
+	} {
+		script := strings.NewReplacer("BAD", bad, "GOOD", good).Replace(c.script) + "\n"
+		if code, stdout := judge(t, node, script); code != c.code {
+			t.Errorf("%q: exit code %d, want %d: %s", c.script, code, c.code, stdout)
+		}
+	}
+}
+
+// What lies beyond the bounds of a script is undecided: it does not pass.
+func TestBoundsOnNode(t *testing.T) {
+	commandtest.Memory(t)
+	node := simulated(t, "healthy")
+	var programs, branches strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&programs, "export NCCL_BUFFSIZE=%d; ./a\n", 1<<22+i)
+		fmt.Fprintf(&branches, "if a; then export NCCL_MAX_NCHANNELS=32 NCCL_BUFFSIZE=%d; fi\n", 1<<22+i)
+	}
+	calls := "export NCCL_DEBUG=WARN\n./a\n"
+	for i := range 20 {
+		calls = fmt.Sprintf("f%d() { f%d; f%d; export NCCL_BUFFSIZE=%d; ./a; }\n", i, i+1, i+1, 1<<22+i) + calls
+	}
+	for name, script := range map[string]string{"programs": programs.String(), "branches": branches.String() + "./a\n", "calls": calls + "f0\n"} {
+		code, stdout := judge(t, node, script)
+		if code != exitUndecided {
+			t.Errorf("%s: exit code %d: %.2000s", name, code, stdout)
+		}
+		commandtest.Contains(t, stdout, "The settings are not judged in all combinations: expected at most 128 different environments of programs, and 64 at a line")
+	}
 }
 
 // No format shows a value that may be a secret, wherever it stands.
@@ -244,7 +385,7 @@ func TestEnvironment(t *testing.T) {
 	commandtest.Contains(t, stdout, "environment  misread  NCCL_IB_DISABLE=true\n")
 }
 
-// An interrupt ends the wait for an input that does not.
+// An interrupt or the time ends the wait for an input that does not end.
 func TestInterrupted(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -255,11 +396,135 @@ func TestInterrupted(t *testing.T) {
 			f.Close()
 		}
 	}()
+	k := &linting{files: []string{pipe}, format: lint.FormatAuto, wait: time.Millisecond}
+	if _, err := k.read(t.Context()); err == nil || !strings.Contains(err.Error(), pipe+": expected its end within 1ms") {
+		t.Errorf("%v", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	k := &linting{files: []string{pipe}, format: lint.FormatAuto}
+	k.wait = time.Hour
 	if _, err := k.read(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), pipe+": interrupted") {
 		t.Errorf("%v", err)
+	}
+}
+
+// archive is a capture with a manifest and these entries; a header without a type is a file, whose text is in Uname.
+func archive(t *testing.T, headers ...tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	for _, h := range append([]tar.Header{{Name: "MANIFEST.json", Uname: fmt.Sprintf(`{"format": %d}`, capture.Format)}}, headers...) {
+		text := h.Uname
+		h.Uname, h.Mode = "", 0o644
+		if h.Typeflag == 0 {
+			h.Typeflag, h.Size = tar.TypeReg, int64(len(text))
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// Whatever a capture is, lint ends with a clear error, and writes nowhere else; facts that make no sense are no approval.
+func TestHostileCapture(t *testing.T) {
+	commandtest.Memory(t)
+	dir := t.TempDir()
+	outside := filepath.Join(dir, "outside")
+	pipe := filepath.Join(dir, "pipe.tar.gz")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var zeros bytes.Buffer
+	z := gzip.NewWriter(&zeros)
+	if _, err := io.CopyN(z, zero{}, 300<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var many []tar.Header
+	for i := range 2000 {
+		many = append(many, tar.Header{Name: fmt.Sprintf("sys/class/infiniband/mlx5_%d/ports/1/state", i), Uname: "4: ACTIVE\n"})
+	}
+	good := archive(t, many[:8]...)
+	deep := strings.Repeat("a/", 500) + "b"
+	for name, c := range map[string]struct {
+		data []byte
+		want string // in the error; empty: the capture is judged
+	}{
+		"text":         {[]byte("no archive"), "expected a tar.gz"},
+		"truncated":    {good[:len(good)/2], "not a usable capture"},
+		"without end":  {good[:len(good)-4], "not a usable capture"},
+		"bomb":         {zeros.Bytes(), "not a usable capture"},
+		"bomb behind":  {append(slices.Clone(good), zeros.Bytes()...), "it unpacks to more than"},
+		"traversal":    {archive(t, tar.Header{Name: "sys/../../outside", Uname: "x"}), "path"},
+		"absolute":     {archive(t, tar.Header{Name: outside, Uname: "x"}), "path"},
+		"link":         {archive(t, tar.Header{Name: "root/etc/nccl.conf", Typeflag: tar.TypeSymlink, Linkname: "/etc/shadow"}), "expected a place in root"},
+		"links":        {archive(t, tar.Header{Name: "sys/a", Typeflag: tar.TypeSymlink, Linkname: "b/.."}, tar.Header{Name: "sys/b", Typeflag: tar.TypeSymlink, Linkname: "../sys"}), "not a usable capture"},
+		"hard link":    {archive(t, tar.Header{Name: "root/x", Typeflag: tar.TypeLink, Linkname: "/etc/shadow"}), "is neither file, directory nor symbolic link"},
+		"device":       {archive(t, tar.Header{Name: "root/dev/zero", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 5}), "is neither file, directory nor symbolic link"},
+		"pipe":         {archive(t, tar.Header{Name: "root/x", Typeflag: tar.TypeFifo}), "is neither file, directory nor symbolic link"},
+		"deep":         {archive(t, tar.Header{Name: "sys/" + deep, Uname: "x"}), ""},
+		"loop":         {archive(t, tar.Header{Name: "sys/class/infiniband", Typeflag: tar.TypeSymlink, Linkname: "infiniband"}), ""},
+		"many devices": {archive(t, many...), ""},
+		"hostile conf": {archive(t, tar.Header{Name: "root/etc/nccl.conf", Uname: strings.Repeat("NCCL_NET=\x1b[31mhunter2\n", 50_000)}), ""},
+	} {
+		file := filepath.Join(dir, "capture.tar.gz")
+		if err := os.WriteFile(file, c.data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		code, stdout, stderr := lintJob(t, "job.sh", "export NCCL_IB_HCA=mlx5_99999 NCCL_DEBUG=WARN\n", "--capture="+file)
+		want := exitUnjudged
+		if c.want == "" {
+			want = exitFailed
+			if name == "deep" || name == "loop" || name == "hostile conf" { // no device is known
+				want = code
+			}
+		}
+		if code != want || code == exitFine || strings.Contains(stdout+stderr, "\x1b") || len(stdout+stderr) > 20_000 || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s: exit code %d, want %d and %q: %.2000s%.2000s", name, code, want, c.want, stdout, stderr)
+		}
+		t.Logf("%s: exit code %d, %v: %.200s", name, code, time.Since(begin).Round(time.Millisecond), stderr)
+	}
+	if code, _, stderr := lintJob(t, "job.sh", "export NCCL_DEBUG=WARN\n", "--capture="+pipe); code != exitUnjudged || !strings.Contains(stderr, "expected a regular file") {
+		t.Errorf("pipe: exit code %d: %s", code, stderr)
+	}
+	if _, err := os.Lstat(outside); err == nil {
+		t.Error("a file was written outside of the capture")
+	}
+}
+
+type zero struct{}
+
+func (zero) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// What env prints is read as an environment, whatever its values are.
+func TestPrintedEnvironment(t *testing.T) {
+	for text, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"SHELL=/bin/bash\nTOKEN=hunter2 x\nPWD=/home/a b\nNCCL_IB_HCA=mlx5_0, mlx5_1\n_=/usr/bin/env\n": {exitFailed, "standard input:4  misread  NCCL_IB_HCA=mlx5_0, mlx5_1"},
+		"PATH=/bin\nPWD=/\nNCCL_NET=AWS Libfabric\nPS1=$(x) `y`; z\nNCCL_DEBUG=\"INFO\"\n":              {exitFailed, "standard input:5  misread  NCCL_DEBUG=\"INFO\""},
+		"PATH=/bin\nPWD=/\nNCCL_NET=AWS Libfabric\nBASH_FUNC_m%%=() {  a\n b\n}\n":                      {exitFine, "1 without a finding"},
+	} {
+		var stdout, stderr commandtest.Output
+		define := func(s *site.Site, log *logging.Flags) *command.Command {
+			return (&linting{site: s, log: log, stdin: strings.NewReader(text), version: lint.Newest(), wait: maxWait}).command()
+		}
+		if code := commandtest.RunTo(t, &stdout, &stderr, new(site.Site), define, "-"); code != want.code || strings.Contains(stdout.String(), "hunter2") {
+			t.Errorf("%q: exit code %d, want %d: %s%s", text, code, want.code, stdout.String(), stderr.String())
+		}
+		commandtest.Contains(t, stdout.String(), want.text)
 	}
 }
 
@@ -286,7 +551,7 @@ func TestLibraryOfHost(t *testing.T) {
 func TestStandardInput(t *testing.T) {
 	var stdout, stderr commandtest.Output
 	define := func(s *site.Site, log *logging.Flags) *command.Command {
-		k := &linting{site: s, log: log, stdin: strings.NewReader("NCCL_DEBUG=\x1b[31m\"\n"), version: lint.Newest()}
+		k := &linting{site: s, log: log, stdin: strings.NewReader("NCCL_DEBUG=\x1b[31m\"\n"), version: lint.Newest(), wait: maxWait}
 		return k.command()
 	}
 	code := commandtest.RunTo(t, &stdout, &stderr, new(site.Site), define, "--format=conf", "-")
@@ -309,7 +574,7 @@ func TestHostileInput(t *testing.T) {
 		"huge.sh":      {huge, exitUndecided, "2 settings are not judged"},
 		"toohuge.sh":   {huge + huge, exitUnjudged, "expected at most 10 MiB"},
 		"controls.sh":  {secret + "export NCCL_DEBUG=\x1b[31mWARN\u202e\n", exitFailed, "NCCL_DEBUG"},
-		"includes.sh":  {secret + ". ./includes.sh\nsource /etc/shadow\nsource <(curl -H 'Authorization: hunter2' x)\nexport NCCL_DEBUG=WARN\n", exitFine, "WARN"},
+		"includes.sh":  {secret + ". ./includes.sh\nsource /etc/shadow\nsource <(curl -H 'Authorization: hunter2' x)\nexport NCCL_DEBUG=WARN\n", exitUndecided, "lint does not read /etc/shadow: what it sets is not judged"},
 		"includes.yml": {"a: !include hunter2\nb: &b {TOKEN: hunter2, NCCL_DEBUG: WARN}\nc: {<<: *b}\n", exitFine, "WARN"},
 		"broken.yml":   {"a: {TOKEN: hunter2\n", exitUnjudged, "expected YAML or JSON"},
 		"quotes.sh":    {"export TOKEN=\"hunter2\nexport NCCL_DEBUG=WARN\n", exitFailed, "A quote that begins here is not closed"},

@@ -40,7 +40,7 @@ func NewClient(c Caller) *Client { return &Client{caller: c} }
 func (c *Client) Close() error { return c.caller.Close() }
 
 // Read reads what changes; the rest it takes from last, unless slow is set or last is not a reading of this client. No
-// driver is an answer. The error of a driver that answers to nobody comes with Loaded known true.
+// driver is an answer, and so is no library: Loaded is unknown then. The error of a driver that answers to nobody comes with Loaded known true.
 func (c *Client) Read(last fabric.GPUDriver, isSlow bool, now time.Time) (fabric.GPUDriver, error) {
 	return c.read(context.Background(), last, isSlow, now)
 }
@@ -104,7 +104,7 @@ func (c *Client) Processes(ctx context.Context, now time.Time) ([]fabric.GPU, er
 func (c *Client) conclude(p *reply, q request, now time.Time) (fabric.GPUDriver, error) {
 	switch p.status {
 	case noLibrary:
-		return fabric.GPUDriver{Loaded: fabric.Known(false, "libnvidia-ml.so.1", now)}, nil
+		return fabric.GPUDriver{Loaded: fabric.NotKnown[bool](fabric.ReasonMissing, fabric.NVMLLibrary, now)}, nil
 	case noDriver:
 		return fabric.GPUDriver{Loaded: fabric.Known(false, "nvmlInit", now)}, nil
 	case mismatch:

@@ -345,7 +345,7 @@ func TestLibrariesThatCannotBeLoaded(t *testing.T) {
 	c.end()
 	c.nvml = filepath.Join(dir, "none.so")
 	d := mustRead(t, client, fabric.GPUDriver{}, true)
-	if d.Loaded.State != fabric.OK || d.Loaded.Value || d.Loaded.Source != "libnvidia-ml.so.1" {
+	if d.Loaded.State != fabric.Unknown || d.Loaded.Reason != fabric.ReasonMissing || d.Loaded.Source != "libnvidia-ml.so.1" {
 		t.Errorf("no library: %+v", d.Loaded)
 	}
 	c.end()

@@ -28,7 +28,7 @@
 //     NVML_ERROR_INVALID_ARGUMENT unknown(unsupported), every other error unknown(io_error).
 //   - NVML_ERROR_GPU_IS_LOST makes the GPU lost, and all else of it unknown(gone). UUID and address stay where they were
 //     known before.
-//   - Without the library, and with NVML_ERROR_DRIVER_NOT_LOADED, GPUDriver.Loaded is known false: no error.
+//   - With NVML_ERROR_DRIVER_NOT_LOADED, GPUDriver.Loaded is known false, without the library unknown(missing): no error.
 //   - NVML_ERROR_LIB_RM_VERSION_MISMATCH (the library was updated and the kernel module was not, or the other way round)
 //     is an error: there is a driver (Loaded is true), and no program can use it.
 //

@@ -31,6 +31,7 @@ import "C"
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
 	"strings"
@@ -63,6 +64,9 @@ func openObject(path string) (*object, error) {
 	text := C.GoString(&why[0])
 	if strings.HasSuffix(text, "cannot open shared object file: No such file or directory") {
 		return nil, fs.ErrNotExist
+	}
+	if cause, denied := strings.CutSuffix(text, ": Permission denied"); denied { // by its mode, SELinux or AppArmor
+		return nil, fmt.Errorf("%s: %w", cause, fs.ErrPermission)
 	}
 	return nil, errors.New(text)
 }

@@ -16,9 +16,6 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// DefaultLibrary is the name of NVML where the loader finds it by itself.
-const DefaultLibrary = "libnvidia-ml.so.1"
-
 // Server answers the requests of a Client, in the process that the library is loaded into.
 type Server struct {
 	path   string
@@ -31,11 +28,11 @@ type Server struct {
 	buf    []byte
 }
 
-// NewServer returns a Server for that library; an empty name means DefaultLibrary. Nothing is loaded before the first
+// NewServer returns a Server for that library; an empty name means fabric.NVMLLibrary. Nothing is loaded before the first
 // request.
 func NewServer(library string) *Server {
 	if library == "" {
-		library = DefaultLibrary
+		library = fabric.NVMLLibrary
 	}
 	return &Server{path: library, epoch: rand.Uint64() | 1}
 }

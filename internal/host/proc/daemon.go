@@ -49,7 +49,11 @@ func (f *FS) Daemons() *Daemons { return &Daemons{fs: f} }
 func (d *Daemons) Read(now time.Time) fabric.Fact[[]fabric.Daemon] {
 	const source, first = "<pid>/comm", "1/comm"
 	if _, err := d.fs.readStart(first, maxComm); err != nil { // hidden from this user (hidepid), and all others with it
-		return fabric.NotKnown[[]fabric.Daemon](fabric.ReasonOf(err), first, now)
+		why := fabric.ReasonOf(err)
+		if d.fs.isKernel() { // hidepid=invisible denies that there is such a process
+			why = fabric.ReasonPrivilege
+		}
+		return fabric.NotKnown[[]fabric.Daemon](why, first, now)
 	}
 	list := d.at(d.pids, now)
 	if len(list) < len(d.pids) || d.searched.IsZero() || now.Sub(d.searched) >= searchEvery {

@@ -51,12 +51,36 @@ func (f *FS) Record(rec beneath.Recorder) { f.recorder = rec }
 func (f *FS) Host(last fabric.Host, now time.Time) fabric.Host {
 	h := fabric.Host{BootTime: readFact(f, "stat", now, parseBootTime), Kernel: last.Kernel, Hypervisor: last.Hypervisor}
 	if h.Kernel.State != fabric.OK {
-		h.Kernel = readFact(f, "sys/kernel/osrelease", now, parseRelease)
+		h.Kernel = f.kernel(now)
 	}
 	if h.Hypervisor.State != fabric.OK {
 		h.Hypervisor = f.hypervisor(now)
 	}
 	return h
+}
+
+// kernel asks the kernel itself where procfs has nothing but processes (subset=pid).
+func (f *FS) kernel(now time.Time) fabric.Fact[string] {
+	release := readFact(f, "sys/kernel/osrelease", now, parseRelease)
+	var name unix.Utsname
+	if release.State == fabric.OK || !f.isKernel() || unix.Uname(&name) != nil {
+		return release
+	}
+	if s, ok := parseRelease([]byte(unix.ByteSliceToString(name.Release[:]))); ok {
+		return fabric.Known(s, "uname", now)
+	}
+	return release
+}
+
+// isKernel reports whether the root is a mounted procfs, and not a copy of one.
+func (f *FS) isKernel() bool {
+	dir, err := f.root.Open(".")
+	if err != nil {
+		return false
+	}
+	defer func() { _ = dir.Close() }()
+	var st unix.Statfs_t
+	return unix.Fstatfs(int(dir.Fd()), &st) == nil && st.Type == unix.PROC_SUPER_MAGIC
 }
 
 // hypervisor looks at the first processor only: the file grows with their number.

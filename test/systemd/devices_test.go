@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build systemd
+
+package systemd_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/host/nvml/nvmltest"
+)
+
+// module is what the machine shows as /proc/driver. A unit with ProtectKernelTunables has a procfs of its own in a container, into
+// which it is mounted.
+const module = "/opt/driver"
+
+// driver gives the machine a GPU driver: what its kernel module shows in /proc, its device node, and a library that opens the node.
+func (m on) driver() {
+	m.t.Helper()
+	const folder, node = "/opt/nvidia", "/dev/nvidiactl"
+	library := nvmltest.Build(m.t, m.t.TempDir())
+	nvmltest.Describe(m.t, library, "gpus 2", "node "+node)
+	m.Must("sh", "-ec", "mkdir -p "+folder+" "+module+"/nvidia; mknod -m 666 "+node+" c 195 255; "+
+		"echo 'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (test)' >"+module+"/nvidia/version")
+	for _, file := range []string{library, library + ".machine"} {
+		m.Must("install", "-m", "644", m.Put(file), folder+"/")
+	}
+	m.Write("/etc/default/gpufabric_exporter", "ARGS=--gpu.nvml-library="+folder+"/"+filepath.Base(library)+"\n")
+	m.t.Cleanup(func() {
+		_, _ = m.Try("sh", "-c", "rm -r "+node+" "+folder+" "+module+" /etc/default/gpufabric_exporter")
+	})
+}
+
+// GPUs are seen in the tier gpu. Without it, or where SELinux or a container denies the device nodes, they are unknown: a driver that
+// is loaded is never said to be missing.
+func testDevices(t *testing.T, m on) {
+	m.driver()
+	const loaded, asked = "\ngpufabric_gpu_driver_loaded 1\n", "\n" + `gpufabric_scrape_collector_supported{collector="gpu"} `
+	unknown := func(reason string) string {
+		return "\n" + `gpufabric_exporter_facts_unknown{device="",reason="` + reason + `",uuid=""} `
+	}
+	for _, c := range []struct {
+		what  string
+		tiers []string
+		line  string
+		node  string // its mode
+		seen  bool
+		shows []string
+		says  string
+	}{
+		{"tier gpu", []string{"gpu"}, "", "666", true, []string{loaded, asked + "1\n"}, ""},
+		{"all tiers", []string{"gpu", "bus", "jobs", "probes"}, "", "666", true, []string{loaded, asked + "1\n"}, ""},
+		{"no tier", nil, "", "666", false, []string{loaded, asked + "0\n", unknown("missing")}, "the device nodes /dev/nvidia* may be missing here. With systemd, enable the tier gpu"},
+		{"PrivateDevices=yes", []string{"gpu"}, "PrivateDevices=yes", "666", false, []string{loaded, asked + "0\n", unknown("missing")}, "the device nodes /dev/nvidia* may be missing here"},
+		{"denied", []string{"gpu"}, "", "600", false, []string{loaded, unknown("privilege")}, "nvmlInit answers 4 (no_permission)"},
+		{"no library", []string{"gpu"}, "InaccessiblePaths=/opt/nvidia", "666", false, []string{loaded, unknown("privilege")}, "cannot open shared object file: permission denied"},
+	} {
+		m.tiers(c.tiers...)
+		m.dropIn("RestartSec=1", "TimeoutStartSec=30", "BindReadOnlyPaths="+module+":/proc/driver", c.line)
+		m.Must("chmod", c.node, "/dev/nvidiactl")
+		m.Must("systemctl", "restart", unit)
+		text := m.Scrape()
+		t.Logf("%s:%s", c.what, gpuLines(text))
+		contains(t, text, c.shows...)
+		if strings.Contains(text, "\ngpufabric_gpu_info{") != c.seen {
+			t.Errorf("%s: GPUs are seen: %v", c.what, !c.seen)
+		}
+		if c.seen {
+			m.worker()
+		}
+		log := m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID"))
+		contains(t, log, c.says)
+	}
+	testDeviceAllow(t, m)
+}
+
+// worker wants the process with the driver's library to have no capability, whatever the exporter has.
+func (m on) worker() {
+	m.t.Helper()
+	status := m.Must("sh", "-c", "cat /proc/$(cat /proc/"+m.PID()+"/task/*/children | tr -d ' ')/status")
+	contains(m.t, status, "NoNewPrivs:\t1\n", "Seccomp:\t2\n")
+	for _, set := range []string{"CapPrm", "CapEff", "CapAmb"} {
+		contains(m.t, status, set+":\t0000000000000000\n")
+	}
+}
+
+// testDeviceAllow is for machines whose control groups let systemd deny devices.
+func testDeviceAllow(t *testing.T, m on) {
+	if _, err := m.Try("systemd-run", "--quiet", "--wait", "-p", "DevicePolicy=strict", "-p", "PrivateDevices=no", "dd", "if=/dev/urandom", "of=/dev/zero", "count=1"); err == nil {
+		t.Log("DeviceAllow is not looked at: the control groups of this machine let the systemd of a container deny no device")
+		return
+	}
+	m.tiers("gpu")
+	m.dropIn("RestartSec=1", "BindReadOnlyPaths="+module+":/proc/driver", "DeviceAllow=")
+	m.Must("systemctl", "restart", unit)
+	if text := m.Scrape(); strings.Contains(text, "\ngpufabric_gpu_info{") || !strings.Contains(text, "\ngpufabric_gpu_driver_loaded 1\n") {
+		t.Errorf("without DeviceAllow nothing is lost:%s", gpuLines(text))
+	}
+}
+
+// gpuLines are those of metrics that are about GPUs.
+func gpuLines(text string) string {
+	var lines strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "#") && (strings.HasPrefix(line, "gpufabric_gpu_driver") || strings.HasPrefix(line, "gpufabric_gpu_info") ||
+			strings.Contains(line, `collector="gpu"`) || strings.HasPrefix(line, "gpufabric_exporter_facts_unknown") || strings.Contains(line, `source="gpu"`)) {
+			lines.WriteString("\n\t" + strings.TrimSpace(line))
+		}
+	}
+	return lines.String()
+}
