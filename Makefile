@@ -107,6 +107,11 @@ image-test: ## the image, built on bases that debootstrap makes, and run in cont
 bin/helm: tools/helm/go.mod
 	cd tools/helm && $(GO) build -o ../../$@ helm.sh/helm/v4/cmd/helm
 
+# Helm 3 renders for Kubernetes 1.20 unless it is built with the version of its client library, as its releases are.
+bin/helm3: tools/helm/go.mod
+	cd tools/helm && minor=$$($(GO) list -m -f '{{.Version}}' k8s.io/client-go | cut -d. -f2) && $(GO) build -o ../../$@ \
+	  -ldflags "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$$minor" helm.sh/helm/v3/cmd/helm
+
 bin/kubectl: tools/kubernetes/go.mod
 	cd tools/kubernetes && $(GO) build -o ../../$@ k8s.io/kubernetes/cmd/kubectl
 
@@ -116,7 +121,7 @@ bin/kube-apiserver: tools/kubernetes/go.mod
 	  -ldflags "-X k8s.io/component-base/version.gitVersion=$$version -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=$${minor%%.*}" \
 	  k8s.io/kubernetes/cmd/kube-apiserver
 
-kubernetes: bin/helm bin/kubectl bin/kube-apiserver ## the chart by Helm, and all objects on a real API server (all built once: 10 min; needs Debian's etcd-server)
+kubernetes: bin/helm bin/helm3 bin/kubectl bin/kube-apiserver ## the chart by Helm 3 and 4, and all objects on a real API server (all built once: 10 min; needs Debian's etcd-server)
 	$(GO) test -count=1 -v -timeout 10m -tags kubernetes ./test/kubernetes
 
 kubernetes-manifests: bin/helm bin/kube-apiserver ## write deploy/kubernetes from the chart, and the violations of pod security into docs/KUBERNETES.md
@@ -139,7 +144,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: pint contributing corpus fuzz bench probes hang-test systemd-test lab-full e2e scale image-test kubernetes packages-test ## the slow proofs
+verify: pint contributing corpus fuzz bench probes hang-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
 
 include packaging/packaging.mk
 

@@ -127,6 +127,7 @@ func TestConfigLimits(t *testing.T) {
 		"depth":   {bytes.Repeat([]byte("["), 100_000), "f: not YAML: exceeded max depth"},
 		"aliases": {[]byte(bomb), "f:4: an entry of roles: *c is a YAML alias"},
 		"pattern": {[]byte("restricted: ['" + strings.Repeat("(", 2000) + "']"), "f:1: restricted: "},
+		"tab":     {[]byte("expected:\n\tgpus: 8\n"), "f:2: not YAML: found character that cannot start any token: indent with spaces"},
 		"binary":  {[]byte("roles: \x00\xff"), "f: not YAML"},
 	}
 	for name, test := range tests {

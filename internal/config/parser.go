@@ -71,7 +71,11 @@ func (p *parser) syntaxError(err error) {
 	if m != nil {
 		line, _ = strconv.Atoi(m[1])
 	}
-	p.errorf(line, "not YAML: %s", yamlError.ReplaceAllString(err.Error(), ""))
+	text := yamlError.ReplaceAllString(err.Error(), "")
+	if strings.Contains(text, "cannot start any token") { // what the parser says of a tab
+		text += ": indent with spaces, not with tabs, and quote values that begin with % @ or a backquote"
+	}
+	p.errorf(line, "not YAML: %s", text)
 }
 
 // mapping calls the function of each key. A key without a value counts as not given.

@@ -7,33 +7,84 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// schema is what values.schema.json of the chart says of the key that has this path and of those below it. What it leaves open, the
-// program refuses.
+// patterns are how values of strings of a type look. What they leave open, the program refuses.
+var patterns = map[string]string{
+	"absolute path":               "^/",
+	"address":                     "^https?://[^?@]+$",
+	"address or absolute path":    "^(https?://[^?@]+|/.*)$",
+	"time":                        `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`,
+	"regular expression":          ".",
+	"path or name":                "[^0-9]",
+	"list of regular expressions": ".",
+}
+
+// schema is what values.schema.json of the chart says of the key that has this path and of those below it.
 func schema(path string) map[string]any {
+	of := map[string]any{}
 	for _, k := range keys() {
-		switch {
-		case k.path != path:
-		case k.takes == "true or false":
-			return map[string]any{"type": "boolean"}
-		case k.takes == "whole number" && k.low != "":
-			return map[string]any{"type": "integer", "minimum": json.Number(k.low), "maximum": json.Number(k.high)}
+		if k.path == path {
+			of = scalar(k)
 		}
 	}
-	below := map[string]any{}
+	below, entries := children(path+"."), children(path+"[].")
+	switch {
+	case len(entries) > 0:
+		of["items"] = map[string]any{"type": "object", "properties": entries, "additionalProperties": false}
+	case len(below) > 0:
+		of["properties"], of["additionalProperties"] = below, false
+		if of["type"] == nil {
+			of["type"] = []string{"object", "null"} // a section without keys
+		}
+	}
+	return of
+}
+
+// children are the schemas of the keys whose paths begin with a prefix.
+func children(prefix string) map[string]any {
+	all := map[string]any{}
 	for _, k := range keys() {
-		name, ok := strings.CutPrefix(k.path, strings.TrimPrefix(path+".", "."))
+		name, ok := strings.CutPrefix(k.path, strings.TrimPrefix(prefix, "."))
 		if ok && !strings.ContainsAny(name, ".[") {
-			below[name] = schema(k.path)
+			all[name] = schema(k.path)
 		}
 	}
-	if len(below) == 0 {
-		return below
+	return all
+}
+
+// scalar is the type of a key, without what is below it.
+func scalar(k key) map[string]any {
+	of := map[string]any{}
+	switch words := regexp.MustCompile(", | or ").Split(k.takes, -1); {
+	case k.path == "expected.manifest": // a path or its content
+		of["type"] = []string{"string", "object"}
+	case k.takes == "true or false, or settings":
+		of["type"] = []string{"boolean", "object"}
+	case k.takes == "true or false":
+		of["type"] = "boolean"
+	case k.takes == "whole number", strings.HasPrefix(k.takes, "number"):
+		of["type"] = "number"
+		if k.takes == "whole number" {
+			of["type"] = "integer"
+		}
+		of["minimum"], of["maximum"] = json.Number(k.low), json.Number(k.high)
+	case strings.HasPrefix(k.takes, "list"):
+		of["type"] = "array"
+		if p := patterns[k.takes]; p != "" {
+			of["items"] = map[string]any{"type": "string", "pattern": p}
+		}
+	case k.takes == "bytes":
+		of["type"], of["pattern"] = []string{"string", "integer"}, "^[0-9]+(\\.[0-9]+)?[KMG]?$"
+	case patterns[k.takes] != "":
+		of["type"], of["pattern"] = "string", patterns[k.takes]
+	case len(words) > 1 && (slices.Contains(words, k.example) || slices.Contains(words, k.initial)):
+		of["enum"] = words
 	}
-	return map[string]any{"properties": below, "additionalProperties": false}
+	return of
 }
 
 // TestChartSchema compares what the chart takes as value config with the keys: a wrong one is an error before anything is installed.
@@ -41,8 +92,10 @@ func TestChartSchema(t *testing.T) {
 	const file = "../../deploy/chart/values.schema.json"
 	of := schema("")
 	of["type"] = "object"
+	of["description"] = "docs/CONFIGURATION.md"
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
 	encoder.SetIndent("    ", "  ")
 	if err := encoder.Encode(of); err != nil {
 		t.Fatal(err)

@@ -50,6 +50,16 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	})
 }
 
+// gidFails reports whether gid_usable fails on the port.
+func gidFails(n *fabric.Node, h *fabric.HCA, p *fabric.Port) bool {
+	if p.Role.Or("") != fabric.RoleCompute {
+		return false
+	}
+	v := verdicts{check: &Check{ID: CheckGID}}
+	judgeGID(n, h, p, &v)
+	return len(Failures(v.list)) > 0
+}
+
 func gidRemedy(n *fabric.Node, p *fabric.Port, c fabric.GIDChoice) string {
 	v6 := slices.ContainsFunc(p.GIDs.Entries.Or(nil), func(g fabric.GID) bool { return g.Routable() && g.Family == fabric.FamilyIPv6 })
 	_, ranged := n.NCCL.Text("NCCL_IB_ADDR_RANGE")

@@ -3,6 +3,7 @@
 package diagnose_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,9 @@ import (
 
 func TestRoCETroubles(t *testing.T) {
 	tc := func(n *fabric.Node, v int64) { n.NCCL.Variables[0].Value, n.NCCL.Variables[0].Number = "?", v }
+	v1 := func(n *fabric.Node) {
+		n.NCCL.Variables = slices.Insert(n.NCCL.Variables, 0, fabric.NCCLVariable{Name: "NCCL_IB_ROCE_VERSION_NUM", Value: "1", Number: 1, IsNumber: true, Source: "/etc/nccl.conf:2"})
+	}
 	tests := []struct {
 		name string
 		edit func(n *fabric.Node, q *fabric.QoS)
@@ -49,13 +53,11 @@ func TestRoCETroubles(t *testing.T) {
 		{"ETS", func(_ *fabric.Node, q *fabric.QoS) { q.ETS.Value.Algorithm[0] = fabric.TSAETS }, []string{"no share of the bandwidth", "--tcbw"}},
 		{"ECN", func(_ *fabric.Node, q *fabric.QoS) { q.RP.Value = 0 }, []string{"do not slow down", "echo 1 > /sys/class/net/<interface>/ecn/roce_np/enable/3"}},
 		{"notifications", func(_ *fabric.Node, q *fabric.QoS) { q.CNPDSCP.Value = 26 }, []string{"Congestion notifications queue behind the data.", "cnp_dscp"}},
-		{"RoCE v1", func(n *fabric.Node, _ *fabric.QoS) {
+		{"RoCE v1 on purpose", func(n *fabric.Node, _ *fabric.QoS) {
 			n.Policy.RoCE = fabric.RoCEPolicy{Priority: new(3)}
-			n.HCAs[1].Ports[0].GIDs.Entries.Value = n.HCAs[1].Ports[0].GIDs.Entries.Value[:3]
-		}, []string{"NCCL would not use a RoCE v2 address", "RoCE v1 has no DSCP, and packets are untagged: priority 0; the site expects priority 3", "set NCCL_IB_SL"}},
-		{"RoCE v1 for DSCP", func(n *fabric.Node, _ *fabric.QoS) {
-			n.HCAs[1].Ports[0].GIDs.Entries.Value = n.HCAs[1].Ports[0].GIDs.Entries.Value[:3]
-		}, []string{"whose packets have no DSCP", "Check that NCCL finds a RoCE v2 address, and"}},
+			v1(n)
+		}, []string{"RoCE v1 has no DSCP, and packets are untagged: priority 0; the site expects priority 3", "set NCCL_IB_SL"}},
+		{"RoCE v1 for DSCP", func(n *fabric.Node, _ *fabric.QoS) { v1(n) }, []string{"whose packets have no DSCP", "Check that NCCL finds a RoCE v2 address, and"}},
 		{"two at once", func(_ *fabric.Node, q *fabric.QoS) { q.Pause.Value.Transmit, q.NP.Value = true, 0 }, []string{"802.3x", "do not notify"}},
 		{"bond", func(n *fabric.Node, q *fabric.QoS) {
 			q.PFC.Value.Enabled = 0
@@ -168,5 +170,27 @@ func TestCongestionOfABondIsToldOnce(t *testing.T) {
 	n.Derive()
 	if got := tell(diagnose.Run(n, nil)); strings.Contains(got, "Congestion control does not react to congestion") {
 		t.Errorf("without ECN by design: %q", got)
+	}
+}
+
+// TestWrongGIDIsOneFinding asserts that a port without a RoCE v2 address fails for that alone: that its packets have no DSCP and
+// another priority follows.
+func TestWrongGIDIsOneFinding(t *testing.T) {
+	for name, wish := range map[string]fabric.RoCEPolicy{
+		"nothing expected": {}, "priority": {Priority: new(3)}, "DSCP": {DSCP: new(26)}, "all": {DSCP: new(26), Priority: new(3), Lossless: new(true)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := fabrictest.Lossless()
+			n.Policy.RoCE = wish
+			n.HCAs[1].Ports[0].GIDs.Entries.Value = n.HCAs[1].Ports[0].GIDs.Entries.Value[:3]
+			n.Derive()
+			var got []string
+			for _, v := range diagnose.Failures(diagnose.Run(n, nil)) {
+				got = append(got, v.Check.ID+" "+v.Subject.Device)
+			}
+			if want := []string{"gid_usable mlx5_1"}; !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
 	}
 }

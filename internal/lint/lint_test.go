@@ -408,3 +408,17 @@ func FuzzParse(f *testing.F) {
 		checkResult(t, Judge([]Input{in}, Newest(), nil))
 	})
 }
+
+// Loops in loops are followed up to a bound.
+func TestNestedLoops(t *testing.T) {
+	begin := time.Now()
+	got := lintText(t, strings.Repeat("for a in b; do\n", 90)+"export NCCL_DEBUG=WARN\n./a\n"+strings.Repeat("done\n", 90), FormatShell, "2.30.7")
+	if !strings.Contains(got, tooMany.Reason) {
+		t.Error(got)
+	}
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Errorf("takes %v", took)
+	} else {
+		t.Logf("takes %v", took)
+	}
+}

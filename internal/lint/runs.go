@@ -17,7 +17,7 @@ const (
 	maxJobs         = 128     // different environments of programs
 	maxAlternatives = 64      // environments that a line of a script may find
 	maxCalls        = 8       // functions that call each other
-	maxWork         = 4 << 20 // settings that are copied or compared
+	maxWork         = 1 << 18 // settings that are copied or compared
 )
 
 // part is a part of a script: what it does with the environment of programs.

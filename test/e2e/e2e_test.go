@@ -34,9 +34,10 @@ type node struct {
 	address  string
 	fault    *fault // nil: it is healthy and stays so
 
-	// Of an outage: when it comes, and when it came and went.
-	due, broke, mended time.Time
-	start              func(listen string) *prometheus.Program
+	// Of outages: when the next one comes, when the first one came, when the one that lasts came, and when the last one went.
+	due, broke, silent, mended time.Time
+	returned                   int // outages that are over
+	start                      func(listen string) *prometheus.Program
 }
 
 func TestAlerts(t *testing.T) {
@@ -135,7 +136,7 @@ func startNodes(t *testing.T, exporter, dir string) []*node {
 		start := func(listen string) *prometheus.Program {
 			return prometheus.Start(t, filepath.Join(dir, instance+".log"), demoEnv(), exporter, append([]string{"demo", "--web.listen-address=" + listen}, args...)...)
 		}
-		if f != nil && f.outage {
+		if f != nil && f.outages > 0 {
 			n.start = start
 		}
 		n.Program = start("127.0.0.1:0")
@@ -149,7 +150,7 @@ func startNodes(t *testing.T, exporter, dir string) []*node {
 	for i := range list {
 		f := &list[i]
 		for k := range f.nodes {
-			if f.outage {
+			if f.outages > 0 {
 				add(fmt.Sprintf("%s-%d", f.scenario, k+1), f, "--scenario=healthy")
 				continue
 			}
@@ -190,13 +191,18 @@ func (n *node) switchOff(t *testing.T) {
 	now := time.Now()
 	switch {
 	case n.start == nil || now.Before(n.due) || !n.mended.IsZero():
-	case n.broke.IsZero():
+	case n.silent.IsZero():
 		n.Stop(t)
-		n.broke = now
-	case now.Sub(n.broke) >= n.fault.mend:
+		if n.silent = now; n.broke.IsZero() {
+			n.broke = now
+		}
+	case now.Sub(n.silent) >= n.fault.mend:
 		n.Program = n.start(n.address)
 		n.Ready(t, n.address)
-		n.mended = now
+		n.silent, n.due = time.Time{}, now.Add(between)
+		if n.returned++; n.returned == n.fault.outages {
+			n.mended = now
+		}
 	}
 }
 

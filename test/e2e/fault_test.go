@@ -15,12 +15,12 @@ import (
 // fault is what happens to healthy nodes while they are watched.
 type fault struct {
 	scenario string // what happens to the node, or, of an outage, what it is called
-	outage   bool   // the exporter is stopped and started again, and its node stays healthy
+	outages  int    // how often the exporter is stopped and started again, while its node stays healthy
 	alert    string // empty: none may come
 	device   string // that is broken; empty: alerts name none
 	nodes    int
 	within   time.Duration // from the fault to the webhook, for nine of ten
-	mend     time.Duration // how long it lasts
+	mend     time.Duration // how long it lasts, or each outage
 	// What the worst case is made of, beside the scrape interval and what the rule says: how old facts may be when they
 	// are scraped, how long the fault lasts before a rule can see it, and how long Alertmanager waits for company.
 	age, builds, wait time.Duration
@@ -72,6 +72,9 @@ func (f *fault) worst(t *testing.T) time.Duration {
 	t.Fatalf("no alert %s", f.alert)
 	return 0
 }
+
+// between is how long an exporter answers between two outages.
+const between = time.Minute
 
 // When the probes of a simulated node see what happened to it: all run at once, a while after a change.
 const probed = 15 * time.Second
@@ -163,8 +166,13 @@ func faults() []fault {
 			age: slowAge, builds: time.Minute, wait: ticket, stays: "kept firing for 30 min",
 		},
 		{
-			scenario: "exporter-down", outage: true, alert: "GpuFabricExporterDown", nodes: 1, within: 320 * time.Second, mend: 340 * time.Second,
+			scenario: "exporter-down", outages: 1, alert: "GpuFabricExporterDown", nodes: 1, within: 320 * time.Second, mend: 340 * time.Second,
 			wait: ticket, stays: "told within 15 min",
+		},
+		{
+			// It answers again after the second outage, each of which is long enough to be seen.
+			scenario: "exporter-restarts", outages: 2, alert: "GpuFabricExporterUnstable", nodes: 1, within: 300 * time.Second, mend: 35 * time.Second,
+			builds: 2*35*time.Second + between, wait: ticket, stays: "looks 20 min back",
 		},
 		{
 			// A verdict takes two readings. The traffic of the node is explained by it: nobody is told of that, too.
@@ -188,7 +196,7 @@ func faults() []fault {
 		{scenario: "pcie-errors", nodes: 1, device: "mlx5_1", mend: 120 * time.Second, also: []string{"GpuFabricPcieErrors"}},
 		{scenario: "statistics-refused", nodes: 1, mend: 120 * time.Second},
 		// What happens on purpose: nobody may be told.
-		{scenario: "exporter-restart", outage: true, nodes: 1, mend: 20 * time.Second},
+		{scenario: "exporter-restart", outages: 1, nodes: 1, mend: 20 * time.Second},
 		{scenario: "no-rdma", nodes: 1, mend: 10 * time.Second, also: []string{"GpuFabricGidChanged"}}, // the driver is loaded again
 	}
 }

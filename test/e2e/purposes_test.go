@@ -19,7 +19,7 @@ func purposes() map[string]string {
 		"fleet/Open findings/B":              "nvlink-down", // which has numbers
 		"fleet/Nodes that talk TCP":          "probe-tcp-fallback",
 		"fleet/Bandwidth below the baseline": "probe-slow",
-		"fleet/Service levels/D":             "- it needs a day of data",
+		"fleet/Error budget left":            "- it needs a day of data",
 		"fleet/All nodes/F":                  others,        // one of them has checks that are unknown
 		"fleet/All nodes/H":                  "pcie-nic-x8", // which is a warning
 		"fleet/Firing alerts":                "port-down",

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // operatorModule has the definitions of the kinds of the Prometheus Operator.
@@ -31,7 +32,9 @@ func TestCluster(t *testing.T) {
 	t.Run("values", c.testValues)
 	t.Run("refuses", c.testRefuses)
 	t.Run("security", c.testSecurity)
-	t.Run("helm", c.testHelm)
+	for _, program := range helms {
+		t.Run(filepath.Base(program), func(t *testing.T) { c.testHelm(t, program) })
+	}
 }
 
 // prepare makes what the objects need: namespaces, the kinds of the Prometheus Operator, and classes.
@@ -230,22 +233,34 @@ func document(t *testing.T, table string) {
 	}
 }
 
-// testHelm installs, upgrades and removes a release.
-func (c *cluster) testHelm(t *testing.T) {
+// get reads an object of a namespace; one that does not exist has no fields but those of the error.
+func (c *cluster) get(t *testing.T, kind, namespace, name string) object {
+	t.Helper()
+	_, _, answer, err := c.ask(t, http.MethodGet, fmt.Sprintf(resources[kind], namespace)+"/"+name, "", nil)
+	var o object
+	if err != nil || json.Unmarshal(answer, &o) != nil {
+		t.Fatalf("%v: %s", err, answer)
+	}
+	return o
+}
+
+// helm calls a release of Helm on the cluster.
+func (c *cluster) helm(t *testing.T, program string, args ...string) (string, error) {
+	t.Helper()
+	return helmOf(t, program, append(args, "--kubeconfig="+c.kubeconfig, "--namespace=helm")...)
+}
+
+// testHelm installs, upgrades, tests and removes a release.
+func (c *cluster) testHelm(t *testing.T, program string) {
 	with := func(args ...string) {
 		t.Helper()
-		if out, err := helm(t, append(args, "--kubeconfig="+c.kubeconfig, "--namespace=helm")...); err != nil {
+		if out, err := c.helm(t, program, args...); err != nil {
 			t.Fatalf("helm %s: %v\n%s", args[0], err, out)
 		}
 	}
 	capabilities := func() string {
 		t.Helper()
-		_, _, answer, err := c.ask(t, http.MethodGet, fmt.Sprintf(resources["DaemonSet"], "helm")+"/"+release, "", nil)
-		var set object
-		if err != nil || json.Unmarshal(answer, &set) != nil {
-			t.Fatalf("%v: %s", err, answer)
-		}
-		containers, _ := set.field("spec", "template", "spec", "containers").([]any)
+		containers, _ := c.get(t, "DaemonSet", "helm", release).field("spec", "template", "spec", "containers").([]any)
 		if len(containers) != 1 {
 			return "no DaemonSet"
 		}
@@ -263,10 +278,62 @@ func (c *cluster) testHelm(t *testing.T) {
 	if got := capabilities(); got != "<nil>" {
 		t.Errorf("after the rollback: capabilities %s", got)
 	}
+	c.testHook(t, program)
+	c.testTwo(t, program)
 	with("uninstall", release)
 	if got := capabilities(); got != "no DaemonSet" {
 		t.Errorf("after the removal: capabilities %s", got)
 	}
+}
+
+// testHook wants helm test to say what the pod of the chart found. No kubelet runs it: the test sets how it ended.
+func (c *cluster) testHook(t *testing.T, program string) {
+	for phase, fails := range map[string]bool{"Succeeded": false, "Failed": true} {
+		said := make(chan error, 1)
+		go func() {
+			out, err := c.helm(t, program, "test", release, "--timeout=1m")
+			t.Log(out)
+			said <- err
+		}()
+		path := fmt.Sprintf(resources["Pod"], "helm") + "/" + release + "-ready/status"
+		for ended := false; !ended; {
+			select {
+			case err := <-said:
+				if ended = true; (err != nil) != fails {
+					t.Errorf("the pod %s: helm test: %v", phase, err)
+				}
+			case <-time.After(100 * time.Millisecond):
+				_, _, _, _ = c.ask(t, http.MethodPatch, path, "application/merge-patch+json", []byte(`{"status":{"phase":"`+phase+`"}}`))
+			}
+		}
+	}
+}
+
+// testTwo installs more releases beside the first: one for other nodes, and one that would have the rules a second time, which is
+// refused as a whole.
+func (c *cluster) testTwo(t *testing.T, program string) {
+	if out, err := c.helm(t, program, "install", "storage", chart, "--set=podMonitor.enabled=true,nodeSelector.pool=storage"); err != nil {
+		t.Fatalf("a second release: %v\n%s", err, out)
+	}
+	const second = "storage-gpufabric-exporter"
+	for _, kind := range []string{"DaemonSet", "PodMonitor"} {
+		one, two := c.get(t, kind, "helm", release), c.get(t, kind, "helm", second)
+		selector := []string{"spec", "selector", "matchLabels", "app.kubernetes.io/instance"}
+		if one.field(selector...) != release || two.field(selector...) != "storage" {
+			t.Errorf("%s: the releases select pods of %v and %v", kind, one.field(selector...), two.field(selector...))
+		}
+	}
+	out, err := c.helm(t, program, "install", "third", chart, "--set=prometheusRule.enabled=true")
+	if err == nil || !strings.Contains(out, `"gpufabric-`) || !strings.Contains(out, "exists and cannot be imported into the current release") {
+		t.Errorf("rules a second time: %v\n%s", err, out)
+	}
+	if c.get(t, "DaemonSet", "helm", "third-gpufabric-exporter").kind() == "DaemonSet" {
+		t.Error("half of the refused release is installed")
+	}
+	if out, err := c.helm(t, program, "uninstall", "storage"); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	_, _ = c.helm(t, program, "uninstall", "third") // Helm keeps a record of the failure
 }
 
 // TestDocumentedCommands runs the commands of docs/KUBERNETES.md in order, those of Helm and those of kubectl on a cluster each, which

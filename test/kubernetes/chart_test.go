@@ -17,10 +17,9 @@ import (
 )
 
 const (
-	helmProgram = "../../bin/helm"
-	chart       = "../../deploy/chart"
-	manifests   = "../../deploy/kubernetes"
-	release     = "gpufabric-exporter"
+	chart     = "../../deploy/chart"
+	manifests = "../../deploy/kubernetes"
+	release   = "gpufabric-exporter"
 )
 
 // tiers are the files of ci that have one manifest each.
@@ -28,10 +27,18 @@ var tiers = []string{"passive", "gpu", "bus", "jobs", "probes"}
 
 var update = flag.Bool("update", false, "write deploy/kubernetes and the table in docs/KUBERNETES.md instead of comparing with them")
 
-// helm returns what Helm writes to its standard output, and its errors.
+// helms are the releases of Helm that the chart is for: 4 and 3.
+var helms = []string{"../../bin/helm", "../../bin/helm3"}
+
+// helm returns what Helm 4 writes to its standard output, and its errors.
 func helm(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	c := exec.CommandContext(t.Context(), helmProgram, args...)
+	return helmOf(t, helms[0], args...)
+}
+
+func helmOf(t *testing.T, program string, args ...string) (string, error) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), program, args...)
 	c.Env = append(os.Environ(), "HELM_CACHE_HOME="+t.TempDir(), "HELM_CONFIG_HOME="+t.TempDir(), "HELM_DATA_HOME="+t.TempDir())
 	var errs strings.Builder
 	c.Stderr = &errs
@@ -52,15 +59,26 @@ func template(t *testing.T, namespace, values string, args ...string) string {
 	return out
 }
 
-// TestLint lints the chart with each file of ci.
+// TestLint lints and renders the chart with each file of ci: Helm 3 renders what Helm 4 does, but for empty lines.
 func TestLint(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(chart, "ci", "*.yaml"))
 	if err != nil || len(files) <= len(tiers) {
 		t.Fatalf("%v, %v", files, err)
 	}
 	for _, file := range files {
-		if out, err := helm(t, "lint", "--strict", chart, "--values="+file); err != nil {
-			t.Errorf("%s: %v\n%s", file, err, out)
+		var rendered []string
+		for _, program := range helms {
+			if out, err := helmOf(t, program, "lint", "--strict", chart, "--values="+file); err != nil {
+				t.Errorf("%s, %s: %v\n%s", program, file, err, out)
+			}
+			out, err := helmOf(t, program, "template", release, chart, "--values="+file)
+			if err != nil {
+				t.Errorf("%s, %s: %v\n%s", program, file, err, out)
+			}
+			rendered = append(rendered, strings.Join(strings.FieldsFunc(out, func(r rune) bool { return r == '\n' }), "\n"))
+		}
+		if rendered[0] != rendered[1] {
+			t.Errorf("%s: Helm 3 renders\n%s\nand Helm 4\n%s", file, rendered[1], rendered[0])
 		}
 	}
 }
@@ -68,26 +86,44 @@ func TestLint(t *testing.T) {
 // TestWrongValues wants a message that names the value, and what is expected of it.
 func TestWrongValues(t *testing.T) {
 	for set, want := range map[string]string{
-		"tiers.gpus=true":                        "at '/tiers': additional properties 'gpus' not allowed",
-		"tier.gpu=true":                          "additional properties 'tier' not allowed",
-		"tiers.gpu=maybe":                        "at '/tiers/gpu': got string, want boolean",
-		"tiers.jobs=true":                        "set tiers.gpu to true, too",
-		"tiers.gpu=true,tiers.probes=true":       "set config.probes.enabled to true, too",
-		"config.probes.enabled=true":             "config.probes needs the privileges of tiers.probes",
-		"web.port=80":                            "at '/web/port': minimum: got 80",
-		"web.tls=true":                           "set web.secret, too",
-		"web.authentication=true":                "set web.secret, too",
-		"web.config=x":                           "at '/web': additional properties 'config' not allowed",
-		"image.digest=sha256:1":                  "at '/image/digest'",
-		"fullnameOverride=fabric":                "GpuFabricExporterDown expects to contain gpufabric",
-		"extraArgs[0]=collector.cm":              "at '/extraArgs/0'",
-		"config.rolls=x":                         "at '/config': additional properties 'rolls' not allowed",
-		"resources.limits.memory=much":           "at '/resources/limits/memory'",
-		"resources.limit.memory=1Gi":             "at '/resources': additional properties 'limit' not allowed",
-		"podMonitor.scrapeTimeout=1m30s":         "longer than podMonitor.interval=15s",
-		"podLabels.app\\.kubernetes\\.io/name=x": "podLabels has app.kubernetes.io/name",
-		"podMonitor.interval=often":              "at '/podMonitor/interval'",
-		"podMonitor.labels.release=1":            "at '/podMonitor/labels/release': got number, want string",
+		"tiers.gpus=true":                                    "at '/tiers': additional properties 'gpus' not allowed",
+		"tier.gpu=true":                                      "additional properties 'tier' not allowed",
+		"tiers.gpu=maybe":                                    "at '/tiers/gpu': got string, want boolean",
+		"tiers.jobs=true":                                    "set tiers.gpu to true, too",
+		"tiers.gpu=true,tiers.probes=true":                   "set config.probes.enabled to true, too",
+		"config.probes.enabled=true":                         "config.probes needs the privileges of tiers.probes",
+		"web.port=80":                                        "at '/web/port': minimum: got 80",
+		"web.tls=true":                                       "set web.secret, too",
+		"web.authentication=true":                            "set web.secret, too",
+		"web.config=x":                                       "at '/web': additional properties 'config' not allowed",
+		"image.digest=sha256:1":                              "at '/image/digest'",
+		"fullnameOverride=fabric":                            "GpuFabricExporterDown expects to contain gpufabric",
+		"extraArgs[0]=collector.cm":                          "at '/extraArgs/0'",
+		"config.rolls=x":                                     "at '/config': additional properties 'rolls' not allowed",
+		"resources.limits.memory=much":                       "at '/resources/limits/memory'",
+		"resources.limit.memory=1Gi":                         "at '/resources': additional properties 'limit' not allowed",
+		"podMonitor.scrapeTimeout=1m30s":                     "longer than podMonitor.interval=15s",
+		"podLabels.app\\.kubernetes\\.io/name=x":             "podLabels has app.kubernetes.io/name",
+		"config.expected=8":                                  "at '/config/expected': got number, want ",
+		"config.roles=storage":                               "at '/config/roles': got string, want array",
+		"config.roles[0].role=rail,config.roles[0].device=x": "at '/config/roles/0/role': value must be one of 'compute', 'storage'",
+		"config.nccl.home=root":                              "at '/config/nccl/home': 'root' does not match pattern '^/'",
+		"config.probes.wall=90":                              "at '/config/probes/wall': got number, want string",
+		"config.expected.port_rate_gigabits_per_second.compute=fast": "got string, want number",
+		"extraArgs[0]=--config.file=none":                            "extraArgs has --config.file, which the chart sets itself: set the value config instead",
+		"extraEnv[0].key=x":                                          "at '/extraEnv/0': additional properties 'key' not allowed",
+		"extraVolumes[0].hostPath.path=/x":                           "at '/extraVolumes/0': missing property 'name'",
+		"extraVolumeMounts[0].path=/x":                               "at '/extraVolumeMounts/0': additional properties 'path' not allowed",
+		"imagePullSecrets[0]=x":                                      "at '/imagePullSecrets/0': got string, want object",
+		"tolerations[0].effects=NoSchedule":                          "at '/tolerations/0': additional properties 'effects' not allowed",
+		"affinity.nodeAffinities=x":                                  "at '/affinity': additional properties 'nodeAffinities' not allowed",
+		"appArmorProfile.type=None":                                  "at '/appArmorProfile/type': value must be one of",
+		"updateStrategy.rollingUpdate.maxSurge=1":                    "at '/updateStrategy/rollingUpdate': additional properties 'maxSurge' not allowed",
+		"podMonitor.tlsConfig.skipVerify=true":                       "at '/podMonitor/tlsConfig': additional properties 'skipVerify' not allowed",
+		"podMonitor.basicAuth.password=x":                            "at '/podMonitor/basicAuth/password': got string, want object",
+		"networkPolicy.from[0].namespace=x":                          "at '/networkPolicy/from/0': additional properties 'namespace' not allowed",
+		"podMonitor.interval=often":                                  "at '/podMonitor/interval'",
+		"podMonitor.labels.release=1":                                "at '/podMonitor/labels/release': got number, want string",
 	} {
 		if out, err := helm(t, "template", release, chart, "--set="+set); err == nil || !strings.Contains(out, want) {
 			t.Errorf("%s: %v, expected %q in\n%s", set, err, want, out)

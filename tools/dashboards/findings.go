@@ -177,26 +177,55 @@ const slowest = `min by (cluster, instance) (gpufabric_probe_baseline_ratio{kind
 // caveats are rows before the findings where these cannot be told: no exporter answers, or checks are switched off.
 func caveats(found string) string {
 	found += "\nor label_replace(" + absent(sortedFirst) + " + 0 * count(" + unchecked + `), "problem", "` + checksOff + `", "", "")`
-	const said = `unless on () ALERTS{alertname="` + exporterDown + `",alertstate="firing",@node}` // which is a finding
+	const (
+		said = `unless on () ALERTS{alertname="` + exporterDown + `",alertstate="firing",@node}` // which is a finding
+		last = `label_replace(1000 * max(instance:gpufabric_node_info:last_seen_timestamp_seconds{@node}) + 0 * max(` + silence + ` == -1)
+  unless on () gpufabric_node_info{@node}, "problem", "exporter silent", "", "")`
+	)
 	return `label_replace(label_replace(label_replace(label_replace(` + found + `
-or ` + `(` + strings.TrimPrefix(orSilent("", "problem"), "\nor ") + `) ` + said + `,
+or (` + last + orSilent("", "problem") + `) ` + said + `,
   "runbook", "` + exporterDown + `", "problem", "exporter (silent|never answered)|no exporter"), "runbook", "GpuFabricCheckFailed", "problem", "` + checksOff + `"),
   "rank", "silent", "problem", "exporter (silent|never answered)|no exporter"), "rank", "unknown", "problem", "` + checksOff + `")`
 }
 
+// exporterSilent is what a page about one node says while all that is known of it is old.
+var exporterSilent = word{"The exporter does not answer: since then nothing is known, and what is below is empty or old", ""}
+
+// listed gives findings a label with each device or GPU that they concern.
+func listed(expr, name, of string) string {
+	return `label_replace(` + expr + `, "` + name + `", "$1", "` + of + `", "(.+)")`
+}
+
+// counted does the same where a problem of a node concerns one or two of them. Of more it gives the number: their names would be
+// cut off. by is the label that tells them apart in findings.
+func counted(expr, name, of, by string) string {
+	const each = `cluster, instance, severity, problem`
+	number := `count_values by (` + each + `) ("` + name + `",
+  count by (` + each + `) (count by (` + each + `, ` + by + `) (` + open(by+`!="",`) + `)) or 0 * count by (` + each + `) (` + open("") + `))`
+	expr = `label_join(` + expr + ` * on (` + each + `) group_left (` + name + `) ` + number + `, "` + name + `", " ", "` + name + `", "` + of + `")`
+	return `label_replace(label_replace(` + expr + `, "` + name + `", "$1", "` + name + `", "[012] (.*)"), "` + name + `", "$1 ` + name + `", "` + name + `", "([0-9]+) .*")`
+}
+
 // findings are the open findings, one for each node and problem. A page about one node has no columns for it.
 func findings(t texts, oneNode bool, h uint32) panel {
+	found := `1000 * min by (cluster, instance, severity, problem, runbook, device, gpu) (label_replace(` + placed() + `, "runbook", "$1", "problem", "(.*)"))`
+	devices, gpus, numbers, problems := 130, 105, 280, maps.Clone(t.problems)
+	if oneNode {
+		found = listed(listed(found, "devices", "device"), "GPUs", "gpu")
+		devices, gpus, numbers = 445, 170, 240
+		problems[exporterDown], problems["exporter silent"] = exporterSilent, exporterSilent
+	} else {
+		found = counted(counted(found, "devices", "device", "device"), "GPUs", "gpu", "uuid")
+	}
 	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, and alerts that fire: one line for each node and problem. Nodes with the most severe finding come first, and on each node causes before what follows from them. First seen is when the rules first saw the problem; marks in graphs are at the same time. The problem links to its runbook, a device to its port.", "no findings", width, h},
-		[]string{
-			caveats(rankedByNode(`1000 * min by (cluster, instance, severity, problem, runbook, device, gpu) (label_replace(`+placed()+`, "runbook", "$1", "problem", "(.*)"))`, open(""))),
-			measured(),
-		}, "",
+		[]string{caveats(rankedByNode(found, open(""))), measured()}, "",
 		column{field: "rank", title: "Severity", words: ranks(), width: 75},
-		column{field: "instance", title: "Node", link: toNode(), width: 120, hidden: oneNode},
-		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
-		column{field: "device", title: "Device", all: true, link: link("Port", portURL+keepRow+"&var-instance=${__data.fields.Node}&var-device=${__data.fields."+first+"}&${__url_time_range}"), width: 150},
-		column{field: "gpu", title: "GPU", all: true, width: 100},
-		column{field: "measured", title: "Measured, or cause", all: true},
+		column{field: "instance", title: "Node", link: toNode(), width: 110, hidden: oneNode},
+		column{field: "problem", title: "What is wrong", words: problems, link: toRunbookOfRow()},
+		column{field: "devices", title: "Device", all: true, link: link("Port", portURL+keepRow+"&var-instance=${__data.fields.Node}&var-device=${__data.fields."+first+"}&${__url_time_range}"), width: devices},
+		column{field: "device", title: first, one: true, hidden: true},
+		column{field: "GPUs", title: "GPU", all: true, width: gpus},
+		column{field: "measured", title: "Measured, or cause", all: true, width: numbers},
 		column{field: "A", title: "First seen", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},
 		column{field: "cluster", title: "Cluster", width: 80, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true})

@@ -89,26 +89,30 @@ and on (cluster, instance, kind) gpufabric_probe_baseline_ratio{kind!="socket",@
 }
 
 func fleetLevels() line {
+	const (
+		recorded = `max by (cluster, slo) (cluster:gpufabric_slo_total:observed_seconds{@cluster})`
+		overADay = `and on (cluster, slo) cluster:gpufabric_slo_total:observed_seconds{@cluster} > 86400`
+	)
 	return line{
-		grid(about{"Service levels", "What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed, and what is below -100 % is shown as that. Data is how much of the 30 days was recorded: a value for 30 days needs more than one day.", "no service levels: the recording rules are not loaded, or nothing is known yet", 14, 10},
+		grid(about{"Service levels", "What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed, and what is below -100 % is shown as that. Data is how much of the 30 days was recorded: a value for 30 days and the budget need more than one day.", "no service levels: the recording rules are not loaded, or nothing is known yet", 15, 10},
 			[]string{
 				orElse(`max by (cluster, slo) (cluster:gpufabric_slo_objective:ratio{@cluster})`, `avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`, sortedLast),
 				`avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`,
 				`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_1d{@cluster})`,
-				`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_30d{@cluster}) and on (cluster, slo) cluster:gpufabric_slo_total:observed_seconds{@cluster} > 86400`,
-				`clamp_min(min by (cluster, slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1)`,
-				`max by (cluster, slo) (cluster:gpufabric_slo_total:observed_seconds{@cluster})`,
+				orElse(`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_30d{@cluster}) `+overADay, recorded, sortedFirst),
+				orElse(`clamp_min(min by (cluster, slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1) `+overADay, recorded, sortedFirst),
+				recorded,
 			}, "Service level",
 			column{field: "slo", title: "Service level", words: objectives()},
 			column{field: "A", title: "Objective", unit: "percentunit", none: "unknown", width: 80},
 			column{field: "B", title: "Now", unit: "percentunit", width: 65},
 			column{field: "C", title: "1 day", unit: "percentunit", width: 65},
-			column{field: "D", title: "30 days", unit: "percentunit", none: "too little data", width: 105},
+			column{field: "D", title: "30 days", unit: "percentunit", none: "< 1 day", width: 75},
 			column{field: "F", title: "Data", unit: "s", width: 75},
-			column{field: "E", title: "Budget left", unit: "percentunit", steps: []step{{-1e9, bad}, {0, warning}, {0.25, good}}, width: 90},
+			column{field: "E", title: "Budget left", unit: "percentunit", none: "< 1 day", steps: []step{{-1, bad}, {0, warning}, {0.25, good}}, width: 90},
 			column{field: "cluster", title: "Cluster", width: 80}),
-		named(over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there.", "no service levels: the recording rules are not loaded, or nothing is known yet", 10, 10}, "percentunit",
-			[]step{{0, bad}}, curve{`clamp_min(min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1)`, "{{slo}}"}), objectives()),
+		named(over(about{"Error budget left", "Share of the error budget of 30 days that is left, in the worst cluster chosen. Below 0 the objective is missed; what is below -100 % is drawn there. The first day has no value.", "less than a day of data, or the recording rules are not loaded", 9, 10}, "percentunit",
+			[]step{{0, bad}}, curve{`clamp_min(min by (slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster} ` + overADay + `), -1)`, "{{slo}}"}), objectives()),
 	}
 }
 

@@ -100,7 +100,7 @@ func jobsNow() line {
 		number(about{"GPUs on TCP", "GPUs of jobs that use TCP, confirmed or suspected.", "no job is seen", 3, 4}, "none",
 			orZero(`count(gpufabric_job_gpu_info{@job} and on (cluster, job, instance, training_job) `+onTCP+`)`, `gpufabric_job_info{@job}`), zero(bad), nil),
 		number(about{"GPU h on TCP", "Hours that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen.", "no rules loaded", 3, 4}, "suffix: h",
-			`sum(cluster:gpufabric_gpu_impaired_seconds:sum_1d{reason="tcp",@cluster}) / 3600`, zero(warning), nil),
+			`sum(cluster:gpufabric_gpu_impaired_seconds:sum_1d{reason="tcp",@cluster}) / 3600`, []step{{0, good}, {1e-9, warning}}, nil),
 		number(about{"Nodes unseen", "Nodes with GPUs whose processes the exporter may not look into: jobs there are not shown. It needs root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.", "no exporter answers", 3, 4}, "none",
 			orZero(nodes(`gpufabric_scrape_collector_supported{collector="job",@node} == 0 and on (cluster, job, instance) gpufabric_gpu_driver_loaded{@node} == 1`), `gpufabric_scrape_collector_supported{collector="job",@node}`), []step{{0, plainly}, {1, note}}, nil),
 	}

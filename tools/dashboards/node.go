@@ -2,7 +2,11 @@
 
 package main
 
-import "gpufabric_exporter/internal/diagnose"
+import (
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+)
 
 // compute leaves out ports that are known not to be for training.
 const compute = `unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role!="compute",@node}`
@@ -37,10 +41,10 @@ func nodeNow() line {
 
 	const (
 		usable = `(count(gpufabric_gpudirect_usable{@node} == 1 unless on (cluster, job, instance, pci_address) ` + nicDown + `) or 0 * sum(gpufabric_gpudirect_usable{@node}))`
-		cards  = `(max(gpufabric_node_gpus{@node}) or count(gpufabric_gpudirect_usable{@node}))`
 		onTCP  = `max(gpufabric_probe_transport{kind="transport",transport="socket",@node} == 1)`
 	)
-	direct := number(about{"GPUDirect", "GPUs that can use GPUDirect RDMA with their nearest NIC under the host's configuration: the NIC reads and writes GPU memory without a copy through host memory. Green if all GPUs of the node can. A GPU whose NIC is down does not count, and none does if NCCL selects TCP. The table of GPUs has the reason.", "no GPU with a NIC", 3, 4}, "none",
+	cards := `((max(gpufabric_node_gpus{@node}) or count(gpufabric_gpudirect_usable{@node})) - (count(count by (pci_address) (` + nicSpare + `)) or vector(0)))`
+	direct := number(about{"GPUDirect", "GPUs that can use GPUDirect RDMA with their nearest NIC under the host's configuration: the NIC reads and writes GPU memory without a copy through host memory. Green if all GPUs of the node can. A GPU whose NIC is down does not count, and none does if NCCL selects TCP. GPUs whose nearest NIC is spare are left out: they use that of another GPU. The table of GPUs has the reason.", "no GPU with a NIC", 3, 4}, "none",
 		usable+" >= "+cards+" unless on () "+onTCP, []step{{0, good}}, nil)
 	direct = instead(direct, "B", usable+" < "+cards+" unless on () "+onTCP, "suffix: GPUs only", bad)
 	direct = instead(direct, "C", usable+" * 0 and on () "+onTCP, "suffix: (TCP)", bad)
@@ -103,7 +107,10 @@ func distances() words {
 // nicDown are GPUs whose nearest NIC is not active.
 const nicDown = `(gpufabric_gpu_nic_distance{@node} and on (cluster, job, instance, device) gpufabric_hca_port_state{state="active",@node} == 0)`
 
-// spare are ports that are down and nobody misses: those that are not used, such as virtual functions that no guest has, and
+// nicSpare are those of them whose NIC is not meant to be active.
+var nicSpare = `(` + nicDown + ` and on (cluster, job, instance, device) ` + strings.ReplaceAll(spare, "@port", "@node") + `)`
+
+// spare are ports that are down and not missing: those that are not used, such as virtual functions that no guest has, and
 // training ports on nodes that have as many as they should without them.
 const spare = `(gpufabric_hca_port_state{state="down",@port} == 1 and on (cluster, job, instance, device, port) gpufabric_hca_port_info{role="unused",@port}
   or gpufabric_hca_port_state{state="down",@port} == 1
@@ -141,13 +148,17 @@ func ports() panel {
 		column{field: "H", title: "Link downs", none: "not counted", steps: []step{{1, warning}}, width: 100})
 }
 
+// usesV1 is -1 for ports where NCCL selects a RoCE v1 address: its packets have no traffic class.
+const usesV1 = `-1 * (gpufabric_gid_info{type="roce_v1",@port} and on (cluster, job, instance, device, port, index) count_values by (cluster, job, instance, device, port) ("index", gpufabric_gid_selected_index{@port}))`
+
 func qosChain(h uint32) panel {
+	v1 := words{"-1": {"none: RoCE v1 address", bad}}
 	rank := `0 * (gpufabric_roce_chain_consistent{@port} == 0) or 1 + 0 * gpufabric_roce_congestion_control{@port}`
 	return grid(about{"RoCE settings, from the traffic class to congestion control", "What NCCL asks for (traffic class), what packets carry (DSCP), which priority the NIC gives them, and what protects that priority. A contradiction on the way makes RoCE lose packets or wait behind other traffic. Ports with one come first.", "no RDMA port is known, or the collectors roce and hca are off", 24, h},
 		[]string{
 			orSilent(worstFirst("device, port", "device", rank)+noRoCE(), "device"),
-			`max by (device, port) (gpufabric_roce_traffic_class{@port})`,
-			`max by (device, port) (gpufabric_roce_dscp{@port})`,
+			`max by (device, port) (gpufabric_roce_traffic_class{@port} or ` + usesV1 + `)`,
+			`max by (device, port) (gpufabric_roce_dscp{@port} or ` + usesV1 + `)`,
 			`max by (device, port) (gpufabric_roce_priority{@port})`,
 			`min by (device, port) (gpufabric_roce_pfc_enabled{@port} and on (cluster, job, instance, device, port, priority) count_values by (cluster, job, instance, device, port) ("priority", gpufabric_roce_priority{@port}))`,
 			`min by (device, port) (gpufabric_roce_ecn_enabled{@port})`,
@@ -163,8 +174,8 @@ func qosChain(h uint32) panel {
 		column{field: "J", title: "Consistent", words: yesNo(good, bad), width: 95},
 		column{field: "broken", title: "Broken at", none: "-", width: 110},
 		column{field: "unknown", title: "Unknown from", none: "-", width: 110},
-		column{field: "B", title: "Traffic class", none: "not set (jobs decide)", width: 150},
-		column{field: "C", title: "DSCP", width: 80},
+		column{field: "B", title: "Traffic class", none: "not set (jobs decide)", words: v1, width: 150},
+		column{field: "C", title: "DSCP", words: words{"-1": {"none", bad}}, width: 80},
 		column{field: "D", title: "Priority", width: 75},
 		column{field: "trust", title: "Priority from", none: "unknown", width: 110},
 		column{field: "E", title: "PFC", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 70},
@@ -218,6 +229,7 @@ func gpus() panel {
 			`max by (pci_address, index, name) (gpufabric_gpu_info{@node}) or label_replace(` + lost + `, "name", "` + gone + `", "", "")`,
 			`max by (pci_address, device, rail, class) (gpufabric_gpu_nic_distance{@node})`,
 			`max by (pci_address) (0 * (gpufabric_gpudirect_usable{@node} == 0))
+or max by (pci_address) (4 + 0 * ` + nicSpare + `)
 or max by (pci_address) (2 + 0 * ` + nicDown + `)
 or max by (pci_address) (3 + 0 * (gpufabric_gpudirect_usable{@node} and on (cluster, job, instance) gpufabric_probe_transport{kind="transport",transport="socket",@node} == 1))
 or max by (pci_address) (gpufabric_gpudirect_usable{@node})`,
@@ -233,7 +245,7 @@ or max by (pci_address) (gpufabric_gpudirect_usable{@node})`,
 		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 112},
 		column{field: "rail", title: "Rail", width: 45},
 		column{field: "class", title: "Distance", none: "unknown", words: distances(), width: 135},
-		column{field: "D", title: "GPUDirect", words: words{"0": {"blocked", bad}, "1": {"possible", good}, "2": {"NIC is down", bad}, "3": {"probe over TCP", bad}}, width: 125},
+		column{field: "D", title: "GPUDirect", words: words{"0": {"blocked", bad}, "1": {"possible", good}, "2": {"NIC is down", bad}, "3": {"probe over TCP", bad}, "4": {"NIC is spare", unknown}}, width: 125},
 		column{field: "reason", title: "Blocked by", none: "-"},
 		column{field: "F", title: "Busy", unit: "percentunit", width: 78},
 		column{field: "G", title: "NVLinks up", none: "none", width: 90},

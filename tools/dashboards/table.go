@@ -38,6 +38,7 @@ type column struct {
 	number bool // a label that is sorted as a number
 	hidden bool // there for the links of other columns
 	all    bool // a label of which rows are made one, with all values that it has; of values the smallest is left
+	one    bool // a label of which rows are made one, with the first value that it has
 }
 
 // order is a label that no column shows and rows are sorted by, where a table has it.
@@ -86,7 +87,7 @@ func absent(value float64) string { return fmt.Sprintf("%.0f", value) }
 // Grafana has no column of a label that no series has.
 const site = "Site"
 
-// first is the title of a hidden column with one value of a column that has all, for its link.
+// first is the title of a hidden column with one of the devices of a row, for its link.
 const first = "First"
 
 // withSites gives rows the column site if links want it.
@@ -135,11 +136,6 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 			delete(excluded, field)
 			if grouped != nil {
 				field = grouped.add(c, field)
-			}
-			if c.all && c.link != nil { // which can lead to one only
-				one := c.field + " (firstNotNull)"
-				place[one], names[one] = i, first
-				p.OverrideByName(first, column{hidden: true}.properties())
 			}
 			place[field], names[field] = i, c.title
 		}
@@ -194,12 +190,9 @@ func (g grouping) add(c column, field string) string {
 	calc := ""
 	switch {
 	case c.all:
-		calcs := []string{"uniqueValues"}
-		if c.link != nil {
-			calcs = append(calcs, "firstNotNull")
-		}
-		g[field] = map[string]any{"operation": "aggregate", "aggregations": calcs}
-		return field + " (uniqueValues)"
+		calc = "uniqueValues"
+	case c.one:
+		calc = "firstNotNull"
 	case c.value():
 		calc = "min"
 	default:

@@ -138,7 +138,7 @@ func probeCauses() words {
 		probes.CauseNotLogged: {"NCCL did not log why", ""}, probes.CauseVersions: {"other NCCL, CUDA or driver", ""}, probes.CauseGPUs: {"other GPUs", ""},
 		probes.CauseTransport: {"other transport", ""}, probes.CauseGPUDirect: {"GPUDirect RDMA changed", ""}, probes.CauseSwitchSums: {"NVLS or SHARP changed", ""},
 		probes.CauseChannels: {"number of channels changed", ""}, probes.CauseSettings: {"NCCL settings changed", ""},
-		probes.CauseNoDifference: {"not known: NCCL's settings did not change", ""},
+		probes.CauseNoDifference: {"no setting changed", ""},
 	})
 }
 

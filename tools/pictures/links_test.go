@@ -13,6 +13,9 @@ func TestLinks(t *testing.T) {
 	tests := []struct{ name, text, to, want string }{
 		{"port", "mlx5_3", port + "&var-device=mlx5_3", ""},
 		{"first of several", "mlx5_3, mlx5_4", port + "&var-device=mlx5_3", ""},
+		{"first of many", "8 devices", port + "&var-device=mlx5_0", ""},
+		{"all of many", "8 devices", port + "&var-device=mlx5_0,mlx5_1", "var-device is not what the link says"},
+		{"none of many", "8 devices", port + "&var-device=", "var-device is not what the link says"},
 		{"node", "10.0.0.1:9100", "http://127.0.0.1:3000/d/gpufabric-node/x?var-instance=10.0.0.1:9100", ""},
 		{"runbook", "The port is not active", "https://wiki.example/check-ports.md#port_active", ""},
 		{"value for the name", "mlx5_3", port + "&var-device=mlx5_3%200", "var-device is not what the link says"},

@@ -105,6 +105,12 @@ timeoutSeconds: 5
 {{- fail (printf "podLabels has %s, by which the DaemonSet knows its pods: leave it out, or set nameOverride" $key) -}}
 {{- end -}}
 {{- end -}}
+{{- range $v.extraArgs -}}
+{{- $flag := regexFind "^--[^= ]+" . -}}
+{{- with get (dict "--web.listen-address" "web.port" "--web.config.file" "web.secret" "--config.file" "config" "--path.sysfs" "tiers") $flag -}}
+{{- fail (printf "extraArgs has %s, which the chart sets itself: set the value %s instead" $flag .) -}}
+{{- end -}}
+{{- end -}}
 {{- if gt (include "exporter.seconds" $v.podMonitor.scrapeTimeout | float64) (include "exporter.seconds" $v.podMonitor.interval | float64) -}}
 {{- fail (printf "podMonitor.scrapeTimeout=%s is longer than podMonitor.interval=%s, and Prometheus would refuse it: set a shorter one" $v.podMonitor.scrapeTimeout $v.podMonitor.interval) -}}
 {{- end -}}
