@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# The image of the exporter: the program on glibc, without a shell, for user 65534. Releases pin both images by digest:
-#
-#   podman build --build-arg REVISION=$(git rev-parse --short HEAD) \
-#     --build-arg BUILD_IMAGE=docker.io/library/golang@sha256:... --build-arg RUNTIME_IMAGE=gcr.io/distroless/base-debian12@sha256:... .
+# The image of the exporter: the program on glibc, without a shell, for user 65534. Releases pin both images by digest (make image).
 #
 # RUNTIME_IMAGE must have glibc, because a worker process loads the library of the GPU driver, which the container runtime mounts.
 # For probes, which load NCCL and libibverbs, it is the image of the site's jobs (docs/KUBERNETES.md).

@@ -36,16 +36,21 @@ type RankCandidate struct {
 	GPUs Fact[[]string]
 	// Workload is what the scheduler calls it, from its control groups and the allow-listed names of its environment.
 	Workload Fact[Workload]
-	Files    Fact[OpenFiles]      // /proc/PID/fd
-	Maps     Fact[MappedFiles]    // /proc/PID/maps, read once for each process and again while no library was found
-	Sockets  Fact[[]Socket]       // TCP sockets whose inode Files has, from sock_diag of the network namespace
-	Verbs    Fact[VerbsUse]       // NETLINK_RDMA resources by PID; unknown where Files do not confirm that there are none
-	NetDevs  Fact[[]InterfaceUse] // /proc/PID/net/dev: interfaces of its network namespace
-	Settings Fact[[]NCCLVariable] // NCCL variables of the environment it was started with, allow-listed names only; a value that is neither a number nor a word of NCCL's is "set", with Masked
-	Conf     Fact[[]NCCLVariable] // those of /etc/nccl.conf in its root, likewise; none where there is no file
-	Limits   Fact[ProcessLimits]  // /proc/PID/limits and status
-	Devices  Fact[ProcessDevices] // what its mount namespace offers
-	NetNS    Fact[uint64]         // inode of its network namespace
+	Files    Fact[OpenFiles]   // /proc/PID/fd
+	Maps     Fact[MappedFiles] // /proc/PID/maps, read once for each process and again while no library was found
+	Sockets  Fact[[]Socket]    // TCP sockets whose inode Files has, from sock_diag of the network namespace
+	// SocketsByCgroup: Files are not known, and Sockets are those of the network namespace of the exporter that were made in the control
+	// group of the process (INET_DIAG_CGROUP_ID, Linux 5.8). Other processes may be in it, and sockets may be missing.
+	SocketsByCgroup bool
+	Verbs           Fact[VerbsUse]       // NETLINK_RDMA resources by PID; unknown where Files do not confirm that there are none
+	NetDevs         Fact[[]InterfaceUse] // /proc/PID/net/dev: interfaces of its network namespace
+	Settings        Fact[[]NCCLVariable] // NCCL variables of the environment it was started with, allow-listed names only; a value that is neither a number nor a word of NCCL's is "set", with Masked
+	Conf            Fact[[]NCCLVariable] // those of /etc/nccl.conf in its root, likewise; none where there is no file
+	Log             Fact[NCCLLog]        // what NCCL wrote into the file of NCCL_DEBUG_FILE; none without that variable
+	EphemeralFrom   uint16               // first port of net.ipv4.ip_local_port_range in its network namespace; 0: not known
+	Limits          Fact[ProcessLimits]  // /proc/PID/limits and status
+	Devices         Fact[ProcessDevices] // what its mount namespace offers
+	NetNS           Fact[uint64]         // inode of its network namespace
 }
 
 // Workload names the job that a process belongs to. Empty fields are not known. No field is trusted as text: readers
@@ -95,6 +100,13 @@ type Socket struct {
 	Sent          uint64 // tcpi_bytes_acked
 	Received      uint64 // tcpi_bytes_received
 	Counted       bool   // Sent and Received were told: not of a listener, nor by Linux before 4.2
+}
+
+// NCCLLog is which networks NCCL says that it made connections over ("via NET/IB/0"). A user can write any log.
+type NCCLLog struct {
+	Verbs   bool // queue pairs
+	Sockets bool // NCCL's own sockets
+	Other   bool // EFA, or what is not known to use verbs
 }
 
 // VerbsUse is what the RDMA core keeps for a process, over all devices (RDMA_NLDEV_CMD_RES_CTX_GET, RES_PD_GET,

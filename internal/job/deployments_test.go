@@ -28,6 +28,7 @@ var deployments = []struct{ name, good, fallback string }{
 	{"Google TCPX (A3 High)", "job-tcpx", ""},
 	{"Google FasTrak (A3 Mega)", "job-fastrak", ""},
 	{"Google gIB (A3 Ultra)", "job-gib", ""},
+	{"HPE Slingshot", "job-slingshot", ""},
 }
 
 // TestDeployments wants docs/JOBS.md to say what is seen and said of each kind of deployment, as it comes out.

@@ -45,7 +45,7 @@ func between(last, now *fabric.RankCandidate, elapsed float64, hostNet uint64, b
 		if last.Sockets.State != fabric.OK {
 			return interval{} // the first of two readings again
 		}
-		v.addSockets(last.Sockets.Value, now.Sockets.Value, elapsed)
+		v.addSockets(last.Sockets.Value, now.Sockets.Value, elapsed, firstPort(now))
 	}
 	own, known := now.NetNS.Get()
 	if known && hostNet != 0 && own != hostNet {
@@ -54,13 +54,13 @@ func between(last, now *fabric.RankCandidate, elapsed float64, hostNet uint64, b
 	return v
 }
 
-func (v *interval) addSockets(last, now []fabric.Socket, elapsed float64) {
+func (v *interval) addSockets(last, now []fabric.Socket, elapsed float64, first uint16) {
 	before := make(map[uint64]fabric.Socket, len(last))
 	for _, s := range last {
 		before[s.Inode] = s
 	}
 	for _, s := range now {
-		if !betweenHosts(s) {
+		if !betweenHosts(s, first) {
 			continue
 		}
 		if !s.Counted { // Linux before 4.2

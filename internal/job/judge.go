@@ -81,15 +81,18 @@ func (e *evidence) verdictOf(r *observed) Verdict {
 	if !overTCP && r.sockets.State != fabric.OK && r.ownNet {
 		overTCP = comparable(r.netSent, r.netReceived)
 	}
+	var v Verdict
 	switch {
 	case overTCP && rdma.carried && rdma.queuePairs > 0:
-		return Verdict{Transport: Mixed, Way: wayOf(r, e.devices), Evidence: slices.Concat(e.tcpEvidence(r), rdma.evidence)}
+		v = Verdict{Transport: Mixed, Way: wayOf(r, e.devices), Evidence: slices.Concat(e.tcpEvidence(r), rdma.evidence)}
 	case overTCP:
-		return e.tcpVerdict(r, rdma)
+		v = e.tcpVerdict(r, rdma)
 	case rdma.carried && rdma.queuePairs != 0:
-		return e.rdmaVerdict(r, rdma)
+		v = e.rdmaVerdict(r, rdma)
+	default:
+		v = e.quietVerdict(r, rdma)
 	}
-	return e.quietVerdict(r, rdma)
+	return e.withLog(r, v)
 }
 
 // rdmaUse is what a rank has of RDMA.
@@ -174,14 +177,18 @@ func (e *evidence) tcpEvidence(r *observed) []string {
 		}
 	}
 	sent, received := e.exchanged(r)
-	return []string{fmt.Sprintf("its sockets sent %s and received %s, those of its job on this node %s and %s, to other nodes of the job: %d",
+	whose := "its sockets"
+	if r.SocketsByCgroup {
+		whose = "sockets of its control group"
+	}
+	return []string{fmt.Sprintf(whose+" sent %s and received %s, those of its job on this node %s and %s, to other nodes of the job: %d",
 		rateText(sent), rateText(received), rateText(e.sent), rateText(e.received), hosts)}
 }
 
 // rdmaVerdict is that of a rank whose devices carry data and whose sockets do not.
 func (e *evidence) rdmaVerdict(r *observed, rdma rdmaUse) Verdict {
 	sent, received := e.exchanged(r)
-	quiet := r.sockets.State == fabric.OK && !comparable(sent, received)
+	quiet := r.sockets.State == fabric.OK && !r.SocketsByCgroup && !comparable(sent, received)
 	v := Verdict{Transport: RDMA, Way: wayOf(r, e.devices), Evidence: rdma.evidence}
 	v.Confirmed = rdma.queuePairs > 0 && !rdma.shared && !rdma.estimated && quiet
 	switch {
@@ -191,6 +198,8 @@ func (e *evidence) rdmaVerdict(r *observed, rdma rdmaUse) Verdict {
 		v.Evidence = append(v.Evidence, "another job has contexts on its devices: whose data they carried cannot be told")
 	case r.sockets.State != fabric.OK:
 		v.Evidence = append(v.Evidence, "its sockets are not seen: "+string(r.sockets.Reason))
+	case r.SocketsByCgroup:
+		v.Evidence = append(v.Evidence, "its descriptors could not be read: not all of its sockets may be seen")
 	}
 	return v
 }
@@ -215,6 +224,8 @@ func (e *evidence) quietVerdict(r *observed, rdma rdmaUse) Verdict {
 		return unknown(Unreadable)
 	case r.sockets.State != fabric.OK && !r.ownNet:
 		return because(r.sockets)
+	case r.SocketsByCgroup: // what it shows counts, and not what it does not show
+		return because(r.Files.Meta())
 	case r.sockets.State == fabric.OK && !e.spans() && r.busy == yes:
 		return Verdict{Transport: Local, Confirmed: r.sign == signStrong && e.size > 0, Evidence: append(rdma.evidence, "no connections of the bootstrap to other hosts")}
 	case r.busy == unclear:
@@ -223,11 +234,19 @@ func (e *evidence) quietVerdict(r *observed, rdma rdmaUse) Verdict {
 	if sent, received := e.exchanged(r); max(sent, received) >= quietRate || len(rdma.devices) > 0 {
 		return unknown(LittleTraffic)
 	}
+	if usesCXI(r) {
+		v := unknown(Unreadable)
+		v.Evidence = append(v.Evidence, "libcxi is loaded: what Slingshot carries is not read")
+		return v
+	}
 	if r.domain {
 		return Verdict{Transport: Local, Evidence: append(rdma.evidence, "its GPUs are in an NVLink domain of several nodes, and nothing else carried data")}
 	}
 	return unknown(NoTraffic)
 }
+
+// usesCXI tells that a rank has loaded the library of HPE Slingshot, whose devices are no RDMA devices of the kernel (/dev/cxi*).
+func usesCXI(r *observed) bool { return slices.Contains(r.Maps.Or(fabric.MappedFiles{}).Hints, "cxi") }
 
 // wayOf tells which part of NCCL, or plugin, a rank uses for RDMA, from the plugins that it has mapped and from its settings.
 func wayOf(r *observed, d devices) Way {
@@ -257,6 +276,8 @@ func wayOf(r *observed, d devices) Way {
 	way := WayVerbs
 	for _, p := range maps.Plugins {
 		switch of := wayOfPlugin(p); {
+		case of == WayEFA && usesCXI(r): // the plugin of AWS works with each provider of libfabric
+			way = WayPlugin
 		case of.byDesign(), of == WayGIB:
 			return of
 		case of != WayPlugin || way == WayVerbs:

@@ -13,7 +13,7 @@ import (
 
 const (
 	rasPort       = 28028 // NCCL_RAS_ADDR
-	ephemeralFrom = 32768 // net.ipv4.ip_local_port_range; stores and TCPStore (29500) listen below it
+	ephemeralFrom = 32768 // default of net.ipv4.ip_local_port_range; stores and TCPStore (29500) listen below it
 )
 
 // process is a process that holds a GPU, with the children that belong to it.
@@ -150,8 +150,8 @@ func bootstraps(c *fabric.RankCandidate) bool {
 	for _, s := range c.Sockets.Or(nil) {
 		switch {
 		case s.Listening:
-			listens = listens || s.Local.Port() >= ephemeralFrom && !s.Local.Addr().Unmap().IsLoopback()
-		case betweenHosts(s):
+			listens = listens || s.Local.Port() >= firstPort(c) && !s.Local.Addr().Unmap().IsLoopback()
+		case betweenHosts(s, firstPort(c)):
 			connected = true
 		}
 	}
@@ -165,10 +165,13 @@ func showsRAS(c *fabric.RankCandidate) bool {
 	return read && !told && atLeast(c.Maps.Or(fabric.MappedFiles{}).Version, 2, 24)
 }
 
+// firstPort is the first ephemeral port of a process. The other hosts of a job are taken to have the same.
+func firstPort(c *fabric.RankCandidate) uint16 { return cmp.Or(c.EphemeralFrom, ephemeralFrom) }
+
 // betweenHosts tells that a connection is one between ephemeral ports of two hosts.
-func betweenHosts(s fabric.Socket) bool {
+func betweenHosts(s fabric.Socket, first uint16) bool {
 	local, remote := s.Local.Addr().Unmap(), s.Remote.Addr().Unmap()
-	return !s.Listening && s.Local.Port() >= ephemeralFrom && s.Remote.Port() >= ephemeralFrom &&
+	return !s.Listening && s.Local.Port() >= first && s.Remote.Port() >= first &&
 		remote.IsValid() && !remote.IsLoopback() && !remote.IsUnspecified() && remote != local
 }
 

@@ -223,13 +223,17 @@ func selfNamed(ranks []*observed) int {
 	return 1
 }
 
-// nameOf names the job of a process.
+// nameOf names the job of a process. Without a scheduler, processes of one program are a job if one user runs them.
 func nameOf(c *fabric.RankCandidate) string {
-	w, known := c.Workload.Get()
-	if !known || w.Job == "" {
-		return "none/" + clean(cmp.Or(c.Command, "unknown"), maxName)
+	w := c.Workload.Or(fabric.Workload{})
+	if s := schedulerOf(w.Scheduler); s != "none" && w.Job != "" {
+		return s + "/" + clean(w.Job, maxName)
 	}
-	return schedulerOf(w.Scheduler) + "/" + clean(w.Job, maxName)
+	name := "none/" + clean(cmp.Or(w.Job, c.Command, "unknown"), maxName)
+	if c.Limits.State == fabric.OK {
+		name += fmt.Sprintf("-of-user-%d", c.User)
+	}
+	return name
 }
 
 func schedulerOf(s string) string {

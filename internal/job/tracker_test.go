@@ -382,3 +382,152 @@ func TestStatedJobs(t *testing.T) {
 		t.Errorf("%d jobs, %d dropped", len(jobs.List), jobs.Dropped)
 	}
 }
+
+// What a log says counts only where the kernel cannot show how the data travels, and never makes a verdict certain.
+func TestLog(t *testing.T) {
+	says := func(said fabric.NCCLLog, more edit) []edit {
+		one := func(n *fabric.Node, c *fabric.RankCandidate) {
+			c.Log = fabric.Known(said, "log", epoch)
+			if more != nil {
+				more(n, c)
+			}
+		}
+		return []edit{one, one, one}
+	}
+	hidden := func(_ *fabric.Node, c *fabric.RankCandidate) {
+		c.Sockets = fabric.NotKnown[[]fabric.Socket](fabric.ReasonPrivilege, "setns", epoch)
+	}
+	moved := func(n *fabric.Node, c *fabric.RankCandidate) {
+		hidden(n, c)
+		c.Files.Value.Uverbs = []string{"uverbs0"}
+	}
+	quiet := func(_ *fabric.Node, c *fabric.RankCandidate) {
+		c.Sockets.Value[1].Sent, c.Sockets.Value[1].Received = 0, 0
+	}
+	idle := func(n *fabric.Node, c *fabric.RankCandidate) {
+		moved(n, c)
+		n.GPUDriver.GPUs[0].Utilization.Value = 0
+	}
+	for name, c := range map[string]struct {
+		said fabric.NCCLLog
+		more edit
+		want string
+	}{
+		"sockets seen, log agrees":         {fabric.NCCLLog{Sockets: true}, nil, "tcp!"},
+		"sockets seen, log lies":           {fabric.NCCLLog{Verbs: true}, nil, "tcp!"},
+		"hidden, log says sockets":         {fabric.NCCLLog{Sockets: true}, hidden, "tcp"},
+		"hidden, log says nothing":         {fabric.NCCLLog{}, hidden, "unknown:privilege"},
+		"moved, log says verbs":            {fabric.NCCLLog{Verbs: true}, moved, "rdma"},
+		"moved, log says both":             {fabric.NCCLLog{Verbs: true, Sockets: true}, moved, "mixed"},
+		"moved, log says what may be both": {fabric.NCCLLog{Verbs: true, Other: true}, moved, "unknown:moved"},
+		"moved and idle":                   {fabric.NCCLLog{Verbs: true}, idle, "unknown:idle"},
+		"all read, nothing moves":          {fabric.NCCLLog{Verbs: true}, quiet, "unknown:no_traffic"},
+	} {
+		if got := run(t, says(c.said, c.more)...); got[2] != c.want {
+			t.Errorf("%s: %q, want %s", name, got, c.want)
+		}
+	}
+}
+
+// Sockets of a control group stand in for those of a rank whose descriptors cannot be read: what they carry is suspected, and what they do
+// not carry says nothing.
+func TestSocketsByCgroup(t *testing.T) {
+	hidden := func(_ *fabric.Node, c *fabric.RankCandidate) {
+		const why = fabric.ReasonPrivilege
+		c.Files = fabric.NotKnown[fabric.OpenFiles](why, "fd", epoch)
+		c.Maps = fabric.NotKnown[fabric.MappedFiles](why, "maps", epoch)
+		c.Settings = fabric.NotKnown[[]fabric.NCCLVariable](why, "environ", epoch)
+		c.Verbs = fabric.NotKnown[fabric.VerbsUse](why, "netlink", epoch)
+		c.SocketsByCgroup = true
+	}
+	quiet := func(n *fabric.Node, c *fabric.RankCandidate) {
+		hidden(n, c)
+		c.Sockets.Value[1].Sent, c.Sockets.Value[1].Received = 0, 0
+	}
+	alone := func(n *fabric.Node, c *fabric.RankCandidate) {
+		hidden(n, c)
+		c.Workload.Value.Ranks, c.Sockets.Value = 1, []fabric.Socket{{Inode: 5, Listening: true, Local: netip.MustParseAddrPort("127.0.0.1:28028")}}
+	}
+	queues := func(n *fabric.Node, c *fabric.RankCandidate) {
+		quiet(n, c)
+		c.Verbs = fabric.Known(fabric.VerbsUse{Devices: []string{"mlx5_0"}, Contexts: 1, QueuePairs: 2}, "netlink", epoch)
+	}
+	for name, c := range map[string]struct {
+		edit edit
+		want string
+	}{"busy": {hidden, "tcp"}, "quiet": {quiet, "unknown:privilege"}, "no connections": {alone, "unknown:privilege"}, "queue pairs": {queues, "unknown:moved"}} {
+		if got := run(t, c.edit, c.edit, c.edit); got[2] != c.want {
+			t.Errorf("%s: %q, want %s", name, got, c.want)
+		}
+	}
+}
+
+// Sockets of ports below 32768 count where the range of ephemeral ports begins below.
+func TestEphemeralPorts(t *testing.T) {
+	low := func(first uint16) edit {
+		return func(_ *fabric.Node, c *fabric.RankCandidate) {
+			c.EphemeralFrom = first
+			for i := range c.Sockets.Value {
+				s := &c.Sockets.Value[i]
+				s.Local = netip.AddrPortFrom(s.Local.Addr(), s.Local.Port()-20000)
+			}
+		}
+	}
+	for first, want := range map[uint16]string{0: "unknown:no_traffic", 32768: "unknown:no_traffic", 15000: "tcp!"} {
+		if got := run(t, low(first), low(first), low(first)); got[2] != want {
+			t.Errorf("from %d: %q, want %s", first, got, want)
+		}
+	}
+}
+
+// Without a scheduler, what two users run under one name is two jobs.
+func TestUsersWithoutScheduler(t *testing.T) {
+	var list []fabric.RankCandidate
+	for pid, user := range []uint32{1000, 1001, 1000} {
+		c := rankOf(pid+1, 0, 0)
+		c.User, c.Limits = user, fabric.Known(fabric.ProcessLimits{}, "limits", epoch)
+		c.Workload.Value = fabric.Workload{Scheduler: "none", Job: "python3", Rank: -1}
+		list = append(list, c)
+	}
+	var names []string
+	for _, j := range new(Tracker).Update(nodeOf(epoch, list...)).List {
+		names = append(names, fmt.Sprint(j.Name, " ", len(j.Ranks), " ", j.User))
+	}
+	if want := []string{"none/python3-of-user-1000 2 1000", "none/python3-of-user-1001 1 1001"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q", names, want)
+	}
+}
+
+// Thousands of connections of a rank, to as many hosts, make neither the verdict wrong nor what is said or kept grow.
+func TestThousandsOfSockets(t *testing.T) {
+	const sockets = 4000 // the reader takes 4096 descriptors of a process
+	many := func(_ *fabric.Node, c *fabric.RankCandidate) {
+		for i := range sockets {
+			s := c.Sockets.Value[0]
+			s.Inode = uint64(1e6 + i)
+			s.Remote = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 9, byte(i >> 8), byte(i)}), 45000)
+			c.Sockets.Value = append(c.Sockets.Value, s)
+		}
+	}
+	var edits []edit
+	for range 20 {
+		edits = append(edits, many)
+	}
+	for i, got := range run(t, edits...) {
+		if i > 0 && got != "tcp!" {
+			t.Errorf("reading %d: %s", i, got)
+		}
+	}
+	var tr Tracker
+	for i := range 20 {
+		n := nodeOf(epoch.Add(time.Duration(i)*10*time.Second), rankOf(100, uint64(i)*5e9, uint64(i)*5e9))
+		many(n, &n.Ranks.Value[0])
+		v := tr.Update(n).List[0].Verdict
+		if text := strings.Join(v.Evidence, ""); len(text) > 1<<10 {
+			t.Fatalf("%d bytes of evidence: %.200s", len(text), text)
+		}
+	}
+	if len(tr.before) != 1 {
+		t.Errorf("%d processes are remembered", len(tr.before))
+	}
+}

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/cgroup"
 	"gpufabric_exporter/internal/host/ncclconf"
+	"gpufabric_exporter/internal/host/nccllog"
 	"gpufabric_exporter/internal/host/netlink"
 	"gpufabric_exporter/internal/host/numa"
 	"gpufabric_exporter/internal/host/podresources"
@@ -50,6 +52,7 @@ func ranksOf(o *Options, sys *sysfs.FS) (Ranks, error) {
 		Distances: distances,
 		Variable:  ncclconf.Exposed,
 		Conf:      ncclconf.ExposedConf,
+		Log:       logOf,
 		Sockets: func(namespace *os.File) (rank.Sockets, error) {
 			switch {
 			case !sockdiag.Loaded(o.Procfs, o.Rootfs):
@@ -59,13 +62,31 @@ func ranksOf(o *Options, sys *sysfs.FS) (Ranks, error) {
 			}
 			return sockdiag.Dial()
 		},
-		Verbs: func() (map[int]*fabric.VerbsUse, error) { return verbsUse(sys) },
+		Cgroup: cgroup.New(filepath.Join(o.Sysfs, "fs/cgroup")).ID,
+		Verbs:  func() (map[int]*fabric.VerbsUse, error) { return verbsUse(sys) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	kubelet := podresources.New(filepath.Join(o.Rootfs, podresources.DefaultSocket))
 	return &namedRanks{Reader: r, pods: podresources.NewNamer(kubelet.Containers), log: o.Log}, nil
+}
+
+// logOf tells which networks NCCL says that it made connections over.
+func logOf(head, tail []byte, dropped int64) fabric.NCCLLog {
+	var said fabric.NCCLLog
+	for _, link := range nccllog.Parse(head, tail, dropped).Links {
+		switch carrier := nccllog.CarrierOf(link.Name); {
+		case link.Via != nccllog.Net:
+		case carrier == nccllog.Verbs:
+			said.Verbs = true
+		case carrier == nccllog.Sockets && link.Name != nccllog.FastSocket:
+			said.Sockets = true
+		default:
+			said.Other = true
+		}
+	}
+	return said
 }
 
 // verbsUse returns what threads have of verbs, by their IDs.

@@ -195,3 +195,6 @@ func (r *JobRank) hide(sockets, rest bool) {
 func (r *JobRank) moved() {
 	r.Is.Verbs.Value = fabric.VerbsUse{}
 }
+
+// says gives a rank a log.
+func (r *JobRank) says(log fabric.NCCLLog) { r.Is.Log = fabric.Known(log, "fd", r.Is.Files.At) }

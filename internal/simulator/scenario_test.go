@@ -209,8 +209,9 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 	maps.Copy(differences, map[string][]string{ // only processes differ, and what they carry
 		"job-slurm": nil, "job-pyxis": nil, "job-kubernetes": nil, "job-efa": nil, "job-gib": nil, "job-hidden": nil, "job-data-loading": nil,
 		"job-checkpoint": nil, "job-two": nil, "job-ending": nil, "job-mixed": nil, "job-misaligned": nil,
-		"job-kubernetes-moved": moved(`mlx5_[0-7]`, `enp\d+s0np0`),
-		"job-tcpx":             stoppedRoCE, "job-fastrak": stoppedRoCE, "job-tcp": stoppedRoCE, "job-tcp-no-devices": stoppedRoCE, "job-efa-fallback": stopped,
+		"job-kubernetes-moved": moved(`mlx5_[0-7]`, `enp\d+s0np0`), "job-moved-log": moved(`mlx5_[0-7]`, `enp\d+s0np0`),
+		"job-log-lies": stoppedRoCE, "job-slingshot": stoppedRoCE, "job-tcp-unprivileged": stoppedRoCE,
+		"job-tcpx": stoppedRoCE, "job-fastrak": stoppedRoCE, "job-tcp": stoppedRoCE, "job-tcp-no-devices": stoppedRoCE, "job-efa-fallback": stopped,
 		"job-tcp-hidden": stoppedRoCE, "job-checkpoint-local": stoppedRoCE, "job-gloo": stoppedRoCE, "job-one-node": stoppedRoCE, "job-mpi-holds-verbs": stoppedRoCE,
 		"job-starting": append([]string{`nvml/\d/Utilization`}, stoppedRoCE...),
 	})

@@ -138,6 +138,57 @@ func jobTrapScenarios() []Scenario {
 				})
 			},
 		},
+		{
+			Name: "job-moved-log", Platform: h100, Jobs: []JobLabel{{Name: "kubernetes/" + aPod, Transport: "rdma", Way: "verbs"}},
+			Summary: "nothing is wrong with a pod that has the RDMA devices for itself and writes a log",
+			Truth: "The devices were moved into the pod: the host sees neither their counters nor the contexts on them. NCCL's log, which the ranks have open, has their connections over " +
+				"NET/IB. A user can write any log: RDMA is likely.",
+			edit: func(n *Node) {
+				for _, d := range rails8() {
+					n.Move(d)
+				}
+				n.train(jobPlan{scheduler: "kubernetes", id: aPod, devices: rails8(), queuePairs: 64, netns: podNetNS, edit: func(_ int, r *JobRank) {
+					r.moved()
+					r.says(fabric.NCCLLog{Verbs: true})
+				}})
+			},
+		},
+		{
+			Name: "job-log-lies", Platform: h100,
+			Jobs:    []JobLabel{{Name: slurm, Transport: "tcp", Way: "socket", Confirmed: true, Cause: "socket_selected", Findings: []string{"setting_wrong_here"}}},
+			Summary: "a job uses TCP, and its log says that it uses RDMA",
+			Truth:   "The log was written by an earlier communicator. Sockets carry the collectives, and no rank has a verbs context: what the kernel shows counts.",
+			edit: func(n *Node) {
+				n.quietRDMA()
+				n.train(jobPlan{busy: true, settings: map[string]string{"NCCL_NET": "Socket"}, edit: func(_ int, r *JobRank) { r.says(fabric.NCCLLog{Verbs: true}) }})
+			},
+		},
+		{
+			Name: "job-tcp-unprivileged", Platform: h100, Jobs: []JobLabel{{Name: slurm, Transport: "tcp", Way: "socket"}},
+			Summary: "a job uses TCP, and the exporter may not look into its processes",
+			Truth: "Without CAP_SYS_PTRACE descriptors of the ranks are not readable. The kernel shows which sockets were made in the control group of the job: they carry as much in one " +
+				"direction as in the other, to a host of the job. TCP is likely and not certain.",
+			edit: func(n *Node) {
+				n.quietRDMA()
+				n.train(jobPlan{busy: true, edit: func(_ int, r *JobRank) {
+					r.hide(false, true)
+					r.Is.SocketsByCgroup = true
+					r.Is.Verbs = fabric.NotKnown[fabric.VerbsUse](fabric.ReasonPrivilege, "RDMA_NLDEV_CMD_RES_CTX_GET", r.Is.Limits.At)
+				}})
+			},
+		},
+		{
+			Name: "job-slingshot", Platform: h100, Jobs: []JobLabel{{Name: slurm, Transport: "unknown", Reason: "unreadable"}},
+			Summary: "nothing is wrong with a job over HPE Slingshot",
+			Truth: "The plugin of AWS moves the data over the provider cxi of libfabric. Its devices (/dev/cxi*) are no RDMA devices of the kernel, and their counters are not read: sockets are " +
+				"quiet, and nothing that is read can tell.",
+			edit: func(n *Node) {
+				n.quietRDMA()
+				n.train(jobPlan{plugins: []string{"aws-ofi-nccl/lib/libnccl-net.so.0.0.0"}, edit: func(_ int, r *JobRank) {
+					r.Is.Maps.Value.Hints = []string{"cxi", "efa", "fabric"}
+				}})
+			},
+		},
 	}
 }
 

@@ -58,7 +58,7 @@ func TestUnits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range strings.Fields(string(list)) {
+	for p := range strings.FieldsSeq(string(list)) {
 		name := strings.TrimPrefix(p, module+"/")
 		t.Run(name, func(t *testing.T) {
 			c := exec.CommandContext(t.Context(), "go", "test", "-C", "../..", "-v", "-vet=off", "-short", "-timeout=15m", "-exec="+self)

@@ -6,6 +6,7 @@ package lab
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,10 @@ import (
 const asRank = "LAB_RANK"
 
 func TestMain(m *testing.M) {
+	if os.Getenv(denied) != "" {
+		fmt.Println("failed:", withoutNetlink(os.Args[1:]))
+		os.Exit(1)
+	}
 	if os.Getenv(asRank) != "" {
 		if err := runRank(); err != nil {
 			fmt.Println("failed:", err)
@@ -51,29 +56,12 @@ func testJobs(t *testing.T, _ *exporter) {
 	if _, err := os.Stat(pingpong); err != nil {
 		t.Skip("the guest has no ibv_rc_pingpong: it was set up before this test was written")
 	}
-	command(t, "modprobe tcp_diag") // the exporter loads no module
-	t.Cleanup(func() { command(t, "modprobe -r tcp_diag") })
-	command(t, "mount -t tmpfs tmpfs /proc/driver")
-	t.Cleanup(func() { command(t, "umount /proc/driver") })
-	if err := os.MkdirAll("/proc/driver/nvidia", 0o755); err != nil {
-		t.Fatal(err)
-	}
-	write(t, "/proc/driver/nvidia/version", "")
-	nvml, err := filepath.Abs("libnvidia-ml.so.1") // the process that loads it has another folder
-	if err != nil {
-		t.Fatal(err)
-	}
-	describe(t, 1)
+	nvml := jobDriver(t)
 	x := startWith(t, "--observer.fast-interval=100ms", "--gpu.nvml-library="+nvml, "--log.level=debug")
 	t.Cleanup(func() { write(t, "jobs.log", strings.Join(x.lines(), "\n")); x.stop(t) })
 
-	gid := gidOf(t, "rxe0", hereAddress)
-	server := exec.Command(pingpong, "-d", "rxe0", "-g", gid, "-s", "65536", "-m", "1024", "-n", "100000000")
-	server.Stderr = os.Stderr
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	stop, gid := pingpongServer(t)
+	defer stop()
 	l, echoed := echo(t)
 	packets := func() float64 {
 		n, _ := strconv.ParseFloat(strings.TrimSpace(read(class, "rxe0/ports/1/hw_counters/sent_pkts")), 64)
@@ -106,6 +94,37 @@ func testJobs(t *testing.T, _ *exporter) {
 			t.Logf("\n%s", out)
 		})
 	}
+}
+
+// jobDriver has the guest show a driver of GPUs, and returns the path of the stand-in for NVML.
+func jobDriver(t *testing.T) string {
+	t.Helper()
+	command(t, "modprobe tcp_diag") // the exporter loads no module
+	t.Cleanup(func() { command(t, "modprobe -r tcp_diag") })
+	command(t, "mount -t tmpfs tmpfs /proc/driver")
+	t.Cleanup(func() { command(t, "umount /proc/driver") })
+	if err := os.MkdirAll("/proc/driver/nvidia", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, "/proc/driver/nvidia/version", "")
+	nvml, err := filepath.Abs("libnvidia-ml.so.1") // the process that loads it has another folder
+	if err != nil {
+		t.Fatal(err)
+	}
+	describe(t, 1)
+	return nvml
+}
+
+// pingpongServer starts the other end of the RDMA transfer.
+func pingpongServer(t *testing.T) (stop func(), gid string) {
+	t.Helper()
+	gid = gidOf(t, "rxe0", hereAddress)
+	server := exec.Command(pingpong, "-d", "rxe0", "-g", gid, "-s", "65536", "-m", "1024", "-n", "100000000")
+	server.Stderr = os.Stderr
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = server.Process.Kill(); _ = server.Wait() }, gid
 }
 
 // describe has the stand-in for NVML list one process on one GPU that is at work.
@@ -203,7 +222,16 @@ func echo(t *testing.T) (l net.Listener, bytes func() float64) {
 // rankOf starts a rank, and returns its PID and what ends it.
 func rankOf(t *testing.T, env ...string) (pid int, end func()) {
 	t.Helper()
-	cmd := exec.Command("/proc/self/exe")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(exe)
+	for _, v := range env {
+		if ns, ok := strings.CutPrefix(v, "NETNS="); ok {
+			cmd = exec.Command("nsenter", "--net="+ns, exe)
+		}
+	}
 	cmd.Env = append([]string{asRank + "=1", "RANK=0", "WORLD_SIZE=2"}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StdoutPipe()
@@ -222,6 +250,11 @@ func rankOf(t *testing.T, env ...string) (pid int, end func()) {
 
 // runRank is what a rank does: it has a /dev of its own with a GPU and, if they are given to it, the nodes of RDMA devices.
 func runRank() error {
+	if group := os.Getenv("CGROUP"); group != "" { // before it makes a socket
+		if err := os.WriteFile(group+"/cgroup.procs", []byte("0"), 0); err != nil {
+			return err
+		}
+	}
 	nodes := map[string]uint64{"nvidia0": unix.Mkdev(1, 3), "nvidia-uvm": unix.Mkdev(1, 3), "null": unix.Mkdev(1, 3)}
 	if os.Getenv("UVERBS") != "" {
 		found, _ := filepath.Glob("/dev/infiniband/uverbs*")
@@ -268,7 +301,7 @@ func runRank() error {
 
 // exchange sends to a peer and takes what comes back, beside a connection that is quiet.
 func exchange(peer string) error {
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(hereAddress)}}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(cmp.Or(os.Getenv("HERE"), hereAddress))}}
 	quiet, err := d.Dial("tcp", peer)
 	if err != nil {
 		return err

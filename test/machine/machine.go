@@ -99,7 +99,7 @@ func Booted(t *testing.T) *Machine {
 			_ = exec.Command("kill", "-KILL", m.pid).Run() // and with it all processes of the container
 		}
 		_ = nspawn.Process.Kill()
-		_ = <-ended
+		<-ended //nolint:errcheck // it was killed
 	})
 	for deadline := time.After(patience); ; {
 		select {

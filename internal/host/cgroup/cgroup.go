@@ -15,6 +15,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -61,6 +62,41 @@ func (f *FS) Cgroups() (fabric.Cgroups, error) {
 	}
 	slices.Sort(w.found.SlurmJobs)
 	return w.found, nil
+}
+
+// ID returns the ID that the kernel has for a control group of version 2 (cgroup_id of linux/cgroup.h), by its path from the root of the
+// hierarchy: the inode of its directory. An error where there is no such group or no hierarchy of version 2.
+func (f *FS) ID(path string) (uint64, error) {
+	for _, at := range []string{f.path, f.path + "/unified"} { // the second one beside hierarchies of version 1
+		root, err := os.OpenRoot(at)
+		if err != nil {
+			return 0, fmt.Errorf("control groups: %w", err)
+		}
+		id, err := idBelow(root, path)
+		_ = root.Close()
+		if !errors.Is(err, fs.ErrNotExist) {
+			return id, err
+		}
+	}
+	return 0, fmt.Errorf("control group: %w", fs.ErrNotExist)
+}
+
+func idBelow(root *os.Root, path string) (uint64, error) {
+	if _, err := root.Lstat("cgroup.procs"); err != nil { // no control group
+		return 0, err
+	}
+	if _, err := root.Lstat(path + "/cgroup.controllers"); err != nil {
+		return 0, err
+	}
+	info, err := root.Lstat(path)
+	if err != nil {
+		return 0, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, fs.ErrInvalid
+	}
+	return st.Ino, nil
 }
 
 // walk is one look.

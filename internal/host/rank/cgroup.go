@@ -5,6 +5,7 @@ package rank
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,6 +52,18 @@ func parseCgroup(b []byte) fabric.Workload {
 		w.Scheduler, w.Job = "container", container[:12]
 	}
 	return w
+}
+
+// unifiedCgroup returns the path of the control group of version 2 from the root of the hierarchy; empty: it is the root, there is none,
+// or it lies outside the control group namespace of this process.
+func unifiedCgroup(b []byte) string {
+	for line := range bytes.Lines(b) {
+		p, ok := strings.CutPrefix(strings.TrimSuffix(string(line), "\n"), "0::/")
+		if ok && p != "" && len(p) < 4<<10 && !slices.Contains(strings.Split(p, "/"), "..") {
+			return p
+		}
+	}
+	return ""
 }
 
 func isNumber(s string) bool {

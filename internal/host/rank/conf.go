@@ -52,7 +52,7 @@ func (r *Reader) conf(dir string) ([]fabric.NCCLVariable, error) {
 		return nil, err
 	}
 	defer func() { _ = unix.Close(file) }()
-	text, err := regular(file)
+	text, err := readConf(file)
 	defer clear(text)
 	if err != nil || r.sources.Conf == nil {
 		return nil, err
@@ -60,19 +60,8 @@ func (r *Reader) conf(dir string) ([]fabric.NCCLVariable, error) {
 	return r.sources.Conf(text), nil
 }
 
-// regular reads the file that a descriptor of O_PATH stands for, if it is a regular one of a local file system and of a bounded size.
-func regular(file int) ([]byte, error) {
-	var st unix.Stat_t
-	var fs unix.Statfs_t
-	switch err := errors.Join(unix.Fstat(file, &st), unix.Fstatfs(file, &fs)); {
-	case err != nil:
-		return nil, err
-	case !isLocalMagic(fs.Type):
-		return nil, fmt.Errorf("%s: %w", confFile, errRemote)
-	case st.Mode&unix.S_IFMT != unix.S_IFREG:
-		return nil, fabric.Because(fabric.ReasonMalformed, confFile+": not a regular file")
-	}
-	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", file))
+func readConf(file int) ([]byte, error) {
+	f, err := regular(file, confFile)
 	if err != nil {
 		return nil, err
 	}
@@ -82,6 +71,21 @@ func regular(file int) ([]byte, error) {
 		err = fabric.Because(fabric.ReasonMalformed, fmt.Sprintf("%s: more than %d bytes", confFile, maxConf))
 	}
 	return text, err
+}
+
+// regular opens the file that a descriptor of O_PATH stands for, if it is a regular one of a local file system. name is for errors.
+func regular(file int, name string) (*os.File, error) {
+	var st unix.Stat_t
+	var fs unix.Statfs_t
+	switch err := errors.Join(unix.Fstat(file, &st), unix.Fstatfs(file, &fs)); {
+	case err != nil:
+		return nil, err
+	case !isLocalMagic(fs.Type):
+		return nil, fmt.Errorf("%s: %w", name, errRemote)
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return nil, fabric.Because(fabric.ReasonMalformed, name+": not a regular file")
+	}
+	return os.Open(fmt.Sprintf("/proc/self/fd/%d", file))
 }
 
 // isMountOfInterest tells the mount points at which the files lie that are read of a root.

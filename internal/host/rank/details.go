@@ -26,19 +26,23 @@ type details struct {
 	maps     fabric.Fact[fabric.MappedFiles]
 	settings fabric.Fact[[]fabric.NCCLVariable]
 	conf     fabric.Fact[[]fabric.NCCLVariable]
+	log      fabric.Fact[fabric.NCCLLog]
 	limits   fabric.Fact[fabric.ProcessLimits]
 	devices  fabric.Fact[fabric.ProcessDevices]
 	netNS    fabric.Fact[uint64]
+	cgroup   uint64 // ID of the control group of version 2 if a scheduler made it for the job, 0: not known
 }
 
-// early tells that the process may not have loaded all of its libraries yet, or that not all could be read.
+// early tells that the process may not have loaded all of its libraries or made its connections yet, or that not all could be read.
 func (d *details) early() bool {
 	m, ok := d.maps.Get()
-	return !ok || m.NCCL == "" && !m.Torch && m.Segments == 0 || d.devices.Reason == fabric.ReasonStuck
+	silent := d.log.Reason == fabric.ReasonMissing || d.log.State == fabric.OK && d.log.Value == (fabric.NCCLLog{})
+	return !ok || m.NCCL == "" && !m.Torch && m.Segments == 0 || d.devices.Reason == fabric.ReasonStuck || silent
 }
 
 func (d *details) fill(c *fabric.RankCandidate) {
-	c.User, c.Workload, c.Maps, c.Settings, c.Conf, c.Limits, c.Devices, c.NetNS = d.user, d.workload, d.maps, d.settings, d.conf, d.limits, d.devices, d.netNS
+	c.User, c.Workload, c.Maps, c.Settings, c.Conf, c.Log = d.user, d.workload, d.maps, d.settings, d.conf, d.log
+	c.Limits, c.Devices, c.NetNS = d.limits, d.devices, d.netNS
 	if w, ok := c.Workload.Get(); ok && w.Job == "" {
 		w.Job = d.command
 		c.Workload.Value = w
@@ -138,6 +142,9 @@ func (r *Reader) read(ctx context.Context, pid int, now time.Time) *details {
 	b, err := r.file(dir+"/cgroup", 16<<10)
 	if err == nil {
 		w = parseCgroup(b)
+		if path := unifiedCgroup(b); path != "" && w.Scheduler != "none" && r.sources.Cgroup != nil {
+			d.cgroup, _ = r.sources.Cgroup(path) // not known where this process cannot see it
+		}
 	}
 	job := fmt.Sprint(w.Scheduler, "/", w.Job, "/", d.user)
 	d.maps = attempt(ctx, r.stuck, job, dir+"/maps", now, func() (fabric.MappedFiles, error) {
@@ -151,6 +158,14 @@ func (r *Reader) read(ctx context.Context, pid int, now time.Time) *details {
 		d.workload = fabric.NotKnown[fabric.Workload](reasonOf(err), dir+"/cgroup", now)
 	} else {
 		d.workload = fabric.Known(environment.Value.complete(w), dir+"/cgroup", now)
+	}
+	switch {
+	case environment.State != fabric.OK:
+		d.log = fabric.NotKnown[fabric.NCCLLog](environment.Reason, environment.Source, now)
+	case environment.Value.log == "":
+		d.log = fabric.None[fabric.NCCLLog](environment.Source, now)
+	default:
+		d.log = r.log(ctx, dir, job, environment.Value.log, now)
 	}
 	d.devices = attempt(ctx, r.stuck, job, dir+"/root/dev", now, func() (fabric.ProcessDevices, error) { return r.devices(dir) })
 	d.conf = attempt(ctx, r.stuck, job, dir+"/root"+confFile, now, func() ([]fabric.NCCLVariable, error) { return r.conf(dir) })

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"path"
 	"slices"
 	"strconv"
 
@@ -25,6 +26,7 @@ const (
 type environment struct {
 	settings []fabric.NCCLVariable
 	numbers  map[string]int // of schedulers: ranks, sizes, job ids
+	log      string         // name of the file in NCCL_DEBUG_FILE, without folders; it does not leave the package
 }
 
 // scan reads NAME=value strings, each with a NUL at its end, in a buffer of its own that it clears. Of a string with another
@@ -86,6 +88,9 @@ func (e *environment) take(s []byte, variable func(name, value string) (fabric.N
 		long := len(value) > maxValue
 		if long {
 			value = nil
+		}
+		if string(name) == logVariable && len(value) > 0 {
+			e.log = path.Base(string(value))
 		}
 		if v, ok := variable(string(name), string(value)); ok {
 			if long {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -21,9 +22,10 @@ func retry(call func() (int, error)) (int, error) { return beneath.Retry(call) }
 // gone tells that a process ended while it was looked at.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
 
-// descriptors calls f with where each descriptor of a process leads, so many at most, until f returns false; the text is valid until then. It
-// reads the links and never opens what they lead to. all: none was left out.
-func (r *Reader) descriptors(dir string, most int, f func(target []byte) bool) (all bool, err error) {
+// descriptors calls f with each descriptor of a process and where it leads, so many at most, until f returns false; the text is
+// valid until then. It reads the links and never opens what they lead to, and no link of a descriptor that is known, if known is
+// not nil. all: none was left out.
+func (r *Reader) descriptors(dir string, buffer []byte, most int, known func(n int) bool, f func(n int, target []byte) bool) (all bool, err error) {
 	r.calls += 2
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(r.at(), dir+"/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -32,16 +34,19 @@ func (r *Reader) descriptors(dir string, most int, f func(target []byte) bool) (
 		return false, err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	n := 0
+	count := 0
 	all = true
-	var path [16]byte
-	err = r.entries(fd, func(_ uint64, name []byte) error {
-		if len(name) >= len(path) || name[0] == '.' {
+	err = r.entries(fd, buffer, func(_ uint64, name []byte) error {
+		n, err := strconv.Atoi(string(name))
+		if err != nil { // "." and ".."
 			return nil
 		}
-		if n++; n > most {
+		if count++; count > most {
 			all = false
 			return errEnough
+		}
+		if known != nil && known(n) {
+			return nil
 		}
 		r.calls++
 		got, err := retry(func() (int, error) { return unix.Readlinkat(fd, string(name), r.links) })
@@ -52,7 +57,7 @@ func (r *Reader) descriptors(dir string, most int, f func(target []byte) bool) (
 			if errors.Is(err, unix.EACCES) || errors.Is(err, unix.ESRCH) {
 				return err
 			}
-		case got < len(r.links) && !f(r.links[:got]):
+		case !f(n, r.links[:got]):
 			all = false
 			return errEnough
 		}
@@ -77,7 +82,7 @@ const uvm = "/dev/nvidia-uvm"
 
 // usesCUDA tells whether a process has begun to use CUDA.
 func (r *Reader) usesCUDA(dir string) (uses bool) {
-	_, err := r.descriptors(dir, maxScreened, func(target []byte) bool {
+	_, err := r.descriptors(dir, r.buffer[:screenBuffer], maxScreened, nil, func(_ int, target []byte) bool {
 		uses = string(target) == uvm
 		return !uses
 	})
@@ -86,6 +91,10 @@ func (r *Reader) usesCUDA(dir string) (uses bool) {
 
 // maxScreened is how many descriptors of a process are looked at for a GPU: programs open theirs early.
 const maxScreened = 512
+
+// screenBuffer is the size of the parts, in bytes, in which descriptors are listed where the first of a kind ends the search: the
+// kernel makes an inode for each one that it lists, which costs more than another call. A part has some 20 of them.
+const screenBuffer = 512
 
 // holdsGPU tells whether a process has a device node of a GPU open.
 func (r *Reader) holdsGPU(dir string) (holds bool, err error) {
@@ -96,7 +105,7 @@ func (r *Reader) holdsGPU(dir string) (holds bool, err error) {
 			return false, err
 		}
 	}
-	_, err = r.descriptors(dir, maxScreened, func(target []byte) bool {
+	_, err = r.descriptors(dir, r.buffer[:screenBuffer], maxScreened, nil, func(_ int, target []byte) bool {
 		_, holds = number(target, nvidia)
 		return !holds
 	})
@@ -111,36 +120,113 @@ func (r *Reader) count(dir string) (int64, error) {
 	return st.Size, err
 }
 
-// files reads all descriptors of a process.
-func (r *Reader) files(dir string, now time.Time) fabric.Fact[fabric.OpenFiles] {
-	var v fabric.OpenFiles
-	all, err := r.descriptors(dir, min(maxFiles, r.left), func(target []byte) bool {
-		v.All++
-		if n, ok := number(target, nvidia); ok {
-			v.GPUs = add(v.GPUs, n)
-		} else if string(target) == uvm {
-			v.CUDA = true
-		} else if _, ok := number(target, uverbs); ok {
-			v.Uverbs = add(v.Uverbs, string(target[len("/dev/infiniband/"):]))
-		} else if inode, ok := bytes.CutPrefix(target, socket); ok {
-			if n, err := strconv.ParseUint(string(bytes.TrimSuffix(inode, []byte("]"))), 10, 64); err == nil {
-				v.Sockets = append(v.Sockets, n)
-			}
-		} else if string(target) == "anon_inode:[infinibandevent]" {
-			v.Events++
-		}
-		return true
-	})
-	r.left -= v.All
-	source := dir + "/fd"
-	if err != nil {
-		return fabric.NotKnown[fabric.OpenFiles](reasonOf(err), source, now)
+// target is where a descriptor leads, as far as it matters.
+type target struct {
+	kind   targetKind
+	number uint64 // of the device, or inode of the socket
+	seen   int    // the look that saw the descriptor last
+}
+
+type targetKind uint8
+
+const (
+	elsewhere targetKind = iota
+	toGPU
+	toCUDA
+	toUverbs
+	toSocket
+	toEvents
+)
+
+func parseTarget(text []byte) target {
+	if n, ok := number(text, nvidia); ok {
+		return target{kind: toGPU, number: uint64(n)}
 	}
+	if n, ok := number(text, uverbs); ok {
+		return target{kind: toUverbs, number: uint64(n)}
+	}
+	if inode, ok := bytes.CutPrefix(text, socket); ok {
+		if n, err := strconv.ParseUint(string(bytes.TrimSuffix(inode, []byte("]"))), 10, 64); err == nil {
+			return target{kind: toSocket, number: n}
+		}
+	}
+	switch string(text) {
+	case uvm:
+		return target{kind: toCUDA}
+	case "anon_inode:[infinibandevent]":
+		return target{kind: toEvents}
+	}
+	return target{}
+}
+
+func (t target) addTo(v *fabric.OpenFiles) {
+	v.All++
+	switch t.kind {
+	case elsewhere:
+	case toGPU:
+		v.GPUs = add(v.GPUs, int(t.number))
+	case toCUDA:
+		v.CUDA = true
+	case toUverbs:
+		v.Uverbs = add(v.Uverbs, "uverbs"+strconv.FormatUint(t.number, 10))
+	case toSocket:
+		v.Sockets = append(v.Sockets, t.number)
+	case toEvents:
+		v.Events++
+	}
+}
+
+// listAge is the number of looks after which all descriptors of a process are listed and read again, in another look for each
+// process. In between those are read that are new, if there are more or fewer than before. What was closed while as many were opened
+// is seen by then; verbs contexts are known by the kernel at each look.
+const listAge = 4
+
+// files tells where all descriptors of a process lead.
+func (r *Reader) files(dir string, p *process, now time.Time) fabric.Fact[fabric.OpenFiles] {
+	if p.targets == nil {
+		p.targets = map[int]target{}
+		p.turn = r.turns % listAge
+		r.turns++
+	}
+	source := dir + "/fd"
+	turn := r.look%listAge == p.turn
+	all := true
+	if n, err := r.count(dir); turn || !r.counts || err != nil || n != int64(len(p.targets)) {
+		if all, err = r.listFiles(dir, p, turn); err != nil {
+			p.targets = nil
+			return fabric.NotKnown[fabric.OpenFiles](reasonOf(err), source, now)
+		}
+	}
+	v := fabric.OpenFiles{Complete: all}
+	for _, t := range p.targets {
+		t.addTo(&v)
+	}
+	r.left -= v.All
 	slices.Sort(v.GPUs)
 	slices.Sort(v.Uverbs)
 	slices.Sort(v.Sockets)
-	v.Complete = all
 	return fabric.Known(v, source, now)
+}
+
+// listFiles takes note of the descriptors of a process and where they lead, of all again or of new ones.
+func (r *Reader) listFiles(dir string, p *process, again bool) (all bool, err error) {
+	take := func(n int, t target) {
+		t.seen = r.look
+		p.targets[n] = t
+	}
+	known := func(n int) bool {
+		t, known := p.targets[n]
+		if known = known && !again; known {
+			take(n, t)
+		}
+		return known
+	}
+	all, err = r.descriptors(dir, r.buffer, min(maxFiles, r.left), known, func(n int, text []byte) bool {
+		take(n, parseTarget(text))
+		return true
+	})
+	maps.DeleteFunc(p.targets, func(_ int, t target) bool { return t.seen != r.look })
+	return all, err
 }
 
 // number returns the number behind a prefix, where there is nothing else.

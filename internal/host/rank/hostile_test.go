@@ -5,7 +5,9 @@ package rank
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -169,4 +171,227 @@ func TestRenamed(t *testing.T) {
 	if first.Workload.Value.Job != "one" || c.Workload.Value.Job != "one" || c.Command != "two" {
 		t.Errorf("%+v, %+v, %s", first.Workload, c.Workload, c.Command)
 	}
+}
+
+// A log is read by the descriptor that the process keeps open for it, and nothing else is: neither a FIFO, nor what lies at the path, nor
+// more than its beginning and its end. Its name does not leave the package.
+func TestLog(t *testing.T) {
+	needRoot(t)
+	const line = "gpu-7:4242:4300 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0\n"
+	dir := t.TempDir()
+	write := func(name string, head string, size int64, tail string) string {
+		t.Helper()
+		p := dir + "/" + name
+		if err := os.WriteFile(p, []byte(head), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(p, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteAt([]byte(tail), size); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	const gigabyte = 1 << 30
+	plainLog, huge := write("nccl."+secret+".4242.log", "", 0, line), write("huge.log", line, gigabyte, line)
+	link := dir + "/link.log"
+	if err := os.Symlink(plainLog, link); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		env, open string
+		want      string
+	}{
+		"none":                  {"X=1", "", "absent"},
+		"expanded":              {"NCCL_DEBUG_FILE=" + dir + "/nccl.%h.%p.log", plainLog, "ok 78 0 0"},
+		"huge":                  {"NCCL_DEBUG_FILE=" + dir + "/huge.log", huge, fmt.Sprintf("ok %d %d %d", logHead, logTail, gigabyte+len(line)-logHead-logTail)},
+		"not open":              {"NCCL_DEBUG_FILE=" + plainLog, "", "unknown missing"},
+		"a link is not its end": {"NCCL_DEBUG_FILE=" + link, plainLog, "unknown missing"},
+		"FIFO":                  {"NCCL_DEBUG_FILE=" + dir + "/fifo", dir + "/fifo", "unknown malformed"},
+		"procfs":                {"NCCL_DEBUG_FILE=/proc/self/environ", "/proc/thread-self/attr/current", "unknown missing"},
+		"device":                {"NCCL_DEBUG_FILE=/dev/nvidia1", "/dev/nvidia1", "unknown malformed"},
+		"not UTF-8":             {"NCCL_DEBUG_FILE=\xff%", "", "unknown missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := []string{"OWN_DEV=1", allDevices, "OPEN=/dev/nvidia0 " + c.open, c.env}
+			if name == "FIFO" {
+				env = append(env, "FIFO="+c.open)
+			}
+			s := spawn(t, inDev(), nil, env...)
+			from := sources()
+			var read string
+			from.Log = func(head, tail []byte, dropped int64) fabric.NCCLLog {
+				read = fmt.Sprintf("ok %d %d %d", len(head), len(tail), dropped)
+				return fabric.NCCLLog{Verbs: strings.Contains(string(head)+string(tail), "NET/IB")}
+			}
+			reading := look(t, reader(t, from), noNVML(), time.Unix(1e9, 0))
+			got := of(t, reading, s.Process.Pid).Log
+			said := strings.TrimSpace(got.State.String() + " " + string(got.Reason))
+			if got.State == fabric.OK {
+				said = read
+			}
+			if said != c.want || got.State == fabric.OK != got.Value.Verbs {
+				t.Errorf("%q, want %q: %+v", said, c.want, got)
+			}
+			if text := fmt.Sprintf("%+v", reading); strings.Contains(text, secret) || strings.Contains(text, "4242.log") {
+				t.Error("the name of the log is out")
+			}
+		})
+	}
+}
+
+// The type of the file system of a log is known before the file system is asked: FUSE and those of servers are not.
+func TestLogOfRemote(t *testing.T) {
+	const mounts = "21 1 0:20 / / rw - overlay overlay rw\n22 21 0:21 / /logs rw - fuse.sshfs host: rw\n229 21 0:22 / /home rw - nfs4 server:/home rw\n"
+	for id, want := range map[string]bool{"21": true, "22": false, "229": false, "2": false, "": false, "7": false} {
+		kind, err := mountType(strings.NewReader(mounts), id)
+		if isLocal(kind) != want || err == nil == (kind == "") {
+			t.Errorf("mount %q: %q, %v", id, kind, err)
+		}
+	}
+}
+
+// Names of logs are expanded as NCCL does, and no pattern of a user is one for us.
+func TestLogName(t *testing.T) {
+	for _, c := range []struct {
+		pattern, name string
+		want          bool
+	}{
+		{"nccl.%h.%p.log", "nccl.gpu-7.4242.log", true},
+		{"nccl.%h.%p.log", "nccl.gpu-7.x.log", false},
+		{"nccl.%h.%p.log", "nccl.gpu-7.4242.log (deleted)", true},
+		{"100%%", "100%", true},
+		{"a%xb%", "a%xb%", true},
+		{".*", "secret", false},
+		{"[", "[", true},
+	} {
+		if got := logName(c.pattern)(c.name); got != c.want {
+			t.Errorf("%q is %q: %t", c.pattern, c.name, got)
+		}
+	}
+}
+
+// Sockets of candidates whose descriptors cannot be read are those of their control group, in this network namespace only.
+func TestSocketsOfCgroup(t *testing.T) {
+	list := []fabric.Socket{{Inode: 1, Cgroup: 70}, {Inode: 2, Cgroup: 71}, {Inode: 3, Cgroup: 72}}
+	r := reader(t, Sources{Sockets: func(*os.File) (Sockets, error) { return fakeSockets(list), nil }})
+	denied := fabric.NotKnown[fabric.OpenFiles](fabric.ReasonPrivilege, "fd", time.Time{})
+	hidden := fabric.NotKnown[uint64](fabric.ReasonPrivilege, "ns/net", time.Time{})
+	all := []fabric.RankCandidate{
+		{PID: 1, Files: denied, NetNS: hidden},
+		{PID: 2, Files: denied, NetNS: fabric.Known(r.ownNamespace()+1, "ns/net", time.Time{})}, // in another one
+		{PID: 3, Files: denied, NetNS: hidden},                                                  // has no group of its own
+		{PID: 4, NetNS: hidden, Files: fabric.Known(fabric.OpenFiles{}, "fd", time.Time{})},
+		{PID: 5, Files: denied, NetNS: hidden}, // has no sockets here
+	}
+	for pid, id := range map[int]uint64{1: 70, 2: 71, 3: 0, 4: 72, 5: 99} {
+		r.known[pid] = &process{details: &details{cgroup: id}}
+	}
+	r.addSocketsByCgroup(all, time.Time{})
+	for _, c := range all {
+		if mine := c.PID == 1; c.SocketsByCgroup != mine || (c.Sockets.State == fabric.OK) != mine || mine && (len(c.Sockets.Value) != 1 || c.Sockets.Value[0].Inode != 1) {
+			t.Errorf("PID %d: %t, %+v", c.PID, c.SocketsByCgroup, c.Sockets)
+		}
+	}
+}
+
+type fakeSockets []fabric.Socket
+
+func (fakeSockets) Close() error { return nil }
+
+func (f fakeSockets) Sockets(wanted func(uint64) bool, groups map[uint64]bool) (list []fabric.Socket, _ error) {
+	for _, s := range f {
+		if wanted(s.Inode) || groups[s.Cgroup] {
+			list = append(list, s)
+		}
+	}
+	return list, nil
+}
+
+func TestUnifiedCgroup(t *testing.T) {
+	for text, want := range map[string]string{
+		"0::/system.slice/slurmstepd.scope/job_7/step_0\n": "system.slice/slurmstepd.scope/job_7/step_0",
+		"4:memory:/slurm/job_7\n0::/kubepods.slice/podx\n": "kubepods.slice/podx",
+		"0::/\n": "", "0::/../../kubepods/podx\n": "", "": "", "4:memory:/slurm\n": "", "0::relative\n": "", "0::/a/..\n": "",
+	} {
+		if got := unifiedCgroup([]byte(text)); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// Where the driver says nothing, one user's many processes do not use up what a look reads: each user gets a turn.
+func TestTurns(t *testing.T) {
+	r := &Reader{known: map[int]*process{}}
+	var pids []int
+	for pid := 1; pid <= 2*maxCandidates; pid++ { // decoys, older than all others
+		r.known[pid] = &process{start: uint64(pid), user: 1001}
+		pids = append(pids, pid)
+	}
+	for pid := 5000; pid < 5008; pid++ {
+		r.known[pid] = &process{start: uint64(pid), user: 1002}
+		pids = append(pids, pid)
+	}
+	r.order(pids, nil)
+	for pid := 5000; pid < 5008; pid++ {
+		if i := slices.Index(pids, pid); i >= 16 {
+			t.Errorf("PID %d is number %d", pid, i)
+		}
+	}
+	r.order(pids, map[int][]string{77: {"GPU-a"}})
+	if pids[0] != 77 {
+		t.Errorf("PID %d is the first, not that which the driver lists", pids[0])
+	}
+}
+
+func TestPorts(t *testing.T) {
+	for text, want := range map[string]uint16{"32768\t60999\n": 32768, "1024 65535": 1024, "1\t65535\n": 1024, "": 0, "x y": 0, "70000 1": 0, "1": 0} {
+		if got := parsePorts([]byte(text)); got != want {
+			t.Errorf("%q: %d, want %d", text, got, want)
+		}
+	}
+}
+
+// What hangs in the files of one job leaves the rest of the look alone, and is not waited for again and again.
+func TestHangingFiles(t *testing.T) {
+	needRoot(t)
+	dir := t.TempDir()
+	var started atomic.Int32
+	end := make(chan struct{})
+	defer close(end)
+	from := sources()
+	from.Log = func([]byte, []byte, int64) fabric.NCCLLog {
+		started.Add(1)
+		<-end
+		return fabric.NCCLLog{}
+	}
+	var hanging []*spawned
+	for i := range 3 {
+		p := fmt.Sprintf("%s/%d.log", dir, i)
+		if err := os.WriteFile(p, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		hanging = append(hanging, spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia0 "+p, "NCCL_DEBUG_FILE="+p, "SLURM_JOB_ID=1"))
+	}
+	fine := spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN=/dev/nvidia1", "NCCL_IB_TIMEOUT=22")
+	r := reader(t, from)
+	began := time.Now()
+	for n := range 4 { // the last ones find it under way
+		reading := look(t, r, noNVML(), time.Unix(1e9, 0).Add(time.Duration(n)*time.Minute))
+		for _, s := range hanging {
+			if c := of(t, reading, s.Process.Pid); c.Log.Reason != fabric.ReasonStuck || c.Files.State != fabric.OK || c.Sockets.Reason == fabric.ReasonStuck {
+				t.Errorf("look %d: %+v", n, c)
+			}
+		}
+		if c := of(t, reading, fine.Process.Pid); c.Files.State != fabric.OK || c.NetDevs.State != fabric.OK { // the rest is of the same user
+			t.Errorf("look %d: %+v, %+v", n, c.Files, c.NetDevs)
+		}
+	}
+	if n := started.Load(); n > maxStuckOfJob {
+		t.Errorf("%d reads were left behind", n)
+	}
+	t.Logf("4 looks took %v, %d reads were left behind", time.Since(began), started.Load())
 }

@@ -74,6 +74,7 @@ func libraryHints() []hint {
 		{"libefa.so", "efa"},
 		{"libefa-", "efa"},
 		{"libfabric.so", "fabric"},
+		{"libcxi.so", "cxi"},
 		{"libucp.so", "ucx"},
 		{"libnvshmem", "nvshmem"},
 		{"libmpi.so", "mpi"},

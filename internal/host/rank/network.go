@@ -19,6 +19,38 @@ import (
 
 const maxInterfaces = 128 // of a network namespace
 
+// addPorts reads the range of ephemeral ports (ipv4_local_port_range of net/ipv4/sysctl_net_ipv4.c), which procfs shows of the network
+// namespace of its reader.
+func (r *Reader) addPorts(list []fabric.RankCandidate) {
+	own := r.ownNamespace()
+	var first uint16
+	for i := range list {
+		if ns, known := list[i].NetNS.Get(); !known || ns != own || own == 0 {
+			continue
+		}
+		if first == 0 {
+			b, err := r.file("sys/net/ipv4/ip_local_port_range", 64)
+			if first = parsePorts(b); err != nil || first == 0 {
+				return
+			}
+		}
+		list[i].EphemeralFrom = first
+	}
+}
+
+// parsePorts returns the first of the two ports in "32768	60999"; 0: it is not that. Ports below 1024 are of services.
+func parsePorts(b []byte) uint16 {
+	f := strings.Fields(string(b))
+	if len(f) != 2 {
+		return 0
+	}
+	first, err := strconv.ParseUint(f[0], 10, 16)
+	if err != nil {
+		return 0
+	}
+	return max(1024, uint16(first))
+}
+
 // addInterfaces reads the interfaces of each network namespace once.
 func (r *Reader) addInterfaces(list []fabric.RankCandidate, now time.Time) {
 	read := map[uint64]fabric.Fact[[]fabric.InterfaceUse]{}
@@ -99,7 +131,7 @@ func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
 	}
 	for ns, members := range groups {
 		wanted := func(inode uint64) bool { _, ok := owners[inode]; return ok }
-		found, err := r.sockets(ns == own, list[members[0]].PID, wanted)
+		found, err := r.sockets(ns == own, list[members[0]].PID, wanted, nil)
 		of := map[int][]fabric.Socket{}
 		for _, s := range found {
 			of[owners[s.Inode]] = append(of[owners[s.Inode]], s)
@@ -114,8 +146,37 @@ func (r *Reader) addSockets(list []fabric.RankCandidate, now time.Time) {
 	}
 }
 
+// addSocketsByCgroup gives candidates whose descriptors cannot be read the sockets that were made in their control group, of those in
+// the network namespace of this process. Where there are none, the process may be in another one: nothing is known.
+func (r *Reader) addSocketsByCgroup(list []fabric.RankCandidate, now time.Time) {
+	own := r.ownNamespace()
+	ids, members := map[uint64]bool{}, map[uint64][]int{}
+	for i := range list {
+		c, p := &list[i], r.known[list[i].PID]
+		ns, known := c.NetNS.Get()
+		if c.Files.State == fabric.OK || known && ns != own || p == nil || p.details == nil || p.details.cgroup == 0 {
+			continue
+		}
+		id := p.details.cgroup
+		ids[id], members[id] = true, append(members[id], i)
+	}
+	if len(ids) == 0 || r.sources.Sockets == nil {
+		return
+	}
+	found, err := r.sockets(true, 0, func(uint64) bool { return false }, ids)
+	if err != nil { // that descriptors cannot be read is the reason that the facts have already
+		return
+	}
+	for _, s := range found {
+		for _, i := range members[s.Cgroup] {
+			c := &list[i]
+			c.Sockets, c.SocketsByCgroup = fabric.Known(append(c.Sockets.Value, s), "sock_diag", now), true
+		}
+	}
+}
+
 // sockets lists those of the network namespace of a process.
-func (r *Reader) sockets(own bool, pid int, wanted func(uint64) bool) (list []fabric.Socket, err error) {
+func (r *Reader) sockets(own bool, pid int, wanted func(uint64) bool, groups map[uint64]bool) (list []fabric.Socket, err error) {
 	var namespace *os.File
 	if !own {
 		name := strconv.Itoa(pid) + "/ns/net"
@@ -130,7 +191,7 @@ func (r *Reader) sockets(own bool, pid int, wanted func(uint64) bool) (list []fa
 	if err != nil {
 		return nil, err
 	}
-	list, err = s.Sockets(wanted)
+	list, err = s.Sockets(wanted, groups)
 	return list, errors.Join(err, s.Close())
 }
 

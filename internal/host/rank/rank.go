@@ -4,8 +4,9 @@
 // their data travels: /proc/PID, the sockets and the RDMA objects that are theirs, and the devices that their mount namespace
 // offers. It never attaches to a process, sends it no signal, and reads no memory of it but the strings of its environment.
 //
-// Cost: a look lists /proc once; only new processes are examined, and others again when their age has doubled. Files of
-// candidates are read at each look, everything else about them once. Processes that were forked from a candidate and still
+// Cost: a look lists /proc once; only new processes are examined, and others again when their age has doubled. Descriptors of
+// candidates are counted at each look, those that are new are read, and all of them again at every fourth look; everything else
+// about a candidate is read once. Processes that were forked from a candidate and still
 // run its program, such as data loaders, are counted and not read.
 //
 // Everything read is a tenant's: lists, texts and sizes are bounded, and text leaves the package only where it is of an
@@ -53,9 +54,9 @@ const (
 	maxNamespaces = 16      // other network namespaces whose sockets are listed
 )
 
-// Sockets lists TCP sockets of one network namespace, as sockdiag.Client does.
+// Sockets lists TCP sockets of one network namespace, by inode and by control group, as sockdiag.Client does.
 type Sockets interface {
-	Sockets(wanted func(inode uint64) bool) ([]fabric.Socket, error)
+	Sockets(wanted func(inode uint64) bool, groups map[uint64]bool) ([]fabric.Socket, error)
 	io.Closer
 }
 
@@ -63,6 +64,8 @@ type Sockets interface {
 type Sources struct {
 	// Sockets opens the list of sockets of a network namespace; nil is that of this process.
 	Sockets func(namespace *os.File) (Sockets, error)
+	// Cgroup returns the ID of a control group of version 2, by its path from the root.
+	Cgroup func(path string) (uint64, error)
 	// Verbs tells what threads have of verbs, by their IDs, as rdmanl.Client.Use does.
 	Verbs func() (map[int]*fabric.VerbsUse, error)
 	// Variable tells what may leave the package of a variable of the environment: nothing, or the value if it is one that
@@ -72,6 +75,8 @@ type Sources struct {
 	Distances func(cpus string) []int
 	// Conf tells the same of an nccl.conf: the variables that it sets.
 	Conf func(text []byte) []fabric.NCCLVariable
+	// Log tells what a log of NCCL says, of its beginning and its end, between which some bytes were dropped.
+	Log func(head, tail []byte, dropped int64) fabric.NCCLLog
 }
 
 // Reader looks at the processes of one procfs.
@@ -87,6 +92,7 @@ type Reader struct {
 	reads   int         // candidates about which this look has read everything
 	tasks   map[int]int // threads with RDMA objects, and their processes
 	stuck   *gate
+	turns   int // candidates that have got a turn
 
 	counts   bool          // procfs tells how many descriptors a process has
 	samePIDs bool          // PIDs of procfs are those of this process and its kernel interfaces
@@ -165,10 +171,7 @@ func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 			}
 		}
 	}
-	// Those that the driver lists come first: any user can make files whose names are those of GPUs, and use up the bounds.
-	slices.SortFunc(ranks, func(a, b int) int {
-		return cmp.Or(-cmp.Compare(min(1, len(gpus.Value[a])), min(1, len(gpus.Value[b]))), cmp.Compare(r.known[a].start, r.known[b].start), a-b)
-	})
+	r.order(ranks, gpus.Value)
 	if len(ranks) > maxCandidates {
 		ranks, reading.Hidden = ranks[:maxCandidates], fabric.ReasonMalformed
 	}
@@ -182,10 +185,27 @@ func (r *Reader) Look(ctx context.Context, gpus fabric.Fact[map[int][]string], n
 		c.Children = children[p]
 		reading.Candidates = append(reading.Candidates, c)
 	}
+	r.addPorts(reading.Candidates)
 	r.addInterfaces(reading.Candidates, now)
 	r.addSockets(reading.Candidates, now)
+	r.addSocketsByCgroup(reading.Candidates, now)
 	r.addVerbs(reading.Candidates, now)
 	return reading, nil
+}
+
+// order puts those first that the driver lists: any user can make files whose names are those of GPUs. Then come the oldest process of each
+// user, the second of each, and so on: none uses up the bounds with many.
+func (r *Reader) order(pids []int, listed map[int][]string) {
+	slices.SortFunc(pids, func(a, b int) int { return cmp.Or(cmp.Compare(r.known[a].start, r.known[b].start), a-b) })
+	of, turn := map[uint32]int{}, map[int]int{}
+	for _, pid := range pids {
+		user := r.known[pid].user
+		turn[pid] = of[user]
+		of[user]++
+	}
+	slices.SortStableFunc(pids, func(a, b int) int {
+		return cmp.Or(-cmp.Compare(min(1, len(listed[a])), min(1, len(listed[b]))), turn[a]-turn[b])
+	})
 }
 
 // candidate reads a process that holds a GPU.
@@ -199,9 +219,9 @@ func (r *Reader) candidate(ctx context.Context, pid int, p *process, gpus fabric
 		return fabric.RankCandidate{}, errGone
 	}
 	if st.image != p.image { // it runs another program
-		p.image, p.details, p.next = st.image, nil, time.Time{}
+		p.image, p.details, p.targets, p.next = st.image, nil, nil, time.Time{}
 	}
-	files := r.files(dir, now)
+	files := r.files(dir, p, now)
 	if f, ok := files.Get(); ok && f.Complete && len(f.GPUs) == 0 && len(gpus.Value[pid]) == 0 {
 		return fabric.RankCandidate{}, errGone // it has closed its GPUs
 	}

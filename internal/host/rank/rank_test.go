@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"os"
@@ -88,7 +89,7 @@ func hasSockets(t *testing.T) bool {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_, err = c.Sockets(func(uint64) bool { return false })
+	_, err = c.Sockets(func(uint64) bool { return false }, nil)
 	if err != nil {
 		t.Logf("without sockets: %v", err)
 	}
@@ -358,7 +359,7 @@ func TestManyFiles(t *testing.T) {
 	r := reader(t, sources())
 	r.left = maxAllFiles
 	pid := os.Getpid()
-	fact := r.files(strconv.Itoa(pid), time.Time{})
+	fact := r.files(strconv.Itoa(pid), new(process), time.Time{})
 	before, ok := fact.Get()
 	if !ok || !before.Complete {
 		t.Fatalf("%+v", fact)
@@ -380,8 +381,54 @@ func TestManyFiles(t *testing.T) {
 		}
 		fds = append(fds, fd)
 	}
-	after, ok := r.files(strconv.Itoa(pid), time.Time{}).Get()
+	after, ok := r.files(strconv.Itoa(pid), new(process), time.Time{}).Get()
 	if !ok || after.Complete || after.All > maxFiles {
 		t.Errorf("%d of %d descriptors, complete %t", after.All, len(fds), after.Complete)
+	}
+}
+
+// A descriptor that was closed and another one that was opened under its number between two looks is seen after listAge looks. Until
+// then none is read again.
+func TestReusedDescriptor(t *testing.T) {
+	needRoot(t)
+	script := `exec 8<>/dev/null; echo ready; read x; exec 8<>/dev/infiniband/uverbs0; echo ready; read x`
+	s := spawn(t, inDev(), nil, "OWN_DEV=1", allDevices, "OPEN="+strings.Repeat("/dev/nvidia0 ", 64), "SCRIPT="+script)
+	r := reader(t, Sources{})
+	now := time.Unix(1e9, 0)
+	next := func() (fabric.OpenFiles, int) {
+		t.Helper()
+		now = now.Add(time.Second)
+		c := of(t, look(t, r, noNVML(), now), s.Process.Pid)
+		v, ok := c.Files.Get()
+		if !ok || !v.Complete || !slices.Equal(v.GPUs, []int{0}) {
+			t.Fatalf("%+v", c.Files)
+		}
+		return v, r.calls
+	}
+	if v, _ := next(); len(v.Uverbs) > 0 {
+		t.Fatalf("%+v", v)
+	}
+	cheap := 0
+	for range listAge {
+		if v, calls := next(); len(v.Uverbs) > 0 {
+			t.Fatalf("%+v", v)
+		} else if calls < v.All {
+			cheap++
+		}
+	}
+	if cheap != listAge-1 {
+		t.Errorf("%d of %d looks read no descriptors that were known", cheap, listAge)
+	}
+	if _, err := io.WriteString(s.input, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	s.line(t)
+	for n := 1; ; n++ {
+		if v, _ := next(); slices.Equal(v.Uverbs, []string{"uverbs0"}) {
+			break
+		}
+		if n == listAge {
+			t.Fatalf("not seen after %d looks", n)
+		}
 	}
 }

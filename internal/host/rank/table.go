@@ -38,9 +38,12 @@ type process struct {
 	next    time.Time // when it is examined again
 	start   uint64    // of candidates and children
 	image   image
-	cuda    bool     // a candidate that uses CUDA
-	rank    *process // of a child
-	details *details // of a candidate
+	user    uint32         // of a candidate: owner of its directory in procfs
+	cuda    bool           // a candidate that uses CUDA
+	rank    *process       // of a child
+	details *details       // of a candidate
+	targets map[int]target // of a candidate, by descriptor
+	turn    int            // look%listAge at which all of its descriptors are read again
 }
 
 // A process is examined again when its age has doubled since the last time: one that opens a GPU later than it started is
@@ -66,7 +69,7 @@ func (r *Reader) list(now time.Time) (int, error) {
 		return 0, err
 	}
 	n := 0
-	err := r.entries(r.at(), func(inode uint64, name []byte) error {
+	err := r.entries(r.at(), r.buffer, func(inode uint64, name []byte) error {
 		pid := parsePID(name)
 		if pid == 0 {
 			return nil
@@ -98,17 +101,18 @@ func (r *Reader) list(now time.Time) (int, error) {
 	return n, nil
 }
 
-// entries calls f with each entry of a directory; the name is valid until f returns.
-func (r *Reader) entries(fd int, f func(inode uint64, name []byte) error) error {
+// entries calls f with each entry of a directory; the name is valid until f returns. So many are asked for at once as fit into
+// the buffer.
+func (r *Reader) entries(fd int, buffer []byte, f func(inode uint64, name []byte) error) error {
 	for {
 		r.calls++
-		n, err := unix.Getdents(fd, r.buffer)
+		n, err := unix.Getdents(fd, buffer)
 		if err != nil || n <= 0 {
 			return err
 		}
 		// struct linux_dirent64: inode, offset, length, type, name with a NUL.
 		const atLength, atName = 16, 19
-		for b := r.buffer[:n]; len(b) > atName; {
+		for b := buffer[:n]; len(b) > atName; {
 			size := int(binary.NativeEndian.Uint16(b[atLength:]))
 			if size <= atName || size > len(b) {
 				return fabric.Because(fabric.ReasonMalformed, "directory entry of an impossible length")
@@ -191,7 +195,7 @@ func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string]
 			continue
 		}
 		h.p.start, h.p.image = h.st.start, h.st.image
-		h.p.kind, h.p.rank = candidate, nil
+		h.p.kind, h.p.rank, h.p.user = candidate, nil, r.owner(strconv.Itoa(h.pid))
 		if listed(h.pid) {
 			continue
 		}
@@ -200,6 +204,16 @@ func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string]
 		}
 	}
 	return done
+}
+
+// owner is the user whose process it is; root if it may not be traced by its user, or has ended.
+func (r *Reader) owner(dir string) uint32 {
+	r.calls++
+	var st unix.Stat_t
+	if unix.Fstatat(r.at(), dir, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return 0
+	}
+	return st.Uid
 }
 
 // due returns the PIDs of processes that may have to be examined, in their order: parents mostly come before children.

@@ -30,12 +30,14 @@ import (
 )
 
 const (
-	name       = "sockdiag"
-	byFamily   = 20       // SOCK_DIAG_BY_FAMILY
+	name = "sockdiag"
+	// getSock is TCPDIAG_GETSOCK. SOCK_DIAG_BY_FAMILY, which came later, asks for one address family: two walks through the table,
+	// which has half a million slots on a node with 64 GiB of memory and more (inet_diag_dump_compat of net/ipv4/inet_diag.c).
+	getSock    = 18
 	bufferSize = 64 << 10 // bytes; the kernel makes datagrams of 32 KiB at most
 
-	// maxMessages bounds what is read for a family: each message has one socket.
-	maxMessages = 1 << 16
+	// maxMessages bounds what is read: each message has one socket.
+	maxMessages = 1 << 17
 	// MaxSockets bounds what Sockets returns.
 	MaxSockets = 1 << 14
 )
@@ -62,27 +64,28 @@ func client(conn *netlink.Conn, err error) (*Client, error) {
 // Close closes the connection.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Sockets lists the established and the listening TCP sockets, over IPv4 and IPv6, whose inode is wanted.
-func (c *Client) Sockets(wanted func(inode uint64) bool) ([]fabric.Socket, error) {
+// Sockets lists the established and the listening TCP sockets, over IPv4 and IPv6, whose inode is wanted, and those whose control
+// group is: that in which the socket was made. groups may be nil.
+func (c *Client) Sockets(wanted func(inode uint64) bool, groups map[uint64]bool) ([]fabric.Socket, error) {
 	list := []fabric.Socket{}
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		err := c.conn.Each(question(family), maxMessages, func(b []byte) error {
-			if inode, ok := inodeOf(b); ok && !wanted(inode) {
-				return nil
-			}
-			s, err := decode(b)
-			if err != nil {
-				return err
-			}
-			if len(list) == MaxSockets {
-				return netlink.ErrTooMany
-			}
-			list = append(list, s)
+	err := c.conn.Each(question(), maxMessages, func(b []byte) error {
+		inode, ok := inodeOf(b)
+		mine := !ok || wanted(inode)
+		if !mine && len(groups) == 0 {
 			return nil
-		})
-		if err != nil {
-			return nil, err
 		}
+		s, err := decode(b)
+		if err != nil || !mine && !groups[s.Cgroup] {
+			return err
+		}
+		if len(list) == MaxSockets {
+			return netlink.ErrTooMany
+		}
+		list = append(list, s)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return list, nil
 }
@@ -90,16 +93,19 @@ func (c *Client) Sockets(wanted func(inode uint64) bool) ([]fabric.Socket, error
 // Attributes of an answer (INET_DIAG_...) and states of sockets (include/net/tcp_states.h).
 const (
 	attrInfo     = 2
-	attrCgroupID = 21 // Linux 5.7
+	attrCgroupID = 21 // Linux 5.8
 
 	stateEstablished = 1
 	stateListen      = 10
 )
 
-// The layout of struct inet_diag_req_v2 and of struct inet_diag_msg.
+// The layout of struct inet_diag_req and of struct inet_diag_msg.
 const (
-	requestSize = 56
+	requestSize = 60
 	messageSize = 72
+
+	atExtensions = 3
+	atStates     = 52
 
 	atState      = 1
 	atLocalPort  = 4
@@ -109,17 +115,13 @@ const (
 	atInode      = 68
 )
 
-// question asks for all TCP sockets of an address family.
-func question(family uint8) netlink.Question {
+// question asks for all TCP sockets.
+func question() netlink.Question {
 	b := make([]byte, requestSize)
-	b[0], b[1], b[2] = family, unix.IPPROTO_TCP, 1<<(attrInfo-1)
-	binary.NativeEndian.PutUint32(b[4:], 1<<stateEstablished|1<<stateListen)
-	command := "tcp"
-	if family == unix.AF_INET6 {
-		command = "tcp6"
-	}
-	return netlink.Question{Command: command, Message: netlink.Message{
-		Header: netlink.Header{Type: byFamily, Flags: netlink.Request | netlink.Dump}, Data: b,
+	b[atExtensions] = 1 << (attrInfo - 1)
+	binary.NativeEndian.PutUint32(b[atStates:], 1<<stateEstablished|1<<stateListen)
+	return netlink.Question{Command: "tcp", Message: netlink.Message{
+		Header: netlink.Header{Type: getSock, Flags: netlink.Request | netlink.Dump}, Data: b,
 	}}
 }
 

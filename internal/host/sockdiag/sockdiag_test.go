@@ -97,7 +97,7 @@ func kernel(t *testing.T) *Client {
 	}
 	c, err := Dial()
 	if err == nil {
-		_, err = c.Sockets(func(uint64) bool { return false })
+		_, err = c.Sockets(func(uint64) bool { return false }, nil)
 	}
 	if err != nil {
 		t.Skipf("no sock_diag here: %v", err)
@@ -119,7 +119,7 @@ func find(t *testing.T, list []fabric.Socket, inode uint64) fabric.Socket {
 func settled(t *testing.T, c *Client, p *pair, wanted []uint64) []fabric.Socket {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		list, err := c.Sockets(func(i uint64) bool { return slices.Contains(wanted, i) })
+		list, err := c.Sockets(func(i uint64) bool { return slices.Contains(wanted, i) }, nil)
 		if err != nil || len(list) != len(wanted) {
 			t.Fatalf("%+v, %v", list, err)
 		}
@@ -214,7 +214,7 @@ func TestNamespace(t *testing.T) {
 	defer o.file.Close()
 	want := inode(t, o.pair.listener)
 	only := func(i uint64) bool { return i == want }
-	if list, err := here.Sockets(only); err != nil || len(list) != 0 {
+	if list, err := here.Sockets(only, nil); err != nil || len(list) != 0 {
 		t.Errorf("found here: %+v, %v", list, err)
 	}
 	there, err := DialIn(o.file)
@@ -222,7 +222,7 @@ func TestNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer there.Close()
-	if list, err := there.Sockets(only); err != nil || len(list) != 1 || !list[0].Listening {
+	if list, err := there.Sockets(only, nil); err != nil || len(list) != 1 || !list[0].Listening {
 		t.Errorf("found there: %+v, %v", list, err)
 	}
 	// No thread of this process is left behind in it.
@@ -290,19 +290,24 @@ func TestBounds(t *testing.T) {
 		sockets int
 		wanted  bool
 		err     error
-	}{{maxMessages, false, nil}, {maxMessages + 1, false, netlink.ErrTooMany}, {MaxSockets / 2, true, nil}, {MaxSockets/2 + 1, true, netlink.ErrTooMany}} {
-		m := netlink.Message{Header: netlink.Header{Type: byFamily, Flags: 2}, Data: message(unix.AF_INET, stateEstablished, 7, nil)}
+	}{{maxMessages, false, nil}, {maxMessages + 1, false, netlink.ErrTooMany}, {MaxSockets, true, nil}, {MaxSockets + 1, true, netlink.ErrTooMany}} {
+		m := netlink.Message{Header: netlink.Header{Type: getSock, Flags: 2}, Data: message(unix.AF_INET, stateEstablished, 7, nil)}
 		all := slices.Repeat([]netlink.Message{m}, c.sockets)
 		all = append(all, netlink.Message{Header: netlink.Header{Type: 3, Flags: 2}, Data: make([]byte, 4)})
+		asked := 0
 		socket := nltest.Dial(func(requests []netlink.Message) ([]netlink.Message, error) {
+			asked += len(requests)
 			for i := range all {
 				all[i].Header.Sequence, all[i].Header.PID = requests[0].Header.Sequence, requests[0].Header.PID
 			}
 			return all, nil
 		})
-		list, err := (&Client{netlink.New(name, socket)}).Sockets(func(uint64) bool { return c.wanted })
+		list, err := (&Client{netlink.New(name, socket)}).Sockets(func(uint64) bool { return c.wanted }, nil)
 		if !errors.Is(err, c.err) || c.err != nil && list != nil {
 			t.Errorf("%d sockets: %d, %v, want %v", c.sockets, len(list), err, c.err)
+		}
+		if asked != 1 { // each question is a walk through the table of the kernel
+			t.Errorf("%d questions for one list", asked)
 		}
 	}
 }
@@ -344,7 +349,7 @@ func TestRecord(t *testing.T) {
 	}
 	c := kernel(t)
 	p := connect(t, "tcp4", "127.0.0.1:0")
-	err := c.conn.Each(question(unix.AF_INET), maxMessages, func(b []byte) error {
+	err := c.conn.Each(question(), maxMessages, func(b []byte) error {
 		if i, _ := inodeOf(b); i == p.from {
 			return os.WriteFile(recorded, bytes.Clone(b), 0o644)
 		}
@@ -386,4 +391,26 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("%+v", s)
 		}
 	})
+}
+
+// Sockets are found by their control group, too.
+func TestByCgroup(t *testing.T) {
+	c := kernel(t)
+	p := connect(t, "tcp4", "127.0.0.1:0")
+	list, err := c.Sockets(func(i uint64) bool { return i == p.from }, nil)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	id := list[0].Cgroup
+	if id == 0 {
+		t.Skip("this kernel does not tell control groups of sockets: it is older than 5.8")
+	}
+	none := func(uint64) bool { return false }
+	list, err = c.Sockets(none, map[uint64]bool{id: true})
+	if err != nil || find(t, list, p.from).Cgroup != id {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if list, err = c.Sockets(none, map[uint64]bool{id + 1<<40: true}); err != nil || len(list) > 0 {
+		t.Errorf("sockets of no group: %+v, %v", list, err)
+	}
 }

@@ -1,0 +1,17 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# image.sh TAG REVISION: builds the image of a release on the base images of packaging/images, or of the environment. It refuses
+# one that is not pinned by digest: a tag names another image tomorrow, and a release could not be built again.
+set -eu
+cd "$(dirname "$0")/.."
+pinned() { # NAME VALUE
+	printf '%s\n' "$2" | grep -Eq '^[^@[:space:]]+@sha256:[0-9a-f]{64}$' && return
+	echo "$1 is '$2', expected NAME@sha256:DIGEST: write the digest into packaging/images, which says how to obtain it" >&2
+	exit 1
+}
+build=${BUILD_IMAGE:-$(sed -n 's/^BUILD_IMAGE=//p' packaging/images)}
+runtime=${RUNTIME_IMAGE:-$(sed -n 's/^RUNTIME_IMAGE=//p' packaging/images)}
+pinned BUILD_IMAGE "$build"
+pinned RUNTIME_IMAGE "$runtime"
+exec "${IMAGE_BUILDER:-podman}" build --build-arg "BUILD_IMAGE=$build" --build-arg "RUNTIME_IMAGE=$runtime" --build-arg "REVISION=$2" --tag "$1" .

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lab
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The document has the verdicts that TestLab/job_privileges finds.
+func TestJobPrivilegesDocument(t *testing.T) {
+	text, err := os.ReadFile("../../docs/JOBS.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range jobCells {
+		if row := jobCells[i].row(); !strings.Contains(string(text), "\n"+row) {
+			t.Errorf("docs/JOBS.md has no row\n%s", row)
+		}
+	}
+}
