@@ -140,6 +140,9 @@ func checkAlert(t *testing.T, r Rule) {
 	if strings.HasPrefix(r.Alert, "GpuFabricJob") { // of the job, on all of its nodes
 		dashboard = "/d/gpufabric-jobs/gpu-fabric-jobs?var-training_job={{ $labels.training_job }}{{ with $labels.cluster }}&var-cluster={{ . }}{{ end }}"
 	}
+	if strings.Contains(r.Expr, "gpufabric_job_ras_") { // the node that asked is not the one that is wrong
+		subject = "$labels.training_job"
+	}
 	if strings.HasPrefix(r.Alert, "GpuFabricErrorBudget") { // of a cluster
 		subject, dashboard = "$labels.slo", fleet
 	}
@@ -160,7 +163,7 @@ func checkAlert(t *testing.T, r Rule) {
 }
 
 // flag01 are alerts on something that is or is not: their value says nothing.
-var flag01 = map[string]bool{"GpuFabricCheckFailed": true, "GpuFabricDeviceStuck": true, "GpuFabricGpuLost": true, "GpuFabricSourceUnknown": true, "GpuFabricJobMisconfigured": true, "GpuFabricJobNicsFar": true}
+var flag01 = map[string]bool{"GpuFabricCheckFailed": true, "GpuFabricDeviceStuck": true, "GpuFabricGpuLost": true, "GpuFabricSourceUnknown": true, "GpuFabricJobMisconfigured": true, "GpuFabricJobNicsFar": true, "GpuFabricJobRankLost": true, "GpuFabricJobHang": true, "GpuFabricJobHangSuspected": true, "GpuFabricJobStraggler": true}
 
 // TestChecksThatRulesName: a check that has another name is told twice, by an alert of its own and as a check.
 func TestChecksThatRulesName(t *testing.T) {

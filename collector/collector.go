@@ -24,6 +24,7 @@ import (
 	"gpufabric_exporter/internal/exposition"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/progress"
 	"gpufabric_exporter/internal/spelling"
 )
 
@@ -48,6 +49,7 @@ type collector struct {
 	// supported tells whether the node has what the collector is for, and if not, why.
 	supported func(n *fabric.Node) (bool, string)
 	jobs      func(n *fabric.Node) job.Jobs // of the collector job
+	ras       func() progress.Status        // of the collector job; nil: no job is asked
 }
 
 // collectors returns all of them, in the order of documentation.

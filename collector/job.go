@@ -75,10 +75,10 @@ var (
 
 // jobFamilies are the rows of the collector job, in the order of documentation.
 func jobFamilies() []*Family {
-	return []*Family{
+	return slices.Concat([]*Family{
 		jobInfo, jobGPU, jobDevice, jobRanks, jobTransport, jobTransportConfirmed, jobTransportByDesign, jobTransportUnknown, jobMisconfigured, jobProcessesDropped, gpuImpaired,
 		jobBusBandwidth, jobCollectiveDuration, jobInspectorRefused,
-	}
+	}, rasFamilies())
 }
 
 // jobCollector is the one collector with a memory: a verdict on a job takes two readings. Its tracker may be used by any number of

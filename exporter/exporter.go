@@ -33,6 +33,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/errand"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/inquiry"
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/observer"
 	"gpufabric_exporter/internal/site"
@@ -121,6 +122,8 @@ type Node struct {
 	Title                 string // how the node is called on the landing page
 	Note                  string // a sentence about it, for simulated nodes
 	Simulated             bool
+	// RAS is how a simulated node is asked about its jobs; nil: it is this host, whose processes are asked.
+	RAS *inquiry.Options
 	// Prober returns what makes up the probes of a simulated node; nil: they are those of this host, if any.
 	Prober func(context.Context, site.Observer) Prober
 }
@@ -254,8 +257,11 @@ func (e *Exporter) serveNode(ctx context.Context, n Node, log *slog.Logger) erro
 	if err := prober.Apply(initial.Probes); err != nil {
 		return err
 	}
-	set = set.WithProbes(prober.Status)
-	reload := newReloader(n, initial, ob, prober, log)
+	watch := e.watch(ctx, n, set, ob, log)
+	defer watch.Close()
+	askIf(initial.AskRAS, watch, log)
+	set = set.WithProbes(prober.Status).WithRAS(watch.Status)
+	reload := newReloader(n, initial, ob, prober, watch, log)
 	go reload.onSignal(ctx, hangup)
 	h := newHandler(e, n, set, ob, reload, log)
 	go h.observeFirst(ctx)

@@ -292,7 +292,7 @@ func TestReloadOfAFileThatHangs(t *testing.T) {
 			return config.File{}.Read()
 		}}
 		ob := &fakeObserver{node: healthy}
-		r := newReloader(s, config.Config{}, ob, (*prober)(nil), slog.New(slog.DiscardHandler))
+		r := newReloader(s, config.Config{}, ob, (*prober)(nil), nil, slog.New(slog.DiscardHandler))
 		post := func() int {
 			w := httptest.NewRecorder()
 			r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/-/reload", nil))
@@ -332,7 +332,7 @@ func TestReloadFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
 		s := Node{Config: func() (config.Config, error) { reads++; return config.Config{}, nil }}
-		r := newReloader(s, config.Config{}, &fakeObserver{node: healthy}, (*prober)(nil), slog.New(slog.DiscardHandler))
+		r := newReloader(s, config.Config{}, &fakeObserver{node: healthy}, (*prober)(nil), nil, slog.New(slog.DiscardHandler))
 		post := func() int {
 			w := httptest.NewRecorder()
 			r.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/-/reload", nil))

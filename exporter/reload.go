@@ -17,6 +17,7 @@ import (
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/errand"
+	"gpufabric_exporter/internal/inquiry"
 	"gpufabric_exporter/internal/page"
 	"gpufabric_exporter/internal/site"
 )
@@ -26,6 +27,7 @@ type reloader struct {
 	node     Node
 	observer site.Observer
 	prober   Prober
+	watch    *inquiry.Watch
 	log      *slog.Logger
 
 	clients  *rate.Limiter                // of reloads over HTTP, each of which reads files and writes a line to the log
@@ -37,8 +39,8 @@ type reloader struct {
 }
 
 // newReloader takes over from a start with the given configuration.
-func newReloader(n Node, initial config.Config, ob site.Observer, p Prober, log *slog.Logger) *reloader {
-	return &reloader{node: n, observer: ob, prober: p, log: log, clients: rate.NewLimiter(1, reloadBurst), status: page.ConfigStatus{Config: initial, Loaded: time.Now()}}
+func newReloader(n Node, initial config.Config, ob site.Observer, p Prober, w *inquiry.Watch, log *slog.Logger) *reloader {
+	return &reloader{node: n, observer: ob, prober: p, watch: w, log: log, clients: rate.NewLimiter(1, reloadBurst), status: page.ConfigStatus{Config: initial, Loaded: time.Now()}}
 }
 
 // reloadBurst is how many reloads clients may ask for at once; after them it is one in a second.
@@ -81,6 +83,7 @@ func (r *reloader) reload(ctx context.Context, client bool) error {
 		return err
 	}
 	r.replace(page.ConfigStatus{Config: c, Loaded: time.Now()})
+	askIf(c.AskRAS, r.watch, r.log)
 	r.observer.SetPolicy(c.Policy, c.NCCL)
 	r.log.Info("configuration reloaded", "file", c.Origin())
 	return nil

@@ -32,6 +32,7 @@ const maxSize = 1 << 20
 type Config struct {
 	Policy *fabric.Policy
 	NCCL   observer.NCCLFiles
+	AskRAS bool           // RAS of NCCL is asked about jobs that are suspected to hang
 	Probes *probes.Config // what the exporter probes by itself; nil: nothing
 	ByHand probes.Config  // settings of probes by hand: those of the file, also where they are switched off
 	Links  Links
@@ -74,8 +75,12 @@ func Parse(file string, data []byte) (Config, error) {
 			"roles":      func(n *yaml.Node) { p.roles(n, c.Policy) },
 			"restricted": func(n *yaml.Node) { p.restricted(n, c.Policy) },
 			"expected":   func(n *yaml.Node) { p.expected(n, &c) },
+<<<<<<< HEAD
 			"nccl":       func(n *yaml.Node) { p.nccl(n, &c.NCCL) },
 			"kernel":     func(n *yaml.Node) { p.kernel(n, &c.NCCL) },
+=======
+			"nccl":       func(n *yaml.Node) { p.nccl(n, &c) },
+>>>>>>> main
 			"probes":     func(n *yaml.Node) { p.probes(n, &c) },
 			"links":      func(n *yaml.Node) { p.links(n, &c.Links) },
 		})
@@ -185,11 +190,13 @@ func (p *parser) roce(n *yaml.Node, policy *fabric.RoCEPolicy) {
 	}
 }
 
-func (p *parser) nccl(n *yaml.Node, files *observer.NCCLFiles) {
+func (p *parser) nccl(n *yaml.Node, c *Config) {
+	files := &c.NCCL
 	p.mapping(n, "nccl", map[string]func(*yaml.Node){
 		"environment_file": func(n *yaml.Node) { files.Environment = p.path(n, "environment_file") },
 		"home":             func(n *yaml.Node) { files.Home = p.path(n, "home") },
 		"inspector_folder": func(n *yaml.Node) { files.Inspector = p.path(n, "inspector_folder") },
+<<<<<<< HEAD
 		"log_files":        func(n *yaml.Node) { p.logFiles(n, files) },
 	})
 }
@@ -218,5 +225,12 @@ func (p *parser) logFiles(n *yaml.Node, files *observer.NCCLFiles) {
 func (p *parser) kernel(n *yaml.Node, files *observer.NCCLFiles) {
 	p.mapping(n, "kernel", map[string]func(*yaml.Node){
 		"messages": func(n *yaml.Node) { files.Kernel = p.path(n, "messages") },
+=======
+		"ask_ras": func(n *yaml.Node) {
+			if on := p.boolean(n, "ask_ras"); on != nil {
+				c.AskRAS = *on
+			}
+		},
+>>>>>>> main
 	})
 }

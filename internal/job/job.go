@@ -114,6 +114,7 @@ type Job struct {
 	Verdict   Verdict
 	Since     time.Time // when the transport was first seen to be this one
 	Findings  []Finding // the worst first
+	Pulse     Pulse
 }
 
 // Rule names a finding. The words are stable: they are label values.

@@ -140,9 +140,12 @@ func (t *Tracker) judge(n *fabric.Node, name string, e *evidence, next map[proce
 	e.gather()
 	j.Size = e.size
 	used := map[string]bool{}
+	var beat pulse
 	for _, r := range e.ranks {
 		keep := next[r.id()]
-		keep.settled.take(e.verdictOf(r), n.Ranks.At)
+		v := e.verdictOf(r)
+		beat.add(r, &v)
+		keep.settled.take(v, n.Ranks.At)
 		keep.grown.take(r.Verbs)
 		j.Ranks = append(j.Ranks, Rank{
 			PID: r.PID, Rank: r.Workload.Or(fabric.Workload{Rank: -1}).Rank, Command: clean(r.Command, maxCommand), GPUs: r.gpus,
@@ -158,6 +161,7 @@ func (t *Tracker) judge(n *fabric.Node, name string, e *evidence, next map[proce
 	slices.SortFunc(j.Ranks, func(a, b Rank) int { return cmp.Compare(a.PID, b.PID) })
 	j.Devices = slices.SortedFunc(maps.Keys(used), fabric.NaturalOrder)
 	j.Verdict = worst(j.Ranks)
+	j.Pulse = beat.of()
 	j.Findings = t.findings(n, &j, e, next)
 	return j
 }

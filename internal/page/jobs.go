@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/progress"
 )
 
 // maxRankRows bounds the ranks that are shown of a job; /jobs.json has all.
@@ -71,11 +72,12 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 	case jobs.Dropped > 0:
 		s.Note = fmt.Sprintf("%d more processes are not shown: there are too many.", jobs.Dropped)
 	}
-	names := gpuNames(n)
+	names, said := gpuNames(n), set.RAS()
 	problems := 0
 	for i := range jobs.List {
 		j := &jobs.List[i]
 		row := jobRowOf(j, names)
+		row.add(rasNotes(said, j.Name))
 		if j.Verdict.Reason == job.FirstReading {
 			s.Wait = int(observer.DefaultFastInterval.Seconds()) + 1
 		}
@@ -125,6 +127,16 @@ func jobRowOf(j *job.Job, names map[string]string) jobRow {
 		row.Ranks = append(row.Ranks, rankRowOf(&j.Ranks[i], names))
 	}
 	return row
+}
+
+// add adds notes, of which a bad one makes the row bad.
+func (row *jobRow) add(notes []jobNote) {
+	row.Notes = append(row.Notes, notes...)
+	for _, n := range notes {
+		if n.Class == "bad" || n.Class == "unsure" && row.class != "bad" {
+			row.class = n.Class
+		}
+	}
 }
 
 // jobNotes are the reason, the evidence, the cause and what is wrong with settings.
@@ -225,7 +237,14 @@ func JobsJSON(observe func(context.Context) *fabric.Node, set *collector.Set, lo
 			http.Error(w, "jobs are not looked for: the collector job is disabled, or the node has no GPUs of NVIDIA", http.StatusNotFound)
 			return
 		}
-		body, err := json.MarshalIndent(jobs.Document(), "", "  ")
+		document := struct {
+			job.Document
+			RAS []progress.Document `json:"ras,omitempty"` // of suspected jobs, if it is asked
+		}{Document: jobs.Document()}
+		for _, a := range set.RAS().Jobs {
+			document.RAS = append(document.RAS, a.Document())
+		}
+		body, err := json.MarshalIndent(document, "", "  ")
 		if err != nil {
 			log.Error("jobs as JSON", "err", err)
 			http.Error(w, "the jobs cannot be shown", http.StatusInternalServerError)

@@ -138,7 +138,7 @@ func TestRefusedReleases(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if why := Refused(parsed); (why == "") != (want == "") || !strings.Contains(why, want) {
+		if why := Refused(parsed, true); (why == "") != (want == "") || !strings.Contains(why, want) {
 			t.Errorf("%s: %q, expected %q", v, why, want)
 		}
 	}
@@ -160,7 +160,7 @@ func TestRefusedDocument(t *testing.T) {
 			t.Errorf("docs/JOBS.md lacks %s: %s", r.issue, line)
 		}
 	}
-	for _, s := range states() {
+	for _, s := range States() {
 		if !strings.Contains(string(document), "`"+string(s)+"`") {
 			t.Errorf("docs/JOBS.md lacks the state %s", s)
 		}
@@ -249,7 +249,7 @@ func TestWhom(t *testing.T) {
 	} {
 		n, j := node()
 		c.change(state{n, j, &n.Ranks.Value[0], &n.Ranks.Value[1]})
-		ask := Asker{NetNS: 7, Version: func(c *fabric.RankCandidate) string { return c.Maps.Value.Version }}
+		ask := Asker{NetNS: 7, ByHand: true, Version: func(c *fabric.RankCandidate) string { return c.Maps.Value.Version }}
 		target, err := ask.Whom(n, j)
 		switch {
 		case c.want == "" && (err != nil || target.PID != 4000 || target.Version.String() != "2.30.7" || target.Addr != netip.MustParseAddrPort("127.0.0.1:28028")):

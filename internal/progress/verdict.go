@@ -26,12 +26,13 @@ const (
 	Moving    State = "moving"    // the ranks move together
 )
 
-func states() []State {
+// States returns the full state set, the worst first.
+func States() []State {
 	return []State{Failed, Dead, Missing, Hang, Stalled, Straggler, Unknown, Starting, Ending, Idle, Moving}
 }
 
 // Bad tells that somebody should look at the job.
-func (s State) Bad() bool { return slices.Index(states(), s) <= slices.Index(states(), Straggler) }
+func (s State) Bad() bool { return slices.Index(States(), s) <= slices.Index(States(), Straggler) }
 
 // Activity is what is known of the GPUs of the job on this node.
 type Activity int
@@ -110,13 +111,13 @@ func Judge(answers []fabric.RASAnswer, gpus Activity) Report {
 			r.Bad = append(r.Bad, c)
 		}
 	}
-	slices.SortStableFunc(r.Bad, func(a, b Communicator) int { return slices.Index(states(), a.State) - slices.Index(states(), b.State) })
+	slices.SortStableFunc(r.Bad, func(a, b Communicator) int { return slices.Index(States(), a.State) - slices.Index(States(), b.State) })
 	r.Confirmed = r.State != Hang || len(r.Bad) > 0
 	return r
 }
 
 func worse(a, b State) State {
-	return states()[min(slices.Index(states(), a), slices.Index(states(), b))]
+	return States()[min(slices.Index(States(), a), slices.Index(States(), b))]
 }
 
 // byID returns, of each communicator of the last answer, what the answers say of it in the order of time.

@@ -3,8 +3,6 @@
 package progress
 
 import (
-	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -17,6 +15,8 @@ const (
 	port     = 28028             // NCCL_RAS_CLIENT_PORT, unless NCCL_RAS_ADDR is set
 	leastAge = 10 * time.Minute  // of a process; its communicators may be younger
 	tick     = time.Second / 100 // USER_HZ, of the start times of processes
+
+	ephemeralFrom = 32768 // ports from which connections between ranks come, and to which they lead
 )
 
 // Target is a process that may be asked.
@@ -27,33 +27,36 @@ type Target struct {
 	Version fabric.NCCLVersion
 }
 
-// Asker is who would ask.
+// Asker is the process that would ask.
 type Asker struct {
 	NetNS uint64 // inode of its network namespace, 0: not known
+	// ByHand: a person decided to ask. Releases that are later than those that were examined are asked, and a job whose
+	// environment states no rank is asked on any of its nodes.
+	ByHand bool
 	// Version is the version of the NCCL library that a process has mapped; empty: not known.
 	Version func(c *fabric.RankCandidate) string
 }
 
-// Whom returns the process to ask about a job. The error says why none may be asked.
+// Whom returns the process to ask about a job. The error is a *Refusal.
 func (a Asker) Whom(n *fabric.Node, j *job.Job) (Target, error) {
 	candidates, known := n.Ranks.Get()
 	if !known {
-		return Target{}, errors.New("the processes of the node could not be read")
+		return Target{}, refuse(ProcessesUnknown, "the processes of the node could not be read")
 	}
-	asked, err := first(candidates, j)
+	asked, err := a.first(n, j)
 	if err != nil {
 		return Target{}, err
 	}
 	ns, known := asked.NetNS.Get()
 	switch {
 	case a.NetNS == 0 || !known:
-		return Target{}, errors.New("its network namespace is not known")
+		return Target{}, refuse(NamespaceUnknown, "its network namespace is not known")
 	case ns != a.NetNS:
-		return Target{}, errors.New("its RAS listens in the network namespace of a pod or container, which the exporter does not enter")
+		return Target{}, refuse(OtherNamespace, "its RAS listens in the network namespace of a pod or container, which the exporter does not enter")
 	}
 	addr, ok := listener(asked)
 	if !ok {
-		return Target{}, fmt.Errorf("PID %d is not seen to listen on port %d: NCCL before 2.24, NCCL_RAS_ENABLE=0, NCCL_RAS_ADDR, or no communicator", asked.PID, port)
+		return Target{}, refuse(NoListener, "PID %d is not seen to listen on port %d: NCCL before 2.24, NCCL_RAS_ENABLE=0, NCCL_RAS_ADDR, or no communicator", asked.PID, port)
 	}
 	target := Target{Addr: addr, PID: asked.PID, Start: asked.Start}
 	for i := range candidates {
@@ -62,7 +65,7 @@ func (a Asker) Whom(n *fabric.Node, j *job.Job) (Target, error) {
 			continue
 		}
 		if c.Sockets.State != fabric.OK {
-			return Target{}, fmt.Errorf("whether PID %d listens on the port, too, is not known", c.PID)
+			return Target{}, refuse(ListenersUnknown, "whether PID %d listens on the port, too, is not known", c.PID)
 		}
 		if _, listens := listener(c); !listens {
 			continue
@@ -79,7 +82,8 @@ func (a Asker) Whom(n *fabric.Node, j *job.Job) (Target, error) {
 }
 
 // first is the process of the lowest rank of a job on this node. All nodes would get the same answer: that of rank 0 asks.
-func first(candidates []fabric.RankCandidate, j *job.Job) (*fabric.RankCandidate, error) {
+func (a Asker) first(n *fabric.Node, j *job.Job) (*fabric.RankCandidate, error) {
+	candidates := n.Ranks.Or(nil)
 	var found *fabric.RankCandidate
 	lowest := -1 // -1: not stated
 	for _, r := range j.Ranks {
@@ -93,11 +97,31 @@ func first(candidates []fabric.RankCandidate, j *job.Job) (*fabric.RankCandidate
 	}
 	switch {
 	case found == nil:
-		return nil, errors.New("none of its ranks is left")
+		return nil, refuse(NoRank, "none of its ranks is left")
 	case lowest > 0:
-		return nil, fmt.Errorf("its lowest rank on this node is %d: ask on the node of rank 0, which tells of all nodes", lowest)
+		return nil, refuse(RankElsewhere, "its lowest rank on this node is %d: ask on the node of rank 0, which reports all nodes", lowest)
+	case lowest < 0 && !a.ByHand && !lowestHost(n, j):
+		return nil, refuse(RankElsewhere, "its environment states no rank, and it is not seen that this is the node with its lowest address")
 	}
 	return found, nil
+}
+
+// lowestHost tells that a job has no connection to a host with a lower address. RAS connects the processes of a job in the order of
+// their addresses, so each node but the lowest one has such a connection.
+func lowestHost(n *fabric.Node, j *job.Job) bool {
+	for _, c := range processesOf(n, j) {
+		sockets, known := c.Sockets.Get()
+		if !known {
+			return false
+		}
+		for _, s := range sockets {
+			local, remote := s.Local.Addr().Unmap(), s.Remote.Addr().Unmap()
+			if !s.Listening && remote.IsValid() && !remote.IsLoopback() && s.Local.Port() >= ephemeralFrom && s.Remote.Port() >= ephemeralFrom && remote.Less(local) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // listener is where RAS of a process listens.
@@ -120,21 +144,21 @@ func listener(c *fabric.RankCandidate) (netip.AddrPort, bool) {
 // askable is the version of NCCL of a process that the kernel may connect to.
 func (a Asker) askable(n *fabric.Node, j *job.Job, c *fabric.RankCandidate) (fabric.NCCLVersion, error) {
 	if !slices.ContainsFunc(j.Ranks, func(r job.Rank) bool { return r.PID == c.PID }) {
-		return fabric.NCCLVersion{}, fmt.Errorf("PID %d of another job listens on the same port, and might answer", c.PID)
+		return fabric.NCCLVersion{}, refuse(OtherJob, "PID %d of another job listens on the same port, and might answer", c.PID)
 	}
 	boot, known := n.Host.BootTime.Get()
 	if !known {
-		return fabric.NCCLVersion{}, errors.New("the age of its processes is not known")
+		return fabric.NCCLVersion{}, refuse(AgeUnknown, "the age of its processes is not known")
 	}
 	if age := n.Ranks.At.Sub(boot.Add(time.Duration(c.Start) * tick)); age < leastAge {
-		return fabric.NCCLVersion{}, fmt.Errorf("PID %d is younger than %s: asking while communicators are made has crashed jobs", c.PID, leastAge)
+		return fabric.NCCLVersion{}, refuse(Young, "PID %d is younger than %s: asking while communicators are made has crashed jobs", c.PID, leastAge)
 	}
 	v, err := fabric.ParseNCCLVersion(a.Version(c))
 	if err != nil {
-		return fabric.NCCLVersion{}, fmt.Errorf("the version of NCCL of PID %d is not known", c.PID)
+		return fabric.NCCLVersion{}, refuse(VersionUnknown, "the version of NCCL of PID %d is not known", c.PID)
 	}
-	if why := Refused(v); why != "" {
-		return fabric.NCCLVersion{}, errors.New(why)
+	if why := Refused(v, a.ByHand); why != "" {
+		return fabric.NCCLVersion{}, refuse(VersionRefused, "%s", why)
 	}
 	return v, nil
 }

@@ -14,6 +14,8 @@ type Job struct {
 	fabric.Workload
 	Ranks []JobRank
 	Until int // step from which it is gone; 0: it stays
+	// Trouble is what RAS of NCCL says of its ranks, and the node shows of it.
+	Trouble Trouble
 }
 
 // JobRank is a process of a job, as the readers of the host would show it. What follows from the rest of the node is not in it: the
@@ -62,7 +64,7 @@ func (s *Ranks) Read(_ *fabric.GPUDriver, now time.Time) (list []fabric.RankCand
 			list = append(list, r.at(t.now, j.Workload, t.step, now))
 		}
 	}
-	return list, fabric.Known[uint64](hostNetNS, "1/ns/net", now), nil
+	return list, fabric.Known[uint64](HostNetNS, "1/ns/net", now), nil
 }
 
 // at is the process at a step.

@@ -38,7 +38,8 @@ var (
 	jobStore = netip.MustParseAddr("10.0.9.5")
 )
 
-const hostNetNS = 4026531840 // PROC_NET_INIT_INO of the kernel
+// HostNetNS is the inode of the network namespace of simulated nodes: PROC_NET_INIT_INO of the kernel.
+const HostNetNS = 4026531840
 
 // train adds a job to the node.
 func (n *Node) train(p jobPlan) {
@@ -74,7 +75,7 @@ func (p *jobPlan) rank(n *Node, k, pid int) JobRank {
 	at := n.Host.Boot.Add(time.Hour)
 	netns := p.netns
 	if netns == 0 {
-		netns = hostNetNS
+		netns = HostNetNS
 	}
 	r := JobRank{Is: fabric.RankCandidate{
 		PID: pid, Start: uint64(360000 + k), Parent: 40100, User: 1000, Command: "python3",

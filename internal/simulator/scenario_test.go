@@ -213,6 +213,7 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 		"job-log-lies": stoppedRoCE, "job-slingshot": stoppedRoCE, "job-tcp-unprivileged": stoppedRoCE,
 		"job-tcpx": stoppedRoCE, "job-fastrak": stoppedRoCE, "job-tcp": stoppedRoCE, "job-tcp-no-devices": stoppedRoCE, "job-efa-fallback": stopped,
 		"job-tcp-hidden": stoppedRoCE, "job-checkpoint-local": stoppedRoCE, "job-gloo": stoppedRoCE, "job-one-node": stoppedRoCE, "job-mpi-holds-verbs": stoppedRoCE,
+		"job-hang": stoppedRoCE, "job-rank-dead": stoppedRoCE, "job-straggler": {`nvml/3/Utilization`},
 		"job-starting": append([]string{`nvml/\d/Utilization`}, stoppedRoCE...),
 	})
 	maps.Copy(differences, differencesOfGPUs())

@@ -19,13 +19,14 @@ func (n *Node) at(step int) *Node {
 		if d := &c.NetDevs[i]; n.NetDevs[i].Carrier {
 			up := step - down[d.Name] - down[d.Master] - down[d.VLAN.Lower]
 			d.Received, d.Sent = d.Received.at(up), d.Sent.at(up)
-			move(d.Stats, up)
+			move(d.Stats, min(up, n.carriedBy(d, step)))
 			fec := &d.QoS.FEC
 			fec.Corrected, fec.Uncorrectable = fec.Corrected.at(up), fec.Uncorrectable.at(up)
 		}
 	}
 	for i := range c.HCAs {
 		h := &c.HCAs[i]
+		step := n.carried(step)
 		move(h.HW, step)
 		for k := range h.Ports {
 			if n.HCAs[i].Ports[k].State == active {
@@ -33,6 +34,7 @@ func (n *Node) at(step int) *Node {
 			}
 		}
 	}
+	c.idle(step)
 	for i := range c.GPUs {
 		c.GPUs[i].at(i, step)
 	}

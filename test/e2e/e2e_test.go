@@ -40,6 +40,14 @@ type node struct {
 	start                      func(listen string) *prometheus.Program
 }
 
+// named is the instance in the alert of the fault; empty: the alert is about a job, and none is named.
+func (n *node) named() string {
+	if n.fault.ofJob {
+		return ""
+	}
+	return n.instance
+}
+
 func TestAlerts(t *testing.T) {
 	end := time.Now().Add(longest)
 	programs, dir := prometheus.Fetch(t), t.TempDir()
@@ -98,10 +106,10 @@ func settled(t *testing.T, hook *webhook, nodes []*node) bool {
 		if n.fault.alert == "" {
 			continue
 		}
-		if _, ok := hook.first("firing", n.instance, n.fault.alert, n.fault.device); !ok {
+		if _, ok := hook.first("firing", n.named(), n.fault.alert, n.fault.device); !ok {
 			return false
 		}
-		if _, ok := hook.first("resolved", n.instance, n.fault.alert, n.fault.device); !ok && n.fault.stays == "" {
+		if _, ok := hook.first("resolved", n.named(), n.fault.alert, n.fault.device); !ok && n.fault.stays == "" {
 			return false
 		}
 	}

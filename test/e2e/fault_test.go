@@ -15,6 +15,7 @@ import (
 // fault is what happens to healthy nodes while they are watched.
 type fault struct {
 	scenario string // what happens to the node, or, of an outage, what it is called
+	ofJob    bool   // the alert names a job and no node
 	outages  int    // how often the exporter is stopped and started again, while its node stays healthy
 	alert    string // empty: none may come
 	device   string // that is broken; empty: alerts name none
@@ -72,6 +73,10 @@ func (f *fault) worst(t *testing.T) time.Duration {
 	t.Fatalf("no alert %s", f.alert)
 	return 0
 }
+
+// rasBuilds is how long a scenario takes until RAS has answered: 45 s without a fault, a minute and three looks of 15 s for the sign, a
+// minute for three answers.
+const rasBuilds = 45*time.Second + time.Minute + 3*15*time.Second + time.Minute
 
 // between is how long an exporter answers between two outages.
 const between = time.Minute
@@ -190,6 +195,19 @@ func faults() []fault {
 		{
 			scenario: "job-misaligned", alert: "GpuFabricJobNicsFar", nodes: 1, within: 8 * time.Minute, mend: 465 * time.Second,
 			wait: ticket, stays: "told within 15 min", also: []string{"GpuFabricJobMisconfigured"},
+		},
+		{
+			// The job is healthy for 45 s; the sign must last for a minute, and three answers take another one.
+			scenario: "job-hang", alert: "GpuFabricJobHang", ofJob: true, nodes: 1, within: 6 * time.Minute, mend: 6 * time.Minute,
+			builds: rasBuilds, wait: page, stays: "kept firing for 2 min",
+		},
+		{
+			scenario: "job-rank-dead", alert: "GpuFabricJobRankLost", ofJob: true, nodes: 1, within: 6 * time.Minute, mend: 6 * time.Minute,
+			builds: rasBuilds, wait: page, stays: "kept firing for 2 min",
+		},
+		{
+			scenario: "job-straggler", alert: "GpuFabricJobStraggler", ofJob: true, nodes: 1, within: 8 * time.Minute, mend: 8 * time.Minute,
+			builds: rasBuilds, wait: ticket, stays: "kept firing for 2 min",
 		},
 		// Nobody is told of what has passed after two minutes: it must last for five, of which the rates remember some.
 		{scenario: "retransmissions", nodes: 1, device: "mlx5_5", mend: 120 * time.Second, also: []string{"GpuFabricRetransmissions", "GpuFabricRailImbalance"}},

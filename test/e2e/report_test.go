@@ -39,7 +39,7 @@ func report(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Samp
 				t.Errorf("%s never broke", n.instance)
 				continue
 			}
-			if at, ok := hook.first("firing", n.instance, f.alert, f.device); ok {
+			if at, ok := hook.first("firing", n.named(), f.alert, f.device); ok {
 				if fire = append(fire, at.Sub(broke)); at.Before(broke) {
 					t.Errorf("%s: %s came %s before the fault", n.instance, f.alert, broke.Sub(at))
 				}
@@ -51,7 +51,7 @@ func report(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Samp
 				t.Errorf("%s was never mended", n.instance)
 				continue
 			}
-			if at, ok := hook.first("resolved", n.instance, f.alert, f.device); ok {
+			if at, ok := hook.first("resolved", n.named(), f.alert, f.device); ok {
 				resolve = append(resolve, at.Sub(mended))
 			} else if f.stays == "" {
 				t.Errorf("%s: %s does not resolve", n.instance, f.alert)

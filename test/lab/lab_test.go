@@ -75,7 +75,7 @@ var suite = []struct {
 	{name: "without_netlink", run: testWithoutNetlink},
 	{name: "moved", run: testMoved},
 	{name: "jobs", run: testJobs},
-	{name: "job_privileges", run: testJobPrivileges},
+	{name: "job_privileges", run: testJobPrivileges, long: true},
 	{name: "unprivileged", run: testUnprivileged},
 	{name: "read_only", run: testReadOnly},
 	{name: "unload", run: testUnload},

@@ -18,6 +18,9 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/demo"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/inquiry"
+	"gpufabric_exporter/internal/progress"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
 )
@@ -127,6 +130,12 @@ func (d *serving) run(ctx context.Context, c *command.Call) int {
 	served := exporter.Node{
 		Sysfs: node.Sysfs(), Procfs: node.Procfs(), Rootfs: node.Rootfs(), Ethernet: node.Ethernet(), GPUs: node.GPUs(), Ranks: node.Ranks(),
 		Config: node.Config, Title: node.Title(), Note: node.Note(), Simulated: true,
+	}
+	served.RAS = &inquiry.Options{
+		Whom: progress.Asker{NetNS: simulator.HostNetNS, Version: func(c *fabric.RankCandidate) string { return c.Maps.Or(fabric.MappedFiles{}).Version }},
+		Ask: func(_ context.Context, target progress.Target) (fabric.RASAnswer, error) {
+			return node.AskRAS(target.PID)
+		},
 	}
 	if node.Probes != nil {
 		served.Prober = func(ctx context.Context, ob site.Observer) exporter.Prober {

@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/ras"
 	"gpufabric_exporter/internal/host/ras/rastest"
+	"gpufabric_exporter/internal/inquiry"
 	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/internal/progress"
 )
@@ -81,29 +82,29 @@ func TestAskRAS(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			asked, looks := 0, 0
 			jobs := jobsWith(job.Verdict{Transport: job.RDMA})
-			q := &inquiry{
-				ask: ras.Ask, says: io.Discard,
-				whom: progress.Asker{NetNS: 7, Version: func(c *fabric.RankCandidate) string { return c.Maps.Value.Version }},
-				look: func(context.Context) (*fabric.Node, job.Jobs, error) {
+			q := &inquiry.Inquiry{
+				Whom: progress.Asker{NetNS: 7, ByHand: true, Version: func(c *fabric.RankCandidate) string { return c.Maps.Value.Version }},
+				Look: func(context.Context) (*fabric.Node, job.Jobs, error) {
 					n := rankNode(c.version)
 					if looks++; c.change != nil {
 						c.change(n, looks)
 					}
 					return n, jobs, nil
 				},
-				dial: func(context.Context, netip.AddrPort) (net.Conn, error) {
+				Ask: func(ctx context.Context, target progress.Target) (fabric.RASAnswer, error) {
 					here, there := net.Pipe()
+					defer here.Close()
 					i := asked
 					asked++
 					go func() {
 						c.peer(there, i)
 						there.Close()
 					}()
-					return here, nil
+					return ras.Ask(ctx, here, target.Version)
 				},
 			}
 			begun := time.Now()
-			all := []told{q.about(t.Context(), "slurm/7")}
+			all := []progress.Account{q.About(t.Context(), "slurm/7")}
 			var text, document bytes.Buffer
 			if err := errors.Join(printer{}.writeTold(&text, jobs, all), printer{json: true}.writeTold(&document, jobs, all)); err != nil {
 				t.Fatal(err)
@@ -113,7 +114,7 @@ func TestAskRAS(t *testing.T) {
 			}
 			var back struct {
 				Jobs []any `json:"jobs"`
-				RAS  []rasDocument
+				RAS  []progress.Document
 			}
 			if err := json.Unmarshal(document.Bytes(), &back); err != nil || len(back.Jobs) != 1 || len(back.RAS) != 1 || back.RAS[0].State == "" || strings.Contains(document.String(), "null") {
 				t.Errorf("%s: %v: %s", name, err, document.String())

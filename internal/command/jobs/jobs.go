@@ -14,8 +14,10 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/inquiry"
 	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/internal/logging"
+	"gpufabric_exporter/internal/progress"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
 )
@@ -37,7 +39,7 @@ type looking struct {
 	interval time.Duration
 	scenario *simulator.Scenario // nil: this host
 	askRAS   bool
-	told     []told // by RAS
+	told     []progress.Account // by RAS
 }
 
 // New returns the command.
@@ -97,7 +99,7 @@ func (k *looking) follow(ctx context.Context, c *command.Call) (job.Jobs, error)
 	if k.watch && !k.json && os.Getenv("TERM") != "dumb" {
 		p.screen = command.Terminal(c.Stdout)
 	}
-	return k.print(ctx, look, func(jobs job.Jobs, look again) error {
+	return k.print(ctx, look, func(jobs job.Jobs, look inquiry.Look) error {
 		if k.askRAS {
 			return k.askAll(ctx, c, p, jobs, look)
 		}
@@ -105,14 +107,11 @@ func (k *looking) follow(ctx context.Context, c *command.Call) (job.Jobs, error)
 	})
 }
 
-// again looks at the node once more.
-type again = func(ctx context.Context) (*fabric.Node, job.Jobs, error)
-
 // mostReadings is after how many the jobs are printed as they are: on a busy node, one may be late.
 const mostReadings = 5
 
 // print prints the jobs once two readings of each could be compared, or after each reading until ctx ends.
-func (k *looking) print(ctx context.Context, look site.Look, write func(job.Jobs, again) error) (last job.Jobs, err error) {
+func (k *looking) print(ctx context.Context, look site.Look, write func(job.Jobs, inquiry.Look) error) (last job.Jobs, err error) {
 	var tracker job.Tracker
 	tick := time.NewTicker(k.interval)
 	defer tick.Stop()
@@ -159,7 +158,7 @@ func late(n *fabric.Node) bool {
 }
 
 // askAll prints the jobs, and what RAS tells about each of them.
-func (k *looking) askAll(ctx context.Context, c *command.Call, p printer, jobs job.Jobs, look again) error {
+func (k *looking) askAll(ctx context.Context, c *command.Call, p printer, jobs job.Jobs, look inquiry.Look) error {
 	if !p.json {
 		if err := p.write(c.Stdout, jobs); err != nil {
 			return err
@@ -167,7 +166,7 @@ func (k *looking) askAll(ctx context.Context, c *command.Call, p printer, jobs j
 	}
 	q := k.inquire(c, look)
 	for i := range jobs.List {
-		k.told = append(k.told, q.about(ctx, jobs.List[i].Name))
+		k.told = append(k.told, q.About(ctx, jobs.List[i].Name))
 	}
 	return p.writeTold(c.Stdout, jobs, k.told)
 }

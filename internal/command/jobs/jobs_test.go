@@ -15,6 +15,7 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/inquiry"
 	"gpufabric_exporter/internal/job"
 )
 
@@ -150,7 +151,7 @@ func TestLateReadings(t *testing.T) {
 					return n, nil
 				}
 				k := &looking{interval: 5 * time.Second}
-				_, err := k.print(t.Context(), look, func(job.Jobs, again) error { printed++; return nil })
+				_, err := k.print(t.Context(), look, func(job.Jobs, inquiry.Look) error { printed++; return nil })
 				if err != nil || looks != c.want || printed != 1 {
 					t.Errorf("%d looks, printed %d times, want %d and once: %v", looks, printed, c.want, err)
 				}

@@ -15,6 +15,7 @@ import (
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/progress"
 )
 
 // printer prints readings.
@@ -61,22 +62,22 @@ func (p printer) write(w io.Writer, jobs job.Jobs) error {
 	return err
 }
 
-// writeTold prints what RAS told: as text below the jobs, or as JSON together with them.
-func (p printer) writeTold(w io.Writer, jobs job.Jobs, all []told) error {
+// writeTold prints what RAS said: as text below the jobs, or as JSON together with them.
+func (p printer) writeTold(w io.Writer, jobs job.Jobs, all []progress.Account) error {
 	var b bytes.Buffer
 	if !p.json {
 		for i := range all {
-			all[i].write(&b)
+			writeAccount(&b, &all[i])
 		}
 		_, err := w.Write(b.Bytes())
 		return err
 	}
 	d := struct {
 		job.Document
-		RAS []rasDocument `json:"ras"`
-	}{jobs.Document(), []rasDocument{}}
+		RAS []progress.Document `json:"ras"`
+	}{jobs.Document(), []progress.Document{}}
 	for i := range all {
-		d.RAS = append(d.RAS, all[i].document())
+		d.RAS = append(d.RAS, all[i].Document())
 	}
 	e := json.NewEncoder(&b)
 	e.SetIndent("", "  ")

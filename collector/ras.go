@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"slices"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/progress"
+)
+
+const (
+	rasSource    = "RAS of NCCL (STATUS as JSON)"
+	rasPrivilege = "nccl.ask_ras in the configuration; CAP_SYS_PTRACE, host PID namespace"
+	rasAbsent    = " Absent unless the job is suspected and was asked (docs/JOBS.md)."
+)
+
+// The rows that RAS of NCCL fills, of jobs that are suspected to hang. They are about the job on all of its nodes, and the node that
+// asked has them.
+var (
+	jobSuspicion = &Family{
+		Name: "job_ras_suspicion", Type: Gauge, Labels: []string{trainingJob, "reason"},
+		Help: "1 for each reason for which the job may hang, as this node shows it: traffic_stopped (its GPUs are busy and it no longer moves data to other nodes), ranks_apart (the GPUs of some ranks are busy, " +
+			"those of others idle), verdict_turned (it used RDMA and uses TCP now). Absent otherwise, and without nccl.ask_ras.",
+		Source: "internal/progress", Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
+	}
+	jobNotAsked = &Family{
+		Name: "job_ras_not_asked", Type: Gauge, Labels: []string{trainingJob, "reason"},
+		Help: "1 while the job is suspected and this node does not ask it. reason: rank_0_elsewhere (another node asks), waiting (it was asked not long ago), young_process, young_communicator (10 minutes), " +
+			"version_refused, version_unknown, no_listener, listeners_unknown, other_job, other_namespace (a pod), namespace_unknown, age_unknown, processes_unknown, no_rank, stopped_after_reset. Absent otherwise.",
+		Source: "internal/progress", Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
+	}
+	jobRASState = &Family{
+		Name: "job_ras_state", Type: StateSet, Labels: []string{trainingJob, "state"},
+		Help:   "What three answers of RAS within a minute say of the job: failed, dead, missing, hang, stalled, straggler (docs/JOBS.md), unknown, starting, ending, idle, moving; 1 for the current one." + rasAbsent,
+		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Stable,
+	}
+	jobRASConfirmed = &Family{
+		Name: "job_ras_state_confirmed", Type: Gauge, Labels: []string{trainingJob},
+		Help:   "0 if the state hang is suspected, because the GPUs are busy and the ranks are not apart; 1 otherwise." + rasAbsent,
+		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Stable,
+	}
+	jobRASRanks = &Family{
+		Name: "job_ras_ranks", Type: Gauge, Labels: []string{trainingJob, "problem"},
+		Help: "Ranks of the job with a problem, by the last answer of RAS. problem: missing (no data of a communicator), and of these unresponsive (the process did not answer) and dead (RAS gave up the process after 60 s); " +
+			"failed (an error of initialisation or an asynchronous one)." + rasAbsent,
+		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
+	}
+	jobRASApart = &Family{
+		Name: "job_ras_operations_apart", Type: Gauge, Labels: []string{trainingJob},
+		Help:   "Collectives by which the last rank of a communicator is behind the first, of the communicator where it is most, by the last answer of RAS." + rasAbsent,
+		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
+	}
+	jobRASAnswered = &Family{
+		Name: "job_ras_last_answer_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: []string{trainingJob},
+		Help:   "Time of the last answer of RAS, in seconds since the epoch." + rasAbsent,
+		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
+	}
+	jobRASQuestions = &Family{
+		Name: "job_ras_questions_total", Type: Counter, Labels: []string{"outcome"},
+		Help:   "Number of questions to RAS of jobs since the exporter started. outcome: answered, failed (no complete answer, or one that makes no sense), ended (the process ended the connection: no job is asked again). Absent without nccl.ask_ras.",
+		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
+	}
+)
+
+func rasFamilies() []*Family {
+	return []*Family{jobSuspicion, jobNotAsked, jobRASState, jobRASConfirmed, jobRASRanks, jobRASApart, jobRASAnswered, jobRASQuestions}
+}
+
+// WithRAS returns the set with what RAS of NCCL says of jobs. status is called in every Gather, by any number of goroutines at once, and
+// must not wait for anything.
+func (s *Set) WithRAS(status func() progress.Status) *Set {
+	with := &Set{collectors: slices.Clone(s.collectors)}
+	for i := range with.collectors {
+		if c := &with.collectors[i]; c.jobs != nil {
+			c.ras = status
+			jobs := c.collect
+			c.collect = func(n *fabric.Node, emit emit) {
+				jobs(n, emit)
+				collectRAS(status(), emit)
+			}
+		}
+	}
+	return with
+}
+
+// RAS returns what RAS of NCCL says of jobs. It is off without the collector job.
+func (s *Set) RAS() progress.Status {
+	for i := range s.collectors {
+		if c := &s.collectors[i]; c.ras != nil {
+			return c.ras()
+		}
+	}
+	return progress.Status{}
+}
+
+func collectRAS(s progress.Status, emit emit) {
+	if !s.Enabled {
+		return
+	}
+	for _, outcome := range progress.Outcomes() {
+		emit(jobRASQuestions, float64(s.Asked[outcome]), string(outcome))
+	}
+	for i := range s.Jobs {
+		collectAccount(&s.Jobs[i], emit)
+	}
+}
+
+func collectAccount(a *progress.Account, emit emit) {
+	for _, why := range a.Suspicions {
+		emit(jobSuspicion, 1, a.Job, string(why))
+	}
+	if why := a.Reason(); why != "" {
+		emit(jobNotAsked, 1, a.Job, string(why))
+	}
+	if !a.Known() {
+		return
+	}
+	state(emit, jobRASState, a.Report.State, progress.States(), a.Job)
+	emit(jobRASConfirmed, bit(a.Report.Confirmed), a.Job)
+	for _, of := range []struct {
+		problem string
+		ranks   int
+	}{{"missing", a.Ranks.Missing}, {"unresponsive", a.Ranks.Unresponsive}, {"dead", a.Ranks.Dead}, {"failed", a.Ranks.Failed}} {
+		emit(jobRASRanks, float64(of.ranks), a.Job, of.problem)
+	}
+	if s := a.Ranks.Spread; s.Known {
+		emit(jobRASApart, float64(s.Most-s.Least), a.Job)
+	}
+	emit(jobRASAnswered, float64(a.Answered.UnixMilli())/1000, a.Job)
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inquiry
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/progress"
+)
+
+const (
+	every     = 15 * time.Second // looks at the node
+	leastWait = 10 * time.Minute // between two inquiries into a job; it doubles
+	mostWait  = time.Hour
+)
+
+// Options are what a Watch works with.
+type Options struct {
+	Look Look
+	Whom progress.Asker
+	Ask  Ask
+	Log  *slog.Logger
+	// Quiet is for how long a job must not have made a communicator: progress.Quiet, and 0 on a simulated node.
+	Quiet time.Duration
+}
+
+// Watch asks about jobs that are suspected to hang. It is off until Apply switches it on. A nil Watch stays off.
+type Watch struct {
+	ctx      context.Context
+	o        Options
+	suspects progress.Suspects
+	past     map[string]*past
+	stopped  bool // a process ended the connection
+
+	change sync.Mutex // held while it is switched
+	stop   func()     // nil: off
+
+	mu     sync.Mutex
+	status progress.Status
+}
+
+// past is what became of a job that was suspected.
+type past struct {
+	account progress.Account
+	next    time.Time // when it may be asked again
+	wait    time.Duration
+}
+
+// NewWatch returns a Watch that is off, and that ends with ctx.
+func NewWatch(ctx context.Context, o Options) *Watch {
+	return &Watch{ctx: ctx, o: o, past: map[string]*past{}, status: progress.Status{Asked: map[progress.Outcome]uint64{}}}
+}
+
+// Apply switches it on or off. Switched off, it forgets what RAS said, and asks nothing from the return of Apply on. That a process ended a
+// connection is not forgotten.
+func (w *Watch) Apply(on bool) {
+	if w == nil {
+		return
+	}
+	w.change.Lock()
+	defer w.change.Unlock()
+	switch {
+	case on == (w.stop != nil):
+		return
+	case !on:
+		w.stop()
+		w.stop = nil
+		w.suspects, w.past = progress.Suspects{}, map[string]*past{}
+		w.publish(false, nil)
+		return
+	}
+	ctx, cancel := context.WithCancel(w.ctx)
+	var done sync.WaitGroup
+	done.Go(func() { w.run(ctx) })
+	w.stop = func() {
+		cancel()
+		done.Wait()
+	}
+	w.publish(true, nil)
+}
+
+// Close switches it off.
+func (w *Watch) Close() { w.Apply(false) }
+
+// Status returns what is known of suspected jobs.
+func (w *Watch) Status() progress.Status {
+	if w == nil {
+		return progress.Status{}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.status
+	s.Asked = maps.Clone(s.Asked)
+	return s
+}
+
+func (w *Watch) publish(on bool, list []progress.Account) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status.Enabled, w.status.Jobs = on, list
+}
+
+func (w *Watch) run(ctx context.Context) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if n, jobs, err := w.look(ctx); err == nil && ctx.Err() == nil {
+			w.pass(ctx, n, jobs)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look looks at the node for suspicions, too.
+func (w *Watch) look(ctx context.Context) (*fabric.Node, job.Jobs, error) {
+	n, jobs, err := w.o.Look(ctx)
+	if err == nil {
+		w.suspects.Update(n, &jobs)
+	}
+	return n, jobs, err
+}
+
+// pass asks about the first suspected job that may be asked.
+func (w *Watch) pass(ctx context.Context, n *fabric.Node, jobs job.Jobs) {
+	if !jobs.Known {
+		return // what was known stays, and its age shows
+	}
+	ask := w.review(n, jobs)
+	if ask == "" {
+		return
+	}
+	q := Inquiry{Look: w.look, Whom: w.o.Whom, Ask: w.ask, Begin: w.begin, vet: w.vet}
+	a := q.About(ctx, ask)
+	if ctx.Err() != nil {
+		return
+	}
+	p := w.past[ask]
+	p.wait = min(max(2*p.wait, leastWait), mostWait)
+	p.next = time.Now().Add(p.wait)
+	a.Suspicions = p.account.Suspicions
+	if !a.Known() && p.account.Known() { // what an earlier inquiry said stays, and its age shows
+		p.account.Failure = a.Failure
+		a = p.account
+	}
+	p.account = a
+	w.report(&a)
+	if n, jobs, err := w.look(ctx); err == nil && jobs.Known {
+		w.review(n, jobs)
+	}
+}
+
+// review notes which jobs are suspected, and returns the first that may be asked; empty: none.
+func (w *Watch) review(n *fabric.Node, jobs job.Jobs) (ask string) {
+	var list []progress.Account
+	next := map[string]*past{}
+	for i := range jobs.List {
+		j := &jobs.List[i]
+		why, _ := w.suspects.Of(j.Name)
+		p := w.past[j.Name]
+		switch {
+		case len(why) == 0 && p == nil:
+			continue
+		case len(why) == 0: // it recovered: what RAS said of it is over
+			p.account = progress.Account{Job: j.Name}
+			next[j.Name] = p
+			continue
+		case p == nil:
+			p = &past{account: progress.Account{Job: j.Name}}
+		}
+		next[j.Name] = p
+		p.account.Suspicions = why
+		_, err := w.o.Whom.Whom(n, j)
+		if err == nil {
+			err = w.vet(j.Name)
+		}
+		if err == nil && time.Now().Before(p.next) {
+			err = &progress.Refusal{Why: progress.Waiting, Text: "it was asked not long ago, and is not asked again before " + p.next.UTC().Format("15:04:05 UTC")}
+		}
+		if p.account.Refused = err; err == nil && ask == "" {
+			ask = j.Name
+		}
+		list = append(list, p.account)
+	}
+	w.past = next
+	w.publish(true, list)
+	return ask
+}
+
+// vet refuses what Whom cannot know.
+func (w *Watch) vet(name string) error {
+	if w.stopped {
+		return &progress.Refusal{Why: progress.Stopped, Text: "a process ended the connection when it was asked, and may have crashed of it: no job is asked until the exporter restarts"}
+	}
+	if _, made := w.suspects.Of(name); time.Since(made) < w.o.Quiet {
+		return &progress.Refusal{Why: progress.YoungCommunicator, Text: "it may have made a communicator within the last " + w.o.Quiet.String() + ": asking then has crashed jobs"}
+	}
+	return nil
+}
+
+func (w *Watch) ask(ctx context.Context, target progress.Target) (fabric.RASAnswer, error) {
+	answer, err := w.o.Ask(ctx, target)
+	outcome := progress.Answered
+	switch {
+	case ctx.Err() != nil: // it is switched off
+		return answer, err
+	case errors.Is(err, fabric.ErrRASEnded):
+		outcome, w.stopped = progress.Ended, true
+	case err != nil:
+		outcome = progress.Failing
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status.Asked[outcome]++
+	return answer, err
+}
+
+func (w *Watch) begin(name string, target progress.Target) {
+	w.o.Log.Info("asking RAS of NCCL", "training_job", name, "pid", target.PID, "nccl", target.Version.String(), "suspicions", w.past[name].account.Suspicions)
+}
+
+// report logs what RAS said.
+func (w *Watch) report(a *progress.Account) {
+	log := w.o.Log.With("training_job", a.Job)
+	if a.Failure != nil {
+		log.Warn("RAS of NCCL did not answer", "err", a.Failure, "no_job_is_asked_again", w.stopped)
+	}
+	if !a.Known() {
+		return
+	}
+	log = log.With("state", a.Report.Verdict(), "answers", a.Answers)
+	if !a.Report.State.Bad() {
+		log.Info("RAS of NCCL answered")
+		return
+	}
+	for _, c := range a.Report.Bad[:min(1, len(a.Report.Bad))] {
+		log = log.With("communicator", c.ID, "communicator_state", c.State, "ranks_count", c.Count, "collectives_apart", c.Gap)
+		if len(c.Ranks) > 0 {
+			r := c.Ranks[0]
+			log = log.With("first_rank", r.Rank, "host", r.Host, "pid", r.PID)
+		}
+	}
+	log.Warn("RAS of NCCL answered")
+}

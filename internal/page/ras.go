@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/progress"
+)
+
+// rasNotes are what RAS of NCCL says of a job, and why it was asked or not. They are empty for a job that is not suspected.
+func rasNotes(s progress.Status, job string) []jobNote {
+	i := slices.IndexFunc(s.Jobs, func(a progress.Account) bool { return a.Job == job })
+	if i < 0 {
+		return nil
+	}
+	a := &s.Jobs[i]
+	var why []string
+	for _, w := range a.Suspicions {
+		why = append(why, w.Text())
+	}
+	list := []jobNote{{"suspected", strings.Join(why, "; ") + ".", "unsure"}}
+	if a.Known() {
+		class := "quiet"
+		if a.Report.State.Bad() {
+			class = "bad"
+		}
+		list = append(list, jobNote{"RAS of NCCL", rasText(a), class})
+	}
+	switch {
+	case a.Refused != nil:
+		list = append(list, jobNote{"not asked", a.Refused.Error() + ".", ""})
+	case a.Failure != nil:
+		list = append(list, jobNote{"no answer", a.Failure.Error() + ".", ""})
+	}
+	return list
+}
+
+// rasText is the verdict, with the first ranks of the worst communicator.
+func rasText(a *progress.Account) string {
+	text := fmt.Sprintf("%s (%s of %s, %s)", a.Report.Verdict(), counted(a.Answers, "answer"), a.Answered.UTC().Format("2006-01-02 15:04:05 UTC"), counted(a.Report.Communicators, "communicator"))
+	if len(a.Report.Bad) == 0 {
+		return text
+	}
+	c := &a.Report.Bad[0]
+	const most = 4
+	list := []string{text + fmt.Sprintf("; communicator %s of %s: %s", c.ID, counted(c.Size, "rank"), c.State)}
+	for _, r := range c.Ranks[:min(len(c.Ranks), most)] {
+		rank := fmt.Sprintf("rank %d", r.Rank)
+		if r.Host.IsValid() {
+			rank += fmt.Sprintf(" (PID %d on %s)", r.PID, r.Host)
+		}
+		list = append(list, rank)
+	}
+	text = strings.Join(list, ", ")
+	if more := c.Count - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
