@@ -75,12 +75,8 @@ func Parse(file string, data []byte) (Config, error) {
 			"roles":      func(n *yaml.Node) { p.roles(n, c.Policy) },
 			"restricted": func(n *yaml.Node) { p.restricted(n, c.Policy) },
 			"expected":   func(n *yaml.Node) { p.expected(n, &c) },
-<<<<<<< HEAD
-			"nccl":       func(n *yaml.Node) { p.nccl(n, &c.NCCL) },
-			"kernel":     func(n *yaml.Node) { p.kernel(n, &c.NCCL) },
-=======
 			"nccl":       func(n *yaml.Node) { p.nccl(n, &c) },
->>>>>>> main
+			"kernel":     func(n *yaml.Node) { p.kernel(n, &c.NCCL) },
 			"probes":     func(n *yaml.Node) { p.probes(n, &c) },
 			"links":      func(n *yaml.Node) { p.links(n, &c.Links) },
 		})
@@ -196,8 +192,12 @@ func (p *parser) nccl(n *yaml.Node, c *Config) {
 		"environment_file": func(n *yaml.Node) { files.Environment = p.path(n, "environment_file") },
 		"home":             func(n *yaml.Node) { files.Home = p.path(n, "home") },
 		"inspector_folder": func(n *yaml.Node) { files.Inspector = p.path(n, "inspector_folder") },
-<<<<<<< HEAD
 		"log_files":        func(n *yaml.Node) { p.logFiles(n, files) },
+		"ask_ras": func(n *yaml.Node) {
+			if on := p.boolean(n, "ask_ras"); on != nil {
+				c.AskRAS = *on
+			}
+		},
 	})
 }
 
@@ -225,12 +225,5 @@ func (p *parser) logFiles(n *yaml.Node, files *observer.NCCLFiles) {
 func (p *parser) kernel(n *yaml.Node, files *observer.NCCLFiles) {
 	p.mapping(n, "kernel", map[string]func(*yaml.Node){
 		"messages": func(n *yaml.Node) { files.Kernel = p.path(n, "messages") },
-=======
-		"ask_ras": func(n *yaml.Node) {
-			if on := p.boolean(n, "ask_ras"); on != nil {
-				c.AskRAS = *on
-			}
-		},
->>>>>>> main
 	})
 }
