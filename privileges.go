@@ -15,7 +15,8 @@ package main
 // What a process of root keeps: docs/PRIVILEGES.md says for what.
 static const uint64_t needed =
 	BIT(CAP_CHOWN) | BIT(CAP_DAC_OVERRIDE) | BIT(CAP_DAC_READ_SEARCH) | BIT(CAP_KILL) | BIT(CAP_SETGID) | BIT(CAP_SETUID) |
-	BIT(CAP_SETPCAP) | BIT(CAP_NET_BIND_SERVICE) | BIT(CAP_IPC_LOCK) | BIT(CAP_SYS_PTRACE) | BIT(CAP_SYS_ADMIN) | BIT(CAP_SYS_RESOURCE);
+	BIT(CAP_SETPCAP) | BIT(CAP_NET_BIND_SERVICE) | BIT(CAP_IPC_LOCK) | BIT(CAP_SYS_PTRACE) | BIT(CAP_SYS_ADMIN) | BIT(CAP_SYS_RESOURCE) |
+	BIT(CAP_SYSLOG);
 
 // Capabilities are attributes of threads, and Go cannot change them for all threads of a program with cgo
 // (syscall.AllThreadsSyscall). Before Go's runtime begins there is one thread, from which all others inherit. A kernel that refuses

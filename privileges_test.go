@@ -19,7 +19,7 @@ var capabilityNames = map[string]int{
 	"CAP_CHOWN": unix.CAP_CHOWN, "CAP_DAC_OVERRIDE": unix.CAP_DAC_OVERRIDE, "CAP_DAC_READ_SEARCH": unix.CAP_DAC_READ_SEARCH,
 	"CAP_KILL": unix.CAP_KILL, "CAP_SETGID": unix.CAP_SETGID, "CAP_SETUID": unix.CAP_SETUID, "CAP_SETPCAP": unix.CAP_SETPCAP,
 	"CAP_NET_BIND_SERVICE": unix.CAP_NET_BIND_SERVICE, "CAP_IPC_LOCK": unix.CAP_IPC_LOCK, "CAP_SYS_PTRACE": unix.CAP_SYS_PTRACE,
-	"CAP_SYS_ADMIN": unix.CAP_SYS_ADMIN, "CAP_SYS_RESOURCE": unix.CAP_SYS_RESOURCE,
+	"CAP_SYS_ADMIN": unix.CAP_SYS_ADMIN, "CAP_SYS_RESOURCE": unix.CAP_SYS_RESOURCE, "CAP_SYSLOG": unix.CAP_SYSLOG,
 }
 
 // threadSets returns a set of capabilities of each thread of a process.

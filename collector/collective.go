@@ -42,7 +42,7 @@ func collectCollectives(jobs job.Jobs, n *fabric.Node, emit emit) {
 		emit(jobBusBandwidth, c.Sample.BusBandwidth, c.Job, label(c.GPU), c.Sample.Collective, string(c.Sample.Size), scope)
 		emit(jobCollectiveDuration, c.Sample.Duration.Seconds(), c.Job, label(c.GPU), c.Sample.Collective, string(c.Sample.Size), scope)
 	}
-	for _, why := range fabric.InspectorRefusals() {
+	for _, why := range fabric.Refusals() {
 		emit(jobInspectorRefused, float64(reading.Refused[why]), string(why))
 	}
 }

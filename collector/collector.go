@@ -147,6 +147,13 @@ func collectors() []collector {
 			collect:  collectGPUDirect, supported: hasGPUDirect,
 		},
 		jobCollector(),
+		{
+			About:    About{Name: "log", Help: "Failures that lines of logs of jobs and messages of the kernel show, where the configuration names them.", Default: true},
+			want:     fabric.WantLogs,
+			sources:  []string{fabric.SourceLogs, fabric.SourceKernel},
+			families: logFamilies(),
+			collect:  collectLog, supported: hasLog,
+		},
 		probeCollector(noProbes),
 		{
 			About:    About{Name: checkName, Help: "Verdicts of the checks on this node. It reads what they need, also for collectors that are switched off.", Default: true},

@@ -95,7 +95,7 @@ func TestCollectives(t *testing.T) {
 	n := &fabric.Node{
 		Policy: &fabric.Policy{}, Host: fabric.Host{BootTime: fabric.Known(now.Add(-time.Hour), "stat", now)},
 		Ranks: fabric.Known([]fabric.RankCandidate{{PID: 9, User: 7, GPUs: fabric.Known([]string{"GPU-a"}, "nvml", now), Limits: fabric.Known(fabric.ProcessLimits{}, "limits", now)}}, "/proc", now),
-		Inspector: fabric.Known(fabric.InspectorReading{Refused: map[fabric.InspectorRefusal]int{fabric.RefusedMalformed: 2}, Files: []fabric.InspectorFile{{
+		Inspector: fabric.Known(fabric.InspectorReading{Refused: map[fabric.Refusal]int{fabric.RefusedMalformed: 2}, Files: []fabric.InspectorFile{{
 			GPU: "GPU-a", Owner: 7, Written: now,
 			Samples: []fabric.CollectiveSample{{Collective: "AllReduce", Size: fabric.SizeLarge, Nodes: true, BusBandwidth: 2e11, Duration: 3 * time.Millisecond}},
 		}}}, "folder", now),

@@ -27,6 +27,7 @@ func Subsystems() []Subsystem {
 		{"gpudirect", "GPUDirect RDMA between a GPU and an RDMA device"},
 		{"nccl", "the NCCL configuration of the host"},
 		{"job", "a training job on the node"},
+		{"log", "lines of logs of jobs and messages of the kernel"},
 		{"probe", "results of NCCL probes"},
 		{"check", "verdicts of the checks"},
 	}

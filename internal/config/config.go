@@ -76,6 +76,7 @@ func Parse(file string, data []byte) (Config, error) {
 			"restricted": func(n *yaml.Node) { p.restricted(n, c.Policy) },
 			"expected":   func(n *yaml.Node) { p.expected(n, &c) },
 			"nccl":       func(n *yaml.Node) { p.nccl(n, &c) },
+			"kernel":     func(n *yaml.Node) { p.kernel(n, &c.NCCL) },
 			"probes":     func(n *yaml.Node) { p.probes(n, &c) },
 			"links":      func(n *yaml.Node) { p.links(n, &c.Links) },
 		})
@@ -191,10 +192,38 @@ func (p *parser) nccl(n *yaml.Node, c *Config) {
 		"environment_file": func(n *yaml.Node) { files.Environment = p.path(n, "environment_file") },
 		"home":             func(n *yaml.Node) { files.Home = p.path(n, "home") },
 		"inspector_folder": func(n *yaml.Node) { files.Inspector = p.path(n, "inspector_folder") },
+		"log_files":        func(n *yaml.Node) { p.logFiles(n, files) },
 		"ask_ras": func(n *yaml.Node) {
 			if on := p.boolean(n, "ask_ras"); on != nil {
 				c.AskRAS = *on
 			}
 		},
+	})
+}
+
+// maxLogFiles bounds the patterns of logs.
+const maxLogFiles = 16
+
+func (p *parser) logFiles(n *yaml.Node, files *observer.NCCLFiles) {
+	const key = "log_files"
+	p.sequence(n, key, func(n *yaml.Node) {
+		if !p.is(n, yaml.ScalarNode, key, "a path") {
+			return
+		}
+		pattern, err := observer.ParseLogPattern(n.Value)
+		switch {
+		case err != nil:
+			p.errorf(n.Line, "%s: %.64q: %w", key, n.Value, err)
+		case len(files.Logs) == maxLogFiles:
+			p.errorf(n.Line, "%s: expected at most %d entries", key, maxLogFiles)
+		default:
+			files.Logs = append(files.Logs, pattern)
+		}
+	})
+}
+
+func (p *parser) kernel(n *yaml.Node, files *observer.NCCLFiles) {
+	p.mapping(n, "kernel", map[string]func(*yaml.Node){
+		"messages": func(n *yaml.Node) { files.Kernel = p.path(n, "messages") },
 	})
 }

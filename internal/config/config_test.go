@@ -78,7 +78,7 @@ func TestConfig(t *testing.T) {
 	if r := p.RoCE; r.DSCP == nil || *r.DSCP != 26 || r.Priority == nil || *r.Priority != 3 || r.Lossless == nil || !*r.Lossless || r.ECN == nil || *r.ECN {
 		t.Errorf("RoCE: %+v", r)
 	}
-	if want := (observer.NCCLFiles{Environment: "/etc/nccl.env", Home: "/root", Inspector: "/run/nccl_inspector"}); c.NCCL != want {
+	if want := (observer.NCCLFiles{Environment: "/etc/nccl.env", Home: "/root", Inspector: "/run/nccl_inspector", Kernel: "/dev/kmsg"}); !reflect.DeepEqual(c.NCCL, want) {
 		t.Errorf("nccl: %+v", c.NCCL)
 	}
 }

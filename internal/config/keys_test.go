@@ -68,7 +68,14 @@ func keys() []key {
 		key{path: "nccl.environment_file", takes: "absolute path", beyond: []string{"nccl.env"}, without: "none", meaning: "File of `NAME=value` lines that jobs get as environment variables", example: "/etc/site/nccl.env"},
 		key{path: "nccl.home", takes: "absolute path", beyond: []string{"root"}, without: "none", meaning: "Home folder of the user whose `.nccl.conf` counts", example: "/root"},
 		key{path: "nccl.inspector_folder", takes: "absolute path", beyond: []string{"inspector"}, without: "none", meaning: "Folder that NCCL Inspector of jobs writes to, and the folders in it, see [INSPECTOR.md](INSPECTOR.md)", example: "/run/nccl_inspector"},
+		key{
+			path: "nccl.log_files", takes: "list of absolute paths with wildcards", beyond: []string{"/var/log/nccl.log", "[nccl.log]", `["/*/nccl.log"]`, `["/var/log/["]`}, without: "none",
+			meaning: "Logs of jobs in which failures and the transport are looked for, see [LOGS.md](LOGS.md)", example: `["/var/log/jobs/*/nccl*.log"]`,
+		},
 		key{path: "nccl.ask_ras", takes: "true or false", beyond: []string{"1", "maybe"}, without: "no job is asked", meaning: "Whether the RAS subsystem of NCCL is asked about jobs that are suspected to hang. **Asking has crashed jobs**, see [JOBS.md](JOBS.md#ask-nccl)", example: "true"},
+
+		key{path: "kernel", meaning: "What the kernel says"},
+		key{path: "kernel.messages", takes: "absolute path", beyond: []string{"kmsg"}, without: "not read", meaning: "File of the messages of the kernel, in which failures of devices are looked for, see [LOGS.md](LOGS.md)", example: "/dev/kmsg"},
 	)
 	all = append(all, probeKeys(d)...)
 	return append(all,

@@ -9,24 +9,24 @@ import "time"
 type InspectorReading struct {
 	Files []InspectorFile
 	// Refused counts the files that were not read, by the reason.
-	Refused map[InspectorRefusal]int
+	Refused map[Refusal]int
 }
 
-// InspectorRefusal is why a file of Inspector is not read. The words are stable: they are label values.
-type InspectorRefusal string
+// Refusal is why a file of a job is not read, of Inspector or a log. The words are stable: they are label values.
+type Refusal string
 
 // Refusals.
 const (
-	RefusedNotRegular InspectorRefusal = "not_regular" // a link, a folder, a FIFO, or a file with several names
-	RefusedTooLarge   InspectorRefusal = "too_large"   // longer than the reader takes
-	RefusedMalformed  InspectorRefusal = "malformed"   // has lines that Inspector does not write
-	RefusedTooMany    InspectorRefusal = "too_many"    // more files than the reader takes
-	RefusedUnreadable InspectorRefusal = "unreadable"  // the kernel refused
+	RefusedNotRegular Refusal = "not_regular" // a link, a folder, a FIFO, or a file with several names
+	RefusedTooLarge   Refusal = "too_large"   // longer than the reader takes; not of logs
+	RefusedMalformed  Refusal = "malformed"   // has lines that Inspector does not write; not of logs
+	RefusedTooMany    Refusal = "too_many"    // more files than the reader takes
+	RefusedUnreadable Refusal = "unreadable"  // the kernel refused
 )
 
-// InspectorRefusals returns every refusal.
-func InspectorRefusals() []InspectorRefusal {
-	return []InspectorRefusal{RefusedNotRegular, RefusedTooLarge, RefusedMalformed, RefusedTooMany, RefusedUnreadable}
+// Refusals returns every refusal.
+func Refusals() []Refusal {
+	return []Refusal{RefusedNotRegular, RefusedTooLarge, RefusedMalformed, RefusedTooMany, RefusedUnreadable}
 }
 
 // InspectorFile is what one process wrote. Everything in it belongs to a tenant, who may lie.

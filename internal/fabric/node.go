@@ -32,8 +32,11 @@ type Node struct {
 	Ranks Fact[[]RankCandidate]
 	// Inspector is what NCCL of the jobs says of their collectives; only read with WantRanks, and where the site names a folder.
 	Inspector Fact[InspectorReading]
-	Policy    *Policy // what the site expects; never nil
-	Sources   []Source
+	// Logs and Kernel are what lines of jobs and of the kernel show; only read with WantLogs, and where the site names their files.
+	Logs    Fact[LogReading]
+	Kernel  Fact[KernelReading]
+	Policy  *Policy // what the site expects; never nil
+	Sources []Source
 	// Commands is what drivers were asked so far, for all devices together.
 	Commands Commands
 	// Uncached is how often a file of sysfs was opened for one read, because no descriptor was left to keep it open with.
@@ -76,6 +79,7 @@ const (
 	WantInside                    // what a job finds in the place where this process runs
 	WantDaemons                   // daemons that start jobs, and what these may lock
 	WantRanks                     // processes that hold GPUs, for verdicts on jobs; and WantGPU
+	WantLogs                      // logs of jobs and messages of the kernel
 )
 
 // Host is the node itself.
@@ -194,5 +198,7 @@ const (
 	SourceGPU       = "gpu"        // NVML, in a worker process
 	SourceInside    = "inside"     // device nodes, limits and libraries of this process
 	SourceInspector = "inspector"  // files of NCCL Inspector
+	SourceLogs      = "logs"       // logs of jobs
+	SourceKernel    = "kernel"     // messages of the kernel
 	SourceRanks     = "ranks"      // processes that hold GPUs: procfs, sock_diag, RDMA resources by PID
 )

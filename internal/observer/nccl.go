@@ -6,16 +6,25 @@ import (
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/joblog"
 	"gpufabric_exporter/internal/library"
 )
 
-// NCCLFiles says where the site keeps NCCL configuration beside /etc/nccl.conf, and a library.
+// NCCLFiles says where the site keeps NCCL configuration beside /etc/nccl.conf, a library, and what jobs and the kernel write.
 type NCCLFiles struct {
-	Environment string // KEY=value file that jobs get as environment; empty: none
-	Home        string // folder whose .nccl.conf counts; empty: none
-	Inspector   string // folder that Inspector of jobs writes to; empty: none
-	Library     string // path of the NCCL library that probes use; empty: what the loader finds
+	Environment string       // KEY=value file that jobs get as environment; empty: none
+	Home        string       // folder whose .nccl.conf counts; empty: none
+	Inspector   string       // folder that Inspector of jobs writes to; empty: none
+	Logs        []LogPattern // logs of jobs; empty: none is followed
+	Kernel      string       // messages of the kernel, /dev/kmsg; empty: not read
+	Library     string       // path of the NCCL library that probes use; empty: what the loader finds
 }
+
+// LogPattern says which files are logs of jobs.
+type LogPattern = joblog.Pattern
+
+// ParseLogPattern parses an absolute path with wildcards. Errors say what was expected.
+func ParseLogPattern(s string) (LogPattern, error) { return joblog.ParsePattern(s) }
 
 // NCCL reads the NCCL configuration of the host.
 type NCCL interface {

@@ -15,6 +15,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/beneath"
 	"gpufabric_exporter/internal/host/inspector"
+	"gpufabric_exporter/internal/host/joblog"
+	"gpufabric_exporter/internal/host/kmsg"
 	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/host/pci"
 	"gpufabric_exporter/internal/host/proc"
@@ -69,6 +71,8 @@ type Observer struct {
 	inside  *reading[fabric.Inside]
 	ranks   *reading[rankFacts]
 	inspect *reading[fabric.InspectorReading]
+	logs    *reading[fabric.LogReading]
+	kernel  *reading[fabric.KernelReading]
 	wires   wires
 	// gpusClosed is used in the lane of gpus only.
 	gpusClosed bool
@@ -78,6 +82,8 @@ type Observer struct {
 	conf      NCCL
 	files     NCCLFiles
 	inspector *inspector.Reader // belongs to the lane of inspect
+	joblogs   *joblog.Reader    // belongs to the lane of logs; nil: none is followed
+	messages  *kmsg.Reader      // belongs to the lane of kernel; nil: not read
 	devices   map[string]*device
 	last      *fabric.Node // the last complete observation
 	lastWant  fabric.Want
@@ -178,6 +184,8 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 		inside:  newReading[fabric.Inside](stuckAfter),
 		ranks:   newReading[rankFacts](stuckAfter),
 		inspect: newReading[fabric.InspectorReading](stuckAfter),
+		logs:    newReading[fabric.LogReading](stuckAfter),
+		kernel:  newReading[fabric.KernelReading](stuckAfter),
 		wires:   wires{ethernet: o.Ethernet, meters: map[string]meter{}},
 		devices: map[string]*device{}, troubled: map[sourceID]map[fabric.Reason]bool{}, asked: fabric.Commands{},
 	}
@@ -193,6 +201,7 @@ func (ob *Observer) SetPolicy(p *fabric.Policy, files NCCLFiles) {
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
 	ob.policy, ob.last = p, nil
+	ob.followLogs(ob.files, files)
 	ob.files = files
 	ob.conf = ncclconf.New(ob.o.Rootfs, files.Environment, files.Home)
 	ob.inspector = inspector.New(files.Inspector)
@@ -222,6 +231,7 @@ func (ob *Observer) release() {
 		delete(ob.devices, name)
 	}
 	ob.retireNetDevs()
+	ob.retireKernel()
 	for _, c := range ob.close {
 		if err := c(); err != nil {
 			ob.log.Debug("closing a mount failed", "err", err)
@@ -286,6 +296,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	ob.assembleHost(n, want)
 	ob.observeRanks(ctx, n, want)
 	ob.observeInspector(ctx, n, want)
+	ob.observeLogs(ctx, n, want)
 	if ob.uncached != nil {
 		n.Uncached = ob.uncached()
 	}

@@ -200,6 +200,21 @@ func OpenInRoot(root int, p string, flags, more uint64) (int, error) {
 	return fd, nil
 }
 
+// OpenEntry opens what is in an open directory itself for reading, and no link. It does not wait for a writer of a FIFO. Kernels
+// before Linux 5.6 answer ENOSYS: nothing else is as safe.
+func OpenEntry(dir *os.File, name string, flags uint64) (int, error) {
+	fd, err := Retry(func() (int, error) {
+		return unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{
+			Flags:   unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC | flags,
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+		})
+	})
+	if err != nil {
+		return -1, &fs.PathError{Op: "openat2", Path: name, Err: err}
+	}
+	return fd, nil
+}
+
 // PathInRoot is OpenInRoot for a descriptor that only stands for what is there (O_PATH): nothing is opened.
 func PathInRoot(root int, p string, more uint64) (int, error) {
 	fd, err := Retry(func() (int, error) {

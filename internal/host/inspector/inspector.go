@@ -29,6 +29,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/beneath"
 )
 
 const (
@@ -58,7 +59,7 @@ type parsed struct {
 	size          int64
 	changed       unix.Timespec // mtime
 	file          fabric.InspectorFile
-	refused       fabric.InspectorRefusal // empty: it was read
+	refused       fabric.Refusal // empty: it was read
 }
 
 // New returns a Reader of the folder, which need not exist yet.
@@ -66,7 +67,7 @@ func New(folder string) *Reader { return &Reader{folder: folder, parsed: map[str
 
 // Read reads the files that changed since the last call. A folder that does not exist has none.
 func (r *Reader) Read(now time.Time) (fabric.InspectorReading, error) {
-	look := look{reader: r, now: now, seen: map[string]parsed{}, reading: fabric.InspectorReading{Refused: map[fabric.InspectorRefusal]int{}}}
+	look := look{reader: r, now: now, seen: map[string]parsed{}, reading: fabric.InspectorReading{Refused: map[fabric.Refusal]int{}}}
 	dir, err := os.Open(r.folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		r.parsed = look.seen
@@ -101,7 +102,7 @@ type look struct {
 
 // descend reads the files of a folder in the configured one: jobs of several users need folders of their own.
 func (l *look) descend(at *os.File, name string) {
-	fd, err := open(at, name, unix.O_DIRECTORY)
+	fd, err := beneath.OpenEntry(at, name, unix.O_DIRECTORY)
 	if err != nil {
 		l.refuse(err)
 		return
@@ -197,7 +198,7 @@ func (l *look) read(dir *os.File, key, name string, file fabric.InspectorFile, s
 		}
 		return parsed{}, nil // not settled yet: neither read nor refused
 	}
-	fd, err := open(dir, name, 0)
+	fd, err := beneath.OpenEntry(dir, name, 0)
 	if err != nil {
 		return parsed{}, err
 	}
@@ -262,22 +263,4 @@ func (l *look) refuse(err error) {
 		why = fabric.RefusedNotRegular
 	}
 	l.reading.Refused[why]++
-}
-
-// open opens what is in the folder itself, without links. It does not wait for the writer of a FIFO. Kernels before Linux 5.6
-// answer ENOSYS: nothing else is as safe.
-func open(dir *os.File, name string, flags uint64) (int, error) {
-	for {
-		fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{
-			Flags:   unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC | flags,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-		})
-		switch {
-		case errors.Is(err, unix.EINTR):
-			continue
-		case err != nil:
-			return -1, &fs.PathError{Op: "openat2", Path: name, Err: err}
-		}
-		return fd, nil
-	}
 }

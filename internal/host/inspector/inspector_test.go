@@ -130,7 +130,7 @@ func TestRefused(t *testing.T) {
 	million := "nccl_bus_bandwidth_gbs{" + strings.Repeat(`a="b",`, 1e6) + `collective="AllReduce"} 1` + "\n"
 	for name, c := range map[string]struct {
 		plant func(dir string) error
-		want  fabric.InspectorRefusal
+		want  fabric.Refusal
 	}{
 		"link":           {func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, metricsFile)) }, fabric.RefusedNotRegular},
 		"FIFO":           {func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, metricsFile), 0o600) }, fabric.RefusedNotRegular},
@@ -153,7 +153,7 @@ func TestRefused(t *testing.T) {
 			if err := c.plant(dir); err != nil {
 				t.Fatal(err)
 			}
-			reading, want := read(t, New(dir), time.Now().Add(5*time.Second)), map[fabric.InspectorRefusal]int{}
+			reading, want := read(t, New(dir), time.Now().Add(5*time.Second)), map[fabric.Refusal]int{}
 			if c.want != "" {
 				want[c.want] = max(1, strings.Count(name, "several")*2)
 			}

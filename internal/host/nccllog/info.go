@@ -29,6 +29,7 @@ func (l *Log) info(m string) {
 	case strings.HasPrefix(m, "Connected CollNet"):
 		l.CollNet = true
 	case cut(&m, "Connected all rings, use ring PXN "):
+		l.PXN = l.PXN || strings.HasPrefix(m, "1")
 		if _, gdr, found := strings.Cut(m, " GDR "); found && gdr != "" {
 			l.RingsGPUDirect = tristate(word(gdr) != "0")
 		}
@@ -176,6 +177,7 @@ func (l *Log) channel(m string) {
 			return
 		}
 		l.CollNet = l.CollNet || link.Via == CollNet
+		l.PXN = l.PXN || link.Via == Net && strings.HasPrefix(strings.TrimLeft(rest[len(link.Name)+1:], "0123456789"), "(")
 	default:
 		return
 	}

@@ -45,6 +45,7 @@ type Log struct {
 	RingsGPUDirect         Tristate // whether all ring connections over a network use GPUDirect; true without any
 	NVLSMulticast          Tristate // whether the GPU could take part in sums in NVSwitches
 	CollNet                bool     // collectives in the network (SHARP) were connected
+	PXN                    bool     // a connection goes over the NIC of another GPU
 
 	Settings []Setting // that were in effect, from wherever
 	Warnings []string  // first ones, as they were printed after "NCCL WARN"

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package collector
+
+import (
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/signature"
+)
+
+// The rows of the collector log. Nothing of the text of a line is in them.
+var (
+	signatureLabels = []string{"source", "signature", "kind"}
+
+	logFailures = &Family{
+		Name: "log_failures_total", Type: Counter, Labels: signatureLabels,
+		Help: "Lines with the signature of a failure (docs/SIGNATURES.md) that were written since the exporter began to read. source: job (logs of jobs, which users can forge), kernel. " +
+			"kind: cause, consequence, note. Absent unless the site sets nccl.log_files or kernel.messages (docs/LOGS.md).",
+		Source: "nccl.log_files, /dev/kmsg", Cadence: Fast, Privilege: "read access to the files; CAP_SYSLOG for /dev/kmsg", Stability: Experimental,
+	}
+	logFailureSeen = &Family{
+		Name: "log_failure_last_seen_timestamp_seconds", Type: Gauge, Unit: "seconds", Labels: signatureLabels,
+		Help:   "When the last such line was read, of the kernel when it was written, before the exporter started too. Absent if there was none.",
+		Source: "nccl.log_files, /dev/kmsg", Cadence: Fast, Privilege: "read access to the files; CAP_SYSLOG for /dev/kmsg", Stability: Stable,
+	}
+	logFiles = &Family{
+		Name: "log_files", Type: Gauge, Labels: []string{"transport"},
+		Help:   "Logs of jobs that are followed, by how NCCL moves data between nodes as they say: gdr (verbs with GPUDirect RDMA), rdma (verbs), tcp, other (plugins), unknown. Absent unless the site sets nccl.log_files.",
+		Source: "nccl.log_files", Cadence: Fast, Privilege: "read access to the files", Stability: Experimental,
+	}
+	logFilesRefused = &Family{
+		Name: "log_files_refused", Type: Gauge, Labels: []string{"reason"},
+		Help:   "Files that fit nccl.log_files and are not followed: not_regular (links, FIFOs, several names), too_many, unreadable. Absent unless the site sets nccl.log_files.",
+		Source: "nccl.log_files", Cadence: Fast, Privilege: "read access to the files", Stability: Experimental,
+	}
+	logSkipped = &Family{
+		Name: "log_skipped_bytes_total", Type: Counter, Unit: "bytes",
+		Help:   "Bytes of logs that were not read, because a file grew faster than the exporter reads. Absent unless the site sets nccl.log_files.",
+		Source: "nccl.log_files", Cadence: Fast, Privilege: "read access to the files", Stability: Experimental,
+	}
+	logKernelLost = &Family{
+		Name: "log_kernel_messages_lost_total", Type: Counter,
+		Help:   "Times that the kernel overwrote messages before the exporter read them. Absent unless the site sets kernel.messages.",
+		Source: "/dev/kmsg (EPIPE)", Cadence: Fast, Privilege: "CAP_SYSLOG", Stability: Experimental,
+	}
+)
+
+// logFamilies are the rows of the collector log, in the order of documentation.
+func logFamilies() []*Family {
+	return []*Family{logFailures, logFailureSeen, logFiles, logFilesRefused, logSkipped, logKernelLost}
+}
+
+func collectLog(n *fabric.Node, emit emit) {
+	if logs, known := n.Logs.Get(); known {
+		collectFailures(logs.Failures, "job", emit)
+		files := map[fabric.LogTransport]int{}
+		for i := range logs.Files {
+			files[logs.Files[i].Transport]++
+		}
+		for _, t := range fabric.LogTransports() {
+			emit(logFiles, float64(files[t]), string(t))
+		}
+		for _, why := range []fabric.Refusal{fabric.RefusedNotRegular, fabric.RefusedTooMany, fabric.RefusedUnreadable} {
+			emit(logFilesRefused, float64(logs.Refused[why]), string(why))
+		}
+		emit(logSkipped, float64(logs.Skipped))
+	}
+	if kernel, known := n.Kernel.Get(); known {
+		collectFailures(kernel.Failures, "kernel", emit)
+		emit(logKernelLost, float64(kernel.Lost))
+	}
+}
+
+// collectFailures emits all signatures of a source, 0 at first, so that rates see the beginning.
+func collectFailures(seen fabric.Failures, source string, emit emit) {
+	all := signature.All()
+	for i := range all {
+		s := &all[i]
+		if (s.Source == signature.Kernel) != (source == "kernel") {
+			continue
+		}
+		lines := seen.Of(s.ID)
+		emit(logFailures, float64(lines.Count), source, s.ID, string(s.Kind))
+		if !lines.Last.IsZero() {
+			emit(logFailureSeen, float64(lines.Last.UnixMilli())/1e3, source, s.ID, string(s.Kind))
+		}
+	}
+}
+
+func hasLog(n *fabric.Node) (bool, string) {
+	if n.Logs.Meta().Reason == fabric.ReasonNotRead && n.Kernel.Meta().Reason == fabric.ReasonNotRead {
+		return false, "the configuration names no logs of jobs (nccl.log_files) and no messages of the kernel (kernel.messages)"
+	}
+	return true, ""
+}

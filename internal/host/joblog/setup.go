@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package joblog
+
+import (
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/nccllog"
+)
+
+// setup is what a log said so far of how NCCL was set up, of all communicators together.
+type setup struct {
+	gap      bool // some of it was not read: what it did not say is not known
+	complete bool // a communicator was made
+	network  nccllog.Carrier
+	fallback bool // the network is Socket, which NCCL falls back to
+	links    links
+	nvls     nvls
+	sharp    bool // the job asks for sums in switches
+	collNet  bool // there are connections for them
+	pxn      bool // a connection goes over the NIC of another GPU
+	off      struct{ nvls, pxn bool }
+}
+
+// links are the kinds of connections between nodes.
+type links struct{ gdr, rdma, tcp, other bool }
+
+// nvls is about sums in NVSwitches: whether a GPU can take part, and whether the numbers of channels were logged and above 0.
+type nvls struct{ can, counted, used bool }
+
+func (s *setup) add(l *nccllog.Log) {
+	s.complete = s.complete || l.Complete
+	if l.Network != "" {
+		s.network, s.fallback = nccllog.CarrierOf(l.Network), l.Network == "Socket"
+	}
+	for i := range l.Links {
+		s.link(&l.Links[i])
+	}
+	s.nvls.can = s.nvls.can || l.NVLSMulticast == nccllog.Yes
+	s.nvls.counted = s.nvls.counted || l.NVLSChannels >= 0
+	s.nvls.used = s.nvls.used || l.NVLSChannels > 0
+	s.collNet = s.collNet || l.CollNet
+	s.pxn = s.pxn || l.PXN
+	for _, v := range l.Settings {
+		switch v {
+		case nccllog.Setting{Name: "NCCL_NVLS_ENABLE", Value: "0"}:
+			s.off.nvls = true
+		case nccllog.Setting{Name: "NCCL_COLLNET_ENABLE", Value: "1"}:
+			s.sharp = true
+		case nccllog.Setting{Name: "NCCL_PXN_DISABLE", Value: "1"}:
+			s.off.pxn = true
+		}
+	}
+}
+
+func (s *setup) link(l *nccllog.Link) {
+	if l.Via != nccllog.Net {
+		return
+	}
+	switch carrier := nccllog.CarrierOf(l.Name); {
+	case carrier == nccllog.Verbs && l.GPUDirect:
+		s.links.gdr = true
+	case carrier == nccllog.Verbs:
+		s.links.rdma = true
+	case carrier == nccllog.Sockets && l.Name != nccllog.FastSocket:
+		s.links.tcp = true
+	default:
+		s.links.other = true
+	}
+}
+
+// transport is the worst of the connections, or the network without any.
+func (s *setup) transport() fabric.LogTransport {
+	switch {
+	case s.links.tcp:
+		return fabric.LogTCP
+	case s.links.other:
+		return fabric.LogOther
+	case s.links.rdma:
+		return fabric.LogRDMA
+	case s.links.gdr:
+		return fabric.LogGDR
+	case s.network == nccllog.Verbs:
+		return fabric.LogRDMA
+	case s.network == nccllog.Sockets && s.fallback:
+		return fabric.LogTCP
+	case s.network != "":
+		return fabric.LogOther
+	}
+	return fabric.LogUnknown
+}
+
+// offloads says of what could be used whether it is. A log of which a part was not read may have said that it is.
+func (s *setup) offloads() fabric.Offloads {
+	between := s.links != (links{})
+	return fabric.Offloads{
+		NVLS:  s.offload(s.nvls.used, s.nvls.can && s.nvls.counted, s.off.nvls),
+		SHARP: s.offload(s.collNet, s.sharp && between && s.complete, false), // a NIC that can says nothing of the switches
+		PXN:   s.offload(s.pxn, false, s.off.pxn),
+	}
+}
+
+func (s *setup) offload(used, could, off bool) fabric.Offload {
+	switch {
+	case used:
+		return fabric.OffloadUsed
+	case off:
+		return fabric.OffloadOff
+	case could && !s.gap:
+		return fabric.OffloadUnused
+	}
+	return ""
+}
