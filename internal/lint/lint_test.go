@@ -422,6 +422,11 @@ func TestUnfollowed(t *testing.T) {
 		"MPI=\"-x NCCL_ALGO=Rong -x NCCL_NET=IB\"\nmpirun $MPI ./train",
 		"docker run --env-file x.env image ./train",
 		"helm install x ./c --set env.NCCL_ALGO=Rong",
+		"V=NCCL_ALGO; eval \"export $V=Rong\"\n./train",
+		"printf -v NCCL_ALGO %s Rong\nexport NCCL_ALGO\n./train",
+		"read -r NCCL_ALGO < x\nexport NCCL_ALGO\n./train",
+		"source <(cat x.env)\n./train",
+		". <(cat x.env)\n./train",
 	} {
 		if got := lintText(t, "export NCCL_DEBUG=INFO\n"+script, FormatShell, "2.30.7"); !strings.Contains(got, "undecided") {
 			t.Errorf("%q:\n%s", script, got)

@@ -4,13 +4,10 @@ package lint
 
 import (
 	"fmt"
-	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
-	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/ncclconf"
 )
 
@@ -333,8 +330,10 @@ func (k *shellReader) arguments(command word, args []word) (runs bool) {
 		k.list("LSF", args[0].text, args[0])
 	case (name == "source" || name == ".") && len(args) > 0:
 		return k.source(args[0])
-	case name == "source": // <(command)
-		return k.source(word{text: "the output of a command", line: command.line})
+	case name == "eval" && strings.HasPrefix(first(args).text, "export ") && args[0].dynamic && !strings.Contains(args[0].text, "NCCL_"):
+		k.export([]word{{text: args[0].text, line: args[0].line, dynamic: true}})
+	case name == "printf" && len(args) > 1 && args[0].text == "-v" && concerns(args[1].text), name == "read" && slices.ContainsFunc(args, func(w word) bool { return concerns(w.text) }):
+		k.undecided(command.line, "The value of this variable is known only when the script runs", "run lint on what env prints in the job")
 	case concerns(name) && len(args) > 0 && strings.HasPrefix(args[0].text, "="):
 		k.blank(command)
 	default:
@@ -342,49 +341,6 @@ func (k *shellReader) arguments(command word, args []word) (runs bool) {
 		return !slices.Contains(builtins, name)
 	}
 	return false
-}
-
-// activations are files that scripts source for compilers, Python and modules. They set nothing of NCCL.
-var activations = []string{
-	"activate", ".bashrc", ".bash_profile", ".profile", "profile", "bashrc", "conda.sh", "mamba.sh", "micromamba.sh", "modules.sh", "lmod.sh", "z00_lmod.sh", "bash", "sh",
-	"setvars.sh", "setup-env.sh", "hpcx-init.sh", "hpcx-init-ompi.sh", "hpcx-mt-init.sh", "hpcx-mt-init-ompi.sh", "os-release", "functions", "nvm.sh", "env_parallel.bash",
-}
-
-// source mentions a file that the script reads, which is not followed: it may belong to others, or not be there. It tells whether
-// the file may run a program.
-func (k *shellReader) source(file word) (runs bool) {
-	base := path.Base(file.text)
-	s := setting{Setting: ncclconf.Setting{Line: file.line}, scope: k.scope, sources: base}
-	name := fabric.MaskTokens(fabric.MaskCredentials(shown(file.text)))
-	if slices.Contains(activations, base) {
-		s.findings = []Finding{{Foreign, diagnose.Info, "lint does not read " + name + ", which such scripts use for other software", ""}}
-		k.in.append(s)
-		return false
-	}
-	s.findings = []Finding{{Undecided, diagnose.Info, "lint does not read " + name + ": what it sets is not judged", "run lint with that file, too"}}
-	k.in.append(s)
-	return true
-}
-
-// undecided reports a line that may set variables in a way that is not followed.
-func (k *shellReader) undecided(line int, reason, better string) {
-	k.in.append(setting{Setting: ncclconf.Setting{Line: line}, scope: k.scope, findings: []Finding{{Undecided, diagnose.Info, reason, better}}})
-}
-
-// textSetting is a setting in a text: of a variable that holds a command, a file that echo writes, a trap. One whose value is a variable
-// is most often printed.
-var textSetting = regexp.MustCompile(`(?:^|[^\w$}])NCCL_[A-Z0-9_]+=[^$=\s]`)
-
-// texts reports settings in words of a command of which none was read. What echo prints with words before it is a message.
-func (k *shellReader) texts(words []word) {
-	for i, w := range words {
-		at := textSetting.FindStringIndex(w.text)
-		if at == nil || at[0] > 0 && i > 0 && (words[0].text == "echo" || words[0].text == "printf") {
-			continue
-		}
-		k.undecided(w.line, "The text sets variables of NCCL, and is not judged: what reads it is not known", "export the variables in a line of their own")
-		return
-	}
 }
 
 func (k *shellReader) export(args []word) {

@@ -35,6 +35,9 @@ type shellScanner struct {
 	long     bool     // a command has too many words: it is the last one
 }
 
+// substituted stands for the file that <(command) is.
+const substituted = "/dev/fd"
+
 // next returns the words of the next simple command, or of a comment that Slurm reads. It is empty between operators; ok is
 // false at the end.
 func (s *shellScanner) next() (words []word, after string, ok bool) {
@@ -83,6 +86,9 @@ func (s *shellScanner) next() (words []word, after string, ok bool) {
 			}
 			s.pos += len(s.after)
 			return words, after, true
+		case strings.HasPrefix(s.text[s.pos:], "<("):
+			words = append(words, word{text: substituted, line: s.line, dynamic: true})
+			s.pos++
 		case c == '<' || c == '>':
 			s.redirect()
 		case len(words) == maxWords:
