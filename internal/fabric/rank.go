@@ -34,6 +34,8 @@ type RankCandidate struct {
 
 	// GPUs are the UUIDs of the GPUs that NVML lists this PID for; absent: NVML lists none for it.
 	GPUs Fact[[]string]
+	// Instances are the UUIDs of the MIG devices that NVML lists this PID for; none where MIG is off or they are not known.
+	Instances []string
 	// Workload is what the scheduler calls it, from its control groups and the allow-listed names of its environment.
 	Workload Fact[Workload]
 	Files    Fact[OpenFiles]   // /proc/PID/fd
