@@ -63,7 +63,7 @@ type Workload struct {
 	Container   string // container of the pod
 	Pod         string // UID of the pod, from its control group
 	ContainerID string // 64 hexadecimal digits, from its control group
-	Stated      bool   // Job is of the environment, which its user writes, and not of a control group
+	Stated      bool   // Job is of the environment or of a control group that its user may make
 	Rank, Ranks int    // rank and number of ranks that its environment states, -1 and 0 where it does not
 }
 
