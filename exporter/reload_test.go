@@ -3,6 +3,8 @@
 package exporter
 
 import (
+	"context"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,6 +12,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/observer"
+	"gpufabric_exporter/internal/site"
 )
 
 func TestReload(t *testing.T) {
@@ -69,4 +75,42 @@ func TestReloadWithoutFile(t *testing.T) {
 	}
 	_, page, _ := p.Get("/")
 	contains(t, page, "Nothing is configured")
+}
+
+// A reload switches questions to RAS of NCCL on and off, and a configuration that is refused leaves them as they are: asking may cost a job.
+func TestReloadAskRAS(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "fabric.yml")
+	o := options{}
+	o.site.NewObserver = func(observer.Options) (site.Observer, error) { return &fakeObserver{node: healthy}, nil }
+	o.site.RAS = func(context.Context, net.Conn, fabric.NCCLVersion) (fabric.RASAnswer, error) {
+		t.Error("a process is asked, and no job runs")
+		return fabric.RASAnswer{}, nil
+	}
+	var p *process
+	const questions = "gpufabric_job_ras_questions_total"
+	for i, c := range []struct {
+		text   string
+		status int
+		asks   bool
+	}{
+		{"expected: {compute_ports: 2}\n", http.StatusOK, false},
+		{"nccl: {ask_ras: true}\n", http.StatusOK, true},
+		{"nccl: {ask_ras: false, other: 1}\n", http.StatusInternalServerError, true},
+		{"nccl: {ask_ras: false}\n", http.StatusOK, false},
+		{"nccl: {ask_ras: maybe}\n", http.StatusInternalServerError, false},
+		{"nccl: {ask_ras: true}\n", http.StatusOK, true},
+		{"expected: {compute_ports: 2}\n", http.StatusOK, false},
+	} {
+		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			p = startWith(t, o, "--config.file="+file)
+		} else if status, body, _ := p.Do("POST", "/-/reload"); status != c.status {
+			t.Errorf("%d: reload of %q: %d %s", i, c.text, status, body)
+		}
+		if _, body, _ := p.Get("/metrics"); strings.Contains(body, questions) != c.asks {
+			t.Errorf("%d: after %q: questions are asked: %t, expected %t", i, c.text, !c.asks, c.asks)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,8 +50,19 @@ type Watch struct {
 // past is what became of a job that was suspected.
 type past struct {
 	account progress.Account
-	next    time.Time // when it may be asked again
-	wait    time.Duration
+	asked   time.Time            // when the last inquiry ended; zero: it was not asked
+	wait    time.Duration        // until the next one
+	about   []progress.Suspicion // each that the job was asked for
+}
+
+// next is when it may be asked again. A suspicion for which the job was not asked yet waits for the least time only: the job may hang now,
+// which it did not do then.
+func (p *past) next() time.Time {
+	other := func(why progress.Suspicion) bool { return !slices.Contains(p.about, why) }
+	if slices.ContainsFunc(p.account.Suspicions, other) {
+		return p.asked.Add(min(p.wait, leastWait))
+	}
+	return p.asked.Add(p.wait)
 }
 
 // NewWatch returns a Watch that is off, and that ends with ctx.
@@ -147,7 +159,12 @@ func (w *Watch) pass(ctx context.Context, n *fabric.Node, jobs job.Jobs) {
 	}
 	p := w.past[ask]
 	p.wait = min(max(2*p.wait, leastWait), mostWait)
-	p.next = time.Now().Add(p.wait)
+	p.asked = time.Now()
+	for _, why := range p.account.Suspicions {
+		if !slices.Contains(p.about, why) {
+			p.about = append(p.about, why)
+		}
+	}
 	a.Suspicions = p.account.Suspicions
 	if !a.Known() && p.account.Known() { // what an earlier inquiry said stays, and its age shows
 		p.account.Failure = a.Failure
@@ -184,8 +201,8 @@ func (w *Watch) review(n *fabric.Node, jobs job.Jobs) (ask string) {
 		if err == nil {
 			err = w.vet(j.Name)
 		}
-		if err == nil && time.Now().Before(p.next) {
-			err = &progress.Refusal{Why: progress.Waiting, Text: "it was asked not long ago, and is not asked again before " + p.next.UTC().Format("15:04:05 UTC")}
+		if next := p.next(); err == nil && time.Now().Before(next) {
+			err = &progress.Refusal{Why: progress.Waiting, Text: "it was asked not long ago, and is not asked again before " + next.UTC().Format("15:04:05 UTC")}
 		}
 		if p.account.Refused = err; err == nil && ask == "" {
 			ask = j.Name

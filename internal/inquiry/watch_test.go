@@ -287,6 +287,46 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
+// A job that was asked in vain, for ever longer times, and then hangs with another sign, is asked 10 minutes after the last time. Signs that
+// come and go do not make it asked more often.
+func TestAnotherSuspicion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const turned, both = 20 * time.Minute, 128 * time.Minute
+		s := &stage{begun: time.Now(), peer: replies(rastest.Healthy("2.30.7", 10), rastest.Healthy("2.30.7", 20), rastest.Healthy("2.30.7", 30))}
+		s.change = func(after time.Duration, _ *fabric.Node, j *job.Job) {
+			if after > turned {
+				j.Pulse.Load = job.LoadApart
+			}
+			if after > both && after%(8*time.Minute) < 5*time.Minute {
+				j.Pulse.Flow = job.FlowStopped
+			}
+		}
+		w := NewWatch(t.Context(), Options{Look: s.look, Whom: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
+		w.Apply(true)
+		defer w.Close()
+		time.Sleep(6 * time.Hour)
+		var begun []time.Duration // of inquiries
+		for i, at := range s.asked {
+			if i == 0 || at-s.asked[i-1] > 5*time.Minute {
+				begun = append(begun, at)
+			}
+		}
+		i := slices.IndexFunc(begun, func(at time.Duration) bool { return at > both })
+		if i < 0 || begun[i] > both+3*time.Minute {
+			t.Errorf("asked at %v, expected within 3 min of %s", begun, both)
+		}
+		if len(begun) > 10 {
+			t.Errorf("asked %d times within 6 h: %v", len(begun), begun)
+		}
+		for i := range begun[1:] {
+			if begun[i+1]-begun[i] < leastWait {
+				t.Errorf("asked at %v, expected %s in between", begun, leastWait)
+			}
+		}
+		t.Logf("asked at %v", begun)
+	})
+}
+
 // Switched off, the watch asks nothing and knows nothing, at once and also in the midst of an answer.
 func TestSwitchedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

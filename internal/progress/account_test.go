@@ -85,6 +85,11 @@ func TestWhomOnSuspicion(t *testing.T) {
 		"no rank stated, one node": {func(_ *fabric.RankCandidate, j *job.Job) { j.Ranks[0].Rank, j.Ranks[1].Rank = -1, -1 }, ""},
 		"the lowest address":       {connected(socket("10.0.0.1:40000", "10.0.0.2:40001")), ""},
 		"not the lowest address":   {connected(socket("10.0.0.3:40000", "10.0.0.2:40001")), RankElsewhere},
+		"ports of a widened range": {connected(socket("10.0.0.3:2048", "10.0.0.2:1999")), RankElsewhere},
+		"a lower TCPStore is no rank": {func(c *fabric.RankCandidate, j *job.Job) {
+			c.EphemeralFrom = 32768
+			connected(socket("10.0.0.3:40000", "10.0.0.2:29500"))(c, j)
+		}, ""},
 		"a lower store is no rank": {connected(socket("10.0.0.3:40000", "10.0.0.2:443")), ""},
 		"its sockets are not known": {func(c *fabric.RankCandidate, j *job.Job) {
 			c.Sockets.State = fabric.Unknown

@@ -3,6 +3,7 @@
 package progress
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"time"
@@ -16,7 +17,7 @@ const (
 	leastAge = 10 * time.Minute  // of a process; its communicators may be younger
 	tick     = time.Second / 100 // USER_HZ, of the start times of processes
 
-	ephemeralFrom = 32768 // ports from which connections between ranks come, and to which they lead
+	unprivilegedFrom = 1024 // ports of connections between ranks, where net.ipv4.ip_local_port_range is not known: it is often widened
 )
 
 // Target is a process that may be asked.
@@ -106,17 +107,20 @@ func (a Asker) first(n *fabric.Node, j *job.Job) (*fabric.RankCandidate, error) 
 	return found, nil
 }
 
-// lowestHost tells that a job has no connection to a host with a lower address. RAS connects the processes of a job in the order of
-// their addresses, so each node but the lowest one has such a connection.
+// lowestHost tells that a job has no connection to a host with a lower address. RAS sorts the processes of a job by address, as numbers,
+// and connects each to the one before and the one after it (rasLinkReinitConns and ncclSocketsCompare in src/ras/peers.cc of NCCL), over
+// dead ones: each node but the lowest one that lives has such a connection. A connection to another service at a lower address keeps a job
+// from being asked, which is the lesser harm: two nodes must not ask.
 func lowestHost(n *fabric.Node, j *job.Job) bool {
 	for _, c := range processesOf(n, j) {
 		sockets, known := c.Sockets.Get()
 		if !known {
 			return false
 		}
+		from := cmp.Or(c.EphemeralFrom, unprivilegedFrom)
 		for _, s := range sockets {
 			local, remote := s.Local.Addr().Unmap(), s.Remote.Addr().Unmap()
-			if !s.Listening && remote.IsValid() && !remote.IsLoopback() && s.Local.Port() >= ephemeralFrom && s.Remote.Port() >= ephemeralFrom && remote.Less(local) {
+			if !s.Listening && remote.IsValid() && !remote.IsLoopback() && s.Local.Port() >= from && s.Remote.Port() >= from && remote.Less(local) {
 				return false
 			}
 		}

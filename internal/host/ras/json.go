@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"net/netip"
 	"regexp"
 	"strconv"
@@ -18,20 +17,20 @@ import (
 
 // document is a report of rasDumpCommsToJSON (src/ras/client_support.cc). Pointers tell what is absent from 0.
 type document struct {
-	Version       string          `json:"nccl_version"`
-	Communicators *[]communicator `json:"communicators"`
+	Version       string              `json:"nccl_version"`
+	Communicators *list[communicator] `json:"communicators"`
 	RAS           *struct {
 		Timeouts int `json:"timeouts_count"`
 	} `json:"ras"`
 }
 
 type communicator struct {
-	Hash         string    `json:"hash"`
-	Secondary    string    `json:"secondary_hash"`
-	Size         int       `json:"size"`
-	MissingCount int       `json:"missing_ranks_count"`
-	Ranks        []member  `json:"ranks"`
-	Missing      []missing `json:"missing_ranks"`
+	Hash         string        `json:"hash"`
+	Secondary    string        `json:"secondary_hash"`
+	Size         int           `json:"size"`
+	MissingCount int           `json:"missing_ranks_count"`
+	Ranks        list[member]  `json:"ranks"`
+	Missing      list[missing] `json:"missing_ranks"`
 }
 
 type place struct {
@@ -50,7 +49,7 @@ type member struct {
 		Destroy    bool `json:"destroy_flag"`
 		Abort      bool `json:"abort_flag"`
 	} `json:"status"`
-	Counts map[string]uint64 `json:"collective_counts"`
+	Counts counts `json:"collective_counts"`
 }
 
 type missing struct {
@@ -110,6 +109,8 @@ func parseError(err error) error {
 	var s *json.SyntaxError
 	var u *json.UnmarshalTypeError
 	switch {
+	case errors.Is(err, errShort), errors.Is(err, errCounts):
+		return err
 	case errors.As(err, &s):
 		return fmt.Errorf("syntax error after %d bytes", s.Offset)
 	case errors.As(err, &u):
@@ -160,17 +161,10 @@ func (m *member) read(size int) (fabric.RASRank, error) {
 		return fabric.RASRank{}, err
 	}
 	s := m.Status
-	if s == nil || s.InitState == nil || s.AsyncError == nil || len(m.Counts) == 0 {
+	if s == nil || s.InitState == nil || s.AsyncError == nil || !m.Counts.told {
 		return fabric.RASRank{}, fmt.Errorf("rank %d without its status or its counts of collectives", at.Rank)
 	}
-	r := fabric.RASRank{RASPlace: at, InitState: *s.InitState, AsyncError: *s.AsyncError, Ending: s.Finalize || s.Destroy || s.Abort, Counted: true}
-	for _, n := range m.Counts {
-		if n > math.MaxUint64-r.Operations {
-			return fabric.RASRank{}, fmt.Errorf("rank %d with more than 2^64 collectives", at.Rank)
-		}
-		r.Operations += n
-	}
-	return r, nil
+	return fabric.RASRank{RASPlace: at, InitState: *s.InitState, AsyncError: *s.AsyncError, Ending: s.Finalize || s.Destroy || s.Abort, Operations: m.Counts.sum, Counted: true}, nil
 }
 
 func (p *place) at(size int) (fabric.RASPlace, error) {

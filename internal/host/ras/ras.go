@@ -36,6 +36,7 @@ import (
 const (
 	limit     = 12 * time.Second // RAS waits for 5 s, and 5 s more, for the data of other processes
 	maxAnswer = 16 << 20         // bytes; a rank takes some 650 bytes of JSON for each communicator
+	maxText   = 1 << 20          // bytes of a report as text, which takes up to 30 times as much in memory
 	maxLine   = 1 << 10          // bytes of a short answer
 	maxQuoted = 60               // bytes of what was read in an error
 	maxSize   = 1 << 20          // ranks of a communicator

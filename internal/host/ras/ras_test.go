@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -297,5 +298,35 @@ func TestReset(t *testing.T) {
 	defer conn.Close()
 	if _, err := Ask(t.Context(), conn, version(t, "2.30.7")); !errors.Is(err, fabric.ErrRASEnded) {
 		t.Errorf("%v, expected %v", err, fabric.ErrRASEnded)
+	}
+}
+
+// A report within the limit of bytes takes no more memory than one of NCCL: the exporter runs beside the job, within a limit of its own.
+func TestMemory(t *testing.T) {
+	fill := func(before, element, after string) []byte {
+		n := (maxAnswer - len(before) - len(after)) / (len(element) + 1)
+		return []byte(before + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + after)
+	}
+	const begin = `{"nccl_version":"2.30.7","ras":{},"communicators":[`
+	const ranks = begin + `{"hash":"0x1","secondary_hash":"0x2:0x3","size":1048576,"missing_ranks_count":0,"ranks":[`
+	for name, report := range map[string][]byte{
+		"empty communicators": fill(begin, "{}", "]}"),
+		"no communicators":    fill(begin, "null", "]}"),
+		"empty ranks":         fill(ranks, "{}", "]}]}"),
+		"missing ranks":       fill(strings.Replace(ranks, `"ranks"`, `"missing_ranks"`, 1), "null", "]}]}"),
+		"counts":              fill(ranks+`{"rank":0,"status":{"init_state":0,"async_error":0},"collective_counts":{`, `"a":1`, "}}]}]}"),
+		"lists in a list":     []byte(begin + strings.Repeat("[", maxAnswer/2) + strings.Repeat("]", maxAnswer/2) + "]}"),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		if _, err := parseJSON(report); err == nil {
+			t.Errorf("%s: it is not refused", name)
+		}
+		runtime.ReadMemStats(&after)
+		if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 192 { // in all: less at a time
+			t.Errorf("%s: %d MiB were allocated", name, took)
+		} else {
+			t.Logf("%-20s %3d MiB", name, took)
+		}
 	}
 }

@@ -54,6 +54,9 @@ type textReport struct {
 
 // parseText reads a report of 2.24 to 2.28.3. It names communicators and ranks only where something is wrong.
 func parseText(b []byte) (fabric.RASAnswer, error) {
+	if len(b) > maxText {
+		return fabric.RASAnswer{}, fmt.Errorf("read a text of %d bytes, expected at most %d", len(b), maxText)
+	}
 	t := &textReport{first: map[int]int{}}
 	n := 0
 	for line := range bytes.Lines(b) {
