@@ -67,6 +67,10 @@ func (a *anonymiser) gpuText(s string) string {
 	for i := range driver.GPUs {
 		g := &driver.GPUs[i]
 		g.UUID, g.Fabric.Value.Cluster = a.identity(g.UUID), a.identity(g.Fabric.Value.Cluster)
+		for k := range g.Processes.Value {
+			p := &g.Processes.Value[k]
+			p.Instance = a.identity(p.Instance)
+		}
 	}
 	if driver.Released != "" {
 		driver.Released = "when it was captured, for a reason of its own"

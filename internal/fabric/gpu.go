@@ -56,6 +56,8 @@ type GPUProcess struct {
 	PID    int
 	Kind   GPUProcessKind
 	Memory Fact[uint64] // bytes; unknown where the driver does not tell
+	// Instance is the UUID of the MIG device that it runs in ("MIG-..."); empty: not in one, in several, or not known.
+	Instance string
 }
 
 // GPUProcessKind is how a process uses a GPU.

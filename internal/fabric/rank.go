@@ -34,6 +34,8 @@ type RankCandidate struct {
 
 	// GPUs are the UUIDs of the GPUs that NVML lists this PID for; absent: NVML lists none for it.
 	GPUs Fact[[]string]
+	// Instances are the UUIDs of the MIG devices that NVML lists this PID for; none where MIG is off or they are not known.
+	Instances []string
 	// Workload is what the scheduler calls it, from its control groups and the allow-listed names of its environment.
 	Workload Fact[Workload]
 	Files    Fact[OpenFiles]   // /proc/PID/fd
@@ -61,7 +63,7 @@ type Workload struct {
 	Container   string // container of the pod
 	Pod         string // UID of the pod, from its control group
 	ContainerID string // 64 hexadecimal digits, from its control group
-	Stated      bool   // Job is of the environment, which its user writes, and not of a control group
+	Stated      bool   // Job is of the environment or of a control group that its user may make
 	Rank, Ranks int    // rank and number of ranks that its environment states, -1 and 0 where it does not
 }
 

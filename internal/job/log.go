@@ -34,7 +34,7 @@ func (e *evidence) withLog(r *observed, v Verdict) Verdict {
 		if r.busy == no {
 			return v
 		}
-		by.Evidence = append(v.Evidence, "only its log says so, which its user writes: connections over "+words)
+		by.Evidence = append(v.Evidence, "only its log, which its user writes, shows connections over "+words)
 		return by
 	}
 	return v

@@ -43,6 +43,7 @@ func (g *gpu) readModes() {
 		current, _, ret := g.dev.GetMigMode()
 		return current, ret
 	}, "nvmlDeviceGetMigMode"), enabled)
+	g.readInstances()
 	f.Persistence = to(get(g, unsupported, g.dev.GetPersistenceMode, "nvmlDeviceGetPersistenceMode"),
 		func(m nvml.EnableState) (bool, bool) { return enabled(int(m)) })
 	f.PCIeReplays = to(get(g, unsupported, g.dev.GetPcieReplayCounter, "nvmlDeviceGetPcieReplayCounter"),
@@ -95,7 +96,7 @@ func (g *gpu) processes(list []fabric.GPUProcess) fabric.Fact[[]fabric.GPUProces
 		}
 		var ret nvml.Return
 		var err error
-		list, ret, err = g.r.processes(g.handle, l.kind, l.names, list)
+		list, ret, err = g.r.processes(g.handle, l.kind, l.names, g.instances, list)
 		if err != nil {
 			return unknown[[]fabric.GPUProcess](fabric.ReasonOf(err))
 		}

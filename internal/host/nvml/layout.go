@@ -25,8 +25,9 @@ var (
 	distances = fabric.Distances()
 )
 
-// The forms of what identifies something. A MIG device has another form of UUID; none is asked for.
+// The forms of what identifies something. UUIDs of MIG devices are those of driver 470 and later.
 var (
+	instances = regexp.MustCompile(`^MIG-[0-9A-Fa-f-]{8,48}$`)
 	uuids     = regexp.MustCompile(`^GPU-[0-9A-Fa-f-]{8,48}$`)
 	addresses = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 	clusters  = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
@@ -172,6 +173,7 @@ func processes(w *wire, v *[]fabric.GPUProcess) bool {
 		pid := w.int(&p.PID, 1<<22) // PID_MAX_LIMIT of the kernel
 		kind := enum(w, &p.Kind, processKinds)
 		fact(w, &p.Memory, "nvmlDeviceGet*RunningProcesses", (*wire).uint)
+		w.identity(&p.Instance, instances)
 		ok = ok && pid && kind
 	}
 	return ok && w.err == nil

@@ -64,7 +64,7 @@ const (
 
 // version is the first byte of requests and replies. Both sides are the same binary; it differs when that was replaced
 // on disk while the exporter ran.
-const version = 2
+const version = 3
 
 // status is how a reply goes on.
 type status byte

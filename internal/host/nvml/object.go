@@ -120,8 +120,10 @@ var processLists = []struct {
 // errLie is the error of a library that says more than can be.
 var errLie = fabric.Because(fabric.ReasonMalformed, "a list of processes that is longer than its buffer")
 
-// processes appends the processes of one kind. It asks three times at most, and for maxProcesses at most.
-func (o *object) processes(device unsafe.Pointer, kind fabric.GPUProcessKind, names []string, to []fabric.GPUProcess) ([]fabric.GPUProcess, nvml.Return, error) {
+// processes appends the processes of one kind, those of all parts of a GPU in MIG mode. It asks three times at most, and for maxProcesses at most.
+func (o *object) processes(device unsafe.Pointer, kind fabric.GPUProcessKind, names []string, parts map[instance]string,
+	to []fabric.GPUProcess,
+) ([]fabric.GPUProcess, nvml.Return, error) {
 	var f unsafe.Pointer
 	words := 3
 	for _, n := range names {
@@ -146,7 +148,7 @@ func (o *object) processes(device unsafe.Pointer, kind fabric.GPUProcessKind, na
 		switch {
 		case ret == nvml.SUCCESS && int(count) <= room:
 			for i := range int(count) {
-				to = appendProcess(to, o.scratch[i*words:], kind)
+				to = appendProcess(to, o.scratch[i*words:(i+1)*words], kind, parts)
 			}
 			return to, ret, nil
 		case ret == nvml.SUCCESS:
@@ -161,9 +163,10 @@ func (o *object) processes(device unsafe.Pointer, kind fabric.GPUProcessKind, na
 	return to, nvml.ERROR_INSUFFICIENT_SIZE, nil
 }
 
-// appendProcess appends what both versions of nvmlProcessInfo_t begin with: a PID, padding, and bytes of memory. A
-// process that runs in several MIG instances is listed for each of them: it is one.
-func appendProcess(to []fabric.GPUProcess, info []uint64, kind fabric.GPUProcessKind) []fabric.GPUProcess {
+// appendProcess appends what both versions of nvmlProcessInfo_t begin with: a PID, padding, and bytes of memory. The second
+// one goes on with the numbers of the GPU instance and of the compute instance. A process that runs in several MIG instances is
+// listed for each of them: it is one, of which the instance is not known.
+func appendProcess(to []fabric.GPUProcess, info []uint64, kind fabric.GPUProcessKind, parts map[instance]string) []fabric.GPUProcess {
 	var raw [8]byte
 	binary.NativeEndian.PutUint64(raw[:], info[0])
 	p := fabric.GPUProcess{PID: int(binary.NativeEndian.Uint32(raw[:])), Kind: kind}
@@ -172,8 +175,15 @@ func appendProcess(to []fabric.GPUProcess, info []uint64, kind fabric.GPUProcess
 	} else {
 		p.Memory = fabric.Fact[uint64]{State: fabric.OK, Value: info[1]}
 	}
+	if len(info) > 2 {
+		binary.NativeEndian.PutUint64(raw[:], info[2])
+		p.Instance = parts[instance{binary.NativeEndian.Uint32(raw[:]), binary.NativeEndian.Uint32(raw[4:])}]
+	}
 	for i := range to {
 		if o := &to[i]; o.PID == p.PID && o.Kind == kind && p.PID != 0 {
+			if o.Instance != p.Instance {
+				o.Instance = ""
+			}
 			if o.Memory.State != fabric.OK || p.Memory.State != fabric.OK {
 				o.Memory = fabric.Fact[uint64]{Reason: fabric.ReasonUnsupported}
 			} else {

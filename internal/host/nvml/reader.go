@@ -26,7 +26,7 @@ type reader struct {
 	has func(symbols ...string) bool
 	// device and processes go past go-nvml, see object.
 	device    func(index int) unsafe.Pointer
-	processes func(device unsafe.Pointer, kind fabric.GPUProcessKind, names []string, to []fabric.GPUProcess) ([]fabric.GPUProcess, nvml.Return, error)
+	processes func(device unsafe.Pointer, kind fabric.GPUProcessKind, names []string, parts map[instance]string, to []fabric.GPUProcess) ([]fabric.GPUProcess, nvml.Return, error)
 
 	d     fabric.GPUDriver
 	gpus  []*gpu
@@ -45,7 +45,8 @@ type gpu struct {
 	answered bool          // it gave some answer in this reading
 	trouble  fabric.Reason // why it gave none
 
-	links linkPlan
+	links     linkPlan
+	instances map[instance]string // UUIDs of its MIG devices
 }
 
 func newReader(lib nvml.Interface, has func(...string) bool) *reader {
@@ -252,10 +253,10 @@ func (g *gpu) read(t tier) {
 	f.ClockReasons = g.clockReasons()
 	f.PCIeGeneration = get(g, unsupported, g.dev.GetCurrPcieLinkGeneration, "nvmlDeviceGetCurrPcieLinkGeneration")
 	f.PCIeWidth = get(g, unsupported, g.dev.GetCurrPcieLinkWidth, "nvmlDeviceGetCurrPcieLinkWidth")
-	f.Processes = g.processes(f.Processes.Value[:0])
 	if t >= slow {
 		g.readModes()
 	}
+	f.Processes = g.processes(f.Processes.Value[:0])
 	if t == all {
 		g.readCapabilities()
 	}

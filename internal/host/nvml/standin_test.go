@@ -185,3 +185,44 @@ func TestFastReadsAskForWhatChangesOnly(t *testing.T) {
 		t.Errorf("the process was started %d times", c.starts)
 	}
 }
+
+// Processes of a GPU in MIG mode are in a MIG device; one that is in two is not said to be in either.
+func TestProcessesOfMIGDevices(t *testing.T) {
+	c, client := newChild(t, []string{"gpus 2", "mig 1", "instances 2", "processes 3"})
+	c.counting()
+	of := func(d fabric.GPUDriver) (list []string) {
+		for _, g := range d.GPUs {
+			for _, p := range g.Processes.Value {
+				list = append(list, strings.TrimSuffix(p.Instance, "-1111-2222-3333-444444444444"))
+			}
+		}
+		return list
+	}
+	d := mustRead(t, client, fabric.GPUDriver{}, true)
+	want := []string{"MIG-00000000", "MIG-00000001", "MIG-00000000", "MIG-00000010", "MIG-00000011", "MIG-00000010"}
+	if got := of(d); !slices.Equal(got, want) {
+		t.Errorf("MIG devices %q, want %q", got, want)
+	}
+	if n := c.counted()["nvmlDeviceGetMigDeviceHandleByIndex"]; n != 2*7 {
+		t.Errorf("%d handles of MIG devices are asked for, want 7 for each GPU", n)
+	}
+	fastRead, err := client.Read(d, false, testTime)
+	if err != nil || !slices.Equal(of(fastRead), want) || c.counted()["nvmlDeviceGetMigDeviceHandleByIndex"] != 2*7 {
+		t.Errorf("a fast read: %v, %q, calls %v", err, of(fastRead), c.counted())
+	}
+	for _, m := range []struct {
+		name, machine string
+		want          []string
+	}{
+		{"a process in two", "mig 1\ninstances 2\nprocesses 2\npid 77", []string{""}},
+		{"a device that is not known yet", "mig 1\ninstances 2\nerror nvmlDeviceGetMigDeviceHandleByIndex 6", []string{""}},
+		{"no permission", "mig 1\ninstances 2\nerror nvmlDeviceGetMaxMigDeviceCount 4", []string{""}},
+		{"strings without an end", "mig 1\ninstances 2\nlie strings", []string{""}},
+		{"MIG is off", "mig 0\ninstances 2", []string{""}},
+	} {
+		d := readMachine(t, append([]string{"gpus 1"}, strings.Split(m.machine, "\n")...))
+		if got := of(d); !slices.Equal(got, m.want) || d.GPUs[0].Lost.Or(true) {
+			t.Errorf("%s: %q, want %q; %+v", m.name, got, m.want, d.GPUs[0])
+		}
+	}
+}

@@ -120,14 +120,15 @@ const maxDevices = 1 << 8 // of a container
 //
 //	GPU-<uuid>, MIG-<uuid>, GPU-<uuid>::<replica>   NVIDIA's device plugin
 //	nvidia<minor>, nvidia<minor>/gi<n>, nvidia<minor>/vgpu<n>   Google's
-//	<vendor>/<class>=gpu-<minor>, =<claim>-gpu-<minor>   NVIDIA's driver for dynamic resource allocation
+//	<vendor>/<class>=gpu-<minor>, =<claim>-gpu-<minor>, each with -mig-<profile...>   NVIDIA's driver for dynamic resource allocation
 func (c *Container) add(id string) {
 	if len(c.UUIDs)+len(c.Minors) >= maxDevices {
 		return
 	}
 	if _, device, ok := strings.Cut(id, "="); ok {
 		if i := strings.LastIndex(device, "gpu-"); i >= 0 {
-			c.minor(device[i+len("gpu-"):])
+			minor, _, _ := strings.Cut(device[i+len("gpu-"):], "-mig-")
+			c.minor(minor)
 		}
 		return
 	}
@@ -182,9 +183,13 @@ func owners(list []fabric.RankCandidate, containers []Container) map[string]Cont
 	return of
 }
 
-// has tells whether all GPUs of a process are among those of the container. GPUs that are not known are not.
+// has tells whether all GPUs of a process, or all MIG devices that it runs in, are among those of the container. GPUs that are not
+// known are not.
 func (c Container) has(r fabric.RankCandidate) bool {
 	if uuids, ok := r.GPUs.Get(); ok && len(c.UUIDs) > 0 {
+		if len(r.Instances) > 0 {
+			uuids = r.Instances
+		}
 		return len(uuids) > 0 && !slices.ContainsFunc(uuids, func(u string) bool { return !slices.Contains(c.UUIDs, u) })
 	}
 	files, ok := r.Files.Get()

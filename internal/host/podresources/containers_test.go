@@ -18,14 +18,15 @@ func TestDecodeContainers(t *testing.T) {
 		pod("ml", "sliced", container("c", devices("nvidia.com/gpu.shared", "GPU-c::0", "GPU-c::3"))) +
 		pod("ml", "mig", container("c", devices("nvidia.com/mig-1g.5gb", "MIG-d"))) +
 		pod("gke", "p", container("sidecar"), container("c", devices("nvidia.com/gpu", "nvidia3", "nvidia5/gi1"))) +
-		pod("dra", "p", container("c", claim("gpu.nvidia.com", "k8s.gpu.nvidia.com/claim=0123-gpu-4"), claim("gpu.nvidia.com", "k8s.gpu.nvidia.com/device=gpu-6"))) +
+		pod("dra", "p", container("c", claim("gpu.nvidia.com", "k8s.gpu.nvidia.com/claim=0123-gpu-4"), claim("gpu.nvidia.com", "k8s.gpu.nvidia.com/device=gpu-6"),
+			claim("gpu.nvidia.com", "k8s.gpu.nvidia.com/claim=0123-gpu-2-mig-19-4-1"))) +
 		pod("net", "p", container("c", devices("nvidia.com/rdma_shared", "0", "1"), claim("dra.net", "dra.net/nic=eth1")))
 	want := []Container{
 		{"ml", "train-0", "main", []string{"GPU-a", "GPU-b"}, nil},
 		{"ml", "sliced", "c", []string{"GPU-c"}, nil},
 		{"ml", "mig", "c", []string{"MIG-d"}, nil},
 		{"gke", "p", "c", nil, []int{3, 5}},
-		{"dra", "p", "c", nil, []int{4, 6}},
+		{"dra", "p", "c", nil, []int{4, 6, 2}},
 	}
 	got, err := decodeContainers([]byte(message))
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -63,6 +64,8 @@ func TestName(t *testing.T) {
 		{"ml", "shared-1", "c", []string{"GPU-c"}, nil},
 		{"ml", "shared-2", "c", []string{"GPU-c", "GPU-d"}, nil},
 		{"gke", "minor", "c", nil, []int{7}},
+		{"ml", "mig-1", "c", []string{"MIG-1"}, nil},
+		{"ml", "mig-2", "c", []string{"MIG-2"}, nil},
 	}
 	process := func(scheduler, id string, minors []int, uuids ...string) fabric.RankCandidate {
 		at := time.Time{}
@@ -86,13 +89,17 @@ func TestName(t *testing.T) {
 		process("kubernetes", "5", []int{6, 7}), // more GPUs than any has
 		process("slurm", "1", []int{0}, "GPU-a"),
 		process("kubernetes", "6", nil),
+		process("kubernetes", "7", []int{4}, "GPU-e"), // in MIG devices of one GPU
+		process("kubernetes", "8", []int{4}, "GPU-e"),
+		process("kubernetes", "9", []int{4}, "GPU-e"), // in one that is not known
 	}
+	list[9].Instances, list[10].Instances = []string{"MIG-1"}, []string{"MIG-2"}
 	list[5].GPUs = fabric.NotKnown[[]string](fabric.ReasonMissing, "NVML", time.Time{})
 	n := NewNamer(func(context.Context) ([]Container, bool, error) { return containers, true, nil })
 	if err := n.Name(t.Context(), list, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"ml/alone main", "ml/alone main", "uid-2 ", "ml/shared-2 c", "ml/shared-2 c", "gke/minor c", "uid-5 ", "uid-1 main", "uid-6 "} {
+	for i, want := range []string{"ml/alone main", "ml/alone main", "uid-2 ", "ml/shared-2 c", "ml/shared-2 c", "gke/minor c", "uid-5 ", "uid-1 main", "uid-6 ", "ml/mig-1 c", "ml/mig-2 c", "uid-9 "} {
 		if w := list[i].Workload.Value; w.Job+" "+w.Container != want {
 			t.Errorf("process %d: %s %s, want %s", i, w.Job, w.Container, want)
 		}

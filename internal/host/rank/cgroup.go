@@ -20,16 +20,27 @@ import (
 //     control group namespace, as in a pod, paths are relative to its own group ("/../../podUID/..."), and kubepods may be
 //     missing;
 //   - containers: 64 hexadecimal digits, after the name of the runtime and before ".scope".
+//
+// A user may make groups of any name below user@<uid>.service, which systemd delegates, and root of a pod may do so in its pod. Below
+// the former neither Slurm nor a kubelet is looked for; what else is found there is stated by the user, and so is Slurm in a pod.
 func parseCgroup(b []byte) fabric.Workload {
 	var job, pod, container string
+	stated := false
 	for line := range bytes.Lines(b) {
 		_, rest, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), ":")
 		_, path, ok := strings.Cut(rest, ":")
 		if !ok {
 			continue
 		}
-		slurm := false
+		slurm, delegated := false, false
 		for part := range strings.SplitSeq(path, "/") {
+			delegated = delegated || strings.HasPrefix(part, "user@") && strings.HasSuffix(part, ".service")
+			if id := containerOf(part); id != "" {
+				container, stated = id, delegated // the innermost
+			}
+			if delegated {
+				continue
+			}
 			slurm = slurm || part == "slurm" || strings.HasPrefix(part, "slurm_") || strings.HasSuffix(part, "slurmstepd.scope")
 			if id, is := strings.CutPrefix(part, "job_"); is && slurm && job == "" && isNumber(id) {
 				job = id
@@ -37,19 +48,17 @@ func parseCgroup(b []byte) fabric.Workload {
 			if uid := podOf(part); pod == "" {
 				pod = uid
 			}
-			if id := containerOf(part); id != "" {
-				container = id // the innermost
-			}
 		}
 	}
 	w := fabric.Workload{Scheduler: "none", Pod: pod, ContainerID: container, Rank: -1}
 	switch {
 	case job != "":
-		w.Scheduler, w.Job = "slurm", job
+		w.Scheduler, w.Job, w.Stated = "slurm", job, pod != ""
 	case pod != "":
 		w.Scheduler, w.Job = "kubernetes", pod
 	case container != "":
 		w.Scheduler, w.Job = "container", container[:12]
+		w.Stated = stated
 	}
 	return w
 }
@@ -73,6 +82,7 @@ func isNumber(s string) bool {
 
 // podOf returns the UID of a pod, with "-", or nothing.
 func podOf(part string) string {
+	part, _, _ = strings.Cut(part, ":") // "<slice>:<runtime>:<container>", where kubelet uses systemd and the runtime does not
 	part = strings.TrimSuffix(part, ".slice")
 	i := strings.LastIndex(part, "pod")
 	if i < 0 || i > 0 && (part[i-1] != '-' || !strings.Contains(part[:i], "kubepods")) {

@@ -25,6 +25,9 @@ func (r *Reader) Read(gpus *fabric.GPUDriver, now time.Time) (list []fabric.Rank
 		pids = fabric.NotKnown[map[int][]string](fabric.ReasonPrivilege, pids.Source, now)
 	}
 	reading, err := r.Look(context.Background(), pids, now)
+	if pids.State == fabric.OK {
+		addInstances(reading.Candidates, gpus)
+	}
 	if err == nil && len(reading.Candidates) == 0 && reading.Hidden != "" {
 		err = fabric.Because(reading.Hidden, fmt.Sprintf("processes that hold GPUs may be hidden: %d processes can be seen", reading.Processes))
 	}
@@ -49,4 +52,19 @@ func listed(gpus *fabric.GPUDriver, now time.Time) fabric.Fact[map[int][]string]
 		}
 	}
 	return fabric.Known(of, source, now)
+}
+
+// addInstances notes the MIG devices that candidates run in.
+func addInstances(candidates []fabric.RankCandidate, gpus *fabric.GPUDriver) {
+	of := map[int][]string{}
+	for i := range gpus.GPUs {
+		for _, p := range gpus.GPUs[i].Processes.Value {
+			if p.Instance != "" {
+				of[p.PID] = add(of[p.PID], p.Instance)
+			}
+		}
+	}
+	for i := range candidates {
+		candidates[i].Instances = of[candidates[i].PID]
+	}
 }

@@ -11,6 +11,7 @@
 //   version 580.65.06  cuda 13000     of the driver
 //   processes 1  graphics 0  mps 0    how many of each kind on each GPU; PIDs count from 1000, 2000 and 3000, plus 100 for each GPU
 //   pid 0                             the only process of each kind on each GPU, if it is not 0
+//   instances 0                       MIG devices of each GPU, if mig is 1; processes are in one after the other
 //   util 0  generation 5  width 16  reasons 1  replays 0  bar1_used 1048576
 //   mode 0  mig 0  persistence 1      -1: not supported
 //   fabric 3  status 0  health 426  summary 1      nvmlGpuFabricInfo_v3_t; 426 is 0x1aa: nothing is wrong
@@ -51,16 +52,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, INSUFFICIENT = 7, DRIVER_NOT_LOADED = 9, LOST = 15, VERSION = 25 };
+enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6, INSUFFICIENT = 7, DRIVER_NOT_LOADED = 9, LOST = 15, VERSION = 25 };
 enum { MAX_GPUS = 64, MAX_FAULTS = 64, LINE = 80, LINES = 256 };
 
 struct gpu { int index; };
 struct fault { char word[16], function[64]; long a, b; };
 
 static struct gpu gpus[MAX_GPUS];
+static struct gpu parts[MAX_GPUS][8]; // MIG devices
 static struct {
 	long gpus, links, nvlink, cuda, processes, graphics, mps, util, generation, width, reasons, replays, bar1_used, mode, mig,
-		persistence, fabric, status, health, summary, write, read, ancestor, numa, link_errors, driver, pid;
+		instances, persistence, fabric, status, health, summary, write, read, ancestor, numa, link_errors, driver, pid;
 	char version[64];
 	struct fault faults[MAX_FAULTS];
 	int n;
@@ -75,7 +77,7 @@ static const struct { const char *word; long *value, preset; } words[] = {
 	{"gpus", &m.gpus, 8}, {"links", &m.links, 18}, {"nvlink", &m.nvlink, 4}, {"cuda", &m.cuda, 13000}, {"processes", &m.processes, 1}, {"pid", &m.pid, 0},
 	{"graphics", &m.graphics, 0}, {"mps", &m.mps, 0}, {"util", &m.util, 0}, {"generation", &m.generation, 5}, {"width", &m.width, 16},
 	{"reasons", &m.reasons, 1}, {"replays", &m.replays, 0}, {"bar1_used", &m.bar1_used, 1 << 20}, {"mode", &m.mode, 0}, {"mig", &m.mig, 0},
-	{"persistence", &m.persistence, 1}, {"fabric", &m.fabric, 3}, {"status", &m.status, 0}, {"health", &m.health, 426},
+	{"persistence", &m.persistence, 1}, {"instances", &m.instances, 0}, {"fabric", &m.fabric, 3}, {"status", &m.status, 0}, {"health", &m.health, 426},
 	{"summary", &m.summary, 1}, {"write", &m.write, 0}, {"read", &m.read, 0}, {"ancestor", &m.ancestor, 50}, {"numa", &m.numa, -1},
 	{"link_errors", &m.link_errors, 0}, {"driver", &m.driver, 0},
 };
@@ -166,6 +168,8 @@ static int lies(const char *what)
 	return 0;
 }
 
+static int is_part(const struct gpu *g) { return g >= parts[0] && g < parts[MAX_GPUS]; }
+
 // enter is the begin of every function: what it answers without doing anything, or OK.
 static int enter(const char *function, const struct gpu *g)
 {
@@ -174,7 +178,7 @@ static int enter(const char *function, const struct gpu *g)
 	int init = !strncmp(function, "nvmlInit", 8);
 	for (int i = 0; i < m.n; i++) {
 		const struct fault *x = &m.faults[i];
-		if (!strcmp(x->word, "lost") && g && atoi(x->function) == g->index)
+		if (!strcmp(x->word, "lost") && g && !is_part(g) && atoi(x->function) == g->index)
 			return LOST;
 		if (strcmp(x->function, function))
 			continue;
@@ -190,7 +194,7 @@ static int enter(const char *function, const struct gpu *g)
 		return (int)m.driver;
 	if (!initialised && !init)
 		return UNINITIALIZED;
-	if (g && (g < gpus || g >= gpus + MAX_GPUS))
+	if (g && (g < gpus || g >= gpus + MAX_GPUS) && !is_part(g))
 		return INVALID;
 	return OK;
 }
@@ -250,11 +254,26 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned i, struct gpu **g)
 	return OK;
 }
 
+int nvmlDeviceGetMaxMigDeviceCount(struct gpu *g, unsigned *n) { ENTER(g); *n = lies("gpus") ? 1000000 : 7; return OK; }
+
+int nvmlDeviceGetMigDeviceHandleByIndex(struct gpu *g, unsigned i, struct gpu **part)
+{
+	ENTER(g);
+	if (i >= m.instances || i > 6)
+		return NOT_FOUND;
+	*part = &parts[g->index][i];
+	(*part)->index = 16 * g->index + i;
+	return OK;
+}
+
+int nvmlDeviceGetGpuInstanceId(struct gpu *g, unsigned *v) { ENTER(g); if (!is_part(g)) return NOT_SUPPORTED; *v = 3 + g->index % 16; return OK; }
+int nvmlDeviceGetComputeInstanceId(struct gpu *g, unsigned *v) { ENTER(g); if (!is_part(g)) return NOT_SUPPORTED; *v = 0; return OK; }
+
 int nvmlDeviceGetUUID(struct gpu *g, char *v, unsigned n)
 {
 	char s[64];
 	ENTER(g);
-	snprintf(s, sizeof s, "GPU-%08x-1111-2222-3333-444444444444", g->index);
+	snprintf(s, sizeof s, "%s-%08x-1111-2222-3333-444444444444", is_part(g) ? "MIG" : "GPU", g->index);
 	return text(v, n, s);
 }
 
@@ -340,8 +359,11 @@ static int list(struct gpu *g, unsigned *n, struct process *p, long have, unsign
 	*n = (unsigned)have;
 	if (room < *n)
 		return INSUFFICIENT;
-	for (long i = 0; i < have; i++)
+	for (long i = 0; i < have; i++) {
 		p[i] = (struct process){m.pid ? m.pid : pid + 100 * g->index + i, i % 2 ? ~0ull : 1 << 20, ~0u, ~0u};
+		if (m.mig == 1 && m.instances)
+			p[i].gpu_instance = 3 + i % m.instances, p[i].compute_instance = 0;
+	}
 	if (lies("processes"))
 		*n = 100000;
 	return OK;
