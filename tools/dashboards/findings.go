@@ -219,7 +219,7 @@ func findings(t texts, oneNode bool, h uint32) panel {
 	}
 	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, and alerts that fire: one line for each node and problem. Nodes with the most severe finding come first, and on each node causes before what follows from them. First seen is when the rules first saw the problem; marks in graphs are at the same time. The problem links to its runbook, a device to its port.", "no findings", width, h},
 		[]string{caveats(rankedByNode(found, open(""))), measured()}, "",
-		column{field: "rank", title: "Severity", words: ranks(), width: 75},
+		column{field: "rank", title: "Severity", words: ranks(), width: 85},
 		column{field: "instance", title: "Node", link: toNode(), width: 110, hidden: oneNode},
 		column{field: "problem", title: "What is wrong", words: problems, link: toRunbookOfRow()},
 		column{field: "devices", title: "Device", all: true, link: link("Port", portURL+keepRow+"&var-instance=${__data.fields.Node}&var-device=${__data.fields."+first+"}&${__url_time_range}"), width: devices},
