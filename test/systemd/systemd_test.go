@@ -35,6 +35,7 @@ func TestSystemd(t *testing.T) {
 		{"check", testCheck},
 		{"denied", testDenied},
 		{"lock", testLock},
+		{"removal", testRemoval}, // the last
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			here := on{m.For(t), t}
@@ -77,6 +78,28 @@ func testInstall(t *testing.T, m on) {
 		t.Error("it is not enabled, or does not run")
 	}
 	m.Must("systemctl", "stop", unit)
+}
+
+// testRemoval follows docs/INSTALL.md: nothing of what was installed is left.
+func testRemoval(t *testing.T, m on) {
+	text, err := os.ReadFile("../../docs/INSTALL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := regexp.MustCompile(`To remove:\n\n((?:    .+\n)+)`).FindStringSubmatch(string(text))
+	if block == nil {
+		t.Fatal("docs/INSTALL.md does not say how to remove it")
+	}
+	m.Must("systemctl", "enable", "--now", unit, "gpufabric-check.timer")
+	if out, err := m.Run(block[1]+"\n", "sh", "-ex"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if left := m.Must("find", "/etc/systemd", "/etc/default", "/usr/bin", "/usr/share", "/usr/lib", "/var/lib", "-iname", "*gpufabric*"); left != "" {
+		t.Errorf("left:\n%s", left)
+	}
+	if m.fails("id", unit) == nil {
+		t.Error("the user is left")
+	}
 }
 
 // raises tells whether the systemd of a container can raise limits on this machine.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
@@ -258,6 +259,8 @@ func (k *linting) content(file string) ([]byte, error) {
 	if file != standardInput {
 		info, err := os.Stat(file)
 		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("%s: no such file: expected the path of a file, - for the standard input, or no path for the NCCL configuration of this node", file)
 		case err != nil:
 			return nil, err
 		case info.IsDir():

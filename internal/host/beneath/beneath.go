@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -200,17 +201,17 @@ func OpenInRoot(root int, p string, flags, more uint64) (int, error) {
 	return fd, nil
 }
 
-// OpenEntry opens what is in an open directory itself for reading, and no link. It does not wait for a writer of a FIFO. Kernels
-// before Linux 5.6 answer ENOSYS: nothing else is as safe.
-func OpenEntry(dir *os.File, name string, flags uint64) (int, error) {
+// OpenEntry opens what is in an open directory itself for reading, and no link. It does not wait for a writer of a FIFO. A name is
+// one component, so that O_NOFOLLOW is enough on every kernel; a path, and the way up, fail with EXDEV as for openat2.
+func OpenEntry(dir *os.File, name string, flags int) (int, error) {
 	fd, err := Retry(func() (int, error) {
-		return unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{
-			Flags:   unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC | flags,
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-		})
+		if name == ".." || strings.Contains(name, "/") {
+			return -1, unix.EXDEV
+		}
+		return unix.Openat(int(dir.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC|flags, 0)
 	})
 	if err != nil {
-		return -1, &fs.PathError{Op: "openat2", Path: name, Err: err}
+		return -1, &fs.PathError{Op: "openat", Path: name, Err: err}
 	}
 	return fd, nil
 }

@@ -4,7 +4,7 @@
 // 2.29.3 and later, nccl_inspector_metrics_<GPU UUID>.prom) and those of its JSON mode (2.28 and later, <host>-pid<pid>.log).
 // The formats are those of inspector_prom.cc and inspector_json.cc in https://github.com/NVIDIA/nccl.
 //
-// Jobs write the files, so nothing in them is trusted: only regular files with one name are read, through openat2(2) without
+// Jobs write the files, so nothing in them is trusted: only regular files with one name are read, without following
 // links, in the folder and the folders in it; sizes, lines and numbers of files are bounded; texts never leave the package,
 // only words of fixed lists and numbers do. Inspector rewrites files in place: a line without an end is left out, and a file
 // of the Prometheus mode that changed in the last second keeps its earlier reading.

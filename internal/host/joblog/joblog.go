@@ -2,7 +2,7 @@
 
 // Package joblog follows logs of running jobs, and finds failures and the transport of NCCL in them.
 //
-// Jobs write the logs, so nothing in them is trusted: only regular files with one name are read, through openat2(2) without links
+// Jobs write the logs, so nothing in them is trusted: only regular files with one name are read, without following links
 // below the folder before the first wildcard. Names, files, bytes and lines are bounded. No text leaves the package, only IDs of
 // signatures, words of fixed lists and numbers.
 //
