@@ -62,7 +62,7 @@ label_replace(
 ))`
 
 func onTCPList() panel {
-	return grid(about{"Nodes that talk TCP", "Training that falls back to TCP continues several times slower, without an error. Evidence is a probe of NCCL, a job, or the traffic of the node; the cause is that of a job, or what NCCL logged in a probe.", "the exporter is silent, or none found; nodes without probes and traffic are unknown", width, 6},
+	return grid(about{"Nodes that talk TCP", "Training that falls back to TCP continues several times slower, without an error. Evidence is a probe of NCCL, a job, or the traffic of the node; the cause is that of a job, or what NCCL logged in a probe.", "none on the nodes that answer; nodes without probes and traffic are unknown", width, 6},
 		[]string{onTCP, `topk by (cluster, instance) (1, count by (cluster, instance, cause) (gpufabric_job_info{cause!="",@node}) or on (cluster, instance) count by (cluster, instance, cause) (gpufabric_probe_fault_cause{fault="socket",@node}))
 and on (cluster, instance) ` + onTCP}, "",
 		column{field: "instance", title: "Node", link: toNode(), width: 115},
@@ -73,7 +73,7 @@ and on (cluster, instance) ` + onTCP}, "",
 }
 
 func slowList() panel {
-	return grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed is how many of these a second run confirmed. The cause is what differs from the last run at full bandwidth.", "the exporter is silent, none, or no probe has a baseline yet (five results)", width, 6},
+	return grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed is how many of these a second run confirmed. The cause is what differs from the last run at full bandwidth.", "none on the nodes that answer, or no probe has a baseline yet (five results)", width, 6},
 		[]string{
 			`bottomk(30, min by (cluster, instance, kind) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95))`,
 			`count by (cluster, instance, kind) (gpufabric_probe_regressed{kind!="socket",@node} == 1)`,
