@@ -173,6 +173,11 @@ func vetRanks(p *probes.Plan, log *slog.Logger) (probes.StartRank, *probes.Skipp
 	if err := ncclprobe.MissingDevice("/"); err != nil {
 		return nil, &probes.Skipped{Why: probes.SkipNoGPU, Detail: err.Error(), At: time.Now()}
 	}
+	if p.Key.Kind == probes.Rail { // a failure for want of memory would be taken for a fault of the fabric
+		if err := worker.CanLock(fabric.EnoughMemlock); err != nil {
+			return nil, &probes.Skipped{Why: probes.SkipMemlock, Detail: err.Error(), At: time.Now()}
+		}
+	}
 	user, err := worker.InPlaceOfRoot("/", p.Settings.User, public)
 	if err != nil {
 		log.Debug("ranks run as root", "reason", err)

@@ -31,6 +31,8 @@ func (s Skip) Advice() string {
 		return "the driver must be loaded (nvidia-smi -L) and have as many GPUs as the kind needs: node, calibrate and nvlink 2, scaling 3"
 	case SkipNoDevice:
 		return "a rail needs an RDMA port that is active and for training (gpufabric_exporter topology; --device names one)"
+	case SkipMemlock:
+		return "raise the limit of locked memory: the tier probes of the systemd unit (LimitMEMLOCK=infinity), CAP_IPC_LOCK in a container, ulimit -l unlimited in a shell"
 	case SkipPersistence:
 		return "nvidia-smi -pm 1 (or nvidia-persistenced) keeps the driver's state"
 	case SkipComputeMode:
@@ -49,7 +51,7 @@ func (s Skip) Advice() string {
 func (s Skip) Lasting() bool {
 	return slices.Contains([]Skip{
 		SkipCannotProveIdle, SkipScheduler, SkipPersistence, SkipComputeMode, SkipMIG, SkipNoGPU, SkipNoDevice,
-		SkipUntrusted,
+		SkipMemlock, SkipUntrusted,
 	}, s)
 }
 

@@ -178,6 +178,7 @@ const (
 	SkipDuty            Skip = "duty"        // the budget of GPU time is spent
 	SkipNoGPU           Skip = "no_gpu"      // none, or fewer than the kind needs
 	SkipNoDevice        Skip = "no_device"   // no usable HCA for a Rail probe
+	SkipMemlock         Skip = "memlock"     // ranks could not lock the memory that a Rail probe registers with RDMA
 	SkipUntrusted       Skip = "untrusted"   // others could have written a file that a rank would load or obey
 )
 
@@ -186,7 +187,7 @@ func Skips() []Skip {
 	return []Skip{
 		SkipCannotProveIdle, SkipProcess, SkipMemory, SkipUtilization, SkipComputeMode, SkipMIG, SkipMPS, SkipPersistence,
 		SkipSlurm, SkipKubernetes, SkipScheduler, SkipSite, SkipMaintenance, SkipThrottled, SkipLinkErrors, SkipLocked, SkipDuty,
-		SkipNoGPU, SkipNoDevice, SkipUntrusted,
+		SkipNoGPU, SkipNoDevice, SkipMemlock, SkipUntrusted,
 	}
 }
 

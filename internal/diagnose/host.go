@@ -10,9 +10,6 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// enoughMemlock is what a process needs to lock at least: queues and the buffers that NCCL registers are some hundred MiB.
-const enoughMemlock = 1 << 30
-
 func hostChecks() []*Check {
 	return []*Check{
 		{
@@ -41,7 +38,7 @@ func judgeMemlock(n *fabric.Node, v *verdicts) {
 		case !handsOn(d):
 		case !known:
 			of.unknown(Subject{}, d.Memlock.Meta().Reason, fmt.Sprintf("The memory lock limit of %s is unknown: %s.", d.Name, ReasonText(d.Memlock.Meta().Reason)))
-		case limit.Hard < enoughMemlock:
+		case limit.Hard < fabric.EnoughMemlock:
 			of.failed(Subject{}, Verdict{
 				Evidence:    fmt.Sprintf("%s (process %d) may lock %s and can raise this limit to at most %s.", d.Name, d.PID, Bytes(limit.Soft), Bytes(limit.Hard)),
 				Consequence: "Its jobs inherit the limit: ibv_create_cq and ibv_reg_mr fail with ENOMEM, and NCCL fails.",

@@ -216,7 +216,7 @@ func judgeInsideMemlock(n *fabric.Node, v *verdicts) {
 	limit, known := n.Inside.Memlock.Get()
 	all, told := n.Inside.LocksAll.Get()
 	switch {
-	case known && limit.Soft >= enoughMemlock || told && all:
+	case known && limit.Soft >= fabric.EnoughMemlock || told && all:
 		v.ok(Subject{})
 	case !known:
 		v.unknown(Subject{}, n.Inside.Memlock.Meta().Reason, "The memory lock limit is unknown: "+ReasonText(n.Inside.Memlock.Meta().Reason)+".")

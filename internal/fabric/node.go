@@ -107,6 +107,10 @@ type Daemon struct {
 // Memlock is how much memory a process may lock, RLIMIT_MEMLOCK, in bytes. NoLimit stands for unlimited.
 type Memlock struct{ Soft, Hard uint64 }
 
+// EnoughMemlock is what a process of a job needs to lock at least, in bytes: queues and the buffers that NCCL registers are some
+// hundred MiB.
+const EnoughMemlock = 1 << 30
+
 // NoLimit is RLIM_INFINITY.
 const NoLimit = math.MaxUint64
 

@@ -47,7 +47,6 @@ func TestFailuresNameTheFlag(t *testing.T) {
 		{"--web.config.file=" + none, []string{"no such file", reads}},
 		{"--path.sysfs=" + none, []string{"no such file", reads}},
 		{"check --path.procfs=" + none, []string{"no such file", reads}},
-		{"lint " + none, []string{"no such file", "for the standard input", "NCCL configuration of this node"}},
 		{"--path.netlink=" + none, []string{"no such file", reads}},
 		{"check --scenario=healthy --manifest=" + none, []string{"no such file", reads}},
 		{"demo --capture=" + none, []string{"no such file", reads}},

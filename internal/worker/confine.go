@@ -87,13 +87,37 @@ func raisesMemlock(have uint64) bool {
 	return have&(1<<unix.CAP_SYS_RESOURCE) != 0 || unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Max == unix.RLIM_INFINITY
 }
 
-// liftMemlock lets a child that was just started lock as much memory as it wants to: RDMA pins what it registers.
+// CanLock returns why tasks that pin memory (Options.PinsMemory) could not lock so many bytes; nil: they can.
+func CanLock(bytes uint64) error {
+	have, err := capabilities()
+	if err != nil {
+		return err
+	}
+	if raisesMemlock(have) || have&(1<<unix.CAP_IPC_LOCK) != 0 {
+		return nil
+	}
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
+		return fmt.Errorf("RLIMIT_MEMLOCK: %w", err)
+	}
+	if l.Max < bytes {
+		return fmt.Errorf("the limit of locked memory (RLIMIT_MEMLOCK) is %d bytes, expected at least %d", l.Max, bytes)
+	}
+	return nil
+}
+
+// liftMemlock lets a child that was just started lock as much memory as it wants to, or as its hard limit allows: RDMA pins what it
+// registers.
 func liftMemlock(pid int) {
 	done := make(chan struct{})
 	go func() { // this thread may have no capabilities any more
 		defer close(done)
-		all := &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
-		_ = unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, all, nil) // then it has CAP_IPC_LOCK, or what it inherited
+		l := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+		if unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, &l, nil) == nil || unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, nil, &l) != nil {
+			return
+		}
+		l.Cur = l.Max
+		_ = unix.Prlimit(pid, unix.RLIMIT_MEMLOCK, &l, nil) // else it has CAP_IPC_LOCK, or what it inherited
 	}()
 	<-done
 }

@@ -10,6 +10,7 @@
 //	gpus 8  mode 0                     how many GPUs, compute mode: 2 prohibited, 3 one process only
 //	memory 81559  used 600             MiB of a GPU, and of it what others use
 //	cuda 13000                         what cuDriverGetVersion answers
+//	jit 0                              1: cuInit needs memory that is writable and executable, else it answers 304
 //	dmabuf 1  gdr_gpu 1                attributes 124 and 116
 //	version 2.27.3                     of NCCL; without the line, what it was built as
 //	built_for_cuda 12.9                in the line of the version

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { MAX_GPUS = 64 };
@@ -49,6 +50,8 @@ int cuInit(unsigned flags)
 		return INVALID_VALUE;
 	if (!gpus())
 		return NO_DEVICE;
+	if (machine_number("jit", ANYONE, 0) && mmap(NULL, 1, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+		return OPERATING_SYSTEM;
 	initialised = 1;
 	return OK;
 }

@@ -72,7 +72,7 @@ func (p podman) args(flags []string, args ...string) []string {
 
 func command(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
+	out, err := exec.CommandContext(context.WithoutCancel(t.Context()), name, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
@@ -128,6 +128,12 @@ func (p podman) build(t *testing.T) {
 // TestImage builds the image once and runs it in all the ways that docs/KUBERNETES.md names.
 func TestImage(t *testing.T) {
 	p := podman{t.TempDir()}
+	owner := command(t, "stat", "-c", "%u:%g", "/dev/null")
+	t.Cleanup(func() {
+		if now := command(t, "stat", "-c", "%u:%g", "/dev/null"); now != owner {
+			t.Errorf("/dev/null of the host belongs to %s, and did to %s before: set it back", now, owner)
+		}
+	})
 	p.bases(t)
 	p.build(t)
 	t.Run("build", p.testBuild)

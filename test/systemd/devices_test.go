@@ -16,12 +16,15 @@ import (
 // which it is mounted.
 const module = "/opt/driver"
 
+// nvidia is the folder of the stand-ins for libraries of NVIDIA.
+const nvidia = "/opt/nvidia"
+
 // driver gives the machine a GPU driver: what its kernel module shows in /proc, its device node, and a library that opens the node.
-func (m on) driver() {
+func (m on) driver(lines ...string) {
 	m.t.Helper()
-	const folder, node = "/opt/nvidia", "/dev/nvidiactl"
+	const folder, node = nvidia, "/dev/nvidiactl"
 	library := nvmltest.Build(m.t, m.t.TempDir())
-	nvmltest.Describe(m.t, library, "gpus 2", "node "+node)
+	nvmltest.Describe(m.t, library, append(lines, "gpus 2", "node "+node)...)
 	m.Must("sh", "-ec", "mkdir -p "+folder+" "+module+"/nvidia; mknod -m 666 "+node+" c 195 255; "+
 		"echo 'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (test)' >"+module+"/nvidia/version")
 	for _, file := range []string{library, library + ".machine"} {

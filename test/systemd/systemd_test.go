@@ -35,6 +35,8 @@ func TestSystemd(t *testing.T) {
 		{"check", testCheck},
 		{"denied", testDenied},
 		{"lock", testLock},
+		{"probes", testProbes},
+		{"scheduled probe", testScheduledProbe},
 		{"removal", testRemoval}, // the last
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -160,6 +160,7 @@ func skips() words {
 		probes.SkipThrottled: {"a GPU is throttled", warning}, probes.SkipLinkErrors: {"NVLink errors", warning}, probes.SkipPersistence: {"persistence mode is off", warning},
 		probes.SkipLocked: {"another probe runs", ""}, probes.SkipDuty: {"probes had their share of GPU time", ""},
 		probes.SkipNoGPU: {"too few usable GPUs", warning}, probes.SkipNoDevice: {"no active training port to test", ""},
+		probes.SkipMemlock:   {"too little memory can be locked", warning},
 		probes.SkipUntrusted: {"others could write what it loads", warning},
 	})
 }

@@ -262,5 +262,5 @@ func (p *probing) runAll(ctx context.Context, guard probes.Guard) error {
 
 // overridable tells whether --even-if-busy probes nevertheless: there must be something to probe, and nobody who said no.
 func overridable(s probes.Skip) bool {
-	return !slices.Contains([]probes.Skip{probes.SkipLocked, probes.SkipMaintenance, probes.SkipNoGPU, probes.SkipNoDevice, probes.SkipUntrusted}, s)
+	return !slices.Contains([]probes.Skip{probes.SkipLocked, probes.SkipMaintenance, probes.SkipNoGPU, probes.SkipNoDevice, probes.SkipMemlock, probes.SkipUntrusted}, s)
 }

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build systemd
+
+package systemd_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/ncclprobe/ncclprobetest"
+)
+
+const (
+	groups = "/opt/cgroup" // control groups of a node without jobs
+	site   = "/etc/gpufabric_exporter/config.yml"
+
+	library = "--gpu.nvml-library=" + nvidia + "/libnvidia-ml.so.1"
+	shown   = "BindReadOnlyPaths=" + module + ":/proc/driver " + groups + ":/sys/fs/cgroup" // instead of what the container has
+)
+
+// prober gives the machine two idle GPUs, NCCL and CUDA, and control groups. NCCL shares memory and CUDA wants to compile, as the real
+// ones do.
+func (m on) prober() {
+	m.t.Helper()
+	m.driver("processes 0")
+	built := m.t.TempDir()
+	ncclprobetest.Build(m.t, built, "2.27.3")
+	ncclprobetest.Describe(m.t, built, "gpus 2", "shm 1048576", "jit 1")
+	for _, name := range []string{ncclprobetest.CUDA, ncclprobetest.NCCL, "machine"} {
+		m.Must("install", "-m", "644", m.Put(filepath.Join(built, name)), nvidia+"/")
+	}
+	m.Must("mknod", "-m", "666", "/dev/nvidia-uvm", "c", "1", "3")
+	m.Write(groups+"/cgroup.controllers", "")
+	m.Write(site, "probes:\n  every: {node: 1m}\n  duty: 1\n  idle_memory: 512MiB\n  nccl: "+nvidia+"/"+ncclprobetest.NCCL+"\n  cuda: "+nvidia+"/"+ncclprobetest.CUDA+"\n")
+	m.t.Cleanup(func() { _, _ = m.Try("rm", "-r", "/dev/nvidia-uvm", groups, site) })
+}
+
+// clean wants probes to have left neither a process nor shared memory.
+func (m on) clean(when string) {
+	m.t.Helper()
+	if left, err := m.Try("pgrep", "-a", "gpufabric_rank"); err == nil {
+		m.t.Errorf("%s: ranks are left: %s", when, left)
+	}
+	if left := m.Must("ls", "/dev/shm"); strings.Contains(left, "nccl-") {
+		m.t.Errorf("%s: shared memory is left: %s", when, left)
+	}
+}
+
+// A probe runs under the unit with its tier. Without a line of the tier it does not, and says why.
+func testProbes(t *testing.T, m on) {
+	m.prober()
+	const passed = "2.27.3"
+	all := []string{"gpu", "bus", "jobs", "probes"}
+	for _, c := range []struct {
+		tiers      []string
+		probe      string
+		line, says string
+	}{
+		{[]string{"gpu", "probes"}, "node", "", passed},
+		{all, "node", "", passed},
+		{all, "node", "MemoryDenyWriteExecute=yes", "cuInit"},
+		{all, "node", "SystemCallFilter=~@resources", "not confined: niceness 10: operation not permitted"},
+		{all, "node", "PrivateDevices=yes", "not probed ("},
+	} {
+		m.tiers(c.tiers...)
+		m.dropIn("Type=oneshot", "Restart=no", "TimeoutStartSec=60", shown, c.line,
+			"ExecStart=", "ExecStart=/usr/bin/gpufabric_exporter probe "+c.probe+" --even-if-busy --config.file="+site+" "+library)
+		_, err := m.Try("systemctl", "restart", unit)
+		log := m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID"))
+		if (err == nil) != (c.says == passed) || !strings.Contains(log, c.says) {
+			t.Errorf("%v, probe %s, %q: %v, expected %q:\n%s", c.tiers, c.probe, c.line, err, c.says, log)
+		}
+		m.clean(c.line)
+	}
+}
+
+// The exporter probes by itself, with the gate shut until the GPUs are seen to be idle for a minute, and serves the result.
+func testScheduledProbe(t *testing.T, m on) {
+	m.prober()
+	m.tiers("gpu", "probes")
+	m.Must("install", "-m", "755", m.Put(ofNamespace(t, m.Must("readlink", "/proc/self/ns/pid"))), "/opt/exporter")
+	m.dropIn("RestartSec=1", "TimeoutStartSec=30", shown, "ExecStart=", "ExecStart=/opt/exporter "+library)
+	m.Must("systemctl", "start", unit)
+	const success = "\n" + `gpufabric_probe_success{device="",kind="node",port=""} 1`
+	text := ""
+	for end := time.Now().Add(5 * time.Minute); !strings.Contains(text, success); time.Sleep(time.Second) {
+		if text = m.Scrape(); time.Now().After(end) {
+			t.Fatalf("no probe succeeds:%s\n%s", probeLines(text), m.Log())
+		}
+	}
+	t.Log(probeLines(text))
+	contains(t, m.Must("cat", "/var/lib/gpufabric_exporter/probes.json"), `"node"`)
+	m.clean("served")
+	m.Must("systemctl", "restart", unit)
+	contains(t, m.Scrape(), success) // the last result is kept
+}
+
+// ofNamespace builds the exporter for a node whose first PID namespace is that of the container: the gate trusts no other.
+func ofNamespace(t *testing.T, pids string) string {
+	t.Helper()
+	const ofKernel = "pid:[4026531836]"
+	file, err := filepath.Abs("../../internal/host/proc/processes.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile(file)
+	if err != nil || strings.Count(string(source), ofKernel) != 1 {
+		t.Fatalf("%v: expected %s once in %s", err, ofKernel, file)
+	}
+	dir := t.TempDir()
+	changed, overlay, program := filepath.Join(dir, "processes.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "exporter")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{changed: strings.Replace(string(source), ofKernel, pids, 1), overlay: string(list)} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay="+overlay, "-buildvcs=false", "-trimpath", "-buildmode=pie", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", program, "../..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return program
+}
+
+// probeLines are those of metrics that are about probes and not 0.
+func probeLines(text string) string {
+	var lines strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "gpufabric_probe") && !strings.HasSuffix(line, " 0\n") {
+			lines.WriteString("\n\t" + strings.TrimSpace(line))
+		}
+	}
+	return lines.String()
+}
