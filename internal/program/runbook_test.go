@@ -186,8 +186,8 @@ func TestRunbookCommandsRun(t *testing.T) {
 	// Stand-ins in front of the real programs write down how these end. That of this program makes the simulated node its host,
 	// and stands where its configuration would be.
 	site := write("site.yml", "expected: {compute_ports: 8, gpus: 8}\n", 0o600)
-	write("gpufabric_exporter", fmt.Sprintf("#!/bin/sh\ncase \"$*\" in *--config.check*) ;; *) set -- \"$@\" %s ;; esac\n%s=1 %s \"$@\" --config.file=%s\ncode=$?\necho \"gpufabric_exporter $code\" >>%s/codes\nexit $code\n",
-		strings.Join(host, " "), asProgram, program, site, dir), 0o755)
+	write("gpufabric_exporter", fmt.Sprintf("#!/bin/sh\ncase \"$*\" in explain*) ;; *--config.check*) set -- \"$@\" --config.file=%s ;; *) set -- \"$@\" %s --config.file=%s ;; esac\n%s=1 %s \"$@\"\ncode=$?\necho \"gpufabric_exporter $code\" >>%s/codes\nexit $code\n",
+		site, strings.Join(host, " "), site, asProgram, program, dir), 0o755)
 	write("curl", fmt.Sprintf("#!/bin/sh\n%s \"$@\"\ncode=$?\necho \"curl $code\" >>%s/codes\nexit $code\n", curl, dir), 0o755)
 	for _, other := range []string{"ssh", "ping", "journalctl", "systemctl", "nvidia-smi", "dmesg", "rdma", "lsmod", "modinfo", "lspci", "ethtool", "mlxlink", "ip"} {
 		write(other, "#!/bin/sh\nexit 0\n", 0o755)
@@ -202,7 +202,7 @@ func TestRunbookCommandsRun(t *testing.T) {
 		text, _ := os.ReadFile(dir + "/codes")
 		return strings.Split(strings.TrimSpace(string(text)), "\n"), string(out)
 	}
-	fill := strings.NewReplacer("CHECK", "port_active", "NODE", "localhost", "NETDEV", "eth0", "JOB_LOG", "/dev/null", "FILE", dir+"/manifest.yml", "DEV", "mlx5_0")
+	fill := strings.NewReplacer("CHECK", "port_active", "NODE", "localhost", "NETDEV", "eth0", "JOB_LOG", write("job.log", "gpu-01:101:101 [0] NCCL INFO NCCL version 2.27.3+cuda12.8\n", 0o600), "FILE", dir+"/manifest.yml", "DEV", "mlx5_0")
 	run("gpufabric_exporter check --write-manifest " + dir + "/manifest.yml")
 	done, ran := map[string]bool{}, 0
 	for _, c := range printedCommands(t) {
@@ -218,7 +218,7 @@ func TestRunbookCommandsRun(t *testing.T) {
 		for _, code := range codes {
 			ran++
 			allowed := []string{"curl 0", "gpufabric_exporter 0"}
-			if strings.Contains(c.line, "gpufabric_exporter check") || strings.Contains(c.line, "gpufabric_exporter jobs") || strings.Contains(c.line, "gpufabric_exporter lint") || strings.Contains(c.line, "gpufabric_exporter probe") { // 1, 2: what they find, here without a GPU driver
+			if strings.Contains(c.line, "gpufabric_exporter check") || strings.Contains(c.line, "gpufabric_exporter jobs") || strings.Contains(c.line, "gpufabric_exporter explain") || strings.Contains(c.line, "gpufabric_exporter lint") || strings.Contains(c.line, "gpufabric_exporter probe") { // 1, 2: what they find, here without a GPU driver
 				allowed = append(allowed, "gpufabric_exporter 1", "gpufabric_exporter 2")
 			}
 			if strings.Contains(c.line, "/jobs.json") { // 404: without a GPU driver jobs are not looked for
