@@ -29,12 +29,13 @@ run: build ## serve this host on port 10791
 
 # What starts no goroutine needs no race detector, which makes it ten times slower; nor does what tests processes of its own
 # or reads whole trees of files, of which it makes ones that take a second longer to end.
-PURE := . ./internal/program ./internal/command/check ./internal/command/rules ./internal/command/topology ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/...
+PURE := . ./internal/program ./internal/command/check ./internal/command/lint ./internal/command/rules ./internal/command/topology ./internal/config ./internal/counters ./internal/fabric ./internal/diagnose ./internal/lint ./internal/simulator ./internal/capture ./internal/host/nvml ./internal/host/sysfs ./collector ./ncclprobe/...
 
 # The longest first, beside which the others run. make lint vets.
 test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -vet=off -race -short $$($(GO) list ./... | grep -vxF "$$($(GO) list $(PURE))")
 	$(GO) test -vet=off -race -run Concurrent ./internal/host/sysfs
+	$(GO) test -vet=off -race -run 'TestInterrupted|TestStandardInput' ./internal/command/lint
 	$(GO) test -vet=off -race -short -run 'TestDemo$$|TestDemoBreaks|TestLandingTellsOfProbes|TestRecordedAnswers' ./internal/program
 	$(GO) test -vet=off ./internal/demo $(PURE) ./test/corpus
 

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,8 +33,22 @@ type stage struct {
 	stops, resumes time.Duration
 	change         func(after time.Duration, n *fabric.Node, j *job.Job)
 	peer           func(conn net.Conn, i int) // RAS of the job
-	asked          []time.Duration            // when it was
-	open, most     int                        // connections
+
+	mu         sync.Mutex
+	asked      []time.Duration // when it was
+	open, most int             // connections
+}
+
+func (s *stage) times() []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
+}
+
+func (s *stage) connections() (open, most int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open, s.most
 }
 
 func (s *stage) look(context.Context) (*fabric.Node, job.Jobs, error) {
@@ -67,11 +82,17 @@ func (s *stage) look(context.Context) (*fabric.Node, job.Jobs, error) {
 func (s *stage) ask(ctx context.Context, target progress.Target) (fabric.RASAnswer, error) {
 	here, there := net.Pipe()
 	defer here.Close()
+	s.mu.Lock()
 	i := len(s.asked)
 	s.asked = append(s.asked, time.Since(s.begun))
 	s.open++
 	s.most = max(s.most, s.open)
-	defer func() { s.open-- }()
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.open--
+		s.mu.Unlock()
+	}()
 	go func() {
 		defer there.Close()
 		s.peer(there, i)
@@ -149,20 +170,21 @@ func TestPlanted(t *testing.T) {
 					}
 				}
 			}
+			synctest.Wait()
 			status := w.Status()
 			if (seen == 0) != (c.within == 0) || seen > c.within {
 				t.Errorf("%s: seen after %s, expected within %s", planted, seen, c.within)
 			}
-			if status.Asked[c.outcome] == 0 || c.outcome == progress.Ended && (len(s.asked) != 1 || status.Jobs[0].Reason() != progress.Stopped) {
-				t.Errorf("%s: asked at %v: %v, %+v", planted, s.asked, status.Asked, status.Jobs)
+			if status.Asked[c.outcome] == 0 || c.outcome == progress.Ended && (len(s.times()) != 1 || status.Jobs[0].Reason() != progress.Stopped) {
+				t.Errorf("%s: asked at %v: %v, %+v", planted, s.times(), status.Asked, status.Jobs)
 			}
-			if s.asked[0] < stops+time.Minute || s.most > 1 || len(s.asked) > 9 {
-				t.Errorf("%s: asked at %v, %d at once", planted, s.asked, s.most)
+			if _, most := s.connections(); s.times()[0] < stops+time.Minute || most > 1 || len(s.times()) > 9 {
+				t.Errorf("%s: asked at %v, %d at once", planted, s.times(), most)
 			}
 			if strings.Contains(log.String(), "xxxx") && !strings.Contains(log.String(), `"xxx`) || len(log.String()) > 1<<13 {
 				t.Errorf("%s: the log shows what was read: %s", planted, log.String())
 			}
-			t.Logf("%-20s %-10s seen after %-8s asked at %v", planted, c.state, seen, s.asked)
+			t.Logf("%-20s %-10s seen after %-8s asked at %v", planted, c.state, seen, s.times())
 		})
 	}
 }
@@ -210,9 +232,10 @@ func TestNotAsked(t *testing.T) {
 			defer w.Close()
 			for range 5 {
 				time.Sleep(8*time.Minute + time.Second)
+				synctest.Wait()
 				list := w.Status().Jobs
-				if len(s.asked) > 0 || (c.why == "") != (len(list) == 0) || len(list) == 1 && list[0].Reason() != c.why {
-					t.Fatalf("%s: asked at %v: %+v, expected %q", what, s.asked, list, c.why)
+				if len(s.times()) > 0 || (c.why == "") != (len(list) == 0) || len(list) == 1 && list[0].Reason() != c.why {
+					t.Fatalf("%s: asked at %v: %+v, expected %q", what, s.times(), list, c.why)
 				}
 			}
 		})
@@ -243,8 +266,9 @@ func TestSuspicions(t *testing.T) {
 				t.Errorf("%s: suspected after 30 s: %+v", want, list)
 			}
 			time.Sleep(2 * time.Minute)
-			if list := w.Status().Jobs; len(list) != 1 || !slices.Equal(list[0].Suspicions, []progress.Suspicion{want}) || len(s.asked) == 0 {
-				t.Errorf("%+v, expected %s; asked at %v", list, want, s.asked)
+			synctest.Wait()
+			if list := w.Status().Jobs; len(list) != 1 || !slices.Equal(list[0].Suspicions, []progress.Suspicion{want}) || len(s.times()) == 0 {
+				t.Errorf("%+v, expected %s; asked at %v", list, want, s.times())
 			}
 		})
 	}
@@ -267,6 +291,7 @@ func TestRecovery(t *testing.T) {
 		defer w.Close()
 		at := func(d time.Duration) []progress.Account {
 			time.Sleep(time.Until(s.begun.Add(d)))
+			synctest.Wait()
 			return w.Status().Jobs
 		}
 		if list := at(24 * time.Minute); len(list) != 1 || list[0].Report.State != progress.Hang || list[0].Reason() != progress.Waiting {
@@ -278,8 +303,8 @@ func TestRecovery(t *testing.T) {
 		if list := at(30 * time.Minute); len(list) != 1 || list[0].Known() || list[0].Reason() != progress.Waiting {
 			t.Errorf("suspected again: %+v", list)
 		}
-		if list := at(40 * time.Minute); len(list) != 1 || list[0].Report.State != progress.Hang || len(s.asked) != 6 {
-			t.Errorf("asked again: %+v, at %v", list, s.asked)
+		if list := at(40 * time.Minute); len(list) != 1 || list[0].Report.State != progress.Hang || len(s.times()) != 6 {
+			t.Errorf("asked again: %+v, at %v", list, s.times())
 		}
 		if list := at(56 * time.Minute); len(list) != 0 {
 			t.Errorf("ended: %+v", list)
@@ -305,9 +330,11 @@ func TestAnotherSuspicion(t *testing.T) {
 		w.Apply(true)
 		defer w.Close()
 		time.Sleep(6 * time.Hour)
+		synctest.Wait()
 		var begun []time.Duration // of inquiries
-		for i, at := range s.asked {
-			if i == 0 || at-s.asked[i-1] > 5*time.Minute {
+		times := s.times()
+		for i, at := range times {
+			if i == 0 || at-times[i-1] > 5*time.Minute {
 				begun = append(begun, at)
 			}
 		}
@@ -339,12 +366,13 @@ func TestSwitchedOff(t *testing.T) {
 		time.Sleep(21*time.Minute + 5*time.Second) // while it waits for an answer
 		begun := time.Now()
 		w.Apply(false)
-		if s.open != 0 || len(s.asked) != 1 || time.Since(begun) > time.Second {
-			t.Errorf("%d connections, asked at %v, ended within %s", s.open, s.asked, time.Since(begun))
+		synctest.Wait()
+		if open, _ := s.connections(); open != 0 || len(s.times()) != 1 || time.Since(begun) > time.Second {
+			t.Errorf("%d connections, asked at %v, ended within %s", open, s.times(), time.Since(begun))
 		}
 		time.Sleep(time.Hour)
-		if st := w.Status(); st.Enabled || len(st.Jobs) != 0 || len(s.asked) != 1 {
-			t.Errorf("%+v, asked at %v", st, s.asked)
+		if st := w.Status(); st.Enabled || len(st.Jobs) != 0 || len(s.times()) != 1 {
+			t.Errorf("%+v, asked at %v", st, s.times())
 		}
 		var none *Watch
 		none.Apply(true)
