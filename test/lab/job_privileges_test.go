@@ -131,11 +131,12 @@ func saidOf(line []byte, name string) (said, why string, err error) {
 		return "", "", err
 	}
 	said = "unknown"
+	var reasons strings.Builder
 	for _, j := range answer.Jobs {
 		if j.Name == name && j.Transport != "unknown" {
 			said = j.Transport + map[bool]string{true: ", confirmed", false: ", suspected"}[j.Confirmed]
 		}
-		why += fmt.Sprint(j.Name, " ", j.Transport, " ", j.Reason, " ", strings.Join(j.Evidence, "; "))
+		fmt.Fprint(&reasons, j.Name, " ", j.Transport, " ", j.Reason, " ", strings.Join(j.Evidence, "; "))
 	}
-	return said, why, nil
+	return said, reasons.String(), nil
 }
