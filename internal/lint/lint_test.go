@@ -437,6 +437,11 @@ func TestUnfollowed(t *testing.T) {
 			t.Errorf("%q:\n%s", script, got)
 		}
 	}
+	for _, script := range []string{"eval \"$(cat x.env)\"\n./train", "eval `cat x.env`\n./train"} {
+		if got := lintText(t, "export NCCL_DEBUG=INFO\n"+script, FormatShell, "2.30.7"); !strings.Contains(got, "not_nccl (info)") {
+			t.Errorf("%q:\n%s", script, got)
+		}
+	}
 	for _, program := range []string{"env = os.environ.copy()\nenv[\"NCCL_ALGO\"] = \"Rong\"\n", "os.environ.update(\n    NCCL_ALGO=\"Rong\",\n)\n"} {
 		if got := lintText(t, program, FormatPython, "2.30.7"); !strings.Contains(got, "refused (critical)") {
 			t.Errorf("%q:\n%s", program, got)

@@ -330,6 +330,8 @@ func (k *shellReader) arguments(command word, args []word) (runs bool) {
 		k.list("LSF", args[0].text, args[0])
 	case (name == "source" || name == ".") && len(args) > 0:
 		return k.source(args[0])
+	case name == "eval" && first(args).dynamic && strings.TrimSpace(first(args).text) == "$(...)": // conda shell.bash hook, most often
+		k.note(command.line)
 	case name == "eval" && strings.HasPrefix(first(args).text, "export ") && args[0].dynamic && !strings.Contains(args[0].text, "NCCL_"):
 		k.export([]word{{text: args[0].text, line: args[0].line, dynamic: true}})
 	case name == "printf" && len(args) > 1 && args[0].text == "-v" && concerns(args[1].text), name == "read" && slices.ContainsFunc(args, func(w word) bool { return concerns(w.text) }):

@@ -43,6 +43,12 @@ func (k *shellReader) undecided(line int, reason, better string) {
 	k.in.append(setting{Setting: ncclconf.Setting{Line: line}, scope: k.scope, findings: []Finding{{Undecided, diagnose.Info, reason, better}}})
 }
 
+// note reports a line that reads what a command prints, which is seldom about NCCL: scripts activate environments that way.
+func (k *shellReader) note(line int) {
+	const reason = "lint does not run the command whose output this reads: what it sets is not judged"
+	k.in.append(setting{Setting: ncclconf.Setting{Line: line}, scope: k.scope, findings: []Finding{{Foreign, diagnose.Info, reason, ""}}})
+}
+
 // textSetting is a setting in a text: of a variable that holds a command, a file that echo writes, a trap. One whose value is a variable
 // is most often printed.
 var textSetting = regexp.MustCompile(`(?:^|[^\w$}])NCCL_[A-Z0-9_]+=[^$=\s]`)
