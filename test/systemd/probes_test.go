@@ -5,13 +5,9 @@
 package systemd_test
 
 import (
-	"encoding/json"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"gpufabric_exporter/ncclprobe/ncclprobetest"
 )
@@ -78,66 +74,4 @@ func testProbes(t *testing.T, m on) {
 		}
 		m.clean(c.line)
 	}
-}
-
-// The exporter probes by itself, with the gate shut until the GPUs are seen to be idle for a minute, and serves the result.
-func testScheduledProbe(t *testing.T, m on) {
-	m.prober()
-	m.tiers("gpu", "probes")
-	m.Must("install", "-m", "755", m.Put(ofNamespace(t, m.Must("readlink", "/proc/self/ns/pid"))), "/opt/exporter")
-	m.dropIn("RestartSec=1", "TimeoutStartSec=30", shown, "ExecStart=", "ExecStart=/opt/exporter "+library)
-	m.Must("systemctl", "start", unit)
-	const success = "\n" + `gpufabric_probe_success{device="",kind="node",port=""} 1`
-	text := ""
-	for end := time.Now().Add(5 * time.Minute); !strings.Contains(text, success); time.Sleep(time.Second) {
-		if text = m.Scrape(); time.Now().After(end) {
-			t.Fatalf("no probe succeeds:%s\n%s", probeLines(text), m.Log())
-		}
-	}
-	t.Log(probeLines(text))
-	contains(t, m.Must("cat", "/var/lib/gpufabric_exporter/probes.json"), `"node"`)
-	m.clean("served")
-	m.Must("systemctl", "restart", unit)
-	contains(t, m.Scrape(), success) // the last result is kept
-}
-
-// ofNamespace builds the exporter for a node whose first PID namespace is that of the container: the gate trusts no other.
-func ofNamespace(t *testing.T, pids string) string {
-	t.Helper()
-	const ofKernel = "pid:[4026531836]"
-	file, err := filepath.Abs("../../internal/host/proc/processes.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile(file)
-	if err != nil || strings.Count(string(source), ofKernel) != 1 {
-		t.Fatalf("%v: expected %s once in %s", err, ofKernel, file)
-	}
-	dir := t.TempDir()
-	changed, overlay, program := filepath.Join(dir, "processes.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "exporter")
-	list, err := json.Marshal(map[string]map[string]string{"Replace": {file: changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{changed: strings.Replace(string(source), ofKernel, pids, 1), overlay: string(list)} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay="+overlay, "-buildvcs=false", "-trimpath", "-buildmode=pie", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", program, "../..")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return program
-}
-
-// probeLines are those of metrics that are about probes and not 0.
-func probeLines(text string) string {
-	var lines strings.Builder
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "gpufabric_probe") && !strings.HasSuffix(line, " 0\n") {
-			lines.WriteString("\n\t" + strings.TrimSpace(line))
-		}
-	}
-	return lines.String()
 }

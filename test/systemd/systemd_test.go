@@ -36,7 +36,6 @@ func TestSystemd(t *testing.T) {
 		{"denied", testDenied},
 		{"lock", testLock},
 		{"probes", testProbes},
-		{"scheduled probe", testScheduledProbe},
 		{"removal", testRemoval}, // the last
 	} {
 		t.Run(c.name, func(t *testing.T) {
