@@ -5,6 +5,7 @@
 package lab
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -21,4 +22,9 @@ func TestJobPrivilegesDocument(t *testing.T) {
 			t.Errorf("docs/JOBS.md has no row\n%s", row)
 		}
 	}
+}
+
+// row is the row of the table.
+func (c *jobCell) row() string {
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", c.words, c.host, c.pod, c.rxe)
 }

@@ -2,8 +2,6 @@
 
 package lab
 
-import "fmt"
-
 // jobCell is what is said of a job that uses TCP or RDMA by an exporter of some privilege in the PID namespace of the host.
 type jobCell struct {
 	tier, words    string
@@ -17,9 +15,4 @@ var jobCells = []jobCell{
 	{"files", "`CAP_SYS_PTRACE` and `CAP_DAC_READ_SEARCH`", "tcp, confirmed", "tcp, suspected", "rdma, suspected"},
 	{"ptrace", "`CAP_SYS_PTRACE`", "tcp, suspected", "tcp, suspected", "rdma, suspected"},
 	{"none", "none", "tcp, suspected", "unknown", "rdma, suspected"},
-}
-
-// row is the row of the table.
-func (c *jobCell) row() string {
-	return fmt.Sprintf("| %s | %s | %s | %s |\n", c.words, c.host, c.pod, c.rxe)
 }
