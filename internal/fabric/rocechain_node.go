@@ -37,7 +37,7 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 		TC: n.NCCL.setting("NCCL_IB_TC"), SL: n.NCCL.setting("NCCL_IB_SL"), ControlTC: n.NCCL.setting("NCCL_IB_FIFO_TC"),
 	}
 	if role == RoleCompute {
-		in.Policy, in.GIDUnfit = n.Policy.RoCE, unfitGID(p.GIDChoice)
+		in.Policy, in.GIDUnfit = n.Policy.RoCE, p.unfitGID()
 	}
 	name := p.NetDev.Or("")
 	if c, ok := p.GIDChoice.Get(); ok && c.GID != nil {
@@ -71,10 +71,15 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 	return Known(chains, "RoCE chain", n.At)
 }
 
-// unfitGID is why the GID that NCCL would use does not fit; absent where it does.
-func unfitGID(choice Fact[GIDChoice]) Fact[string] {
-	switch c, known := choice.Get(); {
-	case !known:
+// unfitGID is why the GID that NCCL would use does not fit. It is absent where that fits, and on a port that is not active,
+// which has lost its addresses or never had one.
+func (p *Port) unfitGID() Fact[string] {
+	choice := p.GIDChoice
+	state, known := p.State.Get()
+	switch c, chosen := choice.Get(); {
+	case known && state != PortActive:
+		return None[string](p.State.Source, choice.At)
+	case !chosen:
 		return notKnownLike[string](choice.Meta())
 	case c.Fits():
 		return None[string](choice.Source, choice.At)
