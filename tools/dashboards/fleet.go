@@ -56,7 +56,7 @@ label_replace(label_replace(
   count by (cluster, instance, kind) (gpufabric_probe_transport{transport="socket",kind!="socket",@node} == 1),
   "evidence", "last result of kind $1", "kind", "(.*)"), "who", "probe", "", ""))`
 	nicsOnTCP = `label_replace(label_replace(
-  count by (cluster, instance) (ALERTS{alertname="GpuFabricTcpOnRdmaNic",alertstate="firing",role!="unknown",@node}),
+  count by (cluster, instance) (ALERTS{alertname="GpuFabricTcpOnRdmaNic",alertstate="firing",port_role!="unknown",@node}),
   "evidence", "more TCP than RDMA on its port", "", ""), "who", "nic", "", "")`
 )
 
