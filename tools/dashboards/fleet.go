@@ -35,9 +35,9 @@ func fleetNow() line {
 			orZero(nodes(jobsOnTCP), `gpufabric_job_info{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`), zero(bad), nil),
 		number(about{"Probes on TCP", "Nodes where a probe of NCCL went over sockets: jobs that start there now would use TCP. Jobs that run may still use RDMA.", "no probe has run", 3, 4}, "none",
 			orZero(nodes(probesOnTCP), `gpufabric_probe_transport{@node}`), zero(bad), nil),
-		number(about{"Slow nodes", "Nodes where the bandwidth of an NCCL probe is below its own baseline, confirmed by a second run.", "no baseline yet", 3, 4}, "none",
+		number(about{"Slow", "Nodes where the bandwidth of an NCCL probe is below its own baseline, confirmed by a second run.", "no baseline yet", 2, 4}, "none",
 			orZero(nodes(`gpufabric_probe_regressed{@node} == 1`), `gpufabric_probe_regressed{@node}`), zero(warning), nil),
-		number(about{"Unknown", "Nodes with at least one check without a verdict, mostly for want of privilege or of a driver's answer, or where the checks are switched off. Unknown is neither good nor bad.", "no checks", 2, 4}, "none",
+		number(about{"Unknown", "Nodes with at least one check without a verdict, mostly for want of privilege or of a driver's answer, or where the checks are switched off. Unknown is neither good nor bad.", "no checks are known", 3, 4}, "none",
 			orZero(nodes(`gpufabric_check_unknown{@node} == 1 or `+unchecked), `gpufabric_check_failed{@node}`), []step{{0, plainly}, {1, note}}, nil),
 	}
 }
