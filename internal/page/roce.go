@@ -128,6 +128,8 @@ func roceState(l *fabric.RoCELink) cell {
 
 func roceStepName(s fabric.RoCEStep) string {
 	switch s {
+	case fabric.RoCEGID:
+		return "address (GID)"
 	case fabric.RoCEDSCP:
 		return "DSCP"
 	case fabric.RoCEPFC:
