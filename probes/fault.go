@@ -66,7 +66,7 @@ func (s *Status) Faults(p *ProbeStatus) map[Fault]time.Time {
 	found := map[Fault]time.Time{}
 	r := p.Verdict()
 	if r != nil {
-		for _, f := range r.faults() {
+		for _, f := range r.Faults() {
 			found[f] = r.At
 		}
 	}
@@ -92,8 +92,8 @@ func (r *Result) FellBack() bool {
 	return r.Path.Or("") == PathSocket && r.Network != nccllog.FastSocket && r.Kind != Socket
 }
 
-// faults are those of a result.
-func (r *Result) faults() []Fault {
+// Faults returns what is wrong with a result.
+func (r *Result) Faults() []Fault {
 	var found []Fault
 	if r.FellBack() {
 		found = append(found, FaultSocket)

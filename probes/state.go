@@ -228,8 +228,7 @@ func loadResult(raw json.RawMessage, key Key, wall time.Time) *Result {
 	if len(raw) == 0 || len(raw) > lastMost || json.Unmarshal(raw, &r) != nil || r.Key != key || r.At.IsZero() {
 		return nil
 	}
-	good := r.Outcome == OK && r.Failure == "" || (r.Outcome == Failed || r.Outcome == Aborted) && slices.Contains(Failures(), r.Failure)
-	if path, known := r.Path.Get(); known && !slices.Contains(Paths(), path) || !good {
+	if !r.sound() {
 		return nil
 	}
 	if _, known := r.GPUDirect.Get(); !known && r.Network != "" && pathOf(r.Network) == PathSocket { // null in the file

@@ -67,6 +67,12 @@ type Observer interface {
 // observation bounds how long a node is waited for that does not answer.
 const observation = 10 * time.Second
 
+// Past returns what probes of a node would have found until now, without probing on.
+func (r *Rehearsal) Past(n *fabric.Node, now time.Time) probes.Status {
+	r.remember(n, now)
+	return r.runs.Status()
+}
+
 // Begin probes what ob observes, until Close.
 func (r *Rehearsal) Begin(ctx context.Context, ob Observer) {
 	r.observe = func(ctx context.Context) *fabric.Node {
@@ -106,7 +112,8 @@ func (r *Rehearsal) Change(become func() error) error {
 }
 
 func (r *Rehearsal) run(ctx context.Context) {
-	if r.remember(ctx, time.Now()); ctx.Err() != nil {
+	r.remember(r.observe(ctx), time.Now())
+	if ctx.Err() != nil {
 		return
 	}
 	tick := time.NewTicker(time.Second)
@@ -122,8 +129,7 @@ func (r *Rehearsal) run(ctx context.Context) {
 }
 
 // remember makes up what has been until now.
-func (r *Rehearsal) remember(ctx context.Context, now time.Time) {
-	n := r.observe(ctx)
+func (r *Rehearsal) remember(n *fabric.Node, now time.Time) {
 	targets := probes.Targets(n, probes.Settings{MaxCTAs: Config().MaxCTAs})
 	r.runs.See(targets)
 	plans := map[probes.Key]plan{}

@@ -93,9 +93,7 @@ func TestRehearsalTellsTheTruth(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.observe = func(context.Context) *fabric.Node { return n }
-			r.remember(t.Context(), time.Now())
-			got := slices.Collect(maps.Keys(complaints(r.Status())))
+			got := slices.Collect(maps.Keys(complaints(r.Past(n, time.Now()))))
 			order := func(a, b simulator.ProbeFinding) int {
 				return strings.Compare(a.Kind+a.Device+a.What, b.Kind+b.Device+b.What)
 			}

@@ -115,6 +115,8 @@ func TestShell(t *testing.T) {
 		{"cat <<EOF > x\nexport NCCL_DEBUG=bad\nEOF\nexport NCCL_NET=IB", "4 NCCL_NET=IB: works\n2 =: undecided (info): The here-document that has this line sets variables of NCCL, and is not judged: what reads it is not known -> run lint with the text of the document in a file of its own\n"},
 		{"cat <<EOF\nNCCL is used\nEOF\nexport NCCL_NET=IB", "4 NCCL_NET=IB: works\n"},
 		{"echo \"with NCCL_DEBUG=bad\" $NCCL_DEBUG", nothing},
+		{"xargs -a nccl.env -I{} env {} ./a", "1 =: undecided (info): The variables that xargs puts behind env are known only when the script runs -> run lint with the file that has them, or on what env prints in the job\n"},
+		{"xargs -a hosts env NCCL_DEBUG=WARN ./a", "1 NCCL_DEBUG=WARN: works\n"},
 		{"export $(cat nccl.env | xargs)", "1 =: undecided (info): The names of the variables that this exports are known only when the script runs -> run lint with the file that has them, or on what env prints in the job\n"},
 		{"if [ -n \"$A\" ]; then export NCCL_DEBUG=WARN; else export NCCL_DEBUG=INFO; fi", "1 NCCL_DEBUG=WARN: works\n1 NCCL_DEBUG=INFO: works\n"},
 		{"export NCCL_DEBUG=WARN\nexport NCCL_DEBUG=INFO", "1 NCCL_DEBUG=WARN: ignored (warning): Line 2 sets NCCL_DEBUG too, and counts -> remove the line\n2 NCCL_DEBUG=INFO: works\n"},

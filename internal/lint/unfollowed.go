@@ -6,6 +6,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
@@ -63,6 +64,15 @@ func (k *shellReader) texts(words []word) {
 		k.undecided(w.line, "The text sets variables of NCCL, and is not judged: what reads it is not known", "export the variables in a line of their own")
 		return
 	}
+}
+
+// replacesForEnv reports whether xargs puts what it reads before the program of env, where it sets variables (-I, -i, --replace). Otherwise
+// xargs appends it to the arguments of the program, where it sets none.
+func replacesForEnv(args []word) bool {
+	env := slices.IndexFunc(args, func(w word) bool { return w.text == "env" })
+	return env >= 0 && slices.ContainsFunc(args[:env], func(w word) bool {
+		return strings.HasPrefix(w.text, "-I") || strings.HasPrefix(w.text, "-i") || strings.HasPrefix(w.text, "--replace")
+	})
 }
 
 // first returns the first argument, or none.

@@ -6,7 +6,6 @@ package explain
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 
@@ -21,9 +20,6 @@ const (
 	exitUndecided = 2             // it shows none, and not that all is well
 	exitUnread    = command.Usage // the command line is wrong, or the input cannot be read
 )
-
-// standardInput is the name of the standard input, as an argument and in messages.
-const standardInput = "-"
 
 // explaining is one call of the command.
 type explaining struct {
@@ -55,13 +51,13 @@ func (k *explaining) command() *command.Command {
 // parseArgument parses the name of a file. Kingpin hands the argument "-" on as an empty one.
 func parseArgument(s string) (string, error) {
 	if s == "" {
-		return standardInput, nil
+		return explain.StandardInput, nil
 	}
 	return command.ParseFile(s)
 }
 
 func (k *explaining) run(ctx context.Context, c *command.Call) int {
-	r, err := k.read(ctx)
+	r, err := explain.ReadFile(ctx, k.file, k.stdin)
 	if err != nil {
 		c.Complain(err)
 		return exitUnread
@@ -83,61 +79,4 @@ func (k *explaining) run(ctx context.Context, c *command.Call) int {
 		return exitUndecided
 	}
 	return exitFine
-}
-
-// read reads the log. A pipe, a terminal or a mount may block for ever: the read is abandoned when the context ends.
-func (k *explaining) read(ctx context.Context) (*explain.Result, error) {
-	name := k.file
-	if name == standardInput {
-		name = "standard input"
-	}
-	type content struct {
-		result *explain.Result
-		err    error
-	}
-	done := make(chan content, 1)
-	go func() {
-		r, err := k.content(ctx)
-		done <- content{r, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%s: interrupted before its end: %w", name, ctx.Err())
-	case c := <-done:
-		if c.err != nil {
-			return nil, fmt.Errorf("%s: %w", name, c.err)
-		}
-		return c.result, nil
-	}
-}
-
-func (k *explaining) content(ctx context.Context) (*explain.Result, error) {
-	if k.file == standardInput {
-		return explain.Read(interruptible{ctx, k.stdin})
-	}
-	f, err := os.Open(k.file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	switch info, err := f.Stat(); {
-	case err != nil:
-		return nil, err
-	case info.IsDir():
-		return nil, errors.New("it is a folder: expected a file")
-	}
-	return explain.Read(interruptible{ctx, f})
-}
-
-// interruptible ends a read of many pieces when the context ends.
-type interruptible struct {
-	ctx  context.Context
-	from io.Reader
-}
-
-func (i interruptible) Read(p []byte) (int, error) {
-	if err := i.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return i.from.Read(p)
 }

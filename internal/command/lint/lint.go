@@ -73,7 +73,7 @@ func New(s *site.Site, log *logging.Flags) *command.Command {
 func (k *linting) command() *command.Command {
 	s := k.site
 	return &command.Command{
-		Name: "lint", Help: "Explain line by line how NCCL reads the settings in an nccl.conf, an environment file, a shell or Slurm script, a manifest, or a Python program. Exit code 0: every line does what it says; 1: a line does not, or harms; 2: no line fails, but some could not be judged, or a file has no setting that lint reads; 3: the command line, the configuration or an input is wrong. Only values of variables that NCCL and the software around it read are printed.",
+		Name: "lint", Help: "Explain line by line how NCCL reads the settings in an nccl.conf, an environment file, a shell or Slurm script, a manifest, or a Python program. Exit code 0: every line does what it says; 1: a line does not, or harms; 2: no line fails, but some could not be judged, or a file has no setting that lint reads; 3: the command line, the configuration or an input is wrong; the other inputs are judged. Only values of variables that NCCL and the software around it read are printed.",
 		Define: k.define,
 		Takes:  []command.Group{&s.Config, k.log, &s.Devices},
 		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
@@ -121,10 +121,12 @@ func parseArgument(s string) (string, error) {
 }
 
 func (k *linting) run(ctx context.Context, c *command.Call) int {
-	inputs, err := k.read(ctx)
-	if err != nil {
-		c.Complain(err)
-		return exitUnjudged
+	inputs, unread := k.read(ctx)
+	if unread != nil {
+		c.Complain(unread)
+		if len(inputs) == 0 || ctx.Err() != nil || k.suggest != "" {
+			return exitUnjudged
+		}
 	}
 	node, err := k.observe(ctx, c)
 	if err != nil {
@@ -160,7 +162,7 @@ func (k *linting) run(ctx context.Context, c *command.Call) int {
 	if err != nil {
 		c.Complain(err)
 	}
-	if err != nil && !result.Failed() {
+	if unread != nil || err != nil && !result.Failed() {
 		return exitUnjudged
 	}
 	return exitCode(&result)
@@ -199,7 +201,7 @@ func (k *linting) observe(ctx context.Context, c *command.Call) (*fabric.Node, e
 	return node, err
 }
 
-// read reads all inputs. What cannot be read is an error of its own, whatever else could be.
+// read returns the inputs that could be read, and an error for those that could not.
 func (k *linting) read(ctx context.Context) ([]lint.Input, error) {
 	var inputs []lint.Input
 	var errs []error
@@ -215,8 +217,9 @@ func (k *linting) read(ctx context.Context) ([]lint.Input, error) {
 		in, err := lint.Environment("environment", os.Environ())
 		if err != nil {
 			errs = append(errs, err)
+		} else {
+			inputs = append(inputs, in)
 		}
-		inputs = append(inputs, in)
 	}
 	return inputs, errors.Join(errs...)
 }

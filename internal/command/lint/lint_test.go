@@ -357,6 +357,16 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+// An input that cannot be read does not hide what is wrong in the others.
+func TestUnreadableInput(t *testing.T) {
+	code, stdout, stderr := lintJob(t, "job.sh", "export NCCL_DEBUG=DEBUG\n", "/nonexistent")
+	if code != exitUnjudged {
+		t.Errorf("exit code %d, want %d", code, exitUnjudged)
+	}
+	commandtest.Contains(t, stdout, "job.sh:1  misread  NCCL_DEBUG=DEBUG")
+	commandtest.Contains(t, stderr, "/nonexistent: no such file")
+}
+
 // Without an input the configuration of the node is judged.
 func TestConfigurationOfNode(t *testing.T) {
 	commandtest.Memory(t)

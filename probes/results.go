@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// resultsMost bounds how many results a file may have: more than a node of 128 ports has probes.
+const resultsMost = 512
+
+// SavedResults returns the newest result of each probe that a state file remembers, without log and settings; none if there
+// is no file yet. The error is ErrState, or that of reading. It gives up on a file system that does not answer.
+func SavedResults(ctx context.Context, file string, now time.Time) ([]Result, error) {
+	data, err := (&keeper{store: stateFile(file)}).load(ctx)
+	if err != nil || data == nil {
+		return nil, err
+	}
+	m := memory{duty: newDuty(1, 0), records: map[Key]*record{}}
+	if err := m.decode(data, now, now); err != nil {
+		return nil, err
+	}
+	var all []Result
+	for _, r := range m.records {
+		if r.last != nil {
+			all = append(all, *r.last)
+		}
+	}
+	return sorted(all), nil
+}
+
+// ParseResults returns the results in what the command probe prints as JSON, or in /probes.json: of the latter the newest one
+// of each probe, and the newest good one where that is another. The content is not trusted: what no probe could have
+// measured is an error.
+func ParseResults(data []byte, now time.Time) ([]Result, error) {
+	var file struct {
+		Runs   *[]Result `json:"runs"`
+		Probes *[]struct {
+			Last     *Result `json:"last"`
+			LastGood *Result `json:"last_good"`
+		} `json:"probes"`
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		return nil, err
+	}
+	var all []Result
+	switch {
+	case file.Runs != nil:
+		all = *file.Runs
+	case file.Probes != nil:
+		for _, p := range *file.Probes {
+			for _, r := range []*Result{p.Last, p.LastGood} {
+				if r != nil && (r == p.Last || p.Last == nil || !r.At.Equal(p.Last.At)) {
+					all = append(all, *r)
+				}
+			}
+		}
+	default:
+		return nil, fmt.Errorf("it has neither runs nor probes")
+	}
+	if len(all) > resultsMost {
+		return nil, fmt.Errorf("%d results, expected at most %d", len(all), resultsMost)
+	}
+	for i := range all {
+		if r := &all[i]; !r.sound() {
+			return nil, fmt.Errorf("result %d (%q of %q): a kind, outcome, time or measurement that no probe has", i+1, clip(string(r.Kind), textMost), clip(r.Device, textMost))
+		}
+		if all[i].At.After(now) { // by a clock that was wrong
+			all[i].At = now
+		}
+	}
+	return sorted(all), nil
+}
+
+// sound tells that a result is one that a probe can have.
+func (r *Result) sound() bool {
+	good := r.Outcome == OK && r.Failure == "" || (r.Outcome == Failed || r.Outcome == Aborted) && slices.Contains(Failures(), r.Failure)
+	path, known := r.Path.Get()
+	if !good || known && !slices.Contains(Paths(), path) || !slices.Contains(Kinds(), r.Kind) || r.At.IsZero() || len(r.Device) > textMost {
+		return false
+	}
+	for _, v := range []float64{r.Expected.Or(0), r.Comparison.Median.Or(0), r.Comparison.Ratio.Or(0)} {
+		if !(v >= 0 && v < absurd) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(r.Measurements, func(m Measurement) bool {
+		return !(m.BusBW >= 0 && m.BusBW < absurd && m.AlgBW >= 0 && m.AlgBW < absurd && m.Time >= 0 && m.Time < math.MaxInt32) ||
+			m.Ranks < 0 || m.Ranks > gpusMost || !slices.Contains(Ops(), m.Op)
+	})
+}
+
+// sorted orders results by probe, the newest first.
+func sorted(all []Result) []Result {
+	slices.SortStableFunc(all, func(a, b Result) int {
+		if c := compareKeys(a.Key, b.Key); c != 0 {
+			return c
+		}
+		return b.At.Compare(a.At)
+	})
+	return all
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package probes
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSavedResults(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "probes.json")
+	if all, err := SavedResults(t.Context(), file, origin); err != nil || all != nil {
+		t.Errorf("without a file: %v, %v", all, err)
+	}
+	data, err := lived().encode(origin, origin)
+	if err == nil {
+		err = os.WriteFile(file, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := SavedResults(t.Context(), file, origin)
+	if err != nil || len(all) != 1 || all[0].Kind != Node || all[0].Comparison.Median.Or(0) != 2 || !all[0].Comparison.Regressed {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := os.WriteFile(file, data[:len(data)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := SavedResults(t.Context(), file, origin); !errors.Is(err, ErrState) {
+		t.Errorf("half a file: %v", err)
+	}
+}
+
+// Results come from users, too: what no probe can have measured is refused as a whole.
+func TestParseResults(t *testing.T) {
+	run := func(kind Kind, at time.Time) Result {
+		return Result{
+			Key: Key{Kind: kind}, At: at, Outcome: OK,
+			Measurements: []Measurement{{Op: AllReduce, Type: Float32, Bytes: 8, Ranks: 2, Time: 1, BusBW: 1.5e9}},
+		}
+	}
+	text := func(v any) string {
+		data, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data)
+	}
+	later := origin.Add(time.Hour)
+	good, failed := run(Node, origin.Add(-time.Hour)), Result{Key: Key{Kind: Node}, At: origin, Outcome: Failed, Failure: FailureHang}
+	type object = map[string]any
+	for name, tt := range map[string]struct {
+		in   string
+		want int
+		err  string
+	}{
+		"a run":                 {text(object{"probe": "rail", "runs": []Result{run(Rail, origin), run(Rail, later)}}), 2, ""},
+		"no run":                {`{"probe": "rail", "runs": []}`, 0, ""},
+		"the page":              {text(object{"probes": []object{{"last": failed, "last_good": good}, {"last": good, "last_good": good}, {"last": nil}}}), 3, ""},
+		"something else":        {`{"verdicts": []}`, 0, "neither runs nor probes"},
+		"no JSON":               {`# nccl-tests`, 0, "invalid character"},
+		"another type":          {`{"runs": [{"kind": 3}]}`, 0, "cannot unmarshal"},
+		"an unknown kind":       {text(object{"runs": []Result{run("<script>", origin)}}), 0, `"<script>"`},
+		"an absurd bandwidth":   {strings.ReplaceAll(text(object{"runs": []Result{run(Rail, origin)}}), "1500000000", "1e300"), 0, "no probe has"},
+		"a negative bandwidth":  {strings.ReplaceAll(text(object{"runs": []Result{run(Rail, origin)}}), "1500000000", "-1"), 0, "no probe has"},
+		"more than a node has":  {text(object{"runs": make([]Result, 600)}), 0, "expected at most 512"},
+		"a result without time": {text(object{"runs": []Result{run(Rail, time.Time{})}}), 0, "no probe has"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, err := ParseResults([]byte(tt.in), origin)
+			if len(all) != tt.want || (tt.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tt.err) {
+				t.Errorf("%d results, error %v; expected %d and %q", len(all), err, tt.want, tt.err)
+			}
+			for _, r := range all {
+				if r.At.After(origin) {
+					t.Errorf("a result of tomorrow: %v", r.At)
+				}
+			}
+		})
+	}
+}
