@@ -4,7 +4,6 @@ package lint
 
 import (
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -121,47 +120,4 @@ func suggestInspector(version Version) []Suggestion {
 		list = append(list, Suggestion{"NCCL_INSPECTOR_PROM_DUMP", "1", "It writes metrics of Prometheus instead of JSON lines.", "ext-profiler/inspector/README.md of NCCL 2.29.3"})
 	}
 	return list
-}
-
-// WriteSuggestions prints settings as lines of a format, each below a comment with the reason and the source.
-func WriteSuggestions(w io.Writer, list []Suggestion, format Format) error {
-	indent, b := "", new(strings.Builder)
-	switch format {
-	case FormatManifest:
-		indent = "  "
-		b.WriteString("env:\n")
-	case FormatPython:
-		b.WriteString("import os\n\n")
-	}
-	for i, s := range list {
-		if i > 0 && format != FormatManifest {
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(b, "%s# %s\n%s# Source: %s\n", indent, s.Reason, indent, s.Source)
-		if s.Value == "" {
-			continue
-		}
-		switch format {
-		case FormatConf:
-			fmt.Fprintf(b, "%s=%s\n", s.Name, s.Value)
-		case FormatEnv:
-			fmt.Fprintf(b, "%s=%s\n", s.Name, quoted(s.Value))
-		case FormatManifest:
-			fmt.Fprintf(b, "  - name: %s\n    value: %q\n", s.Name, s.Value)
-		case FormatPython:
-			fmt.Fprintf(b, "os.environ[%q] = %q\n", s.Name, s.Value)
-		default:
-			fmt.Fprintf(b, "export %s=%s\n", s.Name, quoted(s.Value))
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// quoted is a value as a shell and systemd read it.
-func quoted(value string) string {
-	if strings.Contains(value, " ") {
-		return `"` + value + `"`
-	}
-	return value
 }
