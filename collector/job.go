@@ -77,7 +77,7 @@ var (
 func jobFamilies() []*Family {
 	return slices.Concat([]*Family{
 		jobInfo, jobGPU, jobDevice, jobRanks, jobTransport, jobTransportConfirmed, jobTransportByDesign, jobTransportUnknown, jobMisconfigured, jobProcessesDropped, gpuImpaired,
-		jobBusBandwidth, jobCollectiveDuration, jobInspectorRefused,
+		jobBusBandwidth, jobCollectiveDuration, jobCollectiveTime, jobCollectivesRecorded, jobCollectivesLaunched, jobInspectorRefused,
 	}, rasFamilies())
 }
 

@@ -96,9 +96,12 @@ func TestCollectives(t *testing.T) {
 		Policy: &fabric.Policy{}, Host: fabric.Host{BootTime: fabric.Known(now.Add(-time.Hour), "stat", now)},
 		Ranks: fabric.Known([]fabric.RankCandidate{{PID: 9, User: 7, GPUs: fabric.Known([]string{"GPU-a"}, "nvml", now), Limits: fabric.Known(fabric.ProcessLimits{}, "limits", now)}}, "/proc", now),
 		Inspector: fabric.Known(fabric.InspectorReading{Refused: map[fabric.Refusal]int{fabric.RefusedMalformed: 2}, Files: []fabric.InspectorFile{{
-			GPU: "GPU-a", Owner: 7, Written: now,
+			PID: 9, Owner: 7, Written: now,
+			Totals: []fabric.CollectiveTotal{
+				{Collective: "AllReduce", Nodes: true, Recorded: 3, Seconds: 1.5, Launched: 4}, {Collective: "Send", Recorded: 7, Seconds: 0.5},
+			},
 			Samples: []fabric.CollectiveSample{{Collective: "AllReduce", Size: fabric.SizeLarge, Nodes: true, BusBandwidth: 2e11, Duration: 3 * time.Millisecond}},
-		}}}, "folder", now),
+		}, {GPU: "GPU-a", Owner: 8, Written: now}}}, "folder", now),
 	}
 	jobs := job.Jobs{List: []job.Job{{Name: "slurm/7", Ranks: []job.Rank{{PID: 9}}}}}
 	set := &Set{collectors: []collector{{
@@ -107,13 +110,20 @@ func TestCollectives(t *testing.T) {
 	}}}
 	got := withoutHelp(text(t, set.Gather(n, ConfigState{})))
 	const labels = `{collective="AllReduce",scope="nodes",size_class="from_256MiB",training_job="slurm/7",uuid="GPU-a"}`
+	const counted = `{collective="AllReduce",scope="nodes",training_job="slurm/7",uuid="GPU-a"}`
 	for _, want := range []string{
 		"gpufabric_job_bus_bandwidth_bytes_per_second" + labels + " 2e+11", "gpufabric_job_collective_duration_seconds" + labels + " 0.003",
 		`gpufabric_job_inspector_files_refused{reason="malformed"} 2`, `gpufabric_job_inspector_files_refused{reason="too_large"} 0`,
+		`gpufabric_job_inspector_files_refused{reason="no_rank"} 1`,
+		"gpufabric_job_collective_seconds_total" + counted + " 1.5", "gpufabric_job_collectives_recorded_total" + counted + " 3", "gpufabric_job_collectives_launched_total" + counted + " 4",
+		`gpufabric_job_collectives_recorded_total{collective="Send",scope="node",training_job="slurm/7",uuid="GPU-a"} 7`,
 	} {
 		if !strings.Contains(got, want+"\n") {
 			t.Errorf("lacks %s in\n%s", want, got)
 		}
+	}
+	if strings.Contains(got, `launched_total{collective="Send"`) {
+		t.Errorf("sends have no numbers, and yet\n%s", got)
 	}
 	n.Inspector = fabric.Fact[fabric.InspectorReading]{}
 	if got = withoutHelp(text(t, set.Gather(n, ConfigState{}))); strings.Contains(got, "gpufabric_job_") {

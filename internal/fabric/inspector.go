@@ -22,11 +22,12 @@ const (
 	RefusedMalformed  Refusal = "malformed"   // has lines that Inspector does not write; not of logs
 	RefusedTooMany    Refusal = "too_many"    // more files than the reader takes
 	RefusedUnreadable Refusal = "unreadable"  // the kernel refused
+	RefusedNoRank     Refusal = "no_rank"     // belongs to no running process of a job; not of logs
 )
 
 // Refusals returns every refusal.
 func Refusals() []Refusal {
-	return []Refusal{RefusedNotRegular, RefusedTooLarge, RefusedMalformed, RefusedTooMany, RefusedUnreadable}
+	return []Refusal{RefusedNotRegular, RefusedTooLarge, RefusedMalformed, RefusedTooMany, RefusedUnreadable, RefusedNoRank}
 }
 
 // InspectorFile is what one process wrote. Everything in it belongs to a tenant, who may lie.
@@ -36,6 +37,18 @@ type InspectorFile struct {
 	Owner   uint32 // user ID that owns the file
 	Written time.Time
 	Samples []CollectiveSample
+	Totals  []CollectiveTotal // of the JSON mode only; the Prometheus mode does not count
+}
+
+// CollectiveTotal is what a process did of one operation since its file was read first.
+type CollectiveTotal struct {
+	Collective string // one of Collectives()
+	Nodes      bool   // the communicators have ranks on several nodes
+	// Recorded is how many Inspector wrote, and Seconds their time; both are estimated from a sample where it wrote more than is read.
+	Recorded, Seconds float64
+	// Launched is how many there were by the numbers of the records: Inspector drops some, and leaves out small ones. 0 for sends
+	// and receives, which have no numbers of their own.
+	Launched float64
 }
 
 // CollectiveSample is the mean of what Inspector says of one kind of collective on one GPU. Inspector's rings drop records, so

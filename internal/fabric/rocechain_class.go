@@ -199,14 +199,15 @@ func (b *roceBuilder) fromDSCP(dscp Fact[int]) (Fact[int], string) {
 		m := dscp.Meta()
 		return notKnownLike[int](m), "it follows from the DSCP, which is not known"
 	}
-	p := inRange(priorityOfDSCP(b.in.Driver.Or(""), b.q, d))
+	p := inRange(PriorityOfDSCP(b.in.Driver.Or(""), b.q, d))
 	if v, ok := p.Get(); ok {
 		return p, fmt.Sprintf("DSCP %d goes to priority %d", d, v)
 	}
 	return p, fmt.Sprintf("the priority of DSCP %d is not known", d)
 }
 
-func priorityOfDSCP(driver string, q *QoS, dscp int) Fact[int] {
+// PriorityOfDSCP returns the priority, 0 to 7, that an interface of a driver gives to packets with a DSCP, if it trusts the DSCP.
+func PriorityOfDSCP(driver string, q *QoS, dscp int) Fact[int] {
 	apps, knownApps := q.Apps.Get()
 	best := -1 // of several entries drivers take the highest (dcb_ieee_getapp_dscp_prio_mask_map)
 	for _, a := range apps {

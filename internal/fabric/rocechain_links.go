@@ -246,5 +246,5 @@ func (b *roceBuilder) cnpPriority() Fact[int] {
 	if !known {
 		return b.q.CNPDSCP
 	}
-	return priorityOfDSCP(b.in.Driver.Or(""), b.q, d)
+	return PriorityOfDSCP(b.in.Driver.Or(""), b.q, d)
 }

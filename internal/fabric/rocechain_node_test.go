@@ -241,12 +241,12 @@ func TestDSCPMapIsThatOfTheChain(t *testing.T) {
 		in.Driver, in.QoS.Apps = ok(driver), ok(apps)
 		var table []int
 		for dscp := range NumDSCP {
-			table = append(table, priorityOfDSCP(driver, &in.QoS, dscp).Or(-1))
+			table = append(table, PriorityOfDSCP(driver, &in.QoS, dscp).Or(-1))
 		}
 		want := roceHasher{}
 		want.part(OK, table)
 		if got := EvaluateRoCE(in).DSCPMap; got != want.String() {
-			t.Errorf("%s: map %s is not what priorityOfDSCP says", driver, got)
+			t.Errorf("%s: map %s is not what PriorityOfDSCP says", driver, got)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package job
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,52 +13,85 @@ import (
 
 // Collective is what NCCL Inspector says of one kind of collective of a running job on one GPU.
 type Collective struct {
-	Job    string // Name of a Job
-	GPU    string // UUID
+	Place
 	Sample fabric.CollectiveSample
+}
+
+// CollectiveTotal is what Inspector counted of one operation of a running job on one GPU.
+type CollectiveTotal struct {
+	Place
+	Total fabric.CollectiveTotal
+}
+
+// Place is a GPU of a job.
+type Place struct {
+	Job string // Name of a Job
+	GPU string // UUID
+}
+
+// Inspection is what the files of Inspector say of running jobs.
+type Inspection struct {
+	Samples []Collective
+	Totals  []CollectiveTotal
+	NoRank  int // files that belong to no rank, or to several jobs
 }
 
 // ticks is the unit of RankCandidate.Start (USER_HZ of Linux).
 const ticks = time.Second / 100
 
-// Collectives returns what files of Inspector say of the jobs. A file belongs to the rank that holds its GPU, or has its PID, runs
-// as the owner of the file and began before it was written; what belongs to none, or to several jobs, is left out: a user can
-// neither speak for the job of another one nor keep a job alive.
-func (jobs *Jobs) Collectives(n *fabric.Node) []Collective {
+// Inspect returns what files of Inspector say of the jobs. A file belongs to the rank that holds its GPU, or has its PID, runs
+// as the owner of the file and began before it was written; what belongs to none, or to several jobs, is left out
+// and counted: a user can neither speak for the job of another one nor keep a job alive.
+func (jobs *Jobs) Inspect(n *fabric.Node) Inspection {
 	boot, known := n.Host.BootTime.Get()
 	reading, read := n.Inspector.Get()
 	if !known || !read {
-		return nil
+		return Inspection{NoRank: len(reading.Files)}
 	}
-	type key struct {
-		job, gpu, collective string
-		size                 fabric.SizeClass
-		nodes                bool
+	type kind struct {
+		Place
+		collective string
+		size       fabric.SizeClass
+		nodes      bool
 	}
-	newest := map[key]time.Time{}
-	samples := map[key]Collective{}
+	all, newest := Inspection{}, map[kind]time.Time{}
+	samples, totals := map[kind]fabric.CollectiveSample{}, map[kind]fabric.CollectiveTotal{}
 	for i := range reading.Files {
 		f := &reading.Files[i]
-		job, gpu := jobs.writer(n, f, boot)
+		at := jobs.writer(n, f, boot)
+		if at.Job == "" {
+			all.NoRank++
+			continue
+		}
 		for _, s := range f.Samples {
-			k := key{job, gpu, s.Collective, s.Size, s.Nodes}
-			if job != "" && !f.Written.Before(newest[k]) {
-				newest[k], samples[k] = f.Written, Collective{job, gpu, s}
+			if k := (kind{at, s.Collective, s.Size, s.Nodes}); !f.Written.Before(newest[k]) {
+				newest[k], samples[k] = f.Written, s
+			}
+		}
+		for _, t := range f.Totals {
+			k := kind{Place: at, collective: t.Collective, nodes: t.Nodes}
+			sum := totals[k]
+			totals[k] = fabric.CollectiveTotal{
+				Collective: t.Collective, Nodes: t.Nodes,
+				Recorded: sum.Recorded + t.Recorded, Seconds: sum.Seconds + t.Seconds, Launched: sum.Launched + t.Launched,
 			}
 		}
 	}
-	list := make([]Collective, 0, len(samples))
-	for _, c := range samples {
-		list = append(list, c)
+	compare := func(a, b kind) int {
+		within := func(k kind) int { return map[bool]int{true: 1}[k.nodes] }
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.collective, b.collective), cmp.Compare(a.size, b.size), within(a)-within(b))
 	}
-	slices.SortFunc(list, func(a, b Collective) int {
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Sample.Collective, b.Sample.Collective), cmp.Compare(a.Sample.Size, b.Sample.Size))
-	})
-	return list
+	for _, k := range slices.SortedFunc(maps.Keys(samples), compare) {
+		all.Samples = append(all.Samples, Collective{k.Place, samples[k]})
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(totals), compare) {
+		all.Totals = append(all.Totals, CollectiveTotal{k.Place, totals[k]})
+	}
+	return all
 }
 
 // writer returns the job and the GPU that a file is of; empty: not known.
-func (jobs *Jobs) writer(n *fabric.Node, f *fabric.InspectorFile, boot time.Time) (job, gpu string) {
+func (jobs *Jobs) writer(n *fabric.Node, f *fabric.InspectorFile, boot time.Time) (at Place) {
 	for _, c := range n.Ranks.Or(nil) {
 		began := boot.Add(time.Duration(c.Start) * ticks)
 		if _, known := c.Limits.Get(); !known || c.User != f.Owner || f.Written.Before(began) {
@@ -73,12 +107,12 @@ func (jobs *Jobs) writer(n *fabric.Node, f *fabric.InspectorFile, boot time.Time
 			continue
 		}
 		name := jobs.of(c.PID)
-		if name == "" || job != "" && job != name {
-			return "", ""
+		if name == "" || at.Job != "" && at.Job != name {
+			return Place{}
 		}
-		job, gpu = name, uuid
+		at = Place{name, uuid}
 	}
-	return job, gpu
+	return at
 }
 
 // of returns the name of the job that has this process; empty: none.

@@ -3,6 +3,7 @@
 package job
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -47,11 +48,36 @@ func TestCollectives(t *testing.T) {
 			if c.want == 1 {
 				n.Inspector.Value.Files = append(files, older) // the newest counts
 			}
-			got := jobs.Collectives(n)
-			if len(got) != c.want || c.want == 1 && got[0] != (Collective{"slurm/7", gpuUUID, sample}) {
+			got := jobs.Inspect(n)
+			if len(got.Samples) != c.want || c.want == 1 && got.Samples[0] != (Collective{Place{"slurm/7", gpuUUID}, sample}) {
 				t.Errorf("%+v", got)
 			}
+			if used := len(n.Inspector.Or(fabric.InspectorReading{}).Files) - got.NoRank; used != 2*c.want {
+				t.Errorf("uses %d files", used)
+			}
 		})
+	}
+}
+
+// What several processes of a job on one GPU counted is one total.
+func TestCollectiveTotals(t *testing.T) {
+	rank := rankOf(100, 0, 0)
+	rank.User, rank.Limits = 1000, fabric.Known(fabric.ProcessLimits{}, "limits", epoch)
+	second := rank
+	second.PID = 101
+	n := nodeOf(epoch, rank, second)
+	n.Host.BootTime = fabric.Known(epoch.Add(-time.Hour), "stat", epoch)
+	jobs := Jobs{List: []Job{{Name: "slurm/7", Ranks: []Rank{{PID: 100}, {PID: 101}}}}}
+	total := fabric.CollectiveTotal{Collective: "AllReduce", Nodes: true, Recorded: 10, Seconds: 2, Launched: 11}
+	var files []fabric.InspectorFile
+	for _, pid := range []int{100, 101} {
+		files = append(files, fabric.InspectorFile{PID: pid, Owner: 1000, Written: epoch, Totals: []fabric.CollectiveTotal{total, {Collective: "AllReduce", Recorded: 1}}})
+	}
+	n.Inspector = fabric.Known(fabric.InspectorReading{Files: files}, "folder", epoch)
+	at := Place{"slurm/7", gpuUUID}
+	want := []CollectiveTotal{{at, fabric.CollectiveTotal{Collective: "AllReduce", Recorded: 2}}, {at, fabric.CollectiveTotal{Collective: "AllReduce", Nodes: true, Recorded: 20, Seconds: 4, Launched: 22}}}
+	if got := jobs.Inspect(n).Totals; !slices.Equal(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 }
 

@@ -79,7 +79,7 @@ func (k *onNode) checks() {
 	key := func(v diagnose.Verdict) string { return v.Check.ID + " " + v.Subject.String() + " " + string(v.Status) }
 	without := k.node
 	if k.in.host {
-		without = withVariables(k.node, nil)
+		without = WithVariables(k.node, nil)
 	}
 	for _, v := range diagnose.Run(without, find(ids)) {
 		before[key(v)] = true
@@ -142,7 +142,7 @@ func (k *onNode) withJob() *fabric.Node {
 		}
 	}
 	slices.SortFunc(list, func(a, b fabric.NCCLVariable) int { return strings.Compare(a.Name, b.Name) })
-	return withVariables(k.node, list)
+	return WithVariables(k.node, list)
 }
 
 // OnNode returns a node as a job with these settings sees it, and what NCCL makes of its GIDs.
@@ -161,9 +161,9 @@ func OnNode(in Input, node *fabric.Node) *fabric.Node {
 	return n
 }
 
-// withVariables returns a node with another NCCL configuration, and what follows from it. Roles stay what they are, so that a
+// WithVariables returns a node with another NCCL configuration, and what follows from it. Roles stay what they are, so that a
 // job that leaves out a rail does not make it one of storage.
-func withVariables(node *fabric.Node, list []fabric.NCCLVariable) *fabric.Node {
+func WithVariables(node *fabric.Node, list []fabric.NCCLVariable) *fabric.Node {
 	n := *node
 	n.NCCL.Variables = list
 	n.HCAs = slices.Clone(n.HCAs)
@@ -266,8 +266,11 @@ func (k *onNode) sockets() {
 
 // layers judges settings that one link layer alone has.
 func (k *onNode) layers() {
-	infiniband, ethernet := 0, 0
+	infiniband, ethernet, tagged := 0, 0, false
 	for _, p := range k.rails {
+		for _, c := range p.RoCE.Or(nil) {
+			tagged = tagged || c.Trust.Or("") == fabric.TrustPCP
+		}
 		switch p.LinkLayer.Or("") {
 		case fabric.LinkInfiniBand:
 			infiniband++
@@ -287,7 +290,7 @@ func (k *onNode) layers() {
 			k.add("NCCL_IB_GID_INDEX", Finding{Ignored, diagnose.Info, reason + "NCCL from 2.22 on does not look at it there", remove})
 		}
 	case ethernet > 0 && infiniband == 0:
-		if n, set := k.value("NCCL_IB_SL"); set && n != "0" {
+		if n, set := k.value("NCCL_IB_SL"); set && n != "0" && !tagged {
 			k.add("NCCL_IB_SL", Finding{Ignored, diagnose.Info, "The rails of this node are RoCE: a service level is no more than the priority of a VLAN tag there", "use NCCL_IB_TC"})
 		}
 	}

@@ -51,7 +51,7 @@ func Suggest(inputs []Input, version Version, node *fabric.Node) []Suggestion {
 		}
 	}
 	if plugin := values["NCCL_NET_PLUGIN"]; !isSet("NCCL_IB_DISABLE") && (plugin == "" || plugin == "none") { // else these choose the network
-		add(suggestNetwork(node))
+		add(SuggestNetwork(node))
 	}
 	add(
 		Suggestion{"NCCL_DEBUG", "WARN", "Without it NCCL reports an error code, but not what failed.", "src/debug.cc of NCCL 2.30.7"},
@@ -63,8 +63,9 @@ func Suggest(inputs []Input, version Version, node *fabric.Node) []Suggestion {
 	return list
 }
 
-// suggestNetwork returns the network that NCCL is to insist on.
-func suggestNetwork(node *fabric.Node) Suggestion {
+// SuggestNetwork returns the network that NCCL is to insist on. Its value is empty where the node, which may be nil, does not decide
+// it; the reason then says why.
+func SuggestNetwork(node *fabric.Node) Suggestion {
 	const (
 		name     = "NCCL_NET"
 		fallback = "NCCL stops with an error instead of falling back to TCP when it cannot use "

@@ -16,7 +16,7 @@ import (
 func TestInspector(t *testing.T) {
 	folder := t.TempDir()
 	file := filepath.Join(folder, "node1-pid7.log")
-	const record = `{"header":{"nnodes":2},"coll_perf":{"coll":"AllReduce","coll_msg_size_bytes":1,"coll_exec_time_us":5,"coll_busbw_gbs":1.5}}` + "\n"
+	const record = `{"header":{"nnodes":2},"coll_perf":{"coll":"AllReduce","coll_sn":7,"coll_msg_size_bytes":1,"coll_exec_time_us":5,"coll_busbw_gbs":1.5}}` + "\n"
 	if err := os.WriteFile(file, []byte(record), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -6,15 +6,15 @@
 //
 // Jobs write the files, so nothing in them is trusted: only regular files with one name are read, without following
 // links, in the folder and the folders in it; sizes, lines and numbers of files are bounded; texts never leave the package,
-// only words of fixed lists and numbers do. Inspector rewrites files in place: a line without an end is left out, and a file
-// of the Prometheus mode that changed in the last second keeps its earlier reading.
+// only words of fixed lists and numbers do. A line without an end waits until it is whole. Inspector rewrites a file of the
+// Prometheus mode in place: one that changed in the last second keeps its earlier reading. A file of the JSON mode grows, and
+// only what was appended is read.
 //
 // Concurrency: a Reader belongs to one goroutine at a time. On a file system that does not answer, Read does not return. Errors
 // say that the folder could not be listed; a file that cannot be read is counted in the reading.
 package inspector
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -33,12 +33,11 @@ import (
 )
 
 const (
-	maxFiles    = 64       // that are read
-	maxNames    = 1024     // in one folder
-	maxFolders  = 64       // below the one that is configured
-	maxMetrics  = 1 << 20  // bytes of a file of the Prometheus mode: 64 communicators with two kinds each have about 60 KiB
-	maxTail     = 16 << 10 // bytes at the end of a file of the JSON mode, which grows without bound
-	maxLine     = 2 << 10  // bytes of a line of the Prometheus mode; Inspector's own buffer is as large
+	maxFiles    = 64      // that are read
+	maxNames    = 1024    // in one folder
+	maxFolders  = 64      // below the one that is configured
+	maxMetrics  = 1 << 20 // bytes of a file of the Prometheus mode: 64 communicators with two kinds each have about 60 KiB
+	maxLine     = 2 << 10 // bytes of a line of the Prometheus mode; Inspector's own buffer is as large
 	settleAfter = time.Second
 
 	// staleAfter is how old a file may be. Inspector writes every 30 s or less often; files of the JSON mode stay when their
@@ -58,6 +57,7 @@ type parsed struct {
 	inode, device uint64
 	size          int64
 	changed       unix.Timespec // mtime
+	log           *appended     // of a file of the JSON mode
 	file          fabric.InspectorFile
 	refused       fabric.Refusal // empty: it was read
 }
@@ -67,7 +67,7 @@ func New(folder string) *Reader { return &Reader{folder: folder, parsed: map[str
 
 // Read reads the files that changed since the last call. A folder that does not exist has none.
 func (r *Reader) Read(now time.Time) (fabric.InspectorReading, error) {
-	look := look{reader: r, now: now, seen: map[string]parsed{}, reading: fabric.InspectorReading{Refused: map[fabric.Refusal]int{}}}
+	look := look{reader: r, now: now, logs: maxAllLogs, seen: map[string]parsed{}, reading: fabric.InspectorReading{Refused: map[fabric.Refusal]int{}}}
 	dir, err := os.Open(r.folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		r.parsed = look.seen
@@ -96,6 +96,7 @@ func (r *Reader) Read(now time.Time) (fabric.InspectorReading, error) {
 type look struct {
 	reader  *Reader
 	now     time.Time
+	logs    int64 // bytes of files of the JSON mode that may still be read
 	seen    map[string]parsed
 	reading fabric.InspectorReading
 }
@@ -204,11 +205,15 @@ func (l *look) read(dir *os.File, key, name string, file fabric.InspectorFile, s
 	}
 	f := os.NewFile(uintptr(fd), key)
 	defer f.Close()
-	return p, parse(f, &p)
+	if p.log = new(appended); known && last.log != nil {
+		p.log = last.log
+	}
+	err = l.parse(f, &p)
+	return p, err
 }
 
 // parse reads the open file, which may be another one than that which was looked at.
-func parse(f *os.File, p *parsed) error {
+func (l *look) parse(f *os.File, p *parsed) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		return &fs.PathError{Op: "stat", Path: f.Name(), Err: err}
@@ -220,7 +225,7 @@ func parse(f *os.File, p *parsed) error {
 	p.inode, p.device, p.size, p.changed = st.Ino, st.Dev, st.Size, st.Mtim
 	p.file.Owner, p.file.Written = st.Uid, time.Unix(st.Mtim.Unix())
 	if p.file.GPU == "" {
-		return p.parseLog(f)
+		return l.parseLog(f, p)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxMetrics+1))
 	switch {
@@ -230,31 +235,24 @@ func parse(f *os.File, p *parsed) error {
 		p.refused = fabric.RefusedTooLarge
 		return nil
 	}
-	p.keep(parseMetrics(data))
-	return nil
-}
-
-// parseLog reads the end of a file of the JSON mode.
-func (p *parsed) parseLog(f *os.File) error {
-	from := max(p.size-maxTail, 0)
-	data := make([]byte, p.size-from)
-	n, err := f.ReadAt(data, from)
-	if err != nil && !errors.Is(err, io.EOF) { // it may have been truncated meanwhile
-		return err
-	}
-	data = data[:n]
-	if from > 0 { // in the middle of a line
-		_, data, _ = bytes.Cut(data, []byte{'\n'})
-	}
-	p.keep(parseLog(data))
-	return nil
-}
-
-func (p *parsed) keep(samples []fabric.CollectiveSample, ok bool) {
-	p.file.Samples = samples
-	if !ok {
+	samples, ok := parseMetrics(data)
+	if p.file.Samples = samples; !ok {
 		p.refused = fabric.RefusedMalformed
 	}
+	return nil
+}
+
+// parseLog reads what was appended to a file of the JSON mode.
+func (l *look) parseLog(f *os.File, p *parsed) (err error) {
+	most := int64(maxAppended)
+	if l.logs < most {
+		most = maxRecord
+	}
+	l.logs -= min(max(p.size-p.log.offset, 0), most)
+	if p.refused, err = p.log.read(f, p.size, most, l.now); err == nil && p.refused == "" {
+		p.file.Samples, p.file.Totals = p.log.samples(l.now)
+	}
+	return err
 }
 
 func (l *look) refuse(err error) {

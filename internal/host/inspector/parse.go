@@ -5,7 +5,6 @@ package inspector
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
@@ -52,10 +51,13 @@ func (s *sum) addBandwidth(gigabytes float64) {
 	}
 }
 
-func (s *sum) addDuration(microseconds float64) {
-	if microseconds > 0 && microseconds <= maxDuration {
+// addDuration adds microseconds, and returns false where they are not believed.
+func (s *sum) addDuration(microseconds float64) bool {
+	ok := microseconds > 0 && microseconds <= maxDuration
+	if ok {
 		s.duration, s.durations = s.duration+microseconds, s.durations+1
 	}
+	return ok
 }
 
 // samples returns the kinds of which both were measured, sorted.
@@ -199,70 +201,4 @@ func parseSize(text []byte) (float64, bool) {
 		return 0, false
 	}
 	return value * math.Pow(1024, float64(i)), true
-}
-
-// record is what a line of the JSON mode has of interest.
-type record struct {
-	Header struct {
-		Nodes uint64 `json:"nnodes"`
-	} `json:"header"`
-	Coll *struct {
-		Operation string  `json:"coll"`
-		Size      float64 `json:"coll_msg_size_bytes"`
-		Duration  float64 `json:"coll_exec_time_us"`
-		Bandwidth gbs     `json:"coll_busbw_gbs"`
-	} `json:"coll_perf"`
-	P2P *struct {
-		Operation string  `json:"p2p"`
-		Size      float64 `json:"p2p_msg_size_bytes"`
-		Duration  float64 `json:"p2p_exec_time_us"`
-		Bandwidth gbs     `json:"p2p_busbw_gbs"`
-	} `json:"p2p_perf"`
-}
-
-// gbs is a bandwidth in GB/s, 0 for the text "nan" that Inspector writes where it has no number.
-type gbs float64
-
-// UnmarshalJSON reads the number or the text.
-func (g *gbs) UnmarshalJSON(data []byte) error {
-	if string(data) == `"nan"` {
-		return nil
-	}
-	return json.Unmarshal(data, (*float64)(g))
-}
-
-// parseLog reads lines of the JSON mode. A last line without an end is left out. False: there is a line that Inspector does not
-// write.
-func parseLog(data []byte) ([]fabric.CollectiveSample, bool) {
-	all := sums{}
-	for {
-		line, rest, whole := bytes.Cut(data, []byte{'\n'})
-		if !whole {
-			return all.samples(), true
-		}
-		if data = rest; len(bytes.TrimSpace(line)) > 0 && !all.addRecord(line) {
-			return nil, false
-		}
-	}
-}
-
-func (s sums) addRecord(line []byte) bool {
-	var r record
-	if json.Unmarshal(line, &r) != nil {
-		return false
-	}
-	operation, size, duration, bandwidth := "", 0.0, 0.0, gbs(0)
-	switch {
-	case r.Coll != nil:
-		operation, size, duration, bandwidth = r.Coll.Operation, r.Coll.Size, r.Coll.Duration, r.Coll.Bandwidth
-	case r.P2P != nil:
-		operation, size, duration, bandwidth = r.P2P.Operation, r.P2P.Size, r.P2P.Duration, r.P2P.Bandwidth
-	default:
-		return false
-	}
-	if k, known := makeKind(operation, size, r.Header.Nodes); known {
-		s.of(k).addBandwidth(float64(bandwidth))
-		s.of(k).addDuration(duration)
-	}
-	return true
 }

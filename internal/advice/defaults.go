@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package advice
+
+import (
+	"slices"
+	"strings"
+)
+
+// untouched are variables that guides have people set, and why NCCL's default is better.
+var untouched = []struct {
+	names   string   // the source is that of the first one
+	fabrics []Fabric // empty: all, and jobs of one node
+	reason  string
+}{
+	{"NCCL_ALGO, NCCL_PROTO", nil, "NCCL chooses algorithm and protocol for each size and topology; a fixed choice helps one size and costs the others. They are for debugging."},
+	{"NCCL_NET_GDR_LEVEL", []Fabric{RoCE, InfiniBand, EFA}, "The default allows GPUDirect RDMA wherever GPU and NIC share a PCIe switch. A nearer level switches it off, a farther one sends data across processors."},
+	{"NCCL_P2P_LEVEL, NCCL_P2P_DISABLE, NCCL_SHM_DISABLE", nil, "NCCL finds by itself which GPUs reach each other."},
+	{"NCCL_NVLS_ENABLE", nil, "By default NCCL uses NVLink SHARP where GPUs and switches have it."},
+	{"NCCL_BUFFSIZE, NCCL_NTHREADS, NCCL_MIN_CTAS, NCCL_MAX_CTAS", nil, "Larger values take GPU memory and multiprocessors from the training. Measure with the job before one of them is set."},
+	{"NCCL_IB_QPS_PER_CONNECTION", []Fabric{RoCE}, "More than one queue pair helps where switches spread flows by hash (ECMP) and collisions are measured; each one costs memory of the NIC."},
+	{"NCCL_IB_SL", []Fabric{InfiniBand}, "The subnet manager maps service levels to virtual lanes; level 0 is the one that needs no plan."},
+	{"NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT", []Fabric{RoCE, InfiniBand}, "With the defaults of 2.23 and later, a dead link ends the job after about 30 s. A longer wait delays what ends anyway."},
+	{"NCCL_CROSS_NIC", []Fabric{RoCE, InfiniBand}, "By default NCCL crosses rails only where that is no slower."},
+	{"NCCL_IB_PCI_RELAXED_ORDERING", []Fabric{RoCE, InfiniBand}, "By default NCCL uses relaxed ordering where libibverbs offers it."},
+}
+
+// defaults adds what is to be left to NCCL, but for what the advice sets or keeps.
+func (k *adviser) defaults() {
+	for _, d := range untouched {
+		if len(d.fabrics) > 0 && (k.Workload.Nodes == 1 || !slices.Contains(d.fabrics, k.Workload.Fabric)) {
+			continue
+		}
+		all := strings.Split(d.names, ", ")
+		if list := slices.DeleteFunc(slices.Clone(all), k.isSet); len(list) > 0 {
+			k.leave(strings.Join(list, ", "), d.reason, all[0])
+		}
+	}
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package advice
+
+import (
+	"fmt"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+)
+
+const askDriver = "run this where NVML reaches the GPU driver, or `gpufabric_exporter probe` to measure it"
+
+// inside is what connects the GPUs of the node: NVLink where it joins all of them, else PCIe.
+func (k *adviser) inside() (Link, rated) {
+	gpus := k.node.GPUDriver.GPUs
+	if len(gpus) == 0 {
+		return LinkPCIe, rated{LinkPCIe, nil, "Whether the GPUs have NVLink is not known: the GPU driver was not asked or did not answer.", askDriver}
+	}
+	least, joined, ok := nvlink(gpus)
+	switch {
+	case !ok:
+		return LinkNVLink, rated{LinkNVLink, nil, "The state or the rate of an NVLink could not be read.", askDriver}
+	case joined:
+		return LinkNVLink, rated{LinkNVLink, &least, fmt.Sprintf("active NVLinks of the slowest GPU: %.0f GB/s in each direction", least/1e9), ""}
+	}
+	return LinkPCIe, pcie(gpus)
+}
+
+// nvlink is the bandwidth of the active links of the slowest GPU, and whether links join all GPUs; ok is false where that is not known.
+func nvlink(gpus []fabric.GPU) (least float64, joined, ok bool) {
+	group := map[string]string{} // by address: another GPU, or the switch, that it reaches
+	find := func(a string) string {
+		for group[a] != "" && group[a] != a {
+			a = group[a]
+		}
+		return a
+	}
+	const toSwitch = "switch"
+	for i := range gpus {
+		g := &gpus[i]
+		links, known := g.NVLinks.Get()
+		if !known && g.NVLinks.State != fabric.Absent || g.Address == "" {
+			return 0, false, false
+		}
+		var rate float64
+		for _, l := range links {
+			active, knownActive := l.Active.Get()
+			speed, knownSpeed := l.Speed.Get()
+			kind, knownKind := l.RemoteKind.Get()
+			switch {
+			case knownActive && !active:
+				continue
+			case !knownActive || !knownSpeed || !knownKind:
+				return 0, false, false
+			}
+			rate += speed
+			end := toSwitch
+			if kind == fabric.NVLinkToGPU {
+				end = l.Remote.Or("")
+			}
+			if a, b := find(g.Address), find(end); a != b && end != "" {
+				group[a] = b
+			}
+		}
+		if i == 0 || rate < least {
+			least = rate
+		}
+	}
+	for i := range gpus {
+		if find(gpus[i].Address) != find(gpus[0].Address) {
+			return least, false, true
+		}
+	}
+	return least, least > 0 && len(gpus) > 1, true
+}
+
+// lanes are the rates of a PCIe lane in bytes per second by generation: transfers per second times the encoding, 8b/10b up to the
+// second and 128b/130b from the third on. The sixth has frames with error correction, of which 236 of 256 bytes are data.
+var laneRates = map[int]float64{1: 2.5e9 * 0.8 / 8, 2: 5e9 * 0.8 / 8, 3: 8e9 * 128 / 130 / 8, 4: 16e9 * 128 / 130 / 8, 5: 32e9 * 128 / 130 / 8, 6: 64e9 * 236 / 256 / 8}
+
+// pcie is the bandwidth of the slowest GPU's link at the generation that GPU and slot can do: idle GPUs slow it down.
+func pcie(gpus []fabric.GPU) rated {
+	var least *float64
+	basis := ""
+	for i := range gpus {
+		g := &gpus[i]
+		generation, known := g.PCIeMaxGen.Get()
+		width, knownWidth := g.PCIeWidth.Get()
+		lane := laneRates[generation]
+		if !known || !knownWidth || lane == 0 || width <= 0 {
+			return rated{LinkPCIe, nil, fmt.Sprintf("The PCIe link of GPU%d could not be read.", g.Index), askDriver}
+		}
+		if rate := lane * float64(width); least == nil || rate < *least {
+			least, basis = &rate, fmt.Sprintf("PCIe %d.0 x%d of GPU%d, the slowest: %.1f GB/s in each direction; GPUs that share a link upstream get less", generation, width, g.Index, rate/1e9)
+		}
+	}
+	return rated{LinkPCIe, least, basis, ""}
+}
+
+// between is what connects nodes: all active compute ports together.
+func (k *adviser) between() rated {
+	switch k.Workload.Fabric {
+	case RoCE, InfiniBand, EFA:
+		if k.contradicted() {
+			return rated{Link(k.Workload.Fabric), nil, "The node has no such ports.", "run this on a node of the job"}
+		}
+	case TCP:
+		return rated{LinkTCP, nil, "The rate of the interfaces that TCP would use is not read.", "gpufabric_exporter probe socket --now"}
+	default:
+		return rated{"network", nil, "The fabric is not known.", "state it (--fabric)"}
+	}
+	l := rated{link: Link(k.Workload.Fabric), ask: "run `gpufabric_exporter check`"}
+	var sum float64
+	count := 0
+	for h, p := range k.computePorts {
+		if p.State.State == fabric.Unknown {
+			l.basis = fmt.Sprintf("The state of %s:%d is not known: %s.", h.Name, p.Number, diagnose.ReasonText(p.State.Meta().Reason))
+			return l
+		}
+		if p.State.Or("") != fabric.PortActive {
+			continue
+		}
+		rate, known := p.Rate.Get()
+		if !known {
+			l.basis, l.ask = fmt.Sprintf("The rate of %s:%d is not known: %s.", h.Name, p.Number, diagnose.ReasonText(p.Rate.Meta().Reason)), "gpufabric_exporter probe rail --now"
+			return l
+		}
+		sum, count = sum+rate.BytesPerSecond, count+1
+	}
+	if count == 0 {
+		l.basis = "No compute port is active."
+		return l
+	}
+	l.basis = fmt.Sprintf("%s of %s together, the line rate: %s", ports(count), k.Workload.Fabric.Text(), diagnose.Gigabits(sum))
+	if gpus, known := k.node.GPUs.Get(); known && k.Workload.GPUsPerNode > 0 && k.Workload.GPUsPerNode < gpus {
+		sum *= float64(k.Workload.GPUsPerNode) / float64(gpus)
+		l.basis += fmt.Sprintf(", of which %d of %d GPUs have their part", k.Workload.GPUsPerNode, gpus)
+	}
+	l.rate = &sum
+	return l
+}
+
+// rail is one port, the slowest.
+func (k *adviser) rail(link Link) rated {
+	l := rated{link: link, basis: "No rate of a compute port is known.", ask: "run `gpufabric_exporter check`"}
+	for h, p := range k.computePorts {
+		if rate, known := p.Rate.Get(); known && p.State.Or("") == fabric.PortActive && (l.rate == nil || rate.BytesPerSecond < *l.rate) {
+			l.rate, l.basis = &rate.BytesPerSecond, fmt.Sprintf("%s:%d, the slowest compute port: %s", h.Name, p.Number, diagnose.Gigabits(rate.BytesPerSecond))
+		}
+	}
+	return l
+}
+
+func (k *adviser) computePorts(yield func(*fabric.HCA, *fabric.Port) bool) {
+	for i := range k.node.HCAs {
+		h := &k.node.HCAs[i]
+		for p := range h.Ports {
+			if h.Ports[p].Role.Or("") == fabric.RoleCompute && !yield(h, &h.Ports[p]) {
+				return
+			}
+		}
+	}
+}

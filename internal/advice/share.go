@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package advice
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Share is how much of the stated iteration its AllReduce takes over a link.
+type Share struct {
+	Link    Link    `json:"link"`
+	Seconds float64 `json:"seconds"`
+	Share   float64 `json:"share"` // of the iteration; above 1: the two cannot belong together
+	From    string  `json:"from"`  // "estimate", or what measured the bandwidth
+	Text    string  `json:"text"`  // what follows from it, in words
+}
+
+// Below littleShare the network is not what limits a job; from largeShare on it is what to look at first.
+const (
+	littleShare = 0.1
+	largeShare  = 0.4
+)
+
+// shares says how much of the iteration is communication, over the link that is crossed last: between nodes, else inside the node.
+func (k *adviser) shares() {
+	w := &k.Workload
+	switch {
+	case w.Iteration <= 0:
+		return
+	case w.IterationBytes <= 0:
+		k.open("communication share", "How many bytes one iteration reduces is not stated.", "state it (--iteration-size): with data parallelism it is the size of the gradients")
+		return
+	}
+	inside, l := k.inside()
+	s := shape{1, w.GPUsPerNode, inside}
+	if w.Nodes != 1 {
+		s, l = shape{max(w.Nodes, 2), max(w.GPUsPerNode, 1), inside}, k.between()
+	}
+	if s.ranks() < 2 {
+		return
+	}
+	if l.rate != nil {
+		k.share(l.link, min(s.ring(w.IterationBytes, *l.rate), s.tree(w.IterationBytes, *l.rate)), "estimate")
+	}
+	if m := k.largest(l.link, s.ranks()); m != nil {
+		n := float64(s.ranks())
+		k.share(l.link, float64(w.IterationBytes)*2*(n-1)/n/m.BusBW, m.From)
+	}
+	if len(k.Shares) == 0 {
+		k.open("communication share", "The bandwidth of the link is not known.", "gpufabric_exporter probe")
+	}
+}
+
+// largest is the measurement of the largest message over a link by that many ranks.
+func (k *adviser) largest(link Link, ranks int) *Measured {
+	var found *Measured
+	for i := range k.Workload.Measured {
+		if m := &k.Workload.Measured[i]; m.Link == link && m.Ranks == ranks && (found == nil || m.Bytes > found.Bytes) {
+			found = m
+		}
+	}
+	return found
+}
+
+func (k *adviser) share(link Link, seconds float64, from string) {
+	iteration := k.Workload.Iteration
+	s := Share{Link: link, Seconds: seconds, Share: seconds / iteration.Seconds(), From: from}
+	took := time.Duration(seconds * float64(time.Second)).Round(time.Microsecond)
+	switch {
+	case s.Share >= 1:
+		s.Text = fmt.Sprintf("The AllReduce takes %s, longer than the iteration of %s: the stated figures do not belong together, or the iteration reduces less over this link, as with sharded or accumulated gradients.", took, iteration)
+	case s.Share < littleShare:
+		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s. The network is not what limits this job: look at the input, at computation and at stragglers first.", took, percent(s.Share), iteration)
+	default:
+		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s where computation hides none of it. Twice the bandwidth saves %s at most, hiding it behind the backward pass up to all of it.", took, percent(s.Share), iteration, percent(s.Share/2))
+		if s.Share >= largeShare {
+			s.Text += " Communication limits this job: compare the measured bandwidth with the line rate, and reduce fewer bytes (lower precision, accumulated gradients)."
+		}
+	}
+	k.Shares = append(k.Shares, s)
+}
+
+// percent rounds a share below 1, but not up to all of it.
+func percent(share float64) string {
+	digits := 0
+	if share < 0.095 {
+		digits = 1
+	}
+	return strconv.FormatFloat(min(100*share, 99), 'f', digits, 64) + " %"
+}

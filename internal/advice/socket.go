@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package advice
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+const socketVariable = "NCCL_SOCKET_IFNAME"
+
+// passedOver are beginnings of names that NCCL takes last (ncclFindInterfaces, src/misc/socket.cc).
+var passedOver = []string{"docker", "lo", "virbr"}
+
+// inside are beginnings of names of interfaces that container networks make, and that reach no other node by themselves.
+var inside = []string{"br-", "cali", "cilium", "cni", "dummy", "flannel", "kube", "lxc", "nodelocaldns", "tun", "veth", "vxlan", "weave"}
+
+// sockets names the interface of the bootstrap where NCCL would take whichever comes first.
+func (k *adviser) sockets() {
+	const ask = "name the interface by which the nodes reach each other, as `ip route get <other node>` shows it"
+	if v, set := k.base.NCCL.Lookup(socketVariable); set && v.Value != "" {
+		return // kept
+	}
+	all, known := k.node.Interfaces.Get()
+	if !known {
+		k.open(socketVariable, "The network interfaces of the node could not be read.", ask)
+		return
+	}
+	var up, free []string
+	for _, i := range all {
+		switch {
+		case !isUp(i) || begins(i.Name, passedOver):
+		case strings.HasPrefix(i.Name, "ib"):
+			k.leave(socketVariable, "NCCL takes interfaces whose name begins with ib before others, and "+i.Name+" is up.", socketVariable)
+			return
+		default:
+			up = append(up, i.Name)
+			if !begins(i.Name, inside) && k.freeForSockets(i.Name) {
+				free = append(free, i.Name)
+			}
+		}
+	}
+	if routed := k.routed(free); len(routed) == 1 {
+		free = routed
+	}
+	ambiguous := fmt.Sprintf("NCCL takes the first of the interfaces that are up (%s)", few(up))
+	switch {
+	case len(up) < 2:
+		k.leave(socketVariable, "No more than one interface is up that NCCL would take for the bootstrap.", socketVariable)
+	case k.Workload.Fabric == TCP:
+		k.open(socketVariable, ambiguous+". Without RDMA that is also where the data goes.", "name the fastest interfaces by which the nodes reach each other")
+	case len(free) == 1 && plain(free[0]):
+		k.set(Setting{
+			Name: socketVariable, Value: "=" + free[0], Source: sourceOf(socketVariable), HostNames: true,
+			Reason: ambiguous + ", which may be a rail on one node and the management network on another. " + free[0] + " is the one that is neither a rail nor for storage. It is for bootstrap alone, data takes RDMA; a pod without hostNetwork has other interfaces and needs no setting.",
+		}, nil)
+	default:
+		k.open(socketVariable, ambiguous+"; which of them reaches the other nodes is not known.", ask)
+	}
+}
+
+// isUp tells that an interface is up; the kernel does not say it of tunnels, which are not counted.
+func isUp(i fabric.Interface) bool { return i.OperState.Or("") == "up" }
+
+func begins(name string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// freeForSockets tells that an interface is no member of a bond and carries no RDMA port but one for management.
+func (k *adviser) freeForSockets(name string) bool {
+	d := k.node.NetDev(name)
+	if d == nil {
+		return true
+	}
+	if _, enslaved := d.Upper.Get(); enslaved {
+		return false
+	}
+	below := k.node.Physical(name)
+	for i := range k.node.HCAs {
+		for _, p := range k.node.HCAs[i].Ports {
+			of := p.NetDev.Or("")
+			related := of == name || slices.ContainsFunc(below, func(d *fabric.NetDev) bool { return d.Name == of })
+			if related && p.Role.Or(fabric.RoleCompute) != fabric.RoleManagement {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// routed returns those that a default route leaves through.
+func (k *adviser) routed(list []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(name string) bool {
+		d := k.node.NetDev(name)
+		return d == nil || !d.DefaultRoute.Or(false)
+	})
+}

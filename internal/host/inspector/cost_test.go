@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inspector
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	ranks         = 8
+	communicators = 64
+)
+
+// folder plants a file of each rank, a minute old.
+func folder(t testing.TB, content, name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := range ranks {
+		write(t, filepath.Join(dir, fmt.Sprintf(name, i)), content, time.Now().Add(-time.Minute))
+	}
+	return dir
+}
+
+// interval is what a rank writes in one interval: so many records of each communicator.
+func interval(records int) string {
+	var b strings.Builder
+	for c := range communicators {
+		for i := range records {
+			b.WriteString(coll30(c, "AllReduce", uint64(i), 256<<20, 178.263, 9498))
+		}
+	}
+	return b.String()
+}
+
+// cost returns how long a reading takes after each rank appended to its file: the best of a few.
+func cost(t testing.TB, appended string, times int) time.Duration {
+	dir := folder(t, interval(1), "node1-pid1%d.log")
+	r := New(dir)
+	read(t, r, time.Now())
+	best := time.Hour
+	for range times {
+		appendAll(t, dir, appended)
+		begin := time.Now()
+		if n := len(read(t, r, time.Now()).Files); n != ranks {
+			t.Fatalf("%d files", n)
+		}
+		best = min(best, time.Since(begin))
+	}
+	return best
+}
+
+func appendAll(t testing.TB, dir, text string) {
+	t.Helper()
+	for i := range ranks {
+		f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("node1-pid1%d.log", i)), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A reading costs little more than the parsing of what was appended, and no more when much more was.
+func TestCost(t *testing.T) {
+	lines := strings.Split(strings.TrimSpace(strings.Repeat(interval(1), ranks)), "\n")
+	parsing := time.Hour
+	for range 5 {
+		begin := time.Now()
+		for _, line := range lines {
+			if _, ok := parseRecord([]byte(line)); !ok {
+				t.Fatal(line)
+			}
+		}
+		parsing = min(parsing, time.Since(begin))
+	}
+	one, many := cost(t, interval(1), 5), cost(t, interval(20), 5)
+	t.Logf("%d records: parsed in %s, read in %s; with 20 times as many in %s", len(lines), parsing, one, many)
+	if one > 3*parsing {
+		t.Errorf("%d records are read in %s, parsed in %s: at most three times as long expected", len(lines), one, parsing)
+	}
+	if many > 10*one {
+		t.Errorf("20 times as many records are read in %s, one of each in %s: at most ten times as long expected", many, one)
+	}
+}
+
+// BenchmarkRead reads the files of 8 ranks with 64 communicators: all anew, unchanged, and with what an interval appends. The
+// limit is 5 ms for an interval of one record for each communicator, as releases up to 2.29 write them.
+func BenchmarkRead(b *testing.B) {
+	var metrics strings.Builder
+	for i := range communicators {
+		for _, collective := range []string{"AllReduce", "ReduceScatter"} {
+			metrics.WriteString(metricsOf30(collective, "256-257MB", fmt.Sprintf("DP Group %d", i), 2, 178.263, 9498.47))
+		}
+	}
+	for mode, dir := range map[string]string{
+		"prometheus": folder(b, metrics.String(), "nccl_inspector_metrics_5a3d2c10-0000-4000-8000-00000000000%d.prom"),
+		"json":       folder(b, interval(2), "node1-pid1%d.log"),
+	} {
+		b.Run(mode+"/new", func(b *testing.B) {
+			for b.Loop() {
+				if n := len(read(b, New(dir), time.Now()).Files); n != ranks {
+					b.Fatal(n)
+				}
+			}
+		})
+		b.Run(mode+"/unchanged", func(b *testing.B) {
+			r := New(dir)
+			for b.Loop() {
+				if n := len(read(b, r, time.Now()).Files); n != ranks {
+					b.Fatal(n)
+				}
+			}
+		})
+	}
+	for _, records := range []int{1, 20} {
+		b.Run(fmt.Sprintf("json/appended/%d", records), func(b *testing.B) {
+			dir, text := folder(b, interval(1), "node1-pid1%d.log"), interval(records)
+			r := New(dir)
+			read(b, r, time.Now())
+			for b.Loop() {
+				b.StopTimer()
+				appendAll(b, dir, text)
+				b.StartTimer()
+				if n := len(read(b, r, time.Now()).Files); n != ranks {
+					b.Fatal(n)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inspector
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+)
+
+// record is what a line of the JSON mode has of interest.
+type record struct {
+	kind
+	known      bool // the kind is
+	sequence   sequence
+	sequential bool    // the sequence is
+	number     uint64  // in the sequence
+	bandwidth  float64 // GB/s, 0: Inspector has none
+	duration   float64 // microseconds
+}
+
+// The keys of collectives, and of sends and receives.
+var (
+	collKeys = keys{`"coll":"`, `"coll_sn":`, `"coll_msg_size_bytes":`, `"coll_exec_time_us":`, `"coll_busbw_gbs":`}
+	p2pKeys  = keys{`"p2p":"`, `"p2p_sn":`, `"p2p_msg_size_bytes":`, `"p2p_exec_time_us":`, `"p2p_busbw_gbs":`}
+)
+
+type keys struct{ operation, number, size, duration, bandwidth string }
+
+// parseRecord reads a line of the JSON mode. False: Inspector does not write such a line. It looks for keys where a parser of JSON
+// would take ten times as long: Inspector writes no blanks (json.cc), and no text has a quoted key in it, since quotes are escaped.
+func parseRecord(line []byte) (r record, ok bool) {
+	line = bytes.TrimSpace(line)
+	header, perf, found := bytes.Cut(line, []byte(`_perf":{`))
+	if !found || !bytes.HasPrefix(header, []byte(`{"header":{`)) || !bytes.HasSuffix(perf, []byte(`}}`)) {
+		return r, false
+	}
+	key := collKeys
+	if r.sequential = bytes.HasSuffix(header, []byte(`"coll`)); !r.sequential {
+		if key = p2pKeys; !bytes.HasSuffix(header, []byte(`"p2p`)) {
+			return r, false
+		}
+	}
+	size, sized := decimal(perf, key.size)
+	duration, timed := decimal(perf, key.duration)
+	number, numbered := whole(perf, key.number)
+	nodes, counted := whole(header, `"nnodes":`)
+	if !sized || !timed || !numbered || !counted {
+		return r, false
+	}
+	if r.bandwidth, ok = decimal(perf, key.bandwidth); !ok && string(value(perf, key.bandwidth)) != `"nan"` {
+		return r, false
+	}
+	r.duration, r.number = duration, number
+	operation, _, _ := bytes.Cut(after(perf, key.operation), []byte{'"'})
+	r.kind, r.known = makeKind(string(operation), size, nodes)
+	r.sequence.communicator, _ = strconv.ParseUint(string(bytes.TrimSuffix(value(header, `"id":"0x`), []byte{'"'})), 16, 64)
+	r.sequence.rank, _ = whole(header, `"rank":`)
+	r.sequence.collective = r.collective
+	return r, true
+}
+
+// after returns what comes after a key.
+func after(text []byte, key string) []byte {
+	i := bytes.Index(text, []byte(key))
+	if i < 0 {
+		return nil
+	}
+	return text[i+len(key):]
+}
+
+// value returns the text of a value that is no object, up to the next one.
+func value(text []byte, key string) []byte {
+	text = after(text, key)
+	if i := bytes.IndexAny(text, ",}"); i >= 0 {
+		return text[:i]
+	}
+	return text
+}
+
+func whole(text []byte, key string) (uint64, bool) {
+	n, err := strconv.ParseUint(string(value(text, key)), 10, 64)
+	return n, err == nil
+}
+
+func decimal(text []byte, key string) (float64, bool) {
+	n, err := strconv.ParseFloat(string(value(text, key)), 64)
+	if err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
+		return 0, false
+	}
+	return n, true
+}
