@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -53,8 +54,8 @@ func (f *Facts) compared(before *Facts) Section {
 	row := func(what, old, now, change string) {
 		t.Rows = append(t.Rows, []Text{text(what), text(old), text(now), text(change)})
 	}
-	row("Issues", fmt.Sprint(len(before.Findings)), fmt.Sprint(len(f.Findings)), fmt.Sprintf("%+d", len(f.Findings)-len(before.Findings)))
-	row("Not judged", fmt.Sprint(len(before.Unknown)), fmt.Sprint(len(f.Unknown)), fmt.Sprintf("%+d", len(f.Unknown)-len(before.Unknown)))
+	row("Issues", strconv.Itoa(len(before.Findings)), strconv.Itoa(len(f.Findings)), fmt.Sprintf("%+d", len(f.Findings)-len(before.Findings)))
+	row("Not judged", strconv.Itoa(len(before.Unknown)), strconv.Itoa(len(f.Unknown)), fmt.Sprintf("%+d", len(f.Unknown)-len(before.Unknown)))
 	for _, link := range f.linksOf(before) {
 		old, now, change := bandwidths(before.over(link), f.over(link))
 		row("Bandwidth over "+link, old, now, change)

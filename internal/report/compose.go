@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
@@ -82,7 +83,7 @@ func (f *Facts) hardware() string {
 	}
 	ports := "no RDMA port for training that shows"
 	if compute > 0 {
-		ports = spelling.Plural(compute, "RDMA port", "RDMA ports") + " for training (" + strings.Join(keys(kinds), " and ") + "), " + fmt.Sprint(active) + " of them active"
+		ports = spelling.Plural(compute, "RDMA port", "RDMA ports") + " for training (" + strings.Join(keys(kinds), " and ") + "), " + strconv.Itoa(active) + " of them active"
 		if len(rates) > 0 {
 			ports += " at " + strings.Join(keys(rates), " and ")
 		}
@@ -154,10 +155,10 @@ func (f *Facts) transport() Text {
 		link = "a transport that its log does not show"
 	}
 	t := "NCCL was measured to use " + link
-	switch {
-	case r.GPUDirect == "yes":
+	switch r.GPUDirect {
+	case "yes":
 		t += " with GPUDirect RDMA"
-	case r.GPUDirect == "no":
+	case "no":
 		t += " without GPUDirect RDMA"
 	}
 	return text(t + ".")
