@@ -25,7 +25,7 @@ func collectCounters() func(*fabric.Node, emit) {
 		places = max(places, f.place+1)
 	}
 	return func(n *fabric.Node, emit emit) {
-		c := counting{emit: emit, plans: plans, meant: make([]bool, places)}
+		c := counting{emit: emit, plans: plans, emitted: make([]bool, places)}
 		for i := range n.HCAs {
 			c.device(&n.HCAs[i])
 		}
@@ -40,7 +40,7 @@ type counting struct {
 	at     []string // device and port
 	// ethernet says that the port is one.
 	ethernet bool
-	meant    []bool  // families that have their series, by place; a second would cost the whole scrape
+	emitted  []bool  // families that have their series, by place; a second would cost the whole scrape
 	rest     []count // mean nothing to us, under their own names
 	sums     []sum   // scratch of mean
 }
@@ -68,10 +68,10 @@ func (c *counting) device(h *fabric.HCA) {
 		p := &h.Ports[k]
 		c.begin(h.Name, strconv.Itoa(p.Number))
 		c.ethernet = p.LinkLayer.Or("") == fabric.LinkEthernet
-		c.mean(p.Counters.PMA, counters.PlacePMA)
+		c.emitKnown(p.Counters.PMA, counters.PlacePMA)
 		c.rest = c.rest[:0] // a standard: what it does not have is not worth a name
-		c.mean(p.Counters.HW, counters.PlacePort)
-		c.pass()
+		c.emitKnown(p.Counters.HW, counters.PlacePort)
+		c.emitOthers()
 		if d, ok := p.Counters.Lifespan.Get(); ok {
 			c.emit(hwCountersLifespan, d.Seconds(), c.at...)
 		}
@@ -79,19 +79,19 @@ func (c *counting) device(h *fabric.HCA) {
 	// The device as a whole is in the families of its ports, with an empty port. What a driver counts for
 	// both, its table passes through for the device, so that sums over ports are right.
 	c.begin(h.Name, "")
-	c.mean(h.HWCounters, counters.PlaceDevice)
-	c.pass()
+	c.emitKnown(h.HWCounters, counters.PlaceDevice)
+	c.emitOthers()
 }
 
 // begin begins a port, or the device for an empty one.
 func (c *counting) begin(device, port string) {
 	c.at, c.rest = []string{device, port}, c.rest[:0]
-	clear(c.meant)
+	clear(c.emitted)
 }
 
-// mean emits the counters of a list that have a meaning, and keeps the others for pass. Kernel names that mean the
+// emitKnown emits the counters of a list that have a meaning, and keeps the others for pass. Kernel names that emitKnown the
 // same add up if they are exactly those of the driver's table, and to nothing while one of them is unknown.
-func (c *counting) mean(fact fabric.Fact[[]fabric.Counter], place counters.Place) {
+func (c *counting) emitKnown(fact fabric.Fact[[]fabric.Counter], place counters.Place) {
 	list := fact.Or(nil)
 	p := c.plans.of(place, c.driver, list)
 	c.sums = append(c.sums[:0], make([]sum, len(p.families))...)
@@ -112,7 +112,7 @@ func (c *counting) mean(fact fabric.Fact[[]fabric.Counter], place counters.Place
 		if known && n.spec.Saturates && v >= n.spec.Max() {
 			c.named(counterSaturated, 1, n.name)
 		}
-		if n.part < 0 || c.meant[p.families[n.part].place] && !c.sums[n.part].done {
+		if n.part < 0 || c.emitted[p.families[n.part].place] && !c.sums[n.part].done {
 			c.rest = append(c.rest, count{n.name, n.spec, v, known})
 			continue
 		}
@@ -120,13 +120,13 @@ func (c *counting) mean(fact fabric.Fact[[]fabric.Counter], place counters.Place
 			if s.value != 0 || !c.ethernet || !ofInfiniBand(n.spec.Meaning) {
 				c.emit(f, s.value, c.at...)
 			}
-			s.done, c.meant[f.place] = true, true
+			s.done, c.emitted[f.place] = true, true
 		}
 	}
 }
 
-// pass emits counters under their own names.
-func (c *counting) pass() {
+// emitOthers emits counters under their own names.
+func (c *counting) emitOthers() {
 	shown, dropped := 0, 0
 	for _, n := range c.rest {
 		switch {

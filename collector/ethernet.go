@@ -69,11 +69,11 @@ type stats struct {
 	dropped int
 	// Scratch of tally.
 	seen  map[string]bool
-	meant []meant
+	known []knownStat
 }
 
-// meant is a statistic with a meaning.
-type meant struct {
+// knownStat is a statistic with a meaning.
+type knownStat struct {
 	count
 	stat
 }
@@ -103,7 +103,7 @@ func (s *stats) collect(d *fabric.NetDev) {
 	}
 	s.priorities(s.lossless)
 	s.priorities(s.lossy)
-	s.pass()
+	s.emitOthers()
 	if s.dropped > 0 {
 		s.emit(ethernetStatisticsDropped, float64(s.dropped), s.labels...)
 	}
@@ -114,7 +114,7 @@ func (s *stats) collect(d *fabric.NetDev) {
 func (s *stats) tally(driver string, q *fabric.QoS) {
 	clear(s.tallies)
 	clear(s.seen)
-	s.rest, s.meant = s.rest[:0], s.meant[:0]
+	s.rest, s.known = s.rest[:0], s.known[:0]
 	list := q.Counters.Or(nil)
 	for i := range list {
 		v := &list[i]
@@ -134,7 +134,7 @@ func (s *stats) tally(driver string, q *fabric.QoS) {
 		}
 		c.spec = spec.Spec
 		key := stat{spec.Meaning, spec.Priority, spec.Older}
-		s.meant = append(s.meant, meant{c, key})
+		s.known = append(s.known, knownStat{c, key})
 		t := s.tallies[key]
 		t.names++
 		if c.known {
@@ -143,7 +143,7 @@ func (s *stats) tally(driver string, q *fabric.QoS) {
 		}
 		s.tallies[key] = t
 	}
-	for _, m := range s.meant {
+	for _, m := range s.known {
 		switch t := s.tallies[m.stat]; {
 		case t.names != m.spec.Parts:
 			s.rest = append(s.rest, m.count)
@@ -226,8 +226,8 @@ func (s *stats) lossy(m counters.Meaning, priority int) bool {
 	return worth && !s.pfc.Has(priority)
 }
 
-// pass emits statistics under their own names: those that the user asked for.
-func (s *stats) pass() {
+// emitOthers emits statistics under their own names: those that the user asked for.
+func (s *stats) emitOthers() {
 	passed := 0
 	for _, c := range s.rest {
 		switch {

@@ -59,7 +59,7 @@ archive: $(ARCHITECTURES:%=archive-%) ## bin/packages/*.tar.gz for each architec
 image: ## the image of a release, on the base images that packaging/images pins by digest (podman; IMAGE=gpufabric_exporter:VERSION)
 	packaging/image.sh "$(or $(IMAGE),gpufabric_exporter:$(VERSION))" "$(REVISION)"
 
-packages-test: packages archive ## install, upgrade and remove the packages under systemd, and build them again (10 min; debootstrap, systemd-nspawn, needs root)
+packages-test: packages archive ## install, upgrade and remove the packages under systemd, as docs/INSTALL.md says, and build them again (15 min; debootstrap, systemd-nspawn, needs root)
 	$(GO) test -count=1 -v -timeout 30m -tags packages ./test/packages
 
 arm64-test: bin/sysroot-arm64 ## unit tests as programs for arm64, with what emulation leaves out and why (1 h; qemu-aarch64-static, gcc-aarch64-linux-gnu, needs root)

@@ -74,7 +74,7 @@ func (h *Host) Probe(ctx context.Context, t Target, begin func()) (Result, *Skip
 	}
 	if err != nil { // what would fail need not wait for the gate
 		begin()
-		return unready(t, err), nil
+		return misconfigured(t, err), nil
 	}
 	start, skipped := h.vet(ctx, plan)
 	if skipped != nil {
@@ -89,8 +89,8 @@ func (h *Host) Probe(ctx context.Context, t Target, begin func()) (Result, *Skip
 	return Run(ctx, plan, start, pass), nil
 }
 
-// unready is the result of a run that fails because of what the site configured.
-func unready(t Target, err error) Result {
+// misconfigured is the result of a run that fails because of what the site configured.
+func misconfigured(t Target, err error) Result {
 	why := FailureLibrary
 	if errors.Is(err, ErrSettings) {
 		why = FailureSettings

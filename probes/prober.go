@@ -66,11 +66,11 @@ type probe struct {
 
 	turn, turns int // among the probes of its kind
 
-	slot    time.Time     // the moment of the schedule that it is due for; zero: it does not run by itself
-	due     time.Time     // when it is tried
-	delay   time.Duration // before the last try; 0: none failed
-	saving  bool          // it waits until its GPUs can pay
-	confirm bool          // it is to confirm a result below the limit
+	slot             time.Time     // the moment of the schedule that it is due for; zero: it does not run by itself
+	due              time.Time     // when it is tried
+	delay            time.Duration // before the last try; 0: none failed
+	waitingForBudget bool          // it waits for the budget of its GPUs
+	confirm          bool          // it is to confirm a result below the limit
 }
 
 // How a Prober waits.
@@ -220,5 +220,5 @@ func (p *Prober) plan(pr *probe, now time.Time) {
 		after = r.began.Add(every / 4) // it ran late, or there are other probes now to take turns with
 	}
 	pr.slot = p.schedule.next(key, pr.turn, pr.turns, every, after)
-	pr.due, pr.delay, pr.saving, pr.confirm = pr.slot, 0, false, false
+	pr.due, pr.delay, pr.waitingForBudget, pr.confirm = pr.slot, 0, false, false
 }

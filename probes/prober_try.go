@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// try runs a probe if its GPUs can pay and the gate is open.
+// try runs a probe if the budgets of its GPUs suffice and the gate is open.
 func (p *Prober) try(ctx context.Context, pr *probe) {
 	p.mu.Lock()
 	now, target := p.now(), pr.target
-	if gpu, wait := p.unpaid(pr, now); wait > 0 && !pr.confirm {
-		pr.saving = true
-		skipped := &Skipped{Why: SkipDuty, Detail: fmt.Sprintf("GPU %s can pay for it in %s", gpu, wait.Round(time.Second)), At: time.Now()}
+	if gpu, wait := p.missingBudget(pr, now); wait > 0 && !pr.confirm {
+		pr.waitingForBudget = true
+		skipped := &Skipped{Why: SkipDuty, Detail: fmt.Sprintf("the time budget for probes of GPU %s suffices in %s", gpu, wait.Round(time.Second)), At: time.Now()}
 		p.skipped(pr, skipped, now.Add(max(wait, rest)))
 		p.mu.Unlock()
 		p.tellSkipped(target.Key, skipped)
 		return
 	}
-	pr.saving = false
+	pr.waitingForBudget = false
 	p.mu.Unlock()
 
 	type end struct {
@@ -40,7 +40,7 @@ func (p *Prober) try(ctx context.Context, pr *probe) {
 		select {
 		case e = <-done:
 		case <-time.After(endWithin):
-			return // what it may have cost is paid already
+			return // what it may have cost is charged already
 		}
 	}
 	p.mu.Lock()
@@ -63,20 +63,20 @@ func (p *Prober) try(ctx context.Context, pr *probe) {
 // run has the machine run the probe. A bug in it costs the probe.
 func (p *Prober) run(ctx context.Context, t Target) (r Result, skipped *Skipped) {
 	began := time.Now()
-	var price time.Duration
+	var expected time.Duration
 	running := false
 	defer func() {
 		switch bug := recover(); {
-		case bug != nil && running: // what it did cost is not known: the price stays paid
+		case bug != nil && running: // what it did cost is not known: the expected cost stays charged
 			r = Result{Key: t.Key, At: began, Outcome: Failed, Failure: FailureCrash, Error: fmt.Sprintf("bug: %v", bug)}
 		case bug != nil:
 			skipped = &Skipped{Why: SkipCannotProveIdle, Detail: fmt.Sprintf("bug: %v", bug), At: began}
 		case running:
-			p.settle(t, r, price)
+			p.chargeActual(t, r, expected)
 		}
 	}()
 	r, skipped = p.machine.Probe(ctx, t, func() {
-		price = p.advance(t)
+		expected = p.chargeExpected(t)
 		running = true
 	})
 	if skipped != nil {
@@ -86,22 +86,22 @@ func (p *Prober) run(ctx context.Context, t Target) (r Result, skipped *Skipped)
 	return bounded(r), nil
 }
 
-// price is what a probe will cost each of its GPUs, as far as is known: what it cost last time.
-func (p *Prober) price(key Key) time.Duration {
+// expectedCost returns what a probe will cost each of its GPUs: what it cost last time, else its limit.
+func (p *Prober) expectedCost(key Key) time.Duration {
 	if r := p.memory.records[key]; r != nil && r.cost > 0 {
 		return r.cost
 	}
 	return p.config.Wall
 }
 
-// unpaid returns the GPU that needs longest to pay for a probe, and how long. What others need that wait for the same GPU
-// for longer is set aside, or the small ones would starve the large.
-func (p *Prober) unpaid(pr *probe, now time.Time) (gpu string, longest time.Duration) {
+// missingBudget returns the GPU whose budget takes longest to suffice for a probe, and how long. Budget that other probes have waited
+// for longer is reserved for them: otherwise small probes would starve large ones.
+func (p *Prober) missingBudget(pr *probe, now time.Time) (gpu string, longest time.Duration) {
 	for _, g := range pr.target.GPUs {
-		need := p.price(pr.target.Key)
+		need := p.expectedCost(pr.target.Key)
 		for _, other := range p.probes {
-			if other != pr && other.saving && other.here && other.slot.Before(pr.slot) && slices.Contains(other.target.GPUs, g) {
-				need += p.price(other.target.Key)
+			if other != pr && other.waitingForBudget && other.here && other.slot.Before(pr.slot) && slices.Contains(other.target.GPUs, g) {
+				need += p.expectedCost(other.target.Key)
 			}
 		}
 		if wait := p.memory.duty.wait(g, need, now); wait > longest {
@@ -111,26 +111,26 @@ func (p *Prober) unpaid(pr *probe, now time.Time) (gpu string, longest time.Dura
 	return gpu, longest
 }
 
-// advance has the GPUs pay for a run before it begins, and saves that: a crash on the way must not make it free.
-func (p *Prober) advance(t Target) time.Duration {
+// chargeExpected charges a run to its GPUs before it begins, and saves that: a crash during the run must not make it free.
+func (p *Prober) chargeExpected(t Target) time.Duration {
 	p.mu.Lock()
-	now, price := p.now(), p.price(t.Key)
+	now, expected := p.now(), p.expectedCost(t.Key)
 	p.memory.record(t.Key).began = now
 	for _, gpu := range t.GPUs {
-		p.memory.duty.pay(gpu, price, now)
+		p.memory.duty.charge(gpu, expected, now)
 	}
 	p.mu.Unlock()
 	p.save(savedIn)
-	return price
+	return expected
 }
 
-// settle has the GPUs pay what a run did cost, in place of the price.
-func (p *Prober) settle(t Target, r Result, price time.Duration) {
+// chargeActual charges what a run did cost instead of the expected cost.
+func (p *Prober) chargeActual(t Target, r Result, expected time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, used := p.now(), r.GPUs
 	for _, gpu := range t.GPUs {
-		p.memory.duty.pay(gpu, -price, now)
+		p.memory.duty.charge(gpu, -expected, now)
 	}
 	if len(used) == 0 {
 		used = t.GPUs
@@ -146,7 +146,7 @@ func (p *Prober) settle(t Target, r Result, price time.Duration) {
 	}
 	var most time.Duration
 	for gpu, cost := range costs {
-		p.memory.duty.pay(gpu, cost, now)
+		p.memory.duty.charge(gpu, cost, now)
 		most = max(most, cost)
 	}
 	rec := p.memory.record(t.Key)

@@ -7,36 +7,36 @@ import (
 	"time"
 )
 
-// duty keeps the share of its time for which a GPU has contexts of probes below a limit. Each GPU has an account: it
-// earns share seconds a second, up to a ceiling, and pays for contexts. A probe must be able to pay what it cost last
-// time, and if it costs more the account is in debt.
+// duty limits the share of its time for which a GPU has contexts of probes. Each GPU has a budget of seconds: it
+// grows by share seconds a second, up to a ceiling, and contexts are charged to it. A probe waits until the budget holds
+// what it cost last time, and if it costs more the balance becomes negative.
 //
-// An account starts empty, also when the state file was lost. So the limit holds over any number of restarts and
-// crashes, and the price is that the first probe waits until it is earned.
+// A budget starts empty, also when the state file was lost. So the limit holds over any number of restarts and
+// crashes, at the cost that the first probe waits until the budget has grown.
 type duty struct {
 	share   float64 // more than 0, 1 at most
 	ceiling time.Duration
 	gpus    map[string]account // by UUID
 }
 
-// account is that of a GPU.
+// account is the budget of a GPU.
 type account struct {
 	balance time.Duration
 	at      time.Time // of the balance
 }
 
 const (
-	savings  = 6 * time.Hour // of earning that an account holds
-	gpusMost = 256           // accounts
+	growthHeld = 6 * time.Hour // of growth that an account holds
+	gpusMost   = 256           // accounts
 )
 
 // newDuty returns empty accounts that can hold three runs of the longest kind at least.
 func newDuty(share float64, longest time.Duration) *duty {
-	ceiling := max(time.Duration(share*float64(savings)), 3*longest)
+	ceiling := max(time.Duration(share*float64(growthHeld)), 3*longest)
 	return &duty{share: share, ceiling: ceiling, gpus: map[string]account{}}
 }
 
-// open sees to it that GPUs have accounts, and closes some of others when there are too many. It tells whether it opened any.
+// open gives GPUs accounts, closes some of others when there are too many, and reports whether it opened any.
 func (d *duty) open(gpus []string, now time.Time) (opened bool) {
 	for _, gpu := range gpus {
 		if _, ok := d.gpus[gpu]; !ok {
@@ -52,7 +52,7 @@ func (d *duty) open(gpus []string, now time.Time) (opened bool) {
 	return opened
 }
 
-// balance is what a GPU can pay. It is negative in debt.
+// balance is the budget of a GPU, negative where probes have cost more than expected.
 func (d *duty) balance(gpu string, now time.Time) time.Duration {
 	a, ok := d.gpus[gpu]
 	if !ok {
@@ -62,12 +62,12 @@ func (d *duty) balance(gpu string, now time.Time) time.Duration {
 	return min(a.balance+earned, d.ceiling)
 }
 
-// pay takes the cost from an account, or gives it back if it is negative.
-func (d *duty) pay(gpu string, cost time.Duration, now time.Time) {
+// charge takes the cost from an account. A negative cost is returned to it.
+func (d *duty) charge(gpu string, cost time.Duration, now time.Time) {
 	d.gpus[gpu] = account{d.balance(gpu, now) - cost, now}
 }
 
-// wait is how long it takes until a GPU can pay; 0 if it can.
+// wait returns how long it takes until the budget of a GPU holds the cost; 0 if it does.
 func (d *duty) wait(gpu string, cost time.Duration, now time.Time) time.Duration {
 	missing := min(cost, d.ceiling) - d.balance(gpu, now)
 	if missing <= 0 {

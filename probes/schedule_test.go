@@ -73,7 +73,7 @@ func TestDutyIsKept(t *testing.T) {
 		t.Errorf("10 s are earned in %s, expected 10000 s", w)
 	}
 	at := origin.Add(10000 * time.Second)
-	d.pay("a", 25*time.Second, at)
+	d.charge("a", 25*time.Second, at)
 	if b := d.balance("a", at); b != -15*time.Second {
 		t.Errorf("balance is %s, expected -15s", b)
 	}

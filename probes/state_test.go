@@ -341,7 +341,7 @@ func FuzzState(f *testing.F) {
 			return
 		}
 		for gpu := range m.duty.gpus {
-			m.duty.pay(gpu, time.Second, origin)
+			m.duty.charge(gpu, time.Second, origin)
 		}
 		for _, r := range m.records {
 			for _, b := range r.baselines {

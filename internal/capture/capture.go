@@ -176,8 +176,8 @@ func (s *session) everything(ctx context.Context) ([]string, error) {
 		{"network interfaces", s.netDevs},
 		{"PCI functions", func(u *unit) error { return s.functions(u, devices) }},
 		{"node", s.node},
-		{"congestion control", func(u *unit) error { return s.congestion(u, s.all.wires()) }},
-		{"drivers of network interfaces", func(u *unit) error { return s.drivers(u, s.all.wires(), s.all.found()) }},
+		{"congestion control", func(u *unit) error { return s.congestion(u, s.all.physicalInterfaces()) }},
+		{"drivers of network interfaces", func(u *unit) error { return s.drivers(u, s.all.physicalInterfaces(), s.all.found()) }},
 	} {
 		if _, err := s.run(ctx, p.name, p.read); err != nil {
 			return nil, err

@@ -139,9 +139,9 @@ func (c *collection) found() []string {
 	return slices.Sorted(maps.Keys(c.lower))
 }
 
-// wires returns the physical interfaces below those of Ethernet ports: a bond or VLAN has no queues of its own. Those
+// physicalInterfaces returns the physical interfaces below those of Ethernet ports: a bond or VLAN has no queues of its own. Those
 // that were not read are in another network namespace.
-func (c *collection) wires() []string {
+func (c *collection) physicalInterfaces() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var wires []string

@@ -28,7 +28,7 @@ func Unchecked(list []Verdict) []Gap {
 	var all []Gap
 	var checks [][]string
 	for _, t := range Together(Unknowns(list)) {
-		if noNews(t.Verdict, unread) {
+		if explainedBySource(t.Verdict, unread) {
 			continue
 		}
 		i := slices.IndexFunc(all, func(o Gap) bool { return o.Why == t.Evidence && slices.Equal(o.Subjects, t.Subjects) })
@@ -55,10 +55,10 @@ func checkList(list []string) string {
 	return strings.Join(list[:most], ", ") + fmt.Sprintf(" and %d more", len(list)-most)
 }
 
-// noNews tells that a verdict is unknown for a reason that is told already, as a device whose reads fail or hang, with
-// what it hides of its peers; or for one that the reader chose: collectors that are off, and what jobs set. Nor is it news
-// that a driver does not show how it treats RoCE.
-func noNews(v Verdict, unread []Verdict) bool {
+// explainedBySource reports whether a verdict is unknown for a reason that the list has already, such as a device whose reads fail or
+// hang, with what follows for its peers; for one that the site chose (collectors that are off, settings of jobs); or because a
+// driver does not show how it treats RoCE.
+func explainedBySource(v Verdict, unread []Verdict) bool {
 	if v.Check.ID == CheckReads {
 		return false
 	}

@@ -62,7 +62,7 @@ func selectInfiniBand(t gidLookup, nccl *NCCLConfig) GIDChoice {
 }
 
 func selectRoCE(t gidLookup, nccl *NCCLConfig) GIDChoice {
-	want := gidWish{version: nccl.Number("NCCL_IB_ROCE_VERSION_NUM", 2)}
+	want := gidCriteria{version: nccl.Number("NCCL_IB_ROCE_VERSION_NUM", 2)}
 	if s, _ := nccl.Text("NCCL_IB_ADDR_FAMILY"); s == "AF_INET6" {
 		want.v6 = true
 	}
@@ -99,33 +99,33 @@ func selectRoCE(t gidLookup, nccl *NCCLConfig) GIDChoice {
 	return t.choice(cur, GIDByFallback, why)
 }
 
-// gidWish is what the automatic selection looks for.
-type gidWish struct {
+// gidCriteria is what the automatic selection looks for.
+type gidCriteria struct {
 	v6      bool
 	version int64
 	prefix  netip.Addr // invalid: any address
 	bits    int
 }
 
-func (w gidWish) family() string {
+func (w gidCriteria) family() string {
 	if w.v6 {
 		return "IPv6"
 	}
 	return "IPv4"
 }
 
-func (w gidWish) rangeText() string {
+func (w gidCriteria) rangeText() string {
 	if !w.prefix.IsValid() {
 		return ""
 	}
 	return fmt.Sprintf(" in %s/%d (NCCL_IB_ADDR_RANGE)", w.prefix, w.bits)
 }
 
-func (w gidWish) fits(g GID) bool {
+func (w gidCriteria) fits(g GID) bool {
 	return isV6(g.Addr) == w.v6 && usable(g.Addr) && gidVersion(g) == w.version && w.inRange(g.Addr)
 }
 
-func (w gidWish) inRange(a netip.Addr) bool {
+func (w gidCriteria) inRange(a netip.Addr) bool {
 	if !w.prefix.IsValid() || w.bits == 0 {
 		return true
 	}

@@ -10,8 +10,8 @@ import (
 
 // GDRInputs is all that the verdict on GPUDirect RDMA between a GPU and a NIC follows from.
 type GDRInputs struct {
-	NIC string // RDMA device
-	Way GDRWay // from the GPU
+	NIC string   // RDMA device
+	Way GDRRoute // from the GPU
 	// Others are the ways from all other GPUs, one of which NCCL may go through.
 	Others []GDROther
 
@@ -41,8 +41,8 @@ func (in *GDRInputs) others() bool {
 // ampere is the compute capability, times ten, of the first GPUs that NICs read from without NVLink.
 const ampere = 80
 
-// GDRWay is how a GPU and the NIC reach each other.
-type GDRWay struct {
+// GDRRoute is the path between a GPU and the NIC, and what on it matters for GPUDirect RDMA.
+type GDRRoute struct {
 	GPU       string // PCI address
 	Distance  Fact[Distance]
 	OneSwitch Fact[bool]     // PCI.OneSwitch, where the distance is PXB
@@ -51,14 +51,14 @@ type GDRWay struct {
 	IOMMU     Fact[string]   // PCIFunction.IOMMUType of the GPU
 }
 
-// GDROther is the way from another GPU.
+// GDROther is the route from another GPU.
 type GDROther struct {
-	GDRWay
+	GDRRoute
 	Linked Fact[bool] // GPUDriver.Linked of the two GPUs
 }
 
 // span returns the nearest and the furthest path that the way may be to NCCL. What is between says what is not known.
-func (w *GDRWay) span() (nearest, furthest ncclPath, between Meta) {
+func (w *GDRRoute) span() (nearest, furthest ncclPath, between Meta) {
 	d, known := w.Distance.Get()
 	if !known {
 		return pathPIX, pathSYS, w.Distance.Meta()
@@ -107,7 +107,7 @@ const gdrSource = "GPUDirect RDMA"
 type gdrJudge struct {
 	GDR
 	in  *GDRInputs
-	way *GDRWay // that of the GPU, or of the one that NCCL goes through
+	way *GDRRoute // that of the GPU, or of the one that NCCL goes through
 
 	passed  []string
 	unknown []gdrUnknown
@@ -249,7 +249,7 @@ func (j *gdrJudge) through(nccl *NCCLConfig, limit gdrLimit, nearest ncclPath) b
 		case nearest <= pathPXN:
 			perhaps = &gdrUnknown{j.in.Way.Coherent.Meta(), "whether NCCL would go through GPU " + o.GPU + " is not known"}
 		default:
-			j.Via, j.way = o.GPU, &o.GDRWay
+			j.Via, j.way = o.GPU, &o.GDRRoute
 			j.pass("NCCL goes by NVLink through GPU %s, which is %s from the NIC, within %s of %s", o.GPU, o.text(), limit.path, limit.from)
 			return true
 		}
@@ -261,7 +261,7 @@ func (j *gdrJudge) through(nccl *NCCLConfig, limit gdrLimit, nearest ncclPath) b
 	return true
 }
 
-func (w *GDRWay) text() string {
+func (w *GDRRoute) text() string {
 	d, ok := w.Distance.Get()
 	switch {
 	case ok && d == DistancePXB && w.OneSwitch.Or(false):

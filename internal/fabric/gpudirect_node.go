@@ -23,7 +23,7 @@ func (n *Node) gdrInputs(r *Rail) GDRInputs {
 	d := &n.GPUDriver
 	nic := n.PCI.NIC(r.NIC) // nil while distances are not known
 	in := GDRInputs{
-		NIC: r.NIC, Way: n.gdrWay(r.GPU, nic, r.Distance), At: n.At,
+		NIC: r.NIC, Way: n.gdrRoute(r.GPU, nic, r.Distance), At: n.At,
 		Loaded: d.Loaded, CUDA: d.CUDA, Kernel: n.Host.Kernel, Direct: n.GPUDirect, NCCL: n.NCCL.whole(), Hypervisor: n.Host.Hypervisor,
 	}
 	if v, known := n.PCI.Function(r.GPU).Vendor.Get(); known && v != nvidia { // NVML reports nothing of it
@@ -56,14 +56,14 @@ func (n *Node) gdrInputs(r *Rail) GDRInputs {
 		if nic != nil {
 			distance = n.gpuNICDistance(f, nic)
 		}
-		in.Others = append(in.Others, GDROther{n.gdrWay(f.Address, nic, distance), d.Linked(r.GPU, f.Address)})
+		in.Others = append(in.Others, GDROther{n.gdrRoute(f.Address, nic, distance), d.Linked(r.GPU, f.Address)})
 	}
 	return in
 }
 
-func (n *Node) gdrWay(gpu string, nic *PCIFunction, distance Fact[Distance]) GDRWay {
+func (n *Node) gdrRoute(gpu string, nic *PCIFunction, distance Fact[Distance]) GDRRoute {
 	f := n.PCI.Function(gpu)
-	w := GDRWay{GPU: gpu, Distance: distance, IOMMU: f.IOMMUType}
+	w := GDRRoute{GPU: gpu, Distance: distance, IOMMU: f.IOMMUType}
 	if nic != nil {
 		if distance.Or(DistanceSYS) == DistancePXB {
 			w.OneSwitch = n.PCI.OneSwitch(f, nic, n.At)

@@ -13,7 +13,7 @@ import (
 func nearby() GDRInputs {
 	return GDRInputs{
 		NIC: "mlx5_0", At: at,
-		Way:    GDRWay{GPU: "0000:1b:00.0", Distance: ok(DistancePIX), Coherent: ok(false), Redirects: ok([]string(nil)), IOMMU: ok("identity")},
+		Way:    GDRRoute{GPU: "0000:1b:00.0", Distance: ok(DistancePIX), Coherent: ok(false), Redirects: ok([]string(nil)), IOMMU: ok("identity")},
 		Loaded: ok(true), Lost: ok(false), Product: ok("NVIDIA H100 80GB HBM3"), ComputeCap: ok(90), CUDA: ok("13.0"),
 		Kernel: ok("6.8.0-1030-nvidia"), NICDriver: ok("mlx5_core"), NICIOMMU: ok("identity"), Hypervisor: ok(false),
 		Direct: GPUDirect{

@@ -156,7 +156,7 @@ func EvaluateRoCE(in RoCEInputs) RoCEChain {
 	b.priority()
 	b.Observed = ObserveRoCE(b.Judged, b.has(pfcMask(b.q)), in.Policy.ECN, in.Traffic, in.Congestion)
 	b.Window = roceWindowOf(in.Traffic)
-	b.settle()
+	b.applyObservedTraffic()
 	b.pfc()
 	b.globalPause()
 	b.buffer()

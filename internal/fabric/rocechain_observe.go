@@ -215,8 +215,8 @@ func observeLossless(s RoCEStep, priority Fact[int], lossless Fact[bool]) (p int
 	return p, RoCELink{Step: s}, true
 }
 
-// settle: where only the traffic class of jobs is not known, traffic on the expected priority shows that it is right.
-func (b *roceBuilder) settle() {
+// applyObservedTraffic accepts the chain where only the traffic class of jobs is not known, and traffic on the expected priority shows that it is right.
+func (b *roceBuilder) applyObservedTraffic() {
 	seen := b.Link(RoCEObservedPriority)
 	if !b.openToJobs || seen.Status != StatusOK {
 		return

@@ -21,7 +21,7 @@ type device struct {
 	reading *reading[deviceFacts]
 	// These are used in the reading's lane only.
 	reader Device // nil until the first read
-	turns  odometers
+	turns  wrapTrackers
 	next   deviceFacts // what a read fills in before it is published
 }
 
@@ -68,7 +68,7 @@ func (ob *Observer) observeDevices(ctx context.Context, now time.Time, want fabr
 		var done []<-chan struct{}
 		var of []*device
 		for _, d := range devices {
-			if c := d.reading.kick(ob.fresh(now, want), ob.readDevice(d, want, policy, now)); c != nil {
+			if c := d.reading.startIfStale(ob.fresh(now, want), ob.readDevice(d, want, policy, now)); c != nil {
 				done, of = append(done, c), append(of, d)
 			}
 		}
@@ -127,7 +127,7 @@ func (ob *Observer) askedBefore() fabric.Commands {
 
 // retire closes the reader in the device's own lane, as soon as that is idle.
 func (d *device) retire() {
-	d.reading.kick(func(deviceFacts, time.Time) bool { return false }, func(last deviceFacts, _ time.Time) (deviceFacts, error) {
+	d.reading.startIfStale(func(deviceFacts, time.Time) bool { return false }, func(last deviceFacts, _ time.Time) (deviceFacts, error) {
 		d.closeReader()
 		return last, nil
 	})
@@ -223,7 +223,7 @@ func (d *device) open(r RDMA) error {
 	}
 	reader, err := r.Open(d.name)
 	if err == nil {
-		d.reader, d.turns = reader, odometers{}
+		d.reader, d.turns = reader, wrapTrackers{}
 	}
 	return err
 }

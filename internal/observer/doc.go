@@ -34,7 +34,7 @@
 //   - GID entries that vanish show with the next scrape. New entries show within a minute: ib_core fills the first free slot
 //     of a RoCE table, so the free slots and the eight slots behind the last entry are read. An entry further out, which was
 //     added while others were there, shows within the hour.
-//   - 32-bit counters that wrap are continued to 64 bits, see odometer.
+//   - 32-bit counters that wrap are continued to 64 bits, see wrapTracker.
 //
 // # Lanes
 //

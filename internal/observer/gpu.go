@@ -36,7 +36,7 @@ func (ob *Observer) kickGPUs(now time.Time, want fabric.Want) <-chan struct{} {
 	if want&fabric.WantGPU == 0 || ob.o.GPUs == nil {
 		return nil
 	}
-	return ob.gpus.kick(since[gpuFacts](now, ob.o.FastInterval), func(last gpuFacts, now time.Time) (gpuFacts, error) {
+	return ob.gpus.startIfStale(since[gpuFacts](now, ob.o.FastInterval), func(last gpuFacts, now time.Time) (gpuFacts, error) {
 		if ob.gpusClosed {
 			return last, fs.ErrClosed
 		}

@@ -53,7 +53,7 @@ type wires struct {
 // meter has what continues the counters of one interface.
 type meter struct {
 	instance uint32 // Ethernet.Instance
-	turns    odometers
+	turns    wrapTrackers
 }
 
 const numWireKinds = 3
@@ -284,11 +284,11 @@ func (ob *Observer) readStatistics(d *fabric.NetDev, now time.Time) error {
 	}
 	m, known := ob.wires.meters[d.Name]
 	if instance := ob.wires.ethernet.Instance(d.Name); !known || m.instance != instance { // the driver was loaded again
-		m = meter{instance, odometers{}}
+		m = meter{instance, wrapTrackers{}}
 		ob.wires.meters[d.Name] = m
 		before, d.QoS.Before = fabric.Fact[[]fabric.Counter]{}, fabric.Fact[[]fabric.Counter]{}
 	}
-	m.turns.list(list, panel{driver: d.Driver.Or("")}, func(name string) (counters.Spec, bool) {
+	m.turns.list(list, counterListKey{driver: d.Driver.Or("")}, func(name string) (counters.Spec, bool) {
 		s, ok := counters.StatSpecOf(d.Driver.Or(""), name)
 		return s.Spec, ok
 	})
@@ -305,7 +305,7 @@ func (ob *Observer) readParameters(d *fabric.NetDev, now time.Time) error {
 
 // retireNetDevs lets go of the sockets in the lane that uses them, as soon as that is idle.
 func (ob *Observer) retireNetDevs() {
-	ob.netdevs.kick(func(netDevs, time.Time) bool { return false }, func(last netDevs, _ time.Time) (netDevs, error) {
+	ob.netdevs.startIfStale(func(netDevs, time.Time) bool { return false }, func(last netDevs, _ time.Time) (netDevs, error) {
 		if ob.wires.ethernet != nil {
 			ob.wires.ethernet.Close()
 			ob.wires.ethernet = nil

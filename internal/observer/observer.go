@@ -266,10 +266,10 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 
 	first, cancel := halfOf(ctx, now)
 	defer cancel()
-	ob.node.kick(ob.freshHost(now, want), ob.readHost(want))
+	ob.node.startIfStale(ob.freshHost(now, want), ob.readHost(want))
 	gpuDone := ob.kickGPUs(now, want)
 	if want&wantNCCLFiles != 0 {
-		ob.nccl.kick(since[fabric.NCCLConfig](now, ob.o.SlowInterval), ob.readNCCL)
+		ob.nccl.startIfStale(since[fabric.NCCLConfig](now, ob.o.SlowInterval), ob.readNCCL)
 	}
 	if want&fabric.WantHCA != 0 {
 		ob.class.refresh(first, since[classList](now, ob.o.FastInterval), ob.readClass(want&fabric.WantInside != 0))

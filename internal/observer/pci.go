@@ -32,7 +32,7 @@ func (ob *Observer) kickPCI(now time.Time, want fabric.Want, policy *fabric.Poli
 		return nil
 	}
 	nics := ob.nics(policy)
-	return ob.pci.kick(ob.freshPCI(now, want), func(last pciFacts, now time.Time) (pciFacts, error) {
+	return ob.pci.startIfStale(ob.freshPCI(now, want), func(last pciFacts, now time.Time) (pciFacts, error) {
 		next, what := last, fabric.PCIPlaces
 		if want&fabric.WantPCI != 0 {
 			next.links, what = now, fabric.PCILinks

@@ -44,7 +44,7 @@ func (ob *Observer) observeRanks(ctx context.Context, n *fabric.Node, want fabri
 	}
 	gpus := n.GPUDriver // a copy: the node goes on to change while a read that is late still runs
 	fresh := since[rankFacts](n.At, ob.o.FastInterval)
-	done := ob.ranks.kick(fresh, func(_ rankFacts, now time.Time) (rankFacts, error) {
+	done := ob.ranks.startIfStale(fresh, func(_ rankFacts, now time.Time) (rankFacts, error) {
 		list, netns, err := ob.o.Ranks.Read(&gpus, now)
 		return rankFacts{list, netns, now}, err
 	})

@@ -14,7 +14,7 @@ import (
 // errPending is the state of a reading before the first read ended.
 var errPending = errors.New("not read yet")
 
-// reading is a value that is read in a lane of its own and shared by everybody who is content with its age.
+// reading is a value that is read in a lane of its own and shared by all callers that accept its age.
 type reading[T any] struct {
 	lane lane
 
@@ -30,16 +30,16 @@ func newReading[T any](stuckAfter time.Duration) *reading[T] {
 	return &reading[T]{lane: lane{stuckAfter: stuckAfter}, err: errPending}
 }
 
-// kick starts a read unless the value is fresh, and returns what to wait for; nil when there is nothing to
-// wait for. The read gets the last value.
-func (r *reading[T]) kick(fresh func(value T, began time.Time) bool, read func(last T, now time.Time) (T, error)) <-chan struct{} {
+// startIfStale starts a read unless the value is fresh, and returns a channel that is closed when the read ends; nil when there
+// is nothing to wait for. The read gets the last value.
+func (r *reading[T]) startIfStale(fresh func(value T, began time.Time) bool, read func(last T, now time.Time) (T, error)) <-chan struct{} {
 	if _, ok := r.peek(fresh); ok {
 		return nil
 	}
 	return r.lane.start(func() {
 		last, ok := r.peek(fresh)
 		if ok {
-			return // somebody else's read ended between the look and the start
+			return // another read ended between the look and the start
 		}
 		r.mu.Lock()
 		epoch := r.epoch
@@ -79,7 +79,7 @@ var errPanic = errors.New("reader panicked")
 // refresh brings the value up to date or gives up when ctx ends.
 func (r *reading[T]) refresh(ctx context.Context, fresh func(T, time.Time) bool, read func(T, time.Time) (T, error)) {
 	for range 2 { // the read in flight may have begun for somebody content with less
-		done := r.kick(fresh, read)
+		done := r.startIfStale(fresh, read)
 		if done == nil || !r.lane.wait(ctx, done) {
 			return
 		}

@@ -112,7 +112,7 @@ func (s *Site) gate(w GPUWorker, log *slog.Logger) *Gate {
 
 // Read asks the driver, unless it must not be touched or is not there.
 func (g *Gate) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPUDriver, error) {
-	loaded := g.settle()
+	loaded := g.applyMaintenance()
 	if d, ok := g.held(loaded, now); ok {
 		return d, nil
 	}
@@ -149,8 +149,8 @@ func (g *Gate) held(loaded bool, now time.Time) (fabric.GPUDriver, bool) {
 	return fabric.GPUDriver{Loaded: fabric.Known(loaded, g.version, now), Released: g.released}, true
 }
 
-// settle looks whether the GPUs must be let go of, does it, and tells whether the kernel has their driver.
-func (g *Gate) settle() (loaded bool) {
+// applyMaintenance releases the GPUs where the site asks for that, and reports whether the kernel has their driver.
+func (g *Gate) applyMaintenance() (loaded bool) {
 	g.look.Lock()
 	defer g.look.Unlock()
 	reason := g.flags.UnderMaintenance()
@@ -218,7 +218,7 @@ func (g *Gate) toggle() {
 		return
 	}
 	g.mu.Unlock()
-	g.settle()
+	g.applyMaintenance()
 }
 
 // Watch lets go of the GPUs when they are wanted, whether anybody asks for facts or not, until ctx ends.
@@ -231,7 +231,7 @@ func (g *Gate) Watch(ctx context.Context) {
 			return
 		case <-tick.C:
 			if g.worker.Running() {
-				g.settle()
+				g.applyMaintenance()
 			}
 		}
 	}

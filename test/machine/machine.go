@@ -39,7 +39,7 @@ func base(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(cache, "gpufabric-packages", "bookworm-2") // another number where what it has in it changes
+	dir := filepath.Join(cache, "gpufabric-packages", "bookworm-3") // another number where what it has in it changes
 	if _, err := os.Stat(dir); err == nil {
 		return dir
 	}
@@ -54,7 +54,7 @@ func base(t *testing.T) string {
 	if err := os.Chmod(made, 0o755); err != nil { //nolint:gosec // the root of a container
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), "debootstrap", "--variant=minbase", "--include=systemd,systemd-sysv,dbus,rpm,curl", "bookworm", made).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "debootstrap", "--variant=minbase", "--include=systemd,systemd-sysv,dbus,rpm,dnf,curl", "bookworm", made).CombinedOutput()
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		t.Skipf("debootstrap: %v: %s", err, lines[len(lines)-1])

@@ -5,6 +5,7 @@
 package packages
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,8 +17,7 @@ import (
 // release makes a package of another version, whose default configuration has one more line, and returns its file.
 func release(t *testing.T, kind, version string) string {
 	t.Helper()
-	dir := t.TempDir()
-	stage := filepath.Join(dir, "stage")
+	stage := filepath.Join(t.TempDir(), "stage")
 	if out, err := exec.CommandContext(t.Context(), "cp", "-a", repository+"/bin/stage-amd64", stage).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -31,12 +31,20 @@ func release(t *testing.T, kind, version string) string {
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	root, err := filepath.Abs(repository)
-	if err != nil {
+	return build(t, kind, repository+"/packaging/nfpm.yml", stage, version)
+}
+
+// build makes a package of a description and a folder that it names files of, and returns its file.
+func build(t *testing.T, kind, description, from, version string) string {
+	t.Helper()
+	dir := t.TempDir()
+	description, err := filepath.Abs(description)
+	nfpm, err2 := filepath.Abs(repository + "/bin/nfpm")
+	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), root+"/bin/nfpm", "package", "--config", root+"/packaging/nfpm.yml", "--packager", kind, "--target", dir)
-	c.Dir = stage
+	c := exec.CommandContext(t.Context(), nfpm, "package", "--config", description, "--packager", kind, "--target", dir)
+	c.Dir = from
 	c.Env = append(os.Environ(), "VERSION="+version, "ARCHITECTURE=amd64")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -72,6 +72,9 @@ func appendAll(t testing.TB, dir, text string) {
 
 // A reading costs little more than the parsing of what was appended, and no more when much more was.
 func TestCost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: times under the race detector say nothing; make test runs it without")
+	}
 	lines := strings.Split(strings.TrimSpace(strings.Repeat(interval(1), ranks)), "\n")
 	parsing := time.Hour
 	for range 5 {

@@ -33,7 +33,7 @@ func TestOdometer(t *testing.T) {
 		{"has 64 bits after all", 15 * time.Second, []uint64{turn * 3, turn*3 + 1}, []uint64{turn * 3, turn*3 + 1}},
 		{"has 64 bits after all, and is reset", 15 * time.Second, []uint64{turn - 1, turn + 1, 5, 9}, []uint64{turn - 1, turn + 1, 5, 9}},
 	} {
-		var o odometer
+		var o wrapTracker
 		at := time.Unix(0, 0)
 		for i, raw := range c.raw {
 			var got uint64
@@ -52,18 +52,18 @@ type event struct {
 	reset bool // before it counts adds
 }
 
-// count plays events on a register of 32 bits. It returns what Prometheus makes of the odometer (increase), what was
+// count plays events on a register of 32 bits. It returns what Prometheus makes of the wrapTracker (increase), what was
 // really counted, how often the series fell, and by how much increase may be too high: for each reset, what may have
 // been taken for the rest of a turn.
 func count(start uint64, events []event) (increase, truth uint64, falls int, allowed float64) {
-	var o odometer
+	var o wrapTracker
 	at, counted, fastest := time.Unix(0, 0), start, 0.0
 	last, o := o.read(counted%register, at)
 	for _, e := range events {
 		at = at.Add(e.after)
 		if e.reset {
 			counted = 0
-			allowed += max(leastInTurn, headway*fastest*e.after.Seconds())
+			allowed += max(alwaysPlausible, speedMargin*fastest*e.after.Seconds())
 		}
 		counted += e.adds
 		truth += e.adds
@@ -129,7 +129,7 @@ func TestOdometerIsExactAtSteadySpeed(t *testing.T) {
 }
 
 func TestOdometersContinueWhatWrapsOnly(t *testing.T) {
-	o := odometers{}
+	o := wrapTrackers{}
 	read := func(value uint64) []fabric.Counter {
 		at := time.Unix(0, 0)
 		h := fabric.HCA{Driver: fabric.Known("mlx5_core", "", at), Ports: []fabric.Port{{Number: 1}}}
@@ -187,7 +187,7 @@ func TestCountersKeepTheReadingBefore(t *testing.T) {
 }
 
 func TestOdometersFollowTheList(t *testing.T) {
-	o := odometers{}
+	o := wrapTrackers{}
 	read := func(driver string, values ...any) (got []uint64) {
 		var list []fabric.Counter
 		for i := 0; i < len(values); i += 2 {
