@@ -5,6 +5,7 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -135,7 +136,7 @@ func (f *Facts) logged() Section {
 	s.table(Table{Head: []string{"What", "In the log"}, Rows: [][]Text{
 		{text("File"), text(code(l.File), fmt.Sprintf(", %d lines, %d of NCCL", l.Lines, l.NCCLLines))},
 		{text("NCCL"), text(orUnknown(l.Versions))},
-		{text("Processes"), text(fmt.Sprint(l.Processes))},
+		{text("Processes"), text(strconv.Itoa(l.Processes))},
 		{text("Connections"), text(l.Connections)},
 		{text("GPUDirect RDMA on all rings"), text(l.GPUDirect)},
 	}})
