@@ -97,11 +97,11 @@ func (c *canvas) line(class string, x1, y1, x2, y2 float64) {
 
 // box draws a part as a link: its name, lines of text and its mark. Words are for those who do not see it.
 func (c *canvas) box(p *status.Part, class, mark string, x, y, w, h float64, words string, lines ...string) {
-	seen := fit(p.Name, int((w-34)/boldWidth))
+	seen := []string{fit(p.Name, int((w-34)/boldWidth))}
 	for _, line := range lines {
-		seen += " " + fit(line, int((w-12)/charWidth))
+		seen = append(seen, fit(line, int((w-12)/charWidth)))
 	}
-	fmt.Fprintf(c, `<a href="#%s" aria-label="%s">`, html.EscapeString(p.ID), html.EscapeString(strings.TrimSpace(seen+" "+mark)+" "+words))
+	fmt.Fprintf(c, `<a href="#%s" aria-label="%s">`, html.EscapeString(p.ID), html.EscapeString(strings.Join(append(seen, mark, words), " ")))
 	c.rect("part "+class, x, y, w, h)
 	c.text("name", x+8, y+17, w-34, p.Name)
 	for i, line := range lines {

@@ -181,7 +181,10 @@ func deviceFacts(d *status.Device) []factRow {
 		board.Note = "firmware " + firmware
 	}
 	rows := []factRow{
-		{"Board", board}, {"Driver", shown(d.Driver, text)}, {"PCI address", shown(d.PCI, text)}, {"NUMA node", shown(d.NUMA, strconv.Itoa)},
+		{"Board", board},
+		{"Driver", shown(d.Driver, text)},
+		{"PCI address", shown(d.PCI, text)},
+		{"NUMA node", shown(d.NUMA, strconv.Itoa)},
 		{"PCIe", shown(d.Width, func(w int) string {
 			if speed, known := d.Speed.Get(); known {
 				return fmt.Sprintf("x%d, %g GT/s", w, speed/1e9)

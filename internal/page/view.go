@@ -131,8 +131,12 @@ func panels(d *status.Document) []template.HTML {
 func legend() []legendRow {
 	var rows []legendRow
 	for _, p := range []status.Part{
-		{Status: status.StatusOK}, {Status: status.StatusFailed, Severity: string(diagnose.Critical)}, {Status: status.StatusFailed, Severity: string(diagnose.Warning)},
-		{Status: status.StatusUnknown}, {Status: status.StatusPartly}, {Status: status.StatusNone},
+		{Status: status.StatusOK},
+		{Status: status.StatusFailed, Severity: string(diagnose.Critical)},
+		{Status: status.StatusFailed, Severity: string(diagnose.Warning)},
+		{Status: status.StatusUnknown},
+		{Status: status.StatusPartly},
+		{Status: status.StatusNone},
 	} {
 		rows = append(rows, legendRow{drawing.Class(&p), drawing.Mark(&p), drawing.Words(&p)})
 	}

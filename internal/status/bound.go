@@ -45,8 +45,8 @@ func bounded(v reflect.Value) (leftOut int) {
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			return 0
 		}
-		for i := range v.NumField() {
-			leftOut += bounded(v.Field(i))
+		for _, field := range v.Fields() {
+			leftOut += bounded(field)
 		}
 	}
 	return leftOut
@@ -54,7 +54,7 @@ func bounded(v reflect.Value) (leftOut int) {
 
 // clean returns a text of at most that many bytes, without control characters and those that change the direction of others.
 func clean(s string, most int) string {
-	plain := func(r rune) bool { return r != utf8.RuneError && (unicode.IsPrint(r)) }
+	plain := func(r rune) bool { return r != utf8.RuneError && unicode.IsPrint(r) }
 	if len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
 		return s
 	}
