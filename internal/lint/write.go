@@ -61,20 +61,17 @@ func assignment(s Suggestion, format Format) string {
 	case FormatEnv:
 		return s.Name + "=" + quoted(s.Value) + "\n"
 	case FormatManifest: // Kubernetes replaces $(NAME), and $$ stands for $
-		mount := ""
+		pod := ""
 		if s.PerJob {
-			mount = "  # The pod mounts " + s.Value + " of its node (hostPath) there, with subPathExpr: $(POD_UID).\n" +
+			pod = "  # The pod mounts " + comment(s.Value) + " of its node (hostPath) there, with subPathExpr: $(POD_UID).\n" +
 				"  - name: POD_UID\n    valueFrom: {fieldRef: {fieldPath: metadata.uid}}\n"
 		}
-		return mount + "  - name: " + s.Name + "\n    value: " + strconv.Quote(strings.ReplaceAll(s.Value, "$(", "$$(")) + "\n"
+		return pod + "  - name: " + s.Name + "\n    value: " + strconv.Quote(strings.ReplaceAll(s.Value, "$(", "$$(")) + "\n"
 	case FormatPython:
 		return "os.environ[" + strconv.Quote(s.Name) + "] = " + strconv.Quote(s.Value) + "\n"
 	}
-	value := quoted(s.Value)
-	if s.PerJob {
-		value = s.ValueIn(format)
-	}
-	return "export " + s.Name + "=" + value + "\n"
+	ofJob := strings.TrimPrefix(s.ValueIn(format), s.Value) // which the shell expands
+	return "export " + s.Name + "=" + quoted(s.Value) + ofJob + "\n"
 }
 
 // quoted is a value as shells and systemd read it. One that begins with = or ~ is a command or a home folder to some shells.
