@@ -156,7 +156,9 @@ func (w *Watch) pass(ctx context.Context, n *fabric.Node, jobs job.Jobs) {
 	i := slices.IndexFunc(jobs.List, func(j job.Job) bool { return j.Name == ask })
 	of := processesOf(n, &jobs.List[i])
 	q := Inquiry{Look: w.look, Whom: w.o.Whom, Begin: w.begin, vet: w.vet}
-	q.Ask = func(ctx context.Context, target progress.Target) (fabric.RASAnswer, error) { return w.ask(ctx, target, of) }
+	q.Ask = func(ctx context.Context, target progress.Target) (fabric.RASAnswer, error) {
+		return w.ask(ctx, target, of)
+	}
 	a := q.About(ctx, ask)
 	if ctx.Err() != nil {
 		return
