@@ -35,7 +35,7 @@ type Reason string
 const (
 	ReasonNotRead        Reason = "not_read"        // the reader did not get to it, or its collector is off
 	ReasonMissing        Reason = "missing"         // this kernel or driver does not offer the source
-	ReasonPrivilege      Reason = "privilege"       // EACCES or EPERM
+	ReasonPrivilege      Reason = "privilege"       // EACCES, EPERM, or a family of sockets that a filter denies
 	ReasonUnsupported    Reason = "unsupported"     // EOPNOTSUPP or EINVAL: the driver refuses
 	ReasonIO             Reason = "io_error"        // any other error of the read itself
 	ReasonMalformed      Reason = "malformed"       // read, but not what the kernel's ABI promises

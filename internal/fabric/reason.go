@@ -29,11 +29,11 @@ func ReasonOf(err error) Reason {
 		return own.reason
 	case is(syscall.ENODEV), is(syscall.ENXIO):
 		return ReasonGone
-	case is(fs.ErrPermission):
+	case is(fs.ErrPermission), is(syscall.EAFNOSUPPORT): // the latter is how filters deny sockets: no kernel lacks the families that are used
 		return ReasonPrivilege
 	case is(errors.ErrUnsupported), is(syscall.EINVAL):
 		return ReasonUnsupported
-	case is(fs.ErrNotExist), is(syscall.EPROTONOSUPPORT), is(syscall.EAFNOSUPPORT): // sockets that the kernel does not know
+	case is(fs.ErrNotExist), is(syscall.EPROTONOSUPPORT): // a netlink protocol whose module is not loaded
 		return ReasonMissing
 	default:
 		return ReasonIO

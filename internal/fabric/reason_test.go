@@ -13,7 +13,7 @@ import (
 
 func TestReasonOf(t *testing.T) {
 	for err, want := range map[error]Reason{
-		syscall.EACCES: ReasonPrivilege, syscall.EPERM: ReasonPrivilege, syscall.EINVAL: ReasonUnsupported,
+		syscall.EACCES: ReasonPrivilege, syscall.EPERM: ReasonPrivilege, syscall.EAFNOSUPPORT: ReasonPrivilege, syscall.EINVAL: ReasonUnsupported,
 		syscall.EOPNOTSUPP: ReasonUnsupported, syscall.ENOSYS: ReasonUnsupported, syscall.ENOENT: ReasonMissing,
 		syscall.EPROTONOSUPPORT: ReasonMissing, syscall.ENODEV: ReasonGone, syscall.ENXIO: ReasonGone,
 		syscall.EIO: ReasonIO, syscall.EISDIR: ReasonIO, syscall.ELOOP: ReasonIO, syscall.ETIMEDOUT: ReasonIO, syscall.EMSGSIZE: ReasonIO,

@@ -4,7 +4,6 @@ package lint
 
 import (
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -17,10 +16,22 @@ type Suggestion struct {
 	Name, Value string // Value is empty where the choice is left to the reader
 	Reason      string // one or more sentences
 	Source      string // file and release of NCCL, or of a plugin, that it was read in
+	PerJob      bool   // Value is a folder in which each job has one of its own
+}
+
+// ValueIn returns the value in a format. The folder of a job is that of Slurm in scripts; in manifests it is mounted so.
+func (s Suggestion) ValueIn(format Format) string {
+	if s.PerJob && format == FormatShell {
+		return s.Value + "/$SLURM_JOB_ID"
+	}
+	return s.Value
 }
 
 // logFolder is where suggested settings write to. Jobs have to be able to write there, and the exporter to read.
 const logFolder = "/var/log/nccl"
+
+// inspectorFolder is where Inspector of jobs writes to: what docs/INSPECTOR.md has for nccl.inspector_folder.
+const inspectorFolder = "/run/nccl_inspector"
 
 // dumpInterval is how often NCCL Inspector writes, in microseconds: the shortest that its Prometheus mode accepts.
 const dumpInterval = 30_000_000
@@ -54,8 +65,8 @@ func Suggest(inputs []Input, version Version, node *fabric.Node) []Suggestion {
 		add(SuggestNetwork(node))
 	}
 	add(
-		Suggestion{"NCCL_DEBUG", "WARN", "Without it NCCL reports an error code, but not what failed.", "src/debug.cc of NCCL 2.30.7"},
-		Suggestion{"NCCL_DEBUG_FILE", logFolder + "/%h.%p.log", "Warnings go to one file for each process (%h: host, %p: process) instead of the output of the job. Create the folder first, writable for jobs: otherwise NCCL writes to the output as before. An existing file is overwritten.", "src/debug.cc of NCCL 2.30.7"},
+		Suggestion{Name: "NCCL_DEBUG", Value: "WARN", Reason: "Without it NCCL reports an error code, but not what failed.", Source: "src/debug.cc of NCCL 2.30.7"},
+		Suggestion{Name: "NCCL_DEBUG_FILE", Value: logFolder + "/%h.%p.log", Reason: "Warnings go to one file for each process (%h: host, %p: process) instead of the output of the job. Create the folder first, writable for jobs: otherwise NCCL writes to the output as before. An existing file is overwritten.", Source: "src/debug.cc of NCCL 2.30.7"},
 	)
 	if !isSet("NCCL_PROFILER_PLUGIN") && version.AtLeast("2.28") {
 		add(suggestInspector(version)...)
@@ -70,8 +81,8 @@ func SuggestNetwork(node *fabric.Node) Suggestion {
 		name     = "NCCL_NET"
 		fallback = "NCCL stops with an error instead of falling back to TCP when it cannot use "
 	)
-	verbs := Suggestion{name, "IB", fallback + "RDMA. Jobs whose image has a network plugin need the name of the plugin instead, such as IBext of HPC-X: with IB, NCCL does not use it.", "src/plugin/net.cc of NCCL 2.30.7"}
-	libfabric := Suggestion{name, "AWS Libfabric", fallback + "EFA. The job needs the plugin aws-ofi-nccl.", "src/nccl_ofi_interface_nvidia.cpp of aws-ofi-nccl 1.19.2"}
+	verbs := Suggestion{Name: name, Value: "IB", Reason: fallback + "RDMA. Jobs whose image has a network plugin need the name of the plugin instead, such as IBext of HPC-X: with IB, NCCL does not use it.", Source: "src/plugin/net.cc of NCCL 2.30.7"}
+	libfabric := Suggestion{Name: name, Value: "AWS Libfabric", Reason: fallback + "EFA. The job needs the plugin aws-ofi-nccl.", Source: "src/nccl_ofi_interface_nvidia.cpp of aws-ofi-nccl 1.19.2"}
 	open := Suggestion{Name: name, Source: verbs.Source}
 	if node == nil {
 		open.Reason = "Name the network that jobs use, so that NCCL stops with an error instead of falling back to TCP: NCCL_NET=IB for InfiniBand and RoCE, NCCL_NET=\"AWS Libfabric\" for EFA, NCCL_NET=gIB for the plugin of Google's RDMA machines. --host or --scenario chooses for a node."
@@ -110,58 +121,16 @@ func SuggestNetwork(node *fabric.Node) Suggestion {
 
 // suggestInspector returns the settings of NCCL Inspector, a profiler plugin that is part of NCCL from 2.28 on.
 func suggestInspector(version Version) []Suggestion {
-	source := "ext-profiler/inspector/README.md of NCCL 2.28.3"
+	const since28, since29 = "ext-profiler/inspector/inspector.cc of NCCL 2.28.3", "ext-profiler/inspector/inspector.cc of NCCL 2.29.3"
 	list := []Suggestion{
-		{"NCCL_PROFILER_PLUGIN", "libnccl-profiler-inspector.so", "NCCL Inspector measures the bandwidth of each collective. The library is in the source of NCCL and has to be built and in the library path of the job: where NCCL does not find it, jobs run without it.", source},
-		{"NCCL_INSPECTOR_ENABLE", "1", "The plugin does nothing without it.", source},
-		{"NCCL_INSPECTOR_DUMP_DIR", logFolder, "The folder that it writes to. Without it, that is a folder in the working directory of the job.", source},
-		{"NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS", strconv.Itoa(dumpInterval), fmt.Sprintf("It writes every %d s. What it does by default differs by release.", dumpInterval/1_000_000), source},
+		{Name: "NCCL_PROFILER_PLUGIN", Value: "libnccl-profiler-inspector.so", Source: "ext-profiler/inspector/Makefile of NCCL 2.28.3", Reason: "NCCL Inspector measures the bandwidth of each collective. The library is in the source of NCCL and has to be built and in the library path of the job: where NCCL does not find it, jobs run without it."},
+		{Name: "NCCL_INSPECTOR_ENABLE", Value: "1", Source: since28, Reason: "The plugin does nothing without it."},
+		{Name: "NCCL_INSPECTOR_DUMP_DIR", Value: inspectorFolder, PerJob: true, Source: since28, Reason: "The folder that it writes to, which nccl.inspector_folder names for the exporter. Create the folder of the job before its ranks start: of several that create it at once, only one writes. Without this setting, they write to the working directory of the job."},
+		{Name: "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS", Value: strconv.Itoa(dumpInterval), Source: since28, Reason: fmt.Sprintf("It writes every %d s. Without it, it writes nothing while the job runs, or all the time, by release.", dumpInterval/1_000_000)},
 	}
 	if version.AtLeast("2.29.3") {
-		list = append(list, Suggestion{"NCCL_INSPECTOR_PROM_DUMP", "1", "It writes metrics of Prometheus instead of JSON lines.", "ext-profiler/inspector/README.md of NCCL 2.29.3"})
+		return append(list, Suggestion{Name: "NCCL_INSPECTOR_PROM_DUMP", Value: "1", Source: since29, Reason: "It writes metrics of Prometheus to a file of bounded size, instead of JSON lines to one that grows."})
 	}
+	list[2].Reason += " The files grow, and stay when the job has ended: remove them then."
 	return list
-}
-
-// WriteSuggestions prints settings as lines of a format, each below a comment with the reason and the source.
-func WriteSuggestions(w io.Writer, list []Suggestion, format Format) error {
-	indent, b := "", new(strings.Builder)
-	switch format {
-	case FormatManifest:
-		indent = "  "
-		b.WriteString("env:\n")
-	case FormatPython:
-		b.WriteString("import os\n\n")
-	}
-	for i, s := range list {
-		if i > 0 && format != FormatManifest {
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(b, "%s# %s\n%s# Source: %s\n", indent, s.Reason, indent, s.Source)
-		if s.Value == "" {
-			continue
-		}
-		switch format {
-		case FormatConf:
-			fmt.Fprintf(b, "%s=%s\n", s.Name, s.Value)
-		case FormatEnv:
-			fmt.Fprintf(b, "%s=%s\n", s.Name, quoted(s.Value))
-		case FormatManifest:
-			fmt.Fprintf(b, "  - name: %s\n    value: %q\n", s.Name, s.Value)
-		case FormatPython:
-			fmt.Fprintf(b, "os.environ[%q] = %q\n", s.Name, s.Value)
-		default:
-			fmt.Fprintf(b, "export %s=%s\n", s.Name, quoted(s.Value))
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// quoted is a value as a shell and systemd read it.
-func quoted(value string) string {
-	if strings.Contains(value, " ") {
-		return `"` + value + `"`
-	}
-	return value
 }

@@ -10,6 +10,7 @@ import (
 
 	"gpufabric_exporter/exporter"
 	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/advise"
 	"gpufabric_exporter/internal/command/capture"
 	"gpufabric_exporter/internal/command/check"
 	"gpufabric_exporter/internal/command/demo"
@@ -54,6 +55,7 @@ func New(o *Options) command.Line {
 			check.NewPreflight(s, log),
 			jobs.New(s, log),
 			lint.New(s, log),
+			advise.New(s, log),
 			explain.New(),
 			probe.New(s, log, e.Probing),
 			rules.New(s),

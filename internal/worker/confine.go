@@ -84,7 +84,14 @@ func (o *Options) confine(user *User, attr *syscall.SysProcAttr) error {
 // raisesMemlock tells whether this process can lift the limit of locked memory for its children, or need not.
 func raisesMemlock(have uint64) bool {
 	var l unix.Rlimit
-	return have&(1<<unix.CAP_SYS_RESOURCE) != 0 || unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Max == unix.RLIM_INFINITY
+	return have&(1<<unix.CAP_SYS_RESOURCE) != 0 && inFirstUsers() || unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Max == unix.RLIM_INFINITY
+}
+
+// inFirstUsers tells whether this process is in the user namespace that the kernel starts with, in which alone capabilities count
+// for limits and locked memory: PROC_USER_INIT_INO of linux/proc_ns.h. Where procfs does not say so, it is in none that helps.
+func inFirstUsers() bool {
+	ns, err := os.Readlink("/proc/self/ns/user")
+	return err == nil && ns == "user:[4026531837]"
 }
 
 // CanLock returns why tasks that pin memory (Options.PinsMemory) could not lock so many bytes; nil: they can.
@@ -93,7 +100,7 @@ func CanLock(bytes uint64) error {
 	if err != nil {
 		return err
 	}
-	if raisesMemlock(have) || have&(1<<unix.CAP_IPC_LOCK) != 0 {
+	if raisesMemlock(have) || have&(1<<unix.CAP_IPC_LOCK) != 0 && inFirstUsers() {
 		return nil
 	}
 	var l unix.Rlimit

@@ -281,3 +281,47 @@ func exitOf(err error) int {
 	}
 	return 0
 }
+
+// What CanLock says is what the kernel does: a capability of another user namespace is none for locked memory.
+func TestCanLock(t *testing.T) {
+	const child = "WORKER_TEST_LOCK"
+	const limit, more = 64 << 10, 1 << 20
+	if os.Getenv(child) != "" {
+		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
+			t.Fatal(err)
+		}
+		memory, err := unix.Mmap(-1, 0, more, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+		if err != nil {
+			t.Fatal(err)
+		}
+		can := CanLock(more)
+		liftMemlock(os.Getpid()) // as for a task
+		locked := unix.Mlock(memory)
+		t.Logf("mlock: %v; CanLock: %v", locked, can)
+		if (locked == nil) != (can == nil) {
+			t.Error("they differ")
+		}
+		return
+	}
+	for name, attr := range map[string]*syscall.SysProcAttr{
+		"here": {},
+		"a user namespace": {
+			Cloneflags:  unix.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.v", "-test.run=^TestCanLock$")
+			c.Env, c.SysProcAttr = append(os.Environ(), child+"=1"), attr
+			out, err := c.CombinedOutput()
+			t.Logf("%s", out)
+			if err != nil && len(out) == 0 {
+				t.Skip("no user namespace can be made here: ", err)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -76,8 +76,11 @@ func testWithoutNetlink(t *testing.T, x *exporter) {
 		}
 	}
 	for _, device := range []string{"fakehca_0", "rxe0"} {
-		if len(without.find("exporter_facts_unknown", "device", device, "reason", "missing")) == 0 {
-			t.Errorf("no fact of %s is counted as unknown", device)
+		if len(without.find("exporter_facts_unknown", "device", device, "reason", "privilege")) == 0 {
+			t.Errorf("no fact of %s is counted as unknown for want of a privilege", device)
 		}
+	}
+	if checks := without.find("check_unknown", "check", "roce_pfc", "device", "fakehca_0", "reason", "privilege"); len(checks) == 0 {
+		t.Error("the check roce_pfc is silent")
 	}
 }

@@ -5,9 +5,13 @@
 package systemd_test
 
 import (
+	"encoding/json"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"gpufabric_exporter/ncclprobe/ncclprobetest"
 )
@@ -40,7 +44,7 @@ func (m on) prober() {
 // clean wants probes to have left neither a process nor shared memory.
 func (m on) clean(when string) {
 	m.t.Helper()
-	if left, err := m.Try("pgrep", "-a", "gpufabric_rank"); err == nil {
+	if left, err := m.Try("sh", "-c", "grep -lx gpufabric_rank /proc/[0-9]*/comm"); err == nil {
 		m.t.Errorf("%s: ranks are left: %s", when, left)
 	}
 	if left := m.Must("ls", "/dev/shm"); strings.Contains(left, "nccl-") {
@@ -74,4 +78,76 @@ func testProbes(t *testing.T, m on) {
 		}
 		m.clean(c.line)
 	}
+}
+
+// The exporter probes by itself, with the gate shut until the GPUs are seen to be idle for a minute, and serves the result.
+func testScheduledProbe(t *testing.T, m on) {
+	m.prober()
+	m.tiers("gpu", "probes")
+	m.dropIn("RestartSec=1", "TimeoutStartSec=30", shown, "ExecStart=", "ExecStart="+m.native()+" "+library)
+	m.Must("systemctl", "start", unit)
+	const success = "\n" + `gpufabric_probe_success{device="",kind="node",port=""} 1`
+	text := ""
+	for end := time.Now().Add(8 * time.Minute); !strings.Contains(text, success); time.Sleep(time.Second) {
+		if text = m.Scrape(); time.Now().After(end) {
+			t.Fatalf("no probe succeeds:%s\n%s\n%s", probeLines(text), m.Must("curl", "-sS", "http://localhost:10791/probes.json"), m.Log())
+		}
+	}
+	t.Log(probeLines(text))
+	m.clean("served")
+	const state = "/var/lib/gpufabric_exporter/probes.json"
+	contains(t, m.Must("cat", state), `"node"`)
+	m.Must("systemctl", "restart", unit)
+	contains(t, m.Scrape(), "\ngpufabric_probe_state_file_ok 1\n")
+	contains(t, m.Must("cat", state), `"node"`)
+}
+
+// native installs an exporter for which the first PID namespace of the node is that of the container, and returns its path: the gate of
+// probes and the reader of jobs trust no other.
+func (m on) native() string {
+	m.t.Helper()
+	t, pids := m.t, m.Must("readlink", "/proc/self/ns/pid")
+	const ofKernel = "pid:[4026531836]"
+	dir := t.TempDir()
+	replaced := map[string]string{}
+	for _, name := range []string{"proc/processes.go", "rank/rank.go"} {
+		file, err := filepath.Abs("../../internal/host/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source, err := os.ReadFile(file)
+		if err != nil || strings.Count(string(source), ofKernel) != 1 {
+			t.Fatalf("%v: expected %s once in %s", err, ofKernel, file)
+		}
+		replaced[file] = filepath.Join(dir, filepath.Base(name))
+		if err := os.WriteFile(replaced[file], []byte(strings.Replace(string(source), ofKernel, pids, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, program := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "exporter")
+	if err := os.WriteFile(overlay, list, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay="+overlay, "-buildvcs=false", "-trimpath", "-buildmode=pie", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", program, "../..")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const installed = "/opt/exporter"
+	m.Must("install", "-m", "755", m.Put(program), installed)
+	return installed
+}
+
+// probeLines are those of metrics that are about probes and not 0.
+func probeLines(text string) string {
+	var lines strings.Builder
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "gpufabric_probe") && !strings.HasSuffix(line, " 0\n") {
+			lines.WriteString("\n\t" + strings.TrimSpace(line))
+		}
+	}
+	return lines.String()
 }

@@ -36,6 +36,8 @@ func TestSystemd(t *testing.T) {
 		{"denied", testDenied},
 		{"lock", testLock},
 		{"probes", testProbes},
+		{"scheduled probe", testScheduledProbe},
+		{"jobs", testJobs},
 		{"removal", testRemoval}, // the last
 	} {
 		t.Run(c.name, func(t *testing.T) {

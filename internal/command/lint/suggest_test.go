@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,14 @@ func suggestions(t *testing.T, version lint.Version, node *fabric.Node) []string
 	t.Helper()
 	list := lint.Suggest(nil, version, node)
 	var lines []string
+	valuesIn := func(format lint.Format) (lines []string) {
+		for _, s := range list {
+			if value := s.ValueIn(format); value != "" {
+				lines = append(lines, s.Name+"="+value)
+			}
+		}
+		return lines
+	}
 	for _, s := range list {
 		lines = append(lines, s.Name+"="+s.Value)
 		if s.Reason == "" || s.Source == "" {
@@ -52,7 +61,7 @@ func suggestions(t *testing.T, version lint.Version, node *fabric.Node) []string
 				}
 			}
 		}
-		if want := slices.DeleteFunc(slices.Clone(lines), func(s string) bool { return strings.HasSuffix(s, "=") }); !slices.Equal(read, want) {
+		if want := valuesIn(format); !slices.Equal(read, want) {
 			t.Errorf("NCCL %s as %s: %q is read of %q:\n%s", version, format, read, want, &b)
 		}
 	}
@@ -97,6 +106,50 @@ func TestSuggestionsAreClean(t *testing.T) {
 	for _, v := range versions {
 		suggestions(t, v, nil)
 	}
+}
+
+// inspectorReads are the variables that the plugin reads (getenv in inspector.cc of the tags), by the release that has them first.
+var inspectorReads = map[string]string{
+	"NCCL_INSPECTOR_ENABLE": "2.28.3", "NCCL_INSPECTOR_DUMP_THREAD_ENABLE": "2.28.3", "NCCL_INSPECTOR_DUMP_THREAD_INTERVAL_MICROSECONDS": "2.28.3",
+	"NCCL_INSPECTOR_DUMP_DIR": "2.28.3", "NCCL_INSPECTOR_DUMP_VERBOSE": "2.28.3", "NCCL_INSPECTOR_PROM_DUMP": "2.29.3",
+}
+
+// What switches Inspector on is what the plugin of the release reads, and the document has the same.
+func TestSuggestInspector(t *testing.T) {
+	document, err := os.ReadFile("../../../docs/INSPECTOR.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, release := range []string{"2.28.3", "2.29.2", "2.29.3", "2.29.7", "2.30.3", "2.30.7"} {
+		version, err := fabric.ParseNCCLVersion(release)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]bool{}
+		for _, s := range lint.Suggest(nil, version, nil) {
+			if s.Name != "NCCL_PROFILER_PLUGIN" && !strings.HasPrefix(s.Name, "NCCL_INSPECTOR_") {
+				continue
+			}
+			found[s.Name] = true
+			if first, known := inspectorReads[s.Name]; s.Name != "NCCL_PROFILER_PLUGIN" && (!known || !version.AtLeast(first)) {
+				t.Errorf("the plugin of NCCL %s does not read %s", release, s.Name)
+			}
+			shell, manifest := "export "+s.Name+"="+s.ValueIn(lint.FormatShell), "name: "+s.Name+", value: "+s.ValueIn(lint.FormatManifest)
+			if s.Name == "NCCL_PROFILER_PLUGIN" { // the document has a path
+				shell, manifest = "export "+s.Name+"=/opt/nccl/lib/"+s.Value, "name: "+s.Name+", value: /opt/nccl/lib/"+s.Value
+			}
+			for _, line := range []string{shell, manifest} {
+				if !strings.Contains(strings.ReplaceAll(string(document), `value: "`, "value: "), line) {
+					t.Errorf("docs/INSPECTOR.md lacks %s", line)
+				}
+			}
+		}
+		if want := 4 + strings.Count(fmt.Sprint(version.AtLeast("2.29.3")), "true"); len(found) != want {
+			t.Errorf("NCCL %s: %v, %d expected", release, found, want)
+		}
+	}
+	_, stdout, _ := commandtest.Run(t, new(site.Site), New, "--suggest=manifest", "--nccl-version=2.30.7")
+	commandtest.Contains(t, stdout, "subPathExpr: $(POD_UID)", "  - name: POD_UID\n    valueFrom: {fieldRef: {fieldPath: metadata.uid}}\n  - name: NCCL_INSPECTOR_DUMP_DIR\n    value: \"/run/nccl_inspector\"\n")
 }
 
 func TestSuggest(t *testing.T) {

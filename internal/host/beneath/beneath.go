@@ -184,23 +184,6 @@ func (r *Root) openat2(p string, flags uint64) (int, error) {
 	return fd, nil
 }
 
-// OpenInRoot opens a path of another mount namespace for reading, below the descriptor of its root: links in it lead to where
-// they lead for the processes there, and never out of it; magic links are refused. It does not wait for a writer of a FIFO.
-// more are flags for resolving beside those, such as RESOLVE_CACHED. Kernels before Linux 5.6 answer ENOSYS: nothing
-// else is as safe.
-func OpenInRoot(root int, p string, flags, more uint64) (int, error) {
-	fd, err := Retry(func() (int, error) {
-		return unix.Openat2(root, p, &unix.OpenHow{
-			Flags:   unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC | flags,
-			Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS | more,
-		})
-	})
-	if err != nil {
-		return -1, &fs.PathError{Op: "openat2", Path: p, Err: err}
-	}
-	return fd, nil
-}
-
 // OpenEntry opens what is in an open directory itself for reading, and no link. It does not wait for a writer of a FIFO. A name is
 // one component, so that O_NOFOLLOW is enough on every kernel; a path, and the way up, fail with EXDEV as for openat2.
 func OpenEntry(dir *os.File, name string, flags int) (int, error) {
@@ -212,17 +195,6 @@ func OpenEntry(dir *os.File, name string, flags int) (int, error) {
 	})
 	if err != nil {
 		return -1, &fs.PathError{Op: "openat", Path: name, Err: err}
-	}
-	return fd, nil
-}
-
-// PathInRoot is OpenInRoot for a descriptor that only stands for what is there (O_PATH): nothing is opened.
-func PathInRoot(root int, p string, more uint64) (int, error) {
-	fd, err := Retry(func() (int, error) {
-		return unix.Openat2(root, p, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS | more})
-	})
-	if err != nil {
-		return -1, &fs.PathError{Op: "openat2", Path: p, Err: err}
 	}
 	return fd, nil
 }

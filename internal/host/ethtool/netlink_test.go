@@ -215,7 +215,7 @@ func TestReadErrors(t *testing.T) {
 		"gone":         {func(k *fakeNetlink) { k.answers[msgPause] = refuses(unix.ENODEV) }, noPause(fabric.ReasonGone), noFEC(fabric.ReasonGone), unix.ENODEV},
 		"leaves":       {func(k *fakeNetlink) { k.answers[msgFEC] = refuses(unix.ENODEV) }, pause, noFEC(fabric.ReasonGone), unix.ENODEV},
 		"old kernel":   {func(k *fakeNetlink) { k.answers[msgGetFamily] = refuses(unix.ENOENT) }, noPause(fabric.ReasonMissing), noFEC(fabric.ReasonMissing), nil},
-		"no netlink":   {func(k *fakeNetlink) { k.fails = os.NewSyscallError("socket", unix.EAFNOSUPPORT) }, noPause(fabric.ReasonMissing), noFEC(fabric.ReasonMissing), ErrNoSocket},
+		"no netlink":   {func(k *fakeNetlink) { k.fails = os.NewSyscallError("socket", unix.EAFNOSUPPORT) }, noPause(fabric.ReasonPrivilege), noFEC(fabric.ReasonPrivilege), ErrNoSocket},
 		"forbidden":    {func(k *fakeNetlink) { k.fails = os.NewSyscallError("socket", unix.EACCES) }, noPause(fabric.ReasonPrivilege), noFEC(fabric.ReasonPrivilege), unix.EACCES},
 		"nonsense":     {func(k *fakeNetlink) { k.answers[msgPause] = says(msgPause, []byte{1, 2, 3, 4, 5}) }, noPause(fabric.ReasonMalformed), fec, netlink.ErrMalformed},
 		"nonsense too": {func(k *fakeNetlink) { k.answers[msgFEC] = says(msgFEC, fecReply()[:70]) }, pause, noFEC(fabric.ReasonMalformed), netlink.ErrMalformed},

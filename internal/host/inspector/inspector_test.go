@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gpufabric_exporter/internal/fabric"
 )
 
@@ -143,6 +145,8 @@ func TestRefused(t *testing.T) {
 		"other metric":   {file(metricsFile, strings.ReplaceAll(good, "nccl_", "node_")), fabric.RefusedMalformed},
 		"other JSON":     {file(logFile, `{"header":{}}`+"\n"), fabric.RefusedMalformed},
 		"deep JSON":      {file(logFile, strings.Repeat("[", 10_000)+"\n"), fabric.RefusedMalformed},
+		"control text":   {file(metricsFile, "nccl_bus\x1b[2J_gbs{collective=\"AllReduce\"} 1\n"), fabric.RefusedMalformed},
+		"2^63 nodes":     {file(metricsFile, strings.ReplaceAll(good, `n_nodes="2"`, `n_nodes="9223372036854775808"`)), fabric.RefusedMalformed},
 		"elsewhere":      {file("metrics.prom", good), ""},
 		"name":           {file("nccl_inspector_metrics_"+uuid+"\n.prom", good), ""},
 		"folder":         {func(dir string) error { return os.Mkdir(filepath.Join(dir, metricsFile), 0o700) }, ""},
@@ -161,6 +165,31 @@ func TestRefused(t *testing.T) {
 				t.Errorf("read %+v, refused %v, expected %v", reading.Files, reading.Refused, want)
 			}
 		})
+	}
+}
+
+// A folder that was swapped for a link, or a file for a FIFO, since it was listed is not followed.
+func TestSwapped(t *testing.T) {
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(elsewhere, logFile), record28("AllReduce", 1<<20, "3.0", 7), time.Now())
+	if err := os.Symlink(elsewhere, filepath.Join(dir, "4242")); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(dir, metricsFile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	l := look{reader: New(dir), now: time.Now(), logs: maxAllLogs, seen: map[string]parsed{}, reading: fabric.InspectorReading{Refused: map[fabric.Refusal]int{}}}
+	l.descend(at, "4242")
+	var regular unix.Stat_t
+	regular.Mode, regular.Nlink = unix.S_IFREG, 1
+	p, err := l.read(at, metricsFile, metricsFile, fabric.InspectorFile{GPU: "GPU-" + uuid}, &regular)
+	if err != nil || p.refused != fabric.RefusedNotRegular || len(l.reading.Files) > 0 || l.reading.Refused[fabric.RefusedNotRegular] != 1 {
+		t.Errorf("%+v, %v, %+v", p, err, l.reading)
 	}
 }
 

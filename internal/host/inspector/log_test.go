@@ -216,6 +216,28 @@ func TestLogRefused(t *testing.T) {
 	}
 }
 
+// A file that is cut, or grows, while it is read gives what was whole when its size was taken.
+func TestChangesWhileRead(t *testing.T) {
+	line := coll30(1, "AllReduce", 7, 1<<28, 100, 1_000_000)
+	for name, c := range map[string]struct {
+		text string
+		size int
+		want []string
+	}{
+		"grows":       {strings.Repeat(line, 1000), len(line) + 10, []string{"AllReduce 1 recorded 1 launched 1 s"}},
+		"cut":         {line, 2 * len(line), []string{"AllReduce 1 recorded 1 launched 1 s"}},
+		"cut to none": {"", 100 * len(line), nil},
+	} {
+		a := &appended{}
+		if _, err := a.read(strings.NewReader(c.text), int64(c.size), maxAppended, time.Now()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, totals := a.samples(time.Now()); !slices.Equal(showTotals(totals), c.want) {
+			t.Errorf("%s: %q", name, showTotals(totals))
+		}
+	}
+}
+
 // A file with more communicators than are followed, or with names that no communicator has, is read within the bound.
 func TestSequencesAreBounded(t *testing.T) {
 	a := &appended{}

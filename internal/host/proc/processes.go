@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,7 +33,8 @@ const initialPIDs = "pid:[4026531836]"
 // Initial returns nil if this process and this procfs are in the initial PID namespace and procfs hides no process:
 // then PIDs mean the same to this process, to procfs and to drivers, and nobody is missing.
 func (f *FS) Initial() error {
-	switch ns, err := f.root.Readlink("self/ns/pid"); {
+	// Not through the root, which opens every folder on the way: to a process that is not dumpable, its own self/ns is closed.
+	switch ns, err := os.Readlink(filepath.Join(f.root.Name(), "self/ns/pid")); {
 	case err != nil:
 		return fmt.Errorf("PID namespace: %w", err)
 	case ns != initialPIDs:

@@ -15,7 +15,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"gpufabric_exporter/internal/fabric"
 )
@@ -78,6 +81,32 @@ func TestInitial(t *testing.T) {
 		if err := f.Initial(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, expected %q", name, err, c.want)
 		}
+	}
+}
+
+// The exporter is not dumpable, and its folders in procfs belong to root: as another user it may not list all of them.
+func TestInitialOfUndumpable(t *testing.T) {
+	const child = "PROC_TEST_UNDUMPABLE"
+	if os.Getenv(child) != "" {
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		f, err := Open("/proc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Initial(); errors.Is(err, fs.ErrPermission) {
+			t.Fatal(err)
+		}
+		return
+	}
+	c := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$")
+	c.Env, c.Dir = append(os.Environ(), child+"=1"), "/"
+	if os.Geteuid() == 0 {
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

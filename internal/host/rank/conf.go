@@ -46,8 +46,8 @@ func (r *Reader) conf(dir string) ([]fabric.NCCLVariable, error) {
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return nil, nil
-	case errors.Is(err, unix.EXDEV):
-		return nil, fabric.Because(fabric.ReasonUnsupported, confFile+": a link that leads to another file system")
+	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.ELOOP):
+		return nil, fabric.Because(fabric.ReasonUnsupported, confFile+": a link that leads to another file system, or that cannot be followed here")
 	case err != nil:
 		return nil, err
 	}

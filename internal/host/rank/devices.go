@@ -19,8 +19,6 @@ import (
 const (
 	maxMounts  = 4 << 20 // bytes of mountinfo
 	maxDevices = 1 << 12 // entries of a folder
-
-	resolveCached = 0x20 // RESOLVE_CACHED of linux/openat2.h, Linux 5.12
 )
 
 // errRemote means that an answer could only come from a server or a daemon: it may never come.
@@ -38,7 +36,7 @@ func (r *Reader) devices(dir string) (v fabric.ProcessDevices, err error) {
 	case types["/dev"] == "": // it is on the root
 		return v, fmt.Errorf("%s/root/dev: %w", dir, errRemote)
 	default: // a mount point is cached: the kernel answers without asking the file system, or not at all
-		more = resolveCached
+		more = beneath.ResolveCached
 	}
 	for _, p := range []string{"/dev", "/dev/infiniband"} {
 		if t := types[p]; t != "" && !isLocal(t) {
@@ -67,7 +65,7 @@ func (r *Reader) devices(dir string) (v fabric.ProcessDevices, err error) {
 
 // nodes counts the character devices in a folder whose name is a prefix and a number.
 func nodes(root int, folder, prefix string, more uint64) (n int, err error) {
-	fd, err := beneath.OpenInRoot(root, folder, unix.O_DIRECTORY, more)
+	fd, err := beneath.DirInRoot(root, folder, more)
 	if err != nil {
 		return 0, err
 	}
