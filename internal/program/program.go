@@ -19,6 +19,7 @@ import (
 	"gpufabric_exporter/internal/command/jobs"
 	"gpufabric_exporter/internal/command/lint"
 	"gpufabric_exporter/internal/command/probe"
+	"gpufabric_exporter/internal/command/report"
 	"gpufabric_exporter/internal/command/rules"
 	"gpufabric_exporter/internal/command/topology"
 	"gpufabric_exporter/internal/config"
@@ -58,6 +59,7 @@ func New(o *Options) command.Line {
 			advise.New(s, log),
 			explain.New(),
 			probe.New(s, log, e.Probing),
+			report.New(s, log),
 			rules.New(s),
 			healthcheck.New(),
 			gpuWorker(o.ServeGPUs),
