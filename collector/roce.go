@@ -20,7 +20,7 @@ var (
 	}
 	roceChainBroken = &Family{
 		Name: "roce_chain_broken", Type: Gauge, Labels: []string{"device", "port", "step"},
-		Help: "1 while the chain of RoCE settings is broken; step is the first wrong setting: traffic_class, dscp, priority, pfc, global_pause, buffer, ets, ecn_notification, " +
+		Help: "1 while the chain of RoCE settings is broken; step is the first wrong setting: gid (the address that NCCL would use), traffic_class, dscp, priority, pfc, global_pause, buffer, ets, ecn_notification, " +
 			"ecn_reaction or cnp. Absent otherwise. The landing page shows the reason.",
 		Source: "as roce_chain_consistent", Cadence: Slow, Stability: Experimental,
 	}

@@ -29,11 +29,11 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	case !known:
 		v.unknown(PortSubject(h, p), p.GIDChoice.Meta().Reason, "The GID table is unknown: "+ReasonText(p.GIDChoice.Meta().Reason)+".")
 		return
-	case unreadNCCL(n) != nil && (c.Rule == fabric.GIDByMatch || c.GID != nil && c.GID.Routable()):
+	case unreadNCCL(n) != nil && c.Fits():
 		r := unreadNCCL(n).Reason
 		v.unknown(PortSubject(h, p), r, "By default NCCL would use a suitable address, but a configuration file of NCCL could not be read: "+ReasonText(r)+".")
 		return
-	case c.Rule == fabric.GIDByMatch || c.GID != nil && c.GID.Routable():
+	case c.Fits():
 		v.ok(PortSubject(h, p))
 		return
 	}
@@ -48,16 +48,6 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	v.failed(PortSubject(h, p), Verdict{
 		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: gidRemedy(n, p, c),
 	})
-}
-
-// gidFails reports whether gid_usable fails on the port.
-func gidFails(n *fabric.Node, h *fabric.HCA, p *fabric.Port) bool {
-	if p.Role.Or("") != fabric.RoleCompute {
-		return false
-	}
-	v := verdicts{check: &Check{ID: CheckGID}}
-	judgeGID(n, h, p, &v)
-	return len(Failures(v.list)) > 0
 }
 
 func gidRemedy(n *fabric.Node, p *fabric.Port, c fabric.GIDChoice) string {

@@ -79,7 +79,7 @@ func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, chain
 			v.unknown(PortSubject(h, p), l.Reason, memberOf(chains, c)+Sentence(l.Evidence))
 		}
 	case fabric.StatusFailed:
-		if follows(c, l.Step) || ofWrongGID(n, h, p, c, l.Step) {
+		if follows(c, l.Step) || ofWrongGID(c, l.Step) {
 			return
 		}
 		v.failed(PortSubject(h, p), Verdict{
@@ -104,8 +104,9 @@ func follows(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
 
 // ofWrongGID reports whether a step is broken because packets are RoCE v1, which have no DSCP, though they should not be:
 // gid_usable fails on the port and names the cause.
-func ofWrongGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, c *fabric.RoCEChain, s fabric.RoCEStep) bool {
-	return c.TrafficClassFrom == fabric.TrafficClassFromV1 && (s == fabric.RoCEDSCP || s == fabric.RoCEPriority || s == fabric.RoCEPFC) && gidFails(n, h, p)
+func ofWrongGID(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
+	return c.TrafficClassFrom == fabric.TrafficClassFromV1 && (s == fabric.RoCEDSCP || s == fabric.RoCEPriority || s == fabric.RoCEPFC) &&
+		c.Link(fabric.RoCEGID).Status == fabric.StatusFailed
 }
 
 // stated tells that the site says how RoCE should be on the port: then what cannot be compared is no all-clear.

@@ -30,6 +30,9 @@ type GIDChoice struct {
 	Why   string // one sentence for humans
 }
 
+// Fits reports whether connections to other nodes can use the entry.
+func (c GIDChoice) Fits() bool { return c.Rule == GIDByMatch || c.GID != nil && c.GID.Routable() }
+
 // SelectGID tells which GID NCCL from 2.21 on selects on a port under the host's NCCL configuration
 // (ncclIbGetGidIndex, src/transport/net_ib/connect.cc). It returns false for ports that NCCL does not use
 // (neither InfiniBand nor Ethernet, or iWARP).

@@ -14,6 +14,7 @@ type RoCEStep string
 
 // The steps that the configuration shows, in the order of the chain.
 const (
+	RoCEGID          RoCEStep = "gid"              // the address that NCCL uses, which makes packets RoCE v2 or v1
 	RoCETrafficClass RoCEStep = "traffic_class"    // the byte that NCCL's queue pairs carry
 	RoCEDSCP         RoCEStep = "dscp"             // its upper six bits
 	RoCEPriority     RoCEStep = "priority"         // what the NIC makes of DSCP or VLAN tag
@@ -38,7 +39,7 @@ const (
 // RoCESteps returns every step: those of the configuration in the order of the chain, then those that only traffic shows.
 func RoCESteps() []RoCEStep {
 	return []RoCEStep{
-		RoCETrafficClass, RoCEDSCP, RoCEPriority, RoCEPFC, RoCEGlobalPause, RoCEBuffer, RoCEETS, RoCENotification, RoCEReaction, RoCECNP,
+		RoCEGID, RoCETrafficClass, RoCEDSCP, RoCEPriority, RoCEPFC, RoCEGlobalPause, RoCEBuffer, RoCEETS, RoCENotification, RoCEReaction, RoCECNP,
 		RoCEObservedPriority, RoCEObservedLoss, RoCEObservedPauseSent, RoCEObservedPauseReceived, RoCEObservedCNP,
 	}
 }
@@ -129,6 +130,7 @@ type RoCEInputs struct {
 	Interface string
 	Driver    Fact[string]       // kernel driver of the interface
 	GIDType   Fact[GIDType]      // of the GID that NCCL uses
+	GIDUnfit  Fact[string]       // why that GID does not reach other nodes; absent where it does, and on ports not for training
 	Tagged    Fact[bool]         // packets carry a VLAN tag
 	Override  Fact[TrafficClass] // Port.TrafficClass
 	// The host's NCCL_IB_TC, NCCL_IB_SL and NCCL_IB_FIFO_TC; absent when not set, or set to NCCL's "not set".
@@ -149,8 +151,9 @@ type RoCEInputs struct {
 func EvaluateRoCE(in RoCEInputs) RoCEChain {
 	b := roceBuilder{in: &in, q: &in.QoS}
 	b.Interface = in.Interface
-	b.Links = make([]RoCELink, 0, 10)
+	b.Links = make([]RoCELink, 0, 11)
 	b.Trust = trustOf(in.Driver.Or(""), &in.QoS)
+	b.gid()
 	b.trafficClass()
 	b.dscp()
 	b.priority()

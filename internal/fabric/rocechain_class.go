@@ -8,6 +8,18 @@ import (
 	"gpufabric_exporter/internal/counters"
 )
 
+// gid: with an address that does not fit, what follows is about packets that do not reach other nodes as they should.
+func (b *roceBuilder) gid() {
+	switch why, unfit := b.in.GIDUnfit.Get(); {
+	case unfit:
+		b.broken(RoCEGID, b.in.GIDUnfit.Source, "%s", why)
+	case b.in.GIDUnfit.State == Unknown:
+		b.unknown(RoCEGID, b.in.GIDUnfit.Meta(), "which GID NCCL uses is not known")
+	default:
+		b.consistent(RoCEGID, b.in.GIDUnfit.Source, "the GID that NCCL uses fits")
+	}
+}
+
 // trafficClass finds the traffic class byte that NCCL's queue pairs carry, and who sets it. What MLNX_OFED sets
 // for a port goes over what applications ask for (traffic_class_store in its mlx5 driver); then NCCL_IB_TC, of the job
 // before that of the host; then 0. But most jobs bring an NCCL_IB_TC of their own, so that "not set on the host" says

@@ -33,11 +33,11 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 	}
 	in := RoCEInputs{
 		GIDType: NotKnown[GIDType](p.GIDChoice.Meta().Reason, p.GIDChoice.Source, n.At), Tagged: NotKnown[bool](ReasonNotRead, "", n.At),
-		Override: p.TrafficClass, DefaultToS: p.DefaultToS,
+		GIDUnfit: None[string](p.GIDChoice.Source, n.At), Override: p.TrafficClass, DefaultToS: p.DefaultToS,
 		TC: n.NCCL.setting("NCCL_IB_TC"), SL: n.NCCL.setting("NCCL_IB_SL"), ControlTC: n.NCCL.setting("NCCL_IB_FIFO_TC"),
 	}
 	if role == RoleCompute {
-		in.Policy = n.Policy.RoCE
+		in.Policy, in.GIDUnfit = n.Policy.RoCE, p.unfitGID()
 	}
 	name := p.NetDev.Or("")
 	if c, ok := p.GIDChoice.Get(); ok && c.GID != nil {
@@ -69,6 +69,23 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 	}
 	slices.SortStableFunc(chains, func(a, b RoCEChain) int { return a.Verdict.Rank() - b.Verdict.Rank() })
 	return Known(chains, "RoCE chain", n.At)
+}
+
+// unfitGID is why the GID that NCCL would use does not fit. It is absent where that fits, and on a port that is not active,
+// which has lost its addresses or never had one.
+func (p *Port) unfitGID() Fact[string] {
+	choice := p.GIDChoice
+	state, known := p.State.Get()
+	switch c, chosen := choice.Get(); {
+	case known && state != PortActive:
+		return None[string](p.State.Source, choice.At)
+	case !chosen:
+		return notKnownLike[string](choice.Meta())
+	case c.Fits():
+		return None[string](choice.Source, choice.At)
+	default:
+		return Known(c.Why, choice.Source, choice.At)
+	}
 }
 
 // setting is a variable that NCCL reads as a number: absent when a process that brings none of its own would find

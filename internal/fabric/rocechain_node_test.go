@@ -85,8 +85,8 @@ func TestRoCEOfNode(t *testing.T) {
 			p.GIDs.Entries.Value[0].NetDev = "a"
 		}, StatusUnknown, RoCEPriority, "b"},
 		{"an interface nobody read", func(n *Node, p *Port) { n.NetDevs = nil; n.HCAs[0].Function = ok(FunctionPF) }, StatusUnknown, RoCEPriority, "eth0"},
-		{"a GID that is not there", func(_ *Node, p *Port) { p.GIDs.Entries = ok([]GID{}) }, StatusUnknown, RoCEDSCP, "eth0"},
-		{"no GID table", func(_ *Node, p *Port) { p.GIDs.Entries = NotKnown[[]GID](ReasonIO, "gids", at) }, StatusUnknown, RoCEDSCP, "eth0"},
+		{"a GID that is not there", func(_ *Node, p *Port) { p.GIDs.Entries = ok([]GID{}) }, StatusFailed, RoCEGID, "eth0"},
+		{"no GID table", func(_ *Node, p *Port) { p.GIDs.Entries = NotKnown[[]GID](ReasonIO, "gids", at) }, StatusUnknown, RoCEGID, "eth0"},
 		{"InfiniBand", func(_ *Node, p *Port) { p.LinkLayer = ok(LinkInfiniBand) }, "", "", ""},
 		{"EFA", func(_ *Node, p *Port) { p.LinkLayer = ok(LinkUnspecified) }, "", "", ""},
 		{"iWARP", func(n *Node, _ *Port) { n.HCAs[0].NodeType = ok(NodeRNIC) }, "", "", ""},

@@ -25,7 +25,7 @@ func designed() RoCEInputs {
 	}
 	q.DSCPPriority = ok(table)
 	return RoCEInputs{
-		Interface: "eth0", Driver: ok("mlx5_core"), GIDType: ok(GIDRoCEv2), Tagged: ok(false), Override: None[TrafficClass]("tc", at),
+		Interface: "eth0", Driver: ok("mlx5_core"), GIDType: ok(GIDRoCEv2), GIDUnfit: None[string]("gid", at), Tagged: ok(false), Override: None[TrafficClass]("tc", at),
 		TC: setTo("NCCL_IB_TC", 106), SL: None[NCCLVariable]("nccl", at), ControlTC: None[NCCLVariable]("nccl", at), DefaultToS: None[int]("configfs", at),
 		QoS: q,
 	}
@@ -176,6 +176,7 @@ var truths = []truth{
 	{"RoCE v1, VLAN", func(in *RoCEInputs) {
 		in.GIDType, in.Tagged, in.SL = ok(GIDRoCEv1), ok(true), setTo("NCCL_IB_SL", 3)
 	}, StatusOK, "", none, none, 3, RoCEModePFCECN, ""},
+	{"RoCE v1 because nothing fits", func(in *RoCEInputs) { in.GIDType, in.GIDUnfit = ok(GIDRoCEv1), ok("no RoCE v2 GID") }, StatusFailed, RoCEGID, none, none, 0, RoCEModeNone, "no RoCE v2 GID"},
 	{"RoCE v1 where a DSCP is expected", func(in *RoCEInputs) { in.GIDType, in.Policy = ok(GIDRoCEv1), lossless() }, StatusFailed, RoCEDSCP, none, none, 0, RoCEModeNone, "no DSCP"},
 	{"MLNX_OFED since 4.9 shows trust and map by DCB only", func(in *RoCEInputs) {
 		ecn := in.QoS
@@ -238,7 +239,7 @@ var truths = []truth{
 	{"ECN is not shown, nor expected", func(in *RoCEInputs) { inbox(in, true); in.Policy = lossless(); in.Policy.ECN = nil }, StatusOK, "", 106, 26, 3, RoCEModeUnknown, ""},
 	{"notifications in the lossless class", func(in *RoCEInputs) { in.QoS.CNPDSCP = ok(26) }, StatusFailed, RoCECNP, 106, 26, 3, RoCEModePFCECN, "use priority 3"},
 	{"notifications in the class of data, all lossy", func(in *RoCEInputs) { in.QoS.CNPDSCP, in.QoS.PFC.Value.Enabled = ok(26), 0 }, StatusOK, "", 106, 26, 3, RoCEModeECN, ""},
-	{"nothing was read", func(in *RoCEInputs) { *in = RoCEInputs{Policy: lossless()} }, StatusUnknown, RoCETrafficClass, none, none, none, RoCEModeUnknown, "could not be read"},
+	{"nothing was read", func(in *RoCEInputs) { *in = RoCEInputs{Policy: lossless()} }, StatusUnknown, RoCEGID, none, none, none, RoCEModeUnknown, "which GID"},
 }
 
 func TestRoCEChain(t *testing.T) {

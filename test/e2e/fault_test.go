@@ -258,7 +258,7 @@ func healthy() []string {
 		"healthy-roce-bond", "healthy-roce-vlan",
 		"vf-qos-unknown", // not all can be told of it
 		"brief-pauses",   // as on any busy fabric
-		"job-slurm", "job-kubernetes", "job-data-loading", "job-checkpoint", "job-checkpoint-local", "job-tcpx", "job-log-healthy",
+		"job-slurm", "job-kubernetes", "job-data-loading", "job-checkpoint", "job-checkpoint-local", "job-tcpx", "job-log-healthy", "job-inspector",
 		"job-moved-log", "job-slingshot", // not all can be seen of them
 	}
 	return append(all[:1:1], slices.DeleteFunc(all[1:], func(name string) bool { return !chosen(name) })...)

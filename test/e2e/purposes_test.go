@@ -17,37 +17,37 @@ func purposes() map[string]string {
 		"fleet/variable: cluster":            nameless,
 		"fleet/Open findings":                "pfc-off",
 		"fleet/Open findings/B":              "nvlink-down", // which has numbers
-		"fleet/Nodes that talk TCP":          "probe-tcp-fallback",
+		"fleet/TCP instead of RDMA":          "probe-tcp-fallback",
 		"fleet/Bandwidth below the baseline": "probe-slow",
 		"fleet/Error budget left":            "- it needs a day of data",
 		"fleet/All nodes/F":                  others,        // one of them has checks that are unknown
 		"fleet/All nodes/H":                  "pcie-nic-x8", // which is a warning
 		"fleet/Firing alerts":                "port-down",
 
-		"node/variable: cluster":             nameless,
-		"node/annotation: Marks: firmware":   unchanged,
-		"node/annotation: Marks: GPU driver": unchanged,
-		"node/annotation: Marks: NCCL":       unchanged,
-		"node/Open findings":                 "pfc-off",
-		"node/Open findings/B":               "nvlink-down",
-		"node/Checks without a verdict":      others,
-		"node/Probes/J":                      "probe-slow", // why it is slow
-		"node/Clocks held down":              "gpu-power-brake",
-		"node/Sources that cannot be read":   "statistics-refused",
-		"node/Firing alerts":                 "port-down",
-		"node/Link errors/A":                 "post-fec-errors",
-		"node/Link errors/B":                 "post-fec-errors",
-		"node/NVLink errors/A":               "nvlink-errors",
-		"node/PCIe errors/A":                 "pcie-errors",
+		"node/variable: cluster":              nameless,
+		"node/annotation: Firmware changes":   unchanged,
+		"node/annotation: GPU driver changes": unchanged,
+		"node/annotation: NCCL changes":       unchanged,
+		"node/Open findings":                  "pfc-off",
+		"node/Open findings/B":                "nvlink-down",
+		"node/Checks without a verdict":       others,
+		"node/Probes/J":                       "probe-slow", // why it is slow
+		"node/Clocks held down":               "gpu-power-brake",
+		"node/Sources that cannot be read":    "statistics-refused",
+		"node/Firing alerts":                  "port-down",
+		"node/Link errors/A":                  "post-fec-errors",
+		"node/Link errors/B":                  "post-fec-errors",
+		"node/NVLink errors/A":                "nvlink-errors",
+		"node/PCIe errors/A":                  "pcie-errors",
 
 		"node/Ports up/C": stated, // of EFA the state is unknown
 
-		"port/Probe of this rail/J":          "probe-slow",
-		"port/variable: cluster":             nameless,
-		"port/annotation: Marks: firmware":   unchanged,
-		"port/annotation: Marks: GPU driver": unchanged,
-		"port/annotation: Marks: NCCL":       unchanged,
-		"port/Rate/C":                        stated, // without an expected rate
+		"port/Probe of this rail/J":           "probe-slow",
+		"port/variable: cluster":              nameless,
+		"port/annotation: Firmware changes":   unchanged,
+		"port/annotation: GPU driver changes": unchanged,
+		"port/annotation: NCCL changes":       unchanged,
+		"port/Rate/C":                         stated, // without an expected rate
 
 		"jobs/Collectives of running jobs": "- no job writes files of Inspector here",
 
@@ -62,13 +62,13 @@ func purposes() map[string]string {
 		"roce/Pause storms/B":                  "pfc-storm",
 		"roce/Connections given up, by port/B": "qp-death",
 
-		"probes/variable: cluster":             nameless,
-		"probes/annotation: Marks: firmware":   unchanged,
-		"probes/annotation: Marks: GPU driver": unchanged,
-		"probes/annotation: Marks: NCCL":       unchanged,
-		"probes/Last results/C":                "probe-wrong-result", // why it failed
-		"probes/Last results/J":                "probe-slow",         // why it is slow
-		"probes/Rails against the line rate":   others,               // expected only where two GPUs are near one NIC
-		"probes/Failures by reason":            "probe-wrong-result",
+		"probes/variable: cluster":              nameless,
+		"probes/annotation: Firmware changes":   unchanged,
+		"probes/annotation: GPU driver changes": unchanged,
+		"probes/annotation: NCCL changes":       unchanged,
+		"probes/Last results/C":                 "probe-wrong-result", // why it failed
+		"probes/Last results/J":                 "probe-slow",         // why it is slow
+		"probes/Rails against the line rate":    others,               // expected only where two GPUs are near one NIC
+		"probes/Failures by reason":             "probe-wrong-result",
 	}
 }

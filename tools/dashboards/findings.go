@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/probes"
 )
 
 // told are alerts that say again what a check says. They are findings where the checks are switched off.
@@ -63,73 +63,93 @@ func problems(findings string) string {
 	return `count by (cluster, instance, problem) (` + findings + `)`
 }
 
-// placed are the open findings with the number of the GPU, as in tables; of one without a driver the PCI address.
+// placed are the open findings with the name of the GPU: index and PCI address, of which one without a driver has only the latter.
 func placed() string {
 	const id = `cluster, instance, severity, problem, device, uuid, pci_address`
 	all := `min by (` + id + `) (` + open("") + `)`
 	by := func(name string) string {
-		return all + ` * on (cluster, instance, ` + name + `) group_left (gpu) max by (cluster, instance, ` + name + `, gpu) (label_replace(gpufabric_gpu_info{` + name + `!="",@node}, "gpu", "$1", "index", "(.+)"))`
+		return all + ` * on (cluster, instance, ` + name + `) group_left (gpu) max by (cluster, instance, ` + name + `, gpu) (` + nameGPU(`gpufabric_gpu_info{`+name+`!="",@node}`) + `)`
 	}
 	return by("uuid") + `
 or on (` + id + `)
 ` + by("pci_address") + `
 or on (` + id + `)
-label_replace(` + all + `, "gpu", "$1", "pci_address", "(.+)")`
+label_replace(` + all + `, "gpu", "? ($1)", "pci_address", "(.+)")`
 }
 
-// Problems that break training or are the cause of others come before the rest of their severity, partial losses and what
+// nameGPU gives series with the labels index and pci_address the label gpu: both, since drivers know a GPU by one and the kernel by the other.
+func nameGPU(expr string) string {
+	return `label_replace(label_join(` + expr + `, "gpu", " ", "index", "pci_address"), "gpu", "$1 ($2)", "gpu", "(.+) (.+)")`
+}
+
+// Of findings of the same severity that were first seen at the same time, causes come before the rest, and partial losses and what
 // follows from others after it.
 const (
 	causesFirst   = `port_active|gpu_lost|gpu_listed|reads_return|gid_.+|GpuFabric(PortDown|GpuLost|Device.+|GidLost|JobOnTcp.*|TrainingOnTcpSuspected|TcpOnRdmaNic|ProbeTransportSocket|ProbeWrongResult|PfcStorm)`
 	followersLast = `compute_ports|nvlink_.+|GpuFabric(ComputePortsMissing|Nvlink.+|GidChanged|ProbeBandwidth.+|ErrorBudget.+)`
 )
 
-const exporterDown = "GpuFabricExporterDown"
+const (
+	exporterDown  = "GpuFabricExporterDown"
+	neverAnswered = "exporter never answered"
 
-// ranked gives findings the place of their severity, and an order: by severity, then by impact. A silent node comes after
-// what is critical: nothing is known of it.
+	silentProblems = exporterDown + "|" + neverAnswered
+	rankSilent     = "0 silent" // after critical
+)
+
+// neverSeen is the value of a finding that cannot have been seen first: the exporter never answered.
+const neverSeen = "2000"
+
+// silentAsFound makes another problem of exporters that do not answer and never did: when they went silent is unknown.
+func silentAsFound(expr string) string {
+	const never = `max by (cluster, instance) (` + silence + ` == -3)`
+	return `(` + expr + ` unless on (cluster, instance) ` + never + `
+  or label_replace(label_replace(` + neverSeen + ` + 0 * (max by (cluster, instance, severity) (ALERTS{alertname="` + exporterDown + `",alertstate="firing",@node}) and on (cluster, instance) ` + never + `),
+    "problem", "` + neverAnswered + `", "", ""), "runbook", "` + exporterDown + `", "", ""))`
+}
+
+// ranked gives findings the place of their severity, and an order for those of one severity that were first seen at the same time:
+// by impact. A silent node comes after what is critical: nothing is known of it.
 func ranked(expr string) string {
-	return `max without (place, sorted) (label_join(` + placedBySeverity(expr) + `, "` + order + `", " ", "sorted", "place", "problem"))`
+	return `max without (place) (label_join(` + placedBySeverity(expr) + `, "` + order + `", " ", "place", "instance", "problem"))`
 }
 
-// rankedByNode is the same for many nodes, in the order of their worst findings. all are the findings that decide about nodes.
-func rankedByNode(expr, all string) string {
-	return `max without (place, sorted, worst) (label_join(` + placedBySeverity(expr) + `
-* on (cluster, instance) group_left (worst) count_values by (cluster, instance) ("worst", ` + worst(all) + `), "` + order + `", " ", "worst", "instance", "sorted", "place", "problem"))`
-}
+// bySeverity are the titles of the columns that tables of findings are sorted by.
+const bySeverity, bySince = "Severity", "First seen"
 
-// placedBySeverity gives findings the labels rank, sorted (by which ranks are in order) and place: their impact within the severity.
+// placedBySeverity gives findings the labels rank, by which columns sort them, and place: their impact within the severity.
 func placedBySeverity(expr string) string {
 	for _, s := range diagnose.Severities() {
 		expr = fmt.Sprintf(`label_replace(%s, "rank", "%d", "severity", "%s")`, expr, s.Rank(), s)
 	}
 	expr = `label_replace(label_replace(label_replace(` + expr + `, "place", "1", "", ""), "place", "0", "problem", "` + causesFirst + `"), "place", "2", "problem", "` + followersLast + `")`
-	expr = `label_replace(label_replace(` + expr + `, "place", "0", "problem", "` + exporterDown + `"), "rank", "silent", "problem", "` + exporterDown + `")`
-	return `label_replace(label_replace(` + expr + `, "sorted", "$1", "rank", "(.*)"), "sorted", "0 silent", "rank", "silent")`
+	return `label_replace(label_replace(` + expr + `, "place", "0", "problem", "` + silentProblems + `"), "rank", "` + rankSilent + `", "problem", "` + silentProblems + `")`
 }
 
-// worst is the place of the worst finding of each node, of two digits: 10 to 12 for critical, 19 for silent nodes, 20 to 22 for warnings.
+// worst is the place of each node by its findings: those of the most severe, by when it was first seen.
 func worst(findings string) string {
-	values := func(label string, of map[string]int) string {
-		var all []string
-		for _, name := range slices.Sorted(maps.Keys(of)) {
-			all = append(all, fmt.Sprintf(`label_replace(vector(%d), "%s", "%s", "", "")`, of[name], label, name))
-		}
-		return `max by (` + label + `) (` + strings.Join(all, " or ") + `)`
-	}
-	ranks := map[string]int{"0 silent": 19}
+	expr := findings
 	for _, s := range diagnose.Severities() {
-		ranks[strconv.Itoa(s.Rank())] = 10 * (s.Rank() + 1)
+		expr = fmt.Sprintf(`label_replace(%s, "rank", "%d", "severity", "%s")`, expr, 2*s.Rank(), s)
 	}
+	expr = `label_replace(` + expr + `, "rank", "1", "problem", "` + silentProblems + `")`
 	return `min by (cluster, instance) (
-  0 * max by (cluster, instance, sorted, place) (` + placedBySeverity(findings) + `)
-  + on (sorted) group_left () ` + values("sorted", ranks) + `
-  + on (place) group_left () ` + values("place", map[string]int{"0": 0, "1": 1, "2": 2}) + `
+  min by (cluster, instance, rank) (` + expr + `)
+  + on (rank) group_left () ` + places() + `
 )`
 }
 
+// places are numbers for ranks, so far apart that times fit between them.
+func places() string {
+	var all []string
+	for i := range 2*len(diagnose.Severities()) - 1 {
+		all = append(all, fmt.Sprintf(`label_replace(vector(%de10), "rank", "%d", "", "")`, i+1, i))
+	}
+	return `max by (rank) (` + strings.Join(all, " or ") + `)`
+}
+
 // measured are what is and what should be, for problems that have numbers. More than one of a node are all there.
-func measured() string {
+func measured(t texts) string {
 	of := func(problem, unit, by, is, should string) string {
 		text := func(name, expr string) string {
 			return `count_values by (` + by + `) ("` + name + `", ` + expr + `)`
@@ -143,6 +163,12 @@ func measured() string {
   count_values by (cluster, instance) ("measured", round(100 * ` + expr + `)),
   "measured", "$1 % ` + of + `", "measured", "(.*)"), "problem", "` + problem + `", "", "")`
 	}
+	// What a finding follows from: another finding on the same labels.
+	follows := func(problem, is, on, cause, of string) string {
+		return `label_replace(label_replace(count by (cluster, instance) (` + is + ` and on (` + on + `) ` + of + `), "measured", "follows: ` + t.problems[cause].text + `", "", ""), "problem", "` + problem + `", "", "")`
+	}
+	fires := func(name string) string { return `ALERTS{alertname="` + name + `",alertstate="firing",@node}` }
+	fails := func(check string) string { return `gpufabric_check_failed{check="` + check + `",@node} == 1` }
 	const port, gpu, whole = "cluster, job, instance, device, port", "cluster, job, instance, uuid", "cluster, job, instance"
 	const up = `sum by (` + whole + `) (gpufabric_node_compute_ports{@node})`
 	return `count by (cluster, instance, problem, measured) (
@@ -153,6 +179,9 @@ or ` + share("GpuFabricPfcStorm", "of the time", `max by (cluster, instance) (ma
 or ` + share("GpuFabricPausedByNetwork", "of the time", `max by (cluster, instance) (max without (priority) (rate(gpufabric_roce_received_pause_seconds_total{@node}[5m])) or rate(gpufabric_ethernet_received_pause_seconds_total{@node}[5m]))`) + `
 or ` + share("GpuFabricProbeBandwidthCollapsed", "of baseline", slowest) + `
 or ` + share("GpuFabricProbeBandwidthRegression", "of baseline", slowest) + `
+or ` + follows("GpuFabricGidChanged", fires("GpuFabricGidChanged"), "cluster, instance, device, port", "gid_usable", fails("gid_usable")) + `
+or ` + follows("GpuFabricSlowReceiver", fires("GpuFabricSlowReceiver"), "cluster, instance, device, port", "GpuFabricPfcStorm", fires("GpuFabricPfcStorm")) + `
+or ` + follows("compute_ports", fails("compute_ports"), "cluster, instance", "port_active", fails("port_active")) + `
 or ` + explained("GpuFabricProbeTransportSocket", "socket") + `
 or ` + explained("GpuFabricProbeBandwidthCollapsed", "slow") + `
 or ` + explained("GpuFabricProbeBandwidthRegression", "regressed") + `
@@ -165,6 +194,7 @@ or label_replace(label_replace(count_values("measured", count(` + unchecked + `)
 func explained(problem, fault string) string {
 	expr := `count by (cluster, instance, cause) (gpufabric_probe_fault_cause{fault="` + fault + `",@node})`
 	texts := probeCauses()
+	texts[string(probes.CauseNoDifference)] = word{"no setting changed", ""}
 	for _, cause := range slices.Sorted(maps.Keys(texts)) {
 		expr = `label_replace(` + expr + `, "measured", "` + texts[cause].text + `", "cause", "` + cause + `")`
 	}
@@ -183,13 +213,16 @@ func caveats(found string) string {
   unless on () gpufabric_node_info{@node}, "problem", "exporter silent", "", "")`
 	)
 	return `label_replace(label_replace(label_replace(label_replace(` + found + `
-or (` + last + orSilent("", "problem") + `) ` + said + `,
+or (` + last + orSilentIn("", "problem") + `) ` + said + `,
   "runbook", "` + exporterDown + `", "problem", "exporter (silent|never answered)|no exporter"), "runbook", "GpuFabricCheckFailed", "problem", "` + checksOff + `"),
-  "rank", "silent", "problem", "exporter (silent|never answered)|no exporter"), "rank", "unknown", "problem", "` + checksOff + `")`
+  "rank", "` + rankSilent + `", "problem", "exporter (silent|never answered)|no exporter"), "rank", "unknown", "problem", "` + checksOff + `")`
 }
 
-// exporterSilent is what a page about one node says while all that is known of it is old.
-var exporterSilent = word{"The exporter does not answer: since then nothing is known, and what is below is empty or old", ""}
+// What a page about one node says while all that is known of it is old, or nothing is.
+var (
+	exporterSilent = word{"The exporter does not answer: since then nothing is known, and what is below is empty or old", ""}
+	exporterNever  = word{"The exporter never answered: nothing is known of this node", ""}
+)
 
 // listed gives findings a label with each device or GPU that they concern.
 func listed(expr, name, of string) string {
@@ -203,40 +236,46 @@ func counted(expr, name, of, by string) string {
 	number := `count_values by (` + each + `) ("` + name + `",
   count by (` + each + `) (count by (` + each + `, ` + by + `) (` + open(by+`!="",`) + `)) or 0 * count by (` + each + `) (` + open("") + `))`
 	expr = `label_join(` + expr + ` * on (` + each + `) group_left (` + name + `) ` + number + `, "` + name + `", " ", "` + name + `", "` + of + `")`
-	return `label_replace(label_replace(` + expr + `, "` + name + `", "$1", "` + name + `", "[012] (.*)"), "` + name + `", "$1 ` + name + `", "` + name + `", "([0-9]+) .*")`
+	return `label_replace(label_replace(` + expr + `, "` + name + `", "$1 ` + name + `", "` + name + `", "([3-9]|[0-9]{2,}) .*"), "` + name + `", "$1", "` + name + `", "[012] (.*)")`
 }
 
 // findings are the open findings, one for each node and problem. A page about one node has no columns for it.
 func findings(t texts, oneNode bool, h uint32) panel {
 	found := `1000 * min by (cluster, instance, severity, problem, runbook, device, gpu) (label_replace(` + placed() + `, "runbook", "$1", "problem", "(.*)"))`
-	devices, gpus, numbers, problems := 130, 105, 280, maps.Clone(t.problems)
+	devices, gpus, numbers, problems := 118, 140, 250, maps.Clone(t.problems)
+	problems[neverAnswered] = word{"The exporter never answered", ""}
 	if oneNode {
 		found = listed(listed(found, "devices", "device"), "GPUs", "gpu")
-		devices, gpus, numbers = 445, 170, 240
-		problems[exporterDown], problems["exporter silent"] = exporterSilent, exporterSilent
+		devices, gpus, numbers = 420, 200, 260
+		problems[exporterDown], problems["exporter silent"], problems[neverAnswered] = exporterSilent, exporterSilent, exporterNever
 	} else {
 		found = counted(counted(found, "devices", "device", "device"), "GPUs", "gpu", "uuid")
 	}
-	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, and alerts that fire: one line for each node and problem. Nodes with the most severe finding come first, and on each node causes before what follows from them. First seen is when the rules first saw the problem; marks in graphs are at the same time. The problem links to its runbook, a device to its port.", "no findings", width, h},
-		[]string{caveats(rankedByNode(found, open(""))), measured()}, "",
-		column{field: "rank", title: "Severity", words: ranks(), width: 85},
-		column{field: "instance", title: "Node", link: toNode(), width: 110, hidden: oneNode},
+	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, and alerts that fire: one line for each node and problem. The order is by severity, then by when it was first seen, the oldest first. First seen is when the rules first saw the problem; lines in graphs are at the same time. The problem links to its runbook, a device to its port.", "no findings", width, h},
+		[]string{caveats(ranked(silentAsFound(found))), measured(t)}, bySeverity+","+bySince,
+		column{field: "rank", title: bySeverity, words: ranks(), width: 85},
+		column{field: "instance", title: "Node", link: toNode(), width: 135, hidden: oneNode},
 		column{field: "problem", title: "What is wrong", words: problems, link: toRunbookOfRow()},
 		column{field: "devices", title: "Device", all: true, link: link("Port", portURL+keepRow+"&var-instance=${__data.fields.Node}&var-device=${__data.fields."+first+"}&${__url_time_range}"), width: devices},
 		column{field: "device", title: first, one: true, hidden: true},
 		column{field: "GPUs", title: "GPU", all: true, width: gpus},
-		column{field: "measured", title: "Measured, or cause", all: true, width: numbers},
-		column{field: "A", title: "First seen", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},
+		column{field: "measured", title: "Measured, cause, or what it follows", all: true, width: numbers},
+		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: firstSeen(), width: 120},
 		column{field: "cluster", title: "Cluster", width: 80, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true})
+}
+
+// firstSeen are the values of a finding that are no times.
+func firstSeen() words {
+	return words{"1000": {"unknown", ""}, neverSeen: {"never", ""}}
 }
 
 // firing are the alerts of the exporter.
 func firing() panel {
 	alerts := `label_replace(max by (cluster, instance, alertname, severity, device, port) (ALERTS{alertname=~"GpuFabric.*",alertstate="firing",@node}), "problem", "$1", "alertname", "(.*)")`
 	return grid(about{"Firing alerts", "Alerts of the exporter that fire. Each name leads to its runbook.", "no alert fires, or the rules are not loaded", 24, 9},
-		[]string{rankedByNode(alerts, alerts)}, "",
-		column{field: "rank", title: "Severity", words: ranks(), width: 80},
+		[]string{ranked(alerts)}, bySeverity,
+		column{field: "rank", title: bySeverity, words: ranks(), width: 85},
 		column{field: "instance", title: "Node", link: toNode()},
 		column{field: "alertname", title: "Alert", link: toRunbook()},
 		column{field: "device", title: "Device", link: toPortOf("Node")},

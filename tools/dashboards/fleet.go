@@ -14,77 +14,86 @@ func fleet(t texts) board {
 	return board{
 		name: "fleet", title: "GPU fabric: fleet",
 		description: "All nodes of a training cluster: what is wrong, where, and whether the service levels are met.",
-		lines:       []line{fleetNow(), {findings(t, false, 18)}, {railGrid()}, {onTCPList()}, {slowList()}, fleetLevels(), fleetTrends()},
+		lines:       []line{fleetNow(), {findings(t, false, 18)}, {railGrid()}, {railLegend()}, {onTCPList()}, {slowList(t)}, fleetLevels(), fleetTrends()},
 		rows:        []row{drift(), {"All nodes", []line{{allNodes()}}}, {"Firing alerts", []line{{firing()}}}, {"How to read this", []line{{fleetHelp()}}}},
 	}
 }
 
 func fleetNow() line {
 	return line{
-		number(about{"Nodes up", "Nodes whose exporter answered the last scrape.", "no exporter answers", 3, 4}, "none",
+		number(about{"Up", "Nodes whose exporter answered the last scrape.", "no answer", 2, 4}, "none",
 			nodes(`gpufabric_node_info{@node}`), []step{{0, bad}, {1, plainly}}, nil),
-		number(about{"Nodes silent", "Exporters that do not answer: those that did within the last hours, and targets of a job named like the exporter that never did. Nothing is known of their nodes.", "no exporter is known", 3, 4}, "none",
+		number(about{"Silent", "Nodes whose exporter does not answer: those that did within the last hours, and targets of a job named like the exporter that never did. Nothing is known of their nodes.", "none known", 2, 4}, "none",
 			orZero(nodes(silent), exporters), zero(bad), nil),
 		number(about{"Nodes critical", "Nodes with at least one open finding of severity critical: training there breaks, or is many times slower.", "no checks are known", 3, 4}, "none",
 			orZero(nodes(open(of(diagnose.Critical))), `gpufabric_check_failed{@node}`), zero(bad), nil),
-		number(about{"Nodes warning", "Nodes with an open finding of severity warning and none of severity critical. Those that are silent now are counted apart.", "no checks are known", 3, 4}, "none",
-			orZero(nodes(openWarnings()+` unless on (cluster, instance) `+open(of(diagnose.Critical))), `gpufabric_check_failed{@node}`), zero(warning), nil),
-		number(about{"Ports down", "Training ports that were active, or should be, and are not. Ports without a cable do not count.", "no port is known", 3, 4}, "none",
+		number(about{"Nodes warning", "Nodes with at least one open finding of severity warning, also those that have critical ones. Nodes that are silent now are counted apart.", "no checks are known", 3, 4}, "none",
+			orZero(nodes(openWarnings()), `gpufabric_check_failed{@node}`), zero(warning), nil),
+		number(about{"Ports down", "Training ports that were active, or should be, and are not. Spare ports, and ports without a cable, do not count.", "no port is known", 3, 4}, "none",
 			orZero(`count(count by (cluster, instance, device, port) (port:gpufabric_hca_port_state:down_since_timestamp_seconds{@port} or gpufabric_check_failed{check="port_active",@port} == 1))`, `gpufabric_hca_port_state{@port}`), zero(bad), nil),
-		number(about{"Nodes on TCP", "Nodes where a probe of NCCL went over sockets, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "no probes, no traffic", 3, 4}, "none",
-			orZero(nodes(onTCP), `gpufabric_probe_transport{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`), zero(bad), nil),
-		number(about{"Slow nodes", "Nodes where the bandwidth of an NCCL probe is below its own baseline, confirmed by a second run.", "no baseline yet", 3, 4}, "none",
+		number(about{"Jobs on TCP", "Nodes where a job that runs uses TCP, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "no traffic known", 3, 4}, "none",
+			orZero(nodes(jobsOnTCP), `gpufabric_job_info{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`), zero(bad), nil),
+		number(about{"Probes on TCP", "Nodes where a probe of NCCL went over sockets: jobs that start there now would use TCP. Jobs that run may still use RDMA.", "no probe has run", 3, 4}, "none",
+			orZero(nodes(probesOnTCP), `gpufabric_probe_transport{@node}`), zero(bad), nil),
+		number(about{"Slow", "Nodes where the bandwidth of an NCCL probe is below its own baseline, confirmed by a second run.", "no baseline yet", 2, 4}, "none",
 			orZero(nodes(`gpufabric_probe_regressed{@node} == 1`), `gpufabric_probe_regressed{@node}`), zero(warning), nil),
-		number(about{"Nodes unknown", "Nodes with at least one check without a verdict, mostly for want of privilege or of a driver's answer, or where the checks are switched off. Unknown is neither good nor bad.", "no checks are known", 3, 4}, "none",
+		number(about{"Unknown", "Nodes with at least one check without a verdict, mostly for want of privilege or of a driver's answer, or where the checks are switched off. Unknown is neither good nor bad.", "no checks are known", 3, 4}, "none",
 			orZero(nodes(`gpufabric_check_unknown{@node} == 1 or `+unchecked), `gpufabric_check_failed{@node}`), []step{{0, plainly}, {1, note}}, nil),
 	}
 }
 
-// onTCP says what speaks for TCP.
-const onTCP = `sum by (cluster, instance, evidence) (label_replace(
-  count by (cluster, instance, kind) (gpufabric_probe_transport{transport="socket",kind!="socket",@node} == 1),
-  "evidence", "$1 probes", "kind", "(.*)"
-)
-or
-label_replace(
-  count by (cluster, instance) (ALERTS{alertname="GpuFabricTrainingOnTcpSuspected",alertstate="firing",@node}),
-  "evidence", "busy GPUs without RDMA", "", ""
-)
-or
-label_replace(
-  count by (cluster, instance) (ALERTS{alertname="GpuFabricTcpOnRdmaNic",alertstate="firing",@node}),
-  "evidence", "TCP on training NICs", "", ""
-)
-or
-label_replace(
+// Nodes with something on TCP where RDMA should be, with who and evidence: jobs that run, and probes of NCCL, which say what
+// jobs that start now would use.
+const (
+	jobsOnTCP = `label_replace(label_replace(
   count by (cluster, instance) (ALERTS{alertname=~"GpuFabricJobOnTcp.*",alertstate="firing",@node}),
-  "evidence", "a job", "", ""
-))`
+  "evidence", "processes and sockets of the job", "", ""), "who", "job", "", "")
+or
+label_replace(label_replace(
+  count by (cluster, instance) (ALERTS{alertname="GpuFabricTrainingOnTcpSuspected",alertstate="firing",@node}),
+  "evidence", "busy GPUs, and traffic without RDMA", "", ""), "who", "job", "", "")`
+	probesOnTCP = `sum by (cluster, instance, who, evidence) (label_replace(label_replace(
+  count by (cluster, instance, kind) (gpufabric_probe_transport{transport="socket",kind!="socket",@node} == 1),
+  "evidence", "last result of kind $1", "kind", "(.*)"), "who", "probe", "", ""))`
+	nicsOnTCP = `label_replace(label_replace(
+  count by (cluster, instance) (ALERTS{alertname="GpuFabricTcpOnRdmaNic",alertstate="firing",port_role!="unknown",@node}),
+  "evidence", "more TCP than RDMA on its port", "", ""), "who", "nic", "", "")`
+)
 
 func onTCPList() panel {
-	return grid(about{"Nodes that talk TCP", "Training that falls back to TCP continues several times slower, without an error. Evidence is a probe of NCCL, a job, or the traffic of the node; the cause is that of a job, or what NCCL logged in a probe.", "none on the nodes that answer; nodes without probes and traffic are unknown", width, 6},
-		[]string{onTCP, `topk by (cluster, instance) (1, count by (cluster, instance, cause) (gpufabric_job_info{cause!="",@node}) or on (cluster, instance) count by (cluster, instance, cause) (gpufabric_probe_fault_cause{fault="socket",@node}))
-and on (cluster, instance) ` + onTCP}, "",
-		column{field: "instance", title: "Node", link: toNode(), width: 115},
-		column{field: "evidence", title: "Evidence", width: 350},
+	users := words{"job": {"a job that runs", ""}, "probe": {"NCCL probe", ""}, "nic": {"a training NIC", ""}}
+	return grid(about{"TCP instead of RDMA", "Training that falls back to TCP continues several times slower, without an error. A probe of NCCL on TCP says what jobs that start now would use: jobs that run may still use RDMA, see the rate beside it. The cause is that of the job, or what NCCL logged in the probe.", "none on the nodes that answer; nodes without probes and traffic are unknown", width, 6},
+		[]string{
+			jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + nicsOnTCP,
+			`label_replace(topk by (cluster, instance) (1, count by (cluster, instance, cause) (gpufabric_job_info{cause!="",@node})), "who", "job", "", "")
+and on (cluster, instance) (` + jobsOnTCP + `)
+or label_replace(topk by (cluster, instance) (1, count by (cluster, instance, cause) (gpufabric_probe_fault_cause{fault="socket",@node})), "who", "probe", "", "")
+and on (cluster, instance) ` + probesOnTCP,
+			`sum by (cluster, instance) (instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node})
+and on (cluster, instance) (` + jobsOnTCP + "\nor\n" + probesOnTCP + "\nor\n" + nicsOnTCP + `)`,
+		}, "",
+		column{field: "instance", title: "Node", link: toNode(), width: 135},
+		column{field: "who", title: "On TCP", words: users, width: 130},
+		column{field: "evidence", title: "Evidence", width: 260},
+		column{field: "A", title: "How many", none: "-", width: 85},
 		column{field: "cause", title: "Cause", none: "not known", words: fallbackCauses()},
-		column{field: "A", title: "Seen", none: "-", width: 55},
+		column{field: "C", title: "RDMA sent now", unit: "Bps", width: 120},
 		column{field: "cluster", title: "Cluster", width: 80})
 }
 
-func slowList() panel {
-	return grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed is how many of these a second run confirmed. The cause is what differs from the last run at full bandwidth.", "none on the nodes that answer, or no probe has a baseline yet (five results)", width, 6},
+func slowList(t texts) panel {
+	return grid(about{"Bandwidth below the baseline", "Probes whose last bus bandwidth is below 95 % of what the same probe reached under the same conditions, worst node first. Confirmed is how many of these a second run confirmed. The cause is what differs from the last run at full bandwidth, or another finding on the same GPUs or the same port.", "none on the nodes that answer, or no probe has a baseline yet (five results)", width, 6},
 		[]string{
 			`bottomk(30, min by (cluster, instance, kind) (gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95))`,
 			`count by (cluster, instance, kind) (gpufabric_probe_regressed{kind!="socket",@node} == 1)`,
 			`(` + causeBy("cluster, instance, kind", "@node") + `)
 and on (cluster, instance, kind) gpufabric_probe_baseline_ratio{kind!="socket",@node} < 0.95`,
 		}, "Of baseline",
-		column{field: "instance", title: "Node", link: toNode(), width: 115},
+		column{field: "instance", title: "Node", link: toNode(), width: 135},
 		column{field: "kind", title: "Probe", words: shortKinds(), width: 100},
-		column{field: "cause", title: "Cause", none: "-", words: probeCauses()},
+		column{field: "cause", title: "Cause", none: "-", words: causesAndFindings(t)},
 		column{field: "A", title: "Of baseline", unit: "percentunit", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, none: "above 95 %", width: 100},
-		column{field: "B", title: "Confirmed", none: "none", steps: []step{{1, warning}}, width: 92},
+		column{field: "B", title: "Confirmed probes", none: "none", steps: []step{{1, warning}}, width: 130},
 		column{field: "cluster", title: "Cluster", width: 80})
 }
 
@@ -94,11 +103,11 @@ func fleetLevels() line {
 		overADay = `and on (cluster, slo) cluster:gpufabric_slo_total:observed_seconds{@cluster} > 86400`
 	)
 	return line{
-		grid(about{"Service levels", "What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed, and what is below -100 % is shown as that. Data is how much of the 30 days was recorded: a value for 30 days and the budget need more than one day.", "no service levels: the recording rules are not loaded, or nothing is known yet", 15, 10},
+		grid(about{"Service levels", "What share of the time, or of the results of probes, was good. The budget is what may be bad in 30 days; below 0 the objective is missed, and what is below -100 % is shown as that. Data is how much of the 30 days was recorded: values for 1 day and 30 days and the budget need more than one day.", "no service levels: the recording rules are not loaded, or nothing is known yet", 15, 10},
 			[]string{
 				orElse(`max by (cluster, slo) (cluster:gpufabric_slo_objective:ratio{@cluster})`, `avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`, sortedLast),
 				`avg by (cluster, slo) (instance:gpufabric_slo_good:ratio{@node})`,
-				`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_1d{@cluster})`,
+				orElse(`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_1d{@cluster}) `+overADay, recorded, sortedFirst),
 				orElse(`1 - max by (cluster, slo) (cluster:gpufabric_slo_error:ratio_30d{@cluster}) `+overADay, recorded, sortedFirst),
 				orElse(`clamp_min(min by (cluster, slo) (cluster:gpufabric_slo_error_budget_remaining:ratio{@cluster}), -1) `+overADay, recorded, sortedFirst),
 				recorded,
@@ -106,7 +115,7 @@ func fleetLevels() line {
 			column{field: "slo", title: "Service level", words: objectives()},
 			column{field: "A", title: "Objective", unit: "percentunit", none: "unknown", width: 80},
 			column{field: "B", title: "Now", unit: "percentunit", width: 65},
-			column{field: "C", title: "1 day", unit: "percentunit", width: 65},
+			column{field: "C", title: "1 day", unit: "percentunit", none: "< 1 day", width: 70},
 			column{field: "D", title: "30 days", unit: "percentunit", none: "< 1 day", width: 75},
 			column{field: "F", title: "Data", unit: "s", width: 75},
 			column{field: "E", title: "Budget left", unit: "percentunit", none: "< 1 day", steps: []step{{-1, bad}, {0, warning}, {0.25, good}}, width: 90},
@@ -154,14 +163,14 @@ or max by (cluster, instance) (` + silence + `)`,
 		column{field: "C", title: "Expected", none: "not stated"},
 		column{field: "D", title: "GPUs"},
 		column{field: "E", title: "Worst probe of its baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}},
-		column{field: "F", title: "Checks that cannot tell", none: "none"},
+		column{field: "F", title: "Checks without a verdict", none: "none"},
 		column{field: "cluster", title: "Cluster"})
 }
 
 func fleetHelp() panel {
 	return prose("What is what", 24, 6, `Start at the top left: figures in red or orange are nodes that need attention. **Open findings** say what is wrong and link to what to do; a click on a node opens its dashboard.
 
-**Nodes that talk TCP** and **Bandwidth below the baseline** show the two failures that jobs do not report: the job continues, but slower. The second needs probes, which are off by default and run only on idle GPUs.
+**TCP instead of RDMA** and **Bandwidth below the baseline** show the two failures that jobs do not report: the job continues, but slower. The second needs probes, which are off by default and run only on idle GPUs.
 
 If nothing is known, a panel says so. *Unknown* is never shown as 0 or green.`)
 }

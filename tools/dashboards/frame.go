@@ -127,7 +127,7 @@ func (b board) marks() []cog.Builder[dashboard.AnnotationQuery] {
 			TitleFormat(string(s) + " finding first seen").TextFormat(text).TagKeys("problem")
 	}
 	all := []cog.Builder[dashboard.AnnotationQuery]{
-		mark("Marks: critical", bad, diagnose.Critical, true), mark("Marks: warnings", warning, diagnose.Warning, false),
+		mark("Critical findings", bad, diagnose.Critical, true), mark("Warnings", warning, diagnose.Warning, false),
 	}
 	if b.annotations {
 		all = append(all, versionChanges()...)
@@ -145,8 +145,8 @@ and on (cluster, instance) count by (cluster, instance) (` + metric + `{@node} o
 			Expr(expr).Step("60s").TitleFormat(title).TextFormat("{{instance}}: {{" + label + "}}").TagKeys(label)
 	}
 	return []cog.Builder[dashboard.AnnotationQuery]{
-		mark("Marks: firmware", "orange", "gpufabric_hca_info", "firmware_version", "NIC firmware changed"),
-		mark("Marks: GPU driver", "purple", "gpufabric_gpu_driver_info", "version", "GPU driver changed"),
-		mark("Marks: NCCL", "blue", "gpufabric_probe_info", "nccl_version", "NCCL changed"),
+		mark("Firmware changes", "orange", "gpufabric_hca_info", "firmware_version", "NIC firmware changed"),
+		mark("GPU driver changes", "purple", "gpufabric_gpu_driver_info", "version", "GPU driver changed"),
+		mark("NCCL changes", "blue", "gpufabric_probe_info", "nccl_version", "NCCL changed"),
 	}
 }

@@ -4,8 +4,20 @@ package main
 
 import "gpufabric_exporter/internal/job"
 
-// What panels show where there are no jobs: that can have several reasons.
-const noJobs = "no job is seen: no GPU is in use, the exporter lacks privilege (see Nodes unseen), or the collector job is off"
+// noJobs is what panels show where there are no jobs, and no GPU is known to be busy.
+const noJobs = "no job is seen, and no GPU is known to be busy"
+
+// unseen are nodes of which jobs may be missing: no job is seen though GPUs are busy, or the exporter may not look into processes.
+const unseen = `(
+  instance:gpufabric_gpu_utilization_ratio:avg2m{@node} > 0.05 unless on (cluster, job, instance) gpufabric_job_info{@node}
+  or gpufabric_scrape_collector_supported{collector="job",@node} == 0 and on (cluster, job, instance) gpufabric_gpu_driver_loaded{@node} == 1
+)`
+
+// orUnseen gives a table of jobs without rows one that says that there must be some.
+func orUnseen(expr string) string {
+	return expr + `
+or max by (why) (label_replace(count_values("nodes", count(` + unseen + `) unless on () gpufabric_job_info{@node}), "why", "GPUs are busy or cannot be looked at on nodes without a job (nodes: $1): privilege is missing, the collector job is off, or no process was found", "nodes", "(.*)"))`
+}
 
 func jobs() board {
 	return board{
@@ -100,10 +112,11 @@ func jobsNow() line {
 		number(about{"Unknown", "Jobs of which the transport is unknown on every node that tells anything. Unknown is neither good nor bad.", "no job is seen", 3, 4}, "none", worst("== 3"), []step{{0, plainly}, {1, note}}, nil),
 		number(about{"GPUs on TCP", "GPUs of jobs that use TCP, confirmed or suspected.", "no job is seen", 3, 4}, "none",
 			orZero(`count(gpufabric_job_gpu_info{@job} and on (cluster, job, instance, training_job) `+onTCP+`)`, `gpufabric_job_info{@job}`), zero(bad), nil),
-		number(about{"GPU h on TCP", "Hours that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen.", "no rules loaded", 3, 4}, "suffix: h",
-			`sum(cluster:gpufabric_gpu_impaired_seconds:sum_1d{reason="tcp",@cluster}) / 3600`, []step{{0, good}, {1e-9, warning}}, nil),
-		number(about{"Nodes unseen", "Nodes with GPUs whose processes the exporter may not look into: jobs there are not shown. It needs root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.", "no exporter answers", 3, 4}, "none",
-			orZero(nodes(`gpufabric_scrape_collector_supported{collector="job",@node} == 0 and on (cluster, job, instance) gpufabric_gpu_driver_loaded{@node} == 1`), `gpufabric_scrape_collector_supported{collector="job",@node}`), []step{{0, plainly}, {1, note}}, nil),
+		number(about{"GPU h on TCP", "Hours that GPUs worked for jobs on TCP in the last day, added up over the GPUs of the chosen clusters, whichever jobs are chosen. Not known where no job is seen, or the rules are not loaded.", "not known", 3, 4}, "suffix: h",
+			`sum(cluster:gpufabric_gpu_impaired_seconds:sum_1d{reason="tcp",@cluster}) / 3600
+or 0 * (count(gpufabric_job_info{@node}) and on () instance:gpufabric_node_info:last_seen_timestamp_seconds{@node})`, []step{{0, good}, {1e-9, warning}}, nil),
+		number(about{"Nodes unseen", "Nodes whose GPUs are busy while no job is seen there, and nodes with GPUs whose processes the exporter may not look into: jobs there are not shown. It needs root, or the host's PID namespace with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH.", "no exporter answers", 3, 4}, "none",
+			orZero(nodes(unseen), `gpufabric_scrape_collector_supported{collector="job",@node}`), []step{{0, plainly}, {1, note}}, nil),
 	}
 }
 
@@ -113,7 +126,7 @@ func allJobs() panel {
 	transport := "min by (" + by + ") (" + transportsOf() + ")"
 	return grid(about{"Jobs by transport", "Every job with the transport of its worst rank, jobs on TCP first. The name of a job leads to its nodes below.", noJobs, 24, 9},
 		[]string{
-			worstFirst(by, "training_job", transport),
+			orUnseen(worstFirst(by, "training_job", transport)),
 			transport,
 			`count by (` + by + `) (count by (cluster, instance, training_job) (gpufabric_job_info{@job}))`,
 			`sum by (` + by + `) (gpufabric_job_ranks{@job})`,
@@ -137,7 +150,7 @@ func jobNodes() panel {
 	transport := "min by (" + by + ") (" + transportsOf() + ")"
 	return grid(about{"Jobs, node by node", "The chosen jobs on each of their nodes: how the data go there, and why. The way is the part of NCCL, or the plugin, that moves them.", noJobs, 24, 9},
 		[]string{
-			worstFirst(by, "training_job", transport),
+			orUnseen(worstFirst(by, "training_job", transport)),
 			transport,
 			`max by (` + by + `, way, cause) (gpufabric_job_info{@job})`,
 			`max by (` + by + `) (gpufabric_job_ranks{@job})`,
@@ -161,7 +174,7 @@ func jobNodes() panel {
 func jobRules() panel {
 	return grid(about{"Wrong settings", "Rules that the chosen jobs break, the most severe first, with the number of nodes. The command jobs, or the page of a node, says which variable or rank.", "no job breaks a rule, or no job is seen", 24, 7},
 		[]string{ranked(`count by (cluster, training_job, rule, severity) (gpufabric_job_misconfigured{@job} == 1)`)}, "",
-		column{field: "rank", title: "Severity", words: ranks(), width: 90},
+		column{field: "rank", title: bySeverity, words: ranks(), width: 90},
 		column{field: "training_job", title: "Job", link: toJob()},
 		column{field: "rule", title: "What is wrong", words: jobRulesWords()},
 		column{field: "A", title: "Nodes", width: 90},
@@ -183,9 +196,9 @@ func jobTraffic() line {
 
 func jobLoss() line {
 	return line{
-		named(over(about{"GPUs at work for impaired jobs", "How many GPUs work for jobs that are impaired, by reason, in the chosen clusters, whichever jobs are chosen. The area below a line is GPU time lost; one GPU can count for several reasons.", "no job was impaired, no GPU is in use, or no rules are loaded", 14, 8}, "none", nil,
+		named(over(about{"GPUs at work for impaired jobs", "How many GPUs work for jobs that are impaired, by reason, in the chosen clusters, whichever jobs are chosen. The area below a line is GPU time lost; one GPU can count for several reasons.", "no impaired job is known: none was, no job is seen, or the rules are not loaded", 14, 8}, "none", nil,
 			curve{`sum by (reason) (cluster:gpufabric_gpu_impaired_seconds:rate5m{@cluster})`, "{{reason}}"}), impairments()),
-		grid(about{"GPU hours lost in a day, by reason", "Hours that GPUs worked for impaired jobs in the last day, added up over all GPUs, whichever jobs are chosen. One hour can count for several reasons.", "no job was impaired, no GPU is in use, or no rules are loaded", 10, 8},
+		grid(about{"GPU hours lost in a day, by reason", "Hours that GPUs worked for impaired jobs in the last day, added up over all GPUs, whichever jobs are chosen. One hour can count for several reasons.", "no impaired job is known: none was, no job is seen, or the rules are not loaded", 10, 8},
 			[]string{`sum by (cluster, reason) (cluster:gpufabric_gpu_impaired_seconds:sum_1d{@cluster}) / 3600`}, "-GPU hours",
 			column{field: "reason", title: "Reason", words: impairments()},
 			column{field: "A", title: "GPU hours", unit: "suffix: h", width: 130},

@@ -15,7 +15,7 @@ func node(t texts) board {
 	return board{
 		name: "node", title: "GPU fabric: node", oneNode: true, annotations: true,
 		description: "One node: what is wrong with it, and everything that is known about its ports, RoCE settings, GPUs and probes.",
-		lines:       []line{nodeNow(), {findings(t, true, 8)}, {unknowns(t)}, {ports()}, {qosChain(13)}, {gpus()}, {nodeProbes()}, nodeTraffic()},
+		lines:       []line{nodeNow(), {findings(t, true, 8)}, {unknowns(t)}, {ports()}, {qosChain(13)}, {gpus()}, {nodeProbes(t)}, nodeTraffic()},
 		rows: []row{
 			{"Addresses (GIDs)", []line{{gids(15, 13), gidTables()}}},
 			{"Ports over time", []line{portHistory()}},
@@ -34,7 +34,7 @@ func nodeNow() line {
 		expected = `(max(gpufabric_node_compute_ports_expected{@node}) or count(` + states + `))`
 		some     = `(` + up + ` or 0 * count(` + states + `))`
 	)
-	portsUp := number(about{"Ports up", "Active ports of role compute: green where all that are expected are up, red where one is missing. Without a number in the configuration all are expected.", "no RDMA port is known", 3, 4}, "none",
+	portsUp := number(about{"Ports up", "Active ports of role compute, of those that are expected: green if none is missing, red otherwise. Without a number in the configuration all are expected.", "no RDMA port is known", 3, 4}, "none",
 		some+" >= "+expected, []step{{0, good}}, nil)
 	portsUp = instead(portsUp, "B", some+" < "+expected, "none", bad)
 	portsUp = instead(portsUp, "C", `count(`+known+`) unless on () `+states, "suffix: of unknown state", note)
@@ -44,10 +44,10 @@ func nodeNow() line {
 		onTCP  = `max(gpufabric_probe_transport{kind="transport",transport="socket",@node} == 1)`
 	)
 	cards := `((max(gpufabric_node_gpus{@node}) or count(gpufabric_gpudirect_usable{@node})) - (count(count by (pci_address) (` + nicSpare + `)) or vector(0)))`
-	direct := number(about{"GPUDirect", "GPUs that can use GPUDirect RDMA with their nearest NIC under the host's configuration: the NIC reads and writes GPU memory without a copy through host memory. Green if all GPUs of the node can. A GPU whose NIC is down does not count, and none does if NCCL selects TCP. GPUs whose nearest NIC is spare are left out: they use that of another GPU. The table of GPUs has the reason.", "no GPU with a NIC", 3, 4}, "none",
+	direct := number(about{"GPUDirect", "GPUs that can use GPUDirect RDMA with their nearest NIC under the host's configuration: the NIC reads and writes GPU memory without a copy through host memory. Green if all GPUs of the node can. A GPU whose NIC is down does not count, and none does if the probe of kind transport goes over TCP. GPUs whose nearest NIC is spare are left out: they use that of another GPU. The table of GPUs has the reason.", "no GPU with a NIC", 3, 4}, "none",
 		usable+" >= "+cards+" unless on () "+onTCP, []step{{0, good}}, nil)
 	direct = instead(direct, "B", usable+" < "+cards+" unless on () "+onTCP, "suffix: GPUs only", bad)
-	direct = instead(direct, "C", usable+" * 0 and on () "+onTCP, "suffix: (TCP)", bad)
+	direct = instead(direct, "C", usable+" * 0 and on () "+onTCP, "suffix: (probe: TCP)", bad)
 
 	return line{
 		number(about{"The exporter", "Whether the last scrape was answered. While it is not, nothing on this page is of now.", "never seen", 3, 4}, "none",
@@ -57,9 +57,8 @@ func nodeNow() line {
 		number(about{"Warnings", "Problems of severity warning, however many devices have them.", "checks are off", 3, 4}, "none",
 			orZero(`count(`+problems(openWarnings())+`)`, `gpufabric_check_failed{@node}`), zero(warning), nil),
 		portsUp,
-		number(about{"Ports missing", "Ports of role compute that are expected and not active.", "no port reports a state", 3, 4}, "none",
-			`clamp_min(`+expected+` - `+some+`, 0)`, zero(bad), nil),
-		number(about{"NCCL goes over", "What NCCL uses to other nodes, according to the last probe of kind transport: RDMA, a plugin, or TCP. Outdated: the probe is older than a critical finding on this node, or than two of its intervals.", "no probes switched on", 3, 4}, "none",
+		jobsGoOver(),
+		number(about{"Probe goes over", "What NCCL would use to other nodes, according to the last probe of kind transport: RDMA, a plugin, or TCP. It says nothing about jobs that run: these have the panel beside this one. Outdated: the probe is older than a critical finding on this node, or than two of its intervals.", "no probes switched on", 3, 4}, "none",
 			`max(10 * probe:gpufabric_probe_last_run:outdated{kind="transport",@node} or on () vector(0)) + max(
   3 * (gpufabric_probe_transport{kind="transport",transport="socket",@node} == 1)
   or 2 * (gpufabric_probe_transport{kind="transport",transport="plugin",@node} == 1)
@@ -71,6 +70,17 @@ func nodeNow() line {
 	}
 }
 
+// jobsGoOver is about the jobs of a node: what carries their data. Where no job is seen, the traffic of the node speaks.
+func jobsGoOver() panel {
+	const rdma, other = `instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node} > 1e8`, `sum by (cluster, job, instance) (instance:gpufabric_ethernet_transmitted_other_unicast_bytes:rate2m{@node})`
+	w := jobTransports()
+	w["20"], w["21"] = word{"RDMA, by traffic", plainly}, word{"TCP suspected", bad}
+	return number(about{"Jobs go over", "What carries the data of the jobs that run, according to their processes and sockets: of several jobs the worst. Where no job is seen, the traffic of the node speaks: by traffic.", "no job is seen", 3, 4}, "none",
+		`min(`+strings.ReplaceAll(transportsOf(), "@job", "@node")+`)
+or max(21 + 0 * ALERTS{alertname="GpuFabricTrainingOnTcpSuspected",alertstate="firing",@node})
+or max(20 + 0 * (`+rdma+` unless on (cluster, job, instance) `+rdma+` < on (cluster, job, instance) `+other+`))`, nil, w)
+}
+
 func unknowns(t texts) panel {
 	expr := `label_replace(
   label_replace(max by (instance, check, reason, device) (gpufabric_check_unknown{@node} == 1), "problem", "$1", "check", "(.*)"),
@@ -80,7 +90,7 @@ or label_replace(max(gpufabric_node_info{@node}) unless on () gpufabric_check_fa
 or max by (problem, reason) (label_replace(label_replace(count_values("ports", count(gpufabric_hca_port_info{role="compute",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{@node})),
   "problem", "the state of $1 training ports", "ports", "(.*)"), "reason", "the driver reports none, as EFA", "", ""))`
 	return grid(about{"Checks without a verdict", "What could be wrong and is not known, and why: not_read (it was not read), no_permission, stuck and the like. Unknown is neither good nor bad.", "every check that applies has a verdict", width, 5},
-		[]string{orSilent(expr, "problem")}, "What could be wrong",
+		[]string{orSilentIn(expr, "problem")}, "What could be wrong",
 		column{field: "problem", title: "What could be wrong", words: t.problems},
 		column{field: "reason", title: "Not known because", width: 260},
 		column{field: "device", title: "Device", link: toPort(), width: 110},
@@ -110,6 +120,18 @@ const nicDown = `(gpufabric_gpu_nic_distance{@node} and on (cluster, job, instan
 // nicSpare are those of them whose NIC is not meant to be active.
 var nicSpare = `(` + nicDown + ` and on (cluster, job, instance, device) ` + strings.ReplaceAll(spare, "@port", "@node") + `)`
 
+// isSpare is the value that ports have over time while they are spare.
+const isSpare = "2"
+
+// activeOrSpare is 1 for ports that are active, isSpare for those that are spare, and 0 for the rest.
+const activeOrSpare = `(` + isSpare + ` + 0 * ` + spare + ` or on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@port})`
+
+// spareBecause are spare ports with the label because: their role, and who says that they are not needed.
+const spareBecause = `label_replace(
+  ` + spare + ` * on (cluster, job, instance) group_left (expected) count_values by (cluster, job, instance) ("expected", gpufabric_node_compute_ports_expected{@node}),
+  "because", "Spare (role: compute): the $1 expected ports are active", "expected", "(.+)"
+) or label_replace(` + spare + ` and on (cluster, job, instance, device, port) gpufabric_hca_port_info{role="unused",@port}, "because", "Spare (role: unused), by its function or the configuration", "", "")`
+
 // spare are ports that are down and not missing: those that are not used, such as virtual functions that no guest has, and
 // training ports on nodes that have as many as they should without them.
 const spare = `(gpufabric_hca_port_state{state="down",@port} == 1 and on (cluster, job, instance, device, port) gpufabric_hca_port_info{role="unused",@port}
@@ -124,7 +146,7 @@ func ports() panel {
   or 2 + 0 * gpufabric_hca_port_info{@port}`
 	return grid(about{"Ports", "Every RDMA port: what it is for, its state, and its rate against what it should have. Training ports have the role compute. Link downs are counted since the driver was loaded. What is wrong comes first.", "no RDMA device, or the collector hca is off", 24, 13},
 		[]string{
-			orSilent(worstFirst("device, port", "device", rank), "device"),
+			orSilent(worstFirst("device, port", "device", rank)),
 			`max by (device, port, netdev, role, link_layer) (gpufabric_hca_port_info{@port})`,
 			`max by (device, port, state) (label_replace(` + spare + `, "state", "spare", "", "")
   or gpufabric_hca_port_state{@port} == 1 unless on (cluster, job, instance, device, port) ` + spare + `
@@ -140,7 +162,7 @@ func ports() panel {
 		column{field: "role", title: "Role", words: roles(), width: 145},
 		column{field: "netdev", title: "Interface", none: "-", width: 132},
 		column{field: "link_layer", title: "Link layer", words: words{"unspecified": {"other", ""}}, width: 90},
-		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}, "spare": {"down (spare)", unknown}, "unknown": {"unknown", note}}, width: 110},
+		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}, "spare": {"down (spare)", unneeded}, "unknown": {"unknown", note}}, width: 110},
 		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 150},
 		column{field: "E", title: "Rate", unit: "bps", width: 90},
 		column{field: "F", title: "Expected", unit: "bps", none: "not stated", width: 90},
@@ -148,15 +170,18 @@ func ports() panel {
 		column{field: "H", title: "Link downs", none: "not counted", steps: []step{{1, warning}}, width: 100})
 }
 
+// ofActive leaves out ports that are not active: what is set there does not matter.
+const ofActive = ` unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@port} == 0`
+
 // usesV1 is -1 for ports where NCCL selects a RoCE v1 address: its packets have no traffic class.
 const usesV1 = `-1 * (gpufabric_gid_info{type="roce_v1",@port} and on (cluster, job, instance, device, port, index) count_values by (cluster, job, instance, device, port) ("index", gpufabric_gid_selected_index{@port}))`
 
 func qosChain(h uint32) panel {
-	v1 := words{"-1": {"none: RoCE v1 address", bad}}
-	rank := `0 * (gpufabric_roce_chain_consistent{@port} == 0) or 1 + 0 * gpufabric_roce_congestion_control{@port}`
-	return grid(about{"RoCE settings, from the traffic class to congestion control", "What NCCL asks for (traffic class), what packets carry (DSCP), which priority the NIC gives them, and what protects that priority. A contradiction on the way makes RoCE lose packets or wait behind other traffic. Ports with one come first.", "no RDMA port is known, or the collectors roce and hca are off", 24, h},
+	v1 := words{"-1": {"none (RoCE v1)", bad}}
+	rank := `0 * (gpufabric_roce_chain_consistent{@port} == 0 ` + ofActive + `) or 1 + 0 * gpufabric_roce_congestion_control{@port}`
+	return grid(about{"RoCE settings, from the traffic class to congestion control", "The address that NCCL would use (GID), what it asks for (traffic class), what packets carry (DSCP), which priority the NIC gives them, and what protects that priority. A contradiction on the way makes RoCE lose packets or wait behind other traffic. The first wrong step is the cause of those after it. Ports with one come first; ports that are not active are not judged.", "no RDMA port is known, or the collectors roce and hca are off", 24, h},
 		[]string{
-			orSilent(worstFirst("device, port", "device", rank)+noRoCE(), "device"),
+			orSilent(worstFirst("device, port", "device", rank)+noRoCE()),
 			`max by (device, port) (gpufabric_roce_traffic_class{@port} or ` + usesV1 + `)`,
 			`max by (device, port) (gpufabric_roce_dscp{@port} or ` + usesV1 + `)`,
 			`max by (device, port) (gpufabric_roce_priority{@port})`,
@@ -165,15 +190,15 @@ func qosChain(h uint32) panel {
 			`max by (device, port, mode) (gpufabric_roce_congestion_control{@port} == 1)`,
 			`max by (device, port, trust) (label_replace(gpufabric_roce_trust{@port} == 1, "trust", "$1", "mode", "(.*)"))`,
 			`max by (device, port) (gpufabric_roce_lossless_buffer_bytes{@port})`,
-			`min by (device, port) (gpufabric_roce_chain_consistent{@port})`,
-			`max by (device, port, broken) (label_replace(gpufabric_roce_chain_broken{@port} == 1, "broken", "$1", "step", "(.*)"))`,
+			`min by (device, port) (gpufabric_roce_chain_consistent{@port}` + ofActive + `)`,
+			`max by (device, port, broken) (label_replace(gpufabric_roce_chain_broken{@port} == 1` + ofActive + `, "broken", "$1", "step", "(.*)"))`,
 			`max by (device, port, unknown) (label_replace(gpufabric_roce_chain_unknown{@port} == 1, "unknown", "$1", "step", "(.*)"))`,
 		}, "",
 		column{field: "device", title: "Device", link: toPort(), width: 130},
 		column{field: "port", title: "Port", width: 45},
 		column{field: "J", title: "Consistent", words: yesNo(good, bad), width: 95},
-		column{field: "broken", title: "Broken at", none: "-", width: 110},
-		column{field: "unknown", title: "Unknown from", none: "-", width: 110},
+		column{field: "broken", title: "First wrong step", none: "-", words: roceSteps(), width: 135},
+		column{field: "unknown", title: "First unknown step", none: "-", words: roceSteps(), width: 148},
 		column{field: "B", title: "Traffic class", none: "not set (jobs decide)", words: v1, width: 150},
 		column{field: "C", title: "DSCP", words: words{"-1": {"none", bad}}, width: 80},
 		column{field: "D", title: "Priority", width: 75},
@@ -181,8 +206,7 @@ func qosChain(h uint32) panel {
 		column{field: "E", title: "PFC", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 70},
 		column{field: "F", title: "ECN", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 70},
 		column{field: "I", title: "Lossless buffer", unit: "bytes", width: 120},
-		column{field: "mode", title: "Flow control", none: "unknown", words: congestionModes()},
-		column{field: "why", title: "No RoCE settings"})
+		column{field: "mode", title: "Flow control", none: "unknown", words: congestionModes()})
 }
 
 // noRoCE is a row for each kind of port that says why there are no settings.
@@ -225,7 +249,7 @@ func gpus() panel {
   or 1 + 0 * gpufabric_gpu_info{@node}`
 	return grid(about{"GPUs", "Each GPU, its nearest training NIC, and whether GPUDirect RDMA is possible between them (the NIC reads and writes GPU memory directly), or what blocks it. What is wrong comes first. " + nearness, "no GPU, or the collectors pcie and gpu are off", 24, 11},
 		[]string{
-			orSilent(worstFirst("pci_address", "pci_address", rank), "pci_address"),
+			orSilent(worstFirst("pci_address", "pci_address", rank)),
 			`max by (pci_address, index, name) (gpufabric_gpu_info{@node}) or label_replace(` + lost + `, "name", "` + gone + `", "", "")`,
 			`max by (pci_address, device, rail, class) (gpufabric_gpu_nic_distance{@node})`,
 			`max by (pci_address) (0 * (gpufabric_gpudirect_usable{@node} == 0))
@@ -242,19 +266,19 @@ or max by (pci_address) (gpufabric_gpudirect_usable{@node})`,
 		column{field: "index", title: "GPU", none: "?", width: 55},
 		column{field: "pci_address", title: "PCI address", width: 115},
 		column{field: "name", title: "Product", none: "no driver", words: words{gone: {gone, bad}}},
-		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 112},
+		column{field: "device", title: "Nearest NIC", none: "unknown", link: toPort(), width: 100},
 		column{field: "rail", title: "Rail", width: 45},
 		column{field: "class", title: "Distance", none: "unknown", words: distances(), width: 135},
-		column{field: "D", title: "GPUDirect", words: words{"0": {"blocked", bad}, "1": {"possible", good}, "2": {"NIC is down", bad}, "3": {"probe over TCP", bad}, "4": {"NIC is spare", unknown}}, width: 125},
+		column{field: "D", title: "GPUDirect", words: words{"0": {"blocked", bad}, "1": {"possible", good}, "2": {"NIC is down", bad}, "3": {"probe over TCP", bad}, "4": {"NIC is spare", unneeded}}, width: 115},
 		column{field: "reason", title: "Blocked by", none: "-"},
-		column{field: "F", title: "Busy", unit: "percentunit", width: 78},
-		column{field: "G", title: "NVLinks up", none: "none", width: 90},
-		column{field: "H", title: "NVLinks down", none: "-", steps: []step{{0, good}, {1, bad}}, width: 115},
-		column{field: "I", title: "PCIe degraded", words: yesNo(bad, good), width: 120})
+		column{field: "F", title: "Busy", unit: "percentunit", width: 76},
+		column{field: "G", title: "NVLinks up", none: "none", width: 92},
+		column{field: "H", title: "NVLinks down", none: "-", steps: []step{{0, good}, {1, bad}}, width: 112},
+		column{field: "I", title: "PCIe slow", words: yesNo(bad, good), width: 80})
 }
 
-func nodeProbes() panel {
-	return probeTable(about{"Probes", lastResult, "no probes switched on", 24, 13}, "kind, device, port", "@node", "kind")
+func nodeProbes(t texts) panel {
+	return probeTable(t, about{"Probes", lastResult, "no probes switched on", 24, 13}, "kind, device, port", "@node", "kind")
 }
 
 func nodeTraffic() line {

@@ -9,7 +9,7 @@ func gids(w, h uint32) panel {
   or 1 + 0 * gpufabric_gid_table_entries{@port}`
 	return grid(about{"RoCE address (GID)", "The GID is the address of a port in RDMA packets; a port has a table of them. Shown is the entry that NCCL 2.21 or later selects under the host's configuration, and how: NCCL finds one of the right type, NCCL_IB_GID_INDEX names one, or nothing fits. RoCE needs type v2. Ports without a fitting one come first.", "no RDMA device, or the collector gid is off", w, h},
 		[]string{
-			orSilent(worstFirst("device, port", "device", rank), "device"),
+			orSilent(worstFirst("device, port", "device", rank)),
 			`max by (device, port, reason) (gpufabric_gid_selected_index{@port})`,
 			`max by (device, port, gid, type, family) ` + addresses,
 			`max by (device, port) (gpufabric_gid_changes_total{@port})`,
@@ -35,8 +35,8 @@ func portHistory() line {
 		blocks  = `rate(gpufabric_ethernet_fec_uncorrectable_blocks_total{@port}[$__rate_interval])`
 	)
 	return line{
-		history(about{"Ports up and down", "Whether each port was active, of those that the node uses.", "no state of a port in use is known", 12, 8}, words{"1": {"active", good}, "0": {"not active", bad}},
-			curve{`max by (device, port) (gpufabric_hca_port_state{state="active",@port} unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role="unused",@port})`, "{{device}}/{{port}}"}),
+		history(about{"Ports up and down", "Whether each port was active, of those that the node uses.", "no state of a port in use is known", 12, 8}, words{"1": {"active", good}, "0": {"not active", bad}, isSpare: {"spare", unneeded}},
+			curve{`max by (device, port) (` + activeOrSpare + ` unless on (cluster, job, instance, device, port) gpufabric_hca_port_info{role="unused",@port})`, "{{device}}/{{port}}"}),
 		over(about{"Link errors", "What the physical link could not repair: symbol errors and blocks that FEC gave up.", "no such counters are known", 12, 8}, events, nil,
 			curve{`sum by (device) (` + symbols + `) > 0`, "{{device}} symbols"},
 			curve{`sum by (device) (` + blocks + `) > 0`, "{{device}} blocks beyond FEC"},
@@ -72,15 +72,15 @@ func exporterNow() line {
 			[]string{orSilent(`max by (source, device, netdev, reason) (
   gpufabric_exporter_source_unknown{@node} == 1
   or gpufabric_exporter_source_up{@node} == 0 unless on (cluster, job, instance, source, device, netdev) gpufabric_exporter_source_unknown{@node}
-)`, "source")}, "Source",
+)`)}, "Source",
 			column{field: "source", title: "Source"}, column{field: "device", title: "Device", link: toPort()}, column{field: "netdev", title: "Interface"}, column{field: "reason", title: "Reason"}),
 		grid(about{"Facts that are unknown", "How many facts are unknown, by device (or GPU) and reason.", "no fact is unknown", 8, 8},
 			[]string{orSilent(`max by (device, index, reason) (`+withIndex(`(gpufabric_exporter_facts_unknown{uuid!="",@node} > 0)`)+`
-  or gpufabric_exporter_facts_unknown{uuid="",@node} > 0)`, "device")}, "-Facts",
+  or gpufabric_exporter_facts_unknown{uuid="",@node} > 0)`)}, "-Facts",
 			column{field: "device", title: "Device", link: toPort()}, column{field: "index", title: "GPU", width: 55}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Facts", none: "-", width: 70}),
 		grid(about{"Collectors", "Whether each part of the exporter could read what it needs, and whether the node has what it is for.", "the exporter does not answer", 8, 8},
 			[]string{
-				orSilent(`min by (collector) (gpufabric_scrape_collector_success{@node})`, "collector"),
+				orSilent(`min by (collector) (gpufabric_scrape_collector_success{@node})`),
 				`min by (collector) (gpufabric_scrape_collector_supported{@node})`,
 				`max by (collector) (gpufabric_scrape_collector_duration_seconds{@node})`,
 			}, "Collector",

@@ -25,6 +25,8 @@ const (
 	plainly = "text"
 	note    = "blue"
 	unknown = "#808080"
+	// unneeded is what is known, and neither good nor bad: a spare port.
+	unneeded = "#9a86c9"
 )
 
 // Units of what is counted. Grafana writes small values of its own units for packets with the prefix m, which reads as

@@ -13,7 +13,7 @@ func port(t texts) board {
 			{portFindings(t), portCourse()},
 			{qosChain(4)},
 			{gids(24, 4)},
-			{portProbes()},
+			{portProbes(t)},
 			portTraffic(), portPauses(), portErrors(), portPCIe(),
 		},
 	}
@@ -39,7 +39,7 @@ func portNow() line {
   or 0 * `+spare+`
   or 4 * (gpufabric_hca_port_state{state="down",@port} == 1 unless on (cluster, job, instance, device, port) `+spare+`)
   or 5 * (gpufabric_hca_port_state{state!~"active|armed|init|down",@port} == 1))`, nil,
-			words{"0": {"down (spare)", unknown}, "1": {"active", good}, "2": {"armed", warning}, "3": {"init", warning}, "4": {"down", bad}, "5": {"other", warning}}),
+			words{"0": {"down (spare)", unneeded}, "1": {"active", good}, "2": {"armed", warning}, "3": {"init", warning}, "4": {"down", bad}, "5": {"other", warning}}),
 		speed,
 		number(about{"Expected rate", "What the site or the other ports of the node let expect.", "not stated", 3, 4}, "bps", expected, nil, nil),
 		number(about{"Errors", "In 10 minutes: symbol errors, blocks that FEC could not repair, packets lost, and connections given up.", "not counted", 3, 4}, "short",
@@ -51,8 +51,8 @@ func portNow() line {
   or increase(gpufabric_hca_retries_exceeded_total{@port}[10m])))`, zero(bad), nil),
 		number(about{"Time paused", "Share of the last 5 minutes in which pause frames (PFC) of the switch kept the port from sending: the network is congested.", "not counted", 3, 4}, "percentunit", paused, []step{{0, good}, {0.02, warning}, {0.1, bad}}, nil),
 		number(about{"Time pausing", "Share of the last 5 minutes in which the port made its switch wait with pause frames (PFC): the host receives slower than others send.", "not counted", 3, 4}, "percentunit", pausing, []step{{0, good}, {0.05, warning}, {0.5, bad}}, nil),
-		number(about{"RoCE settings", "Whether traffic class, DSCP, priority, PFC and ECN agree; not known on ports without RoCE.", "not known", 3, 4}, "none",
-			`min(gpufabric_roce_chain_consistent{@port})`, nil, words{"1": {"consistent", good}, "0": {"contradict", bad}}),
+		number(about{"RoCE settings", "Whether address, traffic class, DSCP, priority, PFC and ECN agree; not known on ports without RoCE.", "not known", 3, 4}, "none",
+			`min(gpufabric_roce_chain_consistent{@port}`+ofActive+`)`, nil, words{"1": {"consistent", good}, "0": {"wrong", bad}}),
 		number(about{"Last probe", "Bus bandwidth of the last probe of this rail over its own baseline, which takes five results. Outdated: it is older than a critical finding on this node, or than two of its intervals.", "no result", 3, 4}, "percentunit",
 			`min(`+fresh(`gpufabric_probe_baseline_ratio{kind="rail",@port}`)+`)`, []step{{0, bad}, {0.8, warning}, {0.95, good}}, words{notFresh: outdated}),
 	}
@@ -61,7 +61,7 @@ func portNow() line {
 func portIdentity() panel {
 	return grid(about{"The port", "What it is, what it is for, whether its PCIe link has its full speed and width, and the nearest GPU. " + nearness, "no such device, or the collector hca is off", 24, 4},
 		[]string{
-			orSilent(`max by (device, port, role, netdev, link_layer) (gpufabric_hca_port_info{@port})`, "device"),
+			orSilent(`max by (device, port, role, netdev) (gpufabric_hca_port_info{@port})`),
 			`max by (device, board_id, firmware_version, pci_address) (gpufabric_hca_info{@port})`,
 			`max by (device, rail, class, gpu) (` + dealtGPU + `)`,
 			`max by (device) (gpufabric_pcie_link_degraded{@port})`,
@@ -69,51 +69,52 @@ func portIdentity() panel {
 		}, "",
 		column{field: "device", title: "Device", width: 90},
 		column{field: "port", title: "Port", width: 45},
-		column{field: "role", title: "Role", words: words{"compute": {"training", ""}}, width: 95},
+		column{field: "role", title: "Role", words: words{"compute": {"training", ""}}, width: 85},
 		column{field: "netdev", title: "Interface", width: 115},
-		column{field: "link_layer", title: "Link layer", words: words{"unspecified": {"other", ""}}, width: 85},
-		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 112},
-		column{field: "board_id", title: "Board", width: 135},
+		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 138},
+		column{field: "board_id", title: "Board", width: 137},
 		column{field: "firmware_version", title: "Firmware", width: 95},
 		column{field: "pci_address", title: "PCI address", width: 105},
 		column{field: "D", title: "PCIe link", words: words{"0": {"full", good}, "1": {"degraded", bad}}, width: 85},
 		column{field: "rail", title: "Rail", none: "-", width: 45},
-		column{field: "gpu", title: "GPU", none: "none", width: 45},
+		column{field: "gpu", title: "GPU", none: "none", width: 140},
 		column{field: "class", title: "Distance", none: "-", words: distances(), width: 130})
 }
 
-// dealtGPU are the GPUs near each NIC, by the index that the driver gives them.
-const dealtGPU = `gpufabric_gpu_nic_distance{@port} * on (cluster, job, instance, pci_address) group_left (gpu)
-  max by (cluster, job, instance, pci_address, gpu) (label_replace(gpufabric_gpu_info{@node}, "gpu", "$1", "index", "(.*)"))
+// dealtGPU are the GPUs near each NIC.
+var dealtGPU = `gpufabric_gpu_nic_distance{@port} * on (cluster, job, instance, pci_address) group_left (gpu)
+  max by (cluster, job, instance, pci_address, gpu) (` + nameGPU(`gpufabric_gpu_info{@node}`) + `)
 or gpufabric_gpu_nic_distance{@port} unless on (cluster, job, instance, pci_address) gpufabric_gpu_info{@node}`
 
 func portFindings(t texts) panel {
 	found := `1000 * min by (severity, problem, runbook) (label_replace(` + open(`device=~"$device",`) + `, "runbook", "$1", "problem", "(.*)"))`
 	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. What is wrong leads to what it means and what to do. What is wrong with the whole node is on its dashboard.", "nothing found on this port", 12, 8},
-		[]string{caveats(ranked(found))}, "",
-		column{field: "rank", title: "Severity", words: ranks(), width: 85},
+		[]string{caveats(ranked(found)) + `
+or label_replace(` + absent(sortedFirst) + ` + 0 * max by (because) (` + spareBecause + `), "rank", "spare", "", "")`}, bySeverity+","+bySince,
+		column{field: "rank", title: bySeverity, words: ranks(), width: 85},
 		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
-		column{field: "A", title: "First seen", unit: "time:MMM D HH:mm", none: "-", words: words{"1000": {"unknown", ""}}, width: 115},
+		column{field: "because", title: "Why it is spare"},
+		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: firstSeen(), width: 120},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},
 		column{field: "severity"})
 }
 
 // portCourse shows in one place when each thing about the port was as it should be.
 func portCourse() panel {
-	return history(about{"As it should be, over time", "Whether the port was active, at the expected rate, had few pauses, settings that agree and an address that NCCL can use, and whether its last probe succeeded and was as fast as before.", "nothing is known about this port", 12, 8},
-		words{"1": {"yes", good}, "0": {"no", bad}},
-		curve{`min(gpufabric_hca_port_state{state="active",@port})`, "active"},
+	return history(about{"As it should be, over time", "Whether the port was active (or is spare: not needed), at the expected rate, had few pauses, settings that agree and an address that NCCL can use, and whether its last probe succeeded and was as fast as before.", "nothing is known about this port", 12, 8},
+		words{"1": {"yes", good}, "0": {"no", bad}, isSpare: {"spare: not needed", unneeded}},
+		curve{`min(` + activeOrSpare + `)`, "active"},
 		curve{`min(gpufabric_hca_port_rate_bytes_per_second{@port} >= bool on (cluster, job, instance, device, port) gpufabric_hca_port_expected_rate_bytes_per_second{@port})`, "at full rate"},
 		curve{`max(` + rate("gpufabric_roce_transmitted_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_transmitted_pause_seconds_total") + `) < bool 0.05`, "does not pause the network"},
 		curve{`max(` + rate("gpufabric_roce_received_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_received_pause_seconds_total") + `) < bool 0.1`, "is not paused"},
-		curve{`min(gpufabric_roce_chain_consistent{@port})`, "RoCE settings agree"},
+		curve{`min(gpufabric_roce_chain_consistent{@port}` + ofActive + `)`, "RoCE settings agree"},
 		curve{`min(1 + 0 * gpufabric_gid_selected_index{reason!="fallback",@port} or 0 * gpufabric_gid_selected_index{reason="fallback",@port})`, "address fits"},
 		curve{`min(gpufabric_probe_success{kind="rail",@port} ` + unlessOutdated + `)`, "probe succeeds"},
 		curve{`1 - max(gpufabric_probe_regressed{kind="rail",@port} ` + unlessOutdated + `)`, "probe as fast as before"})
 }
 
-func portProbes() panel {
-	return probeTable(about{"Probe of this rail", lastResult, "no probe of this port: probes are off, or none runs through it", 24, 4}, "kind, device, port", "@port", "device")
+func portProbes(t texts) panel {
+	return probeTable(t, about{"Probe of this rail", lastResult, "no probe of this port: probes are off, or none runs through it", 24, 4}, "kind, device, port", "@port", "device")
 }
 
 func portTraffic() line {

@@ -2,11 +2,11 @@
 
 package main
 
-func probeResults() board {
+func probeResults(t texts) board {
 	return board{
 		name: "probes", title: "GPU fabric: NCCL probes", annotations: true,
 		description: "What short NCCL collectives on idle GPUs measured: transport, GPUDirect RDMA, bandwidth and latency against their own past.",
-		lines:       []line{probesNow(), {lastResults()}, bandwidth(), latency()},
+		lines:       []line{probesNow(), {lastResults(t)}, bandwidth(), latency()},
 		rows: []row{
 			{"Rail by rail", []line{probeRails()}},
 			{"Transport over time", []line{probeWays()}},
@@ -32,14 +32,25 @@ func probesNow() line {
 	}
 }
 
-const lastResult = "The last result of each probe: which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. The cause is what NCCL logged about TCP, or what differs from the last run at full bandwidth. Outdated: the run is older than a critical finding on its node, or than two intervals. A probe that is due and does not run says why. What is wrong comes first."
+const lastResult = "The last result of each probe: which way NCCL went, the bus bandwidth, that over what the same probe reached before, and the latency of small messages. The cause is what NCCL logged about TCP, a finding on the same GPUs or port, or what differs from the last run at full bandwidth. No probe leaves the node: an address that other nodes cannot reach does not show. Outdated: the run is older than a critical finding on its node, or than two intervals. A probe that is due and does not run says why. What is wrong comes first."
 
-// causeBy is one cause of what probes found: where they went over TCP, that of TCP.
+// causeBy is one cause of what probes found: where they went over TCP, that of TCP, then an open finding that explains it (the id
+// of its check), then what differs.
 func causeBy(by, of string) string {
+	// One finding at most: of a GPU for the probe of a node, of the port for the probe of a rail.
+	found := func(kind, checks, on string) string {
+		return `label_replace(
+  (gpufabric_probe_baseline_ratio{kind="` + kind + `",` + of + `} < 0.95) * on (` + on + `) group_left (check) topk by (` + on + `) (1, max by (` + on + `, check) (gpufabric_check_failed{check=~"` + checks + `",@node} == 1)),
+  "cause", "$1", "check", "(.*)")`
+	}
+	findings := `topk by (` + by + `) (1, count by (` + by + `, cause) (
+` + found("node", "nvlink_.+|gpu_.+", "cluster, job, instance") + `
+or ` + found("rail", "port_.+|pcie_.+|gid_.+|roce_.+", "cluster, job, instance, device") + `
+))`
 	one := func(faults string) string {
 		return `topk by (` + by + `) (1, count by (` + by + `, cause) (gpufabric_probe_fault_cause{fault` + faults + `,` + of + `}))`
 	}
-	return one(`="socket"`) + ` or on (` + by + `) ` + one(`!="socket"`)
+	return one(`="socket"`) + ` or on (` + by + `) ` + findings + ` or on (` + by + `) ` + one(`!="socket"`)
 }
 
 const (
@@ -54,13 +65,13 @@ func fresh(expr string) string {
 }
 
 // lastResults are those of all nodes chosen.
-func lastResults() panel {
-	return probeTable(about{"Last results", lastResult + " Of the rails of a node, the worst.", "no probes switched on, or no exporter answers", 24, 13}, "cluster, instance, kind", "@node", "instance")
+func lastResults(t texts) panel {
+	return probeTable(t, about{"Last results", lastResult + " Of the rails of a node, the worst.", "no probes switched on, or no exporter answers", 24, 13}, "cluster, instance, kind", "@node", "instance")
 }
 
 // probeTable is the last result of each probe chosen by of (@node or @port); of several that agree in the labels by, the
 // worst. What is equally bad is sorted by label.
-func probeTable(a about, by, of, label string) panel {
+func probeTable(t texts, a about, by, of, label string) panel {
 	metric := func(name string) string { return "gpufabric_probe_" + name + "{" + of + "}" }
 	training := func(name string) string { return `gpufabric_probe_` + name + `{kind!="socket",` + of + `}` }
 	rank := `0 * (` + metric("failing") + ` == 1)
@@ -77,15 +88,15 @@ func probeTable(a about, by, of, label string) panel {
 		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 120})
 		device.link = toPortOf("Node")
 	} else {
-		first = orSilent(first, "kind")
+		first = orSilent(first)
 	}
 	columns = append(columns,
-		column{field: "kind", title: "Probe", words: shortKinds(), width: 88},
+		column{field: "kind", title: "Probe, and what it uses", words: kindsAndWays(), width: 190},
 		device,
 		column{field: "B", title: "Age", unit: "s", none: "never", width: 75},
 		column{field: "reason", title: "Fails with", none: "-", words: words{"wrong_result": {"wrong result", bad}, "hang": {"hang", bad}, "init": {"init", bad}, "crash": {"crash", bad}, "nccl": {"nccl", bad}, "cuda": {"cuda", bad}}, width: 100},
 		column{field: "transport", title: "Transport", none: "unknown", width: 165, words: withOutdated(transports()).with("socket on purpose", transports()["socket on purpose"])},
-		column{field: "cause", title: "Cause", none: "-", words: probeCauses()},
+		column{field: "cause", title: "Cause", none: "-", words: causesAndFindings(t)},
 		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning).with(notFresh, outdated), width: 85},
 		column{field: "F", title: "Bandwidth", unit: "Bps", none: "none", width: 95},
 		column{field: "G", title: "Of baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, good}}, words: words{notFresh: outdated}, width: 95},

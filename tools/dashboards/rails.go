@@ -3,7 +3,9 @@
 package main
 
 import (
+	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/grafana/grafana-foundation-sdk/go/common"
 	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
@@ -18,9 +20,10 @@ const mostRails = 32
 // How a port is, the worst last.
 const (
 	portRight   = "0"
-	portUnknown = "1" // or not active and never seen active: nobody cabled it
-	portSlow    = "2" // or a warning
-	portBroken  = "3" // or a critical finding
+	portSpare   = "1" // down, and the node has as many as it needs
+	portUnknown = "2" // or not active and never seen active: perhaps it has no cable
+	portSlow    = "3" // or a warning
+	portBroken  = "4" // or a critical finding
 )
 
 // railGrid has a line for each node, in the order of findings, and a cell for each rail.
@@ -31,22 +34,23 @@ func railGrid() panel {
 		return `label_replace(label_replace(group by (instance) (` + expr + `), "rail", "` + findings + `", "", ""), "cell", "` + text + `", "", "")`
 	}
 	const next = "\nor on (instance, rail)\n"
-	status := cell(open(of(diagnose.Critical)), "critical") + next + cell(silent, "silent") + next + cell(open(of(diagnose.Warning)), "warning") +
+	status := cell(twice, "choose a cluster") + next + cell(open(of(diagnose.Critical)), "critical") + next + cell(silent, "silent") + next + cell(open(of(diagnose.Warning)), "warning") +
 		next + cell(`gpufabric_check_failed{@node}`, "ok") + next + cell(`gpufabric_node_info{@node}`, "not checked")
-	// Rows begin in the order of the cells of this column: as in Open findings, then those without a finding, by name.
+	// Rows begin in the order of the cells of this column: nodes with the most severe finding, the oldest first, then those without
+	// a finding, by name.
 	const known = `max by (cluster, instance) (gpufabric_node_info{@node} or ` + silent + `)`
-	expr := `label_join((` + status + `) * on (instance) group_left (worst) count_values by (instance) ("worst", min by (instance) (` + worst(open("")) + ` or 90 + 0 * ` + known + `)), "` + order + `", " ", "worst", "instance")` + next +
-		`label_join(count_values by (instance, rail, device) ("state", max by (instance, rail, device) (` + portStates() + `)), "cell", " ", "device", "state")`
+	expr := `label_join((` + status + `) * on (instance) group_left (worst) count_values by (instance) ("worst", min by (instance) (` + worst(open("")) + ` or 9e10 + 0 * ` + known + `)), "` + order + `", " ", "worst", "instance")` + next +
+		`label_join(count_values by (instance, rail, device) ("state", max by (instance, rail, device) (` + portStates() + ` unless on (instance) ` + twice + `)), "cell", " ", "device", "state")`
 
-	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Grey: unknown, or not active and never was as far as is known (no cable). Lines are in the order of the open findings, then those without one: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port. Nodes of one name in several clusters share a line.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
+	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port. Where several clusters have a node of that name, the line says so: choose a cluster at the top.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
 		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(105.0)}).
 		Thresholds(thresholdsBuilder(thresholds("transparent", nil))).
 		Mappings(append(deviceStates(), words{
-			"critical": {"critical", bad}, "warning": {"warning", warning}, "ok": {"ok", good}, "silent": {"silent", unknown}, "not checked": {"not checked", unknown},
+			"critical": {"critical", bad}, "warning": {"warning", warning}, "ok": {"ok", good}, "silent": {"silent", unknown}, "not checked": {"not checked", unknown}, "choose a cluster": {"choose a cluster", note},
 		}.mappings()...)).
 		Targets(targets(query("A", expr, "").Instant().Format("table"))).
 		OverrideByName("Node", []dashboard.DynamicConfigValue{
-			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")}}, {Id: "custom.width", Value: 150},
+			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")}}, {Id: "custom.width", Value: 135},
 		}).
 		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 110}}).
 		OverrideByRegexp("^(rail .*|Other)$", []dashboard.DynamicConfigValue{{Id: "noValue", Value: " "}, {Id: "links", Value: []map[string]any{link("Port", portURL+keep+"&var-instance=${__data.fields.Node}&var-device=${__value.text}&${__url_time_range}")}}})
@@ -64,11 +68,28 @@ func railGrid() panel {
 	}}).Options(table.Options{ShowHeader: true})
 }
 
+// twice are nodes of which there are several, in different clusters.
+const twice = `(count by (instance) (count by (cluster, instance) (up{@node} and on (cluster, job, instance) (gpufabric_node_info{@node} or ` + silence + `))) > 1)`
+
+// railLegend says what the colours of the grid mean.
+func railLegend() panel {
+	var all strings.Builder
+	for _, c := range []struct{ color, means string }{
+		{"#73bf69", "active, no finding"}, {"#ff9830", "slow, or a warning"}, {"#f2495c", "not active, or a critical finding"}, // good, warning, bad
+		{unknown, "unknown, or the exporter is silent"}, {unneeded, "spare: down and not needed"},
+	} {
+		fmt.Fprintf(&all, `<span style="color:%s">&#9632;</span> %s &emsp; `, c.color, c.means)
+	}
+	return prose("Colours of the rails", width, 3, strings.TrimSpace(all.String()))
+}
+
 // portStates are how training ports are, by device and rail. Those that are no GPU's nearest NIC share one rail: the worst
 // of them speaks.
 func portStates() string {
+	spares := strings.ReplaceAll(spare, "@port", "@node")
 	known := `max by (cluster, instance, device) (
-  ` + portUnknown + ` * (gpufabric_hca_port_state{state="active",@node} == bool 0) ` + compute + `
+  ` + portSpare + ` + 0 * ` + spares + `
+  or ` + portUnknown + ` * (gpufabric_hca_port_state{state="active",@node} == bool 0) ` + compute + ` unless on (cluster, job, instance, device, port) ` + spares + `
   or ` + portBroken + ` + 0 * port:gpufabric_hca_port_state:down_since_timestamp_seconds{@node}
   or ` + portUnknown + ` * gpufabric_hca_port_info{role="compute",@node} unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@node}` + `
   or ` + portSlow + ` * (gpufabric_hca_port_rate_bytes_per_second{@node} < bool gpufabric_hca_port_expected_rate_bytes_per_second{@node}) ` + compute + `
@@ -81,7 +102,7 @@ func portStates() string {
 // deviceStates show the name of a device in the colour of its state.
 func deviceStates() []dashboard.ValueMapping {
 	var all []dashboard.ValueMapping
-	for _, s := range []struct{ state, color string }{{portRight, good}, {portUnknown, unknown}, {portSlow, warning}, {portBroken, bad}} {
+	for _, s := range []struct{ state, color string }{{portRight, good}, {portSpare, unneeded}, {portUnknown, unknown}, {portSlow, warning}, {portBroken, bad}} {
 		all = append(all, dashboard.ValueMapping{RegexMap: &dashboard.RegexMap{Type: dashboard.MappingTypeRegexToText, Options: dashboard.DashboardRegexMapOptions{
 			Pattern: "^(.*) " + s.state + "$", Result: dashboard.ValueMappingResult{Text: new("$1"), Color: new(s.color)},
 		}}})

@@ -11,9 +11,11 @@ func rates(a about, unit, by, expr, legend string) panel {
 func rate(metric string) string { return `rate(` + metric + `{@port}[$__rate_interval])` }
 
 // carried is the rate of a counter of bytes. What no link can carry is left out: a counter began anew at a value above 0.
+// Of a time in which the exporter did not answer there is a gap: what it counted afterwards may begin anew, and the mean would be
+// less than what was carried.
 func carried(metric string) string {
 	const port = "cluster, job, instance, device, port"
-	return `(` + rate(metric) + ` < on (` + port + `) group_left () min by (` + port + `) (2 * gpufabric_hca_port_rate_bytes_per_second{@port} or 1e12 * gpufabric_hca_port_info{@port}))`
+	return `((` + rate(metric) + ` unless on (cluster, job, instance) min_over_time(up{@node}[$__rate_interval]) == 0) < on (` + port + `) group_left () min by (` + port + `) (2 * gpufabric_hca_port_rate_bytes_per_second{@port} or 1e12 * gpufabric_hca_port_info{@port}))`
 }
 
 func roce() board {
@@ -48,7 +50,7 @@ func roceNow() line {
   or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@port}[5m]) > 0.5
 ))`, `gpufabric_ethernet_pause_storm_warnings_total{@port} or gpufabric_roce_transmitted_pause_seconds_total{@port}`), zero(bad), nil),
 		number(about{"Broken RoCE chains", "Ports whose settings contradict each other between traffic class, DSCP, priority, PFC and ECN. The node's dashboard says where.", "no RoCE port, or unknown", 4, 5}, "none",
-			orZero(`count(gpufabric_roce_chain_consistent{@port} == 0)`, `gpufabric_roce_chain_consistent{@port}`), zero(bad), nil),
+			orZero(`count(gpufabric_roce_chain_consistent{@port} == 0`+ofActive+`)`, `gpufabric_roce_chain_consistent{@port}`), zero(bad), nil),
 	}
 }
 
@@ -125,12 +127,12 @@ func congestionControl() panel {
 }
 
 func brokenChains() panel {
-	return grid(about{"Where RoCE settings break", "Ports whose settings contradict each other, and the first step that does not fit: traffic class, DSCP, priority, PFC, pause, buffer, ETS, ECN or CNP.", "no contradiction is known", 14, 8},
-		[]string{`max by (cluster, instance, device, port, step) (gpufabric_roce_chain_broken{@port} == 1)`}, "Node",
+	return grid(about{"Where RoCE settings break", "Ports whose settings contradict each other, and the first step that does not fit: address (GID), traffic class, DSCP, priority, PFC, pause, buffer, ETS, ECN or CNP.", "no contradiction is known", 14, 8},
+		[]string{`max by (cluster, instance, device, port, step) (gpufabric_roce_chain_broken{@port} == 1` + ofActive + `)`}, "Node",
 		column{field: "instance", title: "Node", link: toNode()},
 		column{field: "device", title: "Device", link: toPortOf("Node")},
 		column{field: "port", title: "Port", width: 60},
-		column{field: "step", title: "Broken at"},
+		column{field: "step", title: "First wrong step", words: roceSteps()},
 		column{field: "cluster", title: "Cluster"})
 }
 

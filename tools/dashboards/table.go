@@ -61,8 +61,15 @@ func worstFirst(by, label, rank string) string {
 	return `sum by (` + by + `, ` + order + `) (label_join(` + key + `, "` + order + `", " ", ` + labels + `))`
 }
 
-// orSilent gives a table one row that says so where the exporter is silent, or no exporter is known. label is that of the first column.
-func orSilent(expr, label string) string {
+// why is a label that says why a table has no rows; grid gives it a column, which is there only then. Other columns are too
+// narrow for it.
+const why = "why"
+
+// orSilent gives a table one row that says so where the exporter is silent, or no exporter is known.
+func orSilent(expr string) string { return orSilentIn(expr, why) }
+
+// orSilentIn says so in the column of that label.
+func orSilentIn(expr, label string) string {
 	said := func(expr, text string) string {
 		return "\nor label_replace(" + expr + " unless on () gpufabric_node_info{@node}, \"" + label + "\", \"" + text + "\", \"\", \"\")"
 	}
@@ -105,9 +112,12 @@ func (c column) value() bool { return len(c.field) == 1 && c.field[0] >= 'A' && 
 
 // grid is a table of what queries say now. Rows of several queries that agree in all labels they share become one.
 // The first query has all rows: where it alone has data Grafana calls its value Value, otherwise Value #A. What no column
-// shows is left out. sort is the title of a column; largest first with a minus before it.
+// shows is left out. sort is the title of a column, or of several with commas; largest first with a minus before it.
 func grid(a about, exprs []string, sort string, columns ...column) *dashboard.PanelBuilder {
 	exprs, columns = withSites(exprs, columns)
+	if strings.Contains(exprs[0], `"`+why+`", "`) {
+		columns = append(slices.Clip(columns), column{field: why, title: "Nothing to show", words: silences()})
+	}
 	p := base("table", a).Unit("none").
 		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeAuto), Filterable: new(false)}).
 		Thresholds(thresholdsBuilder(thresholds(plainly, nil)))
@@ -172,12 +182,13 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 	return p.Options(sortedBy(sort))
 }
 
-// sortedBy returns the options of a table that is sorted by the column with that title, largest first with a minus before it.
-func sortedBy(title string) table.Options {
+// sortedBy returns the options of a table that is sorted by the columns with those titles.
+func sortedBy(titles string) table.Options {
 	o := table.Options{ShowHeader: true}
-	if title != "" {
-		title, desc := strings.CutPrefix(title, "-")
-		o.SortBy = []common.TableSortByFieldState{{DisplayName: title, Desc: new(desc)}}
+	for title := range strings.SplitSeq(titles, ",") {
+		if title, desc := strings.CutPrefix(title, "-"); title != "" {
+			o.SortBy = append(o.SortBy, common.TableSortByFieldState{DisplayName: title, Desc: new(desc)})
+		}
 	}
 	return o
 }

@@ -28,7 +28,7 @@ func ranks() words {
 	for _, s := range diagnose.Severities() {
 		w[strconv.Itoa(s.Rank())] = severities()[string(s)]
 	}
-	w["silent"], w["unknown"] = word{"silent", bad}, word{"unknown", note}
+	w[rankSilent], w["unknown"], w["spare"] = word{"silent", bad}, word{"unknown", note}, word{"spare", unneeded}
 	return w
 }
 
@@ -41,6 +41,27 @@ func congestionModes() words {
 		fabric.RoCEModeNone: {"nothing", bad}, fabric.RoCEModePFC: {"PFC", plainly}, fabric.RoCEModeECN: {"ECN", plainly},
 		fabric.RoCEModePFCECN: {"PFC and ECN", plainly}, fabric.RoCEModeUnknown: {"unknown", note},
 	})
+}
+
+// roceSteps are the steps of the chain of RoCE settings.
+func roceSteps() words {
+	w := words{}
+	for _, s := range fabric.RoCESteps() {
+		w[string(s)] = word{strings.ReplaceAll(string(s), "_", " "), ""}
+	}
+	maps.Copy(w, wordsOf(map[fabric.RoCEStep]word{
+		fabric.RoCEGID: {"address (GID)", ""}, fabric.RoCEDSCP: {"DSCP", ""}, fabric.RoCEPFC: {"PFC", ""}, fabric.RoCEGlobalPause: {"802.3x pause", ""},
+		fabric.RoCEBuffer: {"receive buffer", ""}, fabric.RoCEETS: {"ETS share", ""}, fabric.RoCENotification: {"ECN notification", ""},
+		fabric.RoCEReaction: {"ECN reaction", ""}, fabric.RoCECNP: {"CNP priority", ""},
+	}))
+	return w
+}
+
+// silences are what a table says while no exporter answers.
+func silences() words {
+	return words{
+		"exporter silent": {"the exporter does not answer", ""}, "exporter never answered": {"the exporter never answered", ""}, "no exporter": {"no exporter is known", ""},
+	}
 }
 
 // wordsOf are the words for values of a type.
@@ -102,6 +123,14 @@ func kinds() words {
 	})
 }
 
+// kindsAndWays are for tables of results: what each kind of probe sends through.
+func kindsAndWays() words {
+	return wordsOf(map[probes.Kind]word{
+		probes.Transport: {"transport: as NCCL selects", ""}, probes.Node: {"node: all its GPUs", ""}, probes.Rail: {"rail: this NIC and back", ""},
+		probes.Socket: {"socket: TCP on purpose", ""}, probes.Calibrate: {"calibrate: by hand", ""},
+	})
+}
+
 // shortKinds are for narrow columns.
 func shortKinds() words {
 	w := words{}
@@ -138,8 +167,15 @@ func probeCauses() words {
 		probes.CauseNotLogged: {"NCCL did not log why", ""}, probes.CauseVersions: {"other NCCL, CUDA or driver", ""}, probes.CauseGPUs: {"other GPUs", ""},
 		probes.CauseTransport: {"other transport", ""}, probes.CauseGPUDirect: {"GPUDirect RDMA changed", ""}, probes.CauseSwitchSums: {"NVLS or SHARP changed", ""},
 		probes.CauseChannels: {"number of channels changed", ""}, probes.CauseSettings: {"NCCL settings changed", ""},
-		probes.CauseNoDifference: {"no setting changed", ""},
+		probes.CauseNoDifference: {"not known: no setting changed", ""},
 	})
+}
+
+// causesAndFindings are causes of what a probe found, of which some are findings themselves.
+func causesAndFindings(t texts) words {
+	all := maps.Clone(t.problems)
+	maps.Copy(all, probeCauses())
+	return all
 }
 
 // fallbackCauses are why NCCL uses TCP, according to probes and to jobs.

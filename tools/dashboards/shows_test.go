@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// everything is what a reader chooses who chooses nothing but some devices.
+var everything = strings.NewReplacer("$cluster", ".*", "$instance", ".*", "$device", "mlx5_1|mlx5_2|mlx5_3", "$training_job", ".*", "$__rate_interval", "1m")
+
+// shows asks promtool what queries of panels return over samples that a fault leaves. Each case was seen: a reader would have done
+// the wrong thing.
+var shows = []struct {
+	name   string
+	series []string // name and labels, and values of one minute each
+	panel  string   // board/title
+	ref    string
+	by     string // labels that matter
+	want   string // of samples: labels and value, with " | " between them
+}{
+	{
+		name: "the wrong address is the first wrong step, and a port that is down is not judged",
+		series: []string{
+			`gpufabric_roce_chain_broken{cluster="c",job="e",instance="n",device="mlx5_2",port="1",step="gid"} 1`,
+			`gpufabric_roce_chain_broken{cluster="c",job="e",instance="n",device="mlx5_3",port="1",step="pfc"} 1`,
+			`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_2",port="1",state="active"} 1`,
+			`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_3",port="1",state="active"} 0`,
+		},
+		panel: "node/RoCE settings, from the traffic class to congestion control", ref: "K", by: "device, broken",
+		want: `{broken="gid", device="mlx5_2"} 1`,
+	},
+	{
+		name: "a probe on TCP is no job on TCP", panel: "fleet/Jobs on TCP", ref: "A",
+		series: []string{
+			`gpufabric_probe_transport{cluster="c",job="e",instance="n",kind="rail",device="mlx5_0",port="1",transport="socket"} 1`,
+			`instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{cluster="c",job="e",instance="n"} 1e9`,
+			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`,
+		},
+		want: "{} 0",
+	},
+	{
+		name: "a probe on TCP is named", panel: "fleet/TCP instead of RDMA", ref: "A", by: "instance, who",
+		series: []string{`gpufabric_probe_transport{cluster="c",job="e",instance="n",kind="rail",device="mlx5_0",port="1",transport="socket"} 1`},
+		want:   `{instance="n", who="probe"} 1`,
+	},
+	{
+		name: "lost NVLinks are the cause of a slow probe of the node, and not that no setting changed", panel: "fleet/Bandwidth below the baseline", ref: "C", by: "instance, cause",
+		series: []string{
+			`gpufabric_probe_baseline_ratio{cluster="c",job="e",instance="n",kind="node",device="",port=""} 0.94`,
+			`gpufabric_probe_fault_cause{cluster="c",job="e",instance="n",kind="node",device="",port="",fault="slow",cause="no_difference"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="nvlink_active",severity="critical",uuid="GPU-2"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="nvlink_active",severity="critical",uuid="GPU-3"} 1`,
+		},
+		want: `{cause="nvlink_active", instance="n"} 1`,
+	},
+	{
+		name: "without a finding nothing is known to be the cause", panel: "fleet/Bandwidth below the baseline", ref: "C", by: "instance, cause",
+		series: []string{
+			`gpufabric_probe_baseline_ratio{cluster="c",job="e",instance="n",kind="rail",device="mlx5_6",port="1"} 0.7`,
+			`gpufabric_probe_fault_cause{cluster="c",job="e",instance="n",kind="rail",device="mlx5_6",port="1",fault="slow",cause="no_difference"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="port_rate",severity="critical",device="mlx5_2",port="1"} 1`,
+		},
+		want: `{cause="no_difference", instance="n"} 1`,
+	},
+	{
+		name: "a spare port is neither active nor wrong", panel: "port/As it should be, over time", ref: "A", series: halfCabled, want: "{} 2",
+	},
+	{
+		name: "a spare port says why it is spare", panel: "port/Open findings of this port", ref: "A", by: "rank, because",
+		series: append([]string{
+			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+		}, halfCabled...),
+		want: `{because="Spare (role: compute): the 1 expected ports are active", rank="spare"} ` + absent(sortedFirst),
+	},
+	{
+		name: "a spare port has a colour of its own among the rails", panel: "fleet/Rails", ref: "A", by: "instance, cell",
+		series: append([]string{
+			`device:gpufabric_hca_info:rail{cluster="c",job="e",instance="n",device="mlx5_1",rail="1"} 1`,
+			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `up{cluster="c",job="e",instance="n"} 1`,
+		}, halfCabled...),
+		want: `{cell="mlx5_1 1", instance="n"} 1 | {cell="not checked", instance="n"} 1`,
+	},
+	{
+		name: "nodes of one name in two clusters do not share a line", panel: "fleet/Rails", ref: "A", by: "instance, cell",
+		series: []string{
+			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `up{cluster="c",job="e",instance="n"} 1`,
+			`gpufabric_node_info{cluster="d",job="e",instance="n"} 1`, `up{cluster="d",job="e",instance="n"} 1`,
+			`device:gpufabric_hca_info:rail{cluster="c",job="e",instance="n",device="mlx5_1",rail="1"} 1`,
+			`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_1",port="1",state="active"} 1`,
+		},
+		want: `{cell="choose a cluster", instance="n"} 1`,
+	},
+	{
+		name: "an exporter that never answered was never seen", panel: "fleet/Open findings", ref: "A", by: "instance, problem, rank",
+		series: []string{
+			`up{cluster="c",job="gpufabric",instance="n"} 0`,
+			`ALERTS{alertname="GpuFabricExporterDown",alertstate="firing",cluster="c",job="gpufabric",instance="n",severity="critical"} 1`,
+			`ALERTS_FOR_STATE{alertname="GpuFabricExporterDown",cluster="c",job="gpufabric",instance="n",severity="critical"} 1700000000`,
+		},
+		want: `{instance="n", problem="exporter never answered", rank="0 silent"} 2000`,
+	},
+	{
+		name: "a GPU has its index and its PCI address", panel: "fleet/Open findings", ref: "A", by: "problem, GPUs",
+		series: []string{
+			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="nvlink_active",severity="critical",uuid="GPU-2"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="gpu_lost",severity="critical",pci_address="0000:90:00.0"} 1`,
+			`gpufabric_gpu_info{cluster="c",job="e",instance="n",uuid="GPU-2",index="2",pci_address="0000:52:00.0"} 1`,
+		},
+		want: `{GPUs="2 (0000:52:00.0)", problem="nvlink_active"} 1000 | {GPUs="? (0000:90:00.0)", problem="gpu_lost"} 1000`,
+	},
+	{
+		name: "busy GPUs without a job are unseen", panel: "jobs/Nodes unseen", ref: "A",
+		series: []string{
+			`instance:gpufabric_gpu_utilization_ratio:avg2m{cluster="c",job="e",instance="n"} 0.9`,
+			`gpufabric_scrape_collector_supported{cluster="c",job="e",instance="n",collector="job"} 1`,
+		},
+		want: "{} 1",
+	},
+	{
+		name: "a table without jobs says that GPUs are busy", panel: "jobs/Jobs by transport", ref: "A", by: "why",
+		series: []string{`instance:gpufabric_gpu_utilization_ratio:avg2m{cluster="c",job="e",instance="n"} 0.9`},
+		want:   `{why="GPUs are busy or cannot be looked at on nodes without a job (nodes: 1): privilege is missing, the collector job is off, or no process was found"} 1`,
+	},
+	{
+		name: "traffic has a gap where the exporter did not answer", panel: "node/Sent, by port", ref: "A", by: "device",
+		series: []string{
+			`gpufabric_hca_port_transmitted_data_bytes_total{cluster="c",job="e",instance="n",device="mlx5_1",port="1"} 0+6e9x19 _ _ 6e9+6e9x9`,
+			`gpufabric_hca_port_info{cluster="c",job="e",instance="n",device="mlx5_1",port="1"} 1`,
+			`gpufabric_hca_port_rate_bytes_per_second{cluster="c",job="e",instance="n",device="mlx5_1",port="1"} 5e10`,
+			`up{cluster="c",job="e",instance="n"} 1x19 0 0 1x9`,
+		},
+		want: "",
+	},
+	{
+		name: "traffic is there without up, as from an agent", panel: "node/Sent, by port", ref: "A", by: "device",
+		series: []string{
+			`gpufabric_hca_port_transmitted_data_bytes_total{cluster="c",job="e",instance="n",device="mlx5_1",port="1"} 0+6e9x40`,
+			`gpufabric_hca_port_rate_bytes_per_second{cluster="c",job="e",instance="n",device="mlx5_1",port="1"} 5e10`,
+		},
+		want: `{device="mlx5_1"} 4e8`,
+	},
+	{
+		name: "a warning says what it follows", panel: "fleet/Open findings", ref: "B", by: "problem, measured",
+		series: []string{
+			`ALERTS{alertname="GpuFabricGidChanged",alertstate="firing",cluster="c",job="e",instance="n",device="mlx5_2",port="1",severity="warning"} 1`,
+			`ALERTS_FOR_STATE{alertname="GpuFabricGidChanged",cluster="c",job="e",instance="n",device="mlx5_2",port="1",severity="warning"} 1700000000`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="gid_usable",severity="critical",device="mlx5_2",port="1"} 1`,
+			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+		},
+		want: `{measured="follows: NCCL would not use a RoCE v2 address", problem="GpuFabricGidChanged"} 1`,
+	},
+	{
+		name: "ten minutes are no day", panel: "fleet/Service levels", ref: "C", by: "slo",
+		series: []string{
+			`cluster:gpufabric_slo_error:ratio_1d{cluster="c",slo="conformance"} 0.1`,
+			`cluster:gpufabric_slo_total:observed_seconds{cluster="c",slo="conformance"} 600`,
+		},
+		want: `{slo="conformance"} ` + absent(sortedFirst),
+	},
+}
+
+// halfCabled is a node of two training ports that needs one.
+var halfCabled = []string{
+	`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_1",port="1",state="active"} 0`,
+	`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_1",port="1",state="down"} 1`,
+	`gpufabric_hca_port_info{cluster="c",job="e",instance="n",device="mlx5_1",port="1",role="compute"} 1`,
+	`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_0",port="1",state="active"} 1`,
+	`gpufabric_hca_port_info{cluster="c",job="e",instance="n",device="mlx5_0",port="1",role="compute"} 1`,
+	`gpufabric_node_compute_ports_expected{cluster="c",job="e",instance="n"} 1`,
+}
+
+// TestShows asks a real Prometheus engine. Series of one value keep it.
+func TestShows(t *testing.T) {
+	promtool, err := exec.Command("../../alerts/promtool.sh").Output()
+	if err != nil {
+		t.Skipf("no promtool: %s", promtool)
+	}
+	all, _ := shipped(t)
+	var tests []map[string]any
+	for _, c := range shows {
+		var series []map[string]string
+		for _, s := range c.series {
+			name, values, _ := strings.Cut(strings.ReplaceAll(s, "} ", "}\x00"), "\x00")
+			if !strings.Contains(values, "x") {
+				values += "x40"
+			}
+			series = append(series, map[string]string{"series": name, "values": values})
+		}
+		expr := everything.Replace(exprOf(t, all, c.panel, c.ref))
+		if c.by != "" {
+			expr = "max by (" + c.by + ") (" + expr + ")"
+		}
+		samples := []map[string]any{}
+		for s := range strings.SplitSeq(c.want, " | ") {
+			if labels, value, ok := strings.Cut(strings.ReplaceAll(s, "} ", "}\x00"), "\x00"); ok {
+				samples = append(samples, map[string]any{"labels": labels, "value": json.RawMessage(value)})
+			}
+		}
+		tests = append(tests, map[string]any{
+			"name": c.name, "interval": "15s", "input_series": series,
+			"promql_expr_test": []map[string]any{{"expr": expr, "eval_time": "5m15s", "exp_samples": samples}},
+		})
+	}
+	text, err := json.Marshal(map[string]any{"evaluation_interval": "15s", "tests": tests})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "shows.yml") // JSON is YAML
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(strings.TrimSpace(string(promtool)), "test", "rules", file).CombinedOutput(); err != nil {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+// exprOf is a query of a panel.
+func exprOf(t *testing.T, all []model, panel, ref string) string {
+	t.Helper()
+	for _, m := range all {
+		for _, p := range m.flat() {
+			for _, q := range p.Targets {
+				if m.name+"/"+p.Title == panel && q.RefID == ref {
+					return q.Expr
+				}
+			}
+		}
+	}
+	t.Fatal(fmt.Errorf("no query %s of %s", ref, panel))
+	return ""
+}
