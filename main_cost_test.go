@@ -14,14 +14,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gpufabric_exporter/internal/simulator"
 )
 
-// What the whole product may cost on a node with 8 GPUs of 18 NVLinks: the exporter and the process that it asks the GPUs
+// mostCPU is what a scrape may cost on a node with 8 GPUs of 18 NVLinks: the exporter and the process that it asks the GPUs
 // through, without what NVIDIA's own library takes.
-const (
-	mostCPU      = 10 * time.Millisecond // a scrape
-	mostResident = 64                    // MiB
-)
+const mostCPU = 10 * time.Millisecond
 
 // TestCostOfGPUs scrapes the product as it is by default, and with each NVLink, over this host and a stand-in for NVIDIA's
 // library. Each scrape reads what changes anew, and one in four what is read once a minute, as when Prometheus scrapes
@@ -57,14 +56,54 @@ func TestCostOfGPUs(t *testing.T) {
 		if h.worker() != worker {
 			t.Fatal("the worker was started again meanwhile")
 		}
-		if mine+its > mostResident {
-			t.Errorf("%.1f MiB, expected %d at most", mine+its, mostResident)
-		}
 		if ours+theirs <= mostCPU {
 			break
 		}
 		if try == 2 { // what other processes cost this one by taking its caches is not its own
 			t.Errorf("a scrape takes more than %s", mostCPU)
+		}
+	}
+}
+
+// TestRequests holds what the chart requests and limits to what the exporter takes on a node with 8 GPUs, 18 NVLinks each, and 11
+// RDMA devices: the memory of its processes, and scrapes every 15 s. What NVIDIA's own library takes comes on top.
+func TestRequests(t *testing.T) {
+	healthy, err := simulator.Find("healthy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := healthy.Build().Materialise(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	devices := startHost(t, installed(t), "--path.sysfs="+tree.Sysfs(), "--path.rootfs="+tree.Rootfs()) // GPUs of other nodes are not asked for
+	gpus := startHost(t, installed(t))
+	gpus.until("at first", 8)
+	for range 30 {
+		text, _ := devices.scrape()
+		if n := strings.Count(text, "\ngpufabric_hca_info{"); n != 11 {
+			t.Fatalf("%d RDMA devices", n)
+		}
+		gpus.scrape()
+		time.Sleep(2 * fastInterval)
+	}
+	exporter, worker := resident(t, devices.exporter.Process.Pid), resident(t, gpus.worker())
+	t.Logf("with 11 RDMA devices %.1f MiB, the process for 8 GPUs %.1f MiB", exporter, worker)
+	for tier, takes := range map[string]float64{"passive": exporter, "gpu": exporter + worker} {
+		text, err := os.ReadFile("deploy/kubernetes/" + tier + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cpu, request, limit float64
+		_, values, _ := strings.Cut(string(text), "requests: ")
+		if _, err := fmt.Sscanf(values, "{cpu: %fm, memory: %fMi}\n limits: {memory: %fMi}", &cpu, &request, &limit); err != nil {
+			t.Fatalf("%s: %v", tier, err)
+		}
+		if takes > request || 2*request > limit {
+			t.Errorf("the tier %s requests %.0f MiB, at most %.0f, and takes %.1f", tier, request, limit, takes)
+		}
+		if scrape := mostCPU.Seconds() / 15; scrape > cpu/1000 {
+			t.Errorf("the tier %s requests %.0fm of a CPU, and scrapes take %.4f of one", tier, cpu, scrape)
 		}
 	}
 }

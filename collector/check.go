@@ -55,7 +55,7 @@ func checkFamilies() []*Family {
 
 // checkWants is what checks read. They read it also where the collector that shows it is switched off: a check that does
 // not know its facts could only say that it knows nothing.
-const checkWants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantCounters | fabric.WantQoS | fabric.WantNetStats | fabric.WantPCI | fabric.WantGPU | fabric.WantDaemons
+const checkWants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantCounters | fabric.WantQoS | fabric.WantNetStats | fabric.WantPCI | fabric.WantGPU | fabric.WantDaemons | fabric.WantLogs
 
 // CheckWants tells what needs to be observed for checks.
 func CheckWants() fabric.Want { return checkWants }

@@ -27,7 +27,8 @@ var (
 	jobNotAsked = &Family{
 		Name: "job_ras_not_asked", Type: Gauge, Labels: []string{trainingJob, "reason"},
 		Help: "1 while the job is suspected and this node does not ask it. reason: rank_0_elsewhere (another node asks), waiting (it was asked not long ago), young_process, young_communicator (10 minutes), " +
-			"version_refused, version_unknown, no_listener, listeners_unknown, other_job, other_namespace (a pod), namespace_unknown, age_unknown, processes_unknown, no_rank, stopped_after_reset. Absent otherwise.",
+			"version_refused, version_unknown, no_listener, listeners_unknown, other_job, other_namespace (a pod), namespace_unknown, age_unknown, processes_unknown, no_rank, stopped_after_reset (its process ended the connection), " +
+			"release_stopped, node_stopped (docs/JOBS.md). Absent otherwise.",
 		Source: "internal/progress", Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
 	}
 	jobRASState = &Family{
@@ -58,13 +59,18 @@ var (
 	}
 	jobRASQuestions = &Family{
 		Name: "job_ras_questions_total", Type: Counter, Labels: []string{"outcome"},
-		Help:   "Number of questions to RAS of jobs since the exporter started. outcome: answered, failed (no complete answer, or one that makes no sense), ended (the process ended the connection: no job is asked again). Absent without nccl.ask_ras.",
+		Help:   "Number of questions to RAS of jobs since the exporter started. outcome: answered, failed (no complete answer, or one that makes no sense), ended (the process ended the connection: its job is not asked again). Absent without nccl.ask_ras.",
 		Source: rasSource, Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
+	}
+	jobRASStopped = &Family{
+		Name: "job_ras_stopped", Type: Gauge,
+		Help:   "1 if no job of the node is asked until the exporter restarts, because processes of three jobs ended the connection. Absent without nccl.ask_ras.",
+		Source: "internal/inquiry", Cadence: Fast, Privilege: rasPrivilege, Stability: Experimental,
 	}
 )
 
 func rasFamilies() []*Family {
-	return []*Family{jobSuspicion, jobNotAsked, jobRASState, jobRASConfirmed, jobRASRanks, jobRASApart, jobRASAnswered, jobRASQuestions}
+	return []*Family{jobSuspicion, jobNotAsked, jobRASState, jobRASConfirmed, jobRASRanks, jobRASApart, jobRASAnswered, jobRASQuestions, jobRASStopped}
 }
 
 // WithRAS returns the set with what RAS of NCCL says of jobs. status is called in every Gather, by any number of goroutines at once, and
@@ -101,6 +107,7 @@ func collectRAS(s progress.Status, emit emit) {
 	for _, outcome := range progress.Outcomes() {
 		emit(jobRASQuestions, float64(s.Asked[outcome]), string(outcome))
 	}
+	emit(jobRASStopped, bit(s.Stopped))
 	for i := range s.Jobs {
 		collectAccount(&s.Jobs[i], emit)
 	}

@@ -42,7 +42,7 @@ func TestRAS(t *testing.T) {
 		`job_ras_ranks{problem="dead",training_job="slurm/7"} 1`, `job_ras_ranks{problem="failed",training_job="slurm/7"} 0`,
 		`job_ras_operations_apart{training_job="slurm/7"} 2`, `job_ras_last_answer_timestamp_seconds{training_job="slurm/7"} 1.7e+09`,
 		`job_ras_not_asked{reason="other_namespace",training_job="slurm/8"} 1`,
-		`job_ras_questions_total{outcome="answered"} 3`, `job_ras_questions_total{outcome="ended"} 0`,
+		`job_ras_questions_total{outcome="answered"} 3`, `job_ras_questions_total{outcome="ended"} 0`, `job_ras_stopped 0`,
 	} {
 		if !strings.Contains(got, "gpufabric_"+want+"\n") {
 			t.Errorf("lacks %s", want)

@@ -64,7 +64,7 @@ func (w *Web) Define(f *command.Flags) {
 		w.RoutePrefix = strings.TrimSuffix(w.RoutePrefix, "/")
 		switch {
 		case reserved(w.TelemetryPath):
-			return fmt.Errorf("--web.telemetry-path=%q: expected a path outside of /-/, /debug/, "+ProbesPath+" and "+JobsPath, w.TelemetryPath)
+			return fmt.Errorf("--web.telemetry-path=%q: expected a path outside of /-/, /debug/, "+ProbesPath+", "+JobsPath+" and "+StatusPath, w.TelemetryPath)
 		case w.SystemdSocket && f.Given(listen):
 			return errors.New("--web.systemd-socket and --web.listen-address: expected at most one of them")
 		}
@@ -74,7 +74,7 @@ func (w *Web) Define(f *command.Flags) {
 
 // reserved tells that a path is not free for metrics.
 func reserved(p string) bool {
-	return p == "/-" || p == "/debug" || p == ProbesPath || p == ProbesPath+".json" || p == JobsPath || strings.HasPrefix(p, "/-/") || strings.HasPrefix(p, "/debug/")
+	return p == "/-" || p == "/debug" || p == ProbesPath || p == ProbesPath+".json" || p == JobsPath || p == StatusPath || strings.HasPrefix(p, "/-/") || strings.HasPrefix(p, "/debug/")
 }
 
 // Collectors are what of the node becomes metrics.

@@ -62,9 +62,11 @@ func (h *handler) routes() http.Handler {
 
 	mux := http.NewServeMux()
 	mux.Handle("GET "+web.TelemetryPath, limit(metrics))
+	landing := h.landing()
 	if web.TelemetryPath != "/" {
-		mux.Handle("GET /{$}", limit(shown(h.landing(), pageTimeout)))
+		mux.Handle("GET /{$}", limit(shown(landing, pageTimeout)))
 	}
+	mux.Handle("GET "+StatusPath, limit(shown(http.HandlerFunc(landing.ServeJSON), pageTimeout)))
 	mux.Handle("GET "+ProbesPath, limit(shown(http.HandlerFunc(h.probes.ServePage), pageTimeout)))
 	mux.Handle("GET "+ProbesPath+".json", limit(shown(http.HandlerFunc(h.probes.ServeJSON), pageTimeout)))
 	mux.Handle("GET "+JobsPath, limit(shown(page.JobsJSON(h.observe, h.set, h.log), pageTimeout)))

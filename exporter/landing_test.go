@@ -21,7 +21,7 @@ func TestLandingIsServed(t *testing.T) {
 	if status != http.StatusOK || header.Get("Content-Type") != "text/html; charset=utf-8" || header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%d %v", status, header)
 	}
-	contains(t, page, "No problems found", "8 GPUs · 2 RDMA ports, 2 active · Linux 6.8.0", "mlx5_0", "MT_0000000838", "firmware 28.39.1002",
+	contains(t, page, "No problems found", `href="status.json"`, "8 GPUs · 2 RDMA ports, 2 active · Linux 6.8.0", "mlx5_0", "MT_0000000838", "firmware 28.39.1002",
 		"0000:1a:00.0", "compute", "eth1", "400 Gb/s", "10.0.0.1", "entry 3 is the first RoCE v2 GID with an IPv4 address",
 		"No variable is set", "all but mlx5_9", `href="metrics"`, `href="-/healthy"`, "running")
 	lacks(t, page, "<script", "http://", "https://", "ZgotmplZ", "pprof", "&lt;no value")
@@ -58,7 +58,7 @@ func TestLandingFinding(t *testing.T) {
 	p.Ready() // it has looked once
 	become(true, 2*time.Hour)
 	_, page, _ := p.Get("/")
-	contains(t, page, `<span class="bad">critical</span> <code>port_active</code> at least since 2026-11-22 16:00:00 UTC; this exporter has not run for longer`,
+	contains(t, page, `<span class="badge bad">critical</span>`, `<code>port_active</code> at least since 2026-11-22 16:00:00 UTC; this exporter has not run for longer`,
 		`<a href="https://github.com/gpufabric/gpufabric_exporter/blob/main/alerts/runbooks/check-ports.md#port_active"`)
 	lacks(t, page, "Dashboard", "&lt;interface&gt;")
 

@@ -4,7 +4,6 @@ package exporter
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"time"
 
@@ -18,6 +17,9 @@ const ProbesPath = "/probes"
 
 // JobsPath is where the jobs of the node are as JSON; people see them on the page of the node.
 const JobsPath = "/jobs.json"
+
+// StatusPath is where the page of the node is as JSON.
+const StatusPath = "/status.json"
 
 // pageTimeout bounds how long a human waits for a device that hangs.
 const pageTimeout = 3 * time.Second
@@ -36,7 +38,7 @@ func (h *handler) observe(ctx context.Context) *fabric.Node {
 }
 
 // landing is the page of the node.
-func (h *handler) landing() http.Handler {
+func (h *handler) landing() *page.Landing {
 	o := page.LandingOptions{
 		Title: h.node.Title, Note: h.node.Note, Instance: h.node.Title,
 		Observe: h.observe, Collectors: h.set, NoDevice: func(n *fabric.Node) (string, bool) { return noDevice(n, h.node) },
@@ -54,6 +56,7 @@ func (h *handler) links() []page.Link {
 	list := []page.Link{
 		{Href: strings.TrimPrefix(h.exporter.Web.TelemetryPath, "/"), Text: "Metrics", Note: "metrics for Prometheus"},
 		{Href: strings.TrimPrefix(ProbesPath, "/"), Text: "Probes", Note: "NCCL collectives on idle GPUs"},
+		{Href: strings.TrimPrefix(StatusPath, "/"), Text: "JSON", Note: "this page for programs"},
 		{Href: "-/healthy", Text: "Health", Note: "the process is alive"},
 		{Href: "-/ready", Text: "Readiness", Note: "the first observation is done"},
 	}

@@ -67,7 +67,7 @@ func newWatchdog(ls []net.Listener, prefix string, log *slog.Logger) *watchdog {
 // run notifies systemd until ctx ends. Without systemd it returns at once.
 func (w *watchdog) run(ctx context.Context) {
 	if expected, err := daemon.SdNotify(false, daemon.SdNotifyReady); err != nil {
-		w.log.Warn("systemd not notified of the start", "err", err)
+		w.log.Warn("systemd not notified of the start, and will end the service: set AF_UNIX in RestrictAddressFamilies, or Type=exec and WatchdogSec=0", "err", err)
 	} else if !expected {
 		return
 	}

@@ -35,6 +35,7 @@ func (p *Prober) Status() Status {
 		ps.Failures, ps.Skips, ps.Kept = maps.Clone(ps.Failures), maps.Clone(ps.Skips), slices.Clone(ps.Kept)
 		if r := p.memory.records[key]; r != nil {
 			ps.Baselines = len(r.baselines)
+			ps.History = r.history(ps.LastGood, now, wall)
 			if !r.began.IsZero() {
 				ps.LastRun = wall.Add(r.began.Sub(now))
 			}
@@ -46,6 +47,18 @@ func (p *Prober) Status() Status {
 	}
 	s.GPUs = len(gpus)
 	return s
+}
+
+// history has the samples that a result was compared with, by the clock on the wall.
+func (r *record) history(of *Result, now, wall time.Time) []Sample {
+	if of == nil || r.baselines[of.Comparison.Fingerprint] == nil {
+		return nil
+	}
+	var list []Sample
+	for _, s := range r.baselines[of.Comparison.Fingerprint].samples {
+		list = append(list, Sample{wall.Add(s.at.Sub(now)), s.value})
+	}
+	return list
 }
 
 // stateReason is what is wrong with the state file. What was lost at the start is told for a day.

@@ -222,6 +222,14 @@ type ProbeStatus struct {
 	NextRun            time.Time     // zero: not scheduled
 	Every              time.Duration // how often it is to run; 0: it does not run by itself
 	Baselines          int           // fingerprints known
+	// History has the bandwidths that the last good result is compared with, and its own, oldest first; at most 64.
+	History []Sample
+}
+
+// Sample is the bus bandwidth of one run, in bytes per second.
+type Sample struct {
+	At    time.Time
+	BusBW float64
 }
 
 // Skipped is a probe that was due and did not run.

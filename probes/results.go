@@ -5,6 +5,7 @@ package probes
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -34,6 +35,21 @@ func SavedResults(ctx context.Context, file string, now time.Time) ([]Result, er
 	return sorted(all), nil
 }
 
+// Results returns the newest results that say something of the fabric, and good ones before failures.
+func (s *Status) Results() []Result {
+	var all []Result
+	for i := range s.Probes {
+		p := &s.Probes[i]
+		if r := p.Verdict(); r != nil {
+			all = append(all, *r)
+			if r.Outcome != OK && p.LastGood != nil {
+				all = append(all, *p.LastGood)
+			}
+		}
+	}
+	return all
+}
+
 // ParseResults returns the results in what the command probe prints as JSON, or in /probes.json: of the latter the newest one
 // of each probe, and the newest good one where that is another. The content is not trusted: what no probe could have
 // measured is an error.
@@ -61,7 +77,7 @@ func ParseResults(data []byte, now time.Time) ([]Result, error) {
 			}
 		}
 	default:
-		return nil, fmt.Errorf("it has neither runs nor probes")
+		return nil, errors.New("it has neither runs nor probes")
 	}
 	if len(all) > resultsMost {
 		return nil, fmt.Errorf("%d results, expected at most %d", len(all), resultsMost)

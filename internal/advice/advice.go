@@ -93,7 +93,7 @@ type Advice struct {
 // For returns the advice for a workload on a node.
 func For(node *fabric.Node, w Workload) Advice {
 	k := adviser{node: node, base: node}
-	k.Workload = w
+	k.Advice = Advice{Workload: w, Settings: []Setting{}, Remove: []Removal{}, Leave: []Left{}, Unknown: []Open{}, Estimates: []Estimate{}, Shares: []Share{}}
 	k.release()
 	k.fabric()
 	k.present()
@@ -110,6 +110,7 @@ func For(node *fabric.Node, w Workload) Advice {
 	k.debug()
 	k.kept()
 	k.defaults()
+	k.Leave = slices.DeleteFunc(k.Leave, func(l Left) bool { return k.isSet(l.Name) })
 	k.estimates()
 	k.shares()
 	return k.Advice

@@ -10,6 +10,7 @@ import (
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/host/ncclconf"
 	"gpufabric_exporter/internal/lint"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
@@ -45,7 +46,10 @@ func suggestions(a Advice) []lint.Suggestion {
 // Lint finds no fault with the advice for any simulated node and release, in any format. Everything has a reason and a source.
 func TestAdviceIsClean(t *testing.T) {
 	seen := map[string]bool{}
-	for _, scenario := range simulator.Scenarios() {
+	for i, scenario := range simulator.Scenarios() {
+		if testing.Short() && i%4 > 0 { // the race detector takes its time
+			continue
+		}
 		node := simulatortest.Watch(t, scenario, 0)[0]
 		for _, version := range []string{"2.18.1", "2.21.5", lint.Newest().String()} {
 			a := For(node, Workload{NCCL: release(t, version)})
@@ -157,5 +161,138 @@ func TestAdviceMendsSettings(t *testing.T) {
 				t.Errorf("%s: no line %q in\n%s", scenario, line, lines(a))
 			}
 		}
+	}
+}
+
+// The advice in place of the host's configuration ends what was wrong with it.
+func TestAdviceEndsFindings(t *testing.T) {
+	for scenario, check := range map[string]string{
+		"nccl-tc-5": "roce_dscp", "nccl-rdma-off": "nccl_rdma_off", "gid-index-pinned": diagnose.CheckGID, "socket-interface-down": "nccl_socket_interface",
+		"socket-interface-missing": "nccl_socket_interface", "ipv6-only-family-unset": diagnose.CheckGID, "nccl-algo-unknown": "nccl_refused", "nccl-rdma-off-efa": "",
+	} {
+		node := observed(t, scenario)
+		var list []fabric.NCCLVariable
+		for _, s := range For(node, Workload{NCCL: lint.Newest()}).Settings {
+			v, _ := ncclconf.Describe(s.Name)
+			n, isNumber := v.Number(s.Value)
+			list = append(list, fabric.NCCLVariable{Name: s.Name, Value: s.Value, Source: "/etc/nccl.conf:1", Number: n, IsNumber: isNumber})
+		}
+		slices.SortFunc(list, func(a, b fabric.NCCLVariable) int { return strings.Compare(a.Name, b.Name) })
+		after := lint.WithVariables(node, list)
+		after.NCCL.Findings = nil // of lines that are gone
+		if before := failing(node); check != "" && !slices.Contains(before, check) {
+			t.Fatalf("%s: %s does not fail before: %q", scenario, check, before)
+		}
+		if left := failing(after); slices.ContainsFunc(left, func(id string) bool { return strings.HasPrefix(id, "nccl_") || id == check }) {
+			t.Errorf("%s: %q fail with %+v", scenario, left, list)
+		}
+	}
+}
+
+// failing are the checks that fail on a node.
+func failing(node *fabric.Node) []string {
+	var ids []string
+	for _, v := range diagnose.Run(node, diagnose.Catalogue()) {
+		if v.Status == diagnose.Failed && v.Check.Severity != diagnose.Info && !v.Check.Rate {
+			ids = append(ids, v.Check.ID)
+		}
+	}
+	return ids
+}
+
+// Of a node of which nothing could be read, nothing is guessed.
+func TestNothingIsGuessed(t *testing.T) {
+	empty := &fabric.Node{Policy: new(fabric.Policy)}
+	a := For(empty, Workload{})
+	whole(t, a)
+	if got := lines(a); got != "add NCCL_DEBUG=WARN\nopen NCCL version\nopen fabric\nopen NCCL_NET\nopen NCCL_SOCKET_IFNAME\nopen time over the network\n" {
+		t.Errorf("%s", got)
+	}
+	const scenario = "healthy-mixed-nics-roce" // whose configuration lacks what the advice adds
+	for hidden, c := range map[string]struct {
+		hide   func(n *fabric.Node, p *fabric.Port)
+		absent string
+	}{
+		"roles":      {func(_ *fabric.Node, p *fabric.Port) { p.Role = fabric.Fact[fabric.Role]{} }, "NCCL_IB_HCA="},
+		"interfaces": {func(n *fabric.Node, _ *fabric.Port) { n.Interfaces = fabric.Fact[[]fabric.Interface]{} }, "NCCL_SOCKET_IFNAME="},
+		"chain":      {func(_ *fabric.Node, p *fabric.Port) { p.RoCE = fabric.Fact[[]fabric.RoCEChain]{} }, "NCCL_IB_TC="},
+		"link layer": {func(_ *fabric.Node, p *fabric.Port) { p.LinkLayer = fabric.Fact[fabric.LinkLayer]{} }, "NCCL_NET="},
+		"rates":      {func(_ *fabric.Node, p *fabric.Port) { p.Rate = fabric.Fact[fabric.Rate]{} }, ""},
+	} {
+		node := observed(t, scenario)
+		node.NCCL.Variables = nil
+		node.Policy = new(fabric.Policy)
+		all := For(node, Workload{NCCL: lint.Newest()})
+		for i := range node.HCAs {
+			for k := range node.HCAs[i].Ports {
+				c.hide(node, &node.HCAs[i].Ports[k])
+			}
+		}
+		a := For(node, Workload{NCCL: lint.Newest()})
+		whole(t, a)
+		if c.absent != "" && (!strings.Contains(lines(all), "add "+c.absent) || strings.Contains(lines(a), c.absent)) {
+			t.Errorf("without %s:\n%swith it:\n%s", hidden, lines(a), lines(all))
+		}
+		if hidden == "rates" && slices.ContainsFunc(a.Estimates, func(e Estimate) bool { return e.Link == LinkRoCE }) {
+			t.Errorf("there is an estimate without rates")
+		}
+		if len(a.Unknown) == 0 {
+			t.Errorf("without %s nothing is unknown", hidden)
+		}
+	}
+}
+
+// Names that NCCL's lists cannot have are in no value, and those of which there are many do not make the advice long.
+func TestHostileNames(t *testing.T) {
+	node := observed(t, "healthy-mixed-nics-roce")
+	node.NCCL.Variables = nil
+	for i := range node.HCAs {
+		node.HCAs[i].Name += ",$(reboot)\n^="
+	}
+	node.Interfaces = fabric.Known([]fabric.Interface{{Name: "$(reboot)", OperState: fabric.Known("up", "", node.At)}, {Name: "rail0", OperState: fabric.Known("up", "", node.At)}}, "", node.At)
+	a := For(node, Workload{NCCL: lint.Newest()})
+	for _, s := range a.Settings {
+		if strings.Contains(s.Value, "reboot") {
+			t.Errorf("%+v", s)
+		}
+	}
+	if got := lines(a); !strings.Contains(got, "open NCCL_IB_HCA\n") || !strings.Contains(got, "open NCCL_SOCKET_IFNAME\n") {
+		t.Errorf("%s", got)
+	}
+	many := For(observed(t, "healthy-128-ports"), Workload{NCCL: lint.Newest()})
+	size := 0
+	for _, s := range many.Settings {
+		size += len(s.Reason) + len(s.Value)
+	}
+	if size > 4000 || !strings.Contains(lines(many), "NCCL_IB_HCA==mlx5_0") {
+		t.Errorf("%d bytes:\n%s", size, lines(many))
+	}
+}
+
+// What is stated has to make sense.
+func TestWorkload(t *testing.T) {
+	good := Workload{Nodes: 4, GPUsPerNode: 8, MessageBytes: 1, IterationBytes: 1, Iteration: 1, Measured: []Measured{{Ranks: 2, Bytes: 1, Seconds: 1, BusBW: 1}}}
+	if err := good.Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, spoil := range []func(*Workload){
+		func(w *Workload) { w.Nodes = -1 }, func(w *Workload) { w.Nodes = MaxNodes + 1 }, func(w *Workload) { w.GPUsPerNode = MaxGPUsPerNode + 1 },
+		func(w *Workload) { w.MessageBytes = -1 }, func(w *Workload) { w.IterationBytes = MaxBytes + 1 }, func(w *Workload) { w.Iteration = -1 },
+		func(w *Workload) { w.Measured = []Measured{{Ranks: 1, Bytes: 1, Seconds: 1, BusBW: 1}} }, func(w *Workload) { w.Measured = []Measured{{}} },
+	} {
+		bad := good
+		if spoil(&bad); bad.Validate() == nil {
+			t.Errorf("%+v is taken", bad)
+		}
+	}
+	node := observed(t, "healthy")
+	for fabric, want := range map[Fabric]string{InfiniBand: "open fabric", EFA: "open fabric", TCP: "open fabric"} {
+		a := For(node, Workload{Fabric: fabric, NCCL: lint.Newest(), GPUsPerNode: 16})
+		if got := lines(a); !strings.Contains(got, want) || strings.Contains(got, "NCCL_NET=") || !strings.Contains(got, "open GPUs per node") {
+			t.Errorf("%s: %s", fabric, got)
+		}
+	}
+	if got := lines(For(node, Workload{Nodes: 1, NCCL: lint.Newest()})); strings.Contains(got, "add NCCL_NET") {
+		t.Errorf("one node: %s", got)
 	}
 }

@@ -19,7 +19,22 @@ const (
 	LinkInfiniBand      = Link(InfiniBand)
 	LinkEFA             = Link(EFA)
 	LinkTCP             = Link(TCP)
+
+	linkUnknown Link = "network" // that between nodes, which is not known
 )
+
+// Text is the link as people write it.
+func (l Link) Text() string {
+	switch l {
+	case LinkNVLink:
+		return "NVLink"
+	case LinkPCIe:
+		return "PCIe"
+	case linkUnknown:
+		return "the network"
+	}
+	return Fabric(l).Text()
+}
 
 // Estimate is how long one AllReduce takes by NCCL's own model of its algorithms, with the links of this node at their rates
 // (docs/ADVICE.md). It leaves out what makes real runs slower, and NVLink SHARP, which makes them faster.
@@ -35,7 +50,7 @@ type Estimate struct {
 	// comes from.
 	Bandwidth *float64  `json:"bandwidth_bytes_per_second"`
 	Basis     string    `json:"basis"`
-	Measured  *Measured `json:"measured"` // of the same size and number of ranks; nil: not measured
+	Measured  *Measured `json:"measured"` // an AllReduce of the same size and number of ranks; nil: not measured
 }
 
 // Protocols of NCCL, in the order of the tables below.
@@ -120,8 +135,8 @@ func (k *adviser) estimates() {
 			between.rate, between.basis = within.rate, between.basis+"; the links inside the node are slower: "+within.basis
 		}
 		k.estimate(between, shape{max(k.Workload.Nodes, 2), max(k.Workload.GPUsPerNode, 1), inside})
-		if rail := k.rail(between.link); slices.ContainsFunc(k.Workload.Measured, func(m Measured) bool { return m.Link == rail.link && m.Ranks == 2 }) {
-			k.estimate(rail, shape{2, 1, inside})
+		for _, l := range k.measuredBetween(between.link) {
+			k.estimate(l, shape{max(k.Workload.Nodes, 2), max(k.Workload.GPUsPerNode, 1), inside})
 		}
 	}
 }
@@ -136,7 +151,7 @@ type rated struct {
 
 func (k *adviser) estimate(l rated, s shape) {
 	if l.rate == nil {
-		k.open("time over "+string(l.link), l.basis, l.ask)
+		k.open("time over "+l.link.Text(), l.basis, l.ask)
 	}
 	var measured []*Measured
 	sizes := usualBytes
@@ -145,7 +160,7 @@ func (k *adviser) estimate(l rated, s shape) {
 	}
 	sizes = slices.Clone(sizes)
 	for i := range k.Workload.Measured {
-		if m := &k.Workload.Measured[i]; m.Link == l.link && m.Ranks == s.ranks() {
+		if m := &k.Workload.Measured[i]; m.Link == l.link && m.Port == "" && s.nodes == 1 && m.Ranks == s.ranks() {
 			measured, sizes = append(measured, m), append(sizes, m.Bytes)
 		}
 	}

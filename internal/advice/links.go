@@ -27,6 +27,24 @@ func (k *adviser) inside() (Link, rated) {
 	return LinkPCIe, pcie(gpus)
 }
 
+// LinkInside is what connects the GPUs of a node, for measurements.
+func LinkInside(node *fabric.Node) Link {
+	link, _ := (&adviser{node: node}).inside()
+	return link
+}
+
+// LinkOf is what a port of a device is, for measurements; empty: not known.
+func LinkOf(h *fabric.HCA, port int) Link {
+	for i := range h.Ports {
+		if p := &h.Ports[i]; p.Number == port {
+			if f := linkFabric(h, p); f != Auto {
+				return Link(f)
+			}
+		}
+	}
+	return ""
+}
+
 // nvlink is the bandwidth of the active links of the slowest GPU, and whether links join all GPUs; ok is false where that is not known.
 func nvlink(gpus []fabric.GPU) (least float64, joined, ok bool) {
 	group := map[string]string{} // by address: another GPU, or the switch, that it reaches
@@ -108,7 +126,7 @@ func (k *adviser) between() rated {
 	case TCP:
 		return rated{LinkTCP, nil, "The rate of the interfaces that TCP would use is not read.", "gpufabric_exporter probe socket --now"}
 	default:
-		return rated{"network", nil, "The fabric is not known.", "state it (--fabric)"}
+		return rated{linkUnknown, nil, "The fabric is not known.", "state it (--fabric)"}
 	}
 	l := rated{link: Link(k.Workload.Fabric), ask: "run `gpufabric_exporter check`"}
 	var sum float64
@@ -132,7 +150,7 @@ func (k *adviser) between() rated {
 		l.basis = "No compute port is active."
 		return l
 	}
-	l.basis = fmt.Sprintf("%s of %s together, the line rate: %s", ports(count), k.Workload.Fabric.Text(), diagnose.Gigabits(sum))
+	l.basis = fmt.Sprintf("%s of %s together, the line rate: %s, %.0f GB/s", ports(count), k.Workload.Fabric.Text(), diagnose.Gigabits(sum), sum/1e9)
 	if gpus, known := k.node.GPUs.Get(); known && k.Workload.GPUsPerNode > 0 && k.Workload.GPUsPerNode < gpus {
 		sum *= float64(k.Workload.GPUsPerNode) / float64(gpus)
 		l.basis += fmt.Sprintf(", of which %d of %d GPUs have their part", k.Workload.GPUsPerNode, gpus)
@@ -141,15 +159,35 @@ func (k *adviser) between() rated {
 	return l
 }
 
-// rail is one port, the slowest.
-func (k *adviser) rail(link Link) rated {
-	l := rated{link: link, basis: "No rate of a compute port is known.", ask: "run `gpufabric_exporter check`"}
-	for h, p := range k.computePorts {
-		if rate, known := p.Rate.Get(); known && p.State.Or("") == fabric.PortActive && (l.rate == nil || rate.BytesPerSecond < *l.rate) {
-			l.rate, l.basis = &rate.BytesPerSecond, fmt.Sprintf("%s:%d, the slowest compute port: %s", h.Name, p.Number, diagnose.Gigabits(rate.BytesPerSecond))
+// measuredBetween are the links between nodes with the bandwidths that probes measured: all compute ports together, if each was, and TCP.
+func (k *adviser) measuredBetween(link Link) []rated {
+	const least = 1 << 20 // smaller messages show latency, and not bandwidth
+	best := map[string]*Measured{}
+	for i := range k.Workload.Measured {
+		m := &k.Workload.Measured[i]
+		if m.Bytes >= least && (m.Port != "" && m.Link == link || m.Port == "" && m.Link == LinkTCP) && (best[m.Port] == nil || m.Bytes > best[m.Port].Bytes) {
+			best[m.Port] = m
 		}
 	}
-	return l
+	var list []rated
+	var sum float64
+	count, all := 0, true
+	for h, p := range k.computePorts {
+		if p.State.Or(fabric.PortActive) != fabric.PortActive {
+			continue
+		}
+		m := best[fmt.Sprintf("%s:%d", h.Name, p.Number)]
+		if all = all && m != nil; m != nil {
+			sum, count = sum+m.BusBW, count+1
+		}
+	}
+	if all && count > 0 {
+		list = append(list, rated{link, &sum, fmt.Sprintf("measured by probe rail, one port at a time: %s together %.1f GB/s", ports(count), sum/1e9), ""})
+	}
+	if m := best[""]; m != nil {
+		list = append(list, rated{LinkTCP, &m.BusBW, fmt.Sprintf("measured by %s: %.1f GB/s", m.From, m.BusBW/1e9), ""})
+	}
+	return list
 }
 
 func (k *adviser) computePorts(yield func(*fabric.HCA, *fabric.Port) bool) {

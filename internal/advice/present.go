@@ -3,6 +3,7 @@
 package advice
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -21,7 +22,7 @@ func (k *adviser) present() {
 		from := fmt.Sprintf("%s:%d", l.File, l.Number)
 		switch {
 		case worst.Verdict == lint.Undecided:
-			k.open(l.Name, sentence(worst.Reason), "judge the line where the job runs: gpufabric_exporter lint --host --env")
+			k.open(cmp.Or(l.Name, "NCCL configuration"), sentence(worst.Reason), "judge the line where the job runs: gpufabric_exporter lint --host --env")
 		case worst.Severity == "" || worst.Verdict == lint.Works || worst.Verdict == lint.Foreign:
 		default:
 			removed[from] = true

@@ -5,7 +5,6 @@ package advice
 import (
 	"fmt"
 	"strconv"
-	"time"
 )
 
 // Share is how much of the stated iteration its AllReduce takes over a link.
@@ -13,7 +12,7 @@ type Share struct {
 	Link    Link    `json:"link"`
 	Seconds float64 `json:"seconds"`
 	Share   float64 `json:"share"` // of the iteration; above 1: the two cannot belong together
-	From    string  `json:"from"`  // "estimate", or what measured the bandwidth
+	From    string  `json:"from"`  // what the bandwidth is, and where it comes from
 	Text    string  `json:"text"`  // what follows from it, in words
 }
 
@@ -42,22 +41,28 @@ func (k *adviser) shares() {
 		return
 	}
 	if l.rate != nil {
-		k.share(l.link, min(s.ring(w.IterationBytes, *l.rate), s.tree(w.IterationBytes, *l.rate)), "estimate")
+		k.share(l.link, min(s.ring(w.IterationBytes, *l.rate), s.tree(w.IterationBytes, *l.rate)), l.basis)
 	}
-	if m := k.largest(l.link, s.ranks()); m != nil {
-		n := float64(s.ranks())
-		k.share(l.link, float64(w.IterationBytes)*2*(n-1)/n/m.BusBW, m.From)
+	n := float64(s.ranks())
+	if w.Nodes == 1 {
+		if m := k.largest(l.link, s.ranks()); m != nil {
+			k.share(l.link, float64(w.IterationBytes)*2*(n-1)/n/m.BusBW, "measured by "+m.From)
+		}
+	} else {
+		for _, m := range k.measuredBetween(l.link) {
+			k.share(m.link, s.ring(w.IterationBytes, *m.rate), m.basis)
+		}
 	}
 	if len(k.Shares) == 0 {
 		k.open("communication share", "The bandwidth of the link is not known.", "gpufabric_exporter probe")
 	}
 }
 
-// largest is the measurement of the largest message over a link by that many ranks.
+// largest is the measured AllReduce of the largest message over a link by that many ranks.
 func (k *adviser) largest(link Link, ranks int) *Measured {
 	var found *Measured
 	for i := range k.Workload.Measured {
-		if m := &k.Workload.Measured[i]; m.Link == link && m.Ranks == ranks && (found == nil || m.Bytes > found.Bytes) {
+		if m := &k.Workload.Measured[i]; m.Link == link && m.Port == "" && m.Ranks == ranks && (found == nil || m.Bytes > found.Bytes) {
 			found = m
 		}
 	}
@@ -65,9 +70,10 @@ func (k *adviser) largest(link Link, ranks int) *Measured {
 }
 
 func (k *adviser) share(link Link, seconds float64, from string) {
-	iteration := k.Workload.Iteration
-	s := Share{Link: link, Seconds: seconds, Share: seconds / iteration.Seconds(), From: from}
-	took := time.Duration(seconds * float64(time.Second)).Round(time.Microsecond)
+	whole := k.Workload.Iteration.Seconds()
+	iteration := Duration(whole)
+	s := Share{Link: link, Seconds: seconds, Share: seconds / whole, From: from}
+	took := Duration(seconds)
 	switch {
 	case s.Share >= 1:
 		s.Text = fmt.Sprintf("The AllReduce takes %s, longer than the iteration of %s: the stated figures do not belong together, or the iteration reduces less over this link, as with sharded or accumulated gradients.", took, iteration)
@@ -80,6 +86,19 @@ func (k *adviser) share(link Link, seconds float64, from string) {
 		}
 	}
 	k.Shares = append(k.Shares, s)
+}
+
+// Duration is a time in seconds as people read it, in three digits.
+func Duration(seconds float64) string {
+	switch {
+	case seconds < 1e-3:
+		return strconv.FormatFloat(seconds*1e6, 'f', 0, 64) + " µs"
+	case seconds < 1:
+		return strconv.FormatFloat(seconds*1e3, 'g', 3, 64) + " ms"
+	case seconds < 1000:
+		return strconv.FormatFloat(seconds, 'g', 3, 64) + " s"
+	}
+	return strconv.FormatFloat(seconds, 'f', 0, 64) + " s"
 }
 
 // percent rounds a share below 1, but not up to all of it.

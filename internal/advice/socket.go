@@ -34,7 +34,7 @@ func (k *adviser) sockets() {
 		switch {
 		case !isUp(i) || begins(i.Name, passedOver):
 		case strings.HasPrefix(i.Name, "ib"):
-			k.leave(socketVariable, "NCCL takes interfaces whose name begins with ib before others, and "+i.Name+" is up.", socketVariable)
+			k.leave(socketVariable, "NCCL takes interfaces whose name begins with ib and that have an address before others, and "+i.Name+" is up.", socketVariable)
 			return
 		default:
 			up = append(up, i.Name)

@@ -75,9 +75,11 @@ func (w Workload) Validate() error {
 	return nil
 }
 
-// Measured is one AllReduce that was measured on this node.
+// Measured is what a probe measured on this node: an AllReduce of its GPUs, or the bandwidth of one link between nodes.
 type Measured struct {
-	Link    Link      `json:"link"`
+	Link Link `json:"link"`
+	// Port is the one that a bandwidth is of, such as mlx5_0:1; empty: an AllReduce, or TCP.
+	Port    string    `json:"port,omitempty"`
 	Ranks   int       `json:"ranks"`
 	Bytes   int64     `json:"bytes"`
 	Seconds float64   `json:"seconds"`

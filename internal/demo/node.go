@@ -94,7 +94,7 @@ func (n *Node) play(ctx context.Context) {
 // Config is the configuration of the node's site.
 func (n *Node) Config() (config.Config, error) {
 	s := &n.options.Scenario
-	c, err := config.Parse("scenario "+s.Name, []byte(s.Config()))
+	c, err := config.Parse("scenario "+s.Name, []byte(s.ConfigOf(n.Tree)))
 	if n.Probes != nil && err == nil {
 		c.Probes = Config()
 	}

@@ -138,7 +138,7 @@ func TestKnownModesAreListed(t *testing.T) {
 		{"C18 NUMA, rails", ModeNUMA, ModeNICShared},
 		{"C19 memlock", ModeMemlock},
 		{"C20 device nodes", "device_node_missing"},
-		{"C21 SHARP, NVLS", "offload_unused"},
+		{"C21 SHARP, NVLS", ModeOffloadUnused},
 		{"C22 adaptive routing", "adaptive_routing_wrong"},
 		{"C23 unknown variables", ModeNCCLConfig},
 	}

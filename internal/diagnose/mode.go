@@ -61,6 +61,7 @@ const (
 	ModeDeviceNode       = "device_node_missing"
 	ModeAlignment        = "gpu_without_nic"
 	ModeSurplusGPU       = "gpu_surplus"
+	ModeOffloadUnused    = "offload_unused"
 )
 
 // Modes returns every mode that is known, with what finds it.
@@ -109,6 +110,7 @@ func Modes() []Mode {
 		{ID: ModeDrift, Text: "The node has changed since its manifest was written."},
 		{ID: ModeGPUDivided, Text: "MIG is on for some GPUs of a node that trains on all of them."},
 		{ID: ModeMemlock, Text: "Jobs cannot lock the memory that RDMA needs."},
+		{ID: ModeOffloadUnused, Text: "NVLS, SHARP or PXN is not used where it could be."},
 		{ID: ModeSocket, Text: "NCCL_SOCKET_IFNAME names an interface that is missing or down."},
 		{ID: ModeDeviceNode, Text: "Containers lack /dev/infiniband, RDMA devices or libibverbs."},
 		{ID: ModeAlignment, Text: "A job has a GPU without a NIC near it."},
@@ -131,7 +133,6 @@ func Modes() []Mode {
 		{ID: "module_hot", Text: "A transceiver is too hot or gets too little power.", Gap: "reported in the kernel log; the counter of ethtool -S of mlx5 (module_high_temp) is not exported"},
 		{ID: "duplicate_address", Text: "Two nodes have one address, or a rail has no route.", Gap: "not visible on one node; routes of rails are not read"},
 		{ID: "peermem_refuses", Text: "nvidia-peermem reports invalid contexts.", Gap: "reported only in the kernel log"},
-		{ID: "offload_unused", Text: "SHARP or NVLS is not used where it could be.", Gap: "reported only in NCCL's log; probes show a drop of bandwidth"},
 		{ID: "adaptive_routing_wrong", Text: "NCCL_IB_ADAPTIVE_ROUTING or NCCL_IB_SL does not fit the InfiniBand fabric.", Gap: "known only to the subnet manager"},
 	}
 }

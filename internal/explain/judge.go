@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/nccllog"
@@ -75,6 +76,26 @@ func (r *Result) Transports() Transports {
 		}
 	}
 	return t
+}
+
+// String lists the connections.
+func (t Transports) String() string {
+	var parts []string
+	add := func(n int, format string, args ...any) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d ", n)+fmt.Sprintf(format, args...))
+		}
+	}
+	add(t.RDMA, "RDMA (%d with GPUDirect RDMA)", t.RDMAGPUDirect)
+	add(t.TCP, "TCP")
+	add(t.Plugin, "of a network plugin")
+	add(t.P2P, "P2P")
+	add(t.SHM, "shared memory")
+	add(t.SHARP, "SHARP")
+	if len(parts) == 0 {
+		return "the log shows none (they are at the level INFO of the subsystems INIT and NET)"
+	}
+	return strings.Join(parts, ", ")
 }
 
 func (t *Transports) network(l nccllog.Link) {

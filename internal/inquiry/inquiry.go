@@ -45,7 +45,8 @@ type Inquiry struct {
 	Whom  progress.Asker
 	Ask   Ask
 	Begin func(name string, target progress.Target) // before the first question
-	vet   func(name string) error                   // refuses what Whom does not; nil: nothing
+	// vet refuses what Whom does not; nil: nothing.
+	vet func(n *fabric.Node, j *job.Job, target progress.Target) error
 }
 
 // Dial returns what asks over a connection of its own.
@@ -158,7 +159,7 @@ func (q *Inquiry) target(ctx context.Context, name string) (progress.Target, pro
 	}
 	target, err := q.Whom.Whom(n, &jobs.List[i])
 	if err == nil && q.vet != nil {
-		err = q.vet(name)
+		err = q.vet(n, &jobs.List[i], target)
 	}
 	return target, progress.ActivityOf(n, &jobs.List[i]), err
 }

@@ -38,7 +38,7 @@ type Watch struct {
 	o        Options
 	suspects progress.Suspects
 	past     map[string]*past
-	stopped  bool // a process ended the connection
+	resets   resets
 
 	change sync.Mutex // held while it is switched
 	stop   func()     // nil: off
@@ -70,7 +70,7 @@ func NewWatch(ctx context.Context, o Options) *Watch {
 	return &Watch{ctx: ctx, o: o, past: map[string]*past{}, status: progress.Status{Asked: map[progress.Outcome]uint64{}}}
 }
 
-// Apply switches it on or off. Switched off, it forgets what RAS said, and asks nothing from the return of Apply on. That a process ended a
+// Apply switches it on or off. Switched off, it forgets what RAS said, and asks nothing from the return of Apply on. Which processes ended a
 // connection is not forgotten.
 func (w *Watch) Apply(on bool) {
 	if w == nil {
@@ -139,6 +139,7 @@ func (w *Watch) look(ctx context.Context) (*fabric.Node, job.Jobs, error) {
 	n, jobs, err := w.o.Look(ctx)
 	if err == nil {
 		w.suspects.Update(n, &jobs)
+		w.resets.look(n, time.Now())
 	}
 	return n, jobs, err
 }
@@ -152,7 +153,12 @@ func (w *Watch) pass(ctx context.Context, n *fabric.Node, jobs job.Jobs) {
 	if ask == "" {
 		return
 	}
-	q := Inquiry{Look: w.look, Whom: w.o.Whom, Ask: w.ask, Begin: w.begin, vet: w.vet}
+	i := slices.IndexFunc(jobs.List, func(j job.Job) bool { return j.Name == ask })
+	of := processesOf(n, &jobs.List[i])
+	q := Inquiry{Look: w.look, Whom: w.o.Whom, Begin: w.begin, vet: w.vet}
+	q.Ask = func(ctx context.Context, target progress.Target) (fabric.RASAnswer, error) {
+		return w.ask(ctx, target, of)
+	}
 	a := q.About(ctx, ask)
 	if ctx.Err() != nil {
 		return
@@ -197,9 +203,9 @@ func (w *Watch) review(n *fabric.Node, jobs job.Jobs) (ask string) {
 		}
 		next[j.Name] = p
 		p.account.Suspicions = why
-		_, err := w.o.Whom.Whom(n, j)
+		target, err := w.o.Whom.Whom(n, j)
 		if err == nil {
-			err = w.vet(j.Name)
+			err = w.vet(n, j, target)
 		}
 		if next := p.next(); err == nil && time.Now().Before(next) {
 			err = &progress.Refusal{Why: progress.Waiting, Text: "it was asked not long ago, and is not asked again before " + next.UTC().Format("15:04:05 UTC")}
@@ -215,30 +221,33 @@ func (w *Watch) review(n *fabric.Node, jobs job.Jobs) (ask string) {
 }
 
 // vet refuses what Whom cannot know.
-func (w *Watch) vet(name string) error {
-	if w.stopped {
-		return &progress.Refusal{Why: progress.Stopped, Text: "a process ended the connection when it was asked, and may have crashed of it: no job is asked until the exporter restarts"}
+func (w *Watch) vet(n *fabric.Node, j *job.Job, target progress.Target) error {
+	if err := w.resets.refuse(processesOf(n, j), target.Version); err != nil {
+		return err
 	}
-	if _, made := w.suspects.Of(name); time.Since(made) < w.o.Quiet {
+	if _, made := w.suspects.Of(j.Name); time.Since(made) < w.o.Quiet {
 		return &progress.Refusal{Why: progress.YoungCommunicator, Text: "it may have made a communicator within the last " + w.o.Quiet.String() + ": asking then has crashed jobs"}
 	}
 	return nil
 }
 
-func (w *Watch) ask(ctx context.Context, target progress.Target) (fabric.RASAnswer, error) {
+// ask asks a process of a job, of which these are all on this node.
+func (w *Watch) ask(ctx context.Context, target progress.Target, of []process) (fabric.RASAnswer, error) {
 	answer, err := w.o.Ask(ctx, target)
 	outcome := progress.Answered
 	switch {
 	case ctx.Err() != nil: // it is switched off
 		return answer, err
 	case errors.Is(err, fabric.ErrRASEnded):
-		outcome, w.stopped = progress.Ended, true
+		outcome = progress.Ended
+		w.resets.add(reset{asked: process{target.PID, target.Start}, job: of, release: target.Version, at: time.Now()})
 	case err != nil:
 		outcome = progress.Failing
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.status.Asked[outcome]++
+	w.status.Stopped = w.resets.full()
 	return answer, err
 }
 
@@ -250,7 +259,7 @@ func (w *Watch) begin(name string, target progress.Target) {
 func (w *Watch) report(a *progress.Account) {
 	log := w.o.Log.With("training_job", a.Job)
 	if a.Failure != nil {
-		log.Warn("RAS of NCCL did not answer", "err", a.Failure, "no_job_is_asked_again", w.stopped)
+		log.Warn("RAS of NCCL did not answer", "err", a.Failure, "no_job_is_asked_again", w.resets.full())
 	}
 	if !a.Known() {
 		return

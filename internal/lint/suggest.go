@@ -4,7 +4,6 @@ package lint
 
 import (
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 
@@ -134,52 +133,4 @@ func suggestInspector(version Version) []Suggestion {
 	}
 	list[2].Reason += " The files grow, and stay when the job has ended: remove them then."
 	return list
-}
-
-// WriteSuggestions prints settings as lines of a format, each below a comment with the reason and the source.
-func WriteSuggestions(w io.Writer, list []Suggestion, format Format) error {
-	indent, b := "", new(strings.Builder)
-	switch format {
-	case FormatManifest:
-		indent = "  "
-		b.WriteString("env:\n")
-	case FormatPython:
-		b.WriteString("import os\n\n")
-	}
-	for i, s := range list {
-		if i > 0 && format != FormatManifest {
-			b.WriteByte('\n')
-		}
-		fmt.Fprintf(b, "%s# %s\n%s# Source: %s\n", indent, s.Reason, indent, s.Source)
-		if s.Value == "" {
-			continue
-		}
-		value := s.ValueIn(format)
-		if s.PerJob && format == FormatManifest {
-			fmt.Fprintf(b, "  # The pod mounts %s of its node (hostPath) there, with subPathExpr: $(POD_UID).\n", s.Value)
-			b.WriteString("  - name: POD_UID\n    valueFrom: {fieldRef: {fieldPath: metadata.uid}}\n")
-		}
-		switch format {
-		case FormatConf:
-			fmt.Fprintf(b, "%s=%s\n", s.Name, value)
-		case FormatEnv:
-			fmt.Fprintf(b, "%s=%s\n", s.Name, quoted(value))
-		case FormatManifest:
-			fmt.Fprintf(b, "  - name: %s\n    value: %q\n", s.Name, value)
-		case FormatPython:
-			fmt.Fprintf(b, "os.environ[%q] = %q\n", s.Name, value)
-		default:
-			fmt.Fprintf(b, "export %s=%s\n", s.Name, quoted(value))
-		}
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// quoted is a value as a shell and systemd read it.
-func quoted(value string) string {
-	if strings.Contains(value, " ") {
-		return `"` + value + `"`
-	}
-	return value
 }

@@ -47,15 +47,15 @@ func TestLandingJobs(t *testing.T) {
 		Settings: fabric.Known([]fabric.NCCLVariable{{Name: "NCCL_IB_DISABLED", Value: "1", Number: 1, IsNumber: true}}, "environ", at),
 	}
 	page := landingOf(t, func() *fabric.Node { return withRanks(rank) })
-	contains(t, page, "<h2>Jobs</h2>", "slurm/4242", "1 of 16 ranks", "user ID 1000", "unknown:</span> it was read once", "rank 3, PID 41200, python3", "this page reloads in 6 s",
-		`http-equiv="refresh" content="6"`, "setting_unknown_variable:</span> NCCL_IB_DISABLED=", "No problems found except in 1 job", `href="jobs.json"`)
+	contains(t, page, `<h2 id="jobs">Jobs</h2>`, "slurm/4242", "1 of 16 ranks", "user ID 1000", "unknown:</span> it was read once", "rank 3, PID 41200, python3", "reload this page</a> after 6 s",
+		"setting_unknown_variable:</span> NCCL_IB_DISABLED=", "No problems found except in 1 job", `href="jobs.json"`)
 
 	contains(t, landingOf(t, func() *fabric.Node { return withRanks() }), "No process is known to hold a GPU of this node", "No problems found")
 	hidden := withRanks()
 	hidden.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonPrivilege, "/proc", hidden.At)
 	contains(t, landingOf(t, func() *fabric.Node { return hidden }), "Jobs are unknown: the exporter lacks the privilege")
-	lacks(t, landingOf(t, fabrictest.Healthy), "<h2>Jobs</h2>")
-	lacks(t, landingOf(t, func() *fabric.Node { return withRanks(rank) }, func(o *LandingOptions) { o.Collectors = setOf(t, "hca") }), "<h2>Jobs</h2>")
+	lacks(t, landingOf(t, fabrictest.Healthy), `<h2 id="jobs">Jobs</h2>`)
+	lacks(t, landingOf(t, func() *fabric.Node { return withRanks(rank) }, func(o *LandingOptions) { o.Collectors = setOf(t, "hca") }), `<h2 id="jobs">Jobs</h2>`)
 }
 
 // Whatever a job is called, the page stays whole and of bounded size.

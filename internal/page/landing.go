@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package page has the pages that people open in a browser: overview of the node, and what became of probes.
+// Package page has the pages that people open in a browser: the node with what is wrong with it, and what became of probes. Each has
+// the same as JSON.
 //
 // A page may be asked by any number of goroutines at once, and is made anew each time. It loads nothing from elsewhere, runs no
 // script, and escapes whatever comes from the node. Where a page cannot be made, it says so with status 500 and logs why.
@@ -12,6 +13,7 @@ import (
 	"crypto/sha256"
 	_ "embed" // the page and its style
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"html/template"
 	"log/slog"
@@ -26,6 +28,7 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/status"
 )
 
 //go:embed landing.html
@@ -90,104 +93,102 @@ func (l *Landing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w, "text/html; charset=utf-8", page.Bytes())
 }
 
+// ServeJSON answers with the status document (docs/STATUS.md).
+func (l *Landing) ServeJSON(w http.ResponseWriter, r *http.Request) {
+	body, err := json.Marshal(l.read(l.Observe(r.Context())).doc)
+	if err != nil {
+		l.Log.Error("status as JSON", "err", err)
+		http.Error(w, "the status cannot be shown", http.StatusInternalServerError)
+		return
+	}
+	answer(w, "application/json", append(body, '\n'))
+}
+
 func answer(w http.ResponseWriter, kind string, body []byte) {
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
 	_, _ = w.Write(body)
 }
 
-// view is what the template shows. Everything in it but CSS comes from outside and is escaped.
-type view struct {
-	CSS        template.CSS
-	Title      string
-	Note       string
-	Facts      []string // of the node: kernel, GPUs, age
-	Verdict    cell
-	Troubles   []trouble
-	Unchecked  []trouble
-	Elsewhere  string // devices that pods have, which cannot be judged here; empty: there are none
-	Probed     cell   // what probes complain of; empty: nothing
-	Jobs       jobSection
-	Wait       int // seconds until traffic can be judged; 0: it was, or never is
-	Reload     int // seconds until the page looks again by itself; 0: never
-	GPUs       gpuSection
-	Devices    []deviceRow
-	Excluded   []string
-	RoCE       []roceRow
-	NCCL       fabric.NCCLConfig
-	NCCLFiles  []fileRow
-	Collectors []collectorRow
-	Config     configView
-	Links      []Link
-	Version    string
+// reading is one look at the node: the document, and what the page shows in other words.
+type reading struct {
+	doc    *status.Document
+	jobs   jobSection
+	probes probesView
+	wait   int // seconds until traffic can be judged; 0: it was, or never is
 }
 
-// cell is one value of a table: how it is shown, what it means, and where it was read.
-type cell struct {
-	Text  string
-	Note  string
-	Class string // good, bad, unsure, quiet or nothing
-	Title string
-}
-
-type fileRow struct {
-	Path  string
-	State cell
-}
-
-type collectorRow struct {
-	Name, Help string
-	State      cell
-}
-
-// Link leads to another page. Without Href it is text.
-type Link struct{ Href, Text, Note string }
-
-func (l *Landing) view(n *fabric.Node) view {
+func (l *Landing) read(n *fabric.Node) reading {
 	list := diagnose.Run(n, nil)
 	l.Seen.See(list, true, n.At)
-	bad := failingOf(list)
-	v := view{
-		CSS: template.CSS(landingCSS), Title: l.Title, Note: l.Note,
-		Wait: secondReading(n), GPUs: gpuSectionOf(n, bad), RoCE: roceRows(n),
-		Facts: nodeFacts(n), Troubles: troubles(list), Unchecked: uncheckedOf(list), Elsewhere: diagnose.Elsewhere(n), Excluded: n.Excluded,
-		NCCL: n.NCCL, Collectors: l.collectorRows(n), Config: configViewOf(l.Config(), l.Devices),
-		Links: l.Links, Version: version.Version,
+	s := l.Probes.Status()
+	r := reading{jobs: jobSectionOf(n, l.Collectors), probes: l.Probes.view(n.At), wait: secondReading(n)}
+	in := &status.Inputs{
+		Node: n, Verdicts: list, Exporter: version.Version, Name: l.Title, Note: l.Note, Instance: l.Instance, Links: l.Config().Config.Links,
+		Since: l.Seen.first, Probes: probesInBrief(&s, n.At),
 	}
-	l.explain(n, v.Troubles)
-	v.Verdict = l.verdict(n, v.Troubles, len(v.Unchecked))
-	v.Jobs = jobSectionOf(n, l.Collectors)
-	v.Reload = max(v.Wait, v.Jobs.Wait)
-	v.conclude(l.Probes.view(n.At).Verdict)
-	for i := range n.HCAs {
-		v.Devices = append(v.Devices, deviceRows(&n.HCAs[i], bad)...)
+	if jobs, looked := l.Collectors.Jobs(n); looked {
+		document := jobs.Document()
+		in.Jobs = &document
 	}
-	for _, f := range n.NCCL.Files {
-		v.NCCLFiles = append(v.NCCLFiles, fileRow{f.Path, show(f.Exists, func(bool) string { return "read" })})
-	}
-	return v
+	r.doc = status.Of(in)
+	r.doc.Verdict = r.verdict(l, n)
+	return r
 }
 
-// verdict is the first thing a reader sees. It is as bad as the worst finding.
-func (l *Landing) verdict(n *fabric.Node, found []trouble, unchecked int) cell {
-	class := "unsure"
-	if slices.ContainsFunc(found, func(t trouble) bool { return t.Class == "bad" }) {
-		class = "bad"
-	}
+// verdict is the first thing that a reader sees. It is as bad as the worst finding, probe and job.
+func (r *reading) verdict(l *Landing, n *fabric.Node) status.Verdict {
+	probe, jobs := r.probes.Verdict.Class == "bad", r.jobs.Problem
 	none, isNone := l.NoDevice(n)
-	switch {
-	case len(found) == 1:
-		return cell{Text: "1 problem found", Class: class}
-	case len(found) > 1:
-		return cell{Text: fmt.Sprintf("%d problems found", len(found)), Class: class}
+	v := func(state, text string) status.Verdict { return status.Verdict{Status: state, Text: text} }
+	switch found := len(r.doc.Findings); {
+	case found == 1:
+		return v(status.StatusFailed, "1 problem found")
+	case found > 1:
+		return v(status.StatusFailed, fmt.Sprintf("%d problems found", found))
+	case probe && jobs != "":
+		return v(status.StatusFailed, "No problems found except by probes and in "+jobs)
+	case probe:
+		return v(status.StatusFailed, "No problems found except by probes")
+	case jobs != "" && r.jobs.Class == "bad":
+		return v(status.StatusFailed, "No problems found except in "+jobs)
+	case jobs != "":
+		return v(status.StatusUnknown, "No problems found except in "+jobs)
 	case isNone:
-		return cell{Text: diagnose.Sentence(none), Class: "unsure"}
+		return v(status.StatusUnknown, diagnose.Sentence(none))
 	case l.Collectors.Want()&fabric.WantHCA == 0:
-		return cell{Text: "RDMA devices are not checked: their collectors are disabled", Class: "unsure"}
-	case unchecked > 0:
-		return cell{Text: "No problems found in the facts that could be read", Class: "unsure"}
+		return v(status.StatusUnknown, "RDMA devices are not checked: their collectors are disabled")
+	case len(r.doc.NotChecked) > 0:
+		return v(status.StatusPartly, "No problems found in the facts that could be read")
+	case r.wait > 0:
+		return v(status.StatusUnknown, "No problems found so far; traffic has not been checked yet")
+	}
+	return v(status.StatusOK, "No problems found")
+}
+
+func (l *Landing) collectorRows(n *fabric.Node) []collectorRow {
+	health := l.Collectors.Health(n)
+	var rows []collectorRow
+	for _, a := range collector.Collectors() {
+		row := collectorRow{Name: a.Name, Help: a.Help, State: cell{Text: "disabled", Class: "quiet"}}
+		if i := slices.IndexFunc(health, func(c collector.Health) bool { return c.Name == a.Name }); i >= 0 {
+			row.State = collectorState(health[i])
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func collectorState(c collector.Health) cell {
+	switch {
+	case c.Timeout:
+		return cell{Text: "timed out", Note: c.Why, Class: "bad"}
+	case !c.Success:
+		return cell{Text: "failing", Note: c.Why, Class: "bad"}
+	case !c.Supported:
+		return cell{Text: "not applicable", Note: c.Why, Class: "quiet"}
 	default:
-		return cell{Text: "No problems found", Class: "good"}
+		return cell{Text: "running", Class: "good"}
 	}
 }
 
@@ -224,47 +225,4 @@ func portCount(n *fabric.Node) string {
 		}
 	}
 	return fmt.Sprintf("%d RDMA ports, %d active", ports, active)
-}
-
-// show makes a cell of a fact; what is absent or unknown says so.
-func show[T any](f fabric.Fact[T], text func(T) string) cell {
-	switch m := f.Meta(); m.State {
-	case fabric.OK:
-		return cell{Text: text(f.Value), Title: m.Source}
-	case fabric.Absent:
-		return cell{Text: "none", Class: "quiet", Title: m.Source}
-	default:
-		if m.Reason == fabric.ReasonMoved { // a pod has it, which is as it should be
-			return cell{Text: "elsewhere", Note: diagnose.ReasonText(m.Reason), Class: "quiet", Title: m.Source}
-		}
-		return cell{Text: "unknown", Note: diagnose.ReasonText(m.Reason), Class: "unsure", Title: m.Source}
-	}
-}
-
-func text(s string) string { return s }
-
-func (l *Landing) collectorRows(n *fabric.Node) []collectorRow {
-	health := l.Collectors.Health(n)
-	var rows []collectorRow
-	for _, a := range collector.Collectors() {
-		row := collectorRow{Name: a.Name, Help: a.Help, State: cell{Text: "disabled", Class: "quiet"}}
-		if i := slices.IndexFunc(health, func(c collector.Health) bool { return c.Name == a.Name }); i >= 0 {
-			row.State = collectorState(health[i])
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-func collectorState(c collector.Health) cell {
-	switch {
-	case c.Timeout:
-		return cell{Text: "timed out", Note: c.Why, Class: "bad"}
-	case !c.Success:
-		return cell{Text: "failing", Note: c.Why, Class: "bad"}
-	case !c.Supported:
-		return cell{Text: "not applicable", Note: c.Why, Class: "quiet"}
-	default:
-		return cell{Text: "running", Class: "good"}
-	}
 }

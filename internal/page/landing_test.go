@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/status"
 	"gpufabric_exporter/probes"
 )
 
@@ -155,7 +156,7 @@ func TestVerdicts(t *testing.T) {
 		edit func(*LandingOptions)
 		want []string
 	}{
-		{"stuck", stuck, nil, []string{`<section class="verdict bad">`, "1 problem found", "Reads do not return", "a read of the device does not return"}},
+		{"stuck", stuck, nil, []string{`class="verdict bad"`, "1 problem found", "Reads do not return", "a read of the device does not return"}},
 		{"unreadable", unreadable, nil, []string{"No problems found in the facts that could be read", "Not checked", "The state of the port is unknown"}},
 		{"portless", portless, nil, []string{"its ports could not be read"}},
 		{"excluded", excluded, func(o *LandingOptions) {
@@ -218,22 +219,28 @@ func TestLandingCommands(t *testing.T) {
 // Green needs both: traffic that was judged, and probes that do not complain.
 func TestLandingConcludes(t *testing.T) {
 	for _, c := range []struct {
-		wait              int
-		verdict, probed   string
-		want, wantVerdict string
+		wait           int
+		found          int
+		probed, jobs   string // classes
+		want, wantText string
 	}{
-		{0, "good", "", "good", ""},
-		{0, "good", "good", "good", ""},
-		{11, "good", "", "unsure", "No problems found so far; traffic has not been checked yet"},
-		{0, "good", "bad", "bad", "No problems found except by probes"},
-		{11, "good", "bad", "bad", "No problems found except by probes"},
-		{11, "unsure", "bad", "unsure", ""},
-		{11, "bad", "", "bad", ""},
+		{0, 0, "good", "", status.StatusOK, "No problems found"},
+		{11, 0, "good", "", status.StatusUnknown, "No problems found so far; traffic has not been checked yet"},
+		{0, 0, "bad", "", status.StatusFailed, "No problems found except by probes"},
+		{11, 0, "bad", "", status.StatusFailed, "No problems found except by probes"},
+		{0, 0, "bad", "bad", status.StatusFailed, "No problems found except by probes and in 1 job"},
+		{0, 0, "good", "bad", status.StatusFailed, "No problems found except in 1 job"},
+		{0, 0, "good", "unsure", status.StatusUnknown, "No problems found except in 1 job"},
+		{11, 2, "bad", "bad", status.StatusFailed, "2 problems found"},
 	} {
-		v := view{Wait: c.wait, Verdict: cell{Class: c.verdict}}
-		v.conclude(cell{Class: c.probed})
-		if v.Verdict.Class != c.want || v.Verdict.Text != c.wantVerdict {
-			t.Errorf("%+v: %+v", c, v.Verdict)
+		r := reading{doc: &status.Document{Findings: make([]status.Finding, c.found)}, wait: c.wait}
+		r.probes.Verdict.Class = c.probed
+		if c.jobs != "" {
+			r.jobs = jobSection{Class: c.jobs, Problem: "1 job"}
+		}
+		l := &Landing{LandingOptions: LandingOptions{NoDevice: func(*fabric.Node) (string, bool) { return "", false }, Collectors: setOf(t, "hca")}}
+		if v := r.verdict(l, nil); v.Status != c.want || v.Text != c.wantText {
+			t.Errorf("%+v: %+v", c, v)
 		}
 	}
 }

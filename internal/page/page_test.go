@@ -31,7 +31,7 @@ func contains(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
 		if !strings.Contains(text, p) {
-			t.Errorf("lacks %q:\n%.20000s", p, text)
+			t.Errorf("lacks %q:\n%.30000s", p, strings.Replace(text, landingCSS, "", 1))
 		}
 	}
 }
@@ -40,7 +40,7 @@ func lacks(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, p := range parts {
 		if strings.Contains(text, p) {
-			t.Errorf("has %q:\n%.20000s", p, text)
+			t.Errorf("has %q:\n%.30000s", p, strings.Replace(text, landingCSS, "", 1))
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/status"
 )
 
 func TestLandingShowsTheChain(t *testing.T) {
@@ -18,23 +19,21 @@ func TestLandingShowsTheChain(t *testing.T) {
 		return landingOf(t, func() *fabric.Node { return n })
 	}
 	fine := page(func(n *fabric.Node) { fabrictest.Counted(n, nil) })
-	contains(t, fine, "<strong>mlx5_0</strong>", "traffic class 106 → DSCP 26 → priority 3", "PFC and ECN", `class="good">consistent<`,
-		"Priority 3 has receive buffer 1 of 156096 bytes.", "In the last 15 s this host dropped 0 packets of the lossless priority 3.")
-	lacks(t, fine, `http-equiv="refresh"`)
+	contains(t, fine, "2 ports <span class=\"good\">consistent</span>: traffic class 106 → DSCP 26 → priority 3 · PFC and ECN", `class="verdict good"`,
+		"Priority 3 has receive buffer 1 of 156096 bytes.", "In the last 15 s this host dropped 0 packets of the lossless priority 3.", `<li class="ok">DSCP 26 `)
+	lacks(t, fine, "reload this page")
 
 	once := page(func(n *fabric.Node) {
 		fabrictest.Counted(n, nil)
 		n.NetDevs[1].QoS.Before = fabric.Fact[[]fabric.Counter]{}
 	})
-	contains(t, once, `<meta http-equiv="refresh" content="11">`, "this page reloads in 11 s", `<section class="verdict unsure">`,
-		"<h2>No problems found so far; traffic has not been checked yet</h2>")
-	lacks(t, once, `<section class="verdict good">`)
-	contains(t, fine, `<section class="verdict good">`)
-	lacks(t, fine, "has not been judged")
+	contains(t, once, "reload this page</a> after 11 s", `class="verdict unsure"`, "No problems found so far; traffic has not been checked yet</h2>")
+	lacks(t, once, `class="verdict good"`, "http-equiv")
 
-	contains(t, page(func(n *fabric.Node) { n.NetDevs[1].QoS.PFC.Value.Enabled = 0 }), `class="bad">broken at PFC<`, "ECN, no PFC")
+	contains(t, page(func(n *fabric.Node) { n.NetDevs[1].QoS.PFC.Value.Enabled = 0 }), `class="bad">broken at PFC<`, "ECN, no PFC",
+		`<li class="failed">PFC <span role="img" aria-label="broken">✕</span>`, `<strong class="bad">PFC:</strong>`)
 	contains(t, page(func(n *fabric.Node) { fabrictest.Counted(n, map[string]uint64{"tx_prio3_pause_duration": 15e6}) }), `class="bad">problem in its traffic: pauses sent<`)
-	contains(t, page(func(n *fabric.Node) { n.NCCL.Variables = nil }), "traffic class ? → DSCP ? → priority ?", `class="unsure">unknown at traffic class<small>jobs choose it<`)
+	contains(t, page(func(n *fabric.Node) { n.NCCL.Variables = nil }), "traffic class ? → DSCP ? → priority ?", `class="unsure">unknown at traffic class (jobs choose it)<`)
 
 	evil := page(func(n *fabric.Node) {
 		n.NCCL.Variables[0].Value, n.NCCL.Variables[0].Source = "<script>", "<script>"
@@ -47,10 +46,10 @@ func TestLandingShowsTheChain(t *testing.T) {
 func TestRoCEStepNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range fabric.RoCESteps() {
-		if name := roceStepName(s); seen[name] || strings.Contains(name, "observed") {
+		if name := status.StepName(string(s)); seen[name] || strings.Contains(name, "observed") {
 			t.Errorf("%s: %q", s, name)
 		}
-		seen[roceStepName(s)] = true
+		seen[status.StepName(string(s))] = true
 	}
 	for _, m := range fabric.RoCEModes() {
 		if text := roceModeText(m); seen[text] {

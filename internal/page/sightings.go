@@ -18,6 +18,12 @@ type Sightings struct {
 	failing map[failure]sighting
 }
 
+// failure is what a check found about a subject.
+type failure struct {
+	check   string
+	subject diagnose.Subject
+}
+
 // sighting is when a finding was seen.
 type sighting struct {
 	first, last time.Time
@@ -75,8 +81,9 @@ func (s *Sightings) fails(key failure, c *diagnose.Check, at time.Time) {
 	s.failing[key] = seen
 }
 
-// since returns the first sighting of any of these verdicts, all of which fail.
-func (s *Sightings) since(list []diagnose.Verdict) (first sighting, known bool) {
+// first returns when any of these verdicts, all of which fail, was seen first, and whether it may have failed before.
+func (s *Sightings) first(list []diagnose.Verdict) (at time.Time, atLeast, known bool) {
+	var first sighting
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range list {
@@ -85,7 +92,7 @@ func (s *Sightings) since(list []diagnose.Verdict) (first sighting, known bool) 
 			first, known = seen, true
 		}
 	}
-	return first, known
+	return first.first, first.before, known
 }
 
 // String is the sighting in words.

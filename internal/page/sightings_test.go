@@ -92,7 +92,8 @@ func TestSightings(t *testing.T) {
 		for _, l := range c.looks {
 			s.See(l.list, l.rates, begin.Add(l.at))
 		}
-		seen, known := s.since([]diagnose.Verdict{bad(c.of), verdict(c.of, "b", diagnose.Failed)})
+		at, atLeast, known := s.first([]diagnose.Verdict{bad(c.of), verdict(c.of, "b", diagnose.Failed)})
+		seen := sighting{first: at, before: atLeast}
 		if known != (c.want != "") || known && seen.String() != c.want {
 			t.Errorf("%s: %q, %v; expected %q", c.what, seen, known, c.want)
 		}

@@ -79,7 +79,7 @@ func TestDemo(t *testing.T) {
 			if quiet != strings.Contains(page, "No problems found") {
 				t.Errorf("expected %v:\n%.4000s", s.Expect, page)
 			}
-			where := strings.Join(regexp.MustCompile(`<strong>[^<]*`).FindAllString(page, -1), " ")
+			where := strings.Join(regexp.MustCompile(`<strong>.*?</strong>`).FindAllString(page, -1), " ")
 			for _, e := range s.Expect {
 				place := cmp.Or(e.Device, "node")
 				if strings.HasPrefix(e.What, "nccl_") || e.What == "rdma_switched_off" || strings.HasPrefix(e.What, "socket_interface") {

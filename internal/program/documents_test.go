@@ -23,7 +23,7 @@ import (
 // program is a call of this program in a document, up to a comment; short is one without its name.
 var (
 	program = regexp.MustCompile(`(?:^|[\s(])(?:\./bin/)?gpufabric_exporter((?: +[^\s#;|()]+)*)`)
-	short   = regexp.MustCompile(`^(?:check|lint|topology|capture|demo|probe) --[a-z.-]+=.*`)
+	short   = regexp.MustCompile(`^(?:check|lint|advise|topology|capture|demo|probe) --[a-z.-]+=.*`)
 )
 
 // codeOf returns what stands as code in Markdown: blocks, and words between backticks.

@@ -10,6 +10,7 @@ import (
 
 	"gpufabric_exporter/exporter"
 	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/advise"
 	"gpufabric_exporter/internal/command/capture"
 	"gpufabric_exporter/internal/command/check"
 	"gpufabric_exporter/internal/command/demo"
@@ -18,6 +19,7 @@ import (
 	"gpufabric_exporter/internal/command/jobs"
 	"gpufabric_exporter/internal/command/lint"
 	"gpufabric_exporter/internal/command/probe"
+	"gpufabric_exporter/internal/command/report"
 	"gpufabric_exporter/internal/command/rules"
 	"gpufabric_exporter/internal/command/topology"
 	"gpufabric_exporter/internal/config"
@@ -54,8 +56,10 @@ func New(o *Options) command.Line {
 			check.NewPreflight(s, log),
 			jobs.New(s, log),
 			lint.New(s, log),
+			advise.New(s, log),
 			explain.New(),
 			probe.New(s, log, e.Probing),
+			report.New(s, log),
 			rules.New(s),
 			healthcheck.New(),
 			gpuWorker(o.ServeGPUs),

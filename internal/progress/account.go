@@ -37,6 +37,7 @@ type Status struct {
 	Enabled bool
 	Jobs    []Account // suspected ones only, by name
 	Asked   map[Outcome]uint64
+	Stopped bool // no job is asked until the exporter restarts
 }
 
 // Outcome is what came of a question. The words are stable: they are label values.
@@ -46,7 +47,7 @@ type Outcome string
 const (
 	Answered Outcome = "answered"
 	Failing  Outcome = "failed" // no complete answer, or one that makes no sense
-	Ended    Outcome = "ended"  // the process ended the connection: it may have crashed of it
+	Ended    Outcome = "ended"  // the process ended the connection: it may have crashed of being asked
 )
 
 // Outcomes returns every outcome.

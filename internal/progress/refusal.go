@@ -23,14 +23,16 @@ const (
 	VersionUnknown    Reason = "version_unknown"     // the release of NCCL is not known
 	VersionRefused    Reason = "version_refused"     // asking that release has crashed jobs
 	Waiting           Reason = "waiting"             // it was asked not long ago
-	Stopped           Reason = "stopped_after_reset" // a process ended the connection: no job is asked until the exporter restarts
+	Stopped           Reason = "stopped_after_reset" // a process of it ended the connection, and one of its processes of then is left
+	ReleaseStopped    Reason = "release_stopped"     // a process with this release of NCCL ended the connection, and then itself
+	NodeStopped       Reason = "node_stopped"        // processes of several jobs ended the connection: no job is asked until the exporter restarts
 )
 
 // Reasons returns every reason.
 func Reasons() []Reason {
 	return []Reason{
 		ProcessesUnknown, NoRank, RankElsewhere, NamespaceUnknown, OtherNamespace, NoListener, ListenersUnknown, OtherJob, AgeUnknown, Young,
-		YoungCommunicator, VersionUnknown, VersionRefused, Waiting, Stopped,
+		YoungCommunicator, VersionUnknown, VersionRefused, Waiting, Stopped, ReleaseStopped, NodeStopped,
 	}
 }
 

@@ -5,7 +5,7 @@ package simulator
 import "strconv"
 
 // Healthy returns the node before the scenario happened to it, for the caller to keep.
-func (s Scenario) Healthy() *Node { return s.platform.build().gpuDirectFrom(s.platform.gdr) }
+func (s Scenario) Healthy() *Node { return s.follow(s.platform.build().gpuDirectFrom(s.platform.gdr)) }
 
 // Reload has the node look as if its drivers had just been loaded, and returns it: what grows starts from 0. What does not grow
 // stays: gauges, and counters that have stopped at some value. The boot time stays, too: alerts give a node that booted half an
@@ -21,13 +21,16 @@ func (n *Node) Reload() *Node {
 }
 
 // Become turns the node into another of the same machine, which starts at step 0. What was unplugged stays so. Counters
-// that both have go on from their values of now, as those of a machine do; others start where the new node has them.
+// that both have go on from their values of now, as those of a machine do; others start where the new node has them. Logs
+// keep their lines.
 func (t *Tree) Become(n *Node) error {
 	n = n.Clone()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	was := map[string]uint64{}
-	t.node.at(t.step).counters(func(name string, c *Counter) { was[name] = c.Start })
+	old := t.node.at(t.step)
+	old.counters(func(name string, c *Counter) { was[name] = c.Start })
+	n.Logs = continued(old.Logs, n.Logs)
 	n.counters(func(name string, c *Counter) {
 		if start, ok := was[name]; ok {
 			c.Start = start

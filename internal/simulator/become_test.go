@@ -3,8 +3,11 @@
 package simulator
 
 import (
+	"io"
+	"os"
 	"path"
 	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -92,5 +95,43 @@ func TestCountersHaveNames(t *testing.T) {
 			}
 			names[name] = true
 		})
+	}
+}
+
+// Logs grow in place, as those that follow them expect, and keep their lines when the node changes.
+func TestLogsGrow(t *testing.T) {
+	s, err := Find("job-log-retries")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := materialise(t, s.Healthy())
+	log := path.Join(tree.Rootfs(), rankLog)
+	if got := read(t, path.Join(tree.Rootfs(), devKmsg)); got != "" {
+		t.Errorf("messages of the kernel: %q", got)
+	}
+	if err := tree.Become(s.Build()); err != nil {
+		t.Fatal(err)
+	}
+	begin, err := os.ReadFile(log)
+	if err != nil || len(begin) == 0 {
+		t.Fatalf("%q, %v", begin, err)
+	}
+	open, err := os.Open(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	if err := tree.Step(loggedFrom); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := io.ReadAll(open)
+	if more, grew := strings.CutPrefix(string(whole), string(begin)); err != nil || !grew || strings.Count(more, "\n") != 1 || !strings.Contains(more, "NCCL WARN") {
+		t.Errorf("%q became %q, %v", begin, whole, err)
+	}
+	if err := tree.Become(s.Healthy()); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := os.ReadFile(log); err != nil || string(after) != string(whole) {
+		t.Errorf("the job ended, and its log is %q, %v", after, err)
 	}
 }

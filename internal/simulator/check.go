@@ -50,5 +50,8 @@ func (n *Node) check() error {
 	for name := range n.Files {
 		need(filepath.IsLocal(name), "file %q: not a path below the root", name)
 	}
+	for _, l := range n.Logs {
+		need(filepath.IsLocal(l.Path), "log %q: not a path below the root", l.Path)
+	}
 	return errors.Join(errs...)
 }

@@ -44,6 +44,7 @@ func (n *Node) layout() files {
 	f.proc(n)
 	f.daemons(n)
 	f.gpuDriver(n)
+	f.logs(n)
 	for name, text := range n.Files {
 		f.text(path.Join(rootfs, name), text)
 	}

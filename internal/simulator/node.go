@@ -13,6 +13,7 @@ package simulator
 
 import (
 	"maps"
+	"math"
 	"net/netip"
 	"path"
 	"slices"
@@ -32,6 +33,7 @@ type Node struct {
 	Moved     []Moved           // what other network namespaces have
 	Routes    []Route           // those that do not follow from an address of an interface
 	Files     map[string]string // other files, by path below the root file system
+	Logs      []Log             // that grow over time
 	Daemons   []Daemon
 	Flaps     []Flap
 	NCCL      NCCL
@@ -266,6 +268,7 @@ func (n *Node) Clone() *Node {
 	}
 	c.Routes = slices.Clone(n.Routes)
 	c.Files = maps.Clone(n.Files)
+	c.Logs = written(n.Logs, math.MaxInt)
 	c.Flaps = slices.Clone(n.Flaps)
 	c.Moved = slices.Clone(n.Moved)
 	c.NCCL.Slow = slices.Clone(n.NCCL.Slow)

@@ -28,6 +28,7 @@ type Scenario struct {
 
 	platform platform
 	policy   string      // what the site says of RoCE, a line of its configuration; empty: nothing
+	site     string      // lines of its configuration that name files of the node, below ROOT; empty: none
 	edit     func(*Node) // what the scenario does to a healthy node; nil: nothing
 }
 
@@ -107,12 +108,25 @@ func Find(name string) (Scenario, error) {
 
 // Build returns the node of the scenario, for the caller to keep.
 func (s Scenario) Build() *Node {
-	n := s.platform.build().gpuDirectFrom(s.GDR)
+	n := s.follow(s.platform.build().gpuDirectFrom(s.GDR))
 	if s.edit != nil {
 		s.edit(n)
 	}
 	return n
 }
 
-// Config returns the configuration file that the site would write for its nodes, as YAML.
+// Config returns the configuration file that the site would write for its nodes, as YAML, but for what names files of a node.
 func (s Scenario) Config() string { return s.platform.config + s.policy }
+
+// ConfigOf returns all of it for a node that is laid out.
+func (s Scenario) ConfigOf(t *Tree) string {
+	return s.Config() + strings.ReplaceAll(s.site, "ROOT", t.Rootfs())
+}
+
+// follow gives the node the messages of the kernel that the site follows.
+func (s Scenario) follow(n *Node) *Node {
+	if s.site != "" {
+		n.logged(devKmsg, 0)
+	}
+	return n
+}

@@ -206,10 +206,15 @@ func TestScenariosDifferWhereTheySay(t *testing.T) {
 	})
 	stopped, silent := []string{`sys/devices/.*/(counters|hw_counters)/.*`}, `ethernet/.*/stats/.*`
 	stoppedRoCE := append([]string{silent}, stopped...)
+	kernel := []string{`root/dev(/kmsg)?`}
+	logs := append([]string{`root/var(/log(/jobs(/.*)?)?)?`}, kernel...)
+	inspector := append([]string{`root/run(/nccl_inspector(/.*)?)?`}, kernel...)
 	maps.Copy(differences, map[string][]string{ // only processes differ, and what they carry
 		"job-slurm": nil, "job-pyxis": nil, "job-kubernetes": nil, "job-efa": nil, "job-gib": nil, "job-hidden": nil, "job-data-loading": nil,
 		"job-checkpoint": nil, "job-two": nil, "job-ending": nil, "job-mixed": nil, "job-misaligned": nil,
 		"job-kubernetes-moved": moved(`mlx5_[0-7]`, `enp\d+s0np0`), "job-moved-log": moved(`mlx5_[0-7]`, `enp\d+s0np0`),
+		"job-log-healthy": logs, "job-log-retries": logs, "job-offload-off": logs, "kernel-mlx5-health": kernel,
+		"job-inspector": inspector, "job-bandwidth-falls": inspector,
 		"job-log-lies": stoppedRoCE, "job-slingshot": stoppedRoCE, "job-tcp-unprivileged": stoppedRoCE,
 		"job-tcpx": stoppedRoCE, "job-fastrak": stoppedRoCE, "job-tcp": stoppedRoCE, "job-tcp-no-devices": stoppedRoCE, "job-efa-fallback": stopped,
 		"job-tcp-hidden": stoppedRoCE, "job-checkpoint-local": stoppedRoCE, "job-gloo": stoppedRoCE, "job-one-node": stoppedRoCE, "job-mpi-holds-verbs": stoppedRoCE,

@@ -15,7 +15,7 @@ const h100, a100 = "dgx-h100-roce", "dgx-a100-ib" // platforms
 // scenarios returns the tables of all scenarios. A new one is an entry there, with an edit below if none fits.
 func scenarios() []Scenario {
 	return slices.Concat(linkScenarios(), healthyScenarios(), counterScenarios(), qosScenarios(), priorityScenarios(), qosHealthyScenarios(), pciScenarios(),
-		gpuHealthyScenarios(), gpuScenarios(), nvlinkScenarios(), gpuDirectScenarios(), lookalikeScenarios(), mismatchScenarios(), classScenarios(), hostScenarios(), ncclScenarios(), movedScenarios(), probeScenarios(), jobScenarios(), jobTrapScenarios(), rasScenarios())
+		gpuHealthyScenarios(), gpuScenarios(), nvlinkScenarios(), gpuDirectScenarios(), lookalikeScenarios(), mismatchScenarios(), classScenarios(), hostScenarios(), ncclScenarios(), movedScenarios(), probeScenarios(), jobScenarios(), jobTrapScenarios(), rasScenarios(), logScenarios(), inspectorScenarios())
 }
 
 // linkScenarios are about links, addresses and GIDs.

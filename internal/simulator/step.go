@@ -5,6 +5,7 @@ package simulator
 // at returns the node as it is at a step. It depends on nothing but the node and the step.
 func (n *Node) at(step int) *Node {
 	c := n.Clone()
+	c.Logs = written(n.Logs, step)
 	down := map[string]int{} // steps without a link so far, by interface
 	for _, f := range n.Flaps {
 		for _, p := range n.HCA(f.Device).Ports {

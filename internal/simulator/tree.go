@@ -183,15 +183,29 @@ func (t *Tree) apply(next files) error {
 			}
 			continue
 		}
-		f, err := os.OpenFile(t.path(name), os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(overwrite(f, next[name].text), f.Close()); err != nil {
+		if err := t.change(name, t.current[name].text, next[name].text); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// change gives a file another text in place. What a file of the root file system has goes on where the text does, as in a log:
+// its readers have read the rest.
+func (t *Tree) change(name, old, text string) error {
+	if more, grows := strings.CutPrefix(text, old); grows && strings.HasPrefix(name, rootfs+"/") {
+		f, err := os.OpenFile(t.path(name), os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteString(more)
+		return errors.Join(err, f.Close())
+	}
+	f, err := os.OpenFile(t.path(name), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(overwrite(f, text), f.Close())
 }
 
 func (t *Tree) path(name string) string { return filepath.Join(t.dir, filepath.FromSlash(name)) }

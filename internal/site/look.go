@@ -50,7 +50,7 @@ func (s *Site) Open(scenario *simulator.Scenario, log *slog.Logger) (Look, confi
 		at.Sysfs, at.Procfs, at.Rootfs, at.Ethernet, at.GPUs, at.Ranks = tree.Sysfs(), tree.Procfs(), tree.Rootfs(), tree.Ethernet(), tree.GPUs(), tree.Ranks()
 		if s.Config.Optional { // else what this site expects is held against the simulated node
 			read = func() (config.Config, error) {
-				return config.Parse("scenario "+scenario.Name, []byte(scenario.Config()))
+				return config.Parse("scenario "+scenario.Name, []byte(scenario.ConfigOf(tree)))
 			}
 		}
 		step = tree.Step

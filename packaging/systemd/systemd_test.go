@@ -83,7 +83,8 @@ func TestExposure(t *testing.T) {
 		{unit, []string{"gpu", "bus"}, 2.0},
 		{unit, []string{"gpu", "jobs"}, 2.2},
 		{unit, []string{"gpu", "probes"}, 1.6},
-		{unit, []string{"gpu", "bus", "jobs", "probes"}, 2.6},
+		{unit, []string{"kernel"}, 2.0},
+		{unit, []string{"gpu", "bus", "jobs", "probes", "kernel"}, 2.8},
 		{check, nil, 2.0},
 	} {
 		t.Run(strings.Join(append([]string{c.unit}, c.tiers...), " "), func(t *testing.T) {
@@ -101,7 +102,7 @@ func TestExposure(t *testing.T) {
 
 // systemd knows every line.
 func TestVerify(t *testing.T) {
-	dir := laidOut(t, "gpu", "bus", "jobs", "probes")
+	dir := laidOut(t, "gpu", "bus", "jobs", "probes", "kernel")
 	for _, name := range []string{unit, check, "gpufabric-check.timer"} {
 		out := analyze(t, dir, "verify", "--man=no", "--recursive-errors=one", "./"+name)
 		if strings.Contains(out, dir) || strings.Contains(out, "gpufabric") {
@@ -134,7 +135,7 @@ func TestLinesAreExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{unit, check, "tiers/gpu.conf", "tiers/bus.conf", "tiers/jobs.conf", "tiers/probes.conf"} {
+	for _, file := range []string{unit, check, "tiers/gpu.conf", "tiers/bus.conf", "tiers/jobs.conf", "tiers/probes.conf", "tiers/kernel.conf"} {
 		for _, line := range settings(t, file) {
 			name, _, _ := strings.Cut(line, "=")
 			if !strings.Contains(string(text), "`"+line+"`") && !strings.Contains(string(text), "`"+name+"`") {

@@ -10,17 +10,35 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 const module = "gpufabric_exporter"
 
-// units are the packages that depend on the architecture: system calls, layouts of the kernel, C, processes. Others are pure Go, or
-// start the whole program again and again, for which emulation is too slow.
+// units are the packages whose tests run here: what depends on the architecture (system calls, layouts of the kernel, C, processes),
+// and of pure Go what emulation is fast enough for.
 var units = []string{
 	"./internal/host/...", "./internal/worker", "./ncclprobe/...", "./internal/files", "./internal/capture", "./internal/fabric",
 	"./internal/counters", "./internal/config", "./internal/exposition", "./internal/command", "./internal/command/jobs",
+	"./collector", "./internal/advice", "./internal/command/explain", "./internal/demo", "./internal/diagnose", "./internal/explain", "./internal/inquiry", "./internal/inventory", "./internal/library",
+	"./internal/lint", "./internal/logging", "./internal/observer", "./internal/ownership", "./internal/page", "./internal/progress",
+	"./internal/signature", "./internal/site", "./internal/spelling",
+}
+
+// elsewhere are the other packages. Their tests run on amd64.
+var elsewhere = []struct {
+	packages []string
+	because  string
+}{
+	{
+		[]string{".", "./exporter", "./internal/program", "./internal/command/check", "./internal/command/lint",
+			"./internal/command/probe", "./internal/command/rules", "./internal/command/topology", "./probes"},
+		"they start the whole program again and again, or wait for it in real time, for which emulation is too slow",
+	},
+	{[]string{"./internal/job", "./internal/simulator"}, "pure Go over whole nodes, which takes emulation more than six minutes"},
+	{[]string{"./alerts", "./packaging/...", "./test/..."}, "they test files, machines and clusters, and no code for an architecture"},
 }
 
 // leftOut are tests that qemu-user 7.2 cannot run, by package. They run on amd64.
@@ -31,6 +49,7 @@ var leftOut = []struct{ of, tests, because string }{
 	{"internal/host/ethtool", "TestHost", "qemu has no ioctl SIOCETHTOOL"},
 	{"internal/host/inspector", "TestFormats|TestRefused|TestFolder|TestUnchanged|TestGrowing|TestCost", "qemu has no openat2, without which the reader refuses every file"},
 	{"internal/host/nvml", "TestGateWithRealReaders", "it wants GPUs looked at several times in 300 ms, for which emulation is too slow"},
+	{"internal/lint", "TestSpeed|TestHostileSize", "they bound real time, for which emulation is too slow"},
 	{"internal/worker", "TestMemlock|TestTaskSurroundings", "qemu does not limit the address space (setrlimit), because it needs it itself"},
 	{"internal/worker", "TestGrandchildIsKilled|TestParentOfTasksIsKilled|TestParentIsKilled", "qemu refuses prctl(PR_SET_CHILD_SUBREAPER), by which these tests see processes end"},
 	{"internal/worker", "TestManyTasks|TestCrashCycles", "they start 200 processes, for which emulation is too slow"},
@@ -52,13 +71,20 @@ func TestUnits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("of the packages, only these run here: %s", strings.Join(units, " "))
-	args := append([]string{"list", "-C", "../..", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, units...)
-	list, err := exec.CommandContext(t.Context(), "go", args...).Output()
-	if err != nil {
-		t.Fatal(err)
+	here := tested(t, units...)
+	others := map[string]bool{}
+	for _, e := range elsewhere {
+		t.Logf("left out: %s: %s", strings.Join(e.packages, " "), e.because)
+		for _, p := range tested(t, e.packages...) {
+			others[p] = true
+		}
 	}
-	for p := range strings.FieldsSeq(string(list)) {
+	for _, p := range tested(t, "./...") {
+		if slices.Contains(here, p) == others[p] {
+			t.Errorf("%s: expected in units or in elsewhere, with the reason", p)
+		}
+	}
+	for _, p := range here {
 		name := strings.TrimPrefix(p, module+"/")
 		t.Run(name, func(t *testing.T) {
 			c := exec.CommandContext(t.Context(), "go", "test", "-C", "../..", "-v", "-vet=off", "-short", "-timeout=15m", "-exec="+self)
@@ -84,4 +110,15 @@ func TestUnits(t *testing.T) {
 			t.Logf("%d tests passed", strings.Count("\n"+string(out), "\n--- PASS: "))
 		})
 	}
+}
+
+// tested are the packages of these patterns that have tests.
+func tested(t *testing.T, patterns ...string) []string {
+	t.Helper()
+	args := append([]string{"list", "-C", "../..", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, patterns...)
+	list, err := exec.CommandContext(t.Context(), "go", args...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(list))
 }

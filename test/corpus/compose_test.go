@@ -17,7 +17,7 @@ const seed = 6
 // sample is a node of which is known what is wrong with it.
 type sample struct {
 	name   string
-	config string
+	config func(*simulator.Tree) string
 	node   func() *simulator.Node
 	labels []finding
 }
@@ -28,7 +28,7 @@ func (s sample) healthy() bool { return len(s.labels) == 0 }
 func scenarioSamples() map[string][]sample {
 	all := map[string][]sample{}
 	for _, s := range simulator.Scenarios() {
-		all[s.Platform] = append(all[s.Platform], sample{name: s.Name, config: s.Config(), node: s.Build, labels: labelled(s)})
+		all[s.Platform] = append(all[s.Platform], sample{name: s.Name, config: s.ConfigOf, node: s.Build, labels: labelled(s)})
 	}
 	return all
 }
@@ -67,7 +67,7 @@ func compositions(count int) (map[string][]sample, error) {
 		}
 		key := m.key()
 		all[key] = append(all[key], sample{
-			name: fmt.Sprintf("#%d %s + %s", i, m.scenario, strings.Join(names, " + ")), config: m.config, labels: m.expect(parts),
+			name: fmt.Sprintf("#%d %s + %s", i, m.scenario, strings.Join(names, " + ")), config: func(*simulator.Tree) string { return m.config }, labels: m.expect(parts),
 			node: func() *simulator.Node {
 				n := m.Clone()
 				for _, p := range parts {

@@ -100,6 +100,9 @@ func conditions() map[string]condition {
 		"socket_interface_missing": {mode: "socket_interface", shows: []string{"nccl_socket_interface"}},
 		"socket_interface_down":    {mode: "socket_interface", shows: []string{"nccl_socket_interface"}},
 
+		// logs of jobs
+		"offload_unused": {mode: "offload_unused", shows: []string{"offload_unused"}},
+
 		// the host
 		"memlock_low": {mode: "memlock", shows: []string{"memlock"}},
 		"drift":       {mode: "drift", shows: []string{"manifest"}},

@@ -229,7 +229,7 @@ func TestSteppedNodeIsReadable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range newStage(t).observe(t, sample{name: s.Name, config: s.Config(), node: s.Build}, 0, 1, 7, 100, 1000) {
+	for _, n := range newStage(t).observe(t, sample{name: s.Name, config: s.ConfigOf, node: s.Build}, 0, 1, 7, 100, 1000) {
 		for _, h := range n.HCAs {
 			for _, p := range h.Ports {
 				for _, c := range slices.Concat(p.Counters.HW.Or(nil), p.Counters.PMA.Or(nil)) {

@@ -21,7 +21,7 @@ import (
 // later is when nodes are looked at again, for checks that compare two readings.
 const later = 30
 
-const wants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantCounters | fabric.WantQoS | fabric.WantNetStats | fabric.WantPCI | fabric.WantGPU
+const wants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantCounters | fabric.WantQoS | fabric.WantNetStats | fabric.WantPCI | fabric.WantGPU | fabric.WantLogs
 
 // stage is where nodes of one shape are laid out one after the other: only what differs is written.
 type stage struct {
@@ -60,12 +60,12 @@ func (s *stage) set(n *simulator.Node) (err error) {
 // further for each second.
 func (s *stage) observe(t *testing.T, one sample, seconds ...int) (nodes []*fabric.Node) {
 	t.Helper()
-	site, err := config.Parse(one.name, []byte(one.config))
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := s.set(one.node()); err != nil {
 		t.Fatalf("%s: %v", one.name, err)
+	}
+	site, err := config.Parse(one.name, []byte(one.config(s.tree)))
+	if err != nil {
+		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		tree := s.tree

@@ -66,7 +66,7 @@ func TestAlerts(t *testing.T) {
 			outages++
 		}
 	}
-	for !settled(t, hook, nodes) && time.Now().Before(end) {
+	for !settled(t, server, hook, nodes) && time.Now().Before(end) {
 		for _, n := range nodes {
 			n.switchOff(t)
 		}
@@ -79,7 +79,7 @@ func TestAlerts(t *testing.T) {
 	}
 	server.Groups(t) // that no rule has an error
 	firing := server.Query(t, fmt.Sprintf(`max by (alertname, instance, device, check) (max_over_time(ALERTS{alertstate="firing"}[%s]))`, lasted))
-	report(t, hook, nodes, firing)
+	report(t, server, hook, nodes, firing)
 	dashboards(t, server, nodes, begin)
 }
 
@@ -94,7 +94,7 @@ func build(t *testing.T, dir string) string {
 }
 
 // settled tells whether everything that has to come has come.
-func settled(t *testing.T, hook *webhook, nodes []*node) bool {
+func settled(t *testing.T, server *prometheus.Server, hook *webhook, nodes []*node) bool {
 	for _, n := range nodes {
 		if n.fault == nil {
 			continue
@@ -112,8 +112,26 @@ func settled(t *testing.T, hook *webhook, nodes []*node) bool {
 		if _, ok := hook.first("resolved", n.named(), n.fault.alert, n.fault.device); !ok && n.fault.stays == "" {
 			return false
 		}
+		if n.fault.watched && !n.gone(t, server).After(mended) {
+			return false
+		}
 	}
 	return true
+}
+
+// gone returns when the alert of the fault was gone from Prometheus; zero: it has not come, or is there.
+func (n *node) gone(t *testing.T, server *prometheus.Server) time.Time {
+	t.Helper()
+	const is = `ALERTS{alertstate="firing",alertname=%q,instance=%q,device=%q}`
+	alert := fmt.Sprintf(is, n.fault.alert, n.named(), n.fault.device)
+	var last float64
+	for _, s := range server.Query(t, fmt.Sprintf("max_over_time(timestamp(%s)[%s:5s])", alert, longest)) {
+		last = max(last, s.Value)
+	}
+	if last == 0 || len(server.Query(t, alert)) > 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(last * 1000)).Add(scrape) // the evaluation after the last with it
 }
 
 // manage starts an Alertmanager with the shipped example, whose receivers are the webhook, and returns its address.

@@ -49,6 +49,8 @@ func purposes() map[string]string {
 		"port/annotation: NCCL changes":       unchanged,
 		"port/Rate/C":                         stated, // without an expected rate
 
+		"jobs/Collectives of running jobs": "- no job writes files of Inspector here",
+
 		"roce/variable: cluster":               nameless,
 		"roce/Paused by the network/B":         others,
 		"roce/Pausing the network/B":           "pfc-storm",

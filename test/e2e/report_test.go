@@ -19,17 +19,17 @@ import (
 )
 
 // report prints what came when, and holds it against the limits.
-func report(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Sample) {
+func report(t *testing.T, server *prometheus.Server, hook *webhook, nodes []*node, firing []prometheus.Sample) {
 	t.Helper()
 	wrong, late := judge(t, hook, nodes, firing)
 	table := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(table, "\nfault\talert\tn\tto fire p50\tp90\tmax\tlimit\tworst in theory\tto resolve p50\tmax\twrong alerts\tafter recovery")
+	fmt.Fprintln(table, "\nfault\talert\tn\tto fire p50\tp90\tmax\tlimit\tworst in theory\tto resolve p50\tmax\tgone from Prometheus\twrong alerts\tafter recovery")
 	for i, f := range faults() {
 		if f.alert == "" {
-			fmt.Fprintf(table, "%s\tnone may come\t%d\t\t\t\t\t\t\t\t%d\t%d\n", f.scenario, f.nodes, wrong[f.scenario], late[f.scenario])
+			fmt.Fprintf(table, "%s\tnone may come\t%d\t\t\t\t\t\t\t\t\t%d\t%d\n", f.scenario, f.nodes, wrong[f.scenario], late[f.scenario])
 			continue
 		}
-		var fire, resolve []time.Duration
+		var fire, resolve, gone []time.Duration
 		for _, n := range nodes {
 			if n.fault == nil || n.fault.scenario != f.scenario {
 				continue
@@ -56,18 +56,23 @@ func report(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Samp
 			} else if f.stays == "" {
 				t.Errorf("%s: %s does not resolve", n.instance, f.alert)
 			}
+			if at := n.gone(t, server); !at.IsZero() {
+				gone = append(gone, at.Sub(mended))
+			} else if f.watched {
+				t.Errorf("%s: %s stays in Prometheus", n.instance, f.alert)
+			}
 		}
 		resolved := fmt.Sprintf("%s\t%s", rank(resolve, 0.5), rank(resolve, 1))
 		if len(resolve) == 0 {
 			resolved = cmp.Or(f.stays, "never") + "\t"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", f.scenario, f.alert, len(fire), f.nodes, rank(fire, 0.5), rank(fire, 0.9),
-			rank(fire, 1), f.within, f.worst(t), resolved, wrong[f.scenario], late[f.scenario])
+		fmt.Fprintf(table, "%s\t%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\n", f.scenario, f.alert, len(fire), f.nodes, rank(fire, 0.5), rank(fire, 0.9),
+			rank(fire, 1), f.within, f.worst(t), resolved, rank(gone, 1), wrong[f.scenario], late[f.scenario])
 		if p90 := at(fire, 0.9); p90 > faults()[i].within {
 			t.Errorf("%s: p90 of the time to fire is %s, limit %s", f.scenario, p90, f.within)
 		}
 	}
-	fmt.Fprintf(table, "none\tnone may come\t%d\t\t\t\t\t\t\t\t%d\t\n", len(healthy()), wrong[""])
+	fmt.Fprintf(table, "none\tnone may come\t%d\t\t\t\t\t\t\t\t\t%d\t\n", len(healthy()), wrong[""])
 	table.Flush()
 }
 
@@ -104,7 +109,9 @@ func judge(t *testing.T, hook *webhook, nodes []*node, firing []prometheus.Sampl
 	}
 	var strange []string
 	for _, s := range firing {
-		if !slices.ContainsFunc(nodes, func(n *node) bool { return n.instance == s.Labels["instance"] }) {
+		if !slices.ContainsFunc(nodes, func(n *node) bool {
+			return n.instance == s.Labels["instance"] || s.Labels["instance"] == "" && n.fault != nil && n.fault.ofJob && n.fault.alert == s.Labels["alertname"]
+		}) {
 			strange = append(strange, fmt.Sprint(s.Labels))
 		}
 	}

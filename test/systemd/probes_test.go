@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/ncclprobe/ncclprobetest"
 )
 
@@ -75,6 +76,53 @@ func testProbes(t *testing.T, m on) {
 		log := m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID"))
 		if (err == nil) != (c.says == passed) || !strings.Contains(log, c.says) {
 			t.Errorf("%v, probe %s, %q: %v, expected %q:\n%s", c.tiers, c.probe, c.line, err, c.says, log)
+		}
+		m.clean(c.line)
+	}
+}
+
+// rails shows the unit RDMA devices: folders of a simulated node, which are mounted over those of sysfs.
+func (m on) rails() (mounts string) {
+	m.t.Helper()
+	scenario, err := simulator.Find("healthy")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	tree, err := scenario.Build().Materialise(m.t.TempDir())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	const node = "/opt/node"
+	if out, err := exec.CommandContext(m.t.Context(), "cp", "-r", "-P", tree.Sysfs(), m.Root+node).CombinedOutput(); err != nil {
+		m.t.Fatalf("%v: %s", err, out)
+	}
+	m.Must("chmod", "-R", "a+rX", node)
+	m.t.Cleanup(func() { _, _ = m.Try("rm", "-r", node) })
+	return "BindReadOnlyPaths=" + node + "/class:/sys/class " + node + "/devices:/sys/devices " + node + "/bus:/sys/bus"
+}
+
+// Ranks of a rail must be able to lock memory. Capabilities of the user namespace of PrivateUsers do not help.
+func testMemlock(t *testing.T, m on) {
+	m.prober()
+	mounts := m.rails()
+	const skipped = "not probed (memlock): the limit of locked memory (RLIMIT_MEMLOCK) is 8388608 bytes, expected at least 1073741824"
+	for _, c := range []struct {
+		tiers []string
+		line  string
+		short bool
+	}{
+		{[]string{"gpu", "probes"}, "", !raises(t)},
+		{[]string{"gpu", "probes"}, "LimitMEMLOCK=8M", true},
+		{[]string{"gpu", "probes"}, "LimitMEMLOCK=8M\nUser=root\nGroup=root\nCapabilityBoundingSet=CAP_IPC_LOCK CAP_SYS_RESOURCE\nSystemCallFilter=capset", true},
+	} {
+		m.tiers(c.tiers...)
+		m.dropIn("Type=oneshot", "Restart=no", "TimeoutStartSec=60", shown, mounts, c.line,
+			"ExecStart=", "ExecStart=/usr/bin/gpufabric_exporter probe rail --device=mlx5_0 --even-if-busy --config.file="+site+" "+library)
+		_, _ = m.Try("systemctl", "restart", unit)
+		log := m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID"))
+		t.Logf("%q:\n%s", c.line, log)
+		if strings.Contains(log, skipped) != c.short {
+			t.Errorf("%q: skipped for want of locked memory: %v", c.line, !c.short)
 		}
 		m.clean(c.line)
 	}

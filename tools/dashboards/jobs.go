@@ -25,6 +25,7 @@ func jobs() board {
 		description: "Jobs that use GPUs now: whether NCCL moves their data over RDMA or fell back to TCP, why, which settings are wrong, and the GPU time that is lost.",
 		lines:       []line{jobsNow(), {allJobs()}, {jobNodes()}, {jobRules()}, jobTraffic(), jobLoss()},
 		rows: []row{
+			{"What NCCL says", jobsByNCCL()},
 			{"Transport over time", []line{jobHistory()}},
 			{"How to read this", []line{{jobsHelp()}}},
 		},

@@ -101,7 +101,7 @@ func writeConnections(r *explain.Result, say func(name, format string, args ...a
 	if l.NoDevices {
 		say("devices", "NCCL found no RDMA device")
 	}
-	say("connections", "%s", connections(r))
+	say("connections", "%s", r.Transports().String())
 	if l.Channels != explain.Unknown {
 		say("channels", "%d", l.Channels)
 	}
@@ -121,26 +121,6 @@ func yesNo(is bool, yes, no string) string {
 		return yes
 	}
 	return no
-}
-
-func connections(r *explain.Result) string {
-	t := r.Transports()
-	var parts []string
-	add := func(n int, format string, args ...any) {
-		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d ", n)+fmt.Sprintf(format, args...))
-		}
-	}
-	add(t.RDMA, "RDMA (%d with GPUDirect RDMA)", t.RDMAGPUDirect)
-	add(t.TCP, "TCP")
-	add(t.Plugin, "of a network plugin")
-	add(t.P2P, "P2P")
-	add(t.SHM, "shared memory")
-	add(t.SHARP, "SHARP")
-	if len(parts) == 0 {
-		return "the log shows none (they are at the level INFO of the subsystems INIT and NET)"
-	}
-	return strings.Join(parts, ", ")
 }
 
 func writeFindings(b *bytes.Buffer, r *explain.Result, paint command.Painter) {

@@ -13,8 +13,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// maxBandwidth bounds what is believed, in GB/s: an NVL72 domain has about 1,800 for each GPU.
-const maxBandwidth = 1e5
+// Bounds of what is believed, in GB/s: a byte per second, and more than an NVL72 domain has, which is about 1,800 for each GPU.
+const minBandwidth, maxBandwidth = 1e-9, 1e5
 
 // maxDuration bounds what is believed, in microseconds: an hour.
 const maxDuration = 3.6e9
@@ -46,7 +46,7 @@ func (s sums) of(k kind) *sum {
 
 // addBandwidth adds GB/s. Inspector writes 0 where nothing was measured.
 func (s *sum) addBandwidth(gigabytes float64) {
-	if gigabytes > 0 && gigabytes <= maxBandwidth {
+	if gigabytes >= minBandwidth && gigabytes <= maxBandwidth {
 		s.logs, s.bandwidths = s.logs+math.Log(gigabytes), s.bandwidths+1
 	}
 }
@@ -66,7 +66,7 @@ func (s sums) samples() []fabric.CollectiveSample {
 	for k, v := range s {
 		if v.bandwidths > 0 && v.durations > 0 {
 			list = append(list, fabric.CollectiveSample{
-				Collective: k.collective, Size: k.size, Nodes: k.nodes, BusBandwidth: 1e9 * math.Exp(v.logs/float64(v.bandwidths)),
+				Collective: k.collective, Size: k.size, Nodes: k.nodes, BusBandwidth: math.Round(1e9 * math.Exp(v.logs/float64(v.bandwidths))),
 				Duration: time.Duration(1e3 * v.duration / float64(v.durations)),
 			})
 		}

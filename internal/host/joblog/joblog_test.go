@@ -259,15 +259,19 @@ func TestOffloads(t *testing.T) {
 		"NVLS unused":        {[]string{can, none}, fabric.Offloads{NVLS: fabric.OffloadUnused}},
 		"NVLS not available": {[]string{strings.Replace(can, "is available", "is not available", 1), none}, fabric.Offloads{}},
 		"NVLS not said":      {[]string{none}, fabric.Offloads{}},
+		"NVLS of 2.20":       {[]string{"NCCL version 2.20.5+cuda12.4", can, some}, fabric.Offloads{}},
+		"NVLS not wanted":    {[]string{"NCCL_ALGO set by environment to Ring", can, some}, fabric.Offloads{}},
 		"NVLS off":           {[]string{"NCCL_NVLS_ENABLE set by environment to 0.", none}, fabric.Offloads{NVLS: fabric.OffloadOff}},
 		"SHARP used":         {[]string{asked, net, made, "Connected CollNet"}, fabric.Offloads{SHARP: fabric.OffloadUsed}},
 		"SHARP unused":       {[]string{asked, net, made}, fabric.Offloads{SHARP: fabric.OffloadUnused}},
+		"SHARP, few nodes":   {[]string{asked, "NCCL_COLLNET_NODE_THRESHOLD set by environment to 64.", net, made}, fabric.Offloads{}},
 		"SHARP, one node":    {[]string{asked, made}, fabric.Offloads{}},
 		"SHARP not asked":    {[]string{net, made}, fabric.Offloads{}},
 		"PXN used":           {[]string{proxied}, fabric.Offloads{PXN: fabric.OffloadUsed}},
 		"PXN not needed":     {[]string{direct}, fabric.Offloads{}},
 		"PXN in rings":       {[]string{"Connected all rings, use ring PXN 1 GDR 1"}, fabric.Offloads{PXN: fabric.OffloadUsed}},
-		"PXN off":            {[]string{"NCCL_PXN_DISABLE set by environment to 1."}, fabric.Offloads{PXN: fabric.OffloadOff}},
+		"PXN off":            {[]string{"NCCL_PXN_DISABLE set by environment to 1.", net}, fabric.Offloads{PXN: fabric.OffloadOff}},
+		"PXN off, one node":  {[]string{"NCCL_PXN_DISABLE set by environment to 1.", made}, fabric.Offloads{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, "*.log")

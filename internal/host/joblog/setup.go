@@ -16,6 +16,8 @@ type setup struct {
 	links    links
 	nvls     nvls
 	sharp    bool // the job asks for sums in switches
+	few      bool // only from a number of nodes on
+	chosen   bool // the job names the algorithms that it wants (NCCL_ALGO)
 	collNet  bool // there are connections for them
 	pxn      bool // a connection goes over the NIC of another GPU
 	off      struct{ nvls, pxn bool }
@@ -25,7 +27,8 @@ type setup struct {
 type links struct{ gdr, rdma, tcp, other bool }
 
 // nvls is about sums in NVSwitches: whether a GPU can take part, and whether the numbers of channels were logged and above 0.
-type nvls struct{ can, counted, used bool }
+// Before NCCL 2.21 the number is above 0 where they are not used, too (ncclNvlsInit in transport/nvls.cc).
+type nvls struct{ can, counted, used, vague bool }
 
 func (s *setup) add(l *nccllog.Log) {
 	s.complete = s.complete || l.Complete
@@ -40,15 +43,26 @@ func (s *setup) add(l *nccllog.Log) {
 	s.nvls.used = s.nvls.used || l.NVLSChannels > 0
 	s.collNet = s.collNet || l.CollNet
 	s.pxn = s.pxn || l.PXN
+	if release, err := fabric.ParseNCCLVersion(l.Version); err == nil && !release.AtLeast("2.21") {
+		s.nvls.vague = true
+	}
 	for _, v := range l.Settings {
-		switch v {
-		case nccllog.Setting{Name: "NCCL_NVLS_ENABLE", Value: "0"}:
-			s.off.nvls = true
-		case nccllog.Setting{Name: "NCCL_COLLNET_ENABLE", Value: "1"}:
-			s.sharp = true
-		case nccllog.Setting{Name: "NCCL_PXN_DISABLE", Value: "1"}:
-			s.off.pxn = true
-		}
+		s.set(v)
+	}
+}
+
+func (s *setup) set(v nccllog.Setting) {
+	switch v.Name {
+	case "NCCL_NVLS_ENABLE":
+		s.off.nvls = s.off.nvls || v.Value == "0"
+	case "NCCL_COLLNET_ENABLE":
+		s.sharp = s.sharp || v.Value == "1"
+	case "NCCL_COLLNET_NODE_THRESHOLD":
+		s.few = true
+	case "NCCL_PXN_DISABLE":
+		s.off.pxn = s.off.pxn || v.Value == "1"
+	case "NCCL_ALGO":
+		s.chosen = true
 	}
 }
 
@@ -89,16 +103,21 @@ func (s *setup) transport() fabric.LogTransport {
 	return fabric.LogUnknown
 }
 
-// offloads says of what could be used whether it is. A log of which a part was not read may have said that it is.
+// offloads says of what could be used whether it is. Of sums in switches nothing is known where the job chooses algorithms itself.
 func (s *setup) offloads() fabric.Offloads {
+	var o fabric.Offloads
 	between := s.links != (links{})
-	return fabric.Offloads{
-		NVLS:  s.offload(s.nvls.used, s.nvls.can && s.nvls.counted, s.off.nvls),
-		SHARP: s.offload(s.collNet, s.sharp && between && s.complete, false), // a NIC that can says nothing of the switches
-		PXN:   s.offload(s.pxn, false, s.off.pxn),
+	if !s.chosen {
+		if !s.nvls.vague {
+			o.NVLS = s.offload(s.nvls.used, s.nvls.can && s.nvls.counted, s.off.nvls)
+		}
+		o.SHARP = s.offload(s.collNet, s.sharp && !s.few && between && s.complete, false) // a NIC that can says nothing of the switches
 	}
+	o.PXN = s.offload(s.pxn, false, s.off.pxn && between)
+	return o
 }
 
+// offload says it of one. A log of which a part was not read may have said that it is used.
 func (s *setup) offload(used, could, off bool) fabric.Offload {
 	switch {
 	case used:

@@ -23,10 +23,6 @@ import (
 func Watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.Node) {
 	t.Helper()
 	dir := commandtest.Memory(t)
-	c, err := config.Parse(s.Name, []byte(s.Config()))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var names []string
 	for _, about := range collector.Collectors() {
 		if about.Default {
@@ -39,6 +35,10 @@ func Watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.
 	}
 	synctest.Test(t, func(t *testing.T) {
 		tree, err := s.Build().Materialise(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := config.Parse(s.Name, []byte(s.ConfigOf(tree)))
 		if err != nil {
 			t.Fatal(err)
 		}

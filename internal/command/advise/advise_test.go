@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package advise
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/advice"
+	"gpufabric_exporter/internal/command"
+	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/site"
+	"gpufabric_exporter/probes"
+)
+
+var update = flag.Bool("update", false, "write what is seen to testdata instead of comparing it")
+
+func advised(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	t.Setenv("TMPDIR", commandtest.Memory(t))
+	return commandtest.Run(t, new(site.Site), New, args...)
+}
+
+// What is printed for a broken RoCE node, an InfiniBand node and others, to the letter.
+func TestAdviseOutput(t *testing.T) {
+	for file, args := range map[string]string{
+		"roce":       "--scenario=nccl-tc-5 --nodes=4 --iteration-size=14G --iteration-ms=900 --nccl-version=2.27.7",
+		"infiniband": "--scenario=socket-interface-down --nodes=16 --message-size=256M --nccl-version=2.27.7",
+		"efa":        "--scenario=nccl-rdma-off-efa --nccl-version=2.27.7",
+		"shell":      "--scenario=socket-interface-missing --nodes=4 --nccl-version=2.27.7 --output=shell",
+		"conf":       "--scenario=healthy-mixed-nics-roce --nccl-version=2.27.7 -o conf",
+		"kubernetes": "--scenario=socket-interface-missing --nccl-version=2.20.5 -o kubernetes",
+		"slurm":      "--scenario=ipv6-only-family-unset --nodes=4 --gpus-per-node=8 --nccl-version=2.27.7 -o slurm",
+		"json":       "--scenario=healthy-efa --nodes=1 --gpus-per-node=4 --nccl-version=2.27.7 -o json",
+	} {
+		t.Run(file, func(t *testing.T) {
+			code, out, errs := advised(t, strings.Fields(args)...)
+			if code != command.OK || errs != "" {
+				t.Fatalf("exit code %d: %s", code, errs)
+			}
+			path := filepath.Join("testdata", file+".txt")
+			if *update {
+				if err := os.WriteFile(path, []byte(out), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out != string(want) {
+				t.Errorf("differs from %s (refresh with: go test ./internal/command/advise -update):\n%s", path, out)
+			}
+		})
+	}
+}
+
+// What makes no sense is refused in words.
+func TestAdviseRefuses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "results.json")
+	if err := os.WriteFile(file, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"--nodes=0":                         `--nodes="0": expected a whole number from 1 to 100000`,
+		"--nodes=four":                      `--nodes="four": expected a whole number`,
+		"--gpus-per-node=129":               "expected a whole number from 1 to 128",
+		"--fabric=infinband":                "did you mean infiniband?",
+		"--message-size=-1":                 "expected a number of bytes above 0",
+		"--message-size=9999999999G":        "expected a number of bytes above 0",
+		"--iteration-ms=0":                  "expected milliseconds above 0",
+		"--iteration-ms=NaN":                "expected milliseconds above 0",
+		"--iteration-ms=100":                "expected --iteration-size with it",
+		"--nccl-version=3":                  "expected a release of NCCL",
+		"--output=yaml":                     "expected text, json, shell, conf, kubernetes or slurm",
+		"--probe=/nowhere":                  "no such file",
+		"--probe=" + file:                   "it has neither runs nor probes: expected the output of probe --output=json",
+		"--scenario=healthy --path.sysfs=/": "does not take this flag",
+	} {
+		code, out, errs := advised(t, strings.Fields(args)...)
+		if code != command.Usage || !strings.Contains(errs, want) || out != "" {
+			t.Errorf("%s: exit code %d, %s%s", args, code, errs, out)
+		}
+	}
+}
+
+// Results of probes are compared with the links that they crossed; those that failed, or are of other ways, are not.
+func TestMeasured(t *testing.T) {
+	at := time.Unix(1, 0)
+	node := &fabric.Node{
+		HCAs: []fabric.HCA{{Name: "mlx5_0", Ports: []fabric.Port{{Number: 1, LinkLayer: fabric.Known(fabric.LinkInfiniBand, "", at)}}}},
+		GPUDriver: fabric.GPUDriver{GPUs: []fabric.GPU{
+			{Address: "0000:01:00.0", NVLinks: fabric.None[[]fabric.NVLink]("", at), PCIeMaxGen: fabric.Known(5, "", at), PCIeWidth: fabric.Known(16, "", at)},
+			{Address: "0000:02:00.0", NVLinks: fabric.None[[]fabric.NVLink]("", at), PCIeMaxGen: fabric.Known(5, "", at), PCIeWidth: fabric.Known(16, "", at)},
+		}},
+	}
+	run := func(kind probes.Kind, path probes.Path, op probes.Op) probes.Result {
+		r := probes.Result{
+			Key: probes.Key{Kind: kind}, At: at, Outcome: probes.OK, Path: probes.Known(path, "log", at),
+			Measurements: []probes.Measurement{{Op: op, Bytes: 1 << 20, Ranks: 2, Time: 1, BusBW: 1e9}},
+		}
+		if kind == probes.Rail {
+			r.Device, r.Port = "mlx5_0", 1
+		}
+		return r
+	}
+	wrong, failed, gone := run(probes.Node, probes.PathP2P, probes.AllReduce), run(probes.Node, probes.PathP2P, probes.AllReduce), run(probes.Rail, probes.PathIB, probes.Broadcast)
+	wrong.Measurements[0].Wrong, failed.Outcome, gone.Device = 1, probes.Failed, "mlx5_9"
+	got := measured([]probes.Result{
+		run(probes.Node, probes.PathP2P, probes.AllReduce), run(probes.Rail, probes.PathIB, probes.Broadcast), run(probes.Socket, probes.PathSocket, probes.Broadcast),
+		run(probes.Node, probes.PathSHM, probes.AllReduce), run(probes.Rail, probes.PathSocket, probes.Broadcast), run(probes.Node, probes.PathP2P, probes.Broadcast), wrong, failed, gone,
+	}, node)
+	if len(got) != 3 || got[0].Link != advice.LinkPCIe || got[1].Link != advice.LinkInfiniBand || got[1].Port != "mlx5_0:1" || got[2].Link != advice.LinkTCP {
+		t.Errorf("%+v", got)
+	}
+}
+
+// The JSON has no null where a list is.
+func TestAdviseJSON(t *testing.T) {
+	code, out, errs := advised(t, "--scenario=no-rdma", "-o", "json")
+	var fields map[string]any
+	if err := json.Unmarshal([]byte(out), &fields); err != nil || code != command.OK {
+		t.Fatalf("exit code %d: %v: %s", code, err, errs)
+	}
+	for _, name := range []string{"settings", "remove", "leave", "unknown", "estimates", "communication"} {
+		if _, list := fields[name].([]any); !list {
+			t.Errorf("%s is %v", name, fields[name])
+		}
+	}
+	if _, found := fields["configuration"].(map[string]any); !found {
+		t.Error("there is no configuration")
+	}
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package drawing
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/status"
+)
+
+// node is a document of GPUs and devices in pairs below switches, on two NUMA nodes.
+func node(gpus, devices int) *status.Document {
+	d := &status.Document{NVLink: status.NVLink{Kind: status.NVLinkSwitch}}
+	for i := range 2 {
+		d.NUMANodes = append(d.NUMANodes, status.NUMANode{ID: fmt.Sprintf("numa-%d", i), Number: &i})
+	}
+	for i := range 8 {
+		d.Groups = append(d.Groups, status.Group{ID: fmt.Sprintf("group-%d", i), NUMANode: fmt.Sprintf("numa-%d", i/4), Switch: "0000:16:00.0"})
+	}
+	rate, state, role, distance, links := 5e10, "active", "compute", "PIX", 18
+	for i := range devices {
+		d.Devices = append(d.Devices, status.Device{
+			Part:  status.Part{ID: fmt.Sprintf("device-%d", i), Name: fmt.Sprintf("mlx5_%d", i), Status: status.StatusOK},
+			Group: fmt.Sprintf("group-%d", i%8),
+			Ports: []status.Port{{Number: 1, State: status.Fact[string]{State: "ok", Value: &state}, Rate: status.Fact[float64]{State: "ok", Value: &rate}, Role: status.Fact[string]{State: "ok", Value: &role}}},
+		})
+	}
+	for i := range gpus {
+		d.GPUs = append(d.GPUs, status.GPU{
+			Part: status.Part{ID: fmt.Sprintf("gpu-%d", i), Name: fmt.Sprintf("GPU%d", i), Status: status.StatusOK}, Group: fmt.Sprintf("group-%d", i%8), NVLinkOK: status.StatusOK,
+			NVLinks: status.Fact[int]{State: "ok", Value: &links}, NVLinksOf: 18,
+			Path: status.Path{Device: fmt.Sprintf("mlx5_%d", i), DeviceID: fmt.Sprintf("device-%d", i), Status: status.StatusOK, Distance: status.Fact[string]{State: "ok", Value: &distance}},
+		})
+	}
+	return d
+}
+
+// drawn is what a panel has.
+type drawn struct {
+	links  map[string]int // boxes by the ID that they lead to
+	texts  []string
+	boxes  [][4]float64 // of parts: left, top, right, bottom
+	height float64
+}
+
+// read reads a panel as XML, and fails where something is outside of it or boxes of parts overlap.
+func read(t *testing.T, svg template.HTML) drawn {
+	t.Helper()
+	to := drawn{links: map[string]int{}}
+	decoder := xml.NewDecoder(strings.NewReader(string(svg)))
+	for {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v: %s", err, svg)
+		}
+		switch e := token.(type) {
+		case xml.CharData:
+			if text := strings.TrimSpace(string(e)); text != "" {
+				to.texts = append(to.texts, text)
+			}
+		case xml.StartElement:
+			a := map[string]string{}
+			for _, x := range e.Attr {
+				a[x.Name.Local] = x.Value
+			}
+			to.element(t, e.Name.Local, a)
+		}
+	}
+	for i, a := range to.boxes {
+		for _, b := range to.boxes[:i] {
+			if a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3] {
+				t.Errorf("boxes overlap: %v %v", a, b)
+			}
+		}
+	}
+	return to
+}
+
+func (to *drawn) element(t *testing.T, name string, a map[string]string) {
+	t.Helper()
+	number := func(key string) float64 { v, _ := strconv.ParseFloat(a[key], 64); return v }
+	switch name {
+	case "svg":
+		if _, err := fmt.Sscanf(a["viewBox"], "0 0 360 %f", &to.height); err != nil || a["aria-label"] == "" {
+			t.Errorf("%v", a)
+		}
+	case "a":
+		to.links[strings.TrimPrefix(a["href"], "#")]++
+		if a["aria-label"] == "" {
+			t.Errorf("a part without a name: %v", a)
+		}
+	case "rect":
+		box := [4]float64{number("x"), number("y"), number("x") + number("width"), number("y") + number("height")}
+		if box[0] < 0 || box[1] < 0 || box[2] > width || box[3] > to.height {
+			t.Errorf("outside of %v: %v", to.height, box)
+		}
+		if strings.HasPrefix(a["class"], "part ") {
+			to.boxes = append(to.boxes, box)
+		}
+	case "text":
+		if a["transform"] == "" && (number("x") < 0 || number("x") > width || number("y") > to.height) {
+			t.Errorf("outside: %v", a)
+		}
+	case "script", "style", "image", "foreignObject":
+		t.Errorf("element %s", name)
+	}
+}
+
+// Each GPU and each device is drawn once, or is one of those that a box stands for.
+func TestNUMA(t *testing.T) {
+	for _, size := range []struct{ gpus, devices, drawn, most int }{
+		{8, 8, 8, 400}, {8, 10, 10, 500}, {4, 2, 2, 400}, {0, 3, 3, 400}, {8, 128, 8, 700}, {128, 128, 64, 1900}, {0, 0, 0, 40}, {16, 2, 2, 600},
+	} {
+		d := node(size.gpus, size.devices)
+		gpus, devices := 0, 0
+		for i := range d.NUMANodes {
+			svg := NUMA(d, &d.NUMANodes[i])
+			p := read(t, svg)
+			for id, n := range p.links {
+				switch {
+				case n != 1 && id != "devices":
+					t.Errorf("%v: %s is drawn %d times", size, id, n)
+				case strings.HasPrefix(id, "gpu-"):
+					gpus++
+				case strings.HasPrefix(id, "device-"):
+					devices++
+				}
+			}
+			if int(p.height) > size.most || len(svg) > 40<<10 {
+				t.Errorf("%v: %v high, %d bytes", size, p.height, len(svg))
+			}
+		}
+		if gpus != min(size.gpus, 2*maxRows) || devices != size.drawn {
+			t.Errorf("%v: %d GPUs, %d devices", size, gpus, devices)
+		}
+	}
+}
+
+// A problem is drawn whatever else there is, with a mark and a word beside its colour; what is unknown is drawn as that.
+func TestProblemsAreDrawn(t *testing.T) {
+	d := node(8, 128)
+	down := "down"
+	d.Devices[120].Status, d.Devices[120].Severity = status.StatusFailed, "critical"
+	d.Devices[120].Ports[0].State.Value = &down
+	d.GPUs[0].Presence = status.PresenceUnknown
+	d.GPUs[0].Status, d.GPUs[0].NVLinkOK, d.GPUs[0].NVLinks = status.StatusUnknown, status.StatusUnknown, status.Fact[int]{State: "unknown"}
+	d.GPUs[0].Path.Status, d.GPUs[0].Path.Distance = status.StatusUnknown, status.Fact[string]{State: "unknown"}
+	d.GPUs[1].Path.Status = status.StatusFailed
+	d.GPUs[2].Path.Device, d.GPUs[2].Path.DeviceID = "mlx5_7", "device-7" // of the other NUMA node
+	svg := string(NUMA(d, &d.NUMANodes[0]))
+	p := read(t, template.HTML(svg))
+	all := strings.Join(p.texts, "\n")
+	for _, want := range []string{"mlx5_120\ndown compute\n✕", "GPU0\nunknown\n?", "\nunknown\nPIX GDR ✕", "PIX GDR ✕", "to mlx5_7"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("lacks %q:\n%s", want, all)
+		}
+	}
+	for _, want := range []string{`class="part failed"`, `class="part unknown"`, `class="way failed"`, `class="way unknown"`, `✕ critical"`, `? unknown, way to`} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("lacks %q", want)
+		}
+	}
+}
+
+func TestNVLink(t *testing.T) {
+	d := node(8, 8)
+	d.GPUs[5].NVLinkOK, d.GPUs[6].Presence = status.StatusFailed, status.PresenceLost
+	svg := string(NVLink(d))
+	p := read(t, template.HTML(svg))
+	if len(p.links) != 8 || strings.Count(svg, `class="part failed"`) != 2 || !strings.Contains(svg, "NVSwitch") {
+		t.Error(svg)
+	}
+	for _, n := range []int{2, 4, 8, maxCircle} {
+		d := node(n, 0)
+		d.NVLink.Kind = status.NVLinkMesh
+		for a := range n {
+			for b := range a {
+				d.NVLink.Links = append(d.NVLink.Links, status.Link{A: fmt.Sprintf("gpu-%d", b), B: fmt.Sprintf("gpu-%d", a), Active: 6})
+			}
+		}
+		svg := string(NVLink(d))
+		if p := read(t, template.HTML(svg)); len(p.links) != n || strings.Count(svg, "way nvlink") != n*(n-1)/2 {
+			t.Errorf("%d GPUs: %s", n, svg)
+		}
+	}
+	big := node(128, 0)
+	if p := read(t, NVLink(big)); len(p.links) != 2*maxRows {
+		t.Errorf("%d of 128 GPUs", len(p.links))
+	}
+	big.NVLink.Kind = status.NVLinkUnknown
+	if !strings.Contains(string(NVLink(big)), `class="part unknown"`) {
+		t.Error("unknown is not drawn as unknown")
+	}
+}
+
+func TestHistory(t *testing.T) {
+	p := &status.Probe{Status: status.StatusFailed}
+	if History(p) != "" {
+		t.Error("a line of nothing")
+	}
+	for i, v := range []float64{44e9, 44.1e9, 30e9} {
+		p.History = append(p.History, status.Sample{Time: time.Unix(int64(1_700_000_000+i), 0), Value: v})
+	}
+	svg := string(History(p))
+	for _, want := range []string{"3 results since 2023-11-14 22:13:20: lowest 30.00, highest 44.10, last 30.00 GB/s", `class="failed"`} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("lacks %q: %s", want, svg)
+		}
+	}
+	for i := range p.History {
+		p.History[i].Value = 0
+	}
+	if strings.Contains(string(History(p)), "NaN") {
+		t.Error(History(p))
+	}
+}
+
+// Names cannot put elements into a drawing, nor leave their box.
+func FuzzNames(f *testing.F) {
+	f.Add(`</text><script>alert(1)</script>`, `"onload="x`)
+	f.Add("שלום עולם", "機器機器機器機器機器機器機器")
+	f.Fuzz(func(t *testing.T, name, other string) {
+		d := node(2, 3)
+		valid := func(s string) string { // as the document has it
+			return strings.Map(func(r rune) rune {
+				if r < ' ' || r == 0xfffe || r == 0xffff {
+					return '\uFFFD'
+				}
+				return r
+			}, strings.ToValidUTF8(s, "\uFFFD"))
+		}
+		d.GPUs[0].Name, d.Devices[0].Name, d.GPUs[1].Path.Device = valid(name), valid(name), valid(other)
+		d.Devices[1].Ports[0].State.Value = new(valid(other))
+		for i := range d.NUMANodes {
+			read(t, NUMA(d, &d.NUMANodes[i]))
+		}
+		read(t, NVLink(d))
+	})
+}
+
+func TestFit(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		most int
+		want string
+	}{{"mlx5_0", 6, "mlx5_0"}, {"mlx5_10", 6, "mlx5_…"}, {"機器機器", 6, "機器…"}, {"", 3, ""}, {"abc", 0, "…"}} {
+		if got := fit(c.text, c.most); got != c.want {
+			t.Errorf("fit(%q, %d) = %q", c.text, c.most, got)
+		}
+	}
+}

@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/drawing"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/internal/status"
+)
+
+// partView is what the page shows of a part when it is selected.
+type partView struct {
+	ID, Kind, Name string
+	Status         cell
+	Found          []findingView
+	Facts          []factRow
+	Ports          []portView
+}
+
+type factRow struct {
+	Name string
+	cell
+}
+
+type portView struct {
+	ID, Name string
+	Status   cell
+	Facts    []factRow
+	GIDs     []gidRow
+	Chains   []status.Chain
+	Left     string // what is only in the JSON; empty: nothing
+}
+
+type gidRow struct {
+	status.GID
+	Type     string
+	Selected bool
+}
+
+// On a node with many devices the page leaves out what is in order; maxGIDs bounds the entries that are shown of a GID table.
+const (
+	manyDevices = 32
+	maxGIDs     = 32
+)
+
+// parts are the GPUs, then the devices.
+func (l *Landing) parts(d *status.Document) []partView {
+	var list []partView
+	for i := range d.GPUs {
+		g := &d.GPUs[i]
+		v := l.part(d, "GPU", &g.Part)
+		v.Facts = gpuFacts(g)
+		list = append(list, v)
+	}
+	for i := range d.Devices {
+		x := &d.Devices[i]
+		v := l.part(d, "RDMA device", &x.Part)
+		v.Facts = deviceFacts(x)
+		for k := range x.Ports {
+			v.Ports = append(v.Ports, portViewOf(&x.Ports[k], len(d.Devices) > manyDevices))
+		}
+		list = append(list, v)
+	}
+	return list
+}
+
+func (l *Landing) part(d *status.Document, kind string, p *status.Part) partView {
+	v := partView{ID: p.ID, Kind: kind, Name: p.Name, Status: statusCell(p)}
+	for i := range d.Findings {
+		if slices.Contains(p.Findings, d.Findings[i].ID) {
+			v.Found = append(v.Found, l.finding(&d.Findings[i]))
+		}
+	}
+	return v
+}
+
+func statusCell(p *status.Part) cell {
+	class := map[string]string{status.StatusOK: "good", status.StatusFailed: severityClass(p.Severity), status.StatusNone: "quiet"}[p.Status]
+	if class == "" {
+		class = "unsure"
+	}
+	return cell{Text: drawing.Words(p), Class: class}
+}
+
+func text(s string) string { return s }
+
+func gpuFacts(g *status.GPU) []factRow {
+	rows := []factRow{
+		{"Model", shown(g.Model, text)},
+		{"Driver", presenceCell(g.Presence)},
+		{"PCI address", cell{Text: g.PCI}},
+		{"NUMA node", shown(g.NUMA, strconv.Itoa)},
+		{"PCIe", shown(g.Width, func(w int) string { return "x" + strconv.Itoa(w) + generation(g) })},
+		{"NVLinks", shown(g.NVLinks, func(n int) string { return fmt.Sprintf("%d of %d active", n, g.NVLinksOf) })},
+		{"NVLink fabric", shown(g.Fabric, diagnose.Spaced)},
+		{"Nearest NIC", nicCell(&g.Path)},
+		{"GPUDirect RDMA", gpuDirectCell(&g.Path)},
+		{"In use by", shown(g.Processes, func(n int) string { return spelling.Plural(n, "process", "processes") })},
+		{"Utilization", shown(g.Busy, func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) })},
+		{"MIG", shown(g.MIG, func(on bool) string { return map[bool]string{true: "on", false: "off"}[on] })},
+	}
+	if g.UUID != "" {
+		rows = append(rows, factRow{"UUID", cell{Text: g.UUID}})
+	}
+	return rows
+}
+
+func presenceCell(presence string) cell {
+	switch presence {
+	case status.PresenceListed:
+		return cell{Text: "listed by its driver"}
+	case status.PresenceLost:
+		return cell{Text: "lost: unreachable for its driver", Class: "bad"}
+	case status.PresenceUnlisted:
+		return cell{Text: "not listed by a driver", Class: "bad"}
+	case status.PresenceVM:
+		return cell{Text: "assigned to a virtual machine", Class: "quiet"}
+	}
+	return cell{Text: "unknown", Class: "unsure"}
+}
+
+func generation(g *status.GPU) string {
+	now, known := g.Gen.Get()
+	if !known {
+		return ""
+	}
+	if most, known := g.MaxGen.Get(); known && most != now {
+		return fmt.Sprintf(", generation %d of %d", now, most)
+	}
+	return fmt.Sprintf(", generation %d", now)
+}
+
+// nicCell is the NIC that the GPU is to use, how far it is, and its rail.
+func nicCell(p *status.Path) cell {
+	return shown(p.Distance, func(d string) string {
+		text := p.Device + ", " + d
+		if p.Rail != nil {
+			text += ", rail " + strconv.Itoa(*p.Rail)
+		}
+		if p.Shared {
+			text += ", shared with another GPU"
+		}
+		return text
+	})
+}
+
+func gpuDirectCell(p *status.Path) cell {
+	c := shown(p.Usable, func(usable bool) string {
+		switch {
+		case !usable:
+			return "no: " + p.Blocked
+		case p.By == string(fabric.GDRDMABuf):
+			return "yes, dma-buf"
+		case p.By == string(fabric.GDRPeermem):
+			return "yes, peer-memory module"
+		}
+		return "yes"
+	})
+	if c.Text != "none" && p.Evidence != "" {
+		c.Note = p.Evidence
+	}
+	switch p.Status {
+	case status.StatusOK:
+		c.Class = "good"
+	case status.StatusFailed:
+		c.Class = "bad"
+	}
+	return c
+}
+
+func deviceFacts(d *status.Device) []factRow {
+	board := shown(d.Board, text)
+	if firmware, known := d.Firmware.Get(); known {
+		board.Note = "firmware " + firmware
+	}
+	rows := []factRow{
+		{"Board", board},
+		{"Driver", shown(d.Driver, text)},
+		{"PCI address", shown(d.PCI, text)},
+		{"NUMA node", shown(d.NUMA, strconv.Itoa)},
+		{"PCIe", shown(d.Width, func(w int) string {
+			if speed, known := d.Speed.Get(); known {
+				return fmt.Sprintf("x%d, %g GT/s", w, speed/1e9)
+			}
+			return "x" + strconv.Itoa(w)
+		})},
+	}
+	switch {
+	case d.Moved:
+		rows = append(rows, factRow{"Ports", unknownCell(fabric.ReasonMoved, "")})
+	case len(d.Ports) == 0 && d.Restricted:
+		rows = append(rows, factRow{"Ports", cell{Text: "not read: the device is restricted", Class: "quiet"}})
+	case len(d.Ports) == 0:
+		rows = append(rows, factRow{"Ports", cell{Text: "unknown", Note: "its ports could not be read", Class: "unsure"}})
+	}
+	return rows
+}
+
+func portViewOf(p *status.Port, brief bool) portView {
+	v := portView{ID: p.ID, Name: "Port " + strconv.Itoa(p.Number), Status: statusCell(&p.Part), Chains: p.RoCE}
+	state := shown(p.State, diagnose.Spaced)
+	if physical, known := p.Physical.Get(); known && state.Text != string(fabric.PortActive) {
+		state.Note = "link: " + diagnose.Spaced(physical)
+	}
+	rate := shown(p.Rate, diagnose.Gigabits)
+	if expected, known := p.Expected.Get(); known {
+		rate.Note = "expected " + diagnose.Gigabits(expected)
+	}
+	v.Facts = []factRow{
+		{"State", state}, {"Rate", rate}, {"Role", shown(p.Role, text)}, {"Link layer", shown(p.Layer, layerName)}, {"Interface", shown(p.Interface, text)},
+		{"GID selected by NCCL", choiceCell(p)},
+	}
+	choice, chosen := p.Choice.Get()
+	list, known := p.GIDs.Get()
+	if !known {
+		v.Facts = append(v.Facts, factRow{"GIDs", shown(p.GIDs, func([]status.GID) string { return "" })})
+	}
+	if brief && p.Status != status.StatusFailed && len(p.RoCE) > 0 {
+		v.Chains, v.Left = nil, "The RoCE settings are in status.json: this node has many devices."
+	}
+	if len(list) > maxGIDs {
+		v.Left = strings.TrimSpace(v.Left + fmt.Sprintf(" %d more GIDs are in status.json.", len(list)-maxGIDs))
+		list = list[:maxGIDs]
+	}
+	for _, g := range list {
+		v.GIDs = append(v.GIDs, gidRow{g, diagnose.GIDTypeName(fabric.GIDType(g.Type)), chosen && g.Index == choice.Index})
+	}
+	return v
+}
+
+func choiceCell(p *status.Port) cell {
+	c := shown(p.Choice, func(c status.Choice) string {
+		if c.GID == "" {
+			return "entry " + strconv.Itoa(c.Index) + ", empty"
+		}
+		return c.GID
+	})
+	if choice, known := p.Choice.Get(); known {
+		c.Note = choice.Why
+	}
+	return c
+}
+
+func layerName(l string) string {
+	switch fabric.LinkLayer(l) {
+	case fabric.LinkInfiniBand:
+		return "InfiniBand"
+	case fabric.LinkEthernet:
+		return "Ethernet"
+	}
+	return l
+}
+
+// chainGroup is ports whose RoCE settings are alike.
+type chainGroup struct {
+	Ports  []portLink
+	Mode   string
+	Status cell
+	Path   string
+	Steps  []chainStep
+	Broken []status.Step // with their evidence, of the first port
+}
+
+type portLink struct{ ID, Name string }
+
+// Count says how many ports there are.
+func (g *chainGroup) Count() string { return counted(len(g.Ports), "port") }
+
+// chainStep is a setting as a step of the chain.
+type chainStep struct{ Name, Class, Mark, Words string }
+
+// chainGroups are the chains of ports that carry training or storage, the broken ones first.
+func chainGroups(d *status.Document) []*chainGroup {
+	var groups []*chainGroup
+	at := map[string]int{}
+	for i := range d.Devices {
+		for k := range d.Devices[i].Ports {
+			p := &d.Devices[i].Ports[k]
+			if role, _ := p.Role.Get(); len(p.RoCE) == 0 || role != string(fabric.RoleCompute) && role != string(fabric.RoleStorage) {
+				continue
+			}
+			worst := max(0, slices.IndexFunc(p.RoCE, func(c status.Chain) bool { return c.Status == status.StatusFailed }))
+			g := chainGroupOf(&p.RoCE[worst], len(p.RoCE) > 1)
+			key := g.key()
+			if _, known := at[key]; !known {
+				at[key] = len(groups)
+				groups = append(groups, g)
+			}
+			same := groups[at[key]]
+			same.Ports = append(same.Ports, portLink{p.ID, p.Name})
+		}
+	}
+	order := map[string]int{"bad": 0, "unsure": 1, "good": 2}
+	slices.SortStableFunc(groups, func(a, b *chainGroup) int { return order[a.Status.Class] - order[b.Status.Class] })
+	return groups
+}
+
+func (g *chainGroup) key() string {
+	parts := []string{g.Path, g.Mode, g.Status.Text, g.Status.Note}
+	for _, s := range g.Steps {
+		parts = append(parts, s.Words)
+	}
+	return strings.Join(parts, "\n")
+}
+
+func chainGroupOf(c *status.Chain, several bool) *chainGroup {
+	g := &chainGroup{Mode: roceModeText(fabric.RoCEMode(c.Mode)), Path: rocePath(c), Status: roceVerdict(c)}
+	if several {
+		g.Status.Note = strings.TrimPrefix(g.Status.Note+", interface "+c.Interface, ", ")
+	}
+	for _, list := range [][]status.Step{c.Steps, c.Observed} {
+		for _, s := range list {
+			if s.Status == string(fabric.StatusFailed) {
+				g.Broken = append(g.Broken, s)
+			}
+		}
+	}
+	for _, s := range c.Steps {
+		if s.Status == string(fabric.StatusNotApplicable) {
+			continue
+		}
+		part := status.Part{Status: s.Status, Severity: string(diagnose.Critical)}
+		g.Steps = append(g.Steps, chainStep{stepText(c, &s), s.Status, drawing.Mark(&part), stepWords(s.Status)})
+	}
+	return g
+}
+
+// stepText is a step with its value.
+func stepText(c *status.Chain, s *status.Step) string {
+	value := func(f status.Fact[int]) string {
+		if v, known := f.Get(); known {
+			return " " + strconv.Itoa(v)
+		}
+		return ""
+	}
+	switch fabric.RoCEStep(s.Step) {
+	case fabric.RoCETrafficClass:
+		return s.Name + value(c.TrafficClass)
+	case fabric.RoCEDSCP:
+		return s.Name + value(c.DSCP)
+	case fabric.RoCEPriority:
+		return s.Name + value(c.Priority)
+	}
+	return s.Name
+}
+
+func stepWords(s string) string {
+	switch fabric.Status(s) {
+	case fabric.StatusOK:
+		return "consistent"
+	case fabric.StatusFailed:
+		return "broken"
+	case fabric.StatusUnknown:
+		return "unknown"
+	}
+	return "does not apply"
+}

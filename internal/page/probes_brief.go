@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"slices"
+	"time"
+
+	"gpufabric_exporter/internal/status"
+	"gpufabric_exporter/probes"
+)
+
+// probesInBrief are the probes as the status document has them.
+func probesInBrief(s *probes.Status, now time.Time) []status.Probe {
+	rails := slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" })
+	var list []status.Probe
+	for i := range s.Probes {
+		list = append(list, probeInBrief(&s.Probes[i], rails, now))
+	}
+	return list
+}
+
+func probeInBrief(p *probes.ProbeStatus, rails bool, now time.Time) status.Probe {
+	v := probeViewOf(p, rails, now)
+	to := status.Probe{
+		Name: v.Name, Kind: string(p.Key.Kind), Device: p.Key.Device, Port: p.Key.Port, Status: status.StatusNone, Result: v.Result.Text, LastRun: moment(p.LastRun),
+	}
+	if p.Last != nil {
+		to.Transport = v.Path.Text
+		switch {
+		case v.complaint() != "":
+			to.Status = status.StatusFailed
+		case p.Last.Outcome == probes.OK:
+			to.Status = status.StatusOK
+		default:
+			to.Status = status.StatusUnknown
+		}
+	}
+	for _, h := range p.History {
+		to.History = append(to.History, status.Sample{Time: h.At.UTC().Truncate(time.Millisecond), Value: h.BusBW})
+	}
+	r := p.LastGood
+	if r == nil || len(r.Measurements) == 0 {
+		return to
+	}
+	value := r.Measurements[len(r.Measurements)-1].BusBW
+	to.BusBandwidth = &value
+	if ratio, known := r.Comparison.Ratio.Get(); known {
+		to.Ratio = &ratio
+	}
+	if n := len(to.History); r.Comparison.Regressed || n > 0 && to.History[n-1].Value != value { // what has regressed is no part of the baseline
+		to.History = append(to.History, status.Sample{Time: r.At.UTC().Truncate(time.Millisecond), Value: value})
+	}
+	return to
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ParseFacts reads the facts of an earlier report. They are not trusted: what no report has is an error, and texts are only
+// ever shown.
+func ParseFacts(data []byte) (*Facts, error) {
+	f := &Facts{}
+	if err := json.Unmarshal(data, f); err != nil {
+		return nil, fmt.Errorf("it is not the JSON of a report: %w", err)
+	}
+	if f.Report != kind {
+		return nil, errors.New("it is not the JSON of a report: expected a file of gpufabric_exporter report --output=json")
+	}
+	if f.Version != Version {
+		return nil, fmt.Errorf("it is a report of version %d: expected version %d, of a program like this one", f.Version, Version)
+	}
+	good := func(v *float64) bool { return v == nil || *v >= 0 && *v < 1e15 }
+	for i := range f.Results {
+		r := &f.Results[i]
+		if !good(r.BusBW) || !good(r.Expected) || !good(r.Baseline) || !good(r.Ratio) || r.BusBW != nil && *r.BusBW == 0 {
+			return nil, fmt.Errorf("result %d has a number that no probe measures", i+1)
+		}
+	}
+	for i := range f.Ports {
+		if p := &f.Ports[i]; !good(p.Rate) || !good(p.Expected) {
+			return nil, fmt.Errorf("port %d has a rate that no port has", i+1)
+		}
+	}
+	if i := f.Iteration; i != nil && (i.Before <= 0 || i.After <= 0) {
+		return nil, errors.New("it has a time of an iteration that is not above 0")
+	}
+	return f, nil
+}
+
+// compared says what is other than in an earlier report.
+func (f *Facts) compared(before *Facts) Section {
+	s := Section{Title: "Compared with the earlier report"}
+	s.say("The earlier report is of ", stamp(before.At), ", by ", orUnknown(before.Program), ". ", f.identity(before))
+	if before.At.After(f.At) {
+		s.say("It is newer than this one: read the differences the other way round.")
+	}
+	t := Table{Head: []string{"What", "Earlier", "Now", "Change"}}
+	row := func(what, old, now, change string) {
+		t.Rows = append(t.Rows, []Text{text(what), text(old), text(now), text(change)})
+	}
+	row("Issues", strconv.Itoa(len(before.Findings)), strconv.Itoa(len(f.Findings)), fmt.Sprintf("%+d", len(f.Findings)-len(before.Findings)))
+	row("Not judged", strconv.Itoa(len(before.Unknown)), strconv.Itoa(len(f.Unknown)), fmt.Sprintf("%+d", len(f.Unknown)-len(before.Unknown)))
+	for _, link := range f.linksOf(before) {
+		old, now, change := bandwidths(before.over(link), f.over(link))
+		row("Bandwidth over "+link, old, now, change)
+	}
+	if a, b := before.Iteration, f.Iteration; a != nil && b != nil {
+		row("Iteration, as given", milliseconds(a.After), milliseconds(b.After), fmt.Sprintf("%+.1f %%", 100*(float64(b.After)/float64(a.After)-1)))
+	}
+	for _, c := range f.changes(before) {
+		row(c[0], c[1], c[2], "changed")
+	}
+	s.table(t)
+	gone, stay, fresh := f.issuesApart(before)
+	for _, list := range []struct {
+		title string
+		of    []string
+	}{{"No longer found:", gone}, {"New:", fresh}, {"Still found:", stay}} {
+		if len(list.of) > 0 {
+			s.say(strong(list.title), " ", some(list.of), ".")
+		}
+	}
+	return s
+}
+
+// identity says whether both reports are of one node.
+func (f *Facts) identity(before *Facts) Text {
+	shared := 0
+	for _, g := range f.Node.GUIDs {
+		if slices.Contains(before.Node.GUIDs, g) {
+			shared++
+		}
+	}
+	guids := len(f.Node.GUIDs) > 0 && len(before.Node.GUIDs) > 0
+	switch {
+	case f.Node.Simulated != before.Node.Simulated:
+		return text("One of them is of ", code(orHost(before.Node)), ", the other of ", code(orHost(f.Node)), ": differences are those of the scenarios.")
+	case guids && shared == 0:
+		return text(strong("It is of another node"), " (", code(orUnknown(before.Node.Name)), ", no RDMA device in common): differences are those of the nodes.")
+	case guids && f.Node.Name != before.Node.Name:
+		return text("It is of the same node under another name (", code(orUnknown(before.Node.Name)), ").")
+	case guids && shared < max(len(f.Node.GUIDs), len(before.Node.GUIDs)):
+		return text(fmt.Sprintf("It is of the same node with other RDMA devices: %d in common.", shared))
+	case guids:
+		return text("It is of the same node.")
+	case f.Node.Name != before.Node.Name:
+		return text(strong("It is of another node"), " (", code(orUnknown(before.Node.Name)), "), by the name: differences are those of the nodes.")
+	}
+	return text("It is of the same node by its name; no RDMA device shows that it is.")
+}
+
+func orHost(n Node) string {
+	if n.Simulated == "" {
+		return "the host " + n.Name
+	}
+	return "the scenario " + n.Simulated
+}
+
+// linksOf are the links that either report measured.
+func (f *Facts) linksOf(before *Facts) []string {
+	var all []string
+	for _, l := range slices.Concat(f.links(), before.links()) {
+		if !slices.Contains(all, l) && len(f.over(l).results)+len(before.over(l).results) > 0 {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// bandwidths compares what two reports measured over a link, if they measured the same.
+func bandwidths(before, after measured) (old, now, change string) {
+	old, now, change = "not measured", "not measured", "-"
+	if len(before.results) > 0 {
+		old = gigabytes(before.median())
+	}
+	if len(after.results) > 0 {
+		now = gigabytes(after.median())
+	}
+	if len(before.results) == 0 || len(after.results) == 0 {
+		return old, now, change
+	}
+	a, b := before.results[0], after.results[0]
+	newest := func(m measured) *Result {
+		return slices.MaxFunc(m.results, func(a, b *Result) int { return a.At.Compare(b.At) })
+	}
+	switch {
+	case a.Op != b.Op || a.Bytes != b.Bytes || a.Ranks != b.Ranks || a.Kind != b.Kind:
+		return old, now, "not comparable: another operation, size or number of ranks"
+	case newest(before).At.Equal(newest(after).At):
+		return old, now, "the same run: it was not measured again"
+	}
+	change = fmt.Sprintf("%+.1f %%", 100*(after.median()/before.median()-1))
+	if math.Abs(*b.BusBW / *a.BusBW - 1) > 0.05 {
+		change += fmt.Sprintf(" (slowest %+.1f %%)", 100*(*b.BusBW / *a.BusBW - 1))
+	}
+	return old, now, change
+}
+
+// changes are what, earlier and now of settings, versions and ports.
+func (f *Facts) changes(before *Facts) (rows [][3]string) {
+	add := func(what, old, now string) {
+		if old != now {
+			rows = append(rows, [3]string{what, old, now})
+		}
+	}
+	add("Kernel", before.Node.Kernel, f.Node.Kernel)
+	add("GPU driver", before.Node.Driver, f.Node.Driver)
+	add("NCCL library of the host", before.Node.Library, f.Node.Library)
+	each(before.Settings, f.Settings, func(s *Setting) (string, string) { return s.Name, s.Value }, add)
+	each(before.Ports, f.Ports, func(p *Port) (string, string) {
+		words := []string{p.State, rate(p.Rate), "firmware " + p.Firmware, "GID " + p.GID}
+		if p.RoCE != nil {
+			words = append(words, "RoCE "+p.RoCE.Verdict, "traffic class "+p.RoCE.Class, modeText(p.RoCE.Mode))
+		}
+		return fmt.Sprintf("%s port %d", p.Device, p.Port), strings.Join(words, ", ")
+	}, add)
+	each(before.GPUs, f.GPUs, func(g *GPU) (string, string) {
+		return g.Name, g.Model + ", NVLinks " + g.NVLinks + ", GPUDirect RDMA " + g.GPUDirect
+	}, add)
+	return rows
+}
+
+// each compares two lists by name. What one of them lacks is "none" in it.
+func each[T any](before, now []T, of func(*T) (name, value string), add func(what, old, now string)) {
+	values := func(list []T) (names []string, by map[string]string) {
+		by = map[string]string{}
+		for i := range list {
+			name, value := of(&list[i])
+			if _, double := by[name]; !double {
+				names = append(names, name)
+			}
+			by[name] = value
+		}
+		return names, by
+	}
+	oldNames, old := values(before)
+	names, current := values(now)
+	for _, name := range names {
+		if _, was := old[name]; !was {
+			oldNames = append(oldNames, name)
+		}
+	}
+	for _, name := range oldNames {
+		add(name, missing(old, name), missing(current, name))
+	}
+}
+
+func missing(of map[string]string, name string) string {
+	if v, ok := of[name]; ok {
+		return v
+	}
+	return "none"
+}
+
+// issuesApart are the issues of the earlier report alone, of both, and of this one alone.
+func (f *Facts) issuesApart(before *Facts) (gone, stay, fresh []string) {
+	name := func(v *Finding) string { return v.ID + " (" + some(v.Subjects) + ")" }
+	has := func(list []Finding, n string) bool {
+		return slices.ContainsFunc(list, func(v Finding) bool { return name(&v) == n })
+	}
+	for i := range before.Findings {
+		if n := name(&before.Findings[i]); has(f.Findings, n) {
+			stay = append(stay, n)
+		} else {
+			gone = append(gone, n)
+		}
+	}
+	for i := range f.Findings {
+		if n := name(&f.Findings[i]); !has(before.Findings, n) {
+			fresh = append(fresh, n)
+		}
+	}
+	return gone, stay, fresh
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/probes"
+)
+
+// Document puts the facts into words. Before are those of an earlier report to compare with; nil: there is none.
+func (f *Facts) Document(before *Facts) *Document {
+	d := &Document{Title: "NCCL report: " + f.title()}
+	d.Sections = append(d.Sections, f.summary(), f.baseline())
+	if before != nil {
+		d.Sections = append(d.Sections, f.compared(before))
+	}
+	d.Sections = slices.Concat(d.Sections, f.environment(), f.issues(), f.optimisations(), f.results())
+	d.Sections = append(d.Sections, f.training(), f.logged(), f.learned(), f.references())
+	return d
+}
+
+func (f *Facts) title() string {
+	if f.Node.Simulated != "" {
+		return f.Node.Name + " (simulated)"
+	}
+	return cmp.Or(f.Node.Name, "a node without a name")
+}
+
+// summary is five sentences: the node, the worst finding, the transport, the bandwidth, and what to do first.
+func (f *Facts) summary() Section {
+	s := Section{Title: "Executive summary"}
+	s.list(text(code(cmp.Or(f.Node.Name, "The node")), " has ", f.hardware(), "."), f.worst(), f.transport(), f.bandwidth(), f.first())
+	about := "Observed " + stamp(f.At) + " by " + f.Program + "."
+	if f.Node.Simulated != "" {
+		about += " The node and its measurements are simulated: scenario " + f.Node.Simulated + "."
+	}
+	s.say(about, " Configuration: ", end(f.Configuration))
+	if f.Note != "" {
+		s.say(end(f.Note))
+	}
+	return s
+}
+
+// hardware is what the node has, in half a sentence.
+func (f *Facts) hardware() string {
+	models := map[string]int{}
+	for i := range f.GPUs {
+		models[f.GPUs[i].Model]++
+	}
+	var gpus string
+	switch {
+	case len(f.GPUs) == 0:
+		gpus = "no GPU that shows"
+	case len(models) == 1 && !isUnknown(f.GPUs[0].Model):
+		gpus = spelling.Plural(len(f.GPUs), "GPU", "GPUs") + " (" + f.GPUs[0].Model + ")"
+	default:
+		gpus = spelling.Plural(len(f.GPUs), "GPU", "GPUs")
+	}
+	compute, active, kinds, rates := 0, 0, map[string]bool{}, map[string]bool{}
+	unclear := 0
+	for i := range f.Ports {
+		p := &f.Ports[i]
+		if isUnknown(p.Role) {
+			unclear++
+		}
+		if p.Role != string(fabric.RoleCompute) {
+			continue
+		}
+		compute++
+		kinds[p.Fabric] = true
+		if p.State == string(fabric.PortActive) {
+			active++
+			rates[rate(p.Rate)] = true
+		}
+	}
+	ports := "no RDMA port for training that shows"
+	if compute > 0 {
+		ports = spelling.Plural(compute, "RDMA port", "RDMA ports") + " for training (" + strings.Join(keys(kinds), " and ") + "), " + strconv.Itoa(active) + " of them active"
+		if len(rates) > 0 {
+			ports += " at " + strings.Join(keys(rates), " and ")
+		}
+	}
+	if unclear > 0 {
+		ports += ", and " + spelling.Plural(unclear, "port", "ports") + " of unknown use"
+	}
+	return gpus + " and " + ports
+}
+
+func keys(set map[string]bool) []string {
+	var all []string
+	for k := range set {
+		all = append(all, k)
+	}
+	slices.SortFunc(all, fabric.NaturalOrder)
+	return all[:min(len(all), 4)]
+}
+
+func (f *Facts) worst() Text {
+	count := map[string]int{}
+	for i := range f.Findings {
+		count[f.Findings[i].Severity]++
+	}
+	open := ""
+	if n := len(f.Unknown); n > 0 {
+		open += fmt.Sprintf("; %d could not be judged", n)
+	}
+	if n := f.unread(); n > 0 {
+		open += "; " + spelling.Plural(n, "port", "ports") + " could not be read"
+	}
+	switch passed := spelling.Plural(f.Passed, "check", "checks") + " passed"; {
+	case len(f.Findings) > 0:
+	case open != "":
+		return text("Nothing was found wrong in what could be read, which is no all-clear: " + passed + open + ".")
+	case f.Passed == 0:
+		return text("No check applies to this node.")
+	default:
+		return text("Nothing was found wrong: " + passed + ".")
+	}
+	var parts []string
+	for _, s := range diagnose.Severities() {
+		if n := count[string(s)]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, s))
+		}
+	}
+	w := &f.Findings[0]
+	return text(spelling.Plural(len(f.Findings), "issue", "issues")+" found ("+strings.Join(parts, ", ")+")"+open+"; the worst: ", codes(w.Subjects), ": ", end(lower(w.What)))
+}
+
+// unread is how many ports there are of which use or state are not known.
+func (f *Facts) unread() (n int) {
+	for i := range f.Ports {
+		if isUnknown(f.Ports[i].Role) || isUnknown(f.Ports[i].State) {
+			n++
+		}
+	}
+	return n
+}
+
+// transport says which network NCCL was seen to choose.
+func (f *Facts) transport() Text {
+	r := f.chosen()
+	if r == nil {
+		return text("Which transport NCCL uses was not measured (", code("gpufabric_exporter probe transport"), ").")
+	}
+	link := r.Link
+	if link == "" {
+		link = "a transport that its log does not show"
+	}
+	t := "NCCL was measured to use " + link
+	switch r.GPUDirect {
+	case "yes":
+		t += " with GPUDirect RDMA"
+	case "no":
+		t += " without GPUDirect RDMA"
+	}
+	return text(t + ".")
+}
+
+// chosen is the newest run that shows which network NCCL chooses by itself; nil: there is none.
+func (f *Facts) chosen() *Result {
+	var newest *Result
+	for _, kind := range []probes.Kind{probes.Transport, probes.Rail} {
+		for i := range f.Results {
+			r := &f.Results[i]
+			if r.Kind == string(kind) && r.Outcome == string(probes.OK) && r.Label == "" && (newest == nil || r.At.After(newest.At)) {
+				newest = r
+			}
+		}
+		if newest != nil {
+			return newest
+		}
+	}
+	return nil
+}
+
+// bandwidth says what was measured of each link, in a sentence.
+func (f *Facts) bandwidth() Text {
+	tcp := f.over(linkTCP)
+	var parts []string
+	for _, link := range f.links() {
+		m := f.over(link)
+		if len(m.results) == 0 {
+			continue
+		}
+		part := link + " " + gigabytes(m.median())
+		if link != linkTCP && len(tcp.results) > 0 {
+			part += ", " + times(m.median()/tcp.median()) + " TCP"
+		}
+		parts = append(parts, part)
+	}
+	if len(parts) == 0 {
+		return text("No bandwidth was measured.")
+	}
+	return text("Measured bus bandwidth: " + strings.Join(parts, "; ") + ".")
+}
+
+// first is what to do first.
+func (f *Facts) first() Text {
+	switch {
+	case len(f.Findings) > 0 && f.Findings[0].Remedy != "":
+		return text("First step: ", end(f.Findings[0].Remedy))
+	case len(f.Unknown)+f.unread() > 0:
+		return text("First step: make readable what could not be read (sections Environment and Issues found).")
+	}
+	return text("No step is needed.")
+}
+
+// baseline is how the node is now, in a table.
+func (f *Facts) baseline() Section {
+	s := Section{Title: "Baseline"}
+	t := Table{Head: []string{"What", "Now", "Source"}}
+	row := func(what string, now, source Text) { t.Rows = append(t.Rows, []Text{text(what), now, source}) }
+	if r := f.chosen(); r != nil {
+		gdr := map[string]string{"yes": ", with GPUDirect RDMA", "no": ", without GPUDirect RDMA"}[r.GPUDirect]
+		row("Transport between nodes", text(orUnknown(r.Link)+" (NCCL's network: "+orUnknown(r.Network)+")"+gdr), f.source(r))
+	} else {
+		row("Transport between nodes", text("not measured"), text(code("gpufabric_exporter probe transport")))
+	}
+	for _, link := range f.links() {
+		m := f.over(link)
+		what := "Bandwidth over " + link
+		switch {
+		case len(m.results) > 0:
+			now := gigabytes(m.median())
+			if len(m.results) > 1 {
+				now = fmt.Sprintf("median %s of %d, slowest %s (%s)", now, len(m.results), gigabytes(*m.results[0].BusBW), m.results[0].name())
+			}
+			row(what, text(now), f.source(m.results[0]))
+		case !f.lacks(link):
+			row(what, text("not measured"), text(code(command(link))))
+		}
+	}
+	if f.Log != nil {
+		row("Connections of the job", text(f.Log.Connections), text("log ", code(f.Log.File)))
+	}
+	problems := text("none found")
+	if len(f.Findings) > 0 {
+		problems = nil
+		for i := range f.Findings[:min(len(f.Findings), 5)] {
+			w := &f.Findings[i]
+			if i > 0 {
+				problems = append(problems, Span{Text: "; "})
+			}
+			problems = append(problems, text(w.Severity+": ", codes(w.Subjects), ": "+lower(w.What))...)
+		}
+		if more := len(f.Findings) - 5; more > 0 {
+			problems = append(problems, Span{Text: fmt.Sprintf("; and %d more", more)})
+		}
+	}
+	row("Key problems", problems, text(fmt.Sprintf("%s passed, %d unknown", spelling.Plural(f.Passed, "check", "checks"), len(f.Unknown))))
+	s.table(t)
+	return s
+}
+
+func orUnknown(s string) string { return cmp.Or(s, unknown) }
+
+// source is where a result is from.
+func (f *Facts) source(r *Result) Text {
+	what := r.Kind + " probe"
+	if r.Op != "" {
+		what += fmt.Sprintf(", %s of %s over %d ranks", r.Op, probes.SizeText(r.Bytes), r.Ranks)
+	}
+	return text(what + ", NCCL " + orUnknown(r.NCCL) + ", " + stamp(r.At) + " (" + r.Source + ")")
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+)
+
+// environment is what the node has, in tables. Ports for training come first.
+func (f *Facts) environment() []Section {
+	s := Section{Title: "Environment"}
+	s.table(Table{Head: []string{"What", "Value", "Source"}, Rows: [][]Text{
+		{text("Kernel"), text(f.Node.Kernel), text(code("/proc/sys/kernel/osrelease"))},
+		{text("GPU driver"), text(strings.TrimPrefix(end(f.Node.Driver), "GPU driver ")), text("NVML")},
+		{text("NCCL library of the host"), text(f.Node.Library), text("dynamic loader; containers bring their own")},
+		{text("Virtual machine"), text(f.Node.Virtual), text(code("/proc/cpuinfo"))},
+	}})
+	return []Section{s, f.devices(), f.interfaces(), f.gpus(), f.settings(), f.gids()}
+}
+
+// ports are those of the node, the ones for training first.
+func (f *Facts) ports() []*Port {
+	all := make([]*Port, len(f.Ports))
+	for i := range f.Ports {
+		all[i] = &f.Ports[i]
+	}
+	rank := func(p *Port) int {
+		if i := slices.Index(fabric.Roles(), fabric.Role(p.Role)); i >= 0 {
+			return i
+		}
+		return 1 // unknown: behind those for training
+	}
+	slices.SortStableFunc(all, func(a, b *Port) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), fabric.NaturalOrder(a.Device, b.Device))
+	})
+	return all
+}
+
+func (p *Port) name() Span {
+	if p.Port > 1 {
+		return code(p.Device + " port " + strconv.Itoa(p.Port))
+	}
+	return code(p.Device)
+}
+
+func (f *Facts) devices() Section {
+	s := Section{Title: "RDMA devices", Sub: true}
+	if len(f.Ports) == 0 {
+		s.say("No RDMA device shows.")
+		return s
+	}
+	t := Table{
+		Head: []string{"Port", "For", "Fabric", "State", "Rate", "Expected", "Driver", "Firmware", "NUMA node"},
+		Note: "Source: netlink (RDMA), and class/infiniband and bus/pci of sysfs. The expected rate is that of the configuration, else of the ports of the same kind.",
+	}
+	for _, p := range f.ports() {
+		t.Rows = append(t.Rows, []Text{
+			text(p.name()), text(p.Role), text(p.Fabric), text(p.State), text(rate(p.Rate)), text(rate(p.Expected)), text(p.Driver), text(p.Firmware), text(p.NUMA),
+		})
+	}
+	s.table(t)
+	return s
+}
+
+func (f *Facts) interfaces() Section {
+	s := Section{Title: "Network interfaces", Sub: true}
+	t := Table{
+		Head: []string{"Interface", "Port", "MTU", "Traffic class", "DSCP", "Priority", "RoCE settings"},
+		Note: "Source: rtnetlink, DCB netlink, and class/net of sysfs. The section RoCE v2 has each step.",
+	}
+	for _, p := range f.ports() {
+		if p.Interface == "none" {
+			continue
+		}
+		row := []Text{text(code(p.Interface)), text(p.name()), text(p.MTU), nil, nil, nil, nil}
+		if isUnknown(p.Interface) {
+			row[0] = text(p.Interface)
+		}
+		if r := p.RoCE; r != nil {
+			row[3], row[4], row[5], row[6] = text(r.Class), text(r.DSCP), text(r.Priority), text(r.Verdict+", "+modeText(r.Mode))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	if len(t.Rows) == 0 {
+		s.say("No RDMA port has a network interface.")
+		return s
+	}
+	s.table(t)
+	return s
+}
+
+// modeText is what keeps RoCE from losing packets.
+func modeText(mode string) string {
+	switch fabric.RoCEMode(mode) {
+	case fabric.RoCEModePFCECN:
+		return "PFC and ECN"
+	case fabric.RoCEModePFC:
+		return "PFC without ECN"
+	case fabric.RoCEModeECN:
+		return "ECN without PFC"
+	case fabric.RoCEModeNone:
+		return "neither PFC nor ECN"
+	}
+	return "PFC and ECN unknown"
+}
+
+func (f *Facts) gpus() Section {
+	s := Section{Title: "GPUs", Sub: true}
+	if len(f.GPUs) == 0 {
+		s.say("No GPU shows.")
+		return s
+	}
+	t := Table{
+		Head: []string{"GPU", "Model", "NVLinks active", "Nearest NIC", "Distance", "GPUDirect RDMA"},
+		Note: "Source: NVML, and bus/pci of sysfs. Distances are NCCL's: PIX one switch, PXB several, PHB and NODE through the host bridge, SYS across NUMA nodes.",
+	}
+	for i := range f.GPUs {
+		g := &f.GPUs[i]
+		t.Rows = append(t.Rows, []Text{text(code(g.Name)), text(g.Model), text(g.NVLinks), text(g.NIC), text(g.Distance), text(g.GPUDirect)})
+	}
+	s.table(t)
+	return s
+}
+
+func (f *Facts) settings() Section {
+	s := Section{Title: "NCCL settings in effect", Sub: true}
+	if len(f.Settings) > 0 {
+		t := Table{Head: []string{"Variable", "Value", "From"}}
+		for _, v := range f.Settings {
+			t.Rows = append(t.Rows, []Text{text(code(v.Name)), text(code(v.Value)), text(code(v.Source))})
+		}
+		s.table(t)
+	}
+	s.say(f.SettingsNote)
+	return s
+}
+
+// gids is the table of GIDs, the selected entry of each port marked. Of many ports only those entries are shown.
+func (f *Facts) gids() Section {
+	s := Section{Title: "GID table", Sub: true}
+	if len(f.GIDs) == 0 {
+		s.say("No GID shows.")
+	} else {
+		t := Table{
+			Head: []string{"Port", "Index", "GID", "Type", "Interface", "Selected"},
+			Note: "Source: netlink (RDMA) or gids and gid_attrs of sysfs. Selected: what NCCL 2.21 and later choose with the host's settings (src/transport/net_ib).",
+		}
+		order := map[string]int{}
+		for i, p := range f.ports() {
+			order[fmt.Sprint(p.Device, ":", p.Port)] = i
+		}
+		entries := slices.Clone(f.GIDs)
+		if len(entries) > maxGIDs {
+			entries = slices.DeleteFunc(entries, func(g GID) bool { return !g.Selected })
+			t.Note = fmt.Sprintf("Selected entries only, of %d. ", len(f.GIDs)) + t.Note
+		}
+		slices.SortStableFunc(entries, func(a, b GID) int {
+			return cmp.Compare(order[fmt.Sprint(a.Device, ":", a.Port)], order[fmt.Sprint(b.Device, ":", b.Port)])
+		})
+		for _, g := range entries {
+			p, selected := Port{Device: g.Device, Port: g.Port}, text("")
+			if g.Selected {
+				selected = text(strong("selected"))
+			}
+			t.Rows = append(t.Rows, []Text{text(p.name()), text(strconv.Itoa(g.Index)), text(code(g.Address)), text(g.Type), text(g.Interface), selected})
+		}
+		s.table(t)
+	}
+	why := map[string][]string{}
+	var order []string
+	for _, p := range f.ports() {
+		if p.GIDWhy == "" {
+			continue
+		}
+		if why[p.GIDWhy] == nil {
+			order = append(order, p.GIDWhy)
+		}
+		why[p.GIDWhy] = append(why[p.GIDWhy], p.name().Text)
+	}
+	var lines []Text
+	for _, w := range order[:min(len(order), maxList)] {
+		lines = append(lines, text(codes(why[w]), ": ", w))
+	}
+	s.list(lines...)
+	return s
+}

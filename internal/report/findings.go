@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/explain"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/signature"
+	"gpufabric_exporter/internal/spelling"
+	"gpufabric_exporter/probes"
+)
+
+// judge adds what is wrong, by check, probe and log, the worst first, and what could not be judged.
+func (f *Facts) judge(in *Input) {
+	f.Findings, f.Unknown = []Finding{}, []Gap{}
+	bad := map[*diagnose.Check]bool{}
+	for i := range in.Verdicts {
+		v := &in.Verdicts[i]
+		bad[v.Check] = bad[v.Check] || v.Status != diagnose.OK
+	}
+	for _, isBad := range bad {
+		if !isBad {
+			f.Passed++
+		}
+	}
+	for _, g := range diagnose.Together(diagnose.Failures(in.Verdicts)) {
+		f.Findings = append(f.Findings, checkFinding(in, &g))
+	}
+	f.addProbeFindings(in.Config.Links)
+	if in.Log != nil {
+		f.addLogFindings(in.Log, in.Config.Links)
+	}
+	rank := func(a *Finding) int { return diagnose.Severity(a.Severity).Rank() }
+	slices.SortStableFunc(f.Findings, func(a, b Finding) int { return cmp.Compare(rank(&a), rank(&b)) })
+	for _, g := range diagnose.Unchecked(in.Verdicts) {
+		f.Unknown = append(f.Unknown, Gap{g.Subjects, g.What, g.Why})
+	}
+}
+
+func checkFinding(in *Input, g *diagnose.Group) Finding {
+	c := g.Check
+	v := Finding{
+		ID: c.ID, From: fromCheck, Severity: string(c.Severity), Subjects: g.Subjects, What: g.What, Causes: causesOf(c), Seen: g.Seen(),
+		Evidence: "The check " + c.ID + " reads " + c.Reads + ".", Impact: g.Consequence, Remedy: diagnose.FilledRemedy(in.Node, &g.Verdict),
+		Runbook: in.Config.Links.Runbook(c),
+	}
+	if v.Impact == "" {
+		v.Impact = impactOf(c.Severity)
+	}
+	for i := range g.Members {
+		if d := g.Members[i].Subject.Device; d != "" && !slices.Contains(v.Devices, d) {
+			v.Devices = append(v.Devices, d)
+		}
+	}
+	return v
+}
+
+// causesOf are the kinds of fault that a check finds.
+func causesOf(c *diagnose.Check) []string {
+	var texts []string
+	for _, m := range diagnose.Modes() {
+		if slices.Contains(c.Modes, m.ID) {
+			texts = append(texts, m.Text)
+		}
+	}
+	return texts
+}
+
+// impactOf is what a severity says, where a check says no more.
+func impactOf(s diagnose.Severity) string {
+	switch s {
+	case diagnose.Critical:
+		return "Training on this node fails or slows down."
+	case diagnose.Warning:
+		return "Training works, worse than it should, or is about to fail."
+	}
+	return "None by itself."
+}
+
+// faultTexts says of faults of probes what the alert rules say, with their severity and runbook.
+var faultTexts = map[probes.Fault]struct {
+	severity diagnose.Severity
+	what     string
+	impact   string
+	runbook  string
+}{
+	probes.FaultSocket:    {diagnose.Critical, "The NCCL probe goes over TCP", "Jobs that find the node like the probe does move their data over TCP, several times slower than RDMA.", "GpuFabricProbeTransportSocket"},
+	probes.FaultGPUDirect: {diagnose.Warning, "NCCL does not use GPUDirect RDMA", "Data between GPU and NIC takes a detour through the memory of the host.", "GpuFabricProbeGpuDirectLost"},
+	probes.FaultWrong:     {diagnose.Critical, "A collective has wrong results", "Training on this node may compute wrong results.", "GpuFabricProbeWrongResult"},
+	probes.FaultFailing:   {diagnose.Warning, "The NCCL probe fails", "Jobs may fail in the same way.", "GpuFabricProbeFailing"},
+	probes.FaultSlow:      {diagnose.Critical, "The bandwidth has collapsed", "Every collective waits for its slowest link.", "GpuFabricProbeBandwidthCollapsed"},
+	probes.FaultRegressed: {diagnose.Warning, "The bandwidth is below its baseline", "Every collective waits for its slowest link.", "GpuFabricProbeBandwidthRegression"},
+	probes.FaultDrifted:   {diagnose.Warning, "The baseline of the bandwidth has drifted down", "The node has become slower in small steps.", "GpuFabricProbeBaselineDrifted"},
+}
+
+// addProbeFindings has a finding for each fault, of all probes that have it.
+func (f *Facts) addProbeFindings(at config.Links) {
+	for _, fault := range probes.Faults() {
+		words, known := faultTexts[fault]
+		if !known {
+			continue
+		}
+		noDevices := false
+		v := Finding{
+			ID: "probe_" + string(fault), From: fromProbe, Severity: string(words.severity), What: words.what, Impact: words.impact,
+			Runbook: at.Runbooks + "/" + words.runbook + ".md",
+		}
+		for i := range f.Results {
+			r := &f.Results[i]
+			if !slices.Contains(r.Faults, fault) || fault == probes.FaultRegressed && slices.Contains(r.Faults, probes.FaultSlow) {
+				continue
+			}
+			v.Subjects, v.Seen = append(v.Subjects, r.name()), append(v.Seen, r.name()+": "+r.seen())
+			v.Evidence = "Measured by the probe, with what NCCL's log says (" + r.Source + ")."
+			noDevices = noDevices || r.NoDevices
+			if r.Device != "" {
+				v.Devices = append(v.Devices, r.Device)
+			}
+			v.Remedy = "Follow the runbook: it begins with what differs from the last good run (/probes of the exporter)."
+			if a := probes.Failure(r.Failure).Advice(); a != "" {
+				v.Remedy = diagnose.Sentence(a)
+			}
+		}
+		if len(v.Subjects) > 0 {
+			f.explain(&v, noDevices)
+			f.Findings = append(f.Findings, v)
+		}
+	}
+}
+
+// explain adds what explains a fault of probes: NCCL's log, or a check that failed for the same device.
+func (f *Facts) explain(v *Finding, noDevices bool) {
+	for i := range f.Findings {
+		if c := &f.Findings[i]; c.From == fromCheck && overlap(c.Devices, v.Devices) {
+			v.Causes = []string{"On the same device a check failed: " + lower(c.What) + " (" + c.ID + ")."}
+			v.Remedy = "Repair what " + c.ID + " reports, then measure again: gpufabric_exporter probe rail."
+			return
+		}
+	}
+	v.Causes = []string{"Not known: no check that fails is about the same device."}
+	if noDevices {
+		v.Causes = []string{"NCCL's log says that it found no RDMA device that it can open."}
+	}
+}
+
+func overlap(a, b []string) bool {
+	return slices.ContainsFunc(a, func(s string) bool { return slices.Contains(b, s) })
+}
+
+// name is the probe of a result in words.
+func (r *Result) name() string {
+	name := r.Kind
+	if r.Device != "" {
+		name += fmt.Sprintf(" %s port %d", r.Device, r.Port)
+	}
+	if r.Label != "" {
+		name += " (" + r.Label + ")"
+	}
+	return name
+}
+
+// seen is what a run found, in half a sentence.
+func (r *Result) seen() string {
+	var parts []string
+	if r.Outcome != string(probes.OK) {
+		parts = append(parts, strings.TrimSpace(r.Outcome+" "+r.Error))
+	}
+	if r.BusBW != nil {
+		parts = append(parts, gigabytes(*r.BusBW))
+	}
+	if r.Ratio != nil {
+		parts = append(parts, fmt.Sprintf("%.0f %% of its baseline", 100**r.Ratio))
+	}
+	if r.Network != "" {
+		parts = append(parts, "network "+r.Network)
+	}
+	if r.GPUDirect == "no" {
+		parts = append(parts, "without GPUDirect RDMA")
+	}
+	return strings.Join(parts, ", ") + ", " + stamp(r.At)
+}
+
+func (f *Facts) addLogFindings(r *explain.Result, at config.Links) {
+	first := r.First()
+	for i := range r.Findings {
+		l := &r.Findings[i]
+		if l.Signature.Kind == signature.Note {
+			continue
+		}
+		severity := diagnose.Warning
+		if l == first {
+			severity = diagnose.Critical
+		}
+		v := Finding{
+			ID: l.Signature.ID, From: fromLog, Severity: string(severity), Subjects: slices.Clone(l.Hosts), What: "The log of the job shows " + l.Signature.ID,
+			Causes: []string{l.Signature.Cause}, Seen: []string{fabric.MaskTokens(l.Text)}, Impact: "The job failed, or is slower than it could be.", Remedy: l.Signature.Remedy,
+			Evidence: fmt.Sprintf("%s, %s, first in line %d.", f.Log.File, spelling.Plural(int(l.Count), "line", "lines"), l.Line),
+		}
+		if l.Line == 0 {
+			v.Evidence = "Connections in " + f.Log.File + "."
+		}
+		if l.Signature.Kind == signature.Consequence {
+			v.Impact = "It follows from an earlier failure, often on another rank or host."
+		}
+		if l.Signature.Runbook != "" {
+			v.Runbook = at.Runbooks + "/" + l.Signature.Runbook
+		}
+		if len(v.Subjects) == 0 {
+			v.Subjects = []string{"job"}
+		}
+		f.Findings = append(f.Findings, v)
+	}
+}
+
+func logOf(file string, r *explain.Result) *Log {
+	l := &Log{
+		File: file, Lines: r.Lines, NCCLLines: r.NCCLLines, Versions: some(r.Versions), Processes: r.Processes, Connections: r.Transports().String(),
+		GPUDirect: unknown, Undecided: r.Undecided(), TCP: r.Transports().TCP > 0,
+	}
+	if all, known := r.RingsGPUDirect(); known {
+		l.GPUDirect = probes.YesNo(all)
+	}
+	return l
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gpufabric_exporter/probes"
+)
+
+// maxIssues is how many findings a document describes; it names the others.
+const maxIssues = 24
+
+// issues describes each finding, and lists what could not be judged.
+func (f *Facts) issues() []Section {
+	s := Section{Title: "Issues found"}
+	if len(f.Findings) == 0 {
+		s.say("None.")
+	} else {
+		s.say("The root cause is the kind of fault that the check finds, and the evidence what this node shows of it. Where the cause lies beyond the node, such as in a cable or a switch, the remedy says where to look.")
+	}
+	var all []Section
+	for i := range f.Findings[:min(len(f.Findings), maxIssues)] {
+		all = append(all, f.issue(i))
+	}
+	if more := len(f.Findings) - maxIssues; more > 0 {
+		var names []string
+		for i := range f.Findings[maxIssues:] {
+			names = append(names, f.Findings[maxIssues+i].ID)
+		}
+		slices.Sort(names)
+		s.say(fmt.Sprintf("%d issues are described; there are %d more: ", maxIssues, more), codes(slices.Compact(names)), ".")
+	}
+	if len(f.Unknown) > 0 {
+		u := Section{Title: "Could not be judged", Sub: true}
+		t := Table{Head: []string{"What", "Of", "Why"}}
+		for _, g := range f.Unknown {
+			t.Rows = append(t.Rows, []Text{text(g.What), codes(g.Subjects), text(end(g.Why))})
+		}
+		u.table(t)
+		u.say("What could not be judged is not ok. ", code("gpufabric_exporter check"), " as root on the host, not in a container, reads the most.")
+		all = append(all, u)
+	}
+	return append([]Section{s}, all...)
+}
+
+func (f *Facts) issue(i int) Section {
+	v := &f.Findings[i]
+	s := Section{Title: strconv.Itoa(i+1) + ". " + v.What + " (" + v.Severity + ")", Sub: true}
+	lines := []Text{text(strong("Where:"), " ", codes(v.Subjects))}
+	if len(v.Causes) > 0 {
+		lines = append(lines, text(strong("Root cause:"), " ", strings.Join(v.Causes[:min(len(v.Causes), maxList)], " ")))
+	}
+	for k, seen := range v.Seen[:min(len(v.Seen), maxList)] {
+		label := text(strong("Evidence:"), " ")
+		if k > 0 {
+			label = nil
+		}
+		lines = append(lines, text(label, end(seen)))
+	}
+	if more := len(v.Seen) - maxList; more > 0 {
+		lines = append(lines, text(fmt.Sprintf("And %d more of the same.", more)))
+	}
+	lines = append(lines, text(strong("Source:"), " ", end(v.Evidence+f.confirmation(v))))
+	lines = append(lines, text(strong("Impact:"), " ", end(v.Impact)))
+	if v.Remedy != "" {
+		lines = append(lines, text(strong("Remedy:"), " ", end(v.Remedy)))
+	}
+	if strings.HasPrefix(v.Runbook, "https://") && !strings.ContainsAny(v.Runbook, "() <>\"\\") {
+		lines = append(lines, text(strong("Runbook:"), " ", link(v.ID, v.Runbook)))
+	} else if v.Runbook != "" {
+		lines = append(lines, text(strong("Runbook:"), " ", code(v.Runbook)))
+	}
+	s.list(lines...)
+	return s
+}
+
+// confirmation says whether measurements show the finding, too; empty where none of its devices was measured.
+func (f *Facts) confirmation(v *Finding) string {
+	if v.From != fromCheck || len(v.Devices) == 0 {
+		return ""
+	}
+	slow, good := f.measuredOf(v)
+	switch {
+	case len(slow) > 0:
+		return " A probe confirms an effect: " + some(slow) + "."
+	case len(good) > 0:
+		return " Probes over these ports show no loss of bandwidth: they measure NIC, PCIe and GPUDirect RDMA without congestion, not the network."
+	}
+	return ""
+}
+
+// measuredOf returns the rails of a finding which probes found at fault, and the others that were measured.
+func (f *Facts) measuredOf(v *Finding) (slow, good []string) {
+	for i := range f.Results {
+		r := &f.Results[i]
+		if r.Kind != string(probes.Rail) || !slices.Contains(v.Devices, r.Device) {
+			continue
+		}
+		if len(r.Faults) > 0 {
+			slow = append(slow, r.name()+": "+r.seen())
+		} else if r.BusBW != nil {
+			good = append(good, r.name())
+		}
+	}
+	return slow, good
+}

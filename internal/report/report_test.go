@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"html/template"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/demo"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/simulatortest"
+	"gpufabric_exporter/probes"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// input is that of a simulated node, at a time that is always the same.
+func input(t *testing.T, scenario string) *Input {
+	t.Helper()
+	s, err := simulator.Find(scenario)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := simulatortest.Watch(t, s, 0)[0]
+	c, err := config.Parse("scenario "+scenario, []byte(s.Config()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := s.Build()
+	in := &Input{Program: "gpufabric_exporter test", Name: built.Host.Name, Simulated: scenario, Node: n, Config: c, ResultsFrom: "simulated"}
+	if len(built.GPUs) > 0 {
+		r, err := demo.NewRehearsal(func() simulator.NCCL { return built.NCCL }, s.Healthy())
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := r.Past(n, n.At)
+		in.Results = status.Results()
+	}
+	in.judged()
+	return in
+}
+
+func (in *Input) judged() {
+	var checks []*diagnose.Check
+	for _, c := range diagnose.Catalogue() {
+		if !c.Rate {
+			checks = append(checks, c)
+		}
+	}
+	in.Verdicts = diagnose.Run(in.Node, checks)
+}
+
+func markdownOf(t *testing.T, d *Document) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := WriteMarkdown(&b, d); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func htmlOf(t *testing.T, d *Document) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := WriteHTML(&b, d); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// The reports of a broken RoCE node and of a broken InfiniBand node, word by word.
+func TestGoldenReports(t *testing.T) {
+	for _, scenario := range []string{"pfc-off", "ib-rate-degraded"} {
+		t.Run(scenario, func(t *testing.T) {
+			in := input(t, scenario)
+			in.Iteration = &Iteration{812500 * time.Microsecond, 640 * time.Millisecond}
+			got := markdownOf(t, Collect(in).Document(nil))
+			file := filepath.Join("testdata", scenario+".md")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if want, err := os.ReadFile(file); err != nil || string(want) != got {
+				t.Errorf("%s differs (go test -update), %v:\n%s", file, err, got)
+			}
+		})
+	}
+}
+
+// Both formats have every text of the document, and every report all sections.
+func TestSameContent(t *testing.T) {
+	for _, scenario := range []string{
+		"healthy-ib", "healthy-efa", "healthy-cpu-node", "gpu-driver-missing", "moved-to-pod", "healthy-vm-flat", "probe-failing", "healthy-roce-bond",
+	} {
+		t.Run(scenario, func(t *testing.T) {
+			d := Collect(input(t, scenario)).Document(nil)
+			md, page := markdownOf(t, d), htmlOf(t, d)
+			for _, want := range []string{
+				"Executive summary", "Baseline", "Environment", "Issues found", "Optimisations", "Results", "Training iteration", "Log evidence", "What was learned", "References",
+			} {
+				if !strings.Contains(md, "\n## "+want+"\n") || !strings.Contains(page, ">"+want+"</h2>") {
+					t.Errorf("lacks the section %q", want)
+				}
+			}
+			each := func(of Text) {
+				for _, s := range of {
+					if !strings.Contains(page, template.HTMLEscapeString(line(s.Text))) {
+						t.Errorf("the page lacks %q", s.Text)
+					}
+				}
+				if !strings.Contains(md, of.markdown(true)) && !strings.Contains(md, of.markdown(false)) {
+					t.Errorf("the Markdown lacks %q", of.plain())
+				}
+			}
+			for i := range d.Sections {
+				if s := &d.Sections[i]; len(s.Blocks) == 0 && s.Title != "Optimisations" {
+					t.Errorf("section %q is empty", s.Title)
+				}
+				eachText(&d.Sections[i], each)
+			}
+			for _, bad := range []string{"%!", "<nil>", "0001-01-01", "NaN", "+Inf", "  unknown: .", ".."} {
+				if strings.Contains(strings.ReplaceAll(md, "0..", ""), bad) {
+					t.Errorf("has %q:\n%s", bad, md)
+				}
+			}
+		})
+	}
+}
+
+func eachText(s *Section, do func(Text)) {
+	for _, b := range s.Blocks {
+		do(b.Paragraph)
+		for _, l := range b.List {
+			do(l)
+		}
+		if b.Table != nil {
+			for _, r := range b.Table.Rows {
+				for _, c := range r {
+					do(c)
+				}
+			}
+		}
+	}
+}
+
+// What was measured is in the report, and what was not says so with the command that measures it.
+func TestResults(t *testing.T) {
+	for scenario, want := range map[string][]string{
+		"healthy":            {"Nothing was found wrong", "RoCE v2 with GPUDirect RDMA", "| InfiniBand | not on this node |", "No step is needed"},
+		"healthy-ib":         {"| RoCE v2 | not on this node |", "NCCL was measured to use InfiniBand with GPUDirect RDMA", "NCCL\\_IB\\_GID\\_INDEX", "Differences from RoCE"},
+		"probe-slow":         {"`probe_slow` was measured on `rail mlx5_6 port 1`, and no check explains it", "the worst: `rail mlx5_6 port 1`"},
+		"probe-tcp-fallback": {"The NCCL probe goes over TCP (critical)", "NCCL was measured to use TCP"},
+		"rate-degraded":      {"is confirmed by measurement: rail mlx5_6 port 1", "was expected to run at 400 Gb/s, and runs at 200 Gb/s"},
+		"no-rdma":            {"no RDMA port for training", "GPUDirect RDMA"},
+		"healthy-cpu-node":   {"no GPU that shows", "not measured"},
+	} {
+		t.Run(scenario, func(t *testing.T) {
+			md := markdownOf(t, Collect(input(t, scenario)).Document(nil))
+			for _, w := range want {
+				if !strings.Contains(md, w) && !strings.Contains(md, strings.ReplaceAll(w, `\_`, "_")) {
+					t.Errorf("lacks %q:\n%s", w, md)
+				}
+			}
+		})
+	}
+	in := input(t, "pfc-off")
+	in.Results, in.ResultsNote = nil, "The exporter keeps no results"
+	md := markdownOf(t, Collect(in).Document(nil))
+	for _, w := range []string{
+		"Which transport NCCL uses was not measured (`gpufabric_exporter probe transport`).", "No bandwidth was measured.", "The exporter keeps no results.",
+		"| TCP | not measured |  |  | measure it: `gpufabric_exporter probe socket` |", "| RoCE v2 | not measured |  |  | measure it: `gpufabric_exporter probe rail` |",
+		"| NVLink | not measured |  |  | measure it: `gpufabric_exporter probe node` |", "was not measured: `gpufabric_exporter probe rail --device=mlx5_2` shows its effect",
+	} {
+		if !strings.Contains(md, w) {
+			t.Errorf("without results it lacks %q:\n%s", w, md)
+		}
+	}
+	if strings.Contains(md, "GB/s (") || strings.Contains(md, " 0.00 GB/s") {
+		t.Errorf("has a bandwidth that was not measured:\n%s", md)
+	}
+}
+
+// Nothing of a node that could not be read counts as right, or as a number.
+func TestUnreadableNode(t *testing.T) {
+	in := input(t, "healthy")
+	unread := *in.Node
+	unread.HCAs, unread.PCI, unread.GPUDriver, unread.GDR = slices.Clone(unread.HCAs), fabric.PCI{}, fabric.GPUDriver{}, nil
+	for i := range unread.HCAs {
+		h := &unread.HCAs[i]
+		*h = fabric.HCA{Name: h.Name, Ports: []fabric.Port{{Number: 1}}}
+	}
+	in.Node = &unread
+	in.Results = nil
+	in.judged()
+	f := Collect(in)
+	md := markdownOf(t, f.Document(nil))
+	if strings.Contains(md, "No step is needed") || strings.Contains(md, "not on this node |") || !strings.Contains(md, "no all-clear") {
+		t.Errorf("an unreadable node has %d gaps:\n%s", len(f.Unknown), md)
+	}
+	for i := range f.Ports {
+		if p := &f.Ports[i]; p.Rate != nil || !isUnknown(p.State) || !isUnknown(p.Role) {
+			t.Errorf("port %+v", p)
+		}
+	}
+}
+
+func TestOfManyDevices(t *testing.T) {
+	in := input(t, "healthy-128-ports")
+	f := Collect(in)
+	d := f.Document(f)
+	md, page := markdownOf(t, d), htmlOf(t, d)
+	data, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d ports: Markdown %d bytes, HTML %d, JSON %d", len(f.Ports), len(md), len(page), len(data))
+	if len(md) > 64<<10 || len(page) > 128<<10 || len(data) > 1<<20 {
+		t.Errorf("too large: Markdown %d bytes, HTML %d, JSON %d", len(md), len(page), len(data))
+	}
+	if len(f.Ports) < 128 || !strings.Contains(md, "more rows") {
+		t.Errorf("%d ports, of which not all are shown:\n%s", len(f.Ports), md)
+	}
+}
+
+// hostile are names that would break out of a table, a line, a code span or a tag.
+var hostile = []string{
+	"a|b", "`x`", "``|``", "\\|", "a\\|b", "a\nb\n# c", "<script>alert(1)</script>", "](javascript:alert(1))", "**b**", "![x](https://e/x.png)", "| --- |", "\u202ertl", "&lt;", "- x",
+	"1. x", "", "   ", strings.Repeat("A", 1<<16), "a\rb", "\u2028|", "</td></table>", "https://evil.example/", "\"'", "$(id)", "@all #1 ~~s~~", "\xff|\xfe", "``` ` |",
+}
+
+func TestHostileNames(t *testing.T) {
+	plain := input(t, "pcie-nic-gen3")
+	plain.Log, plain.LogFile = nil, ""
+	build := func(name string) (md, page string) {
+		f := Collect(plain)
+		for i := range f.Ports {
+			p := &f.Ports[i]
+			p.Device, p.Interface, p.Firmware, p.GIDWhy, p.GID = name, name, name, name, name
+			if p.RoCE != nil {
+				p.RoCE.Interface, p.RoCE.Class = name, name
+			}
+		}
+		for i := range f.GPUs {
+			f.GPUs[i].Name, f.GPUs[i].Model = name, name
+		}
+		for i := range f.Settings {
+			f.Settings[i] = Setting{name, name, name}
+		}
+		for i := range f.GIDs {
+			f.GIDs[i].Device, f.GIDs[i].Interface = name, name
+		}
+		for i := range f.Findings {
+			v := &f.Findings[i]
+			v.Subjects, v.What, v.Causes, v.Seen, v.Evidence, v.Remedy, v.Runbook, v.Devices = []string{name}, name, []string{name}, []string{name}, name, name, name, []string{name}
+		}
+		for i := range f.Results {
+			r := &f.Results[i]
+			r.Device, r.Network, r.Error, r.Source, r.NCCL = name, name, name, name, name
+		}
+		f.Node.Name, f.Note, f.Configuration, f.ResultsNote = name, name, name, name
+		f.Log = &Log{File: name, Connections: name, Undecided: name}
+		d := f.Document(f)
+		return markdownOf(t, d), htmlOf(t, d)
+	}
+	md, page := build("x")
+	lines, tags := len(tableRows(t, md)), strings.Count(page, "<")
+	for _, name := range hostile {
+		md, page := build(name)
+		if got := len(tableRows(t, md)); got != lines {
+			t.Errorf("%.20q: %d rows of tables, expected %d", name, got, lines)
+		}
+		if got := strings.Count(page, "<"); got != tags && name != "" && strings.TrimSpace(name) != "" {
+			t.Errorf("%.20q: %d tags, expected %d", name, got, tags)
+		}
+		for _, bad := range []string{"\r", "\u2028", "\n# c", "](javascript:", "<script", "](https://e/"} {
+			if strings.Contains(md, bad) && !strings.Contains(md, "`"+bad) && !codeOnly(md, bad) {
+				t.Errorf("%.20q: the Markdown has %q", name, bad)
+			}
+		}
+		if len(md) > 1<<20 || len(page) > 2<<20 {
+			t.Errorf("%.20q: %d and %d bytes", name, len(md), len(page))
+		}
+	}
+}
+
+// codeOnly tells that a text is in spans of code alone, where it is no mark.
+func codeOnly(md, s string) bool {
+	for l := range strings.Lines(md) {
+		out := ""
+		for len(l) > 0 {
+			i := strings.IndexByte(l, '`')
+			if i < 0 {
+				out += l
+				break
+			}
+			if i > 0 && l[i-1] == '\\' {
+				out, l = out+l[:i+1], l[i+1:]
+				continue
+			}
+			out += l[:i]
+			l = l[i:]
+			n := len(l) - len(strings.TrimLeft(l, "`"))
+			fence := l[:n]
+			rest := l[n:]
+			for {
+				k := strings.Index(rest, fence)
+				if k < 0 {
+					out, l = out+fence, rest
+					break
+				}
+				run := len(rest[k:]) - len(strings.TrimLeft(rest[k:], "`"))
+				if run == n {
+					l = rest[k+n:]
+					break
+				}
+				rest = rest[k+run:]
+			}
+		}
+		if strings.Contains(out, s) {
+			return false
+		}
+	}
+	return true
+}
+
+// tableRows reads the tables of a Markdown text as GitHub's does (GFM, section 4.10): bars that a backslash does not escape
+// separate cells, in code, too. Each row must have as many cells as the head of its table.
+func tableRows(t *testing.T, md string) (rows [][]string) {
+	t.Helper()
+	cells := 0
+	for l := range strings.Lines(md) {
+		l = strings.TrimSuffix(l, "\n")
+		if !strings.HasPrefix(l, "|") {
+			cells = 0
+			continue
+		}
+		var row []string
+		cell := ""
+		for i := 1; i < len(l); i++ {
+			switch {
+			case l[i] == '\\' && i+1 < len(l):
+				cell += l[i : i+2]
+				i++
+			case l[i] == '|':
+				row, cell = append(row, strings.TrimSpace(cell)), ""
+			default:
+				cell += string(l[i])
+			}
+		}
+		if cells == 0 {
+			cells = len(row)
+		}
+		if len(row) != cells || cell != "" {
+			t.Fatalf("a row has %d cells and %q behind, expected %d: %.300s", len(row), cell, cells, l)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func TestFactsSurviveJSON(t *testing.T) {
+	in := input(t, "rate-degraded")
+	f := Collect(in)
+	data, err := json.Marshal(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := ParseFacts(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a, b := markdownOf(t, f.Document(nil)), markdownOf(t, again.Document(nil)); a != b {
+		t.Errorf("the report differs after JSON:\n%s", b)
+	}
+}
+
+func TestCompared(t *testing.T) {
+	before, now := Collect(input(t, "rate-degraded")), Collect(input(t, "healthy"))
+	now.At = before.At.Add(time.Hour)
+	for i := range now.Results {
+		now.Results[i].At = now.Results[i].At.Add(time.Hour)
+	}
+	before.Node.Simulated, now.Node.Simulated = "", ""
+	before.Iteration, now.Iteration = &Iteration{900 * time.Millisecond, 800 * time.Millisecond}, &Iteration{900 * time.Millisecond, 600 * time.Millisecond}
+	section := func(of, before *Facts) string {
+		md := markdownOf(t, &Document{Sections: []Section{of.compared(before)}})
+		tableRows(t, md)
+		return md
+	}
+	contains := func(got string, want ...string) {
+		t.Helper()
+		for _, w := range want {
+			if !strings.Contains(got, w) {
+				t.Errorf("lacks %q:\n%s", w, got)
+			}
+		}
+	}
+	contains(section(now, before), "It is of the same node.", "**No longer found:** port_rate (mlx5_6)", "mlx5_6 port 1", "200 Gb/s", "-25.0 %", "slowest +99.9 %")
+	contains(section(before, now), "It is newer than this one", "**New:**")
+	contains(section(now, now), "the same run: it was not measured again")
+	other := Collect(input(t, "healthy-ib"))
+	other.Node.Simulated = ""
+	contains(section(now, other), "**It is of another node**", "no RDMA device in common")
+	renamed := *before
+	renamed.Node.Name = "gpu-99"
+	contains(section(now, &renamed), "same node under another name (`gpu-99`)")
+	renamed.Node.GUIDs = nil
+	contains(section(now, &renamed), "**It is of another node** (`gpu-99`), by the name")
+	simulated := *before
+	simulated.Node.Simulated = "rate-degraded"
+	contains(section(now, &simulated), "the scenario rate-degraded")
+	fewer := *before
+	fewer.Results = slices.Clone(fewer.Results)
+	for i := range fewer.Results {
+		fewer.Results[i].Bytes = 1 << 10
+	}
+	contains(section(now, &fewer), "not comparable")
+}
+
+func TestStrangeFacts(t *testing.T) {
+	good, err := json.Marshal(Collect(input(t, "healthy-cpu-node")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct{ in, want string }{
+		"empty":         {"", "not the JSON of a report"},
+		"text":          {"# NCCL report", "not the JSON of a report"},
+		"of check":      {`{"verdicts": [], "failed": 0}`, "expected a file of gpufabric_exporter report"},
+		"other version": {strings.Replace(string(good), `"version":1`, `"version":7`, 1), "version 7: expected version 1"},
+		"a bandwidth":   {strings.Replace(string(good), `"results":[]`, `"results":[{"busbw_bytes_per_second": -3}]`, 1), "no probe measures"},
+		"a rate":        {strings.Replace(string(good), `"ports":[`, `"ports":[{"rate_bytes_per_second": 1e300},`, 1), "rate that no port has"},
+		"an iteration":  {strings.Replace(string(good), `"advice":`, `"iteration":{"before_nanoseconds":0,"after_nanoseconds":1},"advice":`, 1), "not above 0"},
+	} {
+		if _, err := ParseFacts([]byte(tt.in)); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, expected %q", name, err, tt.want)
+		}
+	}
+}
+
+// FuzzFacts has earlier reports that somebody wrote by hand: what is read can be written.
+func FuzzFacts(f *testing.F) {
+	f.Add([]byte(`{"report":"gpufabric_exporter report","version":1,"ports":[{"device":"a|b","roce":{"steps":[{}]}}],"results":[{"kind":"rail","busbw_bytes_per_second":1e9,"link":"TCP"}],"findings":[{"from":"probe"}],"log":{}}`))
+	now := &Facts{Results: []Result{{Kind: string(probes.Rail), Link: linkTCP, BusBW: new(1e9), Outcome: string(probes.OK)}}}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		before, err := ParseFacts(data)
+		if err != nil {
+			return
+		}
+		for _, d := range []*Document{now.Document(before), before.Document(nil)} {
+			tableRows(t, markdownOf(t, d))
+			htmlOf(t, d)
+		}
+	})
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/probes"
+)
+
+// Links that a report always has a line of, in its order. Others have one where something was measured over them.
+const (
+	linkTCP        = "TCP"
+	linkRoCE       = "RoCE v2"
+	linkInfiniBand = "InfiniBand"
+	linkNVLink     = "NVLink"
+)
+
+func resultOf(n *fabric.Node, r *probes.Result, from string) Result {
+	v := Result{
+		Kind: string(r.Kind), Label: r.Label, Device: r.Device, Port: r.Port, At: r.At.UTC(), Source: from, Link: linkOf(n, r), Network: r.Network,
+		GPUDirect: probes.Word(r.GPUDirect, probes.YesNo), NCCL: r.NCCL, Outcome: string(r.Outcome), Failure: string(r.Failure), Error: r.Error, NoDevices: r.NoDevices, Expected: number(r.Expected.Fact),
+		Baseline: number(r.Comparison.Median.Fact), Ratio: number(r.Comparison.Ratio.Fact), Faults: []probes.Fault{},
+	}
+	if n := len(r.Measurements); n > 0 && r.Outcome == probes.OK {
+		m := &r.Measurements[n-1]
+		v.Op, v.Bytes, v.Ranks = string(m.Op), m.Bytes, m.Ranks
+		if m.Ranks > 1 && m.BusBW > 0 {
+			v.BusBW = &m.BusBW
+		}
+	}
+	if r.Outcome != probes.Aborted {
+		v.Faults = append(v.Faults, r.Faults()...)
+	}
+	return v
+}
+
+// linkOf is what the data of a probe went over; empty where that is not known.
+func linkOf(n *fabric.Node, r *probes.Result) string {
+	switch path := r.Path.Or(""); path {
+	case probes.PathSocket:
+		return linkTCP
+	case probes.PathIB:
+		return rdmaLink(n, r.Device)
+	case probes.PathPlugin:
+		return "network plugin " + probes.OrUnknown(r.Network)
+	case probes.PathNVLS:
+		return linkNVLink
+	case probes.PathP2P:
+		return p2pLink(n)
+	case probes.PathSHM:
+		return "host memory"
+	}
+	return ""
+}
+
+// rdmaLink is what NCCL's verbs network runs over on a device, or on all training ports where none is named.
+func rdmaLink(n *fabric.Node, device string) string {
+	links := map[string]bool{}
+	for i := range n.HCAs {
+		h := &n.HCAs[i]
+		for k := range h.Ports {
+			p := &h.Ports[k]
+			if h.Name != device && (device != "" || p.Role.Or("") != fabric.RoleCompute) {
+				continue
+			}
+			switch c := p.GIDChoice.Or(fabric.GIDChoice{}); {
+			case p.LinkLayer.Or("") == fabric.LinkInfiniBand:
+				links[linkInfiniBand] = true
+			case p.LinkLayer.Or("") != fabric.LinkEthernet:
+				links["RDMA"] = true
+			case c.GID != nil && c.GID.Type == fabric.GIDRoCEv1:
+				links["RoCE v1"] = true
+			default:
+				links[linkRoCE] = true
+			}
+		}
+	}
+	if len(links) == 1 {
+		for l := range links {
+			return l
+		}
+	}
+	return "RDMA"
+}
+
+// p2pLink is what direct paths between the GPUs run over.
+func p2pLink(n *fabric.Node) string {
+	linked, known := false, len(n.GPUDriver.GPUs) > 0
+	for i := range n.GPUDriver.GPUs {
+		f := n.GPUDriver.GPUs[i].NVLinks
+		known, linked = known && f.State != fabric.Unknown, linked || len(f.Or(nil)) > 0
+	}
+	switch {
+	case linked:
+		return linkNVLink
+	case known:
+		return "PCIe"
+	}
+	return "NVLink or PCIe"
+}
+
+// measured is what was measured over a link.
+type measured struct {
+	link    string
+	results []*Result // with a bandwidth, the slowest first
+}
+
+// middle is the result with the median bandwidth, of two the lower.
+func (m *measured) middle() *Result { return m.results[(len(m.results)-1)/2] }
+
+func (m *measured) median() float64 { return *m.middle().BusBW }
+
+// over returns what was measured over a link: what tells the links apart best, which are rails for networks.
+func (f *Facts) over(link string) measured {
+	m := measured{link: link}
+	for _, rank := range [][]probes.Kind{{probes.Socket, probes.Rail}, {probes.Calibrate, probes.Node}} {
+		for i := range f.Results {
+			r := &f.Results[i]
+			if r.BusBW != nil && r.Link == link && slices.Contains(rank, probes.Kind(r.Kind)) && (link != linkTCP || r.Kind != string(probes.Rail) || r.Label != "") {
+				m.results = append(m.results, r)
+			}
+		}
+		if len(m.results) > 0 {
+			break
+		}
+	}
+	slices.SortStableFunc(m.results, func(a, b *Result) int {
+		if c := strings.Compare(a.Kind, b.Kind); c != 0 {
+			return c
+		}
+		switch {
+		case *a.BusBW < *b.BusBW:
+			return -1
+		case *a.BusBW > *b.BusBW:
+			return 1
+		}
+		return fabric.NaturalOrder(a.Device, b.Device)
+	})
+	return m
+}
+
+// links are those that a report has a line of.
+func (f *Facts) links() []string {
+	all := []string{linkTCP, linkRoCE, linkInfiniBand, linkNVLink}
+	for i := range f.Results {
+		if l := f.Results[i].Link; l != "" && f.Results[i].BusBW != nil && !slices.Contains(all, l) {
+			all = append(all, l)
+		}
+	}
+	return all[:min(len(all), maxRows)]
+}
+
+// command measures a link.
+func command(link string) string {
+	switch link {
+	case linkTCP:
+		return "gpufabric_exporter probe socket"
+	case linkNVLink:
+		return "gpufabric_exporter probe node"
+	}
+	return "gpufabric_exporter probe rail"
+}
+
+// lacks tells that the node is known not to have a link.
+func (f *Facts) lacks(link string) bool {
+	switch link {
+	case linkRoCE:
+		return f.has(fabricRoCE) == "no"
+	case linkInfiniBand:
+		return f.has(fabricInfiniBand) == "no"
+	case linkNVLink:
+		return (len(f.GPUs) > 0 || f.Node.GPUs == "0") && !slices.ContainsFunc(f.GPUs, func(g GPU) bool { return g.NVLinks != "none" && g.NVLinks != "0 of 0" })
+	}
+	return false
+}
+
+// has tells whether the node has ports of a fabric: yes, no or unknown.
+func (f *Facts) has(name string) string {
+	answer := "no"
+	for i := range f.Ports {
+		switch p := &f.Ports[i]; {
+		case p.Fabric == name && p.Role == string(fabric.RoleCompute):
+			return "yes"
+		case isUnknown(p.Fabric), p.Fabric == name && isUnknown(p.Role):
+			answer = unknown
+		}
+	}
+	return answer
+}

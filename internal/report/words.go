@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"gpufabric_exporter/internal/diagnose"
+)
+
+// gigabytes shows a bandwidth as nccl-tests does.
+func gigabytes(bytesPerSecond float64) string { return fmt.Sprintf("%.2f GB/s", bytesPerSecond/1e9) }
+
+// rate shows the rate of a port; nil: it is not known, or there is no link.
+func rate(bytesPerSecond *float64) string {
+	if bytesPerSecond == nil {
+		return unknown
+	}
+	return diagnose.Gigabits(*bytesPerSecond)
+}
+
+func percent(share *float64) string {
+	if share == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%.0f %%", 100**share)
+}
+
+// times is a factor: "20 times", "1.3 times".
+func times(f float64) string {
+	if f >= 10 {
+		return fmt.Sprintf("%.0f times", f)
+	}
+	return fmt.Sprintf("%.1f times", f)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
+
+// milliseconds shows a time as users give it.
+func milliseconds(d time.Duration) string {
+	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64) + " ms"
+}
+
+// end makes a sentence of words that may have a full stop.
+func end(s string) string { return strings.TrimRight(s, ". ") + "." }
+
+// lower begins with a small letter, unless the first word is a name or an abbreviation.
+func lower(s string) string {
+	if len(s) > 1 && s[0] >= 'A' && s[0] <= 'Z' && s[1] >= 'a' && s[1] <= 'z' && !strings.HasPrefix(s, "Xid") {
+		return strings.ToLower(s[:1]) + s[1:]
+	}
+	return s
+}
+
+// codes are names as code, of many the first.
+func codes(names []string) Text {
+	var t Text
+	for i, n := range names[:min(len(names), maxList)] {
+		if i > 0 {
+			t = append(t, Span{Text: ", "})
+		}
+		t = append(t, code(n))
+	}
+	if more := len(names) - maxList; more > 0 {
+		t = append(t, Span{Text: fmt.Sprintf(" and %d more", more)})
+	}
+	return t
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"reflect"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	maxText = 2000 // bytes of a text
+	maxName = 64   // bytes of the name of a part
+	maxList = 512  // entries of a list
+)
+
+// bound cuts texts and lists that are too long, takes characters out of texts that are none or change how others are shown, and
+// makes empty lists of those that are nil.
+func bound(d *Document) {
+	d.LeftOut = bounded(reflect.ValueOf(d).Elem())
+}
+
+func bounded(v reflect.Value) (leftOut int) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(clean(v.String(), maxText))
+	case reflect.Pointer:
+		if !v.IsNil() {
+			leftOut = bounded(v.Elem())
+		}
+	case reflect.Slice:
+		if v.IsNil() {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+		}
+		if v.Len() > maxList {
+			leftOut = v.Len() - maxList
+			v.SetLen(maxList)
+		}
+		for i := range v.Len() {
+			leftOut += bounded(v.Index(i))
+		}
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return 0
+		}
+		for _, field := range v.Fields() {
+			leftOut += bounded(field)
+		}
+	}
+	return leftOut
+}
+
+// clean returns a text of at most that many bytes, without control characters and those that change the direction of others.
+func clean(s string, most int) string {
+	plain := func(r rune) bool { return r != utf8.RuneError && unicode.IsPrint(r) }
+	if len(s) <= most && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case plain(r):
+		case unicode.IsSpace(r):
+			r = ' '
+		default:
+			r = '\uFFFD'
+		}
+		if b.Len()+utf8.RuneLen(r) > most-len("…") {
+			b.WriteString("…")
+			break
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// short is the name of a part.
+func short(name string) string { return clean(name, maxName) }

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"cmp"
+	"fmt"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+)
+
+func (b *builder) device(i int, h *fabric.HCA) Device {
+	id := fmt.Sprintf("device-%d", i)
+	subjects := []diagnose.Subject{{Device: h.Name}}
+	for k := range h.Ports {
+		subjects = append(subjects, diagnose.PortSubject(h, &h.Ports[k]))
+	}
+	to := Device{
+		Board: factOf(h.BoardID), Firmware: factOf(h.Firmware), Driver: factOf(h.Driver), PCI: factOf(h.PCI), NUMA: factOf(h.NUMANode),
+		Width: factOf(fabric.Fact[int]{}), Speed: factOf(fabric.Fact[float64]{}), Moved: h.Moved, Restricted: h.Restricted.Or(false),
+	}
+	if f := b.in.Node.PCI.NIC(h.Name); f != nil {
+		to.Group, to.Width, to.Speed = b.groups[f.Address], factOf(f.Link.Width), factOf(f.Link.Speed)
+	}
+	hidden := false
+	for k := range h.Ports {
+		p := b.port(fmt.Sprintf("port-%d-%d", i, h.Ports[k].Number), h, &h.Ports[k])
+		hidden = hidden || p.Status == StatusUnknown
+		to.Ports = append(to.Ports, p)
+	}
+	if len(h.Ports) == 0 {
+		hidden = !to.Moved && !to.Restricted
+	}
+	to.Part = b.part(id, h.Name, hidden, subjects...)
+	for k := range to.Ports { // findings about a port lead to it, those about a device with one port to the device
+		if len(to.Ports) > 1 {
+			b.names[to.Ports[k].Name] = to.Ports[k].ID
+		}
+	}
+	return to
+}
+
+// port takes over a port. What is in the network namespace of a pod is as it should be.
+func (b *builder) port(id string, h *fabric.HCA, p *fabric.Port) Port {
+	s := diagnose.PortSubject(h, p)
+	meta := p.State.Meta()
+	hidden := meta.State == fabric.Unknown && meta.Reason != fabric.ReasonMoved && meta.Reason != fabric.ReasonDriverConstant
+	to := Port{
+		Part: b.part(id, s.String(), hidden, s), Number: p.Number, Role: mapped(p.Role, func(r fabric.Role) string { return string(r) }),
+		Layer: mapped(p.LinkLayer, func(l fabric.LinkLayer) string { return string(l) }), Interface: factOf(p.NetDev),
+		State:    mapped(p.State, func(s fabric.PortState) string { return string(s) }),
+		Physical: mapped(p.PhysState, func(s fabric.PhysState) string { return string(s) }),
+		Rate:     mapped(p.Rate, func(r fabric.Rate) float64 { return r.BytesPerSecond }), Expected: factOf(p.ExpectedRate),
+		GIDs: mapped(p.GIDs.Entries, gids),
+		Choice: mapped(p.GIDChoice, func(c fabric.GIDChoice) Choice {
+			to := Choice{Index: c.Index, Rule: string(c.Rule), Why: c.Why}
+			if c.GID != nil {
+				to.GID = c.GID.Addr.Unmap().String()
+			}
+			return to
+		}),
+	}
+	chains := p.RoCE.Or(nil)
+	for i := range chains {
+		to.RoCE = append(to.RoCE, chainOf(&chains[i]))
+	}
+	return to
+}
+
+func gids(list []fabric.GID) []GID {
+	to := []GID{}
+	for _, g := range list {
+		to = append(to, GID{g.Index, g.Addr.Unmap().String(), string(g.Type), g.NetDev})
+	}
+	return to
+}
+
+func chainOf(c *fabric.RoCEChain) Chain {
+	to := Chain{
+		Interface: c.Interface, Status: string(c.Verdict), Step: string(c.Step), Mode: string(c.Mode),
+		TrafficClass: factOf(c.TrafficClass), DSCP: factOf(c.DSCP), Priority: factOf(c.Priority), Steps: steps(c.Links), Observed: steps(c.Observed),
+	}
+	if l := c.Link(c.Step); l != nil && c.Verdict == fabric.StatusUnknown {
+		to.Why = diagnose.ReasonText(l.Reason)
+		if c.TrafficClassFrom == fabric.TrafficClassFromJob && c.Step == fabric.RoCETrafficClass {
+			to.Why = "jobs choose it"
+		}
+	}
+	for _, l := range c.Observed { // traffic shows what settings do not
+		if l.Status == fabric.StatusFailed && c.Verdict != fabric.StatusFailed && !diagnose.Explained(c, l.Step) {
+			to.Status, to.Step, to.Why = StatusFailed, string(l.Step), ""
+			break
+		}
+	}
+	return to
+}
+
+func steps(links []fabric.RoCELink) []Step {
+	to := []Step{}
+	for i := range links {
+		l := &links[i]
+		to = append(to, Step{string(l.Step), StepName(string(l.Step)), string(l.Status), diagnose.Sentence(l.Evidence), l.Source, string(l.Reason)})
+	}
+	return to
+}
+
+// stepNames are steps in the words of the field, where the label is not.
+var stepNames = map[string]string{
+	string(fabric.RoCEGID):                   "address (GID)",
+	string(fabric.RoCEDSCP):                  "DSCP",
+	string(fabric.RoCEPFC):                   "PFC",
+	string(fabric.RoCEGlobalPause):           "802.3x flow control",
+	string(fabric.RoCEBuffer):                "receive buffer",
+	string(fabric.RoCEETS):                   "share of bandwidth",
+	string(fabric.RoCENotification):          "congestion notifications",
+	string(fabric.RoCEReaction):              "reaction to notifications",
+	string(fabric.RoCECNP):                   "priority of notifications",
+	string(fabric.RoCEObservedPriority):      "traffic by priority",
+	string(fabric.RoCEObservedLoss):          "packets lost",
+	string(fabric.RoCEObservedPauseSent):     "pauses sent",
+	string(fabric.RoCEObservedPauseReceived): "pauses received",
+	string(fabric.RoCEObservedCNP):           "answer to congestion",
+}
+
+// StepName is a step of the RoCE chain in words.
+func StepName(step string) string { return cmp.Or(stepNames[step], diagnose.Spaced(step)) }

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package status builds the status document: what a node is and what is wrong with it, as one value. The landing page shows it,
+// and /status.json has it as JSON (docs/STATUS.md).
+//
+// A Document is plain data and safe for concurrent reading. Of does not fail: what is not known says so. Texts and lists in it are bounded and
+// hold no control characters, whatever the node, its users or its jobs put into names.
+package status
+
+import (
+	"time"
+
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/job"
+)
+
+// Version is that of the schema. Fields may be added without a new version; none is removed or changes its meaning.
+const Version = 1
+
+// Document is the status of a node at one time. No list in it is null.
+type Document struct {
+	Version  int       `json:"version"`
+	Exporter string    `json:"exporter_version"`
+	Time     time.Time `json:"time"`
+	Node     Node      `json:"node"`
+	// Verdict is as bad as the worst finding, probe or job.
+	Verdict    Verdict    `json:"verdict"`
+	Findings   []Finding  `json:"findings"`
+	NotChecked []Gap      `json:"not_checked"`
+	NUMANodes  []NUMANode `json:"numa_nodes"`
+	Groups     []Group    `json:"pcie_groups"`
+	GPUs       []GPU      `json:"gpus"`
+	Devices    []Device   `json:"devices"`
+	NVLink     NVLink     `json:"nvlink"`
+	NCCL       []Variable `json:"nccl_variables"`
+	// Jobs are null where they are not looked for.
+	Jobs   *job.Document `json:"jobs"`
+	Probes []Probe       `json:"probes"`
+	// LeftOut counts what was left out of lists that are too long.
+	LeftOut int `json:"entries_left_out"`
+}
+
+// Node is the machine.
+type Node struct {
+	Name      string       `json:"name"`
+	Note      string       `json:"note,omitempty"`
+	Kernel    Fact[string] `json:"kernel"`
+	Virtual   Fact[bool]   `json:"virtual_machine"`
+	GPUs      Fact[int]    `json:"gpus_on_pci_bus"`
+	GPUDriver string       `json:"gpu_driver,omitempty"` // in words
+	Elsewhere string       `json:"elsewhere,omitempty"`  // devices of pods, in words
+	Excluded  []string     `json:"excluded_devices"`
+	Notes     []string     `json:"notes"` // how the node is built, in words
+}
+
+// Verdict is a status in one sentence.
+type Verdict struct {
+	Status string `json:"status"` // Status*
+	Text   string `json:"text"`
+}
+
+// Statuses of the node, of its parts, and of ways between them.
+const (
+	StatusOK      = "ok"
+	StatusFailed  = "failed"
+	StatusUnknown = "unknown" // a fact that decides is not known
+	StatusPartly  = "partly"  // no problem in what could be read, some checks could not be asked
+	StatusNone    = "none"    // no check applies
+)
+
+// Fact is a fact of the node.
+type Fact[T any] struct {
+	State  string `json:"state"`            // ok, absent or unknown
+	Value  *T     `json:"value,omitempty"`  // missing unless state is ok
+	Reason string `json:"reason,omitempty"` // why it is unknown
+	Source string `json:"source,omitempty"` // file or netlink attribute
+}
+
+// Get returns the value and whether it is known.
+func (f Fact[T]) Get() (v T, known bool) {
+	if f.Value == nil {
+		return v, false
+	}
+	return *f.Value, true
+}
+
+// Unknown tells that the fact could not be read.
+func (f Fact[T]) Unknown() bool { return f.State == fabric.Unknown.String() }
+
+// factOf takes over a fact.
+func factOf[T any](f fabric.Fact[T]) Fact[T] { return mapped(f, func(v T) T { return v }) }
+
+// mapped takes over a fact in another form.
+func mapped[T, U any](f fabric.Fact[T], as func(T) U) Fact[U] {
+	m := f.Meta()
+	to := Fact[U]{State: m.State.String(), Reason: string(m.Reason), Source: m.Source}
+	if v, ok := f.Get(); ok {
+		u := as(v)
+		to.Value = &u
+	}
+	return to
+}
+
+// Part is a part of the node that checks are about.
+type Part struct {
+	ID       string   `json:"id"` // unique in the document; the anchor on the page
+	Name     string   `json:"name"`
+	Status   string   `json:"status"`             // Status*
+	Severity string   `json:"severity,omitempty"` // of the worst finding
+	Findings []string `json:"findings"`           // their IDs
+}
+
+// Finding is what one check found wrong with one or more parts.
+type Finding struct {
+	ID          string     `json:"id"`
+	Check       string     `json:"check"`
+	Severity    string     `json:"severity"`
+	What        string     `json:"what"`
+	Subjects    []Subject  `json:"subjects"`
+	Since       *time.Time `json:"since"` // when this exporter saw it first; null: it did not see it fail
+	AtLeast     bool       `json:"since_at_least"`
+	Evidence    string     `json:"evidence"`
+	Consequence string     `json:"consequence,omitempty"`
+	Remedy      string     `json:"remedy,omitempty"` // empty where subjects have their own
+	Runbook     string     `json:"runbook"`          // address or path
+	Dashboard   string     `json:"dashboard,omitempty"`
+}
+
+// Subject is what a finding is about.
+type Subject struct {
+	Name   string `json:"name"`
+	Part   string `json:"part,omitempty"` // ID; empty: the node or a file
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// Gap is what could not be checked.
+type Gap struct {
+	Subjects []Subject `json:"subjects"`
+	What     string    `json:"what"`
+	Why      string    `json:"why"`
+}
+
+// NUMANode is a NUMA node with devices below its processor.
+type NUMANode struct {
+	ID     string `json:"id"`
+	Number *int   `json:"number"` // null: the firmware does not say, for what is below it
+}
+
+// Group is what is below one PCIe switch, or below the host bridges of a NUMA node without a switch.
+type Group struct {
+	ID       string         `json:"id"`
+	NUMANode string         `json:"numa_node"`        // ID
+	Switch   string         `json:"switch,omitempty"` // address of its upstream port; empty: no switch
+	ACS      Fact[[]string] `json:"acs_redirecting_bridges"`
+}
+
+// Variable is a NCCL variable of the host.
+type Variable struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Source string `json:"source"`
+}
+
+// Probe is what became of a probe.
+type Probe struct {
+	Name    string     `json:"name"`
+	Kind    string     `json:"kind"`
+	Device  string     `json:"device,omitempty"`
+	Port    int        `json:"port,omitempty"`
+	Status  string     `json:"status"` // Status*; none: it has not run
+	Result  string     `json:"result"`
+	LastRun *time.Time `json:"last_run"`
+	// BusBandwidth and Ratio are of the last good result, in bytes per second and relative to the baseline.
+	BusBandwidth *float64 `json:"bus_bandwidth_bytes_per_second"`
+	Ratio        *float64 `json:"baseline_ratio"`
+	Transport    string   `json:"transport"`
+	// History has the results that the baseline is made of, oldest first, in bytes per second.
+	History []Sample `json:"history"`
+}
+
+// Sample is the bandwidth of one run.
+type Sample struct {
+	Time  time.Time `json:"time"`
+	Value float64   `json:"bus_bandwidth_bytes_per_second"`
+}

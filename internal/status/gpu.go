@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+)
+
+func (b *builder) gpu(i int, all []diagnose.GPU) GPU {
+	g := all[i]
+	presence := b.presence(g)
+	hidden := presence == PresenceUnknown && g.IsNVIDIA()
+	to := GPU{
+		Part: b.part(fmt.Sprintf("gpu-%d", i), g.Name, hidden, g.Subject()), Presence: presence, NUMA: factOf(g.NUMANode()),
+		Model: factOf(fabric.Fact[string]{}), Processes: factOf(fabric.Fact[int]{}), Busy: factOf(fabric.Fact[float64]{}), MIG: factOf(fabric.Fact[bool]{}),
+		NVLinks: factOf(fabric.Fact[int]{}), Fabric: factOf(fabric.Fact[string]{}), Gen: factOf(fabric.Fact[int]{}), MaxGen: factOf(fabric.Fact[int]{}),
+		Width: factOf(fabric.Fact[int]{}), NVLinkOK: StatusNone,
+	}
+	if presence == PresenceVM && to.Status == StatusOK {
+		to.Status = StatusPartly // what its driver knows, the virtual machine has
+	}
+	if f := g.Function; f != nil {
+		to.PCI, to.Group, to.Width = f.Address, b.groups[f.Address], factOf(f.Link.Width)
+	}
+	if d := g.Driver; d != nil {
+		to.UUID, to.Model, to.MIG, to.Busy = d.UUID, factOf(d.Name), factOf(d.MIG), factOf(d.Utilization)
+		to.Gen, to.MaxGen, to.Processes = factOf(d.PCIeGeneration), factOf(d.PCIeMaxGen), mapped(d.Processes, processes)
+		to.Fabric = mapped(d.Fabric, func(f fabric.GPUFabric) string { return string(f.State) })
+		if to.PCI == "" {
+			to.PCI = d.Address
+		}
+		if to.Width.Value == nil {
+			to.Width = factOf(d.PCIeWidth)
+		}
+	}
+	b.nvlinksOf(&to, g)
+	to.Path = b.path(g)
+	return to
+}
+
+func (b *builder) presence(g diagnose.GPU) string {
+	switch {
+	case g.Lost():
+		return PresenceLost
+	case g.Driver != nil:
+		return PresenceListed
+	case g.Function != nil && g.Function.Driver.Or("") == "vfio-pci":
+		return PresenceVM
+	case b.fails(g.Subject(), diagnose.CheckGPUDriver) || g.Listable(b.in.Node):
+		return PresenceUnlisted
+	}
+	return PresenceUnknown
+}
+
+// processes counts processes: one may be there as a client of MPS and for itself.
+func processes(list []fabric.GPUProcess) int {
+	pids := map[int]bool{}
+	for _, p := range list {
+		pids[p.PID] = true
+	}
+	return len(pids)
+}
+
+func (b *builder) nvlinksOf(to *GPU, g diagnose.GPU) {
+	if g.Driver == nil {
+		if !g.IsNVIDIA() {
+			to.NVLinks = factOf(fabric.None[int]("", b.in.Node.At))
+		}
+		return
+	}
+	active, total := g.NVLinks()
+	to.NVLinks, to.NVLinksOf = factOf(active), total
+	switch {
+	case b.fails(g.Subject(), diagnose.CheckNVLinks, diagnose.CheckNVLinkFabric):
+		to.NVLinkOK = StatusFailed
+	case active.State == fabric.Unknown:
+		to.NVLinkOK = StatusUnknown
+	case active.State == fabric.OK:
+		to.NVLinkOK = StatusOK
+	}
+}
+
+// path is the way to the NIC that the GPU is to use.
+func (b *builder) path(g diagnose.GPU) Path {
+	to := Path{Status: StatusUnknown, Distance: factOf(fabric.Fact[string]{}), Usable: factOf(fabric.Fact[bool]{})}
+	if r := g.Rail; r != nil {
+		to.Device, to.Shared = short(r.NIC), r.Shared
+		if r.NIC != "" {
+			to.Rail = &r.Number
+		}
+		to.Distance = mapped(r.Distance, fabric.Distance.String)
+	}
+	if g.GDR == nil {
+		return to
+	}
+	d := g.GDR
+	to.Usable, to.By, to.Blocked, to.Evidence = factOf(d.Usable), string(d.Path), string(d.Block), d.Evidence
+	block, blocked := g.Blocked()
+	switch {
+	case b.fails(g.Subject(), diagnose.CheckGPUDirect), blocked && block == fabric.GDRACS && b.fails(diagnose.Subject{Device: d.NIC}, diagnose.CheckACS),
+		blocked && block == fabric.GDRModule && b.fails(diagnose.Subject{}, diagnose.CheckPeermem):
+		to.Status = StatusFailed
+	case blocked, d.Usable.State == fabric.Absent:
+		to.Status = StatusNone
+	case d.Usable.State == fabric.OK:
+		to.Status = StatusOK
+	}
+	return to
+}
+
+// nvlinkOf finds how NVLinks join GPUs. Links that are down lead nowhere.
+func nvlinkOf(gpus []diagnose.GPU) NVLink {
+	to := NVLink{Kind: NVLinkNone}
+	switched, unknown, some := false, false, 0
+	for i := range gpus {
+		if gpus[i].Driver == nil {
+			unknown = unknown || gpus[i].IsNVIDIA()
+			continue
+		}
+		some++
+		links, ok := gpus[i].Driver.NVLinks.Get()
+		unknown = unknown || !ok && gpus[i].Driver.NVLinks.State == fabric.Unknown
+		for k := range links {
+			switched = switched || links[k].RemoteKind.Or("") == fabric.NVLinkToSwitch
+		}
+		for k := i + 1; k < len(gpus); k++ {
+			if n := direct(gpus[i].Driver, gpus[k].Driver); n > 0 {
+				to.Links = append(to.Links, Link{fmt.Sprintf("gpu-%d", i), fmt.Sprintf("gpu-%d", k), n})
+			}
+		}
+	}
+	switch pairs := some * (some - 1) / 2; {
+	case switched:
+		to.Kind = NVLinkSwitch
+	case len(to.Links) > 0 && len(to.Links) == pairs && some > 2:
+		to.Kind = NVLinkMesh
+	case len(to.Links) > 0:
+		to.Kind = NVLinkSome
+	case unknown:
+		to.Kind = NVLinkUnknown
+	}
+	return to
+}
+
+// direct counts the active links from one GPU to another.
+func direct(from, to *fabric.GPU) int {
+	if to == nil || to.Address == "" {
+		return 0
+	}
+	links, _ := from.NVLinks.Get()
+	n := 0
+	for i := range links {
+		l := &links[i]
+		if l.Active.Or(false) && l.RemoteKind.Or("") == fabric.NVLinkToGPU && strings.EqualFold(l.Remote.Or(""), to.Address) {
+			n++
+		}
+	}
+	return n
+}
+
+// LinksOf returns the direct links of a GPU.
+func (v *NVLink) LinksOf(id string) []Link {
+	return slices.DeleteFunc(slices.Clone(v.Links), func(l Link) bool { return l.A != id && l.B != id })
+}

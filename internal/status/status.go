@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/job"
+)
+
+// Inputs is what a Document is built from.
+type Inputs struct {
+	Node     *fabric.Node
+	Verdicts []diagnose.Verdict // of all checks on Node
+	Exporter string             // version
+	Name     string             // of the node, for people; may be empty
+	Note     string             // about the node; may be empty
+	Instance string             // the node by the name that Prometheus has for it; may be empty
+	Links    config.Links
+	// Since returns when one of these verdicts failed first, and whether that may have been earlier.
+	Since  func([]diagnose.Verdict) (first time.Time, atLeast, known bool)
+	Jobs   *job.Document
+	Probes []Probe
+}
+
+// Of builds the document, without its verdict.
+func Of(in *Inputs) *Document {
+	n := in.Node
+	b := builder{in: in, parts: map[diagnose.Subject]*judged{}, names: map[string]string{}, groups: map[string]string{}}
+	b.Document = &Document{
+		Version: Version, Exporter: in.Exporter, Time: n.At.UTC(), Jobs: in.Jobs, Probes: in.Probes,
+		Node: Node{
+			Name: in.Name, Note: in.Note, Kernel: factOf(n.Host.Kernel), Virtual: factOf(n.Host.Hypervisor), GPUs: factOf(n.GPUs),
+			Elsewhere: diagnose.Elsewhere(n), Excluded: n.Excluded,
+		},
+	}
+	gpus := diagnose.GPUs(n)
+	if len(gpus) > 0 {
+		b.Node.Notes = diagnose.GPUNotes(n, gpus)
+	}
+	if diagnose.HasNVIDIA(gpus) {
+		b.Node.GPUDriver = diagnose.DriverText(&n.GPUDriver)
+	}
+	b.findings()
+	b.gaps()
+	devices := byName(n)
+	b.layout(gpus, devices)
+	for i, h := range devices {
+		b.Devices = append(b.Devices, b.device(i, h))
+	}
+	for i := range gpus {
+		b.GPUs = append(b.GPUs, b.gpu(i, gpus))
+	}
+	b.NVLink = nvlinkOf(gpus)
+	for _, v := range n.NCCL.Variables {
+		b.NCCL = append(b.NCCL, Variable{v.Name, v.Value, v.Source})
+	}
+	b.link()
+	bound(b.Document)
+	return b.Document
+}
+
+// builder builds a Document.
+type builder struct {
+	in *Inputs
+	*Document
+	parts  map[diagnose.Subject]*judged // what checks say, by subject
+	unread map[string]bool              // names of subjects of gaps
+	names  map[string]string            // IDs of parts by the name of the subject
+	groups map[string]string            // IDs of groups by PCI address of the function
+}
+
+// judged is what all checks say about one subject.
+type judged struct {
+	ok       bool // some check found nothing
+	unknown  bool
+	severity diagnose.Severity // of the worst failure; empty: none
+	failed   map[string]bool   // checks
+	findings []string
+}
+
+// of returns what checks say about a subject.
+func (b *builder) of(s diagnose.Subject) *judged {
+	if j := b.parts[s.Key()]; j != nil {
+		return j
+	}
+	return &judged{}
+}
+
+// fails tells whether one of the checks fails for the subject.
+func (b *builder) fails(s diagnose.Subject, checks ...string) bool {
+	j := b.of(s)
+	return slices.ContainsFunc(checks, func(id string) bool { return j.failed[id] })
+}
+
+// findings takes in what failed, and what checks say about each subject.
+func (b *builder) findings() {
+	for i := range b.in.Verdicts {
+		v := &b.in.Verdicts[i]
+		key := v.Subject.Key()
+		j := b.parts[key]
+		if j == nil {
+			j = &judged{failed: map[string]bool{}}
+			b.parts[key] = j
+		}
+		switch v.Status {
+		case diagnose.OK:
+			j.ok = true
+		case diagnose.Unknown:
+			j.unknown = true
+		case diagnose.Failed:
+			j.failed[v.Check.ID] = true
+			if j.severity == "" || !j.severity.AtLeast(v.Check.Severity) {
+				j.severity = v.Check.Severity
+			}
+		}
+	}
+	for i, g := range diagnose.Together(diagnose.Failures(b.in.Verdicts)) {
+		b.Findings = append(b.Findings, b.finding("finding-"+strconv.Itoa(i), &g))
+	}
+}
+
+func (b *builder) finding(id string, g *diagnose.Group) Finding {
+	f := Finding{
+		ID: id, Check: g.Check.ID, Severity: string(g.Check.Severity), What: g.What, Evidence: g.Evidence, Consequence: g.Consequence,
+		Runbook: b.in.Links.Runbook(g.Check), Dashboard: b.in.Links.NodeDashboard(b.in.Instance),
+	}
+	if first, atLeast, known := b.in.Since(g.Members); known {
+		first = first.UTC()
+		f.Since, f.AtLeast = &first, atLeast
+	}
+	same := true
+	for i := range g.Members {
+		filled := diagnose.FilledRemedy(b.in.Node, &g.Members[i])
+		f.Subjects = append(f.Subjects, Subject{Name: short(g.Subjects[i]), Remedy: filled})
+		same = same && filled == f.Subjects[0].Remedy
+	}
+	if same {
+		f.Remedy = f.Subjects[0].Remedy
+		for i := range f.Subjects {
+			f.Subjects[i].Remedy = ""
+		}
+	}
+	for i := range g.Members {
+		j := b.of(g.Members[i].Subject)
+		j.findings = append(j.findings, id)
+	}
+	return f
+}
+
+func (b *builder) gaps() {
+	b.unread = map[string]bool{}
+	for _, g := range diagnose.Unchecked(b.in.Verdicts) {
+		gap := Gap{What: g.What, Why: g.Why}
+		for _, s := range g.Subjects {
+			b.unread[s] = true
+			gap.Subjects = append(gap.Subjects, Subject{Name: short(s)})
+		}
+		b.NotChecked = append(b.NotChecked, gap)
+	}
+}
+
+// part judges a part by what checks say about its subjects. hidden says that what decides about it is not known.
+func (b *builder) part(id, name string, hidden bool, subjects ...diagnose.Subject) Part {
+	p := Part{ID: id, Name: short(name), Status: StatusNone}
+	var worst diagnose.Severity
+	partly, ok := false, false
+	for _, s := range subjects {
+		j := b.of(s)
+		p.Findings = append(p.Findings, j.findings...)
+		if j.severity != "" && (worst == "" || !worst.AtLeast(j.severity)) {
+			worst = j.severity
+		}
+		ok = ok || j.ok
+		partly = partly || j.unknown && b.unread[s.String()]
+		b.names[short(s.String())] = id
+	}
+	switch {
+	case worst != "":
+		p.Status, p.Severity = StatusFailed, string(worst)
+	case hidden:
+		p.Status = StatusUnknown
+	case partly && ok:
+		p.Status = StatusPartly
+	case partly:
+		p.Status = StatusUnknown
+	case ok:
+		p.Status = StatusOK
+	}
+	return p
+}
+
+// link gives the subjects of findings and gaps the IDs of their parts, which are known by then.
+func (b *builder) link() {
+	each := func(list []Subject) {
+		for i := range list {
+			list[i].Part = b.names[list[i].Name]
+		}
+	}
+	for i := range b.Findings {
+		each(b.Findings[i].Subjects)
+	}
+	for i := range b.NotChecked {
+		each(b.NotChecked[i].Subjects)
+	}
+	ids := map[string]string{}
+	for i := range b.Devices {
+		ids[b.Devices[i].Name] = b.Devices[i].ID
+	}
+	for i := range b.GPUs {
+		p := &b.GPUs[i].Path
+		p.DeviceID = ids[p.Device]
+	}
+}
+
+// byName returns the devices, mlx5_2 before mlx5_10.
+func byName(n *fabric.Node) []*fabric.HCA {
+	list := make([]*fabric.HCA, len(n.HCAs))
+	for i := range n.HCAs {
+		list[i] = &n.HCAs[i]
+	}
+	slices.SortFunc(list, func(a, b *fabric.HCA) int { return fabric.NaturalOrder(a.Name, b.Name) })
+	return list
+}
+
+// layout finds the NUMA nodes and PCIe switches that GPUs and devices are below.
+func (b *builder) layout(gpus []diagnose.GPU, devices []*fabric.HCA) {
+	n := b.in.Node
+	var functions []*fabric.PCIFunction
+	for _, g := range gpus {
+		if g.Function != nil {
+			functions = append(functions, g.Function)
+		}
+	}
+	for _, h := range devices {
+		if f := n.PCI.NIC(h.Name); f != nil {
+			functions = append(functions, f)
+		}
+	}
+	slices.SortStableFunc(functions, func(x, y *fabric.PCIFunction) int {
+		return cmp.Or(cmp.Compare(x.NUMANode.Or(1<<30), y.NUMANode.Or(1<<30)), cmp.Compare(x.Address, y.Address))
+	})
+	nodes, known := map[string]bool{}, map[string]string{}
+	for _, f := range functions {
+		node := NUMANode{ID: "numa-unknown"}
+		if v, ok := f.NUMANode.Get(); ok {
+			node = NUMANode{ID: "numa-" + strconv.Itoa(v), Number: &v}
+		}
+		if !nodes[node.ID] {
+			nodes[node.ID], b.NUMANodes = true, append(b.NUMANodes, node)
+		}
+		g := Group{NUMANode: node.ID}
+		if len(f.Bridges) > 2 { // root port, upstream port, downstream port
+			g.Switch = f.Bridges[1]
+		}
+		key := node.ID + " " + g.Switch
+		if known[key] == "" {
+			g.ID = fmt.Sprintf("group-%d", len(b.Groups))
+			g.ACS = redirects(n, g.Switch)
+			known[key], b.Groups = g.ID, append(b.Groups, g)
+		}
+		b.groups[f.Address] = known[key]
+	}
+}
+
+// redirects returns the bridges of a switch that redirect traffic between what is below them (ACS).
+func redirects(n *fabric.Node, upstream string) Fact[[]string] {
+	const source = "bus/pci/devices/*/config"
+	if upstream == "" {
+		return factOf(fabric.None[[]string](source, n.At))
+	}
+	list := []string{}
+	for i := range n.PCI.Functions {
+		f := &n.PCI.Functions[i]
+		if f.Kind != fabric.PCIBridge || !slices.Contains(f.Bridges, upstream) {
+			continue
+		}
+		if f.Config.ACS.State == fabric.Unknown {
+			return factOf(fabric.NotKnown[[]string](f.Config.ACS.Meta().Reason, f.Config.ACS.Source, n.At))
+		}
+		if f.Config.ACS.Or(0).Redirects() {
+			list = append(list, f.Address)
+		}
+	}
+	return factOf(fabric.Known(list, source, n.At))
+}

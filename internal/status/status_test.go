@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package status
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
+	"gpufabric_exporter/internal/job"
+)
+
+func documentOf(n *fabric.Node) *Document {
+	begin := time.Date(2026, 11, 23, 8, 0, 0, 0, time.UTC)
+	return Of(&Inputs{
+		Node: n, Verdicts: diagnose.Run(n, nil), Name: "node17", Links: config.DefaultLinks(),
+		Since: func([]diagnose.Verdict) (time.Time, bool, bool) { return begin, true, true },
+	})
+}
+
+func gpuNode(edit func(*fabric.Node), gdr func(*fabric.GDR)) *Document {
+	n := fabrictest.WithGPUs()
+	edit(n)
+	fabrictest.Verdicts(n, gdr)
+	return documentOf(n)
+}
+
+// Each GPU says whether it is there, how its NVLinks are, and whether its way to the NIC carries GPUDirect RDMA.
+func TestGPUs(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		edit func(*fabric.Node)
+		gdr  func(*fabric.GDR)
+		// of the second GPU
+		status, presence, nvlink, path string
+	}{
+		{"healthy", func(*fabric.Node) {}, fabrictest.Usable, StatusOK, PresenceListed, StatusOK, StatusOK},
+		{"an NVLink is down", func(n *fabric.Node) { n.GPUDriver.GPUs[1].NVLinks.Value[4].Active.Value = false }, fabrictest.Usable, StatusFailed, PresenceListed, StatusFailed, StatusOK},
+		{"no module", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRModule, "no module"), StatusFailed, PresenceListed, StatusOK, StatusFailed},
+		{"far by design", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRDistance, "NODE"), StatusOK, PresenceListed, StatusOK, StatusNone},
+		{"lost", func(n *fabric.Node) {
+			n.GPUDriver.GPUs[1] = fabric.GPU{Index: 1, Lost: fabric.Known(true, "", n.At)}
+		}, fabrictest.Usable, StatusFailed, PresenceLost, StatusUnknown, StatusOK},
+		{"not asked", func(n *fabric.Node) { n.GPUDriver = fabric.GPUDriver{} }, func(g *fabric.GDR) { *g = fabric.GDR{GPU: g.GPU} }, StatusUnknown, PresenceUnknown, StatusNone, StatusUnknown},
+		{"virtual machine", func(n *fabric.Node) {
+			n.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", n.At)}
+			n.PCI.Function("0000:9b:00.0").Driver.Value = "vfio-pci"
+		}, fabrictest.Blocked(fabric.GDRNoDriver, "none"), StatusPartly, PresenceVM, StatusNone, StatusNone},
+	} {
+		g := gpuNode(c.edit, c.gdr).GPUs[1]
+		if g.Presence != c.presence || g.NVLinkOK != c.nvlink || g.Path.Status != c.path || (g.Status == StatusOK) != (c.status == StatusOK) || c.status == StatusFailed && g.Status != StatusFailed {
+			t.Errorf("%s: %s %s, NVLink %s, path %s", c.name, g.Status, g.Presence, g.NVLinkOK, g.Path.Status)
+		}
+	}
+}
+
+// A finding leads to the parts that it is about, and back.
+func TestFindings(t *testing.T) {
+	n := fabrictest.Healthy()
+	for i, name := range []string{"eth7", "eth8"} {
+		p := &n.HCAs[i].Ports[0]
+		p.State.Value, p.PhysState.Value, p.NetDev.Value = fabric.PortDown, fabric.PhysDisabled, name
+	}
+	n.Derive()
+	d := documentOf(n)
+	i := slices.IndexFunc(d.Findings, func(f Finding) bool { return f.Check == diagnose.CheckPortActive })
+	if i < 0 {
+		t.Fatalf("%+v", d.Findings)
+	}
+	f := d.Findings[i]
+	if len(f.Subjects) != 2 || f.Severity != "critical" || f.Since == nil || !f.AtLeast || f.Remedy != "" || !strings.Contains(f.Subjects[1].Remedy, "ip link set dev eth8 up") ||
+		!strings.HasSuffix(f.Runbook, "check-ports.md#port_active") {
+		t.Errorf("%+v", f)
+	}
+	for k, s := range f.Subjects {
+		if s.Part != d.Devices[k].ID || !slices.Contains(d.Devices[k].Findings, f.ID) || !slices.Contains(d.Devices[k].Ports[0].Findings, f.ID) ||
+			d.Devices[k].Status != StatusFailed || d.Devices[k].Severity != "critical" {
+			t.Errorf("%+v %+v", s, d.Devices[k])
+		}
+	}
+}
+
+// What cannot be read is unknown on the part and in the list of what was not checked, and never ok.
+func TestUnreadable(t *testing.T) {
+	n := fabrictest.Healthy()
+	n.HCAs[1].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonPrivilege, "state", n.At)
+	n.Derive()
+	d := documentOf(n)
+	if p := d.Devices[1].Ports[0]; p.Status != StatusUnknown || d.Devices[1].Status != StatusUnknown || p.State.State != "unknown" || p.State.Reason != "privilege" || p.State.Value != nil {
+		t.Errorf("%+v", p)
+	}
+	if len(d.NotChecked) == 0 || d.NotChecked[0].Subjects[0].Part != d.Devices[1].ID {
+		t.Errorf("%+v", d.NotChecked)
+	}
+	n.HCAs[0].Ports = nil
+	if d := documentOf(n); d.Devices[0].Status != StatusUnknown {
+		t.Errorf("without ports: %+v", d.Devices[0].Part)
+	}
+	for i := range n.HCAs {
+		n.HCAs[i] = n.HCAs[i].WithoutFacts(fabric.ReasonStuck, n.At)
+	}
+	n.Sources = []fabric.Source{{Name: fabric.SourceHCA, Device: "mlx5_1", Reason: fabric.ReasonStuck, Since: n.At}}
+	n.Derive()
+	for _, device := range documentOf(n).Devices {
+		if device.Status == StatusOK || device.Status == StatusPartly {
+			t.Errorf("stuck: %+v", device.Part)
+		}
+	}
+}
+
+func TestNVLink(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		edit func(*fabric.Node)
+		kind string
+		link int // active, of a direct link
+	}{
+		{"switches", func(*fabric.Node) {}, NVLinkSwitch, 0},
+		{"bridge", func(n *fabric.Node) {
+			for i, to := range []string{"0000:9B:00.0", "0000:19:00.0"} {
+				for k := range 18 {
+					l := &n.GPUDriver.GPUs[i].NVLinks.Value[k]
+					l.Active.Value, l.RemoteKind.Value, l.Remote.Value = k < 12, fabric.NVLinkToGPU, to
+				}
+			}
+		}, NVLinkSome, 12},
+		{"none", func(n *fabric.Node) {
+			for i := range 2 {
+				n.GPUDriver.GPUs[i].NVLinks = fabric.None[[]fabric.NVLink]("", n.At)
+			}
+		}, NVLinkNone, 0},
+		{"not asked", func(n *fabric.Node) { n.GPUDriver = fabric.GPUDriver{} }, NVLinkUnknown, 0},
+	} {
+		v := gpuNode(c.edit, fabrictest.Usable).NVLink
+		if v.Kind != c.kind || (c.link > 0) != (len(v.Links) == 1) || c.link > 0 && v.Links[0].Active != c.link {
+			t.Errorf("%s: %+v", c.name, v)
+		}
+	}
+}
+
+// Whatever is in names, the document is bounded, and holds no character that changes how others are shown.
+func TestHostileNames(t *testing.T) {
+	evil := "</style><script>\x00\x1b[31m\u202e\u2066 שלום" + strings.Repeat("x", 1<<20)
+	n := fabrictest.Healthy()
+	n.HCAs[0].Name, n.HCAs[0].Firmware.Value, n.HCAs[0].Ports[0].NetDev.Value, n.Host.Kernel.Value = evil, evil, evil, evil
+	n.HCAs[0].Ports[0].State.Value = fabric.PortDown
+	n.Excluded = slices.Repeat([]string{evil}, 1000)
+	n.Derive()
+	d := documentOf(n)
+	d.Jobs = &job.Document{}
+	body, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(body) > 3<<20 || d.LeftOut < 1000-maxList {
+		t.Errorf("%d bytes, %d left out", len(body), d.LeftOut)
+	}
+	if strings.ContainsFunc(string(body), func(r rune) bool { return r < ' ' || r == '\u202e' || r == '\u2066' }) || strings.Contains(string(body), `\u202e`) || strings.Contains(string(body), `\u001b`) {
+		t.Error("control characters are left")
+	}
+	i := slices.IndexFunc(d.Devices, func(x Device) bool { return strings.HasPrefix(x.Name, "</style>") })
+	if i < 0 || len(d.Devices[i].Name) > maxName || !strings.HasSuffix(d.Devices[i].Name, "…") {
+		t.Errorf("%+v", d.Devices)
+	}
+	if strings.Contains(string(body), "null,") && strings.Contains(string(body), `"findings":null`) {
+		t.Error("a list is null")
+	}
+}
+
+func FuzzClean(f *testing.F) {
+	f.Add("mlx5_0", 64)
+	f.Add("\xff\u202e\n", 8)
+	f.Fuzz(func(t *testing.T, s string, most int) {
+		most = 4 + min(max(most, 0), 1000)
+		got := clean(s, most)
+		if len(got) > most {
+			t.Errorf("%d bytes of %d", len(got), most)
+		}
+		if again := clean(got, most); again != got {
+			t.Errorf("%q becomes %q", got, again)
+		}
+	})
+}
