@@ -47,7 +47,7 @@ func (q DashboardQuery) For(instance string) string {
 }
 
 var (
-	variable    = regexp.MustCompile(`\$(\w+|\{\w+\})`)
+	variable    = regexp.MustCompile(`\$([a-zA-Z_]\w*|\{[a-zA-Z_]\w*\})`) // not $1 of label_replace
 	labelValues = regexp.MustCompile(`^label_values\((\w+)(?:\{(.*)\})?, *(\w+)\)$`)
 )
 
