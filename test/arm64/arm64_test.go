@@ -33,8 +33,10 @@ var elsewhere = []struct {
 	because  string
 }{
 	{
-		[]string{".", "./exporter", "./internal/program", "./internal/command/check", "./internal/command/lint",
-			"./internal/command/probe", "./internal/command/rules", "./internal/command/topology", "./probes"},
+		[]string{
+			".", "./exporter", "./internal/program", "./internal/command/check", "./internal/command/lint", "./internal/command/probe",
+			"./internal/command/rules", "./internal/command/topology", "./probes",
+		},
 		"they start the whole program again and again, or wait for it in real time, for which emulation is too slow",
 	},
 	{[]string{"./internal/job", "./internal/simulator"}, "pure Go over whole nodes, which takes emulation more than six minutes"},
