@@ -46,6 +46,9 @@ type jobRow struct {
 	class string // the worse of the transport and the findings
 }
 
+// Troubled tells that the page begins with the job.
+func (row jobRow) Troubled() bool { return row.class == "bad" || row.class == "unsure" }
+
 // jobNote is a line about a job: what it is about, and the text.
 type jobNote struct{ Label, Text, Class string }
 
@@ -81,7 +84,7 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 		if j.Verdict.Reason == job.FirstReading {
 			s.Wait = int(observer.DefaultFastInterval.Seconds()) + 1
 		}
-		if row.class == "bad" || row.class == "unsure" {
+		if row.Troubled() {
 			problems++
 		}
 		s.Rows = append(s.Rows, row)

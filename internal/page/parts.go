@@ -55,13 +55,13 @@ func (l *Landing) parts(d *status.Document) []partView {
 	var list []partView
 	for i := range d.GPUs {
 		g := &d.GPUs[i]
-		v := l.part(d, "GPU", &g.Part)
+		v := l.part(d, "", &g.Part)
 		v.Facts = gpuFacts(g)
 		list = append(list, v)
 	}
 	for i := range d.Devices {
 		x := &d.Devices[i]
-		v := l.part(d, "RDMA device", &x.Part)
+		v := l.part(d, "RDMA device ", &x.Part)
 		v.Facts = deviceFacts(x)
 		for k := range x.Ports {
 			v.Ports = append(v.Ports, portViewOf(&x.Ports[k], len(d.Devices) > manyDevices))

@@ -74,6 +74,9 @@ type findingView struct {
 	Links []Link // runbook and dashboard; without Href: text
 }
 
+// Many says that the commands of all subjects would fill a screen.
+func (f findingView) Many() bool { return f.Remedy == "" && len(f.Subjects) > 3 }
+
 // probeRow is a probe with its history.
 type probeRow struct {
 	*status.Probe
@@ -102,6 +105,10 @@ func (l *Landing) view(n *fabric.Node) view {
 	v.Parts = l.parts(d)
 	if r.probes.Verdict.Class == "bad" {
 		v.Probed = r.probes.Verdict
+		const most = 200 // bytes: several probes have a section of their own
+		if len(v.Probed.Note) > most {
+			v.Probed.Note = "see below."
+		}
 	}
 	for i := range d.Probes {
 		v.ProbeRows = append(v.ProbeRows, probeRowOf(&d.Probes[i]))

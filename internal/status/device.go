@@ -33,9 +33,9 @@ func (b *builder) device(i int, h *fabric.HCA) Device {
 		hidden = !to.Moved && !to.Restricted
 	}
 	to.Part = b.part(id, h.Name, hidden, subjects...)
-	for k := range to.Ports { // findings about a port lead to it, those about a device with one port to the device
-		if len(to.Ports) > 1 {
-			b.names[to.Ports[k].Name] = to.Ports[k].ID
+	if len(to.Ports) > 1 { // what is about a port leads to it, and to the device where it has no other
+		for k := range to.Ports {
+			b.names[to.Ports[k].Name], b.ids[subjects[k+1].Key()] = to.Ports[k].ID, to.Ports[k].ID
 		}
 	}
 	return to

@@ -33,7 +33,7 @@ type Inputs struct {
 // Of builds the document, without its verdict.
 func Of(in *Inputs) *Document {
 	n := in.Node
-	b := builder{in: in, parts: map[diagnose.Subject]*judged{}, names: map[string]string{}, groups: map[string]string{}}
+	b := builder{in: in, parts: map[diagnose.Subject]*judged{}, names: map[string]string{}, ids: map[diagnose.Subject]string{}, groups: map[string]string{}}
 	b.Document = &Document{
 		Version: Version, Exporter: in.Exporter, Time: n.At.UTC(), Jobs: in.Jobs, Probes: in.Probes,
 		Node: Node{
@@ -74,6 +74,8 @@ type builder struct {
 	parts  map[diagnose.Subject]*judged // what checks say, by subject
 	unread map[string]bool              // names of subjects of gaps
 	names  map[string]string            // IDs of parts by the name of the subject
+	ids    map[diagnose.Subject]string  // and by the subject
+	about  [][]diagnose.Subject         // of each finding
 	groups map[string]string            // IDs of groups by PCI address of the function
 }
 
@@ -148,10 +150,13 @@ func (b *builder) finding(id string, g *diagnose.Group) Finding {
 			f.Subjects[i].Remedy = ""
 		}
 	}
+	var about []diagnose.Subject
 	for i := range g.Members {
 		j := b.of(g.Members[i].Subject)
 		j.findings = append(j.findings, id)
+		about = append(about, g.Members[i].Subject.Key())
 	}
+	b.about = append(b.about, about)
 	return f
 }
 
@@ -180,7 +185,7 @@ func (b *builder) part(id, name string, hidden bool, subjects ...diagnose.Subjec
 		}
 		ok = ok || j.ok
 		partly = partly || j.unknown && b.unread[s.String()]
-		b.names[short(s.String())] = id
+		b.names[short(s.String())], b.ids[s.Key()] = id, id
 	}
 	switch {
 	case worst != "":
@@ -205,7 +210,9 @@ func (b *builder) link() {
 		}
 	}
 	for i := range b.Findings {
-		each(b.Findings[i].Subjects)
+		for k := range b.Findings[i].Subjects {
+			b.Findings[i].Subjects[k].Part = b.ids[b.about[i][k]]
+		}
 	}
 	for i := range b.NotChecked {
 		each(b.NotChecked[i].Subjects)

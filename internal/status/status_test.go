@@ -86,6 +86,20 @@ func TestFindings(t *testing.T) {
 	}
 }
 
+// A GPU that its driver does not list is named by its address, and the finding leads to it nevertheless.
+func TestFindingOfUnlistedGPU(t *testing.T) {
+	d := gpuNode(func(n *fabric.Node) {
+		n.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", n.At)}
+		for _, f := range n.PCI.GPUs() {
+			f.Driver = fabric.None[string]("", n.At)
+		}
+	}, fabrictest.Blocked(fabric.GDRNoDriver, "none"))
+	i := slices.IndexFunc(d.Findings, func(f Finding) bool { return f.Check == diagnose.CheckGPUDriver })
+	if i < 0 || d.Findings[i].Subjects[0].Part != "gpu-0" || d.GPUs[0].Presence != PresenceUnlisted {
+		t.Errorf("%+v", d.Findings)
+	}
+}
+
 // What cannot be read is unknown on the part and in the list of what was not checked, and never ok.
 func TestUnreadable(t *testing.T) {
 	n := fabrictest.Healthy()

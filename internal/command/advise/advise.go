@@ -126,6 +126,10 @@ func (k *advising) run(ctx context.Context, c *command.Call) int {
 	}
 	w := k.workload
 	w.Measured = measured(results, node)
+	if err := w.Validate(); err != nil {
+		c.Complain(err)
+		return command.Usage
+	}
 	if err := write(c.Stdout, k.output, advice.For(node, w), conf, k.scenario); err != nil {
 		return c.Fail(err)
 	}
