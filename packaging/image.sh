@@ -7,7 +7,7 @@ set -eu
 cd "$(dirname "$0")/.."
 pinned() { # NAME VALUE
 	printf '%s\n' "$2" | grep -Eq '^[^@[:space:]]+@sha256:[0-9a-f]{64}$' && return
-	echo "$1 is '$2', expected NAME@sha256:DIGEST: write the digest into packaging/images, which says how to obtain it" >&2
+	echo "$1 is '$2', expected NAME@sha256:DIGEST: run make pin, and commit packaging/images" >&2
 	exit 1
 }
 build=${BUILD_IMAGE:-$(sed -n 's/^BUILD_IMAGE=//p' packaging/images)}

@@ -6,6 +6,8 @@ package packaging_test
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -22,7 +24,7 @@ func TestImageIsPinned(t *testing.T) {
 	golang, base := "example.com/golang:1.26"+digest, "example.com/base"+digest
 	for _, wrong := range []string{"example.com/base:nonroot", "example.com/base@sha256:0123", "example.com/base" + digest + "0", "a b" + digest} {
 		for _, env := range [][]string{{"BUILD_IMAGE=" + golang, "RUNTIME_IMAGE=" + wrong}, {"BUILD_IMAGE=" + wrong, "RUNTIME_IMAGE=" + base}} {
-			if out, err := build(env...); err == nil || !strings.Contains(out, "is '"+wrong+"', expected NAME@sha256:DIGEST: write the digest into packaging/images") || strings.Contains(out, "--build-arg") {
+			if out, err := build(env...); err == nil || !strings.Contains(out, "is '"+wrong+"', expected NAME@sha256:DIGEST: run make pin, and commit packaging/images") || strings.Contains(out, "--build-arg") {
 				t.Errorf("%v: %v\n%s", env, err, out)
 			}
 		}
@@ -30,6 +32,61 @@ func TestImageIsPinned(t *testing.T) {
 	out, err := build("BUILD_IMAGE="+golang, "RUNTIME_IMAGE="+base)
 	if want := "build --build-arg BUILD_IMAGE=" + golang + " --build-arg RUNTIME_IMAGE=" + base + " --build-arg REVISION=abc1234 --tag exporter:1 .\n"; err != nil || out != want {
 		t.Errorf("%v: %q, want %q", err, out, want)
+	}
+}
+
+// make pin writes the digests that a registry answers, keeps everything else, and can be repeated. Without all of them it writes nothing.
+func TestPin(t *testing.T) {
+	dir := t.TempDir()
+	file, skopeo := filepath.Join(dir, "images"), filepath.Join(dir, "skopeo")
+	original, err := os.ReadFile("images")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o700); err != nil { //nolint:gosec // one is a program
+			t.Fatal(err)
+		}
+	}
+	pin := func(golang, base string) (text, said string, err error) {
+		t.Helper()
+		write(skopeo, `#!/bin/sh
+[ "$1 $2 $3" = 'inspect --format {{.Digest}}' ] || exit 9
+case $4 in
+docker://docker.io/library/golang:*) echo '`+golang+`' ;;
+docker://gcr.io/distroless/*@*) exit 8 ;;
+docker://gcr.io/distroless/*) echo '`+base+`' ;;
+*) exit 7 ;;
+esac
+`)
+		c := exec.CommandContext(t.Context(), "./pin.sh", file)
+		c.Env = append(os.Environ(), "SKOPEO="+skopeo)
+		out, err := c.CombinedOutput()
+		got, readErr := os.ReadFile(file)
+		if readErr != nil {
+			t.Fatal(readErr)
+		}
+		return string(got), string(out), err
+	}
+	digest := func(of string) string { return "sha256:" + strings.Repeat(of, 64) }
+	unpinned := regexp.MustCompile("@sha256:[0-9a-f]+").ReplaceAllString(string(original), "")
+	write(file, unpinned)
+	for _, wrong := range []string{"", "latest", "sha256:0123"} {
+		if text, said, err := pin(digest("a"), wrong); err == nil || text != unpinned || !strings.Contains(said, "the digest is '"+wrong+"', expected sha256:") {
+			t.Errorf("%q: %v, %s\n%s", wrong, err, said, text)
+		}
+	}
+	for _, of := range []string{"a", "b"} {
+		text, said, err := pin(digest(of), digest("c"))
+		if err != nil || said != "" || strings.ReplaceAll(strings.ReplaceAll(text, "@"+digest(of), ""), "@"+digest("c"), "") != unpinned {
+			t.Fatalf("%v, %s\n%s", err, said, text)
+		}
+		c := exec.CommandContext(t.Context(), "sh", "-c", ". "+file+`; IMAGE_BUILDER=echo BUILD_IMAGE="$BUILD_IMAGE" RUNTIME_IMAGE="$RUNTIME_IMAGE" ./image.sh exporter:1 abc1234`)
+		out, err := c.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "golang:") || !strings.Contains(string(out), "@"+digest(of)+" ") || !strings.Contains(string(out), "@"+digest("c")+" ") {
+			t.Errorf("make image does not take what is pinned: %v: %s", err, out)
+		}
 	}
 }
 

@@ -4,7 +4,7 @@
 #
 # The binaries are built against glibc 2.27 by Debian's and Ubuntu's cross compilers (gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu,
 # of which the native one is gcc itself). Another compiler: make release CC_arm64='...'.
-.PHONY: release packages archive image packages-test arm64-test
+.PHONY: release packages archive image pin packages-test arm64-test
 
 ARCHITECTURES ?= amd64 arm64
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
@@ -55,6 +55,9 @@ archive-%: stage-%
 	  LICENSE CHANGELOG.md gpufabric_exporter gpufabric_exporter.1 config.yml default completion systemd slurm | gzip -9n > ../packages/gpufabric_exporter-$(VERSION).linux-$*.tar.gz
 
 archive: $(ARCHITECTURES:%=archive-%) ## bin/packages/*.tar.gz for each architecture, for hosts without packages
+
+pin: ## write the digests of the base images of a release into packaging/images, to be committed (skopeo and the registries)
+	packaging/pin.sh
 
 image: ## the image of a release, on the base images that packaging/images pins by digest (podman; IMAGE=gpufabric_exporter:VERSION)
 	packaging/image.sh "$(or $(IMAGE),gpufabric_exporter:$(VERSION))" "$(REVISION)"

@@ -129,7 +129,7 @@ func (m *Machine) For(t *testing.T) *Machine {
 
 // Run runs a command with some input, and returns what it prints.
 func (m *Machine) Run(input string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(m.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.t.Context()), patience) // also for what a test undoes at its end
 	defer cancel()
 	enter := []string{"chroot", m.Root}
 	if m.pid != "" {

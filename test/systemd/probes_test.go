@@ -113,7 +113,7 @@ func testMemlock(t *testing.T, m on) {
 	}{
 		{[]string{"gpu", "probes"}, "", !raises(t)},
 		{[]string{"gpu", "probes"}, "LimitMEMLOCK=8M", true},
-		{[]string{"gpu", "probes"}, "LimitMEMLOCK=8M\nUser=root\nGroup=root\nCapabilityBoundingSet=CAP_IPC_LOCK CAP_SYS_RESOURCE\nSystemCallFilter=capset", true},
+		{[]string{"gpu", "probes"}, "LimitMEMLOCK=8M\nUser=root\nGroup=root\nCapabilityBoundingSet=CAP_IPC_LOCK CAP_SYS_RESOURCE\nSystemCallFilter=capset\nProtectHome=no", true},
 	} {
 		m.tiers(c.tiers...)
 		m.dropIn("Type=oneshot", "Restart=no", "TimeoutStartSec=60", shown, mounts, c.line,

@@ -199,6 +199,19 @@ func TestDefaultRoutes(t *testing.T) {
 	}
 }
 
+// A folder that is no procfs is not one without routes.
+func TestNoProcfs(t *testing.T) {
+	f, root := open(t, map[string]string{"something": ""})
+	const says = "it has neither self nor stat"
+	if routes, err := f.DefaultRoutes(); routes != nil || fabric.ReasonOf(err) != fabric.ReasonMalformed || !strings.HasPrefix(err.Error(), root) || !strings.Contains(err.Error(), says) {
+		t.Errorf("%v, %v", routes, err)
+	}
+	write(t, root, "stat", stat)
+	if routes, err := f.DefaultRoutes(); routes != nil || fabric.ReasonOf(err) != fabric.ReasonMissing {
+		t.Errorf("a procfs without routes: %v, %v", routes, err)
+	}
+}
+
 func TestDefaultRoutesUnreadable(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"missing":          {"stat": ""},

@@ -32,7 +32,20 @@ func (f *FS) DefaultRoutes() (map[string]bool, error) {
 		}
 		return v6, err
 	}
+	if f.isNone() {
+		return nil, fmt.Errorf("%s: %w: it has neither self nor stat", f.root.Name(), errMalformed)
+	}
 	return nil, failed
+}
+
+// isNone tells that the root is some folder, and neither procfs nor a copy of one: one of these files is in all of them.
+func (f *FS) isNone() bool {
+	for _, name := range []string{"self", "stat"} {
+		if _, err := f.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return true
 }
 
 func (f *FS) routes(name string, parse func([]byte) ([]string, bool)) (map[string]bool, error) {
