@@ -118,7 +118,7 @@ func escape(s string) string {
 		switch {
 		case strings.ContainsRune("\\`*[]<>|~&$#@", r), r == '_' && !inWord(s, i):
 			b.WriteByte('\\')
-		case r == ':' && strings.HasPrefix(s[i:], "://"): // no link that nobody meant
+		case r == ':' && strings.HasPrefix(s[i:], "://"): // no link that was not meant
 			b.WriteByte('\\')
 		}
 		b.WriteRune(r)
