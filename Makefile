@@ -79,8 +79,8 @@ lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, n
 hang-test: ## the whole product over a file system that hangs, with the race detector (FUSE; needs root)
 	$(GO) test -race -count=1 -v -tags hang ./test/hang
 
-systemd-test: build ## the units of packaging/systemd under the real systemd, in a container (5 min; systemd-nspawn, needs root)
-	$(GO) test -count=1 -v -tags systemd ./test/systemd
+systemd-test: build ## the units of packaging/systemd under the real systemd, in a container (8 min; systemd-nspawn, needs root)
+	$(GO) test -count=1 -v -timeout 30m -tags systemd ./test/systemd
 
 corpus: ## precision and recall of the checks over all scenarios and 500 compositions of mutations
 	FULL=1 $(GO) test -count=1 -v -timeout 20m -run 'TestCorpus|TestHidingNeverAcquits' ./test/corpus

@@ -44,7 +44,7 @@ func (s Skip) Advice() string {
 	case SkipThrottled, SkipLinkErrors:
 		return "the GPUs have a problem that would distort the measurement (gpufabric_exporter check)"
 	}
-	return "run it as root, in the PID namespace of the host, so that everything can be read"
+	return "all processes of the host must be readable: run it in the PID namespace of the host, with a /proc without hidepid (as the systemd unit does), or as root"
 }
 
 // Lasting tells that a node is skipped until somebody does something about it.

@@ -214,7 +214,11 @@ func portViewOf(p *status.Port, brief bool) portView {
 		rate.Note = "expected " + diagnose.Gigabits(expected)
 	}
 	v.Facts = []factRow{
-		{"State", state}, {"Rate", rate}, {"Role", shown(p.Role, text)}, {"Link layer", shown(p.Layer, layerName)}, {"Interface", shown(p.Interface, text)},
+		{"State", state},
+		{"Rate", rate},
+		{"Role", shown(p.Role, text)},
+		{"Link layer", shown(p.Layer, layerName)},
+		{"Interface", shown(p.Interface, text)},
 		{"GID selected by NCCL", choiceCell(p)},
 	}
 	choice, chosen := p.Choice.Get()

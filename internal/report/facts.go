@@ -195,7 +195,7 @@ type Result struct {
 	Faults []probes.Fault `json:"faults"`
 }
 
-// Iteration is how long an iteration of training takes, as whoever ordered the report says.
+// Iteration is how long an iteration of training takes, as the flag --iteration-ms says.
 type Iteration struct {
 	Before time.Duration `json:"before_nanoseconds"`
 	After  time.Duration `json:"after_nanoseconds"`

@@ -61,7 +61,7 @@ func (t *Table) markdown(b *bytes.Buffer) {
 		row(cells)
 	}
 	if t.Note != "" {
-		b.WriteString("\n" + escape(line(t.Note)) + "\n")
+		b.WriteString("\n" + text(t.Note).markdown(false) + "\n")
 	}
 }
 
@@ -73,7 +73,9 @@ func (t Text) markdown(cell bool) string {
 		case Code:
 			b.WriteString(codeSpan(text, cell))
 		case Strong:
-			b.WriteString("**" + escape(text) + "**")
+			if text = strings.TrimSpace(text); text != "" {
+				b.WriteString("**" + escape(text) + "**")
+			}
 		case Link:
 			b.WriteString("[" + escape(text) + "](" + s.URL + ")")
 		default:
@@ -116,7 +118,7 @@ func escape(s string) string {
 		switch {
 		case strings.ContainsRune("\\`*[]<>|~&$#@", r), r == '_' && !inWord(s, i):
 			b.WriteByte('\\')
-		case r == ':' && strings.HasPrefix(s[i:], "://"): // no link that nobody meant
+		case r == ':' && strings.HasPrefix(s[i:], "://"): // no link that was not meant
 			b.WriteByte('\\')
 		}
 		b.WriteRune(r)

@@ -449,7 +449,7 @@ func TestStrangeFacts(t *testing.T) {
 	}
 }
 
-// FuzzFacts has earlier reports that somebody wrote by hand: what is read can be written.
+// FuzzFacts reads earlier reports that were written by hand: what is read can be written.
 func FuzzFacts(f *testing.F) {
 	f.Add([]byte(`{"report":"gpufabric_exporter report","version":1,"ports":[{"device":"a|b","roce":{"steps":[{}]}}],"results":[{"kind":"rail","busbw_bytes_per_second":1e9,"link":"TCP"}],"findings":[{"from":"probe"}],"log":{}}`))
 	now := &Facts{Results: []Result{{Kind: string(probes.Rail), Link: linkTCP, BusBW: new(1e9), Outcome: string(probes.OK)}}}

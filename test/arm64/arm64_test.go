@@ -33,11 +33,17 @@ var elsewhere = []struct {
 	because  string
 }{
 	{
-		[]string{".", "./exporter", "./internal/program", "./internal/command/check", "./internal/command/lint",
-			"./internal/command/probe", "./internal/command/rules", "./internal/command/topology", "./probes"},
+		[]string{
+			".", "./exporter", "./internal/program", "./internal/command/check", "./internal/command/lint", "./internal/command/probe",
+			"./internal/command/rules", "./internal/command/topology", "./probes",
+		},
 		"they start the whole program again and again, or wait for it in real time, for which emulation is too slow",
 	},
 	{[]string{"./internal/job", "./internal/simulator"}, "pure Go over whole nodes, which takes emulation more than six minutes"},
+	{
+		[]string{"./internal/command/advise", "./internal/command/report", "./internal/drawing", "./internal/report", "./internal/status"},
+		"pure Go that has not been tried under emulation",
+	},
 	{[]string{"./alerts", "./packaging/...", "./test/..."}, "they test files, machines and clusters, and no code for an architecture"},
 }
 

@@ -35,19 +35,19 @@ func (q DashboardQuery) Name() string {
 // For returns what Grafana would ask for nodes and devices of these names, which are patterns.
 func (q DashboardQuery) For(instance string) string {
 	values := map[string]string{
-		"cluster": ".*", "instance": instance, "device": ".*", "__rate_interval": "1m", "__interval": "15s", "__range": "10m",
+		"cluster": ".*", "instance": instance, "device": ".*", "training_job": ".*", "__rate_interval": "1m", "__interval": "15s", "__range": "10m",
 	}
 	return variable.ReplaceAllStringFunc(q.Expr, func(name string) string {
 		value, ok := values[strings.Trim(name, "${}")]
 		if !ok {
-			return name // an error of the query
+			return `"` + name // an error of the query, also within a string
 		}
 		return value
 	})
 }
 
 var (
-	variable    = regexp.MustCompile(`\$(\w+|\{\w+\})`)
+	variable    = regexp.MustCompile(`\$([a-zA-Z_]\w*|\{[a-zA-Z_]\w*\})`) // not $1 of label_replace
 	labelValues = regexp.MustCompile(`^label_values\((\w+)(?:\{(.*)\})?, *(\w+)\)$`)
 )
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"strconv"
+	"strings"
 
 	"gpufabric_exporter/internal/progress"
 )
@@ -16,11 +17,12 @@ var notAsked = strconv.Itoa(len(progress.States()))
 
 // rasStates is the state of each suspected job as a number, the worst first.
 func rasStates(by string) string {
-	expr := ""
+	var all []string
 	for i, s := range progress.States() {
-		expr += "  " + strconv.Itoa(i) + ` + 0 * (gpufabric_job_ras_state{state="` + string(s) + `",@job} == 1)` + "\n  or "
+		all = append(all, strconv.Itoa(i)+` + 0 * (gpufabric_job_ras_state{state="`+string(s)+`",@job} == 1)`)
 	}
-	return "min by (" + by + ") (\n" + expr + notAsked + ` + 0 * gpufabric_job_ras_suspicion{@job}` + "\n)"
+	all = append(all, notAsked+` + 0 * gpufabric_job_ras_suspicion{@job}`)
+	return "min by (" + by + ") (\n  " + strings.Join(all, "\n  or ") + "\n)"
 }
 
 func rasWords() words {
@@ -54,8 +56,10 @@ func jobRAS() panel {
 	ranks := func(problem string) string {
 		return `max by (` + by + `) (gpufabric_job_ras_ranks{problem="` + problem + `",@job})`
 	}
-	return grid(about{"Suspected jobs, by RAS of NCCL", "Jobs that may hang, and what RAS of NCCL says of their ranks on all nodes, the worst first. The node is the one that asked: nothing is wrong with it.",
-		"no job is suspected to hang, or nccl.ask_ras is off", 24, 6},
+	return grid(about{
+		"Suspected jobs, by RAS of NCCL", "Jobs that may hang, and what RAS of NCCL says of their ranks on all nodes, the worst first. The node is the one that asked: nothing is wrong with it.",
+		"no job is suspected to hang, or nccl.ask_ras is off", 24, 6,
+	},
 		[]string{
 			worstFirst(by, "training_job", rasStates(by)),
 			rasStates(by),
@@ -84,9 +88,11 @@ func jobBandwidth() panel {
 	}
 	const bandwidth = `min by (` + by + `) (instance:gpufabric_job_bus_bandwidth:min10m{@job})`
 	const slowest = `topk by (cluster, training_job) (1, max by (cluster, job, instance, training_job, uuid) (uuid:gpufabric_job_collective_duration:waited_ratio{@job}) > 0)`
-	return grid(about{"Collectives of running jobs", "Bus bandwidth of the slowest GPU of each job on each node, for messages from 16 MiB, as NCCL Inspector samples it, and its share of the job's own past and of its other nodes. " +
-		"The GPU for which the other ranks of the job wait longest is named.",
-		"no job writes files of NCCL Inspector, or nccl.inspector_folder is not set", 24, 7},
+	return grid(about{
+		"Collectives of running jobs", "Bus bandwidth of the slowest GPU of each job on each node, for messages from 16 MiB, as NCCL Inspector samples it, and its share of the job's own past and of its other nodes. " +
+			"The GPU for which the other ranks of the job wait longest is named.",
+		"no job writes files of NCCL Inspector, or nccl.inspector_folder is not set", 24, 7,
+	},
 		[]string{
 			bandwidth,
 			orElse(share("past"), bandwidth, sortedLast), share("peers"),

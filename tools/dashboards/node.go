@@ -181,7 +181,7 @@ func qosChain(h uint32) panel {
 	rank := `0 * (gpufabric_roce_chain_consistent{@port} == 0 ` + ofActive + `) or 1 + 0 * gpufabric_roce_congestion_control{@port}`
 	return grid(about{"RoCE settings, from the traffic class to congestion control", "The address that NCCL would use (GID), what it asks for (traffic class), what packets carry (DSCP), which priority the NIC gives them, and what protects that priority. A contradiction on the way makes RoCE lose packets or wait behind other traffic. The first wrong step is the cause of those after it. Ports with one come first; ports that are not active are not judged.", "no RDMA port is known, or the collectors roce and hca are off", 24, h},
 		[]string{
-			orSilent(worstFirst("device, port", "device", rank)+noRoCE()),
+			orSilent(worstFirst("device, port", "device", rank) + noRoCE()),
 			`max by (device, port) (gpufabric_roce_traffic_class{@port} or ` + usesV1 + `)`,
 			`max by (device, port) (gpufabric_roce_dscp{@port} or ` + usesV1 + `)`,
 			`max by (device, port) (gpufabric_roce_priority{@port})`,

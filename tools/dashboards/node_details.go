@@ -75,7 +75,7 @@ func exporterNow() line {
 )`)}, "Source",
 			column{field: "source", title: "Source"}, column{field: "device", title: "Device", link: toPort()}, column{field: "netdev", title: "Interface"}, column{field: "reason", title: "Reason"}),
 		grid(about{"Facts that are unknown", "How many facts are unknown, by device (or GPU) and reason.", "no fact is unknown", 8, 8},
-			[]string{orSilent(`max by (device, index, reason) (`+withIndex(`(gpufabric_exporter_facts_unknown{uuid!="",@node} > 0)`)+`
+			[]string{orSilent(`max by (device, index, reason) (` + withIndex(`(gpufabric_exporter_facts_unknown{uuid!="",@node} > 0)`) + `
   or gpufabric_exporter_facts_unknown{uuid="",@node} > 0)`)}, "-Facts",
 			column{field: "device", title: "Device", link: toPort()}, column{field: "index", title: "GPU", width: 55}, column{field: "reason", title: "Reason"}, column{field: "A", title: "Facts", none: "-", width: 70}),
 		grid(about{"Collectors", "Whether each part of the exporter could read what it needs, and whether the node has what it is for.", "the exporter does not answer", 8, 8},

@@ -126,7 +126,7 @@ func kinds() words {
 // kindsAndWays are for tables of results: what each kind of probe sends through.
 func kindsAndWays() words {
 	return wordsOf(map[probes.Kind]word{
-		probes.Transport: {"transport: as NCCL selects", ""}, probes.Node: {"node: all its GPUs", ""}, probes.Rail: {"rail: this NIC and back", ""},
+		probes.Transport: {"transport: NCCL's way", ""}, probes.Node: {"node: all its GPUs", ""}, probes.Rail: {"rail: this NIC and back", ""},
 		probes.Socket: {"socket: TCP on purpose", ""}, probes.Calibrate: {"calibrate: by hand", ""},
 	})
 }

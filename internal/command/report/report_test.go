@@ -80,7 +80,7 @@ func TestEvidence(t *testing.T) {
 	commandtest.Contains(t, stdout, "| TCP | 2.50 GB/s |", "2026-11-01 10:00 UTC (from "+results+")", "| RoCE v2 | not measured |", "completion_retry_exceeded", "2 lines, 2 of NCCL")
 }
 
-// Files that copies of a host's were made of have no probes of this host. Whoever may not read all of it gets a report.
+// Files that copies of a host's were made of have no probes of this host. A user who may not read all of it gets a report.
 func TestOtherHost(t *testing.T) {
 	args := simulatortest.Host(t, "healthy")
 	code, stdout, stderr := run(t, append(args, "--config.file=none")...)
