@@ -215,14 +215,24 @@ func portCount(n *fabric.Node) string {
 	if n.ClassPresent.State == fabric.Unknown {
 		return "number of RDMA ports unknown"
 	}
-	ports, active := 0, 0
+	ports, active, unknown := 0, 0, 0
 	for i := range n.HCAs {
 		for k := range n.HCAs[i].Ports {
 			ports++
-			if n.HCAs[i].Ports[k].State.Or("") == fabric.PortActive {
+			switch state := &n.HCAs[i].Ports[k].State; {
+			case state.State != fabric.OK:
+				unknown++
+			case state.Value == fabric.PortActive:
 				active++
 			}
 		}
 	}
-	return fmt.Sprintf("%d RDMA ports, %d active", ports, active)
+	switch words := fmt.Sprintf("%d RDMA ports", ports); {
+	case unknown == 0:
+		return fmt.Sprintf("%s, %d active", words, active)
+	case unknown == ports:
+		return words + ", states unknown"
+	default:
+		return fmt.Sprintf("%s, %d active, %d of unknown state", words, active, unknown)
+	}
 }

@@ -62,6 +62,19 @@ func siteOf(t *testing.T, text string) func() ConfigStatus {
 	return func() ConfigStatus { return ConfigStatus{Config: c, Loaded: time.Unix(1_700_000_000, 0)} }
 }
 
+// TestPortCount keeps ports whose state is not known apart from those that are not active.
+func TestPortCount(t *testing.T) {
+	n := fabrictest.Healthy()
+	for unknown, want := range []string{"2 RDMA ports, 2 active", "2 RDMA ports, 1 active, 1 of unknown state", "2 RDMA ports, states unknown"} {
+		for i := range unknown {
+			n.HCAs[i].Ports[0].State = fabric.Fact[fabric.PortState]{State: fabric.Unknown}
+		}
+		if got := portCount(n); got != want {
+			t.Errorf("%d unknown: got %q, want %q", unknown, got, want)
+		}
+	}
+}
+
 // TestLanding shows a healthy node at a glance.
 func TestLanding(t *testing.T) {
 	page := landingOf(t, fabrictest.Healthy, func(o *LandingOptions) {

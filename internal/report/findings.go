@@ -128,7 +128,7 @@ func (f *Facts) addProbeFindings(at config.Links) {
 				v.Remedy = diagnose.Sentence(a)
 			}
 		}
-		if len(v.Subjects) > 0 {
+		if len(v.Subjects) > 0 && !(fault == probes.FaultGPUDirect && f.farByDesign(&v)) {
 			f.explain(&v, noDevices)
 			f.Findings = append(f.Findings, v)
 		}
@@ -149,13 +149,27 @@ func (f *Facts) explain(v *Finding, noDevices bool) {
 		v.Causes = []string{"NCCL's log says that it found no RDMA device that it can open."}
 	} else if g := f.blocks(v); g != nil {
 		v.Causes = []string{"GPUDirect RDMA is blocked on this node. " + g.Name + " and " + g.NIC + ": " + end(g.Evidence)}
-		v.Remedy = "If the server has to do without GPUDirect RDMA, this is what to expect of it; else follow the runbook."
 		for i := range f.Findings {
 			if c := &f.Findings[i]; c.From == fromCheck && slices.Contains(c.Subjects, g.Name) {
 				v.Remedy = "Repair what " + c.ID + " reports, then measure again: gpufabric_exporter probe rail."
 			}
 		}
 	}
+}
+
+// farByDesign tells that only their distance, which no check finds wrong, keeps the GPUs of this node from GPUDirect RDMA.
+func (f *Facts) farByDesign(v *Finding) bool {
+	var far []string
+	for i := range f.GPUs {
+		switch g := &f.GPUs[i]; {
+		case g.GPUDirect == "blocked ("+string(fabric.GDRDistance)+")":
+			far = append(far, g.Name)
+		case strings.HasPrefix(g.GPUDirect, "blocked"):
+			return false
+		}
+	}
+	failed := slices.ContainsFunc(f.Findings, func(c Finding) bool { return c.From == fromCheck && overlap(c.Subjects, far) })
+	return f.blocks(v) != nil && !failed
 }
 
 // blocks returns a GPU that the node keeps from GPUDirect RDMA with a NIC of a finding whose probes ran without it; nil: none.

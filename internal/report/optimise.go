@@ -73,7 +73,8 @@ func (f *Facts) recommended() Section {
 	}
 	var lines []Text
 	for _, v := range a.Unknown {
-		lines = append(lines, text(code(v.Name), " is open: ", end(v.Reason), " To decide: ", end(v.Ask)))
+		open := append(text(code(v.Name), " is open: ", end(v.Reason), " To decide: "), marked(end(v.Ask))...)
+		lines = append(lines, open)
 	}
 	s.list(lines[:min(len(lines), maxList)]...)
 	return s

@@ -56,6 +56,19 @@ func lower(s string) string {
 	return s
 }
 
+// marked is a sentence with code between backticks.
+func marked(s string) Text {
+	var t Text
+	for i, part := range strings.Split(s, "`") {
+		if i%2 == 1 {
+			t = append(t, code(part))
+		} else if part != "" {
+			t = append(t, Span{Text: part})
+		}
+	}
+	return t
+}
+
 // codes are names as code, of many the first.
 func codes(names []string) Text {
 	var t Text
