@@ -52,6 +52,7 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 
 func gidRemedy(n *fabric.Node, p *fabric.Port, c fabric.GIDChoice) string {
 	v6 := slices.ContainsFunc(p.GIDs.Entries.Or(nil), func(g fabric.GID) bool { return g.Routable() && g.Family == fabric.FamilyIPv6 })
+	v1 := slices.ContainsFunc(p.GIDs.Entries.Or(nil), func(g fabric.GID) bool { return g.Type == fabric.GIDRoCEv1 && g.Family == fabric.FamilyIPv4 })
 	_, ranged := n.NCCL.Text("NCCL_IB_ADDR_RANGE")
 	switch {
 	case c.Rule == fabric.GIDByConfiguration:
@@ -60,8 +61,10 @@ func gidRemedy(n *fabric.Node, p *fabric.Port, c fabric.GIDChoice) string {
 		return "Correct NCCL_IB_ADDR_RANGE, or give the network interface an address in that range."
 	case v6:
 		return "The port has only IPv6 addresses: set NCCL_IB_ADDR_FAMILY=AF_INET6."
+	case v1:
+		return "The interface has an IPv4 address, but the device offers it as RoCE v1 only. Compare driver, firmware and its RoCE settings with a port that has RoCE v2 entries (ethtool -i <interface>)."
 	default:
-		return "Give the network interface an IPv4 address: ip addr add <address>/<length> dev <interface>, and make it persistent in the network configuration."
+		return "Give the network interface an IPv4 address: ip addr add <IPv4 address>/<length> dev <interface>, and make it persistent in the network configuration."
 	}
 }
 

@@ -36,6 +36,7 @@ func tellGaps(list []diagnose.Gap) string {
 func TestTroubles(t *testing.T) {
 	entry := func(p *fabric.Port, gids ...fabric.GID) { p.GIDs.Entries.Value = gids }
 	linkLocal := fabric.GID{Addr: netip.MustParseAddr("fe80::1"), Type: fabric.GIDRoCEv1, Family: fabric.FamilyLinkLocal}
+	v1 := fabric.GID{Index: 1, Addr: netip.MustParseAddr("::ffff:10.0.1.1"), Type: fabric.GIDRoCEv1, Family: fabric.FamilyIPv4}
 	v6 := fabric.GID{Index: 1, Addr: netip.MustParseAddr("fd00::1"), Type: fabric.GIDRoCEv2, Family: fabric.FamilyIPv6}
 	variable := func(n *fabric.Node, name, value string, number int64, isNumber bool) {
 		n.NCCL.Variables = append(n.NCCL.Variables, fabric.NCCLVariable{Name: name, Value: value, Source: "/etc/nccl.conf:1", Number: number, IsNumber: isNumber})
@@ -61,8 +62,9 @@ func TestTroubles(t *testing.T) {
 		}, []string{"mlx5_0, mlx5_1: The port runs at 400 Gb/s, but 800 Gb/s is expected."}},
 		{"mismatch", func(_ *fabric.Node, p *fabric.Port) { p.Rate.Value.BytesPerSecond = 5e9 }, []string{"mlx5_1: RDMA reports 40 Gb/s, the network interface 400 Gb/s."}},
 		{"no address", func(_ *fabric.Node, p *fabric.Port) { entry(p, linkLocal) }, []string{
-			"mlx5_1: NCCL would not use a RoCE v2 address.", "No RoCE v2 GID with an IPv4 address: entry 0 is used instead.", "Entry 0 is RoCE v1 with a link-local address.", "Give the network interface an IPv4 address: ip addr add <address>/<length> dev <interface>",
+			"mlx5_1: NCCL would not use a RoCE v2 address.", "No RoCE v2 GID with an IPv4 address: entry 0 is used instead.", "Entry 0 is RoCE v1 with a link-local address.", "Give the network interface an IPv4 address: ip addr add <IPv4 address>/<length> dev <interface>",
 		}},
+		{"RoCE v1 only", func(_ *fabric.Node, p *fabric.Port) { entry(p, linkLocal, v1) }, []string{"the device offers it as RoCE v1 only"}},
 		{"IPv6 only", func(_ *fabric.Node, p *fabric.Port) { entry(p, linkLocal, v6) }, []string{"set NCCL_IB_ADDR_FAMILY=AF_INET6"}},
 		{"no entry", func(_ *fabric.Node, p *fabric.Port) { entry(p) }, []string{"that entry is empty"}},
 		{"range", func(n *fabric.Node, p *fabric.Port) { variable(n, "NCCL_IB_ADDR_RANGE", "192.168.0.0/16", 0, false) }, []string{"mlx5_0, mlx5_1: ", "Correct NCCL_IB_ADDR_RANGE"}},

@@ -42,7 +42,7 @@ func (f *Facts) summary() Section {
 	if f.Node.Simulated != "" {
 		about += " The node and its measurements are simulated: scenario " + f.Node.Simulated + "."
 	}
-	s.say(about, " Configuration: ", end(f.Configuration))
+	s.say(about, " Configuration: ", end(f.Configuration), " Jobs that run now are not part of this report: ", code("gpufabric_exporter jobs"), " says which transport each of them uses.")
 	if f.Note != "" {
 		s.say(end(f.Note))
 	}

@@ -147,7 +147,30 @@ func (f *Facts) explain(v *Finding, noDevices bool) {
 	v.Causes = []string{"Not known: no check that fails is about the same device."}
 	if noDevices {
 		v.Causes = []string{"NCCL's log says that it found no RDMA device that it can open."}
+	} else if g := f.blocks(v); g != nil {
+		v.Causes = []string{"GPUDirect RDMA is blocked on this node. " + g.Name + " and " + g.NIC + ": " + end(g.Evidence)}
+		v.Remedy = "If the server has to do without GPUDirect RDMA, this is what to expect of it; else follow the runbook."
+		for i := range f.Findings {
+			if c := &f.Findings[i]; c.From == fromCheck && slices.Contains(c.Subjects, g.Name) {
+				v.Remedy = "Repair what " + c.ID + " reports, then measure again: gpufabric_exporter probe rail."
+			}
+		}
 	}
+}
+
+// blocks returns a GPU that the node keeps from GPUDirect RDMA with a NIC of a finding whose probes ran without it; nil: none.
+func (f *Facts) blocks(v *Finding) *GPU {
+	for i := range f.Results {
+		if r := &f.Results[i]; slices.Contains(v.Subjects, r.name()) && (r.GPUDirect != "no" || r.Link == linkTCP) {
+			return nil
+		}
+	}
+	for i := range f.GPUs {
+		if g := &f.GPUs[i]; strings.HasPrefix(g.GPUDirect, "blocked") && slices.Contains(v.Devices, g.NIC) {
+			return g
+		}
+	}
+	return nil
 }
 
 func overlap(a, b []string) bool {

@@ -52,7 +52,11 @@ func (f *Facts) issue(i int) Section {
 	s := Section{Title: strconv.Itoa(i+1) + ". " + v.What + " (" + v.Severity + ")", Sub: true}
 	lines := []Text{text(strong("Where:"), " ", codes(v.Subjects))}
 	if len(v.Causes) > 0 {
-		lines = append(lines, text(strong("Root cause:"), " ", strings.Join(v.Causes[:min(len(v.Causes), maxList)], " ")))
+		label := "Root cause:"
+		if len(v.Causes) > 1 {
+			label = "Root cause, one of:"
+		}
+		lines = append(lines, text(strong(label), " ", strings.Join(v.Causes[:min(len(v.Causes), maxList)], " ")))
 	}
 	for k, seen := range v.Seen[:min(len(v.Seen), maxList)] {
 		label := text(strong("Evidence:"), " ")

@@ -68,7 +68,7 @@ func (f *Facts) unexplained() (lines []Text) {
 		explained := slices.ContainsFunc(f.Findings, func(c Finding) bool {
 			return c.From == fromCheck && overlap(c.Devices, v.Devices)
 		})
-		if !explained {
+		if !explained && f.blocks(v) == nil {
 			lines = append(lines, text(code(v.ID), " was measured on ", codes(v.Subjects), ", and no check explains it: the cause is not in the settings that the node shows."))
 		}
 	}

@@ -464,3 +464,45 @@ func FuzzFacts(f *testing.F) {
 		}
 	})
 }
+
+// A measured loss without GPUDirect RDMA has the cause that the node itself shows, also where no check fails.
+func TestBlockedGPUDirectExplainsProbes(t *testing.T) {
+	for scenario, want := range map[string][]string{
+		"gdr-level-loc": {"NCCL_NET_GDR_LEVEL=LOC", "Repair what gpudirect_usable"},
+		"healthy-l40s":  {"GPU and NIC are PHB apart", "If the server has to do without GPUDirect RDMA"},
+	} {
+		t.Run(scenario, func(t *testing.T) {
+			f := Collect(input(t, scenario))
+			found := 0
+			for i := range f.Findings {
+				v := &f.Findings[i]
+				if v.From != fromProbe {
+					continue
+				}
+				found++
+				for _, w := range want {
+					if got := strings.Join(v.Causes, " ") + v.Remedy; !strings.Contains(got, w) {
+						t.Errorf("%s: got %q, want %q in it", v.ID, got, w)
+					}
+				}
+			}
+			if found == 0 {
+				t.Error("no probe found a fault")
+			}
+			if page := markdownOf(t, f.Document(nil)); strings.Contains(page, "no check explains it") {
+				t.Error("the report says that nothing on the node explains the probes")
+			}
+		})
+	}
+}
+
+func TestLower(t *testing.T) {
+	for s, want := range map[string]string{
+		"The port is down": "the port is down", "RoCE packets": "RoCE packets", "NVLink 3": "NVLink 3", "InfiniBand": "InfiniBand",
+		"Xid 79": "Xid 79", "GPU0 is lost": "GPU0 is lost", "A GPU": "A GPU", "": "",
+	} {
+		if got := lower(s); got != want {
+			t.Errorf("lower(%q) is %q, want %q", s, got, want)
+		}
+	}
+}
