@@ -227,12 +227,12 @@ func portCount(n *fabric.Node) string {
 			}
 		}
 	}
-	switch words := fmt.Sprintf("%d RDMA ports", ports); {
-	case unknown == 0:
-		return fmt.Sprintf("%s, %d active", words, active)
-	case unknown == ports:
-		return words + ", states unknown"
-	default:
-		return fmt.Sprintf("%s, %d active, %d of unknown state", words, active, unknown)
+	words := fmt.Sprintf("%d RDMA ports", ports)
+	if ports == 0 || unknown < ports {
+		words += fmt.Sprintf(", %d active", active)
 	}
+	if unknown > 0 {
+		words += fmt.Sprintf(", %d of unknown state", unknown)
+	}
+	return words
 }

@@ -65,7 +65,7 @@ func siteOf(t *testing.T, text string) func() ConfigStatus {
 // TestPortCount keeps ports whose state is not known apart from those that are not active.
 func TestPortCount(t *testing.T) {
 	n := fabrictest.Healthy()
-	for unknown, want := range []string{"2 RDMA ports, 2 active", "2 RDMA ports, 1 active, 1 of unknown state", "2 RDMA ports, states unknown"} {
+	for unknown, want := range []string{"2 RDMA ports, 2 active", "2 RDMA ports, 1 active, 1 of unknown state", "2 RDMA ports, 2 of unknown state"} {
 		for i := range unknown {
 			n.HCAs[i].Ports[0].State = fabric.Fact[fabric.PortState]{State: fabric.Unknown}
 		}

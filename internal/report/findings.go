@@ -128,7 +128,8 @@ func (f *Facts) addProbeFindings(at config.Links) {
 				v.Remedy = diagnose.Sentence(a)
 			}
 		}
-		if len(v.Subjects) > 0 && !(fault == probes.FaultGPUDirect && f.farByDesign(&v)) {
+		expected := fault == probes.FaultGPUDirect && f.farByDesign(&v)
+		if len(v.Subjects) > 0 && !expected {
 			f.explain(&v, noDevices)
 			f.Findings = append(f.Findings, v)
 		}
@@ -157,7 +158,7 @@ func (f *Facts) explain(v *Finding, noDevices bool) {
 	}
 }
 
-// farByDesign tells that only their distance, which no check finds wrong, keeps the GPUs of this node from GPUDirect RDMA.
+// farByDesign reports whether only their distance, which no check finds wrong, keeps the GPUs of this node from GPUDirect RDMA.
 func (f *Facts) farByDesign(v *Finding) bool {
 	var far []string
 	for i := range f.GPUs {
