@@ -32,6 +32,9 @@ func Mark(p *status.Part) string {
 	case status.StatusOK:
 		return "✓"
 	case status.StatusFailed:
+		if Class(p) == "warned" {
+			return "!"
+		}
 		return "✕"
 	case status.StatusUnknown:
 		return "?"

@@ -260,3 +260,11 @@ func TestFit(t *testing.T) {
 		}
 	}
 }
+
+// Those who do not see colours tell what is critical from a warning.
+func TestMarks(t *testing.T) {
+	critical, warned := Mark(&status.Part{Status: status.StatusFailed, Severity: "critical"}), Mark(&status.Part{Status: status.StatusFailed, Severity: "warning"})
+	if critical != "✕" || warned != "!" {
+		t.Errorf("critical is %q, a warning %q", critical, warned)
+	}
+}

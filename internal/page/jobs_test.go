@@ -50,6 +50,10 @@ func TestLandingJobs(t *testing.T) {
 	contains(t, page, `<h2 id="jobs">Jobs</h2>`, "slurm/4242", "1 of 16 ranks", "user ID 1000", "unknown:</span> it was read once", "rank 3, PID 41200, python3", "reload this page</a> after 6 s",
 		"setting_unknown_variable:</span> NCCL_IB_DISABLED=", "No problems found except in 1 job", `href="jobs.json"`)
 
+	unset := rank
+	unset.Settings = fabric.Known[[]fabric.NCCLVariable](nil, "environ", at)
+	contains(t, landingOf(t, func() *fabric.Node { return withRanks(unset) }), "No problems found so far; jobs have been read once only")
+
 	contains(t, landingOf(t, func() *fabric.Node { return withRanks() }), "No process is known to hold a GPU of this node", "No problems found")
 	hidden := withRanks()
 	hidden.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonPrivilege, "/proc", hidden.At)

@@ -162,6 +162,8 @@ func (r *reading) verdict(l *Landing, n *fabric.Node) status.Verdict {
 		return v(status.StatusPartly, "No problems found in the facts that could be read")
 	case r.wait > 0:
 		return v(status.StatusUnknown, "No problems found so far; traffic has not been checked yet")
+	case r.jobs.Wait > 0:
+		return v(status.StatusUnknown, "No problems found so far; jobs have been read once only")
 	}
 	return v(status.StatusOK, "No problems found")
 }
