@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/demo"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/probes"
@@ -38,7 +39,7 @@ func input(t *testing.T, scenario string) *Input {
 		t.Fatal(err)
 	}
 	built := s.Build()
-	in := &Input{Program: "gpufabric_exporter test", Name: built.Host.Name, Simulated: scenario, Node: n, Config: c, ResultsFrom: "simulated"}
+	in := &Input{Program: "gpufabric_exporter test", Name: built.Host.Name, Simulated: scenario, Node: n, Config: c, ResultsFrom: "simulated", Jobs: job.Jobs{Known: true}}
 	if len(built.GPUs) > 0 {
 		r, err := demo.NewRehearsal(func() simulator.NCCL { return built.NCCL }, s.Healthy())
 		if err != nil {
