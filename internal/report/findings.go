@@ -63,7 +63,7 @@ func (f *Facts) order() {
 func checkFinding(in *Input, g *diagnose.Group) Finding {
 	c := g.Check
 	v := Finding{
-		ID: c.ID, From: fromCheck, Severity: string(c.Severity), Subjects: g.Subjects, What: g.What, Causes: causesOf(c), Seen: g.Seen(),
+		ID: c.ID, From: fromCheck, Severity: string(c.Severity), Subjects: g.Subjects, What: g.What, Causes: causesOf(g), Seen: g.Seen(),
 		Evidence: "The check " + c.ID + " reads " + c.Reads + ".", Impact: g.Consequence, Remedy: diagnose.FilledRemedy(in.Node, &g.Verdict),
 		Runbook: in.Config.Links.Runbook(c),
 	}
@@ -78,11 +78,15 @@ func checkFinding(in *Input, g *diagnose.Group) Finding {
 	return v
 }
 
-// causesOf are the kinds of fault that a check finds.
-func causesOf(c *diagnose.Check) []string {
+// causesOf is the kind of fault that all verdicts of a group show, else the kinds that the check finds.
+func causesOf(g *diagnose.Group) []string {
+	modes := g.Check.Modes
+	if g.Mode != "" && !slices.ContainsFunc(g.Members, func(v diagnose.Verdict) bool { return v.Mode != g.Mode }) {
+		modes = []string{g.Mode}
+	}
 	var texts []string
 	for _, m := range diagnose.Modes() {
-		if slices.Contains(c.Modes, m.ID) {
+		if slices.Contains(modes, m.ID) {
 			texts = append(texts, m.Text)
 		}
 	}

@@ -76,7 +76,11 @@ func misconfigured(j *job.Job, bad *job.Finding, at config.Links) Finding {
 	if bad.Rule == job.RuleAlignment {
 		k.what, k.runbook = "A job has GPUs without their nearest NICs", "GpuFabricJobNicsFar"
 	}
-	return k.of(j, "rule "+string(bad.Rule)+" of gpufabric_exporter jobs", []string{fmt.Sprintf("%s (%s)", bad.Text, spelling.Plural(len(bad.PIDs), "rank", "ranks"))}, at)
+	seen := spelling.Plural(len(bad.PIDs), "rank", "ranks")
+	if len(bad.PIDs) > 0 {
+		seen += fmt.Sprintf(", first PID %d", bad.PIDs[0])
+	}
+	return k.of(j, bad.Text, []string{seen}, at)
 }
 
 func (k *jobFinding) of(j *job.Job, cause string, seen []string, at config.Links) Finding {

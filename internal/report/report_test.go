@@ -515,3 +515,21 @@ func TestMarked(t *testing.T) {
 		t.Errorf("want %q and no escaped backtick in:\n%s", contains, page)
 	}
 }
+
+// The root cause is the one that the verdict shows, where the check has several.
+func TestRootCause(t *testing.T) {
+	for scenario, want := range map[string]string{
+		"gdr-level-loc":     "NCCL_NET_GDR_LEVEL or an option",
+		"gdr-override":      "NCCL_NET_GDR_LEVEL or an option",
+		"iommu-translating": "An IOMMU translates",
+		"pfc-off":           "PFC is off on the priority of RoCE",
+		"nccl-tc-5":         "NCCL's traffic class differs",
+	} {
+		t.Run(scenario, func(t *testing.T) {
+			f := Collect(input(t, scenario))
+			if len(f.Findings) == 0 || len(f.Findings[0].Causes) != 1 || !strings.HasPrefix(f.Findings[0].Causes[0], want) {
+				t.Errorf("expected the root cause %q: %+v", want, f.Findings)
+			}
+		})
+	}
+}
