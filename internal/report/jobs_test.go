@@ -12,6 +12,7 @@ import (
 
 // A report is an all-clear for running jobs only if their transport is known and good.
 func TestRunningJobs(t *testing.T) {
+	in := input(t, "healthy")
 	one := func(v job.Verdict, findings ...job.Finding) job.Jobs {
 		return job.Jobs{Known: true, List: []job.Job{{Name: "slurm/1", Ranks: make([]job.Rank, 8), Verdict: v, Findings: findings}}}
 	}
@@ -31,12 +32,11 @@ func TestRunningJobs(t *testing.T) {
 		"TCP":        {one(job.Verdict{Transport: job.TCP, Confirmed: true, Cause: job.CauseDisabled}), false, "First step: Repair the cause (NCCL_IB_DISABLE is set)"},
 		"mixed":      {one(job.Verdict{Transport: job.Mixed}), false, "A job seems to use TCP instead of RDMA (warning)"},
 		"misconfigured": {
-			one(job.Verdict{Transport: job.RDMA}, job.Finding{Rule: job.RuleMemlock, Severity: diagnose.Warning, Text: "the limit is 64 KiB"}), false,
-			"the limit is 64 KiB",
+			one(job.Verdict{Transport: job.RDMA}, job.Finding{Rule: job.RuleMemlock, Severity: diagnose.Warning, Text: "The limit is 64 KiB"}), false,
+			"The limit is 64 KiB",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := input(t, "healthy")
 			in.Jobs = tt.jobs
 			page := markdownOf(t, Collect(in).Document(nil))
 			if got := strings.Contains(page, "No step is needed"); got != tt.clear {
