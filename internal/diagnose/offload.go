@@ -14,7 +14,8 @@ import (
 func judgeOffloads(n *fabric.Node, v *verdicts) {
 	logs, known := n.Logs.Get()
 	if !known {
-		return // the source is reported as down; users own the logs, so nothing is wrong with the node
+		v.hidden(Subject{}, n.Logs.Meta(), "What logs of jobs say of offloads")
+		return
 	}
 	var names []string
 	var said Verdict

@@ -56,7 +56,7 @@ func TestOffloads(t *testing.T) {
 		}, "", ""},
 		"one NIC":    {[]fabric.Offloads{pxn}, func(n *fabric.Node) { n.HCAs = n.HCAs[:1] }, "", ""},
 		"not named":  {[]fabric.Offloads{nvls}, func(n *fabric.Node) { n.Logs = fabric.NotKnown[fabric.LogReading](fabric.ReasonNotRead, "logs", at) }, "", ""},
-		"unreadable": {[]fabric.Offloads{nvls}, func(n *fabric.Node) { n.Logs = fabric.NotKnown[fabric.LogReading](fabric.ReasonStuck, "logs", at) }, "", ""},
+		"unreadable": {[]fabric.Offloads{nvls}, func(n *fabric.Node) { n.Logs = fabric.NotKnown[fabric.LogReading](fabric.ReasonStuck, "logs", at) }, Unknown, ""},
 	} {
 		n := node()
 		var r fabric.LogReading

@@ -60,10 +60,10 @@ func findings() map[string]shown {
 		// Without a word of the site only the contradiction shows: RoCE is not where PFC is.
 		"traffic_class_overridden": {fabric.RoCEPFC, chain, "PFC is on for priority 3, but RoCE uses priority 0"},
 		"service_level_wrong":      {fabric.RoCEPFC, chain, "PFC is on for priority 3, but RoCE uses priority 2"},
-		// What is left of the GIDs is RoCE v1, whose packets have no DSCP. That they are priority 0 follows, and is no finding.
-		"no_routable_gid": {fabric.RoCEPFC, diagnose.CheckGID, "is RoCE v1"},
-		"gid_index_wrong": {fabric.RoCEPFC, diagnose.CheckGID, "is RoCE v1"},
-		"gid_not_matched": {fabric.RoCEPFC, diagnose.CheckGID, "is RoCE v1"},
+		// What is left of the GIDs is RoCE v1, whose packets have no DSCP. The chain begins with the GID; that packets are priority 0 follows, and is no finding.
+		"no_routable_gid": {fabric.RoCEGID, diagnose.CheckGID, "is RoCE v1"},
+		"gid_index_wrong": {fabric.RoCEGID, diagnose.CheckGID, "is RoCE v1"},
+		"gid_not_matched": {fabric.RoCEGID, diagnose.CheckGID, "is RoCE v1"},
 
 		"traffic_on_wrong_priority": {fabric.RoCEObservedPriority, "roce_traffic_priority", "none of it with priority 3"},
 		"marked_without_cnp":        {fabric.RoCEObservedCNP, "roce_congestion_answered", "and 0 notifications went out"},
