@@ -117,6 +117,8 @@ type Verdict struct {
 	// what to do about it, with exact commands where there are any. In these, <interface> and the like stand for names: see
 	// FilledRemedy.
 	Evidence, Consequence, Remedy string
+	// Mode is the kind of fault, one of the check's Modes, where it has several and this verdict shows which; empty: it does not.
+	Mode string
 	// Names are what stands in the place of such words, by word, where it does not follow from the subject.
 	Names map[string][]string
 }

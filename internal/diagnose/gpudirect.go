@@ -102,14 +102,14 @@ func gpuDirectWords(n *fabric.Node, g GPU, block fabric.GDRBlock) Verdict {
 	w := Verdict{Evidence: Sentence(g.GDR.Evidence), Consequence: throughHost}
 	switch block {
 	case fabric.GDRModule:
-		w.What = "NCCL cannot use GPUDirect RDMA: neither dma-buf nor a peer-memory module is available"
+		w.Mode, w.What = ModeGDRModule, "NCCL cannot use GPUDirect RDMA: neither dma-buf nor a peer-memory module is available"
 		w.Remedy = "Run modprobe nvidia-peermem, and load it at boot (echo nvidia-peermem > /etc/modules-load.d/nvidia-peermem.conf). " +
 			"Or install the open kernel modules of the GPU driver, which support dma-buf with Linux 5.12 or later."
 	case fabric.GDROverride:
-		w.What = "The GPU driver is configured to forbid GPUDirect RDMA"
+		w.Mode, w.What = ModeGDRConfig, "The GPU driver is configured to forbid GPUDirect RDMA"
 		w.Remedy = "Remove GrdmaPciTopoCheckOverride=2 from the options of the module nvidia (grep -r GrdmaPciTopoCheckOverride /etc/modprobe.d), and reload the module."
 	case fabric.GDRDistance:
-		w.What = "The GPU is too far from its NIC for GPUDirect RDMA"
+		w.Mode, w.What = ModeGDRDistance, "The GPU is too far from its NIC for GPUDirect RDMA"
 		w.Consequence = "Other GPUs of this node are nearer to theirs. " + throughHost
 		w.Remedy = "Place each GPU and its NIC below one PCIe switch, as the vendor specifies; \"gpufabric_exporter topology\" shows their positions."
 	case fabric.GDRLevel:
@@ -117,10 +117,10 @@ func gpuDirectWords(n *fabric.Node, g GPU, block fabric.GDRBlock) Verdict {
 		if v, ok := n.NCCL.Lookup("NCCL_NET_GDR_LEVEL"); ok {
 			where = v.Source + " (" + v.Name + "=" + v.Value + ")"
 		}
-		w.What = "NCCL_NET_GDR_LEVEL of the host prevents GPUDirect RDMA"
+		w.Mode, w.What = ModeGDRConfig, "NCCL_NET_GDR_LEVEL of the host prevents GPUDirect RDMA"
 		w.Remedy = "Remove it from " + where + ": by default NCCL allows distances up to PXB (through several PCIe switches)."
 	case fabric.GDRIOMMU:
-		w.What = "An IOMMU translates traffic between GPU and NIC"
+		w.Mode, w.What = ModeIOMMU, "An IOMMU translates traffic between GPU and NIC"
 		w.Consequence = "The traffic goes through the root complex instead of the switch, at a fraction of the bandwidth; NCCL may hang."
 		w.Remedy = "Boot with iommu=pt on the kernel's command line, or disable the IOMMU in the firmware settings; " +
 			"/sys/bus/pci/devices/*/iommu_group/type should say identity."

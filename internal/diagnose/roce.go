@@ -84,8 +84,22 @@ func judgeLink(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts, chain
 		}
 		v.failed(PortSubject(h, p), Verdict{
 			Evidence: memberOf(chains, c) + Sentence(l.Evidence), Consequence: consequence, Remedy: roceRemedy(l.Step, c, roceWish(n, p)), Names: namesOfChain(c),
+			Mode: modeOf(n, p, c, l.Step),
 		})
 	}
+}
+
+// modeOf is the kind of fault of a broken step of whose check there are several; empty: the chain does not show which.
+func modeOf(n *fabric.Node, p *fabric.Port, c *fabric.RoCEChain, s fabric.RoCEStep) string {
+	switch v1 := c.TrafficClassFrom == fabric.TrafficClassFromV1; {
+	case s == fabric.RoCETrafficClass, s == fabric.RoCEDSCP && !v1:
+		return ModeTrafficClass
+	case s == fabric.RoCEPFC && !v1 && stated(n, p):
+		if dscp := c.Link(fabric.RoCEDSCP); dscp != nil && dscp.Status == fabric.StatusOK { // the traffic class is right
+			return ModePFC
+		}
+	}
+	return ""
 }
 
 // follows tells that a step is broken for a priority that RoCE should not use in the first place: that is told.

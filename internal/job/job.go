@@ -3,6 +3,7 @@
 package job
 
 import (
+	"slices"
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
@@ -180,6 +181,14 @@ type Jobs struct {
 	Dropped int    // candidates that were left out, because there are too many
 	// Impaired is GPU time in seconds by UUID and impairment, since the Tracker began.
 	Impaired map[string]map[Impairment]float64
+}
+
+// Compared reports whether a further reading would say no more: the jobs are known, or why they cannot be, and none was seen only once.
+func (now Jobs) Compared() bool {
+	once := func(j Job) bool {
+		return slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.Verdict.Reason == FirstReading })
+	}
+	return now.Reason == Privilege || now.Known && !slices.ContainsFunc(now.List, once)
 }
 
 // Wants is what a node has to be observed for.

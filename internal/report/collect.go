@@ -13,6 +13,7 @@ import (
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/explain"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/probes"
 )
 
@@ -24,6 +25,7 @@ type Input struct {
 	Node      *fabric.Node
 	Config    config.Config
 	Verdicts  []diagnose.Verdict
+	Jobs      job.Jobs // that run now; the zero value: they were not looked at
 
 	Results     []probes.Result
 	ResultsFrom string // where they were found
@@ -39,7 +41,7 @@ func Collect(in *Input) *Facts {
 	n := in.Node
 	f := &Facts{
 		Report: kind, Version: Version, Program: in.Program, At: n.At.UTC(), Node: nodeOf(in), Configuration: in.Config.Origin(), Note: diagnose.Elsewhere(n),
-		Ports: []Port{}, GPUs: []GPU{}, GIDs: []GID{}, Results: []Result{}, ResultsNote: in.ResultsNote, Iteration: in.Iteration,
+		Ports: []Port{}, GPUs: []GPU{}, GIDs: []GID{}, Jobs: []Job{}, Results: []Result{}, ResultsNote: in.ResultsNote, Iteration: in.Iteration,
 	}
 	for i := range n.HCAs {
 		f.addDevice(n, &n.HCAs[i])
@@ -89,6 +91,9 @@ func show[T any](f fabric.Fact[T], words func(T) string) string {
 }
 
 const unknown = "unknown"
+
+// notGiven is the state of a port whose driver reports always the same, which says nothing about the port.
+const notGiven = "not given by its driver"
 
 func isUnknown(s string) bool { return s == unknown || strings.HasPrefix(s, unknown+":") }
 
@@ -142,6 +147,9 @@ func portOf(n *fabric.Node, p Port, h *fabric.HCA, port *fabric.Port) Port {
 		return string(l)
 	})
 	p.Role, p.State = show(port.Role, word), show(port.State, word)
+	if port.State.State == fabric.Unknown && port.State.Meta().Reason == fabric.ReasonDriverConstant {
+		p.State = notGiven
+	}
 	if rate, ok := port.Rate.Get(); ok {
 		p.Rate = &rate.BytesPerSecond
 	}

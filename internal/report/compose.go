@@ -34,15 +34,15 @@ func (f *Facts) title() string {
 	return cmp.Or(f.Node.Name, "a node without a name")
 }
 
-// summary is five sentences: the node, the worst finding, the transport, the bandwidth, and what to do first.
+// summary is six sentences: the node, the worst finding, the transport, that of running jobs, the bandwidth, and what to do first.
 func (f *Facts) summary() Section {
 	s := Section{Title: "Executive summary"}
-	s.list(text(code(cmp.Or(f.Node.Name, "The node")), " has ", f.hardware(), "."), f.worst(), f.transport(), f.bandwidth(), f.first())
+	s.list(text(code(cmp.Or(f.Node.Name, "The node")), " has ", f.hardware(), "."), f.worst(), f.transport(), f.running(), f.bandwidth(), f.first())
 	about := "Observed " + stamp(f.At) + " by " + f.Program + "."
 	if f.Node.Simulated != "" {
 		about += " The node and its measurements are simulated: scenario " + f.Node.Simulated + "."
 	}
-	s.say(about, " Configuration: ", end(f.Configuration), " Jobs that run now are not part of this report: ", code("gpufabric_exporter jobs"), " says which transport each of them uses.")
+	s.say(about, " Configuration: ", end(f.Configuration))
 	if f.Note != "" {
 		s.say(end(f.Note))
 	}
@@ -64,7 +64,7 @@ func (f *Facts) hardware() string {
 	default:
 		gpus = spelling.Plural(len(f.GPUs), "GPU", "GPUs")
 	}
-	compute, active, kinds, rates := 0, 0, map[string]bool{}, map[string]bool{}
+	compute, active, silent, kinds, rates := 0, 0, 0, map[string]bool{}, map[string]bool{}
 	unclear := 0
 	for i := range f.Ports {
 		p := &f.Ports[i]
@@ -76,6 +76,9 @@ func (f *Facts) hardware() string {
 		}
 		compute++
 		kinds[p.Fabric] = true
+		if p.State == notGiven {
+			silent++
+		}
 		if p.State == string(fabric.PortActive) {
 			active++
 			rates[rate(p.Rate)] = true
@@ -83,7 +86,12 @@ func (f *Facts) hardware() string {
 	}
 	ports := "no RDMA port for training that shows"
 	if compute > 0 {
-		ports = spelling.Plural(compute, "RDMA port", "RDMA ports") + " for training (" + strings.Join(keys(kinds), " and ") + "), " + strconv.Itoa(active) + " of them active"
+		ports = spelling.Plural(compute, "RDMA port", "RDMA ports") + " for training (" + strings.Join(keys(kinds), " and ") + "), "
+		if silent == compute {
+			ports += "of which the driver gives no state"
+		} else {
+			ports += strconv.Itoa(active) + " of them active"
+		}
 		if len(rates) > 0 {
 			ports += " at " + strings.Join(keys(rates), " and ")
 		}
@@ -115,14 +123,19 @@ func (f *Facts) worst() Text {
 	if n := f.unread(); n > 0 {
 		open += "; " + spelling.Plural(n, "port", "ports") + " could not be read"
 	}
+	if f.JobsUnknown != "" {
+		open += "; running jobs are unknown (" + f.JobsUnknown + ")"
+	} else if n := f.undecided(); n > 0 {
+		open += "; the transport of " + spelling.Plural(n, "running job", "running jobs") + " is unknown"
+	}
 	switch passed := spelling.Plural(f.Passed, "check", "checks") + " passed"; {
 	case len(f.Findings) > 0:
 	case open != "":
-		return text("Nothing was found wrong in what could be read, which is no all-clear: " + passed + open + ".")
+		return text("Nothing was found wrong in what could be read, which is no all-clear: " + passed + open + f.silent() + ".")
 	case f.Passed == 0:
 		return text("No check applies to this node.")
 	default:
-		return text("Nothing was found wrong: " + passed + ".")
+		return text("Nothing was found wrong: " + passed + f.silent() + ".")
 	}
 	var parts []string
 	for _, s := range diagnose.Severities() {
@@ -130,8 +143,25 @@ func (f *Facts) worst() Text {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}
-	w := &f.Findings[0]
-	return text(spelling.Plural(len(f.Findings), "issue", "issues")+" found ("+strings.Join(parts, ", ")+")"+open+"; the worst: ", codes(w.Subjects), ": ", end(lower(w.What)))
+	w, which := &f.Findings[0], "the worst"
+	if slices.ContainsFunc(f.Findings, func(v Finding) bool { return v.Cause == w.ID && v.Severity != w.Severity }) {
+		which = "the cause of the worst"
+	}
+	return text(spelling.Plural(len(f.Findings), "issue", "issues")+" found ("+strings.Join(parts, ", ")+")"+open+f.silent()+"; "+which+": ", codes(w.Subjects), ": ", end(lower(w.What)))
+}
+
+// silent says of how many ports the driver gives no state; empty: of none.
+func (f *Facts) silent() string {
+	n := 0
+	for i := range f.Ports {
+		if f.Ports[i].State == notGiven {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return "; the driver gives no state of " + spelling.Plural(n, "port", "ports")
 }
 
 // unread is how many ports there are of which use or state are not known.
@@ -209,6 +239,8 @@ func (f *Facts) first() Text {
 		return text("First step: ", end(f.Findings[0].Remedy))
 	case len(f.Unknown)+f.unread() > 0:
 		return text("First step: make readable what could not be read (sections Environment and Issues found).")
+	case f.JobsUnknown != "" || f.undecided() > 0:
+		return text("First step: look at the running jobs: ", code("gpufabric_exporter jobs"), ".")
 	}
 	return text("No step is needed.")
 }
@@ -238,6 +270,7 @@ func (f *Facts) baseline() Section {
 			row(what, text("not measured"), text(code(command(link))))
 		}
 	}
+	row("Transport of running jobs", f.runningNow(), text(code("gpufabric_exporter jobs")))
 	if f.Log != nil {
 		row("Connections of the job", text(f.Log.Connections), text("log ", code(f.Log.File)))
 	}
@@ -255,7 +288,7 @@ func (f *Facts) baseline() Section {
 			problems = append(problems, Span{Text: fmt.Sprintf("; and %d more", more)})
 		}
 	}
-	row("Key problems", problems, text(fmt.Sprintf("%s passed, %d unknown", spelling.Plural(f.Passed, "check", "checks"), len(f.Unknown))))
+	row("Key problems", problems, text(fmt.Sprintf("%s passed, %d unknown", spelling.Plural(f.Passed, "check", "checks"), len(f.Unknown))+f.silent()))
 	s.table(t)
 	return s
 }

@@ -35,6 +35,10 @@ type Facts struct {
 	Findings []Finding `json:"findings"` // the worst first
 	Unknown  []Gap     `json:"unknown"`
 
+	Jobs []Job `json:"jobs"` // that run now
+	// JobsUnknown says why jobs, or some of them, are not known.
+	JobsUnknown string `json:"jobs_unknown,omitempty"`
+
 	Results []Result `json:"results"` // the newest of each probe, the good one and one that failed since
 	// ResultsNote says why there are no more, where that is known.
 	ResultsNote string        `json:"results_note,omitempty"`
@@ -139,7 +143,7 @@ type GID struct {
 // Finding is something that is wrong.
 type Finding struct {
 	ID       string   `json:"id"`   // of the check, the fault of a probe or the signature of a log
-	From     string   `json:"from"` // check, probe, log
+	From     string   `json:"from"` // check, job, probe, log
 	Severity string   `json:"severity"`
 	Subjects []string `json:"subjects"`
 	What     string   `json:"what"`
@@ -151,11 +155,13 @@ type Finding struct {
 	Runbook  string   `json:"runbook"`
 
 	Devices []string `json:"devices,omitempty"` // RDMA devices that it is about
+	Cause   string   `json:"cause,omitempty"`   // id of the check whose finding explains this one; empty: none
 }
 
 // Where findings are from.
 const (
 	fromCheck = "check"
+	fromJob   = "job"
 	fromProbe = "probe"
 	fromLog   = "log"
 )

@@ -17,7 +17,7 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// judge adds what is wrong, by check, probe and log, the worst first, and what could not be judged.
+// judge adds what is wrong, by check, job, probe and log, the worst first, and what could not be judged.
 func (f *Facts) judge(in *Input) {
 	f.Findings, f.Unknown = []Finding{}, []Gap{}
 	bad := map[*diagnose.Check]bool{}
@@ -33,21 +33,37 @@ func (f *Facts) judge(in *Input) {
 	for _, g := range diagnose.Together(diagnose.Failures(in.Verdicts)) {
 		f.Findings = append(f.Findings, checkFinding(in, &g))
 	}
+	f.addJobs(in.Jobs, in.Config.Links)
 	f.addProbeFindings(in.Config.Links)
 	if in.Log != nil {
 		f.addLogFindings(in.Log, in.Config.Links)
 	}
-	rank := func(a *Finding) int { return diagnose.Severity(a.Severity).Rank() }
-	slices.SortStableFunc(f.Findings, func(a, b Finding) int { return cmp.Compare(rank(&a), rank(&b)) })
+	f.order()
 	for _, g := range diagnose.Unchecked(in.Verdicts) {
 		f.Unknown = append(f.Unknown, Gap{g.Subjects, g.What, g.Why})
 	}
 }
 
+// order has the worst first, and the cause of a finding before it.
+func (f *Facts) order() {
+	rank := func(v *Finding) int { return diagnose.Severity(v.Severity).Rank() }
+	worst := map[string]int{} // by id, of the finding and of what it explains
+	for i := range f.Findings {
+		v := &f.Findings[i]
+		for _, id := range []string{v.ID, v.Cause} {
+			if r, has := worst[id]; !has || rank(v) < r {
+				worst[id] = rank(v)
+			}
+		}
+	}
+	// What is added later explains nothing that is added earlier: the order of the same rank stays.
+	slices.SortStableFunc(f.Findings, func(a, b Finding) int { return cmp.Compare(worst[a.ID], worst[b.ID]) })
+}
+
 func checkFinding(in *Input, g *diagnose.Group) Finding {
 	c := g.Check
 	v := Finding{
-		ID: c.ID, From: fromCheck, Severity: string(c.Severity), Subjects: g.Subjects, What: g.What, Causes: causesOf(c), Seen: g.Seen(),
+		ID: c.ID, From: fromCheck, Severity: string(c.Severity), Subjects: g.Subjects, What: g.What, Causes: causesOf(g), Seen: g.Seen(),
 		Evidence: "The check " + c.ID + " reads " + c.Reads + ".", Impact: g.Consequence, Remedy: diagnose.FilledRemedy(in.Node, &g.Verdict),
 		Runbook: in.Config.Links.Runbook(c),
 	}
@@ -62,11 +78,15 @@ func checkFinding(in *Input, g *diagnose.Group) Finding {
 	return v
 }
 
-// causesOf are the kinds of fault that a check finds.
-func causesOf(c *diagnose.Check) []string {
+// causesOf is the kind of fault that all verdicts of a group show, else the kinds that the check finds.
+func causesOf(g *diagnose.Group) []string {
+	modes := g.Check.Modes
+	if g.Mode != "" && !slices.ContainsFunc(g.Members, func(v diagnose.Verdict) bool { return v.Mode != g.Mode }) {
+		modes = []string{g.Mode}
+	}
 	var texts []string
 	for _, m := range diagnose.Modes() {
-		if slices.Contains(c.Modes, m.ID) {
+		if slices.Contains(modes, m.ID) {
 			texts = append(texts, m.Text)
 		}
 	}
@@ -141,7 +161,7 @@ func (f *Facts) explain(v *Finding, noDevices bool) {
 	for i := range f.Findings {
 		if c := &f.Findings[i]; c.From == fromCheck && overlap(c.Devices, v.Devices) {
 			v.Causes = []string{"On the same device a check failed: " + lower(c.What) + " (" + c.ID + ")."}
-			v.Remedy = "Repair what " + c.ID + " reports, then measure again: gpufabric_exporter probe rail."
+			v.repair(c)
 			return
 		}
 	}
@@ -152,10 +172,15 @@ func (f *Facts) explain(v *Finding, noDevices bool) {
 		v.Causes = []string{"GPUDirect RDMA is blocked on this node. " + g.Name + " and " + g.NIC + ": " + end(g.Evidence)}
 		for i := range f.Findings {
 			if c := &f.Findings[i]; c.From == fromCheck && slices.Contains(c.Subjects, g.Name) {
-				v.Remedy = "Repair what " + c.ID + " reports, then measure again: gpufabric_exporter probe rail."
+				v.repair(c)
 			}
 		}
 	}
+}
+
+// repair has the finding end with that of a check, its cause.
+func (v *Finding) repair(c *Finding) {
+	v.Cause, v.Remedy = c.ID, "Repair what "+c.ID+" reports, then measure again: gpufabric_exporter probe rail."
 }
 
 // farByDesign reports whether only their distance, which no check finds wrong, keeps the GPUs of this node from GPUDirect RDMA.

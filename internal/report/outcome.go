@@ -46,6 +46,9 @@ func (f *Facts) results() []Section {
 			t.Rows = append(t.Rows, []Text{text(link), text("not measured"), nil, nil, text("measure it: ", code(command(link)))})
 		}
 	}
+	if r := f.chosen(); r != nil && r.Link != "" && !slices.Contains(f.links(), r.Link) {
+		t.Rows = append(t.Rows, []Text{text(r.Link), text("not measured; NCCL uses it"), nil, nil, f.source(r)})
+	}
 	s.table(t)
 	if f.ResultsNote != "" {
 		s.say(end(f.ResultsNote))

@@ -18,6 +18,7 @@ import (
 	"gpufabric_exporter/internal/demo"
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/probes"
@@ -38,7 +39,7 @@ func input(t *testing.T, scenario string) *Input {
 		t.Fatal(err)
 	}
 	built := s.Build()
-	in := &Input{Program: "gpufabric_exporter test", Name: built.Host.Name, Simulated: scenario, Node: n, Config: c, ResultsFrom: "simulated"}
+	in := &Input{Program: "gpufabric_exporter test", Name: built.Host.Name, Simulated: scenario, Node: n, Config: c, ResultsFrom: "simulated", Jobs: job.Jobs{Known: true}}
 	if len(built.GPUs) > 0 {
 		r, err := demo.NewRehearsal(func() simulator.NCCL { return built.NCCL }, s.Healthy())
 		if err != nil {
@@ -512,5 +513,23 @@ func TestMarked(t *testing.T) {
 	contains := "To decide: run `gpufabric_exporter check --only=gid_usable`."
 	if page := markdownOf(t, d); !strings.Contains(page, contains) || strings.Contains(page, "\\`") {
 		t.Errorf("want %q and no escaped backtick in:\n%s", contains, page)
+	}
+}
+
+// The root cause is the one that the verdict shows, where the check has several.
+func TestRootCause(t *testing.T) {
+	for scenario, want := range map[string]string{
+		"gdr-level-loc":     "NCCL_NET_GDR_LEVEL or an option",
+		"gdr-override":      "NCCL_NET_GDR_LEVEL or an option",
+		"iommu-translating": "An IOMMU translates",
+		"pfc-off":           "PFC is off on the priority of RoCE",
+		"nccl-tc-5":         "NCCL's traffic class differs",
+	} {
+		t.Run(scenario, func(t *testing.T) {
+			f := Collect(input(t, scenario))
+			if len(f.Findings) == 0 || len(f.Findings[0].Causes) != 1 || !strings.HasPrefix(f.Findings[0].Causes[0], want) {
+				t.Errorf("expected the root cause %q: %+v", want, f.Findings)
+			}
+		})
 	}
 }

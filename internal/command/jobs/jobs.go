@@ -121,7 +121,7 @@ func (k *looking) print(ctx context.Context, look site.Look, write func(job.Jobs
 			return last, k.unlessWatched(err)
 		}
 		jobs := tracker.Update(n)
-		if i > 0 && (k.watch || i+1 >= mostReadings || compared(jobs) && !late(n)) {
+		if i > 0 && (k.watch || i+1 >= mostReadings || jobs.Compared() && !late(n)) {
 			last = jobs
 			once := func(ctx context.Context) (*fabric.Node, job.Jobs, error) {
 				n, err := look(ctx, job.Wants, time.Duration(i)*k.interval)
@@ -140,14 +140,6 @@ func (k *looking) print(ctx context.Context, look site.Look, write func(job.Jobs
 			return last, k.unlessWatched(ctx.Err())
 		}
 	}
-}
-
-// compared tells that a further reading would say no more: the jobs are known, or why they cannot be, and none was seen only once.
-func compared(jobs job.Jobs) bool {
-	once := func(j job.Job) bool {
-		return slices.ContainsFunc(j.Ranks, func(r job.Rank) bool { return r.Verdict.Reason == job.FirstReading })
-	}
-	return jobs.Reason == job.Privilege || jobs.Known && !slices.ContainsFunc(jobs.List, once)
 }
 
 // late tells that processes or GPUs were not read in time.

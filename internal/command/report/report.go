@@ -25,6 +25,7 @@ import (
 	"gpufabric_exporter/internal/explain"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/files"
+	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/report"
 	"gpufabric_exporter/internal/simulator"
@@ -108,11 +109,9 @@ func (k *reporting) run(ctx context.Context, c *command.Call) int {
 		c.Complain(err)
 		return command.Usage
 	}
-	n, conf, err := k.site.ObserveOnce(ctx, k.scenario, collector.CheckWants()|probes.Wants|fabric.WantGID, 0, k.log.Logger(c.Stderr))
-	if err != nil {
+	if err := k.observe(ctx, c, &in); err != nil {
 		return c.Fail(err)
 	}
-	in.Node, in.Config, in.Verdicts = n, conf, verdicts(n)
 	if err := k.name(ctx, &in); err != nil {
 		return c.Fail(err)
 	}
@@ -120,6 +119,66 @@ func (k *reporting) run(ctx context.Context, c *command.Call) int {
 		return c.Fail(err)
 	}
 	return command.OK
+}
+
+// observe reads the node, and its jobs for some seconds longer.
+func (k *reporting) observe(ctx context.Context, c *command.Call, in *report.Input) error {
+	look, conf, done, err := k.site.Open(k.scenario, k.log.Logger(c.Stderr))
+	if err != nil {
+		return err
+	}
+	defer done()
+	n, err := look(ctx, collector.CheckWants()|probes.Wants|job.Wants, 0)
+	if err != nil {
+		return err
+	}
+	in.Node, in.Config, in.Verdicts = n, conf, verdicts(n)
+	if k.scenario != nil || k.site.ThisHost() {
+		in.Jobs, err = k.jobs(ctx, look, n)
+	}
+	return err
+}
+
+// Readings of running jobs. On a busy node, one may be late.
+const (
+	betweenReadings = 5 * time.Second
+	mostReadings    = 3
+)
+
+// jobs follows the jobs from a first reading until two of each could be compared. A simulated node is read at once.
+func (k *reporting) jobs(ctx context.Context, look site.Look, first *fabric.Node) (job.Jobs, error) {
+	var tracker job.Tracker
+	jobs := tracker.Update(first)
+	for i := 1; i < mostReadings && jobs.Known && !jobs.Compared(); i++ {
+		further := time.Duration(i) * betweenReadings
+		if k.scenario == nil {
+			if err := wait(ctx, betweenReadings); err != nil {
+				return jobs, err
+			}
+		}
+		n, err := look(ctx, job.Wants, further)
+		if err != nil {
+			return jobs, err
+		}
+		if k.scenario != nil {
+			later := *n
+			later.Ranks.At = first.Ranks.At.Add(further)
+			n = &later
+		}
+		jobs = tracker.Update(n)
+	}
+	return jobs, nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // verdicts asks all checks but those that compare two readings.

@@ -43,6 +43,18 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+// Running jobs are read twice, as the command jobs does.
+func TestJobs(t *testing.T) {
+	code, stdout, stderr := run(t, "--scenario=job-tcp")
+	if code != command.OK || stderr != "" {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	commandtest.Contains(t, stdout, "the worst: `slurm/4242`: A job uses TCP instead of RDMA.", "| Transport of running jobs | `slurm/4242`: tcp, confirmed |", "Repair the cause (NCCL_IB_DISABLE is set)")
+	if strings.Contains(stdout, "No step is needed") || strings.Contains(stdout, "Nothing was found wrong") {
+		t.Errorf("a job that uses TCP is well:\n%.2000s", stdout)
+	}
+}
+
 // A later report is compared with the JSON of an earlier one.
 func TestBefore(t *testing.T) {
 	before := filepath.Join(t.TempDir(), "before.json")

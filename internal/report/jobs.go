@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/job"
+	"gpufabric_exporter/internal/spelling"
+)
+
+// Job is a job that runs on the node, as the command jobs judges it.
+type Job struct {
+	Name      string   `json:"name"`
+	Ranks     int      `json:"ranks"`
+	Transport string   `json:"transport"` // with confirmed, suspected or by design; unknown: REASON
+	Evidence  []string `json:"evidence"`
+}
+
+// jobFinding is an alert of a job: its severity and its words.
+type jobFinding struct {
+	id, what, impact, runbook string
+	severity                  diagnose.Severity
+}
+
+// addJobs has the running jobs, and a finding for each that uses TCP or is misconfigured.
+func (f *Facts) addJobs(jobs job.Jobs, at config.Links) {
+	switch {
+	case jobs.Known:
+	case jobs.Reason == "":
+		f.JobsUnknown = "not looked at"
+	default:
+		f.JobsUnknown = jobs.Reason.Text()
+	}
+	if jobs.Dropped > 0 {
+		f.JobsUnknown = spelling.Plural(jobs.Dropped, "process was", "processes were") + " left out: there are too many"
+	}
+	for i := range jobs.List {
+		j := &jobs.List[i]
+		state := j.Verdict.State()
+		if j.Verdict.Transport == job.Unknown {
+			state = unknown + ": " + j.Verdict.Reason.Text()
+		}
+		f.Jobs = append(f.Jobs, Job{j.Name, len(j.Ranks), state, slices.Clone(j.Verdict.Evidence)})
+		if j.Verdict.Fallback() {
+			f.Findings = append(f.Findings, fallbackOf(j, at))
+		}
+		for _, bad := range j.Findings {
+			if bad.Severity.AtLeast(diagnose.Warning) {
+				f.Findings = append(f.Findings, misconfigured(j, &bad, at))
+			}
+		}
+	}
+}
+
+func fallbackOf(j *job.Job, at config.Links) Finding {
+	k := jobFinding{"job_on_tcp", "A job uses TCP instead of RDMA", "The job moves its data several times slower than over RDMA.", "GpuFabricJobOnTcp", diagnose.Critical}
+	if !j.Verdict.Confirmed {
+		k.what, k.runbook, k.severity = "A job seems to use TCP instead of RDMA", "GpuFabricJobOnTcpSuspected", diagnose.Warning
+	}
+	cause := j.Verdict.Cause.Text()
+	v := k.of(j, cmp.Or(cause, "not known"), j.Verdict.Evidence, at)
+	v.Remedy = "Start the job with NCCL_DEBUG=INFO and pass its log to explain: it shows why NCCL does not use RDMA."
+	if cause != "" {
+		v.Remedy = "Repair the cause (" + cause + ") in the settings or the image of the job, and start it again."
+	}
+	return v
+}
+
+func misconfigured(j *job.Job, bad *job.Finding, at config.Links) Finding {
+	k := jobFinding{"job_" + string(bad.Rule), "A job is misconfigured", "The job is slower than it could be, or is about to fail.", "GpuFabricJobMisconfigured", bad.Severity}
+	if bad.Rule == job.RuleAlignment {
+		k.what, k.runbook = "A job has GPUs without their nearest NICs", "GpuFabricJobNicsFar"
+	}
+	seen := spelling.Plural(len(bad.PIDs), "rank", "ranks")
+	if len(bad.PIDs) > 0 {
+		seen += fmt.Sprintf(", first PID %d", bad.PIDs[0])
+	}
+	return k.of(j, bad.Text, []string{seen}, at)
+}
+
+func (k *jobFinding) of(j *job.Job, cause string, seen []string, at config.Links) Finding {
+	return Finding{
+		ID: k.id, From: fromJob, Severity: string(k.severity), Subjects: []string{j.Name}, What: k.what, Causes: []string{diagnose.Sentence(cause)}, Seen: slices.Clone(seen),
+		Evidence: "The processes of the job, their sockets and RDMA devices, read twice (gpufabric_exporter jobs).", Impact: k.impact,
+		Remedy: "Change the settings or the image of the job, and start it again.", Runbook: at.Runbooks + "/" + k.runbook + ".md",
+	}
+}
+
+// running is what the summary says of the jobs, in a sentence.
+func (f *Facts) running() Text {
+	switch {
+	case f.JobsUnknown != "":
+		return text("Running jobs: unknown (", f.JobsUnknown, "); see ", code("gpufabric_exporter jobs"), ".")
+	case len(f.Jobs) == 0:
+		return text("No process is known to hold a GPU of this node.")
+	}
+	return text("Transport of running jobs: ", f.runningNow(), ".")
+}
+
+// runningNow is the transport of each running job.
+func (f *Facts) runningNow() Text {
+	var list Text
+	switch {
+	case f.JobsUnknown != "":
+		list = text("unknown: " + f.JobsUnknown)
+		if len(f.Jobs) > 0 {
+			list = append(list, Span{Text: "; "})
+		}
+	case len(f.Jobs) == 0:
+		return text("no job")
+	}
+	for i := range f.Jobs[:min(len(f.Jobs), maxList)] {
+		if i > 0 {
+			list = append(list, Span{Text: "; "})
+		}
+		list = append(list, code(f.Jobs[i].Name), Span{Text: ": " + f.Jobs[i].Transport})
+	}
+	if more := len(f.Jobs) - maxList; more > 0 {
+		list = append(list, Span{Text: fmt.Sprintf("; and %d more", more)})
+	}
+	return list
+}
+
+// undecided is how many running jobs have an unknown transport.
+func (f *Facts) undecided() (n int) {
+	for i := range f.Jobs {
+		if isUnknown(f.Jobs[i].Transport) {
+			n++
+		}
+	}
+	return n
+}

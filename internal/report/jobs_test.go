@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"strings"
+	"testing"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/job"
+)
+
+// A report is an all-clear for running jobs only if their transport is known and good.
+func TestRunningJobs(t *testing.T) {
+	in := input(t, "healthy")
+	one := func(v job.Verdict, findings ...job.Finding) job.Jobs {
+		return job.Jobs{Known: true, List: []job.Job{{Name: "slurm/1", Ranks: make([]job.Rank, 8), Verdict: v, Findings: findings}}}
+	}
+	for name, tt := range map[string]struct {
+		jobs  job.Jobs
+		clear bool
+		want  string
+	}{
+		"no job":     {job.Jobs{Known: true}, true, "| Transport of running jobs | no job | "},
+		"RDMA":       {one(job.Verdict{Transport: job.RDMA, Confirmed: true}), true, "Transport of running jobs: `slurm/1`: rdma, confirmed."},
+		"by design":  {one(job.Verdict{Transport: job.TCP, Way: job.WayTCPX}), true, "`slurm/1`: tcp, by design"},
+		"info":       {one(job.Verdict{Transport: job.Local}, job.Finding{Rule: job.RuleAffinity, Severity: diagnose.Info}), true, "local, suspected"},
+		"not looked": {job.Jobs{}, false, "Running jobs: unknown (not looked at); see `gpufabric_exporter jobs`."},
+		"privilege":  {job.Jobs{Reason: job.Privilege}, false, "Running jobs: unknown (the exporter lacks the privilege"},
+		"dropped":    {job.Jobs{Known: true, Dropped: 1}, false, "1 process was left out"},
+		"idle":       {one(job.Verdict{Transport: job.Unknown, Reason: job.Idle}), false, "the transport of 1 running job is unknown"},
+		"TCP":        {one(job.Verdict{Transport: job.TCP, Confirmed: true, Cause: job.CauseDisabled}), false, "First step: Repair the cause (NCCL_IB_DISABLE is set)"},
+		"mixed":      {one(job.Verdict{Transport: job.Mixed}), false, "A job seems to use TCP instead of RDMA (warning)"},
+		"misconfigured": {
+			one(job.Verdict{Transport: job.RDMA}, job.Finding{Rule: job.RuleMemlock, Severity: diagnose.Warning, Text: "The limit is 64 KiB"}), false,
+			"The limit is 64 KiB",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in.Jobs = tt.jobs
+			page := markdownOf(t, Collect(in).Document(nil))
+			if got := strings.Contains(page, "No step is needed"); got != tt.clear {
+				t.Errorf("all-clear is %t, expected %t", got, tt.clear)
+			}
+			if got := strings.Contains(page, "Nothing was found wrong: "); got != tt.clear {
+				t.Errorf("nothing wrong is %t, expected %t", got, tt.clear)
+			}
+			if !strings.Contains(page, tt.want) {
+				t.Errorf("lacks %q:\n%.3000s", tt.want, page)
+			}
+		})
+	}
+}
+
+// Ports whose driver gives no state by design are no gap to close, and what NCCL uses there has its row.
+func TestWithoutState(t *testing.T) {
+	page := markdownOf(t, Collect(input(t, "healthy-efa")).Document(nil))
+	for _, want := range []string{
+		"of which the driver gives no state.", "Nothing was found wrong: 19 checks passed; the driver gives no state of 32 ports.", "0 unknown; the driver gives no state of 32 ports |",
+		"| network plugin AWS Libfabric | not measured; NCCL uses it |", "No step is needed",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("lacks %q:\n%.3000s", want, page)
+		}
+	}
+}
+
+// The cause comes before what it explains, although that is worse.
+func TestCauseFirst(t *testing.T) {
+	f := Collect(input(t, "pcie-nic-gen3"))
+	if len(f.Findings) != 2 || f.Findings[0].ID != "pcie_link" || f.Findings[1].Cause != "pcie_link" {
+		t.Fatalf("findings: %+v", f.Findings)
+	}
+	page := markdownOf(t, f.Document(nil))
+	for _, want := range []string{"the cause of the worst: `mlx5_5`", "First step: Compare LnkCap and LnkSta"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("lacks %q:\n%.3000s", want, page)
+		}
+	}
+}
