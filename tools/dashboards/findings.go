@@ -281,5 +281,5 @@ func firing() panel {
 		column{field: "device", title: "Device", link: toPortOf("Node")},
 		column{field: "port", title: "Port"},
 		column{field: "cluster", title: "Cluster"},
-		column{field: "severity"})
+		column{field: "severity"}, column{field: "problem"})
 }
