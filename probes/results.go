@@ -9,11 +9,15 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
 // resultsMost bounds how many results a file may have: more than a node of 128 ports has probes.
 const resultsMost = 512
+
+// bytesMost bounds the message of a measurement: more than the memory of all GPUs of a node.
+const bytesMost = 1 << 50
 
 // SavedResults returns the newest result of each probe that a state file remembers, without log and settings; none if there
 // is no file yet. The error is ErrState, or that of reading. It gives up on a file system that does not answer.
@@ -62,7 +66,7 @@ func ParseResults(data []byte, now time.Time) ([]Result, error) {
 		} `json:"probes"`
 	}
 	if err := json.Unmarshal(data, &file); err != nil {
-		return nil, err
+		return nil, inWords(err)
 	}
 	var all []Result
 	switch {
@@ -93,6 +97,20 @@ func ParseResults(data []byte, now time.Time) ([]Result, error) {
 	return sorted(all), nil
 }
 
+// inWords is an error of package json without types of Go and without the value, which may be long.
+func inWords(err error) error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return errors.New(clip(err.Error(), textMost))
+	}
+	kind, _, _ := strings.Cut(wrong.Value, " ") // of a number the value follows
+	if wrong.Field == "" {
+		return fmt.Errorf("found %s in place of an object", kind)
+	}
+	name := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:] // before it are names of Go where structs are embedded
+	return fmt.Errorf("byte %d: %s cannot be this %s", wrong.Offset, name, kind)
+}
+
 // sound tells that a result is one that a probe can have.
 func (r *Result) sound() bool {
 	good := r.Outcome == OK && r.Failure == "" || (r.Outcome == Failed || r.Outcome == Aborted) && slices.Contains(Failures(), r.Failure)
@@ -106,7 +124,7 @@ func (r *Result) sound() bool {
 		}
 	}
 	return !slices.ContainsFunc(r.Measurements, func(m Measurement) bool {
-		return !(m.BusBW >= 0 && m.BusBW < absurd && m.AlgBW >= 0 && m.AlgBW < absurd && m.Time >= 0 && m.Time < math.MaxInt32) ||
+		return m.Bytes > bytesMost || !(m.BusBW >= 0 && m.BusBW < absurd && m.AlgBW >= 0 && m.AlgBW < absurd && m.Time >= 0 && m.Time < math.MaxInt32) ||
 			m.Ranks < 0 || m.Ranks > gpusMost || !slices.Contains(Ops(), m.Op)
 	})
 }

@@ -64,7 +64,10 @@ func TestParseResults(t *testing.T) {
 		"the page":              {text(object{"probes": []object{{"last": failed, "last_good": good}, {"last": good, "last_good": good}, {"last": nil}}}), 3, ""},
 		"something else":        {`{"verdicts": []}`, 0, "neither runs nor probes"},
 		"no JSON":               {`# nccl-tests`, 0, "invalid character"},
-		"another type":          {`{"runs": [{"kind": 3}]}`, 0, "cannot unmarshal"},
+		"another type":          {`{"runs": [{"kind": 3}]}`, 0, "kind cannot be this number"},
+		"a list":                {`[]`, 0, "found array in place of an object"},
+		"a long number":         {`{"runs": [{"port": ` + strings.Repeat("9", 5000) + `}]}`, 0, "port cannot be this number"},
+		"an absurd message":     {strings.ReplaceAll(text(object{"runs": []Result{run(Rail, origin)}}), `"bytes":8`, `"bytes":18446744073709551615`), 0, "no probe has"},
 		"an unknown kind":       {text(object{"runs": []Result{run("<script>", origin)}}), 0, `"<script>"`},
 		"an absurd bandwidth":   {strings.ReplaceAll(text(object{"runs": []Result{run(Rail, origin)}}), "1500000000", "1e300"), 0, "no probe has"},
 		"a negative bandwidth":  {strings.ReplaceAll(text(object{"runs": []Result{run(Rail, origin)}}), "1500000000", "-1"), 0, "no probe has"},
@@ -75,6 +78,9 @@ func TestParseResults(t *testing.T) {
 			all, err := ParseResults([]byte(tt.in), origin)
 			if len(all) != tt.want || (tt.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tt.err) {
 				t.Errorf("%d results, error %v; expected %d and %q", len(all), err, tt.want, tt.err)
+			}
+			if err != nil && len(err.Error()) > 1000 {
+				t.Errorf("an error of %d bytes", len(err.Error()))
 			}
 			for _, r := range all {
 				if r.At.After(origin) {

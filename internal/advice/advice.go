@@ -96,6 +96,10 @@ func For(node *fabric.Node, w Workload) Advice {
 	k.Advice = Advice{Workload: w, Settings: []Setting{}, Remove: []Removal{}, Leave: []Left{}, Unknown: []Open{}, Estimates: []Estimate{}, Shares: []Share{}}
 	k.release()
 	k.fabric()
+	if gpus, known := node.GPUs.Get(); known && gpus == 0 {
+		k.Unknown = []Open{{"GPUs", "This node has no GPU. NCCL needs one for each rank: no job with NCCL runs here, and nothing is recommended.", "run this on a node with GPUs"}}
+		return k.Advice
+	}
 	k.present()
 	if w.Nodes == 1 {
 		k.leave("NCCL_NET, NCCL_IB_*", "The job has one node: NCCL uses no network between GPUs that reach each other, and has no fallback that could stay silent.", "NCCL_NET")

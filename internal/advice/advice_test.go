@@ -152,7 +152,8 @@ func TestAdviceMendsSettings(t *testing.T) {
 		"device-gone":             {"open NCCL_IB_HCA"},
 		"pfc-other-priority":      {"open NCCL_IB_TC"},
 		"healthy-roce-vlan":       {"keep NCCL_IB_SL=3"},
-		"no-rdma":                 {"open NCCL_IB_HCA"},
+		"no-rdma":                 {"open NCCL_IB_HCA", "open fabric"},
+		"healthy-gb200":           {"open NVLink between nodes"},
 	} {
 		a := For(observed(t, scenario), Workload{NCCL: lint.Newest()})
 		got := strings.Split(lines(a), "\n")
@@ -161,6 +162,47 @@ func TestAdviceMendsSettings(t *testing.T) {
 				t.Errorf("%s: no line %q in\n%s", scenario, line, lines(a))
 			}
 		}
+	}
+}
+
+// A node that lost its RDMA ports is to be repaired, and not advised to use TCP; what the workload states holds.
+func TestMissingRDMA(t *testing.T) {
+	node := observed(t, "no-rdma")
+	for what, c := range map[string]struct {
+		policy  fabric.Policy
+		devices string
+		want    string // of the reason; empty: TCP is the fabric
+	}{
+		"both":      {*node.Policy, "=mlx5_0,mlx5_1", "expects 8 (expected.compute_ports), and NCCL_IB_HCA names mlx5_0, mlx5_1 (/etc/nccl.conf:2)"},
+		"devices":   {fabric.Policy{}, "mlx5", "NCCL_IB_HCA names mlx5 (/etc/nccl.conf:2)"},
+		"exclusion": {fabric.Policy{}, "^mlx5_9", ""},
+		"nothing":   {fabric.Policy{}, "", ""},
+	} {
+		one := *node
+		one.Policy = &c.policy
+		one.NCCL.Variables = []fabric.NCCLVariable{{Name: devicesVariable, Value: c.devices, Source: "/etc/nccl.conf:2"}}
+		a := For(&one, Workload{NCCL: lint.Newest()})
+		reason := ""
+		for _, o := range a.Unknown {
+			if o.Name == "fabric" {
+				reason = o.Reason
+			}
+		}
+		if !strings.Contains(reason, c.want) || (c.want == "") != (a.Workload.Fabric == TCP) || strings.Contains(lines(a), "NCCL_NET=") {
+			t.Errorf("%s: fabric %s, %q\n%s", what, a.Workload.Fabric, reason, lines(a))
+		}
+		if a := For(&one, Workload{NCCL: lint.Newest(), Fabric: TCP}); a.Workload.Fabric != TCP || strings.Contains(lines(a), "open fabric") {
+			t.Errorf("%s: TCP is stated: %s", what, lines(a))
+		}
+	}
+}
+
+// Where no GPU is, nothing is set, kept or removed.
+func TestNoGPU(t *testing.T) {
+	a := For(observed(t, "healthy-cpu-node"), Workload{NCCL: lint.Newest()})
+	whole(t, a)
+	if got := lines(a); got != "open GPUs\n" || len(a.Leave)+len(a.Estimates) > 0 {
+		t.Errorf("%s%+v", got, a)
 	}
 }
 
@@ -279,6 +321,9 @@ func TestWorkload(t *testing.T) {
 		func(w *Workload) { w.Nodes = -1 }, func(w *Workload) { w.Nodes = MaxNodes + 1 }, func(w *Workload) { w.GPUsPerNode = MaxGPUsPerNode + 1 },
 		func(w *Workload) { w.MessageBytes = -1 }, func(w *Workload) { w.IterationBytes = MaxBytes + 1 }, func(w *Workload) { w.Iteration = -1 },
 		func(w *Workload) { w.Measured = []Measured{{Ranks: 1, Bytes: 1, Seconds: 1, BusBW: 1}} }, func(w *Workload) { w.Measured = []Measured{{}} },
+		func(w *Workload) { w.Measured = []Measured{{Ranks: 2, Bytes: 1, Seconds: 1, BusBW: 1e-300}} },
+		func(w *Workload) { w.Measured = []Measured{{Ranks: 2, Bytes: MaxBytes + 1, Seconds: 1, BusBW: 1}} },
+		func(w *Workload) { w.Measured = slices.Repeat(good.Measured, MaxMeasured+1) },
 	} {
 		bad := good
 		if spoil(&bad); bad.Validate() == nil {

@@ -122,15 +122,13 @@ var usualBytes = []int64{1 << 20, 64 << 20, 1 << 30}
 
 // estimates adds the links that the workload crosses, each with the sizes that are stated or usual and those that were measured.
 func (k *adviser) estimates() {
-	if gpus, known := k.node.GPUs.Get(); known && gpus == 0 {
-		return // no rank runs here
-	}
 	inside, within := k.inside()
 	if k.Workload.GPUsPerNode > 1 {
 		k.estimate(within, shape{1, k.Workload.GPUsPerNode, inside})
 	}
 	if k.Workload.Nodes != 1 {
 		between := k.between()
+		k.rack(&between)
 		if k.Workload.GPUsPerNode > 1 && within.rate != nil && between.rate != nil && *within.rate < *between.rate {
 			between.rate, between.basis = within.rate, between.basis+"; the links inside the node are slower: "+within.basis
 		}

@@ -32,6 +32,29 @@ func TestModel(t *testing.T) {
 	}
 }
 
+// Signalling rates of NVML become those of the specification; others stay.
+func TestSpecified(t *testing.T) {
+	for reported, want := range map[float64]float64{25.781e9: 25e9, 26.562e9: 25e9, 25e9: 25e9, 53.125e9: 50e9, 20e9: 20e9, 24e9: 24e9, 30e9: 30e9, 100e9: 100e9} {
+		if got := specified(reported); got != want {
+			t.Errorf("%g: %g, want %g", reported, got, want)
+		}
+	}
+}
+
+// The estimate between nodes of a rack with NVLink says what it does not hold for.
+func TestRack(t *testing.T) {
+	for scenario, want := range map[string]bool{"healthy-gb200": true, "healthy-dgx-b200": false} {
+		a := For(observed(t, scenario), Workload{NCCL: lint.Newest()})
+		found := false
+		for _, e := range a.Estimates {
+			found = found || e.Nodes > 1 && strings.Contains(e.Basis, "only for nodes in different NVLink domains")
+		}
+		if found != want {
+			t.Errorf("%s: %+v", scenario, a.Estimates)
+		}
+	}
+}
+
 // Estimates take the links of the node, and measurements stand beside them.
 func TestEstimates(t *testing.T) {
 	find := func(a Advice, link Link, basis string, bytes int64) *Estimate {
@@ -47,7 +70,7 @@ func TestEstimates(t *testing.T) {
 		bandwidth float64
 		nodes     int
 	}{
-		"healthy":              {LinkNVLink, 18 * 26.5625e9, 1},
+		"healthy":              {LinkNVLink, 18 * 25e9, 1},
 		"healthy-nvlink-pairs": {LinkPCIe, 16 * 16e9 * 128 / 130 / 8, 1},
 		"healthy-dgx-b200":     {LinkInfiniBand, 8 * 50e9, 2},
 		"healthy-l40s":         {LinkPCIe, 16 * 16e9 * 128 / 130 / 8, 1},

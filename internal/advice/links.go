@@ -4,6 +4,7 @@ package advice
 
 import (
 	"fmt"
+	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
@@ -22,7 +23,7 @@ func (k *adviser) inside() (Link, rated) {
 	case !ok:
 		return LinkNVLink, rated{LinkNVLink, nil, "The state or the rate of an NVLink could not be read.", askDriver}
 	case joined:
-		return LinkNVLink, rated{LinkNVLink, &least, fmt.Sprintf("active NVLinks of the slowest GPU: %.0f GB/s in each direction", least/1e9), ""}
+		return LinkNVLink, rated{LinkNVLink, &least, fmt.Sprintf("active NVLinks of the slowest GPU: %.0f GB/s in each direction (docs/NUMBERS.md)", least/1e9), ""}
 	}
 	return LinkPCIe, pcie(gpus)
 }
@@ -72,7 +73,7 @@ func nvlink(gpus []fabric.GPU) (least float64, joined, ok bool) {
 			case !knownActive || !knownSpeed || !knownKind:
 				return 0, false, false
 			}
-			rate += speed
+			rate += specified(speed)
 			end := toSwitch
 			if kind == fabric.NVLinkToGPU {
 				end = l.Remote.Or("")
@@ -91,6 +92,37 @@ func nvlink(gpus []fabric.GPU) (least float64, joined, ok bool) {
 		}
 	}
 	return least, least > 0 && len(gpus) > 1, true
+}
+
+// nvlinkRates are what NVIDIA specifies for a link in bytes per second and direction (docs/NUMBERS.md): NVLink 1, 2 to 4, and 5.
+var nvlinkRates = []float64{20e9, 25e9, 50e9}
+
+// specified is the specified rate of a link whose signalling rate NVML reports: 26.562 GB/s where 25 GB/s are data. A rate that is none
+// of these is taken as it is.
+func specified(reported float64) float64 {
+	const overhead = 1.07 // at most, of line coding and error correction
+	for _, rate := range nvlinkRates {
+		if reported >= rate && reported <= rate*overhead {
+			return rate
+		}
+	}
+	return reported
+}
+
+// rack says of the estimate between nodes what one node does not show where its GPUs belong to an NVLink domain of several nodes.
+func (k *adviser) rack(between *rated) {
+	for i := range k.node.GPUDriver.GPUs {
+		f, known := k.node.GPUDriver.GPUs[i].Fabric.Get()
+		if !known || strings.Trim(f.Cluster, "0-") == "" {
+			continue // no cluster, or that of one board
+		}
+		k.open("NVLink between nodes", fmt.Sprintf("The GPUs belong to an NVLink domain of several nodes (cluster %s, clique %d), such as a rack of GB200 NVL72. Between nodes of one clique NCCL uses NVLink (MNNVL, NCCL_MNNVL_ENABLE) where IMEX works, and the network only beyond it. Which nodes of the job are in this clique is not known from one node.", f.Cluster, f.Clique),
+			"compare cluster and clique of the nodes (`nvidia-smi -q`, Fabric) and look at the IMEX domain (`nvidia-imex-ctl -N`)")
+		if between.rate != nil {
+			between.basis += "; only for nodes in different NVLink domains"
+		}
+		return
+	}
 }
 
 // lanes are the rates of a PCIe lane in bytes per second by generation: transfers per second times the encoding, 8b/10b up to the

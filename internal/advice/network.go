@@ -18,7 +18,7 @@ func (k *adviser) network() {
 		k.leave(name, "Without RDMA, NCCL uses TCP by itself.", name)
 		return
 	}
-	if k.contradicted() {
+	if k.contradicted() || k.Workload.Fabric == Auto && missingRDMA(k.node) != "" {
 		return // the open question of the fabric says so
 	}
 	s := lint.SuggestNetwork(k.base)

@@ -5,6 +5,7 @@ package advice
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/fabric"
@@ -53,6 +54,7 @@ const (
 	MaxGPUsPerNode = 128
 	MaxBytes       = 1 << 50
 	MaxIteration   = 24 * time.Hour
+	MaxMeasured    = 4096
 )
 
 // Validate says what of a workload makes no sense.
@@ -67,9 +69,13 @@ func (w Workload) Validate() error {
 	case w.Iteration < 0 || w.Iteration > MaxIteration:
 		return fmt.Errorf("iteration of %s: expected 0 to %s", w.Iteration, MaxIteration)
 	}
+	if len(w.Measured) > MaxMeasured {
+		return fmt.Errorf("%d measurements: expected at most %d", len(w.Measured), MaxMeasured)
+	}
 	for _, m := range w.Measured {
-		if math.IsNaN(m.BusBW) || math.IsInf(m.BusBW, 0) || m.BusBW <= 0 || m.Seconds <= 0 || m.Bytes <= 0 || m.Ranks < 2 {
-			return fmt.Errorf("measurement %+v: expected positive numbers and at least 2 ranks", m)
+		if !(m.BusBW >= 1 && m.BusBW <= math.MaxInt64 && m.Seconds > 0 && m.Seconds <= math.MaxInt32) || m.Bytes < 1 || m.Bytes > MaxBytes || m.Ranks < 2 {
+			return fmt.Errorf("measurement of %d bytes by %d ranks in %g s with %g bytes/s: expected 1 to %d bytes, at least 2 ranks, a time above 0 and at least 1 byte/s",
+				m.Bytes, m.Ranks, m.Seconds, m.BusBW, int64(MaxBytes))
 		}
 	}
 	return nil
@@ -92,8 +98,17 @@ type Measured struct {
 func (k *adviser) fabric() {
 	stated := k.Workload.Fabric
 	found, why := fabricOf(k.node)
+	auto := stated == "" || stated == Auto
+	missing := ""
+	if auto && found == TCP && k.Workload.Nodes != 1 {
+		missing = missingRDMA(k.node)
+	}
 	switch {
-	case stated == "" || stated == Auto:
+	case missing != "":
+		k.Workload.Fabric = Auto
+		k.open("fabric", missing+" The node is more likely broken than meant for TCP: nothing is recommended for the network.",
+			"repair the node first: run `gpufabric_exporter check`. For jobs that use TCP on purpose, state it (--fabric=tcp)")
+	case auto:
 		k.Workload.Fabric = found
 		if found == Auto {
 			k.open("fabric", why, "state it (--fabric), or run `gpufabric_exporter check` to see what could not be read")
@@ -151,6 +166,21 @@ func fabricOf(n *fabric.Node) (f Fabric, why string) {
 		return TCP, ""
 	}
 	return f, ""
+}
+
+// missingRDMA is a sentence about the RDMA ports that a node without compute ports should have by its configuration; empty: none.
+func missingRDMA(n *fabric.Node) string {
+	var why []string
+	if want := n.Policy.ComputePorts; want != nil && *want > 0 {
+		why = append(why, fmt.Sprintf("the site expects %d (expected.compute_ports)", *want))
+	}
+	if v, set := n.NCCL.Lookup(devicesVariable); set && v.Value != "" && v.Value[0] != '^' && !v.Masked {
+		why = append(why, fmt.Sprintf("%s names %s (%s)", v.Name, few(strings.Split(strings.TrimPrefix(v.Value, "="), ",")), v.Source))
+	}
+	if len(why) == 0 {
+		return ""
+	}
+	return "The node has no RDMA port for training, and " + strings.Join(why, ", and ") + "."
 }
 
 // linkFabric is what a port is; Auto: not known.

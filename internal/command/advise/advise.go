@@ -162,7 +162,7 @@ func measured(results []probes.Result, node *fabric.Node) []advice.Measured {
 			one := advice.Measured{Ranks: m.Ranks, Bytes: int64(m.Bytes), Seconds: float64(m.Time), BusBW: m.BusBW, From: "probe " + string(r.Kind), At: r.At} // #nosec G115 -- bounded by the probe
 			path := r.Path.Or(probes.PathNone)
 			switch {
-			case r.Outcome != probes.OK || m.Wrong > 0 || m.BusBW <= 0 || m.Time <= 0 || m.Ranks < 2:
+			case r.Outcome != probes.OK || m.Wrong > 0 || m.BusBW < 1 || m.Time <= 0 || m.Ranks < 2 || m.Bytes == 0:
 				continue
 			case r.Kind == probes.Socket && path == probes.PathSocket:
 				one.Link = advice.LinkTCP

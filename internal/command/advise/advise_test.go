@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,49 @@ func TestMeasured(t *testing.T) {
 	}, node)
 	if len(got) != 3 || got[0].Link != advice.LinkPCIe || got[1].Link != advice.LinkInfiniBand || got[1].Port != "mlx5_0:1" || got[2].Link != advice.LinkTCP {
 		t.Errorf("%+v", got)
+	}
+}
+
+// What no probe measured is refused, or left out where it is too small to be compared; none of it breaks the output.
+func TestAdviseHostileProbes(t *testing.T) {
+	good := probes.Measurement{Op: probes.AllReduce, Type: probes.Float32, Bytes: 1 << 20, Ranks: 8, Time: 1e-3, BusBW: 1e9}
+	slow, fast, empty, large := good, good, good, good
+	slow.BusBW, fast.BusBW, fast.Time, empty.Bytes, large.Bytes = 1e-300, 9e14, 1e-300, 0, 1<<63
+	for want, list := range map[string][]probes.Measurement{
+		"":                      {slow, fast, empty},
+		"no probe has":          {large},
+		"expected at most 4096": slices.Repeat([]probes.Measurement{good}, advice.MaxMeasured+1),
+	} {
+		var runs []probes.Result
+		for kind, path := range map[probes.Kind]probes.Path{probes.Node: probes.PathNVLS, probes.Socket: probes.PathSocket, probes.Rail: probes.PathIB} {
+			r := probes.Result{Key: probes.Key{Kind: kind}, At: time.Unix(1, 0), Outcome: probes.OK, Measurements: list}
+			if kind == probes.Rail {
+				r.Device, r.Port = "mlx5_0", 1
+			}
+			r.Path = probes.Known(path, "log", r.At)
+			runs = append(runs, r)
+		}
+		data, err := json.Marshal(map[string]any{"runs": runs})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "results.json")
+		if err := os.WriteFile(file, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, out, errs := advised(t, "--scenario=healthy", "--iteration-size=14G", "--iteration-ms=900", "--probe="+file, "--output=json")
+		if (want == "") != (code == command.OK && errs == "" && json.Valid([]byte(out))) || !strings.Contains(errs, want) || len(errs) > 1000 {
+			t.Errorf("%q: exit code %d, %s", want, code, errs)
+		}
+	}
+}
+
+// Every format says that settings of running jobs are left out.
+func TestAdviseNamesJobs(t *testing.T) {
+	for _, form := range []string{"text", "json", "shell", "conf", "kubernetes", "slurm"} {
+		if _, out, errs := advised(t, "--scenario=job-tcp", "-o", form); !strings.Contains(out, jobsNote) {
+			t.Errorf("%s: %s%s", form, out, errs)
+		}
 	}
 }
 

@@ -19,6 +19,9 @@ import (
 	"gpufabric_exporter/probes"
 )
 
+// jobsNote is what the advice leaves out, in every format.
+const jobsNote = "Settings of running jobs are not part of the advice: gpufabric_exporter jobs shows them."
+
 func write(w io.Writer, as output, a advice.Advice, conf config.Config, scenario *simulator.Scenario) error {
 	switch as {
 	case outputJSON:
@@ -51,7 +54,7 @@ func suggestions(a advice.Advice, as output) []lint.Suggestion {
 	for _, o := range a.Unknown {
 		list = append(list, lint.Suggestion{Reason: fmt.Sprintf("Not decided: %s. %s To know: %s.", o.Name, o.Reason, strings.TrimSuffix(o.Ask, "."))})
 	}
-	return list
+	return append(list, lint.Suggestion{Reason: jobsNote})
 }
 
 func line(r advice.Removal) string {
@@ -83,8 +86,9 @@ func writeJSON(w io.Writer, a advice.Advice, conf config.Config) error {
 	e.SetIndent("", "  ")
 	return e.Encode(struct {
 		advice.Advice
+		Note          string        `json:"note"`
 		Configuration config.Report `json:"configuration"`
-	}{a, conf.Report()})
+	}{a, jobsNote, conf.Report()})
 }
 
 // writeText prints the advice for people.
@@ -126,6 +130,7 @@ func writeText(w io.Writer, a advice.Advice, scenario *simulator.Scenario) error
 	for _, s := range a.Shares {
 		item(&b, s.Link.Text()+", "+s.From, s.Text)
 	}
+	fmt.Fprintf(&b, "\n%s\n", jobsNote)
 	_, err := w.Write(b.Bytes())
 	return err
 }
