@@ -153,7 +153,7 @@ func (p *panel) rowsOf(g *status.Group) []row {
 		d := &p.d.Devices[i]
 		switch {
 		case !in(d.Group):
-		case used[d.ID] || d.Status != status.StatusOK && d.Status != status.StatusNone:
+		case used[d.ID] || d.Status == status.StatusFailed || d.Status == status.StatusUnknown:
 			devices = append(devices, d)
 		default:
 			quiet = append(quiet, d)

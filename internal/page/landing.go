@@ -125,7 +125,7 @@ func (l *Landing) read(n *fabric.Node) reading {
 	r := reading{jobs: jobSectionOf(n, l.Collectors), probes: l.Probes.view(n.At), wait: secondReading(n)}
 	in := &status.Inputs{
 		Node: n, Verdicts: list, Exporter: version.Version, Name: l.Title, Note: l.Note, Instance: l.Instance, Links: l.Config().Config.Links,
-		Since: l.Seen.first, Probes: probesInBrief(&s, n.At),
+		Since: l.Seen.first, Probes: probesInBrief(&s, n),
 	}
 	if jobs, looked := l.Collectors.Jobs(n); looked {
 		document := jobs.Document()
@@ -138,7 +138,8 @@ func (l *Landing) read(n *fabric.Node) reading {
 
 // verdict is the first thing that a reader sees. It is as bad as the worst finding, probe and job.
 func (r *reading) verdict(l *Landing, n *fabric.Node) status.Verdict {
-	probe, jobs := r.probes.Verdict.Class == "bad", r.jobs.Problem
+	failed := slices.ContainsFunc(r.doc.Probes, func(p status.Probe) bool { return p.Status == status.StatusFailed })
+	probe, jobs := failed || r.probes.Verdict.Class == "bad", r.jobs.Problem
 	none, isNone := l.NoDevice(n)
 	v := func(state, text string) status.Verdict { return status.Verdict{Status: state, Text: text} }
 	switch found := len(r.doc.Findings); {

@@ -5,6 +5,7 @@ package status
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
@@ -33,6 +34,9 @@ func (b *builder) device(i int, h *fabric.HCA) Device {
 		hidden = !to.Moved && !to.Restricted
 	}
 	to.Part = b.part(id, h.Name, hidden, subjects...)
+	if to.Status == StatusOK && slices.ContainsFunc(to.Ports, func(p Port) bool { return p.Status == StatusPartly }) {
+		to.Status = StatusPartly
+	}
 	if len(to.Ports) > 1 { // what is about a port leads to it, and to the device where it has no other
 		for k := range to.Ports {
 			b.names[to.Ports[k].Name], b.ids[subjects[k+1].Key()] = to.Ports[k].ID, to.Ports[k].ID
@@ -60,6 +64,9 @@ func (b *builder) port(id string, h *fabric.HCA, p *fabric.Port) Port {
 			}
 			return to
 		}),
+	}
+	if to.Status == StatusOK && meta.State == fabric.Unknown && meta.Reason == fabric.ReasonDriverConstant {
+		to.Status = StatusPartly // the driver gives no state
 	}
 	chains := p.RoCE.Or(nil)
 	for i := range chains {

@@ -201,3 +201,15 @@ func FuzzClean(f *testing.F) {
 		}
 	})
 }
+
+// A port whose driver gives no state, as EFA's, is ok only as far as it could be checked, and so is its device.
+func TestPortWithoutState(t *testing.T) {
+	n := fabrictest.WithGPUs()
+	if p := documentOf(n).Devices[0].Ports[0]; p.Status != StatusOK {
+		t.Fatalf("a good port is %s", p.Status)
+	}
+	n.HCAs[0].Ports[0].State = fabric.NotKnown[fabric.PortState](fabric.ReasonDriverConstant, "", n.At)
+	if d := documentOf(n).Devices[0]; d.Status != StatusPartly || d.Ports[0].Status != StatusPartly {
+		t.Errorf("the device is %s, its port %s", d.Status, d.Ports[0].Status)
+	}
+}

@@ -59,15 +59,25 @@ type reporting struct {
 	before    string   // empty: none
 	iteration *report.Iteration
 	scenario  *simulator.Scenario // nil: this host
+
+	wait time.Duration // for the end of a log that is no regular file
 }
+
+// maxWait bounds the wait for the end of a log that is no regular file: a pipe may have no writer. That for the standard input is
+// bounded by the caller.
+const maxWait = 30 * time.Second
 
 // New returns the command.
 func New(s *site.Site, log *logging.Flags) *command.Command {
-	k := &reporting{site: s, log: log}
+	return (&reporting{site: s, log: log, wait: maxWait}).command()
+}
+
+func (k *reporting) command() *command.Command {
+	s := k.site
 	return &command.Command{
 		Name: "report", Help: "Write a report on NCCL of this node to hand to others: what the node is, what is wrong and why, what was measured, which settings to change and why. It measures nothing by itself. A report is no verdict: exit code 0: it was written, whatever it says; 1: it could not be made or written; 3: the command line, the configuration or a file that was named is wrong.",
 		Define: k.define,
-		Takes:  []command.Group{&s.Config, log, &s.Devices},
+		Takes:  []command.Group{&s.Config, k.log, &s.Devices},
 		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
 		Run:    k.run,
 	}
@@ -217,6 +227,11 @@ func (k *reporting) files(ctx context.Context) (in report.Input, before *report.
 		}
 	}
 	if k.logFile != "" {
+		if info, err := os.Stat(k.logFile); err == nil && !info.Mode().IsRegular() && k.logFile != explain.StandardInput {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, k.wait)
+			defer cancel()
+		}
 		if in.Log, err = explain.ReadFile(ctx, k.logFile, os.Stdin); err != nil {
 			return in, nil, fmt.Errorf("--log=%.512q: %w", k.logFile, err)
 		}

@@ -7,10 +7,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
+	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/report"
 	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/internal/site"
@@ -52,6 +55,24 @@ func TestJobs(t *testing.T) {
 	commandtest.Contains(t, stdout, "the worst: `slurm/4242`: A job uses TCP instead of RDMA.", "| Transport of running jobs | `slurm/4242`: tcp, confirmed |", "Repair the cause (NCCL_IB_DISABLE is set)")
 	if strings.Contains(stdout, "No step is needed") || strings.Contains(stdout, "Nothing was found wrong") {
 		t.Errorf("a job that uses TCP is well:\n%.2000s", stdout)
+	}
+}
+
+// A pipe without a writer is not waited for.
+func TestLogWithoutEnd(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "log")
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	soon := func(s *site.Site, log *logging.Flags) *command.Command {
+		return (&reporting{site: s, log: log, wait: time.Millisecond}).command()
+	}
+	code, _, stderr := commandtest.Run(t, new(site.Site), soon, "--scenario=healthy", "--log="+file)
+	if code != command.Usage || !strings.Contains(stderr, "interrupted before its end") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if f, err := os.OpenFile(file, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil { // the reader ends
+		f.Close()
 	}
 }
 
