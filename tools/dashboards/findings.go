@@ -182,6 +182,9 @@ or ` + share("GpuFabricProbeBandwidthRegression", "of baseline", slowest) + `
 or ` + follows("GpuFabricGidChanged", fires("GpuFabricGidChanged"), "cluster, instance, device, port", "gid_usable", fails("gid_usable")) + `
 or ` + follows("GpuFabricSlowReceiver", fires("GpuFabricSlowReceiver"), "cluster, instance, device, port", "GpuFabricPfcStorm", fires("GpuFabricPfcStorm")) + `
 or ` + follows("compute_ports", fails("compute_ports"), "cluster, instance", "port_active", fails("port_active")) + `
+or label_replace(label_replace(
+  count_values by (cluster, instance) ("measured", round(1e-9 * (sum by (cluster, instance) (instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}) > 1e9))),
+  "measured", "the probe alone: RDMA sends $1 GB/s now", "measured", "(.*)"), "problem", "GpuFabricProbeTransportSocket", "", "")
 or ` + explained("GpuFabricProbeTransportSocket", "socket") + `
 or ` + explained("GpuFabricProbeBandwidthCollapsed", "slow") + `
 or ` + explained("GpuFabricProbeBandwidthRegression", "regressed") + `

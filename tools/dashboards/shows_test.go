@@ -70,6 +70,16 @@ var shows = []struct {
 		want: `{cause="no_difference", instance="n"} 1`,
 	},
 	{
+		name: "a probe over TCP does not hide that jobs use RDMA", panel: "fleet/Open findings", ref: "B", by: "problem, measured",
+		series: []string{
+			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+			`ALERTS{alertname="GpuFabricProbeTransportSocket",alertstate="firing",cluster="c",job="e",instance="n",severity="critical"} 1`,
+			`ALERTS_FOR_STATE{alertname="GpuFabricProbeTransportSocket",cluster="c",job="e",instance="n",severity="critical"} 1700000000`,
+			`instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{cluster="c",job="e",instance="n"} 135e9`,
+		},
+		want: `{measured="the probe alone: RDMA sends 135 GB/s now", problem="GpuFabricProbeTransportSocket"} 1`,
+	},
+	{
 		name: "a spare port is neither active nor wrong", panel: "port/As it should be, over time", ref: "A", series: halfCabled, want: "{} 2",
 	},
 	{
