@@ -80,6 +80,14 @@ var shows = []struct {
 		want: `{measured="the probe alone: RDMA sends 135 GB/s now", problem="GpuFabricProbeTransportSocket"} 1`,
 	},
 	{
+		name: "a lost GPU does not count", panel: "fleet/All nodes", ref: "D", by: "instance",
+		series: []string{
+			`gpufabric_node_gpus{cluster="c",job="e",instance="n"} 8`, `gpufabric_node_gpus{cluster="c",job="e",instance="m"} 8`,
+			`gpufabric_gpu_lost{cluster="c",job="e",instance="n",index="5"} 1`, `gpufabric_gpu_lost{cluster="c",job="e",instance="m",index="5"} 0`,
+		},
+		want: `{instance="m"} 8 | {instance="n"} 7`,
+	},
+	{
 		name: "a spare port is neither active nor wrong", panel: "port/As it should be, over time", ref: "A", series: halfCabled, want: "{} 2",
 	},
 	{
