@@ -173,6 +173,12 @@ func ports() panel {
 // ofActive leaves out ports that are not active: what is set there does not matter.
 const ofActive = ` unless on (cluster, job, instance, device, port) gpufabric_hca_port_state{state="active",@port} == 0`
 
+// ofAddress leaves out ports whose address is wrong: what their packets get follows from it, and is not to be set right on its own.
+const (
+	ofAddress    = ` unless on (cluster, job, instance, device, port) ` + wrongAddress
+	wrongAddress = `gpufabric_roce_chain_broken{step="gid",@port} == 1`
+)
+
 // usesV1 is -1 for ports where NCCL selects a RoCE v1 address: its packets have no traffic class.
 const usesV1 = `-1 * (gpufabric_gid_info{type="roce_v1",@port} and on (cluster, job, instance, device, port, index) count_values by (cluster, job, instance, device, port) ("index", gpufabric_gid_selected_index{@port}))`
 
@@ -184,12 +190,12 @@ func qosChain(h uint32) panel {
 			orSilent(worstFirst("device, port", "device", rank) + noRoCE()),
 			`max by (device, port) (gpufabric_roce_traffic_class{@port} or ` + usesV1 + `)`,
 			`max by (device, port) (gpufabric_roce_dscp{@port} or ` + usesV1 + `)`,
-			`max by (device, port) (gpufabric_roce_priority{@port})`,
-			`min by (device, port) (gpufabric_roce_pfc_enabled{@port} and on (cluster, job, instance, device, port, priority) count_values by (cluster, job, instance, device, port) ("priority", gpufabric_roce_priority{@port}))`,
-			`min by (device, port) (gpufabric_roce_ecn_enabled{@port})`,
-			`max by (device, port, mode) (gpufabric_roce_congestion_control{@port} == 1)`,
+			`max by (device, port) (gpufabric_roce_priority{@port}` + ofAddress + `)`,
+			`min by (device, port) (gpufabric_roce_pfc_enabled{@port} and on (cluster, job, instance, device, port, priority) count_values by (cluster, job, instance, device, port) ("priority", gpufabric_roce_priority{@port})` + ofAddress + `)`,
+			`min by (device, port) (gpufabric_roce_ecn_enabled{@port}` + ofAddress + `)`,
+			`max by (device, port, mode) (gpufabric_roce_congestion_control{@port} == 1` + ofAddress + ` or label_replace(` + wrongAddress + `, "mode", "-", "", ""))`,
 			`max by (device, port, trust) (label_replace(gpufabric_roce_trust{@port} == 1, "trust", "$1", "mode", "(.*)"))`,
-			`max by (device, port) (gpufabric_roce_lossless_buffer_bytes{@port})`,
+			`max by (device, port) (gpufabric_roce_lossless_buffer_bytes{@port}` + ofAddress + `)`,
 			`min by (device, port) (gpufabric_roce_chain_consistent{@port}` + ofActive + `)`,
 			`max by (device, port, broken) (label_replace(gpufabric_roce_chain_broken{@port} == 1` + ofActive + `, "broken", "$1", "step", "(.*)"))`,
 			`max by (device, port, unknown) (label_replace(gpufabric_roce_chain_unknown{@port} == 1, "unknown", "$1", "step", "(.*)"))`,
@@ -201,11 +207,11 @@ func qosChain(h uint32) panel {
 		column{field: "unknown", title: "First unknown step", none: "-", words: roceSteps(), width: 148},
 		column{field: "B", title: "Traffic class", none: "not set (jobs decide)", words: v1, width: 150},
 		column{field: "C", title: "DSCP", words: words{"-1": {"none", bad}}, width: 80},
-		column{field: "D", title: "Priority", width: 75},
+		column{field: "D", title: "Priority", none: "-", width: 75},
 		column{field: "trust", title: "Priority from", none: "unknown", width: 110},
-		column{field: "E", title: "PFC", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 70},
-		column{field: "F", title: "ECN", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 70},
-		column{field: "I", title: "Lossless buffer", unit: "bytes", width: 120},
+		column{field: "E", title: "PFC", none: "-", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 70},
+		column{field: "F", title: "ECN", none: "-", words: words{"1": {"on", plainly}, "0": {"off", plainly}}, width: 70},
+		column{field: "I", title: "Lossless buffer", none: "-", unit: "bytes", width: 120},
 		column{field: "mode", title: "Flow control", none: "unknown", words: congestionModes()})
 }
 

@@ -37,6 +37,15 @@ var shows = []struct {
 		want: `{broken="gid", device="mlx5_2"} 1`,
 	},
 	{
+		name: "what follows from a wrong address is not shown as wrong", panel: "node/RoCE settings, from the traffic class to congestion control", ref: "G", by: "device, mode",
+		series: []string{
+			`gpufabric_roce_chain_broken{cluster="c",job="e",instance="n",device="mlx5_2",port="1",step="gid"} 1`,
+			`gpufabric_roce_congestion_control{cluster="c",job="e",instance="n",device="mlx5_2",port="1",mode="ecn"} 1`,
+			`gpufabric_roce_congestion_control{cluster="c",job="e",instance="n",device="mlx5_3",port="1",mode="pfc_ecn"} 1`,
+		},
+		want: `{device="mlx5_2", mode="-"} 1 | {device="mlx5_3", mode="pfc_ecn"} 1`,
+	},
+	{
 		name: "a probe on TCP is no job on TCP", panel: "fleet/Jobs on TCP", ref: "A",
 		series: []string{
 			`gpufabric_probe_transport{cluster="c",job="e",instance="n",kind="rail",device="mlx5_0",port="1",transport="socket"} 1`,
