@@ -70,6 +70,8 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 	case !jobs.Known:
 		s.Class, s.Note = "unsure", "Jobs are unknown: "+jobs.Reason.Text()+"."
 		return s
+	case len(jobs.List) == 0 && inUse(n):
+		s.Note = "GPUs are in use, by processes that this exporter does not see: of another PID namespace, or no longer running."
 	case len(jobs.List) == 0:
 		s.Note = "No process is known to hold a GPU of this node."
 	case jobs.Dropped > 0:
@@ -95,6 +97,11 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 		s.Class, s.Problem = s.Rows[0].class, counted(problems, "job")
 	}
 	return s
+}
+
+// inUse reports whether the driver lists processes on a GPU.
+func inUse(n *fabric.Node) bool {
+	return slices.ContainsFunc(n.GPUDriver.GPUs, func(g fabric.GPU) bool { return len(g.Processes.Or(nil)) > 0 })
 }
 
 func jobRowOf(j *job.Job, names map[string]string) jobRow {

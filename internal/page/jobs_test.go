@@ -54,6 +54,10 @@ func TestLandingJobs(t *testing.T) {
 	unset.Settings = fabric.Known[[]fabric.NCCLVariable](nil, "environ", at)
 	contains(t, landingOf(t, func() *fabric.Node { return withRanks(unset) }), "No problems found so far; jobs have been read once only")
 
+	held := withRanks()
+	held.GPUDriver.GPUs = []fabric.GPU{{UUID: "GPU-a", Processes: fabric.Known([]fabric.GPUProcess{{}}, "nvml", at)}}
+	contains(t, landingOf(t, func() *fabric.Node { return held }), "GPUs are in use, by processes that this exporter does not see")
+
 	contains(t, landingOf(t, func() *fabric.Node { return withRanks() }), "No process is known to hold a GPU of this node", "No problems found")
 	hidden := withRanks()
 	hidden.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonPrivilege, "/proc", hidden.At)

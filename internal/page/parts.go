@@ -131,7 +131,7 @@ func generation(g *status.GPU) string {
 	if !known {
 		return ""
 	}
-	if most, known := g.MaxGen.Get(); known && most != now {
+	if most, known := g.MaxGen.Get(); known && most > now {
 		return fmt.Sprintf(", generation %d of %d", now, most)
 	}
 	return fmt.Sprintf(", generation %d", now)

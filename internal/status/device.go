@@ -5,7 +5,6 @@ package status
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
@@ -24,8 +23,9 @@ func (b *builder) device(i int, h *fabric.HCA) Device {
 	if f := b.in.Node.PCI.NIC(h.Name); f != nil {
 		to.Group, to.Width, to.Speed = b.groups[f.Address], factOf(f.Link.Width), factOf(f.Link.Speed)
 	}
-	hidden := false
+	hidden, stateless := false, h.Moved
 	for k := range h.Ports {
+		stateless = stateless || isStateless(&h.Ports[k])
 		p := b.port(fmt.Sprintf("port-%d-%d", i, h.Ports[k].Number), h, &h.Ports[k])
 		hidden = hidden || p.Status == StatusUnknown
 		to.Ports = append(to.Ports, p)
@@ -34,7 +34,7 @@ func (b *builder) device(i int, h *fabric.HCA) Device {
 		hidden = !to.Moved && !to.Restricted
 	}
 	to.Part = b.part(id, h.Name, hidden, subjects...)
-	if to.Status == StatusOK && slices.ContainsFunc(to.Ports, func(p Port) bool { return p.Status == StatusPartly }) {
+	if to.Status == StatusOK && stateless {
 		to.Status = StatusPartly
 	}
 	if len(to.Ports) > 1 { // what is about a port leads to it, and to the device where it has no other
@@ -45,11 +45,16 @@ func (b *builder) device(i int, h *fabric.HCA) Device {
 	return to
 }
 
+// isStateless reports whether the state of a port is unknown by design: its driver does not give it, or a pod has the port.
+func isStateless(p *fabric.Port) bool {
+	m := p.State.Meta()
+	return m.State == fabric.Unknown && (m.Reason == fabric.ReasonDriverConstant || m.Reason == fabric.ReasonMoved)
+}
+
 // port takes over a port. What is in the network namespace of a pod is as it should be.
 func (b *builder) port(id string, h *fabric.HCA, p *fabric.Port) Port {
 	s := diagnose.PortSubject(h, p)
-	meta := p.State.Meta()
-	hidden := meta.State == fabric.Unknown && meta.Reason != fabric.ReasonMoved && meta.Reason != fabric.ReasonDriverConstant
+	hidden := p.State.Meta().State == fabric.Unknown && !isStateless(p)
 	to := Port{
 		Part: b.part(id, s.String(), hidden, s), Number: p.Number, Role: mapped(p.Role, func(r fabric.Role) string { return string(r) }),
 		Layer: mapped(p.LinkLayer, func(l fabric.LinkLayer) string { return string(l) }), Interface: factOf(p.NetDev),
@@ -65,8 +70,8 @@ func (b *builder) port(id string, h *fabric.HCA, p *fabric.Port) Port {
 			return to
 		}),
 	}
-	if to.Status == StatusOK && meta.State == fabric.Unknown && meta.Reason == fabric.ReasonDriverConstant {
-		to.Status = StatusPartly // the driver gives no state
+	if to.Status == StatusOK && isStateless(p) {
+		to.Status = StatusPartly
 	}
 	chains := p.RoCE.Or(nil)
 	for i := range chains {

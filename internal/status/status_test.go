@@ -212,4 +212,8 @@ func TestPortWithoutState(t *testing.T) {
 	if d := documentOf(n).Devices[0]; d.Status != StatusPartly || d.Ports[0].Status != StatusPartly {
 		t.Errorf("the device is %s, its port %s", d.Status, d.Ports[0].Status)
 	}
+	n.HCAs[0].Moved, n.HCAs[0].Ports = true, nil
+	if d := documentOf(n).Devices[0]; d.Status == StatusOK {
+		t.Error("a device that a pod has is ok")
+	}
 }
