@@ -49,6 +49,7 @@ func purposes() map[string]string {
 		"port/annotation: NCCL changes":       unchanged,
 		"port/Rate/C":                         stated, // without an expected rate
 
+		"jobs/variable: cluster":           nameless,
 		"jobs/Collectives of running jobs": "- no job writes files of Inspector here",
 
 		"roce/variable: cluster":               nameless,
