@@ -208,7 +208,7 @@ func checkTemplates(t *testing.T, r alerts.Rule, known Metrics) {
 	}
 }
 
-// canHave tells whether any series inside the expression can have the label.
+// canHave reports whether any series inside the expression can have the label.
 func canHave(expr, label string, metrics Metrics) (bool, error) {
 	tree, err := parser.ParseExpr(expr)
 	if err != nil {
