@@ -37,7 +37,7 @@ import (
 func main() {
 	worker.Undumpable() // /proc/self belongs to root from here on, and stays readable
 	if !slices.Contains(os.Args, "--web.enable-pprof") {
-		runtime.MemProfileRate = 0 // what the runtime keeps for heap profiles is a twentieth of the memory, and nobody can ask for it
+		runtime.MemProfileRate = 0 // what the runtime keeps for heap profiles is a twentieth of the memory, and cannot be requested
 	}
 	if os.Getenv("GOMAXPROCS") == "" {
 		// A scrape is a few milliseconds of work, of which most is system calls; these do not occupy Go's processors while
@@ -70,7 +70,7 @@ func (g gpus) Read(last fabric.GPUDriver, slow bool, now time.Time) (fabric.GPUD
 
 func (g gpus) Close() error { return g.client.Close() }
 
-// nobody is who the worker for NVML runs as where that is possible.
+// nobody is the user that the worker for NVML runs as where that is possible.
 const nobody = 65534
 
 // askGPUs is the exporter's side of the process that loads NVML.

@@ -245,7 +245,7 @@ func TestGPUWorker(t *testing.T) {
 		t.Errorf("neither loaded nor free:\n%s", text)
 	}
 
-	// Nobody scrapes while the file appears.
+	// No scrape happens while the file appears.
 	release := func(what string, begin, end func()) {
 		t.Helper()
 		h.until("before "+what, 8)
@@ -275,7 +275,7 @@ func TestGPUWorker(t *testing.T) {
 	release("SIGUSR1", signal, signal)
 	release("the driver goes", func() { remove(t, h.version) }, h.load)
 
-	hang := func() { // a request that nobody answers
+	hang := func() { // a request without an answer
 		h.describe("hang nvmlDeviceGetUtilizationRates")
 		if _, took := h.scrape(); took > noWait {
 			t.Errorf("a scrape waits for what hangs: %s", took)
@@ -332,7 +332,7 @@ func TestGPUWorker(t *testing.T) {
 	}
 }
 
-// alive tells whether pid is there and no zombie that nobody reaps.
+// alive reports whether the process runs, and is not a zombie.
 func alive(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// The process that tells a probe whether GPUs are idle lets go of them like the other one: within 5 s of the beginning of
+// The process that reads for a probe whether GPUs are idle releases them like the other one: within 5 s of the beginning of
 // maintenance, though its library hangs.
 func TestGateLetsGoDuringAHang(t *testing.T) {
 	dir := t.TempDir()

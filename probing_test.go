@@ -155,8 +155,8 @@ func (l lingering) Freed(ctx context.Context, own []int) error {
 	return l.Pass.Freed(ctx, append(slices.Clone(own), 1000))
 }
 
-// With real processes, and a stand-in for the driver's library: whoever comes to the GPUs has the ranks killed, and how long
-// he waits for their memory is measured.
+// With real processes, and a stand-in for the driver's library: a process that comes to the GPUs ends the ranks, and the time
+// until their memory is free is measured.
 func TestIntruderEndsProbe(t *testing.T) {
 	built, dir := t.TempDir(), t.TempDir()
 	ncclprobetest.Build(t, built, "2.27.3")
@@ -183,7 +183,7 @@ func TestIntruderEndsProbe(t *testing.T) {
 	}
 	defer pass.Leave()
 	const stays = 500 * time.Millisecond
-	time.AfterFunc(stays, func() { nvmltest.Describe(t, library, "gpus 2", "processes 1") }) // somebody comes
+	time.AfterFunc(stays, func() { nvmltest.Describe(t, library, "gpus 2", "processes 1") }) // another process comes
 	gone := make(chan struct{})
 	r := s.probe(t, probes.Key{Kind: probes.Node}, lingering{pass, func() {
 		time.AfterFunc(stays, func() {

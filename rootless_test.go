@@ -48,7 +48,7 @@ func plugin(t *testing.T, library, mark string) {
 }
 
 // TestUsersPluginIsNotLoaded goes from NCCL's files to the ranks: a plugin of root's, which root's file names, is loaded, and
-// nothing that somebody else could have written ever is.
+// nothing that another user could have written ever is.
 func TestUsersPluginIsNotLoaded(t *testing.T) {
 	built := t.TempDir()
 	ncclprobetest.Build(t, built, "2.27.3")
@@ -217,7 +217,7 @@ func sharedFiles(t *testing.T) string {
 	return strings.Join(found, " ")
 }
 
-// spied tells of each rank as it was last seen before it ended: the first that is killed may end the other.
+// spied sends the state of each rank as it was last seen before it ended: the first that is killed may end the other.
 func spied(start probes.StartRank, look chan<- string) probes.StartRank {
 	return func(ctx context.Context, env []string) (probes.RankProcess, error) {
 		p, err := start(ctx, env)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package alerts holds the Prometheus rules of the exporter, a page for whoever they wake (runbooks), and an example
+// Package alerts holds the Prometheus rules of the exporter, a runbook for each alert, and an example
 // for Alertmanager. The files are the source of truth; they work as they are, without the exporter.
 //
 // The package only reads what is compiled into it: it has no state, is safe for concurrent use, and its errors mean

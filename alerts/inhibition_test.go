@@ -103,7 +103,7 @@ var scenes = []scene{
 	}},
 }
 
-// TestAlertmanagerInhibits asks a real Alertmanager with the example which alerts it mutes and whom it tells of others.
+// TestAlertmanagerInhibits asks a real Alertmanager with the example which alerts it mutes, and to which receivers it sends the others.
 func TestAlertmanagerInhibits(t *testing.T) {
 	if testing.Short() {
 		t.Skip("skipped: Alertmanager may have to be fetched (make rules)")
@@ -144,7 +144,7 @@ func TestAlertmanagerInhibits(t *testing.T) {
 	}
 }
 
-// alertmanager starts one with the example, whose receivers are nobody, and returns its address.
+// alertmanager starts one with the example, whose receivers send nothing, and returns its address.
 func alertmanager(t *testing.T) string {
 	t.Helper()
 	programs, dir := prometheus.Fetch(t), t.TempDir()

@@ -11,8 +11,8 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// TestWordsOfProbes holds what rules say of labels against what a probe can say: a word that does not exist matches
-// nothing for ever, and a fault that no rule names is told to nobody.
+// TestWordsOfProbes compares values of labels in rules with those that probes have: a value that does not exist never
+// matches, and a fault that no rule names is never reported.
 func TestWordsOfProbes(t *testing.T) {
 	const faults = "gpufabric_probe_fault_timestamp_seconds/fault"
 	words := map[string][]string{}

@@ -3,6 +3,7 @@
 package alerts
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -16,7 +17,7 @@ import (
 // serviceLevels are the values of the label slo.
 var serviceLevels = []string{"bandwidth_quality", "conformance", "losslessness", "port_availability", "probe_coverage", "probe_latency", "probe_success"}
 
-// TestServiceLevels wants each level to be told of a node, to have an objective, and to be documented with it.
+// Each level is recorded for nodes, has an objective, and is documented with it.
 func TestServiceLevels(t *testing.T) {
 	document, err := os.ReadFile("../docs/SLO.md")
 	if err != nil {
@@ -44,8 +45,7 @@ func TestServiceLevels(t *testing.T) {
 	}
 }
 
-// TestWordsOfServiceLevels holds what rules leave out against what there is: a word that does not exist leaves out
-// nothing, and nobody sees it.
+// Checks and failures that rules leave out exist: a name that does not exist leaves out nothing, without an error.
 func TestWordsOfServiceLevels(t *testing.T) {
 	var checks []string
 	for _, c := range diagnose.Catalogue() {
@@ -81,6 +81,51 @@ func TestWordsOfServiceLevels(t *testing.T) {
 		}
 		if n != of.want {
 			t.Errorf("%s: %d times in the rules, want %d", of.pattern, n, of.want)
+		}
+	}
+}
+
+// The numbers of the example in docs/SLO.md follow from the objective and the thresholds of the rules.
+func TestExampleOfServiceLevels(t *testing.T) {
+	text, err := os.ReadFile("../docs/SLO.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(text), "## Example\n")
+	example, _, _ = strings.Cut(example, "\n## ")
+	var objective, fast float64
+	for _, g := range groups(t) {
+		for _, r := range g.Rules {
+			if r.Record == "cluster:gpufabric_slo_objective:ratio" && r.Labels["slo"] == "port_availability" {
+				_, err = fmt.Sscanf(r.Expr, "%f *", &objective)
+			}
+			if r.Alert == "GpuFabricErrorBudgetBurnFast" {
+				_, err = fmt.Sscanf(regexp.MustCompile(`ratio_1h.*> ([0-9.]+)`).FindStringSubmatch(r.Expr)[1], "%f", &fast)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const nodes, ports, month = 128., 8., 30 * 24. // hours
+	allowed := 1 - objective
+	failure := 1 / ports // each node has lost one port
+	burn := failure / allowed
+	switchShare := burn * 2 / month
+	three := 3 / ports / nodes
+	for _, want := range []string{
+		fmt.Sprintf("objective of `port_availability` is %.1f %%, so %.1f %% of", 100*objective, 100*allowed),
+		fmt.Sprintf("share of bad of the cluster is %.1f %%", 100*failure),
+		fmt.Sprintf("That is %.0f times the %.1f %%", burn, 100*allowed),
+		fmt.Sprintf("is spent in %.1f hours", month/burn),
+		fmt.Sprintf("exceeds %.1f times %.1f %%, which is %.1f %%: %.0f minutes after", fast, 100*allowed, 100*fast*allowed, 60*fast*allowed/failure),
+		fmt.Sprintf("These took %.1f %% of the budget", 100*switchShare),
+		fmt.Sprintf("remaining:ratio` is %.3f if", 1-switchShare),
+		fmt.Sprintf("share of bad is %.2f %%, and the burn rate %.2f:", 100*three, three/allowed),
+		fmt.Sprintf("ends with %.0f %% of the budget without the failure of the switch, and %.0f %% with it", 100*(1-three/allowed), 100*(1-three/allowed-switchShare)),
+	} {
+		if !strings.Contains(example, want) {
+			t.Errorf("the example in docs/SLO.md lacks %q", want)
 		}
 	}
 }

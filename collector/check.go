@@ -57,7 +57,7 @@ func checkFamilies() []*Family {
 // not know its facts could only say that it knows nothing.
 const checkWants = fabric.WantHCA | fabric.WantGID | fabric.WantNCCL | fabric.WantCounters | fabric.WantQoS | fabric.WantNetStats | fabric.WantPCI | fabric.WantGPU | fabric.WantDaemons | fabric.WantLogs
 
-// CheckWants tells what needs to be observed for checks.
+// CheckWants returns what needs to be observed for checks.
 func CheckWants() fabric.Want { return checkWants }
 
 func checkSources() []string {
@@ -101,7 +101,7 @@ type checked struct {
 }
 
 // emitChecks emits one series for each subject of which a check fails or cannot tell, and one for each check that fails for
-// none and passes for some: nearly everything passes, and nobody asks what. Where several verdicts are about one subject the
+// none and passes for some: nearly everything passes, and a list of it has no use. Where several verdicts are about one subject the
 // first one speaks: in the order of diagnose.Run that is the worst.
 func emitChecks(list []diagnose.Verdict, emit emit) {
 	told := make(map[checked]bool)

@@ -116,7 +116,7 @@ func TestCheckSeriesTellTheWorst(t *testing.T) {
 	}
 }
 
-// A 0 tells of nothing that is unknown.
+// A check that is unknown for all subjects has no series with the value 0.
 func TestChecksThatKnowNothingHaveNoZero(t *testing.T) {
 	check := &diagnose.Check{ID: "x", Severity: diagnose.Warning}
 	verdict := func(device string, s diagnose.Status) diagnose.Verdict {

@@ -7,7 +7,7 @@
 //
 // Names are Prefix, a subsystem (Subsystems), what is measured, its base unit, and _total for counters. Of the labels that
 // name things (Identities) each names one kind of thing: device is an RDMA device and nothing else. job and instance
-// belong to Prometheus. Stability tells what may change.
+// belong to Prometheus. Stability states what may change.
 //
 // A Set is immutable and may gather for any number of goroutines. There are no errors: facts that are not
 // known emit nothing, and a collector that panics loses its own series and reports success 0.
@@ -46,7 +46,7 @@ type collector struct {
 	// families are its rows, in the order of documentation. A row that is in no list is not emitted.
 	families []*Family
 	collect  func(n *fabric.Node, emit emit)
-	// supported tells whether the node has what the collector is for, and if not, why.
+	// supported reports whether the node has what the collector is for, and if not, why.
 	supported func(n *fabric.Node) (bool, string)
 	jobs      func(n *fabric.Node) job.Jobs // of the collector job
 	ras       func() progress.Status        // of the collector job; nil: no job is asked
@@ -228,7 +228,7 @@ func (s *Set) Names() []string {
 	return names
 }
 
-// Want tells what the set needs to be observed.
+// Want returns what the set needs to be observed.
 func (s *Set) Want() fabric.Want {
 	var w fabric.Want
 	for _, c := range s.collectors {

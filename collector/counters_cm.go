@@ -62,7 +62,7 @@ func collectCM(n *fabric.Node, emit emit) {
 	}
 }
 
-// hasCounters tells whether any driver of the node counts anything.
+// hasCounters reports whether any driver of the node counts anything.
 func hasCounters(n *fabric.Node) (bool, string) {
 	if ok, why := hasRDMA(n); !ok {
 		return false, why

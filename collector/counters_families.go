@@ -74,7 +74,7 @@ const (
 	ibLink   = " For InfiniBand links: an Ethernet port has a series only if it is not 0; use the counters of the network interface instead."
 )
 
-// ofInfiniBand tells whether it happens on InfiniBand links only. An Ethernet port has the counters of that standard too,
+// ofInfiniBand reports whether it happens on InfiniBand links only. An Ethernet port has the counters of that standard too,
 // and nothing counts in these: a dozen series a port that would never say anything.
 func ofInfiniBand(m counters.Meaning) bool {
 	switch m {

@@ -190,7 +190,7 @@ func TestCountersOfInfiniBand(t *testing.T) {
 	n := port1("mlx5_core", counted("symbol_error", 0, "VL15_dropped", 7, "link_downed", 0, "port_xmit_wait", nil), noCounters)
 	zero := "hca_port_symbol_errors_total" + of + "0"
 	rest := []string{"hca_port_vl15_dropped_total" + of + "7", "hca_port_link_downed_total" + of + "0"}
-	check(t, n, append(rest, zero)...) // nobody knows what it is
+	check(t, n, append(rest, zero)...) // the link layer is not known
 	n.HCAs[0].Ports[0].LinkLayer = known(fabric.LinkInfiniBand)
 	check(t, n, append(rest, zero)...)
 	n.HCAs[0].Ports[0].LinkLayer = known(fabric.LinkEthernet)

@@ -11,49 +11,60 @@ import (
 // WriteDocument writes the catalogue as the Markdown page docs/METRICS.md.
 func WriteDocument(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nGenerated from the metric catalogue (`make docs`); do not edit.\n\n")
+	b.WriteString("# Metrics\n\nGenerated from the metric catalogue (`make docs`); do not edit. [COUNTERS.md](COUNTERS.md) has the counter of the kernel behind each metric, [MIGRATION.md](MIGRATION.md) the names of other exporters.\n\n")
 	b.WriteString("Unknown facts have no series; to see what is unknown, use `" + Prefix + "exporter_facts_unknown` and `" + Prefix + "exporter_source_up`.\n")
-	b.WriteString("Cadence is how often a fact is read: **fast** for each scrape, shared for 5 s; **medium** at most every 10 s; **slow** at most once a minute; **rare** once an hour and when a device appears or disappears; **probe** with each probe (see its timestamps); **config** and **self** come from the configuration and the exporter.\n")
-	b.WriteString("Units are base units; `stateset` has a series for each state, 1 for the current one; `info` is constant 1.\n")
+	writeContents(&b)
 	writeConventions(&b)
 	group := "-"
 	for _, f := range Catalogue() {
 		if f.Collector != group {
 			group = f.Collector
-			title := "Always on"
-			if group != "" {
-				title = "Collector `" + group + "`"
-			}
-			fmt.Fprintf(&b, "\n## %s\n", title)
-			for _, c := range collectors() {
-				if c.Name == group {
-					how := "Disable with `--no-collector."
-					if !c.Default {
-						how = "Disabled by default; enable with `--collector."
-					}
-					fmt.Fprintf(&b, "\n%s %s%s`.\n", c.Help, how, c.Name)
-				}
-			}
+			writeHead(&b, group)
 		}
-		fmt.Fprintf(&b, "\n### `%s`\n\n%s\n\n", f.FullName(), f.Help)
-		privilege := f.Privilege
-		if privilege == "" {
-			privilege = "none"
-		}
-		labels := "none"
-		if len(f.Labels) > 0 {
-			labels = "`" + strings.Join(f.Labels, "`, `") + "`"
-		}
-		fmt.Fprintf(&b, "| type | labels | source | cadence | privilege | stability |\n|---|---|---|---|---|---|\n")
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", f.Type, labels, strings.ReplaceAll(f.Source, "|", "\\|"), f.Cadence, privilege, f.Stability)
+		writeFamily(&b, f)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// writeConventions writes what names, labels and stability mean.
+// always is the heading of what no collector switches off.
+const always = "Always on"
+
+// sections returns the collectors of the document, what is always on first.
+func sections() []About {
+	list := []About{{Help: "The exporter itself and the node.", Default: true}}
+	for _, c := range collectors() {
+		list = append(list, c.About)
+	}
+	return list
+}
+
+func writeContents(b *strings.Builder) {
+	b.WriteString("\n## Contents\n\n| collector | shows | metrics | default |\n|---|---|---|---|\n")
+	number := map[string]int{}
+	for _, f := range Catalogue() {
+		number[f.Collector]++
+	}
+	for _, s := range sections() {
+		link, state := fmt.Sprintf("[`%s`](#collector-%s)", s.Name, s.Name), "off"
+		if s.Name == "" {
+			link = "[always on](#always-on)"
+		}
+		if s.Default {
+			state = "on"
+		}
+		fmt.Fprintf(b, "| %s | %s | %d | %s |\n", link, s.Help, number[s.Name], state)
+	}
+	b.WriteString("\nConventions: [columns](#columns), [stability](#stability), [names](#names), [identity labels](#identity-labels).\n")
+}
+
+// writeConventions writes what columns, names, labels and stability mean.
 func writeConventions(b *strings.Builder) {
-	b.WriteString("\n## Stability\n\n")
+	b.WriteString("\n## Columns\n\n")
+	b.WriteString("- **type**: `stateset` has a series for each state, 1 for the current one; `info` is constant 1. Units are base units.\n")
+	b.WriteString("- **source**: what is read, and how often. **fast**: for each scrape, shared for 5 s; **medium**: at most every 10 s; **slow**: at most once a minute; **rare**: once an hour and when a device appears or disappears; **probe**: with each probe (see its timestamps); **config** and **self**: from the configuration and the exporter.\n")
+	b.WriteString("- **privilege**: what the exporter needs to read it; empty: none. [PRIVILEGES.md](PRIVILEGES.md) has the tiers.\n")
+	b.WriteString("\n## Stability\n\nA metric is stable unless its type says experimental.\n\n")
 	for _, s := range []Stability{Stable, Experimental} {
 		fmt.Fprintf(b, "- **%s**: %s\n", s, s.Promise())
 	}
@@ -65,4 +76,48 @@ func writeConventions(b *strings.Builder) {
 	for _, i := range Identities() {
 		fmt.Fprintf(b, "| `%s` | %s |\n", i.Label, i.Help)
 	}
+}
+
+// writeHead begins the table of a collector.
+func writeHead(b *strings.Builder, name string) {
+	for _, s := range sections() {
+		if s.Name != name {
+			continue
+		}
+		switch {
+		case name == "":
+			fmt.Fprintf(b, "\n## %s\n\n%s\n", always, s.Help)
+		case s.Default:
+			fmt.Fprintf(b, "\n## Collector `%s`\n\n%s Disable with `--no-collector.%s`.\n", name, s.Help, name)
+		default:
+			fmt.Fprintf(b, "\n## Collector `%s`\n\n%s Disabled by default; enable with `--collector.%s`.\n", name, s.Help, name)
+		}
+	}
+	b.WriteString("\n```promql\n")
+	for i, q := range queries()[name] {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(b, "# %s\n%s\n", q.answers, q.expr)
+	}
+	b.WriteString("```\n\n| metric | type | labels | meaning | source | privilege |\n|---|---|---|---|---|---|\n")
+}
+
+func writeFamily(b *strings.Builder, f *Family) {
+	kind, labels, privilege := string(f.Type), "", f.Privilege
+	if f.Stability == Experimental {
+		kind += ", experimental"
+	}
+	if len(f.Labels) > 0 {
+		labels = "`" + strings.Join(f.Labels, "`, `") + "`"
+	}
+	if privilege == "none" {
+		privilege = ""
+	}
+	fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s (%s) | %s |\n", f.FullName(), kind, labels, cell(f.Help), cell(f.Source), f.Cadence, cell(privilege))
+}
+
+// cell escapes what Markdown would read as the end of a cell, as HTML or as emphasis.
+func cell(s string) string {
+	return strings.NewReplacer("|", `\|`, "<", `\<`, "*", `\*`).Replace(s)
 }

@@ -12,8 +12,8 @@ import (
 
 // maxEthernet is how many series a network interface has at most of statistics with a meaning. A worst case of mlx5
 // would have twice as many. Rows of priorities give way, those without PFC first and otherwise from the end of
-// ethernetRows: what says that somebody waits or loses comes before what says how much is carried.
-const maxEthernet = 59 // and one that tells how many were dropped
+// ethernetRows: pauses and losses come before amounts of traffic.
+const maxEthernet = 59 // and one with the number of dropped ones
 
 func hasEthernetPort(n *fabric.Node) (bool, string) {
 	if ok, why := hasRDMA(n); !ok {

@@ -58,8 +58,8 @@ type ethernetRow struct {
 
 const allTraffic = " All traffic of the priority, including TCP."
 
-// ofCompute tells whether it matters on interfaces that carry training traffic only: how PCIe keeps up with them, and
-// what a priority carries beside its bytes. Others have what tells of loss, pauses, errors and traffic.
+// ofCompute reports whether it matters on interfaces that carry training traffic only: how PCIe keeps up with them, and
+// what a priority carries beside its bytes. Others have loss, pauses, errors and traffic.
 func ofCompute(m counters.Meaning) bool {
 	switch m {
 	case counters.StatReceiveBufferAlmostFull, counters.StatPCIeReadStalledSeconds, counters.StatPCIeWriteStalledSeconds,

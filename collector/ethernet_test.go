@@ -178,7 +178,7 @@ func TestLosslessAndLossy(t *testing.T) {
 		"roce_priority_received_bytes_total"+ofPriority(0)+"100", "roce_received_discards_total"+ofPriority(0)+"0",
 		"roce_priority_received_bytes_total"+ofPriority(3)+"0", "roce_received_discards_total"+ofPriority(3)+"0",
 		"roce_received_pause_seconds_total"+ofPriority(3)+"2", "roce_transmitted_pause_seconds_total"+ofPriority(3)+"0")
-	// Lossy, or nobody knows: only what counts.
+	// Lossy, or not known: only what counts.
 	lossy := []string{
 		"roce_priority_received_bytes_total" + ofPriority(0) + "100", "roce_received_discards_total" + ofPriority(0) + "0",
 		"roce_received_discards_total" + ofPriority(3) + "0", "roce_received_pause_seconds_total" + ofPriority(3) + "2",
@@ -214,7 +214,7 @@ func TestStatisticsThatAddUp(t *testing.T) {
 	checkEthernet(t, roce(nic("bnxt_en", cos...)), "ethernet_received_discards_total"+ofEth0+"80")
 }
 
-// Priorities of one class have one queue of bnxt: its traffic is nobody's who shares it.
+// Priorities of one class have one queue of bnxt: its traffic is attributed to none of those that share it.
 func TestTrafficOfClasses(t *testing.T) {
 	d := pfcOn(nic("bnxt_en", "tx_bytes_pri0", 7, "tx_bytes_pri1", 7, "tx_bytes_pri3", 900, "rx_packets_pri3", 5, "rx_packets_pri4", 7), 3)
 	checkEthernet(t, roce(d)) // classes are not known
@@ -339,7 +339,7 @@ func TestEthernetBudget(t *testing.T) {
 		}
 	}
 	if !strings.Contains(out, "ethernet_statistics_dropped"+ofEth0) {
-		t.Errorf("nobody says what is missing:\n%s", out)
+		t.Errorf("no metric shows what is missing:\n%s", out)
 	}
 	// Where one priority has PFC, it goes first.
 	out = strings.Join(ethernetSeries(t, roce(pfcOn(worst(table), 5))), "\n")
@@ -348,14 +348,14 @@ func TestEthernetBudget(t *testing.T) {
 	}
 }
 
-// An interface that carries no training traffic has what tells of its health, and no more.
+// An interface that carries no training traffic has the statistics of its health, and no more.
 func TestInterfacesOfOtherRoles(t *testing.T) {
 	table := counters.StatTables()[0]
 	n := roce(pfcOn(worst(table), 3))
 	all := ethernetSeries(t, n)
 	n.HCAs[0].Ports[0].Role = known(fabric.RoleCompute)
 	if got := ethernetSeries(t, n); !slices.Equal(got, all) {
-		t.Errorf("a compute port has %d series, one of which nobody knows the role %d", len(got), len(all))
+		t.Errorf("a compute port has %d series, one whose role is not known %d", len(got), len(all))
 	}
 	n.HCAs[0].Ports[0].Role = known(fabric.RoleStorage)
 	has := map[string]bool{}

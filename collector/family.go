@@ -27,7 +27,7 @@ const (
 	StateSet Type = "stateset"
 )
 
-// Cadence tells how old a value can be.
+// Cadence returns how old a value can be.
 type Cadence string
 
 // Cadences, see package observer.
@@ -41,7 +41,7 @@ const (
 	Self   Cadence = "self"   // about the exporter itself
 )
 
-// Stability tells what may change between releases.
+// Stability returns what may change between releases.
 type Stability string
 
 // Stabilities. Experimental is what shows names that drivers choose, what is off by default and, unless alerts of severity

@@ -115,7 +115,7 @@ func TestGPUFacts(t *testing.T) {
 		{"memory", func(g *fabric.GPU) { g.Memory = no[fabric.GPUMemory]() }, []string{unknown, "-gpu_memory_total_bytes", "-gpu_memory_used_bytes"}},
 		{"window", func(g *fabric.GPU) { g.BAR1 = no[fabric.GPUMemory]() }, []string{unknown, "-gpu_bar1_total_bytes", "-gpu_bar1_used_bytes"}},
 		{"processes", func(g *fabric.GPU) { g.Processes = no[[]fabric.GPUProcess]() }, []string{unknown, "-gpu_processes"}},
-		{"nobody", func(g *fabric.GPU) { g.Processes = known([]fabric.GPUProcess{}) }, []string{`+gpu_processes{uuid="GPU-0"} 0`, "-gpu_processes"}},
+		{"no process", func(g *fabric.GPU) { g.Processes = known([]fabric.GPUProcess{}) }, []string{`+gpu_processes{uuid="GPU-0"} 0`, "-gpu_processes"}},
 		{"MIG", func(g *fabric.GPU) { g.MIG = known(true) }, []string{`+gpu_mig_enabled{uuid="GPU-0"} 1`, "-gpu_mig_enabled"}},
 		{"MIG that cannot be", func(g *fabric.GPU) { g.MIG = fabric.None[bool]("test", now) }, []string{"-gpu_mig_enabled"}},
 		{"persistence", func(g *fabric.GPU) { g.Persistence = no[bool]() }, []string{unknown, "-gpu_persistence_enabled"}},
@@ -234,7 +234,7 @@ func TestGPUsThatCannotBeNamed(t *testing.T) {
 	if !slices.ContainsFunc(lines, func(s string) bool {
 		return strings.HasPrefix(s, `exporter_facts_unknown{device="",reason="gone",uuid=""} `)
 	}) {
-		t.Errorf("nobody counts what is unknown of the lost ones:\n%s", strings.Join(lines, "\n"))
+		t.Errorf("unknown facts of lost GPUs are not counted:\n%s", strings.Join(lines, "\n"))
 	}
 }
 

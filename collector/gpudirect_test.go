@@ -43,13 +43,13 @@ func TestGPUDirect(t *testing.T) {
 			n.GDR[1].Usable, n.GDR[1].Block = known(false), fabric.GDRACS
 		}, append(slices.Clone(well), `gpudirect_usable{device="mlx5_0",`+second+`,uuid="GPU-1"} 0`, `gpudirect_blocked{device="mlx5_0",`+second+`,reason="acs",uuid="GPU-1"} 1`,
 			`gpudirect_path{device="mlx5_0",path="dmabuf",`+second+`,uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 1")},
-		{"chosen, and nobody may look", func(n *fabric.Node) {
+		{"chosen, and not readable", func(n *fabric.Node) {
 			n.GDR[1].Usable = fabric.NotKnown[bool](fabric.ReasonPrivilege, "config", now)
 		}, append(slices.Clone(well), `gpudirect_unknown{device="mlx5_0",`+second+`,reason="privilege",uuid="GPU-1"} 1`, `gpudirect_path{device="mlx5_0",path="dmabuf",`+second+`,uuid="GPU-1"} 1`, "gpudirect_unusable_gpus 0")},
 		{"without a NIC", func(n *fabric.Node) {
 			n.GDR[1] = fabric.GDR{GPU: n.GDR[1].GPU, Usable: fabric.None[bool]("test", now)}
 		}, append(slices.Clone(well), "gpudirect_unusable_gpus 0")},
-		{"without a driver", func(n *fabric.Node) { // two GPUs that nobody names share a NIC
+		{"without a driver", func(n *fabric.Node) { // two GPUs without a UUID share a NIC
 			n.GPUDriver = fabric.GPUDriver{Loaded: known(false)}
 			n.GPUDirect = fabric.GPUDirect{Peermem: fabric.None[fabric.Peermem]("test", now), OpenModule: fabric.None[bool]("test", now)}
 			for i := range n.GDR {

@@ -95,7 +95,7 @@ type Health struct {
 	Duration  time.Duration
 }
 
-// Health tells how each collector of the set does on a node.
+// Health returns how each collector of the set does on a node.
 func (s *Set) Health(n *fabric.Node) []Health {
 	var list []Health
 	for _, c := range s.collectors {
@@ -127,7 +127,7 @@ func emitHealth(h Health, emit emit) {
 	emit(scrapeCollectorDuration, h.Duration.Seconds(), h.Name)
 }
 
-// collectSources tells how what the set lives on does; a node may know of more.
+// collectSources returns how what the set lives on does; a node may know of more.
 func (s *Set) collectSources(n *fabric.Node, emit emit) {
 	used := map[string]bool{fabric.SourceHost: true}
 	for _, c := range s.collectors {
@@ -171,7 +171,7 @@ func (s *Set) collectSources(n *fabric.Node, emit emit) {
 	}
 }
 
-// collectUnknownGPUs counts for the node what nobody is named of.
+// collectUnknownGPUs counts unknown facts of GPUs that have no UUID, for the node.
 func collectUnknownGPUs(n *fabric.Node, emit emit) {
 	node := unknowns{}
 	node.add(n.GPUDriver.Unknowns())
@@ -196,7 +196,7 @@ type unknowns map[fabric.Reason]int
 
 func (u unknowns) add(facts iter.Seq2[string, fabric.Reason]) {
 	for _, r := range facts {
-		if r != fabric.ReasonNotRead && r != fabric.ReasonMoved { // nobody asked for it; hca_moved tells
+		if r != fabric.ReasonNotRead && r != fabric.ReasonMoved { // it was not asked for; hca_moved shows the other
 			u[r]++
 		}
 	}

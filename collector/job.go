@@ -36,7 +36,7 @@ var (
 	jobTransport = &Family{
 		Name: "job_transport", Type: StateSet, Labels: []string{trainingJob, "transport"},
 		Help: "How NCCL moves the data of the job between nodes, from two readings: rdma, tcp, mixed, local (one node or NVLink domain), unknown; 1 for the current one. " +
-			"It is that of the worst rank. job_transport_confirmed tells how certain it is.",
+			"It is that of the worst rank. job_transport_confirmed states how certain it is.",
 		Source: "internal/job", Cadence: Fast, Privilege: "CAP_SYS_PTRACE, host PID namespace", Stability: Stable,
 	}
 	jobTransportConfirmed = &Family{

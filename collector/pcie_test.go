@@ -69,7 +69,7 @@ func TestPCIeMaximum(t *testing.T) {
 	}
 	link.Speed.Value, link.Width = 16e9, fabric.NotKnown[int](fabric.ReasonIO, "current_link_width", now)
 	if !has("pcie_link_max_width") || !has("pcie_link_max_transfers_per_second") {
-		t.Error("it is slow, and nobody knows how wide")
+		t.Error("the link is degraded, and its width is missing")
 	}
 	link.Speed, link.MaxSpeed = fabric.None[float64]("test", now), fabric.None[float64]("test", now)
 	if has("pcie_link_max_transfers_per_second") {
@@ -77,7 +77,7 @@ func TestPCIeMaximum(t *testing.T) {
 	}
 }
 
-// What nobody may read is counted and has no series.
+// What may not be read is counted and has no series.
 func TestPCIeUnknown(t *testing.T) {
 	n := pcieNode()
 	for i := range n.PCI.Functions {

@@ -14,8 +14,8 @@ import (
 
 const probeName = "probe"
 
-// WithProbes returns the set with probes that status tells of. It is asked in every Gather and Health, by any number of
-// goroutines at once, and must not wait for anything. Without WithProbes the collector probe has nothing to tell.
+// WithProbes returns the set with the probes that status returns. It is asked in every Gather and Health, by any number of
+// goroutines at once, and must not wait for anything. Without WithProbes the collector probe has no metrics.
 func (s *Set) WithProbes(status func() probes.Status) *Set {
 	with := &Set{collectors: slices.Clone(s.collectors)}
 	for i := range with.collectors {
@@ -172,7 +172,7 @@ func (of *subject) measured(f *Family, value float64, more ...string) {
 	}
 }
 
-// paths tells what a run went over, also one that failed after NCCL had chosen.
+// paths returns what a run went over, also one that failed after NCCL had chosen.
 func (of *subject) paths(r *probes.Result) {
 	var m probes.Measurement
 	size, ranks := "", ""
@@ -192,7 +192,7 @@ func (of *subject) paths(r *probes.Result) {
 	number(of.emit, probeChannels, r.Channels.Fact, of.kind, of.device, of.port)
 }
 
-// figures tells what a run measured that ended well: beside a failure they would look as if they were of today.
+// figures returns what a run measured that ended well: beside a failure they would look as if they were of today.
 func (of *subject) figures(r *probes.Result) {
 	of.measured(probeInit, float64(r.Init))
 	of.measured(probeConnect, float64(r.Connect))

@@ -139,7 +139,7 @@ func TestProbesThatAreOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, set := range map[string]*Set{"nobody probes": set, "none is configured": probeSet(t, probes.Status{})} {
+	for name, set := range map[string]*Set{"no prober": set, "none is configured": probeSet(t, probes.Status{})} {
 		h := set.Health(nodeOf())[0]
 		if h.Supported || !h.Success || !strings.Contains(h.Why, "no probes are switched on") {
 			t.Errorf("%s: %+v", name, h)
@@ -148,7 +148,7 @@ func TestProbesThatAreOff(t *testing.T) {
 			t.Errorf("%s, and yet:\n%s", name, out)
 		}
 	}
-	// On demand only: what somebody asked for shows.
+	// On demand only: a probe that a user ran shows.
 	on := probeSet(t, probes.Status{Probes: []probes.ProbeStatus{probed(node, 0)}})
 	if h := on.Health(nodeOf())[0]; !h.Supported || !h.Success {
 		t.Errorf("on demand: %+v", h)

@@ -77,7 +77,7 @@ func rowVariables(t *testing.T) []*rowVariable {
 	return rows
 }
 
-// listsRows tells functions that return []*Family.
+// listsRows reports whether the function returns []*Family.
 func listsRows(f *ast.FuncDecl) bool {
 	if f.Type.Results == nil || len(f.Type.Results.List) != 1 {
 		return false

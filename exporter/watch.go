@@ -27,7 +27,7 @@ func (e *Exporter) watch(ctx context.Context, n Node, set *collector.Set, ob sit
 	case n.Simulated || n.Netlink != "" || e.Site.RAS == nil:
 		return nil
 	default:
-		o = inquiry.Options{Whom: inquiry.Asker(n.Procfs), Ask: inquiry.Dial(e.Site.RAS), Quiet: progress.Quiet}
+		o = inquiry.Options{Asker: inquiry.Asker(n.Procfs), Ask: inquiry.Dial(e.Site.RAS), Quiet: progress.Quiet}
 	}
 	o.Log = log
 	tracker := new(job.Tracker)

@@ -59,7 +59,7 @@ func initFailure(err error) error {
 	return err
 }
 
-// abort gets rid of the communicator, whatever state it is in. That it fails matters to nobody.
+// abort frees the communicator, whatever state it is in. A failure has no effect on the run.
 func (r *rank) abort() {
 	if r.communicator == nil {
 		return

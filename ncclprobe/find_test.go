@@ -50,7 +50,7 @@ func TestFind(t *testing.T) {
 		{name: "venv before environments of conda", files: []string{conda, venv}, want: venv},
 		{name: "LD_LIBRARY_PATH", files: []string{debian, "nccl/lib/libnccl.so.2"}, searched: "/none:/nccl/lib", want: defaultNCCL},
 		{name: "relative LD_LIBRARY_PATH", files: []string{debian, "nccl/lib/libnccl.so.2"}, searched: "nccl/lib::", want: debian},
-		{name: "nobody's", files: []string{"home/user/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2"}},
+		{name: "of a user", files: []string{"home/user/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2"}},
 		{name: "nothing"},
 	} {
 		root := lay(t, tt.files...)

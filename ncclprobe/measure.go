@@ -25,7 +25,7 @@ const (
 const (
 	// chunkSize is how much is copied between host and GPU at a time: what a rank needs of the host's memory.
 	chunkSize = 4 << 20
-	// spareMemory is how much of the GPU's memory stays free beside the buffers, for NCCL's own and for whoever comes.
+	// spareMemory is how much of the GPU's memory stays free beside the buffers, for NCCL itself and for a job that starts.
 	spareMemory = 2 << 30
 	// poison is what the buffer is full of before something is received: neither number of bfloat16 and float16 in it is
 	// one that is sent, nor is it as float32 or int32.

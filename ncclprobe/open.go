@@ -104,7 +104,7 @@ func (r *rank) openGPU(address string, reply *probes.OpenReply) error {
 		return fmt.Errorf("GPU %s: %w", address, err)
 	}
 	if mode != 0 {
-		// In the exclusive mode whoever comes while the probe has the GPU does not get it.
+		// In the exclusive mode, a job that starts while the probe has the GPU would not get it.
 		return failed(probes.FailureCUDA, "GPU %s: compute mode %d, expected 0 (default)", address, mode)
 	}
 	reply.GPU = fmt.Sprintf("GPU-%x-%x-%x-%x-%x", uuid[:4], uuid[4:6], uuid[6:8], uuid[8:10], uuid[10:])
@@ -134,7 +134,7 @@ func (r *rank) openGPU(address string, reply *probes.OpenReply) error {
 	return err
 }
 
-// free returns how many bytes of the GPU nobody uses.
+// free returns how many bytes of the GPU are free.
 func (r *rank) free() (uint64, error) {
 	var free, total C.size_t
 	err := r.cu("cuMemGetInfo_v2", func(t *C.struct_cuda) C.int { return C.call_cuMemGetInfo_v2(t, &free, &total) })

@@ -151,7 +151,7 @@ func (r *rank) ncclFailure(function string, result C.int) error {
 	return failed(why, "%s: %s", function, C.GoString(&text[0]))
 }
 
-// settled tells whether NCCL has done what it was told, for function.
+// settled reports whether NCCL has done what it was told, for function.
 func (r *rank) settled(function string) (bool, error) {
 	comm := C.current(r.communicator)
 	if comm == nil {

@@ -16,7 +16,7 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// Limits of requests. What is beyond them nobody means.
+// Limits of requests. Larger values are mistakes.
 const (
 	maxRequest    = 64 << 10 // bytes
 	maxPath       = 4096
@@ -84,7 +84,7 @@ func checkOpen(q *probes.OpenRequest) error {
 	return nil
 }
 
-// isPCIAddress tells whether s is a domain of four or eight digits, bus, device and function.
+// isPCIAddress reports whether s is a domain of four or eight digits, bus, device and function.
 func isPCIAddress(s string) bool {
 	var template string
 	switch len(s) {

@@ -3,11 +3,11 @@
 // Package ncclprobe is one rank of a probe: it loads libnccl.so.2 and libcuda.so.1 into its process, makes a communicator
 // on one GPU, runs collectives, times them and verifies what they give. It belongs into a process of its own, which is
 // killed when it does not answer; nothing else may import it but what makes that process. It needs neither headers nor
-// libraries when it is built. Find tells where NCCL is.
+// libraries when it is built. Find returns where NCCL is.
 //
 // A Server answers one request at a time, those of probes.Request. Everything that touches the libraries happens in one
-// thread, because CUDA's current context belongs to a thread. Whoever asks is answered in time even while that thread
-// hangs in a library, and is told in which function. Communicators do not block, so that one that gets nowhere can be
+// thread, because CUDA's current context belongs to a thread. A request is answered in time even while that thread
+// hangs in a library; the answer names the function. Communicators do not block, so that one that gets nowhere can be
 // aborted; that is done after the failure was told, because aborting may hang as well.
 //
 // An error of Handle means a request that makes no sense; the rank is as good as before. Whatever goes wrong with the

@@ -300,7 +300,7 @@ func TestTwoRanksOnOneGPU(t *testing.T) {
 	}
 }
 
-// TestGarbageID gives a rank an address where nobody is.
+// TestGarbageID gives a rank an address at which no process listens.
 func TestGarbageID(t *testing.T) {
 	t.Parallel()
 	g, connect := opened(t, 1, standin(t, nil))

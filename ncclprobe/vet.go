@@ -48,12 +48,12 @@ const (
 // (src/plugin/plugin_open.cc).
 var plugins = []string{"net", "gin", "tuner", "profiler", "env", "rma"}
 
-// Vet says why no process may be started for an errand: somebody else than root and the user of this process could have
+// Vet returns why no process may be started for an errand: users other than root and that of this process could have
 // put there what it would load or read (package ownership). It looks at NCCL's own files, at the libraries, at plugins
-// as NCCL and the loader look for them, and at whatever in the environment is a path. What does not exist is fine where
-// nobody else can make it.
+// as NCCL and the loader look for them, and at whatever in the environment is a path. What does not exist is accepted where
+// no other user can create it.
 //
-// public tells that every user may read all of it. root is where the file system begins, "/" but for tests.
+// public reports whether every user may read all of it. root is where the file system begins, "/" but for tests.
 func Vet(root string, e Errand) (public bool, err error) {
 	v := &vetting{root: root, public: true}
 	v.file(systemConf, "NCCL reads it in every process")

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestVet lays out hosts, in each of which somebody else may decide on one thing that a rank would load or read, and
-// those of real sites, on which nobody does.
+// TestVet lays out hosts on each of which another user may decide on one file that a rank would load or read, and
+// those of real sites, on which no other user may.
 func TestVet(t *testing.T) {
 	const (
 		efa   = "opt/amazon/ofi-nccl/lib/libnccl-net.so"

@@ -47,7 +47,7 @@ func (s Skip) Advice() string {
 	return "all processes of the host must be readable: run it in the PID namespace of the host, with a /proc without hidepid (as the systemd unit does), or as root"
 }
 
-// Lasting tells that a node is skipped until somebody does something about it.
+// Lasting reports whether a node is skipped until an operator changes it.
 func (s Skip) Lasting() bool {
 	return slices.Contains([]Skip{
 		SkipCannotProveIdle, SkipScheduler, SkipPersistence, SkipComputeMode, SkipMIG, SkipNoGPU, SkipNoDevice,

@@ -4,7 +4,7 @@ package probes
 
 import "testing"
 
-// Whatever may keep a probe from running or make it fail, somebody is told what to do.
+// For each reason why a probe does not run or fails, there is advice.
 func TestAdvice(t *testing.T) {
 	for _, s := range Skips() {
 		if s.Advice() == "" {

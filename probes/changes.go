@@ -22,7 +22,7 @@ type Change struct {
 // notable is from which difference on a bandwidth counts as another one.
 const notable = 0.05
 
-// Changes tells how a result differs from an older one: in what decides on its bandwidth, and in the bandwidth of the last
+// Changes returns how a result differs from an older one: in what decides on its bandwidth, and in the bandwidth of the last
 // measurement, if both made the same and it differs by 5 % or more. What one of them does not know is no difference.
 func Changes(old, new Result) []Change {
 	changes := differences(old, new)
@@ -110,7 +110,7 @@ func changesOfSettings(old, new []string) []Change {
 	return changes
 }
 
-// shown tells a setting that is empty from one that is not there.
+// shown distinguishes an empty setting from a missing one.
 func shown(value string, there bool) string {
 	if there && value == "" {
 		return `""`

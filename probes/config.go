@@ -14,7 +14,7 @@ import (
 
 // Config is what a site can choose. DefaultConfig is where to start from: the zero value is not valid.
 type Config struct {
-	// Every tells how often the probes of a kind run, for kinds that are to run by themselves: 1 min to 31 days. It is
+	// Every returns how often the probes of a kind run, for kinds that are to run by themselves: 1 min to 31 days. It is
 	// a wish: Duty comes first. Empty: none runs by itself. Calibrate cannot be in it.
 	//
 	// The defaults (transport 2 h, node 4 h, rail 12 h, socket 24 h) fit into a Duty of 0.1 %, which is 86 s a day for
@@ -36,13 +36,13 @@ type Config struct {
 	// more than 0 and less than 1. Default 0.95.
 	Warn float64
 
-	// IdleMemory is how many bytes of a GPU's memory NVML calls used while nobody uses it, 0 to 16 GiB. Default 0: drivers
+	// IdleMemory is how many bytes of a GPU's memory NVML calls used while it is idle, 0 to 16 GiB. Default 0: drivers
 	// since 510 do not count what they reserve for themselves. Older ones do, and where the memory of a GPU is a NUMA node
 	// of the kernel (Grace) there may be more.
 	IdleMemory uint64
 
 	// IdleCommand is a program of the site and its arguments that says whether the node is free, by exit status 0: the
-	// absolute path first, 32 words of 4 KiB together at most. Empty: nobody is asked, and where a scheduler runs whose
+	// absolute path first, 32 words of 4 KiB together at most. Empty: none is run, and where a scheduler runs whose
 	// jobs cannot be seen nothing is probed.
 	IdleCommand []string
 	// User is the uid and gid that ranks run as where the exporter is root and devices and libraries allow it; 0: that of
@@ -78,7 +78,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate tells of every field that is wrong, by the name that it has in Config, and what was expected.
+// Validate returns an error for each wrong field, with its name in Config and what was expected.
 func (c Config) Validate() error {
 	var wrong []error
 	expect := func(ok bool, field string, got any, expected string) {
@@ -120,7 +120,7 @@ func (c Config) Validate() error {
 	return errors.Join(wrong...)
 }
 
-// runnable tells whether words can be a program and its arguments.
+// runnable reports whether words can be a program and its arguments.
 func runnable(words []string) bool {
 	n := 0
 	for _, w := range words {

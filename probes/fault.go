@@ -21,8 +21,8 @@ const (
 	FaultSlow      Fault = "slow"      // collapsedLeast results in a row were collapsed
 	FaultRegressed Fault = "regressed" // Comparison.Regressed
 	FaultDrifted   Fault = "drifted"   // Comparison.Drifted
-	FaultStale     Fault = "stale"     // no success in three intervals, though nobody uses the GPUs and it does not fail
-	FaultNeverRun  Fault = "never_run" // switched on, and has not run once, though nobody uses the GPUs
+	FaultStale     Fault = "stale"     // no success in three intervals, although the GPUs are idle and no run failed
+	FaultNeverRun  Fault = "never_run" // switched on, and has not run once, although the GPUs are idle
 )
 
 const (
@@ -57,7 +57,7 @@ func (p *ProbeStatus) Skipping() *Skipped {
 	return nil
 }
 
-// OfBandwidth tells whether the fault is one of bandwidth against its baseline.
+// OfBandwidth reports whether the fault is one of bandwidth against its baseline.
 func (f Fault) OfBandwidth() bool { return f == FaultSlow || f == FaultRegressed || f == FaultDrifted }
 
 // Faults returns what is wrong with a probe of this status, and since when, as far as is known: the begin of the run that
@@ -86,8 +86,8 @@ func (s *Status) Faults(p *ProbeStatus) map[Fault]time.Time {
 	return found
 }
 
-// FellBack tells whether NCCL chose TCP by itself, in a probe that is not about TCP. FastSocket is TCP that somebody
-// installed.
+// FellBack reports whether NCCL chose TCP by itself, in a probe that is not about TCP. FastSocket is TCP that the
+// site installed.
 func (r *Result) FellBack() bool {
 	return r.Path.Or("") == PathSocket && r.Network != nccllog.FastSocket && r.Kind != Socket
 }
@@ -124,7 +124,7 @@ func (r *Result) Faults() []Fault {
 	return found
 }
 
-// Reasons that are nobody's fault: the GPUs are in use, or set up so that probes have no place on them.
+// Reasons that are no faults: the GPUs are in use, or set up so that probes have no place on them.
 var (
 	inUse   = []Skip{SkipProcess, SkipMemory, SkipUtilization, SkipMPS, SkipSlurm, SkipKubernetes, SkipSite, SkipMaintenance, SkipDuty}
 	divided = []Skip{SkipMIG, SkipComputeMode}

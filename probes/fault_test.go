@@ -64,7 +64,7 @@ func TestFaults(t *testing.T) {
 		}, since(ran, FaultSocket, FaultFailing)},
 		{"two collapsed in a row", probe(Node), func(p *ProbeStatus) { p.Last.Comparison.Collapsed = 2 }, nil},
 		{"three collapsed in a row", probe(Node), func(p *ProbeStatus) { p.Last.Comparison.Collapsed = 3 }, since(ran, FaultSlow)},
-		{"TCP collapsed, of which nobody is woken", probe(Socket), func(p *ProbeStatus) { p.Last.Comparison.Collapsed, p.Last.Comparison.Regressed = 3, true }, since(ran, FaultRegressed)},
+		{"TCP collapsed, which does not page", probe(Socket), func(p *ProbeStatus) { p.Last.Comparison.Collapsed, p.Last.Comparison.Regressed = 3, true }, since(ran, FaultRegressed)},
 		{"no baseline", probe(Node), func(p *ProbeStatus) {
 			p.Last.Comparison = Comparison{Regressed: true, Collapsed: 9, Ratio: NotKnown[float64](fabric.ReasonNotRead, "test", ran)}
 		}, nil},
@@ -83,7 +83,7 @@ func TestFaults(t *testing.T) {
 		{"on demand only", old(Node), func(p *ProbeStatus) { p.Every = 0 }, nil},
 		{"old, and GPUs are in use", old(Node), func(p *ProbeStatus) { p.LastSkip = skip(SkipProcess) }, nil},
 		{"old, and GPUs are divided", old(Node), func(p *ProbeStatus) { p.LastSkip = skip(SkipMIG) }, nil},
-		{"old, and nobody can tell whether GPUs are in use", old(Node), func(p *ProbeStatus) { p.LastSkip = skip(SkipCannotProveIdle) }, since(longAgo, FaultStale)},
+		{"old, and unknown whether GPUs are in use", old(Node), func(p *ProbeStatus) { p.LastSkip = skip(SkipCannotProveIdle) }, since(longAgo, FaultStale)},
 		{"old, GPUs were in use before the last run", old(Node), func(p *ProbeStatus) { p.LastSkip = &Skipped{Why: SkipProcess, At: longAgo.Add(-time.Hour)} }, since(longAgo, FaultStale)},
 		{"old, and failing", old(Node), func(p *ProbeStatus) {
 			p.Last, p.LastRun = &Result{Key: p.Key, At: ran, Outcome: Failed, Failure: FailureHang}, ran
@@ -94,7 +94,7 @@ func TestFaults(t *testing.T) {
 		{"never tried, on demand only", never(Node), func(p *ProbeStatus) { p.Every = 0 }, nil},
 		{"never run: GPUs are in use", never(Node), func(p *ProbeStatus) { p.LastSkip = skip(SkipSlurm) }, nil},
 		{"never run: GPUs are divided", never(Node), func(p *ProbeStatus) { p.LastSkip = skip(SkipMIG) }, since(start, FaultNeverRun)},
-		{"never run: nobody can tell whether GPUs are in use", never(Node), func(p *ProbeStatus) { p.LastSkip = skip(SkipCannotProveIdle) }, since(start, FaultNeverRun)},
+		{"never run: unknown whether GPUs are in use", never(Node), func(p *ProbeStatus) { p.LastSkip = skip(SkipCannotProveIdle) }, since(start, FaultNeverRun)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.edit != nil {

@@ -28,7 +28,7 @@ type GateOptions struct {
 	Site func(ctx context.Context) (why string, err error)
 	// Lock is the path of the file that only one prober of the node holds at a time, see Lock.
 	Lock string
-	// IdleMemory is how many bytes of a GPU's memory NVML calls used while nobody uses it, 0 on most: what the driver
+	// IdleMemory is how many bytes of a GPU's memory NVML calls used while it is idle, 0 on most: what the driver
 	// reserves for itself is not counted since 510. Before that, and where the memory of a GPU is a NUMA node of the
 	// kernel (Grace), there is more.
 	IdleMemory uint64
@@ -47,7 +47,7 @@ const (
 	maintenanceInterval = time.Second // at which it is looked for while the driver is asked
 )
 
-// Gate decides whether a probe may use GPUs. It opens only when every source could be read and says that nobody uses
+// Gate decides whether a probe may use GPUs. It opens only when every source could be read and shows that no process uses
 // them, or is about to: what cannot be proved is SkipCannotProveIdle. A verdict is about the whole node as far as jobs
 // go (Slurm, Kubernetes, MPS, compute processes on any GPU): they share links, buses and processors with the probe.
 //
@@ -55,10 +55,10 @@ const (
 type Gate struct {
 	o    GateOptions
 	self int           // pid
-	busy chan struct{} // holds a token while nobody looks, waits or probes
+	busy chan struct{} // holds a token while no caller looks, waits or probes
 	gap  time.Duration // between two samples, beyond which they are no proof of what was between
 
-	// What has been seen, by whoever has the token.
+	// What has been seen; guarded by the token.
 	idle  map[string]idleness // by UUID
 	links map[string]counter
 }
@@ -243,7 +243,7 @@ func (g *Gate) look(ctx context.Context, gpus []string, full bool) *refusal {
 	return r
 }
 
-// Pass is the permission to use GPUs. While it lasts it tells whether somebody else comes to them.
+// Pass is the permission to use GPUs. While it lasts it reports other processes that come to them.
 type Pass struct {
 	gate *Gate
 	gpus []string
@@ -260,7 +260,7 @@ func (p *Pass) Leave() {
 }
 
 // Freed waits until the driver shows none of own, PIDs of ranks that have ended, on the GPUs any more, and no memory in use
-// on those that nobody else is on: what others have tells nothing of what the ranks left. It looks ten times a second. In
+// on those without other processes: memory of others does not show what the ranks left. It looks ten times a second. In
 // maintenance it does not look at all: ErrMaintenance.
 func (p *Pass) Freed(ctx context.Context, own []int) error {
 	ctx, end := p.gate.untilMaintenance(ctx)

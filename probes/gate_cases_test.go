@@ -31,7 +31,7 @@ func gateCases() []gateCase {
 	later := func(f *fabric.GPU, by time.Duration) { f.Processes.At = f.Processes.At.Add(by) }
 	return []gateCase{
 		{"driver", "missing", "the worker fails", func(m *machine) { m.gpuErr = errBoom }, SkipCannotProveIdle},
-		{"driver", "missing", "nobody reads it", func(m *machine) { m.options.GPUs = nil }, SkipCannotProveIdle},
+		{"driver", "missing", "no source", func(m *machine) { m.options.GPUs = nil }, SkipCannotProveIdle},
 		{"driver", "missing", "it takes 3 s", func(m *machine) { m.slow = 3 * time.Second }, SkipCannotProveIdle},
 		{"driver", "missing", "it hangs", func(m *machine) { m.slow = time.Hour }, SkipCannotProveIdle},
 		{"driver", "missing", "unknown whether loaded", func(m *machine) {
@@ -63,7 +63,7 @@ func gateCases() []gateCase {
 		}, SkipProcess},
 
 		{"namespace", "missing", "not that of the node", func(m *machine) { m.initial = errBoom }, SkipCannotProveIdle},
-		{"namespace", "missing", "nobody reads procfs", func(m *machine) { m.options.Processes = nil }, SkipCannotProveIdle},
+		{"namespace", "missing", "no source: procfs", func(m *machine) { m.options.Processes = nil }, SkipCannotProveIdle},
 		{"namespace", "missing", "processes unreadable", func(m *machine) { m.findErr = errBoom }, SkipCannotProveIdle},
 
 		{"memory", "missing", "unreadable", on(func(g *fabric.GPU) { unread(&g.Memory) }), SkipCannotProveIdle},
@@ -100,7 +100,7 @@ func gateCases() []gateCase {
 		{"persistence", "busy", "off", on(func(g *fabric.GPU) { g.Persistence.Value = false }), SkipPersistence},
 
 		{"Slurm", "missing", "no control groups", func(m *machine) { m.groups, m.groupErr = fabric.Cgroups{}, errBoom }, SkipCannotProveIdle},
-		{"Slurm", "missing", "nobody reads them", func(m *machine) { m.options.Cgroups = nil }, SkipCannotProveIdle},
+		{"Slurm", "missing", "no source", func(m *machine) { m.options.Cgroups = nil }, SkipCannotProveIdle},
 		{"Slurm", "lying", "slurmd without groups", func(m *machine) { m.groups.Slurm = false }, SkipCannotProveIdle},
 		{"Slurm", "busy", "a job", func(m *machine) { m.groups.SlurmJobs = []string{"17", "18"} }, SkipSlurm},
 		{"Slurm", "busy", "a step without a group", func(m *machine) {
@@ -109,13 +109,13 @@ func gateCases() []gateCase {
 		{"Slurm", "busy", "a step that says nothing", func(m *machine) { m.running[1].Args = nil }, SkipSlurm},
 
 		{"kubelet", "missing", "it does not answer", func(m *machine) { m.podErr = errBoom }, SkipCannotProveIdle},
-		{"kubelet", "missing", "nobody asks it", func(m *machine) { m.options.Pods = nil }, SkipCannotProveIdle},
+		{"kubelet", "missing", "no source", func(m *machine) { m.options.Pods = nil }, SkipCannotProveIdle},
 		{"kubelet", "lying", "it runs and has no socket", func(m *machine) { m.noPods, m.groups.Pods = true, false }, SkipCannotProveIdle},
 		{"kubelet", "lying", "pods and no socket", func(m *machine) { m.noPods, m.running = true, nil }, SkipCannotProveIdle},
 		{"kubelet", "busy", "a container has a GPU", func(m *machine) { m.pods = []string{"ml/train-0/main"} }, SkipKubernetes},
 
 		{"maintenance", "missing", "unreadable", func(m *machine) { m.whyErr = errBoom }, SkipCannotProveIdle},
-		{"maintenance", "missing", "nobody tells", func(m *machine) { m.options.Maintenance = nil }, SkipCannotProveIdle},
+		{"maintenance", "missing", "no source", func(m *machine) { m.options.Maintenance = nil }, SkipCannotProveIdle},
 		{"maintenance", "busy", "a file", func(m *machine) { m.why = "maintenance file /run/maintenance" }, SkipMaintenance},
 		{"maintenance", "busy", "the exporter has let go", func(m *machine) {
 			m.change = append(m.change, func(d *fabric.GPUDriver) { d.Released = "SIGUSR1" })
@@ -123,7 +123,7 @@ func gateCases() []gateCase {
 
 		{"throttling", "missing", "unreadable", on(func(g *fabric.GPU) { unread(&g.ClockReasons) }), SkipCannotProveIdle},
 		{"throttling", "lying", "all reasons at once", on(func(g *fabric.GPU) { g.ClockReasons.Value = math.MaxUint64 }), SkipThrottled},
-		{"throttling", "lying", "a reason that nobody knows", on(func(g *fabric.GPU) { g.ClockReasons.Value = 1 << 40 }), SkipCannotProveIdle},
+		{"throttling", "lying", "a reason that is not known", on(func(g *fabric.GPU) { g.ClockReasons.Value = 1 << 40 }), SkipCannotProveIdle},
 		{"throttling", "busy", "too hot", on(func(g *fabric.GPU) { g.ClockReasons.Value = 0x41 }), SkipThrottled},
 
 		{"links", "missing", "replays unreadable", on(func(g *fabric.GPU) { unread(&g.PCIeReplays) }), SkipCannotProveIdle},
@@ -132,7 +132,7 @@ func gateCases() []gateCase {
 		{"links", "missing", "a counter unreadable", link(func(l *fabric.NVLink) { unread(&l.Errors[len(l.Errors)-1].Count) }), SkipCannotProveIdle},
 		{"links", "missing", "no counters", link(func(l *fabric.NVLink) { l.Errors = nil }), SkipCannotProveIdle},
 		{"links", "lying", "counters of an hour ago", on(func(g *fabric.GPU) { g.PCIeReplays.At = g.PCIeReplays.At.Add(-time.Hour) }), SkipCannotProveIdle},
-		{"links", "lying", "errors, nobody knows when", on(func(g *fabric.GPU) { g.PCIeReplays.Value = 7 }), SkipCannotProveIdle},
+		{"links", "lying", "errors at an unknown time", on(func(g *fabric.GPU) { g.PCIeReplays.Value = 7 }), SkipCannotProveIdle},
 		{"links", "lying", "counters go back", func(m *machine) { m.counts(func(n uint64) uint64 { return 1000 - n }) }, SkipCannotProveIdle},
 		{"links", "busy", "PCIe replays", func(m *machine) { m.counts(func(n uint64) uint64 { return n }) }, SkipLinkErrors},
 
@@ -155,7 +155,7 @@ func (m *machine) counts(f func(n uint64) uint64) {
 	on(func(g *fabric.GPU) { g.PCIeReplays.Value = f(uint64(m.reads) - 1) })(m)
 }
 
-// first tells that what was seen before makes another verdict of it: errors that came while somebody watched.
+// first reports whether an earlier sample changes the verdict: errors that came while the gate watched.
 func (c gateCase) first() bool {
-	return c.what == "errors, nobody knows when" || c.what == "counters go back"
+	return c.what == "errors at an unknown time" || c.what == "counters go back"
 }

@@ -177,7 +177,7 @@ func (g *Gate) idleNow(gpu *fabric.GPU, now time.Time) *refusal {
 	return nil
 }
 
-// inUse judges whether somebody has a context or memory.
+// inUse judges whether a process has a context or memory on the GPU.
 func (g *Gate) inUse(gpu *fabric.GPU, now time.Time) *refusal {
 	lost, r := need(gpu.Lost, "presence", gpu, now)
 	if r == nil && lost {

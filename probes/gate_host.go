@@ -39,7 +39,7 @@ func (g *Gate) maintenance() *refusal {
 }
 
 // untilMaintenance returns a context that ends when maintenance begins: a driver that does not answer is let go of then, and
-// not when it is given up. The other result ends the watch, and tells whether it did begin.
+// not when it is given up. The other result ends the watch, and returns a refusal if it began.
 func (g *Gate) untilMaintenance(ctx context.Context) (context.Context, func() *refusal) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
@@ -138,7 +138,7 @@ func (g *Gate) kubernetes(ctx context.Context, running []fabric.Process, groups 
 	return nil
 }
 
-// Intruder looks once whether somebody else came to the GPUs, and says who; empty: nobody. own are the PIDs of the ranks,
+// Intruder looks once for another process on the GPUs, and names it; empty: there is none. own are the PIDs of the ranks,
 // which must be there before a rank opens a GPU. A process that is not known to be one of them is a stranger. An error
 // says that it could not be found out, or is ErrMaintenance, and then nothing was touched.
 func (p *Pass) Intruder(ctx context.Context, own []int) (string, error) {
@@ -186,7 +186,7 @@ func (p *Pass) Intruder(ctx context.Context, own []int) (string, error) {
 	return "", unknown
 }
 
-// own tells whether a process is one of ours: it has a PID of ours, is a child of this process, so that nobody else got
+// own reports whether a process is one of ours: it has a PID of ours, is a child of this process, so that no other process got
 // that PID, and is in the namespace of procfs, in which the driver counts.
 func (g *Gate) own(process fabric.GPUProcess, own []int) bool {
 	if process.Kind == fabric.GPUMPS || !slices.Contains(own, process.PID) {

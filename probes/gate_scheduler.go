@@ -49,7 +49,7 @@ func schedulerOf(command string) string {
 	return ""
 }
 
-// unasked finds a scheduler that nobody asks. Names of processes prove nothing, and need not: one that a user chose keeps
+// unasked finds a scheduler that no source of the gate asks. Names of processes prove nothing, and need not: one that a user chose keeps
 // the gate shut, and nothing else.
 func (g *Gate) unasked(running []fabric.Process) *refusal {
 	if g.o.Site != nil {
@@ -69,7 +69,7 @@ func (g *Gate) unasked(running []fabric.Process) *refusal {
 	return nil
 }
 
-// siteLimit is how long the site may take to say whether the node is free. Whoever asks it kills it then.
+// siteLimit is how long the site may take to say whether the node is free. After that it is killed.
 const siteLimit = 7 * time.Second
 
 // askSite has the site say whether the node is free, if it has something that says so, and goes on looking at the GPUs with

@@ -70,7 +70,7 @@ func TestAMinuteOfQuiet(t *testing.T) {
 		expect(SkipCannotProveIdle, "watched for 0s")
 		quiet(time.Minute)
 		expect("", "")
-		// Nor is a time in which nobody looked.
+		// Nor is a time without samples.
 		time.Sleep(6 * time.Second)
 		expect(SkipCannotProveIdle, "watched for 0s")
 		// Another GPU has a minute of its own.
@@ -107,7 +107,7 @@ func TestTenMinutesWithoutLinkErrors(t *testing.T) {
 		enter(0, SkipLinkErrors, "has grown to 8")
 		enter(9*time.Minute, SkipLinkErrors, "9m0s ago at most")
 		enter(time.Minute, "", "")
-		crc = 0 // the driver was loaded again; what was before nobody knows
+		crc = 0 // the driver was loaded again; what was before is unknown
 		enter(0, SkipCannotProveIdle, "watched for 0s")
 		enter(10*time.Minute, "", "")
 	})
@@ -135,10 +135,10 @@ func TestIntruders(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		change func(*machine)
-		want   string // empty: nobody
+		want   string // empty: no intruder
 		err    string
 	}{
-		{"nobody", func(*machine) {}, "", ""},
+		{"no process", func(*machine) {}, "", ""},
 		{"our rank", listed(compute(rank)[0]), "", ""},
 		{"a stranger", listed(fabric.GPUProcess{PID: 800, Kind: fabric.GPUCompute}), "compute process 800 (python) on " + gpuA, ""},
 		{"a stranger beside our rank", listed(compute(rank)[0], fabric.GPUProcess{PID: 801, Kind: fabric.GPUGraphics}), "graphics process 801 on", ""},
@@ -218,7 +218,7 @@ func TestFreed(t *testing.T) {
 			}
 			return nil
 		}, 900 * time.Millisecond, ""},
-		{"somebody else is there", func(since time.Duration) []func(*fabric.GPU) {
+		{"another process is there", func(since time.Duration) []func(*fabric.GPU) {
 			if since < 400*time.Millisecond {
 				return []func(*fabric.GPU){listed(stranger, rank), used}
 			}
@@ -277,7 +277,7 @@ func TestMaintenanceTouchesNothing(t *testing.T) {
 	})
 }
 
-// Maintenance does not wait for a driver that hangs: whoever asks it lets go within a second.
+// Maintenance does not wait for a driver that hangs: the caller that waits for it returns within a second.
 func TestMaintenanceEndsAHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t)
@@ -302,7 +302,7 @@ func TestMaintenanceEndsAHang(t *testing.T) {
 	})
 }
 
-// With the real procfs, a real child is ours while it runs, and nobody once it was reaped.
+// With the real procfs, a real child is ours while it runs, and a stranger once it was reaped.
 func TestARealChildIsOurs(t *testing.T) {
 	fs, err := proc.Open("/proc")
 	if err != nil {

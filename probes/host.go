@@ -116,7 +116,7 @@ func (h *Host) vet(ctx context.Context, plan *Plan) (StartRank, *Skipped) {
 	return start, nil
 }
 
-// ErrSettings tells what a site said from what it lacks.
+// ErrSettings returns what a site said from what it lacks.
 var ErrSettings = errors.New("settings of probes")
 
 // Settings are what runs have by the configuration, with the site's variables and NCCL, which are looked for each time: a

@@ -91,7 +91,7 @@ func lockFolder(dir string) error {
 	return ours(dir, info)
 }
 
-// sticky tells that only root and the user of this process can replace what others made in a folder.
+// sticky reports whether only root and the user of this process can replace what others made in a folder.
 func sticky(dir string) bool {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || info.Mode()&fs.ModeSticky == 0 {

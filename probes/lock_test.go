@@ -94,7 +94,7 @@ func TestLock(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(dir, "target")); err == nil {
 		t.Error("a symbolic link was followed")
 	}
-	// A file that has gone from its path locks nobody out.
+	// A deleted lock file excludes no process.
 	old, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// The check says why the lock could not be taken, and stands in nobody's way.
+// The check says why the lock could not be taken, and blocks no other process.
 func TestCheckLock(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "lock")

@@ -117,7 +117,7 @@ func (s Settings) orDefaults() Settings {
 	return s
 }
 
-// Plan is a run that is ready to start. Nobody changes it.
+// Plan is a run that is ready to start. It is never changed.
 type Plan struct {
 	Key      Key
 	Ranks    []Rank
@@ -324,7 +324,7 @@ func railPort(n *fabric.Node, key Key) (*fabric.Port, *Skipped) {
 	return p, nil
 }
 
-// elsewhere tells that a device, or an interface of it, is in another network namespace.
+// elsewhere reports whether a device, or an interface of it, is in another network namespace.
 func elsewhere(h fabric.HCA) bool {
 	return h.Moved || slices.ContainsFunc(h.Ports, func(p fabric.Port) bool { return p.NetDevMoved() })
 }

@@ -113,7 +113,7 @@ const dumpFile = "_DUMP_FILE"
 // writingEnds ends the names of variables of NCCL, UCX and mlx5 that name a file which is written.
 var writingEnds = []string{dumpFile, "_LOG_FILE", "_DEBUG_FILE", "_PROFILE_FILE", "_STATS_DEST"}
 
-// writesFile tells whether NCCL or its plugins write files because of the variable.
+// writesFile reports whether NCCL or its plugins write files because of the variable.
 func writesFile(name string) bool {
 	return slices.ContainsFunc(writingEnds, func(end string) bool { return strings.HasSuffix(name, end) }) ||
 		strings.HasPrefix(name, "NCCL_INSPECTOR_") || strings.HasPrefix(name, "OFI_NCCL_TOPO_FILE_")

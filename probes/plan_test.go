@@ -37,7 +37,7 @@ func expectEnv(t *testing.T, env []string, want map[string]string) {
 	}
 }
 
-// What is too small for the number of ranks is left out, whoever makes the plan.
+// Messages too small for the number of ranks are left out of every plan.
 func TestPlanLeavesOutWhatIsTooSmall(t *testing.T) {
 	wants := func(op Op, sizes ...uint64) []Want {
 		var all []Want
@@ -353,7 +353,7 @@ func FuzzParseEnvironment(f *testing.F) {
 }
 
 // What a file says that others could have written reaches no rank: there is no plan, since one without those settings would
-// take another way than the site's jobs. A file that sets nothing keeps nobody from probing.
+// take another way than the site's jobs. A file that sets nothing does not prevent probes.
 func TestPlanObeysTrustedFilesOnly(t *testing.T) {
 	const users = "/home/u/.nccl.conf"
 	for _, c := range []struct {

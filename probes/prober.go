@@ -115,7 +115,7 @@ func New(o Options) (*Prober, error) {
 	return p, nil
 }
 
-// now is the time since the start by a clock that nobody sets, on top of what the host's clock said then. All times of
+// now is the time since the start by the monotonic clock, added to the wall clock of that moment. All times of
 // the schedule, the baselines and the accounts of GPUs are by it.
 func (p *Prober) now() time.Time { return p.start.Add(time.Since(p.start)).Round(0) }
 
@@ -172,7 +172,7 @@ func (p *Prober) look(ctx context.Context) {
 	}
 }
 
-// see takes in what could be probed. It tells whether there are GPUs that were not there before.
+// see records what could be probed, and reports whether there are GPUs that were not there before.
 func (p *Prober) see(targets []Target) (news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -166,7 +166,7 @@ func TestResultsAreCounted(t *testing.T) {
 	})
 }
 
-// The log tells what there is to tell: a probe of the transport has no bandwidth.
+// The log has no value that does not exist: a probe of the transport has no bandwidth.
 func TestLogOfResults(t *testing.T) {
 	for _, c := range []struct {
 		kind        Kind
@@ -237,7 +237,7 @@ func TestFailuresAreKept(t *testing.T) {
 		if s.Wrong != 7*s.Failures[FailureWrong] || s.Wrong == 0 {
 			t.Errorf("%d wrong elements", s.Wrong)
 		}
-		// Whoever was thrown out tries again in the same cycle, and not soon.
+		// A probe that was aborted for an intruder tries again in the same cycle, and not soon.
 		at := b.began[node]
 		if gap := at[1].Sub(at[0]); gap < 10*time.Minute || gap > 13*time.Minute {
 			t.Errorf("tried again %s after an intruder, expected 10 to 12 minutes", gap)

@@ -73,7 +73,7 @@ func TestRailsRunEvenly(t *testing.T) {
 	})
 }
 
-// Whoever asks for more than GPUs can pay gets what they can pay, in turns.
+// Probes that need more than the budget of the GPUs get what it allows, in turns.
 func TestDutyLimitsWhatIsAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -102,7 +102,7 @@ func TestDutyLimitsWhatIsAskedFor(t *testing.T) {
 				t.Errorf("%v ran %d times in %s: it is starved", s.Key, s.Runs, passed)
 			}
 			if s.Skips[SkipDuty] == 0 || s.LastSkip == nil || !strings.Contains(s.LastSkip.Detail, "GPU-") {
-				t.Errorf("%v: nobody is told that the budget is spent: %+v", s.Key, s.Skips)
+				t.Errorf("%v: no skip shows that the budget is spent: %+v", s.Key, s.Skips)
 			}
 		}
 	})

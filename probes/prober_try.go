@@ -234,7 +234,7 @@ func (s *ProbeStatus) count(c Comparison) {
 	}
 }
 
-// tell logs a result: with a warning if somebody should look at it.
+// tell logs a result: as a warning if an operator should look at it.
 func (p *Prober) tell(r Result) {
 	log := p.log.With("kind", r.Kind, "device", r.Device, "port", r.Port, "wall", r.Wall.Duration(), "gpu_time", r.GPUTime.Duration())
 	if busBW, ok := judged(r); ok {

@@ -98,7 +98,7 @@ type Outcome string
 const (
 	OK      Outcome = "ok"
 	Failed  Outcome = "failed"  // it could not be finished, or the sums were wrong
-	Aborted Outcome = "aborted" // somebody else came to its GPUs, or the exporter ends: says nothing about the fabric
+	Aborted Outcome = "aborted" // another process came to its GPUs, or the exporter ends: no statement about the fabric
 )
 
 // Failure is why a probe failed or was aborted.
@@ -116,8 +116,8 @@ const (
 	FailureProtocol Failure = "protocol"     // a rank sent what is no answer
 	FailureSettings Failure = "settings"     // what the site configured cannot be used
 	FailureVersions Failure = "versions"     // ranks have different versions of NCCL
-	FailureIntruder Failure = "intruder"     // somebody else came to the GPUs (Aborted)
-	FailureStopped  Failure = "stopped"      // the exporter ends, maintenance began, or nobody could see who uses the GPUs (Aborted)
+	FailureIntruder Failure = "intruder"     // another process came to the GPUs (Aborted)
+	FailureStopped  Failure = "stopped"      // the exporter ends, maintenance began, or the users of the GPUs could not be read (Aborted)
 )
 
 // Failures returns all failures.
@@ -147,7 +147,7 @@ func Paths() []Path {
 	return []Path{PathNone, PathNVLS, PathP2P, PathSHM, PathIB, PathPlugin, PathSocket}
 }
 
-// Key tells probes apart that have a history of their own.
+// Key identifies a probe with a history of its own.
 type Key struct {
 	Kind   Kind   `json:"kind"`
 	Device string `json:"device,omitempty"` // HCA of a Rail probe, "mlx5_0"; else empty
@@ -191,7 +191,7 @@ func Skips() []Skip {
 	}
 }
 
-// Status is what a Prober has to tell. It is a copy that nobody changes.
+// Status is the state of a Prober. It is a copy that is never changed.
 type Status struct {
 	Enabled bool
 	Probes  []ProbeStatus // by Key

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Rehearsal schedules and judges results as a Prober does, and has the same to tell, of runs that somebody else makes up:
+// Rehearsal schedules and judges results as a Prober does, and has the same status, for runs that its caller invents:
 // those of simulated nodes. It starts nothing, waits for nothing and keeps no file. It is safe for concurrent use.
 type Rehearsal struct{ p *Prober }
 

@@ -34,7 +34,7 @@ func TestRehearsal(t *testing.T) {
 		}
 		r.Ran(Result{Key: key, At: began})
 		if s := r.Status(); len(s.Probes) != 0 || !s.Enabled || !s.Since.Equal(began.Add(-40*every)) {
-			t.Fatalf("of a probe that nobody saw: %+v", s)
+			t.Fatalf("of a probe that has not run: %+v", s)
 		}
 		r.See([]Target{{Key: key, GPUs: []string{"GPU-a"}}})
 		for i := range 40 {

@@ -26,7 +26,7 @@ type Result struct {
 	// Intrusion says how fast the ranks made way for an intruder; nil unless Failure is FailureIntruder.
 	Intrusion *Intrusion `json:"intrusion,omitempty"`
 	// Release is how long it took from when the ranks were killed, or asked to close, until the driver showed none of
-	// them on the GPUs, and where nobody else was there, no memory in use. It is unknown without a guard, when that
+	// them on the GPUs, and, without other processes there, no memory in use. It is unknown without a guard, when that
 	// was not so within 10 s, and when the exporter ended or maintenance began first.
 	Release Fact[Seconds] `json:"release_seconds"`
 	Left    string        `json:"left,omitempty"` // what the driver showed instead, or why it could not be asked; bounded
@@ -80,7 +80,7 @@ func (r *Result) SmallMessage() *Measurement {
 	return small
 }
 
-// Intrusion is what happened when somebody else came to the GPUs of a run. Times count from when the sample was asked
+// Intrusion describes how another process came to the GPUs of a run. Times count from when the sample was asked
 // for that showed the intruder. Result.Release is when the memory was free.
 type Intrusion struct {
 	Who    string  `json:"who"`

@@ -111,7 +111,7 @@ func inWords(err error) error {
 	return fmt.Errorf("byte %d: %s cannot be this %s", wrong.Offset, name, kind)
 }
 
-// sound tells that a result is one that a probe can have.
+// sound reports whether a result is one that a probe can have.
 func (r *Result) sound() bool {
 	good := r.Outcome == OK && r.Failure == "" || (r.Outcome == Failed || r.Outcome == Aborted) && slices.Contains(Failures(), r.Failure)
 	path, known := r.Path.Get()

@@ -56,7 +56,7 @@ const (
 const settle = 200 * time.Millisecond
 
 // Run runs a plan. It returns when all its processes are gone and the GPUs free of them, or the kernel or the driver does
-// not let go of them. When ctx ends, the ranks are killed. Without a guard nobody looks at the GPUs.
+// not let go of them. When ctx ends, the ranks are killed. Without a guard the GPUs are not watched.
 func Run(ctx context.Context, p *Plan, start StartRank, guard Guard) Result {
 	e := newRun(ctx, p)
 	defer e.close()
@@ -70,7 +70,7 @@ func Run(ctx context.Context, p *Plan, start StartRank, guard Guard) Result {
 		if why = e.await(free); why == nil {
 			why = e.follow(&r)
 		}
-		unwatch() // ranks that have let go of their GPUs, or are killed, disturb nobody
+		unwatch() // ranks that have released their GPUs, or are killed, disturb no job
 	}
 	if why != nil {
 		e.cancel(why)

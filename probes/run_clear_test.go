@@ -62,7 +62,7 @@ func TestNoRankOpensAGPUThatIsTaken(t *testing.T) {
 	}
 }
 
-// Ranks do not wait longer than for two looks, and not at all where nobody looks.
+// Ranks do not wait longer than for two looks, and not at all without a guard.
 func TestRanksOpenAfterTwoClearLooks(t *testing.T) {
 	for name, c := range map[string]struct {
 		guard Guard

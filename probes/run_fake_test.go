@@ -174,7 +174,7 @@ func nap(ctx context.Context, d time.Duration) {
 	}
 }
 
-// all tells of every process whether it was killed, and fails the test if one was not closed.
+// all returns how many processes were killed, and fails the test if one was not closed.
 func (c *crew) all(t *testing.T) (killed int) {
 	t.Helper()
 	c.mu.Lock()
@@ -199,7 +199,8 @@ func (f guardFunc) Intruder(ctx context.Context, own []int) (string, error) { re
 
 func (f guardFunc) Freed(context.Context, []int) error { return nil }
 
-var nobody = guardFunc(func(context.Context, []int) (string, error) { return "", nil })
+// noIntruder is a guard that finds no other process.
+var noIntruder = guardFunc(func(context.Context, []int) (string, error) { return "", nil })
 
 // gpuNode is a node with GPUs below two switches each, and an HCA for every switch: GPU 0 and 1 with mlx5_0, and so on.
 func gpuNode(gpus int) *fabric.Node {

@@ -12,7 +12,7 @@ import (
 )
 
 // How often the guard is asked, how long it may take, and how many answers in a row may be none. While it cannot look,
-// nobody knows whom the ranks disturb.
+// it is unknown which jobs the ranks disturb.
 const (
 	guardInterval = 100 * time.Millisecond
 	guardLimit    = time.Second
@@ -36,7 +36,7 @@ type Guard interface {
 	Freed(ctx context.Context, own []int) error
 }
 
-// ErrMaintenance means that somebody wants to do something about the GPUs or their driver.
+// ErrMaintenance means that an operator wants to change the GPUs or their driver.
 var ErrMaintenance = errors.New("maintenance")
 
 // watch asks the guard, if there is one, until it is told to stop. The channel is closed when ranks may open their GPUs.
@@ -103,7 +103,7 @@ func (e *run) await(free <-chan struct{}) *trouble {
 	}
 }
 
-// intruded ends the run because of somebody else on its GPUs.
+// intruded ends the run because of another process on its GPUs.
 func (e *run) intruded(who string, asked time.Time) {
 	who = printable(who, maxText/2)
 	e.cancel(troubled(FailureIntruder, -1, "%s came to the GPUs", who)) // before ranks say that they were killed

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// TestIntruder has somebody come to the GPUs in every step of a run.
+// In TestIntruder another process comes to the GPUs in every step of a run.
 func TestIntruder(t *testing.T) {
 	for _, after := range []time.Duration{0, 100 * time.Millisecond, 250 * time.Millisecond, 700 * time.Millisecond, 1250 * time.Millisecond, 1350 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -62,7 +62,7 @@ func TestIntruder(t *testing.T) {
 type slowDriver struct {
 	comes, frees time.Time // never, if zero
 	maintenance  bool      // it is what comes
-	own          []int     // whom Freed was asked for
+	own          []int     // PIDs that Freed was asked for
 }
 
 func (d *slowDriver) Intruder(context.Context, []int) (string, error) {
@@ -96,7 +96,7 @@ func TestRelease(t *testing.T) {
 	const healthy = 1400 * time.Millisecond // until a run closes its ranks, or a little less
 	for _, c := range []struct {
 		name        string
-		comes       time.Duration // after the beginning; 0: nobody
+		comes       time.Duration // after the beginning; 0: never
 		frees       time.Duration // after the beginning; 0: never
 		maintenance bool
 		stop        time.Duration // after which the exporter ends; 0: it does not
@@ -164,7 +164,7 @@ func TestRelease(t *testing.T) {
 func TestReleaseHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, hang := planFor(t, Key{Kind: Node}, Settings{}), make(chan struct{})
-		r := Run(t.Context(), p, (&crew{plan: p}).Start, hangingGuard{nobody, hang})
+		r := Run(t.Context(), p, (&crew{plan: p}).Start, hangingGuard{noIntruder, hang})
 		if _, known := r.Release.Get(); r.Outcome != OK || known || r.Left == "" || r.Wall > 3 {
 			t.Errorf("%s %s: released %+v, left %q, took %s", r.Outcome, r.Error, r.Release, r.Left, r.Wall)
 		}
@@ -183,7 +183,7 @@ func (g hangingGuard) Freed(context.Context, []int) error {
 	return nil
 }
 
-// TestIntruderAfterwards has somebody come to the GPUs as soon as they are free.
+// In TestIntruderAfterwards another process comes to the GPUs as soon as they are free.
 func TestIntruderAfterwards(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := planFor(t, Key{Kind: Node}, Settings{})

@@ -13,7 +13,7 @@ const (
 // slowestCheck is how many bytes a rank verifies in a second at least.
 const slowestCheck = 64 << 20
 
-// measure makes a measurement. The first iteration connects what was not yet, and the second one tells how long one takes,
+// measure makes a measurement. The first iteration connects what was not yet, and the second one shows how long one takes,
 // and so how many fit into the time there is; these two count. With too few the message is halved.
 func (e *run) measure(r *Result, w Want) *trouble {
 	connecting, why := e.collective(r, w, w.Bytes, 1, 0)

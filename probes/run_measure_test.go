@@ -47,7 +47,7 @@ func TestMeasure(t *testing.T) {
 					}
 					return nil, nil, false
 				}
-				r := Run(t.Context(), p, c.Start, nobody)
+				r := Run(t.Context(), p, c.Start, noIntruder)
 				if r.Outcome != OK || len(r.Measurements) != 1 {
 					t.Fatalf("%s: %s", r.Outcome, r.Error)
 				}
@@ -104,7 +104,7 @@ func TestSlowestRankCounts(t *testing.T) {
 			nap(ctx, took)
 			return Reply{Measure: &MeasureReply{Bytes: q.Measure.Bytes, Time: took}}, nil, true
 		}}
-		r := Run(t.Context(), p, c.Start, nobody)
+		r := Run(t.Context(), p, c.Start, noIntruder)
 		if len(r.Measurements) != 2 || r.Measurements[1].Time != 0.002 || r.Measurements[1].DeviceTime.Or(0) != 0 {
 			t.Errorf("%s %+v", r.Error, r.Measurements)
 		}
@@ -121,7 +121,7 @@ func TestKinds(t *testing.T) {
 			}
 			p := planFor(t, key, Settings{})
 			c := &crew{plan: p, speed: func(q *MeasureRequest) time.Duration { return time.Duration(float64(q.Bytes) / 40e9 * 1e9) }}
-			r := Run(t.Context(), p, c.Start, nobody)
+			r := Run(t.Context(), p, c.Start, noIntruder)
 			if r.Outcome != OK || len(r.GPUs) != want.ranks || len(r.Measurements) != want.measurements || r.Wall.Duration() > DefaultBudget {
 				t.Errorf("%s: %s %s after %s, %d GPUs, %d measurements", kind, r.Outcome, r.Error, r.Wall, len(r.GPUs), len(r.Measurements))
 			}
@@ -140,7 +140,7 @@ func TestOneGPU(t *testing.T) {
 			t.Fatal(skip)
 		}
 		c := &crew{plan: p}
-		r := Run(t.Context(), p, c.Start, nobody)
+		r := Run(t.Context(), p, c.Start, noIntruder)
 		if r.Outcome != OK || len(c.ranks) != 2 || r.GPUTime > r.Wall {
 			t.Errorf("%s: %s; %d ranks, %s of GPUs within %s", r.Outcome, r.Error, len(c.ranks), r.GPUTime, r.Wall)
 		}

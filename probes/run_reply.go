@@ -63,7 +63,7 @@ func readReply(data []byte, q *Request, took time.Duration) (Reply, *trouble) {
 	return r, nil
 }
 
-// credible tells whether a rank can have measured that.
+// credible reports whether a rank can have measured that.
 func (m *MeasureReply) credible(q *MeasureRequest, took time.Duration) bool {
 	return m.Bytes > 0 && m.Bytes <= q.Bytes && m.Wrong <= m.Bytes/uint64(q.Type.Size()) &&
 		m.Time > 0 && m.Time <= took && m.DeviceTime >= 0 && m.DeviceTime <= took &&

@@ -133,7 +133,7 @@ func (e *run) start(process StartRank) *trouble {
 			m.mu.Lock()
 			m.process = started
 			m.mu.Unlock()
-			if e.ctx.Err() != nil { // nobody may wait for it any more
+			if e.ctx.Err() != nil { // the caller no longer waits for it
 				started.Kill()
 				_ = started.Close()
 			}
@@ -173,7 +173,7 @@ func within[T any](ctx context.Context, limit time.Duration, f func(context.Cont
 }
 
 // each does something with some members at the same time. It ends when all are done, or some time after the first trouble,
-// and returns the one that tells most of the cause. What is done must end with the run.
+// and returns the one that shows most of the cause. What is done must end with the run.
 func (e *run) each(members []*member, do func(*member) *trouble) *trouble {
 	ends := make(chan *trouble, len(members))
 	for _, m := range members {
@@ -237,7 +237,7 @@ func (e *run) step(members []*member, limit time.Duration, request func(rank int
 		return nil
 	})
 	if why != nil {
-		return nil, why // ranks that nobody waits for may still write
+		return nil, why // abandoned ranks may still write
 	}
 	return replies, nil
 }

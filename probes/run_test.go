@@ -158,7 +158,7 @@ func TestRunFailures(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := planFor(t, Key{Kind: Node}, Settings{})
 				c := &crew{plan: p, log: tt.log, fault: tt.fault, reap: 10 * time.Millisecond}
-				r := Run(t.Context(), p, c.Start, nobody)
+				r := Run(t.Context(), p, c.Start, noIntruder)
 				if r.Outcome != Failed || r.Failure != tt.failure || !strings.Contains(r.Error, tt.text) {
 					t.Errorf("%s %s: %q, expected %s: %q", r.Outcome, r.Failure, r.Error, tt.failure, tt.text)
 				}
@@ -215,7 +215,7 @@ func TestRunAbsurd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := planFor(t, Key{Kind: Node}, Settings{})
 				c := &crew{plan: p, fault: atStep(tt.step, 0, tt.reply, nil)}
-				r := Run(t.Context(), p, c.Start, nobody)
+				r := Run(t.Context(), p, c.Start, noIntruder)
 				if r.Outcome != Failed || r.Failure != FailureProtocol || !strings.HasPrefix(r.Error, "rank 0: ") {
 					t.Errorf("%s %s: %s, expected %s of rank 0", r.Outcome, r.Failure, r.Error, FailureProtocol)
 				}
@@ -231,7 +231,7 @@ func TestRunIsStopped(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(500*time.Millisecond, func() { cancel(errors.New("maintenance")) })
 		c := &crew{plan: p}
-		r := Run(ctx, p, c.Start, nobody)
+		r := Run(ctx, p, c.Start, noIntruder)
 		if r.Outcome != Aborted || r.Failure != FailureStopped || r.Error != "stopped: maintenance" || r.Wall != 0.5 || r.GPUTime.Duration() != 8*(500*time.Millisecond-guardInterval) {
 			t.Errorf("%s %s after %s (%s of GPUs): %s", r.Outcome, r.Failure, r.Wall, r.GPUTime, r.Error)
 		}
@@ -249,7 +249,7 @@ func TestRunDeadline(t *testing.T) {
 			nap(ctx, 8*time.Second)
 			return nil, nil, false
 		}}
-		r := Run(t.Context(), p, c.Start, nobody)
+		r := Run(t.Context(), p, c.Start, noIntruder)
 		if r.Outcome != Failed || r.Failure != FailureHang || r.Wall.Duration() > DefaultDeadline {
 			t.Errorf("%s %s after %s: %s", r.Outcome, r.Failure, r.Wall, r.Error)
 		}
@@ -266,7 +266,7 @@ func TestRunBudget(t *testing.T) {
 			}
 			return nil, nil, false
 		}}
-		r := Run(t.Context(), p, c.Start, nobody)
+		r := Run(t.Context(), p, c.Start, noIntruder)
 		if r.Outcome != Failed || r.Failure != FailureHang || !strings.Contains(r.Error, "expected at most 10s") || r.Wall > 13 || len(r.Measurements) > 0 {
 			t.Errorf("%s %s after %s: %s", r.Outcome, r.Failure, r.Wall, r.Error)
 		}
@@ -283,7 +283,7 @@ func TestRunStarts(t *testing.T) {
 			}
 			return nil
 		}}
-		r := Run(t.Context(), p, c.Start, nobody)
+		r := Run(t.Context(), p, c.Start, noIntruder)
 		if r.Failure != FailureCrash || !strings.Contains(r.Error, "not started: fork/exec") || r.GPUTime != 0 {
 			t.Errorf("%s %s, %s of GPUs: %s", r.Outcome, r.Failure, r.GPUTime, r.Error)
 		}
@@ -301,7 +301,7 @@ func TestRunLateStart(t *testing.T) {
 		r := Run(t.Context(), p, func(ctx context.Context, env []string) (RankProcess, error) {
 			time.Sleep(startLimit + time.Minute)
 			return c.Start(ctx, env)
-		}, nobody)
+		}, noIntruder)
 		if r.Failure != FailureCrash || r.Wall.Duration() > startLimit+time.Second {
 			t.Errorf("%s after %s: %s", r.Failure, r.Wall, r.Error)
 		}
@@ -318,7 +318,7 @@ func TestRunHeldByKernel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			p := planFor(t, Key{Kind: Node}, Settings{})
 			c := &crew{plan: p, fault: fault, held: 3}
-			r := Run(t.Context(), p, c.Start, nobody)
+			r := Run(t.Context(), p, c.Start, noIntruder)
 			if r.Outcome != Failed || r.Failure != FailureHang || !strings.Contains(r.Error, "process 1003 is not gone: the kernel holds it") {
 				t.Errorf("%s %s: %s", r.Outcome, r.Failure, r.Error)
 			}

@@ -63,7 +63,7 @@ func (f stateFile) save(data []byte) error {
 	return nil
 }
 
-// write makes a file that is on the disk when it returns. It follows no symbolic link, which somebody may have put there.
+// write makes a file that is on the disk when it returns. It follows no symbolic link, which another user may have put there.
 func write(path string, data []byte) (err error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -86,7 +86,7 @@ type store interface {
 // way. It is safe for concurrent use.
 type keeper struct {
 	store   store
-	changed func(error) // called when saving begins to fail, and with nil when it works again; nil: nobody is told
+	changed func(error) // called when saving begins to fail, and with nil when it works again; nil: not reported
 
 	mu     sync.Mutex
 	next   []byte        // waits to be saved

@@ -210,7 +210,7 @@ func TestStateFileThatIsNone(t *testing.T) {
 		t.Errorf("of 1 TiB %d bytes are read, %v; expected %d", len(data), err, stateMost+1)
 	}
 
-	// Somebody puts a link where the temporary file is to be.
+	// Another user puts a link where the temporary file is to be.
 	path, victim := filepath.Join(dir, "linked.json"), create(t, filepath.Join(dir, "victim"))
 	if err := os.Symlink(victim, path+".new"); err != nil {
 		t.Fatal(err)
@@ -238,7 +238,7 @@ type disk struct {
 	data   []byte
 	err    error
 	hang   chan struct{} // not nil: whatever is asked waits for it
-	frozen atomic.Bool   // nothing reaches it, and nobody is told
+	frozen atomic.Bool   // writes have no effect, and return no error
 }
 
 func (d *disk) load() ([]byte, error) {

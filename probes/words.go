@@ -57,7 +57,7 @@ func Word[T any](f Fact[T], word func(T) string) string {
 	return "unknown"
 }
 
-// ReleaseText says how soon the GPUs were free of a run; empty: nobody looked.
+// ReleaseText says how soon the GPUs were free after a run; empty: not observed.
 func (r *Result) ReleaseText() string {
 	if took, ok := r.Release.Get(); ok {
 		return fmt.Sprintf("idle %s after its ranks were killed or asked to close", took.Brief())

@@ -4,7 +4,7 @@
 # Drains nodes of Slurm on which a job is confirmed to use TCP and a critical check fails. It is run in one place, the host of slurmctld,
 # by a timer. A job that uses TCP on a node whose checks pass is wrong itself, and its node is left alone.
 #
-# At most LIMIT nodes are drained at once: those that it drained before and nobody resumed count. Where more than LIMIT nodes are found,
+# At most LIMIT nodes are drained at once: those that it drained before and that were not resumed count. Where more than LIMIT nodes are found,
 # the fabric is at fault and not a node, and none is drained. Without APPLY=yes it only prints what it would do.
 #
 # Exit code 0: done, or nothing to do; 1: something was left to a person, who reads why on standard error.

@@ -13,8 +13,8 @@ import (
 )
 
 // anonymiser replaces identifiers. All it does is a function of its key, which is made for one capture and then
-// forgotten: within a capture equal things stay equal and different things different, and nobody can tell from two
-// captures whether they are of one node.
+// forgotten: within a capture equal things stay equal and different things different, and two captures do not
+// show whether they are of one node.
 type anonymiser struct {
 	key [sha256.Size]byte
 	known
@@ -94,7 +94,7 @@ func (a *anonymiser) eui64(v uint64) uint64 {
 	return v&^low40 | a.permute("eui64", oui(b[:]), v&low40, 40)
 }
 
-// isMAC tells whether an EUI-64 was made from a MAC address: as IPv6 does it, or as NVIDIA numbers its cards.
+// isMAC reports whether an EUI-64 was made from a MAC address: as IPv6 does it, or as NVIDIA numbers its cards.
 func isMAC(b [8]byte) bool { return b[3] == 0xff && b[4] == 0xfe || b[3] == 3 && b[4] == 0 }
 
 // class is a part of an address space whose addresses stay in it; the first bits stay as they are.
@@ -169,7 +169,7 @@ func (a *anonymiser) addr6(ip netip.Addr, fixed int) netip.Addr {
 	unicast := netip.MustParsePrefix("2000::/3").Contains(ip) || netip.MustParsePrefix("fc00::/7").Contains(ip)
 	switch {
 	case low == 0:
-	case unicast && !isMAC([8]byte(b[8:])): // nobody's vendor
+	case unicast && !isMAC([8]byte(b[8:])): // of no vendor
 		low = a.permute("interface", 0, low, 64)
 	default:
 		low = a.eui64(low)

@@ -61,7 +61,7 @@ func notations(a netip.Addr) []string {
 	return []string{a.String(), a.StringExpanded(), hex.EncodeToString(b[:])}
 }
 
-// secrets returns every identifier of the node, in the notations that somebody may search for.
+// secrets returns every identifier of the node, in the notations that an attacker may search for.
 func secrets(n *simulator.Node) []string {
 	list := []string{secretHost, "zurich", "alice", "example", "hunter2"}
 	mac := func(s string) {
@@ -139,7 +139,7 @@ func TestNoIdentifierSurvives(t *testing.T) {
 				}
 			}
 			if e, ok := c.entries["root/var/run/nvidia-topologyd/virtualTopology.xml"]; !ok || e.kind != regular || e.text != "" {
-				t.Errorf("that a file tells NCCL of the bus: %v %+v", ok, e)
+				t.Errorf("a file that describes the bus to NCCL: %v %+v", ok, e)
 			}
 			for _, p := range c.Manifest.LeftOut {
 				if strings.Contains(p.Reason, "more than") {

@@ -13,7 +13,7 @@ import (
 	"slices"
 )
 
-// Write writes the archive. Nothing in it tells who made it or where.
+// Write writes the archive. Nothing in it shows who made it or where.
 func (c *Capture) Write(w io.Writer) error {
 	z := gzip.NewWriter(w)
 	t := tar.NewWriter(z)

@@ -8,7 +8,7 @@
 // An archive has what the readers in package host read: they run once with a recorder (tree.go), so that a new fact is in
 // captures by itself. What may leave the node of a file of procfs or the root file system is said beside its reader
 // (Redactions of packages proc and ncclconf); the manifest names a file without a rule, which stays on the node. What a file of
-// sysfs may say about somebody is decided in rewrite.go: of a file of no known kind only numbers and common words are kept,
+// sysfs may show about a person or site is decided in rewrite.go: of a file of no known kind only numbers and common words are kept,
 // and the manifest names it. The one exception are the names of the host (names of read.go): they are read to be replaced
 // wherever they stand, and are in no archive.
 //
@@ -79,7 +79,7 @@ type Options struct {
 	Policy                *fabric.Policy // nil: no device is restricted
 	Version               string         // of the program
 	Names                 []string       // more names of users and hosts, that are replaced wherever they stand
-	// GPUs asks the GPU driver once, and lets go of it; nil: nobody asks.
+	// GPUs asks the GPU driver once, and releases it; nil: it is not asked.
 	GPUs func(now time.Time) (fabric.GPUDriver, error)
 
 	limit time.Duration           // for tests; 0: timeLimit

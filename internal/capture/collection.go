@@ -26,8 +26,8 @@ const (
 	directory kind = iota
 	regular
 	link
-	named  // a file that somebody looked for and did not read
-	beside // one that somebody saw in a list
+	named  // a file that a reader looked up and did not read
+	beside // one that a reader saw in a list
 )
 
 // entry is a file, a directory or a symbolic link of an archive.
@@ -176,7 +176,7 @@ func (c *collection) take() (entries map[string]entry, leftOut, failed []Problem
 	}
 	for name, e := range entries {
 		switch {
-		case e.kind == beside && read[path.Dir(name)]: // somebody chose from them
+		case e.kind == beside && read[path.Dir(name)]: // a reader chose from them
 			delete(entries, name)
 		case e.kind >= named:
 			entries[name] = entry{kind: regular}
@@ -194,7 +194,7 @@ func (c *collection) take() (entries map[string]entry, leftOut, failed []Problem
 // unit is one read that may hang: a device, all network interfaces, and so on.
 type unit struct {
 	all  *collection
-	over bool   // nobody waits for it any more; guarded by all.mu, as is at
+	over bool   // no caller waits for it any more; guarded by all.mu, as is at
 	at   string // what it reads
 }
 
@@ -233,7 +233,7 @@ func (u *unit) end() (at string) {
 	return u.at
 }
 
-// begin notes what is read next and tells whether somebody still wants it.
+// begin notes what is read next, and reports whether a caller still waits for it.
 func (u *unit) begin(name string) bool {
 	u.all.mu.Lock()
 	defer u.all.mu.Unlock()

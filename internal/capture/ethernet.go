@@ -20,7 +20,7 @@ const (
 	statisticBytes = 64 // of one in the archive, without its name
 )
 
-// isFunction tells whether a device is named as a PCI function.
+// isFunction reports whether a device is named as a PCI function.
 func isFunction(name string) bool {
 	ok, _ := path.Match("????*:??:??.?", name)
 	return ok
@@ -42,7 +42,7 @@ func dialKernel() (*dcbnl.Client, *ethtool.Client, error) {
 	return dcb, tool, nil
 }
 
-// hasNetlink tells whether the kernel answers for its interfaces over ethtool netlink.
+// hasNetlink reports whether the kernel answers for its interfaces over ethtool netlink.
 func (s *session) hasNetlink() bool {
 	if s.o.dial == nil {
 		return false
@@ -84,7 +84,7 @@ func (s *session) drivers(u *unit, wires, found []string) error {
 			if !u.begin(ethtoolName + " speed of " + name) {
 				return nil
 			}
-			_ = tool.Speed(name, time.Now()) // many have none; the recording tells
+			_ = tool.Speed(name, time.Now()) // many have none; the recording shows which
 		}
 	}
 	for _, name := range wires[:min(len(wires), maxWires)] {

@@ -130,7 +130,7 @@ func (a *answers) folder(t *testing.T) string {
 	return dir
 }
 
-// TestWires asks the members of bonds and what VLANs sit on, and nobody else: neither interfaces of devices that are
+// TestWires asks the members of bonds and what VLANs sit on, and no others: neither interfaces of devices that are
 // left alone nor those without RDMA.
 func TestWires(t *testing.T) {
 	tree := materialise(t, find(t, "healthy"), nil)
@@ -152,13 +152,13 @@ func TestWires(t *testing.T) {
 			t.Errorf("captured %s", name)
 		}
 		if strings.HasSuffix(name, "/speed") {
-			t.Errorf("captured %s, which netlink tells", name)
+			t.Errorf("captured %s, which netlink reports", name)
 		}
 	}
 }
 
 // TestNobodyToAsk: a copy of some sysfs has not applicable with this kernel's drivers, and where there are no Ethernet
-// ports nobody is asked for more than speeds.
+// ports only speeds are asked for.
 func TestNobodyToAsk(t *testing.T) {
 	c := take(t, options(materialise(t, find(t, "healthy"), nil)))
 	for name := range c.entries {

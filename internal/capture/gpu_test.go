@@ -191,7 +191,7 @@ func TestGPUDriverFails(t *testing.T) {
 	}
 }
 
-// bad are edits of a recording that nobody made with Take.
+// bad are edits of a recording that Take would not have written.
 func bad() map[string]func(d *fabric.GPUDriver) {
 	return map[string]func(d *fabric.GPUDriver){
 		"behind":              func(d *fabric.GPUDriver) { d.GPUs[1].Index = 0 },

@@ -47,7 +47,7 @@ type gpuDocument struct {
 type GPUs struct{ text []byte }
 
 // ReplayGPUs opens what the GPU driver answered, in a folder of recorded answers. The error wraps fs.ErrNotExist where
-// nobody asked it, and ErrInvalid where it is not a file that Take wrote.
+// it was not asked, and ErrInvalid where it is not a file that Take wrote.
 func ReplayGPUs(folder string) (*GPUs, error) {
 	name := filepath.Join(folder, GPUsFile)
 	b, err := netlink.ReadFile(name, maxGPUText)
@@ -192,8 +192,8 @@ func checkFact(v reflect.Value) error {
 
 var errText = fmt.Errorf("a text that is longer than %d bytes or cannot be printed", maxGPUString)
 
-// walkFacts calls f for each fabric.Fact at and below v, whatever it is of, until there is an error. A text that nobody
-// could show is one.
+// walkFacts calls f for each fabric.Fact at and below v, whatever it is of, until there is an error. A text that
+// cannot be displayed is one.
 func walkFacts(v reflect.Value, f func(fact reflect.Value) error) error {
 	switch v.Kind() {
 	case reflect.String:

@@ -125,7 +125,7 @@ func (k *known) cipher(s string) string {
 	return head + strings.Join(pieces, "")
 }
 
-// stays tells whether a part of a name is usual.
+// stays reports whether a part of a name is usual.
 func (k *known) stays(p string) bool {
 	return p == "-" || p == "_" || p == "." || strings.Trim(p, "0123456789") == "" || k.usual[strings.ToLower(p)]
 }
@@ -191,12 +191,12 @@ func (k *known) search(others []string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)` + strings.Join(list, "|"))
 }
 
-// plainWord tells words that vendors and NCCL use: where a host has such a part in its name, that says nothing.
+// plainWord reports whether vendors and NCCL use the word: such a part of a host's name does not identify it.
 func plainWord(w string) bool {
 	return harmless.MatchString(w) || slices.Contains(strings.Fields("root admin localhost localdomain local none cluster internal gpus nodes train worker linux"), w) || ofNCCL(w)
 }
 
-// isSecret tells whether a name of a host, user or tenant is in a text.
+// isSecret reports whether a name of a host, user or tenant is in a text.
 func (k *known) isSecret(s string) bool { return k.secrets != nil && k.secrets.MatchString(s) }
 
 // scrub replaces the names in a text.

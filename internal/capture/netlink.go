@@ -55,7 +55,7 @@ func askDevice(u *unit, c *rdmanl.Client, d rdmanl.Device) {
 		port, err := c.Port(d.Index, n)
 		u.note(name, err)
 		u.namePort(fmt.Sprintf("%s/%d", d.Name, n), port.NetDev)
-		_, _ = c.Counters(d.Index, n) // many have none; the recording tells
+		_, _ = c.Counters(d.Index, n) // many have none; the recording shows which
 	}
 }
 

@@ -117,8 +117,8 @@ func (s *session) functions(u *unit, devices []string) error {
 }
 
 // netDevs reads the network interfaces of the ports and the default routes and all below them, and of all others whether
-// they run. The files with their speeds are left alone where drivers tells them: to read one takes a processor while
-// somebody else holds the kernel's rtnl lock.
+// they run. The files with their speeds are not read where drivers reports them: to read one keeps a processor busy
+// while another process holds the kernel's rtnl lock.
 func (s *session) netDevs(u *unit) error {
 	var speed func(string) fabric.Fact[float64]
 	if s.hasNetlink() {

@@ -17,7 +17,7 @@ import (
 )
 
 // TestNewFileIsCaptured: what a reader reads that nothing here knows of is in the archive, and its words are not. A new
-// counter of a driver is such a file, and so is whatever a reader tells the recorder of.
+// counter of a driver is such a file, and so is every file that a reader reports to the recorder.
 func TestNewFileIsCaptured(t *testing.T) {
 	tree := materialise(t, find(t, "healthy"), nil)
 	device := filepath.Join(tree.Sysfs(), rdmaClass, "mlx5_0")

@@ -70,7 +70,7 @@ func (a *anonymiser) replacements() beneath.Replacements {
 	}
 }
 
-// isVersion tells whether a file has what a vendor calls a thing, a version of four numbers for one.
+// isVersion reports whether a file has what a vendor calls a thing, a version of four numbers for one.
 func isVersion(dir, base string) bool {
 	return slices.Contains([]string{"fw_ver", "hw_rev", "hca_type", "board_id"}, base) ||
 		base == "version" && strings.HasPrefix(dir, sysPart+"/") || base == "srcversion"
@@ -97,7 +97,7 @@ var (
 	counterText = regexp.MustCompile(`^(?:\d{1,20}|N/A \(no PMA\))\n?$`)
 )
 
-// isKnown tells whether rewrite knows what is in a file. All others that somebody reads are guarded.
+// isKnown reports whether rewrite knows what is in a file. All other files that are read are guarded.
 func isKnown(name, text string) bool {
 	switch dir, base := path.Split(name); {
 	case !strings.HasPrefix(name, sysPart+"/"): // the readers of these have rules
@@ -110,8 +110,8 @@ func isKnown(name, text string) bool {
 	return knownFile.MatchString(name)
 }
 
-// guarded returns what is kept of the text of a file that nobody said anything about: numbers of up to ten digits and
-// words that NCCL or a vendor has. All others are replaced, as a serial number or somebody's name would be. Why says so.
+// guarded returns what is kept of the text of a file without a rule: numbers of up to ten digits and
+// words that NCCL or a vendor has. All others are replaced, as a serial number or a name of a person would be. Why says so.
 func (a *anonymiser) guarded(text string) (kept, why string) {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\n\t\r", r) }) {
 		return "", "of no known kind, and no text: it is empty here"
@@ -122,7 +122,7 @@ func (a *anonymiser) guarded(text string) (kept, why string) {
 	return kept, ""
 }
 
-// isAddress tells whether a file has a MAC address or GUID. In all others there are only texts that look like one.
+// isAddress reports whether a file has a MAC address or GUID. In all others there are only texts that look like one.
 func isAddress(base string) bool {
 	return slices.Contains([]string{"address", "ad_partner_mac", "node_guid", "sys_image_guid"}, base)
 }

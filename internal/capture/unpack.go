@@ -67,7 +67,7 @@ func (u *unpacker) unpack(r io.Reader) error {
 	plain := &io.LimitedReader{R: z, N: maxTar}
 	err = u.readAll(tar.NewReader(plain))
 	if err == nil {
-		// The checksum at the end tells whether the archive is whole.
+		// The checksum at the end shows whether the archive is complete.
 		if _, e := io.Copy(io.Discard, plain); e != nil {
 			err = invalid("%w", e)
 		}
@@ -233,8 +233,8 @@ func (u *unpacker) follow(part string) error {
 	return nil
 }
 
-// refusal tells the fault of an archive, that two of its entries contradict each other or that it cannot be read on,
-// from one of the disk.
+// refusal distinguishes a fault of the archive (two entries contradict each other, or it cannot be read further) from one of
+// the disk.
 func (u *unpacker) refusal(name string, err error) error {
 	_, disk := errors.AsType[*fs.PathError](err)
 	switch {

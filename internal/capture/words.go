@@ -57,7 +57,7 @@ func (a *anonymiser) plainWords(s string) string {
 	})
 }
 
-// ofNCCL tells whether a word is in the table of NCCL's variables.
+// ofNCCL reports whether a word is in the table of NCCL's variables.
 func ofNCCL(w string) bool {
 	return slices.ContainsFunc(ncclconf.Variables(), func(v ncclconf.Variable) bool { return hasWord(v.Valid, w) || hasWord(v.Default, w) })
 }

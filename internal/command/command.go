@@ -43,11 +43,11 @@ type Command struct {
 
 	// Run does the work and returns the exit code.
 	Run func(context.Context, *Call) int
-	// Refused is told the words of a command line that makes no sense and has the name of the command in it; nil: nobody is.
+	// Refused is called with the words of a wrong command line that has the name of the command in it; nil: not called.
 	Refused func(words []string) error
 }
 
-// takes tells whether the command heeds a flag of a group.
+// takes reports whether the command heeds a flag of a group.
 func (c *Command) takes(group Group, flag string, simulated bool) bool {
 	if slices.Contains(c.Except, flag) {
 		return false

@@ -21,7 +21,7 @@ var (
 )
 
 // complete answers the flags that are for shells: a script, or the candidates for the last of some words, one a line. It
-// tells whether it was asked.
+// reports whether it was asked.
 func (p *parser) complete(flag string, words []string, w io.Writer) bool {
 	switch flag {
 	case "--completion-script-bash":

@@ -55,7 +55,7 @@ func ExitOf(err error, otherwise int) int {
 	return otherwise
 }
 
-// Fail tells an error and returns what to exit with: Usage where the configuration is wrong, else Failure.
+// Fail prints an error and returns the exit code: Usage where the configuration is wrong, else Failure.
 func (c *Call) Fail(err error) int {
 	c.Complain(err)
 	return ExitOf(err, Failure)

@@ -42,7 +42,7 @@ func (f *Flags) Argument(name, help string, v Value) {
 	}
 }
 
-// Given tells whether the user gave a flag.
+// Given reports whether the user gave a flag.
 func (f *Flags) Given(name string) bool { return f.given[name] != nil && *f.given[name] }
 
 // Check has something checked that single flags cannot know, when all are read. It may fill in what follows from several.

@@ -71,7 +71,7 @@ func escaped(s, keep string) string {
 	return b.String()
 }
 
-// visible tells whether a character shows, where it stands in the text: controls, formats such as those that turn the
+// visible reports whether a character shows, where it stands in the text: controls, formats such as those that turn the
 // direction of writing, and letters of no width do not.
 func visible(r rune) bool {
 	return unicode.IsPrint(r) && !unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)

@@ -107,7 +107,7 @@ func (v *value) Set(s string) error {
 
 func (v *value) String() string { return v.text }
 
-// IsCumulative tells kingpin whether the flag may be given more than once.
+// IsCumulative reports to kingpin whether the flag may be given more than once.
 func (v *value) IsCumulative() bool { return v.repeatable }
 
 // The parsers return errors that say what was expected.

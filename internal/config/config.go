@@ -66,7 +66,7 @@ func read(file string) (Config, error) {
 // Parse parses the YAML of a file, whose name is for errors. A manifest that is in a file of its own is not read. It returns all errors at once, joined, each with file and line.
 //
 // It walks the document by hand instead of decoding into structs: so every value that makes no sense has a
-// line, unknown and duplicate keys are seen, and aliases, which nobody needs here, are never followed.
+// line, unknown and duplicate keys are seen, and aliases, which are not needed here, are never followed.
 func Parse(file string, data []byte) (Config, error) {
 	p := &parser{file: file}
 	c := Config{Policy: &fabric.Policy{}, ByHand: probes.DefaultConfig(), Links: DefaultLinks(), File: file}

@@ -35,10 +35,10 @@ func (f File) Read() (Config, error) {
 	return c, nil
 }
 
-// Missing tells that the file may be missing, and is.
+// Missing reports whether the file may be missing, and is.
 func (f File) Missing() bool { return f.Optional && missing(f.Path) }
 
-// missing tells that there is no such file. A symbolic link that leads nowhere, as that file or its folder, is there: it is an
+// missing reports whether there is no such file. A symbolic link that leads nowhere, as that file or its folder, is there: it is an
 // error.
 func missing(file string) bool {
 	_, err := os.Lstat(file)

@@ -60,7 +60,7 @@ var (
 	pathPattern    = regexp.MustCompile(`^/[A-Za-z0-9._~/%+,=-]*$`)
 )
 
-// IsAddress tells that s is an HTTP address that is safe to link to: without a user, a query or characters to escape.
+// IsAddress reports whether s is an HTTP address that is safe to link to: without a user, a query or characters to escape.
 func IsAddress(s string) bool {
 	u, err := url.Parse(s)
 	return err == nil && u.Host != "" && addressPattern.MatchString(s)

@@ -26,7 +26,7 @@ type manifestFile struct {
 	GPUs    map[string]map[string]string `yaml:"gpus"`
 }
 
-// ReadManifest reads what WriteManifest wrote, or somebody changed by hand.
+// ReadManifest reads what WriteManifest wrote, or a file that was edited by hand.
 func ReadManifest(name string) (fabric.Manifest, error) {
 	data, err := files.Read(name, maxSize)
 	if err != nil {
@@ -58,7 +58,7 @@ func parseManifest(data []byte) (fabric.Manifest, error) {
 	return fabric.Manifest{Node: m.Node, Devices: m.Devices, GPUs: m.GPUs}, nil
 }
 
-// WriteManifest replaces the file at once, so that nobody reads half of it.
+// WriteManifest replaces the file at once, so that no reader sees half of it.
 func WriteManifest(name string, m fabric.Manifest) error {
 	var b bytes.Buffer
 	b.WriteString("# State of this node when it was good. Compare with: gpufabric_exporter check --manifest FILE, or expected.manifest of the configuration\n")

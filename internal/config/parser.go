@@ -138,7 +138,7 @@ func (p *parser) sequence(n *yaml.Node, what string, each func(*yaml.Node)) {
 	}
 }
 
-// is tells whether n is of that kind, and complains otherwise.
+// is reports whether n is of that kind, and complains otherwise.
 func (p *parser) is(n *yaml.Node, kind yaml.Kind, what, expected string) bool {
 	switch {
 	case n.Kind == yaml.AliasNode:

@@ -20,7 +20,7 @@ type Spec struct {
 	Scale     float64 // what the kernel's value is multiplied with to get the unit of the meaning
 	Bits      int     // width of the register; 0: only the firmware knows
 	Wraps     bool    // goes on from 0 after its maximum; readers continue it to 64 bits
-	Saturates bool    // sticks at its maximum until somebody clears it
+	Saturates bool    // keeps its maximum until it is cleared
 	Gauge     bool    // goes up and down
 	OfClass   bool    // of the traffic class of a priority: priorities of one class show the same number
 }
@@ -168,20 +168,20 @@ var index = func() map[key]Spec {
 	return index
 }()
 
-// PortSpec tells what is known about a hardware counter of a port. driver is HCA.Driver: the driver of
+// PortSpec returns what is known about a hardware counter of a port. driver is HCA.Driver: the driver of
 // the PCI device, or empty for a software device.
 func PortSpec(driver, name string) (Spec, bool) {
 	spec, ok := index[key{PlacePort, driver, name}]
 	return spec, ok
 }
 
-// DeviceSpec tells what is known about a hardware counter of a device as a whole.
+// DeviceSpec returns what is known about a hardware counter of a device as a whole.
 func DeviceSpec(driver, name string) (Spec, bool) {
 	spec, ok := index[key{PlaceDevice, driver, name}]
 	return spec, ok
 }
 
-// PMASpec tells what is known about a performance management counter of a port. They are a standard, but
+// PMASpec returns what is known about a performance management counter of a port. They are a standard, but
 // not every driver keeps to it.
 func PMASpec(driver, name string) (Spec, bool) {
 	for _, key := range []key{{PlacePMA, driver, name}, {PlacePMA, AnyDriver, name}, {PlacePMAExt, AnyDriver, name}} {

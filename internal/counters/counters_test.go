@@ -158,7 +158,7 @@ func TestTablesAreSound(t *testing.T) {
 	}
 }
 
-// The name of a meaning tells its unit, where it tells any.
+// The name of a meaning agrees with its unit, where it has one.
 func TestMeanings(t *testing.T) {
 	list := Meanings()
 	if len(list) == 0 {

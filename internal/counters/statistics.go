@@ -152,16 +152,16 @@ var statIndex = func() map[string]driverStats {
 	return index
 }()
 
-// StatSpecOf tells what is known about a statistic of a network interface. driver is NetDev.Driver.
+// StatSpecOf returns what is known about a statistic of a network interface. driver is NetDev.Driver.
 func StatSpecOf(driver, name string) (StatSpec, bool) {
 	spec, ok := statIndex[driver].names[name]
 	return spec, ok
 }
 
-// StatMeans tells whether a driver has statistics of a meaning, though not every device may show them.
+// StatMeans reports whether a driver has statistics of a meaning, though not every device may show them.
 func StatMeans(driver string, m Meaning) bool { return statIndex[driver].meanings[m] }
 
-// StatWanted tells which statistics of a driver's interfaces are worth reading: those that have a meaning. It is
+// StatWanted returns which statistics of a driver's interfaces are worth reading: those that have a meaning. It is
 // nil for a driver of which none are.
 func StatWanted(driver string) func(name string) bool {
 	names := statIndex[driver].names
@@ -179,6 +179,6 @@ var (
 	micros64  = Spec{Bits: 64, Scale: 1e-6}
 	halves64  = Spec{Bits: 64, Scale: 0.5}
 	class64   = Spec{Bits: 64, OfClass: true}
-	bits32    = Spec{Bits: 32} // nobody says what they do at their end
+	bits32    = Spec{Bits: 32} // not documented what they do at their maximum
 	percent32 = Spec{Bits: 32, Scale: 0.01, Gauge: true}
 )

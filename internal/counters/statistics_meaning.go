@@ -67,7 +67,7 @@ const (
 	StatPCIeTransmittedIntegrity Meaning = "pcie_transmitted_integrity_errors"
 )
 
-// PerPriority tells whether there is one count for each priority.
+// PerPriority reports whether there is one count for each priority.
 func (m Meaning) PerPriority() bool {
 	switch m {
 	case StatReceivedPauseSeconds, StatTransmittedPauseSeconds, StatReceivedPauseFrames, StatTransmittedPauseFrames, StatReceivedPauses, StatTransmittedPauses,

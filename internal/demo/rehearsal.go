@@ -98,7 +98,7 @@ func (r *Rehearsal) Status() probes.Status { return r.runs.Status() }
 // Close ends probing and waits for it.
 func (r *Rehearsal) Close() { r.stop() }
 
-// Change makes another node of the one that is probed. All probes run soon after it, so that nobody has to wait for them, and
+// Change makes another node of the one that is probed. All probes run soon after it, so that users need not wait for them, and
 // none in the middle of it.
 func (r *Rehearsal) Change(become func() error) error {
 	if r == nil { // nothing is probed

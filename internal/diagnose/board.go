@@ -4,7 +4,7 @@ package diagnose
 
 import "gpufabric_exporter/internal/fabric"
 
-// boardOf is what cards of one kind have in common: their board_id or, where the driver tells none, driver and hca_type.
+// boardOf is what cards of one kind have in common: their board_id or, where the driver reports none, driver and hca_type.
 // It is absent of what has neither, as software devices.
 func boardOf(h *fabric.HCA) fabric.Fact[string] {
 	if id, known := h.BoardID.Get(); h.BoardID.State == fabric.Unknown || known && id != "" {
@@ -19,7 +19,7 @@ func boardOf(h *fabric.HCA) fabric.Fact[string] {
 	return fabric.Known(h.Driver.Value+" "+h.Type.Value, h.Driver.Source, h.Driver.At)
 }
 
-// sameBoard tells whether two devices are cards of one board. What has no board is of none.
+// sameBoard reports whether two devices are cards of one board. What has no board is of none.
 func sameBoard(a, b *fabric.HCA) fabric.Fact[bool] {
 	of, and := boardOf(a), boardOf(b)
 	if a != b && (of.State == fabric.Absent || and.State == fabric.Absent) { // whatever the other is

@@ -32,7 +32,7 @@ func (s Severity) Rank() int {
 	return len(list)
 }
 
-// AtLeast tells that s is as bad as least, or worse.
+// AtLeast reports whether s is as bad as least, or worse.
 func (s Severity) AtLeast(least Severity) bool { return s.Rank() <= least.Rank() }
 
 // Status is what a check found about one subject. Its order is that of fabric.
@@ -61,7 +61,7 @@ const (
 type Subject struct {
 	Device string // RDMA device
 	Port   int    // 0: the whole device
-	GPU    string // UUID where NVML tells it, else the PCI address
+	GPU    string // UUID where NVML reports it, else the PCI address
 	File   string // a file, or what else cannot be named so
 	// Name is what people call it, where that is not the same: "GPU3", "mlx5_4 port 2". It is no part of the identity.
 	Name string
@@ -127,7 +127,7 @@ type Verdict struct {
 type verdicts struct {
 	check *Check
 	list  []Verdict
-	gpus  []GPU // of the node, once somebody asked for them
+	gpus  []GPU // of the node, set by the first check that needs them
 }
 
 // ofGPUs returns the GPUs of the node, which many checks are about.

@@ -21,15 +21,47 @@ A check is ok, failed or unknown for each subject; subjects that its guard exclu
 
 The exit code of ` + "`check`" + ` depends on verdicts of severity critical and warning: 1 if one failed, else 2 if one is unknown; 3 if the checks could not be run. Verdicts of severity info are printed, but count only with ` + "`--severity=info`" + `, or for checks named by ` + "`--only`" + `.
 
-` + header)
-	for _, c := range Catalogue() {
-		writeRow(&b, c)
+`)
+	writeTable(&b, Catalogue())
+	b.WriteString("\n## What they read\n\nWhat decides each check, and where it applies.\n")
+	writeDetails(&b, Catalogue())
+	b.WriteString("\n## Inside a job\n\nChecks of `check --inside`, which is also the command `preflight`: run in the container or task prolog of a job, they say what the job finds there. They have no metrics. `gid_usable`, `nccl_version` and `reads_return` are made there, too.\n\n")
+	writeTable(&b, insideChecks())
+	writeDetails(&b, insideChecks())
+	writeModes(&b)
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// writeTable writes a line for each check.
+func writeTable(b *bytes.Buffer, checks []*Check) {
+	b.WriteString("| check | severity | subject | fails when |\n|---|---|---|---|\n")
+	for _, c := range checks {
+		fmt.Fprintf(b, "| [`%s`](#%s) | %s | %s | %s |\n", c.ID, c.ID, c.Severity, c.Scope, escaped(c.Title))
 	}
-	b.WriteString("\n## Inside a job\n\nChecks of `check --inside`, which is also the command `preflight`: run in the container or task prolog of a job, they say what the job finds there. They have no metrics. `gid_usable`, `nccl_version` and `reads_return` are made there, too.\n\n" + header)
-	for _, c := range insideChecks() {
-		writeRow(&b, c)
+}
+
+// writeDetails writes what has no room in a table.
+func writeDetails(b *bytes.Buffer, checks []*Check) {
+	for _, c := range checks {
+		guard := c.Guard
+		if guard == "" {
+			guard = "always"
+		}
+		if c.Rate {
+			guard += "; compares two readings: needs `check --interval`, has no metric"
+		}
+		fmt.Fprintf(b, "\n### %s\n\n%s ([runbook](../alerts/runbooks/check-%s.md#%s)).\n\n- **Reads**: %s\n- **Applies**: %s\n", c.ID, escaped(c.Title), c.Topic, c.ID, escaped(c.Reads), escaped(guard))
+		if len(c.Modes) > 0 {
+			fmt.Fprintf(b, "- **Modes**: %s\n", strings.Join(c.Modes, ", "))
+		}
 	}
-	b.WriteString("\n## Modes\n\nHow a fabric fails or is misconfigured, and which checks and alert rules detect it.\n\n| Mode | Description | Checks | Alert rule |\n|---|---|---|---|\n")
+}
+
+// writeModes writes which checks and alerts detect a mode, and why some have neither.
+func writeModes(b *bytes.Buffer) {
+	b.WriteString("\n## Modes\n\nHow a fabric fails or is misconfigured, and which checks and alert rules detect it.\n\n| mode | description | checks | alert rule |\n|---|---|---|---|\n")
+	var gaps strings.Builder
 	for _, m := range Modes() {
 		found, alert := "", ""
 		if ids := FindsMode(m.ID); len(ids) > 0 {
@@ -39,32 +71,16 @@ The exit code of ` + "`check`" + ` depends on verdicts of severity critical and 
 			alert = "`" + m.Alert + "`"
 		}
 		if found+alert == "" {
-			found = "none: " + m.Gap
+			fmt.Fprintf(&gaps, "- **%s** %s Reason: %s.\n", m.ID, escaped(m.Text), escaped(m.Gap))
+			continue
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.ID, cell(m.Text), cell(found), alert)
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", m.ID, escaped(m.Text), found, alert)
 	}
-	_, err := w.Write(b.Bytes())
-	return err
+	b.WriteString("\n### Not detected\n\n" + gaps.String())
 }
 
-// header begins a table of checks.
-const header = `| Check | Severity | Fails when | Subject | Reads | Applies | Modes | Runbook |
-|---|---|---|---|---|---|---|---|
-`
-
-func cell(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
-
-func writeRow(b *bytes.Buffer, c *Check) {
-	guard := c.Guard
-	if guard == "" {
-		guard = "always"
-	}
-	if c.Rate {
-		guard += "; compares two readings: needs `check --interval`, has no metric"
-	}
-	fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s | %s | [check-%s](../alerts/runbooks/check-%s.md#%s) |\n", c.ID, c.Severity, cell(c.Title), c.Scope, cell(c.Reads), cell(guard),
-		strings.Join(c.Modes, ", "), c.Topic, c.Topic, c.ID)
-}
+// escaped is a text in which Markdown finds neither the end of a cell, nor HTML, nor emphasis.
+func escaped(s string) string { return strings.NewReplacer("|", `\|`, "<", `\<`, "*", `\*`).Replace(s) }
 
 // FindsMode returns the ids of the checks that find a mode.
 func FindsMode(id string) []string {

@@ -98,7 +98,7 @@ func gidFamily(f fabric.GIDFamily) string {
 	}
 }
 
-// unreadNCCL tells that a file that may configure NCCL could not be read.
+// unreadNCCL reports whether a file that may configure NCCL could not be read.
 func unreadNCCL(n *fabric.Node) *fabric.Meta {
 	for _, f := range n.NCCL.Files {
 		if f.Exists.State == fabric.Unknown {

@@ -69,8 +69,8 @@ func gpuChecks() []*Check {
 	}
 }
 
-// silent tells that nobody on this node can do anything about a fact that is not known: it was not asked for, or this
-// kernel, driver or machine does not tell it. Such checks are not made.
+// silent reports whether an unknown fact cannot be changed on this node: it was not asked for, or this kernel, driver or
+// machine does not report it. Such checks are not made.
 func silent(m fabric.Meta) bool {
 	switch m.Reason {
 	case fabric.ReasonNotRead, fabric.ReasonMissing, fabric.ReasonUnsupported, fabric.ReasonVirtual, fabric.ReasonDriverConstant:
@@ -119,7 +119,7 @@ func judgeGPUDriver(n *fabric.Node, v *verdicts) {
 			continue
 		}
 		s := g.Subject()
-		s.Name = g.Function.Address // nobody counts GPUs without a driver
+		s.Name = g.Function.Address // GPUs without a driver have no index
 		driver, bound := g.Function.Driver.Get()
 		w := Verdict{
 			Evidence:    "It is on the PCI bus, bound to no driver, and no NVIDIA driver responds.",
@@ -146,7 +146,7 @@ func judgeGPUDriver(n *fabric.Node, v *verdicts) {
 	}
 }
 
-// judgeGPUListed compares counts too: of a GPU that NVML lists without a place, nobody knows which it is.
+// judgeGPUListed compares counts too: a GPU that NVML lists without an address cannot be identified.
 func judgeGPUListed(n *fabric.Node, v *verdicts) {
 	gpus := v.ofGPUs(n)
 	bus, listed := 0, len(n.GPUDriver.GPUs)
@@ -160,7 +160,7 @@ func judgeGPUListed(n *fabric.Node, v *verdicts) {
 		loaded, known := n.GPUDriver.Loaded.Get()
 		candidate := g.Function != nil && isNVIDIA(g.Function) && g.Function.PF.State != fabric.OK && !passedThrough(g.Function) && n.GPUDriver.Released == ""
 		switch {
-		case !candidate || known && !loaded: // gpu_driver tells
+		case !candidate || known && !loaded: // gpu_driver reports it
 		case !known:
 			v.hidden(s, n.GPUDriver.Loaded.Meta(), "Whether a GPU driver responds")
 		case !g.Listable(n):
@@ -311,7 +311,7 @@ func countLinks(g *fabric.GPU) (active int, down []string, unread *fabric.Meta) 
 	return active, down, nil
 }
 
-// reachesSwitch tells whether NVLinks lead to a switch; unsure: none is known to, but one does not tell.
+// reachesSwitch reports whether NVLinks lead to a switch; unsure: none is known to, but one does not tell.
 func reachesSwitch(g *fabric.GPU) (yes, unsure bool) {
 	for _, l := range g.NVLinks.Or(nil) {
 		kind, known := l.RemoteKind.Get()

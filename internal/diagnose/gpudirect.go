@@ -29,7 +29,7 @@ func gpuDirectChecks() []*Check {
 	}
 }
 
-// Blocked tells that GPUDirect RDMA is known not to be usable, and what is in the way.
+// Blocked reports whether GPUDirect RDMA is known not to be usable, and what is in the way.
 func (g GPU) Blocked() (fabric.GDRBlock, bool) {
 	if g.GDR == nil {
 		return "", false
@@ -38,7 +38,7 @@ func (g GPU) Blocked() (fabric.GDRBlock, bool) {
 	return g.GDR.Block, known && !usable
 }
 
-// FarByDesign tells that no GPU of the node is near enough to a NIC for GPUDirect RDMA: this is the design of the machine. It is
+// FarByDesign reports whether no GPU of the node is near enough to a NIC for GPUDirect RDMA: this is the design of the machine. It is
 // unknown while one of them may be.
 func FarByDesign(all []GPU) fabric.Fact[bool] {
 	var unread fabric.Meta
@@ -84,7 +84,7 @@ func judgeGPUDirect(n *fabric.Node, v *verdicts) {
 	}
 }
 
-// judgeHiddenGDR leaves out what the driver does not have, and what a hypervisor hides: nobody can do anything about it.
+// judgeHiddenGDR leaves out what the driver does not have, and what a hypervisor hides: an operator of this node cannot change either.
 func judgeHiddenGDR(g GPU, v *verdicts) {
 	switch m := g.GDR.Usable.Meta(); m.Reason {
 	case fabric.ReasonNotRead, fabric.ReasonMissing, fabric.ReasonVirtual:

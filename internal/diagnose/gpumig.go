@@ -8,7 +8,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// judgeDivided tells divided GPUs that are fewer than those of the same name that are whole. What is not known of a peer
+// judgeDivided fails GPUs with MIG on where most GPUs of the same name have it off. What is not known of a peer
 // counts for neither side.
 func judgeDivided(n *fabric.Node, v *verdicts) {
 	all := v.ofGPUs(n)
@@ -62,7 +62,7 @@ func judgeDivided(n *fabric.Node, v *verdicts) {
 	}
 }
 
-// sameName tells whether two GPUs are of one model.
+// sameName reports whether two GPUs are of one model.
 func sameName(a, b *fabric.GPU) fabric.Fact[bool] {
 	own, known := a.Name.Get()
 	other, also := b.Name.Get()

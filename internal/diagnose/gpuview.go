@@ -59,7 +59,7 @@ func GPUs(n *fabric.Node) []GPU {
 }
 
 // placeLost gives GPUs that NVML lists without saying where they are, because it lost them, to the functions that it
-// shows nothing at. Where there are as many of both, its order, which is that of the bus, tells which is which. The
+// shows nothing at. Where there are as many of both, its order, which is that of the bus, decides which is which. The
 // rest is returned.
 func placeLost(list []GPU, rest []fabric.GPU) []GPU {
 	var empty []*GPU
@@ -87,16 +87,16 @@ func placeLost(list []GPU, rest []fabric.GPU) []GPU {
 	return elsewhere
 }
 
-// isNVIDIA tells whether NVML would know a GPU. One of unknown vendor is taken for one: most are.
+// isNVIDIA reports whether NVML would know a GPU. One of unknown vendor is taken for one: most are.
 func isNVIDIA(f *fabric.PCIFunction) bool {
 	vendor, known := f.Vendor.Get()
 	return !known || vendor == NVIDIA
 }
 
-// IsNVIDIA tells whether NVML would know the GPU. One of unknown vendor is taken for one: most are.
+// IsNVIDIA reports whether NVML would know the GPU. One of unknown vendor is taken for one: most are.
 func (g GPU) IsNVIDIA() bool { return g.Driver != nil || g.Function == nil || isNVIDIA(g.Function) }
 
-// Subject names the GPU: by its UUID where NVML tells it, else by its PCI address.
+// Subject names the GPU: by its UUID where NVML reports it, else by its PCI address.
 func (g GPU) Subject() Subject {
 	s := Subject{GPU: g.Name, Name: g.Name}
 	switch {
@@ -124,20 +124,20 @@ func (g GPU) NVLinks() (active fabric.Fact[int], total int) {
 	return g.Driver.Active(), len(g.Driver.NVLinks.Or(nil))
 }
 
-// Lost tells that the driver is known to have lost the GPU: nothing else can be told of it.
+// Lost reports whether the driver is known to have lost the GPU: nothing else can be told of it.
 func (g GPU) Lost() bool { return g.Driver != nil && g.Driver.Lost.Or(false) }
 
-// Listable tells that NVML answers and should list the GPU. Virtual functions, and what was given to virtual machines,
+// Listable reports whether NVML answers and should list the GPU. Virtual functions, and what was given to virtual machines,
 // are not its to list.
 func (g GPU) Listable(n *fabric.Node) bool {
 	return n.GPUDriver.Loaded.Or(false) && n.GPUDriver.Released == "" && sourceUp(n, fabric.SourceGPU) &&
 		g.Function != nil && isNVIDIA(g.Function) && g.Function.PF.State != fabric.OK && !passedThrough(g.Function)
 }
 
-// passedThrough tells that the GPU is a virtual machine's.
+// passedThrough reports whether the GPU is a virtual machine's.
 func passedThrough(f *fabric.PCIFunction) bool { return f.Driver.Or("") == "vfio-pci" }
 
-// sourceUp tells that a source answered, or that there is no word of it.
+// sourceUp reports whether a source answered, or that there is no word of it.
 func sourceUp(n *fabric.Node, name string) bool {
 	return !slices.ContainsFunc(n.Sources, func(s fabric.Source) bool { return s.Name == name && !s.Up })
 }

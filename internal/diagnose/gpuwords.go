@@ -10,7 +10,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// HasNVIDIA tells whether there is any GPU that NVML would know.
+// HasNVIDIA reports whether there is any GPU that NVML would know.
 func HasNVIDIA(gpus []GPU) bool { return slices.ContainsFunc(gpus, GPU.IsNVIDIA) }
 
 // DriverText says whether there is a GPU driver to ask, and which.

@@ -33,7 +33,7 @@ func hardwareChecks() []*Check {
 	}
 }
 
-// countGPUs counts physical GPUs. Without the bus, as in containers, the driver's list tells of them. The reason is why there
+// countGPUs counts physical GPUs. Without the bus, as in containers, the driver's list has them. The reason is why there
 // may be more; empty: there are not.
 func countGPUs(n *fabric.Node) (int, fabric.Reason) {
 	bus := 0

@@ -22,7 +22,8 @@ func hostChecks() []*Check {
 	}
 }
 
-// handsOn tells daemons whose hard limit no job that they start gets beyond. The soft limit is that of whoever submits.
+// handsOn reports whether jobs get the hard limit of the daemon, and cannot raise it. Their soft limit is that of the user
+// who submits.
 func handsOn(d fabric.Daemon) bool { return d.Name == "slurmd" || d.Name == "pbs_mom" }
 
 func judgeMemlock(n *fabric.Node, v *verdicts) {

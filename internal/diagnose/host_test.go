@@ -37,7 +37,7 @@ func TestMemlock(t *testing.T) {
 		want    Status
 		says    string
 	}{
-		"nobody starts jobs":         {nil, "", ""},
+		"no daemon starts jobs":      {nil, "", ""},
 		"unlimited":                  {[]fabric.Daemon{{Name: "slurmd", Memlock: none}}, OK, ""},
 		"a GiB":                      {[]fabric.Daemon{{Name: "slurmd", Memlock: limit(1<<30, 1<<30)}}, OK, ""},
 		"soft limit of the daemon":   {[]fabric.Daemon{{Name: "slurmd", Memlock: limit(65536, fabric.NoLimit)}}, OK, ""},

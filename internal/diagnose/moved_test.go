@@ -97,7 +97,7 @@ func TestMovedStorageIsNoComputePort(t *testing.T) {
 	}
 }
 
-// A port that is down on the host is told, whoever has its peers, unless these would show that nobody cabled it.
+// A port that is down on the host is reported, whatever namespace its peers are in, unless these would show that it has no cable.
 func TestPortDownBesideMoved(t *testing.T) {
 	const up, down = fabric.PortActive, fabric.PortDown
 	away := func(c []fabric.HCA, which ...int) []fabric.HCA {

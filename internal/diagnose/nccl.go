@@ -74,7 +74,7 @@ func ncclChecks() []*Check {
 	}
 }
 
-// judgeNCCL tells what NCCL reads otherwise than it is written, and gives a verdict for each file without any.
+// judgeNCCL returns what NCCL reads otherwise than it is written, and gives a verdict for each file without any.
 func judgeNCCL(n *fabric.Node, v *verdicts) {
 	bad := map[string]bool{} // files
 	for line := range judgeFindings(n, v, fabric.NCCLMisread, func(f fabric.NCCLFinding) Verdict {
@@ -85,7 +85,7 @@ func judgeNCCL(n *fabric.Node, v *verdicts) {
 	}
 	for _, f := range n.NCCL.Files {
 		switch exists, known := f.Exists.Get(); {
-		case f.Exists.State == fabric.Absent: // nobody has to have one
+		case f.Exists.State == fabric.Absent: // the file is optional
 		case !known:
 			v.unknown(Subject{File: f.Path}, f.Exists.Meta().Reason, "The file could not be read: "+ReasonText(f.Exists.Meta().Reason)+".")
 		case exists && !bad[f.Path]:
@@ -113,7 +113,7 @@ func judgeNCCLVersion(n *fabric.Node, v *verdicts) {
 		release, err := fabric.ParseNCCLVersion(l.Version)
 		switch {
 		case err != nil:
-			of.unknown(s, fabric.ReasonMalformed, "Neither the name of the file nor its content tells the release.")
+			of.unknown(s, fabric.ReasonMalformed, "Neither the name of the file nor its content shows the release.")
 		case release.AtLeast(least.String()):
 			of.ok(s)
 		default:

@@ -135,7 +135,7 @@ func computePortsOf(n *fabric.Node) (c computePorts) {
 	return c
 }
 
-// carries tells that a port is active as far as its driver tells.
+// carries reports whether a port is active as far as its driver reports it.
 func carries(p *fabric.Port) bool {
 	return p.State.Or("") == fabric.PortActive || p.State.Meta().Reason == fabric.ReasonDriverConstant
 }
@@ -150,7 +150,7 @@ func activeCompute(n *fabric.Node) (active int) {
 	return active
 }
 
-// judgeComputePorts counts ports whether they are active or not: port_active tells of those that are not.
+// judgeComputePorts counts ports whether they are active or not: port_active reports those that are not.
 func judgeComputePorts(n *fabric.Node, of *verdicts) {
 	want := n.Policy.ComputePorts
 	if want == nil {

@@ -32,7 +32,7 @@ func TestComputePorts(t *testing.T) {
 		{"one is not cabled", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), at(fabric.PortDown)}, 1, OK, OK},
 		{"too many, one hidden", [2]fabric.Fact[fabric.PortState]{at(fabric.PortActive), hidden(fabric.ReasonIO)}, 1, OK, Unknown},
 		{"too many of EFA", [2]fabric.Fact[fabric.PortState]{hidden(fabric.ReasonDriverConstant), hidden(fabric.ReasonDriverConstant)}, 1, OK, Failed},
-		{"down, which another check tells", [2]fabric.Fact[fabric.PortState]{at(fabric.PortDown), at(fabric.PortDown)}, 2, OK, OK},
+		{"down, which another check reports", [2]fabric.Fact[fabric.PortState]{at(fabric.PortDown), at(fabric.PortDown)}, 2, OK, OK},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := withDevices("")

@@ -84,7 +84,7 @@ func judgeObserved(h *fabric.HCA, p *fabric.Port, v *verdicts, w Verdict, step f
 	}
 }
 
-// Explained tells that a broken setting is why traffic looks like that.
+// Explained reports whether a broken setting is why traffic looks like that.
 func Explained(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
 	var by []fabric.RoCEStep
 	switch s {

@@ -80,7 +80,7 @@ func offloads() []offload {
 	}
 }
 
-// hasNVSwitches tells that NVLinks of a GPU that can use multicast, which is Hopper and later, lead to NVSwitches.
+// hasNVSwitches reports whether NVLinks of a GPU that can use multicast, which is Hopper and later, lead to NVSwitches.
 func hasNVSwitches(n *fabric.Node) bool {
 	return slices.ContainsFunc(n.GPUDriver.GPUs, func(g fabric.GPU) bool {
 		const hopper = 90
@@ -92,7 +92,7 @@ func hasNVLink(g *fabric.GPU, is func(fabric.NVLink) bool) bool {
 	return slices.ContainsFunc(g.NVLinks.Or(nil), func(l fabric.NVLink) bool { return l.Active.Or(false) && is(l) })
 }
 
-// hasInfiniBand tells that a port for training is one of InfiniBand.
+// hasInfiniBand reports whether a port for training is one of InfiniBand.
 func hasInfiniBand(n *fabric.Node) bool {
 	for _, p := range ports(n) {
 		if p.Role.Or("") == fabric.RoleCompute && p.LinkLayer.Or("") == fabric.LinkInfiniBand && carries(p) {
@@ -102,7 +102,7 @@ func hasInfiniBand(n *fabric.Node) bool {
 	return false
 }
 
-// hasRails tells that there are several ports for training, and GPUs that reach each other over NVLink.
+// hasRails reports whether there are several ports for training, and GPUs that reach each other over NVLink.
 func hasRails(n *fabric.Node) bool {
 	linked := slices.ContainsFunc(n.GPUDriver.GPUs, func(g fabric.GPU) bool {
 		return hasNVLink(&g, func(l fabric.NVLink) bool {

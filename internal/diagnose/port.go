@@ -96,7 +96,7 @@ func eachPort(judge judgePort) func(*fabric.Node, *verdicts) {
 func eachActive(judge judgePort) func(*fabric.Node, *verdicts) {
 	return eachPort(func(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 		switch s, known := p.State.Get(); {
-		case p.State.Meta().Reason == fabric.ReasonDriverConstant: // nobody can tell, and it is as good as active
+		case p.State.Meta().Reason == fabric.ReasonDriverConstant: // the state is unknowable, and counts as active
 			judge(n, h, p, v)
 		case !known:
 			v.unknown(PortSubject(h, p), p.State.Meta().Reason, "The state of the port is unknown: "+ReasonText(p.State.Meta().Reason)+".")
@@ -332,7 +332,7 @@ func judgeMTU(n *fabric.Node, v *verdicts) {
 	}
 }
 
-// polls are what cards of each board have. Cards whose board is not known are nobody's peers.
+// polls are what cards of each board have. Cards whose board is not known have no peers.
 type polls[T comparable] map[string]map[T]int
 
 func (p polls[T]) vote(h *fabric.HCA, value T) {

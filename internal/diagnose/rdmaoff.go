@@ -14,7 +14,7 @@ import (
 // netPluginSettings begin the names of variables that only a plugin with a network of its own reads.
 var netPluginSettings = []string{"NCCL_FASTRAK_", "NCCL_GPUDIRECTTCPX_", "NCCL_SHIMNET_"}
 
-// pluginNamed tells whether the configuration names a network that is none of NCCL's own (plugin/net.cc).
+// pluginNamed reports whether the configuration names a network that is none of NCCL's own (plugin/net.cc).
 func pluginNamed(c *fabric.NCCLConfig) bool {
 	if network, set := c.Text("NCCL_NET"); set && !strings.EqualFold(network, "IB") {
 		return true
@@ -127,7 +127,7 @@ func rdmaPorts(n *fabric.Node) (names []string, unread *fabric.Meta) {
 	return names, unread
 }
 
-// trainsOverVerbs tells whether a port of role compute is for NCCL's own RDMA transport by more than that nothing speaks
+// trainsOverVerbs reports whether a port of role compute is for NCCL's own RDMA transport by more than that nothing speaks
 // against it. NICs of servers that share a disk over RDMA, and of virtual machines without a fabric, have that role too, and
 // NCCL_IB_DISABLE=1 is right there. The site says so, and may say that none is; or the NIC is near a GPU; or it is InfiniBand in a node of several
 // GPUs. EFA has no queue pairs that NCCL itself could use, and MANA is the interface of many virtual machines.
@@ -169,7 +169,7 @@ func trainsOverVerbs(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[
 	return nearGPU(n, h)
 }
 
-// nearGPU tells whether a NIC is so near a GPU that NCCL uses GPUDirect RDMA by default.
+// nearGPU reports whether a NIC is so near a GPU that NCCL uses GPUDirect RDMA by default.
 func nearGPU(n *fabric.Node, h *fabric.HCA) fabric.Fact[bool] {
 	nic, gpus := n.PCI.NIC(h.Name), n.PCI.GPUs()
 	if nic == nil || len(gpus) == 0 {

@@ -37,7 +37,7 @@ func FilledRemedy(n *fabric.Node, v *Verdict) string {
 	})
 }
 
-// namesOf is what the word stands for where the subject tells it.
+// namesOf returns the names that replace the word, where they follow from the subject.
 func namesOf(n *fabric.Node, s Subject, word string) []string {
 	var device *fabric.HCA
 	for i := range n.HCAs {

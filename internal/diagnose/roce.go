@@ -102,7 +102,7 @@ func modeOf(n *fabric.Node, p *fabric.Port, c *fabric.RoCEChain, s fabric.RoCESt
 	return ""
 }
 
-// follows tells that a step is broken for a priority that RoCE should not use in the first place: that is told.
+// follows reports whether a step is broken for a priority that RoCE should not use in the first place: that is told.
 func follows(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
 	for i := range c.Links {
 		l := &c.Links[i]
@@ -123,7 +123,7 @@ func ofWrongGID(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
 		c.Link(fabric.RoCEGID).Status == fabric.StatusFailed
 }
 
-// stated tells that the site says how RoCE should be on the port: then what cannot be compared is no all-clear.
+// stated reports whether the site says how RoCE should be on the port: then what cannot be compared is no all-clear.
 func stated(n *fabric.Node, p *fabric.Port) bool { return roceWish(n, p) != (fabric.RoCEPolicy{}) }
 
 // roceWish is what the site says of a port, if anything.

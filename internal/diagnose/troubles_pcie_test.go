@@ -32,7 +32,7 @@ func TestPCIeTroubles(t *testing.T) {
 		{"GPU idle", func(n *fabric.Node) { n.PCI.Function("0000:19:00.0").Link.Speed.Value = 2.5e9 }, nil},
 		{"ACS", acs, []string{"mlx5_0: ACS sends GPUDirect traffic through the root complex."}},
 		{"ACS in a guest", func(n *fabric.Node) { acs(n); n.Host.Hypervisor.Value = true }, nil},
-		{"ACS, and nobody tells", func(n *fabric.Node) { acs(n); n.Host.Hypervisor = fabric.Fact[bool]{} }, nil},
+		{"ACS, unknown whether virtual", func(n *fabric.Node) { acs(n); n.Host.Hypervisor = fabric.Fact[bool]{} }, nil},
 		{"ACS unreadable", func(n *fabric.Node) {
 			n.PCI.Function("0000:17:00.0").Config = fabric.UnknownPCIConfig(fabric.ReasonPrivilege, "config", n.At)
 		}, nil},
@@ -60,7 +60,7 @@ func TestPCIeTroubles(t *testing.T) {
 			switch test.name {
 			case "ACS":
 				status = diagnose.Failed
-			case "ACS unreadable", "ACS, and nobody tells":
+			case "ACS unreadable", "ACS, unknown whether virtual":
 				status = diagnose.Unknown
 			}
 			for _, v := range diagnose.Run(n, []*diagnose.Check{diagnose.Find("pcie_acs")}) {

@@ -10,7 +10,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// uncabled tells that a port without a link is meant to have none. That it once had one speaks against it; else what is so
+// uncabled reports whether a port without a link is meant to have none. That it once had one speaks against it; else what is so
 // on every card of its board, what the site and its NCCL configuration say, or that the card is not for training or not in use.
 func uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	if wasUp(n, h, p) {
@@ -28,7 +28,7 @@ func uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	return found
 }
 
-// wasUp tells that the exporter saw the port active, or that its manifest has a rate.
+// wasUp reports whether the exporter saw the port active, or that its manifest has a rate.
 func wasUp(n *fabric.Node, h *fabric.HCA, p *fabric.Port) bool {
 	if m := n.Policy.Manifest; m != nil {
 		if rate := m.Devices[h.Name][portKey(p, "rate")]; rate != "" && rate != ManifestNone {
@@ -38,7 +38,7 @@ func wasUp(n *fabric.Node, h *fabric.HCA, p *fabric.Port) bool {
 	return p.Seen.Active
 }
 
-// leftOut tells that NCCL_IB_HCA leaves the port out and takes as many as the site expects for training.
+// leftOut reports whether NCCL_IB_HCA leaves the port out and takes as many as the site expects for training.
 func leftOut(n *fabric.Node, _ *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	const source = "NCCL configuration"
 	want := n.Policy.ComputePorts
@@ -88,7 +88,7 @@ func listedAbsent(n *fabric.Node, list fabric.NameFilter) (absent int) {
 	return absent
 }
 
-// spareBesideOther tells that the port is a spare one of the only card of its board: Ethernet without an address, beside a
+// spareBesideOther reports whether the port is a spare one of the only card of its board: Ethernet without an address, beside a
 // port that is up and not for training, while the site misses no port.
 func spareBesideOther(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	const source = "ports of the card"
@@ -129,7 +129,7 @@ func spareBesideOther(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact
 	return soFar(unread, source, n.At)
 }
 
-// unusedBoard tells that the port is of a storage NIC that was plugged in and never put to use: Ethernet, and no port of its
+// unusedBoard reports whether the port is of a storage NIC that was plugged in and never put to use: Ethernet, and no port of its
 // board has a link, had one, has an address or is a member of a bond.
 func unusedBoard(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	const source = "ports of the board"
@@ -173,7 +173,7 @@ func soFar(unread *fabric.Meta, source string, at time.Time) fabric.Fact[bool] {
 	return fabric.NotKnown[bool](unread.Reason, unread.Source, at)
 }
 
-// hasAddress tells that somebody gave the interface of the GID an address.
+// hasAddress reports whether the interface of the GID was given an address.
 func hasAddress(g fabric.GID) bool {
 	return g.Family == fabric.FamilyIPv4 || g.Family == fabric.FamilyIPv6
 }
@@ -183,7 +183,7 @@ func enslaved(n *fabric.Node, p *fabric.Port) bool {
 	return d != nil && d.Upper.State == fabric.OK
 }
 
-// otherUse tells that another port of the card is up, and that none of those is for training.
+// otherUse reports whether another port of the card is up, and that none of those is for training.
 func otherUse(card []*fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	use := fabric.Fact[bool]{State: fabric.OK}
 	for _, h := range card {
@@ -208,7 +208,7 @@ func otherUse(card []*fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	return use
 }
 
-// unusedOnBoard tells that on two cards or more of one board the port is down, on every one of them that has another port
+// unusedOnBoard reports whether on two cards or more of one board the port is down, on every one of them that has another port
 // that is up.
 func unusedOnBoard(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	const source = "states of the ports of the board"
@@ -274,7 +274,7 @@ func placeOf(h *fabric.HCA, p *fabric.Port) place {
 	return place{function, p.Number}
 }
 
-// stateOf tells whether another port of a card is up, and whether the one at that place is down.
+// stateOf reports whether another port of a card is up, and whether the one at that place is down.
 func stateOf(card []*fabric.HCA, at place) (up, down fabric.Fact[bool]) {
 	up, down = fabric.Fact[bool]{State: fabric.OK}, fabric.Fact[bool]{State: fabric.OK}
 	for _, h := range card {

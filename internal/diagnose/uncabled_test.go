@@ -108,7 +108,7 @@ func TestUncabledPortsReplaceNone(t *testing.T) {
 	}
 }
 
-// A card that nobody uses, as the ConnectX-6 Dx of sgl-project/sglang#6823: down on both ports, beside rails.
+// A card that is not used, as the ConnectX-6 Dx of sgl-project/sglang#6823: down on both ports, beside rails.
 func TestUnusedCard(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -279,7 +279,7 @@ func TestUncabledPortsNeverHadALink(t *testing.T) {
 	}
 }
 
-// Ports that nobody cabled are those that are down with the same number on every card of the board, and on two at least.
+// Uncabled ports are those that are down with the same number on every card of the board, and on two at least.
 func TestUncabledPorts(t *testing.T) {
 	const up, down = fabric.PortActive, fabric.PortDown
 	for _, test := range []struct {

@@ -55,7 +55,7 @@ func (r *reading) follow(s *signature.Signature, text string) {
 // Transports are numbers of connections, one per channel and direction, as both sides log them.
 type Transports struct {
 	RDMA, RDMAGPUDirect int // of NCCL's verbs network, and those of them that use GPUDirect RDMA
-	TCP                 int // TCP that nobody installed as a network of its own (FastSocket)
+	TCP                 int // TCP, except where the site installed it as a network of its own (FastSocket)
 	Plugin              int // of other networks
 	P2P, SHM, SHARP     int
 }

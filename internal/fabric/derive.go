@@ -6,7 +6,7 @@ import "strings"
 
 // Derive fills in what follows from the facts: roles, expected rates, rate mismatches, the GID that NCCL
 // would choose, how the network treats what it sends, which NIC is near which GPU, and whether GPUDirect RDMA works
-// between them. The observer calls it once on a node that nobody else has seen yet.
+// between them. The observer calls it once on a node that no other goroutine has yet.
 func (n *Node) Derive() {
 	n.DerivePorts()
 	n.DeriveGIDs()
@@ -120,7 +120,7 @@ func (n *Node) expectedRate(h *HCA, p *Port) Fact[float64] {
 	return Known(best, source, n.At)
 }
 
-// sameBoard tells whether two devices are of one kind. Software devices, which have no board, are of none.
+// sameBoard reports whether two devices are of one kind. Software devices, which have no board, are of none.
 func sameBoard(a, b *HCA) bool {
 	board, kind := a.BoardID.Or(""), a.Type.Or("")
 	return (board != "" || kind != "") && board == b.BoardID.Or("") && kind == b.Type.Or("")

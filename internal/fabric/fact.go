@@ -8,7 +8,7 @@ import "time"
 type State uint8
 
 const (
-	// Unknown is the zero value on purpose: a fact nobody filled in is never mistaken for a reading.
+	// Unknown is the zero value on purpose: a fact that no reader set is never mistaken for a reading.
 	Unknown State = iota
 	// OK means that Value was read from Source.
 	OK

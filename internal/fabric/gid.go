@@ -40,7 +40,7 @@ func GIDFamilies() []GIDFamily {
 	return []GIDFamily{FamilyIPv4, FamilyIPv6, FamilyLinkLocal, FamilyOther}
 }
 
-// ClassifyGID tells type and family of a GID from the kernel's word for it (gid_attrs/types). The word alone
+// ClassifyGID returns type and family of a GID from the kernel's word for it (gid_attrs/types). The word alone
 // misleads: it is "IB/RoCE v1" on InfiniBand, for RoCE v1 and on iWARP devices, which have no GIDs at all.
 func ClassifyGID(node NodeType, layer LinkLayer, word string, a netip.Addr) (GIDType, GIDFamily) {
 	if node == NodeRNIC {
@@ -66,7 +66,7 @@ func ClassifyGID(node NodeType, layer LinkLayer, word string, a netip.Addr) (GID
 	return GIDOther, family
 }
 
-// EmptyGID tells whether what a slot of a GID table reads stands for no entry: zero, or the default prefix alone, which
+// EmptyGID reports whether what a slot of a GID table reads stands for no entry: zero, or the default prefix alone, which
 // NCCL (configuredGid of src/transport/net_ib/connect.cc, from 2.21 on) and show_gids pass over too. mlx4 answers for
 // each free slot of an InfiniBand port with the prefix of its subnet (mlx4_ib_query_gid), and ib_core keeps what is not all
 // zero (add_modify_gid of drivers/infiniband/core/cache.c). Without a GUID no port has such a GID, except that NCCL takes an
@@ -83,7 +83,7 @@ func EmptyGID(layer LinkLayer, a netip.Addr) bool {
 	return layer == LinkInfiniBand && flid == 0
 }
 
-// Routable tells whether the GID can carry RoCE traffic across a router: RoCE v2 with an address that is
+// Routable reports whether the GID can carry RoCE traffic across a router: RoCE v2 with an address that is
 // more than link-local.
 func (g GID) Routable() bool {
 	return g.Type == GIDRoCEv2 && (g.Family == FamilyIPv4 || g.Family == FamilyIPv6)

@@ -33,7 +33,7 @@ type GIDChoice struct {
 // Fits reports whether connections to other nodes can use the entry.
 func (c GIDChoice) Fits() bool { return c.Rule == GIDByMatch || c.GID != nil && c.GID.Routable() }
 
-// SelectGID tells which GID NCCL from 2.21 on selects on a port under the host's NCCL configuration
+// SelectGID returns which GID NCCL from 2.21 on selects on a port under the host's NCCL configuration
 // (ncclIbGetGidIndex, src/transport/net_ib/connect.cc). It returns false for ports that NCCL does not use
 // (neither InfiniBand nor Ethernet, or iWARP).
 func SelectGID(node NodeType, layer LinkLayer, size int, entries []GID, nccl *NCCLConfig) (GIDChoice, bool) {

@@ -69,7 +69,7 @@ type GDR struct {
 	GPU, NIC string // PCI address, RDMA device
 	// Usable says that NCCL would use it, and that it does good. Absent without a NIC.
 	Usable Fact[bool]
-	// Chosen is what NCCL itself would do, which knows nothing of ACS and IOMMU: known also where nobody may read them.
+	// Chosen is the choice of NCCL, which does not consider ACS and IOMMU: it is also known where these cannot be read.
 	Chosen Fact[bool]
 	Path   GDRPath  // while chosen
 	Block  GDRBlock // while known not to be usable: the first that applies

@@ -29,7 +29,7 @@ type GDRInputs struct {
 	At         time.Time
 }
 
-// others tells that the ways from other GPUs matter: NCCL does not look at them where the GPU itself is near enough, and
+// others reports whether the paths of other GPUs matter: NCCL does not consider them where the GPU itself is near enough, and
 // may have the NIC read from it. All of them together are most of what the verdicts on a node cost.
 func (in *GDRInputs) others() bool {
 	nccl, known := in.NCCL.Get()
@@ -75,7 +75,7 @@ func (w *GDRRoute) span() (nearest, furthest ncclPath, between Meta) {
 	}
 }
 
-// EvaluateGDR tells whether NCCL would use GPUDirect RDMA, by its own rule (ncclTopoCheckGdr of graph/paths.cc,
+// EvaluateGDR reports whether NCCL would use GPUDirect RDMA, by its own rule (ncclTopoCheckGdr of graph/paths.cc,
 // transport/net_ib/gdr.cc), and whether that does good.
 //
 // The steps are those of GDRBlocks. The first that is known to block makes the verdict, whatever is not known of others;
@@ -165,7 +165,7 @@ func (j *gdrJudge) driver() {
 	}
 }
 
-// product: cudaDevAttrGPUDirectRDMASupported, which only CUDA tells, as far as it follows from the name.
+// product: cudaDevAttrGPUDirectRDMASupported, which only CUDA reports; here as far as it follows from the name.
 func (j *gdrJudge) product() {
 	product, known := j.in.Product.Get()
 	switch {
@@ -330,7 +330,7 @@ func (j *gdrJudge) iommu() {
 	}
 }
 
-// translates tells whether the kernel has the IOMMU translate what a device addresses (iommu_groups/*/type).
+// translates reports whether the kernel has the IOMMU translate what a device addresses (iommu_groups/*/type).
 func translates(domain Fact[string]) Fact[bool] {
 	switch v, known := domain.Get(); {
 	case domain.State == Absent || known && v == "identity":

@@ -71,7 +71,7 @@ func leadingNumber(text string) int {
 	return int(n)
 }
 
-// GDRAllows tells whether NCCL uses GPUDirect RDMA at that distance with that NCCL_NET_GDR_LEVEL; without one that it takes, by
+// GDRAllows reports whether NCCL uses GPUDirect RDMA at that distance with that NCCL_NET_GDR_LEVEL; without one that it takes, by
 // its default.
 func GDRAllows(level string, d Distance) bool {
 	limit, ok := parseLevel(level)

@@ -63,7 +63,7 @@ func TestDeriveGDR(t *testing.T) {
 		{"no NIC", func(n *Node) { n.HCAs = nil }, [2]string{" absent", " absent"}, "no compute NIC"},
 		{"a GPU lost", func(n *Node) { n.GPUDriver.GPUs[1] = GPU{Index: 1, Lost: ok(true)} }, [2]string{"mlx5_0 dmabuf", "mlx5_1 missing"}, "does not list this GPU"},
 		{"no driver", func(n *Node) { n.GPUDriver = GPUDriver{Loaded: ok(false)} }, [2]string{"mlx5_0 driver", "mlx5_1 driver"}, "no GPU driver"},
-		{"nobody asked NVML", func(n *Node) { n.GPUDriver = GPUDriver{} }, [2]string{"mlx5_0 not_read", "mlx5_1 not_read"}, ""},
+		{"NVML was not asked", func(n *Node) { n.GPUDriver = GPUDriver{} }, [2]string{"mlx5_0 not_read", "mlx5_1 not_read"}, ""},
 		{"NCCL's file unreadable", func(n *Node) { n.NCCL.Files[0].Exists = NotKnown[bool](ReasonPrivilege, "", at) }, [2]string{"mlx5_0 privilege", "mlx5_1 privilege"}, ""},
 		{"flat guest", func(n *Node) {
 			n.Host.Hypervisor = ok(true)

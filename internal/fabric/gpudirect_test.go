@@ -146,7 +146,7 @@ var gdrTruths = []gdrTruth{
 	{"the host wants one switch, which has parts", func(in *GDRInputs) {
 		in.Way.Distance, in.Way.OneSwitch, in.NCCL = ok(DistancePXB), ok(true), withNCCL("NCCL_NET_GDR_LEVEL", "PIX")
 	}, "dmabuf", "yes", "PIX to NCCL"},
-	{"the host wants one switch, nobody knows which it is", func(in *GDRInputs) {
+	{"the host wants one switch, unknown whether there is one", func(in *GDRInputs) {
 		in.Way.Distance, in.Way.OneSwitch, in.NCCL = ok(DistancePXB), NotKnown[bool](ReasonIO, "", at), withNCCL("NCCL_NET_GDR_LEVEL", "PIX")
 	}, "io_error", "", "they are PXB apart"},
 	{"a level that NCCL ignores", func(in *GDRInputs) { in.NCCL = withNCCL("NCCL_NET_GDR_LEVEL", "loc") }, "dmabuf", "yes", "NCCL's default"},

@@ -31,7 +31,7 @@ type HCA struct {
 	// counters makes the driver log errors without end, so nothing but their identity is read.
 	Restricted Fact[bool] `fact:"identity"`
 
-	// Netlink tells whether NETLINK_RDMA shows the device. Where it does not (a container with a network
+	// Netlink reports whether NETLINK_RDMA shows the device. Where it does not (a container with a network
 	// namespace of its own, an old kernel) everything is read from sysfs, at a higher price for the driver.
 	Netlink Fact[bool]
 
@@ -67,7 +67,7 @@ const (
 // Traits are what sets the driver of the device apart; none where the driver is not known.
 func (h *HCA) Traits() counters.Traits { return counters.TraitsOf(h.Driver.Or("")) }
 
-// Lent tells that the device is a virtual function or a subfunction: the host has it for containers and guests.
+// Lent reports whether the device is a virtual function or a subfunction: the host has it for containers and guests.
 func (h *HCA) Lent() bool {
 	f := h.Function.Or("")
 	return f == FunctionVF || f == FunctionSF
@@ -175,7 +175,7 @@ type Rate struct {
 	Generation     string // SDR ... XDR; empty when the kernel prints none
 }
 
-// NetDevMoved tells that the interface of the port is in another network namespace, or the whole device is. InfiniBand ports
+// NetDevMoved reports whether the interface of the port is in another network namespace, or the whole device is. InfiniBand ports
 // do without theirs.
 func (p *Port) NetDevMoved() bool {
 	return p.NetDev.Meta().Reason == ReasonMoved && p.LinkLayer.Or("") != LinkInfiniBand

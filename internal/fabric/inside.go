@@ -58,7 +58,7 @@ type GPUNode struct {
 	UUID    string // empty: the driver does not tell
 }
 
-// OneNode tells that the scheduler gave the job a single node, where nothing needs the fabric.
+// OneNode reports whether the scheduler gave the job a single node, where nothing needs the fabric.
 func (in *Inside) OneNode() bool {
 	for _, name := range []string{VarStepNodes, VarJobNodes} { // the step counts before the job
 		if v, set := in.Environment[name]; set {

@@ -61,7 +61,7 @@ type CollectiveSample struct {
 	Duration     time.Duration // mean
 }
 
-// Collectives returns the operations that Inspector tells apart, by the names that NCCL gives them.
+// Collectives returns the operations that Inspector distinguishes, by the names that NCCL gives them.
 func Collectives() []string {
 	return []string{"AllGather", "AllGatherV", "AllReduce", "All2All", "Broadcast", "Reduce", "ReduceScatter", "Recv", "Send", "SendRecv"}
 }

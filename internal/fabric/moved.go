@@ -2,7 +2,7 @@
 
 package fabric
 
-// LocateMoved fills in what the PCI bus tells of devices in other network namespaces that were never seen in this one.
+// LocateMoved sets what the PCI bus shows of devices in other network namespaces that were never seen in this one.
 func (n *Node) LocateMoved() {
 	for i := range n.HCAs {
 		h := &n.HCAs[i]

@@ -27,7 +27,7 @@ type NCCLConfig struct {
 // Library is a shared library.
 type Library struct {
 	Path    string // as the loader finds it
-	Version string // such as 2.27.3; empty: neither the name of the file nor what is in it tells
+	Version string // such as 2.27.3; empty: neither the name of the file nor its content shows it
 }
 
 // NCCLFile is one file that was looked for.
@@ -121,7 +121,7 @@ func (c *NCCLConfig) Text(name string) (value string, set bool) {
 	return v.Value, ok && v.Value != ""
 }
 
-// topologyFile is what tells NCCL where GPUs and NICs are in place of sysfs, in words; absent without such a file
+// topologyFile is the file that describes the places of GPUs and NICs to NCCL in place of sysfs, in words; absent without one
 // (ncclTopoGetSystem of graph/topo.cc).
 func (c *NCCLConfig) topologyFile() Fact[string] {
 	if _, set := c.Text("NCCL_TOPO_FILE"); set {

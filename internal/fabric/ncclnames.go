@@ -42,7 +42,7 @@ func ParseNameFilter(text string) NameFilter {
 	return f
 }
 
-// Matches tells whether an item of the filter means the port of that device or interface. Port -1 stands for any.
+// Matches reports whether an item of the filter means the port of that device or interface. Port -1 stands for any.
 func (f NameFilter) Matches(item NameItem, device string, port int) bool {
 	named := strings.HasPrefix(device, item.Name)
 	if f.Exact {
@@ -51,7 +51,7 @@ func (f NameFilter) Matches(item NameItem, device string, port int) bool {
 	return named && (item.Port < 0 || port < 0 || item.Port == port)
 }
 
-// Takes tells whether NCCL would use the port of that device or interface. Port -1 stands for any.
+// Takes reports whether NCCL would use the port of that device or interface. Port -1 stands for any.
 func (f NameFilter) Takes(device string, port int) bool {
 	if len(f.Items) == 0 {
 		return !f.Exclude

@@ -26,13 +26,13 @@ func ParseNCCLVersion(s string) (NCCLVersion, error) {
 
 func (v NCCLVersion) String() string { return v.text }
 
-// AtLeast tells that the release is that one or a later one. Of two releases of different precision the shorter one counts.
+// AtLeast reports whether the release is that one or a later one. Of two releases of different precision the shorter one counts.
 func (v NCCLVersion) AtLeast(release string) bool { return v.compare(release) >= 0 }
 
-// After tells that the release is later than that one.
+// After reports whether the release is later than that one.
 func (v NCCLVersion) After(release string) bool { return v.compare(release) > 0 }
 
-// In tells that the release is in a span such as "2.14..2.22", both ends included; empty: any is.
+// In reports whether the release is in a span such as "2.14..2.22", both ends included; empty: any is.
 func (v NCCLVersion) In(span string) bool {
 	low, high, _ := strings.Cut(span, "..")
 	return (low == "" || v.AtLeast(low)) && (high == "" || !v.After(high))

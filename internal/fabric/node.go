@@ -42,8 +42,8 @@ type Node struct {
 	// Uncached is how often a file of sysfs was opened for one read, because no descriptor was left to keep it open with.
 	Uncached uint64
 
-	// Remembered is what the node had more of when it was looked at before, and RememberedIn the file that has it. Whoever
-	// keeps that memory fills them in; where nothing is missing, or nothing is kept, there are none.
+	// Remembered is the hardware that the node had before and lacks now, and RememberedIn the file that records it. Package
+	// inventory sets them; they are empty where nothing is missing, or nothing is recorded.
 	Remembered   []Remembered
 	RememberedIn string
 
@@ -97,7 +97,7 @@ type Host struct {
 	Daemons Fact[[]Daemon]
 }
 
-// Daemon is a process of root that starts jobs or containers, which get its limits unless somebody says otherwise.
+// Daemon is a process of root that starts jobs or containers, which get its limits unless they are configured otherwise.
 type Daemon struct {
 	Name    string // /proc/<pid>/comm
 	PID     int
@@ -132,7 +132,7 @@ const (
 // NetNSModes returns both.
 func NetNSModes() []NetNSMode { return []NetNSMode{NetNSShared, NetNSExclusive} }
 
-// Source tells how one read of one interface went.
+// Source is the result of one read of one interface.
 type Source struct {
 	Name     string // Source*
 	Device   string // RDMA device or, see OfNetDev, network interface; empty for a source of the whole node
@@ -143,10 +143,10 @@ type Source struct {
 	Since    time.Time     // when a read that has not returned yet began; zero otherwise
 }
 
-// Stuck tells whether the source has a read outstanding that missed its deadline.
+// Stuck reports whether the source has a read outstanding that missed its deadline.
 func (s Source) Stuck() bool { return s.Reason == ReasonStuck || s.Reason == ReasonRTNLStuck }
 
-// OfNetDev tells whether Device is a network interface.
+// OfNetDev reports whether Device is a network interface.
 func (s Source) OfNetDev() bool {
 	return s.Name == SourceQoS || s.Name == SourceNetStats || s.Name == SourceDCQCN
 }

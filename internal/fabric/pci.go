@@ -67,7 +67,7 @@ type PCILink struct {
 // PCIErrors counts what Advanced Error Reporting saw since the device was found.
 type PCIErrors struct{ Correctable, NonFatal, Fatal Fact[uint64] }
 
-// PCIConfig is what only configuration space tells. Its facts are absent where the capability is.
+// PCIConfig is what only configuration space has. Its facts are absent where the capability is.
 type PCIConfig struct {
 	MaxPayload      Fact[int] // bytes in a packet
 	MaxReadRequest  Fact[int] // bytes
@@ -86,7 +86,7 @@ const (
 	acsUpstreamForwarding ACS = 0x10
 )
 
-// Redirects tells whether the bridge sends traffic between its neighbours up to the root complex.
+// Redirects reports whether the bridge sends traffic between its neighbours up to the root complex.
 func (a ACS) Redirects() bool {
 	return a&(acsRequestRedirect|acsCompletionRedirect|acsUpstreamForwarding) != 0
 }
@@ -121,8 +121,8 @@ func (p *PCI) GPUs() []*PCIFunction {
 	return list
 }
 
-// chain returns the functions from the root port down to f. One that is not known is nil.
-func (p *PCI) chain(f *PCIFunction) []*PCIFunction {
+// path returns the functions from the root port down to f. One that is not known is nil.
+func (p *PCI) path(f *PCIFunction) []*PCIFunction {
 	var list []*PCIFunction
 	for _, address := range f.Bridges {
 		list = append(list, p.Function(address))

@@ -22,15 +22,15 @@ func (p *PCI) Shortfalls(f *PCIFunction, at time.Time) Fact[[]LinkShortfall] {
 	const source = "current_link_* against max_link_*"
 	var list []LinkShortfall
 	var reason Reason
-	chain := p.chain(f)
+	path := p.path(f)
 	// Ports and links alternate: root port and upstream port share a link, so do downstream port and endpoint, while
 	// the inside of a switch is none.
-	for i := 0; i < len(chain); i += 2 {
-		if i+1 == len(chain) { // a hypervisor hides the other end
+	for i := 0; i < len(path); i += 2 {
+		if i+1 == len(path) { // a hypervisor hides the other end
 			reason = ReasonVirtual
 			break
 		}
-		upper, lower := chain[i], chain[i+1]
+		upper, lower := path[i], path[i+1]
 		if upper == nil || lower == nil {
 			reason = ReasonNotRead
 			continue
@@ -104,7 +104,7 @@ func (p *PCI) GPUShortfalls(f *PCIFunction, g *GPU, at time.Time) Fact[[]LinkSho
 // does not make the driver raise the speed of the link.
 const GPUUnderLoad = 0.5
 
-// slowUnderLoad tells whether the link of a GPU that works is of a lower generation than GPU and slot can do.
+// slowUnderLoad reports whether the link of a busy GPU is of a lower generation than GPU and slot can do.
 func (g *GPU) slowUnderLoad() (speed, maximum float64, slow bool) {
 	if g == nil {
 		return 0, 0, false
@@ -130,13 +130,13 @@ func either(a, b Reason) Reason {
 // Errors adds up what was counted at a function and at all bridges above it: errors of a link often show at its
 // other end. What does not count errors at all is left out.
 func (p *PCI) Errors(f *PCIFunction, at time.Time) PCIErrors {
-	chain := p.chain(f)
+	path := p.path(f)
 	sum := func(of func(*PCIErrors) *Fact[uint64]) Fact[uint64] {
 		total := *of(&f.AER)
 		if total.State != OK {
 			return total
 		}
-		for _, b := range chain[:len(chain)-1] {
+		for _, b := range path[:len(path)-1] {
 			if b == nil {
 				return NotKnown[uint64](ReasonNotRead, total.Source, at)
 			}

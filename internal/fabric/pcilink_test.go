@@ -21,15 +21,15 @@ func TestGPUShortfalls(t *testing.T) {
 		slow bool
 	}{
 		{"busy at generation 1", &busy, true},
-		{"nobody tells", nil, false},
+		{"utilization not known", nil, false},
 		{"idle", with(func(g *GPU) { g.Utilization.Value = 0 }), false},
-		{"somebody looked at it", with(func(g *GPU) { g.Utilization.Value = 0.02 }), false},
+		{"nvidia-smi woke it", with(func(g *GPU) { g.Utilization.Value = 0.02 }), false},
 		{"busy at full speed", with(func(g *GPU) { g.PCIeGeneration.Value = 5 }), false},
 		{"load unknown", with(func(g *GPU) { g.Utilization = NotKnown[float64](ReasonStuck, "", at) }), false},
 		{"maximum unknown", with(func(g *GPU) { g.PCIeMaxGen = NotKnown[int](ReasonMissing, "", at) }), false},
 		{"generation of a minute ago", with(func(g *GPU) { g.PCIeGeneration.At = at.Add(-time.Minute) }), false},
 		{"a generation that is none", with(func(g *GPU) { g.PCIeGeneration.Value = 0 }), false},
-		{"a generation that nobody knows", with(func(g *GPU) { g.PCIeMaxGen.Value = 99 }), false},
+		{"a generation that is not known", with(func(g *GPU) { g.PCIeMaxGen.Value = 99 }), false},
 	} {
 		p := railBus()
 		list, known := p.GPUShortfalls(p.Function(railGPU), c.gpu, at).Get()
@@ -50,6 +50,6 @@ func TestGPUShortfalls(t *testing.T) {
 		t.Errorf("flat: %+v", list)
 	}
 	if s := flat.GPUShortfalls(&flat.Functions[0], nil, at); s.Reason != ReasonVirtual {
-		t.Errorf("flat, nobody tells: %+v", s)
+		t.Errorf("flat, unknown whether virtual: %+v", s)
 	}
 }

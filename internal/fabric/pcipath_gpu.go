@@ -4,7 +4,7 @@ package fabric
 
 import "strings"
 
-// Distance tells how far two functions are from each other, by the nearest way there is: NVLink between GPUs,
+// Distance returns how far two functions are from each other, by the nearest way there is: NVLink between GPUs,
 // NVLink-C2C between a GPU and a NIC, the PCI bus for all others. The bus alone decides what NVML was not asked for.
 func (n *Node) Distance(a, b *PCIFunction) Fact[Distance] {
 	switch {
@@ -18,7 +18,7 @@ func (n *Node) Distance(a, b *PCIFunction) Fact[Distance] {
 	return DistanceOf(a, b, n.Host.Hypervisor, n.At)
 }
 
-// GPUDistance tells how far two GPUs are from each other: NVL with NVLinks between them, else what the PCI bus says.
+// GPUDistance returns how far two GPUs are from each other: NVL with NVLinks between them, else what the PCI bus says.
 // It is unknown while NVML was asked for links and did not say.
 func (n *Node) GPUDistance(a, b *PCIFunction) Fact[Distance] {
 	pci := DistanceOf(a, b, n.Host.Hypervisor, n.At)
@@ -48,8 +48,8 @@ func (n *Node) gpuNICDistance(gpu, nic *PCIFunction) Fact[Distance] {
 	return pci
 }
 
-// Coherent tells whether the GPU shares its memory with the processor over NVLink-C2C, as on Grace. Its memory is a NUMA
-// node then, unless the driver keeps it to itself (CoherentGPUMemoryMode=driver): then the name of the product tells.
+// Coherent reports whether the GPU shares its memory with the processor over NVLink-C2C, as on Grace. Its memory is a NUMA
+// node then, unless the driver keeps it to itself (CoherentGPUMemoryMode=driver): then the name of the product decides.
 func (g *GPU) Coherent() Fact[bool] {
 	if _, ok := g.NUMANode.Get(); ok {
 		return Known(true, g.NUMANode.Source, g.NUMANode.At)
@@ -66,7 +66,7 @@ func (g *GPU) Coherent() Fact[bool] {
 	return notKnownLike[bool](g.NUMANode.Meta())
 }
 
-// isSuperchip tells products that are one with their processor: "NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA GB10".
+// isSuperchip reports whether the product has GPU and processor in one package: "NVIDIA GH200 480GB", "NVIDIA GB200", "NVIDIA GB10".
 func isSuperchip(product string) bool {
 	model, _, _ := strings.Cut(strings.TrimPrefix(product, "NVIDIA "), " ")
 	for _, family := range []string{"GH", "GB"} {
@@ -77,7 +77,7 @@ func isSuperchip(product string) bool {
 	return false
 }
 
-// Linked tells whether active NVLinks join the GPUs at two addresses: from one to the other, or from both to NVSwitches
+// Linked reports whether active NVLinks join the GPUs at two addresses: from one to the other, or from both to NVSwitches
 // that lead from one to the other. Without a driver nothing is linked.
 func (d *GPUDriver) Linked(a, b string) Fact[bool] {
 	if loaded, ok := d.Loaded.Get(); !ok {
@@ -106,7 +106,7 @@ func (d *GPUDriver) Linked(a, b string) Fact[bool] {
 	return Known(false, first.NVLinks.Source, first.NVLinks.At)
 }
 
-// linkedTo tells whether an active NVLink leads to such an end, and with an address to that one.
+// linkedTo reports whether an active NVLink leads to such an end, and with an address to that one.
 func (g *GPU) linkedTo(end NVLinkEnd, address string) Fact[bool] {
 	links, ok := g.NVLinks.Get()
 	if !ok {
@@ -136,7 +136,7 @@ func (g *GPU) linkedTo(end NVLinkEnd, address string) Fact[bool] {
 	return verdict
 }
 
-// joined tells whether NVSwitches lead from one GPU to another, when both have links to some: not before both are
+// joined reports whether NVSwitches lead from one GPU to another, when both have links to some: not before both are
 // registered, not between partitions, and not where the driver says that peer-to-peer does not work.
 func (d *GPUDriver) joined(a, b *GPU) Fact[bool] {
 	p2p := d.pair(a.Index, b.Index).Write
@@ -157,7 +157,7 @@ func (d *GPUDriver) joined(a, b *GPU) Fact[bool] {
 		return notKnownLike[bool](a.Fabric.Meta())
 	case b.Fabric.State == Unknown:
 		return notKnownLike[bool](b.Fabric.Meta())
-	case p2p.State == OK: // before Hopper only that tells
+	case p2p.State == OK: // before Hopper only that shows it
 		return Known(true, p2p.Source, p2p.At)
 	}
 	return notKnownLike[bool](p2p.Meta())

@@ -92,17 +92,17 @@ func (n *Node) computeNICs() []string {
 	return names
 }
 
-// Serves tells whether a port of the device has that role.
+// Serves reports whether a port of the device has that role.
 func (h *HCA) Serves(r Role) bool {
 	return slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Role.Or("") == r })
 }
 
-// mayCompute tells whether training traffic may take the device with that function.
+// mayCompute reports whether training traffic may take the device with that function.
 func (n *Node) mayCompute(h *HCA, f *PCIFunction) bool {
 	return h.Serves(RoleCompute) || h.roleHidden() && n.nearGPU(f)
 }
 
-// roleHidden tells that the role of a port is not known, or the ports are not.
+// roleHidden reports whether the role of a port is not known, or the ports are not.
 func (h *HCA) roleHidden() bool {
 	if len(h.Ports) == 0 {
 		return h.Restricted.State == Unknown && !h.Lent()
@@ -110,12 +110,12 @@ func (h *HCA) roleHidden() bool {
 	return slices.ContainsFunc(h.Ports, func(p Port) bool { return p.Role.State == Unknown })
 }
 
-// nearGPU tells whether the function shares a switch with a GPU.
+// nearGPU reports whether the function shares a switch with a GPU.
 func (n *Node) nearGPU(f *PCIFunction) bool {
 	return n.nearAny(n.PCI.GPUs(), f)
 }
 
-// nearAny tells whether the function shares a switch with one of these.
+// nearAny reports whether the function shares a switch with one of these.
 func (n *Node) nearAny(gpus []*PCIFunction, f *PCIFunction) bool {
 	return slices.ContainsFunc(gpus, func(g *PCIFunction) bool {
 		if sharedBridges(g, f) == 0 { // most are not

@@ -4,7 +4,7 @@ package fabric
 
 import "time"
 
-// OneSwitch tells whether two functions that are PXB from each other are below one switch to NCCL. Large switches of
+// OneSwitch reports whether two functions that are PXB from each other are below one switch to NCCL. Large switches of
 // Broadcom show themselves as one switch above others, which NCCL takes together (ncclTopoFlattenBcmSwitches of
 // graph/topo.cc). It is unknown while the ids of a switch are.
 func (p *PCI) OneSwitch(a, b *PCIFunction, at time.Time) Fact[bool] {
@@ -17,7 +17,7 @@ func (p *PCI) OneSwitch(a, b *PCIFunction, at time.Time) Fact[bool] {
 	return Known(above == other && above != "", source, at)
 }
 
-// switchAbove returns the address of the switch that a function is directly below to NCCL, or why nobody knows. NCCL goes
+// switchAbove returns the address of the switch that a function is directly below to NCCL, or the reason why that is unknown. NCCL goes
 // up two bridges at a time, which are the ports of a switch.
 func (p *PCI) switchAbove(f *PCIFunction) (address string, why Reason) {
 	var takes broadcomSwitch // what the switch at address still takes in

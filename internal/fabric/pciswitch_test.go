@@ -12,7 +12,7 @@ func TestOneSwitch(t *testing.T) {
 	)
 	type id [4]int // vendor, device, subsystem
 	gen4, top5, part5, other := id{0x1000, 0xc010, 0x1000, 0xa096}, id{0x1000, 0xc030, 0x1000, 0x0001}, id{0x1000, 0xc030, 0x1000, 0x100b}, id{0x11f8, 0x4000, 0x11f8, 0xbeef}
-	board := id{0x1000, 0xc010, 0x15d9, 0xa096} // of somebody else
+	board := id{0x1000, 0xc010, 0x15d9, 0xa096} // of another vendor
 	set := func(top, parts id, without ...string) func(p PCI) {
 		return func(p PCI) {
 			for i := range p.Functions {

@@ -33,11 +33,11 @@ type Policy struct {
 	NCCL *NCCLVersion
 	// RoCE is what the site expects of ports of role compute.
 	RoCE RoCEPolicy
-	// Manifest is what the node was when somebody found it good; nil: nobody recorded that.
+	// Manifest is the recorded state of the node when it was good; nil: none was recorded.
 	Manifest *Manifest
 }
 
-// Manifest is what a node was when somebody found it good: for each thing, what is recorded of it by name.
+// Manifest is the recorded state of a good node: for each of its parts, values by name.
 type Manifest struct {
 	Node    map[string]string
 	Devices map[string]map[string]string // by RDMA device
@@ -68,7 +68,7 @@ func (p *Policy) RoleOf(device string) (Role, bool) {
 	return "", false
 }
 
-// IsRestricted tells whether the site restricted the device.
+// IsRestricted reports whether the site restricted the device.
 func (p *Policy) IsRestricted(device string) bool {
 	return p.Restricted != nil && p.Restricted.MatchString(device)
 }
@@ -78,7 +78,7 @@ type Filter struct {
 	Include, Exclude *regexp.Regexp
 }
 
-// Allows tells whether the device may be touched.
+// Allows reports whether the device may be touched.
 func (f Filter) Allows(device string) bool {
 	switch {
 	case f.Include != nil:

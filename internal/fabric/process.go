@@ -10,7 +10,7 @@ type Process struct {
 	// NSPIDs are its PIDs in the namespace of procfs, which is PID, and in those nested in it that the process is in
 	// (NSpid of /proc/<pid>/status). One means that it is in the namespace of procfs itself.
 	NSPIDs []int
-	// Command is the first 15 bytes of the name of the program (comm). Whoever owns the process can change it.
+	// Command is the first 15 bytes of the name of the program (comm). The owner of the process can change it.
 	Command string
 	Args    []string // of the command line; bounded
 }

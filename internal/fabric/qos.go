@@ -10,7 +10,7 @@ const NumPriorities = 8
 // PriorityMask is a set of priorities: bit i is priority i.
 type PriorityMask uint8
 
-// Has tells whether priority p is in the set.
+// Has reports whether priority p is in the set.
 func (m PriorityMask) Has(p int) bool { return p >= 0 && p < NumPriorities && m&(1<<p) != 0 }
 
 // Priorities returns the priorities of the set, in order.
@@ -78,7 +78,7 @@ type PFC struct {
 	Enabled PriorityMask
 	Classes int // traffic classes that may have PFC at the same time (pfc_cap)
 	Delay   int // bit times the link partner may take to react
-	// Frames sent and received by priority (requests, indications). On mlx5 they stand still unless somebody reads
+	// Frames sent and received by priority (requests, indications). On mlx5 they change only when a process reads
 	// the statistics of ethtool.
 	Sent, Received [NumPriorities]uint64
 }

@@ -30,7 +30,7 @@ func TestClassesOfPriorities(t *testing.T) {
 				}
 			}
 			if string(got) != c.want {
-				t.Errorf("classes %v: %s tells of priorities %q, want %q", c.q.ETS, name, got, c.want)
+				t.Errorf("classes %v: %s names priorities %q, want %q", c.q.ETS, name, got, c.want)
 			}
 		}
 	}

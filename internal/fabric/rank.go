@@ -112,8 +112,8 @@ type NCCLLog struct {
 }
 
 // VerbsUse is what the RDMA core keeps for a process, over all devices (RDMA_NLDEV_CMD_RES_CTX_GET, RES_PD_GET,
-// RES_MR_GET, RES_CQ_GET: no firmware command). The kernel tells the thread that made each object. It does not tell it
-// once that thread has ended, so the numbers may be too low.
+// RES_MR_GET, RES_CQ_GET: no firmware command). The kernel reports the thread that made each object, but not
+// after that thread has ended, so the numbers may be too low.
 type VerbsUse struct {
 	Devices  []string // that it has contexts on
 	Contexts int

@@ -44,13 +44,13 @@ type RASRank struct {
 	Counted    bool   // Operations is known
 }
 
-// Failed tells that the rank has an error.
+// Failed reports whether the rank has an error.
 func (r *RASRank) Failed() bool { return failed(r.InitState) || failed(r.AsyncError) }
 
-// Initialised tells that the rank has its communicator.
+// Initialised reports whether the rank has its communicator.
 func (r *RASRank) Initialised() bool { return r.InitState == 0 }
 
-// failed tells that a ncclResult_t is neither ncclSuccess nor ncclInProgress.
+// failed reports whether a ncclResult_t is neither ncclSuccess nor ncclInProgress.
 func failed(result int) bool { return result != 0 && result != 7 }
 
 // RASMissing is a rank without data of its communicator. If it is neither unresponsive nor dead, its process answered and does not

@@ -18,7 +18,7 @@ type reasonError struct {
 
 func (e *reasonError) Error() string { return e.text }
 
-// ReasonOf tells why something could not be read, as a fact says it.
+// ReasonOf returns the reason of a fact for which a read failed with err.
 func ReasonOf(err error) Reason {
 	is := func(target error) bool { return errors.Is(err, target) }
 	own, known := errors.AsType[*reasonError](err)

@@ -107,7 +107,7 @@ type RoCEChain struct {
 const (
 	TrafficClassFromOFED = "ofed"    // tc/<port>/traffic_class of MLNX_OFED, over everything else
 	TrafficClassFromNCCL = "nccl"    // NCCL_IB_TC of the host's configuration
-	TrafficClassFromJob  = "job"     // NCCL_IB_TC of the job, known or, where nobody on the host says, not
+	TrafficClassFromJob  = "job"     // NCCL_IB_TC of the job, known, or unknown if nothing on the host shows it
 	TrafficClassFromV1   = "none"    // RoCE v1 has none
 	TrafficClassUnknown  = "unknown" // who does could not be read
 )
@@ -228,7 +228,7 @@ func (b *roceBuilder) verdict() {
 	}
 }
 
-// has tells whether the judged priority is in a set, which is known also when all or none are.
+// has reports whether the judged priority is in a set, which is known also when all or none are.
 func (b *roceBuilder) has(set Fact[PriorityMask]) Fact[bool] {
 	p, known := b.Judged.Get()
 	switch m, ok := set.Get(); {
@@ -264,10 +264,10 @@ func roceMode(lossless, controlled Fact[bool]) RoCEMode {
 	}
 }
 
-// missing tells that there is no such source, as with facts that only MLNX_OFED has on other drivers.
+// missing reports whether there is no such source, as on other drivers for facts that only MLNX_OFED has.
 func missing(m Meta) bool { return m.State == Unknown && m.Reason == ReasonMissing }
 
-// notOffered tells that the driver has no such setting to show.
+// notOffered reports whether the driver has no such setting to show.
 func notOffered(m Meta) bool {
 	return m.State == Absent || m.State == Unknown && (m.Reason == ReasonMissing || m.Reason == ReasonUnsupported)
 }

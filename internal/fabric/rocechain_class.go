@@ -23,7 +23,7 @@ func (b *roceBuilder) gid() {
 // trafficClass finds the traffic class byte that NCCL's queue pairs carry, and who sets it. What MLNX_OFED sets
 // for a port goes over what applications ask for (traffic_class_store in its mlx5 driver); then NCCL_IB_TC, of the job
 // before that of the host; then 0. But most jobs bring an NCCL_IB_TC of their own, so that "not set on the host" says
-// nothing of jobs that nobody has looked at.
+// nothing about jobs whose settings were not read.
 func (b *roceBuilder) trafficClass() {
 	in := b.in
 	nccl, set, from := b.asked()
@@ -78,7 +78,7 @@ func (b *roceBuilder) overNCCL() string {
 	return ""
 }
 
-// control tells of NCCL_IB_FIFO_TC (NCCL 2.22.3 and later), which separates messages on purpose.
+// control returns a note on NCCL_IB_FIFO_TC (NCCL 2.22.3 and later), which separates messages on purpose.
 func (b *roceBuilder) control(tc int) string {
 	v, set := b.in.ControlTC.Get()
 	if c := int(uint8(v.Number)); set && c>>2 != tc>>2 {
@@ -87,7 +87,7 @@ func (b *roceBuilder) control(tc int) string {
 	return ""
 }
 
-// toS tells of the connection manager's default, which is often taken for NCCL's.
+// toS returns a note on the connection manager's default, which is often mistaken for NCCL's.
 func (b *roceBuilder) toS() string {
 	if t, set := b.in.DefaultToS.Get(); set {
 		return fmt.Sprintf("; default_roce_tos %d is for the connection manager, which NCCL does not use", t)
@@ -251,7 +251,7 @@ func inRange(p Fact[int]) Fact[int] {
 	return p
 }
 
-// trustOf tells which field the interface trusts. MLNX_OFED has a file for it; the mlx5 driver of the kernel
+// trustOf returns which field the interface trusts. MLNX_OFED has a file for it; the mlx5 driver of the kernel
 // trusts DSCP as soon as its application table has an entry for one (mlx5e_dcbnl_ieee_setapp), and of other
 // drivers such an entry is the only sign.
 func trustOf(driver string, q *QoS) Fact[Trust] {

@@ -58,7 +58,7 @@ func (b *roceBuilder) globalPause() {
 	}
 }
 
-// whenLossless tells whether a step that only a lossless priority has is to be judged, and settles it otherwise.
+// whenLossless reports whether a step that only a lossless priority has is to be judged, and settles it otherwise.
 func (b *roceBuilder) whenLossless(s RoCEStep) bool {
 	lossless, known := b.Lossless.Get()
 	switch {

@@ -26,7 +26,7 @@ func (n *Node) roceChains(h *HCA, p *Port) Fact[[]RoCEChain] {
 		return notKnownLike[[]RoCEChain](p.LinkLayer.Meta())
 	case !typed:
 		return notKnownLike[[]RoCEChain](h.NodeType.Meta())
-	case p.NetDevMoved(): // how the interface treats traffic only its namespace tells
+	case p.NetDevMoved(): // only its namespace shows how the interface treats traffic
 		return notKnownLike[[]RoCEChain](p.NetDev.Meta())
 	case !judged: // whether the site's policy is for this port
 		return notKnownLike[[]RoCEChain](p.Role.Meta())
@@ -130,7 +130,7 @@ func (n *Node) physical(name string, seen map[string]bool) []string {
 	return list
 }
 
-// tagged tells whether what leaves through an interface carries a VLAN tag: it sits on another and is no bond.
+// tagged reports whether what leaves through an interface carries a VLAN tag: it sits on another and is no bond.
 func (n *Node) tagged(name string) Fact[bool] {
 	d := n.NetDev(name)
 	if d == nil {

@@ -84,7 +84,7 @@ func TestRoCEOfNode(t *testing.T) {
 			member(n, "b", "a")
 			p.GIDs.Entries.Value[0].NetDev = "a"
 		}, StatusUnknown, RoCEPriority, "b"},
-		{"an interface nobody read", func(n *Node, p *Port) { n.NetDevs = nil; n.HCAs[0].Function = ok(FunctionPF) }, StatusUnknown, RoCEPriority, "eth0"},
+		{"an interface that was not read", func(n *Node, p *Port) { n.NetDevs = nil; n.HCAs[0].Function = ok(FunctionPF) }, StatusUnknown, RoCEPriority, "eth0"},
 		{"a GID that is not there", func(_ *Node, p *Port) { p.GIDs.Entries = ok([]GID{}) }, StatusFailed, RoCEGID, "eth0"},
 		{"no GID table", func(_ *Node, p *Port) { p.GIDs.Entries = NotKnown[[]GID](ReasonIO, "gids", at) }, StatusUnknown, RoCEGID, "eth0"},
 		{"InfiniBand", func(_ *Node, p *Port) { p.LinkLayer = ok(LinkInfiniBand) }, "", "", ""},
@@ -275,7 +275,7 @@ func TestObserveRoCE(t *testing.T) {
 		{"priorities are not counted", func(t *watched) { t.SentBytes[7].hide(Meta{Reason: ReasonMissing, At: at}) }, RoCEObservedPriority, StatusUnknown, "not counted"},
 		{"marks are reported", func(*watched) {}, RoCEObservedCNP, StatusOK, "in the last 5.0 s 1000 packets came with congestion marks, and 50 notifications went out; this host slowed down for 40"},
 		{"marks are not reported", func(t *watched) { t.CNPSent = ok(uint64(0)) }, RoCEObservedCNP, StatusFailed, "0 notifications"},
-		{"nobody slows down", func(t *watched) { t.CNPHandled, t.CNPIgnored = ok(uint64(0)), ok(uint64(500)) }, RoCEObservedCNP, StatusFailed, "ignored all 500"},
+		{"no sender slows down", func(t *watched) { t.CNPHandled, t.CNPIgnored = ok(uint64(0)), ok(uint64(500)) }, RoCEObservedCNP, StatusFailed, "ignored all 500"},
 		{"some were ignored", func(t *watched) { t.CNPIgnored = ok(uint64(500)) }, RoCEObservedCNP, StatusOK, ""},
 		{"no marks prove nothing", func(t *watched) { t.Marked, t.CNPSent = ok(uint64(0)), ok(uint64(0)) }, RoCEObservedCNP, StatusUnknown, ""},
 		{"marks are not counted", func(t *watched) { t.Marked.hide(Meta{Reason: ReasonMissing, At: at}) }, RoCEObservedCNP, StatusUnknown, ""},

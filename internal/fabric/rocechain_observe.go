@@ -165,7 +165,7 @@ func observeLoss(priority Fact[int], lossless Fact[bool], t *RoCETraffic) RoCELi
 	return l
 }
 
-// observePauseSent: this host tells the network to stop.
+// observePauseSent judges pauses that this host sends to the network.
 func observePauseSent(priority Fact[int], lossless Fact[bool], t *RoCETraffic) RoCELink {
 	const s = RoCEObservedPauseSent
 	if n := t.Storms.Or(0); n > 0 { // whichever priority it was
@@ -177,12 +177,12 @@ func observePauseSent(priority Fact[int], lossless Fact[bool], t *RoCETraffic) R
 	return observePause(s, priority, lossless, t.Window, &t.PauseSent, rocePauseSent, "this host", "the network")
 }
 
-// observePauseReceived: the network tells this host to stop.
+// observePauseReceived judges pauses that the network sends to this host.
 func observePauseReceived(priority Fact[int], lossless Fact[bool], t *RoCETraffic) RoCELink {
 	return observePause(RoCEObservedPauseReceived, priority, lossless, t.Window, &t.PauseReceived, rocePauseReceived, "the network", "this host")
 }
 
-func observePause(s RoCEStep, priority Fact[int], lossless Fact[bool], window time.Duration, times *[NumPriorities]Fact[time.Duration], limit float64, who, whom string) RoCELink {
+func observePause(s RoCEStep, priority Fact[int], lossless Fact[bool], window time.Duration, times *[NumPriorities]Fact[time.Duration], limit float64, sender, paused string) RoCELink {
 	p, l, ok := observeLossless(s, priority, lossless)
 	if !ok {
 		return l
@@ -196,7 +196,7 @@ func observePause(s RoCEStep, priority Fact[int], lossless Fact[bool], window ti
 	if share > limit {
 		l.Status = StatusFailed
 	}
-	l.Evidence = fmt.Sprintf("in the last %s %s paused priority %d of %s for %s of the time", span(window), who, p, whom, percent(share))
+	l.Evidence = fmt.Sprintf("in the last %s %s paused priority %d of %s for %s of the time", span(window), sender, p, paused, percent(share))
 	return l
 }
 

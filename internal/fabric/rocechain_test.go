@@ -114,21 +114,21 @@ var truths = []truth{
 		in.QoS.Buffers.Value.OfPriority = [8]int{5: 1}
 	}, StatusOK, "", 236, 59, 5, RoCEModePFCECN, ""},
 	{"TC 362 loses its ninth bit", func(in *RoCEInputs) { in.TC, in.Policy = setTo("NCCL_IB_TC", 362), lossless() }, StatusOK, "", 106, 26, 3, RoCEModePFCECN, ""},
-	{"nobody sets a TC, no policy", func(in *RoCEInputs) { in.TC = None[NCCLVariable]("nccl", at) }, StatusUnknown, RoCETrafficClass, none, none, none, RoCEModeUnknown, "jobs may"},
-	{"nobody sets a TC", func(in *RoCEInputs) { in.TC, in.Policy = None[NCCLVariable]("nccl", at), lossless() }, StatusUnknown, RoCETrafficClass, none, none, none, RoCEModePFCECN, "jobs may"},
-	{"nobody sets a TC, the map is wrong anyway", func(in *RoCEInputs) {
+	{"no TC is set, no policy", func(in *RoCEInputs) { in.TC = None[NCCLVariable]("nccl", at) }, StatusUnknown, RoCETrafficClass, none, none, none, RoCEModeUnknown, "jobs may"},
+	{"no TC is set", func(in *RoCEInputs) { in.TC, in.Policy = None[NCCLVariable]("nccl", at), lossless() }, StatusUnknown, RoCETrafficClass, none, none, none, RoCEModePFCECN, "jobs may"},
+	{"no TC is set, the map is wrong anyway", func(in *RoCEInputs) {
 		in.TC, in.Policy, in.QoS.DSCPPriority.Value[26] = None[NCCLVariable]("nccl", at), lossless(), 0
 	}, StatusFailed, RoCEPriority, none, none, none, RoCEModeNone, "expects DSCP 26 with priority 3; DSCP 26 goes to priority 0"},
-	{"nobody sets a TC, PFC is wrong anyway", func(in *RoCEInputs) {
+	{"no TC is set, PFC is wrong anyway", func(in *RoCEInputs) {
 		in.TC, in.Policy, in.QoS.PFC.Value.Enabled = None[NCCLVariable]("nccl", at), lossless(), 1<<4
 	}, StatusFailed, RoCEPFC, none, none, none, RoCEModeECN, "on for priority 4, but RoCE uses priority 3"},
-	{"nobody sets a TC, no policy, PFC beside 802.3x", func(in *RoCEInputs) {
+	{"no TC is set, no policy, PFC beside 802.3x", func(in *RoCEInputs) {
 		in.TC, in.QoS.Pause = None[NCCLVariable]("nccl", at), ok(Pause{Receive: true})
 	}, StatusFailed, RoCEGlobalPause, none, none, none, RoCEModeUnknown, "exclude each other"},
-	{"nobody sets a TC, traffic is right", func(in *RoCEInputs) {
+	{"no TC is set, traffic is right", func(in *RoCEInputs) {
 		in.TC, in.Policy, in.Traffic = None[NCCLVariable]("nccl", at), lossless(), traffic(1e9, map[int]uint64{3: 1e9, 0: 1e6})
 	}, StatusOK, "", none, none, 3, RoCEModePFCECN, ""},
-	{"nobody sets a TC, traffic is astray", func(in *RoCEInputs) {
+	{"no TC is set, traffic is astray", func(in *RoCEInputs) {
 		in.TC, in.Policy, in.Traffic = None[NCCLVariable]("nccl", at), lossless(), traffic(1e9, map[int]uint64{0: 1e9})
 	}, StatusUnknown, RoCETrafficClass, none, none, none, RoCEModePFCECN, "jobs may"},
 	{"a wrong TC, though traffic is right", func(in *RoCEInputs) {

@@ -34,7 +34,7 @@ type RoCECongestion struct {
 // nothing for current that is older.
 const roceMaxWindow = 5 * time.Minute
 
-// roceWindow is the time between two readings; unknown when it tells nothing about now.
+// roceWindow is the time between two readings; unknown if the readings are too old to describe the present.
 func roceWindow(before, after Fact[[]Counter], now time.Time) Fact[time.Duration] {
 	w := after.At.Sub(before.At)
 	switch {

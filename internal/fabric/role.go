@@ -129,7 +129,7 @@ func (n *Node) outOfTheWay(candidates []*HCA) []*HCA {
 	})
 }
 
-// eachHasItsOwn tells whether each GPU can have one of these NICs to itself, and a near one.
+// eachHasItsOwn reports whether each GPU can have one of these NICs to itself, and a near one.
 func (n *Node) eachHasItsOwn(nics []*HCA) bool {
 	return !slices.ContainsFunc(n.dealOnBus(nics), func(r Rail) bool { return r.Shared || r.Distance.Or(DistanceSYS) > DistancePXB })
 }

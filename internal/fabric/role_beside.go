@@ -70,7 +70,7 @@ func (b *railside) takes(h *HCA) bool {
 	return len(h.Ports) == 0 || slices.ContainsFunc(h.Ports, func(p Port) bool { return b.list.Takes(h.Name, p.Number) })
 }
 
-// leftOut tells that NCCL_IB_HCA leaves the port out and takes at least as many that are of another kind and no slower. A
+// leftOut reports whether NCCL_IB_HCA leaves the port out and takes at least as many that are of another kind and no slower. A
 // list that forgets a rail, or names the wrong NICs, makes no storage of rails.
 func (b *railside) leftOut(o openPort) bool {
 	if b.list.Takes(o.h.Name, o.p.Number) {
@@ -89,7 +89,7 @@ func (b *railside) leftOut(o openPort) bool {
 	return taken >= alike
 }
 
-// otherFabric tells that the port is Ethernet while the rails are InfiniBand, no slower and not fewer, and near most GPUs.
+// otherFabric reports whether the port is Ethernet while the rails are InfiniBand, no slower and not fewer, and near most GPUs.
 func (b *railside) otherFabric(o openPort) bool {
 	if o.p.LinkLayer.Or("") != LinkEthernet {
 		return false
@@ -110,7 +110,7 @@ func (b *railside) otherFabric(o openPort) bool {
 	return len(subnet) >= ethernet && b.serve(subnet, 0, false)
 }
 
-// outnumbered tells that the port is Ethernet while more of the open ports are InfiniBand and no slower. It is asked where
+// outnumbered reports whether the port is Ethernet while more of the open ports are InfiniBand and no slower. It is used where
 // distances say nothing: in guests, on boxes without PCIe switches, and where GPUs are on NVLink-C2C.
 func (b *railside) outnumbered(o openPort) bool {
 	if o.p.LinkLayer.Or("") != LinkEthernet {
@@ -138,7 +138,7 @@ func (h *HCA) hasLink(l LinkLayer) bool {
 	return false
 }
 
-// slower tells that rails of other boards give GPUs at least twice what the NIC could. Where these have another chip, most
+// slower reports whether rails of other boards give GPUs at least twice what the NIC could. Where these have another chip, most
 // GPUs are enough: that a rail left the bus must not make one of what stood beside it. Where the chip is the same the NIC may be a
 // spare part, and is a rail unless each GPU has one. One that never had a link has no rate to compare: it is beside the rails if
 // each GPU has one with another chip to itself.
@@ -166,7 +166,7 @@ func (b *railside) slower(h *HCA) bool {
 	return b.serve(faster, 2*own, spare)
 }
 
-// siblingOfDefaultRoute tells that the default route leaves through another port of the card, and each GPU has a rail to
+// siblingOfDefaultRoute reports whether the default route leaves through another port of the card, and each GPU has a rail to
 // itself without that card.
 func (b *railside) siblingOfDefaultRoute(o openPort) bool {
 	routed := func(h *HCA) bool {
@@ -192,7 +192,7 @@ func (b *railside) siblingOfDefaultRoute(o openPort) bool {
 	return b.n.eachHasItsOwn(others)
 }
 
-// serve tells whether most of the GPUs, or all, have one of these NICs near, and so much of its speed when they share it.
+// serve reports whether most of the GPUs, or all, have one of these NICs near, and so much of its speed when they share it.
 func (b *railside) serve(nics []*HCA, bytesPerSecond float64, all bool) bool {
 	if len(nics) == 0 {
 		return false
@@ -236,7 +236,7 @@ func (n *Node) railSpeed(h *HCA) float64 {
 	return n.Policy.PortRates[RoleCompute]
 }
 
-// otherBoard tells that two devices are known to be of different boards; otherChip that their chips differ.
+// otherBoard reports whether two devices are known to be of different boards; otherChip that their chips differ.
 func (b *railside) otherBoard(x, y *HCA) bool {
 	board, known := x.BoardID.Get()
 	other, told := y.BoardID.Get()
@@ -257,7 +257,7 @@ func (b *railside) otherChip(x, y *HCA) bool {
 	return differ(f.Vendor, g.Vendor) || differ(f.Device, g.Device)
 }
 
-// sameCard tells whether two devices are ports of one card: by its GUID or, of drivers that give each function one of its own, by
+// sameCard reports whether two devices are ports of one card: by its GUID or, of drivers that give each function one of its own, by
 // its place on the bus.
 func sameCard(a, b *HCA) bool {
 	if a == b {

@@ -115,7 +115,7 @@ func TestRolesBesideRails(t *testing.T) {
 			n.HCA("mlx5_3").BoardID = ok("spare")
 			setRate(n.HCA("mlx5_3"), 12.5e9)
 		}, none},
-		{"boards that no driver tells, one degraded", func(n *Node) {
+		{"boards that no driver reports, one degraded", func(n *Node) {
 			n.drop("mlx5_8")
 			n.drop("mlx5_9")
 			rails(n, func(h *HCA) { h.BoardID, h.Type = None[string]("", at), None[string]("", at) })

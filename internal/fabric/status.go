@@ -27,5 +27,5 @@ func (s Status) Rank() int {
 	return len(statuses)
 }
 
-// Worse tells that s speaks for both.
+// Worse reports whether s is the status of both together.
 func (s Status) Worse(than Status) bool { return s.Rank() < than.Rank() }

@@ -26,7 +26,7 @@ func (f found) set(s State, r Reason) {
 
 func (f found) reason() Reason { return Reason(f.fact.FieldByName("Reason").String()) }
 
-// counted tells that Unknowns has it while it is unknown.
+// counted reports whether Unknowns counts the fact while it is unknown.
 func (f found) counted() bool {
 	return !slices.ContainsFunc(f.tags, func(t string) bool { return t == tagDerived || t == tagEarlier || t == tagApart })
 }
@@ -162,7 +162,7 @@ func testUnknowns[T any](t *testing.T, of func(*T) iter.Seq2[string, Reason]) {
 		f.set(Unknown, "")
 		for _, r := range of(part) {
 			if r != ReasonNotRead {
-				t.Errorf("%T: a fact that nobody read is unknown: %s", *part, r)
+				t.Errorf("%T: a fact that was not read is unknown: %s", *part, r)
 			}
 			break
 		}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A FIFO with a writer that is silent keeps nobody waiting, and neither a device nor a long file fills the memory.
+// A FIFO with a silent writer does not block the caller, and neither a device nor a long file fills the memory.
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
 	fifo, long, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "long"), filepath.Join(dir, "link")

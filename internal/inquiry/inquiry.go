@@ -42,10 +42,10 @@ type Ask func(ctx context.Context, target progress.Target) (fabric.RASAnswer, er
 // Inquiry asks RAS about jobs.
 type Inquiry struct {
 	Look  Look
-	Whom  progress.Asker
+	Asker progress.Asker
 	Ask   Ask
 	Begin func(name string, target progress.Target) // before the first question
-	// vet refuses what Whom does not; nil: nothing.
+	// vet refuses what Asker does not; nil: nothing.
 	vet func(n *fabric.Node, j *job.Job, target progress.Target) error
 }
 
@@ -157,7 +157,7 @@ func (q *Inquiry) target(ctx context.Context, name string) (progress.Target, pro
 	if i < 0 {
 		return progress.Target{}, progress.ActivityUnknown, errors.New("the job has ended")
 	}
-	target, err := q.Whom.Whom(n, &jobs.List[i])
+	target, err := q.Asker.Choose(n, &jobs.List[i])
 	if err == nil && q.vet != nil {
 		err = q.vet(n, &jobs.List[i], target)
 	}

@@ -43,7 +43,7 @@ func (s *stage) why(w *Watch, at time.Duration) progress.Reason {
 func TestEndsTheConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{begun: time.Now(), peer: hangUp, change: restarts}
-		w := NewWatch(t.Context(), Options{Look: s.look, Whom: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
+		w := NewWatch(t.Context(), Options{Look: s.look, Asker: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
 		w.Apply(true)
 		defer w.Close()
 		for hour := range 3 {
@@ -77,7 +77,7 @@ func TestCrash(t *testing.T) {
 				n.Ranks.Value[0].Maps.Value.Version = "2.30.5"
 			}
 		}
-		w := NewWatch(t.Context(), Options{Look: s.look, Whom: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
+		w := NewWatch(t.Context(), Options{Look: s.look, Asker: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
 		w.Apply(true)
 		defer w.Close()
 		if why := s.why(w, time.Hour+59*time.Minute); why != progress.ReleaseStopped || len(s.times()) != 1 {

@@ -24,10 +24,10 @@ const (
 
 // Options are what a Watch works with.
 type Options struct {
-	Look Look
-	Whom progress.Asker
-	Ask  Ask
-	Log  *slog.Logger
+	Look  Look
+	Asker progress.Asker
+	Ask   Ask
+	Log   *slog.Logger
 	// Quiet is for how long a job must not have made a communicator: progress.Quiet, and 0 on a simulated node.
 	Quiet time.Duration
 }
@@ -155,7 +155,7 @@ func (w *Watch) pass(ctx context.Context, n *fabric.Node, jobs job.Jobs) {
 	}
 	i := slices.IndexFunc(jobs.List, func(j job.Job) bool { return j.Name == ask })
 	of := processesOf(n, &jobs.List[i])
-	q := Inquiry{Look: w.look, Whom: w.o.Whom, Begin: w.begin, vet: w.vet}
+	q := Inquiry{Look: w.look, Asker: w.o.Asker, Begin: w.begin, vet: w.vet}
 	q.Ask = func(ctx context.Context, target progress.Target) (fabric.RASAnswer, error) {
 		return w.ask(ctx, target, of)
 	}
@@ -203,7 +203,7 @@ func (w *Watch) review(n *fabric.Node, jobs job.Jobs) (ask string) {
 		}
 		next[j.Name] = p
 		p.account.Suspicions = why
-		target, err := w.o.Whom.Whom(n, j)
+		target, err := w.o.Asker.Choose(n, j)
 		if err == nil {
 			err = w.vet(n, j, target)
 		}
@@ -220,7 +220,7 @@ func (w *Watch) review(n *fabric.Node, jobs job.Jobs) (ask string) {
 	return ask
 }
 
-// vet refuses what Whom cannot know.
+// vet refuses what Asker cannot know.
 func (w *Watch) vet(n *fabric.Node, j *job.Job, target progress.Target) error {
 	if err := w.resets.refuse(processesOf(n, j), target.Version); err != nil {
 		return err

@@ -155,7 +155,7 @@ func TestPlanted(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var log bytes.Buffer
 			s := &stage{begun: time.Now(), stops: stops, peer: c.peer}
-			w := NewWatch(t.Context(), Options{Look: s.look, Whom: asker(), Ask: s.ask, Log: slog.New(slog.NewTextHandler(&log, nil)), Quiet: progress.Quiet})
+			w := NewWatch(t.Context(), Options{Look: s.look, Asker: asker(), Ask: s.ask, Log: slog.New(slog.NewTextHandler(&log, nil)), Quiet: progress.Quiet})
 			w.Apply(true)
 			defer w.Close()
 			var seen time.Duration
@@ -227,7 +227,7 @@ func TestNotAsked(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &stage{begun: time.Now(), stops: c.stops, change: c.change, peer: replies(hung())}
-			w := NewWatch(t.Context(), Options{Look: s.look, Whom: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
+			w := NewWatch(t.Context(), Options{Look: s.look, Asker: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
 			w.Apply(true)
 			defer w.Close()
 			for range 5 {
@@ -258,7 +258,7 @@ func TestSuspicions(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &stage{begun: time.Now(), change: change, peer: replies(rastest.Healthy("2.30.7", 10))}
-			w := NewWatch(t.Context(), Options{Look: s.look, Whom: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
+			w := NewWatch(t.Context(), Options{Look: s.look, Asker: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
 			w.Apply(true)
 			defer w.Close()
 			time.Sleep(20*time.Minute + 30*time.Second)
@@ -286,7 +286,7 @@ func TestRecovery(t *testing.T) {
 				j.Name = ""
 			}
 		}
-		w := NewWatch(t.Context(), Options{Look: s.look, Whom: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
+		w := NewWatch(t.Context(), Options{Look: s.look, Asker: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
 		w.Apply(true)
 		defer w.Close()
 		at := func(d time.Duration) []progress.Account {
@@ -326,7 +326,7 @@ func TestAnotherSuspicion(t *testing.T) {
 				j.Pulse.Flow = job.FlowStopped
 			}
 		}
-		w := NewWatch(t.Context(), Options{Look: s.look, Whom: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
+		w := NewWatch(t.Context(), Options{Look: s.look, Asker: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
 		w.Apply(true)
 		defer w.Close()
 		time.Sleep(6 * time.Hour)
@@ -358,7 +358,7 @@ func TestAnotherSuspicion(t *testing.T) {
 func TestSwitchedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{begun: time.Now(), stops: 20 * time.Minute, peer: func(conn net.Conn, _ int) { _, _ = io.Copy(io.Discard, conn) }}
-		w := NewWatch(t.Context(), Options{Look: s.look, Whom: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
+		w := NewWatch(t.Context(), Options{Look: s.look, Asker: asker(), Ask: s.ask, Log: slog.New(slog.DiscardHandler), Quiet: progress.Quiet})
 		if w.Status().Enabled {
 			t.Error("it is on from the beginning")
 		}
@@ -407,8 +407,8 @@ func TestLookFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0
 		w := NewWatch(t.Context(), Options{
-			Look: func(context.Context) (*fabric.Node, job.Jobs, error) { looks++; return nil, job.Jobs{}, errNode },
-			Whom: asker(), Log: slog.New(slog.DiscardHandler),
+			Look:  func(context.Context) (*fabric.Node, job.Jobs, error) { looks++; return nil, job.Jobs{}, errNode },
+			Asker: asker(), Log: slog.New(slog.DiscardHandler),
 		})
 		w.Apply(true)
 		time.Sleep(time.Minute)

@@ -44,7 +44,7 @@ type (
 	}
 )
 
-// fitFolder tells whether files in the folder are worth reading, which is an error otherwise, and whether this user may write
+// fitFolder reports whether files in the folder are worth reading, which is an error otherwise, and whether this user may write
 // there: to another user's folder root must not write either, because its owner decides what a name in it leads to. The folder
 // may be a link, as systemd lays it for DynamicUser: only root can lay one in /var/lib.
 func fitFolder(dir string) (write bool, err error) {

@@ -25,7 +25,7 @@ const DefaultFile = "/var/lib/gpufabric_exporter/inventory.json"
 
 const closePatience = time.Second // for a disk, at the end
 
-// Inventory tells what a node had more of before. It compares numbers and not addresses, which change when a card is added or
+// Inventory returns what a node had more of before. It compares numbers and not addresses, which change when a card is added or
 // the firmware counts buses otherwise.
 //
 // The file is written only into a folder of this user that no other can write to, replaced as a whole and with a checksum, when the node has as

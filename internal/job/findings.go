@@ -75,7 +75,7 @@ func (t *Tracker) findings(n *fabric.Node, j *Job, e *evidence, next map[process
 	return list[:min(len(list), maxFindings)]
 }
 
-// expectsNCCL tells that a process is one of several ranks, or has NCCL.
+// expectsNCCL reports whether a process is one of several ranks, or has NCCL.
 func expectsNCCL(c *fabric.RankCandidate) bool {
 	return c.Workload.Or(fabric.Workload{}).Ranks > 1 || c.Maps.Or(fabric.MappedFiles{}).NCCL != ""
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // account adds the time since the last reading to the GPUs of jobs that are impaired now, for each reason. Only GPUs that were
-// busy at both readings, with a rank that was there at both, are counted: idle time is nobody's loss.
+// busy at both readings, with a rank that was there at both, are counted: idle time is no loss.
 func (t *Tracker) account(n *fabric.Node, jobs []Job, elapsed time.Duration) {
 	if elapsed <= 0 {
 		return
@@ -34,7 +34,7 @@ func (t *Tracker) account(n *fabric.Node, jobs []Job, elapsed time.Duration) {
 	}
 }
 
-// worked tells that a GPU was busy at this reading and at the last one.
+// worked reports whether a GPU was busy at this reading and at the last one.
 func (t *Tracker) worked(n *fabric.Node, uuid string) bool {
 	if busyOf(n, []string{uuid}) != yes {
 		return false
@@ -71,7 +71,7 @@ func (t *Tracker) totals() map[string]map[Impairment]float64 {
 	return c
 }
 
-// hasCommunicator tells that a rank of the job shows one.
+// hasCommunicator reports whether a rank of the job shows one.
 func (j *Job) hasCommunicator() bool {
 	return slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.Verdict.Reason != NoCommunicator })
 }
@@ -100,7 +100,7 @@ func impairments(n *fabric.Node, j *Job, uuid string) []Impairment {
 	return list
 }
 
-// nearestDegraded tells that the NIC that a GPU is dealt has a port that is down or slower than expected.
+// nearestDegraded reports whether the NIC that a GPU is dealt has a port that is down or slower than expected.
 func nearestDegraded(n *fabric.Node, g *fabric.GPU) bool {
 	i := slices.IndexFunc(n.PCI.Rails, func(r fabric.Rail) bool { return strings.EqualFold(r.GPU, g.Address) })
 	if i < 0 {

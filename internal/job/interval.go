@@ -98,7 +98,7 @@ func (v *interval) addInterfaces(last, now fabric.Fact[[]fabric.InterfaceUse], e
 	}
 }
 
-// comparable tells that about as much was sent as received, and enough of both for collectives.
+// comparable reports whether about as much was sent as received, and enough of both for collectives.
 func comparable(sent, received float64) bool {
 	return min(sent, received) >= dataRate && max(sent, received) <= 2*min(sent, received)
 }
@@ -145,7 +145,7 @@ func carried(h *fabric.HCA) (float64, bool) {
 // packet is the payload of a packet of a device that counts packets and no bytes: the path MTU that interfaces of 1,500 bytes have.
 const packet = 1024
 
-// countsPackets tells the one device that counts packets and no bytes: Soft-RoCE. What it carried is an estimate.
+// countsPackets reports whether the device counts packets and no bytes, as only Soft-RoCE does. What it carried is an estimate.
 func countsPackets(h *fabric.HCA) bool {
 	return len(h.Ports) > 0 && slices.ContainsFunc(h.Ports[0].Counters.HW.Or(nil), func(c fabric.Counter) bool { return c.Name == "sent_pkts" })
 }

@@ -41,7 +41,7 @@ const (
 	WaySocket  Way = "socket"  // NCCL's own NET/Socket
 )
 
-// byDesign tells that the way uses TCP, or what looks like it, on purpose.
+// byDesign reports whether the way uses TCP, or what looks like it, on purpose.
 func (w Way) byDesign() bool { return w == WayTCPX || w == WayFasTrak }
 
 // Reason is why a transport is unknown.
@@ -88,7 +88,7 @@ type Verdict struct {
 	Evidence  []string
 }
 
-// fellBack tells that NCCL uses its sockets, and not a plugin that is made so.
+// fellBack reports whether NCCL uses its sockets, and not a plugin that is made so.
 func (v *Verdict) fellBack() bool { return v.Transport == TCP && !v.Way.byDesign() }
 
 // Rank is a process of a job.

@@ -64,7 +64,7 @@ func (e *evidence) exchanged(r *observed) (sent, received float64) {
 	return sent, received
 }
 
-// spans tells that the job has ranks on other nodes.
+// spans reports whether the job has ranks on other nodes.
 func (e *evidence) spans() bool { return len(e.bootstrap) > 0 || e.size > len(e.ranks) }
 
 // verdictOf judges a rank.
@@ -245,10 +245,10 @@ func (e *evidence) quietVerdict(r *observed, rdma rdmaUse) Verdict {
 	return unknown(NoTraffic)
 }
 
-// usesCXI tells that a rank has loaded the library of HPE Slingshot, whose devices are no RDMA devices of the kernel (/dev/cxi*).
+// usesCXI reports whether a rank has loaded the library of HPE Slingshot, whose devices are no RDMA devices of the kernel (/dev/cxi*).
 func usesCXI(r *observed) bool { return slices.Contains(r.Maps.Or(fabric.MappedFiles{}).Hints, "cxi") }
 
-// wayOf tells which part of NCCL, or plugin, a rank uses for RDMA, from the plugins that it has mapped and from its settings.
+// wayOf returns which part of NCCL, or plugin, a rank uses for RDMA, from the plugins that it has mapped and from its settings.
 func wayOf(r *observed, d devices) Way {
 	maps, verbs := r.Maps.Or(fabric.MappedFiles{}), r.Verbs.Or(fabric.VerbsUse{})
 	for _, v := range r.Variables() {
@@ -290,7 +290,7 @@ func wayOf(r *observed, d devices) Way {
 	return way
 }
 
-// wayOfPlugin tells which plugin a file is, by the words of its path: most have the same base name.
+// wayOfPlugin returns which plugin a file is, by the words of its path: most have the same base name.
 func wayOfPlugin(path string) Way {
 	words := strings.FieldsFunc(strings.ToLower(path), func(r rune) bool { return strings.ContainsRune("/.-_", r) })
 	for _, w := range []struct {
@@ -316,7 +316,7 @@ func wayOfPlugin(path string) Way {
 	return WayPlugin
 }
 
-// causeOf tells why a rank uses sockets, as far as that can be seen.
+// causeOf returns why a rank uses sockets, as far as that can be seen.
 func causeOf(r *observed, way Way, d devices) Cause {
 	number := func(name string) (int64, bool) {
 		for _, v := range r.Variables() {

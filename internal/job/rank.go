@@ -71,7 +71,7 @@ func processesOf(candidates []fabric.RankCandidate) []*process {
 	return kept
 }
 
-// computes tells that a process may use a GPU. What only watches GPUs, such as a monitoring agent, has their files open, too.
+// computes reports whether a process may use a GPU. What only watches GPUs, such as a monitoring agent, has their files open, too.
 func computes(c *fabric.RankCandidate) bool {
 	files, read := c.Files.Get()
 	switch {
@@ -124,7 +124,7 @@ func keepOwn(p *process, holders map[uint64]*process) {
 	p.Sockets.Value = own
 }
 
-// signOf tells how certain it is that a process has a communicator.
+// signOf returns how certain it is that a process has a communicator.
 func signOf(c *fabric.RankCandidate) sign {
 	sockets := c.Sockets.Or(nil)
 	ras := slices.ContainsFunc(sockets, func(s fabric.Socket) bool { return s.Listening && s.Local.Port() == rasPort })
@@ -139,7 +139,7 @@ func signOf(c *fabric.RankCandidate) sign {
 	return signNone
 }
 
-// bootstraps tells that a process listens on an ephemeral port for other hosts, and is connected to one from and to such ports,
+// bootstraps reports whether a process listens on an ephemeral port for other hosts, and is connected to one from and to such ports,
 // and that it may have NCCL.
 func bootstraps(c *fabric.RankCandidate) bool {
 	maps, read := c.Maps.Get()
@@ -158,7 +158,7 @@ func bootstraps(c *fabric.RankCandidate) bool {
 	return listens && connected
 }
 
-// showsRAS tells that a communicator would show by its RAS listener: NCCL 2.24 and later, unless it is told otherwise.
+// showsRAS reports whether a communicator would show by its RAS listener: NCCL 2.24 and later, unless it is told otherwise.
 func showsRAS(c *fabric.RankCandidate) bool {
 	_, read := c.Settings.Get()
 	told := slices.ContainsFunc(c.Variables(), func(v fabric.NCCLVariable) bool { return strings.HasPrefix(v.Name, "NCCL_RAS_") })
@@ -168,7 +168,7 @@ func showsRAS(c *fabric.RankCandidate) bool {
 // firstPort is the first ephemeral port of a process. The other hosts of a job are taken to have the same.
 func firstPort(c *fabric.RankCandidate) uint16 { return cmp.Or(c.EphemeralFrom, ephemeralFrom) }
 
-// betweenHosts tells that a connection is one between ephemeral ports of two hosts.
+// betweenHosts reports whether a connection is one between ephemeral ports of two hosts.
 func betweenHosts(s fabric.Socket, first uint16) bool {
 	local, remote := s.Local.Addr().Unmap(), s.Remote.Addr().Unmap()
 	return !s.Listening && s.Local.Port() >= first && s.Remote.Port() >= first &&
@@ -187,7 +187,7 @@ const (
 	no
 )
 
-// hasVerbs tells whether a process has RDMA devices open. It is no only if all that could show it was read.
+// hasVerbs reports whether a process has RDMA devices open. It is no only if all that could show it was read.
 func hasVerbs(c *fabric.RankCandidate) answer {
 	files, verbs := c.Files.Or(fabric.OpenFiles{}), c.Verbs.Or(fabric.VerbsUse{})
 	switch {
@@ -199,7 +199,7 @@ func hasVerbs(c *fabric.RankCandidate) answer {
 	return unclear
 }
 
-// atLeast tells that a version "2.27.3" is that one or later; false if there is none.
+// atLeast reports whether a version "2.27.3" is that one or later; false if there is none.
 func atLeast(version string, major, minor int) bool {
 	var of [2]int
 	for i, part := range strings.SplitN(version, ".", 3) {

@@ -44,7 +44,7 @@ func (s *settled) take(v Verdict, at time.Time) {
 	}
 }
 
-// same tells that a verdict agrees with the one that is shown, or makes it certain.
+// same reports whether a verdict agrees with the one that is shown, or makes it certain.
 func (s *settled) same(v Verdict) bool {
 	return v.Transport == s.shown.Transport && (v.Confirmed || !s.shown.Confirmed)
 }

@@ -268,7 +268,7 @@ func gpusOf(c *fabric.RankCandidate) []string {
 	return list[:min(len(list), maxGPUs)]
 }
 
-// busyOf tells whether the GPUs are at work on average; it is unclear if that of one is not known.
+// busyOf reports whether the GPUs are at work on average; it is unclear if that of one is not known.
 func busyOf(n *fabric.Node, uuids []string) answer {
 	sum := 0.0
 	for _, uuid := range uuids {
@@ -311,7 +311,7 @@ func gpuOf(n *fabric.Node, uuid string) *fabric.GPU {
 	return nil
 }
 
-// inDomain tells that all GPUs are in an NVLink domain that reaches beyond the node: the cluster of its partition is not zero.
+// inDomain reports whether all GPUs are in an NVLink domain that reaches beyond the node: the cluster of its partition is not zero.
 func inDomain(n *fabric.Node, uuids []string) bool {
 	return len(uuids) > 0 && !slices.ContainsFunc(uuids, func(uuid string) bool {
 		g := gpuOf(n, uuid)

@@ -41,5 +41,5 @@ func (v *Verdict) State() string {
 	return string(v.Transport) + ", suspected"
 }
 
-// Fallback tells that NCCL uses its sockets, or uses them too, where RDMA was to be expected.
+// Fallback reports whether NCCL uses its sockets, or uses them too, where RDMA was to be expected.
 func (v *Verdict) Fallback() bool { return v.fellBack() || v.Transport == Mixed }

@@ -20,7 +20,7 @@ const (
 // Found is a library that was found.
 type Found struct {
 	Path    string // below the root, as it was looked for
-	Version string // such as 2.27.3; empty: neither the name of the file nor what is in it tells
+	Version string // such as 2.27.3; empty: neither the name of the file nor its content shows it
 }
 
 // Find returns the first of some paths below root that is a regular file which may be read. Its version is that of the file

@@ -106,7 +106,7 @@ func (k *shellReader) blank(w word) {
 	}})
 }
 
-// isAssignment tells whether a word sets a variable.
+// isAssignment reports whether a word sets a variable.
 func isAssignment(text string) bool {
 	name, _, ok := strings.Cut(text, "=")
 	name = strings.TrimSuffix(name, "+")

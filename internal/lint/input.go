@@ -94,7 +94,7 @@ var (
 // ErrTooLarge is the error of an input of more than MaxInput bytes.
 var ErrTooLarge = fmt.Errorf("expected at most %d MiB", MaxInput>>20)
 
-// Parse reads an input. The name tells the format where that is FormatAuto.
+// Parse reads an input. The name decides the format where that is FormatAuto.
 func Parse(name string, data []byte, format Format) (Input, error) {
 	switch {
 	case len(data) > MaxInput:
@@ -164,7 +164,7 @@ func Environment(name string, environ []string) (Input, error) {
 const nothingFound = "No NCCL setting found. lint reads assignments, export, env, and options of srun, mpirun and docker in shell scripts; " +
 	"env, data and scripts in manifests; and os.environ in Python"
 
-// detect tells the format from the name, else from the first lines that are no comments.
+// detect returns the format by the name, else from the first lines that are no comments.
 func detect(name string, data []byte) Format {
 	base := path.Base(name)
 	switch ext := path.Ext(base); {
@@ -206,7 +206,7 @@ func detect(name string, data []byte) Format {
 // usual are variables that every environment has.
 var usual = []string{"PATH", "PWD", "HOME", "SHLVL", "USER", "LOGNAME", "SHELL", "HOSTNAME", "LANG", "TERM", "_"}
 
-// printed tells that a text is what env prints: it begins with NAME=value, has two of the usual variables on lines of their own, and
+// printed reports whether a text is what env prints: it begins with NAME=value, has two of the usual variables on lines of their own, and
 // nothing that only scripts have; or it is a part of that, with each variable once, and one value at least without blanks.
 func printed(data []byte) bool {
 	seen := map[string]bool{}
@@ -242,7 +242,7 @@ func (in *Input) parsePrinted(text string) {
 	}
 }
 
-// onlyAssignments tells that a text is a list of NAME=value with nothing that a shell expands or runs: an environment file, or
+// onlyAssignments reports whether a text is a list of NAME=value with nothing that a shell expands or runs: an environment file, or
 // what env prints. A script would do nothing with them.
 func onlyAssignments(data []byte) bool {
 	found := false
@@ -333,7 +333,7 @@ func presentable(name, value string) string {
 
 func shown(s string) string { return s[:min(len(s), maxValue)] }
 
-// concerns tells whether a variable has to do with NCCL: then it is judged, and its value may be shown.
+// concerns reports whether a variable has to do with NCCL: then it is judged, and its value may be shown.
 func concerns(name string) bool {
 	if len(name) > 5 && strings.EqualFold(name[:5], "NCCL_") {
 		return true

@@ -162,7 +162,7 @@ func judgeValue(s setting, v ncclconf.Variable, version Version) []Finding {
 	return list
 }
 
-// unprintable tells that a character leaves no mark, or is none: control characters, blanks of other scripts, bytes that are no UTF-8.
+// unprintable reports whether a character leaves no mark, or is none: control characters, blanks of other scripts, bytes that are no UTF-8.
 func unprintable(r rune) bool {
 	return r == utf8.RuneError || !unicode.IsPrint(r) // of the blanks, that of ASCII is printed
 }
@@ -172,7 +172,7 @@ func adviceOn(s setting, version Version) []ncclconf.Advice {
 	return slices.DeleteFunc(ncclconf.AdviceOn(s.Name, s.Value), func(a ncclconf.Advice) bool { return !version.In(a.Releases) })
 }
 
-// isDefault tells that a value is the default of the table, where that is one word or number for all releases.
+// isDefault reports whether a value is the default of the table, where that is one word or number for all releases.
 func isDefault(s setting, v ncclconf.Variable) bool {
 	if v.Default == "" || strings.ContainsAny(v.Default, " :$*") {
 		return false

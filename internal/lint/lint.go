@@ -92,12 +92,12 @@ type Result struct {
 	Others  int // settings of variables that have nothing to do with NCCL; they are neither judged nor shown
 }
 
-// Failed tells that a line does not do what it says, or harms.
+// Failed reports whether a line does not do what it says, or harms.
 func (r *Result) Failed() bool {
 	return slices.ContainsFunc(r.Lines, func(l Line) bool { return l.Worst().Severity.AtLeast(diagnose.Warning) })
 }
 
-// Undecided tells that not everything could be told.
+// Undecided reports whether not everything could be told.
 func (r *Result) Undecided() bool {
 	return slices.ContainsFunc(r.Lines, func(l Line) bool {
 		return slices.ContainsFunc(l.Findings, func(f Finding) bool { return f.Verdict == Undecided })

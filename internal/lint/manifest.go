@@ -157,7 +157,7 @@ func (in *Input) embedded(n *yaml.Node, depth int) error {
 	return nil
 }
 
-// isDocument tells whether a text is a mapping or a list of YAML.
+// isDocument reports whether a text is a mapping or a list of YAML.
 func isDocument(text string) bool {
 	var n yaml.Node
 	return yaml.Unmarshal([]byte(text), &n) == nil && len(n.Content) == 1 && n.Content[0].Kind != yaml.ScalarNode
@@ -210,7 +210,7 @@ func refusedByKubernetes(where, better string) Finding {
 	return Finding{Refused, diagnose.Warning, "Kubernetes refuses the object: a value of " + where + " is a string, and this one is not quoted", better}
 }
 
-// isString tells whether Kubernetes reads a value as a string. Its YAML is of version 1.1, to which on and yes are booleans.
+// isString reports whether Kubernetes reads a value as a string. Its YAML is of version 1.1, to which on and yes are booleans.
 func isString(n *yaml.Node) bool {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias == nil || isString(n.Alias)
@@ -276,7 +276,7 @@ func (in *Input) container(name, value *yaml.Node) {
 	in.append(s)
 }
 
-// isTemplate tells whether something replaces a part of a value before the container starts: $(NAME) of Kubernetes, ${NAME} of Compose
+// isTemplate reports whether something replaces a part of a value before the container starts: $(NAME) of Kubernetes, ${NAME} of Compose
 // and envsubst, {{ }} of Helm and Argo. No value of NCCL has these characters.
 func isTemplate(value string) bool {
 	return strings.Contains(value, "$") || strings.Contains(value, "{{")

@@ -77,7 +77,7 @@ func (k *shellReader) script(command string, w word) {
 	k.own = append(k.own, part{kind: partScope, body: [][]part{append(body, part{kind: partRun})}})
 }
 
-// isCommandFlag tells that a script follows the option: -c, -lc.
+// isCommandFlag reports whether a script follows the option: -c, -lc.
 func isCommandFlag(option string) bool {
 	return len(option) >= 2 && len(option) <= 4 && option[0] == '-' && option[1] != '-' && option[len(option)-1] == 'c'
 }
@@ -140,7 +140,7 @@ func splitExport(value string) []string {
 	return parts
 }
 
-// continues tells that a part of --export behind a setting was meant as a part of its value: it is no name that people give
+// continues reports whether a part of --export behind a setting was meant as a part of its value: it is no name that people give
 // variables, or the value is a list of such words.
 func continues(name, part string) bool {
 	if strings.Contains(part, "=") {

@@ -134,7 +134,7 @@ func (k *onNode) plugin() {
 	}
 }
 
-// isPlugin tells whether NCCL loads that file for one of the names in NCCL_NET_PLUGIN.
+// isPlugin reports whether NCCL loads that file for one of the names in NCCL_NET_PLUGIN.
 func isPlugin(file, name string) bool {
 	if strings.Contains(name, "/") {
 		return file == name

@@ -112,7 +112,7 @@ func (k *shellReader) keptPrivate() {
 	}
 }
 
-// readOrMeant tells whether NCCL reads a variable, or one with a similar name.
+// readOrMeant reports whether NCCL reads a variable, or one with a similar name.
 func readOrMeant(name string) bool {
 	v, known := ncclconf.Describe(name)
 	return known && v.Status == ncclconf.StatusCurrent || !known && ncclconf.Similar(name) != ""
@@ -269,7 +269,7 @@ func run(command word) part {
 	return part{kind: partRun}
 }
 
-// isName tells whether a function may have that name. Longer ones are not followed.
+// isName reports whether a function may have that name. Longer ones are not followed.
 func isName(text string) bool {
 	const most = 64
 	return text != "" && len(text) <= most && strings.IndexFunc(text, func(r rune) bool { return r > 127 || !isWordByte(byte(r)) && !strings.ContainsRune("-.:", r) }) < 0
@@ -289,7 +289,7 @@ var builtins = []string{
 // conditions are commands that scripts ask something with.
 var conditions = []string{"[", "[[", "test", "true", "false", "which", "type", "command", "hash", "grep", "egrep", "read", "let", "getent", "ls", "find", "git"}
 
-// arguments reads what a command sets, and tells whether it may run a program.
+// arguments reads what a command sets, and reports whether it may run a program.
 func (k *shellReader) arguments(command word, args []word) (runs bool) {
 	switch name := command.text; {
 	case name == "ENV" && len(args) > 1 && !strings.Contains(args[0].text, "="): // the old form of a Dockerfile

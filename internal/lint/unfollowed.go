@@ -19,7 +19,7 @@ var activations = []string{
 	"setvars.sh", "setup-env.sh", "hpcx-init.sh", "hpcx-init-ompi.sh", "hpcx-mt-init.sh", "hpcx-mt-init-ompi.sh", "os-release", "functions", "nvm.sh", "env_parallel.bash",
 }
 
-// source mentions a file that the script reads, which is not followed: it may belong to others, or not be there. It tells whether
+// source mentions a file that the script reads, which is not followed: it may belong to others, or not be there. It reports whether
 // the file may run a program.
 func (k *shellReader) source(file word) (runs bool) {
 	if file.text == substituted {

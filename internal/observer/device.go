@@ -64,7 +64,7 @@ var kinds = [numKinds]struct {
 // observeDevices brings all listed devices up to date, each in its own lane.
 func (ob *Observer) observeDevices(ctx context.Context, now time.Time, want fabric.Want, policy *fabric.Policy) {
 	devices := ob.listed(now)
-	for range 2 { // the read in flight may have begun for somebody who wanted less
+	for range 2 { // the read in flight may have begun for a caller that wanted less
 		var done []<-chan struct{}
 		var of []*device
 		for _, d := range devices {
@@ -319,7 +319,7 @@ func (ob *Observer) readCM(d *device, h *fabric.HCA, _ *fabric.Policy, _ due, no
 	return err
 }
 
-// assembleDevices makes a node of what was read of the devices, and tells when the oldest read in it began.
+// assembleDevices makes a node of what was read of the devices, and returns when the oldest read in it began.
 func (ob *Observer) assembleDevices(now time.Time, want fabric.Want, policy *fabric.Policy) (n *fabric.Node, oldest time.Time) {
 	n = &fabric.Node{At: now, Policy: policy, Commands: ob.askedBefore()}
 	oldest = now

@@ -29,7 +29,7 @@ type ethernetReader struct {
 	asked fabric.Commands
 }
 
-// ethernetOf returns what answers for the interfaces of a sysfs: its kernel, recordings in a folder, or nobody. A copy
+// ethernetOf returns what answers for the interfaces of a sysfs: its kernel, recordings in a folder, or nil. A copy
 // of some sysfs has not applicable with this kernel's interfaces.
 func ethernetOf(recordings string, sys *sysfs.FS) (*ethernetReader, error) {
 	r := &ethernetReader{dialDCB: dcbnl.Dial, openTool: ethtool.Open, asked: fabric.Commands{}}
@@ -105,7 +105,7 @@ func (r *ethernetReader) Instance(netdev string) uint32 {
 	return r.tool.Instance(netdev)
 }
 
-// answers tells whether the kernel has ethtool netlink.
+// answers reports whether the kernel has ethtool netlink.
 func (r *ethernetReader) answers() bool {
 	return r.open() == nil && r.tool.HasNetlink()
 }

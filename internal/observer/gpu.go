@@ -23,7 +23,7 @@ type GPUs interface {
 // gpuFacts is one reading of the GPUs' driver. It is replaced, never changed.
 type gpuFacts struct {
 	driver fabric.GPUDriver  // the last that was read without error: who was there is known while it fails
-	loaded fabric.Fact[bool] // a driver may be loaded and answer to nobody
+	loaded fabric.Fact[bool] // a driver may be loaded and not answer
 	began  time.Time
 	slow   time.Time // when slow facts were read; zero after a failure, because another driver may be there then
 }

@@ -166,12 +166,12 @@ func TestGPUsAreReadOnDemand(t *testing.T) {
 		ob, d, _ := startGPUs(t)
 		n := observe(t, ob, fabric.WantHCA|fabric.WantPCI)
 		if reads, _, _ := d.counts(); reads != 0 || source(n, fabric.SourceGPU, "").Name != "" || n.GPUDriver.Loaded.Meta().Reason != fabric.ReasonNotRead {
-			t.Errorf("nobody asked: %d reads, %+v", reads, n.GPUDriver)
+			t.Errorf("not asked for: %d reads, %+v", reads, n.GPUDriver)
 		}
 		if n := observe(t, ob, wantGPU); load(n).Or(0) != 0.5 { // at once, though the rest is fresh
 			t.Errorf("%+v", n.GPUDriver)
 		}
-		none := start(t, newKernel(1), nil) // nobody asks the driver
+		none := start(t, newKernel(1), nil) // the driver is not asked
 		n = observe(t, none, wantGPU)
 		if m := n.GPUDriver.Loaded.Meta(); m.State != fabric.Unknown || m.Reason != fabric.ReasonNotRead || source(n, fabric.SourceGPU, "").Name != "" {
 			t.Errorf("without a reader: %+v, %+v", m, n.Sources)
@@ -249,7 +249,7 @@ func TestGPUsFail(t *testing.T) {
 			}
 			time.Sleep(10 * time.Second)
 		}
-		// Library and module of different versions: there is a driver, and nobody can ask it.
+		// Library and module of different versions: there is a driver, and it cannot be asked.
 		d.set(func() { d.loaded = fabric.Known(true, "nvmlInit_v2", time.Now()) })
 		if n := observe(t, ob, wantGPU); !n.GPUDriver.Loaded.Or(false) || load(n).Meta().Reason != fabric.ReasonIO {
 			t.Errorf("%+v", n.GPUDriver)

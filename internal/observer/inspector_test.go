@@ -28,7 +28,7 @@ func TestInspector(t *testing.T) {
 		}
 		ob.SetPolicy(nil, NCCLFiles{Inspector: folder})
 		if n := observe(t, ob, fabric.WantNCCL); n.Inspector.Meta().Reason != fabric.ReasonNotRead {
-			t.Errorf("nobody asked: %+v", n.Inspector)
+			t.Errorf("not asked for: %+v", n.Inspector)
 		}
 		if n := observe(t, ob, fabric.WantRanks); len(n.Inspector.Value.Files) != 1 || !source(n, fabric.SourceInspector, "").Up {
 			t.Errorf("%+v, %+v", n.Inspector, n.Sources)

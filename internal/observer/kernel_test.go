@@ -179,7 +179,7 @@ func (k *kernel) Interfaces(now time.Time) fabric.Fact[[]fabric.Interface] {
 	return fabric.Known([]fabric.Interface{{Name: "eno1", OperState: fabric.Known("up", "", now)}}, "", now)
 }
 
-// lockRTNL waits for whoever holds the lock. It proves that nobody else waits: all that needs it comes one after the other.
+// lockRTNL waits for the holder of the lock. It fails the test if another caller waits: reads that need it must not overlap.
 func (k *kernel) lockRTNL() {
 	if k.waiting.Add(1) != 1 {
 		panic("two calls under the rtnl lock at once")

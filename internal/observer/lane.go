@@ -13,8 +13,8 @@ import (
 )
 
 // lane is where reads that must never overlap run: those of one device, or those under the kernel's rtnl
-// lock. It holds at most one goroutine. A read that does not return keeps its lane busy; nobody starts a
-// second one, and nobody waits for it once it is known to be stuck.
+// lock. It holds at most one goroutine. A read that does not return keeps its lane busy; no caller starts a
+// second one, and none waits for it once it is known to be stuck.
 type lane struct {
 	stuckAfter time.Duration
 
@@ -78,7 +78,7 @@ func (l *lane) wait(ctx context.Context, done <-chan struct{}) bool {
 	}
 }
 
-// busy tells why the lane has no answer now, and since when; the reason is empty when it is idle.
+// busy returns why the lane has no answer now, and since when; the reason is empty when it is idle.
 func (l *lane) busy() (fabric.Reason, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

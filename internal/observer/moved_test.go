@@ -149,7 +149,7 @@ func TestDeviceHangsWhileItMoves(t *testing.T) {
 	})
 }
 
-// The interface alone may go: the device stays, and nobody asks for interfaces by the names that a pod gives them.
+// The interface alone may go: the device stays, and no interface is asked for by the name that a pod gives it.
 func TestPodTakesInterface(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ob, _, k := startMoving(t, nil)

@@ -46,7 +46,7 @@ type wirePart struct {
 
 // wires is what the kinds are read with. It is used in the lane of the interfaces only.
 type wires struct {
-	ethernet Ethernet         // nil: nobody answers for the drivers
+	ethernet Ethernet         // nil: the drivers cannot be asked
 	meters   map[string]meter // by interface
 }
 
@@ -128,7 +128,7 @@ func (ob *Observer) observeNetDevs(ctx context.Context, n *fabric.Node, now time
 	}
 }
 
-// young tells that what was read at began need not be read again.
+// young reports whether what was read at began need not be read again.
 func (ob *Observer) young(began, now time.Time, medium bool) bool {
 	age := ob.o.SlowInterval
 	if medium {
@@ -137,7 +137,7 @@ func (ob *Observer) young(began, now time.Time, medium bool) bool {
 	return !began.IsZero() && now.Sub(began) < age
 }
 
-// netDevNames names the interfaces of n, and tells when the newest rate was read. Of a restricted device
+// netDevNames names the interfaces of n, and returns when the newest rate was read. Of a restricted device
 // nothing but its identity is read, which goes for its interfaces too.
 func netDevNames(n *fabric.Node) (names netNames, newestRate time.Time) {
 	for i := range n.HCAs {
@@ -194,7 +194,7 @@ func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fa
 		next.asked, next.began, next.detailed = asked, now, want&wantWires != 0 || ob.wiresWanted(last, now)
 		next.devs, next.err = ob.host.NetDevs(asked.all, next.detailed, now)
 		if !inherit(next.devs, last.devs) {
-			next.parts = [numWireKinds]wirePart{} // somebody is new
+			next.parts = [numWireKinds]wirePart{} // an interface is new
 		}
 	}
 	if want&fabric.WantNCCL != 0 && !ob.young(last.listed, now, false) {
@@ -225,13 +225,13 @@ func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fa
 	return next, next.err
 }
 
-// wiresWanted tells whether wires were read lately. Who asks for them would have the interfaces read again, were they read
+// wiresWanted reports whether wires were read lately. Who asks for them would have the interfaces read again, were they read
 // for less now.
 func (ob *Observer) wiresWanted(last netDevs, now time.Time) bool {
 	return slices.ContainsFunc(last.parts[:], func(p wirePart) bool { return ob.young(p.began, now, false) })
 }
 
-// inherit gives the interfaces what was read of their predecessors, and tells whether all had one.
+// inherit gives the interfaces what was read of their predecessors, and reports whether all had one.
 func inherit(devs, last []fabric.NetDev) bool {
 	all := true
 	for i := range devs {

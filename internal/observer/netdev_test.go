@@ -36,7 +36,7 @@ func counter(t *testing.T, n *fabric.Node, netdev, name string) fabric.Fact[uint
 }
 
 // A reading of the statistics costs an mlx5 port about forty firmware commands under the rtnl lock: how many there
-// are depends on the clock and on nobody else.
+// are depends on the clock and on no caller.
 func TestStatisticsAreSharedForTenSeconds(t *testing.T) {
 	for _, scrapers := range []int{1, 50} {
 		t.Run(fmt.Sprintf("%d scrapers", scrapers), func(t *testing.T) {
@@ -81,8 +81,8 @@ func TestWhatIsNotWantedIsNotAsked(t *testing.T) {
 	})
 }
 
-// All interfaces of a node, which may be thousands, are listed for those who ask for NCCL, as soon as they ask.
-// Interfaces are read in detail for who asks for wires, and once a minute whoever asks besides.
+// All interfaces of a node, which may be thousands, are listed for callers that ask for NCCL, as soon as they ask.
+// Interfaces are read in detail for callers that ask for their statistics, and once a minute for all others.
 func TestInterfacesInDetail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel(2)

@@ -43,8 +43,8 @@ type Options struct {
 	NCCL                  NCCLFiles
 	Ethernet              Ethernet       // answers for the drivers of network interfaces; nil: those in Netlink or, if Sysfs is its, of this kernel
 	Statistics            *regexp.Regexp // whole names of statistics of network interfaces to read beside those with a meaning; nil: none
-	GPUs                  GPUs           // answers for the driver of the GPUs, closed with the Observer; nil: nobody asks it
-	Ranks                 Ranks          // processes that hold GPUs, closed with the Observer; nil: nobody looks for them
+	GPUs                  GPUs           // answers for the driver of the GPUs, closed with the Observer; nil: it is not asked
+	Ranks                 Ranks          // processes that hold GPUs, closed with the Observer; nil: they are not read
 	Descriptors           int            // of files of devices that stay open; 0: no limit
 	RanksPatience         time.Duration  // how long a caller waits for Ranks; 0: ranksPatience
 	FastInterval          time.Duration  // how long callers share a reading; 0: DefaultFastInterval
@@ -59,7 +59,7 @@ type Observer struct {
 	o    Options
 	rdma RDMA
 	host Host
-	bus  Bus // nil: nobody reads the PCI bus
+	bus  Bus // nil: the PCI bus is not read
 	log  *slog.Logger
 
 	class   *reading[classList]
@@ -339,7 +339,7 @@ func halfOf(ctx context.Context, now time.Time) (context.Context, context.Cancel
 	return context.WithDeadline(ctx, now.Add(end.Sub(now)/2))
 }
 
-// since tells that values of reads that began within age of now are fresh.
+// since reports whether values of reads that began within age of now are fresh.
 func since[T any](now time.Time, age time.Duration) func(T, time.Time) bool {
 	return func(_ T, began time.Time) bool { return now.Sub(began) < age }
 }
@@ -364,7 +364,7 @@ func (ob *Observer) readClass(inside bool) func(classList, time.Time) (classList
 	}
 }
 
-// freshHost tells whether what is wanted of the node itself is known well enough.
+// freshHost reports whether what is wanted of the node itself is known well enough.
 func (ob *Observer) freshHost(now time.Time, want fabric.Want) func(hostFacts, time.Time) bool {
 	return func(v hostFacts, began time.Time) bool {
 		return ob.young(began, now, false) && (want&fabric.WantDaemons == 0 || ob.young(v.daemonsAt, now, false)) &&

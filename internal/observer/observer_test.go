@@ -354,7 +354,7 @@ func TestOnlyWhatIsWantedIsTouched(t *testing.T) {
 		ob := start(t, k, func(o *Options) { o.Devices = fabric.Filter{Exclude: regexp.MustCompile("^mlx5_2$")} })
 		n := observe(t, ob, fabric.WantHCA)
 		if k.count("scan mlx5_0") != 0 {
-			t.Error("GIDs were read though nobody wants them")
+			t.Error("GIDs were read although they were not asked for")
 		}
 		if k.opened["mlx5_2"] != 0 || n.HCA("mlx5_2") != nil || !slices.Equal(n.Excluded, []string{"mlx5_2"}) {
 			t.Errorf("excluded device: opened %d times, excluded list %v", k.opened["mlx5_2"], n.Excluded)
@@ -366,7 +366,7 @@ func TestOnlyWhatIsWantedIsTouched(t *testing.T) {
 		few := []string{"tc mlx5_0", "daemons", "gpudirect"}
 		for _, what := range few {
 			if k.count(what) != 0 {
-				t.Errorf("%q was read though nobody wants it", what)
+				t.Errorf("%q was read although it was not asked for", what)
 			}
 		}
 		for range 2 {
@@ -476,7 +476,7 @@ func TestOddEntryAmongDevices(t *testing.T) {
 				t.Fatalf("%+v, class %+v", n.HCAs, n.ClassPresent)
 			}
 			if s := source(n, fabric.SourceClass, ""); s.Up || s.Reason != fabric.ReasonMalformed {
-				t.Errorf("nobody hears of the odd entry: %+v", s)
+				t.Errorf("the odd entry is not reported: %+v", s)
 			}
 			if s := source(n, fabric.SourcePCI, ""); !s.Up {
 				t.Errorf("PCI: %+v", s)

@@ -46,8 +46,8 @@ func (ob *Observer) kickPCI(now time.Time, want fabric.Want, policy *fabric.Poli
 	})
 }
 
-// freshPCI tells whether what is wanted is known well enough. Where everything is tells what a device is for; links are
-// read for those who ask for them.
+// freshPCI reports whether what is wanted is known well enough. The places of devices decide their roles; links are
+// read for callers that ask for them.
 func (ob *Observer) freshPCI(now time.Time, want fabric.Want) func(pciFacts, time.Time) bool {
 	return func(v pciFacts, began time.Time) bool {
 		return now.Sub(began) < ob.o.SlowInterval && (want&fabric.WantPCI == 0 || now.Sub(v.links) < ob.o.SlowInterval)

@@ -109,7 +109,7 @@ func TestPCICadence(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second)
 		if n := observe(t, ob, 0); len(n.PCI.Functions) > 0 || source(n, fabric.SourcePCI, "").Name != "" {
-			t.Errorf("nobody asked for %+v", n.PCI)
+			t.Errorf("not asked for, but read: %+v", n.PCI)
 		}
 	})
 }

@@ -72,7 +72,7 @@ func ranksOf(o *Options, sys *sysfs.FS) (Ranks, error) {
 	return &namedRanks{Reader: r, pods: podresources.NewNamer(kubelet.Containers), log: o.Log}, nil
 }
 
-// logOf tells which networks NCCL says that it made connections over.
+// logOf returns which networks NCCL says that it made connections over.
 func logOf(head, tail []byte, dropped int64) fabric.NCCLLog {
 	var said fabric.NCCLLog
 	for _, link := range nccllog.Parse(head, tail, dropped).Links {

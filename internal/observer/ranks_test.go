@@ -49,7 +49,7 @@ func TestRanksAreShared(t *testing.T) {
 		p := &processes{}
 		ob, _ := startRanks(t, p)
 		if n := observe(t, ob, wantGPU); p.reads.Load() != 0 || n.Ranks.Meta().Reason != fabric.ReasonNotRead {
-			t.Errorf("nobody asked: %d reads, %+v", p.reads.Load(), n.Ranks)
+			t.Errorf("not asked for: %d reads, %+v", p.reads.Load(), n.Ranks)
 		}
 		first := observe(t, ob, fabric.WantRanks)
 		again := observe(t, ob, fabric.WantRanks|fabric.WantNCCL)

@@ -41,7 +41,7 @@ type rdmaClient interface {
 // dialer opens a connection to netlink; nil where there is none to ask.
 type dialer func() (rdmaClient, error)
 
-// dialerOf returns what answers for a sysfs: its kernel, a recording in a folder, or nobody. A copy of some sysfs has
+// dialerOf returns what answers for a sysfs: its kernel, a recording in a folder, or nil. A copy of some sysfs has
 // not applicable with this kernel's netlink.
 func dialerOf(recordings string, sys *sysfs.FS) (dialer, error) {
 	switch {
@@ -62,7 +62,7 @@ func dialerOf(recordings string, sys *sysfs.FS) (dialer, error) {
 func (d *rdmaDevice) Begin(h *fabric.HCA, now time.Time) {
 	const source = "RDMA_NLDEV_CMD_GET"
 	guid, known := h.NodeGUID.Get()
-	if d.dial == nil || !known || h.Traits().ConstantPorts { // whoever asks
+	if d.dial == nil || !known || h.Traits().ConstantPorts { // for every caller
 		h.Netlink = fabric.NotKnown[bool](fabric.ReasonNotRead, source, now)
 		return
 	}
@@ -126,7 +126,7 @@ func (d *rdmaDevice) ReadPorts(h *fabric.HCA, now time.Time) error {
 		d.asked[fabric.CommandQueryPort]++
 		v, err := d.client.Port(d.index, uint32(h.Ports[i].Number))
 		if err != nil || v.State == "" || v.PhysState == "" {
-			return d.Device.ReadPorts(h, now) // sysfs tells each port for itself, and whether the device is gone
+			return d.Device.ReadPorts(h, now) // sysfs shows each port by itself, and whether the device is gone
 		}
 		answers[i] = v
 	}

@@ -12,7 +12,7 @@ import (
 // RDMA lists and opens RDMA devices.
 type RDMA interface {
 	// Devices returns the names of all devices; errors.Is(err, fs.ErrNotExist) where the kernel has no RDMA. Names beside
-	// an error are to be used: what it tells of could not be listed.
+	// an error are to be used: the error is about entries that could not be listed.
 	Devices() ([]string, error)
 	// Moved returns the devices in other network namespaces, where these are the ones in this one; those of a container
 	// only if container is set. No driver is asked.

@@ -78,7 +78,7 @@ var errPanic = errors.New("reader panicked")
 
 // refresh brings the value up to date or gives up when ctx ends.
 func (r *reading[T]) refresh(ctx context.Context, fresh func(T, time.Time) bool, read func(T, time.Time) (T, error)) {
-	for range 2 { // the read in flight may have begun for somebody content with less
+	for range 2 { // the read in flight may have begun for a caller that accepts an older one
 		done := r.startIfStale(fresh, read)
 		if done == nil || !r.lane.wait(ctx, done) {
 			return

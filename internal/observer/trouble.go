@@ -32,7 +32,7 @@ func (ob *Observer) logSources(n *fabric.Node) {
 	}
 	answered := func(s fabric.Source) bool { return s.Name == fabric.SourceNetDev && s.Since.IsZero() }
 	if !slices.ContainsFunc(n.Sources, answered) {
-		return // who is not in n may still be there: nobody wanted interfaces, or nobody knows them
+		return // what is not in n may still be there: interfaces were not asked for, or are not known
 	}
 	for id := range ob.troubled {
 		if id.device != "" && ob.devices[id.device] == nil && n.NetDev(id.device) == nil {

@@ -38,7 +38,7 @@ func (w *walker) judgeFUSE(fd int, shown string, st *unix.Stat_t) {
 		shown, fs.ErrPermission, os.Geteuid()))
 }
 
-// servedByUs tells whether root or the user of this process mounted the FUSE file system of that device, as
+// servedByUs reports whether root or the user of this process mounted the FUSE file system of that device, as
 // /proc/self/mountinfo says (proc_pid_mountinfo(5); user_id of fuse_show_options, fs/fuse/inode.c). The host of a virtual
 // machine serves virtiofs, which is of that kind, too.
 func servedByUs(mountinfo []byte, dev uint64) bool {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ownership tells whether anyone but root and the user of this process can have written a file, or can put
+// Package ownership reports whether anyone but root and the user of this process can have written a file, or can put
 // another one in its place: what is in such a file may decide what a privileged process loads.
 //
 // The rule: the file, each directory on the way to it and each symbolic link belong to root or to the effective user, and
@@ -37,13 +37,13 @@ type Finding struct {
 	Public bool // every user may read what is there, and search the directories on the way
 }
 
-// Open opens a regular file below root for reading, whoever it belongs to: Others says whether to believe it.
+// Open opens a regular file below root for reading, whatever user owns it: Others says whether to trust it.
 func Open(root, name string) (Finding, error) {
 	return walk(root, name, true)
 }
 
-// Check tells whether a file or directory is to be believed, and does not open it for reading. The error wraps
-// fs.ErrPermission if it is not, and fs.ErrNotExist if there is none and nobody else can make one.
+// Check reports whether a file or directory is to be believed, and does not open it for reading. The error wraps
+// fs.ErrPermission if it is not, and fs.ErrNotExist if there is none and no other user can create one.
 func Check(root, name string) (Finding, error) {
 	f, err := walk(root, name, false)
 	if f.Others != nil {
@@ -52,7 +52,7 @@ func Check(root, name string) (Finding, error) {
 	return f, err
 }
 
-// Readable tells whether every user may read a library, and all folders of libraryPath (LD_LIBRARY_PATH), in which the loader
+// Readable reports whether every user may read a library, and all folders of libraryPath (LD_LIBRARY_PATH), in which the loader
 // looks for it first. A library without a slash in its name is looked for, and is not judged itself.
 func Readable(library, libraryPath string) bool {
 	paths := strings.FieldsFunc(libraryPath, func(r rune) bool { return r == ':' || r == ';' })
@@ -257,7 +257,7 @@ func (w *walker) distrust(err error) {
 	}
 }
 
-// groupWrites tells whether somebody else may write because of the group bits, which with an ACL are the most that any
+// groupWrites reports whether other users may write because of the group bits, which with an ACL are the most that any
 // user or group in it has.
 func groupWrites(fd int, mode, gid uint32) bool {
 	switch {

@@ -53,7 +53,7 @@ func link(t *testing.T, target, at string) {
 	}
 }
 
-// Every way in which somebody else decides what a privileged process reads, and the layouts of real hosts that are none.
+// Every way in which another user decides what a privileged process reads, and the layouts of real hosts that are none.
 func TestOthers(t *testing.T) {
 	const conf = "/etc/site/conf"
 	for _, c := range []struct {

@@ -50,13 +50,34 @@ func codeOf(markdown string) []string {
 // callsIn returns the arguments of each call of this program in a document, with names in place of its placeholders.
 func callsIn(t *testing.T, file string) [][]string {
 	t.Helper()
+	return callsOf(read(t, file))
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text)
+}
+
+// indented returns the indented blocks of a document, without what it shows within a sentence.
+func indented(markdown string) string {
+	var blocks strings.Builder
+	for line := range strings.Lines(markdown) {
+		if strings.HasPrefix(line, "    ") {
+			blocks.WriteString(line)
+		}
+	}
+	return blocks.String()
+}
+
+// callsOf is callsIn for the text of a document.
+func callsOf(markdown string) [][]string {
 	words := strings.NewReplacer("FILE", capture.DefaultFile, "CHECK", "port_active", "=ID", "=port_active", "=NAME", "=pfc-off")
 	var calls [][]string
-	for _, code := range codeOf(string(text)) {
+	for _, code := range codeOf(markdown) {
 		for _, m := range program.FindAllStringSubmatch(code, -1) {
 			calls = append(calls, slices.DeleteFunc(strings.Fields(words.Replace(m[1])), func(field string) bool { return strings.HasPrefix(field, ">") }))
 		}
@@ -101,10 +122,10 @@ func TestDocumentsShowCommandsThatParse(t *testing.T) {
 	}
 }
 
-// Every command of README.md runs: it prints what it found or serves, and complains of nothing. What would look at this
-// host looks at a simulated one.
-func TestCommandsOfREADME(t *testing.T) {
-	calls := callsIn(t, "../../README.md")
+// Every command of README.md, and every one in a block of docs/COMMANDS.md, runs: it prints what it found, or serves, and
+// reports no error. Commands that read this host read a simulated one instead.
+func TestDocumentedCommandsRun(t *testing.T) {
+	calls := slices.Concat(callsIn(t, "../../README.md"), callsOf(indented(read(t, "../../docs/COMMANDS.md"))))
 	dir := t.TempDir()
 	t.Chdir(dir)
 	healthy, err := simulator.Find("healthy")
@@ -122,6 +143,10 @@ func TestCommandsOfREADME(t *testing.T) {
 	}
 	host := []string{"--path.sysfs=" + tree.Sysfs(), "--path.procfs=" + tree.Procfs(), "--path.rootfs=" + tree.Rootfs()}
 	elsewhere := strings.NewReplacer("=/host/sys", "="+tree.Sysfs(), "=/host/proc", "="+tree.Procfs(), "=/host", "="+tree.Rootfs(), "=/etc/", "="+dir+"/etc/", "=/var/", "="+dir+"/var/")
+	log := "gpu-01:101:101 [0] NCCL INFO NCCL version 2.27.3+cuda12.8\n"
+	if err := os.WriteFile("job.log", []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	ran := 0
 	for _, call := range calls {
 		line := strings.Join(call, " ")
@@ -143,13 +168,7 @@ func TestCommandsOfREADME(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if name == "rules" { // whose FILE is no capture
-			if err := os.WriteFile("site.yml", []byte("links: {grafana: https://grafana.example}\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			args = strings.Fields(strings.ReplaceAll(strings.Join(args, " "), capture.DefaultFile, "site.yml"))
-		}
-		if looks && name != "demo" && name != "rules" && !strings.HasPrefix(line, "--completion") {
+		if looks && name != "demo" && name != "explain" && !strings.HasPrefix(line, "--completion") {
 			args = append(args, host...)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -162,7 +181,7 @@ func TestCommandsOfREADME(t *testing.T) {
 		if strings.Contains(stderr.String(), "error") || serves != served || !serves && stdout.String() == "" && !strings.Contains(line, "--write-manifest") {
 			t.Errorf("gpufabric_exporter %s: exit code %d: %s%s", line, code, stdout.String(), stderr.String())
 		}
-		if name != "check" && name != "jobs" && name != "lint" && code != command.OK {
+		if name != "check" && name != "explain" && name != "jobs" && name != "lint" && code != command.OK {
 			t.Errorf("gpufabric_exporter %s: exit code %d", line, code)
 		}
 	}
@@ -171,7 +190,7 @@ func TestCommandsOfREADME(t *testing.T) {
 	}
 	for _, file := range []string{"etc/gpufabric/manifest.yml", "var/lib/node_exporter/gpufabric.prom", capture.DefaultFile} {
 		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
-			t.Errorf("a command of README.md did not write %s: %v", file, err)
+			t.Errorf("no command wrote %s: %v", file, err)
 		}
 	}
 }

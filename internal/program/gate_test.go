@@ -219,7 +219,7 @@ func TestSlurmEpilog(t *testing.T) {
 	}
 }
 
-// The health check drains a node for its own reason alone: not twice, not over somebody else's, not without an answer.
+// The health check drains a node for its own reason alone: not twice, not over the reason of another program, not without an answer.
 func TestSlurmHealth(t *testing.T) {
 	const failed = "echo 'gpufabric: a critical check failed, and the node drains' >&2; echo 'FAILED   critical  port_active  mlx5_3: the port \"is\" $(down)' >&2; exit 1"
 	for shellName, shell := range shells(t) {

@@ -27,7 +27,7 @@ func start(t *testing.T, o Options, args ...string) *commandtest.Serving {
 	})
 }
 
-// withDefault has another file for the configuration that nobody named.
+// withDefault has another file in place of the default configuration.
 func withDefault(file string) Options {
 	return Options{Site: site.Site{Config: site.Config{Default: file}}}
 }

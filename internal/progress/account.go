@@ -63,7 +63,7 @@ func (a *Account) Take(answers []fabric.RASAnswer, at time.Time, gpus Activity) 
 	a.Answered, a.Version, a.Ranks = at, last.Version, count(last)
 }
 
-// Known tells that there is a verdict to show.
+// Known reports whether there is a verdict to show.
 func (a *Account) Known() bool { return a.Answers > 0 }
 
 // Reason is why the job is not asked; empty: it is, or was.

@@ -100,7 +100,7 @@ func TestWhomOnSuspicion(t *testing.T) {
 		n, j := node()
 		c.change(&n.Ranks.Value[0], j)
 		ask := Asker{NetNS: 7, Version: func(c *fabric.RankCandidate) string { return c.Maps.Value.Version }}
-		_, err := ask.Whom(n, j)
+		_, err := ask.Choose(n, j)
 		refusal, _ := errors.AsType[*Refusal](err)
 		if c.want == "" && err != nil || c.want != "" && (refusal == nil || refusal.Why != c.want) {
 			t.Errorf("%s: %v, expected %q", name, err, c.want)

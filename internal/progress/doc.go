@@ -3,9 +3,9 @@
 // Package progress says from answers of NCCL's RAS subsystem whether the ranks of a job progress together, and decides which
 // process may be asked for them.
 //
-// # Whom to ask
+// # Which process is asked
 //
-// Asking has crashed jobs. Whom therefore refuses versions of NCCL with a known crash, processes in their first ten minutes, and
+// Asking has crashed jobs. Asker therefore refuses versions of NCCL with a known crash, processes in their first ten minutes, and
 // whatever it does not know: the version of each process that listens on the port, because the kernel may connect to any of
 // them. Every node of a job gets the same answer, so only that of rank 0 asks. Pace says how long to wait after an answer or an
 // error: a process that ended the connection is never asked again.

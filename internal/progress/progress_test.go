@@ -250,7 +250,7 @@ func TestWhom(t *testing.T) {
 		n, j := node()
 		c.change(state{n, j, &n.Ranks.Value[0], &n.Ranks.Value[1]})
 		ask := Asker{NetNS: 7, ByHand: true, Version: func(c *fabric.RankCandidate) string { return c.Maps.Value.Version }}
-		target, err := ask.Whom(n, j)
+		target, err := ask.Choose(n, j)
 		switch {
 		case c.want == "" && (err != nil || target.PID != 4000 || target.Version.String() != "2.30.7" || target.Addr != netip.MustParseAddrPort("127.0.0.1:28028")):
 			t.Errorf("%s: %+v, %v", name, target, err)

@@ -93,7 +93,7 @@ func (s *Suspects) Of(name string) (why []Suspicion, quiet time.Time) {
 	return why, of.made
 }
 
-// same tells that a process of the job is left of those that were seen.
+// same reports whether a process of the job is left of those that were seen.
 func (of *suspect) same(n *fabric.Node, j *job.Job) bool {
 	return slices.ContainsFunc(processesOf(n, j), func(c *fabric.RankCandidate) bool {
 		_, known := of.shape[process{c.PID, c.Start}]

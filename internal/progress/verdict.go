@@ -31,7 +31,7 @@ func States() []State {
 	return []State{Failed, Dead, Missing, Hang, Stalled, Straggler, Unknown, Starting, Ending, Idle, Moving}
 }
 
-// Bad tells that somebody should look at the job.
+// Bad reports whether an operator should look at the job.
 func (s State) Bad() bool { return slices.Index(States(), s) <= slices.Index(States(), Straggler) }
 
 // Activity is what is known of the GPUs of the job on this node.

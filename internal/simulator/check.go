@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// check tells what of the node refers to something that it does not have.
+// check returns what of the node refers to something that it does not have.
 func (n *Node) check() error {
 	errs := slices.Clone(n.unsound)
 	need := func(ok bool, format string, args ...any) {

@@ -25,7 +25,7 @@ func slurmd(pid int) Daemon {
 	return Daemon{PID: pid, Name: "slurmd", Memlock: Memlock{unlimited, unlimited}}
 }
 
-// containerd has the limit that systemd gives to whom the unit gives none.
+// containerd has the limit that systemd sets where the unit sets none.
 func containerd(pid int) Daemon {
 	return Daemon{PID: pid, Name: "containerd", Memlock: Memlock{"8388608", "8388608"}}
 }

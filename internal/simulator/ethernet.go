@@ -157,7 +157,7 @@ func (e *EthernetDrivers) Instance(netdev string) uint32 {
 	return 0
 }
 
-// isMlx5 tells whether the driver keeps what it counted by priority until somebody asks for statistics.
+// isMlx5 reports whether the driver updates its counts by priority only when statistics are requested.
 func (e *EthernetDrivers) isMlx5(d *NetDev) bool {
 	f := e.tree.now.Function(d.PCI)
 	return f != nil && f.Chip.Driver == "mlx5_core"

@@ -57,7 +57,7 @@ func TestQoSOfDrivers(t *testing.T) {
 		t.Errorf("PFC %+v", q.PFC)
 	}
 	if pfc.Received[3] != 0 {
-		t.Error("mlx5 tells of pauses that nobody asked the firmware for")
+		t.Error("mlx5 reports pauses without a request to the firmware")
 	}
 	if len(q.Apps.Value) != 64 || q.ETS.Value.Algorithm[7] != fabric.TSAVendor || q.Buffers.Value.OfPriority[3] != 1 || !q.DCBX.Value.Host {
 		t.Errorf("%+v", q)
@@ -93,7 +93,7 @@ func TestQoSOfDrivers(t *testing.T) {
 		t.Errorf("statistics of bond0: %v", err)
 	}
 	if after := e.Commands(); after[fabric.CommandDCB] != 2 || after[fabric.CommandNetStats] != 1 {
-		t.Errorf("nobody was asked, but %v", after)
+		t.Errorf("no driver was asked, but %v", after)
 	}
 
 	if err := e.ReadQoS("eth9", &q, noon); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "eth9") {

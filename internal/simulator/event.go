@@ -10,7 +10,7 @@ import (
 
 // The methods below are what can happen to a node; scenarios are made of them.
 
-// LinkDown takes the cables of an HCA away. The kernel then prints a rate that nobody negotiated; of EFA it goes
+// LinkDown takes the cables of an HCA away. The kernel then prints a rate that was not negotiated; of EFA it goes
 // on to print that all is well.
 func (n *Node) LinkDown(device string) {
 	h := n.HCA(device)
@@ -87,7 +87,7 @@ func (n *Node) MoveNetDev(device, name string) {
 	n.Moved = append(n.Moved, Moved{PCI: h.PCI, NetDev: n.dropNetDevs(h.PCI)})
 }
 
-// dropNetDevs removes the interfaces of a PCI function, and tells whether there were any.
+// dropNetDevs removes the interfaces of a PCI function, and reports whether there were any.
 func (n *Node) dropNetDevs(address string) bool {
 	before := len(n.NetDevs)
 	n.NetDevs = slices.DeleteFunc(n.NetDevs, func(d NetDev) bool { return d.PCI == address })

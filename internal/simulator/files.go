@@ -104,7 +104,7 @@ type changes struct {
 	changed []string // files
 }
 
-// to tells what turns f into next.
+// to returns what turns f into next.
 func (f files) to(next files) changes {
 	var c changes
 	for name, e := range f {

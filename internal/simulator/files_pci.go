@@ -88,7 +88,7 @@ func (h Host) iommu() string {
 	}
 }
 
-// bound tells that the driver of a function is loaded.
+// bound reports whether the driver of a function is loaded.
 func (n *Node) bound(f Function) bool {
 	return n.Driver.Version != "" || f.Chip.Vendor != nvidia || f.Chip.Class == classBridge
 }
@@ -141,7 +141,7 @@ func (f Function) depth() int {
 	return n
 }
 
-// leadsDown tells root ports and downstream ports, whose link is the one below, from all others.
+// leadsDown reports whether the function is a root port or a downstream port, whose link is the one below it.
 func (f Function) leadsDown() bool { return f.Chip.Class == classBridge && f.depth()%2 == 0 }
 
 // linkOf returns the link of a function and the best that the function could do there. Both ends of a link tell the

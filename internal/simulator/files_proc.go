@@ -41,7 +41,7 @@ func (n *Node) cpuinfo() string {
 	return "processor\t: 0\nvendor_id\t: GenuineIntel\nflags\t\t: " + flags + "\nbogomips\t: 4000.00\n\n"
 }
 
-// isARM tells 64-bit ARM by what the kernel calls itself.
+// isARM reports whether the kernel is one for 64-bit ARM, by its name.
 func (h Host) isARM() bool { return strings.Contains(h.Version, "aarch64") }
 
 // routes returns the two routing tables: Node.Routes and what follows from the addresses of the interfaces.

@@ -154,7 +154,7 @@ func uuidOf(host, address string) string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:16])
 }
 
-// checkGPUs tells what of the GPUs contradicts the rest of the node.
+// checkGPUs returns what of the GPUs contradicts the rest of the node.
 func (n *Node) checkGPUs(need func(ok bool, format string, args ...any)) {
 	for _, g := range n.GPUs {
 		f := n.Function(g.PCI)

@@ -44,7 +44,7 @@ func (n *Node) nvml(now time.Time) fabric.GPUDriver {
 	const initialise = "nvmlInit_v2"
 	d := &n.Driver
 	switch {
-	case d.Released != "": // nobody asks
+	case d.Released != "": // the driver is not asked
 		return fabric.GPUDriver{Released: d.Released}
 	case d.Version == "":
 		return fabric.GPUDriver{
@@ -201,7 +201,7 @@ func (n *Node) pair(a, b int, now time.Time) fabric.GPUPair {
 	return fabric.GPUPair{A: a, B: b, Write: fabric.Known(write, status, now), Ancestor: fabric.Known(distance, ancestor, now)}
 }
 
-// linked tells that two GPUs reach each other over NVLink.
+// linked reports whether two GPUs reach each other over NVLink.
 func (n *Node) linked(a, b int) bool {
 	reaches := func(from, to int) bool {
 		return slices.ContainsFunc(n.GPUs[from].Links, func(l NVLink) bool {

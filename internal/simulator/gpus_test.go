@@ -297,7 +297,7 @@ func TestFilesOfGPUDrivers(t *testing.T) {
 // are of one machine.
 func TestGPUsStandWhereTheReaderOfPCISeesThem(t *testing.T) {
 	eachPlatform(t, func(t *testing.T, n *Node) {
-		for i := range n.HCAs { // ports have thousands of files that nobody reads here
+		for i := range n.HCAs { // ports have thousands of files that this test does not read
 			n.HCAs[i].Ports = nil
 		}
 		tree := materialise(t, n)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package simulator holds whole GPU training nodes as data, scenarios that break them, and a way to lay them
-// out as directory trees that look like /sys, /proc and / to whoever reads those. It serves the demo
+// out as directory trees that look like /sys, /proc and / to their readers. It serves the demo
 // sub-command and tests; nothing in it touches the machine it runs on.
 //
-// A Node is plain data without locks: whoever built it may edit it. A Tree may be used by any number of
+// A Node is plain data without locks: the caller that built it may edit it. A Tree may be used by any number of
 // goroutines, and its files may be read, through descriptors kept open too, while it moves.
 //
 // Errors name what was asked for and wrap the cause. A node whose parts refer to parts it does not have is an
@@ -155,7 +155,7 @@ type Port struct {
 	NetDev    string   // the interface that shares the port
 
 	PMA        []Statistic // counters; empty: the driver has no process_mad, and there is no such directory
-	ClearEvery int         // steps after which somebody sets the PMA counters to zero; 0: nobody does
+	ClearEvery int         // steps after which the PMA counters are set to zero; 0: never
 	HW         []Statistic // hw_counters, in the driver's order
 	CM         []Statistic // cm_*, named as in "cm_rx_msgs/req"
 

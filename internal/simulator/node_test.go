@@ -129,7 +129,7 @@ func TestGIDTables(t *testing.T) {
 					continue
 				}
 				types := len(p.GIDTypes)
-				if p.State != active && len(p.GIDs) == types { // nobody cabled it, nor gave it an address
+				if p.State != active && len(p.GIDs) == types { // no cable, and no address
 					continue
 				}
 				if len(p.GIDs) != 2*types || !p.GIDs[0].Addr.IsLinkLocalUnicast() || !p.GIDs[types].Addr.Is4In6() {
@@ -238,7 +238,7 @@ func TestMistakesInANode(t *testing.T) {
 	}
 }
 
-// An entry that is wrong is named, whoever lays the node out.
+// The error names a wrong entry, whatever function lays the node out.
 func TestWrongEntryIsNamed(t *testing.T) {
 	n := assembly{Node: &Node{Host: Host{HZ: 100}}}
 	n.addNetDev(adapter{driver: rdmaDriver{linkLayer: Ethernet}}, nic{device: "mlx5_9", netdev: "eth9", mac: "a0:88:c2", addr: "10.0.0.1"}, "", 0)

@@ -217,7 +217,7 @@ func (n assembly) addNetDev(a adapter, c nic, address string, port int) *NetDev 
 		Name: c.netdev, Index: len(n.NetDevs) + 1, Type: TypeEthernet, PCI: address, DevPort: port, Address: c.mac,
 		MTU: a.mtu, Speed: a.speed, Carrier: true, Received: a.rx, Sent: a.tx,
 	}
-	if address != "" && a.driver.linkLayer != InfiniBand { // who asks IPoIB is told of the port, but nobody does
+	if address != "" && a.driver.linkLayer != InfiniBand { // IPoIB would answer for its port, but is not asked
 		d.QoS = a.qos
 		d.QoS.Apps = slices.Clone(a.qos.Apps)
 		d.Stats = flows{a.rx, a.tx, a.rdma.of(len(n.HCAs)), a.virtual}.statistics(a.chip.Driver)

@@ -84,7 +84,7 @@ NCCL_IB_TIMEOUT=22
 		nic{netdev: "enp41s0f0np0", path: "28:01.0/29:00.0", numa: 0},
 		nic{netdev: "enp41s0f1np1", path: "28:01.0/29:00.1", numa: 0},
 	)
-	n.Driver.Peermem.Clients = true // ib_core of MLNX_OFED has it, and nobody needs it
+	n.Driver.Peermem.Clients = true // ib_core of MLNX_OFED has it, and nothing needs it
 	n.addSwitches(nvSwitch3, []slot{
 		{"01:01.0/02:00.0/03:00.0/04:00.0", 0}, {"01:01.0/02:00.0/03:01.0/05:00.0", 0}, {"01:01.0/02:00.0/03:02.0/06:00.0", 0}, {"01:01.0/02:00.0/03:03.0/07:00.0", 0},
 	}, 5, 4, 4, 5)

@@ -10,7 +10,7 @@ import (
 )
 
 // singleCard is an inference server with two L40S and one ConnectX-6 Dx: the default route leaves through its first port,
-// and nobody cabled the second. It does not train over RDMA, and the site says so. PCI paths, addresses, PSID and versions
+// and the second has no cable. It does not train over RDMA, and the site says so. PCI paths, addresses, PSID and versions
 // are made up.
 func singleCard() platform {
 	return platform{name: "single-card", build: buildSingleCard, gdr: []GDRLabel{{Block: fabric.GDRDistance}}, config: `expected:

@@ -54,7 +54,7 @@ type OFEDFiles uint8
 const (
 	// NoOFED is the driver of the kernel.
 	NoOFED OFEDFiles = iota
-	// WithOFED is MLNX_OFED as of 4.6 to 25.10, of which the source is known: it tells the trust by the DCB
+	// WithOFED is MLNX_OFED as of 4.6 to 25.10, of which the source is known: it reports the trust by the DCB
 	// application table, as the kernel does.
 	WithOFED
 	// WithTrustFiles also has qos/trust and qos/dscp2prio, which mlnx_qos looks for first.
@@ -126,7 +126,7 @@ func (d *NetDev) shown() []Statistic {
 	})
 }
 
-// checkQoS tells what contradicts itself.
+// checkQoS returns what contradicts itself.
 func (d *NetDev) checkQoS(need func(ok bool, format string, args ...any)) {
 	q := &d.QoS
 	need(q.DCB || (q.PFC == 0 && len(q.Apps) == 0), "interface %s: no DCB, but PFC or applications", d.Name)

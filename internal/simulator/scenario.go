@@ -93,7 +93,7 @@ func Scenarios() []Scenario {
 	return all
 }
 
-// Find returns the scenario of that name. Its error helps whoever mistyped.
+// Find returns the scenario of that name. Its error suggests a name for a misspelled one.
 func Find(name string) (Scenario, error) {
 	all := Scenarios()
 	names := make([]string, len(all))

@@ -2,7 +2,7 @@
 
 package simulator
 
-// lookalikeScenarios are healthy nodes that look like broken ones to whoever judges too fast.
+// lookalikeScenarios are healthy nodes that look like broken ones at first sight.
 func lookalikeScenarios() []Scenario {
 	return []Scenario{
 		{
@@ -69,7 +69,7 @@ func lookalikeScenarios() []Scenario {
 		{
 			Name: "adaptive-routing", Platform: h100, policy: losslessPolicy,
 			Summary: "healthy node with adaptive routing, whose packets arrive out of order",
-			Truth: "The fabric routes each packet separately, and NCCL_IB_ADAPTIVE_ROUTING=1 tells NCCL so. One packet in a hundred overtakes " +
+			Truth: "The fabric routes each packet separately, and NCCL_IB_ADAPTIVE_ROUTING=1 states that to NCCL. One packet in a hundred overtakes " +
 				"another and counts as out_of_sequence, equally on every rail. There are no NAKs, no expired timers and no " +
 				"retransmissions. Nothing is reported.",
 			edit: func(n *Node) {

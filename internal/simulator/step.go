@@ -78,7 +78,7 @@ func move(all []Statistic, steps int) {
 	}
 }
 
-// down tells whether the link is down at a step.
+// down reports whether the link is down at a step.
 func (f Flap) down(step int) bool { return step%f.Period >= f.Period-f.Down }
 
 // downs counts the steps up to this one at which the link was down.

@@ -20,11 +20,11 @@ import (
 // GPUWorker asks NVIDIA's driver in a process of its own.
 type GPUWorker interface {
 	observer.GPUs
-	// Release ends the process within 5 s, so that nobody holds a GPU open, and lets none start before Resume. An
+	// Release ends the process within 5 s, so that no process holds a GPU open, and lets none start before Resume. An
 	// error says that the kernel does not let go of it.
 	Release(reason string) error
 	Resume()
-	// Running tells whether there is a process. There is none before the first Read.
+	// Running reports whether there is a process. There is none before the first Read.
 	Running() bool
 }
 
@@ -95,7 +95,7 @@ type Gate struct {
 
 var _ observer.GPUs = (*Gate)(nil)
 
-// Gate returns who asks the driver of this host's GPUs, nil if nobody does or if it is not this host that is looked at.
+// Gate returns the process that asks the driver of this host's GPUs; nil if the driver is not asked, or another host is read.
 func (s *Site) Gate(log *slog.Logger) *Gate {
 	if s.Worker == nil || !s.ThisHost() {
 		return nil
@@ -180,7 +180,7 @@ func (g *Gate) applyMaintenance() (loaded bool) {
 	return loaded
 }
 
-// Maintained says why nobody may touch the GPUs; empty: nothing speaks against it.
+// Maintained returns why the GPUs must not be touched; empty: they may be.
 func (g *Gate) Maintained() (string, error) {
 	g.mu.Lock()
 	signal := g.signal

@@ -188,7 +188,7 @@ func TestGPUGateReads(t *testing.T) {
 	}
 }
 
-// TestGPUGateWatches proves that GPUs are let go of when nobody reads, within the second, and that nothing is looked at
+// TestGPUGateWatches checks that GPUs are released within a second when they are not read, and that nothing is looked at
 // while there is no process.
 func TestGPUGateWatches(t *testing.T) {
 	for _, what := range []string{"file", "driver"} {

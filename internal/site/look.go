@@ -25,7 +25,7 @@ type Look func(ctx context.Context, want fabric.Want, further time.Duration) (*f
 func (s *Site) Open(scenario *simulator.Scenario, log *slog.Logger) (Look, config.Config, func(), error) {
 	at := observer.Options{
 		Sysfs: s.Paths.Sysfs, Procfs: s.Paths.Procfs, Rootfs: s.Paths.Rootfs, Netlink: s.Recorded.Netlink, LibraryPath: s.LibraryPath, Devices: s.Devices.Filter, Log: log,
-		FastInterval: time.Millisecond, MediumInterval: time.Millisecond, // nobody shares a reading
+		FastInterval: time.Millisecond, MediumInterval: time.Millisecond, // no reading is shared
 		RanksPatience: FirstObservation / 2, // no scraper waits
 	}
 	read := s.Config.Read

@@ -34,9 +34,9 @@ type Site struct {
 	Config   Config
 	GPUs     GPUs
 
-	// Worker returns who asks NVIDIA's driver, without starting anything yet; nil: nobody does.
+	// Worker returns the process that asks NVIDIA's driver, without starting it; nil: the driver is not asked.
 	Worker func(GPUOptions) GPUWorker
-	// RAS asks the RAS subsystem of NCCL at the other end of a connection; nil: nobody does.
+	// RAS asks the RAS subsystem of NCCL at the other end of a connection; nil: it is not asked.
 	RAS func(ctx context.Context, conn net.Conn, version fabric.NCCLVersion) (fabric.RASAnswer, error)
 	// NewObserver is observer.New, but in tests.
 	NewObserver func(observer.Options) (Observer, error)
@@ -137,7 +137,7 @@ func AddScenario(f *command.Flags, to **simulator.Scenario) {
 // sysfsMagic is SYSFS_MAGIC of linux/magic.h.
 const sysfsMagic = 0x62656572
 
-// ThisHost tells that the flags name this host's own hardware, and no copy of some sysfs.
+// ThisHost reports whether the flags name this host's own hardware, and no copy of some sysfs.
 func (s *Site) ThisHost() bool {
 	var st syscall.Statfs_t
 	return s.Recorded.Netlink == "" && syscall.Statfs(s.Paths.Sysfs, &st) == nil && st.Type == sysfsMagic
@@ -159,7 +159,7 @@ func (s *Site) Observe(o observer.Options, simulated bool) (Observer, error) {
 	return remembering{ob, inventory.Open(file, o.Log)}, nil
 }
 
-// remembering is an observer that tells what the node had more of before.
+// remembering is an observer that adds the hardware that the node had before and lacks now.
 type remembering struct {
 	Observer
 	had *inventory.Inventory
@@ -186,7 +186,7 @@ func (s *Site) HostGPUs(log *slog.Logger) (observer.GPUs, error) {
 	return nil, nil // a nil *Gate would be no nil interface
 }
 
-// ReplayedGPUs returns what a GPU driver answered, nil where nobody asked one.
+// ReplayedGPUs returns what a GPU driver answered, nil where none was asked.
 func ReplayedGPUs(folder string) (observer.GPUs, error) {
 	g, err := capture.ReplayGPUs(folder)
 	if errors.Is(err, os.ErrNotExist) {

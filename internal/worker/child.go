@@ -33,7 +33,7 @@ type child struct {
 	log     *logbook // of its library; nil: it has no pipe for that
 	began   time.Time
 	started chan struct{}           // closed when it runs, or never will
-	life    context.Context         // until somebody begins to end it; its cause says why
+	life    context.Context         // until a caller begins to end it; its cause says why
 	doom    context.CancelCauseFunc // ends life
 	done    chan struct{}           // closed when it is reaped and its pipes are closed
 	end     cause                   // why it ended; to be read when done is closed
@@ -64,7 +64,7 @@ func newChild(o Options) *child {
 	return c
 }
 
-// live runs the child until it is reaped and tells ended why, before anybody else learns of it.
+// live runs the child until it is reaped, and calls ended with the cause before any other caller can see the end.
 func (c *child) live(ended func(cause)) {
 	onOwnThread(func() { c.end = c.run() }) // PDEATHSIG is about the thread that starts the process
 	ended(c.end)
@@ -167,13 +167,13 @@ func awaitExit(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {
-			return // ECHILD cannot be: nobody else reaps it
+			return // ECHILD cannot be: nothing else reaps it
 		}
 	}
 }
 
 // reapGroup reaps what a child has left of its group and what was killed with it. Such processes become children of
-// this one where it is the init of a container, and nobody else would. It waits for them for as long as pipes are read on;
+// this one where it is the init of a container, and nothing else would. It waits for them for as long as pipes are read on;
 // those that die later, because the machine is busy or a driver holds them, are reaped in the background for lateReap.
 func reapGroup(leader int) {
 	if !reapWithin(leader, linger, time.Millisecond) {
@@ -181,7 +181,7 @@ func reapGroup(leader int) {
 	}
 }
 
-// reapWithin tells whether nothing is left of the group that could be reaped.
+// reapWithin reports whether nothing is left of the group that could be reaped.
 func reapWithin(leader int, limit, every time.Duration) bool {
 	for end := time.Now().Add(limit); time.Now().Before(end); {
 		pid, err := unix.Wait4(-leader, nil, unix.WNOHANG, nil)
@@ -281,7 +281,7 @@ func (c *child) hasExited() bool {
 	return c.exited
 }
 
-// ending tells whether somebody has begun to end the child, or it ended.
+// ending reports whether a caller has begun to end the child, or it ended.
 func (c *child) ending() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -304,7 +304,7 @@ func (c *child) kill(why cause) {
 	c.signal(unix.SIGKILL)
 }
 
-// stop ends the child by closing its pipe, then by SIGTERM, then by SIGKILL, each a grace after the other, and tells
+// stop ends the child by closing its pipe, then by SIGTERM, then by SIGKILL, each a grace after the other, and reports
 // whether it is gone.
 func (c *child) stop(why cause, grace time.Duration) bool {
 	c.mu.Lock()
@@ -324,7 +324,7 @@ func (c *child) stop(why cause, grace time.Duration) bool {
 	return c.gone(grace)
 }
 
-// gone waits until the child is reaped, for at most d, and tells whether it is.
+// gone waits until the child is reaped, for at most d, and reports whether it is.
 func (c *child) gone(d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

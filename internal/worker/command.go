@@ -133,7 +133,7 @@ func (c *Command) run(ctx context.Context) (Ended, error) {
 }
 
 // killGroup waits until the process has ended, without reaping it, and kills what is left of its group; all of it when ctx
-// ends first, which it tells.
+// ends first, which it returns.
 func killGroup(ctx context.Context, leader int) (early bool) {
 	var mu sync.Mutex
 	exited := false
@@ -155,7 +155,7 @@ func killGroup(ctx context.Context, leader int) (early bool) {
 	return early
 }
 
-// mayChangeUser tells whether this process can start one of another user, and kill it.
+// mayChangeUser reports whether this process can start one of another user, and kill it.
 func mayChangeUser() bool {
 	const needed = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL
 	var sets [2]unix.CapUserData

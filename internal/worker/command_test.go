@@ -184,7 +184,7 @@ func folderOfAll(t *testing.T) string {
 	return dir
 }
 
-// awaitGone waits until a process is gone, or a zombie of whoever adopted it.
+// awaitGone waits until a process is gone, or a zombie of the process that adopted it.
 func awaitGone(t *testing.T, pid string) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {

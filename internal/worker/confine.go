@@ -81,13 +81,13 @@ func (o *Options) confine(user *User, attr *syscall.SysProcAttr) error {
 	return err
 }
 
-// raisesMemlock tells whether this process can lift the limit of locked memory for its children, or need not.
+// raisesMemlock reports whether this process can lift the limit of locked memory for its children, or need not.
 func raisesMemlock(have uint64) bool {
 	var l unix.Rlimit
 	return have&(1<<unix.CAP_SYS_RESOURCE) != 0 && inFirstUsers() || unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l) == nil && l.Max == unix.RLIM_INFINITY
 }
 
-// inFirstUsers tells whether this process is in the user namespace that the kernel starts with, in which alone capabilities count
+// inFirstUsers reports whether this process is in the user namespace that the kernel starts with, in which alone capabilities count
 // for limits and locked memory: PROC_USER_INIT_INO of linux/proc_ns.h. Where procfs does not say so, it is in none that helps.
 func inFirstUsers() bool {
 	ns, err := os.Readlink("/proc/self/ns/user")
@@ -148,7 +148,7 @@ func CanBe(u User) error {
 	return err
 }
 
-// mapped tells whether a user namespace has an id, by its map: lines of the first id inside, the first outside, and how many.
+// mapped reports whether a user namespace has an id, by its map: lines of the first id inside, the first outside, and how many.
 func mapped(idMap string, id uint64) bool {
 	for line := range strings.Lines(idMap) {
 		var inside, outside, count uint64

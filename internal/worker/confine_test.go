@@ -156,7 +156,7 @@ func privileges(pid int) string {
 
 const none = "0000000000000000"
 
-// TestPrivileges reads in /proc what children may do, whoever starts them.
+// TestPrivileges reads in /proc what children may do, for each user that may start them.
 func TestPrivileges(t *testing.T) {
 	before := privileges(os.Getpid())
 	have, err := capabilities()

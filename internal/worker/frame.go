@@ -16,7 +16,7 @@ const DefaultMaxReply = 4 << 20
 const maxRequest = 64 << 10
 
 // A frame on a pipe is its length (4 bytes, big-endian, of all that follows), its kind (1 byte), the number of
-// the request (4 bytes) and the payload. The number keeps an answer that nobody asked for from being taken for
+// the request (4 bytes) and the payload. The number keeps an answer that was not requested from being taken for
 // the answer to the next question.
 type frame struct {
 	kind    byte

@@ -79,7 +79,7 @@ func serve(ctx context.Context, handle Handler) error {
 }
 
 // Serve answers the requests in in on out, one at a time, until in ends, which is no error, or ctx ends between two
-// of them. A handler that panics has its panic for an answer, and ends Serve: nobody knows what state it left.
+// of them. The answer of a handler that panics is its panic, and Serve ends: the state that the handler left is unknown.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, handle Handler) error {
 	for ctx.Err() == nil {
 		q, err := readFrame(in, maxRequest)

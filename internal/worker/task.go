@@ -19,7 +19,7 @@ type Task struct {
 type End struct {
 	Err     error         // why, with what is known of it: ErrClosed, ErrKilled, ErrHung or ErrCrashed
 	Failure Failure       // empty: it was ended, or ended well after its last answer
-	Took    time.Duration // from when somebody began to end it until it was reaped; 0: it ended by itself
+	Took    time.Duration // from the first call that ends it until it was reaped; 0: it ended by itself
 }
 
 // Start starts a task. When ctx ends, it is ended as by Close. Of the options those about back-off have no meaning.
@@ -40,7 +40,7 @@ func Start(ctx context.Context, o Options) (*Task, error) {
 	return t, nil
 }
 
-// Call sends a request and returns the answer. It ends without one as soon as somebody ends the task. When it is ctx
+// Call sends a request and returns the answer. It returns without one as soon as the task is ended. When it is ctx
 // that ends, the request goes on, and the next one waits for it. A task that does not answer in time, or not with an
 // answer, is killed.
 func (t *Task) Call(ctx context.Context, request []byte) ([]byte, error) {
@@ -50,7 +50,7 @@ func (t *Task) Call(ctx context.Context, request []byte) ([]byte, error) {
 	return t.queue.call(ctx, request, t.c.call)
 }
 
-// Kill ends the task and all of its process group at once, by SIGKILL. It waits for nothing; End tells how long it
+// Kill ends the task and all of its process group at once, by SIGKILL. It waits for nothing; End returns how long it
 // took. Later calls, and one of an ended task, do nothing new.
 func (t *Task) Kill(reason string) { t.c.kill(cause{err: fmt.Errorf("%w: %s", ErrKilled, reason)}) }
 
@@ -70,7 +70,7 @@ func (t *Task) PID() int { return t.c.pid() }
 // Done is closed when the task has been reaped and its log was read.
 func (t *Task) Done() <-chan struct{} { return t.c.done }
 
-// End tells how the task ended, and false as long as it has not.
+// End returns how the task ended, and false as long as it has not.
 func (t *Task) End() (End, bool) {
 	select {
 	case <-t.c.done:

@@ -61,7 +61,7 @@ func TestKernelHoldsTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.close()
-	task.c.requests, task.c.replies, task.c.log = p.requestsW, p.repliesR, new(logbook) // nobody answers
+	task.c.requests, task.c.replies, task.c.log = p.requestsW, p.repliesR, new(logbook) // nothing answers
 	failed := make(chan error, 1)
 	go func() {
 		_, err := task.Call(t.Context(), []byte("echo"))
@@ -198,7 +198,7 @@ func asParentOfTasks(lock string) int {
 	return 0
 }
 
-// TestParentOfTasksIsKilled proves that neither a task nor a lock outlives the exporter, whoever the task runs as.
+// Neither a task nor a lock outlives the exporter, whatever user the task runs as.
 func TestParentOfTasksIsKilled(t *testing.T) {
 	t.Run("its own user", parentOfTasksIsKilled)
 	t.Run("another user", func(t *testing.T) {

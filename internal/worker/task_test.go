@@ -289,7 +289,7 @@ func TestTaskIsNotLimited(t *testing.T) {
 	}
 }
 
-// TestTaskLog has a library log a GiB: it costs no memory and keeps nobody waiting.
+// A library that logs a GiB costs no memory and delays no caller.
 func TestTaskLog(t *testing.T) {
 	const line, size = "0123456789abcde\n", 1 << 28
 	task := startTest(t, "serve", func(o *Options) { o.Timeout = 10 * time.Minute })

@@ -232,7 +232,7 @@ func (p *Process) bar(why error, grace time.Duration) error {
 	return fmt.Errorf("%s worker: process %d was killed, but the kernel has not released it", p.o.Name, c.pid())
 }
 
-// Running tells whether there is a child, be it one that is being ended.
+// Running reports whether there is a child, be it one that is being ended.
 func (p *Process) Running() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

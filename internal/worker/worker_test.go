@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 
 func asChild(kind string) int {
 	replies := os.NewFile(repliesFD, "replies")
-	defer runtime.KeepAlive(replies) // whoever has the same descriptor would lose it
+	defer runtime.KeepAlive(replies) // another file with the same descriptor would be closed
 	switch kind {
 	case "crash at start":
 		fmt.Fprintln(os.Stderr, "cannot go on\n\n  ")
@@ -419,7 +419,7 @@ func TestFirstTimeout(t *testing.T) {
 	call(t, p, "slow", "done")
 }
 
-// TestIdleChildDies has nobody ask while the child is killed from outside.
+// The child is killed from outside while no request is made.
 func TestIdleChildDies(t *testing.T) {
 	p := newTest(t, "serve", nil)
 	call(t, p, "echo x", "x")
@@ -437,7 +437,7 @@ func TestLongRequest(t *testing.T) {
 	call(t, p, "echo "+word, word)
 }
 
-// TestChildByHand is what somebody sees who runs the sub-command of a worker.
+// TestChildByHand checks what a user sees who runs the sub-command of a worker.
 func TestChildByHand(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe", "as-child", "serve")
 	out, err := cmd.CombinedOutput()

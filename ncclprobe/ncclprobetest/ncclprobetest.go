@@ -155,7 +155,7 @@ func Describe(t testing.TB, dir string, lines ...string) {
 	t.Helper()
 	path := filepath.Join(dir, "machine")
 	write(t, path+".new", strings.Join(lines, "\n")+"\n")
-	if err := os.Rename(path+".new", path); err != nil { // nobody reads half of it
+	if err := os.Rename(path+".new", path); err != nil { // no reader sees half of it
 		t.Fatal(err)
 	}
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // How ranks meet: who made the unique id listens at the address inside, in a thread that lives as long as the process; every
-// rank tells it who it is, and learns who the others are once all are there. Nobody waits for a peer with a deadline, as in
+// rank sends it its identity, and receives those of the others once all are there. Waiting for a peer has no deadline, as in
 // the real library. Then every rank connects to those before it. Only the loopback interface is used.
 #define _GNU_SOURCE
 #include "nccl.h"
@@ -129,7 +129,7 @@ static int transfer(ncclComm_t c, int fd, void *data, size_t size, int writing)
 	return SUCCESS;
 }
 
-// dial connects, again and again for as long as that version does where nobody listens.
+// dial connects, again and again for as long as that version does where no process listens.
 static int dial(ncclComm_t c, const struct sockaddr_in *at, int *to)
 {
 	if (at->sin_family != AF_INET) { // a damaged id

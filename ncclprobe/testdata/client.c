@@ -194,7 +194,7 @@ static unique exchange_id(const char *file, int rank)
 		return id;
 	}
 	FILE *f;
-	while (!(f = fopen(file, "r"))) // whoever started this has a deadline
+	while (!(f = fopen(file, "r"))) // the parent has a deadline
 		usleep(1000);
 	if (fread(&id, sizeof id, 1, f) != 1)
 		quit(3, "cannot use %s", file);

@@ -20,7 +20,7 @@ void group_add_init(ncclComm_t c)
 		inits[n_inits++] = c;
 }
 
-// host finds the memory behind a pointer of the device. Nobody checks that in the real library: its kernel faults.
+// host finds the memory behind a pointer of the device. The real library does not check that: its kernel faults.
 static char *host(struct job *j, const void *pointer, size_t size)
 {
 	void *address = NULL;

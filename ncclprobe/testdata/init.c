@@ -147,7 +147,7 @@ void *comm_init(void *argument)
 	ncclComm_t c = argument;
 	int result = establish(c);
 	pthread_mutex_lock(&c->mutex);
-	c->result = result == IN_PROGRESS ? INTERNAL : result; // aborted: nobody sees it
+	c->result = result == IN_PROGRESS ? INTERNAL : result; // aborted: no caller sees it
 	c->starting = 0;
 	pthread_cond_broadcast(&c->changed);
 	pthread_mutex_unlock(&c->mutex);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A stand-in for NVIDIA's libnccl.so.2: versions, unique ids and the life of communicators. What moves data is in collective.c
-// (calls), ring.c (algorithms) and reduce.c; bootstrap.c has the sockets, network.c the transports that the log tells of.
+// (calls), ring.c (algorithms) and reduce.c; bootstrap.c has the sockets, network.c the transports that the log names.
 // ncclprobetest builds it and has the list of words that the description of the machine knows.
 //
 // Of the driver it uses what libcuda.so.1 exports, and one symbol that only the stand-in has.

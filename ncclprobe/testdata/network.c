@@ -191,7 +191,7 @@ static int channels(const struct ncclComm *c)
 	return c->config.max_ctas != INT_MIN && n > c->config.max_ctas ? c->config.max_ctas : n;
 }
 
-// log_extras tells of what switches do: SHARP on the network, NVLS on NVLink.
+// log_extras logs what switches do: SHARP on the network, NVLS on NVLink.
 static void log_extras(const struct ncclComm *c, int n)
 {
 	const struct peer *self = &c->peers[c->rank];

@@ -88,7 +88,7 @@ func (b base) machine() (machine, error) {
 // key names what nodes of one base have in common.
 func (b base) key() string { return fmt.Sprint(b.scenario, b.policy, b.manifest) }
 
-// drifted is what a manifest tells of a device, where there is one.
+// drifted returns the findings of a manifest about a device, where there is one.
 func drifted(m machine, at place) []finding {
 	if !m.manifest {
 		return nil
@@ -108,7 +108,7 @@ func (m machine) compute() []*simulator.HCA {
 	return all
 }
 
-// wants tells whether the site says so of RoCE.
+// wants reports whether the site says so of RoCE.
 func (m machine) wants(what string) bool { return strings.Contains(m.config, what) }
 
 // netdev is the interface of a device with one port, or nil.

@@ -141,7 +141,7 @@ func (m machine) expect(parts []composed) []finding {
 	return all
 }
 
-// hidesThe tells whether a finding cannot be seen while this is wrong.
+// hidesThe reports whether a finding cannot be seen while this is wrong.
 func (c composed) hidesThe(f finding) bool {
 	return slices.Contains(c.hides, f.what) && (c.at == place{} || c.at == f.at)
 }

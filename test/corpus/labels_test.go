@@ -159,7 +159,7 @@ func gdrMode(b fabric.GDRBlock) string {
 	return diagnose.ModeGDRModule
 }
 
-// about tells whether a verdict is about the subject of the finding.
+// about reports whether a verdict is about the subject of the finding.
 func (f finding) about(v verdict) bool {
 	if f.device == "" && f.gpu == "" {
 		return true
@@ -167,7 +167,7 @@ func (f finding) about(v verdict) bool {
 	return f.device != "" && v.device == f.device && (f.port == 0 || v.port == 0 || v.port == f.port) || f.gpu != "" && v.gpu == f.gpu
 }
 
-// shownBy tells whether a failed verdict finds it, explains whether the verdict is no more than what comes of it.
+// shownBy reports whether a failed verdict finds it, explains whether the verdict is no more than what comes of it.
 func (f finding) shownBy(v verdict) bool {
 	return slices.Contains(conditions()[f.what].shows, v.check.ID) && f.about(v)
 }
@@ -177,7 +177,7 @@ func (f finding) explains(v verdict) bool {
 	return slices.Contains(c.follows, v.check.ID) && f.about(v) || slices.Contains(c.anywhere, v.check.ID)
 }
 
-// leftToAlerts tells that no check is for it: only rates over minutes show it.
+// leftToAlerts reports whether no check is for it: only rates over minutes show it.
 func (f finding) leftToAlerts() bool {
 	c := conditions()[f.what]
 	return c.alert && !slices.ContainsFunc(c.shows, func(id string) bool { return diagnose.Find(id) != nil })

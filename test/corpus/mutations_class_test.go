@@ -15,7 +15,7 @@ const (
 	dscp = 26 // that leads there
 )
 
-// protected tells whether the RoCE class of a device is lossless, and which one that is is known: NCCL_IB_TC, or the
+// protected reports whether the RoCE class of a device is lossless, and which one that is is known: NCCL_IB_TC, or the
 // service level in a VLAN tag, leads to the priority that has PFC.
 func protected(m machine, h *simulator.HCA) bool {
 	all := wires(m.Node, h.Name)
@@ -24,7 +24,7 @@ func protected(m machine, h *simulator.HCA) bool {
 
 var traffic = regexp.MustCompile(`NCCL_IB_(TC=10[46]|TC=41|SL=3)\n`)
 
-// trusting tells whether moreover a DSCP leads there, and the site says that it should.
+// trusting reports whether moreover a DSCP leads there, and the site says that it should.
 func trusting(m machine, h *simulator.HCA) bool {
 	return protected(m, h) && wires(m.Node, h.Name)[0].QoS.Trust() == fabric.TrustDSCP && m.wants("dscp: 26")
 }
@@ -41,7 +41,7 @@ func wish(what string) func(machine, *simulator.HCA) bool {
 	return func(m machine, _ *simulator.HCA) bool { return m.wants(what) }
 }
 
-// controlled tells whether the driver shows congestion control.
+// controlled reports whether the driver shows congestion control.
 func controlled(m machine, h *simulator.HCA) bool {
 	return wires(m.Node, h.Name)[0].QoS.OFED.Files != simulator.NoOFED
 }

@@ -105,7 +105,7 @@ func alike(m machine, h *simulator.HCA) int {
 	return count
 }
 
-// single tells that no other device is of the same card.
+// single reports whether no other device is of the same card.
 func single(m machine, h *simulator.HCA) bool {
 	return !slices.ContainsFunc(m.HCAs, func(o simulator.HCA) bool {
 		return o.Name != h.Name && o.ImageGUID == h.ImageGUID && h.ImageGUID != 0
@@ -245,7 +245,7 @@ func gidMutations() []mutation {
 	}
 }
 
-// third tells that entry 3 of every device that trains is RoCE v2 with an IPv4 address.
+// third reports whether entry 3 of every device that trains is RoCE v2 with an IPv4 address.
 func third(m machine) bool {
 	return len(m.compute()) > 0 && !slices.ContainsFunc(m.compute(), func(h *simulator.HCA) bool {
 		gids := h.Ports[0].GIDs

@@ -42,7 +42,7 @@ type shown struct {
 	says  string // of the verdict
 }
 
-// findings maps what the labels of scenarios call a thing to what tells it. What is not in it alert rules find: it takes
+// findings maps the labels of scenarios to the checks that find them. What is not in it alert rules find: it takes
 // longer than two readings.
 func findings() map[string]shown {
 	const chain = "roce_pfc"
@@ -199,7 +199,7 @@ func brokenSteps(n *fabric.Node) map[string]string {
 	broken := map[string]string{}
 	for i := range n.HCAs {
 		for _, p := range n.HCAs[i].Ports {
-			if p.State.Or(fabric.PortActive) == fabric.PortDown { // nobody asks
+			if p.State.Or(fabric.PortActive) == fabric.PortDown { // not asked for
 				continue
 			}
 			for _, c := range p.RoCE.Or(nil) {

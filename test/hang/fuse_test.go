@@ -186,7 +186,7 @@ func (s *server) handle(h inHeader, body []byte) {
 		out.Error = -int32(errno)
 	}
 	out.Length = uint32(binary.Size(out) + len(answer))
-	s.dev.Write(append(encode(out), answer...)) // fails when nobody waits any more
+	s.dev.Write(append(encode(out), answer...)) // fails when no reader waits any more
 }
 
 func (s *server) answer(r request, body []byte) ([]byte, error) {

@@ -196,7 +196,7 @@ func testRefused(t *testing.T) report {
 	cases := []struct {
 		device, file string
 		err          unix.Errno
-		gone         string // what nobody can know now
+		gone         string // what is unknown now
 	}{
 		{"mlx5_0", "ports/1/state", unix.EIO, `gpufabric_hca_port_(state|rate_mismatch)`},
 		{"mlx5_1", "ports/1/phys_state", unix.EINVAL, `gpufabric_hca_port_(physical_state|rate)`},
@@ -235,7 +235,7 @@ func testRefused(t *testing.T) report {
 	return report{p, before, p.used(), "each asked once"}
 }
 
-// testFIFO puts FIFOs where files should be, which would block whoever just opens them.
+// testFIFO puts FIFOs where files should be, which would block a plain open.
 func testFIFO(t *testing.T) report {
 	tree, _ := layOut(t)
 	first := start(t, tree, tree.Sysfs())

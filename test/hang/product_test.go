@@ -256,7 +256,7 @@ func (p *product) until(what string, is func() bool) {
 var check = regexp.MustCompile(`^gpufabric_check_failed(\{check="[a-z_]+")`)
 
 // lost returns what was in before and is not any more, but for what may match. A verdict is not lost while its check says
-// that it is unknown, or tells of another device.
+// that it is unknown, or reports another device.
 func (s series) lost(before series, may *regexp.Regexp) (names []string) {
 	told := map[string]bool{}
 	for name := range s {
@@ -277,7 +277,7 @@ func (s series) lost(before series, may *regexp.Regexp) (names []string) {
 	return names
 }
 
-// any tells whether one of the series matches.
+// any reports whether one of the series matches.
 func (s series) any(pattern *regexp.Regexp) bool {
 	for name := range s {
 		if pattern.MatchString(name) {

@@ -164,7 +164,7 @@ func hides(t *testing.T, dir, host string) {
 	}
 }
 
-// has tells whether a word is in a text, and not within a longer address or number.
+// has reports whether a word is in a text, and not within a longer address or number.
 func has(text, word string) bool {
 	const more = "0123456789abcdef:."
 	for from := 0; ; from++ {

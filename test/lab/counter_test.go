@@ -206,7 +206,7 @@ func testCounterLimits(t *testing.T, _ *exporter) {
 	x.agrees(t, none("hca_icrc_errors_total", "device", device))
 }
 
-// Where netlink does not show a device, sysfs tells the same, at no more than its price. In the exporter's mount
+// Where netlink does not show a device, sysfs shows the same, at no more than its price. In the exporter's mount
 // namespace two devices have another GUID than netlink says: so look those of another network namespace.
 func testCountersFromSysfs(t *testing.T, _ *exporter) {
 	setCounters(t, "fakehca_1")

@@ -156,7 +156,7 @@ func dialDCB(t *testing.T) *dcbnl.Client {
 	return c
 }
 
-// readDCB reads an interface as root and as nobody, who must see the same.
+// readDCB reads an interface as root and as the user nobody, who must see the same.
 func readDCB(t *testing.T, netdev string) fabric.QoS {
 	t.Helper()
 	read := func(q *fabric.QoS) error {
@@ -173,7 +173,7 @@ func readDCB(t *testing.T, netdev string) fabric.QoS {
 	}
 	failed := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread, which is nobody's now, ends with this goroutine
+		runtime.LockOSThread() // and never unlocked: the thread, which is of the user nobody now, ends with this goroutine
 		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
 			failed <- errno
 			return

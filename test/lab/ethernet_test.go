@@ -94,7 +94,7 @@ func sameStatistics(s scrape) error {
 		}
 		compared[name] = true
 	}
-	for name := range shown { // at most so many series are shown of an interface: what tells of loss and waiting always is
+	for name := range shown { // at most so many series are shown of an interface: losses and pauses always are
 		if (strings.HasSuffix(name, "_pause") || strings.Contains(name, "_pause_") || strings.HasSuffix(name, "_phy")) && !compared[name] {
 			errs = append(errs, fmt.Errorf("ethtool says %s: %d, and no metric does", name, shown[name]))
 		}

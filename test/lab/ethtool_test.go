@@ -298,7 +298,7 @@ func ethtoolLoad(t *testing.T, c *ethtool.Client) {
 	t.Logf("a reading takes %v", took/readings)
 }
 
-// Nobody sees what root sees.
+// The user nobody sees what root sees.
 func ethtoolUnprivileged(t *testing.T, _ *ethtool.Client) {
 	if os.Getuid() != 0 {
 		return

@@ -128,7 +128,7 @@ func (s sample) String() string { return fmt.Sprintf("%s%v", s.name, s.labels) }
 // port is the label pair of ports in the form of port.name.
 func (s sample) port() string { return s.labels["device"] + "/" + s.labels["port"] }
 
-// counts tells whether it is what a device counts, which changes from one scrape to the next.
+// counts reports whether it is what a device counts, which changes from one scrape to the next.
 func (s sample) counts() bool {
 	return strings.HasSuffix(s.name, "_total") || s.name == "hca_hw_counters_value"
 }

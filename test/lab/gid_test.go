@@ -82,7 +82,7 @@ func addresses(s scrape) error {
 	return diff("address", want, got)
 }
 
-// The link-local GID of a port and of the VLAN on it are the same: only the netdev tells them apart.
+// The link-local GID of a port and of the VLAN on it are the same: only the netdev distinguishes them.
 func testDuplicateGIDs(t *testing.T, x *exporter) {
 	s := x.agrees(t, gids)
 	for device, want := range map[string][]string{

@@ -126,7 +126,7 @@ func switchAbove(t *testing.T, address string) string {
 func testPeermem(t *testing.T, x *exporter) {
 	x.agrees(t, is(1, "gpudirect_peermem_loaded"), func(s scrape) error {
 		if found := s.find("gpudirect_peermem_bound"); len(found) > 0 {
-			return fmt.Errorf("nobody can know %v", found)
+			return fmt.Errorf("expected unknown, found %v", found)
 		}
 		return nil
 	})

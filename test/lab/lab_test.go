@@ -151,7 +151,7 @@ func write(t *testing.T, path, value string) {
 	}
 }
 
-// diff tells what is missing in got and what should not be there; nil if they hold the same in any order.
+// diff returns what is missing in got and what should not be there; nil if they hold the same in any order.
 func diff(what string, want, got []string) error {
 	var errs []error
 	seen := make(map[string]int)

@@ -203,7 +203,7 @@ func ethernetAsExpected(device string, n map[string]int, mostStatistics, mostSlo
 	return errors.Join(errs...)
 }
 
-// asExpected tells how many of the readings had slow facts: get_hw_stats is called once for each reading, query_port
+// asExpected returns how many of the readings had slow facts: get_hw_stats is called once for each reading, query_port
 // once as well and for each file among the slow facts, process_mad once for each file in counters/, of which five
 // show traffic and are fast.
 func asExpected(device string, n map[string]int) (slowReadings int, err error) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Sourced by run.sh: a machine shaped like a small GPU server. On each of two NUMA nodes a PCIe switch with a
-# NIC and a GPU (of ATI: nobody emulates another's) below it, and a second NIC on a root port of its own; two more
+# NIC and a GPU (of ATI: QEMU emulates no other) below it, and a second NIC on a root port of its own; two more
 # NICs on the root complex, where nothing says which node they belong to.
 machine=(-M q35 -cpu max -smp 2 -m 512 -device intel-iommu
   -netdev hubport,hubid=0,id=nica -device e1000e,netdev=nica,bus=pcie.0

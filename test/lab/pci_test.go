@@ -78,7 +78,7 @@ func testTopology(t *testing.T, _ *exporter) {
 	}
 }
 
-// testPCI: what is read of the bus is what sysfs and configuration space say, and nobody reads more than the header.
+// testPCI: what is read of the bus is what sysfs and configuration space say, and the user nobody reads no more than the header.
 func testPCI(t *testing.T, x *exporter) {
 	x.agrees(t, func(s scrape) error {
 		up, err := s.one("exporter_source_up", "source", "pci")
@@ -99,7 +99,7 @@ func testPCI(t *testing.T, x *exporter) {
 	nobody := start(t, 65534)
 	nobody.agrees(t, func(s scrape) error {
 		if found := s.find("pcie_max_read_request_bytes"); len(found) > 0 {
-			return fmt.Errorf("nobody reads %v", found)
+			return fmt.Errorf("the user nobody reads %v", found)
 		}
 		_, err := s.one("exporter_facts_unknown", "device", "fakehca_0", "reason", "privilege")
 		return err

@@ -110,7 +110,7 @@ func testRoCE(t *testing.T, _ *exporter) {
 
 const ncclConf = "/etc/nccl.conf"
 
-// roceSite sets two ports up for RoCE with traffic class 106, until the test ends. It returns the flag that tells what
+// roceSite sets two ports up for RoCE with traffic class 106, until the test ends. It returns the flag that states what
 // the site expects.
 func roceSite(t *testing.T, expected string) string {
 	t.Helper()

@@ -103,7 +103,7 @@ func TestDeb(t *testing.T) {
 		t.Error("an upgrade does not restart the service")
 	}
 	if !strings.Contains(c.Read(config), "# of release 90.0.0") {
-		t.Error("an upgrade does not replace the default configuration, which nobody changed")
+		t.Error("an upgrade does not replace the default configuration, which was not edited")
 	}
 
 	c.Write(config, "links: {grafana: https://grafana.example}\n")

@@ -27,7 +27,7 @@ type DashboardQuery struct {
 	Expr      string // with Grafana's variables
 }
 
-// Name tells queries apart.
+// Name identifies the query.
 func (q DashboardQuery) Name() string {
 	return strings.TrimSuffix(q.Dashboard+"/"+q.Panel+"/"+q.Ref, "/")
 }

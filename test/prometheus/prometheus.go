@@ -82,7 +82,7 @@ func Intervals(t *testing.T) map[string]time.Duration {
 	return all
 }
 
-// FreeAddress returns an address of loopback that nobody listens on.
+// FreeAddress returns an address of loopback on which no process listens.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -144,7 +144,7 @@ func (p *Program) Wrote(t *testing.T) string {
 	return string(b)
 }
 
-// Reload tells the program to read its configuration again.
+// Reload makes the program read its configuration again.
 func (p *Program) Reload(t *testing.T) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGHUP); err != nil {

@@ -259,7 +259,7 @@ func count(t *testing.T, s *prometheus.Server, expr string) int {
 	return int(v[0].Value)
 }
 
-// rules copies the shipped rule files, with all groups evaluated each 15 s: nobody waits for the slow ones here.
+// rules copies the shipped rule files, with all groups evaluated each 15 s: the test does not wait for the slow ones.
 func rules(t *testing.T, dir string) []string {
 	t.Helper()
 	var all []string

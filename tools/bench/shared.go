@@ -4,7 +4,7 @@ package main
 
 import "strings"
 
-// shared are our families that tell what node_exporter's infiniband collector tells of mlx5 devices, too.
+// shared are our families with the same values as those of node_exporter's infiniband collector for mlx5 devices.
 func shared() []string {
 	names := strings.Fields(`
 		hca_info hca_port_state hca_port_physical_state hca_port_rate_bytes_per_second hca_hw_counters_lifespan_seconds

@@ -38,7 +38,7 @@ func run(args []string) error {
 	rules := set.String("rules", "../alerts", "folder with the rules (*.rules.yml) to start from")
 	dashboards := set.String("dashboards", "../dashboards", "folder with the dashboards (*.json) to start from")
 	out := set.String("out", "", "folder that the files are written to; its folder operator gets the objects for Kubernetes")
-	cluster := set.String("cluster-label", "cluster", "label that tells clusters apart")
+	cluster := set.String("cluster-label", "cluster", "label that identifies the cluster")
 	instance := set.String("instance-label", "instance", "label that names the node")
 	job := set.String("job-label", "job", "label that names the scrape job")
 	set.Func("selector", `matchers for all series that are scraped, such as job="gpufabric"`, o.selector)

@@ -125,7 +125,7 @@ func number(text string) (float64, error) {
 	return v, nil
 }
 
-// hasNumber tells whether an expression has that number.
+// hasNumber reports whether an expression has that number.
 func hasNumber(text string, want float64) (bool, error) {
 	tree, err := parser.ParseExpr(text)
 	if err != nil {

@@ -53,7 +53,7 @@ func (o *options) ruleFile(text []byte, used map[setting]bool) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// rule tells whether it changed anything.
+// rule reports whether it changed anything.
 func (o *options) rule(rule *yaml.Node, used map[setting]bool) (changed bool, err error) {
 	name := field(rule, "alert")
 	if name == nil {

@@ -34,7 +34,7 @@ rule {
   disable = ["alerts/comparison"]
 }
 
-# Nobody reads it but as a sum over 12 hours, which has no gaps.
+# It is read only as a sum over 12 hours, which has no gaps.
 rule {
   match { name = "port:gpufabric_link_down_events:step10m" }
   disable = ["group/interval"]

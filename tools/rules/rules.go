@@ -126,7 +126,7 @@ func (c *checker) listed(e parser.Expr, list []string, how string) {
 	}
 }
 
-// may tells whether any series inside the expression can have the label, or a function makes it.
+// may reports whether any series inside the expression can have the label, or a function makes it.
 func (c *checker) may(e parser.Expr, label string) bool {
 	found := false
 	parser.Inspect(e, func(node parser.Node, _ []parser.Node) error {

@@ -67,8 +67,56 @@ func TestRulesAgainstCatalogue(t *testing.T) {
 	}
 }
 
-// Whoever is paged by a rule must not find it silent after an update: metrics that can change at any time are for others.
-// What such a rule reads through recorded series counts.
+// Each query that a document shows is one, and reads metrics and labels that exist. In METRICS.md, every collector has three
+// or more, each with a metric of its own.
+func TestQueriesOfDocuments(t *testing.T) {
+	known, err := Known()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []string{"node_infiniband_port_data_received_bytes_total"} { // of node_exporter, in MIGRATION.md
+		known[other] = nil
+	}
+	of := map[string]int{}
+	for _, document := range []string{"METRICS.md", "MIGRATION.md", "SLO.md"} {
+		text, err := os.ReadFile("../../docs/" + document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range regexp.MustCompile("(?s)```promql\n(.*?)```").FindAllSubmatch(text, -1) {
+			for query := range strings.SplitSeq(string(block[1]), "\n\n") {
+				wrong, err := CheckPanel(query, known)
+				if err != nil {
+					t.Errorf("%s: %v", document, err)
+				}
+				for _, w := range wrong {
+					t.Errorf("%s: %s: %s", document, query, w)
+				}
+				if document != "METRICS.md" {
+					continue
+				}
+				own := map[string]bool{}
+				for _, f := range collector.Catalogue() {
+					if regexp.MustCompile(`\b` + f.FullName() + `\b`).MatchString(query) {
+						own[f.Collector] = true
+					}
+				}
+				for c := range own {
+					of[c]++
+				}
+			}
+		}
+	}
+	for _, f := range collector.Catalogue() {
+		if of[f.Collector] < 3 {
+			t.Errorf("METRICS.md: %d queries read metrics of the collector %q, expected three: add them in collector/document_queries.go", of[f.Collector], f.Collector)
+			of[f.Collector] = 3
+		}
+	}
+}
+
+// A rule that pages must not fall silent after an update: it reads no metric that can change at any time, not through
+// recorded series either.
 func TestPagesReadStableMetrics(t *testing.T) {
 	groups, err := alerts.Groups()
 	if err != nil {
@@ -160,7 +208,7 @@ func checkTemplates(t *testing.T, r alerts.Rule, known Metrics) {
 	}
 }
 
-// canHave tells whether any series inside the expression can have the label.
+// canHave reports whether any series inside the expression can have the label.
 func canHave(expr, label string, metrics Metrics) (bool, error) {
 	tree, err := parser.ParseExpr(expr)
 	if err != nil {

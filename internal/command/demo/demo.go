@@ -132,7 +132,7 @@ func (d *serving) run(ctx context.Context, c *command.Call) int {
 		Config: node.Config, Title: node.Title(), Note: node.Note(), Simulated: true,
 	}
 	served.RAS = &inquiry.Options{
-		Whom: progress.Asker{NetNS: simulator.HostNetNS, Version: func(c *fabric.RankCandidate) string { return c.Maps.Or(fabric.MappedFiles{}).Version }},
+		Asker: progress.Asker{NetNS: simulator.HostNetNS, Version: func(c *fabric.RankCandidate) string { return c.Maps.Or(fabric.MappedFiles{}).Version }},
 		Ask: func(_ context.Context, target progress.Target) (fabric.RASAnswer, error) {
 			return node.AskRAS(target.PID)
 		},

@@ -250,7 +250,7 @@ type (
 	}
 )
 
-// known is a number that the log tells.
+// known is a number that the log shows.
 func known(n int) *int {
 	if n == explain.Unknown {
 		return nil

@@ -15,10 +15,10 @@ import (
 
 // inquire returns what asks on this host.
 func (k *looking) inquire(c *command.Call, look inquiry.Look) *inquiry.Inquiry {
-	whom := inquiry.Asker(k.site.Paths.Procfs)
-	whom.ByHand = true
+	asker := inquiry.Asker(k.site.Paths.Procfs)
+	asker.ByHand = true
 	return &inquiry.Inquiry{
-		Look: look, Whom: whom, Ask: inquiry.Dial(k.site.RAS),
+		Look: look, Asker: asker, Ask: inquiry.Dial(k.site.RAS),
 		Begin: func(name string, target progress.Target) {
 			fmt.Fprintf(c.Stderr, "Asking RAS of %s (PID %d, NCCL %s) %d times within %s.\n", name, target.PID, target.Version, progress.Polls, (progress.Polls-1)*progress.Interval)
 		},

@@ -83,7 +83,7 @@ func TestAskRAS(t *testing.T) {
 			asked, looks := 0, 0
 			jobs := jobsWith(job.Verdict{Transport: job.RDMA})
 			q := &inquiry.Inquiry{
-				Whom: progress.Asker{NetNS: 7, ByHand: true, Version: func(c *fabric.RankCandidate) string { return c.Maps.Value.Version }},
+				Asker: progress.Asker{NetNS: 7, ByHand: true, Version: func(c *fabric.RankCandidate) string { return c.Maps.Value.Version }},
 				Look: func(context.Context) (*fabric.Node, job.Jobs, error) {
 					n := rankNode(c.version)
 					if looks++; c.change != nil {

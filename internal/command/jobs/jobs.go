@@ -142,14 +142,14 @@ func (k *looking) print(ctx context.Context, look site.Look, write func(job.Jobs
 	}
 }
 
-// late tells that processes or GPUs were not read in time.
+// late reports whether processes or GPUs were not read in time.
 func late(n *fabric.Node) bool {
 	return slices.ContainsFunc(n.Sources, func(s fabric.Source) bool {
 		return (s.Name == fabric.SourceRanks || s.Name == fabric.SourceGPU) && (s.Reason == fabric.ReasonTimeout || s.Reason == fabric.ReasonStuck)
 	})
 }
 
-// askAll prints the jobs, and what RAS tells about each of them.
+// askAll prints the jobs, and the answer of RAS about each of them.
 func (k *looking) askAll(ctx context.Context, c *command.Call, p printer, jobs job.Jobs, look inquiry.Look) error {
 	if !p.json {
 		if err := p.write(c.Stdout, jobs); err != nil {
@@ -163,7 +163,7 @@ func (k *looking) askAll(ctx context.Context, c *command.Call, p printer, jobs j
 	return p.writeTold(c.Stdout, jobs, k.told)
 }
 
-// unlessWatched is the error, unless it is that somebody who watched has seen enough.
+// unlessWatched returns the error, unless it is that the user ended --watch.
 func (k *looking) unlessWatched(err error) error {
 	if k.watch && errors.Is(err, context.Canceled) {
 		return nil

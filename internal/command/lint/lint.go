@@ -109,7 +109,7 @@ func (k *linting) define(f *command.Flags) {
 	})
 }
 
-// ofHost tells that the NCCL configuration of the node is judged, because nothing else was named.
+// ofHost reports whether the NCCL configuration of the node is judged, because nothing else was named.
 func (k *linting) ofHost() bool { return len(k.files) == 0 && !k.environment }
 
 // parseArgument parses the name of a file. Kingpin hands the argument "-" on as an empty one.

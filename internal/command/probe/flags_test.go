@@ -150,7 +150,7 @@ func TestProgress(t *testing.T) {
 	none.end()
 }
 
-// A run that ended tells its outcome by its exit code, the worst one.
+// The exit code is that of the worst outcome of all runs.
 func TestProbeExitCodes(t *testing.T) {
 	result := func(o probes.Outcome, f probes.Failure) oneRun {
 		return oneRun{result: &probes.Result{Outcome: o, Failure: f}}

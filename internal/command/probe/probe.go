@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe is the command probe: it runs NCCL collectives on the GPUs of this host by hand, if nobody uses them, and prints
+// Package probe is the command probe: it runs NCCL collectives on the GPUs of this host by hand, if they are idle, and prints
 // what they measured.
 package probe
 
@@ -66,7 +66,7 @@ func (r *report) code() int {
 	return code
 }
 
-// unusable tells that a run says nothing of the fabric, because it had nothing to run with.
+// unusable reports whether a run says nothing of the fabric, because it had nothing to run with.
 func unusable(r *probes.Result) bool {
 	return r.Failure == probes.FailureLibrary || r.Failure == probes.FailureSettings
 }
@@ -146,7 +146,7 @@ func (p *probing) probe(ctx context.Context, log *slog.Logger) error {
 	skipped, err := p.plan()
 	p.report.skipped = skipped
 	switch {
-	case err != nil || skipped != nil: // without GPUs nobody misses NCCL
+	case err != nil || skipped != nil: // without GPUs, a missing NCCL does not matter
 		return err
 	case noLibrary != nil:
 		return noLibrary
@@ -235,7 +235,7 @@ func (p *probing) enter(ctx context.Context, gate *probes.Gate) (probes.Guard, f
 	return nil, lock.Release, nil, nil
 }
 
-// runAll runs what is planned, one after the other. What ends one because of somebody else, or for lack of a library, would end
+// runAll runs what is planned, one after the other. What ends one because of another process, or for lack of a library, would end
 // the others too.
 func (p *probing) runAll(ctx context.Context, guard probes.Guard) error {
 	for i := range p.report.runs {
@@ -260,7 +260,7 @@ func (p *probing) runAll(ctx context.Context, guard probes.Guard) error {
 	return nil
 }
 
-// overridable tells whether --even-if-busy probes nevertheless: there must be something to probe, and nobody who said no.
+// overridable reports whether --even-if-busy probes nevertheless: there must be something to probe, and no refusal by the site.
 func overridable(s probes.Skip) bool {
 	return !slices.Contains([]probes.Skip{probes.SkipLocked, probes.SkipMaintenance, probes.SkipNoGPU, probes.SkipNoDevice, probes.SkipMemlock, probes.SkipUntrusted}, s)
 }

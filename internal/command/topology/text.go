@@ -234,7 +234,7 @@ func sameOfAll(r report, say func(gpu) string) string {
 	return said[0]
 }
 
-// acsUnknown says why nobody knows whether ACS redirects on the way to the NIC; empty when somebody does.
+// acsUnknown returns why it is unknown whether ACS redirects on the way to the NIC; empty when it is known.
 func acsUnknown(g gpu) string {
 	if g.NIC == "" || g.ACSRedirect != nil {
 		return ""
@@ -246,7 +246,7 @@ func acsUnknown(g gpu) string {
 	return text
 }
 
-// verdictUnknown says why nobody knows whether GPUDirect RDMA works; empty when somebody does, or there is no NIC.
+// verdictUnknown returns why it is unknown whether GPUDirect RDMA works; empty when it is known, or there is no NIC.
 func verdictUnknown(g gpu) string {
 	d := g.GPUDirect
 	switch {
@@ -259,7 +259,7 @@ func verdictUnknown(g gpu) string {
 	}
 }
 
-// blockText says why GPUDirect RDMA does not work; empty when it does, or nobody knows.
+// blockText returns why GPUDirect RDMA does not work; empty when it does, or it is unknown.
 func blockText(g gpu) string {
 	d := g.GPUDirect
 	if d.Usable == nil || *d.Usable {
@@ -268,7 +268,7 @@ func blockText(g gpu) string {
 	return cmp.Or(strings.TrimSuffix(d.Evidence, "."), d.Block)
 }
 
-// writePairs tells which GPUs cannot write to each other, by the reason that NVML gives.
+// writePairs returns which GPUs cannot write to each other, by the reason that NVML gives.
 func writePairs(b *strings.Builder, r report) {
 	pairs := map[string][]string{}
 	var order []string

@@ -22,7 +22,7 @@ import (
 type Root struct {
 	*os.Root
 	dir      *os.File
-	recorder Recorder // nil: nobody records
+	recorder Recorder // nil: nothing is recorded
 }
 
 // Open opens the directory at p.
@@ -99,7 +99,7 @@ func (r *Root) Lstat(p string) (Inode, error) {
 	return inodeAt(fd, err)
 }
 
-// Inode tells a file from any other that exists at the same time.
+// Inode distinguishes a file from all others that exist at the same time.
 type Inode struct{ device, number uint64 }
 
 func inodeOf(info fs.FileInfo, err error) (Inode, error) {
@@ -119,14 +119,14 @@ func inodeAt(fd int, err error) (Inode, error) {
 	return InodeOfFD(fd)
 }
 
-// InodeBelow tells what is at a path below an open directory.
+// InodeBelow returns what is at a path below an open directory.
 func InodeBelow(at int, p string) (Inode, error) {
 	var st unix.Stat_t
 	err := unix.Fstatat(at, p, &st, unix.AT_SYMLINK_NOFOLLOW)
 	return Inode{st.Dev, st.Ino}, err
 }
 
-// InodeOfFD tells what a descriptor is of.
+// InodeOfFD returns what a descriptor is of.
 func InodeOfFD(fd int) (Inode, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(fd, &st)
@@ -159,7 +159,7 @@ func (r *Root) Readlink(p string) (string, error) {
 	return string(target[:n]), nil
 }
 
-// unanswered tells that openat2 has no answer that can be relied on.
+// unanswered reports whether openat2 has no answer that can be relied on.
 func unanswered(err error) bool { return err != nil && !errors.Is(err, unix.ENOENT) }
 
 func (r *Root) openat2(p string, flags uint64) (int, error) {

@@ -16,7 +16,7 @@ type Budget struct {
 // NewBudget returns a budget of that many descriptors; with 0 none stays open.
 func NewBudget(limit int) *Budget { return &Budget{limit: limit} }
 
-// Take tells whether one more descriptor may stay open. If so it is given back with Give.
+// Take reports whether one more descriptor may stay open. If so it is given back with Give.
 func (b *Budget) Take() bool {
 	if b == nil {
 		return true

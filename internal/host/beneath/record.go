@@ -15,7 +15,7 @@ type Recorder interface {
 	Text(path string, text []byte, err error)
 }
 
-// Record tells rec what is read from now on. Call it before anything is.
+// Record reports the files that are read from now on to rec. Call it before the first read.
 func (r *Root) Record(rec Recorder) { r.recorder = rec }
 
 // Recorder returns who is told what is read; nil outside of a capture.

@@ -87,7 +87,7 @@ func (c *Client) Read(netdev string, q *fabric.QoS, now time.Time) error {
 	return err
 }
 
-// usesCEE tells, from the answer to IEEE_GET, whether a driver is to be asked for CEE: it says that it uses CEE
+// usesCEE reports, by the answer to IEEE_GET, whether a driver is to be asked for CEE: it says that it uses CEE
 // instead (in which case ixgbe answers IEEE_GET with zeros), or it says nothing about that and had no answer. One that
 // says IEEE and has no answer failed to read it, and its CEE would be a guess: mlx5 then says that PFC is off.
 func usesCEE(q *fabric.QoS) bool {

@@ -18,7 +18,7 @@ const (
 	driverInfoField = 32
 )
 
-// Driver asks who drives an interface (ETHTOOL_GDRVINFO). Nobody drives some virtual ones, such as lo: the error is
+// Driver asks for the driver of an interface (ETHTOOL_GDRVINFO). Some virtual ones, such as lo, have none: the error is
 // errors.ErrUnsupported.
 func (c *Client) Driver(netdev string) (DriverInfo, error) {
 	c.mu.Lock()

@@ -38,7 +38,7 @@ func (c command) String() string {
 	return fmt.Sprintf("ethtool command %#x", uint32(c))
 }
 
-// kernel is whom a Client asks: the real one, or that of a test.
+// kernel answers a Client: the real one, or one of a test.
 type kernel interface {
 	// index returns the number of an interface. No other one gets it, whatever their names are (SIOCGIFINDEX).
 	index(netdev string) (uint32, error)
@@ -104,7 +104,7 @@ func (s socket) ethtool(netdev string, b []byte) error {
 }
 
 // reserve returns memory of that size for the kernel to write an answer into, outside the heap and with a page behind
-// it that nobody can write to. How much the kernel writes depends on the driver at that moment. Older kernels do
+// it that cannot be written to. How much the kernel writes depends on the driver at that moment. Older kernels do
 // not look at the size that they are told: a list that grew since it was counted would be written over whatever lies
 // behind a buffer that just fits. Here it either fits too or fails with EFAULT. Pages that are never written to cost
 // nothing.

@@ -55,7 +55,7 @@ func (k *fakeKernel) ethtool(netdev string, b []byte) error {
 		return n.err
 	}
 	count := uint32(len(n.names))
-	// accepts tells whether answers are written, and writes how many there are.
+	// accepts reports whether answers are written, and writes how many there are.
 	accepts := func(at int) bool {
 		told := binary.NativeEndian.Uint32(b[at:])
 		if !k.old && told != 0 && told != count {
@@ -135,7 +135,7 @@ func pairs(list []fabric.Counter) map[string]uint64 {
 	return m
 }
 
-// count tells how often a command was asked since the last look.
+// count returns how often a command was asked since the last look.
 func (k *fakeKernel) count() map[command]int {
 	m := map[command]int{}
 	for _, cmd := range slices.Clip(k.calls) {

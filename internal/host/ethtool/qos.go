@@ -32,7 +32,7 @@ func (c *Client) Read(netdev string, q *fabric.QoS, now time.Time) error {
 	return errors.Join(worthAnError(pauseErr), worthAnError(fecErr))
 }
 
-// isHopeless tells whether every other question about the interface would fail too.
+// isHopeless reports whether every other question about the interface would fail too.
 func isHopeless(err error) bool {
 	return errors.Is(err, netlink.ErrBroken) || errors.Is(err, ErrNoSocket) || errors.Is(err, unix.ENODEV)
 }

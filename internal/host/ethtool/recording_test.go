@@ -136,7 +136,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// A recording that nobody recorded is refused as a driver is that answers so.
+// An invented recording is refused like a driver that answers so.
 func TestReplayOfNonsense(t *testing.T) {
 	many := make([]netlink.Statistic, maxStatistics+1)
 	r, err := Replay([]netlink.Exchange{

@@ -13,7 +13,7 @@ const attrSpeed = 5 // ETHTOOL_A_LINKMODES_SPEED, Mb/s
 
 // Speed returns the speed of an interface in bytes per second. It waits for the rtnl lock asleep, unlike a read of
 // the file net/<if>/speed: before Linux 6.15 that tries again and again (restart_syscall in
-// net/core/net-sysfs.c) and so takes a whole processor for as long as somebody else holds the lock.
+// net/core/net-sysfs.c) and so takes a whole processor for as long as another process holds the lock.
 func (c *Client) Speed(netdev string, now time.Time) fabric.Fact[float64] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,7 +28,7 @@ func (c *Client) Speed(netdev string, now time.Time) fabric.Fact[float64] {
 	return f
 }
 
-// HasNetlink tells whether the kernel has ethtool netlink, which Speed and Read need.
+// HasNetlink reports whether the kernel has ethtool netlink, which Speed and Read need.
 func (c *Client) HasNetlink() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

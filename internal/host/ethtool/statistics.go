@@ -28,7 +28,7 @@ const (
 
 const (
 	attempts   = 3                // how often a list that changes is read anew within one call
-	rememberIt = 10 * time.Minute // how long the names of an interface are kept that nobody asks about
+	rememberIt = 10 * time.Minute // how long the names of an interface are kept after the last request
 )
 
 // errChanged means that names and values do not belong together.

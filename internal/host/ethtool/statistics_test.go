@@ -108,7 +108,7 @@ func TestChangingList(t *testing.T) {
 	}
 }
 
-// correct tells whether a reading is that of n.
+// correct reports whether a reading is that of n.
 func correct(got []fabric.Counter, n *nic) bool {
 	m := map[string]uint64{}
 	for i, name := range n.names {
@@ -245,7 +245,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// Names are kept of the interfaces that somebody asks about.
+// Names are kept of the interfaces that are asked for.
 func TestForget(t *testing.T) {
 	k := &fakeKernel{nics: map[string]*nic{"eth0": hca(1, "3"), "eth1": hca(2, "3")}}
 	c := client(t, k)

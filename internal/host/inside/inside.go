@@ -3,7 +3,7 @@
 // Package inside reads what a process finds in the place where it runs, as in the container of a job: device nodes, limits,
 // libraries, and what the scheduler says. It needs no privilege and loads no library.
 //
-// Of device nodes, only those of libibverbs are opened, because nothing else tells what the device control group and the RDMA
+// Of device nodes, only those of libibverbs are opened, because nothing else shows what the device control group and the RDMA
 // core allow: files in /sys do not, and access(2) does not ask either. The kernel's ib_uverbs_open calls no driver and sends no
 // command: it allocates a file and holds the module of drivers that cannot be unplugged until the file is closed again, at once.
 // A node is opened only if its number is the one that sysfs gives that uverbs device. Nodes of GPUs are never opened: that may
@@ -70,7 +70,7 @@ func memlock(now time.Time) fabric.Fact[fabric.Memlock] {
 	return fabric.Known(fabric.Memlock{Soft: l.Cur, Hard: l.Max}, source, now) // RLIM_INFINITY is fabric.NoLimit
 }
 
-// locksAll tells whether this process has CAP_IPC_LOCK where the kernel asks for it: root of another user namespace, as in
+// locksAll reports whether this process has CAP_IPC_LOCK where the kernel asks for it: root of another user namespace, as in
 // rootless containers, has not.
 func (r *Reader) locksAll(now time.Time) fabric.Fact[bool] {
 	const source = "self/status"

@@ -141,7 +141,7 @@ var (
 	logName     = regexp.MustCompile(`^[A-Za-z0-9._-]{1,255}-pid([0-9]{1,10})\.log$`)
 )
 
-// named tells whose file it is by its name. False: it is none of Inspector's.
+// named returns what the name of a file shows of it. False: it is no file of Inspector.
 func named(name string) (fabric.InspectorFile, bool) {
 	if m := metricsName.FindStringSubmatch(name); m != nil {
 		return fabric.InspectorFile{GPU: "GPU-" + m[1]}, true

@@ -85,7 +85,7 @@ func (a *appended) read(f io.ReaderAt, size, most int64, now time.Time) (fabric.
 	return "", nil
 }
 
-// continues tells whether the file still has the line that was read last. False: it is new, was truncated, or is another one.
+// continues reports whether the file still has the line that was read last. False: it is new, was truncated, or is another one.
 func (a *appended) continues(f io.ReaderAt, size int64) (bool, error) {
 	if a.offset == 0 || size < a.offset {
 		return false, nil

@@ -55,7 +55,7 @@ func New(patterns []Pattern) *Reader {
 	return &Reader{patterns: patterns, files: map[identity]*file{}}
 }
 
-// identity tells a file from any other that exists at the same time, whatever its name.
+// identity distinguishes a file from all others that exist at the same time, whatever its name.
 type identity struct{ device, inode uint64 }
 
 // Read reads what was written since the last call.

@@ -240,12 +240,12 @@ func (b *builder) set(st statement, r *report, inEnvironment bool) {
 	})
 }
 
-// ours tells whether a name is meant for NCCL. Environment names are case sensitive, people are not.
+// ours reports whether a name is meant for NCCL. Environment names are case sensitive, people are not.
 func ours(name string) bool {
 	return len(name) > len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }
 
-// usable tells whether a statement sets what it seems to set.
+// usable reports whether a statement sets what it seems to set.
 func usable(st statement) bool { return st.name != "" && st.flaw != RuleUnclosedQuote }
 
 // identifierIn returns the part of a name up to the first character that does not belong in one.

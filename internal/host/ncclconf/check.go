@@ -60,7 +60,7 @@ func (r *report) overridden(st statement, by, value string) {
 	r.add(st.line, RuleOverridden, st.name, "%s=%s has no effect: %s sets %s", clip(st.name, maxQuoted), quote(st.value), by, quote(value))
 }
 
-// checkVariable reports what is wrong with an effective variable. inEnvironment tells whether it comes from
+// checkVariable reports what is wrong with an effective variable. inEnvironment is whether it comes from
 // the process environment.
 func (r *report) checkVariable(st statement, v Variable, known, inEnvironment bool) {
 	use := ""
@@ -179,7 +179,7 @@ func (r *report) checkText(st statement, v Variable) {
 	}
 }
 
-// accepts tells whether NCCL does anything with a value of a variable that has a vocabulary.
+// accepts reports whether NCCL does anything with a value of a variable that has a vocabulary.
 func (v Variable) accepts(value string) bool {
 	words := strings.Split(v.Valid, "|")
 	switch v.Parser {

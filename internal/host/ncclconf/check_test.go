@@ -79,7 +79,7 @@ func TestFindings(t *testing.T) {
 		{"removed", map[string]string{conf: "NCCL_IB_CUDA_SUPPORT=1\n"}, []string{"removed_variable NCCL_IB_CUDA_SUPPORT " + conf + ":1"}},
 		{"deprecated", map[string]string{conf: "NCCL_MIN_NCHANNELS=4\n"}, []string{"deprecated_variable NCCL_MIN_NCHANNELS " + conf + ":1"}},
 		{
-			"somebody else's",
+			"of other software",
 			map[string]string{conf: "NCCL_BLOCKING_WAIT=1\nNCCL_TESTS_DEVICE=0\n"},
 			[]string{"not_an_nccl_variable NCCL_BLOCKING_WAIT " + conf + ":1", "not_an_nccl_variable NCCL_TESTS_DEVICE " + conf + ":2"},
 		},

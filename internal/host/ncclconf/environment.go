@@ -145,7 +145,7 @@ func (s *environmentScanner) until(chars string) string {
 	return s.take(i)
 }
 
-// skip consumes any number of the characters and tells whether there were any.
+// skip consumes any number of the characters and reports whether there were any.
 func (s *environmentScanner) skip(chars string) bool {
 	return s.take(len(s.text)-len(strings.TrimLeft(s.text, chars))) != ""
 }
@@ -188,7 +188,7 @@ func cutComment(s string) (before string, found bool) {
 	return s, false
 }
 
-// identifier tells whether s can be the name of a variable in a shell and in systemd.
+// identifier reports whether s can be the name of a variable in a shell and in systemd.
 func identifier(s string) bool {
 	for i, c := range []byte(s) {
 		letter := c == '_' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'

@@ -46,7 +46,7 @@ func ExposedConf(text []byte) []fabric.NCCLVariable {
 	return list
 }
 
-// isKnownWord tells whether a value is a word of the table, or one of those that text variables usually have.
+// isKnownWord reports whether a value is a word of the table, or one of those that text variables usually have.
 func isKnownWord(v Variable, value string) bool {
 	same := func(word string) bool { return strings.EqualFold(word, value) }
 	switch v.Parser {

@@ -44,7 +44,7 @@ func New(root, environmentFile, home string) *Reader {
 	return &Reader{root: root, environmentFile: environmentFile, home: home}
 }
 
-// Record tells rec which files are read from now on. Call it before anything is. Redactions say what of them may leave the node.
+// Record reports the files that are read from now on to rec. Call it before the first read. Redactions say what of them may leave the node.
 func (r *Reader) Record(rec beneath.Recorder) { r.recorder = rec }
 
 // Read reads all files. The configuration is usable also when there is an error.

@@ -38,7 +38,7 @@ const (
 	OutsideRefused   Outside = "refused"   // NCCL returns an error
 )
 
-// Accepts tells whether NCCL and verbs can take the number as it is written. A variable without ranges takes any.
+// Accepts reports whether NCCL and verbs can take the number as it is written. A variable without ranges takes any.
 func (v Variable) Accepts(n int64) bool {
 	for _, r := range v.Ranges {
 		if r.has(n) {
@@ -56,7 +56,7 @@ func (v Variable) outside(n int64) Outside {
 	return v.Above
 }
 
-// Breaks tells that a job fails with the number: it is not accepted, and NCCL uses it as it is or returns an error.
+// Breaks reports whether a job fails with the number: it is not accepted, and NCCL uses it as it is or returns an error.
 func (v Variable) Breaks(n int64) bool {
 	if v.Accepts(n) {
 		return false
@@ -65,7 +65,7 @@ func (v Variable) Breaks(n int64) bool {
 	return what == OutsideUnchecked || what == OutsideRefused
 }
 
-// Flag tells that the variable is a switch, and the number counts as 1 without being 1.
+// Flag reports whether the variable is a switch, and the number counts as 1 without being 1.
 func (v Variable) Flag(n int64) bool { return !v.Accepts(n) && v.outside(n) == OutsideOn }
 
 // outcome says what becomes of a number that the variable does not accept.

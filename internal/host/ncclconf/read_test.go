@@ -284,7 +284,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// What tells NCCL where everything is in a virtual machine may be behind the links that /var/run is.
+// The file that describes the bus of a virtual machine to NCCL may be behind the links of /var/run.
 func TestVirtualTopology(t *testing.T) {
 	linked := tree(t, map[string]string{"run/nvidia-topologyd/virtualTopology.xml": "<system/>"})
 	if err := os.MkdirAll(filepath.Join(linked, "var"), 0o755); err != nil {

@@ -28,7 +28,7 @@ var (
 )
 
 // keepConf rewrites a file that NCCL reads. Only settings of NCCL keep their names, and of their values only what is
-// known to name nobody; of all other lines nothing stays but that they are there.
+// known to identify no one; of all other lines nothing stays but that they are there.
 func keepConf(text string, with beneath.Replacements) string {
 	return beneath.Lines(text, func(line string) string {
 		line, returned := strings.CutSuffix(line, "\r")

@@ -16,7 +16,7 @@ type Setting struct {
 	Masked      bool   // the value had a credential
 }
 
-// Usable tells whether the line sets what it seems to set.
+// Usable reports whether the line sets what it seems to set.
 func (s Setting) Usable() bool { return usable(s.statement()) }
 
 func (s Setting) statement() statement {

@@ -65,7 +65,7 @@ const (
 	listFunction = "f:"   // it is for one function
 )
 
-// tunes tells whether a value of NCCL_ALGO or NCCL_PROTO has a list of that kind, or one that enables that word.
+// tunes reports whether a value of NCCL_ALGO or NCCL_PROTO has a list of that kind, or one that enables that word.
 func (v Variable) tunes(value, kind string) bool {
 	for entry := range fields(value, ';') {
 		parts := slices.Collect(fields(entry, ':'))

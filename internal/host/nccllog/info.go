@@ -43,7 +43,7 @@ func (l *Log) info(m string) {
 	}
 }
 
-// cut removes prefix from s and tells whether it was there.
+// cut removes prefix from s and reports whether it was there.
 func cut(s *string, prefix string) bool {
 	rest, found := strings.CutPrefix(*s, prefix)
 	if found {

@@ -3,7 +3,7 @@
 // Package nccllog reads what NCCL 2.12 to 2.30 logs with NCCL_DEBUG=INFO: which version and network, how each connection
 // goes, whether GPUDirect RDMA is used, which settings were in effect and what went wrong.
 //
-// A log is not trusted: whoever starts a process that loads NCCL writes it. Parse takes any bytes and has no errors; what
+// A log is not trusted: the user of the job writes it. Parse takes any bytes and has no errors; what
 // it keeps is bounded and can be printed, and what the log does not say is a zero value that says so. The functions are
 // pure and may be called from any goroutine.
 package nccllog
@@ -79,7 +79,7 @@ type Device struct {
 	LinkLayer string // "IB" or "RoCE"
 }
 
-// HCA tells whether GPUDirect RDMA is possible with a device of a network; not, whether it is near enough to a GPU.
+// HCA reports whether GPUDirect RDMA is possible with a device of a network; not, whether it is near enough to a GPU.
 type HCA struct {
 	Network   string // "IB"
 	Index     int

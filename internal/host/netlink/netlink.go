@@ -60,7 +60,7 @@ const (
 // Question is a request with what its answer must be.
 type Question struct {
 	Command string // its name, in errors and recordings
-	NetDev  string // the network interface that it is about; empty: the request tells what it is about
+	NetDev  string // the network interface that it is about; empty: the request names its subject
 	Message Message
 	Alias   HeaderType // what messages of the answer may call themselves, if not as the request does; 0: nothing
 
@@ -68,7 +68,7 @@ type Question struct {
 	// is for other protocols.
 	Generic uint8
 
-	Sent *atomic.Uint64 // counts the requests that were sent; nil: nobody counts them
+	Sent *atomic.Uint64 // counts the requests that were sent; nil: they are not counted
 }
 
 // String returns the interface and the command, as errors begin.
@@ -111,7 +111,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// Broken tells whether every further question would fail with ErrBroken.
+// Broken reports whether every further question would fail with ErrBroken.
 func (c *Conn) Broken() bool { return c.broken }
 
 // Record calls f with every exchange from now on that the kernel brought to its end.
@@ -195,7 +195,7 @@ func (c *Conn) exchange(q Question) ([]Message, error) {
 	return replies, err
 }
 
-// isAnswer tells whether err is the kernel's answer to the request: NLMSG_ERROR, or NLMSG_DONE with an error number.
+// isAnswer reports whether err is the kernel's answer to the request: NLMSG_ERROR, or NLMSG_DONE with an error number.
 func isAnswer(err error, request Message) bool {
 	op, ok := errors.AsType[*netlink.OpError](err)
 	return ok && op.Sequence != 0 && op.Sequence == request.Header.Sequence

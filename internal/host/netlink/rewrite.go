@@ -5,7 +5,7 @@ package netlink
 import "errors"
 
 // Rules say which attributes of one level stay in a copy of it, and what becomes of their payloads. All others are
-// left out: what is in an attribute that is not known, nobody can tell.
+// left out: the content of an attribute that is not known is not known either.
 type Rules map[uint16]Rule
 
 // Rule returns what stands for the payload of an attribute. For a nest it is Rewrite of other Rules.
@@ -14,7 +14,7 @@ type Rule func(payload []byte) ([]byte, error)
 // ErrLeaveOut is what a Rule returns to have the whole message left out.
 var ErrLeaveOut = errors.New("to be left out")
 
-// Keep is the Rule of a payload that identifies nobody.
+// Keep is the Rule of a payload that identifies neither a host nor a user.
 func Keep(payload []byte) ([]byte, error) { return payload, nil }
 
 // Rename is the Rule of a name, whose replacement may be ErrLeaveOut.

@@ -40,7 +40,8 @@ func NewClient(c Caller) *Client { return &Client{caller: c} }
 func (c *Client) Close() error { return c.caller.Close() }
 
 // Read reads what changes; the rest it takes from last, unless slow is set or last is not a reading of this client. No
-// driver is an answer, and so is no library: Loaded is unknown then. The error of a driver that answers to nobody comes with Loaded known true.
+// driver is an answer, and so is no library: Loaded is unknown then. The error of a driver that answers no request comes with
+// Loaded known true.
 func (c *Client) Read(last fabric.GPUDriver, isSlow bool, now time.Time) (fabric.GPUDriver, error) {
 	return c.read(context.Background(), last, isSlow, now)
 }

@@ -133,7 +133,7 @@ func TestAMissingSymbolCostsItsFactsOnly(t *testing.T) {
 		}
 		got := differences(healthy, d)
 		if f == "nvmlDeviceGetFieldValues" {
-			got["GPUs.NVLinks=.Errors.Kind"] = "" // all of them, because nobody says which
+			got["GPUs.NVLinks=.Errors.Kind"] = "" // all of them, because the error does not name one
 		}
 		if err != nil || !maps.Equal(got, want) {
 			t.Errorf("without %s: %v, differs in %v, expected %v", f, err, got, want)

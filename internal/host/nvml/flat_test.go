@@ -60,7 +60,7 @@ func differences(a, b fabric.GPUDriver) map[string]string {
 	return diff
 }
 
-// gone tells that a value is not there because the fact that had it is no longer known.
+// gone reports whether a value is not there because the fact that had it is no longer known.
 func gone(is map[string]string, path string) bool {
 	for i := range path {
 		if path[i] == '=' {

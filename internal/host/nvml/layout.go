@@ -75,7 +75,7 @@ func (w *wire) driver(d *fabric.GPUDriver) {
 	}
 }
 
-// running are the processes of all GPUs, with what tells the GPUs apart.
+// running are the processes of all GPUs, with the identity of each GPU.
 func (w *wire) running(d *fabric.GPUDriver) {
 	n := w.count(len(d.GPUs), maxGPUs)
 	if w.decode && w.err == nil {

@@ -101,7 +101,7 @@ func number(v *nvml.FieldValue) fabric.Fact[uint64] {
 	return fabric.Fact[uint64]{State: fabric.OK, Value: n}
 }
 
-// refused tells that an answer means "there is no such link", or no such field on this driver.
+// refused reports whether an answer means "there is no such link", or no such field on this driver.
 func refused(ret nvml.Return) bool {
 	return ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_INVALID_ARGUMENT
 }

@@ -59,7 +59,7 @@ const (
 	fast tier = iota
 	slow
 	all
-	running // the processes and nothing else, for whoever asks ten times a second; it is no tier above the others
+	running // the processes and nothing else, for callers that ask ten times a second; it is no tier above the others
 )
 
 // version is the first byte of requests and replies. Both sides are the same binary; it differs when that was replaced

@@ -82,7 +82,7 @@ func (o *object) symbol(name string) unsafe.Pointer {
 	return p
 }
 
-// has tells whether the library has one of these symbols, which are versions of one function.
+// has reports whether the library has one of these symbols, which are versions of one function.
 func (o *object) has(names ...string) bool {
 	for _, n := range names {
 		if o.symbol(n) != nil {

@@ -53,7 +53,7 @@ func newReader(lib nvml.Interface, has func(...string) bool) *reader {
 	return &reader{lib: lib, has: has}
 }
 
-// read reads the facts of a tier and of those below. It tells whether GPUs came, went, were lost or found: then facts of
+// read reads the facts of a tier and of those below. It reports whether GPUs came, went, were lost or found: then facts of
 // other tiers are out of date too.
 func (r *reader) read(ctx context.Context, t tier) (changed bool, err error) {
 	if t >= slow || r.gpus == nil {
@@ -150,7 +150,7 @@ func (g *gpu) open(index int) bool {
 	return true
 }
 
-// identify reads what tells the GPU from others.
+// identify reads the identity of the GPU.
 func (g *gpu) identify() {
 	g.f.UUID = get(g, unsupported, g.dev.GetUUID, "nvmlDeviceGetUUID").Or(g.f.UUID)
 	pci := get(g, unsupported, g.dev.GetPciInfo, "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo")

@@ -52,7 +52,7 @@ func (s *Server) Handle(ctx context.Context, raw []byte) ([]byte, error) {
 	return s.buf, nil
 }
 
-// Stale tells that this process will not get an answer out of the driver any more, because it has the library of another
+// Stale reports whether this process will not get an answer out of the driver any more, because it has the library of another
 // driver loaded and cannot load the new one. A new process can. It is asked after each Handle.
 func (s *Server) Stale() bool { return s.stale }
 

@@ -10,8 +10,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Session reads GPUs for a while, through a process of its own that lives from the first reading to Release. Whoever
-// decides over a probe needs facts of this moment, and must not wait for those who read for scrapers.
+// Session reads GPUs for a while, through a process of its own that lives from the first reading to Release. The
+// gate of probes needs facts of this moment, and must not wait for reads on behalf of scrapers.
 //
 // It may be used by any number of goroutines, which wait for each other.
 type Session struct {

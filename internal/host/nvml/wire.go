@@ -65,7 +65,7 @@ func (w *wire) uint(v *uint64) bool {
 func (w *wire) int(v *int, limit int) bool {
 	u := uint64(max(*v, 0))
 	if !w.decode && *v < 0 {
-		u = math.MaxUint64 // which nobody takes for a value
+		u = math.MaxUint64 // which no reader takes for a value
 	}
 	ok := w.uint(&u)
 	if w.decode && ok && u <= uint64(limit) {

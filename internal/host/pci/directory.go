@@ -19,7 +19,7 @@ type directory struct {
 	fd   int
 	path string // relative to the root
 	buf  *buffer
-	rec  beneath.Recorder // nil: nobody records
+	rec  beneath.Recorder // nil: nothing is recorded
 }
 
 // buffer is what files are read into, one after the other.

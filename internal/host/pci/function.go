@@ -76,7 +76,7 @@ func (r *reader) rest(f *fabric.PCIFunction, d directory) {
 	f.Config = r.config(d)
 }
 
-// suspended tells that the function or a bridge above it sleeps. What is not known to sleep is taken to be awake:
+// suspended reports whether the function or a bridge above it sleeps. What is not known to sleep is taken to be awake:
 // kernels without power management have no such file.
 func (r *reader) suspended(f *fabric.PCIFunction) bool {
 	for _, b := range f.Bridges {

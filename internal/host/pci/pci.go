@@ -83,7 +83,7 @@ func Open(root string) (*Bus, error) {
 // Keep has files stay open within a budget. What is open already stays.
 func (b *Bus) Keep(kept *beneath.Budget) { b.kept = kept }
 
-// Record tells rec what is read from now on.
+// Record reports the files that are read from now on to rec.
 func (b *Bus) Record(rec beneath.Recorder) { b.root.Record(rec) }
 
 // Close closes the root and all files.
@@ -133,7 +133,7 @@ func (b *Bus) Read(last fabric.PCI, what fabric.PCIFacts, nics []NIC, now time.T
 	return next, b.err
 }
 
-// has tells whether these are the functions of the last survey.
+// has reports whether these are the functions of the last survey.
 func (b *Bus) has(all fabric.PCI) bool {
 	missing := func(p place) bool { return all.Function(p.address) == nil }
 	return len(all.Functions) == len(b.places) && !slices.ContainsFunc(b.places, missing)
@@ -224,7 +224,7 @@ func (b *Bus) follow(link, address string) (path, error) {
 	return p, err
 }
 
-// leadsNowhere tells that an entry of a class is no link, or one to nothing. Who reads the device tells of it.
+// leadsNowhere reports whether an entry of a class is no link, or one to nothing. The reader of the device reports the error.
 func (b *Bus) leadsNowhere(link string, err error) bool {
 	if err == nil || errors.Is(err, unix.EINVAL) {
 		return err != nil

@@ -154,7 +154,7 @@ func TestReadAgain(t *testing.T) {
 	tr.write("devices/"+nic+"/config", string(space(0x5936, 4)))
 	more, _ := b.Read(all, fabric.PCILinks, nics(t, tr.dir), now)
 	if f := more.NIC("mlx5_0"); len(more.GPUs()) != 2 || f.Config.ACS.Value != 4 {
-		t.Errorf("nobody noticed the new GPU: %+v", more)
+		t.Errorf("the new GPU is missing: %+v", more)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// withSerial is space with a serial number where one looks for it, and everywhere else where nobody decodes anything.
+// withSerial is space with a serial number where one looks for it, and everywhere else where nothing is decoded.
 func withSerial() []byte {
 	b := space(0x5936, 0x1d)
 	for i := range b[:0xff0] {

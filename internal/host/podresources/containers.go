@@ -183,7 +183,7 @@ func owners(list []fabric.RankCandidate, containers []Container) map[string]Cont
 	return of
 }
 
-// has tells whether all GPUs of a process, or all MIG devices that it runs in, are among those of the container. GPUs that are not
+// has reports whether all GPUs of a process, or all MIG devices that it runs in, are among those of the container. GPUs that are not
 // known are not.
 func (c Container) has(r fabric.RankCandidate) bool {
 	if uuids, ok := r.GPUs.Get(); ok && len(c.UUIDs) > 0 {

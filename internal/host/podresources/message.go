@@ -149,7 +149,7 @@ func decodeContainer(b []byte) (name string, gpu bool, err error) {
 	return name, gpu, err
 }
 
-// isGPU tells whether a name is that of GPUs, of a part of one or of a driver of them: nvidia.com/gpu, nvidia.com/mig-1g.5gb,
+// isGPU reports whether a name is that of GPUs, of a part of one or of a driver of them: nvidia.com/gpu, nvidia.com/mig-1g.5gb,
 // amd.com/gpu, gpu.nvidia.com, aliyun.com/gpu-mem; or an id that plugins give them, GPU-<uuid>, MIG-<uuid>. It is better
 // to take something for a GPU that is none than the other way round.
 func isGPU(name string) bool {

@@ -64,7 +64,7 @@ func (n *Namer) Name(ctx context.Context, list []fabric.RankCandidate, now time.
 	return n.err
 }
 
-// ask asks the kubelet, and notes whom each container belongs to.
+// ask asks the kubelet, and notes the pod of each container.
 func (n *Namer) ask(ctx context.Context, list []fabric.RankCandidate) error {
 	containers, _, err := n.list(ctx)
 	for id, c := range owners(list, containers) {

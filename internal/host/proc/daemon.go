@@ -24,7 +24,7 @@ const (
 	searchEvery = time.Hour
 )
 
-// startsJobs tells daemons by their name that start jobs or containers.
+// startsJobs reports whether a daemon of that name starts jobs or containers.
 func startsJobs(name string) bool {
 	switch name {
 	case "slurmd", "pbs_mom", "containerd", "crio", "dockerd":

@@ -92,7 +92,7 @@ func TestDaemons(t *testing.T) {
 	}
 }
 
-// Where process 1 is hidden (hidepid), so are the others: nobody may say that there is none.
+// Where process 1 is hidden (hidepid), so are the others: the result must not be that there is none.
 func TestDaemonsHidden(t *testing.T) {
 	files := map[string]string{}
 	process(files, 41, 0, "slurmd", "unlimited", "unlimited")

@@ -44,7 +44,7 @@ func Open(root string) (*FS, error) {
 // Close closes the root; nothing can be read after it.
 func (f *FS) Close() error { return f.root.Close() }
 
-// Record tells rec which files are read from now on. Call it before anything is. Redactions say what of them may leave the node.
+// Record reports the files that are read from now on to rec. Call it before the first read. Redactions say what of them may leave the node.
 func (f *FS) Record(rec beneath.Recorder) { f.recorder = rec }
 
 // Host reads what the node itself is. What cannot change while its kernel runs it takes from last, once that is known.

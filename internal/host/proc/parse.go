@@ -112,7 +112,7 @@ func parseRoutes6(b []byte) ([]string, bool) {
 	return names, true
 }
 
-// leaves tells whether packets that take the route leave the node.
+// leaves reports whether packets that take the route leave the node.
 func leaves(iface []byte, flags uint64) bool {
 	s := string(iface)
 	return flags&flagUp != 0 && flags&flagReject == 0 && s != "lo" && s != "*" && printable(s)

@@ -31,7 +31,7 @@ const (
 const initialPIDs = "pid:[4026531836]"
 
 // Initial returns nil if this process and this procfs are in the initial PID namespace and procfs hides no process:
-// then PIDs mean the same to this process, to procfs and to drivers, and nobody is missing.
+// then PIDs mean the same to this process, to procfs and to drivers, and no process is missing.
 func (f *FS) Initial() error {
 	// Not through the root, which opens every folder on the way: to a process that is not dumpable, its own self/ns is closed.
 	switch ns, err := os.Readlink(filepath.Join(f.root.Name(), "self/ns/pid")); {
@@ -134,7 +134,7 @@ func (f *FS) args(pid int) ([]string, error) {
 	return strings.FieldsFunc(string(b), func(r rune) bool { return r == 0 || r == ' ' }), nil
 }
 
-// gone tells that a process ended while it was looked at.
+// gone reports whether a process ended while it was looked at.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
 }

@@ -38,7 +38,7 @@ func (f *FS) DefaultRoutes() (map[string]bool, error) {
 	return nil, failed
 }
 
-// isNone tells that the root is some folder, and neither procfs nor a copy of one: one of these files is in all of them.
+// isNone reports whether the root is some folder, and neither procfs nor a copy of one: one of these files is in all of them.
 func (f *FS) isNone() bool {
 	for _, name := range []string{"self", "stat"} {
 		if _, err := f.root.Lstat(name); !errors.Is(err, fs.ErrNotExist) {

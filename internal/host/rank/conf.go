@@ -88,7 +88,7 @@ func regular(file int, name string) (*os.File, error) {
 	return os.Open(fmt.Sprintf("/proc/self/fd/%d", file))
 }
 
-// isMountOfInterest tells the mount points at which the files lie that are read of a root.
+// isMountOfInterest reports whether files that are read of a root are below the mount point.
 func isMountOfInterest(at string) bool {
 	switch at {
 	case "/", "/dev", "/dev/infiniband", "/etc", confFile:

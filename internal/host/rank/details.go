@@ -33,7 +33,7 @@ type details struct {
 	cgroup   uint64 // ID of the control group of version 2 if a scheduler made it for the job, 0: not known
 }
 
-// early tells that the process may not have loaded all of its libraries or made its connections yet, or that not all could be read.
+// early reports whether the process may not have loaded all of its libraries or made its connections yet, or that not all could be read.
 func (d *details) early() bool {
 	m, ok := d.maps.Get()
 	silent := d.log.Reason == fabric.ReasonMissing || d.log.State == fabric.OK && d.log.Value == (fabric.NCCLLog{})

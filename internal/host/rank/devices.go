@@ -135,7 +135,7 @@ func parseMounts(f io.Reader) (map[string]string, error) {
 	return types, nil
 }
 
-// isLocal tells the types of file systems that need nobody else to answer. Others may hang.
+// isLocal reports whether a file system of that type answers without another host or process. Others may hang.
 func isLocal(kind string) bool {
 	switch kind {
 	case "overlay", "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "devtmpfs", "ramfs", "rootfs", "squashfs", "erofs":

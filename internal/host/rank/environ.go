@@ -118,7 +118,7 @@ func sizes() []string {
 	return []string{"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}
 }
 
-// ofScheduler tells the variables whose value is a number that is read.
+// ofScheduler reports whether the value of the variable is a number that is read.
 func ofScheduler(name []byte) bool {
 	switch string(name) {
 	case "RANK", "WORLD_SIZE", "LOCAL_RANK", "SLURM_JOB_ID", "SLURM_PROCID", "SLURM_NTASKS", "PMI_RANK", "PMI_SIZE", "PMIX_RANK",

@@ -19,7 +19,7 @@ import (
 
 func retry(call func() (int, error)) (int, error) { return beneath.Retry(call) }
 
-// gone tells that a process ended while it was looked at.
+// gone reports whether a process ended while it was looked at.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
 
 // descriptors calls f with each descriptor of a process and where it leads, so many at most, until f returns false; the text is
@@ -80,7 +80,7 @@ var (
 
 const uvm = "/dev/nvidia-uvm"
 
-// usesCUDA tells whether a process has begun to use CUDA.
+// usesCUDA reports whether a process has begun to use CUDA.
 func (r *Reader) usesCUDA(dir string) (uses bool) {
 	_, err := r.descriptors(dir, r.buffer[:screenBuffer], maxScreened, nil, func(_ int, target []byte) bool {
 		uses = string(target) == uvm
@@ -96,7 +96,7 @@ const maxScreened = 512
 // kernel makes an inode for each one that it lists, which costs more than another call. A part has some 20 of them.
 const screenBuffer = 512
 
-// holdsGPU tells whether a process has a device node of a GPU open.
+// holdsGPU reports whether a process has a device node of a GPU open.
 func (r *Reader) holdsGPU(dir string) (holds bool, err error) {
 	if r.counts { // one call instead of ten for threads of the kernel, of which a node has thousands
 		const standard = 3 // input, output and error
@@ -181,7 +181,7 @@ func (t target) addTo(v *fabric.OpenFiles) {
 // is seen by then; verbs contexts are known by the kernel at each look.
 const listAge = 4
 
-// files tells where all descriptors of a process lead.
+// files returns where all descriptors of a process lead.
 func (r *Reader) files(dir string, p *process, now time.Time) fabric.Fact[fabric.OpenFiles] {
 	if p.targets == nil {
 		p.targets = map[int]target{}

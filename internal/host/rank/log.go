@@ -49,7 +49,7 @@ func (r *Reader) log(ctx context.Context, dir, job, pattern string, now time.Tim
 	return attempt(ctx, r.stuck, job, source, now, func() (fabric.NCCLLog, error) { return r.readLog(dir, strconv.Itoa(found)) })
 }
 
-// logName returns a function that tells the names of files which NCCL makes of a name with %h (host) and %p (process) in it.
+// logName returns a function that reports whether NCCL would make a name of pattern, with %h (host) and %p (process) in it.
 func logName(pattern string) func(name string) bool {
 	var expression strings.Builder
 	for i := 0; i < len(pattern); i++ {

@@ -205,7 +205,7 @@ func (r *Reader) ownNamespace() uint64 {
 	return ns
 }
 
-// socketOwners tells which candidate a socket belongs to. A process that was started by another one may have inherited
+// socketOwners returns which candidate a socket belongs to. A process that was started by another one may have inherited
 // sockets of it: they belong to the one that has verbs open, else to the oldest.
 func socketOwners(list []fabric.RankCandidate) map[uint64]int {
 	owners := map[uint64]int{}

@@ -51,7 +51,7 @@ func observe(pid int) (facts, error) {
 	}, nil
 }
 
-// as returns the attributes of a reader of a tier: root, or nobody with some capabilities.
+// as returns the attributes of a reader of a tier: root, or the user nobody with some capabilities.
 func as(tier string) *syscall.SysProcAttr {
 	caps := map[string][]uintptr{
 		"files and setns": {unix.CAP_SYS_PTRACE, unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_ADMIN},

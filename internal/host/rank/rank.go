@@ -66,16 +66,16 @@ type Sources struct {
 	Sockets func(namespace *os.File) (Sockets, error)
 	// Cgroup returns the ID of a control group of version 2, by its path from the root.
 	Cgroup func(path string) (uint64, error)
-	// Verbs tells what threads have of verbs, by their IDs, as rdmanl.Client.Use does.
+	// Verbs returns what threads have of verbs, by their IDs, as rdmanl.Client.Use does.
 	Verbs func() (map[int]*fabric.VerbsUse, error)
-	// Variable tells what may leave the package of a variable of the environment: nothing, or the value if it is one that
+	// Variable returns what may leave the package of a variable of the environment: nothing, or the value if it is one that
 	// words or a number of this variable can be.
 	Variable func(name, value string) (v fabric.NCCLVariable, ok bool)
-	// Distances tells how far NUMA nodes are from CPUs, as fabric.ProcessLimits has it.
+	// Distances returns how far NUMA nodes are from CPUs, as fabric.ProcessLimits has it.
 	Distances func(cpus string) []int
-	// Conf tells the same of an nccl.conf: the variables that it sets.
+	// Conf returns the variables that an nccl.conf sets.
 	Conf func(text []byte) []fabric.NCCLVariable
-	// Log tells what a log of NCCL says, of its beginning and its end, between which some bytes were dropped.
+	// Log returns what a log of NCCL says, of its beginning and its end, between which some bytes were dropped.
 	Log func(head, tail []byte, dropped int64) fabric.NCCLLog
 }
 
@@ -94,7 +94,7 @@ type Reader struct {
 	stuck   *gate
 	turns   int // candidates that have got a turn
 
-	counts   bool          // procfs tells how many descriptors a process has
+	counts   bool          // procfs reports how many descriptors a process has
 	samePIDs bool          // PIDs of procfs are those of this process and its kernel interfaces
 	hidden   fabric.Reason // why procfs does not show all processes
 }

@@ -81,7 +81,7 @@ func has(reading fabric.RankReading, pid int) bool {
 	return slices.ContainsFunc(reading.Candidates, func(c fabric.RankCandidate) bool { return c.PID == pid })
 }
 
-// hasSockets tells whether this kernel has sock_diag for TCP.
+// hasSockets reports whether this kernel has sock_diag for TCP.
 func hasSockets(t *testing.T) bool {
 	t.Helper()
 	c, err := sockdiag.Dial()

@@ -28,7 +28,7 @@ const (
 	candidate             // holds a GPU
 )
 
-// process is one that procfs shows. The inode of its directory in procfs tells it from another one with its PID; procfs may
+// process is one that procfs shows. The inode of its directory in procfs distinguishes it from a later one with its PID; procfs may
 // give it another inode when memory was short, and then it is examined once more.
 type process struct {
 	inode   uint64
@@ -141,7 +141,7 @@ func parsePID(name []byte) int {
 	return n
 }
 
-// examine looks at processes that are new or due, and tells candidates from their children. done: none is left for the next
+// examine reads processes that are new or due, and separates candidates from their children. done: none is left for the next
 // look.
 func (r *Reader) examine(ctx context.Context, gpus fabric.Fact[map[int][]string], now time.Time) (done bool) {
 	listed := func(pid int) bool { return len(gpus.Value[pid]) > 0 && gpus.State == fabric.OK }

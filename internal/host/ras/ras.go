@@ -4,8 +4,8 @@
 // many collectives each rank has launched. It speaks the protocol of src/ras/client_support.cc of NCCL: lines of text, and a report
 // as text, or as JSON from 2.28.7 on.
 //
-// Asking makes every process of the job send its data to the one that is asked, and has crashed jobs: package progress decides who
-// may be asked, and this package asks whom it is given.
+// Asking makes every process of the job send its data to the one that is asked, and has crashed jobs: package progress decides which
+// process may be asked, and this package asks the one that it is given.
 //
 // The other side is a process of a user. A report of more than 16 MiB, of other characters than NCCL writes, of another protocol,
 // or that is not complete after 12 s is refused. Nothing of it is kept but numbers, hashes and IP addresses.

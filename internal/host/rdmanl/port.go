@@ -7,7 +7,7 @@ import (
 	"gpufabric_exporter/internal/host/netlink"
 )
 
-// Port is the state of a port. The kernel tells neither rate nor GIDs here.
+// Port is the state of a port. The kernel reports neither rate nor GIDs here.
 type Port struct {
 	State     fabric.PortState // RDMA_NLDEV_ATTR_PORT_STATE; empty for a state that is not known here
 	PhysState fabric.PhysState // RDMA_NLDEV_ATTR_PORT_PHYS_STATE; likewise

@@ -173,7 +173,7 @@ func (u *users) add(d Device, cmd command, r resource) error {
 	return nil
 }
 
-// context counts a context for the task that is seen with it first: the one that opened it, where the kernel tells.
+// context counts a context for the task that is seen with it first: the one that opened it, where the kernel reports that.
 func (u *users) context(v *fabric.VerbsUse, c context) {
 	if c.number >= 0 && !u.contexts[c] {
 		u.contexts[c] = true

@@ -7,7 +7,7 @@
 // that matches a short lock of it: some microseconds for a hundred sockets, milliseconds on a machine whose table has
 // half a million slots. Established and listening sockets are asked for, no others.
 //
-// Where tcp_diag is a module that is not loaded, the first question makes the kernel load it, as ss(8) does. Loaded tells
+// Where tcp_diag is a module that is not loaded, the first question makes the kernel load it, as ss(8) does. Loaded reports
 // whether that would happen.
 //
 // Concurrency: a Client serves one goroutine at a time; only Close may be called from another one. Errors: an error number
@@ -192,7 +192,7 @@ func attributeName(kind uint16) string {
 	return ""
 }
 
-// Loaded tells whether the kernel can answer without loading a module first: it has no modules, tcp_diag is loaded, or it
+// Loaded reports whether the kernel can answer without loading a module first: it has no modules, tcp_diag is loaded, or it
 // is built in. procfs and rootfs are where those of the node are.
 func Loaded(procfs, rootfs string) bool {
 	const limit = 4 << 20 // bytes; both files have some hundred kilobytes at most

@@ -129,7 +129,7 @@ func settled(t *testing.T, c *Client, p *pair, wanted []uint64) []fabric.Socket 
 	}
 }
 
-// The bytes of a connection are those that went through it, on both ends, and nobody else's sockets are there.
+// The bytes of a connection are those that went through it, on both ends, and there are no other sockets.
 func TestKernel(t *testing.T) {
 	c := kernel(t)
 	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0", "tcp": ":0"} {

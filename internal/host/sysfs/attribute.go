@@ -71,7 +71,7 @@ func (a *attr) check() error {
 
 func (a *attr) close() {
 	if a.dir == nil {
-		return // its descriptor is nobody's
+		return // it has no descriptor
 	}
 	if a.fd >= 0 {
 		_ = unix.Close(a.fd) // nothing was written that could be lost

@@ -65,7 +65,7 @@ type backoff struct {
 
 func (b *backoff) active(now time.Time) bool { return b.pause > 0 && now.Sub(b.since) < b.pause }
 
-// note remembers how a read ended. An error that is no refusal, as ENODEV, tells nothing about the next one.
+// note remembers how a read ended. An error that is no refusal, as ENODEV, predicts nothing about the next one.
 func (b *backoff) note(err error, now time.Time) {
 	switch {
 	case err == nil:
@@ -76,7 +76,7 @@ func (b *backoff) note(err error, now time.Time) {
 	}
 }
 
-// refused tells whether a driver answers that it does not answer. ENOSYS is how get_perf_mad of
+// refused reports whether a driver answers that it does not answer. ENOSYS is how get_perf_mad of
 // drivers/infiniband/core/sysfs.c says that there is no driver to ask.
 func refused(err error) bool {
 	for _, e := range []unix.Errno{unix.EINVAL, unix.EIO, unix.EOPNOTSUPP, unix.ENOSYS} {

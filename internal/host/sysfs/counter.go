@@ -52,12 +52,12 @@ func (c *counterDir) close() {
 	c.dir.close()
 }
 
-// due tells whether the directory was not listed for a while.
+// due reports whether the directory was not listed for a while.
 func (c *counterDir) due(now time.Time) bool {
 	return c.listed.IsZero() || !c.settled(now) && now.Sub(c.listed) >= listEvery
 }
 
-// settled tells whether the list can be relied on.
+// settled reports whether the list can be relied on.
 func (c *counterDir) settled(now time.Time) bool {
 	return c.whole && now.Sub(c.listed) < listWholeEvery
 }

@@ -123,7 +123,7 @@ func (d *Device) readExtra(at *dir, name string) reading {
 	return got
 }
 
-// verdict ends a method: when something was not there, it tells whether that is the device itself.
+// verdict ends a method: when something was not there, it reports whether that is the device itself.
 func (d *Device) verdict() error {
 	if !d.lost {
 		return nil
@@ -163,7 +163,7 @@ func (d *Device) keepPorts(numbers []int) {
 	}
 }
 
-// driverConstants tells whether the driver prints port states and a rate that no hardware was asked for: EFA is
+// driverConstants reports whether the driver prints port states and a rate that no hardware was asked for: EFA is
 // always "4: ACTIVE", "5: LinkUp" and 100 Gb/sec (efa_query_port of drivers/infiniband/hw/efa/efa_verbs.c).
 func driverConstants(h *fabric.HCA) bool { return h.Traits().ConstantPorts }
 

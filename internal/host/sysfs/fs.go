@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sysfs reads what the kernel tells in sysfs about RDMA devices, their ports, counters and GID tables,
-// about their network interfaces and about GPUs. It never writes and never leaves its root directory.
+// Package sysfs reads what the kernel shows in sysfs of RDMA devices, their ports, counters and GID tables,
+// of their network interfaces and of GPUs. It never writes and never leaves its root directory.
 //
 // Reading and parsing are apart: attribute.go reads, parse.go holds pure functions over bytes. Attributes that
 // are read on every scrape are kept open and cost one pread(2) each, which is twenty times cheaper than
@@ -73,7 +73,7 @@ func Open(root string) (*FS, error) {
 // Keep has descriptors stay open within a budget, but for one of each device. What is open already stays.
 func (f *FS) Keep(b *beneath.Budget) { f.kept = b }
 
-// Record tells rec what is read from now on.
+// Record reports the files that are read from now on to rec.
 func (f *FS) Record(rec beneath.Recorder) { f.root.Record(rec) }
 
 // Close closes the root. Devices that are still open can be read on but find nothing new.
@@ -149,7 +149,7 @@ func (d *dir) numbers() ([]int, error) {
 // small.
 var scratch = sync.Pool{New: func() any { return new([8192]byte) }}
 
-// each calls found for each entry of a directory, in no order; once, while it is open. The number tells an entry from
+// each calls found for each entry of a directory, in no order; once, while it is open. The number distinguishes an entry from
 // any other that has been there. The kernel itself is asked (getdents64(2)), because package os would do so with twice
 // as many system calls, and keep the numbers to itself.
 func (d *dir) each(found func(name []byte, number uint64)) error {
@@ -254,7 +254,7 @@ type dir struct {
 	open bool
 	kept bool           // its descriptor counts in fs.kept
 	at   int            // its descriptor while it is open
-	is   *beneath.Inode // what that is of, once somebody asked
+	is   *beneath.Inode // the file of that descriptor, set when it is first needed
 
 	spare  bool // it is read without it, if there are no descriptors to keep it open
 	parent *dir // of a directory that sub made
@@ -267,7 +267,7 @@ func (d *dir) sub(name string) *dir {
 	return &dir{fs: d.fs, path: d.path + "/" + name, spare: true, parent: d}
 }
 
-// stays tells whether d is open, or may be opened and stay so.
+// stays reports whether d is open, or may be opened and stay so.
 func (d *dir) stays() bool {
 	if !d.open && !d.kept && d.spare {
 		d.kept = d.fs.kept.Take()

@@ -159,7 +159,7 @@ func (d *Device) numaNode(l location, now time.Time) fabric.Fact[int] {
 	return node
 }
 
-// function tells a physical from a virtual function and a subfunction, which is a device of the auxiliary bus with a number
+// function distinguishes physical functions, virtual functions and subfunctions; the last is a device of the auxiliary bus with a number
 // (drivers/net/ethernet/mellanox/mlx5/core/sf/dev/dev.c). Other parents that are not a PCI function have none of these
 // marks, like a virtual function inside a guest.
 func (d *Device) function(l location, now time.Time) fabric.Fact[fabric.Function] {

@@ -68,7 +68,7 @@ func (f *FS) Moved(here []string, container bool) ([]Moved, error) {
 	return found, err
 }
 
-// listVerbs lists the class, together with what tells a change: a device that moves gets another entry.
+// listVerbs lists the class, together with what shows a change: a device that moves gets another entry.
 func (f *FS) listVerbs(here []string) (names []string, listed []byte, err error) {
 	d := dir{fs: f, path: verbsClass}
 	defer d.close()
@@ -144,7 +144,7 @@ func (f *FS) parentOf(link string) string {
 	return path.Dir(path.Dir(path.Join(path.Dir(link), target)))
 }
 
-// showsHardware tells whether sysfs shows a network interface that is one of hardware.
+// showsHardware reports whether sysfs shows a network interface that is one of hardware.
 func (f *FS) showsHardware() bool {
 	names, _ := f.list(netClass)
 	return slices.ContainsFunc(names, func(name string) bool {

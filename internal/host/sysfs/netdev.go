@@ -15,14 +15,14 @@ import (
 // linux/netdevice.h); a bridge may have hundreds of ports, and each one read takes the rtnl lock.
 const (
 	maxNesting  = 8
-	maxBelow    = 128 // interfaces that nobody named
+	maxBelow    = 128 // interfaces that were not asked for by name
 	lowerPrefix = "lower_"
 )
 
 // NetDevs reads these network interfaces and those below them: the members of a bond, what a VLAN sits on. Each is
 // read once, and they are sorted by name. The default routes are those of proc.FS.DefaultRoutes; nil says that
 // they are not known. A speed comes from speed, or where that is nil from its file, reading which takes the kernel's
-// rtnl lock and a processor while somebody else has it (speed_show of net/core/net-sysfs.c). The MTU and the driver are read
+// rtnl lock, and a processor while another process has it (speed_show of net/core/net-sysfs.c). The MTU and the driver are read
 // if detailed is set.
 func (f *FS) NetDevs(names []string, defaultRoutes map[string]bool, speed func(netdev string) fabric.Fact[float64], detailed bool, now time.Time) []fabric.NetDev {
 	r := f.reader()
@@ -190,7 +190,7 @@ func lowerFact(e netEntries, now time.Time) fabric.Fact[[]string] {
 	return fabric.Known(lower, e.path, now)
 }
 
-// linked tells what a symbolic link points to, if the interface has the entry that the link is or lies in.
+// linked returns what a symbolic link points to, if the interface has the entry that the link is or lies in.
 func (t netTree) linked(e netEntries, entry, link string, now time.Time, parse func([]byte) (string, bool)) fabric.Fact[string] {
 	source := e.path + "/" + link
 	if !e.has(entry) {
@@ -200,7 +200,7 @@ func (t netTree) linked(e netEntries, entry, link string, now time.Time, parse f
 	return optional(factOf(reading{source: source, data: []byte(name), err: err}, now, parse))
 }
 
-// speedFact tells the speed. An interface that is down, or has no speed, answers EINVAL or -1; SPEED_UNKNOWN was
+// speedFact returns the speed. An interface that is down, or has no speed, answers EINVAL or -1; SPEED_UNKNOWN was
 // once printed without its sign.
 func speedFact(got reading, now time.Time) fabric.Fact[float64] {
 	const (

@@ -63,7 +63,7 @@ func (f *FS) peermemModule(r *reader, now time.Time) (p fabric.Peermem, loaded b
 	return p, false, nil
 }
 
-// peermemUse tells whether ib_core has such a client, and how many memory regions it holds for them now: those that
+// peermemUse reports whether ib_core has such a client, and how many memory regions it holds for them now: those that
 // were registered less those that were let go. The latter are read first, so that the rest is not below zero.
 func (f *FS) peermemUse(r *reader, now time.Time) (bound fabric.Fact[bool], registered fabric.Fact[uint64]) {
 	all := &dir{fs: f, path: memoryPeers}

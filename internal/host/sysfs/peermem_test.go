@@ -80,7 +80,7 @@ func TestPeermem(t *testing.T) {
 	}
 }
 
-// A link out of the root tells nothing of what is loaded.
+// A link that leads out of the root does not show what is loaded.
 func TestPeermemOutside(t *testing.T) {
 	outside := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(outside, "nvidia_peermem"), 0o755))

@@ -14,7 +14,7 @@ import (
 )
 
 // What follows reads what MLNX_OFED adds below class/net/<if> (en_sysfs.c and en_ecn.c of its mlx5 driver): ecn/ in
-// all releases, qos/trust and qos/dscp2prio only in some before 4.9; since then DCB tells both, as it always told PFC.
+// all releases, qos/trust and qos/dscp2prio only in some before 4.9; since then DCB has both, as it always had PFC.
 // Every file of ecn/ costs a firmware command and takes no rtnl lock.
 
 const (
@@ -65,7 +65,7 @@ func askEthernet[T any](e *ethernet, q question, parse func([]byte) (T, bool), e
 	return fact
 }
 
-// ReadQoS reads what MLNX_OFED tells about a network interface: trust mode, priorities of DSCPs, and for which
+// ReadQoS reads what MLNX_OFED shows of a network interface: trust mode, priorities of DSCPs, and for which
 // priorities it notifies of congestion and heeds notifications. Other facts of q are left alone. The error says that
 // the interface as a whole cannot be read; then, as without MLNX_OFED, the facts are unknown. Or it says what text is
 // foreign in which files, beside the facts of the others.

@@ -83,7 +83,7 @@ func TestQoS(t *testing.T) {
 	must(t, f.ReadQoS("eth0", &q, now))
 	known(t, "PFC of another reader", q.PFC, fabric.PFC{Enabled: 8})
 	if q.Parameters.State != fabric.Unknown || q.Parameters.Reason != "" {
-		t.Errorf("parameters that nobody asked for: %+v", q.Parameters)
+		t.Errorf("parameters that were not asked for: %+v", q.Parameters)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// IsKernel tells whether the root is a mounted sysfs, and not a copy of one.
+// IsKernel reports whether the root is a mounted sysfs, and not a copy of one.
 func (f *FS) IsKernel() bool {
 	magic, err := f.root.FileSystem()
 	return err == nil && magic == unix.SYSFS_MAGIC
@@ -28,7 +28,7 @@ func (d *Device) ReadNetDev(q *fabric.Port, now time.Time) {
 	q.NetDev = d.netDev(d.port(q.Number), now)
 }
 
-// HasHWCounters tells whether a port has hardware counters, and reads their lifespan. No driver is asked.
+// HasHWCounters reports whether a port has hardware counters, and reads their lifespan. No driver is asked.
 func (d *Device) HasHWCounters(q *fabric.Port, now time.Time) bool {
 	c := &d.port(q.Number).hw
 	d.prepareHW(c, now)

@@ -39,7 +39,7 @@ func TestTrafficClass(t *testing.T) {
 		t.Errorf("made %v, %v", made, err)
 	}
 
-	tree{tclassFile: "", tosFile: "0\n"}.write(t, root) // as after boot, and after somebody made the folder
+	tree{tclassFile: "", tosFile: "0\n"}.write(t, root) // as after boot, and after the folder was created
 	p = trafficClasses(t, d)
 	absent(t, "traffic class", p.TrafficClass)
 	known(t, "ToS", p.DefaultToS, 0)

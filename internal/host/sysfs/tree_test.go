@@ -203,7 +203,7 @@ func gids(size int, entries ...[3]string) tree {
 		}
 		t[fmt.Sprintf("gids/%d", i)] = gid
 		if i > len(entries)+4 {
-			continue // nobody looks at them, and files cost time
+			continue // they are not read, and files cost time
 		}
 		t[fmt.Sprintf("gid_attrs/types/%d", i)] = kind
 		t[fmt.Sprintf("gid_attrs/ndevs/%d", i)] = netdev

@@ -9,7 +9,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// A question that nobody gave a file has no answer, and takes no descriptor for its own: that of the zero value is stdin.
+// A question without a file has no answer, and takes no descriptor for its own: that of the zero value is stdin.
 func TestUnnamedQuestion(t *testing.T) {
 	var q question
 	r := (&FS{}).reader()

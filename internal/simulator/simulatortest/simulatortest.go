@@ -18,8 +18,8 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// Watch observes a simulated node through the real readers at each of these seconds, on a clock that waits for
-// nobody: the node is a step further for each second.
+// Watch observes a simulated node through the real readers at each of these seconds, on a fake
+// clock: the node is a step further for each second.
 func Watch(t *testing.T, s simulator.Scenario, seconds ...int) (nodes []*fabric.Node) {
 	t.Helper()
 	dir := commandtest.Memory(t)

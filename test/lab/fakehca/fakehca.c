@@ -8,7 +8,7 @@
  * A device may also have an InfiniBand port; it has no netdev then, but a LID.
  *   modprobe fakehca pci=0000:03:00.0,0000:04:00.0 [infiniband=1]
  * It and its netdev can be moved to other network namespaces ("rdma dev set fakehca_0 netns NAME" in exclusive mode).
- * Beside the numbers, debugfs tells how often a driver would have asked its firmware, and lets it hang:
+ * Beside the numbers, debugfs shows how often a driver would have asked its firmware, and lets it hang:
  *   calls_query_port calls_process_mad calls_get_hw_stats calls_gstats calls_dcb calls_gstrings calls_pause calls_fec
  *                 calls since the module was loaded
  *   stall_ms      how long such a call takes, asleep and deaf to signals; 0 lets go of those that hang

@@ -51,7 +51,7 @@ func Describe(t testing.TB, library string, lines ...string) {
 	if err := os.WriteFile(path+".new", []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(path+".new", path); err != nil { // nobody reads half of it
+	if err := os.Rename(path+".new", path); err != nil { // no reader sees half of it
 		t.Fatal(err)
 	}
 }

@@ -73,7 +73,7 @@ func (s State) Lose(rank int, dead bool) State {
 	return s
 }
 
-// hasJSON tells that this version writes JSON.
+// hasJSON reports whether this version writes JSON.
 func hasJSON(version string) bool { return after(version, "2.28.7") }
 
 func after(version, release string) bool {

@@ -38,8 +38,8 @@ type Asker struct {
 	Version func(c *fabric.RankCandidate) string
 }
 
-// Whom returns the process to ask about a job. The error is a *Refusal.
-func (a Asker) Whom(n *fabric.Node, j *job.Job) (Target, error) {
+// Choose returns the process to ask about a job. The error is a *Refusal.
+func (a Asker) Choose(n *fabric.Node, j *job.Job) (Target, error) {
 	candidates, known := n.Ranks.Get()
 	if !known {
 		return Target{}, refuse(ProcessesUnknown, "the processes of the node could not be read")
@@ -107,7 +107,7 @@ func (a Asker) first(n *fabric.Node, j *job.Job) (*fabric.RankCandidate, error) 
 	return found, nil
 }
 
-// lowestHost tells that a job has no connection to a host with a lower address. RAS sorts the processes of a job by address, as numbers,
+// lowestHost reports whether a job has no connection to a host with a lower address. RAS sorts the processes of a job by address, as numbers,
 // and connects each to the one before and the one after it (rasLinkReinitConns and ncclSocketsCompare in src/ras/peers.cc of NCCL), over
 // dead ones: each node but the lowest one that lives has such a connection. A connection to another service at a lower address keeps a job
 // from being asked, which is the lesser harm: two nodes must not ask.
@@ -170,7 +170,7 @@ func (a Asker) askable(n *fabric.Node, j *job.Job, c *fabric.RankCandidate) (fab
 // busyFrom is the mean utilization from which GPUs are at work.
 const busyFrom = 0.3
 
-// ActivityOf tells what the GPUs of a job on this node do.
+// ActivityOf returns what the GPUs of a job on this node do.
 func ActivityOf(n *fabric.Node, j *job.Job) Activity {
 	sum := 0.0
 	for _, uuid := range j.GPUs {
