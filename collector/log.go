@@ -3,6 +3,8 @@
 package collector
 
 import (
+	"time"
+
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/signature"
 )
@@ -27,6 +29,12 @@ var (
 		Help:   "Logs of jobs that are followed, by how NCCL moves data between nodes as they say: gdr (verbs with GPUDirect RDMA), rdma (verbs), tcp, other (plugins), unknown. Absent unless the site sets nccl.log_files.",
 		Source: "nccl.log_files", Cadence: Fast, Privilege: "read access to the files", Stability: Experimental,
 	}
+	logCommunicatorSetup = &Family{
+		Name: "log_communicator_setup_seconds", Type: Gauge, Unit: "seconds",
+		Help: "How long the set-up of a communicator took on the rank that took longest, as the logs of jobs that are followed say (NCCL 2.22 and later, NCCL_DEBUG=INFO). " +
+			"Absent if no log says it, and unless the site sets nccl.log_files.",
+		Source: "nccl.log_files", Cadence: Fast, Privilege: "read access to the files", Stability: Experimental,
+	}
 	logFilesRefused = &Family{
 		Name: "log_files_refused", Type: Gauge, Labels: []string{"reason"},
 		Help:   "Files that fit nccl.log_files and are not followed: not_regular (links, FIFOs, several names), too_many, unreadable. Absent unless the site sets nccl.log_files.",
@@ -46,15 +54,19 @@ var (
 
 // logFamilies are the rows of the collector log, in the order of documentation.
 func logFamilies() []*Family {
-	return []*Family{logFailures, logFailureSeen, logFiles, logFilesRefused, logSkipped, logKernelLost}
+	return []*Family{logFailures, logFailureSeen, logFiles, logCommunicatorSetup, logFilesRefused, logSkipped, logKernelLost}
 }
 
 func collectLog(n *fabric.Node, emit emit) {
 	if logs, known := n.Logs.Get(); known {
 		collectFailures(logs.Failures, "job", emit)
-		files := map[fabric.LogTransport]int{}
+		files, longest := map[fabric.LogTransport]int{}, time.Duration(0)
 		for i := range logs.Files {
 			files[logs.Files[i].Transport]++
+			longest = max(longest, logs.Files[i].Setup)
+		}
+		if longest > 0 {
+			emit(logCommunicatorSetup, longest.Seconds())
 		}
 		for _, t := range fabric.LogTransports() {
 			emit(logFiles, float64(files[t]), string(t))

@@ -21,7 +21,7 @@ func TestLog(t *testing.T) {
 		Policy: &fabric.Policy{},
 		Logs: fabric.Known(fabric.LogReading{
 			Failures: fabric.Failures{{ID: "completion_retry_exceeded", Count: 2, Last: at}}, Skipped: 7, Refused: map[fabric.Refusal]int{fabric.RefusedTooMany: 3},
-			Files: []fabric.LogFile{{Transport: fabric.LogTCP}, {Transport: fabric.LogGDR}, {Transport: fabric.LogGDR}},
+			Files: []fabric.LogFile{{Transport: fabric.LogTCP}, {Transport: fabric.LogGDR, Setup: 90 * time.Second}, {Transport: fabric.LogGDR, Setup: 1500 * time.Millisecond}},
 		}, "logs", at),
 		Kernel: fabric.Known(fabric.KernelReading{Failures: fabric.Failures{{ID: "xid_fallen_off", Last: at}}, Lost: 1}, "kernel", at),
 	}
@@ -32,7 +32,7 @@ func TestLog(t *testing.T) {
 		`gpufabric_log_failures_total{kind="cause",signature="xid_fallen_off",source="kernel"} 0`,
 		`gpufabric_log_failure_last_seen_timestamp_seconds{kind="cause",signature="xid_fallen_off",source="kernel"} 1.7e+09`,
 		`gpufabric_log_files{transport="gdr"} 2`, `gpufabric_log_files{transport="tcp"} 1`, `gpufabric_log_files{transport="other"} 0`,
-		`gpufabric_log_files_refused{reason="too_many"} 3`, `gpufabric_log_skipped_bytes_total 7`, `gpufabric_log_kernel_messages_lost_total 1`,
+		`gpufabric_log_files_refused{reason="too_many"} 3`, `gpufabric_log_skipped_bytes_total 7`, `gpufabric_log_communicator_setup_seconds 90`, `gpufabric_log_kernel_messages_lost_total 1`,
 	} {
 		if !strings.Contains(got, want+"\n") {
 			t.Errorf("lacks %s in\n%s", want, got)

@@ -54,7 +54,6 @@ type Result struct {
 	Full      bool // a limit was reached: counts are at least these
 
 	Communicators []Communicator
-	Setup         *nccllog.Timings // the slowest; nil if the log does not say (before NCCL 2.22)
 
 	Findings []Finding // failures and notes, in the order of their first lines
 	Warnings []Warning // of NCCL without a signature
@@ -319,12 +318,6 @@ func (r *reading) informed(from process, message string) {
 			r.processes[from] = member{i.Rank, i.Ranks}
 		}
 		r.communicator(i)
-		return
-	}
-	if t, ok := nccllog.ParseTimings(message); ok {
-		if r.Setup == nil || t.Total > r.Setup.Total {
-			r.Setup = &t
-		}
 		return
 	}
 	if s := signature.MatchInfo(message); s != nil {

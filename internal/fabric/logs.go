@@ -64,6 +64,7 @@ type LogFile struct {
 	Owner     uint32 // user ID that owns the file
 	Transport LogTransport
 	Offloads  Offloads
+	Setup     time.Duration // of the communicator and rank that took longest; 0: the log does not say
 }
 
 // LogTransport is how NCCL moves data between nodes, as it logs it. The words are stable: they are label values.

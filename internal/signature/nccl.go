@@ -103,6 +103,16 @@ var nccl = []Signature{
 		Remedy: "Set NCCL_SOCKET_IFNAME to an interface that all hosts have.", Runbook: "check-nccl.md",
 	},
 	{
+		ID: "ib_library_missing", Source: NCCL, Kind: Note,
+		Forms: []Form{
+			{Text: "Failed to open libibverbs.so"}, {Text: "Count not open libibverbs.so.1", In: "Count not open %s"},
+			{Text: "dlvsym failed on ibv_", In: "dlvsym failed on %s"},
+		},
+		Cause:   "The process has no libibverbs.so.1, or one that is too old: NCCL uses RDMA devices through a network plugin, if there is one, and else TCP.",
+		Remedy:  "Install rdma-core (libibverbs1 and ibverbs-providers) in the image of the job.",
+		Runbook: "GpuFabricJobOnTcp.md",
+	},
+	{
 		ID: "ib_device_unusable", Source: NCCL, Kind: Cause,
 		Forms:   []Form{{Text: "NET/IB : Unable to open device"}, {Text: "NET/IB : Unable to query device"}, {Text: "NET/IB : Unable to query port"}},
 		Cause:   "The process may not use the RDMA device: no /dev/infiniband/uverbs in the container, no permission, or the device hangs.",

@@ -204,3 +204,21 @@ func TestMatch(t *testing.T) {
 		}
 	}
 }
+
+// Of lines at the level INFO only notes are known.
+func TestMatchInfo(t *testing.T) {
+	for message, want := range map[string]string{
+		"Failed to open libibverbs.so[.1]":               "ib_library_missing",
+		"Count not open libibverbs.so.1":                 "ib_library_missing",
+		"Count not open libibverbs.so":                   "", // the next name may lead to it
+		"Call to ibv_create_qp failed with error EAGAIN": "", // it is tried again
+	} {
+		id := ""
+		if s := MatchInfo(message); s != nil {
+			id = s.ID
+		}
+		if id != want {
+			t.Errorf("%q is %q, expected %q", message, id, want)
+		}
+	}
+}

@@ -19,6 +19,7 @@ import (
 type fault struct {
 	scenario string // what happens to the node, or, of an outage, what it is called
 	ofJob    bool   // the alert names a job and no node
+	past     bool   // Prometheus has a past of its job, with which the alert compares
 	outages  int    // how often the exporter is stopped and started again, while its node stays healthy
 	alert    string // empty: none may come
 	device   string // that is broken; empty: alerts name none
@@ -231,6 +232,12 @@ func allFaults() []fault {
 		{
 			scenario: "job-straggler", alert: "GpuFabricJobStraggler", ofJob: true, nodes: 1, within: 390 * time.Second, mend: 390 * time.Second,
 			builds: rasBuilds, wait: ticket, stays: "told within 15 min", watched: true,
+		},
+		{
+			// The bandwidth falls after 2 min, Inspector writes each minute, and the mean of 10 min is below 70% after less than 5 min of
+			// a third. The alert goes when the mean is above it again, and 10 min later.
+			scenario: "job-bandwidth-falls", past: true, alert: "GpuFabricJobBandwidthRegression", nodes: 1, within: 23 * time.Minute, mend: 22 * time.Minute,
+			builds: 8 * time.Minute, wait: ticket, stays: "kept firing for 10 min",
 		},
 		{
 			// The line comes 20 s after the scenario begins.

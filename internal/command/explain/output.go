@@ -67,7 +67,7 @@ func writeSetup(r *explain.Result, say func(name, format string, args ...any)) {
 	if more := len(r.Communicators) - shownItems; more > 0 {
 		say("communicator", "%d more", more)
 	}
-	if s := r.Setup; s != nil {
+	if s := r.Log.Setup; s != nil {
 		say("set-up time", "%.2f s on rank %d, the slowest; longest part: %s %.2f s", s.Total, s.Rank, s.Phase, s.Longest)
 	}
 }
@@ -273,7 +273,7 @@ func writeJSON(w io.Writer, r *explain.Result) error {
 	for _, c := range r.Communicators {
 		out.Communicators = append(out.Communicators, communicator{c.ID, c.Ranks, c.Started, c.Complete, c.Missing})
 	}
-	if s := r.Setup; s != nil {
+	if s := r.Log.Setup; s != nil {
 		out.Setup = &setup{s.Rank, s.Total, s.Phase, s.Longest}
 	}
 	for i := range r.Findings {

@@ -93,7 +93,7 @@ func (r *Reader) reading(active []found, refused map[fabric.Refusal]int) fabric.
 	v := fabric.LogReading{Failures: slices.Clone(r.failures), Refused: refused, Skipped: r.skipped}
 	for _, f := range active {
 		if state := r.files[f.id]; state != nil {
-			v.Files = append(v.Files, fabric.LogFile{Owner: f.owner, Transport: state.setup.transport(), Offloads: state.setup.offloads()})
+			v.Files = append(v.Files, fabric.LogFile{Owner: f.owner, Transport: state.setup.transport(), Offloads: state.setup.offloads(), Setup: state.setup.longest})
 		}
 	}
 	return v

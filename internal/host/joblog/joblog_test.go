@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -326,4 +327,28 @@ func BenchmarkFollow(b *testing.B) {
 			b.Fatal(n, err)
 		}
 	}
+}
+
+// The longest set-up of any communicator is kept, also when it was before the exporter started.
+func TestSetup(t *testing.T) {
+	const timings = "gpu1:41:50 [0] NCCL INFO Init timings - ncclCommInitRank: rank 0 nranks 16 total %s (kernels 0.20, bootstrap 1.00, rest 0.30)\n"
+	s := start(t, "*.log")
+	s.append("a.log", fmt.Sprintf(timings, "90.50"))
+	s.append("b.log", overGDR)
+	took := func(what string, want ...time.Duration) {
+		t.Helper()
+		var got []time.Duration
+		for _, f := range s.reader.Read(s.now).Files {
+			got = append(got, f.Setup)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, expected %v", what, got, want)
+		}
+	}
+	took("the past", 0, 90*time.Second+500*time.Millisecond)
+	s.append("a.log", fmt.Sprintf(timings, "2.00"))
+	s.append("b.log", fmt.Sprintf(timings, "1e300"))
+	took("a shorter one, and one that cannot be", 0, 90*time.Second+500*time.Millisecond)
+	s.append("b.log", fmt.Sprintf(timings, "1047.00"))
+	took("a longer one", 90*time.Second+500*time.Millisecond, 1047*time.Second)
 }

@@ -3,6 +3,8 @@
 package joblog
 
 import (
+	"time"
+
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/host/nccllog"
 )
@@ -21,6 +23,7 @@ type setup struct {
 	collNet  bool // there are connections for them
 	pxn      bool // a connection goes over the NIC of another GPU
 	off      struct{ nvls, pxn bool }
+	longest  time.Duration // set-up of a communicator on a rank
 }
 
 // links are the kinds of connections between nodes.
@@ -37,6 +40,9 @@ func (s *setup) add(l *nccllog.Log) {
 	}
 	for i := range l.Links {
 		s.link(&l.Links[i])
+	}
+	if l.Setup != nil {
+		s.longest = max(s.longest, time.Duration(l.Setup.Total*float64(time.Second)))
 	}
 	s.nvls.can = s.nvls.can || l.NVLSMulticast == nccllog.Yes
 	s.nvls.counted = s.nvls.counted || l.NVLSChannels >= 0

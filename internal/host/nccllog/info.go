@@ -35,6 +35,10 @@ func (l *Log) info(m string) {
 		}
 	case strings.HasSuffix(m, " Init COMPLETE"), strings.Contains(m, " - Init COMPLETE"):
 		l.Complete = true
+	case strings.HasPrefix(m, "Init timings"):
+		if t, ok := ParseTimings(m); ok && (l.Setup == nil || t.Total > l.Setup.Total) {
+			l.Setup = &t
+		}
 	case strings.Contains(m, " coll channels, "):
 		l.counts(m)
 	default:

@@ -38,6 +38,7 @@ type Log struct {
 	HCAs      []HCA    // of the network, with what can be done with them
 	Links     []Link   // connections, those that are alike counted together; sorted by when the first was made
 	Complete  bool     // a communicator was made
+	Setup     *Timings // of the communicator and rank that took longest; nil if the log does not say
 	DMABuf    bool     // GPUDirect RDMA can go by DMA-BUF
 
 	// Channels and what follows are counts; Unknown if the log does not say.

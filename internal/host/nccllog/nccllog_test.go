@@ -120,6 +120,11 @@ func TestLines(t *testing.T) {
 		{"init 2.27", "gpu1:41:50 [0] NCCL INFO ncclCommInitRankConfig comm 0x55d0 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 commId 0x7d - Init COMPLETE", func(l *Log) { l.Complete = true }},
 		{"init begins, 2.29", "gpu1:41:50 [0] NCCL INFO [Rank 0] ncclCommInitRankConfig comm 0x55d0 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1b000 commId 0x7d - Init START", func(*Log) {}},
 
+		{
+			"timings 2.23", "gpu1:41:50 [0] NCCL INFO Init timings - ncclCommInitRank: rank 0 nranks 2 total 2.00 (kernels 0.20, bootstrap 1.30, rest 0.50)",
+			func(l *Log) { l.Setup = &Timings{0, 2, "bootstrap", 1.3} },
+		},
+
 		{"setting, a number", "gpu1:41:50 [0] NCCL INFO NCCL_IB_TC set by environment to 106.", func(l *Log) { l.Settings = []Setting{{"NCCL_IB_TC", "106"}} }},
 		{"setting, a text", "gpu1:41:50 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth0.", func(l *Log) { l.Settings = []Setting{{"NCCL_SOCKET_IFNAME", "eth0."}} }},
 		{"setting of HCAs", "gpu1:41:50 [0] NCCL INFO NCCL_IB_HCA set to =mlx5_0:1", func(l *Log) { l.Settings = []Setting{{"NCCL_IB_HCA", "=mlx5_0:1"}} }},

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"runtime"
@@ -247,6 +248,26 @@ func FuzzText(f *testing.F) {
 		f.Add([]byte(s.Text()))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) { sound(t, b, parseText) })
+}
+
+// FuzzAsk has the other side say anything, whatever it is asked, and end the connection.
+func FuzzAsk(f *testing.F) {
+	const accepts = "SERVER PROTOCOL 2\nOK\n"
+	f.Add([]byte(accepts+"OK\n"+rastest.Healthy("2.30.7", 3).Lose(1, true).JSON()), true)
+	f.Add([]byte(accepts+rastest.Healthy("2.27.7", 3).Lose(1, true).Text()), false)
+	f.Add([]byte("SERVER PROTOCOL 2\r\nERROR: \x1b[2J\n"), true)
+	f.Fuzz(func(t *testing.T, said []byte, structured bool) {
+		sound(t, said, func(b []byte) (fabric.RASAnswer, error) {
+			here, there := net.Pipe()
+			defer here.Close()
+			go func() { _, _ = io.Copy(io.Discard, there) }()
+			go func() {
+				defer there.Close()
+				_, _ = there.Write(b)
+			}()
+			return Ask(t.Context(), here, version(t, map[bool]string{true: "2.30.7", false: "2.27.7"}[structured]))
+		})
+	})
 }
 
 // sound checks what callers rely on: no rank beyond its communicator, no more of them than there are, no text.
