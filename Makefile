@@ -4,7 +4,7 @@ BIN      := bin/gpufabric_exporter
 SCENARIO ?= healthy
 PORT     ?= 10791
 FUZZTIME ?= 60s
-VERSION  := $(shell cat VERSION)
+VERSION  := $(shell cat VERSION)$(if $(SNAPSHOT),-snapshot)
 REVISION := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 # go-nvml's functions are looked up when they are called: the driver may lack some.
 LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Version=$(VERSION) -X github.com/prometheus/common/version.Revision=$(REVISION)
