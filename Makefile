@@ -57,6 +57,7 @@ fmt: ## format the code
 docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md, SIGNATURES.md, ALERTS.md and CONFIGURATION.md from tables and rules, the default configuration, dashboards, and deploy/operator from both
 	$(GO) test ./collector -run 'TestMetricsDocument|TestCountersDocument' -update
 	$(GO) test ./alerts -run TestDocument -update
+	$(GO) test ./test/stability -update
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
 	$(GO) test ./internal/host/ncclconf -run 'TestDocument$$' -update
 	$(GO) test ./internal/signature -run 'TestDocument$$' -update
