@@ -124,13 +124,14 @@ func TestReproducible(t *testing.T) {
 		t.Fatal(err)
 	}
 	commit := strings.TrimSpace(string(revision))
-	release := func() map[string]string {
-		dir := t.TempDir()
-		copied := exec.CommandContext(t.Context(), "sh", "-c", "git ls-files -z --cached --others --exclude-standard | xargs -0 cp -P --parents -t "+dir)
-		copied.Dir = repository
-		if out, err := copied.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+	folders := []string{t.TempDir(), filepath.Join(t.TempDir(), "another", "folder")}
+	copied := exec.CommandContext(t.Context(), "sh", "-c", "git ls-files -z --cached --others --exclude-standard | xargs -0 cp -P --parents -t "+folders[0]+
+		" && mkdir -p "+filepath.Dir(folders[1])+" && cp -a "+folders[0]+" "+folders[1])
+	copied.Dir = repository
+	if out, err := copied.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	release := func(dir string) map[string]string {
 		made := exec.CommandContext(t.Context(), "make", "-C", dir, "release", "SNAPSHOT=1", "COMMIT="+commit, "REVISION="+commit[:8])
 		made.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+strings.TrimSpace(string(epoch)))
 		if out, err := made.CombinedOutput(); err != nil {
@@ -150,7 +151,7 @@ func TestReproducible(t *testing.T) {
 		}
 		return all
 	}
-	one, two := release(), release()
+	one, two := release(folders[0]), release(folders[1])
 	if a, b := slices.Sorted(maps.Keys(one)), slices.Sorted(maps.Keys(two)); len(a) < 14 || !slices.Equal(a, b) {
 		t.Errorf("one has %q, two %q", a, b)
 	}

@@ -25,8 +25,8 @@ import (
 
 // binary is a program that was built, and what is linked into it.
 type binary struct {
-	name, arch, sha256, compiler string
-	modules                      []module // by path; the first is Go's standard library
+	name, arch, sha256 string
+	modules            []module // by path; the first is Go's standard library
 }
 
 // module is a Go module that is linked into a binary.
@@ -55,9 +55,6 @@ func read(path string) (binary, error) {
 	}
 	b := binary{name: filepath.Base(path), arch: settings["GOARCH"]}
 	if b.sha256, err = digest(path); err != nil {
-		return binary{}, err
-	}
-	if b.compiler, err = compiler(path); err != nil {
 		return binary{}, err
 	}
 	folders, err := licenceFolders(b.arch)
@@ -91,9 +88,12 @@ func digest(path string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// compiler is what the C compiler wrote about itself.
+// compiler is what the C compiler of a program wrote about itself. It is empty for other files.
 func compiler(path string) (string, error) {
 	f, err := elf.Open(path)
+	if _, other := errors.AsType[*elf.FormatError](err); other || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "", nil
+	}
 	if err != nil {
 		return "", err
 	}

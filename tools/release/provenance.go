@@ -30,10 +30,12 @@ type resource struct {
 
 type provenance struct {
 	Definition struct {
-		Type         string            `json:"buildType"`
-		Parameters   map[string]string `json:"externalParameters"`
-		Internal     map[string]string `json:"internalParameters"`
-		Dependencies []resource        `json:"resolvedDependencies"`
+		Type       string            `json:"buildType"`
+		Parameters map[string]string `json:"externalParameters"`
+		Internal   struct {
+			Compilers map[string]string `json:"compilers"`
+		} `json:"internalParameters"`
+		Dependencies []resource `json:"resolvedDependencies"`
 	} `json:"buildDefinition"`
 	Details struct {
 		Builder struct {
@@ -50,19 +52,28 @@ var pinned = regexp.MustCompile(`(?m)^'?([0-9a-f]{64}) (\S+\.deb)'?$`)
 // writeProvenance states what the files were built from. The statement is not signed: it says what is needed to build the same
 // bits again. Who built those that are published is in the attestation of the workflow.
 func writeProvenance(w io.Writer, b binary, version, commit string, files []string) error {
+	compilers := map[string]string{} // by the program that they built
 	s := statement{Type: "https://in-toto.io/Statement/v1", PredicateType: "https://slsa.dev/provenance/v1"}
 	for _, f := range files {
 		sum, err := digest(f)
 		if err != nil {
 			return err
 		}
-		s.Subject = append(s.Subject, resource{Name: filepath.Base(f), Digest: map[string]string{"sha256": sum}})
+		name := filepath.Base(f)
+		s.Subject = append(s.Subject, resource{Name: name, Digest: map[string]string{"sha256": sum}})
+		by, err := compiler(f)
+		if err != nil {
+			return err
+		}
+		if by != "" {
+			compilers[name] = by
+		}
 	}
 	p := &s.Predicate
 	p.Details.Builder.ID = repository + "/blob/main/docs/RELEASE.md#build-a-release"
 	p.Definition.Type = repository + "/blob/main/docs/RELEASE.md#provenance"
 	p.Definition.Parameters = map[string]string{"version": version}
-	p.Definition.Internal = map[string]string{"compiler": b.compiler}
+	p.Definition.Internal.Compilers = compilers
 	p.Definition.Dependencies = []resource{{URI: "git+" + repository, Digest: map[string]string{"gitCommit": commit}}}
 	for _, m := range b.modules {
 		r := resource{URI: m.purl()}
