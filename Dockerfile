@@ -15,7 +15,7 @@ RUN go mod download
 COPY . .
 # .git is not part of the context (.dockerignore).
 ARG REVISION=unknown
-RUN make build REVISION="$REVISION"
+RUN make build bin/THIRD_PARTY REVISION="$REVISION"
 
 FROM ${RUNTIME_IMAGE}
 ARG REVISION=unknown
@@ -23,6 +23,7 @@ LABEL org.opencontainers.image.title="gpufabric_exporter" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.revision="$REVISION"
 COPY --from=build /src/bin/gpufabric_exporter /bin/gpufabric_exporter
+COPY --from=build /src/LICENSE /src/bin/THIRD_PARTY /usr/share/doc/gpufabric_exporter/
 USER 65534:65534
 EXPOSE 10791
 HEALTHCHECK --interval=30s --timeout=5s CMD ["/bin/gpufabric_exporter", "healthcheck"]

@@ -4,7 +4,7 @@ BIN      := bin/gpufabric_exporter
 SCENARIO ?= healthy
 PORT     ?= 10791
 FUZZTIME ?= 60s
-VERSION  := $(shell cat VERSION)
+VERSION  := $(shell cat VERSION)$(if $(SNAPSHOT),-snapshot)
 REVISION := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)
 # go-nvml's functions are looked up when they are called: the driver may lack some.
 LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Version=$(VERSION) -X github.com/prometheus/common/version.Revision=$(REVISION)
@@ -57,6 +57,7 @@ fmt: ## format the code
 docs: dashboards ## write docs/METRICS.md, COUNTERS.md, CHECKS.md, NCCL.md, SIGNATURES.md, ALERTS.md and CONFIGURATION.md from tables and rules, the default configuration, dashboards, and deploy/operator from both
 	$(GO) test ./collector -run 'TestMetricsDocument|TestCountersDocument' -update
 	$(GO) test ./alerts -run TestDocument -update
+	$(GO) test ./test/stability -update
 	$(GO) test ./internal/diagnose -run TestChecksDocument -update
 	$(GO) test ./internal/host/ncclconf -run 'TestDocument$$' -update
 	$(GO) test ./internal/signature -run 'TestDocument$$' -update

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What is released: binaries, archives and packages for each of ARCHITECTURES. The same commit gives the same bits.
+# What is released: binaries, archives, packages, licences and bills of materials for each of ARCHITECTURES, provenance and checksums,
+# all in bin/release (docs/RELEASE.md). The same commit gives the same bits.
 #
 # The binaries are built against glibc 2.27 by Debian's and Ubuntu's cross compilers (gcc-x86-64-linux-gnu, gcc-aarch64-linux-gnu,
 # of which the native one is gcc itself). Another compiler: make release CC_arm64='...'.
-.PHONY: release packages archive image pin packages-test arm64-test
+.PHONY: release binaries packages archive image pin packages-test arm64-test
 
 ARCHITECTURES ?= amd64 arm64
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
@@ -14,9 +15,9 @@ SYSROOT := $(CURDIR)/bin/sysroot
 CC_amd64 = x86_64-linux-gnu-gcc --sysroot=$(SYSROOT)-amd64 -isystem $(SYSROOT)-amd64/usr/include -B$(SYSROOT)-amd64/usr/lib/x86_64-linux-gnu
 CC_arm64 = aarch64-linux-gnu-gcc --sysroot=$(SYSROOT)-arm64 -isystem $(SYSROOT)-arm64/usr/include -B$(SYSROOT)-arm64/lib
 
-release: $(ARCHITECTURES:%=release-%) ## bin/linux-amd64 and linux-arm64/gpufabric_exporter for glibc 2.28 and later (headers of Ubuntu are fetched)
+binaries: $(ARCHITECTURES:%=binary-%) ## bin/linux-amd64 and linux-arm64/gpufabric_exporter for glibc 2.28 and later (headers of Ubuntu are fetched)
 
-release-%: bin/sysroot-%
+binary-%: bin/sysroot-%
 	CC='$(CC_$*)' GOARCH=$* CGO_ENABLED=1 $(GO) build -trimpath -buildvcs=false -buildmode=pie -ldflags '-s -w -buildid= $(LDFLAGS)' -o bin/linux-$*/gpufabric_exporter .
 
 bin/sysroot-%: packaging/sysroot.sh
@@ -29,11 +30,22 @@ bin/sysroot-%: packaging/sysroot.sh
 NATIVE := bin/linux-$(shell $(GO) env GOHOSTARCH)/gpufabric_exporter
 SHIPPED := LICENSE CHANGELOG.md packaging/config.yml packaging/default packaging/systemd packaging/slurm packaging/deb packaging/rpm packaging/deb/copyright
 
-stage-%: release release-$(shell $(GO) env GOHOSTARCH)
+# RELEASER describes binaries: licences, bill of materials, provenance.
+RELEASER := bin/releaser
+
+$(RELEASER): $(wildcard tools/release/*)
+	$(GO) build -C tools/release -o ../../$@ .
+
+# THIRD_PARTY of the image, which has the binary of make build.
+bin/THIRD_PARTY: build $(RELEASER)
+	$(RELEASER) licences $(BIN) > $@
+
+stage-%: binary-% binary-$(shell $(GO) env GOHOSTARCH) $(RELEASER)
 	rm -rf bin/stage-$*
 	mkdir -p bin/stage-$*/completion
 	cp -r $(SHIPPED) bin/linux-$*/gpufabric_exporter bin/stage-$*
 	rm bin/stage-$*/systemd/*.go
+	$(RELEASER) licences bin/linux-$*/gpufabric_exporter > bin/stage-$*/THIRD_PARTY
 	$(NATIVE) --help-man | tee bin/stage-$*/gpufabric_exporter.1 | gzip -9n > bin/stage-$*/gpufabric_exporter.1.gz
 	gzip -9nc CHANGELOG.md > bin/stage-$*/changelog.gz
 	$(NATIVE) --completion-script-bash > bin/stage-$*/completion/gpufabric_exporter.bash
@@ -42,19 +54,39 @@ stage-%: release release-$(shell $(GO) env GOHOSTARCH)
 	find bin/stage-$* -exec touch -h -d @$(SOURCE_DATE_EPOCH) {} +
 
 package-%: stage-%
-	mkdir -p bin/packages
+	mkdir -p bin/release
 	$(GO) build -C tools/nfpm -o ../../bin/nfpm github.com/goreleaser/nfpm/v2/cmd/nfpm
-	cd bin/stage-$* && for kind in deb rpm; do VERSION=$(VERSION) ARCHITECTURE=$* ../nfpm package --config ../../packaging/nfpm.yml --packager $$kind --target ../packages; done
+	cd bin/stage-$* && for kind in deb rpm; do VERSION=$(VERSION) ARCHITECTURE=$* ../nfpm package --config ../../packaging/nfpm.yml --packager $$kind --target ../release; done
 
-packages: $(ARCHITECTURES:%=package-%) ## bin/packages/*.deb and *.rpm for each architecture
+packages: $(ARCHITECTURES:%=package-%) ## bin/release/*.deb and *.rpm for each architecture
 
 archive-%: stage-%
-	mkdir -p bin/packages
+	mkdir -p bin/release
 	cd bin/stage-$* && tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@$(SOURCE_DATE_EPOCH) \
 	  --transform='s,^,gpufabric_exporter-$(VERSION).linux-$*/,' -cf - \
-	  LICENSE CHANGELOG.md gpufabric_exporter gpufabric_exporter.1 config.yml default completion systemd slurm | gzip -9n > ../packages/gpufabric_exporter-$(VERSION).linux-$*.tar.gz
+	  LICENSE THIRD_PARTY CHANGELOG.md gpufabric_exporter gpufabric_exporter.1 config.yml default completion systemd slurm | gzip -9n > ../release/gpufabric_exporter-$(VERSION).linux-$*.tar.gz
 
-archive: $(ARCHITECTURES:%=archive-%) ## bin/packages/*.tar.gz for each architecture, for hosts without packages
+archive: $(ARCHITECTURES:%=archive-%) ## bin/release/*.tar.gz for each architecture, for hosts without packages
+
+# The name of what is released for an architecture, to which a suffix is added.
+RELEASED = gpufabric_exporter-$(VERSION).linux-$*
+
+bill-%: stage-%
+	mkdir -p bin/release
+	cp bin/linux-$*/gpufabric_exporter bin/release/$(RELEASED)
+	cp bin/stage-$*/THIRD_PARTY bin/release/$(RELEASED).THIRD_PARTY
+	$(RELEASER) sbom $(VERSION) bin/linux-$*/gpufabric_exporter > bin/release/$(RELEASED).spdx.json
+
+COMMIT ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+
+release: ## bin/release with all that is released of the tagged commit; SNAPSHOT=1: of any tree (docs/RELEASE.md)
+	$(if $(SNAPSHOT),,packaging/tagged.sh $(VERSION))
+	rm -rf bin/release
+	$(MAKE) packages archive $(ARCHITECTURES:%=bill-%)
+	$(RELEASER) provenance $(VERSION) $(COMMIT) bin/linux-$(firstword $(ARCHITECTURES))/gpufabric_exporter bin/release/* > bin/provenance.json
+	mv bin/provenance.json bin/release/gpufabric_exporter-$(VERSION).provenance.json
+	cd bin/release && sha256sum -- * > ../SHA256SUMS && mv ../SHA256SUMS .
+	cat bin/release/SHA256SUMS
 
 pin: ## write the digests of the base images of a release into packaging/images, to be committed (skopeo and the registries)
 	packaging/pin.sh

@@ -7,6 +7,7 @@ package packages
 import (
 	"debug/elf"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,7 @@ import (
 
 const (
 	repository = "../.."
-	packages   = repository + "/bin/packages/"
+	packages   = repository + "/bin/release/"
 )
 
 // version is that of the packages.
@@ -98,7 +99,7 @@ func TestArchive(t *testing.T) {
 		t.Fatalf("at the top: %v, %v", top, err)
 	}
 	for _, file := range []string{
-		"LICENSE", "CHANGELOG.md", "config.yml", "default", "gpufabric_exporter.1", "completion/gpufabric_exporter.bash", "completion/_gpufabric_exporter",
+		"LICENSE", "THIRD_PARTY", "CHANGELOG.md", "config.yml", "default", "gpufabric_exporter.1", "completion/gpufabric_exporter.bash", "completion/_gpufabric_exporter",
 		"systemd/gpufabric_exporter.service", "systemd/tiers/gpu.conf", "slurm/slurm-prolog.sh", "slurm/slurm-health.sh",
 	} {
 		if info, err := os.Stat(filepath.Join(top[0], file)); err != nil || info.Size() == 0 {
@@ -115,33 +116,52 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// TestReproducible builds packages and archive in a copy of the tree: they have the same bits.
+// TestReproducible makes a release in two copies of the tree: all files have the same bits.
 func TestReproducible(t *testing.T) {
-	dir := t.TempDir()
-	copied := exec.CommandContext(t.Context(), "sh", "-c", "git ls-files -z --cached --others --exclude-standard | xargs -0 cp -P --parents -t "+dir)
-	copied.Dir = repository
-	if out, err := copied.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	revision, err := exec.CommandContext(t.Context(), "git", "rev-parse", "--short", "HEAD").Output()
+	revision, err := exec.CommandContext(t.Context(), "git", "rev-parse", "HEAD").Output()
 	epoch, err2 := exec.CommandContext(t.Context(), "git", "log", "-1", "--format=%ct").Output()
 	if err := errors.Join(err, err2); err != nil {
 		t.Fatal(err)
 	}
-	again := exec.CommandContext(t.Context(), "make", "-C", dir, "packages", "archive", "ARCHITECTURES=amd64", "REVISION="+strings.TrimSpace(string(revision)))
-	again.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+strings.TrimSpace(string(epoch)))
-	if out, err := again.CombinedOutput(); err != nil {
+	commit := strings.TrimSpace(string(revision))
+	folders := []string{t.TempDir(), filepath.Join(t.TempDir(), "another", "folder")}
+	copied := exec.CommandContext(t.Context(), "sh", "-c", "git ls-files -z --cached --others --exclude-standard | xargs -0 cp -P --parents -t "+folders[0]+
+		" && mkdir -p "+filepath.Dir(folders[1])+" && cp -a "+folders[0]+" "+folders[1])
+	copied.Dir = repository
+	if out, err := copied.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	files, err := filepath.Glob(dir + "/bin/packages/*")
-	if err != nil || len(files) != 3 {
-		t.Fatalf("%v, %v", files, err)
+	release := func(dir string) map[string]string {
+		made := exec.CommandContext(t.Context(), "make", "-C", dir, "release", "SNAPSHOT=1", "COMMIT="+commit, "REVISION="+commit[:8])
+		made.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+strings.TrimSpace(string(epoch)))
+		if out, err := made.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		files, err := filepath.Glob(dir + "/bin/release/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]string{}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[filepath.Base(file)] = string(content)
+		}
+		return all
 	}
-	for _, file := range files {
-		one, err := os.ReadFile(packages + filepath.Base(file))
-		two, err2 := os.ReadFile(file)
-		if err := errors.Join(err, err2); err != nil || string(one) != string(two) {
-			t.Errorf("%s has other bits in another folder: %v", filepath.Base(file), err)
+	one, two := release(folders[0]), release(folders[1])
+	if a, b := slices.Sorted(maps.Keys(one)), slices.Sorted(maps.Keys(two)); len(a) < 14 || !slices.Equal(a, b) {
+		t.Errorf("one has %q, two %q", a, b)
+	}
+	for name, content := range one {
+		if two[name] != content {
+			t.Errorf("%s has other bits in another folder", name)
 		}
 	}
+	if t.Failed() {
+		return
+	}
+	t.Logf("checksums:\n%s", one["SHA256SUMS"])
 }

@@ -2,7 +2,7 @@
 
 //go:build packages
 
-// Package packages tests what make packages and make archive wrote to bin/packages: it installs, upgrades and removes the packages
+// Package packages tests what make packages and make archive wrote to bin/release: it installs, upgrades and removes the packages
 // under the real systemd of Debian 12.
 package packages
 
