@@ -86,7 +86,9 @@ func Unbooted(t *testing.T) *Machine {
 func Booted(t *testing.T) *Machine {
 	t.Helper()
 	m := Unbooted(t)
-	nspawn := exec.Command("systemd-nspawn", "-q", "-D", m.Root, "--register=no", "--keep-unit", fmt.Sprintf("--machine=gpufabric-%d", os.Getpid()), "--private-network", "--console=pipe", "--boot")
+	nspawn := exec.Command("systemd-nspawn", "-q", "-D", m.Root, "--register=no", "--keep-unit", fmt.Sprintf("--machine=gpufabric-%d", os.Getpid()), "--private-network", "--console=pipe", "--boot",
+		"--capability=CAP_BPF,CAP_SYSLOG", "--system-call-filter=bpf") // for DeviceAllow, and for the tier kernel
+	nspawn.Env = append(os.Environ(), "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1") // systemd denies devices by programs of control groups v2
 	var said strings.Builder
 	nspawn.Stdin, nspawn.Stdout, nspawn.Stderr = strings.NewReader(""), &said, &said // no device of the host
 	if err := nspawn.Start(); err != nil {

@@ -59,7 +59,11 @@ func testDevices(t *testing.T, m on) {
 		{"PrivateDevices=yes", []string{"gpu"}, "PrivateDevices=yes", "666", false, []string{loaded, asked + "0\n", unknown("missing")}, "the device nodes /dev/nvidia* may be missing here"},
 		{"denied", []string{"gpu"}, "", "600", false, []string{loaded, unknown("privilege")}, "nvmlInit answers 4 (no_permission)"},
 		{"no library", []string{"gpu"}, "InaccessiblePaths=/opt/nvidia", "666", false, []string{loaded, unknown("privilege")}, "cannot open shared object file: permission denied"},
+		{"no DeviceAllow", []string{"gpu"}, "DeviceAllow=", "666", false, []string{loaded, unknown("privilege")}, "nvmlInit answers 4 (no_permission)"},
 	} {
+		if c.line == "DeviceAllow=" && !m.deniesDevices() {
+			continue
+		}
 		m.tiers(c.tiers...)
 		m.dropIn("RestartSec=1", "TimeoutStartSec=30", "BindReadOnlyPaths="+module+":/proc/driver", c.line)
 		m.Must("chmod", c.node, "/dev/nvidiactl")
@@ -76,7 +80,6 @@ func testDevices(t *testing.T, m on) {
 		log := m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID"))
 		contains(t, log, c.says)
 	}
-	testDeviceAllow(t, m)
 }
 
 // worker wants the process with the driver's library to have no capability, whatever the exporter has.
@@ -89,18 +92,65 @@ func (m on) worker() {
 	}
 }
 
-// testDeviceAllow is for machines whose control groups let systemd deny devices.
-func testDeviceAllow(t *testing.T, m on) {
-	if _, err := m.Try("systemd-run", "--quiet", "--wait", "-p", "DevicePolicy=strict", "-p", "PrivateDevices=no", "dd", "if=/dev/urandom", "of=/dev/zero", "count=1"); err == nil {
-		t.Log("DeviceAllow is not looked at: the control groups of this machine let the systemd of a container deny no device")
+// systemd takes the numbers of devices when a unit starts. Where the driver is loaded later, GPUs are unknown until a restart.
+func testLateDriver(t *testing.T, m on) {
+	if !m.deniesDevices() {
 		return
 	}
+	m.driver()
 	m.tiers("gpu")
-	m.dropIn("RestartSec=1", "BindReadOnlyPaths="+module+":/proc/driver", "DeviceAllow=")
-	m.Must("systemctl", "restart", unit)
-	if text := m.Scrape(); strings.Contains(text, "\ngpufabric_gpu_info{") || !strings.Contains(text, "\ngpufabric_gpu_driver_loaded 1\n") {
-		t.Errorf("without DeviceAllow nothing is lost:%s", gpuLines(text))
+	m.dropIn("RestartSec=1", "TimeoutStartSec=30", "BindReadOnlyPaths="+module+":/proc/driver")
+	const seen = "\ngpufabric_gpu_info{"
+	m.Must("umount", "/proc/devices")
+	_, err := m.Try("systemctl", "restart", unit)
+	m.Must("mount", "--bind", devices, "/proc/devices")
+	if text := m.Scrape(); err != nil || strings.Contains(text, seen) || !strings.Contains(text, "\ngpufabric_gpu_driver_loaded 1\n") {
+		t.Errorf("%v: GPUs are seen through device nodes whose number systemd did not know:%s", err, gpuLines(text))
 	}
+	m.says("nvmlInit answers 4 (no_permission)")
+	m.Must("systemctl", "restart", unit)
+	contains(t, m.Scrape(), seen)
+}
+
+// NCCL opens the device nodes of RDMA. What the unit permits it to open is what preflight says under it.
+func testVerbs(t *testing.T, m on) {
+	if !m.deniesDevices() {
+		return
+	}
+	mounts := m.rails()
+	m.Must("sh", "-ec", "mkdir /dev/infiniband; mknod -m 666 /dev/nvidia0 c 195 0; i=192; for d in /opt/node/class/infiniband_verbs/uverbs*; do "+
+		"mknod -m 666 /dev/infiniband/${d##*/} c 231 $i; echo 231:$i >$d/dev; i=$((i+1)); done")
+	t.Cleanup(func() { _, _ = m.Try("rm", "-r", "/dev/infiniband", "/dev/nvidia0") })
+	const refused = "The job is not permitted to open RDMA devices"
+	for _, c := range []struct {
+		tiers  []string
+		line   string
+		denied bool
+	}{
+		{[]string{"gpu", "probes"}, "", false},
+		{[]string{"gpu", "probes"}, "DeviceAllow=\nDeviceAllow=char-nvidia* rw", true},
+		{[]string{"gpu"}, "", true},
+	} {
+		m.tiers(c.tiers...)
+		m.dropIn("Type=oneshot", "Restart=no", "TimeoutStartSec=60", mounts, c.line, "ExecStart=", "ExecStart=/usr/bin/gpufabric_exporter preflight")
+		_, _ = m.Try("systemctl", "restart", unit)
+		log := m.Must("journalctl", "--no-pager", "-o", "cat", "_SYSTEMD_INVOCATION_ID="+m.Property("InvocationID"))
+		t.Logf("%v %q:\n%s", c.tiers, c.line, log)
+		if strings.Contains(log, refused) != c.denied || !strings.Contains(log, "passed") {
+			t.Errorf("%v %q: RDMA devices are denied: %v", c.tiers, c.line, !c.denied)
+		}
+	}
+}
+
+// deniesDevices reports whether systemd can deny devices here: kernels before 5.8 know no CAP_BPF, with which it does so in a container.
+func (m on) deniesDevices() bool {
+	m.t.Helper()
+	if m.fails("systemd-run", "--quiet", "--wait", "-p", "DevicePolicy=strict", "-p", "PrivateDevices=no", "dd", "if=/dev/urandom", "of=/dev/zero", "count=1") != nil {
+		_, _ = m.Try("systemctl", "reset-failed")
+		return true
+	}
+	m.t.Log("DeviceAllow is not looked at: the control groups of this machine let the systemd of a container deny no device")
+	return false
 }
 
 // gpuLines are those of metrics that are about GPUs.

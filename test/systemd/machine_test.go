@@ -17,6 +17,8 @@ const (
 	unit    = "gpufabric_exporter"
 	runtime = "/run/systemd/system/" + unit + ".service.d/" // where the tests put drop-ins
 
+	devices = "/run/devices" // what the machine shows as /proc/devices
+
 	// archive is what a release has for hosts without packages; docs/INSTALL.md installs it.
 	archive = "gpufabric_exporter-VERSION.linux-amd64"
 )
@@ -35,6 +37,8 @@ func boot(t *testing.T) *machine.Machine {
 	if out, err := pack.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	// systemd takes the numbers of DeviceAllow from /proc/devices, where the drivers of a node are.
+	m.Must("sh", "-ec", "sed 's/^Character devices:/&\\n195 nvidia\\n195 nvidiactl\\n231 infiniband_verbs/' /proc/devices >"+devices+"; mount --bind "+devices+" /proc/devices")
 	// All of sysfs, read-only, replaces the parts that nspawn shows in a tmpfs: the exporter knows this host from a copy by it.
 	m.Must("sh", "-ec", "mkdir /run/cgroup; mount --rbind /sys/fs/cgroup /run/cgroup; mount -t sysfs -o ro sysfs /sys; mount --rbind /run/cgroup /sys/fs/cgroup")
 	return m
