@@ -27,7 +27,7 @@ const pageTimeout = 3 * time.Second
 // probePages are the page of probes, and the same as JSON.
 func (h *handler) probePages() *page.Probes {
 	return page.NewProbes(page.ProbesOptions{
-		Title: h.node.Title, Status: h.config.prober.Status, Log: h.log,
+		Title: h.node.Title, Status: h.config.prober.Status, Observe: h.observe, Log: h.log,
 		Config: func() *probes.Config { return h.config.current().Config.Probes },
 	})
 }

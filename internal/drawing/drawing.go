@@ -98,6 +98,11 @@ func (c *canvas) line(class string, x1, y1, x2, y2 float64) {
 	fmt.Fprintf(c, `<path class="%s" d="M%.0f %.0fL%.0f %.0f"/>`, class, x1, y1, x2, y2)
 }
 
+// elbow writes a line that changes its height at x.
+func (c *canvas) elbow(class string, x1, y1, x, x2, y2 float64) {
+	fmt.Fprintf(c, `<path class="%s" d="M%.0f %.0fH%.0fV%.0fH%.0f"/>`, class, x1, y1, x, y2, x2)
+}
+
 // box draws a part as a link: its name, lines of text and its mark. Words are for those who do not see it.
 func (c *canvas) box(p *status.Part, class, mark string, x, y, w, h float64, words string, lines ...string) {
 	seen := []string{fit(p.Name, int((w-34)/boldWidth))}

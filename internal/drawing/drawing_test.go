@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"gpufabric_exporter/internal/status"
 )
@@ -48,6 +49,9 @@ type drawn struct {
 	links  map[string]int // boxes by the ID that they lead to
 	texts  []string
 	boxes  [][4]float64 // of parts: left, top, right, bottom
+	labels [][4]float64 // texts outside of parts
+	lines  [][4]float64
+	in     bool // a part
 	height float64
 }
 
@@ -68,7 +72,12 @@ func read(t *testing.T, svg template.HTML) drawn {
 		case xml.CharData:
 			if text := strings.TrimSpace(string(e)); text != "" {
 				to.texts = append(to.texts, text)
+				if n := len(to.labels) - 1; !to.in && n >= 0 {
+					to.labels[n][2] = to.labels[n][0] + 6.2*float64(utf8.RuneCountInString(text))
+				}
 			}
+		case xml.EndElement:
+			to.in = to.in && e.Name.Local != "a"
 		case xml.StartElement:
 			a := map[string]string{}
 			for _, x := range e.Attr {
@@ -95,7 +104,10 @@ func (to *drawn) element(t *testing.T, name string, a map[string]string) {
 		if _, err := fmt.Sscanf(a["viewBox"], "0 0 360 %f", &to.height); err != nil || a["aria-label"] == "" {
 			t.Errorf("%v", a)
 		}
+	case "path":
+		to.lines = append(to.lines, segments(t, a["d"])...)
 	case "a":
+		to.in = true
 		to.links[strings.TrimPrefix(a["href"], "#")]++
 		if a["aria-label"] == "" {
 			t.Errorf("a part without a name: %v", a)
@@ -112,8 +124,103 @@ func (to *drawn) element(t *testing.T, name string, a map[string]string) {
 		if a["transform"] == "" && (number("x") < 0 || number("x") > width || number("y") > to.height) {
 			t.Errorf("outside: %v", a)
 		}
+		if !to.in {
+			to.labels = append(to.labels, [4]float64{number("x"), number("y") - 8, number("x"), number("y") + 2})
+		}
 	case "script", "style", "image", "foreignObject":
 		t.Errorf("element %s", name)
+	}
+}
+
+// segments are the lines of a path.
+func segments(t *testing.T, d string) [][4]float64 {
+	t.Helper()
+	var x1, y1, x, y, x2 float64
+	if _, err := fmt.Sscanf(d, "M%f %fL%f %f", &x1, &y1, &x, &y); err == nil {
+		return [][4]float64{{x1, y1, x, y}}
+	}
+	if _, err := fmt.Sscanf(d, "M%f %fH%fV%fH%f", &x1, &y1, &x, &y, &x2); err != nil {
+		t.Errorf("path %q: %v", d, err)
+	}
+	return [][4]float64{{x1, y1, x, y1}, {x, y1, x, y}, {x, y, x2, y}}
+}
+
+// crosses reports whether a line, which is horizontal or vertical, and a rectangle have a point in common.
+func crosses(line, box [4]float64) bool {
+	return min(line[0], line[2]) < box[2] && box[0] < max(line[0], line[2])+.1 && min(line[1], line[3]) < box[3] && box[1] < max(line[1], line[3])+.1
+}
+
+// Lines cross no text, wherever the NIC of a GPU is.
+func TestLinesCrossNoText(t *testing.T) {
+	below := node(8, 8) // as in a GB200 tray: GPUs below no switch, each NIC below its own
+	below.Groups = append(below.Groups, status.Group{ID: "bare-0", NUMANode: "numa-0"}, status.Group{ID: "bare-1", NUMANode: "numa-1"})
+	shared := node(8, 8)
+	missing := node(8, 8)
+	for i := range 8 {
+		below.GPUs[i].Group = fmt.Sprintf("bare-%d", i/4)
+		shared.GPUs[i].Group, shared.GPUs[i].Path.DeviceID = fmt.Sprintf("group-%d", i/2*2), fmt.Sprintf("device-%d", i/2*2)
+		missing.GPUs[i].Path.DeviceID, missing.GPUs[i].Path.Status = "", status.StatusFailed
+	}
+	blocked := node(8, 8)
+	for i := range 8 {
+		blocked.GPUs[i].Group, blocked.GPUs[i].Path.Status = fmt.Sprintf("group-%d", i/4*4), status.StatusFailed
+	}
+	for name, d := range map[string]*status.Document{"beside": node(8, 8), "below": below, "shared": shared, "elsewhere": missing, "blocked": blocked} {
+		for i := range d.NUMANodes {
+			p := read(t, NUMA(d, &d.NUMANodes[i]))
+			for _, line := range p.lines {
+				if line[0] != line[2] && line[1] != line[3] {
+					t.Errorf("%s: %v is oblique", name, line)
+				}
+				for _, label := range p.labels {
+					if crosses(line, label) {
+						t.Errorf("%s: %v crosses the text at %v", name, line, label)
+					}
+				}
+			}
+			for k, a := range p.labels {
+				for _, b := range p.labels[:k] {
+					if a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3] {
+						t.Errorf("%s: texts overlap: %v %v", name, a, b)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The line from a GPU to its NIC is as bad as the NIC where that has no active port, and as its path else.
+func TestWay(t *testing.T) {
+	down, active := status.Fact[string]{State: "ok", Value: new("down")}, status.Fact[string]{State: "ok", Value: new("active")}
+	for name, c := range map[string]struct {
+		edit func(*status.Document)
+		want string
+	}{
+		"healthy": {func(*status.Document) {}, "ok"},
+		"down": {func(d *status.Document) {
+			d.Devices[0].Status, d.Devices[0].Severity, d.Devices[0].Ports[0].State = status.StatusFailed, "critical", down
+		}, "failed"},
+		"down, warned": {func(d *status.Document) {
+			d.Devices[0].Status, d.Devices[0].Severity, d.Devices[0].Ports[0].State = status.StatusFailed, "warning", down
+		}, "warned"},
+		"not cabled": {func(d *status.Document) { d.Devices[0].Ports[0].State = down }, "none"},
+		"one of two": {func(d *status.Document) { d.Devices[0].Ports = []status.Port{{State: down}, {State: active}} }, "ok"},
+		"unknown":    {func(d *status.Document) { d.Devices[0].Ports[0].State = status.Fact[string]{State: "unknown"} }, "unknown"},
+		"EFA": {func(d *status.Document) {
+			d.Devices[0].Ports[0].State = status.Fact[string]{State: "unknown", Reason: driverConstant}
+		}, "ok"},
+		"ACS": {func(d *status.Document) {
+			d.GPUs[0].Path.Status, d.GPUs[0].Path.Severity = status.StatusFailed, "warning"
+		}, "warned"},
+		"no module": {func(d *status.Document) {
+			d.GPUs[0].Path.Status, d.GPUs[0].Path.Severity = status.StatusFailed, "critical"
+		}, "failed"},
+	} {
+		d := node(1, 1)
+		c.edit(d)
+		if svg := string(NUMA(d, &d.NUMANodes[0])); strings.Count(svg, `class="way `) != 1 || !strings.Contains(svg, `class="way `+c.want+`"`) {
+			t.Errorf("%s: expected %s: %s", name, c.want, svg)
+		}
 	}
 }
 
@@ -156,12 +263,12 @@ func TestProblemsAreDrawn(t *testing.T) {
 	d.GPUs[0].Presence = status.PresenceUnknown
 	d.GPUs[0].Status, d.GPUs[0].NVLinkOK, d.GPUs[0].NVLinks = status.StatusUnknown, status.StatusUnknown, status.Fact[int]{State: "unknown"}
 	d.GPUs[0].Path.Status, d.GPUs[0].Path.Distance = status.StatusUnknown, status.Fact[string]{State: "unknown"}
-	d.GPUs[1].Path.Status = status.StatusFailed
+	d.GPUs[1].Path.Status, d.GPUs[1].Path.Severity = status.StatusFailed, "critical"
 	d.GPUs[2].Path.Device, d.GPUs[2].Path.DeviceID = "mlx5_7", "device-7" // of the other NUMA node
 	svg := string(NUMA(d, &d.NUMANodes[0]))
 	p := read(t, template.HTML(svg))
 	all := strings.Join(p.texts, "\n")
-	for _, want := range []string{"mlx5_120\ndown compute\n✕", "GPU0\nunknown\n?", "\nunknown\nPIX GDR ✕", "PIX GDR ✕", "to mlx5_7"} {
+	for _, want := range []string{"mlx5_120\ndown compute\n✕", "GPU0\nunknown\n?", "\nunknown\nPIX\nGDR ✕", "to mlx5_7"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("lacks %q:\n%s", want, all)
 		}

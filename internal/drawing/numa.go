@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/status"
 )
 
@@ -39,7 +40,9 @@ type panel struct {
 	node *status.NUMANode
 	gpus map[string]float64 // middle of the box, by ID
 	nics map[string]float64
-	rows int
+	// named are GPUs below whose way is the name of the switch.
+	named map[string]bool
+	rows  int
 }
 
 // row is a GPU and a device beside each other; either may be missing. A group without GPUs has devices on both sides.
@@ -51,7 +54,7 @@ type row struct {
 
 // NUMA draws a NUMA node. Devices and GPUs that are not on the visible PCI bus are with node nil.
 func NUMA(d *status.Document, node *status.NUMANode) template.HTML {
-	p := &panel{d: d, node: node, gpus: map[string]float64{}, nics: map[string]float64{}}
+	p := &panel{d: d, node: node, gpus: map[string]float64{}, nics: map[string]float64{}, named: map[string]bool{}}
 	p.height = heading + 8
 	title := numaName(node)
 	var boxes canvas
@@ -89,11 +92,12 @@ func (p *panel) group(boxes *canvas, g *status.Group) {
 	if len(rows) == 0 {
 		return
 	}
-	compact := len(rows) == 1 && rows[0].gpu != nil // its name fits between the GPU and the NIC
+	compact := len(rows) == 1 && rows[0].gpu != nil && rows[0].device != nil && rows[0].device.ID == rows[0].gpu.Path.DeviceID // its name fits between the GPU and the NIC
+	switched := g != nil && g.Switch != ""
 	top := p.height
-	y := top + heading
-	if compact {
-		y = top + gap
+	y := top + gap
+	if switched && !compact {
+		y = top + heading
 	}
 	for _, r := range rows {
 		h := boxHeight
@@ -118,19 +122,17 @@ func (p *panel) group(boxes *canvas, g *status.Group) {
 		}
 		y += h + gap
 	}
+	if !switched {
+		p.height = y
+		return
+	}
 	p.rect("switch", 6, top, width-12, y-top)
 	p.height = y + gap
-	switch {
-	case g == nil:
-	case compact && g.Switch != "":
+	if compact {
+		p.named[rows[0].gpu.ID] = true
 		boxes.text("small", gpuLeft+gpuWidth+5, top+gap+36, nicLeft-gpuLeft-gpuWidth-6, strings.TrimPrefix(g.Switch, "0000:"))
-	case compact:
-	case g.Switch != "":
-		boxes.text("small", 14, top+15, 190, "PCIe switch "+g.Switch)
-	default:
-		boxes.text("small", 14, top+15, 190, "no PCIe switch")
-	}
-	if g != nil && g.Switch != "" && !compact {
+	} else {
+		boxes.text("small", 14, top+15, 190, "PCIe switch "+strings.TrimPrefix(g.Switch, "0000:"))
 		list, known := g.ACS.Get()
 		switch {
 		case !known:
@@ -232,58 +234,6 @@ func compareIDs(d *status.Document, a, b *status.Device) int {
 	return cmp.Compare(at(a), at(b))
 }
 
-// paths draws the way from each GPU to its NIC, and its texts above what else is there.
-func (p *panel) paths(above *canvas) {
-	for i := range p.d.GPUs {
-		g := &p.d.GPUs[i]
-		y, here := p.gpus[g.ID]
-		if !here {
-			continue
-		}
-		class := "way " + g.Path.Status
-		to, beside := p.nics[g.Path.DeviceID]
-		const left = gpuLeft + gpuWidth
-		switch {
-		case beside && g.Path.DeviceID != "":
-			p.line(class, left, y, nicLeft, to)
-		case g.Path.Device != "":
-			p.line(class, left, y, left+24, y)
-			above.text("small", left+5, y+16, nicLeft-left-5, "to "+g.Path.Device)
-		}
-		text := distance(&g.Path)
-		if direct := gpuDirect(&g.Path); direct != "" && !g.Path.Distance.Unknown() {
-			text += " " + direct
-		}
-		above.text("small "+g.Path.Status, left+3, y-5, nicLeft-left-2, text)
-	}
-}
-
-func distance(p *status.Path) string {
-	switch v, known := p.Distance.Get(); {
-	case known:
-		return v
-	case p.Distance.Unknown():
-		return "unknown"
-	}
-	return "no NIC"
-}
-
-// gpuDirect is whether GPUDirect RDMA works, where that is news.
-func gpuDirect(p *status.Path) string {
-	switch p.Status {
-	case status.StatusOK:
-		return ""
-	case status.StatusUnknown:
-		return "GDR ?"
-	case status.StatusFailed:
-		return "GDR ✕"
-	}
-	if usable, known := p.Usable.Get(); known && !usable {
-		return "GDR –"
-	}
-	return ""
-}
-
 func drawGPU(c *canvas, g *status.GPU, y float64) {
 	text := NVLinkText(g)
 	switch g.Presence {
@@ -306,6 +256,8 @@ func drawGPU(c *canvas, g *status.GPU, y float64) {
 // NVLinkText is the NVLinks of a GPU in a few words; empty: it has none.
 func NVLinkText(g *status.GPU) string {
 	switch active, known := g.NVLinks.Get(); {
+	case g.NVLinksOf > 0 && g.NVLinkOK == status.StatusNone:
+		return "NVLink unused"
 	case known && g.NVLinksOf > 0:
 		return fmt.Sprintf("NVLink %d/%d", active, g.NVLinksOf)
 	case g.NVLinks.Unknown():
@@ -341,6 +293,9 @@ func drawDevice(c *canvas, d *status.Device, x, y, h float64) {
 	c.box(&d.Part, Class(&d.Part), Mark(&d.Part), x, y, nicWidth, h, Words(&d.Part), lines...)
 }
 
+// driverConstant is why the state of a port is unknown where its driver gives none.
+const driverConstant = string(fabric.ReasonDriverConstant)
+
 // PortText is a port in a few words: its rate, or its state, and its role.
 func PortText(p *status.Port) string {
 	text := "state unknown"
@@ -351,7 +306,7 @@ func PortText(p *status.Port) string {
 		text = diagnose.Spaced(state)
 	case p.State.Reason == "moved":
 		text = "in a pod"
-	case p.State.Reason == "driver_constant": // as with EFA, which only ever says active
+	case p.State.Reason == driverConstant: // as with EFA, which only ever says active
 		text = "state not given"
 	case !known:
 	case rated:

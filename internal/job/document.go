@@ -24,6 +24,7 @@ type jobDocument struct {
 	Since     time.Time `json:"since"`
 	verdictDocument
 	Findings []findingDocument `json:"findings"`
+	Remedies []string          `json:"remedies"`
 	Ranks    []rankDocument    `json:"ranks"`
 }
 
@@ -59,7 +60,7 @@ func (now Jobs) Document() Document {
 		j := &now.List[i]
 		one := jobDocument{
 			Name: j.Name, Scheduler: j.Scheduler, User: j.User, GPUs: list(j.GPUs), Devices: list(j.Devices), Since: j.Since,
-			verdictDocument: documentOf(&j.Verdict), Findings: []findingDocument{}, Ranks: []rankDocument{},
+			verdictDocument: documentOf(&j.Verdict), Findings: []findingDocument{}, Remedies: list(j.Remedies()), Ranks: []rankDocument{},
 		}
 		if j.Size > 0 {
 			one.Size = &j.Size

@@ -26,9 +26,10 @@ const maxRankRows = 64
 
 // jobSection is what the page shows of running jobs.
 type jobSection struct {
-	Shown   bool   // jobs are looked for
+	Shown   bool   // jobs are looked for, or should be
 	Class   string // of the section: that of the worst job, empty if none is bad or unsure
 	Problem string // how many jobs use TCP or are misconfigured, in words; empty: none
+	Bad     int    // how many of them certainly
 	Note    string // why there are no jobs, or which are missing
 	Rows    []jobRow
 	Wait    int // seconds until a second reading of a new job; 0: there is none
@@ -40,14 +41,33 @@ type jobRow struct {
 	Transport cell
 	Facts     []string // ranks, GPUs, devices, way, since
 	Notes     []jobNote
+	Troubles  []jobNote // what is wrong, or may be: the page begins with it
+	Remedies  []string
 	Ranks     []rankRow
 	More      int // ranks that are not in Ranks
 
-	class string // the worse of the transport and the findings
+	class   string
+	verdict *job.Verdict
 }
 
-// Troubled tells that the page begins with the job.
+// Troubled reports whether the page begins with the job.
 func (row jobRow) Troubled() bool { return row.class == "bad" || row.class == "unsure" }
+
+// Class is that of the job: the worse of its transport and its findings.
+func (row jobRow) Class() string { return row.class }
+
+// Says is what is wrong with the job, or may be, in a few words.
+func (row jobRow) Says() string {
+	switch {
+	case row.verdict.Fallback() && row.verdict.Transport == job.Mixed:
+		return "NCCL uses TCP besides RDMA"
+	case row.verdict.Fallback() && row.verdict.Confirmed:
+		return "NCCL uses TCP instead of RDMA"
+	case row.verdict.Fallback():
+		return "NCCL seems to use TCP instead of RDMA"
+	}
+	return "the job has a problem"
+}
 
 // jobNote is a line about a job: what it is about, and the text.
 type jobNote struct{ Label, Text, Class string }
@@ -66,6 +86,8 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 	s := jobSection{Shown: looked}
 	switch {
 	case !looked:
+		s.Note = whyNoJobs(n, set)
+		s.Shown = s.Note != ""
 		return s
 	case !jobs.Known:
 		s.Class, s.Note = "unsure", "Jobs are unknown: "+jobs.Reason.Text()+"."
@@ -83,11 +105,16 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 		j := &jobs.List[i]
 		row := jobRowOf(j, names)
 		row.add(rasNotes(said, j.Name))
+		row.Remedies = append(row.Remedies, rasRemedies(said, j.Name)...)
 		if j.Verdict.Reason == job.FirstReading {
 			s.Wait = int(observer.DefaultFastInterval.Seconds()) + 1
 		}
 		if row.Troubled() {
 			problems++
+			row.raise()
+		}
+		if row.class == "bad" {
+			s.Bad++
 		}
 		s.Rows = append(s.Rows, row)
 	}
@@ -99,6 +126,16 @@ func jobSectionOf(n *fabric.Node, set *collector.Set) jobSection {
 	return s
 }
 
+// whyNoJobs says why the collector job cannot look for jobs; empty: it is disabled, or the node is not to have any.
+func whyNoJobs(n *fabric.Node, set *collector.Set) string {
+	health := set.Health(n)
+	i := slices.IndexFunc(health, func(h collector.Health) bool { return h.Name == "job" })
+	if i < 0 || health[i].Supported || !diagnose.HasNVIDIA(diagnose.GPUs(n)) {
+		return ""
+	}
+	return "Jobs are unknown: " + health[i].Why + "."
+}
+
 // inUse reports whether the driver lists processes on a GPU.
 func inUse(n *fabric.Node) bool {
 	return slices.ContainsFunc(n.GPUDriver.GPUs, func(g fabric.GPU) bool { return len(g.Processes.Or(nil)) > 0 })
@@ -106,7 +143,7 @@ func inUse(n *fabric.Node) bool {
 
 func jobRowOf(j *job.Job, names map[string]string) jobRow {
 	v := &j.Verdict
-	row := jobRow{Name: j.Name, Transport: transportCell(v)}
+	row := jobRow{Name: j.Name, Transport: transportCell(v), Remedies: j.Remedies(), verdict: v}
 	row.class = row.Transport.Class
 	if row.class != "bad" && slices.ContainsFunc(j.Findings, func(f job.Finding) bool { return f.Severity.AtLeast(diagnose.Warning) }) {
 		row.class = "unsure"
@@ -149,6 +186,17 @@ func (row *jobRow) add(notes []jobNote) {
 	}
 }
 
+// raise takes what is wrong out of the notes.
+func (row *jobRow) raise() {
+	wrong := func(n jobNote) bool { return n.Class == "bad" || n.Class == "unsure" || n.Label == "cause" }
+	for _, n := range row.Notes {
+		if wrong(n) {
+			row.Troubles = append(row.Troubles, n)
+		}
+	}
+	row.Notes = slices.DeleteFunc(row.Notes, wrong)
+}
+
 // jobNotes are the reason, the evidence, the cause and what is wrong with settings.
 func jobNotes(j *job.Job) []jobNote {
 	var list []jobNote
@@ -158,7 +206,7 @@ func jobNotes(j *job.Job) []jobNote {
 		}
 	}
 	note("unknown", j.Verdict.Reason.Text(), "")
-	note("cause", j.Verdict.Cause.Text(), "")
+	note("cause", diagnose.Sentence(j.Verdict.Cause.Text()), "")
 	for _, e := range j.Verdict.Evidence {
 		note("seen", e, "")
 	}
@@ -174,7 +222,7 @@ func jobNotes(j *job.Job) []jobNote {
 		if len(f.PIDs) > 0 {
 			ranks += ", first PID " + strconv.Itoa(f.PIDs[0])
 		}
-		note(string(f.Severity)+" "+string(f.Rule), f.Text+" ("+ranks+")", class)
+		note(string(f.Severity)+" "+string(f.Rule), diagnose.Sentence(f.Text)+" ("+ranks+")", class)
 	}
 	return list
 }

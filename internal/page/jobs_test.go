@@ -48,7 +48,7 @@ func TestLandingJobs(t *testing.T) {
 	}
 	page := landingOf(t, func() *fabric.Node { return withRanks(rank) })
 	contains(t, page, `<h2 id="jobs">Jobs</h2>`, "slurm/4242", "1 of 16 ranks", "user ID 1000", "unknown:</span> it was read once", "rank 3, PID 41200, python3", "reload this page</a> after 6 s",
-		"setting_unknown_variable:</span> NCCL_IB_DISABLED=", "No problems found except in 1 job", `href="jobs.json"`)
+		"NCCL_IB_DISABLED=", "<small>warning setting_unknown_variable</small>", "Possible problem in 1 job", `<p class="remedy">Correct the variables where the job gets them`, `href="jobs.json"`)
 
 	unset := rank
 	unset.Settings = fabric.Known[[]fabric.NCCLVariable](nil, "environ", at)
@@ -63,6 +63,10 @@ func TestLandingJobs(t *testing.T) {
 	hidden.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonPrivilege, "/proc", hidden.At)
 	contains(t, landingOf(t, func() *fabric.Node { return hidden }), "Jobs are unknown: the exporter lacks the privilege")
 	lacks(t, landingOf(t, fabrictest.Healthy), `<h2 id="jobs">Jobs</h2>`)
+	driverless := withRanks()
+	driverless.GPUDriver.Loaded = fabric.Known(false, "module/nvidia", driverless.At)
+	driverless.PCI = fabrictest.WithGPUs().PCI
+	contains(t, landingOf(t, func() *fabric.Node { return driverless }), `<h2 id="jobs">Jobs</h2>`, "Jobs are unknown: no NVIDIA driver is loaded")
 	lacks(t, landingOf(t, func() *fabric.Node { return withRanks(rank) }, func(o *LandingOptions) { o.Collectors = setOf(t, "hca") }), `<h2 id="jobs">Jobs</h2>`)
 }
 

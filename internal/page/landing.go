@@ -114,15 +114,18 @@ func answer(w http.ResponseWriter, kind string, body []byte) {
 type reading struct {
 	doc    *status.Document
 	jobs   jobSection
-	probes probesView
-	wait   int // seconds until traffic can be judged; 0: it was, or never is
+	probes cell // the verdict on them
+	// troubles are what is wrong with their results.
+	troubles []probeTrouble
+	wait     int // seconds until traffic can be judged; 0: it was, or never is
 }
 
 func (l *Landing) read(n *fabric.Node) reading {
 	list := diagnose.Run(n, nil)
 	l.Seen.See(list, true, n.At)
 	s := l.Probes.Status()
-	r := reading{jobs: jobSectionOf(n, l.Collectors), probes: l.Probes.view(n.At), wait: secondReading(n)}
+	probes := l.Probes.view(n, n.At)
+	r := reading{jobs: jobSectionOf(n, l.Collectors), probes: probes.Verdict, troubles: probes.Troubles, wait: secondReading(n)}
 	in := &status.Inputs{
 		Node: n, Verdicts: list, Exporter: version.Version, Name: l.Title, Note: l.Note, Instance: l.Instance, Links: l.Config().Config.Links,
 		Since: l.Seen.first, Probes: probesInBrief(&s, n),
@@ -132,29 +135,26 @@ func (l *Landing) read(n *fabric.Node) reading {
 		in.Jobs = &document
 	}
 	r.doc = status.Of(in)
+	explained(r.troubles, r.doc)
 	r.doc.Verdict = r.verdict(l, n)
 	return r
 }
 
 // verdict is the first thing that a reader sees. It is as bad as the worst finding, probe and job.
 func (r *reading) verdict(l *Landing, n *fabric.Node) status.Verdict {
-	failed := slices.ContainsFunc(r.doc.Probes, func(p status.Probe) bool { return p.Status == status.StatusFailed })
-	probe, jobs := failed || r.probes.Verdict.Class == "bad", r.jobs.Problem
+	failed := len(r.troubles) > 0 || r.probes.Class == "bad"
+	jobs := r.jobs.Problem
 	none, isNone := l.NoDevice(n)
 	v := func(state, text string) status.Verdict { return status.Verdict{Status: state, Text: text} }
-	switch found := len(r.doc.Findings); {
+	switch found := len(r.doc.Findings) + len(r.troubles) + r.jobs.Bad; {
 	case found == 1:
 		return v(status.StatusFailed, "1 problem found")
 	case found > 1:
 		return v(status.StatusFailed, fmt.Sprintf("%d problems found", found))
-	case probe && jobs != "":
-		return v(status.StatusFailed, "No problems found except by probes and in "+jobs)
-	case probe:
-		return v(status.StatusFailed, "No problems found except by probes")
-	case jobs != "" && r.jobs.Class == "bad":
-		return v(status.StatusFailed, "No problems found except in "+jobs)
+	case failed:
+		return v(status.StatusFailed, r.probes.Text)
 	case jobs != "":
-		return v(status.StatusUnknown, "No problems found except in "+jobs)
+		return v(status.StatusUnknown, "Possible problem in "+jobs)
 	case isNone:
 		return v(status.StatusUnknown, diagnose.Sentence(none))
 	case l.Collectors.Want()&fabric.WantHCA == 0:

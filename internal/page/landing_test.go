@@ -16,6 +16,7 @@ import (
 
 	"gpufabric_exporter/collector"
 	"gpufabric_exporter/internal/config"
+	"gpufabric_exporter/internal/diagnose"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/status"
@@ -229,31 +230,38 @@ func TestLandingCommands(t *testing.T) {
 	lacks(t, hostile, "<script")
 }
 
-// Green needs both: traffic that was judged, and probes that do not complain.
+// Green needs all: traffic that was judged, and probes and jobs without a problem.
 func TestLandingConcludes(t *testing.T) {
+	trouble := []probeTrouble{{Names: "rail mlx5_0 port 1", What: withoutGPUDirect, Severity: diagnose.Warning}}
 	for _, c := range []struct {
 		wait           int
 		found          int
-		probed, jobs   string // classes
+		probed         []probeTrouble
+		jobs           string // class
 		want, wantText string
+		class          string
 	}{
-		{0, 0, "good", "", status.StatusOK, "No problems found"},
-		{11, 0, "good", "", status.StatusUnknown, "No problems found so far; traffic has not been checked yet"},
-		{0, 0, "bad", "", status.StatusFailed, "No problems found except by probes"},
-		{11, 0, "bad", "", status.StatusFailed, "No problems found except by probes"},
-		{0, 0, "bad", "bad", status.StatusFailed, "No problems found except by probes and in 1 job"},
-		{0, 0, "good", "bad", status.StatusFailed, "No problems found except in 1 job"},
-		{0, 0, "good", "unsure", status.StatusUnknown, "No problems found except in 1 job"},
-		{11, 2, "bad", "bad", status.StatusFailed, "2 problems found"},
+		{0, 0, nil, "", status.StatusOK, "No problems found", "good"},
+		{11, 0, nil, "", status.StatusUnknown, "No problems found so far; traffic has not been checked yet", "unsure"},
+		{0, 0, trouble, "", status.StatusFailed, "1 problem found", "unsure"},
+		{11, 0, trouble, "", status.StatusFailed, "1 problem found", "unsure"},
+		{0, 0, trouble, "bad", status.StatusFailed, "2 problems found", "bad"},
+		{0, 0, nil, "bad", status.StatusFailed, "1 problem found", "bad"},
+		{0, 0, nil, "unsure", status.StatusUnknown, "Possible problem in 1 job", "unsure"},
+		{11, 2, trouble, "bad", status.StatusFailed, "4 problems found", "bad"},
 	} {
-		r := reading{doc: &status.Document{Findings: make([]status.Finding, c.found)}, wait: c.wait}
-		r.probes.Verdict.Class = c.probed
+		r := reading{doc: &status.Document{Findings: make([]status.Finding, c.found)}, troubles: c.probed, wait: c.wait}
 		if c.jobs != "" {
-			r.jobs = jobSection{Class: c.jobs, Problem: "1 job"}
+			r.jobs = jobSection{Class: c.jobs, Problem: "1 job", Bad: map[string]int{"bad": 1}[c.jobs]}
 		}
 		l := &Landing{LandingOptions: LandingOptions{NoDevice: func(*fabric.Node) (string, bool) { return "", false }, Collectors: setOf(t, "hca")}}
-		if v := r.verdict(l, nil); v.Status != c.want || v.Text != c.wantText {
-			t.Errorf("%+v: %+v", c, v)
+		r.doc.Verdict = r.verdict(l, nil)
+		if v := r.doc.Verdict; v.Status != c.want || v.Text != c.wantText || r.verdictClass() != c.class {
+			t.Errorf("%+v: %+v, %s", c, v, r.verdictClass())
 		}
+	}
+	unsaved := reading{doc: &status.Document{}, probes: cell{Text: "The probe history is not saved", Class: "bad"}}
+	if v := unsaved.verdict(&Landing{LandingOptions: LandingOptions{NoDevice: func(*fabric.Node) (string, bool) { return "", false }}}, nil); v.Status != status.StatusFailed || v.Text != "The probe history is not saved" {
+		t.Errorf("%+v", v)
 	}
 }

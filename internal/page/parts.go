@@ -81,6 +81,46 @@ func (l *Landing) part(d *status.Document, kind string, p *status.Part) partView
 	return v
 }
 
+// gpuRow is a GPU in the table of all.
+type gpuRow struct {
+	*status.GPU
+	Status cell
+}
+
+func gpuRows(d *status.Document) []gpuRow {
+	var rows []gpuRow
+	for i := range d.GPUs {
+		rows = append(rows, gpuRow{&d.GPUs[i], statusCell(&d.GPUs[i].Part)})
+	}
+	return rows
+}
+
+// deviceRow is a port in the table of all devices, or a device without ports.
+type deviceRow struct {
+	*status.Device
+	*status.Port      // nil: none
+	Status       cell // of the device if it has no other port
+}
+
+func deviceRows(d *status.Document) []deviceRow {
+	var rows []deviceRow
+	for i := range d.Devices {
+		x := &d.Devices[i]
+		if len(x.Ports) < 2 {
+			row := deviceRow{Device: x, Status: statusCell(&x.Part)}
+			if len(x.Ports) == 1 {
+				row.Port = &x.Ports[0]
+			}
+			rows = append(rows, row)
+			continue
+		}
+		for k := range x.Ports {
+			rows = append(rows, deviceRow{x, &x.Ports[k], statusCell(&x.Ports[k].Part)})
+		}
+	}
+	return rows
+}
+
 func statusCell(p *status.Part) cell {
 	class := map[string]string{status.StatusOK: "good", status.StatusFailed: severityClass(p.Severity), status.StatusNone: "quiet"}[p.Status]
 	if class == "" {
@@ -170,7 +210,7 @@ func gpuDirectCell(p *status.Path) cell {
 	case status.StatusOK:
 		c.Class = "good"
 	case status.StatusFailed:
-		c.Class = "bad"
+		c.Class = severityClass(p.Severity)
 	}
 	return c
 }
@@ -204,7 +244,10 @@ func deviceFacts(d *status.Device) []factRow {
 }
 
 func portViewOf(p *status.Port, brief bool) portView {
-	v := portView{ID: p.ID, Name: "Port " + strconv.Itoa(p.Number), Status: statusCell(&p.Part), Chains: p.RoCE}
+	v := portView{ID: p.ID, Name: "Port " + strconv.Itoa(p.Number), Chains: p.RoCE}
+	if p.Status != status.StatusNone {
+		v.Status = statusCell(&p.Part)
+	}
 	state := shown(p.State, diagnose.Spaced)
 	if physical, known := p.Physical.Get(); known && state.Text != string(fabric.PortActive) {
 		state.Note = "link: " + diagnose.Spaced(physical)
@@ -316,7 +359,7 @@ func (g *chainGroup) key() string {
 
 func chainGroupOf(c *status.Chain, several bool) *chainGroup {
 	g := &chainGroup{Mode: roceModeText(fabric.RoCEMode(c.Mode)), Path: rocePath(c), Status: roceVerdict(c)}
-	if several {
+	if several && c.Status != status.StatusOK {
 		g.Status.Note = strings.TrimPrefix(g.Status.Note+", interface "+c.Interface, ", ")
 	}
 	for _, list := range [][]status.Step{c.Steps, c.Observed} {

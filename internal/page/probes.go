@@ -4,19 +4,22 @@ package page
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	_ "embed" // the page
 	"encoding/json"
 	"fmt"
 	"html/template"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/common/version"
 
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )
@@ -29,7 +32,9 @@ type ProbesOptions struct {
 	Title  string                // of the node; may be empty
 	Status func() probes.Status  // what became of probes
 	Config func() *probes.Config // what is in force; nil: probing is off
-	Log    *slog.Logger
+	// Observe observes the node. It returns when ctx ends.
+	Observe func(context.Context) *fabric.Node
+	Log     *slog.Logger
 }
 
 // Probes shows people, and programs, what became of probes.
@@ -44,9 +49,9 @@ func NewProbes(o ProbesOptions) *Probes {
 }
 
 // ServePage answers with the page for people.
-func (p *Probes) ServePage(w http.ResponseWriter, _ *http.Request) {
+func (p *Probes) ServePage(w http.ResponseWriter, r *http.Request) {
 	var page bytes.Buffer
-	if err := p.page.Execute(&page, p.view(time.Now())); err != nil {
+	if err := p.page.Execute(&page, p.view(p.Observe(r.Context()), time.Now())); err != nil {
 		p.Log.Error("page of probes", "err", err)
 		http.Error(w, "the page cannot be shown", http.StatusInternalServerError)
 		return
@@ -74,8 +79,10 @@ type probesView struct {
 	Links   []Link
 	Version string
 	Verdict cell
-	Probes  []probeView
-	Config  []namedValue
+	// Troubles are what is wrong with the last results.
+	Troubles []probeTrouble
+	Probes   []probeView
+	Config   []namedValue
 }
 
 // probeView is one probe.
@@ -87,6 +94,8 @@ type probeView struct {
 	Skips                                                           []namedValue
 	Last                                                            *runView
 	Kept                                                            []runView // newest first
+
+	severity diagnose.Severity // if there is a complaint
 }
 
 type changesView struct {
@@ -112,62 +121,52 @@ type measuredView struct {
 	Time, AlgBW, BusBW string
 }
 
-func (p *Probes) view(now time.Time) probesView {
+func (p *Probes) view(n *fabric.Node, now time.Time) probesView {
 	s, c := p.Status(), p.Config()
 	v := probesView{
 		CSS: template.CSS(landingCSS), Title: p.Title, Version: version.Version, Facts: dutyFacts(s, c, now), Config: probeConfig(c),
 		Links: []Link{{"./", "Node", "overview of the node"}, {"probes.json", "JSON", "the same as JSON"}},
 	}
-	rails := slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" })
-	var bad []string
+	h := hardwareOf(&s, n)
 	for i := range s.Probes {
-		row := probeViewOf(&s.Probes[i], rails, now)
-		if text := row.complaint(); text != "" {
-			bad = append(bad, text)
-		}
-		v.Probes = append(v.Probes, row)
+		v.Probes = append(v.Probes, probeViewOf(&s.Probes[i], h, now))
 	}
-	v.Verdict = probesVerdict(s, c, bad)
+	v.Troubles = probeTroubles(v.Probes)
+	v.Verdict = probesVerdict(s, c, v.Probes)
 	return v
 }
 
-// complaint says in one sentence what is wrong with the last result; empty: nothing.
-func (v *probeView) complaint() string {
-	var parts []string
-	for _, c := range []struct {
-		cell   cell
-		format string
-	}{{v.Path, "uses %s"}, {v.Result, "%s"}, {v.Ratio, "%s of its baseline"}} {
-		if c.cell.Class == "bad" {
-			parts = append(parts, fmt.Sprintf(c.format, c.cell.Text))
+func probesVerdict(s probes.Status, c *probes.Config, list []probeView) cell {
+	bad, ran := 0, false
+	for i := range list {
+		ran = ran || list[i].Last != nil
+		if list[i].complaint() != "" {
+			bad++
 		}
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return v.Name + ": " + strings.Join(parts, ", ") + "."
-}
-
-func probesVerdict(s probes.Status, c *probes.Config, bad []string) cell {
-	ran := false
-	for i := range s.Probes {
-		ran = ran || s.Probes[i].Last != nil
 	}
 	switch {
 	case c == nil:
 		return cell{Text: "Probes are disabled", Note: "The configuration does not enable probes (probes: {enabled: true}): NCCL runs on this node only by hand (gpufabric_exporter probe).", Class: "unsure"}
-	case len(bad) == 1:
-		return cell{Text: "1 probe reports a problem", Note: bad[0], Class: "bad"}
-	case len(bad) > 1:
-		return cell{Text: fmt.Sprintf("%d probes report a problem", len(bad)), Note: strings.Join(bad, " "), Class: "bad"}
+	case bad > 0:
+		return cell{Text: fmt.Sprintf("%d of %s a problem", bad, spelling.Plural(len(list), "probe has", "probes have")), Class: "bad"}
 	case s.State != "":
 		return cell{Text: "The probe history is not saved", Note: fmt.Sprintf("State file %s: %s.", c.StateFile, s.State), Class: "bad"}
 	case !s.Enabled && !ran:
 		return cell{Text: "Probes run on demand only", Class: "unsure"}
 	case !ran:
-		return cell{Text: "No probe has run yet", Note: "They wait for idle GPUs and for their share of GPU time.", Class: "unsure"}
+		return cell{Text: "No probe has run yet", Note: whyNone(s.Probes), Class: "unsure"}
 	}
 	return cell{Text: "All results are good", Class: "good"}
+}
+
+// whyNone says why no probe has run.
+func whyNone(list []probes.ProbeStatus) string {
+	for i := range list {
+		if skip := list[i].LastSkip; skip != nil && skip.Why.Lasting() {
+			return diagnose.Sentence(cmp.Or(skip.Detail, diagnose.Spaced(string(skip.Why)))) + " " + diagnose.Sentence(skip.Why.Advice())
+		}
+	}
+	return "They wait for idle GPUs and for their share of GPU time."
 }
 
 // dutyFacts say what probes have cost, and what they may.

@@ -3,6 +3,7 @@
 package page
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -14,44 +15,30 @@ import (
 
 // probesInBrief are the probes of a node as the status document has them.
 func probesInBrief(s *probes.Status, n *fabric.Node) []status.Probe {
-	far := farByDesign(n)
-	rails := slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" })
+	h := hardwareOf(s, n)
 	var list []status.Probe
 	for i := range s.Probes {
-		list = append(list, probeInBrief(&s.Probes[i], rails, far, n.At))
+		list = append(list, probeInBrief(&s.Probes[i], h, n.At))
 	}
 	return list
 }
 
-// farByDesign reports whether the GPUs of the node are known to be too far from their NICs for GPUDirect RDMA, as the machine is made.
-func farByDesign(n *fabric.Node) bool {
-	all := diagnose.GPUs(n)
-	far := func(g diagnose.GPU) bool {
-		block, blocked := g.Blocked()
-		return blocked && block == fabric.GDRDistance
-	}
-	return slices.ContainsFunc(all, far) && diagnose.FarByDesign(all).Or(false)
-}
-
-// withoutGPUDirect is the result of a run that ended well, but without GPUDirect RDMA.
-const withoutGPUDirect = "without GPUDirect RDMA"
-
-func probeInBrief(p *probes.ProbeStatus, rails, far bool, now time.Time) status.Probe {
-	v := probeViewOf(p, rails, now)
+func probeInBrief(p *probes.ProbeStatus, h probeHardware, now time.Time) status.Probe {
+	v := probeViewOf(p, h, now)
 	to := status.Probe{
 		Name: v.Name, Kind: string(p.Key.Kind), Device: p.Key.Device, Port: p.Key.Port, Status: status.StatusNone, Result: v.Result.Text, LastRun: moment(p.LastRun),
 	}
+	if p.Last == nil && p.LastSkip != nil {
+		to.Skipped = cmp.Or(p.LastSkip.Detail, diagnose.Spaced(string(p.LastSkip.Why)))
+	}
 	if p.Last != nil {
 		to.Transport = v.Path.Text
-		lost := slices.Contains(p.Last.Faults(), probes.FaultGPUDirect)
-		if lost && far {
+		if h.far && slices.Contains(p.Last.Faults(), probes.FaultGPUDirect) {
 			to.Transport += ", " + withoutGPUDirect
 		}
-		switch {
-		case p.Last.Outcome == probes.OK && lost && !far:
-			to.Status, to.Result = status.StatusFailed, withoutGPUDirect
-		case v.complaint() != "":
-			to.Status = status.StatusFailed
+		switch complaint := v.complaint(); {
+		case complaint != "":
+			to.Status, to.Severity, to.Result = status.StatusFailed, string(v.severity), complaint
 		case p.Last.Outcome == probes.OK:
 			to.Status = status.StatusOK
 		default:

@@ -23,7 +23,7 @@ func probeName(k probes.Key) string {
 }
 
 // probeViewOf shows a probe. On a node with rails nothing but the probe of sockets is to go over them.
-func probeViewOf(p *probes.ProbeStatus, rails bool, now time.Time) probeView {
+func probeViewOf(p *probes.ProbeStatus, h probeHardware, now time.Time) probeView {
 	v := probeView{
 		Name: probeName(p.Key), Ran: quiet("never"), Result: quiet("none yet"), Next: quiet("on demand only"), Skip: quiet("none"),
 		Counts: countsOf(p), Changes: changesOf(p),
@@ -47,14 +47,21 @@ func probeViewOf(p *probes.ProbeStatus, rails bool, now time.Time) probeView {
 		v.Skips = append(v.Skips, namedValue{diagnose.Spaced(string(why)), what})
 	}
 	if r := p.Last; r != nil {
-		v.Result = resultCell(r)
+		v.Result, v.severity = resultCell(r), severityOf(r.Faults())
 		if r.Outcome != probes.OK {
 			v.Result.Note = "" // long; it stands with the run
 		}
 		v.Path, v.GPUDirect = show(r.Path.Fact, func(p probes.Path) string { return string(p) }), show(r.GPUDirect.Fact, probes.YesNo)
 		v.Path.Note = r.Network
 		if r.FellBack() {
-			v.Path.Class = map[bool]string{true: "bad", false: "unsure"}[rails]
+			v.Path.Class = map[bool]string{true: "bad", false: "unsure"}[h.rails]
+		}
+		if slices.Contains(r.Faults(), probes.FaultGPUDirect) {
+			if h.far {
+				v.GPUDirect.Note = "the GPUs are too far from the NICs, by design"
+			} else {
+				v.GPUDirect.Class = "bad"
+			}
 		}
 		v.Latency, v.BusBW, v.Ratio = measuredCells(r)
 		v.Last = runViewOf("Last run", r)
@@ -124,7 +131,7 @@ func resultCell(r *probes.Result) cell {
 	case r.Comparison.Regressed:
 		return cell{Text: "slower than before", Note: "confirmed by a second run", Class: "bad"}
 	case r.Comparison.Drifted:
-		return cell{Text: "ok", Note: "its baseline has drifted down", Class: "bad"}
+		return cell{Text: "baseline drifted down", Class: "bad"}
 	}
 	return cell{Text: "ok", Class: "good"}
 }

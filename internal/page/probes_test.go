@@ -3,6 +3,7 @@
 package page
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/fabric/fabrictest"
 	"gpufabric_exporter/internal/spelling"
 	"gpufabric_exporter/probes"
 )
@@ -94,13 +96,14 @@ func probedStatus() probes.Status {
 func pagesOf(s probes.Status, c *probes.Config) *Probes {
 	return NewProbes(ProbesOptions{
 		Title: "node17", Status: func() probes.Status { return s }, Config: func() *probes.Config { return c }, Log: slog.New(slog.DiscardHandler),
+		Observe: func(context.Context) *fabric.Node { return fabrictest.Healthy() },
 	})
 }
 
 func pageText(t *testing.T, p *Probes) string {
 	t.Helper()
 	var b strings.Builder
-	v := p.view(probedAt())
+	v := p.view(fabrictest.Healthy(), probedAt())
 	v.CSS, v.Version = "", ""
 	if err := p.page.Execute(&b, v); err != nil {
 		t.Fatal(err)
@@ -122,7 +125,7 @@ func TestProbesPage(t *testing.T) {
 	c := probes.DefaultConfig()
 	page := pageText(t, pagesOf(probedStatus(), &c))
 	golden(t, "testdata/probes.html", page)
-	contains(t, page, "2 probes report a problem", "0.042 % of the time of 2 GPUs, 0.1 % allowed", "far slower than before", "below 80 % of its baseline 3 times in a row", "39 compared with a baseline (2 slow, 1 late)", "14.00 µs<small>all_reduce of 1 KiB, 108 % of its baseline",
+	contains(t, page, "2 of 4 probes have a problem", "uses socket, far slower than before", "0.042 % of the time of 2 GPUs, 0.1 % allowed", "far slower than before", "below 80 % of its baseline 3 times in a row", "39 compared with a baseline (2 slow, 1 late)", "14.00 µs<small>all_reduce of 1 KiB, 108 % of its baseline",
 		"idle 240ms after its ranks were killed or asked to close", "not confirmed idle: 500 MiB are used on GPU-a", "2.5 %", "in 3 hours", "3 minutes ago: 1 job,",
 		"<th scope=\"row\">path</th><td>p2p</td><td>socket</td>", "<th scope=\"row\">NCCL_IB_TC</th><td>106</td><td>not set</td>",
 		"bus bandwidth</th><td>197 GB/s</td><td>5 GB/s (-97 %)</td>", "Connect to 10.0.0.7&lt;41&gt; failed", "ranks killed after 3ms, exited after 41ms",
@@ -141,11 +144,13 @@ func TestProbesPageKnowsNothing(t *testing.T) {
 		config *probes.Config
 		want   []string
 	}{
-		"off":       {probes.Status{}, nil, []string{"Probes are disabled", "does not enable probes"}},
-		"at once":   {probes.Status{Enabled: true, Since: probedAt()}, &c, []string{"No probe has run yet", "0.0 s of GPU time"}},
-		"by hand":   {probes.Status{Since: probedAt()}, &c, []string{"Probes run on demand only"}},
-		"state":     {probes.Status{Enabled: true, State: fabric.ReasonMalformed}, &c, []string{"The probe history is not saved", "State file /var/lib/gpufabric_exporter/probes.json: "}},
-		"bare":      {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Node}, Last: &probes.Result{At: probedAt()}}}}, &c, []string{"unknown"}},
+		"off":     {probes.Status{}, nil, []string{"Probes are disabled", "does not enable probes"}},
+		"at once": {probes.Status{Enabled: true, Since: probedAt()}, &c, []string{"No probe has run yet", "0.0 s of GPU time"}},
+		"by hand": {probes.Status{Since: probedAt()}, &c, []string{"Probes run on demand only"}},
+		"state":   {probes.Status{Enabled: true, State: fabric.ReasonMalformed}, &c, []string{"The probe history is not saved", "State file /var/lib/gpufabric_exporter/probes.json: "}},
+		"bare":    {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Node}, Last: &probes.Result{At: probedAt()}}}}, &c, []string{"unknown"}},
+		"no GPU": {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Node}, LastSkip: &probes.Skipped{Why: probes.SkipNoGPU, Detail: "no GPU driver is loaded", At: probedAt()}}}}, &c,
+			[]string{"No probe has run yet", "<p>No GPU driver is loaded. The driver must be loaded"}},
 		"no device": {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Rail}, Every: time.Hour}}}, &c, []string{"not due"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +190,7 @@ func TestProbesPageEscapes(t *testing.T) {
 	p := pagesOf(s, &c)
 	p.Title = evil
 	w := httptest.NewRecorder()
-	p.ServePage(w, nil)
+	p.ServePage(w, httptest.NewRequest(http.MethodGet, "/probes", nil))
 	page := w.Body.String()
 	if w.Code != http.StatusOK || strings.Count(page, "</style>") != 1 {
 		t.Errorf("status %d, %d styles", w.Code, strings.Count(page, "</style>"))

@@ -38,6 +38,18 @@ func rasNotes(s progress.Status, job string) []jobNote {
 	return list
 }
 
+// rasRemedies are what to do about what RAS of NCCL says of a job.
+func rasRemedies(s progress.Status, job string) []string {
+	i := slices.IndexFunc(s.Jobs, func(a progress.Account) bool { return a.Job == job })
+	if i < 0 || !s.Jobs[i].Known() || !s.Jobs[i].Report.State.Bad() {
+		return nil
+	}
+	if s.Jobs[i].Report.State == progress.Straggler {
+		return []string{"Look at the ranks that are named, on their hosts: clocks and throttling of the GPU, load of the CPU, py-spy dump --pid PID."}
+	}
+	return []string{"Look at the ranks that are named, on their hosts: gpufabric_exporter check, the kernel log, py-spy dump --pid PID. If they stand still, end the job and start it again from its checkpoint."}
+}
+
 // rasText is the verdict, with the first ranks of the worst communicator.
 func rasText(a *progress.Account) string {
 	text := fmt.Sprintf("%s (%s of %s, %s)", a.Report.Verdict(), counted(a.Answers, "answer"), a.Answered.UTC().Format("2006-01-02 15:04:05 UTC"), counted(a.Report.Communicators, "communicator"))

@@ -3,7 +3,6 @@
 package page
 
 import (
-	"fmt"
 	"html/template"
 	"slices"
 	"strings"
@@ -27,14 +26,17 @@ type view struct {
 	Pattern    template.HTML
 	Panels     []template.HTML
 	Legend     []legendRow
-	GDR        bool // the drawing says something of GPUDirect RDMA
+	Switches   bool // the drawing has PCIe switches
+	GDR        bool // and says something of GPUDirect RDMA
 	Parts      []partView
 	RoCE       []*chainGroup
 	Jobs       jobSection
-	Probed     cell // what probes complain of; empty: nothing
+	Troubles   []probeTrouble
+	Probes     cell // the verdict on probes; its Text is empty where it says no more than the rows
 	ProbeRows  []probeRow
-	ProbeState string // why there are no results; empty: there are
-	Wait       int    // seconds until traffic can be judged; 0: it was, or never is
+	GPURows    []gpuRow
+	DeviceRows []deviceRow
+	Wait       int // seconds until traffic can be judged; 0: it was, or never is
 	NCCLFiles  []fileRow
 	Collectors []collectorRow
 	Config     configView
@@ -77,15 +79,6 @@ type findingView struct {
 // Many says that the commands of all subjects would fill a screen.
 func (f findingView) Many() bool { return f.Remedy == "" && len(f.Subjects) > 3 }
 
-// probeRow is a probe with its history.
-type probeRow struct {
-	*status.Probe
-	Label   string
-	Class   string
-	Facts   string
-	Drawing template.HTML
-}
-
 // legendRow explains a mark.
 type legendRow struct{ Class, Mark, Text string }
 
@@ -93,25 +86,21 @@ func (l *Landing) view(n *fabric.Node) view {
 	r := l.read(n)
 	d := r.doc
 	v := view{
-		Document: d, CSS: template.CSS(landingCSS), Facts: nodeFacts(n), Class: verdictClass(d), Pattern: drawing.Pattern(),
-		Legend: legend(), RoCE: chainGroups(d), Jobs: r.jobs, Wait: r.wait, Collectors: l.collectorRows(n),
-		Config: configViewOf(l.Config(), l.Devices), Links: l.Links, Version: version.Version, ProbeState: r.probes.Verdict.Text,
+		Document: d, CSS: template.CSS(landingCSS), Facts: nodeFacts(n), Class: r.verdictClass(), Pattern: drawing.Pattern(),
+		Legend: legend(d), RoCE: chainGroups(d), Jobs: r.jobs, Wait: r.wait, Collectors: l.collectorRows(n),
+		Config: configViewOf(l.Config(), l.Devices), Links: l.Links, Version: version.Version, Troubles: r.troubles,
+		ProbeRows: probeRows(d.Probes), GPURows: gpuRows(d), DeviceRows: deviceRows(d),
 	}
 	for i := range d.Findings {
 		v.Found = append(v.Found, l.finding(&d.Findings[i]))
 	}
 	v.Panels = panels(d)
+	v.Switches = slices.ContainsFunc(d.Groups, func(g status.Group) bool { return g.Switch != "" })
 	v.GDR = slices.ContainsFunc(d.GPUs, func(g status.GPU) bool { return g.Path.Status != status.StatusOK })
 	v.Parts = l.parts(d)
-	if r.probes.Verdict.Class == "bad" {
-		v.Probed = r.probes.Verdict
-		const most = 200 // bytes: several probes have a section of their own
-		if len(v.Probed.Note) > most {
-			v.Probed.Note = "see below."
-		}
-	}
-	for i := range d.Probes {
-		v.ProbeRows = append(v.ProbeRows, probeRowOf(&d.Probes[i]))
+	said := slices.ContainsFunc(d.Probes, func(p status.Probe) bool { return p.Skipped != "" })
+	if r.probes.Class == "unsure" && !said || r.probes.Class == "bad" && len(r.troubles) == 0 {
+		v.Probes = r.probes
 	}
 	for _, f := range n.NCCL.Files {
 		v.NCCLFiles = append(v.NCCLFiles, fileRow{f.Path, show(f.Exists, func(bool) string { return "read" })})
@@ -135,7 +124,8 @@ func panels(d *status.Document) []template.HTML {
 	return list
 }
 
-func legend() []legendRow {
+// legend explains the marks that the drawing has.
+func legend(d *status.Document) []legendRow {
 	var rows []legendRow
 	for _, p := range []status.Part{
 		{Status: status.StatusOK},
@@ -145,18 +135,23 @@ func legend() []legendRow {
 		{Status: status.StatusPartly},
 		{Status: status.StatusNone},
 	} {
-		rows = append(rows, legendRow{drawing.Class(&p), drawing.Mark(&p), drawing.Words(&p)})
+		class := drawing.Class(&p)
+		same := func(x *status.Part) bool { return drawing.Class(x) == class }
+		if slices.ContainsFunc(d.GPUs, func(g status.GPU) bool { return same(&g.Part) }) || slices.ContainsFunc(d.Devices, func(x status.Device) bool { return same(&x.Part) }) {
+			rows = append(rows, legendRow{class, drawing.Mark(&p), drawing.Words(&p)})
+		}
 	}
 	return rows
 }
 
 // verdictClass is the class of the verdict: only what is critical is bad.
-func verdictClass(d *status.Document) string {
-	critical := slices.ContainsFunc(d.Findings, func(f status.Finding) bool { return f.Severity == string(diagnose.Critical) })
+func (r *reading) verdictClass() string {
+	critical := slices.ContainsFunc(r.doc.Findings, func(f status.Finding) bool { return f.Severity == string(diagnose.Critical) }) ||
+		slices.ContainsFunc(r.troubles, func(t probeTrouble) bool { return t.Severity == diagnose.Critical }) || r.jobs.Bad > 0
 	switch {
-	case d.Verdict.Status == status.StatusOK:
+	case r.doc.Verdict.Status == status.StatusOK:
 		return "good"
-	case d.Verdict.Status == status.StatusFailed && (critical || len(d.Findings) == 0):
+	case critical:
 		return "bad"
 	}
 	return "unsure"
@@ -183,26 +178,6 @@ func severityClass(severity string) string {
 		return "bad"
 	}
 	return "unsure"
-}
-
-func probeRowOf(p *status.Probe) probeRow {
-	row := probeRow{Probe: p, Class: map[string]string{status.StatusOK: "good", status.StatusFailed: "bad", status.StatusNone: "quiet"}[p.Status], Drawing: drawing.History(p)}
-	if row.Class == "" {
-		row.Class = "unsure"
-	}
-	row.Label = strings.TrimSuffix(p.Name, " port 1") // most have no other
-	var facts []string
-	if p.BusBandwidth != nil {
-		facts = append(facts, bandwidth(*p.BusBandwidth))
-	}
-	if p.Ratio != nil {
-		facts = append(facts, fmt.Sprintf("%.0f %%", 100**p.Ratio))
-	}
-	if p.Transport != "" && (p.BusBandwidth == nil || p.Status == status.StatusFailed) {
-		facts = append(facts, p.Transport)
-	}
-	row.Facts = strings.Join(facts, " · ")
-	return row
 }
 
 // show makes a cell of a fact; what is absent or unknown says so.

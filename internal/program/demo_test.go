@@ -138,7 +138,7 @@ func TestLandingTellsOfProbes(t *testing.T) {
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		_, page, _ := p.Get("/")
 		// A loaded machine may not read the node in time at first; then something is unchecked.
-		if strings.Contains(page, "1 probe reports a problem") && strings.Contains(page, "No problems found except by probes") {
+		if strings.Contains(page, "1 problem found") && strings.Contains(page, "failed: wrong result") {
 			commandtest.Contains(t, page, `<a href="probes">`, "Its probes are simulated, too")
 			break
 		}

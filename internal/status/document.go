@@ -163,13 +163,15 @@ type Variable struct {
 
 // Probe is what became of a probe.
 type Probe struct {
-	Name    string     `json:"name"`
-	Kind    string     `json:"kind"`
-	Device  string     `json:"device,omitempty"`
-	Port    int        `json:"port,omitempty"`
-	Status  string     `json:"status"` // Status*; none: it has not run
-	Result  string     `json:"result"`
-	LastRun *time.Time `json:"last_run"`
+	Name     string     `json:"name"`
+	Kind     string     `json:"kind"`
+	Device   string     `json:"device,omitempty"`
+	Port     int        `json:"port,omitempty"`
+	Status   string     `json:"status"`             // Status*; none: it has not run
+	Severity string     `json:"severity,omitempty"` // of the alert, if the status is failed
+	Result   string     `json:"result"`
+	Skipped  string     `json:"skipped,omitempty"` // why it has never run
+	LastRun  *time.Time `json:"last_run"`
 	// BusBandwidth and Ratio are of the last good result, in bytes per second and relative to the baseline.
 	BusBandwidth *float64 `json:"bus_bandwidth_bytes_per_second"`
 	Ratio        *float64 `json:"baseline_ratio"`

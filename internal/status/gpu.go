@@ -80,7 +80,7 @@ func (b *builder) nvlinksOf(to *GPU, g diagnose.GPU) {
 		to.NVLinkOK = StatusFailed
 	case active.State == fabric.Unknown:
 		to.NVLinkOK = StatusUnknown
-	case active.State == fabric.OK:
+	case active.Or(0) > 0:
 		to.NVLinkOK = StatusOK
 	}
 }
@@ -101,10 +101,18 @@ func (b *builder) path(g diagnose.GPU) Path {
 	d := g.GDR
 	to.Usable, to.By, to.Blocked, to.Evidence = factOf(d.Usable), string(d.Path), string(d.Block), d.Evidence
 	block, blocked := g.Blocked()
+	check := ""
 	switch {
-	case b.fails(g.Subject(), diagnose.CheckGPUDirect), blocked && block == fabric.GDRACS && b.fails(diagnose.Subject{Device: d.NIC}, diagnose.CheckACS),
-		blocked && block == fabric.GDRModule && b.fails(diagnose.Subject{}, diagnose.CheckPeermem):
-		to.Status = StatusFailed
+	case b.fails(g.Subject(), diagnose.CheckGPUDirect):
+		check = diagnose.CheckGPUDirect
+	case blocked && block == fabric.GDRACS && b.fails(diagnose.Subject{Device: d.NIC}, diagnose.CheckACS):
+		check = diagnose.CheckACS
+	case blocked && block == fabric.GDRModule && b.fails(diagnose.Subject{}, diagnose.CheckPeermem):
+		check = diagnose.CheckPeermem
+	}
+	switch {
+	case check != "":
+		to.Status, to.Severity = StatusFailed, string(diagnose.Find(check).Severity)
 	case blocked, d.Usable.State == fabric.Absent:
 		to.Status = StatusNone
 	case d.Usable.State == fabric.OK:

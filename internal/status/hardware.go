@@ -39,8 +39,9 @@ type Path struct {
 	DeviceID string       `json:"device_id,omitempty"`
 	Rail     *int         `json:"rail"` // null without a NIC
 	Shared   bool         `json:"shared"`
-	Distance Fact[string] `json:"distance"` // LOC, PIX, PXB, P2C, PHB, NODE or SYS
-	Status   string       `json:"status"`   // of GPUDirect RDMA: Status*; none: by design not used
+	Distance Fact[string] `json:"distance"`           // LOC, PIX, PXB, P2C, PHB, NODE or SYS
+	Status   string       `json:"status"`             // of GPUDirect RDMA: Status*; none: by design not used
+	Severity string       `json:"severity,omitempty"` // of the finding, if the status is failed
 	Usable   Fact[bool]   `json:"gpudirect_usable"`
 	By       string       `json:"gpudirect_path,omitempty"` // dmabuf or peermem
 	Blocked  string       `json:"gpudirect_blocked_by,omitempty"`

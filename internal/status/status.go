@@ -209,9 +209,15 @@ func (b *builder) link() {
 			list[i].Part = b.names[list[i].Name]
 		}
 	}
+	gpus := map[string]string{}
+	for i := range b.GPUs {
+		gpus[b.GPUs[i].ID] = b.GPUs[i].Name
+	}
 	for i := range b.Findings {
 		for k := range b.Findings[i].Subjects {
-			b.Findings[i].Subjects[k].Part = b.ids[b.about[i][k]]
+			s := &b.Findings[i].Subjects[k]
+			s.Part = b.ids[b.about[i][k]]
+			s.Name = cmp.Or(gpus[s.Part], s.Name) // checks name a GPU without a driver by its address
 		}
 	}
 	for i := range b.NotChecked {

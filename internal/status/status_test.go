@@ -42,6 +42,13 @@ func TestGPUs(t *testing.T) {
 	}{
 		{"healthy", func(*fabric.Node) {}, fabrictest.Usable, StatusOK, PresenceListed, StatusOK, StatusOK},
 		{"an NVLink is down", func(n *fabric.Node) { n.GPUDriver.GPUs[1].NVLinks.Value[4].Active.Value = false }, fabrictest.Usable, StatusFailed, PresenceListed, StatusFailed, StatusOK},
+		{"no NVLink is in use", func(n *fabric.Node) {
+			for i := range n.GPUDriver.GPUs {
+				for k := range n.GPUDriver.GPUs[i].NVLinks.Value {
+					n.GPUDriver.GPUs[i].NVLinks.Value[k].Active.Value = false
+				}
+			}
+		}, fabrictest.Usable, StatusOK, PresenceListed, StatusNone, StatusOK},
 		{"no module", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRModule, "no module"), StatusFailed, PresenceListed, StatusOK, StatusFailed},
 		{"far by design", func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRDistance, "NODE"), StatusOK, PresenceListed, StatusOK, StatusNone},
 		{"lost", func(n *fabric.Node) {
@@ -56,6 +63,31 @@ func TestGPUs(t *testing.T) {
 		g := gpuNode(c.edit, c.gdr).GPUs[1]
 		if g.Presence != c.presence || g.NVLinkOK != c.nvlink || g.Path.Status != c.path || (g.Status == StatusOK) != (c.status == StatusOK) || c.status == StatusFailed && g.Status != StatusFailed {
 			t.Errorf("%s: %s %s, NVLink %s, path %s", c.name, g.Status, g.Presence, g.NVLinkOK, g.Path.Status)
+		}
+	}
+}
+
+// The severity of a path is that of its finding.
+func TestPathSeverity(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*fabric.Node)
+		gdr  func(*fabric.GDR)
+		want string
+	}{
+		"module": {func(*fabric.Node) {}, fabrictest.Blocked(fabric.GDRModule, "no module"), "critical"},
+		"usable": {func(*fabric.Node) {}, fabrictest.Usable, ""},
+		"ACS": {func(n *fabric.Node) {
+			for i := range n.PCI.Functions {
+				if f := &n.PCI.Functions[i]; f.Kind == fabric.PCIBridge {
+					f.Config.ACS = fabric.Known(fabric.ACS(0x1f), "config", n.At)
+				}
+			}
+		}, fabrictest.Blocked(fabric.GDRACS, "ACS redirects"), "warning"},
+	} {
+		d := gpuNode(c.edit, c.gdr)
+		g := d.GPUs[1]
+		if g.Path.Severity != c.want {
+			t.Errorf("%s: path %s %q, findings %+v", name, g.Path.Status, g.Path.Severity, d.Findings)
 		}
 	}
 }
@@ -86,7 +118,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// A GPU that its driver does not list is named by its address, and the finding leads to it nevertheless.
+// A GPU that its driver does not list has the same name in the finding and in the list of GPUs, and the finding leads to it.
 func TestFindingOfUnlistedGPU(t *testing.T) {
 	d := gpuNode(func(n *fabric.Node) {
 		n.GPUDriver = fabric.GPUDriver{Loaded: fabric.Known(false, "", n.At)}
@@ -95,7 +127,7 @@ func TestFindingOfUnlistedGPU(t *testing.T) {
 		}
 	}, fabrictest.Blocked(fabric.GDRNoDriver, "none"))
 	i := slices.IndexFunc(d.Findings, func(f Finding) bool { return f.Check == diagnose.CheckGPUDriver })
-	if i < 0 || d.Findings[i].Subjects[0].Part != "gpu-0" || d.GPUs[0].Presence != PresenceUnlisted {
+	if i < 0 || d.Findings[i].Subjects[0].Part != "gpu-0" || d.Findings[i].Subjects[0].Name != "GPU0" || d.GPUs[0].Name != "GPU0" || d.GPUs[0].Presence != PresenceUnlisted {
 		t.Errorf("%+v", d.Findings)
 	}
 }

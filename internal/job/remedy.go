@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package job
+
+import (
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+)
+
+// settingRules is what the names of rules about settings begin with.
+const settingRules = "setting_"
+
+const (
+	startAgain       = " Then start the job again: a running job keeps its transport."
+	giveDevices      = "Give the container the RDMA devices: --device=/dev/infiniband, or the RDMA resource in the pod." + startAgain
+	correctVariables = "Correct the variables where the job gets them: its script, image, pod, or /etc/nccl.conf. Then start the job again."
+)
+
+// Remedies are what to do about a job, the first step first; none: nothing is wrong with it.
+func (j *Job) Remedies() []string {
+	var list []string
+	add := func(remedy string) {
+		if remedy != "" && !slices.Contains(list, remedy) {
+			list = append(list, remedy)
+		}
+	}
+	if j.Verdict.Fallback() {
+		add(j.Verdict.Cause.remedy())
+	}
+	for _, f := range j.Findings {
+		bySetting := strings.HasPrefix(string(f.Rule), settingRules) && (j.Verdict.Cause == CauseDisabled || j.Verdict.Cause == CauseSocketSelected)
+		if f.Severity.AtLeast(diagnose.Warning) && !bySetting {
+			add(f.Rule.remedy())
+		}
+	}
+	return list
+}
+
+// remedy says what to do about a cause of TCP. Where the cause is not seen, it says how to find it.
+func (c Cause) remedy() string {
+	switch c {
+	case CauseNoDevices:
+		return giveDevices
+	case CauseDisabled:
+		return "Remove NCCL_IB_DISABLE where the job gets it: its script, image, pod, or /etc/nccl.conf." + startAgain
+	case CauseSocketSelected:
+		return "Remove NCCL_NET=Socket where the job gets it: its script, image, pod, or /etc/nccl.conf." + startAgain
+	case CauseNoLibrary:
+		return "Install libibverbs in the image of the job (Debian and Ubuntu: libibverbs1 and ibverbs-providers)." + startAgain
+	case CauseNoPort:
+		return "Repair the ports: gpufabric_exporter check shows what is wrong with them." + startAgain
+	}
+	return "Start the job with NCCL_DEBUG=INFO, and read its log: gpufabric_exporter explain FILE shows why NCCL uses no RDMA device."
+}
+
+// remedy says what to do about a job that breaks a rule; empty: nothing.
+func (r Rule) remedy() string {
+	if strings.HasPrefix(string(r), settingRules) {
+		return correctVariables
+	}
+	return map[Rule]string{
+		RuleNoDevices: giveDevices,
+		RuleMemlock:   "Raise the limit of locked memory: --ulimit memlock=-1 for the container, or LimitMEMLOCK=infinity in the unit that starts it." + startAgain,
+		RuleAlignment: "Give each rank the NICs that are nearest to its GPU (gpufabric_exporter topology shows them), and correct NCCL_IB_HCA if it is set. Then start the job again.",
+		RuleVersions:  "Start all ranks from the same image.",
+		RuleSettings:  "Start all ranks with the same NCCL variables.",
+		RuleGrowing:   "Have the job destroy communicators that it no longer uses, before it creates others.",
+		RuleBAR1:      "End what else uses the GPU (nvidia-smi shows it), or start the job again.",
+	}[r]
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/status"
+	"gpufabric_exporter/probes"
+)
+
+// probeHardware is what a result is compared with.
+type probeHardware struct {
+	rails bool // the node has rails
+	far   bool // by design, its GPUs are too far from their NICs for GPUDirect RDMA
+}
+
+func hardwareOf(s *probes.Status, n *fabric.Node) probeHardware {
+	return probeHardware{
+		rails: slices.ContainsFunc(s.Probes, func(p probes.ProbeStatus) bool { return p.Key.Device != "" }),
+		far:   farByDesign(n),
+	}
+}
+
+// farByDesign reports whether the GPUs of the node are known to be too far from their NICs for GPUDirect RDMA, as the machine is made.
+func farByDesign(n *fabric.Node) bool {
+	all := diagnose.GPUs(n)
+	far := func(g diagnose.GPU) bool {
+		block, blocked := g.Blocked()
+		return blocked && block == fabric.GDRDistance
+	}
+	return slices.ContainsFunc(all, far) && diagnose.FarByDesign(all).Or(false)
+}
+
+// withoutGPUDirect is what is wrong with a run whose network did not use GPUDirect RDMA.
+const withoutGPUDirect = "without GPUDirect RDMA"
+
+// complaint says in a few words what is wrong with the last result; empty: nothing.
+func (v *probeView) complaint() string {
+	var parts []string
+	add := func(c cell, text string) {
+		if c.Class == "bad" {
+			parts = append(parts, text)
+		}
+	}
+	add(v.Path, "uses "+v.Path.Text)
+	add(v.GPUDirect, withoutGPUDirect)
+	add(v.Result, v.Result.Text)
+	if len(parts) == 0 {
+		add(v.Ratio, v.Ratio.Text+" of its baseline")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// probeTrouble is what is wrong with the last results of some probes.
+type probeTrouble struct {
+	Names, What, Remedy string
+	Severity            diagnose.Severity // of the alert
+}
+
+// Class is that of the severity.
+func (t probeTrouble) Class() string { return severityClass(string(t.Severity)) }
+
+// probeTroubles are what is wrong with the last results, each once, the critical first. A remedy is given once.
+func probeTroubles(list []probeView) []probeTrouble {
+	var troubles []probeTrouble
+	for i := range list {
+		v := &list[i]
+		what := v.complaint()
+		if what == "" {
+			continue
+		}
+		k := slices.IndexFunc(troubles, func(t probeTrouble) bool { return t.What == what })
+		if k < 0 {
+			troubles = append(troubles, probeTrouble{portless(v.Name), what, v.remedy(), v.severity})
+			continue
+		}
+		kind, device, _ := strings.Cut(portless(v.Name), " ")
+		if device != "" && strings.Contains(troubles[k].Names, kind+" ") {
+			troubles[k].Names += ", " + device
+		} else {
+			troubles[k].Names += ", " + portless(v.Name)
+		}
+	}
+	slices.SortStableFunc(troubles, func(a, b probeTrouble) int { return cmp.Compare(a.Severity.Rank(), b.Severity.Rank()) })
+	said := map[string]bool{}
+	for i := range troubles {
+		if said[troubles[i].Remedy] {
+			troubles[i].Remedy = ""
+		}
+		said[troubles[i].Remedy] = true
+	}
+	return troubles
+}
+
+// explained leaves out remedies that findings of checks give, too, and more exactly.
+func explained(troubles []probeTrouble, d *status.Document) {
+	blocked := slices.ContainsFunc(d.GPUs, func(g status.GPU) bool { return g.Path.Status == status.StatusFailed })
+	for i := range troubles {
+		if blocked && troubles[i].Remedy == gpuDirectRemedy {
+			troubles[i].Remedy = "The finding above says why. The next run shows whether its remedy helped."
+		}
+	}
+}
+
+const gpuDirectRemedy = "Run modprobe nvidia-peermem, or use the open kernel modules of the GPU driver; check NCCL_NET_GDR_LEVEL and NCCL_DMABUF_ENABLE."
+
+// severityOf is that of the worst alert about a result.
+func severityOf(faults []probes.Fault) diagnose.Severity {
+	critical := []probes.Fault{probes.FaultSocket, probes.FaultWrong, probes.FaultSlow}
+	if slices.ContainsFunc(faults, func(f probes.Fault) bool { return slices.Contains(critical, f) }) {
+		return diagnose.Critical
+	}
+	return diagnose.Warning
+}
+
+// remedy says where to look when a result is bad.
+func (v *probeView) remedy() string {
+	switch {
+	case v.Last != nil && v.Last.Advice != "":
+		return v.Last.Advice
+	case v.Path.Class == "bad":
+		return "NCCL's log of the run names the cause: correct it, then run gpufabric_exporter probe transport."
+	case v.GPUDirect.Class == "bad":
+		return gpuDirectRemedy
+	}
+	return "Correct what changed since the last good run."
+}
