@@ -59,7 +59,7 @@ func TestCheckSeries(t *testing.T) {
 	}
 }
 
-// Whatever the node is like: each subject that a check fails for or cannot tell about has its series and no other, and a
+// Whatever the node is like: each subject for which a check fails or is unknown has its series and no other, and a
 // check has a 0 exactly when it passes for a subject and fails for none.
 func TestCheckSeriesTellTheWorst(t *testing.T) {
 	for _, name := range []string{"healthy", "pfc-off", "device-gone", "gpu-lost", "gpu-driver-missing", "healthy-mana", "no-rdma"} {

@@ -38,7 +38,7 @@ type latest struct {
 	at time.Time
 }
 
-// operation is what totals are told apart by.
+// operation is the key of totals.
 type operation struct {
 	collective string
 	nodes      bool

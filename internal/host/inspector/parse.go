@@ -19,7 +19,7 @@ const minBandwidth, maxBandwidth = 1e-9, 1e5
 // maxDuration bounds what is believed, in microseconds: an hour.
 const maxDuration = 3.6e9
 
-// kind is what samples are told apart by.
+// kind is the key of samples.
 type kind struct {
 	collective string
 	size       fabric.SizeClass
@@ -136,7 +136,7 @@ func (s sums) addLine(line []byte) bool {
 	return true
 }
 
-// kindOf reads the labels that tell what was measured. Those that jobs choose, such as comm_name, are passed over. ok: they are
+// kindOf reads the labels that say what was measured. Those that jobs choose, such as comm_name, are passed over. ok: they are
 // labels. known: and name a kind.
 func kindOf(labels []byte) (k kind, known, ok bool) {
 	var operation, size, nodes []byte
