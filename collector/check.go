@@ -102,7 +102,7 @@ type checked struct {
 
 // emitChecks emits one series for each subject for which a check fails or is unknown, and one for each check that fails for
 // none and passes for some: nearly everything passes, and a list of it has no use. Where several verdicts are about one subject the
-// first one speaks: in the order of diagnose.Run that is the worst.
+// first one counts: in the order of diagnose.Run that is the worst.
 func emitChecks(list []diagnose.Verdict, emit emit) {
 	told := make(map[checked]bool)
 	answered := make(map[*diagnose.Check]bool) // those that failed, or whose 0 is shown

@@ -133,7 +133,7 @@ func TestChecksThatKnowNothingHaveNoZero(t *testing.T) {
 	equal(t, of(verdict("a", diagnose.Unknown), verdict("b", diagnose.Unknown)))
 	equal(t, of(verdict("a", diagnose.Unknown), verdict("b", diagnose.OK), verdict("c", diagnose.OK)), `check_failed{check="x",device="",pci_address="",port="",severity="warning",uuid=""} 0`)
 	equal(t, of(verdict("", diagnose.Failed), verdict("a", diagnose.Unknown), verdict("b", diagnose.OK)), `check_failed{check="x",device="",pci_address="",port="",severity="warning",uuid=""} 1`)
-	equal(t, of(verdict("a", diagnose.Unknown), verdict("a", diagnose.OK))) // of two verdicts about one subject the worse one speaks
+	equal(t, of(verdict("a", diagnose.Unknown), verdict("a", diagnose.OK))) // of two verdicts about one subject the worse one counts
 }
 
 // Files are named by users, and may have many lines that are wrong.

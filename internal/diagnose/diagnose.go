@@ -96,7 +96,7 @@ type Check struct {
 	Topic    string // the page of the runbook: alerts/runbooks/check-<topic>.md
 	Scope    Scope
 	Reads    string   // the facts that decide
-	Guard    string   // when it is not asked, so that it does not cry wolf; empty: always asked
+	Guard    string   // when it gives no verdict, to avoid false alarms; empty: it always does
 	Modes    []string // the failure modes that it finds (Modes)
 	// Rate says that it compares readings. Such checks never become metrics: alert rules see more of the past.
 	Rate bool

@@ -73,7 +73,7 @@ func (s *Server) Close() error {
 
 func (s *Server) answer(ctx context.Context, q request) (p *reply) {
 	defer func() {
-		if r := recover(); r != nil { // go-nvml believes lengths
+		if r := recover(); r != nil { // go-nvml does not check lengths
 			p = &reply{status: failed, reason: fabric.ReasonPanic, text: clean(fmt.Sprint("reading fails: ", r))}
 		}
 	}()
