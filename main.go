@@ -86,7 +86,7 @@ func askGPUs(o site.GPUOptions) site.GPUWorker {
 		Name: "gpu", Path: "/proc/self/exe", Args: []string{os.Args[0], "gpu-worker", "--library=" + o.Library},
 		// It asks one thing at a time; with a processor for each of hundreds, Go's runtime would only cost memory.
 		Env: append(worker.Environment(os.Environ(), "LD_LIBRARY_PATH"), "GOMAXPROCS=2"),
-		// A little less than the client's patience, so that its errors tell of the hang. The first request comes with
+		// A little less than the client's patience, so that its errors report the hang. The first request comes with
 		// the initialisation of all GPUs.
 		Timeout: 9 * time.Second, FirstTimeout: 55 * time.Second, Log: o.Log,
 	})

@@ -110,7 +110,7 @@ func TestAlertmanagerInhibits(t *testing.T) {
 	}
 	address := alertmanager(t)
 	severity := severities(t)
-	sent := map[string]string{} // who is to be told of it, by the labels of an alert
+	sent := map[string]string{} // the receiver of an alert, by its labels
 	var all []map[string]string
 	for _, s := range scenes {
 		for text, receiver := range s.alerts {
@@ -227,7 +227,7 @@ func post(t *testing.T, address string, labels []map[string]string) {
 	}
 }
 
-// read returns who is told of each alert, or that it is muted.
+// read returns the receiver of each alert, or that it is muted.
 func read(t *testing.T, address string) map[string]string {
 	t.Helper()
 	answer, err := http.Get("http://" + address + "/api/v2/alerts")

@@ -100,12 +100,12 @@ type checked struct {
 	port        int
 }
 
-// emitChecks emits one series for each subject of which a check fails or cannot tell, and one for each check that fails for
+// emitChecks emits one series for each subject for which a check fails or is unknown, and one for each check that fails for
 // none and passes for some: nearly everything passes, and a list of it has no use. Where several verdicts are about one subject the
-// first one speaks: in the order of diagnose.Run that is the worst.
+// first one counts: in the order of diagnose.Run that is the worst.
 func emitChecks(list []diagnose.Verdict, emit emit) {
 	told := make(map[checked]bool)
-	answered := make(map[*diagnose.Check]bool) // those that failed, or whose 0 is told
+	answered := make(map[*diagnose.Check]bool) // those that failed, or whose 0 is shown
 	for i := range list {
 		v := &list[i]
 		of := checked{check: v.Check, device: v.Subject.Device, gpu: label(v.Subject.GPU), port: v.Subject.Port}
@@ -156,7 +156,7 @@ func CheckErrorFamilies(at time.Time) []exposition.Family {
 	})
 }
 
-// CheckRunFamilies are the names of those that tell how the last run went.
+// CheckRunFamilies are the names of the metrics of the last run.
 func CheckRunFamilies() []string {
 	return []string{Prefix + checkError.Name, Prefix + checkRunTimestamp.Name}
 }

@@ -59,7 +59,7 @@ func TestCheckSeries(t *testing.T) {
 	}
 }
 
-// Whatever the node is like: each subject that a check fails for or cannot tell about has its series and no other, and a
+// Whatever the node is like: each subject for which a check fails or is unknown has its series and no other, and a
 // check has a 0 exactly when it passes for a subject and fails for none.
 func TestCheckSeriesTellTheWorst(t *testing.T) {
 	for _, name := range []string{"healthy", "pfc-off", "device-gone", "gpu-lost", "gpu-driver-missing", "healthy-mana", "no-rdma"} {
@@ -133,7 +133,7 @@ func TestChecksThatKnowNothingHaveNoZero(t *testing.T) {
 	equal(t, of(verdict("a", diagnose.Unknown), verdict("b", diagnose.Unknown)))
 	equal(t, of(verdict("a", diagnose.Unknown), verdict("b", diagnose.OK), verdict("c", diagnose.OK)), `check_failed{check="x",device="",pci_address="",port="",severity="warning",uuid=""} 0`)
 	equal(t, of(verdict("", diagnose.Failed), verdict("a", diagnose.Unknown), verdict("b", diagnose.OK)), `check_failed{check="x",device="",pci_address="",port="",severity="warning",uuid=""} 1`)
-	equal(t, of(verdict("a", diagnose.Unknown), verdict("a", diagnose.OK))) // of two verdicts about one subject the worse one speaks
+	equal(t, of(verdict("a", diagnose.Unknown), verdict("a", diagnose.OK))) // of two verdicts about one subject the worse one counts
 }
 
 // Files are named by users, and may have many lines that are wrong.

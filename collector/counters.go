@@ -148,7 +148,7 @@ func (c *counting) emitOthers() {
 // named emits a series that a kernel name is a label of.
 func (c *counting) named(f *Family, v float64, name string) { c.emit(f, v, c.at[0], c.at[1], name) }
 
-// reading is the value of a counter. All ones in 64 bits is how drivers say that they cannot tell.
+// reading is the value of a counter. All ones in 64 bits is how drivers report that they do not know.
 func reading(c *fabric.Counter) (uint64, bool) {
 	n, ok := c.Value.Get()
 	return n, ok && n != math.MaxUint64

@@ -2,11 +2,20 @@
 
 package collector
 
+import "maps"
+
 // query is an example of a query.
 type query struct{ answers, expr string }
 
 // queries returns examples for the metrics of each collector. Package rules of tools compares them with the catalogue.
 func queries() map[string][]query {
+	all := portQueries()
+	maps.Copy(all, gpuQueries())
+	return all
+}
+
+// portQueries are those of the exporter, RDMA devices and interfaces.
+func portQueries() map[string][]query {
 	return map[string][]query{
 		"": {
 			{"Collectors that could not read what they need", `gpufabric_scrape_collector_success == 0`},
@@ -56,6 +65,12 @@ func queries() map[string][]query {
 			{"Parameters that differ between the ports of a node", `stddev by (cluster, instance, parameter) (gpufabric_roce_congestion_control_parameter) > 0`},
 			{"Parameters of one port", `gpufabric_roce_congestion_control_parameter{instance="gpu-001", device="mlx5_0"}`},
 		},
+	}
+}
+
+// gpuQueries are those of the bus, GPUs, jobs, probes and checks.
+func gpuQueries() map[string][]query {
+	return map[string][]query{
 		"pcie": {
 			{"Links below the capability of both ends", `gpufabric_pcie_link_degraded == 1`},
 			{"Lanes that are missing", `gpufabric_pcie_link_max_width - on (cluster, job, instance, device) gpufabric_pcie_link_width{device!=""} > 0`},

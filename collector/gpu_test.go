@@ -200,7 +200,7 @@ func TestGPUDriverStates(t *testing.T) {
 		`gpu_info{compute_mode="",index="0",name="",pci_address="0000:00:00.0",uuid="GPU-0"} 1`, `gpu_info{compute_mode="",index="1",name="",pci_address="0000:01:00.0",uuid="GPU-1"} 1`)
 }
 
-// GPUs that are lost have an index and perhaps no more; a library that lies costs its own series.
+// GPUs that are lost have an index and perhaps no more; wrong values of a library affect only the series of those.
 func TestGPUsThatCannotBeNamed(t *testing.T) {
 	n := gpuNode(5)
 	for _, i := range []int{1, 2} {

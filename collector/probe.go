@@ -67,7 +67,7 @@ func collectProbes(s probes.Status, emit emit) {
 	}
 }
 
-// kindTotals is what is told of all probes of a kind together: how many rails there are makes no difference.
+// kindTotals are the metrics of all probes of a kind together: how many rails there are makes no difference.
 type kindTotals struct {
 	every              time.Duration
 	skips              map[probes.Skip]uint64

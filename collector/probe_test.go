@@ -277,7 +277,7 @@ func TestProbesThatLie(t *testing.T) {
 	equal(t, about(probeLines(t, probes.Status{Enabled: true, Probes: []probes.ProbeStatus{p}}), "success", "failing"), `success{device="",kind="node",port=""} 0`)
 }
 
-// Results are counted from the start on, and what a small message took is told where there was one.
+// Results are counted from the start on, and the time of a small message is shown where there was one.
 func TestProbeResults(t *testing.T) {
 	names := []string{"judged_results_total", "slow_results_total", "late_results_total", "small_message_latency_seconds", "small_message_latency_ratio"}
 	of := func(p probes.ProbeStatus) []string {
@@ -301,7 +301,7 @@ func TestProbeResults(t *testing.T) {
 	equal(t, of(lies), counts("0", "0", "0")...)
 }
 
-// How soon the GPUs were free is told of aborted runs too, and never of another run than the last.
+// How soon the GPUs were free is shown of aborted runs, too, and never of another run than the last.
 func TestProbeRelease(t *testing.T) {
 	p := probed(node, hour)
 	of := func() []string {

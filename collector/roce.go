@@ -10,7 +10,7 @@ import (
 )
 
 // The rows of the collectors roce and dcqcn. Series with a label netdev are about one physical interface, of which
-// a bond has several; the others are about the port, for which the worst of them speaks.
+// a bond has several; the others are about the port, and show the worst of them.
 var (
 	roceChainConsistent = &Family{
 		Name: "roce_chain_consistent", Type: Gauge, Labels: []string{"device", "port"},

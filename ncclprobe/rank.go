@@ -151,7 +151,7 @@ func (r *rank) ncclFailure(function string, result C.int) error {
 	return failed(why, "%s: %s", function, C.GoString(&text[0]))
 }
 
-// settled reports whether NCCL has done what it was told, for function.
+// settled reports whether NCCL has finished the call of function.
 func (r *rank) settled(function string) (bool, error) {
 	comm := C.current(r.communicator)
 	if comm == nil {
@@ -167,7 +167,7 @@ func (r *rank) settled(function string) (bool, error) {
 	return state == 0, nil
 }
 
-// settle waits until NCCL has done what it was told.
+// settle waits until NCCL has finished the call.
 func (r *rank) settle(function string, deadline time.Time) error {
 	return wait(function, deadline, func() (bool, error) { return r.settled(function) })
 }

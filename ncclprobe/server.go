@@ -8,7 +8,7 @@
 // A Server answers one request at a time, those of probes.Request. Everything that touches the libraries happens in one
 // thread, because CUDA's current context belongs to a thread. A request is answered in time even while that thread
 // hangs in a library; the answer names the function. Communicators do not block, so that one that gets nowhere can be
-// aborted; that is done after the failure was told, because aborting may hang as well.
+// aborted; that is done after the failure was reported, because aborting may hang as well.
 //
 // An error of Handle means a request that makes no sense; the rank is as good as before. Whatever goes wrong with the
 // libraries, the GPU or other ranks is a Failure in the answer.
@@ -36,7 +36,7 @@ const (
 	abortTimeout = time.Second // closing after a failure: who waits will kill
 )
 
-// grace is how much longer than its timeout a step may take to tell by itself that it did not get to its end. It is less
+// grace is how much longer than its timeout a step may take to report by itself that it did not finish. It is less
 // than what probes.Run allows.
 const grace = 500 * time.Millisecond
 

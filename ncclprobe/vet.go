@@ -22,7 +22,7 @@ import (
 	"gpufabric_exporter/internal/ownership"
 )
 
-// Errand is what a rank will load and be told.
+// Errand is what a rank will load, and its settings.
 type Errand struct {
 	NCCL, CUDA string   // paths, or names for the loader
 	Env        []string // its whole environment, NAME=value

@@ -231,12 +231,12 @@ func TestSlowLossIsToldAsDrift(t *testing.T) {
 				t.Errorf("no single result lost much, but %d are regressed", h.regressed)
 			}
 			if loss := 1 - level/100e9; loss < 0.045 || loss > 0.08 {
-				t.Errorf("told at a loss of %.1f %%, expected 5 to 8 %%", 100*loss)
+				t.Errorf("reported at a loss of %.1f %%, expected 5 to 8 %%", 100*loss)
 			}
 			return
 		}
 	}
-	t.Errorf("a loss of %.0f %% was not told", 100*(1-level/100e9))
+	t.Errorf("a loss of %.0f %% was not reported", 100*(1-level/100e9))
 }
 
 func TestWindowIsBounded(t *testing.T) {

@@ -88,7 +88,7 @@ func unproven(format string, args ...any) *refusal {
 	return &refusal{why: SkipCannotProveIdle, detail: fmt.Sprintf(format, args...)}
 }
 
-// worse chooses what is told: what is certain before what could not be proved, and that before what only takes time.
+// worse chooses the refusal that is reported: what is certain before what could not be proved, and that before what only takes time.
 func worse(a, b *refusal) *refusal {
 	rank := func(r *refusal) int {
 		switch {

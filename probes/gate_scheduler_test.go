@@ -32,7 +32,7 @@ func schedulerCases() []gateCase {
 	)
 }
 
-// What is told of a scheduler that cannot be asked: which daemon it is, whose, and what to configure.
+// The refusal for a scheduler that cannot be asked names the daemon, its user, and what to configure.
 func TestSchedulerIsNamed(t *testing.T) {
 	for _, c := range []struct {
 		process fabric.Process

@@ -165,7 +165,7 @@ func (p *Prober) look(ctx context.Context) {
 	defer cancel()
 	targets := p.machine.Targets(ctx)
 	if len(targets) == 0 {
-		return // the machine does not know just now: what is due is tried, and it is told why that does not go
+		return // the machine does not know just now: what is due is tried, and the skip says why it does not run
 	}
 	if p.see(targets) {
 		p.save(0) // from now on GPUs earn, whether the exporter goes on or not

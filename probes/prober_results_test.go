@@ -245,7 +245,7 @@ func TestFailuresAreKept(t *testing.T) {
 	})
 }
 
-// Whatever is wrong with the state file, probes go on, and it is told.
+// Whatever is wrong with the state file, probes go on, and it is reported.
 func TestStateFileTroubleIsTold(t *testing.T) {
 	good, err := lived().encode(origin, origin)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Status returns what there is to tell. It does not wait for a probe or a file.
+// Status returns the state of the prober. It does not wait for a probe or a file.
 func (p *Prober) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *record) history(of *Result, now, wall time.Time) []Sample {
 	return list
 }
 
-// stateReason is what is wrong with the state file. What was lost at the start is told for a day.
+// stateReason is what is wrong with the state file. A loss at the start is reported for a day.
 func (p *Prober) stateReason(now time.Time) fabric.Reason {
 	if p.keeper == nil {
 		return ""

@@ -21,7 +21,7 @@ import (
 
 const day = 24 * time.Hour
 
-// bench is a machine with 8 GPUs and 8 rails that does what it is told, in no time but that which it is told to take.
+// bench is a machine with 8 GPUs and 8 rails that does what the test sets, in the time that the test sets.
 type bench struct {
 	enter func(Key) *Skipped                   // nil: it may
 	run   func(ctx context.Context, r *Result) // changes the result of a good run
@@ -325,7 +325,7 @@ func TestUnwritableStateIsLoggedOnce(t *testing.T) {
 			t.Errorf("later %d lines, expected 1, of %d probes: %s", n, runs, log.String())
 		}
 		if s := p.Status(); s.State == "" {
-			t.Error("the status does not tell")
+			t.Error("the status does not show it")
 		}
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)

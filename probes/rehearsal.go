@@ -70,5 +70,5 @@ func (r *Rehearsal) Skipped(key Key, s *Skipped, again time.Time) {
 	}
 }
 
-// Status returns what there is to tell.
+// Status returns the state of the rehearsal.
 func (r *Rehearsal) Status() Status { return r.p.Status() }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A rehearsal judges what it is told as a Prober would: a regression after a second slow result, and the end of it.
+// A rehearsal judges its results as a Prober would: a regression after a second slow result, and the end of it.
 func TestRehearsal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const every = 2 * time.Minute

@@ -39,7 +39,7 @@ type Guard interface {
 // ErrMaintenance means that an operator wants to change the GPUs or their driver.
 var ErrMaintenance = errors.New("maintenance")
 
-// watch asks the guard, if there is one, until it is told to stop. The channel is closed when ranks may open their GPUs.
+// watch asks the guard, if there is one, until it is stopped. The channel is closed when ranks may open their GPUs.
 func (e *run) watch(guard Guard) (free <-chan struct{}, stop func()) {
 	opens := make(chan struct{})
 	allow := sync.OnceFunc(func() { close(opens) })

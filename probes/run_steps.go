@@ -25,7 +25,7 @@ type run struct {
 	intrusion *Intrusion // written before the watch ends
 	seen      time.Time  // when the sample was asked for that showed it
 
-	// told returns when the ranks were first told to end: killed, or asked to close.
+	// told returns when the ranks were first ended: killed, or asked to close.
 	told func() time.Time
 }
 

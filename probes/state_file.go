@@ -169,7 +169,7 @@ func (k *keeper) work() {
 	}
 }
 
-// tell says that saving fails or works again, once.
+// tell reports once that saving fails, or works again.
 func (k *keeper) tell() {
 	k.mu.Lock()
 	err := k.wrong()

@@ -11,7 +11,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// The words in which people are told of results, by the command probe and on the page.
+// The words in which the command probe and the page describe results.
 
 // SizeText is a number of bytes in the largest unit that leaves no rest.
 func SizeText(n uint64) string {

@@ -5,7 +5,7 @@
 # and a critical check of the node fails. A job that uses TCP on a node whose checks pass is wrong itself: its image, its resources or
 # its environment. Such a node is left alone.
 #
-# Exit code 0: no problem; 1: the condition is true; 2: it cannot be told. Where more than LIMIT nodes were in this state within the last
+# Exit code 0: no problem; 1: the condition is true; 2: it is unknown. Where more than LIMIT nodes were in this state within the last
 # hour the fabric is at fault and not a node: the answer is 2 on each of them, so that nothing drains them all. It is also 2 without an
 # answer of Prometheus.
 EXPORTER=${EXPORTER:-http://localhost:10791}

@@ -144,7 +144,7 @@ func (c *collection) found() []string {
 func (c *collection) physicalInterfaces() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var wires []string
+	var physical []string
 	seen := map[string]bool{}
 	for todo := slices.Collect(maps.Values(c.ports)); len(todo) > 0; {
 		name := todo[len(todo)-1]
@@ -155,12 +155,12 @@ func (c *collection) physicalInterfaces() []string {
 		}
 		seen[name] = true
 		if len(lower) == 0 {
-			wires = append(wires, name)
+			physical = append(physical, name)
 		}
 		todo = append(todo, lower...)
 	}
-	slices.Sort(wires)
-	return wires
+	slices.Sort(physical)
+	return physical
 }
 
 // take returns copies, because a goroutine that was left behind may hold on to the collection. Of devices that are to be

@@ -15,7 +15,7 @@ import (
 
 // Limits on what drivers of network interfaces are asked.
 const (
-	maxWires = 256
+	maxPhysical = 256
 
 	statisticBytes = 64 // of one in the archive, without its name
 )
@@ -57,9 +57,9 @@ func (s *session) hasNetlink() bool {
 }
 
 // drivers asks the drivers of network interfaces what the exporter asks them, once: of all that were found for their
-// speeds, of the wires for the rest, and there for all statistics: which of them mean something, later versions of the
+// speeds, of the physical interfaces for the rest, and there for all statistics: which of them mean something, later versions of the
 // program may know better. A copy of some sysfs has not applicable with this kernel's interfaces.
-func (s *session) drivers(u *unit, wires, found []string) error {
+func (s *session) drivers(u *unit, physical, found []string) error {
 	if s.o.dial == nil || len(found) == 0 || !u.begin(dcbName) {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (s *session) drivers(u *unit, wires, found []string) error {
 			_ = tool.Speed(name, time.Now()) // many have none; the recording shows which
 		}
 	}
-	for _, name := range wires[:min(len(wires), maxWires)] {
+	for _, name := range physical[:min(len(physical), maxPhysical)] {
 		if !u.begin(ethtoolName + " " + name) {
 			return nil
 		}

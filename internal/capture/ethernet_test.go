@@ -130,9 +130,9 @@ func (a *answers) folder(t *testing.T) string {
 	return dir
 }
 
-// TestWires asks the members of bonds and what VLANs sit on, and no others: neither interfaces of devices that are
+// TestPhysicalInterfaces asks the members of bonds and what VLANs sit on, and no others: neither interfaces of devices that are
 // left alone nor those without RDMA.
-func TestWires(t *testing.T) {
+func TestPhysicalInterfaces(t *testing.T) {
 	tree := materialise(t, find(t, "healthy"), nil)
 	o := options(tree)
 	o.dial = answersOf(t, tree).dial

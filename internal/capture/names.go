@@ -40,7 +40,7 @@ type known struct {
 }
 
 // learn takes the names of a node: of its interfaces and RDMA devices, and others. ok is false where two devices would get
-// one name, or one that NCCL treats otherwise: then another key is needed. What cannot be told apart in the last attempt
+// one name, or one that NCCL treats otherwise: then another key is needed. What collides in the last attempt
 // gets a name of chance.
 func (a *anonymiser) learn(devices, others []string, last bool) (ok bool) {
 	a.known = known{a: a, usual: map[string]bool{}, devices: map[string]string{}}

@@ -145,12 +145,12 @@ func (s *session) node(u *unit) error {
 
 // congestion reads what MLNX_OFED adds to these interfaces, and where it does not show the parameters of congestion
 // control, those in debugfs. Most of these files cost a command to the firmware; package sysfs has the details.
-func (s *session) congestion(u *unit, wires []string) error {
-	if len(wires) > maxWires {
-		u.leaveOut("network interfaces", fmt.Sprintf("more than %d below RDMA ports: left out with all that follow", maxWires))
+func (s *session) congestion(u *unit, physical []string) error {
+	if len(physical) > maxPhysical {
+		u.leaveOut("network interfaces", fmt.Sprintf("more than %d below RDMA ports: left out with all that follow", maxPhysical))
 	}
 	return s.recorded(u, func(sys *sysfs.FS) error {
-		for _, name := range wires[:min(len(wires), maxWires)] {
+		for _, name := range physical[:min(len(physical), maxPhysical)] {
 			_ = sys.ReadWireOnce(name, time.Now()) // the recorder notes what cannot be read
 		}
 		return nil

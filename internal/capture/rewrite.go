@@ -150,7 +150,7 @@ func (a *anonymiser) identifiers(s string, placed bool) string {
 	return identifier.ReplaceAllStringFunc(s, func(m string) string { return a.identifier(m, placed) })
 }
 
-// identifier replaces one match of the expression above. Its digits are told from its separators, so that the result
+// identifier replaces one match of the expression above. Its digits are distinguished from its separators, so that the result
 // looks as what it replaces.
 func (a *anonymiser) identifier(s string, placed bool) string {
 	if p, err := netip.ParsePrefix(s); err == nil {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package command is the command line: the commands of the program and their flags, what shells complete, and how errors are
-// told to the one who typed it.
+// reported to the user who typed it.
 //
 // A Line lists the commands and the groups of flags that several of them share. It is for one call and one goroutine: parsing
 // fills in what the flags point to. Errors of the command line or of the configuration end in exit code Usage and one line each
@@ -92,7 +92,7 @@ func (l Line) Run(ctx context.Context, words []string, stdout, stderr io.Writer)
 }
 
 // Parse fills in the flags, and returns the command and its call; without a command the exit code says whether that is an error,
-// which it has told.
+// which it has printed.
 func (l Line) Parse(words []string, stdout, stderr io.Writer) (*Command, *Call, int) {
 	p := newParser(l)
 	chosen, code, err := p.run(words, stdout, stderr)

@@ -71,7 +71,7 @@ func (p *parser) links(n *yaml.Node, l *Links) {
 	read := func(to *string, what, expected string, valid func(string) bool) func(*yaml.Node) {
 		return func(n *yaml.Node) {
 			switch s := p.text(n, what, expected); {
-			case s == "": // told
+			case s == "": // reported before
 			case !valid(s):
 				p.errorf(n.Line, "%s: %q: expected %s", what, s, expected)
 			default:

@@ -57,7 +57,7 @@ func (p *parser) probesOn(n *yaml.Node) (on bool, c probes.Config) {
 // probeSettings returns what reads the settings into c, and sets given for each. What a file does not say has the default;
 // what is not allowed, the check of probes.Config says.
 func (p *parser) probeSettings(c *probes.Config, given *bool) map[string]func(*yaml.Node) {
-	// A key that is wrong is told with its line, and is as if it were not there for those that follow.
+	// A key that is wrong is reported with its line, and is as if it were not there for those that follow.
 	key := func(name string, read func(*yaml.Node)) func(*yaml.Node) {
 		return func(n *yaml.Node) {
 			*given = true

@@ -15,7 +15,7 @@ type Unit string
 const (
 	UnitBytes   Unit = "bytes"
 	UnitPackets Unit = "packets"
-	UnitTicks   Unit = "ticks" // of a clock that the device does not tell
+	UnitTicks   Unit = "ticks" // of a clock that the device does not report
 	UnitEvents  Unit = "events"
 	UnitSeconds Unit = "seconds"
 	UnitRatio   Unit = "ratio" // 0 to 1
@@ -56,7 +56,7 @@ const (
 // one that receives it.
 const (
 	OutOfSequence          Meaning = "out_of_sequence"        // responder: a gap
-	PacketSequenceErrors   Meaning = "packet_sequence_errors" // requester: told of a gap
+	PacketSequenceErrors   Meaning = "packet_sequence_errors" // requester: received a report of a gap
 	ImpliedNAKs            Meaning = "implied_nak_sequence_errors"
 	AckTimeouts            Meaning = "ack_timeouts"
 	DuplicateRequests      Meaning = "duplicate_requests"

@@ -42,7 +42,7 @@ const (
 	StatReceivedDiscards         Meaning = "received_discards"
 	StatTransmittedDiscards      Meaning = "transmitted_discards"
 	StatOutOfBuffer              Meaning = "ethernet_out_of_buffer" // of the network stack; OutOfBuffer is RDMA's
-	StatReceivedDrops            Meaning = "received_drops"         // of causes that the driver does not tell apart
+	StatReceivedDrops            Meaning = "received_drops"         // of causes that the driver does not distinguish
 	StatTransmittedDrops         Meaning = "transmitted_drops"      // likewise
 	StatReceivedDeliveryErrors   Meaning = "received_delivery_errors"
 	StatReceiveBufferAlmostFull  Meaning = "receive_buffer_almost_full"

@@ -16,7 +16,7 @@ import (
 )
 
 // BenchmarkRun is what all checks cost a scrape of a simulated H100 node of 11 devices and 8 GPUs, and what each of them
-// does. cpu-ns/op is user time: other than the clock it does not tell how busy the machine is.
+// does. cpu-ns/op is user time: other than the clock it does not depend on how busy the machine is.
 func BenchmarkRun(b *testing.B) {
 	n := healthy(b)
 	state := diagnose.Catalogue()

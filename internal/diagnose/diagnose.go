@@ -96,7 +96,7 @@ type Check struct {
 	Topic    string // the page of the runbook: alerts/runbooks/check-<topic>.md
 	Scope    Scope
 	Reads    string   // the facts that decide
-	Guard    string   // when it is not asked, so that it does not cry wolf; empty: always asked
+	Guard    string   // when it gives no verdict, to avoid false alarms; empty: it always does
 	Modes    []string // the failure modes that it finds (Modes)
 	// Rate says that it compares readings. Such checks never become metrics: alert rules see more of the past.
 	Rate bool
@@ -111,7 +111,7 @@ type Verdict struct {
 	Status  Status
 	Reason  fabric.Reason // why the status is unknown
 	// What is the title, with numbers where they make it one; never empty. It is equal for subjects with the same
-	// trouble, so that they can be told together.
+	// trouble, so that they can be reported together.
 	What string
 	// Evidence is what was read, and where; it may differ from subject to subject. Consequence is what follows, Remedy
 	// what to do about it, with exact commands where there are any. In these, <interface> and the like stand for names: see
@@ -282,7 +282,7 @@ func (v *Verdict) place() int {
 // Failures returns the verdicts that failed.
 func Failures(list []Verdict) []Verdict { return withStatus(list, Failed) }
 
-// Unknowns returns the verdicts that could not be told.
+// Unknowns returns the verdicts that are unknown.
 func Unknowns(list []Verdict) []Verdict { return withStatus(list, Unknown) }
 
 func withStatus(list []Verdict, s Status) []Verdict {

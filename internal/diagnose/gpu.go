@@ -311,7 +311,7 @@ func countLinks(g *fabric.GPU) (active int, down []string, unread *fabric.Meta) 
 	return active, down, nil
 }
 
-// reachesSwitch reports whether NVLinks lead to a switch; unsure: none is known to, but one does not tell.
+// reachesSwitch reports whether NVLinks lead to a switch; unsure: none is known to, but one is unknown.
 func reachesSwitch(g *fabric.GPU) (yes, unsure bool) {
 	for _, l := range g.NVLinks.Or(nil) {
 		kind, known := l.RemoteKind.Get()
@@ -321,7 +321,7 @@ func reachesSwitch(g *fabric.GPU) (yes, unsure bool) {
 	return yes, unsure && !yes
 }
 
-// judgeGPULink is what NVML reports of the width where the bus does not tell, as in a virtual machine, and of the
+// judgeGPULink is what NVML reports of the width where the bus does not report it, as in a virtual machine, and of the
 // generation while the GPU works.
 func judgeGPULink(n *fabric.Node, g GPU, v *verdicts) {
 	d, s := g.Driver, g.Subject()

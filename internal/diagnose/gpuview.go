@@ -124,7 +124,7 @@ func (g GPU) NVLinks() (active fabric.Fact[int], total int) {
 	return g.Driver.Active(), len(g.Driver.NVLinks.Or(nil))
 }
 
-// Lost reports whether the driver is known to have lost the GPU: nothing else can be told of it.
+// Lost reports whether the driver is known to have lost the GPU: nothing else is known of it.
 func (g GPU) Lost() bool { return g.Driver != nil && g.Driver.Lost.Or(false) }
 
 // Listable reports whether NVML answers and should list the GPU. Virtual functions, and what was given to virtual machines,

@@ -15,7 +15,7 @@ type Group struct {
 }
 
 // Together makes one of verdicts that differ only in their subject and in what was seen of it: the first stands for all.
-// What could not be told is one only where the reason is.
+// Unknown verdicts are grouped only where the reason is the same.
 func Together(list []Verdict) []Group {
 	var all []Group
 	for _, v := range list {

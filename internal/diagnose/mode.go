@@ -6,7 +6,7 @@ package diagnose
 // counted in.
 type Mode struct {
 	ID, Text string
-	// Alert names the alert rule that finds it, where rates tell and state does not; empty: a check does.
+	// Alert names the alert rule that finds it, where rates show it and states do not; empty: a check finds it.
 	Alert string
 	// Gap says why nothing finds it; empty where something does.
 	Gap string

@@ -56,7 +56,7 @@ func Elsewhere(n *fabric.Node) string {
 	return strings.Join(parts, " ")
 }
 
-// movedFrom reports whether another function of the card of a device, which would tell what the card is used for, is in another
+// movedFrom reports whether another function of the card of a device, which would show what the card is used for, is in another
 // network namespace. Of one that was never seen, only its place says that it is of the card.
 func movedFrom(n *fabric.Node, h *fabric.HCA) *fabric.Meta {
 	card, _, _ := strings.Cut(h.PCI.Or(""), ".")

@@ -166,7 +166,7 @@ func pinnedGID(n *fabric.Node) (set fabric.NCCLVariable, pinned bool) {
 	return set, found && set.IsNumber && set.Number >= 0
 }
 
-// judgeGIDIndex only says that it is set: that it is set wrong is gid_usable's to tell.
+// judgeGIDIndex only says that it is set: gid_usable reports a wrong value.
 func judgeGIDIndex(n *fabric.Node, v *verdicts) {
 	set, pinned := pinnedGID(n)
 	if !pinned {

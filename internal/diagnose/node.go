@@ -39,7 +39,7 @@ func judgeReads(n *fabric.Node, of *verdicts) {
 	for i := range n.Sources {
 		s := &n.Sources[i]
 		if s.OfNetDev() {
-			continue // the lane of all interfaces speaks for them
+			continue // the reading of all interfaces covers them
 		}
 		key := s.Device
 		if key == "" {

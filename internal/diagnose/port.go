@@ -346,7 +346,7 @@ func (p polls[T]) vote(h *fabric.HCA, value T) {
 	p[board][value]++
 }
 
-// winner returns what most cards of a device's board have, how many told, and whether there is such a thing.
+// winner returns what most cards of a device's board have, how many were known, and whether there is such a thing.
 func (p polls[T]) winner(h *fabric.HCA) (most T, peers int, clear bool) {
 	votes := p[boardOf(h).Or("")]
 	for _, count := range votes {

@@ -127,10 +127,10 @@ func rdmaPorts(n *fabric.Node) (names []string, unread *fabric.Meta) {
 	return names, unread
 }
 
-// trainsOverVerbs reports whether a port of role compute is for NCCL's own RDMA transport by more than that nothing speaks
-// against it. NICs of servers that share a disk over RDMA, and of virtual machines without a fabric, have that role too, and
-// NCCL_IB_DISABLE=1 is right there. The site says so, and may say that none is; or the NIC is near a GPU; or it is InfiniBand in a node of several
-// GPUs. EFA has no queue pairs that NCCL itself could use, and MANA is the interface of many virtual machines.
+// trainsOverVerbs reports whether there is evidence that a port of role compute is for NCCL's own RDMA transport; the role
+// alone is none. NICs of servers that share a disk over RDMA, and of virtual machines without a fabric, have that role too, and
+// NCCL_IB_DISABLE=1 is right there. The site says so, and may say that none is; or the NIC is near a GPU; or it is InfiniBand in a
+// node of several GPUs. EFA has no queue pairs that NCCL itself could use, and MANA is the interface of many virtual machines.
 func trainsOverVerbs(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	const source = "bus/pci/devices"
 	yes, no := fabric.Known(true, source, n.At), fabric.Known(false, source, n.At)

@@ -156,7 +156,7 @@ func TestRDMASwitchedOff(t *testing.T) {
 	}
 }
 
-// TestFindingsBySeverity: what NCCL reads as it is meant is told and fails nothing, what stops NCCL is critical.
+// TestFindingsBySeverity: what NCCL reads as it is meant is reported and fails nothing, what stops NCCL is critical.
 func TestFindingsBySeverity(t *testing.T) {
 	n := trainer(0, "NCCL_ALGO=Rings", "NCCL_PROTO=Simple", "NCCL_MIN_NCHANNELS=4", "NCCL_IB_TC=300")
 	for i, harm := range map[int]fabric.NCCLHarm{1: fabric.NCCLFatal, 3: fabric.NCCLNote, 4: fabric.NCCLMisread} {

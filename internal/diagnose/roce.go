@@ -102,7 +102,7 @@ func modeOf(n *fabric.Node, p *fabric.Port, c *fabric.RoCEChain, s fabric.RoCESt
 	return ""
 }
 
-// follows reports whether a step is broken for a priority that RoCE should not use in the first place: that is told.
+// follows reports whether a step is broken for a priority that RoCE should not use in the first place: that is reported.
 func follows(c *fabric.RoCEChain, s fabric.RoCEStep) bool {
 	for i := range c.Links {
 		l := &c.Links[i]

@@ -44,7 +44,7 @@ func judgeSaturated(_ *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) 
 			full, stands = append(full, c.Name), append(stands, fmt.Sprintf("%s is at %d", c.Name, value))
 		}
 	}
-	if len(full) == 0 && unread != nil { // one that the driver does not tell may have ended too
+	if len(full) == 0 && unread != nil { // one that the driver does not report may be saturated, too
 		v.hidden(PortSubject(h, p), *unread, "Whether a counter has reached its maximum")
 		return
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // TestSaturatedCounters: registers of one port end at different values (PortCounters of the InfiniBand specification,
-// 16.1.3.5), so each counter is told with its own.
+// 16.1.3.5), so each counter is reported with its own.
 func TestSaturatedCounters(t *testing.T) {
 	at := time.Unix(0, 0)
 	judge := func(values map[string]uint64) Verdict {

@@ -144,7 +144,7 @@ func TestObservedTroubles(t *testing.T) {
 	}
 }
 
-// RDMA counters are the port's: what they show is told once, however many members a bond has.
+// RDMA counters are the port's: what they show is reported once, however many members a bond has.
 func TestCongestionOfABondIsToldOnce(t *testing.T) {
 	n := fabrictest.Lossless()
 	n.NetDevs = append(n.NetDevs, fabric.NetDev{Name: "bond0", Bond: fabric.Known(true, "bonding", n.At), Lower: fabric.Known([]string{"eth0", "eth1"}, "lower_*", n.At)})

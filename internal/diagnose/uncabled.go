@@ -10,8 +10,8 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// uncabled reports whether a port without a link is meant to have none. That it once had one speaks against it; else what is so
-// on every card of its board, what the site and its NCCL configuration say, or that the card is not for training or not in use.
+// uncabled reports whether a port has no link by design. A port that once had a link is not; else the other cards of its board,
+// the configuration of the site and of NCCL, and the use of the card decide.
 func uncabled(n *fabric.Node, h *fabric.HCA, p *fabric.Port) fabric.Fact[bool] {
 	if wasUp(n, h, p) {
 		return fabric.Known(false, "ports/state", n.At)

@@ -43,7 +43,7 @@ type written struct {
 	order    []int           // the places of the labels, sorted by name, which is the order scrapers see them in
 	optional int             // the place of Head.Optional, or -1
 	before   []string        // what comes before each label value, in that order
-	comments [foreign]string // which tell what the family is
+	comments [foreign]string // which say what the family is
 }
 
 func (h *Head) write() *written {

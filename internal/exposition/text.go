@@ -42,7 +42,7 @@ func (d dialect) append(b []byte, f *Family) []byte {
 	return b
 }
 
-// comments returns the comments that tell what a family is.
+// comments returns the comments that describe a family.
 func (d dialect) comments(h *Head) []byte {
 	name, kind := h.Name, " gauge\n"
 	if h.Counter {

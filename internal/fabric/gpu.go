@@ -55,7 +55,7 @@ type GPU struct {
 type GPUProcess struct {
 	PID    int
 	Kind   GPUProcessKind
-	Memory Fact[uint64] // bytes; unknown where the driver does not tell
+	Memory Fact[uint64] // bytes; unknown where the driver does not report it
 	// Instance is the UUID of the MIG device that it runs in ("MIG-..."); empty: not in one, in several, or not known.
 	Instance string
 }

@@ -47,7 +47,7 @@ const (
 // GDRBlock is why NCCL would not use GPUDirect RDMA, or why it would not do any good.
 type GDRBlock string
 
-// Blocks, in the order in which they are told. The last two NCCL does not look at.
+// Blocks, in the order in which they are reported. NCCL does not consider the last two.
 const (
 	GDRNoDriver GDRBlock = "driver"   // no GPU driver answers, or it lost the GPU
 	GDRNoGPU    GDRBlock = "gpu"      // the product cannot do it

@@ -218,7 +218,7 @@ func (j *gdrJudge) distance() {
 	j.block(GDRLevel, "%s allows no more than %s; GPU and NIC are %s apart", limit.from, limit.path, j.way.text())
 }
 
-// elsewhere says that the bus does not tell how far apart NCCL takes GPU and NIC to be, or that this is not known.
+// elsewhere says that the bus does not show the distance that NCCL assumes between GPU and NIC, or that this is not known.
 func (j *gdrJudge) elsewhere(file Fact[string], limit gdrLimit) {
 	m, text := file.Meta(), "whether a file sets the positions of GPUs and NICs for NCCL is not known"
 	if name, known := file.Get(); known {

@@ -104,7 +104,7 @@ func (c *NCCLConfig) gdrLimit() gdrLimit {
 }
 
 // pxnLimit is the furthest that the GPU in between may be from the NIC; false when NCCL goes through no other GPU: it is
-// told not to, or may not have the NIC read from that one (ncclTopoComputePaths of graph/paths.cc).
+// configured not to, or may not have the NIC read from that one (ncclTopoComputePaths of graph/paths.cc).
 func (c *NCCLConfig) pxnLimit() (ncclPath, bool) {
 	limit := pathPXB
 	if c.Number("NCCL_PXN_C2C", 1) != 0 {

@@ -45,7 +45,7 @@ func InsideVariables() []string {
 // VerbsNode is a device node of libibverbs.
 type VerbsNode struct {
 	Name   string // uverbs0
-	Device string // RDMA device; empty: sysfs does not tell
+	Device string // RDMA device; empty: not in sysfs
 	// Usable says that this process may open it. Permissions, the device control group and, in exclusive mode, the network
 	// namespace decide.
 	Usable Fact[bool]
@@ -54,8 +54,8 @@ type VerbsNode struct {
 // GPUNode is a device node of a GPU with what the driver says of it.
 type GPUNode struct {
 	Minor   int    // of /dev/nvidia<minor>
-	Address string // on the PCI bus; empty: the driver does not tell
-	UUID    string // empty: the driver does not tell
+	Address string // on the PCI bus; empty: the driver does not report it
+	UUID    string // empty: the driver does not report it
 }
 
 // OneNode reports whether the scheduler gave the job a single node, where nothing needs the fabric.
@@ -69,7 +69,7 @@ func (in *Inside) OneNode() bool {
 }
 
 // GivenGPUs are the GPUs that the job may use: those with a device node, fewer where SLURM_STEP_GPUS or SLURM_JOB_GPUS, else
-// CUDA_VISIBLE_DEVICES, else NVIDIA_VISIBLE_DEVICES says so. It is unknown where these name what the driver does not tell of.
+// CUDA_VISIBLE_DEVICES, else NVIDIA_VISIBLE_DEVICES says so. It is unknown where these name GPUs that the driver does not report.
 func (in *Inside) GivenGPUs() Fact[[]GPUNode] {
 	nodes, known := in.GPUs.Get()
 	if !known || len(nodes) == 0 {

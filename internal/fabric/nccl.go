@@ -15,7 +15,7 @@ type NCCLConfig struct {
 	Variables []NCCLVariable // the effective ones, sorted by name
 	Findings  []NCCLFinding  // what NCCL will silently ignore or misread, in order of occurrence
 	// VirtualTopology says that there is the file of a virtual machine (/var/run/nvidia-topologyd/virtualTopology.xml) that
-	// NCCL believes more than sysfs, unless NCCL_TOPO_FILE names another one; absent without it.
+	// NCCL prefers to sysfs, unless NCCL_TOPO_FILE names another one; absent without it.
 	VirtualTopology Fact[bool]
 	// Library is what the dynamic loader of this host finds as libnccl.so.2, else that of a Python package; absent without one.
 	// Images of containers bring their own.
@@ -39,7 +39,7 @@ type NCCLFile struct {
 	Untrusted string
 }
 
-// Untrusted returns a file that sets something and is not to be believed by a process with privileges; nil: there is none.
+// Untrusted returns a file that sets something and a process with privileges must not trust; nil: there is none.
 func (c *NCCLConfig) Untrusted() *NCCLFile {
 	for i := range c.Files {
 		f := &c.Files[i]

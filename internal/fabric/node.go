@@ -49,7 +49,7 @@ type Node struct {
 
 	// ClassPresent says whether the kernel has an RDMA class at all (/sys/class/infiniband).
 	ClassPresent Fact[bool]
-	// Excluded names the devices that the user told the exporter not to touch.
+	// Excluded names the devices that the configuration excludes from being read.
 	Excluded []string
 }
 
@@ -89,7 +89,7 @@ type Host struct {
 	// RDMANetNS is NetNSShared or NetNSExclusive: whether every network namespace sees every RDMA device, or
 	// each only its own (RDMA_NLDEV_SYS_ATTR_NETNS_MODE).
 	RDMANetNS Fact[NetNSMode]
-	// Hypervisor says that this is a virtual machine (flags of /proc/cpuinfo); unknown where processors do not tell.
+	// Hypervisor says that this is a virtual machine (flags of /proc/cpuinfo); unknown where processors do not report it.
 	Hypervisor Fact[bool]
 	// NetNS is the inode of the network namespace of the node; only read with WantRanks.
 	NetNS Fact[uint64]

@@ -53,7 +53,7 @@ func (p *PCI) Shortfalls(f *PCIFunction, at time.Time) Fact[[]LinkShortfall] {
 	return Known(list, source, at)
 }
 
-// below compares what a link does with what its ends can do. The reason says why that cannot be told.
+// below compares what a link does with what its ends can do. The reason says why that is unknown.
 func below[T int | float64](now, lower, upper Fact[T]) (does, can T, short bool, why Reason) {
 	if now.State == Absent { // a virtual function uses the link of its physical one
 		return 0, 0, false, ""

@@ -15,7 +15,7 @@ type Process struct {
 	Args    []string // of the command line; bounded
 }
 
-// Cgroups is what the control groups of a node tell of schedulers.
+// Cgroups is what the control groups of a node show of schedulers.
 type Cgroups struct {
 	Slurm     bool     // slurmd has made groups here
 	SlurmJobs []string // ids of the jobs that have a group, "123"; bounded

@@ -81,7 +81,7 @@ type OpenFiles struct {
 // MappedFiles are the libraries and segments that a process has mapped.
 type MappedFiles struct {
 	NCCL    string // path of libnccl as the process names it; only for JSON
-	Version string // of NCCL, "2.27.3", from the name of the mapped file; empty: not told by it
+	Version string // of NCCL, "2.27.3", from the name of the mapped file; empty: the name does not show it
 	Torch   bool   // libtorch_cuda, which may have NCCL in it
 	Verbs   bool   // libibverbs
 	// Plugins are libnccl-net*.so and the like, by the last four parts of the path ("ofi-nccl/lib/x86_64-linux-gnu/libnccl-net.so"):
@@ -101,7 +101,7 @@ type Socket struct {
 	Local, Remote netip.AddrPort
 	Sent          uint64 // tcpi_bytes_acked
 	Received      uint64 // tcpi_bytes_received
-	Counted       bool   // Sent and Received were told: not of a listener, nor by Linux before 4.2
+	Counted       bool   // Sent and Received were reported: not of a listener, nor by Linux before 4.2
 }
 
 // NCCLLog is which networks NCCL says that it made connections over ("via NET/IB/0"). A user can write any log.

@@ -13,10 +13,10 @@ var ErrRASEnded = errors.New("the connection ended before the answer was complet
 
 // RASAnswer is what the RAS subsystem of NCCL says of a job, on all of its nodes.
 type RASAnswer struct {
-	Version       string // of the NCCL that answered, "2.30.7"; empty: not told
+	Version       string // of the NCCL that answered, "2.30.7"; empty: not reported
 	Communicators []RASCommunicator
 	Timeouts      int // connections between processes on which no data came in time
-	// DeadProcesses and SilentProcesses are told by a text report only.
+	// DeadProcesses and SilentProcesses are in a text report only.
 	DeadProcesses, SilentProcesses int
 }
 
@@ -27,7 +27,7 @@ type RASCommunicator struct {
 	// Ranks are those that answered. Of a text report, they are those that it names.
 	Ranks    []RASRank
 	Complete bool // Ranks has each rank that answered, with its number of operations
-	// Missing are ranks without data of this communicator. A text report may tell their number only.
+	// Missing are ranks without data of this communicator. A text report may have their number only.
 	Missing      []RASMissing
 	MissingCount int
 	FailedCount  int // ranks with an error of initialisation or an asynchronous one
@@ -64,9 +64,9 @@ type RASMissing struct {
 // RASPlace is where a rank runs.
 type RASPlace struct {
 	Rank int
-	Host netip.Addr // invalid: not told
-	PID  int        // in its PID namespace; 0: not told
-	GPU  int        // index of CUDA; -1: not told
+	Host netip.Addr // invalid: not reported
+	PID  int        // in its PID namespace; 0: not reported
+	GPU  int        // index of CUDA; -1: not reported
 }
 
 // RASSpread is how far the numbers of operations of the ranks of a communicator are apart.

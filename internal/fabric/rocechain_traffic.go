@@ -16,7 +16,7 @@ type RoCETraffic struct {
 	// Bytes of the link, whatever sent them, by priority, and those of RDMA. They include about the same headers.
 	SentBytes [NumPriorities]Fact[uint64]
 	SentRDMA  Fact[uint64]
-	// PauseSent is how long the interface told the network to stop, PauseReceived how long it was told.
+	// PauseSent is how long the interface paused the network, PauseReceived how long the network paused it.
 	PauseSent, PauseReceived [NumPriorities]Fact[time.Duration]
 	Storms                   Fact[uint64] // PFC storms that the NIC itself noticed
 	Discards                 [NumPriorities]Fact[uint64]

@@ -8,7 +8,7 @@ import "slices"
 // training nodes they carry management or storage.
 var bluefield = map[string]bool{"MT41682": true, "MT41686": true, "MT41692": true}
 
-// deriveRoles gives each port its role. Ports that nothing speaks against are compute; of these, those are storage that stand
+// deriveRoles gives each port its role. Ports without evidence for another role are compute; of these, those are storage that stand
 // beside the rails (standBeside), and of the rest those of NICs that are out of the way of all GPUs (outOfTheWay).
 func (n *Node) deriveRoles() {
 	var open []openPort
@@ -82,7 +82,7 @@ func (n *Node) roleOf(h *HCA, p *Port) (role Fact[Role], settled bool) {
 //     by a GPU is plugged in wrong rather than meant for storage.
 //
 // Distances are those of the PCI bus alone, so that roles do not change when the GPU driver comes or goes. One that is
-// not known, and a node without GPUs, speaks for compute.
+// not known, and a node without GPUs, is evidence for compute.
 func (n *Node) outOfTheWay(candidates []*HCA) []*HCA {
 	gpus := n.PCI.GPUs()
 	var near, far []*HCA

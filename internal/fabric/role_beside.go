@@ -31,7 +31,7 @@ type nicPlace struct {
 }
 
 // standBeside returns the open ports that training traffic has no reason to take although their NIC may be near GPUs, with
-// the source of what speaks against them. Boards and link layers carry the evidence, because they stay what they are
+// the source of the evidence against them. Boards and link layers carry the evidence, because they stay what they are
 // when a link fails: a rail that is degraded has the board of its peers, and stays a rail.
 func (n *Node) standBeside(open []openPort) map[*Port]string {
 	gpus := n.PCI.GPUs()

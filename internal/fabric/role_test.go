@@ -140,7 +140,7 @@ func TestRolesByDistance(t *testing.T) {
 	}
 }
 
-// Ports of one device may be for different things: only the one that nothing speaks against follows the distance.
+// Ports of one device may be for different things: only the one without evidence against it follows the distance.
 func TestRolesOfMixedPorts(t *testing.T) {
 	n := switched(8, 1, "one").with(card("mlx5_8", "dual", "90:01.0/91:00.0", 1)).node()
 	h := n.HCA("mlx5_8")

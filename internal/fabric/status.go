@@ -15,7 +15,7 @@ const (
 	StatusNotApplicable Status = "not_applicable"
 )
 
-// statuses are in the order in which one speaks for others: what failed goes before what is unknown, and that before what
+// statuses are in order of precedence when several are combined: what failed goes before what is unknown, and that before what
 // is good, so that nothing is well while a part of it is not.
 var statuses = []Status{StatusFailed, StatusUnknown, StatusOK, StatusNotApplicable}
 

@@ -191,7 +191,7 @@ func testWithoutFacts[T any](t *testing.T, without func(*T) T) {
 	}
 }
 
-// A new field must not be silent about being unknown.
+// A new field that is unknown must be counted as unknown.
 func TestUnknownsHasEveryFactThatIsRead(t *testing.T) {
 	testUnknowns(t, (*HCA).Unknowns)
 	testUnknowns(t, (*PCIFunction).Unknowns)

@@ -41,7 +41,7 @@ const ticks = time.Second / 100
 
 // Inspect returns what files of Inspector say of the jobs. A file belongs to the rank that holds its GPU, or has its PID, runs
 // as the owner of the file and began before it was written; what belongs to none, or to several jobs, is left out
-// and counted: a user can neither speak for the job of another one nor keep a job alive.
+// and counted: a user can neither report about the job of another one nor keep a job alive.
 func (jobs *Jobs) Inspect(n *fabric.Node) Inspection {
 	boot, known := n.Host.BootTime.Get()
 	reading, read := n.Inspector.Get()

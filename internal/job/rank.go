@@ -158,7 +158,7 @@ func bootstraps(c *fabric.RankCandidate) bool {
 	return listens && connected
 }
 
-// showsRAS reports whether a communicator would show by its RAS listener: NCCL 2.24 and later, unless it is told otherwise.
+// showsRAS reports whether a communicator would show by its RAS listener: NCCL 2.24 and later, unless it is configured otherwise.
 func showsRAS(c *fabric.RankCandidate) bool {
 	_, read := c.Settings.Get()
 	told := slices.ContainsFunc(c.Variables(), func(v fabric.NCCLVariable) bool { return strings.HasPrefix(v.Name, "NCCL_RAS_") })

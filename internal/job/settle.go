@@ -13,7 +13,7 @@ const (
 	keepIdle       = 15 * time.Minute // how long a verdict is kept while nothing moves
 )
 
-// settled is the verdict on a rank that is shown, and what speaks against it.
+// settled is the verdict on a rank that is shown, and the readings that contradict it.
 type settled struct {
 	shown  Verdict
 	since  time.Time // when the transport was first seen to be this one

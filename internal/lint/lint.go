@@ -97,7 +97,7 @@ func (r *Result) Failed() bool {
 	return slices.ContainsFunc(r.Lines, func(l Line) bool { return l.Worst().Severity.AtLeast(diagnose.Warning) })
 }
 
-// Undecided reports whether not everything could be told.
+// Undecided reports whether something is undecided.
 func (r *Result) Undecided() bool {
 	return slices.ContainsFunc(r.Lines, func(l Line) bool {
 		return slices.ContainsFunc(l.Findings, func(f Finding) bool { return f.Verdict == Undecided })

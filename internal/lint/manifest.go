@@ -34,7 +34,7 @@ func (in *Input) parseManifest(data []byte) error {
 		switch err := d.Decode(&document); {
 		case errors.Is(err, io.EOF):
 			return nil
-		case err != nil: // a text of the document may be a secret: only the place is told
+		case err != nil: // a text of the document may be a secret: only the place is reported
 			hint := ""
 			if bytes.Contains(data, []byte("{{")) {
 				hint = "; of a template, run lint on what it becomes: helm template ... | gpufabric_exporter lint -"

@@ -84,7 +84,7 @@ func (k *onNode) checks() {
 	for _, v := range diagnose.Run(without, find(ids)) {
 		before[key(v)] = true
 	}
-	// What cannot be told of a variable that the job sets is no approval of it.
+	// A variable of the job that cannot be judged is not approved.
 	set := func(id string) bool { _, is := k.job[ofPort[id]]; return is }
 	list := slices.DeleteFunc(diagnose.Run(job, find(ids)), func(v diagnose.Verdict) bool {
 		return v.Status == diagnose.OK || v.Status == diagnose.Failed && before[key(v)] || v.Status == diagnose.Unknown && !set(v.Check.ID)

@@ -157,7 +157,7 @@ func (k *onNode) place() {
 	}
 }
 
-// rdmaSettings are what people set who want RDMA; what is wrong with the place is told at the first one.
+// rdmaSettings are what people set who want RDMA; what is wrong with the place is reported at the first one.
 var rdmaSettings = []string{"NCCL_NET", "NCCL_IB_HCA", "NCCL_IB_GID_INDEX", "NCCL_IB_TC", "NCCL_IB_SL", "NCCL_IB_TIMEOUT", "NCCL_IB_QPS_PER_CONNECTION"}
 
 // few joins the first of a list that may be long.

@@ -12,7 +12,7 @@ import (
 
 func known[T any](v T) fabric.Fact[T] { return fabric.Known(v, "test", time.Time{}) }
 
-// What a job finds in its place is told at the line that needs it.
+// A problem of the place of a job is reported at the line that needs it.
 func TestPlace(t *testing.T) {
 	inside := func(edit func(*fabric.Node)) func(*fabric.Node) {
 		return func(n *fabric.Node) {

@@ -114,7 +114,7 @@ func TestDevicesThatWereNeverSeen(t *testing.T) {
 	})
 }
 
-// What the user told the exporter not to touch is not shown elsewhere either.
+// Devices that the configuration excludes are not shown elsewhere either.
 func TestExcludedDevicesAreNotShownElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ob, b, k := startMoving(t, func(o *Options) { o.Devices.Exclude = regexp.MustCompile("^mlx5_1$") })

@@ -19,11 +19,11 @@ type netDevs struct {
 	asked    netNames
 	devs     []fabric.NetDev                 // what was asked for, and what is below it
 	began    time.Time                       // when the interfaces themselves were read
-	detailed bool                            // with their MTU and driver, which who asks for wires needs
+	detailed bool                            // with their MTU and driver, for callers that ask for physical interfaces
 	err      error                           // of that read: the source is down until the next one succeeds
 	all      fabric.Fact[[]fabric.Interface] // for who asks for NCCL, which chooses from them
 	listed   time.Time
-	parts    [numWireKinds]wirePart
+	parts    [numPhysicalKinds]physicalPart
 	commands fabric.Commands
 }
 
@@ -37,15 +37,15 @@ func (a netNames) equal(b netNames) bool {
 	return slices.Equal(a.all, b.all) && slices.Equal(a.ethernet, b.ethernet)
 }
 
-// wirePart is how one kind of facts of the wires was read.
-type wirePart struct {
+// physicalPart is the state of one kind of facts of the physical interfaces.
+type physicalPart struct {
 	began time.Time // zero: not read yet
 	took  map[string]time.Duration
 	errs  map[string]error // by interface
 }
 
-// wires is what the kinds are read with. It is used in the lane of the interfaces only.
-type wires struct {
+// physicalReader reads facts of physical interfaces. It is used in the lane of the interfaces only.
+type physicalReader struct {
 	ethernet Ethernet         // nil: the drivers cannot be asked
 	meters   map[string]meter // by interface
 }
@@ -56,10 +56,10 @@ type meter struct {
 	turns    wrapTrackers
 }
 
-const numWireKinds = 3
+const numPhysicalKinds = 3
 
-// wireKinds are the kinds of facts that the driver of a physical interface is asked for.
-var wireKinds = [numWireKinds]struct {
+// physicalKinds are the kinds of facts that the driver of a physical interface is asked for.
+var physicalKinds = [numPhysicalKinds]struct {
 	want   fabric.Want
 	source string
 	medium bool // else slow
@@ -70,20 +70,20 @@ var wireKinds = [numWireKinds]struct {
 	{fabric.WantDCQCN, fabric.SourceDCQCN, false, (*Observer).readParameters},
 }
 
-const wantWires = fabric.WantQoS | fabric.WantNetStats | fabric.WantDCQCN
+const wantPhysical = fabric.WantQoS | fabric.WantNetStats | fabric.WantDCQCN
 
 // observeNetDevs reads the network interfaces that the ports and GIDs of n name. They are read again with
 // every rate, so that the two that are compared are of one age.
 func (ob *Observer) observeNetDevs(ctx context.Context, n *fabric.Node, now time.Time, want fabric.Want) {
 	asked, newest := netDevNames(n)
 	same := func(v netDevs) bool {
-		return ob.young(v.began, now, false) && !v.began.Before(newest) && v.asked.equal(asked) && (v.detailed || want&wantWires == 0)
+		return ob.young(v.began, now, false) && !v.began.Before(newest) && v.asked.equal(asked) && (v.detailed || want&wantPhysical == 0)
 	}
 	fresh := func(v netDevs, _ time.Time) bool {
 		if want&fabric.WantNCCL != 0 && !ob.young(v.listed, now, false) {
 			return false
 		}
-		for i, k := range wireKinds {
+		for i, k := range physicalKinds {
 			if want&k.want != 0 && !ob.young(v.parts[i].began, now, k.medium) {
 				return false
 			}
@@ -110,9 +110,9 @@ func (ob *Observer) observeNetDevs(ctx context.Context, n *fabric.Node, now time
 	}
 	below := asked.ethernet
 	if !failed {
-		below = wiresBelow(asked.ethernet, v.devs)
+		below = physicalBelow(asked.ethernet, v.devs)
 	}
-	for i, k := range wireKinds {
+	for i, k := range physicalKinds {
 		if want&k.want == 0 {
 			continue
 		}
@@ -170,42 +170,42 @@ func netDevNames(n *fabric.Node) (names netNames, newestRate time.Time) {
 	return names, newestRate
 }
 
-// wiresBelow returns the physical interfaces at the bottom of these, sorted. A bond or VLAN has no queues of its
+// physicalBelow returns the physical interfaces at the bottom of these, sorted. A bond or VLAN has no queues of its
 // own; what its members do counts.
-func wiresBelow(names []string, devs []fabric.NetDev) []string {
-	var wires []string
+func physicalBelow(names []string, devs []fabric.NetDev) []string {
+	var physical []string
 	n := fabric.Node{NetDevs: devs}
 	for _, name := range names {
 		for _, d := range n.Physical(name) {
-			wires = append(wires, d.Name)
+			physical = append(physical, d.Name)
 		}
 	}
-	slices.Sort(wires)
-	return slices.Compact(wires)
+	slices.Sort(physical)
+	return slices.Compact(physical)
 }
 
-// readNetDevs reads the interfaces, unless their last reading is still good, and those kinds of facts of the wires
+// readNetDevs reads the interfaces, unless their last reading is still good, and those kinds of facts of physical interfaces
 // that are due.
 func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fabric.Want, now time.Time) (netDevs, error) {
 	next := last
 	if good {
 		next.devs = slices.Clone(last.devs)
 	} else {
-		next.asked, next.began, next.detailed = asked, now, want&wantWires != 0 || ob.wiresWanted(last, now)
+		next.asked, next.began, next.detailed = asked, now, want&wantPhysical != 0 || ob.physicalWanted(last, now)
 		next.devs, next.err = ob.host.NetDevs(asked.all, next.detailed, now)
 		if !inherit(next.devs, last.devs) {
-			next.parts = [numWireKinds]wirePart{} // an interface is new
+			next.parts = [numPhysicalKinds]physicalPart{} // an interface is new
 		}
 	}
 	if want&fabric.WantNCCL != 0 && !ob.young(last.listed, now, false) {
 		next.all, next.listed = ob.host.Interfaces(now), now
 	}
-	names := wiresBelow(asked.ethernet, next.devs)
-	for i, k := range wireKinds {
+	names := physicalBelow(asked.ethernet, next.devs)
+	for i, k := range physicalKinds {
 		if want&k.want == 0 || ob.young(next.parts[i].began, now, k.medium) {
 			continue
 		}
-		p := wirePart{began: now, took: map[string]time.Duration{}, errs: map[string]error{}}
+		p := physicalPart{began: now, took: map[string]time.Duration{}, errs: map[string]error{}}
 		for j := range next.devs {
 			d := &next.devs[j]
 			if !slices.Contains(names, d.Name) {
@@ -217,18 +217,18 @@ func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fa
 		}
 		next.parts[i] = p
 	}
-	maps.DeleteFunc(ob.wires.meters, func(name string, _ meter) bool { return !slices.Contains(names, name) })
+	maps.DeleteFunc(ob.physical.meters, func(name string, _ meter) bool { return !slices.Contains(names, name) })
 	next.commands = maps.Clone(ob.host.Commands())
-	if ob.wires.ethernet != nil {
-		next.commands.Add(ob.wires.ethernet.Commands())
+	if ob.physical.ethernet != nil {
+		next.commands.Add(ob.physical.ethernet.Commands())
 	}
 	return next, next.err
 }
 
-// wiresWanted reports whether wires were read lately. Who asks for them would have the interfaces read again, were they read
-// for less now.
-func (ob *Observer) wiresWanted(last netDevs, now time.Time) bool {
-	return slices.ContainsFunc(last.parts[:], func(p wirePart) bool { return ob.young(p.began, now, false) })
+// physicalWanted reports whether facts of physical interfaces were read lately. A caller that asks for them would have the
+// interfaces read again, were they read without details for a caller in between.
+func (ob *Observer) physicalWanted(last netDevs, now time.Time) bool {
+	return slices.ContainsFunc(last.parts[:], func(p physicalPart) bool { return ob.young(p.began, now, false) })
 }
 
 // inherit gives the interfaces what was read of their predecessors, and reports whether all had one.
@@ -249,12 +249,12 @@ func inherit(devs, last []fabric.NetDev) bool {
 // driver answers.
 func (ob *Observer) readQoS(d *fabric.NetDev, now time.Time) error {
 	fromFiles := ob.host.ReadQoS(d.Name, &d.QoS, now)
-	if ob.wires.ethernet == nil {
+	if ob.physical.ethernet == nil {
 		d.QoS.ForgetAnswers(fabric.ReasonMissing, now)
 		return fromFiles
 	}
 	d.QoS.ForgetAnswers(fabric.ReasonNotRead, now) // what was true a minute ago must not outlive a driver that fails
-	err := ob.wires.ethernet.ReadQoS(d.Name, &d.QoS, now)
+	err := ob.physical.ethernet.ReadQoS(d.Name, &d.QoS, now)
 	if err != nil && d.QoS.PFC.Meta().Reason == fabric.ReasonNotRead {
 		d.QoS.ForgetAnswers(fabric.ReasonOf(err), now)
 	}
@@ -268,11 +268,11 @@ const sourceStatistics = "ETHTOOL_GSTATS"
 func (ob *Observer) readStatistics(d *fabric.NetDev, now time.Time) error {
 	before := d.QoS.Counters
 	wanted := counters.StatWanted(d.Driver.Or(""))
-	if ob.wires.ethernet == nil || wanted == nil && ob.o.Statistics == nil {
+	if ob.physical.ethernet == nil || wanted == nil && ob.o.Statistics == nil {
 		d.QoS.Counters = fabric.NotKnown[[]fabric.Counter](fabric.ReasonMissing, sourceStatistics, now)
 		return nil
 	}
-	list, err := ob.wires.ethernet.Statistics(d.Name, func(name string) bool {
+	list, err := ob.physical.ethernet.Statistics(d.Name, func(name string) bool {
 		return wanted != nil && wanted(name) || ob.o.Statistics != nil && ob.o.Statistics.MatchString(name)
 	}, now)
 	if err != nil {
@@ -282,10 +282,10 @@ func (ob *Observer) readStatistics(d *fabric.NetDev, now time.Time) error {
 		}
 		return err
 	}
-	m, known := ob.wires.meters[d.Name]
-	if instance := ob.wires.ethernet.Instance(d.Name); !known || m.instance != instance { // the driver was loaded again
+	m, known := ob.physical.meters[d.Name]
+	if instance := ob.physical.ethernet.Instance(d.Name); !known || m.instance != instance { // the driver was loaded again
 		m = meter{instance, wrapTrackers{}}
-		ob.wires.meters[d.Name] = m
+		ob.physical.meters[d.Name] = m
 		before, d.QoS.Before = fabric.Fact[[]fabric.Counter]{}, fabric.Fact[[]fabric.Counter]{}
 	}
 	m.turns.list(list, counterListKey{driver: d.Driver.Or("")}, func(name string) (counters.Spec, bool) {
@@ -306,9 +306,9 @@ func (ob *Observer) readParameters(d *fabric.NetDev, now time.Time) error {
 // retireNetDevs lets go of the sockets in the lane that uses them, as soon as that is idle.
 func (ob *Observer) retireNetDevs() {
 	ob.netdevs.startIfStale(func(netDevs, time.Time) bool { return false }, func(last netDevs, _ time.Time) (netDevs, error) {
-		if ob.wires.ethernet != nil {
-			ob.wires.ethernet.Close()
-			ob.wires.ethernet = nil
+		if ob.physical.ethernet != nil {
+			ob.physical.ethernet.Close()
+			ob.physical.ethernet = nil
 		}
 		return last, nil
 	})

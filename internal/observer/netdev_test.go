@@ -320,7 +320,7 @@ func TestInterfacesStayDownUntilReadAgain(t *testing.T) {
 	})
 }
 
-// Foreign text in the files of an interface is told of that interface, and takes nothing from it or from others.
+// Foreign text in the files of an interface is reported for that interface, and takes nothing from it or from others.
 func TestForeignText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel(2)

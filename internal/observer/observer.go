@@ -62,18 +62,18 @@ type Observer struct {
 	bus  Bus // nil: the PCI bus is not read
 	log  *slog.Logger
 
-	class   *reading[classList]
-	node    *reading[hostFacts]
-	nccl    *reading[fabric.NCCLConfig]
-	netdevs *reading[netDevs]
-	pci     *reading[pciFacts]
-	gpus    *reading[gpuFacts]
-	inside  *reading[fabric.Inside]
-	ranks   *reading[rankFacts]
-	inspect *reading[fabric.InspectorReading]
-	logs    *reading[fabric.LogReading]
-	kernel  *reading[fabric.KernelReading]
-	wires   wires
+	class    *reading[classList]
+	node     *reading[hostFacts]
+	nccl     *reading[fabric.NCCLConfig]
+	netdevs  *reading[netDevs]
+	pci      *reading[pciFacts]
+	gpus     *reading[gpuFacts]
+	inside   *reading[fabric.Inside]
+	ranks    *reading[rankFacts]
+	inspect  *reading[fabric.InspectorReading]
+	logs     *reading[fabric.LogReading]
+	kernel   *reading[fabric.KernelReading]
+	physical physicalReader
 	// gpusClosed is used in the lane of gpus only.
 	gpusClosed bool
 
@@ -175,19 +175,19 @@ func newObserver(o Options, r RDMA, h Host) *Observer {
 	}
 	ob := &Observer{
 		o: o, rdma: r, host: h, log: o.Log,
-		class:   newReading[classList](stuckAfter),
-		node:    newReading[hostFacts](stuckAfter),
-		nccl:    newReading[fabric.NCCLConfig](stuckAfter),
-		netdevs: newReading[netDevs](stuckAfter),
-		pci:     newReading[pciFacts](stuckAfter),
-		gpus:    newReading[gpuFacts](stuckAfter),
-		inside:  newReading[fabric.Inside](stuckAfter),
-		ranks:   newReading[rankFacts](stuckAfter),
-		inspect: newReading[fabric.InspectorReading](stuckAfter),
-		logs:    newReading[fabric.LogReading](stuckAfter),
-		kernel:  newReading[fabric.KernelReading](stuckAfter),
-		wires:   wires{ethernet: o.Ethernet, meters: map[string]meter{}},
-		devices: map[string]*device{}, troubled: map[sourceID]map[fabric.Reason]bool{}, asked: fabric.Commands{},
+		class:    newReading[classList](stuckAfter),
+		node:     newReading[hostFacts](stuckAfter),
+		nccl:     newReading[fabric.NCCLConfig](stuckAfter),
+		netdevs:  newReading[netDevs](stuckAfter),
+		pci:      newReading[pciFacts](stuckAfter),
+		gpus:     newReading[gpuFacts](stuckAfter),
+		inside:   newReading[fabric.Inside](stuckAfter),
+		ranks:    newReading[rankFacts](stuckAfter),
+		inspect:  newReading[fabric.InspectorReading](stuckAfter),
+		logs:     newReading[fabric.LogReading](stuckAfter),
+		kernel:   newReading[fabric.KernelReading](stuckAfter),
+		physical: physicalReader{ethernet: o.Ethernet, meters: map[string]meter{}},
+		devices:  map[string]*device{}, troubled: map[sourceID]map[fabric.Reason]bool{}, asked: fabric.Commands{},
 	}
 	ob.SetPolicy(o.Policy, o.NCCL)
 	return ob
@@ -249,7 +249,7 @@ func (ob *Observer) Observe(ctx context.Context, want fabric.Want) *fabric.Node 
 	if want&(fabric.WantGID|fabric.WantGPU) != 0 {
 		want |= fabric.WantNCCL // which chooses among GIDs, and whether to use GPUDirect RDMA
 	}
-	if want&(fabric.WantGID|fabric.WantCounters|fabric.WantCM|fabric.WantPCI|fabric.WantGPU|wantWires) != 0 {
+	if want&(fabric.WantGID|fabric.WantCounters|fabric.WantCM|fabric.WantPCI|fabric.WantGPU|wantPhysical) != 0 {
 		want |= fabric.WantHCA
 	}
 	if want&fabric.WantGPU != 0 {
@@ -322,7 +322,7 @@ func derive(n *fabric.Node, want fabric.Want) {
 	if want&fabric.WantPCI != 0 {
 		n.DeriveRails()
 	}
-	if want&wantWires != 0 {
+	if want&wantPhysical != 0 {
 		n.DeriveRoCE()
 	}
 	if want&fabric.WantGPU != 0 {

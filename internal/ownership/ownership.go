@@ -42,7 +42,7 @@ func Open(root, name string) (Finding, error) {
 	return walk(root, name, true)
 }
 
-// Check reports whether a file or directory is to be believed, and does not open it for reading. The error wraps
+// Check reports whether a file or directory is trusted, and does not open it for reading. The error wraps
 // fs.ErrPermission if it is not, and fs.ErrNotExist if there is none and no other user can create one.
 func Check(root, name string) (Finding, error) {
 	f, err := walk(root, name, false)

@@ -14,7 +14,7 @@ import (
 	"gpufabric_exporter/internal/simulator/simulatortest"
 )
 
-// On call, check judges by what the site expects without being told where that is, and says where it was.
+// On call, check judges by what the site expects without a flag that names the file, and prints where it was.
 func TestCheckFindsConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.yml")

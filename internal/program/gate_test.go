@@ -182,7 +182,7 @@ func TestSlurmPrologOnBrokenNodes(t *testing.T) {
 	}
 }
 
-// The real program behind the prolog: verdicts drain, a configuration that is wrong is told.
+// The real program behind the prolog: verdicts drain, a configuration that is wrong is reported.
 func TestSlurmPrologAndCheck(t *testing.T) {
 	dir := commandtest.Memory(t)
 	for name, c := range map[string]struct {

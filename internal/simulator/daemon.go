@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Daemon is a process of the host that runs for long. Process 1 is there without being told.
+// Daemon is a process of the host that runs for long. Process 1 is there without an entry.
 type Daemon struct {
 	PID     int
 	Name    string

@@ -63,7 +63,7 @@ var (
 		capMask: 0x04010000, pkeySlots: 1, gidSlots: 256, gidTypes: []string{RoCEv1, RoCEv2}, noLink: mellanoxNoLink,
 		pma: pmaTraffic, hw: []counterSet{mlx5Queue}, cm: true,
 	}
-	// Its hardware counters are those of the device, unless the firmware can tell ports apart.
+	// Its hardware counters are those of the device, unless the firmware counts by port.
 	mlx4 = rdmaDriver{
 		nodeType: nodeCA, linkLayer: Ethernet, guid: guidOf, onePerCard: true,
 		capMask: 0x04010000, pkeySlots: 1, gidSlots: 128, gidTypes: []string{RoCEv1, RoCEv2}, noLink: mellanoxNoLink,

@@ -67,7 +67,7 @@ type Process struct {
 type NVLink struct {
 	Active bool
 	Kind   fabric.NVLinkEnd // empty: nothing is plugged in
-	Remote string           // PCI address; empty: NVML does not tell
+	Remote string           // PCI address; empty: NVML does not report it
 	Speed  float64          // bytes per second in each direction
 	Errors []NVLinkErrors
 }

@@ -92,7 +92,7 @@ func (n assembly) addSwitches(c Chip, slots []slot, links ...int) {
 	n.linkToSwitches(remotes)
 }
 
-// linkToSwitches makes all NVLinks active. Without remotes NVML does not tell the addresses of the switches.
+// linkToSwitches makes all NVLinks active. Without remotes NVML does not report the addresses of the switches.
 func (n assembly) linkToSwitches(remotes []string) {
 	for i := range n.GPUs {
 		for k := range n.GPUs[i].Links {

@@ -34,7 +34,7 @@ type Rate struct{ Sent, Received uint64 }
 type JobLabel struct {
 	Name      string // scheduler/id
 	Transport string
-	Way       string // that moves the data; empty: none, or nothing on the node can tell
+	Way       string // that moves the data; empty: none, or nothing on the node shows it
 	Confirmed bool   // the evidence is enough for certainty
 	Reason    string // why it is unknown
 	Cause     string // why NCCL uses TCP

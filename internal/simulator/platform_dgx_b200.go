@@ -9,7 +9,7 @@ import (
 )
 
 // dgxB200 is an eight-GPU B200 node on an InfiniBand fabric: a 400G ConnectX-7 beside each GPU below a PCIe switch of
-// their own, and NVLink 5, which counts other errors than its predecessors. NVML does not tell the addresses of its
+// their own, and NVLink 5, which counts other errors than its predecessors. NVML does not report the addresses of its
 // switches. PCI paths, addresses, PSID and versions are made up.
 func dgxB200() platform {
 	return platform{name: "dgx-b200-ib", build: buildDGXB200, gdr: []GDRLabel{{Path: viaDMABuf}}, config: `expected:

@@ -18,7 +18,7 @@ type QoS struct {
 	Delay   int // of PFC
 	ETS     fabric.ETS
 	Apps    []fabric.App
-	Buffers fabric.Buffers // Total 0: the driver does not tell
+	Buffers fabric.Buffers // Total 0: the driver does not report them
 	DCBX    fabric.DCBX
 
 	Pause Pause

@@ -46,14 +46,14 @@ type GPUFinding struct {
 }
 
 // GDRLabel is what NCCL would make of GPUDirect RDMA between a GPU and the NIC that it is dealt. Without path, block
-// and NoNIC nothing on the node can tell. That it is blocked is no fault where the machine is built so: what is wrong
+// and NoNIC nothing on the node shows. That it is blocked is no fault where the machine is built so: what is wrong
 // is in Scenario.Expect and Scenario.GPUs.
 type GDRLabel struct {
 	GPU   string          // PCI address; empty: every GPU without a label of its own
 	Path  fabric.GDRPath  // it works so
 	Block fabric.GDRBlock // it does not work, for this reason
 	NoNIC bool            // there is no compute NIC
-	// Hidden says that this is true but need not show: who cannot tell is right too.
+	// Hidden says that this is true but need not show: unknown is right, too.
 	Hidden bool
 }
 

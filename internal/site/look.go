@@ -17,7 +17,7 @@ import (
 	"gpufabric_exporter/internal/simulator"
 )
 
-// Look observes a node that is this much further than when it was opened; only a simulated one has to be told.
+// Look observes a node that is this much further than when it was opened; only a simulated one needs the call.
 type Look func(ctx context.Context, want fabric.Want, further time.Duration) (*fabric.Node, error)
 
 // Open opens this host, or a simulated node where there is a scenario, for commands that look and are done. The observer

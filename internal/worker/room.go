@@ -62,7 +62,7 @@ func (r *Room) enter() {
 	}
 }
 
-// housed is told of a task that runs.
+// housed is called with a task that runs.
 func (r *Room) housed(pid int) {
 	if r == nil {
 		return

@@ -120,8 +120,8 @@ func netdev(n *simulator.Node, device string) *simulator.NetDev {
 	return n.NetDev(h.Ports[0].NetDev)
 }
 
-// wires returns the physical interfaces of a device: its own, or the members of its bond.
-func wires(n *simulator.Node, device string) []*simulator.NetDev {
+// physical returns the physical interfaces of a device: its own, or the members of its bond.
+func physical(n *simulator.Node, device string) []*simulator.NetDev {
 	var all []*simulator.NetDev
 	top := netdev(n, device)
 	for i := range n.NetDevs {

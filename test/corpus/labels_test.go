@@ -32,7 +32,7 @@ func conditions() map[string]condition {
 		// links
 		"port_down":     {mode: "port_down", shows: []string{"port_active"}},
 		"link_flapping": {mode: "link_flapping", shows: []string{"link_flapping"}, alert: true, follows: []string{"port_active"}},
-		// What NCCL is told to use is gone too, and GPUs look for another NIC.
+		// What NCCL is configured to use is gone, too, and GPUs look for another NIC.
 		"compute_ports_missing": {mode: "device_gone", shows: []string{"compute_ports"}, anywhere: []string{"nccl_configuration", "nccl_devices", "nic_shared", "gpudirect_usable"}},
 		"compute_ports_surplus": {mode: "surplus_port", shows: []string{"compute_ports_surplus"}},
 		"rate_below_expected":   {mode: "rate_degraded", shows: []string{"port_rate"}},

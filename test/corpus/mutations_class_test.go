@@ -18,7 +18,7 @@ const (
 // protected reports whether the RoCE class of a device is lossless, and which one that is is known: NCCL_IB_TC, or the
 // service level in a VLAN tag, leads to the priority that has PFC.
 func protected(m machine, h *simulator.HCA) bool {
-	all := wires(m.Node, h.Name)
+	all := physical(m.Node, h.Name)
 	return ethernet(m, h) && len(all) > 0 && all[0].QoS.PFC.Has(used) && traffic.MatchString(m.Files[ncclConf])
 }
 
@@ -26,7 +26,7 @@ var traffic = regexp.MustCompile(`NCCL_IB_(TC=10[46]|TC=41|SL=3)\n`)
 
 // trusting reports whether moreover a DSCP leads there, and the site says that it should.
 func trusting(m machine, h *simulator.HCA) bool {
-	return protected(m, h) && wires(m.Node, h.Name)[0].QoS.Trust() == fabric.TrustDSCP && m.wants("dscp: 26")
+	return protected(m, h) && physical(m.Node, h.Name)[0].QoS.Trust() == fabric.TrustDSCP && m.wants("dscp: 26")
 }
 
 func mlx5(m machine, h *simulator.HCA) bool { return driver(m.Node, h) == "mlx5_core" }
@@ -43,12 +43,12 @@ func wish(what string) func(machine, *simulator.HCA) bool {
 
 // controlled reports whether the driver shows congestion control.
 func controlled(m machine, h *simulator.HCA) bool {
-	return wires(m.Node, h.Name)[0].QoS.OFED.Files != simulator.NoOFED
+	return physical(m.Node, h.Name)[0].QoS.OFED.Files != simulator.NoOFED
 }
 
 // set changes how the first wire of a device treats classes: of a bond one member.
 func set(change func(*simulator.QoS)) func(*simulator.Node, place) {
-	return func(n *simulator.Node, at place) { change(&wires(n, at.device)[0].QoS) }
+	return func(n *simulator.Node, at place) { change(&physical(n, at.device)[0].QoS) }
 }
 
 func classMutations() []mutation {
@@ -77,7 +77,7 @@ func classMutations() []mutation {
 			name: "trust-pcp", what: "trust_not_dscp", touches: []string{"map"}, hides: ofClass,
 			places: on(both(trusting, mlx5)),
 			edit: func(n *simulator.Node, at place) {
-				for _, d := range wires(n, at.device) {
+				for _, d := range physical(n, at.device) {
 					d.QoS.TrustPCP()
 				}
 				n.Carry(at.device, 0)
@@ -87,7 +87,7 @@ func classMutations() []mutation {
 			name: "dscp-map", what: "dscp_maps_to_other_priority", touches: []string{"map"}, hides: ofClass,
 			places: on(both(trusting, mlx5)),
 			edit: func(n *simulator.Node, at place) {
-				for _, d := range wires(n, at.device) {
+				for _, d := range physical(n, at.device) {
 					d.QoS.MapDSCP(dscp, 2)
 				}
 				n.Carry(at.device, 2)
@@ -107,7 +107,7 @@ func classMutations() []mutation {
 		},
 		{
 			name: "shared-buffer", what: "lossless_buffer_missing", touches: []string{"buffers"},
-			places: on(both(protected, func(m machine, h *simulator.HCA) bool { return wires(m.Node, h.Name)[0].QoS.Buffers.Total > 0 })),
+			places: on(both(protected, func(m machine, h *simulator.HCA) bool { return physical(m.Node, h.Name)[0].QoS.Buffers.Total > 0 })),
 			edit: set(func(q *simulator.QoS) {
 				q.Buffers = fabric.Buffers{Bytes: [fabric.NumPriorities]int{q.Buffers.Total}, Total: q.Buffers.Total}
 			}),
@@ -139,10 +139,10 @@ func classMutations() []mutation {
 
 func trafficMutations() []mutation {
 	plain := both(protected, both(mlx5, func(m machine, h *simulator.HCA) bool {
-		return len(wires(m.Node, h.Name)) == 1
+		return len(physical(m.Node, h.Name)) == 1
 	}))
 	grow := func(n *simulator.Node, at place, by map[string]uint64) {
-		d := wires(n, at.device)[0]
+		d := physical(n, at.device)[0]
 		for name, step := range by {
 			s := d.Statistic(name)
 			s.PerStep, s.Every = step, 0

@@ -122,7 +122,7 @@ func TestVerdictsMatchLabels(t *testing.T) {
 }
 
 // gpuFindings maps what the labels of scenarios call a thing that is wrong with GPUs to the checks that find it. What is
-// not in it they do not tell: errors of NVLink are of no moment, and alert rules see them grow.
+// not in it they do not report: errors of NVLink are of no moment, and alert rules see them grow.
 func gpuFindings() map[string][]string {
 	return map[string][]string{
 		"gpu_driver_missing": {"gpu_driver"},
@@ -136,7 +136,7 @@ func gpuFindings() map[string][]string {
 	}
 }
 
-// toldOfGPUs returns the findings about GPUs of a scenario that checks tell.
+// toldOfGPUs returns the findings about GPUs of a scenario that checks report.
 func toldOfGPUs(s simulator.Scenario, again bool) []simulator.GPUFinding {
 	finds := gpuFindings()
 	return slices.DeleteFunc(slices.Clone(s.GPUs), func(f simulator.GPUFinding) bool { return finds[f.What] == nil || s.OverTime && !again })

@@ -102,7 +102,7 @@ type request struct {
 	path string // relative to the tree, without links
 }
 
-// server shows a directory tree through FUSE, read only and without any cache, and misbehaves where it is told.
+// server shows a directory tree through FUSE, read only and without any cache, and misbehaves where a test sets that.
 // It has one goroutine for each request under way.
 type server struct {
 	tree, dir string // what is shown, and where it is mounted

@@ -221,7 +221,7 @@ func (p *product) get(path string) (int, string) {
 // series are the values of one scrape, by name and labels.
 type series map[string]string
 
-// scrape returns the series that tell something of the node. It must come within the scraper's patience.
+// scrape returns the series about the node. It must come within the scraper's patience.
 func (p *product) scrape() series {
 	p.t.Helper()
 	begin := time.Now()

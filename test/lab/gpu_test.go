@@ -17,7 +17,7 @@ import (
 )
 
 // testGPUs: below each switch of machine.sh are a NIC and a GPU. The NICs below switches are for training, which
-// makes storage of the others that are as far from all GPUs as can be told.
+// makes storage of the others that are as far from all GPUs, as far as is known.
 func testGPUs(t *testing.T, x *exporter) {
 	t.Cleanup(func() {
 		for _, address := range gpus(t) {

@@ -233,7 +233,7 @@ func testRoCEOFED(t *testing.T, _ *exporter) {
 	}
 }
 
-// Where only traffic shows what is wrong, two readings do: each trouble is told of its port, and nothing else is.
+// Where only traffic shows what is wrong, two readings do: each trouble is reported for its port, and nothing else is.
 func testRoCETraffic(t *testing.T, _ *exporter) {
 	args := []string{roceSite(t, "dscp: 26, priority: 3, lossless: true"), "--collector.device-include=fakehca_[01]", "--interval=3s"}
 	for _, id := range []string{"roce_traffic_priority", "roce_lossless", "roce_pause_sent", "roce_pause_received", "roce_congestion_answered"} {

@@ -24,7 +24,7 @@ import (
 	"gpufabric_exporter/internal/site"
 )
 
-// DefaultFile is where a capture goes unless told otherwise.
+// DefaultFile is where a capture is written by default.
 const DefaultFile = "gpufabric-capture.tar.gz"
 
 // toStdout is the name of the file that is the standard output.

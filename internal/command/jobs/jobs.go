@@ -26,7 +26,7 @@ import (
 const (
 	exitGood      = command.OK // each job uses RDMA or needs no network, and nothing is wrong with its settings
 	exitFailed    = 1          // a job uses TCP, or is misconfigured
-	exitUndecided = 2          // of a job it could not be told
+	exitUndecided = 2          // of a job it is unknown
 )
 
 // looking is one call of the command.

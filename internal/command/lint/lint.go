@@ -25,7 +25,7 @@ import (
 const (
 	exitFine      = command.OK
 	exitFailed    = 1             // a line does not do what it says, or harms
-	exitUndecided = 2             // no line fails, and not everything could be told
+	exitUndecided = 2             // no line fails, and something is undecided
 	exitUnjudged  = command.Usage // the command line, the configuration or an input is wrong
 )
 

@@ -29,7 +29,7 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// probeBench is a node with GPUs, a gate that looks at them, and ranks that do what they are told.
+// probeBench is a node with GPUs, a gate that looks at them, and ranks that do what the test sets.
 type probeBench struct {
 	t    *testing.T
 	node *fabric.Node

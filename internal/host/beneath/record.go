@@ -2,7 +2,7 @@
 
 package beneath
 
-// Recorder is told what readers look at below a Root, so that a copy of it can be made. Paths are relative to the root
+// Recorder receives what readers read below a Root, so that a copy of it can be made. Paths are relative to the root
 // and as the reader has them: there may be links in them. It is called by the goroutines that read.
 type Recorder interface {
 	// Begin is called before a file or a directory is read. Where it returns an error, that is what the reader gets.
@@ -18,7 +18,7 @@ type Recorder interface {
 // Record reports the files that are read from now on to rec. Call it before the first read.
 func (r *Root) Record(rec Recorder) { r.recorder = rec }
 
-// Recorder returns who is told what is read; nil outside of a capture.
+// Recorder returns the receiver of what is read; nil outside of a capture.
 func (r *Root) Recorder() Recorder { return r.recorder }
 
 func (r *Root) look(p string) {

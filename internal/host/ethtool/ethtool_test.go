@@ -117,7 +117,7 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// What the kernel says when it is told another length than that of the list.
+// What the kernel says when the request has another length than the list.
 func TestHostLength(t *testing.T) {
 	c, err := Open()
 	if err != nil {

@@ -105,7 +105,7 @@ func (s socket) ethtool(netdev string, b []byte) error {
 
 // reserve returns memory of that size for the kernel to write an answer into, outside the heap and with a page behind
 // it that cannot be written to. How much the kernel writes depends on the driver at that moment. Older kernels do
-// not look at the size that they are told: a list that grew since it was counted would be written over whatever lies
+// not check the size in the request: a list that grew since it was counted would be written over whatever lies
 // behind a buffer that just fits. Here it either fits too or fails with EFAULT. Pages that are never written to cost
 // nothing.
 func reserve(size int) ([]byte, error) {

@@ -24,7 +24,7 @@ type nic struct {
 // fakeKernel answers like dev_ethtool of net/ethtool/ioctl.c.
 type fakeKernel struct {
 	nics    map[string]*nic
-	old     bool                             // does not look at the size that it is told
+	old     bool                             // does not check the size in the request
 	before  func(cmd command, netdev string) // called before each request is answered
 	counted uint32                           // if not 0, what ETHTOOL_GSSET_INFO says
 	calls   []command

@@ -19,7 +19,7 @@ const (
 	maxAppended  = 16 * maxRecord
 	maxAllLogs   = 8 * maxAppended // of all files in one call; beyond it, maxRecord of each
 	maxSequences = 1024            // of a file: 64 communicators use some 200
-	maxGap       = 1e6             // collectives between two records, beyond which their numbers are not believed
+	maxGap       = 1e6             // collectives between two records, beyond which their numbers are not accepted
 	maxWeight    = 1e4             // collectives that one record stands for
 )
 
@@ -38,7 +38,7 @@ type latest struct {
 	at time.Time
 }
 
-// operation is what totals are told apart by.
+// operation is the key of totals.
 type operation struct {
 	collective string
 	nodes      bool

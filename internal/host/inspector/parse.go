@@ -13,13 +13,13 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// Bounds of what is believed, in GB/s: a byte per second, and more than an NVL72 domain has, which is about 1,800 for each GPU.
+// Bounds of accepted values, in GB/s: a byte per second, and more than an NVL72 domain has, which is about 1,800 for each GPU.
 const minBandwidth, maxBandwidth = 1e-9, 1e5
 
-// maxDuration bounds what is believed, in microseconds: an hour.
+// maxDuration is the largest accepted duration in microseconds: an hour.
 const maxDuration = 3.6e9
 
-// kind is what samples are told apart by.
+// kind is the key of samples.
 type kind struct {
 	collective string
 	size       fabric.SizeClass
@@ -51,7 +51,7 @@ func (s *sum) addBandwidth(gigabytes float64) {
 	}
 }
 
-// addDuration adds microseconds, and returns false where they are not believed.
+// addDuration adds microseconds, and returns false where they are not accepted.
 func (s *sum) addDuration(microseconds float64) bool {
 	ok := microseconds > 0 && microseconds <= maxDuration
 	if ok {
@@ -136,7 +136,7 @@ func (s sums) addLine(line []byte) bool {
 	return true
 }
 
-// kindOf reads the labels that tell what was measured. Those that jobs choose, such as comm_name, are passed over. ok: they are
+// kindOf reads the labels that say what was measured. Those that jobs choose, such as comm_name, are passed over. ok: they are
 // labels. known: and name a kind.
 func kindOf(labels []byte) (k kind, known, ok bool) {
 	var operation, size, nodes []byte

@@ -80,7 +80,7 @@ func (r *Reader) release() error {
 	return unix.Close(fd)
 }
 
-// Read reads the messages since the last call. Those that were there at the first call tell when a failure was last seen, but are
+// Read reads the messages since the last call. Those that were there at the first call show when a failure was last seen, but are
 // not counted: an exporter that restarts would count them again.
 func (r *Reader) Read(now time.Time) (fabric.KernelReading, error) {
 	r.mu.Lock()

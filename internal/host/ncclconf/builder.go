@@ -26,7 +26,7 @@ const (
 	virtualTopology = "/var/run/nvidia-topologyd/virtualTopology.xml" // ncclTopoGetSystem of graph/topo.cc
 )
 
-// maxUntrusted bounds the text that says why a file is not to be believed, which has a path in it.
+// maxUntrusted bounds the text that says why a file is not trusted, which has a path in it.
 const maxUntrusted = 512
 
 // maxUnknown bounds how many variables are kept that are not in the table.

@@ -34,7 +34,7 @@ func TestFindings(t *testing.T) {
 			conf: "NCCL_DEBUG=warn\nNCCL_IB_TC=106 # DSCP 26\nNCCL_IB_GID_INDEX= 3\nNCCL_P2P_DISABLE=1\nNCCL_NET_GDR_LEVEL=5\nNCCL_IB_DISABLE=\n" +
 				"NCCL_SET_THREAD_NAME=true\nNCCL_SOCKET_IFNAME=^docker0,lo\nNCCL_IB_TIMEOUT=07\nNCCL_SHARP_DISABLE=yes\nNCCL_FASTRAK_NUM_FLOWS=2\n",
 		}, nil},
-		// What OCI, Azure, GCP, AWS and CoreWeave tell their users to set, and what NCCL takes for its defaults.
+		// What OCI, Azure, GCP, AWS and CoreWeave advise their users to set, and the defaults of NCCL.
 		{"settings of clouds", map[string]string{
 			conf: "NCCL_IB_TC=41\nNCCL_IB_FIFO_TC=-1\nNCCL_IB_SL=0\nNCCL_IB_TIMEOUT=22\nNCCL_IB_RETRY_CNT=7\nNCCL_IB_QPS_PER_CONNECTION=4\nNCCL_IB_GID_INDEX=3\n" +
 				"NCCL_ALGO=Ring,Tree\nNCCL_PROTO=Simple\nNCCL_NTHREADS=-2\nNCCL_LL128_NTHREADS=640\nNCCL_MAX_CTAS=128\nNCCL_SOCKET_NTHREADS=4\nNCCL_CGA_CLUSTER_SIZE=0\n" +

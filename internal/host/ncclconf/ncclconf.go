@@ -13,7 +13,7 @@
 // begin with NCCL_ leave the package, and no line that is not a setting of one is ever quoted: an environment
 // file may hold secrets. Values and names are untrusted bytes; the texts of findings are escaped and bounded.
 //
-// After Record, a Reader is immutable and may be used by any number of goroutines. What one file could not tell is in
+// After Record, a Reader is immutable and may be used by any number of goroutines. What could not be read of one file is in
 // fabric.NCCLConfig.Files; an error means that no file could be read although there is one.
 package ncclconf
 

@@ -53,7 +53,7 @@ type Log struct {
 	Failed   string    // where the first call failed, "init.cc:1785 -> 1", in NCCL's words
 }
 
-// Unknown is a count that the log does not tell.
+// Unknown is a count that the log does not show.
 const Unknown = -1
 
 // Tristate is a yes or no that may not be known.

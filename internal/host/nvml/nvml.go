@@ -42,7 +42,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// What is believed at most. NVML's own limits are 36 NVLinks and as many processes as there are.
+// Largest accepted numbers. NVML's own limits are 36 NVLinks and as many processes as there are.
 const (
 	maxGPUs      = 64
 	maxLinks     = 36 // NVML_NVLINK_MAX_LINKS

@@ -46,7 +46,7 @@ import (
 //
 // It is opened here before go-nvml does so, because go-nvml calls a broken library "not found", and calls nvmlInit without
 // looking whether there is one. And it lists processes itself, because go-nvml doubles its buffer as long as the library
-// calls it too small, and believes any length that comes back.
+// calls it too small, and accepts any length that comes back.
 type object struct {
 	handle  unsafe.Pointer
 	known   map[string]unsafe.Pointer // symbols that were looked up; nil: missing

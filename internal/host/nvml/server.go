@@ -73,7 +73,7 @@ func (s *Server) Close() error {
 
 func (s *Server) answer(ctx context.Context, q request) (p *reply) {
 	defer func() {
-		if r := recover(); r != nil { // go-nvml believes lengths
+		if r := recover(); r != nil { // go-nvml does not check lengths
 			p = &reply{status: failed, reason: fabric.ReasonPanic, text: clean(fmt.Sprint("reading fails: ", r))}
 		}
 	}()
@@ -89,7 +89,7 @@ func (s *Server) answer(ctx context.Context, q request) (p *reply) {
 	if q.epoch != s.epoch {
 		t = all
 	}
-	// Twice, because GPUs that are lost or found in the course of it change what the client has to be told.
+	// Twice, because GPUs that are lost or found in the course of it change what the client must receive.
 	for range 2 {
 		changed, err := s.reader.read(ctx, t)
 		switch {

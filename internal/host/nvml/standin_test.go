@@ -137,7 +137,7 @@ func TestVariantsOfMachines(t *testing.T) {
 	}
 }
 
-// What was read once is kept; times tell how old it is. A fast read asks for nothing else.
+// What was read once is kept; times show how old it is. A fast read asks for nothing else.
 func TestFastReadsAskForWhatChangesOnly(t *testing.T) {
 	c, client := newChild(t, []string{"processes 2"})
 	c.counting()

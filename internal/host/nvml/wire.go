@@ -13,7 +13,7 @@ import (
 )
 
 // wire goes over a message, writing values to it or reading them from it. After an error it does nothing any more.
-// Methods that return a bool tell whether the value that was read is one that may be.
+// Methods that return a bool report whether the value that was read is valid.
 type wire struct {
 	buf    []byte
 	at     int
@@ -125,7 +125,7 @@ func (w *wire) version() {
 	}
 }
 
-// enum is a value of a table. One that is not in it can be written, and is told from all others when it is read.
+// enum is a value of a table. One that is not in it can be written, and is distinct from all others when it is read.
 func enum[T comparable](w *wire, v *T, table []T) bool {
 	b := byte(slices.Index(table, *v)) // 255: not in it
 	w.byte(&b)

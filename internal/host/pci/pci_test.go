@@ -125,7 +125,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A node that the firmware does not tell is none that two functions could have in common.
+// Two functions whose NUMA node the firmware does not report do not share it.
 func TestNUMANodeNotTold(t *testing.T) {
 	tr, b := newTree(t)
 	tr.write("devices/"+nic+"/numa_node", "-1\n")
@@ -217,7 +217,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// What is no device among devices is for others to tell of: here it costs nothing.
+// An entry of the list that is no device is reported elsewhere: here it costs nothing.
 func TestOddEntryAmongDevices(t *testing.T) {
 	tr, b := newTree(t)
 	tr.write("class/infiniband/file", "")

@@ -159,8 +159,8 @@ func identifier(b []byte) (string, error) {
 	return string(b), nil
 }
 
-// owners are the containers that processes of a pod are in, by container ID, as their GPUs tell. A container that shares its
-// GPUs with others is told from them by all of its processes together. What stays ambiguous is left out.
+// owners are the containers that processes of a pod are in, by container ID, as their GPUs show. A container that shares its
+// GPUs with others is distinguished from them by all of its processes together. What stays ambiguous is left out.
 func owners(list []fabric.RankCandidate, containers []Container) map[string]Container {
 	possible := map[string][]Container{} // by container ID
 	for i := range list {

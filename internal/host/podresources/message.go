@@ -13,7 +13,7 @@ import (
 // newMessage is the request, a message without fields.
 func newMessage() io.Reader { return bytes.NewReader(make([]byte, frame)) }
 
-// What is believed at most, far beyond what a node can run.
+// Largest accepted numbers, far beyond what a node can run.
 const (
 	maxContainers = 1 << 14 // of all pods
 	maxText       = 1 << 10 // bytes of a name

@@ -21,7 +21,7 @@ const (
 )
 
 // GPUDriver reads which version of NVIDIA's kernel module is loaded, whether it is the open one, and
-// GrdmaPciTopoCheckOverride, by which it is told to allow (1) or deny (2) GPUDirect RDMA whatever the topology is. All
+// GrdmaPciTopoCheckOverride, which makes it allow (1) or deny (2) GPUDirect RDMA whatever the topology is. All
 // are absent without the module; the last is where the version has no such setting.
 func (f *FS) GPUDriver(now time.Time) (version fabric.Fact[string], open fabric.Fact[bool], override fabric.Fact[int]) {
 	b, err := f.read(nvidiaVersion)

@@ -18,7 +18,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// What is believed of processes at most.
+// Largest accepted numbers of processes.
 const (
 	maxProcesses = 1 << 18
 	maxStatus    = 16 << 10 // bytes; some lines grow with the number of processors

@@ -15,7 +15,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-// document is a report of rasDumpCommsToJSON (src/ras/client_support.cc). Pointers tell what is absent from 0.
+// document is a report of rasDumpCommsToJSON (src/ras/client_support.cc). Pointers distinguish what is absent from 0.
 type document struct {
 	Version       string              `json:"nccl_version"`
 	Communicators *list[communicator] `json:"communicators"`

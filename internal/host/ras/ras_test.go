@@ -294,7 +294,7 @@ func sound(t *testing.T, b []byte, parse func([]byte) (fabric.RASAnswer, error))
 	}
 }
 
-// A reset, as from the kernel when a process crashes with data unread, is told apart: the process is not asked again.
+// A reset, as from the kernel when a process crashes with data unread, is distinguished: the process is not asked again.
 func TestReset(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -67,9 +67,9 @@ func resourceKinds() []resourceKind {
 
 // resource is an object of a program or of a kernel module.
 type resource struct {
-	task    uint32 // RDMA_NLDEV_ATTR_RES_PID; 0: not told
+	task    uint32 // RDMA_NLDEV_ATTR_RES_PID; 0: not reported
 	kernel  bool   // it has RDMA_NLDEV_ATTR_RES_KERN_NAME
-	context int64  // RDMA_NLDEV_ATTR_RES_CTXN of contexts and protection domains; -1: not told
+	context int64  // RDMA_NLDEV_ATTR_RES_CTXN of contexts and protection domains; -1: not reported
 	length  uint64 // RDMA_NLDEV_ATTR_RES_MRLEN of memory regions, in bytes
 	uses    uint64 // RDMA_NLDEV_ATTR_RES_USECNT of completion queues and protection domains
 }

@@ -65,7 +65,7 @@ func TestUseRefused(t *testing.T) {
 	}
 }
 
-// More threads than are believed are an error, and objects of the kernel and of no process cost nothing.
+// More threads than the limit are an error, and objects of the kernel and of no process cost nothing.
 func TestUseBounds(t *testing.T) {
 	entry := func(attributes []byte) []byte { return put(nil, attrResPDEntry, attributes) }
 	table := func(n int, attributes func(i int) []byte) []netlink.Message {

@@ -259,7 +259,7 @@ func info(size int) []byte {
 	return netlink.Append(nil, attrInfo, b[:size])
 }
 
-// Kernels have told more and more of tcp_info. What an older one does not tell is not 0.
+// Newer kernels report more fields of tcp_info. A field that an older one lacks is not 0.
 func TestLength(t *testing.T) {
 	for size, counted := range map[int]bool{0: false, 104: false, 128: false, 135: false, 136: true, 192: true, 248: true} {
 		s, err := decode(message(unix.AF_INET, stateEstablished, 7, info(size)))
@@ -403,7 +403,7 @@ func TestByCgroup(t *testing.T) {
 	}
 	id := list[0].Cgroup
 	if id == 0 {
-		t.Skip("this kernel does not tell control groups of sockets: it is older than 5.8")
+		t.Skip("this kernel does not report control groups of sockets: it is older than 5.8")
 	}
 	none := func(uint64) bool { return false }
 	list, err = c.Sockets(none, map[uint64]bool{id: true})

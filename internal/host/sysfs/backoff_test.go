@@ -95,7 +95,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestNoBackoff: errors that are no refusal, and lies, do not keep from asking; nor does EINVAL of an empty slot.
+// TestNoBackoff: errors that are no refusal, and wrong values, do not prevent reads; nor does EINVAL of an empty slot.
 func TestNoBackoff(t *testing.T) {
 	for _, answer := range []string{"!EACCES", "!ENODEV", "!ENXIO", "garbage", ""} {
 		files := []string{"state", "lid", "counters/port_xmit_data", "hw_counters/rx_write_requests"}

@@ -301,7 +301,7 @@ func (d *dir) openAnew() (int, error) {
 	fd, err := d.fs.root.OpenDir(d.path)
 	if err != nil {
 		if _, ok := errors.AsType[unix.Errno](err); !ok {
-			// os.Root refused to leave, but does not tell at which link.
+			// os.Root refused to leave, but does not report at which link.
 			if _, e := d.fs.realPath(d.path); e != nil {
 				err = e
 			}

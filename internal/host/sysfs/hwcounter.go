@@ -56,7 +56,7 @@ func (d *Device) ReadDeviceHWCounters(h *fabric.HCA, now time.Time) error {
 	return d.verdict()
 }
 
-// ReadPortHWCounters reads hw_counters/ of one port. Whether the device is gone is for the next method to tell.
+// ReadPortHWCounters reads hw_counters/ of one port. The next method reports whether the device is gone.
 func (d *Device) ReadPortHWCounters(q *fabric.Port, now time.Time) {
 	c := &d.port(q.Number).hw
 	d.readHW(c, now)

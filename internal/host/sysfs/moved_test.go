@@ -60,7 +60,7 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// Two namespaces may each have a device of one name: their places tell them apart.
+// Two namespaces may each have a device of one name: their places distinguish them.
 func TestMovedOfTheSameName(t *testing.T) {
 	f, _ := mlx5("mlx5_0", mlx5PCI, "hca0").with(verbs("uverbs0", mlx5PCI, "mlx5_0"), verbs("uverbs1", otherPCI, "mlx5_0")).open(t)
 	if got, err := f.Moved([]string{"mlx5_0"}, false); err != nil || len(got) != 1 || got[0].Address != "0000:25:00.0" {

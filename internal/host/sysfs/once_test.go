@@ -58,7 +58,7 @@ func TestOnceReadsEverything(t *testing.T) {
 	}
 }
 
-// listener is told what is read by one goroutine.
+// listener receives what is read by one goroutine.
 type listener struct {
 	reading string // what is being read
 	files   map[string]bool
@@ -77,7 +77,7 @@ func TestRecorderIsToldOfEveryRead(t *testing.T) {
 	preads, pread := 0, f.pread
 	f.pread = func(fd int, p []byte, offset int64) (int, error) {
 		if preads++; rec.reading == "" {
-			t.Error("a file was read that the recorder was not told of")
+			t.Error("a file was read that the recorder did not receive")
 		}
 		return pread(fd, p, offset)
 	}

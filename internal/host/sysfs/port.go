@@ -226,7 +226,7 @@ func (d *Device) netDevMoved(first fabric.Fact[string]) (source string, is bool)
 	return netClass + "/" + name, errors.Is(err, fs.ErrNotExist)
 }
 
-// sibling looks through the interfaces that share the parent device with the HCA. They tell their port by
+// sibling looks through the interfaces that share the parent device with the HCA. They show their port by
 // dev_port; before Linux 3.15 by dev_id, as IPoIB does to this day. A device without a parent, as those of siw,
 // may have an interface that sysfs does not name.
 func (d *Device) sibling(p *port, now time.Time) fabric.Fact[string] {
