@@ -116,6 +116,13 @@ func behind(launched uint64) rastest.State {
 	return s
 }
 
+// stalled is a job of which one rank stays where it was.
+func stalled(launched uint64) rastest.State {
+	s := rastest.Healthy("2.30.7", launched)
+	s.Communicators[0].Ranks[5].AllReduce = 90
+	return s
+}
+
 func failed() rastest.State {
 	s := rastest.Healthy("2.30.7", 500)
 	s.Communicators[0].Ranks[2].Async = 6
@@ -135,6 +142,8 @@ func TestPlanted(t *testing.T) {
 		outcome progress.Outcome
 	}{
 		"hang":               {replies(hung()), progress.Hang, 150 * time.Second, nil, progress.Answered},
+		"hang of all alike":  {replies(rastest.Healthy("2.30.7", 500)), progress.Hang, 150 * time.Second, nil, progress.Answered},
+		"stalled":            {replies(stalled(100), stalled(130), stalled(160)), progress.Stalled, 150 * time.Second, nil, progress.Answered},
 		"rank dead":          {replies(hung().Lose(5, true)), progress.Dead, 150 * time.Second, func(r progress.Ranks) int { return r.Dead }, progress.Answered},
 		"rank missing":       {replies(hung().Lose(5, false)), progress.Missing, 150 * time.Second, func(r progress.Ranks) int { return min(r.Missing, r.Unresponsive) }, progress.Answered},
 		"asynchronous error": {replies(failed()), progress.Failed, 150 * time.Second, func(r progress.Ranks) int { return r.Failed }, progress.Answered},
@@ -164,6 +173,9 @@ func TestPlanted(t *testing.T) {
 				for _, a := range w.Status().Jobs {
 					if a.Known() && a.Report.State == c.state && seen == 0 {
 						seen = time.Since(s.begun) - stops
+						if alike := planted == "hang of all alike"; a.Report.Confirmed == alike {
+							t.Errorf("%s: confirmed: %v", planted, a.Report.Confirmed)
+						}
 						if c.problem != nil && c.problem(a.Ranks) != 1 {
 							t.Errorf("%s: %+v", planted, a.Ranks)
 						}
