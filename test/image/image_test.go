@@ -118,6 +118,7 @@ func (p podman) bases(t *testing.T) {
 // build builds the image as the Dockerfile says, with the modules and the compiled packages of this user's caches.
 func (p podman) build(t *testing.T) {
 	t.Helper()
+	command(t, "go", "mod", "download", "-C", "../../tools/release")
 	modules, cache := command(t, "go", "env", "GOMODCACHE"), command(t, "go", "env", "GOCACHE")
 	p.do(t, "build", "--isolation=chroot", "--layers=false", "--format=docker", "--pull-never",
 		"--volume="+filepath.Join(modules, "cache/download")+":/proxy:ro", "--volume="+cache+":/root/.cache/go-build",
