@@ -41,8 +41,8 @@ test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -C tools/release .
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
-rules: ## alert rules and dashboards against the catalogue, make pictures over stand-ins, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)
-	cd tools && $(GO) test -count=1 ./rules ./operator ./dashboards ./mixin ./pictures
+rules: ## alert rules and dashboards against the catalogue, docs/NEIGHBOURS.md beside node_exporter, make pictures over stand-ins, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)
+	cd tools && $(GO) test -count=1 ./rules ./operator ./dashboards ./mixin ./pictures ./bench
 	$(GO) test -v -run 'TestPromtool|TestAlertmanagerInhibits' ./alerts
 
 pint: ## alert rules again, by Cloudflare's pint (built once: 4 min)

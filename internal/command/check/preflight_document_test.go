@@ -121,18 +121,51 @@ func TestPreflightDocumentProlog(t *testing.T) {
 			t.Errorf("task %s, preflight ends with %s: exit code %d, want %d; ran: %v; output %q", c.local, c.code, code, c.want, missing == nil, out)
 		}
 	}
-	// srun runs what stands behind its options, with the container's image and mounts.
-	srun := "#!/bin/sh\nwhile :; do case $1 in --container-image=?*|--ntasks-per-node=1) ;; --container-mounts=/?*:/?*:ro) ;; --*) exit 64;; *) break;; esac; shift; done\nexec \"$@\"\n"
-	if err := os.WriteFile(filepath.Join(dir, "srun"), []byte(srun), 0o700); err != nil {
+}
+
+// The commands that run preflight in a container reach it behind the options of srun and enroot, which stand-ins take as pyxis and
+// enroot document them: neither is here. The command for an init container starts the job unless a check failed.
+func TestPreflightDocumentContainers(t *testing.T) {
+	dir := t.TempDir()
+	for name, script := range map[string]string{
+		"gpufabric_exporter": "echo \"report $*\"\nexit $CODE\n",
+		"srun":               "while :; do case $1 in --container-image=?*|--ntasks-per-node=1) ;; --container-mounts=/?*:/?*:ro) ;; --*) exit 64;; *) break;; esac; shift; done\nexec \"$@\"\n",
+		"enroot":             "[ \"$1\" = start ] && [ \"$2\" = --mount ] || exit 64\ncase $3 in /?*:/?*) ;; *) exit 64;; esac\nshift 4\nexec \"$@\"\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := strings.ReplaceAll(readPreflight(t), "/gpufabric/", "")
+	for _, program := range []string{"srun", "enroot"} {
+		_, command, found := strings.Cut(text, "\n    "+program+" ")
+		command, _, closed := strings.Cut(command, "\n\n")
+		out, code := ends(t, dir, "0", "sh", "-c", program+" "+command)
+		if !found || !closed || code != 0 || out != "report preflight\n" {
+			t.Errorf("%s %s: exit code %d, %q", program, command, code, out)
+		}
+	}
+	_, command, found := strings.Cut(text, "`command: [sh, -c, \"")
+	command, _, closed := strings.Cut(command, "\"]`")
+	for with, want := range map[string]int{"0": 0, "1": 1, "2": 0} {
+		if out, code := ends(t, dir, with, "sh", "-c", command); !found || !closed || code != want || out != "report preflight\n" {
+			t.Errorf("preflight ends with %s: %s: exit code %d, want %d; %q", with, command, code, want, out)
+		}
+	}
+}
+
+// ends runs a command with the programs in a folder before others, of which gpufabric_exporter ends with a code.
+func ends(t *testing.T, dir, with string, args ...string) (stdout string, code int) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "CODE=" + with}
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return string(out), exit.ExitCode()
+	} else if err != nil {
 		t.Fatal(err)
 	}
-	_, command, found := strings.Cut(readPreflight(t), "\n    srun ")
-	command, _, closed := strings.Cut(command, "\n\n")
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", "srun "+command)
-	cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "CODE=0"}
-	if out, err := cmd.Output(); !found || !closed || err != nil || string(out) != "report preflight\n" {
-		t.Errorf("srun %s: %v, %q", command, err, out)
-	}
+	return string(out), 0
 }
 
 // The manifest has fields of a pod, and strings where Kubernetes wants strings.
