@@ -128,5 +128,5 @@ func (v *probeView) remedy() string {
 	case v.GPUDirect.Class == "bad":
 		return gpuDirectRemedy
 	}
-	return "Correct what changed since the last good run."
+	return "The page of probes shows what changed since the last good run."
 }

@@ -108,6 +108,7 @@ func (k *checking) judge(ctx context.Context, c *command.Call) (int, error) {
 	} else {
 		writeNote(c.Stdout, note)
 		err = writeTable(command.Raw(c.Stdout), conf, list, k.verbose, command.Colours(c.Stdout))
+		k.writeLeftOut(c.Stdout)
 	}
 	if k.textfile != "" {
 		err = errors.Join(err, writeTextfile(k.textfile, list, n.At))

@@ -60,6 +60,18 @@ func writeTable(w io.Writer, conf config.Config, list []diagnose.Verdict, verbos
 	return err
 }
 
+// writeLeftOut says what was not checked because the flags do not ask for it, and because it is the matter of another command. Where flags
+// choose the checks, or the check is made inside a job, it says nothing.
+func (k *checking) writeLeftOut(w io.Writer) {
+	if k.inside || len(k.only) > 0 {
+		return
+	}
+	if k.interval == 0 {
+		fmt.Fprintln(w, "Traffic was not checked: --interval=10s reads the counters twice and compares them.")
+	}
+	fmt.Fprintln(w, "Jobs were not checked: gpufabric_exporter jobs does that.")
+}
+
 // writeNote prints what there is to say of the node beside verdicts, if anything.
 func writeNote(w io.Writer, note string) {
 	if note != "" {
