@@ -348,11 +348,11 @@ func expectedOfNVLink(gpus []*fabric.GPU) float64 {
 		}
 		sum := 0.0
 		for _, l := range links {
-			speed, known := l.Speed.Get()
+			rate, known := l.Specified()
 			if !known || l.RemoteKind.Or("") != fabric.NVLinkToSwitch {
 				return 0
 			}
-			sum += speed
+			sum += rate
 		}
 		if i == 0 || sum < slowest {
 			slowest = sum

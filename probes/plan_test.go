@@ -225,6 +225,7 @@ func TestPlanExpects(t *testing.T) {
 		{"rail with one near GPU", Key{Kind: Rail, Device: "mlx5_2", Port: 1}, 5, nil, 0},
 		{"rail of unknown rate", rail, 8, func(n *fabric.Node) { n.HCAs[0].Ports[0].Rate = fabric.Fact[fabric.Rate]{} }, 0},
 		{"calibrate with NVSwitches", Key{Kind: Calibrate}, 8, links(fabric.NVLinkToSwitch, 25e9), 351e9},
+		{"calibrate with the rate that NVML reports", Key{Kind: Calibrate}, 8, links(fabric.NVLinkToSwitch, 26.562e9), 351e9},
 		{"calibrate with bridges", Key{Kind: Calibrate}, 8, links(fabric.NVLinkToGPU, 25e9), 0},
 		{"calibrate over PCIe", Key{Kind: Calibrate}, 8, nil, 0},
 	} {

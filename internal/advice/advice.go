@@ -47,6 +47,8 @@ type Setting struct {
 	// HostNames: the value has names of interfaces of the host. They do not exist in a network namespace of a job's own, such as that
 	// of a pod without hostNetwork.
 	HostNames bool `json:"host_names"`
+
+	equal func(value string) bool // whether another value means the same; nil: none does
 }
 
 // Left is a variable, or several, to leave unset, because NCCL's default does better.
@@ -97,7 +99,7 @@ func For(node *fabric.Node, w Workload) Advice {
 	k.release()
 	k.fabric()
 	if gpus, known := node.GPUs.Get(); known && gpus == 0 {
-		k.Unknown = []Open{{"GPUs", "This node has no GPU. NCCL needs one for each rank: no job with NCCL runs here, and nothing is recommended.", "run this on a node with GPUs"}}
+		k.Unknown = []Open{{"GPUs", "This node has no GPU. NCCL needs one for each rank: no job with NCCL runs here, and nothing is recommended.", "run the command on a node with GPUs"}}
 		return k.Advice
 	}
 	k.present()
@@ -136,7 +138,7 @@ func (k *adviser) release() {
 		k.version, k.NCCLFrom = v, path
 	} else {
 		k.version, k.NCCLFrom = v, "newest known"
-		k.open("NCCL version", "Which release of NCCL jobs use is not known: the newest one that is known here is assumed.", "state it (--nccl-version)")
+		k.open("NCCL version", "The NCCL release of the jobs is not known. The newest release that this program knows is assumed.", "state it (--nccl-version)")
 	}
 	k.NCCL = k.version.String()
 }
@@ -150,9 +152,9 @@ func (k *adviser) leave(name, reason, of string) {
 	k.Leave = append(k.Leave, Left{name, reason, sourceOf(of)})
 }
 
-// set adds a setting. Where the host has the variable already, equal says whether its value means the same.
-func (k *adviser) set(s Setting, equal func(present string) bool) {
-	s.Change = Add
+// set adds a setting; equal says whether another value means the same.
+func (k *adviser) set(s Setting, equal func(value string) bool) {
+	s.Change, s.equal = Add, equal
 	if v, found := k.node.NCCL.Lookup(s.Name); found && v.Value != "" {
 		s.Change, s.Present, s.PresentFrom = Replace, v.Value, v.Source
 		_, stays := k.base.NCCL.Lookup(s.Name)

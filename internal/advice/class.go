@@ -67,7 +67,7 @@ func (k *adviser) trafficClass() {
 		k.open(classVariable, fmt.Sprintf("Priority %d is lossless, and %d DSCPs go to it on all interfaces: which of them the switches expect is not known.", p, len(fits)), ask)
 		return
 	}
-	k.setClass(dscp, fmt.Sprintf("DSCP %d goes to priority %d, the only lossless one, on %s. The switches have to treat it alike, which no host shows",
+	k.setClass(dscp, fmt.Sprintf("DSCP %d goes to priority %d, the only lossless one, on %s. The switches must map it in the same way, which a host cannot show",
 		dscp, p, interfaces(len(lanes))), lanes[0].qos.PFC.Source+" and "+cmp.Or(lanes[0].qos.Apps.Source, lanes[0].qos.DSCPPriority.Source))
 }
 
@@ -83,14 +83,14 @@ func (k *adviser) setClass(dscp int, reason, source string) {
 	tc := dscp<<2 | ecnCapable
 	k.set(Setting{
 		Name: classVariable, Value: strconv.Itoa(tc), Source: source + "; " + sourceOf(classVariable),
-		Reason: fmt.Sprintf("%s. The value is the whole byte: DSCP %d × 4, plus %d so that switches may mark packets in congestion.", reason, dscp, ecnCapable),
+		Reason: fmt.Sprintf("%s. The value is the whole traffic class byte: DSCP %d × 4, plus %d, which lets switches mark packets in congestion (ECN).", reason, dscp, ecnCapable),
 	}, func(present string) bool {
 		n, ok := ncclconf.ParseNumber(present)
 		return ok && n >= 0 && n < 256 && int(n)>>2 == dscp
 	})
 }
 
-// presentDSCP is what the host sets and nothing speaks against.
+// presentDSCP is what the host sets and lint accepts.
 func (k *adviser) presentDSCP() (dscp int, set bool) {
 	v, found := k.base.NCCL.Lookup(classVariable)
 	if !found || !v.IsNumber || v.Number < 0 || v.Number > 255 {

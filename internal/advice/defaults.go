@@ -13,15 +13,15 @@ var untouched = []struct {
 	fabrics []Fabric // empty: all, and jobs of one node
 	reason  string
 }{
-	{"NCCL_ALGO, NCCL_PROTO", nil, "NCCL chooses algorithm and protocol for each size and topology; a fixed choice helps one size and costs the others. They are for debugging."},
-	{"NCCL_NET_GDR_LEVEL", []Fabric{RoCE, InfiniBand, EFA}, "The default allows GPUDirect RDMA wherever GPU and NIC share a PCIe switch. A nearer level switches it off, a farther one sends data across processors."},
-	{"NCCL_P2P_LEVEL, NCCL_P2P_DISABLE, NCCL_SHM_DISABLE", nil, "NCCL finds by itself which GPUs reach each other."},
+	{"NCCL_ALGO, NCCL_PROTO", nil, "NCCL chooses algorithm and protocol for each message size and topology. A fixed choice makes one size faster and others slower. These variables are for debugging."},
+	{"NCCL_NET_GDR_LEVEL", []Fabric{RoCE, InfiniBand, EFA}, "The default allows GPUDirect RDMA wherever GPU and NIC share a PCIe switch. A lower level disables it for some of these pairs, a higher level also allows it across processors."},
+	{"NCCL_P2P_LEVEL, NCCL_P2P_DISABLE, NCCL_SHM_DISABLE", nil, "NCCL detects which GPUs can reach each other."},
 	{"NCCL_NVLS_ENABLE", nil, "By default NCCL uses NVLink SHARP where GPUs and switches have it."},
-	{"NCCL_BUFFSIZE, NCCL_NTHREADS, NCCL_MIN_CTAS, NCCL_MAX_CTAS", nil, "Larger values take GPU memory and multiprocessors from the training. Measure with the job before one of them is set."},
+	{"NCCL_BUFFSIZE, NCCL_NTHREADS, NCCL_MIN_CTAS, NCCL_MAX_CTAS", nil, "Larger values take GPU memory and multiprocessors from training. Measure with the job before you set one of them."},
 	{"NCCL_IB_QPS_PER_CONNECTION", []Fabric{RoCE}, "More than one queue pair helps where switches spread flows by hash (ECMP) and collisions are measured; each one costs memory of the NIC."},
-	{"NCCL_IB_SL", []Fabric{InfiniBand}, "The subnet manager maps service levels to virtual lanes; level 0 is the one that needs no plan."},
-	{"NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT", []Fabric{RoCE, InfiniBand}, "With the defaults of 2.23 and later, a dead link ends the job after about 30 s. A longer wait delays what ends anyway."},
-	{"NCCL_CROSS_NIC", []Fabric{RoCE, InfiniBand}, "By default NCCL crosses rails only where that is no slower."},
+	{"NCCL_IB_SL", []Fabric{InfiniBand}, "The subnet manager maps service levels to virtual lanes; level 0 works without further configuration."},
+	{"NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT", []Fabric{RoCE, InfiniBand}, "With the defaults of 2.23 and later, a dead link ends the job after about 30 s. A longer timeout only delays the end of the job."},
+	{"NCCL_CROSS_NIC", []Fabric{RoCE, InfiniBand}, "By default NCCL uses different rails on two nodes only where this is faster."},
 	{"NCCL_IB_PCI_RELAXED_ORDERING", []Fabric{RoCE, InfiniBand}, "By default NCCL uses relaxed ordering where libibverbs offers it."},
 }
 

@@ -32,15 +32,6 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// Signalling rates of NVML become those of the specification; others stay.
-func TestSpecified(t *testing.T) {
-	for reported, want := range map[float64]float64{25.781e9: 25e9, 26.562e9: 25e9, 25e9: 25e9, 53.125e9: 50e9, 20e9: 20e9, 24e9: 24e9, 30e9: 30e9, 100e9: 100e9} {
-		if got := specified(reported); got != want {
-			t.Errorf("%g: %g, want %g", reported, got, want)
-		}
-	}
-}
-
 // The estimate between nodes of a rack with NVLink says what it does not hold for.
 func TestRack(t *testing.T) {
 	for scenario, want := range map[string]bool{"healthy-gb200": true, "healthy-dgx-b200": false} {

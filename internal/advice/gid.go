@@ -36,7 +36,7 @@ func (k *adviser) gids() {
 		k.leave(gidVariable, fmt.Sprintf("NCCL from %s on finds the RoCE v2 address by itself: %s. A fixed index breaks where tables differ or change.", choosesGID, entries(choices)), gidVariable)
 	case len(bad) == len(choices) && k.family():
 	default:
-		k.open(gidVariable, fmt.Sprintf("NCCL finds no routable RoCE v2 address on %s: no setting helps before the port has one.", few(names(bad))), "run `gpufabric_exporter check --only=gid_usable`")
+		k.open(gidVariable, fmt.Sprintf("NCCL finds no routable RoCE v2 address on %s: no setting helps until the port has one.", few(names(bad))), "run `gpufabric_exporter check --only=gid_usable`")
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"gpufabric_exporter/internal/fabric"
 )
 
-const askDriver = "run this where NVML reaches the GPU driver, or `gpufabric_exporter probe` to measure it"
+const askDriver = "run the command where NVML reaches the GPU driver, or measure with `gpufabric_exporter probe`"
 
 // inside is what connects the GPUs of the node: NVLink where it joins all of them, else PCIe.
 func (k *adviser) inside() (Link, rated) {
@@ -62,18 +62,18 @@ func nvlink(gpus []fabric.GPU) (least float64, joined, ok bool) {
 		if !known && g.NVLinks.State != fabric.Absent || g.Address == "" {
 			return 0, false, false
 		}
-		var rate float64
+		var sum float64
 		for _, l := range links {
 			active, knownActive := l.Active.Get()
-			speed, knownSpeed := l.Speed.Get()
+			rate, knownRate := l.Specified()
 			kind, knownKind := l.RemoteKind.Get()
 			switch {
 			case knownActive && !active:
 				continue
-			case !knownActive || !knownSpeed || !knownKind:
+			case !knownActive || !knownRate || !knownKind:
 				return 0, false, false
 			}
-			rate += specified(speed)
+			sum += rate
 			end := toSwitch
 			if kind == fabric.NVLinkToGPU {
 				end = l.Remote.Or("")
@@ -82,8 +82,8 @@ func nvlink(gpus []fabric.GPU) (least float64, joined, ok bool) {
 				group[a] = b
 			}
 		}
-		if i == 0 || rate < least {
-			least = rate
+		if i == 0 || sum < least {
+			least = sum
 		}
 	}
 	for i := range gpus {
@@ -92,21 +92,6 @@ func nvlink(gpus []fabric.GPU) (least float64, joined, ok bool) {
 		}
 	}
 	return least, least > 0 && len(gpus) > 1, true
-}
-
-// nvlinkRates are what NVIDIA specifies for a link in bytes per second and direction (docs/NUMBERS.md): NVLink 1, 2 to 4, and 5.
-var nvlinkRates = []float64{20e9, 25e9, 50e9}
-
-// specified is the specified rate of a link whose signalling rate NVML reports: 26.562 GB/s where 25 GB/s are data. A rate that is none
-// of these is taken as it is.
-func specified(reported float64) float64 {
-	const overhead = 1.07 // at most, of line coding and error correction
-	for _, rate := range nvlinkRates {
-		if reported >= rate && reported <= rate*overhead {
-			return rate
-		}
-	}
-	return reported
 }
 
 // rack says of the estimate between nodes what one node does not show where its GPUs belong to an NVLink domain of several nodes.
@@ -153,7 +138,7 @@ func (k *adviser) between() rated {
 	switch k.Workload.Fabric {
 	case RoCE, InfiniBand, EFA:
 		if k.contradicted() {
-			return rated{Link(k.Workload.Fabric), nil, "The node has no such ports.", "run this on a node of the job"}
+			return rated{Link(k.Workload.Fabric), nil, "The node has no such ports.", "run the command on a node of the job"}
 		}
 	case TCP:
 		return rated{LinkTCP, nil, "The rate of the interfaces that TCP would use is not read.", "gpufabric_exporter probe socket --now"}

@@ -55,7 +55,7 @@ func (k *adviser) devices() {
 		return
 	}
 	if len(k.node.Excluded) > 0 {
-		k.open(name, "The exporter was told not to read "+few(k.node.Excluded)+": whether NCCL should use them is not known.", "run this without --collector.device-exclude and --collector.device-include")
+		k.open(name, "The exporter was told not to read "+few(k.node.Excluded)+": whether NCCL should use them is not known.", "run the command without --collector.device-exclude and --collector.device-include")
 		return
 	}
 	var compute, others, odd []string
@@ -63,7 +63,7 @@ func (k *adviser) devices() {
 	for i := range k.node.HCAs {
 		h := &k.node.HCAs[i]
 		if h.Moved && len(h.Ports) == 0 {
-			k.open(name, h.Name+" is in another network namespace: what it is for is not known.", "run this where the job runs")
+			k.open(name, h.Name+" is in another network namespace: what it is for is not known.", "run the command where the job runs")
 			return
 		}
 		for p := range h.Ports {
@@ -91,7 +91,7 @@ func (k *adviser) devices() {
 	switch {
 	case len(others) == 0:
 		if len(compute) > 0 {
-			k.leave(name, fmt.Sprintf("NCCL takes every active RDMA port, and of this node that is no other than its %d compute ports.", len(compute)), name)
+			k.leave(name, fmt.Sprintf("NCCL takes every active RDMA port, and this node has no others than its %d compute ports.", len(compute)), name)
 		}
 	case len(odd) > 0:
 		k.open(name, "The name of a compute device has characters that a list of NCCL cannot have: "+few(odd)+".", "rename the device: rdma dev set <device> name <name>")
@@ -113,7 +113,7 @@ func (k *adviser) setDevices(compute, others []string) {
 	}
 	k.set(Setting{
 		Name: name, Value: value, Source: sourceOf(name),
-		Reason: fmt.Sprintf("NCCL takes every active RDMA port, and %s of this node %s not for training. The form with = names whole devices; without it, names are prefixes.", few(others), isAre(len(others))),
+		Reason: fmt.Sprintf("NCCL takes every active RDMA port, and %s of this node %s not for training. With =, names match exactly; without it, they are prefixes.", few(others), isAre(len(others))),
 	}, same)
 }
 

@@ -39,8 +39,8 @@ func (k *adviser) present() {
 	slices.SortStableFunc(k.Remove, func(a, b Removal) int { return a.Level.Rank() - b.Level.Rank() })
 }
 
-// settle gives up the removal of what does not fit the node where the advice has nothing better: then it is more likely that the node
-// is broken than that the setting is, as where a device is missing that NCCL_IB_HCA names.
+// settle cancels the removal of what does not fit the node where the advice has nothing better: then the node is more likely at fault
+// than the setting, as where a device is missing that NCCL_IB_HCA names.
 func (k *adviser) settle() {
 	for _, name := range []string{devicesVariable, classVariable} {
 		at := slices.IndexFunc(k.Remove, func(r Removal) bool { return r.Name == name && r.Verdict == lint.WrongHere })
@@ -49,7 +49,7 @@ func (k *adviser) settle() {
 		}
 		r := k.Remove[at]
 		k.Remove = slices.Delete(k.Remove, at, at+1)
-		k.open(name, fmt.Sprintf("The host sets %s=%s (%s), which does not fit the node as it is now: %s The node may be broken, and not the setting.", r.Name, r.Value, r.From, r.Reason),
+		k.open(name, fmt.Sprintf("The host sets %s=%s (%s), which does not fit the node as it is now: %s The node may be at fault rather than the setting.", r.Name, r.Value, r.From, r.Reason),
 			"repair the node before the line is changed: run `gpufabric_exporter check`")
 	}
 }
@@ -69,7 +69,7 @@ func lineSource(l *lint.Line) string {
 	return l.Source + " of NCCL " + l.Release
 }
 
-// kept adds what the host sets and nothing speaks against, so that the settings are whole where they replace its configuration.
+// kept adds what the host sets and lint accepts, so that the settings are whole where they replace its configuration.
 func (k *adviser) kept() {
 	for _, v := range k.base.NCCL.Variables {
 		switch {
@@ -77,7 +77,7 @@ func (k *adviser) kept() {
 		case v.Masked:
 			k.open(v.Name, "The host sets it, and its value has a credential, which is not shown.", "copy the line from "+v.Source)
 		default:
-			k.set(Setting{Name: v.Name, Value: v.Value, Reason: "The host sets it, and nothing speaks against it.", Source: v.Source, HostNames: v.Name == socketVariable}, nil)
+			k.set(Setting{Name: v.Name, Value: v.Value, Reason: "The host sets it, and lint finds no fault in it.", Source: v.Source, HostNames: v.Name == socketVariable}, nil)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 type Share struct {
 	Link    Link    `json:"link"`
 	Seconds float64 `json:"seconds"`
-	Share   float64 `json:"share"` // of the iteration; above 1: the two cannot belong together
+	Share   float64 `json:"share"` // of the iteration; above 1: the figures contradict each other
 	From    string  `json:"from"`  // what the bandwidth is, and where it comes from
 	Text    string  `json:"text"`  // what follows from it, in words
 }
@@ -76,11 +76,11 @@ func (k *adviser) share(link Link, seconds float64, from string) {
 	took := Duration(seconds)
 	switch {
 	case s.Share >= 1:
-		s.Text = fmt.Sprintf("The AllReduce takes %s, longer than the iteration of %s: the stated figures do not belong together, or the iteration reduces less over this link, as with sharded or accumulated gradients.", took, iteration)
+		s.Text = fmt.Sprintf("The AllReduce takes %s, longer than the iteration of %s: the stated figures contradict each other, or the iteration reduces fewer bytes over this link, as with sharded or accumulated gradients.", took, iteration)
 	case s.Share < littleShare:
-		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s. The network is not what limits this job: look at the input, at computation and at stragglers first.", took, percent(s.Share), iteration)
+		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s. The network does not limit this job: look at data loading, computation and stragglers first.", took, percent(s.Share), iteration)
 	default:
-		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s where computation hides none of it. Twice the bandwidth saves %s at most, hiding it behind the backward pass up to all of it.", took, percent(s.Share), iteration, percent(s.Share/2))
+		s.Text = fmt.Sprintf("The AllReduce takes %s, %s of the iteration of %s if no computation overlaps with it. Twice the bandwidth saves at most %s of the iteration; overlap with the backward pass can save up to all of the time.", took, percent(s.Share), iteration, percent(s.Share/2))
 		if s.Share >= largeShare {
 			s.Text += " Communication limits this job: compare the measured bandwidth with the line rate, and reduce fewer bytes (lower precision, accumulated gradients)."
 		}

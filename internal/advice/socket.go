@@ -49,13 +49,13 @@ func (k *adviser) sockets() {
 	ambiguous := fmt.Sprintf("NCCL takes the first of the interfaces that are up (%s)", few(up))
 	switch {
 	case len(up) < 2:
-		k.leave(socketVariable, "No more than one interface is up that NCCL would take for the bootstrap.", socketVariable)
+		k.leave(socketVariable, "At most one interface that NCCL would use for bootstrap is up.", socketVariable)
 	case k.Workload.Fabric == TCP:
 		k.open(socketVariable, ambiguous+". Without RDMA that is also where the data goes.", "name the fastest interfaces by which the nodes reach each other")
 	case len(free) == 1 && plain(free[0]):
 		k.set(Setting{
 			Name: socketVariable, Value: "=" + free[0], Source: sourceOf(socketVariable), HostNames: true,
-			Reason: ambiguous + ", which may be a rail on one node and the management network on another. " + free[0] + " is the one that is neither a rail nor for storage. It is for bootstrap alone, data takes RDMA; a pod without hostNetwork has other interfaces and needs no setting.",
+			Reason: ambiguous + ", which may be a rail on one node and the management network on another. " + free[0] + " is the one that is neither a rail nor for storage. It is used for bootstrap only; data goes over RDMA. A pod without hostNetwork has other interfaces and needs no setting.",
 		}, nil)
 	default:
 		k.open(socketVariable, ambiguous+"; which of them reaches the other nodes is not known.", ask)

@@ -106,7 +106,7 @@ func (k *adviser) fabric() {
 	switch {
 	case missing != "":
 		k.Workload.Fabric = Auto
-		k.open("fabric", missing+" The node is more likely broken than meant for TCP: nothing is recommended for the network.",
+		k.open("fabric", missing+" The node is more likely broken than intended for TCP: nothing is recommended for the network.",
 			"repair the node first: run `gpufabric_exporter check`. For jobs that use TCP on purpose, state it (--fabric=tcp)")
 	case auto:
 		k.Workload.Fabric = found
@@ -114,16 +114,16 @@ func (k *adviser) fabric() {
 			k.open("fabric", why, "state it (--fabric), or run `gpufabric_exporter check` to see what could not be read")
 		}
 	case found != Auto && found != stated && stated == TCP:
-		k.open("fabric", fmt.Sprintf("The workload states TCP, and the compute ports of this node are %s: why jobs should not use them is not known.", found.Text()), "leave the fabric out of the workload to have advice for it")
+		k.open("fabric", fmt.Sprintf("The workload states TCP, but the compute ports of this node are %s: why jobs should not use them is not known.", found.Text()), "leave out --fabric to get advice for these ports")
 	case found != Auto && found != stated:
-		k.open("fabric", fmt.Sprintf("The workload states %s, and the compute ports of this node are %s: nothing is recommended for the fabric.", stated.Text(), found.Text()), "correct the workload, or run this on a node of the job")
+		k.open("fabric", fmt.Sprintf("The workload states %s, but the compute ports of this node are %s: nothing is recommended for the fabric.", stated.Text(), found.Text()), "correct the workload, or run the command on a node of the job")
 	}
 	gpus, known := k.node.GPUs.Get()
 	switch n := k.Workload.GPUsPerNode; {
 	case n == 0 && known:
 		k.Workload.GPUsPerNode = gpus
 	case known && n > gpus:
-		k.open("GPUs per node", fmt.Sprintf("The workload states %d, and this node has %d.", n, gpus), "correct the workload, or run this on a node of the job")
+		k.open("GPUs per node", fmt.Sprintf("The workload states %d, but this node has %d.", n, gpus), "correct the workload, or run the command on a node of the job")
 	}
 }
 

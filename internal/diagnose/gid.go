@@ -45,8 +45,12 @@ func judgeGID(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	if c.GID != nil {
 		evidence += fmt.Sprintf(" Entry %d is %s with %s address.", c.Index, GIDTypeName(c.GID.Type), gidFamily(c.GID.Family))
 	}
+	mode := ModeGIDMissing
+	if c.Rule == fabric.GIDByConfiguration {
+		mode = ModeGIDPinned
+	}
 	v.failed(PortSubject(h, p), Verdict{
-		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: gidRemedy(n, p, c),
+		Evidence: evidence, Consequence: "RDMA connections to other nodes are likely to fail.", Remedy: gidRemedy(n, p, c), Mode: mode,
 	})
 }
 

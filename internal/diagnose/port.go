@@ -215,10 +215,14 @@ func judgeRate(n *fabric.Node, h *fabric.HCA, p *fabric.Port, v *verdicts) {
 	if strings.HasPrefix(p.ExpectedRate.Source, "config") {
 		who = "The site's configuration expects it."
 	}
+	remedy := "Check the speeds that both ends advertise (ethtool <interface>, mlxlink -d <device> -m) and the configuration of the switch port, then cable and transceiver."
+	if p.LinkLayer.Or("") == fabric.LinkInfiniBand {
+		remedy = "Compare the active speed and width with those that both ends support (ibportstate -C <device> -D 0 <port>, mlxlink -d <device> -m), then check cable and transceiver."
+	}
 	v.failed(PortSubject(h, p), Verdict{
 		What:     fmt.Sprintf("The port runs at %s, but %s is expected", Gigabits(rate.BytesPerSecond), Gigabits(expected)),
 		Evidence: who, Consequence: "Every collective waits for its slowest port.",
-		Remedy: "Check the speeds that both ends advertise (ethtool <interface>, mlxlink -d <device> -m) and the configuration of the switch port, then cable and transceiver.",
+		Remedy: remedy,
 	})
 }
 

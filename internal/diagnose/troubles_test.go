@@ -57,6 +57,10 @@ func TestTroubles(t *testing.T) {
 			n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 50e9}
 			p.Rate.Value.BytesPerSecond, n.NetDevs[1].Speed.Value = 25e9, 25e9
 		}, []string{"mlx5_1: The port runs at 200 Gb/s, but 400 Gb/s is expected.", "configuration expects"}},
+		{"slow InfiniBand", func(n *fabric.Node, p *fabric.Port) {
+			n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 50e9}
+			p.LinkLayer.Value, p.Rate.Value.BytesPerSecond = fabric.LinkInfiniBand, 25e9
+		}, []string{"mlx5_1: The port runs at 200 Gb/s, but 400 Gb/s is expected.", "support (ibportstate -C <device> -D 0 <port>, mlxlink -d <device> -m), then check cable"}},
 		{"all slow", func(n *fabric.Node, _ *fabric.Port) {
 			n.Policy.PortRates = map[fabric.Role]float64{fabric.RoleCompute: 100e9}
 		}, []string{"mlx5_0, mlx5_1: The port runs at 400 Gb/s, but 800 Gb/s is expected."}},

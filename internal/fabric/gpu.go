@@ -114,9 +114,25 @@ type NVLink struct {
 	// Remote is the PCI address at the other end: another GPU, or an NVSwitch.
 	Remote     Fact[string]
 	RemoteKind Fact[NVLinkEnd]
-	Speed      Fact[float64] // bytes per second in each direction
+	Speed      Fact[float64] // signalling rate in bytes per second and direction; see Specified
 	// Errors by kind; kinds that the generation of NVLink does not count are not there.
 	Errors []NVLinkErrors
+}
+
+// nvlinkRates are what NVIDIA specifies for a link in bytes per second and direction (docs/NUMBERS.md): NVLink 1, 2 to 4, and 5.
+var nvlinkRates = [...]float64{20e9, 25e9, 50e9}
+
+// Specified returns the specified rate of a link in bytes per second and direction, and false where its speed is not known. NVML
+// reports the signalling rate: 26.562 GB/s where 25 GB/s are data. A speed that is near none of the specified rates is returned as it is.
+func (l *NVLink) Specified() (bytesPerSecond float64, known bool) {
+	const overhead = 1.07 // at most, of line coding and error correction
+	speed, known := l.Speed.Get()
+	for _, rate := range nvlinkRates {
+		if speed >= rate && speed <= rate*overhead {
+			return rate, known
+		}
+	}
+	return speed, known
 }
 
 // NVLinkErrors counts one kind of error or recovery since the driver was loaded.

@@ -19,3 +19,16 @@ func TestThrottles(t *testing.T) {
 		}
 	}
 }
+
+// Signalling rates of NVML become those of the specification; others stay, and what is not known is no rate.
+func TestSpecified(t *testing.T) {
+	for reported, want := range map[float64]float64{25.781e9: 25e9, 26.562e9: 25e9, 25e9: 25e9, 53.125e9: 50e9, 20e9: 20e9, 24e9: 24e9, 30e9: 30e9, 100e9: 100e9} {
+		l := NVLink{Speed: Fact[float64]{State: OK, Value: reported}}
+		if got, known := l.Specified(); got != want || !known {
+			t.Errorf("%g: %g, %t, want %g", reported, got, known, want)
+		}
+	}
+	if got, known := new(NVLink).Specified(); known {
+		t.Errorf("%g of an unknown speed", got)
+	}
+}

@@ -4,6 +4,7 @@ package job
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"gpufabric_exporter/internal/diagnose"
@@ -139,6 +140,9 @@ const (
 	RuleSettingWrongHere      Rule = "setting_wrong_here"
 	RuleSettingNotRecommended Rule = "setting_not_recommended"
 )
+
+// OfSetting reports whether a rule is a verdict of package lint on a setting.
+func (r Rule) OfSetting() bool { return strings.HasPrefix(string(r), "setting_") }
 
 // Rules returns every rule.
 func Rules() []Rule {

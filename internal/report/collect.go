@@ -266,5 +266,5 @@ func settingsOf(c *fabric.NCCLConfig) (list []Setting, note string) {
 	if len(unread) > 0 {
 		note += " Could not be read: " + some(unread) + "."
 	}
-	return list, strings.TrimSpace(note) + " The environment of a job comes before these files, and containers have files of their own: lint judges both."
+	return list, strings.TrimSpace(note) + " The environment of a job overrides these files, and containers have files of their own: gpufabric_exporter lint judges both."
 }

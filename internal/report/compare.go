@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"gpufabric_exporter/internal/document"
 	"math"
 	"slices"
 	"strconv"
@@ -20,7 +21,7 @@ func ParseFacts(data []byte) (*Facts, error) {
 		return nil, fmt.Errorf("it is not the JSON of a report: %w", err)
 	}
 	if f.Report != kind {
-		return nil, errors.New("it is not the JSON of a report: expected a file of gpufabric_exporter report --output=json")
+		return nil, errors.New("it is not the JSON of a report")
 	}
 	if f.Version != Version {
 		return nil, fmt.Errorf("it is a report of version %d: expected version %d, of a program like this one", f.Version, Version)
@@ -44,15 +45,15 @@ func ParseFacts(data []byte) (*Facts, error) {
 }
 
 // compared says what is other than in an earlier report.
-func (f *Facts) compared(before *Facts) Section {
-	s := Section{Title: "Compared with the earlier report"}
-	s.say("The earlier report is of ", stamp(before.At), ", by ", orUnknown(before.Program), ". ", f.identity(before))
+func (f *Facts) compared(before *Facts) document.Section {
+	s := document.Section{Title: "Compared with the earlier report"}
+	s.Say("The earlier report is of ", stamp(before.At), ", by ", orUnknown(before.Program), ". ", f.identity(before))
 	if before.At.After(f.At) {
-		s.say("It is newer than this one: read the differences the other way round.")
+		s.Say("It is newer than this one: the column Earlier has the newer values.")
 	}
-	t := Table{Head: []string{"What", "Earlier", "Now", "Change"}}
+	t := document.Table{Head: []string{"What", "Earlier", "Now", "Change"}}
 	row := func(what, old, now, change string) {
-		t.Rows = append(t.Rows, []Text{text(what), text(old), text(now), text(change)})
+		t.Rows = append(t.Rows, []document.Text{text(what), text(old), text(now), text(change)})
 	}
 	row("Issues", strconv.Itoa(len(before.Findings)), strconv.Itoa(len(f.Findings)), fmt.Sprintf("%+d", len(f.Findings)-len(before.Findings)))
 	row("Not judged", strconv.Itoa(len(before.Unknown)), strconv.Itoa(len(f.Unknown)), fmt.Sprintf("%+d", len(f.Unknown)-len(before.Unknown)))
@@ -66,21 +67,21 @@ func (f *Facts) compared(before *Facts) Section {
 	for _, c := range f.changes(before) {
 		row(c[0], c[1], c[2], "changed")
 	}
-	s.table(t)
+	s.Table(t)
 	gone, stay, fresh := f.issuesApart(before)
 	for _, list := range []struct {
 		title string
 		of    []string
 	}{{"No longer found:", gone}, {"New:", fresh}, {"Still found:", stay}} {
 		if len(list.of) > 0 {
-			s.say(strong(list.title), " ", some(list.of), ".")
+			s.Say(strong(list.title), " ", some(list.of), ".")
 		}
 	}
 	return s
 }
 
 // identity says whether both reports are of one node.
-func (f *Facts) identity(before *Facts) Text {
+func (f *Facts) identity(before *Facts) document.Text {
 	shared := 0
 	for _, g := range f.Node.GUIDs {
 		if slices.Contains(before.Node.GUIDs, g) {

@@ -5,6 +5,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"gpufabric_exporter/internal/document"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +17,8 @@ import (
 )
 
 // Document puts the facts into words. Before are those of an earlier report to compare with; nil: there is none.
-func (f *Facts) Document(before *Facts) *Document {
-	d := &Document{Title: "NCCL report: " + f.title()}
+func (f *Facts) Document(before *Facts) *document.Document {
+	d := &document.Document{Title: "NCCL report: " + f.title()}
 	d.Sections = append(d.Sections, f.summary(), f.baseline())
 	if before != nil {
 		d.Sections = append(d.Sections, f.compared(before))
@@ -35,16 +36,16 @@ func (f *Facts) title() string {
 }
 
 // summary is six sentences: the node, the worst finding, the transport, that of running jobs, the bandwidth, and what to do first.
-func (f *Facts) summary() Section {
-	s := Section{Title: "Executive summary"}
-	s.list(text(code(cmp.Or(f.Node.Name, "The node")), " has ", f.hardware(), "."), f.worst(), f.transport(), f.running(), f.bandwidth(), f.first())
+func (f *Facts) summary() document.Section {
+	s := document.Section{Title: "Executive summary"}
+	s.List(text(code(cmp.Or(f.Node.Name, "The node")), " has ", f.hardware(), "."), f.worst(), f.transport(), f.running(), f.bandwidth(), f.first())
 	about := "Observed " + stamp(f.At) + " by " + f.Program + "."
 	if f.Node.Simulated != "" {
 		about += " The node and its measurements are simulated: scenario " + f.Node.Simulated + "."
 	}
-	s.say(about, " Configuration: ", end(f.Configuration))
+	s.Say(about, " Configuration: ", end(f.Configuration))
 	if f.Note != "" {
-		s.say(end(f.Note))
+		s.Say(end(f.Note))
 	}
 	return s
 }
@@ -58,7 +59,7 @@ func (f *Facts) hardware() string {
 	var gpus string
 	switch {
 	case len(f.GPUs) == 0:
-		gpus = "no GPU that shows"
+		gpus = "no visible GPU"
 	case len(models) == 1 && !isUnknown(f.GPUs[0].Model):
 		gpus = spelling.Plural(len(f.GPUs), "GPU", "GPUs") + " (" + f.GPUs[0].Model + ")"
 	default:
@@ -84,7 +85,7 @@ func (f *Facts) hardware() string {
 			rates[rate(p.Rate)] = true
 		}
 	}
-	ports := "no RDMA port for training that shows"
+	ports := "no visible RDMA port for training"
 	if compute > 0 {
 		ports = spelling.Plural(compute, "RDMA port", "RDMA ports") + " for training (" + strings.Join(keys(kinds), " and ") + "), "
 		if silent == compute {
@@ -111,7 +112,7 @@ func keys(set map[string]bool) []string {
 	return all[:min(len(all), 4)]
 }
 
-func (f *Facts) worst() Text {
+func (f *Facts) worst() document.Text {
 	count := map[string]int{}
 	for i := range f.Findings {
 		count[f.Findings[i].Severity]++
@@ -131,11 +132,11 @@ func (f *Facts) worst() Text {
 	switch passed := spelling.Plural(f.Passed, "check", "checks") + " passed"; {
 	case len(f.Findings) > 0:
 	case open != "":
-		return text("Nothing was found wrong in what could be read, which is no all-clear: " + passed + open + f.silent() + ".")
+		return text("No issue was found in what could be read, but this is no all-clear: " + passed + open + f.silent() + ".")
 	case f.Passed == 0:
 		return text("No check applies to this node.")
 	default:
-		return text("Nothing was found wrong: " + passed + f.silent() + ".")
+		return text("No issue was found: " + passed + f.silent() + ".")
 	}
 	var parts []string
 	for _, s := range diagnose.Severities() {
@@ -175,7 +176,7 @@ func (f *Facts) unread() (n int) {
 }
 
 // transport says which network NCCL was seen to choose.
-func (f *Facts) transport() Text {
+func (f *Facts) transport() document.Text {
 	r := f.chosen()
 	if r == nil {
 		return text("Which transport NCCL uses was not measured (", code("gpufabric_exporter probe transport"), ").")
@@ -184,7 +185,7 @@ func (f *Facts) transport() Text {
 	if link == "" {
 		link = "a transport that its log does not show"
 	}
-	t := "NCCL was measured to use " + link
+	t := "In a probe, NCCL used " + link
 	switch r.GPUDirect {
 	case "yes":
 		t += " with GPUDirect RDMA"
@@ -212,7 +213,7 @@ func (f *Facts) chosen() *Result {
 }
 
 // bandwidth says what was measured of each link, in a sentence.
-func (f *Facts) bandwidth() Text {
+func (f *Facts) bandwidth() document.Text {
 	tcp := f.over(linkTCP)
 	var parts []string
 	for _, link := range f.links() {
@@ -233,12 +234,12 @@ func (f *Facts) bandwidth() Text {
 }
 
 // first is what to do first.
-func (f *Facts) first() Text {
+func (f *Facts) first() document.Text {
 	switch {
 	case len(f.Findings) > 0 && f.Findings[0].Remedy != "":
 		return text("First step: ", end(f.Findings[0].Remedy))
 	case len(f.Unknown)+f.unread() > 0:
-		return text("First step: make readable what could not be read (sections Environment and Issues found).")
+		return text("First step: find out why parts of the node could not be read (sections Environment and Issues found).")
 	case f.JobsUnknown != "" || f.undecided() > 0:
 		return text("First step: look at the running jobs: ", code("gpufabric_exporter jobs"), ".")
 	}
@@ -246,10 +247,12 @@ func (f *Facts) first() Text {
 }
 
 // baseline is how the node is now, in a table.
-func (f *Facts) baseline() Section {
-	s := Section{Title: "Baseline"}
-	t := Table{Head: []string{"What", "Now", "Source"}}
-	row := func(what string, now, source Text) { t.Rows = append(t.Rows, []Text{text(what), now, source}) }
+func (f *Facts) baseline() document.Section {
+	s := document.Section{Title: "Baseline"}
+	t := document.Table{Head: []string{"What", "Now", "Source"}}
+	row := func(what string, now, source document.Text) {
+		t.Rows = append(t.Rows, []document.Text{text(what), now, source})
+	}
 	if r := f.chosen(); r != nil {
 		gdr := map[string]string{"yes": ", with GPUDirect RDMA", "no": ", without GPUDirect RDMA"}[r.GPUDirect]
 		row("Transport between nodes", text(orUnknown(r.Link)+" (NCCL's network: "+orUnknown(r.Network)+")"+gdr), f.source(r))
@@ -280,23 +283,23 @@ func (f *Facts) baseline() Section {
 		for i := range f.Findings[:min(len(f.Findings), 5)] {
 			w := &f.Findings[i]
 			if i > 0 {
-				problems = append(problems, Span{Text: "; "})
+				problems = append(problems, document.Span{Text: "; "})
 			}
 			problems = append(problems, text(w.Severity+": ", codes(w.Subjects), ": "+lower(w.What))...)
 		}
 		if more := len(f.Findings) - 5; more > 0 {
-			problems = append(problems, Span{Text: fmt.Sprintf("; and %d more", more)})
+			problems = append(problems, document.Span{Text: fmt.Sprintf("; and %d more", more)})
 		}
 	}
 	row("Key problems", problems, text(fmt.Sprintf("%s passed, %d unknown", spelling.Plural(f.Passed, "check", "checks"), len(f.Unknown))+f.silent()))
-	s.table(t)
+	s.Table(t)
 	return s
 }
 
 func orUnknown(s string) string { return cmp.Or(s, unknown) }
 
 // source is where a result is from.
-func (f *Facts) source(r *Result) Text {
+func (f *Facts) source(r *Result) document.Text {
 	what := r.Kind + " probe"
 	if r.Op != "" {
 		what += fmt.Sprintf(", %s of %s over %d ranks", r.Op, probes.SizeText(r.Bytes), r.Ranks)

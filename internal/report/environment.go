@@ -5,6 +5,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"gpufabric_exporter/internal/document"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,15 +14,15 @@ import (
 )
 
 // environment is what the node has, in tables. Ports for training come first.
-func (f *Facts) environment() []Section {
-	s := Section{Title: "Environment"}
-	s.table(Table{Head: []string{"What", "Value", "Source"}, Rows: [][]Text{
+func (f *Facts) environment() []document.Section {
+	s := document.Section{Title: "Environment"}
+	s.Table(document.Table{Head: []string{"What", "Value", "Source"}, Rows: [][]document.Text{
 		{text("Kernel"), text(f.Node.Kernel), text(code("/proc/sys/kernel/osrelease"))},
 		{text("GPU driver"), text(strings.TrimPrefix(end(f.Node.Driver), "GPU driver ")), text("NVML")},
 		{text("NCCL library of the host"), text(f.Node.Library), text("dynamic loader; containers bring their own")},
 		{text("Virtual machine"), text(f.Node.Virtual), text(code("/proc/cpuinfo"))},
 	}})
-	return []Section{s, f.devices(), f.interfaces(), f.gpus(), f.settings(), f.gids()}
+	return []document.Section{s, f.devices(), f.interfaces(), f.gpus(), f.settings(), f.gids()}
 }
 
 // ports are those of the node, the ones for training first.
@@ -42,35 +43,35 @@ func (f *Facts) ports() []*Port {
 	return all
 }
 
-func (p *Port) name() Span {
+func (p *Port) name() document.Span {
 	if p.Port > 1 {
 		return code(p.Device + " port " + strconv.Itoa(p.Port))
 	}
 	return code(p.Device)
 }
 
-func (f *Facts) devices() Section {
-	s := Section{Title: "RDMA devices", Sub: true}
+func (f *Facts) devices() document.Section {
+	s := document.Section{Title: "RDMA devices", Sub: true}
 	if len(f.Ports) == 0 {
-		s.say("No RDMA device shows.")
+		s.Say("No RDMA device is visible.")
 		return s
 	}
-	t := Table{
+	t := document.Table{
 		Head: []string{"Port", "For", "Fabric", "State", "Rate", "Expected", "Driver", "Firmware", "NUMA node"},
 		Note: "Source: netlink (RDMA), and class/infiniband and bus/pci of sysfs. The expected rate is that of the configuration, else of the ports of the same kind.",
 	}
 	for _, p := range f.ports() {
-		t.Rows = append(t.Rows, []Text{
+		t.Rows = append(t.Rows, []document.Text{
 			text(p.name()), text(p.Role), text(p.Fabric), text(p.State), text(rate(p.Rate)), text(rate(p.Expected)), text(p.Driver), text(p.Firmware), text(p.NUMA),
 		})
 	}
-	s.table(t)
+	s.Table(t)
 	return s
 }
 
-func (f *Facts) interfaces() Section {
-	s := Section{Title: "Network interfaces", Sub: true}
-	t := Table{
+func (f *Facts) interfaces() document.Section {
+	s := document.Section{Title: "Network interfaces", Sub: true}
+	t := document.Table{
 		Head: []string{"Interface", "Port", "MTU", "Traffic class", "DSCP", "Priority", "RoCE settings"},
 		Note: "Source: rtnetlink, DCB netlink, and class/net of sysfs. The section RoCE v2 has each step.",
 	}
@@ -78,7 +79,7 @@ func (f *Facts) interfaces() Section {
 		if p.Interface == "none" {
 			continue
 		}
-		row := []Text{text(code(p.Interface)), text(p.name()), text(p.MTU), nil, nil, nil, nil}
+		row := []document.Text{text(code(p.Interface)), text(p.name()), text(p.MTU), nil, nil, nil, nil}
 		if isUnknown(p.Interface) {
 			row[0] = text(p.Interface)
 		}
@@ -88,10 +89,10 @@ func (f *Facts) interfaces() Section {
 		t.Rows = append(t.Rows, row)
 	}
 	if len(t.Rows) == 0 {
-		s.say("No RDMA port has a network interface.")
+		s.Say("No RDMA port has a network interface.")
 		return s
 	}
-	s.table(t)
+	s.Table(t)
 	return s
 }
 
@@ -110,44 +111,44 @@ func modeText(mode string) string {
 	return "PFC and ECN unknown"
 }
 
-func (f *Facts) gpus() Section {
-	s := Section{Title: "GPUs", Sub: true}
+func (f *Facts) gpus() document.Section {
+	s := document.Section{Title: "GPUs", Sub: true}
 	if len(f.GPUs) == 0 {
-		s.say("No GPU shows.")
+		s.Say("No GPU is visible.")
 		return s
 	}
-	t := Table{
+	t := document.Table{
 		Head: []string{"GPU", "Model", "NVLinks active", "Nearest NIC", "Distance", "GPUDirect RDMA"},
 		Note: "Source: NVML, and bus/pci of sysfs. Distances are NCCL's: PIX one switch, PXB several, PHB and NODE through the host bridge, SYS across NUMA nodes.",
 	}
 	for i := range f.GPUs {
 		g := &f.GPUs[i]
-		t.Rows = append(t.Rows, []Text{text(code(g.Name)), text(g.Model), text(g.NVLinks), text(g.NIC), text(g.Distance), text(g.GPUDirect)})
+		t.Rows = append(t.Rows, []document.Text{text(code(g.Name)), text(g.Model), text(g.NVLinks), text(g.NIC), text(g.Distance), text(g.GPUDirect)})
 	}
-	s.table(t)
+	s.Table(t)
 	return s
 }
 
-func (f *Facts) settings() Section {
-	s := Section{Title: "NCCL settings in effect", Sub: true}
+func (f *Facts) settings() document.Section {
+	s := document.Section{Title: "NCCL settings in effect", Sub: true}
 	if len(f.Settings) > 0 {
-		t := Table{Head: []string{"Variable", "Value", "From"}}
+		t := document.Table{Head: []string{"Variable", "Value", "From"}}
 		for _, v := range f.Settings {
-			t.Rows = append(t.Rows, []Text{text(code(v.Name)), text(code(v.Value)), text(code(v.Source))})
+			t.Rows = append(t.Rows, []document.Text{text(code(v.Name)), text(code(v.Value)), text(code(v.Source))})
 		}
-		s.table(t)
+		s.Table(t)
 	}
-	s.say(f.SettingsNote)
+	s.Say(f.SettingsNote)
 	return s
 }
 
 // gids is the table of GIDs, the selected entry of each port marked. Of many ports only those entries are shown.
-func (f *Facts) gids() Section {
-	s := Section{Title: "GID table", Sub: true}
+func (f *Facts) gids() document.Section {
+	s := document.Section{Title: "GID table", Sub: true}
 	if len(f.GIDs) == 0 {
-		s.say("No GID shows.")
+		s.Say("No GID is visible.")
 	} else {
-		t := Table{
+		t := document.Table{
 			Head: []string{"Port", "Index", "GID", "Type", "Interface", "Selected"},
 			Note: "Source: netlink (RDMA) or gids and gid_attrs of sysfs. Selected: what NCCL 2.21 and later choose with the host's settings (src/transport/net_ib).",
 		}
@@ -168,9 +169,9 @@ func (f *Facts) gids() Section {
 			if g.Selected {
 				selected = text(strong("selected"))
 			}
-			t.Rows = append(t.Rows, []Text{text(p.name()), text(strconv.Itoa(g.Index)), text(code(g.Address)), text(g.Type), text(g.Interface), selected})
+			t.Rows = append(t.Rows, []document.Text{text(p.name()), text(strconv.Itoa(g.Index)), text(code(g.Address)), text(g.Type), text(g.Interface), selected})
 		}
-		s.table(t)
+		s.Table(t)
 	}
 	why := map[string][]string{}
 	var order []string
@@ -183,10 +184,10 @@ func (f *Facts) gids() Section {
 		}
 		why[p.GIDWhy] = append(why[p.GIDWhy], p.name().Text)
 	}
-	var lines []Text
+	var lines []document.Text
 	for _, w := range order[:min(len(order), maxList)] {
 		lines = append(lines, text(codes(why[w]), ": ", w))
 	}
-	s.list(lines...)
+	s.List(lines...)
 	return s
 }

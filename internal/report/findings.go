@@ -99,7 +99,7 @@ func impactOf(s diagnose.Severity) string {
 	case diagnose.Critical:
 		return "Training on this node fails or slows down."
 	case diagnose.Warning:
-		return "Training works, worse than it should, or is about to fail."
+		return "Training is slower than it should be, or is about to fail."
 	}
 	return "None by itself."
 }
@@ -111,8 +111,8 @@ var faultTexts = map[probes.Fault]struct {
 	impact   string
 	runbook  string
 }{
-	probes.FaultSocket:    {diagnose.Critical, "The NCCL probe goes over TCP", "Jobs that find the node like the probe does move their data over TCP, several times slower than RDMA.", "GpuFabricProbeTransportSocket"},
-	probes.FaultGPUDirect: {diagnose.Warning, "NCCL does not use GPUDirect RDMA", "Data between GPU and NIC takes a detour through the memory of the host.", "GpuFabricProbeGpuDirectLost"},
+	probes.FaultSocket:    {diagnose.Critical, "The NCCL probe goes over TCP", "Jobs in the same environment move their data over TCP, several times slower than over RDMA.", "GpuFabricProbeTransportSocket"},
+	probes.FaultGPUDirect: {diagnose.Warning, "NCCL does not use GPUDirect RDMA", "Data between GPU and NIC goes through host memory.", "GpuFabricProbeGpuDirectLost"},
 	probes.FaultWrong:     {diagnose.Critical, "A collective has wrong results", "Training on this node may compute wrong results.", "GpuFabricProbeWrongResult"},
 	probes.FaultFailing:   {diagnose.Warning, "The NCCL probe fails", "Jobs may fail in the same way.", "GpuFabricProbeFailing"},
 	probes.FaultSlow:      {diagnose.Critical, "The bandwidth has collapsed", "Every collective waits for its slowest link.", "GpuFabricProbeBandwidthCollapsed"},

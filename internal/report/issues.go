@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"gpufabric_exporter/internal/document"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,14 +16,14 @@ import (
 const maxIssues = 24
 
 // issues describes each finding, and lists what could not be judged.
-func (f *Facts) issues() []Section {
-	s := Section{Title: "Issues found"}
+func (f *Facts) issues() []document.Section {
+	s := document.Section{Title: "Issues found"}
 	if len(f.Findings) == 0 {
-		s.say("None.")
+		s.Say("None.")
 	} else {
-		s.say("The root cause is the kind of fault that the check finds, and the evidence what this node shows of it. Where the cause lies beyond the node, such as in a cable or a switch, the remedy says where to look.")
+		s.Say("The root cause is the kind of fault that the check detects. The evidence is what this node shows. Where the cause is outside the node, such as in a cable or a switch, the remedy says where to look.")
 	}
-	var all []Section
+	var all []document.Section
 	for i := range f.Findings[:min(len(f.Findings), maxIssues)] {
 		all = append(all, f.issue(i))
 	}
@@ -32,25 +33,25 @@ func (f *Facts) issues() []Section {
 			names = append(names, f.Findings[maxIssues+i].ID)
 		}
 		slices.Sort(names)
-		s.say(fmt.Sprintf("%d issues are described; there are %d more: ", maxIssues, more), codes(slices.Compact(names)), ".")
+		s.Say(fmt.Sprintf("%d issues are described; there are %d more: ", maxIssues, more), codes(slices.Compact(names)), ".")
 	}
 	if len(f.Unknown) > 0 {
-		u := Section{Title: "Could not be judged", Sub: true}
-		t := Table{Head: []string{"What", "Of", "Why"}}
+		u := document.Section{Title: "Could not be judged", Sub: true}
+		t := document.Table{Head: []string{"What", "Of", "Why"}}
 		for _, g := range f.Unknown {
-			t.Rows = append(t.Rows, []Text{text(g.What), codes(g.Subjects), text(end(g.Why))})
+			t.Rows = append(t.Rows, []document.Text{text(g.What), codes(g.Subjects), text(end(g.Why))})
 		}
-		u.table(t)
-		u.say("What could not be judged is not ok. ", code("gpufabric_exporter check"), " as root on the host, not in a container, reads the most.")
+		u.Table(t)
+		u.Say("What could not be judged does not count as ok. To read more, run ", code("gpufabric_exporter check"), " as root on the host, not in a container.")
 		all = append(all, u)
 	}
-	return append([]Section{s}, all...)
+	return append([]document.Section{s}, all...)
 }
 
-func (f *Facts) issue(i int) Section {
+func (f *Facts) issue(i int) document.Section {
 	v := &f.Findings[i]
-	s := Section{Title: strconv.Itoa(i+1) + ". " + v.What + " (" + v.Severity + ")", Sub: true}
-	lines := []Text{text(strong("Where:"), " ", codes(v.Subjects))}
+	s := document.Section{Title: strconv.Itoa(i+1) + ". " + v.What + " (" + v.Severity + ")", Sub: true}
+	lines := []document.Text{text(strong("Where:"), " ", codes(v.Subjects))}
 	if len(v.Causes) > 0 {
 		label := "Root cause:"
 		if len(v.Causes) > 1 {
@@ -74,11 +75,11 @@ func (f *Facts) issue(i int) Section {
 		lines = append(lines, text(strong("Remedy:"), " ", end(v.Remedy)))
 	}
 	if strings.HasPrefix(v.Runbook, "https://") && !strings.ContainsAny(v.Runbook, "() <>\"\\") {
-		lines = append(lines, text(strong("Runbook:"), " ", link(v.ID, v.Runbook)))
+		lines = append(lines, text(strong("Runbook:"), " ", document.Link(v.ID, v.Runbook)))
 	} else if v.Runbook != "" {
 		lines = append(lines, text(strong("Runbook:"), " ", code(v.Runbook)))
 	}
-	s.list(lines...)
+	s.List(lines...)
 	return s
 }
 

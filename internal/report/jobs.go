@@ -5,6 +5,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"gpufabric_exporter/internal/document"
 	"slices"
 
 	"gpufabric_exporter/internal/config"
@@ -60,7 +61,7 @@ func (f *Facts) addJobs(jobs job.Jobs, at config.Links) {
 func fallbackOf(j *job.Job, at config.Links) Finding {
 	k := jobFinding{"job_on_tcp", "A job uses TCP instead of RDMA", "The job moves its data several times slower than over RDMA.", "GpuFabricJobOnTcp", diagnose.Critical}
 	if !j.Verdict.Confirmed {
-		k.what, k.runbook, k.severity = "A job seems to use TCP instead of RDMA", "GpuFabricJobOnTcpSuspected", diagnose.Warning
+		k.what, k.runbook, k.severity = "A job is suspected to use TCP instead of RDMA", "GpuFabricJobOnTcpSuspected", diagnose.Warning
 	}
 	cause := j.Verdict.Cause.Text()
 	v := k.of(j, cmp.Or(cause, "not known"), j.Verdict.Evidence, at)
@@ -92,36 +93,36 @@ func (k *jobFinding) of(j *job.Job, cause string, seen []string, at config.Links
 }
 
 // running is what the summary says of the jobs, in a sentence.
-func (f *Facts) running() Text {
+func (f *Facts) running() document.Text {
 	switch {
 	case f.JobsUnknown != "":
 		return text("Running jobs: unknown (", f.JobsUnknown, "); see ", code("gpufabric_exporter jobs"), ".")
 	case len(f.Jobs) == 0:
-		return text("No process is known to hold a GPU of this node.")
+		return text("No process was seen that uses a GPU of this node.")
 	}
 	return text("Transport of running jobs: ", f.runningNow(), ".")
 }
 
 // runningNow is the transport of each running job.
-func (f *Facts) runningNow() Text {
-	var list Text
+func (f *Facts) runningNow() document.Text {
+	var list document.Text
 	switch {
 	case f.JobsUnknown != "":
 		list = text("unknown: " + f.JobsUnknown)
 		if len(f.Jobs) > 0 {
-			list = append(list, Span{Text: "; "})
+			list = append(list, document.Span{Text: "; "})
 		}
 	case len(f.Jobs) == 0:
 		return text("no job")
 	}
 	for i := range f.Jobs[:min(len(f.Jobs), maxList)] {
 		if i > 0 {
-			list = append(list, Span{Text: "; "})
+			list = append(list, document.Span{Text: "; "})
 		}
-		list = append(list, code(f.Jobs[i].Name), Span{Text: ": " + f.Jobs[i].Transport})
+		list = append(list, code(f.Jobs[i].Name), document.Span{Text: ": " + f.Jobs[i].Transport})
 	}
 	if more := len(f.Jobs) - maxList; more > 0 {
-		list = append(list, Span{Text: fmt.Sprintf("; and %d more", more)})
+		list = append(list, document.Span{Text: fmt.Sprintf("; and %d more", more)})
 	}
 	return list
 }

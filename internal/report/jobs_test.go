@@ -30,7 +30,7 @@ func TestRunningJobs(t *testing.T) {
 		"dropped":    {job.Jobs{Known: true, Dropped: 1}, false, "1 process was left out"},
 		"idle":       {one(job.Verdict{Transport: job.Unknown, Reason: job.Idle}), false, "the transport of 1 running job is unknown"},
 		"TCP":        {one(job.Verdict{Transport: job.TCP, Confirmed: true, Cause: job.CauseDisabled}), false, "First step: Repair the cause (NCCL_IB_DISABLE is set)"},
-		"mixed":      {one(job.Verdict{Transport: job.Mixed}), false, "A job seems to use TCP instead of RDMA (warning)"},
+		"mixed":      {one(job.Verdict{Transport: job.Mixed}), false, "A job is suspected to use TCP instead of RDMA (warning)"},
 		"misconfigured": {
 			one(job.Verdict{Transport: job.RDMA}, job.Finding{Rule: job.RuleMemlock, Severity: diagnose.Warning, Text: "The limit is 64 KiB"}), false,
 			"The limit is 64 KiB",
@@ -42,7 +42,7 @@ func TestRunningJobs(t *testing.T) {
 			if got := strings.Contains(page, "No step is needed"); got != tt.clear {
 				t.Errorf("all-clear is %t, expected %t", got, tt.clear)
 			}
-			if got := strings.Contains(page, "Nothing was found wrong: "); got != tt.clear {
+			if got := strings.Contains(page, "No issue was found: "); got != tt.clear {
 				t.Errorf("nothing wrong is %t, expected %t", got, tt.clear)
 			}
 			if !strings.Contains(page, tt.want) {
@@ -56,7 +56,7 @@ func TestRunningJobs(t *testing.T) {
 func TestWithoutState(t *testing.T) {
 	page := markdownOf(t, Collect(input(t, "healthy-efa")).Document(nil))
 	for _, want := range []string{
-		"of which the driver gives no state.", "Nothing was found wrong: 19 checks passed; the driver gives no state of 32 ports.", "0 unknown; the driver gives no state of 32 ports |",
+		"of which the driver gives no state.", "No issue was found: 19 checks passed; the driver gives no state of 32 ports.", "0 unknown; the driver gives no state of 32 ports |",
 		"| network plugin AWS Libfabric | not measured; NCCL uses it |", "No step is needed",
 	} {
 		if !strings.Contains(page, want) {

@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"gpufabric_exporter/internal/document"
 	"slices"
 	"strings"
 
@@ -13,24 +14,24 @@ import (
 
 // learned is what follows from comparing what was expected with what was found and measured. Each line is derived; without a
 // difference or a measurement there is none.
-func (f *Facts) learned() Section {
-	s := Section{Title: "What was learned"}
+func (f *Facts) learned() document.Section {
+	s := document.Section{Title: "What was learned"}
 	lines := slices.Concat(f.confirmed(), f.unexplained(), f.ratesApart(), f.gpuDirectApart(), f.logApart())
 	if n := len(f.Unknown); n > 0 {
-		lines = append(lines, text(fmt.Sprintf("%d facts could not be judged: this report is no all-clear for them.", n)))
+		lines = append(lines, text(fmt.Sprintf("%d facts could not be judged: the report is no all-clear for them.", n)))
 	}
 	if len(lines) == 0 {
-		s.say("No difference between what was expected, what the node shows and what was measured.")
+		s.Say("No difference between what was expected, what the node shows and what was measured.")
 	}
 	if more := len(lines) - maxList; more > 0 {
 		lines = append(lines[:maxList], text(fmt.Sprintf("And %d more.", more)))
 	}
-	s.list(lines...)
+	s.List(lines...)
 	return s
 }
 
 // confirmed are the findings that probes show, and those that they do not.
-func (f *Facts) confirmed() (lines []Text) {
+func (f *Facts) confirmed() (lines []document.Text) {
 	for i := range f.Findings {
 		v := &f.Findings[i]
 		if v.From != fromCheck || len(v.Devices) == 0 {
@@ -41,7 +42,7 @@ func (f *Facts) confirmed() (lines []Text) {
 		case len(slow) > 0:
 			lines = append(lines, text(code(v.ID), " is confirmed by measurement: ", some(slow), "."))
 		case len(good) > 0:
-			lines = append(lines, text(code(v.ID), " does not show in a probe without congestion ("+some(good)+"): a good probe does not rule it out."))
+			lines = append(lines, text(code(v.ID), " has no effect on a probe without congestion ("+some(good)+"). This does not rule the fault out."))
 		default:
 			lines = append(lines, text(code(v.ID), " was not measured: ", code("gpufabric_exporter probe rail --device="+first(v.Devices)), " shows its effect."))
 		}
@@ -59,7 +60,7 @@ func first(names []string) string {
 }
 
 // unexplained are faults of probes on devices where no check failed.
-func (f *Facts) unexplained() (lines []Text) {
+func (f *Facts) unexplained() (lines []document.Text) {
 	for i := range f.Findings {
 		v := &f.Findings[i]
 		if v.From != fromProbe {
@@ -76,7 +77,7 @@ func (f *Facts) unexplained() (lines []Text) {
 }
 
 // ratesApart are ports for training whose rate is not the expected one.
-func (f *Facts) ratesApart() (lines []Text) {
+func (f *Facts) ratesApart() (lines []document.Text) {
 	for _, p := range f.ports() {
 		if p.Role == string(fabric.RoleCompute) && p.Rate != nil && p.Expected != nil && *p.Rate < *p.Expected {
 			lines = append(lines, text(p.name(), " was expected to run at "+rate(p.Expected)+", and runs at "+rate(p.Rate)+"."))
@@ -86,7 +87,7 @@ func (f *Facts) ratesApart() (lines []Text) {
 }
 
 // gpuDirectApart says where measurements of GPUDirect RDMA differ from what the node promises.
-func (f *Facts) gpuDirectApart() (lines []Text) {
+func (f *Facts) gpuDirectApart() (lines []document.Text) {
 	usable, blocked := 0, 0
 	for i := range f.GPUs {
 		switch {
@@ -111,20 +112,20 @@ func (f *Facts) gpuDirectApart() (lines []Text) {
 	}
 	switch {
 	case usable > 0 && usable == len(f.GPUs) && len(without) > 0:
-		lines = append(lines, text("Nothing on the node is in the way of GPUDirect RDMA, and NCCL did not use it: "+some(without)+"."))
+		lines = append(lines, text("Nothing on the node blocks GPUDirect RDMA, but NCCL did not use it: "+some(without)+"."))
 	case usable > 0 && blocked == 0 && len(with) > 0:
-		lines = append(lines, text("GPUDirect RDMA is usable as the node shows it, and was used: "+some(with)+"."))
+		lines = append(lines, text("GPUDirect RDMA is usable on this node, and probes used it: "+some(with)+"."))
 	case blocked > 0 && len(without) > 0:
-		lines = append(lines, text("GPUDirect RDMA is blocked as the node shows it, and was not used: "+some(without)+"."))
+		lines = append(lines, text("GPUDirect RDMA is blocked on this node, and probes did not use it: "+some(without)+"."))
 	}
 	return lines
 }
 
 // logApart says where the log of a job differs from what probes found.
-func (f *Facts) logApart() []Text {
+func (f *Facts) logApart() []document.Text {
 	r := f.chosen()
 	if f.Log == nil || r == nil || !f.Log.TCP || r.Link == linkTCP || r.Link == "" {
 		return nil
 	}
-	return []Text{text("The job of the log had connections over TCP, and the probe of this node went over " + r.Link + ": look at the environment and the container of the job.")}
+	return []document.Text{text("The job of the log had connections over TCP, and the probe of this node went over " + r.Link + ": look at the environment and the container of the job.")}
 }

@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"gpufabric_exporter/internal/document"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,12 +14,12 @@ import (
 )
 
 // results compares what was measured over each link with TCP.
-func (f *Facts) results() []Section {
-	s := Section{Title: "Results"}
+func (f *Facts) results() []document.Section {
+	s := document.Section{Title: "Results"}
 	tcp := f.over(linkTCP)
-	t := Table{
+	t := document.Table{
 		Head: []string{"Over", "Bus bandwidth", "Slowest", "Against TCP", "Source"},
-		Note: "Bus bandwidth as nccl-tests counts it, in 10⁹ bytes per second; the median where several ports were measured. A rail probe measures NIC, PCIe and GPUDirect RDMA of one port, not the network behind it; few channels and 64 MiB by default: compare with the same probe only. Both ranks of the TCP probe are on this node, where their data need not leave it.",
+		Note: "Bus bandwidth as nccl-tests counts it, in 10⁹ bytes per second; the median where several ports were measured. A rail probe measures NIC, PCIe and GPUDirect RDMA of one port, not the network behind it. It uses few channels and 64 MiB by default: compare it only with the same probe. Both ranks of the TCP probe run on this node, so that their data may not leave it.",
 	}
 	for _, link := range f.links() {
 		m := f.over(link)
@@ -39,31 +40,31 @@ func (f *Facts) results() []Section {
 			if share := m.middle().Expected; share != nil {
 				bandwidth += ", " + percent(share) + " of the hardware limit"
 			}
-			t.Rows = append(t.Rows, []Text{text(link), text(bandwidth), text(low), text(against), f.source(slowest)})
+			t.Rows = append(t.Rows, []document.Text{text(link), text(bandwidth), text(low), text(against), f.source(slowest)})
 		case f.lacks(link):
-			t.Rows = append(t.Rows, []Text{text(link), text("not on this node"), nil, nil, nil})
+			t.Rows = append(t.Rows, []document.Text{text(link), text("not on this node"), nil, nil, nil})
 		default:
-			t.Rows = append(t.Rows, []Text{text(link), text("not measured"), nil, nil, text("measure it: ", code(command(link)))})
+			t.Rows = append(t.Rows, []document.Text{text(link), text("not measured"), nil, nil, text("measure it: ", code(command(link)))})
 		}
 	}
 	if r := f.chosen(); r != nil && r.Link != "" && !slices.Contains(f.links(), r.Link) {
-		t.Rows = append(t.Rows, []Text{text(r.Link), text("not measured; NCCL uses it"), nil, nil, f.source(r)})
+		t.Rows = append(t.Rows, []document.Text{text(r.Link), text("not measured; NCCL uses it"), nil, nil, f.source(r)})
 	}
-	s.table(t)
+	s.Table(t)
 	if f.ResultsNote != "" {
-		s.say(end(f.ResultsNote))
+		s.Say(end(f.ResultsNote))
 	}
-	all := []Section{s}
+	all := []document.Section{s}
 	if rails := f.rails(); len(rails.Rows) > 1 {
-		r := Section{Title: "Each rail", Sub: true}
-		r.table(rails)
+		r := document.Section{Title: "Each rail", Sub: true}
+		r.Table(rails)
 		all = append(all, r)
 	}
 	return all
 }
 
 // rails has each rail that was probed, those at fault and the slowest first.
-func (f *Facts) rails() Table {
+func (f *Facts) rails() document.Table {
 	var list []*Result
 	for i := range f.Results {
 		if r := &f.Results[i]; r.Kind == string(probes.Rail) && r.Label == "" {
@@ -82,7 +83,7 @@ func (f *Facts) rails() Table {
 		}
 		return int((value(a) - value(b)) / 1e6)
 	})
-	t := Table{Head: []string{"Port", "Over", "Bus bandwidth", "Baseline", "Of its baseline", "GPUDirect RDMA", "Result"}}
+	t := document.Table{Head: []string{"Port", "Over", "Bus bandwidth", "Baseline", "Of its baseline", "GPUDirect RDMA", "Result"}}
 	for _, r := range list {
 		bw, base := "none", "none"
 		if r.BusBW != nil {
@@ -102,23 +103,23 @@ func (f *Facts) rails() Table {
 			result = r.Outcome
 		}
 		p := Port{Device: r.Device, Port: r.Port}
-		t.Rows = append(t.Rows, []Text{text(p.name()), text(orUnknown(r.Link)), text(bw), text(base), text(percent(r.Ratio)), text(r.GPUDirect), text(result)})
+		t.Rows = append(t.Rows, []document.Text{text(p.name()), text(orUnknown(r.Link)), text(bw), text(base), text(percent(r.Ratio)), text(r.GPUDirect), text(result)})
 	}
 	return t
 }
 
 // training is what the iteration times that were given mean.
-func (f *Facts) training() Section {
-	s := Section{Title: "Training iteration"}
+func (f *Facts) training() document.Section {
+	s := document.Section{Title: "Training iteration"}
 	i := f.Iteration
 	if i == nil {
-		s.say("Not given. ", code("--iteration-ms=BEFORE,AFTER"), " takes the times of an iteration, as the training script logs them.")
+		s.Say("Not given. ", code("--iteration-ms=BEFORE,AFTER"), " takes the times of an iteration, as the training script logs them.")
 		return s
 	}
 	day := func(d time.Duration) string { return fmt.Sprintf("%.0f", float64(24*time.Hour)/float64(d)) }
-	s.table(Table{
+	s.Table(document.Table{
 		Head: []string{"", "Before", "After", "Change"},
-		Rows: [][]Text{
+		Rows: [][]document.Text{
 			{text("Time of an iteration"), text(milliseconds(i.Before)), text(milliseconds(i.After)), text(fmt.Sprintf("%+.1f %%", 100*(float64(i.After)/float64(i.Before)-1)))},
 			{text("Iterations in a day"), text(day(i.Before)), text(day(i.After)), text(fmt.Sprintf("%+.1f %%", 100*(float64(i.Before)/float64(i.After)-1)))},
 			{text("Speed-up"), text("1"), text(fmt.Sprintf("%.2f", float64(i.Before)/float64(i.After))), nil},
@@ -129,14 +130,14 @@ func (f *Facts) training() Section {
 }
 
 // logged is what the log of a job shows.
-func (f *Facts) logged() Section {
-	s := Section{Title: "Log evidence"}
+func (f *Facts) logged() document.Section {
+	s := document.Section{Title: "Log evidence"}
 	l := f.Log
 	if l == nil {
-		s.say("No log was given. Run the job with ", code("NCCL_DEBUG=INFO"), " and ", code("NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log"), ", then ", code("gpufabric_exporter report --log=FILE"), ".")
+		s.Say("No log was given. Run the job with ", code("NCCL_DEBUG=INFO"), " and ", code("NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log"), ", then ", code("gpufabric_exporter report --log=FILE"), ".")
 		return s
 	}
-	s.table(Table{Head: []string{"What", "In the log"}, Rows: [][]Text{
+	s.Table(document.Table{Head: []string{"What", "In the log"}, Rows: [][]document.Text{
 		{text("File"), text(code(l.File), fmt.Sprintf(", %d lines, %d of NCCL", l.Lines, l.NCCLLines))},
 		{text("NCCL"), text(orUnknown(l.Versions))},
 		{text("Processes"), text(strconv.Itoa(l.Processes))},
@@ -144,14 +145,14 @@ func (f *Facts) logged() Section {
 		{text("GPUDirect RDMA on all rings"), text(l.GPUDirect)},
 	}})
 	if l.Undecided != "" {
-		s.say("What the log does not show: ", end(l.Undecided))
+		s.Say("What the log does not show: ", end(l.Undecided))
 	}
-	var lines []Text
+	var lines []document.Text
 	for i := range f.Findings {
 		if v := &f.Findings[i]; v.From == fromLog && len(lines) < maxList {
 			lines = append(lines, text(code(v.ID), ": ", end(v.Evidence), " ", codes(v.Seen)))
 		}
 	}
-	s.list(lines...)
+	s.List(lines...)
 	return s
 }

@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
-	"html/template"
+	"gpufabric_exporter/internal/document"
 	"os"
 	"path/filepath"
 	"slices"
@@ -62,19 +62,19 @@ func (in *Input) judged() {
 	in.Verdicts = diagnose.Run(in.Node, checks)
 }
 
-func markdownOf(t *testing.T, d *Document) string {
+func markdownOf(t *testing.T, d *document.Document) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := WriteMarkdown(&b, d); err != nil {
+	if err := document.WriteMarkdown(&b, d); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
 }
 
-func htmlOf(t *testing.T, d *Document) string {
+func htmlOf(t *testing.T, d *document.Document) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := WriteHTML(&b, d); err != nil {
+	if err := document.WriteHTML(&b, d); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -100,8 +100,8 @@ func TestGoldenReports(t *testing.T) {
 	}
 }
 
-// Both formats have every text of the document, and every report all sections.
-func TestSameContent(t *testing.T) {
+// Every report has all sections, and no placeholder of a value that is missing.
+func TestSections(t *testing.T) {
 	for _, scenario := range []string{
 		"healthy-ib", "healthy-efa", "healthy-cpu-node", "gpu-driver-missing", "moved-to-pod", "healthy-vm-flat", "probe-failing", "healthy-roce-bond",
 	} {
@@ -115,21 +115,10 @@ func TestSameContent(t *testing.T) {
 					t.Errorf("lacks the section %q", want)
 				}
 			}
-			each := func(of Text) {
-				for _, s := range of {
-					if !strings.Contains(page, template.HTMLEscapeString(line(s.Text))) {
-						t.Errorf("the page lacks %q", s.Text)
-					}
-				}
-				if !strings.Contains(md, of.markdown(true)) && !strings.Contains(md, of.markdown(false)) {
-					t.Errorf("the Markdown lacks %q", of.plain())
-				}
-			}
 			for i := range d.Sections {
 				if s := &d.Sections[i]; len(s.Blocks) == 0 && s.Title != "Optimisations" {
 					t.Errorf("section %q is empty", s.Title)
 				}
-				eachText(&d.Sections[i], each)
 			}
 			for _, bad := range []string{"%!", "<nil>", "0001-01-01", "NaN", "+Inf", "  unknown: .", ".."} {
 				if strings.Contains(strings.ReplaceAll(md, "0..", ""), bad) {
@@ -140,32 +129,16 @@ func TestSameContent(t *testing.T) {
 	}
 }
 
-func eachText(s *Section, do func(Text)) {
-	for _, b := range s.Blocks {
-		do(b.Paragraph)
-		for _, l := range b.List {
-			do(l)
-		}
-		if b.Table != nil {
-			for _, r := range b.Table.Rows {
-				for _, c := range r {
-					do(c)
-				}
-			}
-		}
-	}
-}
-
 // What was measured is in the report, and what was not says so with the command that measures it.
 func TestResults(t *testing.T) {
 	for scenario, want := range map[string][]string{
-		"healthy":            {"Nothing was found wrong", "RoCE v2 with GPUDirect RDMA", "| InfiniBand | not on this node |", "No step is needed"},
-		"healthy-ib":         {"| RoCE v2 | not on this node |", "NCCL was measured to use InfiniBand with GPUDirect RDMA", "NCCL\\_IB\\_GID\\_INDEX", "Differences from RoCE"},
+		"healthy":            {"No issue was found", "RoCE v2 with GPUDirect RDMA", "| InfiniBand | not on this node |", "No step is needed"},
+		"healthy-ib":         {"| RoCE v2 | not on this node |", "In a probe, NCCL used InfiniBand with GPUDirect RDMA", "NCCL\\_IB\\_GID\\_INDEX", "Differences from RoCE"},
 		"probe-slow":         {"`probe_slow` was measured on `rail mlx5_6 port 1`, and no check explains it", "the worst: `rail mlx5_6 port 1`"},
-		"probe-tcp-fallback": {"The NCCL probe goes over TCP (critical)", "NCCL was measured to use TCP"},
+		"probe-tcp-fallback": {"The NCCL probe goes over TCP (critical)", "In a probe, NCCL used TCP"},
 		"rate-degraded":      {"is confirmed by measurement: rail mlx5_6 port 1", "was expected to run at 400 Gb/s, and runs at 200 Gb/s"},
-		"no-rdma":            {"no RDMA port for training", "GPUDirect RDMA"},
-		"healthy-cpu-node":   {"no GPU that shows", "not measured"},
+		"no-rdma":            {"no visible RDMA port for training", "GPUDirect RDMA"},
+		"healthy-cpu-node":   {"no visible GPU", "not measured"},
 	} {
 		t.Run(scenario, func(t *testing.T) {
 			md := markdownOf(t, Collect(input(t, scenario)).Document(nil))
@@ -235,12 +208,6 @@ func TestOfManyDevices(t *testing.T) {
 	}
 }
 
-// hostile are names that would break out of a table, a line, a code span or a tag.
-var hostile = []string{
-	"a|b", "`x`", "``|``", "\\|", "a\\|b", "a\nb\n# c", "<script>alert(1)</script>", "](javascript:alert(1))", "**b**", "![x](https://e/x.png)", "| --- |", "\u202ertl", "&lt;", "- x",
-	"1. x", "", "   ", strings.Repeat("A", 1<<16), "a\rb", "\u2028|", "</td></table>", "https://evil.example/", "\"'", "$(id)", "@all #1 ~~s~~", "\xff|\xfe", "``` ` |",
-}
-
 func TestHostileNames(t *testing.T) {
 	plain := input(t, "pcie-nic-gen3")
 	plain.Log, plain.LogFile = nil, ""
@@ -276,99 +243,16 @@ func TestHostileNames(t *testing.T) {
 		return markdownOf(t, d), htmlOf(t, d)
 	}
 	md, page := build("x")
-	lines, tags := len(tableRows(t, md)), strings.Count(page, "<")
-	for _, name := range hostile {
+	lines, tags := strings.Count(md, "\n"), strings.Count(page, "<")
+	for _, name := range []string{"a|b", "a\nb\n# c", "<script>alert(1)</script>", "](javascript:alert(1))", "\x1b[31mx", "\xff|\u2028", "`|`", strings.Repeat("A", 1<<16)} {
 		md, page := build(name)
-		if got := len(tableRows(t, md)); got != lines {
-			t.Errorf("%.20q: %d rows of tables, expected %d", name, got, lines)
+		if l, n := strings.Count(md, "\n"), strings.Count(page, "<"); l != lines || n != tags {
+			t.Errorf("%.20q: %d lines of Markdown and %d tags of HTML, expected %d and %d", name, l, n, lines, tags)
 		}
-		if got := strings.Count(page, "<"); got != tags && name != "" && strings.TrimSpace(name) != "" {
-			t.Errorf("%.20q: %d tags, expected %d", name, got, tags)
-		}
-		for _, bad := range []string{"\r", "\u2028", "\n# c", "](javascript:", "<script", "](https://e/"} {
-			if strings.Contains(md, bad) && !strings.Contains(md, "`"+bad) && !codeOnly(md, bad) {
-				t.Errorf("%.20q: the Markdown has %q", name, bad)
-			}
-		}
-		if len(md) > 1<<20 || len(page) > 2<<20 {
-			t.Errorf("%.20q: %d and %d bytes", name, len(md), len(page))
+		if strings.Contains(md, "\x1b") || strings.Contains(page, "\x1b") || len(md) > 1<<20 || len(page) > 2<<20 {
+			t.Errorf("%.20q: an escape sequence is left, or %d and %d bytes are too many", name, len(md), len(page))
 		}
 	}
-}
-
-// codeOnly tells that a text is in spans of code alone, where it is no mark.
-func codeOnly(md, s string) bool {
-	for l := range strings.Lines(md) {
-		out := ""
-		for len(l) > 0 {
-			i := strings.IndexByte(l, '`')
-			if i < 0 {
-				out += l
-				break
-			}
-			if i > 0 && l[i-1] == '\\' {
-				out, l = out+l[:i+1], l[i+1:]
-				continue
-			}
-			out += l[:i]
-			l = l[i:]
-			n := len(l) - len(strings.TrimLeft(l, "`"))
-			fence := l[:n]
-			rest := l[n:]
-			for {
-				k := strings.Index(rest, fence)
-				if k < 0 {
-					out, l = out+fence, rest
-					break
-				}
-				run := len(rest[k:]) - len(strings.TrimLeft(rest[k:], "`"))
-				if run == n {
-					l = rest[k+n:]
-					break
-				}
-				rest = rest[k+run:]
-			}
-		}
-		if strings.Contains(out, s) {
-			return false
-		}
-	}
-	return true
-}
-
-// tableRows reads the tables of a Markdown text as GitHub's does (GFM, section 4.10): bars that a backslash does not escape
-// separate cells, in code, too. Each row must have as many cells as the head of its table.
-func tableRows(t *testing.T, md string) (rows [][]string) {
-	t.Helper()
-	cells := 0
-	for l := range strings.Lines(md) {
-		l = strings.TrimSuffix(l, "\n")
-		if !strings.HasPrefix(l, "|") {
-			cells = 0
-			continue
-		}
-		var row []string
-		cell := ""
-		for i := 1; i < len(l); i++ {
-			switch {
-			case l[i] == '\\' && i+1 < len(l):
-				cell += l[i : i+2]
-				i++
-			case l[i] == '|':
-				row, cell = append(row, strings.TrimSpace(cell)), ""
-			default:
-				cell += string(l[i])
-			}
-		}
-		if cells == 0 {
-			cells = len(row)
-		}
-		if len(row) != cells || cell != "" {
-			t.Fatalf("a row has %d cells and %q behind, expected %d: %.300s", len(row), cell, cells, l)
-		}
-		rows = append(rows, row)
-	}
-	return rows
 }
 
 func TestFactsSurviveJSON(t *testing.T) {
@@ -396,8 +280,7 @@ func TestCompared(t *testing.T) {
 	before.Node.Simulated, now.Node.Simulated = "", ""
 	before.Iteration, now.Iteration = &Iteration{900 * time.Millisecond, 800 * time.Millisecond}, &Iteration{900 * time.Millisecond, 600 * time.Millisecond}
 	section := func(of, before *Facts) string {
-		md := markdownOf(t, &Document{Sections: []Section{of.compared(before)}})
-		tableRows(t, md)
+		md := markdownOf(t, &document.Document{Sections: []document.Section{of.compared(before)}})
 		return md
 	}
 	contains := func(got string, want ...string) {
@@ -438,7 +321,7 @@ func TestStrangeFacts(t *testing.T) {
 	for name, tt := range map[string]struct{ in, want string }{
 		"empty":         {"", "not the JSON of a report"},
 		"text":          {"# NCCL report", "not the JSON of a report"},
-		"of check":      {`{"verdicts": [], "failed": 0}`, "expected a file of gpufabric_exporter report"},
+		"of check":      {`{"verdicts": [], "failed": 0}`, "not the JSON of a report"},
 		"other version": {strings.Replace(string(good), `"version":1`, `"version":7`, 1), "version 7: expected version 1"},
 		"a bandwidth":   {strings.Replace(string(good), `"results":[]`, `"results":[{"busbw_bytes_per_second": -3}]`, 1), "no probe measures"},
 		"a rate":        {strings.Replace(string(good), `"ports":[`, `"ports":[{"rate_bytes_per_second": 1e300},`, 1), "rate that no port has"},
@@ -459,8 +342,8 @@ func FuzzFacts(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, d := range []*Document{now.Document(before), before.Document(nil)} {
-			tableRows(t, markdownOf(t, d))
+		for _, d := range []*document.Document{now.Document(before), before.Document(nil)} {
+			markdownOf(t, d)
 			htmlOf(t, d)
 		}
 	})
@@ -510,7 +393,7 @@ func TestLower(t *testing.T) {
 
 func TestMarked(t *testing.T) {
 	d := Collect(input(t, "gid-roce-v1-only")).Document(nil)
-	contains := "To decide: run `gpufabric_exporter check --only=gid_usable`."
+	contains := "To find out: run `gpufabric_exporter check --only=gid_usable`."
 	if page := markdownOf(t, d); !strings.Contains(page, contains) || strings.Contains(page, "\\`") {
 		t.Errorf("want %q and no escaped backtick in:\n%s", contains, page)
 	}
@@ -524,6 +407,9 @@ func TestRootCause(t *testing.T) {
 		"iommu-translating": "An IOMMU translates",
 		"pfc-off":           "PFC is off on the priority of RoCE",
 		"nccl-tc-5":         "NCCL's traffic class differs",
+		"gid-missing":       "A RoCE port has no routable RoCE v2 address",
+		"gid-roce-v1-only":  "A RoCE port has no routable RoCE v2 address",
+		"gid-index-pinned":  "NCCL_IB_GID_INDEX selects the wrong entry",
 	} {
 		t.Run(scenario, func(t *testing.T) {
 			f := Collect(input(t, scenario))

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"gpufabric_exporter/internal/document"
 	"slices"
 	"strings"
 
@@ -150,7 +151,7 @@ func (f *Facts) links() []string {
 			all = append(all, l)
 		}
 	}
-	return all[:min(len(all), maxRows)]
+	return all[:min(len(all), document.MaxRows)]
 }
 
 // command measures a link.

@@ -4,6 +4,7 @@ package report
 
 import (
 	"fmt"
+	"gpufabric_exporter/internal/document"
 	"strconv"
 	"strings"
 	"time"
@@ -57,29 +58,50 @@ func lower(s string) string {
 }
 
 // marked is a sentence with code between backticks.
-func marked(s string) Text {
-	var t Text
+func marked(s string) document.Text {
+	var t document.Text
 	for i, part := range strings.Split(s, "`") {
 		if i%2 == 1 {
 			t = append(t, code(part))
 		} else if part != "" {
-			t = append(t, Span{Text: part})
+			t = append(t, document.Span{Text: part})
 		}
 	}
 	return t
 }
 
 // codes are names as code, of many the first.
-func codes(names []string) Text {
-	var t Text
+func codes(names []string) document.Text {
+	var t document.Text
 	for i, n := range names[:min(len(names), maxList)] {
 		if i > 0 {
-			t = append(t, Span{Text: ", "})
+			t = append(t, document.Span{Text: ", "})
 		}
 		t = append(t, code(n))
 	}
 	if more := len(names) - maxList; more > 0 {
-		t = append(t, Span{Text: fmt.Sprintf(" and %d more", more)})
+		t = append(t, document.Span{Text: fmt.Sprintf(" and %d more", more)})
 	}
 	return t
+}
+
+// text makes a line of strings, which are plain, spans and lines.
+func text(parts ...any) document.Text { return document.Line(parts...) }
+
+func code(s string) document.Span { return document.Code(s) }
+
+func strong(s string) document.Span { return document.Strong(s) }
+
+// Bounds of what a document shows. The JSON has more.
+const (
+	maxGIDs = 64 // entries of GID tables, of all ports
+	maxList = 16 // names in a line, lines in a list
+)
+
+// some joins names, of many the first.
+func some(names []string) string {
+	if more := len(names) - maxList; more > 0 {
+		return strings.Join(names[:maxList], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(names, ", ")
 }

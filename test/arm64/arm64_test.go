@@ -41,7 +41,7 @@ var elsewhere = []struct {
 	},
 	{[]string{"./internal/job", "./internal/simulator"}, "pure Go over whole nodes, which takes emulation more than six minutes"},
 	{
-		[]string{"./internal/command/advise", "./internal/command/report", "./internal/drawing", "./internal/report", "./internal/status"},
+		[]string{"./internal/command/advise", "./internal/command/report", "./internal/document", "./internal/drawing", "./internal/report", "./internal/status"},
 		"pure Go that has not been tried under emulation",
 	},
 	{[]string{"./alerts", "./packaging/...", "./test/..."}, "they test files, machines and clusters, and no code for an architecture"},

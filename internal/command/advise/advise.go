@@ -19,6 +19,7 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/files"
+	"gpufabric_exporter/internal/job"
 	"gpufabric_exporter/internal/logging"
 	"gpufabric_exporter/internal/simulator"
 	"gpufabric_exporter/internal/site"
@@ -54,7 +55,7 @@ type advising struct {
 func New(s *site.Site, log *logging.Flags) *command.Command {
 	k := &advising{site: s, log: log}
 	return &command.Command{
-		Name: "advise", Help: "Print NCCL settings for this node and a stated workload, each with its reason and source: what to set, what to remove, what to leave to NCCL, and what cannot be decided here. Also print how long an AllReduce takes over the links of the node. Advice is no verdict: exit code 0: it was printed, whatever it says; 1: the node could not be read or the advice not be written; 3: the command line, the configuration or a file that was named is wrong.",
+		Name: "advise", Help: "Print NCCL settings for this node and a stated workload, each with its reason and source: what to set, what to remove, what to leave to NCCL, and what cannot be decided here. Also print how long an AllReduce takes over the links of the node, and where running jobs differ from the advice. Advice is no verdict: exit code 0: it was printed, whatever it says; 1: the node could not be read or the advice not be written; 3: the command line, the configuration or a file that was named is wrong.",
 		Define: k.define,
 		Takes:  []command.Group{&s.Config, log, &s.Devices},
 		OnHost: []command.Group{&s.Recorded, &s.Paths, &s.GPUs},
@@ -120,7 +121,7 @@ func (k *advising) run(ctx context.Context, c *command.Call) int {
 	}
 	at := *k.site
 	at.LibraryPath = os.Getenv("LD_LIBRARY_PATH")
-	node, conf, err := at.ObserveOnce(ctx, k.scenario, collector.CheckWants()|fabric.WantGPU|fabric.WantGID|fabric.WantQoS|fabric.WantNCCL, 0, k.log.Logger(c.Stderr))
+	node, conf, err := at.ObserveOnce(ctx, k.scenario, collector.CheckWants()|fabric.WantGPU|fabric.WantNCCL|job.Wants, 0, k.log.Logger(c.Stderr))
 	if err != nil {
 		return c.Fail(err)
 	}
@@ -130,7 +131,11 @@ func (k *advising) run(ctx context.Context, c *command.Call) int {
 		c.Complain(err)
 		return command.Usage
 	}
-	if err := write(c.Stdout, k.output, advice.For(node, w), conf, k.scenario); err != nil {
+	a := answer{Advice: advice.For(node, w), scenario: k.scenario, conf: conf, jobsUnknown: "jobs are looked for on this host only"}
+	if k.scenario != nil || k.site.ThisHost() {
+		a.jobs, a.jobsUnknown = running(node, k.workload)
+	}
+	if err := a.write(c.Stdout, k.output); err != nil {
 		return c.Fail(err)
 	}
 	return command.OK

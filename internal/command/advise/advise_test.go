@@ -3,6 +3,7 @@
 package advise
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"gpufabric_exporter/internal/command"
 	"gpufabric_exporter/internal/command/commandtest"
 	"gpufabric_exporter/internal/fabric"
+	"gpufabric_exporter/internal/simulator"
+	"gpufabric_exporter/internal/simulator/simulatortest"
 	"gpufabric_exporter/internal/site"
 	"gpufabric_exporter/probes"
 )
@@ -156,12 +159,60 @@ func TestAdviseHostileProbes(t *testing.T) {
 	}
 }
 
-// Every format says that settings of running jobs are left out.
-func TestAdviseNamesJobs(t *testing.T) {
-	for _, form := range []string{"text", "json", "shell", "conf", "kubernetes", "slurm"} {
+// Where the settings of running jobs differ from the advice is said of each job, and where it is not known, why. Formats for files
+// name the command that shows it.
+func TestRunningJobs(t *testing.T) {
+	for scenario, want := range map[string][]string{
+		"job-tcp":          {"Running jobs, compared with this advice:", "NCCL_NET=IB"},
+		"job-offload-off":  {"Running jobs, compared with this advice:"},
+		"job-mixed":        {"Running jobs, compared with this advice:"},
+		"job-hidden":       {"The settings of 8 ranks could not be read: run the command as root on the host."},
+		"healthy":          {"No running job uses NCCL."},
+		"healthy-cpu-node": {"No running job uses NCCL."},
+	} {
+		_, out, errs := advised(t, "--scenario="+scenario, "--nccl-version=2.27.7")
+		for _, w := range want {
+			if !strings.Contains(out, w) {
+				t.Errorf("%s lacks %q: %s%s", scenario, w, out, errs)
+			}
+		}
+	}
+	for _, form := range []string{"shell", "conf", "kubernetes", "slurm"} {
 		if _, out, errs := advised(t, "--scenario=job-tcp", "-o", form); !strings.Contains(out, jobsNote) {
 			t.Errorf("%s: %s%s", form, out, errs)
 		}
+	}
+}
+
+// Ranks of a job that differ are counted, what is not read is said to be so, and a job is shown by its name alone.
+func TestRanksThatDiffer(t *testing.T) {
+	s, err := simulator.Find("job-tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := *simulatortest.Watch(t, s, 0)[0]
+	ranks := slices.Clone(n.Ranks.Value)
+	for i := range ranks {
+		ranks[i].Conf = fabric.None[[]fabric.NCCLVariable]("nccl.conf", n.At)
+	}
+	ranks[0].Settings = fabric.NotKnown[[]fabric.NCCLVariable](fabric.ReasonPrivilege, "environ", n.At)
+	ranks[1].Settings = fabric.Known([]fabric.NCCLVariable{{Name: "NCCL_IB_TC", Value: "5"}, {Name: "NCCL_IB_HCA", Value: "set", Masked: true}}, "environ", n.At)
+	ranks[2].Conf = fabric.NotKnown[[]fabric.NCCLVariable](fabric.ReasonPrivilege, "nccl.conf", n.At)
+	n.Ranks.Value = ranks
+	jobs, unknown := running(&n, advice.Workload{})
+	var b bytes.Buffer
+	(&answer{jobs: jobs, jobsUnknown: unknown}).writeJobs(&b)
+	for _, want := range []string{
+		"  slurm/4242, 8 ranks\n", "NCCL_IB_TC=5 (1 of 8 ranks), advised: NCCL_IB_TC=106\n", "NCCL_IB_HCA is set to a value that is not shown (1 of 8 ranks), advised: ",
+		"The settings of 1 rank could not be read", "The nccl.conf of 1 rank could not be read", "NCCL_NET is not in the environment (7 of 8 ranks), advised: NCCL_NET=IB\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("lacks %q:\n%s", want, b.String())
+		}
+	}
+	n.Ranks = fabric.NotKnown[[]fabric.RankCandidate](fabric.ReasonPrivilege, "ranks", n.At)
+	if jobs, unknown := running(&n, advice.Workload{}); len(jobs) > 0 || !strings.Contains(unknown, "privilege") {
+		t.Errorf("%+v, %q", jobs, unknown)
 	}
 }
 
@@ -172,7 +223,7 @@ func TestAdviseJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &fields); err != nil || code != command.OK {
 		t.Fatalf("exit code %d: %v: %s", code, err, errs)
 	}
-	for _, name := range []string{"settings", "remove", "leave", "unknown", "estimates", "communication"} {
+	for _, name := range []string{"settings", "remove", "leave", "unknown", "estimates", "communication", "jobs"} {
 		if _, list := fields[name].([]any); !list {
 			t.Errorf("%s is %v", name, fields[name])
 		}

@@ -19,23 +19,32 @@ import (
 	"gpufabric_exporter/probes"
 )
 
-// jobsNote is what the advice leaves out, in every format.
-const jobsNote = "Settings of running jobs are not part of the advice: gpufabric_exporter jobs shows them."
+// jobsNote is said in the formats that have no place for differences.
+const jobsNote = "Running jobs: gpufabric_exporter advise shows in which settings they differ from this advice."
 
-func write(w io.Writer, as output, a advice.Advice, conf config.Config, scenario *simulator.Scenario) error {
+// answer is what is printed.
+type answer struct {
+	advice.Advice
+	jobs        []differing
+	jobsUnknown string // why jobs, or some of them, are not known; empty: they are
+	scenario    *simulator.Scenario
+	conf        config.Config
+}
+
+func (a *answer) write(w io.Writer, as output) error {
 	switch as {
 	case outputJSON:
-		return writeJSON(w, a, conf)
+		return a.writeJSON(w)
 	case outputShell:
-		return lint.WriteSuggestions(w, suggestions(a, as), lint.FormatShell)
+		return lint.WriteSuggestions(w, suggestions(a.Advice, as), lint.FormatShell)
 	case outputConf:
-		return lint.WriteSuggestions(w, suggestions(a, as), lint.FormatConf)
+		return lint.WriteSuggestions(w, suggestions(a.Advice, as), lint.FormatConf)
 	case outputKubernetes:
-		return lint.WriteSuggestions(w, suggestions(a, as), lint.FormatManifest)
+		return lint.WriteSuggestions(w, suggestions(a.Advice, as), lint.FormatManifest)
 	case outputSlurm:
-		return writeSlurm(w, a)
+		return writeSlurm(w, a.Advice)
 	}
-	return writeText(w, a, scenario)
+	return a.writeText(w)
 }
 
 // suggestions are the settings as lint writes them, and as comments what is to be removed and what could not be decided.
@@ -52,7 +61,7 @@ func suggestions(a advice.Advice, as output) []lint.Suggestion {
 		list = append(list, lint.Suggestion{Reason: fmt.Sprintf("Remove from %s: %s. %s", r.From, line(r), r.Reason)})
 	}
 	for _, o := range a.Unknown {
-		list = append(list, lint.Suggestion{Reason: fmt.Sprintf("Not decided: %s. %s To know: %s.", o.Name, o.Reason, strings.TrimSuffix(o.Ask, "."))})
+		list = append(list, lint.Suggestion{Reason: fmt.Sprintf("Not decided: %s. %s To find out: %s.", o.Name, o.Reason, strings.TrimSuffix(o.Ask, "."))})
 	}
 	return append(list, lint.Suggestion{Reason: jobsNote})
 }
@@ -81,21 +90,22 @@ func writeSlurm(w io.Writer, a advice.Advice) error {
 	return lint.WriteSuggestions(w, suggestions(a, outputSlurm), lint.FormatShell)
 }
 
-func writeJSON(w io.Writer, a advice.Advice, conf config.Config) error {
+func (a *answer) writeJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(struct {
 		advice.Advice
-		Note          string        `json:"note"`
+		Jobs          []differing   `json:"jobs"`
+		JobsUnknown   string        `json:"jobs_unknown,omitempty"`
 		Configuration config.Report `json:"configuration"`
-	}{a, jobsNote, conf.Report()})
+	}{a.Advice, append([]differing{}, a.jobs...), a.jobsUnknown, a.conf.Report()})
 }
 
 // writeText prints the advice for people.
-func writeText(w io.Writer, a advice.Advice, scenario *simulator.Scenario) error {
+func (a *answer) writeText(w io.Writer) error {
 	var b bytes.Buffer
-	if scenario != nil {
-		fmt.Fprintf(&b, "Simulated node: %s\n", scenario.Name)
+	if a.scenario != nil {
+		fmt.Fprintf(&b, "Simulated node: %s\n", a.scenario.Name)
 	}
 	fmt.Fprintf(&b, "Workload: %s\nNCCL %s (%s)\n", workload(a.Workload), a.NCCL, a.NCCLFrom)
 	heading(&b, "Set", len(a.Settings))
@@ -119,7 +129,7 @@ func writeText(w io.Writer, a advice.Advice, scenario *simulator.Scenario) error
 	}
 	heading(&b, "Not decided", len(a.Unknown))
 	for _, o := range a.Unknown {
-		item(&b, o.Name, o.Reason, "To know: "+o.Ask)
+		item(&b, o.Name, o.Reason, "To find out: "+o.Ask)
 	}
 	heading(&b, "Leave to NCCL", len(a.Leave))
 	for _, l := range a.Leave {
@@ -130,7 +140,7 @@ func writeText(w io.Writer, a advice.Advice, scenario *simulator.Scenario) error
 	for _, s := range a.Shares {
 		item(&b, s.Link.Text()+", "+s.From, s.Text)
 	}
-	fmt.Fprintf(&b, "\n%s\n", jobsNote)
+	a.writeJobs(&b)
 	_, err := w.Write(b.Bytes())
 	return err
 }
@@ -162,7 +172,7 @@ func workload(w advice.Workload) string {
 
 // writeEstimates prints the estimates as a table, and below it what they assume.
 func writeEstimates(b *bytes.Buffer, list []advice.Estimate) {
-	heading(b, "AllReduce by NCCL's model (docs/ADVICE.md), without NVLink SHARP and with nothing else on the links", len(list))
+	heading(b, "Estimated time of an AllReduce (NCCL's own model, docs/ADVICE.md), without NVLink SHARP and without other traffic on the links", len(list))
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	var bases []string
 	for i, e := range list {

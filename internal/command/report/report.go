@@ -22,6 +22,7 @@ import (
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/demo"
 	"gpufabric_exporter/internal/diagnose"
+	"gpufabric_exporter/internal/document"
 	"gpufabric_exporter/internal/explain"
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/internal/files"
@@ -295,7 +296,7 @@ func write(w io.Writer, as format, f *report.Facts, before *report.Facts) error 
 		e.SetIndent("", "  ")
 		return e.Encode(f)
 	case html:
-		return report.WriteHTML(w, f.Document(before))
+		return document.WriteHTML(w, f.Document(before))
 	}
-	return report.WriteMarkdown(w, f.Document(before))
+	return document.WriteMarkdown(w, f.Document(before))
 }

@@ -53,7 +53,7 @@ func TestJobs(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	commandtest.Contains(t, stdout, "the worst: `slurm/4242`: A job uses TCP instead of RDMA.", "| Transport of running jobs | `slurm/4242`: tcp, confirmed |", "Repair the cause (NCCL_IB_DISABLE is set)")
-	if strings.Contains(stdout, "No step is needed") || strings.Contains(stdout, "Nothing was found wrong") {
+	if strings.Contains(stdout, "No step is needed") || strings.Contains(stdout, "No issue was found") {
 		t.Errorf("a job that uses TCP is well:\n%.2000s", stdout)
 	}
 }
@@ -157,7 +157,7 @@ func TestWrong(t *testing.T) {
 		"no earlier report":    {[]string{"--before=" + filepath.Join(dir, "none")}, "no such file"},
 		"1 GiB":                {[]string{"--before=" + large}, "is longer than 16777216 bytes"},
 		"a folder":             {[]string{"--before=" + dir}, "expected a regular file"},
-		"of check":             {[]string{"--before=" + file("check", `{"verdicts":[]}`)}, "expected a file of gpufabric_exporter report --output=json"},
+		"of check":             {[]string{"--before=" + file("check", `{"verdicts":[]}`)}, "expected the output of report --output=json"},
 		"Markdown":             {[]string{"--before=" + file("md", "# NCCL report")}, "not the JSON of a report"},
 		"another version":      {[]string{"--before=" + file("v9", `{"report":"gpufabric_exporter report","version":9}`)}, "version 9: expected version 1"},
 		"no results":           {[]string{"--probe=" + file("noresults", `{}`)}, "neither runs nor probes"},

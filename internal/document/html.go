@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package document
 
 import (
 	_ "embed" // the page
 	"html/template"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-//go:embed report.html
+//go:embed document.html
 var pageText string
 
-//go:embed report.css
+//go:embed document.css
 var pageStyle string
 
-var page = template.Must(template.New("report").Funcs(template.FuncMap{
+var page = template.Must(template.New("document").Funcs(template.FuncMap{
 	"line": line, "style": func() template.CSS { return template.CSS(pageStyle) }, "parts": parts, "anchor": anchor,
-	"is": func(s Span, m string) bool { return marks[s.Mark] == m },
+	"is": func(s Span, m string) bool { return marks[s.mark] == m }, "url": func(s Span) string { return s.url },
 }).Parse(pageText))
 
 // marks are names of marks in the page.
-var marks = map[Mark]string{Plain: "", Code: "code", Strong: "strong", Link: "link"}
+var marks = map[mark]string{plain: "", code: "code", strong: "strong", link: "link"}
 
 // WriteHTML writes a document as one page without assets or scripts. The template escapes all texts.
 func WriteHTML(w io.Writer, d *Document) error { return page.Execute(w, d) }
@@ -49,12 +50,20 @@ func parts(sections []Section) []part {
 
 func anchor(i int) string { return "s" + strconv.Itoa(i) }
 
+// Words that a cell of a table begins with where it says that something is wrong, or not known.
+var (
+	bad    = []string{"critical:", "broken", "blocked"}
+	unsure = []string{"unknown", "not measured", "warning:"}
+)
+
 // Class is that of a cell, so that verdicts are not read by their words alone.
 func (t Text) Class() string {
-	switch words := strings.ToLower(t.plain()); {
-	case strings.HasPrefix(words, "critical:"), strings.HasPrefix(words, broken), strings.HasPrefix(words, "blocked"), words == "down":
+	words := strings.ToLower(t.Plain())
+	begins := func(w string) bool { return strings.HasPrefix(words, w) }
+	switch {
+	case slices.ContainsFunc(bad, begins), words == "down":
 		return "bad"
-	case strings.HasPrefix(words, unknown), strings.HasPrefix(words, "not measured"), strings.HasPrefix(words, "warning:"):
+	case slices.ContainsFunc(unsure, begins):
 		return "unsure"
 	}
 	return ""

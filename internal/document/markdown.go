@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package report
+package document
 
 import (
 	"bytes"
@@ -61,7 +61,7 @@ func (t *Table) markdown(b *bytes.Buffer) {
 		row(cells)
 	}
 	if t.Note != "" {
-		b.WriteString("\n" + text(t.Note).markdown(false) + "\n")
+		b.WriteString("\n" + Line(t.Note).markdown(false) + "\n")
 	}
 }
 
@@ -69,15 +69,15 @@ func (t *Table) markdown(b *bytes.Buffer) {
 func (t Text) markdown(cell bool) string {
 	var b strings.Builder
 	for _, s := range t {
-		switch text := line(s.Text); s.Mark {
-		case Code:
+		switch text := line(s.Text); s.mark {
+		case code:
 			b.WriteString(codeSpan(text, cell))
-		case Strong:
+		case strong:
 			if text = strings.TrimSpace(text); text != "" {
 				b.WriteString("**" + escape(text) + "**")
 			}
-		case Link:
-			b.WriteString("[" + escape(text) + "](" + s.URL + ")")
+		case link:
+			b.WriteString("[" + escape(text) + "](" + s.url + ")")
 		default:
 			b.WriteString(escape(text))
 		}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package document is a report as people read it, beside its JSON: sections of paragraphs, lists and tables, and how it is written as Markdown and as
+// one HTML page.
+//
+// All of it is pure, and any number of goroutines may call it. Texts are not trusted: the writers put each on one line, bound and
+// escape it, so that no text adds a mark, row, column or tag of its own. The only errors are those of the writer that a document goes to.
+package document
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// Document is what WriteMarkdown and WriteHTML write, with the same content.
+type Document struct {
+	Title    string
+	Sections []Section
+}
+
+// Section is a heading of level 2, or 3 below one, and what stands under it.
+type Section struct {
+	Title  string
+	Sub    bool // level 3
+	Blocks []Block
+}
+
+// Block is a paragraph, a list or a table: one of its fields is set.
+type Block struct {
+	Paragraph Text
+	List      []Text
+	Table     *Table
+}
+
+// Table has rows of as many cells as Head. Note says below it where the values are from, and how many rows were left out.
+type Table struct {
+	Head []string
+	Rows [][]Text
+	Note string
+}
+
+// Text is a line with marks.
+type Text []Span
+
+// Span is a part of a line. Its zero value with a text is plain.
+type Span struct {
+	Text string
+	mark mark
+	url  string // of a link
+}
+
+// mark is how a part of a line is shown.
+type mark uint8
+
+const (
+	plain mark = iota
+	code
+	strong
+	link
+)
+
+// Code is text that is quoted: a name, a command, a value.
+func Code(s string) Span { return Span{mark: code, Text: s} }
+
+// Strong is text that stands out.
+func Strong(s string) Span { return Span{mark: strong, Text: s} }
+
+// Link is a link. What comes from a node or from files is never a URL.
+func Link(text, url string) Span { return Span{mark: link, Text: text, url: url} }
+
+// Line makes a line of strings, which are plain, spans and lines.
+func Line(parts ...any) Text {
+	var t Text
+	for _, p := range parts {
+		switch p := p.(type) {
+		case string:
+			t = append(t, Span{Text: p})
+		case Span:
+			t = append(t, p)
+		case Text:
+			t = append(t, p...)
+		default:
+			t = append(t, Span{Text: fmt.Sprint(p)})
+		}
+	}
+	return t
+}
+
+// Plain returns a line without marks.
+func (t Text) Plain() string {
+	var b strings.Builder
+	for _, s := range t {
+		b.WriteString(s.Text)
+	}
+	return b.String()
+}
+
+// Say adds a paragraph, made as Line makes it.
+func (s *Section) Say(parts ...any) { s.Blocks = append(s.Blocks, Block{Paragraph: Line(parts...)}) }
+
+// List adds a list; without lines there is none.
+func (s *Section) List(lines ...Text) {
+	if len(lines) > 0 {
+		s.Blocks = append(s.Blocks, Block{List: lines})
+	}
+}
+
+// Table adds a table of at most MaxRows rows; it counts what is left out.
+func (s *Section) Table(t Table) {
+	if more := len(t.Rows) - MaxRows; more > 0 {
+		t.Rows = t.Rows[:MaxRows]
+		t.Note = strings.TrimSpace(fmt.Sprintf("And %d more rows (--output=json has all). ", more) + t.Note)
+	}
+	s.Blocks = append(s.Blocks, Block{Table: &t})
+}
+
+// MaxRows is how many rows of a table are shown.
+const MaxRows = 64
+
+const maxText = 600 // characters of a span
+
+// line is a text on one line, of bounded length: controls and separators become blanks.
+func line(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\ufffd"))
+	n := 0
+	for i := range s {
+		if n++; n > maxText {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}
