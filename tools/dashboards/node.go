@@ -163,7 +163,7 @@ func ports() panel {
 		column{field: "netdev", title: "Interface", none: "-", width: 132},
 		column{field: "link_layer", title: "Link layer", words: words{"unspecified": {"other", ""}}, width: 90},
 		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}, "spare": {"down (spare)", unneeded}, "unknown": {"unknown", note}}, width: 110},
-		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 150},
+		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 155},
 		column{field: "E", title: "Rate", unit: "bps", width: 90},
 		column{field: "F", title: "Expected", unit: "bps", none: "not stated", width: 90},
 		column{field: "G", title: "Of expected", unit: "percentunit", steps: []step{{0, bad}, {1, good}}, width: 100},

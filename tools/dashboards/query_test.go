@@ -158,8 +158,14 @@ func TestLinks(t *testing.T) {
 			return
 		}
 		path, query, _ := strings.Cut(link, "?")
-		if !addresses[path] {
-			t.Errorf("%s: no dashboard at %s", where, path)
+		pages := []string{path}
+		if before, ok := strings.CutSuffix(path, "${__data.fields."+page+"}"); ok {
+			pages = []string{before + pageOfPort, before + pageOfNode}
+		}
+		for _, page := range pages {
+			if !addresses[page] {
+				t.Errorf("%s: no dashboard at %s", where, page)
+			}
 		}
 		for _, v := range regexp.MustCompile(`\bvar-(\w+)=`).FindAllStringSubmatch(query, -1) {
 			if !slices.Contains([]string{"datasource", "cluster", "instance", "device", "training_job"}, v[1]) {
