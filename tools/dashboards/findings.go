@@ -213,7 +213,7 @@ or ` + follows("GpuFabricSlowReceiver", fires("GpuFabricSlowReceiver"), "cluster
 or ` + follows("compute_ports", fails("compute_ports"), "cluster, instance", "a port is not active", fails("port_active")) + `
 or label_replace(label_replace(
   count_values by (cluster, instance) ("measured", round(1e-9 * (sum by (cluster, instance) (instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}) > 1e9))),
-  "measured", "only the probe: RDMA sends $1 GB/s", "measured", "(.*)"), "problem", "GpuFabricProbeTransportSocket", "", "")
+  "measured", "RDMA now: $1 GB/s", "measured", "(.*)"), "problem", "GpuFabricProbeTransportSocket", "", "")
 or ` + explained("GpuFabricProbeTransportSocket", "socket") + `
 or ` + explained("GpuFabricProbeBandwidthCollapsed", "slow") + `
 or ` + explained("GpuFabricProbeBandwidthRegression", "regressed") + `
@@ -263,7 +263,7 @@ or (` + last + orSilentIn("", "problem") + `) ` + said + `,
 
 // What a page about one node says while all that is known of it is old, or nothing is.
 var (
-	exporterSilent = word{"The exporter does not answer: since then nothing is known, and what is below is empty or old", ""}
+	exporterSilent = word{"The exporter does not answer: what is below is empty or old", ""}
 	exporterNever  = word{"The exporter never answered: nothing is known of this node", ""}
 )
 
@@ -297,13 +297,13 @@ func findings(t texts, oneNode bool, h uint32) panel {
 		problems[exporterDown], problems[exporterIsSilent], problems[neverAnswered] = exporterSilent, exporterSilent, exporterNever
 	} else {
 		found = `label_join(` + counted(counted(found, "devices", "device", "device", 2), "GPUs", "gpu", "uuid", 1) + `, "where", ", ", "devices", "GPUs")`
-		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 125})
+		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 112})
 	}
 	found = `label_replace(` + found + `, "where", "$1", "where", "(?:, )?(.*?)(?:, )?")`
 	found = "(" + found + "\nor 1000 * max by (cluster, instance, severity, problem) (" + restarted() + "))"
 	columns = append(columns, what, where,
-		column{field: "measured", title: "Measured, cause, or what it follows", all: true, width: 276},
-		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 105},
+		column{field: "measured", title: "Measured, cause, or what it follows", all: true, width: 289},
+		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 100},
 		column{field: "cluster", title: "Cluster", width: 72, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},
 		column{field: "page", title: page, one: true, hidden: true},

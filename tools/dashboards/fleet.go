@@ -142,7 +142,7 @@ func fleetTrends() line {
 }
 
 func allNodes() panel {
-	return grid(about{"All nodes", "Every node that answers or is silent, with its ports, GPUs and probes.", "no exporter answers", 24, 12},
+	return grid(about{"All nodes", "Every node that answers or is silent, with its training ports, GPUs, the worst probe against its baseline, and how many checks have no verdict.", "no exporter answers", 24, 12},
 		[]string{
 			`max by (cluster, instance, kernel_release) (gpufabric_node_info{@node})
 or max by (cluster, instance) (` + silence + `)`,
@@ -159,11 +159,11 @@ or max by (cluster, instance) (` + silence + `)`,
 		column{field: "G", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 80},
 		column{field: "H", title: "Warnings", none: "none", steps: []step{{1, warning}}, width: 90},
 		column{field: "kernel_release", title: "Kernel"},
-		column{field: "B", title: "Training ports up", none: "none known"},
+		column{field: "B", title: "Ports up", none: "none known"},
 		column{field: "C", title: "Expected", none: "not stated"},
 		column{field: "D", title: "GPUs not lost"},
-		column{field: "E", title: "Worst probe of its baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, words: words{notFresh: outdated}},
-		column{field: "F", title: "Checks without a verdict", none: "none"},
+		column{field: "E", title: "Worst probe", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, words: words{notFresh: outdated}},
+		column{field: "F", title: "No verdict", none: "none"},
 		column{field: "cluster", title: "Cluster"})
 }
 

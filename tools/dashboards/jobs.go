@@ -167,15 +167,15 @@ func jobNodes() panel {
 			`count by (` + by + `) (gpufabric_job_device_info{@job})`,
 		}, "",
 		column{field: "training_job", title: "Job", link: toJob()},
-		column{field: "instance", title: "Node", link: toNode(), width: 190},
-		column{field: "B", title: "Transport", words: jobTransports(), width: 150},
-		column{field: "way", title: "Way", none: "-", width: 90},
-		column{field: "cause", title: "TCP because", none: "-", words: causes(), width: 220},
-		column{field: "reason", title: "Unknown because", none: "-", words: jobUnknowns(), width: 190},
-		column{field: "D", title: "Ranks", width: 80},
-		column{field: "E", title: "GPUs", width: 80},
-		column{field: "G", title: "Rails used", none: "none", width: 100},
-		column{field: "cluster", title: "Cluster", width: 90})
+		column{field: "instance", title: "Node", link: toNode(), width: 135},
+		column{field: "B", title: "Transport", words: jobTransports(), width: 145},
+		column{field: "way", title: "Way", none: "-", width: 75},
+		column{field: "cause", title: "TCP because", none: "-", words: causes(), width: 255},
+		column{field: "reason", title: "Unknown because", none: "-", words: jobUnknowns(), width: 210},
+		column{field: "D", title: "Ranks", width: 60},
+		column{field: "E", title: "GPUs", width: 60},
+		column{field: "G", title: "Rails used", none: "none", width: 90},
+		column{field: "cluster", title: "Cluster", width: 72})
 }
 
 // jobRules are what is wrong with jobs beside their transport.

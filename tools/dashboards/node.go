@@ -94,7 +94,7 @@ or max by (problem, reason) (label_replace(label_replace(count_values("ports", c
 		column{field: "problem", title: "What could be wrong", words: t.problems},
 		column{field: "reason", title: "Not known because", width: 260},
 		column{field: "device", title: "Device", link: toPort(), width: 110},
-		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 120})
+		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 200})
 }
 
 func roles() words { return words{"compute": {"compute (training)", ""}} }

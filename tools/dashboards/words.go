@@ -51,7 +51,7 @@ func roceSteps() words {
 	}
 	maps.Copy(w, wordsOf(map[fabric.RoCEStep]word{
 		fabric.RoCEGID: {"address (GID)", ""}, fabric.RoCEDSCP: {"DSCP", ""}, fabric.RoCEPFC: {"PFC", ""}, fabric.RoCEGlobalPause: {"802.3x pause", ""},
-		fabric.RoCEBuffer: {"receive buffer", ""}, fabric.RoCEETS: {"ETS share", ""}, fabric.RoCENotification: {"ECN notification", ""},
+		fabric.RoCEObservedPauseSent: {"pauses sent", ""}, fabric.RoCEObservedPauseReceived: {"pauses received", ""}, fabric.RoCEBuffer: {"receive buffer", ""}, fabric.RoCEETS: {"ETS share", ""}, fabric.RoCENotification: {"ECN notification", ""},
 		fabric.RoCEReaction: {"ECN reaction", ""}, fabric.RoCECNP: {"CNP priority", ""},
 	}))
 	return w
