@@ -15,13 +15,11 @@ import (
 // told are alerts that say again what a check says. They are findings where the checks are switched off.
 const told = `GpuFabric(PortDown|GidLost|DeviceStuck|GpuLost|RateDegraded|NvlinkDown|ComputePortsMissing)`
 
-const checksOff = "checks are switched off"
-
 // others are alerts that are no findings of their own: each check is one, and objectives are those of a cluster.
 const others = `GpuFabric(CheckFailed|ErrorBudget.*)`
 
 // open are the open findings: checks that failed and have not passed since (without the recording rules those that fail
-// now), and alerts that fire. The value is when a finding was first seen, in seconds since 1970, or 1 where no rule recorded
+// now), and alerts that fire. The value is when a finding was detected, in seconds since 1970, or 1 where no rule recorded
 // it. more are matchers, with a comma.
 func open(more string) string {
 	return found(failed(more), more, others)
@@ -37,7 +35,7 @@ func failed(more string) string {
 	return `check:gpufabric_check_failed:since_timestamp_seconds{` + more + `@node} or check:gpufabric_check_failed:latched{` + more + `@node} == 1 or gpufabric_check_failed{` + more + `@node} == 1`
 }
 
-// recorded are the open findings of which the rules recorded when they were first seen: cheap to ask over time.
+// recorded are the open findings of which the rules recorded when they were detected: cheap to ask over time.
 func recorded(more string) string {
 	return found(`check:gpufabric_check_failed:since_timestamp_seconds{`+more+`@node}`, more, others)
 }
@@ -82,7 +80,7 @@ func nameGPU(expr string) string {
 	return `label_replace(label_join(` + expr + `, "gpu", " ", "index", "pci_address"), "gpu", "$1 ($2)", "gpu", "(.+) (.+)")`
 }
 
-// Of findings of the same severity that were first seen at the same time, causes come before the rest, and partial losses and what
+// Of findings of the same severity that were detected at the same time, causes come before the rest, and partial losses and what
 // follows from others after it.
 const (
 	causesFirst   = `port_active|gpu_lost|gpu_listed|reads_return|gid_.+|GpuFabric(PortDown|GpuLost|Device.+|GidLost|JobOnTcp.*|TrainingOnTcpSuspected|TcpOnRdmaNic|ProbeTransportSocket|ProbeWrongResult|PfcStorm)`
@@ -90,32 +88,62 @@ const (
 )
 
 const (
-	exporterDown  = "GpuFabricExporterDown"
-	neverAnswered = "exporter never answered"
-
+	exporterDown   = "GpuFabricExporterDown"
 	silentProblems = exporterDown + "|" + neverAnswered
 	rankSilent     = "0 silent" // after critical
 )
 
-// neverSeen is the value of a finding that cannot have been seen first: the exporter never answered.
+// Findings that are neither a check nor an alert. Each is an anchor of its runbook.
+const (
+	neverAnswered     = "exporter-never-answered"
+	exporterIsSilent  = "exporter-silent"
+	noExporter        = "no-exporter"
+	checksOff         = "checks-off"
+	exporterRestarted = "exporter-restarted"
+	nodeRestarted     = "node-restarted"
+
+	nothingKnown = exporterIsSilent + "|" + neverAnswered + "|" + noExporter
+)
+
+// ownRows are the titles and the runbooks of findings that are neither a check nor an alert.
+func ownRows() map[string]struct{ title, page string } {
+	return map[string]struct{ title, page string }{
+		neverAnswered:     {"The exporter never answered", exporterDown},
+		exporterIsSilent:  {"The exporter does not answer", exporterDown},
+		noExporter:        {"No exporter is known", exporterDown},
+		checksOff:         {"Checks are switched off", "GpuFabricCheckFailed"},
+		exporterRestarted: {"The exporter restarted, or read its configuration", "GpuFabricExporterUnstable"},
+		nodeRestarted:     {"The node restarted", "GpuFabricExporterUnstable"},
+	}
+}
+
+// restarted are the nodes and exporters that restarted last, and when. A rollout restarts all: five say so.
+func restarted() string {
+	of := func(what, problem string) string {
+		return `label_replace(instance:gpufabric_node_info:restarted_timestamp_seconds{restarted="` + what + `",@node}, "problem", "` + problem + `", "", "")`
+	}
+	return `label_replace(topk(5, ` + of("node", nodeRestarted) + ` or on (cluster, instance) ` + of("exporter", exporterRestarted) + `), "severity", "` + string(diagnose.Info) + `", "", "")`
+}
+
+// neverSeen is the value of a finding that has no time: the exporter never answered.
 const neverSeen = "2000"
 
 // silentAsFound makes another problem of exporters that do not answer and never did: when they went silent is unknown.
 func silentAsFound(expr string) string {
 	const never = `max by (cluster, instance) (` + silence + ` == -3)`
 	return `(` + expr + ` unless on (cluster, instance) ` + never + `
-  or label_replace(label_replace(` + neverSeen + ` + 0 * (max by (cluster, instance, severity) (ALERTS{alertname="` + exporterDown + `",alertstate="firing",@node}) and on (cluster, instance) ` + never + `),
-    "problem", "` + neverAnswered + `", "", ""), "runbook", "` + exporterDown + `", "", ""))`
+  or label_replace(` + neverSeen + ` + 0 * (max by (cluster, instance, severity) (ALERTS{alertname="` + exporterDown + `",alertstate="firing",@node}) and on (cluster, instance) ` + never + `),
+    "problem", "` + neverAnswered + `", "", ""))`
 }
 
-// ranked gives findings the place of their severity, and an order for those of one severity that were first seen at the same time:
+// ranked gives findings the place of their severity, and an order for those of one severity that were detected at the same time:
 // by impact. A silent node comes after what is critical: nothing is known of it.
 func ranked(expr string) string {
 	return `max without (place) (label_join(` + placedBySeverity(expr) + `, "` + order + `", " ", "place", "instance", "problem"))`
 }
 
 // bySeverity are the titles of the columns that tables of findings are sorted by.
-const bySeverity, bySince = "Severity", "First seen"
+const bySeverity, bySince = "Severity", "Detected"
 
 // placedBySeverity gives findings the labels rank, by which columns sort them, and place: their impact within the severity.
 func placedBySeverity(expr string) string {
@@ -126,7 +154,7 @@ func placedBySeverity(expr string) string {
 	return `label_replace(label_replace(` + expr + `, "place", "0", "problem", "` + silentProblems + `"), "rank", "` + rankSilent + `", "problem", "` + silentProblems + `")`
 }
 
-// worst is the place of each node by its findings: those of the most severe, by when it was first seen.
+// worst is the place of each node by its findings: those of the most severe, by when it was detected.
 func worst(findings string) string {
 	expr := findings
 	for _, s := range diagnose.Severities() {
@@ -149,7 +177,7 @@ func places() string {
 }
 
 // measured are what is and what should be, for problems that have numbers. More than one of a node are all there.
-func measured(t texts) string {
+func measured() string {
 	of := func(problem, unit, by, is, should string) string {
 		text := func(name, expr string) string {
 			return `count_values by (` + by + `) ("` + name + `", ` + expr + `)`
@@ -165,32 +193,45 @@ func measured(t texts) string {
 	}
 	// What a finding follows from: another finding on the same labels.
 	follows := func(problem, is, on, cause, of string) string {
-		return `label_replace(label_replace(count by (cluster, instance) (` + is + ` and on (` + on + `) ` + of + `), "measured", "follows: ` + t.problems[cause].text + `", "", ""), "problem", "` + problem + `", "", "")`
+		return `label_replace(label_replace(count by (cluster, instance) (` + is + ` and on (` + on + `) ` + of + `), "measured", "follows: ` + cause + `", "", ""), "problem", "` + problem + `", "", "")`
 	}
 	fires := func(name string) string { return `ALERTS{alertname="` + name + `",alertstate="firing",@node}` }
 	fails := func(check string) string { return `gpufabric_check_failed{check="` + check + `",@node} == 1` }
 	const port, gpu, whole = "cluster, job, instance, device, port", "cluster, job, instance, uuid", "cluster, job, instance"
 	const up = `sum by (` + whole + `) (gpufabric_node_compute_ports{@node})`
 	return `count by (cluster, instance, problem, measured) (
-` + of("port_rate", "Gb/s", port, `8e-9 * (gpufabric_hca_port_rate_bytes_per_second{@node} < gpufabric_hca_port_expected_rate_bytes_per_second{@node})`, `8e-9 * gpufabric_hca_port_expected_rate_bytes_per_second{@node}`) + `
+` + linkState() + `
+or ` + of("port_rate", "Gb/s", port, `8e-9 * (gpufabric_hca_port_rate_bytes_per_second{@node} < gpufabric_hca_port_expected_rate_bytes_per_second{@node})`, `8e-9 * gpufabric_hca_port_expected_rate_bytes_per_second{@node}`) + `
 or ` + of("nvlink_active", "links down", gpu, `gpufabric_nvlink_links{@node} - gpufabric_nvlink_links_active{@node} > 0`, `gpufabric_nvlink_links{@node}`) + `
 or ` + of("compute_ports", "ports missing", whole, `gpufabric_node_compute_ports_expected{@node} - `+up+` > 0`, `gpufabric_node_compute_ports_expected{@node}`) + `
 or ` + share("GpuFabricPfcStorm", "of the time", `max by (cluster, instance) (max without (priority) (rate(gpufabric_roce_transmitted_pause_seconds_total{@node}[5m])) or rate(gpufabric_ethernet_transmitted_pause_seconds_total{@node}[5m]))`) + `
 or ` + share("GpuFabricPausedByNetwork", "of the time", `max by (cluster, instance) (max without (priority) (rate(gpufabric_roce_received_pause_seconds_total{@node}[5m])) or rate(gpufabric_ethernet_received_pause_seconds_total{@node}[5m]))`) + `
 or ` + share("GpuFabricProbeBandwidthCollapsed", "of baseline", slowest) + `
 or ` + share("GpuFabricProbeBandwidthRegression", "of baseline", slowest) + `
-or ` + follows("GpuFabricGidChanged", fires("GpuFabricGidChanged"), "cluster, instance, device, port", "gid_usable", fails("gid_usable")) + `
-or ` + follows("GpuFabricSlowReceiver", fires("GpuFabricSlowReceiver"), "cluster, instance, device, port", "GpuFabricPfcStorm", fires("GpuFabricPfcStorm")) + `
-or ` + follows("compute_ports", fails("compute_ports"), "cluster, instance", "port_active", fails("port_active")) + `
+or ` + follows("GpuFabricGidChanged", fires("GpuFabricGidChanged"), "cluster, instance, device, port", "no RoCE v2 address for NCCL", fails("gid_usable")) + `
+or ` + follows("GpuFabricSlowReceiver", fires("GpuFabricSlowReceiver"), "cluster, instance, device, port", "the PFC storm of this host", fires("GpuFabricPfcStorm")) + `
+or ` + follows("compute_ports", fails("compute_ports"), "cluster, instance", "a port is not active", fails("port_active")) + `
 or label_replace(label_replace(
   count_values by (cluster, instance) ("measured", round(1e-9 * (sum by (cluster, instance) (instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}) > 1e9))),
-  "measured", "the probe alone: RDMA sends $1 GB/s now", "measured", "(.*)"), "problem", "GpuFabricProbeTransportSocket", "", "")
+  "measured", "RDMA now: $1 GB/s", "measured", "(.*)"), "problem", "GpuFabricProbeTransportSocket", "", "")
 or ` + explained("GpuFabricProbeTransportSocket", "socket") + `
 or ` + explained("GpuFabricProbeBandwidthCollapsed", "slow") + `
 or ` + explained("GpuFabricProbeBandwidthRegression", "regressed") + `
 )
 and on (cluster, instance, problem) ` + problems(open("")) + `
 or label_replace(label_replace(count_values("measured", count(` + unchecked + `)), "measured", "nodes: $1", "measured", "(.*)"), "problem", "` + checksOff + `", "", "")`
+}
+
+// linkState is the physical state of ports that are not active: disabled by the host, or without a partner.
+func linkState() string {
+	expr := `count by (cluster, instance, state) (gpufabric_hca_port_physical_state{@node} == 1
+  and on (cluster, job, instance, device, port) (port:gpufabric_hca_port_state:down_since_timestamp_seconds{@node} or gpufabric_check_failed{check="port_active",@node} == 1))`
+	expr = `label_replace(` + expr + `, "measured", "Link: $1", "state", "(.+)")`
+	states := physicalStates()
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		expr = `label_replace(` + expr + `, "measured", "Link: ` + states[state].text + `", "state", "` + state + `")`
+	}
+	return `label_replace(` + expr + `, "problem", "port_active", "", "") or label_replace(` + expr + `, "problem", "GpuFabricPortDown", "", "")`
 }
 
 // explained are the causes of a fault of probes, in words.
@@ -213,17 +254,16 @@ func caveats(found string) string {
 	const (
 		said = `unless on () ALERTS{alertname="` + exporterDown + `",alertstate="firing",@node}` // which is a finding
 		last = `label_replace(1000 * max(instance:gpufabric_node_info:last_seen_timestamp_seconds{@node}) + 0 * max(` + silence + ` == -1)
-  unless on () gpufabric_node_info{@node}, "problem", "exporter silent", "", "")`
+  unless on () gpufabric_node_info{@node}, "problem", "` + exporterIsSilent + `", "", "")`
 	)
-	return `label_replace(label_replace(label_replace(label_replace(` + found + `
+	return `label_replace(label_replace(` + found + `
 or (` + last + orSilentIn("", "problem") + `) ` + said + `,
-  "runbook", "` + exporterDown + `", "problem", "exporter (silent|never answered)|no exporter"), "runbook", "GpuFabricCheckFailed", "problem", "` + checksOff + `"),
-  "rank", "` + rankSilent + `", "problem", "exporter (silent|never answered)|no exporter"), "rank", "unknown", "problem", "` + checksOff + `")`
+  "rank", "` + rankSilent + `", "problem", "` + nothingKnown + `"), "rank", "unknown", "problem", "` + checksOff + `")`
 }
 
 // What a page about one node says while all that is known of it is old, or nothing is.
 var (
-	exporterSilent = word{"The exporter does not answer: since then nothing is known, and what is below is empty or old", ""}
+	exporterSilent = word{"The exporter does not answer: what is below is empty or old", ""}
 	exporterNever  = word{"The exporter never answered: nothing is known of this node", ""}
 )
 
@@ -232,44 +272,67 @@ func listed(expr, name, of string) string {
 	return `label_replace(` + expr + `, "` + name + `", "$1", "` + of + `", "(.+)")`
 }
 
-// counted does the same where a problem of a node concerns one or two of them. Of more it gives the number: their names would be
-// cut off. by is the label that tells them apart in findings.
-func counted(expr, name, of, by string) string {
+// counted does the same where a problem of a node concerns few of them, most of them. Of more it gives the number: their names
+// would be cut off. by is the label that tells them apart in findings.
+func counted(expr, name, of, by string, most int) string {
 	const each = `cluster, instance, severity, problem`
 	number := `count_values by (` + each + `) ("` + name + `",
   count by (` + each + `) (count by (` + each + `, ` + by + `) (` + open(by+`!="",`) + `)) or 0 * count by (` + each + `) (` + open("") + `))`
 	expr = `label_join(` + expr + ` * on (` + each + `) group_left (` + name + `) ` + number + `, "` + name + `", " ", "` + name + `", "` + of + `")`
-	return `label_replace(label_replace(` + expr + `, "` + name + `", "$1 ` + name + `", "` + name + `", "([3-9]|[0-9]{2,}) .*"), "` + name + `", "$1", "` + name + `", "[012] (.*)")`
+	few, many := fmt.Sprintf("[0-%d]", most), fmt.Sprintf("[%d-9]|[0-9]{2,}", most+1)
+	return `label_replace(label_replace(` + expr + `, "` + name + `", "$1 ` + name + `", "` + name + `", "(` + many + `) .*"), "` + name + `", "$1", "` + name + `", "` + few + ` (.*)")`
 }
 
 // findings are the open findings, one for each node and problem. A page about one node has no columns for it.
 func findings(t texts, oneNode bool, h uint32) panel {
-	found := `1000 * min by (cluster, instance, severity, problem, runbook, device, gpu) (label_replace(` + placed() + `, "runbook", "$1", "problem", "(.*)"))`
-	devices, gpus, numbers, problems := 118, 140, 250, maps.Clone(t.problems)
-	problems[neverAnswered] = word{"The exporter never answered", ""}
+	found := `1000 * min by (cluster, instance, severity, problem, device, gpu) (` + placed() + `)`
+	problems := maps.Clone(t.problems)
+	what := column{field: "problem", title: "What is wrong", words: problems, link: toRunbookOfRow()}
+	where := column{field: "where", title: "Device or GPU", all: true, link: toConcerned("var-instance=${__data.fields.Node}"), width: 155}
+	columns := []column{{field: "rank", title: bySeverity, words: ranks(), width: 85}}
+	found = `label_replace(` + found + `, "gpu", "GPU $1", "gpu", "(.+)")`
 	if oneNode {
-		found = listed(listed(found, "devices", "device"), "GPUs", "gpu")
-		devices, gpus, numbers = 420, 200, 260
-		problems[exporterDown], problems["exporter silent"], problems[neverAnswered] = exporterSilent, exporterSilent, exporterNever
+		found = `label_join(` + listed(listed(found, "devices", "device"), "GPUs", "gpu") + `, "where", ", ", "devices", "GPUs")`
+		what.width, where.width, where.link = 440, 0, toConcerned("${instance:queryparam}")
+		problems[exporterDown], problems[exporterIsSilent], problems[neverAnswered] = exporterSilent, exporterSilent, exporterNever
 	} else {
-		found = counted(counted(found, "devices", "device", "device"), "GPUs", "gpu", "uuid")
+		found = `label_join(` + counted(counted(found, "devices", "device", "device", 2), "GPUs", "gpu", "uuid", 1) + `, "where", ", ", "devices", "GPUs")`
+		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 112})
 	}
-	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, and alerts that fire: one line for each node and problem. The order is by severity, then by when it was first seen, the oldest first. First seen is when the rules first saw the problem; lines in graphs are at the same time. The problem links to its runbook, a device to its port.", "no findings", width, h},
-		[]string{caveats(ranked(silentAsFound(found))), measured(t)}, bySeverity+","+bySince,
-		column{field: "rank", title: bySeverity, words: ranks(), width: 85},
-		column{field: "instance", title: "Node", link: toNode(), width: 135, hidden: oneNode},
-		column{field: "problem", title: "What is wrong", words: problems, link: toRunbookOfRow()},
-		column{field: "devices", title: "Device", all: true, link: link("Port", portURL+keepRow+"&var-instance=${__data.fields.Node}&var-device=${__data.fields."+first+"}&${__url_time_range}"), width: devices},
-		column{field: "device", title: first, one: true, hidden: true},
-		column{field: "GPUs", title: "GPU", all: true, width: gpus},
-		column{field: "measured", title: "Measured, cause, or what it follows", all: true, width: numbers},
-		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: firstSeen(), width: 120},
-		column{field: "cluster", title: "Cluster", width: 80, hidden: oneNode},
-		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true})
+	found = `label_replace(` + found + `, "where", "$1", "where", "(?:, )?(.*?)(?:, )?")`
+	found = "(" + found + "\nor 1000 * max by (cluster, instance, severity, problem) (" + restarted() + "))"
+	columns = append(columns, what, where,
+		column{field: "measured", title: "Measured, cause, or what it follows", all: true, width: 289},
+		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 100},
+		column{field: "cluster", title: "Cluster", width: 72, hidden: oneNode},
+		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},
+		column{field: "page", title: page, one: true, hidden: true},
+		column{field: "target", title: first, one: true, hidden: true})
+	return grid(about{"Open findings", "Checks that fail, or failed and cannot be evaluated since, alerts that fire, and the five nodes or exporters that restarted last in the last hour: one line for each node and problem. The order is by severity, then by when it was detected, the oldest first. Detected is when the rules found the problem, which can be minutes after it began; lines in graphs are at the same time. The problem links to its runbook, a device to its port, and a GPU to its node.", "no findings", width, h},
+		[]string{concerned(caveats(ranked(silentAsFound(found)))), measured()}, bySeverity+","+bySince, columns...)
 }
 
-// firstSeen are the values of a finding that are no times.
-func firstSeen() words {
+// page is the title of a hidden column with the dashboard about what a finding concerns, for its link.
+const page = "Page"
+
+// The values of page: ends of the addresses of dashboards.
+const pageOfPort, pageOfNode = "port/gpu-fabric-port", "node/gpu-fabric-node"
+
+// concerned gives findings the labels runbook, and page and target: the port of the device that a finding is about, or else its
+// node, with all devices.
+func concerned(expr string) string {
+	return `label_replace(label_replace(label_replace(label_replace(label_replace(` + expr + `,
+  "runbook", "$1", "problem", "(.*)"), "page", "` + pageOfNode + `", "", ""), "page", "` + pageOfPort + `", "device", ".+"),
+  "target", "All", "", ""), "target", "$1", "device", "(.+)")`
+}
+
+// toConcerned leads from a finding to what it concerns, of the node that is chosen by the parameter.
+func toConcerned(node string) map[string]any {
+	return link("Port or node", "/d/gpufabric-${__data.fields."+page+"}"+keepRow+"&"+node+"&var-device=${__data.fields."+first+"}&${__url_time_range}")
+}
+
+// noTimes are the values of a finding that are no times.
+func noTimes() words {
 	return words{"1000": {"unknown", ""}, neverSeen: {"never", ""}}
 }
 

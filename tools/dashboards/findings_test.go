@@ -34,6 +34,28 @@ func TestRunbooksQuoteFindings(t *testing.T) {
 	}
 }
 
+// TestProblemsAreAnchors wants the address of each problem to be that of a heading of its page.
+func TestProblemsAreAnchors(t *testing.T) {
+	groups, err := alerts.Groups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := newTexts(groups)
+	for problem := range names.problems {
+		page := problem
+		if of, own := names.runbooks[problem]; own {
+			page = of.text
+		}
+		text, err := alerts.Runbook(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if heading := regexp.MustCompile(`(?m)^#+ ` + regexp.QuoteMeta(problem) + `$`); strings.ContainsAny(problem, " %#") || !heading.MatchString(string(text)) {
+			t.Errorf("%s.md#%s is no heading", page, problem)
+		}
+	}
+}
+
 // TestPlacesNameProblems wants each part of the patterns that order findings to name a check or an alert, and none to be in two
 // places.
 func TestPlacesNameProblems(t *testing.T) {

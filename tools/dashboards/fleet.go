@@ -31,8 +31,8 @@ func fleetNow() line {
 			orZero(nodes(openWarnings()), `gpufabric_check_failed{@node}`), zero(warning), nil),
 		number(about{"Ports down", "Training ports that were active, or should be, and are not. Spare ports, and ports without a cable, do not count.", "no port is known", 3, 4}, "none",
 			orZero(`count(count by (cluster, instance, device, port) (port:gpufabric_hca_port_state:down_since_timestamp_seconds{@port} or gpufabric_check_failed{check="port_active",@port} == 1))`, `gpufabric_hca_port_state{@port}`), zero(bad), nil),
-		number(about{"Jobs on TCP", "Nodes where a job that runs uses TCP, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower.", "no traffic known", 3, 4}, "none",
-			orZero(nodes(jobsOnTCP), `gpufabric_job_info{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`), zero(bad), nil),
+		unlessUnseen(about{"Jobs on TCP", "Nodes where a job that runs uses TCP, or where GPUs are busy while RDMA is silent and TCP is not. Collectives there are 5 to 20 times slower. Where none is found and jobs of some nodes are not seen, it shows the number of these nodes: see the Jobs dashboard.", "no traffic known", 3, 4},
+			nodes(jobsOnTCP), `gpufabric_job_info{@node} or instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}`),
 		number(about{"Probes on TCP", "Nodes where a probe of NCCL went over sockets: jobs that start there now would use TCP. Jobs that run may still use RDMA.", "no probe has run", 3, 4}, "none",
 			orZero(nodes(probesOnTCP), `gpufabric_probe_transport{@node}`), zero(bad), nil),
 		number(about{"Slow", "Nodes where the bandwidth of an NCCL probe is below its own baseline, confirmed by a second run.", "no baseline yet", 2, 4}, "none",
@@ -142,7 +142,7 @@ func fleetTrends() line {
 }
 
 func allNodes() panel {
-	return grid(about{"All nodes", "Every node that answers or is silent, with its ports, GPUs and probes.", "no exporter answers", 24, 12},
+	return grid(about{"All nodes", "Every node that answers or is silent, with its training ports, GPUs, the worst probe against its baseline, and how many checks have no verdict.", "no exporter answers", 24, 12},
 		[]string{
 			`max by (cluster, instance, kernel_release) (gpufabric_node_info{@node})
 or max by (cluster, instance) (` + silence + `)`,
@@ -159,11 +159,11 @@ or max by (cluster, instance) (` + silence + `)`,
 		column{field: "G", title: "Critical", none: "none", steps: []step{{1, bad}}, width: 80},
 		column{field: "H", title: "Warnings", none: "none", steps: []step{{1, warning}}, width: 90},
 		column{field: "kernel_release", title: "Kernel"},
-		column{field: "B", title: "Training ports up", none: "none known"},
+		column{field: "B", title: "Ports up", none: "none known"},
 		column{field: "C", title: "Expected", none: "not stated"},
 		column{field: "D", title: "GPUs not lost"},
-		column{field: "E", title: "Worst probe of its baseline", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, words: words{notFresh: outdated}},
-		column{field: "F", title: "Checks without a verdict", none: "none"},
+		column{field: "E", title: "Worst probe", unit: "percentunit", none: "no baseline", steps: []step{{0, bad}, {0.8, warning}, {0.95, plainly}}, words: words{notFresh: outdated}},
+		column{field: "F", title: "No verdict", none: "none"},
 		column{field: "cluster", title: "Cluster"})
 }
 

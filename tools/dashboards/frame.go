@@ -113,7 +113,7 @@ func toPortOf(column string) map[string]any {
 	return link("Port", portURL+keepRow+"&var-instance=${__data.fields."+column+"}&var-device=${__value.raw}&${__url_time_range}")
 }
 
-// marks are what happened: when findings were first seen, as in the column of that name (those of warnings only if the reader
+// marks are what happened: when findings were detected, as in the column of that name (those of warnings only if the reader
 // wants them), and changes of versions on dashboards that show what follows from these. Findings of many nodes that begin one
 // after the other have a mark each: at any time the newest is looked at.
 func (b board) marks() []cog.Builder[dashboard.AnnotationQuery] {
@@ -124,7 +124,7 @@ func (b board) marks() []cog.Builder[dashboard.AnnotationQuery] {
 	mark := func(name, color string, s diagnose.Severity, enabled bool) cog.Builder[dashboard.AnnotationQuery] {
 		return dashboard.NewAnnotationQueryBuilder().Name(name).Datasource(source()).Enable(enabled).IconColor(color).
 			Expr(fill("1000 * max by (" + by + ") (" + recorded(of(s)) + ")")).Step("60s").UseValueForTime(true).
-			TitleFormat(string(s) + " finding first seen").TextFormat(text).TagKeys("problem")
+			TitleFormat(string(s) + " finding detected").TextFormat(text).TagKeys("problem")
 	}
 	all := []cog.Builder[dashboard.AnnotationQuery]{
 		mark("Critical findings", bad, diagnose.Critical, true), mark("Warnings", warning, diagnose.Warning, false),

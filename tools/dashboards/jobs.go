@@ -98,6 +98,13 @@ func impairments() words {
 // perJob counts jobs, on however many nodes they are.
 func perJob(expr string) string { return "count(count by (cluster, training_job) (" + expr + "))" }
 
+// unlessUnseen is a count of which any is bad. None is good only where nothing can be missing: else it shows the number of
+// nodes of which jobs may be missing.
+func unlessUnseen(a about, expr, known string) panel {
+	p := number(a, "none", expr+"\nor count("+known+") * 0 unless on () "+unseen, zero(bad), nil)
+	return instead(p, "B", nodes(unseen)+" unless on () "+expr, "suffix: unseen", unknown)
+}
+
 func jobsNow() line {
 	worst := func(places string) string {
 		return orZero(perJob("min by (cluster, training_job) ("+transportsOf()+") "+places), `gpufabric_job_info{@job}`)
@@ -105,7 +112,8 @@ func jobsNow() line {
 	onTCP := `count by (cluster, job, instance, training_job) (job:gpufabric_job_transport:tcp{@job})`
 	return line{
 		number(about{"Jobs", "Jobs that use GPUs now, each counted once on however many nodes it is.", "no job is seen", 3, 4}, "none", perJob(`gpufabric_job_info{@job}`), nil, nil),
-		number(about{"Jobs on TCP", "Jobs of which a rank is confirmed to move its data over TCP, which is 5 to 20 times slower. TCPX and FasTrak do so by design and do not count.", "no job is seen", 3, 4}, "none", worst("== 0"), zero(bad), nil),
+		unlessUnseen(about{"Jobs on TCP", "Jobs of which a rank is confirmed to move its data over TCP, which is 5 to 20 times slower. TCPX and FasTrak do so by design and do not count. Where none is found and jobs of some nodes are not seen, it shows the number of these nodes.", "no job is seen", 3, 4},
+			perJob("min by (cluster, training_job) ("+transportsOf()+") == 0"), `gpufabric_job_info{@job}`),
 		number(about{"TCP suspected", "Jobs that seem to use TCP, or use RDMA and TCP: not all evidence could be read.", "no job is seen", 3, 4}, "none", worst("> 0 < 3"), zero(warning), nil),
 		number(about{"Misconfigured", "Jobs that break a rule of severity warning or critical: settings of NCCL, locked memory, NICs far from their GPUs.", "no job is seen", 3, 4}, "none",
 			orZero(perJob(`gpufabric_job_misconfigured{severity=~"critical|warning",@job} == 1`), `gpufabric_job_info{@job}`), zero(warning), nil),
@@ -159,15 +167,15 @@ func jobNodes() panel {
 			`count by (` + by + `) (gpufabric_job_device_info{@job})`,
 		}, "",
 		column{field: "training_job", title: "Job", link: toJob()},
-		column{field: "instance", title: "Node", link: toNode(), width: 190},
-		column{field: "B", title: "Transport", words: jobTransports(), width: 150},
-		column{field: "way", title: "Way", none: "-", width: 90},
-		column{field: "cause", title: "TCP because", none: "-", words: causes(), width: 220},
-		column{field: "reason", title: "Unknown because", none: "-", words: jobUnknowns(), width: 190},
-		column{field: "D", title: "Ranks", width: 80},
-		column{field: "E", title: "GPUs", width: 80},
-		column{field: "G", title: "Rails used", none: "none", width: 100},
-		column{field: "cluster", title: "Cluster", width: 90})
+		column{field: "instance", title: "Node", link: toNode(), width: 135},
+		column{field: "B", title: "Transport", words: jobTransports(), width: 145},
+		column{field: "way", title: "Way", none: "-", width: 75},
+		column{field: "cause", title: "TCP because", none: "-", words: causes(), width: 255},
+		column{field: "reason", title: "Unknown because", none: "-", words: jobUnknowns(), width: 210},
+		column{field: "D", title: "Ranks", width: 60},
+		column{field: "E", title: "GPUs", width: 60},
+		column{field: "G", title: "Rails used", none: "none", width: 90},
+		column{field: "cluster", title: "Cluster", width: 72})
 }
 
 // jobRules are what is wrong with jobs beside their transport.

@@ -75,7 +75,7 @@ func jobRAS() panel {
 		column{field: "E", title: "Ranks failed", none: "-", steps: []step{{1, bad}}, width: 110},
 		column{field: "F", title: "Collectives apart", none: "-", width: 130},
 		column{field: "G", title: "Answered", unit: "s", none: "never", width: 100},
-		column{field: "reason", title: "Not asked now because", none: "-", words: refusals(), width: 240},
+		column{field: "reason", title: "Not asked now because", none: "-", words: refusals(), width: 250},
 		column{field: "instance", title: "Asked by", link: toNode(), width: 190},
 		column{field: "cluster", title: "Cluster", width: 90})
 }

@@ -56,9 +56,6 @@ func TestDevicesLeadToPorts(t *testing.T) {
 					node = "&var-instance=${__data.fields.Node}&"
 				}
 				device := "${__value.raw}"
-				if p.Title == "Open findings" { // a row has all devices of a problem
-					device = "${__data.fields." + first + "}"
-				}
 				if n++; !strings.HasPrefix(url, portURL+"?") || !strings.Contains(url, node) || !strings.Contains(url, "var-device="+device+"&${__url_time_range}") {
 					t.Errorf("%s: %s leads to %q, want the port of %s", where, title, url, node)
 				}
@@ -82,7 +79,28 @@ func TestDevicesLeadToPorts(t *testing.T) {
 	}
 }
 
-// TestRailsLeadToPorts wants the link of a cell, whose value is the name of a device and its state, to have the name alone.
+// TestFindingsLeadToWhatTheyConcern wants the link of a finding to be that of a port only where it is about one: a blank device is
+// none.
+func TestFindingsLeadToWhatTheyConcern(t *testing.T) {
+	all, _ := shipped(t)
+	n := 0
+	for _, m := range all {
+		for _, p := range m.flat() {
+			if url := p.linkOf(t, "Device or GPU"); url != "" {
+				n++
+				if !strings.HasPrefix(url, "/d/gpufabric-${__data.fields."+page+"}?") || !strings.Contains(url, "&var-device=${__data.fields."+first+"}&") {
+					t.Errorf("%s/%s leads to %q", m.name, p.Title, url)
+				}
+			}
+		}
+	}
+	if n != 2 {
+		t.Errorf("%d tables of findings", n)
+	}
+}
+
+// TestRailsLeadToPorts wants the link of a cell, whose value is a parameter with the name of a device, to have no other device: a
+// blank one is none.
 func TestRailsLeadToPorts(t *testing.T) {
 	all, _ := shipped(t)
 	for _, m := range all {
@@ -90,7 +108,7 @@ func TestRailsLeadToPorts(t *testing.T) {
 			if p.Title != "Rails" {
 				continue
 			}
-			if url := p.linkOf(t, "^(rail .*|Other)$"); !strings.Contains(url, "&var-device=${__value.text}&") {
+			if url := p.linkOf(t, railColumns); !strings.Contains(url, "${__value.raw}&") || strings.Contains(url, "var-device") {
 				t.Errorf("%s/%s leads to %q", m.name, p.Title, url)
 			}
 			return
@@ -111,7 +129,7 @@ func TestSilence(t *testing.T) {
 			if p.Type != "table" || p.Title == "Open findings" || p.Title == "Firing alerts" { // an alert says so there
 				continue
 			}
-			if n++; !strings.Contains(p.Targets[0].Expr, `"exporter silent"`) {
+			if n++; !strings.Contains(p.Targets[0].Expr, `"`+exporterIsSilent+`"`) {
 				t.Errorf("%s/%s: nothing about a silent exporter", m.name, p.Title)
 			}
 		}

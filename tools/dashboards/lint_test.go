@@ -3,9 +3,12 @@
 package main
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // TestLooks wants of each panel what Grafana needs to show it as it is meant. Each rule stands for a defect that was seen.
@@ -84,6 +87,7 @@ func tableLooks(p panelModel) (wrong []string) {
 		if x.ID != "organize" {
 			continue
 		}
+		wrong = append(wrong, cut(p)...)
 		for _, made := range []string{"", " (min)"} { // of rows that are made one
 			if x.Options.ExcludeByName["Value"+made] != x.Options.ExcludeByName["Value #A"+made] || x.Options.RenameByName["Value"+made] != x.Options.RenameByName["Value #A"+made] {
 				wrong = append(wrong, "Value and Value #A are the same column")
@@ -101,6 +105,58 @@ func tableLooks(p panelModel) (wrong []string) {
 					}
 				}
 			}
+		}
+	}
+	return wrong
+}
+
+// A screen of 1280 pixels, on which all of a table can be read.
+const (
+	screen    = 1248 // what panels have of it
+	ofText    = 12   // beside the text of a cell
+	character = 6.9  // on average
+)
+
+// cut are texts that a column is too narrow for.
+func cut(p panelModel) (wrong []string) {
+	left := screen * p.GridPos.W / 24
+	findings := ""
+	texts := map[string][]string{}
+	for _, o := range p.FieldConfig.Overrides {
+		width, hidden := 0, false
+		for _, prop := range o.Properties {
+			switch prop.ID {
+			case "custom.width":
+				width, _ = strconv.Atoi(string(prop.Value))
+			case "custom.hidden":
+				hidden = true
+			case "mappings":
+				var err error
+				if texts[o.Matcher.Options], err = mappedTexts(prop.Value); err != nil {
+					wrong = append(wrong, err.Error())
+				}
+			}
+		}
+		switch {
+		case hidden:
+			continue
+		case width > 0:
+			left -= width
+			wrong = append(wrong, tooLong(o.Matcher.Options, width, texts[o.Matcher.Options])...)
+		case o.Matcher.Options == "What is wrong" && p.Title == "Open findings":
+			findings = o.Matcher.Options
+		}
+	}
+	if findings != "" {
+		wrong = append(wrong, tooLong(findings, left, texts[findings])...)
+	}
+	return wrong
+}
+
+func tooLong(column string, width int, texts []string) (wrong []string) {
+	for _, text := range append(texts, column) {
+		if needed := ofText + int(character*float64(utf8.RuneCountInString(text))); needed > width {
+			wrong = append(wrong, fmt.Sprintf("%q is cut in column %s: %d pixels, needs %d", text, column, width, needed))
 		}
 	}
 	return wrong
@@ -154,6 +210,7 @@ func TestLooksFindsDefects(t *testing.T) {
 				}
 			}
 		}},
+		{"is cut", find("table", func(p panelModel) bool { return p.Title == "Open findings" }), func(p *panelModel) { p.GridPos.W = 20 }},
 		{"too long", find("stat", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.NoValue = strings.Repeat("no ", 30) }},
 		{"silent", find("stat", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.Mappings = nil }},
 	} {

@@ -94,7 +94,7 @@ or max by (problem, reason) (label_replace(label_replace(count_values("ports", c
 		column{field: "problem", title: "What could be wrong", words: t.problems},
 		column{field: "reason", title: "Not known because", width: 260},
 		column{field: "device", title: "Device", link: toPort(), width: 110},
-		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 120})
+		column{field: "runbook", title: "Runbook", words: t.runbooks, link: toRunbook(), width: 200})
 }
 
 func roles() words { return words{"compute": {"compute (training)", ""}} }
@@ -163,7 +163,7 @@ func ports() panel {
 		column{field: "netdev", title: "Interface", none: "-", width: 132},
 		column{field: "link_layer", title: "Link layer", words: words{"unspecified": {"other", ""}}, width: 90},
 		column{field: "state", title: "State", none: "unknown", words: words{"active": {"active", good}, "down": {"down", bad}, "init": {"init", warning}, "armed": {"armed", warning}, "spare": {"down (spare)", unneeded}, "unknown": {"unknown", note}}, width: 110},
-		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 150},
+		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 155},
 		column{field: "E", title: "Rate", unit: "bps", width: 90},
 		column{field: "F", title: "Expected", unit: "bps", none: "not stated", width: 90},
 		column{field: "G", title: "Of expected", unit: "percentunit", steps: []step{{0, bad}, {1, good}}, width: 100},

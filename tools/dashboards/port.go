@@ -71,7 +71,7 @@ func portIdentity() panel {
 		column{field: "port", title: "Port", width: 45},
 		column{field: "role", title: "Role", words: words{"compute": {"training", ""}}, width: 85},
 		column{field: "netdev", title: "Interface", width: 115},
-		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 138},
+		column{field: "physical", title: "Link", none: "unknown", words: physicalStates(), width: 152},
 		column{field: "board_id", title: "Board", width: 137},
 		column{field: "firmware_version", title: "Firmware", width: 95},
 		column{field: "pci_address", title: "PCI address", width: 105},
@@ -87,14 +87,14 @@ var dealtGPU = `gpufabric_gpu_nic_distance{@port} * on (cluster, job, instance, 
 or gpufabric_gpu_nic_distance{@port} unless on (cluster, job, instance, pci_address) gpufabric_gpu_info{@node}`
 
 func portFindings(t texts) panel {
-	found := `1000 * min by (severity, problem, runbook) (label_replace(` + open(`device=~"$device",`) + `, "runbook", "$1", "problem", "(.*)"))`
+	found := `1000 * min by (severity, problem) (` + open(`device=~"$device",`) + `)`
 	return grid(about{"Open findings of this port", "Checks of this device that fail, and alerts about it that fire. What is wrong leads to what it means and what to do. What is wrong with the whole node is on its dashboard.", "nothing found on this port", 12, 8},
-		[]string{caveats(ranked(found)) + `
+		[]string{`label_replace(` + caveats(ranked(found)) + `, "runbook", "$1", "problem", "(.*)")
 or label_replace(` + absent(sortedFirst) + ` + 0 * max by (because) (` + spareBecause + `), "rank", "spare", "", "")`}, bySeverity+","+bySince,
 		column{field: "rank", title: bySeverity, words: ranks(), width: 85},
 		column{field: "problem", title: "What is wrong", words: t.problems, link: toRunbookOfRow()},
 		column{field: "because", title: "Why it is spare"},
-		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: firstSeen(), width: 120},
+		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 120},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},
 		column{field: "severity"})
 }
@@ -136,8 +136,8 @@ func portTraffic() line {
 func portPauses() line {
 	return line{
 		over(about{"Pauses", "Share of time in which the network paused the port, and the port the network, by priority.", "no pause counters are known", 12, 8}, "percentunit", nil,
-			curve{`max by (priority) (` + rate("gpufabric_roce_received_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_received_pause_seconds_total") + `)`, "paused by the network {{priority}}"},
-			curve{`max by (priority) (` + rate("gpufabric_roce_transmitted_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_transmitted_pause_seconds_total") + `)`, "pausing the network {{priority}}"}),
+			curve{`max by (priority) (` + rate("gpufabric_roce_received_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_received_pause_seconds_total") + `)`, "paused by the network, priority {{priority}}"},
+			curve{`max by (priority) (` + rate("gpufabric_roce_transmitted_pause_seconds_total") + ` or ` + rate("gpufabric_ethernet_transmitted_pause_seconds_total") + `)`, "pausing the network, priority {{priority}}"}),
 		over(about{"Congestion marks", "Marked packets seen, notifications sent to their senders, and notifications received that slowed this port down.", "no ECN and CNP counters are known", 12, 8}, packets, nil,
 			curve{`sum(` + rate("gpufabric_hca_ecn_marked_total") + `)`, "marked packets seen"},
 			curve{`sum(` + rate("gpufabric_hca_cnp_sent_total") + `)`, "notifications sent"},

@@ -83,6 +83,8 @@ func probeTable(t texts, a about, by, of, label string) panel {
   or 3 + 0 * ` + metric("skipped")
 	first := worstFirst(by, label, rank)
 	var columns []column
+	ways := withOutdated(transports())
+	delete(ways, "socket on purpose outdated")
 	device := column{field: "device", title: "Device", link: toPort(), width: 110}
 	if label == "instance" {
 		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 120})
@@ -95,7 +97,7 @@ func probeTable(t texts, a about, by, of, label string) panel {
 		device,
 		column{field: "B", title: "Age", unit: "s", none: "never", width: 75},
 		column{field: "reason", title: "Fails with", none: "-", words: words{"wrong_result": {"wrong result", bad}, "hang": {"hang", bad}, "init": {"init", bad}, "crash": {"crash", bad}, "nccl": {"nccl", bad}, "cuda": {"cuda", bad}}, width: 100},
-		column{field: "transport", title: "Transport", none: "unknown", width: 165, words: withOutdated(transports()).with("socket on purpose", transports()["socket on purpose"])},
+		column{field: "transport", title: "Transport", none: "unknown", width: 177, words: ways},
 		column{field: "cause", title: "Cause", none: "-", words: causesAndFindings(t)},
 		column{field: "E", title: "GPUDirect", none: "no network", words: yesNo(good, warning).with(notFresh, outdated), width: 85},
 		column{field: "F", title: "Bandwidth", unit: "Bps", none: "none", width: 95},

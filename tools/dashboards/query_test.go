@@ -158,8 +158,14 @@ func TestLinks(t *testing.T) {
 			return
 		}
 		path, query, _ := strings.Cut(link, "?")
-		if !addresses[path] {
-			t.Errorf("%s: no dashboard at %s", where, path)
+		pages := []string{path}
+		if before, ok := strings.CutSuffix(path, "${__data.fields."+page+"}"); ok {
+			pages = []string{before + pageOfPort, before + pageOfNode}
+		}
+		for _, page := range pages {
+			if !addresses[page] {
+				t.Errorf("%s: no dashboard at %s", where, page)
+			}
 		}
 		for _, v := range regexp.MustCompile(`\bvar-(\w+)=`).FindAllStringSubmatch(query, -1) {
 			if !slices.Contains([]string{"datasource", "cluster", "instance", "device", "training_job"}, v[1]) {
@@ -201,7 +207,11 @@ func linksOf(t *testing.T, where string, p panelModel, check func(where, link st
 	for _, o := range p.FieldConfig.Overrides {
 		for _, prop := range o.Properties {
 			if prop.ID == "mappings" {
-				shownIn[o.Matcher.Options] = mappedTexts(t, prop.Value)
+				texts, err := mappedTexts(prop.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				shownIn[o.Matcher.Options] = texts
 			}
 		}
 	}
@@ -231,18 +241,17 @@ func linksOf(t *testing.T, where string, p panelModel, check func(where, link st
 }
 
 // mappedTexts are what a mapping makes of values.
-func mappedTexts(t *testing.T, mappings json.RawMessage) (all []string) {
-	t.Helper()
+func mappedTexts(mappings json.RawMessage) (all []string, err error) {
 	var list []mappingModel
 	if err := json.Unmarshal(mappings, &list); err != nil {
-		t.Fatal(err)
+		return nil, fmt.Errorf("mappings: %w", err)
 	}
 	for _, m := range list {
 		for _, to := range m.Options {
 			all = append(all, to.Text)
 		}
 	}
-	return all
+	return all, nil
 }
 
 func alertNames(t *testing.T) []string {

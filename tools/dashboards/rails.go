@@ -26,6 +26,9 @@ const (
 	portBroken  = "4" // or a critical finding
 )
 
+// railColumns are the titles of columns with devices.
+const railColumns = "^([0-9]+|Other)$"
+
 // railGrid has a line for each node, in the order of findings, and a cell for each rail.
 func railGrid() panel {
 	const header, findings, other = `instance\rail`, "node", "other"
@@ -40,24 +43,24 @@ func railGrid() panel {
 	// a finding, by name.
 	const known = `max by (cluster, instance) (gpufabric_node_info{@node} or ` + silent + `)`
 	expr := `label_join((` + status + `) * on (instance) group_left (worst) count_values by (instance) ("worst", min by (instance) (` + worst(open("")) + ` or 9e10 + 0 * ` + known + `)), "` + order + `", " ", "worst", "instance")` + next +
-		`label_join(count_values by (instance, rail, device) ("state", max by (instance, rail, device) (` + portStates() + ` unless on (instance) ` + twice + `)), "cell", " ", "device", "state")`
+		`label_replace(label_join(` + shortened(`count_values by (instance, rail, device) ("state", max by (instance, rail, device) (`+portStates()+` unless on (instance) `+twice+`))`) + `, "cell", "&", "device", "short", "state"), "cell", "&var-device=$1", "cell", "(.*)")`
 
-	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port. Where several clusters have a node of that name, the line says so: choose a cluster at the top.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
-		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(105.0)}).
+	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port; with more than ten rails it has the end of the name. Where several clusters have a node of that name, the line says so: choose a cluster at the top.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
+		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(46.0)}).
 		Thresholds(thresholdsBuilder(thresholds("transparent", nil))).
 		Mappings(append(deviceStates(), words{
 			"critical": {"critical", bad}, "warning": {"warning", warning}, "ok": {"ok", good}, "silent": {"silent", unknown}, "not checked": {"not checked", unknown}, "choose a cluster": {"choose a cluster", note},
 		}.mappings()...)).
 		Targets(targets(query("A", expr, "").Instant().Format("table"))).
 		OverrideByName("Node", []dashboard.DynamicConfigValue{
-			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")}}, {Id: "custom.width", Value: 135},
+			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")}}, {Id: "custom.width", Value: 125},
 		}).
-		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 110}}).
-		OverrideByRegexp("^(rail .*|Other)$", []dashboard.DynamicConfigValue{{Id: "noValue", Value: " "}, {Id: "links", Value: []map[string]any{link("Port", portURL+keep+"&var-instance=${__data.fields.Node}&var-device=${__value.text}&${__url_time_range}")}}})
+		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 122}}).
+		OverrideByRegexp(railColumns, []dashboard.DynamicConfigValue{{Id: "noValue", Value: " "}, {Id: "links", Value: []map[string]any{link("Port", portURL+keep+"&var-instance=${__data.fields.Node}${__value.raw}&${__url_time_range}")}}})
 	place, names := map[string]int{header: 0, findings: 1, other: mostRails + 2}, map[string]string{header: "Node", findings: "Findings", other: "Other"}
 	for i := range mostRails {
 		rail := strconv.Itoa(i)
-		place[rail], names[rail] = i+2, "rail "+rail
+		place[rail], names[rail] = i+2, rail
 	}
 	return p.WithTransformation(dashboard.DataTransformerConfig{Id: "sortBy", Options: map[string]any{
 		"fields": map[string]any{}, "sort": []map[string]any{{"field": order, "desc": false}},
@@ -99,12 +102,20 @@ func portStates() string {
 	return `topk by (cluster, instance, rail) (1, ` + known + ` * on (cluster, instance, device) group_left (rail) max by (cluster, instance, device, rail) (device:gpufabric_hca_info:rail{@node}))`
 }
 
-// deviceStates show the name of a device in the colour of its state.
+// shortened gives devices the label short: their name, or the end of it that differs where there are too many rails for names
+// on a screen of 1280 pixels: 7 for mlx5_7, 113s0 for rdmap113s0.
+func shortened(devices string) string {
+	expr := `label_join(` + devices + ` * on () group_left (rails) count_values("rails", count(count by (rail) (device:gpufabric_hca_info:rail{@node}))), "short", " ", "rails", "device")`
+	return `label_replace(label_replace(label_replace(` + expr + `, "short", "$1$2", "short", "(?:[0-9]|10) (.+)|1[1-6] (.{1,7})"), "short", "$1", "short", "[0-9]+ .*_([^_]+)"), "short", "$1", "short", "[0-9]+ [a-z]*(.+)")`
+}
+
+// deviceStates show the short name of a device in the colour of its state. A cell begins with the parameter of its link: in
+// the address, what follows the name are parameters that no dashboard has. An empty cell leads to the first port of the node.
 func deviceStates() []dashboard.ValueMapping {
 	var all []dashboard.ValueMapping
 	for _, s := range []struct{ state, color string }{{portRight, good}, {portSpare, unneeded}, {portUnknown, unknown}, {portSlow, warning}, {portBroken, bad}} {
 		all = append(all, dashboard.ValueMapping{RegexMap: &dashboard.RegexMap{Type: dashboard.MappingTypeRegexToText, Options: dashboard.DashboardRegexMapOptions{
-			Pattern: "^(.*) " + s.state + "$", Result: dashboard.ValueMappingResult{Text: new("$1"), Color: new(s.color)},
+			Pattern: "^&.*&(.*)&" + s.state + "$", Result: dashboard.ValueMappingResult{Text: new("$1"), Color: new(s.color)},
 		}}})
 	}
 	return all

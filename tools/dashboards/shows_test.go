@@ -86,7 +86,7 @@ var shows = []struct {
 			`ALERTS_FOR_STATE{alertname="GpuFabricProbeTransportSocket",cluster="c",job="e",instance="n",severity="critical"} 1700000000`,
 			`instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{cluster="c",job="e",instance="n"} 135e9`,
 		},
-		want: `{measured="the probe alone: RDMA sends 135 GB/s now", problem="GpuFabricProbeTransportSocket"} 1`,
+		want: `{measured="RDMA now: 135 GB/s", problem="GpuFabricProbeTransportSocket"} 1`,
 	},
 	{
 		name: "a lost GPU does not count", panel: "fleet/All nodes", ref: "D", by: "instance",
@@ -112,7 +112,7 @@ var shows = []struct {
 			`device:gpufabric_hca_info:rail{cluster="c",job="e",instance="n",device="mlx5_1",rail="1"} 1`,
 			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `up{cluster="c",job="e",instance="n"} 1`,
 		}, halfCabled...),
-		want: `{cell="mlx5_1 1", instance="n"} 1 | {cell="not checked", instance="n"} 1`,
+		want: `{cell="&var-device=mlx5_1&mlx5_1&1", instance="n"} 1 | {cell="not checked", instance="n"} 1`,
 	},
 	{
 		name: "nodes of one name in two clusters do not share a line", panel: "fleet/Rails", ref: "A", by: "instance, cell",
@@ -131,17 +131,66 @@ var shows = []struct {
 			`ALERTS{alertname="GpuFabricExporterDown",alertstate="firing",cluster="c",job="gpufabric",instance="n",severity="critical"} 1`,
 			`ALERTS_FOR_STATE{alertname="GpuFabricExporterDown",cluster="c",job="gpufabric",instance="n",severity="critical"} 1700000000`,
 		},
-		want: `{instance="n", problem="exporter never answered", rank="0 silent"} 2000`,
+		want: `{instance="n", problem="exporter-never-answered", rank="0 silent"} 2000`,
 	},
 	{
-		name: "a GPU has its index and its PCI address", panel: "fleet/Open findings", ref: "A", by: "problem, GPUs",
+		name: "a GPU has its index and its PCI address", panel: "fleet/Open findings", ref: "A", by: "problem, where",
 		series: []string{
 			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
 			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="nvlink_active",severity="critical",uuid="GPU-2"} 1`,
 			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="gpu_lost",severity="critical",pci_address="0000:90:00.0"} 1`,
 			`gpufabric_gpu_info{cluster="c",job="e",instance="n",uuid="GPU-2",index="2",pci_address="0000:52:00.0"} 1`,
 		},
-		want: `{GPUs="2 (0000:52:00.0)", problem="nvlink_active"} 1000 | {GPUs="? (0000:90:00.0)", problem="gpu_lost"} 1000`,
+		want: `{problem="nvlink_active", where="GPU 2 (0000:52:00.0)"} 1000 | {problem="gpu_lost", where="GPU ? (0000:90:00.0)"} 1000`,
+	},
+	{
+		name: "a port that is down says whether its link is disabled", panel: "fleet/Open findings", ref: "B", by: "problem, measured",
+		series: []string{
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="port_active",severity="critical",device="mlx5_3",port="1"} 1`,
+			`gpufabric_hca_port_physical_state{cluster="c",job="e",instance="n",device="mlx5_3",port="1",state="disabled"} 1`,
+			`gpufabric_hca_port_physical_state{cluster="c",job="e",instance="n",device="mlx5_3",port="1",state="link_up"} 0`,
+			`gpufabric_hca_port_physical_state{cluster="c",job="e",instance="n",device="mlx5_4",port="1",state="link_up"} 1`,
+			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+		},
+		want: `{measured="Link: disabled", problem="port_active"} 1`,
+	},
+	{
+		name: "a finding about a device leads to its port, and others to the node", panel: "fleet/Open findings", ref: "A", by: "page, target, where",
+		series: []string{
+			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="port_active",severity="critical",device="mlx5_3",port="1"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="memlock_unlimited",severity="critical"} 1`,
+			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="gpu_lost",severity="critical",pci_address="0000:90:00.0"} 1`,
+		},
+		want: `{page="port/gpu-fabric-port", target="mlx5_3", where="mlx5_3"} 1000 | {page="node/gpu-fabric-node", target="All"} 1000 | {page="node/gpu-fabric-node", target="All", where="GPU ? (0000:90:00.0)"} 1000`,
+	},
+	{
+		name: "a restart is named, with its time", panel: "fleet/Open findings", ref: "A", by: "instance, problem, rank, runbook",
+		series: []string{
+			`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
+			`instance:gpufabric_node_info:restarted_timestamp_seconds{cluster="c",job="e",instance="n",restarted="exporter"} 270`,
+			`instance:gpufabric_node_info:restarted_timestamp_seconds{cluster="c",job="e",instance="m",restarted="exporter"} 260`,
+			`instance:gpufabric_node_info:restarted_timestamp_seconds{cluster="c",job="e",instance="m",restarted="node"} 200`,
+		},
+		want: `{instance="m", problem="node-restarted", rank="2", runbook="node-restarted"} 200000 | {instance="n", problem="exporter-restarted", rank="2", runbook="exporter-restarted"} 270000`,
+	},
+	{
+		name: "no job on TCP is not good while nodes are unseen", panel: "fleet/Jobs on TCP", ref: "A", series: unseenNode, want: "",
+	},
+	{
+		name: "the number of nodes unseen stands for jobs on TCP", panel: "fleet/Jobs on TCP", ref: "B", series: unseenNode, want: "{} 1",
+	},
+	{
+		name: "no job on TCP is not good on the board of jobs while nodes are unseen", panel: "jobs/Jobs on TCP", ref: "A",
+		series: append([]string{`gpufabric_job_info{cluster="c",job="e",instance="m",training_job="slurm/7"} 1`}, unseenNode...), want: "",
+	},
+	{
+		name: "with more than ten rails a cell has the end of the name", panel: "fleet/Rails", ref: "A", by: "cell",
+		series: manyRails(20), want: `{cell="&var-device=mlx5_7&7&0"} 1 | {cell="&var-device=rdmap113s0&113s0&0"} 1 | {cell="not checked"} 1`,
+	},
+	{
+		name: "with sixteen rails short names are whole", panel: "fleet/Rails", ref: "A", by: "cell",
+		series: manyRails(16), want: `{cell="&var-device=mlx5_7&mlx5_7&0"} 1 | {cell="&var-device=rdmap113s0&113s0&0"} 1 | {cell="not checked"} 1`,
 	},
 	{
 		name: "busy GPUs without a job are unseen", panel: "jobs/Nodes unseen", ref: "A",
@@ -182,7 +231,7 @@ var shows = []struct {
 			`gpufabric_check_failed{cluster="c",job="e",instance="n",check="gid_usable",severity="critical",device="mlx5_2",port="1"} 1`,
 			`gpufabric_scrape_collector_success{cluster="c",job="e",instance="n",collector="check"} 1`,
 		},
-		want: `{measured="follows: NCCL would not use a RoCE v2 address", problem="GpuFabricGidChanged"} 1`,
+		want: `{measured="follows: no RoCE v2 address for NCCL", problem="GpuFabricGidChanged"} 1`,
 	},
 	{
 		name: "ten minutes are no day", panel: "fleet/Service levels", ref: "C", by: "slo",
@@ -192,6 +241,32 @@ var shows = []struct {
 		},
 		want: `{slo="conformance"} ` + absent(sortedFirst),
 	},
+}
+
+// unseenNode is a node with busy GPUs and traffic where no job is seen.
+var unseenNode = []string{
+	`instance:gpufabric_gpu_utilization_ratio:avg2m{cluster="c",job="e",instance="n"} 0.9`,
+	`instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{cluster="c",job="e",instance="n"} 1e9`,
+	`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`,
+}
+
+// manyRails is a node with two active ports of so many rails.
+func manyRails(n int) []string {
+	all := []string{`gpufabric_node_info{cluster="c",job="e",instance="n"} 1`, `up{cluster="c",job="e",instance="n"} 1`}
+	for i := range n {
+		device := fmt.Sprintf("unknown_%d", i)
+		switch i {
+		case 7:
+			device = "mlx5_7"
+		case 9:
+			device = "rdmap113s0"
+		}
+		all = append(all, fmt.Sprintf(`device:gpufabric_hca_info:rail{cluster="c",job="e",instance="n",device=%q,rail="%d"} 1`, device, i))
+	}
+	for _, device := range []string{"mlx5_7", "rdmap113s0"} {
+		all = append(all, fmt.Sprintf(`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device=%q,port="1",state="active"} 1`, device))
+	}
+	return all
 }
 
 // halfCabled is a node of two training ports that needs one.

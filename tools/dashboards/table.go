@@ -73,8 +73,8 @@ func orSilentIn(expr, label string) string {
 	said := func(expr, text string) string {
 		return "\nor label_replace(" + expr + " unless on () gpufabric_node_info{@node}, \"" + label + "\", \"" + text + "\", \"\", \"\")"
 	}
-	return expr + said(absent(sortedFirst)+" + 0 * max("+silence+" == -1)", "exporter silent") + said(absent(sortedFirst)+" + 0 * max("+silence+" == -3)", "exporter never answered") +
-		said("vector("+absent(sortedFirst)+") unless on () "+silent, "no exporter")
+	return expr + said(absent(sortedFirst)+" + 0 * max("+silence+" == -1)", exporterIsSilent) + said(absent(sortedFirst)+" + 0 * max("+silence+" == -3)", neverAnswered) +
+		said("vector("+absent(sortedFirst)+") unless on () "+silent, noExporter)
 }
 
 // What stands for a value that is absent in the column by which a table is sorted: Grafana puts absent values first.

@@ -51,7 +51,7 @@ func roceSteps() words {
 	}
 	maps.Copy(w, wordsOf(map[fabric.RoCEStep]word{
 		fabric.RoCEGID: {"address (GID)", ""}, fabric.RoCEDSCP: {"DSCP", ""}, fabric.RoCEPFC: {"PFC", ""}, fabric.RoCEGlobalPause: {"802.3x pause", ""},
-		fabric.RoCEBuffer: {"receive buffer", ""}, fabric.RoCEETS: {"ETS share", ""}, fabric.RoCENotification: {"ECN notification", ""},
+		fabric.RoCEObservedPauseSent: {"pauses sent", ""}, fabric.RoCEObservedPauseReceived: {"pauses received", ""}, fabric.RoCEBuffer: {"receive buffer", ""}, fabric.RoCEETS: {"ETS share", ""}, fabric.RoCENotification: {"ECN notification", ""},
 		fabric.RoCEReaction: {"ECN reaction", ""}, fabric.RoCECNP: {"CNP priority", ""},
 	}))
 	return w
@@ -60,7 +60,7 @@ func roceSteps() words {
 // silences are what a table says while no exporter answers.
 func silences() words {
 	return words{
-		"exporter silent": {"the exporter does not answer", ""}, "exporter never answered": {"the exporter never answered", ""}, "no exporter": {"no exporter is known", ""},
+		exporterIsSilent: {"the exporter does not answer", ""}, neverAnswered: {"the exporter never answered", ""}, noExporter: {"no exporter is known", ""},
 	}
 }
 
@@ -82,6 +82,9 @@ func newTexts(groups []alerts.Group) texts {
 	t := texts{words{}, words{}}
 	for _, c := range diagnose.Catalogue() {
 		t.problems[c.ID], t.runbooks[c.ID] = word{c.Title, ""}, word{"check-" + c.Topic, ""}
+	}
+	for id, row := range ownRows() {
+		t.problems[id], t.runbooks[id] = word{row.title, ""}, word{row.page, ""}
 	}
 	for _, g := range groups {
 		for _, r := range g.Rules {

@@ -26,8 +26,11 @@ func lost(panels []panelState, boards []board) error {
 	return errors.Join(wrong...)
 }
 
-// number is what a cell says that has more devices than fit.
-var number = regexp.MustCompile(`^[0-9]+ devices$`)
+// number is what a cell says that has more devices than fit, and gpus what one says that leads to the node of GPUs.
+var (
+	number = regexp.MustCompile(`^[0-9]+ devices$`)
+	gpus   = regexp.MustCompile(`^(GPU .*|[0-9]+ GPUs)$`)
+)
 
 // astray says what is wrong with a link of that text, or nothing.
 func astray(text, to string, boards []board) string {
@@ -54,6 +57,10 @@ func astray(text, to string, boards []board) string {
 	}
 	subject := "var-instance"
 	switch {
+	case query.Has("var-device") && query.Get("var-device") == "":
+		return "var-device is empty"
+	case query.Get("var-device") == "All" && (text == "" || gpus.MatchString(text)):
+		return ""
 	case query.Has("var-device"):
 		subject = "var-device"
 	case query.Has("var-training_job") && !query.Has("var-instance"):
@@ -63,8 +70,13 @@ func astray(text, to string, boards []board) string {
 	shown, _, _ := strings.Cut(text, ",")
 	if leadsTo := query.Get(subject); number.MatchString(text) && leadsTo != "" && !strings.ContainsAny(leadsTo, ", ") {
 		return ""
-	} else if text != "" && leadsTo != shown {
+	} else if text != "" && leadsTo != shown && !(subject == "var-device" && endOf(leadsTo, shown)) {
 		return subject + " is not what the link says"
 	}
 	return ""
+}
+
+// endOf reports whether a cell shows the end of the name of a device, as the grid of many rails does.
+func endOf(device, shown string) bool {
+	return strings.HasSuffix(device, "_"+shown) || strings.TrimLeft(device, "abcdefghijklmnopqrstuvwxyz") == shown
 }
