@@ -6,12 +6,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -174,4 +176,35 @@ func TestNoSecretIsShown(t *testing.T) {
 		t.Error("a password in clear is accepted")
 	}
 	look("an error", out.String()+errs.String())
+}
+
+// TestHeadersAreLimited sends more than a server has to keep.
+func TestHeadersAreLimited(t *testing.T) {
+	p := start(t, &fakeObserver{node: healthy})
+	if status, _, _ := p.Get("/metrics", "X-Long", strings.Repeat("a", 2*maxHeaderBytes)); status != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("%d, expected 431", status)
+	}
+}
+
+// TestSecurityDocument compares the limits in docs/SECURITY.md with those of this package.
+func TestSecurityDocument(t *testing.T) {
+	text, err := os.ReadFile("../docs/SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limit, value := range map[string]string{
+		"headers of a request":                       fmt.Sprintf("%d KiB", maxHeaderBytes>>10),
+		"time to send a request":                     readTimeout.String(),
+		"time to read an answer":                     fmt.Sprintf("%s after the deadline of the scrape or page, %s for others", slowClient, writeTimeout),
+		"idle connection":                            idleTimeout.String(),
+		"connections":                                fmt.Sprintf("%d, a quarter of the open files where these are few", maxConnections),
+		"requests at once on a connection of HTTP/2": strconv.Itoa(maxStreams),
+		"reloads":                                    fmt.Sprintf("one at a time, %d at once, then one in a second", reloadBurst),
+		"a scrape":                                   fmt.Sprintf("%s, or what the scraper says less `--timeout-offset`, %s at most", defaultScrapeTimeout, mostScrapeTimeout),
+		"a page":                                     pageTimeout.String(),
+	} {
+		if row := "| " + limit + " | " + value + " |"; !strings.Contains(string(text), row) {
+			t.Errorf("docs/SECURITY.md lacks %q", row)
+		}
+	}
 }
