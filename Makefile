@@ -13,7 +13,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
+.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test safety-test load-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,12 @@ lab-test: ## the real binary in a guest with a real RDMA stack (QEMU; no root, n
 hang-test: ## the whole product over a file system that hangs, with the race detector (FUSE; needs root)
 	$(GO) test -race -count=1 -v -tags hang ./test/hang
 
+safety-test: build ## each system call of the exporter and of all commands: nothing is written, configured or signalled but its own (needs root)
+	$(GO) test -count=1 -v -timeout 20m -tags safety ./test/safety
+
+load-test: build ## 50 scrapers and 200 slow clients for a minute, and 20,000 scrapes: latency, memory, descriptors, reads of devices (loopback only; 5 min)
+	$(GO) test -count=1 -v -timeout 60m -tags load ./test/safety
+
 systemd-test: build ## the units of packaging/systemd under the real systemd, in a container (8 min; systemd-nspawn, needs root)
 	$(GO) test -count=1 -v -timeout 30m -tags systemd ./test/systemd
 
@@ -147,7 +153,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: pint contributing corpus fuzz bench probes hang-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
+verify: pint contributing corpus fuzz bench probes hang-test safety-test load-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
 
 include packaging/packaging.mk
 

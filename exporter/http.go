@@ -47,40 +47,23 @@ func newHandler(e *Exporter, n Node, set *collector.Set, ob site.Observer, confi
 	h.set = set.WithVerdicts(func(seen *fabric.Node, list []diagnose.Verdict) { h.seen.See(list, false, seen.At) })
 	h.own.MustRegister(h.failures)
 	h.probes = h.probePages()
-	h.Handler = secured(bodiless(new(http.CrossOriginProtection).Handler(h.routes())))
+	h.Handler = secured(bodiless(new(http.CrossOriginProtection).Handler(h.mux())))
 	return h
 }
 
-// routes lays everything out below the route prefix.
-func (h *handler) routes() http.Handler {
-	web := &h.exporter.Web
-	limit := limiter(web.MaxRequests)
-	metrics := http.Handler(http.HandlerFunc(h.metrics))
-	if !web.DisableExporterMetrics {
-		metrics = promhttp.InstrumentMetricHandler(h.own, metrics)
-	}
+// route is a path that is answered.
+type route struct {
+	pattern string // of http.ServeMux
+	handler http.Handler
+}
 
+// mux lays everything out below the route prefix.
+func (h *handler) mux() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET "+web.TelemetryPath, limit(metrics))
-	landing := h.landing()
-	if web.TelemetryPath != "/" {
-		mux.Handle("GET /{$}", limit(shown(landing, pageTimeout)))
+	for _, r := range h.routes() {
+		mux.Handle(r.pattern, r.handler)
 	}
-	mux.Handle("GET "+StatusPath, limit(shown(http.HandlerFunc(landing.ServeJSON), pageTimeout)))
-	mux.Handle("GET "+ProbesPath, limit(shown(http.HandlerFunc(h.probes.ServePage), pageTimeout)))
-	mux.Handle("GET "+ProbesPath+".json", limit(shown(http.HandlerFunc(h.probes.ServeJSON), pageTimeout)))
-	mux.Handle("GET "+JobsPath, limit(shown(page.JobsJSON(h.observe, h.set, h.log), pageTimeout)))
-	mux.HandleFunc("GET /-/healthy", h.healthy)
-	mux.HandleFunc("GET /-/ready", h.readiness)
-	mux.Handle("POST /-/reload", h.config)
-	if web.EnablePprof {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	}
-	prefix := web.RoutePrefix
+	prefix := h.exporter.Web.RoutePrefix
 	if prefix == "" {
 		return mux
 	}
@@ -88,6 +71,38 @@ func (h *handler) routes() http.Handler {
 	outer.Handle(prefix+"/", http.StripPrefix(prefix, mux))
 	outer.Handle("GET /{$}", http.RedirectHandler(prefix+"/", http.StatusFound))
 	return outer
+}
+
+// routes are all paths. What reads the node or the process shares the places of --web.max-requests; a reload has limits of
+// its own.
+func (h *handler) routes() []route {
+	web := &h.exporter.Web
+	limit := limiter(web.MaxRequests)
+	metrics := http.Handler(http.HandlerFunc(h.metrics))
+	if !web.DisableExporterMetrics {
+		metrics = promhttp.InstrumentMetricHandler(h.own, metrics)
+	}
+	paged := func(f http.HandlerFunc) http.Handler { return limit(shown(f, pageTimeout)) }
+	landing := h.landing()
+	list := []route{
+		{"GET " + web.TelemetryPath, limit(metrics)},
+		{"GET " + StatusPath, paged(landing.ServeJSON)},
+		{"GET " + ProbesPath, paged(h.probes.ServePage)},
+		{"GET " + ProbesPath + ".json", paged(h.probes.ServeJSON)},
+		{"GET " + JobsPath, paged(page.JobsJSON(h.observe, h.set, h.log).ServeHTTP)},
+		{"GET /-/healthy", http.HandlerFunc(h.healthy)},
+		{"GET /-/ready", http.HandlerFunc(h.readiness)},
+		{"POST /-/reload", h.config},
+	}
+	if web.TelemetryPath != "/" {
+		list = append(list, route{"GET /{$}", paged(landing.ServeHTTP)})
+	}
+	if web.EnablePprof {
+		for path, f := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace} {
+			list = append(list, route{"/debug/pprof/" + path, limit(f)})
+		}
+	}
+	return list
 }
 
 func (h *handler) healthy(w http.ResponseWriter, _ *http.Request) {

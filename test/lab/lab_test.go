@@ -78,6 +78,7 @@ var suite = []struct {
 	{name: "job_privileges", run: testJobPrivileges, long: true},
 	{name: "unprivileged", run: testUnprivileged},
 	{name: "read_only", run: testReadOnly},
+	{name: "clock", run: testClock},
 	{name: "unload", run: testUnload},
 	{name: "terminate", run: testTerminate},
 }
