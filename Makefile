@@ -13,7 +13,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
+.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests page-test
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,7 @@ test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -vet=off -race -run 'TestInterrupted|TestStandardInput' ./internal/command/lint
 	$(GO) test -vet=off -race -short -run 'TestDemo$$|TestDemoBreaks|TestLandingTellsOfProbes|TestRecordedAnswers' ./internal/program
 	$(GO) test -vet=off ./internal/demo $(PURE) ./test/corpus
+	$(GO) test -vet=off -run TestStatusSchema ./internal/page
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
 rules: ## alert rules and dashboards against the catalogue, make pictures over stand-ins, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)
@@ -133,6 +134,10 @@ pictures: build ## docs/dashboards/*.png and docs/landing.png over simulated nod
 	programs=$$(test/prometheus/fetch.sh) || { echo "$$programs"; exit 1; }; \
 	bin/pictures -grafana "$(GRAFANA)" -exporter $(BIN) -programs "$$programs" -landing docs/landing.png
 
+page-test: build ## the page of the node in Chromium, for a healthy node and twelve broken ones: axe, widths, the first screen (5 min; needs Debian's chromium, nodejs and npm)
+	@for p in chromium node npm; do command -v $$p >/dev/null || { echo "the page is not tested: no $$p in PATH (Debian: apt install chromium nodejs npm)"; exit 0; }; done; \
+	cd test/page && npm ci --no-audit --no-fund && node page.js ../../$(BIN)
+
 fuzz: ## each fuzz target for FUZZTIME (60s)
 	@set -e; for p in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
@@ -145,7 +150,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: pint contributing corpus fuzz bench probes hang-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
+verify: pint contributing corpus fuzz bench probes hang-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test page-test ## the slow proofs
 
 include packaging/packaging.mk
 
