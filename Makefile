@@ -38,7 +38,7 @@ test: ## all tests that need no virtual machine, most with the race detector
 	$(GO) test -vet=off -race -run 'TestInterrupted|TestStandardInput' ./internal/command/lint
 	$(GO) test -vet=off -race -short -run 'TestDemo$$|TestDemoBreaks|TestLandingTellsOfProbes|TestRecordedAnswers' ./internal/program
 	$(GO) test -vet=off ./internal/demo $(PURE) ./test/corpus
-	$(GO) test -vet=off -run TestStatusSchema ./internal/page
+	$(GO) test -vet=off -timeout 30m -run TestStatusSchema ./internal/page
 
 # The tests in tools read files outside of that module, whose changes go test does not see: -count=1.
 rules: ## alert rules and dashboards against the catalogue, make pictures over stand-ins, objects for Kubernetes, promtool's unit tests, what Alertmanager inhibits (Debian's are fetched)

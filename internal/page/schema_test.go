@@ -35,7 +35,7 @@ func TestStatusSchema(t *testing.T) {
 			continue
 		}
 		c := probes.DefaultConfig()
-		l := pageOf(t, t, s.Name)
+		l := pageAt(t, t, s.Name, 0)
 		l.Probes = pagesOf(probedStatus(), &c)
 		w := httptest.NewRecorder()
 		l.ServeJSON(w, httptest.NewRequest(http.MethodGet, "/status.json", nil))
