@@ -13,7 +13,7 @@ LDFLAGS  := -extldflags=-Wl,-z,lazy -X github.com/prometheus/common/version.Vers
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test safety-test load-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
+.PHONY: help build demo run test rules lint fmt docs generate contributing lab-test lab-full hang-test page-test safety-test load-test systemd-test corpus fuzz bench verify clean probes e2e scale pint prometheus dashboards pictures image-test kubernetes kubernetes-manifests
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,6 +141,11 @@ pictures: build ## docs/dashboards/*.png and docs/landing.png over simulated nod
 	programs=$$(test/prometheus/fetch.sh) || { echo "$$programs"; exit 1; }; \
 	bin/pictures -grafana "$(GRAFANA)" -exporter $(BIN) -programs "$$programs" -landing docs/landing.png
 
+page-test: build ## status documents of all scenarios against their schema, and the page of a healthy node and twelve broken ones in Chromium: axe, widths, the first screen (5 min; needs Debian's chromium, nodejs and npm)
+	$(GO) test -vet=off -timeout 30m -run TestStatusSchema ./internal/page
+	@for p in chromium node npm; do command -v $$p >/dev/null || { echo "the page is not tested: no $$p in PATH (Debian: apt install chromium nodejs npm)"; exit 0; }; done; \
+	cd test/page && npm ci --no-audit --no-fund && node page.js ../../$(BIN)
+
 fuzz: ## each fuzz target for FUZZTIME (60s)
 	@set -e; for p in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
@@ -153,7 +158,7 @@ bench: build ## cost of a scrape against node_exporter in the same run, of GPUs,
 	FULL=1 ./test/lab/test.sh -test.run 'TestLab/cost$$'
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-verify: pint contributing corpus fuzz bench probes hang-test safety-test load-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
+verify: pint contributing corpus fuzz bench probes page-test hang-test safety-test load-test systemd-test lab-full e2e scale image-test kubernetes packages-test arm64-test ## the slow proofs
 
 include packaging/packaging.mk
 

@@ -21,6 +21,12 @@ import (
 // pageOf is the page of a simulated node that was observed twice.
 func pageOf(tb testing.TB, t *testing.T, scenario string) *Landing {
 	tb.Helper()
+	return pageAt(tb, t, scenario, 0, 15)
+}
+
+// pageAt is the page of a simulated node that was observed at these seconds.
+func pageAt(tb testing.TB, t *testing.T, scenario string, seconds ...int) *Landing {
+	tb.Helper()
 	s, err := simulator.Find(scenario)
 	if err != nil {
 		tb.Fatal(err)
@@ -35,7 +41,7 @@ func pageOf(tb testing.TB, t *testing.T, scenario string) *Landing {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	nodes := simulatortest.Watch(t, s, 0, 15)
+	nodes := simulatortest.Watch(t, s, seconds...)
 	n := nodes[len(nodes)-1]
 	return NewLanding(LandingOptions{
 		Title: "node17", Observe: func(context.Context) *fabric.Node { return n }, Collectors: set, NoDevice: func(*fabric.Node) (string, bool) { return "", false },
