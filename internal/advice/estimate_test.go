@@ -99,11 +99,11 @@ func TestEstimates(t *testing.T) {
 	if e := find(a, LinkRoCE, "measured by probe rail", 64<<20); e == nil || math.Abs(*e.Bandwidth-8*46e9) > 1 {
 		t.Errorf("%+v", e)
 	}
-	if len(a.Shares) != 3 || a.Shares[0].Share > 0.1 || !strings.Contains(a.Shares[0].Text, "not what limits") || a.Shares[2].Share < 1 || !strings.Contains(a.Shares[2].Text, "do not belong together") {
+	if len(a.Shares) != 3 || a.Shares[0].Share > 0.1 || !strings.Contains(a.Shares[0].Text, "does not limit this job") || a.Shares[2].Share < 1 || !strings.Contains(a.Shares[2].Text, "contradict each other") {
 		t.Errorf("%+v", a.Shares)
 	}
 	w.Iteration = 200 * time.Millisecond
-	if s := For(node, w).Shares[0]; s.Share < 0.3 || s.Share > 0.4 || !strings.Contains(s.Text, "where computation hides none of it") {
+	if s := For(node, w).Shares[0]; s.Share < 0.3 || s.Share > 0.4 || !strings.Contains(s.Text, "if no computation overlaps with it") {
 		t.Errorf("%+v", s)
 	}
 }
