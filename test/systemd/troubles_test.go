@@ -58,9 +58,9 @@ func (m on) says(words string) {
 // A start that fails is provoked for each row of docs/TROUBLESHOOTING.md, and says what stands there.
 func testTroubles(t *testing.T, m on) {
 	t.Cleanup(func() { _, _ = m.Try("rm", "-f", defaults) })
+	const other = "systemd-run --quiet --unit=other /usr/bin/gpufabric_exporter; until curl -sf localhost:10791/-/healthy; do sleep 0.2; done"
 	for _, c := range []struct{ what, prepare, options, line, undo, says string }{
-		{"port in use", "systemd-run --quiet --unit=other " + "/usr/bin/gpufabric_exporter; until curl -sf localhost:10791/-/healthy; do sleep 0.2; done",
-			"", "", "systemctl stop other", "address already in use: another process listens there"},
+		{"port in use", other, "", "", "systemctl stop other", "address already in use: another process listens there"},
 		{"port below 1024", "", "--web.listen-address=:80", "", "", "ports below 1024 need CAP_NET_BIND_SERVICE: choose another port"},
 		{"no socket", "", "--web.systemd-socket", "", "", "--web.systemd-socket: systemd passed no socket on"},
 		{"no AF_UNIX", "", "", "RestrictAddressFamilies=~AF_UNIX\nTimeoutStartSec=10", "", "systemd not notified of the start"},
