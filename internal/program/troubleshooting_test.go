@@ -30,7 +30,7 @@ func TestTroubleshootingQuotesMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Names in messages are filled in, and the errors of the kernel are those of Go's table.
-	filled := regexp.MustCompile(`…|^address already in use: |^permission denied: | ?--[a-z.-]+: |\(privilege\)|/class/infiniband`)
+	filled := regexp.MustCompile(`…|^nvmlInit answers |^address already in use: |^permission denied: | ?--[a-z.-]+: |\(privilege\)|\(no_permission\)|/class/infiniband`)
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(line, " | ")

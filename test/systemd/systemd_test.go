@@ -85,6 +85,7 @@ func testInstall(t *testing.T, m on) {
 	}
 	contains(t, out, "gpufabric_node_info{", "exit code 2") // no device: unknown
 	contains(t, m.Property("DropInPaths"), "/gpu.conf")
+	testCompatibility(t, m)
 	if m.Property("UnitFileState") != "enabled" || m.Property("ActiveState") != "active" {
 		t.Error("it is not enabled, or does not run")
 	}

@@ -26,23 +26,41 @@ func troubles(t *testing.T) string {
 	return string(text)
 }
 
-// says waits until the journal of the service has words, which docs/TROUBLESHOOTING.md has too.
+// testCompatibility wants what docs/COMPATIBILITY.md calls tested to be what is tested here.
+func testCompatibility(t *testing.T, m on) {
+	text, err := os.ReadFile("../../docs/COMPATIBILITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for component, command := range map[string]string{
+		"C library": "getconf GNU_LIBC_VERSION", // glibc 2.36
+		"systemd":   "systemctl --version | head -n 1",
+	} {
+		version := strings.Fields(m.Must("sh", "-c", command))[1]
+		if !regexp.MustCompile(`(?m)^\| ` + component + ` \| .* \| ` + regexp.QuoteMeta(version) + ` \| `).Match(text) {
+			t.Errorf("docs/COMPATIBILITY.md does not say that it is tested with %s %s", component, version)
+		}
+	}
+}
+
+// says waits until the journal of the service has words, which docs/TROUBLESHOOTING.md has too, with … for what differs.
 func (m on) says(words string) {
 	m.t.Helper()
 	if !strings.Contains(troubles(m.t), words) {
 		m.t.Errorf("docs/TROUBLESHOOTING.md does not quote %q", words)
 	}
+	pattern := regexp.MustCompile(strings.ReplaceAll(regexp.QuoteMeta(words), "…", ".*"))
 	m.Until("the journal has "+words, func() bool {
-		return strings.Contains(m.Must("journalctl", "--no-pager", "-o", "cat", "-u", unit, "--since=-10min"), words)
+		return pattern.MatchString(m.Must("journalctl", "--no-pager", "-o", "cat", "-u", unit, "--since=-10min"))
 	})
 }
 
 // A start that fails is provoked for each row of docs/TROUBLESHOOTING.md, and says what stands there.
 func testTroubles(t *testing.T, m on) {
 	t.Cleanup(func() { _, _ = m.Try("rm", "-f", defaults) })
+	const other = "systemd-run --quiet --unit=other /usr/bin/gpufabric_exporter; until curl -sf localhost:10791/-/healthy; do sleep 0.2; done"
 	for _, c := range []struct{ what, prepare, options, line, undo, says string }{
-		{"port in use", "systemd-run --quiet --unit=other " + "/usr/bin/gpufabric_exporter; until curl -sf localhost:10791/-/healthy; do sleep 0.2; done",
-			"", "", "systemctl stop other", "address already in use: another process listens there"},
+		{"port in use", other, "", "", "systemctl stop other", "address already in use: another process listens there"},
 		{"port below 1024", "", "--web.listen-address=:80", "", "", "ports below 1024 need CAP_NET_BIND_SERVICE: choose another port"},
 		{"no socket", "", "--web.systemd-socket", "", "", "--web.systemd-socket: systemd passed no socket on"},
 		{"no AF_UNIX", "", "", "RestrictAddressFamilies=~AF_UNIX\nTimeoutStartSec=10", "", "systemd not notified of the start"},
