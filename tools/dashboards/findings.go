@@ -213,7 +213,7 @@ or ` + follows("GpuFabricSlowReceiver", fires("GpuFabricSlowReceiver"), "cluster
 or ` + follows("compute_ports", fails("compute_ports"), "cluster, instance", "a port is not active", fails("port_active")) + `
 or label_replace(label_replace(
   count_values by (cluster, instance) ("measured", round(1e-9 * (sum by (cluster, instance) (instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{@node}) > 1e9))),
-  "measured", "RDMA now: $1 GB/s", "measured", "(.*)"), "problem", "GpuFabricProbeTransportSocket", "", "")
+  "measured", "RDMA: $1 GB/s", "measured", "(.*)"), "problem", "GpuFabricProbeTransportSocket", "", "")
 or ` + explained("GpuFabricProbeTransportSocket", "socket") + `
 or ` + explained("GpuFabricProbeBandwidthCollapsed", "slow") + `
 or ` + explained("GpuFabricProbeBandwidthRegression", "regressed") + `
@@ -297,12 +297,12 @@ func findings(t texts, oneNode bool, h uint32) panel {
 		problems[exporterDown], problems[exporterIsSilent], problems[neverAnswered] = exporterSilent, exporterSilent, exporterNever
 	} else {
 		found = `label_join(` + counted(counted(found, "devices", "device", "device", 2), "GPUs", "gpu", "uuid", 1) + `, "where", ", ", "devices", "GPUs")`
-		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 112})
+		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 120})
 	}
 	found = `label_replace(` + found + `, "where", "$1", "where", "(?:, )?(.*?)(?:, )?")`
 	found = "(" + found + "\nor 1000 * max by (cluster, instance, severity, problem) (" + restarted() + "))"
 	columns = append(columns, what, where,
-		column{field: "measured", title: "Measured, cause, or what it follows", all: true, width: 289},
+		column{field: "measured", title: "Measured, cause, or what it follows", all: true, width: 281},
 		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 100},
 		column{field: "cluster", title: "Cluster", width: 72, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},

@@ -86,7 +86,7 @@ var shows = []struct {
 			`ALERTS_FOR_STATE{alertname="GpuFabricProbeTransportSocket",cluster="c",job="e",instance="n",severity="critical"} 1700000000`,
 			`instance:gpufabric_hca_port_transmitted_data_bytes:rate2m{cluster="c",job="e",instance="n"} 135e9`,
 		},
-		want: `{measured="RDMA now: 135 GB/s", problem="GpuFabricProbeTransportSocket"} 1`,
+		want: `{measured="RDMA: 135 GB/s", problem="GpuFabricProbeTransportSocket"} 1`,
 	},
 	{
 		name: "a lost GPU does not count", panel: "fleet/All nodes", ref: "D", by: "instance",
