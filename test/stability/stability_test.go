@@ -41,9 +41,9 @@ func TestPromises(t *testing.T) {
 	}
 	lines := strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' })
 	for _, line := range lines {
-		if key := name(line); now[key] != line {
+		if n := name(line); now[n] != line {
 			t.Errorf("promised: %s\nnow:      %s\nThis stays the same until the next major version (docs/STABILITY.md): keep it, and deprecate it if something new replaces it. "+
-				"At a major version, change the line in test/stability/%s and add the old name to CHANGELOG.md.", line, cmp.Or(now[key], "not there, or not stable"), promises)
+				"At a major version, change the line in test/stability/%s and add the old name to CHANGELOG.md.", line, cmp.Or(now[n], "not there, or not stable"), promises)
 		}
 		delete(now, name(line))
 	}
@@ -54,7 +54,7 @@ func TestPromises(t *testing.T) {
 	}
 	if *update && !t.Failed() {
 		slices.Sort(lines)
-		if err := os.WriteFile(promises, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil { //nolint:gosec // a file of the repository
+		if err := os.WriteFile(promises, []byte(strings.Join(lines, "\n")+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -99,11 +99,11 @@ func names(t *testing.T) map[string]string {
 	for _, uid := range dashboards(t) {
 		add("dashboard", uid, "")
 	}
-	for _, key := range keys(t) {
-		add("key", key, "")
+	for _, k := range keys(t) {
+		add("key", k, "")
 	}
-	for _, flag := range flags(t) {
-		add("flag", flag, "")
+	for _, f := range flags(t) {
+		add("flag", f, "")
 	}
 	return all
 }
@@ -166,9 +166,9 @@ func flags(t *testing.T) []string {
 	of := ""
 	for l := range strings.Lines(page.String()) {
 		l = roff.Replace(strings.TrimSuffix(l, "\n"))
-		if command, ok := strings.CutPrefix(l, ".SS "); ok {
-			of = command + " "
-			all = append(all, command)
+		if c, ok := strings.CutPrefix(l, ".SS "); ok {
+			of = c + " "
+			all = append(all, c)
 		} else if strings.HasPrefix(l, ".SH ") {
 			of = ""
 		} else if m := option.FindStringSubmatch(l); m != nil {
