@@ -55,7 +55,7 @@ func testReadOnly(t *testing.T, _ *exporter) {
 	t.Cleanup(func() { os.RemoveAll("own") })
 	r := judged(t, func(p *safety.Process, log string) {
 		x := &exporter{}
-		for end := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) { // all code is emulated, and stops at each call
+		for end := time.Now().Add(6 * time.Minute); ; time.Sleep(time.Second) { // all code is emulated, and stops at each call
 			if m := listening.FindStringSubmatch(read(log)); m != nil {
 				x.url = "http://" + m[1]
 				if _, err := x.get("/-/ready"); err == nil {
@@ -76,7 +76,7 @@ func testReadOnly(t *testing.T, _ *exporter) {
 		if err := syscall.Kill(p.PID, syscall.SIGTERM); err != nil {
 			t.Error(err)
 		}
-	}, "--web.listen-address=127.0.0.1:0", "--observer.fast-interval=100ms", "--observer.medium-interval=100ms", "--observer.slow-interval=1s", "--collector.cm", "--collector.dcqcn")
+	}, "--web.listen-address=127.0.0.1:0", "--observer.fast-interval=1s", "--observer.medium-interval=1s", "--observer.slow-interval=5s", "--collector.cm", "--collector.dcqcn")
 	for _, asked := range []string{
 		"netlink RDMA_NLDEV_CMD_GET", "netlink RDMA_NLDEV_CMD_SYS_GET", "netlink RDMA_NLDEV_CMD_STAT_GET", "netlink DCB_CMD_IEEE_GET",
 		"netlink ETHTOOL_MSG_PAUSE_GET", "netlink ETHTOOL_MSG_FEC_GET", "ioctl ETHTOOL_GSTATS", "ioctl ETHTOOL_GDRVINFO",

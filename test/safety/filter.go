@@ -57,9 +57,13 @@ var passed = []uint32{
 	unix.SYS_SETSID, unix.SYS_SETUID, unix.SYS_SETGID, unix.SYS_SETGROUPS, unix.SYS_SETRESUID, unix.SYS_SETRESGID, unix.SYS_CAPGET, unix.SYS_CAPSET, unix.SYS_PRCTL,
 }
 
-// install installs the filter in this thread: what is not passed stops for the tracer.
+// changes are the flags of open(2) that make files or allow to write them.
+const changes = unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC | unix.O_APPEND
+
+// install installs the filter in this thread: what is not passed stops for the tracer. Nor do files that are opened to read, unless
+// by openat2, whose flags are in memory: a stop at each would slow an emulated machine down too much.
 func install() error {
-	const architecture, number = 4, 0 // offsets in struct seccomp_data
+	const number, architecture, secondArgument, thirdArgument = 0, 4, 24, 32 // offsets in struct seccomp_data
 	load := func(offset uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
 	}
@@ -76,6 +80,10 @@ func install() error {
 	}
 	for _, n := range passed {
 		filter = append(filter, unless(n), answer(unix.SECCOMP_RET_ALLOW))
+	}
+	for n, flags := range map[uint32]uint32{unix.SYS_OPEN: secondArgument, unix.SYS_OPENAT: thirdArgument} {
+		filter = append(filter, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: n, Jf: 4}, load(flags),
+			unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: changes, Jt: 1}, answer(unix.SECCOMP_RET_ALLOW), answer(unix.SECCOMP_RET_TRACE))
 	}
 	filter = append(filter, answer(unix.SECCOMP_RET_TRACE))
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}

@@ -172,9 +172,8 @@ func (c *call) open() (string, error) {
 		}
 		flags = binary.NativeEndian.Uint64(how)
 	}
-	const changes = unix.O_WRONLY | unix.O_RDWR | unix.O_CREAT | unix.O_TRUNC | unix.O_APPEND
-	if flags&unix.O_PATH != 0 || flags&changes == 0 && flags&unix.O_TMPFILE != unix.O_TMPFILE {
-		return "open to read", nil
+	if flags&unix.O_PATH != 0 || flags&changes == 0 {
+		return "open to read (openat2)", nil
 	}
 	name, err := c.path(dir, path)
 	switch {
