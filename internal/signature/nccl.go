@@ -105,7 +105,8 @@ var nccl = []Signature{
 	{
 		ID: "ib_library_missing", Source: NCCL, Kind: Note,
 		Forms: []Form{
-			{Text: "Failed to open libibverbs.so"}, {Text: "Count not open libibverbs.so.1", In: "Count not open %s"},
+			{Text: "Failed to open libibverbs.so"},
+			{Text: "Count not open libibverbs.so.1", In: "Count not open %s"},
 			{Text: "dlvsym failed on ibv_", In: "dlvsym failed on %s"},
 		},
 		Cause:   "The process has no libibverbs.so.1, or one that is too old: NCCL uses RDMA devices through a network plugin, if there is one, and else TCP.",
