@@ -197,6 +197,7 @@ func (ob *Observer) readParts(d *device, next *deviceFacts, want fabric.Want, po
 		p.began = now
 		p.err = k.read(ob, d, &next.hca, policy, due, now)
 		p.took = time.Since(begin)
+		d.reading.lane.progress()
 		if gone(p.err) || p.err != nil && (k.source == "" || k.source == fabric.SourceHCA) {
 			return p.err
 		}

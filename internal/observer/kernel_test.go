@@ -46,6 +46,7 @@ type fakeDevice struct {
 	k     *kernel
 	name  string
 	hang  chan struct{} // reads block until it is closed
+	takes time.Duration // each read
 	err   error
 	panic bool
 	down  bool // its port has no link
@@ -266,7 +267,9 @@ func (d *fakeDevice) enter(what string) error {
 	defer d.busy.Add(-1)
 	d.k.mu.Lock()
 	hang, err, boom, here := d.hang, d.err, d.panic, d.k.devices[d.name] == d
+	takes := d.takes
 	d.k.mu.Unlock()
+	time.Sleep(takes)
 	if hang != nil {
 		<-hang
 	}

@@ -20,7 +20,8 @@ type lane struct {
 
 	mu    sync.Mutex
 	done  chan struct{} // closed when the read in flight ends; nil while idle
-	since time.Time     // when it began
+	began time.Time     // when it began
+	moved time.Time     // when the last of its parts ended
 	err   error         // of the last read that ended: a recovered panic
 }
 
@@ -32,7 +33,8 @@ func (l *lane) start(read func()) <-chan struct{} {
 		return l.done
 	}
 	done := make(chan struct{})
-	l.done, l.since = done, time.Now()
+	now := time.Now()
+	l.done, l.began, l.moved = done, now, now
 	go func() {
 		growStack(false)
 		var err error
@@ -85,11 +87,19 @@ func (l *lane) busy() (fabric.Reason, time.Time) {
 	switch {
 	case l.done == nil:
 		return "", time.Time{}
-	case time.Since(l.since) >= l.stuckAfter:
-		return fabric.ReasonStuck, l.since
+	case time.Since(l.moved) >= l.stuckAfter:
+		return fabric.ReasonStuck, l.moved
 	default:
-		return fabric.ReasonTimeout, l.since
+		return fabric.ReasonTimeout, l.began
 	}
+}
+
+// progress records that a part of the read in flight ended. Only that read calls it. A read of many parts takes long on a
+// host whose processors are busy; it is late then, and not stuck.
+func (l *lane) progress() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.moved = time.Now()
 }
 
 // failure returns the panic of the last read, if it panicked.

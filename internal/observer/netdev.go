@@ -193,6 +193,7 @@ func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fa
 	} else {
 		next.asked, next.began, next.detailed = asked, now, want&wantPhysical != 0 || ob.physicalWanted(last, now)
 		next.devs, next.err = ob.host.NetDevs(asked.all, next.detailed, now)
+		ob.netdevs.lane.progress()
 		if !inherit(next.devs, last.devs) {
 			next.parts = [numPhysicalKinds]physicalPart{} // an interface is new
 		}
@@ -214,6 +215,7 @@ func (ob *Observer) readNetDevs(last netDevs, good bool, asked netNames, want fa
 			begin := time.Now()
 			p.errs[d.Name] = k.read(ob, d, now)
 			p.took[d.Name] = time.Since(begin)
+			ob.netdevs.lane.progress()
 		}
 		next.parts[i] = p
 	}

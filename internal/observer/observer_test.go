@@ -283,6 +283,24 @@ func TestStuckRTNL(t *testing.T) {
 	})
 }
 
+// On a host whose processors are busy a read takes long without a driver that hangs: "stuck" drains the node.
+func TestSlowReadIsNotStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKernel(1)
+		k.devices["mlx5_0"].takes = stuckAfter/3 - time.Millisecond
+		ob := start(t, k, nil)
+		observeWithin(t, ob, all|fabric.WantCounters, time.Second)
+		time.Sleep(stuckAfter + 500*time.Millisecond)
+		n := observeWithin(t, ob, all|fabric.WantCounters, time.Millisecond)
+		if s := source(n, "hca", "mlx5_0"); s.Reason != fabric.ReasonTimeout {
+			t.Errorf("a read whose parts end is %q after %s, want %q", s.Reason, stuckAfter, fabric.ReasonTimeout)
+		}
+		if n = observeWithin(t, ob, all|fabric.WantCounters, time.Minute); n.HCA("mlx5_0").Ports[0].State.State != fabric.OK {
+			t.Error("the slow read has no result")
+		}
+	})
+}
+
 func TestFailingDevicesHurtNobodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKernel(3)
