@@ -55,9 +55,9 @@ func testReadOnly(t *testing.T, _ *exporter) {
 	t.Cleanup(func() { os.RemoveAll("own") })
 	r := judged(t, func(p *safety.Process, log string) {
 		x := &exporter{}
-		for end := time.Now().Add(6 * time.Minute); ; time.Sleep(time.Second) { // all code is emulated, and stops at each call
+		for end := time.Now().Add(5 * time.Minute); ; time.Sleep(time.Second) { // all code is emulated, and stops at each call
 			if m := listening.FindStringSubmatch(read(log)); m != nil {
-				x.url = "http://" + m[1]
+				x.url = "http://" + strings.Fields(m[1])[0] // more lines may follow
 				if _, err := x.get("/-/ready"); err == nil {
 					break
 				}
