@@ -62,7 +62,7 @@ func TestClockThatIsSet(t *testing.T) {
 // walk finds the times in a value.
 func walk(v reflect.Value, path string, found func(path string, at time.Time)) {
 	if v.IsValid() && v.CanInterface() {
-		if at, is := v.Interface().(time.Time); is {
+		if at, is := reflect.TypeAssert[time.Time](v); is {
 			found(path, at)
 			return
 		}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -55,6 +56,57 @@ func testUnprivileged(t *testing.T, x *exporter) {
 	nobody.agrees(t, everything...)
 }
 
+// While it is scraped the exporter has no file open for writing but its log.
+func testReadOnly(t *testing.T, x *exporter) {
+	stop := make(chan struct{})
+	done := make(chan error)
+	go func() {
+		var err error
+		for {
+			select {
+			case <-stop:
+				done <- err
+				return
+			default:
+				if _, e := x.scrape(); e != nil {
+					err = e
+				}
+			}
+		}
+	}()
+	seen := make(map[string]bool)
+	for range 20 {
+		for fd, target := range x.open(t) {
+			flags, err := x.flags(fd)
+			if err != nil || fd <= 2 || !strings.HasPrefix(target, "/") {
+				continue // closed meanwhile, standard stream, or socket, pipe, anonymous inode
+			}
+			if link(x.proc("fd"), strconv.Itoa(fd)) != filepath.Base(target) {
+				continue // the number is another file's by now: these flags may be a socket's
+			}
+			seen[target] = true
+			if flags&syscall.O_ACCMODE != syscall.O_RDONLY {
+				t.Errorf("%s is open with flags %#o", target, flags)
+			}
+		}
+		time.Sleep(50 * time.Millisecond) // samples, spread over several scrapes
+	}
+	close(stop)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	inSysfs := 0
+	for target := range seen {
+		if strings.HasPrefix(target, "/sys/") {
+			inSysfs++
+		}
+	}
+	t.Logf("%d files of sysfs were seen open", inSysfs)
+	if inSysfs == 0 {
+		t.Errorf("no file of sysfs was seen open, this test is of no use: %v", seen)
+	}
+}
+
 // open are the open files of the exporter.
 func (x *exporter) open(t *testing.T) map[int]string {
 	t.Helper()
@@ -88,6 +140,16 @@ func (x *exporter) files(t *testing.T) int {
 		}
 	}
 	return n
+}
+
+// flags are those of open(2).
+func (x *exporter) flags(fd int) (int64, error) {
+	for line := range strings.Lines(read(x.proc("fdinfo"), strconv.Itoa(fd))) {
+		if text, ok := strings.CutPrefix(line, "flags:"); ok {
+			return strconv.ParseInt(strings.TrimSpace(text), 8, 64)
+		}
+	}
+	return 0, fs.ErrNotExist
 }
 
 func (x *exporter) proc(name string) string {

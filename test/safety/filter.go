@@ -32,7 +32,7 @@ func Enter() {
 		err = syscall.Exec(path, args, env)
 	}
 	fmt.Fprintln(os.Stderr, "safety:", err)
-	os.Exit(1)
+	os.Exit(1) //nolint:forbidigo // it is main of the process that Start began
 }
 
 // passed are system calls that read, wait, or change what belongs to the calling process alone. Memory that a file backs

@@ -54,6 +54,7 @@ type Process struct {
 
 	rules  Rules
 	self   string       // the program
+	alive  map[int]bool // threads
 	known  map[int]bool // processes and threads, also those that have ended: a child that was not waited for keeps its number
 	record Record
 	ended  chan struct{}
@@ -62,7 +63,7 @@ type Process struct {
 
 // Start runs a program with these arguments, args[0] being its path. The test's own TestMain calls Enter first.
 func Start(rules Rules, args, env []string, dir string, stdout, stderr *os.File) (*Process, error) {
-	p := &Process{rules: rules, self: args[0], known: map[int]bool{}, ended: make(chan struct{})}
+	p := &Process{rules: rules, self: args[0], alive: map[int]bool{}, known: map[int]bool{}, ended: make(chan struct{})}
 	p.record.Calls = map[string]int{}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -100,10 +101,13 @@ func (p *Process) trace(args []string, attr *syscall.ProcAttr, started func()) e
 	}
 	p.PID = pid
 	var status unix.WaitStatus
-	if _, err := unix.Wait4(pid, &status, 0, nil); err != nil || !status.Stopped() {
-		return fmt.Errorf("process %d: expected a stop after execve, got %#x, %v", pid, status, err)
+	if _, err := unix.Wait4(pid, &status, 0, nil); err != nil {
+		return err
 	}
-	p.known[pid] = true
+	if !status.Stopped() {
+		return fmt.Errorf("process %d: expected a stop after execve, got status %#x", pid, status)
+	}
+	p.alive[pid], p.known[pid] = true, true
 	const options = unix.PTRACE_O_EXITKILL | unix.PTRACE_O_TRACESECCOMP | unix.PTRACE_O_TRACECLONE | unix.PTRACE_O_TRACEFORK |
 		unix.PTRACE_O_TRACEVFORK | unix.PTRACE_O_TRACEEXEC
 	if err := unix.PtraceSetOptions(pid, options); err != nil {
@@ -140,13 +144,14 @@ func (p *Process) follow(next int) error {
 // stopped returns which thread to continue, 0: none, with which signal.
 func (p *Process) stopped(tid int, status unix.WaitStatus) (next, signal int) {
 	if !status.Stopped() { // it ended
+		delete(p.alive, tid)
 		if tid == p.PID {
 			p.record.Exit = status.ExitStatus()
 		}
 		return 0, 0
 	}
-	fresh := !p.known[tid]
-	p.known[tid] = true
+	fresh := !p.alive[tid]
+	p.alive[tid], p.known[tid] = true, true
 	switch {
 	case status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
 		p.judge(tid)

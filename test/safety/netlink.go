@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -46,7 +47,7 @@ func protocolName(p int) string {
 	if name := names[p]; name != "" {
 		return name
 	}
-	return fmt.Sprint(p)
+	return strconv.Itoa(p)
 }
 
 // send allows streams, and of netlink messages that ask. What is written to a file was allowed when it was opened.
@@ -86,12 +87,12 @@ func (c *call) kindOf(fd int) (domain, kind, protocol int, err error) {
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	defer unix.Close(pidfd)
+	defer func() { _ = unix.Close(pidfd) }()
 	socket, err := unix.PidfdGetfd(pidfd, fd, 0)
 	if err != nil {
 		return 0, 0, 0, fmt.Errorf("pidfd_getfd: %w", err)
 	}
-	defer unix.Close(socket)
+	defer func() { _ = unix.Close(socket) }()
 	domain, e1 := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_DOMAIN)
 	kind, e2 := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_TYPE)
 	protocol, e3 := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_PROTOCOL)

@@ -85,10 +85,11 @@ func (c *call) text(address uint64) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if end := bytes.IndexByte(b, 0); end >= 0 {
-			return string(append(text, b[:end]...)), nil
+		before, _, ended := bytes.Cut(b, []byte{0})
+		text = append(text, before...)
+		if ended {
+			return string(text), nil
 		}
-		text = append(text, b...)
 		address += uint64(len(b))
 	}
 	return "", errors.New("a path without an end")

@@ -6,10 +6,10 @@ package safety
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,7 +96,7 @@ func nextJob(n *simulator.Node, number int) {
 		}
 	}
 	job := n.Jobs[0]
-	job.Job = fmt.Sprint(5000 + number)
+	job.Job = strconv.Itoa(5000 + number)
 	job.Ranks = append([]simulator.JobRank(nil), job.Ranks...)
 	for r := range job.Ranks {
 		is := &job.Ranks[r].Is
