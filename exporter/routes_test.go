@@ -192,18 +192,18 @@ func TestSecurityDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for limit, value := range map[string]string{
-		"headers of a request":                       fmt.Sprintf("%d KiB", maxHeaderBytes>>10),
-		"time to send a request":                     readTimeout.String(),
-		"time to read an answer":                     fmt.Sprintf("%s after the deadline of the scrape or page, %s for others", slowClient, writeTimeout),
-		"idle connection":                            idleTimeout.String(),
-		"connections":                                fmt.Sprintf("%d, a quarter of the open files where these are few", maxConnections),
-		"requests at once on a connection of HTTP/2": strconv.Itoa(maxStreams),
-		"reloads":                                    fmt.Sprintf("one at a time, %d at once, then one in a second", reloadBurst),
-		"a scrape":                                   fmt.Sprintf("%s, or what the scraper says less `--timeout-offset`, %s at most", defaultScrapeTimeout, mostScrapeTimeout),
-		"a page":                                     pageTimeout.String(),
+	for _, row := range [][2]string{
+		{"headers of a request", fmt.Sprintf("%d KiB", maxHeaderBytes>>10)},
+		{"time to send a request", readTimeout.String()},
+		{"time to read an answer", fmt.Sprintf("%s after the deadline of the scrape or page, %s for others", slowClient, writeTimeout)},
+		{"idle connection", idleTimeout.String()},
+		{"connections", fmt.Sprintf("%d, a quarter of the open files where these are few", maxConnections)},
+		{"requests at once on a connection of HTTP/2", strconv.Itoa(maxStreams)},
+		{"reloads", fmt.Sprintf("one at a time, %d at once, then one in a second", reloadBurst)},
+		{"a scrape", fmt.Sprintf("%s, or what the scraper says less `--timeout-offset`, %s at most", defaultScrapeTimeout, mostScrapeTimeout)},
+		{"a page", pageTimeout.String()},
 	} {
-		if row := "| " + limit + " | " + value + " |"; !strings.Contains(string(text), row) {
+		if row := "| " + row[0] + " | " + row[1] + " |"; !strings.Contains(string(text), row) {
 			t.Errorf("docs/SECURITY.md lacks %q", row)
 		}
 	}

@@ -149,8 +149,11 @@ func TestProbesPageKnowsNothing(t *testing.T) {
 		"by hand": {probes.Status{Since: probedAt()}, &c, []string{"Probes run on demand only"}},
 		"state":   {probes.Status{Enabled: true, State: fabric.ReasonMalformed}, &c, []string{"The probe history is not saved", "State file /var/lib/gpufabric_exporter/probes.json: "}},
 		"bare":    {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Node}, Last: &probes.Result{At: probedAt()}}}}, &c, []string{"unknown"}},
-		"no GPU": {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Node}, LastSkip: &probes.Skipped{Why: probes.SkipNoGPU, Detail: "no GPU driver is loaded", At: probedAt()}}}}, &c,
-			[]string{"No probe has run yet", "<p>No GPU driver is loaded. The driver must be loaded"}},
+		"no GPU": {
+			probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Node}, LastSkip: &probes.Skipped{Why: probes.SkipNoGPU, Detail: "no GPU driver is loaded", At: probedAt()}}}},
+			&c,
+			[]string{"No probe has run yet", "<p>No GPU driver is loaded. The driver must be loaded"},
+		},
 		"no device": {probes.Status{Enabled: true, Probes: []probes.ProbeStatus{{Key: probes.Key{Kind: probes.Rail}, Every: time.Hour}}}, &c, []string{"not due"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,11 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"gpufabric_exporter/internal/document"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
+
+	"gpufabric_exporter/internal/document"
 )
 
 // ParseFacts reads the facts of an earlier report. They are not trusted: what no report has is an error, and texts are only

@@ -5,10 +5,11 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"gpufabric_exporter/internal/document"
 	"slices"
 	"strconv"
 	"strings"
+
+	"gpufabric_exporter/internal/document"
 
 	"gpufabric_exporter/internal/fabric"
 )

@@ -4,10 +4,11 @@ package report
 
 import (
 	"fmt"
-	"gpufabric_exporter/internal/document"
 	"slices"
 	"strconv"
 	"strings"
+
+	"gpufabric_exporter/internal/document"
 
 	"gpufabric_exporter/probes"
 )

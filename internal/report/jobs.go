@@ -5,8 +5,9 @@ package report
 import (
 	"cmp"
 	"fmt"
-	"gpufabric_exporter/internal/document"
 	"slices"
+
+	"gpufabric_exporter/internal/document"
 
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/diagnose"

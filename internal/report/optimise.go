@@ -4,9 +4,10 @@ package report
 
 import (
 	"fmt"
-	"gpufabric_exporter/internal/document"
 	"slices"
 	"strings"
+
+	"gpufabric_exporter/internal/document"
 
 	"gpufabric_exporter/internal/advice"
 	"gpufabric_exporter/internal/fabric"

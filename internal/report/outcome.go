@@ -4,11 +4,12 @@ package report
 
 import (
 	"fmt"
-	"gpufabric_exporter/internal/document"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"gpufabric_exporter/internal/document"
 
 	"gpufabric_exporter/probes"
 )

@@ -6,13 +6,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
-	"gpufabric_exporter/internal/document"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"gpufabric_exporter/internal/document"
 
 	"gpufabric_exporter/internal/config"
 	"gpufabric_exporter/internal/demo"

@@ -3,9 +3,10 @@
 package report
 
 import (
-	"gpufabric_exporter/internal/document"
 	"slices"
 	"strings"
+
+	"gpufabric_exporter/internal/document"
 
 	"gpufabric_exporter/internal/fabric"
 	"gpufabric_exporter/probes"

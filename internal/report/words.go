@@ -4,10 +4,11 @@ package report
 
 import (
 	"fmt"
-	"gpufabric_exporter/internal/document"
 	"strconv"
 	"strings"
 	"time"
+
+	"gpufabric_exporter/internal/document"
 
 	"gpufabric_exporter/internal/diagnose"
 )

@@ -74,7 +74,8 @@ func install() error {
 		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: value}
 	}
 	filter := []unix.SockFilter{
-		load(architecture), {Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.AUDIT_ARCH_X86_64, Jt: 1},
+		load(architecture),
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.AUDIT_ARCH_X86_64, Jt: 1},
 		answer(unix.SECCOMP_RET_KILL_PROCESS), // the calls of 32 bit have other numbers
 		load(number),
 	}

@@ -21,7 +21,7 @@ const eventually = 3 * time.Minute
 
 func TestMain(m *testing.M) {
 	Enter()
-	os.Exit(m.Run())
+	m.Run()
 }
 
 // node is a node laid out in files, and what belongs to the program under judgement.

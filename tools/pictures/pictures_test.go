@@ -220,8 +220,10 @@ func TestConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"http_addr = 127.0.0.1\nhttp_port = 3456\n", "data = " + dir + "\n", "provisioning = " + dir + "/provisioning\n",
-		"[auth.anonymous]\nenabled = true\norg_role = Viewer\n", "check_for_updates = false\n", "preinstall_disabled = true\n"} {
+	for _, want := range []string{
+		"http_addr = 127.0.0.1\nhttp_port = 3456\n", "data = " + dir + "\n", "provisioning = " + dir + "/provisioning\n",
+		"[auth.anonymous]\nenabled = true\norg_role = Viewer\n", "check_for_updates = false\n", "preinstall_disabled = true\n",
+	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("grafana.ini lacks %q:\n%s", want, text)
 		}
