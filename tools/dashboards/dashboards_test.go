@@ -64,14 +64,10 @@ type panelModel struct {
 	Datasource               *sourceModel
 	GridPos                  struct{ X, Y, W, H int }
 	Panels                   []panelModel
-	Targets                  []struct {
-		RefID, Expr, Format string
-		LegendFormat        string
-		Instant, Range      bool
-		Datasource          *sourceModel
-	}
-	Transformations []transformationModel
-	Options         struct {
+	MaxDataPoints            float64
+	Targets                  []targetModel
+	Transformations          []transformationModel
+	Options                  struct {
 		Legend struct {
 			DisplayMode string
 			Calcs       []string
@@ -97,6 +93,13 @@ type panelModel struct {
 			}
 		}
 	}
+}
+
+type targetModel struct {
+	RefID, Expr, Format string
+	LegendFormat        string
+	Instant, Range      bool
+	Datasource          *sourceModel
 }
 
 type transformationModel struct {

@@ -297,13 +297,13 @@ func findings(t texts, oneNode bool, h uint32) panel {
 		problems[exporterDown], problems[exporterIsSilent], problems[neverAnswered] = exporterSilent, exporterSilent, exporterNever
 	} else {
 		found = `label_join(` + counted(counted(found, "devices", "device", "device", 2), "GPUs", "gpu", "uuid", 1) + `, "where", ", ", "devices", "GPUs")`
-		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 120})
+		columns = append(columns, column{field: "instance", title: "Node", link: toNode(), width: 105})
 	}
 	found = `label_replace(` + found + `, "where", "$1", "where", "(?:, )?(.*?)(?:, )?")`
 	found = "(" + found + "\nor 1000 * max by (cluster, instance, severity, problem) (" + restarted() + "))"
 	columns = append(columns, what, where,
-		column{field: "measured", title: "Measured, cause, or what it follows", all: true, width: 281},
-		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 100},
+		column{field: "measured", title: "Measured, cause, or what it follows", all: true, width: 245},
+		column{field: "A", title: bySince, unit: "time:MMM D HH:mm", none: "-", words: noTimes(), width: 95},
 		column{field: "cluster", title: "Cluster", width: 72, hidden: oneNode},
 		column{field: "runbook", title: "Runbook", words: t.runbooks, hidden: true},
 		column{field: "page", title: page, one: true, hidden: true},

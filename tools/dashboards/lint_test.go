@@ -24,6 +24,9 @@ func TestLooks(t *testing.T) {
 }
 
 func looks(p panelModel) []string {
+	if p.MaxDataPoints < 10_000 && slices.ContainsFunc(p.Targets, func(q targetModel) bool { return q.Instant }) {
+		return []string{"an instant query of a narrow panel is old by up to a step of many minutes"}
+	}
 	switch p.Type {
 	case "state-timeline":
 		return timelineLooks(p)
@@ -112,7 +115,7 @@ func tableLooks(p panelModel) (wrong []string) {
 
 // A screen of 1280 pixels, on which all of a table can be read.
 const (
-	screen    = 1248 // what panels have of it
+	screen    = 1190 // what panels have of it, beside the menu
 	ofText    = 12   // beside the text of a cell
 	character = 6.9  // on average
 )
@@ -211,6 +214,8 @@ func TestLooksFindsDefects(t *testing.T) {
 			}
 		}},
 		{"is cut", find("table", func(p panelModel) bool { return p.Title == "Open findings" }), func(p *panelModel) { p.GridPos.W = 20 }},
+		{"is old", find("stat", anyOne), func(p *panelModel) { p.MaxDataPoints = 0 }},
+		{"is old", find("table", anyOne), func(p *panelModel) { p.MaxDataPoints = 0 }},
 		{"too long", find("stat", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.NoValue = strings.Repeat("no ", 30) }},
 		{"silent", find("stat", anyOne), func(p *panelModel) { p.FieldConfig.Defaults.Mappings = nil }},
 	} {

@@ -140,12 +140,17 @@ const silence = `(
 // unchecked are nodes that answer and check nothing: the collector check is off there.
 const unchecked = `(gpufabric_node_info{@node} unless on (cluster, job, instance) gpufabric_scrape_collector_success{collector="check",@node})`
 
+// now is how many points panels ask for whose queries are instant. Grafana evaluates these at the end of the last step, and a
+// narrow panel has steps of many minutes: an exporter that fell silent would be shown as up until the step ends. This many
+// points are as many as Prometheus allows; the steps of six hours are then as short as the interval of scrapes.
+const now = 11000
+
 // number is one figure, coloured by steps. Without data because no exporter answers, or none is known, it says so.
 func number(a about, unit, expr string, steps []step, w words) *dashboard.PanelBuilder {
 	expr += "\nor on () (max(" + silence + ") unless on () gpufabric_node_info{@node})\nor on () (vector(-2) unless on () gpufabric_node_info{@node})"
 	w = w.with("-1", word{"exporter silent", bad}).with("-3", word{"never answered", bad}).with("-2", word{"no exporter known", unknown})
 	return base("stat", a).Unit(unit).Mappings(w.mappings()).Thresholds(thresholdsBuilder(thresholds(plainly, steps))).
-		Targets(targets(query("A", expr, "").Instant())).
+		Targets(targets(query("A", expr, "").Instant())).MaxDataPoints(now).
 		Options(stat.Options{
 			ColorMode: common.BigValueColorModeValue, GraphMode: common.BigValueGraphModeNone, JustifyMode: common.BigValueJustifyModeAuto,
 			TextMode: common.BigValueTextModeValue, Orientation: common.VizOrientationAuto,

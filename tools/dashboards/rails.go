@@ -37,7 +37,7 @@ func railGrid() panel {
 		return `label_replace(label_replace(group by (instance) (` + expr + `), "rail", "` + findings + `", "", ""), "cell", "` + text + `", "", "")`
 	}
 	const next = "\nor on (instance, rail)\n"
-	status := cell(twice, "choose a cluster") + next + cell(open(of(diagnose.Critical)), "critical") + next + cell(silent, "silent") + next + cell(open(of(diagnose.Warning)), "warning") +
+	status := cell(twice, "two clusters") + next + cell(open(of(diagnose.Critical)), "critical") + next + cell(silent, "silent") + next + cell(open(of(diagnose.Warning)), "warning") +
 		next + cell(`gpufabric_check_failed{@node}`, "ok") + next + cell(`gpufabric_node_info{@node}`, "not checked")
 	// Rows begin in the order of the cells of this column: nodes with the most severe finding, the oldest first, then those without
 	// a finding, by name.
@@ -45,17 +45,17 @@ func railGrid() panel {
 	expr := `label_join((` + status + `) * on (instance) group_left (worst) count_values by (instance) ("worst", min by (instance) (` + worst(open("")) + ` or 9e10 + 0 * ` + known + `)), "` + order + `", " ", "worst", "instance")` + next +
 		`label_replace(label_join(` + shortened(`count_values by (instance, rail, device) ("state", max by (instance, rail, device) (`+portStates()+` unless on (instance) `+twice+`))`) + `, "cell", "&", "device", "short", "state"), "cell", "&var-device=$1", "cell", "(.*)")`
 
-	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port; with more than ten rails it has the end of the name. Where several clusters have a node of that name, the line says so: choose a cluster at the top.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
+	p := base("table", about{"Rails", "Each node and the state of the NIC of each of its rails. Red: not active, or a critical finding. Orange: slower than expected, or a warning. Grey: unknown, or not active and never was as far as is known (perhaps without a cable). Violet: spare, that is down and not needed. Nodes with the most severe finding come first, of these the one whose finding is oldest, then nodes without a finding: scroll for the rest. Other is the worst NIC that is no GPU's nearest. A cell leads to its port; with more than ten rails it has the end of the name. Where several clusters have a node of that name, the line says two clusters: choose one at the top.", "the exporter is silent, no port is known, or the recording rules are not loaded", width, 18}).Unit("none").
 		Custom(common.TableFieldOptions{Align: common.FieldTextAlignmentAuto, DisplayMode: new(common.TableCellDisplayModeColorBackgroundSolid), Filterable: new(false), MinWidth: new(46.0)}).
 		Thresholds(thresholdsBuilder(thresholds("transparent", nil))).
 		Mappings(append(deviceStates(), words{
-			"critical": {"critical", bad}, "warning": {"warning", warning}, "ok": {"ok", good}, "silent": {"silent", unknown}, "not checked": {"not checked", unknown}, "choose a cluster": {"choose a cluster", note},
+			"critical": {"critical", bad}, "warning": {"warning", warning}, "ok": {"ok", good}, "silent": {"silent", unknown}, "not checked": {"not checked", unknown}, "two clusters": {"two clusters", note},
 		}.mappings()...)).
-		Targets(targets(query("A", expr, "").Instant().Format("table"))).
+		Targets(targets(query("A", expr, "").Instant().Format("table"))).MaxDataPoints(now).
 		OverrideByName("Node", []dashboard.DynamicConfigValue{
-			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")}}, {Id: "custom.width", Value: 125},
+			{Id: "custom.displayMode", Value: "auto"}, {Id: "links", Value: []map[string]any{link("Node", nodeURL+keep+"&var-instance=${__value.raw}&${__url_time_range}")}}, {Id: "custom.width", Value: 105},
 		}).
-		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 132}}).
+		OverrideByName("Findings", []dashboard.DynamicConfigValue{{Id: "custom.width", Value: 98}}).
 		OverrideByRegexp(railColumns, []dashboard.DynamicConfigValue{{Id: "noValue", Value: " "}, {Id: "links", Value: []map[string]any{link("Port", portURL+keep+"&var-instance=${__data.fields.Node}${__value.raw}&${__url_time_range}")}}})
 	place, names := map[string]int{header: 0, findings: 1, other: mostRails + 2}, map[string]string{header: "Node", findings: "Findings", other: "Other"}
 	for i := range mostRails {

@@ -122,7 +122,7 @@ var shows = []struct {
 			`device:gpufabric_hca_info:rail{cluster="c",job="e",instance="n",device="mlx5_1",rail="1"} 1`,
 			`gpufabric_hca_port_state{cluster="c",job="e",instance="n",device="mlx5_1",port="1",state="active"} 1`,
 		},
-		want: `{cell="choose a cluster", instance="n"} 1`,
+		want: `{cell="two clusters", instance="n"} 1`,
 	},
 	{
 		name: "an exporter that never answered was never seen", panel: "fleet/Open findings", ref: "A", by: "instance, problem, rank",

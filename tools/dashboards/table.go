@@ -125,7 +125,7 @@ func grid(a about, exprs []string, sort string, columns ...column) *dashboard.Pa
 	for i, e := range exprs {
 		all = append(all, query(ref(i), e, "").Instant().Format(prometheus.PromQueryFormatTable))
 	}
-	p.Targets(targets(all...))
+	p.Targets(targets(all...)).MaxDataPoints(now)
 
 	excluded, place, names := map[string]bool{"Time": true, "Value": true, order: true}, map[string]int{}, map[string]string{}
 	for i := range exprs {
